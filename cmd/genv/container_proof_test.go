@@ -71,7 +71,7 @@ func (h *judgedHost) enforce(policy string) string {
 }
 
 // TestAContainerOfTheRuntimeIsItsUsers: what bob starts with genv's runtime is judged as bob's
-// for as long as it runs, and not when the container is started again.
+// for as long as it runs, with what is executed in it, and when the container is started again.
 func TestAContainerOfTheRuntimeIsItsUsers(t *testing.T) {
 	h := newJudgedHost(t)
 	out, ok := h.person(h.binary, "docker", "run", "-d", "--network", "none", "--name", "job", "--gpus", "1", dockerd.Image, "sleep", "1000000")
@@ -88,6 +88,8 @@ func TestAContainerOfTheRuntimeIsItsUsers(t *testing.T) {
 	warned := h.enforce("defaults: {env-devices: true, warn: {cycles: 3}}\n")
 	require.Contains(t, warned, "is using non-attached GPU(s) 2 (user bob, sleep 1000000, container job (lab/train:1), started by bob)")
 
+	h.executesIn("job")
+
 	// Containers of whoever may use Docker, made to look like bob's.
 	for _, args := range [][]string{
 		{"--cgroup-parent", "/docker/" + id, dockerd.Image, "sleep", "1000000"},
@@ -100,13 +102,16 @@ func TestAContainerOfTheRuntimeIsItsUsers(t *testing.T) {
 		require.Contains(t, h.enforce("defaults: {non-env-processes: true, warn: {cycles: 3}}\n"), "started by an unknown user", "%q", args)
 	}
 
-	// Started again by whoever may use Docker, with a token that was used.
+	// Started again, with a token that was used: root's runtime knows the container.
 	h.Docker("restart", "--time", "0", "job")
 	require.Eventually(t, func() bool { return len(h.files().Environments) == 1 }, time.Minute, 20*time.Millisecond)
 	init := h.Init("job")
 	h.uses(init, 2)
 	const devices = "defaults: {env-devices: true, non-env-processes: true, warn: {cycles: 3}}\n"
-	require.Contains(t, h.enforce(devices), "container job (lab/train:1), started by an unknown user")
+	require.Contains(t, h.enforce(devices), "container job (lab/train:1), started by bob")
+	restarted := h.files().Environments[0]
+	require.EqualValues(t, containerUser, restarted.UID)
+	require.Equal(t, []snapshot.PID{init}, restarted.PIDs)
 	stat, err := proc.FS{}.Stat(init)
 	require.NoError(t, err)
 	uid := snapshot.UID(containerUser)
@@ -116,4 +121,42 @@ func TestAContainerOfTheRuntimeIsItsUsers(t *testing.T) {
 		}))
 		require.Contains(t, h.enforce(devices), "started by "+by, "a record counts for the process that it names")
 	}
+
+	// Without room, it isn't started again, and says why.
+	h.Docker("stop", "--time", "0", "job")
+	h.free("docker stop")
+	h.Run("--name", "full", "-e", "GENV_GPUS=all", dockerd.Image, "sleep", "1000000")
+	refused, err := h.Command("docker", "start", "job").CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(refused), "not available")
+}
+
+// executesIn: what is executed in a container has no variables of genv, and is the container's.
+func (h *judgedHost) executesIn(container string) {
+	h.t.Helper()
+	h.Docker("exec", "--detach", container, "sleep", "2000000")
+	executed := h.pidIn(container, "sleep 2000000")
+	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", executed))
+	require.NoError(h.t, err)
+	require.NotContains(h.t, string(environ), "GENV_ENVIRONMENT_ID=")
+	h.uses(executed, 0)
+	require.NotContains(h.t, h.enforce("defaults: {env-devices: true, non-env-processes: true, warn: {cycles: 3}}\n"), "started by", "it keeps the rules")
+	h.uses(executed, 2)
+	require.Contains(h.t, h.enforce("defaults: {env-devices: true, warn: {cycles: 3}}\n"), "is using non-attached GPU(s) 2 (user bob, sleep 2000000, container job (lab/train:1), started by bob)")
+}
+
+// pidIn is the process of a container with a command line.
+func (h *judgedHost) pidIn(container, line string) (pid snapshot.PID) {
+	h.t.Helper()
+	require.Eventually(h.t, func() bool {
+		for entry := range strings.Lines(h.Docker("top", container, "-eo", "pid,args")) {
+			number, args, _ := strings.Cut(strings.TrimSpace(entry), " ")
+			if args == line {
+				_, err := fmt.Sscan(number, &pid)
+				return err == nil
+			}
+		}
+		return false
+	}, time.Minute, 20*time.Millisecond)
+	return pid
 }

@@ -29,8 +29,8 @@ type runtimeHost struct {
 
 const containerUser = 4001
 
-func newRuntimeHost(t *testing.T) *runtimeHost {
-	dockerd.Require(t)
+// newGPUHost is a host with four GPUs, without a service or a Docker.
+func newGPUHost(t *testing.T) *runtimeHost {
 	h := &runtimeHost{ownHost: newOwnHost(t)}
 	var devices []hardware.Device
 	for i := range 4 {
@@ -43,6 +43,14 @@ func newRuntimeHost(t *testing.T) *runtimeHost {
 	h.store = disk.New(filepath.Join(h.dir, "tmp/genv"), disk.Config{RootDir: root, Keeps: (&record.Keeper{Run: filepath.Join(root, "run")}).Keeps})
 	_, err = h.store.RegisterDevices(t.Context(), hardware.Devices(devices))
 	require.NoError(t, err)
+	t.Setenv("GENV_TMPDIR", filepath.Join(h.dir, "tmp/genv"))
+	t.Setenv("GENV_ROOT_DIR", root)
+	return h
+}
+
+func newRuntimeHost(t *testing.T) *runtimeHost {
+	dockerd.Require(t)
+	h := newGPUHost(t)
 	h.serve()
 
 	bin, config := filepath.Join(h.dir, "bin"), filepath.Join(h.dir, "daemon.json")
@@ -50,8 +58,6 @@ func newRuntimeHost(t *testing.T) *runtimeHost {
 	require.NoError(t, os.WriteFile(filepath.Join(bin, "nvidia-container-runtime-hook"), []byte("#!/bin/sh\n"), 0o755))
 	require.NoError(t, os.WriteFile(config, []byte(`{"debug": false}`), 0o644))
 	t.Setenv("PATH", bin+":/usr/sbin:/usr/bin:/sbin:/bin")
-	t.Setenv("GENV_TMPDIR", filepath.Join(h.dir, "tmp/genv"))
-	t.Setenv("GENV_ROOT_DIR", root)
 	h.Daemon = dockerd.Start(t, "--config-file", config)
 	setup := h.as(0, "host", "setup-docker", "--config", config)
 	setup.Env = append(setup.Env, "PATH=/usr/sbin:/usr/bin")
@@ -169,9 +175,11 @@ func TestContainersOfTheRuntime(t *testing.T) {
 	h.stopShims()
 }
 
-// stopShims ends what dockerd leaves behind when it is killed: the processes in its mount
-// namespace.
-func (h *runtimeHost) stopShims() {
+// stopShims ends what dockerd leaves behind when it is killed.
+func (h *runtimeHost) stopShims() { h.kill("") }
+
+// kill kills the processes with a name, or all with any, that dockerd has started, and itself.
+func (h *runtimeHost) kill(name string) (killed int) {
 	own, err := os.Readlink("/proc/self/ns/mnt")
 	require.NoError(h.t, err)
 	entries, err := filepath.Glob("/proc/[0-9]*/environ")
@@ -183,9 +191,14 @@ func (h *runtimeHost) stopShims() {
 		if err != nil || mountErr != nil || mount == own || !strings.Contains(string(data), "GENV_ROOT_DIR="+filepath.Join(h.dir, "root")+"\x00") {
 			continue
 		}
+		comm, err := os.ReadFile(filepath.Join(dir, "comm"))
+		if err != nil || name != "" && strings.TrimSpace(string(comm)) != name {
+			continue
+		}
 		var pid int
-		if _, err := fmt.Sscan(filepath.Base(dir), &pid); err == nil {
-			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
+		if _, err := fmt.Sscan(filepath.Base(dir), &pid); err == nil && syscall.Kill(pid, syscall.SIGKILL) == nil {
+			killed++
 		}
 	}
+	return killed
 }

@@ -10,8 +10,11 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/container/grant"
 	"github.com/seed-3119e985/genv/snapshot/container/record"
+	"github.com/seed-3119e985/genv/snapshot/container/restart"
 	"github.com/seed-3119e985/genv/snapshot/container/rootless"
+	"github.com/seed-3119e985/genv/snapshot/container/token"
 	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
@@ -104,12 +107,21 @@ func (r *runtime) proof(ctx context.Context, request grant.Request) (grant.Proof
 	if request.Token == "" {
 		return grant.Proof{}, errors.New("it was not started by `genv docker`, or by docker in a shell with an environment")
 	}
+	notes := restart.Notes{Dir: disk.RootDir(r.Getenv), Now: r.Now}
 	holder, err := r.host.Service.Redeem(ctx, request.Token)
+	if err != nil { // the container may have been started with it before
+		if note, noteErr := notes.Find(r.id, r.runtimeName(), request.Token); noteErr == nil {
+			holder, err = token.Holder{UID: note.UID, EID: note.EID}, nil
+		}
+	}
 	switch {
 	case errors.Is(err, service.ErrNotRunning):
 		return grant.Proof{}, errNoService
 	case err != nil:
 		return grant.Proof{}, err
+	}
+	if err := notes.Keep(restart.Note{ID: r.id, UID: holder.UID, EID: holder.EID, Runtime: r.runtimeName()}, request.Token); err != nil {
+		r.Warn("genv: the container counts for no user after a restart: " + err.Error())
 	}
 	return grant.Proof{UID: &holder.UID, Kind: record.Token, EID: holder.EID}, nil
 }

@@ -1,11 +1,18 @@
 package host
 
 import (
+	"context"
+	"errors"
+	"time"
+
 	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/container"
+	"github.com/seed-3119e985/genv/snapshot/container/cgroup"
 	"github.com/seed-3119e985/genv/snapshot/container/engine"
+	"github.com/seed-3119e985/genv/snapshot/container/restart"
 	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/state/disk"
 )
 
 // containers is where root learns about the containers of this machine, and has them
@@ -28,4 +35,25 @@ func (h *host) nameStarter(p *snapshot.Process) {
 	info := *p.ContainerInfo // the other one is kept for the next snapshot
 	info.User, p.UserUnknown = h.names.of(*info.UID)
 	p.ContainerInfo = &info
+}
+
+// How often engines are asked whether containers that may be started again still exist, and
+// how long one may take.
+const (
+	notesEvery  = 10 * time.Minute
+	notesWithin = 10 * time.Second
+)
+
+// pruneRestarts forgets for whom containers were started that have been removed.
+func (h *host) pruneRestarts(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, notesWithin)
+	defer cancel()
+	notes := restart.Notes{Dir: disk.RootDir(h.getenv), Now: h.Machine.Now}
+	return notes.Prune(func(note restart.Note) bool {
+		if note.Runtime == "" || ctx.Err() != nil { // any engine may have it
+			return false
+		}
+		_, err := engine.Engines{}.Inspect(ctx, cgroup.Place{ID: note.ID, Runtime: note.Runtime})
+		return errors.Is(err, engine.ErrNotFound) && ctx.Err() == nil
+	})
 }

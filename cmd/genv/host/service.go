@@ -137,10 +137,13 @@ func (p *program) listen() (*net.UnixListener, error) {
 // upkeep registers the devices, cleans up what has ended, and keeps the copy for genv 1.4.3
 // as it should be.
 func (h *host) upkeep(ctx context.Context, log zerolog.Logger) {
-	failed := ""
+	failed, notesAt := "", time.Time{}
 	for {
 		_, err := h.Devices(ctx, false)
 		err = errors.Join(err, h.Store.Publish(), record.Prune(localhost.RunDir(h.getenv), h.StartOf))
+		if time.Since(notesAt) > notesEvery {
+			err, notesAt = errors.Join(err, h.pruneRestarts(ctx)), time.Now()
+		}
 		if err != nil && ctx.Err() == nil && err.Error() != failed { // once, not each time
 			failed = err.Error()
 			log.Warn().Err(err).Msg("the state of this host could not be kept up to date")

@@ -29,6 +29,8 @@ type Daemon struct {
 	cmd *exec.Cmd
 	dir string // its files that others see
 	log string
+	// host is where docker finds the daemon; empty for /run/docker.sock.
+	host string
 }
 
 // Require skips the test, with the reason, where no Docker can run. With CI=true it fails
@@ -101,14 +103,18 @@ func (d *Daemon) await() {
 // Command is a command in the namespace of dockerd, in which its socket is.
 func (d *Daemon) Command(name string, args ...string) *exec.Cmd {
 	pid := strconv.Itoa(d.cmd.Process.Pid)
-	return exec.Command("nsenter", append([]string{"--target", pid, "--mount", "--", name}, args...)...)
+	cmd := exec.Command("nsenter", append([]string{"--target", pid, "--mount", "--", name}, args...)...)
+	if d.host != "" {
+		cmd.Env = append(os.Environ(), "DOCKER_HOST="+d.host)
+	}
+	return cmd
 }
 
 // Docker runs docker with arguments, and returns what it prints.
 func (d *Daemon) Docker(args ...string) string {
 	d.t.Helper()
 	cmd := d.Command("docker", args...)
-	cmd.Env = append(os.Environ(), "HOME="+d.dir)
+	cmd.Env = append(cmd.Environ(), "HOME="+d.dir)
 	out, err := cmd.CombinedOutput()
 	require.NoError(d.t, err, "docker %s: %s", strings.Join(args, " "), out)
 	return strings.TrimSpace(string(out))

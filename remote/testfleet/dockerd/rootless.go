@@ -1,0 +1,75 @@
+package dockerd
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// rootlessScript gives the user subordinate uids, in accounts of the namespace's own, and
+// becomes what dockerd-rootless.sh of Docker becomes, without a network.
+const rootlessScript = `set -e
+for name in passwd group subuid subgid; do mount --bind "$1/$name" "/etc/$name"; done
+dir=$1 uid=$2
+shift 2
+cd /
+exec setpriv --reuid "$uid" --regid "$uid" --clear-groups env -u DOCKER_HOST HOME="$dir/home" XDG_RUNTIME_DIR="$dir/run" \
+  rootlesskit --net=host --copy-up=/etc --copy-up=/run --propagation=rslave sh -c 'rm -f /run/docker /run/containerd /run/xtables.lock
+exec dockerd --rootless --data-root "$HOME/data" --exec-root "$XDG_RUNTIME_DIR/exec" -H "unix://$XDG_RUNTIME_DIR/docker.sock" -p "$XDG_RUNTIME_DIR/docker.pid" \
+  --iptables=false --bridge=none --storage-driver=vfs "$@"' dockerd "$@"`
+
+// RequireRootless is Require for StartRootless.
+func RequireRootless(t testing.TB) {
+	t.Helper()
+	Require(t)
+	for _, program := range []string{"rootlesskit", "newuidmap", "setpriv"} {
+		if _, err := exec.LookPath(program); err != nil {
+			if os.Getenv("CI") == "true" {
+				t.Fatalf("CI=true, so tests with a rootless Docker must run, but there is no %s", program)
+			}
+			t.Skipf("skipped, because there is no %s on this machine: `make test` as root installs it on Debian", program)
+		}
+	}
+}
+
+// StartRootless starts the Docker of an ordinary user, in a user namespace that the user
+// makes with rootlesskit, and makes the image. Containers have the uid, and from firstSubuid
+// on 65,536 others. Everything ends with the test.
+func StartRootless(t testing.TB, uid, firstSubuid int, flags ...string) *Daemon {
+	t.Helper()
+	RequireRootless(t)
+	dir, err := os.MkdirTemp("/tmp", "genv-rootless-") // a socket's path is short
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	require.NoError(t, os.Chmod(dir, 0o755))
+	d := &Daemon{t: t, dir: dir, log: filepath.Join(dir, "dockerd.log"), host: "unix://" + filepath.Join(dir, "run/docker.sock")}
+	subordinate := fmt.Sprintf("rootless:%d:65536\n", firstSubuid)
+	for name, add := range map[string]string{
+		"passwd": fmt.Sprintf("rootless:x:%d:%d::%s/home:/bin/sh\n", uid, uid, dir), "group": fmt.Sprintf("rootless:x:%d:\n", uid),
+		"subuid": subordinate, "subgid": subordinate,
+	} {
+		known, err := os.ReadFile("/etc/" + name)
+		require.NoError(t, err, "the package uidmap makes subuid and subgid")
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), append(known, add...), 0o644))
+	}
+	for _, name := range []string{"home", "run"} {
+		require.NoError(t, os.Mkdir(filepath.Join(dir, name), 0o700))
+		require.NoError(t, os.Chown(filepath.Join(dir, name), uid, uid))
+	}
+	log, err := os.Create(d.log)
+	require.NoError(t, err)
+	defer log.Close()
+	d.cmd = exec.Command("unshare", append([]string{"--mount", "--propagation", "private", "sh", "-c", rootlessScript, "sh", dir, fmt.Sprint(uid)}, flags...)...)
+	d.cmd.Stdout, d.cmd.Stderr = log, log
+	d.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	require.NoError(t, d.cmd.Start())
+	t.Cleanup(d.end)
+	d.await()
+	d.makeImage()
+	return d
+}

@@ -1,0 +1,140 @@
+package restart
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/container/record"
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
+)
+
+// Life is how long after its last start a container can be started again for its user.
+const Life = 90 * 24 * time.Hour
+
+// ErrUnknown means that a container was not started for a user before, or that this can't be
+// shown.
+var ErrUnknown = errors.New("no earlier start of this container proves its user")
+
+// folderName is the folder of the notes in the folder of what root's genv keeps.
+const folderName = "container-users"
+
+const maxBytes = 4 << 10
+
+// Notes are those in root's folder Dir, /var/lib/genv usually.
+type Notes struct {
+	Dir string
+	Now func() time.Time
+}
+
+// Note is for whom a container was started.
+type Note struct {
+	ID      string         `json:"id"`
+	UID     snapshot.UID   `json:"uid"`
+	EID     snapshot.EnvID `json:"eid,omitempty"` // the user's, in which it ran; empty for its own
+	Runtime string         `json:"runtime"`
+	// Token is the hash of the token.
+	Token   string    `json:"token"`
+	Started time.Time `json:"started"`
+}
+
+func hashed(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return hex.EncodeToString(sum[:])
+}
+
+func fileName(id string) string { return id + ".json" }
+
+// Keep writes the note of a container that was started for a user with a token. Only root
+// calls it.
+func (n Notes) Keep(note Note, token string) error {
+	if !record.IsID(note.ID) || token == "" {
+		return fmt.Errorf("%w: its id or its token is missing", ErrUnknown)
+	}
+	note.Token, note.Started = hashed(token), n.Now().UTC()
+	parent, err := folder.OpenTrusted(n.Dir)
+	if err != nil {
+		return err
+	}
+	defer parent.Close()
+	dir, err := parent.PrivateSub(folderName)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if err := dir.CheckPrivate(); err != nil {
+		return err
+	}
+	return dir.PutJSON(fileName(note.ID), note, 0o600, false)
+}
+
+// Find returns the note about a container that an engine starts again with a token. The error
+// wraps ErrUnknown where there is none for this container, engine and token.
+func (n Notes) Find(id, runtime, token string) (Note, error) {
+	if !record.IsID(id) || token == "" {
+		return Note{}, ErrUnknown
+	}
+	note, err := n.read(id)
+	switch {
+	case err != nil:
+		return Note{}, fmt.Errorf("%w: %w", ErrUnknown, err)
+	case note.Runtime != runtime, subtle.ConstantTimeCompare([]byte(note.Token), []byte(hashed(token))) != 1, n.old(note):
+		return Note{}, ErrUnknown
+	}
+	return note, nil
+}
+
+func (n Notes) read(id string) (note Note, err error) {
+	data, err := folder.ReadTrusted(n.path(), fileName(id), maxBytes)
+	if err == nil {
+		err = json.Unmarshal(data, &note)
+	}
+	if err == nil && note.ID != id {
+		err = errors.New("it is about another container")
+	}
+	return note, err
+}
+
+func (n Notes) path() string { return filepath.Join(n.Dir, folderName) }
+
+func (n Notes) old(note Note) bool { return n.Now().Sub(note.Started) > Life }
+
+// Prune removes the notes about containers that are gone, and those that are too old. gone
+// asks the engine; it is false if that is unknown. Only root calls it.
+func (n Notes) Prune(gone func(Note) bool) error {
+	entries, err := os.ReadDir(n.path())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil || len(entries) == 0 {
+		return err
+	}
+	dir, err := folder.OpenTrusted(n.path())
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	for _, e := range entries {
+		id, found := strings.CutSuffix(e.Name(), ".json")
+		if !found || !record.IsID(id) {
+			continue
+		}
+		note, readErr := n.read(id)
+		if readErr == nil && !n.old(note) && !gone(note) {
+			continue
+		}
+		if removeErr := dir.Remove(e.Name()); err == nil {
+			err = removeErr
+		}
+	}
+	return err
+}

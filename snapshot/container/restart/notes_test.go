@@ -1,0 +1,108 @@
+package restart_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/container/restart"
+)
+
+var (
+	id    = strings.Repeat("a", 64)
+	other = strings.Repeat("b", 64)
+	begun = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+)
+
+const bob = snapshot.UID(4001)
+
+func newNotes(t *testing.T) (n restart.Notes, now *time.Time) {
+	t.Helper()
+	at := begun
+	dir := filepath.Join(t.TempDir(), "root")
+	require.NoError(t, os.Mkdir(dir, 0o755))
+	n = restart.Notes{Dir: dir, Now: func() time.Time { return at }}
+	require.NoError(t, n.Keep(restart.Note{ID: id, UID: bob, EID: "7", Runtime: "docker"}, "secret"))
+	return n, &at
+}
+
+func TestANoteIsGoodForItsContainerAlone(t *testing.T) {
+	tests := []struct {
+		name, id, runtime, token string
+		after                    time.Duration
+		proves                   bool
+	}{
+		{"the same container", id, "docker", "secret", time.Hour, true},
+		{"again after months", id, "docker", "secret", restart.Life, true},
+		{"too late", id, "docker", "secret", restart.Life + 1, false},
+		{"another container with its token", other, "docker", "secret", 0, false},
+		{"its id without its token", id, "docker", "", 0, false},
+		{"its id with another token", id, "docker", "Secret", 0, false},
+		{"another engine", id, "podman", "secret", 0, false},
+		{"an unknown engine", id, "", "secret", 0, false},
+		{"what is no id", "../" + id[3:], "docker", "secret", 0, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			n, now := newNotes(t)
+			*now = begun.Add(tt.after)
+			note, err := n.Find(tt.id, tt.runtime, tt.token)
+			if !tt.proves {
+				require.ErrorIs(t, err, restart.ErrUnknown)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, bob, note.UID)
+			require.EqualValues(t, "7", note.EID)
+		})
+	}
+}
+
+func TestOnlyRootsNotesCount(t *testing.T) {
+	n, _ := newNotes(t)
+	folder := filepath.Join(n.Dir, "container-users")
+	path := filepath.Join(folder, id+".json")
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.NotContains(t, string(data), "secret", "the token isn't kept")
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+
+	require.NoError(t, os.WriteFile(filepath.Join(folder, other+".json"), data, 0o600))
+	_, err = n.Find(other, "docker", "secret")
+	require.ErrorIs(t, err, restart.ErrUnknown, "it is about another container")
+	require.NoError(t, os.Chmod(folder, 0o777))
+	_, err = n.Find(id, "docker", "secret")
+	require.ErrorIs(t, err, restart.ErrUnknown, "any user could have written it")
+	require.Error(t, n.Keep(restart.Note{ID: id, UID: bob}, ""))
+	require.Error(t, n.Keep(restart.Note{ID: "/etc", UID: bob}, "secret"))
+}
+
+func TestNotesAreRemovedWithTheirContainers(t *testing.T) {
+	require.NoError(t, restart.Notes{Dir: t.TempDir(), Now: time.Now}.Prune(nil), "there are none")
+	for name, row := range map[string]struct {
+		after time.Duration
+		gone  bool
+		stays bool
+	}{
+		"it exists, or that is unknown": {time.Hour, false, true},
+		"it was removed":                {time.Hour, true, false},
+		"it is too old":                 {restart.Life + 1, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, now := newNotes(t)
+			require.NoError(t, n.Prune(func(note restart.Note) bool { require.Equal(t, id, note.ID); return false }))
+			*now = begun.Add(row.after)
+			require.NoError(t, n.Prune(func(restart.Note) bool { return row.gone }))
+			*now = begun
+			_, err := n.Find(id, "docker", "secret")
+			require.Equal(t, row.stays, err == nil)
+		})
+	}
+}
