@@ -20,11 +20,11 @@ func TestKilledPartsOfDocker(t *testing.T) {
 	h := newRuntimeHost(t)
 
 	// The runtime, when it has attached devices and the container isn't created.
-	bundle, real := filepath.Join(h.dir, "bundle"), filepath.Join(h.dir, "runc")
+	bundle, runc := filepath.Join(h.dir, "bundle"), filepath.Join(h.dir, "runc")
 	require.NoError(t, os.Mkdir(bundle, 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(bundle, "config.json"), []byte(`{"ociVersion": "1.0.2", "process": {"env": ["GENV_GPUS=2"]}}`), 0o600))
-	require.NoError(t, os.WriteFile(real, []byte("#!/bin/sh\nexec sleep 1000000\n"), 0o755))
-	creating := h.as(0, "container-runtime", "--real", real, "--", "create", "--bundle", bundle, strings.Repeat("ab", 32))
+	require.NoError(t, os.WriteFile(runc, []byte("#!/bin/sh\nexec sleep 1000000\n"), 0o755))
+	creating := h.as(0, "container-runtime", "--real", runc, "--", "create", "--bundle", bundle, strings.Repeat("ab", 32))
 	require.NoError(t, creating.Start())
 	t.Cleanup(func() { _ = creating.Process.Kill(); _ = creating.Wait() })
 	require.Eventually(t, func() bool { return len(h.files().Environments) == 1 }, time.Minute, 20*time.Millisecond)

@@ -128,7 +128,7 @@ func TestAContainerOfTheRuntimeIsItsUsers(t *testing.T) {
 	h.Run("--name", "full", "-e", "GENV_GPUS=all", dockerd.Image, "sleep", "1000000")
 	refused, err := h.Command("docker", "start", "job").CombinedOutput()
 	require.Error(t, err)
-	require.Contains(t, string(refused), "not available")
+	require.Contains(t, string(refused), "Requested more devices (1) than currently available (0)")
 }
 
 // executesIn: what is executed in a container has no variables of genv, and is the container's.
@@ -151,7 +151,7 @@ func (h *judgedHost) pidIn(container, line string) (pid snapshot.PID) {
 	require.Eventually(h.t, func() bool {
 		for entry := range strings.Lines(h.Docker("top", container, "-eo", "pid,args")) {
 			number, args, _ := strings.Cut(strings.TrimSpace(entry), " ")
-			if args == line {
+			if strings.TrimSpace(args) == line {
 				_, err := fmt.Sscan(number, &pid)
 				return err == nil
 			}

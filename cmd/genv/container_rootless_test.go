@@ -95,15 +95,21 @@ func TestContainersOfARootlessDocker(t *testing.T) {
 	_ = theirs.Wait()
 	h.free("docker kill")
 
-	// SIGKILL of all that could call a hook.
+	h.killedRootless()
+}
+
+// killedRootless: after SIGKILL of all that could call a hook, everything is given back, and
+// nothing while the container runs.
+func (h *runtimeHost) killedRootless() {
+	h.t.Helper()
 	h.Run("--name", "survivor", "-e", "GENV_GPUS=all", dockerd.Image, "sleep", "1000000")
 	survivor := h.Init("survivor")
 	for _, name := range []string{"dockerd", "containerd", "containerd-shim", "rootlesskit"} {
 		h.kill(name) // some end with the others
 	}
 	if stat, err := (proc.FS{}).Stat(survivor); err == nil && !stat.Gone() {
-		require.Len(t, h.files().Environments, 1, "it runs")
-		require.NoError(t, syscall.Kill(int(survivor), syscall.SIGKILL))
+		require.Len(h.t, h.files().Environments, 1, "it runs")
+		require.NoError(h.t, syscall.Kill(int(survivor), syscall.SIGKILL))
 	}
 	h.free("SIGKILL of the engine, and of the container")
 }

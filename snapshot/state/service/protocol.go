@@ -57,7 +57,7 @@ type Answer struct {
 	Token    string          `json:"token,omitempty"`
 	Holder   *token.Holder   `json:"holder,omitempty"` // of a redeemed token
 	Granted  *grant.Granted  `json:"granted,omitempty"`
-	Error    json.RawMessage `json:"error,omitempty"`  // by change.EncodeError
+	Error    json.RawMessage `json:"error,omitempty"` // by change.EncodeError
 	// Busy says that the request was refused since there are too many, and that nothing
 	// was done.
 	Busy bool `json:"busy,omitempty"`
