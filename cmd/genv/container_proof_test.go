@@ -95,11 +95,12 @@ func TestAContainerOfTheRuntimeIsItsUsers(t *testing.T) {
 		{"--cgroup-parent", "/docker/" + id, dockerd.Image, "sleep", "1000000"},
 		{"--user", fmt.Sprint(containerUser), "--security-opt", "seccomp=unconfined", dockerd.Image, "busybox", "unshare", "-U", "sleep", "1000000"},
 	} {
-		forged := h.Init(h.Run(args...))
-		h.uses(forged, 0, 2)
+		forged := h.Run(args...)
+		h.uses(h.Init(forged), 0, 2)
 		out := h.enforce(capOf1)
 		require.NotContains(t, out, "User bob", "%q", args)
 		require.Contains(t, h.enforce("defaults: {non-env-processes: true, warn: {cycles: 3}}\n"), "started by an unknown user", "%q", args)
+		h.Docker("rm", "--force", forged) // before the cgroup that it is below
 	}
 
 	// Started again, with a token that was used: root's runtime knows the container.
