@@ -98,6 +98,9 @@ func (s *Server) answer(ctx context.Context, line []byte, by peer) Answer {
 // change makes a change for a client. A process that was registered and has ended meanwhile
 // is removed again, since its PID may be that of another process.
 func (s *Server) change(ctx context.Context, data []byte, by peer) (change.Result, error) {
+	if by.contained {
+		return change.Result{}, errContained
+	}
 	asked, err := change.Decode(data)
 	if err != nil {
 		return change.Result{}, err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
 // peer is the process at the other end of a connection, as the kernel reports it.
@@ -22,10 +23,16 @@ type peer struct {
 	pid     snapshot.PID
 	// unknown is why the PIDs that the process names may mean nothing here, or nil.
 	unknown error
+	// contained says that the uid proves nothing: it is one that an engine of root's, or the
+	// image, chose for a container.
+	contained bool
 }
 
 // errForeign says that a client has other PIDs than the service.
 var errForeign = errors.New("the process that asks is in another PID namespace (a container): it can't register PIDs; run genv on the host itself")
+
+// errContained says that a uid is no user's.
+var errContained = fmt.Errorf("%w: the process that asks is in a container, of which the uid proves no user: run genv on the host itself", state.ErrNotOwner)
 
 // errPeerGone says that the client has ended.
 var errPeerGone = errors.New("the process that asked has ended")
@@ -64,7 +71,7 @@ func (p *peer) identify(raw syscall.RawConn, fs proc.FS, begun snapshot.StartTim
 // examine looks at the process itself, which the pidfd shows to be the one that connected.
 func (p *peer) examine(fs proc.FS, pidfd int, byPID bool, begun snapshot.StartTime) {
 	if p.pid == 0 { // it can't be seen from here
-		p.unknown = errForeign
+		p.unknown, p.contained = errForeign, true
 		return
 	}
 	p.unknown = errPeerGone
@@ -84,10 +91,20 @@ func (p *peer) examine(fs proc.FS, pidfd int, byPID bool, begun snapshot.StartTi
 		p.account = account
 	}
 	if ours, err := os.Readlink("/proc/self/ns/pid"); err != nil || namespace != ours {
-		p.unknown = errForeign
+		p.unknown, p.contained = errForeign, isContained(h, p.uid, fs.UserNamespace())
 		return
 	}
 	p.unknown = nil
+}
+
+// isContained says whether a process in another PID namespace got its uid from a container
+// engine of root's. A user namespace that its user made proves who that is.
+func isContained(h *proc.Handle, uid snapshot.UID, ours string) bool {
+	if _, rootless := h.OwnerOfUID(uid, ours); rootless {
+		return false
+	}
+	place := h.Container(proc.Credentials{})
+	return uid == 0 || place.ID != "" && !place.Delegated
 }
 
 // ended says whether the process of a pidfd has ended: then the pidfd is readable

@@ -152,6 +152,13 @@ func TestAClientInAnotherPIDNamespace(t *testing.T) {
 	require.Contains(t, lines[0], "another PID namespace")
 	require.Contains(t, lines[1], "another PID namespace")
 	require.Equal(t, "now []", lines[2], "what names no PID is allowed")
+
+	root := child(t, 0, "ask", h.socket, `{"enter":{"eid":"c","kernel_id":"k"}}`, `{"attach":{"eid":"c","count":1}}`, `{"leave":{"pid":1}}`)
+	root.SysProcAttr.Cloneflags = syscall.CLONE_NEWPID
+	output, err = root.CombinedOutput()
+	require.NoError(t, err, string(output))
+	require.Equal(t, 3, strings.Count(string(output), "in a container, of which the uid proves no user"), "uid 0 of a container is not root: %s", output)
+	require.Empty(t, h.files(t).Environments)
 }
 
 // A process that ends while it is registered is not registered, whatever gets its PID.
