@@ -35,7 +35,7 @@ func newGPUHost(t *testing.T) *runtimeHost {
 	var devices []hardware.Device
 	for i := range 4 {
 		minor := 3 - i
-		devices = append(devices, hardware.Device{Index: snapshot.DeviceIndex(i), UUID: snapshot.GPUUUID(fmt.Sprintf("GPU-%d0", i)), Minor: &minor, TotalMemory: snapshot.MustMemory("80g")})
+		devices = append(devices, hardware.Device{Index: snapshot.DeviceIndex(i), UUID: snapshot.GPUUUID(fmt.Sprintf("GPU-%d0", i)), Minor: &minor, Address: fmt.Sprintf("0000:%02x:00.0", i+1), TotalMemory: snapshot.MustMemory("80g")})
 	}
 	root := filepath.Join(h.dir, "root")
 	_, err := hardware.Publish(filepath.Join(root, "run"), devices)

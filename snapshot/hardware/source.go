@@ -15,6 +15,8 @@ type Source struct {
 	Run  string // root's run folder; empty for none
 	Proc string // where /proc is mounted; empty for /proc
 	Root bool   // this process is root's
+	// Contained says that this process is in a container that has only some of the devices.
+	Contained bool
 }
 
 // Guarded says whether a guard is on: programs then name devices by UUID, since a user's
@@ -31,7 +33,7 @@ func (s Source) Guard(now time.Time) *snapshot.Guard {
 
 // Restricted says whether nvidia-smi may show this process only some of the devices, and
 // number them differently.
-func (s Source) Restricted(now time.Time) bool { return !s.Root && s.Guarded(now) }
+func (s Source) Restricted(now time.Time) bool { return s.Contained || !s.Root && s.Guarded(now) }
 
 // Known are the devices without nvidia-smi: those that root has published, or else those
 // of the driver's /proc folder, of which the memory is unknown. The error wraps

@@ -1,6 +1,7 @@
 package container
 
 import (
+	"cmp"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -80,24 +81,22 @@ type order struct {
 	Registered bool `json:"registered,omitempty"`
 }
 
-func bind(config *oci.Config, from, to, mode string) {
-	config.AddMount(oci.Mount{Destination: to, Type: "bind", Source: from, Options: []string{"bind", mode, "nosuid", "nodev"}})
+func bind(config *oci.Config, from, to string) {
+	config.AddMount(oci.Mount{Destination: to, Type: "bind", Source: from, Options: []string{"bind", "ro", "nosuid", "nodev"}})
 }
 
 // mountGenv lets programs in the container call genv.
 func (c *claimed) mountGenv(config *oci.Config, self string) {
-	bind(config, self, filepath.Join(insideBin, "genv"), "ro")
+	bind(config, self, filepath.Join(insideBin, "genv"))
 	prependPath(config, insideBin)
 	owned := c.host.Store.OwnedDir()
 	if c.record.Proof == record.Rootless { // root isn't known as such here
 		owned = c.host.Store.OwnedPath()
 	}
-	if owned != "" {
-		bind(config, owned, owned, "ro")
-	} else {
-		dir := disk.Dir(c.Getenv)
-		bind(config, dir, dir, "rw") // as on the host, where every user writes it
-	}
+	// Read-only also where every user writes it: uid 0 of a container could leave programs
+	// there that run as root on the host.
+	dir := cmp.Or(owned, disk.Dir(c.Getenv))
+	bind(config, dir, dir)
 	for _, name := range []string{"GENV_TMPDIR", "GENV_ROOT_DIR"} {
 		if value := c.Getenv(name); value != "" {
 			config.SetEnv(name, value)
@@ -106,23 +105,24 @@ func (c *claimed) mountGenv(config *oci.Config, self string) {
 	// Not the folder: in it is the socket of root's service, for which root of a container
 	// would be root.
 	if published := hardware.Path(localhost.RunDir(c.Getenv)); exists(published) {
-		bind(config, published, published, "ro")
+		bind(config, published, published)
 	}
 }
 
 // mountShims lets nvidia-smi in the container show the devices of the environment.
 func (c *claimed) mountShims(config *oci.Config, self string) {
-	bind(config, self, filepath.Join(insideShims, "nvidia-smi"), "ro")
+	bind(config, self, filepath.Join(insideShims, "nvidia-smi"))
 	prependPath(config, insideShims)
 }
 
-// mountLocks shares the locks of the devices, for `genv lock` in the container.
+// mountLocks shares the locks of the devices, for `genv lock` in the container. A file that
+// can't be written can be locked.
 func (c *claimed) mountLocks(config *oci.Config) error {
-	dir, err := c.host.Store.LocksDir()
+	dir, err := c.host.Store.LocksDir(c.Devices)
 	if err != nil {
 		return err
 	}
-	bind(config, dir, dir, "rw")
+	bind(config, dir, dir)
 	return nil
 }
 

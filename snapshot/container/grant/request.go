@@ -23,6 +23,8 @@ const (
 	MountShims    = "GENV_MOUNT_SHIMS"
 	MountLocks    = "GENV_MOUNT_LOCKS"
 	Name          = "GENV_ENVIRONMENT_NAME"
+	// Contained is set in containers with an environment.
+	Contained = "GENV_CONTAINER"
 )
 
 // visible is the variable by which NVIDIA's programs choose a container's devices.

@@ -18,7 +18,7 @@ func (g Granted) Show(c *oci.Config) {
 		return
 	}
 	c.SetEnv(snapshot.ClaimVariable, string(g.EID))
-	c.SetEnv("GENV_CONTAINER", "1")
+	c.SetEnv(Contained, "1")
 	c.UnsetEnv(Name)
 	if g.Name != "" {
 		c.SetEnv(Name, g.Name)

@@ -139,13 +139,19 @@ func (s *Store) openLocks() (*folder.Folder, error) {
 	return parent.SharedSub(locksName)
 }
 
-// LocksDir is the path of the folder of the locks that LockDevices takes, which it creates.
-func (s *Store) LocksDir() (string, error) {
+// LocksDir is the path of the folder of the locks that LockDevices takes. It creates the
+// folder, and the files of some devices.
+func (s *Store) LocksDir(indices []snapshot.DeviceIndex) (string, error) {
 	dir, err := s.openLocks()
 	if err != nil {
 		return "", err
 	}
 	defer dir.Close()
+	for _, index := range indices {
+		if err := dir.Ensure(index.String()+".lock", folder.SharedMode); err != nil {
+			return "", err
+		}
+	}
 	return dir.Path, nil
 }
 
