@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -111,6 +112,10 @@ func (h *judgedHost) rootReadsOnly(run string) {
 		require.Error(h.t, err, "%s: %s", change, out)
 		require.Contains(h.t, string(out), "in a container, of which the uid proves no user")
 	}
+	out, err := h.Command("docker", "exec", "--user", fmt.Sprint(containerUser), "--env", "GENV_ENVIRONMENT_ID="+string(eid), "--env", "GENV_TMPDIR="+filepath.Dir(locks),
+		"--env", "GENV_ROOT_DIR="+filepath.Dir(state), "job", "/opt/genv/bin/genv", "detach", "--index", "1").CombinedOutput()
+	require.Error(h.t, err, "%s", out)
+	require.Contains(h.t, string(out), "in a container, of which the uid proves no user", "a container chooses its uids")
 	files := h.files()
 	require.Equal(h.t, []snapshot.DeviceIndex{1, 2}, files.AttachedTo(eid))
 }

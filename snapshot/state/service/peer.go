@@ -91,18 +91,16 @@ func (p *peer) examine(fs proc.FS, pidfd int, byPID bool, begun snapshot.StartTi
 		p.account = account
 	}
 	if ours, err := os.Readlink("/proc/self/ns/pid"); err != nil || namespace != ours {
-		p.unknown, p.contained = errForeign, isContained(h, p.uid, fs.UserNamespace())
+		p.unknown, p.contained = errForeign, isContained(h, p.uid)
 		return
 	}
 	p.unknown = nil
 }
 
 // isContained says whether a process in another PID namespace got its uid from a container
-// engine of root's. A user namespace that its user made proves who that is.
-func isContained(h *proc.Handle, uid snapshot.UID, ours string) bool {
-	if _, rootless := h.OwnerOfUID(uid, ours); rootless {
-		return false
-	}
+// engine of root's, by its cgroup: a process in such a container can make user namespaces as
+// any user. No engine of a user gives uid 0.
+func isContained(h *proc.Handle, uid snapshot.UID) bool {
 	place := h.Container(proc.Credentials{})
 	return uid == 0 || place.ID != "" && !place.Delegated
 }
