@@ -42,9 +42,9 @@ func TestCDINamesInAnAnnotation(t *testing.T) {
 		return string(out), err
 	}
 	for devices, visible := range map[string]string{
-		"nvidia.com/gpu=1":                         "GPU-10",
-		"nvidia.com/gpu=GPU-20,nvidia.com/gpu=3":   "GPU-20,GPU-30",
-		"vendor.com/net=eth0, nvidia.com/gpu=all ": "GPU-00,GPU-10,GPU-20,GPU-30",
+		"nvidia.com/gpu=1":                        "GPU-10",
+		"nvidia.com/gpu=GPU-20,nvidia.com/gpu=3":  "GPU-20,GPU-30",
+		"vendor.com/net=eth0, nvidia.com/gpu=all": "GPU-00,GPU-10,GPU-20,GPU-30",
 	} {
 		out, err := run(devices)
 		require.NoError(t, err, "%s: %s", devices, out)
