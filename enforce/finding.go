@@ -41,8 +41,9 @@ type Finding struct {
 	// reports it, of an environment as its state file says. nil when the host did
 	// not report it, or when the state file contradicts the kernel.
 	UID *snapshot.UID `json:"uid,omitempty"`
-	// Command is the command line of the process, Container the container that it runs in,
-	// and Instances the MIG instances that it uses; empty when not known.
+	// Command is the command line of the process and Container the container that it runs
+	// in; empty when not known. Instances are the MIG instances of Devices that the process
+	// uses, or to which the environment is attached; empty for whole devices.
 	Command       string                  `json:"command,omitempty"`
 	Container     string                  `json:"container,omitempty"`
 	ContainerInfo *snapshot.ContainerInfo `json:"container_info,omitempty"`

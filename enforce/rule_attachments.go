@@ -80,7 +80,7 @@ func (j *judgement) maxDuration(h *hostView) {
 func (j *judgement) detachOld(h *hostView, env *envView, a contents.Attachment, warn Warn, f Finding) {
 	f.ID = fmt.Sprintf("%s/%s/%s/%d/%s", f.Rule, h.name, env.env.EID, a.Device.Index, a.Time.ISO())
 	f.Host, f.EID, f.User, f.UID = h.name, env.env.EID, env.env.Username, env.uid()
-	f.Devices = append(f.Devices, a.Device.Index)
+	f.Devices, f.Instances = append(f.Devices, a.Device.Index), a.Instances
 	due := j.checkDue(&f, warn, fmt.Sprintf("%s/%s", f.Rule, idleKey(h, env, a)))
 	if !due {
 		f.Extend = j.mayExtend(h, env, a)

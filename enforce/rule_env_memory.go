@@ -41,8 +41,8 @@ func (j *judgement) envMemoryOn(h *hostView, env *envView, a contents.Attachment
 	f := Finding{
 		ID:   fmt.Sprintf("%s/%s/%s/%d", RuleEnvMemory, h.name, env.env.EID, index),
 		Rule: RuleEnvMemory, Host: h.name, EID: env.env.EID, User: env.env.Username, UID: env.uid(),
-		Devices: []snapshot.DeviceIndex{index},
-		Memory:  &MemoryExcess{UsedBytes: used, CapacityBytes: a.GPUMemory.Bytes(), Capacity: a.GPUMemory.String()},
+		Devices: []snapshot.DeviceIndex{index}, Instances: a.Instances,
+		Memory: &MemoryExcess{UsedBytes: used, CapacityBytes: a.GPUMemory.Bytes(), Capacity: a.GPUMemory.String()},
 	}
 	ending := usages.Relieve(a.GPUMemory.Bytes(), func(p *snapshot.Process) bool {
 		_, stuck := j.stuckBecause(h, p)

@@ -62,7 +62,8 @@ const maxKeys = 16
 // endProcess is a finding about one process, which ends once it is due.
 func (j *judgement) endProcess(h *hostView, p *snapshot.Process, warn Warn, f Finding, eid snapshot.EnvID) {
 	f.ID = fmt.Sprintf("%s/%s/%d/%d", f.Rule, h.name, p.PID, p.Start)
-	f.Host, f.PID, f.EID, f.Command, f.Container, f.Instances = h.name, p.PID, p.EID, p.CommandOrName(), p.Container, p.Instances
+	f.Host, f.PID, f.EID, f.Command, f.Container = h.name, p.PID, p.EID, p.CommandOrName(), p.Container
+	f.Instances = h.instancesOf(p, f.Devices)
 	f.ContainerInfo = p.ContainerInfo.WithoutLabels()
 	devices := f.Devices
 	if len(devices) == 0 {

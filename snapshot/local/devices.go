@@ -43,7 +43,7 @@ func (c *Collector) readDevices(ctx context.Context) (*deviceList, error) {
 		return nil, err
 	}
 	l := newDeviceList(devices, at)
-	if l.mayBePartitioned() {
+	if len(l.divided()) > 0 {
 		_ = c.addInstances(ctx, l) // a snapshot asks again if a process uses one
 	}
 	_, _ = c.hardware().Publish(l.toRegister()) // without it, a user on a guarded host is told that it is missing
@@ -77,10 +77,15 @@ func (l *deviceList) lacks(usage nvidiasmi.Usage) bool {
 	})
 }
 
-// mayBePartitioned says whether a device may have MIG instances: the driver measures no
-// utilization of such a device.
-func (l *deviceList) mayBePartitioned() bool {
-	return slices.ContainsFunc(l.devices, func(d nvidiasmi.GPU) bool { return d.Utilization == nil && d.UsedMemory.Known() })
+// divided are the devices that may have MIG instances: the driver measures no utilization of
+// such a device.
+func (l *deviceList) divided() (found []snapshot.DeviceIndex) {
+	for _, d := range l.devices {
+		if d.Utilization == nil && d.UsedMemory.Known() {
+			found = append(found, d.Index)
+		}
+	}
+	return found
 }
 
 // addInstances adds the MIG instances of each device, which only `nvidia-smi -L` lists.
@@ -123,7 +128,8 @@ func (l *deviceList) recordUnlisted(usage nvidiasmi.Usage) {
 }
 
 // unreported are the devices of which the driver doesn't report the processes, in ascending
-// order: all of them, if it says so of one that isn't in the list.
+// order: all of them, if it says so of one that isn't in the list. A process on a MIG instance
+// that isn't in the list may use each device that may be divided.
 func (l *deviceList) unreported(usage nvidiasmi.Usage) []snapshot.DeviceIndex {
 	var found []snapshot.DeviceIndex
 	for _, gpu := range usage.NotListed {
@@ -136,6 +142,12 @@ func (l *deviceList) unreported(usage nvidiasmi.Usage) []snapshot.DeviceIndex {
 			break
 		}
 		found = append(found, index)
+	}
+	for _, app := range usage.Apps {
+		if _, ok := l.index[app.GPU]; !ok && snapshot.CheckInstance(app.GPU) == nil {
+			found = append(found, l.divided()...)
+			break
+		}
 	}
 	slices.Sort(found)
 	return slices.Compact(found)

@@ -123,6 +123,20 @@ func TestInstancesThatAreNotListed(t *testing.T) {
 	require.Empty(t, m.snapshot().Device(0).Instances)
 }
 
+// TestAProcessOnAnInstanceThatIsNotListed: it may use each device that may be divided, so
+// these are not unused.
+func TestAProcessOnAnInstanceThatIsNotListed(t *testing.T) {
+	for apps, want := range map[string]bool{"MIG-a, 100, 5": false, "GPU-9, 100, 5": false, "MIG-gone, 100, 5": true} {
+		m := newMachine(t)
+		m.smi.devices = "0, GPU-0, 81559, 10, [N/A], 31, 70.12, H100\n1, GPU-1, 81559, 20, 50, 31, 70.12, H100\n"
+		m.process(100, 1001, 5000, "A=1\x00")
+		m.smi.apps = apps
+		s := m.snapshot()
+		require.Equal(t, want, s.Device(0).ProcessesUnknown, apps)
+		require.False(t, s.Device(1).ProcessesUnknown, apps)
+	}
+}
+
 // identity is process 100 in the lists of nvidia-smi, and what /proc says of it.
 type identity struct {
 	damage   func(*machine)

@@ -47,6 +47,7 @@ func (r Host) Look(ctx context.Context, host remote.Host) (*snapshot.Snapshot, e
 	indices := r.indices(ctx, host, s.Devices, usage.GPUs())
 	s.Processes, s.Warnings = processesOf(usage, indices)
 	markUnreported(s.Devices, usage.NotListed, indices)
+	markDivided(s.Devices, usage.Apps, indices)
 	s.Warnings = s.Warnings[:min(len(s.Warnings), maxWarnings)]
 	for i, w := range s.Warnings {
 		s.Warnings[i] = strings.Clone(text.Cut(w, maxWarning))
@@ -117,6 +118,22 @@ func markUnreported(devices []snapshot.Device, unreported []snapshot.GPUUUID, in
 			if !known || devices[i].Index == index {
 				devices[i].ProcessesUnknown = true
 			}
+		}
+	}
+}
+
+// markDivided marks the devices that a process on a MIG instance may use that isn't known: those
+// of which the driver measures no utilization.
+func markDivided(devices []snapshot.Device, apps []nvidiasmi.App, indices map[snapshot.GPUUUID]snapshot.DeviceIndex) {
+	if !slices.ContainsFunc(apps, func(a nvidiasmi.App) bool {
+		_, known := indices[a.GPU]
+		return !known && snapshot.CheckInstance(a.GPU) == nil
+	}) {
+		return
+	}
+	for i := range devices {
+		if d := &devices[i]; d.Utilization == nil && d.UsedMemory.Known() {
+			d.ProcessesUnknown = true
 		}
 	}
 }

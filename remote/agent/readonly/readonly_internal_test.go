@@ -78,6 +78,16 @@ func TestDevicesWithoutAListOfProcesses(t *testing.T) {
 	}
 }
 
+// TestAProcessOnAnInstanceThatIsNotListed: it may use each device that may be divided.
+func TestAProcessOnAnInstanceThatIsNotListed(t *testing.T) {
+	for gpu, want := range map[snapshot.GPUUUID]bool{"MIG-1": false, "GPU-9": false, "MIG-gone": true} {
+		percent := 0
+		devices := []snapshot.Device{{Index: 0, UsedMemory: snapshot.MiB(5)}, {Index: 1, UsedMemory: snapshot.MiB(5), Utilization: &percent}, {Index: 2}}
+		markDivided(devices, []nvidiasmi.App{{GPU: gpu, PID: 7}}, map[snapshot.GPUUUID]snapshot.DeviceIndex{"MIG-1": 0})
+		require.Equal(t, []bool{want, false, false}, []bool{devices[0].ProcessesUnknown, devices[1].ProcessesUnknown, devices[2].ProcessesUnknown}, gpu)
+	}
+}
+
 // TestACommandForgesNothing: a command line is what its user wrote, on one line or more.
 func TestACommandForgesNothing(t *testing.T) {
 	p, d := describe7(described + "Uid:\t0\nPid:\t7\nUid:\t0\nUser root:x:1001:0::/:/bin/sh\nCommand 7 ls\n")
