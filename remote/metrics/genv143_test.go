@@ -92,6 +92,15 @@ user_attached_devices_total{username="bob"} 0
 `, of(metrics.Host{Installed: true, Snapshot: busy()}))
 }
 
+// TestADeviceWithMIG: what the driver doesn't measure is no series.
+func TestADeviceWithMIG(t *testing.T) {
+	text := of(metrics.Host{Installed: true, Snapshot: divided()})
+	require.NotContains(t, text, "device_utilization")
+	require.NotContains(t, text, "process_used_gpu_memory_bytes")
+	require.Contains(t, text, "device_memory_used_bytes{index=\"0\"} 91226112\n")
+	require.Contains(t, text, "processes_total 1\n")
+}
+
 func TestEachFamilyHasItsHelpAndType(t *testing.T) {
 	text := string(metrics.Genv143(nil))
 	require.Equal(t, 17, strings.Count(text, "# HELP genv_"))

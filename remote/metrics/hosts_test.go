@@ -34,6 +34,17 @@ func states(model string, counts ...int) (lines string) {
 	return lines
 }
 
+// divided is a host of which the device is divided into MIG instances, one of which is used.
+func divided() *snapshot.Snapshot {
+	return &snapshot.Snapshot{
+		Devices: []snapshot.Device{{
+			Index: 0, UUID: "GPU-0", Name: "H100", TotalMemory: snapshot.MiB(81559), UsedMemory: snapshot.MiB(87),
+			Instances: []snapshot.Instance{{UUID: "MIG-a", Profile: "1g.10gb"}, {UUID: "MIG-b", Profile: "1g.10gb"}},
+		}},
+		Processes: []snapshot.Process{{PID: 70, EnvUnknown: true, Instances: []snapshot.GPUUUID{"MIG-a"}, Usage: []snapshot.DeviceUsage{{Index: 0}}}},
+	}
+}
+
 func TestHosts(t *testing.T) {
 	unknown := h100(0, gpus.Unknown)
 	unknown.MemoryTotal = ptr(int64(80))
@@ -58,6 +69,14 @@ gpu_info{host="a",gpu="4",uuid="GPU-4",model="H100"} 1
 gpu_utilization_ratio{host="a",gpu="7"} 0.07
 gpu_memory_used_bytes{host="a",gpu="7"} 1073741824
 gpu_memory_size_bytes{host="a",gpu="7"} 85899345920
+`,
+		},
+		"with MIG: the utilization is unknown": {
+			live.Host{Name: "a", GPUs: gpus.Of(divided())},
+			`host_up{host="a"} 1
+` + states("H100", 0, 0, 0, 1, 0) + `gpu_info{host="a",gpu="0",uuid="GPU-0",model="H100"} 1
+gpu_memory_used_bytes{host="a",gpu="0"} 91226112
+gpu_memory_size_bytes{host="a",gpu="0"} 85520809984
 `,
 		},
 		"two models, and one that isn't reported": {
