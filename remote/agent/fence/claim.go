@@ -1,0 +1,136 @@
+package fence
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// Claim is what a controller says about its right to act.
+type Claim struct {
+	// Source is what counts the epochs: see FolderSource, ElectionSource and RunSource.
+	Source string `json:"source"`
+	Epoch  uint64 `json:"epoch"` // from 1 on
+	// Controller is the id of the controller: the same after a restart.
+	Controller string `json:"controller"`
+	Name       string `json:"name"` // of the controller, for people
+	// TakeOver asks the host to change to Source from another one.
+	TakeOver bool `json:"take_over,omitempty"`
+}
+
+const (
+	runPrefix      = "run:"
+	folderPrefix   = "folder:"
+	electionPrefix = "election:"
+	maxSource      = 512 // bytes
+	maxName        = 256 // bytes
+)
+
+// FolderSource is the source of a controller whose state folder, of this id, counts its
+// starts.
+func FolderSource(id string) string { return folderPrefix + id }
+
+// ElectionSource is the source of controllers that elect a leader under a key of a cluster.
+func ElectionSource(cluster uint64, key string) string {
+	return fmt.Sprintf("%s%x/%s", electionPrefix, cluster, key)
+}
+
+// RunSource is the source of a run that keeps nothing: a host doesn't note it, since no
+// later run could have it, and admits it only while it has noted no other.
+func RunSource(id string) string { return runPrefix + id }
+
+// noted reports whether hosts keep the claim.
+func (c *Claim) noted() bool { return !strings.HasPrefix(c.Source, runPrefix) }
+
+// elected reports whether the claim is that of an elected leader.
+func (c *Claim) elected() bool { return strings.HasPrefix(c.Source, electionPrefix) }
+
+// Check returns an error if a claim is incomplete or longer than any controller's.
+func (c *Claim) Check() error {
+	known := c.elected() || strings.HasPrefix(c.Source, folderPrefix) || !c.noted()
+	switch {
+	case !known || c.Epoch == 0 || c.Controller == "":
+		return errors.New("a claim without a source, an epoch or a controller")
+	case len(c.Source) > maxSource || len(c.Controller)+len(c.Name) > maxName:
+		return errors.New("a claim that is longer than any controller's")
+	}
+	return nil
+}
+
+// Note is the claim that a host admitted last.
+type Note struct {
+	Claim
+	Since time.Time `json:"since"` // when it was first admitted, by the host's clock
+	// Released says that the controller has ended: one with another source may follow.
+	Released bool `json:"released,omitempty"`
+}
+
+// RefusedError says that a host does not do what a controller sent: another one acts there.
+type RefusedError struct {
+	By    string    // the name of the other controller
+	Since time.Time // since when it acts there
+	// Foreign says that the epochs of both can't be compared, so that it isn't known which
+	// of them replaced the other.
+	Foreign bool
+}
+
+// Refused begins the text of every RefusedError, by which a controller knows it.
+const Refused = "refused: "
+
+func (e *RefusedError) Error() string {
+	at := e.Since.UTC().Format(time.RFC3339)
+	if e.Foreign {
+		return fmt.Sprintf("%s%s acts on this host, since %s", Refused, text.Shown(e.By), at)
+	}
+	return fmt.Sprintf("%sreplaced by %s at %s", Refused, text.Shown(e.By), at)
+}
+
+// Admit decides on a claim, and returns the note to keep: the same one if there is nothing
+// new, nil for none. n is nil if the host noted none, and c if the controller claims nothing, as ad hoc
+// runs and genv 1.4.3 do: they are refused only where an elected leader is noted. The error
+// is a *RefusedError.
+func (n *Note) Admit(c *Claim, now time.Time) (*Note, error) {
+	switch {
+	case c == nil && n != nil && n.elected():
+		return n, n.refused(false)
+	case c == nil:
+		return n, nil
+	case n == nil:
+		return noteOf(c, now), nil
+	case n.Source != c.Source && !c.TakeOver && !n.Released:
+		return n, n.refused(true)
+	case n.Source != c.Source || c.Epoch > n.Epoch:
+		return noteOf(c, now), nil
+	case c.Epoch < n.Epoch || c.Controller != n.Controller || n.Released:
+		return n, n.refused(false)
+	}
+	return n, nil
+}
+
+// Release returns the note to keep when the controller with this claim has ended: the same
+// one if there is nothing new.
+func (n *Note) Release(c *Claim) *Note {
+	if n == nil || n.Source != c.Source || n.Epoch != c.Epoch || n.Controller != c.Controller || n.Released {
+		return n
+	}
+	next := *n
+	next.Released = true
+	return &next
+}
+
+func noteOf(c *Claim, now time.Time) *Note {
+	if !c.noted() {
+		return nil
+	}
+	next := &Note{Claim: *c, Since: now.Round(time.Second).UTC()}
+	next.TakeOver = false
+	return next
+}
+
+func (n *Note) refused(foreign bool) error {
+	return &RefusedError{By: cmp.Or(n.Name, n.Controller), Since: n.Since, Foreign: foreign}
+}

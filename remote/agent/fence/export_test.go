@@ -1,0 +1,4 @@
+package fence
+
+// Parse is parse, for fuzzing.
+var Parse = parse

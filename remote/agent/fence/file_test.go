@@ -1,0 +1,105 @@
+package fence_test
+
+import (
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/remote/agent/fence"
+)
+
+func newFile(t *testing.T) fence.File {
+	return fence.File{Path: filepath.Join(t.TempDir(), "root", "controller.json"), Now: func() time.Time { return now }}
+}
+
+func TestFile(t *testing.T) {
+	f := newFile(t)
+	require.NoError(t, f.Admit(nil))
+	require.NoDirExists(t, filepath.Dir(f.Path), "a run without a claim leaves nothing behind")
+	require.NoError(t, f.Admit(claim(election, 2, "b")))
+	written, err := os.ReadFile(f.Path)
+	require.NoError(t, err)
+	require.Error(t, f.Admit(claim(election, 1, "a")))
+	require.Error(t, f.Admit(nil))
+	require.NoError(t, f.Admit(claim(election, 2, "b")))
+	again, err := os.ReadFile(f.Path)
+	require.NoError(t, err)
+	require.Equal(t, string(written), string(again))
+	require.NoError(t, f.Admit(claim(election, 3, "a")), "another one reads it from the disk")
+	require.Error(t, f.Admit(claim(election, 2, "b")))
+	require.NoError(t, f.Admit(taking(claim(run, 1, "c"))))
+	require.NoFileExists(t, f.Path, "the next run could not claim it again")
+	require.NoError(t, f.Admit(claim(folder, 1, "d")))
+}
+
+// Of many controllers with different epochs, which ask at the same time, the highest is the
+// one that is left.
+func TestFileAtTheSameTime(t *testing.T) {
+	f := newFile(t)
+	var group sync.WaitGroup
+	for epoch := range uint64(20) {
+		group.Go(func() { _ = f.Admit(claim(election, epoch+1, "a")) })
+	}
+	group.Wait()
+	require.NoError(t, f.Admit(claim(election, 20, "a")))
+	require.Error(t, f.Admit(claim(election, 19, "a")))
+}
+
+// What can't be read or written is not known, and so nothing is admitted.
+func TestFileThatCannotBeUsed(t *testing.T) {
+	for name, spoil := range map[string]func(f fence.File) error{
+		"empty":          func(f fence.File) error { return os.WriteFile(f.Path, nil, 0o600) },
+		"cut":            func(f fence.File) error { return os.Truncate(f.Path, 20) },
+		"another schema": func(f fence.File) error { return os.WriteFile(f.Path, []byte(`{"schema":"x/1"}`), 0o600) },
+		"no epoch": func(f fence.File) error {
+			return os.WriteFile(f.Path, []byte(`{"schema":"genv.host.controller/1","source":"folder:a","controller":"a"}`), 0o600)
+		},
+		"a folder":        func(f fence.File) error { return os.Mkdir(f.Path, 0o700) },
+		"too large":       func(f fence.File) error { return os.Truncate(f.Path, 1<<20) },
+		"a folder of all": func(f fence.File) error { return os.Chmod(filepath.Dir(f.Path), 0o777) },
+		"a symbolic link": func(f fence.File) error { return os.Symlink("/dev/null", f.Path) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFile(t)
+			require.NoError(t, f.Admit(claim(folder, 1, "a")))
+			if name == "a folder" || name == "a symbolic link" {
+				require.NoError(t, os.Remove(f.Path))
+			}
+			require.NoError(t, spoil(f))
+			err := f.Admit(claim(folder, 2, "a"))
+			require.ErrorContains(t, err, "so nothing is done")
+			require.Error(t, f.Admit(nil))
+		})
+	}
+}
+
+func TestPath(t *testing.T) {
+	env := map[string]string{"GENV_ROOT_DIR": "/r"}
+	get := func(key string) string { return env[key] }
+	require.Equal(t, "/r/controller.json", fence.Path(get))
+	env["GENV_TMPDIR"] = "/other"
+	require.NotEqual(t, "/r/controller.json", fence.Path(get), "each state folder has its own")
+	require.Equal(t, "/r", filepath.Dir(fence.Path(get)))
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(`{"schema":"genv.host.controller/1","source":"folder:a","epoch":1,"controller":"a","since":"2026-03-01T10:00:00Z"}`))
+	f.Add([]byte(`{"schema":"genv.host.controller/1","source":"election:1/k","epoch":18446744073709551615,"controller":"a","name":"\u001b"}`))
+	f.Add([]byte(`null`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		note, err := fence.Parse(data, "file")
+		if err != nil {
+			require.Nil(t, note)
+			return
+		}
+		require.NoError(t, note.Check())
+		_, err = note.Admit(nil, now)
+		if err != nil {
+			require.NotContains(t, err.Error(), "\x1b")
+		}
+	})
+}
