@@ -25,6 +25,7 @@ const (
 	CommandFailed  Class = "command-failed"   // the command itself failed
 	Configuration  Class = "configuration"    // ssh_config or a key file can't be used
 	InstallRefused Class = "install-refused"  // genv can't be installed there; nothing was changed
+	Replaced       Class = "replaced"         // another controller acts on the host: nothing was done
 	Cancelled      Class = "cancelled"        // genv was stopped before it was done
 )
 
@@ -91,6 +92,7 @@ var nextSteps = sync.OnceValue(func() map[Class]string {
 		CommandFailed:  "read the output of the host above; run the command there by hand to see more",
 		Configuration:  "correct the named file and line, or use another file with --ssh-config",
 		InstallRefused: "correct what is said about the host, then install again",
+		Replaced:       "only one controller may act on a host: end the other one first, or start this one once with --take-over",
 		Cancelled:      "run it again",
 	}
 })

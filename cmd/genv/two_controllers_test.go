@@ -1,32 +1,28 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
+	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 )
 
-// wait waits until a controller has said something on stderr, and returns that line.
-func (d *background) wait(says string) string {
+// exits waits for the end, with an exit code.
+func (d *background) exits(code int) {
 	d.t.Helper()
-	line := func() string {
-		for _, line := range strings.Split(d.said(), "\n") {
-			if strings.Contains(line, says) {
-				return line
-			}
-		}
-		return ""
-	}
-	d.next(func(enforcement.CycleDocument) bool { return line() != "" })
-	return line()
+	_, state := d.end()
+	require.Equal(d.t, code, state.ExitCode(), d.said())
 }
 
 // says waits for words on stderr, which may arrive after the document of their cycle.
@@ -35,58 +31,66 @@ func (d *background) says(words string) {
 	require.Eventually(d.t, func() bool { return strings.Contains(d.said(), words) }, time.Minute, 10*time.Millisecond, "%s", words)
 }
 
-// Over a real sshd and sudo: a second controller is told at its start, the first one in its
-// next cycle, and both record it. A restart, also after kill -9, isn't a second controller,
-// and one that was killed is forgotten.
+// Over a real sshd and sudo: hosts refuse a second controller, which ends and says why, until
+// it takes over; then they refuse the first one. A restart isn't another controller, also
+// after kill -9, and one that ended in order leaves its hosts to others.
 func TestTwoControllers(t *testing.T) {
 	t.Parallel()
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01", "gpu-02"), Genv: genvProgram(t)})
 	dir := t.TempDir()
-	log := func(name string) string { return filepath.Join(dir, name+".jsonl") }
-	recorded := func(name string) string {
-		data, err := os.ReadFile(log(name))
-		require.NoError(t, err)
-		return string(data)
+	args := func(name string, more ...string) []string {
+		return append([]string{"-F", f.SSHConfig(), "-H", "gpu-01,gpu-02", "--interval", "1", "--state-dir", filepath.Join(dir, name), "--audit-log", filepath.Join(dir, name+".jsonl")}, more...)
 	}
 	begin := func(name string, more ...string) *background {
-		args := []string{"-F", f.SSHConfig(), "-H", "gpu-01,gpu-02", "--interval", "1", "--state-dir", filepath.Join(dir, name), "--audit-log", log(name)}
-		d := startDaemon(t, nil, append(args, more...)...)
+		d := startDaemon(t, nil, args(name, more...)...)
 		d.next(func(c enforcement.CycleDocument) bool { return c.Answered == 2 })
 		return d
 	}
-	const one = "Another controller enforces gpu-01, gpu-02 with another policy, as reported there: "
-	first := begin("first")
-	second := begin("second", "--no-env-memory", "-q")
-	second.says(one)
-	second.says("Stop one of them")
-	first.wait("enforces gpu-01, gpu-02 with another policy") // perhaps first of one of them, then of both
-	require.Equal(t, 1, strings.Count(recorded("second"), `"kind":"controller"`), recorded("second"))
-	for _, name := range []string{"first", "second"} {
-		require.Contains(t, []int{1, 2}, strings.Count(recorded(name), `"kind":"controller"`), recorded(name))
-		require.Contains(t, recorded(name), `"action":"other-controller"`)
+	refused := func(name string, more ...string) *background {
+		d := startDaemon(t, nil, args(name, more...)...)
+		d.exits(command.ExitReplaced)
+		require.Contains(t, d.said(), "2 hosts refused what this controller wants to do, so it ends")
+		return d
 	}
-	require.Regexp(t, `"kind":"controller","run":"\w+","cycle":1,`, recorded("second"), "in its first cycle")
+	first := begin("first")
+	require.Contains(t, refused("second").said(), fmt.Sprintf("process %d", first.cmd.Process.Pid))
+	require.Contains(t, refused("second").said(), "start this controller once with --take-over")
+	begin("dry", "--dry-run")
+	once := startDaemon(t, nil, args("once", "--interval", "0")...)
+	once.exits(command.ExitOK)
 
+	second := begin("second", "--take-over", "--no-env-memory")
+	first.exits(command.ExitReplaced)
+	first.says("2 hosts refused")
+	refused("first")
 	second.signal(os.Kill)
 	second.end()
-	second = begin("second", "--no-env-memory")
-	second.says(one)
-	second.signal(os.Kill)
-	second.end()
-	ended := first.wait("The other controller no longer enforces gpu-01, gpu-02: ")
-	require.Equal(t, 1, strings.Count(first.said(), "enforces gpu-01, gpu-02 with another policy"), "the restart was none")
-	require.Contains(t, ended, "process")
-	require.Contains(t, recorded("first"), `"action":"other-controller-ended"`)
+	second = begin("second")
+	second.signal(os.Interrupt)
+	second.exits(command.ExitOK)
+	begin("first")
+}
 
-	same := begin("same", "--env-memory")
-	same.says("Another controller enforces gpu-01, gpu-02 with the same policy")
-	require.NotContains(t, same.said(), "another policy")
-	first.wait("with the same policy")
-	dry := begin("dry", "--dry-run")
-	require.NotContains(t, dry.said(), "nother controller")
-	same.signal(os.Interrupt)
-	same.end()
-	require.NotContains(t, same.said(), "no longer enforces")
+// A controller that is stopped while another one takes its place, and goes on then, does
+// nothing any more: its hosts refuse it before it gets to know.
+func TestAFrozenControllerDoesNoHarm(t *testing.T) {
+	t.Parallel()
+	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: genvProgram(t)})
+	dir := t.TempDir()
+	begin := func(name string, more ...string) *background {
+		d := startDaemon(t, nil, append([]string{"-F", f.SSHConfig(), "-H", "gpu-01", "--interval", "1", "--state-dir", filepath.Join(dir, name), "--audit-log", filepath.Join(dir, name+".jsonl")}, more...)...)
+		d.next(func(c enforcement.CycleDocument) bool { return c.Answered == 1 })
+		return d
+	}
+	frozen := begin("frozen", "--non-env-processes")
+	frozen.signal(syscall.SIGSTOP)
+	next := begin("next", "--take-over")
+	job, err := f.Host("gpu-01").StartJob(testfleet.Job{User: "alice", Uses: []testfleet.Use{{Device: 0, MiB: 100}}}) // a violation for the frozen one alone
+	require.NoError(t, err)
+	frozen.signal(syscall.SIGCONT)
+	frozen.exits(command.ExitReplaced)
+	next.next(func(c enforcement.CycleDocument) bool { return c.Answered == 1 })
+	require.True(t, job.Running(), "it was not ended")
 }
 
 // `genv enforce` on a host is a controller of it, and so is a controller of 1.4.3, of which

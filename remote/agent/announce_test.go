@@ -41,13 +41,13 @@ func TestAHostKnowsItsController(t *testing.T) {
 	}
 	require.Empty(t, ask(), "one that only looks says nothing, and asks nothing")
 	require.Empty(t, list.told)
-	pool.Announce(announced)
+	pool.Announce(announced, nil)
 	require.Equal(t, list.others, ask().Others)
 	list.others = nil
 	require.Empty(t, ask())
 	changed := announced
 	changed.Policy = "p3"
-	pool.Announce(changed)
+	pool.Announce(changed, nil)
 	list.err = errors.New("no space left")
 	require.Equal(t, "no space left", ask().Unknown)
 	require.Equal(t, []controllers.Controller{announced, announced, changed}, list.told, "each request is a contact")
@@ -57,7 +57,7 @@ func TestAnOlderHostIsToldNothing(t *testing.T) {
 	list := &contacts{others: []controllers.Seen{another}}
 	pool := (&scripted{contacts: list}).pool()
 	defer pool.Close()
-	pool.Announce(announced)
+	pool.Announce(announced, nil)
 	h := remote.Host{Name: "a"}
 	for range 2 {
 		_, err := pool.Snapshot(t.Context(), h)
@@ -74,7 +74,7 @@ func TestAHostThatSaysTooMuch(t *testing.T) {
 	}
 	pool := (&scripted{capabilities: able, contacts: list}).pool()
 	defer pool.Close()
-	pool.Announce(announced)
+	pool.Announce(announced, nil)
 	h := remote.Host{Name: "a"}
 	_, err := pool.Snapshot(t.Context(), h)
 	require.NoError(t, err)

@@ -10,6 +10,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/wire"
 	"github.com/seed-3119e985/genv/remote/agent/controllers"
+	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/remote/agent/guarding"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -73,6 +74,8 @@ type Answers struct {
 	Backend Backend
 	// Contacts keeps the list of controllers; nil for a host without CapabilityControllers.
 	Contacts Contacts
+	// Fence refuses controllers that were replaced; nil for a host without CapabilityFence.
+	Fence Fence
 	// Guard is the kernel guard; nil for a host without the capability guarding.Name.
 	Guard Guard
 	// Events says when a look at the host is worth it; nil for a host without
@@ -82,6 +85,41 @@ type Answers struct {
 	revision   uint64
 	last       []byte                  // the snapshot of that revision
 	controller *controllers.Controller // nil if it only looks
+	claim      *fence.Claim            // nil if it claims nothing
+}
+
+// contend admits the claim of a request for a snapshot, or else that of an earlier one. Who
+// claims nothing may look. A host is taken over once: then another one may do it, too.
+func (a *Answers) contend(claim *fence.Claim) error {
+	if claim != nil {
+		kept := *claim
+		kept.TakeOver = false
+		a.claim = &kept
+	} else {
+		claim = a.claim
+	}
+	if claim == nil {
+		return nil
+	}
+	return a.admit(claim)
+}
+
+// Fence decides which controller may act on a host; fence.File is one. It is safe for
+// concurrent use.
+type Fence interface {
+	// Admit returns an error if nothing may be done for a controller with this claim, which
+	// is nil for one without.
+	Admit(claim *fence.Claim) error
+	// Release notes that the controller with this claim has ended.
+	Release(claim *fence.Claim) error
+}
+
+// admit is Fence.Admit, on a host that has one.
+func (a *Answers) admit(claim *fence.Claim) error {
+	if a.Fence == nil {
+		return nil
+	}
+	return a.Fence.Admit(claim)
 }
 
 // Contacts notes which controllers enforce a host; *controllers.Registry is one.
@@ -118,6 +156,8 @@ func (a *Answers) Handle(ctx context.Context, r Request) ([]byte, error) {
 		return answer(r.Wanted, r.Body, a.guard)
 	case RequestWait:
 		return answer(r.Wanted, r.Body, a.wait)
+	case RequestRelease:
+		return answer(ctx, r.Body, a.release)
 	case RequestPing:
 		return r.Body, nil
 	}
@@ -137,7 +177,17 @@ func answer[Q, A any](ctx context.Context, body []byte, do func(context.Context,
 	return snapshot.Marshal(done)
 }
 
+func (a *Answers) release(context.Context, struct{}) (answer struct{}, err error) {
+	if a.Fence == nil || a.claim == nil {
+		return answer, nil
+	}
+	return answer, a.Fence.Release(a.claim)
+}
+
 func (a *Answers) snapshot(ctx context.Context, request SnapshotRequest) (answer SnapshotAnswer, err error) {
+	if err := a.contend(request.Claim); err != nil {
+		return answer, err
+	}
 	answer.Answer = a.contact(&request)
 	encoded, err := a.Backend.Snapshot(ctx, request.age())
 	if err != nil {
@@ -156,6 +206,9 @@ func (a *Answers) snapshot(ctx context.Context, request SnapshotRequest) (answer
 
 func (a *Answers) execute(ctx context.Context, request ExecuteRequest) (done Execution, err error) {
 	report, err := request.report()
+	if err == nil {
+		err = a.admit(request.Claim)
+	}
 	if err != nil {
 		return done, err
 	}
@@ -188,6 +241,9 @@ const maxMessages = 1024
 func (a *Answers) notify(_ context.Context, request NotifyRequest) (NotifyAnswer, error) {
 	if len(request.Messages) > maxMessages {
 		return NotifyAnswer{}, fmt.Errorf("%d messages: at most %d are shown", len(request.Messages), maxMessages)
+	}
+	if err := a.admit(a.claim); err != nil {
+		return NotifyAnswer{}, err
 	}
 	shown, err := a.Backend.Notify(request.Messages)
 	return answerOf(shown), err

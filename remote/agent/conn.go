@@ -44,7 +44,8 @@ type Conn struct {
 	closed    bool      // the Conn was removed from its Pool
 	backoff   retry.Backoff
 
-	calls atomic.Int32 // under way
+	calls    atomic.Int32 // under way
+	tookOver atomic.Bool  // the host admitted this controller's claim
 }
 
 // A host that hung up in an orderly way (its genv was idle, or replaced) is

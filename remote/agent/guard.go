@@ -18,6 +18,9 @@ func (a *Answers) guard(ctx context.Context, request guarding.Request) (guarding
 	if a.Guard == nil {
 		return guarding.Answer{}, guarding.ErrCannotGuard
 	}
+	if err := a.admit(a.claim); err != nil {
+		return guarding.Answer{}, err
+	}
 	return a.Guard.Order(ctx, request)
 }
 

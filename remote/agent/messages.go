@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote/agent/controllers"
+	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -21,6 +22,8 @@ const (
 	RequestNotify = "tell"
 	// RequestWait waits until something may have changed on the host since its last snapshot.
 	RequestWait = "wait"
+	// RequestRelease says that the controller has ended, and claims the host no more.
+	RequestRelease = "release"
 	// RequestDevices and RequestEnvironments are all that a host answers to a login
 	// without root, besides RequestPing: what every login may see there. The answers are
 	// the documents of `genv usage snapshot --type devices` and `--type envs`.
@@ -36,6 +39,10 @@ const CapabilityParallel = "parallel"
 // controllers that enforce it.
 const CapabilityControllers = "controllers"
 
+// CapabilityFence is among the capabilities of a host that refuses a controller that was
+// replaced.
+const CapabilityFence = "fence"
+
 // CapabilityEvents is among the capabilities of a host that answers a RequestWait.
 const CapabilityEvents = "events"
 
@@ -48,6 +55,9 @@ type SnapshotRequest struct {
 	// Controller is who enforces the host, in the first request and when it has changed;
 	// nil for who only looks. Only hosts with CapabilityControllers get it.
 	Controller *controllers.Controller `json:"controller,omitempty"`
+	// Claim is by what right it does so, in the same requests; nil for a run that claims
+	// nothing. Only hosts with CapabilityFence heed it.
+	Claim *fence.Claim `json:"claim,omitempty"`
 }
 
 // age is AgeMS as a duration.
@@ -74,6 +84,8 @@ type ExecuteRequest struct {
 	// each item, in the order of the outcomes, the findings as people read them.
 	ID      string     `json:"id,omitempty"`
 	Because [][]string `json:"because,omitempty"`
+	// Claim is by what right the controller acts: see SnapshotRequest.
+	Claim *fence.Claim `json:"claim,omitempty"`
 }
 
 // Execution is the answer to an ExecuteRequest: what the host reports to have done.

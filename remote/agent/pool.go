@@ -56,7 +56,7 @@ type Pool struct {
 	running sync.WaitGroup // calls, and what is done in the background
 	closed  bool
 
-	announced atomic.Pointer[controllers.Controller] // nil if it only looks
+	announced atomic.Pointer[announcement] // nil if it only looks
 }
 
 // errPoolClosed ends calls that come after Close.

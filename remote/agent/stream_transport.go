@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/wire"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent/controllers"
+	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/remote/agent/guarding"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -30,8 +32,9 @@ type streamTransport struct {
 	last     *snapshot.Snapshot // of that revision
 	report   *reportTurn        // nil unless the host carries out a report and answers nothing else meanwhile
 
-	announced *controllers.Controller // what the host knows about this controller
-	others    controllers.Answer      // what it said last about others
+	announced *announcement      // what the host knows about this controller
+	others    controllers.Answer // what it said last about others
+	tookOver  *atomic.Bool       // of the Conn
 }
 
 // reportTurn is the time in which a host without CapabilityParallel carries out
@@ -106,6 +109,7 @@ func (t *streamTransport) can() Capabilities {
 		Notify:   can(RequestNotify),
 		Parallel: can(CapabilityParallel),
 		Guard:    can(guarding.Name),
+		Fence:    can(CapabilityFence),
 	}
 }
 
@@ -128,7 +132,9 @@ func (t *streamTransport) Snapshot(ctx context.Context, _ remote.Host) (*snapsho
 	t.mu.Unlock()
 	request := SnapshotRequest{Revision: revision, AgeMS: t.pool.deviceAge().Milliseconds()}
 	self := t.toAnnounce()
-	request.Controller = self
+	if self != nil {
+		request.Controller, request.Claim = &self.self, self.claimFor(t.tookOver.Load())
+	}
 	var answer SnapshotAnswer
 	if err := t.call(ctx, RequestSnapshot, request, &answer); err != nil {
 		return nil, err
@@ -168,6 +174,7 @@ func (t *streamTransport) Execute(ctx context.Context, _ remote.Host, report enf
 	request := ExecuteRequest{
 		Report: encoded, ID: report.ID, Because: wire.Reasons(report),
 		GraceMS: report.Grace.Milliseconds(), Kill: report.Kill, Unprotected: report.Unprotected,
+		Claim: t.pool.announced.Load().claimFor(true),
 	}
 	end := t.beginReport()
 	defer end()
@@ -262,7 +269,7 @@ func classify(ctx context.Context, err error) error {
 	case errors.As(err, &known):
 		return err
 	case errors.Is(err, ErrRefused):
-		return &remote.Error{Class: remote.CommandFailed, Err: err}
+		return &remote.Error{Class: refusalClass(err), Err: err}
 	case errors.Is(err, ErrVersion):
 		return &remote.Error{Class: remote.Version, Err: err}
 	case errors.Is(ctx.Err(), context.DeadlineExceeded), errors.Is(err, context.DeadlineExceeded), errors.Is(err, errNotRead):
@@ -271,6 +278,14 @@ func classify(ctx context.Context, err error) error {
 		return &remote.Error{Class: remote.Cancelled, Err: err}
 	}
 	return &remote.Error{Class: remote.InvalidOutput, Err: err} // ErrProtocol, ErrNoGreeting
+}
+
+// refusalClass is the class of a refusal: its text says whether this controller was replaced.
+func refusalClass(err error) remote.Class {
+	if strings.HasPrefix(strings.TrimPrefix(err.Error(), ErrRefused.Error()+": "), fence.Refused) {
+		return remote.Replaced
+	}
+	return remote.CommandFailed
 }
 
 // explain is the error of a call, or of a stream that ended by itself.

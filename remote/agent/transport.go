@@ -35,6 +35,7 @@ type Capabilities struct {
 	Notify   bool // show messages to users on their terminals
 	Parallel bool // answer other requests while they carry out a report
 	Guard    bool // take orders for the kernel guard
+	Fence    bool // refuse a controller that was replaced
 }
 
 // transport is a way to ask a connected host: a *streamTransport, *Commands or
@@ -125,7 +126,7 @@ func (c *Conn) openStream(ctx context.Context, a *attempt) (*streamTransport, er
 		return nil, err
 	}
 	c.enter(a, StateGreeting)
-	t := &streamTransport{session: session, pool: c.pool}
+	t := &streamTransport{session: session, pool: c.pool, tookOver: &c.tookOver}
 	t.stream, err = OpenStream(ctx, session, session, token)
 	switch {
 	case err == nil && !t.can().Snapshot:

@@ -139,6 +139,34 @@ func TestOneControllerHasTheFolder(t *testing.T) {
 }
 
 // What another user could have written is not believed.
+// Each start has its own epoch, which no earlier one had, also when it was killed at once.
+func TestEpochs(t *testing.T) {
+	dir := t.TempDir()
+	for want := range uint64(3) {
+		s, err := statedir.Open(dir)
+		require.NoError(t, err)
+		epoch, err := s.NextEpoch()
+		require.NoError(t, err)
+		require.Equal(t, want+1, epoch)
+		if want == 2 {
+			second, err := statedir.Open(dir)
+			require.ErrorIs(t, err, statedir.ErrInUse)
+			_, err = second.NextEpoch()
+			require.ErrorIs(t, err, statedir.ErrInUse, "it belongs to the first one")
+			require.NoError(t, second.Close())
+		}
+		require.NoError(t, s.Close())
+	}
+	for _, content := range []string{"", "x", "-1", "18446744073709551615"} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "epoch"), []byte(content), 0o600))
+		s, err := statedir.Open(dir)
+		require.NoError(t, err)
+		_, err = s.NextEpoch()
+		require.ErrorContains(t, err, "is damaged", "it could be lower than one that hosts have noted")
+		require.NoError(t, s.Close())
+	}
+}
+
 func TestAFolderOfOthersIsRefused(t *testing.T) {
 	dir, now := t.TempDir(), noonUTC
 	require.NoError(t, os.Chmod(dir, 0o777)) //nolint:gosec // that is the case

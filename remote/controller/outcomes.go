@@ -22,7 +22,7 @@ func (r *ReportResult) event(outcomes []enforce.Outcome) enforce.Event {
 // did nothing.
 var nothingDone = []remote.Class{
 	remote.Unreachable, remote.HostKey, remote.HostKeyChanged, remote.Auth, remote.Sudo, remote.SudoRefused, remote.GenvMissing, remote.Version,
-	remote.Configuration, remote.Cancelled,
+	remote.Configuration, remote.Cancelled, remote.Replaced,
 }
 
 // outcomes are what came of each item, as far as that is known: from the

@@ -15,6 +15,7 @@ const (
 	ExitNoneLeft   = 4 // no host answered
 	ExitHeld       = 5 // safety limits held actions back; the rest was done
 	ExitUnrecorded = 6 // the record could not be kept
+	ExitReplaced   = 7 // another controller took the place of this one
 	// ExitWork says with --exit-code that a dry run found something to do. It
 	// isn't 2, since that is the exit code of a Go program that crashed.
 	ExitWork = 10

@@ -26,6 +26,7 @@ type Config struct {
 	AuditSize     int64  // in bytes, at which the log is rotated
 	AuditKeep     int    // rotated files
 	StateDir      string // in which the memory is kept; empty for the default
+	TakeOver      bool   // act on hosts on which another controller acts
 	Timestamps    Timestamps
 	Summary       time.Duration // the period of a summary on stderr; 0 for none
 }
@@ -56,7 +57,7 @@ func Flags() []cli.Flag {
 func ReadConfig(c *cli.Context) (Config, error) {
 	config := Config{
 		Cycles: c.Int("cycles"), DryRun: c.Bool("dry-run"), ExitCode: c.Bool("exit-code"), ActUnrecorded: c.Bool("act-unrecorded"),
-		AuditLog: c.String("audit-log"), AuditKeep: c.Int("audit-keep"), StateDir: c.String("state-dir"),
+		AuditLog: c.String("audit-log"), AuditKeep: c.Int("audit-keep"), StateDir: c.String("state-dir"), TakeOver: c.Bool("take-over"),
 	}
 	var err error
 	if config.Format, err = command.FormatOf(c, "tui", "json"); err != nil {

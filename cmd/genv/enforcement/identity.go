@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/remote/agent/controllers"
+	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -46,6 +47,22 @@ func (l *loop) announce(setup *Setup) *controllers.Controller {
 	}
 	self := l.self
 	self.Policy, self.IntervalMS = setup.Policy.Digest(), setup.Interval.Milliseconds()
-	setup.Announce(self)
+	setup.Announce(self, l.claim)
 	return &self
+}
+
+// claim is by what right a loop acts: the state folder counts its starts. A single cycle
+// claims nothing.
+func (k *keeper) claim(setup *Setup, self *controllers.Controller) (*fence.Claim, error) {
+	if !setup.loops() {
+		return nil, nil
+	}
+	claim := &fence.Claim{Source: fence.RunSource(self.ID), Epoch: 1, Controller: self.ID + " " + self.Hostname, Name: self.String(), TakeOver: setup.TakeOver}
+	if k.store == nil {
+		return claim, nil
+	}
+	var err error
+	claim.Source = fence.FolderSource(self.ID)
+	claim.Epoch, err = k.store.NextEpoch()
+	return claim, err
 }

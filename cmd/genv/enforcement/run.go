@@ -15,6 +15,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/remote/agent/controllers"
+	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/controller/hooks"
 	"github.com/seed-3119e985/genv/remote/metrics"
@@ -55,6 +56,9 @@ func (l *loop) run(ctx context.Context, setup Setup) error {
 	}
 	if setup.announces() {
 		l.self = l.memory.identity(ctx, p.Now())
+		if l.claim, err = l.memory.claim(&setup, &l.self); err != nil {
+			return err
+		}
 	}
 	l.mail = mailer{log: log, now: p.Now}
 	if l.record != nil {
@@ -75,6 +79,9 @@ func (l *loop) run(ctx context.Context, setup Setup) error {
 		Hangup: l.service.hangup, Reload: l.reloaded, Step: l.service.step, Actions: l.queue,
 	}
 	err = controller.Loop(ctx, first, schedule, func(cycle controller.Cycle) error { return l.show(ctx, &cycle) })
+	if l.claim != nil && setup.Release != nil {
+		setup.Release(context.WithoutCancel(ctx))
+	}
 	if err != nil && !errors.Is(err, errStopped) {
 		return err
 	}
@@ -97,6 +104,9 @@ type loop struct {
 	// counters are what the metrics count; nil without a Feed.
 	counters *metrics.Counters
 	self     controllers.Controller // without what a setup says
+	claim    *fence.Claim           // by what right it acts; nil for none
+	// saidUnfenced: which hosts can't refuse a controller that was replaced was said.
+	saidUnfenced bool
 
 	current *controller.Controller
 	setup   Setup
@@ -188,7 +198,8 @@ func (l *loop) show(ctx context.Context, cycle *controller.Cycle) error {
 	if cycle.Stopped {
 		return errStopped
 	}
-	return nil
+	l.sayUnfenced()
+	return replaced(cycle)
 }
 
 // exit has the exit code of a cycle; nil for 0.

@@ -1,6 +1,7 @@
 package enforcement
 
 import (
+	"context"
 	"time"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
@@ -8,6 +9,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent/controllers"
+	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -25,8 +27,11 @@ type Fleet struct {
 	Quiet         bool          // don't print which hosts failed
 	CycleLimit    time.Duration // after which a cycle counts as stuck
 	Progress      *render.Progress
-	// Announce, if set, has the hosts told who enforces them, and asked who else does.
-	Announce func(controllers.Controller)
+	// Announce, if set, has the hosts told who enforces them and by what right, which is nil
+	// for a single cycle, and asked who else does.
+	Announce func(controllers.Controller, *fence.Claim)
+	// Release, if set, has the hosts told that a controller with a claim has ended.
+	Release func(context.Context)
 }
 
 // Setup is all that a run needs to know. It is read once, and again for a reload.
@@ -40,6 +45,9 @@ type Setup struct {
 	// are lost or back are all that is printed.
 	LookOnly bool
 }
+
+// loops reports whether there is more than one cycle.
+func (s *Setup) loops() bool { return s.Interval > 0 && s.Cycles != 1 }
 
 func (s *Setup) policy() enforce.Policy {
 	if s.LocalName != "" {

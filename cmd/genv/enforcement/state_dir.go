@@ -66,9 +66,8 @@ func openKeeper(p *command.Program, setup *Setup, name string, log zerolog.Logge
 	if path == "" || setup.LookOnly {
 		return k, nil
 	}
-	isLoop := setup.Interval > 0 && setup.Cycles != 1
 	store, err := statedir.Open(path)
-	if err == nil || errors.Is(err, statedir.ErrInUse) && (!isLoop || setup.DryRun) { // it reads what the loop writes
+	if err == nil || errors.Is(err, statedir.ErrInUse) && (!setup.loops() || setup.DryRun) { // it reads what the loop writes
 		k.store = store
 		return k, nil
 	}

@@ -41,7 +41,7 @@ func (p *program) remoteCommands() []*cli.Command {
 		{
 			Name:   "enforce",
 			Usage:  "enforce the rules on all hosts, in a loop",
-			Flags:  append(append(remoteFlags(), enforcement.Flags()...), listeners.Flags()...),
+			Flags:  append(append(append(remoteFlags(), enforcement.Flags()...), takeOverFlag()), listeners.Flags()...),
 			Action: p.remoteEnforce,
 		},
 		p.llmCommand(),

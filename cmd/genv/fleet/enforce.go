@@ -21,6 +21,10 @@ type enforceConfig struct {
 	listeners   listeners.Config
 }
 
+func takeOverFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "take-over", Usage: "act on hosts on which a controller with another --state-dir acted until now, and have them refuse that one"}
+}
+
 func (p *program) readEnforceConfig(c *cli.Context) (enforceConfig, error) {
 	rules, err := enforcement.ReadConfig(c)
 	if err != nil {
@@ -55,7 +59,7 @@ func (p *program) remoteEnforce(c *cli.Context) error {
 	}
 	setup := func(config enforceConfig) enforcement.Setup {
 		hosts := f.toEnforce(&config.Config, pool)
-		hosts.Announce = pool.Announce
+		hosts.Announce, hosts.Release = pool.Announce, pool.Release
 		return enforcement.Setup{Config: config.enforcement, Feed: feed, Viewers: listeners.Viewers{Config: config.listeners, Program: &p.Program}, Fleet: hosts}
 	}
 	return enforcement.Run(c.Context, &p.Program, log, setup(config), func() (enforcement.Setup, error) {

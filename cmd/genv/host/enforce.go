@@ -14,6 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/agent/controllers"
+	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -47,7 +48,7 @@ type localLink struct {
 	others controllers.Answer
 }
 
-func (l *localLink) announce(self controllers.Controller) {
+func (l *localLink) announce(self controllers.Controller, _ *fence.Claim) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.self = &self

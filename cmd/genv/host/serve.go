@@ -53,6 +53,10 @@ func (p *program) usageServe(c *cli.Context) error {
 		server.Greeting.Capabilities = append(server.Greeting.Capabilities, agent.CapabilityControllers)
 		defer func() { _ = list.Leave() }() // without that, it is forgotten a while later
 	}
+	if f := p.openFence(); f != nil {
+		answers.Fence = f
+		server.Greeting.Capabilities = append(server.Greeting.Capabilities, agent.CapabilityFence)
+	}
 	if os.Geteuid() == 0 {
 		g := p.openGuard(c, host)
 		defer g.close()

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -63,7 +64,7 @@ func Open(dir string) (*Store, error) {
 func (s *Store) removeLeftovers() {
 	entries, _ := os.ReadDir(s.folder.Path) // those that were read come with an error
 	for _, e := range entries {
-		for _, saved := range []string{savedName, operatorName, idName} {
+		for _, saved := range []string{savedName, operatorName, idName, epochName} {
 			if name := e.Name(); strings.HasPrefix(name, saved+".") && strings.HasSuffix(name, ".tmp") {
 				_ = s.folder.Remove(name)
 			}
@@ -123,6 +124,26 @@ func (s *Store) ID() (string, error) {
 	return id, s.folder.Put(idName, []byte(id+"\n"), 0o600, true)
 }
 
+// NextEpoch counts the starts of controllers that use the folder, from 1 on. It returns a
+// number that no earlier start had, and that is on the disk. A count that can't be read is an
+// error: hosts refuse a lower one.
+func (s *Store) NextEpoch() (uint64, error) {
+	if s.lock == nil {
+		return 0, ErrInUse
+	}
+	data, _, err := s.folder.Read(epochName, 64)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return 0, err
+	}
+	last := uint64(0)
+	if err == nil {
+		if last, err = strconv.ParseUint(strings.TrimSpace(string(data)), 10, 63); err != nil {
+			return 0, fmt.Errorf("%s is damaged: remove it, and start once with --take-over: %w", s.folder.Join(epochName), err)
+		}
+	}
+	return last + 1, s.folder.Put(epochName, strconv.AppendUint(nil, last+1, 10), 0o600, true)
+}
+
 // saved is the file.
 type saved struct {
 	Schema string                 `json:"schema"`
@@ -134,6 +155,7 @@ const (
 	lockName    = "lock"
 	savedName   = "memory.json"
 	idName      = "controller-id"
+	epochName   = "epoch"
 	savedSchema = "genv.controller.memory/1"
 	// maxMemoryAge is how old a memory may be to be continued: what happened
 	// meanwhile is not known, so "without a break" would be a guess.

@@ -1,0 +1,48 @@
+package enforcement
+
+import (
+	"fmt"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/controller"
+)
+
+// replaced ends a run if most hosts refused it, since another controller acts on them. What a
+// few hosts say does not end it: they may lie, and then nothing would be enforced on the
+// others. It is an *command.ExitError.
+func replaced(cycle *controller.Cycle) error {
+	var refused int
+	var first error
+	for i := range cycle.Cluster.Hosts {
+		if err := cycle.Cluster.Hosts[i].Err; remote.ClassOf(err) == remote.Replaced {
+			refused++
+			if first == nil {
+				first = err
+			}
+		}
+	}
+	if refused <= len(cycle.Cluster.Answered()) {
+		return nil
+	}
+	first = fmt.Errorf("%w: %s", first, remote.NextStepOf(first))
+	return &command.ExitError{Code: command.ExitReplaced, Err: fmt.Errorf("%s refused what this controller wants to do, so it ends: %w", render.Plural(refused, "host"), first)}
+}
+
+// sayUnfenced says, once, on which hosts a controller that was replaced could go on acting.
+func (l *loop) sayUnfenced() {
+	if l.claim == nil || l.saidUnfenced {
+		return
+	}
+	var names []string
+	for _, h := range l.setup.Hosts {
+		if a := l.setup.Link.About(h); a.Can.Execute && !a.Can.Fence {
+			names = append(names, h.Name)
+		}
+	}
+	if len(names) > 0 {
+		l.log.Warn().Str("hosts", render.Hosts(names)).Msg("the genv of these hosts can't refuse a controller that was replaced: run one controller only")
+	}
+	l.saidUnfenced = true
+}

@@ -1,0 +1,42 @@
+package enforcement
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// A controller ends when most hosts say that it was replaced, and not because some say so.
+func TestReplaced(t *testing.T) {
+	answered := snapshot.Host{Snapshot: &snapshot.Snapshot{}}
+	down := snapshot.Host{Err: remote.Errorf(remote.Unreachable, "no route")}
+	refused := snapshot.Host{Err: remote.Errorf(remote.Replaced, "the host says: refused: replaced by b")}
+	for name, row := range map[string]struct {
+		hosts []snapshot.Host
+		ends  bool
+	}{
+		"the only host":               {[]snapshot.Host{refused}, true},
+		"most hosts":                  {[]snapshot.Host{refused, answered, refused}, true},
+		"all that can be reached":     {[]snapshot.Host{down, refused, down}, true},
+		"half of them":                {[]snapshot.Host{refused, answered}, false},
+		"one of many, which may lie":  {[]snapshot.Host{answered, refused, answered}, false},
+		"hosts that failed otherwise": {[]snapshot.Host{down, down, answered}, false},
+		"no host":                     {nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := replaced(&controller.Cycle{Cluster: snapshot.Cluster{Hosts: row.hosts}})
+			if !row.ends {
+				require.NoError(t, err)
+				return
+			}
+			require.Equal(t, command.ExitReplaced, command.ExitCode(err))
+			require.ErrorContains(t, err, "replaced by b")
+			require.ErrorContains(t, err, "--take-over")
+		})
+	}
+}

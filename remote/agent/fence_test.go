@@ -1,0 +1,99 @@
+package agent_test
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/agent/controllers"
+	"github.com/seed-3119e985/genv/remote/agent/fence"
+)
+
+// fenced is a host that refuses controllers that were replaced, and how often it acted.
+type fenced struct {
+	file     fence.File
+	reports  int
+	messages int
+}
+
+// controller connects a controller, which claims nothing if the claim is nil.
+func (f *fenced) controller(t *testing.T, claim *fence.Claim) *agent.Pool {
+	pool := (&scripted{
+		capabilities: agent.NewGreeting("v", agent.CapabilityFence).Capabilities, fence: f.file,
+		execute: func(context.Context) (agent.Execution, error) {
+			f.reports++
+			return terminated("")
+		},
+		notify: func() { f.messages++ },
+	}).pool()
+	t.Cleanup(pool.Close)
+	pool.Announce(controllers.Controller{ID: "a", Hostname: "jump"}, claim)
+	return pool
+}
+
+func leader(epoch uint64) *fence.Claim {
+	return &fence.Claim{Source: fence.ElectionSource(1, "/k"), Epoch: epoch, Controller: "c", Name: "genv on jump"}
+}
+
+func TestAReplacedControllerIsRefused(t *testing.T) {
+	f := &fenced{file: fence.File{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now}}
+	h := remote.Host{Name: "a"}
+	old := f.controller(t, leader(1))
+	_, err := old.Snapshot(t.Context(), h)
+	require.NoError(t, err)
+	_, err = old.Execute(t.Context(), h, oneProcess)
+	require.NoError(t, err)
+	require.Equal(t, 1, f.reports)
+
+	next := f.controller(t, leader(2))
+	_, err = next.Snapshot(t.Context(), h) // its first look is enough
+	require.NoError(t, err)
+	_, err = old.Execute(t.Context(), h, oneProcess)
+	require.Equal(t, remote.Replaced, remote.ClassOf(err))
+	require.ErrorContains(t, err, "refused: replaced by \"genv on jump\" at ")
+	require.ErrorIs(t, err, agent.ErrRefused, "the host did nothing")
+	_, err = old.Notify(t.Context(), h, []agent.Message{{UID: 1, Text: "x"}})
+	require.Equal(t, remote.Replaced, remote.ClassOf(err))
+	_, err = old.Snapshot(t.Context(), h)
+	require.Equal(t, remote.Replaced, remote.ClassOf(err))
+	require.Equal(t, 1, f.reports)
+	require.Zero(t, f.messages)
+
+	once := f.controller(t, nil)
+	_, err = once.Snapshot(t.Context(), h)
+	require.NoError(t, err, "everybody may look")
+	_, err = once.Execute(t.Context(), h, oneProcess)
+	require.Equal(t, remote.Replaced, remote.ClassOf(err), "a leader acts here")
+	_, err = next.Execute(t.Context(), h, oneProcess)
+	require.NoError(t, err)
+	require.Equal(t, 2, f.reports)
+}
+
+// A host that was taken over once is not taken over again by the same run: another controller
+// may have done so since.
+func TestTakingOverHappensOnce(t *testing.T) {
+	f := &fenced{file: fence.File{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now}}
+	h := remote.Host{Name: "a"}
+	from := func(folder string) *agent.Pool {
+		return f.controller(t, &fence.Claim{Source: fence.FolderSource(folder), Epoch: 1, Controller: folder, TakeOver: true})
+	}
+	first, second := from("first"), from("second")
+	for _, p := range []*agent.Pool{first, second} {
+		_, err := p.Snapshot(t.Context(), h)
+		require.NoError(t, err)
+	}
+	_, err := first.Snapshot(t.Context(), h)
+	require.Equal(t, remote.Replaced, remote.ClassOf(err))
+	first.Release(t.Context()) // it isn't the one that is noted
+	_, err = second.Snapshot(t.Context(), h)
+	require.NoError(t, err)
+	second.Release(t.Context())
+	third := f.controller(t, &fence.Claim{Source: fence.FolderSource("third"), Epoch: 1, Controller: "third"})
+	_, err = third.Snapshot(t.Context(), h)
+	require.NoError(t, err)
+}
