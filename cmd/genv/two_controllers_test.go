@@ -54,7 +54,7 @@ func TestTwoControllers(t *testing.T) {
 	}
 	first := begin("first")
 	require.Contains(t, refused("second").said(), fmt.Sprintf("process %d", first.cmd.Process.Pid))
-	require.Contains(t, refused("second").said(), "start this controller once with --take-over")
+	require.Contains(t, refused("second").said(), "start this one once with --take-over")
 	begin("dry", "--dry-run")
 	once := startDaemon(t, nil, args("once", "--interval", "0")...)
 	once.exits(command.ExitOK)

@@ -57,7 +57,7 @@ func (k *keeper) claim(setup *Setup, self *controllers.Controller) (*fence.Claim
 	if !setup.loops() {
 		return nil, nil
 	}
-	claim := &fence.Claim{Source: fence.RunSource(self.ID), Epoch: 1, Controller: self.ID + " " + self.Hostname, Name: self.String(), TakeOver: setup.TakeOver}
+	claim := &fence.Claim{Source: fence.RunSource(self.ID), Epoch: 1, Controller: self.ID + " " + self.Hostname, Name: fmt.Sprintf("%s on %s, process %d", cmp.Or(self.Person, self.Account), self.Hostname, self.PID), TakeOver: setup.TakeOver}
 	if k.store == nil {
 		return claim, nil
 	}

@@ -28,6 +28,7 @@ const (
 	electionPrefix = "election:"
 	maxSource      = 512 // bytes
 	maxName        = 256 // bytes
+	maxShown       = 100 // characters of a name
 )
 
 // FolderSource is the source of a controller whose state folder, of this id, counts its
@@ -84,9 +85,9 @@ const Refused = "refused: "
 func (e *RefusedError) Error() string {
 	at := e.Since.UTC().Format(time.RFC3339)
 	if e.Foreign {
-		return fmt.Sprintf("%s%s acts on this host, since %s", Refused, text.Shown(e.By), at)
+		return fmt.Sprintf("%s%s acts on this host, since %s", Refused, text.Quoted(e.By, maxShown), at)
 	}
-	return fmt.Sprintf("%sreplaced by %s at %s", Refused, text.Shown(e.By), at)
+	return fmt.Sprintf("%sreplaced by %s at %s", Refused, text.Quoted(e.By, maxShown), at)
 }
 
 // Admit decides on a claim, and returns the note to keep: the same one if there is nothing
