@@ -117,13 +117,16 @@ func (h *hook) stop(ctx context.Context) error {
 	if err == nil && h.runsAgain(&r) {
 		return nil
 	}
-	if err == nil && r.EID != "" {
+	if err != nil {
+		return errors.Join(err, record.Remove(h.Run, h.ID))
+	}
+	if r.EID != "" {
 		err = h.host.Store.Update(ctx, func(f *state.Files) error {
 			forget(f, &r)
 			return nil
 		})
 	}
-	return errors.Join(err, record.Remove(h.Run, h.ID))
+	return errors.Join(err, record.RemoveSame(h.Run, r))
 }
 
 // runsAgain says whether the container was started again meanwhile: its record is of another

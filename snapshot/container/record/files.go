@@ -7,12 +7,20 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
 // folderName is the folder of the records in root's run folder.
 const folderName = "containers"
+
+// lockName is a file of the folder. Who writes or removes a record holds a lock on it, which
+// only root can take.
+const lockName = ".lock"
+
+// lockWithin is for how long that lock is waited for. It is held for a moment.
+const lockWithin = 5 * time.Second
 
 // maxBytes bounds a record's file.
 const maxBytes = 16 << 10
@@ -45,6 +53,11 @@ func Write(run string, r Record) error {
 	if err := d.CheckPrivate(); err != nil {
 		return err
 	}
+	lock, err := d.Lock(lockName, lockWithin)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
 	return d.PutJSON(fileName(r.ID), r.encode(), 0o644, false)
 }
 
@@ -69,6 +82,20 @@ func Read(run, id string) (Record, error) {
 
 // Remove removes the record of a container, which may be missing. Only root calls it.
 func Remove(run, id string) error {
+	return removeIf(run, id, func() bool { return true })
+}
+
+// RemoveSame removes the record of a container if it is still about the process of this
+// one: a container that was started again meanwhile keeps its record. Only root calls it.
+func RemoveSame(run string, r Record) error {
+	return removeIf(run, r.ID, func() bool {
+		now, err := Read(run, r.ID)
+		return err == nil && now.PID == r.PID && now.Start == r.Start
+	})
+}
+
+// removeIf removes a record if that is wanted while no other process can write one.
+func removeIf(run, id string, wanted func() bool) error {
 	if !IsID(id) {
 		return fmt.Errorf("%w: its id is not 64 hexadecimal digits", ErrInvalid)
 	}
@@ -80,6 +107,14 @@ func Remove(run, id string) error {
 		return err
 	}
 	defer d.Close()
+	lock, err := d.Lock(lockName, lockWithin)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if !wanted() {
+		return nil
+	}
 	return d.Remove(fileName(id))
 }
 

@@ -17,7 +17,7 @@ type Keeper struct {
 	mu      sync.Mutex
 	changed time.Time // when the folder had changed last
 	settled bool      // it was read so much later that no other change has the same time
-	inits   map[member]bool
+	inits   map[member]snapshot.StartTime
 }
 
 // tick is longer than the resolution of the times of files.
@@ -29,9 +29,10 @@ type member struct {
 	pid snapshot.PID
 }
 
-// Keeps is for disk.Config. Whether the process is still the one that was recorded is
-// decided by the start times of the state files.
-func (k *Keeper) Keeps(eid snapshot.EnvID, pid snapshot.PID) bool {
+// Keeps is for disk.Config. A process that started at another time than the one that was
+// recorded only has its PID. With 0 it is unknown when the process started, and the PID
+// alone counts.
+func (k *Keeper) Keeps(eid snapshot.EnvID, pid snapshot.PID, start snapshot.StartTime) bool {
 	info, err := os.Stat(Dir(k.Run))
 	if err != nil {
 		return false
@@ -42,15 +43,16 @@ func (k *Keeper) Keeps(eid snapshot.EnvID, pid snapshot.PID) bool {
 		k.changed, k.settled = info.ModTime(), time.Since(info.ModTime()) > tick
 		k.inits = initsIn(k.Run)
 	}
-	return k.inits[member{eid, pid}]
+	recorded, known := k.inits[member{eid, pid}]
+	return known && (start == 0 || start == recorded)
 }
 
-func initsIn(run string) map[member]bool {
-	inits := map[member]bool{}
+func initsIn(run string) map[member]snapshot.StartTime {
+	inits := map[member]snapshot.StartTime{}
 	ids, _ := List(run) // what can't be listed keeps nothing
 	for _, id := range ids {
 		if r, err := Read(run, id); err == nil && r.PID != 0 {
-			inits[member{r.EID, r.PID}] = true
+			inits[member{r.EID, r.PID}] = r.Start
 		}
 	}
 	return inits
@@ -69,10 +71,7 @@ func Prune(run string, start func(snapshot.PID) (_ snapshot.StartTime, ok bool))
 		if now, ok := start(r.PID); !ok || now == r.Start {
 			continue
 		}
-		if again, readErr := Read(run, id); readErr != nil || again.PID != r.PID || again.Start != r.Start {
-			continue // the container was started again
-		}
-		if removeErr := Remove(run, id); err == nil {
+		if removeErr := RemoveSame(run, r); err == nil {
 			err = removeErr
 		}
 	}

@@ -15,25 +15,27 @@ import (
 func TestKeeper(t *testing.T) {
 	run := t.TempDir()
 	k := &record.Keeper{Run: run}
-	require.False(t, k.Keeps("4242", 77), "there is no record")
+	require.False(t, k.Keeps("4242", 77, 77), "there is no record")
 	put := func(id string, eid snapshot.EnvID, pid snapshot.PID) {
 		require.NoError(t, record.Write(run, record.Record{ID: id, EID: eid, PID: pid, Start: snapshot.StartTime(pid), StartedAt: start}))
 	}
 	other := strings.Repeat("0", 64)
 	put(id, "4242", 77)
-	require.True(t, k.Keeps("4242", 77))
-	require.False(t, k.Keeps("4242", 78))
-	require.False(t, k.Keeps("7", 77), "of another environment")
+	require.True(t, k.Keeps("4242", 77, 77))
+	require.False(t, k.Keeps("4242", 78, 78))
+	require.False(t, k.Keeps("7", 77, 77), "of another environment")
+	require.False(t, k.Keeps("4242", 77, 99), "another process has its PID")
+	require.True(t, k.Keeps("4242", 77, 0), "which process has its PID is unknown")
 	put(other, "7", 78)
-	require.True(t, k.Keeps("7", 78), "it was written in the same moment")
+	require.True(t, k.Keeps("7", 78, 78), "it was written in the same moment")
 	require.NoError(t, os.Chtimes(record.Dir(run), time.Time{}, time.Now().Add(-time.Hour)))
-	require.True(t, k.Keeps("7", 78))
+	require.True(t, k.Keeps("7", 78, 78))
 	require.NoError(t, record.Remove(run, other))
-	require.False(t, k.Keeps("7", 78))
-	require.True(t, k.Keeps("4242", 77))
+	require.False(t, k.Keeps("7", 78, 78))
+	require.True(t, k.Keeps("4242", 77, 77))
 	require.NoError(t, os.Chmod(record.Dir(run), 0o777))
 	require.NoError(t, os.Chtimes(record.Dir(run), time.Time{}, time.Now().Add(time.Hour)))
-	require.False(t, k.Keeps("4242", 77), "any user could have written it")
+	require.False(t, k.Keeps("4242", 77, 77), "any user could have written it")
 }
 
 func TestPrune(t *testing.T) {
@@ -60,5 +62,50 @@ func TestPrune(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, row.stays, len(ids) == 1)
 		})
+	}
+}
+
+// TestARestartKeepsItsRecord: one container starts again at each time when the record of its
+// last start may be removed.
+func TestARestartKeepsItsRecord(t *testing.T) {
+	run := t.TempDir()
+	for i := range 30 {
+		ended := record.Record{ID: id, EID: "4242", PID: 10, Start: snapshot.StartTime(i + 1), StartedAt: start}
+		again := ended
+		again.PID = 11
+		require.NoError(t, record.Write(run, ended))
+		written := make(chan error)
+		err := record.Prune(run, func(pid snapshot.PID) (snapshot.StartTime, bool) {
+			if pid == again.PID {
+				return again.Start, true
+			}
+			go func() { written <- record.Write(run, again) }()
+			return 0, true
+		})
+		require.NoError(t, <-written)
+		require.NoError(t, err)
+		got, err := record.Read(run, id)
+		require.NoError(t, err)
+		require.Equal(t, again, got)
+	}
+}
+
+func TestRemoveSame(t *testing.T) {
+	run := t.TempDir()
+	r := record.Record{ID: id, EID: "4242", PID: 10, Start: 100, StartedAt: start}
+	require.NoError(t, record.RemoveSame(run, r), "there is none")
+	for name, row := range map[string]struct {
+		pid   snapshot.PID
+		start snapshot.StartTime
+		stays bool
+	}{
+		"the same": {10, 100, false}, "started again": {11, 110, true}, "started again with its PID": {10, 110, true},
+	} {
+		now := r
+		now.PID, now.Start = row.pid, row.start
+		require.NoError(t, record.Write(run, now))
+		require.NoError(t, record.RemoveSame(run, r))
+		_, err := record.Read(run, id)
+		require.Equal(t, row.stays, err == nil, name)
 	}
 }

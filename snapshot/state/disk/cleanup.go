@@ -50,8 +50,9 @@ func (t *transaction) kernels() map[system.Kernel]system.Liveness {
 // belongs is false if a registered process is certainly not the environment's: it
 // is another user's, or root's without the environment's id (with sudo it has it).
 func (t *transaction) belongs(env *snapshot.Environment, pid snapshot.PID) bool {
-	switch owner := t.process(pid).Owner; {
-	case owner == nil || *owner == env.UID || t.keeps != nil && t.keeps(env.EID, pid):
+	now := t.process(pid)
+	switch owner := now.Owner; {
+	case owner == nil || *owner == env.UID || t.keeps != nil && t.keeps(env.EID, pid, now.Start):
 		return true
 	case *owner != 0 || pid == 1:
 		return false

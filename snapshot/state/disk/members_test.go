@@ -107,7 +107,9 @@ func TestProcessesOfOthersKeepNoEnvironmentAlive(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			machine := &fakeSystem{}
 			inits := map[snapshot.PID]snapshot.EnvID{8: "9", 9: "1102"}
-			store := disk.New(sharedDir(t), disk.Config{System: machine, Keeps: func(eid snapshot.EnvID, pid snapshot.PID) bool { return inits[pid] == eid }})
+			store := disk.New(sharedDir(t), disk.Config{System: machine, Keeps: func(eid snapshot.EnvID, pid snapshot.PID, start snapshot.StartTime) bool {
+				return inits[pid] == eid && start == tt.process.Start
+			}})
 			began(t, store, machine)
 			require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
 				b.Environment("1102").PIDs = []snapshot.PID{1102, tt.pid}

@@ -30,7 +30,7 @@ func (s *Store) flagOwners(ctx context.Context, f *state.Files) {
 			p := process(pid)
 			switch {
 			case p.Liveness != system.Alive || p.Owner == nil:
-			case s.keeps != nil && *p.Owner != env.UID && s.keeps(env.EID, pid): // a container has any uid
+			case s.keeps != nil && *p.Owner != env.UID && s.keeps(env.EID, pid, p.Start): // a container has any uid
 				owners = append(owners, env.UID)
 			default:
 				owners = append(owners, *p.Owner)

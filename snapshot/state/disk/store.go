@@ -44,9 +44,9 @@ type Config struct {
 	// restoration; nil adds nothing.
 	Mark func(*state.Files)
 	// Keeps says whether root has recorded that a registered process, of whatever user,
-	// keeps an environment alive, as the init of a container does. nil for none. It is
-	// called under the lock.
-	Keeps func(snapshot.EnvID, snapshot.PID) bool
+	// keeps an environment alive, as the init of a container does. The start time is 0
+	// if it is unknown. nil for none. It is called under the lock.
+	Keeps func(snapshot.EnvID, snapshot.PID, snapshot.StartTime) bool
 }
 
 // Store reads and writes the state files in a folder. It may be used by any
@@ -60,7 +60,7 @@ type Store struct {
 	timeout  time.Duration // for the lock
 	username func(context.Context, snapshot.UID) snapshot.Username
 	mark     func(*state.Files)
-	keeps    func(snapshot.EnvID, snapshot.PID) bool
+	keeps    func(snapshot.EnvID, snapshot.PID, snapshot.StartTime) bool
 	step     func(string) // for tests: called between the steps of a write
 }
 
