@@ -43,9 +43,31 @@ func TestAMD(t *testing.T) {
 	require.Contains(t, shell.sayAll("genv attach --index 1").text, "Warning: GPU 1 is in use by process "+pidText(pid))
 	require.Equal(t, "1 0 0", shell.sayAll("printf '%s %s %s' $ROCR_VISIBLE_DEVICES $HIP_VISIBLE_DEVICES $CUDA_VISIBLE_DEVICES").text)
 	require.Equal(t, "0\n", u.run("genv", "run", "--gpus", "1", "-q", "printenv", "ROCR_VISIBLE_DEVICES").out)
+	require.Contains(t, shell.sayAll("nvidia-smi").text, "the GPUs of this machine are AMD's; `genv gpus` shows them")
 	shell.sayAll("genv deactivate")
 	require.Equal(t, "mine", shell.sayAll("printf %s $HIP_VISIBLE_DEVICES$ROCR_VISIBLE_DEVICES").text)
 
+	requireAMDExplained(t, u)
 	enforced := u.run("genv", "enforce", "--interval", "0", "--non-env-processes", "--dry-run")
 	require.Contains(t, enforced.out, "Process "+pidText(pid)+" is not running in a GPU environment", enforced.err)
+}
+
+// requireAMDExplained requires that commands that know NVIDIA GPUs only say so, instead of
+// missing nvidia-smi or claiming to work.
+func requireAMDExplained(t *testing.T, u *account) {
+	t.Helper()
+	examined := u.run("genv", "doctor")
+	require.Contains(t, examined.out, "2 AMD GPUs, as the kernel says")
+	require.NotContains(t, examined.out, "nvidia")
+
+	require.NoError(t, os.MkdirAll(u.path("root/proc/driver/nvidia/gpus"), 0o755)) // the machine that runs this may have NVIDIA GPUs
+	for _, variable := range []string{"GENV_GUARD_PINS", "GENV_GUARD_CGROUP"} {
+		u.env = append(u.env, variable+"="+u.path("guard"))
+	}
+	require.Contains(t, u.run("genv", "guard", "status").out, "the guard doesn't know AMD GPUs")
+	if os.Geteuid() == 0 {
+		answer := u.run("genv", "guard", "run", "--mode", "enforce", "--lease", "60s")
+		require.NotZero(t, answer.code)
+		require.Contains(t, answer.err, "`genv enforce` works, and the group of /dev/kfd and /dev/dri/renderD* (render) decides")
+	}
 }

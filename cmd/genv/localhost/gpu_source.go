@@ -44,9 +44,9 @@ func ask[T any](ctx context.Context, s gpuSource, nvidia, amd func(context.Conte
 	return answer, err
 }
 
-// amdFS is where the kernel says which AMD GPUs there are: /sys, or on a simulated host with
+// AMDGPUs is where the kernel says which AMD GPUs there are: /sys, or on a simulated host with
 // such GPUs the folder sys in GENV_ROOT_DIR.
-func amdFS(getenv func(string) string) amdgpu.FS {
+func AMDGPUs(getenv func(string) string) amdgpu.FS {
 	if root := getenv("GENV_ROOT_DIR"); root != "" {
 		sys := filepath.Join(root, "sys")
 		if _, err := os.Stat(filepath.Join(sys, "class/kfd")); err == nil {
@@ -59,7 +59,7 @@ func amdFS(getenv func(string) string) amdgpu.FS {
 // AMD says whether the GPUs of this machine are AMD's, which programs select by other
 // variables.
 func AMD(getenv func(string) string) bool {
-	if !amdFS(getenv).Present() {
+	if !AMDGPUs(getenv).Present() {
 		return false
 	}
 	_, err := smiInPath{getenv}.find()

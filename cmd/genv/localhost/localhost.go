@@ -42,7 +42,7 @@ func Open(p command.Program) *Host {
 	parts := instances.Notes{Dir: disk.Dir(p.Getenv), Owned: func() string { return store.OwnedDir() }}
 	options.Mark = parts.Mark
 	store = disk.New(disk.Dir(p.Getenv), options)
-	smi := gpuSource{nvidia: NvidiaSMI(p.Getenv, smiTimeout), amd: amdFS(p.Getenv)}
+	smi := gpuSource{nvidia: NvidiaSMI(p.Getenv, smiTimeout), amd: AMDGPUs(p.Getenv)}
 	smi.amd.Recent = &amdgpu.Recent{Now: p.Now}
 	requests := extension.Requests{Dir: disk.Dir(p.Getenv), Owned: store.OwnedDir}
 	machine := &local.Collector{

@@ -22,6 +22,12 @@ type SMI interface {
 	Modes(ctx context.Context) ([]nvidiasmi.Mode, error)
 }
 
+// AMD asks the kernel about AMD GPUs; amdgpu.FS implements it.
+type AMD interface {
+	Present() bool
+	Devices(ctx context.Context) ([]nvidiasmi.GPU, error)
+}
+
 // Notes reads what root's notes say about the state folder; *disk.Store implements it.
 type Notes interface {
 	Examine() (disk.Examination, error)
@@ -33,6 +39,7 @@ type Runner func(ctx context.Context, program string, args ...string) ([]byte, e
 // Machine is this machine. All fields but Owner and Restricted are set.
 type Machine struct {
 	SMI   SMI
+	AMD   AMD // asked where nvidia-smi is not installed
 	Notes Notes
 	Run   Runner
 	Now   func() time.Time
@@ -61,12 +68,12 @@ func (m *Machine) Examine(ctx context.Context) ([]doctor.Check, doctor.System) {
 		doctor.StateFolder:  doctor.CheckState(m.state(ctx)),
 		doctor.Clock:        clock(),
 		doctor.PIDNamespace: doctor.CheckNamespace(m.namespace()),
-		doctor.Guard:        doctor.CheckGuard(kernel),
 		doctor.Services:     doctor.CheckServices(m.systemd(ctx)),
 		doctor.Disk:         doctor.CheckDisk(m.spaces()),
 	}
 	found := <-driver
-	rest[doctor.DriverState] = doctor.CheckDriver(found)
+	kernel.OnlyAMD = found.OnlyAMD()
+	rest[doctor.DriverState], rest[doctor.Guard] = doctor.CheckDriver(found), doctor.CheckGuard(kernel)
 	var checks []doctor.Check
 	for _, name := range doctor.HostNames() {
 		checks = append(checks, rest[name])
@@ -91,7 +98,13 @@ func (m *Machine) checkGenv() doctor.Check {
 func (m *Machine) driver(ctx context.Context) doctor.Driver {
 	began := time.Now()
 	modes, err := m.SMI.Modes(ctx)
-	return doctor.Driver{Modes: modes, Took: time.Since(began), Err: err, Restricted: m.Restricted}
+	d := doctor.Driver{Modes: modes, Took: time.Since(began), Err: err, Restricted: m.Restricted}
+	if errors.Is(err, nvidiasmi.ErrNotInstalled) && m.AMD.Present() {
+		var devices []nvidiasmi.GPU
+		devices, d.AMDErr = m.AMD.Devices(ctx)
+		d.AMD, d.Err = len(devices), nil
+	}
+	return d
 }
 
 func (m *Machine) namespace() doctor.Namespace {
