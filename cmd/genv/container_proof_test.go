@@ -26,8 +26,10 @@ type judgedHost struct {
 	driver gpus.Driver
 }
 
-func newJudgedHost(t *testing.T) *judgedHost {
-	h := &judgedHost{runtimeHost: newRuntimeHost(t)}
+func newJudgedHost(t *testing.T) *judgedHost { return judged(t, newRuntimeHost(t)) }
+
+func judged(t *testing.T, host *runtimeHost) *judgedHost {
+	h := &judgedHost{runtimeHost: host}
 	for i := range 4 {
 		h.driver.Devices = append(h.driver.Devices, gpus.Device{Index: i, UUID: fmt.Sprintf("GPU-%d0", i), Name: "NVIDIA H100 80GB HBM3", TotalMiB: 81559})
 	}
@@ -35,7 +37,7 @@ func newJudgedHost(t *testing.T) *judgedHost {
 	require.NoError(t, os.Mkdir(bin, 0o755))
 	require.NoError(t, os.Symlink(sshd.Build(t, "remote/testfleet/gpus/nvidia-smi"), filepath.Join(bin, "nvidia-smi")))
 	accounts := filepath.Join(h.dir, "passwd")
-	known, err := os.ReadFile("/etc/passwd")
+	known, err := h.Command("cat", "/etc/passwd").Output()
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(accounts, fmt.Appendf(known, "bob:x:%d:%d::/:/bin/sh\n", containerUser, containerUser), 0o644))
 	out, err := h.Command("mount", "--bind", accounts, "/etc/passwd").CombinedOutput()
@@ -47,6 +49,12 @@ func newJudgedHost(t *testing.T) *judgedHost {
 func (h *judgedHost) uses(pid snapshot.PID, devices ...int) {
 	h.t.Helper()
 	h.driver.Apps = nil
+	h.alsoUses(pid, devices...)
+}
+
+// alsoUses is uses, and the other processes stay.
+func (h *judgedHost) alsoUses(pid snapshot.PID, devices ...int) {
+	h.t.Helper()
 	for _, device := range devices {
 		mib := int64(10)
 		h.driver.Apps = append(h.driver.Apps, gpus.App{PID: int(pid), Device: device, UsedMiB: &mib, Name: "job"})
@@ -55,11 +63,11 @@ func (h *judgedHost) uses(pid snapshot.PID, devices ...int) {
 }
 
 // enforce is what a cycle with a policy prints.
-func (h *judgedHost) enforce(policy string) string {
+func (h *judgedHost) enforce(policy string, flags ...string) string {
 	h.t.Helper()
 	path := filepath.Join(h.dir, "policy.yaml")
 	require.NoError(h.t, os.WriteFile(path, []byte(policy), 0o600))
-	cmd := h.Command(h.binary, "enforce", "--interval", "0", "--policy", path)
+	cmd := h.Command(h.binary, append([]string{"enforce", "--interval", "0", "--policy", path}, flags...)...)
 	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(h.dir, "driver")+":/usr/bin:/bin", gpus.EnvFile+"="+filepath.Join(h.dir, "gpus.json"),
 		"GENV_AUDIT_LOG="+filepath.Join(h.dir, "log/audit.jsonl"), "GENV_TELL=off", "GENV_CONFIG_DIR=off")
 	out, err := cmd.CombinedOutput()

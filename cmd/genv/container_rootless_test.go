@@ -64,16 +64,7 @@ func TestContainersOfARootlessDocker(t *testing.T) {
 
 	// Not more than there is, and nothing of another user's environment.
 	h.refused("Requested more devices (3) than currently available (2)", "-e", "GENV_GPUS=3", dockerd.Image, "env")
-	theirs := exec.Command("sleep", "1000000")
-	theirs.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: containerUser, Gid: containerUser}, Pdeathsig: syscall.SIGKILL}
-	require.NoError(t, theirs.Start())
-	t.Cleanup(func() { _ = theirs.Process.Kill(); _ = theirs.Wait() })
-	out, ok := h.does(containerUser, "envs", "activate", "--eid", "theirs", "--pid", fmt.Sprint(theirs.Process.Pid))
-	require.True(t, ok, out)
-	attach := h.as(containerUser, "attach", "--index", "2")
-	attach.Env = append(attach.Env, "GENV_ENVIRONMENT_ID=theirs")
-	attached, err := attach.CombinedOutput()
-	require.NoError(t, err, "%s", attached)
+	theirs := h.environmentOf(containerUser, "theirs", 2)
 	claimed := h.Docker("run", "--rm", "--network", "none", "-e", "GENV_ENVIRONMENT_ID=theirs", "-e", "GENV_GPUS=1", dockerd.Image, "env")
 	require.Contains(t, claimed, "NVIDIA_VISIBLE_DEVICES=GPU-30", "it is not of that environment")
 	require.NotContains(t, claimed, "GENV_ENVIRONMENT_ID=theirs")
@@ -91,11 +82,28 @@ func TestContainersOfARootlessDocker(t *testing.T) {
 	require.Eventually(t, gone, time.Minute, 20*time.Millisecond)
 	_, err = record.Read(filepath.Join(h.dir, "root/run"), record.OfUser(rootlessUser, id))
 	require.ErrorIs(t, err, os.ErrNotExist)
-	require.NoError(t, theirs.Process.Kill())
-	_ = theirs.Wait()
+	require.NoError(t, syscall.Kill(int(theirs), syscall.SIGKILL))
 	h.free("docker kill")
 
 	h.killedRootless()
+}
+
+// environmentOf is a process of a user with an environment on a device.
+func (h *runtimeHost) environmentOf(uid uint32, eid string, device int) snapshot.PID {
+	h.t.Helper()
+	cmd := exec.Command("sleep", "1000000")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}, Pdeathsig: syscall.SIGKILL}
+	require.NoError(h.t, cmd.Start())
+	ended := make(chan struct{})
+	go func() { _ = cmd.Wait(); close(ended) }()
+	h.t.Cleanup(func() { _ = cmd.Process.Kill(); <-ended })
+	out, ok := h.does(uid, "envs", "activate", "--eid", eid, "--pid", fmt.Sprint(cmd.Process.Pid))
+	require.True(h.t, ok, out)
+	attach := h.as(uid, "attach", "--index", fmt.Sprint(device))
+	attach.Env = append(attach.Env, "GENV_ENVIRONMENT_ID="+eid)
+	text, err := attach.CombinedOutput()
+	require.NoError(h.t, err, "%s", text)
+	return snapshot.PID(cmd.Process.Pid) //nolint:gosec // the kernel's PIDs fit
 }
 
 // killedRootless: after SIGKILL of all that could call a hook, everything is given back, and
