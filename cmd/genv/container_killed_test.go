@@ -12,6 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/remote/testfleet/dockerd"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
 // TestKilledPartsOfDocker: SIGKILL of any part of the engine, and of genv's runtime, gives
@@ -40,17 +43,74 @@ func TestKilledPartsOfDocker(t *testing.T) {
 	h.free("SIGKILL of the hook")
 	require.NoError(t, os.Rename(h.binary+".away", h.binary))
 
-	// What watches the container, and the engine: as long as the container runs, it keeps what it has.
-	for _, parts := range [][]string{{"containerd-shim"}, {"containerd", "dockerd"}} {
-		name := "watched-by-" + parts[0]
-		h.Run("--name", name, "-e", "GENV_GPUS=1", dockerd.Image, "sleep", "1000000")
-		init := h.Init(name)
-		for _, part := range parts {
-			require.Positive(t, h.kill(part), part)
-			require.True(t, len(h.files().Environments) == 1 || syscall.Kill(int(init), 0) != nil, "%s: the container runs", part)
-		}
-		_ = syscall.Kill(int(init), syscall.SIGKILL) // or it ended with its part
-		h.free(fmt.Sprintf("SIGKILL of %v, and of the container", parts))
+	h.killedAtTheStart()
+	h.killedEngine()
+}
+
+// killedAtTheStart: a hook at the start that gets SIGKILL, before or after it has told of the
+// container's init, keeps the container from starting, and it has nothing.
+func (h *runtimeHost) killedAtTheStart() {
+	h.t.Helper()
+	killer, runc, config := filepath.Join(h.dir, "killer"), filepath.Join(h.dir, "hooked-runc"), filepath.Join(h.dir, "daemon.json")
+	started := filepath.Join(h.dir, "hook-started")
+	require.NoError(h.t, os.WriteFile(runc, fmt.Appendf(nil, `#!/bin/sh
+for word; do [ "$before" != --bundle ] || bundle=$word; before=$word; done
+[ -z "$bundle" ] || sed -i 's|"path":"%s","args":\["genv","container-hook","start"|"path":"%s","args":["genv","container-hook","start"|' "$bundle/config.json"
+exec runc "$@"
+`, h.binary, killer), 0o755))
+	known, err := os.ReadFile(config)
+	require.NoError(h.t, err)
+	runtimes := fmt.Sprintf(`"runtimes": {"hooked": {"path": %q, "runtimeArgs": ["container-runtime", "--real=%s", "--"]},`, h.binary, runc)
+	changed := strings.Replace(string(known), `"runtimes": {`, runtimes, 1)
+	require.NotEqual(h.t, string(known), changed)
+	require.NoError(h.t, os.WriteFile(config, []byte(changed), 0o644))
+	h.Signal(syscall.SIGHUP)
+	require.Eventually(h.t, func() bool { return strings.Contains(h.Docker("info", "--format", "{{json .Runtimes}}"), "hooked") }, time.Minute, 50*time.Millisecond)
+	for _, before := range []string{"", h.binary + ` "$@" || exit; `} {
+		require.NoError(h.t, os.WriteFile(killer, []byte("#!/bin/sh\n"+before+"touch "+started+"; kill -9 $$\n"), 0o755))
+		out, err := h.Command("docker", "run", "--rm", "--network", "none", "--runtime", "hooked", "-e", "GENV_GPUS=1", dockerd.Image, "env").CombinedOutput()
+		require.Error(h.t, err, "%s", out)
+		require.NotContains(h.t, string(out), "NVIDIA_VISIBLE_DEVICES", "the program was not started")
+		require.NoError(h.t, os.Remove(started), "%s", out)
+		h.free("SIGKILL of the hook at the start " + before)
 	}
-	h.stopShims()
+}
+
+// killedEngine: after SIGKILL of what watches a container, and of the engine, it keeps what it
+// has for as long as its first process runs.
+func (h *runtimeHost) killedEngine() {
+	h.t.Helper()
+	h.Run("--name", "unwatched", "-e", "GENV_GPUS=1", dockerd.Image, "sleep", "1000000")
+	init := h.Init("unwatched")
+	require.Positive(h.t, h.kill("containerd-shim"))
+	if h.lives(init) { // containerd ends it, as soon as it knows
+		_ = syscall.Kill(int(init), syscall.SIGKILL)
+	}
+	h.free("SIGKILL of the shim, and of the container")
+
+	h.Run("--name", "survivor", "-e", "GENV_GPUS=1", dockerd.Image, "sleep", "1000000")
+	init = h.Init("survivor")
+	for _, part := range []string{"containerd", "dockerd", "containerd-shim"} {
+		require.Positive(h.t, h.kill(part), part)
+		require.Eventually(h.t, func() bool { return part == "containerd" || h.kill(part) == 0 && h.kill("containerd") == 0 }, time.Minute, 20*time.Millisecond, "dockerd starts it again")
+		require.True(h.t, h.lives(init), "SIGKILL of %s doesn't end the container", part)
+		h.keeps(init, part)
+	}
+	require.NoError(h.t, syscall.Kill(int(init), syscall.SIGKILL))
+	h.free("SIGKILL of the engine, and of the container")
+}
+
+func (h *runtimeHost) lives(pid snapshot.PID) bool {
+	stat, err := proc.FS{}.Stat(pid)
+	return err == nil && !stat.Gone()
+}
+
+// keeps requires that nothing of a container is given back by a look that cleans up.
+func (h *runtimeHost) keeps(init snapshot.PID, after string) {
+	h.t.Helper()
+	require.NoError(h.t, h.store.Update(h.t.Context(), func(*state.Files) error { return nil }))
+	files := h.files()
+	require.Len(h.t, files.Environments, 1, after)
+	require.Equal(h.t, []snapshot.PID{init}, files.Environments[0].PIDs, after)
+	require.Equal(h.t, []snapshot.DeviceIndex{0}, files.AttachedTo(files.Environments[0].EID), after)
 }
