@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,6 +25,9 @@ type Member struct {
 	// Rootless says that the process is in a user namespace that UID made.
 	Rootless bool
 	UID      snapshot.UID
+	// Ancestors are those of the process as they were just read; empty if they are older. A
+	// container's first process among them needn't be looked for.
+	Ancestors []proc.Ancestor
 	// InnerNamespace says that it is in another PID namespace than the machine's.
 	InnerNamespace bool
 }
@@ -162,6 +166,8 @@ func (s *Source) valid(m *Member, now time.Time) (entry, bool) {
 		return e, age < uncertain
 	case e.init == m.PID && m.Start != 0: // it was just read
 		return e, e.start == m.Start
+	case slices.Contains(m.Ancestors, proc.Ancestor{PID: e.init, Start: e.start}):
+		return e, true
 	}
 	return e, s.runs(&e)
 }

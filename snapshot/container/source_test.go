@@ -174,6 +174,20 @@ func TestARestartIsSeen(t *testing.T) {
 	require.EqualValues(t, 2, h.asked.Load())
 }
 
+// TestAncestorsShowThatTheFirstProcessRuns: it needn't be read again, and only the same one
+// counts.
+func TestAncestorsShowThatTheFirstProcessRuns(t *testing.T) {
+	h := newHost(t)
+	m := member(11, "/docker/"+id)
+	require.Equal(t, "web", h.look(m)[0].Name)
+	h.known[id] = engine.Details{Name: "new", Init: 10}
+	require.NoError(t, os.RemoveAll(filepath.Join(h.Proc.Root, "10")))
+	m.Ancestors = []proc.Ancestor{{PID: 12, Start: 90}, {PID: 10, Start: 100}}
+	require.Equal(t, "web", h.look(m)[0].Name)
+	m.Ancestors = []proc.Ancestor{{PID: 10, Start: 101}}
+	require.Equal(t, "new", h.look(m)[0].Name, "another process has its PID")
+}
+
 // TestWhatIsNoContainerOfRoots: cgroups that a user has made, with whatever name, and
 // containers of users.
 func TestWhatIsNoContainerOfRoots(t *testing.T) {

@@ -32,7 +32,7 @@ func (answers) Inspect(_ context.Context, place cgroup.Place) (engine.Details, e
 // as once in a minute.
 func BenchmarkContainers(b *testing.B) {
 	const count = 100
-	host := func(contained bool) (*machine, *time.Time) {
+	host := func(contained, executed bool) (*machine, *time.Time) {
 		m, now := newMachine(b), time.Now()
 		m.Now = func() time.Time { return now }
 		m.DeviceListTTL = 24 * time.Hour
@@ -46,14 +46,17 @@ func BenchmarkContainers(b *testing.B) {
 				m.process(p, 0, 20, "HOME=/\x00")
 				m.write(fmt.Sprint(p, "/cgroup"), "0::"+group+"\n")
 			}
+			if !executed {
+				m.write(fmt.Sprint(pid, "/stat"), statOf(pid, init, "python3", "S", 20, 1020))
+			}
 			m.smi.apps += fmt.Sprintf("GPU-0, %d, 1\n", pid)
 		}
 		return m, &now
 	}
-	for name, age := range map[string]time.Duration{"known": 0, "renewed": time.Minute} {
+	for name, age := range map[string]time.Duration{"known": 0, "often": 5 * time.Second, "renewed": time.Minute, "executed": time.Minute} {
 		b.Run(name, func(b *testing.B) {
-			outside, outsideNow := host(false)
-			inside, insideNow := host(true)
+			outside, outsideNow := host(false, name == "executed")
+			inside, insideNow := host(true, name == "executed")
 			took := func(m *machine, now *time.Time) time.Duration {
 				*now = now.Add(age)
 				begun := time.Now()

@@ -2,8 +2,10 @@ package local_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -54,4 +56,32 @@ func TestContainersAreAskedForOnce(t *testing.T) {
 	m.snapshot()
 	m.snapshot()
 	require.Equal(t, 4, known.asked, "what is unknown is asked for again")
+}
+
+// TestDetailsOfContainersExpireOneAfterTheOther: those of all within a minute, and of few in
+// one snapshot.
+func TestDetailsOfContainersExpireOneAfterTheOther(t *testing.T) {
+	m, now := newMachine(t), time.Now()
+	m.Now = func() time.Time { return now }
+	known := &containers{info: &snapshot.ContainerInfo{Name: "web"}}
+	m.Containers = known
+	const count = 40
+	for pid := 100; pid < 100+count; pid++ {
+		m.process(pid, 0, 20, "HOME=/\x00")
+		m.write(fmt.Sprint(pid, "/cgroup"), fmt.Sprintf("0::/docker/%064x\n", pid))
+		m.smi.apps += fmt.Sprintf("GPU-0, %d, 1\n", pid)
+	}
+	m.snapshot()
+	require.Equal(t, count, known.asked)
+	known.info = &snapshot.ContainerInfo{Name: "renamed"}
+	for range 30 {
+		now = now.Add(2 * time.Second)
+		before := known.asked
+		m.snapshot()
+		require.LessOrEqual(t, known.asked-before, count/8)
+	}
+	s := m.snapshot()
+	for i := range s.Processes {
+		require.Equal(t, known.info, s.Processes[i].ContainerInfo)
+	}
 }

@@ -64,8 +64,14 @@ type detailsKey struct {
 	uid    snapshot.UID
 }
 
-// detailsTTL is for how long details and owners are cached.
+// detailsTTL is for how long details and owners are cached at most.
 const detailsTTL = time.Minute
+
+// detailsTTLOf is for how long the details of one process are cached. They expire at
+// different times, so that no snapshot reads those of all the processes of a host.
+func detailsTTLOf(pid snapshot.PID) time.Duration {
+	return detailsTTL - time.Duration(pid%20)*time.Second
+}
 
 // processCache is what one snapshot read of processes, for the next one.
 type processCache struct {
@@ -122,6 +128,9 @@ func (o *observer) observe(pid snapshot.PID) (observation, error) {
 	d, err := o.details(h, stat, credentials)
 	seen.process.Container, seen.process.Command = d.container.Place.ID, d.command
 	seen.process.ContainerInfo, seen.member, seen.asked = d.info, d.container, d.asked || d.container.Place.ID == ""
+	if d.at.Equal(o.now) {
+		seen.member.Ancestors = d.ancestors
+	}
 	if owner := d.owner; credentialsErr == nil {
 		seen.process.UID = &owner
 	}
@@ -169,7 +178,7 @@ func readClaim(h *proc.Handle) (claim, error) {
 func (o *observer) details(h *proc.Handle, stat proc.Stat, credentials proc.Credentials) (d details, err error) {
 	key := detailsKey{runOf(stat), stat.PPID, credentials.UID}
 	d, known := o.before.details[h.PID]
-	if known && d.of == key && key.envAddress != 0 && o.now.Sub(d.at) < detailsTTL {
+	if known && d.of == key && key.envAddress != 0 && o.now.Sub(d.at) < detailsTTLOf(h.PID) {
 		return d, nil
 	}
 	d = details{of: key, at: o.now}
