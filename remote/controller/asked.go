@@ -118,10 +118,7 @@ func (a *asked) renew(hosts []remote.Host, cluster *snapshot.Cluster) {
 
 // waitUntil waits until t, or the end of ctx.
 func waitUntil(ctx context.Context, t time.Time) {
-	timer := time.NewTimer(time.Until(t))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
+	ctx, cancel := context.WithDeadline(ctx, t)
+	defer cancel()
+	<-ctx.Done()
 }

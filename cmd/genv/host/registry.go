@@ -10,8 +10,8 @@ import (
 
 // openFence keeps controllers that were replaced from acting on this host; nil without root,
 // which acts for none.
-func (p *program) openFence() agent.Fence {
-	if os.Geteuid() != 0 || p.SharedAccount {
+func (p *program) openFence(h *host) agent.Fence {
+	if !h.privileged {
 		return nil
 	}
 	return fence.File{Path: fence.Path(p.Getenv), Now: p.Now}

@@ -53,7 +53,7 @@ func (p *program) usageServe(c *cli.Context) error {
 		server.Greeting.Capabilities = append(server.Greeting.Capabilities, agent.CapabilityControllers)
 		defer func() { _ = list.Leave() }() // without that, it is forgotten a while later
 	}
-	if f := p.openFence(); f != nil {
+	if f := p.openFence(host); f != nil {
 		answers.Fence = f
 		server.Greeting.Capabilities = append(server.Greeting.Capabilities, agent.CapabilityFence)
 	}

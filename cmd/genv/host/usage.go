@@ -92,12 +92,12 @@ func (p *program) usageExecute(c *cli.Context) error {
 	if err != nil {
 		return command.UsageError("the report on stdin: %w", err)
 	}
-	if f := p.openFence(); f != nil {
+	host := p.openHost()
+	if f := p.openFence(host); f != nil {
 		if err := f.Admit(nil); err != nil {
 			return err
 		}
 	}
-	host := p.openHost()
 	if list := p.openRegistry(host); list != nil {
 		_ = list.Note() // genv 1.4.3 says no more about itself
 	}

@@ -44,6 +44,7 @@ func (p *Page) exitStatus() []Entry {
 		{fleets, Entry{"4", "no host answered"}},
 		{"enforce", Entry{"5", "safety limits of the policy held back actions of the last cycle, or an operator had put enforcement on hold"}},
 		{"enforce", Entry{"6", "the last cycle could not be recorded"}},
+		{"enforce", Entry{"7", "most hosts refused, since another controller acts on them: the loop has ended"}},
 		{"enforce", Entry{"10", "with --exit-code: a dry run found something to do"}},
 	})
 }
