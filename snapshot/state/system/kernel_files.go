@@ -38,8 +38,9 @@ func (p procfs) kernelFiles(pids []snapshot.PID, kernels map[snapshot.UID][]Kern
 		}
 		asked++
 		go func() {
-			defer p.kernelsPending.end(uid)
-			answers <- p.kernelFilesOf(ctx, uid, pids, list)
+			answer := p.kernelFilesOf(ctx, uid, pids, list)
+			p.kernelsPending.end(uid) // before the answer: whoever has it may ask again at once
+			answers <- answer
 		}()
 	}
 	for range asked {
