@@ -58,7 +58,7 @@ func Write(run string, r Record) error {
 		return err
 	}
 	defer lock.Close()
-	return d.PutJSON(fileName(r.ID), r.encode(), 0o644, false)
+	return d.PutJSON(fileName(r.ID), file{schema, r}, 0o644, false)
 }
 
 // Read reads the record of a container. It trusts only a file that no other user than

@@ -32,29 +32,21 @@ const schema = 1
 
 // Record is what the hook knows about one container.
 type Record struct {
-	ID        string         // 64 hexadecimal digits, in lower case
-	EID       snapshot.EnvID // the environment that it was started in; empty for none
-	UID       *snapshot.UID  // the user for whom it was started; nil if that isn't proved
-	Proof     Proof
-	Runtime   string // "docker", for example; empty if unknown
-	StartedAt time.Time
-	// PID and Start are the container's init, or what makes it: see Keeper. 0 for none.
-	PID   snapshot.PID
-	Start snapshot.StartTime
-}
-
-// file is a Record in JSON.
-type file struct {
-	Schema    int            `json:"schema"`
-	ID        string         `json:"id"`
-	EID       snapshot.EnvID `json:"eid"`
-	UID       *snapshot.UID  `json:"uid,omitempty"`
+	ID        string         `json:"id"`            // 64 hexadecimal digits, in lower case
+	EID       snapshot.EnvID `json:"eid"`           // the environment that it was started in; empty for none
+	UID       *snapshot.UID  `json:"uid,omitempty"` // the user for whom it was started; nil if that isn't proved
 	Proof     Proof          `json:"proof"`
-	Runtime   string         `json:"runtime"`
+	Runtime   string         `json:"runtime"` // the engine, "docker" for example; empty if unknown
 	StartedAt time.Time      `json:"started_at"`
-
+	// PID and Start are the container's init, or what makes it: see Keeper. 0 for none.
 	PID   snapshot.PID       `json:"pid,omitempty"`
 	Start snapshot.StartTime `json:"start,omitempty"`
+}
+
+// file is the content of a record's file.
+type file struct {
+	Schema int `json:"schema"`
+	Record
 }
 
 // Decode reads the content of a file. It checks everything; its error wraps ErrInvalid.
@@ -66,13 +58,7 @@ func Decode(data []byte) (Record, error) {
 	if f.Schema != schema {
 		return Record{}, fmt.Errorf("%w: schema %d", ErrInvalid, f.Schema)
 	}
-	r := Record{ID: f.ID, EID: f.EID, UID: f.UID, Proof: f.Proof, Runtime: f.Runtime, StartedAt: f.StartedAt, PID: f.PID, Start: f.Start}
-	return r, r.check()
-}
-
-// encode is the file's content.
-func (r *Record) encode() file {
-	return file{schema, r.ID, r.EID, r.UID, r.Proof, r.Runtime, r.StartedAt, r.PID, r.Start}
+	return f.Record, f.check()
 }
 
 func (r *Record) check() error {
