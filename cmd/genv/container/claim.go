@@ -14,6 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/container/rootless"
 	"github.com/seed-3119e985/genv/snapshot/container/token"
 	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/changer"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
@@ -75,30 +76,15 @@ func (r *runtime) claim(ctx context.Context, request grant.Request) (*claimed, e
 // apply changes the state files, with a record that is written before they are. nvidia-smi
 // is asked for devices if too few are registered.
 func (r *runtime) apply(ctx context.Context, c grant.Claim, write func(grant.Granted) error) (g grant.Granted, err error) {
-	once := func() error {
+	err = changer.WithDevices(ctx, r.host.Store, r.host.Machine.ListDevices, func() error {
 		return r.host.Store.Update(ctx, func(f *state.Files) (err error) {
 			if g, err = c.Apply(f); err != nil {
 				return err
 			}
 			return write(g)
 		})
-	}
-	err = once()
-	var unavailable *state.UnavailableError
-	if !errors.Is(err, state.ErrNoDevices) && (!errors.As(err, &unavailable) || !unavailable.TooFew) {
-		return g, err
-	}
-	found, smiErr := r.host.Machine.ListDevices(ctx)
-	if smiErr != nil {
-		if errors.Is(err, state.ErrNoDevices) {
-			err = smiErr
-		}
-		return g, err
-	}
-	if _, err := r.host.Store.RegisterDevices(ctx, found); err != nil {
-		return g, err
-	}
-	return g, once()
+	})
+	return g, err
 }
 
 // proof finds out for which user the container is started. The error says why that isn't

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
+	"github.com/seed-3119e985/genv/snapshot/state/changer"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 )
 
@@ -68,19 +69,12 @@ func (c *container) claim(ctx context.Context) (grant.Granted, error) {
 		Request: *c.Claim, Proof: grant.Proof{UID: &uid, Kind: record.Rootless, EID: c.Claim.EID}, Container: c.ID, PID: c.by.PID,
 		Now: snapshot.DateOf(c.Now()), Username: c.Username(ctx, uid), Hardware: c.Hardware(),
 	}
-	g, err := c.apply(ctx, claim, r)
-	var unavailable *state.UnavailableError
-	if !errors.Is(err, state.ErrNoDevices) && (!errors.As(err, &unavailable) || !unavailable.TooFew) {
-		return g, err
-	}
-	found, listErr := c.ListDevices(ctx)
-	if listErr != nil {
-		return g, err
-	}
-	if _, err := c.Store.RegisterDevices(ctx, found); err != nil {
-		return g, err
-	}
-	return c.apply(ctx, claim, r)
+	var g grant.Granted
+	err = changer.WithDevices(ctx, c.Store, c.ListDevices, func() (err error) {
+		g, err = c.apply(ctx, claim, r)
+		return err
+	})
+	return g, err
 }
 
 func (c *container) apply(ctx context.Context, claim grant.Claim, r record.Record) (g grant.Granted, err error) {

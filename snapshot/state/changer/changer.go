@@ -10,7 +10,6 @@ package changer
 
 import (
 	"context"
-	"errors"
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
@@ -42,22 +41,12 @@ func (c Changer) Change(ctx context.Context, asked change.Change, by change.Aske
 	if err != nil {
 		return change.Result{}, err
 	}
-	result, err := c.apply(ctx, asked, by)
-	var unavailable *state.UnavailableError
-	if !errors.Is(err, state.ErrNoDevices) && (!errors.As(err, &unavailable) || !unavailable.TooFew) {
-		return result, err
-	}
-	switch found, smiErr := c.ListDevices(ctx); {
-	case smiErr != nil && errors.Is(err, state.ErrNoDevices):
-		return result, smiErr
-	case smiErr != nil:
-		return result, err
-	default:
-		if _, err := c.Store.RegisterDevices(ctx, found); err != nil {
-			return result, err
-		}
-	}
-	return c.apply(ctx, asked, by)
+	var result change.Result
+	err = WithDevices(ctx, c.Store, c.ListDevices, func() (err error) {
+		result, err = c.apply(ctx, asked, by)
+		return err
+	})
+	return result, err
 }
 
 func (c Changer) apply(ctx context.Context, asked change.Change, by change.Asker) (result change.Result, err error) {
