@@ -9,6 +9,8 @@
 // so that a look which finds no new process costs nothing. An engine that doesn't answer
 // delays a look once, for a moment, and then is left alone for a while.
 //
-// The packages below it do the parts: cgroup reads the names of cgroups, engine asks
-// engines, record has what the hook recorded.
+// The packages below it are of two kinds. cgroup reads the names of cgroups and engine asks
+// engines: both are for finding out about containers that run. oci, grant, token, restart and
+// rootless are for starting one with GPUs: see package grant first. record is what the second
+// kind leaves for the first.
 package container

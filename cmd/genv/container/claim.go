@@ -31,7 +31,7 @@ type claimed struct {
 
 // claim gives a container its environment. Its error is a whole message.
 func (r *runtime) claim(ctx context.Context, request grant.Request) (*claimed, error) {
-	if rootless.Engine() {
+	if rootless.InUserNamespace() {
 		return r.claimRootless(ctx, request)
 	}
 	pid := snapshot.PID(os.Getpid())

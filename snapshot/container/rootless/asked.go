@@ -53,9 +53,9 @@ func (a *Asked) check() error {
 	return nil
 }
 
-// Engine says whether this process is root only in the namespace of a user, as the processes
-// of a rootless engine are: the folder of all folders belongs to another user.
-func Engine() bool {
+// InUserNamespace says whether this process is root only in the namespace of a user, as the
+// processes of a rootless engine are: the owner of "/" is not root there.
+func InUserNamespace() bool {
 	info, err := os.Stat("/")
 	if err != nil || os.Geteuid() != 0 {
 		return false

@@ -146,7 +146,7 @@ func checkService(conn *net.UnixConn) error {
 	if err != nil {
 		return err
 	}
-	if server.uid == grant.Nobody && rootless.Engine() { // what root is called in the namespace of a user
+	if server.uid == grant.Nobody && rootless.InUserNamespace() { // what root is called in the namespace of a user
 		return nil
 	}
 	if server.uid != 0 && int(server.uid) != os.Geteuid() {
