@@ -42,13 +42,13 @@ func TestOwnFlags(t *testing.T) {
 	}
 }
 
-func TestRuntimeName(t *testing.T) {
+func TestEngineName(t *testing.T) {
 	for bundle, want := range map[string]string{
 		"/run/docker/containerd/daemon/io.containerd.runtime.v2.task/moby/abc": "docker",
 		"/run/containerd/io.containerd.runtime.v2.task/k8s.io/abc":             "containerd",
 		"/var/lib/containers/storage/overlay-containers/abc/userdata":          "podman",
 		"/tmp/b": "",
 	} {
-		require.Equal(t, want, (&call{bundle: bundle}).runtimeName(), bundle)
+		require.Equal(t, want, (&call{bundle: bundle}).engineName(), bundle)
 	}
 }

@@ -54,7 +54,7 @@ func (r *runtime) claim(ctx context.Context, request grant.Request) (*claimed, e
 		c.Username = system.Users{}.Username(ctx, *proof.UID)
 	}
 	done := &claimed{runtime: r, record: record.Record{
-		ID: r.id, UID: proof.UID, Proof: proof.Kind, Runtime: r.runtimeName(), StartedAt: r.Now().UTC(), PID: pid, Start: stat.Start,
+		ID: r.id, UID: proof.UID, Proof: proof.Kind, Runtime: r.engineName(), StartedAt: r.Now().UTC(), PID: pid, Start: stat.Start,
 	}}
 	done.Granted, err = r.apply(ctx, c, func(g grant.Granted) error {
 		if !record.IsID(r.id) {
@@ -96,7 +96,7 @@ func (r *runtime) proof(ctx context.Context, request grant.Request) (grant.Proof
 	notes := restart.Notes{Dir: disk.RootDir(r.Getenv), Now: r.Now}
 	holder, err := r.host.Service.Redeem(ctx, request.Token)
 	if err != nil { // the container may have been started with it before
-		if note, noteErr := notes.Find(r.id, r.runtimeName(), request.Token); noteErr == nil {
+		if note, noteErr := notes.Find(r.id, r.engineName(), request.Token); noteErr == nil {
 			holder, err = token.Holder{UID: note.UID, EID: note.EID}, nil
 		}
 	}
@@ -106,7 +106,7 @@ func (r *runtime) proof(ctx context.Context, request grant.Request) (grant.Proof
 	case err != nil:
 		return grant.Proof{}, err
 	}
-	if err := notes.Keep(restart.Note{ID: r.id, UID: holder.UID, EID: holder.EID, Runtime: r.runtimeName()}, request.Token); err != nil {
+	if err := notes.Write(restart.Note{ID: r.id, UID: holder.UID, EID: holder.EID, Runtime: r.engineName()}, request.Token); err != nil {
 		r.Warn("genv: the container counts for no user after a restart: " + err.Error())
 	}
 	return grant.Proof{UID: &holder.UID, Kind: record.Token, EID: holder.EID}, nil

@@ -16,7 +16,7 @@ import (
 // the state files from there.
 func (r *runtime) claimRootless(ctx context.Context, request grant.Request) (*claimed, error) {
 	request.Token = "" // the kernel proves more
-	done := &claimed{runtime: r, record: record.Record{ID: r.id, Proof: record.Rootless, Runtime: r.runtimeName()}}
+	done := &claimed{runtime: r, record: record.Record{ID: r.id, Proof: record.Rootless, Runtime: r.engineName()}}
 	granted, err := r.host.Service.Container(ctx, rootless.Asked{ID: r.id, Runtime: done.record.Runtime, Claim: &request})
 	if errors.Is(err, service.ErrNotRunning) {
 		return nil, fmt.Errorf("containers of rootless engines get GPUs from root's service: %w", err)

@@ -134,7 +134,7 @@ func (r *runtime) prepare(ctx context.Context) (*claimed, error) {
 	r.host = localhost.Open(r.Program)
 	prepared, err := r.claim(ctx, request)
 	if err == nil {
-		err = prepared.show(config, request)
+		err = prepared.writeConfig(config, request)
 	}
 	if err != nil && prepared != nil {
 		prepared.undo(ctx)
@@ -155,8 +155,8 @@ const (
 	patience = 3 * time.Second
 )
 
-// runtimeName is the engine that calls, as far as the paths that it gives show.
-func (c *call) runtimeName() string {
+// engineName is the engine that calls, as far as the paths that it gives show.
+func (c *call) engineName() string {
 	bundle, err := filepath.Abs(c.bundle)
 	switch {
 	case err != nil:

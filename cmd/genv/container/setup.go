@@ -38,7 +38,7 @@ func SetupCommand(p command.Program) *cli.Command {
 
 func (s *setup) run(c *cli.Context) error {
 	path := c.String("config")
-	old, err := readConfig(path)
+	old, err := readDaemonJSON(path)
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func (s *setup) run(c *cli.Context) error {
 		fmt.Fprintf(s.Out, "%s is as it should be.\n", path)
 		return nil
 	}
-	if err := writeConfig(path, next); err != nil {
+	if err := writeDaemonJSON(path, next); err != nil {
 		return err
 	}
 	fmt.Fprintf(s.Out, "%s has been changed.\nNext: systemctl reload docker (or a SIGHUP for dockerd). Containers go on running; those that exist keep the runtime that they have.\n", path)
@@ -109,8 +109,8 @@ func checkProgram(path string) error {
 	return nil
 }
 
-// readConfig returns nothing for a file that doesn't exist.
-func readConfig(path string) ([]byte, error) {
+// readDaemonJSON returns nothing for a file that doesn't exist.
+func readDaemonJSON(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
@@ -123,8 +123,8 @@ func readConfig(path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// writeConfig replaces the file, or the one to which a link leads, as a whole.
-func writeConfig(path string, data []byte) error {
+// writeDaemonJSON replaces the file, or the one to which a link leads, as a whole.
+func writeDaemonJSON(path string, data []byte) error {
 	mode := uint32(0o644)
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target

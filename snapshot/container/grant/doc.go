@@ -4,7 +4,7 @@
 //
 //	request, err := grant.Asked(config, nvidia)
 //	granted, err := grant.Claim{Request: request, Proof: proof, …}.Apply(files) // under the lock
-//	granted.Show(config)
+//	granted.SetVariables(config)
 //
 // The config.json of a container has what the person wrote who started it: nothing in it
 // says who that is. A Proof does, which comes from elsewhere. Without one, a container has

@@ -254,7 +254,7 @@ func TestOwnEnvironments(t *testing.T) {
 	require.ErrorIs(t, err, state.ErrNoDevices)
 }
 
-func TestShow(t *testing.T) {
+func TestSetVariables(t *testing.T) {
 	before := "PATH=/bin GENV_CONTAINER_TOKEN=t NVIDIA_VISIBLE_DEVICES=all GENV_ENVIRONMENT_ID=9"
 	for name, row := range map[string]struct {
 		granted grant.Granted
@@ -270,7 +270,7 @@ func TestShow(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := config(t, row.env, "")
-			row.granted.Show(c)
+			row.granted.SetVariables(c)
 			require.Equal(t, strings.Split(row.want, " "), c.Env)
 		})
 	}

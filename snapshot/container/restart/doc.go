@@ -1,7 +1,7 @@
 // Package restart remembers for which user a container of root's engine was started, since its
 // token proves that only once and `docker restart` starts it again with the same one:
 //
-//	err := notes.Keep(restart.Note{ID: id, UID: uid, EID: eid, Runtime: "docker"}, token)
+//	err := notes.Write(restart.Note{ID: id, UID: uid, EID: eid, Runtime: "docker"}, token)
 //	note, err := notes.Find(id, "docker", token)
 //
 // Only root's runtime writes and reads the notes. One is good for a start of the same

@@ -54,9 +54,9 @@ func hashed(token string) string {
 
 func fileName(id string) string { return id + ".json" }
 
-// Keep writes the note of a container that was started for a user with a token. Only root
+// Write writes the note of a container that was started for a user with a token. Only root
 // calls it.
-func (n Notes) Keep(note Note, token string) error {
+func (n Notes) Write(note Note, token string) error {
 	if !record.IsID(note.ID) || token == "" {
 		return fmt.Errorf("%w: its id or its token is missing", ErrUnknown)
 	}

@@ -27,7 +27,7 @@ func newNotes(t *testing.T) (n restart.Notes, now *time.Time) {
 	dir := filepath.Join(t.TempDir(), "root")
 	require.NoError(t, os.Mkdir(dir, 0o755))
 	n = restart.Notes{Dir: dir, Now: func() time.Time { return at }}
-	require.NoError(t, n.Keep(restart.Note{ID: id, UID: bob, EID: "7", Runtime: "docker"}, "secret"))
+	require.NoError(t, n.Write(restart.Note{ID: id, UID: bob, EID: "7", Runtime: "docker"}, "secret"))
 	return n, &at
 }
 
@@ -80,8 +80,8 @@ func TestOnlyRootsNotesCount(t *testing.T) {
 	require.NoError(t, os.Chmod(folder, 0o777))
 	_, err = n.Find(id, "docker", "secret")
 	require.ErrorIs(t, err, restart.ErrUnknown, "any user could have written it")
-	require.Error(t, n.Keep(restart.Note{ID: id, UID: bob}, ""))
-	require.Error(t, n.Keep(restart.Note{ID: "/etc", UID: bob}, "secret"))
+	require.Error(t, n.Write(restart.Note{ID: id, UID: bob}, ""))
+	require.Error(t, n.Write(restart.Note{ID: "/etc", UID: bob}, "secret"))
 }
 
 func TestNotesAreRemovedWithTheirContainers(t *testing.T) {

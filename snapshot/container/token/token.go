@@ -87,7 +87,7 @@ func (t *Tokens) Redeem(text string) (h Holder, ok bool) {
 				continue
 			}
 			found := own[i]
-			t.keep(uid, append(own[:i:i], own[i+1:]...))
+			t.set(uid, append(own[:i:i], own[i+1:]...))
 			return found.holder, now.Before(found.until)
 		}
 	}
@@ -99,11 +99,11 @@ func (t *Tokens) dropExpired(now time.Time) {
 		for len(own) > 0 && !now.Before(own[0].until) {
 			own = own[1:]
 		}
-		t.keep(uid, own)
+		t.set(uid, own)
 	}
 }
 
-func (t *Tokens) keep(uid snapshot.UID, own []issued) {
+func (t *Tokens) set(uid snapshot.UID, own []issued) {
 	if len(own) == 0 {
 		delete(t.users, uid)
 		return

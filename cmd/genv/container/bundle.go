@@ -21,13 +21,13 @@ const (
 	insideBin   = "/opt/genv/bin"
 )
 
-// show writes into the container's config.json what it has, and the hooks.
-func (c *claimed) show(config *oci.Config, request grant.Request) error {
+// writeConfig writes into the container's config.json what it has, and the hooks.
+func (c *claimed) writeConfig(config *oci.Config, request grant.Request) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	c.Show(config)
+	c.SetVariables(config)
 	if c.record.Proof == record.Rootless && c.EID == "" {
 		return config.Write() // root's service has nothing to be told
 	}

@@ -11,8 +11,8 @@ import (
 // cudaVisible is the variable by which CUDA chooses devices.
 const cudaVisible = "CUDA_VISIBLE_DEVICES"
 
-// Show tells a container's first process what it has. A token is taken away in any case.
-func (g Granted) Show(c *oci.Config) {
+// SetVariables tells a container's first process what it has. It always removes the token.
+func (g Granted) SetVariables(c *oci.Config) {
 	c.UnsetEnv(TokenVariable)
 	if g.EID == "" {
 		return
