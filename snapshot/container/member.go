@@ -21,8 +21,8 @@ type Member struct {
 	InnerNamespace bool
 }
 
-// asks says whether the process may be in a container of one of root's engines.
-func (m *Member) asks() bool {
+// inspectable says whether one of root's engines may know the container of the process.
+func (m *Member) inspectable() bool {
 	return m.Place.ID != "" && m.Place.ID != snapshot.UnnamedContainer && m.Place.Runtime != cgroup.Apptainer
 }
 
@@ -52,7 +52,7 @@ func (m *Member) info(e entry) *snapshot.ContainerInfo {
 // with its name.
 func (m *Member) isIn(e *entry) bool {
 	switch {
-	case !m.asks(), !e.found:
+	case !m.inspectable(), !e.found:
 		return false
 	case e.path != "":
 		return e.path == m.Place.Path

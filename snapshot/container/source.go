@@ -55,14 +55,13 @@ const (
 	defaultWait = 250 * time.Millisecond
 	// silence is for how long engines are left alone after one didn't answer in time.
 	silence = 30 * time.Second
-	// uncertain is for how long an answer counts that doesn't name the first process of a
-	// container: whether it is the same container later can't be seen.
-	uncertain = 30 * time.Second
-	// renewed is when an answer is old enough to be asked for again: a container can be
-	// given another name.
-	renewed = 10 * time.Minute
-	// atOnce is how many containers an engine is asked about at the same time.
-	atOnce = 8
+	// maxAge is when an answer is asked for again: a container can be given another name.
+	maxAge = 10 * time.Minute
+	// maxAgeWithoutInit is the same for an answer that doesn't name the first process of a
+	// container: without it, a container that has taken the place of this one isn't noticed.
+	maxAgeWithoutInit = 30 * time.Second
+	// maxParallel is how many containers engines are asked about at the same time.
+	maxParallel = 8
 )
 
 // Look finds out about the containers of processes, in their order. It is nil for a
@@ -72,7 +71,7 @@ func (s *Source) Look(ctx context.Context, members []Member) []*snapshot.Contain
 	wanted := map[cgroup.Place]Member{}
 	entries := map[cgroup.Place]entry{}
 	for _, m := range members {
-		if _, twice := entries[m.Place]; twice || !m.asks() {
+		if _, seen := entries[m.Place]; seen || !m.inspectable() {
 			continue
 		}
 		e, known := s.valid(&m, now)
@@ -104,10 +103,10 @@ func (s *Source) valid(m *Member, now time.Time) (entry, bool) {
 	s.mu.Unlock()
 	age := now.Sub(e.at)
 	switch {
-	case !known, age < 0, age > renewed:
+	case !known, age < 0, age > maxAge:
 		return e, false
 	case e.init == 0:
-		return e, age < uncertain
+		return e, age < maxAgeWithoutInit
 	case e.init == m.PID && m.Start != 0: // it was just read
 		return e, e.start == m.Start
 	case slices.Contains(m.Ancestors, proc.Ancestor{PID: e.init, Start: e.start}):
@@ -154,7 +153,7 @@ func (s *Source) ask(ctx context.Context, wanted map[cgroup.Place]Member, entrie
 func (s *Source) askAll(ctx context.Context, wanted map[cgroup.Place]Member, ofUsers bool, entries map[cgroup.Place]entry, now time.Time) {
 	var mu sync.Mutex
 	var group errgroup.Group
-	group.SetLimit(atOnce)
+	group.SetLimit(maxParallel)
 	for place, m := range wanted {
 		if m.ofUser() != ofUsers {
 			continue
@@ -163,7 +162,7 @@ func (s *Source) askAll(ctx context.Context, wanted map[cgroup.Place]Member, ofU
 			found := s.find(ctx, place)
 			mu.Lock()
 			defer mu.Unlock()
-			if before := entries[place]; found.info.Unknown && s.runs(&before) { // it was not to be renewed now
+			if before := entries[place]; found.info.Unknown && s.runs(&before) { // the earlier answer is still about it
 				found = before
 			}
 			found.at = now
@@ -180,7 +179,7 @@ func (s *Source) keep(wanted map[cgroup.Place]Member, entries map[cgroup.Place]e
 		s.known = make(map[cgroup.Place]entry)
 	}
 	for place, e := range s.known {
-		if age := now.Sub(e.at); age < 0 || age > 2*renewed || e.init == 0 && age > uncertain {
+		if age := now.Sub(e.at); age < 0 || age > 2*maxAge || e.init == 0 && age > maxAgeWithoutInit {
 			delete(s.known, place)
 		}
 	}

@@ -44,7 +44,7 @@ func (s *Source) Init(ctx context.Context, pid snapshot.PID) (Running, error) {
 	}
 	_, rootless := h.OwnerOfUID(credentials.UID, s.Proc.UserNamespace())
 	m := Member{PID: pid, Place: h.Container(credentials), Rootless: rootless}
-	if !m.asks() {
+	if !m.inspectable() {
 		return Running{}, ErrNotInit
 	}
 	ctx, cancel := context.WithTimeout(ctx, askInit)

@@ -126,24 +126,28 @@ func (r *runtime) prepare(ctx context.Context) (*claimed, error) {
 	if !record.IsID(r.id) && asks {
 		return nil, fmt.Errorf("%w: the container's id %s isn't one of Docker's", grant.ErrRefused, text.Quoted(r.id, maxShown))
 	}
-	if !asks { // it doesn't wait for what it doesn't need
-		short, cancel := context.WithTimeout(ctx, patience)
-		defer cancel()
-		ctx = short
+	if asks {
+		return r.give(ctx, config, request)
 	}
-	r.host = localhost.Open(r.Program)
-	prepared, err := r.claim(ctx, request)
-	if err == nil {
-		err = prepared.writeConfig(config, request)
-	}
-	if err != nil && prepared != nil {
-		prepared.undo(ctx)
-	}
-	switch {
-	case err != nil && !asks:
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	prepared, err := r.give(ctx, config, request)
+	if err != nil { // it needs no GPU, and so not genv
 		r.Warn("genv: the container runs without an environment: " + err.Error())
 		return nil, nil
-	case err != nil:
+	}
+	return prepared, nil
+}
+
+// give gives a container its environment, and writes that into its config.json.
+func (r *runtime) give(ctx context.Context, config *oci.Config, request grant.Request) (*claimed, error) {
+	r.host = localhost.Open(r.Program)
+	prepared, err := r.claim(ctx, request)
+	if err != nil {
+		return nil, err
+	}
+	if err := prepared.writeConfig(config, request); err != nil {
+		prepared.undo(ctx)
 		return nil, err
 	}
 	return prepared, nil
