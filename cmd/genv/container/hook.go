@@ -97,7 +97,7 @@ func (h *hook) start(ctx context.Context) error {
 	}
 	return h.host.Store.Update(ctx, func(f *state.Files) error {
 		env := f.Environment(h.EID)
-		if env == nil {
+		if env == nil || env.UID != h.owner() {
 			return fmt.Errorf("environment %s has ended before the container started", text.Shown(string(h.EID)))
 		}
 		if err := f.Activate(state.Activation{EID: env.EID, UID: env.UID, Username: env.Username, PID: h.PID, At: snapshot.DateOf(h.Now())}); err != nil {
@@ -105,6 +105,15 @@ func (h *hook) start(ctx context.Context) error {
 		}
 		return record.Write(h.Run, r)
 	})
+}
+
+// owner is the user of the container's environment: if it ended, another user may have one
+// with the same id.
+func (h *hook) owner() snapshot.UID {
+	if h.UID == nil {
+		return grant.Nobody
+	}
+	return *h.UID
 }
 
 // stop gives back what the container had. If it isn't called, as after a SIGKILL, the next

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -137,6 +138,46 @@ func TestAUserGetsDevicesForOneself(t *testing.T) {
 	_, err = m.ask(alice, m.hers, rootless.Asked{ID: id, Ended: true})
 	require.NoError(t, err)
 	require.Len(t, m.environments(), 1, "its init runs: it was started again")
+}
+
+// A user who takes the short ID of another user's container first, and those after it, gets
+// in the way of nothing.
+func TestAnIDThatIsTakenCostsOthersNothing(t *testing.T) {
+	m := newMachine(t)
+	shared := &grant.Request{Count: 1, OverSubscribe: true}
+	taken := map[string]snapshot.EnvID{}
+	for _, rest := range []string{"1", "2", "3"} {
+		own := id[:12] + strings.Repeat(rest, 52)
+		g, err := m.ask(mallory, m.process(mallory), rootless.Asked{ID: own, Claim: shared})
+		require.NoError(t, err)
+		taken[own] = g.EID
+	}
+	hers, err := m.ask(alice, m.hers, rootless.Asked{ID: id, Claim: shared})
+	require.NoError(t, err)
+	require.EqualValues(t, id[:12]+"-4", hers.EID)
+	require.Equal(t, alice, *hers.UID)
+	init := m.process(alice)
+	_, err = m.ask(alice, m.hers, rootless.Asked{ID: id, Init: init})
+	require.NoError(t, err)
+
+	// What the user does with these ids and with hers is about the user's own containers.
+	_, err = m.ask(mallory, m.his, rootless.Asked{ID: id, Init: m.his})
+	require.Error(t, err, "another container, which has no claim")
+	_, err = m.ask(mallory, m.his, rootless.Asked{ID: id, Ended: true})
+	require.NoError(t, err)
+	for own := range taken {
+		_, err = m.ask(mallory, m.his, rootless.Asked{ID: own, Init: init})
+		require.ErrorIs(t, err, state.ErrNotOwner)
+	}
+	_, err = m.ask(mallory, m.his, rootless.Asked{ID: id, Claim: &grant.Request{Count: 1, OverSubscribe: true, EID: hers.EID}})
+	require.NoError(t, err)
+	for _, env := range m.environments() {
+		require.Equal(t, env.EID == hers.EID, env.UID == alice, env.EID)
+		require.Equal(t, env.EID == hers.EID, slices.Contains(env.PIDs, init), env.EID)
+	}
+	_, err = m.ask(alice, m.hers, rootless.Asked{ID: strings.Repeat("cd", 32), Ended: true})
+	require.NoError(t, err)
+	require.Len(t, m.environments(), 5)
 }
 
 func TestWhatNoRuntimeAsksForIsRefused(t *testing.T) {
