@@ -68,6 +68,9 @@ func TestContainersOfARootlessDocker(t *testing.T) {
 	claimed := h.Docker("run", "--rm", "--network", "none", "-e", "GENV_ENVIRONMENT_ID=theirs", "-e", "GENV_GPUS=1", dockerd.Image, "env")
 	require.Contains(t, claimed, "NVIDIA_VISIBLE_DEVICES=GPU-30", "it is not of that environment")
 	require.NotContains(t, claimed, "GENV_ENVIRONMENT_ID=theirs")
+	for _, option := range []string{"GENV_MOUNT_SHIMS=1", "GENV_MOUNT_LOCKS=1"} {
+		h.refused("don't work in containers of rootless engines", "-e", option, "-e", "GENV_GPUS=1", dockerd.Image, "env")
+	}
 	h.refused("no such file", "-e", "GENV_GPUS=1", dockerd.Image, "/missing")
 	require.Len(t, h.files().Environments, 2, "what couldn't be started has nothing")
 

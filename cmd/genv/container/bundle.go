@@ -89,13 +89,9 @@ func bind(config *oci.Config, from, to string) {
 func (c *claimed) mountGenv(config *oci.Config, self string) {
 	bind(config, self, filepath.Join(insideBin, "genv"))
 	prependPath(config, insideBin)
-	owned := c.host.Store.OwnedDir()
-	if c.record.Proof == record.Rootless { // root isn't known as such here
-		owned = c.host.Store.OwnedPath()
-	}
 	// Read-only also where every user writes it: uid 0 of a container could leave programs
 	// there that run as root on the host.
-	dir := cmp.Or(owned, disk.Dir(c.Getenv))
+	dir := cmp.Or(c.host.Store.OwnedDir(), disk.Dir(c.Getenv))
 	bind(config, dir, dir)
 	for _, name := range []string{"GENV_TMPDIR", "GENV_ROOT_DIR"} {
 		if value := c.Getenv(name); value != "" {

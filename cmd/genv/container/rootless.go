@@ -15,6 +15,9 @@ import (
 // this process is root only in a namespace of that user, and must not judge what it sees of
 // the state files from there.
 func (r *runtime) claimRootless(ctx context.Context, request grant.Request) (*claimed, error) {
+	if request.Shims || request.Locks {
+		return nil, errMounts
+	}
 	request.Token = "" // the kernel proves more
 	done := &claimed{runtime: r, record: record.Record{ID: r.id, Proof: record.Rootless, Runtime: r.engineName()}}
 	granted, err := r.host.Service.Container(ctx, rootless.Asked{ID: r.id, Runtime: done.record.Runtime, Claim: &request})
@@ -27,6 +30,10 @@ func (r *runtime) claimRootless(ctx context.Context, request grant.Request) (*cl
 	done.Granted, done.record.UID = granted, granted.UID
 	return done, nil
 }
+
+// errMounts is why nothing of genv is mounted into a rootless container.
+var errMounts = fmt.Errorf("%w: --mount-shims and --mount-locks (GENV_MOUNT_SHIMS, GENV_MOUNT_LOCKS) don't work in containers of rootless engines, "+
+	"where what root owns can't be told from what others do: leave them out", grant.ErrRefused)
 
 // ofUser tells root's service about the start or the end of such a container.
 func (h *hook) ofUser(ctx context.Context, what string) error {
