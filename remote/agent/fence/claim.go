@@ -40,8 +40,8 @@ func ElectionSource(cluster uint64, key string) string {
 	return fmt.Sprintf("%s%x/%s", electionPrefix, cluster, key)
 }
 
-// RunSource is the source of a run that keeps nothing: a host doesn't note it, since no
-// later run could have it, and admits it only while it has noted no other.
+// RunSource is the source of a run that keeps nothing. No later run could have it, so hosts
+// don't note it, and admit it only while no controller that they noted acts.
 func RunSource(id string) string { return runPrefix + id }
 
 // noted reports whether hosts keep the claim.
@@ -91,17 +91,19 @@ func (e *RefusedError) Error() string {
 }
 
 // Admit decides on a claim, and returns the note to keep: the same one if there is nothing
-// new, nil for none. n is nil if the host noted none, and c if the controller claims nothing, as ad hoc
+// new. n is nil if the host noted none, and c if the controller claims nothing, as ad hoc
 // runs and genv 1.4.3 do: they are refused only where an elected leader is noted. The error
 // is a *RefusedError.
 func (n *Note) Admit(c *Claim, now time.Time) (*Note, error) {
 	switch {
 	case c == nil && n != nil && n.elected():
 		return n, n.refused(false)
-	case c == nil:
+	case c == nil, n == nil && !c.noted(), n != nil && n.Released && !c.noted():
 		return n, nil
 	case n == nil:
 		return noteOf(c, now), nil
+	case !c.noted():
+		return n, n.refused(true)
 	case n.Source != c.Source && !c.TakeOver && !n.Released:
 		return n, n.refused(true)
 	case n.Source != c.Source || c.Epoch > n.Epoch:
@@ -124,9 +126,6 @@ func (n *Note) Release(c *Claim) *Note {
 }
 
 func noteOf(c *Claim, now time.Time) *Note {
-	if !c.noted() {
-		return nil
-	}
 	next := &Note{Claim: *c, Since: now.Round(time.Second).UTC()}
 	next.TakeOver = false
 	return next

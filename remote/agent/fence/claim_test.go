@@ -48,6 +48,7 @@ func TestAdmit(t *testing.T) {
 		"another cluster":                     {claim(election, 1, "a"), claim(fence.ElectionSource(1, "/genv/lab"), 9, "a"), "acts on this host", false},
 		"a run":                               {nil, claim(run, 1, "a"), "", false},
 		"a run, where another acts":           {claim(folder, 1, "a"), claim(run, 1, "a"), "acts on this host", false},
+		"a run, taking over":                  {claim(folder, 1, "a"), taking(claim(run, 1, "a")), "acts on this host", false},
 		"without a claim":                     {nil, nil, "", false},
 		"without a claim, where a folder is":  {claim(folder, 1, "a"), nil, "", false},
 		"without a claim, where one leads":    {claim(election, 1, "a"), nil, "refused: replaced by", false},
@@ -115,8 +116,9 @@ func TestRelease(t *testing.T) {
 		"an earlier start":           {claim(folder, 6, "a"), false},
 		"the one that said it ended": {claim(folder, 7, "a"), false},
 	} {
-		_, err := released.Admit(row.claim, now)
+		next, err := released.Admit(row.claim, now)
 		require.Equal(t, row.admitted, err == nil, name)
+		require.NotNil(t, next, "%s: a note is never forgotten", name)
 	}
 }
 

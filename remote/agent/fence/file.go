@@ -67,7 +67,9 @@ func (f File) Release(c *Claim) error {
 	return f.update(false, func(n *Note) (*Note, error) { return n.Release(c), nil })
 }
 
-// update changes the note under the lock. Without create, a folder that is missing stays so.
+// update changes the note under the lock. The lock is only taken for a change, so that a
+// folder that became read-only, or a genv that hangs, doesn't keep a host from what needs
+// none. Without create, a folder that is missing stays so.
 func (f File) update(create bool, change func(*Note) (*Note, error)) error {
 	dir, err := f.open(create)
 	if errors.Is(err, fs.ErrNotExist) && !create {
@@ -78,21 +80,24 @@ func (f File) update(create bool, change func(*Note) (*Note, error)) error {
 	}
 	defer dir.Close()
 	name := filepath.Base(f.Path)
+	note, err := read(dir, name)
+	if err != nil {
+		return err
+	}
+	if next, err := change(note); err != nil || next == note {
+		return err
+	}
 	lock, err := dir.Lock(name+".lock", lockWithin)
 	if err != nil {
 		return err
 	}
 	defer lock.Close()
-	note, err := read(dir, name)
-	if err != nil {
+	if note, err = read(dir, name); err != nil { // another genv may have changed it
 		return err
 	}
 	next, err := change(note)
 	if err != nil || next == note {
 		return err
-	}
-	if next == nil {
-		return dir.Remove(name)
 	}
 	return dir.PutJSON(name, stored{schema, *next}, 0o600, true)
 }

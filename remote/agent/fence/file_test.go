@@ -31,9 +31,25 @@ func TestFile(t *testing.T) {
 	require.Equal(t, string(written), string(again))
 	require.NoError(t, f.Admit(claim(election, 3, "a")), "another one reads it from the disk")
 	require.Error(t, f.Admit(claim(election, 2, "b")))
-	require.NoError(t, f.Admit(taking(claim(run, 1, "c"))))
-	require.NoFileExists(t, f.Path, "the next run could not claim it again")
+	require.Error(t, f.Admit(taking(claim(run, 1, "c"))), "it can't be noted, so the one before could come back")
+	require.NoError(t, f.Release(claim(election, 3, "a")))
+	require.NoError(t, f.Admit(claim(run, 1, "c")))
+	require.Error(t, f.Admit(claim(election, 2, "b")), "the epoch is still known")
 	require.NoError(t, f.Admit(claim(folder, 1, "d")))
+}
+
+// What changes nothing needs no lock: not in a folder that became read-only, and not while
+// another genv hangs.
+func TestFileWithoutItsLock(t *testing.T) {
+	f := newFile(t)
+	require.NoError(t, f.Admit(claim(folder, 2, "a")))
+	require.NoError(t, os.Remove(f.Path+".lock"))
+	require.NoError(t, os.Mkdir(f.Path+".lock", 0o700))
+	require.NoError(t, f.Admit(claim(folder, 2, "a")))
+	require.NoError(t, f.Admit(nil))
+	var refused *fence.RefusedError
+	require.ErrorAs(t, f.Admit(claim(folder, 1, "a")), &refused)
+	require.ErrorContains(t, f.Admit(claim(folder, 3, "a")), "so nothing is done")
 }
 
 // Of many controllers with different epochs, which ask at the same time, the highest is the
