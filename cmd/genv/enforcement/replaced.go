@@ -10,8 +10,8 @@ import (
 )
 
 // replaced ends a run if most hosts refused it, since another controller acts on them. What a
-// few hosts say does not end it: they may lie, and then nothing would be enforced on the
-// others. It is an *command.ExitError.
+// few hosts say does not end it, also while no other one can be reached: they may lie, and
+// then nothing would be enforced on the others. It is an *command.ExitError.
 func replaced(cycle *controller.Cycle) error {
 	var refused int
 	var first error
@@ -23,7 +23,7 @@ func replaced(cycle *controller.Cycle) error {
 			}
 		}
 	}
-	if refused <= len(cycle.Cluster.Answered()) {
+	if 2*refused <= len(cycle.Cluster.Hosts) {
 		return nil
 	}
 	first = fmt.Errorf("%w: %s", first, remote.NextStepOf(first))

@@ -22,7 +22,8 @@ func TestReplaced(t *testing.T) {
 	}{
 		"the only host":               {[]snapshot.Host{refused}, true},
 		"most hosts":                  {[]snapshot.Host{refused, answered, refused}, true},
-		"all that can be reached":     {[]snapshot.Host{down, refused, down}, true},
+		"most hosts, one is down":     {[]snapshot.Host{refused, down, refused}, true},
+		"the only one that answers":   {[]snapshot.Host{down, refused, down}, false},
 		"half of them":                {[]snapshot.Host{refused, answered}, false},
 		"one of many, which may lie":  {[]snapshot.Host{answered, refused, answered}, false},
 		"hosts that failed otherwise": {[]snapshot.Host{down, down, answered}, false},
