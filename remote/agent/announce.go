@@ -86,7 +86,7 @@ func (t *streamTransport) learnOfOthers(self *announcement, others controllers.A
 	defer t.mu.Unlock()
 	if self != nil {
 		t.announced = self
-		t.tookOver.Store(true)
+		t.tookOver.Store(t.can().Fence)
 	}
 	t.others = others.Bounded()
 }

@@ -97,3 +97,43 @@ func TestTakingOverHappensOnce(t *testing.T) {
 	_, err = third.Snapshot(t.Context(), h)
 	require.NoError(t, err)
 }
+
+// A host that couldn't note a claim yet wasn't taken over: after an upgrade of its genv it is.
+func TestTakingOverAfterAnUpgrade(t *testing.T) {
+	note := fence.File{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now}
+	require.NoError(t, note.Admit(&fence.Claim{Source: fence.FolderSource("other"), Epoch: 1, Controller: "other"}))
+	h := remote.Host{Name: "a"}
+	host := &scripted{capabilities: agent.NewGreeting("v", agent.CapabilityControllers).Capabilities}
+	pool := host.pool()
+	t.Cleanup(pool.Close)
+	var last agent.Session
+	pool.Start = func(ctx context.Context, h remote.Host, c remote.Command) (s agent.Session, err error) {
+		s, err = host.start(ctx, h, c)
+		last = s
+		return s, err
+	}
+	pool.Announce(controllers.Controller{ID: "a"}, &fence.Claim{Source: fence.FolderSource("first"), Epoch: 1, Controller: "first", TakeOver: true})
+	_, err := pool.Snapshot(t.Context(), h)
+	require.NoError(t, err)
+
+	host.capabilities, host.fence = append(host.capabilities, agent.CapabilityFence), note
+	last.Close()
+	require.Eventually(t, func() bool {
+		_, err = pool.Snapshot(t.Context(), h)
+		return err == nil || remote.ClassOf(err) == remote.Replaced
+	}, 10*time.Second, 10*time.Millisecond)
+	require.NoError(t, err)
+}
+
+// Where --take-over can't help, another step is named.
+func TestTheNextStepOfARefusal(t *testing.T) {
+	f := &fenced{file: fence.File{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now}}
+	from := func(folder string, epoch uint64) *fence.Claim {
+		return &fence.Claim{Source: fence.FolderSource(folder), Epoch: epoch, Controller: folder}
+	}
+	require.NoError(t, f.file.Admit(from("a", 2)))
+	_, err := f.controller(t, from("a", 1)).Snapshot(t.Context(), remote.Host{Name: "a"})
+	require.Contains(t, remote.NextStepOf(err), "controller-id")
+	_, err = f.controller(t, from("b", 1)).Snapshot(t.Context(), remote.Host{Name: "a"})
+	require.Contains(t, remote.NextStepOf(err), "end the other one first")
+}

@@ -269,7 +269,7 @@ func classify(ctx context.Context, err error) error {
 	case errors.As(err, &known):
 		return err
 	case errors.Is(err, ErrRefused):
-		return &remote.Error{Class: refusalClass(err), Err: err}
+		return refusedByHost(err)
 	case errors.Is(err, ErrVersion):
 		return &remote.Error{Class: remote.Version, Err: err}
 	case errors.Is(ctx.Err(), context.DeadlineExceeded), errors.Is(err, context.DeadlineExceeded), errors.Is(err, errNotRead):
@@ -280,12 +280,15 @@ func classify(ctx context.Context, err error) error {
 	return &remote.Error{Class: remote.InvalidOutput, Err: err} // ErrProtocol, ErrNoGreeting
 }
 
-// refusalClass is the class of a refusal: its text says whether this controller was replaced.
-func refusalClass(err error) remote.Class {
-	if strings.HasPrefix(strings.TrimPrefix(err.Error(), ErrRefused.Error()+": "), fence.Refused) {
-		return remote.Replaced
+// refusedByHost is the error of a refusal: its text says whether this controller was replaced.
+func refusedByHost(err error) *remote.Error {
+	switch said := strings.TrimPrefix(err.Error(), ErrRefused.Error()+": "); {
+	case strings.HasPrefix(said, fence.Replaced):
+		return &remote.Error{Class: remote.Replaced, Err: err, Next: "end this one: a later start acts there; if none does, because this state folder came from a backup, remove its controller-id and start once with --take-over"}
+	case strings.HasPrefix(said, fence.Refused):
+		return &remote.Error{Class: remote.Replaced, Err: err}
 	}
-	return remote.CommandFailed
+	return &remote.Error{Class: remote.CommandFailed, Err: err}
 }
 
 // explain is the error of a call, or of a stream that ended by itself.

@@ -138,7 +138,6 @@ func TestOneControllerHasTheFolder(t *testing.T) {
 	require.NotEmpty(t, cycleOf(t.Context(), loop, 3, policy).Actions)
 }
 
-// What another user could have written is not believed.
 // Each start has its own epoch, which no earlier one had, also when it was killed at once.
 func TestEpochs(t *testing.T) {
 	dir := t.TempDir()
@@ -162,11 +161,12 @@ func TestEpochs(t *testing.T) {
 		s, err := statedir.Open(dir)
 		require.NoError(t, err)
 		_, err = s.NextEpoch()
-		require.ErrorContains(t, err, "is damaged", "it could be lower than one that hosts have noted")
+		require.ErrorContains(t, err, "is damaged: remove it and controller-id", "it could be lower than one that hosts have noted")
 		require.NoError(t, s.Close())
 	}
 }
 
+// What another user could have written is not believed.
 func TestAFolderOfOthersIsRefused(t *testing.T) {
 	dir, now := t.TempDir(), noonUTC
 	require.NoError(t, os.Chmod(dir, 0o777)) //nolint:gosec // that is the case

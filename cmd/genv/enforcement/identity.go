@@ -8,9 +8,11 @@ import (
 	"os"
 	"time"
 
+	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/remote/agent/controllers"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // identity is what a run says about itself to the hosts that it enforces.
@@ -51,13 +53,20 @@ func (l *loop) announce(setup *Setup) *controllers.Controller {
 	return &self
 }
 
+// maxPerson bounds the name of an account in a claim, in bytes: hosts refuse a longer claim
+// than 256, of which the rest may take 176.
+const maxPerson = 64
+
 // claim is by what right a loop acts: the state folder counts its starts. A single cycle
 // claims nothing.
 func (k *keeper) claim(setup *Setup, self *controllers.Controller) (*fence.Claim, error) {
 	if !setup.loops() {
 		return nil, nil
 	}
-	claim := &fence.Claim{Source: fence.RunSource(self.ID), Epoch: 1, Controller: self.ID + " " + self.Hostname, Name: fmt.Sprintf("%s on %s, process %d", cmp.Or(self.Person, self.Account), self.Hostname, self.PID), TakeOver: setup.TakeOver}
+	claim := &fence.Claim{Source: fence.RunSource(self.ID), Epoch: 1, Controller: self.ID + " " + self.Hostname, Name: fmt.Sprintf("%s on %s, process %d", text.Cut(cmp.Or(self.Person, self.Account), maxPerson), self.Hostname, self.PID), TakeOver: setup.TakeOver}
+	if k.store == nil && setup.TakeOver {
+		return nil, command.UsageError("--take-over needs a state folder, by which hosts know this controller again: add --state-dir DIR")
+	}
 	if k.store == nil {
 		return claim, nil
 	}

@@ -79,15 +79,19 @@ type RefusedError struct {
 	Foreign bool
 }
 
-// Refused begins the text of every RefusedError, by which a controller knows it.
-const Refused = "refused: "
+// By these beginnings of its text a controller knows a RefusedError: Refused begins all, and
+// Replaced those that aren't Foreign.
+const (
+	Refused  = "refused: "
+	Replaced = Refused + "replaced by "
+)
 
 func (e *RefusedError) Error() string {
 	at := e.Since.UTC().Format(time.RFC3339)
 	if e.Foreign {
 		return fmt.Sprintf("%s%s acts on this host, since %s", Refused, text.Quoted(e.By, maxShown), at)
 	}
-	return fmt.Sprintf("%sreplaced by %s at %s", Refused, text.Quoted(e.By, maxShown), at)
+	return fmt.Sprintf("%s%s at %s", Replaced, text.Quoted(e.By, maxShown), at)
 }
 
 // Admit decides on a claim, and returns the note to keep: the same one if there is nothing

@@ -126,7 +126,7 @@ func (s *Store) ID() (string, error) {
 
 // NextEpoch counts the starts of controllers that use the folder, from 1 on. It returns a
 // number that no earlier start had, and that is on the disk. A count that can't be read is an
-// error: hosts refuse a lower one.
+// error: hosts refuse a lower one of the same ID.
 func (s *Store) NextEpoch() (uint64, error) {
 	if s.lock == nil {
 		return 0, ErrInUse
@@ -138,7 +138,7 @@ func (s *Store) NextEpoch() (uint64, error) {
 	last := uint64(0)
 	if err == nil {
 		if last, err = strconv.ParseUint(strings.TrimSpace(string(data)), 10, 63); err != nil {
-			return 0, fmt.Errorf("%s is damaged: remove it, and start once with --take-over: %w", s.folder.Join(epochName), err)
+			return 0, fmt.Errorf("%s is damaged: remove it and %s, and start once with --take-over: %w", s.folder.Join(epochName), idName, err)
 		}
 	}
 	return last + 1, s.folder.Put(epochName, strconv.AppendUint(nil, last+1, 10), 0o600, true)

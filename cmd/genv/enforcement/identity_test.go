@@ -1,0 +1,36 @@
+package enforcement
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/remote/agent/controllers"
+	"github.com/seed-3119e985/genv/remote/controller/statedir"
+)
+
+func TestClaim(t *testing.T) {
+	long := controllers.Controller{ID: strings.Repeat("I", 26), Hostname: strings.Repeat("h", 64), Person: strings.Repeat("ä", 200), PID: 4194304}
+	setup := &Setup{}
+	claim, err := (&keeper{}).claim(setup, &long)
+	require.NoError(t, err)
+	require.Nil(t, claim, "a single cycle")
+
+	setup.Interval = time.Second
+	claim, err = (&keeper{}).claim(setup, &long)
+	require.NoError(t, err)
+	require.NoError(t, claim.Check(), "hosts accept it, whatever the names")
+
+	setup.TakeOver = true
+	_, err = (&keeper{}).claim(setup, &long)
+	require.ErrorContains(t, err, "needs a state folder", "hosts could not know it again")
+	store, err := statedir.Open(t.TempDir())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, store.Close()) })
+	claim, err = (&keeper{store: store}).claim(setup, &long)
+	require.NoError(t, err)
+	require.True(t, claim.TakeOver)
+	require.NoError(t, claim.Check())
+}
