@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"os"
 	"time"
 
 	"github.com/seed-3119e985/genv/cmd/genv/localhost"
@@ -10,6 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/container"
 	"github.com/seed-3119e985/genv/snapshot/container/cgroup"
 	"github.com/seed-3119e985/genv/snapshot/container/engine"
+	"github.com/seed-3119e985/genv/snapshot/container/record"
 	"github.com/seed-3119e985/genv/snapshot/container/restart"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
@@ -35,6 +37,21 @@ func (h *host) nameStarter(p *snapshot.Process) {
 	info := *p.ContainerInfo // the other one is kept for the next snapshot
 	info.User, p.UserUnknown = h.names.of(*info.UID)
 	p.ContainerInfo = &info
+}
+
+// recordsEvery is how often root's looks remove the records of containers that have ended.
+const recordsEvery = 10 * time.Minute
+
+// pruneRecords removes the records of containers of which no hook was called at the end: on a
+// host without root's service only root's looks, and the next container, do that. What is left
+// keeps no environment alive, and proves nothing.
+func (h *host) pruneRecords() {
+	now := h.record.now()
+	if age := now.Sub(h.recordsPruned); os.Geteuid() != 0 || age >= 0 && age < recordsEvery {
+		return
+	}
+	h.recordsPruned = now
+	_ = record.Prune(localhost.RunDir(h.getenv), h.StartOf) // the next look tries again
 }
 
 // How often engines are asked whether containers that may be started again still exist, and

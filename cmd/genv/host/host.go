@@ -27,6 +27,8 @@ type host struct {
 	executor *enforcelocal.Executor
 	record   *hostRecord
 	names    userNames // of those who own processes
+
+	recordsPruned time.Time
 }
 
 // executeGrace is how long processes have to end if the report doesn't say it. It is
@@ -59,6 +61,7 @@ func (p *program) openHost() *host {
 // snapshot is this machine's snapshot, with what enforcement needs to know about its
 // processes and its clock. The list of devices is at most as old as age.
 func (h *host) snapshot(ctx context.Context, age time.Duration) (*snapshot.Snapshot, error) {
+	h.pruneRecords()
 	s, err := h.Machine.SnapshotWithin(ctx, age)
 	if err != nil {
 		return nil, err
