@@ -45,10 +45,14 @@ func (r *runtime) claim(ctx context.Context, request grant.Request) (*claimed, e
 	if why != nil && request.Token == "" && !request.AsksForGPUs() {
 		return nil, why
 	}
+	owner, err := r.host.Store.Owner()
+	if err != nil {
+		return nil, err
+	}
 	known, _ := r.host.Machine.Hardware.Known() // without it, devices have only their indices
 	c := grant.Claim{
 		Request: request, Proof: proof, Container: r.id, PID: pid, Now: snapshot.DateOf(r.Now()), Hardware: known,
-		Shared: r.host.Store.OwnedDir() == "",
+		Shared: owner == nil,
 	}
 	if proof.UID != nil {
 		c.Username = system.Users{}.Username(ctx, *proof.UID)

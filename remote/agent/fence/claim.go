@@ -31,7 +31,7 @@ const (
 	maxShown       = 100 // characters of a name
 )
 
-// FolderSource is the source of a controller whose state folder, of this id, counts its
+// FolderSource is the source of a controller with a state folder of this id, which counts its
 // starts.
 func FolderSource(id string) string { return folderPrefix + id }
 
