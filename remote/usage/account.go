@@ -1,0 +1,139 @@
+package usage
+
+import (
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Account counts what a controller sees. It is not safe for concurrent use.
+type Account struct {
+	// MaxGap is the longest time between two looks that counts for what the earlier one
+	// showed; 0 for any.
+	MaxGap time.Duration
+
+	in    *time.Location
+	known known
+	last  time.Time // of the last look; zero before the first
+	hosts map[snapshot.Hostname]*host
+	rates map[SumKey]Amounts // what a second amounts to, by sum; of no Hour
+	batch Batch
+}
+
+// host is what is known of a host.
+type host struct {
+	snapshot *snapshot.Snapshot // the last one
+	hour     int64              // whose names sight has
+	sight
+	lost bool // it didn't answer since
+}
+
+// NewAccount returns an Account that has counted nothing. Its hours are those of a location.
+func NewAccount(in *time.Location) *Account {
+	return &Account{in: in, known: newKnown(), hosts: make(map[snapshot.Hostname]*host), batch: newBatch()}
+}
+
+// Look counts the time since the last look for what that one showed, and takes in what the
+// hosts show now. A host that isn't in the cluster has left the fleet.
+func (a *Account) Look(now time.Time, cluster snapshot.Cluster) {
+	a.Settle(now)
+	hour := HourOf(now.Unix(), a.in)
+	hosts := make(map[snapshot.Hostname]*host, len(cluster.Hosts))
+	for i := range cluster.Hosts {
+		h := &cluster.Hosts[i]
+		before := a.hosts[h.Name]
+		switch {
+		case h.Err == nil && h.Snapshot != nil:
+			hosts[h.Name] = a.seen(before, h, hour)
+		case before != nil:
+			before.lost = true
+			hosts[h.Name] = before
+		}
+	}
+	a.hosts = hosts
+	a.rates = a.ratesOf(false)
+}
+
+// seen is a host that answered. One that hasn't changed answers with the same snapshot.
+func (a *Account) seen(before *host, h *snapshot.Host, hour int64) *host {
+	if before != nil && before.snapshot == h.Snapshot && before.hour == hour {
+		before.lost = false
+		return before
+	}
+	return &host{snapshot: h.Snapshot, hour: hour, sight: sightOf(h.Snapshot, a.known.of(h.Name, hour))}
+}
+
+// Settle counts the time since the last look, as at the end of a run.
+func (a *Account) Settle(now time.Time) {
+	passed, gap := a.passed(now)
+	a.last = now
+	passed.hours(a.in, func(hour, seconds int64) { a.count(hour, seconds, gap) })
+}
+
+// passed is the time since the last look, and whether that is longer than MaxGap.
+func (a *Account) passed(now time.Time) (s span, gap bool) {
+	if a.last.IsZero() {
+		return span{}, false
+	}
+	elapsed := now.Sub(a.last) // by the monotonic clock, where there is one
+	return between(a.last, now, elapsed), a.MaxGap > 0 && elapsed > a.MaxGap
+}
+
+// count adds seconds of an hour.
+func (a *Account) count(hour, seconds int64, gap bool) {
+	for name, h := range a.hosts {
+		for i := range h.uses {
+			u := &h.uses[i]
+			if rate := u.rate(h.lost || gap); rate != (Amounts{}) {
+				a.batch.add(Key{hour, name, u.device, u.model, u.user, u.eid}, &rate, seconds)
+			}
+		}
+	}
+	rates := a.rates
+	if gap {
+		rates = a.ratesOf(true)
+	}
+	for key := range rates {
+		rate := rates[key]
+		sum := Sum{Peak: rate.Attached}
+		sum.add(&rate, seconds)
+		key.Hour = hour
+		a.batch.addSum(key, &sum)
+	}
+}
+
+// ratesOf are what a second amounts to; in a gap, as if no host had answered.
+func (a *Account) ratesOf(gap bool) map[SumKey]Amounts {
+	rates := make(map[SumKey]Amounts)
+	add := func(kind Kind, name string, rate *Amounts) {
+		key := SumKey{Kind: kind, Name: name}
+		total := rates[key]
+		total.Add(rate)
+		rates[key] = total
+	}
+	for name, h := range a.hosts {
+		for i := range h.byUser {
+			if rate := h.byUser[i].rate(h.lost || gap); rate != (Amounts{}) {
+				add(ByUser, string(h.byUser[i].user), &rate)
+			}
+		}
+		for i := range h.byDevice {
+			if rate := h.byDevice[i].rate(h.lost || gap); rate != (Amounts{}) {
+				add(ByHost, string(name), &rate)
+				add(ByModel, h.byDevice[i].model, &rate)
+				add(OfAll, "", &rate)
+			}
+		}
+	}
+	return rates
+}
+
+// Take returns what was counted since it was called last.
+func (a *Account) Take() Batch {
+	batch := a.batch
+	a.batch = newBatch()
+	return batch
+}
+
+// Waiting is the size of what Take would return.
+func (a *Account) Waiting() int { return a.batch.Size() }

@@ -1,0 +1,323 @@
+package usage_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/remote/usage"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+var begin = time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
+
+// host is a host with two devices in the making.
+type host struct{ snapshot.Snapshot }
+
+func newHost() *host {
+	h := new(host)
+	for i := range 2 {
+		h.Devices = append(h.Devices, snapshot.Device{Index: snapshot.DeviceIndex(i), Name: "H100", Utilization: new(90)})
+	}
+	return h
+}
+
+func (h *host) attach(device int, eid snapshot.EnvID, user snapshot.Username) *host {
+	h.Devices[device].Attachments = append(h.Devices[device].Attachments, snapshot.Attachment{EID: eid})
+	if h.Environment(eid) == nil {
+		h.Environments = append(h.Environments, snapshot.Environment{EID: eid, UID: uidOf(user), Username: user})
+	}
+	return h
+}
+
+func (h *host) run(device int, eid snapshot.EnvID, user snapshot.Username) *host {
+	p := snapshot.Process{PID: snapshot.PID(100 + len(h.Processes)), EID: eid, Username: user}
+	p.UID = new(uidOf(user))
+	p.Usage = []snapshot.DeviceUsage{{Index: snapshot.DeviceIndex(device), Memory: snapshot.MiB(1024)}}
+	h.Processes = append(h.Processes, p)
+	return h
+}
+
+func uidOf(user snapshot.Username) snapshot.UID {
+	if user == "root" {
+		return 0
+	}
+	return 1000 + snapshot.UID(user[0])
+}
+
+func (h *host) with(change func(*snapshot.Snapshot)) *host { change(&h.Snapshot); return h }
+
+func clusterOf(hosts map[snapshot.Hostname]*host) (c snapshot.Cluster) {
+	for _, name := range []snapshot.Hostname{"a", "b", "c"} {
+		if h, there := hosts[name]; there && h == nil {
+			c.Hosts = append(c.Hosts, snapshot.Host{Name: name, Err: errors.New("no route")})
+		} else if there {
+			c.Hosts = append(c.Hosts, snapshot.Host{Name: name, Snapshot: &h.Snapshot})
+		}
+	}
+	return c
+}
+
+func on(h *host) map[snapshot.Hostname]*host { return map[snapshot.Hostname]*host{"a": h} }
+
+// What 100 seconds amount to, for what a host shows. The sums of alice and of the host differ
+// where devices are shared.
+func TestWhatCounts(t *testing.T) {
+	const gib = 1024 * 100
+	for _, test := range []struct {
+		name             string
+		host             *host
+		alice, everybody usage.Amounts
+	}{
+		{"nothing attached", newHost(), usage.Amounts{}, usage.Amounts{}},
+		{"idle", newHost().attach(0, "1", "alice"), usage.Amounts{Attached: 100, Idle: 100}, usage.Amounts{Attached: 100, Idle: 100}},
+		{"two devices", newHost().attach(0, "1", "alice").attach(1, "1", "alice"), usage.Amounts{Attached: 200, Idle: 200}, usage.Amounts{Attached: 200, Idle: 200}},
+		{
+			"used", newHost().attach(0, "1", "alice").run(0, "1", "alice"),
+			usage.Amounts{Attached: 100, Used: 100, Computing: 100, Memory: gib},
+			usage.Amounts{Attached: 100, Used: 100, Computing: 100, Memory: gib},
+		},
+		{
+			"used by two processes", newHost().attach(0, "1", "alice").run(0, "1", "alice").run(0, "1", "alice"),
+			usage.Amounts{Attached: 100, Used: 100, Computing: 100, Memory: 2 * gib},
+			usage.Amounts{Attached: 100, Used: 100, Computing: 100, Memory: 2 * gib},
+		},
+		{
+			"5 % is not computing", newHost().attach(0, "1", "alice").run(0, "1", "alice").with(utilization(new(5))),
+			usage.Amounts{Attached: 100, Used: 100, Memory: gib},
+			usage.Amounts{Attached: 100, Used: 100, Memory: gib},
+		},
+		{
+			"an unknown utilization", newHost().attach(0, "1", "alice").run(0, "1", "alice").with(utilization(nil)),
+			usage.Amounts{Attached: 100, Used: 100, Unmeasured: 100, Memory: gib},
+			usage.Amounts{Attached: 100, Used: 100, Unmeasured: 100, Memory: gib},
+		},
+		{
+			"unknown processes are not idle", newHost().attach(0, "1", "alice").with(func(s *snapshot.Snapshot) { s.Devices[0].ProcessesUnknown = true }),
+			usage.Amounts{Attached: 100, Unmeasured: 100},
+			usage.Amounts{Attached: 100, Unmeasured: 100},
+		},
+		{
+			"unknown memory", newHost().attach(0, "1", "alice").run(0, "1", "alice").with(func(s *snapshot.Snapshot) { s.Processes[0].Usage[0].Memory = snapshot.Memory{} }),
+			usage.Amounts{Attached: 100, Used: 100, Computing: 100},
+			usage.Amounts{Attached: 100, Used: 100, Computing: 100},
+		},
+		{"not attached", newHost().run(0, "", "alice"), usage.Amounts{Used: 100, Computing: 100, Memory: gib}, usage.Amounts{Used: 100, Computing: 100, Memory: gib}},
+		{
+			"on another device than the attached one", newHost().attach(0, "1", "alice").run(1, "1", "alice"),
+			usage.Amounts{Attached: 100, Idle: 100, Used: 100, Computing: 100, Memory: gib},
+			usage.Amounts{Attached: 100, Idle: 100, Used: 100, Computing: 100, Memory: gib},
+		},
+		{
+			"two environments of a user", newHost().attach(0, "1", "alice").attach(0, "2", "alice").run(0, "2", "alice"),
+			usage.Amounts{Attached: 100, Used: 100, Computing: 100, Memory: gib},
+			usage.Amounts{Attached: 100, Used: 100, Computing: 100, Memory: gib},
+		},
+		{
+			"shared with bob, who uses it", newHost().attach(0, "1", "alice").attach(0, "2", "bob").run(0, "2", "bob"),
+			usage.Amounts{Attached: 100, Idle: 100},
+			usage.Amounts{Attached: 100, Used: 100, Computing: 100, Memory: gib},
+		},
+		{"two MIG instances", newHost().attach(0, "1", "alice").attach(0, "2", "bob").with(func(s *snapshot.Snapshot) {
+			s.Devices[0].Utilization = nil
+			s.Devices[0].Instances = []snapshot.Instance{{UUID: "MIG-1"}, {UUID: "MIG-2"}}
+			s.Devices[0].Attachments[0].Instances, s.Devices[0].Attachments[1].Instances = []snapshot.GPUUUID{"MIG-1"}, []snapshot.GPUUUID{"MIG-2"}
+		}).run(0, "1", "alice"), usage.Amounts{Attached: 100, Used: 100, Unmeasured: 100, Memory: gib}, usage.Amounts{Attached: 100, Used: 100, Unmeasured: 100, Memory: gib}},
+		{
+			"a process of root in the environment", newHost().attach(0, "1", "alice").run(0, "1", "root"),
+			usage.Amounts{Attached: 100, Used: 100, Computing: 100, Memory: gib},
+			usage.Amounts{Attached: 100, Used: 100, Computing: 100, Memory: gib},
+		},
+		{
+			"bob's process that claims it", newHost().attach(0, "1", "alice").run(0, "1", "bob"),
+			usage.Amounts{Attached: 100, Idle: 100},
+			usage.Amounts{Attached: 100, Used: 100, Computing: 100, Memory: gib},
+		},
+		{
+			"an environment that bob registered", newHost().attach(0, "1", "alice").with(func(s *snapshot.Snapshot) { s.Environments[0].OwnerMismatch = true }),
+			usage.Amounts{},
+			usage.Amounts{Attached: 100, Idle: 100},
+		},
+		{
+			"an environment that isn't registered", newHost().attach(0, "1", "alice").with(func(s *snapshot.Snapshot) { s.Environments = nil }),
+			usage.Amounts{},
+			usage.Amounts{Attached: 100, Idle: 100},
+		},
+		{
+			"a host that reports no uids", newHost().attach(0, "1", "alice").run(0, "1", "alice").with(func(s *snapshot.Snapshot) { s.Processes[0].UID, s.Processes[0].Username = nil, "" }),
+			usage.Amounts{Attached: 100, Used: 100, Computing: 100, Memory: gib},
+			usage.Amounts{Attached: 100, Used: 100, Computing: 100, Memory: gib},
+		},
+		{
+			"an environ that can't be read", newHost().attach(0, "1", "alice").run(0, "", "alice").with(func(s *snapshot.Snapshot) { s.Processes[0].EnvUnknown, s.Processes[0].Inherited = true, "1" }),
+			usage.Amounts{Attached: 100, Used: 100, Computing: 100, Memory: gib},
+			usage.Amounts{Attached: 100, Used: 100, Computing: 100, Memory: gib},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			account := usage.NewAccount(time.UTC)
+			account.Look(begin, clusterOf(on(test.host)))
+			account.Settle(begin.Add(100 * time.Second))
+			batch := account.Take()
+			require.Equal(t, test.alice, sum(&batch, usage.ByUser, "alice").Amounts)
+			for kind, name := range map[usage.Kind]string{usage.ByHost: "a", usage.ByModel: "H100", usage.OfAll: ""} {
+				require.Equal(t, test.everybody, sum(&batch, kind, name).Amounts)
+				require.LessOrEqual(t, sum(&batch, kind, name).Peak, int64(2), "devices")
+			}
+			require.Equal(t, test.everybody.Attached/100, sum(&batch, usage.OfAll, "").Peak)
+		})
+	}
+}
+
+func utilization(u *int) func(*snapshot.Snapshot) {
+	return func(s *snapshot.Snapshot) { s.Devices[0].Utilization = u }
+}
+
+// sum is a sum over all hours.
+func sum(b *usage.Batch, kind usage.Kind, name string) (total usage.Sum) {
+	for key := range b.Sums {
+		if s := b.Sums[key]; key.Kind == kind && key.Name == name {
+			total.Add(&s)
+		}
+	}
+	return total
+}
+
+// look is what is seen some seconds after the begin.
+type look struct {
+	after float64
+	hosts map[snapshot.Hostname]*host
+}
+
+// What the time between looks counts for.
+func TestWhenItCounts(t *testing.T) {
+	idle := func() *host { return newHost().attach(0, "1", "alice") }
+	for _, test := range []struct {
+		name  string
+		looks []look
+		alice usage.Amounts
+	}{
+		{"one look", []look{{0, on(idle())}}, usage.Amounts{}},
+		{"for what the earlier look showed", []look{{0, on(idle())}, {10, on(newHost())}, {30, on(idle())}, {35, on(idle())}}, usage.Amounts{Attached: 15, Idle: 15}},
+		{"several looks in a second", []look{{0.1, on(newHost())}, {0.4, on(idle())}, {0.9, on(idle())}, {1.2, on(idle())}, {3.9, on(newHost())}, {5, on(newHost())}}, usage.Amounts{Attached: 3, Idle: 3}},
+		{"a host that doesn't answer", []look{{0, on(idle())}, {10, on(nil)}, {25, on(nil)}, {40, on(newHost())}, {50, on(newHost())}}, usage.Amounts{Attached: 10, Idle: 10, Unknown: 30}},
+		{"a host that never answered", []look{{0, on(nil)}, {10, on(nil)}, {25, on(idle())}, {26, on(idle())}}, usage.Amounts{Attached: 1, Idle: 1}},
+		{"used before it was lost", []look{{0, on(newHost().run(0, "", "alice"))}, {0, on(nil)}, {25, on(newHost())}}, usage.Amounts{}},
+		{"a host that is removed", []look{{0, on(idle())}, {10, nil}, {60, nil}, {70, on(idle())}, {71, on(idle())}}, usage.Amounts{Attached: 11, Idle: 11}},
+		{"a host that is removed while lost", []look{{0, on(idle())}, {10, on(nil)}, {20, nil}, {30, nil}}, usage.Amounts{Attached: 10, Idle: 10, Unknown: 10}},
+		{"no look for too long", []look{{0, on(idle())}, {60, on(idle())}, {200, on(idle())}, {210, on(idle())}}, usage.Amounts{Attached: 70, Idle: 70, Unknown: 140}},
+		{"the clock is set back, without a monotonic one", []look{{100, on(idle())}, {90, on(idle())}, {95, on(idle())}}, usage.Amounts{Attached: 5, Idle: 5}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			account := usage.NewAccount(time.UTC)
+			account.MaxGap = time.Minute
+			for _, l := range test.looks {
+				account.Look(begin.Add(time.Duration(l.after*1000)*time.Millisecond), clusterOf(l.hosts))
+			}
+			batch := account.Take()
+			require.Equal(t, test.alice, sum(&batch, usage.ByUser, "alice").Amounts)
+		})
+	}
+}
+
+// Time counts in its hours, of 60 minutes by a wall clock that may be half an hour off.
+func TestHours(t *testing.T) {
+	for _, test := range []struct {
+		zone  string
+		hours []int64
+	}{
+		{"UTC", []int64{1800, 3600, 600}},
+		{"Asia/Kolkata", []int64{3600, 2400}},
+	} {
+		in, err := time.LoadLocation(test.zone)
+		require.NoError(t, err)
+		account := usage.NewAccount(in)
+		from := begin.Add(30 * time.Minute)
+		account.Look(from, clusterOf(on(newHost().attach(0, "1", "alice"))))
+		account.Settle(from.Add(100 * time.Minute))
+		batch := account.Take()
+		var hours []int64
+		for hour := usage.HourOf(from.Unix(), in); len(hours) < len(test.hours); hour += 3600 {
+			hours = append(hours, batch.Sums[usage.SumKey{Hour: hour, Kind: usage.ByUser, Name: "alice"}].Attached)
+		}
+		require.Equal(t, test.hours, hours, test.zone)
+		require.Len(t, batch.Rows, len(test.hours))
+		again := account.Take()
+		require.Zero(t, again.Size(), "each second once")
+	}
+}
+
+func TestDays(t *testing.T) {
+	for _, test := range []struct {
+		zone, day string
+		hours     float64
+	}{
+		{"UTC", "2026-11-20", 24},
+		{"Europe/Berlin", "2026-03-29", 23},
+		{"Europe/Berlin", "2026-10-25", 25},
+		{"Asia/Beirut", "2026-03-29", 23}, // it begins at 1 o'clock
+		{"Australia/Lord_Howe", "2026-04-05", 24.5},
+	} {
+		in, err := time.LoadLocation(test.zone)
+		require.NoError(t, err)
+		day, err := time.ParseInLocation(time.DateOnly, test.day, in)
+		require.NoError(t, err)
+		noon := day.Add(12 * time.Hour).Unix()
+		start, end := usage.DayOf(noon, in), usage.NextDay(noon, in)
+		require.InDelta(t, test.hours, float64(end-start)/3600, 0, test.zone)
+		require.Equal(t, start, usage.DayOf(start, in))
+		require.Equal(t, start, usage.DayOf(end-1, in))
+		require.Equal(t, end, usage.DayOf(end, in))
+		require.Equal(t, start, usage.HourOf(start, in), "a day begins with an hour")
+	}
+}
+
+func TestActions(t *testing.T) {
+	uid := snapshot.UID(1004)
+	report := &enforce.Report{
+		Terminate: []enforce.Termination{
+			{Process: snapshot.Process{PID: 1, Username: "alice", Usage: []snapshot.DeviceUsage{{Index: 1}}}},
+			{Process: snapshot.Process{PID: 2}, Because: []string{"f"}},
+			{Process: snapshot.Process{PID: 3, Username: "alice"}},
+		},
+		Detach: []enforce.Detachment{{Device: 1, Environment: snapshot.Environment{EID: "9", UID: uid}}},
+	}
+	account := usage.NewAccount(time.UTC)
+	account.Look(begin, clusterOf(on(newHost())))
+	account.Count(begin, []enforce.Event{
+		{Kind: enforce.EventNew, Finding: &enforce.Finding{Host: "a", User: "alice", Devices: []snapshot.DeviceIndex{1}}},
+		{Kind: enforce.EventNew, Finding: &enforce.Finding{User: "alice"}}, // on several hosts
+		{Kind: enforce.EventNew, Resumed: true, Finding: &enforce.Finding{Host: "a", User: "alice"}},
+		{Kind: enforce.EventChanged, Finding: &enforce.Finding{Host: "a", User: "alice"}},
+		{Kind: enforce.EventActing, Host: "a", Report: report},
+		{
+			Kind: enforce.EventOutcome, Host: "a", Report: report, Findings: []enforce.Finding{{ID: "f", User: "bob"}},
+			Outcomes: []enforce.Outcome{
+				{PID: 1, Status: enforce.StatusKilled},
+				{PID: 2, Status: enforce.StatusSignalled},
+				{PID: 3, Status: enforce.StatusSurvived},
+				{Device: 1, EID: "9", Status: enforce.StatusDetached},
+				{Device: 0, EID: "9", Status: enforce.StatusNotAttached},
+				{PID: 4, Status: enforce.StatusTerminated}, // made up by the host
+			},
+		},
+	})
+	batch := account.Take()
+	for _, test := range []struct {
+		kind usage.Kind
+		name string
+		want usage.Amounts
+	}{
+		{usage.ByUser, "alice", usage.Amounts{Findings: 2, Terminated: 1}},
+		{usage.ByUser, "bob", usage.Amounts{Terminated: 1}},
+		{usage.ByUser, "uid 1004", usage.Amounts{Detached: 1}},
+		{usage.ByHost, "a", usage.Amounts{Findings: 1, Terminated: 2, Detached: 1}},
+		{usage.ByModel, "H100", usage.Amounts{Findings: 1, Terminated: 1, Detached: 1}},
+		{usage.OfAll, "", usage.Amounts{Findings: 2, Terminated: 2, Detached: 1}},
+	} {
+		require.Equal(t, test.want, sum(&batch, test.kind, test.name).Amounts, test.name)
+	}
+}

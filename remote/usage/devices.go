@@ -1,0 +1,154 @@
+package usage
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
+)
+
+// use is an environment of a user on a device, or a user's processes there in none.
+type use struct {
+	device         snapshot.DeviceIndex
+	model          string
+	user           snapshot.Username
+	eid            snapshot.EnvID
+	attached, used bool
+	// blind says that the driver doesn't report processes, utilization what it measured; nil
+	// for nothing.
+	blind       bool
+	utilization *int
+	memory      int64 // MiB
+}
+
+// computesFrom is the utilization from which a device computes: up to 5 % is what a
+// notebook or a process that waits causes.
+const computesFrom = 6
+
+// rate is what a second of it amounts to; after the host has stopped answering if lost.
+func (u *use) rate(lost bool) (a Amounts) {
+	switch {
+	case lost && u.attached:
+		return Amounts{Unknown: 1}
+	case lost:
+		return Amounts{}
+	}
+	if u.attached {
+		a.Attached = 1
+	}
+	switch {
+	case u.used:
+		a.Used, a.Memory = 1, u.memory
+		if u.utilization == nil {
+			a.Unmeasured = 1
+		} else if *u.utilization >= computesFrom {
+			a.Computing = 1
+		}
+	case u.attached && u.blind:
+		a.Unmeasured = 1
+	case u.attached:
+		a.Idle = 1
+	}
+	return a
+}
+
+// with is both uses together, of the same device.
+func (u use) with(other *use) use {
+	u.attached, u.used = u.attached || other.attached, u.used || other.used
+	u.memory += other.memory
+	return u
+}
+
+// sight is what a snapshot shows of a host.
+type sight struct {
+	uses []use
+	// byUser has one for each user on a device, and byDevice one for each device.
+	byUser, byDevice []use
+}
+
+// names gives users, environments and models the names under which they are counted.
+type names interface {
+	user(name snapshot.Username) snapshot.Username
+	environment(eid snapshot.EnvID) snapshot.EnvID
+	model(index snapshot.DeviceIndex, name string) string
+}
+
+// sightOf is what a snapshot shows.
+func sightOf(s *snapshot.Snapshot, names names) sight {
+	environments := make(map[snapshot.EnvID]*snapshot.Environment, len(s.Environments))
+	for i := range s.Environments {
+		environments[s.Environments[i].EID] = &s.Environments[i]
+	}
+	devices := make(map[snapshot.DeviceIndex]use, len(s.Devices))
+	var uses []use
+	for i := range s.Devices {
+		d := &s.Devices[i]
+		blank := use{device: d.Index, model: names.model(d.Index, d.Name), blind: d.ProcessesUnknown, utilization: d.Utilization}
+		devices[d.Index] = blank
+		for j := range d.Attachments {
+			u, eid := blank, d.Attachments[j].EID
+			u.attached, u.user, u.eid = true, names.user(ownerOf(environments[eid])), names.environment(eid)
+			uses = append(uses, u)
+		}
+	}
+	for i := range s.Processes {
+		p := &s.Processes[i]
+		user, eid := memberOf(p, environments)
+		user, eid = names.user(user), names.environment(eid)
+		for _, usage := range p.Usage {
+			if u, known := devices[usage.Index]; known {
+				u.used, u.memory, u.user, u.eid = true, usage.Memory.Bytes()>>20, user, eid
+				uses = append(uses, u)
+			}
+		}
+	}
+	return summed(uses)
+}
+
+// ownerOf is the user of an environment; empty if it isn't known, because the environment isn't
+// registered or another user's process registered it.
+func ownerOf(e *snapshot.Environment) snapshot.Username {
+	if e == nil || e.OwnerMismatch {
+		return ""
+	}
+	return gpus.UserName(e.Username, &e.UID)
+}
+
+// memberOf is for whom a process counts: for the environment that it is in, if that admits it,
+// and otherwise for its owner as the kernel reports it.
+func memberOf(p *snapshot.Process, environments map[snapshot.EnvID]*snapshot.Environment) (snapshot.Username, snapshot.EnvID) {
+	eid := p.EID
+	if p.EnvUnknown {
+		eid = p.Inherited
+	}
+	if e := environments[eid]; e != nil && e.Admits(p.UID) && !e.OwnerMismatch {
+		return ownerOf(e), eid
+	}
+	return gpus.Owner(p, nil), ""
+}
+
+// summed joins uses by environment, by user and by device.
+func summed(uses []use) (s sight) {
+	s.uses = joined(uses, func(a, b *use) int {
+		return cmp.Or(cmp.Compare(a.device, b.device), cmp.Compare(a.user, b.user), cmp.Compare(a.eid, b.eid))
+	})
+	s.byUser = joined(s.uses, func(a, b *use) int { return cmp.Or(cmp.Compare(a.device, b.device), cmp.Compare(a.user, b.user)) })
+	s.byDevice = joined(s.byUser, func(a, b *use) int { return cmp.Compare(a.device, b.device) })
+	return s
+}
+
+// joined joins uses that are equal in an order.
+func joined(uses []use, compare func(a, b *use) int) []use {
+	sorted := slices.Clone(uses)
+	slices.SortStableFunc(sorted, func(a, b use) int { return compare(&a, &b) })
+	list := sorted[:0]
+	for i := range sorted {
+		if last := len(list) - 1; last >= 0 && compare(&list[last], &sorted[i]) == 0 {
+			list[last] = list[last].with(&sorted[i])
+		} else {
+			list = append(list, sorted[i])
+		}
+	}
+	return list
+}

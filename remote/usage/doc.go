@@ -1,0 +1,26 @@
+// Package usage adds up who used which GPU, and for how long, from what a controller sees in
+// its cycles. It is pure: it reads no clock and no file.
+//
+//	account := usage.NewAccount(time.Local)
+//	account.MaxGap = time.Minute
+//	account.Look(now, cluster) // each time the hosts were asked
+//	account.Count(now, events) // findings, terminations and detachments
+//	batch := account.Take()    // what has to be stored
+//
+// Time between two looks counts for what the earlier one showed: that was true at its
+// beginning, it was seen, and it can be counted without waiting to learn when it changed. So
+// each second counts exactly once, and what begins and ends between two looks isn't counted. Looks
+// are in whole seconds, and so are all amounts: sums are exact, whatever they are summed by.
+//
+// A device that several environments share counts for each of them. In the sum of a user it
+// counts once, and in the sums of a host, a model and the fleet once: sums are of devices.
+//
+// A host that doesn't answer has unknown time, for what was attached to its devices when it
+// answered last: it is neither attached nor idle time. Before a host has answered once, after a
+// start of the controller, and when it has been removed from the fleet, nothing is counted.
+// When there is no look at all for longer than MaxGap, that time is unknown too.
+//
+// A clock that is set moves no amounts: time is measured by the monotonic clock, and counted in
+// the hours before the look that ends it. So the time in which a machine is suspended, which looks the same,
+// isn't counted.
+package usage

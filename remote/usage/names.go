@@ -1,0 +1,100 @@
+package usage
+
+import (
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// Bounds of what is counted by itself: hosts, and users who write to state files, can make
+// names up, and each is stored.
+const (
+	maxUsers        = 20_000
+	maxUsersPerHost = 256  // that a host is the first to have
+	maxEnvironments = 1024 // of a host in an hour
+	maxModels       = 256
+	maxName         = 64 // bytes
+)
+
+// Other is the user who has what the users beyond the bounds have.
+const Other snapshot.Username = "(other)"
+
+// known are the names that are counted by themselves.
+type known struct {
+	users   map[snapshot.Username]struct{}
+	models  map[string]struct{}
+	perHost map[snapshot.Hostname]*hostNames
+}
+
+// hostNames are the names of a host.
+type hostNames struct {
+	known        *known
+	introduced   int // users
+	hour         int64
+	environments map[snapshot.EnvID]struct{} // in that hour
+	devices      map[snapshot.DeviceIndex]string
+}
+
+func newKnown() known {
+	return known{
+		users: make(map[snapshot.Username]struct{}), models: make(map[string]struct{}),
+		perHost: make(map[snapshot.Hostname]*hostNames),
+	}
+}
+
+// of are the names of a host in an hour.
+func (k *known) of(host snapshot.Hostname, hour int64) *hostNames {
+	h := k.perHost[host]
+	if h == nil {
+		h = &hostNames{known: k, devices: make(map[snapshot.DeviceIndex]string)}
+		k.perHost[host] = h
+	}
+	if h.environments == nil || h.hour != hour {
+		h.hour, h.environments = hour, make(map[snapshot.EnvID]struct{})
+	}
+	return h
+}
+
+// user is the name of a user, or Other beyond the bounds.
+func (h *hostNames) user(name snapshot.Username) snapshot.Username {
+	name = cut(name)
+	if _, found := h.known.users[name]; found || name == "" {
+		return name
+	}
+	if len(h.known.users) >= maxUsers || h.introduced >= maxUsersPerHost {
+		return Other
+	}
+	h.introduced++
+	h.known.users[name] = struct{}{}
+	return name
+}
+
+// environment is the id of an environment, or none beyond the bounds.
+func (h *hostNames) environment(eid snapshot.EnvID) snapshot.EnvID {
+	eid = cut(eid)
+	if _, found := h.environments[eid]; found || eid == "" {
+		return eid
+	}
+	if len(h.environments) >= maxEnvironments {
+		return ""
+	}
+	h.environments[eid] = struct{}{}
+	return eid
+}
+
+// model is the model of a device: the last one that was reported, if it isn't now.
+func (h *hostNames) model(index snapshot.DeviceIndex, name string) string {
+	name = cut(name)
+	if _, found := h.known.models[name]; !found && name != "" {
+		if len(h.known.models) >= maxModels {
+			return ""
+		}
+		h.known.models[name] = struct{}{}
+	}
+	if name != "" {
+		h.devices[index] = name
+	}
+	return h.devices[index]
+}
+
+// cut bounds a name. Two that differ only behind that are one.
+func cut[T ~string](name T) T { return T(text.Cut(string(name), maxName)) }
