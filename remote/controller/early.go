@@ -130,8 +130,9 @@ func (c *Controller) judgeEarly(cycle *Cycle, asked []snapshot.Host, now time.Ti
 }
 
 // earlyCycle is the last cycle with new snapshots of the hosts that woke, and these hosts.
-// Only a snapshot counts that is new, and younger than the last full one and the outcome of the
-// last report, of a host that answered the last full cycle and is still the same machine.
+// Only a snapshot counts that is new, and younger than the last full one, of a host that
+// answered the last full cycle and is still the same machine. Where it is too old to be judged,
+// the host is asked again: it won't wake for what it has shown already.
 func (c *Controller) earlyCycle(looks []wake.Look) (*Cycle, []snapshot.Host) {
 	cycle := *c.last
 	cycle.Early++
@@ -150,19 +151,29 @@ func (c *Controller) earlyCycle(looks []wake.Look) (*Cycle, []snapshot.Host) {
 		if !woke || !c.current(&cycle, h, &look) {
 			continue
 		}
+		if !c.fresh(h.Name, &look) {
+			c.between.wake.Again(look.Host)
+			continue
+		}
 		h.Snapshot = look.Snapshot
 		asked = append(asked, *h)
 	}
 	return &cycle, asked
 }
 
-// current reports whether a look may be acted on.
+// current reports whether a look shows something new of the machine that was judged last.
 func (c *Controller) current(last *Cycle, h *snapshot.Host, look *wake.Look) bool {
 	before := h.Snapshot
 	known := c.Memory.Rules.Hosts[h.Name]
-	return h.Err == nil && before != nil && known.Answered && known.Lost == "" && look.Snapshot != before &&
-		look.Asked.After(last.askedAt[look.Host.Name]) && look.Asked.After(c.between.acted[h.Name]) && time.Since(look.Came) <= oldestWake &&
+	return h.Err == nil && before != nil && known.Answered && known.Lost == "" &&
+		look.Snapshot != before && look.Asked.After(last.askedAt[look.Host.Name]) &&
 		look.Snapshot.MachineID == before.MachineID && look.Snapshot.BootID == before.BootID && look.Snapshot.StateFolder == before.StateFolder
+}
+
+// fresh reports whether a look may be acted on: it came just now, and was asked for after the
+// outcome of the last report.
+func (c *Controller) fresh(host snapshot.Hostname, look *wake.Look) bool {
+	return look.Asked.After(c.between.acted[host]) && time.Since(look.Came) <= oldestWake
 }
 
 // concluded notes that the outcome of a report came: a snapshot from before that is too old.

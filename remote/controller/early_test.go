@@ -165,11 +165,36 @@ var earlyCases = map[string]struct {
 		at(3)
 		w.starts("b", 5)
 	}, want: "0 a 4, 10 b 5"},
+	"a look that waited too long, since the controller was busy": {prepare: busyAfter("b", 4*time.Second), do: func(w *wakeful) {
+		at(3)
+		w.starts("b", 7)
+		at(0.5)
+		w.starts("a", 5)
+	}, want: "3 b 7, 7 a 5"},
+	"a look from before the outcome of a report": {do: func(w *wakeful) {
+		w.change("a", "", func(h *wakefulHost) { h.ignores, h.quiet = 1500*time.Millisecond, true })
+		at(3)
+		w.starts("a", 5) // its outcome comes at 4.5 s
+		at(1)
+		w.change("a", "", func(h *wakefulHost) { h.takes = time.Second })
+		w.starts("a", 6) // a look until 5 s
+	}, want: "3 a 5, 6 a 6"},
 	"a limit of one host holds no other": {policy: limited(safety.Limits{PerHost: safety.Limit{Terminations: 1}}), do: func(w *wakeful) {
 		at(3)
 		w.change("a", "a", func(h *wakefulHost) { h.processes = []snapshot.PID{5, 6} })
 		w.starts("b", 7)
 	}, want: "3 b 7"},
+}
+
+// busyAfter keeps the controller busy when it has found something on a host between two cycles.
+func busyAfter(host snapshot.Hostname, d time.Duration) func(*wakeful, *controller.Controller) {
+	return func(_ *wakeful, c *controller.Controller) {
+		c.Sinks = []controller.Sink{sinkOf(func(cycle *controller.Cycle, _ []enforce.Event) {
+			if cycle.Early > 0 && cycle.Asked[host] {
+				time.Sleep(d)
+			}
+		})}
+	}
 }
 
 func TestEarlyCycles(t *testing.T) {

@@ -42,6 +42,7 @@ type wakefulHost struct {
 	changes   bool          // and shows another snapshot each time
 	takes     time.Duration // a snapshot
 	ignores   time.Duration // SIGTERM
+	quiet     bool          // it doesn't wake when a process ends
 	lost      error
 	deaf      bool // its events end
 	asked     int
@@ -146,7 +147,11 @@ func (w *wakeful) Execute(_ context.Context, h remote.Host, r enforce.Report) (d
 	w.mu.Unlock()
 	time.Sleep(host.ignores)
 	for i := range r.Terminate {
-		w.change(h.Name, h.Name, func(host *wakefulHost) {
+		wakes := h.Name
+		if host.quiet {
+			wakes = ""
+		}
+		w.change(h.Name, wakes, func(host *wakefulHost) {
 			host.processes = slices.DeleteFunc(host.processes, func(pid snapshot.PID) bool { return pid == r.Terminate[i].Process.PID })
 		})
 	}

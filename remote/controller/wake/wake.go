@@ -112,6 +112,20 @@ func (w *Watch) Offer(l Look) {
 	}
 }
 
+// Again asks a host once more, since a look at it came too late to be judged. A look that fails
+// is left to the next full cycle. A nil Watch asks none.
+func (w *Watch) Again(h remote.Host) {
+	if w == nil {
+		return
+	}
+	w.work.Go(func() {
+		asked := time.Now()
+		if s, err := w.link.Snapshot(w.ctx, h); err == nil {
+			w.Offer(Look{h, s, asked, time.Now()})
+		}
+	})
+}
+
 // Looks are those of hosts that woke or that were offered, the last one of each. They are taken as soon as the
 // controller can judge them.
 func (w *Watch) Looks() <-chan []Look {
