@@ -39,6 +39,7 @@ const (
 	unknownOpener party = -1 - iota // processes that are not known
 	stateFiles
 	processEnds
+	openedBefore // processes that had opened a device when watching began
 )
 
 // opener is a process that opened a device; the zero opener is all others of a party.
@@ -77,6 +78,14 @@ type pace struct {
 
 func newPace() *pace {
 	return &pace{reasons: make(map[source]*reason), count: make(map[party]int), parties: make(map[party]*patience)}
+}
+
+// begins notes that watching begins: a process that opened a device before may use it soon,
+// which no event will say. It gets some looks, farther apart each time.
+func (p *pace) begins(now time.Time) {
+	s := source{party: openedBefore}
+	p.reasons[s] = &reason{due: now, fruitless: followUps - 3}
+	p.count[s.party]++
 }
 
 // happened notes an event.

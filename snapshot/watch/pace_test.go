@@ -131,6 +131,16 @@ func TestWhenToLook(t *testing.T) {
 			m.look()
 			m.until(time.Hour)
 		}, ""},
+		"watching begins": {func(m *simulated) {
+			m.begins(m.now)
+			m.until(time.Hour)
+		}, "0 800 2400 5600"},
+		"a process that opened a device before": {func(m *simulated) {
+			m.begins(m.now)
+			m.until(time.Second)
+			m.uses[7] = true
+			m.until(time.Hour)
+		}, "0 800 2400 2500 2600 2700 2900 3300 4100 5700 8900"},
 		"an event during a look needs another one": {func(m *simulated) {
 			m.lookBegins(m.now)
 			m.happened(source{party: processEnds}, m.now)

@@ -45,7 +45,8 @@ type Watcher struct {
 	closed bool
 }
 
-// Open begins to watch. Close ends it. What can't be watched is logged at debug level.
+// Open begins to watch. Close ends it. What can't be watched is logged at debug level. What
+// happened before is unknown, so that the first Wait is over at once.
 func Open(config Config) *Watcher {
 	if config.DevDir == "" {
 		config.DevDir = "/dev"
@@ -55,6 +56,9 @@ func Open(config Config) *Watcher {
 	}
 	w := &Watcher{config: config, pace: newPace(), turned: make(chan struct{})}
 	w.begin()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.pace.begins(time.Now())
 	return w
 }
 
@@ -104,7 +108,7 @@ func (w *Watcher) looked(s *snapshot.Snapshot) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	changed := shown != w.shown
+	changed := shown != w.shown && w.shown != fingerprint{} // the first look has nothing to compare with
 	w.shown = shown
 	w.pace.lookEnds(time.Now(), changed, func(pid snapshot.PID) bool { return uses[pid] }, w.alive)
 	w.turn()

@@ -55,6 +55,7 @@ func watched(t *testing.T, way string, change func(*Config)) *machine {
 	}
 	m.Watcher = Open(config)
 	t.Cleanup(m.Close)
+	m.pace = newPace() // as if watching had begun long ago
 	m.look()
 	return m
 }
@@ -338,4 +339,16 @@ func FuzzEvents(f *testing.F) {
 		folders := &folders{dirs: map[int]string{1: "/dev"}, opens: map[int]bool{2: true}}
 		folders.parse(b, &seen{})
 	})
+}
+
+// Whoever waits for the first time looks at once, and some more times: a process may have
+// opened a device before, and use it only now.
+func TestWhatWasOpenedBefore(t *testing.T) {
+	w := Open(Config{DevDir: t.TempDir(), StateDirs: []string{t.TempDir()}})
+	defer w.Close()
+	m := &machine{Watcher: w, t: t}
+	for range 2 {
+		require.True(t, m.wakes(soon))
+		m.look()
+	}
 }

@@ -21,19 +21,14 @@ type events struct {
 	watcher *watch.Watcher // nil until somebody waits
 }
 
-// Wait implements agent.Events. What happened before the first wait is unknown, so that is
-// over at once.
+// Wait implements agent.Events.
 func (e *events) Wait(ctx context.Context) error {
 	e.mu.Lock()
-	first := e.watcher == nil
-	if first {
+	if e.watcher == nil {
 		e.watcher = e.host.Watch(e.host.getenv, e.log)
 	}
 	watcher := e.watcher
 	e.mu.Unlock()
-	if first {
-		return nil
-	}
 	return watcher.Wait(ctx)
 }
 
