@@ -15,7 +15,7 @@
 //
 // While the kernel guard is on, it reports opens through all nodes of a device, with the PID of
 // the opener (package openlog). With the guard or without, opens of the nodes in DevDir are
-// watched by fanotify (Linux 5.1, as root) with that PID, otherwise by inotify without it
+// watched by fanotify (Linux 5.13, as root) with that PID, otherwise by inotify without it
 // (MethodOf). What can't be watched is said in the log, at debug level, and left to the
 // interval between looks.
 //

@@ -2,7 +2,9 @@ package watch
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"os"
 
 	"golang.org/x/sys/unix"
 
@@ -22,6 +24,22 @@ func newFanotify(no bool) (*fanotify, error) {
 		return nil, fmt.Errorf("fanotify_init: %w", err)
 	}
 	return &fanotify{fd}, nil
+}
+
+// openFanotify is a fanotify that can watch these nodes. Before Linux 5.13 it can't watch files
+// on a tmpfs, which /dev is.
+func openFanotify(no bool, nodes []string) (*fanotify, error) {
+	f, err := newFanotify(no)
+	if err != nil {
+		return nil, err
+	}
+	for _, node := range nodes {
+		if err := f.mark(node); err != nil && !errors.Is(err, os.ErrNotExist) {
+			f.close()
+			return nil, err
+		}
+	}
+	return f, nil
 }
 
 func (f *fanotify) close() {

@@ -20,15 +20,10 @@ func methodOf(devDir string, noFanotify bool) (Method, error) {
 		return NotAtAll, err
 	}
 	defer files.close()
-	opens, err := newFanotify(noFanotify)
+	opens, err := openFanotify(noFanotify, files.nodes())
 	if err != nil {
 		return ByInotify, err
 	}
-	defer opens.close()
-	for _, node := range files.nodes() {
-		if err := opens.mark(node); err != nil {
-			return NotAtAll, err
-		}
-	}
+	opens.close()
 	return ByFanotify, nil
 }

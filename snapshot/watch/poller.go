@@ -77,7 +77,7 @@ func (p *poller) add(fd int) error {
 func (p *poller) watchOpens() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	opens, err := newFanotify(p.w.config.noFanotify)
+	opens, err := openFanotify(p.w.config.noFanotify, p.files.nodes())
 	if err == nil {
 		if err = p.add(opens.fd); err != nil {
 			opens.close()
