@@ -101,14 +101,15 @@ func (k *Keeper) lock(ctx context.Context) (*os.File, error) {
 }
 
 // TryLock takes the Keeper's lock for a short task of the caller, who closes it. Without an
-// error it is nil if a Keeper holds the lock.
+// error it is nil if a Keeper holds the lock. It waits for a moment: a program that a process
+// starts holds its locks, too, until it runs.
 func TryLock(runDir string) (*os.File, error) {
 	dir, err := order.OpenRunDir(runDir)
 	if err != nil {
 		return nil, err
 	}
 	defer dir.Close()
-	lock, err := dir.Lock(lockFile, 0)
+	lock, err := dir.Lock(lockFile, lockPause)
 	if errors.Is(err, folder.ErrLocked) {
 		return nil, nil
 	}

@@ -1,6 +1,7 @@
 package dockerd
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -126,12 +127,16 @@ func (d *Daemon) Run(args ...string) (id string) {
 	return d.Docker(append([]string{"run", "--detach", "--network", "none"}, args...)...)
 }
 
-// Init is the first process of a running container.
+// Init is the first process of a running container, once it runs the container's program.
 func (d *Daemon) Init(container string) snapshot.PID {
 	d.t.Helper()
 	pid, err := strconv.Atoi(d.Docker("inspect", "--format", "{{.State.Pid}}", container))
 	require.NoError(d.t, err)
 	require.Positive(d.t, pid)
+	require.Eventually(d.t, func() bool {
+		command, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		return err != nil || !bytes.HasPrefix(command, []byte("runc\x00init")) // an error: it has ended
+	}, time.Minute, 10*time.Millisecond, "runc hasn't started the program of %s", container)
 	return snapshot.PID(pid) //nolint:gosec // the kernel's PIDs fit
 }
 
