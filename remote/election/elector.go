@@ -1,0 +1,262 @@
+package election
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/seed-3119e985/genv/remote/election/etcd"
+)
+
+// Cluster is what an Elector asks; *etcd.Client is one.
+type Cluster interface {
+	Grant(ctx context.Context, ttl time.Duration) (etcd.Lease, error)
+	KeepAlive(ctx context.Context, lease int64) (ttl time.Duration, err error)
+	Revoke(ctx context.Context, lease int64) error
+	Create(ctx context.Context, key string, value []byte, lease int64) (etcd.Creation, error)
+	Get(ctx context.Context, key string) (*etcd.Entry, error)
+}
+
+// The times of an election.
+const (
+	// TTL is how long a leader that says nothing still leads.
+	TTL = 5 * time.Second
+	// renewEvery is how often a leader renews its lease.
+	renewEvery = time.Second
+	// askEvery is how often a standby asks whether the key is there, and a leader tries
+	// again after an error.
+	askEvery = 250 * time.Millisecond
+	// resignWithin is how long etcd may take when a leader ends in order.
+	resignWithin = time.Second
+)
+
+// Options are what an Elector needs.
+type Options struct {
+	Cluster Cluster
+	// Key is the name of the election, such as /genv/lab. All that is kept in etcd is below.
+	Key  string
+	Self Candidate
+	// Clock never goes back, and goes on while the machine sleeps; Now is for people.
+	Clock func() time.Duration
+	Now   func() time.Time
+}
+
+// LeaderKey is the key that only a leader has made.
+func LeaderKey(key string) string { return key + "/leader" }
+
+// Status is what is known of an election.
+type Status struct {
+	Role  Role
+	Since time.Time // in which the role is what it is
+	// Epoch and Cluster are by what right it leads, or led if it is Expired; the id is that
+	// of etcd's cluster.
+	Epoch   uint64
+	Cluster uint64
+	// Leader is who leads, if that is another one; nil if it isn't known.
+	Leader *Leader
+	// Err is why etcd can't be asked; nil if it answered last.
+	Err error
+}
+
+// Elector takes part in an election. Its methods are safe for concurrent use, but Run, which
+// is called once.
+type Elector struct {
+	Options
+	changed chan struct{}
+
+	mu     sync.Mutex
+	state  State
+	status Status
+}
+
+// New returns an Elector that is a standby until Run.
+func New(options Options) *Elector {
+	return &Elector{Options: options, changed: make(chan struct{}, 1), status: Status{Role: Standby, Since: options.Now()}}
+}
+
+// Leads reports whether this controller may act now. It is asked right before each act: a
+// program that was stopped may have lost its lease since it asked last.
+func (e *Elector) Leads() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.state.Role(e.Clock()) == Leading
+}
+
+// Status is what is known now.
+func (e *Elector) Status() Status {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := e.status
+	s.Role = e.state.Role(e.Clock())
+	return s
+}
+
+// Changed gets a value when the Role, the epoch, the leader or whether etcd answers has
+// changed since. Several changes may be one value.
+func (e *Elector) Changed() <-chan struct{} { return e.changed }
+
+// Run campaigns and leads until ctx ends. Then it leads no more, and resigns, so that another
+// one can lead at once.
+func (e *Elector) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		timer := time.NewTimer(e.step(ctx))
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+	e.resign(ctx)
+}
+
+// step does what is due, and returns how long to wait for the next one.
+func (e *Elector) step(ctx context.Context) time.Duration {
+	e.mu.Lock()
+	state := e.state
+	e.mu.Unlock()
+	switch now := e.Clock(); state.Role(now) {
+	case Leading:
+		return e.renew(ctx, state, state.Left(now))
+	case Expired:
+		return e.retire(ctx, state)
+	case Standby:
+	}
+	return e.campaign(ctx)
+}
+
+// campaign makes the key if there is none.
+func (e *Elector) campaign(ctx context.Context) time.Duration {
+	entry, err := e.Cluster.Get(ctx, LeaderKey(e.Key))
+	if err != nil || entry != nil {
+		e.learn(entry, err)
+		return askEvery
+	}
+	sent := e.Clock()
+	lease, err := e.Cluster.Grant(ctx, TTL)
+	if err != nil {
+		e.learn(nil, err)
+		return askEvery
+	}
+	since := e.Now()
+	value, err := encode(Leader{e.Self, since.Round(time.Second).UTC()})
+	if err != nil {
+		e.learn(nil, err)
+		return askEvery
+	}
+	made, err := e.Cluster.Create(ctx, LeaderKey(e.Key), value, lease.ID)
+	if err != nil || !made.Own {
+		e.revoke(ctx, lease.ID)
+		e.learn(&made.Entry, err)
+		return askEvery
+	}
+	e.set(func(s *State, status *Status) {
+		*s = s.Won(lease.ID, made.Created, sent, lease.TTL)
+		*status = Status{Since: since, Epoch: made.Created, Cluster: made.Cluster}
+	})
+	return 0
+}
+
+// learn notes who leads, or that etcd doesn't answer.
+func (e *Elector) learn(entry *etcd.Entry, err error) {
+	e.set(func(_ *State, status *Status) {
+		if status.Err = err; err != nil {
+			return
+		}
+		status.Leader = nil
+		if entry != nil {
+			leader := decode(entry.Value)
+			status.Leader = &leader
+		}
+	})
+}
+
+// renew renews the lease, within the time for which it still leads.
+func (e *Elector) renew(ctx context.Context, state State, left time.Duration) time.Duration {
+	limited, cancel := context.WithTimeout(ctx, left)
+	defer cancel()
+	sent := e.Clock()
+	ttl, err := e.Cluster.KeepAlive(limited, state.lease)
+	gone := err == nil && ttl == 0
+	if err == nil && !gone {
+		entry, failed := e.Cluster.Get(limited, LeaderKey(e.Key))
+		gone = failed == nil && (entry == nil || entry.Created != state.epoch) // someone deleted it
+	}
+	now := e.Clock()
+	e.set(func(s *State, status *Status) {
+		switch status.Err = err; {
+		case gone:
+			*s = s.Lost()
+		case err == nil:
+			*s = s.Renewed(state.lease, sent, ttl, now)
+		}
+	})
+	switch {
+	case gone:
+		return 0
+	case err != nil:
+		return max(0, min(askEvery, left-(now-sent)))
+	}
+	return max(0, renewEvery-(now-sent))
+}
+
+// retire gives up what may be left of a lease that has expired: then this controller
+// campaigns again, for a new epoch.
+func (e *Elector) retire(ctx context.Context, state State) time.Duration {
+	e.set(func(*State, *Status) {}) // it leads no more
+	err := e.Cluster.Revoke(ctx, state.lease)
+	e.set(func(s *State, status *Status) {
+		if status.Err = err; err == nil {
+			*s = s.Lost()
+		}
+	})
+	if err != nil {
+		return askEvery
+	}
+	return 0
+}
+
+// resign ends the lease, so that the next leader doesn't wait for its end.
+func (e *Elector) resign(ctx context.Context) {
+	var lease int64
+	e.set(func(s *State, _ *Status) {
+		lease = s.lease
+		*s = s.Lost()
+	})
+	if lease != 0 {
+		e.revoke(ctx, lease)
+	}
+}
+
+// revoke ends a lease, also when ctx has ended. If etcd doesn't answer, it ends by itself.
+func (e *Elector) revoke(ctx context.Context, lease int64) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resignWithin)
+	defer cancel()
+	_ = e.Cluster.Revoke(ctx, lease)
+}
+
+// set changes what is known, and wakes who waits for that.
+func (e *Elector) set(change func(*State, *Status)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	before := e.status
+	change(&e.state, &e.status)
+	if e.status.Role = e.state.Role(e.Clock()); e.status.Role != before.Role {
+		e.status.Since = e.Now()
+		if e.status.Role == Standby {
+			e.status.Epoch = 0
+		}
+	}
+	if differs(&before, &e.status) {
+		select {
+		case e.changed <- struct{}{}:
+		default: // it is woken already
+		}
+	}
+}
+
+func differs(a, b *Status) bool {
+	if a.Role != b.Role || a.Epoch != b.Epoch || (a.Err == nil) != (b.Err == nil) || (a.Leader == nil) != (b.Leader == nil) {
+		return true
+	}
+	return a.Leader != nil && *a.Leader != *b.Leader
+}

@@ -1,0 +1,262 @@
+package election_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/seed-3119e985/genv/remote/election"
+	"github.com/seed-3119e985/genv/remote/election/etcd"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// cluster is an etcd in memory, of which the leases end by the test's clock. It is used by one
+// goroutine at a time.
+type cluster struct {
+	revision uint64
+	key      *etcd.Entry
+	leases   map[int64]time.Time
+	silent   bool          // it doesn't answer
+	slow     time.Duration // for each answer
+	lost     bool          // answers to Create are lost
+}
+
+var errSilent = errors.New("no answer")
+
+// answer waits as long as an answer takes, and ends what has expired.
+func (c *cluster) answer(ctx context.Context) error {
+	delay := c.slow
+	if c.silent {
+		delay = time.Hour
+	}
+	timer := time.NewTimer(min(delay, 3*time.Second))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+	}
+	if c.silent {
+		return errSilent
+	}
+	for id, end := range c.leases {
+		if !time.Now().Before(end) {
+			c.end(id)
+		}
+	}
+	return nil
+}
+
+func (c *cluster) end(lease int64) {
+	delete(c.leases, lease)
+	if c.key != nil && c.key.Lease == lease {
+		c.key = nil
+		c.revision++
+	}
+}
+
+func (c *cluster) Grant(ctx context.Context, ttl time.Duration) (etcd.Lease, error) {
+	if err := c.answer(ctx); err != nil {
+		return etcd.Lease{}, err
+	}
+	c.revision++
+	id := int64(c.revision) //nolint:gosec // a small number
+	c.leases[id] = time.Now().Add(ttl)
+	return etcd.Lease{ID: id, TTL: ttl}, nil
+}
+
+func (c *cluster) KeepAlive(ctx context.Context, id int64) (time.Duration, error) {
+	if err := c.answer(ctx); err != nil {
+		return 0, err
+	}
+	if _, ok := c.leases[id]; !ok {
+		return 0, nil
+	}
+	c.leases[id] = time.Now().Add(election.TTL)
+	return election.TTL, nil
+}
+
+func (c *cluster) Revoke(ctx context.Context, id int64) error {
+	err := c.answer(ctx)
+	if err == nil {
+		c.end(id)
+	}
+	return err
+}
+
+func (c *cluster) Create(ctx context.Context, key string, value []byte, lease int64) (etcd.Creation, error) {
+	if err := c.answer(ctx); err != nil {
+		return etcd.Creation{}, err
+	}
+	if c.key == nil {
+		c.revision++
+		c.key = &etcd.Entry{Key: key, Value: value, Created: c.revision, Lease: lease}
+	}
+	if c.lost {
+		return etcd.Creation{}, errSilent
+	}
+	return etcd.Creation{Entry: *c.key, Cluster: 0xabc, Own: c.key.Lease == lease}, nil
+}
+
+func (c *cluster) Get(ctx context.Context, _ string) (*etcd.Entry, error) {
+	return c.key, c.answer(ctx)
+}
+
+// taken has another controller lead.
+func (c *cluster) taken() {
+	c.revision++
+	c.key = &etcd.Entry{Value: []byte(`{"schema":"genv.election/1","id":"b","name":"bob on spare","since":"2026-03-01T10:00:00Z"}`), Created: c.revision, Lease: -1}
+}
+
+// run starts an Elector in a bubble of synctest. stop ends it, and waits for its end.
+func run(c *cluster) (e *election.Elector, stop func()) {
+	c.leases = make(map[int64]time.Time)
+	begun := time.Now()
+	e = election.New(election.Options{
+		Cluster: c, Key: "/genv/lab", Self: election.Candidate{ID: "a", Name: "ann on jump"},
+		Clock: func() time.Duration { return time.Since(begun) }, Now: time.Now,
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { e.Run(ctx); close(ended) }()
+	return e, func() { cancel(); <-ended }
+}
+
+func TestTheFirstLeads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &cluster{slow: time.Millisecond}
+		e, stop := run(c)
+		require.False(t, e.Leads(), "before it is asked")
+		<-e.Changed()
+		require.True(t, e.Leads())
+		status := e.Status()
+		require.Equal(t, election.Leading, status.Role)
+		require.Equal(t, c.key.Created, status.Epoch)
+		require.EqualValues(t, 0xabc, status.Cluster)
+		time.Sleep(time.Hour)
+		require.True(t, e.Leads(), "it renews its lease")
+		require.Equal(t, status, e.Status())
+		stop()
+		require.False(t, e.Leads())
+		require.Nil(t, c.key, "it resigned")
+	})
+}
+
+func TestAStandby(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &cluster{slow: time.Millisecond}
+		c.taken()
+		e, stop := run(c)
+		defer stop()
+		<-e.Changed()
+		require.Equal(t, `"bob on spare" leads since 2026-03-01T10:00:00Z`, e.Status().Leader.String())
+		time.Sleep(time.Hour)
+		require.False(t, e.Leads())
+		c.key = nil
+		time.Sleep(time.Second / 2)
+		require.True(t, e.Leads(), "at once")
+		require.Nil(t, e.Status().Leader)
+	})
+}
+
+// etcd is silent: the leader leads until its lease may end, and never again with that epoch.
+func TestALeaderWithoutEtcd(t *testing.T) {
+	for name, slow := range map[string]time.Duration{"fast": time.Millisecond, "slow": 700 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			c := &cluster{slow: slow}
+			e, stop := run(c)
+			defer stop()
+			<-e.Changed()
+			time.Sleep(10 * time.Second)
+			epoch := e.Status().Epoch
+			silent := time.Now()
+			c.silent = true
+			time.Sleep(election.TTL - 2*time.Second - slow)
+			require.True(t, e.Leads(), "%s: the last lease was asked for at most 2 s before", name)
+			require.Error(t, e.Status().Err)
+			time.Sleep(time.Until(silent.Add(election.TTL)))
+			require.False(t, e.Leads(), name)
+			require.Equal(t, election.Expired, e.Status().Role)
+			time.Sleep(time.Minute)
+			require.False(t, e.Leads(), name)
+			c.silent = false
+			time.Sleep(8 * time.Second)
+			require.True(t, e.Leads(), "%s: it campaigned again", name)
+			require.Greater(t, e.Status().Epoch, epoch, name)
+			require.NoError(t, e.Status().Err)
+		})
+	}
+}
+
+// A leader that was stopped while another one took its place leads no more when it goes on,
+// before it has asked.
+func TestALeaderThatWasStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var slept time.Duration
+		c := &cluster{slow: time.Millisecond, leases: make(map[int64]time.Time)}
+		begun := time.Now()
+		e := election.New(election.Options{Cluster: c, Key: "/k", Clock: func() time.Duration { return time.Since(begun) + slept }, Now: time.Now})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { e.Run(ctx); close(ended) }()
+		<-e.Changed()
+		require.True(t, e.Leads())
+		slept = election.TTL
+		require.False(t, e.Leads(), "the machine slept")
+		c.taken()
+		time.Sleep(3 * time.Second)
+		require.Equal(t, election.Standby, e.Status().Role)
+		require.Equal(t, "b", e.Status().Leader.ID)
+		cancel()
+		<-ended
+		require.NotNil(t, c.key, "it resigned for itself alone")
+	})
+}
+
+func TestTheKeyIsDeletedByHand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &cluster{slow: time.Millisecond}
+		e, stop := run(c)
+		defer stop()
+		<-e.Changed()
+		epoch := e.Status().Epoch
+		c.key = nil
+		time.Sleep(2 * time.Second)
+		require.True(t, e.Leads())
+		require.Greater(t, e.Status().Epoch, epoch)
+		c.taken()
+		time.Sleep(2 * time.Second)
+		require.False(t, e.Leads())
+	})
+}
+
+// The answer to a campaign is lost: the lease is given up, since whether it leads isn't known.
+func TestALostAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &cluster{slow: time.Millisecond, lost: true}
+		e, stop := run(c)
+		time.Sleep(time.Minute)
+		require.False(t, e.Leads())
+		c.lost = false
+		time.Sleep(time.Second)
+		require.True(t, e.Leads())
+		stop()
+		require.Empty(t, c.leases)
+	})
+}
+
+func TestALeaderOfAnotherVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &cluster{key: &etcd.Entry{Value: []byte("{")}}
+		e, stop := run(c)
+		defer stop()
+		<-e.Changed()
+		require.Contains(t, e.Status().Leader.String(), "another version")
+	})
+}

@@ -1,0 +1,177 @@
+package etcd
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// Config says how a cluster is reached.
+type Config struct {
+	Endpoints []string    // URLs of the members' client ports, such as http://10.0.0.1:2379
+	TLS       *tls.Config // for https; nil for the system's authorities
+	User      string      // empty for a cluster without users
+	Password  string
+}
+
+// Client asks a cluster. It is safe for concurrent use.
+type Client struct {
+	config Config
+	http   *http.Client
+
+	mu      sync.Mutex
+	current int    // the index of the member that answered last
+	token   string // of the user; empty before the first login
+}
+
+// memberTimeout is how long one member may take before the next is asked: shorter than a
+// lease by so much that all of three members can be asked in time.
+const memberTimeout = time.Second
+
+// maxAnswer is how much of an answer is read, in bytes. Answers are lists of keys that fit
+// into etcd's requests.
+const maxAnswer = 64 << 20
+
+// New returns a Client. It connects when it is asked first.
+func New(config Config) *Client {
+	dialer := &net.Dialer{Timeout: memberTimeout, KeepAlive: 5 * time.Second}
+	return &Client{config: config, http: &http.Client{Transport: &http.Transport{
+		DialContext: dialer.DialContext, TLSClientConfig: config.TLS, TLSHandshakeTimeout: memberTimeout,
+		MaxIdleConnsPerHost: 2, IdleConnTimeout: time.Minute,
+	}}}
+}
+
+// Close closes the connections that wait for the next call.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Error is what a member answered instead of a result.
+type Error struct {
+	Code    int // of gRPC
+	Message string
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// The codes of gRPC that mean something here.
+const (
+	codeDeadline        = 4
+	codeNotFound        = 5
+	codeExhausted       = 8
+	codeUnavailable     = 14
+	codeUnauthenticated = 16
+)
+
+// another reports whether another member may know better.
+func (e *Error) another() bool {
+	return e.Code == codeDeadline || e.Code == codeUnavailable || e.Code == 0
+}
+
+// ErrTooBig says that etcd doesn't take a request of this size, or has no room left.
+var ErrTooBig = errors.New("etcd doesn't take it: too big, or no space left")
+
+// call asks the cluster. An *Error says that a member refused the request; every other error
+// that none of them answered, and then whether the request was carried out isn't known.
+func (c *Client) call(ctx context.Context, path string, request, answer any) error {
+	body, err := json.Marshal(request)
+	if err != nil {
+		return err
+	}
+	err = c.authorized(ctx, path, body, answer)
+	var refused *Error
+	if errors.As(err, &refused) && refused.Code == codeUnauthenticated && c.config.User != "" {
+		c.setToken("") // it has expired
+		err = c.authorized(ctx, path, body, answer)
+	}
+	return err
+}
+
+// authorized is try with a token, for a cluster with users.
+func (c *Client) authorized(ctx context.Context, path string, body []byte, answer any) error {
+	token, err := c.login(ctx)
+	if err != nil {
+		return err
+	}
+	return c.try(ctx, path, token, body, answer)
+}
+
+// login returns the token of the user; empty without one.
+func (c *Client) login(ctx context.Context) (string, error) {
+	c.mu.Lock()
+	token := c.token
+	c.mu.Unlock()
+	if c.config.User == "" || token != "" {
+		return token, nil
+	}
+	body, err := json.Marshal(map[string]string{"name": c.config.User, "password": c.config.Password})
+	if err != nil {
+		return "", err
+	}
+	var answer struct{ Token string }
+	if err := c.try(ctx, "/v3/auth/authenticate", "", body, &answer); err != nil {
+		return "", fmt.Errorf("log in to etcd as %s: %w", c.config.User, err)
+	}
+	c.setToken(answer.Token)
+	return answer.Token, nil
+}
+
+func (c *Client) setToken(token string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.token = token
+}
+
+// try asks one member after the other, from that which answered last.
+func (c *Client) try(ctx context.Context, path, token string, body []byte, answer any) error {
+	c.mu.Lock()
+	first := c.current
+	c.mu.Unlock()
+	var failed []error
+	for i := range c.config.Endpoints {
+		at := (first + i) % len(c.config.Endpoints)
+		err := c.ask(ctx, c.config.Endpoints[at]+path, token, body, answer)
+		var refused *Error
+		if err == nil || errors.As(err, &refused) && !refused.another() {
+			c.mu.Lock()
+			c.current = at
+			c.mu.Unlock()
+			return err
+		}
+		failed = append(failed, err)
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return fmt.Errorf("etcd doesn't answer: %w", errors.Join(failed...))
+}
+
+// ask asks one member.
+func (c *Client) ask(ctx context.Context, url, token string, body []byte, answer any) error {
+	ctx, cancel := context.WithTimeout(ctx, memberTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	if token != "" {
+		request.Header.Set("Authorization", token)
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	if err != nil {
+		return err
+	}
+	return decode(response.StatusCode, data, answer)
+}

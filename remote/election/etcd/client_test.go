@@ -1,0 +1,155 @@
+package etcd_test
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/seed-3119e985/genv/remote/election/etcd"
+	"github.com/seed-3119e985/genv/remote/testfleet/etcdcluster"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func open(t *testing.T, config etcd.Config) *etcd.Client {
+	c := etcd.New(config)
+	t.Cleanup(c.Close)
+	return c
+}
+
+// What the election relies on, asked of a real etcd.
+func TestARealEtcd(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	c := open(t, etcd.Config{Endpoints: etcdcluster.Start(t, 1).Endpoints()})
+	entry, err := c.Get(ctx, "/k/leader")
+	require.NoError(t, err)
+	require.Nil(t, entry)
+
+	lease, err := c.Grant(ctx, 5*time.Second)
+	require.NoError(t, err)
+	require.Equal(t, 5*time.Second, lease.TTL)
+	made, err := c.Create(ctx, "/k/leader", []byte("a\x00\xff"), lease.ID)
+	require.NoError(t, err)
+	require.True(t, made.Own)
+	require.NotZero(t, made.Cluster)
+	again, err := c.Create(ctx, "/k/leader", []byte("b"), lease.ID)
+	require.NoError(t, err)
+	require.Equal(t, made, again, "as if the first answer had been lost")
+	other, err := c.Grant(ctx, 5*time.Second)
+	require.NoError(t, err)
+	foreign, err := c.Create(ctx, "/k/leader", []byte("b"), other.ID)
+	require.NoError(t, err)
+	require.False(t, foreign.Own)
+	require.Equal(t, []byte("a\x00\xff"), foreign.Value)
+	require.Equal(t, made.Created, foreign.Created)
+
+	write := func(created uint64, entries ...etcd.Entry) bool {
+		done, err := c.Write(ctx, "/k/leader", created, entries...)
+		require.NoError(t, err)
+		return done
+	}
+	require.True(t, write(made.Created, etcd.Entry{Key: "/k/memory/1", Value: []byte("one")}, etcd.Entry{Key: "/k/memory/2", Value: []byte("two")}))
+	require.True(t, write(made.Created, etcd.Entry{Key: "/k/memory/1"}, etcd.Entry{Key: "/k/memory/3", Value: []byte{}}))
+	require.False(t, write(made.Created-1, etcd.Entry{Key: "/k/memory/2", Value: []byte("of another")}), "it was replaced")
+	keys, err := c.Keys(ctx, "/k/memory/")
+	require.NoError(t, err)
+	require.Len(t, keys, 2)
+	require.Equal(t, "/k/memory/2", keys[0].Key)
+	require.Empty(t, keys[0].Value)
+	require.NotZero(t, keys[0].Modified)
+	_, err = c.Write(ctx, "/k/leader", made.Created, etcd.Entry{Key: "/k/memory/4", Value: bytes.Repeat([]byte("x"), 2<<20)})
+	require.ErrorIs(t, err, etcd.ErrTooBig)
+
+	ttl, err := c.KeepAlive(ctx, lease.ID)
+	require.NoError(t, err)
+	require.Equal(t, 5*time.Second, ttl)
+	require.NoError(t, c.Revoke(ctx, lease.ID))
+	require.NoError(t, c.Revoke(ctx, lease.ID), "it has ended")
+	ttl, err = c.KeepAlive(ctx, lease.ID)
+	require.NoError(t, err)
+	require.Zero(t, ttl)
+	entry, err = c.Get(ctx, "/k/leader")
+	require.NoError(t, err)
+	require.Nil(t, entry, "the key ends with its lease")
+}
+
+// With users: the password is wrong, the token expires, a user has no rights.
+func TestUsers(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	cluster := etcdcluster.Start(t, 1, "--auth-token-ttl", "1")
+	cluster.AddUser("genv", "secret: word", "/genv/")
+	c := open(t, etcd.Config{Endpoints: cluster.Endpoints(), User: "genv", Password: "secret: word"})
+	_, err := c.Get(ctx, "/genv/lab/leader")
+	require.NoError(t, err)
+	_, err = c.Get(ctx, "/other/leader")
+	require.ErrorContains(t, err, "permission denied")
+	time.Sleep(3 * time.Second) // the token's time
+	lease, err := c.Grant(ctx, 5*time.Second)
+	require.NoError(t, err)
+	made, err := c.Create(ctx, "/genv/lab/leader", []byte("a"), lease.ID)
+	require.NoError(t, err)
+	require.True(t, made.Own)
+	_, err = open(t, etcd.Config{Endpoints: cluster.Endpoints(), User: "genv", Password: "wrong"}).Get(ctx, "/genv/lab/leader")
+	require.ErrorContains(t, err, "log in to etcd as genv")
+	_, err = open(t, etcd.Config{Endpoints: cluster.Endpoints()}).Get(ctx, "/genv/lab/leader")
+	require.ErrorContains(t, err, "user name is empty")
+}
+
+// A member that doesn't answer costs its time once: the next call begins with the one that
+// answered.
+func TestMembersThatDontAnswer(t *testing.T) {
+	t.Parallel()
+	asked := make(chan string, 10)
+	member := func(name string, handle http.HandlerFunc) string {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			asked <- name
+			handle(w, r)
+		}))
+		t.Cleanup(s.Close)
+		return s.URL
+	}
+	hangs := member("hangs", func(_ http.ResponseWriter, r *http.Request) {
+		buffer := make([]byte, 1024)
+		for { // the body, and then until the client leaves
+			if _, err := r.Body.Read(buffer); err != nil {
+				break
+			}
+		}
+		<-r.Context().Done()
+	})
+	alone := member("has no leader", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = w.Write([]byte(`{"error":"etcdserver: no leader","message":"etcdserver: no leader","code":14}`))
+	})
+	foreign := member("isn't etcd", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) })
+	works := member("works", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"header":{"cluster_id":"1"}}`)) })
+	c := open(t, etcd.Config{Endpoints: []string{"http://127.0.0.1:1", hangs, alone, foreign, works}})
+	for range 2 {
+		_, err := c.Get(t.Context(), "/k")
+		require.NoError(t, err)
+	}
+	close(asked)
+	var order []string
+	for name := range asked {
+		order = append(order, name)
+	}
+	require.Equal(t, []string{"hangs", "has no leader", "isn't etcd", "works", "works"}, order)
+	c = open(t, etcd.Config{Endpoints: []string{alone, foreign}})
+	asked = make(chan string, 10)
+	_, err := c.Get(t.Context(), "/k")
+	require.ErrorContains(t, err, "etcd doesn't answer")
+	require.ErrorContains(t, err, "no leader")
+	require.ErrorContains(t, err, "isn't etcd's")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = c.Get(ctx, "/k")
+	require.ErrorIs(t, err, context.Canceled)
+}

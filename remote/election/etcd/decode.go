@@ -1,0 +1,64 @@
+package etcd
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// refusal is the error of the gateway. The error of a stream is one level below.
+type refusal struct {
+	Code    int             `json:"code"`
+	GRPC    int             `json:"grpc_code"`
+	Message string          `json:"message"`
+	Error   json.RawMessage `json:"error"`
+}
+
+// decode reads the answer of a member.
+func decode(status int, data []byte, answer any) error {
+	var streamed struct {
+		Result json.RawMessage `json:"result"`
+		Error  json.RawMessage `json:"error"`
+	}
+	if status == http.StatusOK {
+		if err := json.Unmarshal(data, &streamed); err != nil {
+			return fmt.Errorf("what came isn't etcd's: %w", err)
+		}
+		switch {
+		case len(streamed.Error) > 0:
+			return refused(streamed.Error)
+		case len(streamed.Result) > 0:
+			data = streamed.Result
+		}
+		if err := json.Unmarshal(data, answer); err != nil {
+			return fmt.Errorf("what came isn't etcd's: %w", err)
+		}
+		return nil
+	}
+	var r refusal
+	if err := json.Unmarshal(data, &r); err != nil {
+		return fmt.Errorf("what came isn't etcd's: HTTP status %d", status)
+	}
+	return refused(data)
+}
+
+// maxMessage is how much of a message is kept, in bytes.
+const maxMessage = 300
+
+// refused reads the error of the gateway.
+func refused(data []byte) error {
+	var r refusal
+	if err := json.Unmarshal(data, &r); err != nil {
+		return fmt.Errorf("what came isn't etcd's: %w", err)
+	}
+	var text string
+	_ = json.Unmarshal(r.Error, &text) // the same as the message, in some versions alone
+	e := &Error{Code: cmp.Or(r.GRPC, r.Code), Message: cmp.Or(r.Message, text, "an error without a message")}
+	e.Message = e.Message[:min(len(e.Message), maxMessage)]
+	if strings.Contains(e.Message, "request is too large") || e.Code == codeExhausted {
+		return fmt.Errorf("%w: %w", ErrTooBig, e)
+	}
+	return e
+}

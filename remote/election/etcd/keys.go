@@ -1,0 +1,162 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+)
+
+// Entry is a key with its value.
+type Entry struct {
+	Key   string
+	Value []byte // nil from Keys
+	// Created and Modified are the revisions of the cluster in which the key was created and
+	// its value was written last.
+	Created, Modified uint64
+	Lease             int64 // on which it depends; 0 for none
+}
+
+// entryMessage is an entry in requests and answers.
+type entryMessage struct {
+	Key      []byte `json:"key"`
+	Value    []byte `json:"value,omitempty"`
+	Created  uint64 `json:"create_revision,string,omitempty"`
+	Modified uint64 `json:"mod_revision,string,omitempty"`
+	Lease    int64  `json:"lease,string,omitempty"`
+}
+
+func (m *entryMessage) entry() Entry {
+	return Entry{string(m.Key), m.Value, m.Created, m.Modified, m.Lease}
+}
+
+type rangeRequest struct {
+	Key      []byte `json:"key"`
+	End      []byte `json:"range_end,omitempty"`
+	KeysOnly bool   `json:"keys_only,omitempty"`
+}
+
+type rangeAnswer struct {
+	Header  header         `json:"header"`
+	Entries []entryMessage `json:"kvs"`
+}
+
+type header struct {
+	Cluster  uint64 `json:"cluster_id,string"`
+	Revision uint64 `json:"revision,string"`
+}
+
+// compare is a condition of a transaction, about the revision in which a key was created.
+type compare struct {
+	Key     []byte `json:"key"`
+	Target  string `json:"target"`
+	Result  string `json:"result"`
+	Created uint64 `json:"create_revision,string"`
+}
+
+func createdIn(key string, revision uint64) compare {
+	return compare{[]byte(key), "CREATE", "EQUAL", revision}
+}
+
+// operation is one of a transaction; one field is set.
+type operation struct {
+	Put    *entryMessage `json:"request_put,omitempty"`
+	Range  *rangeRequest `json:"request_range,omitempty"`
+	Delete *rangeRequest `json:"request_delete_range,omitempty"`
+}
+
+type transaction struct {
+	If   []compare   `json:"compare"`
+	Then []operation `json:"success"`
+	Else []operation `json:"failure,omitempty"`
+}
+
+type outcome struct {
+	Header    header `json:"header"`
+	Succeeded bool   `json:"succeeded"`
+	Responses []struct {
+		Range rangeAnswer `json:"response_range"`
+	} `json:"responses"`
+}
+
+// Creation is what came of Create: the key as it is now.
+type Creation struct {
+	Entry
+	Cluster uint64 // the id of the cluster
+	Own     bool   // the key depends on the caller's lease
+}
+
+// Create makes a key that depends on a lease, unless there is one. The key that is there is
+// the caller's Own also if it is from a try of which the answer was lost.
+func (c *Client) Create(ctx context.Context, key string, value []byte, lease int64) (Creation, error) {
+	var o outcome
+	err := c.call(ctx, "/v3/kv/txn", transaction{
+		If:   []compare{createdIn(key, 0)},
+		Then: []operation{{Put: &entryMessage{Key: []byte(key), Value: value, Lease: lease}}},
+		Else: []operation{{Range: &rangeRequest{Key: []byte(key)}}},
+	}, &o)
+	if err != nil {
+		return Creation{}, err
+	}
+	if o.Succeeded {
+		return Creation{Entry{key, value, o.Header.Revision, o.Header.Revision, lease}, o.Header.Cluster, true}, nil
+	}
+	if len(o.Responses) != 1 || len(o.Responses[0].Range.Entries) != 1 {
+		return Creation{}, fmt.Errorf("etcd neither made the key %q nor returned it", key)
+	}
+	entry := o.Responses[0].Range.Entries[0].entry()
+	return Creation{entry, o.Header.Cluster, entry.Lease == lease && lease != 0}, nil
+}
+
+// Get reads a key; nil if there is none.
+func (c *Client) Get(ctx context.Context, key string) (*Entry, error) {
+	list, err := c.list(ctx, rangeRequest{Key: []byte(key)})
+	if err != nil || len(list) == 0 {
+		return nil, err
+	}
+	return &list[0], nil
+}
+
+// Keys are the entries of the keys with a prefix, without their values.
+func (c *Client) Keys(ctx context.Context, prefix string) ([]Entry, error) {
+	return c.list(ctx, rangeRequest{Key: []byte(prefix), End: after(prefix), KeysOnly: true})
+}
+
+func (c *Client) list(ctx context.Context, request rangeRequest) ([]Entry, error) {
+	var answer rangeAnswer
+	if err := c.call(ctx, "/v3/kv/range", request, &answer); err != nil {
+		return nil, err
+	}
+	list := make([]Entry, len(answer.Entries))
+	for i := range answer.Entries {
+		list[i] = answer.Entries[i].entry()
+	}
+	return list, nil
+}
+
+// after is the first key that doesn't have the prefix.
+func after(prefix string) []byte {
+	end := []byte(prefix)
+	for i := len(end) - 1; i >= 0; i-- {
+		if end[i] < 0xff {
+			end[i]++
+			return end[:i+1]
+		}
+	}
+	return []byte{0} // all keys
+}
+
+// Write puts entries, and deletes those of which the value is nil, if the key guard was
+// created in a revision; otherwise it does nothing, and returns false.
+func (c *Client) Write(ctx context.Context, guard string, created uint64, entries ...Entry) (done bool, err error) {
+	request := transaction{If: []compare{createdIn(guard, created)}}
+	for _, e := range entries {
+		key := []byte(e.Key)
+		if e.Value == nil {
+			request.Then = append(request.Then, operation{Delete: &rangeRequest{Key: key}})
+			continue
+		}
+		request.Then = append(request.Then, operation{Put: &entryMessage{Key: key, Value: e.Value}})
+	}
+	var o outcome
+	err = c.call(ctx, "/v3/kv/txn", request, &o)
+	return o.Succeeded, err
+}

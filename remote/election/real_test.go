@@ -1,0 +1,99 @@
+package election_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/remote/election"
+	"github.com/seed-3119e985/genv/remote/election/etcd"
+	"github.com/seed-3119e985/genv/remote/testfleet/etcdcluster"
+)
+
+// candidate is an Elector that asks a real etcd through a network that can be cut.
+type candidate struct {
+	*election.Elector
+	*etcdcluster.Cut
+	resign func()
+}
+
+func stand(t *testing.T, c *etcdcluster.Cluster, id string) *candidate {
+	cut := c.Cut(t)
+	client := etcd.New(etcd.Config{Endpoints: cut.Endpoints()})
+	begun := time.Now()
+	e := election.New(election.Options{
+		Cluster: client, Key: "/genv/lab", Self: election.Candidate{ID: id, Name: id},
+		Clock: func() time.Duration { return time.Since(begun) }, Now: time.Now,
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { e.Run(ctx); close(ended) }()
+	resign := func() { cancel(); <-ended }
+	t.Cleanup(func() { resign(); client.Close() })
+	return &candidate{e, cut, resign}
+}
+
+func (c *candidate) leadsWithin(t *testing.T, d time.Duration) time.Duration {
+	t.Helper()
+	begun := time.Now()
+	for !c.Leads() {
+		require.Less(t, time.Since(begun), d, "it doesn't lead: %+v", c.Status())
+		time.Sleep(5 * time.Millisecond)
+	}
+	return time.Since(begun)
+}
+
+// patience is how late a busy machine may be.
+const patience = 20 * time.Second
+
+// Over a real etcd of three members: one leads at a time, whatever fails.
+func TestThreeMembers(t *testing.T) {
+	t.Parallel()
+	c := etcdcluster.Start(t, 3)
+	first := stand(t, c, "first")
+	first.leadsWithin(t, patience)
+	b := stand(t, c, "b")
+	first.resign()
+	t.Log("after it resigned:", b.leadsWithin(t, patience))
+	a := stand(t, c, "a")
+	var both atomic.Bool
+	watched, over := make(chan struct{}), make(chan struct{})
+	defer func() { close(over); <-watched; require.False(t, both.Load(), "two led at a time") }()
+	go func() {
+		defer close(watched)
+		for {
+			select {
+			case <-over:
+				return
+			case <-time.After(time.Millisecond):
+				if a.Leads() && b.Leads() {
+					both.Store(true)
+				}
+			}
+		}
+	}()
+
+	epoch := b.Status().Epoch
+	b.Interrupt()
+	t.Log("after a cut:", a.leadsWithin(t, patience))
+	require.False(t, b.Leads())
+	require.Greater(t, a.Status().Epoch, epoch)
+	b.Mend()
+	require.Eventually(t, func() bool { return b.Status().Leader != nil && b.Status().Leader.ID == "a" }, patience, 10*time.Millisecond)
+
+	epoch = a.Status().Epoch
+	c.Kill(0)
+	for range 6 { // longer than a lease: of three members, any one may be lost
+		time.Sleep(time.Second)
+		require.Equal(t, epoch, a.Status().Epoch)
+	}
+	c.Kill(1)
+	require.Eventually(t, func() bool { return a.Status().Role == election.Expired && b.Status().Err != nil }, patience, 10*time.Millisecond)
+	c.Restart(0)
+	c.Restart(1)
+	require.Eventually(t, func() bool { return a.Leads() || b.Leads() }, time.Minute, 10*time.Millisecond)
+	require.Greater(t, max(a.Status().Epoch, b.Status().Epoch), epoch)
+}

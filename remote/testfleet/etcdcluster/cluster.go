@@ -1,0 +1,160 @@
+package etcdcluster
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Require skips the test, with the reason, where there is no etcd. With CI=true it fails
+// instead if this is root, which could have installed it.
+func Require(t testing.TB) {
+	t.Helper()
+	_, err := exec.LookPath("etcd")
+	switch {
+	case err == nil:
+	case os.Getenv("CI") == "true" && os.Geteuid() == 0:
+		t.Fatal("CI=true, so tests with a real etcd must run, but there is none on this machine: `make test` as root installs it on Debian")
+	default:
+		t.Skip("skipped, because it needs a real etcd: `make test` as root installs it on Debian")
+	}
+}
+
+// startWithin is how long a member may take to answer: it is slow on a busy machine.
+const startWithin = time.Minute
+
+// Cluster is a running cluster.
+type Cluster struct {
+	t       testing.TB
+	members []*member
+	flags   []string
+}
+
+// member is one etcd.
+type member struct {
+	name    string
+	address string // 127.x.y.z
+	dir     string
+	cmd     *exec.Cmd // nil while it isn't running
+}
+
+const (
+	clientPort = "2379"
+	peerPort   = "2380"
+)
+
+// Start starts members with further flags, and waits until they answer. Everything ends with
+// the test.
+func Start(t testing.TB, members int, flags ...string) *Cluster {
+	t.Helper()
+	Require(t)
+	c := &Cluster{t: t, flags: flags}
+	for i := range members {
+		c.members = append(c.members, &member{
+			name: fmt.Sprintf("etcd-%d", i), dir: t.TempDir(),
+			address: fmt.Sprintf("127.%d.%d.%d", 128+rand.IntN(126), 1+rand.IntN(250), 1+rand.IntN(250)),
+		})
+	}
+	t.Cleanup(func() {
+		for i := range c.members {
+			c.Kill(i)
+		}
+	})
+	for i := range c.members {
+		c.begin(i)
+	}
+	for i := range c.members {
+		c.await(i)
+	}
+	return c
+}
+
+// Endpoints are the URLs of the members for their clients.
+func (c *Cluster) Endpoints() []string {
+	var list []string
+	for _, m := range c.members {
+		list = append(list, "http://"+m.address+":"+clientPort)
+	}
+	return list
+}
+
+// Addresses are those of the members, with ports, as --leader takes them.
+func (c *Cluster) Addresses() string { return Addresses(c.Endpoints()) }
+
+// Addresses are endpoints as --leader takes them.
+func Addresses(endpoints []string) string {
+	return strings.ReplaceAll(strings.Join(endpoints, ","), "http://", "")
+}
+
+// Kill ends a member with SIGKILL.
+func (c *Cluster) Kill(i int) {
+	m := c.members[i]
+	if m.cmd == nil {
+		return
+	}
+	_ = m.cmd.Process.Kill() // it may have ended
+	_ = m.cmd.Wait()
+	m.cmd = nil
+}
+
+// Restart starts a member that was killed.
+func (c *Cluster) Restart(i int) { c.begin(i) }
+
+// Await waits until all members answer.
+func (c *Cluster) Await() {
+	c.t.Helper()
+	for i := range c.members {
+		c.await(i)
+	}
+}
+
+func (c *Cluster) begin(i int) {
+	c.t.Helper()
+	m := c.members[i]
+	var peers []string
+	for _, p := range c.members {
+		peers = append(peers, p.name+"=http://"+p.address+":"+peerPort)
+	}
+	clients, peer := "http://"+m.address+":"+clientPort, "http://"+m.address+":"+peerPort
+	m.cmd = exec.Command("etcd", append([]string{
+		"--name", m.name, "--data-dir", filepath.Join(m.dir, "data"), "--log-level", "error", "--logger", "zap",
+		"--listen-client-urls", clients, "--advertise-client-urls", clients,
+		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", strings.Join(peers, ","),
+	}, c.flags...)...)
+	log, err := os.OpenFile(c.log(i), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	require.NoError(c.t, err)
+	defer log.Close()
+	m.cmd.Stdout, m.cmd.Stderr = log, log
+	m.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	require.NoError(c.t, m.cmd.Start())
+}
+
+func (c *Cluster) log(i int) string { return filepath.Join(c.members[i].dir, "log") }
+
+// await waits until a member answers with the cluster's consent.
+func (c *Cluster) await(i int) {
+	c.t.Helper()
+	url := "http://" + c.members[i].address + ":" + clientPort + "/v3/kv/range"
+	client := http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	for deadline := time.Now().Add(startWithin); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		answer, err := client.Post(url, "application/json", strings.NewReader(`{"key":"AA=="}`))
+		if err != nil {
+			continue
+		}
+		_ = answer.Body.Close()
+		if answer.StatusCode == http.StatusOK {
+			return
+		}
+	}
+	text, _ := os.ReadFile(c.log(i))
+	c.t.Fatalf("etcd doesn't answer: %s", text)
+}

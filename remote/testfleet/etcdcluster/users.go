@@ -1,0 +1,39 @@
+package etcdcluster
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+
+	"github.com/stretchr/testify/require"
+)
+
+// AddUser makes a user who may read and write the keys with a prefix, and has the cluster ask
+// for passwords from then on.
+func (c *Cluster) AddUser(name, password, prefix string) {
+	c.t.Helper()
+	end := []byte(prefix)
+	end[len(end)-1]++
+	c.ask("/v3/auth/user/add", map[string]any{"name": "root", "password": "root"})
+	c.ask("/v3/auth/role/add", map[string]any{"name": "root"})
+	c.ask("/v3/auth/user/grant", map[string]any{"user": "root", "role": "root"})
+	c.ask("/v3/auth/user/add", map[string]any{"name": name, "password": password})
+	c.ask("/v3/auth/role/add", map[string]any{"name": name})
+	c.ask("/v3/auth/role/grant", map[string]any{"name": name, "perm": map[string]any{"permType": "READWRITE", "key": []byte(prefix), "range_end": end}})
+	c.ask("/v3/auth/user/grant", map[string]any{"user": name, "role": name})
+	c.ask("/v3/auth/enable", map[string]any{})
+}
+
+func (c *Cluster) ask(path string, request any) {
+	c.t.Helper()
+	body, err := json.Marshal(request)
+	require.NoError(c.t, err)
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	answer, err := client.Post(c.Endpoints()[0]+path, "application/json", bytes.NewReader(body))
+	require.NoError(c.t, err)
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	require.NoError(c.t, err)
+	require.Equal(c.t, http.StatusOK, answer.StatusCode, "%s: %s", path, text)
+}
