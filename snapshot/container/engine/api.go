@@ -20,6 +20,9 @@ import (
 // maxAnswer bounds an answer of an engine, in bytes.
 const maxAnswer = 4 << 20
 
+// maxHeader bounds the header of an answer, in bytes.
+const maxHeader = 64 << 10
+
 // api is an engine's API on a unix socket.
 type api struct{ socket string }
 
@@ -63,7 +66,12 @@ func (a api) do(ctx context.Context, method, path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	client := http.Client{Transport: &http.Transport{DialContext: a.dial, DisableKeepAlives: true}}
+	client := http.Client{
+		Transport: &http.Transport{
+			DialContext: a.dial, DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: maxHeader,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 	response, err := client.Do(request)
 	if err != nil {
 		return nil, fmt.Errorf("ask %s: %w", a.socket, err)

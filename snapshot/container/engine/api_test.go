@@ -19,14 +19,17 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // serve has an engine answer on Docker's socket below a folder.
-func serve(t *testing.T, root string, answer http.HandlerFunc) {
+func serve(t *testing.T, root string, answer http.HandlerFunc) { t.Cleanup(start(t, root, answer)) }
+
+// start is serve, until the returned function is called.
+func start(t *testing.T, root string, answer http.HandlerFunc) (stop func()) {
 	require.NoError(t, os.MkdirAll(filepath.Join(root, "run"), 0o755))
 	listener, err := net.Listen("unix", filepath.Join(root, "run/docker.sock"))
 	require.NoError(t, err)
 	server := &http.Server{Handler: answer, ReadHeaderTimeout: time.Minute}
 	done := make(chan struct{})
 	go func() { defer close(done); _ = server.Serve(listener) }()
-	t.Cleanup(func() { _ = server.Close(); <-done })
+	return func() { _ = server.Close(); <-done }
 }
 
 func write(t *testing.T, path, content string) {
@@ -100,9 +103,13 @@ func TestRecords(t *testing.T) {
 	e := engine.Engines{Root: root}
 	got, err := e.Inspect(t.Context(), cgroup.Place{ID: id, Runtime: cgroup.Containerd})
 	require.NoError(t, err)
+	require.False(t, e.Changed(got.Stamp))
+	got.Stamp = engine.Stamp{}
 	require.Equal(t, engine.Details{Name: "job", Init: 4711, Labels: map[string]string{"nerdctl/name": "job"}}, got)
 	got, err = e.Inspect(t.Context(), cgroup.Place{ID: id, Runtime: cgroup.Podman})
 	require.NoError(t, err)
+	require.False(t, e.Changed(got.Stamp))
+	got.Stamp = engine.Stamp{}
 	require.Equal(t, engine.Details{Name: "pod", EID: "7", Init: 4712}, got)
 }
 

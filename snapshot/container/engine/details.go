@@ -28,6 +28,8 @@ type Details struct {
 	// EID is the environment that genv's shim gave to the container; empty for none.
 	EID  snapshot.EnvID
 	Init snapshot.PID // the container's first process; 0 if it is unknown or doesn't run
+	// Stamp is for Engines.Changed.
+	Stamp Stamp
 }
 
 // docker is a container in Docker's API, in Podman's copy of it, and in config.v2.json.
@@ -129,7 +131,7 @@ func ParseStorage(data []byte, id string) (name, image string, err error) {
 			Name  string `json:"name"`
 		}
 		_ = json.Unmarshal([]byte(entry.Metadata), &meta) // without it, the names alone are known
-		if meta.Name == "" && len(entry.Names) > 0 {
+		if len(entry.Names) > 0 {                         // the metadata keeps the name that it was made with
 			meta.Name = entry.Names[0]
 		}
 		return shortened(meta.Name), shortened(meta.Image), nil

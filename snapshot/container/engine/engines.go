@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -63,9 +64,10 @@ func (e Engines) apis(sockets []string) (list []source) {
 
 // Inspect finds out about a container. It asks the engine, and if that has not answered
 // when ctx ends, or without a socket, it reads the engine's records. The error is
-// ErrNotFound or wraps ErrUnknown.
+// ErrNotFound or wraps ErrUnknown, and folder.ErrUntrusted if others than root can write
+// a record.
 func (e Engines) Inspect(ctx context.Context, place cgroup.Place) (Details, error) {
-	missing, failed := false, error(nil)
+	missing, failed, stamp := false, error(nil), e.stamp(place)
 	for _, s := range e.sources(place.Runtime) {
 		if s.api != nil && ctx.Err() != nil {
 			continue
@@ -73,6 +75,7 @@ func (e Engines) Inspect(ctx context.Context, place cgroup.Place) (Details, erro
 		details, err := s.inspect(ctx, place.ID)
 		switch {
 		case err == nil:
+			details.Stamp = cmp.Or(details.Stamp, stamp)
 			return details, nil
 		case errors.Is(err, ErrNotFound):
 			missing = true

@@ -3,7 +3,6 @@ package engine
 import (
 	"encoding/json"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
 // maxRecord bounds a file that is read, in bytes.
@@ -18,39 +18,48 @@ const maxRecord = 4 << 20
 
 // dockerRecord reads what Docker keeps about a container in its data folder.
 func (e Engines) dockerRecord(id string) (Details, error) {
-	data, err := readFile(filepath.Join(e.dockerFolder(), "containers", id, "config.v2.json"))
+	path, err := e.dockerFile(id)
+	if err != nil {
+		return Details{}, err
+	}
+	data, err := e.read(path)
 	if err != nil {
 		return Details{}, err
 	}
 	return ParseDocker(data, id)
 }
 
-// dockerFolder is Docker's data folder: /var/lib/docker unless daemon.json names another.
-func (e Engines) dockerFolder() string {
+// dockerFile is the file of a container in Docker's data folder, which is /var/lib/docker
+// unless daemon.json names another one.
+func (e Engines) dockerFile(id string) (string, error) {
+	root := "/var/lib/docker"
 	var daemon struct {
 		DataRoot string `json:"data-root"`
 	}
-	if data, err := readFile(e.path("/etc/docker/daemon.json")); err == nil {
+	data, err := e.read("/etc/docker/daemon.json")
+	if err == nil {
 		_ = json.Unmarshal(data, &daemon) // dockerd doesn't start with an invalid one
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return "", err
 	}
 	if filepath.IsAbs(daemon.DataRoot) {
-		return e.path(daemon.DataRoot)
+		root = daemon.DataRoot
 	}
-	return e.path("/var/lib/docker")
+	return filepath.Join(root, "containers", id, "config.v2.json"), nil
 }
 
-// The folders of the bundles, with * for a namespace or a storage driver.
+// The folders in which engines have a folder for each namespace or storage driver.
 const (
-	containerdBundles = "/run/containerd/io.containerd.runtime.v2.task/*"
-	k3sBundles        = "/run/k3s/containerd/io.containerd.runtime.v2.task/*"
-	storageBundles    = "/var/lib/containers/storage/*-containers"
-	storageState      = "/run/containers/storage/*-containers"
+	containerdBundles = "/run/containerd/io.containerd.runtime.v2.task"
+	k3sBundles        = "/run/k3s/containerd/io.containerd.runtime.v2.task"
+	storage           = "/var/lib/containers/storage"
+	storageState      = "/run/containers/storage"
 )
 
 // bundleRecord reads the bundle that containerd keeps of a running container.
 func (e Engines) bundleRecord(id string) (Details, error) {
-	for _, folder := range []string{containerdBundles, k3sBundles} {
-		data, at, err := e.readOnly(folder, id, "config.json")
+	for _, parent := range []string{containerdBundles, k3sBundles} {
+		data, at, err := e.readOnly(parent, "", id, "config.json")
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -58,15 +67,23 @@ func (e Engines) bundleRecord(id string) (Details, error) {
 			return Details{}, err
 		}
 		details, err := ParseBundle(data)
-		details.Init = readPID(filepath.Join(at, "init.pid"))
+		details.Init = e.readPID(filepath.Join(at, "init.pid"))
+		details.Stamp = stampOf(e.path(filepath.Join(at, "config.json")))
 		return details, err
 	}
 	return Details{}, fs.ErrNotExist
 }
 
+const (
+	// containersOf ends the name of the folder of a storage driver in which containers are.
+	containersOf = "-containers"
+	// storageList is the list of them, in that folder.
+	storageList = "containers.json"
+)
+
 // storageRecord reads what Podman or CRI-O keeps of a container.
 func (e Engines) storageRecord(id string) (Details, error) {
-	data, _, err := e.readOnly(storageBundles, id, "userdata/config.json")
+	data, at, err := e.readOnly(storage, containersOf, id, "userdata/config.json")
 	if err != nil {
 		return Details{}, err
 	}
@@ -74,50 +91,58 @@ func (e Engines) storageRecord(id string) (Details, error) {
 	if err != nil {
 		return Details{}, err
 	}
-	if list, _, err := e.readOnly(storageBundles, "", "containers.json"); err == nil {
+	if list, err := e.read(filepath.Join(filepath.Dir(at), storageList)); err == nil {
 		if name, image, err := ParseStorage(list, id); err == nil && details.Name == "" {
 			details.Name, details.Image = name, image
 		}
 	}
-	if _, at, err := e.readOnly(storageState, id, "userdata/pidfile"); err == nil {
-		details.Init = readPID(filepath.Join(at, "userdata/pidfile"))
+	if _, at, err := e.readOnly(storageState, containersOf, id, "userdata/pidfile"); err == nil {
+		details.Init = e.readPID(filepath.Join(at, "userdata/pidfile"))
 	}
 	return details, nil
 }
 
-// readOnly reads the only file with a name below folders that a pattern matches, and
-// returns the folder of the id too. It is fs.ErrNotExist if there is none.
-func (e Engines) readOnly(pattern, id, name string) (data []byte, folder string, err error) {
-	found, err := filepath.Glob(e.path(pattern))
+// readOnly reads the only file with a name in a container's folder below the folders of
+// parent with that suffix, and returns the container's folder too. It is fs.ErrNotExist if
+// there is none.
+func (e Engines) readOnly(parent, suffix, id, name string) (data []byte, at string, err error) {
+	folders, err := e.foldersIn(parent, suffix)
 	if err != nil {
 		return nil, "", err
 	}
-	for _, parent := range found {
-		folder = filepath.Join(parent, id)
-		data, err = readFile(filepath.Join(folder, name))
+	for _, at := range folders {
+		at = filepath.Join(at, id)
+		data, err := e.read(filepath.Join(at, name))
 		if !errors.Is(err, fs.ErrNotExist) {
-			return data, folder, err
+			return data, at, err
 		}
 	}
 	return nil, "", fs.ErrNotExist
 }
 
-func readFile(path string) ([]byte, error) {
-	file, err := os.Open(path)
+// foldersIn are the paths of what is in a folder, with a suffix.
+func (e Engines) foldersIn(parent, suffix string) (paths []string, err error) {
+	at, err := folder.TrustedPath(e.Root, parent)
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close()
-	data, err := io.ReadAll(io.LimitReader(file, maxRecord+1))
-	if err == nil && len(data) > maxRecord {
-		err = errors.New(path + " is too long")
+	entries, err := os.ReadDir(at)
+	for _, entry := range entries {
+		if strings.HasSuffix(entry.Name(), suffix) {
+			paths = append(paths, filepath.Join(parent, entry.Name()))
+		}
 	}
-	return data, err
+	return paths, err
+}
+
+// read reads a file that only the engine, as root, can have written.
+func (e Engines) read(path string) ([]byte, error) {
+	return folder.ReadTrustedPath(e.Root, path, maxRecord)
 }
 
 // readPID is the PID in a file; 0 if it has none.
-func readPID(path string) snapshot.PID {
-	data, err := readFile(path)
+func (e Engines) readPID(path string) snapshot.PID {
+	data, err := e.read(path)
 	if err != nil {
 		return 0
 	}
