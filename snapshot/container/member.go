@@ -32,9 +32,9 @@ func (m *Member) inspectable() bool {
 func (m *Member) ofUser() bool { return m.Rootless || m.Place.Delegated }
 
 // info is what is known about a member of a container.
-func (m *Member) info(e entry) *snapshot.ContainerInfo {
+func (m *Member) info(e *entry) *snapshot.ContainerInfo {
 	switch {
-	case m.isIn(&e):
+	case m.isIn(e):
 		info := e.info
 		info.Init = e.init != 0 && e.init == m.PID
 		if m.Place.Nested { // who started this one doesn't follow from who started the outer one
@@ -52,7 +52,7 @@ func (m *Member) info(e entry) *snapshot.ContainerInfo {
 // with its name.
 func (m *Member) isIn(e *entry) bool {
 	switch {
-	case !m.inspectable(), !e.found:
+	case !m.inspectable(), e == nil, !e.found:
 		return false
 	case e.path != "":
 		return e.path == m.Place.Path

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
@@ -22,69 +21,48 @@ type Engines interface {
 	// Inspect asks until ctx ends, and then reads records. Its errors are those of package
 	// engine.
 	Inspect(ctx context.Context, place cgroup.Place) (engine.Details, error)
+	// Changed says whether an engine may know something else now than when the Stamp was taken.
+	Changed(since engine.Stamp) bool
 }
 
 // Source finds out about containers. Its exported fields are set before its first use; it
 // is safe for concurrent use.
 type Source struct {
 	Engines Engines
-	Stopper Stopper       // for Stop
-	Run     string        // root's run folder, in which the hook's records are
-	Proc    proc.FS       // the zero FS is /proc
-	Wait    time.Duration // for how long one look asks engines at most; 0 for 250 ms
-	Now     func() time.Time
+	Stopper Stopper // for Stop
+	Run     string  // root's run folder, in which the hook's records are
+	Proc    proc.FS // the zero FS is /proc
+	// Wait is for how long one look asks engines at most, and then again for how long it reads
+	// records; 0 for 250 ms.
+	Wait time.Duration
+	Now  func() time.Time
 
 	mu    sync.Mutex
-	known map[cgroup.Place]entry
+	known map[cgroup.Place]*entry
 	// silentUntil is until when engines are not asked, since one didn't answer in time.
 	silentUntil time.Time
-}
-
-// entry is what is known about a container.
-type entry struct {
-	info snapshot.ContainerInfo
-	path string // of its cgroup; empty if that isn't known
-	// found says that it exists, or may exist: see info.Unknown.
-	found bool
-	init  snapshot.PID // its first process; 0 if that isn't known
-	start snapshot.StartTime
-	at    time.Time
 }
 
 const (
 	defaultWait = 250 * time.Millisecond
 	// silence is for how long engines are left alone after one didn't answer in time.
 	silence = 30 * time.Second
-	// maxAge is when an answer is asked for again: a container can be given another name.
-	maxAge = 10 * time.Minute
-	// maxAgeWithoutInit is the same for an answer that doesn't name the first process of a
-	// container: without it, a container that has taken the place of this one isn't noticed.
-	maxAgeWithoutInit = 30 * time.Second
 	// maxParallel is how many containers engines are asked about at the same time.
 	maxParallel = 8
 )
 
 // Look finds out about the containers of processes, in their order. It is nil for a
-// process in no container of root's, except for a rootless one.
+// process in no container of root's, except for a rootless one. It takes twice Wait at most,
+// and what it can't find out in that time is Unknown: the next look continues.
 func (s *Source) Look(ctx context.Context, members []Member) []*snapshot.ContainerInfo {
 	now := s.now()
-	wanted := map[cgroup.Place]Member{}
-	entries := map[cgroup.Place]entry{}
-	for _, m := range members {
-		if _, seen := entries[m.Place]; seen || !m.inspectable() {
-			continue
-		}
-		e, known := s.valid(&m, now)
-		entries[m.Place] = e
-		if !known {
-			wanted[m.Place] = m
-		}
-	}
+	wanted, entries := s.recall(members, now)
 	s.ask(ctx, wanted, entries, now)
 	infos := make([]*snapshot.ContainerInfo, len(members))
-	for i, m := range members {
-		infos[i] = m.info(entries[m.Place])
+	for i := range members {
+		infos[i] = members[i].info(entries[members[i].Place])
 	}
+	s.rememberMembers(members, entries)
 	return infos
 }
 
@@ -95,52 +73,28 @@ func (s *Source) now() time.Time {
 	return s.Now()
 }
 
-// valid is what is known about the container of a process that runs, if it is still the
-// same container.
-func (s *Source) valid(m *Member, now time.Time) (entry, bool) {
-	s.mu.Lock()
-	e, known := s.known[m.Place]
-	s.mu.Unlock()
-	age := now.Sub(e.at)
-	switch {
-	case !known, age < 0, age > maxAge:
-		return e, false
-	case e.init == 0:
-		return e, age < maxAgeWithoutInit
-	case e.init == m.PID && m.Start != 0: // it was just read
-		return e, e.start == m.Start
-	case slices.Contains(m.Ancestors, proc.Ancestor{PID: e.init, Start: e.start}):
-		return e, true
-	}
-	return e, s.runs(&e)
-}
-
-// runs says whether the first process of a container still runs.
-func (s *Source) runs(e *entry) bool {
-	if e.init == 0 {
-		return false
-	}
-	stat, err := s.Proc.Stat(e.init)
-	return err == nil && stat.Start == e.start && !stat.Gone()
-}
-
 // ask finds out about containers, and keeps that. The cgroups of users come last, so that
 // they take no time from root's containers.
-func (s *Source) ask(ctx context.Context, wanted map[cgroup.Place]Member, entries map[cgroup.Place]entry, now time.Time) {
+func (s *Source) ask(ctx context.Context, wanted map[cgroup.Place]bool, entries map[cgroup.Place]*entry, now time.Time) {
 	if len(wanted) == 0 {
 		return
 	}
 	s.mu.Lock()
 	silent := now.Before(s.silentUntil)
 	s.mu.Unlock()
-	asking, cancel := context.WithTimeout(ctx, cmp.Or(s.Wait, defaultWait))
+	wait := cmp.Or(s.Wait, defaultWait)
+	reading, cancelReading := context.WithTimeout(ctx, 2*wait)
+	defer cancelReading()
+	asking, cancel := context.WithTimeout(reading, wait)
 	defer cancel()
 	if silent {
 		cancel()
 	}
-	s.askAll(asking, wanted, false, entries, now)
-	late := !silent && ctx.Err() == nil && asking.Err() != nil
-	s.askAll(asking, wanted, true, entries, now)
+	found := results{entries: make(map[cgroup.Place]*entry, len(wanted))}
+	s.askAll(asking, reading, wanted, false, &found)
+	late := !silent && ctx.Err() == nil && asking.Err() != nil && found.inTime == 0
+	s.askAll(asking, reading, wanted, true, &found)
+	s.settle(wanted, found.entries, entries, now)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if late {
@@ -149,63 +103,44 @@ func (s *Source) ask(ctx context.Context, wanted map[cgroup.Place]Member, entrie
 	s.keep(wanted, entries, now)
 }
 
-// askAll finds out about the containers that are, or are not, in cgroups of users.
-func (s *Source) askAll(ctx context.Context, wanted map[cgroup.Place]Member, ofUsers bool, entries map[cgroup.Place]entry, now time.Time) {
-	var mu sync.Mutex
+// askAll finds out about the containers that are, or are not, in cgroups of users. It asks
+// engines until asking ends, and reads records until reading ends.
+func (s *Source) askAll(asking, reading context.Context, wanted map[cgroup.Place]bool, ofUsers bool, found *results) {
 	var group errgroup.Group
 	group.SetLimit(maxParallel)
-	for place, m := range wanted {
-		if m.ofUser() != ofUsers {
+	for place, ofUser := range wanted {
+		if ofUser != ofUsers {
 			continue
 		}
 		group.Go(func() error {
-			found := s.find(ctx, place)
-			mu.Lock()
-			defer mu.Unlock()
-			if before := entries[place]; found.info.Unknown && s.runs(&before) { // the earlier answer is still about it
-				found = before
+			if reading.Err() == nil {
+				e := s.find(asking, place)
+				found.add(place, e, asking.Err() == nil && !e.info.Unknown)
 			}
-			found.at = now
-			entries[place] = found
 			return nil
 		})
 	}
 	_ = group.Wait() // none returns an error
 }
 
-// keep keeps new entries, and forgets containers that have ended.
-func (s *Source) keep(wanted map[cgroup.Place]Member, entries map[cgroup.Place]entry, now time.Time) {
-	if s.known == nil {
-		s.known = make(map[cgroup.Place]entry)
-	}
-	for place, e := range s.known {
-		if age := now.Sub(e.at); age < 0 || age > 2*maxAge || e.init == 0 && age > maxAgeWithoutInit {
-			delete(s.known, place)
-		}
-	}
-	for place := range wanted {
-		s.known[place] = entries[place]
-	}
-}
-
 // find finds out about one container.
-func (s *Source) find(ctx context.Context, place cgroup.Place) entry {
-	e := entry{found: true, info: snapshot.ContainerInfo{Runtime: place.Runtime}}
+func (s *Source) find(ctx context.Context, place cgroup.Place) *entry {
+	e := &entry{found: true, info: snapshot.ContainerInfo{Runtime: place.Runtime}}
 	if place.Runtime == cgroup.LXC || place.Runtime == cgroup.Nspawn { // what the cgroup shows is the name
 		e.info.Name = place.ID
 		return e
 	}
 	details, err := s.Engines.Inspect(ctx, place)
 	if errors.Is(err, engine.ErrNotFound) {
-		return entry{}
+		return &entry{}
 	}
-	e.info.Unknown = err != nil
+	e.info.Unknown, e.stamp = err != nil, details.Stamp
 	e.info.Name, e.info.Image, e.info.EID = details.Name, details.Image, details.EID
 	e.info.Labels, e.info.LabelsCut = snapshot.BoundedLabels(details.Labels)
 	if first, runs := s.first(details.Init); runs {
 		e.init, e.start, e.path = details.Init, first.start, first.place.Path
 	}
-	s.readRecord(&e, place.ID)
+	s.readRecord(e, place.ID)
 	return e
 }
 

@@ -45,6 +45,9 @@ func (e *engines) Inspect(ctx context.Context, place cgroup.Place) (engine.Detai
 	return engine.Details{}, engine.ErrNotFound
 }
 
+// Changed says that a container may be another one: its Stamp was not taken.
+func (e *engines) Changed(engine.Stamp) bool { return true }
+
 // host is a machine with a container named web of which process 10 is the first.
 type host struct {
 	*container.Source

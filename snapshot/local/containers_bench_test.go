@@ -1,8 +1,9 @@
 package local_test
 
 import (
-	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -10,19 +11,22 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/container"
-	"github.com/seed-3119e985/genv/snapshot/container/cgroup"
 	"github.com/seed-3119e985/genv/snapshot/container/engine"
 )
 
-// answers is an engine that knows each container by its id, which is its first process.
-type answers struct{}
-
-func (answers) Inspect(_ context.Context, place cgroup.Place) (engine.Details, error) {
-	var pid snapshot.PID
-	_, err := fmt.Sscanf(place.ID, "%x", &pid)
-	return engine.Details{Name: "job", Init: pid}, err
+// dockersFiles are those of containers; the id of each one is its first process.
+func dockersFiles(b *testing.B, inits []int) (root string) {
+	root = b.TempDir()
+	require.NoError(b, os.Chmod(root, 0o755))
+	for _, init := range inits {
+		id := fmt.Sprintf("%064x", init)
+		dir := filepath.Join(root, "var/lib/docker/containers", id)
+		require.NoError(b, os.MkdirAll(dir, 0o755))
+		text := fmt.Sprintf(`{"ID":%q,"Name":"/job","State":{"Running":true,"Pid":%d}}`, id, init)
+		require.NoError(b, os.WriteFile(filepath.Join(dir, "config.v2.json"), []byte(text), 0o600))
+	}
+	return root
 }
 
 // BenchmarkContainers compares snapshots of 100 processes, each the second one in a container
@@ -36,15 +40,24 @@ func BenchmarkContainers(b *testing.B) {
 		m, now := newMachine(b), time.Now()
 		m.Now = func() time.Time { return now }
 		m.DeviceListTTL = 24 * time.Hour
-		m.Containers = &container.Source{Engines: answers{}, Run: b.TempDir(), Proc: m.Proc}
+		var inits []int
 		for i := range count {
-			init, pid, group := 1000+i, 5000+i, "/user.slice"
+			inits = append(inits, 1000+i)
+		}
+		m.Containers = &container.Source{
+			Engines: engine.Engines{Root: dockersFiles(b, inits)}, Run: b.TempDir(), Proc: m.Proc, Wait: time.Minute,
+		}
+		for i, init := range inits {
+			pid, group := 5000+i, "/user.slice"
 			if contained {
 				group = fmt.Sprintf("/docker/%064x", init)
 			}
 			for _, p := range []int{init, pid} {
 				m.process(p, 0, 20, "HOME=/\x00")
 				m.write(fmt.Sprint(p, "/cgroup"), "0::"+group+"\n")
+				if contained {
+					m.write(fmt.Sprint(p, "/status"), fmt.Sprintf("Name:\tpython3\nUid:\t0\t0\t0\t0\nNSpid:\t%d\t1\n", p))
+				}
 			}
 			if !executed {
 				m.write(fmt.Sprint(pid, "/stat"), statOf(pid, init, "python3", "S", 20, 1020))

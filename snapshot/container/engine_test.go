@@ -1,0 +1,246 @@
+package container_test
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/container"
+	"github.com/seed-3119e985/genv/snapshot/container/engine"
+)
+
+// daemon is an engine with Docker's API on a real socket, and with Docker's files.
+type daemon struct {
+	t    testing.TB
+	root string
+
+	mu    sync.Mutex
+	inits map[string]int // of the containers
+	names map[string]string
+	pause time.Duration // before each answer
+	asked int
+}
+
+// withDaemon has the Source ask a daemon.
+func (h *host) withDaemon() *daemon {
+	root := h.t.TempDir()
+	require.NoError(h.t, os.Chmod(root, 0o755))
+	require.NoError(h.t, os.Mkdir(filepath.Join(root, "run"), 0o755))
+	listener, err := net.Listen("unix", filepath.Join(root, "run/docker.sock"))
+	require.NoError(h.t, err)
+	d := &daemon{t: h.t, root: root, inits: map[string]int{}, names: map[string]string{}}
+	server := &http.Server{Handler: d, ReadHeaderTimeout: time.Minute}
+	done := make(chan struct{})
+	go func() { defer close(done); _ = server.Serve(listener) }()
+	h.t.Cleanup(func() { _ = server.Close(); <-done })
+	h.Engines = engine.Engines{Root: root}
+	h.Wait = time.Minute
+	return d
+}
+
+// rename gives a container another name, and writes no file.
+func (d *daemon) rename(id, name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.names[id] = name
+}
+
+// run adds a container, or gives one another name.
+func (d *daemon) run(id, name string, init int) {
+	d.rename(id, name)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.inits[id] = init
+	file := filepath.Join(d.root, "var/lib/docker/containers", id, "config.v2.json")
+	require.NoError(d.t, os.MkdirAll(filepath.Dir(file), 0o755))
+	require.NoError(d.t, os.WriteFile(file+".tmp", []byte(d.text(id)), 0o600))
+	require.NoError(d.t, os.Rename(file+".tmp", file)) // as dockerd writes it
+}
+
+func (d *daemon) text(id string) string {
+	return fmt.Sprintf(`{"ID":%q,"Name":"/%s","Config":{"Image":"pytorch:24.10","Labels":{"team":"vision"},"Env":["PATH=/bin"]},"State":{"Running":true,"Pid":%d},%s}`,
+		id, d.names[id], d.inits[id], `"HostConfig":{"Binds":["`+strings.Repeat("x", 4<<10)+`"]}`) // an answer of dockerd has about 6 KB
+}
+
+func (d *daemon) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	d.mu.Lock()
+	d.asked++
+	text, pause := d.text(path.Base(path.Dir(r.URL.Path))), d.pause
+	d.mu.Unlock()
+	if pause > 0 {
+		select {
+		case <-time.After(pause):
+		case <-r.Context().Done():
+		}
+	}
+	_, _ = w.Write([]byte(text))
+}
+
+func (d *daemon) requests() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.asked
+}
+
+// TestARenamedContainer has its new name in the next look at its processes.
+func TestARenamedContainer(t *testing.T) {
+	h := newHost(t)
+	d := h.withDaemon()
+	d.run(id, "web", 10)
+	m := member(10, "/docker/"+id)
+	require.Equal(t, "web", h.look(m)[0].Name)
+	h.now = h.now.Add(time.Minute)
+	require.Equal(t, "web", h.look(m)[0].Name)
+	require.Equal(t, 1, d.requests(), "nothing has changed")
+	d.run(id, "shop", 10)
+	require.Equal(t, "shop", h.look(m)[0].Name)
+	require.Equal(t, 2, d.requests())
+
+	require.NoError(t, os.RemoveAll(filepath.Join(d.root, "var")))
+	require.Equal(t, "shop", h.look(m)[0].Name)
+	require.Equal(t, 3, d.requests(), "without its file, nothing shows a change")
+	require.Equal(t, "shop", h.look(m)[0].Name)
+	require.Equal(t, 3, d.requests())
+	d.rename(id, "store")
+	h.now = h.now.Add(11 * time.Second)
+	require.Equal(t, "store", h.look(m)[0].Name)
+}
+
+// TestAProcessNotBelowTheFirst is one of `docker exec`: the first process is looked for once.
+// It proves nothing for others, and not for a process that has its PID later.
+func TestAProcessNotBelowTheFirst(t *testing.T) {
+	h := newHost(t)
+	d := h.withDaemon()
+	d.run(id, "web", 10)
+	executed, outside := member(50, "/docker/"+id), member(60, "/docker/"+id)
+	executed.Start, outside.Start, outside.InnerNamespace = 500, 600, false
+	look := func(m container.Member) int {
+		h.now = h.now.Add(time.Second)
+		before := d.requests()
+		h.look(m)
+		return d.requests() - before
+	}
+	require.Equal(t, 1, look(executed))
+	require.Zero(t, look(outside))
+	require.NoError(t, os.RemoveAll(filepath.Join(h.Proc.Root, "10")))
+	require.Zero(t, look(executed), "it would have ended with the first process")
+	for name, m := range map[string]container.Member{
+		"in the machine's PID namespace": outside,
+		"that is new":                    {PID: 51, Start: 500, Place: executed.Place, InnerNamespace: true},
+		"with its PID":                   {PID: 50, Start: 501, Place: executed.Place, InnerNamespace: true},
+		"of an unknown start":            {PID: 50, Place: executed.Place, InnerNamespace: true},
+	} {
+		h := newHost(t)
+		d := h.withDaemon()
+		d.run(id, "web", 10)
+		h.look(executed, outside)
+		require.NoError(t, os.RemoveAll(filepath.Join(h.Proc.Root, "10")))
+		h.look(executed, m)
+		require.Equal(t, 2, d.requests(), "a process "+name)
+	}
+}
+
+// TestManyContainers: a look ends in time, and the next one continues where it ended. An engine
+// that answers is not left alone because it has much to answer.
+func TestManyContainers(t *testing.T) {
+	h := newHost(t)
+	d := h.withDaemon()
+	d.pause = time.Millisecond
+	h.Wait = 20 * time.Millisecond
+	var members []container.Member
+	for i := range 300 {
+		each, pid := fmt.Sprintf("%064x", i), 100+i
+		h.process(pid, 100, "/docker/"+each)
+		d.run(each, "job", pid)
+		members = append(members, member(snapshot.PID(pid), "/docker/"+each))
+	}
+	unknown := len(members)
+	for looks := 0; unknown > 0; looks++ {
+		require.Less(t, looks, len(members), "each look finds out something")
+		known := 0
+		for _, info := range h.look(members...) {
+			if !info.Unknown {
+				require.Equal(t, "job", info.Name)
+				known++
+			}
+		}
+		require.LessOrEqual(t, len(members)-known, unknown, "what is known stays known")
+		unknown = len(members) - known
+	}
+}
+
+// TestASlowEngine is waited for as long as Wait says, whatever is asked, and then left alone.
+func TestASlowEngine(t *testing.T) {
+	h := newHost(t)
+	d := h.withDaemon()
+	d.pause = time.Hour
+	h.Wait = 200 * time.Millisecond
+	d.run(id, "web", 10)
+	require.Equal(t, "web", h.look(member(10, "/docker/"+id))[0].Name, "from its record")
+	h.Wait = time.Hour
+	d.run(id, "shop", 10)
+	require.Equal(t, "shop", h.look(member(10, "/docker/"+id))[0].Name)
+	require.Equal(t, 1, d.requests())
+}
+
+// BenchmarkManyContainers is the first look at 10,000 containers, which their engine has to be
+// asked about, the same from its records, and a later look. heap-MB is what stays in memory.
+func BenchmarkManyContainers(b *testing.B) {
+	h := newHost(b)
+	d := h.withDaemon()
+	h.Wait = time.Hour
+	var members []container.Member
+	for i := range 10_000 {
+		each, pid := fmt.Sprintf("%064x", i), 100+i
+		h.process(pid, 100, "/docker/"+each)
+		d.run(each, "job", pid)
+		members = append(members, member(snapshot.PID(pid), "/docker/"+each))
+		members[i].Start = 100
+	}
+	fresh := func() *container.Source {
+		return &container.Source{Engines: h.Engines, Run: h.Run, Proc: h.Proc, Wait: h.Wait, Now: h.Now}
+	}
+	heap := func() float64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return float64(m.HeapAlloc) / 1e6
+	}
+	first := func(b *testing.B) {
+		var source *container.Source
+		before := heap()
+		for b.Loop() {
+			source = fresh()
+			require.False(b, source.Look(b.Context(), members)[9999].Unknown)
+		}
+		b.ReportMetric(heap()-before, "heap-MB")
+		runtime.KeepAlive(source)
+	}
+	b.Run("asked", first)
+	b.Run("later", func(b *testing.B) {
+		source := fresh()
+		source.Look(b.Context(), members)
+		for b.Loop() {
+			source.Look(b.Context(), members)
+		}
+	})
+	require.NoError(b, os.Remove(filepath.Join(d.root, "run/docker.sock")))
+	b.Run("records", first)
+	h.Wait = 0
+	b.Run("bounded", func(b *testing.B) {
+		for b.Loop() {
+			fresh().Look(b.Context(), members)
+		}
+	})
+}

@@ -1,0 +1,192 @@
+package container
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/container/cgroup"
+	"github.com/seed-3119e985/genv/snapshot/container/engine"
+	"github.com/seed-3119e985/genv/snapshot/proc"
+)
+
+// entry is what is known about a container.
+type entry struct {
+	info snapshot.ContainerInfo
+	path string // of its cgroup; empty if that isn't known
+	// found says that it exists, or may exist: see info.Unknown.
+	found bool
+	init  snapshot.PID // its first process; 0 if that isn't known
+	start snapshot.StartTime
+	at    time.Time
+	stamp engine.Stamp
+	// members are processes that were found in it in this run of the container.
+	members map[snapshot.PID]snapshot.StartTime
+}
+
+const (
+	// maxAge is when an answer is asked for again although its Stamp hasn't changed.
+	maxAge = 10 * time.Minute
+	// maxAgeWithoutStamp is the same where there is no Stamp: a container can be given another
+	// name.
+	maxAgeWithoutStamp = 10 * time.Second
+	// maxAgeWithoutInit is the same for an answer that doesn't name the first process of a
+	// container: without it, a container that has taken the place of this one isn't noticed.
+	maxAgeWithoutInit = 30 * time.Second
+	// maxMembers bounds the members of an entry.
+	maxMembers = 1024
+)
+
+// recall returns what is known about the containers of processes, and for those that have to
+// be asked about, whether a user can have made their cgroups.
+func (s *Source) recall(members []Member, now time.Time) (wanted map[cgroup.Place]bool, entries map[cgroup.Place]*entry) {
+	wanted, entries = make(map[cgroup.Place]bool), make(map[cgroup.Place]*entry, len(members))
+	runs := map[cgroup.Place]bool{} // the first processes that were looked for
+	for i := range members {
+		m := &members[i]
+		if !m.inspectable() {
+			continue
+		}
+		e, seen := entries[m.Place]
+		if !seen {
+			e = s.knownAs(m.Place)
+			entries[m.Place] = e
+			if !s.isFresh(e, now) {
+				wanted[m.Place] = m.ofUser()
+			}
+		}
+		if _, asked := wanted[m.Place]; asked || s.shows(e, m) || runs[m.Place] {
+			continue
+		}
+		if runs[m.Place] = s.runs(e); !runs[m.Place] {
+			wanted[m.Place] = m.ofUser()
+		}
+	}
+	return wanted, entries
+}
+
+// knownAs is what is known about a container; nil for nothing.
+func (s *Source) knownAs(place cgroup.Place) *entry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.known[place]
+}
+
+// isFresh says whether an entry needn't be asked for again while its container runs.
+func (s *Source) isFresh(e *entry, now time.Time) bool {
+	if e == nil {
+		return false
+	}
+	age := now.Sub(e.at)
+	switch {
+	case age < 0, age > maxAge:
+		return false
+	case e.init == 0:
+		return age < maxAgeWithoutInit
+	case e.stamp == engine.Stamp{}:
+		return age < maxAgeWithoutStamp
+	}
+	return !s.Engines.Changed(e.stamp)
+}
+
+// shows says whether a process, as it was just read, shows that it belongs to the run of the
+// container that an entry is about: by its ancestors, or because it was found in it before.
+// The process needn't be below the first one, as with `docker exec`; but it ends with it,
+// since it is in a PID namespace of a container.
+func (s *Source) shows(e *entry, m *Member) bool {
+	if e.init == 0 || e.init == m.PID && m.Start != 0 && e.start == m.Start {
+		return true
+	}
+	if slices.Contains(m.Ancestors, proc.Ancestor{PID: e.init, Start: e.start}) {
+		return true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	start, before := e.members[m.PID]
+	return before && m.InnerNamespace && start == m.Start
+}
+
+// runs says whether the first process of a container still runs.
+func (s *Source) runs(e *entry) bool {
+	if e.init == 0 {
+		return false
+	}
+	stat, err := s.Proc.Stat(e.init)
+	return err == nil && stat.Start == e.start && !stat.Gone()
+}
+
+// results are what one look finds out.
+type results struct {
+	mu      sync.Mutex
+	entries map[cgroup.Place]*entry
+	inTime  int // how many were found out before engines were not asked any more
+}
+
+func (r *results) add(place cgroup.Place, e *entry, inTime bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.entries[place] = e
+	if inTime {
+		r.inTime++
+	}
+}
+
+// settle puts what was found out into entries. What is known stays known while the container
+// runs, and what there was no time for is asked again in the next look.
+func (s *Source) settle(wanted map[cgroup.Place]bool, found, entries map[cgroup.Place]*entry, now time.Time) {
+	for place := range wanted {
+		before, e := entries[place], found[place]
+		still := before != nil && (e == nil || e.info.Unknown) && s.runs(before)
+		switch {
+		case e == nil && still:
+			continue
+		case e == nil:
+			e = &entry{found: true, info: snapshot.ContainerInfo{Runtime: place.Runtime, Unknown: true}}
+		case still:
+			same := *before
+			e = &same
+			fallthrough
+		default:
+			e.at = now
+		}
+		if before != nil && before.init == e.init && before.start == e.start {
+			e.members = before.members
+		}
+		entries[place] = e
+	}
+}
+
+// keep keeps what was asked for, and forgets containers that have ended.
+func (s *Source) keep(wanted map[cgroup.Place]bool, entries map[cgroup.Place]*entry, now time.Time) {
+	if s.known == nil {
+		s.known = make(map[cgroup.Place]*entry)
+	}
+	for place, e := range s.known {
+		if age := now.Sub(e.at); age < 0 || age > 2*maxAge || e.init == 0 && age > maxAgeWithoutInit {
+			delete(s.known, place)
+		}
+	}
+	for place := range wanted {
+		if e := entries[place]; !e.at.IsZero() {
+			s.known[place] = e
+		}
+	}
+}
+
+// rememberMembers notes which processes were found in which containers.
+func (s *Source) rememberMembers(members []Member, entries map[cgroup.Place]*entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range members {
+		m := &members[i]
+		e := entries[m.Place]
+		if e == nil || e.init == 0 || m.Start == 0 || !m.InnerNamespace || !m.isIn(e) {
+			continue
+		}
+		if e.members == nil || len(e.members) >= maxMembers {
+			e.members = make(map[snapshot.PID]snapshot.StartTime)
+		}
+		e.members[m.PID] = m.Start
+	}
+}
