@@ -186,7 +186,7 @@ func runExamples(t *testing.T, f *inprocess.Fleet, path string, formats []string
 	more := fleet + " --hostfile " + dir + "/hosts --exclude b --username u --timeout 10 --command-timeout 10 --fanout 1 --exit-on-error --quiet --no-sudo --insecure-ignore-host-keys --verbose"
 	u := s.me().with("DIR="+dir, "FLEET="+fleet, "MORE="+more, "REPORT="+dir+"/report", "GENV_AUDIT_LOG="+dir+"/log")
 	other := u.open("bash")
-	require.Equal(t, said{}, other.say("genv activate --gpus 1"))
+	require.Empty(t, other.say("genv activate --gpus 1").status) // its text may say that nvidia-smi is slow
 	for _, example := range examples[path] {
 		for _, format := range formats {
 			shell := u.open("bash")

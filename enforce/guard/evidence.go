@@ -32,7 +32,10 @@ const maxStateFile = 8 << 20
 // anything away: a file may just be in the middle of being written.
 func (k *Keeper) glance(context.Context) evidence {
 	begun := time.Now()
-	place, owned := k.State.Place()
+	place, owned, err := k.State.Place()
+	if err != nil {
+		return evidence{err: err}
+	}
 	dir, err := folder.OpenExisting(place)
 	if err != nil {
 		return evidence{err: err}
@@ -56,7 +59,10 @@ func (k *Keeper) glance(context.Context) evidence {
 // what was lost.
 func (k *Keeper) look(ctx context.Context) evidence {
 	begun := time.Now()
-	_, owned := k.State.Place()
+	_, owned, err := k.State.Place()
+	if err != nil {
+		return evidence{begun: begun, err: err}
+	}
 	files, err := k.State.Read(ctx)
 	if err != nil && !errors.Is(err, state.ErrNoDevices) {
 		return evidence{begun: begun, err: err}

@@ -21,8 +21,9 @@ import (
 // StateFiles are the state files of the host.
 type StateFiles interface {
 	// Place is the folder in which the files are now, and whether only root may write
-	// them: then what they say about owners is true.
-	Place() (dir string, owned bool)
+	// them: then what they say about owners is true. Its error says that this is not known,
+	// and that the files say nothing.
+	Place() (dir string, owned bool, err error)
 	// Read returns them without what has ended, as disk.Store.Read does.
 	Read(ctx context.Context) (state.Files, error)
 }

@@ -267,6 +267,20 @@ func TestDoubtTakesNothingAway(t *testing.T) {
 	}
 }
 
+// TestWhereTheStateIsUnknown: what a folder says that may be any user's gives and takes nothing.
+func TestWhereTheStateIsUnknown(t *testing.T) {
+	t.Parallel()
+	h := newGuarded(t)
+	h.set(func() { h.placeErr = errors.New("input/output error") })
+	h.write(attachments{bob: {0, 1}})
+	h.soon("it says so", func() bool { return len(h.status().Problems) > 0 })
+	require.True(t, h.pins.may(alice, 3), "she keeps her device")
+	require.False(t, h.pins.may(bob, 3))
+	require.False(t, h.pins.may(bob, 2))
+	h.set(func() { h.placeErr = nil })
+	h.soon("it follows again", func() bool { return h.pins.may(bob, 3) && !h.pins.may(alice, 3) })
+}
+
 // TestNothingIsDeniedBeforeAnythingIsKnown: a Keeper that begins in doubt may not deny.
 func TestNothingIsDeniedBeforeAnythingIsKnown(t *testing.T) {
 	t.Parallel()

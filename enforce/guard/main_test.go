@@ -168,13 +168,14 @@ type host struct {
 	run, state, veto string
 	owned            bool
 
-	mu      sync.Mutex
-	owners  map[snapshot.PID]snapshot.UID
-	minors  []int
-	hang    chan struct{} // the state files can't be read until it is closed
-	readErr error
-	doubt   func(*state.Files)
-	denied  []denials.Denial
+	mu       sync.Mutex
+	owners   map[snapshot.PID]snapshot.UID
+	minors   []int
+	hang     chan struct{} // the state files can't be read until it is closed
+	readErr  error
+	placeErr error // it is unknown where the state files are
+	doubt    func(*state.Files)
+	denied   []denials.Denial
 }
 
 func newHost(t testing.TB) *host {
@@ -225,7 +226,11 @@ func (h *host) files(attached map[snapshot.UID][]snapshot.DeviceIndex) *state.Fi
 }
 
 // Place implements StateFiles.
-func (h *host) Place() (string, bool) { return h.state, h.owned }
+func (h *host) Place() (string, bool, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.state, h.owned, h.placeErr
+}
 
 // Read implements StateFiles, without a cleanup.
 func (h *host) Read(ctx context.Context) (state.Files, error) {

@@ -115,9 +115,13 @@ func (s *session) begin(ctx context.Context) {
 	s.readOrder()
 }
 
-// follow watches the files that matter, where they are now.
+// follow watches the files that matter, where they are now. Where that is not known, the next
+// call finds out.
 func (s *session) follow() {
-	place, _ := s.State.Place()
+	place, _, err := s.State.Place()
+	if err != nil {
+		return
+	}
 	names := map[string][]string{}
 	add := func(dir, name string) { names[filepath.Clean(dir)] = append(names[filepath.Clean(dir)], name) }
 	add(s.RunDir, order.FileName)
@@ -142,8 +146,9 @@ func (s *session) again() {
 	if s.given.Mode == mode.Off {
 		return
 	}
-	place, _ := s.State.Place()
-	if now := versionsIn(place); now != s.versions {
+	if place, _, err := s.State.Place(); err != nil {
+		s.request() // which says why
+	} else if now := versionsIn(place); now != s.versions {
 		s.versions = now
 		s.request()
 	}

@@ -1,7 +1,6 @@
 package container
 
 import (
-	"cmp"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -12,7 +11,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/container/oci"
 	"github.com/seed-3119e985/genv/snapshot/container/record"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
-	"github.com/seed-3119e985/genv/snapshot/state/disk"
 )
 
 // Where a container has what is mounted into it.
@@ -35,7 +33,9 @@ func (c *claimed) writeConfig(config *oci.Config, request grant.Request) error {
 		return err
 	}
 	if request.Shims || request.Locks {
-		c.mountGenv(config, self)
+		if err := c.mountGenv(config, self); err != nil {
+			return err
+		}
 	}
 	if request.Shims {
 		c.mountShims(config, self)
@@ -86,12 +86,15 @@ func bind(config *oci.Config, from, to string) {
 }
 
 // mountGenv lets programs in the container call genv.
-func (c *claimed) mountGenv(config *oci.Config, self string) {
+func (c *claimed) mountGenv(config *oci.Config, self string) error {
+	dir, _, err := c.host.Store.Where()
+	if err != nil {
+		return err
+	}
 	bind(config, self, filepath.Join(insideBin, "genv"))
 	prependPath(config, insideBin)
 	// Read-only also where every user writes it: uid 0 of a container could leave programs
 	// there that run as root on the host.
-	dir := cmp.Or(c.host.Store.OwnedDir(), disk.Dir(c.Getenv))
 	bind(config, dir, dir)
 	for _, name := range []string{"GENV_TMPDIR", "GENV_ROOT_DIR"} {
 		if value := c.Getenv(name); value != "" {
@@ -103,6 +106,7 @@ func (c *claimed) mountGenv(config *oci.Config, self string) {
 	if published := hardware.Path(localhost.RunDir(c.Getenv)); exists(published) {
 		bind(config, published, published)
 	}
+	return nil
 }
 
 // mountShims lets nvidia-smi in the container show the devices of the environment.

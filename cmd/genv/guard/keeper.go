@@ -130,12 +130,7 @@ func newStateFiles(p *command.Program) *stateFiles {
 }
 
 // Place implements guard.StateFiles.
-func (s *stateFiles) Place() (dir string, owned bool) {
-	if dir := s.store.OwnedDir(); dir != "" {
-		return dir, true
-	}
-	return s.dir, false
-}
+func (s *stateFiles) Place() (dir string, owned bool, err error) { return s.store.Where() }
 
 // Read implements guard.StateFiles.
 func (s *stateFiles) Read(ctx context.Context) (state.Files, error) { return s.cache.Read(ctx) }

@@ -76,7 +76,7 @@ func (p *program) hostStatus(c *cli.Context) error {
 	}
 	d := StatusDocument{Schema: "genv.host/1", Owner: "users", StateDir: disk.Dir(p.Getenv), Socket: here.Service.Path, OldGenvs: oldGenvs(here.Machine.Proc)}
 	if owner != nil {
-		d.Owner, d.Since, d.CopyDir, d.StateDir = "root", &owner.Since, owner.StateDir, here.Store.OwnedDir()
+		d.Owner, d.Since, d.CopyDir, d.StateDir = "root", &owner.Since, owner.StateDir, here.Store.OwnedPath()
 	}
 	switch status, err := here.Service.Status(c.Context); {
 	case err == nil:

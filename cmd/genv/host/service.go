@@ -92,7 +92,7 @@ func (p *program) hostServe(c *cli.Context) error {
 		Failed: func(err error) { log.Warn().Err(err).Msg("a connection failed") },
 	}
 	systemd.Notify(log, daemon.SdNotifyReady)
-	log.Info().Str("state", h.Store.OwnedDir()).Str("socket", localhost.SocketPath(p.Getenv)).Msg("the service owns the state of this host")
+	log.Info().Str("state", h.Store.OwnedPath()).Str("socket", localhost.SocketPath(p.Getenv)).Msg("the service owns the state of this host")
 	err = server.Serve(ctx, listener)
 	systemd.Notify(log, daemon.SdNotifyStopping)
 	return err

@@ -54,7 +54,8 @@ func (h *host) heldBy(ctx context.Context, busy *disk.BusyError) string {
 }
 
 func (h *host) takeOverOnce(ctx context.Context, log zerolog.Logger) error {
-	dir, owned := disk.Dir(h.getenv), h.Store.OwnedPath
+	dir := disk.Dir(h.getenv)
+	owned := func() (string, error) { return h.Store.OwnedPath(), nil }
 	taken, err := h.Store.TakeOver(ctx, func(files *state.Files) error {
 		if err := (instances.Notes{Dir: dir}).Move(files, instances.Notes{Dir: dir, Owned: owned}); err != nil {
 			return err

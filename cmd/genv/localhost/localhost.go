@@ -39,7 +39,7 @@ func Open(p command.Program) *Host {
 		options.Username = nil
 	}
 	var store *disk.Store
-	parts := instances.Notes{Dir: disk.Dir(p.Getenv), Owned: func() string { return store.OwnedDir() }}
+	parts := instances.Notes{Dir: disk.Dir(p.Getenv), Owned: func() (string, error) { return store.OwnedDir() }}
 	options.Mark = parts.Mark
 	store = disk.New(disk.Dir(p.Getenv), options)
 	smi := gpuSource{nvidia: NvidiaSMI(p.Getenv, smiTimeout), amd: AMDGPUs(p.Getenv)}

@@ -112,7 +112,7 @@ func (w *person) containerDevices(files *state.Files) (devices []docker.Device) 
 // containerToken proves to genv's container runtime who starts a container; it is empty
 // where root's service doesn't run.
 func (w *person) containerToken(ctx context.Context, eid snapshot.EnvID) string {
-	if w.Store.OwnedDir() == "" { // then there is no service
+	if dir, err := w.Store.OwnedDir(); dir == "" || err != nil { // then there is no service
 		return ""
 	}
 	ctx, cancel := context.WithTimeout(ctx, tokenWithin)

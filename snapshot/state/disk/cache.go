@@ -77,7 +77,10 @@ func (c *Cache) Read(ctx context.Context) (state.Files, error) {
 
 // upToDate says whether Store.Read would return what was read last.
 func (c *Cache) upToDate() bool {
-	if !c.last.valid || time.Since(c.last.at) > maxCacheTime || versionsIn(c.where()) != c.last.versions {
+	if !c.last.valid || time.Since(c.last.at) > maxCacheTime {
+		return false
+	}
+	if dir, _, err := c.Where(); err != nil || versionsIn(dir) != c.last.versions {
 		return false
 	}
 	for pid, was := range c.last.processes {

@@ -47,12 +47,13 @@ func (s *Store) Owner() (*Owner, error) {
 	return owner, err
 }
 
-// OwnedDir is the folder of the state files if they belong to root; else it is empty.
-func (s *Store) OwnedDir() string {
+// OwnedDir is the folder of the state files if they belong to root; else it is empty. The
+// error is Owner's.
+func (s *Store) OwnedDir() (string, error) {
 	if owner, err := s.Owner(); owner == nil || err != nil {
-		return ""
+		return "", err
 	}
-	return s.OwnedPath()
+	return s.OwnedPath(), nil
 }
 
 // MayWrite says whether this process may change the state files: they don't belong to root,
@@ -151,12 +152,13 @@ func (s *Store) open() (place, error) {
 	return place{dir, false}, err
 }
 
-// where is the path of the folder of the state files, for looks at it without a lock.
-func (s *Store) where() string {
-	if dir := s.OwnedDir(); dir != "" {
-		return dir
+// Where is the path of the folder of the state files, for looks at it without a lock. owned
+// says that they belong to root. The error is Owner's.
+func (s *Store) Where() (dir string, owned bool, err error) {
+	if dir, err := s.OwnedDir(); dir != "" || err != nil {
+		return dir, true, err
 	}
-	return s.dir
+	return s.dir, false, nil
 }
 
 // accessToOwned is accessTo for root's folder, in which root's note is too. There is no

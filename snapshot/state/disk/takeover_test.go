@@ -93,7 +93,7 @@ func TestTakeOverAndHandOver(t *testing.T) {
 	done, err = h.store.TakeOver(t.Context(), move)
 	require.NoError(t, err)
 	require.False(t, done.Done, "only once")
-	require.Equal(t, h.owned(""), h.store.OwnedDir())
+	require.Equal(t, h.owned(""), ownedDir(t, h.store))
 
 	require.NoError(t, h.store.Update(t.Context(), enter(8)))
 	require.Equal(t, os.FileMode(0o600), mode(t, h.owned("genv.lock")))
@@ -109,7 +109,7 @@ func TestTakeOverAndHandOver(t *testing.T) {
 	for name, want := range map[string]os.FileMode{"": 0o777, "envs.json": 0o666, "devices.json": 0o666, "genv.lock": 0o666, "devices": 0o777} {
 		require.Equal(t, want, mode(t, filepath.Join(h.dir, name)), name)
 	}
-	require.Empty(t, h.store.OwnedDir())
+	require.Empty(t, ownedDir(t, h.store))
 	h.requireState(t, "7", "8")
 	require.NoError(t, h.store.Update(t.Context(), func(f *state.Files) error {
 		f.Detach("8")
@@ -220,7 +220,7 @@ func TestMovesThatAreKilled(t *testing.T) {
 				}
 				require.NoError(t, err)
 				h.requireState(t, "7", "8")
-				require.Equal(t, tt.what == "takeover", again.OwnedDir() != "")
+				require.Equal(t, tt.what == "takeover", ownedDir(t, again) != "")
 				require.Equal(t, map[bool]os.FileMode{true: 0o755, false: 0o777}[tt.what == "takeover"], mode(t, h.dir))
 			})
 		}
@@ -390,4 +390,11 @@ func TestAUserOnlyReadsRootsState(t *testing.T) {
 	require.NoError(t, err, string(output))
 	require.Equal(t, "2 [] <nil> false\n<nil>\ntrue true\n<nil>\n<nil> <nil>\ntrue\n", string(output))
 	h.requireState(t, "7", "8")
+}
+
+func ownedDir(t *testing.T, s *disk.Store) string {
+	t.Helper()
+	dir, err := s.OwnedDir()
+	require.NoError(t, err)
+	return dir
 }

@@ -48,7 +48,7 @@ func TestMovesAndChangesThatCannotBeWritten(t *testing.T) {
 		require.NoError(t, err, what+": "+string(output))
 		h.requireState(t, "7")
 		require.Equal(t, map[string]os.FileMode{"takeover": 0o777, "handover": 0o755, "change": 0o755}[what], mode(t, h.dir))
-		require.Equal(t, what != "takeover", h.store.OwnedDir() != "")
+		require.Equal(t, what != "takeover", ownedDir(t, h.store) != "")
 		require.NoError(t, h.store.Update(t.Context(), enter(8)))
 		h.requireState(t, "7", "8")
 	}

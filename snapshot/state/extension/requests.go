@@ -19,7 +19,7 @@ import (
 // Requests are those of all users of a host; see notes.Folder. Dir is its state folder.
 type Requests struct {
 	Dir   string
-	Owned func() string
+	Owned func() (string, error)
 }
 
 func (r Requests) notes() notes.Folder[snapshot.Extension] {

@@ -204,7 +204,7 @@ func TestMove(t *testing.T) {
 	const user = snapshot.UID(4001)
 	dir, root, here := t.TempDir(), t.TempDir(), files(t, user, 2)
 	shared := extension.Requests{Dir: dir}
-	owned := extension.Requests{Dir: dir, Owned: func() string { return root }}
+	owned := extension.Requests{Dir: dir, Owned: func() (string, error) { return root, nil }}
 	x := request(t, "a", 0)
 	x.UID = user
 	require.NoError(t, shared.Add(&here, user, []snapshot.Extension{x}))

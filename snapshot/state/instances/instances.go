@@ -23,7 +23,7 @@ import (
 // Notes are those of all users of a host; see notes.Folder. Dir is its state folder.
 type Notes struct {
 	Dir   string
-	Owned func() string
+	Owned func() (string, error)
 }
 
 // note is about an attachment; it is JSON as it is.

@@ -25,8 +25,9 @@ import (
 type Folder[T any] struct {
 	Dir string // the state folder of the host
 	// Owned is the folder of the state files if they belong to root, or empty: then root's
-	// genv writes the notes there, of all users. It may be nil.
-	Owned func() string
+	// genv writes the notes there, of all users. Its error says that this is not known. It may
+	// be nil.
+	Owned func() (string, error)
 	Name  string // of the folder with the notes
 	What  string // the notes are, for messages, such as "the requests of genv extend"
 
@@ -141,9 +142,12 @@ func (r Folder[T]) Read(files state.Files) (list []T, warnings []string) {
 // written. owned says that root alone writes there.
 func (r Folder[T]) open(write bool) (dir *folder.Folder, owned bool, err error) {
 	parent, sub := (*folder.Folder)(nil), (*folder.Folder).Sub
-	if path := r.owned(); path != "" {
+	path, err := r.owned()
+	if err != nil {
+		return nil, false, err
+	}
+	if owned = path != ""; owned {
 		parent, err = folder.OpenExisting(path)
-		owned = true
 	} else {
 		parent, err = folder.Open(r.Dir)
 	}
@@ -168,9 +172,9 @@ func (r Folder[T]) open(write bool) (dir *folder.Folder, owned bool, err error) 
 	return dir, owned, nil
 }
 
-func (r Folder[T]) owned() string {
+func (r Folder[T]) owned() (string, error) {
 	if r.Owned == nil {
-		return ""
+		return "", nil
 	}
 	return r.Owned()
 }
