@@ -11,6 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/extension"
 	"github.com/seed-3119e985/genv/snapshot/state/instances"
+	"github.com/seed-3119e985/genv/snapshot/state/rootfile"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
@@ -72,9 +73,4 @@ func DevDir(getenv func(string) string, uid int) string {
 // RunDir is the folder of what root's genv keeps while the machine runs: sockets, locks,
 // and what it publishes for others. getenv looks up environment variables, such as
 // os.Getenv.
-func RunDir(getenv func(string) string) string {
-	if root := getenv("GENV_ROOT_DIR"); root != "" {
-		return filepath.Join(root, "run")
-	}
-	return "/run/genv"
-}
+func RunDir(getenv func(string) string) string { return rootfile.RunDir(getenv) }

@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
+	"github.com/seed-3119e985/genv/snapshot/state/rootfile"
 )
 
 // Options are what a Registry needs to know about its host.
@@ -43,20 +43,9 @@ type Registry struct {
 // NewRegistry returns a Registry. Nothing is read or written yet.
 func NewRegistry(options Options) *Registry { return &Registry{Options: options} }
 
-// Path is the file of the list: in /run/genv, or in GENV_ROOT_DIR, which sudo doesn't pass
-// on. Its name depends on the state folder, since simulated hosts on one machine are
-// enforced apart.
+// Path is the file of the list: in root's run folder.
 func Path(getenv func(string) string) string {
-	dir := "/run/genv"
-	if root := getenv("GENV_ROOT_DIR"); root != "" {
-		dir = filepath.Join(root, "run")
-	}
-	name := "controllers.json"
-	if clean := filepath.Clean(disk.Dir(getenv)); clean != disk.DefaultDir {
-		sum := sha256.Sum256([]byte(clean))
-		name = "controllers." + hex.EncodeToString(sum[:8]) + ".json"
-	}
-	return filepath.Join(dir, name)
+	return filepath.Join(rootfile.RunDir(getenv), rootfile.Name(getenv, "controllers"))
 }
 
 // SinceBoot asks the kernel, for Options.
@@ -128,7 +117,7 @@ func (r *Registry) Leave() error {
 // update changes the list in the file. r.known is what it had and, unless it can't be
 // written, has now.
 func (r *Registry) update(change func(list) list) error {
-	dir, err := r.open()
+	dir, err := rootfile.OpenDir(filepath.Dir(r.Path))
 	if err != nil {
 		return err
 	}
@@ -149,23 +138,6 @@ func (r *Registry) update(change func(list) list) error {
 	}
 	r.known, r.file = next, idOf(r.Path)
 	return nil
-}
-
-// open opens the folder, which only root can write, and makes it if it is missing.
-func (r *Registry) open() (*folder.Folder, error) {
-	dir := filepath.Dir(r.Path)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, err
-	}
-	opened, err := folder.OpenExisting(dir)
-	if err != nil {
-		return nil, err
-	}
-	if err := opened.CheckPrivate(); err != nil {
-		opened.Close()
-		return nil, err
-	}
-	return opened, nil
 }
 
 // file is the file.

@@ -19,13 +19,22 @@ const lockPause = 10 * time.Millisecond
 // missing, and waits for it at most for a time. Closing the file releases it. It is for
 // folders that only this user can write: see CheckPrivate.
 func (d *Folder) Lock(name string, within time.Duration) (*os.File, error) {
-	fd, err := unix.Openat(d.fd, name, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	return d.lock(name, unix.O_RDWR, unix.LOCK_EX, within)
+}
+
+// LockShared is Lock, and several may hold it at a time while none holds it exclusively.
+func (d *Folder) LockShared(name string, within time.Duration) (*os.File, error) {
+	return d.lock(name, unix.O_RDONLY, unix.LOCK_SH, within)
+}
+
+func (d *Folder) lock(name string, access, how int, within time.Duration) (*os.File, error) {
+	fd, err := unix.Openat(d.fd, name, access|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: d.Join(name), Err: err}
 	}
 	file := os.NewFile(uintptr(fd), d.Join(name))
 	for begun := time.Now(); ; time.Sleep(lockPause) {
-		err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
+		err := unix.Flock(fd, how|unix.LOCK_NB)
 		busy := errors.Is(err, unix.EWOULDBLOCK)
 		switch {
 		case err == nil:

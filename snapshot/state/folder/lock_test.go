@@ -38,3 +38,20 @@ func TestLockFollowsNoLink(t *testing.T) {
 	require.Error(t, err)
 	require.NoFileExists(t, victim)
 }
+
+func TestLockShared(t *testing.T) {
+	d := open(t, t.TempDir())
+	first, err := d.LockShared("x.lock", 0)
+	require.NoError(t, err)
+	second, err := d.LockShared("x.lock", 0)
+	require.NoError(t, err)
+	_, err = d.Lock("x.lock", 0)
+	require.ErrorIs(t, err, folder.ErrLocked)
+	require.NoError(t, first.Close())
+	require.NoError(t, second.Close())
+	alone, err := d.Lock("x.lock", 0)
+	require.NoError(t, err)
+	_, err = d.LockShared("x.lock", 0)
+	require.ErrorIs(t, err, folder.ErrLocked)
+	require.NoError(t, alone.Close())
+}

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -46,6 +47,17 @@ func (d *Folder) Publish(file Staged) error {
 func (d *Folder) Discard(files ...Staged) {
 	for _, file := range files {
 		_ = d.Remove(file.temp)
+	}
+}
+
+// RemoveLeftovers removes what writers of a file left that were killed. The caller holds its
+// lock.
+func (d *Folder) RemoveLeftovers(name string) {
+	entries, _ := os.ReadDir(d.Path) // what can't be listed stays
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), name+".") && strings.HasSuffix(e.Name(), tempSuffix) {
+			_ = d.Remove(e.Name())
+		}
 	}
 }
 
