@@ -50,6 +50,14 @@ func (c *Claim) noted() bool { return !strings.HasPrefix(c.Source, runPrefix) }
 // elected reports whether the claim is that of an elected leader.
 func (c *Claim) elected() bool { return strings.HasPrefix(c.Source, electionPrefix) }
 
+// ID names the controller of a claim, whatever its epoch; "" for none.
+func (c *Claim) ID() string {
+	if c == nil {
+		return ""
+	}
+	return c.Source + " " + c.Controller
+}
+
 // Check returns an error if a claim is incomplete or longer than any controller's.
 func (c *Claim) Check() error {
 	known := c.elected() || strings.HasPrefix(c.Source, folderPrefix) || !c.noted()

@@ -5,7 +5,7 @@
 // and refuses lower ones. So a controller that was frozen, or cut off, and doesn't know yet
 // that another one took its place, does no harm.
 //
-//	file := fence.File{Path: fence.Path(os.Getenv), Now: time.Now}
+//	file := &fence.File{Path: fence.Path(os.Getenv), Now: time.Now}
 //	err := file.Admit(claim) // *RefusedError: another controller acts on this host
 //
 // Epochs of two sources can't be compared: a host stays with the source that it knows, until

@@ -1,35 +1,41 @@
 package fence
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
+	"github.com/seed-3119e985/genv/snapshot/state/rootfile"
 )
 
-// File is the note of a host. It is safe for concurrent use, by other processes too.
+// File is the note of a host. It is safe for concurrent use, by other processes too. It must
+// not be copied after its first use.
 type File struct {
 	Path string // see Path
 	Now  func() time.Time
+
+	mu     sync.Mutex
+	synced version // of the note that is known to be safe on the disk
 }
 
-// Path is the file of the note: in root's folder. Its name depends on the state folder,
-// since simulated hosts on one machine are enforced apart.
+// version changes when the note is replaced.
+type version struct {
+	inode   uint64
+	changed unix.Timespec
+}
+
+// Path is the file of the note: in root's folder.
 func Path(getenv func(string) string) string {
-	name := "controller.json"
-	if clean := filepath.Clean(disk.Dir(getenv)); clean != disk.DefaultDir {
-		sum := sha256.Sum256([]byte(clean))
-		name = "controller." + hex.EncodeToString(sum[:8]) + ".json"
-	}
-	return filepath.Join(disk.RootDir(getenv), name)
+	return filepath.Join(disk.RootDir(getenv), rootfile.Name(getenv, "controller"))
 }
 
 const (
@@ -48,13 +54,71 @@ type stored struct {
 // Admit decides on a claim, which is nil for a controller without one. If it returns nil,
 // the claim is noted on the disk, and what the controller sent may be done. Otherwise nothing
 // may be done: the error is a *RefusedError, or says why the note can't be read or written.
-func (f File) Admit(c *Claim) error {
+func (f *File) Admit(c *Claim) error {
 	if c != nil {
 		if err := c.Check(); err != nil {
 			return err
 		}
 	}
-	err := f.update(c != nil, func(n *Note) (*Note, error) { return n.Admit(c, f.Now()) })
+	return unlessRefused(f.update(c != nil, func(n *Note) (*Note, error) { return n.Admit(c, f.Now()) }))
+}
+
+// Release notes that the controller with this claim has ended, if it is the one that is noted.
+func (f *File) Release(c *Claim) error {
+	return f.update(false, func(n *Note) (*Note, error) { return n.Release(c), nil })
+}
+
+// Hold admits a claim that was admitted before, and keeps the note as it is until release
+// is called: so no other controller begins between this answer and what is done because of
+// it. With an error, which is as of Admit, nothing may be done.
+func (f *File) Hold(c *Claim) (release func(), err error) {
+	lock, err := f.hold(c)
+	if err != nil {
+		return nil, unlessRefused(err)
+	}
+	return func() { _ = lock.Close() }, nil
+}
+
+// hold returns the lock; nil if no lock is needed, since nothing can be noted.
+func (f *File) hold(c *Claim) (lock *os.File, err error) {
+	dir, err := folder.OpenTrusted(filepath.Dir(f.Path))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, unchanged(nil, c, f.Now())
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	name := filepath.Base(f.Path)
+	lock, err = dir.LockShared(name+".lock", lockWithin)
+	if errors.Is(err, unix.EROFS) {
+		err = nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	note, err := f.read(dir, name)
+	if err == nil {
+		err = unchanged(note, c, f.Now())
+	}
+	if err != nil {
+		_ = lock.Close()
+		return nil, err
+	}
+	return lock, nil
+}
+
+// unchanged admits a claim if the note says already what it would say then.
+func unchanged(n *Note, c *Claim, now time.Time) error {
+	next, err := n.Admit(c, now)
+	if err == nil && next != n {
+		return errors.New("the controller is no longer the noted one")
+	}
+	return err
+}
+
+// unlessRefused says of an error that is no refusal what follows from it.
+func unlessRefused(err error) error {
 	var refused *RefusedError
 	if err == nil || errors.As(err, &refused) {
 		return err
@@ -62,16 +126,15 @@ func (f File) Admit(c *Claim) error {
 	return fmt.Errorf("which controller may act on this host is not known, so nothing is done: %w", err)
 }
 
-// Release notes that the controller with this claim has ended, if it is the one that is noted.
-func (f File) Release(c *Claim) error {
-	return f.update(false, func(n *Note) (*Note, error) { return n.Release(c), nil })
-}
-
 // update changes the note under the lock. The lock is only taken for a change, so that a
 // folder that became read-only, or a genv that hangs, doesn't keep a host from what needs
 // none. Without create, a folder that is missing stays so.
-func (f File) update(create bool, change func(*Note) (*Note, error)) error {
-	dir, err := f.open(create)
+func (f *File) update(create bool, change func(*Note) (*Note, error)) error {
+	open := folder.OpenTrusted
+	if create {
+		open = rootfile.OpenDir
+	}
+	dir, err := open(filepath.Dir(f.Path))
 	if errors.Is(err, fs.ErrNotExist) && !create {
 		return nil
 	}
@@ -80,7 +143,7 @@ func (f File) update(create bool, change func(*Note) (*Note, error)) error {
 	}
 	defer dir.Close()
 	name := filepath.Base(f.Path)
-	note, err := read(dir, name)
+	note, err := f.read(dir, name)
 	if err != nil {
 		return err
 	}
@@ -92,46 +155,41 @@ func (f File) update(create bool, change func(*Note) (*Note, error)) error {
 		return err
 	}
 	defer lock.Close()
-	if note, err = read(dir, name); err != nil { // another genv may have changed it
+	if note, err = f.read(dir, name); err != nil { // another genv may have changed it
 		return err
 	}
 	next, err := change(note)
 	if err != nil || next == note {
 		return err
 	}
+	dir.RemoveLeftovers(name)
 	return dir.PutJSON(name, stored{schema, *next}, 0o600, true)
 }
 
-// open opens root's folder, which only root may write.
-func (f File) open(create bool) (*folder.Folder, error) {
-	dir := filepath.Dir(f.Path)
-	if create {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return nil, err
-		}
-	}
-	opened, err := folder.OpenExisting(dir)
-	if err != nil {
-		return nil, err
-	}
-	if err := opened.CheckPrivate(); err != nil {
-		opened.Close()
-		return nil, err
-	}
-	return opened, nil
-}
-
 // read reads the note; nil if there is none. One that is damaged is an error: it may have
-// been that of a higher epoch.
-func read(dir *folder.Folder, name string) (*Note, error) {
-	data, _, err := dir.Read(name, maxBytes)
+// been that of a higher epoch. What is read is safe on the disk: who wrote it may have been
+// killed before it had the folder synced.
+func (f *File) read(dir *folder.Folder, name string) (*Note, error) {
+	data, st, err := dir.Read(name, maxBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	return parse(data, dir.Join(name))
+	note, err := parse(data, dir.Join(name))
+	if err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if v := (version{st.Ino, st.Ctim}); v != f.synced {
+		if err := dir.Sync(); err != nil {
+			return nil, err
+		}
+		f.synced = v
+	}
+	return note, nil
 }
 
 func parse(data []byte, path string) (*Note, error) {

@@ -12,8 +12,8 @@ import (
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 )
 
-func newFile(t *testing.T) fence.File {
-	return fence.File{Path: filepath.Join(t.TempDir(), "root", "controller.json"), Now: func() time.Time { return now }}
+func newFile(t *testing.T) *fence.File {
+	return &fence.File{Path: filepath.Join(t.TempDir(), "root", "controller.json"), Now: func() time.Time { return now }}
 }
 
 func TestFile(t *testing.T) {
@@ -52,6 +52,42 @@ func TestFileWithoutItsLock(t *testing.T) {
 	require.ErrorContains(t, f.Admit(claim(folder, 3, "a")), "so nothing is done")
 }
 
+// While something is done for a controller, no other one is admitted.
+func TestHold(t *testing.T) {
+	f := newFile(t)
+	for _, c := range []*fence.Claim{nil, claim(run, 1, "a")} {
+		release, err := f.Hold(c)
+		require.NoError(t, err, "nothing is noted")
+		release()
+	}
+	_, err := f.Hold(claim(folder, 1, "a"))
+	require.ErrorContains(t, err, "so nothing is done", "it was never admitted")
+	require.NoError(t, f.Admit(claim(folder, 1, "a")))
+	release, err := f.Hold(claim(folder, 1, "a"))
+	require.NoError(t, err)
+	again, err := f.Hold(claim(folder, 1, "a"))
+	require.NoError(t, err, "reports don't wait for each other")
+	admitted := make(chan error)
+	go func() { admitted <- f.Admit(claim(folder, 2, "a")) }()
+	again()
+	written, err := os.ReadFile(f.Path)
+	require.NoError(t, err)
+	require.Contains(t, string(written), `"epoch":1`)
+	release()
+	require.NoError(t, <-admitted)
+	var refused *fence.RefusedError
+	_, err = f.Hold(claim(folder, 1, "a"))
+	require.ErrorAs(t, err, &refused)
+	_, err = f.Hold(claim(folder, 3, "a"))
+	require.ErrorContains(t, err, "so nothing is done", "a later start is admitted by Admit")
+	require.NoError(t, f.Release(claim(folder, 2, "a")))
+	_, err = f.Hold(claim(folder, 2, "a"))
+	require.Error(t, err, "it said that it ended")
+	require.NoError(t, os.Remove(f.Path))
+	_, err = f.Hold(claim(folder, 2, "a"))
+	require.Error(t, err)
+}
+
 // Of many controllers with different epochs, which ask at the same time, the highest is the
 // one that is left.
 func TestFileAtTheSameTime(t *testing.T) {
@@ -67,17 +103,17 @@ func TestFileAtTheSameTime(t *testing.T) {
 
 // What can't be read or written is not known, and so nothing is admitted.
 func TestFileThatCannotBeUsed(t *testing.T) {
-	for name, spoil := range map[string]func(f fence.File) error{
-		"empty":          func(f fence.File) error { return os.WriteFile(f.Path, nil, 0o600) },
-		"cut":            func(f fence.File) error { return os.Truncate(f.Path, 20) },
-		"another schema": func(f fence.File) error { return os.WriteFile(f.Path, []byte(`{"schema":"x/1"}`), 0o600) },
-		"no epoch": func(f fence.File) error {
+	for name, spoil := range map[string]func(f *fence.File) error{
+		"empty":          func(f *fence.File) error { return os.WriteFile(f.Path, nil, 0o600) },
+		"cut":            func(f *fence.File) error { return os.Truncate(f.Path, 20) },
+		"another schema": func(f *fence.File) error { return os.WriteFile(f.Path, []byte(`{"schema":"x/1"}`), 0o600) },
+		"no epoch": func(f *fence.File) error {
 			return os.WriteFile(f.Path, []byte(`{"schema":"genv.host.controller/1","source":"folder:a","controller":"a"}`), 0o600)
 		},
-		"a folder":        func(f fence.File) error { return os.Mkdir(f.Path, 0o700) },
-		"too large":       func(f fence.File) error { return os.Truncate(f.Path, 1<<20) },
-		"a folder of all": func(f fence.File) error { return os.Chmod(filepath.Dir(f.Path), 0o777) },
-		"a symbolic link": func(f fence.File) error { return os.Symlink("/dev/null", f.Path) },
+		"a folder":        func(f *fence.File) error { return os.Mkdir(f.Path, 0o700) },
+		"too large":       func(f *fence.File) error { return os.Truncate(f.Path, 1<<20) },
+		"a folder of all": func(f *fence.File) error { return os.Chmod(filepath.Dir(f.Path), 0o777) },
+		"a symbolic link": func(f *fence.File) error { return os.Symlink("/dev/null", f.Path) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFile(t)
