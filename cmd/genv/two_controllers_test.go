@@ -120,3 +120,47 @@ func TestALocalController(t *testing.T) {
 		return strings.Contains(said.said(), "Another controller enforces this machine with another policy, as reported there: root on ")
 	}, time.Minute, 10*time.Millisecond)
 }
+
+// A process that has been asked to end when another controller takes over gets no second
+// SIGTERM, and SIGKILL when the grace that it has from the first one is over.
+func TestEachProcessIsAskedOnce(t *testing.T) {
+	t.Parallel()
+	needsRoot(t)
+	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: genvProgram(t)})
+	dir, signals := t.TempDir(), filepath.Join(openDir(t), "signals")
+	policy := filepath.Join(dir, "policy.yaml")
+	require.NoError(t, os.WriteFile(policy, []byte("defaults: {non-env-processes: true, grace: 6s, kill: true}\n"), 0o600))
+	begin := func(name string, more ...string) *background {
+		return startDaemon(t, nil, append([]string{"-F", f.SSHConfig(), "-H", "gpu-01", "--interval", "1", "--policy", policy, "--state-dir", filepath.Join(dir, name), "--audit-log", filepath.Join(dir, name+".jsonl")}, more...)...)
+	}
+	job, err := f.Host("gpu-01").StartJob(testfleet.Job{
+		User: "alice", Uses: []testfleet.Use{{Device: 0, MiB: 100}}, Speaks: true,
+		Command: []string{"/bin/sh", "-c", `trap 'echo SIGTERM >> "$0"' TERM; echo ready; while :; do sleep 0.1; done`, signals},
+	})
+	require.NoError(t, err)
+	first := begin("first")
+	require.Eventually(t, func() bool { _, err := os.Stat(signals); return err == nil }, time.Minute, 10*time.Millisecond)
+	second := begin("second", "--take-over")
+	second.next(func(c enforcement.CycleDocument) bool { return c.Answered == 1 })
+	joins := job.Running() // or it took longer than the grace to get here
+	first.exits(command.ExitReplaced)
+	require.Eventually(t, func() bool { return !job.Running() }, time.Minute, 10*time.Millisecond)
+	got, err := os.ReadFile(signals)
+	require.NoError(t, err)
+	require.Equal(t, "SIGTERM\n", string(got))
+	if joins {
+		require.Eventually(t, func() bool {
+			record, err := os.ReadFile(filepath.Join(dir, "second.jsonl"))
+			return err == nil && strings.Contains(string(record), "already under way: another report asked it to end ")
+		}, time.Minute, 10*time.Millisecond)
+	}
+}
+
+// openDir is a folder that every user may write.
+func openDir(t *testing.T) string {
+	dir, err := os.MkdirTemp("/tmp", "genv-open-")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	require.NoError(t, os.Chmod(dir, 0o777)) //nolint:gosec // that is its purpose
+	return dir
+}

@@ -76,7 +76,10 @@ func (x *execution) stop(t *target, running container.Running) {
 	x.stops.group.Go(func() {
 		if err := x.options.Containers.Stop(x.stops.ctx, running, grace); err != nil {
 			t.failedStop <- err
-			_ = t.fd.signal(unix.SIGTERM) // the wait for its end shows whether it helped
+			if release, err := x.hold(); err == nil {
+				_ = t.fd.signal(unix.SIGTERM) // the wait for its end shows whether it helped
+				release()
+			}
 		}
 	})
 }

@@ -17,12 +17,20 @@ func (x *Executor) detach(ctx context.Context, items []enforce.Detachment) []enf
 	if len(items) == 0 {
 		return outcomes
 	}
+	release := func() {}
 	err := x.stateFiles.Update(ctx, func(files *state.Files) error {
+		var err error
+		if release, err = x.hold(); err != nil {
+			return err
+		}
 		for i := range items {
 			outcomes[i].Status, outcomes[i].Reason = detachOne(&items[i], files, x.options.UID)
 		}
 		return context.Cause(ctx)
 	})
+	if release != nil {
+		release()
+	}
 	for i := range items {
 		o := &outcomes[i]
 		o.Device, o.EID = items[i].Device, items[i].Environment.EID

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/local/asked"
 )
 
 // New makes an Executor.
@@ -16,7 +17,7 @@ func New(inspector Inspector, files StateFiles, options ExecutorOptions) *Execut
 	}
 	return &Executor{
 		inspector: inspector, stateFiles: files, options: options,
-		memories: &memories{of: map[processKey]memory{}}, onAction: func(string) {},
+		memories: &memories{of: map[processKey]memory{}}, onAction: func(string) {}, onWarning: func(string) {},
 	}
 }
 
@@ -31,10 +32,25 @@ func New(inspector Inspector, files StateFiles, options ExecutorOptions) *Execut
 func (x *Executor) Execute(ctx context.Context, report enforce.Report) []enforce.Outcome {
 	detached := x.detach(ctx, report.Detach)
 	e := &execution{
-		Executor: x, grace: cmp.Or(report.Grace, x.options.Grace), kill: x.options.Kill || report.Kill,
+		Executor: x, id: report.ID, grace: cmp.Or(report.Grace, x.options.Grace), kill: x.options.Kill || report.Kill,
 		unprotected: slices.Concat(x.options.Unprotected, report.Unprotected), attached: stillAttached(detached),
 	}
 	return append(detached, e.terminate(ctx, report.Terminate)...)
+}
+
+// As returns an Executor with the same memory that carries out the reports of a controller.
+func (x *Executor) As(asker asked.Asker) *Executor {
+	other := *x
+	other.asker = asker
+	return &other
+}
+
+// OnWarning returns an Executor with the same memory that calls f with what went wrong and is
+// no outcome of an item, in the goroutine of Execute.
+func (x *Executor) OnWarning(f func(text string)) *Executor {
+	other := *x
+	other.onWarning = f
+	return &other
 }
 
 // OnAction returns an Executor with the same memory that calls f with 1.4.3's line

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/seed-3119e985/genv/enforce/local/asked"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state"
@@ -50,6 +51,8 @@ type ExecutorOptions struct {
 	UID snapshot.UID
 	// Containers has containers stopped; nil to signal their processes only.
 	Containers Containers
+	// Asked is the list of the processes that were asked to end; nil to keep none.
+	Asked *asked.Register
 	// ProcRoot is where the proc file system is mounted; empty for /proc.
 	ProcRoot string
 }
@@ -62,6 +65,16 @@ type Executor struct {
 	options    ExecutorOptions
 	memories   *memories
 	onAction   func(line string)
+	onWarning  func(text string)
+	asker      asked.Asker
+}
+
+// hold keeps other controllers from taking the place of the asker until release is called.
+func (x *Executor) hold() (release func(), err error) {
+	if x.asker.Hold == nil {
+		return func() {}, nil
+	}
+	return x.asker.Hold()
 }
 
 func (x *Executor) proc() proc.FS { return proc.FS{Root: x.options.ProcRoot} }
@@ -69,6 +82,7 @@ func (x *Executor) proc() proc.FS { return proc.FS{Root: x.options.ProcRoot} }
 // execution is one report that an Executor carries out.
 type execution struct {
 	*Executor
+	id          string // of the report
 	grace       time.Duration
 	kill        bool
 	unprotected []string

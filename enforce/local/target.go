@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/local/asked"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/container"
 )
@@ -22,6 +23,9 @@ type target struct {
 	start   snapshot.StartTime // as read by the last verification
 	state   byte               // of /proc/PID/stat, likewise
 
+	// earlier is what another report asked it; nil for nothing.
+	earlier *asked.Earlier
+
 	// stopping is the container that its engine was asked to stop; nil for none. failedStop
 	// then has the error of that, if it failed, and engineErr is why it was not asked.
 	stopping   *container.Running
@@ -32,11 +36,17 @@ type target struct {
 func (t *target) key() processKey { return processKey{t.judged.PID, t.start} }
 
 func (t *target) conclude(o objection) {
+	if t.earlier != nil {
+		o.reason = joined(o.reason, t.earlierReason())
+	}
 	t.outcome.Status, t.outcome.Reason = o.status, o.reason
 	if about := t.containerReason(); about != "" && o.status != enforce.StatusGone {
-		t.outcome.Reason = strings.TrimPrefix(o.reason+"; "+about, "; ")
+		t.outcome.Reason = joined(o.reason, about)
 	}
 }
+
+// joined is two reasons, of which each may be empty.
+func joined(a, b string) string { return strings.Trim(a+"; "+b, "; ") }
 
 // poll waits until one of the processes has ended or the timeout is over, and
 // says which have ended: all their threads are gone and have released their

@@ -24,22 +24,38 @@ func (x *execution) terminate(ctx context.Context, items []enforce.Termination) 
 			t.fd.close()
 		}
 	}()
+	signalled := x.begin(targets)
 	left := x.sendSIGTERM(ctx, targets)
+	signalled(left)
 	if x.grace <= 0 {
 		return outcomes
 	}
-	left, err := wait(ctx, left, x.grace, enforce.StatusTerminated)
+	begun := time.Now()
+	for _, group := range x.byGrace(left) {
+		x.await(ctx, group, begun)
+	}
+	return outcomes
+}
+
+// await waits until the grace of targets, which is the same for all, is over, and ends then
+// what still runs if the report has it.
+func (x *execution) await(ctx context.Context, group []*target, begun time.Time) {
+	grace := x.graceOf(group[0])
+	left, err := wait(ctx, group, time.Until(begun.Add(grace)), enforce.StatusTerminated)
 	if err == nil {
 		left, err = x.awaitStops(ctx, left)
 	}
-	if err == nil && x.kill {
+	if err == nil && x.kill && x.mayKill(group[0]) {
 		x.sendSIGKILL(ctx, left)
-		return outcomes
+		return
 	}
 	for _, t := range left {
-		t.conclude(notEnded(err, "SIGTERM", x.grace))
+		if err == nil && !x.mayKill(t) {
+			t.conclude(objection{status: enforce.StatusSignalled}) // another report may follow
+		} else {
+			t.conclude(notEnded(err, "SIGTERM", grace))
+		}
 	}
-	return outcomes
 }
 
 // sendSIGTERM signals what still is what was judged, and returns the targets
@@ -102,13 +118,22 @@ func (x *execution) signal(ctx context.Context, targets []*target, sig unix.Sign
 }
 
 func (x *execution) signalOne(ctx context.Context, t *target, now *inspection, sig unix.Signal) objection {
+	asking := sig == unix.SIGTERM && t.earlier == nil
 	var running *container.Running
-	if sig == unix.SIGTERM {
+	if asking {
 		running = x.findContainer(ctx, t, now)
 	}
 	if o := x.verify(t, now); o.raised() {
 		return o
 	}
+	if sig == unix.SIGTERM && !asking {
+		return objection{} // it got the signal by another report
+	}
+	release, err := x.hold()
+	if err != nil {
+		return failed("not begun: %v", err)
+	}
+	defer release()
 	if running != nil {
 		x.stop(t, *running)
 	} else if o := sendError(t.fd.signal(sig)); o.raised() {

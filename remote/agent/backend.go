@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/local/asked"
 	"github.com/seed-3119e985/genv/enforce/wire"
 	"github.com/seed-3119e985/genv/remote/agent/controllers"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
@@ -22,7 +23,8 @@ type Backend interface {
 	// give up when ctx ends.
 	Snapshot(ctx context.Context, age time.Duration) ([]byte, error)
 	// Execute carries out a report, to its end even if the controller has hung up.
-	Execute(ctx context.Context, report enforce.Report) (Execution, error)
+	// It acts only while asker holds its right.
+	Execute(ctx context.Context, report enforce.Report, asker asked.Asker) (Execution, error)
 	// Notify shows messages on users' terminals, or keeps them for their next login.
 	Notify(messages []Message) ([]Shown, error)
 }
@@ -110,6 +112,9 @@ type Fence interface {
 	// Admit returns an error if nothing may be done for a controller with this claim, which
 	// is nil for one without.
 	Admit(claim *fence.Claim) error
+	// Hold is Admit once more, right before something is done for the controller, and keeps
+	// others from being admitted in its place until release is called.
+	Hold(claim *fence.Claim) (release func(), err error)
 	// Release notes that the controller with this claim has ended.
 	Release(claim *fence.Claim) error
 }
@@ -212,9 +217,17 @@ func (a *Answers) execute(ctx context.Context, request ExecuteRequest) (done Exe
 	if err != nil {
 		return done, err
 	}
-	done, err = a.Backend.Execute(ctx, report)
+	done, err = a.Backend.Execute(ctx, report, a.asker(request.Claim))
 	done.Lines = append([]string{}, done.Lines...) // an empty list, not null
 	return done, err
+}
+
+// asker is by what right a report with this claim acts.
+func (a *Answers) asker(claim *fence.Claim) asked.Asker {
+	if a.Fence == nil {
+		return asked.Asker{}
+	}
+	return asked.Asker{Name: claim.ID(), Hold: func() (func(), error) { return a.Fence.Hold(claim) }}
 }
 
 // MaxGrace is the longest grace that a host accepts.

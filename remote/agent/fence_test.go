@@ -16,7 +16,7 @@ import (
 
 // fenced is a host that refuses controllers that were replaced, and how often it acted.
 type fenced struct {
-	file     fence.File
+	file     *fence.File
 	reports  int
 	messages int
 }
@@ -41,7 +41,7 @@ func leader(epoch uint64) *fence.Claim {
 }
 
 func TestAReplacedControllerIsRefused(t *testing.T) {
-	f := &fenced{file: fence.File{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now}}
+	f := &fenced{file: &fence.File{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now}}
 	h := remote.Host{Name: "a"}
 	old := f.controller(t, leader(1))
 	_, err := old.Snapshot(t.Context(), h)
@@ -77,7 +77,7 @@ func TestAReplacedControllerIsRefused(t *testing.T) {
 // A host that was taken over once is not taken over again by the same run: another controller
 // may have done so since.
 func TestTakingOverHappensOnce(t *testing.T) {
-	f := &fenced{file: fence.File{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now}}
+	f := &fenced{file: &fence.File{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now}}
 	h := remote.Host{Name: "a"}
 	from := func(folder string) *agent.Pool {
 		return f.controller(t, &fence.Claim{Source: fence.FolderSource(folder), Epoch: 1, Controller: folder, TakeOver: true})
@@ -100,7 +100,7 @@ func TestTakingOverHappensOnce(t *testing.T) {
 
 // A host that couldn't note a claim yet wasn't taken over: after an upgrade of its genv it is.
 func TestTakingOverAfterAnUpgrade(t *testing.T) {
-	note := fence.File{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now}
+	note := &fence.File{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now}
 	require.NoError(t, note.Admit(&fence.Claim{Source: fence.FolderSource("other"), Epoch: 1, Controller: "other"}))
 	h := remote.Host{Name: "a"}
 	host := &scripted{capabilities: agent.NewGreeting("v", agent.CapabilityControllers).Capabilities}
@@ -127,7 +127,7 @@ func TestTakingOverAfterAnUpgrade(t *testing.T) {
 
 // Where --take-over can't help, another step is named.
 func TestTheNextStepOfARefusal(t *testing.T) {
-	f := &fenced{file: fence.File{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now}}
+	f := &fenced{file: &fence.File{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now}}
 	from := func(folder string, epoch uint64) *fence.Claim {
 		return &fence.Claim{Source: fence.FolderSource(folder), Epoch: epoch, Controller: folder}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/local/asked"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -78,7 +79,7 @@ func (*scripted) Disconnect(remote.Host)                   {}
 
 func (*scripted) Snapshot(context.Context, time.Duration) ([]byte, error) { return empty, nil }
 
-func (n *scripted) Execute(ctx context.Context, _ enforce.Report) (agent.Execution, error) {
+func (n *scripted) Execute(ctx context.Context, _ enforce.Report, _ asked.Asker) (agent.Execution, error) {
 	return n.execute(ctx)
 }
 

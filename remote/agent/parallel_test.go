@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/local/asked"
 	"github.com/seed-3119e985/genv/remote/agent"
 )
 
@@ -28,7 +29,7 @@ func (g *grave) Snapshot(context.Context, time.Duration) ([]byte, error) {
 	return []byte(`{"n":1}`), nil
 }
 
-func (g *grave) Execute(context.Context, enforce.Report) (agent.Execution, error) {
+func (g *grave) Execute(context.Context, enforce.Report, asked.Asker) (agent.Execution, error) {
 	g.count(&g.begun)
 	<-g.release
 	g.count(&g.finished)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/local/asked"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -167,7 +168,7 @@ func (n *pretended) Snapshot(ctx context.Context, _ time.Duration) ([]byte, erro
 	return nil, context.Cause(ctx)
 }
 
-func (n *pretended) Execute(context.Context, enforce.Report) (agent.Execution, error) {
+func (n *pretended) Execute(context.Context, enforce.Report, asked.Asker) (agent.Execution, error) {
 	return agent.Execution{}, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce"
 	enforcelocal "github.com/seed-3119e985/genv/enforce/local"
+	"github.com/seed-3119e985/genv/enforce/local/asked"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/agent/controllers"
@@ -91,7 +92,13 @@ func (l *localLink) Snapshot(ctx context.Context, _ remote.Host) (*snapshot.Snap
 }
 
 func (l *localLink) Execute(ctx context.Context, _ remote.Host, report enforce.Report) (agent.Execution, error) {
-	return l.host.execution(ctx, report), nil
+	l.mu.Lock()
+	var asker asked.Asker // root's own is not refused
+	if l.self != nil {
+		asker.Name = "enforce " + l.self.ID
+	}
+	l.mu.Unlock()
+	return l.host.execution(ctx, report, asker), nil
 }
 
 func (l *localLink) Notify(ctx context.Context, _ remote.Host, messages []agent.Message) ([]agent.Shown, error) {

@@ -9,6 +9,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/enforce"
 	enforcelocal "github.com/seed-3119e985/genv/enforce/local"
+	"github.com/seed-3119e985/genv/enforce/local/asked"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -38,7 +39,7 @@ const executeGrace = 10 * time.Second
 
 func (p *program) openHost() *host {
 	here := localhost.Open(p.Program)
-	options := enforcelocal.ExecutorOptions{Grace: executeGrace, UID: snapshot.UID(os.Geteuid())}
+	options := enforcelocal.ExecutorOptions{Grace: executeGrace, UID: snapshot.UID(os.Geteuid()), Asked: p.askedList(here.Machine.Proc)}
 	if p.SharedAccount {
 		options.UID = 0
 	}
@@ -84,21 +85,22 @@ func (h *host) snapshot(ctx context.Context, age time.Duration) (*snapshot.Snaps
 }
 
 // execution carries out a report for a controller.
-func (h *host) execution(ctx context.Context, report enforce.Report) agent.Execution {
+func (h *host) execution(ctx context.Context, report enforce.Report, asker asked.Asker) agent.Execution {
 	var done agent.Execution
-	done.Outcomes, done.Warnings = h.carryOut(ctx, report, func(line string) { done.Lines = append(done.Lines, line) })
+	done.Outcomes, done.Warnings = h.carryOut(ctx, report, asker, func(line string) { done.Lines = append(done.Lines, line) })
 	return done
 }
 
 // carryOut carries out a report, and calls say with a line for each action. The
-// warnings are about the audit log of this host.
-func (h *host) carryOut(ctx context.Context, report enforce.Report, say func(string)) (_ []enforce.Outcome, warnings []string) {
+// warnings are about the audit log of this host, and its list of processes that were asked.
+func (h *host) carryOut(ctx context.Context, report enforce.Report, asker asked.Asker, say func(string)) (_ []enforce.Outcome, warnings []string) {
 	refused := []enforce.Termination(nil)
 	if h.noTerminate {
 		refused, report.Terminate = report.Terminate, nil
 	}
 	recorded := h.record.begin(report, refused)
-	outcomes := h.executor.OnAction(say).Execute(ctx, report)
+	executor := h.executor.As(asker).OnAction(say).OnWarning(func(text string) { recorded.warnings = append(recorded.warnings, text) })
+	outcomes := executor.Execute(ctx, report)
 	for _, t := range refused {
 		outcomes = append(outcomes, enforce.Outcome{
 			PID: t.Process.PID, EID: t.Process.EID, Status: enforce.StatusRefused, Reason: "GENV_TERMINATE_PROCESSES=0 on this host",

@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/local/asked"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/agent/guarding"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -109,8 +110,8 @@ func (s served) Snapshot(ctx context.Context, age time.Duration) ([]byte, error)
 }
 
 // Execute implements agent.Backend.
-func (s served) Execute(ctx context.Context, report enforce.Report) (agent.Execution, error) {
-	return s.host.execution(ctx, report), nil
+func (s served) Execute(ctx context.Context, report enforce.Report, asker asked.Asker) (agent.Execution, error) {
+	return s.host.execution(ctx, report, asker), nil
 }
 
 // Notify implements agent.Backend.

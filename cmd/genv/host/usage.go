@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
+	"github.com/seed-3119e985/genv/enforce/local/asked"
 	"github.com/seed-3119e985/genv/enforce/wire"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -93,10 +94,12 @@ func (p *program) usageExecute(c *cli.Context) error {
 		return command.UsageError("the report on stdin: %w", err)
 	}
 	host := p.openHost()
+	var asker asked.Asker
 	if f := p.openFence(host); f != nil {
 		if err := f.Admit(nil); err != nil {
 			return err
 		}
+		asker.Hold = func() (func(), error) { return f.Hold(nil) }
 	}
 	if list := p.openRegistry(host); list != nil {
 		_ = list.Note() // genv 1.4.3 says no more about itself
@@ -105,7 +108,7 @@ func (p *program) usageExecute(c *cli.Context) error {
 	// writing to it fails then.
 	signal.Ignore(syscall.SIGPIPE)
 	say := func(line string) { fmt.Fprintln(p.Out, line) }
-	outcomes, warnings := host.carryOut(c.Context, report, say)
+	outcomes, warnings := host.carryOut(c.Context, report, asker, say)
 	for _, o := range outcomes {
 		if text := enforcement.Remark(o); text != "" {
 			p.Warn(text)

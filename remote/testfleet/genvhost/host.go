@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/local/asked"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -142,7 +143,7 @@ func (b *backend) Snapshot(ctx context.Context, age time.Duration) ([]byte, erro
 }
 
 // Execute implements agent.Backend.
-func (b *backend) Execute(ctx context.Context, report enforce.Report) (agent.Execution, error) {
+func (b *backend) Execute(ctx context.Context, report enforce.Report, _ asked.Asker) (agent.Execution, error) {
 	return as(ctx, b, agent.RequestExecute, func() (agent.Execution, error) {
 		lines, outcomes := b.host.carryOut(report)
 		return agent.Execution{Lines: lines, Outcomes: outcomes}, nil

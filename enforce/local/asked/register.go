@@ -1,0 +1,129 @@
+package asked
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
+	"github.com/seed-3119e985/genv/snapshot/state/rootfile"
+)
+
+// Register is the list of a host. It is safe for concurrent use, by other processes too.
+type Register struct {
+	Path      string // of the file: see Path
+	BootID    string // the list of another boot is dropped
+	SinceBoot func() (time.Duration, error)
+}
+
+// Path is the file of the list: in root's run folder.
+func Path(getenv func(string) string) string {
+	return filepath.Join(rootfile.RunDir(getenv), rootfile.Name(getenv, "asked"))
+}
+
+// Turn is one execution of a report.
+type Turn struct {
+	register *Register
+	id       string
+}
+
+// Begin notes the processes that are to be asked to end, except those that were asked before:
+// these have an Earlier in their place, and must not be asked. After an error nothing is
+// noted, and other controllers may ask the processes once more.
+func (r *Register) Begin(request Request, processes []Process) (*Turn, []*Earlier, error) {
+	request.By, request.Report = short(request.By), short(request.Report)
+	turn := &Turn{register: r, id: rand.Text()}
+	earlier := make([]*Earlier, len(processes))
+	err := r.update(func(l list, now time.Duration) list {
+		var mine []Process
+		known := l.byProcess()
+		for i, p := range processes {
+			if earlier[i] = known[p].earlier(&request, now); earlier[i] == nil {
+				mine = append(mine, p)
+			}
+		}
+		return l.with(&request, turn.id, mine, now)
+	})
+	return turn, earlier, err
+}
+
+// End notes which processes got the signal. The others may be asked by the next report.
+func (t *Turn) End(signalled []Process) error {
+	return t.register.update(func(l list, _ time.Duration) list { return l.signalled(t.id, signalled) })
+}
+
+// short stands for an id of any length; "" for none.
+func short(id string) string {
+	if id == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(id))
+	return hex.EncodeToString(sum[:8])
+}
+
+// file is the file.
+type file struct {
+	Schema    string `json:"schema"`
+	BootID    string `json:"boot_id"`
+	Processes list   `json:"processes"`
+}
+
+const (
+	schema   = "genv.host.asked/1"
+	maxBytes = 2 << 20 // of maxEntries, each at most 250
+	// lockWithin is how long another genv may hold the lock: it only writes a small file.
+	lockWithin = time.Second
+)
+
+func (r *Register) update(change func(l list, now time.Duration) list) error {
+	err := r.tryUpdate(change)
+	if err != nil {
+		err = fmt.Errorf("which processes were asked to end can't be noted, so another controller may ask them once more: %w", err)
+	}
+	return err
+}
+
+func (r *Register) tryUpdate(change func(l list, now time.Duration) list) error {
+	now, err := r.SinceBoot()
+	if err != nil {
+		return err
+	}
+	dir, err := rootfile.OpenDir(filepath.Dir(r.Path))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	name := filepath.Base(r.Path)
+	lock, err := dir.Lock(name+".lock", lockWithin)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	known, err := r.read(dir, name)
+	if err != nil {
+		return err
+	}
+	return dir.PutJSON(name, file{schema, r.BootID, change(known, now)}, 0o600, false)
+}
+
+// read reads the list. One of another boot is over, and one that is damaged is replaced.
+func (r *Register) read(dir *folder.Folder, name string) (list, error) {
+	data, _, err := dir.Read(name, maxBytes)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var f file
+	if json.Unmarshal(data, &f) != nil || f.Schema != schema || f.BootID != r.BootID {
+		return nil, nil
+	}
+	return f.Processes, nil
+}
