@@ -2,14 +2,14 @@ package guard
 
 import (
 	"context"
-	"encoding/binary"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/snapshot/watch/inotify"
 )
 
 // watch notifies of changes of files in some folders. A folder may be replaced, or removed and
@@ -24,7 +24,7 @@ type watch struct {
 	fd     int // -1 for none
 	file   *os.File
 	wanted map[string]map[string]bool // names of files in each folder
-	active map[int32]watched
+	active map[int]watched
 }
 
 type watched struct {
@@ -40,7 +40,7 @@ const watchEvents = unix.IN_CLOSE_WRITE | unix.IN_MODIFY | unix.IN_MOVED_TO | un
 // newWatch returns a watch that follows no file yet. The error says why there is no inotify;
 // the watch then never notifies.
 func newWatch() (*watch, error) {
-	w := &watch{changed: make(chan struct{}, 1), fd: -1, wanted: map[string]map[string]bool{}, active: map[int32]watched{}}
+	w := &watch{changed: make(chan struct{}, 1), fd: -1, wanted: map[string]map[string]bool{}, active: map[int]watched{}}
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
 		return w, os.NewSyscallError("inotify_init1", err)
@@ -85,7 +85,7 @@ func (w *watch) check() (begun bool) {
 			continue
 		}
 		if id, err := unix.InotifyAddWatch(w.fd, path, watchEvents); err == nil {
-			w.active[int32(id)] = watched{path, st.Dev, st.Ino}
+			w.active[id] = watched{path, st.Dev, st.Ino}
 			begun = true
 		}
 	}
@@ -154,22 +154,16 @@ func (w *watch) notify() {
 func (w *watch) relevant(events []byte) (relevant, gone bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for len(events) >= unix.SizeofInotifyEvent {
-		id := int32(binary.NativeEndian.Uint32(events))
-		mask := binary.NativeEndian.Uint32(events[4:])
-		length := binary.NativeEndian.Uint32(events[12:])
-		end := min(unix.SizeofInotifyEvent+int(length), len(events))
-		name := strings.TrimRight(string(events[unix.SizeofInotifyEvent:end]), "\x00")
-		events = events[end:]
-		at, known := w.active[id]
+	for e := range inotify.Events(events) {
+		at, known := w.active[e.Watch]
 		switch {
-		case mask&unix.IN_Q_OVERFLOW != 0:
+		case e.Mask&unix.IN_Q_OVERFLOW != 0:
 			relevant = true
 		case !known:
-		case mask&(unix.IN_IGNORED|unix.IN_DELETE_SELF|unix.IN_MOVE_SELF|unix.IN_UNMOUNT) != 0:
-			delete(w.active, id)
+		case e.Mask&(unix.IN_IGNORED|unix.IN_DELETE_SELF|unix.IN_MOVE_SELF|unix.IN_UNMOUNT) != 0:
+			delete(w.active, e.Watch)
 			relevant, gone = true, true
-		case w.wanted[at.path][name]:
+		case w.wanted[at.path][e.Name]:
 			relevant = true
 		}
 	}

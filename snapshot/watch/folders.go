@@ -1,8 +1,6 @@
 package watch
 
 import (
-	"bytes"
-	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-3119e985/genv/snapshot/watch/inotify"
 	"github.com/seed-3119e985/genv/snapshot/watch/openlog"
 )
 
@@ -110,42 +109,29 @@ func (f *folders) read() (all seen) {
 		if err != nil || n <= 0 {
 			return all // EAGAIN: there are no more
 		}
-		f.parse(buffer[:n], &all)
-	}
-}
-
-// parse reads events as inotify(7) describes them. What doesn't look like one ends it.
-func (f *folders) parse(b []byte, all *seen) {
-	for len(b) >= unix.SizeofInotifyEvent {
-		wd := int(int32(binary.NativeEndian.Uint32(b))) //nolint:gosec // it is one
-		mask, length := binary.NativeEndian.Uint32(b[4:]), int(binary.NativeEndian.Uint32(b[12:]))
-		end := unix.SizeofInotifyEvent + length
-		if length < 0 || end > len(b) {
-			return
+		for e := range inotify.Events(buffer[:n]) {
+			f.add(e, &all)
 		}
-		name, _, _ := bytes.Cut(b[unix.SizeofInotifyEvent:end], []byte{0})
-		f.add(wd, mask, string(name), all)
-		b = b[end:]
 	}
 }
 
 // add adds an event to what was seen.
-func (f *folders) add(wd int, mask uint32, name string, all *seen) {
-	switch dir, watched := f.dirs[wd]; {
-	case mask&unix.IN_Q_OVERFLOW != 0:
+func (f *folders) add(e inotify.Event, all *seen) {
+	switch dir, watched := f.dirs[e.Watch]; {
+	case e.Mask&unix.IN_Q_OVERFLOW != 0:
 		*all = seen{state: true, nodes: true, opened: f.watchOpens, guard: true}
-	case mask&unix.IN_IGNORED != 0:
+	case e.Mask&unix.IN_IGNORED != 0:
 		all.state = all.state || slices.Contains(f.state, dir)
-		delete(f.dirs, wd)
-		delete(f.opens, wd)
-	case f.opens[wd]:
+		delete(f.dirs, e.Watch)
+		delete(f.opens, e.Watch)
+	case f.opens[e.Watch]:
 		all.opened = true
 	case !watched:
-	case dir == f.run && name == openlog.FileName:
+	case dir == f.run && e.Name == openlog.FileName:
 		all.guard = true
-	case dir == f.dev && devicePattern.MatchString(name):
-		all.nodes = all.nodes || mask&(unix.IN_CREATE|unix.IN_MOVED_TO) != 0
-	case slices.Contains(stateNames, name):
+	case dir == f.dev && devicePattern.MatchString(e.Name):
+		all.nodes = all.nodes || e.Mask&(unix.IN_CREATE|unix.IN_MOVED_TO) != 0
+	case slices.Contains(stateNames, e.Name):
 		all.state = true
 	}
 }

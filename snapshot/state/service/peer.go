@@ -83,8 +83,9 @@ func (p *peer) examine(fs proc.FS, pidfd int, byPID bool, begun snapshot.StartTi
 	stat, err := h.Stat()
 	namespace, nsErr := fs.Namespace(p.pid)
 	account, accountErr := h.Owner()
+	ended, endErr := proc.HasEnded(pidfd)
 	switch {
-	case err != nil, nsErr != nil, ended(pidfd), byPID && stat.Start > begun:
+	case err != nil, nsErr != nil, endErr != nil, ended, byPID && stat.Start > begun:
 		return // what was read may be of another process with this PID
 	}
 	if accountErr == nil && p.uid != 0 {
@@ -103,14 +104,6 @@ func (p *peer) examine(fs proc.FS, pidfd int, byPID bool, begun snapshot.StartTi
 func isContained(h *proc.Handle, uid snapshot.UID) bool {
 	place := h.Container(proc.Credentials{})
 	return uid == 0 || place.ID != "" && !place.Delegated
-}
-
-// ended says whether the process of a pidfd has ended: then the pidfd is readable
-// (pidfd_open(2)).
-func ended(pidfd int) bool {
-	ready := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
-	n, err := unix.Poll(ready, 0)
-	return err != nil || n > 0
 }
 
 // processes are those that a request names, held from the first look on: what the kernel

@@ -105,17 +105,15 @@ func (p procfs) signal0(pid snapshot.PID) Liveness {
 	return Alive
 }
 
-// isZombie says whether a process is a zombie, which signal 0 doesn't: the pidfd of a
-// zombie is readable (pidfd_open(2)).
+// isZombie says whether a process is a zombie, or has ended since; not if that is unknown.
 func isZombie(pid snapshot.PID) bool {
 	fd, err := unix.PidfdOpen(int(pid), 0)
 	if err != nil {
 		return errors.Is(err, unix.ESRCH)
 	}
 	defer func() { _ = unix.Close(fd) }() // nothing was written
-	ready := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-	n, err := unix.Poll(ready, 0)
-	return err == nil && n == 1 && ready[0].Revents&unix.POLLIN != 0
+	ended, err := proc.HasEnded(fd)
+	return err == nil && ended
 }
 
 // showsAll says whether /proc shows the processes of every user: the command line of
