@@ -1,0 +1,91 @@
+package snapshot
+
+import "slices"
+
+// Environment returns the registered environment with the given id, or nil.
+func (s *Snapshot) Environment(eid EnvID) *Environment { return FindEnvironment(s.Environments, eid) }
+
+// Device returns the device at an index, or nil.
+func (s *Snapshot) Device(index DeviceIndex) *Device { return FindDevice(s.Devices, index) }
+
+// ComputesLess reports whether the device is known to compute less than below per cent.
+func (d *Device) ComputesLess(below int) bool {
+	return below > 0 && d.Utilization != nil && *d.Utilization < below
+}
+
+// Attachment returns the attachment of an environment to the device, or nil.
+func (d *Device) Attachment(eid EnvID) *Attachment {
+	return find(d.Attachments, func(a *Attachment) bool { return a.EID == eid })
+}
+
+// AttachedTo lists the indices of the devices that an environment is attached
+// to, in the order of the devices.
+func (s *Snapshot) AttachedTo(eid EnvID) []DeviceIndex { return AttachedTo(s.Devices, eid) }
+
+// FindEnvironment returns the environment of a list with the given id, or nil.
+func FindEnvironment(environments []Environment, eid EnvID) *Environment {
+	return find(environments, func(e *Environment) bool { return e.EID == eid })
+}
+
+// FindDevice returns the device of a list at an index, or nil.
+func FindDevice(devices []Device, index DeviceIndex) *Device {
+	return find(devices, func(d *Device) bool { return d.Index == index })
+}
+
+// find returns the first item that matches, or nil. Unlike slices.IndexFunc it copies
+// no item.
+func find[T any](items []T, matches func(*T) bool) *T {
+	for i := range items {
+		if matches(&items[i]) {
+			return &items[i]
+		}
+	}
+	return nil
+}
+
+// Described adds to the registered devices what nvidia-smi found out about them, and the
+// devices that it found besides. What is registered wins. It changes neither list.
+func Described(registered, found []Device) []Device {
+	devices := slices.Clone(registered)
+	for _, d := range found {
+		if known := FindDevice(devices, d.Index); known != nil {
+			d.TotalMemory, d.Attachments = known.TotalMemory, known.Attachments
+			*known = d
+		} else {
+			devices = append(devices, d)
+		}
+	}
+	return devices
+}
+
+// AttachedTo lists the indices of those devices that an environment is attached
+// to, in the order of the devices.
+func AttachedTo(devices []Device, eid EnvID) []DeviceIndex {
+	var indices []DeviceIndex
+	for i := range devices {
+		if devices[i].Attachment(eid) != nil {
+			indices = append(indices, devices[i].Index)
+		}
+	}
+	return indices
+}
+
+// Uses returns the process's usage of a device, or nil if it does not use it.
+func (p *Process) Uses(index DeviceIndex) *DeviceUsage {
+	return find(p.Usage, func(u *DeviceUsage) bool { return u.Index == index })
+}
+
+// UsesOnly says whether the process uses devices, and all of them match.
+func (p *Process) UsesOnly(matches func(DeviceIndex) bool) bool {
+	other := func(u DeviceUsage) bool { return !matches(u.Index) }
+	return len(p.Usage) > 0 && !slices.ContainsFunc(p.Usage, other)
+}
+
+// Indices lists the devices that the process uses.
+func (p *Process) Indices() []DeviceIndex {
+	indices := make([]DeviceIndex, len(p.Usage))
+	for i, u := range p.Usage {
+		indices[i] = u.Index
+	}
+	return indices
+}
