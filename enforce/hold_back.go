@@ -75,9 +75,10 @@ func (j *judgement) actions(plan *Plan) []*safety.Action {
 }
 
 // targetOf is the user against whom ending a process is directed: its own, or
-// where the host doesn't report that, the user of its environment.
+// where the host doesn't report that, the user of its environment; "" in a container that
+// counts for no user.
 func (h *hostView) targetOf(p *snapshot.Process) snapshot.Username {
-	if user := h.userOf(p); user != "" {
+	if user := h.userOf(p); user != "" || p.Unproved() {
 		return user
 	}
 	if env := h.environmentOf(p); env != nil {

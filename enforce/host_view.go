@@ -1,7 +1,6 @@
 package enforce
 
 import (
-	"slices"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce/contents"
@@ -31,10 +30,9 @@ type hostView struct {
 	devices       map[snapshot.DeviceIndex]*snapshot.Device // the others
 	// unknownOn are the processes on a device whose environment is unknown.
 	unknownOn map[snapshot.DeviceIndex][]*snapshot.Process
-	// deviceOf are the devices of MIG instances, once they were asked for.
-	deviceOf map[snapshot.GPUUUID]snapshot.DeviceIndex
-	notes    int // how many there are
-	draft    draft
+	instances contents.Instances
+	notes     int // how many there are
+	draft     draft
 }
 
 // envView is a registered environment with its processes and attachments.
@@ -67,26 +65,6 @@ func (v *envView) uid() *snapshot.UID {
 // sparesUse reports whether an exempt process of the environment uses a device.
 func (h *hostView) sparesUse(env *envView, index snapshot.DeviceIndex) bool {
 	return h.exemptUses[deviceOfEnv{index, env.env.EID}] != contents.Unused
-}
-
-// instancesOf are the MIG instances that a process uses of devices, or of all without any.
-// Those of no known device may be theirs.
-func (h *hostView) instancesOf(p *snapshot.Process, devices []snapshot.DeviceIndex) []snapshot.GPUUUID {
-	if len(p.Instances) == 0 || len(devices) == 0 {
-		return p.Instances
-	}
-	if h.deviceOf == nil {
-		h.deviceOf = make(map[snapshot.GPUUUID]snapshot.DeviceIndex)
-		for i := range h.snapshot.Devices {
-			for _, instance := range h.snapshot.Devices[i].Instances {
-				h.deviceOf[instance.UUID] = h.snapshot.Devices[i].Index
-			}
-		}
-	}
-	return slices.DeleteFunc(slices.Clone(p.Instances), func(uuid snapshot.GPUUUID) bool {
-		index, known := h.deviceOf[uuid]
-		return known && !slices.Contains(devices, index)
-	})
 }
 
 func (h *hostView) key(p *snapshot.Process) snapshot.ProcessKey {

@@ -17,6 +17,8 @@ func newHostView(h *snapshot.Host, policy Policy, fleet *Fleet, now time.Time) *
 		inOrder: make([]*envView, 0, len(s.Environments)),
 		envs:    make(map[snapshot.EnvID]*envView, len(s.Environments)),
 		devices: make(map[snapshot.DeviceIndex]*snapshot.Device, len(s.Devices)),
+
+		instances: contents.Instances{Devices: s.Devices},
 	}
 	v.addEnvironments(policy, now)
 	v.addAttachments(policy)

@@ -50,7 +50,7 @@ func (j *judgement) findingEvents(plan *Plan) []Event {
 type eventCollector struct {
 	j         *judgement
 	tellUsers bool
-	room      known
+	room      *room
 
 	// Counts by host: findings with an event, without one, and notifications.
 	announced, more, notified map[snapshot.Hostname]int
@@ -64,7 +64,7 @@ func (c *eventCollector) add(f *Finding) {
 	event := Event{Host: f.Host, ID: f.ID, Finding: f, Decision: now.Decision}
 	kind, host, acts := changeOf(before, known, now), f.affects(), now.Decision == DecisionAct
 	switch {
-	case !known && !c.room.admit(f):
+	case !known && !c.admit(f):
 		c.more[host]++
 		if acts {
 			c.events = append(c.events, event.of(EventDue))

@@ -100,41 +100,29 @@ func (j *judgement) noteDropped(h *hostView, what string, dropped int) {
 	}
 }
 
-// known counts the findings that are remembered, by host and by user.
-type known struct {
-	onHost map[snapshot.Hostname]int
-	ofUser map[ownerOn]int
-}
-
-// ownerOn is a user on a host.
-type ownerOn struct {
-	host snapshot.Hostname
-	user snapshot.Username
-}
+// room counts the findings of the last events, by host and by user there.
+type room = bounds.Room[snapshot.Hostname, snapshot.Username]
 
 // knownBefore counts the findings of the plan that were known before.
-func (j *judgement) knownBefore(plan *Plan) known {
-	k := known{make(map[snapshot.Hostname]int), make(map[ownerOn]int)}
+func (j *judgement) knownBefore(plan *Plan) *room {
+	r := &room{Max: maxKnown, MaxEach: maxKnownOfUser}
 	if len(plan.Findings) <= maxKnownOfUser {
-		return k // there is room for all
+		return r // there is room for all
 	}
 	for i := range plan.Findings {
 		f := &plan.Findings[i]
 		if _, ok := j.before.Findings[f.ID]; ok {
-			k.onHost[f.affects()]++
-			k.ofUser[ownerOn{f.affects(), f.User}]++
+			r.Add(f.affects(), f.User)
 		}
 	}
-	return k
+	return r
 }
 
 // admit counts a finding that is new, and reports whether there is room to know it.
-func (k known) admit(f *Finding) bool {
-	on := ownerOn{f.affects(), f.User}
-	if f.ofOneHost() && (k.onHost[on.host] >= maxKnown || k.ofUser[on] >= maxKnownOfUser) {
+func (c *eventCollector) admit(f *Finding) bool {
+	if f.ofOneHost() && c.room.Full(f.affects(), f.User) {
 		return false
 	}
-	k.onHost[on.host]++
-	k.ofUser[on]++
+	c.room.Add(f.affects(), f.User)
 	return true
 }

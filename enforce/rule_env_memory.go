@@ -38,18 +38,31 @@ func (j *judgement) envMemoryOn(h *hostView, env *envView, a contents.Attachment
 		}
 		return
 	}
+	// What an unproved container uses must not count for the warning of the user, nor the
+	// user's own use for that of the container.
+	proved, unproved := usages.Relieve(a.GPUMemory.Bytes(), func(p *snapshot.Process) bool {
+		_, stuck := j.stuckBecause(h, p)
+		return stuck || h.draft.terminates(p)
+	})
 	f := Finding{
 		ID:   fmt.Sprintf("%s/%s/%s/%d", RuleEnvMemory, h.name, env.env.EID, index),
 		Rule: RuleEnvMemory, Host: h.name, EID: env.env.EID, User: env.env.Username, UID: env.uid(),
 		Devices: []snapshot.DeviceIndex{index}, Instances: a.Instances,
-		Memory: &MemoryExcess{UsedBytes: used, CapacityBytes: a.GPUMemory.Bytes(), Capacity: a.GPUMemory.String()},
 	}
-	ending := usages.Relieve(a.GPUMemory.Bytes(), func(p *snapshot.Process) bool {
-		_, stuck := j.stuckBecause(h, p)
-		return stuck || h.draft.terminates(p)
-	})
-	due := j.checkDue(&f, env.settings.Warn, f.ID)
-	for _, p := range ending {
+	j.relieve(h, f, env.settings.Warn, a, proved)
+	f.ID, f.User, f.UID = f.ID+"/unproved", "", nil
+	j.relieve(h, f, h.settings.Warn, a, unproved)
+}
+
+// relieve is a finding about the processes that end for an excess, if there are any.
+func (j *judgement) relieve(h *hostView, f Finding, warn Warn, a contents.Attachment, excess contents.Excess) {
+	if len(excess.Ending) == 0 {
+		return
+	}
+	f.Memory = &MemoryExcess{UsedBytes: excess.Used, CapacityBytes: a.GPUMemory.Bytes(), Capacity: a.GPUMemory.String()}
+	f.Container, f.ContainerInfo = excess.Container()
+	due := j.checkDue(&f, warn, f.ID)
+	for _, p := range excess.Ending {
 		j.end(&f, due, h, p)
 	}
 	j.add(f)

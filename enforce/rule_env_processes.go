@@ -19,13 +19,18 @@ func (j *judgement) nonEnvProcesses(h *hostView) {
 		if h.exempt[p.PID] || h.in[i] != nil || p.EnvUnknown && !h.outsideByPolicy(p) {
 			continue
 		}
-		settings := h.settings
 		f := Finding{Rule: RuleNonEnvProcesses}
-		if f.User, f.UID = p.Reported(); f.User != "" {
-			settings = h.ask(j.policy, f.User, j.now)
-		}
-		j.endProcess(h, p, settings.Warn, f, "")
+		f.User, f.UID = p.Reported()
+		j.endProcess(h, p, j.warnReported(h, &f), f, "")
 	}
+}
+
+// warnReported is the warning of the user whom a finding names, or the host's.
+func (j *judgement) warnReported(h *hostView, f *Finding) Warn {
+	if f.User == "" {
+		return h.settings.Warn
+	}
+	return h.ask(j.policy, f.User, j.now).Warn
 }
 
 // envDevices ends processes that use a device to which their environment is not
@@ -38,7 +43,12 @@ func (j *judgement) envDevices(h *hostView) {
 		for _, p := range env.Processes {
 			if foreign := j.notAttached(h, env, p); len(foreign) > 0 {
 				f := Finding{Rule: RuleEnvDevices, User: env.env.Username, UID: env.uid(), Devices: foreign}
-				j.endProcess(h, p, env.settings.Warn, f, env.env.EID)
+				warn := env.settings.Warn
+				if p.Unproved() {
+					f.User, f.UID = p.Reported()
+					warn = j.warnReported(h, &f)
+				}
+				j.endProcess(h, p, warn, f, env.env.EID)
 			}
 		}
 	}
@@ -63,15 +73,18 @@ const maxKeys = 16
 func (j *judgement) endProcess(h *hostView, p *snapshot.Process, warn Warn, f Finding, eid snapshot.EnvID) {
 	f.ID = fmt.Sprintf("%s/%s/%d/%d", f.Rule, h.name, p.PID, p.Start)
 	f.Host, f.PID, f.EID, f.Command, f.Container = h.name, p.PID, p.EID, p.CommandOrName(), p.Container
-	f.Instances = h.instancesOf(p, f.Devices)
+	f.Instances = h.instances.Of(p, f.Devices)
 	f.ContainerInfo = p.ContainerInfo.WithoutLabels()
 	devices := f.Devices
 	if len(devices) == 0 {
 		devices = p.Indices()
 	}
-	owner := cmp.Or(h.userOf(p), f.User)
-	if owner == "" { // the host reports nothing about it but its PID
-		owner = snapshot.Username(f.ID)
+	owner := "user/" + string(cmp.Or(h.userOf(p), f.User))
+	switch {
+	case p.Unproved(): // all such containers together, since starting one again begins no other warning
+		owner = "unproved"
+	case owner == "user/": // the host reports nothing about it but its PID
+		owner = f.ID
 	}
 	// The process is a key of its own: by rewriting the state files a user can turn
 	// one rule's finding into the other's in every cycle.

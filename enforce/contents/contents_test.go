@@ -2,6 +2,7 @@ package contents_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -67,7 +68,8 @@ func TestRelieve(t *testing.T) {
 		{"of equal ones the younger", "1 user 10, 2 user 10", 15, 0, "2"},
 		{"the largest while none is enough", "1 user 10, 2 user 20, 3 user 30", 15, 0, "3 2"},
 		{"what ends anyway counts as freed", "1 user 10, 2 user 20", 15, 2, "2"},
-		{"it ends also within the capacity", "1 user 10, 2 user 20", 30, 1, "1"},
+		{"within the capacity there is nothing to free", "1 user 10, 2 user 20", 30, 1, ""},
+		{"nor for a container within it", "1 user 20, 2 unproved 10", 25, 1, "2"},
 		{"an unknown amount never ends", "1 user 10, 2 user -1", 5, 0, "1"},
 		{"a container of the user is the user's", "1 user 10, 2 proved 20", 25, 0, "1"},
 		{"a container of no proved user first", "1 user 20, 2 unproved 10", 25, 0, "2"},
@@ -89,7 +91,8 @@ func TestRelieve(t *testing.T) {
 			}
 			usages, _, _ := c.Usages(0)
 			var ended []string
-			for _, p := range usages.Relieve(row.capacity<<20, func(p *snapshot.Process) bool { return p.PID == row.dealt }) {
+			proved, unproved := usages.Relieve(row.capacity<<20, func(p *snapshot.Process) bool { return p.PID == row.dealt })
+			for _, p := range slices.Concat(unproved.Ending, proved.Ending) {
 				ended = append(ended, fmt.Sprint(p.PID))
 			}
 			require.Equal(t, row.want, strings.Join(ended, " "))

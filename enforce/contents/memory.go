@@ -30,28 +30,53 @@ func (c *Contents) Usages(index snapshot.DeviceIndex) (usages Usages, used int64
 	return usages, used, unknown
 }
 
+// Excess is what processes of an environment use of a device beyond its capacity.
+type Excess struct {
+	Used int64 // in bytes
+	// Ending are the processes that end for it; empty if there is no excess.
+	Ending []*snapshot.Process
+}
+
 // Relieve chooses the processes that end so that the others use at most capacity together.
 // Those that end anyway, or that can't be ended, are among them: dealt says which. No
 // other process ends in their place.
 //
 // Any user may start a container for an environment of another one. So the processes that
-// no user is proved to have started end first, and the others only for what they use alone.
-func (u Usages) Relieve(capacity int64, dealt func(*snapshot.Process) bool) []*snapshot.Process {
-	var unproved, proved Usages
-	all, alone := -capacity, -capacity
+// no user is proved to have started end first, for what all use together, and the others
+// only for what they use alone.
+func (u Usages) Relieve(capacity int64, dealt func(*snapshot.Process) bool) (proved, unproved Excess) {
+	var own, strangers Usages
 	for _, x := range u {
-		all += x.Bytes
+		unproved.Used += x.Bytes
 		if x.Process.Unproved() {
-			unproved = append(unproved, x)
+			strangers = append(strangers, x)
 			continue
 		}
-		proved = append(proved, x)
-		alone += x.Bytes
+		own = append(own, x)
+		proved.Used += x.Bytes
 	}
-	if len(unproved) == 0 {
-		return proved.free(all, dealt)
+	if proved.Used > capacity {
+		proved.Ending = own.free(proved.Used-capacity, dealt)
 	}
-	return append(unproved.free(all, dealt), proved.free(alone, dealt)...)
+	if unproved.Used > capacity {
+		unproved.Ending = strangers.free(unproved.Used-capacity, dealt)
+	}
+	return proved, unproved
+}
+
+// Container is the container in which all processes are that end; empty if there is none, or
+// more than one.
+func (e Excess) Container() (id string, info *snapshot.ContainerInfo) {
+	for i, p := range e.Ending {
+		if i > 0 && p.Container != id {
+			return "", nil
+		}
+		id, info = p.Container, p.ContainerInfo.WithoutLabels()
+	}
+	if info != nil {
+		info.Init = false // that is about one process
+	}
+	return id, info
 }
 
 // free chooses processes that free excess bytes together. What is dealt with counts as

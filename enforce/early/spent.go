@@ -75,8 +75,10 @@ func actionsOf(plan *enforce.Plan) []safety.Action {
 		for j := range r.Report.Terminate {
 			t := &r.Report.Terminate[j]
 			a := safety.Action{Host: r.Host, PID: t.Process.PID, User: userOf(&t.Process)}
-			for _, id := range t.Because {
-				a.User = cmp.Or(a.User, users[id])
+			if !t.Process.Unproved() { // such a process counts for no user
+				for _, id := range t.Because {
+					a.User = cmp.Or(a.User, users[id])
+				}
 			}
 			list = append(list, a)
 		}
