@@ -1,6 +1,7 @@
 package enforce_test
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -127,6 +128,10 @@ func describeProcess(p *snapshot.Process, key, value string) bool {
 			p.ContainerInfo.UID, p.ContainerInfo.Proof = ptr(snapshot.UID(uid)), snapshot.ProofRecord
 			p.ContainerInfo.User = map[int]snapshot.Username{1001: "alice", 1002: "bob"}[uid]
 		}
+	case "rootless": // in a container of a user's own engine
+		uid := snapshot.UID(0)
+		_, _ = fmt.Sscan(value, &uid)
+		p.Container, p.ContainerInfo = "web", &snapshot.ContainerInfo{UID: &uid, User: p.Username, Proof: snapshot.ProofRootless}
 	default:
 		return false
 	}

@@ -193,6 +193,36 @@ func TestLimitsHoldForAllSinceTheFullCycle(t *testing.T) {
 	}
 }
 
+// What ends in containers of unknown users is directed against no user, whatever user the
+// finding or the environment is of.
+func TestUnprovedContainersUseUpNoUsersLimit(t *testing.T) {
+	uid, zero := snapshot.UID(1001), snapshot.UID(0)
+	limits := safety.Limits{PerUser: safety.Limit{Terminations: 1}}
+	for name, row := range map[string]struct {
+		process snapshot.Process
+		want    bool
+	}{
+		"as alice":            {snapshot.Process{UID: &uid, Username: "alice", ContainerInfo: &snapshot.ContainerInfo{}}, true},
+		"as root":             {snapshot.Process{UID: &zero, Username: "root", ContainerInfo: &snapshot.ContainerInfo{}}, true},
+		"an older host's":     {snapshot.Process{UID: &zero, Username: "root"}, true},
+		"alice's, proved":     {snapshot.Process{UID: &zero, ContainerInfo: &snapshot.ContainerInfo{UID: &uid, User: "alice", Proof: snapshot.ProofRecord}}, false},
+		"alice's, her engine": {snapshot.Process{UID: &uid, ContainerInfo: &snapshot.ContainerInfo{UID: &uid, User: "alice", Proof: snapshot.ProofRootless}}, false},
+	} {
+		row.process.Container = "web"
+		plan := enforce.Plan{Findings: []enforce.Finding{{ID: "x", User: "alice"}}, Reports: []enforce.HostReport{{Host: "a"}}}
+		own := plan
+		own.Reports = []enforce.HostReport{{Host: "a", Report: enforce.Report{Terminate: []enforce.Termination{{Process: host("a", 5).Snapshot.Processes[0], Because: []string{"x"}}}}}}
+		for pid := range snapshot.PID(3) {
+			row.process.PID = 6 + pid
+			plan.Reports[0].Report.Terminate = append(plan.Reports[0].Report.Terminate, enforce.Termination{Process: row.process, Because: []string{"x"}})
+		}
+		all := cluster(host("a", 5))
+		var spent early.Spent
+		spent.Begin(&plan)
+		require.Equal(t, row.want, spent.Allow(limits, &own, nil, &all), name)
+	}
+}
+
 func TestEventsOfAHostAreBounded(t *testing.T) {
 	var spent early.Spent
 	spent.Begin(&enforce.Plan{})
