@@ -140,3 +140,32 @@ func TestClaimsAreNotExempt(t *testing.T) {
 		require.False(t, exempt, s)
 	}
 }
+
+// What an operator exempts for a user holds for containers that the user is proved to have
+// started, and for no other: whoever may start containers can be any user in one.
+func TestContainersAreNotExemptByTheirUid(t *testing.T) {
+	zero, bob, mallory := snapshot.UID(0), snapshot.UID(1001), snapshot.UID(1009)
+	env := &snapshot.Environment{EID: "100", UID: bob, Username: "bob"}
+	started := func(by *snapshot.UID, user snapshot.Username) *snapshot.ContainerInfo {
+		return &snapshot.ContainerInfo{Name: "web", UID: by, User: user, Proof: snapshot.ProofRecord}
+	}
+	policy := exemption.With(everything{}, exemption.List{exempt(exemption.Who{User: "bob"}), exempt(exemption.Who{User: "root"})}, noon)
+	for name, row := range map[string]struct {
+		process snapshot.Process
+		exempt  bool
+	}{
+		"bob started it":          {snapshot.Process{UID: &zero, Username: "root", ContainerInfo: started(&bob, "bob")}, true},
+		"bob's own engine":        {snapshot.Process{UID: &bob, Username: "bob", ContainerInfo: &snapshot.ContainerInfo{UID: &bob, User: "bob", Proof: snapshot.ProofRootless}}, true},
+		"as bob":                  {snapshot.Process{UID: &bob, Username: "bob", ContainerInfo: &snapshot.ContainerInfo{Name: "web"}}, false},
+		"as bob, with his id":     {snapshot.Process{UID: &bob, Username: "bob", EID: "100", ContainerInfo: &snapshot.ContainerInfo{Name: "web", EID: "100"}}, false},
+		"as root, with his id":    {snapshot.Process{UID: &zero, Username: "root", EID: "100", ContainerInfo: &snapshot.ContainerInfo{Name: "web"}}, false},
+		"an engine that is mute":  {snapshot.Process{UID: &bob, Username: "bob", ContainerInfo: &snapshot.ContainerInfo{Unknown: true}}, false},
+		"mallory started it":      {snapshot.Process{UID: &bob, Username: "bob", EID: "100", ContainerInfo: started(&mallory, "mallory")}, false},
+		"root started it, proved": {snapshot.Process{UID: &zero, Username: "root", ContainerInfo: started(&zero, "root")}, false},
+		"on an older host":        {snapshot.Process{UID: &zero, Username: "root", EID: "100"}, false},
+	} {
+		row.process.Container = "abc"
+		_, exempt := policy.Exempt(enforce.Subject{Host: "a", Process: &row.process, Environment: env})
+		require.Equal(t, row.exempt, exempt, name)
+	}
+}

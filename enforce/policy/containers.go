@@ -33,13 +33,16 @@ func (e *Exemptions) Container(p *snapshot.Process) (Source, bool) {
 	return Source{}, false
 }
 
+// matches compares an entry with what is known of a container. Of one that is known only by
+// its cgroup (LXC, systemd-nspawn) that is the name alone: without an image it has no exempt
+// one.
 func (x *containerExemption) matches(c *snapshot.ContainerInfo) bool {
 	if c.Unknown && c.Name == "" {
 		return true
 	}
 	label, labelled := c.Labels[x.key]
 	return (x.name == "" || x.matchName.MatchString(c.Name)) &&
-		(x.image == "" || x.matchIm.MatchString(c.Image)) &&
+		(x.image == "" || c.Image != "" && x.matchIm.MatchString(c.Image)) &&
 		(x.key == "" || labelled && label == x.value || !labelled && c.LabelsCut)
 }
 

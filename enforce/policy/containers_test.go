@@ -61,6 +61,81 @@ exempt:
 	require.False(t, exempt, "no container is exempt here")
 }
 
+// Containers of LXC, systemd-nspawn and Apptainer are known by their cgroups alone: by name, or
+// only by a process. They have no image and no labels that an entry could name.
+func TestContainersKnownByTheirCgroupAlone(t *testing.T) {
+	byName := parse(t, `exempt: {containers: [{name: "ci-*"}]}`)
+	others := parse(t, `exempt: {containers: [{image: "*"}, {image: "ci*"}, {label: team=vision}, {label: "team="}, {name: "*", image: "*"}, {name: "*", label: team=}]}`)
+	zero, bob := snapshot.UID(0), snapshot.UID(1002)
+	for name, row := range map[string]struct {
+		process snapshot.Process
+		byName  bool
+	}{
+		"lxc":                         {snapshot.Process{UID: &zero, Container: "ci-1", ContainerInfo: &snapshot.ContainerInfo{Runtime: "lxc", Name: "ci-1"}}, true},
+		"systemd-nspawn":              {snapshot.Process{UID: &zero, Container: "ci-1", ContainerInfo: &snapshot.ContainerInfo{Runtime: "systemd-nspawn", Name: "ci-1"}}, true},
+		"an engine that has no image": {snapshot.Process{UID: &zero, Container: "abc", ContainerInfo: &snapshot.ContainerInfo{Runtime: "containerd", Name: "ci-1"}}, true},
+
+		"lxc, another name":                   {snapshot.Process{UID: &zero, Container: "web", ContainerInfo: &snapshot.ContainerInfo{Runtime: "lxc", Name: "web"}}, false},
+		"lxc, in a user's cgroup":             {snapshot.Process{UID: &bob, Username: "bob", Container: "ci-1"}, false},
+		"lxc, in a user's namespace":          {snapshot.Process{UID: &bob, Container: "ci-1", ContainerInfo: &snapshot.ContainerInfo{Runtime: "lxc", Name: "ci-1", UID: &bob, Proof: snapshot.ProofRootless}}, false},
+		"apptainer":                           {snapshot.Process{UID: &bob, Username: "bob", Container: "apptainer-4242"}, false},
+		"apptainer, as root":                  {snapshot.Process{UID: &zero, Username: "root", Container: "apptainer-4242"}, false},
+		"only a PID namespace":                {snapshot.Process{UID: &zero, Username: "root", Container: snapshot.UnnamedContainer}, false},
+		"an id that is like an exempt name":   {snapshot.Process{UID: &zero, Container: "ci-1"}, false},
+		"an engine that has neither":          {snapshot.Process{UID: &zero, Container: "ci-1", ContainerInfo: &snapshot.ContainerInfo{Runtime: "containerd"}}, false},
+		"a name that is like an exempt image": {snapshot.Process{UID: &zero, Container: "cia", ContainerInfo: &snapshot.ContainerInfo{Runtime: "lxc", Name: "cia"}}, false},
+	} {
+		_, exempt := byName.Exempt(enforce.Subject{Host: "a", Process: &row.process})
+		require.Equal(t, row.byName, exempt, name)
+		_, exempt = others.Exempt(enforce.Subject{Host: "a", Process: &row.process})
+		require.False(t, exempt, name)
+	}
+}
+
+// Whatever uid, command and environment a container has, no entry about users, uids, processes
+// or environments of a user exempts it, unless it is proved that the user started it.
+func TestClaimsOfContainersAreNotExempt(t *testing.T) {
+	file := parse(t, `
+exempt:
+  users: [carol, root]
+  uids: [0, 1003]
+  processes: [{name: Xorg, user: root}, {name: train, user: carol}]
+  environments: [{user: carol, name: train}, {host: a, eid: 100}]
+`)
+	zero, carol, bob := snapshot.UID(0), snapshot.UID(1003), snapshot.UID(1002)
+	carols := &snapshot.Environment{EID: "100", UID: carol, Username: "carol", Config: snapshot.EnvConfig{Name: "train"}}
+	record := func(uid *snapshot.UID, user snapshot.Username) *snapshot.ContainerInfo {
+		return &snapshot.ContainerInfo{Name: "web", UID: uid, User: user, Proof: snapshot.ProofRecord, EID: "100"}
+	}
+	for name, row := range map[string]struct {
+		process snapshot.Process
+		env     *snapshot.Environment
+		exempt  bool
+	}{
+		"started by carol":                    {snapshot.Process{UID: &zero, Username: "root", ContainerInfo: record(&carol, "carol")}, nil, true},
+		"by carol, in her environment":        {snapshot.Process{UID: &zero, Username: "root", ContainerInfo: record(&carol, "carol")}, carols, true},
+		"carol's own engine":                  {snapshot.Process{UID: &carol, Username: "carol", ContainerInfo: &snapshot.ContainerInfo{UID: &carol, User: "carol", Proof: snapshot.ProofRootless}}, nil, true},
+		"root":                                {snapshot.Process{UID: &zero, Username: "root", ContainerInfo: &snapshot.ContainerInfo{Name: "web"}}, nil, false},
+		"root, an exempt name of a process":   {snapshot.Process{UID: &zero, Username: "root", Name: "Xorg", ContainerInfo: &snapshot.ContainerInfo{Name: "web"}}, nil, false},
+		"root, on a host with an older genv":  {snapshot.Process{UID: &zero, Username: "root", Name: "Xorg"}, nil, false},
+		"as carol":                            {snapshot.Process{UID: &carol, Username: "carol", ContainerInfo: &snapshot.ContainerInfo{Name: "web"}}, nil, false},
+		"as carol, an exempt name":            {snapshot.Process{UID: &carol, Username: "carol", Name: "train", ContainerInfo: &snapshot.ContainerInfo{Name: "web"}}, nil, false},
+		"with the id of carol's environment":  {snapshot.Process{UID: &zero, Username: "root", EID: "100", ContainerInfo: &snapshot.ContainerInfo{Name: "web"}}, carols, false},
+		"as carol, with her environment's id": {snapshot.Process{UID: &carol, Username: "carol", EID: "100", ContainerInfo: &snapshot.ContainerInfo{Name: "web", EID: "100"}}, carols, false},
+		"as carol, labelled so": {snapshot.Process{UID: &carol, Username: "carol", ContainerInfo: &snapshot.ContainerInfo{
+			Name: "carol", Image: "carol", Labels: map[string]string{"genv.user": "carol", "genv.uid": "1003"},
+		}}, nil, false},
+		"started by bob as carol": {snapshot.Process{UID: &carol, Username: "carol", Name: "train", ContainerInfo: record(&bob, "bob")}, carols, false},
+		"started by bob as root":  {snapshot.Process{UID: &zero, Username: "root", Name: "Xorg", ContainerInfo: record(&bob, "bob")}, nil, false},
+		"bob's own engine":        {snapshot.Process{UID: &bob, Username: "bob", ContainerInfo: &snapshot.ContainerInfo{Name: "carol", UID: &bob, User: "bob", Proof: snapshot.ProofRootless}}, carols, false},
+		"started by root, proved": {snapshot.Process{UID: &zero, Username: "root", Name: "Xorg", ContainerInfo: record(&zero, "root")}, nil, false},
+	} {
+		row.process.Container = "abc"
+		_, exempt := file.Exempt(enforce.Subject{Host: "a", Process: &row.process, Environment: row.env})
+		require.Equal(t, row.exempt, exempt, name)
+	}
+}
+
 func TestContainersSetting(t *testing.T) {
 	file := parse(t, "defaults: {containers: judge}\noverrides:\n  - {hosts: [a], set: {containers: leave}}\n")
 	require.True(t, file.Settings(enforce.Query{Host: "a"}).LeaveContainers)
