@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -20,6 +19,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
 // sources are the local files that name hosts, users and environments. What can't be read
@@ -196,9 +196,7 @@ const getentLimit = 300 * time.Millisecond
 func (s *sources) passwd() []byte {
 	ctx, cancel := context.WithTimeout(s.ctx, getentLimit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "getent", "passwd")
-	cmd.WaitDelay = getentLimit
-	if out, err := cmd.Output(); err == nil {
+	if out, err := system.Getent(ctx, "passwd"); err == nil {
 		return out
 	}
 	out, _ := os.ReadFile("/etc/passwd")

@@ -14,7 +14,6 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/localhost"
-	"github.com/seed-3119e985/genv/cmd/genv/policycheck"
 	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/enforce/guard/kernel"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -137,7 +136,7 @@ func (s *stateFiles) Read(ctx context.Context) (state.Files, error) { return s.c
 
 // userID finds the uid of a user with getent(1), which asks directory services, too.
 func userID(ctx context.Context, name snapshot.Username) (uid snapshot.UID, found bool, err error) {
-	out, err := policycheck.RunGetent(ctx, "passwd", string(name))
+	out, err := system.Getent(ctx, "passwd", string(name))
 	const notFound = 2
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == notFound {
 		return 0, false, nil

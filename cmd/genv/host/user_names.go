@@ -99,11 +99,9 @@ func noSuchUser(err error) bool {
 	return errors.Is(err, exec.ErrNotFound) || errors.As(err, &exit) && exit.ExitCode() == notFound
 }
 
-// runGetent is getent(1).
-func runGetent(ctx context.Context, uid string) ([]byte, error) {
+// getentPasswd is getent(1).
+func getentPasswd(ctx context.Context, uid string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, nameWithin)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "getent", "passwd", uid)
-	cmd.WaitDelay = nameWithin
-	return cmd.Output()
+	return system.Getent(ctx, "passwd", uid)
 }

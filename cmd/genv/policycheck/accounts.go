@@ -23,7 +23,7 @@ type Accounts struct {
 	Err error
 }
 
-// Getent asks a database such as passwd for keys, or lists it without keys.
+// Getent asks a database such as passwd for keys, or lists it without keys; see system.Getent.
 type Getent func(ctx context.Context, database string, keys ...string) ([]byte, error)
 
 const (
@@ -109,15 +109,4 @@ func listed(ctx context.Context, getent Getent) []string {
 	}
 	slices.Sort(names)
 	return names
-}
-
-// RunGetent is getent(1).
-func RunGetent(ctx context.Context, database string, keys ...string) ([]byte, error) {
-	args := []string{database}
-	if len(keys) > 0 {
-		args = append(append(args, "--"), keys...)
-	}
-	cmd := exec.CommandContext(ctx, "getent", args...)
-	cmd.WaitDelay = listWithin
-	return cmd.Output()
 }

@@ -33,7 +33,7 @@ func (u Users) Username(ctx context.Context, uid snapshot.UID) snapshot.Username
 	}
 	getent := u.Getent
 	if getent == nil {
-		getent = runGetent
+		getent = getentPasswd
 	}
 	line, err := getent(ctx, id)
 	if err != nil {
@@ -58,7 +58,7 @@ func (u Users) Home(ctx context.Context, uid snapshot.UID) (string, error) {
 	}
 	getent := u.Getent
 	if getent == nil {
-		getent = runGetent
+		getent = getentPasswd
 	}
 	data, err = getent(ctx, id)
 	if home, ok := homeIn(string(data), id); ok && err == nil {
@@ -108,12 +108,22 @@ func parsePasswd(line, uid string) snapshot.Username {
 	return snapshot.Username(fields[0])
 }
 
-func runGetent(ctx context.Context, uid string) ([]byte, error) {
-	const timeout = 2 * time.Second
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+// getentPasswd asks for an account with the lock of the state files held.
+func getentPasswd(ctx context.Context, uid string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "getent", "passwd", uid)
-	cmd.WaitDelay = timeout
+	return Getent(ctx, "passwd", uid)
+}
+
+// Getent asks a database of the system such as passwd for keys with getent(1), which also asks
+// directory services, or lists it without keys. It ends soon after ctx.
+func Getent(ctx context.Context, database string, keys ...string) ([]byte, error) {
+	args := []string{database}
+	if len(keys) > 0 {
+		args = append(append(args, "--"), keys...)
+	}
+	cmd := exec.CommandContext(ctx, "getent", args...)
+	cmd.WaitDelay = time.Second
 	return cmd.Output()
 }
 
