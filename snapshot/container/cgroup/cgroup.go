@@ -132,61 +132,7 @@ func containerID(parent, name string) (id, runtime string) {
 
 // byPrefix are the runtimes by what they put before the ids.
 var byPrefix = map[string]string{
-	"docker": Docker, "libpod": Podman, "cri-containerd": Containerd, "containerd": Containerd, "nerdctl": Containerd, "crio": CRIO,
-}
-
-// systemContainer is the name of a container of LXC, systemd-nspawn or Apptainer.
-func systemContainer(parent, name, child string) (id, runtime string) {
-	switch {
-	case parent == "lxc", parent == "lxc.payload":
-		return name, LXC
-	case strings.HasPrefix(name, "lxc.payload."):
-		return strings.TrimPrefix(name, "lxc.payload."), LXC
-	case strings.HasPrefix(name, "apptainer-") && strings.HasSuffix(name, ".scope"):
-		return apptainer(strings.TrimSuffix(strings.TrimPrefix(name, "apptainer-"), ".scope"))
-	case parent == "apptainer", parent == "singularity":
-		return apptainer(name)
-	case parent != "machine.slice":
-		return "", ""
-	case strings.HasPrefix(name, "systemd-nspawn@") && strings.HasSuffix(name, ".service") && child == "payload":
-		return unescape(strings.TrimSuffix(strings.TrimPrefix(name, "systemd-nspawn@"), ".service")), Nspawn
-	case strings.HasPrefix(name, "machine-") && strings.HasSuffix(name, ".scope"):
-		machine := unescape(strings.TrimSuffix(strings.TrimPrefix(name, "machine-"), ".scope"))
-		if strings.HasPrefix(machine, "qemu-") { // of libvirt: the process is the emulator, outside of its machine
-			return "", ""
-		}
-		return machine, Nspawn
-	}
-	return "", ""
-}
-
-// apptainer is the container of Apptainer or Singularity that a PID names: with limits for
-// a container (--apply-cgroups and others) they make a cgroup for it.
-func apptainer(pid string) (id, runtime string) {
-	if _, err := strconv.ParseUint(pid, 10, 31); err != nil {
-		return "", ""
-	}
-	return "apptainer-" + pid, Apptainer
-}
-
-// unescape undoes systemd.unit(5)'s \xNN.
-func unescape(name string) string {
-	var b strings.Builder
-	for {
-		before, after, found := strings.Cut(name, `\x`)
-		b.WriteString(before)
-		if !found {
-			return b.String()
-		}
-		code, err := strconv.ParseUint(after[:min(2, len(after))], 16, 8)
-		if err != nil || len(after) < 2 {
-			b.WriteString(`\x`)
-			name = after
-			continue
-		}
-		b.WriteByte(byte(code))
-		name = after[2:]
-	}
+	"docker": Docker, "libpod": Podman, "libpod-payload": Podman, "cri-containerd": Containerd, "containerd": Containerd, "nerdctl": Containerd, "crio": CRIO,
 }
 
 // maxContainer is the maximum length of a container's id, in bytes.

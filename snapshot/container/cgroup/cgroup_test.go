@@ -31,6 +31,14 @@ func TestParse(t *testing.T) {
 		"podman":                      {"0::/machine.slice/libpod-" + container + ".scope/container\n", container},
 		"podman, rootless":            {"0::/user.slice/user-1001.slice/user@1001.service/user.slice/libpod-" + container + ".scope\n", container},
 		"podman, cgroupfs":            {"0::/libpod_parent/libpod-" + container + "\n", container},
+		"podman, in a service":        {"0::/system.slice/web.service/libpod-payload-" + container + "\n", container},
+		"podman, in a pod":            {"0::/machine.slice/machine-libpod_pod_" + inner + ".slice/libpod-" + container + ".scope/container\n", container},
+		"podman, v1":                  {"9:memory:/machine.slice/libpod-" + container + ".scope\n1:name=systemd:/machine.slice/libpod-" + container + ".scope/system.slice\n", container},
+		"docker, in kubernetes":       {"0::/kubepods.slice/kubepods-burstable.slice/" + pod + "/docker-" + container + ".scope\n", container},
+		"cri-o, cgroupfs":             {"4:memory:/kubepods/burstable/pod1b2c3d4e-0000-1111-2222-333344445555/crio-" + container + "\n", container},
+		"cri-o, with crun":            {"0::/kubepods.slice/" + pod + "/crio-" + container + ".scope/container\n", container},
+		"kubernetes, guaranteed":      {"0::/kubepods/pod1b2c3d4e-0000-1111-2222-333344445555/" + container + "\n", container},
+		"nerdctl, cgroupfs":           {"9:memory:/default/" + container + "\n", container},
 		"cri-containerd":              {"0::/kubepods.slice/kubepods-besteffort.slice/" + pod + "/cri-containerd-" + container + ".scope\n", container},
 		"cri-containerd, odd":         {"0::/system.slice/containerd.service/" + pod + ":cri-containerd:" + container + "\n", container},
 		"kubernetes, cgroupfs":        {"4:memory:/kubepods/burstable/pod1b2c3d4e-0000-1111-2222-333344445555/" + container + "\n", container},
@@ -39,9 +47,14 @@ func TestParse(t *testing.T) {
 		"lxc":                         {"0::/lxc/web\n", "web"},
 		"lxc, payload":                {"0::/lxc.payload.web/init.scope\n", "web"},
 		"lxc, payload as a folder":    {"0::/lxc.payload/web/system.slice\n", "web"},
+		"lxc, of a user":              {"0::/user.slice/user-1001.slice/user@1001.service/app.slice/lxc.payload.web/init.scope\n", "web"},
+		"lxc, v1":                     {"12:pids:/lxc.payload.web\n1:name=systemd:/lxc.payload.web/init.scope\n", "web"},
+		"lxc, a name used before":     {"0::/lxc.payload.web-1\n", "web-1"},
 		"nspawn":                      {"0::/machine.slice/machine-web.scope/payload\n", "web"},
 		"nspawn, escaped":             {`0::/machine.slice/machine-web\x2d1.scope/payload` + "\n", "web-1"},
 		"nspawn, a service":           {`0::/machine.slice/systemd-nspawn@my\x2dweb.service/payload/init.scope` + "\n", "my-web"},
+		"nspawn, a service, hybrid":   {`9:memory:/machine.slice/systemd-nspawn@web.service` + "\n" + `1:name=systemd:/machine.slice/systemd-nspawn@web.service/payload/init.scope` + "\n0::/machine.slice/systemd-nspawn@web.service/payload/init.scope\n", "web"},
+		"nspawn, of NixOS":            {"0::/machine.slice/container@web.service/payload/system.slice\n", "web"},
 		"a name to obey":              {"0::/lxc/a\x1b[2J\xff\n", "a?[2J?"},
 		"an escape to obey":           {`0::/machine.slice/machine-a\x1b.scope` + "\n", "a?"},
 		"a long name":                 {"0::/lxc/" + strings.Repeat("x", 5000) + "\n", strings.Repeat("x", 128)},
@@ -50,10 +63,24 @@ func TestParse(t *testing.T) {
 
 		"apptainer, v2":   {"0::/user.slice/user-1001.slice/user@1001.service/user.slice/apptainer-4242.scope\n", "apptainer-4242"},
 		"apptainer, v1":   {"7:memory:/apptainer/4242\n", "apptainer-4242"},
+		"apptainer, root": {"0::/system.slice/apptainer-4242.scope\n", "apptainer-4242"},
+		"apptainer, oci":  {"0::/system.slice/apptainer-oci-web-1.scope\n", "apptainer-oci-web-1"},
+		"the same on v1":  {"7:memory:/apptainer-oci/web\n", "apptainer-oci-web"},
+		"singularity, v2": {"0::/user.slice/user-1001.slice/user@1001.service/user.slice/singularity-parent-4242.scope\n", "apptainer-4242"},
 		"singularity, v1": {"7:memory:/singularity/4242\n1:name=systemd:/user.slice\n", "apptainer-4242"},
 
 		"nothing":                  {"", ""},
 		"apptainer's folder":       {"7:memory:/apptainer\n", ""},
+		"podman's monitor, split":  {"0::/system.slice/web.service/runtime\n", ""},
+		"podman's monitors":        {"0::/libpod_parent/conmon\n", ""},
+		"podman's pod":             {"0::/machine.slice/machine-libpod_pod_" + container + ".slice\n", ""},
+		"lxc's monitor's end":      {"0::/lxc.pivot\n", ""},
+		"lxc's monitor as before":  {"0::/lxc.monitor/web\n", ""},
+		"nspawn's own scope":       {"0::/machine.slice/machine-web.scope/supervisor\n", ""},
+		"a service of machines":    {"0::/machine.slice/systemd-nspawn@web.service\n", ""},
+		"another scope there":      {"0::/machine.slice/web.scope\n", ""},
+		"apptainer without a name": {"0::/user.slice/apptainer-oci-.scope\n", ""},
+		"another scope":            {"0::/user.slice/web.scope\n", ""},
 		"not a PID of apptainer":   {"0::/user.slice/apptainer-web.scope\n", ""},
 		"the root":                 {"0::/\n", ""},
 		"garbage":                  {"docker/" + container + "\n:\n\x00\n", ""},
@@ -102,6 +129,8 @@ func TestNested(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add([]byte("0::/system.slice/docker-" + container + ".scope\n"))
 	f.Add([]byte(`0::/machine.slice/machine-web\x2d1.scope/payload`))
+	f.Add([]byte("0::/user.slice/apptainer-oci-a.scope\n"))
+	f.Add([]byte("0::/machine.slice/container@a\\x2d.service/payload\n"))
 	f.Add([]byte("4:memory:/lxc/a/b\n0::/lxc.payload.b\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		place := cgroup.Parse(data)
