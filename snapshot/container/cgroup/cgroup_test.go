@@ -1,6 +1,7 @@
 package cgroup_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -68,51 +69,84 @@ func TestParse(t *testing.T) {
 		"the same on v1":  {"7:memory:/apptainer-oci/web\n", "apptainer-oci-web"},
 		"singularity, v2": {"0::/user.slice/user-1001.slice/user@1001.service/user.slice/singularity-parent-4242.scope\n", "apptainer-4242"},
 		"singularity, v1": {"7:memory:/singularity/4242\n1:name=systemd:/user.slice\n", "apptainer-4242"},
-
-		"nothing":                  {"", ""},
-		"apptainer's folder":       {"7:memory:/apptainer\n", ""},
-		"podman's monitor, split":  {"0::/system.slice/web.service/runtime\n", ""},
-		"podman's monitors":        {"0::/libpod_parent/conmon\n", ""},
-		"podman's pod":             {"0::/machine.slice/machine-libpod_pod_" + container + ".slice\n", ""},
-		"lxc's monitor's end":      {"0::/lxc.pivot\n", ""},
-		"lxc's monitor as before":  {"0::/lxc.monitor/web\n", ""},
-		"nspawn's own scope":       {"0::/machine.slice/machine-web.scope/supervisor\n", ""},
-		"a service of machines":    {"0::/machine.slice/systemd-nspawn@web.service\n", ""},
-		"another scope there":      {"0::/machine.slice/web.scope\n", ""},
-		"apptainer without a name": {"0::/user.slice/apptainer-oci-.scope\n", ""},
-		"another scope":            {"0::/user.slice/web.scope\n", ""},
-		"not a PID of apptainer":   {"0::/user.slice/apptainer-web.scope\n", ""},
-		"the root":                 {"0::/\n", ""},
-		"garbage":                  {"docker/" + container + "\n:\n\x00\n", ""},
-		"a login":                  {"0::/user.slice/user-1001.slice/session-5.scope\n", ""},
-		"a user's service":         {"0::/user.slice/user-1001.slice/user@1001.service/app.slice/jupyter.service\n", ""},
-		"tmux":                     {"0::/user.slice/user-1001.slice/user@1001.service/tmux-spawn-0a1b2c3d-0000-1111-2222-333344445555.scope\n", ""},
-		"an application":           {"0::/user.slice/user-1001.slice/user@1001.service/app.slice/app-gnome-code-4242.scope\n", ""},
-		"a system service":         {"0::/system.slice/ssh.service\n", ""},
-		"slurm, v1":                {"9:cpuset:/slurm/uid_1001/job_4711/step_0/task_0\n4:memory:/slurm/uid_1001/job_4711/step_batch\n1:name=systemd:/system.slice/slurmd.service\n", ""},
-		"slurm, v2":                {"0::/system.slice/slurmstepd.scope/job_4711/step_0/user/task_0\n", ""},
-		"pbs":                      {"8:memory:/pbspro.slice/pbspro-4711.gpu01.slice\n", ""},
-		"htcondor":                 {"0::/system.slice/condor.service/condor_var_lib_condor_execute_slot1@gpu01\n", ""},
-		"apptainer":                {"0::/user.slice/user-1001.slice/session-5.scope\n", ""},
-		"the daemon of docker":     {"0::/system.slice/docker.service\n", ""},
-		"docker's folder":          {"0::/docker\n", ""},
-		"a shim":                   {"0::/system.slice/containerd.service\n", ""},
-		"podman's monitor":         {"0::/machine.slice/libpod-conmon-" + container + ".scope\n", ""},
-		"cri-o's monitor":          {"0::/system.slice/crio-conmon-" + container + ".scope\n", ""},
-		"lxc's monitor":            {"0::/lxc.monitor.web\n", ""},
-		"lxc's service":            {"0::/system.slice/lxc.service\n", ""},
-		"nspawn's supervisor":      {"0::/machine.slice/systemd-nspawn@web.service/supervisor\n", ""},
-		"a machine of qemu":        {`0::/machine.slice/machine-qemu\x2d1\x2dvm.scope/libvirt/emulator` + "\n", ""},
-		"a machine's name outside": {"0::/user.slice/machine-web.scope\n", ""},
-		"63 digits":                {"0::/docker/" + container[1:] + "\n", ""},
-		"32 digits":                {"4:memory:/process_api/" + container[:32] + "\n", ""},
-		"capitals":                 {"0::/docker/" + strings.ToUpper(container) + "\n", ""},
-		"a service with an id":     {"0::/system.slice/x-" + container + ".service\n", ""},
-		"a scope of another tool":  {"0::/system.slice/tool-" + container + ".scope\n", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.Equal(t, row.want, cgroup.Parse([]byte(row.cgroup)).ID)
 		})
+	}
+}
+
+// TestNoContainer are cgroups of what is no container, or outside of it.
+func TestNoContainer(t *testing.T) {
+	for name, group := range map[string]string{
+		"nothing":                  "",
+		"apptainer's folder":       "7:memory:/apptainer\n",
+		"podman's monitor, split":  "0::/system.slice/web.service/runtime\n",
+		"podman's monitors":        "0::/libpod_parent/conmon\n",
+		"podman's pod":             "0::/machine.slice/machine-libpod_pod_" + container + ".slice\n",
+		"lxc's monitor's end":      "0::/lxc.pivot\n",
+		"lxc's monitor as before":  "0::/lxc.monitor/web\n",
+		"nspawn's own scope":       "0::/machine.slice/machine-web.scope/supervisor\n",
+		"a service of machines":    "0::/machine.slice/systemd-nspawn@web.service\n",
+		"another scope there":      "0::/machine.slice/web.scope\n",
+		"apptainer without a name": "0::/user.slice/apptainer-oci-.scope\n",
+		"another scope":            "0::/user.slice/web.scope\n",
+		"not a PID of apptainer":   "0::/user.slice/apptainer-web.scope\n",
+		"the root":                 "0::/\n",
+		"garbage":                  "docker/" + container + "\n:\n\x00\n",
+		"a login":                  "0::/user.slice/user-1001.slice/session-5.scope\n",
+		"a user's service":         "0::/user.slice/user-1001.slice/user@1001.service/app.slice/jupyter.service\n",
+		"tmux":                     "0::/user.slice/user-1001.slice/user@1001.service/tmux-spawn-0a1b2c3d-0000-1111-2222-333344445555.scope\n",
+		"an application":           "0::/user.slice/user-1001.slice/user@1001.service/app.slice/app-gnome-code-4242.scope\n",
+		"a system service":         "0::/system.slice/ssh.service\n",
+		"slurm, v1":                "9:cpuset:/slurm/uid_1001/job_4711/step_0/task_0\n4:memory:/slurm/uid_1001/job_4711/step_batch\n1:name=systemd:/system.slice/slurmd.service\n",
+		"slurm, v2":                "0::/system.slice/slurmstepd.scope/job_4711/step_0/user/task_0\n",
+		"pbs":                      "8:memory:/pbspro.slice/pbspro-4711.gpu01.slice\n",
+		"htcondor":                 "0::/system.slice/condor.service/condor_var_lib_condor_execute_slot1@gpu01\n",
+		"apptainer":                "0::/user.slice/user-1001.slice/session-5.scope\n",
+		"the daemon of docker":     "0::/system.slice/docker.service\n",
+		"docker's folder":          "0::/docker\n",
+		"a shim":                   "0::/system.slice/containerd.service\n",
+		"podman's monitor":         "0::/machine.slice/libpod-conmon-" + container + ".scope\n",
+		"cri-o's monitor":          "0::/system.slice/crio-conmon-" + container + ".scope\n",
+		"lxc's monitor":            "0::/lxc.monitor.web\n",
+		"lxc's service":            "0::/system.slice/lxc.service\n",
+		"nspawn's supervisor":      "0::/machine.slice/systemd-nspawn@web.service/supervisor\n",
+		"a machine of qemu":        `0::/machine.slice/machine-qemu\x2d1\x2dvm.scope/libvirt/emulator` + "\n",
+		"a machine's name outside": "0::/user.slice/machine-web.scope\n",
+		"63 digits":                "0::/docker/" + container[1:] + "\n",
+		"32 digits":                "4:memory:/process_api/" + container[:32] + "\n",
+		"capitals":                 "0::/docker/" + strings.ToUpper(container) + "\n",
+		"a service with an id":     "0::/system.slice/x-" + container + ".service\n",
+		"a scope of another tool":  "0::/system.slice/tool-" + container + ".scope\n",
+	} {
+		require.Zero(t, cgroup.Parse([]byte(group)), name)
+	}
+}
+
+// TestRecorded are the cgroups of real containers of Debian 12 on a host with cgroup v1 and v2
+// and without systemd; the table above is constructed.
+func TestRecorded(t *testing.T) {
+	const of = "278694f4fbcf41efaff26d5c0e03e924d8356f5431a311591c66dd230c41d23e"
+	all := func(group string) string {
+		var lines strings.Builder
+		for i, name := range []string{"cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids", "name=systemd"} {
+			fmt.Fprintf(&lines, "%d:%s:%s\n", i+1, name, group)
+		}
+		return lines.String() + "0::" + group + "\n"
+	}
+	for name, row := range map[string]struct {
+		cgroup string
+		want   cgroup.Place
+	}{
+		"LXC 5.0.2":                          {all("/lxc.payload.web"), cgroup.Place{ID: "web", Runtime: cgroup.LXC, Path: "/lxc.payload.web"}},
+		"its monitor":                        {all("/lxc.monitor.web"), cgroup.Place{}},
+		"Podman 4.3.1 and runc":              {all("/libpod_parent/libpod-" + of), cgroup.Place{ID: of, Runtime: cgroup.Podman, Path: "/libpod_parent/libpod-" + of}},
+		"its monitor, conmon":                {"9:name=systemd:/\n8:pids:/libpod_parent/conmon\n0::/\n", cgroup.Place{}},
+		"systemd-nspawn 252 without systemd": {"9:name=systemd:/payload\n8:pids:/\n0::/payload\n", cgroup.Place{}},
+		"its supervisor":                     {"9:name=systemd:/supervisor\n8:pids:/\n0::/supervisor\n", cgroup.Place{}},
+	} {
+		require.Equal(t, row.want, cgroup.Parse([]byte(row.cgroup)), name)
 	}
 }
 
