@@ -101,28 +101,52 @@ func TestParseStorage(t *testing.T) {
 	require.Error(t, err)
 }
 
+// TestParseStorageOfPodman is what Podman 4.3.1 has written, recorded, and what it is after a
+// `podman rename`, which leaves the metadata (constructed).
+func TestParseStorageOfPodman(t *testing.T) {
+	const of = "278694f4fbcf41efaff26d5c0e03e924d8356f5431a311591c66dd230c41d23e"
+	recorded := `[{"id":"` + of + `","names":["web"],"image":"","layer":"c3a351c45218a147461c7408ed8de063bad2eb290bb8487dfe51bc7304d40217",` +
+		`"metadata":"{\"image-name\":\"\",\"image-id\":\"\",\"name\":\"web\",\"created-at\":1795400297}",` +
+		`"created":"2026-11-23T02:18:17.906591678Z","flags":{"MountLabel":"","ProcessLabel":""}}]`
+	name, _, err := engine.ParseStorage([]byte(recorded), of)
+	require.NoError(t, err)
+	require.Equal(t, "web", name)
+	name, _, err = engine.ParseStorage([]byte(strings.Replace(recorded, `["web"]`, `["shop"]`, 1)), of)
+	require.NoError(t, err)
+	require.Equal(t, "shop", name)
+}
+
 // FuzzParse: whatever an engine says, a snapshot with it can be sent and read.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(inspected("/web", running)))
 	f.Add([]byte(`{"process":{"env":["GENV_ENVIRONMENT_ID=1"]},"annotations":{"nerdctl/name":"web"}}`))
 	f.Add([]byte(`[{"id":"` + id + `","names":["web"],"metadata":"{\"image-name\":\"a\"}"}]`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		check := func(text string) {
-			require.NoError(t, snapshot.CheckText("name", text))
-			require.True(t, utf8.ValidString(text))
-		}
 		if d, err := engine.ParseDocker(data, id); err == nil {
-			check(d.Name)
-			check(d.Image)
-			require.GreaterOrEqual(t, int(d.Init), 0)
+			checkDetails(t, d)
 		}
 		if d, err := engine.ParseBundle(data); err == nil {
-			check(d.Name)
-			check(d.Image)
+			checkDetails(t, d)
 		}
 		if name, image, err := engine.ParseStorage(data, id); err == nil {
-			check(name)
-			check(image)
+			checkDetails(t, engine.Details{Name: name, Image: image})
 		}
 	})
+}
+
+// checkDetails says that a snapshot with what an engine says can be sent and read.
+func checkDetails(t *testing.T, d engine.Details) {
+	t.Helper()
+	for _, text := range []string{d.Name, d.Image} {
+		require.NoError(t, snapshot.CheckText("name", text))
+		require.True(t, utf8.ValidString(text))
+	}
+	require.Equal(t, d.EID, snapshot.Claim(string(d.EID)))
+	require.GreaterOrEqual(t, int(d.Init), 0)
+	labels, _ := snapshot.BoundedLabels(d.Labels)
+	require.LessOrEqual(t, len(labels), snapshot.MaxContainerLabels)
+	for key, value := range labels {
+		require.NoError(t, snapshot.CheckText("label", key))
+		require.NoError(t, snapshot.CheckText("label", value))
+	}
 }

@@ -48,38 +48,18 @@ func (e Engines) dockerFile(id string) (string, error) {
 	return filepath.Join(root, "containers", id, "config.v2.json"), nil
 }
 
-// The folders in which engines have a folder for each namespace or storage driver.
+// The folders in which Podman and CRI-O have a folder for each storage driver.
 const (
-	containerdBundles = "/run/containerd/io.containerd.runtime.v2.task"
-	k3sBundles        = "/run/k3s/containerd/io.containerd.runtime.v2.task"
-	storage           = "/var/lib/containers/storage"
-	storageState      = "/run/containers/storage"
+	storage      = "/var/lib/containers/storage"
+	storageState = "/run/containers/storage"
 )
 
-// bundleRecord reads the bundle that containerd keeps of a running container.
-func (e Engines) bundleRecord(id string) (Details, error) {
-	for _, parent := range []string{containerdBundles, k3sBundles} {
-		data, at, err := e.readOnly(parent, "", id, "config.json")
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return Details{}, err
-		}
-		details, err := ParseBundle(data)
-		details.Init = e.readPID(filepath.Join(at, "init.pid"))
-		details.Stamp = stampOf(e.path(filepath.Join(at, "config.json")))
-		return details, err
-	}
-	return Details{}, fs.ErrNotExist
-}
+// containersOf ends the name of the folder of a storage driver in which containers are.
+const containersOf = "-containers"
 
-const (
-	// containersOf ends the name of the folder of a storage driver in which containers are.
-	containersOf = "-containers"
-	// storageList is the list of them, in that folder.
-	storageList = "containers.json"
-)
+// storageLists are the lists of the containers in such a folder. Those of `podman run --rm`
+// are in the second one.
+var storageLists = []string{"containers.json", "volatile-containers.json"}
 
 // storageRecord reads what Podman or CRI-O keeps of a container.
 func (e Engines) storageRecord(id string) (Details, error) {
@@ -91,9 +71,12 @@ func (e Engines) storageRecord(id string) (Details, error) {
 	if err != nil {
 		return Details{}, err
 	}
-	if list, err := e.read(filepath.Join(filepath.Dir(at), storageList)); err == nil {
-		if name, image, err := ParseStorage(list, id); err == nil && details.Name == "" {
-			details.Name, details.Image = name, image
+	for _, list := range storageLists {
+		if details.Name != "" {
+			break
+		}
+		if data, err := e.read(filepath.Join(filepath.Dir(at), list)); err == nil {
+			details.Name, details.Image, _ = ParseStorage(data, id) // empty if it isn't in this one
 		}
 	}
 	if _, at, err := e.readOnly(storageState, containersOf, id, "userdata/pidfile"); err == nil {

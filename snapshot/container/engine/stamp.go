@@ -8,7 +8,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/container/cgroup"
 )
 
-// Stamp is the state of a file that an engine writes whenever it changes what it knows about
+// Stamp is the state of a file or folder that an engine writes whenever it changes what it knows about
 // a container, such as its name. The zero Stamp is that of no file.
 type Stamp struct {
 	path                    string
@@ -41,7 +41,8 @@ func (e Engines) stamp(place cgroup.Place) Stamp {
 		}
 		paths = []string{path}
 	case cgroup.Podman, cgroup.CRIO:
-		paths = []string{filepath.Join(storage, "overlay-containers", storageList), filepath.Join(storage, "vfs-containers", storageList)}
+		// The folder changes with each of the lists in it, which are replaced.
+		paths = []string{filepath.Join(storage, "overlay"+containersOf), filepath.Join(storage, "vfs"+containersOf)}
 	}
 	for _, path := range paths {
 		if s := stampOf(e.path(path)); s.path != "" {

@@ -20,12 +20,11 @@ var ErrUntrusted = errors.New("not trusted")
 // maxLinks is how many symbolic links a path may have, as in the kernel.
 const maxLinks = 40
 
-// ReadTrustedPath returns the content of a file of another program, if only root or the
-// caller can have written it, and nobody else can put another one there: it looks at each
-// folder and each link of the path. Otherwise the error wraps ErrUntrusted. It is
-// fs.ErrNotExist if there is none. Paths, and absolute links in them, begin at root, which is
-// empty or a folder. More than limit bytes are an error.
-func ReadTrustedPath(root, path string, limit int64) ([]byte, error) {
+// OpenTrustedPath opens a file of another program for reading, if only root or the caller can
+// have written it, and nobody else can put another one there: it looks at each folder and each
+// link of the path. Otherwise the error wraps ErrUntrusted. It is fs.ErrNotExist if there is
+// none. Paths, and absolute links in them, begin at root, which is empty or a folder.
+func OpenTrustedPath(root, path string) (*os.File, error) {
 	found, err := TrustedPath(root, path)
 	if err != nil {
 		return nil, err
@@ -35,25 +34,34 @@ func ReadTrustedPath(root, path string, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close()
 	info, err := file.Stat()
-	switch {
-	case err != nil:
-		return nil, err
-	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%w: %s is not a regular file", ErrUntrusted, found)
-	case info.Size() > limit:
-		return nil, fmt.Errorf("%s is longer than %d bytes", found, limit)
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%w: %s is not a regular file", ErrUntrusted, found)
 	}
+	if err != nil {
+		_ = file.Close()
+		return nil, err
+	}
+	return file, nil
+}
+
+// ReadTrustedPath returns the content of a file as of OpenTrustedPath. More than limit bytes are
+// an error.
+func ReadTrustedPath(root, path string, limit int64) ([]byte, error) {
+	file, err := OpenTrustedPath(root, path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
 	data, err := io.ReadAll(io.LimitReader(file, limit+1))
 	if err == nil && int64(len(data)) > limit {
-		err = fmt.Errorf("%s is longer than %d bytes", found, limit)
+		err = fmt.Errorf("%s is longer than %d bytes", file.Name(), limit)
 	}
 	return data, err
 }
 
 // TrustedPath is where the file or folder at a path is, without links, if only root or the
-// caller can write it or replace it. Its errors are those of ReadTrustedPath.
+// caller can write it or replace it. Its errors are those of OpenTrustedPath.
 //
 // Each name is looked at in a folder in which others can replace nothing, so that it is
 // still the same when the next one is looked at.
