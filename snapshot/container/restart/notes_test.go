@@ -1,6 +1,8 @@
 package restart_test
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"os"
 	"path/filepath"
 	"strings"
@@ -105,4 +107,25 @@ func TestNotesAreRemovedWithTheirContainers(t *testing.T) {
 			require.Equal(t, row.stays, err == nil)
 		})
 	}
+}
+
+// FuzzFind: a note proves a user only with the hash of the token, whatever it contains.
+func FuzzFind(f *testing.F) {
+	f.Add([]byte(`{"id":"` + id + `","uid":4001,"runtime":"docker","token":"","started":"2030-01-02T03:04:05Z"}`))
+	f.Add([]byte("null"))
+	n := restart.Notes{Dir: filepath.Join(f.TempDir(), "root"), Now: func() time.Time { return begun }}
+	dir := filepath.Join(n.Dir, "container-users")
+	require.NoError(f, os.MkdirAll(dir, 0o755))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		path := filepath.Join(dir, id+".json")
+		_ = os.Remove(path) // ext4 writes a file at once that is truncated
+		require.NoError(t, os.WriteFile(path, data, 0o600))
+		note, err := n.Find(id, "docker", "secret")
+		if err != nil {
+			require.ErrorIs(t, err, restart.ErrUnknown)
+			return
+		}
+		sum := sha256.Sum256([]byte("secret"))
+		require.Equal(t, hex.EncodeToString(sum[:]), note.Token)
+	})
 }
