@@ -14,8 +14,9 @@ type allocation struct {
 	envs    []userEnv
 	devices []*allocatedDevice
 
-	last *hostView                                 // the host that was counted last,
-	here map[snapshot.DeviceIndex]*allocatedDevice // and the user's devices there
+	last  *hostView                                 // the host that was counted last,
+	first int                                       // where in devices the user's devices there begin,
+	here  map[snapshot.DeviceIndex]*allocatedDevice // and these by index, once they are many
 }
 
 // userEnv is an environment of the user's, on its host.
@@ -38,6 +39,8 @@ type allocatedDevice struct {
 	// exempt is what exempt processes of the user's environments prove about its
 	// use: no cap takes it.
 	exempt contents.Evidence
+	// costAtFirst is what losing it costs while nothing else is chosen.
+	costAtFirst int8
 
 	// Most devices are used by one environment with one process: these are
 	// where envs and processes begin, so that they need no memory of their own.
@@ -99,7 +102,7 @@ func (j *judgement) allocations() []*allocation {
 func (u *allocations) of(user snapshot.Username) *allocation {
 	found := u.byUser[user]
 	if found == nil {
-		found = &allocation{user: user, here: make(map[snapshot.DeviceIndex]*allocatedDevice)}
+		found = &allocation{user: user}
 		u.byUser[user] = found
 		u.list = append(u.list, found)
 	}
@@ -131,8 +134,7 @@ func (u *allocation) begin(h *hostView) {
 	if u.last == h {
 		return
 	}
-	u.last = h
-	clear(u.here)
+	u.last, u.first, u.here = h, len(u.devices), nil
 	if h.name != "" {
 		u.hosts++
 	}
@@ -161,7 +163,7 @@ func (u *allocation) add(h *hostView, env *envView) {
 // attached and becomes free anyway doesn't count.
 func (u *allocation) addUse(h *hostView, device *snapshot.Device, p *snapshot.Process) {
 	u.begin(h)
-	if u.here[device.Index] == nil && h.draft.terminates(p) {
+	if u.found(device.Index) == nil && h.draft.terminates(p) {
 		return
 	}
 	if d := u.device(h, device); !p.EnvUnknown { // then device has noted it
@@ -171,7 +173,7 @@ func (u *allocation) addUse(h *hostView, device *snapshot.Device, p *snapshot.Pr
 
 // device is a device of the host that is being counted, added if it is new.
 func (u *allocation) device(h *hostView, device *snapshot.Device) *allocatedDevice {
-	if d := u.here[device.Index]; d != nil {
+	if d := u.found(device.Index); d != nil {
 		return d
 	}
 	d := &allocatedDevice{user: u.user, host: h, device: device}
@@ -185,8 +187,37 @@ func (u *allocation) device(h *hostView, device *snapshot.Device) *allocatedDevi
 		}
 	}
 	u.devices = append(u.devices, d)
-	u.here[device.Index] = d
+	u.index(d)
 	return d
+}
+
+// few is how many devices of a host are looked through rather than indexed.
+const few = 16
+
+// found is a device of the host that is being counted; nil if it is new.
+func (u *allocation) found(index snapshot.DeviceIndex) *allocatedDevice {
+	if u.here != nil {
+		return u.here[index]
+	}
+	for _, d := range u.devices[u.first:] {
+		if d.device.Index == index {
+			return d
+		}
+	}
+	return nil
+}
+
+// index has found find a device that was added.
+func (u *allocation) index(d *allocatedDevice) {
+	switch here := u.devices[u.first:]; {
+	case u.here != nil:
+		u.here[d.device.Index] = d
+	case len(here) > few:
+		u.here = make(map[snapshot.DeviceIndex]*allocatedDevice)
+		for _, before := range here {
+			u.here[before.device.Index] = before
+		}
+	}
 }
 
 // usedBytes is how much memory the user's processes use on the device; not known

@@ -26,11 +26,12 @@ func choose(devices []*allocatedDevice, enough func(chosen []*allocatedDevice) b
 	queue := make([]*allocatedDevice, 0, len(devices))
 	for _, d := range devices {
 		if d.exempt == contents.Unused {
+			d.costAtFirst = d.cost(nil)
 			queue = append(queue, d)
 		}
 	}
 	slices.SortStableFunc(queue, func(a, b *allocatedDevice) int {
-		return cmp.Or(cmp.Compare(a.cost(c.ending), b.cost(c.ending)), b.newest.Compare(a.newest), cmp.Compare(a.host.order, b.host.order), cmp.Compare(a.device.Index, b.device.Index))
+		return cmp.Or(cmp.Compare(a.costAtFirst, b.costAtFirst), b.newest.Compare(a.newest), cmp.Compare(a.host.order, b.host.order), cmp.Compare(a.device.Index, b.device.Index))
 	})
 	for _, d := range queue {
 		if enough(c.chosen) {
@@ -71,8 +72,8 @@ const (
 )
 
 // cost is what losing the device costs the user, if the processes in ending end as well.
-func (d *allocatedDevice) cost(ending map[*snapshot.Process]bool) int {
-	cost := costIdle
+func (d *allocatedDevice) cost(ending map[*snapshot.Process]bool) int8 {
+	cost := int8(costIdle)
 	switch d.unknown {
 	case contents.Proven:
 		return costBusy

@@ -1,6 +1,10 @@
 package enforce
 
-import "github.com/seed-3119e985/genv/snapshot"
+import (
+	"slices"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
 
 // draft collects what is to be done on one host while the rules run.
 type draft struct {
@@ -82,7 +86,7 @@ func (d *draft) detaches(device snapshot.DeviceIndex, eid snapshot.EnvID) bool {
 
 // report is the draft as a report. The lines are those of the findings, by their ids.
 func (d *draft) report(lines map[string]string) Report {
-	var r Report
+	r := Report{Terminate: slices.Grow([]Termination(nil), len(d.terminations)), Detach: slices.Grow([]Detachment(nil), len(d.detachments))}
 	for _, t := range d.terminations {
 		t.Why = linesOf(t.Because, lines)
 		r.Terminate = append(r.Terminate, *t)

@@ -42,9 +42,11 @@ func Judge(policy Policy, cluster snapshot.Cluster, memory Memory, now time.Time
 func (j *judgement) noteUnknowns(h *hostView) {
 	for i := range h.snapshot.Processes {
 		p := &h.snapshot.Processes[i]
-		if env := h.claimed(p); env != nil {
-			j.note(h, "process %d%s claims environment %s, which belongs to uid %d: it counts as outside",
-				p.PID, p.Describe(), text.Shown(string(p.EID)), env.env.UID)
+		if h.in[i] == nil {
+			if env := h.claimed(p); env != nil {
+				j.note(h, "process %d%s claims environment %s, which belongs to uid %d: it counts as outside",
+					p.PID, p.Describe(), text.Shown(string(p.EID)), env.env.UID)
+			}
 		}
 		if p.UserUnknown {
 			j.note(h, "the user of process %d%s could not be looked up: if the policy exempts users by name, it is left alone", p.PID, p.Describe())

@@ -25,7 +25,10 @@ type judgement struct {
 }
 
 func newJudgement(policy Policy, cluster snapshot.Cluster, memory Memory, now time.Time) *judgement {
-	j := &judgement{policy: policy, fleet: policy.Fleet(), now: now, before: memory, next: memory.next(now)}
+	j := &judgement{
+		policy: policy, fleet: policy.Fleet(), now: now, before: memory, next: memory.next(now),
+		hosts: make([]*hostView, 0, len(cluster.Hosts)), findings: make([]Finding, 0, len(memory.Findings)),
+	}
 	for i := range cluster.Hosts {
 		h := &cluster.Hosts[i]
 		_, exempt := policy.Exempt(Subject{Host: h.Name})

@@ -20,10 +20,11 @@ type stated struct {
 }
 
 func (s stated) Settings(q enforce.Query) enforce.Settings {
-	settings := s.all
-	if s.asked != nil {
-		s.asked(q, &settings)
+	if s.asked == nil {
+		return s.all
 	}
+	settings := s.all // on the heap
+	s.asked(q, &settings)
 	return settings
 }
 

@@ -3,7 +3,7 @@ package contents
 import "github.com/seed-3119e985/genv/snapshot"
 
 // Evidence is how sure it is that a user uses a device.
-type Evidence int
+type Evidence int8
 
 // The kinds of evidence, the weakest first.
 const (
