@@ -14,9 +14,8 @@ type allocation struct {
 	envs    []userEnv
 	devices []*allocatedDevice
 
-	last  *hostView                                 // the host that was counted last,
-	first int                                       // where in devices the user's devices there begin,
-	here  map[snapshot.DeviceIndex]*allocatedDevice // and these by index, once they are many
+	last *hostView                           // the host that was counted last,
+	here contents.ByDevice[*allocatedDevice] // and the user's devices there
 }
 
 // userEnv is an environment of the user's, on its host.
@@ -134,7 +133,8 @@ func (u *allocation) begin(h *hostView) {
 	if u.last == h {
 		return
 	}
-	u.last, u.first, u.here = h, len(u.devices), nil
+	u.last = h
+	u.here.Clear()
 	if h.name != "" {
 		u.hosts++
 	}
@@ -163,7 +163,7 @@ func (u *allocation) add(h *hostView, env *envView) {
 // attached and becomes free anyway doesn't count.
 func (u *allocation) addUse(h *hostView, device *snapshot.Device, p *snapshot.Process) {
 	u.begin(h)
-	if u.found(device.Index) == nil && h.draft.terminates(p) {
+	if u.here.Get(device.Index) == nil && h.draft.terminates(p) {
 		return
 	}
 	if d := u.device(h, device); !p.EnvUnknown { // then device has noted it
@@ -173,7 +173,7 @@ func (u *allocation) addUse(h *hostView, device *snapshot.Device, p *snapshot.Pr
 
 // device is a device of the host that is being counted, added if it is new.
 func (u *allocation) device(h *hostView, device *snapshot.Device) *allocatedDevice {
-	if d := u.found(device.Index); d != nil {
+	if d := u.here.Get(device.Index); d != nil {
 		return d
 	}
 	d := &allocatedDevice{user: u.user, host: h, device: device}
@@ -187,37 +187,8 @@ func (u *allocation) device(h *hostView, device *snapshot.Device) *allocatedDevi
 		}
 	}
 	u.devices = append(u.devices, d)
-	u.index(d)
+	u.here.Add(device.Index, d)
 	return d
-}
-
-// few is how many devices of a host are looked through rather than indexed.
-const few = 16
-
-// found is a device of the host that is being counted; nil if it is new.
-func (u *allocation) found(index snapshot.DeviceIndex) *allocatedDevice {
-	if u.here != nil {
-		return u.here[index]
-	}
-	for _, d := range u.devices[u.first:] {
-		if d.device.Index == index {
-			return d
-		}
-	}
-	return nil
-}
-
-// index has found find a device that was added.
-func (u *allocation) index(d *allocatedDevice) {
-	switch here := u.devices[u.first:]; {
-	case u.here != nil:
-		u.here[d.device.Index] = d
-	case len(here) > few:
-		u.here = make(map[snapshot.DeviceIndex]*allocatedDevice)
-		for _, before := range here {
-			u.here[before.device.Index] = before
-		}
-	}
 }
 
 // usedBytes is how much memory the user's processes use on the device; not known
