@@ -101,7 +101,7 @@ const outsideOnly = "defaults: {non-env-processes: true, env-devices: true, env-
 func TestContainerWithoutAnEnvironment(t *testing.T) {
 	t.Parallel()
 	h := newDockerHost(t)
-	id := h.container(0, "--name", "web", "--restart", "always")
+	id := h.container(0, "--name", "web", "--restart", "always", "--label", "team=vision")
 	warned := h.enforce("defaults: {non-env-processes: true, warn: {cycles: 3}}\n")
 	require.Contains(t, warned.out+warned.err, "container web (lab/train:1), started by an unknown user")
 	require.True(t, h.Runs(id))
@@ -115,10 +115,12 @@ func TestContainerWithoutAnEnvironment(t *testing.T) {
 
 	left := h.enforce("exempt: {containers: [{name: 'w*', image: 'lab/*'}]}\n" + outsideOnly)
 	require.True(t, h.Runs(id), "%s%s", left.out, left.err)
+	left = h.enforce("exempt: {containers: [{label: team=vision}]}\n" + outsideOnly)
+	require.True(t, h.Runs(id), "%s%s", left.out, left.err)
 	left = h.enforce("defaults: {non-env-processes: true, containers: leave}\n")
 	require.True(t, h.Runs(id), "%s%s", left.out, left.err)
 
-	ended := h.enforce("exempt: {users: [root], uids: [0], containers: [{name: other}]}\n" + outsideOnly)
+	ended := h.enforce("exempt: {users: [root], uids: [0], containers: [{name: other}, {label: team=nlp}, {name: web, label: other=vision}]}\n" + outsideOnly)
 	require.False(t, h.Runs(id), "%s%s", ended.out, ended.err)
 	require.Contains(t, ended.out+ended.err, "container web (lab/train:1)")
 	log, err := os.ReadFile(h.AuditLog())
@@ -161,6 +163,7 @@ func TestContainersOfEnvironments(t *testing.T) {
 	require.False(t, h.Runs(other), "alice's uid in a container is not alice: %s%s", r.out, r.err)
 	r = h.enforce(outsideOnly)
 	require.False(t, h.Runs(thief), "%s%s", r.out, r.err)
+	require.Contains(t, r.out, "over its capacity of 4g (container thief (lab/train:1), started by an unknown user)", "alice isn't blamed for it: %s", r.err)
 	require.False(t, h.Runs(proved), "it is proved not to be bob's: %s%s", r.out, r.err)
 	require.True(t, own.Running(), "alice's process stays")
 	require.True(t, h.Runs(hook), "%s%s", r.out, r.err)
