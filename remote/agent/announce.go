@@ -64,6 +64,28 @@ func (p *Pool) Release(ctx context.Context) {
 	calls.Wait()
 }
 
+// Withdraw ends what Announce began: this controller only looks again. A host takes all that
+// comes on a connection for that of the controller that was announced on it, so these end.
+func (p *Pool) Withdraw() {
+	leave, err := p.beginCall()
+	if err != nil {
+		return
+	}
+	defer leave()
+	if p.announced.Swap(nil) == nil {
+		return
+	}
+	p.mu.Lock()
+	conns := slices.Collect(maps.Values(p.conns))
+	p.mu.Unlock()
+	for _, c := range conns {
+		c.mu.Lock()
+		c.reset()
+		c.tookOver.Store(false)
+		c.mu.Unlock()
+	}
+}
+
 // toAnnounce is what to send to the host about this controller; nil if there is nothing new.
 func (t *streamTransport) toAnnounce() *announcement {
 	self := t.pool.announced.Load()

@@ -47,6 +47,11 @@ type Controller struct {
 	Self *controllers.Controller
 	// Events, if set, has hosts judged between two cycles when something happened there.
 	Events Events
+	// Standby only looks and judges, for viewers: another controller acts. It goes with DryRun.
+	Standby bool
+	// Leads, if set, is asked whether this controller may act, right before each message and
+	// report. While it may not, cycles don't count.
+	Leads func() bool
 
 	Memory FleetMemory
 	state
@@ -107,6 +112,10 @@ func (c *Controller) begin(ctx context.Context, number int) Cycle {
 		cycle.Stopped = true
 		return cycle
 	}
+	if cycle.Standby = !c.leads(); cycle.Standby && !c.Standby {
+		cycle.DryRun = true
+		return cycle
+	}
 	now := c.Now()
 	ended := c.expire(&cycle, now)
 	cycle.operator(c.Memory.Operator)
@@ -157,6 +166,11 @@ func (c *Controller) collect(ctx context.Context, link *asked) snapshot.Cluster 
 // recorded, nothing is sent and the cycle does not count: its memory is dropped. With
 // ActUnrecorded the reports are sent anyway.
 func (c *Controller) act(ctx context.Context, cycle *Cycle, next FleetMemory, events []enforce.Event) {
+	if c.Standby {
+		c.Memory, c.unsaid = next, nil
+		c.emit(cycle, events)
+		return
+	}
 	visits := visitsFor(cycle)
 	record := recordWriter{c.Audit, c.Now}
 	items, err := record.before(cycle, events, visits)
@@ -194,8 +208,11 @@ func (c *Controller) send(ctx context.Context, reports []enforce.HostReport, vis
 	c.unsaved = true
 	safe := c.save(len(visits) > 0) // before sending: a crash must not lead to a second report
 	withGuards(visits, asks)
-	c.visits.send(ctx, &c.Asker, visits, safe)
+	c.visits.send(ctx, &c.Asker, visits, safe, c.leads)
 }
+
+// leads reports whether this controller may act now.
+func (c *Controller) leads() bool { return !c.Standby && (c.Leads == nil || c.Leads()) }
 
 func (c *Controller) emit(cycle *Cycle, events []enforce.Event) {
 	for _, sink := range c.Sinks {
@@ -264,7 +281,7 @@ const saveEvery = 10 * time.Second
 // saved.
 func (c *Controller) save(urgent bool) (safe <-chan struct{}) {
 	since := c.Now().Sub(c.saved)
-	if !c.unsaved || c.Save == nil || c.DryRun || !urgent && since >= 0 && since < saveEvery {
+	if !c.unsaved || c.Save == nil || c.DryRun || !c.leads() || !urgent && since >= 0 && since < saveEvery {
 		return nil
 	}
 	if c.writer == nil {

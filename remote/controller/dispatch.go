@@ -19,8 +19,9 @@ type dispatcher struct {
 }
 
 // send is the choke point: the only place from which a host is changed. It waits in the
-// background until the memory is safe, if that is not nil.
-func (d *dispatcher) send(ctx context.Context, a *Asker, visits map[snapshot.Hostname]*visit, safe <-chan struct{}) {
+// background until the memory is safe, if that is not nil. leads is asked right before
+// anything is sent to a host: it may not be true any more.
+func (d *dispatcher) send(ctx context.Context, a *Asker, visits map[snapshot.Hostname]*visit, safe <-chan struct{}, leads func() bool) {
 	hosts := slices.DeleteFunc(slices.Clone(a.Hosts), func(h remote.Host) bool { return visits[snapshot.Hostname(h.Name)] == nil })
 	if d.results == nil {
 		d.results = make(chan *visit)
@@ -33,7 +34,7 @@ func (d *dispatcher) send(ctx context.Context, a *Asker, visits map[snapshot.Hos
 		}
 		remote.Each(context.WithoutCancel(ctx), hosts, a.Fanout, func(_ context.Context, h remote.Host) (struct{}, error) {
 			v := visits[snapshot.Hostname(h.Name)]
-			v.deliver(ctx, link)
+			v.deliver(ctx, link, leads)
 			results <- v
 			return struct{}{}, nil
 		})

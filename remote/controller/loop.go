@@ -24,6 +24,12 @@ type Schedule struct {
 	// Actions brings what operators ask for; nil for none. It is carried out while the
 	// loop waits for hosts or for the next cycle. The loop closes it at its end.
 	Actions *Queue
+	// Turn brings that another controller may have to continue, as one that acts or as a
+	// standby; nil for none. Turned returns it with its memory, or nil for the one that runs.
+	// A cycle follows at once. settle waits for the reports under way, of which the next
+	// controller shows what came.
+	Turn   <-chan struct{}
+	Turned func(settle func()) *Controller
 	// Step, if set, is called before each cycle with 0, and before each wait
 	// with its length: a loop that is not stuck gets to the next step.
 	Step func(wait time.Duration)
@@ -54,7 +60,7 @@ func Loop(ctx context.Context, c *Controller, s Schedule, each func(Cycle) error
 		}
 		c.await(ctx, &cycle, until)
 		cycle.Took = time.Since(begun)
-		if !cycle.Stopped && c.last.Early == 0 { // otherwise hosts were asked again since
+		if judged := !cycle.Stopped && cycle.Standby == c.Standby; judged && c.last.Early == 0 { // otherwise hosts were asked again since
 			c.last = &cycle
 		}
 		if err := each(cycle); err != nil {
@@ -106,6 +112,10 @@ func (s *Schedule) wait(ctx context.Context, c *Controller, t time.Time) (*Contr
 			return c, false
 		case <-s.Hangup:
 			c = s.reload(c)
+		case <-s.Turn:
+			if next := s.turn(c); next != c {
+				return next, ctx.Err() == nil
+			}
 		case r := <-s.Actions.waiting():
 			c.operate(ctx, r)
 		case v := <-c.visits.results:
@@ -126,6 +136,26 @@ func (c *Controller) concludeAside(v *visit) {
 	c.carried.Actions = append(c.carried.Actions, aside.Actions...)
 	c.carried.Notified = append(c.carried.Notified, aside.Notified...)
 	c.save(false)
+}
+
+// settle waits for the reports under way. What came of them is for the next cycle.
+func (c *Controller) settle() {
+	for c.visits.underWay > 0 {
+		c.concludeAside(<-c.visits.results)
+	}
+}
+
+// turn is the controller to continue with after a Turn.
+func (s *Schedule) turn(old *Controller) *Controller {
+	s.Step(0)
+	next := s.Turned(old.settle)
+	if next == nil {
+		return old
+	}
+	memory := next.Memory
+	next.takeOver(old)
+	next.Memory = memory
+	return next
 }
 
 func (s *Schedule) reload(old *Controller) *Controller {

@@ -80,6 +80,15 @@ func (b batch) send(ctx context.Context, link Link, host remote.Host) []Delivery
 	return append(list, b.suppressed...)
 }
 
+// unsent are the notifications of a batch that is not sent.
+func (b batch) unsent(why error) []Delivery {
+	list := make([]Delivery, len(b.notifications), len(b.notifications)+len(b.suppressed))
+	for i, n := range b.notifications {
+		list[i] = Delivery{Notification: n, Err: why}
+	}
+	return append(list, b.suppressed...)
+}
+
 // messagesOf is one message for each user, since each rings a bell; and for each
 // notification the index of its message.
 func messagesOf(notifications []notify.Notification, text func([]notify.Notification) string) (messages []agent.Message, of []int) {

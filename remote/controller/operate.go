@@ -29,6 +29,8 @@ func (c *Controller) operate(ctx context.Context, r *request) {
 func (c *Controller) carryOut(ctx context.Context, r *request) error {
 	a := &r.action
 	switch {
+	case !c.leads():
+		return operator.Refuse(operator.Unable, "Ask the controller that leads.", "this controller doesn't lead: another one acts")
 	case c.DryRun:
 		return operator.Refuse(operator.Unable, "Run the controller without --dry-run.", "this controller runs with --dry-run: it does nothing")
 	case c.Audit == nil && !c.ActUnrecorded:
@@ -120,6 +122,9 @@ func (c *Controller) show(events []enforce.Event) {
 
 // expire ends the exemptions that are over, and returns the events of that.
 func (c *Controller) expire(cycle *Cycle, now time.Time) []enforce.Event {
+	if c.Standby {
+		return nil
+	}
 	left, expired := c.Memory.Operator.Exemptions.Expire(now)
 	if len(expired) == 0 {
 		return nil

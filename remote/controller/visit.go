@@ -89,13 +89,26 @@ func withMessages(cycle *Cycle, visits []*visit, messages map[snapshot.Hostname]
 	return all
 }
 
+// errNotLeading is why a controller that was replaced sends nothing any more.
+var errNotLeading = remote.Errorf(remote.Cancelled, "not sent: this controller doesn't lead any more")
+
 // deliver sends the messages and the report, and waits for the report's outcome even if ctx
 // ends meanwhile.
-func (v *visit) deliver(ctx context.Context, link Link) {
-	v.guard.Send(ctx, link)
-	v.deliveries = v.messages.send(ctx, link, v.host)
+func (v *visit) deliver(ctx context.Context, link Link, leads func() bool) {
+	if leads() {
+		v.guard.Send(ctx, link)
+	} else {
+		v.guard.Unsent(errNotLeading)
+	}
+	if leads() {
+		v.deliveries = v.messages.send(ctx, link, v.host)
+	} else {
+		v.deliveries = v.messages.unsent(errNotLeading)
+	}
 	switch {
 	case v.report == nil:
+	case !leads():
+		v.err = errNotLeading
 	case ctx.Err() != nil:
 		v.err = remote.Errorf(remote.Cancelled, "stopped before the report was sent: %w", context.Cause(ctx))
 	default:

@@ -3,8 +3,6 @@ package election
 import (
 	"encoding/json"
 	"time"
-
-	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Candidate is a controller that takes part in an election, as the others see it.
@@ -19,15 +17,7 @@ type Leader struct {
 	Since time.Time `json:"since"` // by its own clock
 }
 
-// String is the leader for people: "ann on jump-1, process 7 leads since 2026-03-01T10:00:00Z".
-func (l *Leader) String() string {
-	return text.Quoted(l.Name, maxShown) + " leads since " + l.Since.UTC().Format(time.RFC3339)
-}
-
-const (
-	schema   = "genv.election/1"
-	maxShown = 100 // characters of a name
-)
+const schema = "genv.election/1"
 
 // content is the value of the key.
 type content struct {

@@ -155,7 +155,8 @@ func TestAStandby(t *testing.T) {
 		e, stop := run(c)
 		defer stop()
 		<-e.Changed()
-		require.Equal(t, `"bob on spare" leads since 2026-03-01T10:00:00Z`, e.Status().Leader.String())
+		status := e.Status()
+		require.Equal(t, `standby; "bob on spare" leads since 2026-03-01T10:00:00Z`, status.Shown().String())
 		time.Sleep(time.Hour)
 		require.False(t, e.Leads())
 		c.key = nil
@@ -257,6 +258,7 @@ func TestALeaderOfAnotherVersion(t *testing.T) {
 		e, stop := run(c)
 		defer stop()
 		<-e.Changed()
-		require.Contains(t, e.Status().Leader.String(), "another version")
+		status := e.Status()
+		require.Equal(t, `standby; "a controller of another version" leads`, status.Shown().String())
 	})
 }

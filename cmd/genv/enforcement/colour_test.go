@@ -65,7 +65,7 @@ func TestFullDisk(t *testing.T) {
 	s.cycleWriter.out, s.cycleWriter.err = full{}, full{}
 	cycle := controller.Cycle{Start: time.Unix(1, 0)}
 	s.Consume(&cycle, []enforce.Event{outside(7, enforce.EventNew, enforce.DecisionWait)})
-	require.ErrorIs(t, s.write(&cycle), io.ErrShortWrite)
+	require.ErrorIs(t, s.write(&cycle, nil), io.ErrShortWrite)
 }
 
 type full struct{}

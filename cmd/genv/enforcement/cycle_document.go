@@ -10,6 +10,7 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -42,6 +43,10 @@ type CycleDocument struct {
 	// Hold is why operators had rules do nothing; missing if they act.
 	Hold       *operator.OnHold `json:"hold,omitempty"`
 	Exemptions exemption.List   `json:"exemptions"`
+	// Standby says that another controller acts, or may; Election is who leads. Both are for
+	// controllers with --leader.
+	Standby  bool            `json:"standby,omitempty"`
+	Election *election.Shown `json:"election,omitempty"`
 }
 
 // notifiedDocument is a user who was notified of a finding.

@@ -11,6 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/controller/guards"
+	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -208,8 +209,8 @@ func (w *cycleWriter) line(s string) {
 	_, _ = io.WriteString(w.err, coloured(s, s, w.colourErr)+"\n")
 }
 
-// write ends a cycle.
-func (w *cycleWriter) write(cycle *controller.Cycle) error {
+// write ends a cycle. part is that in an election; nil for none.
+func (w *cycleWriter) write(cycle *controller.Cycle, part *election.Shown) error {
 	w.bar.End()
 	now := w.time(cycle)
 	w.look(cycle) // there were no events if it could not be recorded
@@ -217,8 +218,10 @@ func (w *cycleWriter) write(cycle *controller.Cycle) error {
 	failures := failuresOfCycle(cycle)
 	switch {
 	case w.format == "json":
-		w.broken = render.WriteJSON(w.out, documentOf(cycle, failures))
-	case cycle.DryRun && !cycle.Stopped:
+		document := documentOf(cycle, failures)
+		document.Standby, document.Election = cycle.Standby, part
+		w.broken = render.WriteJSON(w.out, document)
+	case cycle.DryRun && !cycle.Stopped && !cycle.Standby:
 		w.intentions(cycle)
 	}
 	for _, line := range w.crowds.lines(now) {

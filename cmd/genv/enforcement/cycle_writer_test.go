@@ -21,7 +21,7 @@ func TestAHostSpeaksInItsOwnNameOnly(t *testing.T) {
 	w.Consume(&controller.Cycle{}, []enforce.Event{{
 		Kind: enforce.EventOutcome, Host: "evil", Lines: []string{"x\n[good] Terminating process 1"}, Warnings: []string{"y\n[good] trouble"},
 	}})
-	require.NoError(t, w.write(&controller.Cycle{}))
+	require.NoError(t, w.write(&controller.Cycle{}, nil))
 	for line := range strings.Lines(out.String() + errs.String()) {
 		require.True(t, strings.HasPrefix(line, "[evil] "), line)
 	}

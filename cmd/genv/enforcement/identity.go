@@ -44,7 +44,7 @@ func (s *Setup) announces() bool { return !s.DryRun && !s.LookOnly && s.Announce
 
 // announce has the hosts of a setup know who enforces them; nil if nothing is enforced.
 func (l *loop) announce(setup *Setup) *controllers.Controller {
-	if !setup.announces() {
+	if !setup.announces() || !l.part.acts() {
 		return nil
 	}
 	self := l.self
@@ -57,13 +57,20 @@ func (l *loop) announce(setup *Setup) *controllers.Controller {
 // than 256, of which the rest may take 176.
 const maxPerson = 64
 
+// fenceID is the id of a controller in its claim, and fenceName its name for people.
+func fenceID(self *controllers.Controller) string { return self.ID + " " + self.Hostname }
+
+func fenceName(self *controllers.Controller) string {
+	return fmt.Sprintf("%s on %s, process %d", text.Cut(cmp.Or(self.Person, self.Account), maxPerson), self.Hostname, self.PID)
+}
+
 // claim is by what right a loop acts: the state folder counts its starts. A single cycle
 // claims nothing.
 func (k *keeper) claim(setup *Setup, self *controllers.Controller) (*fence.Claim, error) {
 	if !setup.loops() {
 		return nil, nil
 	}
-	claim := &fence.Claim{Source: fence.RunSource(self.ID), Epoch: 1, Controller: self.ID + " " + self.Hostname, Name: fmt.Sprintf("%s on %s, process %d", text.Cut(cmp.Or(self.Person, self.Account), maxPerson), self.Hostname, self.PID), TakeOver: setup.TakeOver}
+	claim := &fence.Claim{Source: fence.RunSource(self.ID), Epoch: 1, Controller: fenceID(self), Name: fenceName(self), TakeOver: setup.TakeOver}
 	if k.store == nil && setup.TakeOver {
 		return nil, command.UsageError("--take-over needs a state folder, by which hosts know this controller again: add --state-dir DIR")
 	}

@@ -38,7 +38,7 @@ func (s *screen) cycle(cycle controller.Cycle, events ...enforce.Event) (out, er
 	s.out.Reset()
 	s.err.Reset()
 	s.Consume(&cycle, events)
-	require.NoError(s.t, s.write(&cycle))
+	require.NoError(s.t, s.write(&cycle, nil))
 	return s.out.String(), s.err.String()
 }
 

@@ -12,11 +12,11 @@ import (
 // replaced ends a run if most hosts refused it, since another controller acts on them. What a
 // few hosts say does not end it, also while no other one can be reached: they may lie, and
 // then nothing would be enforced on the others. It is an *command.ExitError.
-func replaced(cycle *controller.Cycle) error {
+func (l *loop) replaced(cycle *controller.Cycle) error {
 	var refused int
 	var first error
 	for i := range cycle.Cluster.Hosts {
-		if err := cycle.Cluster.Hosts[i].Err; remote.ClassOf(err) == remote.Replaced {
+		if err := cycle.Cluster.Hosts[i].Err; remote.ClassOf(err) == remote.Replaced && !l.part.replacedByElection(err) {
 			refused++
 			if first == nil {
 				first = err

@@ -30,7 +30,7 @@ func TestReplaced(t *testing.T) {
 		"no host":                     {nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := replaced(&controller.Cycle{Cluster: snapshot.Cluster{Hosts: row.hosts}})
+			err := new(loop).replaced(&controller.Cycle{Cluster: snapshot.Cluster{Hosts: row.hosts}})
 			if !row.ends {
 				require.NoError(t, err)
 				return

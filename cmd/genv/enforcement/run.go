@@ -56,7 +56,14 @@ func (l *loop) run(ctx context.Context, setup Setup) error {
 	}
 	if setup.announces() {
 		l.self = l.memory.identity(ctx, p.Now())
-		if l.claim, err = l.memory.claim(&setup, &l.self); err != nil {
+		if err := l.takePart(ctx, &setup); err != nil {
+			return err
+		}
+		defer func() { l.part.close() }()
+		if l.part == nil {
+			l.claim, err = l.memory.claim(&setup, &l.self)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -76,7 +83,7 @@ func (l *loop) run(ctx context.Context, setup Setup) error {
 	}
 	schedule := controller.Schedule{
 		Interval: setup.Interval, Cycles: setup.Cycles,
-		Hangup: l.service.hangup, Reload: l.reloaded, Step: l.service.step, Actions: l.queue,
+		Hangup: l.service.hangup, Reload: l.reloaded, Turn: l.part.turns(), Turned: l.turned, Step: l.service.step, Actions: l.queue,
 	}
 	err = controller.Loop(ctx, first, schedule, func(cycle controller.Cycle) error { return l.show(ctx, &cycle) })
 	if l.claim != nil && setup.Release != nil {
@@ -107,6 +114,7 @@ type loop struct {
 	claim    *fence.Claim           // by what right it acts; nil for none
 	// saidUnfenced: which hosts can't refuse a controller that was replaced was said.
 	saidUnfenced bool
+	part         *part // in an election; nil for none
 
 	current *controller.Controller
 	setup   Setup
@@ -142,10 +150,15 @@ func (l *loop) controller(setup Setup) *controller.Controller {
 	if l.record != nil {
 		c.Audit = l.record
 	}
+	var viewers []controller.Sink
 	if setup.Feed != nil {
 		setup.Feed.Configure(setup.live(l.program))
 		l.counters.Configure(setup.Interval)
-		c.Sinks = append(c.Sinks, setup.Feed, l.counters)
+		viewers = []controller.Sink{setup.Feed, l.counters}
+	}
+	c.Sinks = append(c.Sinks, viewers...)
+	if c.Leads = l.part.leads(); !l.part.acts() {
+		c.Standby, c.DryRun, c.Save, c.Keep, c.Sinks = true, true, nil, nil, viewers
 	}
 	l.current = c
 	return c
@@ -192,14 +205,14 @@ func (l *loop) show(ctx context.Context, cycle *controller.Cycle) error {
 	if exit := l.exit(cycle); exit != nil || !cycle.Stopped { // a stopped cycle is not a better one
 		l.last = exit
 	}
-	if err := l.screen.write(cycle); err != nil {
+	if err := l.screen.write(cycle, l.part.shown()); err != nil {
 		return err
 	}
 	if cycle.Stopped {
 		return errStopped
 	}
 	l.sayUnfenced()
-	return replaced(cycle)
+	return l.replaced(cycle)
 }
 
 // exit has the exit code of a cycle; nil for 0.
@@ -212,7 +225,7 @@ func (l *loop) exit(cycle *controller.Cycle) error {
 		return &command.ExitError{Code: command.ExitUnrecorded}
 	case cycle.Plan.Held(), cycle.Hold != nil:
 		return &command.ExitError{Code: command.ExitHeld}
-	case l.setup.ExitCode && cycle.DryRun && len(cycle.Plan.Reports) > 0:
+	case l.setup.ExitCode && l.setup.DryRun && len(cycle.Plan.Reports) > 0:
 		return &command.ExitError{Code: command.ExitWork}
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/agent/controllers"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -30,6 +31,11 @@ type Fleet struct {
 	// Announce, if set, has the hosts told who enforces them and by what right, which is nil
 	// for a single cycle, and asked who else does.
 	Announce func(controllers.Controller, *fence.Claim)
+	// Withdraw has the hosts told no more who enforces them: this controller only looks. It is
+	// set if Elect is.
+	Withdraw func()
+	// Elect, if set, takes part in an election: the run acts only while it leads.
+	Elect func(self election.Candidate) *Election
 	// Release, if set, has the hosts told that a controller with a claim has ended.
 	Release func(context.Context)
 }

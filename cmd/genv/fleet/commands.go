@@ -12,6 +12,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/environment"
 	"github.com/seed-3119e985/genv/cmd/genv/exempt"
 	"github.com/seed-3119e985/genv/cmd/genv/history"
+	"github.com/seed-3119e985/genv/cmd/genv/leadership"
 	"github.com/seed-3119e985/genv/cmd/genv/listeners"
 	"github.com/seed-3119e985/genv/cmd/genv/monitoring"
 )
@@ -41,7 +42,7 @@ func (p *program) remoteCommands() []*cli.Command {
 		{
 			Name:   "enforce",
 			Usage:  "enforce the rules on all hosts, in a loop",
-			Flags:  append(append(append(remoteFlags(), enforcement.Flags()...), takeOverFlag()), listeners.Flags()...),
+			Flags:  append(append(append(remoteFlags(), enforcement.Flags()...), append(leadership.Flags(), takeOverFlag())...), listeners.Flags()...),
 			Action: p.remoteEnforce,
 		},
 		p.llmCommand(),

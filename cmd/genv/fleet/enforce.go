@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
+	"github.com/seed-3119e985/genv/cmd/genv/leadership"
 	"github.com/seed-3119e985/genv/cmd/genv/listeners"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
@@ -19,6 +20,7 @@ type enforceConfig struct {
 	Config
 	enforcement enforcement.Config
 	listeners   listeners.Config
+	leadership  leadership.Config
 }
 
 func takeOverFlag() cli.Flag {
@@ -34,8 +36,12 @@ func (p *program) readEnforceConfig(c *cli.Context) (enforceConfig, error) {
 	if err != nil {
 		return enforceConfig{}, err
 	}
+	leader, err := leadership.ReadConfig(c, p.Getenv, rules.Interval > 0 && !rules.DryRun)
+	if err != nil {
+		return enforceConfig{}, err
+	}
 	config, err := p.readLoopConfig(c, rules.Interval)
-	return enforceConfig{config, rules, listen}, err
+	return enforceConfig{config, rules, listen, leader}, err
 }
 
 func (p *program) remoteEnforce(c *cli.Context) error {
@@ -59,7 +65,7 @@ func (p *program) remoteEnforce(c *cli.Context) error {
 	}
 	setup := func(config enforceConfig) enforcement.Setup {
 		hosts := f.toEnforce(&config.Config, pool)
-		hosts.Announce, hosts.Release = pool.Announce, pool.Release
+		hosts.Announce, hosts.Withdraw, hosts.Release, hosts.Elect = pool.Announce, pool.Withdraw, pool.Release, config.leadership.Election()
 		return enforcement.Setup{Config: config.enforcement, Feed: feed, Viewers: listeners.Viewers{Config: config.listeners, Program: &p.Program}, Fleet: hosts}
 	}
 	return enforcement.Run(c.Context, &p.Program, log, setup(config), func() (enforcement.Setup, error) {

@@ -94,6 +94,13 @@ func (a *Ask) Send(ctx context.Context, link any) {
 	a.answer, a.err = carrier.Guard(ctx, a.host, a.request)
 }
 
+// Unsent says why the guard is not asked. A nil Ask asks nothing.
+func (a *Ask) Unsent(why error) {
+	if a != nil {
+		a.err = why
+	}
+}
+
 // Wanted is the guard that the policy wants; off for a host that is exempt.
 func Wanted(policy enforce.Policy, h *snapshot.Host, now time.Time) mode.Setting {
 	s := policy.Settings(enforce.Query{Host: h.Name, Labels: h.Labels, At: now}).Guard

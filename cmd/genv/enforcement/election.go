@@ -1,0 +1,147 @@
+package enforcement
+
+import (
+	"context"
+	"strings"
+	"sync"
+
+	"github.com/rs/zerolog"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/remote/agent/fence"
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/election"
+)
+
+// Election is how a run takes part in an election of the controller that acts.
+type Election struct {
+	*election.Elector
+	Key   string // by which etcd knows the election
+	Close func() // the connections to etcd
+}
+
+// part is a run's part in an election. A nil part is that of a run without one: it acts.
+type part struct {
+	*Election
+	// turn has a value when the role may have changed.
+	turn chan struct{}
+	work sync.WaitGroup
+	// cancel ends it.
+	cancel context.CancelFunc
+
+	// epoch is that with which the current controller acts; 0 for a standby.
+	epoch uint64
+}
+
+// takePart begins to campaign, until ctx ends.
+func (l *loop) takePart(ctx context.Context, setup *Setup) error {
+	if setup.Elect == nil {
+		return nil
+	}
+	if l.memory.store == nil {
+		return command.UsageError("--leader needs a state folder, by which hosts know this controller again: add --state-dir DIR")
+	}
+	l.part = &part{
+		Election: setup.Elect(election.Candidate{ID: l.self.ID, Name: fenceName(&l.self)}),
+		turn:     make(chan struct{}, 1),
+	}
+	ctx, l.part.cancel = context.WithCancel(ctx)
+	l.part.work.Go(func() { l.part.Run(ctx) })
+	l.part.work.Go(func() { l.watchElection(ctx) })
+	return nil
+}
+
+// close resigns.
+func (p *part) close() {
+	if p != nil {
+		p.cancel()
+		p.work.Wait()
+		p.Close()
+	}
+}
+
+// acts reports whether the current controller is one that acts.
+func (p *part) acts() bool { return p == nil || p.epoch != 0 }
+
+// turns brings that the role may have changed; nil for none.
+func (p *part) turns() <-chan struct{} {
+	if p == nil {
+		return nil
+	}
+	return p.turn
+}
+
+// shown is how the election stands; nil without one.
+func (p *part) shown() *election.Shown {
+	if p == nil {
+		return nil
+	}
+	status := p.Status()
+	return status.Shown()
+}
+
+// leads is asked right before each act; nil for always.
+func (p *part) leads() func() bool {
+	if p == nil {
+		return nil
+	}
+	return p.Leads
+}
+
+// watchElection says what becomes of the election, and wakes the loop.
+func (l *loop) watchElection(ctx context.Context) {
+	log, said := l.log.Level(zerolog.InfoLevel), ""
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.part.Changed():
+		}
+		status := l.part.Status()
+		if text := status.Shown().String(); text != said {
+			said = text
+			event := log.Info()
+			if status.Err != nil {
+				event = log.Warn().AnErr("etcd", status.Err)
+			}
+			event.Msg(text)
+		}
+		select {
+		case l.part.turn <- struct{}{}:
+		default: // the loop is woken already
+		}
+	}
+}
+
+// turned is the controller to continue with when the role may have changed; nil for the one
+// that runs.
+func (l *loop) turned(settle func()) *controller.Controller {
+	status := l.part.Status()
+	epoch := status.Epoch
+	if status.Role != election.Leading {
+		epoch = 0
+	}
+	if epoch == l.part.epoch {
+		return nil
+	}
+	settle()
+	l.part.epoch = epoch
+	if epoch == 0 {
+		l.claim = nil
+		l.setup.Withdraw()
+		return l.controller(l.setup)
+	}
+	l.claim = &fence.Claim{
+		Source: fence.ElectionSource(status.Cluster, l.part.Key), Epoch: epoch,
+		Controller: fenceID(&l.self), Name: fenceName(&l.self), TakeOver: l.setup.TakeOver,
+	}
+	next := l.controller(l.setup)
+	next.Memory = l.memory.load(l.setup.Hosts)
+	return next
+}
+
+// replacedByElection reports whether a host refused an elected controller because of a later
+// one. That one leads, so this one finds out by itself, and goes on as a standby.
+func (p *part) replacedByElection(err error) bool {
+	return p != nil && strings.Contains(err.Error(), fence.Replaced)
+}

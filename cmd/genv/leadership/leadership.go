@@ -1,0 +1,113 @@
+package leadership
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"os"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/enforce/notify/mail"
+	"github.com/seed-3119e985/genv/remote/election/etcd"
+)
+
+// Config is what the flags say. Without a Key there is no election.
+type Config struct {
+	Key  string
+	Etcd etcd.Config
+}
+
+// loginVariable has what the file of --leader-login has.
+const loginVariable = "GENV_LEADER_LOGIN"
+
+// Flags are those about a leader.
+func Flags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "leader", Usage: "act only while this controller leads among those with the same `URL`, such as etcd://a:2379,b:2379,c:2379/genv/lab or, with TLS, etcds://…"},
+		&cli.StringFlag{Name: "leader-ca", DefaultText: "the system's", Usage: "the authorities of etcd's certificates (`FILE`, PEM)"},
+		&cli.StringFlag{Name: "leader-cert", Usage: "the certificate by which etcd knows this controller (`FILE`, PEM)"},
+		&cli.StringFlag{Name: "leader-key", Usage: "the key of the certificate (`FILE`, PEM)"},
+		&cli.StringFlag{Name: "leader-login", DefaultText: "$" + loginVariable, Usage: "a private `FILE` with USER:PASSWORD for etcd"},
+	}
+}
+
+// ReadConfig reads Flags. acts says that the command runs in a loop and is no dry run: others
+// don't take part.
+func ReadConfig(c *cli.Context, getenv func(string) string, acts bool) (Config, error) {
+	if !command.IsGiven(c, "leader") {
+		for _, name := range []string{"leader-ca", "leader-cert", "leader-key", "leader-login"} {
+			if command.IsGiven(c, name) {
+				return Config{}, command.UsageError("--%s needs --leader", name)
+			}
+		}
+		return Config{}, nil
+	}
+	if !acts {
+		return Config{}, command.UsageError("--leader needs a loop that acts: write an --interval of more than 0, and no --dry-run")
+	}
+	address, err := etcd.ParseURL(c.String("leader"))
+	if err != nil {
+		return Config{}, command.UsageError("--leader: %w", err)
+	}
+	config := Config{Key: address.Key, Etcd: etcd.Config{Endpoints: address.Endpoints}}
+	if err := config.readLogin(c.String("leader-login"), getenv(loginVariable)); err != nil {
+		return config, err
+	}
+	config.Etcd.TLS, err = readTLS(c, address.TLS)
+	return config, err
+}
+
+// readLogin reads the user and the password: from a file, or else from the environment.
+func (config *Config) readLogin(file, variable string) error {
+	from, login := "$"+loginVariable, variable
+	if file != "" {
+		from = "--leader-login " + file
+		var err error
+		if login, err = mail.ReadPassword(file); err != nil {
+			return command.UsageError("--leader-login: %w", err)
+		}
+	}
+	if login == "" {
+		return nil
+	}
+	var ok bool
+	if config.Etcd.User, config.Etcd.Password, ok = strings.Cut(login, ":"); !ok || config.Etcd.User == "" || config.Etcd.Password == "" {
+		return command.UsageError("%s: write USER:PASSWORD into it", from)
+	}
+	return nil
+}
+
+// readTLS reads the files for TLS; nil without it.
+func readTLS(c *cli.Context, wanted bool) (*tls.Config, error) {
+	ca, cert, key := c.String("leader-ca"), c.String("leader-cert"), c.String("leader-key")
+	if !wanted {
+		if ca+cert+key != "" {
+			return nil, command.UsageError("--leader-ca, --leader-cert and --leader-key are for etcds://")
+		}
+		return nil, nil //nolint:nilnil // there is no TLS
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if ca != "" {
+		text, err := os.ReadFile(ca)
+		if err != nil {
+			return nil, command.UsageError("--leader-ca: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(text) {
+			return nil, command.UsageError("--leader-ca: %s has no certificate (PEM)", ca)
+		}
+	}
+	if (cert == "") != (key == "") {
+		return nil, command.UsageError("--leader-cert and --leader-key need each other")
+	}
+	if cert != "" {
+		pair, err := tls.LoadX509KeyPair(cert, key)
+		if err != nil {
+			return nil, command.UsageError("--leader-cert, --leader-key: %w", err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}

@@ -1,0 +1,33 @@
+package leadership
+
+import (
+	"time"
+
+	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
+	"github.com/seed-3119e985/genv/remote/agent/controllers"
+	"github.com/seed-3119e985/genv/remote/election"
+	"github.com/seed-3119e985/genv/remote/election/etcd"
+)
+
+// Election returns how a run takes part in an election; nil if it doesn't.
+func (config Config) Election() func(election.Candidate) *enforcement.Election {
+	if config.Key == "" {
+		return nil
+	}
+	return func(self election.Candidate) *enforcement.Election {
+		client := etcd.New(config.Etcd)
+		return &enforcement.Election{
+			Elector: election.New(election.Options{Cluster: client, Key: config.Key, Self: self, Clock: sinceBoot, Now: time.Now}),
+			Key:     config.Key, Close: client.Close,
+		}
+	}
+}
+
+// sinceBoot is a clock that goes on while the machine sleeps, unlike that of time.Since.
+func sinceBoot() time.Duration {
+	up, err := controllers.SinceBoot()
+	if err != nil {
+		panic(err) // Linux has had this clock since 2.6.39
+	}
+	return up
+}

@@ -1,0 +1,52 @@
+package election
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// Shown is a Status for people and programs.
+type Shown struct {
+	Role  Role      `json:"role"`
+	Since time.Time `json:"since"`           // in which the role is what it is
+	Epoch uint64    `json:"epoch,omitempty"` // of a leader, until its lease may have ended
+	// Leader is the controller that leads, if it is another one and known.
+	Leader      string    `json:"leader,omitempty"`
+	LeaderSince time.Time `json:"leader_since,omitzero"`
+	Error       string    `json:"error,omitempty"` // why etcd doesn't answer; empty if it does
+}
+
+// Shown is what is shown of a Status.
+func (s *Status) Shown() *Shown {
+	shown := &Shown{Role: s.Role, Since: s.Since.Round(time.Second).UTC(), Epoch: s.Epoch}
+	if s.Leader != nil {
+		shown.Leader, shown.LeaderSince = s.Leader.Name, s.Leader.Since.UTC()
+	}
+	if s.Err != nil {
+		shown.Error = s.Err.Error()
+	}
+	return shown
+}
+
+const maxShown = 100 // characters of a name
+
+// String is a line: "standby; "ann on jump-1, process 7" leads since 2026-03-01T10:00:00Z".
+func (s *Shown) String() string {
+	switch {
+	case s.Role == Leading && s.Error == "":
+		return fmt.Sprintf("this controller leads since %s (epoch %d)", s.Since.Format(time.RFC3339), s.Epoch)
+	case s.Role == Leading:
+		return "etcd doesn't answer: this controller acts until its lease may have ended"
+	case s.Role == Expired:
+		return "etcd doesn't answer, and another controller may lead: this one only watches until etcd answers"
+	case s.Error != "":
+		return "standby; etcd doesn't answer, so it isn't known which controller leads"
+	case s.Leader == "":
+		return "standby; no controller leads"
+	case s.LeaderSince.IsZero():
+		return "standby; " + text.Quoted(s.Leader, maxShown) + " leads"
+	}
+	return "standby; " + text.Quoted(s.Leader, maxShown) + " leads since " + s.LeaderSince.Format(time.RFC3339)
+}
