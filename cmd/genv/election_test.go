@@ -54,7 +54,9 @@ func (e *electors) start(name string, more ...string) *elector {
 // is waits for a cycle in a role.
 func (d *elector) is(role election.Role) enforcement.CycleDocument {
 	d.t.Helper()
-	return d.next(func(c enforcement.CycleDocument) bool { return c.Election.Role == role && c.Standby == (role != election.Leading) })
+	return d.next(func(c enforcement.CycleDocument) bool {
+		return c.Election.Role == role && c.Standby == (role != election.Leading)
+	})
 }
 
 // violate starts a process outside any environment.

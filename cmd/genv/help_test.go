@@ -85,13 +85,13 @@ var examples = map[string][]string{
 	"policy explain": {"--inventory a --user x --host a --label k=v --at 2026-11-20 --format csv " + ruleFlags, noRuleFlags},
 
 	"remote activate": {"$FLEET --name x --gpus 1 --gpu-memory 4g --no-prompt --no-attach --over-subscribe", "$MORE"},
-	"remote enforce":  {"$FLEET --state-dir $DIR/state --interval 0 --events off --cycles 1 --dry-run --audit-log $DIR/log --audit-size 1m --audit-keep 1 --act-unrecorded --timestamps always --summary 1h --format json " + ruleFlags, "$FLEET --interval 0 --dry-run --exit-code " + noRuleFlags, "$MORE --interval 0", "$FLEET --interval 1 --cycles 1 --take-over --socket $DIR/socket --metrics 127.0.0.1:0 " + webFlags,
+	"remote enforce": {"$FLEET --state-dir $DIR/state --interval 0 --events off --cycles 1 --dry-run --audit-log $DIR/log --audit-size 1m --audit-keep 1 --act-unrecorded --timestamps always --summary 1h --format json " + ruleFlags, "$FLEET --interval 0 --dry-run --exit-code " + noRuleFlags, "$MORE --interval 0", "$FLEET --interval 1 --cycles 1 --take-over --socket $DIR/socket --metrics 127.0.0.1:0 " + webFlags,
 		"$FLEET --interval 1 --cycles 1 --state-dir $DIR/state --leader etcds://127.0.0.1:1/lab --leader-ca $DIR/cert --leader-cert $DIR/cert --leader-key $DIR/key --leader-login $DIR/login"},
-	"remote history":  {"--audit-log $DIR/log --host a --user x --pid 1 --since 2h --notices --no-header --format csv"},
-	"remote devices":  {"$FLEET --format csv --no-header --no-summary --processes", "$MORE"},
-	"remote envs":     {"$FLEET --format csv --no-header --no-summary --timestamp", "$MORE"},
-	"remote gpus":     {"$FLEET --free --user x --model h100 --sort memory --format csv --no-header --no-summary --timestamp", "$MORE"},
-	"remote hosts":    {"$FLEET --format csv --no-header --no-summary --guard --socket off", "$MORE"},
+	"remote history": {"--audit-log $DIR/log --host a --user x --pid 1 --since 2h --notices --no-header --format csv"},
+	"remote devices": {"$FLEET --format csv --no-header --no-summary --processes", "$MORE"},
+	"remote envs":    {"$FLEET --format csv --no-header --no-summary --timestamp", "$MORE"},
+	"remote gpus":    {"$FLEET --free --user x --model h100 --sort memory --format csv --no-header --no-summary --timestamp", "$MORE"},
+	"remote hosts":   {"$FLEET --format csv --no-header --no-summary --guard --socket off", "$MORE"},
 	"remote exempt": {
 		"--socket off --state-dir $DIR --audit-log $DIR/exemptions --user x --host a --rule idle --for 1h --reason x --format csv --no-header",
 		"--socket off --state-dir $DIR --host a --device 1 --for 1h --reason x", "--socket off --state-dir $DIR --list", "--socket off --state-dir $DIR --revoke x " + otherwise(command.ExitFailed),
@@ -182,6 +182,7 @@ func runExamples(t *testing.T, f *inprocess.Fleet, path string, formats []string
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755))
 	}
 	writeWebFiles(t, dir)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "login"), []byte("genv:secret\n"), 0o600))
 	require.NoError(t, os.MkdirAll(filepath.Join(s.path("me"), ".genv"), 0o755))
 	fleet := fmt.Sprintf("--ssh-config %s --host a", f.SSHConfig())
 	more := fleet + " --hostfile " + dir + "/hosts --exclude b --username u --timeout 10 --command-timeout 10 --fanout 1 --exit-on-error --quiet --no-sudo --insecure-ignore-host-keys --verbose"
