@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -120,4 +121,38 @@ func TestElection(t *testing.T) {
 	fourth.cut.Mend()
 	fourth.is(election.Standby)
 	require.True(t, unharmed.Running(), "who has the rule doesn't lead")
+}
+
+// Who takes over goes on where the leader was: a finding has lasted as long, its user isn't
+// warned again, and what operators asked for holds. It doesn't matter whether the controller
+// that led has a folder that the other one could read.
+func TestATakeOverContinues(t *testing.T) {
+	t.Parallel()
+	e := newElectors(t, "gpu-01")
+	policy := filepath.Join(e.dir, "policy.yaml")
+	require.NoError(t, os.WriteFile(policy, []byte("defaults:\n  non-env-processes: true\n  warn: {for: 1h}\n"), 0o600))
+	socket := filepath.Join(e.dir, "socket")
+	first := e.start("first", "--policy", policy, "--socket", socket)
+	first.is(election.Leading)
+	second := e.start("second", "--policy", policy)
+	second.is(election.Standby)
+	job := e.violate("gpu-01")
+	found := func(d *elector) enforcement.CycleDocument {
+		return d.next(func(c enforcement.CycleDocument) bool { return !c.Standby && len(c.Findings) == 1 })
+	}
+	before := found(first)
+	require.Len(t, before.Notified, 1, "the user is warned")
+	exempt, _ := exec.Command(genvProgram(t), "remote", "exempt", "--socket", socket, "--host", "gpu-01", "--device", "7", "--for", "1h", "--reason", "a test").CombinedOutput()
+	require.Contains(t, string(exempt), "exempt", "%s", exempt)
+
+	first.signal(syscall.SIGTERM)
+	after := found(second)
+	require.Equal(t, before.Findings[0].ID, after.Findings[0].ID)
+	require.WithinDuration(t, before.Findings[0].Since, after.Findings[0].Since, time.Millisecond)
+	require.Len(t, after.Exemptions, 1)
+	for range 3 {
+		require.Empty(t, after.Notified, "the user was warned before")
+		after = found(second)
+	}
+	require.True(t, job.Running())
 }

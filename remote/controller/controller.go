@@ -35,6 +35,8 @@ type Controller struct {
 	// Save, if set, returns what writes the memory as it is now, in the background: before
 	// reports are sent, otherwise every 10 seconds.
 	Save func(*FleetMemory) (write func())
+	// SaveEach has it saved after each cycle.
+	SaveEach bool
 	// Keep, if set, keeps what operators asked for, as soon as it changes. An error says
 	// that a restart forgets it.
 	Keep func(operator.State) error
@@ -281,7 +283,7 @@ const saveEvery = 10 * time.Second
 // saved.
 func (c *Controller) save(urgent bool) (safe <-chan struct{}) {
 	since := c.Now().Sub(c.saved)
-	if !c.unsaved || c.Save == nil || c.DryRun || !c.leads() || !urgent && since >= 0 && since < saveEvery {
+	if !c.unsaved || c.Save == nil || c.DryRun || !c.leads() || !urgent && !c.SaveEach && since >= 0 && since < saveEvery {
 		return nil
 	}
 	if c.writer == nil {

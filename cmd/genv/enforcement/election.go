@@ -10,14 +10,16 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/controller/handover"
 	"github.com/seed-3119e985/genv/remote/election"
 )
 
 // Election is how a run takes part in an election of the controller that acts.
 type Election struct {
 	*election.Elector
-	Key   string // by which etcd knows the election
-	Close func() // the connections to etcd
+	Store handover.Store // in which the memory of the leader is
+	Key   string         // by which etcd knows the election
+	Close func()         // the connections to etcd
 }
 
 // part is a run's part in an election. A nil part is that of a run without one: it acts.
@@ -31,6 +33,9 @@ type part struct {
 
 	// epoch is that with which the current controller acts; 0 for a standby.
 	epoch uint64
+
+	publisher handover.Publisher
+	follower  handover.Follower
 }
 
 // takePart begins to campaign, until ctx ends.
@@ -45,9 +50,12 @@ func (l *loop) takePart(ctx context.Context, setup *Setup) error {
 		Election: setup.Elect(election.Candidate{ID: l.self.ID, Name: fenceName(&l.self)}),
 		turn:     make(chan struct{}, 1),
 	}
+	l.part.publisher = handover.Publisher{Store: l.part.Store, Key: l.part.Key}
+	l.part.follower = handover.Follower{Store: l.part.Store, Key: l.part.Key, Now: l.program.Now}
 	ctx, l.part.cancel = context.WithCancel(ctx)
 	l.part.work.Go(func() { l.part.Run(ctx) })
 	l.part.work.Go(func() { l.watchElection(ctx) })
+	l.part.work.Go(func() { l.part.follow(ctx) })
 	return nil
 }
 
@@ -136,7 +144,7 @@ func (l *loop) turned(settle func()) *controller.Controller {
 		Controller: fenceID(&l.self), Name: fenceName(&l.self), TakeOver: l.setup.TakeOver,
 	}
 	next := l.controller(l.setup)
-	next.Memory = l.memory.load(l.setup.Hosts)
+	next.Memory = l.inherit()
 	return next
 }
 

@@ -139,7 +139,7 @@ func (l *loop) controller(setup Setup) *controller.Controller {
 		},
 		Policy: setup.policy(), DryRun: setup.DryRun, ActUnrecorded: setup.ActUnrecorded,
 		Sinks: []controller.Sink{hooks.Sink{Queue: l.hooks, Now: l.program.Now, Templates: setup.Policy.Templates, Failed: l.templateFailed}, &l.screen},
-		Save:  l.memory.save, Keep: l.memory.keep, Now: l.program.Now,
+		Save:  l.save, SaveEach: l.part != nil, Keep: l.keep, Now: l.program.Now,
 		Texts:   l.texts(setup.Policy),
 		Mailing: l.mail.configure(&setup), NoTerminals: !setup.Policy.TellUsers.On,
 		Self: l.announce(&setup),

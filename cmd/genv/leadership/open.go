@@ -18,7 +18,7 @@ func (config Config) Election() func(election.Candidate) *enforcement.Election {
 		client := etcd.New(config.Etcd)
 		return &enforcement.Election{
 			Elector: election.New(election.Options{Cluster: client, Key: config.Key, Self: self, Clock: sinceBoot, Now: time.Now}),
-			Key:     config.Key, Close: client.Close,
+			Store:   client, Key: config.Key, Close: client.Close,
 		}
 	}
 }

@@ -1,0 +1,141 @@
+package handover
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/notify/mail"
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/operator"
+)
+
+const (
+	schema = "genv.controller.handover/1"
+	// maxPart is how long a part may be, as etcd keeps it: its requests have at most 1.5 MiB.
+	maxPart = 1 << 20
+	// maxDocument is how long a document may be that is read.
+	maxDocument = 256 << 20
+)
+
+// head is what belongs to all parts.
+type head struct {
+	Schema   string          `json:"schema"`
+	Time     time.Time       `json:"time"`   // when it was written, by the leader's clock
+	Judged   time.Time       `json:"judged"` // see enforce.Memory.Time
+	Parts    []int           `json:"parts"`  // that there are
+	Operator json.RawMessage `json:"operator"`
+	Mail     mail.Sent       `json:"mail,omitzero"`
+}
+
+// part is a part of the memory.
+type part struct {
+	Schema string                 `json:"schema"`
+	Memory controller.FleetMemory `json:"memory"`
+}
+
+// Documents are a memory as etcd keeps it.
+type Documents struct {
+	head  head
+	parts [parts][]byte // nil for one that is empty, or longer than etcd takes
+	// sums change when a part has to be written again.
+	sums [parts][sha256.Size]byte
+	// TooLong is how many parts are longer than etcd takes.
+	TooLong int
+}
+
+// Encode returns the memory, with its times by the clock of now.
+func Encode(m *controller.FleetMemory, now time.Time) (*Documents, error) {
+	kept, err := m.Operator.Encode(now)
+	if err != nil {
+		return nil, err
+	}
+	current := *m
+	current.Rules = m.Rules.At(now)
+	d := &Documents{head: head{Schema: schema, Time: now.Round(0).UTC(), Judged: current.Rules.Time.Round(0).UTC(), Parts: []int{}, Operator: kept, Mail: m.Mail.Sent}}
+	encoded, compared := split(&current), split(m)
+	for i := range encoded {
+		if d.sums[i], err = sumOf(&compared[i]); err != nil {
+			return nil, err
+		}
+		if d.parts[i], err = pack(part{schema, encoded[i]}); err != nil {
+			return nil, err
+		}
+		switch {
+		case isEmpty(&encoded[i]):
+			d.parts[i] = nil
+		case len(d.parts[i]) > maxPart:
+			d.parts[i] = nil
+			d.TooLong++
+		default:
+			d.head.Parts = append(d.head.Parts, i)
+		}
+	}
+	return d, nil
+}
+
+// countedCycles is up to how many cycles of a finding a part is written for each of them. What
+// a policy lets pass before it acts is less.
+const countedCycles = 64
+
+// sumOf is a checksum of what is known, by the clocks by which it became known: when a clock
+// is corrected, a part stays as it is.
+func sumOf(m *controller.FleetMemory) ([sha256.Size]byte, error) {
+	compared := *m
+	compared.Rules.Present = make(map[string]enforce.Presence, len(m.Rules.Present))
+	for key, p := range m.Rules.Present {
+		p.Cycles = min(p.Cycles, countedCycles)
+		compared.Rules.Present[key] = p
+	}
+	data, err := json.Marshal(compared)
+	return sha256.Sum256(data), err
+}
+
+func isEmpty(m *controller.FleetMemory) bool {
+	r := &m.Rules
+	return len(r.Findings)+len(r.Present)+len(r.Idle)+len(r.Released)+len(r.Stuck)+len(r.LeftAlone)+len(r.Extended)+len(r.Hosts)+
+		len(m.Machines.Twins)+len(m.Guards)+len(m.Mail.Users)+len(m.Messages.Users) == 0
+}
+
+// pack compresses a document.
+func pack(document any) ([]byte, error) {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	if err := json.NewEncoder(w).Encode(document); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+// unpack reads what pack returned.
+func unpack(data []byte, document any) error {
+	r, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return err
+	}
+	text, err := io.ReadAll(io.LimitReader(r, maxDocument))
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, document)
+}
+
+func (h *head) check() error {
+	if h.Schema != schema {
+		return fmt.Errorf("it is of another version: %q", h.Schema)
+	}
+	return nil
+}
+
+// operator is what operators asked for.
+func (h *head) operator(now time.Time) (operator.State, error) {
+	return operator.Decode(h.Operator, now)
+}

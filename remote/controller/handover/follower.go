@@ -1,0 +1,139 @@
+package handover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/operator"
+)
+
+// Follower keeps what the leader published, for when this controller takes its place. It is
+// safe for concurrent use.
+type Follower struct {
+	Store Store
+	Key   string // of the election
+	Now   func() time.Time
+
+	mu     sync.Mutex
+	values map[string]value // by key
+	polled time.Time        // when it was polled last
+	skew   time.Duration    // by how much this clock is ahead of the leader's, as far as it is known
+}
+
+type value struct {
+	modified uint64
+	data     []byte
+}
+
+// Poll reads what has changed. Polled again and again, it also learns how far the leader's
+// clock is from this one: what is new was written since the last time.
+func (f *Follower) Poll(ctx context.Context) error {
+	keys, err := f.Store.Keys(ctx, prefixOf(f.Key))
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := f.Now()
+	often := now.Sub(f.polled) <= tolerated
+	next := make(map[string]value, len(keys))
+	for _, k := range keys {
+		known, ok := f.values[k.Key]
+		if !ok || known.modified != k.Modified {
+			entry, err := f.Store.Get(ctx, k.Key)
+			if err != nil {
+				return err
+			}
+			if entry == nil {
+				continue
+			}
+			known = value{entry.Modified, entry.Value}
+			if often && k.Key == headKey(f.Key) {
+				f.learnSkew(entry.Value)
+			}
+		}
+		next[k.Key] = known
+	}
+	f.values, f.polled = next, now
+	return nil
+}
+
+// tolerated is how far two clocks may be apart before times are corrected. What is new may be
+// as old as the time between two polls.
+const tolerated = 2 * time.Second
+
+func (f *Follower) learnSkew(data []byte) {
+	var h head
+	if unpack(data, &h) != nil {
+		return
+	}
+	if f.skew = f.Now().Round(0).Sub(h.Time); f.skew.Abs() < tolerated {
+		f.skew = 0
+	}
+}
+
+// maxAge is how old a memory may be to be continued, as for one on the disk.
+const maxAge = time.Hour
+
+// ErrNone says that no leader has published a memory.
+var ErrNone = errors.New("no memory was published")
+
+// Memory is what the leader published last, with its times by the clock of now. The error is
+// ErrNone or says why it can't be used. missing is how many of its parts are not there, or
+// can't be read.
+func (f *Follower) Memory(now time.Time) (m controller.FleetMemory, missing int, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	top, ok := f.values[headKey(f.Key)]
+	if !ok {
+		return m, 0, ErrNone
+	}
+	var h head
+	if err := errors.Join(unpack(top.data, &h), h.check()); err != nil {
+		return m, 0, fmt.Errorf("the memory in etcd is damaged: %w", err)
+	}
+	written := h.Time.Add(f.skew)
+	if age := now.Sub(written); age > maxAge || age < -tolerated {
+		return m, 0, fmt.Errorf("the memory in etcd was written at %s, which is too long ago or in the future", written.Format(time.RFC3339))
+	}
+	for _, i := range h.Parts {
+		var p part
+		if v, ok := f.values[partKey(f.Key, i)]; !ok || unpack(v.data, &p) != nil || p.Schema != schema {
+			missing++
+			continue
+		}
+		join(&m, &p.Memory)
+	}
+	m.Rules.Time, m.Mail.Sent = h.Judged, h.Mail
+	m.Rules = shifted(m.Rules, f.skew)
+	m.Rules.Resumed = true
+	if m.Operator, err = h.operator(now); err != nil {
+		m.Operator = operator.Lost(now)
+	}
+	m.Operator.Exemptions = m.Operator.Exemptions.From(now)
+	return m, missing, nil // a hold says that what operators asked for was lost
+}
+
+// shifted is a memory with all times later.
+func shifted(m enforce.Memory, by time.Duration) enforce.Memory {
+	if by == 0 {
+		return m
+	}
+	m.Time = m.Time.Add(by)
+	for k, t := range m.Idle {
+		m.Idle[k] = t.Add(by)
+	}
+	for k, t := range m.LeftAlone {
+		m.LeftAlone[k] = t.Add(by)
+	}
+	for k, p := range m.Present {
+		m.Present[k] = enforce.Presence{Since: p.Since.Add(by), Cycles: p.Cycles}
+	}
+	m.Extended = m.Extended.At(func(t time.Time) time.Time { return t.Add(by) })
+	return m
+}

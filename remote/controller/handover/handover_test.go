@@ -1,0 +1,310 @@
+package handover_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/exemption"
+	"github.com/seed-3119e985/genv/enforce/notify/mail"
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/controller/guards"
+	"github.com/seed-3119e985/genv/remote/controller/handover"
+	"github.com/seed-3119e985/genv/remote/controller/quota"
+	"github.com/seed-3119e985/genv/remote/election"
+	"github.com/seed-3119e985/genv/remote/election/etcd"
+	"github.com/seed-3119e985/genv/remote/operator"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// store is an etcd in memory.
+type store struct {
+	revision uint64
+	epoch    uint64 // of the key of the leader
+	entries  map[string]etcd.Entry
+	requests []int // the entries of each
+	fails    error
+}
+
+func newStore() *store { return &store{epoch: 7, entries: make(map[string]etcd.Entry)} }
+
+func (s *store) Get(_ context.Context, key string) (*etcd.Entry, error) {
+	e, ok := s.entries[key]
+	if !ok || s.fails != nil {
+		return nil, s.fails
+	}
+	return &e, nil
+}
+
+func (s *store) Keys(_ context.Context, prefix string) (list []etcd.Entry, err error) {
+	for key, e := range s.entries {
+		if strings.HasPrefix(key, prefix) {
+			list = append(list, etcd.Entry{Key: key, Modified: e.Modified})
+		}
+	}
+	return list, s.fails
+}
+
+func (s *store) Write(_ context.Context, guard string, created uint64, entries ...etcd.Entry) (bool, error) {
+	if s.fails != nil || guard != election.LeaderKey("/lab") || created != s.epoch {
+		return false, s.fails
+	}
+	s.revision++
+	s.requests = append(s.requests, len(entries))
+	for _, e := range entries {
+		if delete(s.entries, e.Key); e.Value != nil {
+			s.entries[e.Key] = etcd.Entry{Key: e.Key, Value: e.Value, Modified: s.revision}
+		}
+	}
+	return true, nil
+}
+
+// parts are the keys of the parts that there are.
+func (s *store) parts() (keys []string) {
+	for key := range s.entries {
+		if strings.Contains(key, "/part-") {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// memoryOf is what a controller may know of hosts.
+func memoryOf(hosts int) controller.FleetMemory {
+	m := controller.FleetMemory{Rules: enforce.Memory{
+		Time: noon, Findings: map[string]enforce.KnownFinding{}, Present: map[string]enforce.Presence{}, Idle: map[string]time.Time{},
+		Released: map[snapshot.AttachmentKey]bool{}, Stuck: map[snapshot.ProcessKey]string{}, LeftAlone: map[snapshot.ProcessKey]time.Time{},
+		Hosts: map[snapshot.Hostname]enforce.KnownHost{},
+	}}
+	m.Machines.Twins, m.Guards, m.Mail.Users = map[string][]string{}, guards.Memory{}, map[snapshot.Username]*mail.Person{}
+	for i := range hosts {
+		host := snapshot.Hostname(fmt.Sprintf("gpu-%04d", i))
+		key := fmt.Sprintf("env-devices/%s/7/100", host)
+		m.Rules.Findings[key] = enforce.KnownFinding{Host: host, Decision: enforce.DecisionWait, Notified: enforce.NotifiedOfWarning}
+		m.Rules.Present[key] = enforce.Presence{Since: noon.Add(-time.Minute), Cycles: 6}
+		m.Rules.Present[fmt.Sprintf("process/%s/7/100", host)] = enforce.Presence{Since: noon.Add(-time.Minute), Cycles: 6}
+		m.Rules.Idle[fmt.Sprintf("%s/alice/1/0", host)] = noon.Add(-time.Hour)
+		m.Rules.Released[snapshot.AttachmentKey{Host: host, Index: 1, EID: "2"}] = true
+		m.Rules.Stuck[snapshot.ProcessKey{Host: host, PID: 8, Start: 5}] = "it survived"
+		m.Rules.LeftAlone[snapshot.ProcessKey{Host: host, PID: 9, Start: 5}] = noon.Add(time.Minute)
+		m.Rules.Hosts[host] = enforce.KnownHost{Answered: true}
+		m.Machines.Twins[string(host)] = []string{string(host) + "-twin"}
+		m.Guards[host] = guards.Seen{Epoch: "e", Seq: 3, ID: 4}
+		m.Messages.Admit(quota.Recipient{Host: host, UID: 1000}, noon)
+	}
+	m.Rules.Findings["max-devices-per-user/alice"] = enforce.KnownFinding{Decision: enforce.DecisionAct}
+	m.Rules.Present["max-devices-per-user/alice"] = enforce.Presence{Since: noon.Add(-time.Hour), Cycles: 360}
+	m.Mail.Users["alice"] = &mail.Person{Host: "gpu-0000", Since: noon}
+	m.Operator.Hold = &operator.OnHold{Since: noon.Add(-time.Minute), By: "ann", Reason: "a test"}
+	m.Operator.Exemptions = exemption.List{}
+	return m
+}
+
+func encode(t *testing.T, m *controller.FleetMemory, now time.Time) *handover.Documents {
+	t.Helper()
+	d, err := handover.Encode(m, now)
+	require.NoError(t, err)
+	return d
+}
+
+// follow is a standby that has polled once; it looks at a time that the test sets.
+func follow(t *testing.T, s *store, now *time.Time) *handover.Follower {
+	f := &handover.Follower{Store: s, Key: "/lab", Now: func() time.Time { return *now }}
+	require.NoError(t, f.Poll(t.Context()))
+	return f
+}
+
+func TestTheNextLeaderKnowsAll(t *testing.T) {
+	for _, hosts := range []int{0, 1, 2, 1000} {
+		s, now := newStore(), noon
+		m := memoryOf(hosts)
+		p := handover.Publisher{Store: s, Key: "/lab"}
+		require.NoError(t, p.Publish(t.Context(), 7, encode(t, &m, noon)))
+		got, missing, err := follow(t, s, &now).Memory(noon.Add(10 * time.Second))
+		require.NoError(t, err)
+		require.Zero(t, missing)
+		require.True(t, got.Rules.Resumed)
+		got.Rules.Resumed = false
+		want, err := enforceJSON(&m)
+		require.NoError(t, err)
+		have, err := enforceJSON(&got)
+		require.NoError(t, err)
+		require.JSONEq(t, want, have)
+		require.Equal(t, m.Operator, got.Operator)
+	}
+}
+
+// What stays the same isn't written again; what has changed is, alone and with the head.
+func TestOnlyChangesAreWritten(t *testing.T) {
+	s, ctx := newStore(), t.Context()
+	m := memoryOf(100)
+	p := handover.Publisher{Store: s, Key: "/lab"}
+	publish := func(now time.Time) int {
+		t.Helper()
+		s.requests = nil
+		require.NoError(t, p.Publish(ctx, s.epoch, encode(t, &m, now)))
+		sum := 0
+		for _, n := range s.requests {
+			sum += n
+		}
+		return sum
+	}
+	require.Equal(t, 65, publish(noon))
+	require.Equal(t, 1, publish(noon.Add(time.Second)), "the head alone")
+	m.Rules.Stuck[snapshot.ProcessKey{Host: "gpu-0001", PID: 10, Start: 5}] = "it survived"
+	require.Equal(t, 2, publish(noon.Add(2*time.Second)))
+	key := "env-devices/gpu-0001/7/100"
+	m.Rules.Present[key] = enforce.Presence{Since: noon.Add(-time.Minute), Cycles: 7}
+	require.Equal(t, 2, publish(noon.Add(3*time.Second)), "rules may wait for some cycles")
+	m.Rules.Present["max-devices-per-user/alice"] = enforce.Presence{Since: noon.Add(-time.Hour), Cycles: 361}
+	require.Equal(t, 1, publish(noon.Add(4*time.Second)), "none waits for so many")
+	for key := range m.Rules.Present {
+		if strings.Contains(key, "gpu-0001") {
+			delete(m.Rules.Present, key)
+		}
+	}
+	require.Equal(t, 2, publish(noon.Add(5*time.Second)))
+
+	s.fails = errors.New("no answer")
+	require.Error(t, p.Publish(ctx, 7, encode(t, &m, noon)))
+	s.fails = nil
+	require.Equal(t, 65, publish(noon.Add(6*time.Second)), "after an error it isn't known what was written")
+	s.epoch = 9
+	require.ErrorIs(t, p.Publish(ctx, 7, encode(t, &m, noon)), handover.ErrReplaced)
+	require.Equal(t, 65, publish(noon.Add(7*time.Second)), "another leader may have written meanwhile")
+}
+
+// A part that is missing or damaged is a fresh start for its hosts and users, and for no others.
+func TestAMissingPart(t *testing.T) {
+	s, now := newStore(), noon
+	m := memoryOf(200)
+	p := handover.Publisher{Store: s, Key: "/lab"}
+	require.NoError(t, p.Publish(t.Context(), 7, encode(t, &m, noon)))
+	keys := s.parts()
+	delete(s.entries, keys[0])
+	s.entries[keys[1]] = etcd.Entry{Key: keys[1], Value: []byte("\x1f\x8b damaged"), Modified: 99}
+	got, missing, err := follow(t, s, &now).Memory(noon)
+	require.NoError(t, err)
+	require.Equal(t, 2, missing)
+	require.Less(t, len(got.Rules.Hosts), 200)
+	require.Greater(t, len(got.Rules.Hosts), 150)
+	for host := range m.Rules.Hosts {
+		key := fmt.Sprintf("env-devices/%s/7/100", host)
+		_, known := got.Rules.Hosts[host]
+		_, finding := got.Rules.Findings[key]
+		_, present := got.Rules.Present[key]
+		_, process := got.Rules.Present[fmt.Sprintf("process/%s/7/100", host)]
+		_, idle := got.Rules.Idle[fmt.Sprintf("%s/alice/1/0", host)]
+		require.Equal(t, []bool{known, known, known, known}, []bool{finding, present, process, idle}, "all or nothing of %s", host)
+	}
+	require.NotNil(t, got.Operator.Hold)
+}
+
+func TestWhatCantBeContinued(t *testing.T) {
+	now := noon
+	_, _, err := follow(t, newStore(), &now).Memory(noon)
+	require.ErrorIs(t, err, handover.ErrNone)
+	s, m := newStore(), memoryOf(2)
+	p := handover.Publisher{Store: s, Key: "/lab"}
+	require.NoError(t, p.Publish(t.Context(), 7, encode(t, &m, noon)))
+	f := follow(t, s, &now)
+	for name, at := range map[string]time.Time{"long ago": noon.Add(2 * time.Hour), "in the future": noon.Add(-time.Minute)} {
+		_, _, err := f.Memory(at)
+		require.ErrorContains(t, err, "too long ago or in the future", name)
+	}
+	for _, value := range []string{"", "x", "\x1f\x8b"} {
+		s.entries["/lab/memory/head"] = etcd.Entry{Key: "/lab/memory/head", Value: []byte(value), Modified: 99}
+		_, _, err = follow(t, s, &now).Memory(noon)
+		require.ErrorContains(t, err, "damaged", "%q", value)
+	}
+	s.fails = errors.New("no answer")
+	require.Error(t, f.Poll(t.Context()))
+	_, _, err = f.Memory(noon)
+	require.NoError(t, err, "what was read before")
+}
+
+// The clocks of two controllers differ: what was a minute ago for one is so for the other.
+func TestClocksThatDiffer(t *testing.T) {
+	const key = "env-devices/gpu-0000/7/100"
+	for name, row := range map[string]struct {
+		ahead time.Duration // the clock of the standby
+		want  time.Duration // by how much times are corrected
+	}{
+		"together": {0, 0}, "a little late": {time.Second, 0}, "ahead": {10 * time.Minute, 10 * time.Minute}, "behind": {-10 * time.Minute, -10 * time.Minute},
+	} {
+		s, m := newStore(), memoryOf(1)
+		p := handover.Publisher{Store: s, Key: "/lab"}
+		require.NoError(t, p.Publish(t.Context(), 7, encode(t, &m, noon.Add(-time.Hour/2))))
+		now := noon.Add(row.ahead)
+		f := follow(t, s, &now)
+		require.NoError(t, p.Publish(t.Context(), 7, encode(t, &m, noon)))
+		now = now.Add(time.Second / 2)
+		require.NoError(t, f.Poll(t.Context()))
+		got, _, err := f.Memory(now)
+		require.NoError(t, err, name)
+		require.WithinDuration(t, noon.Add(-time.Minute).Add(row.want), got.Rules.Present[key].Since, time.Second, name)
+		require.WithinDuration(t, noon.Add(row.want), got.Rules.Time, time.Second, name)
+		require.WithinDuration(t, noon.Add(time.Minute).Add(row.want), got.Rules.LeftAlone[snapshot.ProcessKey{Host: "gpu-0000", PID: 9, Start: 5}], time.Second, name)
+	}
+}
+
+// A part that etcd wouldn't take is left out: the next leader starts fresh there.
+func TestAPartThatIsTooLong(t *testing.T) {
+	s, now := newStore(), noon
+	m := memoryOf(100)
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range 60_000 {
+		m.Rules.Findings[fmt.Sprintf("env-devices/gpu-0001/%d/%x", i, random.Uint64())] = enforce.KnownFinding{Host: "gpu-0001"}
+		m.Rules.Present[fmt.Sprintf("process/gpu-0001/%d/%x", i, random.Uint64())] = enforce.Presence{Since: noon, Cycles: 1}
+	}
+	d := encode(t, &m, noon)
+	require.Equal(t, 1, d.TooLong)
+	require.NoError(t, (&handover.Publisher{Store: s, Key: "/lab"}).Publish(t.Context(), 7, d))
+	got, missing, err := follow(t, s, &now).Memory(noon)
+	require.NoError(t, err)
+	require.Zero(t, missing)
+	require.NotContains(t, got.Rules.Hosts, snapshot.Hostname("gpu-0001"))
+	require.Contains(t, got.Rules.Findings, "env-devices/gpu-0000/7/100")
+}
+
+func enforceJSON(m *controller.FleetMemory) (string, error) {
+	data, err := json.Marshal(m)
+	return string(data), err
+}
+
+// Whatever is in etcd: there is a memory or an error.
+func FuzzMemory(f *testing.F) {
+	m := memoryOf(1)
+	d, err := handover.Encode(&m, noon)
+	if err != nil {
+		f.Fatal(err)
+	}
+	s := newStore()
+	if err := (&handover.Publisher{Store: s, Key: "/lab"}).Publish(context.Background(), 7, d); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(s.entries["/lab/memory/head"].Value, s.entries[s.parts()[0]].Value)
+	f.Fuzz(func(t *testing.T, head, part []byte) {
+		s := newStore()
+		s.entries["/lab/memory/head"] = etcd.Entry{Key: "/lab/memory/head", Value: head, Modified: 1}
+		for i := range 64 {
+			key := fmt.Sprintf("/lab/memory/part-%02d", i)
+			s.entries[key] = etcd.Entry{Key: key, Value: part, Modified: 1}
+		}
+		now := noon
+		_, missing, err := follow(t, s, &now).Memory(noon)
+		if err == nil && missing < 0 {
+			t.Fatal(missing)
+		}
+	})
+}

@@ -1,0 +1,82 @@
+package handover
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/seed-3119e985/genv/remote/election"
+	"github.com/seed-3119e985/genv/remote/election/etcd"
+)
+
+// Store is where the memory is kept; *etcd.Client is one.
+type Store interface {
+	Get(ctx context.Context, key string) (*etcd.Entry, error)
+	Keys(ctx context.Context, prefix string) ([]etcd.Entry, error)
+	// Write writes nothing, and returns false, if the key guard was not created in a revision.
+	Write(ctx context.Context, guard string, created uint64, entries ...etcd.Entry) (done bool, err error)
+}
+
+// prefixOf is what the keys of an election's memory begin with; headKey and partKey are these.
+func prefixOf(key string) string          { return key + "/memory/" }
+func headKey(key string) string           { return prefixOf(key) + "head" }
+func partKey(key string, part int) string { return fmt.Sprintf("%spart-%02d", prefixOf(key), part) }
+
+// Publisher writes the memory of a leader. It is safe for concurrent use.
+type Publisher struct {
+	Store Store
+	Key   string // of the election
+
+	mu      sync.Mutex
+	epoch   uint64 // of the leader that wrote sums
+	sums    [parts][sha256.Size]byte
+	written bool // sums are of what is in the Store
+}
+
+// ErrReplaced says that another controller leads, so that nothing was written.
+var ErrReplaced = errors.New("another controller leads")
+
+// maxRequest is how much a request may have, in bytes, besides the last part.
+const maxRequest = 256 << 10
+
+// Publish writes what has changed since the last time, for the leader with an epoch. After an
+// error all is written the next time.
+func (p *Publisher) Publish(ctx context.Context, epoch uint64, d *Documents) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	known := p.written && p.epoch == epoch
+	p.written = false
+	var request []etcd.Entry
+	size := 0
+	flush := func() error {
+		done, err := p.Store.Write(ctx, election.LeaderKey(p.Key), epoch, request...)
+		if err == nil && !done {
+			err = ErrReplaced
+		}
+		request, size = nil, 0
+		return err
+	}
+	for i := range d.parts {
+		if known && p.sums[i] == d.sums[i] {
+			continue
+		}
+		request = append(request, etcd.Entry{Key: partKey(p.Key, i), Value: d.parts[i]})
+		if size += len(d.parts[i]); size > maxRequest {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+	}
+	top, err := pack(d.head)
+	if err != nil {
+		return err
+	}
+	request = append(request, etcd.Entry{Key: headKey(p.Key), Value: top})
+	if err := flush(); err != nil {
+		return err
+	}
+	p.epoch, p.sums, p.written = epoch, d.sums, true
+	return nil
+}

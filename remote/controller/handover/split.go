@@ -1,0 +1,103 @@
+package handover
+
+import (
+	"hash/fnv"
+	"strings"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/extension"
+	"github.com/seed-3119e985/genv/enforce/notify/mail"
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/controller/guards"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// parts is into how many a memory is split: few enough for one transaction, and enough that
+// the part of a large fleet stays small.
+const parts = 64
+
+// partOf is the part of what is known about a host or a user.
+func partOf(name string) int {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(name))
+	return int(h.Sum32() % parts)
+}
+
+// subject is the host of a finding, or the user of one about several hosts, by its id or by
+// a key of Memory.Present: both are RULE/SUBJECT/….
+func subject(key string) string {
+	_, rest, _ := strings.Cut(key, "/")
+	name, _, _ := strings.Cut(rest, "/")
+	return name
+}
+
+// first is the host of a key of Memory.Idle.
+func first(key string) string {
+	name, _, _ := strings.Cut(key, "/")
+	return name
+}
+
+// split returns the parts of a memory. What belongs to all stays out.
+func split(m *controller.FleetMemory) *[parts]controller.FleetMemory {
+	var p [parts]controller.FleetMemory
+	r := &m.Rules
+	divide(r.Findings, subject, func(i int) *map[string]enforce.KnownFinding { return &p[i].Rules.Findings })
+	divide(r.Present, subject, func(i int) *map[string]enforce.Presence { return &p[i].Rules.Present })
+	divide(r.Idle, first, func(i int) *map[string]time.Time { return &p[i].Rules.Idle })
+	divide(r.Released, attachmentHost, func(i int) *map[snapshot.AttachmentKey]bool { return &p[i].Rules.Released })
+	divide(r.Stuck, processHost, func(i int) *map[snapshot.ProcessKey]string { return &p[i].Rules.Stuck })
+	divide(r.LeftAlone, processHost, func(i int) *map[snapshot.ProcessKey]time.Time { return &p[i].Rules.LeftAlone })
+	divide(r.Extended, extensionHost, func(i int) *extension.Uses { return &p[i].Rules.Extended })
+	divide(r.Hosts, text, func(i int) *map[snapshot.Hostname]enforce.KnownHost { return &p[i].Rules.Hosts })
+	divide(m.Machines.Twins, text, func(i int) *map[string][]string { return &p[i].Machines.Twins })
+	divide(m.Guards, text, func(i int) *guards.Memory { return &p[i].Guards })
+	divide(m.Mail.Users, text, func(i int) *map[snapshot.Username]*mail.Person { return &p[i].Mail.Users })
+	for host, users := range m.Messages.Users {
+		to := &p[partOf(string(host))].Messages
+		add(&to.Users, host, users)
+	}
+	return &p
+}
+
+// join adds a part to a memory.
+func join(m, part *controller.FleetMemory) {
+	r, from := &m.Rules, &part.Rules
+	merge(&r.Findings, from.Findings)
+	merge(&r.Present, from.Present)
+	merge(&r.Idle, from.Idle)
+	merge(&r.Released, from.Released)
+	merge(&r.Stuck, from.Stuck)
+	merge(&r.LeftAlone, from.LeftAlone)
+	merge(&r.Extended, from.Extended)
+	merge(&r.Hosts, from.Hosts)
+	merge(&m.Machines.Twins, part.Machines.Twins)
+	merge(&m.Guards, part.Guards)
+	merge(&m.Mail.Users, part.Mail.Users)
+	merge(&m.Messages.Users, part.Messages.Users)
+}
+
+func attachmentHost(k snapshot.AttachmentKey) string { return string(k.Host) }
+func processHost(k snapshot.ProcessKey) string       { return string(k.Host) }
+func extensionHost(k extension.Key) string           { return string(k.Host) }
+func text[S ~string](s S) string                     { return string(s) }
+
+// divide puts each entry of a map into the same map of the part of its host or user.
+func divide[M ~map[K]V, K comparable, V any](all M, of func(K) string, in func(part int) *M) {
+	for k, v := range all {
+		add(in(partOf(of(k))), k, v)
+	}
+}
+
+func add[M ~map[K]V, K comparable, V any](m *M, k K, v V) {
+	if *m == nil {
+		*m = make(M)
+	}
+	(*m)[k] = v
+}
+
+func merge[M ~map[K]V, K comparable, V any](to *M, from M) {
+	for k, v := range from {
+		add(to, k, v)
+	}
+}
