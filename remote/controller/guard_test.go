@@ -15,6 +15,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/guard/denials"
 	"github.com/seed-3119e985/genv/enforce/guard/mode"
+	"github.com/seed-3119e985/genv/enforce/local/asked"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/agent/guarding"
@@ -37,7 +38,7 @@ func (h *guardedHost) Snapshot(context.Context, time.Duration) ([]byte, error) {
 	return snapshot.EncodeNative(busy(1))
 }
 
-func (h *guardedHost) Execute(_ context.Context, r enforce.Report) (done agent.Execution, err error) {
+func (h *guardedHost) Execute(_ context.Context, r enforce.Report, _ asked.Asker) (done agent.Execution, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.reports++
