@@ -12,6 +12,7 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent/readonly"
 	"github.com/seed-3119e985/genv/remote/agent/retry"
+	"github.com/seed-3119e985/genv/remote/agent/untrusted"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -51,7 +52,7 @@ func (c Commands) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Sna
 	if err != nil {
 		return nil, err
 	}
-	s.Warnings = bounded(warnings, maxWarnings)
+	s.Warnings = untrusted.Lines(warnings, untrusted.MaxWarnings)
 	if c.Measure {
 		c.measure(ctx, host, s)
 	}
@@ -104,8 +105,8 @@ func (c Commands) Execute(ctx context.Context, host remote.Host, report enforce.
 	out, err := c.run(ctx, host, command)
 	items := len(report.Detach) + len(report.Terminate)
 	return Execution{
-		Lines:    bounded(lines(out.Stdout), 2*items+maxBanner),
-		Warnings: bounded(lines(out.Stderr), 2*items+maxWarnings),
+		Lines:    untrusted.Lines(lines(out.Stdout), 2*items+maxBanner),
+		Warnings: untrusted.Lines(lines(out.Stderr), 2*items+untrusted.MaxWarnings),
 	}, err
 }
 

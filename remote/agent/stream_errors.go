@@ -1,0 +1,86 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent/fence"
+)
+
+// classify gives an error its class. ctx is that of the call; an error of a stream
+// that a call has ended has no call any more, but the cause of the call's end.
+func classify(ctx context.Context, err error) error {
+	var known *remote.Error
+	switch {
+	case errors.As(err, &known):
+		return err
+	case errors.Is(err, ErrRefused):
+		return refusedByHost(err)
+	case errors.Is(err, ErrVersion):
+		return &remote.Error{Class: remote.Version, Err: err}
+	case errors.Is(ctx.Err(), context.DeadlineExceeded), errors.Is(err, context.DeadlineExceeded), errors.Is(err, errNotRead):
+		return remote.Errorf(remote.Timeout, "no answer in time: %w", err)
+	case ctx.Err() != nil, errors.Is(err, context.Canceled):
+		return &remote.Error{Class: remote.Cancelled, Err: err}
+	}
+	return &remote.Error{Class: remote.InvalidOutput, Err: err} // ErrProtocol, ErrNoGreeting
+}
+
+// refusedByHost is the error of a refusal: its text says whether this controller was replaced.
+func refusedByHost(err error) *remote.Error {
+	switch said := strings.TrimPrefix(err.Error(), ErrRefused.Error()+": "); {
+	case strings.HasPrefix(said, fence.Replaced):
+		return &remote.Error{Class: remote.Replaced, Err: err, Next: "end this one: a later start acts there; if none does, because this state folder came from a backup, remove its controller-id and start once with --take-over"}
+	case strings.HasPrefix(said, fence.Refused):
+		return &remote.Error{Class: remote.Replaced, Err: err}
+	}
+	return &remote.Error{Class: remote.CommandFailed, Err: err}
+}
+
+// explain is the error of a call, or of a stream that ended by itself.
+func (t *streamTransport) explain(ctx context.Context, err error) error {
+	if !errors.Is(err, ErrEnded) || ctx.Err() != nil {
+		return classify(ctx, err)
+	}
+	why := t.cut(ctx, err)
+	if errors.Is(err, ErrNotSent) {
+		return &remote.Error{Class: remote.ClassOf(why), Err: fmt.Errorf("%w: %w", ErrNotSent, why)}
+	}
+	return why
+}
+
+// cut says why a stream ended at the other end. That the host wrote too much is
+// that host's error; after all other ends the host may do better the next time.
+func (t *streamTransport) cut(ctx context.Context, err error) error {
+	reason := t.closeReason(ctx)
+	if reason == nil {
+		return remote.Errorf(remote.OutcomeUnknown, "%w: %w", errCut, err)
+	}
+	switch class := remote.ClassOf(reason); class {
+	case remote.OutcomeUnknown, remote.CommandFailed:
+		return remote.Errorf(class, "%w: %w", errCut, reason)
+	}
+	return reason
+}
+
+// errCut is wrapped when a stream ended at the other end.
+var errCut = errors.New("the connection was cut off")
+
+// closeReason is why the session's output ended; nil if that is not known.
+func (t *streamTransport) closeReason(ctx context.Context) error {
+	reason := make(chan error, 1)
+	t.pool.running.Go(func() { reason <- t.session.Wait() })
+	timer := time.NewTimer(time.Second) // the exit status follows the output at once, if at all
+	defer timer.Stop()
+	select {
+	case err := <-reason:
+		return err
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return nil
+}

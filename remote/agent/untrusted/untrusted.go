@@ -1,0 +1,68 @@
+// Package untrusted checks and bounds what a host says about a report. It is shown to the
+// administrator, and kept by the controller, so a host must not make it long, or say what came
+// of an item that it wasn't asked about.
+//
+//	err := untrusted.Check(report, answer.Outcomes)
+//	answer.Warnings = untrusted.Lines(answer.Warnings, untrusted.MaxWarnings)
+package untrusted
+
+import (
+	"strings"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// What is kept of what a host says for people: it is shown to the administrator.
+const (
+	maxLine     = 4096 // bytes
+	maxReason   = 1024 // bytes
+	MaxWarnings = 64   // lines, in addition to two for each item
+)
+
+// Lines keeps as many lines as there can be, and of each the beginning.
+func Lines(lines []string, limit int) []string {
+	kept := lines[:min(len(lines), limit)]
+	for i, line := range kept {
+		kept[i] = shortened(line, maxLine)
+	}
+	return kept
+}
+
+// ShortenReasons shortens the reasons of outcomes.
+func ShortenReasons(outcomes []enforce.Outcome) {
+	for i, o := range outcomes {
+		outcomes[i].Reason = shortened(o.Reason, maxReason)
+	}
+}
+
+// shortened is the beginning of what a host says, in memory of its own.
+func shortened(said string, limit int) string {
+	if len(said) <= limit {
+		return said
+	}
+	return strings.Clone(text.Cut(said, limit))
+}
+
+// Check checks that there is one outcome for each item, in the order of the
+// report: the detachments, then the terminations.
+func Check(report enforce.Report, outcomes []enforce.Outcome) error {
+	if items := len(report.Detach) + len(report.Terminate); len(outcomes) != items {
+		return remote.Errorf(remote.InvalidOutput, "%d outcomes came for %d items", len(outcomes), items)
+	}
+	for i, o := range outcomes {
+		var item enforce.Outcome
+		if i < len(report.Detach) {
+			d := &report.Detach[i]
+			item = enforce.Outcome{Device: d.Device, EID: d.Environment.EID}
+		} else {
+			p := &report.Terminate[i-len(report.Detach)].Process
+			item = enforce.Outcome{PID: p.PID, EID: p.EID}
+		}
+		if o.PID != item.PID || o.Device != item.Device || o.EID != item.EID || !o.Status.Known() {
+			return remote.Errorf(remote.InvalidOutput, "outcome %d is not that of its item: it says %+v", i, o)
+		}
+	}
+	return nil
+}
