@@ -36,6 +36,15 @@ func (a *announcement) claimFor(tookOver bool) *fence.Claim {
 	return &claim
 }
 
+// announcedClaim is the claim that comes with an announcement.
+func (t *streamTransport) announcedClaim(self *announcement) *fence.Claim {
+	claim := self.claimFor(t.tookOver.Load())
+	if claim != nil {
+		claim.Back = t.pool.removed.Load()
+	}
+	return claim
+}
+
 // releaseWithin is how long hosts have to note that this controller has ended.
 const releaseWithin = time.Second
 
@@ -47,11 +56,16 @@ func (p *Pool) Release(ctx context.Context) {
 		return
 	}
 	defer leave()
-	ctx, cancel := context.WithTimeout(ctx, releaseWithin)
-	defer cancel()
 	p.mu.Lock()
 	conns := slices.Collect(maps.Values(p.conns))
 	p.mu.Unlock()
+	release(ctx, conns)
+}
+
+// release releases the hosts of connections.
+func release(ctx context.Context, conns []*Conn) {
+	ctx, cancel := context.WithTimeout(ctx, releaseWithin)
+	defer cancel()
 	var calls sync.WaitGroup
 	for _, c := range conns {
 		c.mu.Lock()

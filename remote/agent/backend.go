@@ -95,7 +95,7 @@ type Answers struct {
 func (a *Answers) contend(claim *fence.Claim) error {
 	if claim != nil {
 		kept := *claim
-		kept.TakeOver = false
+		kept.TakeOver, kept.Back = false, false
 		a.claim = &kept
 	} else {
 		claim = a.claim

@@ -57,6 +57,7 @@ type Pool struct {
 	closed  bool
 
 	announced atomic.Pointer[announcement] // nil if it only looks
+	removed   atomic.Bool                  // hosts were released that may come back
 }
 
 // errPoolClosed ends calls that come after Close.
@@ -98,24 +99,34 @@ func (p *Pool) conn(host remote.Host) *Conn {
 }
 
 // Keep keeps the connections to hosts that are still reached in the same way, and
-// ends those to all others, which it returns. Hosts without `usage serve` are
-// asked for it again.
+// ends those to all others, which it returns. Hosts that are not listed any more note that
+// this controller has ended for them: see Release. Hosts without `usage serve` are asked
+// for it again.
 func (p *Pool) Keep(hosts []remote.Host) (over []remote.Host) {
 	kept := make(map[string]remote.Host, len(hosts))
 	for _, h := range hosts {
 		kept[h.Name] = h
 	}
 	p.mu.Lock()
-	var ended, rest []*Conn
+	var ended, removed, rest []*Conn
 	for name, c := range p.conns {
-		if h, ok := kept[name]; !ok || !sameWay(h, c.host) {
+		h, ok := kept[name]
+		if !ok {
+			removed = append(removed, c)
+		}
+		if !ok || !sameWay(h, c.host) {
 			ended = append(ended, c)
 			delete(p.conns, name)
 		} else {
 			rest = append(rest, c)
 		}
 	}
+	closed := p.closed
 	p.mu.Unlock()
+	if !closed && p.announced.Load() != nil && len(removed) > 0 {
+		p.removed.Store(true)
+		release(context.Background(), removed)
+	}
 	for _, c := range ended {
 		c.close()
 		over = append(over, c.host)

@@ -68,7 +68,7 @@ func (t *streamTransport) Snapshot(ctx context.Context, _ remote.Host) (*snapsho
 	request := SnapshotRequest{Revision: revision, AgeMS: t.pool.deviceAge().Milliseconds()}
 	self := t.toAnnounce()
 	if self != nil {
-		request.Controller, request.Claim = &self.self, self.claimFor(t.tookOver.Load())
+		request.Controller, request.Claim = &self.self, t.announcedClaim(self)
 	}
 	var answer SnapshotAnswer
 	if err := t.call(ctx, RequestSnapshot, request, &answer); err != nil {

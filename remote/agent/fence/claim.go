@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,6 +21,9 @@ type Claim struct {
 	Name       string `json:"name"` // of the controller, for people
 	// TakeOver asks the host to change to Source from another one.
 	TakeOver bool `json:"take_over,omitempty"`
+	// Back asks the host to go on with a controller that released it and still runs: the
+	// host was removed from its list, and is there again.
+	Back bool `json:"back,omitempty"`
 }
 
 const (
@@ -76,7 +80,20 @@ type Note struct {
 	Since time.Time `json:"since"` // when it was first admitted, by the host's clock
 	// Released says that the controller has ended: one with another source may follow.
 	Released bool `json:"released,omitempty"`
+	// Former are the sources before, the latest first. A start that was replaced can't take
+	// over once more, also if it never got the answer to the first time.
+	Former []Former `json:"former,omitempty"`
 }
+
+// Former is the last claim of a source that another one has replaced.
+type Former struct {
+	Source     string `json:"source"`
+	Epoch      uint64 `json:"epoch"`
+	Controller string `json:"controller"`
+}
+
+// maxFormer bounds the list: with the longest claims, escaped, the note stays below maxBytes.
+const maxFormer = 8
 
 // RefusedError says that a host does not do what a controller sent: another one acts there.
 type RefusedError struct {
@@ -113,13 +130,19 @@ func (n *Note) Admit(c *Claim, now time.Time) (*Note, error) {
 	case c == nil, n == nil && !c.noted(), n != nil && n.Released && !c.noted():
 		return n, nil
 	case n == nil:
-		return noteOf(c, now), nil
+		return noteOf(n, c, now), nil
 	case !c.noted():
 		return n, n.refused(true)
 	case n.Source != c.Source && !c.TakeOver && !n.Released:
 		return n, n.refused(true)
+	case n.Source != c.Source && n.hasReplaced(c):
+		return n, n.refused(false)
 	case n.Source != c.Source || c.Epoch > n.Epoch:
-		return noteOf(c, now), nil
+		return noteOf(n, c, now), nil
+	case c.Back && n.Released && c.Epoch == n.Epoch && c.Controller == n.Controller:
+		next := *n
+		next.Released = false
+		return &next, nil
 	case c.Epoch < n.Epoch || c.Controller != n.Controller || n.Released:
 		return n, n.refused(false)
 	}
@@ -137,9 +160,29 @@ func (n *Note) Release(c *Claim) *Note {
 	return &next
 }
 
-func noteOf(c *Claim, now time.Time) *Note {
+// hasReplaced reports whether this start of a controller, or a later one of its source, acted
+// here before, and was replaced by another source.
+func (n *Note) hasReplaced(c *Claim) bool {
+	i := slices.IndexFunc(n.Former, func(f Former) bool { return f.Source == c.Source })
+	if i < 0 || c.Epoch > n.Former[i].Epoch {
+		return false
+	}
+	back := n.Released && c.Epoch == n.Former[i].Epoch && c.Controller == n.Former[i].Controller
+	return !back
+}
+
+// noteOf is the note of a claim that follows n.
+func noteOf(n *Note, c *Claim, now time.Time) *Note {
 	next := &Note{Claim: *c, Since: now.Round(time.Second).UTC()}
-	next.TakeOver = false
+	next.TakeOver, next.Back = false, false
+	if n == nil {
+		return next
+	}
+	next.Former = slices.DeleteFunc(slices.Clone(n.Former), func(f Former) bool { return f.Source == n.Source || f.Source == c.Source })
+	if n.Source != c.Source {
+		next.Former = slices.Insert(next.Former, 0, Former{n.Source, n.Epoch, n.Controller})
+	}
+	next.Former = next.Former[:min(len(next.Former), maxFormer)]
 	return next
 }
 

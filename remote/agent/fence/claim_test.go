@@ -1,6 +1,8 @@
 package fence_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +28,8 @@ func claim(source string, epoch uint64, id string) *fence.Claim {
 
 func taking(c *fence.Claim) *fence.Claim { c.TakeOver = true; return c }
 
+func back(c *fence.Claim) *fence.Claim { c.Back = true; return c }
+
 func TestAdmit(t *testing.T) {
 	for name, row := range map[string]struct {
 		known, claim *fence.Claim
@@ -46,6 +50,9 @@ func TestAdmit(t *testing.T) {
 		"an election after a folder":          {claim(folder, 1, "a"), claim(election, 9, "a"), "acts on this host", false},
 		"another key of the cluster":          {claim(election, 1, "a"), claim(fence.ElectionSource(0xcdf818194e3a8c32, "/genv/other"), 9, "a"), "acts on this host", false},
 		"another cluster":                     {claim(election, 1, "a"), claim(fence.ElectionSource(1, "/genv/lab"), 9, "a"), "acts on this host", false},
+		"back, where it never was":            {nil, back(claim(folder, 1, "a")), "", true},
+		"back, where another one acts":        {claim(folder, 2, "a"), back(claim(folder, 1, "a")), "refused: replaced by", false},
+		"back, where it acts":                 {claim(folder, 2, "a"), back(claim(folder, 2, "a")), "", false},
 		"a run":                               {nil, claim(run, 1, "a"), "", false},
 		"a run, where another acts":           {claim(folder, 1, "a"), claim(run, 1, "a"), "acts on this host", false},
 		"a run, taking over":                  {claim(folder, 1, "a"), taking(claim(run, 1, "a")), "acts on this host", false},
@@ -72,8 +79,10 @@ func TestAdmit(t *testing.T) {
 				return
 			}
 			want := *row.claim
-			want.TakeOver = false // it asks once, and isn't part of what is kept
-			require.Equal(t, &fence.Note{Claim: want, Since: now}, next)
+			want.TakeOver, want.Back = false, false // it asks once, and isn't part of what is kept
+			require.Equal(t, want, next.Claim)
+			require.Equal(t, now, next.Since)
+			require.False(t, next.Released)
 		})
 	}
 }
@@ -120,6 +129,69 @@ func TestRelease(t *testing.T) {
 		require.Equal(t, row.admitted, err == nil, name)
 		require.NotNil(t, next, "%s: a note is never forgotten", name)
 	}
+}
+
+// A start that took a host over and was replaced by another source doesn't take it over once
+// more: its request was resent, since the answer to the first one was lost.
+func TestATakeOverIsResent(t *testing.T) {
+	first := taking(claim(folder, 3, "a"))
+	note, err := (*fence.Note)(nil).Admit(first, now)
+	require.NoError(t, err)
+	again, err := note.Admit(first, now)
+	require.NoError(t, err)
+	require.Same(t, note, again, "nothing happened since")
+
+	note, err = note.Admit(taking(claim(other, 1, "b")), now)
+	require.NoError(t, err)
+	for name, row := range map[string]struct {
+		claim    *fence.Claim
+		admitted bool
+	}{
+		"resent":                  {first, false},
+		"an earlier start":        {taking(claim(folder, 2, "a")), false},
+		"the folder on a machine": {taking(claim(folder, 3, "c")), false},
+		"a later start":           {taking(claim(folder, 4, "a")), true},
+		"another one":             {taking(claim(election, 1, "c")), true},
+		"the one that acts":       {taking(claim(other, 1, "b")), true},
+	} {
+		_, err := note.Admit(row.claim, now)
+		require.Equal(t, row.admitted, err == nil, "%s: %v", name, err)
+	}
+	released := note.Release(claim(other, 1, "b"))
+	_, err = released.Admit(claim(folder, 3, "a"), now)
+	require.NoError(t, err, "the other one has ended, and this one still runs")
+	_, err = released.Admit(claim(folder, 2, "a"), now)
+	require.Error(t, err)
+}
+
+// However many sources follow each other, the note stays small.
+func TestFormerSourcesAreBounded(t *testing.T) {
+	var note *fence.Note
+	for i := range 100 {
+		c := taking(claim(fence.FolderSource(fmt.Sprint(strings.Repeat("\x00", 500), i)), 1, strings.Repeat("\x00", 100)))
+		require.NoError(t, c.Check())
+		next, err := note.Admit(c, now)
+		require.NoError(t, err)
+		note = next
+	}
+	data, err := json.Marshal(note)
+	require.NoError(t, err)
+	require.Less(t, len(data), 60<<10)
+	require.Len(t, note.Former, 8)
+}
+
+// A host that was removed from the list of a controller, and added again.
+func TestBack(t *testing.T) {
+	note := (&fence.Note{Claim: *claim(folder, 7, "a"), Since: earlier}).Release(claim(folder, 7, "a"))
+	for name, c := range map[string]*fence.Claim{
+		"an earlier start": claim(folder, 6, "a"), "another controller": claim(folder, 7, "b"),
+	} {
+		_, err := note.Admit(back(c), now)
+		require.Error(t, err, name)
+	}
+	next, err := note.Admit(back(claim(folder, 7, "a")), now)
+	require.NoError(t, err)
+	require.Equal(t, &fence.Note{Claim: *claim(folder, 7, "a"), Since: earlier}, next)
 }
 
 func TestCheck(t *testing.T) {
