@@ -196,7 +196,9 @@ func TestLeavingHosts(t *testing.T) {
 
 	job, err := f.Host("gpu-01").StartJob(testfleet.Job{User: "alice", Uses: []testfleet.Use{{Device: 0, MiB: 100}}, IgnoreTerm: true})
 	require.NoError(t, err)
-	first.next(func(c enforcement.CycleDocument) bool { return len(c.Findings) > 0 && c.Findings[0].Decision == "under-way" })
+	first.next(func(c enforcement.CycleDocument) bool {
+		return len(c.Findings) > 0 && c.Findings[0].Decision == "under-way"
+	})
 	stop := time.AfterFunc(0, func() {
 		for first.cmd.Process.Signal(os.Interrupt) == nil { // the second one after the first one arrived
 			time.Sleep(20 * time.Millisecond)
