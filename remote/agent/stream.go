@@ -60,7 +60,7 @@ type reply struct {
 // goroutine reads from in until it ends, which is when the caller closes the
 // session, also after an error.
 func OpenStream(ctx context.Context, in io.Reader, out io.Writer, token string) (*Stream, error) {
-	buffered := bufio.NewReaderSize(in, 4096)
+	buffered := bufio.NewReaderSize(in, 512) // one for each host; larger frames are read past it
 	greeting, err := within(ctx, func() (Greeting, error) { return readGreeting(buffered, token) })
 	if err != nil {
 		return nil, err

@@ -69,4 +69,4 @@ func (c *capture) overflowed() bool {
 
 // drain reads everything. The buffer is small, since it is in use as long as a
 // command runs, on a thousand hosts at the same time.
-func drain(r io.Reader, c *capture) { _, _ = io.CopyBuffer(c, r, make([]byte, 2<<10)) }
+func drain(r io.Reader, c *capture) { _, _ = io.CopyBuffer(c, r, make([]byte, 256)) }

@@ -43,26 +43,31 @@ func skipPreface(r io.ByteReader) error {
 }
 
 // afterPreface is a connection without what comes before the version string. It has a
-// buffer, since the library reads the version byte by byte, and a host that sends as much
-// as is allowed would cost seconds of processor time.
+// buffer for both, since the library reads the version byte by byte, and a host that sends
+// as much as is allowed would cost seconds of processor time.
 type afterPreface struct {
 	net.Conn
-	buffer  *bufio.Reader // nil before the preface is skipped
+	skipped bool
+	buffer  *bufio.Reader // nil once it is empty and the version has been read
 	version string        // of it, what was read and not returned yet
 }
 
 func (a *afterPreface) Read(p []byte) (int, error) {
-	if a.buffer == nil {
+	if !a.skipped {
 		buffer := bufio.NewReader(a.Conn)
 		if err := skipPreface(buffer); err != nil {
 			return 0, err
 		}
-		a.buffer, a.version = buffer, versionPrefix
+		a.skipped, a.buffer, a.version = true, buffer, versionPrefix
 	}
-	if a.version != "" {
+	switch {
+	case a.version != "":
 		n := copy(p, a.version)
 		a.version = a.version[n:]
 		return n, nil
+	case a.buffer != nil && (a.buffer.Buffered() > 0 || len(p) == 1):
+		return a.buffer.Read(p)
 	}
-	return a.buffer.Read(p)
+	a.buffer = nil // it would be kept for as long as the connection
+	return a.Conn.Read(p)
 }

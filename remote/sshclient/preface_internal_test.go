@@ -59,3 +59,19 @@ func TestAPrefaceCostsLittle(t *testing.T) {
 	require.Equal(t, "SSH-2.0-x\r\n", string(got))
 	require.Less(t, source.reads, 1000)
 }
+
+// TestThePrefacesBufferIsReleased: it would be four kilobytes for each host.
+func TestThePrefacesBufferIsReleased(t *testing.T) {
+	a := &afterPreface{Conn: reading{Reader: strings.NewReader("noise\nSSH-2.0-x\r\nfirst packet" + strings.Repeat("x", 1<<16))}}
+	var version []byte
+	for b := make([]byte, 1); !bytes.HasSuffix(version, []byte("\n")); version = append(version, b...) {
+		_, err := a.Read(b)
+		require.NoError(t, err)
+	}
+	require.Equal(t, "SSH-2.0-x\r\n", string(version))
+	require.NotNil(t, a.buffer)
+	rest, err := io.ReadAll(a)
+	require.NoError(t, err)
+	require.Equal(t, "first packet"+strings.Repeat("x", 1<<16), string(rest))
+	require.Nil(t, a.buffer)
+}
