@@ -1,0 +1,195 @@
+package sqlite
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/seed-3119e985/genv/remote/usage"
+	"github.com/seed-3119e985/genv/remote/usage/store"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// ids are those that names and devices have in the database, as far as they were asked for.
+type ids struct {
+	names   map[string]int64
+	devices map[device]int64
+}
+
+type device struct {
+	host, model int64
+	index       snapshot.DeviceIndex
+}
+
+func newIDs() ids { return ids{make(map[string]int64), make(map[device]int64)} }
+
+// statements are what Add needs, prepared.
+type statements struct {
+	hourRow, dayRow, hourSum, daySum *sql.Stmt
+	name, addName, device, addDevice *sql.Stmt
+	fact, gap                        *sql.Stmt
+}
+
+func (s *Store) prepare() (*statements, error) {
+	a := new(statements)
+	var err error
+	for text, to := range map[string]**sql.Stmt{
+		upsert(hourRows, "start", "device", "user", "eid"):                                            &a.hourRow,
+		upsert(dayRows, "start", "device", "user", "eid"):                                             &a.dayRow,
+		upsert(hourSums, "kind", "start", "name"):                                                     &a.hourSum,
+		upsert(daySums, "kind", "start", "name"):                                                      &a.daySum,
+		"SELECT id FROM names WHERE name = ?":                                                         &a.name,
+		"INSERT INTO names (name) VALUES (?)":                                                         &a.addName,
+		"SELECT id FROM devices WHERE host = ? AND device = ? AND model = ?":                          &a.device,
+		"INSERT INTO devices (host, device, model) VALUES (?, ?, ?)":                                  &a.addDevice,
+		"INSERT INTO facts VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value":            &a.fact,
+		"INSERT INTO gaps VALUES (?, ?) ON CONFLICT DO UPDATE SET until = max(until, excluded.until)": &a.gap,
+	} {
+		statement, prepareErr := s.db.Prepare(text)
+		*to, err = statement, cmp.Or(err, prepareErr)
+	}
+	return a, err
+}
+
+// The facts that are kept.
+const (
+	begunFact = "begun" // from when on usage is kept
+	untilFact = "until" // a store.Mark
+	endedFact = "ended"
+	hoursFact = "hours" // from when on hours are kept
+)
+
+var errReadOnly = errors.New("it was opened to read")
+
+// Add keeps an entry.
+func (s *Store) Add(ctx context.Context, e *store.Entry) error {
+	if s.adding == nil {
+		return errReadOnly
+	}
+	return s.change(ctx, func(tx *sql.Tx) error {
+		a := adding{Store: s, tx: tx, bound: make(map[*sql.Stmt]*sql.Stmt)}
+		a.rows(&e.Batch)
+		a.sums(&e.Batch)
+		for _, gap := range e.Gaps {
+			a.run(s.adding.gap, gap.Since, gap.Until)
+		}
+		ended := 0
+		if e.Ended {
+			ended = 1
+		}
+		a.run(s.adding.fact, untilFact, e.Until)
+		a.run(s.adding.fact, endedFact, ended)
+		begun, err := factOf(ctx, tx, begunFact)
+		if a.err = cmp.Or(a.err, err); begun == 0 {
+			a.run(s.adding.fact, begunFact, e.Since)
+		}
+		return a.err
+	})
+}
+
+// adding is an Add under way. After an error it does nothing.
+type adding struct {
+	*Store
+	tx    *sql.Tx
+	bound map[*sql.Stmt]*sql.Stmt // statements in tx
+	err   error
+}
+
+func (a *adding) in(statement *sql.Stmt) *sql.Stmt {
+	if a.bound[statement] == nil {
+		a.bound[statement] = a.tx.Stmt(statement)
+	}
+	return a.bound[statement]
+}
+
+func (a *adding) run(statement *sql.Stmt, args ...any) (result sql.Result) {
+	if a.err == nil {
+		result, a.err = a.in(statement).Exec(args...)
+	}
+	return result
+}
+
+// rows adds rows in the order of their keys: so pages are written one after the other.
+func (a *adding) rows(b *usage.Batch) {
+	keys := slices.SortedFunc(maps.Keys(b.Rows), func(a, b usage.Key) int {
+		return cmp.Or(cmp.Compare(a.Hour, b.Hour), cmp.Compare(a.Host, b.Host), cmp.Compare(a.Device, b.Device), cmp.Compare(a.User, b.User), cmp.Compare(a.EID, b.EID))
+	})
+	for i := range keys {
+		key := &keys[i]
+		amounts := b.Rows[*key]
+		args := append([]any{key.Hour, a.deviceID(key), a.nameID(string(key.User)), shortened(key.EID)}, amountsOf(&amounts)...)
+		a.run(a.adding.hourRow, args...)
+		args[0] = usage.DayOf(key.Hour, a.options.In)
+		a.run(a.adding.dayRow, args...)
+	}
+}
+
+func (a *adding) sums(b *usage.Batch) {
+	for key := range b.Sums {
+		sum := b.Sums[key]
+		args := append([]any{int(key.Kind), key.Hour, a.nameID(key.Name)}, append(amountsOf(&sum.Amounts), sum.Peak)...)
+		a.run(a.adding.hourSum, args...)
+		args[1] = usage.DayOf(key.Hour, a.options.In)
+		a.run(a.adding.daySum, args...)
+	}
+}
+
+// shortened is an environment's id as it is stored: a number takes less room.
+func shortened(eid snapshot.EnvID) any {
+	if n, err := strconv.ParseInt(string(eid), 10, 64); err == nil && strconv.FormatInt(n, 10) == string(eid) {
+		return n
+	}
+	return string(eid)
+}
+
+func (a *adding) nameID(name string) int64 {
+	id, known := a.ids.names[name]
+	if !known {
+		id = a.id(a.adding.name, a.adding.addName, name)
+		a.ids.names[name] = id
+	}
+	return id
+}
+
+func (a *adding) deviceID(key *usage.Key) int64 {
+	d := device{a.nameID(string(key.Host)), a.nameID(key.Model), key.Device}
+	id, known := a.ids.devices[d]
+	if !known {
+		id = a.id(a.adding.device, a.adding.addDevice, d.host, int(d.index), d.model)
+		a.ids.devices[d] = id
+	}
+	return id
+}
+
+// id finds an id, or else gives one.
+func (a *adding) id(find, add *sql.Stmt, args ...any) (id int64) {
+	if a.err != nil {
+		return 0
+	}
+	if a.err = a.in(find).QueryRow(args...).Scan(&id); !errors.Is(a.err, sql.ErrNoRows) {
+		return id
+	}
+	a.err = nil
+	if result := a.run(add, args...); a.err == nil {
+		id, a.err = result.LastInsertId()
+	}
+	return id
+}
+
+// querier is a database or a transaction.
+type querier interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// factOf is a fact; 0 if there is none.
+func factOf(ctx context.Context, q querier, name string) (value int64, err error) {
+	err = q.QueryRowContext(ctx, "SELECT value FROM facts WHERE name = ?", name).Scan(&value)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = nil
+	}
+	return value, err
+}

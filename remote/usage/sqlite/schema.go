@@ -1,0 +1,69 @@
+package sqlite
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/seed-3119e985/genv/remote/usage"
+)
+
+// version is that of the schema. A database of a higher one is left alone.
+const version = 1
+
+// columns are those of usage.Amounts, in the order of amountsOf.
+const columns = "attached, used, computing, idle, unknown, unmeasured, memory, findings, terminated, detached"
+
+func amountsOf(a *usage.Amounts) []any {
+	return []any{&a.Attached, &a.Used, &a.Computing, &a.Idle, &a.Unknown, &a.Unmeasured, &a.Memory, &a.Findings, &a.Terminated, &a.Detached}
+}
+
+// The tables with amounts. A name is that of a user, host or model.
+const (
+	hourRows = "hours"
+	dayRows  = "days"
+	hourSums = "hour_sums"
+	daySums  = "day_sums"
+)
+
+func schema() string {
+	amounts := strings.ReplaceAll(columns, ",", " INTEGER NOT NULL,") + " INTEGER NOT NULL"
+	statements := []string{
+		"CREATE TABLE facts (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID",
+		"CREATE TABLE gaps (since INTEGER PRIMARY KEY, until INTEGER NOT NULL)",
+		"CREATE TABLE names (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE)",
+		"CREATE TABLE devices (id INTEGER PRIMARY KEY, host INTEGER NOT NULL, device INTEGER NOT NULL, model INTEGER NOT NULL, UNIQUE (host, device, model))",
+	}
+	for _, table := range []string{hourRows, dayRows} {
+		statements = append(statements, fmt.Sprintf(
+			"CREATE TABLE %s (start INTEGER, device INTEGER, user INTEGER, eid, %s, PRIMARY KEY (start, device, user, eid)) WITHOUT ROWID", table, amounts))
+	}
+	for _, table := range []string{hourSums, daySums} {
+		statements = append(statements, fmt.Sprintf(
+			"CREATE TABLE %s (kind INTEGER, start INTEGER, name INTEGER, %s, peak INTEGER NOT NULL, PRIMARY KEY (kind, start, name)) WITHOUT ROWID", table, amounts))
+	}
+	return strings.Join(append(statements, fmt.Sprintf("PRAGMA user_version = %d", version)), ";\n")
+}
+
+// upsert adds amounts to those that a table has.
+func upsert(table string, keys ...string) string {
+	var set []string
+	for column := range strings.SplitSeq(columns, ", ") {
+		set = append(set, fmt.Sprintf("%s = %s + excluded.%s", column, column, column))
+	}
+	all := strings.Join(keys, ", ") + ", " + columns
+	if table == hourSums || table == daySums {
+		all += ", peak"
+		set = append(set, "peak = max(peak, excluded.peak)")
+	}
+	values := strings.Repeat(", ?", strings.Count(all, ",")+1)[2:]
+	return fmt.Sprintf("INSERT INTO %s (%s) VALUES (%s) ON CONFLICT DO UPDATE SET %s", table, all, values, strings.Join(set, ", "))
+}
+
+// sumsOf are the columns of a sum over rows.
+func sumsOf() string {
+	var sums []string
+	for column := range strings.SplitSeq(columns, ", ") {
+		sums = append(sums, "sum("+column+")")
+	}
+	return strings.Join(append(sums, "max(peak)"), ", ")
+}

@@ -1,0 +1,191 @@
+package sqlite_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/remote/usage"
+	"github.com/seed-3119e985/genv/remote/usage/sqlite"
+	"github.com/seed-3119e985/genv/remote/usage/store"
+	"github.com/seed-3119e985/genv/remote/usage/storetest"
+)
+
+// writerVariable has the path of a database for a process that writes until it is killed.
+const writerVariable = "GENV_TEST_USAGE_WRITER"
+
+func TestMain(m *testing.M) {
+	if path := os.Getenv(writerVariable); path != "" {
+		fmt.Fprintln(os.Stderr, writeForEver(path))
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func TestStore(t *testing.T) {
+	in, err := time.LoadLocation(storetest.Zone)
+	require.NoError(t, err)
+	storetest.Run(t, func(t *testing.T) storetest.Database {
+		path := filepath.Join(t.TempDir(), "odd ?#% name", sqlite.FileName)
+		require.NoError(t, os.Mkdir(filepath.Dir(path), 0o700))
+		return storetest.Database{
+			Open:       func() (store.Store, error) { return sqlite.Open(path, sqlite.Options{In: in}) },
+			OpenToRead: func() (store.Store, error) { return sqlite.OpenToRead(path, in) },
+		}
+	})
+}
+
+const firstHour = 1_790_000_000 / 3600 * 3600
+
+// writeForEver adds entries, each of an hour, and prints each when Add has returned.
+func writeForEver(path string) error {
+	s, err := sqlite.Open(path, sqlite.Options{In: time.UTC})
+	if err != nil {
+		return err
+	}
+	mark, err := s.Mark(context.Background())
+	if err != nil {
+		return err
+	}
+	for i := max(mark.Until-firstHour, 0) / 3600; ; i++ {
+		if err := s.Add(context.Background(), storetest.Entry(firstHour+i*3600, uint64(i))); err != nil { //nolint:gosec // it is not negative
+			return err
+		}
+		fmt.Println(i) //nolint:forbidigo // for the test that started it
+	}
+}
+
+// After kill -9 at any moment, all entries are there that were added, each as a whole and
+// once, and at most one more that Add had not returned for.
+func TestKilled(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), sqlite.FileName)
+	for round := range 6 {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), writerVariable+"="+path)
+		cmd.Stderr = os.Stderr
+		out, err := cmd.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
+		var last int64
+		for range 3 + 7*round {
+			_, err := fmt.Fscan(out, &last)
+			require.NoError(t, err)
+		}
+		require.NoError(t, cmd.Process.Kill())
+		for err == nil {
+			_, err = fmt.Fscan(out, &last)
+		}
+		require.Error(t, cmd.Wait())
+
+		s, err := sqlite.OpenToRead(path, time.UTC)
+		require.NoError(t, err)
+		mark, err := s.Mark(t.Context())
+		require.NoError(t, err)
+		entries := (mark.Until - firstHour) / 3600
+		require.Contains(t, []int64{last + 1, last + 2}, entries)
+		var want usage.Sum
+		for i := range entries {
+			sum := storetest.Entry(firstHour+i*3600, uint64(i)).Sums[usage.SumKey{Hour: firstHour + i*3600, Kind: usage.OfAll}] //nolint:gosec // it is not negative
+			want.Add(&sum)
+		}
+		r, err := s.Report(t.Context(), store.Query{Kind: usage.OfAll, Since: firstHour, Until: mark.Until})
+		require.NoError(t, err)
+		require.Equal(t, want, r.Total)
+		require.NoError(t, s.Close())
+	}
+}
+
+// A full disk refuses an entry as a whole; with room again it is added.
+func TestFull(t *testing.T) {
+	s, err := sqlite.Open(filepath.Join(t.TempDir(), sqlite.FileName), sqlite.Options{In: time.UTC, MaxBytes: 256 << 10})
+	require.NoError(t, err)
+	defer s.Close()
+	hour := int64(firstHour)
+	for err == nil {
+		hour += 3600
+		err = s.Add(t.Context(), storetest.Entry(hour, 1))
+	}
+	require.ErrorIs(t, err, store.ErrFull)
+	mark, err := s.Mark(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, hour, mark.Until, "nothing of it is there")
+	early, err := s.Tidy(t.Context(), time.Unix(hour, 0))
+	require.NoError(t, err)
+	require.Contains(t, early, "what it kept of single environments and devices until 2026-")
+	require.NoError(t, s.Add(t.Context(), storetest.Entry(hour, 1)))
+	r, err := s.Report(t.Context(), store.Query{Kind: usage.ByUser, Since: firstHour, Until: hour + 3600})
+	require.NoError(t, err)
+	one := storetest.Entry(hour, 1).Sums[usage.SumKey{Hour: hour, Kind: usage.OfAll}]
+	require.Equal(t, one.Attached*(hour-firstHour)/3600, r.Total.Attached, "the sums stay")
+}
+
+// What can't be used as a database is an error that says what to do, and isn't changed.
+func TestUnusable(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, content string) string {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+		return path
+	}
+	newer := filepath.Join(dir, "newer")
+	s, err := sqlite.Open(newer, sqlite.Options{In: time.UTC})
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	db, err := sql.Open("sqlite", newer)
+	require.NoError(t, err)
+	_, err = db.Exec("PRAGMA user_version = 99")
+	require.NoError(t, err)
+	require.NoError(t, db.Close())
+	link := filepath.Join(dir, "link")
+	require.NoError(t, os.Symlink(newer, link))
+	for _, test := range []struct {
+		path        string
+		write, read error
+	}{
+		{write("text", strings.Repeat("this is a text\n", 100)), store.ErrDamaged, store.ErrDamaged},
+		{newer, store.ErrNewer, store.ErrNewer},
+		{link, unix.ELOOP, fs.ErrNotExist},
+		{filepath.Join(dir, "none", "usage.db"), fs.ErrNotExist, fs.ErrNotExist},
+	} {
+		before, _ := os.ReadFile(test.path)
+		_, err := sqlite.Open(test.path, sqlite.Options{In: time.UTC})
+		require.True(t, errors.Is(err, test.write), "%s: %v", test.path, err)
+		_, err = sqlite.OpenToRead(test.path, time.UTC)
+		require.True(t, errors.Is(err, test.read), "%s: %v", test.path, err)
+		after, _ := os.ReadFile(test.path)
+		require.Equal(t, before, after)
+	}
+	_, err = sqlite.OpenToRead(filepath.Join(dir, "missing"), time.UTC)
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.NoFileExists(t, filepath.Join(dir, "missing"))
+}
+
+// Only the user of the controller may read it.
+func TestModes(t *testing.T) {
+	dir := t.TempDir()
+	s, err := sqlite.Open(filepath.Join(dir, sqlite.FileName), sqlite.Options{In: time.UTC})
+	require.NoError(t, err)
+	defer s.Close()
+	require.NoError(t, s.Add(t.Context(), storetest.Entry(firstHour, 1)))
+	files, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, files, 3)
+	for _, f := range files {
+		info, err := f.Info()
+		require.NoError(t, err)
+		require.Equal(t, fs.FileMode(0o600), info.Mode(), f.Name())
+	}
+}

@@ -1,0 +1,119 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/seed-3119e985/genv/remote/usage"
+)
+
+// Tidy removes what is older than is kept. If the file is nearly as big as it may be, it
+// removes the oldest of what is kept of environments and devices, the hours first; the sums
+// stay.
+func (s *Store) Tidy(ctx context.Context, now time.Time) (early string, err error) {
+	hours := usage.DayOf(now.Add(-s.options.KeepHours).Unix(), s.options.In)
+	days := usage.DayOf(now.Add(-s.options.KeepDays).Unix(), s.options.In)
+	for table, before := range map[string]int64{hourRows: hours, hourSums: hours, dayRows: days, daySums: days} {
+		if err := s.removeBefore(ctx, table, before); err != nil {
+			return "", err
+		}
+	}
+	err = s.change(ctx, func(tx *sql.Tx) error {
+		for _, q := range []struct {
+			text string
+			args []any
+		}{
+			{"DELETE FROM gaps WHERE until < ?", []any{days}},
+			{"UPDATE facts SET value = max(value, ?) WHERE name = ?", []any{days, begunFact}},
+			{"INSERT INTO facts VALUES (?, ?) ON CONFLICT DO UPDATE SET value = max(value, excluded.value)", []any{hoursFact, hours}},
+		} {
+			if _, err := tx.Exec(q.text, q.args...); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return "", err
+	}
+	return s.makeRoom(ctx)
+}
+
+// removeBefore removes what begins before a moment, a start at a time, so that each change
+// is small.
+func (s *Store) removeBefore(ctx context.Context, table string, before int64) error {
+	for {
+		oldest, found, err := s.oldest(ctx, table)
+		if err != nil || !found || oldest >= before {
+			return err
+		}
+		if err := s.remove(ctx, table, oldest); err != nil {
+			return err
+		}
+	}
+}
+
+// oldest is the first start in a table.
+func (s *Store) oldest(ctx context.Context, table string) (start int64, found bool, err error) {
+	var oldest sql.NullInt64
+	err = s.db.QueryRowContext(ctx, "SELECT "+first(table)).Scan(&oldest)
+	return oldest.Int64, oldest.Valid, translated(err)
+}
+
+// first is the first start in a table. Sums are sorted by kind: each has its own.
+func first(table string) string {
+	if table == hourRows || table == dayRows {
+		return "min(start) FROM " + table
+	}
+	return fmt.Sprintf("min(start) FROM (SELECT min(start) AS start FROM %[1]s WHERE kind = %[2]d UNION ALL SELECT min(start) FROM %[1]s WHERE kind = %[3]d"+
+		" UNION ALL SELECT min(start) FROM %[1]s WHERE kind = %[4]d UNION ALL SELECT min(start) FROM %[1]s WHERE kind = %[5]d)",
+		table, usage.ByUser, usage.ByHost, usage.ByModel, usage.OfAll)
+}
+
+func (s *Store) remove(ctx context.Context, table string, start int64) error {
+	return s.change(ctx, func(tx *sql.Tx) error {
+		where := " WHERE start = ?"
+		if table == hourSums || table == daySums {
+			where = fmt.Sprintf(" WHERE kind IN (%d, %d, %d, %d) AND start = ?", usage.ByUser, usage.ByHost, usage.ByModel, usage.OfAll)
+		}
+		_, err := tx.Exec("DELETE FROM "+table+where, start)
+		return err
+	})
+}
+
+// makeRoom removes the oldest rows until a tenth of the file is free.
+func (s *Store) makeRoom(ctx context.Context) (early string, err error) {
+	var until int64
+	for {
+		free, err := s.free(ctx)
+		if err != nil || free >= s.options.MaxBytes/10 {
+			return early, err
+		}
+		table := hourRows
+		start, found, err := s.oldest(ctx, table)
+		if err == nil && !found {
+			table = dayRows
+			start, found, err = s.oldest(ctx, table)
+		}
+		if err != nil || !found {
+			return early, err
+		}
+		if err := s.remove(ctx, table, start); err != nil {
+			return early, err
+		}
+		until = max(until, start)
+		early = fmt.Sprintf("it has reached its size of %d MB: what it kept of single environments and devices until %s was removed",
+			s.options.MaxBytes/1e6, time.Unix(until, 0).In(s.options.In).Format("2006-01-02 15:04"))
+	}
+}
+
+// free is how many bytes the file may still take in.
+func (s *Store) free(ctx context.Context) (int64, error) {
+	var pages, unused int64
+	if err := s.db.QueryRowContext(ctx, "SELECT page_count, freelist_count FROM pragma_page_count(), pragma_freelist_count()").Scan(&pages, &unused); err != nil {
+		return 0, translated(err)
+	}
+	return s.options.MaxBytes - (pages-unused)*pageSize, nil
+}

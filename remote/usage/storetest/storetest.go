@@ -1,0 +1,244 @@
+// Package storetest has the tests that every store.Store passes, whatever database is behind
+// it.
+//
+//	storetest.Run(t, func(t *testing.T) storetest.Database { … })
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/remote/usage"
+	"github.com/seed-3119e985/genv/remote/usage/store"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Database is an empty database, which keeps hours for 35 days and days for two years, of the
+// zone Zone.
+type Database struct {
+	// Open opens it to write, and OpenToRead to read, at the same time.
+	Open, OpenToRead func() (store.Store, error)
+}
+
+// Zone is the name of the time zone of the tests. Its clocks were put back on 2026-10-25.
+const Zone = "Europe/Berlin"
+
+// Run runs the tests. create returns a database of its own each time.
+func Run(t *testing.T, create func(t *testing.T) Database) {
+	for name, test := range map[string]func(*testing.T, Database){
+		"an empty one":          empty,
+		"sums":                  sums,
+		"a reader and a writer": readerAndWriter,
+		"gaps":                  gaps,
+		"old hours":             oldHours,
+		"odd names":             oddNames,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, create(t)) })
+	}
+}
+
+func zone(t *testing.T) *time.Location {
+	in, err := time.LoadLocation(Zone)
+	require.NoError(t, err)
+	return in
+}
+
+func (d Database) open(t *testing.T) store.Store {
+	s, err := d.Open()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+// Entry is usage of some users on some hosts in the hour that begins at a moment. A seed always
+// gives the same one.
+func Entry(hour int64, seed uint64) *store.Entry {
+	r := rand.New(rand.NewPCG(seed, 1))
+	batch := usage.Batch{Rows: make(map[usage.Key]usage.Amounts), Sums: make(map[usage.SumKey]usage.Sum)}
+	for range 20 {
+		host, user, device := fmt.Sprintf("gpu-%d", r.IntN(3)), fmt.Sprintf("user-%d", r.IntN(5)), r.IntN(8)
+		a := usage.Amounts{Attached: 1 + r.Int64N(3600), Used: r.Int64N(3600), Computing: r.Int64N(100), Idle: r.Int64N(100), Memory: r.Int64N(1 << 40)}
+		a.Unknown, a.Unmeasured, a.Findings, a.Terminated, a.Detached = r.Int64N(100), r.Int64N(100), r.Int64N(3), r.Int64N(3), r.Int64N(3)
+		add := usage.Batch{
+			Rows: map[usage.Key]usage.Amounts{{Hour: hour, Host: snapshot.Hostname(host), Device: snapshot.DeviceIndex(device), Model: "H100", User: snapshot.Username(user), EID: snapshot.EnvID(fmt.Sprint(r.IntN(4)))}: a},
+			Sums: make(map[usage.SumKey]usage.Sum),
+		}
+		for kind, name := range map[usage.Kind]string{usage.ByUser: user, usage.ByHost: host, usage.ByModel: "H100", usage.OfAll: ""} {
+			add.Sums[usage.SumKey{Hour: hour, Kind: kind, Name: name}] = usage.Sum{Amounts: a, Peak: int64(device)}
+		}
+		batch.Merge(&add)
+	}
+	return &store.Entry{Batch: batch, Since: hour, Mark: store.Mark{Until: hour + 3600}}
+}
+
+func empty(t *testing.T, d Database) {
+	s := d.open(t)
+	mark, err := s.Mark(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, mark)
+	r, err := s.Report(t.Context(), store.Query{Kind: usage.ByUser, Since: 0, Until: 1e9})
+	require.NoError(t, err)
+	require.Empty(t, r.Rows)
+	require.Zero(t, r.Total)
+	early, err := s.Tidy(t.Context(), time.Now())
+	require.NoError(t, err)
+	require.Empty(t, early)
+}
+
+// expect is the sum of what entries have in a time, calculated from the entries.
+func expect(entries []*store.Entry, q store.Query, in *time.Location) (rows map[string]usage.Sum, total usage.Sum) {
+	rows = make(map[string]usage.Sum)
+	for _, e := range entries {
+		for key := range e.Sums {
+			sum := e.Sums[key]
+			if key.Hour < q.Since || key.Hour >= q.Until {
+				continue
+			}
+			if key.Kind == usage.OfAll {
+				total.Add(&sum)
+			}
+			name := key.Name
+			if q.ByDay {
+				name = time.Unix(key.Hour, 0).In(in).Format(time.DateOnly)
+			}
+			if q.ByDay && key.Kind == usage.OfAll || !q.ByDay && key.Kind == q.Kind {
+				row := rows[name]
+				row.Add(&sum)
+				rows[name] = row
+			}
+		}
+	}
+	return rows, total
+}
+
+func check(t *testing.T, s store.Store, entries []*store.Entry, q store.Query) store.Report {
+	r, err := s.Report(t.Context(), q)
+	require.NoError(t, err)
+	got := make(map[string]usage.Sum)
+	for _, row := range r.Rows {
+		got[row.Name] = row.Sum
+	}
+	q.Since, q.Until = r.Since, r.Until
+	rows, total := expect(entries, q, zone(t))
+	require.Equal(t, rows, got)
+	require.Equal(t, total, r.Total)
+	return r
+}
+
+// sums: reports of any time have what was added, each entry once, over a day of 25 hours.
+func sums(t *testing.T, d Database) {
+	s, in := d.open(t), zone(t)
+	begin := time.Date(2026, 10, 23, 0, 0, 0, 0, in)
+	var entries []*store.Entry
+	for i := range 5 * 24 {
+		e := Entry(begin.Add(time.Duration(i)*time.Hour).Unix(), uint64(i))
+		entries = append(entries, e)
+		require.NoError(t, s.Add(t.Context(), e))
+	}
+	// more of an hour that has been kept already
+	late := Entry(begin.Add(time.Hour).Unix(), 1000)
+	entries = append(entries, late)
+	require.NoError(t, s.Add(t.Context(), late))
+	r := rand.New(rand.NewPCG(1, 1))
+	for range 20 {
+		since := begin.Add(time.Duration(r.IntN(140)-10) * time.Hour)
+		q := store.Query{Since: since.Unix(), Until: since.Add(time.Duration(r.IntN(72)) * time.Hour).Unix()}
+		for _, q.Kind = range []usage.Kind{usage.ByUser, usage.ByHost, usage.ByModel} {
+			check(t, s, entries, q)
+		}
+		q.ByDay = true
+		check(t, s, entries, q)
+	}
+	whole := check(t, s, entries, store.Query{Kind: usage.OfAll, ByDay: true, Since: begin.Unix(), Until: begin.AddDate(0, 0, 5).Unix()})
+	require.Len(t, whole.Rows, 5)
+	require.Equal(t, begin.Unix(), whole.Begun)
+}
+
+func readerAndWriter(t *testing.T, d Database) {
+	w, begin := d.open(t), time.Date(2026, 11, 2, 0, 0, 0, 0, zone(t)).Unix()
+	require.NoError(t, w.Add(t.Context(), Entry(begin, 1)))
+	r, err := d.OpenToRead()
+	require.NoError(t, err)
+	defer r.Close()
+	entries := []*store.Entry{Entry(begin, 1)}
+	q := store.Query{Kind: usage.ByUser, Since: begin, Until: begin + 3600}
+	check(t, r, entries, q)
+	for i := range 5 {
+		e := Entry(begin, uint64(i))
+		require.NoError(t, w.Add(t.Context(), e))
+		entries = append(entries, e)
+		check(t, r, entries, q)
+	}
+	require.Error(t, r.Add(t.Context(), Entry(begin, 1)), "a reader doesn't write")
+}
+
+func gaps(t *testing.T, d Database) {
+	s := d.open(t)
+	const begin = 1_790_000_000 / 3600 * 3600
+	e := Entry(begin, 1)
+	e.Gaps = []store.Gap{{Since: begin + 100, Until: begin + 200}, {Since: begin + 7000, Until: begin + 8000}}
+	e.Ended = true
+	require.NoError(t, s.Add(t.Context(), e))
+	for until, want := range map[int64]int64{begin: 0, begin + 3600: 100, begin + 7200: 300, begin + 10800: 1100} {
+		r, err := s.Report(t.Context(), store.Query{Kind: usage.ByUser, Since: begin, Until: until})
+		require.NoError(t, err)
+		require.Equal(t, want, r.Missing)
+	}
+	mark, err := s.Mark(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, store.Mark{Until: begin + 3600, Ended: true}, mark)
+}
+
+// oldHours: hours are kept for 35 days and days for two years. What is kept doesn't change by
+// that, but a report of a time without hours is of whole days.
+func oldHours(t *testing.T, d Database) {
+	s, in := d.open(t), zone(t)
+	now := time.Date(2026, 11, 20, 12, 0, 0, 0, in)
+	old, older, oldest := now.AddDate(0, 0, -40), now.AddDate(0, -23, 0), now.AddDate(-3, 0, 0)
+	var entries []*store.Entry
+	for i, at := range []time.Time{now, now.AddDate(0, 0, -1), old, old.Add(5 * time.Hour), older, oldest} {
+		e := Entry(at.Unix(), uint64(i))
+		require.NoError(t, s.Add(t.Context(), e))
+		if at != oldest {
+			entries = append(entries, e)
+		}
+	}
+	early, err := s.Tidy(t.Context(), now)
+	require.NoError(t, err)
+	require.Empty(t, early)
+	for _, by := range []store.Query{{Kind: usage.ByUser}, {Kind: usage.ByHost}, {ByDay: true}} {
+		for _, at := range []time.Time{now, now.AddDate(0, 0, -1), old, older, oldest} {
+			by.Since, by.Until = at.Unix(), at.Add(time.Hour).Unix()
+			check(t, s, entries, by)
+		}
+		by.Since, by.Until = oldest.Unix(), now.Add(time.Hour).Unix()
+		check(t, s, entries, by)
+	}
+	r := check(t, s, entries, store.Query{Kind: usage.ByUser, Since: old.Unix(), Until: old.Add(time.Hour).Unix()})
+	require.Equal(t, [2]int64{usage.DayOf(old.Unix(), in), usage.NextDay(old.Unix(), in)}, [2]int64{r.Since, r.Until})
+}
+
+// oddNames: names are data, whatever they look like.
+func oddNames(t *testing.T, d Database) {
+	s := d.open(t)
+	const hour = 1_790_000_000 / 3600 * 3600
+	batch := usage.Batch{Rows: make(map[usage.Key]usage.Amounts), Sums: make(map[usage.SumKey]usage.Sum)}
+	names := []string{"", "'; DROP TABLE hours; --", "007", "7", "ünï", "a b", "NULL", "?1"}
+	for i, name := range names {
+		a := usage.Amounts{Attached: int64(i + 1)}
+		batch.Rows[usage.Key{Hour: hour, Device: usage.NoDevice, User: snapshot.Username(name), EID: snapshot.EnvID(name)}] = a
+		batch.Sums[usage.SumKey{Hour: hour, Kind: usage.ByUser, Name: name}] = usage.Sum{Amounts: a}
+	}
+	require.NoError(t, s.Add(context.Background(), &store.Entry{Batch: batch, Since: hour}))
+	r, err := s.Report(t.Context(), store.Query{Kind: usage.ByUser, Since: hour, Until: hour + 3600})
+	require.NoError(t, err)
+	require.Len(t, r.Rows, len(names))
+	for _, row := range r.Rows {
+		require.Equal(t, row.Name, names[row.Attached-1])
+	}
+}
