@@ -1,0 +1,252 @@
+package recorder_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/usage"
+	"github.com/seed-3119e985/genv/remote/usage/recorder"
+	"github.com/seed-3119e985/genv/remote/usage/sqlite"
+	"github.com/seed-3119e985/genv/remote/usage/store"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// kept is a store in memory, whose disk may be full, slow or away.
+type kept struct {
+	mu      sync.Mutex
+	total   usage.Batch
+	gaps    []store.Gap
+	mark    store.Mark
+	begun   int64
+	fails   error
+	missing error         // why it can't be opened
+	slow    time.Duration // for each entry
+	tidied  int
+}
+
+func (k *kept) open() (store.Store, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k, k.missing
+}
+
+func (k *kept) Add(_ context.Context, e *store.Entry) error {
+	time.Sleep(k.slow)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.fails != nil {
+		return k.fails
+	}
+	if k.total.Rows == nil {
+		k.total = usage.Batch{Rows: make(map[usage.Key]usage.Amounts), Sums: make(map[usage.SumKey]usage.Sum)}
+		k.begun = e.Since
+	}
+	k.total.Merge(&e.Batch)
+	k.gaps, k.mark = append(k.gaps, e.Gaps...), e.Mark
+	return nil
+}
+
+func (k *kept) Mark(context.Context) (store.Mark, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.mark, nil
+}
+
+func (k *kept) Report(context.Context, store.Query) (store.Report, error) {
+	return store.Report{}, errors.New("not here")
+}
+
+func (k *kept) Tidy(context.Context, time.Time) (string, error) { k.tidied++; return "", nil }
+func (k *kept) Close() error                                    { return nil }
+
+func (k *kept) set(change func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	change()
+}
+
+func (k *kept) attached() (seconds int64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for key := range k.total.Sums {
+		if key.Kind == usage.OfAll {
+			seconds += k.total.Sums[key].Attached
+		}
+	}
+	return seconds
+}
+
+// run is a controller with a cycle every 10 s on a host with one attached device, each of
+// which waits for nothing.
+type run struct {
+	*recorder.Recorder
+	t      *testing.T
+	number int
+	log    *bytes.Buffer
+}
+
+func start(t *testing.T, open func() (store.Store, error), maxWaiting int) *run {
+	log := new(bytes.Buffer)
+	r := recorder.Start(recorder.Options{Open: open, Now: time.Now, In: time.UTC, Log: zerolog.New(zerolog.SyncWriter(log)), MaxWaiting: maxWaiting})
+	r.Configure(10 * time.Second)
+	return &run{Recorder: r, t: t, log: log}
+}
+
+func (r *run) cycles(n int) {
+	s := &snapshot.Snapshot{Devices: []snapshot.Device{{Attachments: []snapshot.Attachment{{EID: "1"}}}}, Environments: []snapshot.Environment{{EID: "1", Username: "alice"}}}
+	for range n {
+		r.number++
+		begun := time.Now()
+		cycle := controller.Cycle{Number: r.number, Cluster: snapshot.Cluster{Hosts: []snapshot.Host{{Name: "a", Snapshot: s}}}}
+		r.Consume(&cycle, nil)
+		r.Consume(&cycle, nil) // sinks get a cycle again when a report ends
+		require.Zero(r.t, time.Since(begun), "a cycle waits for nothing")
+		time.Sleep(10 * time.Second)
+	}
+}
+
+func (r *run) requireSaid(lines ...string) {
+	r.t.Helper()
+	said := r.log.String()
+	require.Equal(r.t, len(lines), bytes.Count(r.log.Bytes(), []byte("\n")), said)
+	for _, line := range lines {
+		require.Contains(r.t, said, line)
+	}
+}
+
+func TestItIsWrittenOnceAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := new(kept)
+		r := start(t, k.open, 0)
+		r.cycles(6)
+		synctest.Wait()
+		require.Zero(t, k.attached())
+		r.cycles(1)
+		synctest.Wait()
+		require.Equal(t, int64(60), k.attached())
+		r.cycles(60)
+		synctest.Wait()
+		require.GreaterOrEqual(t, k.attached(), int64(600))
+		r.Close()
+		require.Equal(t, int64(670), k.attached(), "until the end")
+		require.True(t, k.mark.Ended)
+		require.Equal(t, 1, k.tidied)
+		r.requireSaid()
+	})
+}
+
+// A disk that is slow, full or away delays no cycle, and what waits is made up for.
+func TestADiskThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := &kept{slow: 3 * time.Minute}
+		r := start(t, k.open, 0)
+		r.cycles(60)
+		k.set(func() { k.slow, k.fails = 0, store.ErrFull })
+		r.cycles(60)
+		r.requireSaid("can't be written: it is tried again")
+		k.set(func() { k.fails = nil })
+		r.cycles(10)
+		synctest.Wait()
+		r.requireSaid("can't be written", "is written again: nothing is missing")
+		r.Close()
+		require.Equal(t, int64(1300), k.attached())
+		require.Empty(t, k.gaps)
+	})
+}
+
+func TestAStoreThatCannotBeOpened(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := &kept{missing: errors.New("no such server")}
+		r := start(t, k.open, 0)
+		r.cycles(30)
+		k.set(func() { k.missing = nil })
+		r.cycles(10)
+		r.Close()
+		r.requireSaid("no such server", "nothing is missing")
+		require.Equal(t, int64(400), k.attached())
+	})
+}
+
+// What waits is bounded: the oldest hours are dropped, said, and noted as missing.
+func TestTooMuchWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := &kept{fails: errors.New("disk quota exceeded")}
+		r := start(t, k.open, 12) // five an hour
+		r.cycles(5 * 360)
+		k.set(func() { k.fails = nil })
+		r.cycles(10)
+		r.Close()
+		missing := int64(0)
+		for _, gap := range k.gaps {
+			missing += gap.Until - gap.Since
+		}
+		require.Positive(t, missing)
+		require.Equal(t, int64(5*3600+100), k.attached()+missing)
+		require.Contains(t, r.log.String(), "some hours are missing")
+	})
+}
+
+// A run that follows one that was killed says what is missing; one that follows an orderly end
+// notes the time between, and says nothing.
+func TestRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := new(kept)
+		first := start(t, k.open, 0)
+		first.cycles(8)
+		synctest.Wait()
+		killed := k.mark
+		first.Close()
+		k.mark = killed // as if it had not been closed
+		time.Sleep(time.Hour)
+		second := start(t, k.open, 0)
+		begun := time.Now().Unix()
+		second.cycles(8)
+		second.Close()
+		second.requireSaid("the last run ended without writing what it had counted last")
+		require.Equal(t, []store.Gap{{Since: killed.Until, Until: begun}}, k.gaps)
+		time.Sleep(time.Hour)
+		third := start(t, k.open, 0)
+		third.cycles(8)
+		third.Close()
+		third.requireSaid()
+		require.Len(t, k.gaps, 2)
+	})
+}
+
+func TestNothingSeen(t *testing.T) {
+	k := new(kept)
+	r := start(t, k.open, 0)
+	r.Consume(&controller.Cycle{Number: 1, Stopped: true}, nil)
+	r.Close()
+	require.Zero(t, k.mark)
+}
+
+// With the real database, and with the time of the machine.
+func TestDatabase(t *testing.T) {
+	path := filepath.Join(t.TempDir(), sqlite.FileName)
+	r := start(t, func() (store.Store, error) { return sqlite.Open(path, sqlite.Options{In: time.UTC}) }, 0)
+	cycle := controller.Cycle{Number: 1, Cluster: snapshot.Cluster{Hosts: []snapshot.Host{{Name: "a", Snapshot: new(snapshot.Snapshot)}}}}
+	r.Show(&cycle)
+	r.Close()
+	s, err := sqlite.OpenToRead(path, time.UTC)
+	require.NoError(t, err)
+	defer s.Close()
+	mark, err := s.Mark(t.Context())
+	require.NoError(t, err)
+	require.True(t, mark.Ended)
+	require.InDelta(t, time.Now().Unix(), mark.Until, 60)
+	r.requireSaid()
+}

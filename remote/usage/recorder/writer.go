@@ -1,0 +1,162 @@
+package recorder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/seed-3119e985/genv/remote/usage"
+	"github.com/seed-3119e985/genv/remote/usage/store"
+)
+
+// writer writes what a Recorder counts. It is used by one goroutine alone.
+type writer struct {
+	*Recorder
+	store   store.Store // nil while it can't be opened
+	entry   store.Entry // what wasn't written yet
+	said    string      // why, if it was said
+	dropped bool        // something is missing since then
+	tidied  time.Time
+}
+
+// tidyEvery is the time between two looks for what is too old.
+const tidyEvery = time.Hour
+
+// writeTimeout is how long a write may take.
+const writeTimeout = 5 * time.Minute
+
+func newWriter(r *Recorder) *writer {
+	return &writer{Recorder: r, entry: store.Entry{Batch: usage.Batch{Rows: make(map[usage.Key]usage.Amounts), Sums: make(map[usage.SumKey]usage.Sum)}}}
+}
+
+// run writes when it is woken, and at the end.
+func (w *writer) run() {
+	defer close(w.ended)
+	for {
+		select {
+		case <-w.wake:
+			w.write(false)
+		case <-w.end:
+			w.write(true)
+			if w.store != nil {
+				_ = w.store.Close() // what Add returned for is kept
+			}
+			return
+		}
+	}
+}
+
+// write writes what was counted. ended says that nothing follows.
+func (w *writer) write(ended bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
+	defer cancel()
+	batch, begun, until := w.take()
+	if begun == 0 {
+		return
+	}
+	w.entry.Merge(&batch)
+	w.entry.Mark = store.Mark{Until: until, Ended: ended}
+	if w.entry.Since == 0 {
+		w.entry.Since = begun
+	}
+	err := w.open(ctx, begun)
+	if err == nil {
+		err = w.add(ctx)
+	}
+	if err != nil {
+		w.failed(err, ended)
+		return
+	}
+	w.written()
+	w.entry = newWriter(nil).entry
+	w.entry.Since = until
+	w.tidy(ctx)
+}
+
+// add adds the entry. If there is no room, some is made first.
+func (w *writer) add(ctx context.Context) error {
+	err := w.store.Add(ctx, &w.entry)
+	if !errors.Is(err, store.ErrFull) {
+		return err
+	}
+	w.tidied = time.Time{}
+	w.tidy(ctx)
+	return w.store.Add(ctx, &w.entry)
+}
+
+// open opens the store, and notes for which time it has nothing.
+func (w *writer) open(ctx context.Context, begun int64) error {
+	if w.store != nil {
+		return nil
+	}
+	opened, err := w.options.Open()
+	if err != nil {
+		return err
+	}
+	last, err := opened.Mark(ctx)
+	if err != nil {
+		_ = opened.Close() // nothing was written
+		return err
+	}
+	w.store = opened
+	if last.Until == 0 || last.Until >= begun {
+		return nil
+	}
+	w.entry.Gaps = append(w.entry.Gaps, store.Gap{Since: last.Until, Until: begun})
+	if !last.Ended {
+		w.options.Log.Warn().Msgf("the last run ended without writing what it had counted last: the usage history has nothing of up to a minute before its end, "+
+			"and of the time until now: since %s", time.Unix(last.Until, 0).In(w.options.In).Format(time.DateTime))
+	}
+	return nil
+}
+
+// failed says that nothing could be written, and keeps what waits within its bounds.
+func (w *writer) failed(err error, ended bool) {
+	if text := err.Error(); text != w.said {
+		w.said = text
+		next := "it is tried again, and what is counted meanwhile waits"
+		if ended {
+			next = "what was counted last is missing in it"
+		}
+		w.options.Log.Warn().Err(err).Msg("the usage history can't be written: " + next)
+	}
+	for w.entry.Size() > w.options.MaxWaiting {
+		hour, ok := w.entry.DropOldestHour()
+		if !ok {
+			return
+		}
+		w.dropped = true
+		w.entry.Gaps = append(w.entry.Gaps, store.Gap{Since: hour, Until: hour + 3600})
+		w.options.Log.Warn().Msgf("too much usage waits to be written: the hour from %s is missing in the usage history", time.Unix(hour, 0).In(w.options.In).Format(time.DateTime))
+	}
+}
+
+// written says, after a failure, that it works again.
+func (w *writer) written() {
+	if w.said == "" {
+		return
+	}
+	result := "nothing is missing"
+	if w.dropped {
+		result = "some hours are missing"
+	}
+	w.options.Log.Warn().Msg("the usage history is written again: " + result)
+	w.said, w.dropped = "", false
+}
+
+// tidy removes what is too old.
+func (w *writer) tidy(ctx context.Context) {
+	now := w.options.Now()
+	if since := now.Sub(w.tidied); since >= 0 && since < tidyEvery {
+		return
+	}
+	w.tidied = now
+	early, err := w.store.Tidy(ctx, now)
+	if err != nil {
+		early = fmt.Sprintf("what is too old could not be removed: %v", err)
+	}
+	if early != "" {
+		w.options.Log.Warn().Msg("usage history: " + early)
+	}
+}
