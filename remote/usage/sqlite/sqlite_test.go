@@ -63,7 +63,7 @@ func writeForEver(path string) error {
 		if err := s.Add(context.Background(), storetest.Entry(firstHour+i*3600, uint64(i))); err != nil { //nolint:gosec // it is not negative
 			return err
 		}
-		fmt.Println(i) //nolint:forbidigo // for the test that started it
+		fmt.Println(i)
 	}
 }
 

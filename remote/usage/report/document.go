@@ -1,0 +1,152 @@
+package report
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/seed-3119e985/genv/remote/usage/store"
+)
+
+// Schema is that of Document.
+const Schema = "genv.remote.report/1"
+
+// What a report is by.
+const (
+	ByUser  = "user"
+	ByGroup = "group"
+	ByHost  = "host"
+	ByModel = "model"
+	ByDay   = "day"
+)
+
+// Document is the JSON of `genv remote report`; docs/json.md describes it.
+type Document struct {
+	Schema string    `json:"schema"`
+	By     string    `json:"by"`
+	Since  time.Time `json:"since"`
+	Until  time.Time `json:"until"`
+	// Begun is from when on, and Recorded up to when usage is kept.
+	Begun    time.Time `json:"begun"`
+	Recorded time.Time `json:"recorded_until"`
+	// Missing is for how many seconds of the time nothing is known, since no controller ran
+	// or nothing could be kept.
+	Missing int64 `json:"missing_seconds"`
+	Rows    []Row `json:"rows"`
+	Total   Row   `json:"total"`
+	LeftOut int   `json:"rows_left_out,omitempty"` // by Top
+}
+
+// Row is a user, a group, a host, a model or a day. Seconds are those of devices, summed.
+type Row struct {
+	Key        string  `json:"key"` // empty for one that isn't known
+	Attached   int64   `json:"attached_seconds"`
+	Used       int64   `json:"used_seconds"`
+	Computing  int64   `json:"computing_seconds"`
+	Idle       int64   `json:"idle_seconds"`
+	Unknown    int64   `json:"unknown_seconds"`
+	Unmeasured int64   `json:"unmeasured_seconds"`
+	Memory     int64   `json:"memory_mib_seconds"`
+	Share      float64 `json:"share"`                  // of the attached time of all rows, 0 to 1
+	Peak       *int64  `json:"peak_devices,omitempty"` // nil for groups
+	Findings   int64   `json:"findings"`
+	Terminated int64   `json:"terminated"`
+	Detached   int64   `json:"detached"`
+}
+
+// New is the document about what a store sums up, by anything but groups. Days are in their
+// order, and other rows by their attached time, the longest first.
+func New(r *store.Report, by string, in *time.Location) *Document {
+	d := &Document{
+		Schema: Schema, By: by, Missing: r.Missing, Rows: []Row{}, Total: rowOf(&store.Row{Sum: r.Total}),
+		Since: time.Unix(r.Since, 0).In(in), Until: time.Unix(r.Until, 0).In(in),
+		Begun: time.Unix(r.Begun, 0).In(in), Recorded: time.Unix(r.Mark.Until, 0).In(in),
+	}
+	for i := range r.Rows {
+		d.Rows = append(d.Rows, rowOf(&r.Rows[i]))
+	}
+	d.arrange()
+	return d
+}
+
+func rowOf(r *store.Row) Row {
+	return Row{
+		Key: r.Name, Attached: r.Attached, Used: r.Used, Computing: r.Computing, Idle: r.Idle, Unknown: r.Unknown, Unmeasured: r.Unmeasured,
+		Memory: r.Memory, Peak: new(r.Peak), Findings: r.Findings, Terminated: r.Terminated, Detached: r.Detached,
+	}
+}
+
+// arrange sorts the rows, and gives them their shares.
+func (d *Document) arrange() {
+	all := int64(0)
+	for i := range d.Rows {
+		all += d.Rows[i].Attached
+	}
+	for i := range d.Rows {
+		d.Rows[i].Share = float64(d.Rows[i].Attached) / float64(max(all, 1))
+	}
+	d.Total.Share = 1
+	if all == 0 {
+		d.Total.Share = 0
+	}
+	slices.SortFunc(d.Rows, func(a, b Row) int {
+		if d.By == ByDay {
+			return cmp.Compare(a.Key, b.Key)
+		}
+		return cmp.Or(cmp.Compare(b.Attached, a.Attached), cmp.Compare(b.Used, a.Used), cmp.Compare(b.Unknown, a.Unknown), cmp.Compare(a.Key, b.Key))
+	})
+}
+
+// Groups joins the users of a document into groups. A user in several groups is in each of
+// them, so that their sum may be more than the total.
+func (d *Document) Groups(of func(user string) []string) {
+	sums := make(map[string]*Row)
+	for i := range d.Rows {
+		for _, group := range of(d.Rows[i].Key) {
+			if sums[group] == nil {
+				sums[group] = &Row{Key: group}
+			}
+			sums[group].add(&d.Rows[i])
+		}
+	}
+	d.By, d.Rows = ByGroup, []Row{}
+	for _, sum := range sums {
+		d.Rows = append(d.Rows, *sum)
+	}
+	d.arrange()
+}
+
+// add adds a user. When its members had most devices isn't known together.
+func (r *Row) add(user *Row) {
+	r.Attached += user.Attached
+	r.Used += user.Used
+	r.Computing += user.Computing
+	r.Idle += user.Idle
+	r.Unknown += user.Unknown
+	r.Unmeasured += user.Unmeasured
+	r.Memory += user.Memory
+	r.Findings += user.Findings
+	r.Terminated += user.Terminated
+	r.Detached += user.Detached
+}
+
+// Top leaves out all rows but the first n; of days the last n stay. 0 leaves out none.
+func (d *Document) Top(n int) {
+	if n <= 0 || len(d.Rows) <= n {
+		return
+	}
+	d.LeftOut = len(d.Rows) - n
+	if d.By == ByDay {
+		d.Rows = d.Rows[d.LeftOut:]
+	} else {
+		d.Rows = d.Rows[:n]
+	}
+}
+
+// Keys are the keys of the rows.
+func (d *Document) Keys() (keys []string) {
+	for i := range d.Rows {
+		keys = append(keys, d.Rows[i].Key)
+	}
+	return keys
+}
