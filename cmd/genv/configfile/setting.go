@@ -30,7 +30,7 @@ func hostCommands() []string {
 	return []string{"activate", "devices", "doctor", "enforce", "envs", "gpus", "install", "monitor", "query", "top", "wait", "watch"}
 }
 
-func sectionNames() []string { return append(hostCommands(), remote, "exempt", "history") }
+func sectionNames() []string { return append(hostCommands(), remote, "exempt", "history", "report") }
 
 // settings are the flags that config.yaml may set: those about the site, and none about a
 // single run or about what is printed.
@@ -55,7 +55,9 @@ func settings() []setting {
 		{"audit-log", []string{top, "enforce", "exempt", "history"}, path},
 		{"audit-size", []string{"enforce"}, size},
 		{"audit-keep", []string{"enforce"}, number(1, 1_000_000)},
-		{"state-dir", []string{"enforce", "exempt"}, path},
+		{"state-dir", []string{"enforce", "exempt", "report"}, path},
+		{"history", []string{"enforce"}, word},
+		{"history-keep", []string{"enforce"}, duration(24 * time.Hour)},
 		{"timestamps", watching, word},
 		{"summary", []string{"enforce"}, duration(time.Millisecond)},
 

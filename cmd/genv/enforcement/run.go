@@ -48,6 +48,7 @@ func (l *loop) run(ctx context.Context, setup Setup) error {
 		return err
 	}
 	defer l.close()
+	l.history = l.memory.history(&setup)
 	l.memory.recordWaiting(l.record, setup.DryRun)
 	ctx, l.service = startService(ctx, log, setup.Interval > 0)
 	defer l.service.close()
@@ -105,6 +106,7 @@ type loop struct {
 	reload  func() (Setup, error)
 	record  *audit.Log // nil for none
 	memory  *keeper
+	history History // nil for none
 	service *service
 	screen  cycleWriter
 	queue   *controller.Queue // what operators ask for
@@ -149,6 +151,10 @@ func (l *loop) controller(setup Setup) *controller.Controller {
 	}
 	if l.record != nil {
 		c.Audit = l.record
+	}
+	if l.history != nil {
+		l.history.Configure(setup.Interval)
+		c.Sinks = append(c.Sinks, l.history)
 	}
 	var viewers []controller.Sink
 	if setup.Feed != nil {
@@ -195,6 +201,9 @@ func (l *loop) reloaded() *controller.Controller {
 func (l *loop) show(ctx context.Context, cycle *controller.Cycle) error {
 	l.setup.Progress.End()
 	l.service.status(cycle)
+	if l.history != nil {
+		l.history.Show(cycle)
+	}
 	if l.setup.Feed != nil {
 		l.counters.Show(cycle)
 		l.setup.Feed.Show(cycle)
@@ -234,6 +243,9 @@ func (l *loop) exit(cycle *controller.Cycle) error {
 func (l *loop) close() {
 	var hooks sync.WaitGroup
 	hooks.Go(func() { l.hooks.Close(hooksTimeout) })
+	if l.history != nil {
+		l.history.Close() // while no other run may use its folder
+	}
 	l.mail.close(l.current)
 	l.memory.close(l.current)
 	hooks.Wait()

@@ -47,9 +47,21 @@ type Setup struct {
 	// Feed, if set, has the live state, and Viewers serve it. A reload doesn't change them.
 	Feed    *live.Feed
 	Viewers Viewers
+	// OpenHistory, if set, keeps who used what in the folder of a loop's memory. A reload doesn't
+	// change it.
+	OpenHistory func(dir string) History
 	// LookOnly is for a Policy without rules in a DryRun: nothing is kept, and hosts that
 	// are lost or back are all that is printed.
 	LookOnly bool
+}
+
+// History keeps who used what.
+type History interface {
+	controller.Sink
+	Configure(interval time.Duration)
+	// Show takes in a cycle that sinks may not have got.
+	Show(cycle *controller.Cycle)
+	Close()
 }
 
 // loops reports whether there is more than one cycle.

@@ -99,6 +99,15 @@ func (k *keeper) load(hosts []remote.Host) controller.FleetMemory {
 	return memory
 }
 
+// history opens the usage history next to the memory of a loop, which no other one writes; nil
+// for none.
+func (k *keeper) history(setup *Setup) History {
+	if setup.OpenHistory == nil || setup.DryRun || k.store == nil || !k.store.Holds() || !setup.loops() {
+		return nil
+	}
+	return setup.OpenHistory(k.store.Path())
+}
+
 // recordWaiting records what operators asked for while no controller ran.
 func (k *keeper) recordWaiting(record *audit.Log, dryRun bool) {
 	if k.store == nil || record == nil || dryRun {

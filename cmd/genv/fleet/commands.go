@@ -3,6 +3,7 @@
 package fleet
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -15,6 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/leadership"
 	"github.com/seed-3119e985/genv/cmd/genv/listeners"
 	"github.com/seed-3119e985/genv/cmd/genv/monitoring"
+	"github.com/seed-3119e985/genv/cmd/genv/report"
 )
 
 // Commands are what administrators run on a controller. delegate.Commands has their
@@ -42,7 +44,7 @@ func (p *program) remoteCommands() []*cli.Command {
 		{
 			Name:   "enforce",
 			Usage:  "enforce the rules on all hosts, in a loop",
-			Flags:  append(append(append(remoteFlags(), enforcement.Flags()...), append(leadership.Flags(), takeOverFlag())...), listeners.Flags()...),
+			Flags:  slices.Concat(remoteFlags(), enforcement.Flags(), report.HistoryFlags(), leadership.Flags(), []cli.Flag{takeOverFlag()}, listeners.Flags()),
 			Action: p.remoteEnforce,
 		},
 		p.llmCommand(),
@@ -53,7 +55,7 @@ func (p *program) remoteCommands() []*cli.Command {
 				&cli.StringFlag{Name: "audit-log", Usage: "the log `FILE` ($GENV_AUDIT_LOG)"},
 				&cli.StringSliceFlag{Name: "host", Aliases: []string{"H"}, Usage: "only actions on this `HOST`"},
 			),
-			Action: p.remoteHistory,
+			Action: func(c *cli.Context) error { return history.ShowController(&p.Program, c) },
 		},
 		{
 			Name:  "devices",
@@ -88,6 +90,7 @@ func (p *program) remoteCommands() []*cli.Command {
 			Action: p.remoteQuery,
 		},
 		exempt.Command(p.Program),
+		report.Command(p.Program),
 		p.waitCommand(),
 		{
 			Name:   "top",

@@ -10,6 +10,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/cmd/genv/leadership"
 	"github.com/seed-3119e985/genv/cmd/genv/listeners"
+	"github.com/seed-3119e985/genv/cmd/genv/report"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/live"
@@ -55,6 +56,10 @@ func (p *program) remoteEnforce(c *cli.Context) error {
 	}
 	defer f.close()
 	log := config.SSH.Log
+	history, err := report.ReadHistory(c, &p.Program, log)
+	if err != nil {
+		return err
+	}
 	log.Debug().Stringer("command_timeout", config.SSH.CommandTimeout).Stringer("interval", config.enforcement.Interval).Msg("how long a host has for an answer")
 	pool := f.pool()
 	defer pool.Close()
@@ -66,7 +71,7 @@ func (p *program) remoteEnforce(c *cli.Context) error {
 	setup := func(config enforceConfig) enforcement.Setup {
 		hosts := f.toEnforce(&config.Config, pool)
 		hosts.Announce, hosts.Withdraw, hosts.Release, hosts.Elect = pool.Announce, pool.Withdraw, pool.Release, config.leadership.Election()
-		return enforcement.Setup{Config: config.enforcement, Feed: feed, Viewers: listeners.Viewers{Config: config.listeners, Program: &p.Program}, Fleet: hosts}
+		return enforcement.Setup{Config: config.enforcement, Feed: feed, OpenHistory: history, Viewers: listeners.Viewers{Config: config.listeners, Program: &p.Program}, Fleet: hosts}
 	}
 	return enforcement.Run(c.Context, &p.Program, log, setup(config), func() (enforcement.Setup, error) {
 		next, err := p.readEnforceConfig(c)

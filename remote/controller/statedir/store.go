@@ -59,6 +59,12 @@ func Open(dir string) (*Store, error) {
 	return s, err
 }
 
+// Holds reports whether this process alone uses the folder, and may write there.
+func (s *Store) Holds() bool { return s.lock != nil }
+
+// Path is the folder.
+func (s *Store) Path() string { return s.folder.Path }
+
 // removeLeftovers removes the temporary files of saves that were killed. One that can't
 // be removed does no harm.
 func (s *Store) removeLeftovers() {

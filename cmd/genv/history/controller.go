@@ -1,4 +1,4 @@
-package fleet
+package history
 
 import (
 	"errors"
@@ -8,13 +8,12 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/history"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// remoteHistory reads the controller's log, and connects to no host.
-func (p *program) remoteHistory(c *cli.Context) error {
+// ShowController prints what a query finds in the log of a controller, and connects to no host.
+func ShowController(p *command.Program, c *cli.Context) error {
 	path := c.String("audit-log")
 	if path == "" {
 		path = p.Getenv("GENV_AUDIT_LOG")
@@ -38,5 +37,5 @@ func (p *program) remoteHistory(c *cli.Context) error {
 	if len(hosts) == 1 {
 		q.Host = snapshot.Hostname(hosts[0])
 	}
-	return history.Show(&p.Program, c, path, q)
+	return Show(p, c, path, q)
 }

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
+	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
+	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
+	"github.com/seed-3119e985/genv/remote/usage"
+	"github.com/seed-3119e985/genv/remote/usage/report"
+	"github.com/seed-3119e985/genv/remote/usage/sqlite"
+	"github.com/seed-3119e985/genv/remote/usage/store"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// reported runs `genv remote report`, and returns its document.
+func reported(t *testing.T, args ...string) report.Document {
+	t.Helper()
+	r := genv(t, append([]string{"remote", "report", "--format", "json"}, args...)...)
+	require.Zero(t, r.code, r.err)
+	var d report.Document
+	require.NoError(t, json.Unmarshal([]byte(r.out), &d))
+	return d
+}
+
+// A controller keeps who used what; the report has it, by whatever it is asked for, and
+// another run continues it.
+func TestUsageOfAController(t *testing.T) {
+	t.Parallel()
+	s := outsiders(2)
+	s.Devices[0].Attachments = []snapshot.Attachment{{EID: "7"}}
+	s.Environments = []snapshot.Environment{{EID: "7", UID: 4001, Username: "alice"}}
+	f := startSim(t, &inprocess.Server{Name: "a", Handler: genvhost.New(s)})
+	state := filepath.Join(t.TempDir(), "state")
+	run := func(state string, args ...string) *background {
+		d := startDaemon(t, nil, append([]string{"-F", f.SSHConfig(), "-H", "a", "--interval", "1", "--non-env-processes", "--socket", "off", "--state-dir", state}, args...)...)
+		seen := 0
+		d.next(func(c enforcement.CycleDocument) bool { seen += c.Answered; return seen == 3 })
+		return d
+	}
+	first := run(state)
+	first.signal(syscall.SIGTERM)
+	first.end()
+	require.NotContains(t, first.said(), "history")
+	path := filepath.Join(state, sqlite.FileName)
+	db, err := sqlite.OpenToRead(path, time.Local)
+	require.NoError(t, err)
+	mark, err := db.Mark(t.Context())
+	require.NoError(t, err)
+	require.True(t, mark.Ended)
+	now := time.Now()
+	sums := func(kind usage.Kind) map[string]usage.Sum {
+		r, err := db.Report(t.Context(), store.Query{Kind: kind, Since: now.Add(-time.Hour).Unix(), Until: now.Add(time.Hour).Unix()})
+		require.NoError(t, err)
+		rows := make(map[string]usage.Sum)
+		for _, row := range r.Rows {
+			rows[row.Name] = row.Sum
+		}
+		return rows
+	}
+	alice, host := sums(usage.ByUser)["alice"], sums(usage.ByHost)["a"]
+	require.NoError(t, db.Close())
+	require.GreaterOrEqual(t, alice.Attached, int64(2), "three cycles a second apart")
+	require.Equal(t, alice.Attached, alice.Idle+alice.Used)
+	require.Equal(t, int64(2), host.Findings, "two processes are in no environment")
+	require.Equal(t, int64(2), host.Terminated)
+	require.Equal(t, alice.Attached, host.Attached)
+
+	second := run(state)
+	second.signal(syscall.SIGTERM)
+	second.end()
+	db, err = sqlite.OpenToRead(path, time.Local)
+	require.NoError(t, err)
+	defer db.Close()
+	require.Greater(t, sums(usage.ByUser)["alice"].Attached, alice.Attached)
+
+	without := t.TempDir()
+	off := run(without, "--history", "off")
+	off.signal(syscall.SIGTERM)
+	off.end()
+	require.NoFileExists(t, filepath.Join(without, sqlite.FileName))
+}
+
+// usageOfTenDays is a folder with what alice and bob had on two hosts until now.
+func usageOfTenDays(t *testing.T) (stateDir string) {
+	dir := t.TempDir()
+	s, err := sqlite.Open(filepath.Join(dir, sqlite.FileName), sqlite.Options{In: time.Local})
+	require.NoError(t, err)
+	account, now := usage.NewAccount(time.Local), time.Now()
+	begin := now.Add(-240 * time.Hour)
+	for at := begin; !at.After(now); at = at.Add(time.Hour) {
+		host := func(name snapshot.Hostname, user snapshot.Username, devices int) snapshot.Host {
+			s := &snapshot.Snapshot{Environments: []snapshot.Environment{{EID: "7", UID: 4001, Username: user}}}
+			for i := range devices {
+				s.Devices = append(s.Devices, snapshot.Device{Index: snapshot.DeviceIndex(i), Name: "NVIDIA H100", Attachments: []snapshot.Attachment{{EID: "7"}}})
+			}
+			return snapshot.Host{Name: name, Snapshot: s}
+		}
+		account.Look(at, snapshot.Cluster{Hosts: []snapshot.Host{host("a", "alice", 2), host("b", "bob", 1)}})
+	}
+	require.NoError(t, s.Add(t.Context(), &store.Entry{Batch: account.Take(), Since: begin.Unix(), Mark: store.Mark{Until: now.Unix(), Ended: true}}))
+	require.NoError(t, s.Close())
+	return dir
+}
+
+func TestRemoteReport(t *testing.T) {
+	dir := usageOfTenDays(t)
+	keys := func(d report.Document) (keys []string) {
+		for _, row := range d.Rows {
+			keys = append(keys, row.Key)
+		}
+		return keys
+	}
+	week := reported(t, "--state-dir", dir)
+	require.Equal(t, report.Schema, week.Schema)
+	require.Equal(t, []string{"alice", "bob"}, keys(week))
+	require.InDelta(t, 7*24*3600, week.Rows[1].Attached, 3600, "an hour counts as a whole")
+	require.Equal(t, 2*week.Rows[1].Attached, week.Rows[0].Attached)
+	require.Equal(t, week.Rows[0].Attached, week.Rows[0].Idle)
+	require.Equal(t, 3*week.Rows[1].Attached, week.Total.Attached)
+	require.Equal(t, int64(3), *week.Total.Peak)
+	require.Equal(t, []string{"a", "b"}, keys(reported(t, "--state-dir", dir, "--by", "host")))
+	require.Equal(t, []string{"NVIDIA H100"}, keys(reported(t, "--state-dir", dir, "--by", "model", "--since", "1d")))
+	require.Len(t, reported(t, "--state-dir", dir, "--by", "day", "--since", "2d").Rows, 3)
+	require.Equal(t, []string{"alice"}, keys(reported(t, "--state-dir", dir, "--top", "1")))
+	day := time.Now().AddDate(0, 0, -3)
+	one := reported(t, "--state-dir", dir, "--since", day.Format(time.DateOnly), "--until", day.AddDate(0, 0, 1).Format(time.DateOnly))
+	require.Equal(t, usage.NextDay(day.Unix(), time.Local)-usage.DayOf(day.Unix(), time.Local), one.Rows[1].Attached)
+
+	policy := filepath.Join(dir, "policy.yaml")
+	require.NoError(t, os.WriteFile(policy, []byte("groups:\n  vision: [alice, bob]\n"), 0o600))
+	groups := reported(t, "--state-dir", dir, "--by", "group", "--policy", policy)
+	require.Equal(t, []string{"vision"}, keys(groups))
+	require.Equal(t, week.Total.Attached, groups.Rows[0].Attached)
+
+	table := genv(t, "remote", "report", "--state-dir", dir)
+	require.Regexp(t, `^USER +GPU-HOURS +SHARE .*\nalice +33\d\.\d +67 % `, table.out)
+	require.Contains(t, table.err, " GPU hours attached, ")
+	page := genv(t, "remote", "report", "--state-dir", dir, "--format", "html")
+	require.Contains(t, page.out, "<title>GPU usage by user</title>")
+	require.Contains(t, page.out, "GPU hours per day")
+	nothing := genv(t, "remote", "report", "--state-dir", dir, "--since", "2020-01-01", "--until", "2020-02-01")
+	require.Zero(t, nothing.code)
+	require.Empty(t, nothing.out)
+	require.Contains(t, nothing.err, "No usage is recorded from 2020-01-01")
+}
+
+func TestRemoteReportRefuses(t *testing.T) {
+	dir := t.TempDir()
+	damaged := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(damaged, sqlite.FileName), []byte(strings.Repeat("no database ", 1000)), 0o600))
+	for says, args := range map[string][]string{
+		"there is no usage history in " + dir: {"--state-dir", dir},
+		"it is damaged":                       {"--state-dir", damaged},
+		`--by "week": write one of`:           {"--by", "week"},
+		"--top -1: write 0 or more":           {"--top", "-1"},
+		`--format "pdf": write tui`:           {"--format", "pdf"},
+		"is not before":                       {"--since", "1d", "--until", "2d"},
+		`--since "yesterday"`:                 {"--since", "yesterday"},
+	} {
+		r := genv(t, append([]string{"remote", "report"}, args...)...)
+		require.Equal(t, command.ExitFailed, r.code, says)
+		require.Contains(t, r.err, says)
+		require.Empty(t, r.out)
+	}
+	for says, args := range map[string][]string{"write a day or more": {"--history-keep", "1h"}, "write on or off": {"--history", "sqlite"}} {
+		r := genv(t, append([]string{"remote", "enforce", "-H", "a", "--state-dir", dir}, args...)...)
+		require.Equal(t, command.ExitFailed, r.code, says)
+		require.Contains(t, r.err, says)
+	}
+}
