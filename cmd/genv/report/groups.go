@@ -11,6 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/cmd/genv/policycheck"
 	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
 // noGroup is the group of users of whom none is known.
@@ -48,7 +49,7 @@ func (p *program) groups(ctx context.Context, path string, users []string) (func
 	}
 	ctx, cancel := context.WithTimeout(ctx, getentTimeout)
 	defer cancel()
-	for user, group := range primaryGroups(ctx, policycheck.RunGetent, others) {
+	for user, group := range primaryGroups(ctx, system.Getent, others) {
 		of[user] = []string{group}
 	}
 	return func(user string) []string {
