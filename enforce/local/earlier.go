@@ -44,19 +44,16 @@ func (x *execution) begin(targets []*target) (signalled func([]*target)) {
 	}
 }
 
-// graceOf is how long the report waits for a target. One that was asked before has what is
-// left of its grace: that doesn't begin again.
+// graceOf is how long the report waits for a target.
 func (x *execution) graceOf(t *target) time.Duration {
-	if t.earlier == nil {
-		return x.grace
-	}
-	return max(0, min(x.grace, t.earlier.Left))
+	wait, _ := t.earlier.Rest(x.grace)
+	return wait
 }
 
-// mayKill reports whether SIGKILL may follow once graceOf is over: the target had SIGTERM, for
-// certain, and its whole grace.
+// mayKill reports whether SIGKILL may follow then.
 func (x *execution) mayKill(t *target) bool {
-	return t.earlier == nil || t.earlier.Sent && t.earlier.Left <= x.grace
+	_, kill := t.earlier.Rest(x.grace)
+	return kill
 }
 
 // byGrace are the targets in groups that are treated alike, the shortest grace first.

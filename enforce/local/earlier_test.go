@@ -61,7 +61,8 @@ func TestEarlierReport(t *testing.T) {
 		"perhaps not sent":                      {by: "a", id: "1", grace: time.Hour + short, unsent: true, ago: time.Hour, as: "b", wait: short + short, kill: true, status: enforce.StatusSignalled},
 		"perhaps not sent, and over":            {by: "a", id: "1", grace: time.Minute, unsent: true, ago: time.Minute, as: "b", wait: short, kill: true, status: enforce.StatusKilled, lines: 2},
 		"the same report again":                 {by: "a", id: "2", grace: long, ago: time.Minute, as: "a", wait: short, kill: true, status: enforce.StatusSignalled},
-		"another report of the same controller": {by: "a", id: "1", grace: long, ago: time.Minute, as: "a", wait: short, kill: true, status: enforce.StatusKilled, lines: 2},
+		"another report of the same controller": {by: "a", id: "1", grace: long, ago: time.Minute, as: "a", wait: short, kill: true, status: enforce.StatusSignalled},
+		"of the same controller, and over":      {by: "a", id: "1", grace: time.Minute, ago: time.Minute, as: "a", wait: short, kill: true, status: enforce.StatusKilled, lines: 2},
 		"of controllers that aren't known":      {grace: long, ago: time.Minute, wait: short, kill: true, status: enforce.StatusSignalled},
 		"of such ones, and over":                {grace: time.Minute, ago: time.Minute, wait: short, kill: true, status: enforce.StatusKilled, lines: 2},
 	} {

@@ -110,6 +110,12 @@ gpus{host="a",model="H100",state="unknown"} 1
 host_failure{host="a",class="host-key-changed"} 1
 `,
 		},
+		"refused, since another controller acts on it": {
+			live.Host{Name: "a", Failure: &remote.Failure{Class: remote.Replaced}},
+			`host_up{host="a"} 0
+host_failure{host="a",class="replaced"} 1
+`,
+		},
 		"without GPUs": {live.Host{Name: "a"}, "host_up{host=\"a\"} 1\n"},
 	} {
 		require.Equal(t, row.want, samples(metrics.Hosts([]live.Host{row.host})), name)

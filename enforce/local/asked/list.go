@@ -37,6 +37,16 @@ type Earlier struct {
 	Sent bool
 }
 
+// Rest is how long a report with a grace waits for a process to end, and whether SIGKILL may
+// follow: only if the process had SIGTERM, for certain, and all of its grace. That doesn't
+// begin again. A nil Earlier is that of a process that the report itself asked.
+func (e *Earlier) Rest(grace time.Duration) (wait time.Duration, mayKill bool) {
+	if e == nil {
+		return grace, true
+	}
+	return max(0, min(grace, e.Left)), e.Sent && e.Left <= grace
+}
+
 // entry is a process that was asked to end. Times are those since the boot.
 type entry struct {
 	Process
@@ -59,25 +69,28 @@ const (
 	maxEntries = 4096
 )
 
-// earlier is what is in the way of a request; nil if the process may be asked. A controller
-// that asks once more by another report knows what it does: an operator wants it.
-func (e *entry) earlier(r *Request, now time.Duration) *Earlier {
-	if e == nil {
+// earlier is what is in the way of a request, by the entries of a process, the latest last;
+// nil if the process may be asked. A report that comes twice never asks twice.
+func earlier(entries []*entry, r *Request, now time.Duration) *Earlier {
+	if len(entries) == 0 {
 		return nil
 	}
-	again := r.By != "" && e.By == r.By && (r.Report == "" || e.Report != r.Report)
-	recent := e.Sent && (e.By != r.By || r.Report != "" && e.Report == r.Report) && now < e.Until+after
-	if again || now >= e.Until && !recent {
+	twice := slices.ContainsFunc(entries, func(e *entry) bool { return r.Report != "" && e.Report == r.Report })
+	e := entries[len(entries)-1]
+	recent := e.Sent && e.By != r.By
+	if !twice && now >= e.Until && !recent {
 		return nil
 	}
 	return &Earlier{Ago: now - e.Begun, Left: e.Until - now, Sent: e.Sent}
 }
 
-// byProcess are the entries of processes.
-func (l list) byProcess() map[Process]*entry {
-	entries := make(map[Process]*entry, len(l))
+// byProcess are the entries of processes that are not over, the latest last.
+func (l list) byProcess(now time.Duration) map[Process][]*entry {
+	entries := make(map[Process][]*entry, len(l))
 	for i := range l {
-		entries[l[i].Process] = &l[i]
+		if e := &l[i]; now < e.Until+after {
+			entries[e.Process] = append(entries[e.Process], e)
+		}
 	}
 	return entries
 }
@@ -92,8 +105,7 @@ func setOf(processes []Process) map[Process]bool {
 
 // with adds what is asked now, and forgets what is over.
 func (l list) with(r *Request, turn string, processes []Process, now time.Duration) list {
-	asked := setOf(processes)
-	next := slices.DeleteFunc(slices.Clone(l), func(e entry) bool { return now >= e.Until+after || asked[e.Process] })
+	next := slices.DeleteFunc(slices.Clone(l), func(e entry) bool { return now >= e.Until+after })
 	for _, p := range processes {
 		if len(next) < maxEntries {
 			next = append(next, entry{Process: p, Turn: turn, By: r.By, Report: r.Report, Begun: now, Until: now + r.Grace})
@@ -102,12 +114,15 @@ func (l list) with(r *Request, turn string, processes []Process, now time.Durati
 	return next
 }
 
-// signalled notes which processes of a turn got the signal, and forgets the others.
-func (l list) signalled(turn string, processes []Process) list {
+// signalled notes which processes of a turn got the signal, of which the grace begins now, and
+// forgets the others.
+func (l list) signalled(turn string, processes []Process, now time.Duration) list {
 	got := setOf(processes)
 	next := slices.DeleteFunc(slices.Clone(l), func(e entry) bool { return e.Turn == turn && !got[e.Process] })
 	for i := range next {
-		next[i].Sent = next[i].Sent || next[i].Turn == turn
+		if e := &next[i]; e.Turn == turn {
+			e.Sent, e.Until, e.Begun = true, e.Until+now-e.Begun, now
+		}
 	}
 	return next
 }

@@ -39,23 +39,23 @@ type Turn struct {
 func (r *Register) Begin(request Request, processes []Process) (*Turn, []*Earlier, error) {
 	request.By, request.Report = short(request.By), short(request.Report)
 	turn := &Turn{register: r, id: rand.Text()}
-	earlier := make([]*Earlier, len(processes))
+	found := make([]*Earlier, len(processes))
 	err := r.update(func(l list, now time.Duration) list {
 		var mine []Process
-		known := l.byProcess()
+		known := l.byProcess(now)
 		for i, p := range processes {
-			if earlier[i] = known[p].earlier(&request, now); earlier[i] == nil {
+			if found[i] = earlier(known[p], &request, now); found[i] == nil {
 				mine = append(mine, p)
 			}
 		}
 		return l.with(&request, turn.id, mine, now)
 	})
-	return turn, earlier, err
+	return turn, found, err
 }
 
 // End notes which processes got the signal. The others may be asked by the next report.
 func (t *Turn) End(signalled []Process) error {
-	return t.register.update(func(l list, _ time.Duration) list { return l.signalled(t.id, signalled) })
+	return t.register.update(func(l list, now time.Duration) list { return l.signalled(t.id, signalled, now) })
 }
 
 // short stands for an id of any length; "" for none.

@@ -1,0 +1,380 @@
+package agent_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/local/asked"
+	"github.com/seed-3119e985/genv/enforce/wire"
+	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/agent/fence"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+const (
+	schedules = 1000
+	// latest bounds how late a request arrives that was sent, frozen or resent.
+	latest = time.Minute
+)
+
+// signalled is a line of a host's own record: a process got a signal.
+type signalled struct {
+	at      time.Time
+	process snapshot.PID
+	kill    bool
+	grace   time.Duration
+	report  string
+	by      string
+}
+
+// victim is a process that breaks a rule on a host.
+type victim struct {
+	endsAfter time.Duration // after SIGTERM; 0 for never
+	ended     time.Time
+}
+
+// onceHost is a host: the note, the list and the answers are root's, the processes are
+// simulated, and so is the order of the signals, as package local has it.
+type onceHost struct {
+	note     *fence.File
+	register *asked.Register
+
+	mu       sync.Mutex
+	random   *rand.Rand
+	victims  map[snapshot.PID]*victim
+	record   []signalled
+	admitted *fence.Claim // the last one that was noted
+	wrong    []string
+}
+
+func newOnceHost(dir string, random *rand.Rand) *onceHost {
+	boot := time.Now()
+	h := &onceHost{
+		note:     &fence.File{Path: filepath.Join(dir, "controller.json"), Now: time.Now},
+		register: &asked.Register{Path: filepath.Join(dir, "asked.json"), BootID: "b", SinceBoot: func() (time.Duration, error) { return time.Since(boot), nil }},
+		random:   random, victims: map[snapshot.PID]*victim{},
+	}
+	for pid := range snapshot.PID(1 + random.IntN(4)) {
+		h.victims[100+pid] = &victim{endsAfter: time.Duration(random.IntN(3)) * 7 * time.Second}
+	}
+	return h
+}
+
+// roll is true once in n times.
+func (h *onceHost) roll(n int) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.random.IntN(n) == 0
+}
+
+func (h *onceHost) alive(pid snapshot.PID) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	v := h.victims[pid]
+	return v.ended.IsZero() || time.Now().Before(v.ended)
+}
+
+// Admit implements agent.Fence.
+func (h *onceHost) Admit(c *fence.Claim) error {
+	err := h.note.Admit(c)
+	if err == nil && c != nil && c.Source != run {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.admitted = c
+	}
+	return err
+}
+
+func (h *onceHost) Hold(c *fence.Claim) (func(), error) { return h.note.Hold(c) }
+func (h *onceHost) Release(c *fence.Claim) error        { return h.note.Release(c) }
+
+func (h *onceHost) Snapshot(context.Context, time.Duration) ([]byte, error) { return []byte("{}"), nil }
+func (h *onceHost) Notify([]agent.Message) ([]agent.Shown, error)           { return nil, nil }
+
+// Execute implements agent.Backend. The genv that does it may be killed at any moment.
+func (h *onceHost) Execute(_ context.Context, report enforce.Report, asker asked.Asker) (done agent.Execution, err error) {
+	var running sync.WaitGroup
+	for _, t := range report.Terminate {
+		running.Go(func() { h.end(t.Process, &report, asker) })
+	}
+	running.Wait()
+	return done, nil
+}
+
+func (h *onceHost) end(p snapshot.Process, report *enforce.Report, asker asked.Asker) {
+	key := []asked.Process{{PID: p.PID, Start: p.Start}}
+	turn, earlier, err := h.register.Begin(asked.Request{By: asker.Name, Report: report.ID, Grace: report.Grace}, key)
+	if err != nil || h.roll(10) {
+		return
+	}
+	if earlier[0] == nil {
+		got := h.signal(p.PID, report, asker, false)
+		if h.roll(10) {
+			return
+		}
+		if !got {
+			_ = turn.End(nil)
+			return
+		}
+		if turn.End(key) != nil {
+			return
+		}
+	}
+	wait, kill := earlier[0].Rest(report.Grace)
+	time.Sleep(wait)
+	if kill && report.Kill && !h.roll(10) {
+		h.signal(p.PID, report, asker, true)
+	}
+}
+
+// signal sends a signal while the asker has its right.
+func (h *onceHost) signal(pid snapshot.PID, report *enforce.Report, asker asked.Asker, kill bool) bool {
+	release, err := asker.Hold()
+	if err != nil {
+		return false
+	}
+	defer release()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	v := h.victims[pid]
+	if !v.ended.IsZero() && !time.Now().Before(v.ended) {
+		return false
+	}
+	h.record = append(h.record, signalled{time.Now(), pid, kill, report.Grace, report.ID, asker.Name})
+	if h.admitted != nil && asker.Name != "" && asker.Name[:3] != run[:3] && h.admitted.ID() != asker.Name {
+		h.wrong = append(h.wrong, fmt.Sprintf("%s acts although %s was admitted", asker.Name, h.admitted.ID()))
+	}
+	switch {
+	case kill:
+		v.ended = time.Now()
+	case v.endsAfter > 0 && v.ended.IsZero():
+		v.ended = time.Now().Add(v.endsAfter)
+	}
+	return true
+}
+
+// check compares the record with what must hold whatever the controllers did.
+func (h *onceHost) check() (wrong []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	wrong = h.wrong
+	terms, reports := map[snapshot.PID][]signalled{}, map[string]bool{}
+	for _, s := range h.record {
+		id := fmt.Sprint(s.report, s.process, s.kill)
+		if reports[id] {
+			wrong = append(wrong, "a report was carried out twice: "+id)
+		}
+		reports[id] = true
+		before := terms[s.process]
+		if !s.kill {
+			for _, b := range before {
+				if s.at.Before(b.at.Add(b.grace)) {
+					wrong = append(wrong, fmt.Sprintf("process %d got a second SIGTERM %s after the first one, with a grace of %s", s.process, s.at.Sub(b.at), b.grace))
+				}
+			}
+			terms[s.process] = append(before, s)
+			continue
+		}
+		if len(before) == 0 {
+			wrong = append(wrong, "SIGKILL without SIGTERM")
+		} else if last := before[len(before)-1]; s.at.Before(last.at.Add(min(last.grace, s.grace))) {
+			wrong = append(wrong, fmt.Sprintf("SIGKILL %s after SIGTERM, with a grace of %s", s.at.Sub(last.at), last.grace))
+		}
+	}
+	return wrong
+}
+
+// conductor plays a random schedule of controllers.
+type conductor struct {
+	*onceHost
+	random      *rand.Rand
+	epochs      map[string]uint64
+	sent        int
+	left        map[string]map[snapshot.PID]time.Time // by source: until when a process is left alone
+	controllers []*player
+	requests    sync.WaitGroup
+}
+
+// player is a controller.
+type player struct {
+	claim *fence.Claim // nil for none
+	last  *agent.ExecuteRequest
+	at    time.Time // of the last report
+}
+
+var run = fence.RunSource("1")
+
+func (c *conductor) start(takeOver bool) *player {
+	source := []string{fence.FolderSource("a"), fence.FolderSource("b"), fence.ElectionSource(1, "/k"), run, ""}[c.random.IntN(5)]
+	return c.startOf(source, takeOver)
+}
+
+func (c *conductor) startOf(source string, takeOver bool) *player {
+	p := &player{}
+	if source != "" {
+		c.epochs[source]++
+		p.claim = &fence.Claim{Source: source, Epoch: c.epochs[source], Controller: "c" + source, TakeOver: takeOver}
+		if source == run {
+			p.claim.Epoch = 1
+		}
+	}
+	c.controllers = append(c.controllers, p)
+	return p
+}
+
+// ask has a request arrive at the host after a while. Whether the controller gets the answer
+// makes no difference to it: it judges what it sees next.
+func (c *conductor) ask(p *player, name string, request any, after time.Duration) {
+	body, err := json.Marshal(request)
+	if err != nil {
+		panic(err)
+	}
+	c.requests.Go(func() {
+		time.Sleep(after)
+		answers := &agent.Answers{Backend: c.onceHost, Fence: c.onceHost} // of a conversation
+		ctx := context.Background()
+		if name != agent.RequestExecute && p.claim != nil { // it said who it is
+			if _, err := answers.Handle(ctx, agent.Request{Name: agent.RequestSnapshot, Body: mustMarshal(agent.SnapshotRequest{Claim: p.claim}), Wanted: ctx}); err != nil {
+				return
+			}
+		}
+		_, _ = answers.Handle(ctx, agent.Request{Name: name, Body: body, Wanted: ctx})
+	})
+}
+
+func mustMarshal(v any) []byte {
+	body, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return body
+}
+
+// report has a controller report all processes that it doesn't leave alone.
+func (c *conductor) report(p *player, grace time.Duration, kill bool, after time.Duration) {
+	source := ""
+	if p.claim != nil {
+		source = p.claim.Source
+	}
+	if c.left[source] == nil {
+		c.left[source] = map[snapshot.PID]time.Time{}
+	}
+	c.sent++
+	report := enforce.Report{ID: fmt.Sprint("r", c.sent)}
+	for pid := range c.victims {
+		if c.alive(pid) && !time.Now().Before(c.left[source][pid]) {
+			c.left[source][pid] = time.Now().Add(after + grace)
+			report.Terminate = append(report.Terminate, enforce.Termination{Process: snapshot.Process{
+				PID: pid, Start: 1, Usage: []snapshot.DeviceUsage{{Memory: snapshot.MiB(1)}},
+			}})
+		}
+	}
+	if report.Empty() {
+		return
+	}
+	report.Sort()
+	encoded, err := wire.EncodeNative(report)
+	if err != nil {
+		panic(err)
+	}
+	request := &agent.ExecuteRequest{Report: encoded, ID: report.ID, GraceMS: grace.Milliseconds(), Kill: kill}
+	if p.claim != nil {
+		claim := *p.claim
+		claim.TakeOver = false
+		request.Claim = &claim
+	}
+	p.last, p.at = request, time.Now().Add(after)
+	c.ask(p, agent.RequestExecute, request, after)
+}
+
+// step is one step of a schedule.
+func (c *conductor) step() {
+	if len(c.controllers) == 0 || c.random.IntN(5) == 0 {
+		c.start(c.random.IntN(2) == 0)
+	}
+	p := c.controllers[c.random.IntN(len(c.controllers))]
+	after := time.Duration(0) // a controller that is frozen sends what it was about to send later
+	if c.random.IntN(4) == 0 {
+		after = time.Duration(c.random.Int64N(int64(latest)))
+	}
+	switch c.random.IntN(8) {
+	case 0, 1:
+		c.ask(p, agent.RequestSnapshot, agent.SnapshotRequest{Claim: p.claim}, after)
+	case 2, 3, 4:
+		c.report(p, time.Duration(5+c.random.IntN(40))*time.Second, c.random.IntN(2) == 0, after)
+	case 5:
+		if p.last != nil && time.Since(p.at) < latest { // on whatever way it was delivered once more
+			c.ask(p, agent.RequestExecute, p.last, 0)
+		}
+	case 6:
+		c.ask(p, agent.RequestRelease, struct{}{}, 0)
+	default:
+		time.Sleep(time.Duration(c.random.Int64N(int64(30 * time.Second))))
+	}
+	synctest.Wait()
+}
+
+// finish has a last controller end what is left, so that a host that refuses everything is
+// found.
+func (c *conductor) finish() bool {
+	c.requests.Wait()
+	last := c.startOf(fence.FolderSource("last"), true)
+	c.ask(last, agent.RequestSnapshot, agent.SnapshotRequest{Claim: last.claim}, 0)
+	c.requests.Wait()
+	for range 100 {
+		time.Sleep(time.Minute)
+		c.report(last, 10*time.Second, true, 0)
+		c.requests.Wait()
+	}
+	for pid := range c.victims {
+		if c.alive(pid) {
+			return false
+		}
+	}
+	return true
+}
+
+// In any schedule of controllers that are started, frozen, killed and replaced, of answers
+// that are lost and reports that arrive late or twice, and of hosts' genv killed in between:
+// each report is carried out at most once, no process gets a second SIGTERM during its grace,
+// or SIGKILL before the end of it, nothing is done for a controller that was replaced, and all
+// processes end.
+func TestEachReportIsCarriedOutAtMostOnce(t *testing.T) {
+	t.Parallel()
+	base := "/dev/shm" // it has many files synced
+	if _, err := os.Stat(base); err != nil {
+		base = ""
+	}
+	dir, err := os.MkdirTemp(base, "genv-once-")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	signals := 0
+	for seed := range uint64(schedules) {
+		synctest.Test(t, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // a schedule, no secret
+			own := filepath.Join(dir, fmt.Sprint(seed))
+			require.NoError(t, os.Mkdir(own, 0o755))
+			c := &conductor{onceHost: newOnceHost(own, rand.New(rand.NewPCG(seed, 2))), random: random, epochs: map[string]uint64{}, left: map[string]map[snapshot.PID]time.Time{}} //nolint:gosec // likewise
+			for range 40 {
+				c.step()
+			}
+			ended := c.finish()
+			require.Empty(t, c.check(), "schedule %d", seed)
+			require.True(t, ended, "schedule %d: not all processes ended", seed)
+			signals += len(c.record)
+			require.NoError(t, os.RemoveAll(own))
+		})
+	}
+	require.Greater(t, signals, schedules)
+}
