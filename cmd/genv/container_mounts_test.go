@@ -57,8 +57,34 @@ func TestWhatIsMountedIntoAContainer(t *testing.T) {
 		require.Equal(t, "GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-10)\nGPU 2: NVIDIA H100 80GB HBM3 (UUID: GPU-20)\n"+
 			"1, GPU-10, 3814 MiB\n2, GPU-20, 3814 MiB\n", string(out), seen)
 	}
+	h.showsOnly()
 	h.locksExclude()
 	h.rootReadsOnly(run)
+}
+
+// showsOnly tries the commands of genv in the container.
+func (h *judgedHost) showsOnly() {
+	h.t.Helper()
+	genv := func(command string) (string, error) {
+		out, err := h.inside("job", "export GENV_SIM_GPUS=/lab/some.json; genv "+command+" 2>&1").Output()
+		return string(out), err
+	}
+	for command, want := range map[string]string{
+		"status": "Attached to GPUs at indices 1,2\n", "envs": "bob(4001)", "devices": "\n3 ", "config": "gpus: 2\n",
+		"gpus": "this container doesn't have devices 0,3: whether they are in use is unknown\n",
+	} {
+		out, err := genv(command)
+		require.NoError(h.t, err, "%s: %s", command, out)
+		require.Contains(h.t, out, want, command)
+		require.NotContains(h.t, out, "cleaned up", command)
+	}
+	for _, command := range []string{
+		"activate", "deactivate", "attach", "attach --index 3", "detach", "extend 2h", "run true", "docker run x", "config name x", "devices attach", "devices detach --index 1",
+	} {
+		out, err := genv(command)
+		require.Error(h.t, err, command)
+		require.Equal(h.t, "genv only shows what this container has, which it keeps until it ends: run this on the host itself\n", out, command)
+	}
 }
 
 // locksExclude tries the locks from both sides.
@@ -108,7 +134,7 @@ func (h *judgedHost) rootReadsOnly(run string) {
 
 	eid := snapshot.EnvID(h.Docker("inspect", "--format", "{{slice .Id 0 12}}", "job"))
 	for _, change := range []string{"genv attach --index 3", "genv detach --index 1"} {
-		out, err := h.inside("job", change).CombinedOutput()
+		out, err := h.inside("job", "unset GENV_CONTAINER; "+change).CombinedOutput()
 		require.Error(h.t, err, "%s: %s", change, out)
 		require.Contains(h.t, string(out), "in a container, of which the uid proves no user")
 	}

@@ -17,9 +17,10 @@ type deviceList struct {
 	// not called again for these.
 	unlisted map[snapshot.GPUUUID]bool
 	// hidden are the devices of which nvidia-smi shows this process nothing.
-	hidden []snapshot.DeviceIndex
-	listed bool // the MIG instances are known
-	at     time.Time
+	hidden    []snapshot.DeviceIndex
+	contained bool // this process is in a container that has only some devices
+	listed    bool // the MIG instances are known
+	at        time.Time
 }
 
 func newDeviceList(devices []nvidiasmi.GPU, at time.Time) *deviceList {

@@ -130,7 +130,7 @@ func (c *Collector) readRestricted(ctx context.Context, at time.Time) (*deviceLi
 	for _, d := range known {
 		l.setInstances(d.Index, d.Instances)
 	}
-	l.hidden = hidden
+	l.hidden, l.contained = hidden, c.hardware().Contained
 	return l, nil
 }
 
@@ -161,7 +161,22 @@ func (c *Collector) Hidden() []snapshot.DeviceIndex {
 // asked last: whether they are in use is unknown.
 func (c *Collector) Unreported() []snapshot.DeviceIndex { return c.cached().unreported }
 
-// HiddenWarning says that of some devices nothing is known.
-func HiddenWarning(hidden []snapshot.DeviceIndex) string {
-	return fmt.Sprintf("a guard hides devices %s from this user: whether they are in use is unknown", text.JoinIndices(hidden))
+// HiddenWarning says why of the Hidden devices nothing is known; empty if there are none.
+func (c *Collector) HiddenWarning() string {
+	if l := c.cached().devices; l != nil {
+		return l.hiddenWarning()
+	}
+	return ""
+}
+
+// hiddenWarning says that a guard hides devices, or that this process is in a container without
+// them; empty if none are hidden.
+func (l *deviceList) hiddenWarning() string {
+	switch {
+	case len(l.hidden) == 0:
+		return ""
+	case l.contained:
+		return fmt.Sprintf("this container doesn't have devices %s: whether they are in use is unknown", text.JoinIndices(l.hidden))
+	}
+	return fmt.Sprintf("a guard hides devices %s from this user: whether they are in use is unknown", text.JoinIndices(l.hidden))
 }

@@ -63,8 +63,8 @@ func (c *Collector) askAboutContainers(ctx context.Context, o *observer, seen []
 // with its devices in ascending order of index.
 func (l *deviceList) attribute(usage nvidiasmi.Usage) ([]snapshot.Process, []string) {
 	var warnings []string
-	if len(l.hidden) > 0 {
-		warnings = append(warnings, HiddenWarning(l.hidden))
+	if warning := l.hiddenWarning(); warning != "" {
+		warnings = append(warnings, warning)
 	}
 	for _, gpu := range usage.NotListed {
 		warnings = append(warnings, fmt.Sprintf("the driver does not report which processes use %s: there may be any", cmp.Or(gpu, "a device")))
@@ -73,7 +73,7 @@ func (l *deviceList) attribute(usage nvidiasmi.Usage) ([]snapshot.Process, []str
 	for _, app := range merge(usage.Apps) {
 		index, ok := l.index[app.GPU]
 		if !ok {
-			warnings = append(warnings, fmt.Sprintf("process %d uses %s, which nvidia-smi does not list: it is attributed to no device",
+			warnings = append(warnings, fmt.Sprintf("process %d uses %s, which the driver does not list: it is attributed to no device",
 				app.PID, cmp.Or(app.GPU, "a device without an id")))
 			continue
 		}

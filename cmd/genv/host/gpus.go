@@ -9,7 +9,6 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/gpulist"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
-	"github.com/seed-3119e985/genv/snapshot/local"
 )
 
 // GPUsDocument is the JSON of `genv gpus`; docs/json.md describes it.
@@ -60,8 +59,8 @@ func (h *host) gpus(ctx context.Context) (all []gpus.GPU, warnings []string, err
 	}
 	if h.privileged { // others can't read the environ of most processes, which isn't shown
 		warnings = append(warnings, s.Warnings...)
-	} else if hidden := h.Machine.Hidden(); len(hidden) > 0 {
-		warnings = append(warnings, local.HiddenWarning(hidden))
+	} else if warning := h.Machine.HiddenWarning(); warning != "" {
+		warnings = append(warnings, warning)
 	}
 	return gpus.Of(s), warnings, nil
 }

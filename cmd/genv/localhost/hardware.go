@@ -4,13 +4,12 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/seed-3119e985/genv/snapshot/container/grant"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
 )
 
 // Hardware is where this process learns what the GPUs of this machine are.
 func Hardware(getenv func(string) string) hardware.Source {
-	return hardware.Source{Run: RunDir(getenv), Proc: driverProc(getenv), Root: os.Geteuid() == 0, Contained: getenv(grant.Contained) != ""}
+	return hardware.Source{Run: RunDir(getenv), Proc: driverProc(getenv), Root: os.Geteuid() == 0, Contained: contained(getenv)}
 }
 
 // driverProc is the folder with NVIDIA's driver/nvidia/gpus: /proc, or on a simulated host

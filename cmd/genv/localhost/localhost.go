@@ -30,12 +30,14 @@ type Host struct {
 	Service service.Client
 	// SharedAccount: see command.Program.
 	SharedAccount bool
+
+	contained bool // see ErrContained
 }
 
 // Open is this machine with its state files. Nothing is read yet.
 func Open(p command.Program) *Host {
 	containers := &record.Keeper{Run: RunDir(p.Getenv)}
-	options := disk.Config{Now: p.Now, RootDir: disk.RootDir(p.Getenv), Username: system.Users{}.Username, Keeps: containers.Keeps}
+	options := disk.Config{Now: p.Now, RootDir: disk.RootDir(p.Getenv), Username: system.Users{}.Username, Keeps: containers.Keeps, Contained: contained(p.Getenv)}
 	if p.SharedAccount {
 		options.Username = nil
 	}
@@ -53,7 +55,7 @@ func Open(p command.Program) *Host {
 			return owner != nil, err
 		},
 	}
-	return &Host{Machine: machine, Store: store, Extensions: requests, Instances: parts, Service: service.Client{Path: SocketPath(p.Getenv)}, SharedAccount: p.SharedAccount}
+	return &Host{Machine: machine, Store: store, Extensions: requests, Instances: parts, Service: service.Client{Path: SocketPath(p.Getenv)}, SharedAccount: p.SharedAccount, contained: contained(p.Getenv)}
 }
 
 // SocketPath is the path of the socket of root's service.

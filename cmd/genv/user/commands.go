@@ -5,12 +5,14 @@ package user
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/environment"
 	"github.com/seed-3119e985/genv/cmd/genv/history"
+	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -80,6 +82,7 @@ func Commands(with command.Program) []*cli.Command {
 		p.envsCommand(),
 		p.shellCommand(),
 	}
+	p.refuseInContainers(commands)
 	p.printPlainErrors(commands)
 	return append(commands, p.noticesCommand(), &cli.Command{
 		Name:   "history",
@@ -87,6 +90,25 @@ func Commands(with command.Program) []*cli.Command {
 		Flags:  history.Flags(),
 		Action: p.historyHere,
 	})
+}
+
+// changing are the commands that only change environments: in a container of genv's they fail
+// before they look for a shell or for devices.
+var changing = []string{"activate", "deactivate", "attach", "detach", "extend", "docker", "run"}
+
+func (p *program) refuseInContainers(commands []*cli.Command) {
+	for _, cmd := range commands {
+		if !slices.Contains(changing, cmd.Name) {
+			continue
+		}
+		action := cmd.Action
+		cmd.Action = func(c *cli.Context) error {
+			if err := localhost.CheckContained(p.Getenv); err != nil {
+				return err
+			}
+			return action(c)
+		}
+	}
 }
 
 // printPlainErrors has commands and their subcommands print errors as 1.4.3 does,

@@ -140,7 +140,7 @@ func (u inUse) warnings(attached []snapshot.DeviceIndex) []string {
 		}
 	}
 	if more > 0 {
-		lines = append(lines, fmt.Sprintf("Warning: and %d more; `nvidia-smi` shows them", more))
+		lines = append(lines, fmt.Sprintf("Warning: and %d more; `genv gpus` shows them", more))
 	}
 	unknown := slices.DeleteFunc(slices.Clone(attached), func(i snapshot.DeviceIndex) bool { return !u.failed && !slices.Contains(u.unknown, i) })
 	if len(unknown) > 0 {

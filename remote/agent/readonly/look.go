@@ -148,7 +148,7 @@ func processesOf(usage nvidiasmi.Usage, indices map[snapshot.GPUUUID]snapshot.De
 	for _, a := range usage.Apps {
 		index, known := indices[a.GPU]
 		if !known {
-			warnings = append(warnings, fmt.Sprintf("process %d uses %s, which nvidia-smi does not list: it is attributed to no device", a.PID, cmp.Or(a.GPU, "a device without an id")))
+			warnings = append(warnings, fmt.Sprintf("process %d uses %s, which the driver does not list: it is attributed to no device", a.PID, cmp.Or(a.GPU, "a device without an id")))
 			continue
 		}
 		i, seen := at[a.PID]

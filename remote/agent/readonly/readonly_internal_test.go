@@ -55,7 +55,7 @@ func TestProcessesOfInstances(t *testing.T) {
 	}, list)
 	require.Equal(t, []string{
 		"the driver does not report which processes use GPU-2: there may be any",
-		"process 11 uses MIG-gone, which nvidia-smi does not list: it is attributed to no device",
+		"process 11 uses MIG-gone, which the driver does not list: it is attributed to no device",
 	}, warnings)
 }
 

@@ -108,7 +108,9 @@ func (t *transaction) restoreAndClean() error {
 func (t *transaction) clean() {
 	if !t.access.mayClean {
 		t.files.LivenessUnknown, t.files.Foreign = true, t.access.foreign
-		t.files.Warnings = append(t.files.Warnings, t.access.warning)
+		if !t.contained {
+			t.files.Warnings = append(t.files.Warnings, t.access.warning)
+		}
 		return
 	}
 	if t.restored {
