@@ -91,13 +91,27 @@ func (h *onceHost) Admit(c *fence.Claim) error {
 	if err == nil && c != nil && c.Source != run {
 		h.mu.Lock()
 		defer h.mu.Unlock()
+		if a := h.admitted; a != nil && a.Source == c.Source && a.Epoch > c.Epoch {
+			h.wrong = append(h.wrong, fmt.Sprintf("epoch %d of %s was admitted after %d", c.Epoch, c.Source, a.Epoch))
+		}
 		h.admitted = c
 	}
 	return err
 }
 
-func (h *onceHost) Hold(c *fence.Claim) (func(), error) { return h.note.Hold(c) }
-func (h *onceHost) Release(c *fence.Claim) error        { return h.note.Release(c) }
+// Hold implements agent.Fence.
+func (h *onceHost) Hold(c *fence.Claim) (func(), error) {
+	release, err := h.note.Hold(c)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if a := h.admitted; err == nil && a != nil && c != nil && c.Source != run && (a.ID() != c.ID() || a.Epoch != c.Epoch) {
+		h.wrong = append(h.wrong, fmt.Sprintf("epoch %d of %s acts, and %d of %s was admitted", c.Epoch, c.ID(), a.Epoch, a.ID()))
+	}
+	return release, err
+}
+
+// Release implements agent.Fence.
+func (h *onceHost) Release(c *fence.Claim) error { return h.note.Release(c) }
 
 func (h *onceHost) Snapshot(context.Context, time.Duration) ([]byte, error) { return []byte("{}"), nil }
 func (h *onceHost) Notify([]agent.Message) ([]agent.Shown, error)           { return nil, nil }
@@ -152,9 +166,6 @@ func (h *onceHost) signal(pid snapshot.PID, report *enforce.Report, asker asked.
 		return false
 	}
 	h.record = append(h.record, signalled{time.Now(), pid, kill, report.Grace, report.ID, asker.Name})
-	if h.admitted != nil && asker.Name != "" && asker.Name[:3] != run[:3] && h.admitted.ID() != asker.Name {
-		h.wrong = append(h.wrong, fmt.Sprintf("%s acts although %s was admitted", asker.Name, h.admitted.ID()))
-	}
 	switch {
 	case kill:
 		v.ended = time.Now()
