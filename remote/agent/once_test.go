@@ -50,12 +50,16 @@ type onceHost struct {
 	note     *fence.File
 	register *asked.Register
 
-	mu       sync.Mutex
-	random   *rand.Rand
-	victims  map[snapshot.PID]*victim
-	record   []signalled
+	// noting has room for one who asks the note, and compares the answer with the last one. A
+	// goroutine that waits for a mutex would keep the clock of the test from going on.
+	noting   chan struct{}
 	admitted *fence.Claim // the last one that was noted
-	wrong    []string
+
+	mu      sync.Mutex
+	random  *rand.Rand
+	victims map[snapshot.PID]*victim
+	record  []signalled
+	wrong   []string
 }
 
 func newOnceHost(dir string, random *rand.Rand) *onceHost {
@@ -63,7 +67,7 @@ func newOnceHost(dir string, random *rand.Rand) *onceHost {
 	h := &onceHost{
 		note:     &fence.File{Path: filepath.Join(dir, "controller.json"), Now: time.Now},
 		register: &asked.Register{Path: filepath.Join(dir, "asked.json"), BootID: "b", SinceBoot: func() (time.Duration, error) { return time.Since(boot), nil }},
-		random:   random, victims: map[snapshot.PID]*victim{},
+		noting:   make(chan struct{}, 1), random: random, victims: map[snapshot.PID]*victim{},
 	}
 	for pid := range snapshot.PID(1 + random.IntN(4)) {
 		h.victims[100+pid] = &victim{endsAfter: time.Duration(random.IntN(3)) * 7 * time.Second}
@@ -85,14 +89,20 @@ func (h *onceHost) alive(pid snapshot.PID) bool {
 	return v.ended.IsZero() || time.Now().Before(v.ended)
 }
 
+func (h *onceHost) fail(what string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.wrong = append(h.wrong, what)
+}
+
 // Admit implements agent.Fence.
 func (h *onceHost) Admit(c *fence.Claim) error {
+	h.noting <- struct{}{}
+	defer func() { <-h.noting }()
 	err := h.note.Admit(c)
 	if err == nil && c != nil && c.Source != run {
-		h.mu.Lock()
-		defer h.mu.Unlock()
 		if a := h.admitted; a != nil && a.Source == c.Source && a.Epoch > c.Epoch {
-			h.wrong = append(h.wrong, fmt.Sprintf("epoch %d of %s was admitted after %d", c.Epoch, c.Source, a.Epoch))
+			h.fail(fmt.Sprintf("epoch %d of %s was admitted after %d", c.Epoch, c.Source, a.Epoch))
 		}
 		h.admitted = c
 	}
@@ -101,11 +111,11 @@ func (h *onceHost) Admit(c *fence.Claim) error {
 
 // Hold implements agent.Fence.
 func (h *onceHost) Hold(c *fence.Claim) (func(), error) {
+	h.noting <- struct{}{}
+	defer func() { <-h.noting }()
 	release, err := h.note.Hold(c)
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	if a := h.admitted; err == nil && a != nil && c != nil && c.Source != run && (a.ID() != c.ID() || a.Epoch != c.Epoch) {
-		h.wrong = append(h.wrong, fmt.Sprintf("epoch %d of %s acts, and %d of %s was admitted", c.Epoch, c.ID(), a.Epoch, a.ID()))
+		h.fail(fmt.Sprintf("epoch %d of %s acts, and %d of %s was admitted", c.Epoch, c.ID(), a.Epoch, a.ID()))
 	}
 	return release, err
 }
