@@ -257,10 +257,7 @@ func (c *conductor) startOf(source string, takeOver bool) *player {
 // ask has a request arrive at the host after a while. Whether the controller gets the answer
 // makes no difference to it: it judges what it sees next.
 func (c *conductor) ask(p *player, name string, request any, after time.Duration) {
-	body, err := json.Marshal(request)
-	if err != nil {
-		panic(err)
-	}
+	body := mustMarshal(request)
 	c.requests.Go(func() {
 		time.Sleep(after)
 		answers := &agent.Answers{Backend: c.onceHost, Fence: c.onceHost} // of a conversation
