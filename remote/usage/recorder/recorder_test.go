@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -44,7 +45,10 @@ func (k *kept) open() (store.Store, error) {
 }
 
 func (k *kept) Add(_ context.Context, e *store.Entry) error {
-	time.Sleep(k.slow)
+	k.mu.Lock()
+	slow := k.slow
+	k.mu.Unlock()
+	time.Sleep(slow)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.fails != nil {
@@ -69,8 +73,14 @@ func (k *kept) Report(context.Context, store.Query) (store.Report, error) {
 	return store.Report{}, errors.New("not here")
 }
 
-func (k *kept) Tidy(context.Context, time.Time) (string, error) { k.tidied++; return "", nil }
-func (k *kept) Close() error                                    { return nil }
+func (k *kept) Tidy(context.Context, time.Time) (string, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.tidied++
+	return "", nil
+}
+
+func (k *kept) Close() error { return nil }
 
 func (k *kept) set(change func()) {
 	k.mu.Lock()
@@ -95,12 +105,30 @@ type run struct {
 	*recorder.Recorder
 	t      *testing.T
 	number int
-	log    *bytes.Buffer
+	log    *said
+}
+
+// said is a log.
+type said struct {
+	mu    sync.Mutex
+	lines bytes.Buffer
+}
+
+func (s *said) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lines.Write(p)
+}
+
+func (s *said) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lines.String()
 }
 
 func start(t *testing.T, open func() (store.Store, error), maxWaiting int) *run {
-	log := new(bytes.Buffer)
-	r := recorder.Start(recorder.Options{Open: open, Now: time.Now, In: time.UTC, Log: zerolog.New(zerolog.SyncWriter(log)), MaxWaiting: maxWaiting})
+	log := new(said)
+	r := recorder.Start(recorder.Options{Open: open, Now: time.Now, In: time.UTC, Log: zerolog.New(log), MaxWaiting: maxWaiting})
 	r.Configure(10 * time.Second)
 	return &run{Recorder: r, t: t, log: log}
 }
@@ -121,7 +149,7 @@ func (r *run) cycles(n int) {
 func (r *run) requireSaid(lines ...string) {
 	r.t.Helper()
 	said := r.log.String()
-	require.Equal(r.t, len(lines), bytes.Count(r.log.Bytes(), []byte("\n")), said)
+	require.Equal(r.t, len(lines), strings.Count(said, "\n"), said)
 	for _, line := range lines {
 		require.Contains(r.t, said, line)
 	}
@@ -156,6 +184,7 @@ func TestADiskThatFails(t *testing.T) {
 		r.cycles(60)
 		k.set(func() { k.slow, k.fails = 0, store.ErrFull })
 		r.cycles(60)
+		synctest.Wait()
 		r.requireSaid("can't be written: it is tried again")
 		k.set(func() { k.fails = nil })
 		r.cycles(10)

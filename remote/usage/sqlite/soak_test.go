@@ -67,7 +67,7 @@ func (s *simulation) advance(now time.Time) {
 				s.sessions++
 				s.session[h][d], s.until[h][d] = s.random.IntN(simUsers), now.Add(time.Duration(1+s.random.IntN(48))*simLook)
 			}
-			s.since[h][d], s.eid[h][d] = now, s.random.IntN(1<<22)
+			s.since[h][d], s.eid[h][d] = now, s.sessions // an id of its own
 		}
 		if changed {
 			s.cluster.Hosts[h].Snapshot = s.show(h)
