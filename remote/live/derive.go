@@ -11,6 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
@@ -22,6 +23,7 @@ type moment struct {
 	policy    enforce.Policy
 	interval  time.Duration
 	enforcing bool
+	election  *election.Shown // nil for none
 	revision  uint64
 }
 
@@ -39,7 +41,7 @@ func (m *moment) fleet(before *Fleet) *Fleet {
 	cycle := &m.cycle
 	f := &Fleet{
 		Schema: "genv.live.fleet/1", Revision: m.revision, Run: cycle.Run, Cycle: cycle.Number, Time: cycle.Start,
-		Took: cycle.Took.Seconds(), Interval: m.interval.Seconds(), Enforcing: m.enforcing, DryRun: cycle.DryRun && m.enforcing,
+		Took: cycle.Took.Seconds(), Interval: m.interval.Seconds(), Enforcing: m.enforcing, DryRun: cycle.DryRun && m.enforcing && !cycle.Standby, Election: m.election,
 		Hosts: make([]Host, len(cycle.Cluster.Hosts)), Findings: make([]Finding, len(cycle.Plan.Findings)),
 		Failed: []remote.Failure{}, Notes: []enforce.Note{},
 		Duplicates: append([]controller.Duplicate{}, cycle.Duplicates...),

@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -20,6 +21,8 @@ type Options struct {
 	// Interval is the time between two cycles. Enforcing is false if nothing is judged.
 	Interval  time.Duration
 	Enforcing bool
+	// Election, if set, says who leads, for a controller with --leader.
+	Election func() *election.Shown
 	// Policy has the caps of users; nil for none.
 	Policy enforce.Policy
 }
@@ -136,6 +139,9 @@ func (f *Feed) take(cycle *controller.Cycle) {
 	f.moment = moment{
 		cycle: *cycle, hosts: hosts, policy: f.options.Policy,
 		interval: f.options.Interval, enforcing: f.options.Enforcing, revision: f.moment.revision + 1,
+	}
+	if f.options.Election != nil {
+		f.moment.election = f.options.Election()
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
@@ -29,6 +30,8 @@ type Fleet struct {
 	// Enforcing is false for `genv remote watch`, which judges nothing.
 	Enforcing bool `json:"enforcing"`
 	DryRun    bool `json:"dry_run"`
+	// Election is who leads, for a controller with --leader; nil for others.
+	Election *election.Shown `json:"election,omitempty"`
 
 	Hosts    []Host           `json:"hosts"` // in the administrator's order
 	Users    []User           `json:"users"` // in alphabetical order

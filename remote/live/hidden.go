@@ -7,6 +7,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/exemption"
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
@@ -38,6 +39,15 @@ func withoutNames(f *Fleet) *Fleet {
 	}
 	if f.Hold != nil {
 		h.Hold = &operator.OnHold{Since: f.Hold.Since, By: hiddenText, Reason: hiddenText}
+	}
+	if e := f.Election; e != nil { // the name of a leader has that of its account
+		h.Election = &election.Shown{Role: e.Role, Since: e.Since, Epoch: e.Epoch, LeaderSince: e.LeaderSince}
+		if e.Leader != "" {
+			h.Election.Leader = hiddenText
+		}
+		if e.Error != "" {
+			h.Election.Error = hiddenText
+		}
 	}
 	for i := range f.Hosts {
 		h.Hosts[i] = hideHost(&f.Hosts[i], func(snapshot.Username) bool { return false })

@@ -12,6 +12,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
@@ -25,7 +26,7 @@ func fill(v reflect.Value, field string) {
 	case time.Time:
 		v.Set(reflect.ValueOf(time.Unix(1_800_000_000, 0)))
 		return
-	case snapshot.Hostname, snapshot.GPUUUID, enforce.Rule, enforce.Decision, enforce.EventKind, enforce.Status, gpus.State, remote.Class, agent.Via, snapshot.GuardMode:
+	case snapshot.Hostname, snapshot.GPUUUID, enforce.Rule, enforce.Decision, enforce.EventKind, enforce.Status, gpus.State, remote.Class, agent.Via, snapshot.GuardMode, election.Role:
 		v.SetString("harmless")
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"runtime"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/remote/live"
 )
 
@@ -70,6 +71,18 @@ func Findings(f *live.Fleet) []byte {
 	w.Sample(float64(len(f.HeldUsers) + len(f.HeldHosts)))
 	w.Gauge("genv_rules_on_hold", "Whether an operator has rules do nothing (1).")
 	w.Sample(number(f.Hold != nil))
+	if e := f.Election; e != nil {
+		w.Gauge("genv_leader", "Whether this controller leads (1).")
+		w.Sample(number(e.Role == election.Leading))
+		w.Gauge("genv_leader_since_timestamp_seconds", "Since when this controller leads, or doesn't.")
+		w.Sample(float64(e.Since.Unix()))
+		w.Gauge("genv_leader_etcd_up", "Whether etcd answers (1).")
+		w.Sample(number(e.Error == ""))
+		if e.Role == election.Leading {
+			w.Gauge("genv_leader_epoch", "The epoch with which this controller leads.")
+			w.Sample(float64(e.Epoch))
+		}
+	}
 	w.Gauge("genv_unrecorded", "Whether the record can't be written (1).")
 	w.Sample(number(f.Unrecorded != ""))
 	return w.Text()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/remote/top/draw"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
@@ -69,6 +70,8 @@ func (m *Model) activity() string {
 	f := m.scene.fleet
 	doing := "watching"
 	switch {
+	case f.Election != nil && f.Election.Role != election.Leading:
+		doing = string(f.Election.Role)
 	case f.Enforcing && f.DryRun:
 		doing = "dry run"
 	case f.Enforcing:
@@ -90,6 +93,9 @@ func (m *Model) alerts() []string {
 		f := m.scene.fleet
 		if f.Hold != nil {
 			list = append(list, draw.Shown(f.Hold.String()))
+		}
+		if e := f.Election; e != nil && (e.Error != "" || e.Role != election.Leading) {
+			list = append(list, draw.Shown(e.String()))
 		}
 		if f.Unrecorded != "" {
 			list = append(list, "The record can't be written: "+draw.Shown(f.Unrecorded))

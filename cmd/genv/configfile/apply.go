@@ -122,6 +122,8 @@ func (a *application) applies(flag string) bool {
 		return !a.runsOnce() && a.program.Getenv("GENV_SOCKET") == ""
 	case "metrics", "web", "web-names", "web-host", "web-auth", "web-tls-cert", "web-tls-key":
 		return !a.runsOnce()
+	case "leader", "leader-ca", "leader-cert", "leader-key", "leader-login": // others take no part
+		return !a.runsOnce() && !command.Bool(c, "dry-run")
 	case "audit-log":
 		return c.Command.Name != "history" || a.program.Getenv("GENV_AUDIT_LOG") == ""
 	case "state-dir":

@@ -60,6 +60,11 @@ func settings() []setting {
 		{"history-keep", []string{"enforce"}, duration(24 * time.Hour)},
 		{"timestamps", watching, word},
 		{"summary", []string{"enforce"}, duration(time.Millisecond)},
+		{"leader", []string{"enforce"}, word},
+		{"leader-ca", []string{"enforce"}, path},
+		{"leader-cert", []string{"enforce"}, path},
+		{"leader-key", []string{"enforce"}, path},
+		{"leader-login", []string{"enforce"}, path},
 
 		{"interval", []string{"enforce", "monitor", "top", "wait", "watch"}, duration(0)},
 		{"within", []string{"wait"}, duration(time.Millisecond)},

@@ -158,7 +158,11 @@ func (l *loop) controller(setup Setup) *controller.Controller {
 	}
 	var viewers []controller.Sink
 	if setup.Feed != nil {
-		setup.Feed.Configure(setup.live(l.program))
+		options := setup.live(l.program)
+		if l.part != nil {
+			options.Election = l.part.shown
+		}
+		setup.Feed.Configure(options)
 		l.counters.Configure(setup.Interval)
 		viewers = []controller.Sink{setup.Feed, l.counters}
 	}
