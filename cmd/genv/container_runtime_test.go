@@ -100,6 +100,21 @@ func (h *runtimeHost) refused(text string, args ...string) {
 	require.Contains(h.t, string(out), text)
 }
 
+// overSubscribes asks for three devices while only two are free.
+func (h *runtimeHost) overSubscribes() {
+	h.t.Helper()
+	const tooMany, three = "Requested more devices (3) than currently available (2)", "NVIDIA_VISIBLE_DEVICES=GPU-00,GPU-20,GPU-30"
+	h.refused(tooMany, "-e", "GENV_GPUS=3", dockerd.Image, "env")
+	require.Contains(h.t, h.Docker("run", "--rm", "--network", "none", "-e", "GENV_GPUS=3", "-e", "GENV_ALLOW_OVER_SUBSCRIPTION=1", dockerd.Image, "env"), three)
+
+	out, ok := h.person(h.binary, "docker", "run", "--rm", "--network", "none", "--gpus", "3", dockerd.Image, "env")
+	require.False(h.t, ok, out)
+	require.Contains(h.t, out, tooMany)
+	out, ok = h.person(h.binary, "docker", "run", "--rm", "--network", "none", "--gpus", "3", "--over-subscribe", dockerd.Image, "env")
+	require.True(h.t, ok, out)
+	require.Contains(h.t, out, three)
+}
+
 // TestContainersOfTheRuntime: what containers of a real Docker get from genv's runtime, what
 // they give back and when, and what they can't forge.
 func TestContainersOfTheRuntime(t *testing.T) {
@@ -140,9 +155,7 @@ func TestContainersOfTheRuntime(t *testing.T) {
 	replay, err := h.Command("docker", "run", "--rm", "--network", "none", "-e", token, "-e", "GENV_GPUS=1", dockerd.Image, "env").CombinedOutput()
 	require.NoError(t, err, "%s", replay)
 	require.Contains(t, string(replay), "counts for no user: not a valid request: the token was used before")
-	h.refused("Requested more devices (3) than currently available (2)", "-e", "GENV_GPUS=3", dockerd.Image, "env")
-	over := h.Docker("run", "--rm", "--network", "none", "-e", "GENV_GPUS=3", "-e", "GENV_ALLOW_OVER_SUBSCRIPTION=1", dockerd.Image, "env")
-	require.Contains(t, over, "NVIDIA_VISIBLE_DEVICES=GPU-00,GPU-20,GPU-30", "")
+	h.overSubscribes()
 	require.Len(t, h.files().Environments, 1, "the others have ended")
 	h.refused("no such file", "-e", "GENV_GPUS=1", dockerd.Image, "/missing")
 	require.Len(t, h.files().Environments, 1, "what couldn't be started has nothing")

@@ -1,6 +1,7 @@
 package gpus_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -98,6 +99,22 @@ func TestJoin(t *testing.T) {
 	require.Equal(t, gpus.Busy, list[1].State)
 	require.Nil(t, list[1].Processes[0].Memory)
 	require.Zero(t, list[1].Since())
+}
+
+// TestContainersOfProcesses: who started a container is told with its name.
+func TestContainersOfProcesses(t *testing.T) {
+	root, bob := snapshot.UID(0), snapshot.UID(1002)
+	for want, info := range map[string]*snapshot.ContainerInfo{
+		"container 4c01db0b339c":                             nil,
+		"container web, started by an unknown user":          {Name: "web"},
+		"container web (pytorch:24.10), started by bob":      {Name: "web", Image: "pytorch:24.10", UID: &bob, User: "bob", Proof: snapshot.ProofRecord},
+		"container web (pytorch:24.10), started by uid 1002": {Name: "web", Image: "pytorch:24.10", UID: &bob, Proof: snapshot.ProofRootless},
+	} {
+		s := &snapshot.Snapshot{Devices: []snapshot.Device{{}}, Processes: []snapshot.Process{{
+			PID: 9, UID: &root, Container: strings.Repeat("4c01db0b339c", 6)[:64], ContainerInfo: info, Usage: []snapshot.DeviceUsage{{}},
+		}}}
+		require.Equal(t, want, gpus.Of(s)[0].Processes[0].ContainerText())
+	}
 }
 
 // TestOwnersThatTheHostDoesNotReport: genv 1.4.3 reports the environment alone.
