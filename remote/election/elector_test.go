@@ -3,6 +3,8 @@ package election_test
 import (
 	"context"
 	"errors"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,6 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // cluster is an etcd in memory, of which the leases end by the test's clock. It is used by one
 // goroutine at a time.
 type cluster struct {
+	mu       sync.Mutex // over all of these
 	revision uint64
 	key      *etcd.Entry
 	leases   map[int64]time.Time
@@ -31,10 +34,12 @@ var errSilent = errors.New("no answer")
 
 // answer waits as long as an answer takes, and ends what has expired.
 func (c *cluster) answer(ctx context.Context) error {
+	c.mu.Lock()
 	delay := c.slow
 	if c.silent {
 		delay = time.Hour
 	}
+	c.mu.Unlock()
 	timer := time.NewTimer(min(delay, 3*time.Second))
 	defer timer.Stop()
 	select {
@@ -42,6 +47,8 @@ func (c *cluster) answer(ctx context.Context) error {
 		return ctx.Err()
 	case <-timer.C:
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.silent {
 		return errSilent
 	}
@@ -65,6 +72,8 @@ func (c *cluster) Grant(ctx context.Context, ttl time.Duration) (etcd.Lease, err
 	if err := c.answer(ctx); err != nil {
 		return etcd.Lease{}, err
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.revision++
 	id := int64(c.revision) //nolint:gosec // a small number
 	c.leases[id] = time.Now().Add(ttl)
@@ -75,6 +84,8 @@ func (c *cluster) KeepAlive(ctx context.Context, id int64) (time.Duration, error
 	if err := c.answer(ctx); err != nil {
 		return 0, err
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if _, ok := c.leases[id]; !ok {
 		return 0, nil
 	}
@@ -84,6 +95,8 @@ func (c *cluster) KeepAlive(ctx context.Context, id int64) (time.Duration, error
 
 func (c *cluster) Revoke(ctx context.Context, id int64) error {
 	err := c.answer(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if err == nil {
 		c.end(id)
 	}
@@ -94,6 +107,8 @@ func (c *cluster) Create(ctx context.Context, key string, value []byte, lease in
 	if err := c.answer(ctx); err != nil {
 		return etcd.Creation{}, err
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.key == nil {
 		c.revision++
 		c.key = &etcd.Entry{Key: key, Value: value, Created: c.revision, Lease: lease}
@@ -105,11 +120,23 @@ func (c *cluster) Create(ctx context.Context, key string, value []byte, lease in
 }
 
 func (c *cluster) Get(ctx context.Context, _ string) (*etcd.Entry, error) {
-	return c.key, c.answer(ctx)
+	err := c.answer(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.key, err
+}
+
+// set changes the cluster while it is asked.
+func (c *cluster) set(change func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	change()
 }
 
 // taken has another controller lead.
 func (c *cluster) taken() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.revision++
 	c.key = &etcd.Entry{Value: []byte(`{"schema":"genv.election/1","id":"b","name":"bob on spare","since":"2026-03-01T10:00:00Z"}`), Created: c.revision, Lease: -1}
 }
@@ -159,7 +186,7 @@ func TestAStandby(t *testing.T) {
 		require.Equal(t, `standby; "bob on spare" leads since 2026-03-01T10:00:00Z`, status.Shown().String())
 		time.Sleep(time.Hour)
 		require.False(t, e.Leads())
-		c.key = nil
+		c.set(func() { c.key = nil })
 		time.Sleep(time.Second / 2)
 		require.True(t, e.Leads(), "at once")
 		require.Nil(t, e.Status().Leader)
@@ -177,16 +204,16 @@ func TestALeaderWithoutEtcd(t *testing.T) {
 			time.Sleep(10 * time.Second)
 			epoch := e.Status().Epoch
 			silent := time.Now()
-			c.silent = true
+			c.set(func() { c.silent = true })
 			time.Sleep(election.TTL - 2*time.Second - slow)
 			require.True(t, e.Leads(), "%s: the last lease was asked for at most 2 s before", name)
-			require.Error(t, e.Status().Err)
 			time.Sleep(time.Until(silent.Add(election.TTL)))
 			require.False(t, e.Leads(), name)
+			require.Error(t, e.Status().Err)
 			require.Equal(t, election.Expired, e.Status().Role)
 			time.Sleep(time.Minute)
 			require.False(t, e.Leads(), name)
-			c.silent = false
+			c.set(func() { c.silent = false })
 			time.Sleep(8 * time.Second)
 			require.True(t, e.Leads(), "%s: it campaigned again", name)
 			require.Greater(t, e.Status().Epoch, epoch, name)
@@ -199,16 +226,16 @@ func TestALeaderWithoutEtcd(t *testing.T) {
 // before it has asked.
 func TestALeaderThatWasStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var slept time.Duration
+		var slept atomic.Int64 // nanoseconds
 		c := &cluster{slow: time.Millisecond, leases: make(map[int64]time.Time)}
 		begun := time.Now()
-		e := election.New(election.Options{Cluster: c, Key: "/k", Clock: func() time.Duration { return time.Since(begun) + slept }, Now: time.Now})
+		e := election.New(election.Options{Cluster: c, Key: "/k", Clock: func() time.Duration { return time.Since(begun) + time.Duration(slept.Load()) }, Now: time.Now})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { e.Run(ctx); close(ended) }()
 		<-e.Changed()
 		require.True(t, e.Leads())
-		slept = election.TTL
+		slept.Store(int64(election.TTL))
 		require.False(t, e.Leads(), "the machine slept")
 		c.taken()
 		time.Sleep(3 * time.Second)
@@ -227,7 +254,7 @@ func TestTheKeyIsDeletedByHand(t *testing.T) {
 		defer stop()
 		<-e.Changed()
 		epoch := e.Status().Epoch
-		c.key = nil
+		c.set(func() { c.key = nil })
 		time.Sleep(2 * time.Second)
 		require.True(t, e.Leads())
 		require.Greater(t, e.Status().Epoch, epoch)
@@ -244,7 +271,7 @@ func TestALostAnswer(t *testing.T) {
 		e, stop := run(c)
 		time.Sleep(time.Minute)
 		require.False(t, e.Leads())
-		c.lost = false
+		c.set(func() { c.lost = false })
 		time.Sleep(time.Second)
 		require.True(t, e.Leads())
 		stop()
