@@ -31,22 +31,23 @@ func newIDs() ids { return ids{make(map[string]int64), make(map[device]int64)} }
 type statements struct {
 	hourRow, dayRow, hourSum, daySum *sql.Stmt
 	name, addName, device, addDevice *sql.Stmt
-	fact, gap                        *sql.Stmt
+	fact, gap, rollUp                *sql.Stmt
 }
 
 func (s *Store) prepare() (*statements, error) {
 	a := new(statements)
 	var err error
 	for text, to := range map[string]**sql.Stmt{
-		upsert(hourRows, "start", "device", "user", "eid"):                                            &a.hourRow,
-		upsert(dayRows, "start", "device", "user", "eid"):                                             &a.dayRow,
-		upsert(hourSums, "kind", "start", "name"):                                                     &a.hourSum,
-		upsert(daySums, "kind", "start", "name"):                                                      &a.daySum,
-		"SELECT id FROM names WHERE name = ?":                                                         &a.name,
-		"INSERT INTO names (name) VALUES (?)":                                                         &a.addName,
-		"SELECT id FROM devices WHERE host = ? AND device = ? AND model = ?":                          &a.device,
-		"INSERT INTO devices (host, device, model) VALUES (?, ?, ?)":                                  &a.addDevice,
-		"INSERT INTO facts VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value":            &a.fact,
+		upsert(hourRows, "start", "device", "user", "eid"):                                 &a.hourRow,
+		upsert(dayRows, "start", "device", "user", "eid"):                                  &a.dayRow,
+		upsert(hourSums, "kind", "start", "name"):                                          &a.hourSum,
+		upsert(daySums, "kind", "start", "name"):                                           &a.daySum,
+		"SELECT id FROM names WHERE name = ?":                                              &a.name,
+		"INSERT INTO names (name) VALUES (?)":                                              &a.addName,
+		"SELECT id FROM devices WHERE host = ? AND device = ? AND model = ?":               &a.device,
+		"INSERT INTO devices (host, device, model) VALUES (?, ?, ?)":                       &a.addDevice,
+		"INSERT INTO facts VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value": &a.fact,
+		rollUp: &a.rollUp,
 		"INSERT INTO gaps VALUES (?, ?) ON CONFLICT DO UPDATE SET until = max(until, excluded.until)": &a.gap,
 	} {
 		statement, prepareErr := s.db.Prepare(text)
@@ -61,6 +62,7 @@ const (
 	untilFact = "until" // a store.Mark
 	endedFact = "ended"
 	hoursFact = "hours" // from when on hours are kept
+	daysFact  = "days"  // up to when the rows of days are written
 )
 
 var errReadOnly = errors.New("it was opened to read")
@@ -71,8 +73,12 @@ func (s *Store) Add(ctx context.Context, e *store.Entry) error {
 		return errReadOnly
 	}
 	return s.change(ctx, func(tx *sql.Tx) error {
+		days, err := factOf(ctx, tx, daysFact)
+		if err != nil {
+			return err
+		}
 		a := adding{Store: s, tx: tx, bound: make(map[*sql.Stmt]*sql.Stmt)}
-		a.rows(&e.Batch)
+		a.rows(&e.Batch, days)
 		a.sums(&e.Batch)
 		for _, gap := range e.Gaps {
 			a.run(s.adding.gap, gap.Since, gap.Until)
@@ -113,8 +119,9 @@ func (a *adding) run(statement *sql.Stmt, args ...any) (result sql.Result) {
 	return result
 }
 
-// rows adds rows in the order of their keys: so pages are written one after the other.
-func (a *adding) rows(b *usage.Batch) {
+// rows adds rows in the order of their keys: so pages are written one after the other. The rows
+// of days before days are written already.
+func (a *adding) rows(b *usage.Batch, days int64) {
 	keys := slices.SortedFunc(maps.Keys(b.Rows), func(a, b usage.Key) int {
 		return cmp.Or(cmp.Compare(a.Hour, b.Hour), cmp.Compare(a.Host, b.Host), cmp.Compare(a.Device, b.Device), cmp.Compare(a.User, b.User), cmp.Compare(a.EID, b.EID))
 	})
@@ -123,8 +130,10 @@ func (a *adding) rows(b *usage.Batch) {
 		amounts := b.Rows[*key]
 		args := append([]any{key.Hour, a.deviceID(key), a.nameID(string(key.User)), shortened(key.EID)}, amountsOf(&amounts)...)
 		a.run(a.adding.hourRow, args...)
-		args[0] = usage.DayOf(key.Hour, a.options.In)
-		a.run(a.adding.dayRow, args...)
+		if key.Hour < days {
+			args[0] = usage.DayOf(key.Hour, a.options.In)
+			a.run(a.adding.dayRow, args...)
+		}
 	}
 }
 

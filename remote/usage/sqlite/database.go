@@ -16,6 +16,7 @@ import (
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
+	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/remote/usage/store"
 )
 
@@ -113,15 +114,26 @@ func open(path string, options Options, pragmas ...string) (*Store, error) {
 	return &Store{db: db, options: options, ids: newIDs()}, nil
 }
 
-// create makes the tables of a new database.
+// create makes the tables of a new database, and brings an older one up to date.
 func (s *Store) create() error {
 	found, err := s.versionOf()
 	if err != nil || found == version {
 		return err
 	}
 	return s.change(context.Background(), func(tx *sql.Tx) error {
-		_, err := tx.Exec(schema())
-		return err
+		if found == 0 {
+			_, err := tx.Exec(schema())
+			return err
+		}
+		until, err := factOf(context.Background(), tx, untilFact)
+		if err != nil {
+			return err
+		}
+		if until > 0 { // the rows of its last day are written
+			_, err = tx.Exec("INSERT INTO facts VALUES (?, ?)", daysFact, usage.NextDay(until, s.options.In))
+		}
+		_, versionErr := tx.Exec(fmt.Sprintf("PRAGMA user_version = %d", version))
+		return cmp.Or(err, versionErr)
 	})
 }
 

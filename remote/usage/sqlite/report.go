@@ -83,18 +83,19 @@ func (r *reporting) sum(p store.Part, kind usage.Kind, byDay bool, to map[string
 	if byDay {
 		by = "start"
 	}
+	// The names are joined to the sums: joining them to what is summed up takes twice as long.
 	rows, err := r.tx.QueryContext(r.ctx, fmt.Sprintf(
-		"SELECT s.%s, n.name, %s FROM %s s JOIN names n ON n.id = s.name WHERE kind = ? AND start >= ? AND start < ? GROUP BY s.%s", by, sumsOf(), table, by),
-		int(kind), p.Since, p.Until)
+		"SELECT s.start, n.name, s.* FROM (SELECT start, name, %s, max(peak) FROM %s WHERE kind = ? AND start >= ? AND start < ? GROUP BY %s) s JOIN names n ON n.id = s.name",
+		amountSums(), table, by), int(kind), p.Since, p.Until)
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var start int64
+		var start, id int64
 		var name string
 		var sum usage.Sum
-		if err := rows.Scan(append([]any{&start, &name}, append(amountsOf(&sum.Amounts), &sum.Peak)...)...); err != nil {
+		if err := rows.Scan(append([]any{&start, &name, &start, &id}, append(amountsOf(&sum.Amounts), &sum.Peak)...)...); err != nil {
 			return err
 		}
 		if byDay {

@@ -23,7 +23,7 @@ const (
 	simDevices = 8
 	simUsers   = 300
 	simLook    = 30 * time.Minute
-	simWrite   = 6 * time.Hour
+	simWrite   = 12 * time.Hour
 	simDays    = 365
 )
 

@@ -108,6 +108,70 @@ func TestKilled(t *testing.T) {
 	}
 }
 
+// The rows of a day are the sums of those of its hours, whenever they are written, and however
+// late an hour is added.
+func TestDaysAreSumsOfHours(t *testing.T) {
+	in, err := time.LoadLocation(storetest.Zone)
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), sqlite.FileName)
+	s, err := sqlite.Open(path, sqlite.Options{In: in})
+	require.NoError(t, err)
+	defer s.Close()
+	begin := time.Date(2026, 10, 23, 7, 0, 0, 0, in)
+	for i := range 6 * 24 {
+		hour := begin.Add(time.Duration(i) * time.Hour)
+		require.NoError(t, s.Add(t.Context(), storetest.Entry(hour.Unix(), uint64(i)))) //nolint:gosec // it is not negative
+		if i%31 == 0 {
+			late := storetest.Entry(begin.Add(time.Duration(i/2)*time.Hour).Unix(), 1000)
+			late.Until = hour.Add(time.Hour).Unix()
+			require.NoError(t, s.Add(t.Context(), late))
+		}
+		if i%7 == 0 {
+			_, err := s.Tidy(t.Context(), hour)
+			require.NoError(t, err)
+		}
+	}
+	db, err := sql.Open("sqlite", path)
+	require.NoError(t, err)
+	defer db.Close()
+	last := time.Date(2026, 10, 29, 0, 0, 0, 0, in).Unix() // the first day that isn't written
+	const sums = "SELECT device, user, eid, sum(attached), sum(used), sum(computing), sum(idle), sum(unknown), sum(unmeasured), sum(memory), sum(findings), sum(terminated), sum(detached) FROM "
+	var differ, rows, later int
+	require.NoError(t, db.QueryRow("SELECT count(*) FROM (SELECT * FROM ("+sums+"days GROUP BY 1, 2, 3) EXCEPT SELECT * FROM ("+sums+"hours WHERE start < ? GROUP BY 1, 2, 3))", last).Scan(&differ))
+	require.NoError(t, db.QueryRow("SELECT count(*), count(*) FILTER (WHERE start >= ?) FROM days", last).Scan(&rows, &later))
+	require.Zero(t, differ)
+	require.NotZero(t, rows)
+	require.Zero(t, later)
+}
+
+// A database of version 1 has the rows of a day with those of its hours: they aren't written a
+// second time.
+func TestUpgrade(t *testing.T) {
+	path := filepath.Join(t.TempDir(), sqlite.FileName)
+	first, err := sqlite.Open(path, sqlite.Options{In: time.UTC})
+	require.NoError(t, err)
+	require.NoError(t, first.Add(t.Context(), storetest.Entry(firstHour, 1)))
+	require.NoError(t, first.Close())
+	db, err := sql.Open("sqlite", path)
+	require.NoError(t, err)
+	defer db.Close()
+	_, err = db.Exec("INSERT INTO days SELECT start - start % 86400, device, user, eid, attached, used, computing, idle, unknown, unmeasured, memory, findings, terminated, detached FROM hours; PRAGMA user_version = 1")
+	require.NoError(t, err)
+
+	s, err := sqlite.Open(path, sqlite.Options{In: time.UTC})
+	require.NoError(t, err)
+	defer s.Close()
+	for _, hour := range []int64{firstHour + 3600, firstHour + 2*86400} {
+		require.NoError(t, s.Add(t.Context(), storetest.Entry(hour, 1)))
+		_, err = s.Tidy(t.Context(), time.Unix(hour, 0))
+		require.NoError(t, err)
+	}
+	var days, hours int64
+	require.NoError(t, db.QueryRow("SELECT sum(attached) FROM days").Scan(&days))
+	require.NoError(t, db.QueryRow("SELECT sum(attached) FROM hours WHERE start < ?", firstHour+2*86400).Scan(&hours))
+	require.Equal(t, hours, days)
+}
+
 // A full disk refuses an entry as a whole; with room again it is added.
 func TestFull(t *testing.T) {
 	s, err := sqlite.Open(filepath.Join(t.TempDir(), sqlite.FileName), sqlite.Options{In: time.UTC, MaxBytes: 256 << 10})

@@ -3,16 +3,21 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/seed-3119e985/genv/remote/usage"
+	"github.com/seed-3119e985/genv/remote/usage/store"
 )
 
-// Tidy removes what is older than is kept. If the file is nearly as big as it may be, it
+// Tidy writes the rows of the days that have ended, and removes what is older than is kept. If the file is nearly as big as it may be, it
 // removes the oldest of what is kept of environments and devices, the hours first; the sums
 // stay.
 func (s *Store) Tidy(ctx context.Context, now time.Time) (early string, err error) {
+	if err := s.rollUp(ctx); err != nil && !errors.Is(err, store.ErrFull) { // with room again it is done
+		return "", err
+	}
 	hours := usage.DayOf(now.Add(-s.options.KeepHours).Unix(), s.options.In)
 	days := usage.DayOf(now.Add(-s.options.KeepDays).Unix(), s.options.In)
 	for table, before := range map[string]int64{hourRows: hours, hourSums: hours, dayRows: days, daySums: days} {
@@ -39,6 +44,38 @@ func (s *Store) Tidy(ctx context.Context, now time.Time) (early string, err erro
 		return "", err
 	}
 	return s.makeRoom(ctx)
+}
+
+// rollUp writes the rows of the days that have ended, a day at a time.
+func (s *Store) rollUp(ctx context.Context) error {
+	mark, err := s.Mark(ctx)
+	if err != nil {
+		return err
+	}
+	days, err := factOf(ctx, s.db, daysFact)
+	if err != nil {
+		return translated(err)
+	}
+	for {
+		var hour sql.NullInt64
+		if err := s.db.QueryRowContext(ctx, "SELECT min(start) FROM "+hourRows+" WHERE start >= ?", days).Scan(&hour); err != nil {
+			return translated(err)
+		}
+		day := usage.DayOf(hour.Int64, s.options.In)
+		if days = usage.NextDay(day, s.options.In); !hour.Valid || days > mark.Until {
+			return nil
+		}
+		err := s.change(ctx, func(tx *sql.Tx) error {
+			_, err := tx.Stmt(s.adding.rollUp).ExecContext(ctx, day, days)
+			if err == nil {
+				_, err = tx.Stmt(s.adding.fact).ExecContext(ctx, daysFact, days)
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
 }
 
 // removeBefore removes what begins before a moment, a start at a time, so that each change
