@@ -90,7 +90,7 @@ var examples = map[string][]string{
 		"$FLEET --interval 1 --cycles 1 --state-dir $DIR/state --leader etcds://127.0.0.1:1/lab --leader-ca $DIR/cert --leader-cert $DIR/cert --leader-key $DIR/key --leader-login $DIR/login",
 	},
 	"remote history": {"--audit-log $DIR/log --host a --user x --pid 1 --since 2h --notices --no-header --format csv"},
-	"remote report":  {"--state-dir $DIR --since 7d --until 1d --by host --top 3 --policy $DIR/policy --format csv --no-header " + otherwise(command.ExitFailed)},
+	"remote report":  {"--state-dir $DIR --since 7d --until 1d --by user --fair-share --top 3 --policy $DIR/policy --format csv --no-header " + otherwise(command.ExitFailed)},
 	"remote devices": {"$FLEET --format csv --no-header --no-summary --processes", "$MORE"},
 	"remote envs":    {"$FLEET --format csv --no-header --no-summary --timestamp", "$MORE"},
 	"remote gpus":    {"$FLEET --free --user x --model h100 --sort memory --format csv --no-header --no-summary --timestamp", "$MORE"},

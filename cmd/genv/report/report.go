@@ -42,6 +42,7 @@ func Command(with command.Program) *cli.Command {
 			&cli.StringFlag{Name: "since", Value: "7d", Usage: "from this `TIME` on, such as 7d or 2026-11-01"},
 			&cli.StringFlag{Name: "until", DefaultText: "now", Usage: "until this `TIME`, such as 1d or 2026-12-01"},
 			command.OneOf(&cli.StringFlag{Name: "by", Value: report.ByUser, Usage: "`WHAT` the lines are: " + strings.Join(by(), ", ")}, by()),
+			&cli.BoolFlag{Name: "fair-share", Usage: "compare each user with an equal share; of the last 30 days unless --since says otherwise"},
 			&cli.IntFlag{Name: "top", Usage: "only the first `N` lines; 0 for all"},
 			&cli.StringFlag{Name: "state-dir", DefaultText: "that of the service, or one's own", Usage: "the `DIR` of the controller"},
 			&cli.StringFlag{Name: "policy", Usage: "take the groups of --by group from this policy `FILE`, or none; by default policy.yaml in ~/.config/genv or /etc/genv"},
@@ -56,6 +57,7 @@ func Command(with command.Program) *cli.Command {
 type request struct {
 	query    store.Query
 	by       string
+	fair     bool
 	top      int
 	policy   string
 	output   render.Output
@@ -82,7 +84,16 @@ func (p *program) read(c *cli.Context) (r request, err error) {
 	default:
 		return r, command.CheckChoices("by", []string{r.by}, by())
 	}
-	since, err := p.Since(c.String("since"))
+	from := c.String("since")
+	if r.fair = c.Bool("fair-share"); r.fair {
+		if r.by != report.ByUser {
+			return r, command.UsageError("--fair-share is by user: leave out --by %s", r.by)
+		}
+		if !command.IsGiven(c, "since") {
+			from = fmt.Sprintf("%dd", report.FairShareDays)
+		}
+	}
+	since, err := p.Since(from)
 	if err != nil {
 		return r, err
 	}
@@ -114,6 +125,9 @@ func (p *program) report(c *cli.Context) error {
 	d, err := p.document(c.Context, s, &r)
 	if err != nil {
 		return err
+	}
+	if r.fair {
+		d.CompareWithEqual()
 	}
 	d.Top(r.top)
 	if now := p.Now().Truncate(time.Second); d.Until.After(now) {

@@ -24,6 +24,9 @@ func writeCSV(w io.Writer, d *report.Document, output render.Output) error {
 			"key", "attached_seconds", "used_seconds", "computing_seconds", "idle_seconds", "unknown_seconds", "unmeasured_seconds", "memory_mib_seconds",
 			"share", "peak_devices", "findings", "terminated", "detached",
 		})
+		if d.FairShare != nil {
+			rows[0] = append(rows[0], "of_equal_share", "over_equal_seconds")
+		}
 	}
 	for i := range d.Rows {
 		r := &d.Rows[i]
@@ -35,16 +38,24 @@ func writeCSV(w io.Writer, d *report.Document, output render.Output) error {
 		for _, n := range []int64{r.Findings, r.Terminated, r.Detached} {
 			row = append(row, fmt.Sprint(n))
 		}
+		if d.FairShare != nil {
+			row = append(row, shown(r.OfEqual, func(of float64) string { return fmt.Sprintf("%.4f", of) }), shown(r.OverEqual, func(n int64) string { return fmt.Sprint(n) }))
+		}
 		rows = append(rows, row)
 	}
 	return render.WriteCSV(w, rows)
 }
 
 func peak(r *report.Row) string {
-	if r.Peak == nil {
+	return shown(r.Peak, func(n int64) string { return fmt.Sprint(n) })
+}
+
+// shown is a figure; empty for none.
+func shown[T any](value *T, text func(T) string) string {
+	if value == nil {
 		return ""
 	}
-	return fmt.Sprint(*r.Peak)
+	return text(*value)
 }
 
 // writeText prints a table with bars, as far as there is room for them, and what the time is.
@@ -68,6 +79,9 @@ func (p *program) writeSummary(d *report.Document) {
 		fmt.Fprintf(p.Err, " %s left out.", render.Plural(d.LeftOut, "line"))
 	}
 	fmt.Fprintln(p.Err)
+	if fair := d.FairShare; fair != nil && fair.Users > 0 {
+		fmt.Fprintf(p.Err, "An equal share of the %s who had GPUs attached: %s GPU hours.\n", render.Plural(fair.Users, "user"), report.Hours(fair.Equal))
+	}
 	if d.Begun.After(d.Since) && d.Begun.Unix() > 0 {
 		fmt.Fprintf(p.Err, "Usage is kept since %s.\n", d.Begun.Format(shortTime))
 	}
@@ -85,6 +99,9 @@ type column struct {
 }
 
 func columns(d *report.Document) []column {
+	if d.FairShare != nil {
+		return fairShareColumns(d)
+	}
 	hours := func(of func(*report.Row) int64) func(*report.Row) string {
 		return func(r *report.Row) string { return report.Hours(of(r)) }
 	}
@@ -159,17 +176,22 @@ func table(d *report.Document, output render.Output, width int, colourful bool) 
 		}
 	}
 	bar := min(width-used-render.Gap, mostBar)
-	var b strings.Builder
+	var all strings.Builder
 	for line := range cells[0] {
+		var b strings.Builder
 		writeLine(&b, cells, widths, line)
 		if row := line - len(cells[0]) + len(d.Rows); row >= 0 && bar >= leastBar {
-			if drawn := barOf(&d.Rows[row], d, bar, colourful); drawn != "" {
+			draw := barOf
+			if d.FairShare != nil {
+				draw = balanceOf
+			}
+			if drawn := draw(&d.Rows[row], d, bar, colourful); drawn != "" {
 				b.WriteString(strings.Repeat(" ", render.Gap) + drawn)
 			}
 		}
-		b.WriteByte('\n')
+		all.WriteString(strings.TrimRight(b.String(), " ") + "\n")
 	}
-	return b.String()
+	return all.String()
 }
 
 // writeLine writes a line of cells: the key to the left, and figures to the right.

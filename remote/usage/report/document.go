@@ -32,9 +32,11 @@ type Document struct {
 	// Missing is for how many seconds of the time nothing is known, since no controller ran
 	// or nothing could be kept.
 	Missing int64 `json:"missing_seconds"`
-	Rows    []Row `json:"rows"`
-	Total   Row   `json:"total"`
-	LeftOut int   `json:"rows_left_out,omitempty"` // by Top
+	// FairShare is nil unless users are compared with an equal share.
+	FairShare *FairShare `json:"fair_share,omitempty"`
+	Rows      []Row      `json:"rows"`
+	Total     Row        `json:"total"`
+	LeftOut   int        `json:"rows_left_out,omitempty"` // by Top
 }
 
 // Row is a user, a group, a host, a model or a day. Seconds are those of devices, summed.
@@ -52,6 +54,10 @@ type Row struct {
 	Findings   int64   `json:"findings"`
 	Terminated int64   `json:"terminated"`
 	Detached   int64   `json:"detached"`
+	// OfEqual is the attached time in equal shares, and OverEqual how much it is over one, or
+	// under it if it is negative. They are nil for who isn't compared.
+	OfEqual   *float64 `json:"of_equal_share,omitempty"`
+	OverEqual *int64   `json:"over_equal_seconds,omitempty"`
 }
 
 // New is the document about what a store sums up, by anything but groups. Days are in their

@@ -1,55 +1,98 @@
 package report
 
 import (
-	_ "embed" // for page
+	"embed"
 	"fmt"
 	"html/template"
 	"io"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-//go:embed page.html
-var pageText string
+//go:embed page.html charts.html
+var files embed.FS
 
-// page is the page. Names come from hosts: html/template escapes them wherever they are.
-var page = template.Must(template.New("page").Funcs(template.FuncMap{
-	"hours": Hours, "percent": Percent, "title": title, "date": func(t time.Time) string { return t.Format("2006-01-02 15:04") },
-}).Parse(pageText))
+// page is the page, and charts. Names come from hosts: html/template escapes them wherever they
+// are.
+var page = template.Must(template.New("page.html").Funcs(template.FuncMap{
+	"hours": Hours, "percent": percent, "signed": Signed, "title": Title, "heading": Heading,
+	"date": func(t time.Time) string { return t.Format("2006-01-02 15:04") },
+}).ParseFS(files, "page.html", "charts.html"))
 
 // Hours are seconds as hours, with a decimal place.
 func Hours(seconds int64) string { return fmt.Sprintf("%.1f", float64(seconds)/3600) }
 
+// Signed are hours, with a sign.
+func Signed(seconds int64) string { return fmt.Sprintf("%+.1f", float64(seconds)/3600) }
+
 // Percent is a share, in per cent.
 func Percent(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }
 
-// title is the name of a row for people.
-func title(key string) string {
+// percent is Percent, also of a pointer, as templates have it.
+func percent(share any) string {
+	if p, ok := share.(*float64); ok {
+		share = *p
+	}
+	of, _ := share.(float64)
+	return Percent(of)
+}
+
+// Title is the name of a row for people.
+func Title(key string) string {
 	if key == "" {
 		return "(unknown)"
 	}
 	return key
 }
 
+// Heading says what a document is about.
+func Heading(d *Document) string {
+	if d.FairShare != nil {
+		return "GPU usage and fair shares"
+	}
+	return "GPU usage by " + d.By
+}
+
 // WriteHTML writes a page with charts, which needs nothing else: no script, no style sheet and
 // no font. days is the same time by day; nil if d is that itself.
 func WriteHTML(w io.Writer, d, days *Document) error {
+	charts, err := Charts(d, days)
+	if err != nil {
+		return err
+	}
+	return page.Execute(w, struct {
+		*Document
+		Charts template.HTML
+	}{d, charts})
+}
+
+// Charts are the charts of WriteHTML, as parts of a page that has styles for their classes.
+func Charts(d, days *Document) (template.HTML, error) {
 	view := struct {
 		*Document
-		Bars    *bars
+		Balance *balance
 		Columns *columns
+		Bars    *bars
 	}{Document: d}
 	if d.By == ByDay {
 		days = d
-	} else {
+	} else if len(d.Rows) > 0 {
 		view.Bars = barsOf(d.Rows)
 	}
 	if days != nil && len(days.Rows) > 0 {
 		view.Columns = columnsOf(days.Rows)
 	}
-	return page.Execute(w, view)
+	if d.FairShare != nil && d.FairShare.Users > 0 {
+		view.Balance = balanceOf(d)
+	}
+	var b strings.Builder
+	if err := page.ExecuteTemplate(&b, "charts", view); err != nil {
+		return "", err
+	}
+	return template.HTML(b.String()), nil //nolint:gosec // a template's result
 }
 
 // part is a part of a bar or column: its class is its colour.
@@ -107,7 +150,7 @@ func barsOf(rows []Row) *bars {
 	}
 	b := &bars{Height: float64(len(rows)) * lineHeight}
 	for i := range rows {
-		line := barLine{Key: text.Shorten(title(rows[i].Key), maxKey), Value: Hours(rows[i].Attached), Y: float64(i) * lineHeight, Parts: partsOf(&rows[i]), End: barLeft}
+		line := barLine{Key: text.Shorten(Title(rows[i].Key), maxKey), Value: Hours(rows[i].Attached), Y: float64(i) * lineHeight, Parts: partsOf(&rows[i]), End: barLeft}
 		for j := range line.Parts {
 			p := &line.Parts[j]
 			p.X, p.Y, p.Width = line.End, line.Y+4, p.Len/most*barWidth

@@ -85,6 +85,9 @@ func TestHTML(t *testing.T) {
 		"next to none":  {report.New(sums(row("a", 1, 1)), report.ByHost, time.UTC), report.New(sums(row("2026-11-20", 1, 1)), report.ByDay, time.UTC)},
 		"only findings": {report.New(sums(store.Row{Name: "a", Sum: usage.Sum{Amounts: usage.Amounts{Findings: 1}}}), report.ByHost, time.UTC), nil},
 	} {
+		if d[0].By == report.ByUser {
+			d[0].CompareWithEqual()
+		}
 		var b bytes.Buffer
 		require.NoError(t, report.WriteHTML(&b, d[0], d[1]), name)
 		page := b.String()
@@ -109,4 +112,51 @@ func wellFormed(t *testing.T, name, page string) {
 		}
 		require.NoError(t, err, name)
 	}
+}
+
+func TestFairShare(t *testing.T) {
+	d := report.New(sums(row("alice", 30000, 0), row("bob", 6000, 3000), row("carol", 0, 0), row("", 9000, 0), row("(other)", 9000, 0)), report.ByUser, time.UTC)
+	d.CompareWithEqual()
+	require.Equal(t, &report.FairShare{Users: 2, Equal: 18000}, d.FairShare)
+	type compared struct {
+		of   float64
+		over int64
+	}
+	got := make(map[string]compared)
+	for i := range d.Rows {
+		if r := &d.Rows[i]; r.OfEqual != nil {
+			got[r.Key] = compared{*r.OfEqual, *r.OverEqual}
+		}
+	}
+	require.Equal(t, map[string]compared{"alice": {30. / 18, 12000}, "bob": {6. / 18, -12000}}, got, "neither who had nothing nor who isn't known")
+
+	none := report.New(sums(row("", 9000, 0)), report.ByUser, time.UTC)
+	none.CompareWithEqual()
+	require.Equal(t, &report.FairShare{}, none.FairShare)
+}
+
+func TestHideUsers(t *testing.T) {
+	for _, test := range []struct {
+		but  string
+		want []string
+	}{
+		{"bob", []string{"bob", report.OtherUsers}},
+		{"", []string{report.OtherUsers}},
+		{"mallory", []string{report.OtherUsers}},
+		{"Bob", []string{report.OtherUsers}},
+	} {
+		d := report.New(sums(row("alice", 3600, 0), row("bob", 3600, 3600), row("", 7200, 0)), report.ByUser, time.UTC)
+		d.CompareWithEqual()
+		d.HideUsers(test.but)
+		require.Equal(t, test.want, d.Keys(), test.but)
+		sum, share := int64(0), 0.0
+		for i := range d.Rows {
+			sum, share = sum+d.Rows[i].Attached, share+d.Rows[i].Share
+		}
+		require.Equal(t, d.Total.Attached, sum)
+		require.InDelta(t, 1, share, 1e-9)
+	}
+	alone := report.New(sums(row("bob", 3600, 3600)), report.ByUser, time.UTC)
+	alone.HideUsers("bob")
+	require.Equal(t, []string{"bob"}, alone.Keys())
 }
