@@ -32,6 +32,8 @@ type Controller struct {
 	ActUnrecorded bool
 	// Sinks get the events of every cycle that counts, in their order.
 	Sinks []Sink
+	// Witness, if set, gets what is judged.
+	Witness Witness
 	// Save, if set, returns what writes the memory as it is now, in the background: before
 	// reports are sent, otherwise every 10 seconds.
 	Save func(*FleetMemory) (write func())
@@ -125,6 +127,7 @@ func (c *Controller) begin(ctx context.Context, number int) Cycle {
 	var events []enforce.Event
 	policy := c.Memory.Operator.Policy(c.Policy, now)
 	cycle.Plan, next.Rules, events = enforce.Judge(policy, cycle.Cluster, c.Memory.Rules, now)
+	c.judged(&cycle, &Judged{Hosts: cycle.Cluster.Hosts, Now: now, Before: c.Memory.Rules, After: next.Rules, Plan: cycle.Plan, Events: events})
 	c.learnOfOthers(&cycle, link.others)
 	c.planGuards(&cycle, policy, now)
 	events = slices.Concat(c.unsaid, ended, events)

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/early"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller/wake"
@@ -75,58 +74,25 @@ func (c *Controller) early(ctx context.Context, looks []wake.Look) {
 	}
 	cycle, asked := c.earlyCycle(looks)
 	now := c.Now()
-	judged := c.judgeEarly(cycle, asked, now)
-	if len(cycle.Asked) == 0 {
+	judged := early.All(c.Memory.Operator.Policy(c.Policy, now), asked, &cycle.Cluster, c.Memory.Rules, &c.between.spent, now)
+	c.judged(cycle, &Judged{Hosts: asked, Now: now, Before: c.Memory.Rules, After: judged.Memory, Plan: judged.Plan, Events: judged.Events})
+	if cycle.Asked = judged.Judged; len(cycle.Asked) == 0 {
 		return
 	}
-	cycle.Plan = early.Plan(c.last.Plan, judged.plan, func(h snapshot.Hostname) bool { return cycle.Asked[h] })
+	cycle.Plan = early.Plan(c.last.Plan, judged.Plan, func(h snapshot.Hostname) bool { return cycle.Asked[h] })
 	c.last = cycle
 	c.between.count++
 	next := c.Memory
-	next.Rules = judged.memory
-	if len(judged.events) == 0 {
+	next.Rules = judged.Memory
+	if len(judged.Events) == 0 {
 		c.Memory = next
 		return
 	}
 	shown := *cycle
 	shown.Start = now
 	unsaid := c.unsaid // in a full cycle
-	c.act(ctx, &shown, next, judged.events)
+	c.act(ctx, &shown, next, judged.Events)
 	c.unsaid = unsaid
-}
-
-// judgement is what came of judging some hosts early.
-type judgement struct {
-	plan   enforce.Plan
-	memory enforce.Memory
-	events []enforce.Event
-}
-
-// judgeEarly judges the hosts that were asked: together, or if that is more than the limits
-// allow, one by one. Those for which it is too much are left to the next full cycle.
-func (c *Controller) judgeEarly(cycle *Cycle, asked []snapshot.Host, now time.Time) judgement {
-	policy := c.Memory.Operator.Policy(c.Policy, now)
-	limits := policy.Fleet().Limits
-	all := judgement{memory: c.Memory.Rules}
-	try := func(hosts []snapshot.Host) bool {
-		plan, memory, events := early.Judge(policy, snapshot.Cluster{Hosts: hosts}, all.memory, now)
-		if !c.between.spent.Allow(limits, &plan, events, &cycle.Cluster) {
-			return false
-		}
-		all.memory, all.events = memory, append(all.events, events...)
-		all.plan.Findings, all.plan.Reports = append(all.plan.Findings, plan.Findings...), append(all.plan.Reports, plan.Reports...)
-		for i := range hosts {
-			cycle.Asked[hosts[i].Name] = true
-		}
-		return true
-	}
-	if len(asked) == 0 || try(asked) || len(asked) == 1 {
-		return all
-	}
-	for i := range asked {
-		try(asked[i : i+1])
-	}
-	return all
 }
 
 // earlyCycle is the last cycle with new snapshots of the hosts that woke, and these hosts.
@@ -136,7 +102,7 @@ func (c *Controller) judgeEarly(cycle *Cycle, asked []snapshot.Host, now time.Ti
 func (c *Controller) earlyCycle(looks []wake.Look) (*Cycle, []snapshot.Host) {
 	cycle := *c.last
 	cycle.Early++
-	cycle.Earlier, cycle.guards, cycle.Asked = 0, nil, make(map[snapshot.Hostname]bool)
+	cycle.Earlier, cycle.guards, cycle.Asked = 0, nil, nil
 	cycle.Duplicates, cycle.Actions, cycle.Notified, cycle.Records, cycle.Unrecorded = nil, nil, nil, nil, nil
 	cycle.Cluster.Hosts = slices.Clone(cycle.Cluster.Hosts)
 	cycle.operator(c.Memory.Operator)

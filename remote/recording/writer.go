@@ -55,6 +55,10 @@ func (w *Writer) Waiting() int { return len(w.buf) }
 type Input struct {
 	Judgement
 	Before, After enforce.Memory
+	// Plan and Events are what came of it, for a caller who computes the Digest of them later. They
+	// are not written.
+	Plan   *enforce.Plan
+	Events []enforce.Event
 }
 
 // Add adds a judgement, which is written with the next Flush.
