@@ -185,8 +185,8 @@ func TestTooMuchWaits(t *testing.T) {
 	for i := 0; i < 10_000 && !strings.Contains(r.log.String(), "behind"); i++ {
 		r.cycles(1)
 	}
-	require.Equal(t, 1, strings.Count(r.log.String(), "behind"))
 	r.Close()
+	require.Contains(t, r.log.String(), "behind")
 	numbers, gaps, _ := r.recorded(t)
 	for _, g := range gaps {
 		missing += g.Judgements
