@@ -35,6 +35,9 @@ type File struct {
 	// name the flag.
 	Flags     Settings
 	UserFlags map[snapshot.Username]Settings
+
+	// Path and Text are what was parsed; empty for Default.
+	Path, Text string
 }
 
 // Limits are the safety limits on the actions of a cycle. A limit that is not On

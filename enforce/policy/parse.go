@@ -11,6 +11,7 @@ func Parse(name string, data []byte) (*File, error) {
 	if err := doc.Err(); err != nil {
 		return nil, err
 	}
+	file.Path, file.Text = name, string(data)
 	return file, nil
 }
 

@@ -48,7 +48,7 @@ func (l *loop) run(ctx context.Context, setup Setup) error {
 		return err
 	}
 	defer l.close()
-	l.history = l.memory.history(&setup)
+	l.history, l.judged = l.memory.history(&setup), l.memory.recording(&setup)
 	l.memory.recordWaiting(l.record, setup.DryRun)
 	ctx, l.service = startService(ctx, log, setup.Interval > 0)
 	defer l.service.close()
@@ -106,7 +106,8 @@ type loop struct {
 	reload  func() (Setup, error)
 	record  *audit.Log // nil for none
 	memory  *keeper
-	history History // nil for none
+	history History   // nil for none
+	judged  Recording // nil for none
 	service *service
 	screen  cycleWriter
 	queue   *controller.Queue // what operators ask for
@@ -167,6 +168,10 @@ func (l *loop) controller(setup Setup) *controller.Controller {
 		viewers = []controller.Sink{setup.Feed, l.counters}
 	}
 	c.Sinks = append(c.Sinks, viewers...)
+	if l.judged != nil && l.part.acts() {
+		l.judged.Use(setup.Policy, setup.LocalName, setup.Interval)
+		c.Witness = l.judged
+	}
 	if c.Leads = l.part.leads(); !l.part.acts() {
 		c.Standby, c.DryRun, c.Save, c.Keep, c.Sinks = true, true, nil, nil, viewers
 	}
@@ -249,6 +254,9 @@ func (l *loop) close() {
 	hooks.Go(func() { l.hooks.Close(hooksTimeout) })
 	if l.history != nil {
 		l.history.Close() // while no other run may use its folder
+	}
+	if l.judged != nil {
+		l.judged.Close()
 	}
 	l.mail.close(l.current)
 	l.memory.close(l.current)

@@ -7,6 +7,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent/controllers"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
@@ -50,6 +51,9 @@ type Setup struct {
 	// OpenHistory, if set, keeps who used what in the folder of a loop's memory. A reload doesn't
 	// change it.
 	OpenHistory func(dir string) History
+	// OpenRecording, if set, records what a loop judges, in the folder of its memory. A reload
+	// doesn't change it.
+	OpenRecording func(dir string) Recording
 	// LookOnly is for a Policy without rules in a DryRun: nothing is kept, and hosts that
 	// are lost or back are all that is printed.
 	LookOnly bool
@@ -61,6 +65,15 @@ type History interface {
 	Configure(interval time.Duration)
 	// Show takes in a cycle that sinks may not have got.
 	Show(cycle *controller.Cycle)
+	Close()
+}
+
+// Recording records what is judged.
+type Recording interface {
+	controller.Witness
+	// Use sets the policy by which is judged from now on, the name of the only host if it is this
+	// machine, and the time between two full cycles.
+	Use(policy *policy.File, local snapshot.Hostname, interval time.Duration)
 	Close()
 }
 

@@ -108,6 +108,18 @@ func (k *keeper) history(setup *Setup) History {
 	return setup.OpenHistory(k.store.Path())
 }
 
+// recording opens the record of what is judged next to the memory of a loop; nil for none.
+func (k *keeper) recording(setup *Setup) Recording {
+	if setup.OpenRecording == nil {
+		return nil
+	}
+	if k.store == nil || !k.store.Holds() || !setup.loops() {
+		k.log.Warn().Msg("nothing is recorded: that needs a loop of cycles, and a --state-dir that no other controller uses")
+		return nil
+	}
+	return setup.OpenRecording(k.store.Path())
+}
+
 // recordWaiting records what operators asked for while no controller ran.
 func (k *keeper) recordWaiting(record *audit.Log, dryRun bool) {
 	if k.store == nil || record == nil || dryRun {
