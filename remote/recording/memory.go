@@ -1,7 +1,6 @@
 package recording
 
 import (
-	"encoding/json"
 	"maps"
 	"reflect"
 	"time"
@@ -169,5 +168,3 @@ func applied[M ~map[K]V, K comparable, V any](m, set, drop M) M {
 	maps.Copy(next, set)
 	return next
 }
-
-func (c *MemoryChange) encode() ([]byte, error) { return json.Marshal(c) }

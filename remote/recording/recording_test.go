@@ -90,7 +90,9 @@ func requireStep(t *testing.T, in *recording.Input, step *recording.Step, memory
 		require.True(t, maps.Equal(want.Labels, got.Labels))
 		if want.Err != nil {
 			require.Nil(t, got.Snapshot)
-			require.Equal(t, want.Err.(simulated.Lost).Kind(), got.Err.(interface{ Kind() string }).Kind())
+			var kind interface{ Kind() string }
+			require.ErrorAs(t, got.Err, &kind)
+			require.Equal(t, want.Err.Error(), kind.Kind())
 			continue
 		}
 		require.Equal(t, encoded(t, recording.Judged(want.Snapshot)), encoded(t, got.Snapshot))
