@@ -1,7 +1,10 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -75,7 +78,10 @@ func TestUsageOfAController(t *testing.T) {
 	require.Equal(t, int64(2), host.Terminated)
 	require.Equal(t, alice.Attached, host.Attached)
 
-	second := run(state)
+	socket := filepath.Join(state, "web.sock")
+	second := run(state, "--web", "unix:"+socket)
+	onPage := reportOnPage(t, socket)
+	require.Equal(t, []string{"alice"}, onPage.Keys()[:1], "what the run before kept")
 	second.signal(syscall.SIGTERM)
 	second.end()
 	db, err = sqlite.OpenToRead(path, time.Local)
@@ -88,6 +94,24 @@ func TestUsageOfAController(t *testing.T) {
 	off.signal(syscall.SIGTERM)
 	off.end()
 	require.NoFileExists(t, filepath.Join(without, sqlite.FileName))
+}
+
+// reportOnPage is the report that a controller's web page has.
+func reportOnPage(t *testing.T, socket string) report.Document {
+	t.Helper()
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", socket)
+	}}
+	defer transport.CloseIdleConnections()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/api/v1/report", http.NoBody)
+	require.NoError(t, err)
+	answer, err := transport.RoundTrip(request)
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	require.Equal(t, http.StatusOK, answer.StatusCode)
+	var d report.Document
+	require.NoError(t, json.NewDecoder(answer.Body).Decode(&d))
+	return d
 }
 
 // usageOfTenDays is a folder with what alice and bob had on two hosts until now.

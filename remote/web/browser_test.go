@@ -27,7 +27,9 @@ type site struct {
 
 func newSite(t *testing.T, f *fleet) *site {
 	s := &site{fleet: f}
-	handler := web.New(f.feed, f.options())
+	options := f.options()
+	options.Usage = f.usage
+	handler := web.New(f.feed, options)
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/" {
 			s.pages.Add(1)
@@ -119,6 +121,29 @@ func TestBrowserFollows(t *testing.T) {
 	page.wait(`document.getElementById("connection").textContent === "connection lost"`)
 }
 
+// TestBrowserReport: the form asks for other reports, without a script.
+func TestBrowserReport(t *testing.T) {
+	b := startChromium(t)
+	f := newFleet(20, 8)
+	f.usage = history(t, f.now, 32, "alice")
+	s := newSite(t, f)
+	page := b.open(s.URL+"/", look{width: 1280, height: 900})
+	var done string
+	page.evaluate(`document.querySelector('nav a[href="/report"]').click(); ""`, &done)
+	page.wait(`document.querySelectorAll("svg.usage").length === 2 && document.querySelectorAll("tbody tr").length === 12`)
+	page.evaluate(`document.getElementById("by").value = "fair-share"; document.getElementById("range").value = "30d"; document.querySelector("form button").click(); ""`, &done)
+	page.wait(`document.querySelectorAll("svg.usage").length === 3 && document.querySelectorAll("rect.over").length > 0 && document.querySelectorAll("rect.under").length > 0`)
+	var lines, widest int
+	page.evaluate(`document.querySelectorAll("rect.over, rect.under").length`, &lines)
+	require.Equal(t, 12, lines)
+	page.evaluate(`Math.round(Math.max(...[...document.querySelectorAll("rect.over")].map((e) => e.x.baseVal.value + e.width.baseVal.value)))`, &widest)
+	require.LessOrEqual(t, widest, 710, "a bar doesn't reach the figures")
+	day := f.now.AddDate(0, 0, -3).Format(time.DateOnly)
+	page.evaluate(`document.getElementById("by").value = "day"; document.getElementById("range").value = "dates"; document.getElementById("since").value = "`+day+`"; document.querySelector("form button").click(); ""`, &done)
+	page.wait(`location.search.includes("by=day") && document.querySelectorAll("tbody tr").length === 4 && document.getElementById("since").value === "` + day + `"`)
+	require.Empty(t, b.problems())
+}
+
 // TestAccessibility: the rules that can be checked, in both themes, on a phone and a screen.
 func TestAccessibility(t *testing.T) {
 	audit, err := os.ReadFile("testdata/audit.js")
@@ -136,9 +161,10 @@ func TestAccessibility(t *testing.T) {
 	f.lived()
 	f.judged(usual(f.now)...)
 	evil := hostile()
+	f.usage, evil.usage = history(t, f.now, 32, "alice"), history(t, evil.now, 3, snapshot.Username(strings.Repeat("wide<b>", 60)))
 	for name, s := range map[string]*site{"usual": newSite(t, f), "hostile": newSite(t, evil)} {
 		host := string(s.cycle.Cluster.Hosts[0].Name)
-		for _, path := range []string{"/", "/h/" + host, "/h/gpu-06", "/u/alice", "/findings"} {
+		for _, path := range []string{"/", "/h/" + host, "/h/gpu-06", "/u/alice", "/findings", "/report?by=fair-share"} {
 			for _, l := range []look{{320, 800, true, true}, {390, 844, false, true}, {1280, 900, true, true}, {1920, 1080, false, true}} {
 				page := b.open(s.URL+path, l)
 				page.evaluate(string(audit), &wrong)
@@ -162,9 +188,10 @@ func TestScreenshots(t *testing.T) {
 	f := fleetAt(time.Now().Add(-24*time.Hour), 20, 8)
 	f.lived()
 	f.judged(usual(f.now)...)
+	f.usage = history(t, f.now, 32, "alice")
 	for fleet, s := range map[string]*site{"usual": newSite(t, f), "many": newSite(t, newFleet(1000, 8)), "hostile": newSite(t, hostile())} {
-		for name, path := range map[string]string{"overview": "/", "host": "/h/" + string(s.cycle.Cluster.Hosts[0].Name), "failed": "/h/gpu-06", "user": "/u/alice", "findings": "/findings"} {
-			if fleet == "many" && name != "overview" {
+		for name, path := range map[string]string{"overview": "/", "host": "/h/" + string(s.cycle.Cluster.Hosts[0].Name), "failed": "/h/gpu-06", "user": "/u/alice", "findings": "/findings", "report": "/report", "report-host": "/report?by=host&range=90d", "report-fair": "/report?by=fair-share"} {
+			if fleet == "many" && name != "overview" || fleet != "usual" && strings.HasPrefix(name, "report") {
 				continue
 			}
 			for _, l := range []look{{390, 844, false, true}, {390, 844, true, true}, {1280, 900, false, true}, {1280, 900, true, true}, {1920, 1080, false, true}, {1920, 1080, true, true}} {

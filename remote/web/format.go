@@ -12,6 +12,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/live"
+	"github.com/seed-3119e985/genv/remote/usage/report"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -27,6 +28,7 @@ var functions = template.FuncMap{
 	"ago": ago, "span": span, "clock": clock, "stamp": stamp, "amount": amount, "bytes": bytesText, "memory": memoryText, "top": topOf, "percent": percent,
 	"name": name, "host": hostName, "model": model, "command": command, "line": line, "userPath": userPath, "hostPath": hostPath,
 	"decision": decision, "state": stateText, "hours": hours, "memoryBar": memoryBar, "rule": func(r enforce.Rule) string { return line(string(r)) },
+	"usageHours": report.Hours, "round": roundHours, "usageName": usageName, "signed": signed, "share": share,
 	"spark": spark, "chart": chart, "hourly": hourly, "kind": kind, "via": viaText, "first": first, "more": more,
 }
 
@@ -175,6 +177,30 @@ func viaText(via agent.Via) string {
 
 // hours are GPU hours.
 func hours(d time.Duration) string { return fmt.Sprintf("%.1f", d.Hours()) }
+
+// usageName is the name of a row of a report: a user, a host, a model, a day or a group.
+func usageName(key string) string { return line(report.Title(key)) }
+
+// roundHours are seconds as hours, with a decimal place if there are few.
+func roundHours(seconds int64) string {
+	const many = 1000
+	if seconds < many*3600 {
+		return report.Hours(seconds)
+	}
+	return strconv.FormatInt((seconds+1800)/3600, 10)
+}
+
+// share is a share in per cent, of a number or a pointer to one.
+func share(of any) string {
+	if p, ok := of.(*float64); ok {
+		of = *p
+	}
+	number, _ := of.(float64)
+	return report.Percent(number)
+}
+
+// signed are seconds as hours with a sign.
+func signed(seconds *int64) string { return report.Signed(*seconds) }
 
 // when is when a finding is due.
 func when(now time.Time, f *live.Finding) string {

@@ -32,8 +32,10 @@ type page struct {
 	Path    string // of the menu's entry
 	Fleet   *live.Fleet
 	Counts  counts
-	Hidden  bool // names of others are hidden
-	Me      bool // it may be known who asks
+	Hidden  bool         // names of others are hidden
+	Me      bool         // it may be known who asks
+	Usage   bool         // there are reports of usage
+	Query   template.URL // of the same as JSON
 	Now     time.Time
 	Version string // of the script and the styles
 	Body    any
@@ -49,26 +51,29 @@ func (p *page) Stale() bool {
 
 // page serves a page.
 func (s *server) page(of pageFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		v, now := s.view(r), s.options.Now()
-		fleet := v.Fleet()
-		key := string(v.self) + "\x00" + r.URL.Path + "\x00" + filterOf(r).key()
-		answer, err := s.pages.get(key, fleet.Revision, now, func() (*rendered, error) {
-			return s.render(of, r, v, fleet, now)
-		})
-		if err != nil {
-			if s.options.Failed != nil {
-				s.options.Failed(err)
-			}
-			http.Error(w, "the page can't be shown", http.StatusInternalServerError)
-			return
+	return func(w http.ResponseWriter, r *http.Request) { s.servePage(w, r, filterOf(r).key(), of) }
+}
+
+// servePage serves a page; key is what it shows besides its path and its viewer.
+func (s *server) servePage(w http.ResponseWriter, r *http.Request, key string, of pageFunc) {
+	v, now := s.view(r), s.options.Now()
+	fleet := v.Fleet()
+	key = string(v.self) + "\x00" + r.URL.Path + "\x00" + key
+	answer, err := s.pages.get(key, fleet.Revision, now, func() (*rendered, error) {
+		return s.render(of, r, v, fleet, now)
+	})
+	if err != nil {
+		if s.options.Failed != nil {
+			s.options.Failed(err)
 		}
-		answer.send(w, r)
+		http.Error(w, "the page can't be shown", http.StatusInternalServerError)
+		return
 	}
+	answer.send(w, r)
 }
 
 func (s *server) render(of pageFunc, r *http.Request, v *view, fleet *live.Fleet, now time.Time) (*rendered, error) {
-	p := &page{Fleet: fleet, Now: now, Hidden: v.names != AllNames, Me: s.options.Passwords != nil || s.options.Proxied, Version: assets().version, view: v, marks: fleet.Marks(), Path: r.URL.Path}
+	p := &page{Fleet: fleet, Now: now, Hidden: v.names != AllNames, Me: s.options.Passwords != nil || s.options.Proxied, Usage: s.options.Usage != nil, Version: assets().version, view: v, marks: fleet.Marks(), Path: r.URL.Path}
 	p.Counts = p.count(fleet.Hosts)
 	status := http.StatusOK
 	name, body := of(p, r)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/remote/live"
+	"github.com/seed-3119e985/genv/remote/usage/reading"
 	"github.com/seed-3119e985/genv/remote/web/htpasswd"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -35,6 +36,8 @@ type Options struct {
 	Failed func(error)
 	// API serves the documents and events of a source at /api/v1/ and /events.
 	API func(live.Source) http.Handler
+	// Usage reads reports of who used what; nil for none.
+	Usage *reading.Reader
 	// Mount adds handlers of other paths, such as /metrics; nil for none. They get the same
 	// checks. hideUsers says that they must show the name of no user.
 	Mount func(mux *http.ServeMux, hideUsers bool)
@@ -69,6 +72,8 @@ func New(feed *live.Feed, options Options) http.Handler {
 		s.mux.HandleFunc(path, s.page(page))
 	}
 	s.mux.HandleFunc("/me", s.me)
+	s.mux.HandleFunc("/report", s.reportPage)
+	s.mux.HandleFunc("/api/v1/report", s.reportDocument)
 	s.mux.HandleFunc("/static/{file}", static)
 	if options.API != nil {
 		api := func(w http.ResponseWriter, r *http.Request) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/rs/zerolog"
@@ -75,7 +76,7 @@ func (l *loop) run(ctx context.Context, setup Setup) error {
 	first := l.controller(setup)
 	first.Memory = l.memory.load(setup.Hosts)
 	if setup.Feed != nil {
-		addresses, closeAll, err := setup.Viewers.Open(ctx, Running{setup.Feed, l.counters, l.queue, setup.LookOnly}, log)
+		addresses, closeAll, err := setup.Viewers.Open(ctx, l.running(&setup), log)
 		if err != nil {
 			return err
 		}
@@ -96,6 +97,14 @@ func (l *loop) run(ctx context.Context, setup Setup) error {
 	return l.last
 }
 
+// running is what viewers get.
+func (l *loop) running(setup *Setup) Running {
+	return Running{
+		Feed: setup.Feed, Counters: l.counters, Queue: l.queue, LookOnly: setup.LookOnly, History: l.history,
+		Groups: func() map[string][]string { return *l.groups.Load() },
+	}
+}
+
 // errStopped ends a run after a cycle that was stopped.
 var errStopped = errors.New("the cycle was stopped")
 
@@ -110,7 +119,8 @@ type loop struct {
 	judged  Recording // nil for none
 	service *service
 	screen  cycleWriter
-	queue   *controller.Queue // what operators ask for
+	groups  atomic.Pointer[map[string][]string] // of the policy
+	queue   *controller.Queue                   // what operators ask for
 	// counters are what the metrics count; nil without a Feed.
 	counters *metrics.Counters
 	self     controllers.Controller // without what a setup says
@@ -134,6 +144,7 @@ func (l *loop) controller(setup Setup) *controller.Controller {
 	}
 	l.hooks = notify.New(setup.Policy.Hooks, l.hookDone)
 	l.setup = setup
+	l.groups.Store(&setup.Policy.Groups)
 	l.service.limit.Store(int64(setup.CycleLimit))
 	c := &controller.Controller{
 		Asker: controller.Asker{

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/server"
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/metrics/exporter"
+	"github.com/seed-3119e985/genv/remote/usage/reading"
 )
 
 // Config is what the flags say. The zero value opens nothing.
@@ -61,6 +62,8 @@ type Shown struct {
 	Metrics *exporter.Exporter
 	// Actions serves POST /api/v1/actions, on the unix socket only; nil for none.
 	Actions http.Handler
+	// Usage reads who used what; nil for none.
+	Usage *reading.Reader
 }
 
 // Listeners are those that are open.

@@ -11,6 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/live/actions"
 	"github.com/seed-3119e985/genv/remote/metrics/exporter"
 	"github.com/seed-3119e985/genv/remote/operator"
+	"github.com/seed-3119e985/genv/remote/usage/reading"
 )
 
 // Viewers serves a run of enforcement where a Config says. It implements
@@ -23,11 +24,25 @@ type Viewers struct {
 // Open implements enforcement.Viewers.
 func (v Viewers) Open(ctx context.Context, run enforcement.Running, log zerolog.Logger) (addresses []string, closeAll func(), err error) {
 	metrics := &exporter.Exporter{Feed: run.Feed, Counters: run.Counters, Now: v.Program.Now, Version: v.Program.Version}
-	open, err := Open(ctx, v.Config, Shown{Feed: run.Feed, Metrics: metrics, Actions: actionsFor(run)}, log)
+	open, err := Open(ctx, v.Config, Shown{Feed: run.Feed, Metrics: metrics, Actions: actionsFor(run), Usage: readerOf(run)}, log)
 	if err != nil {
 		return nil, nil, err
 	}
 	return open.Addresses, open.Close, nil
+}
+
+// readable is a history that can be read while it is kept.
+type readable interface {
+	// Reader reads it. groups are the users of the policy's groups, as they are now.
+	Reader(groups func() map[string][]string) *reading.Reader
+}
+
+// readerOf reads the history of a run; nil for none.
+func readerOf(run enforcement.Running) *reading.Reader {
+	if history, ok := run.History.(readable); ok {
+		return history.Reader(run.Groups)
+	}
+	return nil
 }
 
 // actionsFor serves what operators ask a run to do by hand.

@@ -118,6 +118,7 @@ func (l *Listeners) openWeb(ctx context.Context, config Web) error {
 	options := web.Options{
 		Now: time.Now, Names: config.Names, Hosts: config.Hosts, Proxied: config.Unix != "" && config.Passwords == "",
 		API:    api.New,
+		Usage:  l.shown.Usage,
 		Mount:  l.mountMetrics,
 		Failed: func(err error) { l.log.Error().Err(err).Msg("the web page failed; the cycles continue") },
 	}

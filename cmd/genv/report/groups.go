@@ -23,7 +23,7 @@ const getentTimeout = 10 * time.Second
 // groups are the groups of users: those of the policy, or else the primary group of the
 // account on this machine.
 func (p *program) groups(ctx context.Context, path string, users []string) (func(user string) []string, error) {
-	var file policy.File
+	var groups map[string][]string
 	if path != "" && path != configfile.NoPolicy {
 		data, err := enforcement.ReadPolicyFile(path)
 		if err != nil {
@@ -33,10 +33,15 @@ func (p *program) groups(ctx context.Context, path string, users []string) (func
 		if err != nil {
 			return nil, command.UsageError("%w; `genv policy check %s` lists all errors", err, path)
 		}
-		file = *parsed
+		groups = parsed.Groups
 	}
+	return groupsOf(ctx, groups, users), nil
+}
+
+// groupsOf are the groups of users: of those that are given, by name, or else as groups.
+func groupsOf(ctx context.Context, groups map[string][]string, users []string) func(user string) []string {
 	of := make(map[string][]string)
-	for group, members := range file.Groups {
+	for group, members := range groups {
 		for _, user := range members {
 			of[user] = append(of[user], group)
 		}
@@ -57,7 +62,7 @@ func (p *program) groups(ctx context.Context, path string, users []string) (func
 			return groups
 		}
 		return []string{noGroup}
-	}, nil
+	}
 }
 
 // primaryGroups asks the system for the groups of users. Those that it doesn't know have none.

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
+	"github.com/seed-3119e985/genv/remote/usage/reading"
 	"github.com/seed-3119e985/genv/remote/usage/recorder"
 	"github.com/seed-3119e985/genv/remote/usage/sqlite"
 	"github.com/seed-3119e985/genv/remote/usage/store"
@@ -53,8 +55,23 @@ func ReadHistory(c *cli.Context, p *command.Program, log zerolog.Logger) (func(d
 	}
 	return func(dir string) enforcement.History {
 		path := filepath.Join(dir, sqlite.FileName)
-		return recorder.Start(recorder.Options{Now: p.Now, In: time.Local, Log: log, Open: func() (store.Store, error) { return open(path, keep, p.Now(), log) }})
+		record := recorder.Start(recorder.Options{Now: p.Now, In: time.Local, Log: log, Open: func() (store.Store, error) { return open(path, keep, p.Now(), log) }})
+		return history{record, p.Now, func() (store.Store, error) { return sqlite.OpenToRead(path, time.Local) }}
 	}, nil
+}
+
+// history is what a controller keeps, and how viewers read it.
+type history struct {
+	*recorder.Recorder
+	now  func() time.Time
+	read func() (store.Store, error)
+}
+
+// Reader reads it for viewers. groups are the users of the policy's groups.
+func (h history) Reader(groups func() map[string][]string) *reading.Reader {
+	return reading.New(reading.Options{Open: h.read, Now: h.now, In: time.Local, Groups: func(ctx context.Context, users []string) (func(string) []string, error) {
+		return groupsOf(ctx, groups(), users), nil
+	}})
 }
 
 // open opens a database. One that is damaged is moved aside.

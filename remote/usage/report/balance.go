@@ -30,7 +30,7 @@ type balanceLine struct {
 const mostShares = 5
 
 // balanceWidth is that of the scale, in pixels: the figures are to its right.
-const balanceWidth = 560
+const balanceWidth = 510
 
 func balanceOf(d *Document) *balance {
 	end := 2.0
@@ -55,7 +55,7 @@ func balanceOf(d *Document) *balance {
 			continue
 		}
 		line := balanceLine{
-			Key: text.Shorten(Title(r.Key), maxKey), Y: balanceTop + float64(len(b.Lines))*lineHeight, Class: "over",
+			Key: text.Shorten(text.OneLine(Title(r.Key)), maxKey), Y: balanceTop + float64(len(b.Lines))*lineHeight, Class: "over",
 			Value: Percent(*r.OfEqual) + ", " + Signed(*r.OverEqual) + " h", X: at(1), Width: at(*r.OfEqual) - at(1),
 			Label: fmt.Sprintf("%s h, %s of an equal share", Hours(r.Attached), Percent(*r.OfEqual)),
 		}

@@ -150,7 +150,7 @@ func barsOf(rows []Row) *bars {
 	}
 	b := &bars{Height: float64(len(rows)) * lineHeight}
 	for i := range rows {
-		line := barLine{Key: text.Shorten(Title(rows[i].Key), maxKey), Value: Hours(rows[i].Attached), Y: float64(i) * lineHeight, Parts: partsOf(&rows[i]), End: barLeft}
+		line := barLine{Key: text.Shorten(text.OneLine(Title(rows[i].Key)), maxKey), Value: Hours(rows[i].Attached), Y: float64(i) * lineHeight, Parts: partsOf(&rows[i]), End: barLeft}
 		for j := range line.Parts {
 			p := &line.Parts[j]
 			p.X, p.Y, p.Width = line.End, line.Y+4, p.Len/most*barWidth

@@ -3,8 +3,8 @@
 // changed. Without this script the page is complete; it only doesn't change by itself.
 (() => {
   const status = document.getElementById("connection");
-  const least = 1000; // milliseconds between two updates
-  let last = 0, timer = 0, wanted = false, loading = false;
+  const least = () => Number(document.querySelector("main").dataset.least) || 1000; // milliseconds between two updates
+  let last = Date.now(), timer = 0, wanted = false, loading = false;
 
   const say = (state, text) => {
     if (status.dataset.state === state) return;
@@ -54,7 +54,7 @@
 
   const soon = () => {
     if (!wanted || timer) return;
-    timer = setTimeout(update, Math.max(0, last + least - Date.now()));
+    timer = setTimeout(update, Math.max(0, last + least() - Date.now()));
   };
   const changed = () => { wanted = true; soon(); };
   document.addEventListener("visibilitychange", soon);

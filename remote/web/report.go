@@ -1,0 +1,211 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/seed-3119e985/genv/remote/usage/reading"
+	"github.com/seed-3119e985/genv/remote/usage/report"
+)
+
+// fairShare is by what a report is that compares users with an equal share.
+const fairShare = "fair-share"
+
+// ranges are the times that a report can be about, in days; own dates besides them.
+var ranges = []int{7, 30, 90}
+
+const (
+	defaultTop = 20
+	maxTop     = 1000
+)
+
+// asked is what a report is to be about, as a request says.
+type asked struct {
+	By           string
+	Days         int    // of the last ones; 0 for own dates
+	Since, Until string // own dates; until midnight before the last one
+	Top          int
+	query        reading.Query
+}
+
+// reportBody is what the page of a report shows.
+type reportBody struct {
+	*report.Document
+	Asked  asked
+	Charts template.HTML
+	Choose []choice
+	Ranges []int
+	Latest string // date
+}
+
+// choice is by what a report can be.
+type choice struct{ Value, Text string }
+
+func choices(hidden bool) []choice {
+	list := []choice{{report.ByUser, "user"}, {report.ByGroup, "group"}, {report.ByHost, "host"}, {report.ByModel, "model"}, {report.ByDay, "day"}, {fairShare, "user, and fair share"}}
+	if hidden { // groups have the names of users on many systems
+		list = slices.Delete(list, 1, 2)
+	}
+	return list
+}
+
+// reading errors for viewers.
+var (
+	errNames = errors.New("There are no reports by group here: the names of others are hidden, and groups often have the same.")
+	errNone  = errors.New("This controller keeps no usage history. It is kept by genv remote enforce with a --state-dir, unless --history is off.")
+)
+
+// readReport reads what a request asks for. Its error says what is wrong with that.
+func readReport(values url.Values, hidden bool, now time.Time) (a asked, err error) {
+	a = asked{By: report.ByUser, Days: ranges[0], Top: defaultTop, Since: values.Get("since"), Until: values.Get("until")}
+	if by := values.Get("by"); by != "" {
+		a.By = by
+	}
+	if a.By == report.ByGroup && hidden {
+		return a, errNames
+	}
+	if !slices.ContainsFunc(choices(hidden), func(c choice) bool { return c.Value == a.By }) {
+		return a, errors.New("by: write user, group, host, model, day or fair-share.")
+	}
+	if a.By == fairShare {
+		a.Days = report.FairShareDays
+	}
+	if top := values.Get("top"); top != "" {
+		if a.Top, err = strconv.Atoi(top); err != nil || a.Top < 1 || a.Top > maxTop {
+			return a, fmt.Errorf("top: write a number from 1 to %d.", maxTop)
+		}
+	}
+	if err := a.readTime(values.Get("range"), now); err != nil {
+		return a, err
+	}
+	a.query.By = a.By
+	if a.query.FairShare = a.By == fairShare; a.query.FairShare {
+		a.query.By = report.ByUser
+	}
+	return a, nil
+}
+
+// readTime reads the time that a report is about.
+func (a *asked) readTime(days string, now time.Time) error {
+	const hour = int64(3600)
+	switch {
+	case days == "dates" || days == "" && a.Since != "":
+		since, err := time.ParseInLocation(time.DateOnly, a.Since, time.Local)
+		if err != nil {
+			return errors.New("since: write a date, such as 2026-11-01.")
+		}
+		until := now
+		if a.Until != "" {
+			if until, err = time.ParseInLocation(time.DateOnly, a.Until, time.Local); err != nil {
+				return errors.New("until: write a date, such as 2026-12-01.")
+			}
+		}
+		if !since.Before(until) {
+			return errors.New("since is not before until.")
+		}
+		a.Days, a.query.Since, a.query.Until = 0, since.Unix(), min(until.Unix(), now.Unix()+hour)/hour*hour
+		if until.Before(now) {
+			a.query.Until = until.Unix()
+		}
+		return nil
+	case days != "":
+		n := slices.IndexFunc(ranges, func(n int) bool { return strconv.Itoa(n)+"d" == days })
+		if n < 0 {
+			return errors.New("range: write 7d, 30d, 90d or dates.")
+		}
+		a.Days = ranges[n]
+	}
+	a.Since, a.Until = "", ""
+	a.query.Until = (now.Unix() + hour - 1) / hour * hour
+	a.query.Since = now.AddDate(0, 0, -a.Days).Unix() / hour * hour
+	return nil
+}
+
+// values are what asks for the same report.
+func (a *asked) values() string {
+	values := url.Values{"by": {a.By}, "top": {strconv.Itoa(a.Top)}}
+	if a.Days > 0 {
+		values.Set("range", strconv.Itoa(a.Days)+"d")
+	} else {
+		values.Set("range", "dates")
+		values.Set("since", a.Since)
+		values.Set("until", a.Until)
+	}
+	return values.Encode()
+}
+
+// report is the report that a request asks for, as the viewer may see it.
+func (s *server) report(r *http.Request, v *view) (a asked, found reading.Reports, status int, err error) {
+	if s.options.Usage == nil {
+		return a, found, http.StatusNotFound, errNone
+	}
+	hidden, now := v.names != AllNames, s.options.Now()
+	if a, err = readReport(r.URL.Query(), hidden, now); err != nil {
+		return a, found, http.StatusBadRequest, err
+	}
+	found, err = s.options.Usage.Report(r.Context(), a.query)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return a, found, http.StatusNotFound, errors.New("No usage is recorded yet: the first is, about a minute after the controller has started.")
+	case errors.Is(err, reading.ErrNoGroups):
+		return a, found, http.StatusNotFound, errors.New("There are no reports by group here.")
+	case errors.Is(err, reading.ErrBusy), errors.Is(err, context.Canceled):
+		return a, found, http.StatusServiceUnavailable, errors.New("The usage history is busy: try again in a minute, or ask for a shorter time.")
+	case err != nil:
+		if s.options.Failed != nil {
+			s.options.Failed(fmt.Errorf("the usage history: %w", err))
+		}
+		return a, found, http.StatusInternalServerError, errors.New("The usage history can't be read: the controller's log says why.")
+	}
+	d := *found.Document // others have it too
+	d.Rows = slices.Clone(d.Rows)
+	if hidden && d.By == report.ByUser {
+		d.HideUsers(string(v.self))
+	}
+	d.Top(a.Top)
+	if d.Until.After(now) {
+		d.Until = now.Truncate(time.Second) // the hour that isn't over counts as far as it is known
+	}
+	found.Document = &d
+	return a, found, http.StatusOK, nil
+}
+
+// reportPage serves the page of a report.
+func (s *server) reportPage(w http.ResponseWriter, r *http.Request) {
+	a, found, status, err := s.report(r, s.view(r))
+	if err != nil {
+		if status == http.StatusServiceUnavailable {
+			w.Header().Set("Retry-After", "60")
+		}
+		s.refuse(w, r, status, err.Error())
+		return
+	}
+	s.servePage(w, r, a.values(), func(p *page, _ *http.Request) (string, any) {
+		p.Title, p.Query = report.Heading(found.Document), template.URL(a.values()) //nolint:gosec // Values.Encode has escaped it
+		charts, err := report.Charts(found.Document, found.Days)
+		if err != nil && s.options.Failed != nil {
+			s.options.Failed(err)
+		}
+		return "report", reportBody{Asked: a, Document: found.Document, Charts: charts, Choose: choices(p.Hidden), Ranges: ranges, Latest: p.Now.Local().Format(time.DateOnly)}
+	})
+}
+
+// reportDocument serves a report as JSON.
+func (s *server) reportDocument(w http.ResponseWriter, r *http.Request) {
+	_, found, status, err := s.report(r, s.view(r))
+	if err != nil {
+		http.Error(w, err.Error(), status)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(found.Document) // the client may have gone
+}

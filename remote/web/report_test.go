@@ -1,0 +1,211 @@
+package web_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/remote/usage"
+	"github.com/seed-3119e985/genv/remote/usage/reading"
+	"github.com/seed-3119e985/genv/remote/usage/report"
+	"github.com/seed-3119e985/genv/remote/usage/sqlite"
+	"github.com/seed-3119e985/genv/remote/usage/store"
+	"github.com/seed-3119e985/genv/remote/web"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// history is a database with what a fleet showed in the last days; the first host's first
+// attachment is from the user who is named.
+func history(t *testing.T, now time.Time, days int, first snapshot.Username) *reading.Reader {
+	path := filepath.Join(t.TempDir(), sqlite.FileName)
+	s, err := sqlite.Open(path, sqlite.Options{In: time.Local})
+	require.NoError(t, err)
+	account := usage.NewAccount(time.Local)
+	account.MaxGap = 12 * time.Hour
+	begin := now.AddDate(0, 0, -days)
+	for at := begin; !at.After(now); at = at.Add(6 * time.Hour) {
+		var cluster snapshot.Cluster
+		for i := range 12 {
+			cluster.Hosts = append(cluster.Hosts, snapshot.Host{Name: snapshot.Hostname(fmt.Sprintf("gpu-%02d", i+1)), Snapshot: machine(i+at.Day()/9, 6, at)})
+		}
+		if h := cluster.Hosts[0].Snapshot; len(h.Environments) > 0 {
+			h.Environments[0].Username = first
+		}
+		account.Look(at, cluster)
+	}
+	require.NoError(t, s.Add(t.Context(), &store.Entry{
+		Batch: account.Take(), Since: begin.Unix(), Mark: store.Mark{Until: now.Unix(), Ended: true},
+		Gaps: []store.Gap{{Since: begin.Unix() + 7200, Until: begin.Unix() + 10800}},
+	}))
+	require.NoError(t, s.Close())
+	return reading.New(reading.Options{
+		Open: func() (store.Store, error) { return sqlite.OpenToRead(path, time.Local) },
+		Now:  func() time.Time { return now }, In: time.Local,
+		Groups: func(context.Context, []string) (func(string) []string, error) {
+			return func(user string) []string { return []string{"group-" + user[:min(1, len(user))]} }, nil
+		},
+	})
+}
+
+func document(t *testing.T, handler http.Handler, path string, change ...func(*http.Request)) (d report.Document) {
+	t.Helper()
+	w := get(t, handler, path, change...)
+	require.Equal(t, http.StatusOK, w.Code, w.Body)
+	require.Equal(t, "application/json", w.Header().Get("Content-Type"))
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &d))
+	return d
+}
+
+func TestReport(t *testing.T) {
+	f := newFleet(20, 8)
+	options := f.options()
+	options.Usage = history(t, f.now, 32, "alice")
+	handler := web.New(f.feed, options)
+	present(t, pageOf(t, handler, "/"), `<a href="/report">Report</a>`, "/")
+	page := pageOf(t, handler, "/report")
+	for _, text := range []string{`aria-current="page">Report`, "GPU hours per day", "GPU hours by user", ">heidi<", `href="/api/v1/report?by=user&amp;range=7d&amp;top=20"`, `data-least="60000"`} {
+		present(t, page, text, "/report")
+	}
+	absent(t, page, "Over and under", "/report")
+	absent(t, page, "ZgotmplZ", "/report")
+	fair := pageOf(t, handler, "/report?by=fair-share")
+	for _, text := range []string{"Over and under an equal share", "equal share of 12 users", "the last 30 days</option>", `href="/api/v1/report?by=fair-share&amp;range=30d&amp;top=20"`} {
+		present(t, fair, text, "fair-share")
+	}
+	for by, want := range map[string]int{"user": 12, "host": 12, "model": 2, "day": 8, "group": 12} {
+		d := document(t, handler, "/api/v1/report?top=50&by="+by)
+		require.Equal(t, report.Schema, d.Schema)
+		require.Equal(t, by, d.By)
+		require.Len(t, d.Rows, want, by)
+		present(t, pageOf(t, handler, "/report?by="+by), "Figures", by)
+	}
+	week, month := document(t, handler, "/api/v1/report?by=user"), document(t, handler, "/api/v1/report?by=user&range=30d")
+	require.InDelta(t, 7*24, week.Until.Sub(week.Since).Hours(), 1.01)
+	require.Greater(t, month.Total.Attached, 3*week.Total.Attached)
+	require.False(t, week.Until.After(f.now))
+	require.Len(t, document(t, handler, "/api/v1/report?by=host&top=3").Rows, 3)
+	share := document(t, handler, "/api/v1/report?by=fair-share")
+	require.Equal(t, 12, share.FairShare.Users)
+	require.Equal(t, month.Total.Peak, share.Total.Peak, "the last 30 days")
+	day := f.now.AddDate(0, 0, -3)
+	dates := document(t, handler, "/api/v1/report?by=user&since="+day.Format(time.DateOnly)+"&until="+day.AddDate(0, 0, 1).Format(time.DateOnly))
+	require.Equal(t, usage.DayOf(day.Unix(), time.Local), dates.Since.Unix())
+	require.Equal(t, usage.NextDay(day.Unix(), time.Local), dates.Until.Unix())
+	old := pageOf(t, handler, "/report?range=dates&since=2020-01-01&until=2020-02-01")
+	present(t, old, "No usage is recorded of this time", "long ago")
+	for path, text := range map[string]string{
+		"by=week": "write user", "top=0": "a number from 1", "top=x": "a number", "top=100000": "a number", "range=8d": "write 7d", "range=dates": "write a date", "since=x": "write a date",
+		"since=2026-01-02&until=yesterday": "write a date", "since=2026-01-02&until=2026-01-02": "not before", "since=2999-01-01": "not before",
+	} {
+		for _, prefix := range []string{"/report?", "/api/v1/report?"} {
+			w := get(t, handler, prefix+path)
+			require.Equal(t, http.StatusBadRequest, w.Code, path)
+			present(t, w.Body.String(), text, path)
+		}
+	}
+}
+
+// TestReportOfNone: a controller without a history says so.
+func TestReportOfNone(t *testing.T) {
+	f := newFleet(2, 2)
+	options := f.options()
+	handler := web.New(f.feed, options)
+	absent(t, pageOf(t, handler, "/"), `href="/report"`, "/")
+	w := get(t, handler, "/report")
+	require.Equal(t, http.StatusNotFound, w.Code)
+	present(t, w.Body.String(), "keeps no usage history", "/report")
+
+	var failure atomic.Value
+	failed := 0
+	options.Failed = func(error) { failed++ }
+	options.Usage = reading.New(reading.Options{Now: time.Now, In: time.Local, Open: func() (store.Store, error) { return nil, failure.Load().(error) }}) //nolint:forcetypeassert // set below
+	handler = web.New(f.feed, options)
+	for _, test := range []struct {
+		err    error
+		status int
+		says   string
+	}{
+		{fmt.Errorf("it: %w", fs.ErrNotExist), http.StatusNotFound, "No usage is recorded yet"},
+		{fmt.Errorf("it: %w", reading.ErrBusy), http.StatusServiceUnavailable, "busy"},
+		{fmt.Errorf("it: %w", store.ErrDamaged), http.StatusInternalServerError, "log says why"},
+	} {
+		failure.Store(test.err)
+		for _, path := range []string{"/report", "/api/v1/report"} {
+			w := get(t, handler, path)
+			require.Equal(t, test.status, w.Code)
+			present(t, w.Body.String(), test.says, path)
+			absent(t, w.Body.String(), "damaged", path)
+		}
+	}
+	require.Equal(t, 2, failed, "only what isn't the viewer's is logged")
+	require.Equal(t, http.StatusNotFound, get(t, handler, "/report?by=group").Code)
+}
+
+// TestReportHidesNames: nobody but a user sees the user's name, and the sums are right.
+func TestReportHidesNames(t *testing.T) {
+	const secret = "mallory-secret"
+	f := newFleet(2, 2)
+	usage := history(t, f.now, 3, secret)
+	all := f.options()
+	all.Usage = usage
+	whole := document(t, web.New(f.feed, all), "/api/v1/report?by=fair-share")
+	var own report.Row
+	for _, row := range whole.Rows {
+		if row.Key == secret {
+			own = row
+		}
+	}
+	require.NotZero(t, own.Attached)
+	others := []string{"bob", "carol", "dave", "erin", "frank", "grace", "heidi", "ivan", "judy", "niaj"}
+	for names, logins := range map[web.Names][]string{web.NoNames: {"", "alice", secret}, web.OwnName: {"alice", secret}} {
+		options := f.options()
+		options.Names, options.Usage = names, usage
+		if names == web.OwnName {
+			options.Passwords = passwords(t)
+		}
+		handler := web.New(f.feed, options)
+		for _, login := range logins {
+			hidden := append([]string{"alice", secret}, others...)
+			for _, query := range []string{"by=user", "by=fair-share", "by=host", "by=model", "by=day", "by=user&top=1", "by=group", "by=mallory"} {
+				for _, path := range []string{"/report?", "/api/v1/report?"} {
+					w := get(t, handler, path+query, as(login))
+					for _, name := range hidden {
+						if names == web.OwnName && name == login {
+							continue
+						}
+						absent(t, w.Body.String(), strings.TrimSuffix(name, "-secret"), fmt.Sprintf("%s of %s by %q", path+query, names, login))
+					}
+					if query == "by=group" {
+						require.Equal(t, http.StatusBadRequest, w.Code)
+					}
+				}
+			}
+			absent(t, pageOf(t, handler, "/report", as(login)), `value="group"`, "the form")
+			d := document(t, handler, "/api/v1/report?by=fair-share", as(login))
+			sum := int64(0)
+			for _, row := range d.Rows {
+				sum += row.Attached
+			}
+			wholeSum := int64(0)
+			for _, row := range whole.Rows {
+				wholeSum += row.Attached
+			}
+			require.Equal(t, wholeSum, sum)
+			require.Equal(t, whole.FairShare, d.FairShare)
+			if names == web.OwnName && login == secret {
+				require.Equal(t, own, d.Rows[0])
+				present(t, pageOf(t, handler, "/report", as(login)), secret, "the own name")
+			}
+		}
+	}
+	require.Equal(t, whole.Rows, document(t, web.New(f.feed, all), "/api/v1/report?by=fair-share").Rows, "what others see is not changed")
+}
