@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/seed-3119e985/genv/remote/usage/reading"
 	"github.com/seed-3119e985/genv/remote/usage/report"
@@ -58,10 +60,10 @@ func choices(hidden bool) []choice {
 	return list
 }
 
-// reading errors for viewers.
+// What viewers are told.
 var (
-	errNames = errors.New("There are no reports by group here: the names of others are hidden, and groups often have the same.")
-	errNone  = errors.New("This controller keeps no usage history. It is kept by genv remote enforce with a --state-dir, unless --history is off.")
+	errNames = errors.New("there are no reports by group here: the names of others are hidden, and groups often have the same")
+	errNone  = errors.New("this controller keeps no usage history: genv remote enforce with a --state-dir does, unless --history is off")
 )
 
 // readReport reads what a request asks for. Its error says what is wrong with that.
@@ -74,14 +76,14 @@ func readReport(values url.Values, hidden bool, now time.Time) (a asked, err err
 		return a, errNames
 	}
 	if !slices.ContainsFunc(choices(hidden), func(c choice) bool { return c.Value == a.By }) {
-		return a, errors.New("by: write user, group, host, model, day or fair-share.")
+		return a, errors.New("by: write user, group, host, model, day or fair-share")
 	}
 	if a.By == fairShare {
 		a.Days = report.FairShareDays
 	}
 	if top := values.Get("top"); top != "" {
 		if a.Top, err = strconv.Atoi(top); err != nil || a.Top < 1 || a.Top > maxTop {
-			return a, fmt.Errorf("top: write a number from 1 to %d.", maxTop)
+			return a, fmt.Errorf("top: write a number from 1 to %d", maxTop)
 		}
 	}
 	if err := a.readTime(values.Get("range"), now); err != nil {
@@ -101,16 +103,16 @@ func (a *asked) readTime(days string, now time.Time) error {
 	case days == "dates" || days == "" && a.Since != "":
 		since, err := time.ParseInLocation(time.DateOnly, a.Since, time.Local)
 		if err != nil {
-			return errors.New("since: write a date, such as 2026-11-01.")
+			return errors.New("since: write a date, such as 2026-11-01")
 		}
 		until := now
 		if a.Until != "" {
 			if until, err = time.ParseInLocation(time.DateOnly, a.Until, time.Local); err != nil {
-				return errors.New("until: write a date, such as 2026-12-01.")
+				return errors.New("until: write a date, such as 2026-12-01")
 			}
 		}
 		if !since.Before(until) {
-			return errors.New("since is not before until.")
+			return errors.New("since is not before until")
 		}
 		a.Days, a.query.Since, a.query.Until = 0, since.Unix(), min(until.Unix(), now.Unix()+hour)/hour*hour
 		if until.Before(now) {
@@ -120,7 +122,7 @@ func (a *asked) readTime(days string, now time.Time) error {
 	case days != "":
 		n := slices.IndexFunc(ranges, func(n int) bool { return strconv.Itoa(n)+"d" == days })
 		if n < 0 {
-			return errors.New("range: write 7d, 30d, 90d or dates.")
+			return errors.New("range: write 7d, 30d, 90d or dates")
 		}
 		a.Days = ranges[n]
 	}
@@ -155,16 +157,16 @@ func (s *server) report(r *http.Request, v *view) (a asked, found reading.Report
 	found, err = s.options.Usage.Report(r.Context(), a.query)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return a, found, http.StatusNotFound, errors.New("No usage is recorded yet: the first is, about a minute after the controller has started.")
+		return a, found, http.StatusNotFound, errors.New("no usage is recorded yet: the first is, about a minute after the controller has started")
 	case errors.Is(err, reading.ErrNoGroups):
-		return a, found, http.StatusNotFound, errors.New("There are no reports by group here.")
+		return a, found, http.StatusNotFound, errors.New("there are no reports by group here")
 	case errors.Is(err, reading.ErrBusy), errors.Is(err, context.Canceled):
-		return a, found, http.StatusServiceUnavailable, errors.New("The usage history is busy: try again in a minute, or ask for a shorter time.")
+		return a, found, http.StatusServiceUnavailable, errors.New("the usage history is busy: try again in a minute, or ask for a shorter time")
 	case err != nil:
 		if s.options.Failed != nil {
 			s.options.Failed(fmt.Errorf("the usage history: %w", err))
 		}
-		return a, found, http.StatusInternalServerError, errors.New("The usage history can't be read: the controller's log says why.")
+		return a, found, http.StatusInternalServerError, errors.New("the usage history can't be read: the controller's log says why")
 	}
 	d := *found.Document // others have it too
 	d.Rows = slices.Clone(d.Rows)
@@ -179,6 +181,12 @@ func (s *server) report(r *http.Request, v *view) (a asked, found reading.Report
 	return a, found, http.StatusOK, nil
 }
 
+// sentence is an error as a sentence.
+func sentence(err error) string {
+	first, size := utf8.DecodeRuneInString(err.Error())
+	return string(unicode.ToUpper(first)) + err.Error()[size:] + "."
+}
+
 // reportPage serves the page of a report.
 func (s *server) reportPage(w http.ResponseWriter, r *http.Request) {
 	a, found, status, err := s.report(r, s.view(r))
@@ -186,7 +194,7 @@ func (s *server) reportPage(w http.ResponseWriter, r *http.Request) {
 		if status == http.StatusServiceUnavailable {
 			w.Header().Set("Retry-After", "60")
 		}
-		s.refuse(w, r, status, err.Error())
+		s.refuse(w, r, status, sentence(err))
 		return
 	}
 	s.servePage(w, r, a.values(), func(p *page, _ *http.Request) (string, any) {
@@ -203,7 +211,7 @@ func (s *server) reportPage(w http.ResponseWriter, r *http.Request) {
 func (s *server) reportDocument(w http.ResponseWriter, r *http.Request) {
 	_, found, status, err := s.report(r, s.view(r))
 	if err != nil {
-		http.Error(w, err.Error(), status)
+		http.Error(w, sentence(err), status)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
