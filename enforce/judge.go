@@ -15,7 +15,10 @@ import (
 //
 // Hosts without a snapshot are skipped and don't count toward per-user caps.
 func Judge(policy Policy, cluster snapshot.Cluster, memory Memory, now time.Time) (Plan, Memory, []Event) {
-	j := newJudgement(policy, cluster, memory, now)
+	return newJudgement(policy, cluster, memory, now, nil).judge(cluster)
+}
+
+func (j *judgement) judge(cluster snapshot.Cluster) (Plan, Memory, []Event) {
 	j.forgetEnded()
 	j.onEachHost(j.adoptReleased)
 	j.onEachHost(j.noteUnknowns)

@@ -5,13 +5,15 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce/extension"
+	"github.com/seed-3119e985/genv/enforce/holdings"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // judgement is a call of Judge: what it was given, and what it found so far.
 type judgement struct {
 	policy  Policy
-	fleet   Fleet // of the policy
+	fleet   Fleet  // of the policy
+	shard   *Shard // nil for the whole fleet
 	before  Memory
 	now     time.Time
 	hosts   []*hostView         // that answered, in the order of the cluster
@@ -22,11 +24,12 @@ type judgement struct {
 	keys     [][]string // in next.Present, of each finding
 	notes    []Note
 	decided  []extension.Decision
+	holdings *holdings.Shard // of the users with caps, as the rules before the caps leave them
 }
 
-func newJudgement(policy Policy, cluster snapshot.Cluster, memory Memory, now time.Time) *judgement {
+func newJudgement(policy Policy, cluster snapshot.Cluster, memory Memory, now time.Time, shard *Shard) *judgement {
 	j := &judgement{
-		policy: policy, fleet: policy.Fleet(), now: now, before: memory, next: memory.next(now),
+		policy: policy, shard: shard, fleet: policy.Fleet(), now: now, before: memory, next: memory.next(now),
 		hosts: make([]*hostView, 0, len(cluster.Hosts)), findings: make([]Finding, 0, len(memory.Findings)),
 	}
 	for i := range cluster.Hosts {
@@ -38,7 +41,7 @@ func newJudgement(policy Policy, cluster snapshot.Cluster, memory Memory, now ti
 			j.missing = append(j.missing, h.Name)
 		default:
 			view := newHostView(h, policy, &j.fleet, now)
-			view.order = i
+			view.order = shard.order(h.Name, i)
 			j.hosts = append(j.hosts, view)
 		}
 	}
@@ -98,16 +101,22 @@ func (j *judgement) checkDue(f *Finding, warn Warn, keys ...string) (due bool) {
 // has been there.
 func (j *judgement) countPresence(key string) Presence {
 	p, counted := j.next.Present[key]
-	if counted {
-		return p
+	if !counted {
+		p = j.presence(key)
+		j.next.Present[key] = p
 	}
-	if p = j.before.Present[key]; p.Cycles == 0 {
+	return p
+}
+
+// presence is what countPresence counts for a key that was not counted in this cycle.
+func (j *judgement) presence(key string) Presence {
+	p := j.before.Present[key]
+	if p.Cycles == 0 {
 		p.Since = j.now
 	}
 	if p.Cycles == 0 || !j.before.Observer {
 		p.Cycles++
 	}
-	j.next.Present[key] = p
 	return p
 }
 

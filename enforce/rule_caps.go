@@ -1,215 +1,199 @@
 package enforce
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
+	"strings"
+	"time"
 
-	"github.com/seed-3119e985/genv/enforce/contents"
+	"github.com/seed-3119e985/genv/enforce/holdings"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // caps takes devices from users who are over a cap: never more than the excess,
-// and those first that cost the user least.
+// and those first that cost the user least. Package holdings decides.
 func (j *judgement) caps() {
-	capped := false
-	defer func() { j.noteMissing(capped) }()
-	for _, u := range j.allocations() {
-		if _, exempt := j.policy.Exempt(Subject{User: u.user}); exempt {
-			continue
-		}
-		s := j.policy.Settings(Query{User: u.user, At: j.now})
-		if s.MaxDevices == nil && s.MaxMemory == nil && s.MaxEnvs == nil {
-			continue
-		}
-		capped = true
-		if s.MaxEnvs != nil {
-			j.maxEnvs(u, *s.MaxEnvs, s.Warn)
-		}
-		if s.MaxDevices != nil {
-			j.maxDevices(u, *s.MaxDevices, s.Warn)
-		}
-		if s.MaxMemory != nil {
-			j.maxMemory(u, *s.MaxMemory, s.Warn)
-		}
+	all := j.allocations()
+	j.holdings = all.Shard
+	decision := j.decisionFor(all)
+	if decision == nil {
+		j.keepCaps(func(snapshot.Username, holdings.Cap) bool { return true })
+		return
 	}
-}
-
-// findCap is checkDue for a cap, which knows of hosts that did not answer. Their
-// devices do not count, so the user may be over by more, never by less; what
-// costs least to lose may be there, though, so the policy can have caps wait.
-func (j *judgement) findCap(f *Finding, warn Warn) (due bool) {
-	due = j.checkDue(f, warn, f.ID)
-	f.HostsMissing = len(j.missing)
-	if j.fleet.PauseCaps && f.HostsMissing > 0 {
-		f.Pending, f.Waits = true, fmt.Sprintf("%d of the hosts did not answer, and the policy has caps wait for them", f.HostsMissing)
-		return false
+	book := all.Book()
+	j.noteUncounted(all, book)
+	for i := range decision.Over {
+		j.overCap(all, book, &decision.Over[i], decision.Missing)
 	}
-	return due
-}
-
-// noteMissing says once a cycle that caps were counted without some hosts.
-func (j *judgement) noteMissing(capped bool) {
-	if capped && len(j.missing) > 0 { // without their number, so that it is the same note while some are missing
+	if len(all.inOrder) > 0 && decision.Missing > 0 { // without their number, so that it is the same note while some are missing
 		j.notes = append(j.notes, Note{Text: "some hosts did not answer: what users have there does not count for their caps"})
 	}
 }
 
-func (j *judgement) maxDevices(u *allocation, limit int, warn Warn) {
-	devices := u.counted()
-	if len(devices) <= limit {
+// decisionFor is what is decided about the caps: where one controller judges all hosts, by
+// what they show; otherwise what was decided for its shard, nil for nothing.
+func (j *judgement) decisionFor(all *allocations) *holdings.Decision {
+	if j.shard != nil {
+		return j.shard.Decision
+	}
+	return &holdings.Decide([]*holdings.Shard{all.Shard}, CapRules(j.policy, j.now))[0]
+}
+
+// CapRules are the rules of a policy at a moment, for deciding about the caps.
+func CapRules(policy Policy, now time.Time) holdings.Rules {
+	limits := func(user snapshot.Username) (l holdings.Limits) {
+		if s := capSettings(policy, user, now); s != nil {
+			l = s.caps()
+		}
+		return l
+	}
+	return holdings.Rules{Limits: limits, Pause: policy.Fleet().PauseCaps}
+}
+
+// capSettings are the settings of a user who has caps; nil for others.
+func capSettings(policy Policy, user snapshot.Username, now time.Time) *Settings {
+	if _, exempt := policy.Exempt(Subject{User: user}); exempt {
+		return nil
+	}
+	s := policy.Settings(Query{User: user, At: now})
+	if s.MaxDevices == nil && s.MaxMemory == nil && s.MaxEnvs == nil {
+		return nil
+	}
+	return &s
+}
+
+func (s *Settings) caps() holdings.Limits {
+	return holdings.Limits{Envs: s.MaxEnvs, Devices: s.MaxDevices, Memory: s.MaxMemory}
+}
+
+// overCap is a finding about a user who loses something once it is due.
+func (j *judgement) overCap(all *allocations, book *holdings.Book, over *holdings.Over, missing int) {
+	settings := all.of(over.User).settings
+	if settings == nil {
 		return
 	}
-	taken := choose(devices, func(chosen []*allocatedDevice) bool { return len(chosen) >= len(devices)-limit })
-	j.takeDevices(u, taken, warn, Finding{Rule: RuleMaxDevicesPerUser, Count: &CountExcess{Used: len(devices), Limit: limit, Hosts: u.hosts}})
-}
-
-func (j *judgement) maxMemory(u *allocation, limit int64, warn Warn) {
-	var known []*allocatedDevice
-	used := int64(0)
-	for _, d := range u.counted() {
-		n, ok := d.bytes()
-		if !ok {
-			j.note(d.host, "the memory of device %d is not known, so no cap of memory counts it", d.device.Index)
-			continue
-		}
-		used += n
-		known = append(known, d)
+	if limit, capped := settings.caps().Of(over.Cap); !capped || limit != over.Limit {
+		j.keepCaps(func(user snapshot.Username, c holdings.Cap) bool { return user == over.User && c == over.Cap })
+		return // the policy of who decided is another one
 	}
-	if used <= limit {
+	excess, still := book.Excess(over)
+	if !still {
 		return
 	}
-	counted, freed := 0, int64(0) // choose only ever adds
-	enough := func(chosen []*allocatedDevice) bool {
-		freed += sum(chosen[counted:])
-		counted = len(chosen)
-		return used-freed <= limit
+	id := capID(capRules[over.Cap], over.User)
+	if len(over.Takes) == 0 && !over.Shown {
+		j.countPresence(id)
+		return // another shard tells of it
 	}
-	free, busy := partition(known)
-	taken := choose(free, enough)
-	if !enough(taken) {
-		taken = append(taken, j.busyOver(busy, limit, used-freed)...)
+	f := Finding{Rule: capRules[over.Cap], User: over.User, ID: id, HostsMissing: missing}
+	f.Count = &CountExcess{Used: excess.Used.Count, Limit: int(over.Limit), Hosts: excess.Used.Hosts}
+	if over.Cap == holdings.Memory {
+		f.Count.Limit, f.Memory = 0, &MemoryExcess{UsedBytes: excess.Used.Bytes, CapacityBytes: over.Limit}
 	}
-	taken = spareNeedless(taken, limit-(used-sum(taken)))
-	j.takeDevices(u, taken, warn, Finding{
-		Rule:   RuleMaxMemoryPerUser,
-		Memory: &MemoryExcess{UsedBytes: used, CapacityBytes: limit}, Count: &CountExcess{Used: len(known), Hosts: u.hosts},
-	})
+	due := j.capDue(&f, over, settings.Warn)
+	all.lose(&f, due, &excess)
+	if due {
+		book.Take(&excess)
+	}
+	j.add(f)
 }
 
-// partition separates the devices that are proven to be in use from the others.
-func partition(devices []*allocatedDevice) (free, busy []*allocatedDevice) {
-	for _, d := range devices {
-		if d.busy() {
-			busy = append(busy, d)
-		} else {
-			free = append(free, d)
+// capDue is checkDue for a cap, which knows of hosts that did not answer. Their
+// devices do not count, so the user may be over by more, never by less; what
+// costs least to lose may be there, though, so the policy can have caps wait.
+func (j *judgement) capDue(f *Finding, over *holdings.Over, warn Warn) (due bool) {
+	due = j.checkDue(f, warn, f.ID)
+	switch {
+	case j.fleet.PauseCaps && f.HostsMissing > 0:
+		f.Waits = fmt.Sprintf("%d of the hosts did not answer, and the policy has caps wait for them", f.HostsMissing)
+	case over.Settling:
+		f.Waits = "another controller may be taking something from the user"
+	case due && !over.Due:
+		f.Waits = "the other controllers have not warned the user for long enough"
+	default:
+		return due
+	}
+	f.Pending = true
+	return false
+}
+
+// lose notes what a user loses.
+func (all *allocations) lose(f *Finding, due bool, excess *holdings.Excess) {
+	j, dealt := all.j, make(map[int]bool)
+	end := func(h *hostView, process int) { // those that are dealt with already are not named again
+		if !dealt[process] {
+			dealt[process] = true
+			j.end(f, due, h, all.processes[process])
 		}
 	}
-	return free, busy
-}
-
-// busyOver chooses among devices that are proven to be in use. Their capacities
-// are claims of state files, so whatever these say, processes end only while
-// what they use themselves is more than the limit, and that is known.
-func (j *judgement) busyOver(busy []*allocatedDevice, limit, claimed int64) []*allocatedDevice {
-	used := int64(0)
-	for _, d := range busy {
-		n, _ := d.usedBytes() // unknown counts as 0 here, so that fewer processes end
-		used += n
-	}
-	counted := 0
-	return choose(busy, func(chosen []*allocatedDevice) bool {
-		for _, d := range chosen[counted:] {
-			n, _ := d.usedBytes()
-			used -= n
-		}
-		claimed -= sum(chosen[counted:])
-		counted = len(chosen)
-		return used <= limit || claimed <= limit
-	})
-}
-
-func sum(devices []*allocatedDevice) int64 {
-	total := int64(0)
-	for _, d := range devices {
-		n, _ := d.bytes() // those of unknown memory are not among them
-		total += n
-	}
-	return total
-}
-
-// spareNeedless gives back what turned out not to be needed, the costliest
-// first: surplus is by how many bytes too much was chosen.
-func spareNeedless(chosen []*allocatedDevice, surplus int64) []*allocatedDevice {
-	for i := len(chosen) - 1; i >= 0; i-- {
-		if n, _ := chosen[i].bytes(); n <= surplus {
-			surplus -= n
-			chosen = slices.Delete(chosen, i, i+1)
-		}
-	}
-	return chosen
-}
-
-// maxEnvs takes the devices of environments beyond the cap: those without any
-// first, from which there is nothing to take, then those without a process,
-// then the newest. The environments themselves stay: they are people's shells.
-func (j *judgement) maxEnvs(u *allocation, limit int, warn Warn) {
-	if len(u.envs) <= limit {
-		return
-	}
-	envs := slices.Clone(u.envs)
-	slices.SortStableFunc(envs, func(a, b userEnv) int {
-		return cmp.Or(cmp.Compare(a.cost(), b.cost()), b.env.Creation.Compare(a.env.Creation), cmp.Compare(a.host.order, b.host.order), cmp.Compare(a.env.EID, b.env.EID))
-	})
-	f := Finding{Rule: RuleMaxEnvsPerUser, User: u.user, ID: capID(RuleMaxEnvsPerUser, u.user), Count: &CountExcess{Used: len(envs), Limit: limit, Hosts: u.hosts}}
-	due, dealt := j.findCap(&f, warn), make(map[ProcessRef]bool)
-	for _, env := range envs[:len(envs)-limit] {
-		for _, a := range env.Attachments {
-			if !env.host.sparesUse(env.envView, a.Device.Index) && !env.host.hidesOn(env.envView, a.Device.Index) {
-				j.loseDevice(&f, due, env.host, env.envView, a.Device.Index)
-				j.endAll(&f, due, dealt, env.host, slices.Collect(env.On(a.Device.Index)))
+	for _, env := range excess.Envs {
+		h := all.hosts[env.Host]
+		for _, loss := range env.Loses {
+			j.loseDevice(f, due, h, h.envs[env.EID], loss.Device)
+			for _, p := range loss.Processes {
+				end(h, p)
 			}
 		}
 	}
-	j.add(f)
-}
-
-// cost is 0 for an environment that has nothing to lose, then 1 for one without
-// processes, and more the better its use is proven.
-func (u userEnv) cost() int {
-	if len(u.Attachments) == 0 {
-		return 0
-	}
-	most := contents.Unused
-	for _, p := range u.Processes {
-		most = max(most, contents.UseBy(u.env.UID, p))
-	}
-	return 1 + int(most)
-}
-
-// takeDevices is a finding about a user who loses devices once it is due.
-func (j *judgement) takeDevices(u *allocation, taken []*allocatedDevice, warn Warn, f Finding) {
-	f.User, f.ID = u.user, capID(f.Rule, u.user)
-	due, dealt := j.findCap(&f, warn), make(map[ProcessRef]bool)
-	for _, d := range taken {
-		for _, env := range d.envs {
-			j.loseDevice(&f, due, d.host, env.envView, d.device.Index)
+	for _, d := range excess.Devices {
+		h := all.hosts[d.Host]
+		for _, env := range d.Envs {
+			j.loseDevice(f, due, h, h.envs[env.EID], d.Index)
 		}
-		j.endAll(&f, due, dealt, d.host, d.processes)
+		for _, use := range d.Processes {
+			end(h, use.Process)
+		}
 	}
-	j.add(f)
 }
+
+// capRules are the rules of the caps.
+var capRules = [...]Rule{holdings.Envs: RuleMaxEnvsPerUser, holdings.Devices: RuleMaxDevicesPerUser, holdings.Memory: RuleMaxMemoryPerUser}
 
 func capID(rule Rule, user snapshot.Username) string { return fmt.Sprintf("%s/%s", rule, user) }
 
-// endAll notes that processes which would go on using a device are to end.
-// Those that are dealt with already are not named again.
-func (j *judgement) endAll(f *Finding, due bool, dealt map[ProcessRef]bool, h *hostView, processes []*snapshot.Process) {
-	for _, p := range processes {
-		if ref := (ProcessRef{h.name, p.PID}); !dealt[ref] {
-			dealt[ref] = true
-			j.end(f, due, h, p)
+// dueCaps are the caps of which the warning would be over if the user were found over them now.
+func (j *judgement) dueCaps(u *allocation) (caps holdings.Caps) {
+	for c, rule := range capRules {
+		if _, capped := u.settings.caps().Of(holdings.Cap(c)); !capped {
+			continue
+		}
+		if due, _ := j.presence(capID(rule, u.Name)).due(u.settings.Warn, j.now); due {
+			caps = caps.With(holdings.Cap(c))
+		}
+	}
+	return caps
+}
+
+// keepCaps keeps what is known of findings about which nothing was decided in this cycle: since
+// when they are there, without counting the cycle, and that they were told of.
+func (j *judgement) keepCaps(undecided func(snapshot.Username, holdings.Cap) bool) {
+	kept := func(id string) bool {
+		for c, rule := range capRules {
+			if user, found := strings.CutPrefix(id, string(rule)+"/"); found && undecided(snapshot.Username(user), holdings.Cap(c)) {
+				return true
+			}
+		}
+		return false
+	}
+	for id, p := range j.before.Present {
+		if kept(id) {
+			j.next.Present[id] = p
+		}
+	}
+	for id, known := range j.before.Findings {
+		if kept(id) {
+			j.next.Findings[id] = known
+		}
+	}
+}
+
+// noteUncounted says which devices no cap of memory counts.
+func (j *judgement) noteUncounted(all *allocations, book *holdings.Book) {
+	for _, u := range all.inOrder {
+		if u.settings.MaxMemory == nil {
+			continue
+		}
+		for _, d := range book.WithUnknownMemory(u.Name) {
+			j.note(all.hosts[d.Host], "the memory of device %d is not known, so no cap of memory counts it", d.Index)
 		}
 	}
 }

@@ -1,0 +1,116 @@
+package holdings
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Decide applies the caps to what the users of all shards hold, and returns a decision for
+// each shard. The holdings must be what Decode accepts.
+func Decide(shards []*Shard, rules Rules) []Decision {
+	d := decider{rules: rules, decisions: make([]Decision, len(shards))}
+	missing := rules.Missing
+	for i, s := range shards {
+		book := s.Book()
+		book.number = i
+		d.books = append(d.books, book)
+		missing += s.Missing
+	}
+	d.paused = rules.Pause && missing > 0
+	for _, p := range d.people() {
+		d.decideAbout(p)
+	}
+	for i := range d.decisions {
+		d.decisions[i].Missing = missing
+	}
+	return d.decisions
+}
+
+type decider struct {
+	rules     Rules
+	paused    bool
+	books     []*Book // of each shard
+	decisions []Decision
+}
+
+// person is a user with what each shard says of the user.
+type person struct {
+	name  snapshot.Username
+	parts []part
+	first part // where the user appears first
+}
+
+// part is what the user holds in one shard.
+type part struct {
+	*User
+	book *Book
+}
+
+func (p part) firstHost() *Host { return &p.book.shard.Hosts[p.First] }
+
+// people lists the users in the order in which they appear in the fleet.
+func (d *decider) people() []*person {
+	var list []*person
+	byName := make(map[snapshot.Username]*person)
+	for _, book := range d.books {
+		for i := range book.shard.Users {
+			one := part{&book.shard.Users[i], book}
+			p := byName[one.Name]
+			if p == nil {
+				p = &person{name: one.Name, first: one}
+				byName[one.Name] = p
+				list = append(list, p)
+			}
+			p.parts = append(p.parts, one)
+			if one.firstHost().compare(p.first.firstHost()) < 0 {
+				p.first = one
+			}
+		}
+	}
+	slices.SortStableFunc(list, func(a, b *person) int {
+		return cmp.Or(a.first.firstHost().compare(b.first.firstHost()), cmp.Compare(a.first.Rank, b.first.Rank))
+	})
+	return list
+}
+
+func (d *decider) decideAbout(p *person) {
+	limits := d.rules.Limits(p.name)
+	for c := Envs; c <= Memory; c++ {
+		limit, capped := limits.Of(c)
+		if !capped {
+			continue
+		}
+		v := verdict{cap: c, limit: limit, shards: make([]inShard, len(d.books))}
+		if c == Envs {
+			v.judgeEnvs(p)
+		} else {
+			v.judgeDevices(p)
+		}
+		if v.held.of(c) > limit {
+			d.add(p, &v)
+		}
+	}
+}
+
+// add adds a verdict to the decisions and, once it is due, marks what leaves because of it.
+func (d *decider) add(p *person, v *verdict) {
+	due := v.due(p) && !d.paused
+	freed, takes := int64(0), 0
+	for i := range v.shards {
+		freed += v.shards[i].freed
+		takes += len(v.shards[i].takes)
+	}
+	for i := range v.shards {
+		s := &v.shards[i]
+		d.decisions[i].Over = append(d.decisions[i].Over, Over{
+			User: p.name, Cap: v.cap, Limit: v.limit, Due: due, Takes: s.takes,
+			Elsewhere: v.held.minus(s.held), FreedElsewhere: freed - s.freed,
+			Shown: takes == 0 && p.first.book.number == i,
+		})
+		if due {
+			d.books[i].Take(&s.excess)
+		}
+	}
+}

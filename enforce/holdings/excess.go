@@ -1,0 +1,89 @@
+package holdings
+
+import (
+	"slices"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Excess is what a user holds who is over a cap, and what of it the user loses in this shard.
+type Excess struct {
+	Used    Amount // in all shards
+	Envs    []*Env
+	Devices []*Device
+}
+
+// Excess applies to the holdings of now what was decided. It returns false if the user is
+// within the cap now, as far as the other shards are as they were. What isn't there any more
+// is not taken, nor what costs the user more now, nor what need not go any more.
+func (b *Book) Excess(o *Over) (e Excess, over bool) {
+	user := b.users[o.User]
+	if user == nil {
+		user = &User{}
+	}
+	if o.Cap == Envs {
+		return b.excessOfEnvs(user, o)
+	}
+	return b.excessOfDevices(user, o)
+}
+
+func (b *Book) excessOfEnvs(user *User, o *Over) (e Excess, over bool) {
+	type env struct {
+		host snapshot.Hostname
+		eid  snapshot.EnvID
+	}
+	e.Used = o.Elsewhere.plus(Amount{Count: len(user.Envs), Hosts: user.Hosts})
+	if e.Used.of(o.Cap) <= o.Limit {
+		return e, false
+	}
+	byName := make(map[env]*Env, len(user.Envs))
+	for i := range user.Envs {
+		byName[env{b.shard.Hosts[user.Envs[i].Host].Name, user.Envs[i].EID}] = &user.Envs[i]
+	}
+	for _, take := range o.Takes {
+		if found := byName[env{take.Host, take.EID}]; found != nil && found.Cost <= take.Cost {
+			e.Envs = append(e.Envs, found)
+		}
+	}
+	e.Envs = spareNeedless(e.Envs, o.surplus(e.Used, int64(len(e.Envs))), func(*Env) int64 { return 1 })
+	return e, true
+}
+
+func (b *Book) excessOfDevices(user *User, o *Over) (e Excess, over bool) {
+	type device struct {
+		host  snapshot.Hostname
+		index snapshot.DeviceIndex
+	}
+	counted := b.counted(user)
+	if o.Cap == Memory {
+		counted = withKnownMemory(counted)
+	}
+	e.Used = o.Elsewhere.plus(Amount{Count: len(counted), Bytes: bytesOf(counted), Hosts: user.Hosts})
+	if e.Used.of(o.Cap) <= o.Limit {
+		return e, false
+	}
+	byName := make(map[device]*held, len(counted))
+	for _, h := range counted {
+		byName[device{h.host().Name, h.Index}] = h
+	}
+	var taken []*held
+	freed := int64(0)
+	for _, take := range o.Takes {
+		if h := byName[device{take.Host, take.Device}]; h != nil && h.cost <= take.Cost && h.takeable() {
+			taken = append(taken, h)
+			freed += h.weight(o.Cap)
+		}
+	}
+	taken = spareNeedless(taken, o.surplus(e.Used, freed), func(h *held) int64 { return h.weight(o.Cap) })
+	e.Devices = slices.Grow(e.Devices, len(taken))
+	for _, h := range taken {
+		e.Devices = append(e.Devices, h.Device)
+	}
+	return e, true
+}
+
+// surplus is by how much the user would be below the cap, once what is to go has gone in
+// all shards; negative if the user would still be over it.
+func (o *Over) surplus(used Amount, freedHere int64) int64 {
+	return o.Limit - (used.of(o.Cap) - o.FreedElsewhere - freedHere)
+}
