@@ -17,6 +17,9 @@ func (j *judgement) caps() {
 	decision := j.decisionFor(all)
 	if decision == nil {
 		j.keepCaps(func(snapshot.Username, holdings.Cap) bool { return true })
+		if len(all.inOrder) > 0 {
+			j.notes = append(j.notes, Note{Text: "no cap of users is applied: what users hold in all shards is not known, or not recently"})
+		}
 		return
 	}
 	book := all.Book()

@@ -54,11 +54,8 @@ func (b *Book) excessOfDevices(user *User, o *Over) (e Excess, over bool) {
 		host  snapshot.Hostname
 		index snapshot.DeviceIndex
 	}
-	counted := b.counted(user)
-	if o.Cap == Memory {
-		counted = withKnownMemory(counted)
-	}
-	e.Used = o.Elsewhere.plus(Amount{Count: len(counted), Bytes: bytesOf(counted), Hosts: user.Hosts})
+	counted := b.countedFor(o.Cap, user)
+	e.Used = o.Elsewhere.plus(amountOf(o.Cap, counted, user.Hosts))
 	if e.Used.of(o.Cap) <= o.Limit {
 		return e, false
 	}

@@ -68,6 +68,23 @@ func bytesOf(devices []*held) int64 {
 
 func (h *held) bytes() int64 { return h.Bytes }
 
+// amountOf is how much of a cap the devices that it counts are.
+func amountOf(c Cap, counted []*held, hosts int) Amount {
+	a := Amount{Count: len(counted), Hosts: hosts}
+	if c == Memory {
+		a.Bytes = bytesOf(counted)
+	}
+	return a
+}
+
+// countedFor lists the devices that count for one of the user's caps.
+func (b *Book) countedFor(c Cap, u *User) []*held {
+	if c == Memory {
+		return withKnownMemory(b.counted(u))
+	}
+	return b.counted(u)
+}
+
 // spareNeedless gives back what turned out not to be needed, the costliest
 // first: surplus is by how much too much was chosen.
 func spareNeedless[T any](chosen []T, surplus int64, weight func(T) int64) []T {

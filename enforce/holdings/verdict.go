@@ -71,11 +71,8 @@ func (v *verdict) judgeEnvs(p *person) {
 func (v *verdict) judgeDevices(p *person) {
 	var devices []*held
 	for _, one := range p.parts {
-		counted := one.book.counted(one.User)
-		if v.cap == Memory {
-			counted = withKnownMemory(counted)
-		}
-		v.hold(one.book, Amount{Count: len(counted), Bytes: bytesOf(counted), Hosts: one.Hosts})
+		counted := one.book.countedFor(v.cap, one.User)
+		v.hold(one.book, amountOf(v.cap, counted, one.Hosts))
 		devices = append(devices, counted...)
 	}
 	used := v.held.of(v.cap)

@@ -1,0 +1,113 @@
+package holdings
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// ErrInvalid is what makes holdings or a decision unusable: they are as if missing.
+var ErrInvalid = errors.New("invalid holdings")
+
+// Decode reads a shard's holdings from JSON, and checks them, so that Decide can use them
+// whoever wrote them. The caller bounds the size of data. The error is ErrInvalid.
+func Decode(data []byte) (*Shard, error) {
+	s := &Shard{}
+	if err := json.Unmarshal(data, s); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	if err := s.check(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return s, nil
+}
+
+// maxBytes is more memory than any device has; sums of it don't overflow.
+const maxBytes = 1 << 50
+
+func (s *Shard) check() error {
+	if s.Missing < 0 || s.Missing > 1<<24 {
+		return errors.New("a negative or huge number of hosts")
+	}
+	for i := range s.Processes {
+		if !isIndex(s.Processes[i].Host, len(s.Hosts)) {
+			return fmt.Errorf("process %d is of no host", i)
+		}
+	}
+	users := make(map[string]bool, len(s.Users))
+	for i := range s.Users {
+		u := &s.Users[i]
+		if users[string(u.Name)] {
+			return fmt.Errorf("user %q is listed twice", u.Name)
+		}
+		users[string(u.Name)] = true
+		if err := u.check(s); err != nil {
+			return fmt.Errorf("user %q: %w", u.Name, err)
+		}
+	}
+	return nil
+}
+
+func (u *User) check(s *Shard) error {
+	if !isIndex(u.First, len(s.Hosts)) || u.Hosts < 0 || u.Hosts > len(s.Hosts) {
+		return errors.New("not on these hosts")
+	}
+	for i := range u.Envs {
+		if err := u.Envs[i].check(s); err != nil {
+			return fmt.Errorf("environment %q: %w", u.Envs[i].EID, err)
+		}
+	}
+	for i := range u.Devices {
+		if err := u.Devices[i].check(s); err != nil {
+			return fmt.Errorf("device %d: %w", u.Devices[i].Index, err)
+		}
+	}
+	return nil
+}
+
+func (e *Env) check(s *Shard) error {
+	if !isIndex(e.Host, len(s.Hosts)) {
+		return errors.New("of no host")
+	}
+	for _, loss := range e.Loses {
+		for _, p := range loss.Processes {
+			if !isIndex(p, len(s.Processes)) {
+				return errors.New("of no process")
+			}
+		}
+	}
+	return nil
+}
+
+func (d *Device) check(s *Shard) error {
+	if !isIndex(d.Host, len(s.Hosts)) {
+		return errors.New("of no host")
+	}
+	for _, use := range d.Processes {
+		if !isIndex(use.Process, len(s.Processes)) {
+			return errors.New("of no process")
+		}
+	}
+	if min(d.Bytes, d.Used) < UnknownBytes || max(d.Bytes, d.Used) > maxBytes {
+		return errors.New("an impossible amount of memory")
+	}
+	return nil
+}
+
+func isIndex(i, length int) bool { return i >= 0 && i < length }
+
+// DecodeDecision reads a decision from JSON. What it wants to take is looked up before it is
+// taken, so there is little that it may not say. The error is ErrInvalid.
+func DecodeDecision(data []byte) (*Decision, error) {
+	d := &Decision{}
+	if err := json.Unmarshal(data, d); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	for i := range d.Over {
+		o := &d.Over[i]
+		if o.Cap < Envs || o.Cap > Memory || o.Elsewhere.Count < 0 || o.Elsewhere.Bytes < 0 || o.FreedElsewhere < 0 {
+			return nil, fmt.Errorf("%w: user %q is over cap %d", ErrInvalid, o.User, o.Cap)
+		}
+	}
+	return d, nil
+}
