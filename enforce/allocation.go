@@ -16,9 +16,17 @@ type allocations struct {
 	byUser    map[snapshot.Username]*allocation
 	inOrder   []*allocation
 
-	here   *hostView                 // the host that is being counted,
-	host   int                       // its index,
-	onHost map[*snapshot.Process]int // and the indices of its processes
+	here *hostView                 // the host that is being counted,
+	host int                       // its index,
+	from int                       // and where its processes begin
+	many map[*snapshot.Process]int // and the indices of its processes
+
+	// Most lists have one item: these are where they begin, many at once.
+	devices  contents.Slab[holdings.Device]
+	losses   contents.Firsts[holdings.Loss]
+	attached contents.Firsts[holdings.Attached]
+	uses     contents.Firsts[holdings.Use]
+	indices  contents.Firsts[int]
 }
 
 // allocation is what one user has on all hosts together. A device counts once for
@@ -27,15 +35,15 @@ type allocation struct {
 	holdings.User
 	settings *Settings // nil for a user without caps, for whom nothing is counted
 
-	last    *hostView              // the host that was counted last,
-	devices contents.ByDevice[int] // and the indices in Devices of the user's there, from 1
+	last    *hostView                           // the host that was counted last,
+	devices contents.ByDevice[*holdings.Device] // and the user's devices there
 }
 
 // allocations lists the users who have caps with what they have. An environment whose user has
 // no name counts for no user; the processes in it count for their own users. What the rules
 // before the caps take from users anyway is marked.
 func (j *judgement) allocations() *allocations {
-	all := &allocations{Shard: &holdings.Shard{Missing: len(j.missing)}, j: j, byUser: make(map[snapshot.Username]*allocation), onHost: make(map[*snapshot.Process]int)}
+	all := &allocations{Shard: &holdings.Shard{Missing: len(j.missing)}, j: j, byUser: make(map[snapshot.Username]*allocation)}
 	for _, h := range j.hosts {
 		all.here = nil
 		for _, env := range h.inOrder {
@@ -51,9 +59,8 @@ func (j *judgement) allocations() *allocations {
 	}
 	for rank, u := range all.inOrder {
 		u.Rank, u.Due = rank, j.dueCaps(u)
-		for i := range u.Devices {
-			d := &u.Devices[i]
-			settleBytes(d, all.hosts[d.Host].devices[d.Index].TotalMemory)
+		for _, d := range u.Devices {
+			d.Settle(all.hosts[d.Host].devices[d.Index].TotalMemory)
 		}
 		all.Users = append(all.Users, u.User)
 	}
@@ -101,7 +108,7 @@ func (all *allocations) begin(u *allocation, h *hostView) {
 		all.here, all.host = h, len(all.Hosts)
 		all.Hosts = append(all.Hosts, holdings.Host{Name: h.name, Order: h.order})
 		all.hosts = append(all.hosts, h)
-		clear(all.onHost)
+		all.from, all.many = len(all.processes), nil
 	}
 	if u.last == h {
 		return
@@ -120,19 +127,17 @@ func (all *allocations) begin(u *allocation, h *hostView) {
 // add counts an environment and its devices for its user.
 func (all *allocations) add(u *allocation, h *hostView, env *envView) {
 	all.begin(u, h)
-	counted := holdings.Env{Host: all.host, EID: env.env.EID, Created: env.env.Creation, Cost: costOf(env)}
+	if u.settings.MaxEnvs != nil {
+		u.Envs = append(u.Envs, all.env(h, env))
+	}
+	if u.settings.MaxDevices == nil && u.settings.MaxMemory == nil {
+		return
+	}
 	for _, a := range env.Attachments {
 		index := a.Device.Index
-		if !h.sparesUse(env, index) && !h.hidesOn(env, index) {
-			loss := holdings.Loss{Device: index}
-			for p := range env.On(index) {
-				loss.Processes = append(loss.Processes, all.process(h, p))
-			}
-			counted.Loses = append(counted.Loses, loss)
-		}
 		d := all.device(u, h, a.Device)
 		d.Envs = append(d.Envs, holdings.Attached{EID: env.env.EID, Leaves: h.draft.detaches(index, env.env.EID)})
-		addCapacity(d, a.Device, a.Attachment)
+		d.AddCapacity(a.GPUMemory, a.Device.TotalMemory)
 		if a.Time.Compare(d.Newest) > 0 {
 			d.Newest = a.Time
 		}
@@ -143,27 +148,33 @@ func (all *allocations) add(u *allocation, h *hostView, env *envView) {
 		}
 		d.Exempt = max(d.Exempt, h.exemptUses[deviceOfEnv{index, env.env.EID}])
 	}
-	u.Envs = append(u.Envs, counted)
 }
 
-// costOf is 0 for an environment that has nothing to lose, then 1 for one without
-// processes, and more the better its use is proven.
-func costOf(env *envView) int8 {
-	if len(env.Attachments) == 0 {
-		return 0
+// env is an environment with what it loses if it is taken.
+func (all *allocations) env(h *hostView, env *envView) holdings.Env {
+	counted := holdings.Env{Host: all.host, EID: env.env.EID, Created: env.env.Creation, Cost: env.Cost(env.env.UID), Loses: all.losses.Next()}
+	for _, a := range env.Attachments {
+		index := a.Device.Index
+		if h.sparesUse(env, index) || h.hidesOn(env, index) {
+			continue
+		}
+		loss := holdings.Loss{Device: index, Processes: all.indices.Next()}
+		for p := range env.On(index) {
+			loss.Processes = append(loss.Processes, all.process(h, p))
+		}
+		counted.Loses = append(counted.Loses, loss)
 	}
-	most := contents.Unused
-	for _, p := range env.Processes {
-		most = max(most, contents.UseBy(env.env.UID, p))
-	}
-	return 1 + int8(most)
+	return counted
 }
 
 // addUse counts a device that a process of the user uses. One that isn't
 // attached and becomes free anyway doesn't count.
 func (all *allocations) addUse(u *allocation, h *hostView, device *snapshot.Device, p *snapshot.Process) {
 	all.begin(u, h)
-	if u.devices.Get(device.Index) == 0 && h.draft.terminates(p) {
+	if u.settings.MaxDevices == nil && u.settings.MaxMemory == nil {
+		return
+	}
+	if u.devices.Get(device.Index) == nil && h.draft.terminates(p) {
 		return
 	}
 	if d := all.device(u, h, device); !p.EnvUnknown { // then device has noted it
@@ -173,10 +184,11 @@ func (all *allocations) addUse(u *allocation, h *hostView, device *snapshot.Devi
 
 // device is a device of the host that is being counted, added if it is new.
 func (all *allocations) device(u *allocation, h *hostView, device *snapshot.Device) *holdings.Device {
-	if i := u.devices.Get(device.Index); i > 0 {
-		return &u.Devices[i-1]
+	if d := u.devices.Get(device.Index); d != nil {
+		return d
 	}
-	d := holdings.Device{Host: all.host, Index: device.Index}
+	d := all.devices.Next()
+	*d = holdings.Device{Host: all.host, Index: device.Index, Envs: all.attached.Next(), Processes: all.uses.Next()}
 	for _, p := range h.unknownOn[device.Index] {
 		switch h.userOf(p) {
 		case "":
@@ -186,6 +198,6 @@ func (all *allocations) device(u *allocation, h *hostView, device *snapshot.Devi
 		}
 	}
 	u.Devices = append(u.Devices, d)
-	u.devices.Add(device.Index, len(u.Devices))
-	return &u.Devices[len(u.Devices)-1]
+	u.devices.Add(device.Index, d)
+	return d
 }

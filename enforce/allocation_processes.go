@@ -7,12 +7,18 @@ import (
 
 // process is the index of a process of the host that is being counted.
 func (all *allocations) process(h *hostView, p *snapshot.Process) int {
-	if i, known := all.onHost[p]; known {
+	i, known := all.find(p)
+	if known {
 		return i
 	}
+	if all.many != nil {
+		all.many[p] = i
+	}
+	if i == 0 {
+		n := all.j.countProcesses()
+		all.processes, all.Processes = make([]*snapshot.Process, 0, n), make([]holdings.Process, 0, n)
+	}
 	_, stuck := all.j.stuckBecause(h, p)
-	i := len(all.Processes)
-	all.onHost[p] = i
 	all.processes = append(all.processes, p)
 	all.Processes = append(all.Processes, holdings.Process{
 		Host: all.host, PID: p.PID, Ends: h.draft.terminates(p), Stuck: stuck,
@@ -21,45 +27,46 @@ func (all *allocations) process(h *hostView, p *snapshot.Process) int {
 	return i
 }
 
+func (j *judgement) countProcesses() (n int) {
+	for _, h := range j.hosts {
+		n += len(h.snapshot.Processes)
+	}
+	return n
+}
+
+// find looks through a few processes, and indexes many. The index of one that is new is that
+// of the next.
+func (all *allocations) find(p *snapshot.Process) (index int, known bool) {
+	if all.many == nil {
+		for i, other := range all.processes[all.from:] {
+			if other == p {
+				return all.from + i, true
+			}
+		}
+		if len(all.processes)-all.from < 16 {
+			return len(all.processes), false
+		}
+		all.many = make(map[*snapshot.Process]int)
+		for i, other := range all.processes[all.from:] {
+			all.many[other] = all.from + i
+		}
+	}
+	if index, known = all.many[p]; known {
+		return index, true
+	}
+	return len(all.processes), false
+}
+
 // addProcess adds a process that ends when the user loses the device, and what it uses.
 func (all *allocations) addProcess(u *allocation, h *hostView, d *holdings.Device, p *snapshot.Process) {
 	env := h.environmentOf(p)
 	attached := env != nil && env.env.Username == u.Name && env.Attached(d.Index)
 	d.Processes = append(d.Processes, holdings.Use{Process: all.process(h, p), Attached: attached})
-	use := p.Uses(d.Index)
-	switch {
-	case p.Unproved() || d.Used == holdings.UnknownBytes: // any user may have started it
-	case use == nil || !use.Memory.Known():
-		d.Used = holdings.UnknownBytes
-	default:
-		d.Used += use.Memory.Bytes()
-	}
-}
-
-// addCapacity adds what an environment may use of a device: all of it without a capacity.
-func addCapacity(d *holdings.Device, device *snapshot.Device, a *snapshot.Attachment) {
-	capacity := device.TotalMemory
-	if a.GPUMemory.Known() {
-		capacity = a.GPUMemory
-	}
-	switch {
-	case d.Bytes == holdings.UnknownBytes:
-	case !capacity.Known():
-		d.Bytes = holdings.UnknownBytes
-	default:
-		d.Bytes += capacity.Bytes()
-	}
-}
-
-// settleBytes is how much device memory the user has by a device: the sum of what
-// the environments may use, or what its processes use if that is more, and at
-// most all of it. Unknown is not zero.
-func settleBytes(d *holdings.Device, total snapshot.Memory) {
-	if d.Bytes == holdings.UnknownBytes || d.Used == holdings.UnknownBytes && len(d.Envs) == 0 {
-		d.Bytes = holdings.UnknownBytes
-		return
-	}
-	if d.Bytes = max(d.Bytes, d.Used); total.Known() {
-		d.Bytes = min(d.Bytes, total.Bytes())
+	if !p.Unproved() { // else any user may have started it
+		var used snapshot.Memory
+		if use := p.Uses(d.Index); use != nil {
+			used = use.Memory
+		}
+		d.AddUsed(used)
 	}
 }

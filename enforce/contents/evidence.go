@@ -27,3 +27,16 @@ func UseBy(uid snapshot.UID, p *snapshot.Process) Evidence {
 	}
 	return Unused
 }
+
+// Cost is what losing the devices costs the user for whom the environment is registered: 0 if
+// there is nothing to lose, then 1 without processes, and more the better their use is proven.
+func (c *Contents) Cost(uid snapshot.UID) int8 {
+	if len(c.Attachments) == 0 {
+		return 0
+	}
+	most := Unused
+	for _, p := range c.Processes {
+		most = max(most, UseBy(uid, p))
+	}
+	return 1 + int8(most)
+}

@@ -75,9 +75,10 @@ func (h *held) host() *Host { return &h.book.shard.Hosts[h.Host] }
 
 // counted lists the devices that count for the user's caps.
 func (b *Book) counted(u *User) []*held {
-	list := make([]*held, 0, len(u.Devices))
+	all, list := make([]held, len(u.Devices)), make([]*held, 0, len(u.Devices))
 	for i := range u.Devices {
-		h := &held{Device: &u.Devices[i], book: b}
+		h := &all[i]
+		*h = held{Device: u.Devices[i], book: b}
 		h.cost = h.costAfter(nil)
 		if h.counts() {
 			list = append(list, h)

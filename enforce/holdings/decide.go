@@ -79,7 +79,7 @@ func (d *decider) decideAbout(p *person) {
 	limits := d.rules.Limits(p.name)
 	for c := Envs; c <= Memory; c++ {
 		limit, capped := limits.Of(c)
-		if !capped {
+		if !capped || p.most(c) <= limit {
 			continue
 		}
 		v := verdict{cap: c, limit: limit, shards: make([]inShard, len(d.books))}
@@ -92,6 +92,23 @@ func (d *decider) decideAbout(p *person) {
 			d.add(p, &v)
 		}
 	}
+}
+
+// most is what the user holds at most, whatever leaves or doesn't count.
+func (p *person) most(c Cap) (n int64) {
+	for _, one := range p.parts {
+		switch c {
+		case Envs:
+			n += int64(len(one.Envs))
+		case Devices:
+			n += int64(len(one.Devices))
+		default:
+			for _, d := range one.Devices {
+				n += max(0, d.Bytes)
+			}
+		}
+	}
+	return n
 }
 
 // add adds a verdict to the decisions and, once it is due, marks what leaves because of it.

@@ -57,9 +57,9 @@ func (u *User) check(s *Shard) error {
 			return fmt.Errorf("environment %q: %w", u.Envs[i].EID, err)
 		}
 	}
-	for i := range u.Devices {
-		if err := u.Devices[i].check(s); err != nil {
-			return fmt.Errorf("device %d: %w", u.Devices[i].Index, err)
+	for i, d := range u.Devices {
+		if err := d.check(s); err != nil {
+			return fmt.Errorf("device %d of the list: %w", i, err)
 		}
 	}
 	return nil
@@ -80,7 +80,7 @@ func (e *Env) check(s *Shard) error {
 }
 
 func (d *Device) check(s *Shard) error {
-	if !isIndex(d.Host, len(s.Hosts)) {
+	if d == nil || !isIndex(d.Host, len(s.Hosts)) {
 		return errors.New("of no host")
 	}
 	for _, use := range d.Processes {

@@ -59,14 +59,21 @@ func (b *Book) excessOfDevices(user *User, o *Over) (e Excess, over bool) {
 	if e.Used.of(o.Cap) <= o.Limit {
 		return e, false
 	}
-	byName := make(map[device]*held, len(counted))
+	byName := make(map[device]*held, len(o.Takes))
+	for _, take := range o.Takes {
+		byName[device{take.Host, take.Device}] = nil
+	}
 	for _, h := range counted {
-		byName[device{h.host().Name, h.Index}] = h
+		if key := (device{h.host().Name, h.Index}); len(byName) > 0 && h.takeable() {
+			if _, wanted := byName[key]; wanted {
+				byName[key] = h
+			}
+		}
 	}
 	var taken []*held
 	freed := int64(0)
 	for _, take := range o.Takes {
-		if h := byName[device{take.Host, take.Device}]; h != nil && h.cost <= take.Cost && h.takeable() {
+		if h := byName[device{take.Host, take.Device}]; h != nil && h.cost <= take.Cost {
 			taken = append(taken, h)
 			freed += h.weight(o.Cap)
 		}

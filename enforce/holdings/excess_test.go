@@ -42,7 +42,7 @@ func shardOf(t *testing.T, words string) *holdings.Shard {
 		if strings.Contains(flags, "x") {
 			d.Exempt = contents.Proven
 		}
-		alice.Devices = append(alice.Devices, d)
+		alice.Devices = append(alice.Devices, &d)
 		alice.Envs = append(alice.Envs, holdings.Env{Host: host, EID: eid, Created: attached, Cost: 1 + int8(len(d.Processes)), Loses: []holdings.Loss{{Device: d.Index}}})
 	}
 	if len(s.Hosts) > 0 {

@@ -101,7 +101,7 @@ func spareNeedless[T any](chosen []T, surplus int64, weight func(T) int64) []T {
 func (b *Book) WithUnknownMemory(user snapshot.Username) []*Device {
 	var list []*Device
 	u := b.users[user]
-	if u == nil || !slices.ContainsFunc(u.Devices, func(d Device) bool { return d.Bytes == UnknownBytes }) {
+	if u == nil || !slices.ContainsFunc(u.Devices, func(d *Device) bool { return d.Bytes == UnknownBytes }) {
 		return nil
 	}
 	for _, h := range b.counted(u) {

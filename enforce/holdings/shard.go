@@ -41,9 +41,9 @@ type User struct {
 	First int `json:"first"`
 	Rank  int `json:"rank"`
 	// Due are the caps of which a warning would be over if the user were found over them now.
-	Due     Caps     `json:"due,omitempty"`
-	Envs    []Env    `json:"envs,omitempty"`
-	Devices []Device `json:"devices,omitempty"`
+	Due     Caps      `json:"due,omitempty"`
+	Envs    []Env     `json:"envs,omitempty"`
+	Devices []*Device `json:"devices,omitempty"`
 }
 
 // Env is an environment of the user's.
