@@ -128,7 +128,7 @@ func (c *Client) handshake(ctx context.Context, t target, conn net.Conn) (*conne
 		_ = sshConn.Close()
 		return nil, stopped(ctx, "while logging in to "+t.HostName)
 	}
-	l, err := c.newConnection(t.HostConfig, ownLogin{ssh.NewClient(sshConn, channels, requests)})
+	l, err := c.newConnection(t.HostConfig, ownLogin{&ssh.Client{Conn: sshConn}, channels, requests})
 	if err == nil {
 		l.peer = peerOf(t, conn, check.key)
 	}

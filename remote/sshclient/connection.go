@@ -35,10 +35,11 @@ func (c *Client) newConnection(s config.HostConfig, over link) (*connection, err
 		l.link.close()
 	}
 	interval, count := positive(s.ServerAliveInterval, c.options.KeepAlive), positive(s.ServerAliveCountMax, 3)
-	if !c.spawn(watch) || !c.spawn(func() { l.keepAlive(interval, count) }) {
+	if !c.spawn(watch) {
 		l.link.close()
 		return nil, &remote.Error{Class: remote.Cancelled, Err: errClosed}
 	}
+	c.keepAlive(l, interval, count)
 	return l, nil
 }
 
@@ -86,39 +87,4 @@ func (l *connection) reason() error {
 func (l *connection) close(why error) {
 	l.end(why)
 	l.link.close()
-}
-
-// keepAlive sends a request in each interval, and closes the connection after count
-// intervals without an answer: the library would wait forever for a host that is
-// frozen or unreachable.
-func (l *connection) keepAlive(interval time.Duration, count int) {
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	answered := make(chan struct{}, 1)
-	asked, missed := false, 0
-	var asking sync.WaitGroup
-	defer asking.Wait() // closing the connection ends it
-	for {
-		select {
-		case <-l.done:
-			return
-		case <-answered:
-			asked, missed = false, 0
-			continue
-		case <-ticker.C:
-		}
-		if asked {
-			if missed++; missed >= count {
-				l.close(fmt.Errorf("no sign of life for %s", interval*time.Duration(count)))
-				return
-			}
-			continue
-		}
-		asked = true
-		asking.Go(func() {
-			if l.link.ping() == nil {
-				answered <- struct{}{}
-			}
-		})
-	}
 }

@@ -20,6 +20,7 @@ type link interface {
 	ping() error
 	// dial connects from the host to another address.
 	dial(ctx context.Context, host string, port int) (net.Conn, error)
+	// wait returns when the link has ended. Until then the link needs a goroutine in it.
 	wait() error
 	close()
 }
@@ -41,11 +42,37 @@ type exited interface {
 	Signal() string
 }
 
-type ownLogin struct{ client *ssh.Client }
+// ownLogin is a login of our own. Its client isn't one of ssh.NewClient, which starts three
+// goroutines for what wait does in one: with thousands of hosts that is much memory.
+type ownLogin struct {
+	client   *ssh.Client
+	channels <-chan ssh.NewChannel
+	requests <-chan *ssh.Request
+}
 
 func (l ownLogin) newSession() (channel, error) { return l.client.NewSession() }
-func (l ownLogin) wait() error                  { return l.client.Wait() }
 func (l ownLogin) close()                       { _ = l.client.Close() } // it may be closed already
+
+// wait refuses all that the host asks for, until the connection ends.
+func (l ownLogin) wait() error {
+	for channels, requests := l.channels, l.requests; channels != nil || requests != nil; {
+		select {
+		case r, more := <-requests:
+			if !more {
+				requests = nil
+				continue
+			}
+			_ = r.Reply(false, nil) // wait's error says more, also below
+		case c, more := <-channels:
+			if !more {
+				channels = nil
+				continue
+			}
+			_ = c.Reject(ssh.UnknownChannelType, "genv opens channels only itself")
+		}
+	}
+	return l.client.Wait()
+}
 
 func (l ownLogin) ping() error {
 	_, _, err := l.client.SendRequest("keepalive@openssh.com", true, nil)

@@ -205,10 +205,8 @@ func (s *Session) start(ctx context.Context, commandLine string) error {
 		return remote.Errorf(remote.CommandFailed, "%s refuses to run a command: %w", s.host, printableError(err))
 	}
 	s.begun = s.client.spawn(func() {
-		var reading sync.WaitGroup
-		reading.Go(func() { drain(stderr, s.stderr) })
+		drain(stderr, s.stderr) // it ends with the channel, or before
 		s.failed = s.channel.Wait()
-		reading.Wait()
 		close(s.ended)
 	})
 	if !s.begun {
