@@ -1,6 +1,8 @@
 package policy_test
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -51,6 +53,51 @@ func TestFlagsTakePrecedence(t *testing.T) {
 	require.Equal(t, 1, *file.Settings(enforce.Query{User: "bob"}).MaxDevices)
 	require.Equal(t, 5, *file.Settings(enforce.Query{User: "eve"}).MaxDevices)
 	require.Contains(t, file.Explain(enforce.Query{User: "bob"}), policy.Explanation{Key: "max-devices-per-user", Value: "1", From: "--max-devices-per-user"})
+}
+
+// What was asked before doesn't change an answer.
+func TestSettingsAreThoseOfTheQueryAlone(t *testing.T) {
+	read := func() *policy.File {
+		file := parse(t, `
+timezone: Europe/Berlin
+groups: {team: [ann, bob]}
+schedules: {day: [{days: mon-fri, hours: 8-18}]}
+defaults: {idle: {after: 1h}, guard: watch}
+overrides:
+  - {hosts: [a], set: {idle: {after: 2h}, guard: enforce}}
+  - {labels: {rack: b}, set: {idle: {after: 3h}}}
+  - {users: ["@team"], set: {idle: {after: 4h}, max-envs-per-user: 1}}
+  - {users: [bob], hosts: [a], set: {idle: {after: 5h}}}
+  - {when: day, labels: {rack: b}, set: {idle: {after: 6h}, grace: 9s}}
+exempt: {users: [zoe]}
+`)
+		file.Flags.MaxDevices = policy.Value[int]{On: true, Value: 1, From: policy.Source{By: "--max-devices-per-user"}}
+		file.UserFlags = map[snapshot.Username]policy.Settings{"eve": {MaxDevices: policy.Value[int]{On: true, Value: 5, From: policy.Source{By: "--max-devices-for-user"}}}}
+		return file
+	}
+	var queries []enforce.Query
+	for _, host := range []snapshot.Hostname{"", "a", "b"} {
+		for _, rack := range []string{"a", "b"} {
+			for _, user := range []snapshot.Username{"", "ann", "bob", "eve", "eve\x00", "u", "zoe"} {
+				for _, at := range []string{"2026-11-16 12:00", "2026-11-16 22:00"} {
+					queries = append(queries, enforce.Query{Host: host, Labels: map[string]string{"rack": rack}, User: user, At: berlin(t, at)})
+				}
+			}
+		}
+	}
+	want := make([]enforce.Settings, len(queries))
+	different := make(map[string]bool)
+	for i, q := range queries {
+		want[i] = read().Settings(q)
+		different[fmt.Sprintf("%+v %v", want[i], want[i].Idle)] = true
+	}
+	require.Greater(t, len(different), 12)
+	file := read()
+	for range 3 {
+		for _, i := range rand.Perm(len(queries)) {
+			require.Equal(t, want[i], file.Settings(queries[i]), "%+v", queries[i])
+		}
+	}
 }
 
 func TestExemptSubjects(t *testing.T) {

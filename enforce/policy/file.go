@@ -1,8 +1,11 @@
 package policy
 
 import (
+	"sync"
+
 	"time"
 
+	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/notify/texts"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -32,12 +35,15 @@ type File struct {
 	Templates texts.Set
 
 	// Flags take precedence over the file, and UserFlags over Flags. Their Sources
-	// name the flag.
+	// name the flag. Nothing here is changed once Settings was called.
 	Flags     Settings
 	UserFlags map[snapshot.Username]Settings
 
 	// Path and Text are what was parsed; empty for Default.
 	Path, Text string
+
+	mu       sync.Mutex
+	settings map[string]enforce.Settings // what Settings returned, by what it follows from
 }
 
 // Limits are the safety limits on the actions of a cycle. A limit that is not On
