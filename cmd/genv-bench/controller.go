@@ -35,8 +35,24 @@ type document struct {
 // startController starts one and lets it settle: a few cycles after all hosts
 // have answered.
 func (b *bench) startController(ctx context.Context, sshConfig string, names []string, interval time.Duration, flags ...string) (*controlled, error) {
+	c, err := b.launch(ctx, sshConfig, strings.Join(names, ","), interval, flags...)
+	if err != nil {
+		return nil, err
+	}
+	if err = c.answered(len(names)); err == nil {
+		_, err = c.cycles(3)
+	}
+	if err != nil {
+		c.end()
+		return nil, err
+	}
+	return c, nil
+}
+
+// launch starts one with hosts as -H takes them.
+func (b *bench) launch(ctx context.Context, sshConfig, hosts string, interval time.Duration, flags ...string) (*controlled, error) {
 	args := append([]string{
-		"remote", "-F", sshConfig, "-H", strings.Join(names, ","), "-q", "enforce",
+		"remote", "-F", sshConfig, "-H", hosts, "-q", "enforce",
 		"--interval", interval.String(), "--format", "json",
 	}, flags...)
 	state, err := os.MkdirTemp(filepath.Dir(sshConfig), "state-") // each begins without a memory
@@ -53,22 +69,22 @@ func (b *bench) startController(ctx context.Context, sshConfig string, names []s
 	}
 	c.lines = bufio.NewScanner(out)
 	c.lines.Buffer(nil, 64<<20)
-	if err := c.cmd.Start(); err != nil {
-		return nil, err
-	}
+	return c, c.cmd.Start()
+}
+
+// answered waits for a cycle of so many hosts in which all answered.
+func (c *controlled) answered(hosts int) error {
+	var d document
 	for range 100 {
-		d, err := c.next()
-		if err != nil {
-			c.end()
-			return nil, err
+		var err error
+		if d, err = c.next(); err != nil {
+			return err
 		}
-		if d.Answered == len(names) {
-			_, err = c.cycles(3)
-			return c, err
+		if d.Hosts == hosts && d.Answered == hosts {
+			return nil
 		}
 	}
-	c.end()
-	return nil, fmt.Errorf("not all of the %d hosts answered: %s", len(names), c.stderr.Bytes())
+	return fmt.Errorf("%d of %d hosts answered, where it should be all %d: %s", d.Answered, d.Hosts, hosts, c.stderr.Bytes())
 }
 
 func (c *controlled) next() (document, error) {

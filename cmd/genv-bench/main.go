@@ -16,25 +16,29 @@ func main() {
 	flag.StringVar(&b.genv, "genv", "bin/genv", "the program to measure")
 	flag.IntVar(&b.hosts, "hosts", 100, "hosts of real sshd")
 	flag.IntVar(&b.many, "many", 1000, "hosts inside a process")
+	flag.IntVar(&b.huge, "huge", 10_000, "hosts inside several processes, for the rows of -only huge")
 	flag.IntVar(&b.runs, "runs", 5, "runs of each row, of which the median counts")
-	flag.StringVar(&b.only, "only", "", "only the rows of `GROUP`: cold, steady, many, viewers, kill, events")
+	flag.StringVar(&b.only, "only", "", "only the rows of `GROUP`: cold, steady, many, viewers, kill, events, huge, which takes some minutes and is left out without it")
 	serve := flag.String("serve", "", "be a fleet of -many hosts with its files in `DIR`, until stdin ends")
+	prefix := flag.String("prefix", "sim", "with -serve: what the names of the hosts begin with")
+	first := flag.Int("first", 0, "with -serve: how many hosts other fleets have, which have other addresses")
 	changing := flag.Bool("changing", false, "with -serve: hosts change as those do that are in use")
 	flag.Parse()
-	if err := run(b, *serve, *changing); err != nil {
+	run := b.measure
+	if *serve != "" {
+		host := quiet
+		if *changing {
+			host = inUse
+		}
+		run = func() error { return serveFleet(*serve, *prefix, *first, b.many, host, os.Stdin, os.Stdout) }
+	}
+	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "genv-bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run(b *bench, serve string, changing bool) error {
-	if serve != "" {
-		host := quiet
-		if changing {
-			host = inUse
-		}
-		return serveFleet(serve, b.many, host, os.Stdin, os.Stdout)
-	}
+func (b *bench) measure() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	return b.run(ctx)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,13 +18,15 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// serveFleet runs many hosts in this process until in ends. It prints a line when
-// they listen.
-func serveFleet(dir string, many int, host func(seed int) *genvhost.Host, in io.Reader, out io.Writer) error {
+// serveFleet runs many hosts in this process until in ends. Their addresses begin with that of first. It
+// prints a line when they listen. For each line of in that says "cut" it closes the connections of
+// one host in a hundred.
+func serveFleet(dir, prefix string, first, many int, host func(seed int) *genvhost.Host, in io.Reader, out io.Writer) error {
 	var servers []*inprocess.Server
-	for i, name := range numbered("sim", many) {
+	for i, name := range numbered(prefix, many) {
+		at := first + i
 		servers = append(servers, &inprocess.Server{
-			Name: name, Address: fmt.Sprintf("127.94.%d.%d", i/250, i%250+1), Handler: host(i),
+			Name: name, Address: fmt.Sprintf("127.94.%d.%d", at/250, at%250+1), Handler: host(at),
 		})
 	}
 	fleet, err := inprocess.Start(dir, 0, servers...)
@@ -32,8 +35,15 @@ func serveFleet(dir string, many int, host func(seed int) *genvhost.Host, in io.
 	}
 	defer fleet.Close()
 	fmt.Fprintln(out, "ready")
-	_, err = io.Copy(io.Discard, in)
-	return err
+	lines := bufio.NewScanner(in)
+	for lines.Scan() {
+		if lines.Text() == "cut" {
+			for range (many + 99) / 100 {
+				servers[rand.IntN(many)].Cut()
+			}
+		}
+	}
+	return lines.Err()
 }
 
 // quiet is a host on which nothing changes.
@@ -110,32 +120,49 @@ func (b *bench) manyRows(ctx context.Context) ([]row, error) {
 
 // startServers starts this program again as a fleet, and returns its ssh_config.
 func (b *bench) startServers(ctx context.Context, flags ...string) (config string, end func(), err error) {
+	f, err := b.startFleet(ctx, append([]string{"-many", strconv.Itoa(b.many)}, flags...)...)
+	if err != nil {
+		return "", nil, err
+	}
+	return filepath.Join(f.dir, "ssh_config"), f.end, nil
+}
+
+// served is a fleet in another process.
+type served struct {
+	dir string
+	cmd *exec.Cmd
+	in  io.WriteCloser
+}
+
+func (b *bench) startFleet(ctx context.Context, flags ...string) (*served, error) {
 	self, err := os.Executable()
 	if err != nil {
-		return "", nil, err
+		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "genv-bench-")
-	if err != nil {
-		return "", nil, err
+	f := new(served)
+	if f.dir, err = os.MkdirTemp("", "genv-bench-"); err != nil {
+		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, self, append([]string{"-serve", dir, "-many", strconv.Itoa(b.many)}, flags...)...)
-	cmd.Stderr = b.progress
-	in, errIn := cmd.StdinPipe()
-	out, errOut := cmd.StdoutPipe()
+	f.cmd = exec.CommandContext(ctx, self, append([]string{"-serve", f.dir}, flags...)...)
+	f.cmd.Stderr = b.progress
+	var errIn error
+	f.in, errIn = f.cmd.StdinPipe()
+	out, errOut := f.cmd.StdoutPipe()
 	if err := cmp.Or(errIn, errOut); err != nil {
-		return "", nil, err
+		return nil, err
 	}
-	if err := cmd.Start(); err != nil {
-		return "", nil, err
-	}
-	end = func() {
-		_ = in.Close() // and so it ends
-		_ = cmd.Wait()
-		_ = os.RemoveAll(dir)
+	if err := f.cmd.Start(); err != nil {
+		return nil, err
 	}
 	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
-		end()
-		return "", nil, fmt.Errorf("the fleet did not start: %w", err)
+		f.end()
+		return nil, fmt.Errorf("the fleet did not start: %w", err)
 	}
-	return filepath.Join(dir, "ssh_config"), end, nil
+	return f, nil
+}
+
+func (f *served) end() {
+	_ = f.in.Close() // and so it ends
+	_ = f.cmd.Wait()
+	_ = os.RemoveAll(f.dir)
 }

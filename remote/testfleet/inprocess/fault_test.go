@@ -159,6 +159,18 @@ func TestAFrozenConnectionEndsWithItsClient(t *testing.T) {
 	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= before+1 }, patience, 10*time.Millisecond, "Eventually's own is one more")
 }
 
+func TestCutEndsTheConnectionsThatAreOpen(t *testing.T) {
+	fleet := startFleet(t, greet, greet)
+	first, other := login(t, fleet, fleet.Hosts()[0]), login(t, fleet, fleet.Hosts()[1])
+	for range 2 {
+		fleet.Hosts()[0].Cut()
+		require.Error(t, first.Wait())
+		first = login(t, fleet, fleet.Hosts()[0])
+	}
+	_, _, err := other.SendRequest("keepalive@openssh.com", true, nil)
+	require.NoError(t, err)
+}
+
 func TestCloseEndsWhatIsUnderWay(t *testing.T) {
 	for name, fault := range map[string]inprocess.Fault{
 		"noisy": inprocess.Before("x"), "silent": inprocess.Silent(), "frozen": inprocess.FreezeAfter(0), "slow": inprocess.Slow(time.Hour), "endless": inprocess.Flood(1 << 50),

@@ -15,7 +15,7 @@ const maxSessions = 10
 
 // serve speaks SSH on a connection until either side ends it.
 func (s *Server) serve(raw net.Conn) {
-	ctx, cancel := context.WithCancel(s.fleet.ctx)
+	ctx, cancel := context.WithCancel(s.connections())
 	c := &connection{server: s, faults: s.current(), net: newGate(raw), ctx: ctx}
 	s.fleet.work.Go(func() {
 		<-ctx.Done()

@@ -24,6 +24,8 @@ type Server struct {
 	listener net.Listener // nil while the host is down
 	port     int          // that it got
 	counts   Counts
+	life     context.Context //nolint:containedctx // of the connections that are open
+	cut      context.CancelFunc
 }
 
 // Counts are what happened on a host since it started.
@@ -50,6 +52,27 @@ func (s *Server) current() faults {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.faults
+}
+
+// Cut closes the connections that are open, as a switch does that starts again. The host goes on
+// accepting others.
+func (s *Server) Cut() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cut != nil {
+		s.cut()
+		s.cut = nil
+	}
+}
+
+// connections is the context of the connections until the next Cut.
+func (s *Server) connections() context.Context {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cut == nil {
+		s.life, s.cut = context.WithCancel(s.fleet.ctx)
+	}
+	return s.life
 }
 
 // shared is what the servers of a fleet share.

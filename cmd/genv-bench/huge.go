@@ -1,0 +1,187 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// hugeServers is how many processes have the hosts: each needs two file descriptors for a host.
+const hugeServers = 4
+
+// hugeFleet is a fleet of some thousand hosts in several processes. A twentieth of them is not in
+// its hosts.yaml at first.
+type hugeFleet struct {
+	dir     string
+	hosts   int
+	servers []*served
+}
+
+func (b *bench) startHuge(ctx context.Context) (_ *hugeFleet, err error) {
+	f := &hugeFleet{hosts: b.huge}
+	if f.dir, err = os.MkdirTemp("", "genv-bench-"); err != nil {
+		return nil, err
+	}
+	each := b.huge / hugeServers
+	var config strings.Builder
+	for i := range hugeServers {
+		s, err := b.startFleet(ctx, "-many", strconv.Itoa(each), "-first", strconv.Itoa(i*each), "-prefix", prefixOf(i))
+		if err != nil {
+			f.end()
+			return nil, err
+		}
+		f.servers = append(f.servers, s)
+		fmt.Fprintf(&config, "Host %s-*\n\tInclude %s\n", prefixOf(i), filepath.Join(s.dir, "ssh_config"))
+	}
+	f.hosts = each * hugeServers
+	if err = os.WriteFile(f.config(), []byte(config.String()), 0o600); err == nil {
+		err = f.list(0, f.hosts*19/20)
+	}
+	if err != nil {
+		f.end()
+	}
+	return f, err
+}
+
+func prefixOf(server int) string { return fmt.Sprintf("sim%d", server) }
+
+func (f *hugeFleet) config() string { return filepath.Join(f.dir, "ssh_config") }
+func (f *hugeFleet) file() string   { return filepath.Join(f.dir, "hosts.yaml") }
+
+// list writes the hosts from one index to another into hosts.yaml.
+func (f *hugeFleet) list(from, to int) error {
+	var text strings.Builder
+	text.WriteString("hosts:\n")
+	each := f.hosts / hugeServers
+	for i := from; i < to; i++ {
+		fmt.Fprintf(&text, "  - %s\n", hostName(prefixOf(i/each), i%each))
+	}
+	return os.WriteFile(f.file(), []byte(text.String()), 0o600)
+}
+
+// cut closes the connections of a hundredth of the hosts.
+func (f *hugeFleet) cut() (err error) {
+	for _, s := range f.servers {
+		_, errWrite := fmt.Fprintln(s.in, "cut")
+		err = cmp.Or(err, errWrite)
+	}
+	return err
+}
+
+func (f *hugeFleet) end() {
+	for _, s := range f.servers {
+		s.end()
+	}
+	_ = os.RemoveAll(f.dir)
+}
+
+// hugeRows are a controller with as many hosts as the largest fleets have: how long it takes to
+// connect, its cycles, what it needs, and what changes of the fleet cost.
+func (b *bench) hugeRows(ctx context.Context) ([]row, error) {
+	f, err := b.startHuge(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer f.end()
+	hosts := f.hosts * 19 / 20
+	begun := time.Now()
+	c, err := b.launch(ctx, f.config(), f.file(), 2*time.Second)
+	if err != nil {
+		return nil, err
+	}
+	defer c.end()
+	if err := c.answered(hosts); err != nil {
+		return nil, err
+	}
+	connected := time.Since(begun)
+	steady, err := b.hugeCycles(c, hosts)
+	if err != nil {
+		return nil, err
+	}
+	changed, hosts, err := f.exchange(c)
+	if err != nil {
+		return nil, err
+	}
+	flapping, err := f.flap(c, 4*b.runs)
+	if err != nil {
+		return nil, err
+	}
+	return append([]row{
+		{what: fmt.Sprintf("%d hosts: connect to all", f.hosts*19/20), figure: brief(connected), goal: "≤ 60 s", detail: "from the start of the program to the end of the first cycle"},
+		{what: "huge: hosts.yaml changed, then SIGHUP", figure: brief(changed), detail: fmt.Sprintf("until all of %d hosts answer, a twentieth of them new; as many as half of that left", hosts)},
+		flapping,
+	}, steady...), nil
+}
+
+// hugeCycles are the cycles while nothing changes.
+func (b *bench) hugeCycles(c *controlled, hosts int) ([]row, error) {
+	pid := c.cmd.Process.Pid
+	if _, err := c.cycles(3); err != nil {
+		return nil, err
+	}
+	before, err := cpuOf(pid)
+	if err != nil {
+		return nil, err
+	}
+	n := 4 * b.runs
+	cycles, err := c.cycles(n)
+	if err != nil {
+		return nil, err
+	}
+	after, errCPU := cpuOf(pid)
+	resident, most, errMemory := memoryOf(pid)
+	if err := cmp.Or(errCPU, errMemory, c.cmd.Process.Signal(syscall.SIGCONT)); err != nil {
+		return nil, err
+	}
+	return []row{
+		{
+			what: "huge: steady cycle", figure: brief(quantile(cycles, 0.5)), goal: "≤ 1 s",
+			detail: fmt.Sprintf("%d cycles, best %s, p99 %s; the servers take the same processors", n, brief(quantile(cycles, 0)), brief(quantile(cycles, 0.99))),
+		},
+		{what: "huge: CPU a host and cycle", figure: brief((after - before) / time.Duration((n+1)*hosts)), goal: "≤ 120 µs", detail: "user and system, unchanged hosts"},
+		{
+			what: "huge: memory a host", figure: fmt.Sprintf("%d KB", resident/int64(hosts)/1000), goal: "≤ 100 KB",
+			detail: fmt.Sprintf("resident; %d MB, at most %d MB", resident/1e6, most/1e6),
+		},
+	}, nil
+}
+
+// exchange replaces hosts.yaml: a fortieth of the fleet leaves, and a twentieth is new.
+func (f *hugeFleet) exchange(c *controlled) (took time.Duration, hosts int, err error) {
+	from := f.hosts / 40
+	hosts = f.hosts - from
+	begun := time.Now()
+	if err := cmp.Or(f.list(from, f.hosts), c.cmd.Process.Signal(syscall.SIGHUP)); err != nil {
+		return 0, 0, err
+	}
+	err = c.answered(hosts)
+	return time.Since(begun), hosts, err
+}
+
+// flap cuts the connections of a hundredth of the hosts in each cycle.
+func (f *hugeFleet) flap(c *controlled, cycles int) (row, error) {
+	var taken []time.Duration
+	least := f.hosts
+	for range cycles {
+		d, err := c.next()
+		if err := cmp.Or(err, f.cut()); err != nil {
+			return row{}, err
+		}
+		taken = append(taken, time.Duration(d.TookMS*1e6))
+		least = min(least, d.Answered)
+		if d.Answered == 0 {
+			return row{}, errors.New("no host answers while some lose their connections")
+		}
+	}
+	return row{
+		what: "huge: cycle while 1 % of the hosts lose their connections in each", figure: brief(quantile(taken, 0.5)),
+		detail: fmt.Sprintf("%d cycles, p99 %s; at least %d hosts answered", cycles, brief(quantile(taken, 0.99)), least),
+	}, nil
+}
