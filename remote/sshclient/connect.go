@@ -109,7 +109,8 @@ func (c *Client) handshake(ctx context.Context, t target, conn net.Conn) (*conne
 	login := c.keyring.Keys(t.HostConfig).Login()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
-	sshConn, channels, requests, err := ssh.NewClientConn(&afterPreface{Conn: conn}, t.address(), &ssh.ClientConfig{
+	over := &afterPreface{Conn: conn}
+	sshConn, channels, requests, err := ssh.NewClientConn(over, t.address(), &ssh.ClientConfig{
 		Config:            ssh.Config{KeyExchanges: t.KexAlgorithms, Ciphers: t.Ciphers, MACs: t.MACs},
 		User:              t.User,
 		AuthCallback:      login.Next,
@@ -128,7 +129,7 @@ func (c *Client) handshake(ctx context.Context, t target, conn net.Conn) (*conne
 		_ = sshConn.Close()
 		return nil, stopped(ctx, "while logging in to "+t.HostName)
 	}
-	l, err := c.newConnection(t.HostConfig, ownLogin{&ssh.Client{Conn: sshConn}, channels, requests})
+	l, err := c.newConnection(t.HostConfig, ownLogin{&ssh.Client{Conn: sshConn}, channels, requests, &over.heard})
 	if err == nil {
 		l.peer = peerOf(t, conn, check.key)
 	}

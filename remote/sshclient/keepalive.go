@@ -18,8 +18,9 @@ type keepAlive struct {
 	missed int // intervals without an answer
 }
 
-// keepAlive sends a request in each interval, and closes the connection after count intervals
-// without an answer: the library would wait forever for a host that is frozen or unreachable.
+// keepAlive sends a request in each interval in which nothing was heard, and closes the connection
+// after count intervals without an answer: the library would wait forever for a host that is frozen
+// or unreachable.
 // Between two requests there is only a timer: a goroutine for each host would take more memory.
 func (c *Client) keepAlive(l *connection, interval time.Duration, count int) {
 	k := &keepAlive{conn: l, interval: interval, count: count}
@@ -45,6 +46,10 @@ func (k *keepAlive) asks() bool {
 		return false
 	}
 	k.timer.Reset(k.interval)
+	if k.conn.link.heard() {
+		k.missed = 0
+		return false
+	}
 	if !k.asked {
 		k.asked = true
 		return true

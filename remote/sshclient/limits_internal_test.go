@@ -29,6 +29,7 @@ type bastion struct {
 
 func (b *bastion) newSession() (channel, error) { return nil, errors.ErrUnsupported }
 func (b *bastion) ping() error                  { return nil }
+func (b *bastion) heard() bool                  { return false }
 func (b *bastion) wait() error                  { return nil }
 func (b *bastion) close()                       {}
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"strconv"
+	"sync/atomic"
 
 	"golang.org/x/crypto/ssh"
 
@@ -18,6 +19,8 @@ type link interface {
 	newSession() (channel, error)
 	// ping returns when the other end has answered, or the link has ended.
 	ping() error
+	// heard says whether something came from the other end since it was last asked.
+	heard() bool
 	// dial connects from the host to another address.
 	dial(ctx context.Context, host string, port int) (net.Conn, error)
 	// wait returns when the link has ended. Until then the link needs a goroutine in it.
@@ -48,9 +51,11 @@ type ownLogin struct {
 	client   *ssh.Client
 	channels <-chan ssh.NewChannel
 	requests <-chan *ssh.Request
+	read     *atomic.Bool
 }
 
 func (l ownLogin) newSession() (channel, error) { return l.client.NewSession() }
+func (l ownLogin) heard() bool                  { return l.read.Swap(false) }
 func (l ownLogin) close()                       { _ = l.client.Close() } // it may be closed already
 
 // wait refuses all that the host asks for, until the connection ends.
@@ -92,6 +97,7 @@ func (l masterLogin) newSession() (channel, error) { return l.NewSession() }
 func (l masterLogin) wait() error                  { return l.Wait() }
 func (l masterLogin) close()                       { _ = l.Close() } // it returns nil
 func (l masterLogin) ping() error                  { return l.Alive() }
+func (l masterLogin) heard() bool                  { return false } // it is the other ssh that hears
 
 func (l masterLogin) dial(ctx context.Context, host string, port int) (net.Conn, error) {
 	return l.DialContext(ctx, host, port)

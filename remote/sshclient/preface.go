@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync/atomic"
 )
 
 // What OpenSSH accepts before a server's version string (RFC 4253, section 4.2), such
@@ -50,6 +51,7 @@ type afterPreface struct {
 	skipped bool
 	buffer  *bufio.Reader // nil once it is empty and the version has been read
 	version string        // of it, what was read and not returned yet
+	heard   atomic.Bool   // something was read since this was set to false
 }
 
 func (a *afterPreface) Read(p []byte) (int, error) {
@@ -69,5 +71,9 @@ func (a *afterPreface) Read(p []byte) (int, error) {
 		return a.buffer.Read(p)
 	}
 	a.buffer = nil // it would be kept for as long as the connection
-	return a.Conn.Read(p)
+	n, err := a.Conn.Read(p)
+	if n > 0 {
+		a.heard.Store(true)
+	}
+	return n, err
 }
