@@ -2,7 +2,6 @@ package policy
 
 import (
 	"sync"
-
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
