@@ -9,6 +9,8 @@
 // leader that can't renew its lease leads until the lease would have ended, counted from when
 // the last renewal that succeeded was sent; so it has stopped before etcd lets another one lead.
 //
+// Each controller, also a standby, is registered while it runs: see Registrar and Registered.
+//
 // State decides, and is pure; Elector asks etcd and keeps the time. What a leader does, and
 // that hosts refuse one that was replaced, is decided elsewhere (remote/agent/fence).
 package election

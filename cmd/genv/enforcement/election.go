@@ -19,7 +19,9 @@ type Election struct {
 	*election.Elector
 	Store handover.Store // in which the memory of the leader is
 	Key   string         // by which etcd knows the election
-	Close func()         // the connections to etcd
+	// Register returns what keeps a controller registered.
+	Register func(election.Registration) *election.Registrar
+	Close    func() // the connections to etcd
 }
 
 // part is a run's part in an election. A nil part is that of a run without one: it acts.
@@ -34,6 +36,7 @@ type part struct {
 	// epoch is that with which the current controller acts; 0 for a standby.
 	epoch uint64
 
+	registrar *election.Registrar
 	publisher handover.Publisher
 	follower  handover.Follower
 }
@@ -46,14 +49,14 @@ func (l *loop) takePart(ctx context.Context, setup *Setup) error {
 	if l.memory.store == nil {
 		return command.UsageError("--leader needs a state folder, by which hosts know this controller again: add --state-dir DIR")
 	}
-	l.part = &part{
-		Election: setup.Elect(election.Candidate{ID: l.self.ID, Name: fenceName(&l.self)}),
-		turn:     make(chan struct{}, 1),
-	}
+	candidate := election.Candidate{ID: l.self.ID, Name: fenceName(&l.self)}
+	l.part = &part{Election: setup.Elect(candidate), turn: make(chan struct{}, 1)}
+	l.part.registrar = l.part.Register(l.registration(candidate, setup))
 	l.part.publisher = handover.Publisher{Store: l.part.Store, Key: l.part.Key}
 	l.part.follower = handover.Follower{Store: l.part.Store, Key: l.part.Key, Now: l.program.Now}
 	ctx, l.part.cancel = context.WithCancel(ctx)
 	l.part.work.Go(func() { l.part.Run(ctx) })
+	l.part.work.Go(func() { l.part.registrar.Run(ctx) })
 	l.part.work.Go(func() { l.watchElection(ctx) })
 	l.part.work.Go(func() { l.part.follow(ctx) })
 	return nil

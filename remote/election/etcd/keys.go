@@ -120,6 +120,16 @@ func (c *Client) Keys(ctx context.Context, prefix string) ([]Entry, error) {
 	return c.list(ctx, rangeRequest{Key: []byte(prefix), End: after(prefix), KeysOnly: true})
 }
 
+// List are the entries of the keys with a prefix, with their values.
+func (c *Client) List(ctx context.Context, prefix string) ([]Entry, error) {
+	return c.list(ctx, rangeRequest{Key: []byte(prefix), End: after(prefix)})
+}
+
+// Put writes a key, which then depends on a lease, and on no other one; 0 for none.
+func (c *Client) Put(ctx context.Context, key string, value []byte, lease int64) error {
+	return c.call(ctx, "/v3/kv/put", entryMessage{Key: []byte(key), Value: value, Lease: lease}, &struct{}{})
+}
+
 func (c *Client) list(ctx context.Context, request rangeRequest) ([]Entry, error) {
 	var answer rangeAnswer
 	if err := c.call(ctx, "/v3/kv/range", request, &answer); err != nil {

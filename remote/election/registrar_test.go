@@ -1,0 +1,192 @@
+package election_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/remote/election"
+	"github.com/seed-3119e985/genv/remote/election/etcd"
+	"github.com/seed-3119e985/genv/remote/testfleet/etcdcluster"
+)
+
+// registry is an etcd in memory, of which the leases end by the test's clock.
+type registry struct {
+	ends   map[int64]time.Time
+	keys   map[string]etcd.Entry
+	puts   int
+	silent bool
+	lease  int64
+}
+
+func (r *registry) answer() error {
+	if r.silent {
+		return errors.New("no answer")
+	}
+	for id, end := range r.ends {
+		if time.Now().After(end) {
+			_ = r.end(id)
+		}
+	}
+	return nil
+}
+
+func (r *registry) end(lease int64) error {
+	delete(r.ends, lease)
+	for key, e := range r.keys {
+		if e.Lease == lease {
+			delete(r.keys, key)
+		}
+	}
+	return nil
+}
+
+func (r *registry) Grant(_ context.Context, ttl time.Duration) (etcd.Lease, error) {
+	if err := r.answer(); err != nil {
+		return etcd.Lease{}, err
+	}
+	r.lease++
+	r.ends[r.lease] = time.Now().Add(ttl)
+	return etcd.Lease{ID: r.lease, TTL: ttl}, nil
+}
+
+func (r *registry) KeepAlive(_ context.Context, lease int64) (time.Duration, error) {
+	if err := r.answer(); err != nil {
+		return 0, err
+	}
+	if _, ok := r.ends[lease]; !ok {
+		return 0, nil
+	}
+	r.ends[lease] = time.Now().Add(election.RegisteredFor)
+	if lease == 2 { // that of what is remembered
+		r.ends[lease] = time.Now().Add(7 * 24 * time.Hour)
+	}
+	return election.RegisteredFor, nil
+}
+
+func (r *registry) Revoke(_ context.Context, lease int64) error { return r.end(lease) }
+
+func (r *registry) Put(_ context.Context, key string, value []byte, lease int64) error {
+	if err := r.answer(); err != nil {
+		return err
+	}
+	r.puts++
+	r.keys[key] = etcd.Entry{Key: key, Value: value, Lease: lease}
+	return nil
+}
+
+func (r *registry) List(_ context.Context, prefix string) (list []etcd.Entry, err error) {
+	err = r.answer()
+	for key, e := range r.keys {
+		if strings.HasPrefix(key, prefix) {
+			list = append(list, e)
+		}
+	}
+	return list, err
+}
+
+var one = election.Registration{
+	Candidate: election.Candidate{ID: "1", Name: "genv on jump-1, process 7"}, Host: "jump-1", PID: 7, Version: "2.0.0",
+	Since: time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC), Interval: 10, Hosts: 40,
+}
+
+// A controller is registered while it runs, lost if it stops without saying so, and registered
+// again when it is back; what hasn't changed isn't written again.
+func TestRegistrar(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &registry{ends: map[int64]time.Time{}, keys: map[string]etcd.Entry{}}
+		registrar := election.NewRegistrar(r, "/genv/lab", one)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { registrar.Run(ctx); close(ended) }()
+		wait := func(d time.Duration) { time.Sleep(d); synctest.Wait() }
+		shown := func() []election.Registration {
+			list, err := election.Registered(t.Context(), r, "/genv/lab")
+			require.NoError(t, err)
+			return list
+		}
+		wait(time.Minute - time.Second)
+		require.Equal(t, []election.Registration{one}, shown())
+		require.Equal(t, 2, r.puts, "nothing has changed")
+
+		cycled := one.Since.Add(time.Hour)
+		registrar.Set(func(r *election.Registration) { r.Cycled = cycled })
+		wait(3 * time.Second)
+		require.Equal(t, cycled, shown()[0].Cycled)
+
+		wait(time.Minute)
+		r.silent = true
+		wait(time.Minute)
+		_, err := election.Registered(t.Context(), r, "/genv/lab")
+		require.ErrorContains(t, err, "no answer", "it isn't known that there are none")
+		r.silent = false
+		lost := one
+		lost.Cycled, lost.Lost = cycled, true
+		require.Equal(t, []election.Registration{lost}, shown())
+		wait(3 * time.Second)
+		require.False(t, shown()[0].Lost, "it is back")
+
+		cancel()
+		<-ended
+		require.Empty(t, shown(), "it ended in order")
+	})
+}
+
+func TestWhatIsNoRegistration(t *testing.T) {
+	r := &registry{ends: map[int64]time.Time{}, keys: map[string]etcd.Entry{}}
+	for key, value := range map[string]string{
+		"/k/controllers/1@jump-1": `{"schema":"genv.election.controller/1","id":"1","host":"jump-1","name":"it"}`,
+		"/k/controllers/2@jump-1": `{"schema":"genv.election.controller/1","id":"1","host":"jump-1","name":"another key"}`,
+		"/k/controllers/3@jump-1": `{"schema":"genv.election.controller/9","id":"3","host":"jump-1","name":"another version"}`,
+		"/k/controllers/4@jump-1": `damaged`,
+		"/k/known/1@jump-1":       `{"schema":"genv.election.controller/1","id":"1","host":"jump-1","name":"it before"}`,
+		"/k/known/1@jump-2":       `{"schema":"genv.election.controller/1","id":"1","host":"jump-2","name":"a copy","pid":9}`,
+		"/k/leader":               `{"schema":"genv.election.controller/1","id":"1","name":"no controller's key"}`,
+	} {
+		r.keys[key] = etcd.Entry{Key: key, Value: []byte(value)}
+	}
+	list, err := election.Registered(t.Context(), r, "/k")
+	require.NoError(t, err)
+	require.Equal(t, []election.Registration{
+		{Candidate: election.Candidate{ID: "1", Name: "a copy"}, Host: "jump-2", PID: 9, Lost: true},
+		{Candidate: election.Candidate{ID: "1", Name: "it"}, Host: "jump-1"},
+	}, list)
+}
+
+// Over a real etcd with a user who may use the keys of the election only: a controller that is
+// cut off is lost, and one that is back is registered.
+func TestRegistrarOverEtcd(t *testing.T) {
+	t.Parallel()
+	c := etcdcluster.Start(t, 1)
+	c.AddUser("genv", "secret", "/genv/")
+	config := etcd.Config{Endpoints: c.Endpoints(), User: "genv", Password: "secret"}
+	client := etcd.New(config)
+	t.Cleanup(client.Close)
+	registrar := election.NewRegistrar(client, "/genv/lab", one)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { registrar.Run(ctx); close(ended) }()
+	become := func(want ...election.Registration) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			list, err := election.Registered(t.Context(), client, "/genv/lab")
+			return err == nil && len(list) == len(want) && (len(want) == 0 || list[0] == want[0])
+		}, patience, 10*time.Millisecond)
+	}
+	become(one)
+	entries, err := client.List(t.Context(), "/genv/lab/controllers/")
+	require.NoError(t, err)
+	require.NoError(t, client.Revoke(t.Context(), entries[0].Lease)) // as if it had been cut off for long
+	lost := one
+	lost.Lost = true
+	become(lost)
+	become(one)
+	cancel()
+	<-ended
+	become()
+}

@@ -1,0 +1,89 @@
+package election
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-3119e985/genv/remote/election/etcd"
+)
+
+// Registration is what a controller says about itself to the others, while it runs.
+type Registration struct {
+	Candidate
+	Host    string    `json:"host"` // on which it runs, by that host's own name
+	PID     int       `json:"pid"`
+	Version string    `json:"version"` // of genv
+	Since   time.Time `json:"since"`   // since when it runs; this and Cycled are by its own clock
+	Cycled  time.Time `json:"cycled,omitzero"`
+	// Interval is the time from cycle to cycle, in seconds.
+	Interval float64 `json:"interval,omitempty"`
+	// Hosts is how many hosts it has.
+	Hosts int `json:"hosts,omitempty"`
+	// Shards is among how many shards it divides the hosts; 0 for a controller that doesn't.
+	Shards int `json:"shards,omitempty"`
+	// Lost says that it ended without saying so, or can't reach etcd: it is not in the value.
+	Lost bool `json:"-"`
+}
+
+const registrationSchema = "genv.election.controller/1"
+
+// stored is the value of a key.
+type stored struct {
+	Schema string `json:"schema"`
+	Registration
+}
+
+// registeredPrefix begins the keys of controllers that run, and knownPrefix those of
+// controllers that ran: these remain for keepKnown unless a controller ends in order.
+func registeredPrefix(key string) string { return key + "/controllers/" }
+func knownPrefix(key string) string      { return key + "/known/" }
+
+// name is that of the keys of a controller: a state folder may have been copied to another host.
+func (r *Registration) name() string { return r.ID + "@" + r.Host }
+
+// Registry is what Registered asks; *etcd.Client is one.
+type Registry interface {
+	List(ctx context.Context, prefix string) ([]etcd.Entry, error)
+}
+
+// Registered are the controllers of an election that run, and those that are Lost, by their
+// names. What can't be read, as of another version, is left out.
+func Registered(ctx context.Context, r Registry, key string) ([]Registration, error) {
+	known, err := read(ctx, r, knownPrefix(key))
+	if err != nil {
+		return nil, err
+	}
+	list, err := read(ctx, r, registeredPrefix(key))
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range known {
+		if !slices.ContainsFunc(list, func(l Registration) bool { return l.name() == k.name() }) {
+			k.Lost = true
+			list = append(list, k)
+		}
+	}
+	slices.SortFunc(list, func(a, b Registration) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
+	})
+	return list, nil
+}
+
+func read(ctx context.Context, r Registry, prefix string) ([]Registration, error) {
+	entries, err := r.List(ctx, prefix)
+	if err != nil {
+		return nil, err
+	}
+	var list []Registration
+	for _, e := range entries {
+		var s stored
+		if json.Unmarshal(e.Value, &s) == nil && s.Schema == registrationSchema && s.name() == strings.TrimPrefix(e.Key, prefix) {
+			list = append(list, s.Registration)
+		}
+	}
+	return list, nil
+}
