@@ -103,11 +103,16 @@ func DecodeDecision(data []byte) (*Decision, error) {
 	if err := json.Unmarshal(data, d); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
+	return d, d.Check()
+}
+
+// Check returns ErrInvalid for what no Decide returns.
+func (d *Decision) Check() error {
 	for i := range d.Over {
 		o := &d.Over[i]
 		if o.Cap < Envs || o.Cap > Memory || o.Elsewhere.Count < 0 || o.Elsewhere.Bytes < 0 || o.FreedElsewhere < 0 {
-			return nil, fmt.Errorf("%w: user %q is over cap %d", ErrInvalid, o.User, o.Cap)
+			return fmt.Errorf("%w: user %q is over cap %d", ErrInvalid, o.User, o.Cap)
 		}
 	}
-	return d, nil
+	return nil
 }

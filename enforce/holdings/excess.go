@@ -91,3 +91,15 @@ func (b *Book) excessOfDevices(user *User, o *Over) (e Excess, over bool) {
 func (o *Over) surplus(used Amount, freedHere int64) int64 {
 	return o.Limit - (used.of(o.Cap) - o.FreedElsewhere - freedHere)
 }
+
+// Holds reports whether a user holds what a decision takes, and it counts for the cap.
+func (b *Book) Holds(user snapshot.Username, c Cap, t Take) bool {
+	u := b.users[user]
+	if u == nil {
+		return false
+	}
+	if c == Envs {
+		return slices.ContainsFunc(u.Envs, func(e Env) bool { return e.EID == t.EID && b.shard.Hosts[e.Host].Name == t.Host })
+	}
+	return slices.ContainsFunc(b.countedFor(c, u), func(h *held) bool { return h.Index == t.Device && h.host().Name == t.Host })
+}

@@ -1,0 +1,16 @@
+// Package caps has controllers that judge different hosts apply the caps of users together.
+//
+//	member := caps.NewMember(caps.MemberOptions{Store: client, Key: "/genv/lab", Shard: 3, …})
+//	go member.Run(ctx)
+//	plan, memory, events, held := enforce.JudgeShard(…, enforce.Shard{Decision: member.Decision()})
+//	member.Publish(held, hosts)
+//
+// The leader of each shard of the hosts writes what users hold there to
+// KEY/caps/holdings/NN. One judge, elected by KEY/caps/judge, decides and writes to
+// KEY/caps/decision/NN what is to go in each shard. All writes are guarded: one who was
+// replaced writes nothing. Package enforce/holdings decides and applies.
+//
+// A decision says from what it was made. It is not used if it is older than some seconds, or
+// was made from the holdings of an earlier leader. Until a shard has said that it uses a later
+// one, what an earlier one takes may be going: nothing else is taken from that user instead.
+package caps

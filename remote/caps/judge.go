@@ -1,0 +1,113 @@
+package caps
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce/holdings"
+	"github.com/seed-3119e985/genv/remote/election"
+	"github.com/seed-3119e985/genv/remote/election/etcd"
+)
+
+// JudgeOptions are what a controller needs that may be elected to judge.
+type JudgeOptions struct {
+	Store Store
+	Key   string // of all controllers, such as /genv/lab
+	// Shards is how many there are, Guard the key that only the leader of one has made, and
+	// Hosts how many hosts are in one: they count as not having answered while nothing is
+	// known of the shard.
+	Shards int
+	Guard  func(shard int) string
+	Hosts  func(shard int) int
+	// Rules are those of the policy now; see enforce.CapRules.
+	Rules func() holdings.Rules
+	// Elected says that this controller is the judge, and since which revision; its election
+	// is that of JudgeKey.
+	Elected func() (epoch uint64, elected bool)
+	// Clock never goes back, and goes on while the machine sleeps.
+	Clock func() time.Duration
+}
+
+// Judge decides for all shards while it is elected.
+type Judge struct {
+	JudgeOptions
+	reader    reader
+	judgement *judgement // nil while it isn't elected
+
+	mu     sync.Mutex
+	status JudgeStatus
+}
+
+// JudgeStatus is what a judge knows.
+type JudgeStatus struct {
+	Elected bool
+	Missing []int // the shards that are missing
+	Err     error // why etcd can't be asked; nil if it answered last
+}
+
+// NewJudge returns a Judge that does nothing until Run.
+func NewJudge(options JudgeOptions) *Judge {
+	return &Judge{JudgeOptions: options, reader: reader{known: make(map[int]*shardHeld)}}
+}
+
+// Status is what is known now. It is safe for concurrent use.
+func (j *Judge) Status() JudgeStatus {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.status
+}
+
+// Run decides until ctx ends.
+func (j *Judge) Run(ctx context.Context) {
+	ticker := time.NewTicker(askEvery)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		status := j.step(ctx)
+		j.mu.Lock()
+		j.status = status
+		j.mu.Unlock()
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
+		}
+	}
+}
+
+// step decides once, if this controller is the judge.
+func (j *Judge) step(ctx context.Context) JudgeStatus {
+	epoch, elected := j.Elected()
+	if !elected {
+		j.judgement = nil
+		return JudgeStatus{}
+	}
+	if j.judgement == nil || j.judgement.epoch != epoch {
+		j.judgement = newJudgement(epoch)
+	}
+	list, err := j.reader.read(ctx, &j.JudgeOptions)
+	if err != nil {
+		return JudgeStatus{Elected: true, Err: err}
+	}
+	rules, status := j.Rules(), JudgeStatus{Elected: true}
+	for shard := range j.Shards {
+		if !slices.ContainsFunc(list, func(one shardHeld) bool { return one.number == shard }) {
+			status.Missing = append(status.Missing, shard)
+			rules.Missing += j.Hosts(shard)
+		}
+	}
+	for shard, d := range j.judgement.decide(list, rules, j.Clock()) {
+		status.Err = errors.Join(status.Err, j.tell(ctx, epoch, shard, d))
+	}
+	return status
+}
+
+func (j *Judge) tell(ctx context.Context, epoch uint64, shard int, d *decision) error {
+	value, err := d.encode()
+	if err != nil {
+		return err
+	}
+	guard := election.LeaderKey(JudgeKey(j.Key))
+	return write(ctx, j.Store, guard, epoch, etcd.Entry{Key: decisionKey(j.Key, shard), Value: value})
+}

@@ -1,0 +1,129 @@
+package caps
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/seed-3119e985/genv/enforce/holdings"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// settler keeps what shards may be taking by decisions that they may still use, so that
+// nothing else is taken instead. It is pure.
+type settler struct {
+	epoch uint64 // of the judge
+	// told are the decisions that each shard may still use, in their order.
+	told map[int][]told
+	// forgotten is up to which number decisions to a shard were forgotten, unseen.
+	forgotten map[int]uint64
+}
+
+// told is what a decision, or several in turn, take from users.
+type told struct {
+	stamp Stamp // of the last one
+	takes map[snapshot.Username][]taking
+}
+
+type taking struct {
+	shard int
+	cap   holdings.Cap
+	what  holdings.Take // without its cost
+}
+
+// maxTold is how many decisions to a shard are remembered. One that doesn't say what it has
+// seen for so long may use any.
+const maxTold = 64
+
+func newSettler(epoch uint64) *settler {
+	return &settler{epoch: epoch, told: make(map[int][]told), forgotten: make(map[int]uint64)}
+}
+
+// settle has users wait of whom something else may be going already. The decisions are
+// those of the shards with the same index in list.
+func (s *settler) settle(list []shardHeld, decisions []holdings.Decision) {
+	unsettled, going := make(map[snapshot.Username]bool), make(map[snapshot.Username]map[taking]bool)
+	for i := range list {
+		s.collect(&list[i], unsettled, going)
+	}
+	planned := make(map[snapshot.Username]map[taking]bool)
+	for i := range decisions {
+		for user, takes := range takesOf(list[i].number, &decisions[i]) {
+			add(planned, user, takes)
+		}
+	}
+	for user, takes := range planned {
+		if !isSubset(going[user], takes) && !isSubset(takes, going[user]) {
+			unsettled[user] = true
+		}
+	}
+	for i := range decisions {
+		for k := range decisions[i].Over {
+			if o := &decisions[i].Over[k]; unsettled[o.User] {
+				o.Settling, o.Due = o.Due || o.Settling, false
+			}
+		}
+	}
+}
+
+// collect adds what a shard may be taking, and who holds something where that isn't known.
+func (s *settler) collect(one *shardHeld, unsettled map[snapshot.Username]bool, going map[snapshot.Username]map[taking]bool) {
+	if one.Seen.Epoch != s.epoch || one.Seen.Number < s.forgotten[one.number] {
+		for i := range one.Users {
+			unsettled[one.Users[i].Name] = true
+		}
+		return
+	}
+	s.told[one.number] = slices.DeleteFunc(s.told[one.number], func(t told) bool { return t.stamp.before(one.Seen) })
+	book := one.Book()
+	for _, t := range s.told[one.number] {
+		for user, takes := range t.takes {
+			add(going, user, slices.DeleteFunc(slices.Clone(takes), func(t taking) bool { return !book.Holds(user, t.cap, t.what) }))
+		}
+	}
+}
+
+// tell remembers what a shard is told.
+func (s *settler) tell(shard int, stamp Stamp, d *holdings.Decision) {
+	list, takes := s.told[shard], takesOf(shard, d)
+	if last := len(list) - 1; last >= 0 && maps.EqualFunc(list[last].takes, takes, slices.Equal[[]taking]) {
+		list[last].stamp = stamp
+		return
+	}
+	list = append(list, told{stamp, takes})
+	if len(list) > maxTold {
+		s.forgotten[shard] = list[0].stamp.Number + 1
+		list = list[1:]
+	}
+	s.told[shard] = list
+}
+
+func takesOf(shard int, d *holdings.Decision) map[snapshot.Username][]taking {
+	all := make(map[snapshot.Username][]taking)
+	for _, o := range d.Over {
+		for _, t := range o.Takes {
+			if o.Due {
+				t.Cost = 0
+				all[o.User] = append(all[o.User], taking{shard, o.Cap, t})
+			}
+		}
+	}
+	return all
+}
+
+func add(all map[snapshot.Username]map[taking]bool, user snapshot.Username, takes []taking) {
+	if all[user] == nil {
+		all[user] = make(map[taking]bool)
+	}
+	for _, t := range takes {
+		all[user][t] = true
+	}
+}
+
+func isSubset(small, large map[taking]bool) bool {
+	for t := range small {
+		if !large[t] {
+			return false
+		}
+	}
+	return true
+}
