@@ -26,10 +26,13 @@ func holdingsPrefix(key string) string { return key + "/caps/holdings/" }
 func holdingsKey(key string, shard int) string {
 	return fmt.Sprintf("%s%02d", holdingsPrefix(key), shard)
 }
+
 func partKey(holdings string, part int) string { return fmt.Sprintf("%s/part-%02d", holdings, part) }
+
 func decisionKey(key string, shard int) string {
 	return fmt.Sprintf("%s/caps/decision/%02d", key, shard)
 }
+
 func write(ctx context.Context, s Store, guard string, created uint64, entries ...etcd.Entry) error {
 	done, err := s.Write(ctx, guard, created, entries...)
 	if err == nil && !done {
