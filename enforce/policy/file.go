@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/fairshare"
 	"github.com/seed-3119e985/genv/enforce/notify/texts"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -26,6 +27,8 @@ type File struct {
 	Unprotected []string
 	Limits      Limits
 	Unreachable Value[Unreachable]
+	// FairShare lets light users have more devices than their cap.
+	FairShare Value[fairshare.Setting]
 	// TellUsers says whether users get messages on their terminals.
 	TellUsers Value[bool]
 	Hooks     []Hook
@@ -130,6 +133,7 @@ func Default() *File {
 		},
 		Unreachable: Value[Unreachable]{On: true, Value: IgnoreMissing, From: builtIn},
 		TellUsers:   Value[bool]{On: true, From: builtIn},
+		FairShare:   Value[fairshare.Setting]{From: builtIn},
 	}
 	for _, field := range fields {
 		*field.from(&f.Defaults) = builtIn

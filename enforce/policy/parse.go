@@ -39,6 +39,7 @@ func parse(name string, data []byte) (*File, *strictyaml.Document) {
 		{"limits", r.readLimits},
 		{"unreachable", r.readUnreachable},
 		{"tell-users", r.readTellUsers},
+		{"fair-share", r.readFairShare},
 		{"hooks", func(n *strictyaml.Node) { n.List(r.readHook) }},
 		{"mail", r.readMail},
 		{"templates", r.readTemplates},

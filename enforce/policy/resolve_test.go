@@ -270,6 +270,7 @@ overrides:
 exempt: {users: [bob], hosts: [gpu-2]}
 limits: {max-percent: 20, max-terminations: 0, max-detachments-per-user: 3, over-limit: throttle}
 tell-users: false
+fair-share: {boost: 2, free: 40%}
 `)
 	got := file.Explain(enforce.Query{Host: "gpu-2", User: "bob", Labels: map[string]string{"gpu": "h100", "rack": "2"}, At: berlin(t, "2026-11-16 12:00")})
 	require.Equal(t, []policy.Explanation{
@@ -302,6 +303,7 @@ tell-users: false
 		{Key: "max-detachments-per-host", Value: "off", From: "built in"},
 		{Key: "over-limit", Value: "throttle", From: "limits, p.yaml:18:89"},
 		{Key: "unreachable", Value: "ignore", From: "built in"},
+		{Key: "fair-share", Value: "2 more for users under an equal share, while 40% of the devices are free", From: "the file, p.yaml:20:14"},
 		{Key: "tell-users", Value: "off", From: "the file, p.yaml:19:13"},
 	}, got)
 }

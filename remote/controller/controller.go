@@ -22,6 +22,8 @@ import (
 type Controller struct {
 	Asker
 	Policy enforce.Policy
+	// FairShare says which users may have more devices than the policy's cap.
+	FairShare FairShare
 	// DryRun does everything except change hosts.
 	DryRun bool
 	Now    func() time.Time
@@ -125,9 +127,11 @@ func (c *Controller) begin(ctx context.Context, number int) Cycle {
 	cycle.operator(c.Memory.Operator)
 	next := FleetMemory{Machines: fleet.machines, Messages: c.Memory.Messages, Mail: c.Memory.Mail, Guards: c.Memory.Guards, Operator: c.Memory.Operator}
 	var events []enforce.Event
-	policy := c.Memory.Operator.Policy(c.Policy, now)
-	cycle.Plan, next.Rules, events = enforce.Judge(policy, cycle.Cluster, c.Memory.Rules, now)
-	c.judged(&cycle, &Judged{Hosts: cycle.Cluster.Hosts, Now: now, Before: c.Memory.Rules, After: next.Rules, Plan: cycle.Plan, Events: events})
+	share, shared, before := c.share(&cycle, now)
+	next.FairShare = share
+	policy := c.Memory.Operator.Policy(shared, now)
+	cycle.Plan, next.Rules, events = enforce.Judge(policy, cycle.Cluster, before, now)
+	c.judged(&cycle, &Judged{Hosts: cycle.Cluster.Hosts, Now: now, Before: before, After: next.Rules, Plan: cycle.Plan, Events: events})
 	c.learnOfOthers(&cycle, link.others)
 	c.planGuards(&cycle, policy, now)
 	events = slices.Concat(c.unsaid, ended, events)
@@ -137,6 +141,7 @@ func (c *Controller) begin(ctx context.Context, number int) Cycle {
 			events = append(events, enforce.Event{Kind: enforce.EventNote, Host: d.Host, Text: d.Text})
 		}
 	}
+	events = append(events, c.noteFairShare(&cycle, share)...)
 	c.last, c.reloaded = &cycle, false
 	c.waitForEvents(&cycle)
 	c.act(ctx, &cycle, next, events)

@@ -56,6 +56,8 @@ type Cycle struct {
 	// those that operators made.
 	Hold       *operator.OnHold
 	Exemptions exemption.List
+	// Boosts are how many devices more than their cap users may have for now; nil for none.
+	Boosts map[snapshot.Username]int
 
 	guards []*guards.Ask // what the guards of hosts are asked
 	// Records are of what came of the reports that ended last.

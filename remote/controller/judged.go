@@ -18,6 +18,7 @@ type Judged struct {
 	Now           time.Time
 	DryRun        bool
 	Operator      operator.State
+	Boosts        map[snapshot.Username]int // of devices, beyond the caps of the policy
 	Before, After enforce.Memory
 	Plan          enforce.Plan
 	Events        []enforce.Event
@@ -34,7 +35,7 @@ func (c *Controller) judged(cycle *Cycle, j *Judged) {
 		return
 	}
 	j.Run, j.Number, j.Early = cycle.Run, cycle.Number, cycle.Early
-	j.DryRun, j.Operator = cycle.DryRun, c.Memory.Operator
+	j.DryRun, j.Operator, j.Boosts = cycle.DryRun, c.Memory.Operator, cycle.Boosts
 	j.Plan.Reports = slices.Clone(j.Plan.Reports) // those that are sent get an ID
 	c.Witness.Judged(j)
 }

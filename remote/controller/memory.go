@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/fairshare"
 	"github.com/seed-3119e985/genv/enforce/notify/mail"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller/guards"
@@ -20,6 +21,9 @@ type FleetMemory struct {
 	Messages quota.Messages `json:"messages"`
 	Mail     mail.Memory    `json:"mail,omitzero"`
 	Guards   guards.Memory  `json:"guards,omitempty"`
+	// FairShare is who may have more devices than the cap. A controller that is elected goes on
+	// with its own.
+	FairShare fairshare.Memory `json:"fair_share,omitzero"`
 	// Operator is what operators asked for that lasts. It has a file of its own, since
 	// it doesn't age: see statedir.
 	Operator operator.State `json:"-"`

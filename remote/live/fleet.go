@@ -131,7 +131,7 @@ type User struct {
 	Used     int `json:"used"`
 	// Memory is what the user's processes use, as far as it is known.
 	Memory int64 `json:"memory_bytes"`
-	// Cap is how many GPUs the policy lets the user have; nil for any number.
+	// Cap is how many GPUs the policy lets the user have now; nil for any number.
 	Cap      *int `json:"cap,omitempty"`
 	Findings int  `json:"findings"`
 }

@@ -156,7 +156,8 @@ func (l *loop) controller(setup Setup) *controller.Controller {
 		Save:  l.save, SaveEach: l.part != nil, Keep: l.keep, Now: l.program.Now,
 		Texts:   l.texts(setup.Policy),
 		Mailing: l.mail.configure(&setup), NoTerminals: !setup.Policy.TellUsers.On,
-		Self: l.announce(&setup),
+		Self:      l.announce(&setup),
+		FairShare: controller.FairShare{Setting: setup.Policy.FairShare.Value},
 	}
 	if events, ok := setup.Link.(controller.Events); ok && setup.Events {
 		c.Events = events
@@ -167,6 +168,10 @@ func (l *loop) controller(setup Setup) *controller.Controller {
 	if l.history != nil {
 		l.history.Configure(setup.Interval)
 		c.Sinks = append(c.Sinks, l.history)
+		c.FairShare.Usage = l.history.Usage
+	}
+	if setup.Policy.FairShare.On && l.history == nil && !setup.DryRun {
+		l.log.Warn().Msg("fair-share: this run keeps no usage history, so no user may have more than the cap")
 	}
 	var viewers []controller.Sink
 	if setup.Feed != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
+	"github.com/seed-3119e985/genv/enforce/fairshare"
 	"github.com/seed-3119e985/genv/remote/usage/reading"
 	"github.com/seed-3119e985/genv/remote/usage/recorder"
 	"github.com/seed-3119e985/genv/remote/usage/sqlite"
@@ -56,15 +57,17 @@ func ReadHistory(c *cli.Context, p *command.Program, log zerolog.Logger) (func(d
 	return func(dir string) enforcement.History {
 		path := filepath.Join(dir, sqlite.FileName)
 		record := recorder.Start(recorder.Options{Now: p.Now, In: time.Local, Log: log, Open: func() (store.Store, error) { return open(path, keep, p.Now(), log) }})
-		return history{record, p.Now, func() (store.Store, error) { return sqlite.OpenToRead(path, time.Local) }}
+		read := func() (store.Store, error) { return sqlite.OpenToRead(path, time.Local) }
+		return history{record, p.Now, read, reading.NewRecent(reading.New(reading.Options{Open: read, Now: p.Now, In: time.Local}))}
 	}, nil
 }
 
-// history is what a controller keeps, and how viewers read it.
+// history is what a controller keeps, and how it is read.
 type history struct {
 	*recorder.Recorder
-	now  func() time.Time
-	read func() (store.Store, error)
+	now    func() time.Time
+	read   func() (store.Store, error)
+	recent *reading.Recent
 }
 
 // Reader reads it for viewers. groups are the users of the policy's groups.
@@ -72,6 +75,15 @@ func (h history) Reader(groups func() map[string][]string) *reading.Reader {
 	return reading.New(reading.Options{Open: h.read, Now: h.now, In: time.Local, Groups: func(ctx context.Context, users []string) (func(string) []string, error) {
 		return groupsOf(ctx, groups(), users), nil
 	}})
+}
+
+// Usage implements enforcement.History.
+func (h history) Usage() fairshare.Usage { return h.recent.Usage() }
+
+// Close implements enforcement.History.
+func (h history) Close() {
+	h.recent.Close()
+	h.Recorder.Close()
 }
 
 // open opens a database. One that is damaged is moved aside.

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/seed-3119e985/genv/enforce/fairshare"
 	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/remote/usage/reading"
 	"github.com/seed-3119e985/genv/remote/usage/report"
@@ -27,6 +28,7 @@ type slow struct {
 	mu                   sync.Mutex
 	now, most, sums, set int
 	closed               int
+	broken               bool
 }
 
 func (s *slow) Report(ctx context.Context, q store.Query) (store.Report, error) {
@@ -41,11 +43,19 @@ func (s *slow) Report(ctx context.Context, q store.Query) (store.Report, error) 
 	case <-ctx.Done():
 		return store.Report{}, ctx.Err()
 	}
+	if s.broken {
+		return store.Report{}, errors.New("broken")
+	}
+	now := time.Now().Unix()
 	name := map[usage.Kind]string{usage.ByUser: "alice", usage.ByHost: "a", usage.ByModel: "H100"}[q.Kind]
 	if q.ByDay {
 		name = "2026-11-20"
 	}
-	return store.Report{Since: q.Since, Until: q.Until, Rows: []store.Row{{Name: name, Sum: usage.Sum{Amounts: usage.Amounts{Attached: 60}}}}}, nil
+	rows := []store.Row{{Name: name, Sum: usage.Sum{Amounts: usage.Amounts{Attached: 60}}}}
+	if q.Kind == usage.ByUser && !q.ByDay && q.Since > 1e6 {
+		rows = append(rows, store.Row{Sum: usage.Sum{Amounts: usage.Amounts{Attached: 5}}})
+	}
+	return store.Report{Since: q.Since, Until: q.Until, Begun: now - 24*3600, Mark: store.Mark{Until: now - 3600}, Missing: 600, Rows: rows}, nil
 }
 
 func (s *slow) Close() error { s.closed++; return nil }
@@ -112,6 +122,31 @@ func TestManyAsk(t *testing.T) {
 		_, err = r.Report(t.Context(), reading.Query{By: report.ByHost})
 		require.NoError(t, err)
 		require.Equal(t, 8, s.sums)
+	})
+}
+
+// What users had lately is read in the background, every ten minutes, and only if it is asked for.
+func TestRecent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slow{takes: time.Second}
+		recent := reading.NewRecent(readerOf(s))
+		defer recent.Close()
+		require.Zero(t, recent.Usage(), "not known yet, and nothing waits")
+		time.Sleep(3 * time.Second)
+		u := recent.Usage()
+		require.Equal(t, fairshare.Seconds{Attached: 60}, u.Attached["alice"])
+		require.True(t, u.Partial, "there are unknown users")
+		require.Equal(t, 23*time.Hour-10*time.Minute, u.Known.Round(time.Second), "from when on usage is kept, without what is missing")
+		require.Equal(t, 2, s.sums)
+		time.Sleep(time.Hour)
+		require.Equal(t, 2, s.sums, "nobody asks")
+		s.mu.Lock()
+		s.broken = true
+		s.mu.Unlock()
+		require.Equal(t, u, recent.Usage())
+		time.Sleep(time.Second)
+		require.Equal(t, u, recent.Usage(), "until it is too old for the rules")
+		require.Equal(t, 3, s.sums)
 	})
 }
 
