@@ -5,13 +5,11 @@ import (
 	"reflect"
 
 	"github.com/seed-3119e985/genv/enforce/policy"
-	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// PolicyOf is a policy as it is recorded. local is the name of the only host, if that is the
-// machine of the controller.
-func PolicyOf(file *policy.File, local snapshot.Hostname) *Policy {
-	p := &Policy{Path: file.Path, Text: file.Text, UserFlags: file.UserFlags, LocalName: local, Digest: file.Digest()}
+// PolicyOf is a policy as it is recorded.
+func PolicyOf(file *policy.File) *Policy {
+	p := &Policy{Path: file.Path, Text: file.Text, UserFlags: file.UserFlags, Digest: file.Digest()}
 	if !reflect.ValueOf(file.Flags).IsZero() {
 		flags := file.Flags
 		p.Flags = &flags

@@ -30,7 +30,7 @@ func TestPolicy(t *testing.T) {
 	}
 	for name, f := range map[string]*policy.File{"a file": file, "none": policy.Default(), "caps of users": &withFlags, "flags": &everyFlag} {
 		t.Run(name, func(t *testing.T) {
-			data, err := json.Marshal(recording.PolicyOf(f, "here"))
+			data, err := json.Marshal(recording.PolicyOf(f))
 			require.NoError(t, err)
 			var p recording.Policy
 			require.NoError(t, json.Unmarshal(data, &p))

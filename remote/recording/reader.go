@@ -199,6 +199,7 @@ func (r *Reader) takeHost(kind byte, f *fields) error {
 func (r *Reader) judged(body []byte) (*Step, error) {
 	f := &fields{data: body}
 	s := r.pending
+	s.Header = &r.Header
 	r.pending = Step{}
 	nanoseconds, offset := f.varint(), f.varint()
 	if offset < -24*60*60 || offset > 24*60*60 {

@@ -29,9 +29,7 @@ type Policy struct {
 	Text      string                                `json:"text,omitempty"`
 	Flags     *policy.Settings                      `json:"flags,omitempty"`
 	UserFlags map[snapshot.Username]policy.Settings `json:"user_flags,omitempty"`
-	// LocalName is the name of the only host, if that is the machine of the controller.
-	LocalName snapshot.Hostname `json:"local_name,omitempty"`
-	Digest    string            `json:"digest"` // see policy.File.Digest
+	Digest    string                                `json:"digest"` // see policy.File.Digest
 }
 
 // Judgement is a call of enforce.Judge, or of early.Judge: what was judged, and when. It has what
@@ -69,6 +67,8 @@ type Step struct {
 	Memory *MemoryChange
 	// Gaps are the times before it for which nothing is recorded.
 	Gaps []Gap
+	// Header is of the file.
+	Header *Header
 }
 
 // The kinds of records. A reader skips and counts others.

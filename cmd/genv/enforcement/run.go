@@ -185,7 +185,7 @@ func (l *loop) controller(setup Setup) *controller.Controller {
 	}
 	c.Sinks = append(c.Sinks, viewers...)
 	if l.judged != nil && l.part.acts() {
-		l.judged.Use(setup.Policy, setup.LocalName, setup.Interval)
+		l.judged.Use(setup.Policy, setup.Interval)
 		c.Witness = l.judged
 	}
 	if c.Leads = l.part.leads(); !l.part.acts() {

@@ -74,9 +74,8 @@ type History interface {
 // Recording records what is judged.
 type Recording interface {
 	controller.Witness
-	// Use sets the policy by which is judged from now on, the name of the only host if it is this
-	// machine, and the time between two full cycles.
-	Use(policy *policy.File, local snapshot.Hostname, interval time.Duration)
+	// Use sets the policy by which is judged from now on, and the time between two full cycles.
+	Use(policy *policy.File, interval time.Duration)
 	Close()
 }
 

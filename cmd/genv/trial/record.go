@@ -67,6 +67,6 @@ func ReadRecord(c *cli.Context, p *command.Program, log zerolog.Logger) (func(di
 type records struct{ *recorder.Recorder }
 
 // Use implements enforcement.Recording.
-func (r records) Use(file *policy.File, local snapshot.Hostname, interval time.Duration) {
-	r.Recorder.Use(recording.PolicyOf(file, local), interval)
+func (r records) Use(file *policy.File, interval time.Duration) {
+	r.Recorder.Use(recording.PolicyOf(file), interval)
 }
