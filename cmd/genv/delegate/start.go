@@ -19,7 +19,7 @@ const versionVariable = "GENV_REMOTE_FOR"
 // completion list them.
 func Commands() []*cli.Command {
 	commands := []*cli.Command{
-		{Name: "policy", Usage: "check and explain policy files"},
+		{Name: "policy", Usage: "check, explain and try policy files"},
 		{Name: "remote", Usage: "work on many hosts over SSH"},
 	}
 	for _, cmd := range commands {

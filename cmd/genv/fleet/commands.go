@@ -111,7 +111,7 @@ func (p *program) remoteCommands() []*cli.Command {
 func (p *program) policyCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "policy",
-		Usage: "check and explain policy files",
+		Usage: "check, explain and try policy files",
 		Subcommands: []*cli.Command{
 			p.policyCheckCommand(),
 			{
@@ -124,6 +124,7 @@ func (p *program) policyCommand() *cli.Command {
 				),
 				Action: p.policyExplain,
 			},
+			trial.Command(p.Program),
 		},
 	}
 }

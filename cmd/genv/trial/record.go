@@ -23,7 +23,7 @@ const (
 // RecordFlags say whether a controller records what it judges.
 func RecordFlags() []cli.Flag {
 	return []cli.Flag{
-		command.OneOf(&cli.StringFlag{Name: "record", Value: off, Usage: "on or `off`: record what is judged, in --state-dir"}, []string{on, off}),
+		command.OneOf(&cli.StringFlag{Name: "record", Value: off, Usage: "on or `off`: record what is judged, in --state-dir, for genv policy try"}, []string{on, off}),
 		&cli.StringFlag{Name: "record-keep", Value: "7d", Usage: "for this `TIME`"},
 		&cli.StringFlag{Name: "record-max", Value: "1g", Usage: "and no more than this `SIZE`: the oldest hours are removed"},
 	}

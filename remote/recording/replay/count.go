@@ -50,7 +50,7 @@ const MaxCases = 10_000
 type tally struct {
 	rows      map[Key]*Counts
 	total     Counts
-	ids       map[string]bool // of all findings
+	ids       map[string]bool // of all findings, with whether something was done about it
 	present   map[string]*Case
 	processes map[doneProcess]bool // that were ended, and by which row
 	devices   map[doneDevice]bool
@@ -115,7 +115,7 @@ func (t *tally) find(j *judged, f *enforce.Finding) {
 	c := t.present[f.ID]
 	if c == nil {
 		c = &Case{ID: f.ID, Rule: f.Rule, User: f.User, Host: f.Host, Since: j.time, Line: f.Line()}
-		t.present[f.ID], t.ids[f.ID] = c, true
+		t.present[f.ID], t.ids[f.ID] = c, t.ids[f.ID]
 		t.row(Key{f.User, f.Rule}).Found++
 		t.total.Found++
 		if len(t.cases) < MaxCases {
@@ -160,7 +160,7 @@ func (t *tally) act(j *judged, r *enforce.HostReport) {
 					t.row(done.key).Terminated++
 					c.Terminated++
 				}
-				c.act(j.time)
+				t.acted(c, j.time)
 			}
 		}
 	}
@@ -179,13 +179,14 @@ func (t *tally) act(j *judged, r *enforce.HostReport) {
 					t.row(done.key).Detached++
 					c.Detached++
 				}
-				c.act(j.time)
+				t.acted(c, j.time)
 			}
 		}
 	}
 }
 
-func (c *Case) act(at time.Time) {
+func (t *tally) acted(c *Case, at time.Time) {
+	t.ids[c.ID] = true
 	if c.Acted.IsZero() {
 		c.Acted = at
 	}

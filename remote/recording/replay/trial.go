@@ -55,8 +55,8 @@ type Result struct {
 
 	Was, Would           map[Key]Counts
 	WasTotal, WouldTotal Counts
-	// Begin are the cases that would have been found and were not, and End those that were and
-	// would not; each at most MaxCases.
+	// Begin are the cases that would have been found or acted on and were not, and End those that
+	// were and would not; each at most MaxCases.
 	Begin, End []Case
 	// Left is how many cases are not among them, since there are too many.
 	Left int
@@ -209,11 +209,11 @@ func (t *tally) counts() map[Key]Counts {
 	return m
 }
 
-// missingIn are the cases of one tally that another one never had.
+// missingIn are the cases of one tally that another one never had, or never acted on.
 func missingIn(one, other *tally) []Case {
 	var list []Case
 	for _, c := range one.cases {
-		if !other.ids[c.ID] {
+		if acted, found := other.ids[c.ID]; !found || !c.Acted.IsZero() && !acted {
 			list = append(list, *c)
 		}
 	}

@@ -1,0 +1,191 @@
+package trial
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
+	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/remote/recording"
+	"github.com/seed-3119e985/genv/remote/recording/replay"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// program is genv as this command sees it.
+type program struct{ command.Program }
+
+// Command is `genv policy try`.
+func Command(with command.Program) *cli.Command {
+	p := &program{with}
+	return &cli.Command{
+		Name:  "try",
+		Usage: "say what a policy would have found, ended and detached, against what was",
+		Flags: append(enforcement.RuleFlags(),
+			&cli.StringFlag{Name: "since", Value: "7d", Usage: "from this `TIME` on, such as 7d or 2026-11-01"},
+			&cli.StringFlag{Name: "until", DefaultText: "now", Usage: "until this `TIME`, such as 1d or 2026-12-01"},
+			&cli.StringSliceFlag{Name: "user", Usage: "only this `USER`; several values allowed"},
+			&cli.IntFlag{Name: "cases", Value: 5, Usage: "print the first `N` cases in which the policies differ; 0 for none"},
+			&cli.StringFlag{Name: "state-dir", DefaultText: "that of the service, or one's own", Usage: "the `DIR` of the controller"},
+			&cli.StringFlag{Name: "recording", DefaultText: "that in --state-dir", Usage: "read this `PATH`: a folder of recordings, or one file"},
+			command.FormatFlag("tui", "csv", "json"),
+			&cli.BoolFlag{Name: "no-header", Usage: "leave out the names of the columns"},
+		),
+		Action: p.try,
+	}
+}
+
+// request is what the flags say.
+type request struct {
+	policy       *policy.File
+	since, until time.Time
+	users        []snapshot.Username
+	cases        int
+	output       render.Output
+	files        []recording.File
+}
+
+func (p *program) read(c *cli.Context) (r request, err error) {
+	if r.output.Format, err = command.FormatOf(c, "tui", "csv", "json"); err != nil {
+		return r, err
+	}
+	if r.policy, err = enforcement.ReadPolicy(c); err != nil {
+		return r, err
+	}
+	for _, user := range c.StringSlice("user") {
+		r.users = append(r.users, snapshot.Username(user))
+	}
+	r.output.NoHeader, r.cases = c.Bool("no-header"), c.Int("cases")
+	if r.cases < 0 {
+		return r, command.UsageError("--cases %d: write 0 or more", r.cases)
+	}
+	if r.since, err = p.Since(c.String("since")); err != nil {
+		return r, err
+	}
+	if r.until, err = p.Since(c.String("until")); err != nil {
+		return r, command.UsageError("--until: %w", err)
+	}
+	if r.until.IsZero() {
+		r.until = p.Now()
+	}
+	if !r.until.After(r.since) {
+		return r, command.UsageError("--since %s is not before --until %s", r.since.Format(time.DateTime), r.until.Format(time.DateTime))
+	}
+	files, err := p.files(c)
+	if err != nil {
+		return r, err
+	}
+	r.files = recording.During(files, r.since, r.until)
+	return r, nil
+}
+
+func (p *program) try(c *cli.Context) error {
+	r, err := p.read(c)
+	if err != nil {
+		return err
+	}
+	d, err := p.document(c.Context, &r)
+	if err != nil {
+		return err
+	}
+	switch r.output.Format {
+	case "json":
+		return render.WriteJSON(p.Out, d)
+	case "csv":
+		return writeCSV(p.Out, d, r.output)
+	}
+	return p.writeText(d, r.output)
+}
+
+// document replays the recording.
+func (p *program) document(ctx context.Context, r *request) (*Document, error) {
+	trial := replay.New(r.policy, r.since, r.until)
+	summary, err := recording.Read(r.files, func(s *recording.Step) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		return trial.Step(s)
+	})
+	if err != nil {
+		return nil, err
+	}
+	result := trial.Result()
+	if result.Judgements == 0 {
+		return nil, p.nothing(r, &summary)
+	}
+	return newDocument(r, &result, &summary), nil
+}
+
+// nothing says why there is nothing to try a policy with.
+func (p *program) nothing(r *request, summary *recording.Summary) error {
+	for _, damage := range summary.Damage {
+		return command.UsageError("nothing is recorded from %s to %s that can be read: %s: %w", r.since.Format(shortTime), r.until.Format(shortTime), damage.Path, damage.Err)
+	}
+	return command.UsageError("nothing is recorded from %s to %s; genv remote enforce --record on records what it judges", r.since.Format(shortTime), r.until.Format(shortTime))
+}
+
+const shortTime = "2006-01-02 15:04"
+
+// files are those of the recording that is named, or of the only controller that has one.
+func (p *program) files(c *cli.Context) ([]recording.File, error) {
+	if path := c.String("recording"); path != "" {
+		return filesAt(path)
+	}
+	dirs := []string{c.String("state-dir")}
+	if dirs[0] == "" {
+		dirs = enforcement.ControllerDirs(p.Getenv)
+	}
+	var found []string
+	for _, dir := range dirs {
+		path := filepath.Join(dir, recording.FolderName)
+		switch _, err := os.Stat(path); {
+		case err == nil:
+			found = append(found, path)
+		case errors.Is(err, fs.ErrPermission):
+			return nil, permission(err)
+		}
+	}
+	switch {
+	case len(found) > 1:
+		return nil, command.UsageError("there are %s: name one of them with --recording DIR", strings.Join(found, " and "))
+	case len(found) == 0 && len(dirs) == 0:
+		return nil, command.UsageError("no controller has run here: name its folder with --state-dir DIR, or a recording with --recording PATH")
+	case len(found) == 0:
+		return nil, command.UsageError("there is no recording in %s: genv remote enforce --record on records what it judges", strings.Join(dirs, " or "))
+	}
+	return filesAt(found[0])
+}
+
+// filesAt are the files of a folder, or one file.
+func filesAt(path string) ([]recording.File, error) {
+	info, err := os.Stat(path)
+	if err == nil && !info.IsDir() {
+		return []recording.File{{Path: path, Size: info.Size()}}, nil
+	}
+	var files []recording.File
+	if err == nil {
+		files, err = recording.Files(path)
+	}
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, permission(err)
+	}
+	if err != nil {
+		return nil, command.UsageError("%w", err)
+	}
+	if len(files) == 0 {
+		return nil, command.UsageError("there are no recordings (*%s) in %s", recording.Suffix, path)
+	}
+	return files, nil
+}
+
+func permission(err error) error {
+	return command.UsageError("%w: run this as root or as the controller's account: sudo -u genv genv policy try …", err)
+}
