@@ -18,9 +18,12 @@ import (
 // way is refused.
 func TestPolicy(t *testing.T) {
 	flag := policy.Source{By: "--flag"}
-	file, err := policy.Parse("policy.yaml", []byte("defaults:\n  max-devices-per-user: 4\n  warn: {for: 10m}\n"))
-	require.NoError(t, err)
-	withFlags, everyFlag := *file, *file
+	parse := func() *policy.File {
+		file, err := policy.Parse("policy.yaml", []byte("defaults:\n  max-devices-per-user: 4\n  warn: {for: 10m}\n"))
+		require.NoError(t, err)
+		return file
+	}
+	withFlags, everyFlag := parse(), parse()
 	withFlags.UserFlags = map[snapshot.Username]policy.Settings{"john": {MaxDevices: policy.Value[int]{On: true, Value: 3, From: flag}}}
 	yes := policy.Value[bool]{On: true, Value: true, From: flag}
 	everyFlag.Flags = policy.Settings{
@@ -28,7 +31,7 @@ func TestPolicy(t *testing.T) {
 		Idle: policy.Value[enforce.Idle]{On: true, Value: enforce.Idle{After: time.Hour, Below: 5}, From: flag},
 		Warn: policy.Value[enforce.Warn]{On: true, Value: enforce.Warn{Cycles: 3}, From: flag}, Guard: policy.Value[mode.Mode]{On: true, Value: mode.Watch, From: flag},
 	}
-	for name, f := range map[string]*policy.File{"a file": file, "none": policy.Default(), "caps of users": &withFlags, "flags": &everyFlag} {
+	for name, f := range map[string]*policy.File{"a file": parse(), "none": policy.Default(), "caps of users": withFlags, "flags": everyFlag} {
 		t.Run(name, func(t *testing.T) {
 			data, err := json.Marshal(recording.PolicyOf(f))
 			require.NoError(t, err)

@@ -115,7 +115,10 @@ func (t *tally) find(j *judged, f *enforce.Finding) {
 	c := t.present[f.ID]
 	if c == nil {
 		c = &Case{ID: f.ID, Rule: f.Rule, User: f.User, Host: f.Host, Since: j.time, Line: f.Line()}
-		t.present[f.ID], t.ids[f.ID] = c, t.ids[f.ID]
+		t.present[f.ID] = c
+		if !t.ids[f.ID] {
+			t.ids[f.ID] = false
+		}
 		t.row(Key{f.User, f.Rule}).Found++
 		t.total.Found++
 		if len(t.cases) < MaxCases {

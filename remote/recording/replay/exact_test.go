@@ -53,8 +53,8 @@ limits: {max-terminations: 6}
 // policy pass in seconds.
 const spedUp = 600
 
-// real is a fleet of hosts over SSH in this process, and controllers that enforce it.
-type real struct {
+// sshFleet is a fleet of hosts over SSH in this process, and controllers that enforce it.
+type sshFleet struct {
 	t       *testing.T
 	hosts   []*genvhost.Host
 	servers *inprocess.Fleet
@@ -70,18 +70,18 @@ type real struct {
 	recorders controller.Witness
 }
 
-func (r *real) now() time.Time { return noon.Add(time.Since(r.begun) * spedUp) }
+func (r *sshFleet) now() time.Time { return noon.Add(time.Since(r.begun) * spedUp) }
 
 // Judged implements controller.Witness: it keeps what is judged, to compare.
-func (r *real) Judged(j *controller.Judged) {
+func (r *sshFleet) Judged(j *controller.Judged) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.judged = append(r.judged, *j)
 	r.recorders.Judged(j)
 }
 
-func startReal(t *testing.T) *real {
-	r := &real{t: t, begun: time.Now(), dir: t.TempDir(), fleet: simulated.New(9, 5, 4, noon)}
+func startSSHFleet(t *testing.T) *sshFleet {
+	r := &sshFleet{t: t, begun: time.Now(), dir: t.TempDir(), fleet: simulated.New(9, 5, 4, noon)}
 	var servers []*inprocess.Server
 	for i := range r.fleet.Hosts {
 		state := *r.fleet.Hosts[i].Snapshot
@@ -104,7 +104,7 @@ func startReal(t *testing.T) *real {
 }
 
 // change changes a host as the simulated fleet does.
-func (r *real) change(i int) {
+func (r *sshFleet) change(i int) {
 	h := &r.fleet.Hosts[i]
 	down := h.Err != nil
 	r.hosts[i].Change(func(s *snapshot.Snapshot) {
@@ -129,7 +129,7 @@ func (r *real) change(i int) {
 }
 
 // run runs a controller for so many cycles, with what the one before remembered.
-func (r *real) run(text, reloaded string, cycles int) {
+func (r *sshFleet) run(text, reloaded string, cycles int) {
 	store, err := statedir.Open(r.dir)
 	require.NoError(r.t, err)
 	rec := recorder.Start(recorder.Options{Dir: filepath.Join(r.dir, recording.FolderName), Keep: 24 * time.Hour, MaxBytes: 1 << 30, Now: r.now, Log: zerolog.Nop(), MaxWaiting: 10_000})
@@ -178,7 +178,7 @@ func (r *real) run(text, reloaded string, cycles int) {
 }
 
 // Consume implements controller.Sink: it keeps what was sent.
-func (r *real) Consume(_ *controller.Cycle, events []enforce.Event) {
+func (r *sshFleet) Consume(_ *controller.Cycle, events []enforce.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range events {
@@ -196,7 +196,7 @@ func (r *real) Consume(_ *controller.Cycle, events []enforce.Event) {
 // hosts that fail, reports under way, a reload and a restart, is judged again with the same
 // result, cycle by cycle.
 func TestARealRunIsJudgedAgainExactly(t *testing.T) {
-	r := startReal(t)
+	r := startSSHFleet(t)
 	r.reported = make(map[string]bool)
 	r.run(exactPolicy, lenient, 70)
 	r.run(exactPolicy, exactPolicy, 70)
