@@ -25,6 +25,7 @@ type Reader struct {
 	last    []*snapshot.Snapshot // of each host, also of one that doesn't answer
 	policy  *Policy
 	state   operator.State
+	boosts  map[snapshot.Username]int
 	pending Step // what is known of the next step
 	ended   bool
 }
@@ -115,6 +116,9 @@ func (r *Reader) take(kind byte, body []byte) error {
 	case kindOperator:
 		r.state = operator.State{}
 		return decode(body, &r.state)
+	case kindBoosts:
+		r.boosts = nil
+		return decode(body, &r.boosts)
 	case kindHosts:
 		return r.takeHosts(body)
 	case kindMemory:
@@ -212,7 +216,7 @@ func (r *Reader) judged(body []byte) (*Step, error) {
 		s.Digest[i] = f.byte()
 	}
 	s.Run = string(f.bytes())
-	s.Policy, s.Operator = r.policy, r.state
+	s.Policy, s.Operator, s.Boosts = r.policy, r.state, r.boosts
 	if s.Early == 0 {
 		s.Cluster.Hosts = slices.Clone(r.hosts)
 		return &s, f.end()

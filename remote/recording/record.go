@@ -45,6 +45,8 @@ type Judgement struct {
 	Policy *Policy
 	// Operator is what operators asked for.
 	Operator operator.State
+	// Boosts are how many devices more than the caps of the policy users might have.
+	Boosts map[snapshot.Username]int
 	// Cluster is all hosts, or for an early judgement the hosts that were asked.
 	Cluster snapshot.Cluster
 	// Digest is of the plan and the messages that came of it.
@@ -76,6 +78,7 @@ const (
 	kindHeader   = 'h' // a Header, as JSON
 	kindPolicy   = 'p' // a Policy, as JSON
 	kindOperator = 'o' // an operator.State, as JSON
+	kindBoosts   = 'b' // the Boosts of a Judgement, as JSON
 	kindHosts    = 'n' // all hosts with their labels, as JSON; others refer to them by number
 	kindMemory   = 'm' // a MemoryChange, as JSON
 	kindGap      = 'g' // a Gap, as JSON

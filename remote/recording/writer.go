@@ -25,6 +25,7 @@ type Writer struct {
 	base     time.Time // the first moment; all others are as far from it as the monotonic clock says
 	policy   *Policy
 	operator []byte
+	boosts   map[snapshot.Username]int
 	hosts    []hostName
 	number   map[snapshot.Hostname]int
 	states   map[snapshot.Hostname]*hostState
@@ -142,7 +143,7 @@ func (w *Writer) addJSON(kind byte, v any) error {
 	return err
 }
 
-// addSettings adds the policy and what operators asked for, if they changed.
+// addSettings adds the policy, what operators asked for, and who has a boost, if they changed.
 func (w *Writer) addSettings(in *Input) error {
 	if in.Policy != nil && in.Policy != w.policy {
 		if err := w.addJSON(kindPolicy, in.Policy); err != nil {
@@ -157,6 +158,10 @@ func (w *Writer) addSettings(in *Input) error {
 	if string(state) != string(w.operator) {
 		w.operator = state
 		w.add(kindOperator, state)
+	}
+	if in.Early == 0 && !maps.Equal(in.Boosts, w.boosts) {
+		w.boosts = in.Boosts
+		return w.addJSON(kindBoosts, in.Boosts)
 	}
 	return nil
 }

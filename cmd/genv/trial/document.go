@@ -150,6 +150,7 @@ func doubts(r *request, result *replay.Result, summary *recording.Summary) []Dou
 		processes(was.Terminated), render.Plural(was.Detached, "attachment"))
 	overridden := slices.ContainsFunc(result.Policies, (*recording.Policy).Overridden)
 	add(overridden, "flags", "the controller ran with flags that override its policy. The policy that is tried has only the flags that this command is given.")
+	add(result.FairShare, "fair-share", "who had less than an equal share isn't recorded, since the policy in force had no fair-share, or another one: nobody has a boost here.")
 	add(result.Guard, "guard", "the kernel guard, which denies what these rules find, is not tried.")
 	return list
 }

@@ -76,7 +76,7 @@ func (r *Recorder) Judged(j *controller.Judged) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	in := &recording.Input{Before: j.Before, After: j.After, Plan: &j.Plan, Events: j.Events, Judgement: recording.Judgement{
-		Run: j.Run, Number: j.Number, Early: j.Early, Time: j.Now, DryRun: j.DryRun, Policy: r.policy, Operator: j.Operator,
+		Run: j.Run, Number: j.Number, Early: j.Early, Time: j.Now, DryRun: j.DryRun, Policy: r.policy, Operator: j.Operator, Boosts: j.Boosts,
 		Cluster: snapshot.Cluster{Hosts: j.Hosts},
 	}}
 	select {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/fairshare"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote/recording"
 	"github.com/seed-3119e985/genv/remote/recording/replay"
@@ -64,6 +65,8 @@ type live struct {
 	w      *recording.Writer
 	as     *recording.Policy
 	number int
+	boosts map[snapshot.Username]int
+	share  fairshare.Memory
 
 	found, warned     int
 	ended, detachedAt map[string]bool
@@ -86,8 +89,13 @@ func (l *live) cycles(n int) {
 		l.number++
 		l.now = l.now.Add(time.Minute)
 		l.fleet.Change(l.now, 6)
-		in := recording.Input{Before: l.memory, Judgement: recording.Judgement{Run: "run", Number: l.number, Time: l.now, Policy: l.as, DryRun: l.dryRun, Cluster: l.fleet.Cluster()}}
-		plan, after, events := enforce.Judge(l.policy, in.Cluster, l.memory, l.now)
+		share := fairshare.Memory{Free: len(l.boosts) > 0, Light: make(map[snapshot.Username]bool)}
+		for user := range l.boosts {
+			share.Light[user] = true
+		}
+		l.memory, l.share = share.Forget(l.share, l.memory), share
+		in := recording.Input{Before: l.memory, Judgement: recording.Judgement{Boosts: l.boosts, Run: "run", Number: l.number, Time: l.now, Policy: l.as, DryRun: l.dryRun, Cluster: l.fleet.Cluster()}}
+		plan, after, events := enforce.Judge(share.Policy(l.policy.FairShare.Value, l.policy), in.Cluster, l.memory, l.now)
 		in.After, in.Digest = after, recording.DigestOf(&plan, events)
 		require.NoError(l.t, l.w.Add(&in))
 		l.memory = after
@@ -155,7 +163,7 @@ func (l *live) restart() []byte {
 }
 
 // try replays files.
-func try(t *testing.T, p enforce.Policy, since time.Time, files ...[]byte) replay.Result {
+func try(t *testing.T, p *policy.File, since time.Time, files ...[]byte) replay.Result {
 	trial := replay.New(p, since, never)
 	for _, file := range files {
 		r, err := recording.NewReader(bytes.NewReader(file))
@@ -283,6 +291,26 @@ func TestWhatIsNotKnown(t *testing.T) {
 	require.Zero(t, result.Different)
 	require.True(t, result.Guard)
 	require.NotEmpty(t, result.Silent)
+}
+
+// Who had a boost by fair share is known, and who would have had one only if the condition is the
+// same.
+func TestFairShare(t *testing.T) {
+	boosted := strict + "fair-share: {boost: 3, free: 20%}\n"
+	l := start(t, 5, boosted)
+	l.boosts = map[snapshot.Username]int{"user03": 3, "user04": 3}
+	l.cycles(60)
+	l.boosts = nil
+	l.cycles(60)
+	file := l.restart()
+	same := try(t, parse(t, boosted), noon, file)
+	require.Zero(t, same.Different)
+	require.Equal(t, same.Was, same.Would)
+	require.False(t, same.FairShare)
+	without := try(t, parse(t, strict), noon, file)
+	require.Zero(t, without.Different)
+	require.False(t, without.FairShare)
+	require.True(t, try(t, parse(t, strict+"fair-share: {boost: 3, free: 50%}\n"), noon, file).FairShare)
 }
 
 // Another version of genv may come to another result, which is said.

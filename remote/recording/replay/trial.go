@@ -9,13 +9,14 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/guard/mode"
+	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote/recording"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // Trial compares a policy with those that were in force.
 type Trial struct {
-	policy       enforce.Policy
+	policy       *policy.File
 	since, until time.Time
 
 	exact *world // the policy in force, with what the controller remembered
@@ -52,6 +53,9 @@ type Result struct {
 	Silent map[snapshot.Hostname]time.Duration
 	// Guard says that the policy asks for the kernel guard, which is not tried.
 	Guard bool
+	// FairShare says that the policy asks for boosts of light users, and it isn't recorded who they
+	// were: none is tried.
+	FairShare bool
 
 	Was, Would           map[Key]Counts
 	WasTotal, WouldTotal Counts
@@ -63,7 +67,7 @@ type Result struct {
 }
 
 // New begins a trial of a policy with what was judged from one moment until before another one.
-func New(policy enforce.Policy, since, until time.Time) *Trial {
+func New(policy *policy.File, since, until time.Time) *Trial {
 	return &Trial{
 		policy: policy, since: since, until: until, exact: new(world),
 		was: newTally(), would: newTally(), silent: make(map[snapshot.Hostname]time.Duration),
@@ -97,18 +101,24 @@ func (t *Trial) Step(step *recording.Step) error {
 	if step.DryRun && t.dry == nil {
 		t.dry = &world{policy: t.exact.policy, memory: before, gone: make(map[snapshot.Hostname]*removed)}
 	}
-	was := t.exact.judge(step)
+	was := t.exact.judge(step, step.Boosts)
 	if recording.DigestOf(&was.plan, was.events) != step.Digest && counts {
 		t.result.Different++
 	}
 	if step.DryRun {
-		was = t.dry.judge(step)
+		was = t.dry.judge(step, step.Boosts)
 	} else {
 		t.dry = nil
 	}
 	if counts {
 		t.was.add(&was)
-		would := t.other.judge(step)
+		before := t.other.share
+		boosts := t.boosts(step)
+		if step.Early == 0 {
+			t.other.boosted(boosts)
+			t.other.memory = t.other.share.Forget(before, t.other.memory)
+		}
+		would := t.other.judge(step, boosts)
 		t.would.add(&would)
 	}
 	return nil
@@ -120,6 +130,24 @@ func idsOf(reports []enforce.HostReport) map[string]bool {
 		ids[reports[i].Report.ID] = true
 	}
 	return ids
+}
+
+// boosts are those of the policy to try. Who is light isn't recorded, but who had a boost is: it is
+// known if the policy in force had them under the same condition.
+func (t *Trial) boosts(step *recording.Step) map[snapshot.Username]int {
+	setting := t.policy.FairShare
+	if !setting.On || setting.Value.Boost <= 0 {
+		return nil
+	}
+	if had := t.exact.policy.FairShare; !had.On || had.Value.Boost <= 0 || had.Value.Free != setting.Value.Free {
+		t.result.FairShare = true
+		return nil
+	}
+	boosts := make(map[snapshot.Username]int, len(step.Boosts))
+	for user := range step.Boosts {
+		boosts[user] = setting.Value.Boost
+	}
+	return boosts
 }
 
 func (t *Trial) usePolicy(p *recording.Policy) error {

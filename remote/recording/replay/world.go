@@ -6,14 +6,17 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/early"
+	"github.com/seed-3119e985/genv/enforce/fairshare"
+	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote/recording"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // world is what a policy would have judged and done.
 type world struct {
-	policy  enforce.Policy
+	policy  *policy.File
 	memory  enforce.Memory
+	share   fairshare.Memory // who has a boost
 	spent   early.Spent
 	cluster snapshot.Cluster // of the last full judgement, with later snapshots of hosts
 	// gone is what it would have removed, of each host: nil for a world in which the recording
@@ -61,9 +64,10 @@ type judged struct {
 	hosts  func(snapshot.Hostname) *snapshot.Snapshot
 }
 
-// judge judges a step with the memory of the world.
-func (w *world) judge(step *recording.Step) judged {
-	policy := step.Operator.Policy(w.policy, step.Time)
+// judge judges a step with the memory of the world. The boosts are of users who may have more
+// devices than their cap.
+func (w *world) judge(step *recording.Step, boosts map[snapshot.Username]int) judged {
+	policy := step.Operator.Policy(w.boosted(boosts), step.Time)
 	hosts := w.without(step.Cluster.Hosts)
 	out := judged{time: step.Time, full: step.Early == 0}
 	if out.full {
@@ -94,6 +98,17 @@ func (w *world) judge(step *recording.Step) judged {
 		w.remove(&out)
 	}
 	return out
+}
+
+// boosted is the policy with boosts, which are the same for all who have one. It is noted who has
+// one, since warnings begin again when it ends.
+func (w *world) boosted(boosts map[snapshot.Username]int) enforce.Policy {
+	w.share = fairshare.Memory{Free: len(boosts) > 0, Light: make(map[snapshot.Username]bool, len(boosts))}
+	var setting fairshare.Setting
+	for user, n := range boosts {
+		w.share.Light[user], setting.Boost = true, n
+	}
+	return w.share.Policy(setting, w.policy)
 }
 
 // replace takes over the snapshots of hosts that were asked between two full judgements.
