@@ -2,8 +2,8 @@
 //
 //	member := caps.NewMember(caps.MemberOptions{Store: client, Key: "/genv/lab", Shard: 3, …})
 //	go member.Run(ctx)
-//	plan, memory, events, held := enforce.JudgeShard(…, enforce.Shard{Decision: member.Decision()})
-//	member.Publish(held, hosts)
+//	plan, memory, events, held := enforce.JudgeShard(…, member.Shard())
+//	member.Publish(held)
 //
 // The leader of each shard of the hosts writes what users hold there to
 // KEY/caps/holdings/NN. One judge, elected by KEY/caps/judge, decides and writes to

@@ -99,7 +99,8 @@ func (s *site) lead(number int, hosts []snapshot.Host) *controller {
 	require.True(s, made.Own)
 	c.epoch.Store(made.Created)
 	c.member = caps.NewMember(caps.MemberOptions{
-		Store: s.client, Key: key, Shard: number, Guard: guardOf(number), Epoch: c.epoch.Load, Every: time.Second, Clock: clock,
+		Store: s.client, Key: key, Number: number, Guard: guardOf(number), Epoch: c.epoch.Load,
+		Order: func() map[snapshot.Hostname]int { return s.order }, Every: time.Second, Clock: clock,
 	})
 	s.start(c.member.Run)
 	return c
@@ -142,8 +143,7 @@ func (s *site) judge(name string) (*caps.Judge, *etcdcluster.Cut) {
 // cycle judges the hosts of a shard and acts.
 func (c *controller) cycle() {
 	cluster := snapshot.Cluster{Hosts: c.hosts}
-	shard := enforce.Shard{Order: c.site.order, Decision: c.member.Decision()}
-	plan, next, _, held := enforce.JudgeShard(fourDevices{}, cluster, c.memory, time.Now(), shard)
+	plan, next, _, held := enforce.JudgeShard(fourDevices{}, cluster, c.memory, time.Now(), c.member.Shard())
 	c.plan, c.memory = plan, next
 	c.member.Publish(held)
 	for _, r := range plan.Reports {
@@ -268,13 +268,13 @@ func TestNoDecision(t *testing.T) {
 	s := newSite(t, []snapshot.Host{host("a", 1, 2, 3, 4)})
 	_, cut := s.judge("first")
 	c := s.shards[0]
-	s.cycles(func() bool { return c.member.Decision() != nil }, "a decision")
+	s.cycles(func() bool { return c.member.Shard().Decision != nil }, "a decision")
 	c.epoch.Add(1)
-	require.Nil(t, c.member.Decision(), "of another leader")
+	require.Nil(t, c.member.Shard().Decision, "of another leader")
 	c.epoch.Add(^uint64(0))
-	require.NotNil(t, c.member.Decision())
+	require.NotNil(t, c.member.Shard().Decision)
 	cut.Interrupt()
-	s.cycles(func() bool { return c.member.Decision() == nil }, "it becomes too old")
+	s.cycles(func() bool { return c.member.Shard().Decision == nil }, "it becomes too old")
 	c.hosts[0] = host("a", 1, 2, 3, 4, 5)
 	s.settled()
 	require.Empty(t, s.detached)

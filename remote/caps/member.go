@@ -7,19 +7,23 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/holdings"
 	"github.com/seed-3119e985/genv/remote/election/etcd"
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // MemberOptions are what the controller of a shard needs.
 type MemberOptions struct {
-	Store Store
-	Key   string // of all controllers, such as /genv/lab
-	Shard int
+	Store  Store
+	Key    string // of all controllers, such as /genv/lab
+	Number int    // of the shard
 	// Guard is the key that only the leader of the shard has made, and Epoch the revision in
 	// which this controller made it; 0 while it doesn't lead.
 	Guard string
 	Epoch func() uint64
+	// Order is the place of each host in the whole fleet: see enforce.Shard.
+	Order func() map[snapshot.Hostname]int
 	// Every is about how long it is from one cycle to the next.
 	Every time.Duration
 	// Clock never goes back, and goes on while the machine sleeps.
@@ -36,6 +40,7 @@ type Member struct {
 	decision *decision     // the last one
 	since    time.Duration // by when it was written at the earliest
 	known    [2]Stamp      // the decision at the time of the last cycle but one, and of the last
+	leads    uint64        // the epoch of these
 	pending  *held         // that is to be written; nil for none
 	err      error         // of the last time
 
@@ -55,25 +60,33 @@ func NewMember(options MemberOptions) *Member {
 // maxAge is how old a decision may be that is used: the judge repeats it much more often.
 const maxAge = 10 * time.Second
 
-// Decision is what was decided, for the cycle that begins; nil if that isn't known, is too old,
-// or was made from the holdings of an earlier leader of the shard.
-func (m *Member) Decision() *holdings.Decision {
+// Shard is how the hosts are to be judged in the cycle that begins. There is no Decision if none
+// is known, or it is too old, or was made from the holdings of an earlier leader of the shard.
+func (m *Member) Shard() enforce.Shard {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	return enforce.Shard{Order: m.Order(), Decision: m.next(m.Epoch())}
+}
+
+// next is the decision for a cycle.
+func (m *Member) next(epoch uint64) *holdings.Decision {
+	if m.leads != epoch { // what an earlier leader did is not known
+		m.leads, m.known = epoch, [2]Stamp{}
+	}
 	d := m.decision
 	m.known[0] = m.known[1]
 	if d == nil {
 		return nil
 	}
 	m.known[1] = d.Stamp
-	if from := d.From[m.Shard]; m.Clock()-m.since > maxAge || from.Epoch == 0 || from.Epoch != m.Epoch() {
+	if from := d.From[m.Number]; m.Clock()-m.since > maxAge || from.Epoch == 0 || from.Epoch != epoch {
 		return nil
 	}
 	return &d.Decision
 }
 
-// Publish has what users hold written, by a cycle for which Decision was asked before it. It
-// doesn't wait, and changes nothing while this controller doesn't lead.
+// Publish has what users hold written, by the cycle for which Shard was asked. It doesn't
+// wait, and changes nothing while this controller doesn't lead.
 func (m *Member) Publish(s *holdings.Shard) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -116,7 +129,7 @@ func (m *Member) Run(ctx context.Context) {
 // by a judge that was replaced.
 func (m *Member) read(ctx context.Context) error {
 	now, before := m.Clock(), m.asked
-	entry, err := m.Store.Get(ctx, decisionKey(m.Key, m.Shard))
+	entry, err := m.Store.Get(ctx, decisionKey(m.Key, m.Number))
 	if err != nil {
 		return err
 	}
@@ -154,7 +167,7 @@ func (m *Member) write(ctx context.Context) error {
 	}
 	known := m.epoch == pending.Version.Epoch && bytes.Equal(m.sum, pending.Sum)
 	m.sum = nil
-	key := holdingsKey(m.Key, m.Shard)
+	key := holdingsKey(m.Key, m.Number)
 	for i, part := range parts {
 		if !known {
 			if err := write(ctx, m.Store, m.Guard, pending.Version.Epoch, etcd.Entry{Key: partKey(key, i), Value: part}); err != nil {

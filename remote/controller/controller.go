@@ -58,6 +58,8 @@ type Controller struct {
 	// Leads, if set, is asked whether this controller may act, right before each message and
 	// report. While it may not, cycles don't count.
 	Leads func() bool
+	// Caps, if set, has the caps of users applied together with the controllers of other hosts.
+	Caps Caps
 
 	Memory FleetMemory
 	state
@@ -130,7 +132,7 @@ func (c *Controller) begin(ctx context.Context, number int) Cycle {
 	share, shared, before := c.share(&cycle, now)
 	next.FairShare = share
 	policy := c.Memory.Operator.Policy(shared, now)
-	cycle.Plan, next.Rules, events = enforce.Judge(policy, cycle.Cluster, before, now)
+	cycle.Plan, next.Rules, events = c.judge(policy, cycle.Cluster, before, now)
 	c.judged(&cycle, &Judged{Hosts: cycle.Cluster.Hosts, Now: now, Before: before, After: next.Rules, Plan: cycle.Plan, Events: events})
 	c.learnOfOthers(&cycle, link.others)
 	c.planGuards(&cycle, policy, now)
