@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/fairshare"
 	"github.com/seed-3119e985/genv/enforce/holdings"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
@@ -55,9 +56,11 @@ func (o *others) Shard() (s enforce.Shard) {
 // What a user has is told to the other controllers, and goes when that is decided with them.
 func TestCapsWithOtherControllers(t *testing.T) {
 	limit := 4
+	light := func() fairshare.Usage { panic("what a shard knows raises no cap") }
 	policy := constant(enforce.Settings{MaxDevices: &limit})
 	host, o := &attachedHost{}, &others{}
 	c := &controller.Controller{Asker: controller.Asker{Hosts: []remote.Host{{Name: "a"}}, Link: host}, Now: time.Now, Caps: o}
+	c.FairShare = controller.FairShare{Setting: fairshare.Setting{Boost: 2, Free: 1}, Usage: light}
 	cycle := cycleOf(t.Context(), c, 1, policy)
 	require.Empty(t, cycle.Plan.Findings)
 	require.Len(t, o.told, 1)
