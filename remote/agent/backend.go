@@ -117,6 +117,7 @@ type Fence interface {
 	Hold(claim *fence.Claim) (release func(), err error)
 	// Release notes that the controller with this claim has ended.
 	Release(claim *fence.Claim) error
+	Noted() (*fence.Note, error) // the claim admitted last; nil for none
 }
 
 // admit is Fence.Admit, on a host that has one.
@@ -137,6 +138,9 @@ type Contacts interface {
 func (a *Answers) contact(request *SnapshotRequest) (answer controllers.Answer) {
 	if request.Controller != nil {
 		a.controller = request.Controller
+	}
+	if a.controller == nil && a.Fence != nil {
+		answer.Note(a.Fence.Noted())
 	}
 	if a.controller == nil || a.Contacts == nil {
 		return answer

@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -136,4 +137,36 @@ func TestTheNextStepOfARefusal(t *testing.T) {
 	require.Contains(t, remote.NextStepOf(err), "controller-id")
 	_, err = f.controller(t, from("b", 1)).Snapshot(t.Context(), remote.Host{Name: "a"})
 	require.Contains(t, remote.NextStepOf(err), "end the other one first")
+}
+
+// Who only looks gets to know which controller a host lets act, and isn't noted; what is
+// damaged is unknown, and not that there is none.
+func TestALookShowsWhoActs(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "note.json")
+	f := &fenced{file: &fence.File{Path: path, Now: time.Now}}
+	h := remote.Host{Name: "a"}
+	look := func() controllers.Answer {
+		pool := (&scripted{capabilities: agent.NewGreeting("v", agent.CapabilityFence).Capabilities, fence: f.file}).pool()
+		t.Cleanup(pool.Close)
+		_, err := pool.Snapshot(t.Context(), h)
+		require.NoError(t, err)
+		return pool.About(h).Controllers
+	}
+	require.Equal(t, controllers.Answer{}, look())
+	acting := f.controller(t, leader(2))
+	_, err := acting.Snapshot(t.Context(), h)
+	require.NoError(t, err)
+	require.Nil(t, acting.About(h).Controllers.Noted, "it knows that it acts")
+	for range 2 {
+		noted := look().Noted
+		require.NotNil(t, noted)
+		require.Equal(t, *leader(2), noted.Claim)
+		require.False(t, noted.Released)
+	}
+	acting.Release(t.Context())
+	require.True(t, look().Noted.Released)
+	require.NoError(t, os.WriteFile(path, []byte("{"), 0o600))
+	answer := look()
+	require.Nil(t, answer.Noted)
+	require.Contains(t, answer.NotedUnknown, "is damaged")
 }

@@ -19,6 +19,9 @@ func (config Config) Election() func(election.Candidate) *enforcement.Election {
 		return &enforcement.Election{
 			Elector: election.New(election.Options{Cluster: client, Key: config.Key, Self: self, Clock: sinceBoot, Now: time.Now}),
 			Store:   client, Key: config.Key, Close: client.Close,
+			Register: func(self election.Registration) *election.Registrar {
+				return election.NewRegistrar(client, config.Key, self)
+			},
 		}
 	}
 }

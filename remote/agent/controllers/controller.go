@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -47,6 +48,22 @@ type Answer struct {
 	Others []Seen `json:"controllers,omitempty"`
 	// Unknown is why the host can't say.
 	Unknown string `json:"controllers_unknown,omitempty"`
+	// Noted is the controller that the host lets act, for one that only looks; nil for none.
+	Noted *fence.Note `json:"noted,omitempty"`
+	// NotedUnknown is why the host can't say, and then it lets no controller act. It is empty
+	// also on a host that lets each controller act: see agent.Capabilities.
+	NotedUnknown string `json:"noted_unknown,omitempty"`
+}
+
+// Note keeps which controller a host lets act, or why that isn't known.
+func (a *Answer) Note(n *fence.Note, err error) {
+	if err != nil {
+		a.NotedUnknown = err.Error()
+	} else if n != nil {
+		noted := *n
+		noted.Former = nil
+		a.Noted = &noted
+	}
 }
 
 const (
@@ -100,7 +117,10 @@ func (c *Controller) String() string {
 
 // Bounded returns the answer of a host with what can be true of it.
 func (a Answer) Bounded() Answer {
-	bounded := Answer{Unknown: text.Cut(a.Unknown, maxName)}
+	bounded := Answer{Unknown: text.Cut(a.Unknown, maxName), NotedUnknown: text.Cut(a.NotedUnknown, maxName)}
+	if a.Noted != nil && a.Noted.Check() == nil {
+		bounded.Note(a.Noted, nil)
+	}
 	for i := range a.Others[:min(len(a.Others), MaxOthers)] {
 		if s := a.Others[i]; s.Check() == nil && len(s.Login) <= maxName {
 			bounded.Others = append(bounded.Others, s)

@@ -267,14 +267,19 @@ func TestSinceBoot(t *testing.T) {
 func FuzzAnswer(f *testing.F) {
 	f.Add([]byte(`{"controllers":[{"id":"a","hostname":"b","account":"c","pid":-1,"started":"2026-11-20T12:00:00Z","policy":"p","interval_ms":1}]}`))
 	f.Add([]byte(`{"controllers":[{},{"id":"x"}],"controllers_unknown":"\u001b[2J"}`))
+	f.Add([]byte(`{"noted":{"source":"folder:a","epoch":1,"controller":"b","name":"c","since":"2026-11-20T12:00:00Z","former":[{"source":"x"}]}}`))
+	f.Add([]byte(`{"noted":{"source":"?","epoch":0},"noted_unknown":"why"}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var a controllers.Answer
 		if json.Unmarshal(data, &a) != nil {
 			return
 		}
 		b := a.Bounded()
-		if len(b.Others) > controllers.MaxOthers || len(b.Unknown) > 256 {
+		if len(b.Others) > controllers.MaxOthers || len(b.Unknown) > 256 || len(b.NotedUnknown) > 256 {
 			t.Fatal(b)
+		}
+		if b.Noted != nil && (b.Noted.Check() != nil || len(b.Noted.Former) > 0) {
+			t.Fatal(b.Noted)
 		}
 		for i := range b.Others {
 			if err := b.Others[i].Check(); err != nil || len(b.Others[i].String()) > 300 || strings.Contains(b.Others[i].String(), "\x1b") {

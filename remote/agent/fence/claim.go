@@ -48,6 +48,17 @@ func ElectionSource(cluster uint64, key string) string {
 // don't note it, and admit it only while no controller that they noted acts.
 func RunSource(id string) string { return runPrefix + id }
 
+// Kind is what a source is, for people.
+func (c *Claim) Kind() string {
+	switch {
+	case c.elected():
+		return "etcd"
+	case strings.HasPrefix(c.Source, folderPrefix):
+		return "folder"
+	}
+	return "run"
+}
+
 // noted reports whether hosts keep the claim.
 func (c *Claim) noted() bool { return !strings.HasPrefix(c.Source, runPrefix) }
 

@@ -63,6 +63,13 @@ func (f *File) Admit(c *Claim) error {
 	return unlessRefused(f.update(c != nil, func(n *Note) (*Note, error) { return n.Admit(c, f.Now()) }))
 }
 
+// Noted is the claim that was admitted last, for those who only look; nil if there is none.
+func (f *File) Noted() (*Note, error) {
+	var noted *Note
+	err := f.update(false, func(n *Note) (*Note, error) { noted = n; return n, nil })
+	return noted, err
+}
+
 // Release notes that the controller with this claim has ended, if it is the one that is noted.
 func (f *File) Release(c *Claim) error {
 	return f.update(false, func(n *Note) (*Note, error) { return n.Release(c), nil })

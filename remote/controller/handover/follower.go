@@ -77,6 +77,20 @@ func (f *Follower) learnSkew(data []byte) {
 	}
 }
 
+// Written is when the memory was published last, by the leader's clock; ErrNone if it wasn't.
+func Written(ctx context.Context, store Store, key string) (time.Time, error) {
+	top, err := store.Get(ctx, headKey(key))
+	if err != nil {
+		return time.Time{}, err
+	}
+	if top == nil {
+		return time.Time{}, ErrNone
+	}
+	var h head
+	err = errors.Join(unpack(top.Value, &h), h.check())
+	return h.Time, err
+}
+
 // maxAge is how old a memory may be to be continued, as for one on the disk.
 const maxAge = time.Hour
 

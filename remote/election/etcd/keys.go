@@ -115,6 +115,19 @@ func (c *Client) Get(ctx context.Context, key string) (*Entry, error) {
 	return &list[0], nil
 }
 
+// Look is Get, and the id of the cluster.
+func (c *Client) Look(ctx context.Context, key string) (entry *Entry, cluster uint64, err error) {
+	var answer rangeAnswer
+	if err := c.call(ctx, "/v3/kv/range", rangeRequest{Key: []byte(key)}, &answer); err != nil {
+		return nil, 0, err
+	}
+	if len(answer.Entries) > 0 {
+		first := answer.Entries[0].entry()
+		entry = &first
+	}
+	return entry, answer.Header.Cluster, nil
+}
+
 // Keys are the entries of the keys with a prefix, without their values.
 func (c *Client) Keys(ctx context.Context, prefix string) ([]Entry, error) {
 	return c.list(ctx, rangeRequest{Key: []byte(prefix), End: after(prefix), KeysOnly: true})
