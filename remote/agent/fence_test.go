@@ -170,3 +170,6 @@ func TestALookShowsWhoActs(t *testing.T) {
 	require.Nil(t, answer.Noted)
 	require.Contains(t, answer.NotedUnknown, "is damaged")
 }
+
+// Noted is for who only looks, and no controller here does that without a claim.
+func (*onceHost) Noted() (*fence.Note, error) { return nil, nil }

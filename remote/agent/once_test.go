@@ -236,9 +236,6 @@ type player struct {
 
 var run = fence.RunSource("1")
 
-// Noted is for who only looks, and no controller here does that without a claim.
-func (*onceHost) Noted() (*fence.Note, error) { return nil, nil }
-
 func (c *conductor) start(takeOver bool) *player {
 	source := []string{fence.FolderSource("a"), fence.FolderSource("b"), fence.ElectionSource(1, "/k"), run, ""}[c.random.IntN(5)]
 	return c.startOf(source, takeOver)
