@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
@@ -89,39 +90,57 @@ func (t *Trial) Step(step *recording.Step) error {
 		t.other = &world{policy: t.policy, memory: before, gone: make(map[snapshot.Hostname]*removed)}
 		t.sent = idsOf(before.UnderWay)
 	}
-	counts := t.other != nil
-	if counts {
-		t.note(step)
-		t.other.memory.UnderWay = slices.DeleteFunc(slices.Clone(before.UnderWay), func(r enforce.HostReport) bool { return !t.sent[r.Report.ID] })
+	if t.other == nil {
+		t.judgeWas(step, before)
+		return nil
 	}
-	if step.Memory != nil && step.Memory.Whole && len(step.Memory.Set.Hosts) == 0 && counts {
+	t.note(step)
+	t.continueOther(step, before)
+	boosts := t.boosts(step)
+	var would judged
+	var other sync.WaitGroup // the two have nothing in common that changes
+	other.Go(func() { would = t.judgeOther(step, boosts) })
+	was, same := t.judgeWas(step, before)
+	other.Wait()
+	if !same {
+		t.result.Different++
+	}
+	t.was.add(&was)
+	t.would.add(&would)
+	return nil
+}
+
+// judgeWas judges by the policy in force. same reports whether that comes to what was recorded.
+func (t *Trial) judgeWas(step *recording.Step, before enforce.Memory) (was judged, same bool) {
+	was = t.exact.judge(step, step.Boosts)
+	same = recording.DigestOf(&was.plan, was.events) == step.Digest
+	if !step.DryRun {
+		t.dry = nil
+		return was, same
+	}
+	if t.dry == nil {
+		t.dry = &world{policy: t.exact.policy, memory: before, gone: make(map[snapshot.Hostname]*removed)}
+	}
+	return t.dry.judge(step, step.Boosts), same
+}
+
+// continueOther has the other policy know what the controller knew besides what it judged.
+func (t *Trial) continueOther(step *recording.Step, before enforce.Memory) {
+	t.other.memory.UnderWay = slices.DeleteFunc(slices.Clone(before.UnderWay), func(r enforce.HostReport) bool { return !t.sent[r.Report.ID] })
+	if step.Memory != nil && step.Memory.Whole && len(step.Memory.Set.Hosts) == 0 {
 		t.result.Restarts++
 		t.other.memory = before
 	}
-	if step.DryRun && t.dry == nil {
-		t.dry = &world{policy: t.exact.policy, memory: before, gone: make(map[snapshot.Hostname]*removed)}
-	}
-	was := t.exact.judge(step, step.Boosts)
-	if recording.DigestOf(&was.plan, was.events) != step.Digest && counts {
-		t.result.Different++
-	}
-	if step.DryRun {
-		was = t.dry.judge(step, step.Boosts)
-	} else {
-		t.dry = nil
-	}
-	if counts {
-		t.was.add(&was)
+}
+
+// judgeOther judges by the policy to try. The warnings of users begin again who had a boost.
+func (t *Trial) judgeOther(step *recording.Step, boosts map[snapshot.Username]int) judged {
+	if step.Early == 0 {
 		before := t.other.share
-		boosts := t.boosts(step)
-		if step.Early == 0 {
-			t.other.boosted(boosts)
-			t.other.memory = t.other.share.Forget(before, t.other.memory)
-		}
-		would := t.other.judge(step, boosts)
-		t.would.add(&would)
+		t.other.boosted(boosts)
+		t.other.memory = t.other.share.Forget(before, t.other.memory)
 	}
-	return nil
+	return t.other.judge(step, boosts)
 }
 
 func idsOf(reports []enforce.HostReport) map[string]bool {
