@@ -39,7 +39,7 @@ func appendDelta(b []byte, before, after *snapshot.Snapshot) (_ []byte, ok bool,
 		steps += n
 	}
 	add(script(before.Processes, after.Processes, pidOf, adjustProcess, &fresh.Processes))
-	add(script(before.Environments, after.Environments, eidOf, adjustNothing[snapshot.Environment], &fresh.Environments))
+	add(script(before.Environments, after.Environments, eidOf, adjustEnvironment, &fresh.Environments))
 	add(script(before.Devices, after.Devices, indexOf, adjustDevice, &fresh.Devices))
 	var flags byte
 	if !sameHost(before, after) {
@@ -75,10 +75,7 @@ type adjust[T any] func(b []byte, before, after *T) (_ []byte, same, ok bool)
 
 // script returns the steps and their number, and adds the new items to fresh.
 func script[T any, ID comparable](before, after []T, id func(*T) ID, adjusted adjust[T], fresh *[]T) (b []byte, steps int) {
-	place := make(map[ID]int, len(before))
-	for i := range before {
-		place[id(&before[i])] = i
-	}
+	find := finder(before, id)
 	var count uint64
 	kind := uint64(stepKeep)
 	flush := func() {
@@ -99,8 +96,7 @@ func script[T any, ID comparable](before, after []T, id func(*T) ID, adjusted ad
 	changed := false
 	for i := range after {
 		item := &after[i]
-		at, known := place[id(item)]
-		if known && at >= next {
+		if at := find(id(item), next); at >= next {
 			numbers, same, ok := adjusted(nil, &before[at], item)
 			if same || ok {
 				if at > next {
@@ -134,19 +130,34 @@ func script[T any, ID comparable](before, after []T, id func(*T) ID, adjusted ad
 	return b, steps
 }
 
-func adjustNothing[T any](b []byte, before, after *T) (_ []byte, same, ok bool) {
-	same = reflect.DeepEqual(before, after)
+// finder returns what finds an item by its id, or -1. It should be at the place that is expected.
+func finder[T any, ID comparable](items []T, id func(*T) ID) func(ID, int) int {
+	var place map[ID]int
+	return func(wanted ID, expected int) int {
+		if expected < len(items) && id(&items[expected]) == wanted {
+			return expected
+		}
+		if place == nil {
+			place = make(map[ID]int, len(items))
+			for i := range items {
+				place[id(&items[i])] = i
+			}
+		}
+		if at, known := place[wanted]; known {
+			return at
+		}
+		return -1
+	}
+}
+
+func adjustEnvironment(b []byte, before, after *snapshot.Environment) (_ []byte, same, ok bool) {
+	same = sameEnvironment(before, after)
 	return b, same, same
 }
 
 // adjustProcess appends by how many MiB the memory on each device changed.
 func adjustProcess(b []byte, before, after *snapshot.Process) (_ []byte, same, ok bool) {
-	if len(before.Usage) != len(after.Usage) {
-		return b, false, false
-	}
-	x, y := *before, *after
-	x.Usage, y.Usage = nil, nil
-	if !reflect.DeepEqual(&x, &y) {
+	if len(before.Usage) != len(after.Usage) || !sameProcess(before, after) {
 		return b, false, false
 	}
 	same = true
@@ -169,9 +180,7 @@ func inMiB(m snapshot.Memory) bool { return m == snapshot.MiB(m.Bytes()>>20) }
 
 // adjustDevice appends the utilization, and 0 if it isn't known.
 func adjustDevice(b []byte, before, after *snapshot.Device) (_ []byte, same, ok bool) {
-	x, y := *before, *after
-	x.Utilization, y.Utilization = nil, nil
-	if !reflect.DeepEqual(&x, &y) {
+	if !sameDevice(before, after) {
 		return b, false, false
 	}
 	if after.Utilization == nil {
