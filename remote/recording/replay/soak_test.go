@@ -24,7 +24,8 @@ defaults:
 `
 
 // TestSoakAWeek records a simulated week of 1,000 hosts with 8 GPUs each, of which each changes
-// once a minute, with a cycle a minute, and tries a policy with the last day. GENV_SOAK_WEEK is how
+// once a minute, with a cycle a minute, and tries a policy with the last day. Only that day is
+// judged in each cycle, and the others once an hour. GENV_SOAK_WEEK is how
 // long the week is, such as 24h; without GENV_SOAK it is two hours of 20 hosts.
 func TestSoakAWeek(t *testing.T) {
 	hosts, length := 20, 2*time.Hour
@@ -103,10 +104,13 @@ func writeWeek(t *testing.T, dir string, hosts int, length time.Duration) (all w
 		fleet.Change(now, n-all.changes)
 		all.changes = n
 		in := recording.Input{Before: memory, Judgement: recording.Judgement{Run: "run", Number: i + 1, Time: now, Policy: as, Cluster: fleet.Cluster()}}
-		plan, after, events := enforce.Judge(file, in.Cluster, memory, now)
-		in.After, memory = after, after
+		in.After = memory
+		if i%60 == 0 || noon.Add(length).Sub(now) <= 25*time.Hour { // the others would take hours, and add nothing
+			plan, after, events := enforce.Judge(file, in.Cluster, memory, now)
+			in.After, in.Digest = after, recording.DigestOf(&plan, events)
+			memory = after
+		}
 		begun := time.Now()
-		in.Digest = recording.DigestOf(&plan, events)
 		if i%60 == 0 {
 			finish(now)
 			var err error
