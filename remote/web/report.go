@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote/usage/reading"
 	"github.com/seed-3119e985/genv/remote/usage/report"
+	"github.com/seed-3119e985/genv/remote/usage/report/charts"
 )
 
 // fairShare is by what a report is that compares users with an equal share.
@@ -199,11 +200,11 @@ func (s *server) reportPage(w http.ResponseWriter, r *http.Request) {
 	}
 	s.servePage(w, r, a.values(), func(p *page, _ *http.Request) (string, any) {
 		p.Title, p.Query = report.Heading(found.Document), template.URL(a.values()) //nolint:gosec // Values.Encode has escaped it
-		charts, err := report.Charts(found.Document, found.Days)
+		drawn, err := charts.Of(found.Document, found.Days)
 		if err != nil && s.options.Failed != nil {
 			s.options.Failed(err)
 		}
-		return "report", reportBody{Asked: a, Document: found.Document, Charts: charts, Choose: choices(p.Hidden), Ranges: ranges, Latest: p.Now.Local().Format(time.DateOnly)}
+		return "report", reportBody{Asked: a, Document: found.Document, Charts: drawn, Choose: choices(p.Hidden), Ranges: ranges, Latest: p.Now.Local().Format(time.DateOnly)}
 	})
 }
 

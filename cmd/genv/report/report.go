@@ -17,6 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/remote/usage/report"
+	"github.com/seed-3119e985/genv/remote/usage/report/charts"
 	"github.com/seed-3119e985/genv/remote/usage/sqlite"
 	"github.com/seed-3119e985/genv/remote/usage/store"
 )
@@ -143,7 +144,7 @@ func (p *program) report(c *cli.Context) error {
 		if err != nil {
 			return err
 		}
-		return report.WriteHTML(p.Out, d, days)
+		return charts.WritePage(p.Out, d, days)
 	}
 	return p.writeText(d, r.output)
 }

@@ -1,4 +1,4 @@
-package report
+package charts
 
 import (
 	"embed"
@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-3119e985/genv/remote/usage/report"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -18,66 +19,41 @@ var files embed.FS
 // page is the page, and charts. Names come from hosts: html/template escapes them wherever they
 // are.
 var page = template.Must(template.New("page.html").Funcs(template.FuncMap{
-	"hours": Hours, "percent": percent, "signed": Signed, "title": Title, "heading": Heading,
+	"hours": report.Hours, "percent": percent, "signed": report.Signed, "title": report.Title, "heading": report.Heading,
 	"date": func(t time.Time) string { return t.Format("2006-01-02 15:04") },
 }).ParseFS(files, "page.html", "charts.html"))
 
-// Hours are seconds as hours, with a decimal place.
-func Hours(seconds int64) string { return fmt.Sprintf("%.1f", float64(seconds)/3600) }
-
-// Signed are hours, with a sign.
-func Signed(seconds int64) string { return fmt.Sprintf("%+.1f", float64(seconds)/3600) }
-
-// Percent is a share, in per cent.
-func Percent(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }
-
-// percent is Percent, also of a pointer, as templates have it.
+// percent is report.Percent, also of a pointer, as templates have it.
 func percent(share any) string {
 	if p, ok := share.(*float64); ok {
 		share = *p
 	}
 	of, _ := share.(float64)
-	return Percent(of)
+	return report.Percent(of)
 }
 
-// Title is the name of a row for people.
-func Title(key string) string {
-	if key == "" {
-		return "(unknown)"
-	}
-	return key
-}
-
-// Heading says what a document is about.
-func Heading(d *Document) string {
-	if d.FairShare != nil {
-		return "GPU usage and fair shares"
-	}
-	return "GPU usage by " + d.By
-}
-
-// WriteHTML writes a page with charts, which needs nothing else: no script, no style sheet and
+// WritePage writes a page with charts, which needs nothing else: no script, no style sheet and
 // no font. days is the same time by day; nil if d is that itself.
-func WriteHTML(w io.Writer, d, days *Document) error {
-	charts, err := Charts(d, days)
+func WritePage(w io.Writer, d, days *report.Document) error {
+	drawn, err := Of(d, days)
 	if err != nil {
 		return err
 	}
 	return page.Execute(w, struct {
-		*Document
+		*report.Document
 		Charts template.HTML
-	}{d, charts})
+	}{d, drawn})
 }
 
-// Charts are the charts of WriteHTML, as parts of a page that has styles for their classes.
-func Charts(d, days *Document) (template.HTML, error) {
+// Of are the charts of WritePage, as parts of a page that has styles for their classes.
+func Of(d, days *report.Document) (template.HTML, error) {
 	view := struct {
-		*Document
+		*report.Document
 		Balance *balance
 		Columns *columns
 		Bars    *bars
 	}{Document: d}
-	if d.By == ByDay {
+	if d.By == report.ByDay {
 		days = d
 	} else if len(d.Rows) > 0 {
 		view.Bars = barsOf(d.Rows)
@@ -102,7 +78,7 @@ type part struct {
 }
 
 // partsOf divides a row: what its devices were doing. Time without an attachment is not in it.
-func partsOf(r *Row) []part {
+func partsOf(r *report.Row) []part {
 	used := max(r.Attached-r.Idle, 0)
 	computing := min(r.Computing, used)
 	var parts []part
@@ -111,7 +87,7 @@ func partsOf(r *Row) []part {
 		seconds int64
 	}{{"computing", computing}, {"used", used - computing}, {"idle", r.Idle}, {"unknown", r.Unknown}} {
 		if p.seconds > 0 {
-			parts = append(parts, part{Class: p.class, Len: float64(p.seconds), Label: fmt.Sprintf("%s: %s h", p.class, Hours(p.seconds))})
+			parts = append(parts, part{Class: p.class, Len: float64(p.seconds), Label: fmt.Sprintf("%s: %s h", p.class, report.Hours(p.seconds))})
 		}
 	}
 	return parts
@@ -142,7 +118,7 @@ const (
 	chartHigh  = 180
 )
 
-func barsOf(rows []Row) *bars {
+func barsOf(rows []report.Row) *bars {
 	rows = rows[:min(len(rows), maxLines)]
 	most := 1.0
 	for i := range rows {
@@ -150,7 +126,7 @@ func barsOf(rows []Row) *bars {
 	}
 	b := &bars{Height: float64(len(rows)) * lineHeight}
 	for i := range rows {
-		line := barLine{Key: text.Shorten(text.OneLine(Title(rows[i].Key)), maxKey), Value: Hours(rows[i].Attached), Y: float64(i) * lineHeight, Parts: partsOf(&rows[i]), End: barLeft}
+		line := barLine{Key: text.Shorten(text.OneLine(report.Title(rows[i].Key)), maxKey), Value: report.Hours(rows[i].Attached), Y: float64(i) * lineHeight, Parts: partsOf(&rows[i]), End: barLeft}
 		for j := range line.Parts {
 			p := &line.Parts[j]
 			p.X, p.Y, p.Width = line.End, line.Y+4, p.Len/most*barWidth
@@ -178,7 +154,7 @@ type mark struct {
 	Label string
 }
 
-func columnsOf(rows []Row) *columns {
+func columnsOf(rows []report.Row) *columns {
 	most := 1.0
 	for i := range rows {
 		most = max(most, float64(rows[i].Attached+rows[i].Unknown)/3600)

@@ -1,8 +1,9 @@
-package report
+package charts
 
 import (
 	"fmt"
 
+	"github.com/seed-3119e985/genv/remote/usage/report"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -32,7 +33,7 @@ const mostShares = 5
 // balanceWidth is that of the scale, in pixels: the figures are to its right.
 const balanceWidth = 510
 
-func balanceOf(d *Document) *balance {
+func balanceOf(d *report.Document) *balance {
 	end := 2.0
 	for i := range d.Rows {
 		if of := d.Rows[i].OfEqual; of != nil {
@@ -44,7 +45,7 @@ func balanceOf(d *Document) *balance {
 	for shares := 2.0; shares <= end; shares++ {
 		b.Marks = append(b.Marks, balanceMark{at(shares), fmt.Sprintf("%.0f ×", shares), "axis"})
 	}
-	b.Marks = append(b.Marks, balanceMark{at(1), "equal: " + Hours(d.FairShare.Equal) + " h", "equal"})
+	b.Marks = append(b.Marks, balanceMark{at(1), "equal: " + report.Hours(d.FairShare.Equal) + " h", "equal"})
 	for i := range d.Rows {
 		r := &d.Rows[i]
 		if r.OfEqual == nil {
@@ -55,9 +56,9 @@ func balanceOf(d *Document) *balance {
 			continue
 		}
 		line := balanceLine{
-			Key: text.Shorten(text.OneLine(Title(r.Key)), maxKey), Y: balanceTop + float64(len(b.Lines))*lineHeight, Class: "over",
-			Value: Percent(*r.OfEqual) + ", " + Signed(*r.OverEqual) + " h", X: at(1), Width: at(*r.OfEqual) - at(1),
-			Label: fmt.Sprintf("%s h, %s of an equal share", Hours(r.Attached), Percent(*r.OfEqual)),
+			Key: text.Shorten(text.OneLine(report.Title(r.Key)), maxKey), Y: balanceTop + float64(len(b.Lines))*lineHeight, Class: "over",
+			Value: report.Percent(*r.OfEqual) + ", " + report.Signed(*r.OverEqual) + " h", X: at(1), Width: at(*r.OfEqual) - at(1),
+			Label: fmt.Sprintf("%s h, %s of an equal share", report.Hours(r.Attached), report.Percent(*r.OfEqual)),
 		}
 		if line.Width < 0 {
 			line.Class, line.X, line.Width = "under", at(*r.OfEqual), -line.Width

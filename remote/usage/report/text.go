@@ -1,0 +1,28 @@
+package report
+
+import "fmt"
+
+// Hours are seconds as hours, with a decimal place.
+func Hours(seconds int64) string { return fmt.Sprintf("%.1f", float64(seconds)/3600) }
+
+// Signed are hours, with a sign.
+func Signed(seconds int64) string { return fmt.Sprintf("%+.1f", float64(seconds)/3600) }
+
+// Percent is a share, in per cent.
+func Percent(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }
+
+// Title is the name of a row for people.
+func Title(key string) string {
+	if key == "" {
+		return "(unknown)"
+	}
+	return key
+}
+
+// Heading says what a document is about.
+func Heading(d *Document) string {
+	if d.FairShare != nil {
+		return "GPU usage and fair shares"
+	}
+	return "GPU usage by " + d.By
+}
