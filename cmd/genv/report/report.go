@@ -14,7 +14,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
-	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/cmd/genv/reporting"
 	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/remote/usage/report"
 	"github.com/seed-3119e985/genv/remote/usage/report/charts"
@@ -39,85 +39,26 @@ func Command(with command.Program) *cli.Command {
 	return &cli.Command{
 		Name:  "report",
 		Usage: "say who used which GPUs over time: GPU hours, idle hours, findings",
-		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "since", Value: "7d", Usage: "from this `TIME` on, such as 7d or 2026-11-01"},
-			&cli.StringFlag{Name: "until", DefaultText: "now", Usage: "until this `TIME`, such as 1d or 2026-12-01"},
-			command.OneOf(&cli.StringFlag{Name: "by", Value: report.ByUser, Usage: "`WHAT` the lines are: " + strings.Join(by(), ", ")}, by()),
-			&cli.BoolFlag{Name: "fair-share", Usage: "compare each user with an equal share; of the last 30 days unless --since says otherwise"},
-			&cli.IntFlag{Name: "top", Usage: "only the first `N` lines; 0 for all"},
+		Flags: append(reporting.Flags(by(), formats()),
 			&cli.StringFlag{Name: "state-dir", DefaultText: "that of the service, or one's own", Usage: "the `DIR` of the controller"},
 			&cli.StringFlag{Name: "policy", Usage: "take the groups of --by group from this policy `FILE`, or none; by default policy.yaml in ~/.config/genv or /etc/genv"},
-			command.FormatFlag(formats()...),
-			&cli.BoolFlag{Name: "no-header", Usage: "leave out the names of the columns"},
-		},
+		),
 		Action: p.report,
 	}
 }
 
 // request is what the flags say.
 type request struct {
-	query    store.Query
-	by       string
-	fair     bool
-	top      int
-	policy   string
-	output   render.Output
-	stateDir string
-}
-
-func (p *program) read(c *cli.Context) (r request, err error) {
-	if r.output.Format, err = command.FormatOf(c, formats()...); err != nil {
-		return r, err
-	}
-	r.output.NoHeader, r.by, r.top, r.policy = c.Bool("no-header"), c.String("by"), c.Int("top"), c.String("policy")
-	if r.top < 0 {
-		return r, command.UsageError("--top %d: write 0 or more", r.top)
-	}
-	switch r.by {
-	case report.ByUser, report.ByGroup:
-		r.query.Kind = usage.ByUser
-	case report.ByHost:
-		r.query.Kind = usage.ByHost
-	case report.ByModel:
-		r.query.Kind = usage.ByModel
-	case report.ByDay:
-		r.query.Kind, r.query.ByDay = usage.OfAll, true
-	default:
-		return r, command.CheckChoices("by", []string{r.by}, by())
-	}
-	from := c.String("since")
-	if r.fair = c.Bool("fair-share"); r.fair {
-		if r.by != report.ByUser {
-			return r, command.UsageError("--fair-share is by user: leave out --by %s", r.by)
-		}
-		if !command.IsGiven(c, "since") {
-			from = fmt.Sprintf("%dd", report.FairShareDays)
-		}
-	}
-	since, err := p.Since(from)
-	if err != nil {
-		return r, err
-	}
-	until, err := p.Since(c.String("until"))
-	if err != nil {
-		return r, command.UsageError("--until: %w", err)
-	}
-	if until.IsZero() {
-		until = p.Now()
-	}
-	r.query.Since, r.query.Until = since.Unix(), until.Unix()
-	if !until.After(since) {
-		return r, command.UsageError("--since %s is not before --until %s", since.Format(time.DateTime), until.Format(time.DateTime))
-	}
-	r.stateDir = c.String("state-dir")
-	return r, nil
+	reporting.Request
+	policy, stateDir string
 }
 
 func (p *program) report(c *cli.Context) error {
-	r, err := p.read(c)
+	common, err := reporting.Read(c, &p.Program, by(), formats())
 	if err != nil {
 		return err
 	}
+	r := request{common, c.String("policy"), c.String("state-dir")}
 	s, err := p.open(&r)
 	if err != nil {
 		return err
@@ -127,26 +68,15 @@ func (p *program) report(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if r.fair {
-		d.CompareWithEqual()
-	}
-	d.Top(r.top)
-	if now := p.Now().Truncate(time.Second); d.Until.After(now) {
-		d.Until = now // the hour that isn't over counts as far as it is known
-	}
-	switch r.output.Format {
-	case "json":
-		return render.WriteJSON(p.Out, d)
-	case "csv":
-		return writeCSV(p.Out, d, r.output)
-	case "html":
+	r.Finish(d, p.Now())
+	if r.Output.Format == "html" {
 		days, err := p.days(c.Context, s, &r)
 		if err != nil {
 			return err
 		}
 		return charts.WritePage(p.Out, d, days)
 	}
-	return p.writeText(d, r.output)
+	return reporting.Write(&p.Program, d, r.Output)
 }
 
 // open opens the database of a controller.
@@ -184,12 +114,12 @@ func (p *program) open(r *request) (*sqlite.Store, error) {
 }
 
 func (p *program) document(ctx context.Context, s store.Store, r *request) (*report.Document, error) {
-	sums, err := s.Report(ctx, r.query)
+	sums, err := s.Report(ctx, r.Query)
 	if err != nil {
 		return nil, fmt.Errorf("the usage history: %w", err)
 	}
-	if r.by != report.ByGroup {
-		return report.New(&sums, r.by, time.Local), nil
+	if r.By != report.ByGroup {
+		return report.New(&sums, r.By, time.Local), nil
 	}
 	d := report.New(&sums, report.ByUser, time.Local)
 	groups, err := p.groups(ctx, r.policy, d.Keys())
@@ -202,10 +132,10 @@ func (p *program) document(ctx context.Context, s store.Store, r *request) (*rep
 
 // days is the same time by day.
 func (p *program) days(ctx context.Context, s store.Store, r *request) (*report.Document, error) {
-	if r.by == report.ByDay {
+	if r.By == report.ByDay {
 		return nil, nil //nolint:nilnil // the report itself is that
 	}
-	q := r.query
+	q := r.Query
 	q.Kind, q.ByDay = usage.OfAll, true
 	sums, err := s.Report(ctx, q)
 	if err != nil {

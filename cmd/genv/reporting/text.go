@@ -1,4 +1,4 @@
-package report
+package reporting
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/remote/usage/report"
@@ -15,6 +16,18 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
+
+// Write prints a document in the format that a request asks for: as a table with bars, as CSV or
+// as JSON. What else is to be said of it goes to stderr.
+func Write(p *command.Program, d *report.Document, output render.Output) error {
+	switch output.Format {
+	case "json":
+		return render.WriteJSON(p.Out, d)
+	case "csv":
+		return writeCSV(p.Out, d, output)
+	}
+	return writeText(p, d, output)
+}
 
 // writeCSV prints the figures as they are in JSON, under the same names.
 func writeCSV(w io.Writer, d *report.Document, output render.Output) error {
@@ -59,34 +72,34 @@ func shown[T any](value *T, text func(T) string) string {
 }
 
 // writeText prints a table with bars, as far as there is room for them, and what the time is.
-func (p *program) writeText(d *report.Document, output render.Output) error {
+func writeText(p *command.Program, d *report.Document, output render.Output) error {
 	if len(d.Rows) == 0 {
 		fmt.Fprintf(p.Err, "No usage is recorded from %s to %s.\n", d.Since.Format(shortTime), d.Until.Format(shortTime))
 	} else if _, err := io.WriteString(p.Out, table(d, output, render.Width(p.Out), render.Colourful(p.Out, p.Getenv))); err != nil {
 		return err
 	}
-	p.writeSummary(d)
+	writeSummary(p.Err, d)
 	return nil
 }
 
 const shortTime = "2006-01-02 15:04"
 
-func (p *program) writeSummary(d *report.Document) {
+func writeSummary(w io.Writer, d *report.Document) {
 	t := &d.Total
-	fmt.Fprintf(p.Err, "%s to %s: %s GPU hours attached, %s used, %s idle, peak %s.", d.Since.Format(shortTime), d.Until.Format(shortTime),
+	fmt.Fprintf(w, "%s to %s: %s GPU hours attached, %s used, %s idle, peak %s.", d.Since.Format(shortTime), d.Until.Format(shortTime),
 		report.Hours(t.Attached), report.Hours(t.Used), report.Hours(t.Idle), render.Plural(int(*t.Peak), "GPU"))
 	if d.LeftOut > 0 {
-		fmt.Fprintf(p.Err, " %s left out.", render.Plural(d.LeftOut, "line"))
+		fmt.Fprintf(w, " %s left out.", render.Plural(d.LeftOut, "line"))
 	}
-	fmt.Fprintln(p.Err)
+	fmt.Fprintln(w)
 	if fair := d.FairShare; fair != nil && fair.Users > 0 {
-		fmt.Fprintf(p.Err, "An equal share of the %s who had GPUs attached: %s GPU hours.\n", render.Plural(fair.Users, "user"), report.Hours(fair.Equal))
+		fmt.Fprintf(w, "An equal share of the %s who had GPUs attached: %s GPU hours.\n", render.Plural(fair.Users, "user"), report.Hours(fair.Equal))
 	}
 	if d.Begun.After(d.Since) && d.Begun.Unix() > 0 {
-		fmt.Fprintf(p.Err, "Usage is kept since %s.\n", d.Begun.Format(shortTime))
+		fmt.Fprintf(w, "Usage is kept since %s.\n", d.Begun.Format(shortTime))
 	}
 	if d.Missing > 0 {
-		fmt.Fprintf(p.Err, "Of %s of this time nothing is known: no controller ran, or nothing could be kept.\n", text.ShortDuration(time.Duration(d.Missing)*time.Second))
+		fmt.Fprintf(w, "Of %s of this time nothing is known: no controller ran, or nothing could be kept.\n", text.ShortDuration(time.Duration(d.Missing)*time.Second))
 	}
 }
 

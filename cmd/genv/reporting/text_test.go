@@ -1,8 +1,6 @@
-package report
+package reporting
 
 import (
-	"context"
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -52,25 +50,6 @@ func TestCSV(t *testing.T) {
 	lines := strings.Split(b.String(), "\n")
 	require.Equal(t, "key,attached_seconds,used_seconds,computing_seconds,idle_seconds,unknown_seconds,unmeasured_seconds,memory_mib_seconds,share,peak_devices,findings,terminated,detached", lines[0])
 	require.Equal(t, "alice,360000,180000,0,180000,0,0,0,0.6623,3,2,0,0", lines[1])
-}
-
-func TestPrimaryGroups(t *testing.T) {
-	getent := func(_ context.Context, database string, keys ...string) ([]byte, error) {
-		known := map[string]string{
-			"passwd alice": "alice:x:1001:2001::/home/alice:/bin/sh\n", "passwd bob": "bob:x:1002:2002::/:/bin/sh\n",
-			"group 2001": "vision:x:2001:\n", // 2002 has no name
-		}
-		out, err := "", error(nil)
-		for _, key := range keys {
-			if known[database+" "+key] == "" {
-				err = errors.New("exit status 2")
-			}
-			out += known[database+" "+key]
-		}
-		return []byte(out), err
-	}
-	require.Equal(t, map[string]string{"alice": "vision"}, primaryGroups(t.Context(), getent, []string{"alice", "bob", "nobody-else"}))
-	require.Empty(t, primaryGroups(t.Context(), getent, nil))
 }
 
 // Bars begin at the line of the equal share, and none is longer than there is room.
