@@ -64,7 +64,8 @@ func TestOwnParts(t *testing.T) {
 	}{
 		{4001, []store.Row{{Name: "alice", Sum: usage.Sum{Amounts: usage.Amounts{Attached: 3001}, Peak: 1}}}},
 		{4002, []store.Row{{Name: "bob", Sum: usage.Sum{Amounts: usage.Amounts{Attached: 300}, Peak: 1}}}},
-		{77, nil}, {0, nil},
+		{77, nil},
+		{0, nil},
 	} {
 		own, err := files.OpenOwn(path, row.uid, time.UTC)
 		require.NoError(t, err)
