@@ -91,6 +91,10 @@ var examples = map[string][]string{
 		"$FLEET --state-dir $DIR/state --interval 0 --events off --cycles 1 --dry-run --audit-log $DIR/log --audit-size 1m --audit-keep 1 --act-unrecorded --timestamps always --summary 1h --history off --history-keep 90d --record off --record-keep 7d --record-max 1g --format json " + ruleFlags, "$FLEET --interval 0 --dry-run --exit-code " + noRuleFlags, "$MORE --interval 0", "$FLEET --interval 1 --cycles 1 --take-over --socket $DIR/socket --metrics 127.0.0.1:0 " + webFlags,
 		"$FLEET --interval 1 --cycles 1 --state-dir $DIR/state --leader etcds://127.0.0.1:1/lab --leader-ca $DIR/cert --leader-cert $DIR/cert --leader-key $DIR/key --leader-login $DIR/login",
 	},
+	"remote controllers": {
+		"$FLEET --format csv --no-header || test $? = 3", "$MORE || test $? = 3",
+		"--leader etcds://127.0.0.1:1/lab --leader-ca $DIR/cert --leader-cert $DIR/cert --leader-key $DIR/key --leader-login $DIR/login || test $? = 3",
+	},
 	"remote history": {"--audit-log $DIR/log --host a --user x --pid 1 --since 2h --notices --no-header --format csv"},
 	"remote report":  {"--state-dir $DIR --since 7d --until 1d --by user --fair-share --top 3 --policy $DIR/policy --format csv --no-header " + otherwise(command.ExitFailed)},
 	"remote devices": {"$FLEET --format csv --no-header --no-summary --processes", "$MORE"},

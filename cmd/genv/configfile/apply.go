@@ -37,6 +37,9 @@ func Apply(p *command.Program, c *cli.Context) (Applied, error) {
 		sections = []string{c.Command.Name, remote, top}
 	}
 	a := application{program: p, context: c, values: merge(files, sections)}
+	if c.Command.Name == "controllers" {
+		a.addLeader(merge(files, []string{"enforce"}))
+	}
 	for _, flag := range a.order() {
 		if !a.applies(flag) {
 			continue
@@ -53,6 +56,22 @@ func Apply(p *command.Program, c *cli.Context) (Applied, error) {
 	}
 	a.log()
 	return a.applied, nil
+}
+
+// leaderFlags are those about a leader among several controllers.
+func leaderFlags() []string {
+	return []string{"leader", "leader-ca", "leader-cert", "leader-key", "leader-login"}
+}
+
+// addLeader has a command that shows the election of `enforce` take its flags.
+func (a *application) addLeader(enforce map[string]Value) {
+	for _, flag := range leaderFlags() {
+		if _, own := a.values[flag]; !own {
+			if value, ok := enforce[flag]; ok {
+				a.values[flag] = value
+			}
+		}
+	}
 }
 
 // read reads all config.yaml, the first one first.
@@ -113,6 +132,9 @@ func (a *application) applies(flag string) bool {
 	if !command.Takes(c.Command, flag) || command.IsGiven(c, flag) {
 		return false
 	}
+	if slices.Contains(leaderFlags(), flag) { // others take no part
+		return !a.runsOnce() && !command.Bool(c, "dry-run")
+	}
 	switch flag {
 	case "host", "hostfile", "exclude": // in `remote history` --host is another flag
 		chosen := slices.ContainsFunc(a.applied, func(v Value) bool { return v.Flag == "host" || v.Flag == "hostfile" })
@@ -122,8 +144,6 @@ func (a *application) applies(flag string) bool {
 		return !a.runsOnce() && a.program.Getenv("GENV_SOCKET") == ""
 	case "metrics", "web", "web-names", "web-host", "web-auth", "web-tls-cert", "web-tls-key":
 		return !a.runsOnce()
-	case "leader", "leader-ca", "leader-cert", "leader-key", "leader-login": // others take no part
-		return !a.runsOnce() && !command.Bool(c, "dry-run")
 	case "audit-log":
 		return c.Command.Name != "history" || a.program.Getenv("GENV_AUDIT_LOG") == ""
 	case "state-dir":

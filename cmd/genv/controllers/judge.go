@@ -1,0 +1,168 @@
+package controllers
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/remote/agent/fence"
+	"github.com/seed-3119e985/genv/remote/election"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// electionOf puts together what etcd says. Controllers come in the order of their roles.
+func electionOf(key string, leader *election.Leader, epoch, cluster uint64, registered []election.Registration, memory time.Time) *Election {
+	e := &Election{Key: key, Cluster: fmt.Sprintf("%x", cluster), Controllers: []Controller{}, Memory: memory}
+	for i := range registered {
+		r := &registered[i]
+		c := Controller{
+			ID: r.ID, Name: r.Name, Role: standby, Host: r.Host, PID: r.PID, Version: r.Version, Since: r.Since,
+			Cycle: r.Cycled, Interval: r.Interval, Hosts: r.Hosts, Shards: r.Shards,
+		}
+		switch {
+		case leader != nil && r.Candidate == leader.Candidate:
+			c.Role = leading
+		case r.Lost:
+			c.Role = lost
+		}
+		e.Controllers = append(e.Controllers, c)
+	}
+	if leader != nil {
+		e.Leads, e.Epoch, e.Since = true, epoch, leader.Since
+		if e.leader() == nil { // it leads before it is registered, or is of another version
+			e.Controllers = append(e.Controllers, Controller{ID: leader.ID, Name: leader.Name, Role: leading})
+		}
+	}
+	order := []Role{leading, standby, lost}
+	slices.SortStableFunc(e.Controllers, func(a, b Controller) int {
+		return cmp.Compare(slices.Index(order, a.Role), slices.Index(order, b.Role))
+	})
+	return e
+}
+
+// leader is the controller that leads; nil for none.
+func (e *Election) leader() *Controller {
+	if i := slices.IndexFunc(e.Controllers, func(c Controller) bool { return c.Role == leading }); i >= 0 {
+		return &e.Controllers[i]
+	}
+	return nil
+}
+
+// count is how many controllers have a role.
+func (e *Election) count(role Role) (n int) {
+	for i := range e.Controllers {
+		if e.Controllers[i].Role == role {
+			n++
+		}
+	}
+	return n
+}
+
+// judge finds which hosts agree, and what is not in order.
+func (d *Document) judge() {
+	d.Problems = []Problem{}
+	if e := d.Election; e != nil {
+		d.judgeElection(e)
+	}
+	source := d.mainSource()
+	others := map[string][]string{} // hosts, by the name of another controller
+	var unclear, unfenced []string
+	for i := range d.Hosts {
+		h := &d.Hosts[i]
+		switch h.Agrees = true; h.State {
+		case acts:
+			if h.Agrees = h.Source == source; !h.Agrees {
+				others[h.Controller] = append(others[h.Controller], h.Host)
+			}
+		case unknown:
+			h.Agrees = false
+			unclear = append(unclear, h.Host)
+		case cannot:
+			unfenced = append(unfenced, h.Host)
+		case released, none:
+		}
+	}
+	for _, name := range sortedKeys(others) {
+		d.add(fmt.Sprintf("%s acts on %s, and another controller on the other hosts", text.Quoted(name, maxShown), render.Hosts(others[name])),
+			"end it, or start the one that is to act once with --take-over")
+		if d.Election != nil {
+			last := &d.Problems[len(d.Problems)-1]
+			last.Text = fmt.Sprintf("%s acts on %s, which refuses the controllers of this election", text.Quoted(name, maxShown), render.Hosts(others[name]))
+			last.Next = "end it, or start the controllers of this election once with --take-over"
+		}
+	}
+	if len(unclear) > 0 {
+		d.add(render.Hosts(unclear)+" can't read which controller may act, so none may", "run `sudo genv doctor` there; it says what to do")
+	}
+	if len(unfenced) > 0 && d.Election != nil {
+		d.add("the genv of "+render.Hosts(unfenced)+" can't refuse a controller that was replaced", "install this genv there: `genv remote install`")
+	}
+}
+
+// maxShown is how many characters of a controller's name are shown.
+const maxShown = 100
+
+func (d *Document) add(text, next string) { d.Problems = append(d.Problems, Problem{text, next}) }
+
+// late is after how many intervals without a cycle a leader is late, and after how long at least.
+const (
+	late      = 3
+	lateAfter = 30 * time.Second
+)
+
+func (d *Document) judgeElection(e *Election) {
+	switch l := e.leader(); {
+	case !e.Leads:
+		d.add("no controller leads, so nothing is enforced", "start one: `systemctl start genv-controller`, and look at `journalctl -u genv-controller`")
+	case l.Cycle.IsZero():
+	default:
+		limit := max(time.Duration(late*l.Interval*float64(time.Second)), lateAfter)
+		if age := d.Time.Sub(l.Cycle); age > limit {
+			d.add(fmt.Sprintf("the last cycle of the leader ended %s ago", render.Age(age)), "look at `systemctl status genv-controller` on "+orItsHost(l.Host)+", and compare the clocks")
+		}
+	}
+	for i := range e.Controllers {
+		if c := &e.Controllers[i]; c.Role == lost {
+			d.add(text.Quoted(c.Name, maxShown)+" is lost: it was killed, or can't reach etcd", "look at `systemctl status genv-controller` on "+orItsHost(c.Host))
+		}
+	}
+	if e.Leads && e.count(standby) == 0 {
+		d.add("there is no standby: if the leader fails, nothing is enforced", "start another controller with the same --leader on another jump host")
+	}
+}
+
+func orItsHost(host string) string { return cmp.Or(text.Shown(host), "its host") }
+
+// mainSource is the source of the election, or else that of most hosts; of several the one of
+// the first host.
+func (d *Document) mainSource() string {
+	if e := d.Election; e != nil {
+		var cluster uint64
+		_, _ = fmt.Sscanf(e.Cluster, "%x", &cluster)
+		return fence.ElectionSource(cluster, e.Key)
+	}
+	count, best := map[string]int{}, ""
+	for i := range d.Hosts {
+		if d.Hosts[i].State == acts {
+			count[d.Hosts[i].Source]++
+		}
+	}
+	for i := range d.Hosts {
+		if s := d.Hosts[i].Source; count[s] > count[best] {
+			best = s
+		}
+	}
+	return best
+}
+
+func sortedKeys(m map[string][]string) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, strings.Compare)
+	return keys
+}
