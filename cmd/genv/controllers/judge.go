@@ -121,7 +121,7 @@ func (d *Document) judgeElection(e *Election) {
 	default:
 		limit := max(time.Duration(late*l.Interval*float64(time.Second)), lateAfter)
 		if age := d.Time.Sub(l.Cycle); age > limit {
-			d.add(fmt.Sprintf("the last cycle of the leader ended %s ago", render.Age(age)), "look at `systemctl status genv-controller` on "+orItsHost(l.Host)+", and compare the clocks")
+			d.add(fmt.Sprintf("the last cycle of the leader ended %s", render.Age(age)), "look at `systemctl status genv-controller` on "+orItsHost(l.Host)+", and compare the clocks")
 		}
 	}
 	for i := range e.Controllers {
@@ -134,7 +134,7 @@ func (d *Document) judgeElection(e *Election) {
 	}
 }
 
-func orItsHost(host string) string { return cmp.Or(text.Shown(host), "its host") }
+func orItsHost(host string) string { return cmp.Or(text.Printable(host), "its host") }
 
 // mainSource is the source of the election, or else that of most hosts; of several the one of
 // the first host.

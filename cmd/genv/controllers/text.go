@@ -28,7 +28,7 @@ func (d *Document) write(w io.Writer, output render.Output) error {
 	}
 	var b strings.Builder
 	for _, p := range d.Problems {
-		fmt.Fprintf(&b, "\n%s\nnext: %s\n", text.Shown(p.Text), text.Shown(p.Next))
+		fmt.Fprintf(&b, "\n%s\nnext: %s\n", text.Printable(p.Text), text.Printable(p.Next))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -36,9 +36,9 @@ func (d *Document) write(w io.Writer, output render.Output) error {
 
 func (d *Document) writeElection(w io.Writer, output render.Output) error {
 	e := d.Election
-	head := "Election " + text.Shown(e.Key) + ": no controller leads\n\n"
+	head := "Election " + text.Printable(e.Key) + ": no controller leads\n\n"
 	if e.Leads {
-		head = fmt.Sprintf("Election %s: epoch %d, since %s\n\n", text.Shown(e.Key), e.Epoch, timeOf(e.Since))
+		head = fmt.Sprintf("Election %s: epoch %d, since %s\n\n", text.Printable(e.Key), e.Epoch, timeOf(e.Since))
 	}
 	if _, err := io.WriteString(w, head); err != nil {
 		return err
@@ -46,7 +46,7 @@ func (d *Document) writeElection(w io.Writer, output render.Output) error {
 	t := output.Table(render.Col("CONTROLLER", 30), render.Col("ROLE", 8), render.Col("RUNS SINCE", 20), render.Col("VERSION", 10), render.Col("HOSTS", 6), render.Col("LAST CYCLE", 0))
 	for i := range e.Controllers {
 		c := &e.Controllers[i]
-		t.Add(text.Cut(text.Shown(c.Name), maxShown), string(c.Role), timeOf(c.Since), text.Cut(text.Shown(c.Version), maxShown), number(c.Hosts), d.ago(c.Cycle))
+		t.Add(text.Cut(text.Printable(c.Name), maxShown), string(c.Role), timeOf(c.Since), text.Cut(text.Printable(c.Version), maxShown), number(c.Hosts), d.ago(c.Cycle))
 	}
 	if err := t.Write(w); err != nil || !e.Leads {
 		return err
@@ -70,7 +70,7 @@ func (d *Document) writeHosts(w io.Writer, output render.Output) error {
 		case h.State == acts && !h.Agrees:
 			state = "acts!"
 		}
-		t.Add(h.Host, text.Cut(text.Shown(h.Controller), maxShown), number(h.Epoch), h.Kind, timeOf(h.Since), state)
+		t.Add(h.Host, text.Cut(text.Printable(h.Controller), maxShown), number(h.Epoch), h.Kind, timeOf(h.Since), state)
 	}
 	return t.Write(w)
 }
@@ -94,5 +94,5 @@ func (d *Document) ago(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
-	return render.Age(max(d.Time.Sub(t), 0)) + " ago"
+	return render.Age(max(d.Time.Sub(t), 0))
 }
