@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/cmd/genv/systemd"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/remote/agent/controllers"
@@ -212,7 +213,7 @@ func (l *loop) reloaded() *controller.Controller {
 		l.service.cancel()
 		return nil
 	}
-	l.service.notify(daemon.SdNotifyReloading + "\nMONOTONIC_USEC=" + monotonicMicroseconds())
+	systemd.Reloading(l.log)
 	defer l.service.notify(daemon.SdNotifyReady)
 	setup, err := l.reload()
 	if err != nil {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/rs/zerolog"
-	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/cmd/genv/systemd"
@@ -105,14 +104,4 @@ func (s *service) lostTerminal() bool { return s.onTerminal && !stderrIsTerminal
 
 func stderrIsTerminal() bool {
 	return render.IsTerminal(os.Stderr) //nolint:forbidigo // the program's own terminal, not a place to write
-}
-
-// monotonicMicroseconds is the time by which systemd tells the answer to this
-// reload from that to an earlier one (sd_notify(3)).
-func monotonicMicroseconds() string {
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
-		return "0"
-	}
-	return fmt.Sprint(now.Nano() / 1000)
 }

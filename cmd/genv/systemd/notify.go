@@ -2,10 +2,12 @@ package systemd
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/rs/zerolog"
+	"golang.org/x/sys/unix"
 )
 
 // Notify sends a state to systemd. What fails is only logged.
@@ -38,4 +40,19 @@ func PingWatchdog(ctx context.Context, log zerolog.Logger, works func() bool) {
 		case <-ticker.C:
 		}
 	}
+}
+
+// Reloading says that the configuration is read again. READY=1 says that this is done.
+func Reloading(log zerolog.Logger) {
+	Notify(log, daemon.SdNotifyReloading+"\nMONOTONIC_USEC="+monotonicMicroseconds())
+}
+
+// monotonicMicroseconds is the time by which systemd tells the answer to this
+// reload from that to an earlier one (sd_notify(3)).
+func monotonicMicroseconds() string {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		return "0"
+	}
+	return fmt.Sprint(now.Nano() / 1000)
 }

@@ -1,0 +1,143 @@
+package sharding
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// stuckAfter is how long a process may not say that it works before it is killed. It says so
+// twice in this time (sd_notify(3), WATCHDOG_USEC).
+const stuckAfter = 2 * time.Minute
+
+// process is a running controller of a shard.
+type process struct {
+	shard   int
+	cmd     *exec.Cmd
+	notices *net.UnixConn
+	started time.Time
+	ended   chan error // has the error of Wait
+
+	ready    atomic.Bool  // it has looked at its hosts
+	lastSign atomic.Int64 // when it last said that it works, in nanoseconds since started
+	stopping bool
+}
+
+// output is where processes print, a line at a time.
+type output struct {
+	mu     sync.Mutex
+	to     io.Writer
+	prefix bool // name the shard in front of each line
+}
+
+// start starts the controller of a shard. The caller must be locked to its thread as long as
+// the process is to live: it ends when that thread does, as with kill -9 of this process.
+func (r *run) start(shard int) (*process, error) {
+	path := filepath.Join(r.dir, fmt.Sprintf("notify-%02d", shard))
+	_ = os.Remove(path) // that of an earlier process
+	notices, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		return nil, err
+	}
+	p := &process{shard: shard, cmd: exec.Command(r.Program, r.Args...), notices: notices, started: time.Now(), ended: make(chan error, 1)}
+	for _, v := range os.Environ() {
+		if name, _, _ := strings.Cut(v, "="); name != "NOTIFY_SOCKET" && name != "WATCHDOG_USEC" && name != "WATCHDOG_PID" {
+			p.cmd.Env = append(p.cmd.Env, v)
+		}
+	}
+	p.cmd.Env = append(p.cmd.Env, fmt.Sprintf("%s=%d", shardVariable, shard), "NOTIFY_SOCKET="+path,
+		fmt.Sprintf("WATCHDOG_USEC=%d", stuckAfter.Microseconds()))
+	p.cmd.Stderr = r.errors
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM} // the signals of a terminal are passed on
+	out, in, err := os.Pipe()
+	if err != nil {
+		_ = notices.Close() // nothing came
+		return nil, err
+	}
+	p.cmd.Stdout = in
+	err = p.cmd.Start()
+	_ = in.Close() // the process has its own
+	if err != nil {
+		_ = notices.Close()
+		_ = out.Close()
+		return nil, err
+	}
+	go func() {
+		p.ended <- p.wait(r.out, out)
+		r.wake()
+	}()
+	return p, nil
+}
+
+// printsFor is how long what a process printed may take to arrive after its end: what it started
+// may still have its pipe.
+const printsFor = time.Second
+
+// wait passes on what the process prints and says, until it has ended.
+func (p *process) wait(to *output, out *os.File) error {
+	var work sync.WaitGroup
+	work.Go(func() { to.copy(p.shard, out) })
+	work.Go(p.listen)
+	err := p.cmd.Wait()
+	_ = out.SetReadDeadline(time.Now().Add(printsFor))
+	_ = p.notices.Close() // so listen ends
+	work.Wait()
+	_ = out.Close()
+	return err
+}
+
+// listen notes what the process says to what it takes for systemd.
+func (p *process) listen() {
+	buffer := make([]byte, 4096)
+	for {
+		n, err := p.notices.Read(buffer)
+		if err != nil {
+			return
+		}
+		p.lastSign.Store(int64(time.Since(p.started)))
+		if bytes.Contains(buffer[:n], []byte("STATUS=cycle")) {
+			p.ready.Store(true)
+		}
+	}
+}
+
+// stuck reports whether the process says no more that it works.
+func (p *process) stuck() bool {
+	return time.Since(p.started)-time.Duration(p.lastSign.Load()) > stuckAfter
+}
+
+// signal sends a signal; a process that has ended gets none.
+func (p *process) signal(s os.Signal) { _ = p.cmd.Process.Signal(s) }
+
+// copy prints what a process prints, line by line, so that lines of several don't mix.
+func (o *output) copy(shard int, from io.Reader) {
+	lines := bufio.NewReader(from)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if len(line) > 0 {
+			o.print(shard, line)
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (o *output) print(shard int, line []byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.prefix {
+		line = append(fmt.Appendf(nil, "shard %d: ", shard), line...)
+	}
+	_, _ = o.to.Write(line) // without a reader the cycles go on, as those of one controller
+}

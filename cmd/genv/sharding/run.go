@@ -1,0 +1,293 @@
+package sharding
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/rs/zerolog"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/cmd/genv/systemd"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/shards"
+)
+
+// Options are what a run needs.
+type Options struct {
+	Config
+	Cluster shards.Cluster
+	Key     string // of the election of all controllers
+	// ID is the same after a restart, and another one for each controller; Name is for people.
+	ID, Name string
+	// Hosts reads which hosts there are; it is called at the start, and for each SIGHUP.
+	Hosts func() ([]remote.Host, error)
+	// Program and Args start the process of a shard.
+	Program string
+	Args    []string
+	Out     io.Writer
+	Prefix  bool // lines for people, with the shard in front
+	// Clock never goes back, and goes on while the machine sleeps.
+	Clock func() time.Duration
+	Log   zerolog.Logger
+}
+
+// run is a Run.
+type run struct {
+	Options
+	dir       string // for sockets
+	out       *output
+	errors    *os.File
+	placement shards.Placement
+	members   *shards.Members
+	with      map[int]bool // the shards that have hosts
+	processes map[int]*process
+	failures  map[int]*failure
+	exit      int // the greatest exit code of the processes at the end
+
+	woken chan struct{}
+	mu    sync.Mutex
+	seen  *shards.Seen // nil until etcd has answered
+}
+
+// failure is what is known of a shard whose process ended by itself.
+type failure struct {
+	count int
+	until time.Time // when the next one is started
+}
+
+// Run runs the processes of the shards that this controller has until ctx ends. Its error is why
+// nothing can be run, or has the exit code of the processes.
+func Run(ctx context.Context, o Options) error {
+	hosts, err := o.Hosts()
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "genv-shards-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	r := &run{
+		Options: o, dir: dir, out: &output{to: o.Out, prefix: o.Prefix}, errors: os.Stderr, //nolint:forbidigo // what processes log is not changed
+		placement: shards.Placement{Self: o.ID, Count: o.Count}, with: o.shardsWith(hosts),
+		processes: make(map[int]*process), failures: make(map[int]*failure), woken: make(chan struct{}, 1),
+	}
+	r.members = shards.NewMembers(shards.MembersOptions{
+		Cluster: o.Cluster, Key: o.Key, Self: shards.Member{ID: o.ID, Name: o.Name, Count: o.Count}, Update: r.update, Failed: r.etcdFailed,
+	})
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	result := make(chan error, 1)
+	go func() { result <- r.members.Run(ctx) }()
+	taking := r.supervise(ctx, cancel, result)
+	cancel()
+	return errors.Join(taking, exitOf(r.exit))
+}
+
+func exitOf(code int) error {
+	if code == command.ExitOK {
+		return nil
+	}
+	return &command.ExitError{Code: code}
+}
+
+func (r *run) update(seen shards.Seen) {
+	r.mu.Lock()
+	r.seen = &seen
+	r.mu.Unlock()
+	r.wake()
+}
+
+func (r *run) etcdFailed(err error) {
+	if err != nil {
+		r.Log.Warn().Err(err).Msg("etcd doesn't answer: the shards stay as they are")
+		return
+	}
+	log := r.Log.Level(zerolog.InfoLevel)
+	log.Info().Msg("etcd answers again")
+}
+
+func (r *run) wake() {
+	select {
+	case r.woken <- struct{}{}:
+	default: // it is woken already
+	}
+}
+
+// supervise starts and ends processes until ctx ends, or the controller can't take part.
+func (r *run) supervise(ctx context.Context, stopMembers func(), result chan error) error {
+	onTerminal := isOnTerminal()
+	runtime.LockOSThread() // see start
+	defer runtime.UnlockOSThread()
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
+	systemd.Notify(r.Log, daemon.SdNotifyReady)
+	var pings sync.WaitGroup
+	defer pings.Wait()
+	pinging, stop := context.WithCancel(ctx)
+	defer stop()
+	pings.Go(func() { systemd.PingWatchdog(pinging, r.Log, func() bool { return true }) })
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			r.end()
+			return <-result
+		case err := <-result:
+			r.end()
+			return err
+		case <-hangup:
+			if onTerminal && !isOnTerminal() { // its window was closed
+				r.end()
+				stopMembers()
+				return <-result
+			}
+			r.reload()
+		case <-ticker.C:
+		case <-r.woken:
+		}
+		r.collect()
+		r.place()
+	}
+}
+
+func isOnTerminal() bool {
+	return render.IsTerminal(os.Stderr) //nolint:forbidigo // the program's own terminal, not a place to write
+}
+
+// place starts and ends processes, so that those run which should.
+func (r *run) place() {
+	r.mu.Lock()
+	seen := r.seen
+	r.mu.Unlock()
+	if seen == nil {
+		return
+	}
+	wanted := make(map[int]bool)
+	for _, shard := range r.placement.Decide(r.Clock(), seen) {
+		wanted[shard] = r.with[shard]
+	}
+	var ready []int
+	for shard, p := range r.processes {
+		switch {
+		case !wanted[shard] && !p.stopping:
+			p.stopping = true
+			p.signal(syscall.SIGTERM)
+			r.say("ends", shard, seen)
+		case p.stuck():
+			r.Log.Error().Int("shard", shard).Msg("the process of the shard is stuck: it is killed, and started again")
+			p.signal(os.Kill)
+		case p.ready.Load() && !p.stopping:
+			ready = append(ready, shard)
+		}
+	}
+	slices.Sort(ready)
+	r.members.SetReady(ready)
+	for shard := range maps.Keys(wanted) {
+		if f := r.failures[shard]; wanted[shard] && r.processes[shard] == nil && (f == nil || !time.Now().Before(f.until)) {
+			r.begin(shard, seen)
+		}
+	}
+	systemd.Notify(r.Log, fmt.Sprintf("STATUS=runs %d of %d shards, %d of them ready; %d controllers", len(r.processes), r.Count, len(ready), len(seen.Members)))
+}
+
+func (r *run) begin(shard int, seen *shards.Seen) {
+	p, err := r.start(shard)
+	if err != nil {
+		r.failed(shard, err)
+		return
+	}
+	r.processes[shard] = p
+	r.say("starts", shard, seen)
+}
+
+func (r *run) say(what string, shard int, seen *shards.Seen) {
+	log := r.Log.Level(zerolog.InfoLevel)
+	log.Info().Int("shard", shard).Int("controllers", len(seen.Members)).Msg("the process of the shard " + what)
+}
+
+// collect notes which processes have ended.
+func (r *run) collect() {
+	for shard, p := range r.processes {
+		select {
+		case err := <-p.ended:
+			delete(r.processes, shard)
+			if p.stopping {
+				continue
+			}
+			if time.Since(p.started) > settled {
+				delete(r.failures, shard)
+			}
+			r.failed(shard, err)
+		default:
+		}
+	}
+}
+
+// A process that ended by itself is started again after a second, and then after twice as long
+// each time, unless it ran for a while.
+const (
+	restartAfter = time.Second
+	restartMost  = 32 * time.Second
+	settled      = time.Minute
+)
+
+func (r *run) failed(shard int, err error) {
+	f := r.failures[shard]
+	if f == nil {
+		f = new(failure)
+		r.failures[shard] = f
+	}
+	pause := min(restartAfter<<min(f.count, 10), restartMost)
+	f.count++
+	f.until = time.Now().Add(pause)
+	r.Log.Error().Int("shard", shard).AnErr("ended", err).Msgf("the process of the shard ended: it is started again in %s", pause)
+}
+
+// reload has all processes read hosts and policy again. Shards that have no hosts any more end.
+func (r *run) reload() {
+	systemd.Reloading(r.Log)
+	defer systemd.Notify(r.Log, daemon.SdNotifyReady)
+	hosts, err := r.Hosts()
+	if err != nil {
+		r.Log.Error().Err(err).Msg("reload failed: the old hosts and the old policy stay")
+		return
+	}
+	r.with = r.shardsWith(hosts)
+	for shard, p := range r.processes {
+		if r.with[shard] {
+			p.signal(syscall.SIGHUP)
+		}
+	}
+	clear(r.failures)
+}
+
+// end asks all processes to end, and waits for that.
+func (r *run) end() {
+	systemd.Notify(r.Log, daemon.SdNotifyStopping)
+	for _, p := range r.processes {
+		p.stopping = true
+		p.signal(syscall.SIGTERM)
+	}
+	for _, p := range r.processes {
+		var exit *exec.ExitError
+		if errors.As(<-p.ended, &exit) {
+			r.exit = max(r.exit, exit.ExitCode())
+		}
+	}
+}

@@ -1,0 +1,257 @@
+package shards
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/seed-3119e985/genv/remote/election"
+	"github.com/seed-3119e985/genv/remote/election/etcd"
+)
+
+// Cluster is what Members ask; *etcd.Client is one.
+type Cluster interface {
+	Grant(ctx context.Context, ttl time.Duration) (etcd.Lease, error)
+	KeepAlive(ctx context.Context, lease int64) (ttl time.Duration, err error)
+	Revoke(ctx context.Context, lease int64) error
+	Create(ctx context.Context, key string, value []byte, lease int64) (etcd.Creation, error)
+	Put(ctx context.Context, key string, value []byte, lease int64) error
+	Get(ctx context.Context, key string) (*etcd.Entry, error)
+	Keys(ctx context.Context, prefix string) ([]etcd.Entry, error)
+}
+
+// The times of Members.
+const (
+	// ttl is how long a controller that says nothing still counts as one that lives: as long as
+	// it leads.
+	ttl = election.TTL
+	// every is how often etcd is asked.
+	every = time.Second
+	// within is how long etcd may take for all that is asked of it then.
+	within = 4 * time.Second
+)
+
+const schema = "genv.shards.member/1"
+
+// document is what a controller says about itself.
+type document struct {
+	Schema string `json:"schema"`
+	Name   string `json:"name"`
+	Shards int    `json:"shards"`
+	Ready  []int  `json:"ready"`
+}
+
+// Errors of Members, for which the controller has to end.
+var (
+	// ErrSame says that another controller has the same id.
+	ErrSame = errors.New("another controller has the same host name and state folder")
+	// ErrOther says that other controllers divide the hosts into another number of shards.
+	ErrOther = errors.New("other controllers have another number of shards: end them first")
+)
+
+// MembersOptions are what Members need.
+type MembersOptions struct {
+	Cluster Cluster
+	Key     string // of all controllers, such as /genv/lab
+	Self    Member // without what is Ready
+	// Update gets what is seen, each second in which etcd answers.
+	Update func(Seen)
+	// Failed gets why etcd can't be asked, and nil when it can again.
+	Failed func(error)
+}
+
+// Members keeps a controller among those that take shards, and sees the others.
+type Members struct {
+	MembersOptions
+	lease  int64
+	joined uint64
+	said   string // what etcd has of this controller
+	known  map[string]etcd.Entry
+	taken  time.Time // since when another one has the key; zero for not
+
+	mu    sync.Mutex
+	ready []int
+}
+
+// NewMembers returns Members that do nothing until Run.
+func NewMembers(options MembersOptions) *Members {
+	return &Members{MembersOptions: options, known: make(map[string]etcd.Entry)}
+}
+
+// SetReady says which shards this controller runs and could lead. Others see it within some
+// seconds.
+func (m *Members) SetReady(shards []int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ready = slices.Clone(shards)
+}
+
+// Run takes part until ctx ends. Then this controller is none of the members any more. The error
+// is ErrSame or ErrOther, and nil when ctx ended.
+func (m *Members) Run(ctx context.Context) error {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	defer m.leave(ctx)
+	failed := false
+	for {
+		limited, cancel := context.WithTimeout(ctx, within)
+		err := m.step(limited)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, ErrSame), errors.Is(err, ErrOther):
+			return err
+		case err != nil || failed:
+			failed = err != nil
+			m.Failed(err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// step does once what is done each second.
+func (m *Members) step(ctx context.Context) error {
+	if err := m.join(ctx); err != nil {
+		return err
+	}
+	seen := Seen{}
+	members, err := m.members(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range members {
+		if o := &members[i]; o.Count != m.Self.Count && o.Joined < m.joined {
+			return fmt.Errorf("%w: %s has %d", ErrOther, o.Name, o.Count)
+		}
+	}
+	seen.Members = members
+	for shard := range m.Self.Count {
+		entry, err := m.Cluster.Get(ctx, election.LeaderKey(Key(m.Key, shard)))
+		if err != nil {
+			return err
+		}
+		if entry != nil {
+			seen.Led = append(seen.Led, shard)
+		}
+	}
+	m.Update(seen)
+	return nil
+}
+
+func (m *Members) prefix() string { return m.Key + "/shards/members/" }
+
+// join makes sure that this controller is registered, with what is Ready.
+func (m *Members) join(ctx context.Context) error {
+	m.mu.Lock()
+	value, err := json.Marshal(document{schema, m.Self.Name, m.Self.Count, m.ready})
+	m.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if m.lease != 0 {
+		left, err := m.Cluster.KeepAlive(ctx, m.lease)
+		if err != nil {
+			return err
+		}
+		if left == 0 {
+			m.lease = 0
+		}
+	}
+	key := m.prefix() + m.Self.ID
+	if m.lease == 0 {
+		return m.register(ctx, key, value)
+	}
+	if string(value) != m.said {
+		if err := m.Cluster.Put(ctx, key, value, m.lease); err != nil {
+			return err
+		}
+		m.said = string(value)
+	}
+	return nil
+}
+
+// register makes the key. After a kill -9 the one of the run before may be there for some seconds.
+func (m *Members) register(ctx context.Context, key string, value []byte) error {
+	lease, err := m.Cluster.Grant(ctx, ttl)
+	if err != nil {
+		return err
+	}
+	made, err := m.Cluster.Create(ctx, key, value, lease.ID)
+	if err == nil && made.Own {
+		m.lease, m.joined, m.said, m.taken = lease.ID, made.Created, string(value), time.Time{}
+		return nil
+	}
+	_ = m.Cluster.Revoke(ctx, lease.ID) // or it ends by itself
+	switch {
+	case err != nil:
+		return err
+	case m.taken.IsZero():
+		m.taken = time.Now()
+	case time.Since(m.taken) > 2*ttl:
+		return ErrSame
+	}
+	return errTaken
+}
+
+// errTaken is why a controller doesn't take part yet.
+var errTaken = errors.New("a run of this controller that was killed is still registered")
+
+// members are all that are registered.
+func (m *Members) members(ctx context.Context) (members []Member, err error) {
+	keys, err := m.Cluster.Keys(ctx, m.prefix())
+	if err != nil {
+		return nil, err
+	}
+	known := make(map[string]etcd.Entry, len(keys))
+	for _, k := range keys {
+		entry := m.known[k.Key]
+		if entry.Modified != k.Modified {
+			got, err := m.Cluster.Get(ctx, k.Key)
+			if err != nil {
+				return nil, err
+			}
+			if got == nil {
+				continue // it has just left
+			}
+			entry = *got
+		}
+		known[k.Key] = entry
+		if member, err := decode(&entry); err == nil { // what another version wrote takes no shard
+			members = append(members, member)
+		}
+	}
+	m.known = known
+	return members, nil
+}
+
+// decode reads what a controller says about itself.
+func decode(e *etcd.Entry) (Member, error) {
+	var d document
+	if err := json.Unmarshal(e.Value, &d); err != nil {
+		return Member{}, err
+	}
+	if d.Schema != schema || d.Shards < 1 || d.Shards > MaxCount || len(d.Ready) > MaxCount {
+		return Member{}, errors.New("it is of another version")
+	}
+	return Member{ID: path.Base(e.Key), Name: d.Name, Count: d.Shards, Ready: d.Ready, Joined: e.Created}, nil
+}
+
+// leave takes this controller out at once.
+func (m *Members) leave(ctx context.Context) {
+	if m.lease == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), every)
+	defer cancel()
+	_ = m.Cluster.Revoke(ctx, m.lease) // or it ends by itself
+}

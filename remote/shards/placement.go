@@ -1,0 +1,104 @@
+package shards
+
+import (
+	"slices"
+	"time"
+)
+
+// Member is a controller that takes shards.
+type Member struct {
+	ID   string // the same after a restart
+	Name string // for people
+	// Count is into how many shards it divides the hosts.
+	Count int
+	// Ready are the shards that it runs and whose hosts it has looked at: it leads them, or can
+	// at once.
+	Ready []int
+	// Joined grows when it is started again.
+	Joined uint64
+}
+
+// Seen is what etcd says.
+type Seen struct {
+	Members []Member // those that live, this one among them
+	// Led are the shards that have a leader.
+	Led []int
+}
+
+const (
+	// vacantFor is after how long without a leader the next controller in the ranking takes a
+	// shard, and so on: the first one may live and yet not be able to act.
+	vacantFor = 10 * time.Second
+	// keptFor is how long a controller at least keeps what it took so, or until the first one is
+	// started again.
+	keptFor = 5 * time.Minute
+)
+
+// Placement decides which shards a controller runs. It has no clock.
+type Placement struct {
+	Self  string // its ID
+	Count int
+
+	shards map[int]*place
+}
+
+// place is what is known about a shard.
+type place struct {
+	runs   bool
+	vacant time.Duration // since when there is no leader
+	led    bool
+	took   *took // it isn't the first one, and took the shard since the first one did not; nil otherwise
+}
+
+type took struct {
+	at      time.Duration
+	instead Member
+}
+
+// Decide returns which shards to run, from what is seen now. If this controller isn't among the
+// members, which it can't know while etcd doesn't answer, it goes on with those that it runs.
+func (p *Placement) Decide(now time.Duration, seen *Seen) (run []int) {
+	if p.shards == nil {
+		p.shards = make(map[int]*place, p.Count)
+	}
+	ids := make([]string, len(seen.Members))
+	byID := make(map[string]*Member, len(ids))
+	for i := range seen.Members {
+		ids[i] = seen.Members[i].ID
+		byID[ids[i]] = &seen.Members[i]
+	}
+	for shard := range p.Count {
+		at := p.shards[shard]
+		if at == nil {
+			at = &place{vacant: now}
+			p.shards[shard] = at
+		}
+		led := slices.Contains(seen.Led, shard)
+		if led || at.led {
+			at.vacant = now
+		}
+		at.led = led
+		if ranking := Ranking(shard, ids); byID[p.Self] != nil {
+			at.decide(now, shard, slices.Index(ranking, p.Self), byID[ranking[0]])
+		}
+		if at.runs {
+			run = append(run, shard)
+		}
+	}
+	return run
+}
+
+// decide says whether to run a shard, of which first should have it.
+func (at *place) decide(now time.Duration, shard, rank int, first *Member) {
+	switch {
+	case rank == 0:
+		at.runs, at.took = true, nil
+	case at.runs:
+		kept := at.took != nil && now-at.took.at < keptFor && at.took.instead.ID == first.ID && at.took.instead.Joined == first.Joined
+		if !kept && slices.Contains(first.Ready, shard) {
+			at.runs, at.took = false, nil
+		}
+	case now-at.vacant >= time.Duration(rank)*vacantFor:
+		at.runs, at.took = true, &took{now, *first}
+	}
+}
