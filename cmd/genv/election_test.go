@@ -43,12 +43,19 @@ func newElectors(t *testing.T, hosts ...string) *electors {
 // start starts a controller, and waits until it has seen the hosts.
 func (e *electors) start(name string, more ...string) *elector {
 	e.t.Helper()
+	d := e.begin(name, more...)
+	d.next(func(c enforcement.CycleDocument) bool { return c.Answered == len(e.hosts) })
+	return d
+}
+
+// begin starts a controller.
+func (e *electors) begin(name string, more ...string) *elector {
+	e.t.Helper()
 	cut := e.etcd.Cut(e.t)
 	d := startDaemon(e.t, nil, append([]string{
 		"-F", e.fleet.SSHConfig(), "-H", strings.Join(e.hosts, ","), "--interval", "1", "--leader", "etcd://" + etcdcluster.Addresses(cut.Endpoints()) + "/genv/lab",
 		"--state-dir", filepath.Join(e.dir, name), "--audit-log", filepath.Join(e.dir, name+".jsonl"),
 	}, more...)...)
-	d.next(func(c enforcement.CycleDocument) bool { return c.Answered == len(e.hosts) })
 	return &elector{d, cut}
 }
 

@@ -42,7 +42,7 @@ func (l *loop) run(ctx context.Context, setup Setup) error {
 	if l.record, err = setup.openAuditLog(); err != nil {
 		return err
 	}
-	name := "controller"
+	name := controllerName
 	if setup.LocalName != "" {
 		name = "enforce"
 	}

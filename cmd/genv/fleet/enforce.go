@@ -11,6 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/leadership"
 	"github.com/seed-3119e985/genv/cmd/genv/listeners"
 	"github.com/seed-3119e985/genv/cmd/genv/report"
+	"github.com/seed-3119e985/genv/cmd/genv/sharding"
 	"github.com/seed-3119e985/genv/cmd/genv/trial"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
@@ -23,6 +24,12 @@ type enforceConfig struct {
 	enforcement enforcement.Config
 	listeners   listeners.Config
 	leadership  leadership.Config
+	sharding    sharding.Config
+}
+
+// parts are what shards have each of its own.
+func (config *enforceConfig) parts() sharding.Parts {
+	return sharding.Parts{Hosts: config.Hosts, Enforcement: config.enforcement, Leadership: config.leadership, Listeners: config.listeners, Log: config.SSH.Log}
 }
 
 func takeOverFlag() cli.Flag {
@@ -42,14 +49,29 @@ func (p *program) readEnforceConfig(c *cli.Context) (enforceConfig, error) {
 	if err != nil {
 		return enforceConfig{}, err
 	}
+	divided, err := sharding.ReadConfig(c, p.Getenv)
+	if err != nil {
+		return enforceConfig{}, err
+	}
 	config, err := p.readLoopConfig(c, rules.Interval)
-	return enforceConfig{config, rules, listen, leader}, err
+	whole := enforceConfig{config, rules, listen, leader, divided}
+	own := whole.parts()
+	divided.Divide(&p.Program, &own)
+	whole.Hosts, whole.enforcement, whole.leadership, whole.listeners, whole.SSH.Log = own.Hosts, own.Enforcement, own.Leadership, own.Listeners, own.Log
+	return whole, err
 }
 
 func (p *program) remoteEnforce(c *cli.Context) error {
 	config, err := p.readEnforceConfig(c)
 	if err != nil {
 		return err
+	}
+	if config.sharding.Divides() {
+		parts := config.parts()
+		return sharding.Start(c.Context, &p.Program, config.sharding, &parts, func() (sharding.Parts, error) {
+			next, err := p.readEnforceConfig(c)
+			return next.parts(), err
+		})
 	}
 	f, err := p.open(config.Config)
 	if err != nil {

@@ -1,0 +1,91 @@
+package sharding
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/delegate"
+	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
+	"github.com/seed-3119e985/genv/cmd/genv/leadership"
+	"github.com/seed-3119e985/genv/cmd/genv/listeners"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent/controllers"
+	"github.com/seed-3119e985/genv/remote/election/etcd"
+	"github.com/seed-3119e985/genv/remote/shards"
+)
+
+// Parts are what each shard has of its own.
+type Parts struct {
+	Hosts       []remote.Host
+	Enforcement enforcement.Config
+	Leadership  leadership.Config
+	Listeners   listeners.Config
+	Log         zerolog.Logger
+}
+
+// Divide leaves of a configuration what is this process's shard: its hosts, an election and a state
+// folder of its own, and its own sockets and ports.
+func (config Config) Divide(p *command.Program, parts *Parts) {
+	if config.Own == nil {
+		return
+	}
+	parts.Hosts = config.Hosts(parts.Hosts)
+	parts.Leadership.Key = shards.Key(parts.Leadership.Key, *config.Own)
+	if dir := parts.Enforcement.ControllerDir(p.Getenv); dir != "" {
+		parts.Enforcement.StateDir = filepath.Join(dir, "shards", fmt.Sprintf("%02d", *config.Own))
+	}
+	parts.Listeners = parts.Listeners.ForShard(*config.Own)
+	parts.Log = parts.Log.With().Int("shard", *config.Own).Logger()
+}
+
+// Start runs a process for each shard that this controller has, until ctx ends. read reads the
+// configuration again.
+func Start(ctx context.Context, p *command.Program, config Config, parts *Parts, read func() (Parts, error)) error {
+	dir := parts.Enforcement.ControllerDir(p.Getenv)
+	if dir == "" {
+		return command.UsageError("--shards needs a state folder: add --state-dir DIR")
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	if rule := parts.Enforcement.Policy.CapsUsers(); rule != "" {
+		return command.UsageError("--shards: %s counts what users have on all hosts, and a shard doesn't know the others", rule)
+	}
+	genv, err := delegate.Genv(ctx, p.Version)
+	if err != nil {
+		return err
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	client := etcd.New(parts.Leadership.Etcd)
+	defer client.Close()
+	hosts := func() ([]remote.Host, error) {
+		next, err := read()
+		return next.Hosts, err
+	}
+	return Run(ctx, Options{
+		Config: config, Cluster: client, Key: parts.Leadership.Key, Hosts: hosts,
+		ID: fmt.Sprintf("%s-%x", name, sha256.Sum256([]byte(dir)))[:len(name)+9], Name: fmt.Sprintf("%s, process %d", name, os.Getpid()),
+		Program: genv, Args: os.Args[1:], Out: p.Out, Prefix: parts.Enforcement.Format != "json",
+		Clock: sinceBoot, Log: parts.Log,
+	})
+}
+
+// sinceBoot is a clock that goes on while the machine sleeps, unlike that of time.Since.
+func sinceBoot() time.Duration {
+	up, err := controllers.SinceBoot()
+	if err != nil {
+		panic(err) // Linux has had this clock since 2.6.39
+	}
+	return up
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
+	"github.com/seed-3119e985/genv/remote/testfleet"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// sharing are controllers that share hosts, and who judged which host last.
+type sharing struct {
+	*electors
+	mu     sync.Mutex
+	judged map[snapshot.Hostname]map[string]time.Time // by controller
+}
+
+// join starts a controller.
+func (s *sharing) join(name string, more ...string) *elector {
+	s.t.Helper()
+	d := s.begin(name, more...)
+	s.t.Cleanup(func() { s.t.Logf("%s said: %s", name, d.said()) })
+	go func() {
+		for {
+			select {
+			case c := <-d.cycles:
+				s.note(name, &c)
+			case <-d.ended:
+				return
+			}
+		}
+	}()
+	return d
+}
+
+func (s *sharing) note(name string, c *enforcement.CycleDocument) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for host := range c.Via {
+		if !c.Standby {
+			if s.judged[host] == nil {
+				s.judged[host] = make(map[string]time.Time)
+			}
+			s.judged[host][name] = time.Now()
+		}
+	}
+}
+
+// judges waits until each host is judged, within the last second and a half, by one controller, and only by
+// these, each of which judges some.
+func (s *sharing) judges(names ...string) map[snapshot.Hostname]string {
+	s.t.Helper()
+	by := make(map[snapshot.Hostname]string)
+	require.Eventually(s.t, func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		clear(by)
+		for host, last := range s.judged {
+			for name, at := range last {
+				if time.Since(at) > 2500*time.Millisecond {
+					continue
+				}
+				if by[host] != "" {
+					return false
+				}
+				by[host] = name
+			}
+		}
+		some := slices.Compact(slices.Sorted(maps.Values(by)))
+		return len(by) == len(s.hosts) && slices.Equal(some, names)
+	}, 15*time.Second, 50*time.Millisecond, "%v", s.judged)
+	return by
+}
+
+// violateAll starts a process that breaks a rule on each host, and waits until all have ended.
+func (s *sharing) violateAll() {
+	s.t.Helper()
+	var jobs []*testfleet.Process
+	for _, host := range s.hosts {
+		jobs = append(jobs, s.violate(host))
+	}
+	for _, job := range jobs {
+		s.ended(job)
+	}
+}
+
+// Over real sshd, sudo and etcd: controllers divide the hosts. Each host is judged by one of them;
+// when one joins, ends or is killed, its hosts are judged by others; and each process is ended once.
+func TestShards(t *testing.T) {
+	t.Parallel()
+	hosts := []string{"gpu-01", "gpu-02", "gpu-03", "gpu-04", "gpu-05", "gpu-06"}
+	s := &sharing{electors: newElectors(t, hosts...), judged: make(map[snapshot.Hostname]map[string]time.Time)}
+	flags := []string{"--non-env-processes", "--shards", "4"}
+	first := s.join("first", flags...)
+	s.judges("first")
+	s.violateAll()
+
+	second := s.join("second", flags...)
+	alone := s.judges("first", "second")
+	s.violateAll()
+	third := s.join("third", flags...)
+	all := s.judges("first", "second", "third")
+	for host, by := range all {
+		require.Contains(t, []string{alone[host], "third"}, by, "only what the new one takes has moved")
+	}
+	s.violateAll()
+
+	second.signal(os.Kill)
+	s.violateAll()
+	s.judges("first", "third")
+	third.signal(syscall.SIGTERM)
+	s.judges("first")
+	third.exits(command.ExitOK)
+	s.violateAll()
+
+	refused := s.begin("fourth", "--non-env-processes", "--shards", "3")
+	refused.says("other controllers have another number of shards: end them first")
+	refused.exits(command.ExitFailed)
+
+	first.signal(syscall.SIGTERM)
+	first.exits(command.ExitOK)
+	s.eachOnce(5 * len(hosts))
+}
+
+// eachOnce requires of the records that so many processes were ended, each by one report.
+func (s *sharing) eachOnce(want int) {
+	s.t.Helper()
+	files, err := filepath.Glob(filepath.Join(s.dir, "*.jsonl"))
+	require.NoError(s.t, err)
+	ended := make(map[string]int)
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		require.NoError(s.t, err)
+		for line := range bytes.Lines(data) {
+			var event struct {
+				Event   string
+				Host    string
+				PID     int
+				Outcome string
+			}
+			require.NoError(s.t, json.Unmarshal(line, &event))
+			if event.PID != 0 && strings.Contains(event.Event, "terminat") {
+				ended[fmt.Sprint(event.Event, " ", event.Outcome, " ", event.Host, " ", event.PID)]++
+			}
+		}
+	}
+	require.Len(s.t, ended, want, "%v", ended)
+	for what, n := range ended {
+		require.Equal(s.t, 1, n, what)
+	}
+}
