@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -18,6 +17,9 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
+	"github.com/seed-3119e985/genv/cmd/genv/sharding"
+	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/remote/shards"
 	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -27,6 +29,34 @@ type sharing struct {
 	*electors
 	mu     sync.Mutex
 	judged map[snapshot.Hostname]map[string]time.Time // by controller
+}
+
+// names are those of three controllers, of which each is to have hosts.
+func (s *sharing) names(count int) []string {
+	s.t.Helper()
+	machine, err := os.Hostname()
+	require.NoError(s.t, err)
+	for try := range 1000 {
+		names := []string{fmt.Sprint("a", try), fmt.Sprint("b", try), fmt.Sprint("c", try)}
+		ids := make([]string, len(names))
+		for i, name := range names {
+			ids[i] = sharding.ID(machine, filepath.Join(s.dir, name))
+		}
+		if s.share(count, ids) == 3 && s.share(count, ids[:2]) == 2 && s.share(count, []string{ids[0], ids[2]}) == 2 {
+			return names
+		}
+	}
+	require.FailNow(s.t, "no such names")
+	return nil
+}
+
+// share is how many of the controllers have hosts.
+func (s *sharing) share(count int, ids []string) int {
+	first := make(map[string]bool)
+	for _, host := range s.hosts {
+		first[shards.Ranking(shards.Of(host, count), ids)[0]] = true
+	}
+	return len(first)
 }
 
 // join starts a controller.
@@ -104,26 +134,27 @@ func TestShards(t *testing.T) {
 	t.Parallel()
 	hosts := []string{"gpu-01", "gpu-02", "gpu-03", "gpu-04", "gpu-05", "gpu-06"}
 	s := &sharing{electors: newElectors(t, hosts...), judged: make(map[snapshot.Hostname]map[string]time.Time)}
+	names := s.names(4)
 	flags := []string{"--non-env-processes", "--shards", "4"}
-	first := s.join("first", flags...)
-	s.judges("first")
+	first := s.join(names[0], flags...)
+	s.judges(names[:1]...)
 	s.violateAll()
 
-	second := s.join("second", flags...)
-	alone := s.judges("first", "second")
+	second := s.join(names[1], flags...)
+	alone := s.judges(names[:2]...)
 	s.violateAll()
-	third := s.join("third", flags...)
-	all := s.judges("first", "second", "third")
+	third := s.join(names[2], flags...)
+	all := s.judges(names...)
 	for host, by := range all {
-		require.Contains(t, []string{alone[host], "third"}, by, "only what the new one takes has moved")
+		require.Contains(t, []string{alone[host], names[2]}, by, "only what the new one takes has moved")
 	}
 	s.violateAll()
 
 	second.signal(os.Kill)
 	s.violateAll()
-	s.judges("first", "third")
+	s.judges(names[0], names[2])
 	third.signal(syscall.SIGTERM)
-	s.judges("first")
+	s.judges(names[0])
 	third.exits(command.ExitOK)
 	s.violateAll()
 
@@ -146,15 +177,10 @@ func (s *sharing) eachOnce(want int) {
 		data, err := os.ReadFile(file)
 		require.NoError(s.t, err)
 		for line := range bytes.Lines(data) {
-			var event struct {
-				Event   string
-				Host    string
-				PID     int
-				Outcome string
-			}
-			require.NoError(s.t, json.Unmarshal(line, &event))
-			if event.PID != 0 && strings.Contains(event.Event, "terminat") {
-				ended[fmt.Sprint(event.Event, " ", event.Outcome, " ", event.Host, " ", event.PID)]++
+			var r audit.Record
+			require.NoError(s.t, json.Unmarshal(line, &r))
+			if r.Kind == audit.KindReport && r.PID != 0 {
+				ended[fmt.Sprint(r.Host, " ", r.PID, " ", r.Start)]++
 			}
 		}
 	}

@@ -9,17 +9,18 @@ import (
 	"github.com/seed-3119e985/genv/remote/shards"
 )
 
+func member(id string, ready bool, joined uint64) shards.Member {
+	m := shards.Member{ID: id, Count: 1, Joined: joined}
+	if ready {
+		m.Ready = []int{0}
+	}
+	return m
+}
+
 // Of one shard, the ranking of the controllers one, two and three decides who has it.
 func TestPlacement(t *testing.T) {
 	ranked := shards.Ranking(0, []string{"x", "y", "z"})
 	first, second, third := ranked[0], ranked[1], ranked[2]
-	member := func(id string, ready bool, joined uint64) shards.Member {
-		m := shards.Member{ID: id, Count: 1, Joined: joined}
-		if ready {
-			m.Ready = []int{0}
-		}
-		return m
-	}
 	type step struct {
 		at      int // in seconds
 		members []shards.Member

@@ -75,10 +75,16 @@ func Start(ctx context.Context, p *command.Program, config Config, parts *Parts,
 	}
 	return Run(ctx, Options{
 		Config: config, Cluster: client, Key: parts.Leadership.Key, Hosts: hosts,
-		ID: fmt.Sprintf("%s-%x", name, sha256.Sum256([]byte(dir)))[:len(name)+9], Name: fmt.Sprintf("%s, process %d", name, os.Getpid()),
+		ID: ID(name, dir), Name: fmt.Sprintf("%s, process %d", name, os.Getpid()),
 		Program: genv, Args: os.Args[1:], Out: p.Out, Prefix: parts.Enforcement.Format != "json",
 		Clock: sinceBoot, Log: parts.Log,
 	})
+}
+
+// ID is that of the controller with a state folder, an absolute path, on a machine.
+func ID(machine, dir string) string {
+	sum := sha256.Sum256([]byte(dir))
+	return fmt.Sprintf("%s-%x", machine, sum[:4])
 }
 
 // sinceBoot is a clock that goes on while the machine sleeps, unlike that of time.Since.
