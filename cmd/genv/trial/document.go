@@ -130,13 +130,9 @@ func doubts(r *request, result *replay.Result, summary *recording.Summary) []Dou
 			list = append(list, Doubt{what, fmt.Sprintf(format, args...)})
 		}
 	}
-	add(result.Different > 0, "version", "%s of %d judgements come to another result in this version of genv than when they were recorded: the figures of what was are not exact. Use the version that recorded them.", render.Plural(result.Different, "judgement"), result.Judgements)
-	add(result.From.Sub(r.since) > longBegin, "begin", "nothing is recorded before %s. How long something had been idle or broken a rule is known as far as the controller remembered it then.", result.From.Local().Format(shortTime))
-	missing := time.Duration(0)
-	for _, g := range append(slices.Clone(result.Gaps), summary.Gaps...) {
-		missing += max(0, g.Until.Sub(g.Since))
-	}
-	add(missing > 0, "gaps", "nothing is recorded of %s, in %s: %s.", text.ShortDuration(missing), render.Plural(len(result.Gaps)+len(summary.Gaps), "gap"), gapList(append(slices.Clone(result.Gaps), summary.Gaps...)))
+	add(result.Different > 0, "version", "%d of %d judgements come to another result in this version of genv than when they were recorded: the figures of what was are not exact. Use the version that recorded them.", result.Different, result.Judgements)
+	add(!r.since.IsZero() && result.From.Sub(r.since) > longBegin, "begin", "nothing is recorded before %s. How long something had been idle or broken a rule is known as far as the controller remembered it then.", result.From.Local().Format(shortTime))
+	addGaps(add, result, summary)
 	for _, damage := range summary.Damage {
 		add(true, "damage", "%s: %v. What follows in this file is not known.", damage.Path, damage.Err)
 	}
@@ -144,15 +140,41 @@ func doubts(r *request, result *replay.Result, summary *recording.Summary) []Dou
 	addSilent(add, result)
 	would, was := result.WouldTotal, result.WasTotal
 	add(result.DryRun > 0, "dry-run", "the controller ran with --dry-run for %d of %d judgements: what was is what it would have done.", result.DryRun, result.Judgements)
-	add(would.Terminated+would.Detached > 0, "would-follow", "what users would have done after %s had ended and %s had gone. The recording still shows them: they are left out from then on, and count once.",
-		processes(would.Terminated), render.Plural(would.Detached, "attachment"))
-	add(was.Terminated+was.Detached > 0 && result.DryRun < result.Judgements, "did-follow", "what the %s that ended and the %s that went would have done without that: the recording doesn't show them any more.",
-		processes(was.Terminated), render.Plural(was.Detached, "attachment"))
+	add(would.Terminated+would.Detached > 0, "would-follow", "what users would have done without %s. The recording still shows them: they are left out from then on, and count once.", lost(&would))
+	add(was.Terminated+was.Detached > 0 && result.DryRun < result.Judgements, "did-follow", "what would have followed if %s had stayed: the recording doesn't show them any more.", lost(&was))
 	overridden := slices.ContainsFunc(result.Policies, (*recording.Policy).Overridden)
 	add(overridden, "flags", "the controller ran with flags that override its policy. The policy that is tried has only the flags that this command is given.")
 	add(result.FairShare, "fair-share", "who had less than an equal share isn't recorded, since the policy in force had no fair-share, or another one: nobody has a boost here.")
 	add(result.Guard, "guard", "the kernel guard, which denies what these rules find, is not tried.")
 	return list
+}
+
+// lost are the processes that ended, and the attachments that went.
+func lost(c *replay.Counts) string {
+	var list []string
+	if c.Terminated > 0 {
+		list = append(list, processes(c.Terminated))
+	}
+	if c.Detached > 0 {
+		list = append(list, render.Plural(c.Detached, "attachment"))
+	}
+	return strings.Join(list, " and ")
+}
+
+// addGaps says of which times nothing is recorded. Gaps at the end of a file are known from the next
+// one, but for the last.
+func addGaps(add func(bool, string, string, ...any), result *replay.Result, summary *recording.Summary) {
+	gaps := slices.Clone(result.Gaps)
+	for _, g := range summary.Gaps {
+		if !g.Since.Before(result.To) {
+			gaps = append(gaps, g)
+		}
+	}
+	missing := time.Duration(0)
+	for _, g := range gaps {
+		missing += max(0, g.Until.Sub(g.Since))
+	}
+	add(len(gaps) > 0, "gaps", "nothing is recorded of %s, in %s: %s.", text.ShortDuration(missing), render.Plural(len(gaps), "gap"), gapList(gaps))
 }
 
 // longBegin is how much later than asked for a recording may begin without a word.

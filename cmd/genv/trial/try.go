@@ -3,6 +3,7 @@ package trial
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -30,7 +31,7 @@ func Command(with command.Program) *cli.Command {
 		Name:  "try",
 		Usage: "say what a policy would have found, ended and detached, against what was",
 		Flags: append(enforcement.RuleFlags(),
-			&cli.StringFlag{Name: "since", Value: "7d", Usage: "from this `TIME` on, such as 7d or 2026-11-01"},
+			&cli.StringFlag{Name: "since", Value: "7d", Usage: "from this `TIME` on, such as 7d or 2026-11-01; with --recording from its beginning"},
 			&cli.StringFlag{Name: "until", DefaultText: "now", Usage: "until this `TIME`, such as 1d or 2026-12-01"},
 			&cli.StringSliceFlag{Name: "user", Usage: "only this `USER`; several values allowed"},
 			&cli.IntFlag{Name: "cases", Value: 5, Usage: "print the first `N` cases in which the policies differ; 0 for none"},
@@ -67,17 +68,8 @@ func (p *program) read(c *cli.Context) (r request, err error) {
 	if r.cases < 0 {
 		return r, command.UsageError("--cases %d: write 0 or more", r.cases)
 	}
-	if r.since, err = p.Since(c.String("since")); err != nil {
+	if err := p.readTime(c, &r); err != nil {
 		return r, err
-	}
-	if r.until, err = p.Since(c.String("until")); err != nil {
-		return r, command.UsageError("--until: %w", err)
-	}
-	if r.until.IsZero() {
-		r.until = p.Now()
-	}
-	if !r.until.After(r.since) {
-		return r, command.UsageError("--since %s is not before --until %s", r.since.Format(time.DateTime), r.until.Format(time.DateTime))
 	}
 	files, err := p.files(c)
 	if err != nil {
@@ -85,6 +77,29 @@ func (p *program) read(c *cli.Context) (r request, err error) {
 	}
 	r.files = recording.During(files, r.since, r.until)
 	return r, nil
+}
+
+// readTime reads from when until when. A recording that is named is tried as a whole otherwise.
+func (p *program) readTime(c *cli.Context, r *request) (err error) {
+	named := c.String("recording") != ""
+	if !named || command.IsGiven(c, "since") {
+		if r.since, err = p.Since(c.String("since")); err != nil {
+			return err
+		}
+	}
+	if r.until, err = p.Since(c.String("until")); err != nil {
+		return command.UsageError("--until: %w", err)
+	}
+	if r.until.IsZero() {
+		r.until = p.Now()
+		if named {
+			r.until = r.until.AddDate(100, 0, 0) // the clock of its controller may have been ahead
+		}
+	}
+	if !r.until.After(r.since) {
+		return command.UsageError("--since %s is not before --until %s", r.since.Format(time.DateTime), r.until.Format(time.DateTime))
+	}
+	return nil
 }
 
 func (p *program) try(c *cli.Context) error {
@@ -126,10 +141,14 @@ func (p *program) document(ctx context.Context, r *request) (*Document, error) {
 
 // nothing says why there is nothing to try a policy with.
 func (p *program) nothing(r *request, summary *recording.Summary) error {
-	for _, damage := range summary.Damage {
-		return command.UsageError("nothing is recorded from %s to %s that can be read: %s: %w", r.since.Format(shortTime), r.until.Format(shortTime), damage.Path, damage.Err)
+	when := ""
+	if !r.since.IsZero() {
+		when = fmt.Sprintf(" from %s to %s", r.since.Format(shortTime), r.until.Format(shortTime))
 	}
-	return command.UsageError("nothing is recorded from %s to %s; genv remote enforce --record on records what it judges", r.since.Format(shortTime), r.until.Format(shortTime))
+	for _, damage := range summary.Damage {
+		return command.UsageError("nothing is recorded%s that can be read: %s: %w", when, damage.Path, damage.Err)
+	}
+	return command.UsageError("nothing is recorded%s; genv remote enforce --record on records what it judges", when)
 }
 
 const shortTime = "2006-01-02 15:04"

@@ -196,6 +196,7 @@ func (r *sshFleet) Consume(_ *controller.Cycle, events []enforce.Event) {
 // hosts that fail, reports under way, a reload and a restart, is judged again with the same
 // result, cycle by cycle.
 func TestARealRunIsJudgedAgainExactly(t *testing.T) {
+	t.Parallel()
 	r := startSSHFleet(t)
 	r.reported = make(map[string]bool)
 	r.run(exactPolicy, lenient, 70)

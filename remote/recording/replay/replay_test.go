@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"runtime/debug"
+	"slices"
 	"testing"
 	"time"
 
@@ -181,15 +184,29 @@ func try(t *testing.T, p *policy.File, since time.Time, files ...[]byte) replay.
 	return trial.Result()
 }
 
+// seeds are how many random fleets a property test tries: one with the race detector, which makes
+// each of them slow, and more in `make soak`.
+func seeds() uint64 {
+	info, ok := debug.ReadBuildInfo()
+	switch {
+	case os.Getenv("GENV_SOAK") != "":
+		return 30
+	case ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}):
+		return 1
+	}
+	return 3
+}
+
 // The policy that was in force would have done what it did, and that is what the recording shows.
 func TestPropertyTheSamePolicy(t *testing.T) {
-	for seed := range uint64(6) {
+	t.Parallel()
+	for seed := range seeds() {
 		l := start(t, seed, strict)
-		l.cycles(200)
-		first := l.restart()
 		l.cycles(100)
+		first := l.restart()
+		l.cycles(50)
 		result := try(t, parse(t, strict), noon, first, l.restart())
-		require.Equal(t, 300, result.Judgements)
+		require.Equal(t, 150, result.Judgements)
 		require.Zero(t, result.Different)
 		require.Equal(t, 1, result.Restarts, "only the first one knew nothing")
 		require.Empty(t, result.Gaps)
@@ -209,11 +226,12 @@ func TestPropertyTheSamePolicy(t *testing.T) {
 
 // A policy that acts on nothing would have found what it finds live.
 func TestPropertyAnotherPolicyThatDoesNotAct(t *testing.T) {
-	for seed := range uint64(6) {
+	t.Parallel()
+	for seed := range seeds() {
 		l := start(t, seed, lenient)
-		l.cycles(200)
+		l.cycles(100)
 		other := start(t, seed, patient)
-		other.cycles(200)
+		other.cycles(100)
 		result := try(t, parse(t, patient), noon, l.restart())
 		require.Zero(t, result.Different)
 		require.Zero(t, result.WasTotal)
@@ -241,10 +259,10 @@ func TestFromTheMiddle(t *testing.T) {
 func TestDryRun(t *testing.T) {
 	l := start(t, 4, strict)
 	l.dryRun = true
-	l.cycles(200)
+	l.cycles(100)
 	result := try(t, parse(t, strict), noon, l.restart())
 	require.Zero(t, result.Different)
-	require.Equal(t, 200, result.DryRun)
+	require.Equal(t, 100, result.DryRun)
 	require.Equal(t, result.Was, result.Would)
 	require.Positive(t, result.WasTotal.Terminated)
 }
@@ -252,7 +270,7 @@ func TestDryRun(t *testing.T) {
 // What another policy would end counts once, and not for caps any more.
 func TestWhatWouldEndCountsOnce(t *testing.T) {
 	l := start(t, 5, lenient)
-	l.cycles(200)
+	l.cycles(100)
 	result := try(t, parse(t, strict), noon, l.restart())
 	processes := make(map[string]bool)
 	for _, c := range result.Begin {
@@ -282,7 +300,7 @@ func TestWhatIsNotKnown(t *testing.T) {
 	l.memory = enforce.Memory{}
 	l.policy = parse(t, strict)
 	l.as = recording.PolicyOf(l.policy)
-	l.cycles(200)
+	l.cycles(40)
 	result := try(t, parse(t, "defaults: {guard: enforce}\n"), noon, first, l.restart())
 	require.Len(t, result.Gaps, 2)
 	require.Equal(t, 61*time.Minute, result.Gaps[0].Until.Sub(result.Gaps[0].Since))

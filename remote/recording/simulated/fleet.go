@@ -74,7 +74,12 @@ func (f *Fleet) ChangeHost(i int) {
 	}
 	s := f.copy(h.Snapshot)
 	h.Snapshot = s
-	switch chance := f.random.IntN(100); {
+	chance := f.random.IntN(100)
+	if starts := chance >= 65 && chance < 75 || chance >= 85 && chance < 90; starts && len(s.Processes) >= 3*f.devices {
+		f.end(s)
+		return
+	}
+	switch {
 	case chance < 45:
 		f.compute(s)
 	case chance < 65:
