@@ -56,6 +56,8 @@ type Status struct {
 	Leader *Leader
 	// Err is why etcd can't be asked; nil if it answered last.
 	Err error
+	// Answered is when etcd answered last: of a leader, that it still leads.
+	Answered time.Time
 }
 
 // Elector takes part in an election. Its methods are safe for concurrent use, but Run, which
@@ -151,7 +153,7 @@ func (e *Elector) campaign(ctx context.Context) time.Duration {
 	}
 	e.set(func(s *State, status *Status) {
 		*s = s.Won(lease.ID, made.Created, sent, lease.TTL)
-		*status = Status{Since: since, Epoch: made.Created, Cluster: made.Cluster}
+		*status = Status{Since: since, Epoch: made.Created, Cluster: made.Cluster, Answered: since}
 	})
 	return 0
 }
@@ -162,7 +164,7 @@ func (e *Elector) learn(entry *etcd.Entry, err error) {
 		if status.Err = err; err != nil {
 			return
 		}
-		status.Leader = nil
+		status.Leader, status.Answered = nil, e.Now()
 		if entry != nil {
 			leader := decode(entry.Value)
 			status.Leader = &leader
@@ -187,7 +189,7 @@ func (e *Elector) renew(ctx context.Context, state State, left time.Duration) ti
 		case gone:
 			*s = s.Lost()
 		case err == nil:
-			*s = s.Renewed(state.lease, sent, ttl, now)
+			*s, status.Answered = s.Renewed(state.lease, sent, ttl, now), e.Now()
 		}
 	})
 	switch {

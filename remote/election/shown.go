@@ -16,11 +16,18 @@ type Shown struct {
 	Leader      string    `json:"leader,omitempty"`
 	LeaderSince time.Time `json:"leader_since,omitzero"`
 	Error       string    `json:"error,omitempty"` // why etcd doesn't answer; empty if it does
+	// Answered is when etcd answered last: of a leader, that it still leads.
+	Answered time.Time `json:"answered,omitzero"`
+	// Memory is when this controller, as the leader, wrote its memory to etcd last.
+	Memory time.Time `json:"memory,omitzero"`
 }
 
 // Shown is what is shown of a Status.
 func (s *Status) Shown() *Shown {
 	shown := &Shown{Role: s.Role, Since: s.Since.Round(time.Second).UTC(), Epoch: s.Epoch}
+	if !s.Answered.IsZero() {
+		shown.Answered = s.Answered.Round(time.Second).UTC()
+	}
 	if s.Leader != nil {
 		shown.Leader, shown.LeaderSince = s.Leader.Name, s.Leader.Since.UTC()
 	}

@@ -20,6 +20,14 @@ func TestLeader(t *testing.T) {
 		"it leads": {&election.Shown{Role: election.Leading, Since: noon, Epoch: 12}, map[string]float64{
 			"genv_leader": 1, "genv_leader_epoch": 12, "genv_leader_since_timestamp_seconds": float64(noon.Unix()), "genv_leader_etcd_up": 1,
 		}},
+		"it writes its memory": {&election.Shown{Role: election.Leading, Since: noon, Epoch: 12, Answered: noon, Memory: noon}, map[string]float64{
+			"genv_leader": 1, "genv_leader_epoch": 12, "genv_leader_since_timestamp_seconds": float64(noon.Unix()), "genv_leader_etcd_up": 1,
+			"genv_leader_etcd_answered_timestamp_seconds": float64(noon.Unix()), "genv_leader_memory_timestamp_seconds": float64(noon.Unix()),
+		}},
+		"a former leader": {&election.Shown{Role: election.Expired, Since: noon, Epoch: 12, Error: "no answer", Answered: noon, Memory: noon}, map[string]float64{
+			"genv_leader": 0, "genv_leader_since_timestamp_seconds": float64(noon.Unix()), "genv_leader_etcd_up": 0,
+			"genv_leader_etcd_answered_timestamp_seconds": float64(noon.Unix()),
+		}},
 		"a standby": {&election.Shown{Role: election.Standby, Since: noon, Leader: "ann"}, map[string]float64{
 			"genv_leader": 0, "genv_leader_since_timestamp_seconds": float64(noon.Unix()), "genv_leader_etcd_up": 1,
 		}},

@@ -78,9 +78,17 @@ func Findings(f *live.Fleet) []byte {
 		w.Sample(float64(e.Since.Unix()))
 		w.Gauge("genv_leader_etcd_up", "Whether etcd answers (1).")
 		w.Sample(number(e.Error == ""))
+		if !e.Answered.IsZero() {
+			w.Gauge("genv_leader_etcd_answered_timestamp_seconds", "When etcd answered last; to a leader, that its lease goes on.")
+			w.Sample(float64(e.Answered.Unix()))
+		}
 		if e.Role == election.Leading {
 			w.Gauge("genv_leader_epoch", "The epoch with which this controller leads.")
 			w.Sample(float64(e.Epoch))
+			if !e.Memory.IsZero() {
+				w.Gauge("genv_leader_memory_timestamp_seconds", "When this leader wrote its memory to etcd last.")
+				w.Sample(float64(e.Memory.Unix()))
+			}
 		}
 	}
 	w.Gauge("genv_unrecorded", "Whether the record can't be written (1).")

@@ -4,6 +4,8 @@ import (
 	"context"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/rs/zerolog"
 
@@ -37,8 +39,15 @@ type part struct {
 	epoch uint64
 
 	registrar *election.Registrar
+	written   atomic.Pointer[writing] // of the memory, the last one
 	publisher handover.Publisher
 	follower  handover.Follower
+}
+
+// writing is when a leader wrote its memory to etcd.
+type writing struct {
+	epoch uint64
+	time  time.Time
 }
 
 // takePart begins to campaign, until ctx ends.
@@ -88,7 +97,11 @@ func (p *part) shown() *election.Shown {
 		return nil
 	}
 	status := p.Status()
-	return status.Shown()
+	shown := status.Shown()
+	if at := p.written.Load(); at != nil && at.epoch == status.Epoch {
+		shown.Memory = at.time.Round(time.Second).UTC()
+	}
+	return shown
 }
 
 // leads is asked right before each act; nil for always.

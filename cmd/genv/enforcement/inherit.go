@@ -107,6 +107,9 @@ func (l *loop) publish(m *controller.FleetMemory) func() error {
 		if errors.Is(err, handover.ErrReplaced) {
 			return nil // the election says it soon
 		}
+		if err == nil {
+			l.part.written.Store(&writing{epoch, l.program.Now()})
+		}
 		if err == nil && documents.TooLong > 0 {
 			err = fmt.Errorf("%s would be longer than etcd takes", render.Plural(documents.TooLong, "part"))
 		}
