@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/remote/testfleet/etcdcluster"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -53,8 +54,11 @@ func returnsData(t *testing.T, p *prometheus) {
 	}
 }
 
-// controllerInUse is a controller of a host of each kind. bob's process is in no environment.
+// controllerInUse is a controller of a host of each kind, which leads. bob's process is in no
+// environment.
 func controllerInUse(t *testing.T) (address string) {
+	etcdcluster.Require(t)
+	etcd := etcdcluster.Start(t, 1)
 	f, ours := monitoredFleet(t)
 	bob, zero := snapshot.UID(1002), 0
 	ours.Change(func(s *snapshot.Snapshot) {
@@ -66,7 +70,7 @@ func controllerInUse(t *testing.T) (address string) {
 		s.Processes = append(s.Processes, snapshot.Process{PID: 99, Start: 5, UID: &bob, Usage: []snapshot.DeviceUsage{{Index: 1, Memory: snapshot.MiB(1000)}}})
 	})
 	return metricsOf(t, begin(t, "remote", "enforce", "-F", f.SSHConfig(), "-H", "ours,old,bare,nosudo,down", "--interval", "500ms",
-		"--metrics", "127.0.0.1:0", "--socket", "off", "--non-env-processes"))
+		"--metrics", "127.0.0.1:0", "--socket", "off", "--non-env-processes", "--state-dir", t.TempDir(), "--leader", "etcd://"+etcd.Addresses()+"/lab"))
 }
 
 // TestPrometheusScrapesAController: each expression of the dashboard returns data, and
