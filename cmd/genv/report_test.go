@@ -211,3 +211,70 @@ func TestRemoteReportRefuses(t *testing.T) {
 		require.Contains(t, r.err, says)
 	}
 }
+
+// On a machine that enforces for itself, users see what they had there, and root what all had.
+func TestUsageOfAMachine(t *testing.T) {
+	t.Parallel()
+	s := newStation(t)
+	needsRoot(t)
+	s.devices(4)
+	root, alice, bob := s.me(), s.person("alice", 4001), s.person("bob", 4002)
+	none := alice.run("genv", "report")
+	require.Equal(t, command.ExitFailed, none.code)
+	require.Contains(t, none.err, "no usage history is kept on this machine")
+	require.Contains(t, none.err, "genv remote report")
+	for u, gpus := range map[*account]string{alice: "2", bob: "1"} {
+		job, _ := u.started("echo ready; exec sleep 600", "--gpus", gpus)
+		t.Cleanup(func() { _ = job.Process.Kill(); _ = job.Wait() })
+	}
+	enforce := func(more ...string) {
+		t.Helper()
+		r := root.run(append([]string{"genv", "enforce", "--interval", "500ms", "--cycles", "5", "--state-dir", s.path("enforce")}, more...)...)
+		require.Zero(t, r.code, r.err)
+		require.NotContains(t, r.err, "history")
+	}
+	enforce("--history", "off")
+	require.NoDirExists(t, s.path("root/usage"))
+	enforce()
+	document := func(u *account, args ...string) (d report.Document) {
+		t.Helper()
+		r := u.run(append([]string{"genv", "report", "--format", "json"}, args...)...)
+		require.Zero(t, r.code, r.err)
+		require.NoError(t, json.Unmarshal([]byte(r.out), &d))
+		return d
+	}
+	all := document(root)
+	require.Equal(t, []string{"uid 4001", "uid 4002"}, all.Keys(), "the test's users have no accounts")
+	require.GreaterOrEqual(t, all.Rows[1].Attached, int64(1))
+	require.Equal(t, 2*all.Rows[1].Attached, all.Rows[0].Attached)
+	host, err := os.Hostname()
+	require.NoError(t, err)
+	hosts := document(root, "--by", "host")
+	require.Equal(t, []string{host}, hosts.Keys())
+	fair := document(root, "--fair-share")
+	require.Equal(t, 2, fair.FairShare.Users)
+
+	own := document(alice)
+	require.Equal(t, report.ByDay, own.By)
+	require.Equal(t, all.Rows[0].Attached, own.Total.Attached)
+	mine := document(bob, "--by", "user")
+	require.Equal(t, []string{"uid 4002"}, mine.Keys())
+	require.Equal(t, all.Rows[1].Attached, mine.Total.Attached)
+	table := alice.run("genv", "report")
+	require.Zero(t, table.code)
+	require.Regexp(t, `^DAY +GPU-HOURS`, table.out)
+	require.NotContains(t, bob.run("sh", "-c", "cat "+s.path("root/usage/4001")+"/*.json").out, "4001", "another user's part")
+	require.NotZero(t, bob.run("ls", s.path("root/usage/all")).code)
+	for _, words := range [][]string{{"--by", "host"}, {"--by", "model"}, {"--fair-share", "--by", "user"}} {
+		refused := alice.run(append([]string{"genv", "report"}, words...)...)
+		require.Equal(t, command.ExitFailed, refused.code)
+		require.Contains(t, refused.err, "only root sees")
+		require.Empty(t, refused.out)
+	}
+	stranger := s.person("carol", 4003)
+	require.Empty(t, document(stranger).Rows)
+	require.Zero(t, document(stranger).Total.Attached)
+
+	enforce()
+	require.Greater(t, document(root).Rows[0].Attached, all.Rows[0].Attached, "the next run continues it")
+}

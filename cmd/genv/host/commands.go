@@ -10,6 +10,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/cmd/genv/gpulist"
 	"github.com/seed-3119e985/genv/cmd/genv/guard"
+	"github.com/seed-3119e985/genv/cmd/genv/hostreport"
 	"github.com/seed-3119e985/genv/cmd/genv/monitoring"
 )
 
@@ -21,7 +22,7 @@ func Commands(with command.Program) []*cli.Command {
 		{
 			Name:   "enforce",
 			Usage:  "enforce the rules on this machine, in a loop",
-			Flags:  enforcement.Flags(),
+			Flags:  append(enforcement.Flags(), hostreport.HistoryFlags()...),
 			Action: p.enforceHere,
 		},
 		{

@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -57,10 +60,33 @@ func nameOf(start int64, in *time.Location) string {
 	return time.Unix(start, 0).In(in).Format(time.DateOnly) + ".json"
 }
 
+// source reads the files of a folder, by their names.
+type source func(name string) ([]byte, error)
+
+// in reads the files of a folder that only root can have written.
+func in(dir *folder.Folder) source {
+	return func(name string) ([]byte, error) {
+		data, _, err := dir.Read(name, maxFile)
+		return data, err
+	}
+}
+
+// at reads the files of a folder that a user may enter, and not list.
+func at(path string) source {
+	return func(name string) ([]byte, error) {
+		f, err := os.OpenFile(filepath.Join(path, name), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		return io.ReadAll(io.LimitReader(f, maxFile))
+	}
+}
+
 // readDay reads a day. One without a file is empty.
-func readDay(dir *folder.Folder, name string) (all sums, whole bool, err error) {
+func readDay(read source, name string) (all sums, whole bool, err error) {
 	all = make(sums)
-	data, _, err := dir.Read(name, maxFile)
+	data, err := read(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return all, false, nil
 	}
@@ -69,10 +95,10 @@ func readDay(dir *folder.Folder, name string) (all sums, whole bool, err error) 
 	}
 	var d day
 	if err := json.Unmarshal(data, &d); err != nil {
-		return nil, false, fmt.Errorf("%s: %w: %w", dir.Join(name), store.ErrDamaged, err)
+		return nil, false, fmt.Errorf("%s: %w: %w", name, store.ErrDamaged, err)
 	}
 	if d.Schema != daySchema {
-		return nil, false, fmt.Errorf("%s: %w: it is %q", dir.Join(name), store.ErrNewer, d.Schema)
+		return nil, false, fmt.Errorf("%s: %w: it is %q", name, store.ErrNewer, d.Schema)
 	}
 	for i := range d.Sums {
 		var one usage.Sum

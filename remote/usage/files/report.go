@@ -50,10 +50,7 @@ func (s *Store) Report(ctx context.Context, q store.Query) (r store.Report, err 
 
 // sum adds what a day has of a part.
 func (s *Store) sum(r *store.Report, rows map[string]usage.Sum, q *store.Query, p store.Part, start int64) error {
-	if s.days == nil {
-		return nil
-	}
-	all, _, err := readDay(s.days, nameOf(start, s.options.In))
+	all, _, err := readDay(s.daysIn, nameOf(start, s.options.In))
 	if err != nil {
 		return err
 	}
@@ -146,7 +143,7 @@ func (s *Store) tidy(ctx context.Context, dir *folder.Folder, hours, days int64,
 
 // rollUp keeps a day without its hours.
 func (s *Store) rollUp(dir *folder.Folder, name string, start int64, uid *uint32) error {
-	all, whole, err := readDay(dir, name)
+	all, whole, err := readDay(in(dir), name)
 	if err != nil || whole {
 		return err
 	}

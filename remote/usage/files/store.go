@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -51,12 +52,13 @@ type facts struct {
 
 // Store is a folder with usage. It is not safe for concurrent use.
 type Store struct {
-	top, days *folder.Folder
+	top, days *folder.Folder // nil for a user's own part
+	factsIn   source
+	daysIn    source
 	options   Options
 	writes    bool
 	lock      *os.File
 	waiting   map[uint32]sums // users' own parts that could not be written
-	own       *uint32         // the user this is the part of; nil for all
 }
 
 // Open opens a folder to read and write, and creates it if it is missing. Only root, or the user
@@ -89,34 +91,33 @@ func (s *Store) openToWrite() (err error) {
 	if s.days, err = s.top.PrivateSub(allName); err != nil {
 		return err
 	}
+	s.factsIn, s.daysIn = in(s.top), in(s.days)
 	return s.days.Chmod(0o700)
 }
 
 // OpenToRead opens what is kept of all users. It is for who may write it. A folder that doesn't
-// exist is fs.ErrNotExist.
-func OpenToRead(path string, in *time.Location) (*Store, error) { return openSub(path, allName, in) }
-
-// OpenOwn opens the part of a user. A user of whom nothing is kept has an empty one.
-func OpenOwn(path string, uid uint32, in *time.Location) (*Store, error) {
-	s, err := openSub(path, fmt.Sprint(uid), in)
-	if err == nil {
-		s.own = &uid
-	}
-	return s, err
-}
-
-func openSub(path, name string, in *time.Location) (*Store, error) {
+// exist, or has nothing yet, is fs.ErrNotExist.
+func OpenToRead(path string, zone *time.Location) (*Store, error) {
 	top, err := folder.OpenTrusted(path)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := top.Stat(factsName); err != nil {
-		top.Close()
-		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	s := &Store{top: top, factsIn: in(top), options: Options{In: zone}}
+	if _, err = s.factsIn(factsName); err == nil {
+		s.days, err = top.Sub(allName)
 	}
-	s := &Store{top: top, options: Options{In: in}}
-	if s.days, err = top.Sub(name); err != nil && (name == allName || !errors.Is(err, fs.ErrNotExist)) {
-		top.Close()
+	if err != nil {
+		_ = s.Close() // nothing was written
+		return nil, err
+	}
+	s.daysIn = in(s.days)
+	return s, nil
+}
+
+// OpenOwn opens the part of a user. A user of whom nothing is kept has an empty one.
+func OpenOwn(path string, uid uint32, zone *time.Location) (*Store, error) {
+	s := &Store{factsIn: at(path), daysIn: at(filepath.Join(path, fmt.Sprint(uid))), options: Options{In: zone}}
+	if _, err := s.factsIn(factsName); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -127,7 +128,9 @@ func (s *Store) Close() error {
 	if s.days != nil {
 		s.days.Close()
 	}
-	s.top.Close()
+	if s.top != nil {
+		s.top.Close()
+	}
 	if s.lock != nil {
 		return s.lock.Close()
 	}
@@ -135,7 +138,7 @@ func (s *Store) Close() error {
 }
 
 func (s *Store) facts() (f facts, err error) {
-	data, _, err := s.top.Read(factsName, maxFile)
+	data, err := s.factsIn(factsName)
 	if errors.Is(err, fs.ErrNotExist) {
 		return facts{Schema: factsSchema}, nil
 	}
@@ -146,7 +149,7 @@ func (s *Store) facts() (f facts, err error) {
 		err = fmt.Errorf("%w: it is %q", store.ErrNewer, f.Schema)
 	}
 	if err != nil {
-		return f, fmt.Errorf("%s: %w", s.top.Join(factsName), err)
+		return f, fmt.Errorf("%s: %w", factsName, err)
 	}
 	return f, nil
 }
@@ -217,7 +220,7 @@ func (s *Store) write(dir *folder.Folder, all sums, f *facts, allow ...uint32) e
 
 func (s *Store) stage(dir *folder.Folder, start int64, more sums) (folder.Staged, error) {
 	name := nameOf(start, s.options.In)
-	all, whole, err := readDay(dir, name)
+	all, whole, err := readDay(in(dir), name)
 	if errors.Is(err, store.ErrDamaged) {
 		all, whole, err = make(sums), false, dir.MoveAside(name, time.Unix(start, 0))
 	}
