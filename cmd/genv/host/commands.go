@@ -38,6 +38,7 @@ func Commands(with command.Program) []*cli.Command {
 			Flags:  monitoring.Flags(p.Getenv),
 			Action: p.monitorHere,
 		},
+		hostreport.Command(with),
 		p.usageCommand(),
 	}...)
 }

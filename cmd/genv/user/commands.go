@@ -12,7 +12,6 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/environment"
 	"github.com/seed-3119e985/genv/cmd/genv/history"
-	"github.com/seed-3119e985/genv/cmd/genv/hostreport"
 	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -85,7 +84,7 @@ func Commands(with command.Program) []*cli.Command {
 	}
 	p.refuseInContainers(commands)
 	p.printPlainErrors(commands)
-	return append(commands, p.noticesCommand(), hostreport.Command(with), &cli.Command{
+	return append(commands, p.noticesCommand(), &cli.Command{
 		Name:   "history",
 		Usage:  "print what was done to your processes and devices on this machine, when and why",
 		Flags:  history.Flags(),
