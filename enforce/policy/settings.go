@@ -64,27 +64,3 @@ type Settings struct {
 	// Guard is how far the kernel guard goes; it may differ by host and time.
 	Guard Value[mode.Mode]
 }
-
-// CapsUsers is the key of a cap on what users have on all hosts together, if the file has one;
-// empty otherwise.
-func (f *File) CapsUsers() (key string) {
-	sets := []*Settings{&f.Defaults, &f.Flags}
-	for i := range f.Overrides {
-		sets = append(sets, &f.Overrides[i].Set)
-	}
-	for user := range f.UserFlags {
-		own := f.UserFlags[user]
-		sets = append(sets, &own)
-	}
-	for _, s := range sets {
-		switch {
-		case s.MaxDevices.On:
-			return "max-devices-per-user"
-		case s.MaxMemory.On:
-			return "max-memory-per-user"
-		case s.MaxEnvs.On:
-			return "max-envs-per-user"
-		}
-	}
-	return ""
-}

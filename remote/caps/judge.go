@@ -92,7 +92,7 @@ func (j *Judge) step(ctx context.Context) JudgeStatus {
 	}
 	rules, status := j.Rules(), JudgeStatus{Elected: true}
 	for shard := range j.Shards {
-		if !slices.ContainsFunc(list, func(one shardHeld) bool { return one.number == shard }) {
+		if j.Hosts(shard) > 0 && !slices.ContainsFunc(list, func(one shardHeld) bool { return one.number == shard }) {
 			status.Missing = append(status.Missing, shard)
 			rules.Missing += j.Hosts(shard)
 		}

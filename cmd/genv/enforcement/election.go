@@ -23,6 +23,8 @@ type Election struct {
 	Key   string         // by which etcd knows the election
 	// Register returns what keeps a controller registered.
 	Register func(election.Registration) *election.Registrar
+	// Campaign returns what takes part in another election, with the same etcd and Clock.
+	Campaign func(key string, self election.Candidate) *election.Elector
 	Close    func() // the connections to etcd
 }
 
@@ -68,6 +70,7 @@ func (l *loop) takePart(ctx context.Context, setup *Setup) error {
 	l.part.work.Go(func() { l.part.registrar.Run(ctx) })
 	l.part.work.Go(func() { l.watchElection(ctx) })
 	l.part.work.Go(func() { l.part.follow(ctx) })
+	l.shareCaps(ctx, setup, candidate)
 	return nil
 }
 

@@ -128,7 +128,8 @@ type loop struct {
 	claim    *fence.Claim           // by what right it acts; nil for none
 	// saidUnfenced: which hosts can't refuse a controller that was replaced was said.
 	saidUnfenced bool
-	part         *part // in an election; nil for none
+	part         *part       // in an election; nil for none
+	caps         *sharedCaps // nil if this run judges all hosts
 
 	current *controller.Controller
 	setup   Setup
@@ -192,6 +193,10 @@ func (l *loop) controller(setup Setup) *controller.Controller {
 	if c.Leads = l.part.leads(); !l.part.acts() {
 		c.Standby, c.DryRun, c.Save, c.Keep, c.Sinks = true, true, nil, nil, viewers
 	}
+	if l.caps != nil {
+		l.caps.setup.Store(&setup)
+		c.Caps = l.caps.member
+	}
 	l.current = c
 	return c
 }
@@ -248,6 +253,7 @@ func (l *loop) show(ctx context.Context, cycle *controller.Cycle) error {
 		return errStopped
 	}
 	l.sayUnfenced()
+	l.sayCaps()
 	return l.replaced(cycle)
 }
 

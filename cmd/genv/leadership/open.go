@@ -16,9 +16,12 @@ func (config Config) Election() func(election.Candidate) *enforcement.Election {
 	}
 	return func(self election.Candidate) *enforcement.Election {
 		client := etcd.New(config.Etcd)
+		campaign := func(key string, self election.Candidate) *election.Elector {
+			return election.New(election.Options{Cluster: client, Key: key, Self: self, Clock: sinceBoot, Now: time.Now})
+		}
 		return &enforcement.Election{
-			Elector: election.New(election.Options{Cluster: client, Key: config.Key, Self: self, Clock: sinceBoot, Now: time.Now}),
-			Store:   client, Key: config.Key, Close: client.Close,
+			Elector: campaign(config.Key, self), Campaign: campaign,
+			Store: client, Key: config.Key, Close: client.Close,
 			Register: func(self election.Registration) *election.Registrar {
 				return election.NewRegistrar(client, config.Key, self)
 			},

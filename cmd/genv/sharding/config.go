@@ -6,8 +6,10 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/shards"
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // shardVariable says to a process which shard it has, such as 3 for the fourth one.
@@ -59,6 +61,16 @@ func (config Config) Hosts(all []remote.Host) (own []remote.Host) {
 		}
 	}
 	return own
+}
+
+// division says how all hosts are divided, for the caps of users.
+func (config Config) division(key string, all []remote.Host) *enforcement.Division {
+	d := &enforcement.Division{Key: key, Shard: *config.Own, Hosts: make([]int, config.Count), Order: make(map[snapshot.Hostname]int, len(all))}
+	for i, h := range all {
+		d.Order[snapshot.Hostname(h.Name)] = i
+		d.Hosts[shards.Of(h.Name, config.Count)]++
+	}
+	return d
 }
 
 // shardsWith are the shards that have hosts.

@@ -36,6 +36,7 @@ func (config Config) Divide(p *command.Program, parts *Parts) {
 	if config.Own == nil {
 		return
 	}
+	parts.Enforcement.Division = config.division(parts.Leadership.Key, parts.Hosts)
 	parts.Hosts = config.Hosts(parts.Hosts)
 	parts.Leadership.Key = shards.Key(parts.Leadership.Key, *config.Own)
 	if dir := parts.Enforcement.ControllerDir(p.Getenv); dir != "" {
@@ -55,9 +56,6 @@ func Start(ctx context.Context, p *command.Program, config Config, parts *Parts,
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return err
-	}
-	if rule := parts.Enforcement.Policy.CapsUsers(); rule != "" {
-		return command.UsageError("--shards: %s counts what users have on all hosts, and a shard doesn't know the others", rule)
 	}
 	genv, err := delegate.Genv(ctx, p.Version)
 	if err != nil {

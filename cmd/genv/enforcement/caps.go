@@ -1,0 +1,84 @@
+package enforcement
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/holdings"
+	"github.com/seed-3119e985/genv/remote/caps"
+	"github.com/seed-3119e985/genv/remote/election"
+	"github.com/seed-3119e985/genv/remote/shards"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Division says how the hosts are divided among controllers.
+type Division struct {
+	Key   string // of all controllers in etcd
+	Shard int    // of this one
+	Hosts []int  // how many each shard has
+	Order map[snapshot.Hostname]int
+}
+
+// sharedCaps is a run's part in applying the caps of users together with other controllers.
+type sharedCaps struct {
+	member *caps.Member
+	judge  *caps.Judge
+	setup  atomic.Pointer[Setup] // the last one
+	said   string                // what was said last about it
+}
+
+// shareCaps begins to apply caps with the others, until ctx ends; without shards it does nothing.
+func (l *loop) shareCaps(ctx context.Context, setup *Setup, self election.Candidate) {
+	if setup.Division == nil {
+		return
+	}
+	s, p, division := &sharedCaps{}, l.part, setup.Division
+	s.setup.Store(setup)
+	guard := func(shard int) string { return election.LeaderKey(shards.Key(division.Key, shard)) }
+	s.member = caps.NewMember(caps.MemberOptions{
+		Store: p.Store, Key: division.Key, Number: division.Shard, Guard: guard(division.Shard), Epoch: p.leadingEpoch,
+		Order: func() map[snapshot.Hostname]int { return s.setup.Load().Division.Order }, Every: setup.Interval, Clock: p.Clock,
+	})
+	elector := p.Campaign(caps.JudgeKey(division.Key), self)
+	s.judge = caps.NewJudge(caps.JudgeOptions{
+		Store: p.Store, Key: division.Key, Shards: len(division.Hosts), Guard: guard, Clock: p.Clock,
+		Hosts:   func(shard int) int { return s.setup.Load().Division.Hosts[shard] },
+		Rules:   func() holdings.Rules { return s.rules(l.program.Now()) },
+		Elected: func() (uint64, bool) { return elector.Status().Epoch, elector.Leads() },
+	})
+	for _, run := range []func(context.Context){s.member.Run, elector.Run, s.judge.Run} {
+		p.work.Go(func() { run(ctx) })
+	}
+	l.caps = s
+}
+
+// leadingEpoch is that with which this controller leads now; 0 if it doesn't.
+func (p *part) leadingEpoch() uint64 {
+	if status := p.Status(); status.Role == election.Leading {
+		return status.Epoch
+	}
+	return 0
+}
+
+func (s *sharedCaps) rules(now time.Time) holdings.Rules {
+	return enforce.CapRules(s.setup.Load().policy(), now)
+}
+
+// sayCaps says once why caps aren't applied.
+func (l *loop) sayCaps() {
+	if l.caps == nil {
+		return
+	}
+	problem := ""
+	for _, err := range []error{l.caps.member.Err(), l.caps.judge.Status().Err} {
+		if err != nil {
+			problem = err.Error()
+		}
+	}
+	if problem != "" && problem != l.caps.said {
+		l.log.Warn().Str("etcd", problem).Msg("the caps of users can't be applied together with the other shards")
+	}
+	l.caps.said = problem
+}
