@@ -141,6 +141,9 @@ func (all *allocations) add(u *allocation, h *hostView, env *envView) {
 		if a.Time.Compare(d.Newest) > 0 {
 			d.Newest = a.Time
 		}
+		if d.Oldest.IsZero() || a.Time.Compare(d.Oldest) < 0 {
+			d.Oldest = a.Time
+		}
 		for p := range env.On(index) {
 			if h.userOf(p) != u.Name { // the others are counted by addUses
 				all.addProcess(u, h, d, p)

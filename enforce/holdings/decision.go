@@ -51,8 +51,10 @@ func (a Amount) minus(b Amount) Amount {
 }
 
 // Take is a device, or with EID an environment, that the user is to lose. Cost is what that
-// costs the user: if it turns out to cost more, it is not taken.
+// costs the user: if it turns out to cost more, it is not taken. Nor is it if all its
+// attachments, or the environment, are from later than At: then it was given back meanwhile.
 type Take struct {
+	At     snapshot.Date        `json:"at,omitzero"`
 	Host   snapshot.Hostname    `json:"host"`
 	Device snapshot.DeviceIndex `json:"device,omitempty"`
 	EID    snapshot.EnvID       `json:"eid,omitempty"`

@@ -41,7 +41,7 @@ func (b *Book) excessOfEnvs(user *User, o *Over) (e Excess, over bool) {
 		byName[env{b.shard.Hosts[user.Envs[i].Host].Name, user.Envs[i].EID}] = &user.Envs[i]
 	}
 	for _, take := range o.Takes {
-		if found := byName[env{take.Host, take.EID}]; found != nil && found.Cost <= take.Cost {
+		if found := byName[env{take.Host, take.EID}]; found != nil && found.Cost <= take.Cost && found.Created.Compare(take.At) <= 0 {
 			e.Envs = append(e.Envs, found)
 		}
 	}
@@ -73,7 +73,7 @@ func (b *Book) excessOfDevices(user *User, o *Over) (e Excess, over bool) {
 	var taken []*held
 	freed := int64(0)
 	for _, take := range o.Takes {
-		if h := byName[device{take.Host, take.Device}]; h != nil && h.cost <= take.Cost {
+		if h := byName[device{take.Host, take.Device}]; h != nil && h.cost <= take.Cost && h.Oldest.Compare(take.At) <= 0 {
 			taken = append(taken, h)
 			freed += h.weight(o.Cap)
 		}
@@ -99,7 +99,11 @@ func (b *Book) Holds(user snapshot.Username, c Cap, t Take) bool {
 		return false
 	}
 	if c == Envs {
-		return slices.ContainsFunc(u.Envs, func(e Env) bool { return e.EID == t.EID && b.shard.Hosts[e.Host].Name == t.Host })
+		return slices.ContainsFunc(u.Envs, func(e Env) bool {
+			return e.EID == t.EID && b.shard.Hosts[e.Host].Name == t.Host && e.Created.Compare(t.At) <= 0
+		})
 	}
-	return slices.ContainsFunc(b.countedFor(c, u), func(h *held) bool { return h.Index == t.Device && h.host().Name == t.Host })
+	return slices.ContainsFunc(b.countedFor(c, u), func(h *held) bool {
+		return h.Index == t.Device && h.host().Name == t.Host && h.Oldest.Compare(t.At) <= 0
+	})
 }

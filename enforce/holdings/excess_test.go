@@ -34,7 +34,7 @@ func shardOf(t *testing.T, words string) *holdings.Shard {
 		}
 		host, eid := len(s.Hosts)-1, snapshot.EnvID(fmt.Sprintf("%s-%d", name, device))
 		attached := snapshot.DateOf(time.Date(2026, 1, 1, 12, -age, 0, 0, time.UTC))
-		d := holdings.Device{Host: host, Index: snapshot.DeviceIndex(device), Newest: attached, Bytes: 10, Envs: []holdings.Attached{{EID: eid, Leaves: strings.Contains(flags, "l")}}}
+		d := holdings.Device{Host: host, Index: snapshot.DeviceIndex(device), Newest: attached, Oldest: attached, Bytes: 10, Envs: []holdings.Attached{{EID: eid, Leaves: strings.Contains(flags, "l")}}}
 		if strings.ContainsAny(flags, "brs") {
 			d.Processes = []holdings.Use{{Process: len(s.Processes), Attached: true}}
 			s.Processes = append(s.Processes, holdings.Process{Host: host, PID: 1, Reported: strings.Contains(flags, "r"), Stuck: strings.Contains(flags, "s")})
@@ -102,6 +102,7 @@ func TestExcess(t *testing.T) {
 		{name: "one of two given back, the other is to go elsewhere", here: "a:0=1 a:1=9", there: "b:0=2 b:1=8", now: "a:0=1", limit: 2, want: "", wantElsewhere: "b:0", wantOfEnvsToo: true},
 		{name: "given back for a new one", here: "a:0=1 a:1=2", there: "b:0=3 b:1=4 b:2=5", now: "a:1=2 a:2=0", limit: 4, wantOfEnvsToo: true},
 		{name: "a new one more waits for the next decision", here: "a:0=1 a:1=2", there: "b:0=3 b:1=4 b:2=5", now: "a:0=1 a:1=2 a:2=0", limit: 4, want: "a:0", wantOfEnvsToo: true},
+		{name: "given back and attached again", here: "a:0=1 a:1=2", there: "b:0=3 b:1=4 b:2=5", now: "a:0=0 a:1=2", limit: 4, wantOfEnvsToo: true},
 		{name: "busy meanwhile", here: "a:0=1 a:1=2", there: "b:0=3 b:1=4 b:2=5", now: "a:0=1b a:1=2", limit: 4},
 		{name: "reported to be busy meanwhile", here: "a:0=1 a:1=2", there: "b:0=3 b:1=4 b:2=5", now: "a:0=1r a:1=2", limit: 4},
 		{name: "idle meanwhile", here: "a:0=1b a:1=2b", there: "b:0=3b b:1=4b b:2=5b", now: "a:0=1 a:1=2b", limit: 4, want: "a:0", unlikeForBytes: true},

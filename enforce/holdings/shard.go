@@ -70,6 +70,7 @@ type Device struct {
 	Host   int                  `json:"host"`
 	Index  snapshot.DeviceIndex `json:"device"`
 	Newest snapshot.Date        `json:"newest,omitzero"` // attachment
+	Oldest snapshot.Date        `json:"oldest,omitzero"` // attachment
 	// Unknown is what processes of unknown environments prove about its use, and Exempt what
 	// exempt processes of the user's environments do: no cap takes that.
 	Unknown   contents.Evidence `json:"unknown,omitempty"`

@@ -61,7 +61,7 @@ func (v *verdict) judgeEnvs(p *person) {
 	})
 	for _, env := range envs[:v.held.of(v.cap)-max(0, v.limit)] {
 		s := &v.shards[env.book.number]
-		s.takes = append(s.takes, Take{Host: env.host().Name, EID: env.EID, Cost: env.Cost})
+		s.takes = append(s.takes, Take{Host: env.host().Name, EID: env.EID, At: env.Created, Cost: env.Cost})
 		s.excess.Envs = append(s.excess.Envs, env.Env)
 		s.freed++
 	}
@@ -81,7 +81,7 @@ func (v *verdict) judgeDevices(p *person) {
 	}
 	for _, h := range v.choose(devices, used) {
 		s := &v.shards[h.book.number]
-		s.takes = append(s.takes, Take{Host: h.host().Name, Device: h.Index, Cost: h.cost})
+		s.takes = append(s.takes, Take{Host: h.host().Name, Device: h.Index, At: h.Newest, Cost: h.cost})
 		s.excess.Devices = append(s.excess.Devices, h.Device)
 		s.freed += h.weight(v.cap)
 	}

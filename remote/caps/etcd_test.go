@@ -126,13 +126,17 @@ func (s *site) judge(name string) (*caps.Judge, *etcdcluster.Cut) {
 	cut := s.etcd.Cut(s.T)
 	client := etcd.New(etcd.Config{Endpoints: cut.Endpoints()})
 	s.Cleanup(client.Close)
+	var hosts []int
+	for _, c := range s.shards {
+		hosts = append(hosts, len(c.hosts))
+	}
 	elector := election.New(election.Options{
 		Cluster: client, Key: caps.JudgeKey(key), Self: election.Candidate{ID: name, Name: name}, Clock: clock, Now: time.Now,
 	})
 	s.start(elector.Run)
 	judge := caps.NewJudge(caps.JudgeOptions{
 		Store: client, Key: key, Shards: len(s.shards), Guard: guardOf, Clock: clock,
-		Hosts:   func(shard int) int { return len(s.shards[shard].hosts) },
+		Hosts:   func(shard int) int { return hosts[shard] },
 		Rules:   func() holdings.Rules { return enforce.CapRules(fourDevices{}, time.Now()) },
 		Elected: func() (uint64, bool) { return elector.Status().Epoch, elector.Leads() },
 	})
@@ -236,10 +240,10 @@ func TestThreeShards(t *testing.T) {
 	cut.Mend()
 
 	// A shard without a leader counts as hosts that did not answer.
-	s.shards[2].hosts[0] = host("d", 7, 8, 9)
 	gone := s.shards[1]
 	gone.resign()
 	s.cycles(func() bool { return slices.Equal(second.Status().Missing, []int{1}) }, "the shard is missing")
+	s.shards[2].hosts[0] = host("d", 7, 8, 9)
 	s.shards = slices.Delete(slices.Clone(s.shards), 1, 2)
 	s.cycles(func() bool { return len(s.detached) > 2 }, "five without the others'")
 	require.Equal(t, append(wanted, "d:2"), s.detached)

@@ -24,8 +24,9 @@ func devicesOf(t *testing.T, words string) *holdings.Shard {
 		require.NoError(t, err)
 		s.Hosts = append(s.Hosts, holdings.Host{Name: snapshot.Hostname(host)})
 		alice.Hosts++
+		at := snapshot.DateOf(time.Date(2026, 1, 1, 12, -age, 0, 0, time.UTC))
 		alice.Devices = append(alice.Devices, &holdings.Device{
-			Host: len(s.Hosts) - 1, Newest: snapshot.DateOf(time.Date(2026, 1, 1, 12, -age, 0, 0, time.UTC)),
+			Host: len(s.Hosts) - 1, Newest: at, Oldest: at,
 			Envs: []holdings.Attached{{EID: "1"}},
 		})
 	}
