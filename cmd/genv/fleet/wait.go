@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/fleet/requirement"
 	"github.com/seed-3119e985/genv/cmd/genv/gpulist"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/remote"
@@ -46,7 +47,7 @@ func (p *program) waitCommand() *cli.Command {
 // waiter waits until a host has enough free GPUs.
 type waiter struct {
 	*fleet
-	wanted   requirement
+	wanted   requirement.Requirement
 	interval time.Duration
 	within   time.Duration // 0 for ever
 	format   string
@@ -62,7 +63,7 @@ func (p *program) remoteWait(c *cli.Context) error {
 	if w.format, err = command.FormatOf(c, "tui", "json"); err != nil {
 		return err
 	}
-	if w.wanted, err = readRequirement(c); err != nil {
+	if w.wanted, err = requirement.Read(c); err != nil {
 		return err
 	}
 	if w.interval, err = command.PositiveDuration(c, "interval"); err != nil {
@@ -100,7 +101,7 @@ func (w *waiter) run(ctx context.Context) error {
 		seen := w.looker.Look(ctx)
 		w.progress.End()
 		failures := render.FailuresIn(seen.Cluster)
-		host, found := w.wanted.find(seen.Cluster)
+		host, found := w.wanted.Find(seen.Cluster)
 		switch {
 		case found != nil:
 			w.show(failures, &seen)
@@ -112,16 +113,16 @@ func (w *waiter) run(ctx context.Context) error {
 			return w.ended(ctx)
 		case w.StopAtFailure && len(failures) > 0:
 			return w.conclude(failures, seen.Duplicates)
-		case len(failures) == 0 && !w.wanted.exists(seen.Cluster):
-			return command.UsageError("no host has %s, free or not: `genv remote gpus` lists what there is", w.wanted.of(""))
+		case len(failures) == 0 && !w.wanted.Exists(seen.Cluster):
+			return command.UsageError("no host has %s, free or not: `genv remote gpus` lists what there is", w.wanted.Of(""))
 		}
 		w.show(failures, &seen)
 		if !said {
 			fmt.Fprintf(w.program.Err, "Waiting for %s on one of %s, asked every %s. Ctrl-C ends it.\n",
-				w.wanted.of("free "), render.Plural(len(seen.Cluster.Hosts), "host"), text.FormatDuration(w.interval))
+				w.wanted.Of("free "), render.Plural(len(seen.Cluster.Hosts), "host"), text.FormatDuration(w.interval))
 			said = true
 		}
-		w.progress.Note(w.wanted.progress(seen.Cluster))
+		w.progress.Note(w.wanted.Progress(seen.Cluster))
 		select {
 		case <-ctx.Done():
 			return w.ended(ctx)
@@ -132,9 +133,9 @@ func (w *waiter) run(ctx context.Context) error {
 
 func (w *waiter) ended(ctx context.Context) error {
 	if errors.Is(context.Cause(ctx), errGivenUp) {
-		return fmt.Errorf("no host had %s within %s", w.wanted.of("free "), text.FormatDuration(w.within))
+		return fmt.Errorf("no host had %s within %s", w.wanted.Of("free "), text.FormatDuration(w.within))
 	}
-	return fmt.Errorf("interrupted: no host had %s yet", w.wanted.of("free "))
+	return fmt.Errorf("interrupted: no host had %s yet", w.wanted.Of("free "))
 }
 
 // show prints which hosts fail, each once.
