@@ -31,16 +31,19 @@ func newIDs() ids { return ids{make(map[string]int64), make(map[device]int64)} }
 type statements struct {
 	hourRow, dayRow, hourSum, daySum *sql.Stmt
 	name, addName, device, addDevice *sql.Stmt
-	fact, gap, rollUp                *sql.Stmt
+	fact, gap, rollUp, rollUpMonth   *sql.Stmt
+	monthSum                         *sql.Stmt
 }
 
 func (s *Store) prepare() (*statements, error) {
 	a := new(statements)
 	var err error
 	for text, to := range map[string]**sql.Stmt{
-		upsert(hourRows, "start", "device", "user", "eid"):                                 &a.hourRow,
-		upsert(dayRows, "start", "device", "user", "eid"):                                  &a.dayRow,
-		upsert(hourSums, "kind", "start", "name"):                                          &a.hourSum,
+		upsert(hourRows, "start", "device", "user", "eid"): &a.hourRow,
+		upsert(dayRows, "start", "device", "user", "eid"):  &a.dayRow,
+		upsert(hourSums, "kind", "start", "name"):          &a.hourSum,
+		upsert(monthSums, "kind", "start", "name"):         &a.monthSum,
+		rollUpMonth:                                                                        &a.rollUpMonth,
 		upsert(daySums, "kind", "start", "name"):                                           &a.daySum,
 		"SELECT id FROM names WHERE name = ?":                                              &a.name,
 		"INSERT INTO names (name) VALUES (?)":                                              &a.addName,
@@ -63,6 +66,8 @@ const (
 	endedFact = "ended"
 	hoursFact = "hours" // from when on hours are kept
 	daysFact  = "days"  // up to when the rows of days are written
+	// monthsFact is up to when the sums of months are written, if those of all its days are kept.
+	monthsFact = "months"
 )
 
 var errReadOnly = errors.New("it was opened to read")
@@ -74,12 +79,13 @@ func (s *Store) Add(ctx context.Context, e *store.Entry) error {
 	}
 	return s.change(ctx, func(tx *sql.Tx) error {
 		days, err := factOf(ctx, tx, daysFact)
-		if err != nil {
+		months, monthsErr := factOf(ctx, tx, monthsFact)
+		if err = cmp.Or(err, monthsErr); err != nil {
 			return err
 		}
 		a := adding{Store: s, tx: tx, bound: make(map[*sql.Stmt]*sql.Stmt)}
 		a.rows(&e.Batch, days)
-		a.sums(&e.Batch)
+		a.sums(&e.Batch, months)
 		for _, gap := range e.Gaps {
 			a.run(s.adding.gap, gap.Since, gap.Until)
 		}
@@ -137,13 +143,18 @@ func (a *adding) rows(b *usage.Batch, days int64) {
 	}
 }
 
-func (a *adding) sums(b *usage.Batch) {
+// sums adds sums. Those of months before months are written already.
+func (a *adding) sums(b *usage.Batch, months int64) {
 	for key := range b.Sums {
 		sum := b.Sums[key]
 		args := append([]any{int(key.Kind), key.Hour, a.nameID(key.Name)}, append(amountsOf(&sum.Amounts), sum.Peak)...)
 		a.run(a.adding.hourSum, args...)
 		args[1] = usage.DayOf(key.Hour, a.options.In)
 		a.run(a.adding.daySum, args...)
+		if key.Hour < months {
+			args[1] = usage.MonthOf(key.Hour, a.options.In)
+			a.run(a.adding.monthSum, args...)
+		}
 	}
 }
 

@@ -125,16 +125,23 @@ func (s *Store) create() error {
 			_, err := tx.Exec(schema())
 			return err
 		}
-		until, err := factOf(context.Background(), tx, untilFact)
-		if err != nil {
-			return err
+		if found == 1 {
+			if err := rowsOfDaysAreThere(tx, s.options.In); err != nil {
+				return err
+			}
 		}
-		if until > 0 { // the rows of its last day are written
-			_, err = tx.Exec("INSERT INTO facts VALUES (?, ?)", daysFact, usage.NextDay(until, s.options.In))
-		}
-		_, versionErr := tx.Exec(fmt.Sprintf("PRAGMA user_version = %d", version))
-		return cmp.Or(err, versionErr)
+		_, err := tx.Exec(upgrade())
+		return err
 	})
+}
+
+// rowsOfDaysAreThere notes that the rows of the last day are written.
+func rowsOfDaysAreThere(tx *sql.Tx, in *time.Location) error {
+	until, err := factOf(context.Background(), tx, untilFact)
+	if err == nil && until > 0 {
+		_, err = tx.Exec("INSERT INTO facts VALUES (?, ?)", daysFact, usage.NextDay(until, in))
+	}
+	return err
 }
 
 // versionOf is the version of the schema; 0 for a database without tables.

@@ -52,17 +52,24 @@ func (r *reporting) report(q *store.Query) (report store.Report, err error) {
 		report.Since, report.Until = parts[0].Since, parts[len(parts)-1].Until
 	}
 	rows, total := make(map[string]usage.Sum), make(map[string]usage.Sum)
+	months, err := r.months()
+	if err != nil {
+		return report, err
+	}
 	for _, p := range parts {
-		if err = r.sum(p, usage.OfAll, false, total); err != nil {
-			return report, err
-		}
 		if q.ByDay {
-			err = r.sum(p, usage.OfAll, true, rows)
-		} else {
-			err = r.sum(p, q.Kind, false, rows)
+			if err = r.sum(tableOf(p), p.Since, p.Until, usage.OfAll, true, rows); err != nil {
+				return report, err
+			}
 		}
-		if err != nil {
-			return report, err
+		for _, part := range months.divide(p, r.in) {
+			err = r.sum(part.table, part.since, part.until, usage.OfAll, false, total)
+			if err == nil && !q.ByDay {
+				err = r.sum(part.table, part.since, part.until, q.Kind, false, rows)
+			}
+			if err != nil {
+				return report, err
+			}
 		}
 	}
 	report.Total = total[""]
@@ -74,19 +81,16 @@ func (r *reporting) report(q *store.Query) (report store.Report, err error) {
 	return report, err
 }
 
-// sum adds the sums of a part, by name or by date.
-func (r *reporting) sum(p store.Part, kind usage.Kind, byDay bool, to map[string]usage.Sum) error {
-	table, by := hourSums, "name"
-	if p.Table == store.Days {
-		table = daySums
-	}
+// sum adds the sums of a table, by name or by date.
+func (r *reporting) sum(table string, since, until int64, kind usage.Kind, byDay bool, to map[string]usage.Sum) error {
+	by := "name"
 	if byDay {
 		by = "start"
 	}
 	// The names are joined to the sums: joining them to what is summed up takes twice as long.
 	rows, err := r.tx.QueryContext(r.ctx, fmt.Sprintf(
 		"SELECT s.start, n.name, s.* FROM (SELECT start, name, %s, max(peak) FROM %s WHERE kind = ? AND start >= ? AND start < ? GROUP BY %s) s JOIN names n ON n.id = s.name",
-		amountSums(), table, by), int(kind), p.Since, p.Until)
+		amountSums(), table, by), int(kind), since, until)
 	if err != nil {
 		return err
 	}
@@ -106,6 +110,52 @@ func (r *reporting) sum(p store.Part, kind usage.Kind, byDay bool, to map[string
 		to[name] = total
 	}
 	return rows.Err()
+}
+
+// months is from when on, and up to when, there are sums of months.
+type months struct{ first, end int64 }
+
+func (r *reporting) months() (m months, err error) {
+	var tables int // an older genv, which still runs, has none
+	err = r.tx.QueryRowContext(r.ctx, "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ?", monthSums).Scan(&tables)
+	if err != nil || tables == 0 {
+		return m, err
+	}
+	err = r.tx.QueryRowContext(r.ctx, "SELECT coalesce(min(start), 0) FROM "+monthSums+" WHERE kind = ?", int(usage.OfAll)).Scan(&m.first)
+	if err == nil && m.first != 0 {
+		m.end, err = factOf(r.ctx, r.tx, monthsFact)
+	}
+	return m, err
+}
+
+// part is a time, and the table with its sums.
+type part struct {
+	table        string
+	since, until int64
+}
+
+func tableOf(p store.Part) string {
+	if p.Table == store.Days {
+		return daySums
+	}
+	return hourSums
+}
+
+// divide takes whole months of days from the sums of months.
+func (m months) divide(p store.Part, in *time.Location) (parts []part) {
+	first, last := max(p.Since, m.first), min(usage.MonthOf(p.Until, in), m.end)
+	if start := usage.MonthOf(first, in); start != first {
+		first = usage.NextMonth(first, in)
+	}
+	if p.Table != store.Days || first >= last {
+		return []part{{tableOf(p), p.Since, p.Until}}
+	}
+	for _, one := range []part{{daySums, p.Since, first}, {monthSums, first, last}, {daySums, last, p.Until}} {
+		if one.since < one.until {
+			parts = append(parts, one)
+		}
+	}
+	return parts
 }
 
 // missing is for how many seconds of a time nothing is known.

@@ -8,8 +8,9 @@ import (
 )
 
 // version is that of the schema. A database of a higher one is left alone.
-// Before version 2 the rows of a day were written with those of its hours.
-const version = 2
+// Before version 2 the rows of a day were written with those of its hours; before version 3 there
+// were no sums of months.
+const version = 3
 
 // columns are those of usage.Amounts, in the order of amountsOf.
 const columns = "attached, used, computing, idle, unknown, unmeasured, memory, findings, terminated, detached"
@@ -24,10 +25,11 @@ const (
 	dayRows  = "days"
 	hourSums = "hour_sums"
 	daySums  = "day_sums"
+	// monthSums are there so that a report of a year doesn't read as many rows as there are days.
+	monthSums = "month_sums"
 )
 
 func schema() string {
-	amounts := strings.ReplaceAll(columns, ",", " INTEGER NOT NULL,") + " INTEGER NOT NULL"
 	statements := []string{
 		"CREATE TABLE facts (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID",
 		"CREATE TABLE gaps (since INTEGER PRIMARY KEY, until INTEGER NOT NULL)",
@@ -36,14 +38,28 @@ func schema() string {
 	}
 	for _, table := range []string{hourRows, dayRows} {
 		statements = append(statements, fmt.Sprintf(
-			"CREATE TABLE %s (start INTEGER, device INTEGER, user INTEGER, eid, %s, PRIMARY KEY (start, device, user, eid)) WITHOUT ROWID", table, amounts))
+			"CREATE TABLE %s (start INTEGER, device INTEGER, user INTEGER, eid, %s, PRIMARY KEY (start, device, user, eid)) WITHOUT ROWID", table, amountColumns()))
 	}
 	for _, table := range []string{hourSums, daySums} {
-		statements = append(statements, fmt.Sprintf(
-			"CREATE TABLE %s (kind INTEGER, start INTEGER, name INTEGER, %s, peak INTEGER NOT NULL, PRIMARY KEY (kind, start, name)) WITHOUT ROWID", table, amounts))
+		statements = append(statements, createSums(table))
 	}
-	return strings.Join(append(statements, fmt.Sprintf("PRAGMA user_version = %d", version)), ";\n")
+	return strings.Join(append(statements, upgrade()), ";\n")
 }
+
+// upgrade makes what version 2 didn't have.
+func upgrade() string {
+	return createSums(monthSums) + fmt.Sprintf(";\nPRAGMA user_version = %d", version)
+}
+
+func createSums(table string) string {
+	return fmt.Sprintf("CREATE TABLE %s (kind INTEGER, start INTEGER, name INTEGER, %s, peak INTEGER NOT NULL, PRIMARY KEY (kind, start, name)) WITHOUT ROWID", table, amountColumns())
+}
+
+func amountColumns() string {
+	return strings.ReplaceAll(columns, ",", " INTEGER NOT NULL,") + " INTEGER NOT NULL"
+}
+
+func hasSums(table string) bool { return table != hourRows && table != dayRows }
 
 // upsert adds amounts to those that a table has.
 func upsert(table string, keys ...string) string {
@@ -52,7 +68,7 @@ func upsert(table string, keys ...string) string {
 		set = append(set, fmt.Sprintf("%s = %s + excluded.%s", column, column, column))
 	}
 	all := strings.Join(keys, ", ") + ", " + columns
-	if table == hourSums || table == daySums {
+	if hasSums(table) {
 		all += ", peak"
 		set = append(set, "peak = max(peak, excluded.peak)")
 	}
@@ -70,3 +86,10 @@ func amountSums() string {
 // its day.
 var rollUp = fmt.Sprintf("INSERT INTO %s SELECT ?1, device, user, eid, %s FROM %s WHERE start >= ?1 AND start < ?2 GROUP BY device, user, eid",
 	dayRows, amountSums(), hourRows)
+
+// rollUpMonth sums up the sums of days between two moments as those of a month.
+var rollUpMonth = fmt.Sprintf("INSERT OR REPLACE INTO %s SELECT kind, ?1, name, %s, max(peak) FROM %s WHERE kind IN (%s) AND start >= ?1 AND start < ?2 GROUP BY kind, name",
+	monthSums, amountSums(), daySums, kinds)
+
+// kinds are those of sums, for conditions: the tables are sorted by kind, and then by start.
+var kinds = fmt.Sprintf("%d, %d, %d, %d", usage.ByUser, usage.ByHost, usage.ByModel, usage.OfAll)

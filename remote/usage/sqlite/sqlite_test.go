@@ -155,7 +155,12 @@ func TestUpgrade(t *testing.T) {
 	db, err := sql.Open("sqlite", path)
 	require.NoError(t, err)
 	defer db.Close()
-	_, err = db.Exec("INSERT INTO days SELECT start - start % 86400, device, user, eid, attached, used, computing, idle, unknown, unmeasured, memory, findings, terminated, detached FROM hours; PRAGMA user_version = 1")
+	_, err = db.Exec("INSERT INTO days SELECT start - start % 86400, device, user, eid, attached, used, computing, idle, unknown, unmeasured, memory, findings, terminated, detached FROM hours; DROP TABLE month_sums; PRAGMA user_version = 1")
+	require.NoError(t, err)
+	reader, err := sqlite.OpenToRead(path, time.UTC)
+	require.NoError(t, err)
+	defer reader.Close()
+	_, err = reader.Report(t.Context(), store.Query{Kind: usage.ByUser, Since: firstHour, Until: firstHour + 86400})
 	require.NoError(t, err)
 
 	s, err := sqlite.Open(path, sqlite.Options{In: time.UTC})

@@ -1,10 +1,12 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/seed-3119e985/genv/remote/usage"
@@ -15,12 +17,12 @@ import (
 // removes the oldest of what is kept of environments and devices, the hours first; the sums
 // stay.
 func (s *Store) Tidy(ctx context.Context, now time.Time) (early string, err error) {
-	if err := s.rollUp(ctx); err != nil && !errors.Is(err, store.ErrFull) { // with room again it is done
+	if err := cmp.Or(s.rollUp(ctx), s.rollUpMonths(ctx)); err != nil && !errors.Is(err, store.ErrFull) { // with room again it is done
 		return "", err
 	}
 	hours := usage.DayOf(now.Add(-s.options.KeepHours).Unix(), s.options.In)
 	days := usage.DayOf(now.Add(-s.options.KeepDays).Unix(), s.options.In)
-	for table, before := range map[string]int64{hourRows: hours, hourSums: hours, dayRows: days, daySums: days} {
+	for table, before := range map[string]int64{hourRows: hours, hourSums: hours, dayRows: days, daySums: days, monthSums: days} {
 		if err := s.removeBefore(ctx, table, before); err != nil {
 			return "", err
 		}
@@ -78,6 +80,41 @@ func (s *Store) rollUp(ctx context.Context) error {
 	}
 }
 
+// rollUpMonths writes the sums of the months that have ended, a month at a time.
+func (s *Store) rollUpMonths(ctx context.Context) error {
+	mark, err := s.Mark(ctx)
+	if err != nil {
+		return err
+	}
+	months, err := factOf(ctx, s.db, monthsFact)
+	if err != nil {
+		return translated(err)
+	}
+	if months == 0 {
+		oldest, found, err := s.oldest(ctx, daySums)
+		if err != nil || !found {
+			return err
+		}
+		months = usage.MonthOf(oldest, s.options.In)
+	}
+	for {
+		month := months
+		if months = usage.NextMonth(month, s.options.In); months > mark.Until {
+			return nil
+		}
+		err := s.change(ctx, func(tx *sql.Tx) error {
+			_, err := tx.Stmt(s.adding.rollUpMonth).ExecContext(ctx, month, months)
+			if err == nil {
+				_, err = tx.Stmt(s.adding.fact).ExecContext(ctx, monthsFact, months)
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+}
+
 // removeBefore removes what begins before a moment, a start at a time, so that each change
 // is small.
 func (s *Store) removeBefore(ctx context.Context, table string, before int64) error {
@@ -101,19 +138,21 @@ func (s *Store) oldest(ctx context.Context, table string) (start int64, found bo
 
 // first is the first start in a table. Sums are sorted by kind: each has its own.
 func first(table string) string {
-	if table == hourRows || table == dayRows {
+	if !hasSums(table) {
 		return "min(start) FROM " + table
 	}
-	return fmt.Sprintf("min(start) FROM (SELECT min(start) AS start FROM %[1]s WHERE kind = %[2]d UNION ALL SELECT min(start) FROM %[1]s WHERE kind = %[3]d"+
-		" UNION ALL SELECT min(start) FROM %[1]s WHERE kind = %[4]d UNION ALL SELECT min(start) FROM %[1]s WHERE kind = %[5]d)",
-		table, usage.ByUser, usage.ByHost, usage.ByModel, usage.OfAll)
+	var first []string
+	for _, kind := range []usage.Kind{usage.ByUser, usage.ByHost, usage.ByModel, usage.OfAll} {
+		first = append(first, fmt.Sprintf("SELECT min(start) AS start FROM %s WHERE kind = %d", table, kind))
+	}
+	return "min(start) FROM (" + strings.Join(first, " UNION ALL ") + ")"
 }
 
 func (s *Store) remove(ctx context.Context, table string, start int64) error {
 	return s.change(ctx, func(tx *sql.Tx) error {
 		where := " WHERE start = ?"
-		if table == hourSums || table == daySums {
-			where = fmt.Sprintf(" WHERE kind IN (%d, %d, %d, %d) AND start = ?", usage.ByUser, usage.ByHost, usage.ByModel, usage.OfAll)
+		if hasSums(table) {
+			where = " WHERE kind IN (" + kinds + ") AND start = ?"
 		}
 		_, err := tx.Exec("DELETE FROM "+table+where, start)
 		return err

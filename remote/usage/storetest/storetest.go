@@ -33,6 +33,7 @@ func Run(t *testing.T, create func(t *testing.T) Database) {
 	for name, test := range map[string]func(*testing.T, Database){
 		"an empty one":          empty,
 		"sums":                  sums,
+		"months":                months,
 		"a reader and a writer": readerAndWriter,
 		"gaps":                  gaps,
 		"old hours":             oldHours,
@@ -157,6 +158,40 @@ func sums(t *testing.T, d Database) {
 	whole := check(t, s, entries, store.Query{Kind: usage.OfAll, ByDay: true, Since: begin.Unix(), Until: begin.AddDate(0, 0, 5).Unix()})
 	require.Len(t, whole.Rows, 5)
 	require.Equal(t, begin.Unix(), whole.Begun)
+}
+
+// months: a report of a year is as exact as that of a day, whatever a store sums up in Tidy.
+func months(t *testing.T, d Database) {
+	s, in := d.open(t), zone(t)
+	begin := time.Date(2025, 12, 20, 7, 0, 0, 0, in)
+	r := rand.New(rand.NewPCG(2, 1))
+	var entries []*store.Entry
+	add := func(at, until time.Time, seed int) {
+		e := Entry(at.Unix(), uint64(seed)) //nolint:gosec // it is not negative
+		e.Until = until.Add(time.Hour).Unix()
+		entries = append(entries, e)
+		require.NoError(t, s.Add(t.Context(), e))
+	}
+	for i := range 60 {
+		at := begin.Add(time.Duration(i) * 53 * time.Hour)
+		add(at, at, i)
+		if i%10 == 9 { // late, for an earlier month
+			add(at.Add(-time.Duration(r.IntN(60))*24*time.Hour), at, 1000+i)
+		}
+		if i%4 == 0 {
+			_, err := s.Tidy(t.Context(), at)
+			require.NoError(t, err)
+		}
+	}
+	for range 20 {
+		since := begin.Add(time.Duration(r.IntN(60*53)) * time.Hour)
+		q := store.Query{Since: since.Unix(), Until: since.Add(time.Duration(r.IntN(60*53)) * time.Hour).Unix()}
+		for _, q.Kind = range []usage.Kind{usage.ByUser, usage.ByHost, usage.ByModel} {
+			check(t, s, entries, q)
+		}
+		q.ByDay = true
+		check(t, s, entries, q)
+	}
 }
 
 func readerAndWriter(t *testing.T, d Database) {
