@@ -90,8 +90,8 @@ func (s *sharing) note(name string, c *enforcement.CycleDocument) {
 	}
 }
 
-// judges waits until each host is judged, within the last second and a half, by one controller, and only by
-// these, each of which judges some.
+// judges waits until each host is judged, within the last seconds, by one controller, and only by these,
+// each of which judges some.
 func (s *sharing) judges(names ...string) map[snapshot.Hostname]string {
 	s.t.Helper()
 	by := make(map[snapshot.Hostname]string)
@@ -112,7 +112,7 @@ func (s *sharing) judges(names ...string) map[snapshot.Hostname]string {
 		}
 		some := slices.Compact(slices.Sorted(maps.Values(by)))
 		return len(by) == len(s.hosts) && slices.Equal(some, names)
-	}, 15*time.Second, 50*time.Millisecond, "%v", s.judged)
+	}, time.Minute, 50*time.Millisecond, "%v", s.judged)
 	return by
 }
 

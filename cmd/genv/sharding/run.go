@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -56,6 +57,8 @@ type run struct {
 	processes map[int]*process
 	failures  map[int]*failure
 	exit      int // the greatest exit code of the processes at the end
+
+	turned atomic.Int64 // when supervise ended a turn last, by Clock
 
 	woken chan struct{}
 	mu    sync.Mutex
@@ -140,7 +143,8 @@ func (r *run) supervise(ctx context.Context, stopMembers func(), result chan err
 	defer pings.Wait()
 	pinging, stop := context.WithCancel(ctx)
 	defer stop()
-	pings.Go(func() { systemd.PingWatchdog(pinging, r.Log, func() bool { return true }) })
+	r.turned.Store(int64(r.Clock()))
+	pings.Go(func() { systemd.PingWatchdog(pinging, r.Log, func() bool { return r.Clock()-time.Duration(r.turned.Load()) < stuckAfter }) })
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
 	for {
@@ -163,6 +167,7 @@ func (r *run) supervise(ctx context.Context, stopMembers func(), result chan err
 		}
 		r.collect()
 		r.place()
+		r.turned.Store(int64(r.Clock()))
 	}
 }
 
