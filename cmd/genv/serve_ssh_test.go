@@ -112,12 +112,12 @@ func TestNothingIsLeftOnAHost(t *testing.T) {
 		s.requireGone(t)
 	})
 	t.Run("the controller is frozen", func(t *testing.T) {
-		s := serveOn(t, f, "frozen", "--idle", "1s")
+		s := serveOn(t, f, "frozen", "--idle", "4s")
 		require.NoError(t, s.ssh.Process.Signal(syscall.SIGSTOP))
 		s.requireGone(t)
 	})
 	t.Run("the controller asks nothing", func(t *testing.T) {
-		s := serveOn(t, f, "silent", "--idle", "1s")
+		s := serveOn(t, f, "silent", "--idle", "4s")
 		require.NoError(t, s.ssh.Wait(), "the idle time is no failure")
 		s.requireGone(t)
 	})

@@ -22,8 +22,10 @@ type attachedHost struct {
 	reports []enforce.Report
 }
 
+var attachedAt = snapshot.DateOf(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC))
+
 func (*attachedHost) Snapshot(context.Context, remote.Host) (*snapshot.Snapshot, error) {
-	at := snapshot.DateOf(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC))
+	at := attachedAt
 	return &snapshot.Snapshot{
 		Environments: []snapshot.Environment{{EID: "1", UID: 1001, Username: "alice", Creation: at}},
 		Devices:      []snapshot.Device{{Attachments: []snapshot.Attachment{{EID: "1", Time: at}}}},
@@ -47,7 +49,7 @@ func (o *others) Shard() (s enforce.Shard) {
 	if o.decided {
 		s.Decision = &holdings.Decision{Over: []holdings.Over{{
 			User: "alice", Cap: holdings.Devices, Limit: 4, Elsewhere: holdings.Amount{Count: 4, Hosts: 2}, Due: true,
-			Takes: []holdings.Take{{Host: "a"}},
+			Takes: []holdings.Take{{Host: "a", At: attachedAt}},
 		}}}
 	}
 	return s

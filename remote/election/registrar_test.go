@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +18,7 @@ import (
 
 // registry is an etcd in memory, of which the leases end by the test's clock.
 type registry struct {
+	mu     sync.Mutex // over all of these
 	ends   map[int64]time.Time
 	keys   map[string]etcd.Entry
 	puts   int
@@ -47,6 +49,8 @@ func (r *registry) end(lease int64) error {
 }
 
 func (r *registry) Grant(_ context.Context, ttl time.Duration) (etcd.Lease, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if err := r.answer(); err != nil {
 		return etcd.Lease{}, err
 	}
@@ -56,6 +60,8 @@ func (r *registry) Grant(_ context.Context, ttl time.Duration) (etcd.Lease, erro
 }
 
 func (r *registry) KeepAlive(_ context.Context, lease int64) (time.Duration, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if err := r.answer(); err != nil {
 		return 0, err
 	}
@@ -69,9 +75,21 @@ func (r *registry) KeepAlive(_ context.Context, lease int64) (time.Duration, err
 	return election.RegisteredFor, nil
 }
 
-func (r *registry) Revoke(_ context.Context, lease int64) error { return r.end(lease) }
+func (r *registry) Revoke(_ context.Context, lease int64) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.end(lease)
+}
+
+func (r *registry) isSilent(silent bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.silent = silent
+}
 
 func (r *registry) Put(_ context.Context, key string, value []byte, lease int64) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if err := r.answer(); err != nil {
 		return err
 	}
@@ -81,6 +99,8 @@ func (r *registry) Put(_ context.Context, key string, value []byte, lease int64)
 }
 
 func (r *registry) List(_ context.Context, prefix string) (list []etcd.Entry, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	err = r.answer()
 	for key, e := range r.keys {
 		if strings.HasPrefix(key, prefix) {
@@ -120,11 +140,11 @@ func TestRegistrar(t *testing.T) {
 		require.Equal(t, cycled, shown()[0].Cycled)
 
 		wait(time.Minute)
-		r.silent = true
+		r.isSilent(true)
 		wait(time.Minute)
 		_, err := election.Registered(t.Context(), r, "/genv/lab")
 		require.ErrorContains(t, err, "no answer", "it isn't known that there are none")
-		r.silent = false
+		r.isSilent(false)
 		lost := one
 		lost.Cycled, lost.Lost = cycled, true
 		require.Equal(t, []election.Registration{lost}, shown())

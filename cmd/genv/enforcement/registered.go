@@ -17,7 +17,7 @@ func (l *loop) registration(self election.Candidate, setup *Setup) election.Regi
 
 // register notes a cycle that has ended.
 func (p *part) register(cycle *controller.Cycle, now time.Time, setup *Setup) {
-	if p == nil || cycle.Stopped {
+	if cycle.Stopped {
 		return
 	}
 	interval := setup.Interval.Seconds()

@@ -232,7 +232,9 @@ func (l *loop) reloaded() *controller.Controller {
 func (l *loop) show(ctx context.Context, cycle *controller.Cycle) error {
 	l.setup.Progress.End()
 	l.service.status(cycle)
-	l.part.register(cycle, l.program.Now(), &l.setup)
+	if l.part != nil {
+		l.part.register(cycle, l.program.Now(), &l.setup)
+	}
 	if l.history != nil {
 		l.history.Show(cycle)
 	}

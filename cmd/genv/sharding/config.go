@@ -35,6 +35,8 @@ func ReadConfig(c *cli.Context, getenv func(string) string) (Config, error) {
 		return Config{}, nil
 	case config.Count < 2 || config.Count > shards.MaxCount:
 		return config, command.UsageError("--shards %d: write a number from 2 to %d", config.Count, shards.MaxCount)
+	case c.Int("cycles") > 0:
+		return config, command.UsageError("--shards has no end: leave out --cycles")
 	case !command.IsGiven(c, "leader"):
 		return config, command.UsageError("--shards needs --leader: the controllers find each other by etcd")
 	}

@@ -144,7 +144,9 @@ func (r *run) supervise(ctx context.Context, stopMembers func(), result chan err
 	pinging, stop := context.WithCancel(ctx)
 	defer stop()
 	r.turned.Store(int64(r.Clock()))
-	pings.Go(func() { systemd.PingWatchdog(pinging, r.Log, func() bool { return r.Clock()-time.Duration(r.turned.Load()) < stuckAfter }) })
+	pings.Go(func() {
+		systemd.PingWatchdog(pinging, r.Log, func() bool { return r.Clock()-time.Duration(r.turned.Load()) < stuckAfter })
+	})
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
 	for {
