@@ -28,12 +28,17 @@ func stand(t *testing.T, c *etcdcluster.Cluster, id string) *candidate {
 		Cluster: client, Key: "/genv/lab", Self: election.Candidate{ID: id, Name: id},
 		Clock: func() time.Duration { return time.Since(begun) }, Now: time.Now,
 	})
+	return &candidate{e, cut, campaign(t, client, e)}
+}
+
+// campaign has an Elector campaign until it resigns or the test ends.
+func campaign(t *testing.T, client *etcd.Client, e *election.Elector) (resign func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { e.Run(ctx); close(ended) }()
-	resign := func() { cancel(); <-ended }
+	resign = func() { cancel(); <-ended }
 	t.Cleanup(func() { resign(); client.Close() })
-	return &candidate{e, cut, resign}
+	return resign
 }
 
 func (c *candidate) leadsWithin(t *testing.T, d time.Duration) time.Duration {

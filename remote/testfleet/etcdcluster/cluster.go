@@ -1,6 +1,7 @@
 package etcdcluster
 
 import (
+	"crypto/tls"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -37,6 +38,8 @@ type Cluster struct {
 	t       testing.TB
 	members []*member
 	flags   []string
+	scheme  string      // of the URLs for clients
+	tls     *tls.Config // of this package's own requests; nil for none
 }
 
 // member is one etcd.
@@ -56,15 +59,28 @@ const (
 // the test.
 func Start(t testing.TB, members int, flags ...string) *Cluster {
 	t.Helper()
+	c := prepare(t, members, flags...)
+	c.beginAll()
+	return c
+}
+
+func prepare(t testing.TB, members int, flags ...string) *Cluster {
+	t.Helper()
 	Require(t)
-	c := &Cluster{t: t, flags: flags}
+	c := &Cluster{t: t, flags: flags, scheme: "http://"}
 	for i := range members {
 		c.members = append(c.members, &member{
 			name: fmt.Sprintf("etcd-%d", i), dir: t.TempDir(),
 			address: fmt.Sprintf("127.%d.%d.%d", 128+rand.IntN(126), 1+rand.IntN(250), 1+rand.IntN(250)),
 		})
 	}
-	t.Cleanup(func() {
+	return c
+}
+
+// beginAll starts all members, until the test ends.
+func (c *Cluster) beginAll() {
+	c.t.Helper()
+	c.t.Cleanup(func() {
 		for i := range c.members {
 			c.Kill(i)
 		}
@@ -75,14 +91,13 @@ func Start(t testing.TB, members int, flags ...string) *Cluster {
 	for i := range c.members {
 		c.await(i)
 	}
-	return c
 }
 
 // Endpoints are the URLs of the members for their clients.
 func (c *Cluster) Endpoints() []string {
 	var list []string
 	for _, m := range c.members {
-		list = append(list, "http://"+m.address+":"+clientPort)
+		list = append(list, c.scheme+m.address+":"+clientPort)
 	}
 	return list
 }
@@ -124,7 +139,7 @@ func (c *Cluster) begin(i int) {
 	for _, p := range c.members {
 		peers = append(peers, p.name+"=http://"+p.address+":"+peerPort)
 	}
-	clients, peer := "http://"+m.address+":"+clientPort, "http://"+m.address+":"+peerPort
+	clients, peer := c.scheme+m.address+":"+clientPort, "http://"+m.address+":"+peerPort
 	m.cmd = exec.Command("etcd", append([]string{
 		"--name", m.name, "--data-dir", filepath.Join(m.dir, "data"), "--log-level", "error", "--logger", "zap",
 		"--listen-client-urls", clients, "--advertise-client-urls", clients,
@@ -143,8 +158,8 @@ func (c *Cluster) log(i int) string { return filepath.Join(c.members[i].dir, "lo
 // await waits until a member answers with the cluster's consent.
 func (c *Cluster) await(i int) {
 	c.t.Helper()
-	url := "http://" + c.members[i].address + ":" + clientPort + "/v3/kv/range"
-	client := http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	url := c.scheme + c.members[i].address + ":" + clientPort + "/v3/kv/range"
+	client := http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: c.tls}}
 	for deadline := time.Now().Add(startWithin); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		answer, err := client.Post(url, "application/json", strings.NewReader(`{"key":"AA=="}`))
 		if err != nil {

@@ -25,15 +25,32 @@ func (c *Cluster) AddUser(name, password, prefix string) {
 	c.ask("/v3/auth/enable", map[string]any{})
 }
 
-func (c *Cluster) ask(path string, request any) {
+func (c *Cluster) ask(path string, request any) (text []byte) {
 	c.t.Helper()
 	body, err := json.Marshal(request)
 	require.NoError(c.t, err)
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: c.tls}}
 	answer, err := client.Post(c.Endpoints()[0]+path, "application/json", bytes.NewReader(body))
 	require.NoError(c.t, err)
 	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
+	text, err = io.ReadAll(answer.Body)
 	require.NoError(c.t, err)
 	require.Equal(c.t, http.StatusOK, answer.StatusCode, "%s: %s", path, text)
+	return text
+}
+
+// FreeSpace does what an operator does when a member has used up its space: it drops all but
+// the newest values, up to a revision, and ends the alarm.
+func (c *Cluster) FreeSpace(revision uint64) {
+	c.t.Helper()
+	c.ask("/v3/kv/compaction", map[string]any{"revision": revision, "physical": true})
+	c.ask("/v3/maintenance/defragment", map[string]any{})
+	var raised struct {
+		Alarms []map[string]any `json:"alarms"`
+	}
+	require.NoError(c.t, json.Unmarshal(c.ask("/v3/maintenance/alarm", map[string]any{"action": "GET"}), &raised))
+	for _, alarm := range raised.Alarms {
+		alarm["action"] = "DEACTIVATE"
+		c.ask("/v3/maintenance/alarm", alarm)
+	}
 }
