@@ -88,7 +88,12 @@ func (c *Client) call(ctx context.Context, path string, request, answer any) err
 	var refused *Error
 	if errors.As(err, &refused) && refused.Code == codeUnauthenticated && c.config.User != "" {
 		c.setToken("") // it has expired
-		err = c.authorized(ctx, path, body, answer)
+		return c.authorized(ctx, path, body, answer)
+	}
+	if err != nil && (refused == nil || refused.another()) {
+		// A cluster that was restored from a backup doesn't refuse the tokens from before: it
+		// waits until it has their revision.
+		c.setToken("")
 	}
 	return err
 }

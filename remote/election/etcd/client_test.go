@@ -3,8 +3,11 @@ package etcd_test
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -101,6 +104,32 @@ func TestUsers(t *testing.T) {
 	require.ErrorContains(t, err, "log in to etcd as genv")
 	_, err = open(t, etcd.Config{Endpoints: cluster.Endpoints()}).Get(ctx, "/genv/lab/leader")
 	require.ErrorContains(t, err, "user name is empty")
+}
+
+// After a restore, etcd doesn't answer requests with a token from before, and doesn't refuse it.
+func TestATokenFromBeforeARestore(t *testing.T) {
+	t.Parallel()
+	var logins atomic.Int32
+	member := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		switch {
+		case r.URL.Path == "/v3/auth/authenticate":
+			_, _ = fmt.Fprintf(w, `{"token":"token.%d"}`, logins.Add(1))
+		case r.Header.Get("Authorization") == "token.1":
+			<-r.Context().Done()
+		default:
+			_, _ = w.Write([]byte(`{"header":{"cluster_id":"1"}}`))
+		}
+	}))
+	t.Cleanup(member.Close)
+	c := open(t, etcd.Config{Endpoints: []string{member.URL}, User: "genv", Password: "x"})
+	_, err := c.Get(t.Context(), "/k")
+	require.ErrorContains(t, err, "etcd doesn't answer")
+	for range 3 {
+		_, err = c.Get(t.Context(), "/k")
+		require.NoError(t, err)
+	}
+	require.EqualValues(t, 2, logins.Load())
 }
 
 // A member that doesn't answer costs its time once: the next call begins with the one that
