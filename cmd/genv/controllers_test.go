@@ -42,7 +42,7 @@ func TestControllersOfAnElection(t *testing.T) {
 	second.is(election.Standby)
 	require.Eventually(t, func() bool {
 		d, code = controllersShown(t, args...)
-		return code == command.ExitOK && !d.Election.Memory.IsZero()
+		return code == command.ExitOK && !d.Election.Memory.IsZero() && !d.Election.Controllers[0].Cycle.IsZero()
 	}, time.Minute, 100*time.Millisecond, "the second one is registered")
 	require.Len(t, d.Election.Controllers, 2)
 	leader, host := d.Election.Controllers[0], d.Hosts[0]
