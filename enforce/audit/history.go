@@ -25,17 +25,22 @@ type Entry struct {
 	Reason    string         `json:"reason,omitempty"`
 	// Why are the findings that led to it. Notified is when the user was first
 	// notified of one of them; zero for never.
-	Why      []string  `json:"why"`
-	IDs      []string  `json:"ids"`
-	Notified time.Time `json:"told,omitzero"`
-	Report   string    `json:"report,omitempty"`
-	By       string    `json:"by,omitempty"` // the operator who requested it; on a host: the account
+	Why []string `json:"why"`
+	// Rules are those of the findings, each once.
+	Rules    []enforce.Rule `json:"rules,omitempty"`
+	IDs      []string       `json:"ids"`
+	Notified time.Time      `json:"told,omitzero"`
+	Report   string         `json:"report,omitempty"`
+	By       string         `json:"by,omitempty"` // the operator who requested it; on a host: the account
 	// Action is what an operator had done that is not a report, as in a Record: Why says
 	// what. The status is then empty, or failed.
 	Action string `json:"action,omitempty"`
 	// Channel and To are those of a notice, as in a Record; its Action is ActionNotice.
 	Channel Channel `json:"channel,omitempty"`
 	To      string  `json:"to,omitempty"`
+	// warned are the findings of which this notice is the first, while nothing is done
+	// about them yet.
+	warned []string
 }
 
 // ActionNotice is the Action of an Entry about a notice.
@@ -45,7 +50,7 @@ const ActionNotice = "notice"
 // report item without an outcome was sent by a controller that ended before it
 // received the outcome, which therefore is unknown.
 func History(path string, filter Filter) ([]Entry, Damage, error) {
-	j := joiner{notified: map[string]time.Time{}, open: map[itemKey]*Entry{}}
+	j := newJoiner()
 	damage, err := Scan(path, func(r *Record) error { j.add(r, &filter); return nil })
 	list := make([]Entry, 0, len(j.list))
 	for _, e := range j.list {
@@ -64,15 +69,25 @@ type itemKey struct {
 
 type joiner struct {
 	notified map[string]time.Time // by finding: when its user was first notified
+	warned   map[string]bool      // findings of which there was a notice, or about which something was done
 	open     map[itemKey]*Entry   // report items without an outcome yet
 	list     []*Entry
 }
 
+func newJoiner() joiner {
+	return joiner{notified: map[string]time.Time{}, warned: map[string]bool{}, open: map[itemKey]*Entry{}}
+}
+
 func (j *joiner) add(r *Record, filter *Filter) {
 	switch r.Kind {
+	case KindFinding:
+		if r.Decision == enforce.DecisionAct {
+			j.firstOf(r.IDs) // what its user is notified of from now on is no warning
+		}
 	case KindCleared:
 		for _, id := range r.IDs {
 			delete(j.notified, id)
+			delete(j.warned, id)
 		}
 	case KindHook:
 		j.notice(r, filter)
@@ -93,25 +108,45 @@ func (j *joiner) add(r *Record, filter *Filter) {
 			j.list = append(j.list, e)
 		}
 	case KindOperator, KindExtension:
+		if r.Kind == KindExtension {
+			j.firstOf(r.IDs) // the answer to a request is no warning
+		}
 		if filter.Matches(r) {
 			j.list = append(j.list, operatorEntry(r))
 		}
 	case KindReport, KindOutcome:
-		if filter.Matches(r) {
+		if filter.Matches(r) || j.open[keyOf(r)] != nil { // an outcome may come after Until
 			j.action(r)
 		}
 	}
 }
 
+// firstOf returns those findings that were not warned of before, and notes them.
+func (j *joiner) firstOf(ids []string) []string {
+	var first []string
+	for _, id := range ids {
+		if !j.warned[id] {
+			first = append(first, id)
+		}
+		j.warned[id] = true
+	}
+	return first
+}
+
 // notice describes a delivery to a user, if that is asked for.
 func (j *joiner) notice(r *Record, filter *Filter) {
+	var warned []string
+	if r.Kind == KindNotified && r.Reason == "" {
+		warned = j.firstOf(r.IDs)
+	}
 	if !filter.Notices || !filter.Matches(r) {
 		return
 	}
 	what, _, _ := strings.Cut(r.Text, "\n")
 	e := &Entry{
 		Time: r.Time, Host: r.Host, User: r.User, UID: r.UID, Action: ActionNotice, Channel: cmp.Or(r.Channel, ChannelTerminal), To: r.To,
-		IDs: append([]string{}, r.IDs...), Why: []string{what}, By: r.By, Reason: r.Reason,
+		IDs: append([]string{}, r.IDs...), Why: []string{what}, Rules: r.rules(), By: r.By, Reason: r.Reason,
+		warned: warned,
 	}
 	if r.Reason != "" {
 		e.Status = enforce.StatusFailed
@@ -122,7 +157,7 @@ func (j *joiner) notice(r *Record, filter *Filter) {
 func operatorEntry(r *Record) *Entry {
 	e := &Entry{
 		Time: r.Time, Host: r.Host, User: r.User, UID: r.UID, PID: r.PID, EID: r.EID, Device: r.Device,
-		Action: r.Action, By: r.By, IDs: append([]string{}, r.IDs...), Why: []string{r.Text}, Status: r.Status,
+		Action: r.Action, By: r.By, IDs: append([]string{}, r.IDs...), Why: []string{r.Text}, Rules: r.rules(), Status: r.Status,
 	}
 	if r.Status != "" {
 		e.Reason = r.Reason
@@ -130,17 +165,22 @@ func operatorEntry(r *Record) *Entry {
 	return e
 }
 
-func (j *joiner) action(r *Record) {
+func keyOf(r *Record) itemKey {
 	key := itemKey{report: r.Report, pid: r.PID}
 	if r.Device != nil {
 		key.eid, key.device = r.EID, *r.Device
 	}
+	return key
+}
+
+func (j *joiner) action(r *Record) {
+	key := keyOf(r)
 	e := j.open[key]
 	if e == nil {
 		e = &Entry{
 			Time: r.Time, Host: r.Host, User: r.User, UID: r.UID, PID: r.PID, EID: r.EID, Device: r.Device, Report: r.Report,
 			Container: r.Container,
-			IDs:       r.IDs, Why: r.Why, By: r.By, Status: enforce.StatusUnknown, Reason: "genv ended before it received the outcome",
+			IDs:       r.IDs, Why: r.Why, Rules: r.rules(), By: r.By, Status: enforce.StatusUnknown, Reason: "genv ended before it received the outcome",
 		}
 		for _, id := range r.IDs {
 			if at := j.notified[id]; e.Notified.IsZero() || !at.IsZero() && at.Before(e.Notified) {

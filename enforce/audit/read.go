@@ -9,11 +9,15 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/exemption"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -22,7 +26,9 @@ type Filter struct {
 	User  snapshot.Username // or a uid as decimal text
 	Host  snapshot.Hostname
 	PID   snapshot.PID
+	Rule  enforce.Rule // of a finding that it is about, or that led to it
 	Since time.Time
+	Until time.Time // exclusive; zero for none
 	// Notices has History list notices, too.
 	Notices bool
 }
@@ -93,5 +99,33 @@ func (f *Filter) Matches(r *Record) bool {
 	return (f.User == "" || r.User == f.User || r.UID != nil && strconv.FormatUint(uint64(*r.UID), 10) == string(f.User)) &&
 		(f.Host == "" || r.Host == f.Host) &&
 		(f.PID == 0 || r.PID == f.PID) &&
-		!r.Time.Before(f.Since)
+		(f.Rule == "" || slices.Contains(r.rules(), f.Rule)) &&
+		!r.Time.Before(f.Since) && (f.Until.IsZero() || r.Time.Before(f.Until))
 }
+
+// rules are those of a record, each once, in the order of its findings.
+func (r *Record) rules() []enforce.Rule {
+	var list []enforce.Rule
+	if r.Rule != "" {
+		list = append(list, r.Rule)
+	}
+	for _, id := range r.IDs {
+		if rule := ruleOf(id); rule != "" && !slices.Contains(list, rule) {
+			list = append(list, rule)
+		}
+	}
+	return list
+}
+
+// ruleOf is the rule of a finding, with which its id begins; empty for an id that is not
+// of a finding.
+func ruleOf(id string) enforce.Rule {
+	rule, _, _ := strings.Cut(id, "/")
+	if !slices.Contains(Rules, rule) {
+		return ""
+	}
+	return enforce.Rule(rule)
+}
+
+// Rules are the names of all rules, sorted.
+var Rules = exemption.Rules()

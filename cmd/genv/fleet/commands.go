@@ -53,12 +53,9 @@ func (p *program) remoteCommands() []*cli.Command {
 		},
 		p.llmCommand(),
 		{
-			Name:  "history",
-			Usage: "print what was done to users, when and why, from the log of `enforce --audit-log`",
-			Flags: append(history.Flags(),
-				&cli.StringFlag{Name: "audit-log", Usage: "the log `FILE` ($GENV_AUDIT_LOG)"},
-				&cli.StringSliceFlag{Name: "host", Aliases: []string{"H"}, Usage: "only actions on this `HOST`"},
-			),
+			Name:   "history",
+			Usage:  "print what was done to users, when and why, from the log of `enforce --audit-log`",
+			Flags:  history.ControllerFlags(),
 			Action: func(c *cli.Context) error { return history.ShowController(&p.Program, c) },
 		},
 		{

@@ -12,6 +12,15 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
+// ControllerFlags select from the log of a controller.
+func ControllerFlags() []cli.Flag {
+	return append(Flags(),
+		&cli.StringFlag{Name: "audit-log", Usage: "the log `FILE` ($GENV_AUDIT_LOG)"},
+		&cli.StringSliceFlag{Name: "host", Aliases: []string{"H"}, Usage: "only actions on this `HOST`"},
+		&cli.BoolFlag{Name: "stats", Usage: "print how many warnings, actions, exemptions and failures there were, by user and rule"},
+	)
+}
+
 // ShowController prints what a query finds in the log of a controller, and connects to no host.
 func ShowController(p *command.Program, c *cli.Context) error {
 	path := c.String("audit-log")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,7 +24,9 @@ func Flags() []cli.Flag {
 	return append([]cli.Flag{
 		&cli.StringFlag{Name: "user", Usage: "only actions on this `USER`, by name or uid"},
 		&cli.IntFlag{Name: "pid", DefaultText: "any", Usage: "only actions on process `PID`"},
+		command.OneOf(&cli.StringFlag{Name: "rule", Usage: "only actions because of this `RULE`, such as idle"}, audit.Rules),
 		&cli.StringFlag{Name: "since", Usage: "only actions since `TIME`, such as 2h, 7d or 2026-11-20T22:00"},
+		&cli.StringFlag{Name: "until", Usage: "only actions before `TIME`, such as 1d or 2026-12-01"},
 		&cli.BoolFlag{Name: "notices", Usage: "also list which notices users and hooks got, and where"},
 	}, command.OutputFlags()...)
 }
@@ -34,28 +37,54 @@ func Show(p *command.Program, c *cli.Context, path string, q audit.Filter) error
 	if err != nil {
 		return err
 	}
-	if c.Int("pid") < 0 {
-		return command.UsageError("--pid %d: write the number of a process", c.Int("pid"))
-	}
-	q.User, q.PID = snapshot.Username(c.String("user")), snapshot.PID(c.Int("pid"))
-	q.Notices = c.Bool("notices")
-	if q.Since, err = p.Since(c.String("since")); err != nil {
+	if err := readFilter(p, c, &q); err != nil {
 		return err
 	}
-	entries, damage, err := audit.History(path, q)
-	if errors.Is(err, fs.ErrPermission) {
-		return command.UsageError("%w: ask your administrator, who can run genv history --user %d as root", err, os.Getuid())
-	}
+	entries, err := read(p, path, q)
 	if err != nil {
 		return err
-	}
-	if damage.Lines > 0 {
-		fmt.Fprintf(p.Err, "%s: skipped %s that can't be read, the first at %s\n", path, render.Plural(damage.Lines, "line"), damage.First)
 	}
 	if len(entries) == 0 && output.Format == "tui" && !c.Bool("no-header") {
 		fmt.Fprintf(p.Err, "No such action is recorded in %s\n", path)
 	}
+	if c.Bool("stats") {
+		return writeStats(p, output, audit.Sum(entries))
+	}
 	return write(p, output, entries)
+}
+
+// readFilter adds to a query what the flags select.
+func readFilter(p *command.Program, c *cli.Context, q *audit.Filter) (err error) {
+	if c.Int("pid") < 0 {
+		return command.UsageError("--pid %d: write the number of a process", c.Int("pid"))
+	}
+	q.User, q.PID, q.Rule = snapshot.Username(c.String("user")), snapshot.PID(c.Int("pid")), enforce.Rule(c.String("rule"))
+	if q.Rule != "" && !slices.Contains(audit.Rules, string(q.Rule)) {
+		return command.UsageError("--rule %q: write one of %s", q.Rule, strings.Join(audit.Rules, ", "))
+	}
+	q.Notices = c.Bool("notices") || c.Bool("stats")
+	if q.Since, err = p.Since(c.String("since")); err != nil {
+		return err
+	}
+	if q.Until, err = p.Since(c.String("until")); err != nil {
+		return command.UsageError("--until: %w", err)
+	}
+	if !q.Until.IsZero() && !q.Until.After(q.Since) {
+		return command.UsageError("--since %s is not before --until %s", q.Since.Format(time.DateTime), q.Until.Format(time.DateTime))
+	}
+	return nil
+}
+
+// read reads what a query finds, and says which lines can't be read.
+func read(p *command.Program, path string, q audit.Filter) ([]audit.Entry, error) {
+	entries, damage, err := audit.History(path, q)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, command.UsageError("%w: ask your administrator, who can run genv history --user %d as root", err, os.Getuid())
+	}
+	if err == nil && damage.Lines > 0 {
+		fmt.Fprintf(p.Err, "%s: skipped %s that can't be read, the first at %s\n", path, render.Plural(damage.Lines, "line"), damage.First)
+	}
+	return entries, err
 }
 
 // EntriesDocument is the JSON of `history`.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/history"
+	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -63,4 +64,41 @@ func TestTheContainerIsNamed(t *testing.T) {
 	require.Contains(t, table, "has 2 environments (genv ended")
 	require.Equal(t, 2, strings.Count(table, web), table)
 	require.Equal(t, 2, strings.Count(show("json"), `"container":"`+web+`"`)+strings.Count(show("json"), `"container": "`+web+`"`))
+}
+
+// TestStats: a row for each user and rule, with names escaped, and the total for people.
+func TestStats(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	done := func(user snapshot.Username, pid snapshot.PID, rule string) audit.Record {
+		return audit.Record{Kind: audit.KindOutcome, Report: "r", User: user, PID: pid, IDs: []string{rule + "/x"}, Status: enforce.StatusTerminated}
+	}
+	require.NoError(t, (&audit.Log{Path: path}).Append(done("bob", 1, "idle"), done("bob", 2, "env-devices"), done("eve\x1b[2J", 3, "idle")))
+	show := func(args ...string) (string, error) {
+		var out bytes.Buffer
+		p := &command.Program{Out: &out, Err: &out, Now: time.Now, Getenv: func(string) string { return "" }}
+		app := &cli.App{Flags: history.ControllerFlags(), Action: func(c *cli.Context) error { return history.ShowController(p, c) }}
+		err := app.Run(append([]string{"history", "--audit-log", path}, args...))
+		return out.String(), err
+	}
+	out, err := show("--stats")
+	require.NoError(t, err)
+	require.Equal(t, `USER        RULE                  WARNED  TERMINATED  DETACHED  EXEMPTED  REFUSED  FAILED
+bob         env-devices           0       1           0         0         0        0
+bob         idle                  0       1           0         0         0        0
+eve\x1b[2J  idle                  0       1           0         0         0        0
+(all)       (all)                 0       3           0         0         0        0
+`, out)
+	out, err = show("--stats", "--rule", "env-devices", "--format", "csv", "--no-header")
+	require.NoError(t, err)
+	require.Equal(t, "bob,env-devices,0,1,0,0,0,0\n", out)
+	out, err = show("--stats", "--user", "bob", "--rule", "idle", "--format", "json")
+	require.NoError(t, err)
+	counts := `"warned":0,"terminated":1,"detached":0,"exempted":0,"refused":0,"failed":0}`
+	require.JSONEq(t, `{"schema":"genv.history.stats/1","rows":[{"user":"bob","rule":"idle",`+counts+`],"total":{`+counts+`}`, out)
+	for flag, text := range map[string]string{"--rule=ilde": `--rule "ilde": write one of env-devices, env-memory, idle`, "--until=soon": "--until: ", "--pid=-1": "--pid -1"} {
+		_, err = show(flag)
+		require.ErrorContains(t, err, text)
+	}
+	_, err = show("--since", "1h", "--until", "2h")
+	require.ErrorContains(t, err, "is not before --until")
 }

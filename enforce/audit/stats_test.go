@@ -1,0 +1,160 @@
+package audit_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// The findings of these tests, with ids as rules make them.
+const (
+	outside = "non-env-processes/a/5/1"
+	idle    = "idle/a/10/0/2026-11-20T08:00:00"
+	capped  = "max-devices-per-user/bob"
+)
+
+func found(id string, d enforce.Decision) audit.Record {
+	return audit.Record{Kind: audit.KindFinding, IDs: []string{id}, Decision: d}
+}
+
+func notified(id string, c audit.Channel) audit.Record {
+	return audit.Record{Kind: audit.KindNotified, Channel: c, IDs: []string{id}, User: "bob"}
+}
+
+func done(s enforce.Status, pid snapshot.PID, ids ...string) audit.Record {
+	return audit.Record{Kind: audit.KindOutcome, Report: "r/1/a", IDs: ids, Host: "a", User: "bob", PID: pid, Status: s}
+}
+
+type statsCase struct {
+	name    string
+	records []audit.Record
+	rows    []audit.StatsRow
+	total   audit.Counts
+}
+
+func statsCases() []statsCase {
+	row := func(rule enforce.Rule, c audit.Counts) audit.StatsRow {
+		return audit.StatsRow{User: "bob", Rule: rule, Counts: c}
+	}
+	return []statsCase{
+		{"nothing", nil, []audit.StatsRow{}, audit.Counts{}},
+		{
+			"a warning counts once, however it was sent",
+			[]audit.Record{found(outside, enforce.DecisionWait), notified(outside, audit.ChannelLogin), notified(outside, audit.ChannelMail), notified(outside, "")},
+			[]audit.StatsRow{row(enforce.RuleNonEnvProcesses, audit.Counts{Warned: 1})},
+			audit.Counts{Warned: 1},
+		},
+		{
+			"and again when it was over",
+			[]audit.Record{notified(idle, ""), {Kind: audit.KindCleared, IDs: []string{idle}}, notified(idle, "")},
+			[]audit.StatsRow{row(enforce.RuleIdle, audit.Counts{Warned: 2})},
+			audit.Counts{Warned: 2},
+		},
+		{
+			"a notice of an action is no warning, nor one that didn't arrive",
+			[]audit.Record{
+				found(outside, enforce.DecisionAct), notified(outside, ""),
+				{Kind: audit.KindNotified, IDs: []string{idle}, User: "bob", Reason: "not logged in"},
+			},
+			[]audit.StatsRow{},
+			audit.Counts{},
+		},
+		{
+			"an action because of two rules",
+			[]audit.Record{done(enforce.StatusTerminated, 5, outside, capped)},
+			[]audit.StatsRow{row(enforce.RuleMaxDevicesPerUser, audit.Counts{Terminated: 1}), row(enforce.RuleNonEnvProcesses, audit.Counts{Terminated: 1})},
+			audit.Counts{Terminated: 1},
+		},
+		{
+			"every status",
+			[]audit.Record{
+				done(enforce.StatusKilled, 1, idle), done(enforce.StatusSignalled, 2, idle), done(enforce.StatusDetached, 3, idle), done(enforce.StatusRefused, 4, idle),
+				done(enforce.StatusFailed, 5, idle), done(enforce.StatusSurvived, 6, idle), done(enforce.StatusUnknown, 7, idle),
+				done(enforce.StatusGone, 8, idle), done(enforce.StatusChanged, 9, idle), done(enforce.StatusNotAttached, 10, idle),
+			},
+			[]audit.StatsRow{row(enforce.RuleIdle, audit.Counts{Terminated: 2, Detached: 1, Refused: 1, Failed: 3})},
+			audit.Counts{Terminated: 2, Detached: 1, Refused: 1, Failed: 3},
+		},
+		{
+			"operators",
+			[]audit.Record{
+				{Kind: audit.KindOperator, Action: "exempt", User: "bob", Rule: enforce.RuleIdle},
+				{Kind: audit.KindOperator, Action: "exempt", Host: "a"},
+				{Kind: audit.KindOperator, Action: "exempt", User: "bob", Status: enforce.StatusFailed},
+				{Kind: audit.KindOperator, Action: "unexempt", User: "bob"},
+				done(enforce.StatusTerminated, 5, "run/3/a"),
+			},
+			[]audit.StatsRow{
+				{Counts: audit.Counts{Exempted: 1}}, row("", audit.Counts{Terminated: 1}), row(enforce.RuleIdle, audit.Counts{Exempted: 1}),
+			},
+			audit.Counts{Terminated: 1, Exempted: 2},
+		},
+		{
+			"a user without a name",
+			[]audit.Record{{Kind: audit.KindOutcome, UID: ptr(snapshot.UID(1002)), IDs: []string{idle}, PID: 1, Status: enforce.StatusTerminated}},
+			[]audit.StatsRow{{User: "1002", Rule: enforce.RuleIdle, Counts: audit.Counts{Terminated: 1}}},
+			audit.Counts{Terminated: 1},
+		},
+		{
+			"the answer to a request is no warning",
+			[]audit.Record{{Kind: audit.KindExtension, IDs: []string{"x"}, Action: "extended", User: "bob"}, notified("x", "")},
+			[]audit.StatsRow{},
+			audit.Counts{},
+		},
+	}
+}
+
+func TestStats(t *testing.T) {
+	for _, tt := range statsCases() {
+		t.Run(tt.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "audit.jsonl")
+			for i := range tt.records {
+				tt.records[i].Time = at(i)
+			}
+			require.NoError(t, (&audit.Log{Path: path}).Append(tt.records...))
+			entries, _, err := audit.History(path, audit.Filter{Notices: true})
+			require.NoError(t, err)
+			require.Equal(t, audit.Stats{Rows: tt.rows, Total: tt.total}, audit.Sum(entries))
+		})
+	}
+}
+
+func TestFilterByRuleAndTime(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	item := func(minute int, kind audit.Kind, pid snapshot.PID, ids ...string) audit.Record {
+		r := audit.Record{Time: at(minute), Kind: kind, Report: "r/1/a", PID: pid, IDs: ids}
+		if kind == audit.KindOutcome {
+			r.Status = enforce.StatusTerminated
+		}
+		return r
+	}
+	require.NoError(t, (&audit.Log{Path: path}).Append(
+		item(1, audit.KindReport, 1, outside, capped), item(2, audit.KindOutcome, 1, outside, capped),
+		item(3, audit.KindReport, 2, idle), item(6, audit.KindOutcome, 2, idle),
+		item(7, audit.KindReport, 3), item(8, audit.KindOutcome, 3),
+	))
+	for name, tt := range map[string]struct {
+		filter audit.Filter
+		pids   []snapshot.PID
+	}{
+		"all":                         {audit.Filter{}, []snapshot.PID{1, 2, 3}},
+		"the second rule":             {audit.Filter{Rule: enforce.RuleMaxDevicesPerUser}, []snapshot.PID{1}},
+		"another rule":                {audit.Filter{Rule: enforce.RuleEnvMemory}, nil},
+		"the outcome came after that": {audit.Filter{Since: at(3), Until: at(5)}, []snapshot.PID{2}},
+		"the end doesn't count":       {audit.Filter{Until: at(3)}, []snapshot.PID{1}},
+	} {
+		entries, _, err := audit.History(path, tt.filter)
+		require.NoError(t, err)
+		var pids []snapshot.PID
+		for _, e := range entries {
+			require.Equal(t, enforce.StatusTerminated, e.Status, name)
+			pids = append(pids, e.PID)
+		}
+		require.Equal(t, tt.pids, pids, name)
+	}
+}
