@@ -77,20 +77,25 @@ func (c *candidate) becomes(role election.Role) time.Duration {
 	return time.Since(begun)
 }
 
-// fail ends a leader in one of three ways, while another one waits, and returns how long it
-// takes until that one acts.
-func (c *candidate) fail(how os.Signal, next *candidate, meanwhile func()) time.Duration {
+// fail ends a leader in one of three ways, while another one waits and a process begins to
+// violate a rule. It returns how long it takes until that process is signalled.
+func (c *candidate) fail(how os.Signal, next *candidate, violate func() counted) time.Duration {
 	begun := time.Now()
 	c.signal(how)
-	meanwhile()
+	process := violate()
 	next.becomes(election.Leading)
-	took := time.Since(begun)
+	var signalled os.FileInfo
+	require.Eventually(c.t, func() (yes bool) {
+		var err error
+		signalled, err = os.Stat(process.file)
+		return err == nil && signalled.Size() > 0
+	}, time.Minute, 10*time.Millisecond, "nobody acts")
 	if how == syscall.SIGSTOP { // it must not act when it goes on
 		c.signal(syscall.SIGCONT)
 		c.becomes(election.Standby)
 		c.signal(syscall.SIGKILL)
 	}
-	return took
+	return signalled.ModTime().Sub(begun)
 }
 
 // soakFor is how long leaders fail: GENV_SOAK.
@@ -121,7 +126,10 @@ func TestSoakFailOvers(t *testing.T) {
 		how := []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM, syscall.SIGSTOP}[n%3]
 		all = append(all, e.violateCounted("gpu-01", dir, 2*n)) // around the failure
 		time.Sleep(time.Duration(n*37%1500) * time.Millisecond)
-		last := leader.fail(how, standby, func() { all = append(all, e.violateCounted("gpu-02", dir, 2*n+1)) })
+		last := leader.fail(how, standby, func() counted {
+			all = append(all, e.violateCounted("gpu-02", dir, 2*n+1))
+			return all[len(all)-1]
+		})
 		t.Logf("%d: %s: %s", n, how, last.Round(time.Millisecond))
 		took[how.String()] = append(took[how.String()], last)
 		leader, standby = standby, e.startCandidate(fmt.Sprint("after-", n), rule)

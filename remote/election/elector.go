@@ -25,7 +25,7 @@ const (
 	renewEvery = time.Second
 	// askEvery is how often a standby asks whether the key is there, and a leader tries
 	// again after an error.
-	askEvery = 250 * time.Millisecond
+	askEvery = 100 * time.Millisecond
 	// resignWithin is how long etcd may take when a leader ends in order.
 	resignWithin = time.Second
 )
