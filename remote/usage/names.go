@@ -57,6 +57,9 @@ func (k *known) of(host snapshot.Hostname, hour int64) *hostNames {
 // user is the name of a user, or Other beyond the bounds.
 func (h *hostNames) user(name snapshot.Username) snapshot.Username {
 	name = cut(name)
+	if IsPseudonym(string(name)) {
+		return Other // a host made it up
+	}
 	if _, found := h.known.users[name]; found || name == "" {
 		return name
 	}

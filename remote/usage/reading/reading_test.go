@@ -16,6 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/usage/reading"
 	"github.com/seed-3119e985/genv/remote/usage/report"
 	"github.com/seed-3119e985/genv/remote/usage/store"
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -29,6 +30,7 @@ type slow struct {
 	now, most, sums, set int
 	closed               int
 	broken               bool
+	more                 []store.Row
 }
 
 // summed is how many sums were asked for.
@@ -61,6 +63,7 @@ func (s *slow) Report(ctx context.Context, q store.Query) (store.Report, error) 
 	rows := []store.Row{{Name: name, Sum: usage.Sum{Amounts: usage.Amounts{Attached: 60}}}}
 	if q.Kind == usage.ByUser && !q.ByDay && q.Since > 1e6 {
 		rows = append(rows, store.Row{Sum: usage.Sum{Amounts: usage.Amounts{Attached: 5}}})
+		rows = append(rows, s.more...)
 	}
 	return store.Report{Since: q.Since, Until: q.Until, Begun: now - 24*3600, Mark: store.Mark{Until: now - 3600}, Missing: 600, Rows: rows}, nil
 }
@@ -155,6 +158,24 @@ func TestRecent(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, u, recent.Usage(), "until it is too old for the rules")
 		require.Equal(t, 3, s.summed())
+	})
+}
+
+// What users had under a pseudonym is unknown, for each of them, and for those without a row.
+func TestRecentPseudonyms(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slow{more: []store.Row{
+			{Name: usage.Pseudonym([]byte("key"), "alice"), Sum: usage.Sum{Amounts: usage.Amounts{Attached: 400, Unknown: 20}}},
+			{Name: string(usage.Forgotten), Sum: usage.Sum{Amounts: usage.Amounts{Attached: 7}}},
+			{Name: "bob", Sum: usage.Sum{Amounts: usage.Amounts{Attached: 9, Unknown: 1}}},
+		}}
+		recent := reading.NewRecent(readerOf(s))
+		defer recent.Close()
+		recent.Usage()
+		synctest.Wait()
+		u := recent.Usage()
+		require.True(t, u.Partial)
+		require.Equal(t, map[snapshot.Username]fairshare.Seconds{"alice": {Attached: 60, Unknown: 427}, "bob": {Attached: 9, Unknown: 428}}, u.Attached)
 	})
 }
 

@@ -65,7 +65,8 @@ func (r *Recent) Close() {
 	r.work.Wait()
 }
 
-// usageOf is what a report by user says.
+// usageOf is what a report by user says. What users had under a pseudonym may be anybody's: it counts as unknown
+// for each of them.
 func usageOf(d *report.Document) fairshare.Usage {
 	since, until := d.Since, d.Until
 	if d.Begun.After(since) {
@@ -78,13 +79,21 @@ func usageOf(d *report.Document) fairshare.Usage {
 		Until: until, Known: until.Sub(since) - time.Duration(d.Missing)*time.Second,
 		Attached: make(map[snapshot.Username]fairshare.Seconds, len(d.Rows)),
 	}
+	nameless := int64(0)
 	for i := range d.Rows {
-		switch row := &d.Rows[i]; {
-		case row.Key == "", row.Key == string(usage.Other):
-			u.Partial = u.Partial || row.Attached+row.Unknown > 0
-		default:
+		row := &d.Rows[i]
+		if usage.IsNamed(row.Key) {
 			u.Attached[snapshot.Username(row.Key)] = fairshare.Seconds{Attached: row.Attached, Unknown: row.Unknown}
+			continue
 		}
+		u.Partial = u.Partial || row.Attached+row.Unknown > 0
+		if usage.IsPseudonym(row.Key) {
+			nameless += row.Attached + row.Unknown
+		}
+	}
+	for user, had := range u.Attached {
+		had.Unknown += nameless
+		u.Attached[user] = had
 	}
 	return u
 }

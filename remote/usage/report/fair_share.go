@@ -39,7 +39,7 @@ func (d *Document) CompareWithEqual() {
 
 // isUser reports whether a key is the name of one user.
 func isUser(key string) bool {
-	return key != "" && key != string(usage.Other) && key != OtherUsers
+	return usage.IsNamed(key) && key != OtherUsers
 }
 
 // OtherUsers is the row of the users of whom a viewer may not see the names.

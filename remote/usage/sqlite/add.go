@@ -16,6 +16,7 @@ import (
 
 // ids are those that names and devices have in the database, as far as they were asked for.
 type ids struct {
+	removed int64 // removedFact
 	names   map[string]int64
 	devices map[device]int64
 }
@@ -25,7 +26,17 @@ type device struct {
 	index       snapshot.DeviceIndex
 }
 
-func newIDs() ids { return ids{make(map[string]int64), make(map[device]int64)} }
+func newIDs() ids { return ids{names: make(map[string]int64), devices: make(map[device]int64)} }
+
+// checkIDs drops the ids if another process has removed names.
+func (s *Store) checkIDs(ctx context.Context, tx *sql.Tx) error {
+	removed, err := factOf(ctx, tx, removedFact)
+	if err == nil && removed != s.ids.removed {
+		s.ids = newIDs()
+		s.ids.removed = removed
+	}
+	return err
+}
 
 // statements are what Add needs, prepared.
 type statements struct {
@@ -62,10 +73,14 @@ func (s *Store) prepare() (*statements, error) {
 // The facts that are kept.
 const (
 	begunFact = "begun" // from when on usage is kept
-	untilFact = "until" // a store.Mark
-	endedFact = "ended"
-	hoursFact = "hours" // from when on hours are kept
-	daysFact  = "days"  // up to when the rows of days are written
+	// removedFact counts how often names were removed: the ids of names that are remembered may be wrong then.
+	removedFact = "removed"
+	// namelessFact is up to when users have pseudonyms.
+	namelessFact = "nameless"
+	untilFact    = "until" // a store.Mark
+	endedFact    = "ended"
+	hoursFact    = "hours" // from when on hours are kept
+	daysFact     = "days"  // up to when the rows of days are written
 	// monthsFact is up to when the sums of months are written, if those of all its days are kept.
 	monthsFact = "months"
 )
@@ -80,10 +95,11 @@ func (s *Store) Add(ctx context.Context, e *store.Entry) error {
 	return s.change(ctx, func(tx *sql.Tx) error {
 		days, err := factOf(ctx, tx, daysFact)
 		months, monthsErr := factOf(ctx, tx, monthsFact)
-		if err = cmp.Or(err, monthsErr); err != nil {
+		nameless, namelessErr := factOf(ctx, tx, namelessFact)
+		if err = cmp.Or(err, monthsErr, namelessErr, s.checkIDs(ctx, tx)); err != nil {
 			return err
 		}
-		a := adding{Store: s, tx: tx, bound: make(map[*sql.Stmt]*sql.Stmt)}
+		a := adding{Store: s, tx: tx, bound: make(map[*sql.Stmt]*sql.Stmt), nameless: nameless}
 		a.rows(&e.Batch, days)
 		a.sums(&e.Batch, months)
 		for _, gap := range e.Gaps {
@@ -108,7 +124,9 @@ type adding struct {
 	*Store
 	tx    *sql.Tx
 	bound map[*sql.Stmt]*sql.Stmt // statements in tx
-	err   error
+	// nameless is up to when users have pseudonyms.
+	nameless int64
+	err      error
 }
 
 func (a *adding) in(statement *sql.Stmt) *sql.Stmt {
@@ -134,7 +152,7 @@ func (a *adding) rows(b *usage.Batch, days int64) {
 	for i := range keys {
 		key := &keys[i]
 		amounts := b.Rows[*key]
-		args := append([]any{key.Hour, a.deviceID(key), a.nameID(string(key.User)), shortened(key.EID)}, amountsOf(&amounts)...)
+		args := append([]any{key.Hour, a.deviceID(key), a.userID(string(key.User), key.Hour), shortened(key.EID)}, amountsOf(&amounts)...)
 		a.run(a.adding.hourRow, args...)
 		if key.Hour < days {
 			args[0] = usage.DayOf(key.Hour, a.options.In)
@@ -147,7 +165,11 @@ func (a *adding) rows(b *usage.Batch, days int64) {
 func (a *adding) sums(b *usage.Batch, months int64) {
 	for key := range b.Sums {
 		sum := b.Sums[key]
-		args := append([]any{int(key.Kind), key.Hour, a.nameID(key.Name)}, append(amountsOf(&sum.Amounts), sum.Peak)...)
+		name := a.nameID
+		if key.Kind == usage.ByUser {
+			name = func(user string) int64 { return a.userID(user, key.Hour) }
+		}
+		args := append([]any{int(key.Kind), key.Hour, name(key.Name)}, append(amountsOf(&sum.Amounts), sum.Peak)...)
 		a.run(a.adding.hourSum, args...)
 		args[1] = usage.DayOf(key.Hour, a.options.In)
 		a.run(a.adding.daySum, args...)
@@ -164,6 +186,14 @@ func shortened(eid snapshot.EnvID) any {
 		return n
 	}
 	return string(eid)
+}
+
+// userID is the id of a user, or of the pseudonym in an hour whose users have pseudonyms already.
+func (a *adding) userID(user string, hour int64) int64 {
+	if of := a.options.Pseudonyms.Of; of != nil && hour < a.nameless {
+		user = of(user)
+	}
+	return a.nameID(user)
 }
 
 func (a *adding) nameID(name string) int64 {

@@ -31,6 +31,8 @@ type Options struct {
 	KeepHours, KeepDays time.Duration
 	// MaxBytes is how big the file may get; 0 for DefaultMaxBytes.
 	MaxBytes int64
+	// Pseudonyms replace the names of users; none by default.
+	Pseudonyms store.Pseudonyms
 }
 
 // The defaults of Options.
@@ -62,7 +64,7 @@ func Open(path string, options Options) (*Store, error) {
 	options.KeepHours = cmp.Or(options.KeepHours, DefaultKeepHours)
 	options.KeepDays = cmp.Or(options.KeepDays, DefaultKeepDays)
 	options.MaxBytes = cmp.Or(options.MaxBytes, DefaultMaxBytes)
-	s, err := open(path, options, "journal_mode(wal)", "synchronous(normal)", "journal_size_limit(67108864)",
+	s, err := open(path, options, "immediate", "journal_mode(wal)", "synchronous(normal)", "journal_size_limit(67108864)",
 		fmt.Sprintf("max_page_count(%d)", max(options.MaxBytes/pageSize, 64)))
 	if err != nil {
 		return nil, err
@@ -89,7 +91,7 @@ func OpenToRead(path string, in *time.Location) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := open(path, Options{In: in}, "query_only(1)")
+	s, err := open(path, Options{In: in}, "deferred", "query_only(1)")
 	if err != nil {
 		return nil, err
 	}
@@ -100,8 +102,10 @@ func OpenToRead(path string, in *time.Location) (*Store, error) {
 	return s, nil
 }
 
-func open(path string, options Options, pragmas ...string) (*Store, error) {
-	query := url.Values{"_pragma": append([]string{"busy_timeout(10000)", "temp_store(memory)", "cache_size(-16000)"}, pragmas...)}
+// open opens a database. begin is how its transactions begin, unless they only read: one that is to write and
+// begins deferred would fail, without waiting, if another process wrote meanwhile.
+func open(path string, options Options, begin string, pragmas ...string) (*Store, error) {
+	query := url.Values{"_txlock": {begin}, "_pragma": append([]string{"busy_timeout(10000)", "temp_store(memory)", "cache_size(-16000)"}, pragmas...)}
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, err

@@ -63,17 +63,29 @@ func hasSums(table string) bool { return table != hourRows && table != dayRows }
 
 // upsert adds amounts to those that a table has.
 func upsert(table string, keys ...string) string {
+	all := strings.Join(keys, ", ") + ", " + amounts(table)
+	values := strings.Repeat(", ?", strings.Count(all, ",")+1)[2:]
+	return fmt.Sprintf("INSERT INTO %s (%s) VALUES (%s) ON CONFLICT DO UPDATE SET %s", table, all, values, addition(table))
+}
+
+// amounts are the columns of a table with amounts.
+func amounts(table string) string {
+	if hasSums(table) {
+		return columns + ", peak"
+	}
+	return columns
+}
+
+// addition sets the amounts of a row to those that it has and those of another one.
+func addition(table string) string {
 	var set []string
 	for column := range strings.SplitSeq(columns, ", ") {
 		set = append(set, fmt.Sprintf("%s = %s + excluded.%s", column, column, column))
 	}
-	all := strings.Join(keys, ", ") + ", " + columns
 	if hasSums(table) {
-		all += ", peak"
 		set = append(set, "peak = max(peak, excluded.peak)")
 	}
-	values := strings.Repeat(", ?", strings.Count(all, ",")+1)[2:]
-	return fmt.Sprintf("INSERT INTO %s (%s) VALUES (%s) ON CONFLICT DO UPDATE SET %s", table, all, values, strings.Join(set, ", "))
+	return strings.Join(set, ", ")
 }
 
 // amountSums are the columns of a sum over rows.

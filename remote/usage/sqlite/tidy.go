@@ -15,7 +15,7 @@ import (
 
 // Tidy writes the rows of the days that have ended, and removes what is older than is kept. If the file is nearly as big as it may be, it
 // removes the oldest of what is kept of environments and devices, the hours first; the sums
-// stay.
+// stay. Once a day it removes names that nothing has any more, and gives users of old days their pseudonyms.
 func (s *Store) Tidy(ctx context.Context, now time.Time) (early string, err error) {
 	if err := cmp.Or(s.rollUp(ctx), s.rollUpMonths(ctx)); err != nil && !errors.Is(err, store.ErrFull) { // with room again it is done
 		return "", err
@@ -25,6 +25,15 @@ func (s *Store) Tidy(ctx context.Context, now time.Time) (early string, err erro
 	for table, before := range map[string]int64{hourRows: hours, hourSums: hours, dayRows: days, daySums: days, monthSums: days} {
 		if err := s.removeBefore(ctx, table, before); err != nil {
 			return "", err
+		}
+	}
+	nameless, err := s.usePseudonyms(ctx, now)
+	if err != nil && !errors.Is(err, store.ErrFull) {
+		return "", err
+	}
+	if tidied, factErr := factOf(ctx, s.db, hoursFact); nameless || tidied != hours {
+		if err := cmp.Or(factErr, s.removeNames(ctx)); err != nil && !errors.Is(err, store.ErrFull) {
+			return "", translated(err)
 		}
 	}
 	err = s.change(ctx, func(tx *sql.Tx) error {

@@ -26,6 +26,32 @@ type Store interface {
 	Close() error
 }
 
+// Forgetter is a Store that can forget users.
+type Forgetter interface {
+	// RowsOf counts the rows about users.
+	RowsOf(ctx context.Context, users ...string) (int64, error)
+	// Forget gives the rows about users to usage.Forgotten, so that all sums stay, and removes the names from
+	// the database and its files. It may be called while another process adds entries. If it ends early, it can
+	// be called again.
+	Forget(ctx context.Context, users ...string) error
+}
+
+// Pseudonyms has Tidy replace names of users that are old. The zero Pseudonyms keeps names.
+type Pseudonyms struct {
+	// After is how old whole days are whose users get pseudonyms.
+	After time.Duration
+	// Of is the pseudonym of a user, as of usage.Pseudonym.
+	Of func(user string) string
+}
+
+// Before is the beginning of the day up to which users get pseudonyms; 0 for never.
+func (p *Pseudonyms) Before(now time.Time, in *time.Location) int64 {
+	if p.Of == nil {
+		return 0
+	}
+	return usage.DayOf(now.Add(-p.After).Unix(), in)
+}
+
 // Errors of a Store.
 var (
 	// ErrFull says that the disk or the store is full: try again later.

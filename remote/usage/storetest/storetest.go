@@ -23,6 +23,8 @@ import (
 type Database struct {
 	// Open opens it to write, and OpenToRead to read, at the same time.
 	Open, OpenToRead func() (store.Store, error)
+	// OpenNameless opens it to write, with pseudonyms for users; nil where there are none.
+	OpenNameless func(store.Pseudonyms) (store.Store, error)
 }
 
 // Zone is the name of the time zone of the tests. Its clocks were put back on 2026-10-25.
@@ -38,6 +40,8 @@ func Run(t *testing.T, create func(t *testing.T) Database) {
 		"gaps":                  gaps,
 		"old hours":             oldHours,
 		"odd names":             oddNames,
+		"forgotten users":       forgotten,
+		"pseudonyms":            pseudonyms,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, create(t)) })
 	}

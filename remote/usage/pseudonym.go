@@ -1,0 +1,34 @@
+package usage
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// pseudonymPrefix begins the names that stand for users whose names are not kept. It has a colon, which separates
+// the fields of passwd(5): no account can have such a name. One that a host claims counts as Other.
+const pseudonymPrefix = "user:"
+
+// Forgotten is the user who has what forgotten users had.
+const Forgotten snapshot.Username = pseudonymPrefix + "forgotten"
+
+// Pseudonym is the name that stands for a user: with the same key always the same one. Who has the key
+// can find out whose it is, and without the key nobody can. Names that are not those of one user stay.
+func Pseudonym(key []byte, user string) string {
+	if !IsNamed(user) {
+		return user
+	}
+	sum := hmac.New(sha256.New, key)
+	sum.Write([]byte(user))
+	return pseudonymPrefix + hex.EncodeToString(sum.Sum(nil)[:6])
+}
+
+// IsPseudonym reports whether a name stands for a user, or users, whose names are not kept.
+func IsPseudonym(user string) bool { return strings.HasPrefix(user, pseudonymPrefix) }
+
+// IsNamed reports whether a name is that of one user.
+func IsNamed(user string) bool { return user != "" && user != string(Other) && !IsPseudonym(user) }

@@ -1,0 +1,166 @@
+package storetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/remote/usage"
+	"github.com/seed-3119e985/genv/remote/usage/store"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// filled adds a hundred days of usage, in an odd order of users and hosts.
+func filled(t *testing.T, s store.Store, begin time.Time) (entries []*store.Entry) {
+	for i := range 50 {
+		at := begin.Add(time.Duration(i) * 49 * time.Hour)
+		e := Entry(at.Unix(), uint64(i)) //nolint:gosec // it is not negative
+		entries = append(entries, e)
+		require.NoError(t, s.Add(t.Context(), e))
+		if i%4 == 0 {
+			_, err := s.Tidy(t.Context(), at)
+			require.NoError(t, err)
+		}
+	}
+	return entries
+}
+
+// byUser are the rows of a report about all users.
+func byUser(t *testing.T, s store.Store, since, until time.Time) map[string]usage.Sum {
+	r, err := s.Report(t.Context(), store.Query{Kind: usage.ByUser, Since: since.Unix(), Until: until.Unix()})
+	require.NoError(t, err)
+	rows := make(map[string]usage.Sum)
+	for _, row := range r.Rows {
+		rows[row.Name] = row.Sum
+	}
+	return rows
+}
+
+// renamed are rows as they are when users have other names.
+func renamed(rows map[string]usage.Sum, names map[string]string) map[string]usage.Sum {
+	next := make(map[string]usage.Sum)
+	for user := range rows {
+		sum, name := rows[user], user
+		if to := names[user]; to != "" {
+			name = to
+		}
+		total := next[name]
+		total.Add(&sum)
+		next[name] = total
+	}
+	return next
+}
+
+// forgotten: what users had who are forgotten is somebody's, and nothing else changes.
+func forgotten(t *testing.T, d Database) {
+	if _, ok := d.open(t).(store.Forgetter); !ok {
+		t.Skip("this store forgets no users")
+	}
+	w, in := d.open(t), zone(t)
+	begin := time.Date(2026, 7, 20, 7, 0, 0, 0, in)
+	end := begin.AddDate(0, 0, 102)
+	filled(t, w, begin)
+	odd := "'; DROP TABLE hours; -- ../../\x1b[31m"
+	more := &store.Entry{Batch: usage.Batch{Rows: make(map[usage.Key]usage.Amounts), Sums: make(map[usage.SumKey]usage.Sum)}, Since: end.Unix()}
+	for _, name := range []string{odd, "gpu-1"} { // a user who is named like a host
+		more.Rows[usage.Key{Hour: end.Unix(), Host: "gpu-1", User: snapshot.Username(name)}] = usage.Amounts{Attached: 7}
+		more.Sums[usage.SumKey{Hour: end.Unix(), Kind: usage.ByUser, Name: name}] = usage.Sum{Amounts: usage.Amounts{Attached: 7}, Peak: 1}
+	}
+	require.NoError(t, w.Add(t.Context(), more))
+	until := end.Add(2 * time.Hour)
+	before := byUser(t, w, begin, until)
+	hosts := store.Query{Kind: usage.ByHost, Since: begin.Unix(), Until: until.Unix()}
+	hostsBefore, err := w.Report(t.Context(), hosts)
+	require.NoError(t, err)
+
+	other, err := d.Open() // as another process
+	require.NoError(t, err)
+	defer other.Close()
+	forget := other.(store.Forgetter)
+	for _, nobody := range []string{"user-", "user-1 ", "User-1", "%", "*", "", "user-10"} {
+		n, err := forget.RowsOf(t.Context(), nobody)
+		require.NoError(t, err)
+		require.Zero(t, n, nobody)
+		require.NoError(t, forget.Forget(t.Context(), nobody))
+		require.Equal(t, before, byUser(t, w, begin, until), nobody)
+	}
+	users := []string{"user-1", "user-3", odd, "gpu-1"}
+	n, err := forget.RowsOf(t.Context(), users...)
+	require.NoError(t, err)
+	require.Greater(t, n, int64(100))
+	names := make(map[string]string)
+	for _, user := range users {
+		names[user] = string(usage.Forgotten)
+	}
+	for range 2 {
+		require.NoError(t, forget.Forget(t.Context(), users...))
+		require.Equal(t, renamed(before, names), byUser(t, w, begin, until))
+		after, err := w.Report(t.Context(), hosts)
+		require.NoError(t, err)
+		require.Equal(t, hostsBefore, after, "the sums of hosts stay, and of all")
+		n, err = forget.RowsOf(t.Context(), users...)
+		require.NoError(t, err)
+		require.Zero(t, n)
+	}
+
+	// One who is seen again, by a writer who knew the name before, is counted again.
+	again := Entry(end.Add(time.Hour).Unix(), 3)
+	require.NoError(t, w.Add(t.Context(), again))
+	want := renamed(before, names)
+	rows, _ := expect([]*store.Entry{again}, store.Query{Kind: usage.ByUser, Until: 1 << 40}, in)
+	for user := range rows {
+		sum, total := rows[user], want[user]
+		total.Add(&sum)
+		want[user] = total
+	}
+	require.Contains(t, rows, "user-1")
+	require.Equal(t, want, byUser(t, w, begin, until.Add(time.Hour)))
+}
+
+// pseudonyms: users of old days have pseudonyms, in all sums, and in what comes too late.
+func pseudonyms(t *testing.T, d Database) {
+	if d.OpenNameless == nil {
+		t.Skip("this store has no pseudonyms")
+	}
+	of := func(user string) string { return usage.Pseudonym([]byte("a key"), user) }
+	const days = 20
+	s, err := d.OpenNameless(store.Pseudonyms{After: days * 24 * time.Hour, Of: of})
+	require.NoError(t, err)
+	defer s.Close()
+	in := zone(t)
+	begin := time.Date(2026, 7, 20, 7, 0, 0, 0, in)
+	end := begin.AddDate(0, 0, 102)
+	entries := filled(t, s, begin)
+	late := Entry(begin.AddDate(0, 0, 3).Unix(), 77)
+	late.Until = end.Unix()
+	for range 2 { // Tidy again changes nothing
+		require.NoError(t, s.Add(t.Context(), late)) // of a day that has pseudonyms already
+		entries = append(entries, late)
+		_, err = s.Tidy(t.Context(), end)
+		require.NoError(t, err)
+		boundary := usage.DayOf(end.AddDate(0, 0, -days).Unix(), in)
+		want := make(map[string]usage.Sum)
+		for _, part := range []struct {
+			q  store.Query
+			of func(string) string
+		}{{store.Query{Until: boundary}, of}, {store.Query{Since: boundary, Until: 1 << 40}, func(user string) string { return user }}} {
+			part.q.Kind = usage.ByUser
+			rows, _ := expect(entries, part.q, in)
+			for user := range rows {
+				sum, total := rows[user], want[part.of(user)]
+				total.Add(&sum)
+				want[part.of(user)] = total
+			}
+		}
+		require.Contains(t, want, "user-1")
+		require.Contains(t, want, of("user-1"))
+		require.Equal(t, want, byUser(t, s, begin, end))
+		old := byUser(t, s, begin, time.Unix(boundary, 0))
+		require.Len(t, old, 5)
+		for user := range old {
+			require.True(t, usage.IsPseudonym(user), user)
+		}
+		check(t, s, entries, store.Query{Kind: usage.ByHost, Since: begin.Unix(), Until: end.Unix()})
+	}
+}
