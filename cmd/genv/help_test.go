@@ -41,7 +41,7 @@ var examples = map[string][]string{
 	"shell":      {"--init --shell bash", "--ok", "--deinit", "--reattach", "--reconfigure"},
 	"notices":    {"--new"},
 	"report":     {"--since 7d --until 1d --by user --fair-share --top 3 --format csv --no-header " + otherwise(command.ExitFailed)},
-	"history":    {"--user x --pid 1 --rule idle --since 2h --until 1h --notices --no-header --format csv"},
+	"history":    {"--user x --pid 1 --rule idle --since 2h --until 1h --notices --no-header --format csv", followFlags},
 	"version":    {"--format json"},
 	"man":        {"$DIR"},
 	"completion": {"bash"},
@@ -97,7 +97,7 @@ var examples = map[string][]string{
 		"$FLEET --format csv --no-header || test $? = 3", "$MORE || test $? = 3",
 		"--leader etcds://127.0.0.1:1/lab --leader-ca $DIR/cert --leader-cert $DIR/cert --leader-key $DIR/key --leader-login $DIR/login || test $? = 3",
 	},
-	"remote history": {"--audit-log $DIR/log --host a --user x --pid 1 --rule idle --since 2h --until 1h --notices --no-header --format csv", "--audit-log $DIR/log --stats"},
+	"remote history": {"--audit-log $DIR/log --host a --user x --pid 1 --rule idle --since 2h --until 1h --notices --no-header --format csv", "--audit-log $DIR/log --stats", "--audit-log $DIR/log " + followFlags},
 	"remote report":  {"--state-dir $DIR --since 7d --until 1d --by user --fair-share --top 3 --policy $DIR/policy --format csv --no-header " + otherwise(command.ExitFailed)},
 	"remote devices": {"$FLEET --format csv --no-header --no-summary --processes", "$MORE"},
 	"remote envs":    {"$FLEET --format csv --no-header --no-summary --timestamp", "$MORE"},
@@ -132,6 +132,8 @@ const (
 	// The socket is served until a signal comes.
 	watchFlags = "--interval 1 --timestamps always --socket $DIR/socket --metrics 127.0.0.1:0 " + webFlags + " & " +
 		"until [ -S $DIR/socket ]; do sleep 0.1; done; kill $(cat /proc/$!/task/*/children); wait $!"
+	// The header is printed, and then what comes until a signal does.
+	followFlags = "--follow >$DIR/followed & until [ -s $DIR/followed ]; do sleep 0.1; done; rm $DIR/followed; kill $(cat /proc/$!/task/*/children); wait $!"
 	// The state is root's, or this user's, until it is given back.
 	serveFlags  = "& until genv host status | grep -q process; do sleep 0.1; done; kill $(cat /proc/$!/task/*/children); wait $!; genv host handover"
 	webFlags    = "--web 127.0.0.1:0 --web-names self --web-auth $DIR/htpasswd --web-tls-cert $DIR/cert --web-tls-key $DIR/key --web-host gpus.example.org"

@@ -41,6 +41,8 @@ type Entry struct {
 	// warned are the findings of which this notice is the first, while nothing is done
 	// about them yet.
 	warned []string
+	// listed says that it is in the list of its joiner.
+	listed bool
 }
 
 // ActionNotice is the Action of an Entry about a notice.
@@ -52,11 +54,20 @@ const ActionNotice = "notice"
 func History(path string, filter Filter) ([]Entry, Damage, error) {
 	j := newJoiner()
 	damage, err := Scan(path, func(r *Record) error { j.add(r, &filter); return nil })
+	return j.take(true), damage, err
+}
+
+// take takes the list, with or without the items that have no outcome yet. Those are listed
+// again when it is known.
+func (j *joiner) take(all bool) []Entry {
 	list := make([]Entry, 0, len(j.list))
 	for _, e := range j.list {
-		list = append(list, *e)
+		if e.listed = false; all || j.open[e.key()] != e {
+			list = append(list, *e)
+		}
 	}
-	return list, damage, err
+	j.list = nil
+	return list
 }
 
 // itemKey names an item of a report.
@@ -105,17 +116,17 @@ func (j *joiner) add(r *Record, filter *Filter) {
 		if filter.Matches(r) {
 			e := operatorEntry(r)
 			e.Action = cmp.Or(e.Action, ActionDenied)
-			j.list = append(j.list, e)
+			j.append(e)
 		}
 	case KindOperator, KindExtension:
 		if r.Kind == KindExtension {
 			j.firstOf(r.IDs) // the answer to a request is no warning
 		}
 		if filter.Matches(r) {
-			j.list = append(j.list, operatorEntry(r))
+			j.append(operatorEntry(r))
 		}
 	case KindReport, KindOutcome:
-		if filter.Matches(r) || j.open[keyOf(r)] != nil { // an outcome may come after Until
+		if filter.Matches(r) || j.open[r.key()] != nil { // an outcome may come after Until
 			j.action(r)
 		}
 	}
@@ -151,7 +162,7 @@ func (j *joiner) notice(r *Record, filter *Filter) {
 	if r.Reason != "" {
 		e.Status = enforce.StatusFailed
 	}
-	j.list = append(j.list, e)
+	j.append(e)
 }
 
 func operatorEntry(r *Record) *Entry {
@@ -165,16 +176,28 @@ func operatorEntry(r *Record) *Entry {
 	return e
 }
 
-func keyOf(r *Record) itemKey {
-	key := itemKey{report: r.Report, pid: r.PID}
-	if r.Device != nil {
-		key.eid, key.device = r.EID, *r.Device
+// append lists an entry, once.
+func (j *joiner) append(e *Entry) {
+	if !e.listed {
+		e.listed = true
+		j.list = append(j.list, e)
+	}
+}
+
+func (e *Entry) key() itemKey { return keyOf(e.Report, e.PID, e.EID, e.Device) }
+
+func (r *Record) key() itemKey { return keyOf(r.Report, r.PID, r.EID, r.Device) }
+
+func keyOf(report string, pid snapshot.PID, eid snapshot.EnvID, device *snapshot.DeviceIndex) itemKey {
+	key := itemKey{report: report, pid: pid}
+	if device != nil {
+		key.eid, key.device = eid, *device
 	}
 	return key
 }
 
 func (j *joiner) action(r *Record) {
-	key := keyOf(r)
+	key := r.key()
 	e := j.open[key]
 	if e == nil {
 		e = &Entry{
@@ -187,10 +210,11 @@ func (j *joiner) action(r *Record) {
 				e.Notified = at
 			}
 		}
-		j.list = append(j.list, e)
 		j.open[key] = e
+		j.append(e)
 	}
 	if r.Kind == KindOutcome {
+		j.append(e)
 		e.Time, e.Status, e.Reason = r.Time, r.Status, r.Reason
 		delete(j.open, key)
 	}

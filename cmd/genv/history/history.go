@@ -27,6 +27,7 @@ func Flags() []cli.Flag {
 		command.OneOf(&cli.StringFlag{Name: "rule", Usage: "only actions because of this `RULE`, such as idle"}, audit.Rules),
 		&cli.StringFlag{Name: "since", Usage: "only actions since `TIME`, such as 2h, 7d or 2026-11-20T22:00"},
 		&cli.StringFlag{Name: "until", Usage: "only actions before `TIME`, such as 1d or 2026-12-01"},
+		&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "also print what comes, until Ctrl-C; without --since after the last 10 lines"},
 		&cli.BoolFlag{Name: "notices", Usage: "also list which notices users and hooks got, and where"},
 	}, command.OutputFlags()...)
 }
@@ -39,6 +40,9 @@ func Show(p *command.Program, c *cli.Context, path string, q audit.Filter) error
 	}
 	if err := readFilter(p, c, &q); err != nil {
 		return err
+	}
+	if c.Bool("follow") {
+		return follow(c.Context, p, output, audit.NewTail(path, q), q.Since.IsZero())
 	}
 	entries, err := read(p, path, q)
 	if err != nil {
@@ -62,6 +66,9 @@ func readFilter(p *command.Program, c *cli.Context, q *audit.Filter) (err error)
 	if q.Rule != "" && !slices.Contains(audit.Rules, string(q.Rule)) {
 		return command.UsageError("--rule %q: write one of %s", q.Rule, strings.Join(audit.Rules, ", "))
 	}
+	if c.Bool("follow") && (c.Bool("stats") || c.String("until") != "") {
+		return command.UsageError("--follow can't be used with --stats or --until")
+	}
 	q.Notices = c.Bool("notices") || c.Bool("stats")
 	if q.Since, err = p.Since(c.String("since")); err != nil {
 		return err
@@ -78,13 +85,22 @@ func readFilter(p *command.Program, c *cli.Context, q *audit.Filter) (err error)
 // read reads what a query finds, and says which lines can't be read.
 func read(p *command.Program, path string, q audit.Filter) ([]audit.Entry, error) {
 	entries, damage, err := audit.History(path, q)
+	warnOf(p, path, damage)
+	return entries, readError(err)
+}
+
+func readError(err error) error {
 	if errors.Is(err, fs.ErrPermission) {
-		return nil, command.UsageError("%w: ask your administrator, who can run genv history --user %d as root", err, os.Getuid())
+		return command.UsageError("%w: ask your administrator, who can run genv history --user %d as root", err, os.Getuid())
 	}
-	if err == nil && damage.Lines > 0 {
+	return err
+}
+
+// warnOf says how many lines can't be read.
+func warnOf(p *command.Program, path string, damage audit.Damage) {
+	if damage.Lines > 0 {
 		fmt.Fprintf(p.Err, "%s: skipped %s that can't be read, the first at %s\n", path, render.Plural(damage.Lines, "line"), damage.First)
 	}
-	return entries, err
 }
 
 // EntriesDocument is the JSON of `history`.
@@ -97,12 +113,16 @@ func write(p *command.Program, output render.Output, entries []audit.Entry) erro
 	if output.Format == "json" {
 		return render.WriteJSON(p.Out, EntriesDocument{Schema: "genv.history/1", Entries: entries})
 	}
+	return table(output, entries).Write(p.Out)
+}
+
+func table(output render.Output, entries []audit.Entry) *render.Table {
 	t := output.Table(render.Col("TIME", 21), render.Col("HOST", 12), render.Col("USER", 10), render.Col("WHAT", 24), render.Col("STATUS", 12), render.Col("WHY", 0))
 	for i := range entries {
 		e := &entries[i]
 		t.Add(e.Time.Local().Format(time.DateTime), string(e.Host), userOf(e), whatOf(e), string(e.Status), whyOf(e))
 	}
-	return t.Write(p.Out)
+	return t
 }
 
 func userOf(e *audit.Entry) string {
