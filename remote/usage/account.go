@@ -30,7 +30,12 @@ type host struct {
 
 // NewAccount returns an Account that has counted nothing. Its hours are those of a location.
 func NewAccount(in *time.Location) *Account {
-	return &Account{in: in, known: newKnown(), hosts: make(map[snapshot.Hostname]*host), batch: newBatch()}
+	return &Account{in: in, known: newKnown(), hosts: make(map[snapshot.Hostname]*host), batch: NewBatch()}
+}
+
+// Renewed returns an Account that has counted nothing, and knows the same names.
+func (a *Account) Renewed() *Account {
+	return &Account{MaxGap: a.MaxGap, in: a.in, known: a.known, hosts: make(map[snapshot.Hostname]*host), batch: NewBatch()}
 }
 
 // Look counts the time since the last look for what that one showed, and takes in what the
@@ -131,7 +136,7 @@ func (a *Account) ratesOf(gap bool) map[SumKey]Amounts {
 // Take returns what was counted since it was called last.
 func (a *Account) Take() Batch {
 	batch := a.batch
-	a.batch = newBatch()
+	a.batch = NewBatch()
 	return batch
 }
 

@@ -91,7 +91,8 @@ type Batch struct {
 	Sums map[SumKey]Sum
 }
 
-func newBatch() Batch { return Batch{Rows: make(map[Key]Amounts), Sums: make(map[SumKey]Sum)} }
+// NewBatch returns an empty one.
+func NewBatch() Batch { return Batch{Rows: make(map[Key]Amounts), Sums: make(map[SumKey]Sum)} }
 
 // Merge adds what another batch has.
 func (b *Batch) Merge(other *Batch) {

@@ -25,7 +25,7 @@ import (
 func HistoryFlags() []cli.Flag {
 	return []cli.Flag{
 		command.OneOf(&cli.StringFlag{Name: "history", Value: on, Usage: "`on` or off: keep who used which GPU, in --state-dir, for genv remote report"}, []string{on, off}),
-		&cli.StringFlag{Name: "history-keep", Value: text.FormatDuration(sqlite.DefaultKeepDays), Usage: "for this `TIME`, such as 90d"},
+		&cli.StringFlag{Name: "history-keep", Value: text.FormatDuration(store.DefaultKeepDays), Usage: "for this `TIME`, such as 90d"},
 	}
 }
 
@@ -88,7 +88,7 @@ func (h history) Close() {
 
 // open opens a database. One that is damaged is moved aside.
 func open(path string, keep time.Duration, now time.Time, log zerolog.Logger) (store.Store, error) {
-	options := sqlite.Options{In: time.Local, KeepDays: keep, KeepHours: min(keep, sqlite.DefaultKeepHours)}
+	options := sqlite.Options{In: time.Local, KeepDays: keep, KeepHours: min(keep, store.DefaultKeepHours)}
 	s, err := sqlite.Open(path, options)
 	if errors.Is(err, store.ErrDamaged) {
 		aside := path + ".damaged-" + now.Format("20060102-150405")

@@ -19,6 +19,9 @@ type Options struct {
 	Now  func() time.Time
 	In   *time.Location // of the hours
 	Log  zerolog.Logger
+	// Shared says that several controllers write to the store, of which one leads: a standby
+	// counts nothing.
+	Shared bool
 	// MaxWaiting is how many rows and sums may wait to be written; 0 for DefaultMaxWaiting.
 	MaxWaiting int
 }
@@ -39,9 +42,17 @@ type Recorder struct {
 	mu      sync.Mutex
 	account *usage.Account
 	seen    label
-	begun   int64     // the first look
-	looked  time.Time // the last one
+	counted           // what take returns
+	looked  time.Time // the last time
 	woken   time.Time // when wake was sent last
+}
+
+// counted is what was counted since the last write.
+type counted struct {
+	usage.Batch       // of which the account has the rest
+	begun       int64 // the first look, since the start or since it was a standby; 0 for none
+	until       int64 // the last one
+	paused      bool  // it is a standby since
 }
 
 // label says which cycle a cluster is of: a sink gets some cycles several times.
@@ -53,7 +64,7 @@ func Start(options Options) *Recorder {
 		options.MaxWaiting = DefaultMaxWaiting
 	}
 	r := &Recorder{
-		options: options, account: usage.NewAccount(options.In),
+		options: options, account: usage.NewAccount(options.In), counted: counted{Batch: usage.NewBatch()},
 		wake: make(chan struct{}, 1), end: make(chan struct{}), ended: make(chan struct{}),
 	}
 	go newWriter(r).run()
@@ -73,21 +84,44 @@ func (r *Recorder) Consume(cycle *controller.Cycle, events []enforce.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.options.Now()
-	at := label{cycle.Number, cycle.Early}
-	if r.isNew(at) && !cycle.Stopped && len(cycle.Cluster.Hosts) > 0 {
-		r.seen, r.looked = at, now
+	switch at := (label{cycle.Number, cycle.Early}); {
+	case r.options.Shared && cycle.Standby:
+		r.pause(now)
+	case r.isNew(at) && !cycle.Stopped && len(cycle.Cluster.Hosts) > 0:
+		r.seen, r.looked, r.paused = at, now, false
 		if r.begun == 0 {
 			r.begun, r.woken = now.Unix(), now
 		}
 		r.account.Look(now, cycle.Cluster)
+		fallthrough
+	default:
+		r.account.Count(now, events)
 	}
-	r.account.Count(now, events)
-	if since := now.Sub(r.woken); r.begun != 0 && (since >= writeEvery || since < 0) {
+	if since := now.Sub(r.woken); !r.woken.IsZero() && (since >= writeEvery || since < 0) {
 		r.woken = now
 		select {
 		case r.wake <- struct{}{}:
 		default: // it is busy, and will be woken again
 		}
+	}
+}
+
+// pause ends what this controller counts: another one leads, and counts from its first look on.
+func (r *Recorder) pause(now time.Time) {
+	if r.begun == 0 || r.paused {
+		return
+	}
+	r.gather()
+	r.account = r.account.Renewed()
+	r.paused, r.woken = true, now.Add(-writeEvery) // so that it is written at once
+}
+
+// gather takes what the account has.
+func (r *Recorder) gather() {
+	batch := r.account.Take()
+	r.Merge(&batch)
+	if !r.paused {
+		r.until = r.looked.Unix()
 	}
 }
 
@@ -105,7 +139,7 @@ const closeTimeout = 15 * time.Second
 // Close counts until now, writes what waits and ends.
 func (r *Recorder) Close() {
 	r.mu.Lock()
-	if r.begun != 0 {
+	if r.begun != 0 && !r.paused {
 		r.looked = r.options.Now()
 		r.account.Settle(r.looked)
 	}
@@ -118,10 +152,15 @@ func (r *Recorder) Close() {
 	}
 }
 
-// take returns what was counted since it was called last, when the first look was, and the last
-// one.
-func (r *Recorder) take() (batch usage.Batch, begun, until int64) {
+// take returns what was counted since it was called last.
+func (r *Recorder) take() counted {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.account.Take(), r.begun, r.looked.Unix()
+	r.gather()
+	taken := r.counted
+	r.counted = counted{Batch: usage.NewBatch(), begun: taken.begun, until: taken.until}
+	if taken.paused {
+		r.begun = 0
+	}
+	return taken
 }

@@ -33,6 +33,8 @@ type kept struct {
 	mark    store.Mark
 	begun   int64
 	fails   error
+	unsure  bool // each entry is kept, and the answer is lost
+	ids     map[string]bool
 	missing error         // why it can't be opened
 	slow    time.Duration // for each entry
 	tidied  int
@@ -41,10 +43,13 @@ type kept struct {
 func (k *kept) open() (store.Store, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if k.ids == nil {
+		k.ids = make(map[string]bool)
+	}
 	return k, k.missing
 }
 
-func (k *kept) Add(_ context.Context, e *store.Entry) error {
+func (k *kept) Add(_ context.Context, e *store.Entry) (err error) {
 	k.mu.Lock()
 	slow := k.slow
 	k.mu.Unlock()
@@ -53,6 +58,12 @@ func (k *kept) Add(_ context.Context, e *store.Entry) error {
 	defer k.mu.Unlock()
 	if k.fails != nil {
 		return k.fails
+	}
+	if k.ids[e.ID] {
+		return nil
+	}
+	if k.ids[e.ID] = true; k.unsure {
+		defer func() { err = store.ErrUnsure }()
 	}
 	if k.total.Rows == nil {
 		k.total = usage.Batch{Rows: make(map[usage.Key]usage.Amounts), Sums: make(map[usage.SumKey]usage.Sum)}
@@ -103,9 +114,10 @@ func (k *kept) attached() (seconds int64) {
 // which waits for nothing.
 type run struct {
 	*recorder.Recorder
-	t      *testing.T
-	number int
-	log    *said
+	t       *testing.T
+	number  int
+	log     *said
+	standby bool
 }
 
 // said is a log.
@@ -127,8 +139,13 @@ func (s *said) String() string {
 }
 
 func start(t *testing.T, open func() (store.Store, error), maxWaiting int) *run {
+	return startWith(t, recorder.Options{Open: open, MaxWaiting: maxWaiting})
+}
+
+func startWith(t *testing.T, o recorder.Options) *run {
 	log := new(said)
-	r := recorder.Start(recorder.Options{Open: open, Now: time.Now, In: time.UTC, Log: zerolog.New(log), MaxWaiting: maxWaiting})
+	o.Now, o.In, o.Log = time.Now, time.UTC, zerolog.New(log)
+	r := recorder.Start(o)
 	r.Configure(10 * time.Second)
 	return &run{Recorder: r, t: t, log: log}
 }
@@ -138,7 +155,7 @@ func (r *run) cycles(n int) {
 	for range n {
 		r.number++
 		begun := time.Now()
-		cycle := controller.Cycle{Number: r.number, Cluster: snapshot.Cluster{Hosts: []snapshot.Host{{Name: "a", Snapshot: s}}}}
+		cycle := controller.Cycle{Number: r.number, Standby: r.standby, Cluster: snapshot.Cluster{Hosts: []snapshot.Host{{Name: "a", Snapshot: s}}}}
 		r.Consume(&cycle, nil)
 		r.Consume(&cycle, nil) // sinks get a cycle again when a report ends
 		require.Zero(r.t, time.Since(begun), "a cycle waits for nothing")
@@ -225,6 +242,74 @@ func TestTooMuchWaits(t *testing.T) {
 		require.Positive(t, missing)
 		require.Equal(t, int64(5*3600+100), k.attached()+missing)
 		require.Contains(t, r.log.String(), "some hours are missing")
+	})
+}
+
+// An answer that is lost is asked for again, and counts once.
+func TestUnsure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := &kept{unsure: true}
+		r := start(t, k.open, 0)
+		r.cycles(100)
+		synctest.Wait()
+		r.requireSaid("it isn't known whether that was written")
+		k.set(func() { k.unsure = false })
+		r.cycles(10)
+		r.Close()
+		r.requireSaid("it isn't known", "nothing is missing")
+		require.Equal(t, int64(1100), k.attached())
+	})
+}
+
+// Of several controllers, the one that leads counts. Leaders that follow each other count each
+// second at most once, and the time without one is a gap.
+func TestLeadersFollowEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := new(kept)
+		first := startWith(t, recorder.Options{Open: k.open, Shared: true})
+		first.cycles(10)
+		second := startWith(t, recorder.Options{Open: k.open, Shared: true})
+		second.standby = true
+		second.cycles(3)
+		synctest.Wait()
+		require.EqualValues(t, 60, k.attached(), "a standby writes nothing")
+		first.cycles(3)
+		first.standby, second.standby = true, false
+		first.cycles(1)
+		synctest.Wait()
+		require.True(t, k.mark.Ended)
+		require.EqualValues(t, 150, k.attached(), "until it led last")
+		second.cycles(12)
+		first.cycles(30)
+		second.standby, first.standby = true, false
+		second.cycles(1)
+		first.cycles(7)
+		first.Close()
+		second.Close()
+		require.EqualValues(t, 150+110+70, k.attached())
+		require.Len(t, k.gaps, 2)
+		require.EqualValues(t, 20, k.gaps[0].Until-k.gaps[0].Since)
+		require.EqualValues(t, 320, k.gaps[1].Until-k.gaps[1].Since)
+		first.requireSaid()
+		second.requireSaid()
+	})
+}
+
+// A leader that was replaced while the store is away writes what it counted when it is back.
+func TestAStandbyMakesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := &kept{fails: errors.New("no such server")}
+		r := startWith(t, recorder.Options{Open: k.open, Shared: true})
+		r.cycles(10)
+		r.standby = true
+		r.cycles(20)
+		k.set(func() { k.fails = nil })
+		r.cycles(10)
+		synctest.Wait()
+		require.EqualValues(t, 90, k.attached())
+		require.True(t, k.mark.Ended)
+		r.Close()
+		require.EqualValues(t, 90, k.attached())
 	})
 }
 

@@ -1,7 +1,9 @@
 package recorder
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
@@ -13,10 +15,12 @@ import (
 // writer writes what a Recorder counts. It is used by one goroutine alone.
 type writer struct {
 	*Recorder
-	store   store.Store // nil while it can't be opened
-	entry   store.Entry // what wasn't written yet
-	said    string      // why, if it was said
-	dropped bool        // something is missing since then
+	store   store.Store  // nil while it can't be opened
+	entry   store.Entry  // what wasn't written yet
+	unsure  *store.Entry // what was perhaps written; nil for none
+	paused  bool         // another controller leads since the last look
+	said    string       // why, if it was said
+	dropped bool         // something is missing since then
 	tidied  time.Time
 }
 
@@ -27,7 +31,7 @@ const tidyEvery = time.Hour
 const writeTimeout = 5 * time.Minute
 
 func newWriter(r *Recorder) *writer {
-	return &writer{Recorder: r, entry: store.Entry{Batch: usage.Batch{Rows: make(map[usage.Key]usage.Amounts), Sums: make(map[usage.SumKey]usage.Sum)}}}
+	return &writer{Recorder: r, entry: store.Entry{Batch: usage.NewBatch()}}
 }
 
 // run writes when it is woken, and at the end.
@@ -51,16 +55,19 @@ func (w *writer) run() {
 func (w *writer) write(ended bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
 	defer cancel()
-	batch, begun, until := w.take()
-	if begun == 0 {
+	taken := w.take()
+	w.entry.Merge(&taken.Batch)
+	if taken.begun == 0 && w.entry.Size() == 0 && w.unsure == nil {
 		return
 	}
-	w.entry.Merge(&batch)
-	w.entry.Mark = store.Mark{Until: until, Ended: ended}
-	if w.entry.Since == 0 {
-		w.entry.Since = begun
+	if taken.begun != 0 {
+		w.paused = taken.paused
 	}
-	err := w.open(ctx, begun)
+	w.entry.Mark = store.Mark{Until: taken.until, Ended: ended || w.paused}
+	if w.entry.Since == 0 {
+		w.entry.Since = cmp.Or(taken.begun, taken.until)
+	}
+	err := w.open(ctx)
 	if err == nil {
 		err = w.add(ctx)
 	}
@@ -69,24 +76,47 @@ func (w *writer) write(ended bool) {
 		return
 	}
 	w.written()
-	w.entry = newWriter(nil).entry
-	w.entry.Since = until
 	w.tidy(ctx)
+	if w.paused { // another controller writes now
+		_ = w.store.Close() // what Add returned for is kept
+		w.store, w.entry.Since = nil, 0
+	}
 }
 
-// add adds the entry. If there is no room, some is made first.
+// add adds what wasn't written: first what perhaps was.
 func (w *writer) add(ctx context.Context) error {
-	err := w.store.Add(ctx, &w.entry)
+	if w.unsure != nil {
+		if err := w.put(ctx, w.unsure); err != nil {
+			return err
+		}
+		w.unsure = nil
+	}
+	w.entry.ID = rand.Text()
+	err := w.put(ctx, &w.entry)
+	if err != nil && !errors.Is(err, store.ErrUnsure) {
+		return err
+	}
+	entry := w.entry
+	if err != nil {
+		w.unsure = &entry
+	}
+	w.entry = store.Entry{Batch: usage.NewBatch(), Since: entry.Until}
+	return err
+}
+
+// put adds an entry. If there is no room, some is made first.
+func (w *writer) put(ctx context.Context, e *store.Entry) error {
+	err := w.store.Add(ctx, e)
 	if !errors.Is(err, store.ErrFull) {
 		return err
 	}
 	w.tidied = time.Time{}
 	w.tidy(ctx)
-	return w.store.Add(ctx, &w.entry)
+	return w.store.Add(ctx, e)
 }
 
 // open opens the store, and notes for which time it has nothing.
-func (w *writer) open(ctx context.Context, begun int64) error {
+func (w *writer) open(ctx context.Context) error {
 	if w.store != nil {
 		return nil
 	}
@@ -100,10 +130,10 @@ func (w *writer) open(ctx context.Context, begun int64) error {
 		return err
 	}
 	w.store = opened
-	if last.Until == 0 || last.Until >= begun {
+	if last.Until == 0 || last.Until >= w.entry.Since || w.unsure != nil {
 		return nil
 	}
-	w.entry.Gaps = append(w.entry.Gaps, store.Gap{Since: last.Until, Until: begun})
+	w.entry.Gaps = append(w.entry.Gaps, store.Gap{Since: last.Until, Until: w.entry.Since})
 	if !last.Ended {
 		w.options.Log.Warn().Msgf("the last run ended without writing what it had counted last: the usage history has nothing of up to a minute before its end, "+
 			"and of the time until now: since %s", time.Unix(last.Until, 0).In(w.options.In).Format(time.DateTime))
@@ -121,7 +151,7 @@ func (w *writer) failed(err error, ended bool) {
 		}
 		w.options.Log.Warn().Err(err).Msg("the usage history can't be written: " + next)
 	}
-	for w.entry.Size() > w.options.MaxWaiting {
+	for w.waiting() > w.options.MaxWaiting {
 		hour, ok := w.entry.DropOldestHour()
 		if !ok {
 			return
@@ -130,6 +160,14 @@ func (w *writer) failed(err error, ended bool) {
 		w.entry.Gaps = append(w.entry.Gaps, store.Gap{Since: hour, Until: hour + 3600})
 		w.options.Log.Warn().Msgf("too much usage waits to be written: the hour from %s is missing in the usage history", time.Unix(hour, 0).In(w.options.In).Format(time.DateTime))
 	}
+}
+
+// waiting is how many rows and sums wait to be written.
+func (w *writer) waiting() int {
+	if w.unsure == nil {
+		return w.entry.Size()
+	}
+	return w.entry.Size() + w.unsure.Size()
 }
 
 // written says, after a failure, that it works again.

@@ -26,8 +26,8 @@ const FileName = "usage.db"
 // Options are what a Store is like.
 type Options struct {
 	In *time.Location // of its days
-	// KeepHours and KeepDays are for how long hours and days are kept; 0 for
-	// DefaultKeepHours and DefaultKeepDays.
+	// KeepHours and KeepDays are for how long hours and days are kept; 0 for those of package
+	// store.
 	KeepHours, KeepDays time.Duration
 	// MaxBytes is how big the file may get; 0 for DefaultMaxBytes.
 	MaxBytes int64
@@ -35,12 +35,8 @@ type Options struct {
 	Pseudonyms store.Pseudonyms
 }
 
-// The defaults of Options.
-const (
-	DefaultKeepHours = 35 * 24 * time.Hour
-	DefaultKeepDays  = 731 * 24 * time.Hour
-	DefaultMaxBytes  = 2 << 30
-)
+// DefaultMaxBytes is how big a file may get by default.
+const DefaultMaxBytes = 2 << 30
 
 // Store is a database.
 type Store struct {
@@ -61,8 +57,8 @@ func Open(path string, options Options) (*Store, error) {
 	if err := file.Close(); err != nil {
 		return nil, err
 	}
-	options.KeepHours = cmp.Or(options.KeepHours, DefaultKeepHours)
-	options.KeepDays = cmp.Or(options.KeepDays, DefaultKeepDays)
+	options.KeepHours = cmp.Or(options.KeepHours, store.DefaultKeepHours)
+	options.KeepDays = cmp.Or(options.KeepDays, store.DefaultKeepDays)
 	options.MaxBytes = cmp.Or(options.MaxBytes, DefaultMaxBytes)
 	s, err := open(path, options, "immediate", "journal_mode(wal)", "synchronous(normal)", "journal_size_limit(67108864)",
 		fmt.Sprintf("max_page_count(%d)", max(options.MaxBytes/pageSize, 64)))

@@ -13,7 +13,7 @@ import (
 // Store keeps usage by hour and by day. One process writes; others may read meanwhile.
 type Store interface {
 	// Add keeps an entry, as a whole or, with an error, not at all: then it may be tried again.
-	// ErrFull says that there is no room.
+	// ErrFull says that there is no room, ErrUnsure that it may have been kept nevertheless.
 	Add(ctx context.Context, e *Entry) error
 	// Mark is up to when usage is kept; zero before the first entry.
 	Mark(ctx context.Context) (Mark, error)
@@ -60,11 +60,25 @@ var (
 	ErrNewer = errors.New("it was written by a newer version of genv")
 	// ErrDamaged says that it can't be read any more: move it aside.
 	ErrDamaged = errors.New("it is damaged")
+	// ErrUnsure says that it isn't known whether an entry was kept: add it again, with the
+	// same ID, before others.
+	ErrUnsure = errors.New("it isn't known whether that was written")
+	// ErrNone says that there is no usage to read.
+	ErrNone = errors.New("there is no usage history")
+)
+
+// For how long hours and days are kept, unless something else is asked for.
+const (
+	DefaultKeepHours = 35 * 24 * time.Hour
+	DefaultKeepDays  = 731 * 24 * time.Hour
 )
 
 // Entry is what was counted in a time.
 type Entry struct {
 	usage.Batch
+	// ID is that of the entry: a store whose Add may return ErrUnsure keeps one with the same
+	// ID once. Empty for none.
+	ID    string
 	Since int64 // the time, in seconds since 1970
 	Mark        // its end
 	Gaps  []Gap // times of which nothing is known, found meanwhile

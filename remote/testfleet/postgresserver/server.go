@@ -1,0 +1,184 @@
+// Package postgresserver starts a real PostgreSQL on this machine for tests.
+package postgresserver
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+)
+
+// programs is where Debian has those of PostgreSQL.
+const programs = "/usr/lib/postgresql/*/bin"
+
+// startWithin is how long a server may take to answer: it is slow on a busy machine.
+const startWithin = time.Minute
+
+// Require skips the test, with the reason, where there is no PostgreSQL or this isn't root: the
+// server refuses to run as root, and runs as postgres. With CI=true root fails instead, which
+// could have installed it.
+func Require(t testing.TB) {
+	t.Helper()
+	found, _ := filepath.Glob(filepath.Join(programs, "postgres"))
+	_, err := user.Lookup("postgres")
+	switch {
+	case os.Geteuid() != 0:
+		t.Skip("skipped, because a real PostgreSQL runs as the user postgres, which only root can start")
+	case len(found) > 0 && err == nil:
+	case os.Getenv("CI") == "true":
+		t.Fatal("CI=true, so tests with a real PostgreSQL must run, but there is none on this machine: `make test` as root installs it on Debian")
+	default:
+		t.Skip("skipped, because it needs a real PostgreSQL: `make test` as root installs it on Debian")
+	}
+}
+
+// Server is a running server.
+type Server struct {
+	// Address is that on which it listens, with the port.
+	Address string
+
+	t       testing.TB
+	bin     string // the folder of the programs
+	dir     string // the server's, and that of a file with the password
+	account *syscall.Credential
+	cmd     *exec.Cmd // nil while it isn't running
+}
+
+// Start starts a server in a folder, or in one of its own for "". It ends with the test.
+func Start(t testing.TB, dir string) *Server {
+	t.Helper()
+	Require(t)
+	found, err := filepath.Glob(filepath.Join(programs, "postgres"))
+	require.NoError(t, err)
+	slices.Sort(found)
+	if dir == "" {
+		dir, err = os.MkdirTemp("", "genv-postgres-") // postgres can't enter t.TempDir
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	}
+	s := &Server{
+		t: t, bin: filepath.Dir(found[len(found)-1]), dir: dir, account: credential(t),
+		Address: fmt.Sprintf("127.%d.%d.%d:5432", 128+rand.IntN(126), 1+rand.IntN(250), 1+rand.IntN(250)),
+	}
+	require.NoError(t, os.Chown(dir, int(s.account.Uid), int(s.account.Gid)))
+	require.NoError(t, os.Chmod(dir, 0o711)) //nolint:gosec // the file with the password is private
+	require.NoError(t, os.WriteFile(s.file("password"), []byte("secret: word\n"), 0o600))
+	require.NoError(t, os.WriteFile(s.file("pgpass"), []byte("*:*:*:genv:secret\\: word\n"), 0o600))
+	require.NoError(t, os.Chown(s.file("password"), int(s.account.Uid), int(s.account.Gid)))
+	init := s.command("initdb", "-D", s.file("data"), "-U", "genv", "-A", "scram-sha-256", "--pwfile", s.file("password"), "--no-locale", "-E", "UTF8", "--no-sync")
+	out, err := init.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	t.Cleanup(s.Kill)
+	s.Restart()
+	return s
+}
+
+func credential(t testing.TB) *syscall.Credential {
+	t.Helper()
+	account, err := user.Lookup("postgres")
+	require.NoError(t, err)
+	uid, err := strconv.ParseUint(account.Uid, 10, 32)
+	require.NoError(t, err)
+	gid, err := strconv.ParseUint(account.Gid, 10, 32)
+	require.NoError(t, err)
+	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+}
+
+func (s *Server) file(name string) string { return filepath.Join(s.dir, name) }
+
+func (s *Server) command(name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(filepath.Join(s.bin, name), args...)
+	cmd.Dir = s.dir
+	cmd.Env = []string{"PATH=/usr/bin:/bin", "LC_ALL=C"}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.account, Pdeathsig: syscall.SIGKILL}
+	return cmd
+}
+
+// URL is that of the database, in which the user genv may do everything. The password is in a
+// file that it names.
+func (s *Server) URL() string {
+	return "postgres://genv@" + s.Address + "/postgres?sslmode=disable&passfile=" + s.file("pgpass")
+}
+
+// Kill ends the server with SIGKILL. Its other processes notice that, and end.
+func (s *Server) Kill() {
+	if s.cmd == nil {
+		return
+	}
+	_ = s.cmd.Process.Kill() // it may have ended
+	_ = s.cmd.Wait()
+	s.cmd = nil
+}
+
+// Restart starts a server that was killed, with further settings such as
+// default_transaction_read_only=on, and waits until it answers.
+func (s *Server) Restart(settings ...string) {
+	s.t.Helper()
+	host, port, _ := bytes.Cut([]byte(s.Address), []byte(":"))
+	args := []string{"-D", s.file("data"), "-c", "listen_addresses=" + string(host), "-p", string(port), "-c", "unix_socket_directories=", "-c", "fsync=off", "-c", "shared_buffers=16MB"}
+	for _, setting := range settings {
+		args = append(args, "-c", setting)
+	}
+	for deadline := time.Now().Add(startWithin); ; time.Sleep(50 * time.Millisecond) {
+		if s.try(args) {
+			return
+		}
+		if text, _ := os.ReadFile(s.file("log")); time.Now().After(deadline) {
+			s.t.Fatalf("PostgreSQL doesn't answer: %s", text)
+		}
+	}
+}
+
+// try starts the server, unless it runs, and asks it. While processes of a killed server still
+// run, the next one ends at once.
+func (s *Server) try(args []string) bool {
+	if s.cmd == nil {
+		log, err := os.OpenFile(s.file("log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		require.NoError(s.t, err)
+		defer log.Close()
+		s.cmd = s.command("postgres", args...)
+		s.cmd.Stdout, s.cmd.Stderr = log, log
+		require.NoError(s.t, s.cmd.Start())
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, s.URL())
+	if err == nil {
+		_ = conn.Close(ctx) // it answered
+		return true
+	}
+	if syscall.Kill(s.cmd.Process.Pid, 0) != nil || ended(s.cmd.Process.Pid) {
+		s.Kill()
+	}
+	return false
+}
+
+// ended reports whether a process is a zombie.
+func ended(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err != nil || bytes.Contains(stat, []byte(") Z "))
+}
+
+// Do runs statements.
+func (s *Server) Do(statements string) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), startWithin)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, s.URL())
+	require.NoError(s.t, err)
+	defer func() { _ = conn.Close(ctx) }()
+	_, err = conn.Exec(ctx, statements)
+	require.NoError(s.t, err)
+}

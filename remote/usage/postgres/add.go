@@ -1,0 +1,214 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/seed-3119e985/genv/remote/usage"
+	"github.com/seed-3119e985/genv/remote/usage/store"
+)
+
+var errReadOnly = errors.New("it was opened to read")
+
+// Add keeps an entry; one with the id of an earlier one only once.
+func (s *Store) Add(ctx context.Context, e *store.Entry) error {
+	if !s.writes {
+		return errReadOnly
+	}
+	return s.transaction(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		days, err := s.lock(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if e.ID != "" {
+			tag, err := tx.Exec(ctx, "INSERT INTO genv_usage.entries (fleet, id) VALUES ($1, $2) ON CONFLICT DO NOTHING", s.fleet, e.ID)
+			if err != nil || tag.RowsAffected() == 0 {
+				return err // it is there
+			}
+		}
+		for _, add := range []func(context.Context, pgx.Tx, *store.Entry) error{s.addNames, s.addHours, s.addSums, s.addMark} {
+			if err := add(ctx, tx, e); err != nil {
+				return err
+			}
+		}
+		return s.addLate(ctx, tx, e, days)
+	})
+}
+
+// lock lets the writers of a fleet write one after the other. It returns up to when the rows of
+// days are written.
+func (s *Store) lock(ctx context.Context, tx pgx.Tx) (days int64, err error) {
+	err = tx.QueryRow(ctx, "SELECT days FROM genv_usage.fleets WHERE id = $1 FOR UPDATE", s.fleet).Scan(&days)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = fmt.Errorf("the fleet %q is gone from the database: start the controller again", s.options.Fleet)
+	}
+	return days, err
+}
+
+// rows are usage as columns.
+type rows struct {
+	start, device          []int64
+	host, model, user, eid []string
+	amounts                [][]int64
+}
+
+// rowsOf are those of a batch, in the order of their keys.
+func rowsOf(b *usage.Batch, include func(*usage.Key) bool, start func(hour int64) int64) (r rows) {
+	r.amounts = make([][]int64, len(columns))
+	keys := slices.SortedFunc(maps.Keys(b.Rows), func(a, b usage.Key) int {
+		return cmp.Or(cmp.Compare(a.Hour, b.Hour), cmp.Compare(a.Host, b.Host), cmp.Compare(a.Device, b.Device), cmp.Compare(a.User, b.User), cmp.Compare(a.EID, b.EID))
+	})
+	for i := range keys {
+		key := &keys[i]
+		if !include(key) {
+			continue
+		}
+		r.start, r.device = append(r.start, start(key.Hour)), append(r.device, int64(key.Device))
+		r.host, r.model = append(r.host, valid(string(key.Host))), append(r.model, valid(key.Model))
+		r.user, r.eid = append(r.user, valid(string(key.User))), append(r.eid, valid(string(key.EID)))
+		amounts := b.Rows[*key]
+		for i, amount := range amountsOf(&amounts) {
+			r.amounts[i] = append(r.amounts[i], *amount)
+		}
+	}
+	return r
+}
+
+// addNames gives ids to names and devices that have none.
+func (s *Store) addNames(ctx context.Context, tx pgx.Tx, e *store.Entry) error {
+	r := rowsOf(&e.Batch, func(*usage.Key) bool { return true }, func(hour int64) int64 { return hour })
+	names := slices.Concat(r.host, r.model, r.user)
+	for key := range e.Sums {
+		names = append(names, valid(key.Name))
+	}
+	slices.Sort(names)
+	_, err := tx.Exec(ctx, "INSERT INTO genv_usage.names (name) SELECT unnest($1::text[]) EXCEPT SELECT name FROM genv_usage.names ON CONFLICT DO NOTHING", slices.Compact(names))
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, `INSERT INTO genv_usage.devices (host, device, model)
+		SELECT h.id, r.device, m.id FROM (SELECT DISTINCT * FROM unnest($1::text[], $2::integer[], $3::text[]) AS r (host, device, model)) r
+		JOIN genv_usage.names h ON h.name = r.host JOIN genv_usage.names m ON m.name = r.model
+		EXCEPT SELECT host, device, model FROM genv_usage.devices ON CONFLICT DO NOTHING`, r.host, r.device, r.model)
+	return err
+}
+
+// insertRows adds rows to a table of them.
+func (s *Store) insertRows(ctx context.Context, tx pgx.Tx, table string, r *rows) error {
+	if len(r.start) == 0 {
+		return nil
+	}
+	args := []any{s.fleet, r.start, r.host, r.device, r.model, r.user, r.eid}
+	for _, list := range r.amounts {
+		args = append(args, list)
+	}
+	// Amounts of one key are summed up first: names that differ only in what PostgreSQL doesn't
+	// take are the same.
+	_, err := tx.Exec(ctx, fmt.Sprintf(`INSERT INTO genv_usage.%[1]s SELECT $1::integer, r.start, d.id, u.id, r.eid, %[2]s
+		FROM unnest($2::bigint[], $3::text[], $4::integer[], $5::text[], $6::text[], $7::text[], %[3]s) AS r (start, host, device, model, username, eid, %[4]s)
+		JOIN genv_usage.names h ON h.name = r.host JOIN genv_usage.names m ON m.name = r.model JOIN genv_usage.names u ON u.name = r.username
+		JOIN genv_usage.devices d ON d.host = h.id AND d.device = r.device AND d.model = m.id
+		GROUP BY r.start, d.id, u.id, r.eid%[5]s`,
+		table, sums(), arrays(8, len(columns), "bigint"), strings.Join(columns, ", "), more(table)), args...)
+	return err
+}
+
+func (s *Store) addHours(ctx context.Context, tx pgx.Tx, e *store.Entry) error {
+	r := rowsOf(&e.Batch, func(*usage.Key) bool { return true }, func(hour int64) int64 { return hour })
+	return s.insertRows(ctx, tx, "hours", &r)
+}
+
+// addLate adds hours of days of which the rows are written already.
+func (s *Store) addLate(ctx context.Context, tx pgx.Tx, e *store.Entry, days int64) error {
+	r := rowsOf(&e.Batch, func(key *usage.Key) bool { return key.Hour < days }, func(hour int64) int64 { return usage.DayOf(hour, s.options.In) })
+	return s.insertRows(ctx, tx, "days", &r)
+}
+
+func (s *Store) addSums(ctx context.Context, tx pgx.Tx, e *store.Entry) error {
+	var kinds, hours, days, peaks []int64
+	var names []string
+	amounts := make([][]int64, len(columns))
+	for key := range e.Sums {
+		sum := e.Sums[key]
+		kinds, names, peaks = append(kinds, int64(key.Kind)), append(names, valid(key.Name)), append(peaks, sum.Peak)
+		hours, days = append(hours, key.Hour), append(days, usage.DayOf(key.Hour, s.options.In))
+		for i, amount := range amountsOf(&sum.Amounts) {
+			amounts[i] = append(amounts[i], *amount)
+		}
+	}
+	for table, starts := range map[string][]int64{"hour_sums": hours, "day_sums": days} {
+		args := []any{s.fleet, kinds, starts, names, peaks}
+		for _, list := range amounts {
+			args = append(args, list)
+		}
+		_, err := tx.Exec(ctx, fmt.Sprintf(`INSERT INTO genv_usage.%[1]s SELECT $1::integer, r.kind, r.start, n.id, %[2]s, max(r.peak)
+			FROM unnest($2::integer[], $3::bigint[], $4::text[], $5::bigint[], %[3]s) AS r (kind, start, name, peak, %[4]s)
+			JOIN genv_usage.names n ON n.name = r.name
+			GROUP BY r.kind, r.start, n.id%[5]s`,
+			table, sums(), arrays(6, len(columns), "bigint"), strings.Join(columns, ", "),
+			more(table, fmt.Sprintf("peak = greatest(%s.peak, excluded.peak)", table))), args...)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addMark notes how far the fleet is kept, and the gaps. An entry that comes late ends the gap
+// that another controller found meanwhile.
+func (s *Store) addMark(ctx context.Context, tx pgx.Tx, e *store.Entry) error {
+	if err := s.closeGaps(ctx, tx, store.Gap{Since: e.Since, Until: e.Until}); err != nil {
+		return err
+	}
+	if err := s.addGaps(ctx, tx, e.Gaps); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, `INSERT INTO genv_usage.marks VALUES ($1, $2, $3, $4)
+		ON CONFLICT ON CONSTRAINT marks_pkey DO UPDATE SET until = excluded.until, ended = excluded.ended WHERE marks.until <= excluded.until`,
+		s.fleet, s.options.Part, e.Until, e.Ended)
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, "UPDATE genv_usage.fleets SET begun = $2 WHERE id = $1 AND (begun = 0 OR begun > $2)", s.fleet, e.Since)
+	return err
+}
+
+func (s *Store) addGaps(ctx context.Context, tx pgx.Tx, gaps []store.Gap) error {
+	for _, gap := range gaps {
+		_, err := tx.Exec(ctx, `INSERT INTO genv_usage.gaps VALUES ($1, $2, $3, $4)
+			ON CONFLICT ON CONSTRAINT gaps_pkey DO UPDATE SET until = greatest(gaps.until, excluded.until)`, s.fleet, s.options.Part, gap.Since, gap.Until)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// closeGaps takes a time that is known out of the gaps.
+func (s *Store) closeGaps(ctx context.Context, tx pgx.Tx, known store.Gap) error {
+	found, err := tx.Query(ctx, "DELETE FROM genv_usage.gaps WHERE fleet = $1 AND part = $2 AND since < $4 AND until > $3 RETURNING since, until",
+		s.fleet, s.options.Part, known.Since, known.Until)
+	if err != nil {
+		return err
+	}
+	gaps, err := pgx.CollectRows(found, pgx.RowToStructByPos[store.Gap])
+	if err != nil {
+		return err
+	}
+	var rest []store.Gap
+	for _, gap := range gaps {
+		for _, part := range []store.Gap{{Since: gap.Since, Until: known.Since}, {Since: known.Until, Until: gap.Until}} {
+			if part.Since < part.Until {
+				rest = append(rest, part)
+			}
+		}
+	}
+	return s.addGaps(ctx, tx, rest)
+}
