@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/remote/usage/store"
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
 var errReadOnly = errors.New("it was opened to read")
@@ -23,7 +24,7 @@ func (s *Store) Add(ctx context.Context, e *store.Entry) error {
 		return errReadOnly
 	}
 	return s.transaction(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		days, err := s.lock(ctx, tx)
+		kept, err := s.lock(ctx, tx)
 		if err != nil {
 			return err
 		}
@@ -33,23 +34,53 @@ func (s *Store) Add(ctx context.Context, e *store.Entry) error {
 				return err // it is there
 			}
 		}
-		for _, add := range []func(context.Context, pgx.Tx, *store.Entry) error{s.addNames, s.addHours, s.addSums, s.addMark} {
+		e := s.withPseudonyms(e, kept.nameless)
+		for _, add := range []func(context.Context, pgx.Tx, *store.Entry) error{s.addKeys, s.addHours, s.addSums, s.addMark} {
 			if err := add(ctx, tx, e); err != nil {
 				return err
 			}
 		}
-		return s.addLate(ctx, tx, e, days)
+		return s.addLate(ctx, tx, e, kept.days)
 	})
 }
 
-// lock lets the writers of a fleet write one after the other. It returns up to when the rows of
-// days are written.
-func (s *Store) lock(ctx context.Context, tx pgx.Tx) (days int64, err error) {
-	err = tx.QueryRow(ctx, "SELECT days FROM genv_usage.fleets WHERE id = $1 FOR UPDATE", s.fleet).Scan(&days)
+// progress is how far the fleet's usage is summed up.
+type progress struct {
+	days     int64 // up to when the rows of days are written
+	nameless int64 // up to when users have pseudonyms
+}
+
+// lock lets the writers of a fleet write one after the other.
+func (s *Store) lock(ctx context.Context, tx pgx.Tx) (kept progress, err error) {
+	err = tx.QueryRow(ctx, "SELECT days, nameless FROM genv_usage.fleets WHERE id = $1 FOR UPDATE", s.fleet).Scan(&kept.days, &kept.nameless)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = fmt.Errorf("the fleet %q is gone from the database: start the controller again", s.options.Fleet)
 	}
-	return days, err
+	return kept, err
+}
+
+// withPseudonyms is an entry in which the users of old days have pseudonyms.
+func (s *Store) withPseudonyms(e *store.Entry, nameless int64) *store.Entry {
+	of := s.options.Pseudonyms.Of
+	if of == nil || nameless == 0 {
+		return e
+	}
+	with := *e
+	with.Batch = usage.NewBatch()
+	for key, amounts := range e.Rows {
+		if key.Hour < nameless {
+			key.User = snapshot.Username(of(string(key.User)))
+		}
+		with.Merge(&usage.Batch{Rows: map[usage.Key]usage.Amounts{key: amounts}})
+	}
+	for key := range e.Sums {
+		sum := e.Sums[key]
+		if key.Kind == usage.ByUser && key.Hour < nameless {
+			key.Name = of(key.Name)
+		}
+		with.Merge(&usage.Batch{Sums: map[usage.SumKey]usage.Sum{key: sum}})
+	}
+	return &with
 }
 
 // rows are usage as columns.
@@ -81,19 +112,17 @@ func rowsOf(b *usage.Batch, include func(*usage.Key) bool, start func(hour int64
 	return r
 }
 
-// addNames gives ids to names and devices that have none.
-func (s *Store) addNames(ctx context.Context, tx pgx.Tx, e *store.Entry) error {
+// addKeys gives ids to names and devices that have none.
+func (s *Store) addKeys(ctx context.Context, tx pgx.Tx, e *store.Entry) error {
 	r := rowsOf(&e.Batch, func(*usage.Key) bool { return true }, func(hour int64) int64 { return hour })
 	names := slices.Concat(r.host, r.model, r.user)
 	for key := range e.Sums {
 		names = append(names, valid(key.Name))
 	}
-	slices.Sort(names)
-	_, err := tx.Exec(ctx, "INSERT INTO genv_usage.names (name) SELECT unnest($1::text[]) EXCEPT SELECT name FROM genv_usage.names ON CONFLICT DO NOTHING", slices.Compact(names))
-	if err != nil {
+	if err := addNames(ctx, tx, names); err != nil {
 		return err
 	}
-	_, err = tx.Exec(ctx, `INSERT INTO genv_usage.devices (host, device, model)
+	_, err := tx.Exec(ctx, `INSERT INTO genv_usage.devices (host, device, model)
 		SELECT h.id, r.device, m.id FROM (SELECT DISTINCT * FROM unnest($1::text[], $2::integer[], $3::text[]) AS r (host, device, model)) r
 		JOIN genv_usage.names h ON h.name = r.host JOIN genv_usage.names m ON m.name = r.model
 		EXCEPT SELECT host, device, model FROM genv_usage.devices ON CONFLICT DO NOTHING`, r.host, r.device, r.model)
@@ -153,7 +182,7 @@ func (s *Store) addSums(ctx context.Context, tx pgx.Tx, e *store.Entry) error {
 			JOIN genv_usage.names n ON n.name = r.name
 			GROUP BY r.kind, r.start, n.id%[5]s`,
 			table, sums(), arrays(6, len(columns), "bigint"), strings.Join(columns, ", "),
-			more(table, fmt.Sprintf("peak = greatest(%s.peak, excluded.peak)", table))), args...)
+			more(table, greatest(table))), args...)
 		if err != nil {
 			return err
 		}

@@ -26,6 +26,8 @@ type Options struct {
 	In   *time.Location // of its days
 	// KeepHours and KeepDays are for how long hours and days are kept.
 	KeepHours, KeepDays time.Duration
+	// Pseudonyms replace the names of users; none by default.
+	Pseudonyms store.Pseudonyms
 }
 
 // How long the server may take.

@@ -40,8 +40,13 @@ func TestPostgres(t *testing.T) {
 		name string
 		run  func(*testing.T, *postgresserver.Server)
 	}{
-		{"what can't be used", unusable}, {"a store", theStore}, {"an entry counts once", anEntryCountsOnce}, {"two leaders", twoLeaders},
-		{"shards", shards}, {"days are sums of hours", daysAreSumsOfHours}, {"it is killed", itIsKilled},
+		{"what can't be used", unusable},
+		{"a store", theStore},
+		{"an entry counts once", anEntryCountsOnce},
+		{"two leaders", twoLeaders},
+		{"shards", shards},
+		{"days are sums of hours", daysAreSumsOfHours},
+		{"it is killed", itIsKilled},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, server) })
 	}
@@ -56,6 +61,11 @@ func theStore(t *testing.T, server *postgresserver.Server) {
 		return storetest.Database{
 			Open:       func() (store.Store, error) { return postgres.Open(t.Context(), server.URL(), o) },
 			OpenToRead: func() (store.Store, error) { return postgres.OpenToRead(t.Context(), server.URL(), o) },
+			OpenNameless: func(p store.Pseudonyms) (store.Store, error) {
+				o := o
+				o.Pseudonyms = p
+				return postgres.Open(t.Context(), server.URL(), o)
+			},
 		}
 	})
 }

@@ -20,7 +20,8 @@ CREATE TABLE genv_usage.fleets (
 	id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text NOT NULL UNIQUE,
 	begun bigint NOT NULL DEFAULT 0, -- from when on usage is kept
 	hours bigint NOT NULL DEFAULT 0, -- from when on hours are kept
-	days bigint NOT NULL DEFAULT 0); -- up to when the rows of days are written
+	days bigint NOT NULL DEFAULT 0, -- up to when the rows of days are written
+	nameless bigint NOT NULL DEFAULT 0); -- up to when users have pseudonyms
 CREATE TABLE genv_usage.marks (fleet integer, part text, until bigint NOT NULL, ended boolean NOT NULL, PRIMARY KEY (fleet, part));
 CREATE TABLE genv_usage.gaps (fleet integer, part text, since bigint, until bigint NOT NULL, PRIMARY KEY (fleet, part, since));
 CREATE TABLE genv_usage.entries (fleet integer, id text, at timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (fleet, id));
@@ -55,6 +56,11 @@ func more(table string, further ...string) string {
 		list = append(list, fmt.Sprintf("%[1]s = %[2]s.%[1]s + excluded.%[1]s", column, table))
 	}
 	return " ON CONFLICT ON CONSTRAINT " + table + "_pkey DO UPDATE SET " + strings.Join(append(list, further...), ", ")
+}
+
+// greatest is what an upsert does with a peak that is there.
+func greatest(table string) string {
+	return fmt.Sprintf("peak = greatest(%s.peak, excluded.peak)", table)
 }
 
 // arrays are parameters from a number on, each an array of a type.

@@ -14,33 +14,51 @@ import (
 // get an entry twice.
 const keepEntries = "30 days"
 
-// Tidy writes the rows of the days that have ended, and removes what is older than is kept. The
+// Tidy writes the rows of the days that have ended, gives users of old days their pseudonyms, and removes what is older than is kept. The
 // size is bounded by these times alone: the server's administrator sees to its disk.
 func (s *Store) Tidy(ctx context.Context, now time.Time) (early string, err error) {
 	if !s.writes {
 		return "", errReadOnly
 	}
-	for again := true; again; {
-		if err := s.transaction(ctx, func(ctx context.Context, tx pgx.Tx) error {
-			again, err = s.rollUp(ctx, tx)
-			return err
-		}); err != nil {
-			return "", err
-		}
+	if _, err := s.each(ctx, s.rollUp); err != nil {
+		return "", err
 	}
-	return "", s.transaction(ctx, func(ctx context.Context, tx pgx.Tx) error { return s.removeOld(ctx, tx, now) })
+	renamed, err := s.each(ctx, func(ctx context.Context, tx pgx.Tx) (bool, error) { return s.usePseudonyms(ctx, tx, now) })
+	if err != nil {
+		return "", err
+	}
+	err = s.transaction(ctx, func(ctx context.Context, tx pgx.Tx) error { return s.removeOld(ctx, tx, now) })
+	if err == nil && renamed {
+		err = s.removeNames(ctx)
+	}
+	return "", err
+}
+
+// each does something for one day after the other, until nothing is to be done.
+func (s *Store) each(ctx context.Context, day func(context.Context, pgx.Tx) (done bool, err error)) (some bool, err error) {
+	for {
+		var done bool
+		err := s.transaction(ctx, func(ctx context.Context, tx pgx.Tx) (err error) {
+			done, err = day(ctx, tx)
+			return err
+		})
+		if err != nil || !done {
+			return some, err
+		}
+		some = true
+	}
 }
 
 // rollUp writes the rows of one day that has ended, if there is one.
 func (s *Store) rollUp(ctx context.Context, tx pgx.Tx) (done bool, err error) {
-	written, err := s.lock(ctx, tx)
+	kept, err := s.lock(ctx, tx)
 	if err != nil {
 		return false, err
 	}
 	var hour *int64
-	var until int64 // of the writer that is behind: of several, each has hours of its own hosts
+	var until int64
 	err = tx.QueryRow(ctx, `SELECT (SELECT min(start) FROM genv_usage.hours WHERE fleet = $1 AND start >= $2),
-		coalesce((SELECT max(until) FROM genv_usage.marks WHERE fleet = $1), 0)`, s.fleet, written).Scan(&hour, &until)
+		coalesce((SELECT max(until) FROM genv_usage.marks WHERE fleet = $1), 0)`, s.fleet, kept.days).Scan(&hour, &until)
 	if err != nil || hour == nil {
 		return false, err
 	}
