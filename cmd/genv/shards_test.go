@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -149,6 +150,7 @@ func TestShards(t *testing.T) {
 		require.Contains(t, []string{alone[host], names[2]}, by, "only what the new one takes has moved")
 	}
 	s.violateAll()
+	s.shownInOrder(names)
 
 	second.signal(os.Kill)
 	s.violateAll()
@@ -165,6 +167,16 @@ func TestShards(t *testing.T) {
 	first.signal(syscall.SIGTERM)
 	first.exits(command.ExitOK)
 	s.eachOnce(5 * len(hosts))
+}
+
+// shownInOrder waits until `genv remote controllers` finds a leader of each shard, and the same one on its hosts.
+func (s *sharing) shownInOrder(names []string) {
+	s.t.Helper()
+	args := []string{"--leader", "etcd://" + s.etcd.Addresses() + "/genv/lab", "-F", s.fleet.SSHConfig(), "-H", strings.Join(s.hosts, ",")}
+	require.Eventually(s.t, func() bool {
+		d, code := controllersShown(s.t, args...)
+		return code == command.ExitOK && d.Election.Leads && len(d.Election.Members) == len(names) && len(d.Hosts) == len(s.hosts)
+	}, time.Minute, 100*time.Millisecond)
 }
 
 // eachOnce requires of the records that so many processes were ended, each by one report.

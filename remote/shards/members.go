@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"sync"
 	"time"
@@ -35,16 +34,6 @@ const (
 	// within is how long etcd may take for all that is asked of it then.
 	within = 4 * time.Second
 )
-
-const schema = "genv.shards.member/1"
-
-// document is what a controller says about itself.
-type document struct {
-	Schema string `json:"schema"`
-	Name   string `json:"name"`
-	Shards int    `json:"shards"`
-	Ready  []int  `json:"ready"`
-}
 
 // Errors of Members, for which the controller has to end.
 var (
@@ -232,18 +221,6 @@ func (m *Members) members(ctx context.Context) (members []Member, err error) {
 	}
 	m.known = known
 	return members, nil
-}
-
-// decode reads what a controller says about itself.
-func decode(e *etcd.Entry) (Member, error) {
-	var d document
-	if err := json.Unmarshal(e.Value, &d); err != nil {
-		return Member{}, err
-	}
-	if d.Schema != schema || d.Shards < 1 || d.Shards > MaxCount || len(d.Ready) > MaxCount {
-		return Member{}, errors.New("it is of another version")
-	}
-	return Member{ID: path.Base(e.Key), Name: d.Name, Count: d.Shards, Ready: d.Ready, Joined: e.Created}, nil
 }
 
 // leave takes this controller out at once.

@@ -73,19 +73,28 @@ func askEtcd(ctx context.Context, config *leadership.Config) (*Election, error) 
 	defer cancel()
 	client := etcd.New(config.Etcd)
 	defer client.Close()
-	leader, epoch, cluster, err := election.LeaderOf(ctx, client, config.Key)
+	e, err := electionAt(ctx, client, config.Key)
 	if err != nil {
 		return nil, err
 	}
-	registered, err := election.Registered(ctx, client, config.Key)
+	return e, e.askShards(ctx, client)
+}
+
+// electionAt asks for the election with a key.
+func electionAt(ctx context.Context, client *etcd.Client, key string) (*Election, error) {
+	leader, epoch, cluster, err := election.LeaderOf(ctx, client, key)
 	if err != nil {
 		return nil, err
 	}
-	written, err := handover.Written(ctx, client, config.Key)
+	registered, err := election.Registered(ctx, client, key)
+	if err != nil {
+		return nil, err
+	}
+	written, err := handover.Written(ctx, client, key)
 	if err != nil && !errors.Is(err, handover.ErrNone) {
 		return nil, err
 	}
-	return electionOf(config.Key, leader, epoch, cluster, registered, written), nil
+	return electionOf(key, leader, epoch, cluster, registered, written), nil
 }
 
 // print prints the document, and returns the exit code.

@@ -35,6 +35,18 @@ type Election struct {
 	// Memory is when the leader wrote its memory to etcd last, by its own clock; zero if it
 	// never did.
 	Memory time.Time `json:"memory,omitzero"`
+	// Members are the names of the controllers among which the hosts are divided, and Count is the
+	// number of shards. Without --shards there are none, nor Shards.
+	Members []string `json:"members,omitempty"`
+	Count   int      `json:"shard_count,omitempty"`
+	// Shards are the elections of the shards that have, or had, a controller: others have no hosts.
+	Shards []Shard `json:"shards,omitempty"`
+}
+
+// Shard is a shard, and the election of its controller.
+type Shard struct {
+	Number int `json:"shard"`
+	Election
 }
 
 // Role is what a controller is.

@@ -67,14 +67,14 @@ func (d *Document) judge() {
 	if e := d.Election; e != nil {
 		d.judgeElection(e)
 	}
-	source := d.mainSource()
+	sourceOf := d.source()
 	others := map[string][]string{} // hosts, by the name of another controller
 	var unclear, unfenced []string
 	for i := range d.Hosts {
 		h := &d.Hosts[i]
 		switch h.Agrees = true; h.State {
 		case acts:
-			if h.Agrees = h.Source == source; !h.Agrees {
+			if h.Agrees = h.Source == sourceOf(h.Host); !h.Agrees {
 				others[h.Controller] = append(others[h.Controller], h.Host)
 			}
 		case unknown:
@@ -114,16 +114,14 @@ const (
 )
 
 func (d *Document) judgeElection(e *Election) {
-	switch l := e.leader(); {
+	switch {
+	case len(e.Members) > 0:
+		d.judgeShards(e)
+		return
 	case !e.Leads:
 		d.add("no controller leads, so nothing is enforced", "start one: `systemctl start genv-controller`, and look at `journalctl -u genv-controller`")
-	case l.Cycle.IsZero():
-	default:
-		limit := max(time.Duration(late*l.Interval*float64(time.Second)), lateAfter)
-		if age := d.Time.Sub(l.Cycle); age > limit {
-			d.add(fmt.Sprintf("the last cycle of the leader ended %s", render.Age(age)), "look at `systemctl status genv-controller` on "+orItsHost(l.Host)+", and compare the clocks")
-		}
 	}
+	d.judgeLeader(e, "the leader")
 	for i := range e.Controllers {
 		if c := &e.Controllers[i]; c.Role == lost {
 			d.add(text.Quoted(c.Name, maxShown)+" is lost: it was killed, or can't reach etcd", "look at `systemctl status genv-controller` on "+orItsHost(c.Host))
@@ -134,15 +132,27 @@ func (d *Document) judgeElection(e *Election) {
 	}
 }
 
+// judgeLeader says whether the leader is late, if there is one that has ended a cycle.
+func (d *Document) judgeLeader(e *Election, name string) {
+	l := e.leader()
+	if l == nil || l.Cycle.IsZero() {
+		return
+	}
+	limit := max(time.Duration(late*l.Interval*float64(time.Second)), lateAfter)
+	if age := d.Time.Sub(l.Cycle); age > limit {
+		d.add(fmt.Sprintf("the last cycle of %s ended %s", name, render.Age(age)), "look at `systemctl status genv-controller` on "+orItsHost(l.Host)+", and compare the clocks")
+	}
+}
+
 func orItsHost(host string) string { return cmp.Or(text.Printable(host), "its host") }
 
-// mainSource is the source of the election, or else that of most hosts; of several the one of
-// the first host.
-func (d *Document) mainSource() string {
+// source returns what should count the epochs on a host: its election, or else what does on most
+// hosts; of several the one of the first host.
+func (d *Document) source() func(host string) string {
 	if e := d.Election; e != nil {
 		var cluster uint64
 		_, _ = fmt.Sscanf(e.Cluster, "%x", &cluster)
-		return fence.ElectionSource(cluster, e.Key)
+		return func(host string) string { return fence.ElectionSource(cluster, e.keyOf(host)) }
 	}
 	count, best := map[string]int{}, ""
 	for i := range d.Hosts {
@@ -155,7 +165,7 @@ func (d *Document) mainSource() string {
 			best = s
 		}
 	}
-	return best
+	return func(string) string { return best }
 }
 
 func sortedKeys(m map[string][]string) []string {

@@ -36,6 +36,9 @@ func (d *Document) write(w io.Writer, output render.Output) error {
 
 func (d *Document) writeElection(w io.Writer, output render.Output) error {
 	e := d.Election
+	if len(e.Members) > 0 {
+		return d.writeShards(w, output)
+	}
 	head := "Election " + text.Printable(e.Key) + ": no controller leads\n\n"
 	if e.Leads {
 		head = fmt.Sprintf("Election %s: epoch %d, since %s\n\n", text.Printable(e.Key), e.Epoch, timeOf(e.Since))
@@ -43,10 +46,9 @@ func (d *Document) writeElection(w io.Writer, output render.Output) error {
 	if _, err := io.WriteString(w, head); err != nil {
 		return err
 	}
-	t := output.Table(render.Col("CONTROLLER", 30), render.Col("ROLE", 8), render.Col("RUNS SINCE", 20), render.Col("VERSION", 10), render.Col("HOSTS", 6), render.Col("LAST CYCLE", 0))
+	t := output.Table(columns()...)
 	for i := range e.Controllers {
-		c := &e.Controllers[i]
-		t.Add(text.Cut(text.Printable(c.Name), maxShown), string(c.Role), timeOf(c.Since), text.Cut(text.Printable(c.Version), maxShown), number(c.Hosts), d.ago(c.Cycle))
+		t.Add(d.line(&e.Controllers[i])...)
 	}
 	if err := t.Write(w); err != nil || !e.Leads {
 		return err
@@ -57,6 +59,15 @@ func (d *Document) writeElection(w io.Writer, output render.Output) error {
 	}
 	_, err := io.WriteString(w, "\n"+memory)
 	return err
+}
+
+// columns are those of line.
+func columns() []render.Column {
+	return []render.Column{render.Col("CONTROLLER", 30), render.Col("ROLE", 8), render.Col("RUNS SINCE", 20), render.Col("VERSION", 10), render.Col("HOSTS", 6), render.Col("LAST CYCLE", 0)}
+}
+
+func (d *Document) line(c *Controller) []string {
+	return []string{text.Cut(text.Printable(c.Name), maxShown), string(c.Role), timeOf(c.Since), text.Cut(text.Printable(c.Version), maxShown), number(c.Hosts), d.ago(c.Cycle)}
 }
 
 func (d *Document) writeHosts(w io.Writer, output render.Output) error {

@@ -1,0 +1,101 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/remote/election/etcd"
+	"github.com/seed-3119e985/genv/remote/shards"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// askShards asks for the elections of shards, if the hosts are divided.
+func (e *Election) askShards(ctx context.Context, client *etcd.Client) error {
+	members, err := shards.Present(ctx, client, e.Key)
+	if err != nil || len(members) == 0 {
+		return err
+	}
+	var all []Shard
+	for number := range members[0].Count {
+		of, err := electionAt(ctx, client, shards.Key(e.Key, number))
+		if err != nil {
+			return err
+		}
+		all = append(all, Shard{number, *of})
+	}
+	e.divide(members, all)
+	return nil
+}
+
+// divide makes it an election of shards. Those that no controller has are left out: they have no
+// hosts.
+func (e *Election) divide(members []shards.Member, all []Shard) {
+	e.Count, e.Leads = members[0].Count, true
+	for i := range members {
+		e.Members = append(e.Members, members[i].Name)
+	}
+	slices.Sort(e.Members)
+	for _, s := range all {
+		if len(s.Controllers) > 0 || slices.ContainsFunc(members, func(m shards.Member) bool { return slices.Contains(m.Ready, s.Number) }) {
+			e.Shards = append(e.Shards, s)
+			e.Leads = e.Leads && s.Leads
+		}
+	}
+}
+
+// keyOf is the key of the election that a host is in.
+func (e *Election) keyOf(host string) string {
+	if e.Count == 0 {
+		return e.Key
+	}
+	return shards.Key(e.Key, shards.Of(host, e.Count))
+}
+
+func (d *Document) judgeShards(e *Election) {
+	gone := map[string][]string{} // shards, by the machine on which their processes were
+	for i := range e.Shards {
+		s := &e.Shards[i]
+		if !s.Leads {
+			d.add(fmt.Sprintf("no controller leads shard %d, so nothing is enforced on its hosts", s.Number),
+				"wait for half a minute: another controller takes it; if none does, look at `journalctl -u genv-controller` on their machines")
+		}
+		d.judgeLeader(&s.Election, fmt.Sprintf("the leader of shard %d", s.Number))
+		for _, c := range s.Controllers {
+			if c.Role == lost {
+				gone[c.Host] = append(gone[c.Host], strconv.Itoa(s.Number))
+			}
+		}
+	}
+	for _, host := range sortedKeys(gone) {
+		d.add(fmt.Sprintf("%s has lost its processes of shards %s: they were killed, or can't reach etcd", orItsHost(host), strings.Join(slices.Compact(gone[host]), ", ")),
+			"look at `systemctl status genv-controller` on "+orItsHost(host))
+	}
+	if len(e.Members) == 1 {
+		d.add("there is no other controller: if "+text.Quoted(e.Members[0], maxShown)+" fails, nothing is enforced", "start another one with the same --leader and --shards on another jump host")
+	}
+}
+
+// writeShards prints the controllers of each shard.
+func (d *Document) writeShards(w io.Writer, output render.Output) error {
+	e := d.Election
+	names := make([]string, len(e.Members))
+	for i, name := range e.Members {
+		names[i] = text.Quoted(name, maxShown)
+	}
+	if _, err := fmt.Fprintf(w, "Election %s: %d shards, divided among %s\n\n", text.Printable(e.Key), e.Count, strings.Join(names, ", ")); err != nil {
+		return err
+	}
+	t := output.Table(append([]render.Column{render.Col("SHARD", 6)}, columns()...)...)
+	for i := range e.Shards {
+		s := &e.Shards[i]
+		for j := range s.Controllers {
+			t.Add(append([]string{strconv.Itoa(s.Number)}, d.line(&s.Controllers[j])...)...)
+		}
+	}
+	return t.Write(w)
+}
