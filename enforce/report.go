@@ -36,6 +36,8 @@ type Termination struct {
 	Because []string // ids of the findings
 	Why     []string // the findings as people read them
 
+	Judged []string // the lines of the snapshot that were judged: see package decision
+
 	// InNoEnvironment is the answer of Outside; nil if the controller did not send it.
 	InNoEnvironment *bool
 }
@@ -46,6 +48,7 @@ type Detachment struct {
 	Environment snapshot.Environment
 	Because     []string // ids of the findings
 	Why         []string // the findings as people read them
+	Judged      []string // the lines of the snapshot that were judged: see package decision
 }
 
 // Empty says that there is nothing to do.

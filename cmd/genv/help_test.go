@@ -42,6 +42,7 @@ var examples = map[string][]string{
 	"notices":    {"--new"},
 	"report":     {"--since 7d --until 1d --by user --fair-share --top 3 --format csv --no-header " + otherwise(command.ExitFailed)},
 	"history":    {"--user x --pid 1 --rule idle --since 2h --until 1h --notices --no-header --format csv", followFlags},
+	"why":        {"--format csv --no-header"},
 	"version":    {"--format json"},
 	"man":        {"$DIR"},
 	"completion": {"bash"},

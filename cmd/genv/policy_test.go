@@ -144,7 +144,7 @@ func TestAPolicyOverRealSSH(t *testing.T) {
 		require.Regexp(t, `(?s)^\{"schema":"genv.hook/1","event":"warn".*\n\{"schema":"genv.hook/1","event":"act"`, string(events))
 	})
 	t.Run("why was my job killed", func(t *testing.T) { requireHistory(t, l, log) })
-	t.Run("users ask on the host", func(t *testing.T) { requireOwnHistory(t, l) })
+	t.Run("users ask on the host", func(t *testing.T) { requireOwnHistory(t, l, log) })
 }
 
 func requireOnlyTheGuiltyEnded(t *testing.T, l *lab, r result) {
@@ -160,7 +160,7 @@ func requireHistory(t *testing.T, l *lab, log string) {
 	pid := l.guilty["bob over his memory: the smallest that frees enough"].PID
 	r := genv(t, "remote", "history", "--audit-log", log, "--user", "bob", "--pid", fmt.Sprint(pid), "--since", "1h", "--no-header")
 	require.Zero(t, r.code, r.err)
-	require.Regexp(t, fmt.Sprintf(`^\S+ \S+ +gpu-02 +bob +process %d +terminated +Environment \d+ is using 5242m on device 2 which is 1242m over its capacity of 4g \(user bob\) \(notified at \S+\)\n$`, pid), r.out)
+	require.Regexp(t, fmt.Sprintf(`^\S+ \S+ +gpu-02 +bob +process %d +terminated +[0-9a-f]{8}  Environment \d+ is using 5242m on device 2 which is 1242m over its capacity of 4g \(user bob\) \(notified at \S+\)\n$`, pid), r.out)
 
 	r = genv(t, "remote", "history", "--audit-log", log, "--format", "json", "--host", "gpu-02")
 	var document history.EntriesDocument
@@ -175,23 +175,66 @@ func requireHistory(t *testing.T, l *lab, log string) {
 }
 
 // requireOwnHistory has alice ask genv on a host, as herself.
-func requireOwnHistory(t *testing.T, l *lab) {
-	ask := func(user string) string {
+func requireOwnHistory(t *testing.T, l *lab, log string) {
+	run := func(user string, args ...string) (string, error) {
 		uid, err := sshd.UID(user)
 		require.NoError(t, err)
-		cmd := exec.Command(filepath.Join(l.Dir, "bin", "genv"), "history", "--no-header")
+		cmd := exec.Command(filepath.Join(l.Dir, "bin", "genv"), args...)
 		cmd.Env = []string{"GENV_AUDIT_LOG=" + l.Host("gpu-02").AuditLog(), "PATH=/bin"}
 		cmd.Dir = "/"
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
 		out, err := cmd.CombinedOutput()
-		require.NoError(t, err, string(out))
-		return string(out)
+		return string(out), err
 	}
+	ask := func(user string) string {
+		out, err := run(user, "history", "--no-header")
+		require.NoError(t, err, out)
+		return out
+	}
+	t.Run("with the same record of a decision", func(t *testing.T) { requireSameDecision(t, log, run) })
 	require.Equal(t, 3, strings.Count(ask("alice"), "\n"), "two devices and a process")
 	require.Contains(t, ask("alice"), "User alice is using 4 devices on 2 hosts which is 3 more than the maximum allowed")
 	require.NotContains(t, ask("alice"), "bob")
 	require.Equal(t, 2, strings.Count(ask("bob"), "terminated"))
 	require.Empty(t, ask("carol"), "nothing was done to her processes there")
+}
+
+// requireSameDecision: the host and the controller say the same of a decision, with the same
+// id; and only to its user.
+func requireSameDecision(t *testing.T, log string, run func(user string, args ...string) (string, error)) {
+	r := genv(t, "remote", "history", "--audit-log", log, "--host", "gpu-02", "--user", "alice", "--rule", "max-devices-per-user", "--format", "json")
+	var document history.EntriesDocument
+	require.NoError(t, json.Unmarshal([]byte(r.out), &document))
+	require.NotEmpty(t, document.Entries)
+	for _, e := range document.Entries {
+		controller := genv(t, "remote", "history", "--audit-log", log, e.ID)
+		require.Zero(t, controller.code, controller.err)
+		require.Regexp(t, `(?m)^Judged +snapshot of gpu-02, \S+ \S+ UTC\n(.*\n)* +environment \d+ of user alice`, controller.out)
+		require.NotContains(t, controller.out, "bob")
+		host, err := run("alice", "why", e.ID)
+		require.NoError(t, err, host)
+		require.Equal(t, whatWasDecided(controller.out), whatWasDecided(host))
+		other, err := run("bob", "why", e.ID)
+		require.Error(t, err)
+		require.Regexp(t, "no decision "+e.ID+" is recorded", other)
+	}
+	last, err := run("alice", "why")
+	require.NoError(t, err)
+	require.Regexp(t, `^Decision +[0-9a-f]{8}\n`, last)
+}
+
+// whatWasDecided is a decision without what each machine notes by itself: its clock, its
+// name, the account, and when it notified the user.
+func whatWasDecided(lines string) []string {
+	var list []string
+	for line := range strings.Lines(lines) {
+		switch name, _, _ := strings.Cut(line, " "); name {
+		case "Time", "Host", "By", "Notified", "User":
+		default:
+			list = append(list, line)
+		}
+	}
+	return list
 }
 
 func TestNothingIsDoneWithoutALog(t *testing.T) {

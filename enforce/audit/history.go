@@ -6,12 +6,16 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/decision"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // Entry is an action on a process or an attachment, and why it was taken, or something
 // else that an operator had done: a line of `genv remote history` and `genv history`.
 type Entry struct {
+	// ID is the decision's: see package decision. Empty for what an operator had done that
+	// is not a report, and for a notice about several findings.
+	ID     string                `json:"id,omitempty"`
 	Time   time.Time             `json:"time"`
 	Host   snapshot.Hostname     `json:"host,omitempty"`
 	User   snapshot.Username     `json:"user,omitempty"`
@@ -38,6 +42,10 @@ type Entry struct {
 	// Channel and To are those of a notice, as in a Record; its Action is ActionNotice.
 	Channel Channel `json:"channel,omitempty"`
 	To      string  `json:"to,omitempty"`
+	// Text says what was done, or all of a notice. Judged are the lines of the snapshot that
+	// were judged.
+	Text   string   `json:"-"`
+	Judged []string `json:"judged,omitempty"`
 	// warned are the findings of which this notice is the first, while nothing is done
 	// about them yet.
 	warned []string
@@ -157,7 +165,10 @@ func (j *joiner) notice(r *Record, filter *Filter) {
 	e := &Entry{
 		Time: r.Time, Host: r.Host, User: r.User, UID: r.UID, Action: ActionNotice, Channel: cmp.Or(r.Channel, ChannelTerminal), To: r.To,
 		IDs: append([]string{}, r.IDs...), Why: []string{what}, Rules: r.rules(), By: r.By, Reason: r.Reason,
-		warned: warned,
+		warned: warned, Text: r.Text,
+	}
+	if len(r.IDs) == 1 && r.Kind == KindNotified {
+		e.ID = decision.WarningID(r.IDs[0])
 	}
 	if r.Reason != "" {
 		e.Status = enforce.StatusFailed
@@ -201,6 +212,7 @@ func (j *joiner) action(r *Record) {
 	e := j.open[key]
 	if e == nil {
 		e = &Entry{
+			ID: decision.ID(r.Report, r.PID, r.EID, r.Device), Text: r.Text, Judged: r.Judged,
 			Time: r.Time, Host: r.Host, User: r.User, UID: r.UID, PID: r.PID, EID: r.EID, Device: r.Device, Report: r.Report,
 			Container: r.Container,
 			IDs:       r.IDs, Why: r.Why, Rules: r.rules(), By: r.By, Status: enforce.StatusUnknown, Reason: "genv ended before it received the outcome",

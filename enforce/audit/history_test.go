@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/enforce/decision"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -148,4 +150,32 @@ func FuzzScan(f *testing.F) {
 		require.NoError(t, err)
 		require.LessOrEqual(t, lines+damage.Lines, strings.Count(string(data), "\n")+1)
 	})
+}
+
+// TestDecided: an action is found by its id, a warning by that of its finding, with what was
+// done afterwards. The lines that were judged are kept once, and cut.
+func TestDecided(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	item := audit.Record{
+		Time: at(2), Kind: audit.KindReport, Report: "r/1/a", IDs: []string{idle}, User: "bob", EID: "10", Device: ptr(snapshot.DeviceIndex(0)),
+		Text: "Detaching", Judged: slices.Repeat([]string{strings.Repeat("x", 5000)}, 50),
+	}
+	notice := audit.Record{Time: at(1), Kind: audit.KindNotified, IDs: []string{idle}, User: "bob", Text: "It is idle.\nAdvice"}
+	records := append([]audit.Record{notice, item}, audit.OutcomeRecords([]audit.Record{item}, []enforce.Outcome{{Status: enforce.StatusDetached}})...)
+	require.NoError(t, (&audit.Log{Path: path}).Append(records...))
+	entries, _, err := audit.History(path, audit.Filter{Notices: true})
+	require.NoError(t, err)
+	require.Len(t, entries, 2)
+	action := audit.Decided(entries, decision.ID("r/1/a", 0, "10", item.Device))
+	require.Len(t, action, 1)
+	require.Equal(t, audit.LastAction(entries), action)
+	require.Len(t, action[0].Judged, decision.MaxLines)
+	require.Len(t, action[0].Judged[0], decision.MaxBytes)
+	require.Equal(t, "Detaching", action[0].Decision().What)
+	require.Len(t, audit.Decided(entries, decision.WarningID(idle)), 2)
+	require.Contains(t, entries[0].Decision().Lines(), "What       It is idle. Advice")
+	require.Empty(t, audit.Decided(entries, "00000000"))
+	require.Len(t, records[1].Judged, 50, "others see it whole")
+	list, _ := read(t, path)
+	require.Empty(t, list[2].Judged)
 }

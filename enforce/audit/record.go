@@ -3,9 +3,11 @@ package audit
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/decision"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -94,6 +96,8 @@ type Record struct {
 	Reason string `json:"reason,omitempty"`
 	// Why are the findings that led to it, in plain English.
 	Why []string `json:"why,omitempty"`
+	// Judged are the lines of the snapshot that were judged, of KindReport.
+	Judged []string `json:"judged,omitempty"`
 	// Channel is how a user or a hook was notified, and To where: a mail address, a web
 	// address without its secret parts, or a program.
 	Channel Channel `json:"channel,omitempty"`
@@ -115,6 +119,12 @@ const maxText = 4096 // bytes
 func encode(r *Record) ([]byte, error) {
 	short := *r
 	short.Text, short.Reason = text.Cut(r.Text, maxText), text.Cut(r.Reason, maxText)
+	if len(r.Judged) > 0 {
+		short.Judged = slices.Clone(r.Judged[:min(len(r.Judged), decision.MaxLines)])
+		for i, line := range short.Judged {
+			short.Judged[i] = text.Cut(line, decision.MaxBytes)
+		}
+	}
 	if r.Finding != nil {
 		f := *r.Finding // the finding itself stays whole
 		f.Command, f.Container = text.Cut(f.Command, snapshot.MaxCommand), text.Cut(f.Container, snapshot.MaxCommand)

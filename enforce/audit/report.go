@@ -13,7 +13,7 @@ func ReportRecords(host snapshot.Hostname, r enforce.Report, s *snapshot.Snapsho
 		d := &r.Detach[i]
 		record := Record{
 			Kind: KindReport, IDs: d.Because, Host: host, Device: &d.Device, EID: d.Environment.EID, User: d.Environment.Username,
-			Text: d.String(), Why: d.Why,
+			Text: d.String(), Why: d.Why, Judged: d.Judged,
 		}
 		if !d.Environment.OwnerMismatch {
 			record.UID = &d.Environment.UID
@@ -26,7 +26,7 @@ func ReportRecords(host snapshot.Hostname, r enforce.Report, s *snapshot.Snapsho
 		records = append(records, Record{
 			Kind: KindReport, IDs: t.Because, Host: host, PID: t.Process.PID, Start: t.Process.Start, EID: t.Process.EID,
 			Container: t.Process.ContainerText(),
-			UID:       uid, User: userOf(&t.Process, s), Text: t.String(), Why: t.Why,
+			UID:       uid, User: userOf(&t.Process, s), Text: t.String(), Why: t.Why, Judged: t.Judged,
 		})
 	}
 	return records
@@ -56,7 +56,7 @@ func userOf(p *snapshot.Process, s *snapshot.Snapshot) snapshot.Username {
 func OutcomeRecords(items []Record, outcomes []enforce.Outcome) []Record {
 	records := make([]Record, len(items))
 	for i, r := range items {
-		r.Kind, r.Text = KindOutcome, ""
+		r.Kind, r.Text, r.Judged = KindOutcome, "", nil
 		if i < len(outcomes) {
 			r.Status, r.Reason = outcomes[i].Status, outcomes[i].Reason
 		}

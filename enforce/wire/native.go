@@ -69,6 +69,35 @@ func DecodeNative(data []byte) (enforce.Report, error) {
 	return r, err
 }
 
+// Judged are, for each item of a report in the order of its outcomes, the lines of the
+// snapshot that were judged; nil if there are none. They are sent next to the report.
+func Judged(r enforce.Report) [][]string {
+	lines, some := make([][]string, 0, len(r.Detach)+len(r.Terminate)), 0
+	for i := range r.Detach {
+		lines, some = append(lines, r.Detach[i].Judged), some+len(r.Detach[i].Judged)
+	}
+	for i := range r.Terminate {
+		lines, some = append(lines, r.Terminate[i].Judged), some+len(r.Terminate[i].Judged)
+	}
+	if some == 0 {
+		return nil
+	}
+	return lines
+}
+
+// SetJudged takes what Judged gave; nothing when it is of another report.
+func SetJudged(r enforce.Report, lines [][]string) {
+	if len(lines) != len(r.Detach)+len(r.Terminate) {
+		return
+	}
+	for i := range r.Detach {
+		r.Detach[i].Judged = lines[i]
+	}
+	for i := range r.Terminate {
+		r.Terminate[i].Judged = lines[len(r.Detach)+i]
+	}
+}
+
 // Reasons are, for each item of a report in the order of its outcomes, the findings as
 // people read them. They are sent next to the report.
 func Reasons(r enforce.Report) [][]string {

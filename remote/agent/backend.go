@@ -249,6 +249,7 @@ func (r *ExecuteRequest) report() (enforce.Report, error) {
 	report.Grace = time.Duration(r.GraceMS) * time.Millisecond
 	report.Kill, report.Unprotected, report.ID = r.Kill, r.Unprotected, r.ID
 	wire.SetReasons(report, r.Because)
+	wire.SetJudged(report, r.Judged)
 	return report, nil
 }
 

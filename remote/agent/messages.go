@@ -84,6 +84,9 @@ type ExecuteRequest struct {
 	// each item, in the order of the outcomes, the findings as people read them.
 	ID      string     `json:"id,omitempty"`
 	Because [][]string `json:"because,omitempty"`
+	// Judged holds, in the same order, the lines of the snapshot that were judged, for the
+	// host's log. A host with an older genv ignores it.
+	Judged [][]string `json:"judged,omitempty"`
 	// Claim is by what right the controller acts: see SnapshotRequest.
 	Claim *fence.Claim `json:"claim,omitempty"`
 }

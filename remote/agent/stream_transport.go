@@ -107,7 +107,7 @@ func (t *streamTransport) Execute(ctx context.Context, _ remote.Host, report enf
 	}
 	var answer Execution
 	request := ExecuteRequest{
-		Report: encoded, ID: report.ID, Because: wire.Reasons(report),
+		Report: encoded, ID: report.ID, Because: wire.Reasons(report), Judged: wire.Judged(report),
 		GraceMS: report.Grace.Milliseconds(), Kill: report.Kill, Unprotected: report.Unprotected,
 		Claim: t.pool.announced.Load().claimFor(true),
 	}

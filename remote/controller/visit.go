@@ -1,12 +1,14 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/enforce/decision"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller/guards"
@@ -52,6 +54,7 @@ func visitsFor(cycle *Cycle) []*visit {
 		r := &cycle.Plan.Reports[i]
 		r.Report.ID = fmt.Sprintf("%s/%s/%s", cycle.Run, cycle.label(), r.Host)
 		v := newVisit(cycle, r.Host, i)
+		decision.Explain(&r.Report, r.Host, snapshots[r.Host], cmp.Or(cycle.askedAt[v.host.Name], cycle.Start))
 		v.report, v.items = r, audit.ReportRecords(r.Host, r.Report, snapshots[r.Host])
 		for j := range v.items {
 			v.items[j].Report = r.Report.ID

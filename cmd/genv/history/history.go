@@ -41,12 +41,23 @@ func Show(p *command.Program, c *cli.Context, path string, q audit.Filter) error
 	if err := readFilter(p, c, &q); err != nil {
 		return err
 	}
+	id, err := readID(c)
+	if err != nil {
+		return err
+	}
+	if id != "" && (c.Bool("follow") || c.Bool("stats")) {
+		return command.UsageError("--follow and --stats can't be used with the id of a decision")
+	}
 	if c.Bool("follow") {
 		return follow(c.Context, p, output, audit.NewTail(path, q), q.Since.IsZero())
 	}
+	q.Notices = q.Notices || id != ""
 	entries, err := read(p, path, q)
 	if err != nil {
 		return err
+	}
+	if id != "" {
+		return writeDecisions(p, output, path, id, audit.Decided(entries, id))
 	}
 	if len(entries) == 0 && output.Format == "tui" && !c.Bool("no-header") {
 		fmt.Fprintf(p.Err, "No such action is recorded in %s\n", path)
@@ -116,11 +127,21 @@ func write(p *command.Program, output render.Output, entries []audit.Entry) erro
 	return table(output, entries).Write(p.Out)
 }
 
+// table has the id of a decision before its reason, in CSV behind all that was there before it.
 func table(output render.Output, entries []audit.Entry) *render.Table {
-	t := output.Table(render.Col("TIME", 21), render.Col("HOST", 12), render.Col("USER", 10), render.Col("WHAT", 24), render.Col("STATUS", 12), render.Col("WHY", 0))
+	columns := []render.Column{render.Col("TIME", 21), render.Col("HOST", 12), render.Col("USER", 10), render.Col("WHAT", 24), render.Col("STATUS", 12), render.Col("ID", 10), render.Col("WHY", 0)}
+	last := len(columns) - 1
+	if output.Format == "csv" {
+		columns[last], columns[last-1] = columns[last-1], columns[last]
+	}
+	t := output.Table(columns...)
 	for i := range entries {
 		e := &entries[i]
-		t.Add(e.Time.Local().Format(time.DateTime), string(e.Host), userOf(e), whatOf(e), string(e.Status), whyOf(e))
+		row := []string{e.Time.Local().Format(time.DateTime), string(e.Host), userOf(e), whatOf(e), string(e.Status), e.ID, whyOf(e)}
+		if output.Format == "csv" {
+			row[last], row[last-1] = row[last-1], row[last]
+		}
+		t.Add(row...)
 	}
 	return t
 }

@@ -156,7 +156,7 @@ func TestFollow(t *testing.T) {
 	add("bob", 100)
 	require.Eventually(t, func() bool { return len(table.all()) == 13 }, 10*time.Second, 10*time.Millisecond)
 	end()
-	require.Regexp(t, `eve +process 99 +terminated +why\\x1b\[2J$`, table.all()[11])
+	require.Regexp(t, `eve +process 99 +terminated +[0-9a-f]{8} +why\\x1b\[2J$`, table.all()[11])
 	require.Contains(t, table.all()[12], "process 100 ")
 	documents, end := begin("--format", "json", "--user", "eve", "--since", "2020-01-01")
 	require.Eventually(t, func() bool { return documents.all()[0] != "" }, 10*time.Second, 10*time.Millisecond)
@@ -169,4 +169,34 @@ func TestFollow(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(documents.all()[0]), &entry))
 	require.Equal(t, "genv.history.entry/1", entry.Schema)
 	require.Equal(t, snapshot.PID(99), entry.PID)
+}
+
+// TestWhy: the last action, or the decision that is named.
+func TestWhy(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	show := func(args ...string) (string, error) {
+		var out bytes.Buffer
+		p := &command.Program{Out: &out, Err: &out, Now: time.Now, Getenv: func(string) string { return "" }}
+		app := &cli.App{Flags: history.Flags(), Action: func(c *cli.Context) error { return history.Why(p, c, path) }}
+		err := app.Run(append([]string{"why"}, args...))
+		return out.String(), err
+	}
+	out, err := show()
+	require.NoError(t, err)
+	require.Equal(t, "No action is recorded in "+path+"\n", out)
+	item := audit.Record{Time: time.Now(), Kind: audit.KindReport, Report: "r", PID: 7, Text: "Terminating process 7", Why: []string{"x\x1b[2J"}, Judged: []string{"process 7\x1b[2J"}}
+	require.NoError(t, (&audit.Log{Path: path}).Append(item))
+	out, err = show()
+	require.NoError(t, err)
+	require.Regexp(t, `^Decision   [0-9a-f]{8}\nTime .*\nWhat       Terminating process 7\nOutcome    unknown: .*\nBecause    x\\x1b\[2J\nJudged     process 7\\x1b\[2J\n$`, out)
+	named, err := show(out[11:19])
+	require.NoError(t, err)
+	require.Equal(t, out, named)
+	out, err = show("--format", "csv", "--no-header", named[11:19])
+	require.NoError(t, err)
+	require.Regexp(t, named[11:19]+`\n$`, out)
+	for id, says := range map[string]string{"7": `"7" is not the id of a decision`, "00000000": "no decision 00000000 is recorded"} {
+		_, err = show(id)
+		require.ErrorContains(t, err, says)
+	}
 }

@@ -8,7 +8,7 @@ import (
 // Parts of genv, for which a fact is worth to be mentioned.
 const (
 	shells  = "activate deactivate attach detach extend config home status lock run shell"
-	local   = "devices envs gpus history enforce monitor usage doctor"
+	local   = "devices envs gpus history why enforce monitor usage doctor"
 	fleets  = "remote"
 	loops   = "enforce watch"
 	general = ""
@@ -55,7 +55,7 @@ func (p *Page) environment() []Entry {
 		{shells, Entry{"GENV_ENVIRONMENT_ID", "the environment of this shell; set by `genv activate`"}},
 		{shells, Entry{"GENV_ALLOW_OVER_SUBSCRIPTION", "1 attaches devices even if they are full, as --over-subscribe does"}},
 		{shells, Entry{"GENV_BYPASS", "1 lets the nvidia-smi and docker shims run the real programs unchanged"}},
-		{"history enforce usage", Entry{"GENV_AUDIT_LOG", "the record; off for none"}},
+		{"history why enforce usage", Entry{"GENV_AUDIT_LOG", "the record; off for none"}},
 		{"enforce usage", Entry{"GENV_ROOT_DIR", "the folder of root's notes and copies (default: /var/lib/genv)"}},
 		{"enforce usage", Entry{"GENV_TERMINATE_PROCESSES", "0 spares processes on this host: only attachments are removed"}},
 		{loops + " top", Entry{"GENV_SOCKET", "the unix socket of the running controller; off for none"}},
@@ -72,7 +72,7 @@ func (p *Page) files() []Entry {
 		{"activate config home", Entry{".genv/, ~/.genv/", "saved configuration"}},
 		{fleets + " policy", Entry{"~/.config/genv/hosts.yaml, /etc/genv/hosts.yaml", "the inventory, if no other file is named"}},
 		{fleets, Entry{"~/.ssh/config, ~/.ssh/known_hosts", "how hosts are reached, and their keys, as for ssh(1)"}},
-		{"history enforce usage", Entry{"/var/log/genv/audit.jsonl", "the record of this machine"}},
+		{"history why enforce usage", Entry{"/var/log/genv/audit.jsonl", "the record of this machine"}},
 		{"enforce usage", Entry{"/var/lib/genv/", "root's notes and copies of the state files"}},
 		{"enforce", Entry{"~/.local/state/genv/", "what a loop remembers, unless --state-dir names another folder"}},
 		{loops + " top", Entry{"/run/genv-controller/controller.sock", "the socket of a controller that root runs"}},

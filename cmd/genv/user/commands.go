@@ -85,10 +85,17 @@ func Commands(with command.Program) []*cli.Command {
 	p.refuseInContainers(commands)
 	p.printPlainErrors(commands)
 	return append(commands, p.noticesCommand(), &cli.Command{
-		Name:   "history",
-		Usage:  "print what was done to your processes and devices on this machine, when and why",
-		Flags:  history.Flags(),
-		Action: p.historyHere,
+		Name:      "history",
+		Usage:     "print what was done to your processes and devices on this machine, when and why",
+		ArgsUsage: "[ID]",
+		Flags:     history.Flags(),
+		Action:    p.historyHere,
+	}, &cli.Command{
+		Name:      "why",
+		Usage:     "print why a process was ended or a device detached, the last or the one with this ID, and what was judged",
+		ArgsUsage: "[ID]",
+		Flags:     command.OutputFlags(),
+		Action:    p.why,
 	})
 }
 

@@ -13,6 +13,13 @@ import (
 
 // historyHere reads this host's log: for root all of it, for others their part.
 func (p *program) historyHere(c *cli.Context) error {
+	return history.Show(&p.Program, c, p.ownLog(), audit.Filter{})
+}
+
+// why explains a decision from the same log.
+func (p *program) why(c *cli.Context) error { return history.Why(&p.Program, c, p.ownLog()) }
+
+func (p *program) ownLog() string {
 	path := p.Getenv("GENV_AUDIT_LOG")
 	if path == "" || path == "off" {
 		path = localhost.DefaultAuditLog
@@ -20,5 +27,5 @@ func (p *program) historyHere(c *cli.Context) error {
 	if os.Geteuid() != 0 {
 		path = audit.UserLogPath(path, snapshot.UID(os.Getuid()))
 	}
-	return history.Show(&p.Program, c, path, audit.Filter{})
+	return path
 }

@@ -1,0 +1,185 @@
+package decision
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// The lines of an item are short, since a host can make names up, and since every item of
+// a report has some.
+const (
+	maxExplained = 256 // items of a report; more than that are not explained
+	maxProcesses = 4   // of a user on a device
+	maxDevices   = 8   // of a process or an environment
+	maxLine      = 320 // characters
+	maxCommand   = 120 // characters of a command line
+)
+
+// MaxLines is how many lines an item has at most, and MaxBytes the length of each.
+const (
+	MaxLines = 16
+	MaxBytes = 4 * maxLine
+)
+
+// Explain sets the lines that were judged, of each item of a report. The snapshot is that
+// of the host, taken at a time.
+func Explain(r *enforce.Report, host snapshot.Hostname, s *snapshot.Snapshot, at time.Time) {
+	if s == nil {
+		return
+	}
+	e := explainer{s, "snapshot of " + shown(string(host)) + ", " + at.UTC().Format("2006-01-02 15:04:05 UTC")}
+	for i := range r.Detach[:min(len(r.Detach), maxExplained)] {
+		r.Detach[i].Judged = e.detachment(&r.Detach[i])
+	}
+	for i := range r.Terminate[:min(len(r.Terminate), maxExplained)] {
+		r.Terminate[i].Judged = e.termination(&r.Terminate[i].Process)
+	}
+}
+
+type explainer struct {
+	*snapshot.Snapshot
+	title string
+}
+
+func (e *explainer) termination(p *snapshot.Process) []string {
+	lines := []string{e.title, processLine(p)}
+	for _, usage := range p.Usage[:min(len(p.Usage), maxDevices)] {
+		lines = append(lines, e.device(usage.Index)...)
+	}
+	env := e.Environment(p.EID)
+	if env == nil {
+		env = e.Environment(p.Inherited)
+	}
+	if env != nil && p.UID != nil && !env.OwnerMismatch && env.UID == *p.UID { // not one of another user
+		lines = append(lines, e.environment(env))
+	}
+	return bounded(lines)
+}
+
+func (e *explainer) detachment(d *enforce.Detachment) []string {
+	lines := append([]string{e.title}, e.device(d.Device)...)
+	lines = append(lines, e.environment(&d.Environment))
+	if d.Environment.OwnerMismatch {
+		return bounded(lines) // whose it is isn't known
+	}
+	more := 0
+	for i := range e.Processes {
+		p := &e.Processes[i]
+		switch {
+		case p.Uses(d.Device) == nil || p.UID == nil || *p.UID != d.Environment.UID:
+		case len(lines) >= 3+maxProcesses:
+			more++
+		default:
+			lines = append(lines, processLine(p))
+		}
+	}
+	if more > 0 {
+		lines = append(lines, fmt.Sprintf("%d more processes of this user on the device", more))
+	}
+	return bounded(lines)
+}
+
+// processLine is a process as the snapshot has it.
+func processLine(p *snapshot.Process) string {
+	parts := []string{fmt.Sprintf("process %d", p.PID)}
+	if p.Start != 0 {
+		parts = append(parts, fmt.Sprintf("started %d ticks after boot", p.Start))
+	}
+	parts = append(parts, userOf(p))
+	if command := p.CommandOrName(); command != "" {
+		parts = append(parts, "command "+text.Quoted(strings.Join(strings.Fields(text.Cut(command, snapshot.MaxCommand)), " "), maxCommand))
+	}
+	if container := p.ContainerText(); container != "" {
+		parts = append(parts, container)
+	}
+	switch {
+	case p.EnvUnknown:
+		parts = append(parts, "its environment can't be read")
+	case p.EID == "":
+		parts = append(parts, "claims no environment")
+	default:
+		parts = append(parts, "claims environment "+shown(string(p.EID)))
+	}
+	for _, u := range p.Usage[:min(len(p.Usage), maxDevices)] {
+		parts = append(parts, fmt.Sprintf("device %s: %s", u.Index, known(u.Memory)))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func userOf(p *snapshot.Process) string {
+	switch {
+	case p.UID == nil:
+		return "user unknown"
+	case p.Username == "":
+		return fmt.Sprintf("uid %d", *p.UID)
+	}
+	return fmt.Sprintf("user %s (uid %d)", shown(string(p.Username)), *p.UID)
+}
+
+// device says how full a device is; nothing if the snapshot doesn't have it.
+func (e *explainer) device(index snapshot.DeviceIndex) []string {
+	d := e.Device(index)
+	if d == nil {
+		return nil
+	}
+	line := fmt.Sprintf("device %s", d.Index)
+	if d.Name != "" {
+		line += " " + shown(d.Name)
+	}
+	if d.UUID != "" {
+		line += " " + shown(string(d.UUID))
+	}
+	line += fmt.Sprintf(": %s of %s used", known(d.UsedMemory), known(d.TotalMemory))
+	if d.Utilization != nil {
+		line += fmt.Sprintf(", computing %d%%", *d.Utilization)
+	}
+	return []string{line}
+}
+
+// environment is an environment with its attachments.
+func (e *explainer) environment(env *snapshot.Environment) string {
+	user := fmt.Sprintf("uid %d", env.UID)
+	if env.Username != "" {
+		user = fmt.Sprintf("user %s (uid %d)", shown(string(env.Username)), env.UID)
+	}
+	parts := []string{fmt.Sprintf("environment %s of %s", shown(string(env.EID)), user)}
+	if !env.Creation.IsZero() {
+		parts = append(parts, "created "+env.Creation.String())
+	}
+	if env.Config.GPUMemory.Known() {
+		parts = append(parts, "memory capacity "+env.Config.GPUMemory.String())
+	}
+	attached := e.AttachedTo(env.EID)
+	for _, index := range attached[:min(len(attached), maxDevices)] {
+		parts = append(parts, fmt.Sprintf("attached to device %s since %s", index, e.Device(index).Attachment(env.EID).Time))
+	}
+	if len(attached) == 0 {
+		parts = append(parts, "attached to no device")
+	}
+	return strings.Join(parts, ", ")
+}
+
+// shown is a name as people may see it.
+func shown(name string) string { return text.Shown(text.Cut(name, snapshot.MaxCommand)) }
+
+func known(m snapshot.Memory) string {
+	if !m.Known() {
+		return "unknown memory"
+	}
+	return text.Megabytes(m.Bytes())
+}
+
+// bounded are lines that can be shown anywhere.
+func bounded(lines []string) []string {
+	lines = slices.Clone(lines[:min(len(lines), MaxLines)])
+	for i := range lines {
+		lines[i] = text.Shorten(text.OneLine(lines[i]), maxLine)
+	}
+	return lines
+}

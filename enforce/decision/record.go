@@ -1,0 +1,72 @@
+package decision
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// Record is what is known of a decision. Fields that are not known are empty.
+type Record struct {
+	ID       string
+	Time     time.Time
+	Host     snapshot.Hostname
+	User     string
+	What     string // such as "Terminating process 5 …", in a line
+	Status   enforce.Status
+	Reason   string   // of the status
+	Why      []string // the findings as people read them
+	Notified time.Time
+	By       string   // the operator who requested it
+	Judged   []string // the lines of the snapshot
+}
+
+// Lines are the record as people read it: on a controller and on the host, in mail and on
+// the web page. Nothing in them needs to be escaped for a terminal.
+func (r Record) Lines() []string {
+	lines := []string{"Decision   " + r.ID}
+	add := func(name, value string) {
+		if value != "" {
+			lines = append(lines, fmt.Sprintf("%-10s %s", name, text.OneLine(value)))
+		}
+	}
+	add("Time", clock(r.Time))
+	add("Host", string(r.Host))
+	add("User", r.User)
+	add("What", r.What)
+	add("Outcome", r.outcome())
+	for i, why := range r.Why {
+		add(first(i, "Because"), why)
+	}
+	add("Notified", clock(r.Notified))
+	add("By", r.By)
+	for i, line := range r.Judged {
+		add(first(i, "Judged"), line)
+	}
+	return lines
+}
+
+func (r Record) outcome() string {
+	return strings.TrimSuffix(cmp.Or(string(r.Status), "under way")+": "+r.Reason, ": ")
+}
+
+// first is a name for the first of several lines.
+func first(i int, name string) string {
+	if i > 0 {
+		return ""
+	}
+	return name
+}
+
+// clock is a time as people read it; empty for none.
+func clock(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.Local().Format("2006-01-02 15:04:05 MST")
+}
