@@ -38,6 +38,8 @@ func TestTheSpaceOfEtcdIsUsedUp(t *testing.T) {
 	b := stand(t, c, "b")
 	require.Eventually(t, func() bool { return errors.Is(b.Status().Err, etcd.ErrTooBig) }, patience, time.Millisecond)
 	require.False(t, b.Leads())
+	status := b.Status()
+	require.Equal(t, "standby; etcd refuses what this controller asks, so it can't lead", status.Shown().String())
 	part, err := client.Get(t.Context(), "/genv/lab/part")
 	require.NoError(t, err)
 	c.FreeSpace(part.Modified)

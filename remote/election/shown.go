@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/seed-3119e985/genv/remote/election/etcd"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -15,7 +16,9 @@ type Shown struct {
 	// Leader is the controller that leads, if it is another one and known.
 	Leader      string    `json:"leader,omitempty"`
 	LeaderSince time.Time `json:"leader_since,omitzero"`
-	Error       string    `json:"error,omitempty"` // why etcd doesn't answer; empty if it does
+	Error       string    `json:"error,omitempty"` // why etcd doesn't answer, or refuses; empty if it does neither
+	// Refused says that etcd answered with the Error: it is there, and doesn't do what was asked.
+	Refused bool `json:"refused,omitempty"`
 	// Answered is when etcd answered last: of a leader, that it still leads.
 	Answered time.Time `json:"answered,omitzero"`
 	// Memory is when this controller, as the leader, wrote its memory to etcd last.
@@ -32,7 +35,7 @@ func (s *Status) Shown() *Shown {
 		shown.Leader, shown.LeaderSince = s.Leader.Name, s.Leader.Since.UTC()
 	}
 	if s.Err != nil {
-		shown.Error = s.Err.Error()
+		shown.Error, shown.Refused = s.Err.Error(), etcd.Refused(s.Err)
 	}
 	return shown
 }
@@ -44,10 +47,16 @@ func (s *Shown) String() string {
 	switch {
 	case s.Role == Leading && s.Error == "":
 		return fmt.Sprintf("this controller leads since %s (epoch %d)", s.Since.Format(time.RFC3339), s.Epoch)
+	case s.Role == Leading && s.Refused:
+		return "etcd refuses to renew the lease: this controller acts until its lease may have ended"
 	case s.Role == Leading:
 		return "etcd doesn't answer: this controller acts until its lease may have ended"
+	case s.Role == Expired && s.Refused:
+		return "etcd refuses what this controller asks, and another one may lead: this one only watches"
 	case s.Role == Expired:
 		return "etcd doesn't answer, and another controller may lead: this one only watches until etcd answers"
+	case s.Refused:
+		return "standby; etcd refuses what this controller asks, so it can't lead"
 	case s.Error != "":
 		return "standby; etcd doesn't answer, so it isn't known which controller leads"
 	case s.Leader == "":

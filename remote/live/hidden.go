@@ -41,7 +41,7 @@ func withoutNames(f *Fleet) *Fleet {
 		h.Hold = &operator.OnHold{Since: f.Hold.Since, By: hiddenText, Reason: hiddenText}
 	}
 	if e := f.Election; e != nil { // the name of a leader has that of its account
-		h.Election = &election.Shown{Role: e.Role, Since: e.Since, Epoch: e.Epoch, LeaderSince: e.LeaderSince, Answered: e.Answered, Memory: e.Memory}
+		h.Election = &election.Shown{Role: e.Role, Since: e.Since, Epoch: e.Epoch, LeaderSince: e.LeaderSince, Answered: e.Answered, Memory: e.Memory, Refused: e.Refused}
 		if e.Leader != "" {
 			h.Election.Leader = hiddenText
 		}

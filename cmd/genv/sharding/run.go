@@ -23,6 +23,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/cmd/genv/systemd"
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/election/etcd"
 	"github.com/seed-3119e985/genv/remote/shards"
 )
 
@@ -115,7 +116,11 @@ func (r *run) update(seen shards.Seen) {
 }
 
 func (r *run) etcdFailed(err error) {
-	if err != nil {
+	switch {
+	case etcd.Refused(err):
+		r.Log.Warn().Err(err).Msg("etcd refuses what this controller asks: the shards stay as they are")
+		return
+	case err != nil:
 		r.Log.Warn().Err(err).Msg("etcd doesn't answer: the shards stay as they are")
 		return
 	}

@@ -74,6 +74,13 @@ func (e *Error) another() bool {
 	return e.Code == codeDeadline || e.Code == codeUnavailable || e.Code == 0
 }
 
+// Refused reports whether an error is that etcd answered, and doesn't do what was asked: no room
+// is left, the password is wrong, or the user may not.
+func Refused(err error) bool {
+	var refused *Error
+	return errors.As(err, &refused) && !refused.another()
+}
+
 // ErrTooBig says that etcd doesn't take a request of this size, or has no room left.
 var ErrTooBig = errors.New("etcd doesn't take it: too big, or no space left")
 

@@ -1,0 +1,36 @@
+package election_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/remote/election"
+	"github.com/seed-3119e985/genv/remote/election/etcd"
+)
+
+// What etcd refuses is another thing than etcd that doesn't answer: the next steps differ.
+func TestEtcdRefuses(t *testing.T) {
+	refusal := fmt.Errorf("%w: %w", etcd.ErrTooBig, &etcd.Error{Code: 8, Message: "mvcc: database space exceeded"})
+	denied := fmt.Errorf("log in to etcd as genv: %w", &etcd.Error{Code: 3, Message: "authentication failed, invalid user ID or password"})
+	silent := fmt.Errorf("etcd doesn't answer: %w", errors.Join(errors.New("connection refused"), &etcd.Error{Code: 14, Message: "no leader"}))
+	for _, row := range []struct {
+		role election.Role
+		err  error
+		want string
+	}{
+		{election.Standby, refusal, "standby; etcd refuses what this controller asks, so it can't lead"},
+		{election.Standby, denied, "standby; etcd refuses what this controller asks, so it can't lead"},
+		{election.Standby, silent, "standby; etcd doesn't answer, so it isn't known which controller leads"},
+		{election.Leading, denied, "etcd refuses to renew the lease: this controller acts until its lease may have ended"},
+		{election.Leading, silent, "etcd doesn't answer: this controller acts until its lease may have ended"},
+		{election.Expired, denied, "etcd refuses what this controller asks, and another one may lead: this one only watches"},
+		{election.Expired, silent, "etcd doesn't answer, and another controller may lead: this one only watches until etcd answers"},
+		{election.Standby, nil, "standby; no controller leads"},
+	} {
+		status := election.Status{Role: row.role, Err: row.err}
+		require.Equal(t, row.want, status.Shown().String())
+	}
+}
