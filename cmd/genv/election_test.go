@@ -24,6 +24,7 @@ type electors struct {
 	t     *testing.T
 	etcd  *etcdcluster.Cluster
 	fleet *sshd.Fleet
+	ssh   string // the ssh_config of the fleet
 	hosts []string
 	dir   string
 }
@@ -37,7 +38,7 @@ type elector struct {
 func newElectors(t *testing.T, hosts ...string) *electors {
 	etcdcluster.Require(t)
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named(hosts...), Genv: genvProgram(t)})
-	return &electors{t: t, etcd: etcdcluster.Start(t, 3), fleet: f, hosts: hosts, dir: t.TempDir()}
+	return &electors{t: t, etcd: etcdcluster.Start(t, 3), fleet: f, ssh: f.SSHConfig(), hosts: hosts, dir: t.TempDir()}
 }
 
 // start starts a controller, and waits until it has seen the hosts.
@@ -53,7 +54,7 @@ func (e *electors) begin(name string, more ...string) *elector {
 	e.t.Helper()
 	cut := e.etcd.Cut(e.t)
 	d := startDaemon(e.t, nil, append([]string{
-		"-F", e.fleet.SSHConfig(), "-H", strings.Join(e.hosts, ","), "--interval", "1", "--leader", "etcd://" + etcdcluster.Addresses(cut.Endpoints()) + "/genv/lab",
+		"-F", e.ssh, "-H", strings.Join(e.hosts, ","), "--interval", "1", "--leader", "etcd://" + etcdcluster.Addresses(cut.Endpoints()) + "/genv/lab",
 		"--state-dir", filepath.Join(e.dir, name), "--audit-log", filepath.Join(e.dir, name+".jsonl"),
 	}, more...)...)
 	return &elector{d, cut}

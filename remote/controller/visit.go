@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
@@ -104,7 +105,9 @@ func (v *visit) deliver(ctx context.Context, link Link, leads func() bool) {
 		v.guard.Unsent(errNotLeading)
 	}
 	if leads() {
-		v.deliveries = v.messages.send(ctx, link, v.host)
+		longer, cancel := remote.Outlasting(ctx, messagesWithin)
+		v.deliveries = v.messages.send(longer, link, v.host)
+		cancel()
 	} else {
 		v.deliveries = v.messages.unsent(errNotLeading)
 	}
@@ -118,6 +121,10 @@ func (v *visit) deliver(ctx context.Context, link Link, leads func() bool) {
 		v.execution, v.err = link.Execute(context.WithoutCancel(ctx), v.host, v.report.Report)
 	}
 }
+
+// messagesWithin is how long messages may take when the run ends meanwhile: whether they arrived
+// wouldn't be known otherwise, and the next controller would send them once more.
+const messagesWithin = 2 * time.Second
 
 // acting returns the event for sending the report.
 func (v *visit) acting() enforce.Event {

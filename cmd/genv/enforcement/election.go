@@ -10,6 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/controller/handover"
@@ -65,7 +66,7 @@ func (l *loop) takePart(ctx context.Context, setup *Setup) error {
 	l.part.registrar = l.part.Register(l.registration(candidate, setup))
 	l.part.publisher = handover.Publisher{Store: l.part.Store, Key: l.part.Key}
 	l.part.follower = handover.Follower{Store: l.part.Store, Key: l.part.Key, Now: l.program.Now}
-	ctx, l.part.cancel = context.WithCancel(ctx)
+	ctx, l.part.cancel = remote.Outlasting(ctx, resignAfter)
 	l.part.work.Go(func() { l.part.Run(ctx) })
 	l.part.work.Go(func() { l.part.registrar.Run(ctx) })
 	l.part.work.Go(func() { l.watchElection(ctx) })
@@ -74,7 +75,18 @@ func (l *loop) takePart(ctx context.Context, setup *Setup) error {
 	return nil
 }
 
-// close resigns.
+// resignAfter is for how long a leader whose run ends still leads: until the loop has ended, in
+// which it keeps what became of the messages under way for the next leader, or this long.
+const resignAfter = 4 * time.Second
+
+// resign has another controller lead.
+func (p *part) resign() {
+	if p != nil {
+		p.cancel()
+	}
+}
+
+// close resigns, and ends the connections to etcd.
 func (p *part) close() {
 	if p != nil {
 		p.cancel()

@@ -89,6 +89,7 @@ func (l *loop) run(ctx context.Context, setup Setup) error {
 		Hangup: l.service.hangup, Reload: l.reloaded, Turn: l.part.turns(), Turned: l.turned, Step: l.service.step, Actions: l.queue,
 	}
 	err = controller.Loop(ctx, first, schedule, func(cycle controller.Cycle) error { return l.show(ctx, &cycle) })
+	l.part.resign()
 	if l.claim != nil && setup.Release != nil {
 		setup.Release(context.WithoutCancel(ctx))
 	}

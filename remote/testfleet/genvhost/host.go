@@ -166,7 +166,10 @@ func (b *backend) Wait(ctx context.Context) error {
 
 // Notify implements agent.Backend: users of this host have no terminals.
 func (b *backend) Notify(messages []agent.Message) ([]agent.Shown, error) {
-	return make([]agent.Shown, len(messages)), nil
+	b.host.mu.Lock()
+	behavior := b.host.behavior(agent.RequestNotify)
+	b.host.mu.Unlock()
+	return make([]agent.Shown, len(messages)), behavior.pause(b.wanted, b.wanted)
 }
 
 // as does what a request asks for, and behaves as the host does now.

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
+	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/election"
+	"github.com/seed-3119e985/genv/remote/testfleet/etcdcluster"
+	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
+	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// newSimulatedElectors are controllers of simulated hosts, which fail on demand.
+func newSimulatedElectors(t *testing.T, hosts ...*inprocess.Server) *electors {
+	etcdcluster.Require(t)
+	f := startSim(t, hosts...)
+	e := &electors{t: t, etcd: etcdcluster.Start(t, 1), ssh: f.SSHConfig(), dir: t.TempDir()}
+	for _, h := range hosts {
+		e.hosts = append(e.hosts, h.Name)
+	}
+	return e
+}
+
+// A leader that is told to end while a host doesn't take a warning: the memory that was written
+// before says that the user was warned. Who takes over warns the user.
+func TestAWarningThatWasNotSent(t *testing.T) {
+	t.Parallel()
+	state, alice := outsiders(1), snapshot.UID(1001)
+	state.Processes[0].UID, state.Processes[0].Username = &alice, "alice"
+	host := genvhost.New(state)
+	var hangs atomic.Bool
+	asked := make(chan struct{}, 100)
+	hangs.Store(true)
+	host.Behave(func(request string) genvhost.Behavior {
+		if request != agent.RequestNotify {
+			return genvhost.Behavior{}
+		}
+		asked <- struct{}{}
+		return genvhost.Behavior{Freeze: hangs.Load()}
+	})
+	e := newSimulatedElectors(t, &inprocess.Server{Name: "a", Handler: host})
+	policy := filepath.Join(e.dir, "policy.yaml")
+	require.NoError(t, os.WriteFile(policy, []byte("defaults:\n  non-env-processes: true\n  warn: {for: 1h}\n"), 0o600))
+	first := e.begin("first", "--policy", policy)
+	go first.drain()
+	require.Eventually(t, func() bool { return len(asked) > 0 }, time.Minute, 10*time.Millisecond, "no user is warned")
+	second := e.start("second", "--policy", policy)
+	second.is(election.Standby)
+	hangs.Store(false)
+	first.signal(syscall.SIGTERM)
+	warned := second.next(func(c enforcement.CycleDocument) bool { return len(c.Notified) > 0 })
+	require.Empty(t, warned.Notified[0].Error)
+	first.exits(command.ExitOK)
+}
