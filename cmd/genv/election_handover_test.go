@@ -62,3 +62,30 @@ func TestAWarningThatWasNotSent(t *testing.T) {
 	require.Empty(t, warned.Notified[0].Error)
 	first.exits(command.ExitOK)
 }
+
+// A leader and a host fail together, as when a rack loses its power. The standby is just waiting
+// for that host: it takes over nevertheless, and acts on the other hosts.
+func TestATakeOverWaitsForNoHost(t *testing.T) {
+	t.Parallel()
+	a, b := genvhost.New(&snapshot.Snapshot{BootID: "a"}), genvhost.New(&snapshot.Snapshot{BootID: "b"})
+	var hangs atomic.Bool
+	hung := make(chan struct{}, 1000)
+	b.Behave(func(string) genvhost.Behavior {
+		if hangs.Load() {
+			hung <- struct{}{}
+		}
+		return genvhost.Behavior{Freeze: hangs.Load()}
+	})
+	e := newSimulatedElectors(t, &inprocess.Server{Name: "a", Handler: a}, &inprocess.Server{Name: "b", Handler: b})
+	flags := []string{"--non-env-processes", "--command-timeout", "10m"}
+	first := e.start("first", flags...)
+	first.is(election.Leading)
+	second := e.start("second", flags...)
+	second.is(election.Standby)
+	go second.drain()
+	hangs.Store(true)
+	require.Eventually(t, func() bool { return len(hung) >= 2 }, time.Minute, time.Millisecond, "both wait for the host")
+	first.signal(os.Kill)
+	a.Change(func(s *snapshot.Snapshot) { *s = *outsiders(1) })
+	require.Eventually(t, func() bool { return len(a.Actions()) == 1 }, time.Minute, 10*time.Millisecond, second.said())
+}

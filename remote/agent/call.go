@@ -29,7 +29,7 @@ func broken(ctx context.Context, t transport, err error) bool {
 	case errors.Is(err, ErrNotSent) && ctx.Err() != nil: // it had no turn in time
 		return false
 	case errors.Is(ctx.Err(), context.Canceled):
-		return !t.can().Parallel
+		return !t.can().Parallel || errors.Is(context.Cause(ctx), context.DeadlineExceeded)
 	}
 	return true
 }

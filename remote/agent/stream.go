@@ -100,7 +100,7 @@ func (s *Stream) Call(ctx context.Context, name string, body []byte) ([]byte, er
 		return r.body, r.err
 	case <-ctx.Done():
 	}
-	missed := errors.Is(ctx.Err(), context.DeadlineExceeded)
+	missed := errors.Is(context.Cause(ctx), context.DeadlineExceeded)
 	if s.turn != nil || missed && f.name != RequestNotify && f.name != guarding.Name || !s.abandon(f.id, missed) {
 		s.fail(context.Cause(ctx))
 		return nil, context.Cause(ctx)

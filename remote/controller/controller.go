@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent/controllers"
 	"github.com/seed-3119e985/genv/remote/controller/guards"
 	"github.com/seed-3119e985/genv/remote/controller/others"
@@ -150,6 +151,13 @@ func (c *Controller) begin(ctx context.Context, number int) Cycle {
 	return cycle
 }
 
+// hurryEvery is how often a standby that waits for hosts finds out whether it leads.
+const hurryEvery = time.Second
+
+// errHurried is why a standby that has to act waits for no host any more: those that hang have
+// had their time, and the others are enforced at once.
+var errHurried = remote.Errorf(remote.Timeout, "it didn't answer before this controller had to act: %w", context.DeadlineExceeded)
+
 // collect asks every host. Meanwhile it takes the actions of operators, and judges hosts on
 // which something has happened.
 func (c *Controller) collect(ctx context.Context, link *asked) snapshot.Cluster {
@@ -158,10 +166,18 @@ func (c *Controller) collect(ctx context.Context, link *asked) snapshot.Cluster 
 	if c.queue == nil && c.Events == nil {
 		return asker.Collect(ctx)
 	}
+	limited, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	collected := make(chan snapshot.Cluster, 1)
-	go func() { collected <- asker.Collect(ctx) }()
+	go func() { collected <- asker.Collect(limited) }()
+	hurry := time.NewTicker(hurryEvery)
+	defer hurry.Stop()
 	for {
 		select {
+		case <-hurry.C:
+			if c.Standby && c.Leads != nil && c.Leads() {
+				cancel(errHurried)
+			}
 		case cluster := <-collected:
 			link.renew(c.Hosts, &cluster)
 			return cluster

@@ -135,3 +135,54 @@ func TestSteps(t *testing.T) {
 		require.Equal(t, []time.Duration{0, 50 * time.Second, 0}, steps)
 	})
 }
+
+// hanging is a Link to hosts of which some never answer.
+type hanging struct {
+	plain
+	hangs map[string]bool
+}
+
+func (l *hanging) Snapshot(ctx context.Context, h remote.Host) (*snapshot.Snapshot, error) {
+	if l.hangs[h.Name] {
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	}
+	return &snapshot.Snapshot{}, nil
+}
+
+func (l *hanging) Execute(context.Context, remote.Host, enforce.Report) (agent.Execution, error) {
+	return agent.Execution{}, nil
+}
+
+// A standby that has to act waits for no host that hangs, and one that hasn't to does.
+func TestAStandbyThatHasToAct(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun, link := time.Now(), &hanging{hangs: map[string]bool{"b": true}}
+		standby, leader := looping(link), looping(&hanging{})
+		standby.Hosts = append(standby.Hosts, remote.Host{Name: "b"})
+		standby.Fanout, standby.Standby, standby.DryRun, leader.Policy = 2, true, true, usual
+		standby.Leads = func() bool { return time.Since(begun) > 30*time.Second }
+		turn := make(chan struct{}, 1)
+		time.AfterFunc(20*time.Second, func() { turn <- struct{}{} }) // another controller leads
+		time.AfterFunc(30*time.Second, func() {
+			select {
+			case turn <- struct{}{}:
+			default:
+			}
+		})
+		schedule := controller.Schedule{
+			Interval: time.Minute, Cycles: 2, Turn: turn, Actions: controller.NewQueue(),
+			Turned: func(func()) *controller.Controller { return leader },
+		}
+		var at []time.Duration
+		require.NoError(t, loopOf(t.Context(), standby, usual, schedule, func(c controller.Cycle) error {
+			at = append(at, time.Since(begun))
+			if c.Number == 1 {
+				require.ErrorIs(t, c.Cluster.Hosts[1].Err, context.DeadlineExceeded)
+				require.NoError(t, c.Cluster.Hosts[0].Err)
+			}
+			return nil
+		}))
+		require.Equal(t, []time.Duration{31 * time.Second, 31 * time.Second}, at)
+	})
+}
