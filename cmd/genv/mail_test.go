@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -72,6 +73,11 @@ func TestMailOverRealSSH(t *testing.T) {
 		require.Equal(t, "alice@example.org", mails[0].To)
 		require.Contains(t, mails[0].Data, fmt.Sprintf("Process %d is not running in a GPU environment", jobs["alice"].PID))
 		require.Contains(t, mails[0].Data, "Questions: room 1.23")
+		id := regexp.MustCompile(`Decision +([0-9a-f]{8})`).FindStringSubmatch(mails[0].Data)
+		require.NotNil(t, id)
+		r := genv(t, "remote", "history", "--audit-log", log, id[1])
+		require.Zero(t, r.code, r.err)
+		require.Regexp(t, fmt.Sprintf(`(?m)^User +alice\n.*process %d `, jobs["alice"].PID), r.out)
 		require.NotContains(t, mails[0].Data, fmt.Sprint(jobs["bob"].PID))
 		for user, p := range jobs {
 			require.False(t, p.Running(), user)

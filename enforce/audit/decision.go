@@ -25,6 +25,15 @@ func LastAction(entries []Entry) []Entry {
 	return nil
 }
 
+// Decided is an item of a report, before its outcome is known, as every output shows it.
+func (r *Record) Decided() decision.Record {
+	e := Entry{
+		ID: decision.ID(r.Report, r.PID, r.EID, r.Device), Time: r.Time, Host: r.Host, User: r.User, UID: r.UID,
+		Text: r.Text, Why: r.Why, By: r.By, Judged: r.Judged,
+	}
+	return e.Decision()
+}
+
 // Decision is the entry as every output shows it.
 func (e *Entry) Decision() decision.Record {
 	r := decision.Record{

@@ -210,6 +210,7 @@ func (c *Controller) act(ctx context.Context, cycle *Cycle, next FleetMemory, ev
 	c.Memory, c.unsaved, c.unsaid = next, true, nil
 	now := c.Now()
 	notifications := notificationsFor(cycle.Cluster, events, now)
+	nameDecisions(notifications, visits, now)
 	c.mail(cycle, notifications, now)
 	if !c.DryRun {
 		if c.NoTerminals {

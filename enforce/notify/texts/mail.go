@@ -2,6 +2,7 @@ package texts
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -38,6 +39,9 @@ func Body(n Notice) string {
 		fmt.Fprintf(&b, "\nAnd there are %d more, which are left out here.\n", n.More)
 	}
 	b.WriteString("\n`genv history` on the host shows what was done to your processes and devices.\n")
+	if slices.ContainsFunc(n.Findings, func(f Finding) bool { return len(f.Decisions) > 0 }) {
+		b.WriteString("`genv why DECISION` shows all of a decision.\n")
+	}
 	if n.Contact != "" {
 		fmt.Fprintf(&b, "Questions: %s\n", n.Contact)
 	}
@@ -64,4 +68,11 @@ func (f *Finding) write(b *strings.Builder) {
 	add("Command", f.Command)
 	add("Outcome", f.Outcome())
 	add("What to do", f.Advice)
+	add("Decision", strings.Join(f.Decisions, ", "))
+	for i, line := range f.Record {
+		if i == 0 {
+			b.WriteString("  Recorded:\n")
+		}
+		fmt.Fprintf(b, "    %s\n", line)
+	}
 }

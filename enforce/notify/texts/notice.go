@@ -42,6 +42,10 @@ type Finding struct {
 	At      time.Time `json:"at"`              // when this was written
 	// Advice is what the user should do, in a sentence or two.
 	Advice string `json:"advice,omitempty"`
+	// Decisions are the ids of what is done, or of the warning: `genv why ID` explains them.
+	// Record is what is recorded of the first action, line by line.
+	Decisions []string `json:"decisions,omitempty"`
+	Record    []string `json:"record,omitempty"`
 }
 
 // maxCommand is how many characters of a command line a mail shows.

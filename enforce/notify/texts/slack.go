@@ -25,6 +25,7 @@ func ForSlack(n Notice) Notice {
 	for i, f := range n.Findings {
 		f.ID, f.Host, f.Rule, f.Text = escaped(f.ID), escaped(f.Host), escaped(f.Rule), escaped(f.Text)
 		f.Command, f.Follows, f.Advice = escaped(f.Command), escaped(f.Follows), escaped(f.Advice)
+		f.Decisions, f.Record = nil, nil // they are for the user
 		findings[i] = f
 	}
 	n.Findings = findings
