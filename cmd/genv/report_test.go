@@ -18,6 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
+	"github.com/seed-3119e985/genv/remote/testfleet/postgresserver"
 	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/remote/usage/report"
 	"github.com/seed-3119e985/genv/remote/usage/sqlite"
@@ -94,6 +95,35 @@ func TestUsageOfAController(t *testing.T) {
 	off.signal(syscall.SIGTERM)
 	off.end()
 	require.NoFileExists(t, filepath.Join(without, sqlite.FileName))
+}
+
+// Controllers that write to a PostgreSQL server: what one counted is there for the next, and for
+// a report from anywhere.
+func TestUsageOnAServer(t *testing.T) {
+	t.Parallel()
+	url := postgresserver.Start(t, "").URL()
+	s := outsiders(1)
+	s.Devices[0].Attachments = []snapshot.Attachment{{EID: "7"}}
+	s.Environments = []snapshot.Environment{{EID: "7", UID: 4001, Username: "alice"}}
+	f := startSim(t, &inprocess.Server{Name: "a", Handler: genvhost.New(s)})
+	attached := int64(0)
+	for range 2 {
+		state := t.TempDir()
+		d := startDaemon(t, nil, "-F", f.SSHConfig(), "-H", "a", "--interval", "1", "--socket", "off", "--state-dir", state, "--history", url, "--history-fleet", "lab")
+		seen := 0
+		d.next(func(c enforcement.CycleDocument) bool { seen += c.Answered; return seen == 3 })
+		d.signal(syscall.SIGTERM)
+		d.end()
+		require.NotContains(t, d.said(), "history")
+		require.NoFileExists(t, filepath.Join(state, sqlite.FileName))
+		r := reported(t, "--history", url)
+		require.Equal(t, []string{"alice"}, r.Keys()[:1])
+		require.Greater(t, r.Rows[0].Attached, attached)
+		attached = r.Rows[0].Attached
+	}
+	other := genv(t, "remote", "report", "--history", url, "--history-fleet", "other")
+	require.Equal(t, command.ExitFailed, other.code)
+	require.Contains(t, other.err, "the fleets in this database are: lab; --history-fleet NAME names one")
 }
 
 // reportOnPage is the report that a controller's web page has.
@@ -199,13 +229,20 @@ func TestRemoteReportRefuses(t *testing.T) {
 		`--format "pdf": write tui`:           {"--format", "pdf"},
 		"is not before":                       {"--since", "1d", "--until", "2d"},
 		`--since "yesterday"`:                 {"--since", "yesterday"},
+		"not a URL of a PostgreSQL database":  {"--history", "on"},
+		"a password doesn't belong there":     {"--history", "postgres://genv:pw@db/genv"},
+		"exclude each other":                  {"--history", "postgres://db/genv", "--state-dir", dir},
+		"--history-fleet is for --history":    {"--history-fleet", "lab"},
 	} {
 		r := genv(t, append([]string{"remote", "report"}, args...)...)
 		require.Equal(t, command.ExitFailed, r.code, says)
 		require.Contains(t, r.err, says)
 		require.Empty(t, r.out)
 	}
-	for says, args := range map[string][]string{"write a day or more": {"--history-keep", "1h"}, "write on or off": {"--history", "sqlite"}} {
+	for says, args := range map[string][]string{
+		"write a day or more": {"--history-keep", "1h"}, "write on, off, or the URL": {"--history", "sqlite"},
+		"a password doesn't belong there": {"--history", "postgres://genv:pw@db/genv"}, "--history-fleet is for": {"--history-fleet", "lab"},
+	} {
 		r := genv(t, append([]string{"remote", "enforce", "-H", "a", "--state-dir", dir}, args...)...)
 		require.Equal(t, command.ExitFailed, r.code, says)
 		require.Contains(t, r.err, says)

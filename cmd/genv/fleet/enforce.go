@@ -79,7 +79,7 @@ func (p *program) remoteEnforce(c *cli.Context) error {
 	}
 	defer f.close()
 	log := config.SSH.Log
-	history, err := report.ReadHistory(c, &p.Program, log)
+	history, err := report.ReadHistory(c, &p.Program, config.place(), log)
 	if err != nil {
 		return err
 	}
@@ -107,6 +107,14 @@ func (p *program) remoteEnforce(c *cli.Context) error {
 		}
 		return setup(next), err
 	})
+}
+
+// place is which usage this controller keeps.
+func (config *enforceConfig) place() report.Place {
+	if d := config.enforcement.Division; d != nil {
+		return report.Place{Leader: d.Key, Shard: &d.Shard}
+	}
+	return report.Place{Leader: config.leadership.Key}
 }
 
 // ageForViewers has the devices measured more often than hosts do by themselves for as long

@@ -1,11 +1,13 @@
 package report
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -14,6 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/enforce/fairshare"
+	"github.com/seed-3119e985/genv/remote/usage/postgres"
 	"github.com/seed-3119e985/genv/remote/usage/reading"
 	"github.com/seed-3119e985/genv/remote/usage/recorder"
 	"github.com/seed-3119e985/genv/remote/usage/sqlite"
@@ -24,7 +27,8 @@ import (
 // HistoryFlags say whether a controller keeps who used what.
 func HistoryFlags() []cli.Flag {
 	return []cli.Flag{
-		command.OneOf(&cli.StringFlag{Name: "history", Value: on, Usage: "`on` or off: keep who used which GPU, in --state-dir, for genv remote report"}, []string{on, off}),
+		&cli.StringFlag{Name: "history", Value: on, Usage: "keep who used which GPU, for genv remote report: `on`, in --state-dir; on a PostgreSQL server, such as postgres://genv@db.lab/genv; or off"},
+		&cli.StringFlag{Name: "history-fleet", DefaultText: "the key of --leader, or this machine's name", Usage: "the `NAME` of this fleet on a PostgreSQL server"},
 		&cli.StringFlag{Name: "history-keep", Value: text.FormatDuration(store.DefaultKeepDays), Usage: "for this `TIME`, such as 90d"},
 	}
 }
@@ -34,32 +38,71 @@ const (
 	off = "off"
 )
 
+// Place is which of a server's usage is this controller's.
+type Place struct {
+	Leader string // the key of the election of all controllers of the fleet; empty for none
+	Shard  *int   // nil for all hosts
+}
+
 // minKeep is the shortest time for which usage is kept: less is no history.
 const minKeep = 24 * time.Hour
 
 // ReadHistory reads HistoryFlags. What it returns opens the history in the folder of a
 // controller; it is nil for none.
-func ReadHistory(c *cli.Context, p *command.Program, log zerolog.Logger) (func(dir string) enforcement.History, error) {
-	keep, err := command.PositiveDuration(c, "history-keep")
+func ReadHistory(c *cli.Context, p *command.Program, place Place, log zerolog.Logger) (func(dir string) enforcement.History, error) {
+	keepFor, err := command.PositiveDuration(c, "history-keep")
 	if err != nil {
 		return nil, err
 	}
-	if keep < minKeep {
+	if keepFor < minKeep {
 		return nil, command.UsageError("--history-keep %s: write a day or more, such as 90d, or --history off", c.String("history-keep"))
 	}
-	switch c.String("history") {
-	case on:
-	case off:
+	url := c.String("history")
+	switch {
+	case url == off:
 		return nil, nil //nolint:nilnil // none is asked for
-	default:
-		return nil, command.UsageError("--history %q: write on or off", c.String("history"))
+	case url != on && !postgres.Is(url):
+		return nil, command.UsageError("--history %q: write on, off, or the URL of a PostgreSQL database such as postgres://genv@db.lab/genv", text.Printable(url))
+	case url == on && c.String("history-fleet") != "":
+		return nil, command.UsageError("--history-fleet is for --history postgres://…")
+	case url == on:
+		return func(dir string) enforcement.History {
+			path := filepath.Join(dir, sqlite.FileName)
+			return keep(p, log, false, func() (store.Store, error) { return open(path, keepFor, p.Now(), log) },
+				func() (store.Store, error) { return sqlite.OpenToRead(path, time.Local) })
+		}, nil
 	}
-	return func(dir string) enforcement.History {
-		path := filepath.Join(dir, sqlite.FileName)
-		record := recorder.Start(recorder.Options{Now: p.Now, In: time.Local, Log: log, Open: func() (store.Store, error) { return open(path, keep, p.Now(), log) }})
-		read := func() (store.Store, error) { return sqlite.OpenToRead(path, time.Local) }
-		return history{record, p.Now, read, reading.NewRecent(reading.New(reading.Options{Open: read, Now: p.Now, In: time.Local}))}
+	options, err := place.options(c)
+	if err != nil {
+		return nil, err
+	}
+	options.KeepDays, options.KeepHours = keepFor, min(keepFor, store.DefaultKeepHours)
+	return func(string) enforcement.History {
+		return keep(p, log, true, func() (store.Store, error) { return postgres.Open(context.Background(), url, options) },
+			func() (store.Store, error) { return postgres.OpenToRead(context.Background(), url, options) })
 	}, nil
+}
+
+// options are those of the fleet on a server.
+func (place Place) options(c *cli.Context) (postgres.Options, error) {
+	if err := postgres.Check(c.String("history")); err != nil {
+		return postgres.Options{}, command.UsageError("--history: %w", err)
+	}
+	o := postgres.Options{Fleet: cmp.Or(c.String("history-fleet"), strings.Trim(place.Leader, "/")), In: time.Local}
+	if place.Shard != nil {
+		o.Part = fmt.Sprintf("shard %d", *place.Shard)
+	}
+	var err error
+	if o.Fleet == "" {
+		o.Fleet, err = os.Hostname()
+	}
+	return o, err
+}
+
+// keep keeps usage in a store, and reads it.
+func keep(p *command.Program, log zerolog.Logger, shared bool, open, read func() (store.Store, error)) enforcement.History {
+	record := recorder.Start(recorder.Options{Now: p.Now, In: time.Local, Log: log, Shared: shared, Open: open})
+	return history{record, p.Now, read, reading.NewRecent(reading.New(reading.Options{Open: read, Now: p.Now, In: time.Local}))}
 }
 
 // history is what a controller keeps, and how it is read.

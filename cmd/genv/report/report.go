@@ -16,6 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/cmd/genv/reporting"
 	"github.com/seed-3119e985/genv/remote/usage"
+	"github.com/seed-3119e985/genv/remote/usage/postgres"
 	"github.com/seed-3119e985/genv/remote/usage/report"
 	"github.com/seed-3119e985/genv/remote/usage/report/charts"
 	"github.com/seed-3119e985/genv/remote/usage/sqlite"
@@ -41,6 +42,8 @@ func Command(with command.Program) *cli.Command {
 		Usage: "say who used which GPUs over time: GPU hours, idle hours, findings",
 		Flags: append(reporting.Flags(by(), formats()),
 			&cli.StringFlag{Name: "state-dir", DefaultText: "that of the service, or one's own", Usage: "the `DIR` of the controller"},
+			&cli.StringFlag{Name: "history", DefaultText: "the file in --state-dir", Usage: "the `URL` of the PostgreSQL database to which controllers write, such as postgres://genv@db.lab/genv"},
+			&cli.StringFlag{Name: "history-fleet", DefaultText: "the only one there", Usage: "the `NAME` of the fleet in that database"},
 			&cli.StringFlag{Name: "policy", Usage: "take the groups of --by group from this policy `FILE`, or none; by default policy.yaml in ~/.config/genv or /etc/genv"},
 		),
 		Action: p.report,
@@ -51,6 +54,7 @@ func Command(with command.Program) *cli.Command {
 type request struct {
 	reporting.Request
 	policy, stateDir string
+	url, fleet       string // of a PostgreSQL database
 }
 
 func (p *program) report(c *cli.Context) error {
@@ -58,8 +62,8 @@ func (p *program) report(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	r := request{common, c.String("policy"), c.String("state-dir")}
-	s, err := p.open(&r)
+	r := request{common, c.String("policy"), c.String("state-dir"), c.String("history"), c.String("history-fleet")}
+	s, err := p.openToRead(c.Context, &r)
 	if err != nil {
 		return err
 	}
@@ -79,8 +83,31 @@ func (p *program) report(c *cli.Context) error {
 	return reporting.Write(&p.Program, d, r.Output)
 }
 
-// open opens the database of a controller.
-func (p *program) open(r *request) (*sqlite.Store, error) {
+// openToRead opens the database of controllers, on a server or in a folder.
+func (p *program) openToRead(ctx context.Context, r *request) (store.Store, error) {
+	switch {
+	case r.url == "" && r.fleet != "":
+		return nil, command.UsageError("--history-fleet is for --history postgres://…")
+	case r.url == "":
+		return p.openFile(r)
+	case r.stateDir != "":
+		return nil, command.UsageError("--state-dir and --history exclude each other: the usage history is in one of them")
+	}
+	if err := postgres.Check(r.url); err != nil {
+		return nil, command.UsageError("--history: %w", err)
+	}
+	s, err := postgres.OpenToRead(ctx, r.url, postgres.Options{Fleet: r.fleet, In: time.Local})
+	if errors.Is(err, store.ErrNone) {
+		return nil, command.UsageError("%w; --history-fleet NAME names one", err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the usage history: %w", err)
+	}
+	return s, nil
+}
+
+// openFile opens the database of a controller in its folder.
+func (p *program) openFile(r *request) (store.Store, error) {
 	dirs := []string{r.stateDir}
 	if r.stateDir == "" {
 		dirs = enforcement.ControllerDirs(p.Getenv)
