@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
+	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/remote/testfleet/postgresserver"
@@ -214,6 +215,43 @@ func TestRemoteReport(t *testing.T) {
 	require.Zero(t, nothing.code)
 	require.Empty(t, nothing.out)
 	require.Contains(t, nothing.err, "No usage is recorded from 2020-01-01")
+}
+
+// A user is forgotten in the usage history and in the log, and the sums stay.
+func TestForget(t *testing.T) {
+	dir := usageOfTenDays(t)
+	log := audit.Log{Path: filepath.Join(dir, "log")}
+	require.NoError(t, log.Append(audit.Record{Kind: audit.KindFinding, User: "bob"}, audit.Record{Kind: audit.KindFinding, User: "alice"}))
+	forget := func(user string, args ...string) result {
+		return genv(t, append([]string{"remote", "history", "forget", "--state-dir", dir, "--audit-log", log.Path, "--user", user}, args...)...)
+	}
+	before := reported(t, "--state-dir", dir)
+	for says, user := range map[string]string{"nothing is kept about carol": "carol", `--user ""`: "", `--user "(other)"`: "(other)", `--user "user:forgotten"`: "user:forgotten"} {
+		r := forget(user)
+		require.Equal(t, command.ExitFailed, r.code, user)
+		require.Contains(t, r.err, says)
+		require.Equal(t, before.Rows, reported(t, "--state-dir", dir).Rows)
+	}
+	dry := forget("bob", "--dry-run")
+	require.Zero(t, dry.code, dry.err)
+	require.Contains(t, dry.out, "rows would go to user:forgotten")
+	require.Contains(t, dry.out, "1 records would be removed")
+	require.Equal(t, before.Rows, reported(t, "--state-dir", dir).Rows)
+	done := forget("bob")
+	require.Zero(t, done.code, done.err)
+	require.Contains(t, done.out, "1 records were removed")
+	after := reported(t, "--state-dir", dir)
+	require.Equal(t, []string{"alice", "user:forgotten"}, after.Keys())
+	require.Equal(t, before.Total, after.Total)
+	require.Equal(t, before.Rows[1].Attached, after.Rows[1].Attached)
+	for _, name := range []string{"log", sqlite.FileName} {
+		content, err := os.ReadFile(filepath.Join(dir, name))
+		require.NoError(t, err)
+		require.NotContains(t, string(content), "bob", name)
+		require.Contains(t, string(content), "alice", name)
+	}
+	require.Contains(t, genv(t, "remote", "history", "--audit-log", log.Path).out, "forgot a user")
+	require.Contains(t, forget("bob").err, "nothing is kept about bob")
 }
 
 func TestRemoteReportRefuses(t *testing.T) {

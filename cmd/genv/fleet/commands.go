@@ -53,11 +53,12 @@ func (p *program) remoteCommands() []*cli.Command {
 		},
 		p.llmCommand(),
 		{
-			Name:      "history",
-			Usage:     "print what was done to users, when and why, from the log of `enforce --audit-log`; or all of the decision with this ID",
-			ArgsUsage: "[ID]",
-			Flags:     history.ControllerFlags(),
-			Action:    func(c *cli.Context) error { return history.ShowController(&p.Program, c) },
+			Name:        "history",
+			Usage:       "print what was done to users, when and why, from the log of `enforce --audit-log`; or all of the decision with this ID",
+			ArgsUsage:   "[ID]",
+			Flags:       history.ControllerFlags(),
+			Action:      func(c *cli.Context) error { return history.ShowController(&p.Program, c) },
+			Subcommands: []*cli.Command{report.ForgetCommand(p.Program)},
 		},
 		{
 			Name:  "devices",

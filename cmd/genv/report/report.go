@@ -108,8 +108,21 @@ func (p *program) openToRead(ctx context.Context, r *request) (store.Store, erro
 
 // openFile opens the database of a controller in its folder.
 func (p *program) openFile(r *request) (store.Store, error) {
-	dirs := []string{r.stateDir}
-	if r.stateDir == "" {
+	path, err := p.find(r.stateDir)
+	if err != nil {
+		return nil, err
+	}
+	s, err := sqlite.OpenToRead(path, time.Local)
+	if err != nil {
+		return nil, command.UsageError("%s: %w", path, err)
+	}
+	return s, nil
+}
+
+// find finds the database of a controller: in its folder, if that is given.
+func (p *program) find(stateDir string) (path string, err error) {
+	dirs := []string{stateDir}
+	if stateDir == "" {
 		dirs = enforcement.ControllerDirs(p.Getenv)
 	}
 	var found []string
@@ -119,25 +132,18 @@ func (p *program) openFile(r *request) (store.Store, error) {
 		case err == nil:
 			found = append(found, path)
 		case errors.Is(err, fs.ErrPermission):
-			return nil, command.UsageError("%w: run this as root or as the controller's account: sudo -u genv genv remote report …", err)
+			return "", command.UsageError("%w: run this as root or as the controller's account: sudo -u genv genv remote …", err)
 		}
 	}
 	switch {
 	case len(found) > 1:
-		return nil, command.UsageError("there are %s: name one of the folders with --state-dir DIR", strings.Join(found, " and "))
+		return "", command.UsageError("there are %s: name one of the folders with --state-dir DIR", strings.Join(found, " and "))
 	case len(found) == 0 && len(dirs) == 0:
-		return nil, command.UsageError("no controller has run here: name its folder with --state-dir DIR")
+		return "", command.UsageError("no controller has run here: name its folder with --state-dir DIR")
 	case len(found) == 0:
-		return nil, command.UsageError("there is no usage history in %s: `genv remote enforce` keeps one while it runs, unless --history is off", strings.Join(dirs, " or "))
+		return "", command.UsageError("there is no usage history in %s: `genv remote enforce` keeps one while it runs, unless --history is off", strings.Join(dirs, " or "))
 	}
-	if err := checkOwner(found[0]); err != nil {
-		return nil, err
-	}
-	s, err := sqlite.OpenToRead(found[0], time.Local)
-	if err != nil {
-		return nil, command.UsageError("%s: %w", found[0], err)
-	}
-	return s, nil
+	return found[0], checkOwner(found[0])
 }
 
 func (p *program) document(ctx context.Context, s store.Store, r *request) (*report.Document, error) {

@@ -1,0 +1,166 @@
+package report
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/remote/recording"
+	"github.com/seed-3119e985/genv/remote/usage"
+	"github.com/seed-3119e985/genv/remote/usage/postgres"
+	"github.com/seed-3119e985/genv/remote/usage/sqlite"
+	"github.com/seed-3119e985/genv/remote/usage/store"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// ForgetCommand is `genv remote history forget`.
+func ForgetCommand(with command.Program) *cli.Command {
+	p := &program{with}
+	return &cli.Command{
+		Name:  "forget",
+		Usage: "remove what is kept about a user: from the usage history, and from the log of `enforce --audit-log`",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "user", Aliases: []string{"u"}, Usage: "the `USER`"},
+			&cli.BoolFlag{Name: "dry-run", Usage: "only say how much it is"},
+			&cli.StringFlag{Name: "audit-log", Usage: "the log `FILE` ($GENV_AUDIT_LOG)"},
+			&cli.StringFlag{Name: "state-dir", DefaultText: "that of the service, or one's own", Usage: "the `DIR` of the controller"},
+			&cli.StringFlag{Name: "history", DefaultText: "the file in --state-dir", Usage: "the `URL` of the PostgreSQL database to which controllers write"},
+			&cli.StringFlag{Name: "history-fleet", DefaultText: "the only one there", Usage: "the `NAME` of the fleet in that database"},
+		},
+		Action: p.forget,
+	}
+}
+
+// forgetting is a user who is forgotten.
+type forgetting struct {
+	*program
+	user   string
+	dryRun bool
+	found  int64
+}
+
+func (p *program) forget(c *cli.Context) error {
+	f := &forgetting{program: p, user: c.String("user"), dryRun: c.Bool("dry-run")}
+	if !usage.IsNamed(f.user) {
+		return command.UsageError("--user %q: name the user who is to be forgotten", text.Printable(f.user))
+	}
+	r := &request{stateDir: c.String("state-dir"), url: c.String("history"), fleet: c.String("history-fleet")}
+	if err := f.usage(c.Context, r); err != nil {
+		return err
+	}
+	if err := f.record(cmp.Or(c.String("audit-log"), p.Getenv("GENV_AUDIT_LOG"))); err != nil {
+		return err
+	}
+	if f.found == 0 {
+		return command.UsageError("nothing is kept about %s there", text.Printable(f.user))
+	}
+	return nil
+}
+
+// usage forgets the user in the usage history, the sums of which stay.
+func (f *forgetting) usage(ctx context.Context, r *request) error {
+	s, err := f.openToForget(ctx, r)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	rows, err := s.RowsOf(ctx, f.user)
+	if err == nil && !f.dryRun && rows > 0 {
+		err = s.Forget(ctx, f.user)
+	}
+	if err != nil {
+		return fmt.Errorf("the usage history: %w; run this again", err)
+	}
+	f.found += rows
+	f.say("usage history: %d rows %s %s", rows, choose(f.dryRun, "would go to", "went to"), usage.Forgotten)
+	return nil
+}
+
+func choose(first bool, a, b string) string {
+	if first {
+		return a
+	}
+	return b
+}
+
+func (f *forgetting) say(format string, args ...any) {
+	_, _ = fmt.Fprintf(f.Out, format+"\n", args...) // without a reader it is done nevertheless
+}
+
+// forgetter is a database that forgets.
+type forgetter interface {
+	store.Store
+	store.Forgetter
+}
+
+func (f *forgetting) openToForget(ctx context.Context, r *request) (forgetter, error) {
+	if r.url == "" {
+		if r.fleet != "" {
+			return nil, command.UsageError("--history-fleet is for --history postgres://…")
+		}
+		path, err := f.find(r.stateDir)
+		if err != nil {
+			return nil, err
+		}
+		if folder := filepath.Join(filepath.Dir(path), recording.FolderName); exists(folder) {
+			f.say("recording: %s isn't changed: remove its files, or wait until they are as old as --record-keep", folder)
+		}
+		return sqlite.Open(path, sqlite.Options{In: time.Local})
+	}
+	if err := postgres.Check(r.url); err != nil {
+		return nil, command.UsageError("--history: %w", err)
+	}
+	if r.fleet == "" {
+		return nil, command.UsageError("missing --history-fleet NAME: `genv remote report --history …` lists the fleets if there are several")
+	}
+	found, err := postgres.OpenToRead(ctx, r.url, postgres.Options{Fleet: r.fleet, In: time.Local}) // or it would be made
+	if err != nil {
+		return nil, fmt.Errorf("the usage history: %w", err)
+	}
+	_ = found.Close() // nothing was written
+	return postgres.Open(ctx, r.url, postgres.Options{Fleet: r.fleet, In: time.Local})
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// record forgets the user in the log of a controller, and notes there that somebody was
+// forgotten.
+func (f *forgetting) record(path string) error {
+	if path == "" || path == "off" {
+		f.say("log: none was named, so none is changed: --audit-log FILE names it")
+		return nil
+	}
+	found, err := audit.Forget(path, snapshot.Username(f.user), f.dryRun)
+	if errors.Is(err, fs.ErrNotExist) {
+		return command.UsageError("the log: %w; name the log of `genv remote enforce --audit-log FILE`", err)
+	}
+	if err != nil {
+		return fmt.Errorf("the log: %w; run this again", err)
+	}
+	f.found += int64(found.Records)
+	f.say("log: %d records %s", found.Records, choose(f.dryRun, "would be removed", "were removed"))
+	if found.Mentioned > 0 {
+		f.say("log: %d records about other users or hosts mention the name, and stay", found.Mentioned)
+	}
+	if f.dryRun || f.found == 0 {
+		return nil
+	}
+	log := audit.Log{Path: path}
+	return log.Append(audit.Record{
+		Time: f.Now(), Kind: audit.KindOperator, Action: "forget", By: cmp.Or(f.Getenv("SUDO_USER"), f.Getenv("USER")),
+		Text: fmt.Sprintf("forgot a user: %d rows and records", f.found),
+	})
+}
