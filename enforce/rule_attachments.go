@@ -1,7 +1,6 @@
 package enforce
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce/contents"
@@ -10,7 +9,7 @@ import (
 // idleKey names an attachment for the idle rule. It stays the same when the device
 // is detached and attached again, so that this doesn't reset the idle time.
 func idleKey(h *hostView, env *envView, a contents.Attachment) string {
-	return fmt.Sprintf("%s/%s/%s/%d", h.name, env.env.Username, env.env.EID, a.Device.Index)
+	return string(h.name) + "/" + string(env.env.Username) + "/" + string(env.env.EID) + "/" + a.Device.Index.String()
 }
 
 // watchIdle finds the attachments that are idle now.
@@ -78,10 +77,10 @@ func (j *judgement) maxDuration(h *hostView) {
 }
 
 func (j *judgement) detachOld(h *hostView, env *envView, a contents.Attachment, warn Warn, f Finding) {
-	f.ID = fmt.Sprintf("%s/%s/%s/%d/%s", f.Rule, h.name, env.env.EID, a.Device.Index, a.Time.ISO())
+	f.ID = string(f.Rule) + "/" + string(h.name) + "/" + string(env.env.EID) + "/" + a.Device.Index.String() + "/" + a.Time.ISO()
 	f.Host, f.EID, f.User, f.UID = h.name, env.env.EID, env.env.Username, env.uid()
 	f.Devices, f.Instances = append(f.Devices, a.Device.Index), a.Instances
-	due := j.checkDue(&f, warn, fmt.Sprintf("%s/%s", f.Rule, idleKey(h, env, a)))
+	due := j.checkDue(&f, warn, string(f.Rule)+"/"+idleKey(h, env, a))
 	if !due {
 		f.Extend = j.mayExtend(h, env, a)
 	}

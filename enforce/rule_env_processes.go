@@ -2,7 +2,7 @@ package enforce
 
 import (
 	"cmp"
-	"fmt"
+	"strconv"
 
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -71,7 +71,8 @@ const maxKeys = 16
 
 // endProcess is a finding about one process, which ends once it is due.
 func (j *judgement) endProcess(h *hostView, p *snapshot.Process, warn Warn, f Finding, eid snapshot.EnvID) {
-	f.ID = fmt.Sprintf("%s/%s/%d/%d", f.Rule, h.name, p.PID, p.Start)
+	process := string(h.name) + "/" + strconv.FormatInt(int64(p.PID), 10) + "/" + strconv.FormatUint(uint64(p.Start), 10)
+	f.ID = string(f.Rule) + "/" + process
 	f.Host, f.PID, f.EID, f.Command, f.Container = h.name, p.PID, p.EID, p.CommandOrName(), p.Container
 	f.Instances = h.instances.Of(p, f.Devices)
 	f.ContainerInfo = p.ContainerInfo.WithoutLabels()
@@ -89,9 +90,10 @@ func (j *judgement) endProcess(h *hostView, p *snapshot.Process, warn Warn, f Fi
 	// The process is a key of its own: by rewriting the state files a user can turn
 	// one rule's finding into the other's in every cycle.
 	keys := make([]string, 0, len(devices)+1)
-	keys = append(keys, fmt.Sprintf("process/%s/%d/%d", h.name, p.PID, p.Start))
+	keys = append(keys, "process/"+process)
+	use := string(f.Rule) + "/" + string(h.name) + "/" + owner + "/" + string(eid) + "/"
 	for _, index := range devices[:min(len(devices), maxKeys)] {
-		keys = append(keys, fmt.Sprintf("%s/%s/%s/%s/%d", f.Rule, h.name, owner, eid, index))
+		keys = append(keys, use+index.String())
 	}
 	due := j.checkDue(&f, warn, keys...)
 	j.end(&f, due, h, p)
