@@ -2,6 +2,7 @@ package recorder
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -75,8 +76,8 @@ func (w *writer) write(in *recording.Input, interval time.Duration) error {
 	if err := w.out.Add(in); err != nil {
 		return err
 	}
-	miss(&w.waiting, in.Time, "")
 	if since := in.Time.Sub(w.flushed); since < flushEvery && since >= 0 && w.out.Waiting() < flushBytes {
+		miss(&w.waiting, in.Time, "")
 		return nil
 	}
 	if err := w.out.Flush(); err != nil {
@@ -142,6 +143,9 @@ func (w *writer) end() error {
 func (w *writer) failed(in *recording.Input, err error) {
 	if w.file != nil {
 		_ = w.file.Close() // what is in it stays
+		if w.flushed.IsZero() {
+			_ = os.Remove(w.file.Name()) // it has nothing that can be read
+		}
 		w.out, w.file = nil, nil
 	}
 	because := "it could not be written"
@@ -157,10 +161,19 @@ func (w *writer) failed(in *recording.Input, err error) {
 	}
 	miss(&lost, in.Time, because)
 	w.missed, w.waiting, w.noted = lost, recording.Gap{}, recording.Gap{}
-	if text := err.Error(); text != w.said {
+	if text := withoutPath(err); text != w.said {
 		w.said = text
 		w.options.Log.Warn().Err(err).Msg("what is judged can't be recorded: it is left out until that works again")
 	}
+}
+
+// withoutPath is an error without the file that it is about: each attempt has another one.
+func withoutPath(err error) string {
+	var about *fs.PathError
+	if errors.As(err, &about) {
+		return about.Err.Error()
+	}
+	return err.Error()
 }
 
 // written says that it works again.
