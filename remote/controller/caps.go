@@ -18,11 +18,16 @@ type Caps interface {
 }
 
 // judge judges all hosts, or those of a shard.
-func (c *Controller) judge(policy enforce.Policy, cluster snapshot.Cluster, memory enforce.Memory, now time.Time) (enforce.Plan, enforce.Memory, []enforce.Event) {
+func (c *Controller) judge(policy enforce.Policy, cluster snapshot.Cluster, memory enforce.Memory, now time.Time) *Judged {
+	j := &Judged{Hosts: cluster.Hosts, Now: now, Before: memory}
 	if c.Caps == nil {
-		return enforce.Judge(policy, cluster, memory, now)
+		j.Plan, j.After, j.Events = enforce.Judge(policy, cluster, memory, now)
+		return j
 	}
-	plan, next, events, held := enforce.JudgeShard(policy, cluster, memory, now, c.Caps.Shard())
+	shard := c.Caps.Shard()
+	var held *holdings.Shard
+	j.Plan, j.After, j.Events, held = enforce.JudgeShard(policy, cluster, memory, now, shard)
 	c.Caps.Publish(held)
-	return plan, next, events
+	j.Shard = &shard
+	return j
 }

@@ -133,8 +133,9 @@ func (c *Controller) begin(ctx context.Context, number int) Cycle {
 	share, shared, before := c.share(&cycle, now)
 	next.FairShare = share
 	policy := c.Memory.Operator.Policy(shared, now)
-	cycle.Plan, next.Rules, events = c.judge(policy, cycle.Cluster, before, now)
-	c.judged(&cycle, &Judged{Hosts: cycle.Cluster.Hosts, Now: now, Before: before, After: next.Rules, Plan: cycle.Plan, Events: events})
+	judged := c.judge(policy, cycle.Cluster, before, now)
+	cycle.Plan, next.Rules, events = judged.Plan, judged.After, judged.Events
+	c.judged(&cycle, judged)
 	c.learnOfOthers(&cycle, link.others)
 	c.planGuards(&cycle, policy, now)
 	events = slices.Concat(c.unsaid, ended, events)

@@ -87,6 +87,12 @@ type Summary struct {
 	Gaps []Gap
 }
 
+// Add adds what there is to say about other files.
+func (s *Summary) Add(other *Summary) {
+	s.Damage, s.Gaps = append(s.Damage, other.Damage...), append(s.Gaps, other.Gaps...)
+	s.Unknown += other.Unknown
+}
+
 // Read reads files, one after the other, and calls each for every judgement until it returns an
 // error, which Read returns. The last file may be one that a controller is writing to: it ends
 // where it was written last.

@@ -26,6 +26,8 @@ type Writer struct {
 	policy   *Policy
 	operator []byte
 	boosts   map[snapshot.Username]int
+	order    map[snapshot.Hostname]int // of a shard
+	decision []byte                    // of it; nil for none
 	hosts    []hostName
 	number   map[snapshot.Hostname]int
 	states   map[snapshot.Hostname]*hostState
@@ -161,9 +163,33 @@ func (w *Writer) addSettings(in *Input) error {
 	}
 	if in.Early == 0 && !maps.Equal(in.Boosts, w.boosts) {
 		w.boosts = in.Boosts
-		return w.addJSON(kindBoosts, in.Boosts)
+		if err := w.addJSON(kindBoosts, in.Boosts); err != nil {
+			return err
+		}
 	}
-	return nil
+	return w.addShard(in.Shard)
+}
+
+// addShard adds what is known of the other shards, if that changed.
+func (w *Writer) addShard(s *enforce.Shard) error {
+	if s == nil {
+		return nil
+	}
+	if w.order == nil || !maps.Equal(s.Order, w.order) {
+		w.order = maps.Clone(s.Order)
+		if w.order == nil {
+			w.order = make(map[snapshot.Hostname]int)
+		}
+		if err := w.addJSON(kindOrder, w.order); err != nil {
+			return err
+		}
+	}
+	decision, err := json.Marshal(s.Decision)
+	if err == nil && string(decision) != string(w.decision) {
+		w.decision = decision
+		w.add(kindDecision, decision)
+	}
+	return err
 }
 
 // addHosts adds which hosts there are, if that changed.

@@ -101,11 +101,7 @@ func newDocument(r *request, result *replay.Result, summary *recording.Summary) 
 func sum(rows []Row) (total Row) {
 	for _, row := range rows {
 		for _, side := range []struct{ to, more *replay.Counts }{{&total.Was, &row.Was}, {&total.Would, &row.Would}} {
-			side.to.Found += side.more.Found
-			side.to.Warned += side.more.Warned
-			side.to.Held += side.more.Held
-			side.to.Terminated += side.more.Terminated
-			side.to.Detached += side.more.Detached
+			side.to.Add(side.more)
 		}
 	}
 	return total
@@ -145,6 +141,7 @@ func doubts(r *request, result *replay.Result, summary *recording.Summary) []Dou
 	overridden := slices.ContainsFunc(result.Policies, (*recording.Policy).Overridden)
 	add(overridden, "flags", "the controller ran with flags that override its policy. The policy that is tried has only the flags that this command is given.")
 	add(result.FairShare, "fair-share", "who had less than an equal share isn't recorded, since the policy in force had no fair-share, or another one: nobody has a boost here.")
+	add(result.Shard, "shards", "what users had in other shards, as far as they were not over a cap of the policy in force. A cap that is the same in the policy that is tried is applied as it was; another one finds nobody here. Try it with a recording of a controller without --shards.")
 	add(result.Guard, "guard", "the kernel guard, which denies what these rules find, is not tried.")
 	return list
 }

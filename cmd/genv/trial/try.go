@@ -1,12 +1,15 @@
 package trial
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -51,7 +54,7 @@ type request struct {
 	users        []snapshot.Username
 	cases        int
 	output       render.Output
-	files        []recording.File
+	folders      [][]recording.File // of a controller, or of each of its shards
 }
 
 func (p *program) read(c *cli.Context) (r request, err error) {
@@ -71,11 +74,12 @@ func (p *program) read(c *cli.Context) (r request, err error) {
 	if err := p.readTime(c, &r); err != nil {
 		return r, err
 	}
-	files, err := p.files(c)
-	if err != nil {
+	if r.folders, err = p.folders(c); err != nil {
 		return r, err
 	}
-	r.files = recording.During(files, r.since, r.until)
+	for i, files := range r.folders {
+		r.folders[i] = recording.During(files, r.since, r.until)
+	}
 	return r, nil
 }
 
@@ -120,24 +124,38 @@ func (p *program) try(c *cli.Context) error {
 	return p.writeText(d, r.output)
 }
 
-// document replays the recording.
+// document replays the recordings, one after the other.
 func (p *program) document(ctx context.Context, r *request) (*Document, error) {
-	trial := replay.New(r.policy, r.since, r.until)
-	summary, err := recording.Read(r.files, func(s *recording.Step) error {
-		if err := ctx.Err(); err != nil {
-			return err
+	defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
+	progress := render.NewProgress(p.Err)
+	defer progress.End()
+	var result replay.Result
+	var summary recording.Summary
+	for _, files := range r.folders {
+		trial := replay.New(r.policy, r.since, r.until)
+		hour := ""
+		read, err := recording.Read(files, func(s *recording.Step) error {
+			if now := s.Time.Local().Format(shortHour); now != hour {
+				hour = now
+				progress.Note("Judging what was judged at " + hour + " …")
+			}
+			return cmp.Or(ctx.Err(), trial.Step(s))
+		})
+		if err != nil {
+			return nil, err
 		}
-		return trial.Step(s)
-	})
-	if err != nil {
-		return nil, err
+		one := trial.Result()
+		result.Add(&one)
+		summary.Add(&read)
 	}
-	result := trial.Result()
 	if result.Judgements == 0 {
 		return nil, p.nothing(r, &summary)
 	}
 	return newDocument(r, &result, &summary), nil
 }
+
+// gcPercent has less time go into freeing memory: most of what a judgement makes is garbage at once.
+const gcPercent = 300
 
 // nothing says why there is nothing to try a policy with.
 func (p *program) nothing(r *request, summary *recording.Summary) error {
@@ -151,36 +169,69 @@ func (p *program) nothing(r *request, summary *recording.Summary) error {
 	return command.UsageError("nothing is recorded%s; genv remote enforce --record on records what it judges", when)
 }
 
-const shortTime = "2006-01-02 15:04"
+const (
+	shortTime = "2006-01-02 15:04"
+	shortHour = "2006-01-02 15:00"
+)
 
-// files are those of the recording that is named, or of the only controller that has one.
-func (p *program) files(c *cli.Context) ([]recording.File, error) {
+// folders are the files of the recording that is named, or of the only controller that has one: a
+// folder, or one of each of its shards.
+func (p *program) folders(c *cli.Context) ([][]recording.File, error) {
 	if path := c.String("recording"); path != "" {
-		return filesAt(path)
+		return filesIn(path)
 	}
 	dirs := []string{c.String("state-dir")}
 	if dirs[0] == "" {
 		dirs = enforcement.ControllerDirs(p.Getenv)
 	}
-	var found []string
+	var found [][]string
 	for _, dir := range dirs {
-		path := filepath.Join(dir, recording.FolderName)
-		switch _, err := os.Stat(path); {
-		case err == nil:
-			found = append(found, path)
-		case errors.Is(err, fs.ErrPermission):
+		paths, err := recordingsOf(dir)
+		if err != nil {
 			return nil, permission(err)
+		}
+		if len(paths) > 0 {
+			found = append(found, paths)
 		}
 	}
 	switch {
 	case len(found) > 1:
-		return nil, command.UsageError("there are %s: name one of them with --recording DIR", strings.Join(found, " and "))
+		return nil, command.UsageError("there are %s: name one of them with --recording DIR", strings.Join(slices.Concat(found...), " and "))
 	case len(found) == 0 && len(dirs) == 0:
 		return nil, command.UsageError("no controller has run here: name its folder with --state-dir DIR, or a recording with --recording PATH")
 	case len(found) == 0:
 		return nil, command.UsageError("there is no recording in %s: genv remote enforce --record on records what it judges", strings.Join(dirs, " or "))
 	}
-	return filesAt(found[0])
+	return filesIn(found[0]...)
+}
+
+// recordingsOf are the folders of the recordings of a controller. One that runs a process for each
+// of its shards has several, and may have an old one of the whole fleet: that of the shards counts.
+func recordingsOf(dir string) (found []string, err error) {
+	shards, err := filepath.Glob(filepath.Join(dir, "shards", "*", recording.FolderName))
+	if err != nil || len(shards) > 0 {
+		return shards, err
+	}
+	path := filepath.Join(dir, recording.FolderName)
+	switch _, err := os.Stat(path); {
+	case err == nil:
+		return []string{path}, nil
+	case errors.Is(err, fs.ErrPermission):
+		return nil, err
+	}
+	return nil, nil
+}
+
+// filesIn are the files at each of the paths.
+func filesIn(paths ...string) (folders [][]recording.File, err error) {
+	for _, path := range paths {
+		files, err := filesAt(path)
+		if err != nil {
+			return nil, err
+		}
+		folders = append(folders, files)
+	}
+	return folders, nil
 }
 
 // filesAt are the files of a folder, or one file.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -57,6 +56,9 @@ type Result struct {
 	// FairShare says that the policy asks for boosts of light users, and it isn't recorded who they
 	// were: none is tried.
 	FairShare bool
+	// Shard says that the controller judged the hosts of one shard: what users had in the others
+	// is known only as far as they were over a cap of the policy in force.
+	Shard bool
 
 	Was, Would           map[Key]Counts
 	WasTotal, WouldTotal Counts
@@ -195,6 +197,7 @@ const minGap = 2 * time.Minute
 // note notes what is not known.
 func (t *Trial) note(step *recording.Step) {
 	r := &t.result
+	r.Shard = r.Shard || step.Shard != nil
 	if r.Judgements++; step.DryRun {
 		r.DryRun++
 	}
@@ -264,6 +267,5 @@ func missingIn(one, other *tally) []Case {
 			list = append(list, *c)
 		}
 	}
-	slices.SortStableFunc(list, func(a, b Case) int { return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.ID, b.ID)) })
-	return list
+	return sorted(list)
 }
