@@ -63,6 +63,7 @@ func (d *demo) viewers() {
 	d.say(fmt.Sprintf("  export GENV_CONFIG_DIR=%s PATH=%s:$PATH\n\n", d.dir, filepath.Dir(d.genv)))
 	d.row("live view", "genv remote top")
 	d.row("free GPUs", "genv remote gpus --free")
+	d.row("GPU hours", "genv remote report")
 	d.row("who uses what", "genv remote gpus")
 	d.row("two free GPUs", "genv remote wait --gpus 2")
 	d.row("leave bob alone", `genv remote exempt --user bob --for 1h --reason "deadline"`)

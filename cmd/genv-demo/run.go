@@ -124,7 +124,7 @@ func (d *demo) play() (int, error) {
 
 // config is the demo's config.yaml, with further lines.
 func (d *demo) config(further string) string {
-	return fmt.Sprintf("ssh-config: %s\nenforce: {state-dir: %[2]s}\nexempt: {state-dir: %[2]s}\n%[3]s", d.fleet.SSHConfig(), filepath.Join(d.dir, "state"), further)
+	return fmt.Sprintf("ssh-config: %s\nenforce: {state-dir: %s}\n%s", d.fleet.SSHConfig(), filepath.Join(d.dir, "state"), further)
 }
 
 // run runs a command as a person would type it: genv remote with the demo's

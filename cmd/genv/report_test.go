@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/configfile"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
@@ -254,6 +255,19 @@ func TestForget(t *testing.T) {
 	require.Contains(t, forget("bob").err, "nothing is kept about bob")
 }
 
+// What `enforce:` in config.yaml says counts for the commands that read what it keeps.
+func TestReportReadsWhatEnforceKeeps(t *testing.T) {
+	dir := usageOfTenDays(t)
+	configured(t, configfile.Config, "enforce: {state-dir: "+dir+", history: 'on'}\n")
+	d := reported(t)
+	require.Equal(t, []string{"alice", "bob"}, d.Keys())
+	require.Contains(t, genv(t, "remote", "history", "forget", "--user", "bob", "--dry-run").out, "rows would go to user:forgotten")
+	configured(t, configfile.Config, "enforce: {state-dir: "+dir+", history: 'postgres://127.0.0.1:1/genv', history-fleet: lab}\n")
+	server := genv(t, "remote", "report")
+	require.Equal(t, command.ExitFailed, server.code)
+	require.Contains(t, server.err, "127.0.0.1:1")
+}
+
 func TestRemoteReportRefuses(t *testing.T) {
 	dir := t.TempDir()
 	damaged := t.TempDir()
@@ -267,9 +281,8 @@ func TestRemoteReportRefuses(t *testing.T) {
 		`--format "pdf": write tui`:           {"--format", "pdf"},
 		"is not before":                       {"--since", "1d", "--until", "2d"},
 		`--since "yesterday"`:                 {"--since", "yesterday"},
-		"not a URL of a PostgreSQL database":  {"--history", "on"},
+		"not a URL of a PostgreSQL database":  {"--history", "sqlite"},
 		"a password doesn't belong there":     {"--history", "postgres://genv:pw@db/genv"},
-		"exclude each other":                  {"--history", "postgres://db/genv", "--state-dir", dir},
 		"--history-fleet is for --history":    {"--history-fleet", "lab"},
 	} {
 		r := genv(t, append([]string{"remote", "report"}, args...)...)

@@ -28,7 +28,7 @@ var functions = template.FuncMap{
 	"ago": ago, "span": span, "clock": clock, "stamp": stamp, "amount": amount, "bytes": bytesText, "memory": memoryText, "top": topOf, "percent": percent,
 	"name": name, "host": hostName, "model": model, "command": command, "line": line, "userPath": userPath, "hostPath": hostPath,
 	"decision": decision, "state": stateText, "hours": hours, "memoryBar": memoryBar, "rule": func(r enforce.Rule) string { return line(string(r)) },
-	"usageHours": report.Hours, "round": roundHours, "usageName": usageName, "signed": signed, "share": share,
+	"usageHours": report.Hours, "usageTime": report.Time, "round": roundHours, "usageName": usageName, "signed": signed, "share": share,
 	"spark": spark, "chart": chart, "hourly": hourly, "kind": kind, "via": viaText, "first": first, "more": more,
 }
 

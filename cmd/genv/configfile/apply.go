@@ -37,9 +37,7 @@ func Apply(p *command.Program, c *cli.Context) (Applied, error) {
 		sections = []string{c.Command.Name, remote, top}
 	}
 	a := application{program: p, context: c, values: merge(files, sections)}
-	if c.Command.Name == "controllers" {
-		a.addLeader(merge(files, []string{"enforce"}))
-	}
+	a.addOfEnforce(merge(files, []string{"enforce"}))
 	for _, flag := range a.order() {
 		if !a.applies(flag) {
 			continue
@@ -63,9 +61,26 @@ func leaderFlags() []string {
 	return []string{"leader", "leader-ca", "leader-cert", "leader-key", "leader-login"}
 }
 
-// addLeader has a command that shows the election of `enforce` take its flags.
-func (a *application) addLeader(enforce map[string]Value) {
-	for _, flag := range leaderFlags() {
+// ofEnforce are the flags that a command takes from `enforce:` if its own section has none: it
+// shows or changes what enforce keeps there.
+func ofEnforce(command string) []string {
+	switch command {
+	case "controllers":
+		return leaderFlags()
+	case "exempt", "forget":
+		return []string{"state-dir", "audit-log"}
+	case "report":
+		return []string{"state-dir", "history", "history-fleet"}
+	case "try":
+		return []string{"state-dir"}
+	case "history":
+		return []string{"audit-log"}
+	}
+	return nil
+}
+
+func (a *application) addOfEnforce(enforce map[string]Value) {
+	for _, flag := range ofEnforce(a.context.Command.Name) {
 		if _, own := a.values[flag]; !own {
 			if value, ok := enforce[flag]; ok {
 				a.values[flag] = value

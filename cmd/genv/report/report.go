@@ -88,10 +88,8 @@ func (p *program) openToRead(ctx context.Context, r *request) (store.Store, erro
 	switch {
 	case r.url == "" && r.fleet != "":
 		return nil, command.UsageError("--history-fleet is for --history postgres://…")
-	case r.url == "":
+	case r.url == "" || r.url == on || r.url == off: // as `enforce:` in config.yaml may say
 		return p.openFile(r)
-	case r.stateDir != "":
-		return nil, command.UsageError("--state-dir and --history exclude each other: the usage history is in one of them")
 	}
 	if err := postgres.Check(r.url); err != nil {
 		return nil, command.UsageError("--history: %w", err)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/charmbracelet/x/ansi"
 
@@ -99,7 +98,7 @@ func writeSummary(w io.Writer, d *report.Document) {
 		fmt.Fprintf(w, "Usage is kept since %s.\n", d.Begun.Format(shortTime))
 	}
 	if d.Missing > 0 {
-		fmt.Fprintf(w, "Of %s of this time nothing is known: no controller ran, or nothing could be kept.\n", text.ShortDuration(time.Duration(d.Missing)*time.Second))
+		fmt.Fprintf(w, "Of %s of this time nothing is known: no controller ran, or nothing could be kept.\n", report.Time(d.Missing))
 	}
 }
 

@@ -1,9 +1,17 @@
 package report
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
 
 // Hours are seconds as hours, with a decimal place.
 func Hours(seconds int64) string { return fmt.Sprintf("%.1f", float64(seconds)/3600) }
+
+// Time is so many seconds, in the units that suit them.
+func Time(seconds int64) string { return text.ShortDuration(time.Duration(seconds) * time.Second) }
 
 // Signed are hours, with a sign.
 func Signed(seconds int64) string { return fmt.Sprintf("%+.1f", float64(seconds)/3600) }

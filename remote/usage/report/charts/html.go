@@ -19,7 +19,7 @@ var files embed.FS
 // page is the page, and charts. Names come from hosts: html/template escapes them wherever they
 // are.
 var page = template.Must(template.New("page.html").Funcs(template.FuncMap{
-	"hours": report.Hours, "percent": percent, "signed": report.Signed, "title": report.Title, "heading": report.Heading,
+	"hours": report.Hours, "time": report.Time, "percent": percent, "signed": report.Signed, "title": report.Title, "heading": report.Heading,
 	"date": func(t time.Time) string { return t.Format("2006-01-02 15:04") },
 }).ParseFS(files, "page.html", "charts.html"))
 
