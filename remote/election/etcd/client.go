@@ -46,8 +46,11 @@ func New(config Config) *Client {
 	return &Client{config: config, http: &http.Client{Transport: &http.Transport{
 		DialContext: dialer.DialContext, TLSClientConfig: config.TLS, TLSHandshakeTimeout: memberTimeout,
 		MaxIdleConnsPerHost: 2, IdleConnTimeout: time.Minute,
-	}}}
+	}, CheckRedirect: notFollowed}}
 }
+
+// notFollowed makes a redirect an answer that isn't etcd's: the password would be sent along.
+func notFollowed(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // Close closes the connections that wait for the next call.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
