@@ -103,7 +103,7 @@ func (m *Memory) Add(user snapshot.Username, f texts.Finding, r Rules, now time.
 func (m *Memory) addedBy(host string) int {
 	n := 0
 	for _, p := range m.Users {
-		if p.Host == host {
+		if p != nil && p.Host == host {
 			n++
 		}
 	}
