@@ -90,6 +90,9 @@ func (r *Reader) Report(ctx context.Context, q Query) (Reports, error) {
 		return Reports{}, context.Cause(ctx)
 	}
 	defer func() { <-r.reading }()
+	if ctx.Err() != nil { // both were ready
+		return Reports{}, context.Cause(ctx)
+	}
 	if found, ok := r.known(q); ok { // somebody else asked for it meanwhile
 		return found, nil
 	}
