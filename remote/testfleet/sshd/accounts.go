@@ -73,8 +73,8 @@ const (
 // accountFiles are the files with root and these users, with which sudo works, and with postgres,
 // as which tests run a database: initdb(1) refuses root, and a user without a name.
 func accountFiles(users []string, home func(user string) string) []etcFile {
-	passwd := "root:x:0:0:root:/root:/bin/sh\nsshd:x:60800:60800::/run/sshd:/usr/sbin/nologin\npostgres:x:60801:60801::/:/usr/sbin/nologin\n"
-	group := "root:x:0:\ntty:x:5:\nsshd:x:60800:\npostgres:x:60801:\n"
+	passwd := "root:x:0:0:root:/root:/bin/sh\nsshd:x:60800:60800::/run/sshd:/usr/sbin/nologin\npostgres:x:60799:60799::/:/usr/sbin/nologin\n"
+	group := "root:x:0:\ntty:x:5:\nsshd:x:60800:\npostgres:x:60799:\n"
 	shadow := "root:*:19000:0:99999:7:::\nsshd:*:19000:0:99999:7:::\n"
 	for i, name := range users {
 		uid := firstUID + i
