@@ -69,7 +69,7 @@ func (d *Document) judge() {
 	}
 	sourceOf := d.source()
 	others := map[string][]string{} // hosts, by the name of another controller
-	var unclear, unfenced []string
+	var unclear, unfenced, unclaimed []string
 	for i := range d.Hosts {
 		h := &d.Hosts[i]
 		switch h.Agrees = true; h.State {
@@ -83,6 +83,7 @@ func (d *Document) judge() {
 		case cannot:
 			unfenced = append(unfenced, h.Host)
 		case released, none:
+			unclaimed = append(unclaimed, h.Host)
 		}
 	}
 	for _, name := range sortedKeys(others) {
@@ -96,6 +97,9 @@ func (d *Document) judge() {
 	}
 	if len(unclear) > 0 {
 		d.add(render.Hosts(unclear)+" can't read which controller may act, so none may", "run `sudo genv doctor` there; it says what to do")
+	}
+	if len(unclaimed) > 0 && d.Election != nil && d.Election.Leads {
+		d.add("no controller acts on "+render.Hosts(unclaimed)+", so nothing is enforced there", "make sure that hosts.yaml has it on all controllers, and look at `journalctl -u genv-controller`")
 	}
 	if len(unfenced) > 0 && d.Election != nil {
 		d.add("the genv of "+render.Hosts(unfenced)+" can't refuse a controller that was replaced", "install this genv there: `genv remote install`")
@@ -111,6 +115,8 @@ func (d *Document) add(text, next string) { d.Problems = append(d.Problems, Prob
 const (
 	late      = 3
 	lateAfter = 30 * time.Second
+	// aheadAfter is by how much the clock of a leader may be ahead of this one.
+	aheadAfter = 2 * time.Minute
 )
 
 func (d *Document) judgeElection(e *Election) {
@@ -132,15 +138,22 @@ func (d *Document) judgeElection(e *Election) {
 	}
 }
 
-// judgeLeader says whether the leader is late, if there is one that has ended a cycle.
+// judgeLeader says whether the leader is late, if there is one that is registered.
 func (d *Document) judgeLeader(e *Election, name string) {
 	l := e.leader()
-	if l == nil || l.Cycle.IsZero() {
+	if l == nil || l.PID == 0 { // it is not registered, so its cycles aren't known
 		return
 	}
 	limit := max(time.Duration(late*l.Interval*float64(time.Second)), lateAfter)
-	if age := d.Time.Sub(l.Cycle); age > limit {
-		d.add(fmt.Sprintf("the last cycle of %s ended %s", name, render.Age(age)), "look at `systemctl status genv-controller` on "+orItsHost(l.Host)+", and compare the clocks")
+	next := "look at `systemctl status genv-controller` on " + orItsHost(l.Host) + ", and compare the clocks"
+	switch age := d.Time.Sub(l.Cycle); {
+	case l.Cycle.IsZero() && d.Time.Sub(e.Since) > limit:
+		d.add(name+" has not ended a cycle since it leads", next)
+	case l.Cycle.IsZero():
+	case age > limit:
+		d.add(fmt.Sprintf("the last cycle of %s ended %s", name, render.Age(age)), next)
+	case -age > aheadAfter:
+		d.add("the last cycle of "+name+" ended in the future, so whether it is late isn't known", next)
 	}
 }
 
