@@ -137,11 +137,11 @@ func (m *Member) read(ctx context.Context) error {
 	if entry == nil || entry.Modified == m.modified {
 		return nil
 	}
-	m.modified = entry.Modified
 	d, err := decodeDecision(entry.Value)
 	if err != nil {
-		return err
+		return err // each time, until there is one that can be read
 	}
+	m.modified = entry.Modified
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.decision == nil || m.decision.Stamp.before(d.Stamp) {
