@@ -23,6 +23,7 @@ const stuckAfter = 2 * time.Minute
 // process is a running controller of a shard.
 type process struct {
 	shard   int
+	dir     string // for its socket
 	cmd     *exec.Cmd
 	notices *net.UnixConn
 	started time.Time
@@ -43,13 +44,25 @@ type output struct {
 // start starts the controller of a shard. The caller must be locked to its thread as long as
 // the process is to live: it ends when that thread does, as with kill -9 of this process.
 func (r *run) start(shard int) (*process, error) {
-	path := filepath.Join(r.dir, fmt.Sprintf("notify-%02d", shard))
-	_ = os.Remove(path) // that of an earlier process
+	// A folder for each process: an empty one that waits for days is removed by what tidies /tmp.
+	dir, err := os.MkdirTemp("", "genv-shard-")
+	if err != nil {
+		return nil, err
+	}
+	p, err := r.startIn(dir, shard)
+	if err != nil {
+		_ = os.RemoveAll(dir) // the error says more
+	}
+	return p, err
+}
+
+func (r *run) startIn(dir string, shard int) (*process, error) {
+	path := filepath.Join(dir, "notify")
 	notices, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
 	if err != nil {
 		return nil, err
 	}
-	p := &process{shard: shard, cmd: exec.Command(r.Program, r.Args...), notices: notices, started: time.Now(), ended: make(chan error, 1)}
+	p := &process{shard: shard, dir: dir, cmd: exec.Command(r.Program, r.Args...), notices: notices, started: time.Now(), ended: make(chan error, 1)}
 	for _, v := range os.Environ() {
 		if name, _, _ := strings.Cut(v, "="); name != "NOTIFY_SOCKET" && name != "WATCHDOG_USEC" && name != "WATCHDOG_PID" {
 			p.cmd.Env = append(p.cmd.Env, v)
@@ -93,6 +106,7 @@ func (p *process) wait(to *output, out *os.File) error {
 	_ = p.notices.Close() // so listen ends
 	work.Wait()
 	_ = out.Close()
+	_ = os.RemoveAll(p.dir) // or it stays in /tmp
 	return err
 }
 

@@ -49,7 +49,6 @@ type Options struct {
 // run is a Run.
 type run struct {
 	Options
-	dir       string // for sockets
 	out       *output
 	errors    *os.File
 	placement shards.Placement
@@ -79,13 +78,8 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "genv-shards-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
 	r := &run{
-		Options: o, dir: dir, out: &output{to: o.Out, prefix: o.Prefix}, errors: os.Stderr, //nolint:forbidigo // what processes log is not changed
+		Options: o, out: &output{to: o.Out, prefix: o.Prefix}, errors: os.Stderr, //nolint:forbidigo // what processes log is not changed
 		placement: shards.Placement{Self: o.ID, Count: o.Count}, with: o.shardsWith(hosts),
 		processes: make(map[int]*process), failures: make(map[int]*failure), woken: make(chan struct{}, 1),
 	}
