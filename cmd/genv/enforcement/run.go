@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/systemd"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/notify"
+	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent/controllers"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/remote/controller"
@@ -246,7 +248,7 @@ func (l *loop) show(ctx context.Context, cycle *controller.Cycle) error {
 	if ctx.Err() != nil && len(cycle.Actions) == 0 {
 		return nil // interrupted before anything was done: it says nothing about the hosts
 	}
-	if exit := l.exit(cycle); exit != nil || !cycle.Stopped { // a stopped cycle is not a better one
+	if exit := l.exit(cycle, ctx.Err() != nil && l.setup.loops()); exit != nil || !cycle.Stopped { // a stopped cycle is not a better one
 		l.last = exit
 	}
 	if err := l.screen.write(cycle, l.part.shown()); err != nil {
@@ -260,9 +262,14 @@ func (l *loop) show(ctx context.Context, cycle *controller.Cycle) error {
 	return l.replaced(cycle)
 }
 
-// exit has the exit code of a cycle; nil for 0.
-func (l *loop) exit(cycle *controller.Cycle) error {
-	if err := command.FleetExit(failuresOfCycle(cycle), len(cycle.Cluster.Answered())); err != nil {
+// exit has the exit code of a cycle; nil for 0. What was cancelled because a loop ends says
+// nothing about the hosts.
+func (l *loop) exit(cycle *controller.Cycle, ends bool) error {
+	failures := failuresOfCycle(cycle)
+	if ends {
+		failures = slices.DeleteFunc(failures, func(f remote.Failure) bool { return f.Class == remote.Cancelled })
+	}
+	if err := command.FleetExit(failures, len(cycle.Cluster.Answered())); err != nil {
 		return err
 	}
 	switch {
