@@ -255,6 +255,40 @@ func TestForget(t *testing.T) {
 	require.Contains(t, forget("bob").err, "nothing is kept about bob")
 }
 
+// Users have pseudonyms after the time that was asked for, and can be forgotten nevertheless.
+func TestUsersGetPseudonyms(t *testing.T) {
+	t.Parallel()
+	f := startSim(t, &inprocess.Server{Name: "a", Handler: genvhost.New(outsiders(0))})
+	dir := usageOfTenDays(t)
+	before := reported(t, "--state-dir", dir)
+	require.Equal(t, []string{"alice", "bob"}, before.Keys())
+	d := startDaemon(t, nil, "-F", f.SSHConfig(), "-H", "a", "--interval", "1", "--socket", "off", "--state-dir", dir, "--history-names", "4d")
+	seen := 0
+	d.next(func(c enforcement.CycleDocument) bool { seen += c.Answered; return seen == 3 })
+	d.signal(syscall.SIGTERM)
+	d.end()
+	require.NotContains(t, d.said(), "history can't")
+
+	after := reported(t, "--state-dir", dir)
+	require.Len(t, after.Rows, 4, "%v", after.Keys())
+	require.Equal(t, before.Total.Attached, after.Total.Attached)
+	nameless := 0
+	for _, key := range after.Keys() {
+		if usage.IsPseudonym(key) {
+			nameless++
+		}
+	}
+	require.Equal(t, 2, nameless)
+	newer := reported(t, "--state-dir", dir, "--since", "3d")
+	require.Equal(t, []string{"alice", "bob"}, newer.Keys())
+
+	forgotten := genv(t, "remote", "history", "forget", "--state-dir", dir, "--user", "bob")
+	require.Zero(t, forgotten.code, forgotten.err)
+	last := reported(t, "--state-dir", dir)
+	require.Len(t, last.Rows, 3, "alice, her pseudonym, and the forgotten: %v", last.Keys())
+	require.Equal(t, before.Total.Attached, last.Total.Attached)
+}
+
 // What `enforce:` in config.yaml says counts for the commands that read what it keeps.
 func TestReportReadsWhatEnforceKeeps(t *testing.T) {
 	dir := usageOfTenDays(t)
@@ -263,9 +297,11 @@ func TestReportReadsWhatEnforceKeeps(t *testing.T) {
 	require.Equal(t, []string{"alice", "bob"}, d.Keys())
 	require.Contains(t, genv(t, "remote", "history", "forget", "--user", "bob", "--dry-run").out, "rows would go to user:forgotten")
 	configured(t, configfile.Config, "enforce: {state-dir: "+dir+", history: 'postgres://127.0.0.1:1/genv', history-fleet: lab}\n")
-	server := genv(t, "remote", "report")
-	require.Equal(t, command.ExitFailed, server.code)
-	require.Contains(t, server.err, "127.0.0.1:1")
+	for _, args := range [][]string{{"report"}, {"history", "forget", "--user", "bob"}} {
+		server := genv(t, append([]string{"remote"}, args...)...)
+		require.Equal(t, command.ExitFailed, server.code)
+		require.Contains(t, server.err, "127.0.0.1:1")
+	}
 }
 
 func TestRemoteReportRefuses(t *testing.T) {

@@ -67,8 +67,10 @@ func ofEnforce(command string) []string {
 	switch command {
 	case "controllers":
 		return leaderFlags()
-	case "exempt", "forget":
+	case "exempt":
 		return []string{"state-dir", "audit-log"}
+	case "forget":
+		return []string{"state-dir", "audit-log", "history", "history-fleet"}
 	case "report":
 		return []string{"state-dir", "history", "history-fleet"}
 	case "try":

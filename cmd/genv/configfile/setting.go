@@ -59,6 +59,7 @@ func settings() []setting {
 		{"history", []string{"enforce", "report"}, word},
 		{"history-fleet", []string{"enforce", "report"}, word},
 		{"history-keep", []string{"enforce"}, duration(24 * time.Hour)},
+		{"history-names", []string{"enforce"}, duration(24 * time.Hour)},
 		{"record", []string{"enforce"}, word},
 		{"record-keep", []string{"enforce"}, duration(time.Hour)},
 		{"record-max", []string{"enforce"}, size},

@@ -13,6 +13,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/remote/recording"
 	"github.com/seed-3119e985/genv/remote/usage"
@@ -69,14 +70,18 @@ func (p *program) forget(c *cli.Context) error {
 
 // usage forgets the user in the usage history, the sums of which stay.
 func (f *forgetting) usage(ctx context.Context, r *request) error {
-	s, err := f.openToForget(ctx, r)
+	s, dir, err := f.openToForget(ctx, r)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	rows, err := s.RowsOf(ctx, f.user)
+	names, err := namesOf(f.user, dir)
+	if err != nil {
+		return err
+	}
+	rows, err := s.RowsOf(ctx, names...)
 	if err == nil && !f.dryRun && rows > 0 {
-		err = s.Forget(ctx, f.user)
+		err = s.Forget(ctx, names...)
 	}
 	if err != nil {
 		return fmt.Errorf("the usage history: %w; run this again", err)
@@ -103,32 +108,53 @@ type forgetter interface {
 	store.Forgetter
 }
 
-func (f *forgetting) openToForget(ctx context.Context, r *request) (forgetter, error) {
-	if r.url == "" {
-		if r.fleet != "" {
-			return nil, command.UsageError("--history-fleet is for --history postgres://…")
-		}
-		path, err := f.find(r.stateDir)
-		if err != nil {
-			return nil, err
-		}
-		if folder := filepath.Join(filepath.Dir(path), recording.FolderName); exists(folder) {
-			f.say("recording: %s isn't changed: remove its files, or wait until they are as old as --record-keep", folder)
-		}
-		return sqlite.Open(path, sqlite.Options{In: time.Local})
+// openToForget opens the database, and says in which folder the key of its pseudonyms is.
+func (f *forgetting) openToForget(ctx context.Context, r *request) (s forgetter, dir string, err error) {
+	inFile, err := r.inFile()
+	if err != nil {
+		return nil, "", err
 	}
-	if err := postgres.Check(r.url); err != nil {
-		return nil, command.UsageError("--history: %w", err)
+	if !inFile {
+		s, err = openServerToForget(ctx, r)
+		return s, f.keyDir(r.stateDir), err
 	}
-	if r.fleet == "" {
-		return nil, command.UsageError("missing --history-fleet NAME: `genv remote report --history …` lists the fleets if there are several")
+	path, err := f.find(r.stateDir)
+	if err != nil {
+		return nil, "", err
 	}
-	found, err := postgres.OpenToRead(ctx, r.url, postgres.Options{Fleet: r.fleet, In: time.Local}) // or it would be made
+	dir = filepath.Dir(path)
+	if folder := filepath.Join(dir, recording.FolderName); exists(folder) {
+		f.say("recording: %s isn't changed: remove its files, or wait until they are as old as --record-keep", folder)
+	}
+	s, err = sqlite.Open(path, sqlite.Options{In: time.Local})
+	return s, ofShards(dir), err
+}
+
+// openServerToForget opens the database of a fleet that is there already.
+func openServerToForget(ctx context.Context, r *request) (forgetter, error) {
+	found, err := openServer(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	_ = found.Close() // nothing was written
+	s, err := postgres.Open(ctx, r.url, postgres.Options{Fleet: found.Fleet(), In: time.Local})
 	if err != nil {
 		return nil, fmt.Errorf("the usage history: %w", err)
 	}
-	_ = found.Close() // nothing was written
-	return postgres.Open(ctx, r.url, postgres.Options{Fleet: r.fleet, In: time.Local})
+	return s, nil
+}
+
+// keyDir is the folder of a controller with the key of pseudonyms; empty if there is none.
+func (f *forgetting) keyDir(stateDir string) string {
+	if stateDir != "" {
+		return stateDir
+	}
+	for _, dir := range enforcement.ControllerDirs(f.Getenv) {
+		if exists(filepath.Join(dir, keyFile)) {
+			return dir
+		}
+	}
+	return ""
 }
 
 func exists(path string) bool {
@@ -136,7 +162,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// record forgets the user in the log of a controller, and notes there that somebody was
+// record forgets the user in the log of a controller, and notes there that a user was
 // forgotten.
 func (f *forgetting) record(path string) error {
 	if path == "" || path == "off" {

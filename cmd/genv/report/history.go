@@ -30,6 +30,7 @@ func HistoryFlags() []cli.Flag {
 		&cli.StringFlag{Name: "history", Value: on, Usage: "keep who used which GPU, for genv remote report: `on`, in --state-dir; on a PostgreSQL server, such as postgres://genv@db.lab/genv; or off"},
 		&cli.StringFlag{Name: "history-fleet", DefaultText: "the key of --leader, or this machine's name", Usage: "the `NAME` of this fleet on a PostgreSQL server"},
 		&cli.StringFlag{Name: "history-keep", Value: text.FormatDuration(store.DefaultKeepDays), Usage: "for this `TIME`, such as 90d"},
+		&cli.StringFlag{Name: "history-names", DefaultText: "as long as the usage", Usage: "keep the names of users for this `TIME`, such as 90d; then pseudonyms stand for them"},
 	}
 }
 
@@ -57,6 +58,10 @@ func ReadHistory(c *cli.Context, p *command.Program, place Place, log zerolog.Lo
 	if keepFor < minKeep {
 		return nil, command.UsageError("--history-keep %s: write a day or more, such as 90d, or --history off", c.String("history-keep"))
 	}
+	namesFor, err := readNames(c)
+	if err != nil {
+		return nil, err
+	}
 	url := c.String("history")
 	switch {
 	case url == off:
@@ -68,8 +73,13 @@ func ReadHistory(c *cli.Context, p *command.Program, place Place, log zerolog.Lo
 	case url == on:
 		return func(dir string) enforcement.History {
 			path := filepath.Join(dir, sqlite.FileName)
-			return keep(p, log, false, func() (store.Store, error) { return open(path, keepFor, p.Now(), log) },
-				func() (store.Store, error) { return sqlite.OpenToRead(path, time.Local) })
+			options := sqlite.Options{In: time.Local, KeepDays: keepFor, KeepHours: min(keepFor, store.DefaultKeepHours)}
+			return keep(p, log, false, func() (s store.Store, err error) {
+				if options.Pseudonyms, err = pseudonyms(dir, namesFor); err != nil {
+					return nil, err
+				}
+				return open(path, options, p.Now(), log)
+			}, func() (store.Store, error) { return sqlite.OpenToRead(path, time.Local) })
 		}, nil
 	}
 	options, err := place.options(c)
@@ -77,9 +87,14 @@ func ReadHistory(c *cli.Context, p *command.Program, place Place, log zerolog.Lo
 		return nil, err
 	}
 	options.KeepDays, options.KeepHours = keepFor, min(keepFor, store.DefaultKeepHours)
-	return func(string) enforcement.History {
-		return keep(p, log, true, func() (store.Store, error) { return postgres.Open(context.Background(), url, options) },
-			func() (store.Store, error) { return postgres.OpenToRead(context.Background(), url, options) })
+	return func(dir string) enforcement.History {
+		return keep(p, log, true, func() (s store.Store, err error) {
+			to := options
+			if to.Pseudonyms, err = pseudonyms(dir, namesFor); err != nil {
+				return nil, err
+			}
+			return postgres.Open(context.Background(), url, to)
+		}, func() (store.Store, error) { return postgres.OpenToRead(context.Background(), url, options) })
 	}, nil
 }
 
@@ -130,8 +145,7 @@ func (h history) Close() {
 }
 
 // open opens a database. One that is damaged is moved aside.
-func open(path string, keep time.Duration, now time.Time, log zerolog.Logger) (store.Store, error) {
-	options := sqlite.Options{In: time.Local, KeepDays: keep, KeepHours: min(keep, store.DefaultKeepHours)}
+func open(path string, options sqlite.Options, now time.Time, log zerolog.Logger) (store.Store, error) {
 	s, err := sqlite.Open(path, options)
 	if errors.Is(err, store.ErrDamaged) {
 		aside := path + ".damaged-" + now.Format("20060102-150405")

@@ -85,12 +85,27 @@ func (p *program) report(c *cli.Context) error {
 
 // openToRead opens the database of controllers, on a server or in a folder.
 func (p *program) openToRead(ctx context.Context, r *request) (store.Store, error) {
-	switch {
-	case r.url == "" && r.fleet != "":
-		return nil, command.UsageError("--history-fleet is for --history postgres://…")
-	case r.url == "" || r.url == on || r.url == off: // as `enforce:` in config.yaml may say
+	inFile, err := r.inFile()
+	if err != nil {
+		return nil, err
+	}
+	if inFile {
 		return p.openFile(r)
 	}
+	return openServer(ctx, r)
+}
+
+// inFile says whether the database is a file in the folder of a controller.
+func (r *request) inFile() (bool, error) {
+	inFile := r.url == "" || r.url == on || r.url == off // as `enforce:` in config.yaml may say
+	if inFile && r.fleet != "" {
+		return false, command.UsageError("--history-fleet is for --history postgres://…")
+	}
+	return inFile, nil
+}
+
+// openServer opens a database on a server to read it.
+func openServer(ctx context.Context, r *request) (*postgres.Store, error) {
 	if err := postgres.Check(r.url); err != nil {
 		return nil, command.UsageError("--history: %w", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -34,14 +35,27 @@ func (s *Store) Add(ctx context.Context, e *store.Entry) error {
 				return err // it is there
 			}
 		}
-		e := s.withPseudonyms(e, kept.nameless)
-		for _, add := range []func(context.Context, pgx.Tx, *store.Entry) error{s.addKeys, s.addHours, s.addSums, s.addMark} {
-			if err := add(ctx, tx, e); err != nil {
-				return err
-			}
-		}
-		return s.addLate(ctx, tx, e, kept.days)
+		return s.addEntry(ctx, tx, s.withPseudonyms(e, kept.nameless), kept.days)
 	})
+}
+
+// addEntry adds to all tables; to the rows of days only what is of the days before days, which are written already.
+func (s *Store) addEntry(ctx context.Context, tx pgx.Tx, e *store.Entry, days int64) error {
+	r := rowsOf(&e.Batch)
+	if err := addKeys(ctx, tx, e, &r); err != nil {
+		return err
+	}
+	if err := s.insertRows(ctx, tx, "hours", &r); err != nil {
+		return err
+	}
+	late := r.daysBefore(days, s.options.In)
+	if err := s.insertRows(ctx, tx, "days", &late); err != nil {
+		return err
+	}
+	if err := s.addSums(ctx, tx, e); err != nil {
+		return err
+	}
+	return s.addMark(ctx, tx, e)
 }
 
 // progress is how far the fleet's usage is summed up.
@@ -90,18 +104,15 @@ type rows struct {
 	amounts                [][]int64
 }
 
-// rowsOf are those of a batch, in the order of their keys.
-func rowsOf(b *usage.Batch, include func(*usage.Key) bool, start func(hour int64) int64) (r rows) {
+// rowsOf are those of a batch, the oldest hour first.
+func rowsOf(b *usage.Batch) (r rows) {
 	r.amounts = make([][]int64, len(columns))
 	keys := slices.SortedFunc(maps.Keys(b.Rows), func(a, b usage.Key) int {
 		return cmp.Or(cmp.Compare(a.Hour, b.Hour), cmp.Compare(a.Host, b.Host), cmp.Compare(a.Device, b.Device), cmp.Compare(a.User, b.User), cmp.Compare(a.EID, b.EID))
 	})
 	for i := range keys {
 		key := &keys[i]
-		if !include(key) {
-			continue
-		}
-		r.start, r.device = append(r.start, start(key.Hour)), append(r.device, int64(key.Device))
+		r.start, r.device = append(r.start, key.Hour), append(r.device, int64(key.Device))
 		r.host, r.model = append(r.host, valid(string(key.Host))), append(r.model, valid(key.Model))
 		r.user, r.eid = append(r.user, valid(string(key.User))), append(r.eid, valid(string(key.EID)))
 		amounts := b.Rows[*key]
@@ -112,9 +123,21 @@ func rowsOf(b *usage.Batch, include func(*usage.Key) bool, start func(hour int64
 	return r
 }
 
+// daysBefore are the rows before a moment, each as one of its day.
+func (r *rows) daysBefore(moment int64, in *time.Location) rows {
+	n, _ := slices.BinarySearch(r.start, moment)
+	early := rows{device: r.device[:n], host: r.host[:n], model: r.model[:n], user: r.user[:n], eid: r.eid[:n]}
+	for _, hour := range r.start[:n] {
+		early.start = append(early.start, usage.DayOf(hour, in))
+	}
+	for _, amounts := range r.amounts {
+		early.amounts = append(early.amounts, amounts[:n])
+	}
+	return early
+}
+
 // addKeys gives ids to names and devices that have none.
-func (s *Store) addKeys(ctx context.Context, tx pgx.Tx, e *store.Entry) error {
-	r := rowsOf(&e.Batch, func(*usage.Key) bool { return true }, func(hour int64) int64 { return hour })
+func addKeys(ctx context.Context, tx pgx.Tx, e *store.Entry, r *rows) error {
 	names := slices.Concat(r.host, r.model, r.user)
 	for key := range e.Sums {
 		names = append(names, valid(key.Name))
@@ -147,17 +170,6 @@ func (s *Store) insertRows(ctx context.Context, tx pgx.Tx, table string, r *rows
 		GROUP BY r.start, d.id, u.id, r.eid%[5]s`,
 		table, sums(), arrays(8, len(columns), "bigint"), strings.Join(columns, ", "), more(table)), args...)
 	return err
-}
-
-func (s *Store) addHours(ctx context.Context, tx pgx.Tx, e *store.Entry) error {
-	r := rowsOf(&e.Batch, func(*usage.Key) bool { return true }, func(hour int64) int64 { return hour })
-	return s.insertRows(ctx, tx, "hours", &r)
-}
-
-// addLate adds hours of days of which the rows are written already.
-func (s *Store) addLate(ctx context.Context, tx pgx.Tx, e *store.Entry, days int64) error {
-	r := rowsOf(&e.Batch, func(key *usage.Key) bool { return key.Hour < days }, func(hour int64) int64 { return usage.DayOf(hour, s.options.In) })
-	return s.insertRows(ctx, tx, "days", &r)
 }
 
 func (s *Store) addSums(ctx context.Context, tx pgx.Tx, e *store.Entry) error {

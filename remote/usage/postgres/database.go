@@ -68,9 +68,7 @@ func parse(url string) (*pgx.ConnConfig, error) {
 		return nil, fmt.Errorf("%w: %w", ErrURL, err)
 	}
 	config.ConnectTimeout = cmp.Or(config.ConnectTimeout, connectTimeout)
-	if config.RuntimeParams["application_name"] == "" {
-		config.RuntimeParams["application_name"] = "genv"
-	}
+	config.RuntimeParams["application_name"] = cmp.Or(config.RuntimeParams["application_name"], "genv")
 	return config, nil
 }
 
@@ -84,7 +82,11 @@ type Store struct {
 	mu    sync.Mutex
 	conn  *pgx.Conn // nil or closed while there is none
 	fleet int
+	name  string // of the fleet
 }
+
+// Fleet is the name of the fleet.
+func (s *Store) Fleet() string { return s.name }
 
 // Open opens a database to write, and creates its tables if they are missing. Errors are those
 // of package store, as far as the caller can do something about them.
@@ -169,7 +171,6 @@ func (s *Store) beginTx(ctx context.Context) (pgx.Tx, error) {
 		if tx, err := s.onConn(ctx); err == nil {
 			return tx, nil
 		}
-		_ = s.conn.Close(ctx) // nothing was begun
 	}
 	conn, err := pgx.ConnectConfig(ctx, s.config)
 	if err != nil {
@@ -179,6 +180,7 @@ func (s *Store) beginTx(ctx context.Context) (pgx.Tx, error) {
 	return s.onConn(ctx)
 }
 
+// onConn begins a transaction on the connection, which it closes if that fails.
 func (s *Store) onConn(ctx context.Context) (pgx.Tx, error) {
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	if s.writes {
@@ -187,6 +189,9 @@ func (s *Store) onConn(ctx context.Context) (pgx.Tx, error) {
 	tx, err := s.conn.BeginTx(ctx, options)
 	if err == nil {
 		_, err = tx.Exec(ctx, limits)
+	}
+	if err != nil {
+		_ = s.conn.Close(ctx) // nothing was done in it
 	}
 	return tx, err
 }
@@ -210,7 +215,7 @@ func (s *Store) create(ctx context.Context, tx pgx.Tx) error {
 	if err != nil {
 		return err
 	}
-	return tx.QueryRow(ctx, "SELECT id FROM genv_usage.fleets WHERE name = $1", valid(s.options.Fleet)).Scan(&s.fleet)
+	return tx.QueryRow(ctx, "SELECT id, name FROM genv_usage.fleets WHERE name = $1", valid(s.options.Fleet)).Scan(&s.fleet, &s.name)
 }
 
 // find finds the fleet.
@@ -231,7 +236,7 @@ func (s *Store) find(ctx context.Context, tx pgx.Tx) error {
 	var name string
 	_, err = pgx.ForEachRow(rows, []any{&id, &name}, func() error {
 		if name == valid(s.options.Fleet) || s.options.Fleet == "" {
-			s.fleet = id
+			s.fleet, s.name = id, name
 		}
 		names = append(names, text.Printable(name))
 		return nil

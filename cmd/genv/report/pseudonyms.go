@@ -1,0 +1,119 @@
+package report
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/remote/usage"
+	"github.com/seed-3119e985/genv/remote/usage/store"
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
+)
+
+const (
+	// keyFile has the key of pseudonyms, in the folder of a controller. With the same key a user always has the
+	// same pseudonym, and whoever has it can find out the user's name.
+	keyFile = "pseudonyms.key"
+	keySize = 32 // bytes
+	// lockWithin is how long another process may take to make it.
+	lockWithin = 10 * time.Second
+)
+
+// readNames is for how long names of users are kept; 0 for as long as the usage.
+func readNames(c *cli.Context) (time.Duration, error) {
+	if c.String("history-names") == "" {
+		return 0, nil
+	}
+	namesFor, err := command.PositiveDuration(c, "history-names")
+	if err == nil && namesFor < minKeep {
+		return 0, command.UsageError("--history-names %s: write a day or more, such as 90d", c.String("history-names"))
+	}
+	return namesFor, err
+}
+
+// pseudonyms replace names of users after a time, if it isn't 0. dir is the folder in which a loop keeps its
+// memory; all shards have the same key.
+func pseudonyms(dir string, after time.Duration) (store.Pseudonyms, error) {
+	if after == 0 {
+		return store.Pseudonyms{}, nil
+	}
+	key, err := ensureKey(ofShards(dir))
+	if err != nil {
+		return store.Pseudonyms{}, fmt.Errorf("the key of pseudonyms: %w", err)
+	}
+	return store.Pseudonyms{After: after, Of: func(user string) string { return usage.Pseudonym(key, user) }}, nil
+}
+
+// ofShards is the folder of all shards for that of one, and else the folder itself.
+func ofShards(dir string) string {
+	if parent := filepath.Dir(dir); filepath.Base(parent) == "shards" {
+		return filepath.Dir(parent)
+	}
+	return dir
+}
+
+// ensureKey reads the key in a folder, and makes it if there is none. It is safe on disk before it is used.
+func ensureKey(dir string) ([]byte, error) {
+	opened, err := folder.OpenExisting(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer opened.Close()
+	file, err := opened.Lock(keyFile, lockWithin) // another shard may be making it
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err == nil && info.Size() == 0 {
+		key := make([]byte, keySize)
+		_, _ = rand.Read(key) // it never fails
+		_, err = file.Write(key)
+		err = errors.Join(err, file.Sync(), opened.Sync())
+	}
+	if err != nil {
+		return nil, err
+	}
+	return readKey(opened)
+}
+
+// readKey reads a key, which must be private.
+func readKey(f *folder.Folder) ([]byte, error) {
+	key, status, err := f.Read(keyFile, 1<<20)
+	switch path := f.Join(keyFile); {
+	case err != nil:
+		return nil, err
+	case status.Mode&0o077 != 0:
+		return nil, fmt.Errorf("other users can read it: chmod 600 %s", path)
+	case len(key) != keySize:
+		return nil, fmt.Errorf("%s has %d bytes, not %d: copy it again from where it was made, or remove it, and users get other pseudonyms", path, len(key), keySize)
+	}
+	return key, nil
+}
+
+// namesOf are the names under which a user may be kept: the own one and, if there is a key in the folder, its
+// pseudonym.
+func namesOf(user, dir string) ([]string, error) {
+	if dir == "" {
+		return []string{user}, nil
+	}
+	opened, err := folder.OpenExisting(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer opened.Close()
+	key, err := readKey(opened)
+	if errors.Is(err, fs.ErrNotExist) {
+		return []string{user}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the key of pseudonyms: %w", err)
+	}
+	return []string{user, usage.Pseudonym(key, user)}, nil
+}
