@@ -11,6 +11,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -25,7 +26,7 @@ type Forgotten struct {
 	Mentioned int
 }
 
-// forgetSuffix is that of a file that is being written anew. One that kill -9 left is overwritten.
+// forgetSuffix is that of the file that replaces another one. One that kill -9 left is overwritten.
 const forgetSuffix = ".forget"
 
 // Forget removes the records about a user from a log and its rotated files, one file after the
@@ -121,7 +122,7 @@ func inName(c byte) bool {
 	return c == '_' || c == '-' || c == '.' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c >= 0x80
 }
 
-// replace writes a file anew, with the mode that it had.
+// replace replaces a file, and keeps its mode and its time, by which those who follow the log know rotated files.
 func replace(name string, old *os.File, content []byte) error {
 	info, err := old.Stat()
 	if err != nil {
@@ -132,7 +133,7 @@ func replace(name string, old *os.File, content []byte) error {
 		return err
 	}
 	_, err = f.Write(content)
-	err = errors.Join(err, f.Chmod(info.Mode().Perm()), f.Sync(), f.Close())
+	err = errors.Join(err, f.Chmod(info.Mode().Perm()), os.Chtimes(f.Name(), time.Time{}, info.ModTime()), f.Sync(), f.Close())
 	if err == nil {
 		err = os.Rename(f.Name(), name)
 	}

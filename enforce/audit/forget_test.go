@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -37,6 +38,8 @@ func TestForget(t *testing.T) {
 	require.FileExists(t, path+".3")
 	require.NoError(t, os.WriteFile(path+".1", append(content(t, path+".1"), "damaged bob\n"...), 0o600))
 	require.NoError(t, os.Chmod(path+".1", 0o640))
+	long := time.Now().Add(-time.Hour).Truncate(time.Second)
+	require.NoError(t, os.Chtimes(path+".1", long, long))
 	before := recordsOf(t, path)
 	for _, nobody := range []snapshot.Username{"carol", "bo", "BOB", "*"} {
 		found, err := audit.Forget(path, nobody, false)
@@ -65,6 +68,7 @@ func TestForget(t *testing.T) {
 	info, err := os.Stat(path + ".1")
 	require.NoError(t, err)
 	require.EqualValues(t, 0o640, info.Mode())
+	require.Equal(t, long, info.ModTime().Local(), "or who follows the log reads it again")
 	left, err := filepath.Glob(path + "*.forget")
 	require.NoError(t, err)
 	require.Empty(t, left)
