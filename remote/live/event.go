@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/enforce/decision"
 	"github.com/seed-3119e985/genv/remote/controller/guards"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -28,6 +30,8 @@ type Event struct {
 	Text     string           `json:"text"` // for people; one line, but not escaped
 	// Why is the finding because of which an item of a report was sent, as people read it.
 	Why string `json:"why,omitempty"`
+	// Record is the decision about that item, as its user gets to see it everywhere; nil if the report has no id.
+	Record *decision.Record `json:"-"`
 }
 
 // findings are findings by their ID.
@@ -93,9 +97,13 @@ func outcomes(base Event, e *enforce.Event) []Event {
 		return []Event{base}
 	}
 	because := byID(e.Findings)
+	records := audit.ReportRecords(e.Host, *e.Report, nil)
 	var list []Event
-	for _, o := range e.Outcomes {
+	for n, o := range e.Outcomes {
 		event := base
+		if n < len(records) && e.Report.ID != "" {
+			event.Record = recordOf(&records[n], e.Report.ID, o)
+		}
 		event.PID, event.Status = o.PID, o.Status
 		i := itemOf(e.Report, o)
 		event.User, event.Text = i.user, fmt.Sprintf("%s: %s", i.what, o.Status)
@@ -115,6 +123,14 @@ func outcomes(base Event, e *enforce.Event) []Event {
 		list = append(list, event)
 	}
 	return list
+}
+
+// recordOf is the decision about an item of a report.
+func recordOf(item *audit.Record, report string, o enforce.Outcome) *decision.Record {
+	item.Report = report
+	r := item.Decided()
+	r.Status, r.Reason = o.Status, o.Reason
+	return &r
 }
 
 // item is an item of a report: whose it is, what, because of which findings, and why.

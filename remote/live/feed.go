@@ -70,6 +70,9 @@ func (f *Feed) Consume(cycle *controller.Cycle, events []enforce.Event) {
 		for _, e := range eventsOf(&events[i], before) {
 			f.count++
 			e.Number, e.Time, e.Cycle = f.count, now, cycle.Number
+			if e.Record != nil {
+				e.Record.Time = now
+			}
 			f.events = append(f.events, e)
 		}
 	}

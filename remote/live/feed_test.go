@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/decision"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
@@ -338,7 +339,9 @@ func TestEventsOfAFinding(t *testing.T) {
 	s := newStage(answered("a", "alice"))
 	s.run(func(c *controller.Cycle) { c.Plan.Findings = []enforce.Finding{*finding} }, event(enforce.EventNew, enforce.DecisionWait))
 	s.run(nil, event(enforce.EventChanged, enforce.DecisionAct), event(enforce.EventDue, enforce.DecisionAct))
-	report := &enforce.Report{Terminate: []enforce.Termination{{Process: snapshot.Process{PID: 9}, Because: []string{"f"}}}} // as 1.4.3 reports it
+	report := &enforce.Report{ID: "r", Terminate: []enforce.Termination{{ // as 1.4.3 reports it
+		Process: snapshot.Process{PID: 9}, Because: []string{"f"}, Why: []string{finding.Line()}, Judged: []string{"process 9"},
+	}}}
 	s.run(nil, enforce.Event{
 		Kind: enforce.EventOutcome, Host: "a", Report: report, Findings: []enforce.Finding{*finding},
 		Outcomes: []enforce.Outcome{{PID: 9, Status: enforce.StatusTerminated}},
@@ -355,6 +358,10 @@ func TestEventsOfAFinding(t *testing.T) {
 	require.Equal(t, []enforce.EventKind{enforce.EventNew, enforce.EventDue, enforce.EventOutcome, enforce.EventOver, enforce.EventOver}, kinds)
 	require.Equal(t, finding.Line(), list[2].Why)
 	require.Equal(t, finding.User, list[2].User, "it is on the page of who lost the process")
+	require.Equal(t, &decision.Record{
+		ID: decision.ID("r", 9, "", nil), Time: list[2].Time, Host: "a", What: report.Terminate[0].String(), Status: enforce.StatusTerminated,
+		Why: []string{finding.Line()}, Judged: []string{"process 9"},
+	}, list[2].Record)
 	require.Equal(t, "no longer there: "+finding.Line(), list[3].Text)
 	require.Equal(t, snapshot.Username("alice"), list[3].User)
 	require.Equal(t, snapshot.PID(9), list[3].PID)

@@ -116,7 +116,9 @@ func (f *fleet) judged(findings ...enforce.Finding) {
 		process := snapshot.Process{PID: findings[i].PID, Username: findings[i].User, Command: findings[i].Command}
 		events = append(events, enforce.Event{
 			Kind: enforce.EventOutcome, Host: findings[i].Host, Findings: findings[i : i+1],
-			Report:   &enforce.Report{Terminate: []enforce.Termination{{Process: process, Because: []string{findings[i].ID}}}},
+			Report: &enforce.Report{ID: "report-" + findings[i].ID, Terminate: []enforce.Termination{{
+				Process: process, Because: []string{findings[i].ID}, Why: []string{findings[i].Line()}, Judged: []string{fmt.Sprintf("process %d, device 0: 2 GiB", findings[i].PID)},
+			}}},
 			Outcomes: []enforce.Outcome{{PID: findings[i].PID, Status: enforce.StatusTerminated}},
 		})
 	}
