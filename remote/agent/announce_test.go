@@ -2,24 +2,28 @@ package agent_test
 
 import (
 	"errors"
+	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/agent/controllers"
+	"github.com/seed-3119e985/genv/remote/agent/fence"
 )
 
 // contacts are what a host was told.
 type contacts struct {
 	told   []controllers.Controller
+	fenced []bool
 	others []controllers.Seen
 	err    error
 }
 
-func (c *contacts) Contact(self controllers.Controller) ([]controllers.Seen, error) {
-	c.told = append(c.told, self)
+func (c *contacts) Contact(self controllers.Controller, fenced bool) ([]controllers.Seen, error) {
+	c.told, c.fenced = append(c.told, self), append(c.fenced, fenced)
 	return c.others, c.err
 }
 
@@ -51,6 +55,28 @@ func TestAHostKnowsItsController(t *testing.T) {
 	list.err = errors.New("no space left")
 	require.Equal(t, "no space left", ask().Unknown)
 	require.Equal(t, []controllers.Controller{announced, announced, changed}, list.told, "each request is a contact")
+}
+
+// A host that lets one controller act at a time knows that of those with a claim only the last
+// one does.
+func TestWhichControllersAreFenced(t *testing.T) {
+	list := new(contacts)
+	file := &fence.File{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now}
+	run := &fence.Claim{Source: fence.RunSource("r"), Epoch: 1, Controller: "c", Name: "genv on jump"}
+	for _, row := range []struct {
+		fence agent.Fence
+		claim *fence.Claim
+		want  bool
+	}{{nil, leader(1), false}, {file, nil, false}, {file, run, false}, {file, leader(1), true}} {
+		pool := (&scripted{capabilities: agent.NewGreeting("v", agent.CapabilityControllers, agent.CapabilityFence).Capabilities, contacts: list, fence: row.fence}).pool()
+		pool.Announce(announced, row.claim)
+		for range 2 { // the second request has no claim of its own
+			_, err := pool.Snapshot(t.Context(), remote.Host{Name: "a"})
+			require.NoError(t, err)
+			require.Equal(t, row.want, list.fenced[len(list.fenced)-1])
+		}
+		pool.Close()
+	}
 }
 
 func TestAnOlderHostIsToldNothing(t *testing.T) {

@@ -130,8 +130,9 @@ func (a *Answers) admit(claim *fence.Claim) error {
 
 // Contacts notes which controllers enforce a host; *controllers.Registry is one.
 type Contacts interface {
-	// Contact notes a controller, and returns the others.
-	Contact(self controllers.Controller) ([]controllers.Seen, error)
+	// Contact notes a controller, and returns the others. fenced says that the host let it act,
+	// and refuses those that it let act before.
+	Contact(self controllers.Controller, fenced bool) ([]controllers.Seen, error)
 }
 
 // contact notes the controller of a request, and returns the others.
@@ -146,7 +147,7 @@ func (a *Answers) contact(request *SnapshotRequest) (answer controllers.Answer) 
 		return answer
 	}
 	var err error
-	if answer.Others, err = a.Contacts.Contact(*a.controller); err != nil {
+	if answer.Others, err = a.Contacts.Contact(*a.controller, a.Fence != nil && a.claim.Noted()); err != nil {
 		answer.Unknown = err.Error()
 	}
 	return answer

@@ -69,7 +69,7 @@ func (l *localLink) contact() {
 	}
 	var err error
 	l.others = controllers.Answer{}
-	if l.others.Others, err = l.contacts.Contact(*l.self); err != nil {
+	if l.others.Others, err = l.contacts.Contact(*l.self, false); err != nil {
 		l.others.Unknown = err.Error()
 	}
 }

@@ -3,7 +3,7 @@
 // enforce the same hosts with two controllers by mistake get to know of each other.
 //
 //	r := controllers.NewRegistry(controllers.Options{Path: controllers.Path(os.Getenv), …})
-//	others, err := r.Contact(self) // with each request of a controller
+//	others, err := r.Contact(self, fenced) // with each request of a controller
 //	defer r.Leave()
 //
 // Nothing is prevented: which controller may act is not decided here, and what a list says

@@ -16,6 +16,8 @@ type entry struct {
 	Last   time.Duration `json:"last_ns"` // when it was in contact
 	// Brief says that it isn't known how often it comes: see Registry.Note.
 	Brief bool `json:"brief,omitempty"`
+	// Fenced says that the host lets one such controller act at a time, and refuses the others.
+	Fenced bool `json:"fenced,omitempty"`
 }
 
 const (
@@ -54,6 +56,7 @@ func (l list) with(e entry, now time.Duration) (next list, stale bool) {
 			if !stale {
 				e.Last = known.Last
 			}
+		case known.Fenced && e.Fenced: // e has replaced it
 		default:
 			next = append(next, *known)
 		}

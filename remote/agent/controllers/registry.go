@@ -57,16 +57,17 @@ func SinceBoot() (time.Duration, error) {
 	return time.Duration(t.Nano()), nil
 }
 
-// Contact notes that a controller enforces this host, and returns the others. With an
-// error, there may be others than these.
-func (r *Registry) Contact(self Controller) ([]Seen, error) {
+// Contact notes that a controller enforces this host, and returns the others. fenced says that
+// the host let it act and refuses those that it let act before: they are listed no more. With
+// an error, there may be others than these.
+func (r *Registry) Contact(self Controller, fenced bool) ([]Seen, error) {
 	if err := self.Check(); err != nil {
 		return nil, err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.self = &self
-	return r.note(entry{Controller: self, Login: r.Login, Serves: os.Getpid()})
+	return r.note(entry{Controller: self, Login: r.Login, Serves: os.Getpid(), Fenced: fenced})
 }
 
 // Note notes a controller of which only the account is known, since it came with a command:

@@ -44,7 +44,7 @@ func (m *machine) after(d time.Duration) { m.up, m.now = m.up+d, m.now.Add(d) }
 // contact are the ids of the others.
 func (m *machine) contact(r *controllers.Registry, c controllers.Controller) string {
 	m.t.Helper()
-	others, err := r.Contact(c)
+	others, err := r.Contact(c, false)
 	require.NoError(m.t, err)
 	var ids []string
 	for _, o := range others {
@@ -64,14 +64,14 @@ func TestTwoControllersKnowOfEachOther(t *testing.T) {
 	m.after(time.Minute / 4)
 	require.Equal(t, "a", m.contact(b, named("b")))
 	require.Equal(t, "b", m.contact(a, named("a")), "with the next request")
-	others, err := b.Contact(named("b"))
+	others, err := b.Contact(named("b"), false)
 	require.NoError(t, err)
 	require.Equal(t, []controllers.Seen{{Controller: named("a"), Login: "admin", Since: noon}}, others)
 
 	changed := named("a")
 	changed.Policy = "another"
 	m.contact(a, changed)
-	others, err = b.Contact(named("b"))
+	others, err = b.Contact(named("b"), false)
 	require.NoError(t, err)
 	require.Equal(t, "another", others[0].Policy)
 	require.Equal(t, noon, others[0].Since)
@@ -79,6 +79,25 @@ func TestTwoControllersKnowOfEachOther(t *testing.T) {
 	require.NoError(t, a.Leave())
 	require.Empty(t, m.contact(b, named("b")))
 	require.NoError(t, m.registry().Leave(), "it never was in contact")
+}
+
+// The host lets one controller act and refuses the one before it, which acts no more: neither
+// of them hears of the other. Who isn't fenced, such as one on the host itself, goes on.
+func TestAControllerThatWasReplaced(t *testing.T) {
+	m := newMachine(t)
+	m.contact(m.registry(), named("local"))
+	_, err := m.registry().Contact(named("first"), true)
+	require.NoError(t, err)
+	second := m.registry()
+	others, err := second.Contact(named("second"), true)
+	require.NoError(t, err)
+	require.Len(t, others, 1)
+	require.Equal(t, "local", others[0].ID)
+	require.Equal(t, "second", m.contact(m.registry(), named("local")))
+	others, err = m.registry().Contact(named("first"), true) // it was let in again
+	require.NoError(t, err)
+	require.Len(t, others, 1)
+	require.Equal(t, "local first", m.contact(m.registry(), named("another")))
 }
 
 func TestAControllerIsForgotten(t *testing.T) {
@@ -152,7 +171,7 @@ func TestAnOlderController(t *testing.T) {
 	m := newMachine(t)
 	require.NoError(t, m.registry().Note())
 	b := m.registry()
-	others, err := b.Contact(named("b"))
+	others, err := b.Contact(named("b"), false)
 	require.NoError(t, err)
 	require.Len(t, others, 1)
 	require.Equal(t, "admin", others[0].Account)
@@ -176,7 +195,7 @@ func TestTheListIsBounded(t *testing.T) {
 	require.NoError(t, err)
 	require.Less(t, info.Size(), int64(64<<10))
 	require.EqualValues(t, 0o600, info.Mode())
-	others, err := m.registry().Contact(named("me"))
+	others, err := m.registry().Contact(named("me"), false)
 	require.NoError(t, err)
 	require.Len(t, others, controllers.MaxOthers)
 	for _, c := range []controllers.Controller{
@@ -187,7 +206,7 @@ func TestTheListIsBounded(t *testing.T) {
 		{ID: "x", IntervalMS: -1},
 		{ID: "x", IntervalMS: 1 << 40},
 	} {
-		_, err := m.registry().Contact(c)
+		_, err := m.registry().Contact(c, false)
 		require.Error(t, err)
 	}
 }
@@ -210,7 +229,7 @@ func TestWhatIsInThePlaceOfTheFile(t *testing.T) {
 		m := newMachine(t)
 		require.NoError(t, os.Mkdir(filepath.Dir(m.path), 0o755))
 		require.NoError(t, row.put(m.path))
-		_, err := m.registry().Contact(named("a"))
+		_, err := m.registry().Contact(named("a"), false)
 		require.Equal(t, row.fails, err != nil, "%s: %v", name, err)
 	}
 }
@@ -222,7 +241,7 @@ func TestALockThatIsHeld(t *testing.T) {
 	require.NoError(t, err)
 	defer held.Close()
 	require.NoError(t, unix.Flock(int(held.Fd()), unix.LOCK_EX))
-	_, err = m.registry().Contact(named("b"))
+	_, err = m.registry().Contact(named("b"), false)
 	require.ErrorContains(t, err, "which controllers enforce this host is not known")
 }
 
@@ -234,7 +253,7 @@ func TestManyAtATime(t *testing.T) {
 		all.Go(func() {
 			r := m.registry()
 			for range 20 {
-				_, err := r.Contact(named(fmt.Sprint("c", i)))
+				_, err := r.Contact(named(fmt.Sprint("c", i)), false)
 				if err != nil {
 					t.Error(err)
 				}
@@ -242,7 +261,7 @@ func TestManyAtATime(t *testing.T) {
 		})
 	}
 	all.Wait()
-	others, err := m.registry().Contact(named("me"))
+	others, err := m.registry().Contact(named("me"), false)
 	require.NoError(t, err)
 	require.Len(t, others, controllers.MaxOthers)
 }

@@ -59,8 +59,8 @@ func (c *Claim) Kind() string {
 	return "run"
 }
 
-// noted reports whether hosts keep the claim.
-func (c *Claim) noted() bool { return !strings.HasPrefix(c.Source, runPrefix) }
+// Noted reports whether hosts keep the claim, and then let no other controller act; false for none.
+func (c *Claim) Noted() bool { return c != nil && !strings.HasPrefix(c.Source, runPrefix) }
 
 // elected reports whether the claim is that of an elected leader.
 func (c *Claim) elected() bool { return strings.HasPrefix(c.Source, electionPrefix) }
@@ -75,7 +75,7 @@ func (c *Claim) ID() string {
 
 // Check returns an error if a claim is incomplete or longer than any controller's.
 func (c *Claim) Check() error {
-	known := c.elected() || strings.HasPrefix(c.Source, folderPrefix) || !c.noted()
+	known := c.elected() || strings.HasPrefix(c.Source, folderPrefix) || !c.Noted()
 	switch {
 	case !known || c.Epoch == 0 || c.Controller == "":
 		return errors.New("a claim without a source, an epoch or a controller")
@@ -138,11 +138,11 @@ func (n *Note) Admit(c *Claim, now time.Time) (*Note, error) {
 	switch {
 	case c == nil && n != nil && n.elected():
 		return n, n.refused(false)
-	case c == nil, n == nil && !c.noted(), n != nil && n.Released && !c.noted():
+	case c == nil, n == nil && !c.Noted(), n != nil && n.Released && !c.Noted():
 		return n, nil
 	case n == nil:
 		return noteOf(n, c, now), nil
-	case !c.noted():
+	case !c.Noted():
 		return n, n.refused(true)
 	case n.Source != c.Source && !c.TakeOver && !n.Released:
 		return n, n.refused(true)
