@@ -1,176 +1,27 @@
 package sqlite_test
 
 import (
-	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/remote/usage/sqlite"
 	"github.com/seed-3119e985/genv/remote/usage/store"
-	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/remote/usage/storetest"
 )
 
-// The simulated fleet.
-const (
-	simHosts   = 1000
-	simDevices = 8
-	simUsers   = 300
-	simLook    = 30 * time.Minute
-	simWrite   = 12 * time.Hour
-	simDays    = 365
-)
-
-// simulation is a fleet on which users attach devices for half an hour to a day, and then
-// leave them for up to four hours.
-type simulation struct {
-	random   *rand.Rand
-	cluster  snapshot.Cluster
-	until    [simHosts][simDevices]time.Time // of a session, or of the pause after it
-	session  [simHosts][simDevices]int       // of a user; -1 for a pause
-	since    [simHosts][simDevices]time.Time
-	eid      [simHosts][simDevices]int
-	attached [simUsers]time.Duration // from the sessions alone
-	sessions int
-}
-
-func newSimulation() *simulation {
-	s := &simulation{random: rand.New(rand.NewPCG(1, 1))}
-	for h := range simHosts {
-		s.cluster.Hosts = append(s.cluster.Hosts, snapshot.Host{Name: snapshot.Hostname(fmt.Sprintf("gpu-%04d", h))})
-		for d := range simDevices {
-			s.session[h][d] = -1
-		}
-	}
-	return s
-}
-
-// advance lets sessions begin and end until now.
-func (s *simulation) advance(now time.Time) {
-	for h := range simHosts {
-		changed := s.cluster.Hosts[h].Snapshot == nil
-		for d := range simDevices {
-			if now.Before(s.until[h][d]) {
-				continue
-			}
-			changed = true
-			s.end(h, d, now)
-			if s.random.IntN(3) == 0 {
-				s.session[h][d], s.until[h][d] = -1, now.Add(time.Duration(s.random.IntN(8))*simLook)
-			} else {
-				s.sessions++
-				s.session[h][d], s.until[h][d] = s.random.IntN(simUsers), now.Add(time.Duration(1+s.random.IntN(48))*simLook)
-			}
-			s.since[h][d], s.eid[h][d] = now, s.sessions // an id of its own
-		}
-		if changed {
-			s.cluster.Hosts[h].Snapshot = s.show(h)
-		}
-	}
-}
-
-func (s *simulation) end(h, d int, now time.Time) {
-	if user := s.session[h][d]; user >= 0 {
-		s.attached[user] += now.Sub(s.since[h][d])
-	}
-}
-
-func (s *simulation) show(h int) *snapshot.Snapshot {
-	shown := new(snapshot.Snapshot)
-	for d := range simDevices {
-		device := snapshot.Device{Index: snapshot.DeviceIndex(d), Name: fmt.Sprintf("model %d", h%5), Utilization: new(s.random.IntN(100))}
-		if user := s.session[h][d]; user >= 0 {
-			eid, name := snapshot.EnvID(fmt.Sprint(s.eid[h][d])), snapshot.Username(fmt.Sprintf("user-%03d", user))
-			device.Attachments = []snapshot.Attachment{{EID: eid}}
-			shown.Environments = append(shown.Environments, snapshot.Environment{EID: eid, UID: snapshot.UID(1000 + user), Username: name})
-			if s.random.IntN(4) > 0 {
-				shown.Processes = append(shown.Processes, snapshot.Process{
-					PID: snapshot.PID(100 + d), EID: eid, UID: new(snapshot.UID(1000 + user)), Username: name,
-					Usage: []snapshot.DeviceUsage{{Index: device.Index, Memory: snapshot.MiB(40_000)}},
-				})
-			}
-		}
-		shown.Devices = append(shown.Devices, device)
-	}
-	return shown
-}
-
-// TestSoakAYear keeps a year of 1,000 hosts with 8 GPUs each, or as much of it as GENV_SOAK has
-// time for, and logs the size, the memory, and the time of each report. What users had is what
-// their sessions alone add up to, to the second.
 func TestSoakAYear(t *testing.T) {
-	limit, err := time.ParseDuration(os.Getenv("GENV_SOAK"))
-	if err != nil {
-		t.Skip("GENV_SOAK says how long a soak test runs")
-	}
 	path := filepath.Join(t.TempDir(), sqlite.FileName)
-	s, err := sqlite.Open(path, sqlite.Options{In: time.UTC})
-	require.NoError(t, err)
-	defer s.Close()
-	begun, begin := time.Now(), time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
-	sim, account, now, written := newSimulation(), usage.NewAccount(time.UTC), begin, begin
-	for now.Before(begin.AddDate(0, 0, simDays)) && time.Since(begun) < limit {
-		sim.advance(now)
-		account.Look(now, sim.cluster)
-		now = now.Add(simLook)
-		if now.Sub(written) >= simWrite {
-			account.Settle(now)
-			require.NoError(t, s.Add(t.Context(), &store.Entry{Batch: account.Take(), Since: begin.Unix(), Mark: store.Mark{Until: now.Unix()}}))
-			_, err := s.Tidy(t.Context(), now)
-			require.NoError(t, err)
-			written = now
-		}
+	d := storetest.Database{
+		Open:       func() (store.Store, error) { return sqlite.Open(path, sqlite.Options{In: time.UTC}) },
+		OpenToRead: func() (store.Store, error) { return sqlite.OpenToRead(path, time.UTC) },
 	}
-	account.Settle(now)
-	require.NoError(t, s.Add(t.Context(), &store.Entry{Batch: account.Take(), Since: begin.Unix(), Mark: store.Mark{Until: now.Unix()}}))
-	for h := range simHosts {
-		for d := range simDevices {
-			sim.end(h, d, now)
-		}
-	}
-	days := now.Sub(begin).Hours() / 24
-	t.Logf("%.0f days with %d sessions in %s", days, sim.sessions, time.Since(begun).Round(time.Second))
-	logSize(t, path, days)
-	checkReports(t, path, sim, begin, now)
-}
-
-func logSize(t *testing.T, path string, days float64) {
-	info, err := os.Stat(path)
-	require.NoError(t, err)
-	var memory runtime.MemStats
-	runtime.ReadMemStats(&memory)
-	t.Logf("%.0f MB after %.0f days; memory %d MB", float64(info.Size())/1e6, days, memory.Sys>>20)
-}
-
-func checkReports(t *testing.T, path string, sim *simulation, begin, now time.Time) {
-	s, err := sqlite.OpenToRead(path, time.UTC)
-	require.NoError(t, err)
-	defer s.Close()
-	for _, of := range []time.Duration{24 * time.Hour, 7 * 24 * time.Hour, 30 * 24 * time.Hour, now.Sub(begin)} {
-		for by, q := range map[string]store.Query{"user": {Kind: usage.ByUser}, "host": {Kind: usage.ByHost}, "model": {Kind: usage.ByModel}, "day": {Kind: usage.OfAll, ByDay: true}} {
-			q.Since, q.Until = now.Add(-of+time.Hour).Unix(), now.Unix()
-			if of == now.Sub(begin) {
-				q.Since = begin.Unix()
-			}
-			asked := time.Now()
-			r, err := s.Report(t.Context(), q)
-			require.NoError(t, err)
-			t.Logf("%4.0f days by %-5s: %4d lines in %s", of.Hours()/24, by, len(r.Rows), time.Since(asked).Round(time.Millisecond))
-			if by != "user" || q.Since != begin.Unix() {
-				continue
-			}
-			for _, row := range r.Rows {
-				var user int
-				_, err := fmt.Sscanf(row.Name, "user-%d", &user)
-				require.NoError(t, err)
-				require.Equal(t, int64(sim.attached[user]/time.Second), row.Attached, row.Name)
-			}
-		}
-	}
+	storetest.Year(t, d, func() int64 {
+		info, err := os.Stat(path)
+		require.NoError(t, err)
+		return info.Size()
+	})
 }
