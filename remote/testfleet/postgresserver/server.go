@@ -108,8 +108,11 @@ func (s *Server) command(name string, args ...string) *exec.Cmd {
 
 // URL is that of the database, in which the user genv may do everything. The password is in a
 // file that it names.
-func (s *Server) URL() string {
-	return "postgres://genv@" + s.Address + "/postgres?sslmode=disable&passfile=" + s.file("pgpass")
+func (s *Server) URL() string { return s.At(s.Address) }
+
+// At is URL with an address that leads to that of the server.
+func (s *Server) At(address string) string {
+	return "postgres://genv@" + address + "/postgres?sslmode=disable&passfile=" + s.file("pgpass")
 }
 
 // Kill ends the server with SIGKILL. Its other processes notice that, and end.

@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/seed-3119e985/genv/remote/testfleet/cut"
 	"github.com/seed-3119e985/genv/remote/testfleet/postgresserver"
 	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/remote/usage/postgres"
@@ -47,6 +49,7 @@ func TestPostgres(t *testing.T) {
 		{"shards", shards},
 		{"days are sums of hours", daysAreSumsOfHours},
 		{"it is killed", itIsKilled},
+		{"it is cut off", itIsCutOff},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, server) })
 	}
@@ -227,6 +230,33 @@ func itIsKilled(t *testing.T, server *postgresserver.Server) {
 	}
 	require.Equal(t, attached(all...), total(t, s).Total.Attached)
 	t.Logf("%d calls failed", failures)
+}
+
+// Nothing comes back from the server, as when packets are dropped: a call ends in its time, and
+// an entry counts once, whether or not it had arrived.
+func itIsCutOff(t *testing.T, server *postgresserver.Server) {
+	o := options()
+	other := open(t, server, o)
+	var all []*store.Entry
+	for i, lose := range []func(*cut.Cut){(*cut.Cut).LoseAnswers, (*cut.Cut).LoseRequests, (*cut.Cut).Interrupt} {
+		way := cut.Start(t, server.Address)
+		s, err := postgres.Open(t.Context(), server.At(way.Addresses()[0]), o)
+		require.NoError(t, err)
+		e := storetest.Entry(firstHour+int64(i)*3600, uint64(i))
+		e.ID = fmt.Sprint(i)
+		all = append(all, e)
+		lose(way)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		begun := time.Now()
+		require.ErrorIs(t, s.Add(ctx, e), context.DeadlineExceeded)
+		cancel()
+		require.Less(t, time.Since(begun), 30*time.Second)
+		way.Mend() // the server learns that the connection is over
+		require.NoError(t, other.Add(t.Context(), e))
+		require.NoError(t, s.Add(t.Context(), e))
+		require.NoError(t, s.Close())
+	}
+	require.Equal(t, attached(all...), total(t, other).Total.Attached)
 }
 
 // What can't be used is an error that says what to do, and never the password.
