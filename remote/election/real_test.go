@@ -2,7 +2,6 @@ package election_test
 
 import (
 	"context"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -10,6 +9,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/remote/election/etcd"
+	"github.com/seed-3119e985/genv/remote/testfleet/cut"
 	"github.com/seed-3119e985/genv/remote/testfleet/etcdcluster"
 )
 
@@ -51,6 +51,27 @@ func (c *candidate) leadsWithin(t *testing.T, d time.Duration) time.Duration {
 	return time.Since(begun)
 }
 
+// oneLeads watches until the test ends that no two lead at the same time.
+func oneLeads(t *testing.T, a, b *candidate) {
+	both, over, watched := false, make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(watched)
+		for {
+			select {
+			case <-over:
+				return
+			case <-time.After(time.Millisecond):
+				both = both || a.Leads() && b.Leads()
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		close(over)
+		<-watched
+		require.False(t, both, "two led at a time")
+	})
+}
+
 // patience is how late a busy machine may be.
 const patience = 20 * time.Second
 
@@ -64,22 +85,7 @@ func TestThreeMembers(t *testing.T) {
 	first.resign()
 	t.Log("after it resigned:", b.leadsWithin(t, patience))
 	a := stand(t, c, "a")
-	var both atomic.Bool
-	watched, over := make(chan struct{}), make(chan struct{})
-	defer func() { close(over); <-watched; require.False(t, both.Load(), "two led at a time") }()
-	go func() {
-		defer close(watched)
-		for {
-			select {
-			case <-over:
-				return
-			case <-time.After(time.Millisecond):
-				if a.Leads() && b.Leads() {
-					both.Store(true)
-				}
-			}
-		}
-	}()
+	oneLeads(t, a, b)
 
 	epoch := b.Status().Epoch
 	b.Interrupt()
@@ -101,4 +107,26 @@ func TestThreeMembers(t *testing.T) {
 	c.Restart(1)
 	require.Eventually(t, func() bool { return a.Leads() || b.Leads() }, time.Minute, 10*time.Millisecond)
 	require.Greater(t, max(a.Status().Epoch, b.Status().Epoch), epoch)
+}
+
+// The network loses what a leader sends to etcd, or what etcd answers: it leads no longer than
+// its lease, also if etcd still hears of it, and another one leads.
+func TestOneDirection(t *testing.T) {
+	t.Parallel()
+	c := etcdcluster.Start(t, 1)
+	a := stand(t, c, "a")
+	a.leadsWithin(t, patience)
+	b := stand(t, c, "b")
+	oneLeads(t, a, b)
+	for _, lose := range []func(*cut.Cut){(*cut.Cut).LoseAnswers, (*cut.Cut).LoseRequests} {
+		epoch := a.Status().Epoch
+		lose(a.Cut.Cut)
+		t.Log("another one leads after", b.leadsWithin(t, patience))
+		require.Equal(t, election.Expired, a.Status().Role)
+		require.Error(t, a.Status().Err)
+		require.Greater(t, b.Status().Epoch, epoch)
+		a.Mend()
+		require.Eventually(t, func() bool { return a.Status().Role == election.Standby && a.Status().Err == nil }, patience, 10*time.Millisecond)
+		a, b = b, a
+	}
 }
