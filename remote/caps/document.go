@@ -2,15 +2,14 @@ package caps
 
 import (
 	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"io"
 	"slices"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce/holdings"
+	"github.com/seed-3119e985/genv/remote/packed"
 )
 
 const (
@@ -63,8 +62,8 @@ type held struct {
 
 // encode returns the values to write: the head, and the parts.
 func (h *held) encode() (top []byte, parts [][]byte, err error) {
-	data, err := pack(h.Shard)
-	for ; err == nil && len(data) > maxParts*maxPart; data, err = pack(h.Shard) {
+	data, err := packed.Encode(h.Shard)
+	for ; err == nil && len(data) > maxParts*maxPart; data, err = packed.Encode(h.Shard) {
 		h.Shard = withoutLargest(h.Shard)
 		h.Left++
 	}
@@ -126,7 +125,7 @@ type decision struct {
 
 func (d *decision) encode() ([]byte, error) {
 	d.Schema = schema
-	return pack(d)
+	return packed.Encode(d)
 }
 
 func decodeDecision(value []byte) (*decision, error) {
@@ -144,26 +143,9 @@ func decodeDecision(value []byte) (*decision, error) {
 	return d, d.Check()
 }
 
-// pack compresses a document.
-func pack(document any) ([]byte, error) {
-	var b bytes.Buffer
-	w := gzip.NewWriter(&b)
-	if err := json.NewEncoder(w).Encode(document); err != nil {
-		return nil, err
-	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-	return b.Bytes(), nil
-}
-
-// unpack reads what pack returned.
+// unpack reads a document of another controller.
 func unpack(data []byte) ([]byte, error) {
-	r, err := gzip.NewReader(bytes.NewReader(data))
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", holdings.ErrInvalid, err)
-	}
-	text, err := io.ReadAll(io.LimitReader(r, maxText))
+	text, err := packed.Decode(data, maxText)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", holdings.ErrInvalid, err)
 	}

@@ -251,7 +251,7 @@ func (s *schedule) step(minute int) {
 // in the end.
 func TestRandomSchedules(t *testing.T) {
 	taken := 0
-	schedules := uint64(12)
+	schedules := uint64(4)
 	if os.Getenv("GENV_SOAK") != "" {
 		schedules = 400
 	}

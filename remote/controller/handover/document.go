@@ -1,18 +1,16 @@
 package handover
 
 import (
-	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/notify/mail"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/operator"
+	"github.com/seed-3119e985/genv/remote/packed"
 )
 
 const (
@@ -63,18 +61,18 @@ func Encode(m *controller.FleetMemory, now time.Time) (*Documents, error) {
 		if d.sums[i], err = sumOf(&compared[i]); err != nil {
 			return nil, err
 		}
-		if d.parts[i], err = pack(part{schema, encoded[i]}); err != nil {
+		if isEmpty(&encoded[i]) {
+			continue
+		}
+		if d.parts[i], err = packed.Encode(part{schema, encoded[i]}); err != nil {
 			return nil, err
 		}
-		switch {
-		case isEmpty(&encoded[i]):
-			d.parts[i] = nil
-		case len(d.parts[i]) > maxPart:
+		if len(d.parts[i]) > maxPart {
 			d.parts[i] = nil
 			d.TooLong++
-		default:
-			d.head.Parts = append(d.head.Parts, i)
+			continue
 		}
+		d.head.Parts = append(d.head.Parts, i)
 	}
 	return d, nil
 }
@@ -102,26 +100,9 @@ func isEmpty(m *controller.FleetMemory) bool {
 		len(m.Machines.Twins)+len(m.Guards)+len(m.Mail.Users)+len(m.Messages.Users) == 0
 }
 
-// pack compresses a document.
-func pack(document any) ([]byte, error) {
-	var b bytes.Buffer
-	w := gzip.NewWriter(&b)
-	if err := json.NewEncoder(w).Encode(document); err != nil {
-		return nil, err
-	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-	return b.Bytes(), nil
-}
-
-// unpack reads what pack returned.
+// unpack reads a document of another controller.
 func unpack(data []byte, document any) error {
-	r, err := gzip.NewReader(bytes.NewReader(data))
-	if err != nil {
-		return err
-	}
-	text, err := io.ReadAll(io.LimitReader(r, maxDocument))
+	text, err := packed.Decode(data, maxDocument)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/remote/election/etcd"
+	"github.com/seed-3119e985/genv/remote/packed"
 )
 
 // Store is where the memory is kept; *etcd.Client is one.
@@ -69,7 +70,7 @@ func (p *Publisher) Publish(ctx context.Context, epoch uint64, d *Documents) err
 			}
 		}
 	}
-	top, err := pack(d.head)
+	top, err := packed.Encode(d.head)
 	if err != nil {
 		return err
 	}

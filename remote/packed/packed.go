@@ -1,0 +1,46 @@
+// Package packed has documents as controllers keep them in etcd: JSON, compressed.
+//
+//	data, err := packed.Encode(document)
+//	text, err := packed.Decode(data, limit)
+package packed
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io"
+	"sync"
+)
+
+// writers are kept, since each has tables of almost a megabyte, and documents are written every second.
+var writers = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
+
+// Encode compresses a document.
+func Encode(document any) ([]byte, error) {
+	var b bytes.Buffer
+	w := writers.Get().(*gzip.Writer)
+	defer writers.Put(w)
+	w.Reset(&b)
+	if err := json.NewEncoder(w).Encode(document); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+// Decode returns the JSON text that Encode compressed. One of more than limit bytes is an error: whoever can
+// write to etcd may have made it up.
+func Decode(data []byte, limit int) ([]byte, error) {
+	r, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(io.LimitReader(r, int64(limit)+1))
+	if err == nil && len(text) > limit {
+		err = fmt.Errorf("it has more than %d bytes", limit)
+	}
+	return text, err
+}

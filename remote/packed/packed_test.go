@@ -1,0 +1,52 @@
+package packed_test
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-3119e985/genv/remote/packed"
+)
+
+// Documents of many goroutines don't mix.
+func TestDocuments(t *testing.T) {
+	var work errgroup.Group
+	for i := range 8 {
+		work.Go(func() error {
+			for n := range 10 {
+				want := strings.Repeat(fmt.Sprint("user ", i, " "), n)
+				data, err := packed.Encode(map[string]string{"text": want})
+				if err != nil {
+					return err
+				}
+				text, err := packed.Decode(data, 1<<20)
+				if err != nil || string(text) != fmt.Sprintf("{\"text\":%q}\n", want) {
+					return fmt.Errorf("%w: %s instead of %s", err, text, want)
+				}
+			}
+			return nil
+		})
+	}
+	require.NoError(t, work.Wait())
+}
+
+func TestWhatIsNoDocument(t *testing.T) {
+	_, err := packed.Encode(func() {})
+	require.Error(t, err)
+	whole, err := packed.Encode(strings.Repeat("a", 1<<20))
+	require.NoError(t, err)
+	require.Less(t, len(whole), 10_000)
+	text, err := packed.Decode(whole, 1<<20+3) // quotes, and the end of the line
+	require.NoError(t, err)
+	require.Len(t, text, 1<<20+3)
+	_, err = packed.Decode(whole, 1<<20)
+	require.ErrorContains(t, err, "more than 1048576 bytes")
+	for _, data := range [][]byte{nil, []byte("{}"), whole[:len(whole)/2], bytes.Replace(whole, whole[len(whole)-4:], []byte{0, 0, 0, 0}, 1)} {
+		_, err = packed.Decode(data, 1<<21)
+		require.Error(t, err)
+	}
+}
