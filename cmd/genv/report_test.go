@@ -17,7 +17,6 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/configfile"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
-	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/remote/testfleet/postgresserver"
@@ -218,77 +217,6 @@ func TestRemoteReport(t *testing.T) {
 	require.Contains(t, nothing.err, "No usage is recorded from 2020-01-01")
 }
 
-// A user is forgotten in the usage history and in the log, and the sums stay.
-func TestForget(t *testing.T) {
-	dir := usageOfTenDays(t)
-	log := audit.Log{Path: filepath.Join(dir, "log")}
-	require.NoError(t, log.Append(audit.Record{Kind: audit.KindFinding, User: "bob"}, audit.Record{Kind: audit.KindFinding, User: "alice"}))
-	forget := func(user string, args ...string) result {
-		return genv(t, append([]string{"remote", "history", "forget", "--state-dir", dir, "--audit-log", log.Path, "--user", user}, args...)...)
-	}
-	before := reported(t, "--state-dir", dir)
-	for says, user := range map[string]string{"nothing is kept about carol": "carol", `--user ""`: "", `--user "(other)"`: "(other)", `--user "user:forgotten"`: "user:forgotten"} {
-		r := forget(user)
-		require.Equal(t, command.ExitFailed, r.code, user)
-		require.Contains(t, r.err, says)
-		require.Equal(t, before.Rows, reported(t, "--state-dir", dir).Rows)
-	}
-	dry := forget("bob", "--dry-run")
-	require.Zero(t, dry.code, dry.err)
-	require.Contains(t, dry.out, "rows would go to user:forgotten")
-	require.Contains(t, dry.out, "1 records would be removed")
-	require.Equal(t, before.Rows, reported(t, "--state-dir", dir).Rows)
-	done := forget("bob")
-	require.Zero(t, done.code, done.err)
-	require.Contains(t, done.out, "1 records were removed")
-	after := reported(t, "--state-dir", dir)
-	require.Equal(t, []string{"alice", "user:forgotten"}, after.Keys())
-	require.Equal(t, before.Total, after.Total)
-	require.Equal(t, before.Rows[1].Attached, after.Rows[1].Attached)
-	for _, name := range []string{"log", sqlite.FileName} {
-		content, err := os.ReadFile(filepath.Join(dir, name))
-		require.NoError(t, err)
-		require.NotContains(t, string(content), "bob", name)
-		require.Contains(t, string(content), "alice", name)
-	}
-	require.Contains(t, genv(t, "remote", "history", "--audit-log", log.Path).out, "forgot a user")
-	require.Contains(t, forget("bob").err, "nothing is kept about bob")
-}
-
-// Users have pseudonyms after the time that was asked for, and can be forgotten nevertheless.
-func TestUsersGetPseudonyms(t *testing.T) {
-	t.Parallel()
-	f := startSim(t, &inprocess.Server{Name: "a", Handler: genvhost.New(outsiders(0))})
-	dir := usageOfTenDays(t)
-	before := reported(t, "--state-dir", dir)
-	require.Equal(t, []string{"alice", "bob"}, before.Keys())
-	d := startDaemon(t, nil, "-F", f.SSHConfig(), "-H", "a", "--interval", "1", "--socket", "off", "--state-dir", dir, "--history-names", "4d")
-	seen := 0
-	d.next(func(c enforcement.CycleDocument) bool { seen += c.Answered; return seen == 3 })
-	d.signal(syscall.SIGTERM)
-	d.end()
-	require.NotContains(t, d.said(), "history can't")
-
-	after := reported(t, "--state-dir", dir)
-	require.Len(t, after.Rows, 4, "%v", after.Keys())
-	require.Equal(t, before.Total.Attached, after.Total.Attached)
-	nameless := 0
-	for _, key := range after.Keys() {
-		if usage.IsPseudonym(key) {
-			nameless++
-		}
-	}
-	require.Equal(t, 2, nameless)
-	newer := reported(t, "--state-dir", dir, "--since", "3d")
-	require.Equal(t, []string{"alice", "bob"}, newer.Keys())
-
-	forgotten := genv(t, "remote", "history", "forget", "--state-dir", dir, "--user", "bob")
-	require.Zero(t, forgotten.code, forgotten.err)
-	last := reported(t, "--state-dir", dir)
-	require.Len(t, last.Rows, 3, "alice, her pseudonym, and the forgotten: %v", last.Keys())
-	require.Equal(t, before.Total.Attached, last.Total.Attached)
-}
-
 // What `enforce:` in config.yaml says counts for the commands that read what it keeps.
 func TestReportReadsWhatEnforceKeeps(t *testing.T) {
 	dir := usageOfTenDays(t)
@@ -349,7 +277,7 @@ func TestUsageOfAMachine(t *testing.T) {
 	require.Contains(t, none.err, "genv remote report")
 	for u, gpus := range map[*account]string{alice: "2", bob: "1"} {
 		job, _ := u.started("echo ready; exec sleep 600", "--gpus", gpus)
-		t.Cleanup(func() { _ = job.Process.Kill(); _ = job.Wait() })
+		t.Cleanup(func() { _ = job.Process.Signal(syscall.SIGTERM); _ = job.Wait() }) // which it passes on
 	}
 	enforce := func(more ...string) {
 		t.Helper()

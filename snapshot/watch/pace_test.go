@@ -74,7 +74,6 @@ func (m *simulated) whole() string {
 }
 
 func TestWhenToLook(t *testing.T) {
-	const second = time.Second
 	for name, row := range map[string]struct {
 		do   func(m *simulated)
 		want string // milliseconds
@@ -109,7 +108,7 @@ func TestWhenToLook(t *testing.T) {
 		"a user that is known opens another device": {func(m *simulated) {
 			m.uses[7] = true
 			m.opens(1001, 7)
-			m.until(10 * second)
+			m.until(10 * time.Second)
 			m.opens(1001, 7)
 			m.until(time.Hour)
 		}, "20 10020"},

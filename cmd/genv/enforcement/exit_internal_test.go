@@ -43,7 +43,7 @@ func TestExitOfACycle(t *testing.T) {
 			cycle.Cluster.Hosts = append(cycle.Cluster.Hosts, host)
 		}
 		if test.action != nil {
-			cycle.Actions = []controller.Action{{Host: "a", Err: test.action}}
+			cycle.Actions = []controller.ReportResult{{Host: "a", Err: test.action}}
 		}
 		code := command.ExitOK
 		var exit *command.ExitError

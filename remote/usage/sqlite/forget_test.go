@@ -36,11 +36,13 @@ func forget(path string) error {
 	return s.Forget(context.Background(), victim)
 }
 
+const crowdDays = 40
+
 // crowd has many users, so that their names are on many pages.
 func crowd(t *testing.T, path string) *sqlite.Store {
 	s, err := sqlite.Open(path, sqlite.Options{In: time.UTC})
 	require.NoError(t, err)
-	for i := range 100 {
+	for i := range crowdDays {
 		hour := int64(firstHour + i*24*3600)
 		e := &store.Entry{Batch: usage.Batch{Rows: make(map[usage.Key]usage.Amounts), Sums: make(map[usage.SumKey]usage.Sum)}, Since: hour, Mark: store.Mark{Until: hour + 3600}}
 		for k := range 31 {
@@ -54,7 +56,7 @@ func crowd(t *testing.T, path string) *sqlite.Store {
 		}
 		require.NoError(t, s.Add(t.Context(), e))
 	}
-	_, err = s.Tidy(t.Context(), time.Unix(firstHour+100*24*3600, 0))
+	_, err = s.Tidy(t.Context(), time.Unix(firstHour+crowdDays*24*3600, 0))
 	require.NoError(t, err)
 	return s
 }
@@ -126,14 +128,14 @@ func TestForgetKilled(t *testing.T) {
 	want, _ := total()
 	others := len(rowsBut(t, path))
 	killed := 0
-	for i := range 12 {
+	for i := range 8 {
 		forgetter := exec.Command(os.Args[0])
 		forgetter.Env = append(os.Environ(), forgetterVariable+"="+path)
 		require.NoError(t, forgetter.Start())
 		kill := time.AfterFunc(time.Duration(50+i*25)*time.Millisecond, func() { _ = forgetter.Process.Kill() })
 		e := &store.Entry{Batch: usage.Batch{Rows: make(map[usage.Key]usage.Amounts), Sums: map[usage.SumKey]usage.Sum{
-			{Hour: firstHour + 101*24*3600, Kind: usage.ByUser, Name: victim + "-other"}: {Amounts: usage.Amounts{Attached: 1}},
-		}}, Mark: store.Mark{Until: firstHour + 102*24*3600}}
+			{Hour: firstHour + (crowdDays+1)*24*3600, Kind: usage.ByUser, Name: victim + "-other"}: {Amounts: usage.Amounts{Attached: 1}},
+		}}, Mark: store.Mark{Until: firstHour + (crowdDays+2)*24*3600}}
 		require.NoError(t, s.Add(t.Context(), e))
 		want++
 		if err := forgetter.Wait(); err != nil {
@@ -143,7 +145,7 @@ func TestForgetKilled(t *testing.T) {
 		sum, _ := total()
 		require.Equal(t, want, sum)
 	}
-	t.Logf("killed %d of 12 times", killed)
+	t.Logf("killed %d of 8 times", killed)
 	require.NoError(t, forget(path))
 	sum, names := total()
 	require.Equal(t, want, sum)
@@ -157,7 +159,7 @@ func TestForgetKilled(t *testing.T) {
 func TestNamesGo(t *testing.T) {
 	path := filepath.Join(t.TempDir(), sqlite.FileName)
 	require.NoError(t, crowd(t, path).Close())
-	end := time.Unix(firstHour+100*24*3600, 0)
+	end := time.Unix(firstHour+crowdDays*24*3600, 0)
 	s, err := sqlite.Open(path, sqlite.Options{In: time.UTC, Pseudonyms: store.Pseudonyms{After: 24 * time.Hour, Of: func(user string) string { return usage.Pseudonym([]byte("k"), user) }}})
 	require.NoError(t, err)
 	_, err = s.Tidy(t.Context(), end.AddDate(0, 0, 2))
