@@ -65,7 +65,7 @@ func (l *loop) takePart(ctx context.Context, setup *Setup) error {
 	l.part = &part{Election: setup.Elect(candidate), turn: make(chan struct{}, 1)}
 	l.part.registrar = l.part.Register(l.registration(candidate, setup))
 	l.part.publisher = handover.Publisher{Store: l.part.Store, Key: l.part.Key}
-	l.part.follower = handover.Follower{Store: l.part.Store, Key: l.part.Key, Now: l.program.Now}
+	l.part.follower = handover.Follower{Store: l.part.Store, Key: l.part.Key, Now: l.program.Now, Clock: election.SinceBoot}
 	ctx, l.part.cancel = remote.Outlasting(ctx, resignAfter)
 	l.part.work.Go(func() { l.part.Run(ctx) })
 	l.part.work.Go(func() { l.part.registrar.Run(ctx) })

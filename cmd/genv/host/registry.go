@@ -37,6 +37,6 @@ func (p *program) openRegistry(h *host) *controllers.Registry {
 	}
 	boot, _ := h.Machine.Proc.BootID() // without it, the times since the boot show that it is another one
 	return controllers.NewRegistry(controllers.Options{
-		Path: controllers.Path(p.Getenv), Login: p.Getenv("SUDO_USER"), BootID: boot, Now: p.Now, SinceBoot: controllers.SinceBoot,
+		Path: controllers.Path(p.Getenv), Login: p.Getenv("SUDO_USER"), BootID: boot, Now: p.Now, SinceBoot: proc.SinceBoot,
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
-	"github.com/seed-3119e985/genv/remote/agent/controllers"
 	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/remote/election/etcd"
 )
@@ -17,7 +16,7 @@ func (config Config) Election() func(election.Candidate) *enforcement.Election {
 	return func(self election.Candidate) *enforcement.Election {
 		client := etcd.New(config.Etcd)
 		campaign := func(key string, self election.Candidate) *election.Elector {
-			return election.New(election.Options{Cluster: client, Key: key, Self: self, Clock: sinceBoot, Now: time.Now})
+			return election.New(election.Options{Cluster: client, Key: key, Self: self, Clock: election.SinceBoot, Now: time.Now})
 		}
 		return &enforcement.Election{
 			Elector: campaign(config.Key, self), Campaign: campaign,
@@ -27,13 +26,4 @@ func (config Config) Election() func(election.Candidate) *enforcement.Election {
 			},
 		}
 	}
-}
-
-// sinceBoot is a clock that goes on while the machine sleeps, unlike that of time.Since.
-func sinceBoot() time.Duration {
-	up, err := controllers.SinceBoot()
-	if err != nil {
-		panic(err) // Linux has had this clock since 2.6.39
-	}
-	return up
 }

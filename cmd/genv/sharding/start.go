@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/rs/zerolog"
 
@@ -16,7 +15,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/leadership"
 	"github.com/seed-3119e985/genv/cmd/genv/listeners"
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/agent/controllers"
+	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/remote/election/etcd"
 	"github.com/seed-3119e985/genv/remote/shards"
 )
@@ -75,7 +74,7 @@ func Start(ctx context.Context, p *command.Program, config Config, parts *Parts,
 		Config: config, Cluster: client, Key: parts.Leadership.Key, Hosts: hosts,
 		ID: ID(name, dir), Name: fmt.Sprintf("%s, process %d", name, os.Getpid()),
 		Program: genv, Args: os.Args[1:], Out: p.Out, Prefix: parts.Enforcement.Format != "json",
-		Clock: sinceBoot, Log: parts.Log,
+		Clock: election.SinceBoot, Log: parts.Log,
 	})
 }
 
@@ -83,13 +82,4 @@ func Start(ctx context.Context, p *command.Program, config Config, parts *Parts,
 func ID(machine, dir string) string {
 	sum := sha256.Sum256([]byte(dir))
 	return fmt.Sprintf("%s-%x", machine, sum[:4])
-}
-
-// sinceBoot is a clock that goes on while the machine sleeps, unlike that of time.Since.
-func sinceBoot() time.Duration {
-	up, err := controllers.SinceBoot()
-	if err != nil {
-		panic(err) // Linux has had this clock since 2.6.39
-	}
-	return up
 }

@@ -48,15 +48,6 @@ func Path(getenv func(string) string) string {
 	return filepath.Join(rootfile.RunDir(getenv), rootfile.Name(getenv, "controllers"))
 }
 
-// SinceBoot asks the kernel, for Options.
-func SinceBoot() (time.Duration, error) {
-	var t unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {
-		return 0, fmt.Errorf("the time since the boot: %w", err)
-	}
-	return time.Duration(t.Nano()), nil
-}
-
 // Contact notes that a controller enforces this host, and returns the others. fenced says that
 // the host let it act and refuses those that it let act before: they are listed no more. With
 // an error, there may be others than these.

@@ -18,11 +18,20 @@ type Follower struct {
 	Store Store
 	Key   string // of the election
 	Now   func() time.Time
+	Clock func() time.Duration // one that can't be set
 
 	mu     sync.Mutex
 	values map[string]value // by key
-	polled time.Time        // when it was polled last
-	skew   time.Duration    // by how much this clock is ahead of the leader's, as far as it is known
+	polled time.Duration    // when it was polled last, by Clock
+	skew   time.Duration    // by how much Now is ahead of the leader's clock, as far as it is known
+	// learned is when that was so, by both clocks: whoever sets this one since changes it.
+	learned moment
+}
+
+// moment is a time by two clocks.
+type moment struct {
+	now   time.Time
+	clock time.Duration
 }
 
 type value struct {
@@ -39,8 +48,11 @@ func (f *Follower) Poll(ctx context.Context) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	now := f.Now()
-	often := now.Sub(f.polled) <= tolerated
+	now := moment{f.Now().Round(0), f.Clock()}
+	if f.values == nil {
+		f.learned = now // until more is known, the clocks are taken to be the same
+	}
+	often := f.values != nil && now.clock-f.polled <= tolerated
 	next := make(map[string]value, len(keys))
 	for _, k := range keys {
 		known, ok := f.values[k.Key]
@@ -54,12 +66,12 @@ func (f *Follower) Poll(ctx context.Context) error {
 			}
 			known = value{entry.Modified, entry.Value}
 			if often && k.Key == headKey(f.Key) {
-				f.learnSkew(entry.Value)
+				f.learnSkew(entry.Value, now)
 			}
 		}
 		next[k.Key] = known
 	}
-	f.values, f.polled = next, now
+	f.values, f.polled = next, now.clock
 	return nil
 }
 
@@ -67,14 +79,26 @@ func (f *Follower) Poll(ctx context.Context) error {
 // as old as the time between two polls.
 const tolerated = 2 * time.Second
 
-func (f *Follower) learnSkew(data []byte) {
+func (f *Follower) learnSkew(data []byte, now moment) {
 	var h head
 	if unpack(data, &h) != nil {
 		return
 	}
-	if f.skew = f.Now().Round(0).Sub(h.Time); f.skew.Abs() < tolerated {
-		f.skew = 0
+	f.skew, f.learned = beyondTolerated(now.now.Sub(h.Time)), now
+}
+
+// skewAt is the skew at a time by this clock, which may have been set since it was learned.
+func (f *Follower) skewAt(now time.Time) time.Duration {
+	set := now.Round(0).Sub(f.learned.now) - (f.Clock() - f.learned.clock)
+	return f.skew + beyondTolerated(set)
+}
+
+// beyondTolerated is a difference of clocks; 0 for one that is tolerated.
+func beyondTolerated(d time.Duration) time.Duration {
+	if d.Abs() < tolerated {
+		return 0
 	}
+	return d
 }
 
 // Written is when the memory was published last, by the leader's clock; ErrNone if it wasn't.
@@ -111,7 +135,8 @@ func (f *Follower) Memory(now time.Time) (m controller.FleetMemory, missing int,
 	if err := errors.Join(unpack(top.data, &h), h.check()); err != nil {
 		return m, 0, fmt.Errorf("the memory in etcd is damaged: %w", err)
 	}
-	written := h.Time.Add(f.skew)
+	skew := f.skewAt(now)
+	written := h.Time.Add(skew)
 	if age := now.Sub(written); age > maxAge || age < -tolerated {
 		return m, 0, fmt.Errorf("the memory in etcd was written at %s, which is too long ago or in the future", written.Format(time.RFC3339))
 	}
@@ -124,7 +149,7 @@ func (f *Follower) Memory(now time.Time) (m controller.FleetMemory, missing int,
 		join(&m, &p.Memory)
 	}
 	m.Rules.Time, m.Mail.Sent = h.Judged, h.Mail
-	m.Rules = shifted(m.Rules, f.skew)
+	m.Rules = shifted(m.Rules, skew)
 	m.Rules.Resumed = true
 	if m.Operator, err = h.operator(now); err != nil {
 		m.Operator = operator.Lost(now)

@@ -117,9 +117,9 @@ func encode(t *testing.T, m *controller.FleetMemory, now time.Time) *handover.Do
 	return d
 }
 
-// follow is a standby that has polled once; it looks at a time that the test sets.
+// follow is a standby that has polled once; it looks at a time that the test lets pass.
 func follow(t *testing.T, s *store, now *time.Time) *handover.Follower {
-	f := &handover.Follower{Store: s, Key: "/lab", Now: func() time.Time { return *now }}
+	f := &handover.Follower{Store: s, Key: "/lab", Now: func() time.Time { return *now }, Clock: func() time.Duration { return now.Sub(noon) }}
 	require.NoError(t, f.Poll(t.Context()))
 	return f
 }
@@ -130,7 +130,9 @@ func TestTheNextLeaderKnowsAll(t *testing.T) {
 		m := memoryOf(hosts)
 		p := handover.Publisher{Store: s, Key: "/lab"}
 		require.NoError(t, p.Publish(t.Context(), 7, encode(t, &m, noon)))
-		got, missing, err := follow(t, s, &now).Memory(noon.Add(10 * time.Second))
+		f := follow(t, s, &now)
+		now = noon.Add(10 * time.Second)
+		got, missing, err := f.Memory(now)
 		require.NoError(t, err)
 		require.Zero(t, missing)
 		require.True(t, got.Rules.Resumed)
@@ -217,11 +219,11 @@ func TestWhatCantBeContinued(t *testing.T) {
 	s, m := newStore(), memoryOf(2)
 	p := handover.Publisher{Store: s, Key: "/lab"}
 	require.NoError(t, p.Publish(t.Context(), 7, encode(t, &m, noon)))
-	f := follow(t, s, &now)
 	for name, at := range map[string]time.Time{"long ago": noon.Add(2 * time.Hour), "in the future": noon.Add(-time.Minute)} {
-		_, _, err := f.Memory(at)
+		_, _, err := follow(t, s, &at).Memory(at)
 		require.ErrorContains(t, err, "too long ago or in the future", name)
 	}
+	f := follow(t, s, &now)
 	for _, value := range []string{"", "x", "\x1f\x8b"} {
 		s.entries["/lab/memory/head"] = etcd.Entry{Key: "/lab/memory/head", Value: []byte(value), Modified: 99}
 		_, _, err = follow(t, s, &now).Memory(noon)
@@ -255,6 +257,36 @@ func TestClocksThatDiffer(t *testing.T) {
 		require.WithinDuration(t, noon.Add(-time.Minute).Add(row.want), got.Rules.Present[key].Since, time.Second, name)
 		require.WithinDuration(t, noon.Add(row.want), got.Rules.Time, time.Second, name)
 		require.WithinDuration(t, noon.Add(time.Minute).Add(row.want), got.Rules.LeftAlone[snapshot.ProcessKey{Host: "gpu-0000", PID: 9, Start: 5}], time.Second, name)
+	}
+}
+
+// The clock of the standby is set, an hour forward or back, before it takes over: what began a
+// minute ago began a minute ago, or a policy would end at once what it gives an hour.
+func TestAClockThatIsSet(t *testing.T) {
+	const key = "env-devices/gpu-0000/7/100"
+	for _, set := range []time.Duration{59 * time.Minute, -59 * time.Minute, 5 * time.Hour, time.Second} {
+		for _, ahead := range []time.Duration{0, 10 * time.Minute} {
+			for _, polls := range []bool{true, false} { // after it is set
+				s, m := newStore(), memoryOf(1) // of what began a minute before noon
+				p := handover.Publisher{Store: s, Key: "/lab"}
+				now, clock := noon.Add(ahead-time.Second), time.Duration(0)
+				f := &handover.Follower{Store: s, Key: "/lab", Now: func() time.Time { return now }, Clock: func() time.Duration { return clock }}
+				require.NoError(t, f.Poll(t.Context()))
+				pass := func(d time.Duration) { now, clock = now.Add(d), clock+d }
+				pass(time.Second)
+				require.NoError(t, p.Publish(t.Context(), 7, encode(t, &m, noon)))
+				require.NoError(t, f.Poll(t.Context()))
+				pass(time.Second)
+				now = now.Add(set)
+				if polls {
+					require.NoError(t, f.Poll(t.Context()))
+				}
+				pass(5 * time.Second)
+				got, _, err := f.Memory(now)
+				require.NoError(t, err)
+				require.WithinDuration(t, now.Add(-time.Minute), got.Rules.Present[key].Since, 10*time.Second, "%s, %s ahead, polls: %t", set, ahead, polls)
+			}
+		}
 	}
 }
 
