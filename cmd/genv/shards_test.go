@@ -160,6 +160,9 @@ func TestShards(t *testing.T) {
 	third.exits(command.ExitOK)
 	s.violateAll()
 
+	slow := s.begin("slow", "--shards", "4", "--interval", "10m")
+	slow.says("--shards with --interval 10m: write at most 5m")
+	slow.exits(command.ExitFailed)
 	refused := s.begin("fourth", "--non-env-processes", "--shards", "3")
 	refused.says("other controllers have another number of shards: end them first")
 	refused.exits(command.ExitFailed)

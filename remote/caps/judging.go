@@ -18,12 +18,12 @@ type shardHeld struct {
 // tolerance is for how long holdings count that should have been replaced by later ones.
 const tolerance = 5 * time.Second
 
-// maxEvery is how long the cycles of a shard may be: holdings that are older than three of
+// MaxEvery is how long the cycles of a shard may be: holdings that are older than three of
 // them don't count.
-const maxEvery = 5 * time.Minute
+const MaxEvery = 5 * time.Minute
 
 func (s *shardHeld) fresh(now time.Duration) bool {
-	return now-s.since <= 3*min(max(0, s.Every), maxEvery)+tolerance
+	return now-s.since <= 3*min(max(0, s.Every), MaxEvery)+tolerance
 }
 
 // judgement is what a judge knows between two decisions. It is pure.

@@ -15,9 +15,11 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/leadership"
 	"github.com/seed-3119e985/genv/cmd/genv/listeners"
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/caps"
 	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/remote/election/etcd"
 	"github.com/seed-3119e985/genv/remote/shards"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Parts are what each shard has of its own.
@@ -51,6 +53,10 @@ func Start(ctx context.Context, p *command.Program, config Config, parts *Parts,
 	dir := parts.Enforcement.ControllerDir(p.Getenv)
 	if dir == "" {
 		return command.UsageError("--shards needs a state folder: add --state-dir DIR")
+	}
+	if parts.Enforcement.Interval > caps.MaxEvery {
+		return command.UsageError("--shards with --interval %s: write at most %s, or what users hold is out of date for the caps of other shards",
+			text.FormatDuration(parts.Enforcement.Interval), text.FormatDuration(caps.MaxEvery))
 	}
 	dir, err := filepath.Abs(dir)
 	if err != nil {
