@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -28,6 +29,7 @@ func TestMain(m *testing.M) {
 	if !admits {
 		os.Exit(m.Run())
 	}
+	runtime.LockOSThread() // strace counts the calls of each thread by itself
 	n, err := strconv.ParseUint(epoch, 10, 64)
 	if err == nil {
 		err = (&fence.File{Path: path, Now: time.Now}).Admit(claim(folder, n, "a"))

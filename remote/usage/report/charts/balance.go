@@ -30,8 +30,12 @@ type balanceLine struct {
 // is written next to it.
 const mostShares = 5
 
-// balanceWidth is that of the scale, in pixels: the figures are to its right.
-const balanceWidth = 510
+// The sizes of the scale: the figures are to its right.
+const (
+	maxBalanceKey = 26  // characters
+	balanceLeft   = 190 // pixels
+	balanceWidth  = 510
+)
 
 func balanceOf(d *report.Document) *balance {
 	end := 2.0
@@ -40,7 +44,7 @@ func balanceOf(d *report.Document) *balance {
 			end = min(max(end, *of), mostShares)
 		}
 	}
-	at := func(shares float64) float64 { return barLeft + min(shares, end)/end*balanceWidth }
+	at := func(shares float64) float64 { return balanceLeft + min(shares, end)/end*balanceWidth }
 	b := &balance{Marks: []balanceMark{{at(0), "0", "axis"}}}
 	for shares := 2.0; shares <= end; shares++ {
 		b.Marks = append(b.Marks, balanceMark{at(shares), fmt.Sprintf("%.0f ×", shares), "axis"})
@@ -56,7 +60,7 @@ func balanceOf(d *report.Document) *balance {
 			continue
 		}
 		line := balanceLine{
-			Key: text.Shorten(text.OneLine(report.Title(r.Key)), maxKey), Y: balanceTop + float64(len(b.Lines))*lineHeight, Class: "over",
+			Key: text.Shorten(text.OneLine(report.Title(r.Key)), maxBalanceKey), Y: balanceTop + float64(len(b.Lines))*lineHeight, Class: "over",
 			Value: report.Percent(*r.OfEqual) + ", " + report.Signed(*r.OverEqual) + " h", X: at(1), Width: at(*r.OfEqual) - at(1),
 			Label: fmt.Sprintf("%s h, %s of an equal share", report.Hours(r.Attached), report.Percent(*r.OfEqual)),
 		}

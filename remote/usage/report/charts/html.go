@@ -109,10 +109,10 @@ type barLine struct {
 // The sizes of the charts, in pixels.
 const (
 	maxLines   = 40
-	maxKey     = 26 // characters
 	lineHeight = 26
-	barLeft    = 190
-	barWidth   = 560
+	maxBarKey  = 20 // characters
+	barLeft    = 150
+	barWidth   = 250 // a telephone shows all of it
 	chartLeft  = 60
 	chartWidth = 780
 	chartHigh  = 180
@@ -126,7 +126,7 @@ func barsOf(rows []report.Row) *bars {
 	}
 	b := &bars{Height: float64(len(rows)) * lineHeight}
 	for i := range rows {
-		line := barLine{Key: text.Shorten(text.OneLine(report.Title(rows[i].Key)), maxKey), Value: report.Hours(rows[i].Attached), Y: float64(i) * lineHeight, Parts: partsOf(&rows[i]), End: barLeft}
+		line := barLine{Key: text.Shorten(text.OneLine(report.Title(rows[i].Key)), maxBarKey), Value: report.Hours(rows[i].Attached), Y: float64(i) * lineHeight, Parts: partsOf(&rows[i]), End: barLeft}
 		for j := range line.Parts {
 			p := &line.Parts[j]
 			p.X, p.Y, p.Width = line.End, line.Y+4, p.Len/most*barWidth
