@@ -276,12 +276,6 @@ func TestPath(t *testing.T) {
 	require.Regexp(t, `^/tmp/root/run/controllers\.[0-9a-f]{16}\.json$`, path())
 }
 
-func TestSinceBoot(t *testing.T) {
-	up, err := controllers.SinceBoot()
-	require.NoError(t, err)
-	require.Positive(t, up)
-}
-
 // Whatever a host says: what is kept of it is bounded.
 func FuzzAnswer(f *testing.F) {
 	f.Add([]byte(`{"controllers":[{"id":"a","hostname":"b","account":"c","pid":-1,"started":"2026-11-20T12:00:00Z","policy":"p","interval_ms":1}]}`))
