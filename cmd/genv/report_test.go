@@ -17,6 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/configfile"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
+	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/remote/testfleet/postgresserver"
@@ -225,6 +226,11 @@ func TestReportReadsWhatEnforceKeeps(t *testing.T) {
 	require.Equal(t, []string{"alice", "bob"}, d.Keys())
 	require.Contains(t, genv(t, "remote", "history", "forget", "--user", "bob", "--dry-run").out, "rows would go to user:forgotten")
 	configured(t, configfile.Config, "enforce: {state-dir: "+dir+", history: 'postgres://127.0.0.1:1/genv', history-fleet: lab}\n")
+	log := audit.Log{Path: filepath.Join(dir, "log")}
+	require.NoError(t, log.Append(audit.Record{Kind: audit.KindFinding, User: "bob"}))
+	off := genv(t, "remote", "history", "forget", "--user", "bob", "--history", "off", "--audit-log", log.Path, "--dry-run")
+	require.Zero(t, off.code, off.err)
+	require.Contains(t, off.out, "usage history: off, so none is changed\nlog: 1 records would be removed")
 	for _, args := range [][]string{{"report"}, {"history", "forget", "--user", "bob"}} {
 		server := genv(t, append([]string{"remote"}, args...)...)
 		require.Equal(t, command.ExitFailed, server.code)

@@ -161,7 +161,7 @@ func TestShards(t *testing.T) {
 	s.violateAll()
 
 	slow := s.begin("slow", "--shards", "4", "--interval", "10m")
-	slow.says("--shards with --interval 10m: write at most 5m")
+	slow.says("--shards with --interval 10m: the longest interval is 5m")
 	slow.exits(command.ExitFailed)
 	refused := s.begin("fourth", "--non-env-processes", "--shards", "3")
 	refused.says("other controllers have another number of shards: end them first")

@@ -30,7 +30,7 @@ type Event struct {
 	Text     string           `json:"text"` // for people; one line, but not escaped
 	// Why is the finding because of which an item of a report was sent, as people read it.
 	Why string `json:"why,omitempty"`
-	// Record is the decision about that item, as its user gets to see it everywhere; nil if the report has no id.
+	// Record is the decision about that item; nil if the report has no id.
 	Record *decision.Record `json:"-"`
 }
 
@@ -101,7 +101,7 @@ func outcomes(base Event, e *enforce.Event) []Event {
 	var list []Event
 	for n, o := range e.Outcomes {
 		event := base
-		if n < len(records) && e.Report.ID != "" {
+		if e.Report.ID != "" && n < len(records) && isAbout(&records[n], o) {
 			event.Record = recordOf(&records[n], e.Report.ID, o)
 		}
 		event.PID, event.Status = o.PID, o.Status
@@ -123,6 +123,11 @@ func outcomes(base Event, e *enforce.Event) []Event {
 		list = append(list, event)
 	}
 	return list
+}
+
+// isAbout reports whether an outcome, as the host has it, is that of an item.
+func isAbout(item *audit.Record, o enforce.Outcome) bool {
+	return item.PID == o.PID && (o.PID != 0 || item.EID == o.EID && item.Device != nil && *item.Device == o.Device)
 }
 
 // recordOf is the decision about an item of a report.

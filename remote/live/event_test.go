@@ -28,6 +28,10 @@ func TestEventsOfAFinding(t *testing.T) {
 		Kind: enforce.EventOutcome, Host: "a", Report: report, Findings: []enforce.Finding{*finding},
 		Outcomes: []enforce.Outcome{{PID: 9, Status: enforce.StatusTerminated}},
 	})
+	s.run(nil, enforce.Event{ // a host that says something else than was asked
+		Kind: enforce.EventOutcome, Host: "a", Report: report, Findings: []enforce.Finding{*finding},
+		Outcomes: []enforce.Outcome{{PID: 10, Status: enforce.StatusTerminated}},
+	})
 	over := enforce.Event{Kind: enforce.EventOver, Host: "a", ID: "f"}
 	s.run(func(c *controller.Cycle) { c.Plan.Findings = nil }, over)
 	s.run(nil, over) // as after a restart: the finding was of another run
@@ -37,17 +41,18 @@ func TestEventsOfAFinding(t *testing.T) {
 	for i := range list {
 		kinds = append(kinds, list[i].Kind)
 	}
-	require.Equal(t, []enforce.EventKind{enforce.EventNew, enforce.EventDue, enforce.EventOutcome, enforce.EventOver, enforce.EventOver}, kinds)
+	require.Equal(t, []enforce.EventKind{enforce.EventNew, enforce.EventDue, enforce.EventOutcome, enforce.EventOutcome, enforce.EventOver, enforce.EventOver}, kinds)
 	require.Equal(t, finding.Line(), list[2].Why)
 	require.Equal(t, finding.User, list[2].User, "it is on the page of who lost the process")
 	require.Equal(t, &decision.Record{
 		ID: decision.ID("r", 9, "", nil), Time: list[2].Time, Host: "a", What: report.Terminate[0].String(), Status: enforce.StatusTerminated,
 		Why: []string{finding.Line()}, Judged: []string{"process 9"},
 	}, list[2].Record)
-	require.Equal(t, "no longer there: "+finding.Line(), list[3].Text)
-	require.Equal(t, snapshot.Username("alice"), list[3].User)
-	require.Equal(t, snapshot.PID(9), list[3].PID)
-	require.Equal(t, enforce.RuleNonEnvProcesses, list[3].Rule)
-	require.Equal(t, "no longer there", list[4].Text)
-	require.Empty(t, list[4].User)
+	require.Nil(t, list[3].Record, "it isn't about that process")
+	require.Equal(t, "no longer there: "+finding.Line(), list[4].Text)
+	require.Equal(t, snapshot.Username("alice"), list[4].User)
+	require.Equal(t, snapshot.PID(9), list[4].PID)
+	require.Equal(t, enforce.RuleNonEnvProcesses, list[4].Rule)
+	require.Equal(t, "no longer there", list[5].Text)
+	require.Empty(t, list[5].User)
 }

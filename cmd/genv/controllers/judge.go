@@ -83,7 +83,9 @@ func (d *Document) judge() {
 		case cannot:
 			unfenced = append(unfenced, h.Host)
 		case released, none:
-			unclaimed = append(unclaimed, h.Host)
+			if d.Election != nil && d.Election.leadsOn(h.Host) {
+				unclaimed = append(unclaimed, h.Host)
+			}
 		}
 	}
 	for _, name := range sortedKeys(others) {
@@ -98,8 +100,8 @@ func (d *Document) judge() {
 	if len(unclear) > 0 {
 		d.add(render.Hosts(unclear)+" can't read which controller may act, so none may", "run `sudo genv doctor` there; it says what to do")
 	}
-	if len(unclaimed) > 0 && d.Election != nil && d.Election.Leads {
-		d.add("no controller acts on "+render.Hosts(unclaimed)+", so nothing is enforced there", "make sure that hosts.yaml has it on all controllers, and look at `journalctl -u genv-controller`")
+	if len(unclaimed) > 0 {
+		d.add("no controller acts on "+render.Hosts(unclaimed)+", so nothing is enforced there", "check that hosts.yaml has these hosts on all controllers, and look at `journalctl -u genv-controller`")
 	}
 	if len(unfenced) > 0 && d.Election != nil {
 		d.add("the genv of "+render.Hosts(unfenced)+" can't refuse a controller that was replaced", "install this genv there: `genv remote install`")
@@ -148,12 +150,12 @@ func (d *Document) judgeLeader(e *Election, name string) {
 	next := "look at `systemctl status genv-controller` on " + orItsHost(l.Host) + ", and compare the clocks"
 	switch age := d.Time.Sub(l.Cycle); {
 	case l.Cycle.IsZero() && d.Time.Sub(e.Since) > limit:
-		d.add(name+" has not ended a cycle since it leads", next)
+		d.add(name+" has not completed a cycle since it became the leader", next)
 	case l.Cycle.IsZero():
 	case age > limit:
 		d.add(fmt.Sprintf("the last cycle of %s ended %s", name, render.Age(age)), next)
 	case -age > aheadAfter:
-		d.add("the last cycle of "+name+" ended in the future, so whether it is late isn't known", next)
+		d.add("the clock of "+name+" is ahead of this one by more than 2 minutes, so whether its cycles are late isn't known", next)
 	}
 }
 

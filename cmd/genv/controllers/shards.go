@@ -48,6 +48,19 @@ func (e *Election) divide(members []shards.Member, all []Shard) {
 	}
 }
 
+// leadsOn reports whether a controller leads that should act on a host.
+func (e *Election) leadsOn(host string) bool {
+	if len(e.Members) == 0 {
+		return e.Leads
+	}
+	for i := range e.Shards {
+		if s := &e.Shards[i]; s.Key == e.keyOf(host) {
+			return s.Leads
+		}
+	}
+	return true // no controller has begun with the shard, which is said of its hosts
+}
+
 // keyOf is the key of the election that a host is in.
 func (e *Election) keyOf(host string) string {
 	if e.Count == 0 {

@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -41,12 +42,26 @@ func TestHostsThatTheLeaderDoesNotHave(t *testing.T) {
 func TestAShardWhoseProcessesNeverStarted(t *testing.T) {
 	members := []shards.Member{{Name: "a", Count: 4}, {Name: "b", Count: 4}}
 	d := divided(members, nil)
-	for i := 0; ; i++ { // a host of shard 2, which has neither a leader nor a process
-		if host := "gpu-" + string(rune('a'+i)); shards.Of(host, 4) == 2 {
-			d.Hosts = []Host{hostOf(host, &agent.About{Can: agent.Capabilities{Fence: true}})}
-			break
-		}
-	}
+	d.Hosts = []Host{hostOf(hostOfShard(2, 4), &agent.About{Can: agent.Capabilities{Fence: true}})} // which has neither a leader nor a process
 	d.judge()
 	require.NotEmpty(t, d.Problems, "nothing is enforced on this host")
+}
+
+// While one shard has no leader, the hosts of the others that no controller claims are named nevertheless.
+func TestHostsOfAShardBesideOneWithoutALeader(t *testing.T) {
+	d := divided([]shards.Member{{Name: "a", Count: 2, Ready: []int{0, 1}}}, nil)
+	e := d.Election
+	e.Leads, e.Shards = false, []Shard{{0, Election{Key: shards.Key(e.Key, 0), Leads: true}}, {1, Election{Key: shards.Key(e.Key, 1)}}}
+	for number := range 2 {
+		require.Equal(t, number == 0, e.leadsOn(hostOfShard(number, 2)))
+	}
+}
+
+// hostOfShard is the name of a host of a shard.
+func hostOfShard(number, count int) string {
+	for i := 0; ; i++ {
+		if host := fmt.Sprint("gpu-", i); shards.Of(host, count) == number {
+			return host
+		}
+	}
 }

@@ -262,8 +262,8 @@ func (l *loop) show(ctx context.Context, cycle *controller.Cycle) error {
 	return l.replaced(cycle)
 }
 
-// exit has the exit code of a cycle; nil for 0. What was cancelled because a loop ends says
-// nothing about the hosts.
+// exit has the exit code of a cycle; nil for 0. If the loop ends, hosts and reports that were
+// cancelled by that don't count as failures.
 func (l *loop) exit(cycle *controller.Cycle, ends bool) error {
 	failures := failuresOfCycle(cycle)
 	if ends {

@@ -70,12 +70,16 @@ func (p *program) forget(c *cli.Context) error {
 
 // usage forgets the user in the usage history, the sums of which stay.
 func (f *forgetting) usage(ctx context.Context, r *request) error {
-	s, dir, err := f.openToForget(ctx, r)
+	if r.url == off {
+		f.say("usage history: off, so none is changed")
+		return nil
+	}
+	s, dirs, err := f.openToForget(ctx, r)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	names, err := namesOf(f.user, dir)
+	names, err := f.names(dirs, postgres.Is(r.url))
 	if err != nil {
 		return err
 	}
@@ -108,26 +112,47 @@ type forgetter interface {
 	store.Forgetter
 }
 
-// openToForget opens the database, and says in which folder the key of its pseudonyms is.
-func (f *forgetting) openToForget(ctx context.Context, r *request) (s forgetter, dir string, err error) {
+// names are those under which the user may be kept: the own one, and the pseudonym of a key in the folders of controllers.
+func (f *forgetting) names(dirs []string, onServer bool) ([]string, error) {
+	for _, dir := range dirs {
+		pseudonym, err := pseudonymOf(f.user, keyDir(dir))
+		if err != nil {
+			return nil, err
+		}
+		if pseudonym != "" {
+			return []string{f.user, pseudonym}, nil
+		}
+	}
+	if onServer {
+		f.say("pseudonyms: without %s only rows under the name itself are found; if users have pseudonyms, --state-dir DIR names its folder", keyFile)
+	}
+	return []string{f.user}, nil
+}
+
+// openToForget opens the database, and says in which folders the key of its pseudonyms may be.
+func (f *forgetting) openToForget(ctx context.Context, r *request) (s forgetter, dirs []string, err error) {
 	inFile, err := r.inFile()
 	if err != nil {
-		return nil, "", err
+		return nil, nil, err
 	}
 	if !inFile {
+		dirs = enforcement.ControllerDirs(f.Getenv)
+		if r.stateDir != "" {
+			dirs = []string{r.stateDir}
+		}
 		s, err = openServerToForget(ctx, r)
-		return s, f.keyDir(r.stateDir), err
+		return s, dirs, err
 	}
 	path, err := f.find(r.stateDir)
 	if err != nil {
-		return nil, "", err
+		return nil, nil, err
 	}
-	dir = filepath.Dir(path)
+	dir := filepath.Dir(path)
 	if folder := filepath.Join(dir, recording.FolderName); exists(folder) {
 		f.say("recording: %s isn't changed: remove its files, or wait until they are as old as --record-keep", folder)
 	}
 	s, err = sqlite.Open(path, sqlite.Options{In: time.Local})
-	return s, ofShards(dir), err
+	return s, []string{dir}, err
 }
 
 // openServerToForget opens the database of a fleet that is there already.
@@ -142,19 +167,6 @@ func openServerToForget(ctx context.Context, r *request) (forgetter, error) {
 		return nil, fmt.Errorf("the usage history: %w", err)
 	}
 	return s, nil
-}
-
-// keyDir is the folder of a controller with the key of pseudonyms; empty if there is none.
-func (f *forgetting) keyDir(stateDir string) string {
-	if stateDir != "" {
-		return stateDir
-	}
-	for _, dir := range enforcement.ControllerDirs(f.Getenv) {
-		if exists(filepath.Join(dir, keyFile)) {
-			return dir
-		}
-	}
-	return ""
 }
 
 func exists(path string) bool {

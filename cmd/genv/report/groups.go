@@ -11,6 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/cmd/genv/policycheck"
 	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
@@ -48,7 +49,7 @@ func groupsOf(ctx context.Context, groups map[string][]string, users []string) f
 	}
 	var others []string
 	for _, user := range users {
-		if len(of[user]) == 0 && user != "" && !strings.ContainsAny(user, " ()") {
+		if len(of[user]) == 0 && usage.IsNamed(user) && !strings.ContainsAny(user, " ()") {
 			others = append(others, user)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"regexp"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -37,26 +38,23 @@ func readNames(c *cli.Context) (time.Duration, error) {
 	return namesFor, err
 }
 
-// pseudonyms replace names of users after a time, if it isn't 0. dir is the folder in which a loop keeps its
-// memory; all shards have the same key.
+// pseudonyms replace names of users after a time, if it isn't 0. dir is the folder in which a loop keeps its memory.
 func pseudonyms(dir string, after time.Duration) (store.Pseudonyms, error) {
 	if after == 0 {
 		return store.Pseudonyms{}, nil
 	}
-	key, err := ensureKey(ofShards(dir))
+	key, err := ensureKey(keyDir(dir))
 	if err != nil {
 		return store.Pseudonyms{}, fmt.Errorf("the key of pseudonyms: %w", err)
 	}
 	return store.Pseudonyms{After: after, Of: func(user string) string { return usage.Pseudonym(key, user) }}, nil
 }
 
-// ofShards is the folder of all shards for that of one, and else the folder itself.
-func ofShards(dir string) string {
-	if parent := filepath.Dir(dir); filepath.Base(parent) == "shards" {
-		return filepath.Dir(parent)
-	}
-	return dir
-}
+// shardDir is the folder of a shard in that of its controller.
+var shardDir = regexp.MustCompile(`/shards/\d\d$`)
+
+// keyDir is the folder with the key for the folder in which a loop keeps its memory: all shards have the same key.
+func keyDir(dir string) string { return shardDir.ReplaceAllString(filepath.Clean(dir), "") }
 
 // ensureKey reads the key in a folder, and makes it if there is none. It is safe on disk before it is used.
 func ensureKey(dir string) ([]byte, error) {
@@ -97,23 +95,19 @@ func readKey(f *folder.Folder) ([]byte, error) {
 	return key, nil
 }
 
-// namesOf are the names under which a user may be kept: the own one and, if there is a key in the folder, its
-// pseudonym.
-func namesOf(user, dir string) ([]string, error) {
-	if dir == "" {
-		return []string{user}, nil
-	}
+// pseudonymOf is the pseudonym of a user with the key in a folder; empty if there is no key.
+func pseudonymOf(user, dir string) (string, error) {
 	opened, err := folder.OpenExisting(dir)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	defer opened.Close()
 	key, err := readKey(opened)
 	if errors.Is(err, fs.ErrNotExist) {
-		return []string{user}, nil
+		return "", nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the key of pseudonyms: %w", err)
+		return "", fmt.Errorf("the key of pseudonyms: %w", err)
 	}
-	return []string{user, usage.Pseudonym(key, user)}, nil
+	return usage.Pseudonym(key, user), nil
 }

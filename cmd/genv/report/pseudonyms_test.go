@@ -45,13 +45,20 @@ func TestPseudonyms(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEqual(t, made[0], other.Of("alice"))
 
-	names, err := namesOf("alice", dir)
+	name, err := pseudonymOf("alice", dir)
 	require.NoError(t, err)
-	require.Equal(t, []string{"alice", made[0]}, names)
-	for _, without := range []string{"", t.TempDir()} {
-		names, err = namesOf("alice", without)
-		require.NoError(t, err)
-		require.Equal(t, []string{"alice"}, names)
+	require.Equal(t, made[0], name)
+	name, err = pseudonymOf("alice", t.TempDir())
+	require.NoError(t, err)
+	require.Empty(t, name)
+}
+
+func TestWhereTheKeyIs(t *testing.T) {
+	for dir, want := range map[string]string{
+		"/var/lib/genv": "/var/lib/genv", "/var/lib/genv/": "/var/lib/genv", "/var/lib/genv/shards/03": "/var/lib/genv",
+		"/srv/shards/lab": "/srv/shards/lab", "/srv/shards/lab/shards/12": "/srv/shards/lab",
+	} {
+		require.Equal(t, want, keyDir(dir))
 	}
 }
 
@@ -74,7 +81,7 @@ func TestKeysThatCanNotBeUsed(t *testing.T) {
 		}
 		_, err = pseudonyms(dir, time.Hour)
 		require.Error(t, err, says)
-		_, err = namesOf("alice", dir)
+		_, err = pseudonymOf("alice", dir)
 		require.ErrorContains(t, err, says)
 	}
 }

@@ -44,7 +44,7 @@ type output struct {
 // start starts the controller of a shard. The caller must be locked to its thread as long as
 // the process is to live: it ends when that thread does, as with kill -9 of this process.
 func (r *run) start(shard int) (*process, error) {
-	// A folder for each process: an empty one that waits for days is removed by what tidies /tmp.
+	// Each process has a folder of its own: systemd-tmpfiles removes one in /tmp that was empty for days.
 	dir, err := os.MkdirTemp("", "genv-shard-")
 	if err != nil {
 		return nil, err

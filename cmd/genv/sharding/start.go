@@ -55,7 +55,7 @@ func Start(ctx context.Context, p *command.Program, config Config, parts *Parts,
 		return command.UsageError("--shards needs a state folder: add --state-dir DIR")
 	}
 	if parts.Enforcement.Interval > caps.MaxEvery {
-		return command.UsageError("--shards with --interval %s: write at most %s, or what users hold is out of date for the caps of other shards",
+		return command.UsageError("--shards with --interval %s: the longest interval is %s, since older data isn't counted for caps across shards",
 			text.FormatDuration(parts.Enforcement.Interval), text.FormatDuration(caps.MaxEvery))
 	}
 	dir, err := filepath.Abs(dir)

@@ -24,7 +24,8 @@ type Follower struct {
 	values map[string]value // by key
 	polled time.Duration    // when it was polled last, by Clock
 	skew   time.Duration    // by how much Now is ahead of the leader's clock, as far as it is known
-	// learned is when that was so, by both clocks: whoever sets this one since changes it.
+	// learned is when skew was measured, by both clocks: what passed since then by each shows
+	// whether Now was set.
 	learned moment
 }
 

@@ -39,7 +39,8 @@ func (s *Store) Add(ctx context.Context, e *store.Entry) error {
 	})
 }
 
-// addEntry adds to all tables; to the rows of days only what is of the days before days, which are written already.
+// addEntry adds an entry to all tables. Days before days are summed up already, so their rows are
+// added to the table days, too.
 func (s *Store) addEntry(ctx context.Context, tx pgx.Tx, e *store.Entry, days int64) error {
 	r := rowsOf(&e.Batch)
 	if err := addKeys(ctx, tx, e, &r); err != nil {
@@ -123,7 +124,8 @@ func rowsOf(b *usage.Batch) (r rows) {
 	return r
 }
 
-// daysBefore are the rows before a moment, each as one of its day.
+// daysBefore are the rows before a moment, with the day instead of the hour. The rows are in the
+// order of time.
 func (r *rows) daysBefore(moment int64, in *time.Location) rows {
 	n, _ := slices.BinarySearch(r.start, moment)
 	early := rows{device: r.device[:n], host: r.host[:n], model: r.model[:n], user: r.user[:n], eid: r.eid[:n]}
