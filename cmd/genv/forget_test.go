@@ -32,6 +32,10 @@ func TestForget(t *testing.T) {
 		require.Contains(t, r.err, says)
 		require.Equal(t, before.Rows, reported(t, "--state-dir", dir).Rows)
 	}
+	lost := forget("bob", "--audit-log", filepath.Join(dir, "none"))
+	require.Equal(t, command.ExitFailed, lost.code)
+	require.Contains(t, lost.err, "name the log")
+	require.Equal(t, before.Rows, reported(t, "--state-dir", dir).Rows, "it could not be recorded")
 	dry := forget("bob", "--dry-run")
 	require.Zero(t, dry.code, dry.err)
 	require.Contains(t, dry.out, "rows would go to user:forgotten")
@@ -39,7 +43,7 @@ func TestForget(t *testing.T) {
 	require.Equal(t, before.Rows, reported(t, "--state-dir", dir).Rows)
 	done := forget("bob")
 	require.Zero(t, done.code, done.err)
-	require.Contains(t, done.out, "1 records were removed")
+	require.Contains(t, done.out, "1 records are removed")
 	after := reported(t, "--state-dir", dir)
 	require.Equal(t, []string{"alice", "user:forgotten"}, after.Keys())
 	require.Equal(t, before.Total, after.Total)
@@ -81,7 +85,7 @@ func TestUsersGetPseudonyms(t *testing.T) {
 	newer := reported(t, "--state-dir", dir, "--since", "3d")
 	require.Equal(t, []string{"alice", "bob"}, newer.Keys())
 
-	forgotten := genv(t, "remote", "history", "forget", "--state-dir", dir, "--user", "bob")
+	forgotten := genv(t, "remote", "history", "forget", "--state-dir", dir, "--user", "bob", "--audit-log", "off")
 	require.Zero(t, forgotten.code, forgotten.err)
 	last := reported(t, "--state-dir", dir)
 	require.Len(t, last.Rows, 3, "alice, her pseudonym, and the forgotten: %v", last.Keys())

@@ -18,7 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// A controller records what it judges, also if it is killed; genv policy try says what another
+// A controller records what it judges, and a later one goes on; genv policy try says what another
 // policy would have done.
 func TestPolicyTry(t *testing.T) {
 	t.Parallel()

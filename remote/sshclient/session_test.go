@@ -109,7 +109,7 @@ func TestFrozenOrKilledSSHD(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := startSSHD(t)
-			c := newClient(t, sshclient.Options{ConfigFile: s.config(t, "ServerAliveCountMax 2"), KeepAlive: 150 * time.Millisecond})
+			c := newClient(t, sshclient.Options{ConfigFile: s.config(t, "ServerAliveCountMax 2"), KeepAlive: time.Second})
 			session, err := c.Start(t.Context(), gpu, sh("echo started; cat"))
 			require.NoError(t, err)
 			defer session.Close()

@@ -47,51 +47,103 @@ type forgetting struct {
 	*program
 	user   string
 	dryRun bool
-	found  int64
+	log    string // "off" for none
 }
 
 func (p *program) forget(c *cli.Context) error {
-	f := &forgetting{program: p, user: c.String("user"), dryRun: c.Bool("dry-run")}
+	f := &forgetting{program: p, user: c.String("user"), dryRun: c.Bool("dry-run"), log: cmp.Or(c.String("audit-log"), p.Getenv("GENV_AUDIT_LOG"))}
 	if !usage.IsNamed(f.user) {
 		return command.UsageError("--user %q: name the user who is to be forgotten", text.Printable(f.user))
 	}
+	if f.log == "" {
+		return command.UsageError("--audit-log FILE is missing: the log of `genv remote enforce`, which also notes that a user was forgotten; write off if there is none")
+	}
 	r := &request{stateDir: c.String("state-dir"), url: c.String("history"), fleet: c.String("history-fleet")}
-	if err := f.usage(c.Context, r); err != nil {
+	s, names, err := f.openUsage(c.Context, r)
+	if err != nil {
 		return err
 	}
-	if err := f.record(cmp.Or(c.String("audit-log"), p.Getenv("GENV_AUDIT_LOG"))); err != nil {
+	if s != nil {
+		defer s.Close()
+	}
+	found, err := f.count(c.Context, s, names)
+	if err != nil {
 		return err
 	}
-	if f.found == 0 {
+	if found == 0 {
 		return command.UsageError("nothing is kept about %s there", text.Printable(f.user))
 	}
-	return nil
+	if f.dryRun {
+		return nil
+	}
+	return f.change(c.Context, s, names, found)
 }
 
-// usage forgets the user in the usage history, the sums of which stay.
-func (f *forgetting) usage(ctx context.Context, r *request) error {
+// openUsage opens the usage history, with the names of the user in it; a nil one if there is none.
+func (f *forgetting) openUsage(ctx context.Context, r *request) (s forgetter, names []string, err error) {
 	if r.url == off {
 		f.say("usage history: off, so none is changed")
-		return nil
+		return nil, nil, nil
 	}
 	s, dirs, err := f.openToForget(ctx, r)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	defer s.Close()
-	names, err := f.names(dirs, postgres.Is(r.url))
+	if names, err = f.names(dirs, postgres.Is(r.url)); err != nil {
+		_ = s.Close() // nothing was written
+		return nil, nil, err
+	}
+	return s, names, nil
+}
+
+// count says how much is kept about the user, and returns how many rows and records that is.
+func (f *forgetting) count(ctx context.Context, s forgetter, names []string) (found int64, err error) {
+	if s != nil {
+		if found, err = s.RowsOf(ctx, names...); err != nil {
+			return 0, fmt.Errorf("the usage history: %w", err)
+		}
+		f.say("usage history: %d rows %s %s", found, choose(f.dryRun, "would go to", "go to"), usage.Forgotten)
+	}
+	if f.log == off {
+		f.say("log: off, so none is changed, and this isn't recorded")
+		return found, nil
+	}
+	records, err := audit.Forget(f.log, snapshot.Username(f.user), true)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, command.UsageError("the log: %w; name the log of `genv remote enforce --audit-log FILE`", err)
+	}
 	if err != nil {
-		return err
+		return 0, fmt.Errorf("the log: %w", err)
 	}
-	rows, err := s.RowsOf(ctx, names...)
-	if err == nil && !f.dryRun && rows > 0 {
-		err = s.Forget(ctx, names...)
+	f.say("log: %d records %s", records.Records, choose(f.dryRun, "would be removed", "are removed"))
+	if records.Mentioned > 0 {
+		f.say("log: %d records about other users or hosts mention the name, and stay", records.Mentioned)
 	}
-	if err != nil {
-		return fmt.Errorf("the usage history: %w; run this again", err)
+	return found + int64(records.Records), nil
+}
+
+// change forgets the user. The log notes it first: if this ends early, it is run again.
+func (f *forgetting) change(ctx context.Context, s forgetter, names []string, found int64) error {
+	if f.log != off {
+		log := audit.Log{Path: f.log}
+		err := log.Append(audit.Record{
+			Time: f.Now(), Kind: audit.KindOperator, Action: "forget", By: cmp.Or(f.Getenv("SUDO_USER"), f.Getenv("USER")),
+			Text: fmt.Sprintf("forgot a user: %d rows and records", found),
+		})
+		if err != nil {
+			return fmt.Errorf("the log: %w; nothing was forgotten", err)
+		}
 	}
-	f.found += rows
-	f.say("usage history: %d rows %s %s", rows, choose(f.dryRun, "would go to", "went to"), usage.Forgotten)
+	if s != nil {
+		if err := s.Forget(ctx, names...); err != nil {
+			return fmt.Errorf("the usage history: %w; run this again", err)
+		}
+	}
+	if f.log != off {
+		if _, err := audit.Forget(f.log, snapshot.Username(f.user), false); err != nil {
+			return fmt.Errorf("the log: %w; run this again", err)
+		}
+	}
 	return nil
 }
 
@@ -172,33 +224,4 @@ func openServerToForget(ctx context.Context, r *request) (forgetter, error) {
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
-}
-
-// record forgets the user in the log of a controller, and notes there that a user was
-// forgotten.
-func (f *forgetting) record(path string) error {
-	if path == "" || path == "off" {
-		f.say("log: none was named, so none is changed: --audit-log FILE names it")
-		return nil
-	}
-	found, err := audit.Forget(path, snapshot.Username(f.user), f.dryRun)
-	if errors.Is(err, fs.ErrNotExist) {
-		return command.UsageError("the log: %w; name the log of `genv remote enforce --audit-log FILE`", err)
-	}
-	if err != nil {
-		return fmt.Errorf("the log: %w; run this again", err)
-	}
-	f.found += int64(found.Records)
-	f.say("log: %d records %s", found.Records, choose(f.dryRun, "would be removed", "were removed"))
-	if found.Mentioned > 0 {
-		f.say("log: %d records about other users or hosts mention the name, and stay", found.Mentioned)
-	}
-	if f.dryRun || f.found == 0 {
-		return nil
-	}
-	log := audit.Log{Path: path}
-	return log.Append(audit.Record{
-		Time: f.Now(), Kind: audit.KindOperator, Action: "forget", By: cmp.Or(f.Getenv("SUDO_USER"), f.Getenv("USER")),
-		Text: fmt.Sprintf("forgot a user: %d rows and records", f.found),
-	})
 }

@@ -60,7 +60,7 @@ func Open(path string, options Options) (*Store, error) {
 	options.KeepHours = cmp.Or(options.KeepHours, store.DefaultKeepHours)
 	options.KeepDays = cmp.Or(options.KeepDays, store.DefaultKeepDays)
 	options.MaxBytes = cmp.Or(options.MaxBytes, DefaultMaxBytes)
-	s, err := open(path, options, "immediate", "journal_mode(wal)", "synchronous(normal)", "journal_size_limit(67108864)",
+	s, err := open(path, options, "immediate", "journal_mode(wal)", "synchronous(full)", "journal_size_limit(67108864)",
 		fmt.Sprintf("max_page_count(%d)", max(options.MaxBytes/pageSize, 64)))
 	if err != nil {
 		return nil, err
