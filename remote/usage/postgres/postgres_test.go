@@ -195,8 +195,10 @@ func daysAreSumsOfHours(t *testing.T, server *postgresserver.Server) {
 		SELECT f.days, f.id INTO days, own FROM genv_usage.fleets f ORDER BY id DESC LIMIT 1;
 		SELECT count(*) INTO rows FROM genv_usage.days WHERE fleet = own;
 		SELECT count(*) INTO differ FROM (
-			SELECT device, "user", eid, sum(attached), sum(memory), sum(detached) FROM genv_usage.days WHERE fleet = own GROUP BY 1, 2, 3 EXCEPT
-			SELECT device, "user", eid, sum(attached), sum(memory), sum(detached) FROM genv_usage.hours WHERE fleet = own AND start < days GROUP BY 1, 2, 3) d;
+			SELECT device, "user", eid, sum(attached), sum(used), sum(computing), sum(idle), sum(unknown), sum(unmeasured), sum(memory), sum(findings), sum(terminated), sum(detached)
+				FROM genv_usage.days WHERE fleet = own GROUP BY 1, 2, 3 EXCEPT
+			SELECT device, "user", eid, sum(attached), sum(used), sum(computing), sum(idle), sum(unknown), sum(unmeasured), sum(memory), sum(findings), sum(terminated), sum(detached)
+				FROM genv_usage.hours WHERE fleet = own AND start < days GROUP BY 1, 2, 3) d;
 		IF rows = 0 OR differ <> 0 THEN RAISE 'rows %, differ %', rows, differ; END IF; END $$`)
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -58,6 +59,17 @@ func TestHTML(t *testing.T) {
 		}
 		wellFormed(t, name, text)
 	}
+}
+
+// Bars are as long as what they stand for, and the longest one has all the room.
+func TestBars(t *testing.T) {
+	var b bytes.Buffer
+	require.NoError(t, charts.WritePage(&b, report.New(sums(row("alice", 7200, 1800), row("bob", 3600, 0)), report.ByUser, time.UTC), nil))
+	var bars []string
+	for _, found := range regexp.MustCompile(`<rect class="(\w+)" x="([\d.]+)" y="[\d.]+" width="([\d.]+)" height="18">`).FindAllStringSubmatch(b.String(), -1) {
+		bars = append(bars, strings.Join(found[1:], " "))
+	}
+	require.Equal(t, []string{"used 150.0 187.5", "idle 337.5 62.5", "used 150.0 125.0"}, bars)
 }
 
 // wellFormed checks that tags are closed.

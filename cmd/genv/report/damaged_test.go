@@ -1,0 +1,33 @@
+package report
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/remote/usage/sqlite"
+)
+
+// A database that is damaged is moved aside, and a new one begins.
+func TestADamagedHistory(t *testing.T) {
+	path := filepath.Join(t.TempDir(), sqlite.FileName)
+	damaged := []byte(strings.Repeat("no database ", 1000))
+	require.NoError(t, os.WriteFile(path, damaged, 0o600))
+	var log bytes.Buffer
+	s, err := open(path, sqlite.Options{In: time.UTC}, time.Date(2026, 11, 20, 12, 30, 0, 0, time.UTC), zerolog.New(&log))
+	require.NoError(t, err)
+	mark, err := s.Mark(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, mark)
+	require.NoError(t, s.Close())
+	aside, err := os.ReadFile(path + ".damaged-20261120-123000")
+	require.NoError(t, err)
+	require.Equal(t, damaged, aside)
+	require.Contains(t, log.String(), "was moved to "+path+".damaged-20261120-123000, and a new one begins")
+}
