@@ -164,7 +164,7 @@ type forgetter interface {
 	store.Forgetter
 }
 
-// names are those under which the user may be kept: the own one, and the pseudonym of a key in the folders of controllers.
+// names are those under which the user may be kept: the name itself and, if there is a key in one of the folders, the pseudonym.
 func (f *forgetting) names(dirs []string, onServer bool) ([]string, error) {
 	for _, dir := range dirs {
 		pseudonym, err := pseudonymOf(f.user, keyDir(dir))

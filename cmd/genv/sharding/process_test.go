@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What tidies /tmp removes an empty folder that nobody used for days: that of a controller
-// without a shard, which must be able to start the process of one nevertheless.
+// systemd-tmpfiles removes a folder in /tmp that was empty for days. A controller that had no shard
+// for so long must be able to start the process of one nevertheless.
 func TestNoFolderIsKept(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -56,7 +56,7 @@ func (l list) with(e entry, now time.Duration) (next list, stale bool) {
 			if !stale {
 				e.Last = known.Last
 			}
-		case known.Fenced && e.Fenced: // e has replaced it
+		case known.Fenced && e.Fenced: // e was admitted later; if not, the other one is listed again with its next contact
 		default:
 			next = append(next, *known)
 		}

@@ -92,7 +92,7 @@ func attached(entries ...*store.Entry) (sum int64) {
 	return sum
 }
 
-// An entry that is added again, since nobody knew whether it was kept, counts once: by the same
+// An entry that is added again, since it wasn't known whether it was kept, counts once: by the same
 // writer, or after a restart.
 func anEntryCountsOnce(t *testing.T, server *postgresserver.Server) {
 	o := options()

@@ -170,7 +170,7 @@ func TestNamesGo(t *testing.T) {
 	require.NoError(t, s.Close())
 	data, err := os.ReadFile(path)
 	require.NoError(t, err)
-	require.False(t, strings.Contains(string(data), victim), "nobody is named any more")
+	require.False(t, strings.Contains(string(data), victim), "no user is named any more")
 
 	path = filepath.Join(t.TempDir(), sqlite.FileName)
 	s = crowd(t, path)
