@@ -48,8 +48,9 @@ type Conn struct {
 	tookOver atomic.Bool  // the host admitted this controller's claim
 }
 
-// A host that hung up in an orderly way (its genv was idle, or replaced) is
-// reconnected within the same call if that takes no longer than this.
+// reconnectWait is how long a call waits for a host whose connection was cut off to be
+// reconnected. One whose genv ended in order (it was idle, or replaced) is there: it is waited
+// for half of the Timeout.
 const reconnectWait = time.Second
 
 // state follows from the other fields; c.mu is held.
@@ -134,7 +135,11 @@ func (c *Conn) await(ctx context.Context, a *attempt) error {
 	switch {
 	case c.failure == nil:
 	case errors.Is(c.failure, errCut):
-		timer := time.NewTimer(min(reconnectWait, c.pool.Timeout/2))
+		wait := c.pool.Timeout / 2
+		if !errors.Is(c.failure, errHungUp) {
+			wait = min(wait, reconnectWait)
+		}
+		timer := time.NewTimer(wait)
 		defer timer.Stop()
 		late = timer.C
 	default:

@@ -56,8 +56,11 @@ func (t *streamTransport) explain(ctx context.Context, err error) error {
 // cut says why a stream ended at the other end. That the host wrote too much is
 // that host's error; after all other ends the host may do better the next time.
 func (t *streamTransport) cut(ctx context.Context, err error) error {
-	reason := t.closeReason(ctx)
-	if reason == nil {
+	known, reason := t.closeReason(ctx)
+	switch {
+	case reason == nil && known:
+		return remote.Errorf(remote.OutcomeUnknown, "%w: %w", errHungUp, err)
+	case reason == nil:
 		return remote.Errorf(remote.OutcomeUnknown, "%w: %w", errCut, err)
 	}
 	switch class := remote.ClassOf(reason); class {
@@ -67,20 +70,26 @@ func (t *streamTransport) cut(ctx context.Context, err error) error {
 	return reason
 }
 
-// errCut is wrapped when a stream ended at the other end.
-var errCut = errors.New("the connection was cut off")
+var (
+	// errCut is wrapped when a stream ended at the other end.
+	errCut = errors.New("the connection was cut off")
+	// errHungUp is wrapped when the host's genv ended in order: it was idle, or was replaced
+	// by another program.
+	errHungUp = fmt.Errorf("%w: genv on the host ended in order", errCut)
+)
 
-// closeReason is why the session's output ended; nil if that is not known.
-func (t *streamTransport) closeReason(ctx context.Context) error {
-	reason := make(chan error, 1)
-	t.pool.running.Go(func() { reason <- t.session.Wait() })
+// closeReason says whether it is known why the session's output ended, and the reason: nil if
+// genv ended in order.
+func (t *streamTransport) closeReason(ctx context.Context) (known bool, reason error) {
+	over := make(chan error, 1)
+	t.pool.running.Go(func() { over <- t.session.Wait() })
 	timer := time.NewTimer(time.Second) // the exit status follows the output at once, if at all
 	defer timer.Stop()
 	select {
-	case err := <-reason:
-		return err
+	case err := <-over:
+		return true, err
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	return nil
+	return false, nil
 }

@@ -137,7 +137,7 @@ func (c *Conn) openStream(ctx context.Context, a *attempt) (*streamTransport, er
 		return t, nil
 	}
 	if errors.Is(err, ErrNoGreeting) && errors.Is(err, io.EOF) {
-		if reason := t.closeReason(ctx); reason != nil {
+		if _, reason := t.closeReason(ctx); reason != nil {
 			err = reason
 		}
 	}
