@@ -71,6 +71,11 @@ func (p *program) forget(c *cli.Context) error {
 		return err
 	}
 	if found == 0 {
+		if s != nil && !f.dryRun { // a run that was killed may have left the name, without rows
+			if err := s.Forget(c.Context, names...); err != nil {
+				return fmt.Errorf("the usage history: %w; run this again", err)
+			}
+		}
 		return command.UsageError("nothing is kept about %s there", text.Printable(f.user))
 	}
 	if f.dryRun {

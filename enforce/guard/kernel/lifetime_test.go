@@ -23,12 +23,14 @@ func TestTheLeaseEndsWithNoProcessAlive(t *testing.T) {
 	g := s.open()
 	enforce(t, g)
 	user := s.user(1002)
-	set(t, g, mode.Enforce, 300*time.Millisecond)
+	const lease = 2 * time.Second
 	began := time.Now()
+	set(t, g, mode.Enforce, lease)
 	require.NoError(t, g.Close())
-	require.Equal(t, "denied", user.open(s.node(0)))
+	denied, asked := user.open(s.node(0)), time.Since(began)
+	require.True(t, denied == "denied" || asked >= lease, "%s after %s", denied, asked)
 	require.Eventually(t, func() bool { return user.open(s.node(0)) == "allowed" }, 10*time.Second, 5*time.Millisecond)
-	require.GreaterOrEqual(t, time.Since(began), 290*time.Millisecond)
+	require.GreaterOrEqual(t, time.Since(began), lease)
 
 	// The next process renews it, and everything else is as it was.
 	g = s.open()

@@ -70,8 +70,11 @@ func (s *Store) Forget(ctx context.Context, users ...string) error {
 	err := s.transaction(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		return tx.QueryRow(ctx, "SELECT min(start), max(start) FROM ("+rowsOfUser+") r", s.fleet, users).Scan(&first, &last)
 	})
-	if err != nil || last == nil {
+	if err != nil {
 		return err
+	}
+	if last == nil {
+		return s.removeNames(ctx)
 	}
 	for day := usage.DayOf(*first, s.options.In); day <= *last; day = usage.NextDay(day, s.options.In) {
 		err := s.transaction(ctx, func(ctx context.Context, tx pgx.Tx) error {

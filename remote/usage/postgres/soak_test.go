@@ -13,7 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/usage/storetest"
 )
 
-func TestSoakAYear(t *testing.T) {
+func TestSoakYears(t *testing.T) {
 	if os.Getenv("GENV_SOAK") == "" {
 		t.Skip("GENV_SOAK says how long a soak test runs")
 	}
@@ -23,7 +23,7 @@ func TestSoakAYear(t *testing.T) {
 		Open:       func() (store.Store, error) { return postgres.Open(t.Context(), server.URL(), o) },
 		OpenToRead: func() (store.Store, error) { return postgres.OpenToRead(t.Context(), server.URL(), o) },
 	}
-	storetest.Year(t, d, func() (bytes int64) {
+	storetest.Years(t, d, func() (bytes int64) {
 		conn, err := pgx.Connect(t.Context(), server.URL())
 		require.NoError(t, err)
 		defer conn.Close(t.Context())

@@ -146,7 +146,8 @@ func (a *adding) run(statement *sql.Stmt, args ...any) (result sql.Result) {
 // rows adds rows in the order of their keys: so pages are written one after the other. The rows
 // of days before days are written already.
 func (a *adding) rows(b *usage.Batch, days int64) {
-	keys := slices.SortedFunc(maps.Keys(b.Rows), func(a, b usage.Key) int {
+	keys := slices.AppendSeq(make([]usage.Key, 0, len(b.Rows)), maps.Keys(b.Rows))
+	slices.SortFunc(keys, func(a, b usage.Key) int {
 		return cmp.Or(cmp.Compare(a.Hour, b.Hour), cmp.Compare(a.Host, b.Host), cmp.Compare(a.Device, b.Device), cmp.Compare(a.User, b.User), cmp.Compare(a.EID, b.EID))
 	})
 	for i := range keys {

@@ -13,15 +13,18 @@ import (
 	"github.com/seed-3119e985/genv/remote/usage/storetest"
 )
 
-func TestSoakAYear(t *testing.T) {
+func TestSoakYears(t *testing.T) {
 	path := filepath.Join(t.TempDir(), sqlite.FileName)
 	d := storetest.Database{
 		Open:       func() (store.Store, error) { return sqlite.Open(path, sqlite.Options{In: time.UTC}) },
 		OpenToRead: func() (store.Store, error) { return sqlite.OpenToRead(path, time.UTC) },
 	}
-	storetest.Year(t, d, func() int64 {
-		info, err := os.Stat(path)
-		require.NoError(t, err)
-		return info.Size()
+	storetest.Years(t, d, func() (bytes int64) {
+		for _, part := range []string{path, path + "-wal"} {
+			info, err := os.Stat(part)
+			require.NoError(t, err)
+			bytes += info.Size()
+		}
+		return bytes
 	})
 }
