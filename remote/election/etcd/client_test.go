@@ -109,6 +109,22 @@ func TestUsers(t *testing.T) {
 	require.ErrorContains(t, err, "user name is empty")
 }
 
+// With users, etcd refuses certificates with a common name, whoever logs in.
+func TestACertificateWithAName(t *testing.T) {
+	t.Parallel()
+	cluster, files := etcdcluster.StartTLS(t, 1)
+	get := func(cert string) error {
+		files := files
+		files.Cert = cert
+		_, err := open(t, etcd.Config{Endpoints: cluster.Endpoints(), User: "genv", Password: "x", TLS: files.Config(t)}).Get(t.Context(), "/genv/lab/leader")
+		return err
+	}
+	require.ErrorContains(t, get(files.Named), "authentication is not enabled")
+	cluster.AddUser("genv", "x", "/genv/")
+	require.NoError(t, get(files.Cert))
+	require.ErrorIs(t, get(files.Named), etcd.ErrCommonName)
+}
+
 // After a restore, etcd doesn't answer requests with a token from before, and doesn't refuse it.
 func TestATokenFromBeforeARestore(t *testing.T) {
 	t.Parallel()

@@ -1,8 +1,10 @@
 package etcd
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -38,11 +40,18 @@ func decode(status int, data []byte, answer any) error {
 		return nil
 	}
 	var r refusal
-	if err := json.Unmarshal(data, &r); err != nil {
-		return fmt.Errorf("what came isn't etcd's: HTTP status %d", status)
+	switch err := json.Unmarshal(data, &r); {
+	case err == nil:
+		return refused(data)
+	case status == http.StatusBadRequest && bytes.Contains(data, []byte("CommonName")):
+		return ErrCommonName
 	}
-	return refused(data)
+	return fmt.Errorf("what came isn't etcd's: HTTP status %d", status)
 }
+
+// ErrCommonName says that etcd's gateway refuses the certificate of this client: a certificate's
+// name could be that of a user (https://github.com/etcd-io/etcd/pull/10392).
+var ErrCommonName = errors.New("etcd has users, and then takes no client certificate with a common name (CN): use one without")
 
 // maxMessage is how much of a message is kept, in bytes.
 const maxMessage = 300

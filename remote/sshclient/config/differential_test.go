@@ -160,9 +160,18 @@ func TestUnsafeKeywordsAreRefused(t *testing.T) {
 
 // TestGeneratedConfigurations compares both ways: what the local reader accepts, ssh
 // reads alike, and what ssh refuses, it refuses too.
-func TestGeneratedConfigurations(t *testing.T) {
+func TestGeneratedConfigurations(t *testing.T) { compareGenerated(t, 400) }
+
+func TestSoakGeneratedConfigurations(t *testing.T) {
+	if os.Getenv("GENV_SOAK") == "" {
+		t.Skip("set GENV_SOAK, as make soak does")
+	}
+	compareGenerated(t, 4000)
+}
+
+func compareGenerated(t *testing.T, rounds int) {
 	needsSSH(t)
-	const seed, rounds = 20261122, 1200
+	const seed = 20261122
 	t.Setenv("GENV_TEST_FOLDER", t.TempDir())
 	t.Setenv("GENV_TEST_SOCKET", "/socket")
 	t.Setenv("SSH_AUTH_SOCK", "/agent.sock")

@@ -18,9 +18,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Certificates are PEM files for clients of a cluster with TLS.
+// Certificates are PEM files for clients of a cluster with TLS. Named is as Cert, with a common
+// name, which etcd takes as long as it has no users.
 type Certificates struct {
-	CA, Cert, Key string
+	CA, Cert, Key, Named string
 }
 
 // Config is that of a client with its certificate.
@@ -63,7 +64,7 @@ func (c *Cluster) certify(dir string) Certificates {
 		KeyUsage: x509.KeyUsageCertSign, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
 	}
 	leaf := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "genv"}, NotBefore: authority.NotBefore, NotAfter: authority.NotAfter,
+		SerialNumber: big.NewInt(2), NotBefore: authority.NotBefore, NotAfter: authority.NotAfter,
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	for _, m := range c.members {
@@ -72,10 +73,12 @@ func (c *Cluster) certify(dir string) Certificates {
 	signer, key := c.newKey(), c.newKey()
 	secret, err := x509.MarshalPKCS8PrivateKey(key)
 	require.NoError(c.t, err)
-	files := Certificates{filepath.Join(dir, "ca.pem"), filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")}
+	files := Certificates{filepath.Join(dir, "ca.pem"), filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), filepath.Join(dir, "named.pem")}
 	c.writePEM(files.CA, "CERTIFICATE", c.sign(authority, authority, signer, signer))
 	c.writePEM(files.Cert, "CERTIFICATE", c.sign(leaf, authority, key, signer))
 	c.writePEM(files.Key, "PRIVATE KEY", secret)
+	leaf.Subject.CommonName = "genv"
+	c.writePEM(files.Named, "CERTIFICATE", c.sign(leaf, authority, key, signer))
 	return files
 }
 

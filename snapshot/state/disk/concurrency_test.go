@@ -24,12 +24,20 @@ import (
 // The concurrency run: processes of several users on one folder, and a
 // writer that works in the way of 1.4.3.
 const (
-	users      = 4
-	processes  = 16
-	operations = 2000
+	users     = 4
+	processes = 16
 )
 
-func TestNoUpdateIsLostAmongManyProcessesAnd143(t *testing.T) {
+func TestNoUpdateIsLostAmongManyProcessesAnd143(t *testing.T) { updateTogether(t, 800) }
+
+func TestSoakUpdates(t *testing.T) {
+	if os.Getenv("GENV_SOAK") == "" {
+		t.Skip("set GENV_SOAK, as make soak does")
+	}
+	updateTogether(t, 8000)
+}
+
+func updateTogether(t *testing.T, operations int) {
 	dir := sharedDir(t)
 	_, err := everyoneLives(dir).RegisterDevices(t.Context(), gpus(8))
 	require.NoError(t, err)
