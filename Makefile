@@ -10,7 +10,7 @@ GO        ?= go
 # millisecond, and HTTP/2, which costs a tenth: a reverse proxy can add it to the page.
 BUILD     := CGO_ENABLED=0 $(GO) build -tags urfave_cli_no_docs,nethttpomithttp2 -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
 # Many tests wait, for processes or timeouts, so more of them run at a time than there are cores. Vet is a part of lint.
-TESTFLAGS ?= -timeout=30m -p 4 -parallel 4 -vet=off
+TESTFLAGS ?= -timeout=30m -p 3 -parallel 4 -vet=off
 FUZZTIME  ?= 10s
 FAULTS    := .tools/faults.txt
 SOAK      ?= 2m

@@ -196,11 +196,11 @@ func (c *crowded) enforce(more ...string) result {
 func TestAMixedFleetUnderWriters(t *testing.T) {
 	c := openCrowded(t)
 	c.running.Go(c.look)
-	r := c.enforce("--interval", "0.2", "--cycles", "20")
+	r := c.enforce("--interval", "0.2", "--cycles", "8")
 	c.end()
 	require.Zero(t, r.code, r.err)
 	require.Empty(t, c.failures)
-	t.Logf("%d changes and %d looks in 20 cycles", c.changes, c.looks)
+	t.Logf("%d changes and %d looks in 8 cycles", c.changes, c.looks)
 	require.Greater(t, c.changes, 40)
 
 	ended := map[snapshot.PID]string{}
