@@ -94,6 +94,15 @@ func TestUsageOfAController(t *testing.T) {
 	defer db.Close()
 	require.Greater(t, sums(usage.ByUser)["alice"].Attached, alice.Attached)
 
+	killed := run(state)
+	require.Eventually(t, func() bool {
+		mark, err := db.Mark(t.Context())
+		return err == nil && !mark.Ended
+	}, time.Minute, 10*time.Millisecond)
+	killed.signal(syscall.SIGKILL)
+	killed.end()
+	run(state).says("the last run ended without writing what it had counted last")
+
 	without := t.TempDir()
 	off := run(without, "--history", "off")
 	off.signal(syscall.SIGTERM)

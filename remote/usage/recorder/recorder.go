@@ -90,7 +90,7 @@ func (r *Recorder) Consume(cycle *controller.Cycle, events []enforce.Event) {
 	case r.isNew(at) && !cycle.Stopped && len(cycle.Cluster.Hosts) > 0:
 		r.seen, r.looked, r.paused = at, now, false
 		if r.begun == 0 {
-			r.begun, r.woken = now.Unix(), now
+			r.begun, r.woken = now.Unix(), now.Add(-writeEvery) // written at once: one that is killed in its first minute did not end in order
 		}
 		r.account.Look(now, cycle.Cluster)
 		fallthrough

@@ -335,6 +335,18 @@ func TestRestart(t *testing.T) {
 		third.Close()
 		third.requireSaid()
 		require.Len(t, k.gaps, 2)
+
+		time.Sleep(time.Hour)
+		fourth := start(t, k.open, 0)
+		fourth.cycles(1)
+		synctest.Wait()
+		killed = k.mark // in its first minute
+		fourth.Close()
+		k.mark = killed
+		fifth := start(t, k.open, 0)
+		fifth.cycles(1)
+		fifth.Close()
+		fifth.requireSaid("the last run ended without writing what it had counted last")
 	})
 }
 
