@@ -98,7 +98,7 @@ func (d *Document) judge() {
 		}
 	}
 	if len(unclear) > 0 {
-		d.add(render.Hosts(unclear)+" can't read which controller may act, so none may", "run `sudo genv doctor` there; it says what to do")
+		d.add(render.Hosts(unclear)+" can't read which controller may act, so none may", "look at controller.json in /var/lib/genv there: if it is damaged and one controller runs, remove it; `genv remote enforce` says why it can't be read")
 	}
 	if len(unclaimed) > 0 {
 		d.add("no controller acts on "+render.Hosts(unclaimed)+", so nothing is enforced there", "check that hosts.yaml has these hosts on all controllers, and look at `journalctl -u genv-controller`")
