@@ -87,8 +87,10 @@ func TestAnEtcdThatWasSetUpAgain(t *testing.T) {
 	e := newElectors(t, "gpu-01", "gpu-02")
 	list := filepath.Join(e.dir, "hosts")
 	begin := func(name string, more ...string) *elector {
-		return &elector{background: startDaemon(t, nil, append([]string{"-F", e.ssh, "--hostfile", list, "--interval", "1", "--non-env-processes",
-			"--state-dir", filepath.Join(e.dir, name), "--audit-log", filepath.Join(e.dir, name+".jsonl")}, more...)...)}
+		return &elector{background: startDaemon(t, nil, append([]string{
+			"-F", e.ssh, "--hostfile", list, "--interval", "1", "--non-env-processes",
+			"--state-dir", filepath.Join(e.dir, name), "--audit-log", filepath.Join(e.dir, name+".jsonl"),
+		}, more...)...)}
 	}
 	listed := func(hosts ...string) {
 		require.NoError(t, os.WriteFile(list, []byte(strings.Join(hosts, "\n")), 0o600))

@@ -102,7 +102,7 @@ func (c *Controller) changeState(r *request) error {
 	kept := ""
 	if c.Keep != nil {
 		if err := c.Keep(next); err != nil {
-			kept = fmt.Sprintf(" (but a restart forgets it: %v)", err)
+			kept = fmt.Sprintf(" (but %v)", err)
 		}
 	}
 	c.show([]enforce.Event{{Kind: EventOperator, Host: r.action.Host, Text: text + kept}})

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
@@ -30,6 +31,21 @@ type OnHold struct {
 // String is a line about it.
 func (h *OnHold) String() string {
 	return fmt.Sprintf("enforcement is on hold since %s by %s: %s", h.Since.Local().Format(time.DateTime), h.By, h.Reason)
+}
+
+// With is what was asked for in either state: a hold of one holds, and what is exempt in one is
+// exempt.
+func (s State) With(other State) State {
+	if s.Hold == nil {
+		s.Hold = other.Hold
+	}
+	for _, e := range other.Exemptions {
+		known := slices.ContainsFunc(s.Exemptions, func(own exemption.Exemption) bool { return own.Same(&e.Who) && !own.Until.Before(e.Until) })
+		if longer, err := s.Exemptions.Add(e); !known && err == nil { // with too many, the first ones stay
+			s.Exemptions = longer
+		}
+	}
+	return s
 }
 
 // Policy returns the policy by which to judge at a moment.

@@ -15,6 +15,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/controller/handover"
 	"github.com/seed-3119e985/genv/remote/election"
+	"github.com/seed-3119e985/genv/remote/operator"
 )
 
 // Election is how a run takes part in an election of the controller that acts.
@@ -40,11 +41,20 @@ type part struct {
 
 	// epoch is that with which the current controller acts; 0 for a standby.
 	epoch uint64
+	led   *led           // nil if it has not led
+	kept  operator.State // what operators asked for, as it was published last
 
 	registrar *election.Registrar
 	written   atomic.Pointer[writing] // of the memory, the last one
 	publisher handover.Publisher
 	follower  handover.Follower
+}
+
+// led is the memory with which this controller led, until when.
+type led struct {
+	epoch  uint64
+	memory controller.FleetMemory
+	until  time.Time
 }
 
 // writing is when a leader wrote its memory to etcd.
@@ -155,15 +165,16 @@ func (l *loop) watchElection(ctx context.Context) {
 // turned is the controller to continue with when the role may have changed; nil for the one
 // that runs.
 func (l *loop) turned(settle func()) *controller.Controller {
-	status := l.part.Status()
-	epoch := status.Epoch
-	if status.Role != election.Leading {
-		epoch = 0
-	}
-	if epoch == l.part.epoch {
+	if actingEpoch(l.part.Status()) == l.part.epoch {
 		return nil
 	}
 	settle()
+	if l.part.epoch != 0 {
+		l.part.led = &led{l.part.epoch, l.current.Memory, l.program.Now()}
+		l.part.follower.Restart()
+	}
+	status := l.part.Status() // settle takes time
+	epoch := actingEpoch(status)
 	l.part.epoch = epoch
 	if epoch == 0 {
 		l.claim = nil
@@ -179,6 +190,14 @@ func (l *loop) turned(settle func()) *controller.Controller {
 	next.Memory = l.inherit()
 	next.Memory.FairShare = own // of the same fleet and the same usage
 	return next
+}
+
+// actingEpoch is the epoch of a leader; 0 for a standby.
+func actingEpoch(s election.Status) uint64 {
+	if s.Role != election.Leading {
+		return 0
+	}
+	return s.Epoch
 }
 
 // replacedByElection reports whether a host refused an elected controller because of a later

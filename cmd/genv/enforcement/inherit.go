@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/seed-3119e985/genv/cmd/genv/render"
@@ -40,27 +41,47 @@ func (p *part) follow(ctx context.Context) {
 }
 
 // inherit is the memory of the leader before: from etcd, or from this controller's own folder.
+// If this one was the last that led, it goes on with what it knows: also with what it did and
+// was asked for while etcd didn't answer.
 func (l *loop) inherit() controller.FleetMemory {
 	ctx, cancel := context.WithTimeout(context.Background(), inheritWithin)
 	defer cancel()
-	failed := l.part.follower.Poll(ctx)
-	memory, missing, err := l.part.follower.Memory(l.program.Now())
+	failed, now := l.part.follower.Poll(ctx), l.program.Now()
+	if own := l.part.own(now, failed); own != nil {
+		return *own
+	}
+	memory, missing, err := l.part.follower.Memory(now)
 	switch {
 	case errors.Is(err, handover.ErrNone) && failed == nil:
 		return l.memory.load(l.setup.Hosts)
 	case err != nil:
 		l.log.Warn().Err(errors.Join(err, failed)).Msg("the memory of the leader before is dropped; this controller goes on with its own")
-		return l.memory.load(l.setup.Hosts)
+		own := l.memory.load(l.setup.Hosts)
+		own.Operator = own.Operator.With(memory.Operator)
+		return own
 	case failed != nil:
 		l.log.Warn().Err(failed).Msg("etcd doesn't return the newest memory of the leader before")
 	}
 	if missing > 0 {
 		l.log.Warn().Msgf("%s of the memory of the leader before is missing: times of these hosts and users start again", render.Plural(missing, "part"))
 	}
+	memory.Operator = memory.Operator.With(l.memory.askedSince(memory.Rules.Time))
 	if hold := memory.Operator.Hold; hold != nil {
 		l.log.Warn().Msg(hold.String())
 	}
 	return memory
+}
+
+// own is the memory with which this controller led, if no other one has led since, as far as
+// is known. failed says why etcd didn't answer.
+func (p *part) own(now time.Time, failed error) *controller.FleetMemory {
+	last := p.follower.Epoch()
+	if p.led == nil || now.Sub(p.led.until) > handover.MaxAge || last != p.led.epoch && (last != 0 || failed == nil) {
+		return nil
+	}
+	memory := p.led.memory
+	memory.Rules.Resumed = true
+	return &memory
 }
 
 // save returns what keeps the memory as it is now, on the disk and for the next leader.
@@ -71,7 +92,7 @@ func (l *loop) save(m *controller.FleetMemory) (write func()) {
 	}
 	publish := l.publish(m)
 	return func() {
-		if err := publish(); err != nil {
+		if err := publish(); err != nil && !errors.Is(err, errNotPublished) {
 			l.log.Warn().Err(err).Msg("the memory could not be kept in etcd: another controller that takes over would start times again")
 		}
 		disk()
@@ -80,8 +101,11 @@ func (l *loop) save(m *controller.FleetMemory) (write func()) {
 
 // keep keeps what operators asked for.
 func (l *loop) keep(state operator.State) error {
-	if err := l.memory.keep(state); err != nil || l.part == nil {
-		return err
+	if err := l.memory.keep(state); err != nil {
+		return fmt.Errorf("a restart forgets it: %w", err)
+	}
+	if l.part == nil || reflect.DeepEqual(state, l.part.kept) {
+		return nil
 	}
 	memory := l.current.Memory
 	memory.Operator = state
@@ -91,21 +115,28 @@ func (l *loop) keep(state operator.State) error {
 	return nil
 }
 
+// errNotPublished says that this controller's lease ends: the election says why.
+var errNotPublished = errors.New("etcd doesn't answer, or another controller leads")
+
 // publish returns what keeps the memory as it is now in etcd. It gives up early while etcd
-// doesn't answer.
+// doesn't answer. The error may be errNotPublished.
 func (l *loop) publish(m *controller.FleetMemory) func() error {
 	documents, err := handover.Encode(m, l.program.Now())
 	epoch := l.part.epoch
+	l.part.kept = m.Operator
 	return func() error {
 		status := l.part.Status()
-		if err != nil || status.Role != election.Leading || status.Epoch != epoch || status.Err != nil {
-			return err // nothing is to be kept, or the election says why it can't be
+		if err != nil {
+			return err
+		}
+		if actingEpoch(status) != epoch || status.Err != nil {
+			return errNotPublished
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), publishWithin)
 		defer cancel()
 		err := l.part.publisher.Publish(ctx, epoch, documents)
 		if errors.Is(err, handover.ErrReplaced) {
-			return nil // the election says it soon
+			return errNotPublished
 		}
 		if err == nil {
 			l.part.written.Store(&writing{epoch, l.program.Now()})

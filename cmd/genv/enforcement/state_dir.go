@@ -149,6 +149,19 @@ func (k *keeper) keep(state operator.State) error {
 	return k.store.KeepOperator(state, k.now())
 }
 
+// askedSince is what the folder says that operators asked for, if that was written since a moment:
+// while no controller ran.
+func (k *keeper) askedSince(t time.Time) operator.State {
+	if !k.store.OperatorTime().After(t) {
+		return operator.State{}
+	}
+	state, err := k.store.LoadOperator(k.now())
+	if err != nil {
+		k.log.Error().Err(err).Msg("what operators asked for is not known: enforcement is on hold until an operator releases it")
+	}
+	return state
+}
+
 // save returns what keeps the memory as it is now.
 func (k *keeper) save(m *controller.FleetMemory) (write func()) {
 	if k.store == nil {
@@ -172,7 +185,7 @@ func (k *keeper) close(last *controller.Controller) {
 		return
 	}
 	var err error
-	if !last.DryRun {
+	if !last.DryRun { // nor is it a standby: what another controller keeps is newer
 		err = k.store.Save(&last.Memory, k.now())
 		if kept := k.keep(last.Memory.Operator); !errors.Is(kept, statedir.ErrInUse) {
 			err = errors.Join(err, kept)

@@ -24,6 +24,7 @@ const (
 // head is what belongs to all parts.
 type head struct {
 	Schema   string          `json:"schema"`
+	Epoch    uint64          `json:"epoch"`  // of the leader that wrote it
 	Time     time.Time       `json:"time"`   // when it was written, by the leader's clock
 	Judged   time.Time       `json:"judged"` // see enforce.Memory.Time
 	Parts    []int           `json:"parts"`  // that there are
@@ -39,6 +40,7 @@ type part struct {
 
 // Documents are a memory as etcd keeps it.
 type Documents struct {
+	made  time.Time // by a clock that can't be set, where there is one
 	head  head
 	parts [parts][]byte // nil for one that is empty, or longer than etcd takes
 	// sums change when a part has to be written again.
@@ -55,7 +57,7 @@ func Encode(m *controller.FleetMemory, now time.Time) (*Documents, error) {
 	}
 	current := *m
 	current.Rules = m.Rules.At(now)
-	d := &Documents{head: head{Schema: schema, Time: now.Round(0).UTC(), Judged: current.Rules.Time.Round(0).UTC(), Parts: []int{}, Operator: kept, Mail: m.Mail.Sent}}
+	d := &Documents{made: now, head: head{Schema: schema, Time: now.Round(0).UTC(), Judged: current.Rules.Time.Round(0).UTC(), Parts: []int{}, Operator: kept, Mail: m.Mail.Sent}}
 	encoded, compared := split(&current), split(m)
 	for i := range encoded {
 		if d.sums[i], err = sumOf(&compared[i]); err != nil {

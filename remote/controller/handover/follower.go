@@ -76,6 +76,25 @@ func (f *Follower) Poll(ctx context.Context) error {
 	return nil
 }
 
+// Restart forgets what was read and learned, for one that has led meanwhile: it is of another
+// leader and another time.
+func (f *Follower) Restart() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.values, f.skew = nil, 0
+}
+
+// Epoch is that of the leader that published last, as far as was read; 0 if none is known.
+func (f *Follower) Epoch() uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var h head
+	if unpack(f.values[headKey(f.Key)].data, &h) != nil {
+		return 0
+	}
+	return h.Epoch
+}
+
 // tolerated is how far two clocks may be apart before times are corrected. What is new may be
 // as old as the time between two polls.
 const tolerated = 2 * time.Second
@@ -116,15 +135,15 @@ func Written(ctx context.Context, store Store, key string) (time.Time, error) {
 	return h.Time, err
 }
 
-// maxAge is how old a memory may be to be continued, as for one on the disk.
-const maxAge = time.Hour
+// MaxAge is how old a memory may be to be continued, as for one on the disk.
+const MaxAge = time.Hour
 
 // ErrNone says that no leader has published a memory.
 var ErrNone = errors.New("no memory was published")
 
 // Memory is what the leader published last, with its times by the clock of now. The error is
-// ErrNone or says why it can't be used. missing is how many of its parts are not there, or
-// can't be read.
+// ErrNone or says why it can't be used; what operators asked for doesn't age, and is there
+// also then. missing is how many of its parts are not there, or can't be read.
 func (f *Follower) Memory(now time.Time) (m controller.FleetMemory, missing int, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -134,11 +153,16 @@ func (f *Follower) Memory(now time.Time) (m controller.FleetMemory, missing int,
 	}
 	var h head
 	if err := errors.Join(unpack(top.data, &h), h.check()); err != nil {
+		m.Operator = operator.Lost(now)
 		return m, 0, fmt.Errorf("the memory in etcd is damaged: %w", err)
 	}
+	if m.Operator, err = h.operator(now); err != nil {
+		m.Operator = operator.Lost(now)
+	}
+	m.Operator.Exemptions = m.Operator.Exemptions.From(now)
 	skew := f.skewAt(now)
 	written := h.Time.Add(skew)
-	if age := now.Sub(written); age > maxAge || age < -tolerated {
+	if age := now.Sub(written); age > MaxAge || age < -tolerated {
 		return m, 0, fmt.Errorf("the memory in etcd was written at %s, which is too long ago or in the future", written.Format(time.RFC3339))
 	}
 	for _, i := range h.Parts {
@@ -152,10 +176,6 @@ func (f *Follower) Memory(now time.Time) (m controller.FleetMemory, missing int,
 	m.Rules.Time, m.Mail.Sent = h.Judged, h.Mail
 	m.Rules = shifted(m.Rules, skew)
 	m.Rules.Resumed = true
-	if m.Operator, err = h.operator(now); err != nil {
-		m.Operator = operator.Lost(now)
-	}
-	m.Operator.Exemptions = m.Operator.Exemptions.From(now)
 	return m, missing, nil // a hold says that what operators asked for was lost
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/remote/election/etcd"
@@ -33,7 +34,8 @@ type Publisher struct {
 	mu      sync.Mutex
 	epoch   uint64 // of the leader that wrote sums
 	sums    [parts][sha256.Size]byte
-	written bool // sums are of what is in the Store
+	written bool      // sums are of what is in the Store
+	made    time.Time // when what is there was made
 }
 
 // ErrReplaced says that another controller leads, so that nothing was written.
@@ -42,12 +44,16 @@ var ErrReplaced = errors.New("another controller leads")
 // maxRequest is how much a request may have, in bytes, besides the last part.
 const maxRequest = 256 << 10
 
-// Publish writes what has changed since the last time, for the leader with an epoch. After an
-// error all is written the next time.
+// Publish writes what has changed since the last time, for the leader with an epoch. Documents
+// that are older than those that are there aren't written. After an error all is written the
+// next time.
 func (p *Publisher) Publish(ctx context.Context, epoch uint64, d *Documents) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	known := p.written && p.epoch == epoch
+	if known && d.made.Before(p.made) {
+		return nil
+	}
 	p.written = false
 	var request []etcd.Entry
 	size := 0
@@ -70,14 +76,16 @@ func (p *Publisher) Publish(ctx context.Context, epoch uint64, d *Documents) err
 			}
 		}
 	}
-	top, err := packed.Encode(d.head)
+	top := d.head
+	top.Epoch = epoch
+	encoded, err := packed.Encode(top)
 	if err != nil {
 		return err
 	}
-	request = append(request, etcd.Entry{Key: headKey(p.Key), Value: top})
+	request = append(request, etcd.Entry{Key: headKey(p.Key), Value: encoded})
 	if err := flush(); err != nil {
 		return err
 	}
-	p.epoch, p.sums, p.written = epoch, d.sums, true
+	p.epoch, p.sums, p.written, p.made = epoch, d.sums, true, d.made
 	return nil
 }

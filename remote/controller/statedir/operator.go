@@ -49,6 +49,15 @@ func (s *Store) LoadOperator(now time.Time) (operator.State, error) {
 	return state, nil
 }
 
+// OperatorTime is when what operators asked for was written; zero if that is not known.
+func (s *Store) OperatorTime() time.Time {
+	status, err := s.folder.Stat(operatorName)
+	if err != nil {
+		return time.Time{}
+	}
+	return time.Unix(status.Mtim.Unix())
+}
+
 // KeepOperator writes what operators asked for, unless that is in the file already or
 // another controller is using the folder.
 func (s *Store) KeepOperator(state operator.State, now time.Time) error {
