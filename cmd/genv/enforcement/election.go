@@ -12,6 +12,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
+	"github.com/seed-3119e985/genv/remote/caps"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/controller/handover"
 	"github.com/seed-3119e985/genv/remote/election"
@@ -21,13 +22,19 @@ import (
 // Election is how a run takes part in an election of the controller that acts.
 type Election struct {
 	*election.Elector
-	Store handover.Store // in which the memory of the leader is
-	Key   string         // by which etcd knows the election
+	Store Store  // in which the memory of the leader is, and what shards have of caps
+	Key   string // by which etcd knows the election
 	// Register returns what keeps a controller registered.
 	Register func(election.Registration) *election.Registrar
 	// Campaign returns what takes part in another election, with the same etcd and Clock.
 	Campaign func(key string, self election.Candidate) *election.Elector
 	Close    func() // the connections to etcd
+}
+
+// Store is what controllers share; *etcd.Client is one.
+type Store interface {
+	handover.Store
+	caps.Store
 }
 
 // part is a run's part in an election. A nil part is that of a run without one: it acts.

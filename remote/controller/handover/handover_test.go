@@ -34,6 +34,8 @@ type store struct {
 	entries  map[string]etcd.Entry
 	requests []int // the entries of each
 	fails    error
+	stalls   bool        // writes time out, and
+	late     func() bool // carries the last one of them out
 }
 
 func newStore() *store { return &store{epoch: 7, entries: make(map[string]etcd.Entry)} }
@@ -55,8 +57,16 @@ func (s *store) Keys(_ context.Context, prefix string) (list []etcd.Entry, err e
 	return list, s.fails
 }
 
-func (s *store) Write(_ context.Context, guard string, created uint64, entries ...etcd.Entry) (bool, error) {
-	if s.fails != nil || guard != election.LeaderKey("/lab") || created != s.epoch {
+func (s *store) WriteAfter(_ context.Context, guard string, created uint64, key string, modified uint64, entries ...etcd.Entry) (bool, error) {
+	if s.stalls {
+		s.late = func() bool { done, _ := s.write(guard, created, key, modified, entries...); return done }
+		return false, context.DeadlineExceeded
+	}
+	return s.write(guard, created, key, modified, entries...)
+}
+
+func (s *store) write(guard string, created uint64, key string, modified uint64, entries ...etcd.Entry) (bool, error) {
+	if s.fails != nil || guard != election.LeaderKey("/lab") || created != s.epoch || s.entries[key].Modified != modified {
 		return false, s.fails
 	}
 	s.revision++
@@ -396,4 +406,35 @@ func TestAFollowerThatHasLed(t *testing.T) {
 	got, _, err := f.Memory(now)
 	require.NoError(t, err)
 	require.WithinDuration(t, noon.Add(-time.Minute), got.Rules.Present[key].Since, time.Second)
+}
+
+// A write whose answer was lost, and that arrives after a newer one, changes nothing.
+func TestAWriteThatArrivesLate(t *testing.T) {
+	s, m, now := newStore(), memoryOf(2), noon.Add(time.Minute)
+	p := handover.Publisher{Store: s, Key: "/lab"}
+	require.NoError(t, p.Publish(t.Context(), 7, encode(t, &m, noon)))
+	s.stalls = true
+	for key := range m.Rules.Idle { // for long
+		m.Rules.Idle[key] = noon.Add(-3 * time.Hour)
+	}
+	require.Error(t, p.Publish(t.Context(), 7, encode(t, &m, noon.Add(time.Second))))
+	s.stalls = false
+	for key := range m.Rules.Idle { // not any more
+		m.Rules.Idle[key] = noon
+	}
+	require.NoError(t, p.Publish(t.Context(), 7, encode(t, &m, noon.Add(2*time.Second))))
+	require.False(t, s.late())
+	got, _, err := follow(t, s, &now).Memory(now)
+	require.NoError(t, err)
+	require.Len(t, got.Rules.Idle, 2)
+	for _, since := range got.Rules.Idle {
+		require.True(t, noon.Equal(since))
+	}
+
+	// One that arrives before the next write is carried out, and then that one isn't.
+	s.stalls = true
+	require.Error(t, p.Publish(t.Context(), 7, encode(t, &m, noon.Add(3*time.Second))))
+	s.stalls = false
+	require.True(t, s.late())
+	require.NoError(t, p.Publish(t.Context(), 7, encode(t, &m, noon.Add(4*time.Second))))
 }

@@ -17,8 +17,9 @@ import (
 type Store interface {
 	Get(ctx context.Context, key string) (*etcd.Entry, error)
 	Keys(ctx context.Context, prefix string) ([]etcd.Entry, error)
-	// Write writes nothing, and returns false, if the key guard was not created in a revision.
-	Write(ctx context.Context, guard string, created uint64, entries ...etcd.Entry) (done bool, err error)
+	// WriteAfter writes nothing, and returns false, if the key guard was not created in a
+	// revision, or key was modified in another one.
+	WriteAfter(ctx context.Context, guard string, created uint64, key string, modified uint64, entries ...etcd.Entry) (done bool, err error)
 }
 
 // prefixOf is what the keys of an election's memory begin with; headKey and partKey are these.
@@ -38,7 +39,8 @@ type Publisher struct {
 	made    time.Time // when what is there was made
 }
 
-// ErrReplaced says that another controller leads, so that nothing was written.
+// ErrReplaced says that nothing was written: another controller leads, or an earlier try, of
+// which the answer was lost, was carried out late.
 var ErrReplaced = errors.New("another controller leads")
 
 // maxRequest is how much a request may have, in bytes, besides the last part.
@@ -55,10 +57,17 @@ func (p *Publisher) Publish(ctx context.Context, epoch uint64, d *Documents) err
 		return nil
 	}
 	p.written = false
+	before, err := p.Store.Get(ctx, headKey(p.Key))
+	if err != nil {
+		return err
+	}
+	if before == nil {
+		before = new(etcd.Entry)
+	}
 	var request []etcd.Entry
 	size := 0
 	flush := func() error {
-		done, err := p.Store.Write(ctx, election.LeaderKey(p.Key), epoch, request...)
+		done, err := p.Store.WriteAfter(ctx, election.LeaderKey(p.Key), epoch, headKey(p.Key), before.Modified, request...)
 		if err == nil && !done {
 			err = ErrReplaced
 		}

@@ -68,6 +68,14 @@ func TestARealEtcd(t *testing.T) {
 	require.Equal(t, "/k/memory/2", keys[0].Key)
 	require.Empty(t, keys[0].Value)
 	require.NotZero(t, keys[0].Modified)
+	after := func(modified uint64) bool {
+		done, err := c.WriteAfter(ctx, "/k/leader", made.Created, "/k/memory/2", modified, etcd.Entry{Key: "/k/memory/2", Value: []byte("later")})
+		require.NoError(t, err)
+		return done
+	}
+	require.False(t, after(0), "it is there")
+	require.True(t, after(keys[0].Modified))
+	require.False(t, after(keys[0].Modified), "it was modified meanwhile")
 	require.Eventually(t, func() bool { // a busy machine may take longer for it than the client waits
 		_, err := c.Write(ctx, "/k/leader", made.Created, etcd.Entry{Key: "/k/memory/4", Value: bytes.Repeat([]byte("x"), 2<<20)})
 		return errors.Is(err, etcd.ErrTooBig)

@@ -44,16 +44,22 @@ type header struct {
 	Revision uint64 `json:"revision,string"`
 }
 
-// compare is a condition of a transaction, about the revision in which a key was created.
+// compare is a condition of a transaction, about the revision in which a key was created, or
+// modified last; 0 for a key that isn't there.
 type compare struct {
-	Key     []byte `json:"key"`
-	Target  string `json:"target"`
-	Result  string `json:"result"`
-	Created uint64 `json:"create_revision,string"`
+	Key      []byte  `json:"key"`
+	Target   string  `json:"target"`
+	Result   string  `json:"result"`
+	Created  *uint64 `json:"create_revision,string,omitempty"`
+	Modified *uint64 `json:"mod_revision,string,omitempty"`
 }
 
 func createdIn(key string, revision uint64) compare {
-	return compare{[]byte(key), "CREATE", "EQUAL", revision}
+	return compare{Key: []byte(key), Target: "CREATE", Result: "EQUAL", Created: &revision}
+}
+
+func modifiedIn(key string, revision uint64) compare {
+	return compare{Key: []byte(key), Target: "MOD", Result: "EQUAL", Modified: &revision}
 }
 
 // operation is one of a transaction; one field is set.
@@ -170,7 +176,17 @@ func after(prefix string) []byte {
 // Write puts entries, and deletes those of which the value is nil, if the key guard was
 // created in a revision; otherwise it does nothing, and returns false.
 func (c *Client) Write(ctx context.Context, guard string, created uint64, entries ...Entry) (done bool, err error) {
-	request := transaction{If: []compare{createdIn(guard, created)}}
+	return c.writeIf(ctx, []compare{createdIn(guard, created)}, entries)
+}
+
+// WriteAfter is Write if a key is also as it was modified in a revision; 0 for one that isn't
+// there. So a write that arrives late changes nothing that was written meanwhile.
+func (c *Client) WriteAfter(ctx context.Context, guard string, created uint64, key string, modified uint64, entries ...Entry) (done bool, err error) {
+	return c.writeIf(ctx, []compare{createdIn(guard, created), modifiedIn(key, modified)}, entries)
+}
+
+func (c *Client) writeIf(ctx context.Context, conditions []compare, entries []Entry) (done bool, err error) {
+	request := transaction{If: conditions}
 	for _, e := range entries {
 		key := []byte(e.Key)
 		if e.Value == nil {
