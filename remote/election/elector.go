@@ -84,6 +84,14 @@ func (e *Elector) Leads() bool {
 	return e.state.Role(e.Clock()) == Leading
 }
 
+// LeadsWith reports whether this controller may act now on what it judged as the leader of an
+// epoch. If it was elected again since, another one may have led in between.
+func (e *Elector) LeadsWith(epoch uint64) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.state.Role(e.Clock()) == Leading && e.status.Epoch == epoch
+}
+
 // Status is what is known now.
 func (e *Elector) Status() Status {
 	e.mu.Lock()

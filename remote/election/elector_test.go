@@ -206,6 +206,7 @@ func TestALeaderWithoutEtcd(t *testing.T) {
 			<-e.Changed()
 			time.Sleep(10 * time.Second)
 			epoch := e.Status().Epoch
+			require.True(t, e.LeadsWith(epoch))
 			silent := time.Now()
 			c.set(func() { c.silent = true })
 			time.Sleep(election.TTL - 2*time.Second - slow)
@@ -220,6 +221,8 @@ func TestALeaderWithoutEtcd(t *testing.T) {
 			time.Sleep(8 * time.Second)
 			require.True(t, e.Leads(), "%s: it campaigned again", name)
 			require.Greater(t, e.Status().Epoch, epoch, name)
+			require.True(t, e.LeadsWith(e.Status().Epoch), name)
+			require.False(t, e.LeadsWith(epoch), "%s: what it judged before is not acted on", name)
 			require.NoError(t, e.Status().Err)
 		})
 	}

@@ -136,12 +136,14 @@ func (p *part) shown() *election.Shown {
 	return shown
 }
 
-// leads is asked right before each act; nil for always.
+// leads is asked right before each act; nil for always. A controller that was elected again
+// since it judged doesn't act on that.
 func (p *part) leads() func() bool {
 	if p == nil {
 		return nil
 	}
-	return p.Leads
+	epoch := p.epoch
+	return func() bool { return p.LeadsWith(epoch) }
 }
 
 // watchElection says what becomes of the election, and wakes the loop.
