@@ -137,10 +137,13 @@ func (p *part) shown() *election.Shown {
 }
 
 // leads is asked right before each act; nil for always. A controller that was elected again
-// since it judged doesn't act on that.
+// since it judged doesn't act on that. A standby asks whether it was elected meanwhile.
 func (p *part) leads() func() bool {
-	if p == nil {
+	switch {
+	case p == nil:
 		return nil
+	case p.epoch == 0:
+		return p.Leads
 	}
 	epoch := p.epoch
 	return func() bool { return p.LeadsWith(epoch) }
