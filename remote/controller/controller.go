@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/enforce/notify/mail"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent/controllers"
 	"github.com/seed-3119e985/genv/remote/controller/guards"
@@ -212,8 +213,10 @@ func (c *Controller) act(ctx context.Context, cycle *Cycle, next FleetMemory, ev
 	now := c.Now()
 	notifications := notificationsFor(cycle.Cluster, events, now)
 	nameDecisions(notifications, visits, now)
-	c.mail(cycle, notifications, now)
-	if !c.DryRun {
+	letters := c.mail(cycle, notifications, now)
+	if c.DryRun {
+		c.post(letters, nil)
+	} else {
 		if c.NoTerminals {
 			notifications = nil
 		}
@@ -222,7 +225,7 @@ func (c *Controller) act(ctx context.Context, cycle *Cycle, next FleetMemory, ev
 			b.text = c.terminalText
 			messages[host] = b
 		}
-		c.send(ctx, cycle.Plan.Reports, withMessages(cycle, visits, messages), cycle.guards...)
+		c.send(ctx, cycle.Plan.Reports, withMessages(cycle, visits, messages), letters, cycle.guards...)
 	}
 	for _, v := range visits {
 		events = append(events, v.acting())
@@ -231,12 +234,13 @@ func (c *Controller) act(ctx context.Context, cycle *Cycle, next FleetMemory, ev
 }
 
 // send saves in the memory what is going to be sent, and sends it.
-func (c *Controller) send(ctx context.Context, reports []enforce.HostReport, visits map[snapshot.Hostname]*visit, asks ...*guards.Ask) {
+func (c *Controller) send(ctx context.Context, reports []enforce.HostReport, visits map[snapshot.Hostname]*visit, letters []mail.Letter, asks ...*guards.Ask) {
 	for _, r := range reports {
 		c.Memory.Rules = c.Memory.Rules.Begin(r, c.Now())
 	}
 	c.unsaved = true
-	safe := c.save(len(visits) > 0) // before sending: a crash must not lead to a second report
+	safe := c.save(len(visits)+len(letters) > 0) // before sending: a crash must not lead to a second report
+	c.post(letters, safe)
 	withGuards(visits, asks)
 	c.visits.send(ctx, &c.Asker, visits, safe, c.leads)
 }

@@ -13,8 +13,12 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Mailer sends mail; *mail.Post is one. Send must not wait.
-type Mailer interface{ Send(mail.Letter) }
+// Mailer sends mail. Send must not wait, and may be called by several goroutines.
+type Mailer interface {
+	Send(mail.Letter)
+	// Unsent is told of a mail that may not be sent any more.
+	Unsent(mail.Letter, error)
+}
 
 // Mailing says how users get mail, besides what is shown on their terminals. The zero
 // Mailing sends none.
@@ -51,11 +55,11 @@ func (c *Controller) terminalText(list []notify.Notification) string {
 	return c.Texts.Templates.Text(texts.Terminal, n, func(texts.Notice) string { return textOf(list) }, c.Texts.Failed)
 }
 
-// mail has users mailed what they are notified of: at once, or later in a digest. In a dry
-// run the Mailer only says so.
-func (c *Controller) mail(cycle *Cycle, all map[snapshot.Hostname][]notify.Notification, now time.Time) {
+// mail returns the mails that are due, after it has added what users are notified of. From now
+// on the memory says that they were sent.
+func (c *Controller) mail(cycle *Cycle, all map[snapshot.Hostname][]notify.Notification, now time.Time) (due []mail.Letter) {
 	if c.Mailing.Mailer == nil {
-		return
+		return nil
 	}
 	var refused []audit.Record
 	for _, host := range slices.Sorted(maps.Keys(all)) {
@@ -72,10 +76,30 @@ func (c *Controller) mail(cycle *Cycle, all map[snapshot.Hostname][]notify.Notif
 			cycle.Unrecorded = err
 		}
 	}
-	for _, l := range c.Memory.Mail.Due(c.Mailing.Rules, now) {
-		l.Run, l.Cycle = cycle.Run, cycle.Number
-		c.unsaved = true
-		c.Mailing.Mailer.Send(l)
+	due = c.Memory.Mail.Due(c.Mailing.Rules, now)
+	for i := range due {
+		due[i].Run, due[i].Cycle = cycle.Run, cycle.Number
+	}
+	return due
+}
+
+// post sends mails when the memory is safe that says so: whoever goes on with that memory sends
+// them no second time. If another controller leads by then, it has them in its memory. In a dry
+// run the Mailer only says what would be sent.
+func (c *Controller) post(letters []mail.Letter, safe <-chan struct{}) {
+	send := func() {
+		for _, l := range letters {
+			if c.leads() {
+				c.Mailing.Mailer.Send(l)
+			} else {
+				c.Mailing.Mailer.Unsent(l, errNotLeading)
+			}
+		}
+	}
+	if safe == nil {
+		send()
+	} else {
+		c.writer.After(safe, send)
 	}
 }
 

@@ -20,7 +20,8 @@ import (
 // letters takes mails.
 type letters []mail.Letter
 
-func (l *letters) Send(letter mail.Letter) { *l = append(*l, letter) }
+func (l *letters) Send(letter mail.Letter)   { *l = append(*l, letter) }
+func (l *letters) Unsent(mail.Letter, error) {}
 
 // mailing is a controller of a fleet that mails to l at once.
 func mailing(p *fakeFleet, log controller.Recorder, l *letters) *controller.Controller {

@@ -33,7 +33,7 @@ func (c *Controller) change(ctx context.Context, r *request, row *row) error {
 	if err := c.recordFirst(cycle, v.items); err != nil {
 		return err
 	}
-	c.send(ctx, []enforce.HostReport{report}, map[snapshot.Hostname]*visit{v.name: v})
+	c.send(ctx, []enforce.HostReport{report}, map[snapshot.Hostname]*visit{v.name: v}, nil)
 	text := fmt.Sprintf("%s. %s", v.items[0].Text, v.items[0].Why[0])
 	c.show([]enforce.Event{v.acting(), {Kind: EventOperator, Host: v.name, Text: text}})
 	r.begun(v.items[0].Text + ": under way. An event says what came of it.")
@@ -75,11 +75,11 @@ func (c *Controller) warn(ctx context.Context, r *request, row *row) error {
 	}
 	now := c.Now()
 	all := map[snapshot.Hostname][]notify.Notification{n.Host: {n}}
-	c.mail(cycle, all, now)
+	letters := c.mail(cycle, all, now)
 	b := admitAll(&c.Memory.Messages, all, now)[n.Host]
 	b.text = c.terminalText
 	v := &visit{cycle: cycle.Number, name: n.Host, host: row.answered, messages: b, request: r}
-	c.send(ctx, nil, map[snapshot.Hostname]*visit{v.name: v})
+	c.send(ctx, nil, map[snapshot.Hostname]*visit{v.name: v}, letters)
 	c.show([]enforce.Event{{Kind: EventOperator, Host: n.Host, ID: n.ID, Text: record.Text + ": " + r.action.Reason}})
 	r.begun("The message is on its way.")
 	return nil

@@ -94,6 +94,9 @@ func (m *mailer) Send(l mail.Letter) {
 	}
 }
 
+// Unsent implements controller.Mailer.
+func (m *mailer) Unsent(l mail.Letter, err error) { m.done(mail.Result{Letter: l, Err: err}) }
+
 // done records what became of a mail.
 func (m *mailer) done(r mail.Result) {
 	if r.Err != nil {
@@ -139,6 +142,9 @@ type dryMailer struct {
 	log    zerolog.Logger
 	policy *policy.File
 }
+
+// Unsent implements controller.Mailer. There is no election in a dry run.
+func (dryMailer) Unsent(mail.Letter, error) {}
 
 // Send implements controller.Mailer.
 func (d dryMailer) Send(l mail.Letter) {

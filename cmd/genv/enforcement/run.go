@@ -157,7 +157,7 @@ func (l *loop) controller(setup Setup) *controller.Controller {
 			StopAtFailure: setup.StopAtFailure, Progress: setup.Progress.Update,
 		},
 		Policy: setup.policy(), DryRun: setup.DryRun, ActUnrecorded: setup.ActUnrecorded,
-		Sinks: []controller.Sink{hooks.Sink{Queue: l.hooks, Now: l.program.Now, Templates: setup.Policy.Templates, Failed: l.templateFailed}, &l.screen},
+		Sinks: []controller.Sink{hooks.Sink{Queue: l.hooks, Now: l.program.Now, Templates: setup.Policy.Templates, Failed: l.templateFailed, Leads: l.part.leads()}, &l.screen},
 		Save:  l.save, SaveEach: l.part != nil, Keep: l.keep, Now: l.program.Now,
 		Texts:   l.texts(setup.Policy),
 		Mailing: l.mail.configure(&setup), NoTerminals: !setup.Policy.TellUsers.On,

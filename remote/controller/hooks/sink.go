@@ -60,6 +60,9 @@ type Sink struct {
 	Now       func() time.Time
 	Templates texts.Set   // of texts for a chat
 	Failed    func(error) // is called for a template that fails; nil for none
+	// Leads, if set, is asked whether the controller may act, right before each event but those
+	// of what it did: the controller that leads has the others, too.
+	Leads func() bool
 }
 
 // Consume implements controller.Sink.
@@ -86,16 +89,18 @@ func (s Sink) Consume(cycle *controller.Cycle, events []enforce.Event) {
 			held.HeldHosts = append(held.HeldHosts, *e.Held)
 		}
 	}
-	if len(warned.Findings)+len(warned.Messages) > 0 {
+	if len(warned.Findings)+len(warned.Messages) > 0 && s.leads() {
 		s.send(cycle, warned)
 	}
 	if len(acted.Outcomes) > 0 {
 		s.send(cycle, acted)
 	}
-	if len(held.HeldUsers)+len(held.HeldHosts) > 0 {
+	if len(held.HeldUsers)+len(held.HeldHosts) > 0 && s.leads() {
 		s.send(cycle, held)
 	}
 }
+
+func (s Sink) leads() bool { return s.Leads == nil || s.Leads() }
 
 func noticed(f *enforce.Finding) NoticedFinding {
 	return NoticedFinding{*f, f.Line(), notify.Advice(f.Rule)}

@@ -3,7 +3,7 @@
 // together: however slow the disk is, something is safe after two writes at most.
 //
 //	safe := w.Write(func() { … })
-//	<-safe
+//	w.After(safe, func() { … })
 //
 // What is written, and where, is decided elsewhere.
 package saving

@@ -32,8 +32,13 @@ func (w *Writer) Write(write func()) (safe <-chan struct{}) {
 	return w.waiting.safe
 }
 
-// Wait waits until all is written. Write must not be called meanwhile. A nil Writer has
-// nothing to write.
+// After does something in the background once safe, which Write returned, is closed.
+func (w *Writer) After(safe <-chan struct{}, do func()) {
+	w.work.Go(func() { <-safe; do() })
+}
+
+// Wait waits until all is written, and what comes After that is done. Neither Write nor After
+// may be called meanwhile. A nil Writer has nothing to write.
 func (w *Writer) Wait() {
 	if w != nil {
 		w.work.Wait()
