@@ -63,6 +63,35 @@ func TestAWarningThatWasNotSent(t *testing.T) {
 	first.exits(command.ExitOK)
 }
 
+// What waits for a mail is in the memory that the next leader goes on with: neither the leader
+// that ends mails it, nor a standby whose folder has it, too.
+func TestMailIsLeftToTheNextLeader(t *testing.T) {
+	t.Parallel()
+	state, alice := outsiders(1), snapshot.UID(1001)
+	state.Processes[0].UID, state.Processes[0].Username = &alice, "alice"
+	host := genvhost.New(&snapshot.Snapshot{BootID: "a"})
+	e := newSimulatedElectors(t, &inprocess.Server{Name: "a", Handler: host})
+	sendmail, mails, policy, quiet := filepath.Join(e.dir, "sendmail"), filepath.Join(e.dir, "mails"), filepath.Join(e.dir, "policy.yaml"), filepath.Join(e.dir, "quiet.yaml")
+	require.NoError(t, os.WriteFile(sendmail, []byte("#!/bin/sh\ncat >> "+mails+"\n"), 0o700))
+	const rules = "defaults:\n  non-env-processes: true\n  warn: {for: 1h}\n"
+	require.NoError(t, os.WriteFile(quiet, []byte(rules), 0o600))
+	require.NoError(t, os.WriteFile(policy, []byte(rules+"mail:\n  from: genv@example.org\n  template: '{{.User}}@example.org'\n  sendmail: "+sendmail+"\n"), 0o600))
+	first := e.start("first", "--policy", policy)
+	first.is(election.Leading)
+	second := e.start("second", "--policy", quiet)
+	second.is(election.Standby)
+	go second.drain()
+	host.Change(func(s *snapshot.Snapshot) { *s = *state })
+	first.next(func(c enforcement.CycleDocument) bool { return len(c.Notified) > 0 })
+	first.signal(syscall.SIGTERM)
+	first.exits(command.ExitOK)
+	again := e.start("first", "--policy", policy)
+	again.is(election.Standby)
+	again.signal(syscall.SIGTERM)
+	again.exits(command.ExitOK)
+	require.NoFileExists(t, mails)
+}
+
 // A leader and a host fail together, as when a rack loses its power. The standby is just waiting
 // for that host: it takes over nevertheless, and acts on the other hosts.
 func TestATakeOverWaitsForNoHost(t *testing.T) {

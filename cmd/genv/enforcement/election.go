@@ -96,11 +96,18 @@ func (l *loop) takePart(ctx context.Context, setup *Setup) error {
 // which it keeps what became of the messages under way for the next leader, or this long.
 const resignAfter = 4 * time.Second
 
-// resign has another controller lead.
-func (p *part) resign() {
-	if p != nil {
-		p.cancel()
+// mailWithin is how long a leader that ends tries to send mails, before the next one has them.
+const mailWithin = 2 * time.Second
+
+// resign has another controller lead, which has what could not be mailed.
+func (l *loop) resign() {
+	if l.part == nil {
+		return
 	}
+	if l.mail.end(l.current, mailWithin) {
+		l.save(&l.current.Memory)()
+	}
+	l.part.cancel()
 }
 
 // close resigns, and ends the connections to etcd.

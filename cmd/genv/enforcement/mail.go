@@ -120,22 +120,41 @@ func (m *mailer) done(r mail.Result) {
 	m.record(record)
 }
 
-// close sends what waits for less than a minute, and gives back to the memory what could
-// not be sent, for the next run. Digests wait there too.
+// close sends what waits for less than a minute, unless that is for the next leader of an
+// election. Digests wait in the memory.
 func (m *mailer) close(last *controller.Controller) {
-	if last.Mailing.Mailer != nil {
+	if last.Mailing.Mailer != nil && last.Leads == nil {
 		for _, l := range last.Memory.Mail.Flush(last.Mailing.Rules, m.now()) {
 			last.Mailing.Mailer.Send(l)
 		}
 	}
-	m.former.Wait()
-	if m.post == nil {
-		return
-	}
-	for _, l := range m.post.Close(hooksTimeout) {
-		last.Memory.Mail.Return(l, m.now())
-	}
+	m.end(last, hooksTimeout)
 }
+
+// end sends what was taken out of the memory, and gives back to it what could not be sent within
+// a time, for the next run or leader. It reports whether that is something.
+func (m *mailer) end(last *controller.Controller, within time.Duration) (returned bool) {
+	m.former.Wait()
+	m.mu.Lock()
+	post := m.post
+	m.post = nil
+	m.mu.Unlock()
+	if post == nil {
+		return false
+	}
+	for _, l := range post.Close(within) {
+		if last.Leads != nil && (last.Standby || !last.Leads()) {
+			m.Unsent(l, errNotLeading) // its memory isn't that of the fleet any more
+			continue
+		}
+		last.Memory.Mail.Return(l, m.now())
+		returned = true
+	}
+	return returned
+}
+
+// errNotLeading is why a mail was lost that the mail server didn't take.
+var errNotLeading = errors.New("not sent until the run ended, and this controller doesn't lead any more")
 
 // dryMailer says which mails would be sent.
 type dryMailer struct {

@@ -91,7 +91,7 @@ func (l *loop) run(ctx context.Context, setup Setup) error {
 		Hangup: l.service.hangup, Reload: l.reloaded, Turn: l.part.turns(), Turned: l.turned, Step: l.service.step, Actions: l.queue,
 	}
 	err = controller.Loop(ctx, first, schedule, func(cycle controller.Cycle) error { return l.show(ctx, &cycle) })
-	l.part.resign()
+	l.resign()
 	if l.claim != nil && setup.Release != nil {
 		setup.Release(context.WithoutCancel(ctx))
 	}
@@ -194,7 +194,7 @@ func (l *loop) controller(setup Setup) *controller.Controller {
 		c.Witness = l.judged
 	}
 	if c.Leads = l.part.leads(); !l.part.acts() {
-		c.Standby, c.DryRun, c.Save, c.Keep, c.Sinks = true, true, nil, nil, viewers
+		c.Standby, c.DryRun, c.Save, c.Keep, c.Sinks, c.Mailing = true, true, nil, nil, viewers, controller.Mailing{}
 	}
 	if l.caps != nil {
 		l.caps.setup.Store(&setup)

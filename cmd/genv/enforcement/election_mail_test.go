@@ -1,0 +1,192 @@
+package enforcement
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/enforce/notify/mail/mailtest"
+	"github.com/seed-3119e985/genv/remote/controller/handover"
+	"github.com/seed-3119e985/genv/remote/election"
+	"github.com/seed-3119e985/genv/remote/election/etcd"
+)
+
+// store is an etcd in memory, with one controller.
+type store struct {
+	mu       sync.Mutex
+	revision uint64
+	entries  map[string]etcd.Entry
+}
+
+func (*store) Grant(_ context.Context, ttl time.Duration) (etcd.Lease, error) {
+	return etcd.Lease{ID: 1, TTL: ttl}, nil
+}
+func (*store) KeepAlive(context.Context, int64) (time.Duration, error) { return election.TTL, nil }
+
+func (s *store) Revoke(context.Context, int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.entries, election.LeaderKey(electionKey))
+	return nil
+}
+
+func (s *store) Create(_ context.Context, key string, value []byte, _ int64) (etcd.Creation, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return etcd.Creation{Entry: s.put(etcd.Entry{Key: key, Value: value}), Own: true}, nil
+}
+
+func (s *store) put(e etcd.Entry) etcd.Entry {
+	s.revision++
+	e.Created, e.Modified = s.revision, s.revision
+	s.entries[e.Key] = e
+	return e
+}
+
+func (s *store) Get(_ context.Context, key string) (*etcd.Entry, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e, known := s.entries[key]; known {
+		return &e, nil
+	}
+	return nil, nil //nolint:nilnil // as etcd.Client does
+}
+
+func (s *store) Keys(_ context.Context, prefix string) (keys []etcd.Entry, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, e := range s.entries {
+		if e.Value = nil; strings.HasPrefix(key, prefix) {
+			keys = append(keys, e)
+		}
+	}
+	return keys, nil
+}
+
+func (s *store) Write(_ context.Context, guard string, created uint64, entries ...etcd.Entry) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.entries[guard].Created != created {
+		return false, nil
+	}
+	for _, e := range entries {
+		s.put(e)
+	}
+	return true, nil
+}
+
+const electionKey = "/genv/lab"
+
+// electedPart is the part of a controller that leads.
+func electedPart(t *testing.T, s *store) *part {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	begun := time.Now()
+	e := election.New(election.Options{Cluster: s, Key: electionKey, Clock: func() time.Duration { return time.Since(begun) }, Now: time.Now})
+	p := &part{Election: &Election{Elector: e, Store: s, Key: electionKey}, publisher: handover.Publisher{Store: s, Key: electionKey}, cancel: cancel}
+	p.work.Go(func() { e.Run(ctx) })
+	t.Cleanup(func() { cancel(); p.work.Wait() })
+	<-e.Changed()
+	require.True(t, e.Leads())
+	p.epoch = e.Status().Epoch
+	return p
+}
+
+// electedLoop is a loop that mails bob in a minute.
+func electedLoop(p *part, server *mailtest.Server) *loop {
+	l := &loop{program: &command.Program{Now: time.Now}, log: zerolog.Nop(), service: &service{}, memory: &keeper{now: time.Now}, part: p}
+	l.mail = mailer{log: l.log, now: time.Now}
+	setup := mailSetup(server)
+	setup.Progress = &render.Progress{}
+	l.controller(*setup)
+	l.current.Memory.Mail.Add("bob", letterTo("bob").Items[0], mailRules(setup), time.Now())
+	return l
+}
+
+// A leader that ends sends what it has taken out of the memory, and leaves the rest to the next
+// one: each mail is sent once.
+func TestMailOfALeaderThatEnds(t *testing.T) {
+	for name, mails := range map[string]int{"the server takes it": 1, "it doesn't": 0} {
+		t.Run(name, func(t *testing.T) {
+			m, s := mailtest.Start(t), &store{entries: map[string]etcd.Entry{}}
+			if mails == 0 {
+				m.Answer("EHLO", "421 closed")
+			}
+			l := electedLoop(electedPart(t, s), m)
+			var recorded records
+			l.mail.record = recorded.add
+			l.save(&l.current.Memory)()
+			l.mail.Send(letterTo("alice"))
+			l.resign()
+			l.part.work.Wait()
+			l.close()
+			require.Len(t, m.Mails(), mails)
+			require.Len(t, recorded.list, mails, "nothing is said to be lost")
+			for _, sent := range m.Mails() {
+				require.Equal(t, "alice@example.org", sent.To)
+			}
+			next := handover.Follower{Store: s, Key: electionKey, Now: time.Now, Clock: election.SinceBoot}
+			require.NoError(t, next.Poll(t.Context()))
+			memory, missing, err := next.Memory(time.Now())
+			require.NoError(t, err)
+			require.Zero(t, missing)
+			require.Len(t, memory.Mail.Users["bob"].Items, 1)
+			require.Len(t, memory.Mail.Users, 2-mails, "who gets one of the next leader")
+		})
+	}
+}
+
+// What waits in the folder of a standby was mailed by the one that leads, perhaps long ago.
+func TestAStandbyMailsNothing(t *testing.T) {
+	m := mailtest.Start(t)
+	p := electedPart(t, &store{entries: map[string]etcd.Entry{}})
+	p.epoch = 0
+	l := electedLoop(p, m)
+	require.Nil(t, l.current.Mailing.Mailer)
+	l.resign()
+	l.close()
+	require.Empty(t, m.Mails())
+}
+
+// What a leader took out of the memory is sent by nobody else, so it goes on with that when it
+// has become a standby. Should it end first, it says so.
+func TestMailOfALeaderThatBecameAStandby(t *testing.T) {
+	m := mailtest.Start(t)
+	m.Answer("EHLO", "421 closed")
+	l := electedLoop(electedPart(t, &store{entries: map[string]etcd.Entry{}}), m)
+	var recorded records
+	l.mail.record = recorded.add
+	l.mail.Send(letterTo("alice"))
+	require.Eventually(t, func() bool { return len(m.Commands()) > 0 }, time.Minute, time.Millisecond)
+	l.part.epoch = 0
+	l.controller(l.setup)
+	l.close()
+	require.Empty(t, m.Mails())
+	require.Len(t, recorded.list, 1)
+	require.Equal(t, errNotLeading.Error(), recorded.list[0].Reason)
+}
+
+// Who is elected again acts with the memory of those who led meanwhile, and not with its own.
+func TestAnEarlierEpochDoesNotLead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &store{entries: map[string]etcd.Entry{}}
+		p := electedPart(t, s)
+		leads := p.leads()
+		require.True(t, leads())
+		require.NoError(t, s.Revoke(t.Context(), 1))
+		time.Sleep(time.Minute)
+		require.True(t, p.Leads())
+		require.False(t, leads())
+		require.False(t, p.leads()())
+		p.epoch = 0
+		require.True(t, p.leads()(), "this standby has to act")
+	})
+}
