@@ -71,10 +71,14 @@ func (s *store) Keys(_ context.Context, prefix string) (keys []etcd.Entry, err e
 	return keys, nil
 }
 
-func (s *store) Write(_ context.Context, guard string, created uint64, entries ...etcd.Entry) (bool, error) {
+func (s *store) Write(ctx context.Context, guard string, created uint64, entries ...etcd.Entry) (bool, error) {
+	return s.WriteAfter(ctx, guard, created, guard, created, entries...)
+}
+
+func (s *store) WriteAfter(_ context.Context, guard string, created uint64, key string, modified uint64, entries ...etcd.Entry) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.entries[guard].Created != created {
+	if s.entries[guard].Created != created || s.entries[key].Modified != modified {
 		return false, nil
 	}
 	for _, e := range entries {

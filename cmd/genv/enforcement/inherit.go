@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/enforce/notify/mail"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/controller/handover"
 	"github.com/seed-3119e985/genv/remote/election"
@@ -57,6 +58,7 @@ func (l *loop) inherit() controller.FleetMemory {
 	case err != nil:
 		l.log.Warn().Err(errors.Join(err, failed)).Msg("the memory of the leader before is dropped; this controller goes on with its own")
 		own := l.memory.load(l.setup.Hosts)
+		own.Mail = mail.Memory{} // the other one may have sent it
 		own.Operator = own.Operator.With(memory.Operator)
 		return own
 	case failed != nil:
