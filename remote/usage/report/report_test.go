@@ -1,6 +1,7 @@
 package report_test
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 
@@ -50,6 +51,21 @@ func TestDocument(t *testing.T) {
 	empty := report.New(sums(), report.ByUser, time.UTC)
 	require.NotNil(t, empty.Rows, "an empty list in JSON")
 	require.Zero(t, empty.Total.Share)
+}
+
+// The keys of docs/json.md: others read them.
+func TestJSON(t *testing.T) {
+	r := sums(store.Row{Name: "alice", Sum: usage.Sum{Peak: 3, Amounts: usage.Amounts{
+		Attached: 3600, Used: 2000, Computing: 1000, Idle: 1600, Unknown: 60, Unmeasured: 5, Memory: 7, Findings: 4, Terminated: 2, Detached: 1,
+	}}})
+	r.Missing, r.Mark.Until = 30, r.Until
+	text, err := json.Marshal(report.New(r, report.ByUser, time.UTC))
+	require.NoError(t, err)
+	const row = `"attached_seconds": 3600, "used_seconds": 2000, "computing_seconds": 1000, "idle_seconds": 1600, "unknown_seconds": 60, "unmeasured_seconds": 5,
+		"memory_mib_seconds": 7, "share": 1, "findings": 4, "terminated": 2, "detached": 1`
+	require.JSONEq(t, `{"schema": "genv.remote.report/1", "by": "user", "since": "2026-09-21T14:13:20Z", "until": "2026-09-28T12:53:20Z",
+		"begun": "2026-05-28T20:26:40Z", "recorded_until": "2026-09-28T12:53:20Z", "missing_seconds": 30,
+		"rows": [{"key": "alice", "peak_devices": 3, `+row+`}], "total": {"key": "", "peak_devices": 3, `+row+`}}`, string(text))
 }
 
 func TestGroups(t *testing.T) {
