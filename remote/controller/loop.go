@@ -26,8 +26,8 @@ type Schedule struct {
 	Actions *Queue
 	// Turn brings that another controller may have to continue, as one that acts or as a
 	// standby; nil for none. Turned returns it with its memory, or nil for the one that runs.
-	// A cycle follows at once. settle waits for the reports under way, of which the next
-	// controller shows what came.
+	// A cycle follows at once. settle waits some seconds for the reports under way. The next
+	// controller records and shows what comes of the others.
 	Turn   <-chan struct{}
 	Turned func(settle func()) *Controller
 	// Step, if set, is called before each cycle with 0, and before each wait
@@ -138,10 +138,17 @@ func (c *Controller) concludeAside(v *visit) {
 	c.save(false)
 }
 
-// settle waits for the reports under way. What came of them is for the next cycle.
+// settle waits for the reports under way, for a while: what comes of them later, since a process
+// may have a long grace, is recorded then.
 func (c *Controller) settle() {
+	late := time.After(5 * time.Second)
 	for c.visits.underWay > 0 {
-		c.concludeAside(<-c.visits.results)
+		select {
+		case v := <-c.visits.results:
+			c.concludeAside(v)
+		case <-late:
+			return
+		}
 	}
 }
 

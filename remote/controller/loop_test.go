@@ -186,3 +186,40 @@ func TestAStandbyThatHasToAct(t *testing.T) {
 		require.Equal(t, []time.Duration{31 * time.Second, 31 * time.Second}, at)
 	})
 }
+
+// patient is a Link to a host on which a report takes an hour.
+type patient struct{ plain }
+
+func (patient) Snapshot(context.Context, remote.Host) (*snapshot.Snapshot, error) { return busy(1), nil }
+
+func (patient) Execute(_ context.Context, _ remote.Host, r enforce.Report) (agent.Execution, error) {
+	time.Sleep(time.Hour)
+	return agent.Execution{Outcomes: []enforce.Outcome{{PID: r.Terminate[0].Process.PID, Status: enforce.StatusTerminated}}}, nil
+}
+
+// A leader that becomes a standby doesn't wait until a process has had its grace, or it could be
+// elected again and not act meanwhile. What came of it is shown when it is known.
+func TestATurnDuringALongReport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		leader, standby := looping(patient{}), looping(patient{})
+		standby.Standby, standby.DryRun, standby.Policy = true, true, usual
+		turn, begun := make(chan struct{}, 1), time.Now()
+		var settled time.Duration
+		schedule := controller.Schedule{Interval: time.Minute, Cycles: 80, Turn: turn, Turned: func(settle func()) *controller.Controller {
+			asked := time.Now()
+			settle()
+			settled = time.Since(asked)
+			return standby
+		}}
+		time.AfterFunc(10*time.Second, func() { turn <- struct{}{} })
+		var came []time.Duration
+		require.NoError(t, loopOf(t.Context(), leader, strict{}, schedule, func(c controller.Cycle) error {
+			if len(c.Actions) > 0 {
+				came = append(came, time.Since(begun).Truncate(time.Minute))
+			}
+			return nil
+		}))
+		require.Equal(t, 5*time.Second, settled)
+		require.Equal(t, []time.Duration{time.Hour}, came)
+	})
+}

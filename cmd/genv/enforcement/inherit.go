@@ -82,7 +82,7 @@ func (p *part) own(now time.Time, failed error) *controller.FleetMemory {
 		return nil
 	}
 	memory := p.led.memory
-	memory.Rules.Resumed = true
+	memory.Rules.Resumed, memory.Rules.UnderWay = true, nil // their processes are left alone
 	return &memory
 }
 
