@@ -190,7 +190,9 @@ func TestAStandbyThatHasToAct(t *testing.T) {
 // patient is a Link to a host on which a report takes an hour.
 type patient struct{ plain }
 
-func (patient) Snapshot(context.Context, remote.Host) (*snapshot.Snapshot, error) { return busy(1), nil }
+func (patient) Snapshot(context.Context, remote.Host) (*snapshot.Snapshot, error) {
+	return busy(1), nil
+}
 
 func (patient) Execute(_ context.Context, _ remote.Host, r enforce.Report) (agent.Execution, error) {
 	time.Sleep(time.Hour)
