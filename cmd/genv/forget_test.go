@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -22,7 +23,10 @@ import (
 func TestForget(t *testing.T) {
 	dir := usageOfTenDays(t)
 	log := audit.Log{Path: filepath.Join(dir, "log")}
-	require.NoError(t, log.Append(audit.Record{Kind: audit.KindFinding, User: "bob"}, audit.Record{Kind: audit.KindFinding, User: "alice"}))
+	require.NoError(t, log.Append(audit.Record{Time: time.Now(), Kind: audit.KindFinding, User: "bob"}, audit.Record{Kind: audit.KindFinding, User: "alice"},
+		audit.Record{Kind: audit.KindCleared, IDs: []string{"max-devices-per-user/bob"}}))
+	notes := filepath.Join(dir, "notes")
+	require.NoError(t, os.WriteFile(notes, []byte("call bob\n"), 0o600))
 	forget := func(user string, args ...string) result {
 		return genv(t, append([]string{"remote", "history", "forget", "--state-dir", dir, "--audit-log", log.Path, "--user", user}, args...)...)
 	}
@@ -37,14 +41,17 @@ func TestForget(t *testing.T) {
 	require.Equal(t, command.ExitFailed, lost.code)
 	require.Contains(t, lost.err, "name the log")
 	require.Equal(t, before.Rows, reported(t, "--state-dir", dir).Rows, "it could not be recorded")
+	other := forget("bob", "--audit-log", notes)
+	require.Equal(t, command.ExitFailed, other.code)
+	require.Contains(t, other.err, "is not an audit log")
 	dry := forget("bob", "--dry-run")
 	require.Zero(t, dry.code, dry.err)
 	require.Contains(t, dry.out, "rows would go to user:forgotten")
-	require.Contains(t, dry.out, "1 records would be removed")
+	require.Contains(t, dry.out, "2 records would be removed")
 	require.Equal(t, before.Rows, reported(t, "--state-dir", dir).Rows)
 	done := forget("bob")
 	require.Zero(t, done.code, done.err)
-	require.Contains(t, done.out, "1 records are removed")
+	require.Contains(t, done.out, "2 records are removed")
 	after := reported(t, "--state-dir", dir)
 	require.Equal(t, []string{"alice", "user:forgotten"}, after.Keys())
 	require.Equal(t, before.Total, after.Total)

@@ -110,6 +110,32 @@ func TestUsageOfAController(t *testing.T) {
 	require.NoFileExists(t, filepath.Join(without, sqlite.FileName))
 }
 
+// A history that is damaged inside is moved aside, and a new one begins.
+func TestADamagedHistory(t *testing.T) {
+	t.Parallel()
+	f := startSim(t, &inprocess.Server{Name: "a", Handler: genvhost.New(outsiders(1))})
+	dir := usageOfTenDays(t)
+	path := filepath.Join(dir, sqlite.FileName)
+	content, err := os.ReadFile(path)
+	require.NoError(t, err)
+	for i := 4096; i < len(content); i++ { // the first page has the schema
+		content[i] = byte(i * 7)
+	}
+	require.NoError(t, os.WriteFile(path, content, 0o600))
+	d := startDaemon(t, nil, "-F", f.SSHConfig(), "-H", "a", "--interval", "1", "--socket", "off", "--audit-log", "off", "--state-dir", dir)
+	go d.drain()
+	d.says("the usage history can't be read: it was moved to " + path + ".damaged-")
+	require.Eventually(t, func() bool {
+		return genv(t, "remote", "report", "--state-dir", dir).code == command.ExitOK
+	}, time.Minute, 50*time.Millisecond)
+	aside, err := filepath.Glob(path + ".damaged-*")
+	require.NoError(t, err)
+	moved, err := os.ReadFile(aside[0])
+	require.NoError(t, err)
+	require.Equal(t, content, moved)
+	require.NoFileExists(t, "off", "no log was asked for")
+}
+
 // Controllers that write to a PostgreSQL server: what one counted is there for the next, and for
 // a report from anywhere.
 func TestUsageOnAServer(t *testing.T) {
@@ -238,7 +264,7 @@ func TestReportReadsWhatEnforceKeeps(t *testing.T) {
 	require.Contains(t, genv(t, "remote", "history", "forget", "--user", "bob", "--dry-run").out, "rows would go to user:forgotten")
 	configured(t, configfile.Config, "enforce: {state-dir: "+dir+", history: 'postgres://127.0.0.1:1/genv', history-fleet: lab}\n")
 	log := audit.Log{Path: filepath.Join(dir, "log")}
-	require.NoError(t, log.Append(audit.Record{Kind: audit.KindFinding, User: "bob"}))
+	require.NoError(t, log.Append(audit.Record{Time: time.Now(), Kind: audit.KindFinding, User: "bob"}))
 	off := genv(t, "remote", "history", "forget", "--user", "bob", "--history", "off", "--audit-log", log.Path, "--dry-run")
 	require.Zero(t, off.code, off.err)
 	require.Contains(t, off.out, "usage history: off, so none is changed\nlog: 1 records would be removed")
@@ -261,6 +287,9 @@ func TestRemoteReportRefuses(t *testing.T) {
 		"--fair-share is by user":             {"--fair-share", "--by", "host"},
 		`--format "pdf": write tui`:           {"--format", "pdf"},
 		"is not before":                       {"--since", "1d", "--until", "2d"},
+		"is in the future":                    {"--since", "2199-01-01", "--until", "2200-01-01"},
+		"--since is empty":                    {"--since", ""},
+		`--until "foo"`:                       {"--until", "foo"},
 		`--since "yesterday"`:                 {"--since", "yesterday"},
 		"not a URL of a PostgreSQL database":  {"--history", "sqlite"},
 		"a password doesn't belong there":     {"--history", "postgres://genv:pw@db/genv"},

@@ -11,6 +11,8 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -86,7 +88,7 @@ func without(to *bytes.Buffer, from io.Reader, user snapshot.Username) (found Fo
 		line, err := lines.ReadBytes('\n')
 		var r Record
 		switch {
-		case json.Unmarshal(line, &r) == nil && r.User == user:
+		case json.Unmarshal(line, &r) == nil && isAbout(&r, user):
 			found.Records++
 		case mentions(line, word):
 			found.Mentioned++
@@ -101,6 +103,15 @@ func without(to *bytes.Buffer, from io.Reader, user snapshot.Username) (found Fo
 			return found, err
 		}
 	}
+}
+
+// isAbout reports whether a record is about a user: by its user, or as that of a finding about the
+// user's devices on all hosts, of which only the id is there when it is over.
+func isAbout(r *Record, user snapshot.Username) bool {
+	return r.User == user || r.User == "" && len(r.IDs) > 0 && !slices.ContainsFunc(r.IDs, func(id string) bool {
+		rule, of, _ := strings.Cut(id, "/")
+		return !strings.HasSuffix(rule, "-per-user") || of != string(user)
+	})
 }
 
 // mentions reports whether a line has a word, and not only as a part of another one.

@@ -64,10 +64,6 @@ func (a *Account) action(hour int64, host snapshot.Hostname, devices []snapshot.
 	sum := Sum{Amounts: amounts}
 	a.batch.addSum(SumKey{hour, OfAll, ""}, &sum)
 	a.batch.addSum(SumKey{hour, ByUser, string(key.User)}, &sum)
-	if host != "" {
-		a.batch.addSum(SumKey{hour, ByHost, string(host)}, &sum)
-	}
-	if key.Device != NoDevice {
-		a.batch.addSum(SumKey{hour, ByModel, key.Model}, &sum)
-	}
+	a.batch.addSum(SumKey{hour, ByHost, string(host)}, &sum) // empty for what is about several
+	a.batch.addSum(SumKey{hour, ByModel, key.Model}, &sum)
 }

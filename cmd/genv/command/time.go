@@ -42,9 +42,9 @@ func (p *Program) Time(text string) (time.Time, error) {
 	return time.Time{}, UsageError("%q is not a time: write it as 2026-11-20T22:00, or 2026-11-20", text)
 }
 
-// Since reads a time, or how long ago it was, as 2h or 7d; the zero time if the text
-// is empty.
-func (p *Program) Since(written string) (time.Time, error) {
+// Ago reads the value of a flag: a time, or how long ago it was, as 2h or 7d; the zero time if
+// it is empty.
+func (p *Program) Ago(flag, written string) (time.Time, error) {
 	if written == "" {
 		return time.Time{}, nil
 	}
@@ -53,7 +53,7 @@ func (p *Program) Since(written string) (time.Time, error) {
 	}
 	t, err := p.Time(written)
 	if err != nil {
-		return t, UsageError("--since %q: write how long ago, as 2h or 7d, or a time as 2026-11-20T22:00", written)
+		return t, UsageError("--%s %q: write how long ago, as 2h or 7d, or a time as 2026-11-20T22:00", flag, written)
 	}
 	return t, nil
 }

@@ -40,7 +40,7 @@ func Flags() []cli.Flag {
 		&cli.IntFlag{Name: "cycles", Usage: "end after `N` cycles; 0 never ends"},
 		&cli.BoolFlag{Name: "dry-run", Usage: "print what would be done, and why, and do nothing"},
 		&cli.BoolFlag{Name: "exit-code", Usage: "with --dry-run: exit with 10 if there is something to do"},
-		&cli.StringFlag{Name: "audit-log", Usage: "append what is found, decided and done to `FILE`, as JSON lines"},
+		&cli.StringFlag{Name: "audit-log", Usage: "append what is found, decided and done to `FILE`, as JSON lines; off for none"},
 		&cli.StringFlag{Name: "audit-size", Value: "64m", Usage: "rotate the audit log when it reaches this `SIZE`"},
 		&cli.IntFlag{Name: "audit-keep", Value: audit.DefaultKeep, Usage: "keep `N` rotated audit logs"},
 		&cli.BoolFlag{Name: "act-unrecorded", Usage: "continue to act when the audit log can't be written"},
@@ -117,7 +117,7 @@ func (config *Config) readAuditSize(c *cli.Context) error {
 // openAuditLog opens the log, so that one that can't be written is an error
 // before anything is done; nil if there is none.
 func (config *Config) openAuditLog() (*audit.Log, error) {
-	if config.AuditLog == "" {
+	if config.AuditLog == "" || config.AuditLog == "off" {
 		return nil, nil //nolint:nilnil // no log is asked for
 	}
 	if err := audit.Check(config.AuditLog); errors.Is(err, audit.ErrNotALog) {

@@ -16,8 +16,10 @@ import (
 )
 
 const (
-	// followEvery is how often a standby reads the memory of the leader.
-	followEvery = time.Second
+	// followEvery is how often a standby reads the memory of the leader, and followWithin how
+	// long that may take: a new leader waits for it.
+	followEvery  = time.Second
+	followWithin = 2 * time.Second
 	// publishWithin is how long etcd may take to keep a memory, before what waits for that is
 	// sent to hosts anyway.
 	publishWithin = time.Second
@@ -31,7 +33,9 @@ func (p *part) follow(ctx context.Context) {
 	defer ticker.Stop()
 	for {
 		if p.Status().Role == election.Standby {
-			_ = p.follower.Poll(ctx) // the election says that etcd doesn't answer
+			limited, cancel := context.WithTimeout(ctx, followWithin)
+			_ = p.follower.Poll(limited) // the election says that etcd doesn't answer
+			cancel()
 		}
 		select {
 		case <-ctx.Done():

@@ -81,11 +81,11 @@ func readFilter(p *command.Program, c *cli.Context, q *audit.Filter) (err error)
 		return command.UsageError("--follow can't be used with --stats or --until")
 	}
 	q.Notices = c.Bool("notices") || c.Bool("stats")
-	if q.Since, err = p.Since(c.String("since")); err != nil {
+	if q.Since, err = p.Ago("since", c.String("since")); err != nil {
 		return err
 	}
-	if q.Until, err = p.Since(c.String("until")); err != nil {
-		return command.UsageError("--until: %w", err)
+	if q.Until, err = p.Ago("until", c.String("until")); err != nil {
+		return err
 	}
 	if !q.Until.IsZero() && !q.Until.After(q.Since) {
 		return command.UsageError("--since %s is not before --until %s", q.Since.Format(time.DateTime), q.Until.Format(time.DateTime))

@@ -113,6 +113,9 @@ func (f *forgetting) count(ctx context.Context, s forgetter, names []string) (fo
 		f.say("log: off, so none is changed, and this isn't recorded")
 		return found, nil
 	}
+	if err := audit.Check(f.log); err != nil {
+		return 0, command.UsageError("the log: %w", err)
+	}
 	records, err := audit.Forget(f.log, snapshot.Username(f.user), true)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, command.UsageError("the log: %w; name the log of `genv remote enforce --audit-log FILE`", err)
@@ -132,7 +135,7 @@ func (f *forgetting) change(ctx context.Context, s forgetter, names []string, fo
 	if f.log != off {
 		log := audit.Log{Path: f.log}
 		err := log.Append(audit.Record{
-			Time: f.Now(), Kind: audit.KindOperator, Action: "forget", By: cmp.Or(f.Getenv("SUDO_USER"), f.Getenv("USER")),
+			Time: f.Now(), Kind: audit.KindOperator, Action: "forget", By: cmp.Or(f.Getenv("SUDO_USER"), f.Getenv("USER"), fmt.Sprintf("uid %d", os.Getuid())),
 			Text: fmt.Sprintf("forgot a user: %d rows and records", found),
 		})
 		if err != nil {

@@ -79,7 +79,8 @@ func ReadHistory(c *cli.Context, p *command.Program, place Place, log zerolog.Lo
 					return nil, err
 				}
 				return open(path, options, p.Now(), log)
-			}, func() (store.Store, error) { return sqlite.OpenToRead(path, time.Local) })
+			}, func(why error) error { return moveAside(path, why, p.Now(), log) },
+				func() (store.Store, error) { return sqlite.OpenToRead(path, time.Local) })
 		}, nil
 	}
 	options, err := place.options(c)
@@ -94,7 +95,7 @@ func ReadHistory(c *cli.Context, p *command.Program, place Place, log zerolog.Lo
 				return nil, err
 			}
 			return postgres.Open(context.Background(), url, to)
-		}, func() (store.Store, error) { return postgres.OpenToRead(context.Background(), url, options) })
+		}, nil, func() (store.Store, error) { return postgres.OpenToRead(context.Background(), url, options) })
 	}, nil
 }
 
@@ -114,9 +115,9 @@ func (place Place) options(c *cli.Context) (postgres.Options, error) {
 	return o, err
 }
 
-// keep keeps usage in a store, and reads it.
-func keep(p *command.Program, log zerolog.Logger, shared bool, open, read func() (store.Store, error)) enforcement.History {
-	record := recorder.Start(recorder.Options{Now: p.Now, In: time.Local, Log: log, Shared: shared, Open: open})
+// keep keeps usage in a store, and reads it. replace moves a damaged one aside; nil for none.
+func keep(p *command.Program, log zerolog.Logger, shared bool, open func() (store.Store, error), replace func(error) error, read func() (store.Store, error)) enforcement.History {
+	record := recorder.Start(recorder.Options{Now: p.Now, In: time.Local, Log: log, Shared: shared, Open: open, Replace: replace})
 	return history{record, p.Now, read, reading.NewRecent(reading.New(reading.Options{Open: read, Now: p.Now, In: time.Local}))}
 }
 
@@ -148,18 +149,26 @@ func (h history) Close() {
 func open(path string, options sqlite.Options, now time.Time, log zerolog.Logger) (store.Store, error) {
 	s, err := sqlite.Open(path, options)
 	if errors.Is(err, store.ErrDamaged) {
-		aside := path + ".damaged-" + now.Format("20060102-150405")
-		if moveErr := os.Rename(path, aside); moveErr != nil {
-			return nil, errors.Join(err, moveErr)
+		if err := moveAside(path, err, now, log); err != nil {
+			return nil, err
 		}
-		for _, with := range []string{"-wal", "-shm"} {
-			_ = os.Rename(path+with, aside+with) // there may be none
-		}
-		log.Error().Err(err).Msgf("the usage history can't be read: it was moved to %s, and a new one begins", aside)
 		s, err = sqlite.Open(path, options)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return s, nil
+}
+
+// moveAside gives a damaged database another name.
+func moveAside(path string, why error, now time.Time, log zerolog.Logger) error {
+	aside := path + ".damaged-" + now.Format("20060102-150405")
+	if err := os.Rename(path, aside); err != nil {
+		return errors.Join(why, err)
+	}
+	for _, with := range []string{"-wal", "-shm"} {
+		_ = os.Rename(path+with, aside+with) // there may be none
+	}
+	log.Error().Err(why).Msgf("the usage history can't be read: it was moved to %s, and a new one begins", aside)
+	return nil
 }

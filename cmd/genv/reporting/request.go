@@ -69,13 +69,19 @@ func (r *Request) readTime(c *cli.Context, p *command.Program) error {
 	if r.FairShare && !command.IsGiven(c, "since") {
 		from = fmt.Sprintf("%dd", report.FairShareDays)
 	}
-	since, err := p.Since(from)
+	since, err := p.Ago("since", from)
 	if err != nil {
 		return err
 	}
-	until, err := p.Since(c.String("until"))
+	until, err := p.Ago("until", c.String("until"))
 	if err != nil {
-		return command.UsageError("--until: %w", err)
+		return err
+	}
+	switch now := p.Now(); {
+	case from == "":
+		return command.UsageError("--since is empty: write how long ago, as 7d, or a time as 2026-11-20T22:00")
+	case since.After(now):
+		return command.UsageError("--since %s is in the future", since.Format(time.DateTime))
 	}
 	if until.IsZero() {
 		until = p.Now()

@@ -87,12 +87,12 @@ func (p *program) read(c *cli.Context) (r request, err error) {
 func (p *program) readTime(c *cli.Context, r *request) (err error) {
 	named := c.String("recording") != ""
 	if !named || command.IsGiven(c, "since") {
-		if r.since, err = p.Since(c.String("since")); err != nil {
+		if r.since, err = p.Ago("since", c.String("since")); err != nil {
 			return err
 		}
 	}
-	if r.until, err = p.Since(c.String("until")); err != nil {
-		return command.UsageError("--until: %w", err)
+	if r.until, err = p.Ago("until", c.String("until")); err != nil {
+		return err
 	}
 	if r.until.IsZero() {
 		r.until = p.Now()

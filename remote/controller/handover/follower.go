@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -40,8 +41,9 @@ type value struct {
 	data     []byte
 }
 
-// Poll reads what has changed. Polled again and again, it also learns how far the leader's
-// clock is from this one: what is new was written since the last time.
+// Poll reads what has changed; after an error it goes on where it was. Polled again and again,
+// it also learns how far the leader's clock is from this one: what is new was written since the
+// last time.
 func (f *Follower) Poll(ctx context.Context) error {
 	keys, err := f.Store.Keys(ctx, prefixOf(f.Key))
 	if err != nil {
@@ -50,16 +52,18 @@ func (f *Follower) Poll(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := moment{f.Now().Round(0), f.Clock()}
+	often := f.values != nil && now.clock-f.polled <= tolerated
 	if f.values == nil {
 		f.learned = now // until more is known, the clocks are taken to be the same
+		f.values, f.polled = make(map[string]value), -tolerated-1
 	}
-	often := f.values != nil && now.clock-f.polled <= tolerated
 	next := make(map[string]value, len(keys))
 	for _, k := range keys {
 		known, ok := f.values[k.Key]
 		if !ok || known.modified != k.Modified {
 			entry, err := f.Store.Get(ctx, k.Key)
 			if err != nil {
+				maps.Copy(f.values, next)
 				return err
 			}
 			if entry == nil {

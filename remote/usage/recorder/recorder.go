@@ -16,9 +16,11 @@ import (
 type Options struct {
 	// Open opens the store. It is called in the background, and again after an error.
 	Open func() (store.Store, error)
-	Now  func() time.Time
-	In   *time.Location // of the hours
-	Log  zerolog.Logger
+	// Replace, if set, moves a store aside whose file is damaged, so that Open begins a new one.
+	Replace func(why error) error
+	Now     func() time.Time
+	In      *time.Location // of the hours
+	Log     zerolog.Logger
 	// Shared says that several controllers write to the store, of which one leads: a standby
 	// counts nothing.
 	Shared bool

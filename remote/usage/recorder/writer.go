@@ -67,9 +67,11 @@ func (w *writer) write(ended bool) {
 	if w.entry.Since == 0 {
 		w.entry.Since = cmp.Or(taken.begun, taken.until)
 	}
-	err := w.open(ctx)
-	if err == nil {
-		err = w.add(ctx)
+	err := w.openAndAdd(ctx)
+	if errors.Is(err, store.ErrDamaged) && w.options.Replace != nil {
+		if err = w.replace(err); err == nil {
+			err = w.openAndAdd(ctx)
+		}
 	}
 	if err != nil {
 		w.failed(err, ended)
@@ -81,6 +83,25 @@ func (w *writer) write(ended bool) {
 		_ = w.store.Close() // what Add returned for is kept
 		w.store, w.entry.Since = nil, 0
 	}
+}
+
+func (w *writer) openAndAdd(ctx context.Context) error {
+	if err := w.open(ctx); err != nil {
+		return err
+	}
+	return w.add(ctx)
+}
+
+// replace has a damaged store moved aside.
+func (w *writer) replace(why error) error {
+	if w.store != nil {
+		_ = w.store.Close() // it is damaged
+		w.store = nil
+	}
+	if err := w.options.Replace(why); err != nil {
+		return errors.Join(why, err)
+	}
+	return nil
 }
 
 // add adds what wasn't written: first what perhaps was.
@@ -143,7 +164,7 @@ func (w *writer) open(ctx context.Context) error {
 
 // failed says that nothing could be written, and keeps what waits within its bounds.
 func (w *writer) failed(err error, ended bool) {
-	if text := err.Error(); text != w.said {
+	if text := err.Error(); text != w.said || ended {
 		w.said = text
 		next := "it is tried again, and what is counted meanwhile waits"
 		if ended {
