@@ -95,7 +95,6 @@ func (p *Pool) Withdraw() {
 	for _, c := range conns {
 		c.mu.Lock()
 		c.reset()
-		c.tookOver.Store(false)
 		c.mu.Unlock()
 	}
 }

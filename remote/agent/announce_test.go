@@ -106,3 +106,21 @@ func TestAHostThatSaysTooMuch(t *testing.T) {
 	require.NoError(t, err)
 	require.LessOrEqual(t, len(pool.About(h).Controllers.Others), controllers.MaxOthers)
 }
+
+// A leader that is elected again doesn't take hosts back from one that took them over since.
+func TestAHostIsTakenOverOnce(t *testing.T) {
+	file := &fence.File{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now}
+	pool := (&scripted{capabilities: agent.NewGreeting("v", agent.CapabilityFence).Capabilities, fence: file}).pool()
+	defer pool.Close()
+	ask := func(epoch uint64) error {
+		claim := leader(epoch)
+		claim.TakeOver = true
+		pool.Announce(announced, claim)
+		_, err := pool.Snapshot(t.Context(), remote.Host{Name: "a"})
+		return err
+	}
+	require.NoError(t, ask(1))
+	require.NoError(t, file.Admit(&fence.Claim{Source: fence.FolderSource("f"), Epoch: 1, Controller: "f", TakeOver: true}))
+	pool.Withdraw()
+	require.Equal(t, remote.Replaced, remote.ClassOf(ask(2)))
+}
