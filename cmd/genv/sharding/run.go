@@ -56,7 +56,9 @@ type run struct {
 	with      map[int]bool // the shards that have hosts
 	processes map[int]*process
 	failures  map[int]*failure
-	exit      int // the greatest exit code of the processes at the end
+	begun     map[int]bool // the shards that had a process
+	replaced  map[int]bool // the shards that ended since other controllers act on their hosts
+	exit      int          // the greatest exit code of the processes at the end
 
 	turned atomic.Int64 // when supervise ended a turn last, by Clock
 
@@ -81,7 +83,8 @@ func Run(ctx context.Context, o Options) error {
 	r := &run{
 		Options: o, out: &output{to: o.Out, prefix: o.Prefix}, errors: os.Stderr, //nolint:forbidigo // what processes log is not changed
 		placement: shards.Placement{Self: o.ID, Count: o.Count}, with: o.shardsWith(hosts),
-		processes: make(map[int]*process), failures: make(map[int]*failure), woken: make(chan struct{}, 1),
+		processes: make(map[int]*process), failures: make(map[int]*failure),
+		begun: make(map[int]bool), replaced: make(map[int]bool), woken: make(chan struct{}, 1),
 	}
 	r.members = shards.NewMembers(shards.MembersOptions{
 		Cluster: o.Cluster, Key: o.Key, Self: shards.Member{ID: o.ID, Name: o.Name, Count: o.Count}, Update: r.update, Failed: r.etcdFailed,
@@ -186,7 +189,7 @@ func (r *run) place() {
 	}
 	wanted := make(map[int]bool)
 	for _, shard := range r.placement.Decide(r.Clock(), seen) {
-		wanted[shard] = r.with[shard]
+		wanted[shard] = r.with[shard] && !r.replaced[shard]
 	}
 	var ready []int
 	for shard, p := range r.processes {
@@ -218,7 +221,7 @@ func (r *run) begin(shard int, seen *shards.Seen) {
 		r.failed(shard, err)
 		return
 	}
-	r.processes[shard] = p
+	r.processes[shard], r.begun[shard] = p, true
 	r.say("starts", shard, seen)
 }
 
@@ -236,6 +239,10 @@ func (r *run) collect() {
 			if p.stopping {
 				continue
 			}
+			if replaced(err) {
+				r.lost(shard)
+				continue
+			}
 			if time.Since(p.started) > settled {
 				delete(r.failures, shard)
 			}
@@ -243,6 +250,20 @@ func (r *run) collect() {
 		default:
 		}
 	}
+}
+
+// replaced reports whether a process ended since most of its hosts refused it.
+func replaced(err error) bool {
+	var exit *exec.ExitError
+	return errors.As(err, &exit) && exit.ExitCode() == command.ExitReplaced
+}
+
+// lost has a shard stay without a process here: one that is started again would be refused again,
+// or take the hosts back. The other shards go on.
+func (r *run) lost(shard int) {
+	r.replaced[shard] = true
+	r.exit = max(r.exit, command.ExitReplaced)
+	r.Log.Error().Int("shard", shard).Msg("another controller acts on the hosts of the shard: this one leaves it alone until it is started again; end the other one, or start this one once with --take-over")
 }
 
 // A process that ended by itself is started again after a second, and then after twice as long
