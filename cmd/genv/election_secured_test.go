@@ -126,4 +126,8 @@ func TestAnEtcdThatWasSetUpAgain(t *testing.T) {
 	standby.is(election.Leading)
 	e.ended(e.violate("gpu-01"))
 	e.ended(e.violate("gpu-02"))
+
+	standby.signal(syscall.SIGTERM) // hosts wait for the next leader of the election
+	standby.exits(command.ExitOK)
+	begin("other").exits(command.ExitReplaced)
 }

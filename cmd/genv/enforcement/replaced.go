@@ -2,10 +2,12 @@ package enforcement
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/remote/controller"
 )
 
@@ -13,6 +15,11 @@ import (
 // few hosts say does not end it, also while no other one can be reached: they may lie, and
 // then nothing would be enforced on the others. It is an *command.ExitError.
 func (l *loop) replaced(cycle *controller.Cycle) error {
+	if !l.saidOlder && l.part != nil && refusedByElection(cycle) && l.part.Leads() {
+		l.log.Warn().Msg("this controller leads, and most hosts know a later epoch of its election: etcd was set up again as it was, or restored. " +
+			"Nothing is enforced there: give etcd another --initial-cluster-token or --leader another key, and start one controller once with --take-over")
+		l.saidOlder = true
+	}
 	var refused int
 	var first error
 	for i := range cycle.Cluster.Hosts {
@@ -28,6 +35,19 @@ func (l *loop) replaced(cycle *controller.Cycle) error {
 	}
 	first = fmt.Errorf("%w: %s", first, remote.NextStepOf(first))
 	return &command.ExitError{Code: command.ExitReplaced, Err: fmt.Errorf("%s refused what this controller wants to do, so it ends: %w", render.Plural(refused, "host"), first)}
+}
+
+// refusedByElection reports whether most hosts refused an elected controller because of a later
+// epoch. If it leads nevertheless, etcd has lost its revisions, and counts again from a lower one.
+func refusedByElection(cycle *controller.Cycle) bool {
+	var refused int
+	for i := range cycle.Cluster.Hosts {
+		err := cycle.Cluster.Hosts[i].Err
+		if remote.ClassOf(err) == remote.Replaced && strings.Contains(err.Error(), fence.Replaced) {
+			refused++
+		}
+	}
+	return 2*refused > len(cycle.Cluster.Hosts)
 }
 
 // sayUnfenced says, once, on which hosts a controller that was replaced could go on acting.

@@ -41,3 +41,21 @@ func TestReplaced(t *testing.T) {
 		})
 	}
 }
+
+// Only that most hosts know a later epoch of the election says that etcd counts again from a lower one.
+func TestRefusedByElection(t *testing.T) {
+	answered := snapshot.Host{Snapshot: &snapshot.Snapshot{}}
+	later := snapshot.Host{Err: remote.Errorf(remote.Replaced, "the host says: refused: replaced by b")}
+	foreign := snapshot.Host{Err: remote.Errorf(remote.Replaced, "the host says: refused: b acts on this host")}
+	for name, row := range map[string]struct {
+		hosts []snapshot.Host
+		want  bool
+	}{
+		"most hosts":         {[]snapshot.Host{later, answered, later}, true},
+		"half of them":       {[]snapshot.Host{later, answered}, false},
+		"another controller": {[]snapshot.Host{foreign, foreign}, false},
+		"no host":            {nil, false},
+	} {
+		require.Equal(t, row.want, refusedByElection(&controller.Cycle{Cluster: snapshot.Cluster{Hosts: row.hosts}}), name)
+	}
+}

@@ -138,13 +138,13 @@ func (n *Note) Admit(c *Claim, now time.Time) (*Note, error) {
 	switch {
 	case c == nil && n != nil && n.elected():
 		return n, n.refused(false)
-	case c == nil, n == nil && !c.Noted(), n != nil && n.Released && !c.Noted():
+	case c == nil, n == nil && !c.Noted(), n != nil && n.free() && !c.Noted():
 		return n, nil
 	case n == nil:
 		return noteOf(n, c, now), nil
 	case !c.Noted():
 		return n, n.refused(true)
-	case n.Source != c.Source && !c.TakeOver && !n.Released:
+	case n.Source != c.Source && !c.TakeOver && !n.free():
 		return n, n.refused(true)
 	case n.Source != c.Source && n.hasReplaced(c):
 		return n, n.refused(false)
@@ -170,6 +170,10 @@ func (n *Note) Release(c *Claim) *Note {
 	next.Released = true
 	return &next
 }
+
+// free reports whether any controller may be next. An election goes on when its leader has ended:
+// the host waits for the next one.
+func (n *Note) free() bool { return n.Released && !n.elected() }
 
 // hasReplaced reports whether this start of a controller, or a later one of its source, acted
 // here before, and was replaced by another source.

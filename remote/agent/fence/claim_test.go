@@ -131,6 +131,26 @@ func TestRelease(t *testing.T) {
 	}
 }
 
+// An election goes on when its leader has ended: no other controller gets its hosts meanwhile.
+func TestReleaseOfALeader(t *testing.T) {
+	note := &fence.Note{Claim: *claim(election, 7, "a"), Since: earlier}
+	released := note.Release(claim(election, 7, "a"))
+	require.True(t, released.Released)
+	for name, row := range map[string]struct {
+		claim    *fence.Claim
+		admitted bool
+	}{
+		"the next leader":          {claim(election, 9, "b"), true},
+		"a folder":                 {claim(folder, 1, "c"), false},
+		"a folder that takes over": {taking(claim(folder, 1, "c")), true},
+		"a run that keeps nothing": {claim(run, 1, "c"), false},
+		"an ad hoc run":            {nil, false},
+	} {
+		_, err := released.Admit(row.claim, now)
+		require.Equal(t, row.admitted, err == nil, name)
+	}
+}
+
 // A start that took a host over and was replaced by another source doesn't take it over once
 // more: its request was resent, since the answer to the first one was lost.
 func TestATakeOverIsResent(t *testing.T) {

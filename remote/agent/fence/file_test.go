@@ -33,9 +33,10 @@ func TestFile(t *testing.T) {
 	require.Error(t, f.Admit(claim(election, 2, "b")))
 	require.Error(t, f.Admit(taking(claim(run, 1, "c"))), "it can't be noted, so the one before could come back")
 	require.NoError(t, f.Release(claim(election, 3, "a")))
-	require.NoError(t, f.Admit(claim(run, 1, "c")))
+	require.Error(t, f.Admit(claim(run, 1, "c")))
 	require.Error(t, f.Admit(claim(election, 2, "b")), "the epoch is still known")
-	require.NoError(t, f.Admit(claim(folder, 1, "d")))
+	require.Error(t, f.Admit(claim(folder, 1, "d")))
+	require.NoError(t, f.Admit(taking(claim(folder, 1, "d"))))
 }
 
 // What changes nothing needs no lock: not in a folder that became read-only, and not while

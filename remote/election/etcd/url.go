@@ -30,7 +30,7 @@ func ParseURL(url string) (Address, error) {
 	members, key, _ := strings.Cut(rest, "/")
 	a := Address{Key: "/" + key, TLS: scheme == "etcds"}
 	switch {
-	case strings.Contains(members, "@"):
+	case strings.Contains(rest, "@"): // a password may have a slash
 		return Address{}, errors.New("a user and a password don't belong there, since every user of this machine sees them")
 	case strings.ContainsAny(key, "?#%\x00 \n") || len(key) > maxKey:
 		return Address{}, fmt.Errorf("a key has at most %d bytes, and none of ?#%% and space", maxKey)

@@ -29,6 +29,7 @@ func TestParseURL(t *testing.T) {
 		"etcd://a:2379//x":            "a key such as",
 		"etcd://a:2379/x/../y":        "a key such as",
 		"etcd://root:secret@a:2379/x": "don't belong there",
+		"etcd://root:s/e@a:2379/x":    "don't belong there",
 		"etcd://a:2379,/x":            `"" is not an address`,
 		"etcd:///x":                   `"" is not an address`,
 		"etcd://a:b/x":                "is not an address",
