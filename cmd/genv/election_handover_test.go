@@ -64,7 +64,7 @@ func TestAWarningThatWasNotSent(t *testing.T) {
 }
 
 // What waits for a mail is in the memory that the next leader goes on with: neither the leader
-// that ends mails it, nor a standby whose folder has it, too.
+// that ends mails it, nor a standby that has it in its folder.
 func TestMailIsLeftToTheNextLeader(t *testing.T) {
 	t.Parallel()
 	state, alice := outsiders(1), snapshot.UID(1001)

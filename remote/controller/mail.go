@@ -16,7 +16,7 @@ import (
 // Mailer sends mail. Send must not wait, and may be called by several goroutines.
 type Mailer interface {
 	Send(mail.Letter)
-	// Unsent is told of a mail that may not be sent any more.
+	// Unsent is called for a mail that may not be sent any more.
 	Unsent(mail.Letter, error)
 }
 

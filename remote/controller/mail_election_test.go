@@ -81,7 +81,7 @@ func TestALeaseThatEndsBeforeMailAndHooks(t *testing.T) {
 	}
 }
 
-// What came of a report is told to hooks by the one that sent it: no other one knows of it.
+// The controller that sent a report runs the hooks for its outcome: no other one knows it.
 func TestHooksOfAReportThatOutlastsALease(t *testing.T) {
 	p := newFakeFleet(t)
 	var hooks hookEvents

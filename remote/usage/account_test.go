@@ -333,3 +333,20 @@ func TestActions(t *testing.T) {
 		require.Equal(t, test.want, sum(&batch, test.kind, test.name).Amounts, test.name)
 	}
 }
+
+// Findings by host and by model add up to those of all, also findings of no host or device.
+func TestFindingsAddUp(t *testing.T) {
+	a := usage.NewAccount(time.UTC)
+	a.Count(begin, []enforce.Event{
+		{Kind: enforce.EventNew, Finding: &enforce.Finding{Host: "a", User: "alice", Devices: []snapshot.DeviceIndex{1}}},
+		{Kind: enforce.EventNew, Finding: &enforce.Finding{Host: "a", User: "alice"}},
+		{Kind: enforce.EventNew, Finding: &enforce.Finding{User: "alice"}},
+	})
+	found := make(map[usage.Kind]int64)
+	sums := a.Take().Sums
+	for key := range sums {
+		sum := sums[key]
+		found[key.Kind] += sum.Findings
+	}
+	require.Equal(t, map[usage.Kind]int64{usage.ByUser: 3, usage.ByHost: 3, usage.ByModel: 3, usage.OfAll: 3}, found)
+}

@@ -160,7 +160,7 @@ func TestAStandbyMailsNothing(t *testing.T) {
 	require.Empty(t, m.Mails())
 }
 
-// What a leader took out of the memory is sent by nobody else, so it goes on with that when it
+// What a leader took out of the memory is sent by no other controller, so it goes on with that when it
 // has become a standby. Should it end first, it says so.
 func TestMailOfALeaderThatBecameAStandby(t *testing.T) {
 	m := mailtest.Start(t)

@@ -43,7 +43,7 @@ func TestOlderDocuments(t *testing.T) {
 	require.NotNil(t, got.Operator.Hold)
 }
 
-// A controller that has led learns anew how far clocks are apart: what it learned of a leader
+// A controller that has led learns again how far clocks are apart: what it learned of a leader
 // before is no correction of what it wrote itself.
 func TestAFollowerThatHasLed(t *testing.T) {
 	const key = "env-devices/gpu-0000/7/100"
