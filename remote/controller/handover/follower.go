@@ -1,15 +1,18 @@
 package handover
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/election/etcd"
 	"github.com/seed-3119e985/genv/remote/operator"
 )
 
@@ -37,11 +40,14 @@ type moment struct {
 }
 
 type value struct {
-	modified uint64
+	modified uint64 // 0 if it was not read yet
 	data     []byte
+	current  time.Duration // when it was known last to be as in the Store, by Clock
+	asked    time.Duration // when it was read, or could not be
 }
 
-// Poll reads what has changed; after an error it goes on where it was. Polled again and again,
+// Poll reads what has changed: the head, and then what was read the longest time ago, so that all
+// is read in the end, also if each poll ends early with an error. Polled again and again,
 // it also learns how far the leader's clock is from this one: what is new was written since the
 // last time.
 func (f *Follower) Poll(ctx context.Context) error {
@@ -57,26 +63,66 @@ func (f *Follower) Poll(ctx context.Context) error {
 		f.learned = now // until more is known, the clocks are taken to be the same
 		f.values, f.polled = make(map[string]value), -tolerated-1
 	}
+	parts := 0
+	for _, key := range f.compare(keys, now.clock) {
+		if err := f.read(ctx, key, now, often); err != nil {
+			if parts == 0 { // others come first the next time
+				f.asked(key, now.clock)
+			}
+			return err
+		}
+		if key != headKey(f.Key) {
+			parts++
+		}
+	}
+	f.polled = now.clock
+	return nil
+}
+
+// compare drops what isn't in the Store any more, and returns the keys of what has changed there, in
+// the order in which they are to be read.
+func (f *Follower) compare(keys []etcd.Entry, now time.Duration) (changed []string) {
 	next := make(map[string]value, len(keys))
 	for _, k := range keys {
-		known, ok := f.values[k.Key]
-		if !ok || known.modified != k.Modified {
-			entry, err := f.Store.Get(ctx, k.Key)
-			if err != nil {
-				maps.Copy(f.values, next)
-				return err
-			}
-			if entry == nil {
-				continue
-			}
-			known = value{entry.Modified, entry.Value}
-			if often && k.Key == headKey(f.Key) {
-				f.learnSkew(entry.Value, now)
-			}
+		v := f.values[k.Key]
+		if v.modified == k.Modified {
+			v.current = now
+		} else {
+			changed = append(changed, k.Key)
 		}
-		next[k.Key] = known
+		next[k.Key] = v
 	}
-	f.values, f.polled = next, now.clock
+	f.values = next
+	slices.SortStableFunc(changed, func(a, b string) int {
+		if a == headKey(f.Key) || b == headKey(f.Key) {
+			return strings.Compare(a, b) // it is before all parts
+		}
+		return cmp.Compare(next[a].asked, next[b].asked)
+	})
+	return changed
+}
+
+// asked has a key wait until others were asked for.
+func (f *Follower) asked(key string, now time.Duration) {
+	v := f.values[key]
+	v.asked = now
+	f.values[key] = v
+}
+
+// read reads a key.
+func (f *Follower) read(ctx context.Context, key string, now moment, often bool) error {
+	entry, err := f.Store.Get(ctx, key)
+	switch {
+	case err != nil:
+		return err
+	case entry == nil:
+		delete(f.values, key)
+		return nil
+	}
+	f.values[key] = value{entry.Modified, entry.Value, now.clock, now.clock}
+	if often && key == headKey(f.Key) {
+		f.learnSkew(entry.Value, now)
+	}
 	return nil
 }
 
@@ -139,6 +185,10 @@ func Written(ctx context.Context, store Store, key string) (time.Time, error) {
 	return h.Time, err
 }
 
+// outdatedFor is for how long a part may be known to be older than the head: about what is lost if
+// a leader is killed.
+const outdatedFor = 10 * time.Second
+
 // MaxAge is how old a memory may be to be continued, as for one on the disk.
 const MaxAge = time.Hour
 
@@ -147,12 +197,13 @@ var ErrNone = errors.New("no memory was published")
 
 // Memory is what the leader published last, with its times by the clock of now. The error is
 // ErrNone or says why it can't be used; what operators asked for doesn't age, and is there
-// also then. missing is how many of its parts are not there, or can't be read.
+// also then. missing is how many of its parts are not there, can't be read, or are outdated: as if they were
+// current, something would seem to have lasted without a break.
 func (f *Follower) Memory(now time.Time) (m controller.FleetMemory, missing int, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	top, ok := f.values[headKey(f.Key)]
-	if !ok {
+	top := f.values[headKey(f.Key)]
+	if top.modified == 0 {
 		return m, 0, ErrNone
 	}
 	var h head
@@ -171,7 +222,8 @@ func (f *Follower) Memory(now time.Time) (m controller.FleetMemory, missing int,
 	}
 	for _, i := range h.Parts {
 		var p part
-		if v, ok := f.values[partKey(f.Key, i)]; !ok || unpack(v.data, &p) != nil || p.Schema != schema {
+		v := f.values[partKey(f.Key, i)]
+		if top.current-v.current > outdatedFor || unpack(v.data, &p) != nil || p.Schema != schema {
 			missing++
 			continue
 		}

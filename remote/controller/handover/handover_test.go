@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -54,6 +55,7 @@ func (s *store) Keys(_ context.Context, prefix string) (list []etcd.Entry, err e
 			list = append(list, etcd.Entry{Key: key, Modified: e.Modified})
 		}
 	}
+	slices.SortFunc(list, func(a, b etcd.Entry) int { return strings.Compare(a.Key, b.Key) })
 	return list, s.fails
 }
 

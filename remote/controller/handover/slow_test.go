@@ -1,0 +1,98 @@
+package handover_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/controller/handover"
+	"github.com/seed-3119e985/genv/remote/election/etcd"
+)
+
+// slow is a store of which each poll reads a few keys, and never those of which the name ends with stuck.
+type slow struct {
+	*store
+	left  int
+	stuck string
+}
+
+func (s *slow) Get(ctx context.Context, key string) (*etcd.Entry, error) {
+	if s.left--; s.left < 0 || s.stuck != "" && strings.HasSuffix(key, s.stuck) {
+		return nil, context.DeadlineExceeded
+	}
+	return s.store.Get(ctx, key)
+}
+
+// ageBy makes everything in a memory that has a beginning begin later, so that each part changes.
+func ageBy(m *controller.FleetMemory, d time.Duration) {
+	for key, since := range m.Rules.Idle {
+		m.Rules.Idle[key] = since.Add(d)
+	}
+	for key, p := range m.Rules.Present {
+		m.Rules.Present[key] = enforce.Presence{Since: p.Since.Add(d), Cycles: p.Cycles}
+	}
+	m.Rules.Time = m.Rules.Time.Add(d)
+}
+
+// An etcd is so slow that no poll reads all: each part is read nevertheless, again and again, also
+// if one of them never comes. What is known to be outdated for long is missing.
+func TestAnEtcdThatIsSlow(t *testing.T) {
+	for _, stuck := range []string{"", "part-07"} {
+		m, now := memoryOf(300), noon
+		s := &slow{newStore(), 1000, ""}
+		p := handover.Publisher{Store: s.store, Key: "/lab"}
+		f := &handover.Follower{Store: s, Key: "/lab", Now: func() time.Time { return now }, Clock: func() time.Duration { return now.Sub(noon) }}
+		publish := func() {
+			require.NoError(t, p.Publish(t.Context(), 7, encode(t, &m, now)))
+			ageBy(&m, time.Second)
+			now = now.Add(time.Second)
+		}
+		publish()
+		require.NoError(t, f.Poll(t.Context()))
+		s.stuck = stuck
+		for range 30 {
+			publish() // all parts
+			s.left = 12
+			require.Error(t, f.Poll(t.Context()))
+		}
+		got, missing, err := f.Memory(now)
+		require.NoError(t, err)
+		require.Equal(t, len(stuck)/7, missing)
+		require.NotEmpty(t, got.Rules.Idle)
+		for key, since := range got.Rules.Idle { // an hour ago at noon
+			require.Less(t, now.Add(-time.Hour).Sub(since), 15*time.Second, key)
+		}
+	}
+}
+
+// While etcd doesn't answer at all, a memory is as old as its head says, and none of it is dropped.
+func TestAnEtcdThatDoesNotAnswer(t *testing.T) {
+	m, now := memoryOf(300), noon
+	s := &slow{newStore(), 1000, ""}
+	require.NoError(t, (&handover.Publisher{Store: s.store, Key: "/lab"}).Publish(t.Context(), 7, encode(t, &m, now)))
+	f := &handover.Follower{Store: s, Key: "/lab", Now: func() time.Time { return now }, Clock: func() time.Duration { return now.Sub(noon) }}
+	require.NoError(t, f.Poll(t.Context()))
+	s.fails, now = context.DeadlineExceeded, noon.Add(10*time.Minute)
+	require.Error(t, f.Poll(t.Context()))
+	got, missing, err := f.Memory(now)
+	require.NoError(t, err)
+	require.Zero(t, missing)
+	require.Len(t, got.Rules.Hosts, 300)
+
+	// It has written meanwhile, and this one reads the head alone: the rest is from before.
+	s.fails = nil
+	ageBy(&m, time.Minute)
+	require.NoError(t, (&handover.Publisher{Store: s.store, Key: "/lab"}).Publish(t.Context(), 7, encode(t, &m, now)))
+	s.left = 1
+	require.Error(t, f.Poll(t.Context()))
+	got, missing, err = f.Memory(now)
+	require.NoError(t, err)
+	require.Equal(t, 64, missing)
+	require.Empty(t, got.Rules.Hosts)
+	require.NotNil(t, got.Operator.Hold)
+}
