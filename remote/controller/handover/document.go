@@ -24,10 +24,11 @@ const (
 // head is what belongs to all parts.
 type head struct {
 	Schema   string          `json:"schema"`
-	Epoch    uint64          `json:"epoch"`  // of the leader that wrote it
-	Time     time.Time       `json:"time"`   // when it was written, by the leader's clock
-	Judged   time.Time       `json:"judged"` // see enforce.Memory.Time
-	Parts    []int           `json:"parts"`  // that there are
+	Epoch    uint64          `json:"epoch"`             // of the leader that wrote it
+	Time     time.Time       `json:"time"`              // when it was written, by the leader's clock
+	Judged   time.Time       `json:"judged"`            // see enforce.Memory.Time
+	Parts    []int           `json:"parts"`             // that there are
+	Missing  int             `json:"missing,omitempty"` // that are not written yet
 	Operator json.RawMessage `json:"operator"`
 	Mail     mail.Sent       `json:"mail,omitzero"`
 }
@@ -57,7 +58,7 @@ func Encode(m *controller.FleetMemory, now time.Time) (*Documents, error) {
 	}
 	current := *m
 	current.Rules = m.Rules.At(now)
-	d := &Documents{made: now, head: head{Schema: schema, Time: now.Round(0).UTC(), Judged: current.Rules.Time.Round(0).UTC(), Parts: []int{}, Operator: kept, Mail: m.Mail.Sent}}
+	d := &Documents{made: now, head: head{Schema: schema, Time: now.Round(0).UTC(), Judged: current.Rules.Time.Round(0).UTC(), Operator: kept, Mail: m.Mail.Sent}}
 	encoded, compared := split(&current), split(m)
 	for i := range encoded {
 		if d.sums[i], err = sumOf(&compared[i]); err != nil {
@@ -72,9 +73,7 @@ func Encode(m *controller.FleetMemory, now time.Time) (*Documents, error) {
 		if len(d.parts[i]) > maxPart {
 			d.parts[i] = nil
 			d.TooLong++
-			continue
 		}
-		d.head.Parts = append(d.head.Parts, i)
 	}
 	return d, nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -34,12 +35,13 @@ type store struct {
 	epoch    uint64 // of the key of the leader
 	entries  map[string]etcd.Entry
 	requests []int // the entries of each
+	most     int   // requests are carried out, and no more; -1 for all
 	fails    error
 	stalls   bool        // writes time out, and
 	late     func() bool // carries the last one of them out
 }
 
-func newStore() *store { return &store{epoch: 7, entries: make(map[string]etcd.Entry)} }
+func newStore() *store { return &store{epoch: 7, most: -1, entries: make(map[string]etcd.Entry)} }
 
 func (s *store) Get(_ context.Context, key string) (*etcd.Entry, error) {
 	e, ok := s.entries[key]
@@ -70,6 +72,9 @@ func (s *store) WriteAfter(_ context.Context, guard string, created uint64, key 
 func (s *store) write(guard string, created uint64, key string, modified uint64, entries ...etcd.Entry) (bool, error) {
 	if s.fails != nil || guard != election.LeaderKey("/lab") || created != s.epoch || s.entries[key].Modified != modified {
 		return false, s.fails
+	}
+	if s.most == len(s.requests) {
+		return false, context.DeadlineExceeded
 	}
 	s.revision++
 	s.requests = append(s.requests, len(entries))
@@ -192,10 +197,14 @@ func TestOnlyChangesAreWritten(t *testing.T) {
 	s.fails = errors.New("no answer")
 	require.Error(t, p.Publish(ctx, 7, encode(t, &m, noon.Add(6*time.Second))))
 	s.fails = nil
-	require.Equal(t, 65, publish(noon.Add(6*time.Second)), "after an error it isn't known what was written")
+	require.Equal(t, 1, publish(noon.Add(6*time.Second)), "nothing was written")
+	restored := maps.Clone(s.entries)
+	require.Equal(t, 1, publish(noon.Add(7*time.Second)))
+	s.entries = restored
+	require.Equal(t, 65, publish(noon.Add(8*time.Second)), "it isn't known what else was lost")
 	s.epoch = 9
-	require.ErrorIs(t, p.Publish(ctx, 7, encode(t, &m, noon.Add(6*time.Second))), handover.ErrReplaced)
-	require.Equal(t, 65, publish(noon.Add(7*time.Second)), "another leader may have written meanwhile")
+	require.ErrorIs(t, p.Publish(ctx, 7, encode(t, &m, noon.Add(9*time.Second))), handover.ErrReplaced)
+	require.Equal(t, 65, publish(noon.Add(9*time.Second)), "another leader may have written meanwhile")
 }
 
 // A part that is missing or damaged is a fresh start for its hosts and users, and for no others.

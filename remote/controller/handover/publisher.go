@@ -1,6 +1,7 @@
 package handover
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -32,11 +33,25 @@ type Publisher struct {
 	Store Store
 	Key   string // of the election
 
-	mu      sync.Mutex
-	epoch   uint64 // of the leader that wrote sums
-	sums    [parts][sha256.Size]byte
-	written bool      // sums are of what is in the Store
-	made    time.Time // when what is there was made
+	mu    sync.Mutex
+	epoch uint64 // of the leader that wrote it
+	there content
+	tried content   // of a request without an answer
+	whole bool      // the last memory was written to its end
+	made  time.Time // when that was made
+}
+
+// content is what is in the Store, if that has this head.
+type content struct {
+	head  []byte
+	parts [parts]written
+}
+
+// written is a part that is in the Store.
+type written struct {
+	known, empty bool
+	sum          [sha256.Size]byte
+	judged       time.Time // of the last memory in which it was like this
 }
 
 // ErrReplaced says that nothing was written: another controller leads, or an earlier try, of
@@ -47,54 +62,109 @@ var ErrReplaced = errors.New("another controller leads")
 const maxRequest = 256 << 10
 
 // Publish writes what has changed since the last time, for the leader with an epoch. Documents
-// that are older than those that are there aren't written. After an error all is written the
-// next time.
+// that are older than those that are there aren't written. A memory that needs several requests may end
+// between two of them: each request has a head, which is true for the parts that are there then. After an
+// error, the next time goes on there.
 func (p *Publisher) Publish(ctx context.Context, epoch uint64, d *Documents) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	known := p.written && p.epoch == epoch
-	if known && d.made.Before(p.made) {
+	if p.epoch != epoch {
+		p.epoch, p.there, p.tried, p.whole = epoch, content{}, content{}, false
+	}
+	if p.whole && d.made.Before(p.made) {
 		return nil
 	}
-	p.written = false
-	before, err := p.Store.Get(ctx, headKey(p.Key))
-	if err != nil {
-		return err
+	p.whole = false
+	for !p.whole {
+		before, err := p.Store.Get(ctx, headKey(p.Key))
+		if err != nil {
+			return err
+		}
+		if before == nil {
+			before = new(etcd.Entry)
+		}
+		p.compare(before.Value)
+		changed := d.changed(&p.there.parts)
+		some := d.fitting(changed)
+		if err := p.write(ctx, d, changed[:some], before.Modified); err != nil {
+			return err
+		}
+		p.whole, p.made = some == len(changed), d.made
 	}
-	if before == nil {
-		before = new(etcd.Entry)
+	return nil
+}
+
+// compare forgets what is there if the head is not the one that was written last: another leader may
+// have written, or etcd was restored.
+func (p *Publisher) compare(head []byte) {
+	switch {
+	case bytes.Equal(head, p.there.head):
+	case bytes.Equal(head, p.tried.head):
+		p.there = p.tried
+	default:
+		p.there = content{}
 	}
+}
+
+// changed are the parts that are not there as they are now.
+func (d *Documents) changed(there *[parts]written) (changed []int) {
+	for i := range there {
+		if part := &there[i]; part.known && part.sum == d.sums[i] {
+			part.judged = d.head.Judged
+		} else {
+			changed = append(changed, i)
+		}
+	}
+	return changed
+}
+
+// fitting is how many of some parts go into a request.
+func (d *Documents) fitting(of []int) (n int) {
+	for size := 0; n < len(of) && size <= maxRequest; n++ {
+		size += len(d.parts[of[n]])
+	}
+	return n
+}
+
+// write writes parts, and a head for what is there then. It is refused if the head is not as it was: so
+// a request that arrives late isn't carried out after another one.
+func (p *Publisher) write(ctx context.Context, d *Documents, changed []int, before uint64) error {
 	var request []etcd.Entry
-	size := 0
-	flush := func() error {
-		done, err := p.Store.WriteAfter(ctx, election.LeaderKey(p.Key), epoch, headKey(p.Key), before.Modified, request...)
-		if err == nil && !done {
-			err = ErrReplaced
-		}
-		request, size = nil, 0
+	p.tried.parts = p.there.parts
+	for _, i := range changed {
+		request = append(request, etcd.Entry{Key: partKey(p.Key, i), Value: d.parts[i]})
+		p.tried.parts[i] = written{true, d.parts[i] == nil, d.sums[i], d.head.Judged}
+	}
+	var err error
+	if p.tried.head, err = packed.Encode(d.headOf(p.epoch, &p.tried.parts)); err != nil {
 		return err
 	}
-	for i := range d.parts {
-		if known && p.sums[i] == d.sums[i] {
-			continue
-		}
-		request = append(request, etcd.Entry{Key: partKey(p.Key, i), Value: d.parts[i]})
-		if size += len(d.parts[i]); size > maxRequest {
-			if err := flush(); err != nil {
-				return err
+	request = append(request, etcd.Entry{Key: headKey(p.Key), Value: p.tried.head})
+	done, err := p.Store.WriteAfter(ctx, election.LeaderKey(p.Key), p.epoch, headKey(p.Key), before, request...)
+	switch {
+	case err != nil:
+		return err
+	case !done:
+		return ErrReplaced
+	}
+	p.there = p.tried
+	return nil
+}
+
+// headOf is the head of what is there: as old as the oldest part.
+func (d *Documents) headOf(epoch uint64, there *[parts]written) head {
+	top := d.head
+	top.Epoch, top.Parts = epoch, []int{}
+	for i := range there {
+		switch part := &there[i]; {
+		case !part.known && d.parts[i] != nil:
+			top.Missing++
+		case part.known && !part.empty:
+			top.Parts = append(top.Parts, i)
+			if part.judged.Before(top.Judged) {
+				top.Judged = part.judged
 			}
 		}
 	}
-	top := d.head
-	top.Epoch = epoch
-	encoded, err := packed.Encode(top)
-	if err != nil {
-		return err
-	}
-	request = append(request, etcd.Entry{Key: headKey(p.Key), Value: encoded})
-	if err := flush(); err != nil {
-		return err
-	}
-	p.epoch, p.sums, p.written, p.made = epoch, d.sums, true, d.made
-	return nil
+	return top
 }
