@@ -66,6 +66,9 @@ func (p *program) remoteEnforce(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	if config.sharding.Own == nil {
+		config.leadership.WarnOfClearText(config.SSH.Log)
+	}
 	if config.sharding.Divides() {
 		parts := config.parts()
 		return sharding.Start(c.Context, &p.Program, config.sharding, &parts, func() (sharding.Parts, error) {
