@@ -14,6 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/remote/election"
+	"github.com/seed-3119e985/genv/remote/election/etcd"
 	"github.com/seed-3119e985/genv/remote/testfleet/etcdcluster"
 	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
@@ -130,4 +131,55 @@ func TestAnEtcdThatWasSetUpAgain(t *testing.T) {
 	standby.signal(syscall.SIGTERM) // hosts wait for the next leader of the election
 	standby.exits(command.ExitOK)
 	begin("other").exits(command.ExitReplaced)
+}
+
+// Over real sshd and sudo: etcd loses its data, and is started with the same flags. It is the same cluster
+// to hosts, which know a later epoch of it. The leader says so, once, and what helps does help.
+func TestAnEtcdThatForgot(t *testing.T) {
+	t.Parallel()
+	e := newElectors(t, "gpu-01", "gpu-02")
+	client := etcd.New(etcd.Config{Endpoints: e.etcd.Endpoints()})
+	t.Cleanup(client.Close)
+	for range 200 { // more revisions than there will be later
+		require.NoError(t, client.Put(t.Context(), "/other", []byte("x"), 0))
+	}
+	const warning = "etcd was set up again as it was, or restored"
+	first := e.start("first", "--non-env-processes")
+	first.is(election.Leading)
+	e.ended(e.violate("gpu-01"))
+	require.NotContains(t, first.said(), warning)
+
+	e.etcd.Forget()
+	first.says(warning)
+	unharmed := e.violate("gpu-01")
+	for range 3 {
+		first.next(func(c enforcement.CycleDocument) bool { return !c.Standby && len(c.Failed) == 2 })
+	}
+	require.Equal(t, 1, strings.Count(first.said(), warning))
+	require.True(t, unharmed.Running(), "the hosts refuse it")
+	first.signal(syscall.SIGTERM)
+	first.end()
+
+	again := e.begin("first", "--non-env-processes", "--take-over")
+	again.says(warning)
+	again.signal(syscall.SIGTERM)
+	again.end()
+	require.True(t, unharmed.Running())
+	other := e.begin("first", "--non-env-processes", "--take-over", "--leader", "etcd://"+e.etcd.Addresses()+"/genv/lab-2")
+	other.is(election.Leading)
+	e.ended(unharmed)
+}
+
+// A controller that asks etcd over a network without TLS says so, once.
+func TestAnElectionInClearText(t *testing.T) {
+	t.Parallel()
+	e := newSimulatedElectors(t, &inprocess.Server{Name: "a", Handler: genvhost.New(outsiders(1))})
+	d := e.begin("loopback")
+	d.is(election.Leading)
+	require.NotContains(t, d.said(), "without TLS")
+	port := e.etcd.Addresses()[strings.LastIndex(e.etcd.Addresses(), ":"):]
+	d = e.begin("any", "--leader", "etcd://0.0.0.0"+port+"/genv/lab")
+	d.next(func(c enforcement.CycleDocument) bool { return c.Standby })
+	d.next(func(c enforcement.CycleDocument) bool { return c.Standby })
+	require.Equal(t, 1, strings.Count(d.said(), "etcd is asked without TLS"))
 }

@@ -173,3 +173,16 @@ func (c *Cluster) await(i int) {
 	text, _ := os.ReadFile(c.log(i))
 	c.t.Fatalf("etcd doesn't answer: %s", text)
 }
+
+// Forget kills all members, and starts them as at the beginning: with the same flags, and no data.
+func (c *Cluster) Forget() {
+	c.t.Helper()
+	for i, m := range c.members {
+		c.Kill(i)
+		require.NoError(c.t, os.RemoveAll(filepath.Join(m.dir, "data")))
+	}
+	for i := range c.members {
+		c.begin(i)
+	}
+	c.Await()
+}
