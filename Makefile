@@ -64,7 +64,7 @@ TESTDEPS := tmux:tmux sshd:openssh-server ssh:openssh-client sudo:sudo zsh:zsh t
             /lib/systemd/systemd:systemd rpm:rpm curl:curl pgrep:procps script:bsdutils \
             strace:strace /usr/share/bash-completion/bash_completion:bash-completion man:man-db groff:groff-base \
             dockerd:docker.io docker:docker.io busybox:busybox-static nsenter:util-linux runc:runc rootlesskit:rootlesskit newuidmap:uidmap setpriv:util-linux \
-            etcd:etcd-server /usr/lib/postgresql:postgresql
+            etcd:etcd-server etcdctl:etcd-client openssl:openssl /usr/lib/postgresql:postgresql
 
 testdeps:
 	@[ -x $(NFPM) ] || $(MAKE) $(NFPM) || echo "nfpm could not be built; the tests of packages will be skipped."
