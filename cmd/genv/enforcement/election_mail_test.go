@@ -148,6 +148,38 @@ func TestMailOfALeaderThatEnds(t *testing.T) {
 	}
 }
 
+// A leader is killed at each step of a mail: the next one sends it, or it is lost, but it is never sent
+// by both.
+func TestAMailIsSentAtMostOnce(t *testing.T) {
+	for name, row := range map[string]struct{ saved, mailed, next int }{
+		"before the memory is safe":      {0, 0, 1},
+		"when the memory is safe":        {1, 0, 0},
+		"when the mail server has taken": {1, 1, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, s := mailtest.Start(t), &store{entries: map[string]etcd.Entry{}}
+			l := electedLoop(electedPart(t, s), m)
+			l.save(&l.current.Memory)()
+			due := l.current.Memory.Mail.Due(mailRules(&l.setup), time.Now().Add(2*mailGather))
+			require.Len(t, due, 1)
+			if row.saved > 0 {
+				l.save(&l.current.Memory)()
+			}
+			if row.mailed > 0 {
+				l.mail.Send(due[0])
+				require.Eventually(t, func() bool { return len(m.Mails()) == row.mailed }, time.Minute, time.Millisecond)
+			}
+			next := handover.Follower{Store: s, Key: electionKey, Now: time.Now, Clock: election.SinceBoot}
+			require.NoError(t, next.Poll(t.Context()))
+			memory, _, err := next.Memory(time.Now())
+			require.NoError(t, err)
+			require.Len(t, memory.Mail.Due(mailRules(&l.setup), time.Now().Add(4*mailGather)), row.next)
+			l.resign()
+			l.close()
+		})
+	}
+}
+
 // What waits in the folder of a standby was mailed by the one that leads, perhaps long ago.
 func TestAStandbyMailsNothing(t *testing.T) {
 	m := mailtest.Start(t)
