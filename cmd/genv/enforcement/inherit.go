@@ -25,6 +25,8 @@ const (
 	publishWithin = time.Second
 	// inheritWithin is how long etcd may take to return it to a new leader.
 	inheritWithin = 2 * time.Second
+	inheritAgain  = 100 * time.Millisecond
+	inheritTries  = 10
 )
 
 // follow reads the memory of the leader again and again.
@@ -49,9 +51,7 @@ func (p *part) follow(ctx context.Context) {
 // If this one was the last that led, it goes on with what it knows: also with what it did and
 // was asked for while etcd didn't answer.
 func (l *loop) inherit() controller.FleetMemory {
-	ctx, cancel := context.WithTimeout(context.Background(), inheritWithin)
-	defer cancel()
-	failed, now := l.part.follower.Poll(ctx), l.program.Now()
+	failed, now := l.part.catchUp(), l.program.Now()
 	if own := l.part.own(now, failed); own != nil {
 		return *own
 	}
@@ -76,6 +76,22 @@ func (l *loop) inherit() controller.FleetMemory {
 		l.log.Warn().Msg(hold.String())
 	}
 	return memory
+}
+
+// catchUp reads the memory of the leader before. Nothing may be done before it is known who that was, and
+// what operators asked for, so it tries again until then, while this controller leads.
+func (p *part) catchUp() (err error) {
+	begun := p.follower.Clock()
+	for range inheritTries {
+		ctx, cancel := context.WithTimeout(context.Background(), inheritWithin)
+		err = p.follower.Poll(ctx)
+		cancel()
+		if err == nil || p.follower.HeadSince(begun) || !p.Leads() {
+			break
+		}
+		time.Sleep(inheritAgain)
+	}
+	return err
 }
 
 // own is the memory with which this controller led, if no other one has led since, as far as

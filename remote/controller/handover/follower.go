@@ -145,6 +145,15 @@ func (f *Follower) Epoch() uint64 {
 	return h.Epoch
 }
 
+// HeadSince reports whether the head was read, or found unchanged, since a time by Clock: then Epoch and
+// what operators asked for are those of the last leader, however old the rest is.
+func (f *Follower) HeadSince(t time.Duration) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	top := f.values[headKey(f.Key)]
+	return top.modified != 0 && top.current >= t
+}
+
 // tolerated is how far two clocks may be apart before times are corrected. What is new may be
 // as old as the time between two polls.
 const tolerated = 2 * time.Second
