@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 )
@@ -65,6 +66,7 @@ func (e *Error) Error() string { return e.Message }
 
 // The codes of gRPC that mean something here.
 const (
+	codeInvalid         = 3
 	codeDeadline        = 4
 	codeNotFound        = 5
 	codeExhausted       = 8
@@ -75,6 +77,11 @@ const (
 // another reports whether another member may know better.
 func (e *Error) another() bool {
 	return e.Code == codeDeadline || e.Code == codeUnavailable || e.Code == 0
+}
+
+// expired reports whether a new token helps. With JWT, each change of a user or a role ends all tokens.
+func (e *Error) expired() bool {
+	return e.Code == codeUnauthenticated || e.Code == codeInvalid && strings.Contains(e.Message, "revision of auth store is old")
 }
 
 // Refused reports whether an error is that etcd answered, and doesn't do what was asked: no room
@@ -96,8 +103,8 @@ func (c *Client) call(ctx context.Context, path string, request, answer any) err
 	}
 	err = c.authorized(ctx, path, body, answer)
 	var refused *Error
-	if errors.As(err, &refused) && refused.Code == codeUnauthenticated && c.config.User != "" {
-		c.setToken("") // it has expired
+	if errors.As(err, &refused) && refused.expired() && c.config.User != "" {
+		c.setToken("")
 		return c.authorized(ctx, path, body, answer)
 	}
 	if err != nil && (refused == nil || refused.another()) {

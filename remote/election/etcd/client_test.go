@@ -3,11 +3,17 @@ package etcd_test
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -115,6 +121,29 @@ func TestUsers(t *testing.T) {
 	require.ErrorContains(t, err, "log in to etcd as genv")
 	_, err = open(t, etcd.Config{Endpoints: cluster.Endpoints()}).Get(ctx, "/genv/lab/leader")
 	require.ErrorContains(t, err, "user name is empty")
+}
+
+// With tokens that etcd only signs (--auth-token jwt), each change of a user, by whomever, ends all of
+// them: the client logs in again.
+func TestUsersThatChange(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	require.NoError(t, err)
+	public, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
+	require.NoError(t, err)
+	for name, block := range map[string]pem.Block{"key": {Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}, "public": {Type: "PUBLIC KEY", Bytes: public}} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(&block), 0o600))
+	}
+	cluster := etcdcluster.Start(t, 1, "--auth-token", "jwt,pub-key="+dir+"/public,priv-key="+dir+"/key,sign-method=RS256,ttl=10m")
+	cluster.AddUser("genv", "x", "/genv/")
+	c := open(t, etcd.Config{Endpoints: cluster.Endpoints(), User: "genv", Password: "x"})
+	require.NoError(t, c.Put(t.Context(), "/genv/a", []byte("1"), 0))
+	cluster.AddAnother("bob")
+	_, err = c.Get(t.Context(), "/genv/a")
+	require.NoError(t, err)
+	cluster.AddAnother("carol")
+	require.NoError(t, c.Put(t.Context(), "/genv/a", []byte("2"), 0))
 }
 
 // With users, etcd refuses certificates with a common name, whoever logs in.

@@ -25,12 +25,30 @@ func (c *Cluster) AddUser(name, password, prefix string) {
 	c.ask("/v3/auth/enable", map[string]any{})
 }
 
+// AddAnother makes one more user, without a role.
+func (c *Cluster) AddAnother(name string) {
+	c.t.Helper()
+	var root struct{ Token string }
+	require.NoError(c.t, json.Unmarshal(c.ask("/v3/auth/authenticate", map[string]any{"name": "root", "password": "root"}), &root))
+	c.askWith(root.Token, "/v3/auth/user/add", map[string]any{"name": name, "password": "x"})
+}
+
 func (c *Cluster) ask(path string, request any) (text []byte) {
+	c.t.Helper()
+	return c.askWith("", path, request)
+}
+
+func (c *Cluster) askWith(token, path string, request any) (text []byte) {
 	c.t.Helper()
 	body, err := json.Marshal(request)
 	require.NoError(c.t, err)
+	post, err := http.NewRequestWithContext(c.t.Context(), http.MethodPost, c.Endpoints()[0]+path, bytes.NewReader(body))
+	require.NoError(c.t, err)
+	if token != "" {
+		post.Header.Set("Authorization", token)
+	}
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: c.tls}}
-	answer, err := client.Post(c.Endpoints()[0]+path, "application/json", bytes.NewReader(body))
+	answer, err := client.Do(post)
 	require.NoError(c.t, err)
 	defer answer.Body.Close()
 	text, err = io.ReadAll(answer.Body)
