@@ -105,7 +105,7 @@ func TestTLS(t *testing.T) {
 	require.NoError(t, err)
 	authority := x509.NewCertPool()
 	authority.AddCert(pair.Leaf)
-	member := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{}`)) }))
+	member := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"header":{"cluster_id":"1"}}`)) }))
 	member.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: authority, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12}
 	member.StartTLS()
 	defer member.Close()

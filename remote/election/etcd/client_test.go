@@ -170,7 +170,7 @@ func TestATokenFromBeforeARestore(t *testing.T) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		switch {
 		case r.URL.Path == "/v3/auth/authenticate":
-			_, _ = fmt.Fprintf(w, `{"token":"token.%d"}`, logins.Add(1))
+			_, _ = fmt.Fprintf(w, `{"header":{"cluster_id":"1"},"token":"token.%d"}`, logins.Add(1))
 		case r.Header.Get("Authorization") == "token.1":
 			<-r.Context().Done()
 		default:

@@ -21,6 +21,7 @@ type refusal struct {
 // decode reads the answer of a member.
 func decode(status int, data []byte, answer any) error {
 	var streamed struct {
+		Header header          `json:"header"`
 		Result json.RawMessage `json:"result"`
 		Error  json.RawMessage `json:"error"`
 	}
@@ -28,11 +29,17 @@ func decode(status int, data []byte, answer any) error {
 		if err := json.Unmarshal(data, &streamed); err != nil {
 			return fmt.Errorf("what came isn't etcd's: %w", err)
 		}
+		if len(streamed.Error) == 0 && len(streamed.Result) > 0 {
+			var first rangeAnswer // for its header, which all answers have
+			data = streamed.Result
+			_ = json.Unmarshal(data, &first) // the error comes below
+			streamed.Header = first.Header
+		}
 		switch {
 		case len(streamed.Error) > 0:
 			return refused(streamed.Error)
-		case len(streamed.Result) > 0:
-			data = streamed.Result
+		case streamed.Header.Cluster == 0:
+			return errors.New("what came isn't etcd's: it is of no cluster") // or a key would seem not to be there
 		}
 		if err := json.Unmarshal(data, answer); err != nil {
 			return fmt.Errorf("what came isn't etcd's: %w", err)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -27,4 +28,33 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	_, err := open(t, etcd.Config{Endpoints: []string{member.URL}, User: "genv", Password: "s3cret"}).Get(t.Context(), "/k")
 	require.Error(t, err)
 	require.False(t, leaked.Load(), "the password was sent to another server")
+}
+
+// What answers with empty documents, such as a proxy, is not an etcd that has no keys and no leases: the
+// next member is asked.
+func TestAnEmptyAnswerIsNotAnEmptyEtcd(t *testing.T) {
+	for _, answer := range []string{`{}`, `null`, `{"header":{}}`, `{"result":{}}`, `{"kvs":[]}`, `{"succeeded":true}`} {
+		proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, answer) }))
+		defer proxy.Close()
+		c := open(t, etcd.Config{Endpoints: []string{proxy.URL}})
+		_, err := c.Get(t.Context(), "/k")
+		require.ErrorContains(t, err, "isn't etcd's", answer)
+		_, err = c.Keys(t.Context(), "/k")
+		require.ErrorContains(t, err, "isn't etcd's", answer)
+		_, err = c.KeepAlive(t.Context(), 7)
+		require.ErrorContains(t, err, "isn't etcd's", answer)
+		_, err = c.Grant(t.Context(), time.Second)
+		require.ErrorContains(t, err, "isn't etcd's", answer)
+		_, err = c.WriteAfter(t.Context(), "/k", 1, "/k", 1)
+		require.ErrorContains(t, err, "isn't etcd's", answer)
+		require.ErrorContains(t, c.Revoke(t.Context(), 7), "isn't etcd's", answer)
+
+		member := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, `{"header":{"cluster_id":"1"},"kvs":[{"key":"L2s=","create_revision":"7"}]}`)
+		}))
+		defer member.Close()
+		entry, err := open(t, etcd.Config{Endpoints: []string{proxy.URL, member.URL}}).Get(t.Context(), "/k")
+		require.NoError(t, err)
+		require.EqualValues(t, 7, entry.Created)
+	}
 }
