@@ -26,7 +26,7 @@ type Follower struct {
 
 	mu     sync.Mutex
 	values map[string]value // by key
-	polled time.Duration    // when it was polled last, by Clock
+	polled time.Duration    // when the head was read last, or not there, by Clock
 	skew   time.Duration    // by how much Now is ahead of the leader's clock, as far as it is known
 	// learned is when skew was measured, by both clocks: what passed since then by each shows
 	// whether Now was set.
@@ -63,19 +63,25 @@ func (f *Follower) Poll(ctx context.Context) error {
 		f.learned = now // until more is known, the clocks are taken to be the same
 		f.values, f.polled = make(map[string]value), -tolerated-1
 	}
-	parts := 0
-	for _, key := range f.compare(keys, now.clock) {
-		if err := f.read(ctx, key, now, often); err != nil {
-			if parts == 0 { // others come first the next time
+	changed := f.compare(keys, now.clock)
+	if len(changed) > 0 && changed[0] == headKey(f.Key) {
+		if err := f.read(ctx, changed[0], now); err != nil {
+			return err
+		}
+		if often {
+			f.learnSkew(f.values[changed[0]].data, now)
+		}
+		changed = changed[1:]
+	}
+	f.polled = now.clock
+	for i, key := range changed {
+		if err := f.read(ctx, key, now); err != nil {
+			if i == 0 { // others come first the next time
 				f.asked(key, now.clock)
 			}
 			return err
 		}
-		if key != headKey(f.Key) {
-			parts++
-		}
 	}
-	f.polled = now.clock
 	return nil
 }
 
@@ -110,7 +116,7 @@ func (f *Follower) asked(key string, now time.Duration) {
 }
 
 // read reads a key.
-func (f *Follower) read(ctx context.Context, key string, now moment, often bool) error {
+func (f *Follower) read(ctx context.Context, key string, now moment) error {
 	entry, err := f.Store.Get(ctx, key)
 	switch {
 	case err != nil:
@@ -120,9 +126,6 @@ func (f *Follower) read(ctx context.Context, key string, now moment, often bool)
 		return nil
 	}
 	f.values[key] = value{entry.Modified, entry.Value, now.clock, now.clock}
-	if often && key == headKey(f.Key) {
-		f.learnSkew(entry.Value, now)
-	}
 	return nil
 }
 
