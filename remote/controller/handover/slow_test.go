@@ -44,7 +44,7 @@ func ageBy(m *controller.FleetMemory, d time.Duration) {
 func TestAnEtcdThatIsSlow(t *testing.T) {
 	for _, stuck := range []string{"", "part-07"} {
 		const ahead = 10 * time.Minute
-		m, now := memoryOf(300), noon
+		m, now := memoryOf(100), noon
 		s := &slow{newStore(), 1000, ""}
 		p := handover.Publisher{Store: s.store, Key: "/lab"}
 		f := &handover.Follower{Store: s, Key: "/lab", Now: func() time.Time { return now.Add(ahead) }, Clock: func() time.Duration { return now.Sub(noon) }}
@@ -57,7 +57,7 @@ func TestAnEtcdThatIsSlow(t *testing.T) {
 		s.left = 20
 		require.Error(t, f.Poll(t.Context()), "never reads all")
 		s.stuck = stuck
-		for range 30 {
+		for range 20 {
 			publish() // all parts
 			s.left = 12
 			require.Error(t, f.Poll(t.Context()))
@@ -74,7 +74,7 @@ func TestAnEtcdThatIsSlow(t *testing.T) {
 
 // While etcd doesn't answer at all, a memory is as old as its head says, and none of it is dropped.
 func TestAnEtcdThatDoesNotAnswer(t *testing.T) {
-	m, now := memoryOf(300), noon
+	m, now := memoryOf(100), noon
 	s := &slow{newStore(), 1000, ""}
 	require.NoError(t, (&handover.Publisher{Store: s.store, Key: "/lab"}).Publish(t.Context(), 7, encode(t, &m, now)))
 	f := &handover.Follower{Store: s, Key: "/lab", Now: func() time.Time { return now }, Clock: func() time.Duration { return now.Sub(noon) }}
@@ -84,7 +84,7 @@ func TestAnEtcdThatDoesNotAnswer(t *testing.T) {
 	got, missing, err := f.Memory(now)
 	require.NoError(t, err)
 	require.Zero(t, missing)
-	require.Len(t, got.Rules.Hosts, 300)
+	require.Len(t, got.Rules.Hosts, 100)
 
 	// It has written meanwhile, and this one reads the head alone: the rest is from before.
 	s.fails = nil
