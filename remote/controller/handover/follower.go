@@ -232,7 +232,7 @@ func (f *Follower) Memory(now time.Time) (m controller.FleetMemory, missing int,
 	if age := now.Sub(written); age > MaxAge || age < -tolerated {
 		return m, 0, fmt.Errorf("the memory in etcd was written at %s, which is too long ago or in the future", written.Format(time.RFC3339))
 	}
-	missing = h.Missing
+	missing = max(0, h.Missing)
 	for _, i := range h.Parts {
 		var p part
 		v := f.values[partKey(f.Key, i)]
