@@ -207,7 +207,11 @@ func (j *judgement) noteEvents(plan *Plan, cluster snapshot.Cluster) []Event {
 	for _, n := range plan.Notes {
 		add(n)
 	}
-	for _, h := range cluster.Answered() {
+	for i := range cluster.Hosts {
+		h := &cluster.Hosts[i]
+		if h.Err != nil || h.Snapshot == nil {
+			continue
+		}
 		for _, text := range h.Snapshot.Warnings {
 			add(Note{Host: h.Name, Text: text})
 		}

@@ -1,7 +1,5 @@
 package snapshot
 
-import "slices"
-
 // Cluster is the hosts of a controller in one cycle, in the order in which the
 // administrator listed them.
 type Cluster struct{ Hosts []Host }
@@ -15,11 +13,29 @@ type Host struct {
 	Err      error
 }
 
-func (h Host) answered() bool { return h.Err == nil && h.Snapshot != nil }
-func (h Host) failed() bool   { return !h.answered() }
+func (h *Host) answered() bool { return h.Err == nil && h.Snapshot != nil }
 
 // Answered lists the hosts with a snapshot.
-func (c Cluster) Answered() []Host { return slices.DeleteFunc(slices.Clone(c.Hosts), Host.failed) }
+func (c Cluster) Answered() []Host { return c.where(true) }
 
 // Failed lists the hosts without a snapshot.
-func (c Cluster) Failed() []Host { return slices.DeleteFunc(slices.Clone(c.Hosts), Host.answered) }
+func (c Cluster) Failed() []Host { return c.where(false) }
+
+func (c Cluster) where(answered bool) (list []Host) {
+	for i := range c.Hosts {
+		if h := &c.Hosts[i]; h.answered() == answered {
+			list = append(list, *h)
+		}
+	}
+	return list
+}
+
+// CountAnswered is how many hosts have a snapshot.
+func (c Cluster) CountAnswered() (n int) {
+	for i := range c.Hosts {
+		if c.Hosts[i].answered() {
+			n++
+		}
+	}
+	return n
+}

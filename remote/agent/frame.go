@@ -88,12 +88,27 @@ func readFrame(r io.Reader) (*frame, error) {
 	if bodyLength > MaxBody {
 		return nil, fmt.Errorf("%w: a frame of %d bytes", ErrProtocol, bodyLength)
 	}
-	var rest bytes.Buffer
-	length := int64(nameLength) + int64(bodyLength) + 4
-	if n, err := io.CopyN(&rest, r, length); err != nil {
-		return nil, fmt.Errorf("%w: cut after %d of %d bytes of a frame: %s", ErrProtocol, n, length, err.Error()) // not wrapped: it is no orderly end
+	length := nameLength + int(bodyLength) + 4
+	rest, err := readAll(r, length)
+	if err != nil {
+		return nil, fmt.Errorf("%w: cut after %d of %d bytes of a frame: %s", ErrProtocol, len(rest), length, err.Error()) // not wrapped: it is no orderly end
 	}
-	return checkFrame(header, rest.Bytes(), nameLength)
+	return checkFrame(header, rest, nameLength)
+}
+
+// maxTrusted is how much of a frame there is room for before it has arrived, in bytes.
+const maxTrusted = 4 << 10
+
+// readAll reads so many bytes, and returns what came of them with an error.
+func readAll(r io.Reader, length int) ([]byte, error) {
+	if length <= maxTrusted {
+		b := make([]byte, length)
+		n, err := io.ReadFull(r, b)
+		return b[:n], err
+	}
+	var b bytes.Buffer
+	_, err := io.CopyN(&b, r, int64(length))
+	return b.Bytes(), err
 }
 
 func checkFrame(header [headerLength]byte, rest []byte, nameLength int) (*frame, error) {

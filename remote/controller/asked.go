@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -29,8 +28,8 @@ type asked struct {
 
 	mu sync.Mutex
 	at map[string]time.Time // when the snapshot of each host was asked for
-	// others is what hosts said about other controllers in this cycle: what they say
-	// meanwhile, when they wake, is not of the same time.
+	// others is what hosts said about other controllers in this cycle, of those that said
+	// something: what they say meanwhile, when they wake, is not of the same time.
 	others map[string]controllers.Answer
 
 	newest map[string]wake.Look // at hosts that woke meanwhile
@@ -38,9 +37,10 @@ type asked struct {
 
 // newAsked is for the next full cycle.
 func (c *Controller) newAsked() *asked {
+	n := len(c.Hosts)
 	a := &asked{
-		Link: c.Link, wake: c.between.wake, last: make(map[string]*snapshot.Snapshot), others: make(map[string]controllers.Answer),
-		at: make(map[string]time.Time), newest: make(map[string]wake.Look),
+		Link: c.Link, wake: c.between.wake, last: make(map[string]*snapshot.Snapshot, n), others: make(map[string]controllers.Answer),
+		at: make(map[string]time.Time, n), newest: make(map[string]wake.Look),
 	}
 	a.spread(c.Hosts, c.interval)
 	if c.last == nil {
@@ -56,11 +56,16 @@ func (c *Controller) newAsked() *asked {
 // spread gives hosts that listen their turns.
 func (a *asked) spread(hosts []remote.Host, interval time.Duration) {
 	a.turns, a.end = make(map[string]time.Time), time.Now()
-	listening := slices.DeleteFunc(slices.Clone(hosts), func(h remote.Host) bool { return !a.wake.Listens(h.Name) })
+	var listening []string
+	for _, h := range hosts {
+		if a.wake.Listens(h.Name) {
+			listening = append(listening, h.Name)
+		}
+	}
 	gap, begun := wake.Spread(len(listening), interval), a.end
-	for i, h := range listening {
+	for i, name := range listening {
 		a.end = begun.Add(time.Duration(i) * gap)
-		a.turns[h.Name] = a.end
+		a.turns[name] = a.end
 	}
 }
 
@@ -90,7 +95,12 @@ func (a *asked) look(ctx context.Context, host remote.Host) (*snapshot.Snapshot,
 	}
 	others := a.About(host).Controllers
 	a.mu.Lock()
-	a.others[host.Name], a.at[host.Name] = others, begun
+	a.at[host.Name] = begun
+	if others.Unknown != "" || len(others.Others) > 0 {
+		a.others[host.Name] = others
+	} else {
+		delete(a.others, host.Name)
+	}
 	a.mu.Unlock()
 	if last := a.last[host.Name]; last != nil && s != last && !watch.SameUse(last, s) {
 		a.wake.Offer(wake.Look{Host: host, Snapshot: s, Asked: begun, Came: time.Now()})

@@ -117,7 +117,7 @@ func (c *Controller) begin(ctx context.Context, number int) Cycle {
 	link := c.newAsked()
 	fleet := merge(&c.Asker, c.collect(ctx, link), c.Memory.Machines)
 	cycle.Cluster, cycle.Duplicates, cycle.answered = fleet.cluster, fleet.duplicates, fleet.answered
-	cycle.Via, cycle.askedAt = fleet.via(c.Link), link.at
+	cycle.Via, cycle.askedAt = fleet.via, link.at
 	if ctx.Err() != nil || c.StopAtFailure && len(cycle.Cluster.Failed()) > 0 {
 		cycle.Stopped = true
 		return cycle

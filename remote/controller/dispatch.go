@@ -22,6 +22,9 @@ type dispatcher struct {
 // background until the memory is safe, if that is not nil. leads is asked right before
 // anything is sent to a host: it may not be true any more.
 func (d *dispatcher) send(ctx context.Context, a *Asker, visits map[snapshot.Hostname]*visit, safe <-chan struct{}, leads func() bool) {
+	if len(visits) == 0 {
+		return
+	}
 	hosts := slices.DeleteFunc(slices.Clone(a.Hosts), func(h remote.Host) bool { return visits[snapshot.Hostname(h.Name)] == nil })
 	if d.results == nil {
 		d.results = make(chan *visit)

@@ -15,6 +15,7 @@ import (
 type merged struct {
 	cluster    snapshot.Cluster
 	answered   map[snapshot.Hostname]remote.Host // under which name each host of cluster answered
+	via        map[snapshot.Hostname]agent.Via   // how it spoke with the controller, where that is known
 	duplicates []Duplicate
 	disputes   []dispute
 	machines   Machines // to remember
@@ -30,52 +31,58 @@ type dispute struct {
 // and the snapshot of the first name that answered. So nothing changes while one of
 // the names fails.
 func merge(a *Asker, all snapshot.Cluster, known Machines) merged {
-	names, ids := identify(a, all)
+	names, ids, vias := identify(a, all)
 	groups := known.group(names, ids)
-	m := merged{answered: make(map[snapshot.Hostname]remote.Host), machines: known.next(names, groups)}
+	n := len(all.Hosts)
+	m := merged{
+		cluster:  snapshot.Cluster{Hosts: make([]snapshot.Host, 0, n)},
+		answered: make(map[snapshot.Hostname]remote.Host, n), via: make(map[snapshot.Hostname]agent.Via, n),
+		machines: known.next(names, groups),
+	}
 	for _, pair := range groups.disputed {
 		m.disputes = append(m.disputes, m.machines.dispute(names[pair[0]], names[pair[1]]))
 	}
-	at := make(map[int]int) // where the host of a machine is in the cluster
+	at := make([]int, n) // where the host of a machine is in the cluster
 	for i, first := range groups.first {
 		h := all.Hosts[i]
 		if i == first {
 			at[i] = len(m.cluster.Hosts)
 			m.cluster.Hosts = append(m.cluster.Hosts, h)
-			m.answered[h.Name] = a.Hosts[i]
+			m.reached(h.Name, a.Hosts[i], vias[i])
 			continue
 		}
 		if same := &m.cluster.Hosts[at[first]]; same.Err != nil && h.Err == nil {
 			same.Snapshot, same.Err = h.Snapshot, nil
-			m.answered[same.Name] = a.Hosts[i]
+			m.reached(same.Name, a.Hosts[i], vias[i])
 		}
 		m.duplicates = append(m.duplicates, m.machines.duplicate(names[i], names[first]))
 	}
 	return m
 }
 
-// via asks the Link how it spoke with the hosts that answered.
-func (m *merged) via(link Link) map[snapshot.Hostname]agent.Via {
-	via := make(map[snapshot.Hostname]agent.Via)
-	for _, h := range m.cluster.Answered() {
-		if v := link.About(m.answered[h.Name]).Via; v != "" {
-			via[h.Name] = v
-		}
+// reached notes under which name a host answered, and how.
+func (m *merged) reached(name snapshot.Hostname, answered remote.Host, via agent.Via) {
+	m.answered[name] = answered
+	if via != "" {
+		m.via[name] = via
 	}
-	return via
 }
 
-// identify returns the name of each host, and what is known of its machine.
-func identify(a *Asker, all snapshot.Cluster) ([]string, []*machineID) {
-	names, ids := make([]string, len(all.Hosts)), make([]*machineID, len(all.Hosts))
+// identify returns the name of each host, and of those that answered what is known of the
+// machine, and how they were spoken with.
+func identify(a *Asker, all snapshot.Cluster) ([]string, []*machineID, []agent.Via) {
+	n := len(all.Hosts)
+	names, ids, vias, known := make([]string, n), make([]*machineID, n), make([]agent.Via, n), make([]machineID, n)
 	for i := range all.Hosts {
 		names[i] = a.Hosts[i].Name
 		if s := all.Hosts[i].Snapshot; s != nil && all.Hosts[i].Err == nil {
+			about := a.Link.About(a.Hosts[i])
 			machine := cmp.Or(s.MachineID, s.BootID) // some images have no machine-id(5)
-			ids[i] = &machineID{agent.Identity{Machine: machine, Boot: s.BootID, Folder: s.StateFolder}, a.Link.About(a.Hosts[i]).Peer}
+			known[i] = machineID{agent.Identity{Machine: machine, Boot: s.BootID, Folder: s.StateFolder}, about.Peer}
+			ids[i], vias[i] = &known[i], about.Via
 		}
 	}
-	return names, ids
+	return names, ids, vias
 }
 
 func (m *Machines) dispute(first, second string) dispute {

@@ -45,7 +45,7 @@ func (c *Controller) waitForEvents(cycle *Cycle) {
 	if c.between.wake == nil {
 		c.between.wake = wake.Start(eventLink{c.Events, c.Link})
 	}
-	var hosts []remote.Host
+	hosts := make([]remote.Host, 0, len(cycle.Cluster.Hosts))
 	for i := range cycle.Cluster.Hosts {
 		if h := &cycle.Cluster.Hosts[i]; h.Err == nil {
 			hosts = append(hosts, cycle.answered[h.Name])

@@ -10,7 +10,8 @@ import (
 
 // planGuards decides what the kernel guards are asked. Events wait in unsaid.
 func (c *Controller) planGuards(cycle *Cycle, policy enforce.Policy, now time.Time) {
-	asks, events := c.guards.Plan(policy, guards.HostsOf(cycle.Cluster, cycle.answered, c.Link.About), c.Memory.Guards, guards.OptionsOf(c.Self, c.run, c.interval, c.DryRun, now))
+	fleet := guards.Fleet{Cluster: cycle.Cluster, Answered: cycle.answered, About: c.Link.About}
+	asks, events := c.guards.Plan(policy, fleet, c.Memory.Guards, guards.OptionsOf(c.Self, c.run, c.interval, c.DryRun, now))
 	cycle.guards, c.unsaid = asks, append(c.unsaid, events...)
 }
 

@@ -28,5 +28,5 @@ type Look struct {
 func (l *Looker) Look(ctx context.Context) Look {
 	fleet := merge(&l.Asker, l.Collect(ctx), l.machines)
 	l.machines = fleet.machines
-	return Look{Cluster: fleet.cluster, Duplicates: fleet.duplicates, Via: fleet.via(l.Link)}
+	return Look{Cluster: fleet.cluster, Duplicates: fleet.duplicates, Via: fleet.via}
 }

@@ -159,7 +159,7 @@ func (g *grouping) join(i, j int) {
 }
 
 func (g *grouping) byMachine(ids []*machineID) {
-	seen := make(map[[3]string][]int)
+	seen := make(map[[3]string][]int, len(ids))
 	for i, id := range ids {
 		if id == nil || !id.complete() {
 			continue
@@ -178,17 +178,18 @@ func (g *grouping) byMachine(ids []*machineID) {
 }
 
 func (g *grouping) byPeer(ids []*machineID) {
-	seen := make(map[remote.Peer][]int)
+	last := make(map[remote.Peer]int, len(ids)) // the index of the last one, plus 1,
+	before := make([]int, len(ids))             // and of the one before each
 	for i, id := range ids {
 		if id == nil || !id.peer.Known() {
 			continue
 		}
-		for _, j := range seen[id.peer] {
+		for j := last[id.peer] - 1; j >= 0; j = before[j] - 1 {
 			if id.same(ids[j]) {
 				g.join(i, j)
 			}
 		}
-		seen[id.peer] = append(seen[id.peer], i)
+		before[i], last[id.peer] = last[id.peer], i+1
 	}
 }
 

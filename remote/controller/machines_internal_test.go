@@ -143,7 +143,7 @@ func TestMachinesWithoutAMachineID(t *testing.T) {
 		a.Hosts = append(a.Hosts, remote.Host{Name: name})
 		all.Hosts = append(all.Hosts, snapshot.Host{Name: snapshot.Hostname(name), Snapshot: s})
 	}
-	names, ids := identify(a, all)
+	names, ids, _ := identify(a, all)
 	for i := range ids {
 		for j := range ids {
 			pair := names[i] + names[j]

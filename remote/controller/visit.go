@@ -39,7 +39,7 @@ type visit struct {
 // visitsFor are the visits that carry the reports of a cycle, in their order; in a dry
 // run there are none. It gives each report its ID.
 func visitsFor(cycle *Cycle) []*visit {
-	if cycle.DryRun {
+	if cycle.DryRun || len(cycle.Plan.Reports) == 0 {
 		return nil
 	}
 	findings := make(map[string]*enforce.Finding, len(cycle.Plan.Findings))

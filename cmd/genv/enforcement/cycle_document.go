@@ -90,7 +90,7 @@ func documentOf(cycle *controller.Cycle, failures []remote.Failure) CycleDocumen
 	document := CycleDocument{
 		Schema: "genv.remote.enforce/1", Cycle: cycle.Number, Time: cycle.Start.Format("2006-01-02T15:04:05.000Z07:00"),
 		TookMS: math.Round(cycle.Took.Seconds()*1e6) / 1e3,
-		Early:  cycle.Earlier, DryRun: cycle.DryRun, Hosts: len(cycle.Cluster.Hosts), Answered: len(cycle.Cluster.Answered()),
+		Early:  cycle.Earlier, DryRun: cycle.DryRun, Hosts: len(cycle.Cluster.Hosts), Answered: cycle.Cluster.CountAnswered(),
 		Via:      cycle.Via,
 		Findings: []findingDocument{}, Notes: append([]enforce.Note{}, cycle.Plan.Notes...), Reports: []reportDocument{}, Failed: failures,
 		Duplicates: append([]controller.Duplicate{}, cycle.Duplicates...), Notified: []notifiedDocument{},

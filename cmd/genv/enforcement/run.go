@@ -270,7 +270,7 @@ func (l *loop) exit(cycle *controller.Cycle, ends bool) error {
 	if ends {
 		failures = slices.DeleteFunc(failures, func(f remote.Failure) bool { return f.Class == remote.Cancelled })
 	}
-	if err := command.FleetExit(failures, len(cycle.Cluster.Answered())); err != nil {
+	if err := command.FleetExit(failures, cycle.Cluster.CountAnswered()); err != nil {
 		return err
 	}
 	switch {

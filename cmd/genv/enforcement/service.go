@@ -82,7 +82,7 @@ func (s *service) status(cycle *controller.Cycle) {
 		hold = "; " + cycle.Hold.String()
 	}
 	s.notify(fmt.Sprintf("STATUS=cycle %d: %d of %s answered, %s, %s%s",
-		cycle.Number, len(cycle.Cluster.Answered()), render.Plural(len(cycle.Cluster.Hosts), "host"),
+		cycle.Number, cycle.Cluster.CountAnswered(), render.Plural(len(cycle.Cluster.Hosts), "host"),
 		render.Plural(len(cycle.Plan.Findings), "finding"), render.Plural(len(cycle.Actions), "report"), hold))
 }
 

@@ -67,7 +67,7 @@ func (s *summary) cycle(cycle *controller.Cycle, hosts *render.HostLog, write fu
 	}
 	parts := []string{
 		render.Plural(s.cycles, "cycle"),
-		fmt.Sprintf("%d of %s answer", len(cycle.Cluster.Answered()), render.Plural(len(cycle.Cluster.Hosts), "host")),
+		fmt.Sprintf("%d of %s answer", cycle.Cluster.CountAnswered(), render.Plural(len(cycle.Cluster.Hosts), "host")),
 		fmt.Sprintf("%d lost and %d back", hosts.Lost-s.lost, hosts.Back-s.back),
 		fmt.Sprintf("%d findings begun, %d over, %d now", s.begun, s.ended, len(cycle.Plan.Findings)),
 		s.actions(),

@@ -2,7 +2,7 @@
 // a cycle, and turns their answers into events. It sends nothing by itself: an Ask does, when the
 // controller sends it with what else a host gets.
 //
-//	asks, events := tracker.Plan(policy, hosts, memory, guards.Options{…})
+//	asks, events := tracker.Plan(policy, fleet, memory, guards.Options{…})
 //	ask.Send(ctx, link)
 //	events := tracker.Learn(&memory, ask)
 package guards
@@ -27,22 +27,23 @@ type Link interface {
 	Guard(ctx context.Context, host remote.Host, request guarding.Request) (guarding.Answer, error)
 }
 
-// Host is a host in a cycle.
-type Host struct {
-	*snapshot.Host
-	Remote remote.Host // under the name that answered
-	About  agent.About
+// Fleet is the hosts of a cycle.
+type Fleet struct {
+	Cluster  snapshot.Cluster
+	Answered map[snapshot.Hostname]remote.Host // under which name each host answered
+	About    func(remote.Host) agent.About
 }
 
-// HostsOf are the hosts of a cycle that answered.
-func HostsOf(cluster snapshot.Cluster, answered map[snapshot.Hostname]remote.Host, about func(remote.Host) agent.About) []Host {
-	var hosts []Host
-	for i := range cluster.Hosts {
-		if h := &cluster.Hosts[i]; h.Err == nil && h.Snapshot != nil {
-			hosts = append(hosts, Host{Host: h, Remote: answered[h.Name], About: about(answered[h.Name])})
-		}
-	}
-	return hosts
+// host is a host of the fleet that answered.
+type host struct {
+	*snapshot.Host
+	remote remote.Host // under the name that answered
+	about  agent.About
+}
+
+func (f *Fleet) host(h *snapshot.Host) *host {
+	answered := f.Answered[h.Name]
+	return &host{h, answered, f.About(answered)}
 }
 
 // Options are what a cycle's orders have in common.
@@ -114,7 +115,7 @@ func Wanted(policy enforce.Policy, h *snapshot.Host, now time.Time) mode.Setting
 }
 
 // orderOf is the order for a host.
-func orderOf(policy enforce.Policy, h *Host, s mode.Setting, o Options) order.Order {
+func orderOf(policy enforce.Policy, h *host, s mode.Setting, o Options) order.Order {
 	wanted := order.Order{Mode: s.Mode, ExemptUsers: s.ExemptUsers, ExemptUIDs: s.ExemptUIDs, By: o.By}
 	if s.Mode == mode.Off {
 		return wanted

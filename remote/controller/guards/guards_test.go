@@ -33,7 +33,7 @@ func read(t *testing.T, text string) *policy.File {
 }
 
 // fleet are hosts that answered; "old" and "1.4.3" have no guard.
-func fleet(names ...snapshot.Hostname) []guards.Host {
+func fleet(names ...snapshot.Hostname) guards.Fleet {
 	var cluster snapshot.Cluster
 	answered := map[snapshot.Hostname]remote.Host{}
 	for _, name := range names {
@@ -43,7 +43,7 @@ func fleet(names ...snapshot.Hostname) []guards.Host {
 		answered[name] = remote.Host{Name: string(name)}
 	}
 	cluster.Hosts = append(cluster.Hosts, snapshot.Host{Name: "lost", Err: errors.New("no answer")})
-	return guards.HostsOf(cluster, answered, func(h remote.Host) agent.About {
+	return guards.Fleet{Cluster: cluster, Answered: answered, About: func(h remote.Host) agent.About {
 		switch h.Name {
 		case "old":
 			return agent.About{Via: agent.ViaStream}
@@ -51,7 +51,7 @@ func fleet(names ...snapshot.Hostname) []guards.Host {
 			return agent.About{Via: agent.ViaCommands}
 		}
 		return agent.About{Via: agent.ViaStream, Can: agent.Capabilities{Guard: true}}
-	})
+	}}
 }
 
 var options = guards.OptionsOf(&controllers.Controller{ID: "c1", Account: "root", Hostname: "jump"}, "run", 2*time.Second, false, noon)

@@ -28,24 +28,28 @@ type guard struct {
 
 // Plan is what to ask the guards of the hosts that answered, and what is new about them. A
 // dry run asks none.
-func (t *Tracker) Plan(policy enforce.Policy, hosts []Host, memory Memory, o Options) (asks []*Ask, events []enforce.Event) {
-	for i := range hosts {
-		h := &hosts[i]
-		setting := Wanted(policy, h.Host, o.Now)
-		g := t.hosts[h.Name]
+func (t *Tracker) Plan(policy enforce.Policy, fleet Fleet, memory Memory, o Options) (asks []*Ask, events []enforce.Event) {
+	for i := range fleet.Cluster.Hosts {
+		shown := &fleet.Cluster.Hosts[i]
+		if shown.Err != nil || shown.Snapshot == nil {
+			continue
+		}
+		setting := Wanted(policy, shown, o.Now)
+		g := t.hosts[shown.Name]
 		if g == nil && setting.Mode == mode.Off {
 			continue
 		}
 		if g == nil {
-			g = t.add(h.Name)
+			g = t.add(shown.Name)
 		}
+		h := fleet.host(shown)
 		events = append(events, g.say(h.Name, g.plan(setting.Mode, h, o.DryRun))...)
-		if o.DryRun || g.underWay || !h.About.Can.Guard || setting.Mode == mode.Off && g.sent == mode.Off {
+		if o.DryRun || g.underWay || !h.about.Can.Guard || setting.Mode == mode.Off && g.sent == mode.Off {
 			continue
 		}
 		g.sent, g.underWay = setting.Mode, true
 		seen := memory[h.Name]
-		asks = append(asks, &Ask{name: h.Name, host: h.Remote, begun: o.Now, request: guarding.Request{
+		asks = append(asks, &Ask{name: h.Name, host: h.remote, begun: o.Now, request: guarding.Request{
 			ID: guarding.Prefix + o.ID, Order: orderOf(policy, h, setting, o), Epoch: seen.Epoch, Seq: seen.Seq,
 		}})
 	}
@@ -61,15 +65,15 @@ func (t *Tracker) add(host snapshot.Hostname) *guard {
 }
 
 // plan is what to say before a host is asked; empty for nothing new.
-func (g *guard) plan(m mode.Mode, h *Host, dryRun bool) string {
+func (g *guard) plan(m mode.Mode, h *host, dryRun bool) string {
 	switch {
 	case m == mode.Off && g.sent == mode.Off:
 		return ""
 	case m == mode.Off:
 		return "turning the kernel guard off"
-	case !h.About.Can.Guard && h.About.Via == agent.ViaStream:
+	case !h.about.Can.Guard && h.about.Via == agent.ViaStream:
 		return fmt.Sprintf("the policy asks for guard: %s, but the genv on this host is an older one without a kernel guard: upgrade it. The host is polled as before", m)
-	case !h.About.Can.Guard:
+	case !h.about.Can.Guard:
 		return fmt.Sprintf("the policy asks for guard: %s, but there is no kernel guard without our genv on the host. It is polled as before", m)
 	case dryRun:
 		return fmt.Sprintf("would set the kernel guard to %s (dry run)", m)

@@ -104,7 +104,7 @@ func (t *Tracker) Learn(self *controllers.Controller, hosts []Host, now time.Tim
 
 // hear keeps what hosts said, and says which can't say it.
 func (t *Tracker) hear(hosts []Host) (notices []Notice) {
-	said, silent := make(map[snapshot.Hostname]controllers.Answer, len(hosts)), make(map[snapshot.Hostname]bool)
+	said, silent := make(map[snapshot.Hostname]controllers.Answer), make(map[snapshot.Hostname]bool)
 	for i := range hosts {
 		h := &hosts[i]
 		before, known := t.said[h.Name]
@@ -116,8 +116,11 @@ func (t *Tracker) hear(hosts []Host) (notices []Notice) {
 		case known:
 			said[h.Name] = before
 		}
-		silent[h.Name] = said[h.Name].Unknown != ""
-		if silent[h.Name] && !t.silent[h.Name] && t.maySay([]snapshot.Hostname{h.Name}) {
+		if said[h.Name].Unknown == "" {
+			continue
+		}
+		silent[h.Name] = true
+		if !t.silent[h.Name] && t.maySay([]snapshot.Hostname{h.Name}) {
 			notices = append(notices, Notice{Unknown, h.Name, fmt.Sprintf("%s can't say which other controllers enforce it: %s", named([]snapshot.Hostname{h.Name}), text.Printable(h.Unknown))})
 		}
 	}

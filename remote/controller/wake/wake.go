@@ -52,12 +52,14 @@ type Watch struct {
 	begun time.Time
 	mu    sync.Mutex
 	hosts map[string]*waiting // by name
+	round uint64              // calls of Watch
 }
 
 // waiting is a host that is waited for.
 type waiting struct {
 	end   context.CancelFunc
 	again chan struct{} // has a value when the host answered another full cycle
+	round uint64        // the last call of Watch that listed it
 	// since is from when on it listens, in nanoseconds since the Watch began; never if it is not
 	// waited for.
 	since atomic.Int64
@@ -76,10 +78,10 @@ func Start(link Link) *Watch {
 func (w *Watch) Watch(hosts []remote.Host) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	wanted := make(map[string]bool, len(hosts))
+	w.round++
 	for _, h := range hosts {
-		wanted[h.Name] = true
 		if known := w.hosts[h.Name]; known != nil {
+			known.round = w.round
 			select {
 			case known.again <- struct{}{}:
 			default: // it has yet to notice the one before
@@ -87,13 +89,13 @@ func (w *Watch) Watch(hosts []remote.Host) {
 			continue
 		}
 		ctx, cancel := context.WithCancel(w.ctx)
-		one := &waiting{end: cancel, again: make(chan struct{}, 1)}
+		one := &waiting{end: cancel, again: make(chan struct{}, 1), round: w.round}
 		one.since.Store(never)
 		w.hosts[h.Name] = one
 		w.work.Go(func() { w.follow(ctx, h, one) })
 	}
 	for name, one := range w.hosts {
-		if !wanted[name] {
+		if one.round != w.round {
 			one.end()
 			delete(w.hosts, name)
 		}
