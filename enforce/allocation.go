@@ -35,8 +35,8 @@ type allocation struct {
 	holdings.User
 	settings *Settings // nil for a user without caps, for whom nothing is counted
 
-	last    *hostView                           // the host that was counted last,
-	devices contents.ByDevice[*holdings.Device] // and the user's devices there
+	last    *hostView                                              // the host that was counted last,
+	devices contents.Index[snapshot.DeviceIndex, *holdings.Device] // and the user's devices there
 }
 
 // allocations lists the users who have caps with what they have. An environment whose user has
@@ -60,7 +60,7 @@ func (j *judgement) allocations() *allocations {
 	for rank, u := range all.inOrder {
 		u.Rank, u.Due = rank, j.dueCaps(u)
 		for _, d := range u.Devices {
-			d.Settle(all.hosts[d.Host].devices[d.Index].TotalMemory)
+			d.Settle(all.hosts[d.Host].devices.Get(d.Index).TotalMemory)
 		}
 		all.Users = append(all.Users, u.User)
 	}
@@ -94,7 +94,7 @@ func (all *allocations) addUses(h *hostView) {
 			continue
 		}
 		for _, use := range p.Usage {
-			if device := h.devices[use.Index]; device != nil {
+			if device := h.devices.Get(use.Index); device != nil {
 				all.addUse(u, h, device, p)
 			}
 		}
@@ -201,6 +201,6 @@ func (all *allocations) device(u *allocation, h *hostView, device *snapshot.Devi
 		}
 	}
 	u.Devices = append(u.Devices, d)
-	u.devices.Add(device.Index, d)
+	u.devices.Set(device.Index, d)
 	return d
 }

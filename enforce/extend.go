@@ -21,7 +21,7 @@ func (j *judgement) extend() {
 
 // offer is what the policy offers for an environment; nil if it is exempt.
 func (h *hostView) offer(eid snapshot.EnvID) *extension.Offer {
-	env := h.envs[eid]
+	env := h.envs.Get(eid)
 	if env == nil || env.exempt {
 		return nil
 	}

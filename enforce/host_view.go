@@ -18,16 +18,16 @@ type hostView struct {
 	snapshot *snapshot.Snapshot
 	settings *Settings // of the host, whoever the user
 	zone     *time.Location
-	byUser   map[snapshot.Username]*Settings
+	byUser   contents.Index[snapshot.Username, *Settings]
 	inOrder  []*envView // as the host listed them, without those that are exempt
 	in       []*envView // of each process the environment that it is in
-	envs     map[snapshot.EnvID]*envView
+	envs     contents.Index[snapshot.EnvID, *envView]
 	// exempt are the processes that no rule may touch, and exemptUses what those
 	// of them that are in an environment use: no cap takes that.
 	exempt        map[snapshot.PID]bool
 	exemptUses    map[deviceOfEnv]contents.Evidence
 	exemptDevices map[snapshot.DeviceIndex]bool
-	devices       map[snapshot.DeviceIndex]*snapshot.Device // the others
+	devices       contents.Index[snapshot.DeviceIndex, *snapshot.Device] // the others
 	// unknownOn are the processes on a device whose environment is unknown.
 	unknownOn map[snapshot.DeviceIndex][]*snapshot.Process
 	instances contents.Instances
@@ -45,11 +45,10 @@ type envView struct {
 
 // ask asks the policy about a user on this host, once a cycle.
 func (h *hostView) ask(policy Policy, user snapshot.Username, now time.Time) *Settings {
-	s, known := h.byUser[user]
-	if !known {
-		settings := policy.Settings(Query{Host: h.name, Labels: h.labels, User: user, At: now})
-		s = &settings
-		h.byUser[user] = s
+	s := h.byUser.Get(user)
+	if s == nil {
+		s = policy.Settings(Query{Host: h.name, Labels: h.labels, User: user, At: now})
+		h.byUser.Set(user, s)
 	}
 	return s
 }

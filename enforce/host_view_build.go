@@ -10,13 +10,11 @@ import (
 
 func newHostView(h *snapshot.Host, policy Policy, fleet *Fleet, now time.Time) *hostView {
 	s := h.Snapshot
-	settings := policy.Settings(Query{Host: h.Name, Labels: h.Labels, At: now})
 	v := &hostView{
-		name: h.Name, labels: h.Labels, snapshot: s, zone: s.Location(), settings: &settings,
-		byUser:  make(map[snapshot.Username]*Settings),
+		name: h.Name, labels: h.Labels, snapshot: s, zone: s.Location(), settings: policy.Settings(Query{Host: h.Name, Labels: h.Labels, At: now}),
 		inOrder: make([]*envView, 0, len(s.Environments)),
-		envs:    make(map[snapshot.EnvID]*envView, len(s.Environments)),
-		devices: make(map[snapshot.DeviceIndex]*snapshot.Device, len(s.Devices)),
+		envs:    contents.NewIndex[snapshot.EnvID, *envView](len(s.Environments)),
+		devices: contents.NewIndex[snapshot.DeviceIndex, *snapshot.Device](len(s.Devices)),
 
 		instances: contents.Instances{Devices: s.Devices},
 	}
@@ -32,7 +30,7 @@ func (h *hostView) addEnvironments(policy Policy, now time.Time) {
 		view := &views[i]
 		view.env = &h.snapshot.Environments[i]
 		_, view.exempt = policy.Exempt(Subject{Host: h.name, Environment: view.env})
-		h.envs[view.env.EID] = view
+		h.envs.Set(view.env.EID, view)
 		if !view.exempt {
 			view.settings = h.ask(policy, view.env.Username, now)
 			h.inOrder = append(h.inOrder, view)
@@ -50,9 +48,9 @@ func (h *hostView) addAttachments(policy Policy) {
 			h.exemptDevices[d.Index] = true
 			continue
 		}
-		h.devices[d.Index] = d
+		h.devices.Set(d.Index, d)
 		for j := range d.Attachments {
-			if env := h.envs[d.Attachments[j].EID]; env != nil {
+			if env := h.envs.Get(d.Attachments[j].EID); env != nil {
 				env.Attach(contents.Attachment{Attachment: &d.Attachments[j], Device: d})
 			}
 		}

@@ -11,8 +11,9 @@ import (
 // Policy says which rules apply, to whom, where and when. Its answers depend on
 // the arguments alone. Package enforce/policy reads one from a file.
 type Policy interface {
-	// Settings is what applies to a query.
-	Settings(Query) Settings
+	// Settings is what applies to a query. The answers to several queries may share it, so
+	// it is not to be changed.
+	Settings(Query) *Settings
 	// Exempt reports whether no rule may touch a subject, and why.
 	Exempt(Subject) (reason string, exempt bool)
 	// Fleet is what applies to the fleet as a whole.

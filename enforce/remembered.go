@@ -50,7 +50,7 @@ func (j *judgement) released(h *hostView, env *envView, index snapshot.DeviceInd
 // stillUses reports whether an environment's processes use a device without an
 // attachment.
 func (h *hostView) stillUses(eid snapshot.EnvID, index snapshot.DeviceIndex) bool {
-	env := h.envs[eid]
+	env := h.envs.Get(eid)
 	if env == nil || env.Attached(index) {
 		return false
 	}

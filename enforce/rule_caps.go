@@ -61,7 +61,7 @@ func capSettings(policy Policy, user snapshot.Username, now time.Time) *Settings
 	if s.MaxDevices == nil && s.MaxMemory == nil && s.MaxEnvs == nil {
 		return nil
 	}
-	return &s
+	return s
 }
 
 func (s *Settings) caps() holdings.Limits {
@@ -131,7 +131,7 @@ func (all *allocations) lose(f *Finding, due bool, excess *holdings.Excess) {
 	for _, env := range excess.Envs {
 		h := all.hosts[env.Host]
 		for _, loss := range env.Loses {
-			j.loseDevice(f, due, h, h.envs[env.EID], loss.Device)
+			j.loseDevice(f, due, h, h.envs.Get(env.EID), loss.Device)
 			for _, p := range loss.Processes {
 				end(h, p)
 			}
@@ -140,7 +140,7 @@ func (all *allocations) lose(f *Finding, due bool, excess *holdings.Excess) {
 	for _, d := range excess.Devices {
 		h := all.hosts[d.Host]
 		for _, env := range d.Envs {
-			j.loseDevice(f, due, h, h.envs[env.EID], d.Index)
+			j.loseDevice(f, due, h, h.envs.Get(env.EID), d.Index)
 		}
 		for _, use := range d.Processes {
 			end(h, use.Process)

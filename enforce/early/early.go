@@ -85,11 +85,11 @@ func merged[K comparable, V any](before, after map[K]V, asked func(K) bool) map[
 type processRules struct{ enforce.Policy }
 
 // Settings implements enforce.Policy.
-func (p processRules) Settings(q enforce.Query) enforce.Settings {
-	s := p.Policy.Settings(q)
+func (p processRules) Settings(q enforce.Query) *enforce.Settings {
+	s := *p.Policy.Settings(q)
 	s.MaxDevices, s.MaxMemory, s.MaxEnvs = nil, nil, nil
 	s.Idle, s.MaxDuration, s.Extend = nil, 0, 0
-	return s
+	return &s
 }
 
 // Plan is the last plan of all hosts, in which the findings of Judge replace the earlier ones

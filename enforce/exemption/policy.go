@@ -85,19 +85,25 @@ func (e *Exemption) coversDevice(s enforce.Subject) bool {
 }
 
 // Settings implements enforce.Policy: what is exempt is off.
-func (p Policy) Settings(q enforce.Query) enforce.Settings {
-	s := p.Policy.Settings(q)
+func (p Policy) Settings(q enforce.Query) *enforce.Settings {
+	shared := p.Policy.Settings(q)
+	s, changed := *shared, false
 	for _, at := range places(q.Host, q.User) {
 		for _, e := range p.at[at] {
 			if e.Device == nil {
 				e.turnOff(&s)
+				changed = true
 			}
 		}
 	}
 	if s.Guard.Mode != mode.Off {
 		s.Guard.ExemptUsers = append(slices.Clip(s.Guard.ExemptUsers), p.usersOn(q.Host)...)
+		changed = true
 	}
-	return s
+	if !changed {
+		return shared
+	}
+	return &s
 }
 
 // usersOn are the users who are exempt from all rules on a host, sorted.

@@ -16,9 +16,9 @@ import (
 // everything is a policy with all rules.
 type everything struct{}
 
-func (everything) Settings(enforce.Query) enforce.Settings {
+func (everything) Settings(enforce.Query) *enforce.Settings {
 	one, bytes := 1, int64(1)
-	return enforce.Settings{
+	return &enforce.Settings{
 		NonEnvProcesses: true, EnvDevices: true, EnvMemory: true, MaxDevices: &one, MaxMemory: &bytes, MaxEnvs: &one,
 		Idle: &enforce.Idle{}, MaxDuration: time.Hour,
 	}

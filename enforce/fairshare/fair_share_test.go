@@ -24,8 +24,8 @@ type capped struct {
 	warn    time.Duration
 }
 
-func (c capped) Settings(enforce.Query) enforce.Settings {
-	return enforce.Settings{MaxDevices: c.devices, MaxEnvs: new(9), Warn: enforce.Warn{For: c.warn}}
+func (c capped) Settings(enforce.Query) *enforce.Settings {
+	return &enforce.Settings{MaxDevices: c.devices, MaxEnvs: new(9), Warn: enforce.Warn{For: c.warn}}
 }
 func (c capped) Exempt(enforce.Subject) (string, bool) { return "", false }
 func (c capped) Fleet() enforce.Fleet                  { return enforce.Fleet{TellUsers: true} }

@@ -23,12 +23,14 @@ func (m Memory) Policy(s Setting, policy enforce.Policy) enforce.Policy {
 }
 
 // Settings implements enforce.Policy. A cap of 0 is a ban, and stays.
-func (p Policy) Settings(q enforce.Query) enforce.Settings {
+func (p Policy) Settings(q enforce.Query) *enforce.Settings {
 	s := p.Policy.Settings(q)
-	if q.User != "" && s.MaxDevices != nil && *s.MaxDevices > 0 && p.memory.boosts(q.User) {
-		s.MaxDevices = new(*s.MaxDevices + p.boost)
+	if q.User == "" || s.MaxDevices == nil || *s.MaxDevices <= 0 || !p.memory.boosts(q.User) {
+		return s
 	}
-	return s
+	boosted := *s
+	boosted.MaxDevices = new(*s.MaxDevices + p.boost)
+	return &boosted
 }
 
 // Forget has the warnings begin again of users who had a boost before and have none now, also if

@@ -17,7 +17,7 @@ var _ enforce.Policy = (*File)(nil)
 
 // Settings implements enforce.Policy. What follows from the same overrides and flags is found
 // out once: there are few such combinations, and for a large fleet it is asked 50,000 times a cycle.
-func (f *File) Settings(q enforce.Query) enforce.Settings {
+func (f *File) Settings(q enforce.Query) *enforce.Settings {
 	layers := f.layers(q)
 	var room [64]byte
 	key := f.keyOf(room[:0], q.User, layers)
@@ -31,7 +31,7 @@ func (f *File) Settings(q enforce.Query) enforce.Settings {
 			settings.Guard = f.Exemptions.guard(merged.Guard.Value)
 		}
 		if f.settings == nil {
-			f.settings = make(map[string]enforce.Settings)
+			f.settings = make(map[string]*enforce.Settings)
 		}
 		f.settings[string(key)] = settings
 	}
@@ -56,8 +56,8 @@ func (f *File) keyOf(key []byte, user snapshot.Username, layers []layer) []byte 
 }
 
 // settings are s as the rules need them.
-func (s *Settings) settings() enforce.Settings {
-	settings := enforce.Settings{
+func (s *Settings) settings() *enforce.Settings {
+	settings := &enforce.Settings{
 		NonEnvProcesses: s.NonEnvProcesses.On,
 		EnvDevices:      s.EnvDevices.On,
 		EnvMemory:       s.EnvMemory.On,

@@ -29,10 +29,10 @@ limits: {max-terminations: 7, max-percent: 20}
 		NonEnvProcesses: true, EnvDevices: true, MaxDevices: &devices, MaxMemory: &memory, MaxEnvs: &envs,
 		Idle: &enforce.Idle{After: 2 * time.Hour, Below: 5}, MaxDuration: 168 * time.Hour, Warn: enforce.Warn{Cycles: 3},
 		Grace: 30 * time.Second, Kill: true,
-	}, file.Settings(enforce.Query{User: "ann"}))
+	}, *file.Settings(enforce.Query{User: "ann"}))
 	require.Equal(t, enforce.Settings{
 		NonEnvProcesses: true, EnvDevices: true, MaxEnvs: &envs, Grace: 30 * time.Second, Kill: true,
-	}, file.Settings(enforce.Query{User: "bob"}))
+	}, *file.Settings(enforce.Query{User: "bob"}))
 	require.Equal(t, enforce.Fleet{PauseCaps: true, TellUsers: true, Limits: safety.Limits{Fleet: safety.Limit{Terminations: 7, Percent: 20}}}, file.Fleet())
 }
 
@@ -88,14 +88,14 @@ exempt: {users: [zoe]}
 	want := make([]enforce.Settings, len(queries))
 	different := make(map[string]bool)
 	for i, q := range queries {
-		want[i] = read().Settings(q)
+		want[i] = *read().Settings(q)
 		different[fmt.Sprintf("%+v %v", want[i], want[i].Idle)] = true
 	}
 	require.Greater(t, len(different), 12)
 	file := read()
 	for range 3 {
 		for _, i := range rand.Perm(len(queries)) {
-			require.Equal(t, want[i], file.Settings(queries[i]), "%+v", queries[i])
+			require.Equal(t, want[i], *file.Settings(queries[i]), "%+v", queries[i])
 		}
 	}
 }

@@ -45,7 +45,7 @@ type File struct {
 	Path, Text string
 
 	mu       sync.Mutex
-	settings map[string]enforce.Settings // what Settings returned, by what it follows from
+	settings map[string]*enforce.Settings // what Settings returned, by what it follows from
 }
 
 // Limits are the safety limits on the actions of a cycle. A limit that is not On

@@ -32,9 +32,9 @@ func clock() time.Duration { return time.Since(begun) }
 // fourDevices caps everybody at four devices.
 type fourDevices struct{}
 
-func (fourDevices) Settings(enforce.Query) enforce.Settings {
+func (fourDevices) Settings(enforce.Query) *enforce.Settings {
 	limit := 4
-	return enforce.Settings{MaxDevices: &limit}
+	return &enforce.Settings{MaxDevices: &limit}
 }
 func (fourDevices) Exempt(enforce.Subject) (string, bool) { return "", false }
 func (fourDevices) Fleet() enforce.Fleet                  { return enforce.Fleet{} }

@@ -107,9 +107,9 @@ type underWay struct {
 // capped caps everybody at a number of devices.
 type capped int
 
-func (c capped) Settings(enforce.Query) enforce.Settings {
+func (c capped) Settings(enforce.Query) *enforce.Settings {
 	limit := int(c)
-	return enforce.Settings{MaxDevices: &limit}
+	return &enforce.Settings{MaxDevices: &limit}
 }
 func (capped) Exempt(enforce.Subject) (string, bool) { return "", false }
 func (capped) Fleet() enforce.Fleet                  { return enforce.Fleet{} }

@@ -103,9 +103,9 @@ func (p *fakeFleet) controller(log controller.Recorder) *controller.Controller {
 // constant is a policy with the same settings for everyone, which exempts nothing.
 type constant enforce.Settings
 
-func (c constant) Settings(enforce.Query) enforce.Settings { return enforce.Settings(c) }
-func (constant) Exempt(enforce.Subject) (string, bool)     { return "", false }
-func (constant) Fleet() enforce.Fleet                      { return enforce.Fleet{} }
+func (c constant) Settings(enforce.Query) *enforce.Settings { return (*enforce.Settings)(&c) }
+func (constant) Exempt(enforce.Subject) (string, bool)      { return "", false }
+func (constant) Fleet() enforce.Fleet                       { return enforce.Fleet{} }
 
 // usual is what holds without a policy file.
 var usual = constant{EnvDevices: true, EnvMemory: true}
@@ -119,8 +119,8 @@ type strict struct {
 	only   string // the label that hosts must have, if any
 }
 
-func (s strict) Settings(q enforce.Query) enforce.Settings {
-	return enforce.Settings{NonEnvProcesses: s.only == "" || q.Labels["gpu"] == s.only, Warn: s.warn, Grace: time.Second, Kill: true}
+func (s strict) Settings(q enforce.Query) *enforce.Settings {
+	return &enforce.Settings{NonEnvProcesses: s.only == "" || q.Labels["gpu"] == s.only, Warn: s.warn, Grace: time.Second, Kill: true}
 }
 
 func (s strict) Fleet() enforce.Fleet { return enforce.Fleet{Limits: s.limits, TellUsers: s.notify} }

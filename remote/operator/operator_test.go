@@ -6,13 +6,17 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/exemption"
+	"github.com/seed-3119e985/genv/enforce/fairshare"
+	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -197,4 +201,36 @@ func TestRefusalsAreErrors(t *testing.T) {
 	var refusal *operator.Refusal
 	require.True(t, errors.As(err, &refusal))
 	require.Equal(t, "5 wait", err.Error())
+}
+
+// What is judged by a policy for one host or user leaves what holds for the others.
+func TestThePolicyIsNotChanged(t *testing.T) {
+	read := func() *policy.File {
+		file, err := policy.Parse("p.yaml", []byte("defaults: {non-env-processes: true, max-devices-per-user: 2, idle: {after: 2h}, max-duration: 7d, guard: enforce}"))
+		require.NoError(t, err)
+		return file
+	}
+	file := read()
+	created := exemption.Exemption{Reason: "r", By: "b", Created: noon, Until: noon.Add(time.Hour)}
+	hostsAlice, allOfH1, bobs := created, created, created
+	hostsAlice.Who = exemption.Who{User: "alice", Host: "h2"}
+	allOfH1.Who = exemption.Who{Host: "h1"}
+	bobs.Who = exemption.Who{User: "bob"}
+	s := operator.State{
+		Hold:       &operator.OnHold{Since: noon, By: "b", Reason: "r"},
+		Exemptions: exemption.List{hostsAlice, allOfH1, bobs},
+	}
+	light := fairshare.Memory{Free: true, Light: map[snapshot.Username]bool{"carol": true}}
+	policies := []enforce.Policy{file, s.Policy(file, noon), light.Policy(fairshare.Setting{Boost: 1}, file), s.Policy(light.Policy(fairshare.Setting{Boost: 1}, file), noon)}
+	different := make(map[string]bool)
+	for _, host := range []snapshot.Hostname{"", "h1", "h2", "h3"} {
+		for _, user := range []snapshot.Username{"", "alice", "bob", "carol", "dan"} {
+			q := enforce.Query{Host: host, User: user, At: noon}
+			for _, p := range policies {
+				different[fmt.Sprintf("%+v", *p.Settings(q))] = true
+			}
+			require.Equal(t, *read().Settings(q), *file.Settings(q), "%+v", q)
+		}
+	}
+	require.Greater(t, len(different), 6)
 }

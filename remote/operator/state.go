@@ -66,10 +66,10 @@ type paused struct {
 }
 
 // Settings implements enforce.Policy: the guard reports and denies nothing.
-func (p paused) Settings(q enforce.Query) enforce.Settings {
-	s := p.Policy.Settings(q)
+func (p paused) Settings(q enforce.Query) *enforce.Settings {
+	s := *p.Policy.Settings(q)
 	s.Guard.Mode = min(s.Guard.Mode, mode.Watch)
-	return s
+	return &s
 }
 
 // Fleet implements enforce.Policy.

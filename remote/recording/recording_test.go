@@ -24,9 +24,9 @@ var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 // strict is a policy with rules of each kind for everyone.
 type strict struct{}
 
-func (strict) Settings(enforce.Query) enforce.Settings {
+func (strict) Settings(enforce.Query) *enforce.Settings {
 	devices, envs := 3, 4
-	return enforce.Settings{
+	return &enforce.Settings{
 		NonEnvProcesses: true, EnvDevices: true, EnvMemory: true, MaxDevices: &devices, MaxEnvs: &envs, MaxDuration: time.Hour,
 		Idle: &enforce.Idle{After: 10 * time.Minute, Below: 5}, Warn: enforce.Warn{Cycles: 1, For: 2 * time.Minute}, Grace: 10 * time.Second,
 	}

@@ -38,9 +38,9 @@ type fleet struct {
 // cap5 lets each user have five GPUs.
 type cap5 struct{}
 
-func (cap5) Settings(enforce.Query) enforce.Settings {
+func (cap5) Settings(enforce.Query) *enforce.Settings {
 	five := 5
-	return enforce.Settings{MaxDevices: &five}
+	return &enforce.Settings{MaxDevices: &five}
 }
 func (cap5) Exempt(enforce.Subject) (string, bool) { return "", false }
 func (cap5) Fleet() enforce.Fleet                  { return enforce.Fleet{} }

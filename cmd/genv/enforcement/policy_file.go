@@ -49,7 +49,7 @@ type localPolicy struct {
 }
 
 // Settings implements enforce.Policy.
-func (p localPolicy) Settings(q enforce.Query) enforce.Settings {
+func (p localPolicy) Settings(q enforce.Query) *enforce.Settings {
 	q.Host = p.name
 	return p.Policy.Settings(q)
 }

@@ -83,9 +83,9 @@ func (r *run) cycles(n int) {
 // lenient is a policy without rules.
 type lenient struct{}
 
-func (lenient) Settings(enforce.Query) enforce.Settings { return enforce.Settings{} }
-func (lenient) Exempt(enforce.Subject) (string, bool)   { return "", false }
-func (lenient) Fleet() enforce.Fleet                    { return enforce.Fleet{} }
+func (lenient) Settings(enforce.Query) *enforce.Settings { return &enforce.Settings{} }
+func (lenient) Exempt(enforce.Subject) (string, bool)    { return "", false }
+func (lenient) Fleet() enforce.Fleet                     { return enforce.Fleet{} }
 
 // recorded are the numbers of what was recorded, and the gaps.
 func (r *run) recorded(t *testing.T) (numbers []int, gaps []recording.Gap, files []recording.File) {
