@@ -216,12 +216,11 @@ func TestThePolicyIsNotChanged(t *testing.T) {
 	hostsAlice.Who = exemption.Who{User: "alice", Host: "h2"}
 	allOfH1.Who = exemption.Who{Host: "h1"}
 	bobs.Who = exemption.Who{User: "bob"}
-	s := operator.State{
-		Hold:       &operator.OnHold{Since: noon, By: "b", Reason: "r"},
-		Exemptions: exemption.List{hostsAlice, allOfH1, bobs},
-	}
+	held := operator.State{Hold: &operator.OnHold{Since: noon, By: "b", Reason: "r"}}
+	exempted := operator.State{Exemptions: exemption.List{hostsAlice, allOfH1, bobs}}
 	light := fairshare.Memory{Free: true, Light: map[snapshot.Username]bool{"carol": true}}
-	policies := []enforce.Policy{file, s.Policy(file, noon), light.Policy(fairshare.Setting{Boost: 1}, file), s.Policy(light.Policy(fairshare.Setting{Boost: 1}, file), noon)}
+	boosted := light.Policy(fairshare.Setting{Boost: 1}, file)
+	policies := []enforce.Policy{file, held.Policy(file, noon), exempted.Policy(file, noon), boosted, held.Policy(exempted.Policy(boosted, noon), noon)}
 	different := make(map[string]bool)
 	for _, host := range []snapshot.Hostname{"", "h1", "h2", "h3"} {
 		for _, user := range []snapshot.Username{"", "alice", "bob", "carol", "dan"} {
