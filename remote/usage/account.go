@@ -16,7 +16,8 @@ type Account struct {
 	known known
 	last  time.Time // of the last look; zero before the first
 	hosts map[snapshot.Hostname]*host
-	rates map[SumKey]Amounts // what a second amounts to, by sum; of no Hour
+	rates map[SumKey]Amounts // what a second amounts to, by sum but those of hosts; of no Hour
+	since uncounted          // for the rates
 	batch Batch
 }
 
@@ -25,7 +26,23 @@ type host struct {
 	snapshot *snapshot.Snapshot // the last one
 	hour     int64              // whose names sight has
 	sight
-	lost bool // it didn't answer since
+	lost  bool      // it didn't answer since
+	since uncounted // for the sight
+}
+
+// uncounted is time of an hour that the batch doesn't have yet. While nothing changes, time is all
+// that has to be added in a cycle.
+type uncounted struct {
+	hour, seconds int64
+	lost          bool // without an answer
+}
+
+// add adds seconds. Those of another kind are to be counted first.
+func (u *uncounted) add(hour, seconds int64, lost bool, count func()) {
+	if u.seconds > 0 && (u.hour != hour || u.lost != lost) {
+		count()
+	}
+	u.hour, u.seconds, u.lost = hour, u.seconds+seconds, lost
 }
 
 // NewAccount returns an Account that has counted nothing. Its hours are those of a location.
@@ -44,19 +61,32 @@ func (a *Account) Look(now time.Time, cluster snapshot.Cluster) {
 	a.Settle(now)
 	hour := HourOf(now.Unix(), a.in)
 	hosts := make(map[snapshot.Hostname]*host, len(cluster.Hosts))
+	changed := false
 	for i := range cluster.Hosts {
 		h := &cluster.Hosts[i]
 		before := a.hosts[h.Name]
 		switch {
 		case h.Err == nil && h.Snapshot != nil:
+			changed = changed || before == nil || before.lost
 			hosts[h.Name] = a.seen(before, h, hour)
 		case before != nil:
+			changed = changed || !before.lost
 			before.lost = true
 			hosts[h.Name] = before
 		}
 	}
-	a.hosts = hosts
-	a.rates = a.ratesOf(false)
+	for name, before := range a.hosts {
+		if hosts[name] != before {
+			a.countHost(name, before)
+			changed = true
+		}
+	}
+	if changed {
+		a.countSums()
+	}
+	if a.hosts = hosts; changed {
+		a.rates = a.ratesOf(false)
+	}
 }
 
 // seen is a host that answered. One that hasn't changed answers with the same snapshot.
@@ -87,23 +117,56 @@ func (a *Account) passed(now time.Time) (s span, gap bool) {
 // count adds seconds of an hour.
 func (a *Account) count(hour, seconds int64, gap bool) {
 	for name, h := range a.hosts {
-		for i := range h.uses {
-			u := &h.uses[i]
-			if rate := u.rate(h.lost || gap); rate != (Amounts{}) {
-				a.batch.add(Key{hour, name, u.device, u.model, u.user, u.eid}, &rate, seconds)
-			}
+		h.since.add(hour, seconds, h.lost || gap, func() { a.countHost(name, h) })
+	}
+	a.since.add(hour, seconds, gap, a.countSums)
+}
+
+// countHost adds the time that is uncounted for a host to the batch.
+func (a *Account) countHost(name snapshot.Hostname, h *host) {
+	since := h.since
+	h.since.seconds = 0
+	if since.seconds == 0 {
+		return
+	}
+	for i := range h.uses {
+		u := &h.uses[i]
+		if rate := u.rate(since.lost); rate != (Amounts{}) {
+			a.batch.add(Key{since.hour, name, u.device, u.model, u.user, u.eid}, &rate, since.seconds)
 		}
 	}
+	var total Amounts
+	for i := range h.byDevice {
+		rate := h.byDevice[i].rate(since.lost)
+		total.Add(&rate)
+	}
+	a.countSum(SumKey{since.hour, ByHost, string(name)}, &total, since.seconds)
+}
+
+func (a *Account) countSum(key SumKey, rate *Amounts, seconds int64) {
+	if *rate == (Amounts{}) {
+		return
+	}
+	sum := Sum{Peak: rate.Attached}
+	sum.add(rate, seconds)
+	a.batch.addSum(key, &sum)
+}
+
+// countSums adds the time that is uncounted for the rates to the batch.
+func (a *Account) countSums() {
+	since := a.since
+	a.since.seconds = 0
+	if since.seconds == 0 {
+		return
+	}
 	rates := a.rates
-	if gap {
+	if since.lost {
 		rates = a.ratesOf(true)
 	}
 	for key := range rates {
 		rate := rates[key]
-		sum := Sum{Peak: rate.Attached}
-		sum.add(&rate, seconds)
-		key.Hour = hour
-		a.batch.addSum(key, &sum)
+		key.Hour = since.hour
+		a.countSum(key, &rate, since.seconds)
 	}
 }
 
@@ -116,7 +179,7 @@ func (a *Account) ratesOf(gap bool) map[SumKey]Amounts {
 		total.Add(rate)
 		rates[key] = total
 	}
-	for name, h := range a.hosts {
+	for _, h := range a.hosts {
 		for i := range h.byUser {
 			if rate := h.byUser[i].rate(h.lost || gap); rate != (Amounts{}) {
 				add(ByUser, string(h.byUser[i].user), &rate)
@@ -124,7 +187,6 @@ func (a *Account) ratesOf(gap bool) map[SumKey]Amounts {
 		}
 		for i := range h.byDevice {
 			if rate := h.byDevice[i].rate(h.lost || gap); rate != (Amounts{}) {
-				add(ByHost, string(name), &rate)
 				add(ByModel, h.byDevice[i].model, &rate)
 				add(OfAll, "", &rate)
 			}
@@ -135,10 +197,11 @@ func (a *Account) ratesOf(gap bool) map[SumKey]Amounts {
 
 // Take returns what was counted since it was called last.
 func (a *Account) Take() Batch {
+	for name, h := range a.hosts {
+		a.countHost(name, h)
+	}
+	a.countSums()
 	batch := a.batch
 	a.batch = NewBatch()
 	return batch
 }
-
-// Waiting is the size of what Take would return.
-func (a *Account) Waiting() int { return a.batch.Size() }

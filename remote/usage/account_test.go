@@ -207,6 +207,7 @@ type look struct {
 // What the time between looks counts for.
 func TestWhenItCounts(t *testing.T) {
 	idle := func() *host { return newHost().attach(0, "1", "alice") }
+	same := on(idle())
 	for _, test := range []struct {
 		name  string
 		looks []look
@@ -221,6 +222,10 @@ func TestWhenItCounts(t *testing.T) {
 		{"a host that is removed", []look{{0, on(idle())}, {10, nil}, {60, nil}, {70, on(idle())}, {71, on(idle())}}, usage.Amounts{Attached: 11, Idle: 11}},
 		{"a host that is removed while lost", []look{{0, on(idle())}, {10, on(nil)}, {20, nil}, {30, nil}}, usage.Amounts{Attached: 10, Idle: 10, Unknown: 10}},
 		{"no look for too long", []look{{0, on(idle())}, {60, on(idle())}, {200, on(idle())}, {210, on(idle())}}, usage.Amounts{Attached: 70, Idle: 70, Unknown: 140}},
+		{"no look for too long, and then it has changed", []look{{0, on(idle())}, {200, on(newHost())}, {210, on(newHost())}}, usage.Amounts{Unknown: 200}},
+		{"no look for too long, and then it is removed", []look{{0, on(idle())}, {200, nil}, {210, nil}}, usage.Amounts{Unknown: 200}},
+		{"nothing changes", []look{{0, same}, {10, same}, {30, same}, {4000, same}, {4010, same}}, usage.Amounts{Attached: 40, Idle: 40, Unknown: 3970}},
+		{"nothing changes, but it doesn't answer for a while", []look{{0, same}, {10, same}, {20, on(nil)}, {50, on(nil)}, {55, same}, {65, same}}, usage.Amounts{Attached: 30, Idle: 30, Unknown: 35}},
 		{"the clock is set back, without a monotonic one", []look{{100, on(idle())}, {90, on(idle())}, {95, on(idle())}}, usage.Amounts{Attached: 5, Idle: 5}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
