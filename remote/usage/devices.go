@@ -130,24 +130,32 @@ func memberOf(p *snapshot.Process, environments map[snapshot.EnvID]*snapshot.Env
 
 // summed joins uses by environment, by user and by device.
 func summed(uses []use) (s sight) {
-	s.uses = joined(uses, func(a, b *use) int {
+	slices.SortStableFunc(uses, func(a, b use) int {
 		return cmp.Or(cmp.Compare(a.device, b.device), cmp.Compare(a.user, b.user), cmp.Compare(a.eid, b.eid))
 	})
-	s.byUser = joined(s.uses, func(a, b *use) int { return cmp.Or(cmp.Compare(a.device, b.device), cmp.Compare(a.user, b.user)) })
-	s.byDevice = joined(s.byUser, func(a, b *use) int { return cmp.Compare(a.device, b.device) })
+	s.uses = joined(uses, func(a, b *use) bool { return a.device == b.device && a.user == b.user && a.eid == b.eid })
+	s.byUser = joined(s.uses, func(a, b *use) bool { return a.device == b.device && a.user == b.user })
+	s.byDevice = joined(s.byUser, func(a, b *use) bool { return a.device == b.device })
 	return s
 }
 
-// joined joins uses that are equal in an order.
-func joined(uses []use, compare func(a, b *use) int) []use {
-	sorted := slices.Clone(uses)
-	slices.SortStableFunc(sorted, func(a, b use) int { return compare(&a, &b) })
-	list := sorted[:0]
-	for i := range sorted {
-		if last := len(list) - 1; last >= 0 && compare(&list[last], &sorted[i]) == 0 {
-			list[last] = list[last].with(&sorted[i])
+// joined joins neighbours that are the same. It returns the list that it is given if none are.
+func joined(uses []use, same func(a, b *use) bool) []use {
+	n := 0
+	for i := range uses {
+		if i == 0 || !same(&uses[i-1], &uses[i]) {
+			n++
+		}
+	}
+	if n == len(uses) {
+		return uses
+	}
+	list := make([]use, 0, n) // a host's are kept as long as it doesn't change
+	for i := range uses {
+		if last := len(list) - 1; i > 0 && same(&uses[i-1], &uses[i]) {
+			list[last] = list[last].with(&uses[i])
 		} else {
-			list = append(list, sorted[i])
+			list = append(list, uses[i])
 		}
 	}
 	return list

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -39,6 +40,7 @@ type Resolver struct {
 
 	mu      sync.Mutex
 	answers map[Query]answer
+	lists   map[string][]string // of algorithms, by their names
 }
 
 type answer struct {
@@ -49,7 +51,7 @@ type answer struct {
 
 // New finds ssh and the user; it reads no configuration yet.
 func New(o ResolverOptions) *Resolver {
-	r := &Resolver{options: o, running: make(chan struct{}, max(2, runtime.NumCPU())), answers: map[Query]answer{}}
+	r := &Resolver{options: o, running: make(chan struct{}, max(2, runtime.NumCPU())), answers: map[Query]answer{}, lists: map[string][]string{}}
 	r.who = whoAmI(o)
 	switch o.SSH {
 	case "none":
@@ -81,9 +83,24 @@ func (r *Resolver) Resolve(ctx context.Context, q Query) (HostConfig, error) {
 		return fresh.settings, fresh.err
 	}
 	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.share(&fresh.settings)
 	r.answers[q] = fresh
-	r.mu.Unlock()
 	return fresh.settings, fresh.err
+}
+
+// share has hosts with the same algorithms share the lists, which nothing changes: of thousands of
+// hosts they would be much memory. r.mu is held.
+func (r *Resolver) share(s *HostConfig) {
+	for _, l := range algorithmLists() {
+		list := l.field(s)
+		key := strings.Join(*list, ",")
+		if known, ok := r.lists[key]; ok {
+			*list = known
+		} else {
+			r.lists[key] = slices.Clip(*list)
+		}
+	}
 }
 
 func (r *Resolver) resolve(ctx context.Context, q Query) (HostConfig, error) {
