@@ -23,10 +23,12 @@ type streamTransport struct {
 	stream  *Stream
 	session Session
 	pool    *Pool
+	able    Capabilities
 
 	mu       sync.Mutex
 	revision uint64
 	last     *snapshot.Snapshot // of that revision
+	quiet    *quiet             // nil unless the host has answered last that nothing changed
 	report   *reportTurn        // nil unless the host carries out a report and answers nothing else meanwhile
 
 	announced *announcement      // what the host knows about this controller
@@ -36,15 +38,17 @@ type streamTransport struct {
 
 func (*streamTransport) via() Via { return ViaStream }
 
-func (t *streamTransport) can() Capabilities {
-	can := t.stream.Greeting.Can
+func (t *streamTransport) can() Capabilities { return t.able }
+
+// ableTo is what a host can do that greeted.
+func ableTo(g Greeting) Capabilities {
 	return Capabilities{
-		Snapshot: can(RequestSnapshot),
-		Execute:  can(RequestExecute),
-		Notify:   can(RequestNotify),
-		Parallel: can(CapabilityParallel),
-		Guard:    can(guarding.Name),
-		Fence:    can(CapabilityFence),
+		Snapshot: g.Can(RequestSnapshot),
+		Execute:  g.Can(RequestExecute),
+		Notify:   g.Can(RequestNotify),
+		Parallel: g.Can(CapabilityParallel),
+		Guard:    g.Can(guarding.Name),
+		Fence:    g.Can(CapabilityFence),
 	}
 }
 
@@ -63,32 +67,81 @@ func (t *streamTransport) Snapshot(ctx context.Context, _ remote.Host) (*snapsho
 		return nil, err
 	}
 	t.mu.Lock()
-	revision, last := t.revision, t.last
+	revision, last, before := t.revision, t.last, t.quiet
 	t.mu.Unlock()
 	request := SnapshotRequest{Revision: revision, AgeMS: t.pool.deviceAge().Milliseconds()}
 	self := t.toAnnounce()
 	if self != nil {
 		request.Controller, request.Claim = &self.self, t.announcedClaim(self)
 	}
+	body, err := before.encode(request)
+	if err != nil {
+		return nil, err
+	}
+	reply, err := t.exchange(ctx, RequestSnapshot, body)
+	switch {
+	case err != nil:
+		return nil, err
+	case before.is(request, reply):
+		return last, nil
+	}
 	var answer SnapshotAnswer
-	if err := t.call(ctx, RequestSnapshot, request, &answer); err != nil {
+	if err := decodeReply(RequestSnapshot, reply, &answer); err != nil {
 		return nil, err
 	}
 	t.learnOfOthers(self, answer.Answer)
-	if answer.Snapshot == nil {
-		if last == nil || answer.Revision != revision {
-			return nil, remote.Errorf(remote.InvalidOutput, "the host reports revision %d as unchanged, but the last one that came is %d", answer.Revision, revision)
-		}
-		return last, nil
+	if answer.Snapshot != nil {
+		return t.changed(&answer)
 	}
+	if last == nil || answer.Revision != revision {
+		return nil, remote.Errorf(remote.InvalidOutput, "the host reports revision %d as unchanged, but the last one that came is %d", answer.Revision, revision)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.quiet = newQuiet(request, body, reply)
+	return last, nil
+}
+
+// changed takes in a snapshot that the host sent.
+func (t *streamTransport) changed(answer *SnapshotAnswer) (*snapshot.Snapshot, error) {
 	taken, err := snapshot.DecodeNative(answer.Snapshot)
 	if err != nil {
 		return nil, &remote.Error{Class: remote.InvalidOutput, Err: err}
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.revision, t.last = answer.Revision, taken
+	t.revision, t.last, t.quiet = answer.Revision, taken, nil
 	return taken, nil
+}
+
+// quiet is a request for a snapshot, and the answer that nothing changed. Those that follow are the
+// same as a rule, and are not encoded and decoded again then.
+type quiet struct {
+	request     SnapshotRequest
+	body, reply []byte
+}
+
+// maxQuiet is how long an answer may be that is kept, in bytes: some name other controllers.
+const maxQuiet = 256
+
+func newQuiet(request SnapshotRequest, body, reply []byte) *quiet {
+	if len(reply) > maxQuiet {
+		return nil
+	}
+	return &quiet{request, body, reply}
+}
+
+// encode is the body of a request. A nil quiet is ready.
+func (q *quiet) encode(request SnapshotRequest) ([]byte, error) {
+	if q != nil && request == q.request {
+		return q.body, nil
+	}
+	return encodeRequest(RequestSnapshot, request)
+}
+
+// is reports whether this is the same request and answer.
+func (q *quiet) is(request SnapshotRequest, reply []byte) bool {
+	return q != nil && request == q.request && bytes.Equal(reply, q.reply)
 }
 
 // notify has messages shown.
@@ -127,14 +180,34 @@ func (t *streamTransport) Execute(ctx context.Context, _ remote.Host, report enf
 }
 
 func (t *streamTransport) call(ctx context.Context, name string, request, answer any) error {
-	body, err := json.Marshal(request)
+	body, err := encodeRequest(name, request)
 	if err != nil {
-		return fmt.Errorf("encode %s: %w", name, err)
+		return err
 	}
+	reply, err := t.exchange(ctx, name, body)
+	if err != nil {
+		return err
+	}
+	return decodeReply(name, reply, answer)
+}
+
+func (t *streamTransport) exchange(ctx context.Context, name string, body []byte) ([]byte, error) {
 	reply, err := t.stream.Call(ctx, name, body)
 	if err != nil {
-		return t.explain(ctx, err)
+		return nil, t.explain(ctx, err)
 	}
+	return reply, nil
+}
+
+func encodeRequest(name string, request any) ([]byte, error) {
+	body, err := json.Marshal(request)
+	if err != nil {
+		return nil, fmt.Errorf("encode %s: %w", name, err)
+	}
+	return body, nil
+}
+
+func decodeReply(name string, reply []byte, answer any) error {
 	if n := bytes.Count(reply, []byte{','}); n > maxValues {
 		return remote.Errorf(remote.InvalidOutput, "the answer to %s: %d values are more than the %d that are read", name, n, maxValues)
 	}

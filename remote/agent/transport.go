@@ -127,7 +127,9 @@ func (c *Conn) openStream(ctx context.Context, a *attempt) (*streamTransport, er
 	}
 	c.enter(a, StateGreeting)
 	t := &streamTransport{session: session, pool: c.pool, tookOver: &c.tookOver}
-	t.stream, err = OpenStream(ctx, session, session, token)
+	if t.stream, err = OpenStream(ctx, session, session, token); err == nil {
+		t.able = ableTo(t.stream.Greeting)
+	}
 	switch {
 	case err == nil && !t.can().Snapshot:
 		c.pool.running.Go(t.close)

@@ -1,0 +1,64 @@
+package agent_test
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// An answer that is like the one before isn't decoded again: whatever the order in which answers
+// come, each says what it says.
+func TestAnswersThatRepeatThemselves(t *testing.T) {
+	encoded, err := snapshot.EncodeNative(busy(1))
+	require.NoError(t, err)
+	const other = `"controllers":[{"id":"c2","hostname":"jump2"}]`
+	long := `"controllers_unknown":"` + strings.Repeat("x", 300) + `"`
+	steps := []struct {
+		answer string
+		isNew  bool   // another snapshot than before
+		others int    // controllers
+		why    string // they are not known
+		fails  bool
+	}{
+		{answer: `{"revision":1,"snapshot":` + string(encoded) + `}`, isNew: true},
+		{answer: `{"revision":1}`},
+		{answer: `{"revision":1}`},
+		{answer: `{"revision":1,` + other + `}`, others: 1},
+		{answer: `{"revision":1}`},
+		{answer: `{"revision":1,` + other + `}`, others: 1},
+		{answer: `{"revision":1,` + other + `}`, others: 1},
+		{answer: `{"revision":2,"snapshot":` + string(encoded) + `,` + other + `}`, isNew: true, others: 1},
+		{answer: `{"revision":2}`},
+		{answer: `{"revision":2,` + long + `}`, why: strings.Repeat("x", 256)},
+		{answer: `{"revision":2,` + long + `}`, why: strings.Repeat("x", 256)},
+		{answer: `{"revision":2}`},
+		{answer: `{"revision":1}`, fails: true},
+	}
+	var at atomic.Int32
+	f := startFleet(t, time.Minute, speaking(ours, func(context.Context, agent.Request) ([]byte, error) {
+		return []byte(steps[at.Load()].answer), nil
+	}))
+	var last *snapshot.Snapshot
+	for i, step := range steps {
+		at.Store(int32(i))
+		s, err := f.streams.Snapshot(t.Context(), f.hosts[0])
+		if step.fails {
+			require.Equal(t, remote.InvalidOutput, remote.ClassOf(err), "%d: %v", i, err)
+			continue
+		}
+		require.NoError(t, err, i)
+		require.Equal(t, step.isNew, s != last, i)
+		said := f.streams.About(f.hosts[0]).Controllers
+		require.Len(t, said.Others, step.others, i)
+		require.Equal(t, step.why, said.Unknown, i)
+		last = s
+	}
+}
