@@ -109,12 +109,12 @@ func (c *Client) handshake(ctx context.Context, t target, conn net.Conn) (*conne
 	login := c.keyring.Keys(t.HostConfig).Login()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
-	over := &afterPreface{Conn: conn}
+	over, shown := &afterPreface{Conn: conn}, &loginKey{check: check}
 	sshConn, channels, requests, err := ssh.NewClientConn(over, t.address(), &ssh.ClientConfig{
 		Config:            ssh.Config{KeyExchanges: t.KexAlgorithms, Ciphers: t.Ciphers, MACs: t.MACs},
 		User:              t.User,
 		AuthCallback:      login.Next,
-		HostKeyCallback:   check.callback,
+		HostKeyCallback:   shown.callback,
 		HostKeyAlgorithms: check.algorithms,
 		ClientVersion:     "SSH-2.0-genv",
 	})
@@ -129,6 +129,7 @@ func (c *Client) handshake(ctx context.Context, t target, conn net.Conn) (*conne
 		_ = sshConn.Close()
 		return nil, stopped(ctx, "while logging in to "+t.HostName)
 	}
+	shown.loggedIn()
 	l, err := c.newConnection(t.HostConfig, ownLogin{&ssh.Client{Conn: sshConn}, channels, requests, &over.heard})
 	if err == nil {
 		l.peer = peerOf(t, conn, check.key)

@@ -81,7 +81,7 @@ func (k *hostKeyCheck) unusable(err error) error {
 	return &remote.Error{Class: remote.Configuration, Err: err}
 }
 
-// callback is for ssh.ClientConfig.
+// callback is for ssh.ClientConfig, by way of a loginKey.
 func (k *hostKeyCheck) callback(_ string, peer net.Addr, key ssh.PublicKey) error {
 	k.seen = true
 	if err := k.verify(peer, key); err != nil {

@@ -107,3 +107,29 @@ func TestCheckHostIP(t *testing.T) {
 		})
 	}
 }
+
+// After the login, a connection takes the key of the login alone.
+func TestTheKeyOfALogin(t *testing.T) {
+	right, other := testKey(t, "right"), testKey(t, "other")
+	known := filepath.Join(t.TempDir(), "known_hosts")
+	require.NoError(t, os.WriteFile(known, []byte(line("gpu", right)+line("gpu", other)), 0o600))
+	c, err := New(Options{ConfigFile: "none", OpenSSH: "none"})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Close()) }()
+	check, err := c.hostKeyCheck(t.Context(), target{HostConfig: config.HostConfig{HostName: "gpu", Port: 22, UserKnownHosts: []string{known}}})
+	require.NoError(t, err)
+	shown := &loginKey{check: check}
+	unknown := testKey(t, "unknown")
+	require.Error(t, shown.callback("", nil, unknown))
+	require.NoError(t, shown.callback("", nil, right))
+	require.NoError(t, shown.callback("", nil, right), "before the end of the login")
+	require.ErrorIs(t, shown.callback("", nil, other), errOtherKey, "also one that is known")
+	shown.loggedIn()
+	require.NoError(t, shown.callback("", nil, right))
+	require.ErrorIs(t, shown.callback("", nil, other), errOtherKey)
+	require.ErrorIs(t, shown.callback("", nil, unknown), errOtherKey)
+
+	none := &loginKey{check: check}
+	none.loggedIn()
+	require.ErrorIs(t, none.callback("", nil, right), errOtherKey)
+}
