@@ -22,11 +22,17 @@ func (f *files) decode(selected []line) (raw, error) {
 		return known, nil
 	}
 	values, err := library(text.String(), flat)
+	if len(f.values) == maxDecoded {
+		clear(f.values)
+	}
 	if err == nil {
-		f.values[text.String()] = values // most hosts select the same lines
+		f.values[text.String()] = values // hosts without lines of their own select the same ones
 	}
 	return values, err
 }
+
+// maxDecoded is how many texts are kept decoded: where each host has its own, that helps none.
+const maxDecoded = 256
 
 // quoted quotes a word from which the library would strip spaces or quotes.
 func quoted(word string) string {

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"reflect"
 	"regexp"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 )
@@ -40,7 +40,7 @@ type Resolver struct {
 
 	mu      sync.Mutex
 	answers map[Query]answer
-	lists   map[string][]string // of algorithms, by their names
+	lists   map[string][]string // that hosts share, by their items
 }
 
 type answer struct {
@@ -89,18 +89,33 @@ func (r *Resolver) Resolve(ctx context.Context, q Query) (HostConfig, error) {
 	return fresh.settings, fresh.err
 }
 
-// share has hosts with the same algorithms share the lists, which nothing changes: of thousands of
-// hosts they would be much memory. r.mu is held.
+// share has hosts share equal lists, which nothing changes, and keeps none of the text that they
+// were read from: of thousands of hosts that would be much memory. r.mu is held.
 func (r *Resolver) share(s *HostConfig) {
-	for _, l := range algorithmLists() {
-		list := l.field(s)
-		key := strings.Join(*list, ",")
-		if known, ok := r.lists[key]; ok {
-			*list = known
-		} else {
-			r.lists[key] = slices.Clip(*list)
+	all := reflect.ValueOf(s).Elem()
+	for i := range all.NumField() {
+		switch field := all.Field(i).Addr().Interface().(type) {
+		case *string:
+			*field = strings.Clone(*field)
+		case *[]string:
+			*field = r.shared(*field)
 		}
 	}
+}
+
+func (r *Resolver) shared(list []string) []string {
+	if len(list) == 0 {
+		return list // nil may mean something else
+	}
+	key := fmt.Sprintf("%q", list)
+	known, ok := r.lists[key]
+	if !ok {
+		for _, item := range list {
+			known = append(known, strings.Clone(item))
+		}
+		r.lists[key] = known
+	}
+	return known
 }
 
 func (r *Resolver) resolve(ctx context.Context, q Query) (HostConfig, error) {
