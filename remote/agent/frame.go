@@ -74,13 +74,19 @@ func (f *frame) check() error {
 // readFrame reads a frame. The body grows as it arrives, so that a header that
 // lies costs no memory. io.EOF means that the stream ended between frames.
 func readFrame(r io.Reader) (*frame, error) {
-	var header [headerLength]byte
-	if _, err := io.ReadFull(r, header[:]); err != nil {
-		if errors.Is(err, io.ErrUnexpectedEOF) {
-			return nil, fmt.Errorf("%w: cut in the middle of a frame", ErrProtocol)
-		}
-		return nil, err
+	header := make([]byte, headerLength)
+	n, err := fill(r, header)
+	if err == nil {
+		return readRest(r, header)
 	}
+	if n > 0 && errors.Is(err, io.EOF) {
+		err = fmt.Errorf("%w: cut in the middle of a frame", ErrProtocol)
+	}
+	return nil, err
+}
+
+// readRest reads what follows a header.
+func readRest(r io.Reader, header []byte) (*frame, error) {
 	if !bytes.Equal(header[:4], magic[:]) || header[6] != 0 || header[7] != 0 {
 		return nil, fmt.Errorf("%w: %q does not begin a frame", ErrProtocol, header[:8])
 	}
@@ -89,31 +95,39 @@ func readFrame(r io.Reader) (*frame, error) {
 		return nil, fmt.Errorf("%w: a frame of %d bytes", ErrProtocol, bodyLength)
 	}
 	length := nameLength + int(bodyLength) + 4
-	rest, err := readAll(r, length)
-	if err != nil {
-		return nil, fmt.Errorf("%w: cut after %d of %d bytes of a frame: %s", ErrProtocol, len(rest), length, err.Error()) // not wrapped: it is no orderly end
+	rest := make([]byte, 0, min(length, firstRoom))
+	for len(rest) < length {
+		if len(rest) == cap(rest) {
+			rest = slices.Grow(rest, min(len(rest), length-len(rest)))
+		}
+		n, err := fill(r, rest[len(rest):min(cap(rest), length)])
+		if rest = rest[:len(rest)+n]; err != nil {
+			return nil, fmt.Errorf("%w: cut after %d of %d bytes of a frame: %s", ErrProtocol, len(rest), length, err.Error()) // not wrapped: it is no orderly end
+		}
 	}
 	return checkFrame(header, rest, nameLength)
 }
 
-// maxTrusted is how much of a frame there is room for before it has arrived, in bytes.
-const maxTrusted = 4 << 10
+// firstRoom is how much of a frame there is room for before it has arrived, in bytes.
+const firstRoom = 4 << 10
 
-// readAll reads so many bytes, and returns what came of them with an error.
-func readAll(r io.Reader, length int) ([]byte, error) {
-	if length <= maxTrusted {
-		b := make([]byte, length)
-		n, err := io.ReadFull(r, b)
-		return b[:n], err
+// fill is io.ReadFull that returns io.EOF whatever is missing. A goroutine for each host waits in
+// it, with half of the stack that it would need in io.ReadFull.
+func fill(r io.Reader, b []byte) (n int, err error) {
+	for n < len(b) && err == nil {
+		var more int
+		more, err = r.Read(b[n:])
+		n += more
 	}
-	var b bytes.Buffer
-	_, err := io.CopyN(&b, r, int64(length))
-	return b.Bytes(), err
+	if n == len(b) {
+		err = nil
+	}
+	return n, err
 }
 
-func checkFrame(header [headerLength]byte, rest []byte, nameLength int) (*frame, error) {
+func checkFrame(header, rest []byte, nameLength int) (*frame, error) {
 	content, sum := rest[:len(rest)-4], binary.BigEndian.Uint32(rest[len(rest)-4:])
-	if crc32.Update(crc32.Checksum(header[:], castagnoli()), castagnoli(), content) != sum {
+	if crc32.Update(crc32.Checksum(header, castagnoli()), castagnoli(), content) != sum {
 		return nil, fmt.Errorf("%w: a garbled frame", ErrProtocol)
 	}
 	return &frame{
