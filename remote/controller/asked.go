@@ -128,6 +128,9 @@ func (a *asked) renew(hosts []remote.Host, cluster *snapshot.Cluster) {
 
 // waitUntil waits until t, or the end of ctx.
 func waitUntil(ctx context.Context, t time.Time) {
+	if !time.Now().Before(t) {
+		return
+	}
 	ctx, cancel := context.WithDeadline(ctx, t)
 	defer cancel()
 	<-ctx.Done()
