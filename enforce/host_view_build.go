@@ -12,6 +12,7 @@ func newHostView(h *snapshot.Host, policy Policy, fleet *Fleet, now time.Time) *
 	s := h.Snapshot
 	v := &hostView{
 		name: h.Name, labels: h.Labels, snapshot: s, zone: s.Location(), settings: policy.Settings(Query{Host: h.Name, Labels: h.Labels, At: now}),
+		byUser:  contents.NewIndex[snapshot.Username, *Settings](min(len(s.Environments), 8)),
 		inOrder: make([]*envView, 0, len(s.Environments)),
 		envs:    contents.NewIndex[snapshot.EnvID, *envView](len(s.Environments)),
 		devices: contents.NewIndex[snapshot.DeviceIndex, *snapshot.Device](len(s.Devices)),

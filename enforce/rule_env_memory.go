@@ -31,7 +31,7 @@ func (j *judgement) envMemory(h *hostView) {
 
 func (j *judgement) envMemoryOn(h *hostView, env *envView, a contents.Attachment) {
 	index := a.Device.Index
-	usages, used, unknown := env.Usages(index)
+	used, unknown := env.Used(index)
 	if used <= a.GPUMemory.Bytes() {
 		if unknown > 0 {
 			j.note(h, "how much memory %d processes of environment %s use on device %d is not known, so its capacity is not judged", unknown, env.env.EID.Shown(), index)
@@ -40,7 +40,7 @@ func (j *judgement) envMemoryOn(h *hostView, env *envView, a contents.Attachment
 	}
 	// What an unproved container uses must not count for the warning of the user, nor the
 	// user's own use for that of the container.
-	proved, unproved := usages.Relieve(a.GPUMemory.Bytes(), func(p *snapshot.Process) bool {
+	proved, unproved := env.Usages(index).Relieve(a.GPUMemory.Bytes(), func(p *snapshot.Process) bool {
 		_, stuck := j.stuckBecause(h, p)
 		return stuck || h.draft.terminates(p)
 	})

@@ -25,9 +25,9 @@ type Contents struct {
 	byDevice   map[snapshot.DeviceIndex][]*snapshot.Process
 	attachedTo map[snapshot.DeviceIndex]bool
 
-	// Most environments have one of each: these are where the lists begin, so that
+	// Most environments have no more: these are where the lists begin, so that
 	// they need no memory of their own.
-	firstProcess    [1]*snapshot.Process
+	firstProcesses  [2]*snapshot.Process
 	firstAttachment [1]Attachment
 }
 
@@ -69,7 +69,7 @@ func (c *Contents) Attached(index snapshot.DeviceIndex) bool {
 // Add adds a process.
 func (c *Contents) Add(p *snapshot.Process) {
 	if c.Processes == nil {
-		c.Processes = c.firstProcess[:0]
+		c.Processes = c.firstProcesses[:0]
 	}
 	c.Processes = append(c.Processes, p)
 	switch {

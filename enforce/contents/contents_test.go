@@ -89,7 +89,7 @@ func TestRelieve(t *testing.T) {
 				require.NoError(t, err)
 				c.Add(processOf(pid, started, mib))
 			}
-			usages, _, _ := c.Usages(0)
+			usages := c.Usages(0)
 			var ended []string
 			proved, unproved := usages.Relieve(row.capacity<<20, func(p *snapshot.Process) bool { return p.PID == row.dealt })
 			for _, p := range slices.Concat(unproved.Ending, proved.Ending) {
@@ -105,11 +105,13 @@ func TestUsages(t *testing.T) {
 	for i, mib := range []int64{3, -1, 4} {
 		c.Add(processOf(snapshot.PID(i+1), "user", mib))
 	}
-	usages, used, unknown := c.Usages(0)
+	usages := c.Usages(0)
+	used, unknown := c.Used(0)
 	require.Len(t, usages, 2)
 	require.EqualValues(t, 7<<20, used)
 	require.Equal(t, 1, unknown)
-	usages, used, unknown = c.Usages(1)
+	usages = c.Usages(1)
+	used, unknown = c.Used(1)
 	require.Empty(t, usages)
 	require.Zero(t, used)
 	require.Zero(t, unknown)

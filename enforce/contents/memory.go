@@ -16,18 +16,27 @@ type Usage struct {
 // Usages are what processes use of one device.
 type Usages []Usage
 
-// Usages lists the processes on a device, what they use together, and for how many of
-// them the driver reports no figure.
-func (c *Contents) Usages(index snapshot.DeviceIndex) (usages Usages, used int64, unknown int) {
+// Used is what the processes on a device use together, in bytes, and for how many of them the
+// driver reports no figure.
+func (c *Contents) Used(index snapshot.DeviceIndex) (used int64, unknown int) {
 	for p := range c.On(index) {
 		if u := p.Uses(index); u.Memory.Known() {
-			usages = append(usages, Usage{p, u.Memory.Bytes()})
 			used += u.Memory.Bytes()
 		} else {
 			unknown++
 		}
 	}
-	return usages, used, unknown
+	return used, unknown
+}
+
+// Usages lists the processes on a device of which the driver reports what they use.
+func (c *Contents) Usages(index snapshot.DeviceIndex) (usages Usages) {
+	for p := range c.On(index) {
+		if u := p.Uses(index); u.Memory.Known() {
+			usages = append(usages, Usage{p, u.Memory.Bytes()})
+		}
+	}
+	return usages
 }
 
 // Excess is what processes of an environment use of a device beyond its capacity.
