@@ -11,6 +11,8 @@ GO        ?= go
 BUILD     := CGO_ENABLED=0 $(GO) build -tags urfave_cli_no_docs,nethttpomithttp2 -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
 # Many tests wait, for processes or timeouts, so more of them run at a time than there are cores. Vet is a part of lint.
 TESTFLAGS ?= -timeout=30m -p 3 -parallel 4 -vet=off
+# Where a page fault is slow, tests that make much garbage take half the time if they keep more of it.
+TESTGOGC  ?= 200
 FUZZTIME  ?= 10s
 FAULTS    := .tools/faults.txt
 SOAK      ?= 2m
@@ -53,7 +55,7 @@ screenshots: build ## the pictures in docs/images, from the demo; needs chromium
 test: testdeps ## all tests, with the race detector where there is a C compiler
 	@$(if $(RACE),,echo "There is no C compiler: the tests run without the race detector.")
 	@mkdir -p $(dir $(FAULTS)) && rm -f $(FAULTS)
-	CGO_ENABLED=$(if $(RACE),1,0) GENV_FAULT_TABLE='$(CURDIR)/$(FAULTS)' $(GO) test $(RACE) $(TESTFLAGS) ./...
+	CGO_ENABLED=$(if $(RACE),1,0) GENV_FAULT_TABLE='$(CURDIR)/$(FAULTS)' GOGC=$(TESTGOGC) $(GO) test $(RACE) $(TESTFLAGS) ./...
 	@if [ -s $(FAULTS) ]; then echo; cat $(FAULTS); fi
 
 # What the tests need beside Go: a command, and the Debian package it comes in.
