@@ -118,6 +118,9 @@ func (m *Members) step(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if _, there := m.known[m.prefix()+m.Self.ID]; !there {
+		return m.rejoin(ctx)
+	}
 	for i := range members {
 		if o := &members[i]; o.Count != m.Self.Count && o.Joined < m.joined {
 			return fmt.Errorf("%w: %s has %d", ErrOther, o.Name, o.Count)
@@ -190,6 +193,13 @@ func (m *Members) register(ctx context.Context, key string, value []byte) error 
 		return ErrSame
 	}
 	return errTaken
+}
+
+// rejoin registers this controller again after its key was deleted while its lease lives.
+func (m *Members) rejoin(ctx context.Context) error {
+	m.leave(ctx)
+	m.lease = 0
+	return m.join(ctx)
 }
 
 // errTaken is why a controller doesn't take part yet.
