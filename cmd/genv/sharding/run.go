@@ -169,9 +169,23 @@ func (r *run) supervise(ctx context.Context, stopMembers func(), result chan err
 		case <-ticker.C:
 		case <-r.woken:
 		}
+		r.forgive()
 		r.collect()
 		r.place()
 		r.turned.Store(int64(r.Clock()))
+	}
+}
+
+// pausedAfter is how long a turn of supervise takes at most, unless this process was stopped.
+const pausedAfter = stuckAfter / 4
+
+// forgive has the time in which this process was stopped not count: it heard no other one then.
+func (r *run) forgive() {
+	if r.Clock()-time.Duration(r.turned.Load()) < pausedAfter {
+		return
+	}
+	for _, p := range r.processes {
+		p.lastSign.Store(int64(time.Since(p.started)))
 	}
 }
 
