@@ -15,11 +15,17 @@ import (
 // shardVariable says to a process which shard it has, such as 3 for the fourth one.
 const shardVariable = "GENV_SHARD"
 
+// againVariable says true to a process of a shard that had one before.
+const againVariable = "GENV_SHARD_AGAIN"
+
 // Config is what the flags say. The zero Config divides nothing.
 type Config struct {
 	Count int // of shards
 	// Own is the shard of this process; nil for the process that starts those.
 	Own *int
+	// Again says that the shard had a process before. --take-over holds for one start: a later
+	// process would take hosts back from who took them over since.
+	Again bool
 }
 
 // Flags are those about shards.
@@ -41,6 +47,7 @@ func ReadConfig(c *cli.Context, getenv func(string) string) (Config, error) {
 		return config, command.UsageError("--shards needs --leader: the controllers find each other by etcd")
 	}
 	if text := getenv(shardVariable); text != "" {
+		config.Again = getenv(againVariable) == "true"
 		config.Own = new(int)
 		if _, err := fmt.Sscanf(text, "%d", config.Own); err != nil || *config.Own < 0 || *config.Own >= config.Count {
 			return config, command.UsageError("%s=%q: it is set by genv itself", shardVariable, text)

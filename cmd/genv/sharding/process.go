@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -63,13 +62,14 @@ func (r *run) startIn(dir string, shard int) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &process{shard: shard, dir: dir, cmd: exec.Command(r.Program, r.argsOf(shard)...), notices: notices, started: time.Now(), ended: make(chan error, 1)}
+	p := &process{shard: shard, dir: dir, cmd: exec.Command(r.Program, r.Args...), notices: notices, started: time.Now(), ended: make(chan error, 1)}
 	for _, v := range os.Environ() {
 		if name, _, _ := strings.Cut(v, "="); name != "NOTIFY_SOCKET" && name != "WATCHDOG_USEC" && name != "WATCHDOG_PID" {
 			p.cmd.Env = append(p.cmd.Env, v)
 		}
 	}
-	p.cmd.Env = append(p.cmd.Env, fmt.Sprintf("%s=%d", shardVariable, shard), "NOTIFY_SOCKET="+path,
+	p.cmd.Env = append(p.cmd.Env, fmt.Sprintf("%s=%d", shardVariable, shard),
+		fmt.Sprintf("%s=%t", againVariable, r.begun[shard]), "NOTIFY_SOCKET="+path,
 		fmt.Sprintf("WATCHDOG_USEC=%d", stuckAfter.Microseconds()))
 	p.cmd.Stderr = r.errors
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM} // the signals of a terminal are passed on
@@ -91,18 +91,6 @@ func (r *run) startIn(dir string, shard int) (*process, error) {
 		r.wake()
 	}()
 	return p, nil
-}
-
-// argsOf are the arguments of the next process of a shard. --take-over holds for one start: a later
-// process would take hosts back from who took them over since.
-func (r *run) argsOf(shard int) []string {
-	if !r.begun[shard] {
-		return r.Args
-	}
-	return slices.DeleteFunc(slices.Clone(r.Args), func(arg string) bool {
-		name, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
-		return strings.HasPrefix(arg, "-") && name == "take-over"
-	})
 }
 
 // printsFor is how long what a process printed may take to arrive after its end: what it started

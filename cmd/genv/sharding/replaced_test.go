@@ -1,7 +1,7 @@
 package sharding
 
 import (
-	"io"
+	"bytes"
 	"os"
 	"runtime"
 	"testing"
@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/remote/shards"
 )
 
@@ -20,23 +21,28 @@ func TestHostsAreTakenOverOnce(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	t.Setenv("TMPDIR", t.TempDir())
+	var said bytes.Buffer
 	r := &run{
 		Options: Options{
-			Program: "sh", Args: []string{"-c", "exit $1", "sh", "3", "--take-over"}, Log: zerolog.Nop(),
+			Program: "sh", Args: []string{"-c", `echo "$GENV_SHARD_AGAIN $*"; exit 3`, "sh", "--reason", "--take-over"}, Log: zerolog.Nop(),
 			Clock: func() time.Duration { return time.Hour },
 		},
-		errors: os.Stderr, out: &output{to: io.Discard}, woken: make(chan struct{}, 1), seen: new(shards.Seen),
+		errors: os.Stderr, out: &output{to: &said}, woken: make(chan struct{}, 1), seen: new(shards.Seen),
 		processes: make(map[int]*process), failures: make(map[int]*failure), begun: make(map[int]bool), replaced: make(map[int]bool),
 	}
 	ends := func() {
 		r.begin(0, r.seen)
 		require.Eventually(t, func() bool { r.collect(); return len(r.processes) == 0 }, 30*time.Second, time.Millisecond)
 	}
-	require.Contains(t, r.argsOf(0), "--take-over")
 	ends()
 	require.NotNil(t, r.failures[0], "it is started again")
-	require.Equal(t, []string{"-c", "exit $1", "sh", "3"}, r.argsOf(0))
-	require.Contains(t, r.argsOf(1), "--take-over", "another shard was never started")
+	ends()
+	require.Equal(t, "false --reason --take-over\ntrue --reason --take-over\n", said.String())
+	again := Parts{Enforcement: enforcement.Config{TakeOver: true}}
+	Config{Count: 2, Own: new(int)}.Divide(&command.Program{Getenv: os.Getenv}, &again)
+	require.True(t, again.Enforcement.TakeOver)
+	Config{Count: 2, Own: new(int), Again: true}.Divide(&command.Program{Getenv: os.Getenv}, &again)
+	require.False(t, again.Enforcement.TakeOver)
 	r.Args = []string{"-c", "exit 7"}
 	delete(r.failures, 0)
 	ends()

@@ -38,6 +38,7 @@ func (config Config) Divide(p *command.Program, parts *Parts) {
 		return
 	}
 	parts.Enforcement.Division = config.division(parts.Leadership.Key, parts.Hosts)
+	parts.Enforcement.TakeOver = parts.Enforcement.TakeOver && !config.Again
 	parts.Hosts = config.Hosts(parts.Hosts)
 	parts.Leadership.Key = shards.Key(parts.Leadership.Key, *config.Own)
 	if dir := parts.Enforcement.ControllerDir(p.Getenv); dir != "" {
