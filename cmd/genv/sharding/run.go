@@ -171,6 +171,12 @@ func (r *run) supervise(ctx context.Context, stopMembers func(), result chan err
 		}
 		r.forgive()
 		r.collect()
+		if r.allReplaced() {
+			r.Log.Error().Msg("other controllers act on the hosts of all shards: this one ends")
+			r.end()
+			stopMembers()
+			return <-result
+		}
 		r.place()
 		r.turned.Store(int64(r.Clock()))
 	}
@@ -278,6 +284,16 @@ func (r *run) lost(shard int) {
 	r.replaced[shard] = true
 	r.exit = max(r.exit, command.ExitReplaced)
 	r.Log.Error().Int("shard", shard).Msg("another controller acts on the hosts of the shard: this one leaves it alone until it is started again; end the other one, or start this one once with --take-over")
+}
+
+// allReplaced reports whether there is nothing left for this controller to do, or to stand by for.
+func (r *run) allReplaced() bool {
+	for shard, has := range r.with {
+		if has && !r.replaced[shard] {
+			return false
+		}
+	}
+	return len(r.replaced) > 0
 }
 
 // A process that ended by itself is started again after a second, and then after twice as long
