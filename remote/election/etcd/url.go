@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"path"
+	"strconv"
 	"strings"
 )
 
@@ -25,7 +26,7 @@ const maxKey = 256
 func ParseURL(url string) (Address, error) {
 	scheme, rest, ok := strings.Cut(url, "://")
 	if !ok || scheme != "etcd" && scheme != "etcds" {
-		return Address{}, errors.New("it begins with etcd:// or etcds://")
+		return Address{}, errors.New("write etcd://HOST:2379/genv/lab, or etcds:// for TLS")
 	}
 	members, key, _ := strings.Cut(rest, "/")
 	a := Address{Key: "/" + key, TLS: scheme == "etcds"}
@@ -34,8 +35,10 @@ func ParseURL(url string) (Address, error) {
 		return Address{}, errors.New("a user and a password don't belong there, since every user of this machine sees them")
 	case strings.ContainsAny(key, "?#%\x00 \n") || len(key) > maxKey:
 		return Address{}, fmt.Errorf("a key has at most %d bytes, and none of ?#%% and space", maxKey)
-	case key == "" || path.Clean(a.Key) != a.Key:
-		return Address{}, errors.New("a key such as /genv/lab follows the members")
+	case path.Clean(a.Key) == "/":
+		return Address{}, errors.New("a key such as /genv/lab has to follow the members")
+	case path.Clean(a.Key) != a.Key:
+		return Address{}, fmt.Errorf("write the key as %s", path.Clean(a.Key))
 	}
 	for _, m := range strings.Split(members, ",") {
 		endpoint, err := endpointOf(m, a.TLS)
@@ -52,8 +55,8 @@ func endpointOf(member string, tls bool) (string, error) {
 	if err != nil && !strings.Contains(member, ":") {
 		host, port, err = member, defaultPort, nil
 	}
-	if err != nil || host == "" || port == "" || strings.ContainsAny(host, "/?#% ") || strings.Trim(port, "0123456789") != "" {
-		return "", fmt.Errorf("%q is not an address and a port, such as etcd-1.lab:2379", member)
+	if number, errPort := strconv.ParseUint(port, 10, 16); err != nil || host == "" || strings.ContainsAny(host, "/?#% ") || errPort != nil || number == 0 {
+		return "", fmt.Errorf("%q is not an address and a port, such as etcd-1.lab:2379 or [fd00::1]:2379", member)
 	}
 	scheme := "http://"
 	if tls {
