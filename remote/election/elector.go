@@ -148,7 +148,7 @@ func (e *Elector) campaign(ctx context.Context) time.Duration {
 		return askEvery
 	}
 	since := e.Now()
-	value, err := encode(Leader{e.Self, since.Round(time.Second).UTC()})
+	value, err := encode(Leader{e.Self, since.Truncate(time.Second).UTC()})
 	if err != nil {
 		e.learn(nil, err)
 		return askEvery

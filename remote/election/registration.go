@@ -21,8 +21,11 @@ type Registration struct {
 	Cycled  time.Time `json:"cycled,omitzero"`
 	// Interval is the time from cycle to cycle, in seconds.
 	Interval float64 `json:"interval,omitempty"`
-	// Hosts is how many hosts it has.
-	Hosts int `json:"hosts,omitempty"`
+	// Hosts is how many hosts it has. HostsDigest and Policy are the same for the same hosts and
+	// for equal policies, and empty from an older genv.
+	Hosts       int    `json:"hosts,omitempty"`
+	HostsDigest string `json:"hosts_digest,omitempty"`
+	Policy      string `json:"policy,omitempty"`
 	// Shards is among how many shards it divides the hosts; 0 for a controller that doesn't.
 	Shards int `json:"shards,omitempty"`
 	// Lost says that it ended without saying so, or can't reach etcd: it is not in the value.

@@ -27,9 +27,9 @@ type Shown struct {
 
 // Shown is what is shown of a Status.
 func (s *Status) Shown() *Shown {
-	shown := &Shown{Role: s.Role, Since: s.Since.Round(time.Second).UTC(), Epoch: s.Epoch}
+	shown := &Shown{Role: s.Role, Since: s.Since.Truncate(time.Second).UTC(), Epoch: s.Epoch}
 	if !s.Answered.IsZero() {
-		shown.Answered = s.Answered.Round(time.Second).UTC()
+		shown.Answered = s.Answered.Truncate(time.Second).UTC()
 	}
 	if s.Leader != nil {
 		shown.Leader, shown.LeaderSince = s.Leader.Name, s.Leader.Since.UTC()

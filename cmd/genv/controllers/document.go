@@ -73,6 +73,10 @@ type Controller struct {
 	Interval float64   `json:"interval_seconds,omitempty"`
 	Hosts    int       `json:"hosts,omitempty"`
 	Shards   int       `json:"shards,omitempty"`
+	// HostsDigest and Policy are the same for controllers with the same hosts, and with equal
+	// policies.
+	HostsDigest string `json:"hosts_digest,omitempty"`
+	Policy      string `json:"policy,omitempty"`
 }
 
 // State is what a host says about the controllers that may act on it.

@@ -23,6 +23,13 @@ func registered(id string, lost bool) election.Registration {
 	}
 }
 
+// with is a registered controller with hosts and a policy.
+func with(id, hosts, policy string) election.Registration {
+	r := registered(id, false)
+	r.HostsDigest, r.Policy = hosts, policy
+	return r
+}
+
 func leaderOf(id string) *election.Leader {
 	return &election.Leader{Candidate: registered(id, false).Candidate, Since: noon.Add(-time.Minute)}
 }
@@ -58,6 +65,11 @@ func TestTheElection(t *testing.T) {
 		"one is lost": {leaderOf("2"), []election.Registration{registered("1", true), registered("2", false), registered("3", false)}, []Role{leading, standby, lost}, []string{
 			`"genv on jump-1, process 7" is lost: it was killed, or can't reach etcd`,
 		}},
+		"other hosts":           {leaderOf("2"), []election.Registration{with("1", "h1", "p1"), with("2", "h2", "p1")}, []Role{leading, standby}, []string{`"genv on jump-1, process 7" has other hosts than the leader: if it leads, it enforces those`}},
+		"another policy":        {leaderOf("2"), []election.Registration{with("1", "h1", "p1"), with("2", "h1", "p2")}, []Role{leading, standby}, []string{`"genv on jump-1, process 7" has another policy than the leader: if it leads, it enforces that`}},
+		"the same":              {leaderOf("2"), []election.Registration{with("1", "h1", "p1"), with("2", "h1", "p1")}, []Role{leading, standby}, nil},
+		"of an older genv":      {leaderOf("2"), []election.Registration{with("1", "h1", "p1"), registered("2", false)}, []Role{leading, standby}, nil},
+		"without a leader both": {nil, []election.Registration{with("1", "h1", "p1"), with("2", "h2", "p2")}, []Role{standby, standby}, []string{"no controller leads, so nothing is enforced"}},
 	} {
 		d := &Document{Time: noon, Election: electionOf("/k", row.leader, 9, cluster, row.registered, noon)}
 		d.judge()

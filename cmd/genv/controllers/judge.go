@@ -21,6 +21,7 @@ func electionOf(key string, leader *election.Leader, epoch, cluster uint64, regi
 		c := Controller{
 			ID: r.ID, Name: r.Name, Role: standby, Host: r.Host, PID: r.PID, Version: r.Version, Since: r.Since,
 			Cycle: r.Cycled, Interval: r.Interval, Hosts: r.Hosts, Shards: r.Shards,
+			HostsDigest: r.HostsDigest, Policy: r.Policy,
 		}
 		switch {
 		case leader != nil && r.Candidate == leader.Candidate:
@@ -130,6 +131,7 @@ func (d *Document) judgeElection(e *Election) {
 		d.add("no controller leads, so nothing is enforced", "start one: `systemctl start genv-controller`, and look at `journalctl -u genv-controller`")
 	}
 	d.judgeLeader(e, "the leader")
+	d.judgeConfiguration(e)
 	for i := range e.Controllers {
 		if c := &e.Controllers[i]; c.Role == lost {
 			d.add(text.Quoted(c.Name, maxShown)+" is lost: it was killed, or can't reach etcd", "look at `systemctl status genv-controller` on "+orItsHost(c.Host))
@@ -156,6 +158,28 @@ func (d *Document) judgeLeader(e *Election, name string) {
 		d.add(fmt.Sprintf("the last cycle of %s ended %s", name, render.Age(age)), next)
 	case -age > aheadAfter:
 		d.add("the clock of "+name+" is ahead of this one by more than 2 minutes, so whether its cycles are late isn't known", next)
+	}
+}
+
+// judgeConfiguration says which standbys would enforce something else than the leader.
+func (d *Document) judgeConfiguration(e *Election) {
+	l := e.leader()
+	if l == nil {
+		return
+	}
+	differ := func(a, b string) bool { return a != "" && b != "" && a != b }
+	for i := range e.Controllers {
+		c := &e.Controllers[i]
+		if c.Role != standby {
+			continue
+		}
+		name := text.Quoted(c.Name, maxShown)
+		if differ(c.HostsDigest, l.HostsDigest) {
+			d.add(name+" has other hosts than the leader: if it leads, it enforces those", "use the same hosts.yaml, then `systemctl reload genv-controller` on "+orItsHost(c.Host))
+		}
+		if differ(c.Policy, l.Policy) {
+			d.add(name+" has another policy than the leader: if it leads, it enforces that", "use the same policy.yaml, then `systemctl reload genv-controller` on "+orItsHost(c.Host))
+		}
 	}
 }
 

@@ -138,7 +138,7 @@ func (p *part) shown() *election.Shown {
 	status := p.Status()
 	shown := status.Shown()
 	if at := p.written.Load(); at != nil && at.epoch == status.Epoch {
-		shown.Memory = at.time.Round(time.Second).UTC()
+		shown.Memory = at.time.Truncate(time.Second).UTC()
 	}
 	return shown
 }

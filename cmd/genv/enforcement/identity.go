@@ -17,7 +17,7 @@ import (
 
 // identity is what a run says about itself to the hosts that it enforces.
 func (k *keeper) identity(ctx context.Context, started time.Time) controllers.Controller {
-	self := controllers.Controller{PID: os.Getpid(), Started: started.Round(time.Second).UTC()}
+	self := controllers.Controller{PID: os.Getpid(), Started: started.Truncate(time.Second).UTC()}
 	if k.store != nil {
 		id, err := k.store.ID()
 		if err != nil {
@@ -67,7 +67,12 @@ func fenceName(self *controllers.Controller) string {
 // claim is by what right a loop acts: the state folder counts its starts. A single cycle
 // claims nothing.
 func (k *keeper) claim(setup *Setup, self *controllers.Controller) (*fence.Claim, error) {
-	if !setup.loops() {
+	switch {
+	case setup.TakeOver && !setup.loops():
+		return nil, command.UsageError("--take-over: a single cycle takes no host over. Leave out --interval 0 and --cycles 1, and end the loop with Ctrl-C after its first cycle")
+	case setup.TakeOver && setup.DryRun:
+		return nil, command.UsageError("--take-over: a dry run takes no host over")
+	case !setup.loops():
 		return nil, nil
 	}
 	claim := &fence.Claim{Source: fence.RunSource(self.ID), Epoch: 1, Controller: fenceID(self), Name: fenceName(self), TakeOver: setup.TakeOver}

@@ -1,27 +1,57 @@
 package enforcement
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/election"
 )
 
 // registration is what the other controllers of an election get to know of this one.
 func (l *loop) registration(self election.Candidate, setup *Setup) election.Registration {
-	return election.Registration{
+	r := election.Registration{
 		Candidate: self, Host: l.self.Hostname, PID: l.self.PID, Version: l.program.Version,
-		Since: l.self.Started.Round(time.Second).UTC(), Interval: setup.Interval.Seconds(), Hosts: len(setup.Hosts),
+		Since: l.self.Started.Truncate(time.Second).UTC(), Hosts: len(setup.Hosts),
+	}
+	configured(&r, setup)
+	return r
+}
+
+// configured has a registration say how the controller is configured: a standby with other hosts
+// or another policy than the leader would enforce something else after a fail-over.
+func configured(r *election.Registration, setup *Setup) {
+	r.Interval, r.HostsDigest, r.Policy = setup.Interval.Seconds(), digestOf(setup.Hosts), setup.Policy.Digest()
+}
+
+// configure registers another configuration.
+func (p *part) configure(setup *Setup) {
+	if p != nil && p.registrar != nil {
+		p.registrar.Set(func(r *election.Registration) { configured(r, setup) })
 	}
 }
 
+// digestOf is the same for the same hosts in any order.
+func digestOf(hosts []remote.Host) string {
+	names := make([]string, 0, len(hosts))
+	for _, h := range hosts {
+		names = append(names, h.Name)
+	}
+	slices.Sort(names)
+	sum := sha256.Sum256([]byte(strings.Join(names, "\n")))
+	return hex.EncodeToString(sum[:8])
+}
+
 // register notes a cycle that has ended.
-func (p *part) register(cycle *controller.Cycle, now time.Time, setup *Setup) {
+func (p *part) register(cycle *controller.Cycle, now time.Time) {
 	if cycle.Stopped {
 		return
 	}
-	interval := setup.Interval.Seconds()
 	p.registrar.Set(func(r *election.Registration) {
-		r.Cycled, r.Interval, r.Hosts = now.Round(time.Second).UTC(), interval, len(cycle.Cluster.Hosts)
+		r.Cycled, r.Hosts = now.Truncate(time.Second).UTC(), len(cycle.Cluster.Hosts)
 	})
 }

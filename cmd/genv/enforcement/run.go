@@ -150,6 +150,7 @@ func (l *loop) controller(setup Setup) *controller.Controller {
 	}
 	l.hooks = notify.New(setup.Policy.Hooks, l.hookDone)
 	l.setup = setup
+	l.part.configure(&setup)
 	l.groups.Store(&setup.Policy.Groups)
 	l.service.limit.Store(int64(setup.CycleLimit))
 	c := &controller.Controller{
@@ -237,7 +238,7 @@ func (l *loop) show(ctx context.Context, cycle *controller.Cycle) error {
 	l.setup.Progress.End()
 	l.service.status(cycle)
 	if l.part != nil {
-		l.part.register(cycle, l.program.Now(), &l.setup)
+		l.part.register(cycle, l.program.Now())
 	}
 	if l.history != nil {
 		l.history.Show(cycle)

@@ -188,7 +188,7 @@ func (n *Note) hasReplaced(c *Claim) bool {
 
 // noteOf is the note of a claim that follows n.
 func noteOf(n *Note, c *Claim, now time.Time) *Note {
-	next := &Note{Claim: *c, Since: now.Round(time.Second).UTC()}
+	next := &Note{Claim: *c, Since: now.Truncate(time.Second).UTC()}
 	next.TakeOver, next.Back = false, false
 	if n == nil {
 		return next
