@@ -70,7 +70,7 @@ func (d *Document) judge() {
 	}
 	sourceOf := d.source()
 	others := map[string][]string{} // hosts, by the name of another controller
-	var unclear, unfenced, unclaimed []string
+	var unclear, unfenced, unclaimed, refusing []string
 	for i := range d.Hosts {
 		h := &d.Hosts[i]
 		switch h.Agrees = true; h.State {
@@ -84,19 +84,19 @@ func (d *Document) judge() {
 		case cannot:
 			unfenced = append(unfenced, h.Host)
 		case released, none:
-			if d.Election != nil && d.Election.leadsOn(h.Host) {
+			if h.Kind == "etcd" && d.Election != nil && h.Source != sourceOf(h.Host) {
+				refusing = append(refusing, h.Host)
+			} else if d.Election != nil && d.Election.leadsOn(h.Host) {
 				unclaimed = append(unclaimed, h.Host)
 			}
 		}
 	}
 	for _, name := range sortedKeys(others) {
-		d.add(fmt.Sprintf("%s acts on %s, and another controller on the other hosts", text.Quoted(name, maxShown), render.Hosts(others[name])),
-			"end it, or start the one that is to act once with --take-over")
-		if d.Election != nil {
-			last := &d.Problems[len(d.Problems)-1]
-			last.Text = fmt.Sprintf("%s acts on %s, which refuses the controllers of this election", text.Quoted(name, maxShown), render.Hosts(others[name]))
-			last.Next = "end it, or start the controllers of this election once with --take-over"
-		}
+		d.judgeOther(name, render.Hosts(others[name]))
+	}
+	if len(refusing) > 0 {
+		hosts := render.Hosts(refusing)
+		d.add("the last election to act on "+hosts+" is another one, so "+hosts+" refuses the controllers of this election", "start one controller of this election once with --take-over")
 	}
 	if len(unclear) > 0 {
 		d.add(render.Hosts(unclear)+" can't read which controller may act, so none may", "look at controller.json in /var/lib/genv there: if it is damaged and one controller runs, remove it; `genv remote enforce` says why it can't be read")
@@ -106,6 +106,20 @@ func (d *Document) judge() {
 	}
 	if len(unfenced) > 0 && d.Election != nil {
 		d.add("the genv of "+render.Hosts(unfenced)+" can't refuse a controller that was replaced", "install this genv there: `genv remote install`")
+	}
+}
+
+// judgeOther says that a controller acts on hosts by another right than it should. The leader does
+// if etcd was restored under it as another cluster.
+func (d *Document) judgeOther(name, hosts string) {
+	quoted := text.Quoted(name, maxShown)
+	switch e := d.Election; {
+	case e == nil:
+		d.add(fmt.Sprintf("%s acts on %s, and another controller on the other hosts", quoted, hosts), "end it, or start the one that is to act once with --take-over")
+	case e.leader() != nil && e.leader().Name == name:
+		d.add("the leader acts on "+hosts+" by an election in another etcd, so no other controller can follow it there", "end all controllers of this election, and start one once with --take-over")
+	default:
+		d.add(fmt.Sprintf("%s acts on %s, which refuses the controllers of this election", quoted, hosts), "end it, or start the controllers of this election once with --take-over")
 	}
 }
 
