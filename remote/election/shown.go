@@ -53,6 +53,8 @@ func (s *Shown) String() string {
 		return "etcd doesn't answer: this controller acts until its lease may have ended"
 	case s.Role == Expired && s.Refused:
 		return "etcd refuses what this controller asks, and another one may lead: this one only watches"
+	case s.Role == Expired && s.Error == "": // it was stopped, as a frozen virtual machine is
+		return "the lease of this controller may have ended, and another one may lead: this one only watches"
 	case s.Role == Expired:
 		return "etcd doesn't answer, and another controller may lead: this one only watches until etcd answers"
 	case s.Refused:

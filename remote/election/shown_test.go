@@ -28,6 +28,7 @@ func TestEtcdRefuses(t *testing.T) {
 		{election.Leading, silent, "etcd doesn't answer: this controller acts until its lease may have ended"},
 		{election.Expired, denied, "etcd refuses what this controller asks, and another one may lead: this one only watches"},
 		{election.Expired, silent, "etcd doesn't answer, and another controller may lead: this one only watches until etcd answers"},
+		{election.Expired, nil, "the lease of this controller may have ended, and another one may lead: this one only watches"},
 		{election.Standby, nil, "standby; no controller leads"},
 	} {
 		status := election.Status{Role: row.role, Err: row.err}
