@@ -45,12 +45,20 @@ func fleet(hosts int) snapshot.Cluster {
 	return c
 }
 
+// shared is a policy that answers each query with the same settings, as one from a file does.
+type shared struct {
+	stated
+	settings *enforce.Settings
+}
+
+func (s shared) Settings(enforce.Query) *enforce.Settings { return s.settings }
+
 // BenchmarkJudge runs all rules over 10,000 hosts. MB-in-use is the heap
 // after a collection with the cluster and the plan alive.
 func BenchmarkJudge(b *testing.B) {
 	cluster := fleet(10_000)
 	limit := 150
-	policy := &stated{all: enforce.Settings{NonEnvProcesses: true, EnvDevices: true, EnvMemory: true, MaxDevices: &limit}}
+	policy := shared{settings: &enforce.Settings{NonEnvProcesses: true, EnvDevices: true, EnvMemory: true, MaxDevices: &limit}}
 	b.ReportAllocs()
 	var plan enforce.Plan
 	for b.Loop() {
@@ -84,7 +92,7 @@ func crowded(n int) snapshot.Cluster {
 // rule, and finds out which users to notify: it must not delay the others.
 func BenchmarkCrowded(b *testing.B) {
 	cluster := crowded(40_000)
-	policy := &stated{all: enforce.Settings{
+	policy := stated{all: enforce.Settings{
 		NonEnvProcesses: true, EnvDevices: true, EnvMemory: true, Idle: &enforce.Idle{After: time.Hour},
 		MaxDevices: ptr(0), MaxMemory: ptr(int64(1)), MaxEnvs: ptr(1), Warn: enforce.Warn{Cycles: 1},
 	}}

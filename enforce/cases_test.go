@@ -36,8 +36,8 @@ type recordedCase struct {
 	Reports            map[snapshot.Hostname]json.RawMessage `json:"reports"`
 }
 
-func (c *recordedCase) policy() *stated {
-	return &stated{
+func (c *recordedCase) policy() stated {
+	return stated{
 		all: enforce.Settings{
 			NonEnvProcesses: c.Options.NonEnvProcesses, EnvDevices: c.Options.EnvDevices, EnvMemory: c.Options.EnvMemory,
 			MaxDevices: c.Options.MaxDevicesPerUser,

@@ -16,14 +16,14 @@ import (
 // container, if that is proved, and otherwise for no user, whatever its uid. alice is uid
 // 1001, bob 1002; "in:" is a container on a host with an older genv.
 func TestContainersCountForWhoStartedThem(t *testing.T) {
-	outside := &stated{all: enforce.Settings{NonEnvProcesses: true, EnvDevices: true}}
-	memory := &stated{all: enforce.Settings{EnvMemory: true}}
-	capOf := func(n int) *stated { return &stated{all: enforce.Settings{MaxDevices: &n}} }
+	outside := stated{all: enforce.Settings{NonEnvProcesses: true, EnvDevices: true}}
+	memory := stated{all: enforce.Settings{EnvMemory: true}}
+	capOf := func(n int) stated { return stated{all: enforce.Settings{MaxDevices: &n}} }
 	bytes := int64(10 << 30)
-	gib := &stated{all: enforce.Settings{MaxMemory: &bytes}}
+	gib := stated{all: enforce.Settings{MaxMemory: &bytes}}
 	for _, tt := range []struct {
 		name    string
-		policy  *stated
+		policy  stated
 		cluster string
 		want    string
 	}{
@@ -65,7 +65,7 @@ func TestContainersCountForWhoStartedThem(t *testing.T) {
 
 // TestFindingsNameTheContainer: and no user who may not have started it.
 func TestFindingsNameTheContainer(t *testing.T) {
-	policy := &stated{all: enforce.Settings{NonEnvProcesses: true}}
+	policy := stated{all: enforce.Settings{NonEnvProcesses: true}}
 	for words, want := range map[string]struct {
 		user snapshot.Username
 		uid  *snapshot.UID
@@ -89,7 +89,7 @@ func TestFindingsNameTheContainer(t *testing.T) {
 // TestNoticesNameTheContainer: to the user who started it, on terminals, in mail, in a chat and
 // in what hooks get; and to no user where that isn't proved.
 func TestNoticesNameTheContainer(t *testing.T) {
-	policy := &stated{all: enforce.Settings{NonEnvProcesses: true}}
+	policy := stated{all: enforce.Settings{NonEnvProcesses: true}}
 	cluster := parseCluster(t, "a | dev 0 | proc 5 - u1001 by:alice started:1002 0:1 | proc 6 - u1001 by:alice started:? 0:1")
 	cluster.Hosts[0].Snapshot.Processes[0].ContainerInfo.Image = "lab/<x>:1"
 	plan := evaluate(policy, cluster, noon(0))
@@ -111,7 +111,7 @@ func TestNoticesNameTheContainer(t *testing.T) {
 
 // TestAnUnprovedContainerHasNoSettingsOfAUser: running as alice doesn't give it hers.
 func TestAnUnprovedContainerHasNoSettingsOfAUser(t *testing.T) {
-	policy := &stated{all: enforce.Settings{NonEnvProcesses: true}, asked: func(q enforce.Query, s *enforce.Settings) {
+	policy := stated{all: enforce.Settings{NonEnvProcesses: true}, asked: func(q enforce.Query, s *enforce.Settings) {
 		if q.User == "alice" {
 			s.Warn.Cycles = 100
 		}

@@ -22,11 +22,11 @@ func idleFor(host, last string) (list []cycle) {
 // environment: the device isn't idle, or the shim's users would lose what they use. That is
 // no proof for a cap, which takes it before one that alice is proved to use.
 func TestAContainerKeepsADeviceOfItsEnvironmentFromBeingIdle(t *testing.T) {
-	hour := &stated{all: enforce.Settings{Idle: &enforce.Idle{After: time.Hour}}}
-	five := &stated{all: enforce.Settings{Idle: &enforce.Idle{After: time.Hour, Below: 5}}}
-	leave := &stated{all: enforce.Settings{Idle: &enforce.Idle{After: time.Hour}, LeaveContainers: true}}
+	hour := stated{all: enforce.Settings{Idle: &enforce.Idle{After: time.Hour}}}
+	five := stated{all: enforce.Settings{Idle: &enforce.Idle{After: time.Hour, Below: 5}}}
+	leave := stated{all: enforce.Settings{Idle: &enforce.Idle{After: time.Hour}, LeaveContainers: true}}
 	one := 1
-	both := &stated{all: enforce.Settings{Idle: &enforce.Idle{After: time.Hour}, MaxDevices: &one}}
+	both := stated{all: enforce.Settings{Idle: &enforce.Idle{After: time.Hour}, MaxDevices: &one}}
 	const (
 		alice    = "a | env 1 alice u1001 | dev 0 1@01"
 		detached = "a detach 0 1"
@@ -57,7 +57,7 @@ func TestAContainerKeepsADeviceOfItsEnvironmentFromBeingIdle(t *testing.T) {
 // memory that it uses counts against no process.
 func TestContainersThatAreLeftAlone(t *testing.T) {
 	settings := enforce.Settings{NonEnvProcesses: true, EnvDevices: true, EnvMemory: true}
-	judge, leave := &stated{all: settings}, &stated{all: settings}
+	judge, leave := stated{all: settings}, stated{all: settings}
 	leave.all.LeaveContainers = true
 	for _, row := range []struct{ cluster, judged, left string }{
 		{`a | dev 0 | proc 5 - u0 started:? 0:1`, "a end 5", ""},
@@ -81,7 +81,7 @@ func TestContainersThatAreLeftAlone(t *testing.T) {
 // Whoever starts containers with alice's id doesn't have her actions held back: they are
 // directed against no user.
 func TestUnprovedContainersUseUpNoUsersLimit(t *testing.T) {
-	policy := &stated{all: enforce.Settings{EnvDevices: true, EnvMemory: true}, fleet: enforce.Fleet{Limits: safety.Limits{PerUser: safety.Limit{Terminations: 1}}}}
+	policy := stated{all: enforce.Settings{EnvDevices: true, EnvMemory: true}, fleet: enforce.Fleet{Limits: safety.Limits{PerUser: safety.Limit{Terminations: 1}}}}
 	const own = `a | env 1 alice u1001 4g | dev 0 1@01 | dev 1 | proc 5 1 u1001 by:alice 1:1`
 	for cluster, want := range map[string]string{
 		own: "a end 5",
@@ -99,7 +99,7 @@ func TestUnprovedContainersUseUpNoUsersLimit(t *testing.T) {
 // The environment that is exempt by its id is so with its members, among them containers that
 // carry its id; a container that is proved to be another user's is no member.
 func TestContainersInAnExemptEnvironment(t *testing.T) {
-	policy := &stated{
+	policy := stated{
 		all: enforce.Settings{NonEnvProcesses: true, EnvDevices: true, EnvMemory: true},
 		exempt: func(s enforce.Subject) bool {
 			return s.Process == nil && s.Environment != nil && s.Environment.EID == "1"

@@ -23,7 +23,7 @@ func after(host string, words ...any) (list []cycle) {
 // use her device. Her warning and that of such containers are apart. Process 5 is alice's.
 func TestAnUnprovedContainerHasAWarningOfItsOwn(t *testing.T) {
 	warn := enforce.Warn{For: 10 * time.Minute}
-	devices := &stated{all: enforce.Settings{EnvDevices: true, NonEnvProcesses: true, Warn: warn}}
+	devices := stated{all: enforce.Settings{EnvDevices: true, NonEnvProcesses: true, Warn: warn}}
 	const other = "a | env 1 alice u1001 | dev 0"
 	var stories []story
 	for how, container := range map[string]string{
@@ -59,7 +59,7 @@ func TestAnUnprovedContainerHasAWarningOfItsOwn(t *testing.T) {
 // The same for the memory of an environment: alice's warning is about what she is proved to
 // use, whatever such containers use with her. Her capacity is 4 GB.
 func TestTheMemoryOfAnUnprovedContainerSpendsNoWarning(t *testing.T) {
-	memory := &stated{all: enforce.Settings{EnvMemory: true, Warn: enforce.Warn{For: 10 * time.Minute}}}
+	memory := stated{all: enforce.Settings{EnvMemory: true, Warn: enforce.Warn{For: 10 * time.Minute}}}
 	const (
 		env   = "a | env 1 alice u1001 4g | dev 0 1@01"
 		alice = " | proc 5 1 u1001 by:alice "
@@ -96,7 +96,7 @@ func TestTheMemoryOfAnUnprovedContainerSpendsNoWarning(t *testing.T) {
 // No user's settings hold for such a container, and no finding about it names the user of
 // the environment: neither users nor the record see alice blamed for it.
 func TestAnUnprovedContainerInAnEnvironmentIsNotItsUsers(t *testing.T) {
-	policy := &stated{all: enforce.Settings{EnvDevices: true, EnvMemory: true}, asked: func(q enforce.Query, s *enforce.Settings) {
+	policy := stated{all: enforce.Settings{EnvDevices: true, EnvMemory: true}, asked: func(q enforce.Query, s *enforce.Settings) {
 		if q.User == "alice" {
 			s.Warn.Cycles = 100
 		}
@@ -126,7 +126,7 @@ func TestAnUnprovedContainerInAnEnvironmentIsNotItsUsers(t *testing.T) {
 
 // What the user is proved to use, and what all use together, are findings of their own.
 func TestAFindingNamesTheContainerOfAllThatEndForIt(t *testing.T) {
-	policy := &stated{all: enforce.Settings{EnvMemory: true}}
+	policy := stated{all: enforce.Settings{EnvMemory: true}}
 	plan := evaluate(policy, parseCluster(t, `a | env 1 alice u1001 4g | dev 0 1@01 | proc 5 1 u1001 by:alice 0:5000 | proc 6 1 u0 started:? 0:500`), noon(0))
 	var found []string
 	for _, f := range plan.Findings {

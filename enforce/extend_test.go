@@ -62,18 +62,18 @@ func at(minute int, cluster, want, decided string) look {
 
 func TestExtensions(t *testing.T) {
 	const day = 24 * 60
-	two := &stated{all: enforce.Settings{MaxDuration: 2 * time.Hour, Extend: time.Hour}}
-	policy := func(change func(*enforce.Settings)) *stated {
+	two := stated{all: enforce.Settings{MaxDuration: 2 * time.Hour, Extend: time.Hour}}
+	policy := func(change func(*enforce.Settings)) stated {
 		p := two
 		change(&p.all)
 		return p
 	}
-	idle := &stated{all: enforce.Settings{Idle: &enforce.Idle{After: 40 * time.Minute}, Extend: 20 * time.Minute}}
+	idle := stated{all: enforce.Settings{Idle: &enforce.Idle{After: 40 * time.Minute}, Extend: 20 * time.Minute}}
 	free, exempt := `a | env 1 alice u7 | dev 0`, two
 	exempt.exempt = func(s enforce.Subject) bool { return s.Environment != nil }
 	for _, tt := range []struct {
 		name   string
-		policy *stated
+		policy stated
 		looks  []look
 	}{
 		{"a lease is lengthened by what is asked for", two, looks(at(0, asking, "", yes), at(61, asking, "", ""), at(62, asking, "a detach 0 1", ""))},
@@ -89,7 +89,7 @@ func TestExtensions(t *testing.T) {
 			at(day+3, `a | env 1 alice u7 | dev 0 1@59 | ask z 7 1 0@59 60`, "a detach 0 1", "extend/a/7/0/z extended"))},
 
 		{"not if the policy doesn't allow it", policy(func(s *enforce.Settings) { s.Extend = 0 }), looks(at(0, asking, "", "extend/a/7/0/x not-extended"), at(1, asking, "", ""), at(2, asking, "a detach 0 1", ""))},
-		{"not if nothing limits it", &stated{all: enforce.Settings{Extend: time.Hour}}, looks(at(0, asking, "", "extend/a/7/0/x not-extended"), at(1, asking, "", ""))},
+		{"not if nothing limits it", stated{all: enforce.Settings{Extend: time.Hour}}, looks(at(0, asking, "", "extend/a/7/0/x not-extended"), at(1, asking, "", ""))},
 		{"not twice", two, looks(at(0, asking, "", yes), at(1, lease+` | ask y 7 1 0@01 120`, "", "extend/a/7/0/y not-extended"), at(2, lease+` | ask y 7 1 0@01 120`, "", ""), at(62, lease, "a detach 0 1", ""))},
 		{"not after detaching and attaching", two, looks(at(0, asking, "", yes), at(1, free, "", ""),
 			at(8, `a | env 1 alice u7 | dev 0 1@06 | ask y 7 1 0@06 60`, "a detach 0 1", "extend/a/7/0/y not-extended"))},
@@ -126,8 +126,8 @@ func TestExtensions(t *testing.T) {
 }
 
 func TestExtensionsOutliveTheirPolicyAndClockSteps(t *testing.T) {
-	two := &stated{all: enforce.Settings{MaxDuration: 2 * time.Hour, Extend: time.Hour}}
-	none := &stated{all: enforce.Settings{MaxDuration: 2 * time.Hour}}
+	two := stated{all: enforce.Settings{MaxDuration: 2 * time.Hour, Extend: time.Hour}}
+	none := stated{all: enforce.Settings{MaxDuration: 2 * time.Hour}}
 	var memory controllerMemory
 	memory.Judge(two, parseCluster(t, asking), noon(0))
 	require.Empty(t, planText(memory.Judge(none, parseCluster(t, lease), noon(30))), "what was granted stays")
@@ -144,7 +144,7 @@ func TestExtensionsOutliveTheirPolicyAndClockSteps(t *testing.T) {
 
 // A host that makes users up has only its own requests wait.
 func TestExtensionsAreBounded(t *testing.T) {
-	two := &stated{all: enforce.Settings{MaxDuration: 2 * time.Hour, Extend: time.Hour}}
+	two := stated{all: enforce.Settings{MaxDuration: 2 * time.Hour, Extend: time.Hour}}
 	cluster := parseCluster(t, "a | dev 0\nb | env 1 alice u7 | dev 0 1@01 | ask x 7 1 0@01 60")
 	s, date := cluster.Hosts[0].Snapshot, cluster.Hosts[1].Snapshot.Devices[0].Attachments[0].Time
 	for i := range 2000 {
@@ -188,7 +188,7 @@ func TestTheWarningNamesTheExtension(t *testing.T) {
 			var plan enforce.Plan
 			for i, text := range tt.clusters {
 				cluster := parseCluster(t, text)
-				plan = memory.Judge(&stated{all: tt.settings, fleet: enforce.Fleet{TellUsers: true}}, cluster, noon(8+i))
+				plan = memory.Judge(stated{all: tt.settings, fleet: enforce.Fleet{TellUsers: true}}, cluster, noon(8+i))
 				for j := range plan.Findings {
 					list := notify.Notifications(&plan.Findings[j], notify.NewOwners(cluster), noon(8+i))
 					require.Len(t, list, 1)

@@ -48,7 +48,7 @@ func TestIdleGoesByProcessesWithMIG(t *testing.T) {
 		`a | env 1 alice | env 2 bob | dev 0 1@01 2@02 | proc 5 1 0:10 | proc 6 2 0:10 1:1`: "",
 	} {
 		for _, below := range []int{0, 5, 100} {
-			policy := &stated{all: enforce.Settings{Idle: &enforce.Idle{After: time.Hour, Below: below}}}
+			policy := stated{all: enforce.Settings{Idle: &enforce.Idle{After: time.Hour, Below: below}}}
 			var memory controllerMemory
 			var last string
 			for minute := 0; minute <= 60; minute += 10 {
@@ -126,7 +126,7 @@ func TestRulesWithMIG(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			plan := evaluate(&stated{all: tt.settings}, divide(parseCluster(t, tt.cluster)), noon(0))
+			plan := evaluate(stated{all: tt.settings}, divide(parseCluster(t, tt.cluster)), noon(0))
 			require.Equal(t, tt.want, planText(plan))
 			require.Len(t, plan.Findings, len(tt.lines))
 			for i, line := range tt.lines {
@@ -140,9 +140,9 @@ func TestRulesWithMIG(t *testing.T) {
 func TestFindingsNameInstancesOfUnknownDevices(t *testing.T) {
 	c := divide(parseCluster(t, `a | env 1 alice | dev 0 1@01 | dev 1 | proc 5 1 0:1 1:1`))
 	c.Hosts[0].Snapshot.Devices[1].Instances = nil
-	plan := evaluate(&stated{all: enforce.Settings{EnvDevices: true}}, c, noon(0))
+	plan := evaluate(stated{all: enforce.Settings{EnvDevices: true}}, c, noon(0))
 	require.Equal(t, []snapshot.GPUUUID{"MIG-1a"}, plan.Findings[0].Instances)
 	c.Hosts[0].Snapshot.Devices[0].Instances = nil
-	plan = evaluate(&stated{all: enforce.Settings{EnvDevices: true}}, c, noon(0))
+	plan = evaluate(stated{all: enforce.Settings{EnvDevices: true}}, c, noon(0))
 	require.Equal(t, []snapshot.GPUUUID{"MIG-0a", "MIG-1a"}, plan.Findings[0].Instances)
 }

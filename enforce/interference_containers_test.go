@@ -92,7 +92,7 @@ func newIntrusion(seed uint64) *intrusion {
 		f.aim(&p, s)
 		containers = append(containers, p)
 	}
-	f.policy = &stated{all: enforce.Settings{NonEnvProcesses: f.coin(), EnvDevices: f.IntN(4) > 0, EnvMemory: f.IntN(4) > 0, Warn: f.warn()}}
+	f.policy = stated{all: enforce.Settings{NonEnvProcesses: f.coin(), EnvDevices: f.IntN(4) > 0, EnvMemory: f.IntN(4) > 0, Warn: f.warn()}}
 	alices := f.warn()
 	f.policy.asked = func(q enforce.Query, s *enforce.Settings) {
 		if q.User == "alice" {

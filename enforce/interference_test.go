@@ -34,7 +34,7 @@ var names = map[snapshot.UID]snapshot.Username{0: "root", 1001: "alice", 1002: "
 // as root.
 type forgery struct {
 	*rand.Rand
-	policy *stated
+	policy stated
 	honest snapshot.Cluster
 	forged snapshot.Cluster
 	// written are the hosts on which M wrote the state, and granted is how many changes
@@ -116,7 +116,7 @@ func (f *forgery) usage(devices []snapshot.DeviceIndex) []snapshot.DeviceUsage {
 	return list
 }
 
-func (f *forgery) rules() *stated {
+func (f *forgery) rules() stated {
 	all := enforce.Settings{
 		NonEnvProcesses: f.coin(), EnvDevices: f.coin(), EnvMemory: f.coin(), SudoUsers: f.IntN(4) == 0, UnknownOutside: f.IntN(4) == 0,
 		Warn: enforce.Warn{Cycles: f.IntN(2)},
@@ -136,7 +136,7 @@ func (f *forgery) rules() *stated {
 	if f.coin() {
 		all.MaxDuration = time.Duration(f.IntN(600)) * time.Minute
 	}
-	return &stated{all: all, fleet: enforce.Fleet{PauseCaps: f.coin()}, exempt: exemptProf}
+	return stated{all: all, fleet: enforce.Fleet{PauseCaps: f.coin()}, exempt: exemptProf}
 }
 
 func exemptProf(s enforce.Subject) bool {

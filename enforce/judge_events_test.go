@@ -49,28 +49,28 @@ func TestEvents(t *testing.T) {
 	type cycle struct{ cluster, events string }
 	for _, tt := range []struct {
 		name   string
-		policy *stated
+		policy stated
 		cycles []cycle
 	}{
-		{"acted on at once, in every cycle", &stated{all: rule}, []cycle{
+		{"acted on at once, in every cycle", stated{all: rule}, []cycle{
 			{outside, "new 5 act, due 5 act"}, {outside, "due 5 act"}, {gone, "over non-env-processes/a/5/1"}, {gone, ""},
 		}},
-		{"a warning first", &stated{all: waits}, []cycle{
+		{"a warning first", stated{all: waits}, []cycle{
 			{outside, "new 5 wait"}, {outside, "changed 5 act, due 5 act"}, {gone, "over non-env-processes/a/5/1"},
 		}},
-		{"users are told of the warning and of the action", &stated{all: waits, fleet: enforce.Fleet{TellUsers: true}}, []cycle{
+		{"users are told of the warning and of the action", stated{all: waits, fleet: enforce.Fleet{TellUsers: true}}, []cycle{
 			{outside, "new 5 wait, notify 5 wait"}, {outside, "changed 5 act, due 5 act, notify 5 act"}, {outside, "due 5 act"},
 		}},
-		{"a limit holds in every cycle, and users are not told", &stated{all: rule, fleet: enforce.Fleet{TellUsers: true, Limits: safety.Limits{Fleet: safety.Limit{Percent: 1}}}}, []cycle{
+		{"a limit holds in every cycle, and users are not told", stated{all: rule, fleet: enforce.Fleet{TellUsers: true, Limits: safety.Limits{Fleet: safety.Limit{Percent: 1}}}}, []cycle{
 			{outside, "new 5 hold, held a"}, {outside, "held a"}, {outside, "held a"},
 		}},
-		{"a host is lost and comes back; what was found there is not over", &stated{all: waits}, []cycle{
+		{"a host is lost and comes back; what was found there is not over", stated{all: waits}, []cycle{
 			{outside, "new 5 wait"}, {`a | down`, "host-lost a"}, {`a | down`, ""}, {outside, "host-back a"}, {outside, "changed 5 act, due 5 act"},
 		}},
-		{"a host that was never there, and leaves the fleet", &stated{all: rule}, []cycle{{`a | down`, "host-lost a"}, {`b | dev 0`, ""}}},
-		{"nothing is wrong", &stated{all: rule}, []cycle{{gone, ""}, {gone, ""}}},
-		{"a rule that is off", &stated{}, []cycle{{outside, ""}}},
-		{"an exempt host that is down is lost all the same", &stated{all: rule, exempt: func(s enforce.Subject) bool { return s.Host == "a" }}, []cycle{{`a | down`, "host-lost a"}}},
+		{"a host that was never there, and leaves the fleet", stated{all: rule}, []cycle{{`a | down`, "host-lost a"}, {`b | dev 0`, ""}}},
+		{"nothing is wrong", stated{all: rule}, []cycle{{gone, ""}, {gone, ""}}},
+		{"a rule that is off", stated{}, []cycle{{outside, ""}}},
+		{"an exempt host that is down is lost all the same", stated{all: rule, exempt: func(s enforce.Subject) bool { return s.Host == "a" }}, []cycle{{`a | down`, "host-lost a"}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var memory controllerMemory
@@ -85,7 +85,7 @@ func TestEvents(t *testing.T) {
 // Judge changes neither the memory nor what it returned before: a cycle that does not
 // count leaves no trace.
 func TestACycleThatDoesNotCount(t *testing.T) {
-	policy := &stated{all: enforce.Settings{NonEnvProcesses: true, Warn: enforce.Warn{Cycles: 1}}, fleet: enforce.Fleet{TellUsers: true}}
+	policy := stated{all: enforce.Settings{NonEnvProcesses: true, Warn: enforce.Warn{Cycles: 1}}, fleet: enforce.Fleet{TellUsers: true}}
 	cluster := parseCluster(t, `a | dev 0 | proc 5 - 0:10`)
 	_, first, _ := enforce.Judge(policy, cluster, enforce.Memory{}, noon(0))
 	before, err := json.Marshal(first)
@@ -102,7 +102,7 @@ func TestACycleThatDoesNotCount(t *testing.T) {
 
 // A memory that was written and read again judges as the one that was kept.
 func TestMemoryAsJSON(t *testing.T) {
-	policy := &stated{all: enforce.Settings{NonEnvProcesses: true, Idle: &enforce.Idle{After: 30 * time.Minute}, Warn: enforce.Warn{Cycles: 2}}}
+	policy := stated{all: enforce.Settings{NonEnvProcesses: true, Idle: &enforce.Idle{After: 30 * time.Minute}, Warn: enforce.Warn{Cycles: 2}}}
 	cluster := func(minute int) snapshot.Cluster {
 		text := `a | env 1 alice | dev 0 1@01 | proc 5 - 0:10`
 		if minute%20 == 10 {
@@ -127,7 +127,7 @@ func TestMemoryAsJSON(t *testing.T) {
 
 // What was known before a restart is shown once to displays that begin with it.
 func TestEventsOfAResumedMemory(t *testing.T) {
-	policy := &stated{all: enforce.Settings{NonEnvProcesses: true, Warn: enforce.Warn{Cycles: 9}}}
+	policy := stated{all: enforce.Settings{NonEnvProcesses: true, Warn: enforce.Warn{Cycles: 9}}}
 	cluster := parseCluster(t, "a | dev 0 | proc 5 - 0:10\nb | down")
 	var memory controllerMemory
 	memory.Judge(policy, cluster, noon(0))
@@ -149,7 +149,7 @@ func TestEventsOfAResumedMemory(t *testing.T) {
 
 // Another run that reads the memory of a loop does not advance the cycles.
 func TestAnObserverAdvancesNothing(t *testing.T) {
-	policy := &stated{all: enforce.Settings{NonEnvProcesses: true, Warn: enforce.Warn{Cycles: 1}}}
+	policy := stated{all: enforce.Settings{NonEnvProcesses: true, Warn: enforce.Warn{Cycles: 1}}}
 	cluster := parseCluster(t, `a | dev 0 | proc 5 - 0:10 | proc 6 - 0:10`)
 	var memory controllerMemory
 	memory.Judge(policy, parseCluster(t, `a | dev 0 | proc 5 - 0:10`), noon(0))
@@ -162,7 +162,7 @@ func TestAnObserverAdvancesNothing(t *testing.T) {
 // A host that makes up findings fills neither a log nor a screen: the events about
 // them come cycle by cycle.
 func TestEventsOfAHostAreBounded(t *testing.T) {
-	policy := &stated{all: enforce.Settings{NonEnvProcesses: true, Warn: enforce.Warn{Cycles: 9}}}
+	policy := stated{all: enforce.Settings{NonEnvProcesses: true, Warn: enforce.Warn{Cycles: 9}}}
 	text := "a | dev 0"
 	for pid := range 600 {
 		text += fmt.Sprintf(" | proc %d - 0:10", pid+1)
@@ -197,7 +197,7 @@ func TestReportsUnderWay(t *testing.T) {
 		{"a cap: no other device goes in its place", enforce.Settings{MaxDevices: ptr(1)}, `a | env 1 alice | dev 0 1@01 | dev 1 1@02`, "a detach 1 1", 1, "", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			policy := &stated{all: tt.settings}
+			policy := stated{all: tt.settings}
 			var memory controllerMemory
 			first := memory.Judge(policy, parseCluster(t, tt.cluster), noon(0))
 			require.Equal(t, tt.first, planText(first))
@@ -221,7 +221,7 @@ func TestReportsUnderWay(t *testing.T) {
 
 // What is remembered of a host goes with the host.
 func TestHostsThatLeaveAreForgotten(t *testing.T) {
-	policy := &stated{all: enforce.Settings{NonEnvProcesses: true}}
+	policy := stated{all: enforce.Settings{NonEnvProcesses: true}}
 	cluster := parseCluster(t, `a | dev 0 | proc 5 - 0:10`)
 	for _, outcome := range []enforce.Outcome{{PID: 5, Status: enforce.StatusRefused}, {PID: 5, Status: enforce.StatusSurvived}} {
 		var memory controllerMemory
@@ -246,7 +246,7 @@ func TestEventsOfCapsAreCountedByHost(t *testing.T) {
 		text += fmt.Sprintf(" %d@01", 1000+i)
 	}
 	text += "\nb | env 1 zoe | dev 0 1@01"
-	policy := &stated{all: enforce.Settings{MaxDevices: ptr(0), Warn: enforce.Warn{Cycles: 3}}, fleet: enforce.Fleet{TellUsers: true}}
+	policy := stated{all: enforce.Settings{MaxDevices: ptr(0), Warn: enforce.Warn{Cycles: 3}}, fleet: enforce.Fleet{TellUsers: true}}
 	var memory controllerMemory
 	memory.Judge(policy, parseCluster(t, text), noon(0))
 	got := eventText(memory.events)
@@ -257,7 +257,7 @@ func TestEventsOfCapsAreCountedByHost(t *testing.T) {
 
 // A host with 16 reports under way gets no other, and its findings wait.
 func TestReportsOfAHostAreBounded(t *testing.T) {
-	policy := &stated{all: enforce.Settings{NonEnvProcesses: true}}
+	policy := stated{all: enforce.Settings{NonEnvProcesses: true}}
 	var memory controllerMemory
 	for i := range 17 {
 		text := "b | dev 0 | proc 5 - 0:10\na | dev 0"

@@ -85,7 +85,7 @@ func TestLimitsHoldWholeUsersOrHosts(t *testing.T) {
 		{"throttled per host", throttled(safety.Limits{PerHost: safety.Limit{Terminations: 10}}), two, "a 52+0, b 53+0", 20},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			policy := &stated{all: enforce.Settings{NonEnvProcesses: true}, fleet: enforce.Fleet{Limits: tt.limits}}
+			policy := stated{all: enforce.Settings{NonEnvProcesses: true}, fleet: enforce.Fleet{Limits: tt.limits}}
 			plan := evaluate(policy, parseCluster(t, tt.hosts), noon(0))
 			require.Equal(t, tt.held, heldText(plan))
 			require.Equal(t, tt.held != "", plan.Held())
@@ -113,7 +113,7 @@ func TestLimitOfDetachments(t *testing.T) {
 		{PerUser: safety.Limit{Detachments: 2}, Throttle: true}: "alice 0+1",
 		{Fleet: safety.Limit{Terminations: 1}}:                  "",
 	} {
-		policy := &stated{all: enforce.Settings{MaxDevices: ptr(0)}, fleet: enforce.Fleet{Limits: limits}}
+		policy := stated{all: enforce.Settings{MaxDevices: ptr(0)}, fleet: enforce.Fleet{Limits: limits}}
 		require.Equal(t, want, heldText(evaluate(policy, parseCluster(t, hosts), noon(0))), "%+v", limits)
 	}
 }
@@ -122,7 +122,7 @@ func TestLimitOfDetachments(t *testing.T) {
 // actions only those on one host are held goes on elsewhere.
 func TestACapIsHeldWithItsActions(t *testing.T) {
 	user := "a | env 1 alice u1 | dev 0 1@01 | proc 5 1 u1 by:alice 0:1\nb | env 2 alice u1 | dev 0 2@02"
-	policy := &stated{all: enforce.Settings{MaxDevices: ptr(0)}, fleet: enforce.Fleet{Limits: safety.Limits{PerUser: safety.Limit{Detachments: 1}}}}
+	policy := stated{all: enforce.Settings{MaxDevices: ptr(0)}, fleet: enforce.Fleet{Limits: safety.Limits{PerUser: safety.Limit{Detachments: 1}}}}
 	plan := evaluate(policy, parseCluster(t, user), noon(0))
 	require.Empty(t, planText(plan))
 	require.True(t, plan.Findings[0].Held && plan.Findings[0].Pending)
@@ -140,7 +140,7 @@ func TestAHeldUserIsNamed(t *testing.T) {
 		true:  "Only some actions taken against user user1 in this cycle (held: 2 terminations, 0 detachments)",
 	} {
 		limits := safety.Limits{PerUser: safety.Limit{Terminations: 1}, Throttle: throttle}
-		policy := &stated{all: enforce.Settings{NonEnvProcesses: true}, fleet: enforce.Fleet{Limits: limits}}
+		policy := stated{all: enforce.Settings{NonEnvProcesses: true}, fleet: enforce.Fleet{Limits: limits}}
 		plan := evaluate(policy, parseCluster(t, "a | dev 0 | "+outside(100, 3, "1")), noon(0))
 		require.Equal(t, "Safety limit exceeded: 3 processes would be terminated, and max-terminations-per-user is 1. "+want, plan.HeldUsers[0].String())
 	}
@@ -149,7 +149,7 @@ func TestAHeldUserIsNamed(t *testing.T) {
 // With throttle the oldest findings come first, so that everything is done in
 // the end, however many processes are started.
 func TestThrottleTakesTheOldestFirst(t *testing.T) {
-	policy := &stated{
+	policy := stated{
 		all:   enforce.Settings{NonEnvProcesses: true},
 		fleet: enforce.Fleet{Limits: safety.Limits{PerUser: safety.Limit{Terminations: 1}, Throttle: true}},
 	}
@@ -173,7 +173,7 @@ func TestLimitsOfManyUsersTakeLittleTime(t *testing.T) {
 		hosts = append(hosts, line)
 	}
 	cluster := parseCluster(t, strings.Join(hosts, "\n"))
-	policy := &stated{all: enforce.Settings{NonEnvProcesses: true}, fleet: enforce.Fleet{Limits: safety.Limits{Fleet: safety.Limit{Terminations: 1000, Percent: 10}}}}
+	policy := stated{all: enforce.Settings{NonEnvProcesses: true}, fleet: enforce.Fleet{Limits: safety.Limits{Fleet: safety.Limit{Terminations: 1000, Percent: 10}}}}
 	begun := time.Now()
 	plan := evaluate(policy, cluster, noon(0))
 	t.Logf("40,000 users: %v", time.Since(begun))

@@ -14,12 +14,12 @@ import (
 // How a judgement was bent, one row for each way: alice is uid 1001 and keeps the
 // rules, M is uid 1002.
 func TestMembershipGoesByTheUIDOfTheKernel(t *testing.T) {
-	outside := &stated{all: enforce.Settings{NonEnvProcesses: true, EnvDevices: true}}
-	sudo := &stated{all: enforce.Settings{NonEnvProcesses: true, SudoUsers: true}}
-	wiped := &stated{all: enforce.Settings{NonEnvProcesses: true, UnknownOutside: true}}
+	outside := stated{all: enforce.Settings{NonEnvProcesses: true, EnvDevices: true}}
+	sudo := stated{all: enforce.Settings{NonEnvProcesses: true, SudoUsers: true}}
+	wiped := stated{all: enforce.Settings{NonEnvProcesses: true, UnknownOutside: true}}
 	for _, tt := range []struct {
 		name    string
-		policy  *stated
+		policy  stated
 		cluster string
 		want    string
 	}{
@@ -49,11 +49,11 @@ func TestMembershipGoesByTheUIDOfTheKernel(t *testing.T) {
 }
 
 func TestCapsGoByTheUIDOfTheKernel(t *testing.T) {
-	capOf := func(n int) *stated { return &stated{all: enforce.Settings{MaxDevices: &n}} }
+	capOf := func(n int) stated { return stated{all: enforce.Settings{MaxDevices: &n}} }
 	honest := "\nb | env 2 alice u1001 | dev 0 2@09 | dev 1 2@08 | proc 5 2 u1001 by:alice 0:1 | proc 6 2 u1001 by:alice 1:1"
 	for _, tt := range []struct {
 		name    string
-		policy  *stated
+		policy  stated
 		cluster string
 		want    string
 	}{
@@ -67,7 +67,7 @@ func TestCapsGoByTheUIDOfTheKernel(t *testing.T) {
 		},
 		{
 			"nor one that is exempt by name",
-			&stated{all: capOf(2).all, exempt: func(s enforce.Subject) bool { return s.Process != nil && s.Process.PID == 9 }},
+			stated{all: capOf(2).all, exempt: func(s enforce.Subject) bool { return s.Process != nil && s.Process.PID == 9 }},
 			"a | env 7 alice u1001 | dev 0 7@01 | dev 1 7@01 | proc 9 7 u1002 by:m 0:1 1:1" + honest, "a detach 0 7; a detach 1 7",
 		},
 		{
@@ -84,7 +84,7 @@ func TestCapsGoByTheUIDOfTheKernel(t *testing.T) {
 		},
 		{
 			"an environment of an exempt user: likewise",
-			&stated{all: capOf(1).all, exempt: func(s enforce.Subject) bool { return s.User == "root" }},
+			stated{all: capOf(1).all, exempt: func(s enforce.Subject) bool { return s.User == "root" }},
 			"a | env 7 root u0 | dev 0 7@01 | dev 1 7@01 | proc 8 7 u1002 by:m 0:1 | proc 9 7 u1002 by:m 1:1", "a end 8",
 		},
 		{
@@ -97,7 +97,7 @@ func TestCapsGoByTheUIDOfTheKernel(t *testing.T) {
 		{"nor what is in no environment", capOf(0), "a | dev 0 | proc 5 - u1002 by:m 0:1", ""},
 		{"root's processes count for the environment's user", capOf(1), "a | env 1 alice u1001 | dev 0 1@01 | dev 1 1@02 | proc 5 1 u0 0:1", "a detach 1 1"},
 		{"and root has no cap", capOf(0), "a | env 1 alice u1001 | dev 0 | proc 5 1 u0 by:root 0:1", ""},
-		{"an exempt user", &stated{all: capOf(0).all, exempt: func(s enforce.Subject) bool { return s.User == "alice" }}, "a | env 1 alice u1001 | dev 0 1@01", ""},
+		{"an exempt user", stated{all: capOf(0).all, exempt: func(s enforce.Subject) bool { return s.User == "alice" }}, "a | env 1 alice u1001 | dev 0 1@01", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			require.Equal(t, tt.want, planText(evaluate(tt.policy, parseCluster(t, tt.cluster), noon(0))))
@@ -108,7 +108,7 @@ func TestCapsGoByTheUIDOfTheKernel(t *testing.T) {
 // The capacities of a state file are claims too: whatever they say, a process
 // ends for the cap of memory only while what processes use is over it.
 func TestMemoryCapEndsOnlyWhatIsUsed(t *testing.T) {
-	policy := &stated{all: enforce.Settings{MaxMemory: ptr(snapshot.MustMemory("14g").Bytes())}}
+	policy := stated{all: enforce.Settings{MaxMemory: ptr(snapshot.MustMemory("14g").Bytes())}}
 	honest := "\nb | env 2 alice u1001 10g | dev 0 2@09 | proc 5 2 u1001 by:alice 0:9000"
 	for capacity, want := range map[string]string{"4g": "", "12g": "", "80g": ""} {
 		require.Equal(t, want, planText(evaluate(policy, parseCluster(t, "a | env 7 alice u1001 "+capacity+" | dev 0 7@01 | proc 9 7 u1001 by:alice 0:3000"+honest), noon(0))), capacity)
@@ -120,7 +120,7 @@ func TestMemoryCapEndsOnlyWhatIsUsed(t *testing.T) {
 // Forged environments elsewhere take no device on which the user has a process,
 // whatever that process's title hides.
 func TestMaxEnvsTakesNoDeviceThatIsUsed(t *testing.T) {
-	policy := &stated{all: enforce.Settings{MaxEnvs: ptr(1)}}
+	policy := stated{all: enforce.Settings{MaxEnvs: ptr(1)}}
 	forged := "a | env 7 alice u1001 | env 8 alice u1001 | dev 0 7@01 8@01 | dev 1 8@01\n"
 	for job, taken := range map[string]bool{
 		"proc 5 ! u1001 by:alice 0:1": false,
@@ -133,7 +133,7 @@ func TestMaxEnvsTakesNoDeviceThatIsUsed(t *testing.T) {
 }
 
 func TestIdleGoesByTheUIDOfTheKernel(t *testing.T) {
-	policy := &stated{all: enforce.Settings{Idle: &enforce.Idle{After: time.Hour}}}
+	policy := stated{all: enforce.Settings{Idle: &enforce.Idle{After: time.Hour}}}
 	for cluster, want := range map[string]string{
 		`a | env 1 alice u1001 | dev 0 1@01 | proc 5 1 u1001 0:1`: "",
 		`a | env 1 alice u1001 | dev 0 1@01 | proc 5 ? u1001 0:1`: "",
@@ -153,7 +153,7 @@ func TestIdleGoesByTheUIDOfTheKernel(t *testing.T) {
 // Restarting a process doesn't begin its warn period again; changing the device
 // doesn't either, while another one is kept.
 func TestWarnIsOfTheUserNotOfTheProcess(t *testing.T) {
-	after := &stated{all: enforce.Settings{NonEnvProcesses: true, EnvDevices: true, Warn: enforce.Warn{For: 10 * time.Minute}}}
+	after := stated{all: enforce.Settings{NonEnvProcesses: true, EnvDevices: true, Warn: enforce.Warn{For: 10 * time.Minute}}}
 	runStories(t, []story{
 		{"outside, started again", after, []cycle{{0, `a | dev 0 | proc 5 - u1 by:bob 0:10`, ""}, {9, `a | dev 0 | proc 6 - u1 by:bob 0:10`, ""}, {10, `a | dev 0 | proc 7 - u1 by:bob 0:10`, "a end 7"}}},
 		{"not attached, started again", after, []cycle{{0, `a | env 1 bob u1 | dev 0 | proc 5 1 u1 0:10`, ""}, {10, `a | env 1 bob u1 | dev 0 | proc 6 1 u1 0:10`, "a end 6"}}},
@@ -174,7 +174,7 @@ func TestLinesNameThePersonAndTheProgram(t *testing.T) {
 	line := func(change func(*snapshot.Process), cluster string) string {
 		c := parseCluster(t, cluster)
 		change(&c.Hosts[0].Snapshot.Processes[0])
-		return evaluate(&stated{all: enforce.Settings{NonEnvProcesses: true, EnvDevices: true}}, c, noon(0)).Findings[0].Line()
+		return evaluate(stated{all: enforce.Settings{NonEnvProcesses: true, EnvDevices: true}}, c, noon(0)).Findings[0].Line()
 	}
 	for want, change := range map[string]func(*snapshot.Process){
 		"":            func(*snapshot.Process) {},
@@ -214,7 +214,7 @@ func TestManyProcessesAndAttachmentsTakeLittleTime(t *testing.T) {
 		})
 	}
 	cluster := snapshot.Cluster{Hosts: []snapshot.Host{{Name: "a", Snapshot: s}}}
-	policy := &stated{all: enforce.Settings{
+	policy := stated{all: enforce.Settings{
 		NonEnvProcesses: true, EnvDevices: true, EnvMemory: true, MaxDevices: ptr(5), MaxMemory: ptr(int64(1e9)), MaxEnvs: ptr(3),
 		Idle: &enforce.Idle{After: time.Hour}, MaxDuration: time.Hour,
 	}}

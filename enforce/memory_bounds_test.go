@@ -38,7 +38,7 @@ func hostWith(name snapshot.Hostname, processes ...[]snapshot.Process) snapshot.
 // A user who starts twelve thousand processes, or a host that makes them up, fills
 // neither the memory nor the file; and the warning periods of others don't begin again.
 func TestAFloodLeavesTheTimesOfOthers(t *testing.T) {
-	policy := &stated{all: enforce.Settings{NonEnvProcesses: true, Warn: enforce.Warn{For: 10 * time.Minute}}, fleet: enforce.Fleet{TellUsers: true}}
+	policy := stated{all: enforce.Settings{NonEnvProcesses: true, Warn: enforce.Warn{For: 10 * time.Minute}}, fleet: enforce.Fleet{TellUsers: true}}
 	quiet := snapshot.Cluster{Hosts: []snapshot.Host{hostWith("a", outsideAll("alice", 1, 5)), hostWith("b", outsideAll("mallory", 3, 5))}}
 	flood := snapshot.Cluster{Hosts: []snapshot.Host{
 		hostWith("a", outsideAll("alice", 1, 5, 6), outsideAll("mallory", 3, numbers(100, 12_000)...), outsideAll("bob", 2, 7)),
@@ -95,7 +95,7 @@ func TestAFloodLeavesTheTimesOfOthers(t *testing.T) {
 
 // As many attachments as a host can have: the idle times of others stay.
 func TestAFloodOfIdleDevices(t *testing.T) {
-	policy := &stated{all: enforce.Settings{Idle: &enforce.Idle{After: 8 * time.Minute}}}
+	policy := stated{all: enforce.Settings{Idle: &enforce.Idle{After: 8 * time.Minute}}}
 	attached := func(index int, eid snapshot.EnvID) snapshot.Device {
 		return snapshot.Device{Index: snapshot.DeviceIndex(index), Attachments: []snapshot.Attachment{{EID: eid}}}
 	}

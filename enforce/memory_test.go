@@ -17,7 +17,7 @@ import (
 
 func TestWarn(t *testing.T) {
 	outside := `a | dev 0 | proc 5 - 0:10`
-	after := func(w enforce.Warn) *stated { return &stated{all: enforce.Settings{NonEnvProcesses: true, Warn: w}} }
+	after := func(w enforce.Warn) stated { return stated{all: enforce.Settings{NonEnvProcesses: true, Warn: w}} }
 	runStories(t, []story{
 		{"at once", after(enforce.Warn{}), []cycle{{0, outside, "a end 5"}}},
 		{"after a time", after(enforce.Warn{For: 10 * time.Minute}), []cycle{{0, outside, ""}, {9, outside, ""}, {10, outside, "a end 5"}, {11, outside, "a end 5"}}},
@@ -27,15 +27,15 @@ func TestWarn(t *testing.T) {
 		{"a violation that ended in between starts over", after(enforce.Warn{For: 10 * time.Minute}), []cycle{{0, outside, ""}, {5, `a | dev 0`, ""}, {10, outside, ""}, {20, outside, "a end 5"}}},
 		{"another process has its own time", after(enforce.Warn{For: 10 * time.Minute}), []cycle{{0, outside, ""}, {10, `a | dev 0 | proc 6 - 0:10`, ""}}},
 		{"a host that did not answer in between", after(enforce.Warn{For: 10 * time.Minute}), []cycle{{0, outside, ""}, {5, `a | down`, ""}, {10, outside, ""}}},
-		{"a cap", &stated{all: enforce.Settings{MaxDevices: ptr(0), Warn: enforce.Warn{Cycles: 1}}}, []cycle{{0, busyDevice, ""}, {1, busyDevice, "a detach 0 1; a end 5"}}},
-		{"memory", &stated{all: enforce.Settings{EnvMemory: true, Warn: enforce.Warn{Cycles: 1}}}, []cycle{
+		{"a cap", stated{all: enforce.Settings{MaxDevices: ptr(0), Warn: enforce.Warn{Cycles: 1}}}, []cycle{{0, busyDevice, ""}, {1, busyDevice, "a detach 0 1; a end 5"}}},
+		{"memory", stated{all: enforce.Settings{EnvMemory: true, Warn: enforce.Warn{Cycles: 1}}}, []cycle{
 			{0, `a | env 1 alice 1g | dev 0 1@01 | proc 5 1 0:2000`, ""}, {1, `a | env 1 alice 1g | dev 0 1@01 | proc 5 1 0:2000`, "a end 5"},
 		}},
 	})
 }
 
 func TestAFindingThatWaitsSaysSo(t *testing.T) {
-	policy := &stated{all: enforce.Settings{NonEnvProcesses: true, Warn: enforce.Warn{For: 10 * time.Minute}}}
+	policy := stated{all: enforce.Settings{NonEnvProcesses: true, Warn: enforce.Warn{For: 10 * time.Minute}}}
 	var memory controllerMemory
 	cluster := parseCluster(t, `a | dev 0 | proc 5 - 0:10`)
 	memory.Judge(policy, cluster, noon(0))
@@ -49,27 +49,27 @@ func TestAFindingThatWaitsSaysSo(t *testing.T) {
 
 func TestMissingHosts(t *testing.T) {
 	over := "a | env 1 alice | dev 0 1@01 | dev 1 1@02\nb | down"
-	ignore := &stated{all: enforce.Settings{MaxDevices: ptr(1)}}
-	hold := &stated{all: ignore.all, fleet: enforce.Fleet{PauseCaps: true}}
-	spared := &stated{all: ignore.all, fleet: hold.fleet, exempt: func(s enforce.Subject) bool { return s.Host == "b" && s.Process == nil }}
+	ignore := stated{all: enforce.Settings{MaxDevices: ptr(1)}}
+	hold := stated{all: ignore.all, fleet: enforce.Fleet{PauseCaps: true}}
+	spared := stated{all: ignore.all, fleet: hold.fleet, exempt: func(s enforce.Subject) bool { return s.Host == "b" && s.Process == nil }}
 	runStories(t, []story{
 		{"do not count", ignore, []cycle{{0, over, "a detach 1 1"}}},
 		{"have caps wait", hold, []cycle{{0, over, ""}, {1, "a | env 1 alice | dev 0 1@01 | dev 1 1@02\nb", "a detach 1 1"}}},
 		{
 			"have nothing else wait",
-			&stated{all: enforce.Settings{NonEnvProcesses: true, MaxDuration: time.Hour}, fleet: hold.fleet},
+			stated{all: enforce.Settings{NonEnvProcesses: true, MaxDuration: time.Hour}, fleet: hold.fleet},
 			[]cycle{{9, "a | env 1 alice | dev 0 1@01 | proc 5 - 0:1\nb | down", "a detach 0 1; a end 5"}},
 		},
 		{"are waited for only if they matter", spared, []cycle{{0, over, "a detach 1 1"}}},
 	})
-	for _, policy := range []*stated{ignore, hold} {
+	for _, policy := range []stated{ignore, hold} {
 		plan := evaluate(policy, parseCluster(t, over), noon(0))
 		require.Equal(t, 1, plan.Findings[0].HostsMissing, "it is in the finding either way")
 		require.Equal(t, policy.fleet.PauseCaps, plan.Findings[0].Pending)
 		require.Equal(t, policy.fleet.PauseCaps, plan.Findings[0].Waits != "")
 		require.Len(t, plan.Notes, 1)
 	}
-	require.Empty(t, evaluate(&stated{}, parseCluster(t, over), noon(0)).Notes, "without caps nothing is said")
+	require.Empty(t, evaluate(stated{}, parseCluster(t, over), noon(0)).Notes, "without caps nothing is said")
 }
 
 func TestLimits(t *testing.T) {
@@ -87,7 +87,7 @@ func TestLimits(t *testing.T) {
 		{"one of both is enough", safety.Limits{Fleet: safety.Limit{Terminations: 100, Percent: 10}}, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			policy := &stated{all: enforce.Settings{NonEnvProcesses: true}, fleet: enforce.Fleet{Limits: tt.limits}}
+			policy := stated{all: enforce.Settings{NonEnvProcesses: true}, fleet: enforce.Fleet{Limits: tt.limits}}
 			plan := evaluate(policy, parseCluster(t, three), noon(0))
 			require.Equal(t, tt.held, plan.Held(), plan.HeldHosts)
 		})
@@ -119,7 +119,7 @@ func TestExempt(t *testing.T) {
 		{"the device, with what uses nothing else", func(s enforce.Subject) bool { return s.Device != nil && s.Device.Index == 1 }, "a detach 0 1; a end 5"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			policy := &stated{all: all, exempt: tt.exempt}
+			policy := stated{all: all, exempt: tt.exempt}
 			require.Equal(t, tt.want, planText(evaluate(policy, parseCluster(t, text), noon(0))))
 		})
 	}
@@ -127,7 +127,7 @@ func TestExempt(t *testing.T) {
 
 // An exempt process keeps its device from the caps.
 func TestAnExemptProcessKeepsItsDeviceFromTheCaps(t *testing.T) {
-	policy := &stated{
+	policy := stated{
 		all:    enforce.Settings{MaxDevices: ptr(0), MaxMemory: ptr(int64(0)), MaxEnvs: ptr(0)},
 		exempt: func(s enforce.Subject) bool { return s.Process != nil },
 	}
@@ -137,7 +137,7 @@ func TestAnExemptProcessKeepsItsDeviceFromTheCaps(t *testing.T) {
 func TestProtectedDaemons(t *testing.T) {
 	cluster := parseCluster(t, `a | dev 0 | proc 5 - 0:1 | proc 6 - 0:1`)
 	cluster.Hosts[0].Snapshot.Processes[0].Protected = "nvidia-cuda-mps-server"
-	policy := &stated{all: enforce.Settings{NonEnvProcesses: true}}
+	policy := stated{all: enforce.Settings{NonEnvProcesses: true}}
 	plan := evaluate(policy, cluster, noon(0))
 	require.Equal(t, "a end 6", planText(plan))
 	require.Len(t, plan.Findings, 1, "and nothing is said of it, cycle after cycle")
@@ -150,7 +150,7 @@ func TestProtectedDaemons(t *testing.T) {
 }
 
 func TestWhatCannotBeEndedIsNotTriedAgain(t *testing.T) {
-	policy := &stated{all: enforce.Settings{NonEnvProcesses: true, EnvMemory: true, MaxDevices: ptr(0), Kill: true, Grace: time.Second}}
+	policy := stated{all: enforce.Settings{NonEnvProcesses: true, EnvMemory: true, MaxDevices: ptr(0), Kill: true, Grace: time.Second}}
 	text := `a | env 1 alice | dev 0 1@01 | proc 5 - 0:1 | proc 6 1 0:1`
 	for _, tt := range []struct {
 		name    string
@@ -184,7 +184,7 @@ func TestWhatCannotBeEndedIsNotTriedAgain(t *testing.T) {
 
 // To many programs a second SIGTERM means to drop what they are saving.
 func TestAProcessThatSurvivedSIGTERMGetsItAgainAfterAMinute(t *testing.T) {
-	policy := &stated{all: enforce.Settings{NonEnvProcesses: true}}
+	policy := stated{all: enforce.Settings{NonEnvProcesses: true}}
 	text := `a | dev 0 | proc 5 - 0:1`
 	var memory controllerMemory
 	first := memory.Judge(policy, parseCluster(t, text), noon(0))
@@ -197,7 +197,7 @@ func TestAProcessThatSurvivedSIGTERMGetsItAgainAfterAMinute(t *testing.T) {
 
 // No other process of the environment ends in place of one that cannot be ended.
 func TestMemoryOfAStuckProcessCountsAsFreed(t *testing.T) {
-	policy := &stated{all: enforce.Settings{EnvMemory: true}}
+	policy := stated{all: enforce.Settings{EnvMemory: true}}
 	text := `a | env 1 alice 1000mi | dev 0 1@01 | proc 5 1 0:1500 | proc 6 1 0:900`
 	var memory controllerMemory
 	first := memory.Judge(policy, parseCluster(t, text), noon(0))
@@ -207,7 +207,7 @@ func TestMemoryOfAStuckProcessCountsAsFreed(t *testing.T) {
 }
 
 func TestReportsCarryTheLadderAndTheReasons(t *testing.T) {
-	policy := &stated{all: enforce.Settings{NonEnvProcesses: true, Grace: 30 * time.Second, Kill: true}}
+	policy := stated{all: enforce.Settings{NonEnvProcesses: true, Grace: 30 * time.Second, Kill: true}}
 	plan := evaluate(policy, parseCluster(t, `a | dev 0 | proc 5 - 0:1`), noon(0))
 	r := plan.Reports[0].Report
 	require.Equal(t, 30*time.Second, r.Grace)
@@ -218,7 +218,7 @@ func TestReportsCarryTheLadderAndTheReasons(t *testing.T) {
 }
 
 func TestNotifications(t *testing.T) {
-	policy := &stated{all: enforce.Settings{NonEnvProcesses: true, MaxDevices: ptr(0), Warn: enforce.Warn{For: 10 * time.Minute}}}
+	policy := stated{all: enforce.Settings{NonEnvProcesses: true, MaxDevices: ptr(0), Warn: enforce.Warn{For: 10 * time.Minute}}}
 	cluster := parseCluster(t, "a | env 1 alice | dev 0 1@01 | proc 5 - 0:1 | proc 6 1 0:1\nb | env 2 alice | dev 0 2@01 | proc 7 - 0:1")
 	bob := snapshot.UID(1002)
 	cluster.Hosts[0].Snapshot.Processes[0].UID = &bob
@@ -266,7 +266,7 @@ func TestNotificationsNameWhatIsLost(t *testing.T) {
 		{0, "Now processes 5, 6 are ended and devices 0,1 are detached."},
 		{1, "Now process 5 is ended and device 0 is detached."},
 	} {
-		f := evaluate(&stated{all: enforce.Settings{MaxDevices: &tt.cap}}, cluster, noon(0)).Findings[0]
+		f := evaluate(stated{all: enforce.Settings{MaxDevices: &tt.cap}}, cluster, noon(0)).Findings[0]
 		list := notify.Notifications(&f, notify.NewOwners(cluster), noon(0))
 		require.Len(t, list, 1)
 		_, follows, _ := strings.Cut(list[0].Text, "\n")
@@ -276,7 +276,7 @@ func TestNotificationsNameWhatIsLost(t *testing.T) {
 
 func TestNotesOfAHostAreBounded(t *testing.T) {
 	unknown := strings.Repeat(" | proc 5 ? 0:10", 1000)
-	plan := evaluate(&stated{}, parseCluster(t, "a | dev 0"+unknown+"\nb | dev 0 | proc 5 ? 0:10"), noon(0))
+	plan := evaluate(stated{}, parseCluster(t, "a | dev 0"+unknown+"\nb | dev 0 | proc 5 ? 0:10"), noon(0))
 	require.Len(t, plan.Notes, 258)
 	require.Equal(t, enforce.Note{Host: "a", Text: "and there is more that could not be judged"}, plan.Notes[256])
 	require.Equal(t, "b", string(plan.Notes[257].Host))

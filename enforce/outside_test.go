@@ -41,7 +41,7 @@ func TestANoteQuotesTheEnvironment(t *testing.T) {
 		Devices:      []snapshot.Device{{Index: 0, Attachments: []snapshot.Attachment{{EID: persuasion, GPUMemory: snapshot.MiB(1)}}}},
 	}
 	c := snapshot.Cluster{Hosts: []snapshot.Host{{Name: "a", Snapshot: s}}}
-	plan := evaluate(&stated{all: enforce.Settings{EnvMemory: true}}, c, time.Time{})
+	plan := evaluate(stated{all: enforce.Settings{EnvMemory: true}}, c, time.Time{})
 	require.Len(t, plan.Notes, 1)
 	require.Contains(t, plan.Notes[0].Text, `of environment "1 - run: curl x|sh" use on device 0`)
 }

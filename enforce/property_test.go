@@ -18,7 +18,7 @@ import (
 type world struct {
 	*rand.Rand
 	cluster snapshot.Cluster
-	policy  *stated
+	policy  stated
 }
 
 func newWorld(seed uint64) *world {
@@ -94,9 +94,9 @@ func (w *world) process(pid snapshot.PID, devices int) snapshot.Process {
 	return p
 }
 
-func (w *world) rules() *stated {
+func (w *world) rules() stated {
 	exemptPID, exemptEID, exemptDevice := snapshot.PID(100+w.IntN(24)), snapshot.EnvID(fmt.Sprint(10+w.IntN(12))), snapshot.DeviceIndex(w.IntN(12))
-	p := &stated{
+	p := stated{
 		all:   enforce.Settings{NonEnvProcesses: w.coin(), EnvDevices: w.coin(), EnvMemory: w.coin(), Grace: time.Second, Kill: w.coin()},
 		fleet: enforce.Fleet{PauseCaps: w.IntN(4) == 0, Limits: safety.Limits{Fleet: safety.Limit{Terminations: w.IntN(9)}}},
 		exempt: func(s enforce.Subject) bool {
@@ -229,7 +229,7 @@ func TestPropertyNeverMoreThanTheExcess(t *testing.T) {
 	for seed := range worlds {
 		w := newWorld(seed)
 		limit := w.IntN(4)
-		w.policy = &stated{all: enforce.Settings{MaxDevices: &limit}}
+		w.policy = stated{all: enforce.Settings{MaxDevices: &limit}}
 		w.forgetUIDs() // so that only attachments count, as with hosts of 1.4.3
 		held := devicesOfUsers(w.cluster)
 		taken := map[snapshot.Username]map[string]bool{}

@@ -153,13 +153,13 @@ func planText(plan enforce.Plan) string {
 }
 
 func TestRules(t *testing.T) {
-	nonEnv := &stated{all: enforce.Settings{NonEnvProcesses: true}}
-	devices := &stated{all: enforce.Settings{EnvDevices: true}}
-	memory := &stated{all: enforce.Settings{EnvMemory: true}}
-	all := &stated{all: enforce.Settings{NonEnvProcesses: true, EnvDevices: true, EnvMemory: true}}
+	nonEnv := stated{all: enforce.Settings{NonEnvProcesses: true}}
+	devices := stated{all: enforce.Settings{EnvDevices: true}}
+	memory := stated{all: enforce.Settings{EnvMemory: true}}
+	all := stated{all: enforce.Settings{NonEnvProcesses: true, EnvDevices: true, EnvMemory: true}}
 	for _, tt := range []struct {
 		name    string
-		policy  *stated
+		policy  stated
 		cluster string
 		want    string
 	}{
@@ -170,7 +170,7 @@ func TestRules(t *testing.T) {
 		{"a process inside stays", nonEnv, `a | env 1 alice | dev 0 1@01 | proc 5 1 0:1`, ""},
 		{"inside but not attached is another rule's", nonEnv, `a | env 1 alice | dev 0 | proc 5 1 0:1`, ""},
 		{"unknown is not outside", nonEnv, `a | dev 0 | proc 5 ? 0:1`, ""},
-		{"the rule is off", &stated{}, `a | dev 0 | proc 5 - 0:1`, ""},
+		{"the rule is off", stated{}, `a | dev 0 | proc 5 - 0:1`, ""},
 		{"a host that is down has no processes and no sentence", nonEnv, `a | down`, ""},
 
 		// env-devices
@@ -205,16 +205,16 @@ func TestRules(t *testing.T) {
 }
 
 func TestMaxDevices(t *testing.T) {
-	capOf := func(n int) *stated { return &stated{all: enforce.Settings{MaxDevices: &n}} }
-	only := func(caps map[snapshot.Username]int) *stated { return &stated{asked: capsOf(caps)} }
+	capOf := func(n int) stated { return stated{all: enforce.Settings{MaxDevices: &n}} }
+	only := func(caps map[snapshot.Username]int) stated { return stated{asked: capsOf(caps)} }
 	for _, tt := range []struct {
 		name    string
-		policy  *stated
+		policy  stated
 		cluster string
 		want    string
 	}{
 		{"at the cap", capOf(1), `a | env 1 alice | dev 0 1@01 | dev 1`, ""},
-		{"no cap", &stated{all: enforce.Settings{EnvDevices: true, EnvMemory: true}}, `a | env 1 alice | dev 0 1@01 | dev 1 1@02`, ""},
+		{"no cap", stated{all: enforce.Settings{EnvDevices: true, EnvMemory: true}}, `a | env 1 alice | dev 0 1@01 | dev 1 1@02`, ""},
 		{"another user's cap", only(map[snapshot.Username]int{"bob": 0}), `a | env 1 alice | dev 0 1@01`, ""},
 		{"a cap for one user alone", only(map[snapshot.Username]int{"alice": 1}), `a | env 1 alice | dev 0 1@01 | dev 1 1@02`, "a detach 1 1"},
 		{"two users are counted apart", capOf(1), `a | env 1 alice | env 2 bob | dev 0 1@01 | dev 1 2@01`, ""},
@@ -226,7 +226,7 @@ func TestMaxDevices(t *testing.T) {
 		{"busy when there is nothing else", capOf(0), `a | env 1 alice | dev 0 1@01 | proc 5 1 0:1`, "a detach 0 1; a end 5"},
 		{
 			"what ends anyway before what is busy",
-			&stated{all: enforce.Settings{EnvMemory: true}, asked: capsOf(map[snapshot.Username]int{"alice": 1})},
+			stated{all: enforce.Settings{EnvMemory: true}, asked: capsOf(map[snapshot.Username]int{"alice": 1})},
 			`a | env 1 alice 1g | dev 0 1@01 | dev 1 1@09 | proc 5 1 0:2000 | proc 6 1 1:1`, "a detach 0 1; a end 5",
 		},
 		{
@@ -252,18 +252,18 @@ func TestMaxDevices(t *testing.T) {
 // outside: it is named, and takes nothing from those who are in it.
 func TestAClaimToAnotherUsersEnvironment(t *testing.T) {
 	memory := `a | env 1 alice 4000mi u1001 | dev 0 1@01 | proc 5 1 u1001 0:3000 | proc 6 1 u1002 0:3300`
-	plan := evaluate(&stated{all: enforce.Settings{EnvMemory: true}}, parseCluster(t, memory), time.Time{})
+	plan := evaluate(stated{all: enforce.Settings{EnvMemory: true}}, parseCluster(t, memory), time.Time{})
 	require.Empty(t, planText(plan), "its memory doesn't count")
 	require.Equal(t, "process 6 (uid 1002) claims environment 1, which belongs to uid 1001: it counts as outside", plan.Notes[0].Text)
 
-	plan = evaluate(&stated{all: enforce.Settings{EnvMemory: true}}, parseCluster(t, memory+" | proc 7 1 u0 0:3000"), time.Time{})
+	plan = evaluate(stated{all: enforce.Settings{EnvMemory: true}}, parseCluster(t, memory+" | proc 7 1 u0 0:3000"), time.Time{})
 	require.Equal(t, "a end 7", planText(plan), "root's is no other user's: containers run as root")
 }
 
 func TestUnknownsAreNoted(t *testing.T) {
 	zero := 0
 	cluster := parseCluster(t, `a | env 1 - 1000mi | dev 0 1@01 | proc 5 ? 0:1 | proc 6 1 0:?`)
-	plan := evaluate(&stated{all: enforce.Settings{NonEnvProcesses: true, EnvMemory: true, MaxDevices: &zero}}, cluster, time.Time{})
+	plan := evaluate(stated{all: enforce.Settings{NonEnvProcesses: true, EnvMemory: true, MaxDevices: &zero}}, cluster, time.Time{})
 	require.Empty(t, plan.Findings)
 	require.Empty(t, plan.Reports)
 	var notes []string
@@ -280,6 +280,6 @@ func TestUnknownsAreNoted(t *testing.T) {
 func TestThisMachineHasNoName(t *testing.T) {
 	one := 1
 	cluster := parseCluster(t, ` | env 1 alice | dev 0 1@01 | dev 1 1@02`)
-	plan := evaluate(&stated{all: enforce.Settings{MaxDevices: &one}}, cluster, time.Time{})
+	plan := evaluate(stated{all: enforce.Settings{MaxDevices: &one}}, cluster, time.Time{})
 	require.Equal(t, "User alice is using 2 devices which is 1 more than the maximum allowed", plan.Findings[0].String())
 }

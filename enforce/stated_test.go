@@ -19,20 +19,19 @@ type stated struct {
 	fleet  enforce.Fleet
 }
 
-func (s *stated) Settings(q enforce.Query) *enforce.Settings {
-	if s.asked == nil {
-		return &s.all
+func (s stated) Settings(q enforce.Query) *enforce.Settings {
+	settings := s.all
+	if s.asked != nil {
+		s.asked(q, &settings)
 	}
-	settings := s.all // on the heap
-	s.asked(q, &settings)
 	return &settings
 }
 
-func (s *stated) Exempt(subject enforce.Subject) (string, bool) {
+func (s stated) Exempt(subject enforce.Subject) (string, bool) {
 	return "stated", s.exempt != nil && s.exempt(subject)
 }
 
-func (s *stated) Fleet() enforce.Fleet { return s.fleet }
+func (s stated) Fleet() enforce.Fleet { return s.fleet }
 
 // capsOf gives single users a cap of their own on devices.
 func capsOf(caps map[snapshot.Username]int) func(enforce.Query, *enforce.Settings) {
@@ -60,7 +59,7 @@ type cycle struct {
 // story is a policy and what it does in several cycles.
 type story struct {
 	name   string
-	policy *stated
+	policy stated
 	cycles []cycle
 }
 
@@ -82,9 +81,9 @@ const (
 )
 
 func TestIdle(t *testing.T) {
-	hour := &stated{all: enforce.Settings{Idle: &enforce.Idle{After: time.Hour}}}
-	five := &stated{all: enforce.Settings{Idle: &enforce.Idle{After: time.Hour, Below: 5}}}
-	both := &stated{all: enforce.Settings{EnvDevices: true, Idle: &enforce.Idle{After: time.Hour, Below: 5}}}
+	hour := stated{all: enforce.Settings{Idle: &enforce.Idle{After: time.Hour}}}
+	five := stated{all: enforce.Settings{Idle: &enforce.Idle{After: time.Hour, Below: 5}}}
+	both := stated{all: enforce.Settings{EnvDevices: true, Idle: &enforce.Idle{After: time.Hour, Below: 5}}}
 	every := func(text string, want ...string) []cycle {
 		var list []cycle
 		for i, w := range want {
@@ -111,7 +110,7 @@ func TestIdle(t *testing.T) {
 		{"but who computes then has no leave", both, []cycle{{0, `a | env 1 alice | dev 0 u5 | proc 5 1 0:10`, "a end 5"}}},
 		{"nor who is found there later", both, []cycle{{0, `a | env 1 alice | dev 0 u4`, ""}, {1, `a | env 1 alice | dev 0 u4 | proc 5 1 0:10`, "a end 5"}}},
 		{"nor where the device is another's", both, []cycle{{0, `a | env 1 alice | env 2 bob | dev 0 u4 2@09 | proc 5 1 0:10`, "a end 5"}}},
-		{"nor where the rule takes no device that has processes", &stated{all: enforce.Settings{EnvDevices: true, Idle: &enforce.Idle{After: time.Hour}}}, []cycle{{0, `a | env 1 alice | dev 0 u4 | proc 5 1 0:10`, "a end 5"}}},
+		{"nor where the rule takes no device that has processes", stated{all: enforce.Settings{EnvDevices: true, Idle: &enforce.Idle{After: time.Hour}}}, []cycle{{0, `a | env 1 alice | dev 0 u4 | proc 5 1 0:10`, "a end 5"}}},
 		{"who comes back to it later has no leave", both, append(
 			every(`a | env 1 alice | dev 0 u4 1@01 | proc 5 1 0:10`, "", "", "", "", "a detach 0 1"),
 			cycle{75, `a | env 1 alice | dev 0`, ""},
@@ -139,28 +138,28 @@ func TestIdle(t *testing.T) {
 		{"detached in between", hour, append(every(idleDevice, "", "", ""), cycle{45, `a | env 1 alice | dev 0`, ""}, cycle{60, `a | env 1 alice | dev 0 1@50`, ""})},
 		{"a host that did not answer in between", hour, append(every(idleDevice, "", "", ""), cycle{45, `a | down`, ""}, cycle{60, idleDevice, ""}, cycle{75, idleDevice, ""})},
 		{"no cycle ran in between", hour, []cycle{{0, idleDevice, ""}, {600, idleDevice, ""}, {610, idleDevice, ""}}},
-		{"the rule is off", &stated{}, every(idleDevice, "", "", "", "", "")},
-		{"exempt", &stated{all: hour.all, exempt: func(s enforce.Subject) bool { return s.Environment != nil }}, every(idleDevice, "", "", "", "", "")},
+		{"the rule is off", stated{}, every(idleDevice, "", "", "", "", "")},
+		{"exempt", stated{all: hour.all, exempt: func(s enforce.Subject) bool { return s.Environment != nil }}, every(idleDevice, "", "", "", "", "")},
 	})
 }
 
 func TestMaxDuration(t *testing.T) {
 	two := enforce.Settings{MaxDuration: 2 * time.Hour}
 	runStories(t, []story{
-		{"longer than allowed", &stated{all: two}, []cycle{{2, idleDevice, "a detach 0 1"}}},
-		{"busy or not, and no process ends for it", &stated{all: two}, []cycle{{2, busyDevice, "a detach 0 1"}}},
-		{"each attachment for itself", &stated{all: two}, []cycle{{5, `a | env 1 alice | dev 0 1@01 | dev 1 1@09`, "a detach 0 1"}}},
-		{"each user for himself", &stated{asked: func(q enforce.Query, s *enforce.Settings) {
+		{"longer than allowed", stated{all: two}, []cycle{{2, idleDevice, "a detach 0 1"}}},
+		{"busy or not, and no process ends for it", stated{all: two}, []cycle{{2, busyDevice, "a detach 0 1"}}},
+		{"each attachment for itself", stated{all: two}, []cycle{{5, `a | env 1 alice | dev 0 1@01 | dev 1 1@09`, "a detach 0 1"}}},
+		{"each user for himself", stated{asked: func(q enforce.Query, s *enforce.Settings) {
 			if q.User == "bob" {
 				s.MaxDuration = time.Hour
 			}
 		}}, []cycle{{0, `a | env 1 alice | env 2 bob | dev 0 1@01 2@01`, "a detach 0 2"}}},
 
-		{"as long as allowed", &stated{all: two}, []cycle{{1, idleDevice, ""}}},
-		{"an attachment of the future", &stated{all: two}, []cycle{{-600, idleDevice, ""}}},
-		{"no limit", &stated{}, []cycle{{600, idleDevice, ""}}},
-		{"exempt", &stated{all: two, exempt: func(s enforce.Subject) bool { return s.Device != nil }}, []cycle{{2, idleDevice, ""}}},
-		{"a host that is down", &stated{all: two}, []cycle{{2, `a | down`, ""}}},
+		{"as long as allowed", stated{all: two}, []cycle{{1, idleDevice, ""}}},
+		{"an attachment of the future", stated{all: two}, []cycle{{-600, idleDevice, ""}}},
+		{"no limit", stated{}, []cycle{{600, idleDevice, ""}}},
+		{"exempt", stated{all: two, exempt: func(s enforce.Subject) bool { return s.Device != nil }}, []cycle{{2, idleDevice, ""}}},
+		{"a host that is down", stated{all: two}, []cycle{{2, `a | down`, ""}}},
 	})
 }
 
@@ -168,7 +167,7 @@ func TestMaxDuration(t *testing.T) {
 // there.
 func TestMaxDurationByTheHostsOwnClock(t *testing.T) {
 	cluster := parseCluster(t, idleDevice) // attached at 10:01 on that clock
-	policy := &stated{all: enforce.Settings{MaxDuration: time.Hour}}
+	policy := stated{all: enforce.Settings{MaxDuration: time.Hour}}
 	at := time.Date(2026, 11, 20, 10, 30, 0, 0, time.UTC)
 	for offset, want := range map[int]string{0: "", -3600: "", 3600: "a detach 0 1"} {
 		cluster.Hosts[0].Snapshot.UTCOffset = &offset
@@ -177,8 +176,8 @@ func TestMaxDurationByTheHostsOwnClock(t *testing.T) {
 }
 
 func TestMaxMemory(t *testing.T) {
-	limit := func(text string) *stated {
-		return &stated{all: enforce.Settings{MaxMemory: ptr(snapshot.MustMemory(text).Bytes())}}
+	limit := func(text string) stated {
+		return stated{all: enforce.Settings{MaxMemory: ptr(snapshot.MustMemory(text).Bytes())}}
 	}
 	runStories(t, []story{
 		{"whole devices count whole", limit("100g"), []cycle{{0, `a | env 1 alice | dev 0 1@01 | dev 1 1@02`, "a detach 1 1"}}},
@@ -191,7 +190,7 @@ func TestMaxMemory(t *testing.T) {
 
 		{"at the cap", limit("10g"), []cycle{{0, `a | env 1 alice 5g | dev 0 1@01 | dev 1 1@02`, ""}}},
 		{"two users are counted apart", limit("90g"), []cycle{{0, `a | env 1 alice | env 2 bob | dev 0 1@01 | dev 1 2@02`, ""}}},
-		{"no cap", &stated{}, []cycle{{0, `a | env 1 alice | dev 0 1@01 | dev 1 1@02`, ""}}},
+		{"no cap", stated{}, []cycle{{0, `a | env 1 alice | dev 0 1@01 | dev 1 1@02`, ""}}},
 		{"unknown memory is not counted", limit("90g"), []cycle{{0, `a | env 1 alice | dev 0 1@01 | dev 1 m? 1@02`, ""}}},
 		{"nor taken", limit("50g"), []cycle{{0, `a | env 1 alice | dev 0 1@01 | dev 1 m? 1@02`, "a detach 0 1"}}},
 		{"a host that is down", limit("90g"), []cycle{{0, "a | env 1 alice | dev 0 1@01\nb | down", ""}}},
@@ -200,18 +199,18 @@ func TestMaxMemory(t *testing.T) {
 }
 
 func TestMaxEnvs(t *testing.T) {
-	one := &stated{all: enforce.Settings{MaxEnvs: ptr(1)}}
+	one := stated{all: enforce.Settings{MaxEnvs: ptr(1)}}
 	runStories(t, []story{
 		{"the newest loses its devices", one, []cycle{{0, `a | env 1 alice | env 2 alice | dev 0 1@01 | dev 1 2@02`, "a detach 0 1"}}}, // equally new: by id
 		{"without processes first", one, []cycle{{0, `a | env 1 alice | env 2 alice | dev 0 1@01 | dev 1 2@02 | proc 5 1 0:10`, "a detach 1 2"}}},
-		{"busy ones when there are no others", &stated{all: enforce.Settings{MaxEnvs: ptr(0)}}, []cycle{{0, busyDevice, "a detach 0 1; a end 5"}}},
+		{"busy ones when there are no others", stated{all: enforce.Settings{MaxEnvs: ptr(0)}}, []cycle{{0, busyDevice, "a detach 0 1; a end 5"}}},
 		{"on all hosts together", one, []cycle{{0, "a | env 1 alice | dev 0 1@01 | proc 5 1 0:9\nb | env 2 alice | dev 0 2@02", "b detach 0 2"}}},
 
 		{"at the cap", one, []cycle{{0, idleDevice, ""}}},
 		{"one without devices has nothing to lose, and counts", one, []cycle{{0, `a | env 1 alice | env 2 alice | dev 0 1@01`, ""}}},
 		{"two users are counted apart", one, []cycle{{0, `a | env 1 alice | env 2 bob | dev 0 1@01 | dev 1 2@02`, ""}}},
-		{"no cap", &stated{}, []cycle{{0, `a | env 1 alice | env 2 alice | dev 0 1@01 | dev 1 2@02`, ""}}},
-		{"a user without a name", &stated{all: enforce.Settings{MaxEnvs: ptr(0)}}, []cycle{{0, `a | env 1 - | dev 0 1@01`, ""}}},
+		{"no cap", stated{}, []cycle{{0, `a | env 1 alice | env 2 alice | dev 0 1@01 | dev 1 2@02`, ""}}},
+		{"a user without a name", stated{all: enforce.Settings{MaxEnvs: ptr(0)}}, []cycle{{0, `a | env 1 - | dev 0 1@01`, ""}}},
 	})
 }
 
