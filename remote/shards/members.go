@@ -192,7 +192,7 @@ func (m *Members) register(ctx context.Context, key string, value []byte) error 
 	case time.Since(m.taken) > 2*ttl:
 		return ErrSame
 	}
-	return errTaken
+	return ErrTaken
 }
 
 // rejoin registers this controller again after its key was deleted while its lease lives.
@@ -202,8 +202,8 @@ func (m *Members) rejoin(ctx context.Context) error {
 	return m.join(ctx)
 }
 
-// errTaken is why a controller doesn't take part yet.
-var errTaken = errors.New("a run of this controller that was killed is still registered")
+// ErrTaken is why a controller doesn't take part yet.
+var ErrTaken = errors.New("a run of this controller that was killed is still registered")
 
 // members are all that are registered.
 func (m *Members) members(ctx context.Context) (members []Member, err error) {

@@ -117,6 +117,9 @@ func (r *run) etcdFailed(err error) {
 	case etcd.Refused(err):
 		r.Log.Warn().Err(err).Msg("etcd refuses what this controller asks: the shards stay as they are")
 		return
+	case errors.Is(err, shards.ErrTaken):
+		r.Log.Warn().Err(err).Msg("this controller takes part once that has ended, which takes some seconds")
+		return
 	case err != nil:
 		r.Log.Warn().Err(err).Msg("etcd doesn't answer: the shards stay as they are")
 		return
