@@ -156,8 +156,12 @@ func (c *Controller) begin(ctx context.Context, number int) Cycle {
 // hurryEvery is how often a standby that waits for hosts finds out whether it leads.
 const hurryEvery = time.Second
 
+// firstLogins is how long hosts have to be logged in to when a controller starts, also if it is
+// elected at once.
+const firstLogins = 10 * time.Second
+
 // errHurried is why a standby that has to act waits for no host any more: those that hang have
-// had their time, and the others are enforced at once.
+// had their time, and the others are enforced at once. In its first cycle hosts have firstLogins.
 var errHurried = remote.Errorf(remote.Timeout, "it didn't answer before this controller had to act: %w", context.DeadlineExceeded)
 
 // collect asks every host. Meanwhile it takes the actions of operators, and judges hosts on
@@ -172,12 +176,13 @@ func (c *Controller) collect(ctx context.Context, link *asked) snapshot.Cluster 
 	defer cancel(nil)
 	collected := make(chan snapshot.Cluster, 1)
 	go func() { collected <- asker.Collect(limited) }()
-	hurry := time.NewTicker(hurryEvery)
+	begun, hurry := time.Now(), time.NewTicker(hurryEvery)
 	defer hurry.Stop()
 	for {
 		select {
 		case <-hurry.C:
-			if c.Standby && c.Leads != nil && c.Leads() {
+			hadTime := c.last != nil || time.Since(begun) >= firstLogins
+			if c.Standby && hadTime && c.Leads != nil && c.Leads() {
 				cancel(errHurried)
 			}
 		case cluster := <-collected:

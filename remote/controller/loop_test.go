@@ -187,6 +187,41 @@ func TestAStandbyThatHasToAct(t *testing.T) {
 	})
 }
 
+// loggingIn is a Link to hosts that are logged in to first, which takes some time.
+type loggingIn struct {
+	hanging
+	login time.Duration
+}
+
+func (l *loggingIn) Snapshot(ctx context.Context, _ remote.Host) (*snapshot.Snapshot, error) {
+	select {
+	case <-time.After(l.login):
+		return &snapshot.Snapshot{}, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// A controller that is elected as soon as it starts leaves hosts the time to be logged in to.
+func TestAStandbyThatHasToActAtOnce(t *testing.T) {
+	for _, row := range []struct {
+		login, ends time.Duration
+		answers     bool
+	}{{5 * time.Second, 5 * time.Second, true}, {time.Hour, 10 * time.Second, false}} {
+		synctest.Test(t, func(t *testing.T) {
+			begun := time.Now()
+			standby := looping(&loggingIn{login: row.login})
+			standby.Standby, standby.DryRun, standby.Leads = true, true, func() bool { return true }
+			schedule := controller.Schedule{Interval: time.Minute, Cycles: 1, Turn: make(chan struct{}), Actions: controller.NewQueue()}
+			require.NoError(t, loopOf(t.Context(), standby, usual, schedule, func(c controller.Cycle) error {
+				require.Equal(t, row.ends, time.Since(begun))
+				require.Equal(t, row.answers, c.Cluster.Hosts[0].Err == nil)
+				return nil
+			}))
+		})
+	}
+}
+
 // patient is a Link to a host on which a report takes an hour.
 type patient struct{ plain }
 
