@@ -181,8 +181,9 @@ func TestEnforceUnderSystemd(t *testing.T) {
 	require.NoError(t, gpus.Driver{Devices: gpus.H100s("private", 2), Apps: []gpus.App{{PID: pid, UsedMiB: &used, Name: "sleep"}}}.Write(m.path(driverOfTests)))
 	require.Eventually(t, func() bool { return !m.exists(fmt.Sprintf("/proc/%d", pid)) }, time.Minute, 100*time.Millisecond)
 	require.Contains(t, m.sh("cat /home/alice/screen"), "genv", "the terminal of the user")
-	record := m.sh("cat /var/log/genv/enforce.jsonl")
-	require.Contains(t, record, `"terminated"`)
+	require.Eventually(t, func() bool { // the outcome is recorded after the end of the process
+		return strings.Contains(m.sh("cat /var/log/genv/enforce.jsonl"), `"terminated"`)
+	}, time.Minute, 100*time.Millisecond)
 	m.sh("test -s /var/log/genv/audit.jsonl && test -d /var/lib/genv/enforce && test -d /var/tmp/genv")
 
 	m.must("systemctl", "reload", unit)
