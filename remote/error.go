@@ -92,7 +92,7 @@ var nextSteps = sync.OnceValue(func() map[Class]string {
 		CommandFailed:  "read the output of the host above; run the command there by hand to see more",
 		Configuration:  "correct the named file and line, or use another file with --ssh-config",
 		InstallRefused: "correct what is said about the host, then install again",
-		Replaced:       "only one controller may act on a host: end the other one first, or start this one once with --take-over",
+		Replaced:       "only one controller may act on a host: end the other one; if the host still refuses, since that one was killed or elected, start this one once with --take-over",
 		Cancelled:      "run it again",
 	}
 })

@@ -136,7 +136,17 @@ func TestTheNextStepOfARefusal(t *testing.T) {
 	_, err := f.controller(t, from("a", 1)).Snapshot(t.Context(), remote.Host{Name: "a"})
 	require.Contains(t, remote.NextStepOf(err), "controller-id")
 	_, err = f.controller(t, from("b", 1)).Snapshot(t.Context(), remote.Host{Name: "a"})
-	require.Contains(t, remote.NextStepOf(err), "end the other one first")
+	require.Contains(t, remote.NextStepOf(err), "end the other one; if")
+
+	elected := &fenced{file: &fence.File{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now}}
+	require.NoError(t, elected.file.Admit(leader(2)))
+	_, err = elected.controller(t, leader(1)).Snapshot(t.Context(), remote.Host{Name: "a"})
+	require.Contains(t, remote.NextStepOf(err), "goes on as a standby")
+	once := elected.controller(t, nil)
+	_, err = once.Snapshot(t.Context(), remote.Host{Name: "a"})
+	require.NoError(t, err)
+	_, err = once.Execute(t.Context(), remote.Host{Name: "a"}, oneProcess)
+	require.Contains(t, remote.NextStepOf(err), "end the other one; if", "it was never the one that acts")
 }
 
 // Who only looks gets to know which controller a host lets act, and isn't noted; what is

@@ -30,11 +30,15 @@ func classify(ctx context.Context, err error) error {
 	return &remote.Error{Class: remote.InvalidOutput, Err: err} // ErrProtocol, ErrNoGreeting
 }
 
+// replacedStep is the next step of a controller that was replaced.
+const replacedStep = "with --leader, leave it running: it goes on as a standby, and if it still leads, look at its log and `genv remote controllers -H @all`; " +
+	"without, end it: a later start acts there, or, if none does since this state folder came from a backup, remove its controller-id and start once with --take-over"
+
 // refusedByHost is the error of a refusal: its text says whether this controller was replaced.
 func refusedByHost(err error) *remote.Error {
 	switch said := strings.TrimPrefix(err.Error(), ErrRefused.Error()+": "); {
 	case strings.HasPrefix(said, fence.Replaced):
-		return &remote.Error{Class: remote.Replaced, Err: err, Next: "end this one: a later start acts there; if none does, because this state folder came from a backup, remove its controller-id and start once with --take-over"}
+		return &remote.Error{Class: remote.Replaced, Err: err, Next: replacedStep}
 	case strings.HasPrefix(said, fence.Refused):
 		return &remote.Error{Class: remote.Replaced, Err: err}
 	}

@@ -113,6 +113,8 @@ type RefusedError struct {
 	// Foreign says that the epochs of both can't be compared, so that it isn't known which
 	// of them replaced the other.
 	Foreign bool
+	// Ended says that the other controller has ended: only the next leader of its election may follow.
+	Ended bool
 }
 
 // By these beginnings of its text a controller knows a RefusedError: Refused begins all, and
@@ -124,10 +126,13 @@ const (
 
 func (e *RefusedError) Error() string {
 	at := e.Since.UTC().Format(time.RFC3339)
-	if e.Foreign {
-		return fmt.Sprintf("%s%s acts on this host, since %s", Refused, text.Quoted(e.By, maxShown), at)
+	switch {
+	case !e.Foreign:
+		return fmt.Sprintf("%s%s at %s", Replaced, text.Quoted(e.By, maxShown), at)
+	case e.Ended:
+		return fmt.Sprintf("%s%s acted on this host, since %s, and has ended: the host waits for the next leader of its election", Refused, text.Quoted(e.By, maxShown), at)
 	}
-	return fmt.Sprintf("%s%s at %s", Replaced, text.Quoted(e.By, maxShown), at)
+	return fmt.Sprintf("%s%s acts on this host, since %s", Refused, text.Quoted(e.By, maxShown), at)
 }
 
 // Admit decides on a claim, and returns the note to keep: the same one if there is nothing
@@ -137,7 +142,7 @@ func (e *RefusedError) Error() string {
 func (n *Note) Admit(c *Claim, now time.Time) (*Note, error) {
 	switch {
 	case c == nil && n != nil && n.elected():
-		return n, n.refused(false)
+		return n, n.refused(true)
 	case c == nil, n == nil && !c.Noted(), n != nil && n.free() && !c.Noted():
 		return n, nil
 	case n == nil:
@@ -202,5 +207,5 @@ func noteOf(n *Note, c *Claim, now time.Time) *Note {
 }
 
 func (n *Note) refused(foreign bool) error {
-	return &RefusedError{By: cmp.Or(n.Name, n.Controller), Since: n.Since, Foreign: foreign}
+	return &RefusedError{By: cmp.Or(n.Name, n.Controller), Since: n.Since, Foreign: foreign, Ended: n.Released}
 }

@@ -58,7 +58,7 @@ func TestAdmit(t *testing.T) {
 		"a run, taking over":                  {claim(folder, 1, "a"), taking(claim(run, 1, "a")), "acts on this host", false},
 		"without a claim":                     {nil, nil, "", false},
 		"without a claim, where a folder is":  {claim(folder, 1, "a"), nil, "", false},
-		"without a claim, where one leads":    {claim(election, 1, "a"), nil, "refused: replaced by", false},
+		"without a claim, where one leads":    {claim(election, 1, "a"), nil, "acts on this host", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var note *fence.Note
@@ -148,6 +148,9 @@ func TestReleaseOfALeader(t *testing.T) {
 	} {
 		_, err := released.Admit(row.claim, now)
 		require.Equal(t, row.admitted, err == nil, name)
+		if !row.admitted {
+			require.EqualError(t, err, `refused: "genv on a" acted on this host, since 2026-03-01T10:00:00Z, and has ended: the host waits for the next leader of its election`, name)
+		}
 	}
 }
 
