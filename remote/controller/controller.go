@@ -60,6 +60,8 @@ type Controller struct {
 	// Leads, if set, is asked whether this controller may act, right before each message and
 	// report. While it may not, cycles don't count.
 	Leads func() bool
+	// Election says how the election is, for operators; it is set where Leads or Standby is.
+	Election func() string
 	// Caps, if set, has the caps of users applied together with the controllers of other hosts.
 	Caps Caps
 

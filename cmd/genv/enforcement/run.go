@@ -195,6 +195,7 @@ func (l *loop) controller(setup Setup) *controller.Controller {
 		l.judged.Use(setup.Policy, setup.Interval)
 		c.Witness = l.judged
 	}
+	c.Election = func() string { return l.part.shown().String() }
 	if c.Leads = l.part.leads(); !l.part.acts() {
 		c.Standby, c.DryRun, c.Save, c.Keep, c.Sinks, c.Mailing = true, true, nil, nil, viewers, controller.Mailing{}
 	}
