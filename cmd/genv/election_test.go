@@ -101,8 +101,9 @@ func TestElection(t *testing.T) {
 	first.signal(os.Kill)
 	killed := e.violate("gpu-01")
 	t.Log("after kill -9:", e.ended(killed))
-	third := e.start("third") // without the rule
+	third := e.start("third", "--take-over") // without the rule
 	third.is(election.Standby)
+	third.says("--take-over has no effect until this controller leads")
 
 	second.signal(syscall.SIGTERM)
 	begun := time.Now()

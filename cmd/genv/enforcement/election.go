@@ -86,7 +86,8 @@ func (l *loop) takePart(ctx context.Context, setup *Setup) error {
 	ctx, l.part.cancel = remote.Outlasting(ctx, resignAfter)
 	l.part.work.Go(func() { l.part.Run(ctx) })
 	l.part.work.Go(func() { l.part.registrar.Run(ctx) })
-	l.part.work.Go(func() { l.watchElection(ctx) })
+	takeOver := setup.TakeOver
+	l.part.work.Go(func() { l.watchElection(ctx, takeOver) })
 	l.part.work.Go(func() { l.part.follow(ctx) })
 	l.shareCaps(ctx, setup, candidate)
 	return nil
@@ -157,7 +158,7 @@ func (p *part) leads() func() bool {
 }
 
 // watchElection says what becomes of the election, and wakes the loop.
-func (l *loop) watchElection(ctx context.Context) {
+func (l *loop) watchElection(ctx context.Context, takeOver bool) {
 	log, said := l.log.Level(zerolog.InfoLevel), ""
 	for {
 		select {
@@ -166,7 +167,7 @@ func (l *loop) watchElection(ctx context.Context) {
 		case <-l.part.Changed():
 		}
 		status := l.part.Status()
-		if text := status.Shown().String(); text != said {
+		if text := electionLine(&status, takeOver); text != said {
 			said = text
 			event := log.Info()
 			if status.Err != nil {
@@ -179,6 +180,15 @@ func (l *loop) watchElection(ctx context.Context) {
 		default: // the loop is woken already
 		}
 	}
+}
+
+// electionLine is what the log says of the election: also that a standby takes no host over.
+func electionLine(status *election.Status, takeOver bool) string {
+	line := status.Shown().String()
+	if takeOver && status.Role == election.Standby {
+		line += "; --take-over has no effect until this controller leads"
+	}
+	return line
 }
 
 // turned is the controller to continue with when the role may have changed; nil for the one
