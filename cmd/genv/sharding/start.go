@@ -16,6 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/listeners"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/caps"
+	"github.com/seed-3119e985/genv/remote/controller/statedir"
 	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/remote/election/etcd"
 	"github.com/seed-3119e985/genv/remote/shards"
@@ -62,6 +63,13 @@ func Start(ctx context.Context, p *command.Program, config Config, parts *Parts,
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return err
+	}
+	store, err := statedir.Open(dir)
+	if store != nil {
+		defer store.Close()
+	}
+	if err != nil {
+		return command.UsageError("--state-dir: %w", err)
 	}
 	genv, err := delegate.Genv(ctx, p.Version)
 	if err != nil {
