@@ -3,6 +3,7 @@ package sharding
 import (
 	"bufio"
 	"bytes"
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"net"
@@ -45,7 +46,7 @@ type output struct {
 // the process is to live: it ends when that thread does, as with kill -9 of this process.
 func (r *run) start(shard int) (*process, error) {
 	// Each process has a folder of its own: systemd-tmpfiles removes one in /tmp that was empty for days.
-	dir, err := os.MkdirTemp("", "genv-shard-")
+	dir, err := os.MkdirTemp("", tempPrefix(r.ID))
 	if err != nil {
 		return nil, err
 	}
@@ -54,6 +55,27 @@ func (r *run) start(shard int) (*process, error) {
 		_ = os.RemoveAll(dir) // the error says more
 	}
 	return p, err
+}
+
+// tempPrefix begins the names of the folders of a controller.
+func tempPrefix(id string) string {
+	sum := sha256.Sum256([]byte(id))
+	return fmt.Sprintf("genv-shard-%x-", sum[:6])
+}
+
+// removeLeftovers removes the folders of a run of this controller that was killed. The caller has
+// locked the state folder, so no other run of it has any. What can't be removed does no harm.
+func removeLeftovers(id string) {
+	entries, _ := os.ReadDir(os.TempDir()) // those that were read come with an error
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil || !info.IsDir() || !strings.HasPrefix(e.Name(), tempPrefix(id)) {
+			continue
+		}
+		if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) == os.Geteuid() {
+			_ = os.RemoveAll(filepath.Join(os.TempDir(), e.Name()))
+		}
+	}
 }
 
 func (r *run) startIn(dir string, shard int) (*process, error) {

@@ -71,11 +71,13 @@ func Start(ctx context.Context, p *command.Program, config Config, parts *Parts,
 	if err != nil {
 		return command.UsageError("--state-dir: %w", err)
 	}
-	genv, err := delegate.Genv(ctx, p.Version)
+	name, err := os.Hostname()
 	if err != nil {
 		return err
 	}
-	name, err := os.Hostname()
+	id := ID(name, dir)
+	removeLeftovers(id)
+	genv, err := delegate.Genv(ctx, p.Version)
 	if err != nil {
 		return err
 	}
@@ -87,7 +89,7 @@ func Start(ctx context.Context, p *command.Program, config Config, parts *Parts,
 	}
 	return Run(ctx, Options{
 		Config: config, Cluster: client, Key: parts.Leadership.Key, Hosts: hosts,
-		ID: ID(name, dir), Name: fmt.Sprintf("%s, process %d", name, os.Getpid()),
+		ID: id, Name: fmt.Sprintf("%s, process %d", name, os.Getpid()),
 		Program: genv, Args: os.Args[1:], Out: p.Out, Prefix: parts.Enforcement.Format != "json",
 		Clock: election.SinceBoot, Log: parts.Log,
 	})

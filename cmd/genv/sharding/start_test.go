@@ -2,6 +2,7 @@ package sharding
 
 import (
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -32,4 +33,40 @@ func TestAStateFolderThatIsInUse(t *testing.T) {
 	require.ErrorContains(t, err, "--state-dir: another controller is using this folder: "+dir)
 	require.NoError(t, store.Close())
 	require.NotErrorIs(t, starting(t, dir), statedir.ErrInUse)
+}
+
+// A controller that was killed left the folders of its processes. The next one removes those, and
+// nothing that another controller, another user or a link has.
+func TestLeftoversAreRemoved(t *testing.T) {
+	temp, dir := t.TempDir(), t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	machine, err := os.Hostname()
+	require.NoError(t, err)
+	own, other := tempPrefix(ID(machine, dir)), tempPrefix(ID(machine, dir+"2"))
+	require.NoError(t, os.MkdirAll(filepath.Join(temp, own+"1"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(temp, own+"1", "notify"), nil, 0o600))
+	require.NoError(t, os.Mkdir(filepath.Join(temp, other+"1"), 0o700))
+	require.NoError(t, os.Symlink(temp, filepath.Join(temp, own+"2")))
+	require.NoError(t, os.WriteFile(filepath.Join(temp, own+"3"), nil, 0o600))
+	want := []string{other + "1", own + "2", own + "3"}
+	if os.Geteuid() == 0 {
+		require.NoError(t, os.Mkdir(filepath.Join(temp, own+"4"), 0o700))
+		require.NoError(t, os.Chown(filepath.Join(temp, own+"4"), 65534, 65534))
+		want = append(want, own+"4")
+	}
+	left := func() (names []string) {
+		entries, err := os.ReadDir(temp)
+		require.NoError(t, err)
+		for _, e := range entries {
+			names = append(names, e.Name())
+		}
+		return names
+	}
+	store, err := statedir.Open(dir)
+	require.NoError(t, err)
+	require.ErrorIs(t, starting(t, dir), statedir.ErrInUse)
+	require.Contains(t, left(), own+"1", "the controller lives")
+	require.NoError(t, store.Close())
+	require.NotErrorIs(t, starting(t, dir), statedir.ErrInUse)
+	require.ElementsMatch(t, want, left())
 }
