@@ -17,6 +17,7 @@ type document struct {
 	Name   string `json:"name"`
 	Shards int    `json:"shards"`
 	Ready  []int  `json:"ready"`
+	Left   []int  `json:"left,omitempty"`
 }
 
 // decode reads what a controller says about itself.
@@ -25,10 +26,10 @@ func decode(e *etcd.Entry) (Member, error) {
 	if err := json.Unmarshal(e.Value, &d); err != nil {
 		return Member{}, err
 	}
-	if d.Schema != schema || d.Shards < 1 || d.Shards > MaxCount || len(d.Ready) > MaxCount {
+	if d.Schema != schema || d.Shards < 1 || d.Shards > MaxCount || len(d.Ready) > MaxCount || len(d.Left) > MaxCount {
 		return Member{}, errors.New("it is of another version")
 	}
-	return Member{ID: path.Base(e.Key), Name: d.Name, Count: d.Shards, Ready: d.Ready, Joined: e.Created}, nil
+	return Member{ID: path.Base(e.Key), Name: d.Name, Count: d.Shards, Ready: d.Ready, Left: d.Left, Joined: e.Created}, nil
 }
 
 // Present are the controllers that share hosts with this key now; none where hosts aren't divided.

@@ -63,8 +63,8 @@ type Members struct {
 	known  map[string]etcd.Entry
 	taken  time.Time // since when another one has the key; zero for not
 
-	mu    sync.Mutex
-	ready []int
+	mu          sync.Mutex
+	ready, left []int
 }
 
 // NewMembers returns Members that do nothing until Run.
@@ -72,12 +72,12 @@ func NewMembers(options MembersOptions) *Members {
 	return &Members{MembersOptions: options, known: make(map[string]etcd.Entry)}
 }
 
-// SetReady says which shards this controller runs and could lead. Others see it within some
-// seconds.
-func (m *Members) SetReady(shards []int) {
+// Set says which shards this controller runs and could lead, and which it leaves alone. Others see
+// it within some seconds.
+func (m *Members) Set(ready, left []int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.ready = slices.Clone(shards)
+	m.ready, m.left = slices.Clone(ready), slices.Clone(left)
 }
 
 // Run takes part until ctx ends. Then this controller is none of the members any more. The error
@@ -145,7 +145,7 @@ func (m *Members) prefix() string { return m.Key + "/shards/members/" }
 // join makes sure that this controller is registered, with what is Ready.
 func (m *Members) join(ctx context.Context) error {
 	m.mu.Lock()
-	value, err := json.Marshal(document{schema, m.Self.Name, m.Self.Count, m.ready})
+	value, err := json.Marshal(document{schema, m.Self.Name, m.Self.Count, m.ready, m.left})
 	m.mu.Unlock()
 	if err != nil {
 		return err

@@ -14,6 +14,8 @@ type Member struct {
 	// Ready are the shards that it runs and whose hosts it has looked at: it leads them, or can
 	// at once.
 	Ready []int
+	// Left are the shards that it leaves alone, since most of their hosts refused it.
+	Left []int
 	// Joined grows when it is started again.
 	Joined uint64
 }

@@ -39,7 +39,7 @@ type Election struct {
 	// number of shards. Without --shards there are none, nor Shards.
 	Members []string `json:"members,omitempty"`
 	Count   int      `json:"shard_count,omitempty"`
-	// Shards are the elections of the shards that have, or had, a controller: others have no hosts.
+	// Shards are the elections of the shards that have, had, or were left by a controller: others have no hosts.
 	Shards []Shard `json:"shards,omitempty"`
 }
 
@@ -47,6 +47,8 @@ type Election struct {
 type Shard struct {
 	Number int `json:"shard"`
 	Election
+	// LeftBy are the names of the controllers that leave it alone, since most of its hosts refused them.
+	LeftBy []string `json:"left_by,omitempty"`
 }
 
 // Role is what a controller is.

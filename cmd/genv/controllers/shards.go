@@ -26,14 +26,14 @@ func (e *Election) askShards(ctx context.Context, client *etcd.Client) error {
 		if err != nil {
 			return err
 		}
-		all = append(all, Shard{number, *of})
+		all = append(all, Shard{Number: number, Election: *of})
 	}
 	e.divide(members, all)
 	return nil
 }
 
-// divide makes it an election of shards. Those that no controller has are left out: they have no
-// hosts.
+// divide makes it an election of shards. Those with which no controller has begun are left out: they
+// have no hosts.
 func (e *Election) divide(members []shards.Member, all []Shard) {
 	e.Count, e.Leads = members[0].Count, true
 	for i := range members {
@@ -41,7 +41,14 @@ func (e *Election) divide(members []shards.Member, all []Shard) {
 	}
 	slices.Sort(e.Members)
 	for _, s := range all {
-		if len(s.Controllers) > 0 || slices.ContainsFunc(members, func(m shards.Member) bool { return slices.Contains(m.Ready, s.Number) }) {
+		begun := len(s.Controllers) > 0
+		for i := range members {
+			begun = begun || slices.Contains(members[i].Ready, s.Number)
+			if slices.Contains(members[i].Left, s.Number) {
+				s.LeftBy = append(s.LeftBy, members[i].Name)
+			}
+		}
+		if begun || len(s.LeftBy) > 0 {
 			e.Shards = append(e.Shards, s)
 			e.Leads = e.Leads && s.Leads
 		}
@@ -73,7 +80,11 @@ func (d *Document) judgeShards(e *Election) {
 	gone := map[string][]string{} // shards, by the machine on which their processes were
 	for i := range e.Shards {
 		s := &e.Shards[i]
-		if !s.Leads {
+		switch {
+		case !s.Leads && len(s.LeftBy) > 0:
+			d.add(fmt.Sprintf("no controller leads shard %d, so nothing is enforced on its hosts: they refused %s", s.Number, quotedNames(s.LeftBy)),
+				"find out which controller acts there: `genv remote controllers -H @all`; end it if it runs, and start a controller of this election once with --take-over")
+		case !s.Leads:
 			d.add(fmt.Sprintf("no controller leads shard %d, so nothing is enforced on its hosts", s.Number),
 				"wait for half a minute: another controller takes it; if none does, look at `journalctl -u genv-controller` on their machines")
 		}
@@ -96,19 +107,31 @@ func (d *Document) judgeShards(e *Election) {
 // writeShards prints the controllers of each shard.
 func (d *Document) writeShards(w io.Writer, output render.Output) error {
 	e := d.Election
-	names := make([]string, len(e.Members))
-	for i, name := range e.Members {
-		names[i] = text.Quoted(name, maxShown)
+	head := fmt.Sprintf("Election %s: %d shards, divided among %s\n", text.Printable(e.Key), e.Count, quotedNames(e.Members))
+	if len(e.Shards) == 0 {
+		_, err := io.WriteString(w, head+"No controller has begun with a shard yet.\n")
+		return err
 	}
-	if _, err := fmt.Fprintf(w, "Election %s: %d shards, divided among %s\n\n", text.Printable(e.Key), e.Count, strings.Join(names, ", ")); err != nil {
+	if _, err := io.WriteString(w, head+"\n"); err != nil {
 		return err
 	}
 	t := output.Table(append([]render.Column{render.Col("SHARD", 6)}, columns()...)...)
 	for i := range e.Shards {
 		s := &e.Shards[i]
+		if len(s.Controllers) == 0 {
+			t.Add(append([]string{strconv.Itoa(s.Number)}, d.line(&Controller{Name: "none"})...)...)
+		}
 		for j := range s.Controllers {
 			t.Add(append([]string{strconv.Itoa(s.Number)}, d.line(&s.Controllers[j])...)...)
 		}
 	}
 	return t.Write(w)
+}
+
+func quotedNames(names []string) string {
+	quoted := make([]string, len(names))
+	for i, name := range names {
+		quoted[i] = text.Quoted(name, maxShown)
+	}
+	return strings.Join(quoted, ", ")
 }

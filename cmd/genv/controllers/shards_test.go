@@ -22,7 +22,7 @@ func divided(members []shards.Member, change func(all []Shard)) *Document {
 		if number == 2 {
 			of = electionOf(shards.Key("/k", number), nil, 0, cluster, nil, time.Time{})
 		}
-		all = append(all, Shard{number, *of})
+		all = append(all, Shard{Number: number, Election: *of})
 	}
 	if change != nil {
 		change(all)
@@ -44,6 +44,10 @@ func TestShards(t *testing.T) {
 		"a shard has no leader": {[]shards.Member{one, two}, func(all []Shard) {
 			all[3].Election = *electionOf("/k/shards/03", nil, 0, cluster, nil, time.Time{})
 		}, false, []string{"no controller leads shard 3, so nothing is enforced on its hosts"}},
+		"all gave a shard up": {[]shards.Member{{ID: "1", Name: "a", Count: 4, Left: []int{3}}, {ID: "2", Name: "b", Count: 4, Left: []int{3}}}, func(all []Shard) {
+			all[3].Election = *electionOf("/k/shards/03", nil, 0, cluster, nil, time.Time{})
+		}, false, []string{`no controller leads shard 3, so nothing is enforced on its hosts: they refused "a", "b"`}},
+		"one gave a shard up": {[]shards.Member{{ID: "1", Name: "a", Count: 4, Left: []int{3}}, two}, nil, true, nil},
 		"a machine failed": {[]shards.Member{one, two}, func(all []Shard) {
 			for _, number := range []int{0, 3} {
 				all[number].Election = *electionOf("", leaderOf("1"), 9, cluster, []election.Registration{registered("1", false), registered("3", true)}, noon)
@@ -77,4 +81,28 @@ func TestWhatPeopleReadOfShards(t *testing.T) {
 	require.NotContains(t, b.String(), "\x1b")
 	require.Contains(t, b.String(), "Election /k: 4 shards, divided among ")
 	require.Contains(t, b.String(), "\n3     genv on jump-1, process 7     leading  2026-03-01T11:00:00Z  2.0.0     2     4 seconds ago\n")
+}
+
+// A shard that every controller left alone is in the table, and a table without lines is a sentence.
+func TestTablesWithoutControllers(t *testing.T) {
+	none := func(number int) Shard {
+		return Shard{Number: number, Election: *electionOf(shards.Key("/k", number), nil, 0, cluster, nil, time.Time{})}
+	}
+	for name, row := range map[string]struct {
+		members []shards.Member
+		all     []Shard
+		want    string
+	}{
+		"no election yet":        {nil, nil, "Election /k: no controller leads\nNo controller takes part in it.\n"},
+		"no shard yet":           {[]shards.Member{{Name: "a", Count: 2}}, []Shard{none(0), none(1)}, "Election /k: 2 shards, divided among \"a\"\nNo controller has begun with a shard yet.\n"},
+		"a shard was left alone": {[]shards.Member{{Name: "a", Count: 2, Left: []int{1}}}, []Shard{none(0), none(1)}, "Election /k: 2 shards, divided among \"a\"\n\nSHARD CONTROLLER                    ROLE    RUNS SINCE          VERSION   HOSTS LAST CYCLE\n1     none                                                                      \n"},
+	} {
+		e := electionOf("/k", nil, 0, cluster, nil, time.Time{})
+		if len(row.members) > 0 {
+			e.divide(row.members, row.all)
+		}
+		var b bytes.Buffer
+		require.NoError(t, (&Document{Time: noon, Election: e}).writeElection(&b, render.Output{Format: "tui"}), name)
+		require.Equal(t, row.want, b.String(), name)
+	}
 }

@@ -39,11 +39,15 @@ func (d *Document) writeElection(w io.Writer, output render.Output) error {
 	if len(e.Members) > 0 {
 		return d.writeShards(w, output)
 	}
-	head := "Election " + text.Printable(e.Key) + ": no controller leads\n\n"
-	if e.Leads {
-		head = fmt.Sprintf("Election %s: epoch %d, since %s\n\n", text.Printable(e.Key), e.Epoch, timeOf(e.Since))
+	head := "Election " + text.Printable(e.Key) + ": no controller leads\n"
+	switch {
+	case len(e.Controllers) == 0:
+		_, err := io.WriteString(w, head+"No controller takes part in it.\n")
+		return err
+	case e.Leads:
+		head = fmt.Sprintf("Election %s: epoch %d, since %s\n", text.Printable(e.Key), e.Epoch, timeOf(e.Since))
 	}
-	if _, err := io.WriteString(w, head); err != nil {
+	if _, err := io.WriteString(w, head+"\n"); err != nil {
 		return err
 	}
 	t := output.Table(columns()...)

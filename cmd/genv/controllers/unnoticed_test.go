@@ -51,7 +51,7 @@ func TestAShardWhoseProcessesNeverStarted(t *testing.T) {
 func TestHostsOfAShardBesideOneWithoutALeader(t *testing.T) {
 	d := divided([]shards.Member{{Name: "a", Count: 2, Ready: []int{0, 1}}}, nil)
 	e := d.Election
-	e.Leads, e.Shards = false, []Shard{{0, Election{Key: shards.Key(e.Key, 0), Leads: true}}, {1, Election{Key: shards.Key(e.Key, 1)}}}
+	e.Leads, e.Shards = false, []Shard{{Number: 0, Election: Election{Key: shards.Key(e.Key, 0), Leads: true}}, {Number: 1, Election: Election{Key: shards.Key(e.Key, 1)}}}
 	for number := range 2 {
 		require.Equal(t, number == 0, e.leadsOn(hostOfShard(number, 2)))
 	}

@@ -1,8 +1,10 @@
 package sharding
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"slices"
 	"testing"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/election/etcd"
+	"github.com/seed-3119e985/genv/remote/shards"
 	"github.com/seed-3119e985/genv/remote/testfleet/etcdcluster"
 )
 
@@ -32,6 +35,33 @@ func TestAControllerOfWhichAllShardsWereReplaced(t *testing.T) {
 		Hosts: func() ([]remote.Host, error) { return hosts, nil },
 	})
 	require.Equal(t, command.ExitReplaced, command.ExitCode(err))
+}
+
+// A shard of which most hosts refused this controller is known to be left alone: nothing else in etcd
+// says that it has hosts.
+func TestAShardThatIsLeftAlone(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	client := etcd.New(etcd.Config{Endpoints: etcdcluster.Start(t, 1).Endpoints()})
+	defer client.Close()
+	var hosts []remote.Host
+	for i := range 40 {
+		hosts = append(hosts, remote.Host{Name: fmt.Sprintf("gpu-%02d", i)})
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended, begun := make(chan error, 1), time.Now()
+	go func() {
+		ended <- Run(ctx, Options{
+			Config: Config{Count: 2}, Program: "sh", Args: []string{"-c", `test "$GENV_SHARD" = 0 || exit 7; exec sleep 600`}, Log: zerolog.Nop(), Out: io.Discard,
+			Clock: func() time.Duration { return time.Since(begun) }, Cluster: client, Key: "/genv/lab", ID: "a", Name: "a",
+			Hosts: func() ([]remote.Host, error) { return hosts, nil },
+		})
+	}()
+	require.Eventually(t, func() bool {
+		members, err := shards.Present(t.Context(), client, "/genv/lab")
+		return err == nil && len(members) == 1 && slices.Equal(members[0].Left, []int{1})
+	}, time.Minute, 50*time.Millisecond)
+	cancel()
+	require.Equal(t, command.ExitReplaced, command.ExitCode(<-ended))
 }
 
 func TestAllReplaced(t *testing.T) {

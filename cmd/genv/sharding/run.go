@@ -229,7 +229,8 @@ func (r *run) place() {
 		}
 	}
 	slices.Sort(ready)
-	r.members.SetReady(ready)
+	left := slices.DeleteFunc(slices.Sorted(maps.Keys(r.replaced)), func(shard int) bool { return !r.with[shard] })
+	r.members.Set(ready, left)
 	for shard := range maps.Keys(wanted) {
 		if f := r.failures[shard]; wanted[shard] && r.processes[shard] == nil && (f == nil || !time.Now().Before(f.until)) {
 			r.begin(shard, seen)
