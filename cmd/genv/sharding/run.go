@@ -175,7 +175,7 @@ func (r *run) supervise(ctx context.Context, stopMembers func(), result chan err
 		r.forgive()
 		r.collect()
 		if r.allReplaced() {
-			r.Log.Error().Msg("other controllers act on the hosts of all shards: this one ends")
+			r.Log.Error().Msg("the hosts of all shards refuse this controller: it ends")
 			r.end()
 			stopMembers()
 			return <-result
@@ -287,7 +287,7 @@ func replaced(err error) bool {
 func (r *run) lost(shard int) {
 	r.replaced[shard] = true
 	r.exit = max(r.exit, command.ExitReplaced)
-	r.Log.Error().Int("shard", shard).Msg("another controller acts on the hosts of the shard: this one leaves it alone until it is started again; end the other one, or start this one once with --take-over")
+	r.Log.Error().Int("shard", shard).Msg("most hosts of the shard refuse this controller, which leaves the shard alone until it is started again: end the other controller, and if they still refuse, start this one once with --take-over")
 }
 
 // allReplaced reports whether there is nothing left for this controller to do, or to stand by for.
