@@ -1,6 +1,10 @@
 package holdings
 
-import "github.com/seed-3119e985/genv/snapshot"
+import (
+	"slices"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
 
 // Book is a shard's holdings while the caps are applied, with what leaves because of them.
 type Book struct {
@@ -8,7 +12,11 @@ type Book struct {
 	number   int    // of the shard, among those that are decided about
 	ends     []bool // of each process, from the beginning or because of something taken
 	detached map[attachment]bool
+	on       []bool // of each host, whether something of it is in detached
 	users    map[snapshot.Username]*User
+
+	room []held // for counted, which is called for one user after the other
+	list []*held
 }
 
 type attachment struct {
@@ -19,7 +27,10 @@ type attachment struct {
 
 // Book begins to apply caps to the holdings, which stay as they are.
 func (s *Shard) Book() *Book {
-	b := &Book{shard: s, ends: make([]bool, len(s.Processes)), users: make(map[snapshot.Username]*User, len(s.Users))}
+	b := &Book{
+		shard: s, ends: make([]bool, len(s.Processes)), on: make([]bool, len(s.Hosts)),
+		users: make(map[snapshot.Username]*User, len(s.Users)),
+	}
 	for i := range s.Processes {
 		b.ends[i] = s.Processes[i].Ends
 	}
@@ -57,7 +68,7 @@ func (b *Book) detach(a attachment) {
 	if b.detached == nil {
 		b.detached = make(map[attachment]bool)
 	}
-	b.detached[a] = true
+	b.detached[a], b.on[a.host] = true, true
 }
 
 func (b *Book) end(process int) {
@@ -68,21 +79,21 @@ func (b *Book) end(process int) {
 type held struct {
 	*Device
 	book *Book
-	cost int8 // of losing it while nothing else is chosen
+	cost int8 // of losing it while nothing else is chosen, once setCost was called
 }
 
 func (h *held) host() *Host { return &h.book.shard.Hosts[h.Host] }
 
-// counted lists the devices that count for the user's caps.
+// counted lists the devices that count for the user's caps. The list is valid until the next
+// call.
 func (b *Book) counted(u *User) []*held {
-	all, list := make([]held, len(u.Devices)), make([]*held, 0, len(u.Devices))
+	b.room, b.list = slices.Grow(b.room[:0], len(u.Devices))[:len(u.Devices)], slices.Grow(b.list[:0], len(u.Devices))
 	for i := range u.Devices {
-		h := &all[i]
+		h := &b.room[i]
 		*h = held{Device: u.Devices[i], book: b}
-		h.cost = h.costAfter(nil)
 		if h.counts() {
-			list = append(list, h)
+			b.list = append(b.list, h)
 		}
 	}
-	return list
+	return b.list
 }

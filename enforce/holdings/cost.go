@@ -40,6 +40,9 @@ func (h *held) costAfter(ending map[processOf]bool) int8 {
 	return cost
 }
 
+// setCost finds out the cost of losing the device.
+func (h *held) setCost() { h.cost = h.costAfter(nil) }
+
 // busy reports whether the device is proven to be in use, by processes that don't end anyway.
 func (h *held) busy() bool { return h.cost == costBusy }
 
@@ -50,7 +53,7 @@ func (h *held) takeable() bool { return h.Exempt == contents.Unused }
 // taken from the user, since exempt processes use it, counts only if one of the
 // user's own uid does: otherwise a job elsewhere could have to end for it.
 func (h *held) counts() bool {
-	return !h.leaves() && (h.Exempt != contents.Reported || h.busy())
+	return !h.leaves() && (h.Exempt != contents.Reported || h.costAfter(nil) == costBusy)
 }
 
 // leaves reports whether the user loses the device anyway, so that it no longer counts.
@@ -60,7 +63,7 @@ func (h *held) leaves() bool {
 		return false
 	}
 	for _, env := range h.Envs {
-		if !env.Leaves && !h.book.detached[attachment{h.Host, h.Index, env.EID}] {
+		if !env.Leaves && !(h.book.on[h.Host] && h.book.detached[attachment{h.Host, h.Index, env.EID}]) {
 			return false
 		}
 	}

@@ -66,6 +66,7 @@ func (b *Book) excessOfDevices(user *User, o *Over) (e Excess, over bool) {
 	for _, h := range counted {
 		if key := (device{h.host().Name, h.Index}); len(byName) > 0 && h.takeable() {
 			if _, wanted := byName[key]; wanted {
+				h.setCost()
 				byName[key] = h
 			}
 		}

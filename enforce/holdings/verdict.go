@@ -79,6 +79,9 @@ func (v *verdict) judgeDevices(p *person) {
 	if used <= v.limit {
 		return
 	}
+	for _, h := range devices {
+		h.setCost()
+	}
 	for _, h := range v.choose(devices, used) {
 		s := &v.shards[h.book.number]
 		s.takes = append(s.takes, Take{Host: h.host().Name, Device: h.Index, At: h.Newest, Cost: h.cost})
