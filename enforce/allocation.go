@@ -43,7 +43,29 @@ type allocation struct {
 // no name counts for no user; the processes in it count for their own users. What the rules
 // before the caps take from users anyway is marked.
 func (j *judgement) allocations() *allocations {
-	all := &allocations{Shard: &holdings.Shard{Missing: len(j.missing)}, j: j, byUser: make(map[snapshot.Username]*allocation)}
+	parts := make([]*allocations, partsOf(len(j.hosts)))
+	inParts(len(j.hosts), func(i, from, to int) {
+		part := *j
+		part.hosts, part.notes = j.hosts[from:to], nil
+		parts[i] = part.allocationsOfPart()
+	})
+	all := parts[0]
+	for i, part := range parts {
+		j.notes = append(j.notes, part.j.notes...)
+		if i > 0 {
+			all.join(part)
+		}
+	}
+	all.j, all.Missing = j, len(j.missing)
+	for rank, u := range all.inOrder {
+		u.Rank, u.Due = rank, j.dueCaps(u)
+		all.Users = append(all.Users, u.User)
+	}
+	return all
+}
+
+func (j *judgement) allocationsOfPart() *allocations {
+	all := &allocations{Shard: &holdings.Shard{}, j: j, byUser: make(map[snapshot.Username]*allocation)}
 	for _, h := range j.hosts {
 		all.here = nil
 		for _, env := range h.inOrder {
@@ -57,12 +79,10 @@ func (j *judgement) allocations() *allocations {
 		}
 		all.addUses(h)
 	}
-	for rank, u := range all.inOrder {
-		u.Rank, u.Due = rank, j.dueCaps(u)
+	for _, u := range all.inOrder {
 		for _, d := range u.Devices {
 			d.Settle(all.hosts[d.Host].devices.Get(d.Index).TotalMemory)
 		}
-		all.Users = append(all.Users, u.User)
 	}
 	return all
 }

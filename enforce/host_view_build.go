@@ -8,21 +8,19 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-func newHostView(h *snapshot.Host, policy Policy, fleet *Fleet, now time.Time) *hostView {
-	s := h.Snapshot
-	v := &hostView{
-		name: h.Name, labels: h.Labels, snapshot: s, zone: s.Location(), settings: policy.Settings(Query{Host: h.Name, Labels: h.Labels, At: now}),
-		byUser:  contents.NewIndex[snapshot.Username, *Settings](min(len(s.Environments), 8)),
-		inOrder: make([]*envView, 0, len(s.Environments)),
-		envs:    contents.NewIndex[snapshot.EnvID, *envView](len(s.Environments)),
-		devices: contents.NewIndex[snapshot.DeviceIndex, *snapshot.Device](len(s.Devices)),
-
-		instances: contents.Instances{Devices: s.Devices},
-	}
-	v.addEnvironments(policy, now)
-	v.addAttachments(policy)
-	v.addProcesses(policy, fleet)
-	return v
+// see fills in the view of a host that answered.
+func (h *hostView) see(host *snapshot.Host, policy Policy, fleet *Fleet, now time.Time) {
+	s := host.Snapshot
+	h.name, h.labels, h.snapshot, h.zone = host.Name, host.Labels, s, s.Location()
+	h.settings = policy.Settings(Query{Host: h.name, Labels: h.labels, At: now})
+	h.byUser = contents.NewIndex[snapshot.Username, *Settings](min(len(s.Environments), 8))
+	h.inOrder = make([]*envView, 0, len(s.Environments))
+	h.envs = contents.NewIndex[snapshot.EnvID, *envView](len(s.Environments))
+	h.devices = contents.NewIndex[snapshot.DeviceIndex, *snapshot.Device](len(s.Devices))
+	h.instances = contents.Instances{Devices: s.Devices}
+	h.addEnvironments(policy, now)
+	h.addAttachments(policy)
+	h.addProcesses(policy, fleet)
 }
 
 func (h *hostView) addEnvironments(policy Policy, now time.Time) {

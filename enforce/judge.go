@@ -21,17 +21,17 @@ func Judge(policy Policy, cluster snapshot.Cluster, memory Memory, now time.Time
 func (j *judgement) judge(cluster snapshot.Cluster) (Plan, Memory, []Event) {
 	j.forgetEnded()
 	j.onEachHost(j.adoptReleased)
-	j.onEachHost(j.noteUnknowns)
+	j.sideBySide((*judgement).noteUnknowns)
 
 	// Each rule adds findings. What is due it puts into the drafts of the hosts' reports,
 	// where the rules after it see what ends anyway: their order matters.
-	j.onEachHost(j.nonEnvProcesses)
-	j.onEachHost(j.envDevices)
-	j.onEachHost(j.envMemory) // what ends because of the rules above frees memory
+	j.sideBySide((*judgement).nonEnvProcesses)
+	j.sideBySide((*judgement).envDevices)
+	j.sideBySide((*judgement).envMemory) // what ends because of the rules above frees memory
 	j.extend()
 	j.watchIdle()
 	j.onEachHost(j.idleDevices)
-	j.onEachHost(j.maxDuration)
+	j.sideBySide((*judgement).maxDuration)
 	j.caps() // devices that the rules above detach don't count
 	j.boundTimes()
 

@@ -32,6 +32,7 @@ func newJudgement(policy Policy, cluster snapshot.Cluster, memory Memory, now ti
 		policy: policy, shard: shard, fleet: policy.Fleet(), now: now, before: memory, next: memory.next(now),
 		hosts: make([]*hostView, 0, len(cluster.Hosts)), findings: make([]Finding, 0, len(memory.Findings)),
 	}
+	answered := make([]*snapshot.Host, 0, len(cluster.Hosts))
 	for i := range cluster.Hosts {
 		h := &cluster.Hosts[i]
 		_, exempt := policy.Exempt(Subject{Host: h.Name})
@@ -40,11 +41,15 @@ func newJudgement(policy Policy, cluster snapshot.Cluster, memory Memory, now ti
 		case h.Err != nil || h.Snapshot == nil:
 			j.missing = append(j.missing, h.Name)
 		default:
-			view := newHostView(h, policy, &j.fleet, now)
-			view.order = shard.order(h.Name, i)
-			j.hosts = append(j.hosts, view)
+			answered = append(answered, h)
+			j.hosts = append(j.hosts, &hostView{order: shard.order(h.Name, i)})
 		}
 	}
+	inParts(len(j.hosts), func(_, from, to int) {
+		for i := from; i < to; i++ {
+			j.hosts[i].see(answered[i], policy, &j.fleet, now)
+		}
+	})
 	j.markUnderWay()
 	return j
 }

@@ -9,7 +9,8 @@ import (
 )
 
 // Policy says which rules apply, to whom, where and when. Its answers depend on
-// the arguments alone. Package enforce/policy reads one from a file.
+// the arguments alone, and several goroutines may ask it at once. Package enforce/policy
+// reads one from a file.
 type Policy interface {
 	// Settings is what applies to a query. The answers to several queries may share it, so
 	// it is not to be changed.

@@ -21,20 +21,23 @@ func (f *File) Settings(q enforce.Query) *enforce.Settings {
 	layers := f.layers(q)
 	var room [64]byte
 	key := f.keyOf(room[:0], q.User, layers)
+	f.mu.RLock()
+	settings, known := f.settings[string(key)]
+	f.mu.RUnlock()
+	if known {
+		return settings
+	}
+	merged := f.merged(layers, q.User)
+	settings = merged.settings()
+	if q.User == "" && merged.Guard.On { // it is a host's
+		settings.Guard = f.Exemptions.guard(merged.Guard.Value)
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	settings, known := f.settings[string(key)]
-	if !known {
-		merged := f.merged(layers, q.User)
-		settings = merged.settings()
-		if q.User == "" && merged.Guard.On { // it is a host's
-			settings.Guard = f.Exemptions.guard(merged.Guard.Value)
-		}
-		if f.settings == nil {
-			f.settings = make(map[string]*enforce.Settings)
-		}
-		f.settings[string(key)] = settings
+	if f.settings == nil {
+		f.settings = make(map[string]*enforce.Settings)
 	}
+	f.settings[string(key)] = settings
 	return settings
 }
 

@@ -44,7 +44,7 @@ type File struct {
 	// Path and Text are what was parsed; empty for Default.
 	Path, Text string
 
-	mu       sync.Mutex
+	mu       sync.RWMutex
 	settings map[string]*enforce.Settings // what Settings returned, by what it follows from
 }
 
