@@ -8,7 +8,7 @@ import (
 )
 
 // cases is how many random cases of n a property test tries. The race detector makes each one
-// seven times as slow, and finds little in functions that are mostly without goroutines: a tenth has to do
+// seven times as slow, and finds little where there are few goroutines: a tenth has to do
 // with it. Without it, and in `make soak`, all are tried.
 func cases(n uint64) uint64 {
 	info, ok := debug.ReadBuildInfo()
