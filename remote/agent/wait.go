@@ -48,9 +48,11 @@ func (a *Answers) wait(ctx context.Context, request WaitRequest) (WaitAnswer, er
 // asked at intervals.
 var ErrNoEvents = errors.New("the host reports no events")
 
+var errNotAsked = errors.New("the host has not been asked for a snapshot on this connection")
+
 // Wait waits until something may have changed on a host since its last snapshot, for some
-// minutes at most: woke is false if nothing did. The error is ErrNoEvents if the host can't
-// say, or isn't connected; it is never worth a login.
+// minutes at most: woke is false if nothing did. The error is ErrNoEvents if the genv there
+// can't say, and another one if the host isn't connected: a wait is never worth a login.
 func (p *Pool) Wait(ctx context.Context, host remote.Host) (woke bool, err error) {
 	leave, err := p.beginCall()
 	if err != nil {
@@ -63,10 +65,13 @@ func (p *Pool) Wait(ctx context.Context, host remote.Host) (woke bool, err error
 // wait is no call that State shows: it may be under way all the time.
 func (c *Conn) wait(ctx context.Context) (woke bool, err error) {
 	c.mu.Lock()
-	t, ok := c.transport.(*streamTransport)
-	asked := c.asked
+	t, streams := c.transport.(*streamTransport)
+	asked := c.asked && c.transport != nil
 	c.mu.Unlock()
-	if !ok || !asked || !t.can().Parallel || !t.stream.Greeting.Can(CapabilityEvents) {
+	switch {
+	case !asked:
+		return false, errNotAsked
+	case !streams || !t.can().Parallel || !t.stream.Greeting.Can(CapabilityEvents):
 		return false, ErrNoEvents
 	}
 	limited, cancel := context.WithTimeout(ctx, maxWait+c.pool.Timeout)

@@ -14,11 +14,13 @@ package wake
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -26,7 +28,7 @@ import (
 type Link interface {
 	// Wait waits until something may have changed on a host since its last snapshot, for
 	// some minutes at most: woke is false if nothing did. An error means that the host has to
-	// be asked at intervals.
+	// be asked at intervals; with agent.ErrNoEvents, as long as its genv is the same.
 	Wait(ctx context.Context, host remote.Host) (woke bool, err error)
 	Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error)
 }
@@ -60,6 +62,7 @@ type waiting struct {
 	end   context.CancelFunc
 	again chan struct{} // has a value when the host answered another full cycle
 	round uint64        // the last call of Watch that listed it
+	rest  atomic.Int32  // how many more calls of Watch leave it alone
 	// since is from when on it listens, in nanoseconds since the Watch began; never if it is not
 	// waited for.
 	since atomic.Int64
@@ -82,6 +85,10 @@ func (w *Watch) Watch(hosts []remote.Host) {
 	for _, h := range hosts {
 		if known := w.hosts[h.Name]; known != nil {
 			known.round = w.round
+			if known.rest.Load() > 0 {
+				known.rest.Add(-1)
+				continue
+			}
 			select {
 			case known.again <- struct{}{}:
 			default: // it has yet to notice the one before
@@ -197,6 +204,10 @@ func values(m map[string]Look) []Look {
 	return list
 }
 
+// restWithoutEvents is how many full cycles a host is left alone that reports no events: its
+// genv may be replaced by one that does.
+const restWithoutEvents = 15
+
 // follow waits for a host and asks it, again and again.
 func (w *Watch) follow(ctx context.Context, h remote.Host, one *waiting) {
 	var last *snapshot.Snapshot
@@ -210,6 +221,9 @@ func (w *Watch) follow(ctx context.Context, h remote.Host, one *waiting) {
 		woke, err := w.link.Wait(ctx, h)
 		one.since.Store(never)
 		heard = err == nil
+		if errors.Is(err, agent.ErrNoEvents) {
+			one.rest.Store(restWithoutEvents)
+		}
 		if err != nil {
 			afterCycle(ctx, one.again) // which finds out what is wrong
 		}

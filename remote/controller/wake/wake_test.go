@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -126,6 +127,35 @@ func TestLooks(t *testing.T) {
 			require.Fail(t, "it waits")
 		default:
 		}
+	})
+}
+
+// TestAHostWithoutEvents: it is tried again after many full cycles, when its genv may be another.
+func TestAHostWithoutEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, hosts := newRinging("a", "b")
+		w := Start(r)
+		defer w.Close()
+		w.Watch(hosts)
+		r.bells["a"] <- fmt.Errorf("a: %w", agent.ErrNoEvents)
+		r.bells["b"] <- errors.New("not connected")
+		time.Sleep(time.Second)
+		for range restWithoutEvents {
+			w.Watch(hosts)
+			synctest.Wait()
+			require.Equal(t, 1, r.waited("a"))
+			require.Equal(t, 2, r.waited("b"))
+		}
+		w.Watch(hosts)
+		time.Sleep(time.Second)
+		require.Equal(t, 2, r.waited("a"))
+		r.bells["a"] <- nil
+		require.Equal(t, map[string]string{"a": "1"}, next(w))
+		r.bells["a"] <- errors.New("cut off")
+		time.Sleep(time.Second)
+		w.Watch(hosts)
+		time.Sleep(time.Second)
+		require.Equal(t, 4, r.waited("a"), "at once: it had events")
 	})
 }
 
