@@ -2,6 +2,7 @@ package controller
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/seed-3119e985/genv/remote"
@@ -158,38 +159,69 @@ func (g *grouping) join(i, j int) {
 	}
 }
 
+// byMachine joins names that say they are one machine, unless they show two host keys.
 func (g *grouping) byMachine(ids []*machineID) {
-	seen := make(map[[3]string][]int, len(ids))
+	distinct := newChains[[3]string](len(ids))
 	for i, id := range ids {
 		if id == nil || !id.complete() {
 			continue
 		}
 		key := [3]string{id.Machine, id.Boot, id.Folder}
-		with := slices.IndexFunc(seen[key], func(j int) bool { return id.same(ids[j]) })
-		switch {
-		case with >= 0:
-			g.join(seen[key][with], i)
-			continue
-		case len(seen[key]) > 0:
-			g.disputed = append(g.disputed, [2]int{seen[key][0], i})
+		first, with := -1, -1
+		for j := range distinct.of(key) {
+			first = j
+			if id.same(ids[j]) {
+				with = j
+			}
 		}
-		seen[key] = append(seen[key], i)
+		if with >= 0 {
+			g.join(with, i)
+			continue
+		}
+		if first >= 0 {
+			g.disputed = append(g.disputed, [2]int{first, i})
+		}
+		distinct.add(key, i)
 	}
 }
 
+// byPeer joins names that lead to one machine by their connections, if one of them doesn't say
+// which machine it is: byMachine has joined the others.
 func (g *grouping) byPeer(ids []*machineID) {
-	last := make(map[remote.Peer]int, len(ids)) // the index of the last one, plus 1,
-	before := make([]int, len(ids))             // and of the one before each
+	if !slices.ContainsFunc(ids, func(id *machineID) bool { return id != nil && !id.complete() }) {
+		return
+	}
+	peers := newChains[remote.Peer](len(ids))
 	for i, id := range ids {
 		if id == nil || !id.peer.Known() {
 			continue
 		}
-		for j := last[id.peer] - 1; j >= 0; j = before[j] - 1 {
+		for j := range peers.of(id.peer) {
 			if id.same(ids[j]) {
 				g.join(i, j)
 			}
 		}
-		before[i], last[id.peer] = last[id.peer], i+1
+		peers.add(id.peer, i)
+	}
+}
+
+// chains are the indices with each key, in one list for all of them.
+type chains[K comparable] struct {
+	last   map[K]int // plus 1
+	before []int     // the index before each one, plus 1; 0 for none
+}
+
+func newChains[K comparable](n int) *chains[K] {
+	return &chains[K]{make(map[K]int, n), make([]int, n)}
+}
+
+func (c *chains[K]) add(key K, i int) { c.before[i], c.last[key] = c.last[key], i+1 }
+
+// of are the indices with a key, the last one first.
+func (c *chains[K]) of(key K) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for i := c.last[key]; i > 0 && yield(i-1); i = c.before[i-1] {
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -95,6 +96,34 @@ func TestMachinesForgetNamesThatLeft(t *testing.T) {
 	require.Empty(t, m.Twins)
 	require.Empty(t, m.reported)
 	require.Equal(t, []int{0, 1}, groupWith(&m, []string{"a", "b"}, []*machineID{one, nil}).first, "b may lead anywhere by now")
+}
+
+// TestGroupsByConnectionsOfMachinesThatSayWhoTheyAre: they are those by what the machines say, so
+// whether another name needs them to be looked at changes nothing.
+func TestGroupsByConnectionsOfMachinesThatSayWhoTheyAre(t *testing.T) {
+	joined := 0
+	for seed := range uint64(2000) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		var names []string
+		var ids []*machineID
+		for i := range 1 + random.IntN(9) {
+			names = append(names, fmt.Sprint(i))
+			id := idOf(fmt.Sprintf("m%d b f %d k%d", random.IntN(2), random.IntN(2), random.IntN(3)))
+			if random.IntN(4) == 0 {
+				id.peer = remote.Peer{}
+			}
+			ids = append(ids, id)
+		}
+		var m Machines
+		alone := m.group(names, ids)
+		other := m.group(append(names, "other"), append(ids, idOf("- - - elsewhere k")))
+		require.Equal(t, other.first[:len(ids)], alone.first, "seed %d", seed)
+		require.Equal(t, other.disputed, alone.disputed, "seed %d", seed)
+		for i, first := range alone.first {
+			joined += min(i-first, 1)
+		}
+	}
+	require.Greater(t, joined, 2000)
 }
 
 // Grouping thousands of names is cheap, even if all are one machine.
