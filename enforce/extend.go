@@ -10,9 +10,15 @@ import (
 
 // extend decides on the requests of users to keep attachments for longer.
 func (j *judgement) extend() {
-	hosts := make([]extension.Host, 0, len(j.hosts))
+	extended := make(map[snapshot.Hostname]bool)
+	for key := range j.next.Extended {
+		extended[key.Host] = true
+	}
+	var hosts []extension.Host // on which something is asked for or extended
 	for _, h := range j.hosts {
-		hosts = append(hosts, extension.Host{Name: h.name, Snapshot: h.snapshot, Known: j.before.Hosts[h.name].Lost == "", Offer: h.offer})
+		if len(h.snapshot.Extensions) > 0 || extended[h.name] {
+			hosts = append(hosts, extension.Host{Name: h.name, Snapshot: h.snapshot, Known: j.before.Hosts[h.name].Lost == "", Offer: h.offer})
+		}
 	}
 	if decided := j.next.Extended.Judge(hosts, j.before.Time, j.now); !j.before.Observer {
 		j.decided = decided
