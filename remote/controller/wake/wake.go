@@ -59,10 +59,12 @@ type Watch struct {
 
 // waiting is a host that is waited for.
 type waiting struct {
+	ctx   context.Context //nolint:containedctx // it is for as long as the host is listed
 	end   context.CancelFunc
 	again chan struct{} // has a value when the host answered another full cycle
 	round uint64        // the last call of Watch that listed it
-	rest  atomic.Int32  // how many more calls of Watch leave it alone
+	// rest is how many calls of Watch it takes until it is waited for again; 0 while it is.
+	rest atomic.Int32
 	// since is from when on it listens, in nanoseconds since the Watch began; never if it is not
 	// waited for.
 	since atomic.Int64
@@ -86,7 +88,9 @@ func (w *Watch) Watch(hosts []remote.Host) {
 		if known := w.hosts[h.Name]; known != nil {
 			known.round = w.round
 			if known.rest.Load() > 0 {
-				known.rest.Add(-1)
+				if known.rest.Add(-1) == 0 {
+					w.work.Go(func() { w.follow(h, known) })
+				}
 				continue
 			}
 			select {
@@ -96,10 +100,10 @@ func (w *Watch) Watch(hosts []remote.Host) {
 			continue
 		}
 		ctx, cancel := context.WithCancel(w.ctx)
-		one := &waiting{end: cancel, again: make(chan struct{}, 1), round: w.round}
+		one := &waiting{ctx: ctx, end: cancel, again: make(chan struct{}, 1), round: w.round}
 		one.since.Store(never)
 		w.hosts[h.Name] = one
-		w.work.Go(func() { w.follow(ctx, h, one) })
+		w.work.Go(func() { w.follow(h, one) })
 	}
 	for name, one := range w.hosts {
 		if one.round != w.round {
@@ -204,12 +208,13 @@ func values(m map[string]Look) []Look {
 	return list
 }
 
-// restWithoutEvents is how many full cycles a host is left alone that reports no events: its
+// restWithoutEvents is after how many full cycles a host is waited for again that reports no events: its
 // genv may be replaced by one that does.
-const restWithoutEvents = 15
+const restWithoutEvents = 16
 
-// follow waits for a host and asks it, again and again.
-func (w *Watch) follow(ctx context.Context, h remote.Host, one *waiting) {
+// follow waits for a host and asks it, again and again, unless it reports no events.
+func (w *Watch) follow(h remote.Host, one *waiting) {
+	ctx := one.ctx
 	var last *snapshot.Snapshot
 	p := newPacing(time.Now())
 	for heard := false; ctx.Err() == nil; {
@@ -223,6 +228,7 @@ func (w *Watch) follow(ctx context.Context, h remote.Host, one *waiting) {
 		heard = err == nil
 		if errors.Is(err, agent.ErrNoEvents) {
 			one.rest.Store(restWithoutEvents)
+			return
 		}
 		if err != nil {
 			afterCycle(ctx, one.again) // which finds out what is wrong

@@ -140,7 +140,7 @@ func TestAHostWithoutEvents(t *testing.T) {
 		r.bells["a"] <- fmt.Errorf("a: %w", agent.ErrNoEvents)
 		r.bells["b"] <- errors.New("not connected")
 		time.Sleep(time.Second)
-		for range restWithoutEvents {
+		for range restWithoutEvents - 1 {
 			w.Watch(hosts)
 			synctest.Wait()
 			require.Equal(t, 1, r.waited("a"))
