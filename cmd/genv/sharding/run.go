@@ -59,6 +59,7 @@ type run struct {
 	begun     map[int]bool // the shards that had a process
 	replaced  map[int]bool // the shards that ended since other controllers act on their hosts
 	exit      int          // the greatest exit code of the processes at the end
+	taken     bool         // the key of a run of this controller that ended is still in etcd
 
 	turned atomic.Int64 // when supervise ended a turn last, by Clock
 
@@ -118,14 +119,20 @@ func (r *run) etcdFailed(err error) {
 		r.Log.Warn().Err(err).Msg("etcd refuses what this controller asks: the shards stay as they are")
 		return
 	case errors.Is(err, shards.ErrTaken):
-		r.Log.Warn().Err(err).Msg("this controller takes part once that has ended, which takes some seconds")
+		if !r.taken {
+			r.Log.Warn().Err(err).Msg("this controller takes part once that has ended, which takes some seconds")
+		}
+		r.taken = true
 		return
 	case err != nil:
 		r.Log.Warn().Err(err).Msg("etcd doesn't answer: the shards stay as they are")
 		return
 	}
-	log := r.Log.Level(zerolog.InfoLevel)
-	log.Info().Msg("etcd answers again")
+	log, now := r.Log.Level(zerolog.InfoLevel), "etcd answers again"
+	if r.taken {
+		r.taken, now = false, "this controller takes part now"
+	}
+	log.Info().Msg(now)
 }
 
 func (r *run) wake() {
