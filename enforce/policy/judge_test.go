@@ -1,12 +1,15 @@
 package policy_test
 
 import (
+	"os"
+	"runtime"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -75,4 +78,27 @@ func TestExemptionsInJudgement(t *testing.T) {
 	} {
 		require.Equal(t, want, judged(t, on+text+"\n", time.Now()), text)
 	}
+}
+
+// TestSeveralGoroutinesAskAPolicy: a large fleet is judged by as many as there are processors.
+func TestSeveralGoroutinesAskAPolicy(t *testing.T) {
+	processors := runtime.GOMAXPROCS(0)
+	defer runtime.GOMAXPROCS(processors)
+	data, err := os.ReadFile("../../policy.example.yaml")
+	require.NoError(t, err)
+	now := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
+	cluster := fleet(600, now)
+	for i := 0; i < len(cluster.Hosts); i += 10 {
+		cluster.Hosts[i].Snapshot.Processes[0].EID = ""
+	}
+	var plans []enforce.Plan
+	for _, n := range []int{1, 2} {
+		runtime.GOMAXPROCS(n)
+		file, err := policy.Parse("policy.example.yaml", data)
+		require.NoError(t, err)
+		plan, _, _ := enforce.Judge(file, cluster, enforce.Memory{}, now)
+		plans = append(plans, plan)
+	}
+	require.Len(t, plans[0].Findings, 60)
+	require.Equal(t, plans[0], plans[1])
 }
