@@ -19,6 +19,7 @@ type bench struct {
 	hosts, many   int
 	huge          int
 	runs          int
+	reporting     bool // hosts inside processes report events
 	only          string
 	out, progress io.Writer
 }

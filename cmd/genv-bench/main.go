@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+
+	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
 )
 
 func main() {
@@ -22,6 +24,7 @@ func main() {
 	serve := flag.String("serve", "", "be a fleet of -many hosts with its files in `DIR`, until stdin ends")
 	prefix := flag.String("prefix", "sim", "with -serve: what the names of the hosts begin with")
 	first := flag.Int("first", 0, "with -serve: how many hosts other fleets have, which have other addresses")
+	flag.BoolVar(&b.reporting, "reporting", false, "hosts inside processes report events, as hosts with genv do")
 	changing := flag.Bool("changing", false, "with -serve: hosts change as those do that are in use")
 	flag.Parse()
 	run := b.measure
@@ -29,6 +32,10 @@ func main() {
 		host := quiet
 		if *changing {
 			host = inUse
+		}
+		if b.reporting {
+			made := host
+			host = func(seed int) *genvhost.Host { return made(seed).WithEvents() }
 		}
 		run = func() error { return serveFleet(*serve, *prefix, *first, b.many, host, os.Stdin, os.Stdout) }
 	}

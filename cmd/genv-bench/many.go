@@ -143,7 +143,7 @@ func (b *bench) startFleet(ctx context.Context, flags ...string) (*served, error
 	if f.dir, err = os.MkdirTemp("", "genv-bench-"); err != nil {
 		return nil, err
 	}
-	f.cmd = exec.CommandContext(ctx, self, append([]string{"-serve", f.dir}, flags...)...)
+	f.cmd = exec.CommandContext(ctx, self, append([]string{"-serve", f.dir, fmt.Sprintf("-reporting=%t", b.reporting)}, flags...)...)
 	f.cmd.Stderr = b.progress
 	var errIn error
 	f.in, errIn = f.cmd.StdinPipe()
