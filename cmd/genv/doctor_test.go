@@ -237,7 +237,7 @@ func closedPort(t *testing.T) string {
 func TestDoctorNamesEachFault(t *testing.T) {
 	hosts := sickHosts()
 	f, inventory := openSickFleet(t, hosts)
-	line := []string{"remote", "doctor", "-F", f.SSHConfig(), "-H", inventory, "--timeout", "4", "--command-timeout", "15"}
+	line := []string{"remote", "doctor", "-F", f.SSHConfig(), "-H", inventory, "--timeout", "4", "--command-timeout", "24"}
 	before := stateOf(t, f)
 
 	r := genv(t, append(line, "--format", "json")...)

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -176,6 +177,7 @@ func TestFollowWhileOthersWrite(t *testing.T) {
 					done <- err
 					return
 				}
+				time.Sleep(time.Millisecond) // the lock is not fair, and is waited for 2 s at most
 			}
 			done <- nil
 		}()
