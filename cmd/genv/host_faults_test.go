@@ -15,20 +15,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// serveWithFault starts the service under strace(1), which makes the nth call of a kind on
-// root's state, in each thread, fail or kills the service at it.
-func (h *ownHost) serveWithFault(fault string, nth int) {
+// serveWithFault starts the service under strace(1), which makes the nth call of a kind on a
+// path of root's state, in each thread, fail or kills the service at it.
+func (h *ownHost) serveWithFault(fault string, nth int, path string) {
 	h.t.Helper()
 	call, _, _ := strings.Cut(fault, ":")
-	paths := []string{filepath.Join(h.dir, "root/host"), filepath.Join(h.dir, "root/host/envs.json.tmp")} // of file descriptors
-	if call == "renameat" {
-		paths, nth = []string{"envs.json.tmp"}, 1 // its argument: the copy has the second one, which may fail unnoticed
-	}
 	cmd := h.as(0, "host", "serve")
-	words := []string{"strace", "--follow-forks", "--quiet=all", "--output=/dev/null", "--trace=" + call, fmt.Sprintf("--inject=%s:when=%d", fault, nth)}
-	for _, path := range paths {
-		words = append(words, "--trace-path="+path)
-	}
+	words := []string{"strace", "--follow-forks", "--quiet=all", "--output=/dev/null", "--trace=" + call, fmt.Sprintf("--inject=%s:when=%d", fault, nth), "--trace-path=" + path}
 	cmd.Args = append(append(words, h.binary), cmd.Args[1:]...)
 	cmd.Path = "/usr/bin/strace"
 	require.NoError(h.t, cmd.Start())
@@ -60,8 +53,22 @@ func TestTheServiceLosesNothingByFaults(t *testing.T) {
 		}
 		t.Skip("strace is not installed: `make test` as root installs it on Debian")
 	}
-	for _, fault := range []string{"write:error=ENOSPC", "fsync:error=EIO", "fsync:signal=KILL", "renameat:error=EIO", "renameat:signal=KILL"} {
-		t.Run(fault, func(t *testing.T) {
+	const folder, newFile = "root/host", "root/host/envs.json.tmp" // of file descriptors, below the host's folder
+	const argument = "envs.json.tmp"                               // of a call; the copy has the second one, which may fail unnoticed
+	for name, row := range map[string]struct {
+		fault string
+		nth   int
+		path  string
+	}{
+		"no space is left":              {"write:error=ENOSPC", 2, newFile},
+		"the file isn't synced":         {"fsync:error=EIO", 2, newFile},
+		"the folder isn't synced":       {"fsync:error=EIO", 1, folder},
+		"killed as it syncs the file":   {"fsync:signal=KILL", 2, newFile},
+		"killed as it syncs the folder": {"fsync:signal=KILL", 2, folder},
+		"not renamed":                   {"renameat:error=EIO", 1, argument},
+		"killed as it renames":          {"renameat:signal=KILL", 1, argument},
+	} {
+		t.Run(name, func(t *testing.T) {
 			h := newOwnHost(t) // before another test forks: a program that is being written can't be run
 			t.Parallel()
 			job := exec.Command("sleep", "1000")
@@ -74,7 +81,11 @@ func TestTheServiceLosesNothingByFaults(t *testing.T) {
 			require.NoError(t, first.Process.Signal(syscall.SIGTERM))
 			require.NoError(t, first.Wait())
 
-			h.serveWithFault(fault, 2)
+			path := row.path
+			if path != argument {
+				path = filepath.Join(h.dir, path)
+			}
+			h.serveWithFault(row.fault, row.nth, path)
 			unsure := 0
 			change := func(name string) bool {
 				text, ok := h.does(4001, "envs", "config", "--eid", "job", "name", "--name", name)
@@ -99,8 +110,8 @@ func TestTheServiceLosesNothingByFaults(t *testing.T) {
 				require.Regexp(t, "("+strings.Join(append(unanswered, answered), "|")+`)"`, text)
 			}
 			require.True(t, failed, "the fault has happened")
-			require.Equal(t, fault == "fsync:error=EIO", unsure > 0)
-			if strings.Contains(fault, "KILL") {
+			require.Equal(t, name == "the folder isn't synced", unsure > 0)
+			if strings.Contains(row.fault, "KILL") {
 				require.Zero(t, h.servicePID())
 				h.serve()
 			}

@@ -94,10 +94,16 @@ type result struct {
 	code     int
 }
 
-// genv runs a command line in this process, with nothing of a terminal. Two at a time are a
-// data race in urfave/cli, so tests that call it are not parallel; see apart.
+// inThisProcess is held by a command line: two at a time are a data race in urfave/cli, whose
+// flag for help belongs to all.
+var inThisProcess sync.Mutex
+
+// genv runs a command line in this process, with nothing of a terminal. Those of parallel
+// tests wait for one another; see apart for long ones.
 func genv(t *testing.T, args ...string) result {
 	t.Helper()
+	inThisProcess.Lock()
+	defer inThisProcess.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	var out, errs stream
