@@ -2,6 +2,7 @@ package enforce
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -92,13 +93,17 @@ func (j *judgement) plan() Plan {
 			lines[f.ID] = f.Line()
 		}
 	}
-	for _, h := range j.hosts {
-		r := h.draft.report(lines)
-		if r.Empty() {
-			continue
+	reports := make([][]HostReport, partsOf(len(j.hosts)))
+	inParts(len(j.hosts), func(part, from, to int) {
+		for _, h := range j.hosts[from:to] {
+			r := h.draft.report(lines)
+			if r.Empty() {
+				continue
+			}
+			r.Grace, r.Kill, r.Unprotected = h.settings.Grace, h.settings.Kill, j.fleet.Unprotected
+			reports[part] = append(reports[part], HostReport{Host: h.name, Report: r})
 		}
-		r.Grace, r.Kill, r.Unprotected = h.settings.Grace, h.settings.Kill, j.fleet.Unprotected
-		plan.Reports = append(plan.Reports, HostReport{Host: h.name, Report: r})
-	}
+	})
+	plan.Reports = slices.Concat(reports...)
 	return plan
 }

@@ -16,23 +16,26 @@ const maxHeldEvents = 64
 // events compares the plan with what was known. It returns what is new, and remembers
 // that in the next memory.
 func (j *judgement) events(plan *Plan, cluster snapshot.Cluster) []Event {
-	events := j.hostEvents(cluster)
+	ofHosts := j.hostEvents(cluster)
 	j.forgetHosts()
-	events = append(events, j.findingEvents(plan)...)
-	events = append(events, j.overEvents()...)
-	events = append(events, j.extensionEvents(plan.TellUsers)...)
+	ofFindings, toUsers := j.findingEvents(plan)
+	return slices.Concat(ofHosts, ofFindings, toUsers, j.overEvents(), j.extensionEvents(plan.TellUsers), heldEvents(plan), j.noteEvents(plan, cluster))
+}
+
+func heldEvents(plan *Plan) (events []Event) {
 	all := slices.Concat(plan.HeldHosts, plan.HeldUsers)
 	for _, held := range all[:min(len(all), maxHeldEvents)] {
 		events = append(events, Event{Kind: EventHeld, Host: held.Host, Held: &held, Text: held.String()})
 	}
-	return append(events, j.noteEvents(plan, cluster)...)
+	return events
 }
 
 // findingEvents are about what is new or changed, then about what is due, for each
-// finding; then about hosts with more of them, and about users to notify.
-func (j *judgement) findingEvents(plan *Plan) []Event {
+// finding; then about hosts with more of them. Those in notify are about users to notify.
+func (j *judgement) findingEvents(plan *Plan) (events, notify []Event) {
 	c := eventCollector{
-		j: j, tellUsers: plan.TellUsers, room: j.knownBefore(plan),
+		events: make([]Event, 0, 2*max(0, len(plan.Findings)-len(j.before.Findings))), // a new one may have two
+		j:      j, tellUsers: plan.TellUsers, room: j.knownBefore(plan),
 		announced: make(map[snapshot.Hostname]int),
 		more:      make(map[snapshot.Hostname]int),
 		notified:  make(map[snapshot.Hostname]int),
@@ -43,7 +46,7 @@ func (j *judgement) findingEvents(plan *Plan) []Event {
 	for _, host := range slices.Sorted(maps.Keys(c.more)) {
 		c.events = append(c.events, Event{Kind: EventMore, Host: host, Count: c.more[host]})
 	}
-	return append(c.events, c.notify...)
+	return c.events, c.notify
 }
 
 // eventCollector collects the events of findings, within the limits per host.

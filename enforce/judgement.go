@@ -32,7 +32,7 @@ func newJudgement(policy Policy, cluster snapshot.Cluster, memory Memory, now ti
 		policy: policy, shard: shard, fleet: policy.Fleet(), now: now, before: memory, next: memory.next(now),
 		hosts: make([]*hostView, 0, len(cluster.Hosts)), findings: make([]Finding, 0, len(memory.Findings)),
 	}
-	answered := make([]*snapshot.Host, 0, len(cluster.Hosts))
+	answered, views := make([]*snapshot.Host, 0, len(cluster.Hosts)), make([]hostView, 0, len(cluster.Hosts))
 	for i := range cluster.Hosts {
 		h := &cluster.Hosts[i]
 		_, exempt := policy.Exempt(Subject{Host: h.Name})
@@ -42,7 +42,8 @@ func newJudgement(policy Policy, cluster snapshot.Cluster, memory Memory, now ti
 			j.missing = append(j.missing, h.Name)
 		default:
 			answered = append(answered, h)
-			j.hosts = append(j.hosts, &hostView{order: shard.order(h.Name, i)})
+			views = append(views, hostView{order: shard.order(h.Name, i)})
+			j.hosts = append(j.hosts, &views[len(views)-1])
 		}
 	}
 	inParts(len(j.hosts), func(_, from, to int) {

@@ -14,7 +14,7 @@ import (
 func (j *judgement) caps() {
 	all := j.allocations()
 	j.holdings = all.Shard
-	decision := j.decisionFor(all)
+	decision, excesses := j.decisionFor(all)
 	if decision == nil {
 		j.keepCaps(func(snapshot.Username, holdings.Cap) bool { return true })
 		if len(all.inOrder) > 0 {
@@ -25,7 +25,12 @@ func (j *judgement) caps() {
 	book := all.Book()
 	j.noteUncounted(all, book)
 	for i := range decision.Over {
-		j.overCap(all, book, &decision.Over[i], decision.Missing)
+		over := &decision.Over[i]
+		if j.shard == nil {
+			j.overCap(all, over, &excesses[i], decision.Missing)
+		} else if excess, still := j.stillOver(all, book, over); still && j.overCap(all, over, &excess, decision.Missing) {
+			book.Take(&excess)
+		}
 	}
 	if len(all.inOrder) > 0 && decision.Missing > 0 { // without their number, so that it is the same note while some are missing
 		j.notes = append(j.notes, Note{Text: "some hosts did not answer: what users have there does not count for their caps"})
@@ -33,12 +38,13 @@ func (j *judgement) caps() {
 }
 
 // decisionFor is what is decided about the caps: where one controller judges all hosts, by
-// what they show; otherwise what was decided for its shard, nil for nothing.
-func (j *judgement) decisionFor(all *allocations) *holdings.Decision {
+// what they show, with the excess of each; otherwise what was decided for its shard, nil for nothing.
+func (j *judgement) decisionFor(all *allocations) (*holdings.Decision, []holdings.Excess) {
 	if j.shard != nil {
-		return j.shard.Decision
+		return j.shard.Decision, nil
 	}
-	return &holdings.Decide([]*holdings.Shard{all.Shard}, CapRules(j.policy, j.now))[0]
+	decision, excesses := holdings.DecideAlone(all.Shard, CapRules(j.policy, j.now))
+	return &decision, excesses
 }
 
 // CapRules are the rules of a policy at a moment, for deciding about the caps.
@@ -68,36 +74,36 @@ func (s *Settings) caps() holdings.Limits {
 	return holdings.Limits{Envs: s.MaxEnvs, Devices: s.MaxDevices, Memory: s.MaxMemory}
 }
 
-// overCap is a finding about a user who loses something once it is due.
-func (j *judgement) overCap(all *allocations, book *holdings.Book, over *holdings.Over, missing int) {
+// stillOver applies what was decided for the shard to what its hosts show now; false for nothing to tell.
+func (j *judgement) stillOver(all *allocations, book *holdings.Book, over *holdings.Over) (excess holdings.Excess, still bool) {
 	settings := all.of(over.User).settings
 	if settings == nil {
-		return
+		return excess, false
 	}
 	if limit, capped := settings.caps().Of(over.Cap); !capped || limit != over.Limit {
 		j.keepCaps(func(user snapshot.Username, c holdings.Cap) bool { return user == over.User && c == over.Cap })
-		return // the policy of who decided is another one
+		return excess, false // the policy of who decided is another one
 	}
-	excess, still := book.Excess(over)
-	if !still {
-		return
+	excess, still = book.Excess(over)
+	if still && len(over.Takes) == 0 && !over.Shown {
+		j.countPresence(capID(capRules[over.Cap], over.User))
+		return excess, false // another shard tells of it
 	}
-	id := capID(capRules[over.Cap], over.User)
-	if len(over.Takes) == 0 && !over.Shown {
-		j.countPresence(id)
-		return // another shard tells of it
-	}
-	f := Finding{Rule: capRules[over.Cap], User: over.User, ID: id, HostsMissing: missing}
+	return excess, still
+}
+
+// overCap adds a finding about a user who loses something, and reports whether it is due.
+func (j *judgement) overCap(all *allocations, over *holdings.Over, excess *holdings.Excess, missing int) (due bool) {
+	rule := capRules[over.Cap]
+	f := Finding{Rule: rule, User: over.User, ID: capID(rule, over.User), HostsMissing: missing}
 	f.Count = &CountExcess{Used: excess.Used.Count, Limit: int(over.Limit), Hosts: excess.Used.Hosts}
 	if over.Cap == holdings.Memory {
 		f.Count.Limit, f.Memory = 0, &MemoryExcess{UsedBytes: excess.Used.Bytes, CapacityBytes: over.Limit}
 	}
-	due := j.capDue(&f, over, settings.Warn)
-	all.lose(&f, due, &excess)
-	if due {
-		book.Take(&excess)
-	}
+	due = j.capDue(&f, over, all.of(over.User).settings.Warn)
+	all.lose(&f, due, excess)
 	j.add(f)
+	return due
 }
 
 // capDue is checkDue for a cap, which knows of hosts that did not answer. Their

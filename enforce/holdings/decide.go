@@ -10,22 +10,39 @@ import (
 // Decide applies the caps to what the users of all shards hold, and returns a decision for
 // each shard. The holdings must be what Decode accepts.
 func Decide(shards []*Shard, rules Rules) []Decision {
-	d := decider{rules: rules, decisions: make([]Decision, len(shards))}
-	missing := rules.Missing
+	d := decider{rules: rules}
+	d.decide(shards)
+	return d.decisions
+}
+
+// DecideAlone is Decide for a shard that is the whole fleet. It returns as well what leaves because
+// of each of decision.Over: what Excess finds if they are applied to these holdings one by one.
+func DecideAlone(shard *Shard, rules Rules) (decision Decision, excesses []Excess) {
+	d := decider{rules: rules, decided: func(v *verdict) {
+		e := v.shards[0].excess
+		e.Used = v.held
+		excesses = append(excesses, e)
+	}}
+	d.decide([]*Shard{shard})
+	return d.decisions[0], excesses
+}
+
+func (d *decider) decide(shards []*Shard) {
+	d.decisions = make([]Decision, len(shards))
+	missing := d.rules.Missing
 	for i, s := range shards {
 		book := s.Book()
 		book.number = i
 		d.books = append(d.books, book)
 		missing += s.Missing
 	}
-	d.paused = rules.Pause && missing > 0
+	d.paused = d.rules.Pause && missing > 0
 	for _, p := range d.people() {
 		d.decideAbout(p)
 	}
 	for i := range d.decisions {
 		d.decisions[i].Missing = missing
 	}
-	return d.decisions
 }
 
 type decider struct {
@@ -33,6 +50,7 @@ type decider struct {
 	paused    bool
 	books     []*Book // of each shard
 	decisions []Decision
+	decided   func(*verdict) // called for each that is added to the decisions; may be nil
 }
 
 // person is a user with what each shard says of the user.
@@ -90,6 +108,9 @@ func (d *decider) decideAbout(p *person) {
 		}
 		if v.held.of(c) > limit {
 			d.add(p, &v)
+			if d.decided != nil {
+				d.decided(&v)
+			}
 		}
 	}
 }

@@ -3,6 +3,7 @@ package holdings_test
 import (
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -240,4 +241,39 @@ func FuzzDecode(f *testing.F) {
 			book.Take(&excess)
 		}
 	})
+}
+
+// TestDecideAlone: what it says leaves is what Excess finds, one cap after the other.
+func TestDecideAlone(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		var words []string
+		for _, host := range "abc" {
+			for device := range random.IntN(4) {
+				words = append(words, fmt.Sprintf("%c:%d=%d%s", host, device, random.IntN(9), []string{"", "b", "r", "x", "l", "s"}[random.IntN(6)]))
+			}
+		}
+		s := shardOf(t, strings.Join(words, " "))
+		if len(s.Users) > 0 && random.IntN(3) == 0 {
+			s.Users[0].Due = 0
+		}
+		envs, devices, bytes := random.IntN(6), random.IntN(6), int64(random.IntN(60))
+		rules := holdings.Rules{Limits: func(snapshot.Username) holdings.Limits {
+			return holdings.Limits{Envs: &envs, Devices: &devices, Memory: &bytes}
+		}}
+		decision, excesses := holdings.DecideAlone(s, rules)
+		require.Equal(t, holdings.Decide([]*holdings.Shard{s}, rules)[0], decision, words)
+		require.Len(t, excesses, len(decision.Over), words)
+		book := s.Book()
+		for i := range decision.Over {
+			want, over := book.Excess(&decision.Over[i])
+			require.True(t, over, words)
+			require.Equal(t, want.Used, excesses[i].Used, words)
+			require.ElementsMatch(t, want.Devices, excesses[i].Devices, words)
+			require.ElementsMatch(t, want.Envs, excesses[i].Envs, words)
+			if decision.Over[i].Due {
+				book.Take(&want)
+			}
+		}
+	}
 }
