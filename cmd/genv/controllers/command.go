@@ -50,7 +50,11 @@ func examine(c *cli.Context, p *command.Program, ask Ask) (*Document, error) {
 	d := &Document{Schema: Schema, Hosts: []Host{}, Failed: []remote.Failure{}}
 	if config.Key != "" {
 		if d.Election, err = askEtcd(c.Context, &config); err != nil {
-			return nil, &command.ExitError{Code: command.ExitSomeFailed, Err: fmt.Errorf("etcd doesn't say which controller leads: %w; look at `etcdctl endpoint health`", err)}
+			err = fmt.Errorf("etcd doesn't say which controller leads: %w", err)
+			if !etcd.Refused(err) {
+				err = fmt.Errorf("%w; look at `%s`", err, config.Health())
+			}
+			return nil, &command.ExitError{Code: command.ExitSomeFailed, Err: err}
 		}
 	}
 	if config.Key == "" || command.IsGiven(c, "host") || command.IsGiven(c, "hostfile") {

@@ -68,6 +68,9 @@ func (p *program) remoteEnforce(c *cli.Context) error {
 	}
 	if config.sharding.Own == nil {
 		config.leadership.WarnOfClearText(config.SSH.Log)
+		if err := config.leadership.CheckMembers(c.Context, config.SSH.Log); err != nil {
+			return err
+		}
 	}
 	if config.sharding.Divides() {
 		parts := config.parts()

@@ -17,7 +17,12 @@ import (
 type Config struct {
 	Key  string
 	Etcd etcd.Config
+
+	files tlsFiles
 }
+
+// tlsFiles are files with PEM; empty if they aren't given.
+type tlsFiles struct{ ca, cert, key string }
 
 // loginVariable has what the file of --leader-login has.
 const loginVariable = "GENV_LEADER_LOGIN"
@@ -51,11 +56,12 @@ func ReadConfig(c *cli.Context, getenv func(string) string, acts bool) (Config, 
 	if err != nil {
 		return Config{}, command.UsageError("--leader: %w", err)
 	}
-	config := Config{Key: address.Key, Etcd: etcd.Config{Endpoints: address.Endpoints}}
+	files := tlsFiles{c.String("leader-ca"), c.String("leader-cert"), c.String("leader-key")}
+	config := Config{Key: address.Key, Etcd: etcd.Config{Endpoints: address.Endpoints}, files: files}
 	if err := config.readLogin(c.String("leader-login"), getenv(loginVariable)); err != nil {
 		return config, err
 	}
-	config.Etcd.TLS, err = readTLS(c, address.TLS)
+	config.Etcd.TLS, err = files.read(address.TLS)
 	return config, err
 }
 
@@ -79,31 +85,30 @@ func (config *Config) readLogin(file, variable string) error {
 	return nil
 }
 
-// readTLS reads the files for TLS; nil without it.
-func readTLS(c *cli.Context, wanted bool) (*tls.Config, error) {
-	ca, cert, key := c.String("leader-ca"), c.String("leader-cert"), c.String("leader-key")
+// read reads the files; nil without TLS.
+func (f tlsFiles) read(wanted bool) (*tls.Config, error) {
 	if !wanted {
-		if ca+cert+key != "" {
+		if f.ca+f.cert+f.key != "" {
 			return nil, command.UsageError("--leader-ca, --leader-cert and --leader-key are for etcds://")
 		}
 		return nil, nil //nolint:nilnil // there is no TLS
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if ca != "" {
-		text, err := os.ReadFile(ca)
+	if f.ca != "" {
+		text, err := os.ReadFile(f.ca)
 		if err != nil {
 			return nil, command.UsageError("--leader-ca: %w", err)
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(text) {
-			return nil, command.UsageError("--leader-ca: %s has no certificate (PEM)", ca)
+			return nil, command.UsageError("--leader-ca: %s has no certificate (PEM)", f.ca)
 		}
 	}
-	if (cert == "") != (key == "") {
+	if (f.cert == "") != (f.key == "") {
 		return nil, command.UsageError("--leader-cert and --leader-key need each other")
 	}
-	if cert != "" {
-		pair, err := tls.LoadX509KeyPair(cert, key)
+	if f.cert != "" {
+		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
 		if err != nil {
 			return nil, command.UsageError("--leader-cert, --leader-key: %w", err)
 		}

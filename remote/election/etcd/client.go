@@ -62,7 +62,15 @@ type Error struct {
 	Message string
 }
 
-func (e *Error) Error() string { return e.Message }
+// Error is what etcd said and, where the flags can be the reason, which ones.
+func (e *Error) Error() string {
+	for said, hint := range refusals {
+		if strings.Contains(e.Message, said) {
+			return e.Message + " (" + hint + ")"
+		}
+	}
+	return e.Message
+}
 
 // The codes of gRPC that mean something here.
 const (
@@ -132,7 +140,7 @@ func (c *Client) login(ctx context.Context) (string, error) {
 	if c.config.User == "" || token != "" {
 		return token, nil
 	}
-	body, err := json.Marshal(map[string]string{"name": c.config.User, "password": c.config.Password})
+	body, err := json.Marshal(c.credentials())
 	if err != nil {
 		return "", err
 	}
@@ -142,6 +150,10 @@ func (c *Client) login(ctx context.Context) (string, error) {
 	}
 	c.setToken(answer.Token)
 	return answer.Token, nil
+}
+
+func (c *Client) credentials() map[string]string {
+	return map[string]string{"name": c.config.User, "password": c.config.Password}
 }
 
 func (c *Client) setToken(token string) {
@@ -155,10 +167,10 @@ func (c *Client) try(ctx context.Context, path, token string, body []byte, answe
 	c.mu.Lock()
 	first := c.current
 	c.mu.Unlock()
-	var failed []error
+	var failed unanswered
 	for i := range c.config.Endpoints {
 		at := (first + i) % len(c.config.Endpoints)
-		err := c.ask(ctx, c.config.Endpoints[at]+path, token, body, answer)
+		err := c.ask(ctx, c.config.Endpoints[at], path, token, body, answer)
 		var refused *Error
 		if err == nil || errors.As(err, &refused) && !refused.another() {
 			c.mu.Lock()
@@ -171,16 +183,29 @@ func (c *Client) try(ctx context.Context, path, token string, body []byte, answe
 			break
 		}
 	}
-	return fmt.Errorf("etcd doesn't answer: %w", errors.Join(failed...))
+	return failed
 }
 
-// ask asks one member.
-func (c *Client) ask(ctx context.Context, url, token string, body []byte, answer any) error {
+// ask asks one member. An *Error is what it said itself.
+func (c *Client) ask(ctx context.Context, endpoint, path, token string, body []byte, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, memberTimeout)
 	defer cancel()
+	status, data, err := c.post(ctx, endpoint+path, token, body)
+	if err == nil {
+		err = decode(status, data, answer)
+	}
+	var refused *Error
+	if err == nil || errors.As(err, &refused) && !refused.another() {
+		return err
+	}
+	return c.silence(endpoint, err)
+}
+
+// post sends a request, and returns what came.
+func (c *Client) post(ctx context.Context, url, token string, body []byte) (status int, data []byte, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
-		return err
+		return 0, nil, err
 	}
 	request.Header.Set("Content-Type", "application/json")
 	if token != "" {
@@ -188,12 +213,9 @@ func (c *Client) ask(ctx context.Context, url, token string, body []byte, answer
 	}
 	response, err := c.http.Do(request)
 	if err != nil {
-		return err
+		return 0, nil, err
 	}
 	defer response.Body.Close()
-	data, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
-	if err != nil {
-		return err
-	}
-	return decode(response.StatusCode, data, answer)
+	data, err = io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	return response.StatusCode, data, err
 }

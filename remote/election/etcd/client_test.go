@@ -110,7 +110,7 @@ func TestUsers(t *testing.T) {
 	_, err := c.Get(ctx, "/genv/lab/leader")
 	require.NoError(t, err)
 	_, err = c.Get(ctx, "/other/leader")
-	require.ErrorContains(t, err, "permission denied")
+	require.ErrorContains(t, err, "permission denied (the role of the user needs")
 	time.Sleep(3 * time.Second) // the token's time
 	lease, err := c.Grant(ctx, 5*time.Second)
 	require.NoError(t, err)
@@ -120,7 +120,7 @@ func TestUsers(t *testing.T) {
 	_, err = open(t, etcd.Config{Endpoints: cluster.Endpoints(), User: "genv", Password: "wrong"}).Get(ctx, "/genv/lab/leader")
 	require.ErrorContains(t, err, "log in to etcd as genv")
 	_, err = open(t, etcd.Config{Endpoints: cluster.Endpoints()}).Get(ctx, "/genv/lab/leader")
-	require.ErrorContains(t, err, "user name is empty")
+	require.ErrorContains(t, err, "user name is empty (etcd has users: --leader-login is needed)")
 }
 
 // With tokens that etcd only signs (--auth-token jwt), each change of a user, by whomever, ends all of
@@ -156,7 +156,7 @@ func TestACertificateWithAName(t *testing.T) {
 		_, err := open(t, etcd.Config{Endpoints: cluster.Endpoints(), User: "genv", Password: "x", TLS: files.Config(t)}).Get(t.Context(), "/genv/lab/leader")
 		return err
 	}
-	require.ErrorContains(t, get(files.Named), "authentication is not enabled")
+	require.ErrorContains(t, get(files.Named), "authentication is not enabled (etcd has no users: leave out --leader-login)")
 	cluster.AddUser("genv", "x", "/genv/")
 	require.NoError(t, get(files.Cert))
 	require.ErrorIs(t, get(files.Named), etcd.ErrCommonName)

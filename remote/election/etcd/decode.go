@@ -52,6 +52,8 @@ func decode(status int, data []byte, answer any) error {
 		return refused(data)
 	case status == http.StatusBadRequest && bytes.Contains(data, []byte("CommonName")):
 		return ErrCommonName
+	case status == http.StatusNotFound:
+		return errNoGateway
 	}
 	return fmt.Errorf("what came isn't etcd's: HTTP status %d", status)
 }
@@ -59,6 +61,9 @@ func decode(status int, data []byte, answer any) error {
 // ErrCommonName says that etcd's gateway refuses the certificate of this client: a certificate's
 // name could be that of a user (https://github.com/etcd-io/etcd/pull/10392).
 var ErrCommonName = errors.New("etcd has users, and then takes no client certificate with a common name (CN): use one without")
+
+// errNoGateway is the answer of the port for other members, and of an etcd without its JSON gateway.
+var errNoGateway = errors.New("what came isn't etcd's: HTTP status 404")
 
 // maxMessage is how much of a message is kept, in bytes.
 const maxMessage = 300
