@@ -22,13 +22,15 @@ func Judge(policy Policy, cluster snapshot.Cluster, memory Memory, now time.Time
 func (j *judgement) judge(cluster snapshot.Cluster) (Plan, Memory, []Event) {
 	j.forgetEnded()
 	j.onEachHost(j.adoptReleased)
-	j.sideBySide((*judgement).noteUnknowns)
 
 	// Each rule adds findings. What is due it puts into the drafts of the hosts' reports,
 	// where the rules after it see what ends anyway: their order matters.
-	j.sideBySide((*judgement).nonEnvProcesses)
-	j.sideBySide((*judgement).envDevices)
-	j.sideBySide((*judgement).envMemory) // what ends because of the rules above frees memory
+	j.sideBySide(
+		(*judgement).noteUnknowns,
+		(*judgement).nonEnvProcesses,
+		(*judgement).envDevices,
+		(*judgement).envMemory, // what ends because of the rules above frees memory
+	)
 	j.extend()
 	j.watchIdle()
 	j.onEachHost(j.idleDevices)

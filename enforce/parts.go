@@ -24,22 +24,36 @@ func inParts(n int, handle func(part, from, to int)) {
 // partsOf is how many parts inParts makes of n hosts, at least one.
 func partsOf(n int) int { return max(1, min(n/minPart, runtime.GOMAXPROCS(0))) }
 
-// sideBySide applies a rule to each host, to several at once. The rule may change what is of its
-// host, add findings and notes, and count presence; the rest it only reads. What it adds is put
-// together in the order of the hosts, so that the result is the same whatever the number of parts.
-func (j *judgement) sideBySide(rule func(*judgement, *hostView)) {
-	parts := make([]judgement, partsOf(len(j.hosts)))
+// sideBySide applies rules to each host, one after the other, and to several hosts at once. A rule
+// may change what is of its host, add findings and notes, and count presence; the rest it only
+// reads. What the rules add is put together by rule, and then by host: the result is the same as
+// if each was applied to all hosts before the next, whatever the number of parts.
+func (j *judgement) sideBySide(rules ...func(*judgement, *hostView)) {
+	parts := make([][]judgement, partsOf(len(j.hosts)))
 	inParts(len(j.hosts), func(i, from, to int) {
-		part := &parts[i]
-		*part = *j
-		part.findings, part.keys, part.notes, part.next.Present = nil, nil, nil, make(map[string]Presence)
-		for _, h := range j.hosts[from:to] {
-			rule(part, h)
+		byRule := make([]judgement, len(rules))
+		for k := range byRule {
+			byRule[k] = j.empty()
 		}
+		for _, h := range j.hosts[from:to] {
+			for k, rule := range rules {
+				rule(&byRule[k], h)
+			}
+		}
+		parts[i] = byRule
 	})
-	for i := range parts {
-		j.join(&parts[i])
+	for k := range rules {
+		for _, byRule := range parts {
+			j.join(&byRule[k])
+		}
 	}
+}
+
+// empty is the judgement before its rules have found anything.
+func (j *judgement) empty() judgement {
+	e := *j
+	e.findings, e.keys, e.notes, e.next.Present = nil, nil, nil, make(map[string]Presence)
+	return e
 }
 
 func (j *judgement) join(part *judgement) {
