@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -8,9 +9,16 @@ import (
 
 // draft collects what is to be done on one host while the rules run.
 type draft struct {
-	terminations map[snapshot.PID]*Termination
-	detachments  map[deviceOfEnv]*Detachment
+	terminations map[snapshot.PID]drafted[snapshot.Process]
+	detachments  map[deviceOfEnv]drafted[snapshot.Environment]
 	underWay     underWay
+}
+
+// drafted is a process that is to end, or an environment that is to lose a device, because of
+// findings, by their ids.
+type drafted[T any] struct {
+	object  *T
+	because []string
 }
 
 // underWay is what earlier reports are about that the host is still carrying out.
@@ -48,14 +56,10 @@ type deviceOfEnv struct {
 // terminate puts a process into the report because of a finding.
 func (d *draft) terminate(p *snapshot.Process, because string) {
 	if d.terminations == nil {
-		d.terminations = make(map[snapshot.PID]*Termination)
+		d.terminations = make(map[snapshot.PID]drafted[snapshot.Process])
 	}
-	t := d.terminations[p.PID]
-	if t == nil {
-		t = &Termination{Process: *p}
-		d.terminations[p.PID] = t
-	}
-	t.Because = append(t.Because, because)
+	before := d.terminations[p.PID]
+	d.terminations[p.PID] = drafted[snapshot.Process]{cmp.Or(before.object, p), append(before.because, because)}
 }
 
 // terminates reports whether a process ends anyway.
@@ -67,15 +71,11 @@ func (d *draft) terminates(p *snapshot.Process) bool {
 // detach puts a detachment into the report because of a finding.
 func (d *draft) detach(device snapshot.DeviceIndex, env *snapshot.Environment, because string) {
 	if d.detachments == nil {
-		d.detachments = make(map[deviceOfEnv]*Detachment)
+		d.detachments = make(map[deviceOfEnv]drafted[snapshot.Environment])
 	}
 	key := deviceOfEnv{device, env.EID}
-	x := d.detachments[key]
-	if x == nil {
-		x = &Detachment{Device: device, Environment: *env}
-		d.detachments[key] = x
-	}
-	x.Because = append(x.Because, because)
+	before := d.detachments[key]
+	d.detachments[key] = drafted[snapshot.Environment]{cmp.Or(before.object, env), append(before.because, because)}
 }
 
 // detaches reports whether an environment loses a device anyway.
@@ -88,12 +88,10 @@ func (d *draft) detaches(device snapshot.DeviceIndex, eid snapshot.EnvID) bool {
 func (d *draft) report(lines map[string]string) Report {
 	r := Report{Terminate: slices.Grow([]Termination(nil), len(d.terminations)), Detach: slices.Grow([]Detachment(nil), len(d.detachments))}
 	for _, t := range d.terminations {
-		t.Why = linesOf(t.Because, lines)
-		r.Terminate = append(r.Terminate, *t)
+		r.Terminate = append(r.Terminate, Termination{Process: *t.object, Because: t.because, Why: linesOf(t.because, lines)})
 	}
-	for _, x := range d.detachments {
-		x.Why = linesOf(x.Because, lines)
-		r.Detach = append(r.Detach, *x)
+	for key, x := range d.detachments {
+		r.Detach = append(r.Detach, Detachment{Device: key.device, Environment: *x.object, Because: x.because, Why: linesOf(x.because, lines)})
 	}
 	r.Sort()
 	return r

@@ -63,12 +63,12 @@ func (j *judgement) actions(plan *Plan) []*safety.Action {
 	}
 	var list []*safety.Action
 	for _, h := range j.hosts {
-		for _, t := range h.draft.terminations {
-			list = append(list, &safety.Action{Host: h.name, User: h.targetOf(&t.Process), PID: t.Process.PID, Since: oldest(t.Because)})
+		for pid, t := range h.draft.terminations {
+			list = append(list, &safety.Action{Host: h.name, User: h.targetOf(t.object), PID: pid, Since: oldest(t.because)})
 		}
 		for key, d := range h.draft.detachments {
-			user := gpus.UserName(d.Environment.Username, &d.Environment.UID)
-			list = append(list, &safety.Action{Host: h.name, User: user, Device: key.device, EID: key.eid, Since: oldest(d.Because)})
+			user := gpus.UserName(d.object.Username, &d.object.UID)
+			list = append(list, &safety.Action{Host: h.name, User: user, Device: key.device, EID: key.eid, Since: oldest(d.because)})
 		}
 	}
 	return list
