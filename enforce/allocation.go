@@ -21,12 +21,20 @@ type allocations struct {
 	from int                       // and where its processes begin
 	many map[*snapshot.Process]int // and the indices of its processes
 
+	unsettled []unsettled // of that host
+
 	// Most lists have one item: these are where they begin, many at once.
 	devices  contents.Slab[holdings.Device]
 	losses   contents.Firsts[holdings.Loss]
 	attached contents.Firsts[holdings.Attached]
 	uses     contents.Firsts[holdings.Use]
 	indices  contents.Firsts[int]
+}
+
+// unsettled is a device of which not all is counted yet, with the memory that it has.
+type unsettled struct {
+	*holdings.Device
+	total snapshot.Memory
 }
 
 // allocation is what one user has on all hosts together. A device counts once for
@@ -79,11 +87,7 @@ func (j *judgement) allocationsOfPart() *allocations {
 		}
 		all.addUses(h)
 	}
-	for _, u := range all.inOrder {
-		for _, d := range u.Devices {
-			d.Settle(all.hosts[d.Host].devices.Get(d.Index).TotalMemory)
-		}
-	}
+	all.settle()
 	return all
 }
 
@@ -125,6 +129,7 @@ func (all *allocations) addUses(h *hostView) {
 // before the next one begins.
 func (all *allocations) begin(u *allocation, h *hostView) {
 	if all.here != h {
+		all.settle()
 		all.here, all.host = h, len(all.Hosts)
 		all.Hosts = append(all.Hosts, holdings.Host{Name: h.name, Order: h.order})
 		all.hosts = append(all.hosts, h)
@@ -222,5 +227,14 @@ func (all *allocations) device(u *allocation, h *hostView, device *snapshot.Devi
 	}
 	u.Devices = append(u.Devices, d)
 	u.devices.Set(device.Index, d)
+	all.unsettled = append(all.unsettled, unsettled{d, device.TotalMemory})
 	return d
+}
+
+// settle ends the counting of what users have on a host.
+func (all *allocations) settle() {
+	for _, u := range all.unsettled {
+		u.Settle(u.total)
+	}
+	all.unsettled = all.unsettled[:0]
 }

@@ -81,6 +81,23 @@ func (j *judgement) postpone(h *hostView) {
 	}
 }
 
+// lines are those of the findings that are due, by their ids.
+func (j *judgement) lines() map[string]string {
+	texts := make([]string, len(j.findings))
+	inParts(len(texts), func(_, from, to int) {
+		for i := from; i < to; i++ {
+			if !j.findings[i].Pending {
+				texts[i] = j.findings[i].Line()
+			}
+		}
+	})
+	lines := make(map[string]string, len(texts))
+	for i, line := range texts {
+		lines[j.findings[i].ID] = line
+	}
+	return lines
+}
+
 // plan puts together what the rules found and drafted.
 func (j *judgement) plan() Plan {
 	for _, h := range j.hosts {
@@ -89,12 +106,7 @@ func (j *judgement) plan() Plan {
 		}
 	}
 	plan := Plan{Findings: j.findings, Notes: j.notes, TellUsers: j.fleet.TellUsers}
-	lines := make(map[string]string)
-	for i := range j.findings {
-		if f := &j.findings[i]; !f.Pending {
-			lines[f.ID] = f.Line()
-		}
-	}
+	lines := j.lines()
 	reports := make([][]HostReport, partsOf(len(j.hosts)))
 	inParts(len(j.hosts), func(part, from, to int) {
 		for _, h := range j.hosts[from:to] {

@@ -69,7 +69,7 @@ func (v *verdict) judgeEnvs(p *person) {
 
 // judgeDevices takes devices until the user is within the cap of devices, or of memory.
 func (v *verdict) judgeDevices(p *person) {
-	var devices []*held
+	devices := make([]*held, 0, p.most(Devices))
 	for _, one := range p.parts {
 		counted := one.book.countedFor(v.cap, one.User)
 		v.hold(one.book, amountOf(v.cap, counted, one.Hosts))
