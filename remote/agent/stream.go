@@ -43,8 +43,8 @@ type Stream struct {
 
 	mu     sync.Mutex
 	last   uint64
-	calls  map[uint64]chan<- reply // under way; nil for those whose answer is not wanted any more
-	late   uint64                  // the last RequestNotify that was not answered in time
+	calls  map[uint64]func(reply) // under way, called once; nil for those whose answer is not wanted any more
+	late   uint64                 // the last RequestNotify that was not answered in time
 	broken error
 	onEnd  func(why error)
 }
@@ -65,7 +65,7 @@ func OpenStream(ctx context.Context, in io.Reader, out io.Writer, token string) 
 	if err != nil {
 		return nil, err
 	}
-	s := &Stream{Greeting: greeting, out: out, writing: newSlots(1), calls: make(map[uint64]chan<- reply)}
+	s := &Stream{Greeting: greeting, out: out, writing: newSlots(1), calls: make(map[uint64]func(reply))}
 	if !greeting.Can(CapabilityParallel) {
 		s.turn = newSlots(1)
 	}
@@ -79,11 +79,7 @@ func OpenStream(ctx context.Context, in io.Reader, out io.Writer, token string) 
 // messages or orders for a guard are late, which are worth no report that is under
 // way; but if those before have not been answered either, the stream is broken.
 func (s *Stream) Call(ctx context.Context, name string, body []byte) ([]byte, error) {
-	f := &frame{kind: kindRequest, name: name, body: body}
-	err := f.check()
-	if ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
+	f, err := newRequest(ctx, name, body)
 	if err == nil {
 		err = s.turn.acquire(ctx)
 	}
@@ -91,8 +87,8 @@ func (s *Stream) Call(ctx context.Context, name string, body []byte) ([]byte, er
 		return nil, fmt.Errorf("%w: %w", ErrNotSent, err)
 	}
 	defer s.turn.release()
-	answer, err := s.begin(ctx, f)
-	if err != nil {
+	answer := make(chan reply, 1)
+	if err := s.begin(ctx, f, func(r reply) { answer <- r }); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNotSent, err)
 	}
 	select {
@@ -108,24 +104,67 @@ func (s *Stream) Call(ctx context.Context, name string, body []byte) ([]byte, er
 	return nil, fmt.Errorf("%w: %w", errAbandoned, context.Cause(ctx))
 }
 
+// Await is Call without a goroutine that waits: done is called once, in one of its own, with the
+// answer or the error. Several thousand calls that take minutes need little memory then. The
+// host must have CapabilityParallel.
+func (s *Stream) Await(ctx context.Context, name string, body []byte, done func([]byte, error)) {
+	f, err := newRequest(ctx, name, body)
+	if err == nil {
+		err = s.begin(ctx, f, func(r reply) { go done(r.body, r.err) })
+	}
+	if err != nil {
+		go done(nil, fmt.Errorf("%w: %w", ErrNotSent, err))
+		return
+	}
+	context.AfterFunc(ctx, func() { s.giveUp(f.id, context.Cause(ctx)) })
+}
+
+// giveUp ends a call that is under way, as Call does when ctx ends.
+func (s *Stream) giveUp(id uint64, why error) {
+	if errors.Is(why, context.DeadlineExceeded) && s.isUnderWay(id) {
+		s.fail(why)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if answer := s.calls[id]; answer != nil {
+		s.calls[id] = nil
+		answer(reply{err: fmt.Errorf("%w: %w", errAbandoned, why)})
+	}
+}
+
+func (s *Stream) isUnderWay(id uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.calls[id] != nil
+}
+
+func newRequest(ctx context.Context, name string, body []byte) (*frame, error) {
+	f := &frame{kind: kindRequest, name: name, body: body}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return f, f.check()
+}
+
 // errAbandoned is wrapped when an answer will be dropped and the stream is good.
 var errAbandoned = errors.New("the answer is not waited for")
 
 // begin gives a request its id and has it written. One request is written at a
-// time, so that ids ascend on the wire. After an error nothing was sent.
-func (s *Stream) begin(ctx context.Context, f *frame) (<-chan reply, error) {
+// time, so that ids ascend on the wire. After an error nothing was sent, and answer is not
+// called; otherwise it is, once, and must not wait.
+func (s *Stream) begin(ctx context.Context, f *frame, answer func(reply)) error {
 	if err := s.writing.acquire(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.broken != nil {
 		s.writing.release()
-		return nil, s.broken
+		return s.broken
 	}
 	s.last++
 	f.id = s.last
-	answer := make(chan reply, 1)
 	s.calls[f.id] = answer
 	go func() {
 		defer s.writing.release()
@@ -137,7 +176,7 @@ func (s *Stream) begin(ctx context.Context, f *frame) (<-chan reply, error) {
 			s.fail(fmt.Errorf("%w: send the request: %w", ErrEnded, err))
 		}
 	}()
-	return answer, nil
+	return nil
 }
 
 // abandon forgets who waits for an answer. One answer may be late at a time: it is
@@ -167,7 +206,7 @@ func (s *Stream) fail(why error) {
 	s.broken = why
 	for _, answer := range s.calls {
 		if answer != nil {
-			answer <- reply{err: why}
+			answer(reply{err: why})
 		}
 	}
 	s.calls = nil
@@ -225,7 +264,7 @@ func (s *Stream) deliver(f *frame) error {
 	}
 	delete(s.calls, f.id)
 	if answer != nil {
-		answer <- r
+		answer(r)
 	}
 	return nil
 }

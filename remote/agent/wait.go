@@ -50,35 +50,63 @@ var ErrNoEvents = errors.New("the host reports no events")
 
 var errNotAsked = errors.New("the host has not been asked for a snapshot on this connection")
 
-// Wait waits until something may have changed on a host since its last snapshot, for some
-// minutes at most: woke is false if nothing did. The error is ErrNoEvents if the genv there
-// can't say, and another one if the host isn't connected: a wait is never worth a login.
-func (p *Pool) Wait(ctx context.Context, host remote.Host) (woke bool, err error) {
+// Await waits, without a goroutine, until something may have changed on a host since its last
+// snapshot, for some minutes at most. Then done is called, once, in a goroutine of its own: woke
+// is false if nothing changed. The error is ErrNoEvents if the genv there can't say, and another
+// one if the host isn't connected: a wait is never worth a login.
+func (p *Pool) Await(ctx context.Context, host remote.Host, done func(woke bool, err error)) {
 	leave, err := p.beginCall()
 	if err != nil {
-		return false, err
+		go done(false, err)
+		return
 	}
-	defer leave()
-	return p.conn(host).wait(ctx)
+	p.conn(host).awaitEvent(ctx, func(woke bool, err error) {
+		leave()
+		done(woke, err)
+	})
 }
 
-// wait is no call that State shows: it may be under way all the time.
-func (c *Conn) wait(ctx context.Context) (woke bool, err error) {
-	c.mu.Lock()
-	t, streams := c.transport.(*streamTransport)
-	asked := c.asked && c.transport != nil
-	c.mu.Unlock()
-	switch {
-	case !asked:
-		return false, errNotAsked
-	case !streams || !t.can().Parallel || !t.stream.Greeting.Can(CapabilityEvents):
-		return false, ErrNoEvents
+// awaitEvent is no call that State shows: it may be under way all the time.
+func (c *Conn) awaitEvent(ctx context.Context, done func(woke bool, err error)) {
+	t, err := c.eventful()
+	var body []byte
+	if err == nil {
+		body, err = encodeRequest(RequestWait, WaitRequest{MaxMS: maxWait.Milliseconds()})
+	}
+	if err != nil {
+		go done(false, err)
+		return
 	}
 	limited, cancel := context.WithTimeout(ctx, maxWait+c.pool.Timeout)
-	defer cancel()
+	t.stream.Await(limited, RequestWait, body, func(reply []byte, err error) {
+		defer cancel()
+		done(c.woke(limited, t, reply, err))
+	})
+}
+
+// eventful is the connection to a host that reports events.
+func (c *Conn) eventful() (*streamTransport, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t, streams := c.transport.(*streamTransport)
+	switch {
+	case !c.asked || c.transport == nil:
+		return nil, errNotAsked
+	case !streams || !t.can().Parallel || !t.stream.Greeting.Can(CapabilityEvents):
+		return nil, ErrNoEvents
+	}
+	return t, nil
+}
+
+// woke reads the answer to a wait.
+func (c *Conn) woke(ctx context.Context, t *streamTransport, reply []byte, err error) (bool, error) {
 	var answer WaitAnswer
-	err = t.call(limited, RequestWait, WaitRequest{MaxMS: maxWait.Milliseconds()}, &answer)
-	if err != nil && broken(limited, t, err) {
+	if err != nil {
+		err = t.explain(ctx, err)
+	} else {
+		err = decodeReply(RequestWait, reply, &answer)
+	}
+	if err != nil && broken(ctx, t, err) {
 		c.lose(t, err)
 	}
 	return answer.Woke, err

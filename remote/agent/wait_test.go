@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -181,11 +182,22 @@ func TestManyWaits(t *testing.T) {
 	})
 }
 
+// await waits until a wait is over.
+func await(ctx context.Context, p *agent.Pool, h remote.Host) (woke bool, err error) {
+	done := make(chan struct{})
+	p.Await(ctx, h, func(w bool, e error) {
+		woke, err = w, e
+		close(done)
+	})
+	<-done
+	return woke, err
+}
+
 // A Pool waits only for hosts that report events, and neither connects nor shows it.
 func TestAPoolWaits(t *testing.T) {
 	eventful, plain, old := genvhost.New(busy(1)).WithEvents(), genvhost.New(busy(1)), genvhost.New(busy(1)).Old()
 	f := startFleet(t, 10*time.Second, eventful, plain, old)
-	_, err := f.streams.Wait(t.Context(), f.hosts[0])
+	_, err := await(t.Context(), f.streams, f.hosts[0])
 	require.ErrorContains(t, err, "has not been asked")
 	require.NotErrorIs(t, err, agent.ErrNoEvents, "that isn't known yet")
 	require.Zero(t, f.Hosts()[0].Counts().Commands)
@@ -194,13 +206,13 @@ func TestAPoolWaits(t *testing.T) {
 		require.NoError(t, err)
 	}
 	for _, h := range f.hosts[1:] {
-		_, err := f.streams.Wait(t.Context(), h)
+		_, err := await(t.Context(), f.streams, h)
 		require.ErrorIs(t, err, agent.ErrNoEvents)
 	}
 
 	woke := make(chan bool, 1)
 	go func() {
-		ok, err := f.streams.Wait(t.Context(), f.hosts[0])
+		ok, err := await(t.Context(), f.streams, f.hosts[0])
 		woke <- ok && err == nil
 	}()
 	require.Eventually(t, func() bool { return eventful.Waits() == 1 }, 10*time.Second, time.Millisecond)
@@ -213,7 +225,7 @@ func TestAPoolWaits(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		_, err := f.streams.Wait(ctx, f.hosts[0])
+		_, err := await(ctx, f.streams, f.hosts[0])
 		ended <- err
 	}()
 	require.Eventually(t, func() bool { return eventful.Waits() == 2 }, 10*time.Second, time.Millisecond)

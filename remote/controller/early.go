@@ -14,7 +14,7 @@ import (
 
 // Events waits until something may have changed on a host; see wake.Link.
 type Events interface {
-	Wait(ctx context.Context, host remote.Host) (woke bool, err error)
+	Await(ctx context.Context, host remote.Host, done func(woke bool, err error))
 }
 
 // between is what a controller does between two full cycles: it judges hosts that woke.

@@ -77,7 +77,11 @@ func (w *wakeful) starts(name string, pid snapshot.PID) {
 	w.change(name, name, func(h *wakefulHost) { h.processes = append(h.processes, pid) })
 }
 
-func (w *wakeful) Wait(ctx context.Context, h remote.Host) (bool, error) {
+func (w *wakeful) Await(ctx context.Context, h remote.Host, done func(bool, error)) {
+	go func() { done(w.wait(ctx, h)) }()
+}
+
+func (w *wakeful) wait(ctx context.Context, h remote.Host) (bool, error) {
 	w.mu.Lock()
 	host := w.hosts[h.Name]
 	always := host.always

@@ -74,10 +74,12 @@ func (l *localLink) contact() {
 	}
 }
 
-// Wait waits for a reason to look at this machine.
-func (l *localLink) Wait(ctx context.Context, _ remote.Host) (woke bool, err error) {
-	err = l.events.Wait(ctx)
-	return err == nil, err
+// Await waits for a reason to look at this machine.
+func (l *localLink) Await(ctx context.Context, _ remote.Host, done func(woke bool, err error)) {
+	go func() {
+		err := l.events.Wait(ctx)
+		done(err == nil, err)
+	}()
 }
 
 func (l *localLink) leave() {

@@ -6,7 +6,8 @@
 //	w.Watch(hosts) // after each full cycle: those that answered
 //	for looks := range w.Looks() { … ; w.Took(d) }
 //
-// Each host is waited for and asked by a goroutine of its own, so that none delays another.
+// Each host is asked in a goroutine of its own, so that none delays another; while it is waited
+// for it has none, since these take memory.
 // Whatever a host answers, it is asked at most ten times a second, and less often while its
 // snapshot doesn't change or is large (pacing.go). What comes from all hosts is passed on together, and
 // takes at most about half of the controller's time.
@@ -26,10 +27,11 @@ import (
 
 // Link is how hosts are waited for and asked; *agent.Pool is one.
 type Link interface {
-	// Wait waits until something may have changed on a host since its last snapshot, for
-	// some minutes at most: woke is false if nothing did. An error means that the host has to
-	// be asked at intervals; with agent.ErrNoEvents, as long as its genv is the same.
-	Wait(ctx context.Context, host remote.Host) (woke bool, err error)
+	// Await waits until something may have changed on a host since its last snapshot, for some
+	// minutes at most, and calls done then, once, in a goroutine of its own: woke is false if
+	// nothing did. An error means that the host has to be asked at intervals; with
+	// agent.ErrNoEvents, as long as its genv is the same.
+	Await(ctx context.Context, host remote.Host, done func(woke bool, err error))
 	Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error)
 }
 
@@ -46,7 +48,7 @@ type Watch struct {
 	link Link
 	ctx  context.Context //nolint:containedctx // it is the life of the Watch
 	end  context.CancelFunc
-	work sync.WaitGroup
+	work sync.WaitGroup // collect, and the hosts that are waited for
 	in   chan Look
 	out  chan []Look
 	next atomic.Int64 // when looks are passed on next, in nanoseconds since begun
@@ -59,6 +61,7 @@ type Watch struct {
 
 // waiting is a host that is waited for.
 type waiting struct {
+	host  remote.Host
 	ctx   context.Context //nolint:containedctx // it is for as long as the host is listed
 	end   context.CancelFunc
 	again chan struct{} // has a value when the host answered another full cycle
@@ -68,6 +71,11 @@ type waiting struct {
 	// since is from when on it listens, in nanoseconds since the Watch began; never if it is not
 	// waited for.
 	since atomic.Int64
+
+	// Used by the goroutine that waits for it or asks it, of which there is one at a time.
+	heard  bool // the last wait was no error
+	pacing pacing
+	last   *snapshot.Snapshot
 }
 
 // Start returns a Watch of no host yet. Close ends it.
@@ -89,7 +97,7 @@ func (w *Watch) Watch(hosts []remote.Host) {
 			known.round = w.round
 			if known.rest.Load() > 0 {
 				if known.rest.Add(-1) == 0 {
-					w.work.Go(func() { w.follow(h, known) })
+					w.follow(known)
 				}
 				continue
 			}
@@ -100,10 +108,10 @@ func (w *Watch) Watch(hosts []remote.Host) {
 			continue
 		}
 		ctx, cancel := context.WithCancel(w.ctx)
-		one := &waiting{ctx: ctx, end: cancel, again: make(chan struct{}, 1), round: w.round}
+		one := &waiting{host: h, ctx: ctx, end: cancel, again: make(chan struct{}, 1), round: w.round}
 		one.since.Store(never)
 		w.hosts[h.Name] = one
-		w.work.Go(func() { w.follow(h, one) })
+		w.follow(one)
 	}
 	for name, one := range w.hosts {
 		if one.round != w.round {
@@ -213,47 +221,64 @@ func values(m map[string]Look) []Look {
 const restWithoutEvents = 16
 
 // follow waits for a host and asks it, again and again, unless it reports no events.
-func (w *Watch) follow(h remote.Host, one *waiting) {
-	ctx := one.ctx
-	var last *snapshot.Snapshot
-	p := newPacing(time.Now())
-	for heard := false; ctx.Err() == nil; {
-		since := time.Since(w.begun)
-		if !heard {
-			since += refusal
-		}
-		one.since.Store(int64(since))
-		woke, err := w.link.Wait(ctx, h)
-		one.since.Store(never)
-		heard = err == nil
-		if errors.Is(err, agent.ErrNoEvents) {
-			one.rest.Store(restWithoutEvents)
+func (w *Watch) follow(one *waiting) {
+	one.heard, one.pacing, one.last = false, newPacing(time.Now()), nil
+	w.work.Add(1)
+	go w.await(one)
+}
+
+// await waits for a host. It may take a moment: an earlier request is written first.
+func (w *Watch) await(one *waiting) {
+	since := time.Since(w.begun)
+	if !one.heard {
+		since += refusal
+	}
+	one.since.Store(int64(since))
+	w.link.Await(one.ctx, one.host, func(woke bool, err error) { w.woke(one, woke, err) })
+}
+
+// woke goes on when a wait for a host is over.
+func (w *Watch) woke(one *waiting, woke bool, err error) {
+	one.since.Store(never)
+	one.heard = err == nil
+	switch {
+	case errors.Is(err, agent.ErrNoEvents):
+		one.rest.Store(restWithoutEvents)
+		w.work.Done()
+		return
+	case err != nil:
+		afterCycle(one.ctx, one.again) // which finds out what is wrong
+	}
+	w.ask(one, woke && err == nil)
+	if one.ctx.Err() != nil {
+		w.work.Done()
+		return
+	}
+	w.await(one)
+}
+
+// ask asks a host that woke, not too often.
+func (w *Watch) ask(one *waiting, woke bool) {
+	p := &one.pacing
+	for d := p.before(time.Now()); d > 0; d = p.before(time.Now()) {
+		if !sleep(one.ctx, d) {
 			return
 		}
-		if err != nil {
-			afterCycle(ctx, one.again) // which finds out what is wrong
-		}
-		for d := p.before(time.Now()); d > 0; d = p.before(time.Now()) {
-			if !sleep(ctx, d) {
-				return
-			}
-		}
-		if !woke || err != nil {
-			p.asked(time.Now(), false, 0)
-			continue
-		}
-		asked := time.Now()
-		s, err := w.link.Snapshot(ctx, h)
-		p.asked(asked, err == nil && s != last, entries(s))
-		switch {
-		case err != nil:
-			continue
-		case entries(s) > maxEntries:
-			afterCycle(ctx, one.again)
-			continue
-		}
-		last = s
-		w.Offer(Look{h, s, asked, time.Now()})
+	}
+	asked := time.Now()
+	if !woke {
+		p.asked(asked, false, 0)
+		return
+	}
+	s, err := w.link.Snapshot(one.ctx, one.host)
+	p.asked(asked, err == nil && s != one.last, entries(s))
+	switch {
+	case err != nil:
+	case entries(s) > maxEntries:
+		afterCycle(one.ctx, one.again)
+	default:
+		one.last = s
+		w.Offer(Look{one.host, s, asked, time.Now()})
 	}
 }
 

@@ -39,10 +39,14 @@ func newRinging(names ...string) (*ringing, []remote.Host) {
 	return r, hosts
 }
 
-func (r *ringing) Wait(ctx context.Context, h remote.Host) (bool, error) {
+func (r *ringing) Await(ctx context.Context, h remote.Host, done func(bool, error)) {
 	r.mu.Lock()
 	r.waits[h.Name]++
 	r.mu.Unlock()
+	go func() { done(r.wait(ctx, h)) }()
+}
+
+func (r *ringing) wait(ctx context.Context, h remote.Host) (bool, error) {
 	select {
 	case err := <-r.bells[h.Name]:
 		return err == nil, err
