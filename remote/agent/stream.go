@@ -104,41 +104,6 @@ func (s *Stream) Call(ctx context.Context, name string, body []byte) ([]byte, er
 	return nil, fmt.Errorf("%w: %w", errAbandoned, context.Cause(ctx))
 }
 
-// Await is Call without a goroutine that waits: done is called once, in one of its own, with the
-// answer or the error. Several thousand calls that take minutes need little memory then. The
-// host must have CapabilityParallel.
-func (s *Stream) Await(ctx context.Context, name string, body []byte, done func([]byte, error)) {
-	f, err := newRequest(ctx, name, body)
-	if err == nil {
-		err = s.begin(ctx, f, func(r reply) { go done(r.body, r.err) })
-	}
-	if err != nil {
-		go done(nil, fmt.Errorf("%w: %w", ErrNotSent, err))
-		return
-	}
-	context.AfterFunc(ctx, func() { s.giveUp(f.id, context.Cause(ctx)) })
-}
-
-// giveUp ends a call that is under way, as Call does when ctx ends.
-func (s *Stream) giveUp(id uint64, why error) {
-	if errors.Is(why, context.DeadlineExceeded) && s.isUnderWay(id) {
-		s.fail(why)
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if answer := s.calls[id]; answer != nil {
-		s.calls[id] = nil
-		answer(reply{err: fmt.Errorf("%w: %w", errAbandoned, why)})
-	}
-}
-
-func (s *Stream) isUnderWay(id uint64) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.calls[id] != nil
-}
-
 func newRequest(ctx context.Context, name string, body []byte) (*frame, error) {
 	f := &frame{kind: kindRequest, name: name, body: body}
 	if ctx.Err() != nil {

@@ -77,10 +77,8 @@ func (c *Conn) awaitEvent(ctx context.Context, done func(woke bool, err error)) 
 		go done(false, err)
 		return
 	}
-	limited, cancel := context.WithTimeout(ctx, maxWait+c.pool.Timeout)
-	t.stream.Await(limited, RequestWait, body, func(reply []byte, err error) {
-		defer cancel()
-		done(c.woke(limited, t, reply, err))
+	t.stream.Await(ctx, maxWait+c.pool.Timeout, RequestWait, body, func(reply []byte, err error) {
+		done(c.woke(ctx, t, reply, err))
 	})
 }
 
