@@ -59,7 +59,7 @@ func TestAwait(t *testing.T) {
 				_, err := e.Call(t.Context(), agent.RequestPing, nil)
 				require.Equal(t, row.broken, err != nil, err)
 				e.hangUp()
-				<-e.ended
+				require.NoError(t, <-e.ended)
 			})
 		})
 	}
@@ -73,7 +73,7 @@ func TestAwaitThatIsNotSent(t *testing.T) {
 		cancel()
 		require.ErrorIs(t, (<-e.await(ended, time.Minute)).err, agent.ErrNotSent)
 		e.hangUp()
-		<-e.ended
+		require.NoError(t, <-e.ended)
 		synctest.Wait()
 		outcomes := e.await(t.Context(), time.Minute)
 		require.Len(t, outcomes, 1)
@@ -91,7 +91,7 @@ func TestAwaitOfAnAnswerThatComesAtOnce(t *testing.T) {
 		require.Empty(t, came)
 	}
 	e.hangUp()
-	<-e.ended
+	require.NoError(t, <-e.ended)
 }
 
 // atOnce answers everything.
