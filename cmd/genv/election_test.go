@@ -27,6 +27,7 @@ type electors struct {
 	ssh   string // the ssh_config of the fleet
 	hosts []string
 	dir   string
+	env   []string // of the controllers
 }
 
 // elector is one of them.
@@ -38,7 +39,18 @@ type elector struct {
 func newElectors(t *testing.T, hosts ...string) *electors {
 	etcdcluster.Require(t)
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named(hosts...), Genv: genvProgram(t)})
-	return &electors{t: t, etcd: etcdcluster.Start(t, 3), fleet: f, ssh: f.SSHConfig(), hosts: hosts, dir: t.TempDir()}
+	return &electors{
+		t: t, etcd: etcdcluster.Start(t, 3), fleet: f, ssh: f.SSHConfig(), hosts: hosts, dir: t.TempDir(),
+		env: []string{"TMPDIR=" + briefTempDir(t)}, // where one that is killed leaves a folder
+	}
+}
+
+// briefTempDir is a folder with a name that leaves room for that of a socket.
+func briefTempDir(t *testing.T) string {
+	dir, err := os.MkdirTemp("", "s")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
 }
 
 // start starts a controller, and waits until it has seen the hosts.
@@ -53,7 +65,7 @@ func (e *electors) start(name string, more ...string) *elector {
 func (e *electors) begin(name string, more ...string) *elector {
 	e.t.Helper()
 	cut := e.etcd.Cut(e.t)
-	d := startDaemon(e.t, nil, append([]string{
+	d := startDaemon(e.t, e.env, append([]string{
 		"-F", e.ssh, "-H", strings.Join(e.hosts, ","), "--interval", "1", "--leader", "etcd://" + etcdcluster.Addresses(cut.Endpoints()) + "/genv/lab",
 		"--state-dir", filepath.Join(e.dir, name), "--audit-log", filepath.Join(e.dir, name+".jsonl"),
 	}, more...)...)

@@ -66,6 +66,10 @@ func (p *program) remoteEnforce(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	return config.sharding.Named(p.enforce(c, config))
+}
+
+func (p *program) enforce(c *cli.Context, config enforceConfig) error {
 	if config.sharding.Own == nil {
 		config.leadership.WarnOfClearText(config.SSH.Log)
 		if err := config.leadership.CheckMembers(c.Context, config.SSH.Log); err != nil {

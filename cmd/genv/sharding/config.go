@@ -1,6 +1,7 @@
 package sharding
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/urfave/cli/v2"
@@ -89,4 +90,14 @@ func (config Config) shardsWith(hosts []remote.Host) map[int]bool {
 		with[shards.Of(h.Name, config.Count)] = true
 	}
 	return with
+}
+
+// Named is an error of this process, which says of which shard it is: those of all shards come
+// in one place.
+func (config Config) Named(err error) error {
+	var exit *command.ExitError
+	if err == nil || config.Own == nil || errors.As(err, &exit) && exit.Err == nil {
+		return err // nothing is printed
+	}
+	return fmt.Errorf("shard %d: %w", *config.Own, err)
 }
