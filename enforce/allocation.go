@@ -22,6 +22,9 @@ type allocations struct {
 	many map[*snapshot.Process]int // and the indices of its processes
 
 	unsettled []unsettled // of that host
+	room      int         // for processes
+
+	dealt map[int]bool // the processes that a finding named already
 
 	// Most lists have one item: these are where they begin, many at once.
 	devices  contents.Slab[holdings.Device]
@@ -55,7 +58,11 @@ func (j *judgement) allocations() *allocations {
 	inParts(len(j.hosts), func(i, from, to int) {
 		part := *j
 		part.hosts, part.notes = j.hosts[from:to], nil
-		parts[i] = part.allocationsOfPart()
+		room := part.countProcesses()
+		if i == 0 {
+			room = j.countProcesses() // the others join it
+		}
+		parts[i] = part.allocationsOfPart(room)
 	})
 	all := parts[0]
 	for i, part := range parts {
@@ -72,8 +79,9 @@ func (j *judgement) allocations() *allocations {
 	return all
 }
 
-func (j *judgement) allocationsOfPart() *allocations {
-	all := &allocations{Shard: &holdings.Shard{}, j: j, byUser: make(map[snapshot.Username]*allocation)}
+// allocationsOfPart is for some of the hosts, with room for so many processes once there is one.
+func (j *judgement) allocationsOfPart(room int) *allocations {
+	all := &allocations{Shard: &holdings.Shard{}, j: j, byUser: make(map[snapshot.Username]*allocation), dealt: make(map[int]bool), room: room}
 	for _, h := range j.hosts {
 		all.here = nil
 		for _, env := range h.inOrder {

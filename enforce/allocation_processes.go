@@ -15,8 +15,7 @@ func (all *allocations) process(h *hostView, p *snapshot.Process) int {
 		all.many[p] = i
 	}
 	if i == 0 {
-		n := all.j.countProcesses()
-		all.processes, all.Processes = make([]*snapshot.Process, 0, n), make([]holdings.Process, 0, n)
+		all.processes, all.Processes = make([]*snapshot.Process, 0, all.room), make([]holdings.Process, 0, all.room)
 	}
 	_, stuck := all.j.stuckBecause(h, p)
 	all.processes = append(all.processes, p)

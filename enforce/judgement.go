@@ -29,7 +29,7 @@ type judgement struct {
 
 func newJudgement(policy Policy, cluster snapshot.Cluster, memory Memory, now time.Time, shard *Shard) *judgement {
 	j := &judgement{
-		policy: policy, shard: shard, fleet: policy.Fleet(), now: now, before: memory, next: memory.next(now),
+		policy: policy, shard: shard, fleet: policy.Fleet(), now: now, before: memory, next: memory.next(now, len(cluster.Hosts)),
 		hosts: make([]*hostView, 0, len(cluster.Hosts)), findings: make([]Finding, 0, len(memory.Findings)),
 	}
 	answered, views := make([]*snapshot.Host, 0, len(cluster.Hosts)), make([]hostView, 0, len(cluster.Hosts))

@@ -87,8 +87,8 @@ type Presence struct {
 	Cycles int       `json:"cycles"` // in which it was there, the last one included
 }
 
-// next begins the memory of the cycle that follows m.
-func (m Memory) next(now time.Time) Memory {
+// next begins the memory of the cycle that follows m, which is of so many hosts.
+func (m Memory) next(now time.Time, hosts int) Memory {
 	return Memory{
 		Time:      now,
 		Findings:  make(map[string]KnownFinding, len(m.Findings)),
@@ -98,7 +98,7 @@ func (m Memory) next(now time.Time) Memory {
 		Stuck:     copyOf(m.Stuck),
 		LeftAlone: copyOf(m.LeftAlone),
 		Extended:  copyOf(m.Extended),
-		Hosts:     make(map[snapshot.Hostname]KnownHost, len(m.Hosts)),
+		Hosts:     make(map[snapshot.Hostname]KnownHost, hosts),
 		Notes:     make(map[Note]bool, len(m.Notes)),
 		UnderWay:  m.UnderWay,
 		Observer:  m.Observer,

@@ -127,7 +127,8 @@ func (j *judgement) capDue(f *Finding, over *holdings.Over, warn Warn) (due bool
 
 // lose notes what a user loses.
 func (all *allocations) lose(f *Finding, due bool, excess *holdings.Excess) {
-	j, dealt := all.j, make(map[int]bool)
+	j, dealt := all.j, all.dealt
+	clear(dealt)
 	end := func(h *hostView, process int) { // those that are dealt with already are not named again
 		if !dealt[process] {
 			dealt[process] = true
