@@ -131,6 +131,14 @@ func TestAnEtcdThatWasSetUpAgain(t *testing.T) {
 	standby.signal(syscall.SIGTERM) // hosts wait for the next leader of the election
 	standby.exits(command.ExitOK)
 	begin("other").exits(command.ExitReplaced)
+
+	last := begin("first", "--leader", leader(), "--take-over")
+	last.is(election.Leading)
+	e.ended(e.violate("gpu-01"))
+	begin("other", "--take-over")
+	last.exits(command.ExitReplaced)
+	require.NotContains(t, last.said(), "etcd was set up again", "it was replaced by another source")
+	e.ended(e.violate("gpu-01"))
 }
 
 // Over real sshd and sudo: etcd loses its data, and is started with the same flags. It is the same cluster

@@ -110,8 +110,8 @@ const maxFormer = 8
 type RefusedError struct {
 	By    string    // the name of the other controller
 	Since time.Time // since when it acts there
-	// Foreign says that the epochs of both can't be compared, so that it isn't known which
-	// of them replaced the other.
+	// Foreign says that the other one isn't of the same election or state folder: their epochs
+	// can't be compared.
 	Foreign bool
 	// Ended says that the other controller has ended: only the next leader of its election may follow.
 	Ended bool
@@ -152,7 +152,7 @@ func (n *Note) Admit(c *Claim, now time.Time) (*Note, error) {
 	case n.Source != c.Source && !c.TakeOver && !n.free():
 		return n, n.refused(true)
 	case n.Source != c.Source && n.hasReplaced(c):
-		return n, n.refused(false)
+		return n, n.refused(c.elected()) // who takes Replaced for a later leader of its election
 	case n.Source != c.Source || c.Epoch > n.Epoch:
 		return noteOf(n, c, now), nil
 	case c.Back && n.Released && c.Epoch == n.Epoch && c.Controller == n.Controller:

@@ -187,6 +187,21 @@ func TestATakeOverIsResent(t *testing.T) {
 	require.Error(t, err)
 }
 
+// An elected leader that took a host over and was replaced there by another source doesn't hear of a
+// later leader: it would take that for one of its own election, and go on.
+func TestALeaderIsReplacedByAnotherSource(t *testing.T) {
+	for name, by := range map[string]string{"a folder": folder, "another election": fence.ElectionSource(1, "/genv/other")} {
+		leader := taking(claim(election, 7, "a"))
+		note, err := (*fence.Note)(nil).Admit(leader, earlier)
+		require.NoError(t, err, name)
+		note, err = note.Admit(taking(claim(by, 1, "b")), earlier)
+		require.NoError(t, err, name)
+		kept, err := note.Admit(leader, now)
+		require.EqualError(t, err, `refused: "genv on b" acts on this host, since 2026-03-01T10:00:00Z`, name)
+		require.Same(t, note, kept, name)
+	}
+}
+
 // However many sources follow each other, the note stays small.
 func TestFormerSourcesAreBounded(t *testing.T) {
 	var note *fence.Note
