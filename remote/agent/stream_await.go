@@ -47,20 +47,24 @@ func (a *awaited) answer(r reply) {
 
 // giveUp ends a call that is still under way, as Call does when its ctx ends.
 func (s *Stream) giveUp(id uint64, why error) {
-	if s.isUnderWay(id) && errors.Is(why, context.DeadlineExceeded) {
-		s.fail(why)
-		return
+	hangs := errors.Is(why, context.DeadlineExceeded)
+	if !hangs {
+		why = fmt.Errorf("%w: %w", errAbandoned, why)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if answer := s.calls[id]; answer != nil {
-		s.calls[id] = nil
-		answer(reply{err: fmt.Errorf("%w: %w", errAbandoned, why)})
+	if s.drop(id, why) && hangs {
+		s.fail(why)
 	}
 }
 
-func (s *Stream) isUnderWay(id uint64) bool {
+// drop ends a call, and has its answer not wanted any more; false if it has come.
+func (s *Stream) drop(id uint64, why error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.calls[id] != nil
+	answer := s.calls[id]
+	if answer == nil {
+		return false
+	}
+	s.calls[id] = nil
+	answer(reply{err: why})
+	return true
 }
