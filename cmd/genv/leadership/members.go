@@ -52,7 +52,8 @@ func shown(clusters map[uint64][]string) string {
 	return strings.Join(parts, ", ")
 }
 
-// Health is the command by which an operator sees how the members are. It asks for a password.
+// Health is the command by which an operator sees how the members are. It asks for the password of
+// the user, if there is one.
 func (config Config) Health() string {
 	args := []string{"etcdctl", "--endpoints", strings.Join(config.Etcd.Endpoints, ",")}
 	for _, flag := range [][2]string{{"--cacert", config.files.ca}, {"--cert", config.files.cert}, {"--key", config.files.key}, {"--user", config.Etcd.User}} {

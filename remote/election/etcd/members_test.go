@@ -2,8 +2,10 @@ package etcd_test
 
 import (
 	"crypto/tls"
+	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -22,6 +24,11 @@ func TestWhyAMemberDoesntAnswer(t *testing.T) {
 	otherAuthority, otherName := files.Config(t), files.Config(t)
 	otherAuthority.Certificates = foreign.Config(t).Certificates
 	otherName.ServerName = "etcd-1"
+	later := files.Config(t)
+	later.Time = func() time.Time { return time.Now().Add(48 * time.Hour) }
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // it takes connections, and says nothing
+	require.NoError(t, err)
+	defer silent.Close()
 	for name, row := range map[string]struct {
 		endpoint string
 		tls      *tls.Config
@@ -34,6 +41,8 @@ func TestWhyAMemberDoesntAnswer(t *testing.T) {
 		"no certificate of its own":   {"https://" + tlsAt, files.Anonymous(t), []string{"Then --leader-cert and --leader-key are needed"}},
 		"its certificate is foreign":  {"https://" + tlsAt, otherAuthority, []string{"doesn't take the certificate of --leader-cert"}},
 		"another name":                {"https://" + tlsAt, otherName, []string{"etcd-1", "subjectAltName"}},
+		"its certificate has expired": {"https://" + tlsAt, later, []string{tlsAt, "certificate has expired"}},
+		"it hangs":                    {"http://" + silent.Addr().String(), nil, []string{silent.Addr().String(), "(it took longer than 1s)"}},
 		"the port of other members":   {"http://" + strings.Replace(plainAt, ":2379", ":2380", 1), nil, []string{":2380: what came isn't etcd's", "2379 is the port for clients"}},
 		"no member is there":          {"http://127.0.0.1:1", nil, []string{"127.0.0.1:1: dial", "connection refused"}},
 		"no machine is of that name":  {"http://etcd-9.invalid:2379", nil, []string{"etcd-9.invalid:2379: dial", "lookup"}},

@@ -65,7 +65,7 @@ func (c *Client) hint(secure bool, err error) string {
 	case errors.Is(err, errNoGateway):
 		return "2379 is the port for clients, and enable-grpc-gateway has to be on"
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Sprintf("within %s", memberTimeout)
+		return fmt.Sprintf("it took longer than %s", memberTimeout)
 	}
 	return ""
 }
