@@ -89,7 +89,7 @@ func (c *candidate) fail(how os.Signal, next *candidate, violate func() counted)
 		var err error
 		signalled, err = os.Stat(process.file)
 		return err == nil && signalled.Size() > 0
-	}, time.Minute, 10*time.Millisecond, "nobody acts")
+	}, time.Minute, 10*time.Millisecond, "no controller acts")
 	if how == syscall.SIGSTOP { // it must not act when it goes on
 		c.signal(syscall.SIGCONT)
 		c.becomes(election.Standby)

@@ -92,7 +92,7 @@ func (e *electors) violate(host string) *testfleet.Process {
 func (e *electors) ended(job *testfleet.Process) time.Duration {
 	e.t.Helper()
 	begun := time.Now()
-	require.Eventually(e.t, func() bool { return !job.Running() }, time.Minute, 10*time.Millisecond, "nobody acts")
+	require.Eventually(e.t, func() bool { return !job.Running() }, time.Minute, 10*time.Millisecond, "no controller acts")
 	return time.Since(begun)
 }
 

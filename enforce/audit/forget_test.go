@@ -41,10 +41,10 @@ func TestForget(t *testing.T) {
 	long := time.Now().Add(-time.Hour).Truncate(time.Second)
 	require.NoError(t, os.Chtimes(path+".1", long, long))
 	before := recordsOf(t, path)
-	for _, nobody := range []snapshot.Username{"carol", "bo", "BOB", "*"} {
-		found, err := audit.Forget(path, nobody, false)
+	for _, stranger := range []snapshot.Username{"carol", "bo", "BOB", "*"} {
+		found, err := audit.Forget(path, stranger, false)
 		require.NoError(t, err)
-		require.Zero(t, found.Records, nobody)
+		require.Zero(t, found.Records, stranger)
 		require.Equal(t, before, recordsOf(t, path))
 	}
 	found, err := audit.Forget(path, "bob", true)

@@ -55,7 +55,7 @@ func (u *Usage) known(now time.Time) bool {
 	return u.Attached != nil && u.Known >= leastKnown && age <= mostAge && age >= -mostAge
 }
 
-// equal is an equal share of the users who had something, in device seconds; 0 if nobody had.
+// equal is an equal share of the users who had something, in device seconds; 0 if none had.
 func (u *Usage) equal() float64 {
 	sum, users := 0.0, 0.0
 	for _, s := range u.Attached {

@@ -97,7 +97,7 @@ func TestWhoIsBoosted(t *testing.T) {
 		"equal shares":                        {setting, usage(noon, map[snapshot.Username]int64{"alice": 50, "bob": 50}), fleet(alice), nil},
 		"hardly under an equal share":         {setting, usage(noon, map[snapshot.Username]int64{"alice": 46, "bob": 54}), fleet(alice), nil},
 		"the only one":                        {setting, usage(noon, map[snapshot.Username]int64{"alice": 5}), fleet(host("a", "alice", "", "")), nil},
-		"nobody had anything":                 {setting, usage(noon, nil), fleet(alice), nil},
+		"no user had anything":                {setting, usage(noon, nil), fleet(alice), nil},
 		"the fleet is full":                   {setting, usage(noon, light), fleet(host("a", "alice", "alice", "bob", "bob")), nil},
 		"too little is free":                  {setting, usage(noon, light), fleet(host("a", "alice", "alice", "bob", "bob", "")), nil},
 		"what is free is used":                {setting, usage(noon, light), fleet(host("a", "alice", "-", "-", "-")), nil},

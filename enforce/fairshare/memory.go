@@ -9,7 +9,7 @@ import (
 )
 
 // Memory is what is known from cycle to cycle. It is a value, and as JSON it can be kept. The zero
-// Memory gives nobody a boost.
+// Memory gives no user a boost.
 type Memory struct {
 	// Enough is since when enough devices are free, without a break; zero for not.
 	Enough time.Time `json:"enough_since,omitzero"`
@@ -52,7 +52,7 @@ func settle(s Setting, free, total int, m Memory, now time.Time) (enough time.Ti
 	return m.Enough, now.Sub(m.Enough) >= settleFor
 }
 
-// count counts the devices of the hosts that answered, and those that nobody has. It is not
+// count counts the devices of the hosts that answered, and those that no user has. It is not
 // known if most hosts did not answer.
 func count(c snapshot.Cluster) (free, total int, known bool) {
 	answered := 0

@@ -14,7 +14,7 @@ type Policy struct {
 	memory Memory
 }
 
-// Policy returns the policy by which to judge. It is the same one if nobody has a boost.
+// Policy returns the policy by which to judge. It is the same one if no user has a boost.
 func (m Memory) Policy(s Setting, policy enforce.Policy) enforce.Policy {
 	if s.Boost <= 0 || !m.Free || len(m.Light) == 0 {
 		return policy

@@ -227,7 +227,7 @@ func TestThreeShards(t *testing.T) {
 	require.Empty(t, s.found())
 
 	// Another controller judges when the first one is cut off. Nothing goes twice, and
-	// while nobody judges, nothing goes.
+	// while no judge is elected, nothing goes.
 	second, _ := s.judge("second")
 	cut.Interrupt()
 	s.shards[2].hosts[0] = host("d", 6)

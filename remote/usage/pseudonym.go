@@ -16,8 +16,8 @@ const pseudonymPrefix = "user:"
 // Forgotten is the user who has what forgotten users had.
 const Forgotten snapshot.Username = pseudonymPrefix + "forgotten"
 
-// Pseudonym is the name that stands for a user: with the same key always the same one. Who has the key
-// can find out whose it is, and without the key nobody can. Names that are not those of one user stay.
+// Pseudonym is the name that stands for a user: with the same key always the same one. With the
+// key the user can be found out, and without it not. Names that are not those of one user stay.
 func Pseudonym(key []byte, user string) string {
 	if !IsNamed(user) {
 		return user

@@ -150,7 +150,7 @@ func TestReportOfNone(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, get(t, handler, "/report?by=group").Code)
 }
 
-// TestReportHidesNames: nobody but a user sees the user's name, and the sums are right.
+// TestReportHidesNames: only a user sees the user's name, and the sums are right.
 func TestReportHidesNames(t *testing.T) {
 	const secret = "mallory-secret"
 	f := newFleet(2, 2)

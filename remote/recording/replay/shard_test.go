@@ -58,7 +58,7 @@ func shards(t *testing.T, text string, cycles int) (files [2][]byte) {
 }
 
 // What was decided about caps for a shard is recorded: it is judged as it was, and the same caps
-// find the same. Others find nobody, which is said.
+// find the same. Others find no user over a cap, which is said.
 func TestShards(t *testing.T) {
 	t.Parallel()
 	files := shards(t, patient, 60)

@@ -149,7 +149,7 @@ func TestRecent(t *testing.T) {
 		require.Equal(t, 23*time.Hour-10*time.Minute, u.Known.Round(time.Second), "from when on usage is kept, without what is missing")
 		require.Equal(t, 2, s.summed())
 		time.Sleep(time.Hour)
-		require.Equal(t, 2, s.summed(), "nobody asks")
+		require.Equal(t, 2, s.summed(), "no reader asks")
 		s.mu.Lock()
 		s.broken = true
 		s.mu.Unlock()
@@ -179,7 +179,7 @@ func TestRecentPseudonyms(t *testing.T) {
 	})
 }
 
-// What takes too long ends, and keeps nobody else waiting for longer than that.
+// What takes too long ends, and keeps no other reader waiting for longer than that.
 func TestTooSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slow{takes: time.Hour}

@@ -78,12 +78,12 @@ func forgotten(t *testing.T, d Database) {
 	require.NoError(t, err)
 	defer other.Close()
 	forget := other.(store.Forgetter)
-	for _, nobody := range []string{"user-", "user-1 ", "User-1", "%", "*", "", "user-10"} {
-		n, err := forget.RowsOf(t.Context(), nobody)
+	for _, stranger := range []string{"user-", "user-1 ", "User-1", "%", "*", "", "user-10"} {
+		n, err := forget.RowsOf(t.Context(), stranger)
 		require.NoError(t, err)
-		require.Zero(t, n, nobody)
-		require.NoError(t, forget.Forget(t.Context(), nobody))
-		require.Equal(t, before, byUser(t, w, begin, until), nobody)
+		require.Zero(t, n, stranger)
+		require.NoError(t, forget.Forget(t.Context(), stranger))
+		require.Equal(t, before, byUser(t, w, begin, until), stranger)
 	}
 	users := []string{"user-1", "user-3", odd, "gpu-1"}
 	n, err := forget.RowsOf(t.Context(), users...)

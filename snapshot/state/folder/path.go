@@ -21,7 +21,7 @@ var ErrUntrusted = errors.New("not trusted")
 const maxLinks = 40
 
 // OpenTrustedPath opens a file of another program for reading, if only root or the caller can
-// have written it, and nobody else can put another one there: it looks at each folder and each
+// have written it, and no other user can put another one there: it looks at each folder and each
 // link of the path. Otherwise the error wraps ErrUntrusted. It is fs.ErrNotExist if there is
 // none. Paths, and absolute links in them, begin at root, which is empty or a folder.
 func OpenTrustedPath(root, path string) (*os.File, error) {
