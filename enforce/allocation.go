@@ -242,7 +242,7 @@ func (all *allocations) device(u *allocation, h *hostView, device *snapshot.Devi
 // settle ends the counting of what users have on a host.
 func (all *allocations) settle() {
 	for _, u := range all.unsettled {
-		u.Settle(u.total)
+		u.Settle(u.total, all.Processes)
 	}
 	all.unsettled = all.unsettled[:0]
 }

@@ -12,7 +12,7 @@ type Book struct {
 	number   int    // of the shard, among those that are decided about
 	ends     []bool // of each process, from the beginning or because of something taken
 	detached map[attachment]bool
-	on       []bool // of each host, whether something of it is in detached
+	changed  []bool // of each host, whether something of it was taken
 	users    map[snapshot.Username]*User
 
 	room []held // for counted, which is called for one user after the other
@@ -28,7 +28,7 @@ type attachment struct {
 // Book begins to apply caps to the holdings, which stay as they are.
 func (s *Shard) Book() *Book {
 	b := &Book{
-		shard: s, ends: make([]bool, len(s.Processes)), on: make([]bool, len(s.Hosts)),
+		shard: s, ends: make([]bool, len(s.Processes)), changed: make([]bool, len(s.Hosts)),
 		users: make(map[snapshot.Username]*User, len(s.Users)),
 	}
 	for i := range s.Processes {
@@ -68,11 +68,12 @@ func (b *Book) detach(a attachment) {
 	if b.detached == nil {
 		b.detached = make(map[attachment]bool)
 	}
-	b.detached[a], b.on[a.host] = true, true
+	b.detached[a], b.changed[a.host] = true, true
 }
 
 func (b *Book) end(process int) {
-	b.ends[process] = b.ends[process] || !b.shard.Processes[process].Stuck
+	p := &b.shard.Processes[process]
+	b.ends[process], b.changed[p.Host] = b.ends[process] || !p.Stuck, true
 }
 
 // held is a device with the book that it is in.

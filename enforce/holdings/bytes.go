@@ -27,10 +27,17 @@ func (d *Device) AddUsed(used snapshot.Memory) {
 	}
 }
 
-// Settle ends the counting of bytes: the user has as much device memory by a device as the
+// Settle ends the counting of what makes up a device, whose processes are in Shard.Processes. The
+// device has as much memory as total.
+func (d *Device) Settle(total snapshot.Memory, processes []Process) {
+	d.settleBytes(total)
+	d.assess(processes)
+}
+
+// settleBytes ends the counting of bytes: the user has as much device memory by a device as the
 // environments may use, or as its processes use if that is more, and at most all of it.
 // Unknown is not zero.
-func (d *Device) Settle(total snapshot.Memory) {
+func (d *Device) settleBytes(total snapshot.Memory) {
 	if d.Bytes == UnknownBytes || d.Used == UnknownBytes && len(d.Envs) == 0 {
 		d.Bytes = UnknownBytes
 		return

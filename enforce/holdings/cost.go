@@ -18,26 +18,72 @@ type processOf struct {
 	index int
 }
 
-// costAfter is what losing the device costs the user, if the processes in ending end as well.
-func (h *held) costAfter(ending map[processOf]bool) int8 {
+// assessment is what is known of a device while nothing of its host is taken: what losing it costs
+// the user, and whether the user loses it anyway. Deciding about caps asks for both of every
+// device, user by user; they are found out host by host, where the data is at hand.
+type assessment struct {
+	known  bool
+	cost   int8
+	leaves bool
+}
+
+func (d *Device) assess(processes []Process) {
+	ends := func(process int) bool { return processes[process].Ends }
+	d.atFirst = assessment{known: true, cost: d.costIf(ends, processes), leaves: d.leavesIf(ends, func(*Attached) bool { return false })}
+}
+
+// costIf is what losing the device costs the user, if these processes end as well.
+func (d *Device) costIf(ends func(process int) bool, processes []Process) int8 {
 	cost := int8(costIdle)
-	switch h.Unknown {
+	switch d.Unknown {
 	case contents.Proven:
 		return costBusy
 	case contents.Reported:
 		cost = costReported
 	}
-	for _, use := range h.Processes {
+	for _, use := range d.Processes {
 		switch {
-		case ending[processOf{h.book, use.Process}] || h.book.ends[use.Process]:
+		case ends(use.Process):
 			cost = max(cost, costEndsAnyway)
-		case h.book.shard.Processes[use.Process].Reported:
+		case processes[use.Process].Reported:
 			cost = max(cost, costReported)
 		default:
 			return costBusy
 		}
 	}
 	return cost
+}
+
+// leavesIf reports whether the user loses the device, so that it no longer counts, if these
+// processes end and these environments lose it. Processes that use it without an attachment must
+// end too.
+func (d *Device) leavesIf(ends func(process int) bool, loses func(*Attached) bool) bool {
+	if len(d.Envs) == 0 && d.Unknown == contents.Proven {
+		return false
+	}
+	for i := range d.Envs {
+		if env := &d.Envs[i]; !env.Leaves && !loses(env) {
+			return false
+		}
+	}
+	for _, use := range d.Processes {
+		if !use.Attached && !ends(use.Process) {
+			return false
+		}
+	}
+	return true
+}
+
+// asAtFirst reports whether what was known of the device at first still holds.
+func (h *held) asAtFirst() bool { return h.atFirst.known && !h.book.changed[h.Host] }
+
+// costAfter is what losing the device costs the user, if the processes in ending end as well.
+func (h *held) costAfter(ending map[processOf]bool) int8 {
+	if len(ending) == 0 && h.asAtFirst() {
+		return h.atFirst.cost
+	}
+	ends := func(process int) bool { return ending[processOf{h.book, process}] || h.book.ends[process] }
+	return h.costIf(ends, h.book.shard.Processes)
 }
 
 // setCost finds out the cost of losing the device.
@@ -56,21 +102,11 @@ func (h *held) counts() bool {
 	return !h.leaves() && (h.Exempt != contents.Reported || h.costAfter(nil) == costBusy)
 }
 
-// leaves reports whether the user loses the device anyway, so that it no longer counts.
-// Processes that use it without an attachment must end too.
+// leaves reports whether the user loses the device anyway.
 func (h *held) leaves() bool {
-	if len(h.Envs) == 0 && h.Unknown == contents.Proven {
-		return false
+	if h.asAtFirst() {
+		return h.atFirst.leaves
 	}
-	for _, env := range h.Envs {
-		if !env.Leaves && !(h.book.on[h.Host] && h.book.detached[attachment{h.Host, h.Index, env.EID}]) {
-			return false
-		}
-	}
-	for _, use := range h.Processes {
-		if !use.Attached && !h.book.ends[use.Process] {
-			return false
-		}
-	}
-	return true
+	ends := func(process int) bool { return h.book.ends[process] }
+	return h.leavesIf(ends, func(env *Attached) bool { return h.book.detached[attachment{h.Host, h.Index, env.EID}] })
 }

@@ -81,6 +81,8 @@ type Device struct {
 	// processes use of it; UnknownBytes where that is not known.
 	Bytes int64 `json:"bytes"`
 	Used  int64 `json:"used"`
+
+	atFirst assessment
 }
 
 // Attached is an environment that is attached to a device. Leaves says that it loses the
