@@ -89,8 +89,8 @@ func (j *judgement) allocationsOfPart(room int) *allocations {
 				j.note(h, "environment %s has no user name, so no cap counts it", text.Shown(string(env.env.EID)))
 				continue
 			}
-			if u := all.of(env.env.Username); u.settings != nil {
-				all.add(u, h, env)
+			if env.user = all.of(env.env.Username); env.user.settings != nil {
+				all.add(env.user, h, env)
 			}
 		}
 		all.addUses(h)
@@ -121,16 +121,24 @@ func (all *allocations) addUses(h *hostView) {
 		if user == "" || h.exempt[p.PID] || h.in[i] == nil && h.claimed(p) == nil && !p.EnvUnknown {
 			continue
 		}
-		u := all.of(user)
+		u := all.userIn(h.in[i], user)
 		if u.settings == nil {
 			continue
 		}
 		for _, use := range p.Usage {
 			if device := h.devices.Get(use.Index); device != nil {
-				all.addUse(u, h, device, p)
+				all.addUse(u, h, device, h.in[i], p)
 			}
 		}
 	}
+}
+
+// userIn is of for a user with a process in an environment, which is most often the user's own.
+func (all *allocations) userIn(env *envView, user snapshot.Username) *allocation {
+	if env != nil && env.user != nil && env.user.Name == user {
+		return env.user
+	}
+	return all.of(user)
 }
 
 // begin starts to count what the user has on a host. All of one host is counted
@@ -179,7 +187,7 @@ func (all *allocations) add(u *allocation, h *hostView, env *envView) {
 		}
 		for p := range env.On(index) {
 			if h.userOf(p) != u.Name { // the others are counted by addUses
-				all.addProcess(u, h, d, p)
+				all.addProcess(u, h, d, env, p)
 			}
 		}
 		d.Exempt = max(d.Exempt, h.exemptUses[deviceOfEnv{index, env.env.EID}])
@@ -203,9 +211,9 @@ func (all *allocations) env(h *hostView, env *envView) holdings.Env {
 	return counted
 }
 
-// addUse counts a device that a process of the user uses. One that isn't
-// attached and becomes free anyway doesn't count.
-func (all *allocations) addUse(u *allocation, h *hostView, device *snapshot.Device, p *snapshot.Process) {
+// addUse counts a device that a process of the user uses, in an environment or in none. One that
+// isn't attached and becomes free anyway doesn't count.
+func (all *allocations) addUse(u *allocation, h *hostView, device *snapshot.Device, in *envView, p *snapshot.Process) {
 	all.begin(u, h)
 	if u.settings.MaxDevices == nil && u.settings.MaxMemory == nil {
 		return
@@ -214,7 +222,7 @@ func (all *allocations) addUse(u *allocation, h *hostView, device *snapshot.Devi
 		return
 	}
 	if d := all.device(u, h, device); !p.EnvUnknown { // then device has noted it
-		all.addProcess(u, h, d, p)
+		all.addProcess(u, h, d, in, p)
 	}
 }
 

@@ -56,10 +56,10 @@ func (all *allocations) find(p *snapshot.Process) (index int, known bool) {
 	return len(all.processes), false
 }
 
-// addProcess adds a process that ends when the user loses the device, and what it uses.
-func (all *allocations) addProcess(u *allocation, h *hostView, d *holdings.Device, p *snapshot.Process) {
-	env := h.environmentOf(p)
-	attached := env != nil && env.env.Username == u.Name && env.Attached(d.Index)
+// addProcess adds a process that ends when the user loses the device, and what it uses. It is
+// in an environment, or in none.
+func (all *allocations) addProcess(u *allocation, h *hostView, d *holdings.Device, in *envView, p *snapshot.Process) {
+	attached := in != nil && in.env.Username == u.Name && in.Attached(d.Index)
 	d.Processes = append(d.Processes, holdings.Use{Process: all.process(h, p), Attached: attached})
 	if !p.Unproved() { // else any user may have started it
 		var used snapshot.Memory

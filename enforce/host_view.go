@@ -40,7 +40,8 @@ type envView struct {
 	contents.Contents
 	env      *snapshot.Environment
 	exempt   bool
-	settings *Settings // of its user here
+	settings *Settings   // of its user here
+	user     *allocation // what its user has, once caps count it
 }
 
 // ask asks the policy about a user on this host, once a cycle.
@@ -48,7 +49,7 @@ func (h *hostView) ask(policy Policy, user snapshot.Username, now time.Time) *Se
 	s := h.byUser.Get(user)
 	if s == nil {
 		s = policy.Settings(Query{Host: h.name, Labels: h.labels, User: user, At: now})
-		h.byUser.Set(user, s)
+		h.byUser.Add(user, s)
 	}
 	return s
 }

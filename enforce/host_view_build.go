@@ -8,23 +8,29 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
+// viewSlabs are where the views of several hosts have their lists.
+type viewSlabs struct {
+	envs  contents.Slab[envView]
+	lists contents.Slab[*envView]
+}
+
 // see fills in the view of a host that answered.
-func (h *hostView) see(host *snapshot.Host, policy Policy, fleet *Fleet, now time.Time) {
+func (h *hostView) see(host *snapshot.Host, policy Policy, fleet *Fleet, now time.Time, slabs *viewSlabs) {
 	s := host.Snapshot
 	h.name, h.labels, h.snapshot, h.zone = host.Name, host.Labels, s, s.Location()
 	h.settings = policy.Settings(Query{Host: h.name, Labels: h.labels, At: now})
 	h.byUser = contents.NewIndex[snapshot.Username, *Settings](min(len(s.Environments), 8))
-	h.inOrder = make([]*envView, 0, len(s.Environments))
+	h.inOrder = slabs.lists.Take(len(s.Environments))[:0]
+	h.in = slabs.lists.Take(len(s.Processes))
 	h.envs = contents.NewIndex[snapshot.EnvID, *envView](len(s.Environments))
 	h.devices = contents.NewIndex[snapshot.DeviceIndex, *snapshot.Device](len(s.Devices))
 	h.instances = contents.Instances{Devices: s.Devices}
-	h.addEnvironments(policy, now)
+	h.addEnvironments(policy, now, slabs.envs.Take(len(s.Environments)))
 	h.addAttachments(policy)
 	h.addProcesses(policy, fleet)
 }
 
-func (h *hostView) addEnvironments(policy Policy, now time.Time) {
-	views := make([]envView, len(h.snapshot.Environments))
+func (h *hostView) addEnvironments(policy Policy, now time.Time, views []envView) {
 	for i := range views {
 		view := &views[i]
 		view.env = &h.snapshot.Environments[i]
@@ -57,7 +63,6 @@ func (h *hostView) addAttachments(policy Policy) {
 }
 
 func (h *hostView) addProcesses(policy Policy, fleet *Fleet) {
-	h.in = make([]*envView, len(h.snapshot.Processes))
 	for i := range h.snapshot.Processes {
 		p := &h.snapshot.Processes[i]
 		env := h.environmentOf(p)

@@ -47,8 +47,9 @@ func newJudgement(policy Policy, cluster snapshot.Cluster, memory Memory, now ti
 		}
 	}
 	inParts(len(j.hosts), func(_, from, to int) {
+		var slabs viewSlabs
 		for i := from; i < to; i++ {
-			j.hosts[i].see(answered[i], policy, &j.fleet, now)
+			j.hosts[i].see(answered[i], policy, &j.fleet, now, &slabs)
 		}
 	})
 	j.markUnderWay()

@@ -44,13 +44,20 @@ func (x *Index[K, V]) find(key K) int {
 
 // Set gives a key a value, instead of the one that it has.
 func (x *Index[K, V]) Set(key K, value V) {
-	if x.many != nil {
-		x.many[key] = value
-		return
+	if x.many == nil {
+		if i := x.find(key); i >= 0 {
+			x.list[i].value = value
+			return
+		}
 	}
-	switch i := x.find(key); {
-	case i >= 0:
-		x.list[i].value = value
+	x.Add(key, value)
+}
+
+// Add is Set for a key that has no value.
+func (x *Index[K, V]) Add(key K, value V) {
+	switch {
+	case x.many != nil:
+		x.many[key] = value
 	case len(x.list) < few:
 		x.list = append(x.list, valueOf[K, V]{key, value})
 	default:
