@@ -116,29 +116,46 @@ func (all *allocations) of(user snapshot.Username) *allocation {
 // whose environment is unknown count too, and never end for it.
 func (all *allocations) addUses(h *hostView) {
 	for i := range h.snapshot.Processes {
-		p := &h.snapshot.Processes[i]
+		p, env := &h.snapshot.Processes[i], h.in[i]
+		if h.exempt[p.PID] {
+			continue
+		}
 		user := h.userOf(p)
-		if user == "" || h.exempt[p.PID] || h.in[i] == nil && h.claimed(p) == nil && !p.EnvUnknown {
-			continue
-		}
-		u := all.userIn(h.in[i], user)
-		if u.settings == nil {
-			continue
-		}
-		for _, use := range p.Usage {
-			if device := h.devices.Get(use.Index); device != nil {
-				all.addUse(u, h, device, h.in[i], p)
+		if env != nil && env.user != nil {
+			if env.user.Name == user {
+				all.addUsesOf(env.user, h, env, p)
+				continue
 			}
+			all.addForeign(h, env, p)
+		}
+		if user != "" && (env != nil || h.claimed(p) != nil || p.EnvUnknown) {
+			all.addUsesOf(all.of(user), h, env, p)
 		}
 	}
 }
 
-// userIn is of for a user with a process in an environment, which is most often the user's own.
-func (all *allocations) userIn(env *envView, user snapshot.Username) *allocation {
-	if env != nil && env.user != nil && env.user.Name == user {
-		return env.user
+func (all *allocations) addUsesOf(u *allocation, h *hostView, in *envView, p *snapshot.Process) {
+	if u.settings == nil {
+		return
 	}
-	return all.of(user)
+	for _, use := range p.Usage {
+		if device := h.devices.Get(use.Index); device != nil {
+			all.addUse(u, h, device, in, p)
+		}
+	}
+}
+
+// addForeign counts a process of another user or of root for the user of the environment that it
+// is in, on the devices to which that environment is attached.
+func (all *allocations) addForeign(h *hostView, env *envView, p *snapshot.Process) {
+	if env.user.settings == nil {
+		return
+	}
+	for _, a := range env.Attachments {
+		if d := env.user.devices.Get(a.Device.Index); d != nil && p.Uses(d.Index) != nil {
+			all.addProcess(env.user, h, d, env, p)
+		}
+	}
 }
 
 // begin starts to count what the user has on a host. All of one host is counted
@@ -184,11 +201,6 @@ func (all *allocations) add(u *allocation, h *hostView, env *envView) {
 		}
 		if d.Oldest.IsZero() || a.Time.Compare(d.Oldest) < 0 {
 			d.Oldest = a.Time
-		}
-		for p := range env.On(index) {
-			if h.userOf(p) != u.Name { // the others are counted by addUses
-				all.addProcess(u, h, d, env, p)
-			}
 		}
 		d.Exempt = max(d.Exempt, h.exemptUses[deviceOfEnv{index, env.env.EID}])
 	}

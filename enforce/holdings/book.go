@@ -79,8 +79,9 @@ func (b *Book) end(process int) {
 // held is a device with the book that it is in.
 type held struct {
 	*Device
-	book *Book
-	cost int8 // of losing it while nothing else is chosen, once setCost was called
+	book   *Book
+	cost   int8 // of losing it while nothing else is chosen, once setCost was called
+	chosen bool // already, by choose
 }
 
 func (h *held) host() *Host { return &h.book.shard.Hosts[h.Host] }

@@ -10,7 +10,6 @@ import (
 type choice struct {
 	ending map[processOf]bool
 	chosen []*held
-	taken  map[*held]bool
 }
 
 // choose takes devices until it is enough: idle ones first, then those of
@@ -19,14 +18,14 @@ type choice struct {
 // processes end, and what else they alone used on that host goes before the
 // next busy one. The more a choice is proven to hurt, the later it is made.
 func choose(devices []*held, enough func(chosen []*held) bool) []*held {
-	c := &choice{ending: map[processOf]bool{}, taken: map[*held]bool{}}
+	c := &choice{ending: map[processOf]bool{}}
 	queue := make([]*held, 0, len(devices))
 	for _, d := range devices {
 		if d.takeable() {
 			queue = append(queue, d)
 		}
 	}
-	slices.SortStableFunc(queue, func(a, b *held) int {
+	slices.SortFunc(queue, func(a, b *held) int {
 		return cmp.Or(cmp.Compare(a.cost, b.cost), b.Newest.Compare(a.Newest), a.host().compare(b.host()), cmp.Compare(a.Index, b.Index))
 	})
 	for _, d := range queue {
@@ -37,7 +36,7 @@ func choose(devices []*held, enough func(chosen []*held) bool) []*held {
 			continue
 		}
 		for _, other := range queue {
-			if other.host() == d.host() && !enough(c.chosen) && other.costAfter(c.ending) <= costEndsAnyway {
+			if other.Host == d.Host && other.book == d.book && !enough(c.chosen) && other.costAfter(c.ending) <= costEndsAnyway {
 				c.take(other)
 			}
 		}
@@ -46,10 +45,10 @@ func choose(devices []*held, enough func(chosen []*held) bool) []*held {
 }
 
 func (c *choice) take(d *held) bool {
-	if c.taken[d] {
+	if d.chosen {
 		return false
 	}
-	c.taken[d] = true
+	d.chosen = true
 	c.chosen = append(c.chosen, d)
 	for _, use := range d.Processes {
 		c.ending[processOf{d.book, use.Process}] = true
