@@ -13,6 +13,7 @@ import (
 // is looked up by scanning.
 type hostView struct {
 	name     snapshot.Hostname
+	host     *snapshot.Host
 	order    int // in the cluster
 	labels   map[string]string
 	snapshot *snapshot.Snapshot
@@ -28,6 +29,8 @@ type hostView struct {
 	exemptUses    map[deviceOfEnv]contents.Evidence
 	exemptDevices map[snapshot.DeviceIndex]bool
 	devices       contents.Index[snapshot.DeviceIndex, *snapshot.Device] // the others
+	// adopted are the attachments that adoptReleased found.
+	adopted map[deviceOfEnv]bool
 	// unknownOn are the processes on a device whose environment is unknown.
 	unknownOn map[snapshot.DeviceIndex][]*snapshot.Process
 	instances contents.Instances

@@ -14,20 +14,20 @@ type viewSlabs struct {
 	lists contents.Slab[*envView]
 }
 
-// see fills in the view of a host that answered.
-func (h *hostView) see(host *snapshot.Host, policy Policy, fleet *Fleet, now time.Time, slabs *viewSlabs) {
-	s := host.Snapshot
-	h.name, h.labels, h.snapshot, h.zone = host.Name, host.Labels, s, s.Location()
-	h.settings = policy.Settings(Query{Host: h.name, Labels: h.labels, At: now})
+// see fills in the view of a host.
+func (j *judgement) see(h *hostView) {
+	s := h.host.Snapshot
+	h.labels, h.snapshot, h.zone = h.host.Labels, s, s.Location()
+	h.settings = j.policy.Settings(Query{Host: h.name, Labels: h.labels, At: j.now})
 	h.byUser = contents.NewIndex[snapshot.Username, *Settings](min(len(s.Environments), 8))
-	h.inOrder = slabs.lists.Take(len(s.Environments))[:0]
-	h.in = slabs.lists.Take(len(s.Processes))
+	h.inOrder = j.slabs.lists.Take(len(s.Environments))[:0]
+	h.in = j.slabs.lists.Take(len(s.Processes))
 	h.envs = contents.NewIndex[snapshot.EnvID, *envView](len(s.Environments))
 	h.devices = contents.NewIndex[snapshot.DeviceIndex, *snapshot.Device](len(s.Devices))
 	h.instances = contents.Instances{Devices: s.Devices}
-	h.addEnvironments(policy, now, slabs.envs.Take(len(s.Environments)))
-	h.addAttachments(policy)
-	h.addProcesses(policy, fleet)
+	h.addEnvironments(j.policy, j.now, j.slabs.envs.Take(len(s.Environments)))
+	h.addAttachments(j.policy)
+	h.addProcesses(j.policy, &j.fleet)
 }
 
 func (h *hostView) addEnvironments(policy Policy, now time.Time, views []envView) {

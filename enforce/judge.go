@@ -20,17 +20,18 @@ func Judge(policy Policy, cluster snapshot.Cluster, memory Memory, now time.Time
 }
 
 func (j *judgement) judge(cluster snapshot.Cluster) (Plan, Memory, []Event) {
-	j.forgetEnded()
-	j.onEachHost(j.adoptReleased)
-
 	// Each rule adds findings. What is due it puts into the drafts of the hosts' reports,
 	// where the rules after it see what ends anyway: their order matters.
 	j.sideBySide(
+		(*judgement).see,
+		(*judgement).adoptReleased,
 		(*judgement).noteUnknowns,
 		(*judgement).nonEnvProcesses,
 		(*judgement).envDevices,
 		(*judgement).envMemory, // what ends because of the rules above frees memory
 	)
+	j.forgetEnded()
+	j.rememberAdopted()
 	j.extend()
 	j.watchIdle()
 	j.onEachHost(j.idleDevices)

@@ -24,6 +24,7 @@ type judgement struct {
 	keys     [][]string // in next.Present, of each finding
 	notes    []Note
 	decided  []extension.Decision
+	slabs    viewSlabs
 	holdings *holdings.Shard // of the users with caps, as the rules before the caps leave them
 }
 
@@ -32,7 +33,7 @@ func newJudgement(policy Policy, cluster snapshot.Cluster, memory Memory, now ti
 		policy: policy, shard: shard, fleet: policy.Fleet(), now: now, before: memory, next: memory.next(now, len(cluster.Hosts)),
 		hosts: make([]*hostView, 0, len(cluster.Hosts)), findings: make([]Finding, 0, len(memory.Findings)),
 	}
-	answered, views := make([]*snapshot.Host, 0, len(cluster.Hosts)), make([]hostView, 0, len(cluster.Hosts))
+	views := make([]hostView, 0, len(cluster.Hosts))
 	for i := range cluster.Hosts {
 		h := &cluster.Hosts[i]
 		_, exempt := policy.Exempt(Subject{Host: h.Name})
@@ -41,17 +42,10 @@ func newJudgement(policy Policy, cluster snapshot.Cluster, memory Memory, now ti
 		case h.Err != nil || h.Snapshot == nil:
 			j.missing = append(j.missing, h.Name)
 		default:
-			answered = append(answered, h)
-			views = append(views, hostView{order: shard.order(h.Name, i)})
+			views = append(views, hostView{name: h.Name, host: h, order: shard.order(h.Name, i)})
 			j.hosts = append(j.hosts, &views[len(views)-1])
 		}
 	}
-	inParts(len(j.hosts), func(_, from, to int) {
-		var slabs viewSlabs
-		for i := from; i < to; i++ {
-			j.hosts[i].see(answered[i], policy, &j.fleet, now, &slabs)
-		}
-	})
 	j.markUnderWay()
 	return j
 }

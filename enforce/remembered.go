@@ -33,9 +33,24 @@ func (j *judgement) adoptReleased(h *hostView) {
 		for _, p := range env.Processes {
 			for _, u := range p.Usage {
 				if d := h.snapshot.Device(u.Index); d != nil && len(d.Attachments) == 0 && d.ComputesLess(rule.Below) {
-					j.release(h, env, u.Index)
+					h.adopt(deviceOfEnv{u.Index, env.env.EID})
 				}
 			}
+		}
+	}
+}
+
+func (h *hostView) adopt(released deviceOfEnv) {
+	if h.adopted == nil {
+		h.adopted = make(map[deviceOfEnv]bool)
+	}
+	h.adopted[released] = true
+}
+
+func (j *judgement) rememberAdopted() {
+	for _, h := range j.hosts {
+		for released := range h.adopted {
+			j.release(h, h.envs.Get(released.eid), released.device)
 		}
 	}
 }
@@ -44,7 +59,8 @@ func (j *judgement) adoptReleased(h *hostView) {
 // it was detached.
 func (j *judgement) released(h *hostView, env *envView, index snapshot.DeviceIndex) bool {
 	d := h.snapshot.Device(index)
-	return j.next.Released[h.attachmentKey(env, index)] && d != nil && len(d.Attachments) == 0
+	return d != nil && len(d.Attachments) == 0 &&
+		(h.adopted[deviceOfEnv{index, env.env.EID}] || j.next.Released[h.attachmentKey(env, index)])
 }
 
 // stillUses reports whether an environment's processes use a device without an
