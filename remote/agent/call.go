@@ -26,7 +26,7 @@ func broken(ctx context.Context, t transport, err error) bool {
 	switch {
 	case errors.Is(err, ErrRefused), errors.Is(err, errReporting), errors.Is(err, errAbandoned):
 		return false
-	case errors.Is(err, ErrNotSent) && ctx.Err() != nil: // it had no turn in time
+	case errors.Is(err, ErrNotSent) && (ctx.Err() != nil || remote.MayBegin(ctx) != nil): // it had no turn in time
 		return false
 	case errors.Is(ctx.Err(), context.Canceled):
 		return !t.can().Parallel || errors.Is(context.Cause(ctx), context.DeadlineExceeded)

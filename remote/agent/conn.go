@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -189,6 +190,9 @@ func (c *Conn) execute(ctx context.Context, report enforce.Report) (Execution, e
 		return Execution{}, err
 	}
 	defer leave()
+	if err := remote.MayBegin(ctx); err != nil {
+		return Execution{}, fmt.Errorf("%w: %w", ErrNotSent, err)
+	}
 	return call(ctx, c, t, c.pool.timeFor(t, report), func(ctx context.Context) (Execution, error) { return t.Execute(ctx, c.host, report) })
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent/guarding"
 )
 
@@ -124,9 +125,13 @@ func (s *Stream) begin(ctx context.Context, f *frame, answer func(reply)) error 
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.broken != nil {
+	err := s.broken
+	if err == nil {
+		err = remote.MayBegin(ctx)
+	}
+	if err != nil {
 		s.writing.release()
-		return s.broken
+		return err
 	}
 	s.last++
 	f.id = s.last

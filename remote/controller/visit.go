@@ -99,6 +99,12 @@ var errNotLeading = remote.Errorf(remote.Cancelled, "not sent: this controller d
 // deliver sends the messages and the report, and waits for the report's outcome even if ctx
 // ends meanwhile.
 func (v *visit) deliver(ctx context.Context, link Link, leads func() bool) {
+	ctx = remote.While(ctx, func() error {
+		if leads() {
+			return nil
+		}
+		return errNotLeading
+	})
 	if leads() {
 		v.guard.Send(ctx, link)
 	} else {

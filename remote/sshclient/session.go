@@ -184,6 +184,9 @@ func (s *Session) start(ctx context.Context, commandLine string) error {
 	if ctx.Err() != nil {
 		return stopped(ctx, s.host+": before the command was started")
 	}
+	if err := remote.MayBegin(ctx); err != nil {
+		return fmt.Errorf("%s: %w", s.host, err)
+	}
 	stdin, err1 := s.channel.StdinPipe()
 	stdout, err2 := s.channel.StdoutPipe()
 	stderr, err3 := s.channel.StderrPipe()

@@ -67,6 +67,22 @@ func TestStream(t *testing.T) {
 		_, err = c.Run(t.Context(), gpu, sh("true"))
 		require.NoError(t, err, "its place on the connection is free again")
 	})
+	t.Run("what may not be begun any more after the login", func(t *testing.T) {
+		c := newClient(t, sshclient.Options{ConfigFile: s.config(t)})
+		asked := 0
+		ctx := remote.While(t.Context(), func() error {
+			asked++
+			_, loggedIn := c.Peer(gpu)
+			require.True(t, loggedIn, "it is asked after the login")
+			return remote.Errorf(remote.Cancelled, "replaced")
+		})
+		_, err := c.Run(ctx, gpu, sh("touch "+s.file("begun")))
+		requireClass(t, remote.Cancelled, err)
+		require.ErrorContains(t, err, "replaced")
+		require.Equal(t, 1, asked)
+		_, err = c.Run(t.Context(), gpu, sh("test ! -e "+s.file("begun")))
+		require.NoError(t, err)
+	})
 	t.Run("a flood on stderr ends it", func(t *testing.T) {
 		session, err := c.Start(t.Context(), gpu, sh("yes >&2"))
 		require.NoError(t, err)
