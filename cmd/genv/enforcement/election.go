@@ -212,7 +212,7 @@ func (l *loop) turned(settle func()) *controller.Controller {
 	}
 	l.claim = &fence.Claim{
 		Source: fence.ElectionSource(status.Cluster, l.part.Key), Epoch: epoch,
-		Controller: fenceID(&l.self), Name: fenceName(&l.self), TakeOver: l.setup.TakeOver,
+		Controller: fenceID(&l.self), Name: fenceName(&l.self), TakeOver: l.setup.TakeOver, Start: l.start,
 	}
 	own := l.current.Memory.FairShare
 	next := l.controller(l.setup)

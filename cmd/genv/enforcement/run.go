@@ -2,6 +2,7 @@ package enforcement
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -60,7 +61,7 @@ func (l *loop) run(ctx context.Context, setup Setup) error {
 		l.counters = metrics.NewCounters(p.Now(), setup.Interval)
 	}
 	if setup.announces() {
-		l.self = l.memory.identity(ctx, p.Now())
+		l.self, l.start = l.memory.identity(ctx, p.Now()), rand.Text()
 		if err := l.takePart(ctx, &setup); err != nil {
 			return err
 		}
@@ -70,6 +71,9 @@ func (l *loop) run(ctx context.Context, setup Setup) error {
 		}
 		if err != nil {
 			return err
+		}
+		if l.claim != nil {
+			l.claim.Start = l.start
 		}
 	}
 	l.mail = mailer{log: log, now: p.Now}
@@ -128,6 +132,7 @@ type loop struct {
 	// counters are what the metrics count; nil without a Feed.
 	counters *metrics.Counters
 	self     controllers.Controller // without what a setup says
+	start    string                 // of this run, in its claims
 	claim    *fence.Claim           // by what right it acts; nil for none
 	// saidUnfenced: which hosts can't refuse a controller that was replaced was said.
 	saidUnfenced bool

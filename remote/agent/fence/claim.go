@@ -19,6 +19,9 @@ type Claim struct {
 	// Controller is the id of the controller: the same after a restart.
 	Controller string `json:"controller"`
 	Name       string `json:"name"` // of the controller, for people
+	// Start is another one at each start of a controller: from a backup or a clone of its state
+	// folder two starts may count the same epoch. Empty is not known, as of earlier versions.
+	Start string `json:"start,omitempty"`
 	// TakeOver asks the host to change to Source from another one.
 	TakeOver bool `json:"take_over,omitempty"`
 	// Back asks the host to go on with a controller that released it and still runs: the
@@ -32,6 +35,7 @@ const (
 	electionPrefix = "election:"
 	maxSource      = 512 // bytes
 	maxName        = 256 // bytes
+	maxStart       = 64  // bytes
 	maxShown       = 100 // characters of a name
 )
 
@@ -79,7 +83,7 @@ func (c *Claim) Check() error {
 	switch {
 	case !known || c.Epoch == 0 || c.Controller == "":
 		return errors.New("a claim without a source, an epoch or a controller")
-	case len(c.Source) > maxSource || len(c.Controller)+len(c.Name) > maxName:
+	case len(c.Source) > maxSource || len(c.Controller)+len(c.Name) > maxName || len(c.Start) > maxStart:
 		return errors.New("a claim that is longer than any controller's")
 	}
 	return nil
@@ -101,6 +105,7 @@ type Former struct {
 	Source     string `json:"source"`
 	Epoch      uint64 `json:"epoch"`
 	Controller string `json:"controller"`
+	Start      string `json:"start,omitempty"`
 }
 
 // maxFormer bounds the list: with the longest claims, escaped, the note stays below maxBytes.
@@ -155,11 +160,11 @@ func (n *Note) Admit(c *Claim, now time.Time) (*Note, error) {
 		return n, n.refused(c.elected()) // who takes Replaced for a later leader of its election
 	case n.Source != c.Source || c.Epoch > n.Epoch:
 		return noteOf(n, c, now), nil
-	case c.Back && n.Released && c.Epoch == n.Epoch && c.Controller == n.Controller:
+	case c.Back && n.Released && n.isOf(c):
 		next := *n
 		next.Released = false
 		return &next, nil
-	case c.Epoch < n.Epoch || c.Controller != n.Controller || n.Released:
+	case !n.isOf(c) || n.Released:
 		return n, n.refused(false)
 	}
 	return n, nil
@@ -168,12 +173,17 @@ func (n *Note) Admit(c *Claim, now time.Time) (*Note, error) {
 // Release returns the note to keep when the controller with this claim has ended: the same
 // one if there is nothing new.
 func (n *Note) Release(c *Claim) *Note {
-	if n == nil || n.Source != c.Source || n.Epoch != c.Epoch || n.Controller != c.Controller || n.Released {
+	if n == nil || n.Source != c.Source || !n.isOf(c) || n.Released {
 		return n
 	}
 	next := *n
 	next.Released = true
 	return &next
+}
+
+// isOf reports whether the note is of the start of a controller that makes a claim of the same source.
+func (n *Note) isOf(c *Claim) bool {
+	return c.Epoch == n.Epoch && c.Controller == n.Controller && (c.Start == n.Start || c.Start == "" || n.Start == "")
 }
 
 // free reports whether any controller may be next. An election goes on when its leader has ended:
@@ -184,11 +194,15 @@ func (n *Note) free() bool { return n.Released && !n.elected() }
 // here before, and was replaced by another source.
 func (n *Note) hasReplaced(c *Claim) bool {
 	i := slices.IndexFunc(n.Former, func(f Former) bool { return f.Source == c.Source })
-	if i < 0 || c.Epoch > n.Former[i].Epoch {
+	if i < 0 {
 		return false
 	}
-	back := n.Released && c.Epoch == n.Former[i].Epoch && c.Controller == n.Former[i].Controller
-	return !back
+	f := &n.Former[i]
+	same := c.Start != "" && c.Start == f.Start // also if it was elected again
+	if n.Released && (same || c.Epoch == f.Epoch && c.Controller == f.Controller) {
+		return false
+	}
+	return same || c.Epoch <= f.Epoch
 }
 
 // noteOf is the note of a claim that follows n.
@@ -200,7 +214,7 @@ func noteOf(n *Note, c *Claim, now time.Time) *Note {
 	}
 	next.Former = slices.DeleteFunc(slices.Clone(n.Former), func(f Former) bool { return f.Source == n.Source || f.Source == c.Source })
 	if n.Source != c.Source {
-		next.Former = slices.Insert(next.Former, 0, Former{n.Source, n.Epoch, n.Controller})
+		next.Former = slices.Insert(next.Former, 0, Former{n.Source, n.Epoch, n.Controller, n.Start})
 	}
 	next.Former = next.Former[:min(len(next.Former), maxFormer)]
 	return next

@@ -30,6 +30,58 @@ func taking(c *fence.Claim) *fence.Claim { c.TakeOver = true; return c }
 
 func back(c *fence.Claim) *fence.Claim { c.Back = true; return c }
 
+func started(c *fence.Claim, start string) *fence.Claim { c.Start = start; return c }
+
+// TestStarts: a backup or a clone of a state folder may count on to the epoch of the start that
+// still runs. Of the two only the one that the host noted acts there.
+func TestStarts(t *testing.T) {
+	first, second := started(claim(folder, 7, "a"), "1"), started(claim(folder, 7, "a"), "2")
+	note, err := (*fence.Note)(nil).Admit(first, earlier)
+	require.NoError(t, err)
+	for name, row := range map[string]struct {
+		claim   *fence.Claim
+		refused bool
+	}{
+		"the one that is noted":             {first, false},
+		"another one with its epoch":        {second, true},
+		"that takes over":                   {taking(started(claim(folder, 7, "a"), "2")), true},
+		"that asks to go on":                {back(started(claim(folder, 7, "a"), "2")), true},
+		"of a version that names no starts": {claim(folder, 7, "a"), false},
+		"a later one":                       {started(claim(folder, 8, "a"), "2"), false},
+	} {
+		_, err := note.Admit(row.claim, now)
+		require.Equal(t, row.refused, err != nil, name)
+	}
+	require.Same(t, note, note.Release(second), "it isn't its to release")
+	require.NotSame(t, note, note.Release(first))
+
+	unnamed, err := (*fence.Note)(nil).Admit(claim(folder, 7, "a"), earlier)
+	require.NoError(t, err)
+	_, err = unnamed.Admit(second, now)
+	require.NoError(t, err, "what an earlier version noted may be this start")
+}
+
+// TestElectedAgainAfterATakeOver: a leader that took a host over and lost it to another source
+// doesn't take it over once more when it is elected again, until it is restarted or the other
+// one has ended.
+func TestElectedAgainAfterATakeOver(t *testing.T) {
+	leader := func(epoch uint64, start string) *fence.Claim {
+		return taking(started(claim(election, epoch, "a"), start))
+	}
+	note, err := (*fence.Note)(nil).Admit(leader(10, "1"), earlier)
+	require.NoError(t, err)
+	note, err = note.Admit(taking(claim(other, 1, "b")), earlier)
+	require.NoError(t, err)
+	for _, epoch := range []uint64{10, 20} {
+		_, err = note.Admit(leader(epoch, "1"), now)
+		require.ErrorContains(t, err, "refused", epoch)
+	}
+	_, err = note.Admit(leader(20, "2"), now)
+	require.NoError(t, err, "it was restarted with --take-over")
+	_, err = note.Release(claim(other, 1, "b")).Admit(leader(20, "1"), now)
+	require.NoError(t, err, "the other one has ended")
+}
+
 func TestAdmit(t *testing.T) {
 	for name, row := range map[string]struct {
 		known, claim *fence.Claim
