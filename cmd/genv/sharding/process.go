@@ -15,11 +15,17 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/seed-3119e985/genv/remote/agent"
 )
 
 // stuckAfter is how long a process may not say that it works before it is killed. It says so
 // twice in this time (sd_notify(3), WATCHDOG_USEC).
 const stuckAfter = 2 * time.Minute
+
+// endsWithin is how long a process that was asked to end may take: it sends no signs of life any
+// more, and waits for its reports. The processes that these end have up to MaxGrace for it.
+const endsWithin = 2 * agent.MaxGrace
 
 // process is a running controller of a shard.
 type process struct {
@@ -32,7 +38,8 @@ type process struct {
 
 	ready    atomic.Bool  // it has looked at its hosts
 	lastSign atomic.Int64 // when it last said that it works, in nanoseconds since started
-	stopping bool
+	stopping bool         // it was asked to end
+	killed   bool         // it was stuck
 }
 
 // output is where processes print, a line at a time.
@@ -148,9 +155,13 @@ func (p *process) listen() {
 	}
 }
 
-// stuck reports whether the process says no more that it works.
+// stuck reports whether the process has not said for too long that it works.
 func (p *process) stuck() bool {
-	return time.Since(p.started)-time.Duration(p.lastSign.Load()) > stuckAfter
+	limit := stuckAfter
+	if p.stopping {
+		limit = endsWithin
+	}
+	return time.Since(p.started)-time.Duration(p.lastSign.Load()) > limit
 }
 
 // signal sends a signal; a process that has ended gets none.

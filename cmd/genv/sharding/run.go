@@ -229,8 +229,7 @@ func (r *run) place() {
 			p.signal(syscall.SIGTERM)
 			r.say("ends", shard, seen)
 		case p.stuck():
-			r.Log.Error().Int("shard", shard).Msg("the process of the shard is stuck: it is killed, and started again")
-			p.signal(os.Kill)
+			r.kill(p)
 		case p.ready.Load() && !p.stopping:
 			ready = append(ready, shard)
 		}
@@ -244,6 +243,15 @@ func (r *run) place() {
 		}
 	}
 	systemd.Notify(r.Log, fmt.Sprintf("STATUS=runs %d of %d shards, %d of them ready; %d controllers", len(r.processes), r.Count, len(ready), len(seen.Members)))
+}
+
+// kill kills a process that is stuck. In the kernel, such a process may stay for a while.
+func (r *run) kill(p *process) {
+	if !p.killed {
+		r.Log.Error().Int("shard", p.shard).Msg("the process of the shard is stuck: it is killed")
+	}
+	p.killed = true
+	p.signal(os.Kill)
 }
 
 func (r *run) begin(shard int, seen *shards.Seen) {
