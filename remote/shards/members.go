@@ -48,9 +48,10 @@ type MembersOptions struct {
 	Cluster Cluster
 	Key     string // of all controllers, such as /genv/lab
 	Self    Member // without what is Ready
-	// Update gets what is seen, each second in which etcd answers.
+	// Update gets what is seen, each second in which etcd answers. It and Failed are called by
+	// Run, and must not block: the lease isn't renewed meanwhile.
 	Update func(Seen)
-	// Failed gets why etcd can't be asked, and nil when it can again.
+	// Failed gets the error of each second in which etcd can't be asked, and nil when it can again.
 	Failed func(error)
 }
 

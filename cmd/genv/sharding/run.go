@@ -59,7 +59,9 @@ type run struct {
 	begun     map[int]bool // the shards that had a process
 	replaced  map[int]bool // the shards that ended since other controllers act on their hosts
 	exit      int          // the greatest exit code of the processes at the end
-	taken     bool         // the key of a run of this controller that ended is still in etcd
+
+	joining bool   // the key of a run of this controller that ended is still in etcd
+	logged  string // about etcd, last
 
 	turned atomic.Int64 // when supervise ended a turn last, by Clock
 
@@ -113,26 +115,24 @@ func (r *run) update(seen shards.Seen) {
 	r.wake()
 }
 
+// etcdFailed logs that etcd fails, or answers again: once, since it may fail for hours.
 func (r *run) etcdFailed(err error) {
+	level, text := zerolog.WarnLevel, "etcd doesn't answer: the shards stay as they are"
 	switch {
-	case etcd.Refused(err):
-		r.Log.Warn().Err(err).Msg("etcd refuses what this controller asks: the shards stay as they are")
-		return
 	case errors.Is(err, shards.ErrTaken):
-		if !r.taken {
-			r.Log.Warn().Err(err).Msg("this controller takes part once that has ended, which takes some seconds")
-		}
-		r.taken = true
-		return
-	case err != nil:
-		r.Log.Warn().Err(err).Msg("etcd doesn't answer: the shards stay as they are")
-		return
+		r.joining, text = true, "this controller joins when the key of its earlier run has expired, within a few seconds"
+	case etcd.Refused(err):
+		text = "etcd refuses what this controller asks: the shards stay as they are"
+	case err == nil && r.joining:
+		r.joining, level, text = false, zerolog.InfoLevel, "this controller has joined the others"
+	case err == nil:
+		level, text = zerolog.InfoLevel, "etcd answers again"
 	}
-	log, now := r.Log.Level(zerolog.InfoLevel), "etcd answers again"
-	if r.taken {
-		r.taken, now = false, "this controller takes part now"
+	if text != r.logged {
+		log := r.Log.Level(zerolog.InfoLevel)
+		log.WithLevel(level).Err(err).Msg(text)
 	}
-	log.Info().Msg(now)
+	r.logged = text
 }
 
 func (r *run) wake() {
