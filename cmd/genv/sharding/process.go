@@ -37,6 +37,8 @@ type process struct {
 	ended   chan error // has the error of Wait
 
 	ready    atomic.Bool  // it has looked at its hosts
+	heard    atomic.Bool  // it has sent a notice, so it handles SIGHUP: before, that would end it
+	reread   atomic.Bool  // it is to get SIGHUP as soon as it handles it
 	lastSign atomic.Int64 // when it last said that it works, in nanoseconds since started
 	stopping bool         // it was asked to end
 	killed   bool         // it was stuck
@@ -149,6 +151,8 @@ func (p *process) listen() {
 			return
 		}
 		p.lastSign.Store(int64(time.Since(p.started)))
+		p.heard.Store(true)
+		p.hangupIfDue()
 		if bytes.Contains(buffer[:n], []byte("STATUS=cycle")) {
 			p.ready.Store(true)
 		}
@@ -162,6 +166,18 @@ func (p *process) stuck() bool {
 		limit = endsWithin
 	}
 	return time.Since(p.started)-time.Duration(p.lastSign.Load()) > limit
+}
+
+// hangup has the process read its configuration again, as soon as it handles SIGHUP.
+func (p *process) hangup() {
+	p.reread.Store(true)
+	p.hangupIfDue()
+}
+
+func (p *process) hangupIfDue() {
+	if p.heard.Load() && p.reread.Swap(false) {
+		p.signal(syscall.SIGHUP)
+	}
 }
 
 // signal sends a signal; a process that has ended gets none.

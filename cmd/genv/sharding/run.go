@@ -347,7 +347,7 @@ func (r *run) reload() {
 	r.with = r.shardsWith(hosts)
 	for shard, p := range r.processes {
 		if r.with[shard] {
-			p.signal(syscall.SIGHUP)
+			p.hangup()
 		}
 	}
 	clear(r.failures)
