@@ -32,7 +32,26 @@ func decode(e *etcd.Entry) (Member, error) {
 	return Member{ID: path.Base(e.Key), Name: d.Name, Count: d.Shards, Ready: d.Ready, Left: d.Left, Joined: e.Created}, nil
 }
 
+// membersPrefix begins the keys of the controllers that share hosts with a key.
+func membersPrefix(key string) string { return key + "/shards/members/" }
+
+// Lister lists the keys with a prefix; *etcd.Client is one.
+type Lister interface {
+	List(ctx context.Context, prefix string) ([]etcd.Entry, error)
+}
+
 // Present are the controllers that share hosts with this key now; none where hosts aren't divided.
-func Present(ctx context.Context, cluster Cluster, key string) ([]Member, error) {
-	return NewMembers(MembersOptions{Cluster: cluster, Key: key}).members(ctx)
+func Present(ctx context.Context, cluster Lister, key string) ([]Member, error) {
+	entries, err := cluster.List(ctx, membersPrefix(key))
+	return decodeAll(entries), err
+}
+
+// decodeAll leaves out what can't be read: a controller of another version takes no shard here.
+func decodeAll(entries []etcd.Entry) (members []Member) {
+	for i := range entries {
+		if member, err := decode(&entries[i]); err == nil {
+			members = append(members, member)
+		}
+	}
+	return members
 }

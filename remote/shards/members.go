@@ -15,13 +15,13 @@ import (
 
 // Cluster is what Members ask; *etcd.Client is one.
 type Cluster interface {
+	Lister
 	Grant(ctx context.Context, ttl time.Duration) (etcd.Lease, error)
 	KeepAlive(ctx context.Context, lease int64) (ttl time.Duration, err error)
 	Revoke(ctx context.Context, lease int64) error
 	Create(ctx context.Context, key string, value []byte, lease int64) (etcd.Creation, error)
 	Put(ctx context.Context, key string, value []byte, lease int64) error
-	Get(ctx context.Context, key string) (*etcd.Entry, error)
-	Keys(ctx context.Context, prefix string) ([]etcd.Entry, error)
+	GetAll(ctx context.Context, keys ...string) ([]*etcd.Entry, error)
 }
 
 // The times of Members.
@@ -60,8 +60,7 @@ type Members struct {
 	MembersOptions
 	lease  int64
 	joined uint64
-	said   string // what etcd has of this controller
-	known  map[string]etcd.Entry
+	said   string    // what etcd has of this controller
 	taken  time.Time // since when another one has the key; zero for not
 
 	mu          sync.Mutex
@@ -70,7 +69,7 @@ type Members struct {
 
 // NewMembers returns Members that do nothing until Run.
 func NewMembers(options MembersOptions) *Members {
-	return &Members{MembersOptions: options, known: make(map[string]etcd.Entry)}
+	return &Members{MembersOptions: options}
 }
 
 // Set says which shards this controller runs and could lead, and which it leaves alone. Others see
@@ -114,34 +113,43 @@ func (m *Members) step(ctx context.Context) error {
 	if err := m.join(ctx); err != nil {
 		return err
 	}
-	seen := Seen{}
-	members, err := m.members(ctx)
+	entries, err := m.Cluster.List(ctx, membersPrefix(m.Key))
 	if err != nil {
 		return err
 	}
-	if _, there := m.known[m.prefix()+m.Self.ID]; !there {
+	if !slices.ContainsFunc(entries, func(e etcd.Entry) bool { return e.Key == m.ownKey() }) {
 		return m.rejoin(ctx)
 	}
+	members := decodeAll(entries)
 	for i := range members {
 		if o := &members[i]; o.Count != m.Self.Count && o.Joined < m.joined {
 			return fmt.Errorf("%w: %s has %d", ErrOther, o.Name, o.Count)
 		}
 	}
-	seen.Members = members
-	for shard := range m.Self.Count {
-		entry, err := m.Cluster.Get(ctx, election.LeaderKey(Key(m.Key, shard)))
-		if err != nil {
-			return err
-		}
-		if entry != nil {
-			seen.Led = append(seen.Led, shard)
-		}
+	led, err := m.led(ctx)
+	if err != nil {
+		return err
 	}
-	m.Update(seen)
+	m.Update(Seen{Members: members, Led: led})
 	return nil
 }
 
-func (m *Members) prefix() string { return m.Key + "/shards/members/" }
+// led are the shards that have a leader.
+func (m *Members) led(ctx context.Context) (led []int, err error) {
+	keys := make([]string, m.Self.Count)
+	for shard := range keys {
+		keys[shard] = election.LeaderKey(Key(m.Key, shard))
+	}
+	leaders, err := m.Cluster.GetAll(ctx, keys...)
+	for shard, leader := range leaders {
+		if leader != nil {
+			led = append(led, shard)
+		}
+	}
+	return led, err
+}
+
+func (m *Members) ownKey() string { return membersPrefix(m.Key) + m.Self.ID }
 
 // join makes sure that this controller is registered, with what is Ready.
 func (m *Members) join(ctx context.Context) error {
@@ -160,12 +168,11 @@ func (m *Members) join(ctx context.Context) error {
 			m.lease = 0
 		}
 	}
-	key := m.prefix() + m.Self.ID
 	if m.lease == 0 {
-		return m.register(ctx, key, value)
+		return m.register(ctx, value)
 	}
 	if string(value) != m.said {
-		if err := m.Cluster.Put(ctx, key, value, m.lease); err != nil {
+		if err := m.Cluster.Put(ctx, m.ownKey(), value, m.lease); err != nil {
 			return err
 		}
 		m.said = string(value)
@@ -174,12 +181,12 @@ func (m *Members) join(ctx context.Context) error {
 }
 
 // register makes the key. After a kill -9 the one of the run before may be there for some seconds.
-func (m *Members) register(ctx context.Context, key string, value []byte) error {
+func (m *Members) register(ctx context.Context, value []byte) error {
 	lease, err := m.Cluster.Grant(ctx, ttl)
 	if err != nil {
 		return err
 	}
-	made, err := m.Cluster.Create(ctx, key, value, lease.ID)
+	made, err := m.Cluster.Create(ctx, m.ownKey(), value, lease.ID)
 	if err == nil && made.Own {
 		m.lease, m.joined, m.said, m.taken = lease.ID, made.Created, string(value), time.Time{}
 		return nil
@@ -205,34 +212,6 @@ func (m *Members) rejoin(ctx context.Context) error {
 
 // ErrTaken is why a controller doesn't take part yet.
 var ErrTaken = errors.New("a run of this controller that was killed is still registered")
-
-// members are all that are registered.
-func (m *Members) members(ctx context.Context) (members []Member, err error) {
-	keys, err := m.Cluster.Keys(ctx, m.prefix())
-	if err != nil {
-		return nil, err
-	}
-	known := make(map[string]etcd.Entry, len(keys))
-	for _, k := range keys {
-		entry := m.known[k.Key]
-		if entry.Modified != k.Modified {
-			got, err := m.Cluster.Get(ctx, k.Key)
-			if err != nil {
-				return nil, err
-			}
-			if got == nil {
-				continue // it has just left
-			}
-			entry = *got
-		}
-		known[k.Key] = entry
-		if member, err := decode(&entry); err == nil { // what another version wrote takes no shard
-			members = append(members, member)
-		}
-	}
-	m.known = known
-	return members, nil
-}
 
 // leave takes this controller out at once.
 func (m *Members) leave(ctx context.Context) {

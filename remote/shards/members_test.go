@@ -24,7 +24,7 @@ func TestADeletedMemberIsRegisteredAgain(t *testing.T) {
 
 	other, err := client.Grant(t.Context(), time.Minute)
 	require.NoError(t, err)
-	key := m.prefix() + m.Self.ID
+	key := m.ownKey()
 	require.NoError(t, client.Put(t.Context(), key, []byte("{}"), other.ID))
 	require.NoError(t, client.Revoke(t.Context(), other.ID), "deletes the key, not the lease of the member")
 	require.NoError(t, m.step(t.Context()))
