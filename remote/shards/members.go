@@ -108,7 +108,9 @@ func (m *Members) Run(ctx context.Context) error {
 	}
 }
 
-// step does once what is done each second.
+// step does once what is done each second. A member of etcd that hangs may answer KeepAlive without
+// asking the others (etcd-io/etcd#15247), so this controller counts as registered only if a read,
+// for which a majority is needed, shows the key that it made.
 func (m *Members) step(ctx context.Context) error {
 	if err := m.join(ctx); err != nil {
 		return err
@@ -117,7 +119,7 @@ func (m *Members) step(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(entries, func(e etcd.Entry) bool { return e.Key == m.ownKey() }) {
+	if !slices.ContainsFunc(entries, func(e etcd.Entry) bool { return e.Key == m.ownKey() && e.Created == m.joined }) {
 		return m.rejoin(ctx)
 	}
 	members := decodeAll(entries)
