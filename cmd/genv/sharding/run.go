@@ -353,17 +353,35 @@ func (r *run) reload() {
 	clear(r.failures)
 }
 
-// end asks all processes to end, and waits for that.
+// waitsQuietly is after how long end logs what it waits for.
+const waitsQuietly = 10 * time.Second
+
+// end asks all processes to end, and waits until they have. That may take as long as their reports:
+// what bounds it is TimeoutStopSec= of systemd, or a second signal.
 func (r *run) end() {
 	systemd.Notify(r.Log, daemon.SdNotifyStopping)
 	for _, p := range r.processes {
 		p.stopping = true
 		p.signal(syscall.SIGTERM)
 	}
-	for _, p := range r.processes {
+	long := time.After(waitsQuietly)
+	for shard, p := range r.processes {
+		var err error
+		select {
+		case err = <-p.ended:
+		case <-long:
+			r.logWaiting()
+			err = <-p.ended
+		}
 		var exit *exec.ExitError
-		if errors.As(<-p.ended, &exit) {
+		if errors.As(err, &exit) {
 			r.exit = max(r.exit, exit.ExitCode())
 		}
+		delete(r.processes, shard)
 	}
+}
+
+func (r *run) logWaiting() {
+	waiting := slices.DeleteFunc(slices.Sorted(maps.Keys(r.processes)), func(shard int) bool { return len(r.processes[shard].ended) > 0 })
+	r.Log.Warn().Ints("shards", waiting).Msg("waiting for the processes of these shards, which may wait for their reports; a second signal ends this program at once")
 }
