@@ -73,8 +73,8 @@ func TestAllReplaced(t *testing.T) {
 		{"none", map[int]bool{0: true, 1: true}, nil, false},
 		{"one of two", map[int]bool{0: true, 1: true}, map[int]bool{0: true}, false},
 		{"both", map[int]bool{0: true, 1: true}, map[int]bool{0: true, 1: true}, true},
-		{"both that have hosts", map[int]bool{0: true, 1: false, 2: true}, map[int]bool{0: true, 2: true}, true},
-		{"one, and its hosts left", map[int]bool{0: false, 1: true}, map[int]bool{0: true}, false},
+		{"both that have hosts", map[int]bool{0: true, 2: true}, map[int]bool{0: true, 2: true}, true},
+		{"one, and its hosts left", map[int]bool{1: true}, map[int]bool{0: true}, false},
 		{"no hosts", nil, nil, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -180,6 +180,19 @@ func (p *process) hangupIfDue() {
 	}
 }
 
+// pausedAfter is how long a turn of supervise takes at most, unless this process was stopped.
+const pausedAfter = stuckAfter / 4
+
+// forgive has the time in which this process was stopped not count: it heard no other one then.
+func (r *run) forgive() {
+	if r.Clock()-time.Duration(r.turned.Load()) < pausedAfter {
+		return
+	}
+	for _, p := range r.processes {
+		p.lastSign.Store(int64(time.Since(p.started)))
+	}
+}
+
 // signal sends a signal; a process that has ended gets none.
 func (p *process) signal(s os.Signal) { _ = p.cmd.Process.Signal(s) }
 

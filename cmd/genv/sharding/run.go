@@ -3,7 +3,6 @@ package sharding
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -70,12 +69,6 @@ type run struct {
 	seen  *shards.Seen // nil until etcd has answered
 }
 
-// failure is what is known of a shard whose process ended by itself.
-type failure struct {
-	count int
-	until time.Time // when the next one is started
-}
-
 // Run runs the processes of the shards that this controller has until ctx ends. Its error is why
 // nothing can be run, or has the exit code of the processes.
 func Run(ctx context.Context, o Options) error {
@@ -94,11 +87,15 @@ func Run(ctx context.Context, o Options) error {
 	})
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	result := make(chan error, 1)
-	go func() { result <- r.members.Run(ctx) }()
-	taking := r.supervise(ctx, cancel, result)
+	done := make(chan struct{})
+	go func() {
+		err = r.members.Run(ctx)
+		close(done)
+	}()
+	r.supervise(ctx, done)
 	cancel()
-	return errors.Join(taking, exitOf(r.exit))
+	<-done
+	return errors.Join(err, exitOf(r.exit))
 }
 
 func exitOf(code int) error {
@@ -142,8 +139,9 @@ func (r *run) wake() {
 	}
 }
 
-// supervise starts and ends processes until ctx ends, or the controller can't take part.
-func (r *run) supervise(ctx context.Context, stopMembers func(), result chan error) error {
+// supervise starts and ends processes until ctx ends, this controller can't take part (done), or other
+// controllers act on all hosts. Then it ends all processes.
+func (r *run) supervise(ctx context.Context, done <-chan struct{}) {
 	onTerminal := isOnTerminal()
 	runtime.LockOSThread() // see start
 	defer runtime.UnlockOSThread()
@@ -151,29 +149,19 @@ func (r *run) supervise(ctx context.Context, stopMembers func(), result chan err
 	signal.Notify(hangup, syscall.SIGHUP)
 	defer signal.Stop(hangup)
 	systemd.Notify(r.Log, daemon.SdNotifyReady)
-	var pings sync.WaitGroup
-	defer pings.Wait()
-	pinging, stop := context.WithCancel(ctx)
-	defer stop()
-	r.turned.Store(int64(r.Clock()))
-	pings.Go(func() {
-		systemd.PingWatchdog(pinging, r.Log, func() bool { return r.Clock()-time.Duration(r.turned.Load()) < stuckAfter })
-	})
+	defer r.pingWatchdog(ctx)()
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
+	defer r.end()
 	for {
 		select {
 		case <-ctx.Done():
-			r.end()
-			return <-result
-		case err := <-result:
-			r.end()
-			return err
+			return
+		case <-done:
+			return
 		case <-hangup:
 			if onTerminal && !isOnTerminal() { // its window was closed
-				r.end()
-				stopMembers()
-				return <-result
+				return
 			}
 			r.reload()
 		case <-ticker.C:
@@ -183,156 +171,29 @@ func (r *run) supervise(ctx context.Context, stopMembers func(), result chan err
 		r.collect()
 		if r.allReplaced() {
 			r.Log.Error().Msg("the hosts of all shards refuse this controller: it ends")
-			r.end()
-			stopMembers()
-			return <-result
+			return
 		}
 		r.place()
 		r.turned.Store(int64(r.Clock()))
 	}
 }
 
-// pausedAfter is how long a turn of supervise takes at most, unless this process was stopped.
-const pausedAfter = stuckAfter / 4
-
-// forgive has the time in which this process was stopped not count: it heard no other one then.
-func (r *run) forgive() {
-	if r.Clock()-time.Duration(r.turned.Load()) < pausedAfter {
-		return
-	}
-	for _, p := range r.processes {
-		p.lastSign.Store(int64(time.Since(p.started)))
+// pingWatchdog has systemd know that supervise is not stuck, until ctx ends or stop is called.
+func (r *run) pingWatchdog(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	r.turned.Store(int64(r.Clock()))
+	var pings sync.WaitGroup
+	pings.Go(func() {
+		systemd.PingWatchdog(ctx, r.Log, func() bool { return r.Clock()-time.Duration(r.turned.Load()) < stuckAfter })
+	})
+	return func() {
+		cancel()
+		pings.Wait()
 	}
 }
 
 func isOnTerminal() bool {
 	return render.IsTerminal(os.Stderr) //nolint:forbidigo // the program's own terminal, not a place to write
-}
-
-// place starts and ends processes, so that those run which should.
-func (r *run) place() {
-	r.mu.Lock()
-	seen := r.seen
-	r.mu.Unlock()
-	if seen == nil {
-		return
-	}
-	wanted := make(map[int]bool)
-	for _, shard := range r.placement.Decide(r.Clock(), seen) {
-		wanted[shard] = r.with[shard] && !r.replaced[shard]
-	}
-	var ready []int
-	for shard, p := range r.processes {
-		switch {
-		case !wanted[shard] && !p.stopping:
-			p.stopping = true
-			p.signal(syscall.SIGTERM)
-			r.say("ends", shard, seen)
-		case p.stuck():
-			r.kill(p)
-		case p.ready.Load() && !p.stopping:
-			ready = append(ready, shard)
-		}
-	}
-	slices.Sort(ready)
-	left := slices.DeleteFunc(slices.Sorted(maps.Keys(r.replaced)), func(shard int) bool { return !r.with[shard] })
-	r.members.Set(ready, left)
-	for shard := range maps.Keys(wanted) {
-		if f := r.failures[shard]; wanted[shard] && r.processes[shard] == nil && (f == nil || !time.Now().Before(f.until)) {
-			r.begin(shard, seen)
-		}
-	}
-	systemd.Notify(r.Log, fmt.Sprintf("STATUS=runs %d of %d shards, %d of them ready; %d controllers", len(r.processes), r.Count, len(ready), len(seen.Members)))
-}
-
-// kill kills a process that is stuck. In the kernel, such a process may stay for a while.
-func (r *run) kill(p *process) {
-	if !p.killed {
-		r.Log.Error().Int("shard", p.shard).Msg("the process of the shard is stuck: it is killed")
-	}
-	p.killed = true
-	p.signal(os.Kill)
-}
-
-func (r *run) begin(shard int, seen *shards.Seen) {
-	p, err := r.start(shard)
-	if err != nil {
-		r.failed(shard, err)
-		return
-	}
-	r.processes[shard], r.begun[shard] = p, true
-	r.say("starts", shard, seen)
-}
-
-func (r *run) say(what string, shard int, seen *shards.Seen) {
-	log := r.Log.Level(zerolog.InfoLevel)
-	log.Info().Int("shard", shard).Int("controllers", len(seen.Members)).Msg("the process of the shard " + what)
-}
-
-// collect notes which processes have ended.
-func (r *run) collect() {
-	for shard, p := range r.processes {
-		select {
-		case err := <-p.ended:
-			delete(r.processes, shard)
-			if p.stopping {
-				continue
-			}
-			if replaced(err) {
-				r.lost(shard)
-				continue
-			}
-			if time.Since(p.started) > settled {
-				delete(r.failures, shard)
-			}
-			r.failed(shard, err)
-		default:
-		}
-	}
-}
-
-// replaced reports whether a process ended since most of its hosts refused it.
-func replaced(err error) bool {
-	var exit *exec.ExitError
-	return errors.As(err, &exit) && exit.ExitCode() == command.ExitReplaced
-}
-
-// lost has a shard stay without a process here: one that is started again would be refused again,
-// or take the hosts back. The other shards go on.
-func (r *run) lost(shard int) {
-	r.replaced[shard] = true
-	r.exit = max(r.exit, command.ExitReplaced)
-	r.Log.Error().Int("shard", shard).Msg("most hosts of the shard refuse this controller, which leaves the shard alone until it is started again: end the other controller, and if they still refuse, start this one once with --take-over")
-}
-
-// allReplaced reports whether there is nothing left for this controller to do, or to stand by for.
-func (r *run) allReplaced() bool {
-	for shard, has := range r.with {
-		if has && !r.replaced[shard] {
-			return false
-		}
-	}
-	return len(r.replaced) > 0
-}
-
-// A process that ended by itself is started again after a second, and then after twice as long
-// each time, unless it ran for a while.
-const (
-	restartAfter = time.Second
-	restartMost  = 32 * time.Second
-	settled      = time.Minute
-)
-
-func (r *run) failed(shard int, err error) {
-	f := r.failures[shard]
-	if f == nil {
-		f = new(failure)
-		r.failures[shard] = f
-	}
-	pause := min(restartAfter<<min(f.count, 10), restartMost)
-	f.count++
-	f.until = time.Now().Add(pause)
-	r.Log.Error().Int("shard", shard).AnErr("ended", err).Msgf("the process of the shard ended: it is started again in %s", pause)
 }
 
 // reload has all processes read hosts and policy again. Shards that have no hosts any more end.

@@ -1,0 +1,75 @@
+package sharding
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/seed-3119e985/genv/cmd/genv/systemd"
+	"github.com/seed-3119e985/genv/remote/shards"
+)
+
+// place starts and ends processes, so that those run which should.
+func (r *run) place() {
+	r.mu.Lock()
+	seen := r.seen
+	r.mu.Unlock()
+	if seen == nil {
+		return
+	}
+	wanted := make(map[int]bool)
+	for _, shard := range r.placement.Decide(r.Clock(), seen) {
+		wanted[shard] = r.with[shard] && !r.replaced[shard]
+	}
+	var ready []int
+	for shard, p := range r.processes {
+		switch {
+		case !wanted[shard] && !p.stopping:
+			p.stopping = true
+			p.signal(syscall.SIGTERM)
+			r.say("ends", shard, seen)
+		case p.stuck():
+			r.kill(p)
+		case p.ready.Load() && !p.stopping:
+			ready = append(ready, shard)
+		}
+	}
+	slices.Sort(ready)
+	left := slices.DeleteFunc(slices.Sorted(maps.Keys(r.replaced)), func(shard int) bool { return !r.with[shard] })
+	r.members.Set(ready, left)
+	for shard := range wanted {
+		if f := r.failures[shard]; wanted[shard] && r.processes[shard] == nil && (f == nil || !time.Now().Before(f.until)) {
+			r.begin(shard, seen)
+		}
+	}
+	systemd.Notify(r.Log, fmt.Sprintf("STATUS=runs %d of %d shards, %d of them ready; %d controllers", len(r.processes), r.Count, len(ready), len(seen.Members)))
+}
+
+// kill kills a process that is stuck. In the kernel, such a process may stay for a while.
+func (r *run) kill(p *process) {
+	if !p.killed {
+		r.Log.Error().Int("shard", p.shard).Msg("the process of the shard is stuck: it is killed")
+	}
+	p.killed = true
+	p.signal(os.Kill)
+}
+
+func (r *run) begin(shard int, seen *shards.Seen) {
+	p, err := r.start(shard)
+	if err != nil {
+		r.failed(shard, err)
+		return
+	}
+	r.processes[shard], r.begun[shard] = p, true
+	r.say("starts", shard, seen)
+}
+
+func (r *run) say(what string, shard int, seen *shards.Seen) {
+	log := r.Log.Level(zerolog.InfoLevel)
+	log.Info().Int("shard", shard).Int("controllers", len(seen.Members)).Msg("the process of the shard " + what)
+}
