@@ -165,7 +165,7 @@ func TestShards(t *testing.T) {
 	second.says("--state-dir: another controller is using this folder: " + filepath.Join(s.dir, names[0]))
 	second.exits(command.ExitFailed)
 	refused := s.begin("fourth", "--non-env-processes", "--shards", "3")
-	refused.says("other controllers have another number of shards: end them first")
+	refused.says("other controllers use another number of shards: stop them first")
 	refused.exits(command.ExitFailed)
 
 	first.signal(syscall.SIGTERM)

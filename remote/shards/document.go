@@ -27,7 +27,7 @@ func decode(e *etcd.Entry) (Member, error) {
 		return Member{}, err
 	}
 	if d.Schema != schema || d.Shards < 1 || d.Shards > MaxCount || len(d.Ready) > MaxCount || len(d.Left) > MaxCount {
-		return Member{}, errors.New("it is of another version")
+		return Member{}, errors.New("unknown schema or impossible values")
 	}
 	return Member{ID: path.Base(e.Key), Name: d.Name, Count: d.Shards, Ready: d.Ready, Left: d.Left, Joined: e.Created}, nil
 }

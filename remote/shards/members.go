@@ -38,9 +38,9 @@ const (
 // Errors of Members, for which the controller has to end.
 var (
 	// ErrSame says that another controller has the same id.
-	ErrSame = errors.New("another controller has the same host name and state folder")
+	ErrSame = errors.New("another running controller has the same host name and state folder")
 	// ErrOther says that other controllers divide the hosts into another number of shards.
-	ErrOther = errors.New("other controllers have another number of shards: end them first")
+	ErrOther = errors.New("other controllers use another number of shards: stop them first")
 )
 
 // MembersOptions are what Members need.
@@ -213,7 +213,7 @@ func (m *Members) rejoin(ctx context.Context) error {
 }
 
 // ErrTaken is why a controller doesn't take part yet.
-var ErrTaken = errors.New("a run of this controller that was killed is still registered")
+var ErrTaken = errors.New("the key of an earlier run of this controller, which was killed, has not expired yet")
 
 // leave takes this controller out at once.
 func (m *Members) leave(ctx context.Context) {

@@ -62,12 +62,12 @@ func replaced(err error) bool {
 	return errors.As(err, &exit) && exit.ExitCode() == command.ExitReplaced
 }
 
-// lost has a shard stay without a process here: one that is started again would be refused again,
-// or take the hosts back. The other shards go on.
+// lost leaves a shard without a process: hosts would refuse a restarted one, or it would take the
+// hosts back. The other shards go on.
 func (r *run) lost(shard int) {
 	r.replaced[shard] = true
 	r.exit = max(r.exit, command.ExitReplaced)
-	r.Log.Error().Int("shard", shard).Msg("most hosts of the shard refuse this controller, which leaves the shard alone until it is started again: end the other controller, and if they still refuse, start this one once with --take-over")
+	r.Log.Error().Int("shard", shard).Msg("most hosts of the shard refuse this controller. It leaves the shard alone until it is restarted. Stop the other controller; if the hosts still refuse, start this one once with --take-over")
 }
 
 // allReplaced reports whether there is nothing left for this controller to do, or to stand by for.

@@ -18,7 +18,7 @@ func TestAPauseOfTheParentDoesNotCount(t *testing.T) {
 			p := &process{started: time.Now().Add(-time.Hour)}
 			r := &run{Options: Options{Clock: func() time.Duration { return 2 * time.Hour }}, processes: map[int]*process{0: p}}
 			r.turned.Store(int64(2*time.Hour - c.turn))
-			r.forgive()
+			r.ignorePause()
 			require.Equal(t, c.stuck, p.stuck())
 		})
 	}

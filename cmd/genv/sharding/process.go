@@ -142,7 +142,7 @@ func (p *process) wait(to *output, out *os.File) error {
 	return err
 }
 
-// listen notes what the process says to what it takes for systemd.
+// listen reads the process's sd_notify messages.
 func (p *process) listen() {
 	buffer := make([]byte, 4096)
 	for {
@@ -183,8 +183,9 @@ func (p *process) hangupIfDue() {
 // pausedAfter is how long a turn of supervise takes at most, unless this process was stopped.
 const pausedAfter = stuckAfter / 4
 
-// forgive has the time in which this process was stopped not count: it heard no other one then.
-func (r *run) forgive() {
+// ignorePause restarts the time limits of all processes if this process was itself stopped: it could
+// not hear them.
+func (r *run) ignorePause() {
 	if r.Clock()-time.Duration(r.turned.Load()) < pausedAfter {
 		return
 	}

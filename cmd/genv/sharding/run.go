@@ -167,10 +167,10 @@ func (r *run) supervise(ctx context.Context, done <-chan struct{}) {
 		case <-ticker.C:
 		case <-r.woken:
 		}
-		r.forgive()
+		r.ignorePause()
 		r.collect()
 		if r.allReplaced() {
-			r.Log.Error().Msg("the hosts of all shards refuse this controller: it ends")
+			r.Log.Error().Msg("the hosts of all shards refuse this controller, so it ends")
 			return
 		}
 		r.place()
