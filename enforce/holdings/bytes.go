@@ -12,7 +12,7 @@ func (d *Device) AddCapacity(capacity, total snapshot.Memory) {
 	case !capacity.Known():
 		d.Bytes = UnknownBytes
 	default:
-		d.Bytes += capacity.Bytes()
+		d.Bytes = sumOf(d.Bytes, capacity)
 	}
 }
 
@@ -23,8 +23,13 @@ func (d *Device) AddUsed(used snapshot.Memory) {
 	case !used.Known():
 		d.Used = UnknownBytes
 	default:
-		d.Used += used.Bytes()
+		d.Used = sumOf(d.Used, used)
 	}
+}
+
+// sumOf adds an amount that a host claims. It is at most maxBytes: holdings with more are invalid.
+func sumOf(bytes int64, more snapshot.Memory) int64 {
+	return min(bytes+min(more.Bytes(), maxBytes), maxBytes)
 }
 
 // Settle ends the counting of what makes up a device, whose processes are in Shard.Processes. The

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // ErrInvalid is what makes holdings or a decision unusable: they are as if missing.
@@ -22,8 +23,14 @@ func Decode(data []byte) (*Shard, error) {
 	return s, nil
 }
 
-// maxBytes is more memory than any device has; sums of it don't overflow.
-const maxBytes = 1 << 50
+const (
+	// maxBytes is more memory than any device has: 16 TiB.
+	maxBytes = 1 << 44
+	// maxUserBytes is more than a user holds in one shard, and maxAmount more than in all of them:
+	// sums and differences of such amounts don't overflow.
+	maxUserBytes = 1 << 54
+	maxAmount    = 1 << 60
+)
 
 func (s *Shard) check() error {
 	if s.Missing < 0 || s.Missing > 1<<24 {
@@ -57,9 +64,13 @@ func (u *User) check(s *Shard) error {
 			return fmt.Errorf("environment %q: %w", u.Envs[i].EID, err)
 		}
 	}
+	total := int64(0)
 	for i, d := range u.Devices {
 		if err := d.check(s); err != nil {
 			return fmt.Errorf("device %d of the list: %w", i, err)
+		}
+		if total += max(0, d.Bytes, d.Used); total > maxUserBytes {
+			return errors.New("an impossible amount of memory")
 		}
 	}
 	return nil
@@ -96,6 +107,8 @@ func (d *Device) check(s *Shard) error {
 
 func isIndex(i, length int) bool { return i >= 0 && i < length }
 
+func areAmounts(all ...int64) bool { return slices.Min(all) >= 0 && slices.Max(all) <= maxAmount }
+
 // DecodeDecision reads a decision from JSON. What it wants to take is looked up before it is
 // taken, so there is little that it may not say. The error is ErrInvalid.
 func DecodeDecision(data []byte) (*Decision, error) {
@@ -110,7 +123,7 @@ func DecodeDecision(data []byte) (*Decision, error) {
 func (d *Decision) Check() error {
 	for i := range d.Over {
 		o := &d.Over[i]
-		if o.Cap < Envs || o.Cap > Memory || o.Elsewhere.Count < 0 || o.Elsewhere.Bytes < 0 || o.FreedElsewhere < 0 {
+		if o.Cap < Envs || o.Cap > Memory || !areAmounts(o.Limit, o.FreedElsewhere, o.Elsewhere.Bytes, int64(o.Elsewhere.Count), int64(o.Elsewhere.Hosts)) {
 			return fmt.Errorf("%w: user %q is over cap %d", ErrInvalid, o.User, o.Cap)
 		}
 	}
