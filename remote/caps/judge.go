@@ -45,12 +45,13 @@ type Judge struct {
 type JudgeStatus struct {
 	Elected bool
 	Missing []int // the shards that are missing
-	Err     error // why etcd can't be asked; nil if it answered last
+	// Err is why decisions can't be made or written, or what holdings don't count; nil for nothing.
+	Err error
 }
 
 // NewJudge returns a Judge that does nothing until Run.
 func NewJudge(options JudgeOptions) *Judge {
-	return &Judge{JudgeOptions: options, reader: reader{known: make(map[int]*shardHeld)}}
+	return &Judge{JudgeOptions: options, reader: reader{known: make(map[int]*shardHeld), tried: make(map[int]tried)}}
 }
 
 // Status is what is known now. It is safe for concurrent use.
@@ -92,7 +93,9 @@ func (j *Judge) step(ctx context.Context) JudgeStatus {
 	}
 	rules, status := j.Rules(), JudgeStatus{Elected: true}
 	for shard := range j.Shards {
-		if j.Hosts(shard) > 0 && !slices.ContainsFunc(list, func(one shardHeld) bool { return one.number == shard }) {
+		missing := !slices.ContainsFunc(list, func(one shardHeld) bool { return one.number == shard })
+		status.Err = errors.Join(status.Err, j.reader.problem(shard, missing))
+		if missing && j.Hosts(shard) > 0 {
 			status.Missing = append(status.Missing, shard)
 			rules.Missing += j.Hosts(shard)
 		}

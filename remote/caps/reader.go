@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce/holdings"
@@ -12,8 +13,14 @@ import (
 
 // reader keeps the holdings of all shards.
 type reader struct {
-	known    map[int]*shardHeld
-	modified map[string]uint64 // revisions, by key
+	known map[int]*shardHeld
+	tried map[int]tried // by shard
+}
+
+// tried is the last attempt to read the holdings of a shard.
+type tried struct {
+	modified uint64 // the revision of their key
+	err      error  // ErrInvalid if they can't be used
 }
 
 // read returns those that count: the leader of their shard wrote them, not long ago.
@@ -28,14 +35,8 @@ func (r *reader) read(ctx context.Context, o *JudgeOptions) ([]shardHeld, error)
 	}
 	var list []shardHeld
 	for shard := range o.Shards {
-		key := holdingsKey(o.Key, shard)
-		if modified[key] != r.modified[key] {
-			switch err := r.learn(ctx, o.Store, shard, key, o.Clock()); {
-			case errors.Is(err, holdings.ErrInvalid):
-				delete(modified, key) // tried again: it may be half written
-			case err != nil:
-				return nil, err
-			}
+		if err := r.try(ctx, o, shard, modified[holdingsKey(o.Key, shard)]); err != nil {
+			return nil, err
 		}
 		one := r.known[shard]
 		if one == nil || !one.fresh(o.Clock()) {
@@ -49,8 +50,31 @@ func (r *reader) read(ctx context.Context, o *JudgeOptions) ([]shardHeld, error)
 			list = append(list, *one)
 		}
 	}
-	r.modified = modified
 	return list, nil
+}
+
+// try reads the holdings of a shard if they have been modified. The error is the Store's.
+func (r *reader) try(ctx context.Context, o *JudgeOptions, shard int, modified uint64) error {
+	if modified == r.tried[shard].modified {
+		return nil
+	}
+	err := r.learn(ctx, o.Store, shard, holdingsKey(o.Key, shard), o.Clock())
+	if err != nil && !errors.Is(err, holdings.ErrInvalid) {
+		return err
+	}
+	r.tried[shard] = tried{modified, err}
+	return nil
+}
+
+// problem says why a shard is missing, or what does not count of the holdings that one has; nil for nothing.
+func (r *reader) problem(shard int, missing bool) error {
+	if err := r.tried[shard].err; missing && err != nil {
+		return fmt.Errorf("shard %d: %w", shard, err)
+	}
+	if one := r.known[shard]; !missing && one.Left > 0 {
+		return fmt.Errorf("shard %d: %d users hold too much to be counted, so no cap applies to what they have there", shard, one.Left)
+	}
+	return nil
 }
 
 // learn reads the holdings of a shard. Those that are known are read again only if they are others.

@@ -19,7 +19,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// shelf is a Store in memory. It fails at random: a write may have been done all the same.
+// shelf is a Store in memory. With a Rand it fails at random: a write may have been done all the same.
 type shelf struct {
 	*rand.Rand
 	revision uint64
@@ -38,7 +38,7 @@ func (s *shelf) set(key string, value []byte) uint64 {
 }
 
 func (s *shelf) fails() error {
-	if s.IntN(20) == 0 {
+	if s.Rand != nil && s.IntN(20) == 0 {
 		return context.DeadlineExceeded
 	}
 	return nil

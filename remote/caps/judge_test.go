@@ -1,0 +1,75 @@
+package caps
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce/holdings"
+	"github.com/seed-3119e985/genv/remote/election"
+	"github.com/seed-3119e985/genv/remote/election/etcd"
+)
+
+// counting counts the parts that are read.
+type counting struct {
+	*shelf
+	parts int
+}
+
+func (c *counting) Get(ctx context.Context, key string) (*etcd.Entry, error) {
+	if strings.Contains(key, "/part-") {
+		c.parts++
+	}
+	return c.shelf.Get(ctx, key)
+}
+
+// TestHoldingsThatDoNotCount: the judge says which, and reads them again only when they were written again.
+func TestHoldingsThatDoNotCount(t *testing.T) {
+	store := &counting{shelf: &shelf{entries: make(map[string]etcd.Entry)}}
+	judging := store.set(election.LeaderKey(JudgeKey("/k")), nil)
+	leading := store.set(guardOf(0), nil)
+	judge := NewJudge(JudgeOptions{
+		Store: store, Key: "/k", Shards: 2, Guard: guardOf, Clock: func() time.Duration { return time.Hour },
+		Hosts:   func(shard int) int { return 1 - shard },
+		Rules:   func() holdings.Rules { return rulesOf(2) },
+		Elected: func() (uint64, bool) { return judging, true },
+	})
+	number := uint64(0)
+	write := func(left int, change func(top, part []byte)) {
+		number++
+		h := &held{head{Version: version{Epoch: leading, Number: number}, Left: left}, devicesOf(t, "a:1 b:2 c:3")}
+		top, parts, err := h.encode()
+		require.NoError(t, err)
+		change(top, parts[0])
+		store.set(partKey(holdingsKey("/k", 0), 0), parts[0])
+		store.set(holdingsKey("/k", 0), top)
+	}
+	for _, row := range []struct {
+		what   string
+		left   int
+		change func(top, part []byte)
+		want   string // "" for nothing
+	}{
+		{"damaged", 0, func(_, part []byte) { part[0]++ }, "shard 0: invalid holdings"},
+		{"of another version", 0, func(top, _ []byte) { copy(top, strings.Replace(string(top), "caps/1", "caps/2", 1)) }, "shard 0: invalid holdings"},
+		{"in order", 0, func(_, _ []byte) {}, ""},
+		{"without some users", 2, func(_, _ []byte) {}, "shard 0: 2 users hold too much to be counted, so no cap applies to what they have there"},
+		{"in order again", 0, func(_, _ []byte) {}, ""},
+		{"damaged, with earlier ones that count still", 0, func(_, part []byte) { part[0]++ }, ""},
+	} {
+		write(row.left, row.change)
+		store.parts = 0
+		for range 8 {
+			status := judge.step(t.Context())
+			if row.want == "" {
+				require.NoError(t, status.Err, row.what)
+			} else {
+				require.ErrorContains(t, status.Err, row.want, row.what)
+			}
+		}
+		require.LessOrEqual(t, store.parts, 1, row.what)
+	}
+}
