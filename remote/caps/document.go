@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce/holdings"
 	"github.com/seed-3119e985/genv/remote/packed"
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
 const (
@@ -63,9 +64,11 @@ type held struct {
 // encode returns the values to write: the head, and the parts.
 func (h *held) encode() (top []byte, parts [][]byte, err error) {
 	data, err := packed.Encode(h.Shard)
-	for ; err == nil && len(data) > maxParts*maxPart; data, err = packed.Encode(h.Shard) {
-		h.Shard = withoutLargest(h.Shard)
-		h.Left++
+	for err == nil && len(data) > maxParts*maxPart {
+		users := len(h.Users)
+		h.Shard = withoutLargest(h.Shard, 1-float64(maxParts*maxPart)/float64(len(data)))
+		h.Left += users - len(h.Users)
+		data, err = packed.Encode(h.Shard)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -77,16 +80,23 @@ func (h *held) encode() (top []byte, parts [][]byte, err error) {
 	return top, parts, err
 }
 
-// withoutLargest is a shard without the user who holds the most.
-func withoutLargest(s *holdings.Shard) *holdings.Shard {
-	largest, most := 0, -1
-	for i := range s.Users {
-		if n := len(s.Users[i].Devices) + len(s.Users[i].Envs); n > most {
-			largest, most = i, n
+// withoutLargest is a shard without the users who hold the most: as many as hold a share of all, at least one.
+func withoutLargest(s *holdings.Shard, share float64) *holdings.Shard {
+	size := func(u holdings.User) int { return 1 + len(u.Devices) + len(u.Envs) }
+	all := 0
+	for _, u := range s.Users {
+		all += size(u)
+	}
+	bySize := slices.SortedStableFunc(slices.Values(s.Users), func(a, b holdings.User) int { return size(b) - size(a) })
+	removed, out := 0, make(map[snapshot.Username]bool)
+	for _, u := range bySize {
+		if removed > 0 && float64(removed) >= share*float64(all) {
+			break
 		}
+		removed, out[u.Name] = removed+size(u), true
 	}
 	left := *s
-	if left.Users = append(append([]holdings.User(nil), s.Users[:largest]...), s.Users[min(largest+1, len(s.Users)):]...); len(left.Users) == 0 {
+	if left.Users = slices.DeleteFunc(slices.Clone(s.Users), func(u holdings.User) bool { return out[u.Name] }); len(left.Users) == 0 {
 		left = holdings.Shard{Missing: s.Missing}
 	}
 	return &left

@@ -183,12 +183,30 @@ func TestParts(t *testing.T) {
 	require.ErrorIs(t, err, holdings.ErrInvalid)
 
 	largest := &holdings.Shard{Missing: 3, Hosts: h.Hosts, Users: []holdings.User{{Name: "bob"}, h.Users[0], {Name: "carol"}}}
-	left := withoutLargest(largest)
+	left := withoutLargest(largest, 0.1)
 	require.Len(t, left.Users, 2)
 	require.Len(t, largest.Users, 3)
 	require.Equal(t, snapshot.Username("carol"), left.Users[1].Name)
-	require.Equal(t, &holdings.Shard{Missing: 3}, withoutLargest(withoutLargest(left)))
-	require.Equal(t, &holdings.Shard{Missing: 3}, withoutLargest(&holdings.Shard{Missing: 3}))
+	require.Equal(t, &holdings.Shard{Missing: 3}, withoutLargest(withoutLargest(left, 0.1), 0.1))
+	require.Equal(t, &holdings.Shard{Missing: 3}, withoutLargest(&holdings.Shard{Missing: 3}, 0.1))
+}
+
+// TestTooMuch: of holdings that are too large, about as many users are left out as need be, in few steps, since
+// each takes a second.
+func TestTooMuch(t *testing.T) {
+	for name, devices := range map[string]func(user int) int{
+		"all hold the same": func(int) int { return 10 },
+		"one holds most":    func(user int) int { return 1 + 4000*max(0, user-498) },
+	} {
+		s := &holdings.Shard{Hosts: make([]holdings.Host, 1)}
+		for i := range 500 {
+			s.Users = append(s.Users, holdings.User{Name: snapshot.Username(fmt.Sprint(i)), Devices: make([]*holdings.Device, devices(i))})
+		}
+		left := withoutLargest(s, 0.4)
+		require.Len(t, s.Users, 500, name)
+		require.Len(t, left.Users, map[string]int{"all hold the same": 300, "one holds most": 499}[name], name)
+		require.Equal(t, s.Hosts, left.Hosts, name)
+	}
 }
 
 func FuzzDocuments(f *testing.F) {
