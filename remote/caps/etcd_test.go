@@ -136,9 +136,14 @@ func (s *site) judge(name string) (*caps.Judge, *etcdcluster.Cut) {
 	s.start(elector.Run)
 	judge := caps.NewJudge(caps.JudgeOptions{
 		Store: client, Key: key, Shards: len(s.shards), Guard: guardOf, Clock: clock,
-		Hosts:   func(shard int) int { return hosts[shard] },
-		Rules:   func() holdings.Rules { return enforce.CapRules(fourDevices{}, time.Now()) },
-		Elected: func() (uint64, bool) { return elector.Status().Epoch, elector.Leads() },
+		Hosts: func(shard int) int { return hosts[shard] },
+		Rules: func() holdings.Rules { return enforce.CapRules(fourDevices{}, time.Now()) },
+		Epoch: func() uint64 {
+			if s := elector.Status(); s.Role == election.Leading {
+				return s.Epoch
+			}
+			return 0
+		},
 	})
 	s.start(judge.Run)
 	return judge, cut

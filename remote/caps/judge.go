@@ -24,9 +24,9 @@ type JudgeOptions struct {
 	Hosts  func(shard int) int
 	// Rules are those of the policy now; see enforce.CapRules.
 	Rules func() holdings.Rules
-	// Elected says that this controller is the judge, and since which revision; its election
-	// is that of JudgeKey.
-	Elected func() (epoch uint64, elected bool)
+	// Epoch is the revision in which this controller was elected judge, in the election of
+	// JudgeKey; 0 while it isn't the judge.
+	Epoch func() uint64
 	// Clock never goes back, and goes on while the machine sleeps.
 	Clock func() time.Duration
 }
@@ -79,8 +79,8 @@ func (j *Judge) Run(ctx context.Context) {
 
 // step decides once, if this controller is the judge.
 func (j *Judge) step(ctx context.Context) JudgeStatus {
-	epoch, elected := j.Elected()
-	if !elected {
+	epoch := j.Epoch()
+	if epoch == 0 {
 		j.judgement = nil
 		return JudgeStatus{}
 	}

@@ -33,9 +33,9 @@ func TestHoldingsThatDoNotCount(t *testing.T) {
 	leading := store.set(guardOf(0), nil)
 	judge := NewJudge(JudgeOptions{
 		Store: store, Key: "/k", Shards: 2, Guard: guardOf, Clock: func() time.Duration { return time.Hour },
-		Hosts:   func(shard int) int { return 1 - shard },
-		Rules:   func() holdings.Rules { return rulesOf(2) },
-		Elected: func() (uint64, bool) { return judging, true },
+		Hosts: func(shard int) int { return 1 - shard },
+		Rules: func() holdings.Rules { return rulesOf(2) },
+		Epoch: func() uint64 { return judging },
 	})
 	number := uint64(0)
 	write := func(left int, change func(top, part []byte)) {

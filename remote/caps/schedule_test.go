@@ -129,8 +129,13 @@ func newSchedule(t *testing.T, seed uint64) *schedule {
 		s.epochs = append(s.epochs, 0)
 		s.judges = append(s.judges, NewJudge(JudgeOptions{
 			Store: s.shelf, Key: "/k", Shards: 3, Guard: guardOf, Clock: clock, Hosts: func(int) int { return 1 },
-			Rules:   func() holdings.Rules { return enforce.CapRules(capped(s.limit), time.Time{}) },
-			Elected: func() (uint64, bool) { return s.epochs[i], s.judging == i },
+			Rules: func() holdings.Rules { return enforce.CapRules(capped(s.limit), time.Time{}) },
+			Epoch: func() uint64 {
+				if s.judging != i {
+					return 0
+				}
+				return s.epochs[i]
+			},
 		}))
 	}
 	s.elect()

@@ -36,30 +36,25 @@ func (l *loop) shareCaps(ctx context.Context, setup *Setup, self election.Candid
 	}
 	s, p, division := &sharedCaps{}, l.part, setup.Division
 	s.setup.Store(setup)
+	epochOf := func(e *election.Elector) func() uint64 {
+		return func() uint64 { return actingEpoch(e.Status()) }
+	}
 	guard := func(shard int) string { return election.LeaderKey(shards.Key(division.Key, shard)) }
 	s.member = caps.NewMember(caps.MemberOptions{
-		Store: p.Store, Key: division.Key, Number: division.Shard, Guard: guard(division.Shard), Epoch: p.leadingEpoch,
+		Store: p.Store, Key: division.Key, Number: division.Shard, Guard: guard(division.Shard), Epoch: epochOf(p.Elector),
 		Order: func() map[snapshot.Hostname]int { return s.setup.Load().Division.Order }, Every: setup.Interval, Clock: p.Clock,
 	})
 	elector := p.Campaign(caps.JudgeKey(division.Key), self)
 	s.judge = caps.NewJudge(caps.JudgeOptions{
 		Store: p.Store, Key: division.Key, Shards: len(division.Hosts), Guard: guard, Clock: p.Clock,
-		Hosts:   func(shard int) int { return s.setup.Load().Division.Hosts[shard] },
-		Rules:   func() holdings.Rules { return s.rules(l.program.Now()) },
-		Elected: func() (uint64, bool) { return elector.Status().Epoch, elector.Leads() },
+		Hosts: func(shard int) int { return s.setup.Load().Division.Hosts[shard] },
+		Rules: func() holdings.Rules { return s.rules(l.program.Now()) },
+		Epoch: epochOf(elector),
 	})
 	for _, run := range []func(context.Context){s.member.Run, elector.Run, s.judge.Run} {
 		p.work.Go(func() { run(ctx) })
 	}
 	l.caps = s
-}
-
-// leadingEpoch is that with which this controller leads now; 0 if it doesn't.
-func (p *part) leadingEpoch() uint64 {
-	if status := p.Status(); status.Role == election.Leading {
-		return status.Epoch
-	}
-	return 0
 }
 
 func (s *sharedCaps) rules(now time.Time) holdings.Rules {
