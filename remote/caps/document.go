@@ -23,30 +23,24 @@ const (
 	maxText = 128 << 20
 )
 
-// Stamp says which decision one is. A later one has a greater Epoch, or the same and a greater
-// Number. The zero Stamp is of none.
-type Stamp struct {
-	Epoch  uint64 `json:"epoch"` // of the judge
+// stamp orders what judges, or the leaders of a shard, wrote: by the epoch of the writer, then by
+// number. The zero stamp is of nothing.
+type stamp struct {
+	Epoch  uint64 `json:"epoch"`
 	Number uint64 `json:"number"`
 }
 
-func (s Stamp) before(other Stamp) bool {
+func (s stamp) before(other stamp) bool {
 	return s.Epoch < other.Epoch || s.Epoch == other.Epoch && s.Number < other.Number
-}
-
-// version says which holdings these are.
-type version struct {
-	Epoch  uint64 `json:"epoch"` // of the shard's leader
-	Number uint64 `json:"number"`
 }
 
 // head is what belongs to a shard's holdings, which are compressed JSON in further values.
 type head struct {
-	Schema  string  `json:"schema"`
-	Version version `json:"version"`
+	Schema  string `json:"schema"`
+	Version stamp  `json:"version"`
 	// Seen is the decision that was known in the cycle before this one: whatever an earlier one
 	// took is no longer among the holdings, or was not taken.
-	Seen Stamp `json:"seen,omitzero"`
+	Seen stamp `json:"seen,omitzero"`
 	// Every is about how long it takes until there are later holdings.
 	Every time.Duration `json:"every_ns"`
 	Parts int           `json:"parts"` // of the values
@@ -127,9 +121,9 @@ func (h *head) decode(data []byte) (*holdings.Shard, error) {
 // decision is what the judge says to a shard.
 type decision struct {
 	Schema string `json:"schema"`
-	Stamp  Stamp  `json:"stamp"`
+	Stamp  stamp  `json:"stamp"`
 	// From are the holdings that it was made from, by the numbers of their shards.
-	From map[int]version `json:"from"`
+	From map[int]stamp `json:"from"`
 	holdings.Decision
 }
 

@@ -44,7 +44,7 @@ const repeatEvery = 2 * time.Second
 // decide decides by what the shards said, of which all are fresh, and returns what is to be
 // told to each of them now.
 func (j *judgement) decide(list []shardHeld, rules holdings.Rules, now time.Duration) map[int]*decision {
-	documents, from := make([]*holdings.Shard, len(list)), make(map[int]version, len(list))
+	documents, from := make([]*holdings.Shard, len(list)), make(map[int]stamp, len(list))
 	for i := range list {
 		documents[i], from[list[i].number] = list[i].Shard, list[i].Version
 	}
@@ -63,7 +63,7 @@ func (j *judgement) decide(list []shardHeld, rules holdings.Rules, now time.Dura
 	}
 	j.number++
 	for shard, d := range tell {
-		d.Stamp = Stamp{j.epoch, j.number}
+		d.Stamp = stamp{j.epoch, j.number}
 		j.said[shard], j.at[shard] = &d.Decision, now
 		j.tell(shard, d.Stamp, &d.Decision)
 	}

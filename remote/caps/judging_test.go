@@ -41,10 +41,10 @@ func rulesOf(devices int) holdings.Rules {
 }
 
 // said is what the shards say: their holdings, with the decision that each has seen.
-func said(t *testing.T, seen [2]Stamp, words ...string) []shardHeld {
+func said(t *testing.T, seen [2]stamp, words ...string) []shardHeld {
 	var list []shardHeld
 	for i, w := range words {
-		list = append(list, shardHeld{number: i, held: &held{head{Version: version{Epoch: 5, Number: 1}, Seen: seen[i]}, devicesOf(t, w)}})
+		list = append(list, shardHeld{number: i, held: &held{head{Version: stamp{Epoch: 5, Number: 1}, Seen: seen[i]}, devicesOf(t, w)}})
 	}
 	return list
 }
@@ -70,56 +70,56 @@ func (j *judgement) due() string {
 // TestNothingElseIsTakenMeanwhile: what a shard may be taking counts until it says that it
 // has seen a later decision.
 func TestNothingElseIsTakenMeanwhile(t *testing.T) {
-	at := func(number uint64) Stamp { return Stamp{9, number} }
+	at := func(number uint64) stamp { return stamp{9, number} }
 	type step struct {
-		seen   [2]Stamp
+		seen   [2]stamp
 		shards [2]string
 		want   string
 	}
 	for name, steps := range map[string][]step{
 		"a new judge waits until both have seen a decision of its own": {
-			{[2]Stamp{}, [2]string{"a:1 b:2", "c:3"}, "settling"},
-			{[2]Stamp{{8, 44}, at(1)}, [2]string{"a:1 b:2", "c:3"}, "settling"},
-			{[2]Stamp{at(1), {}}, [2]string{"a:1 b:2", "c:3"}, "settling"},
-			{[2]Stamp{at(1), at(1)}, [2]string{"a:1 b:2", "c:3"}, "a"},
+			{[2]stamp{}, [2]string{"a:1 b:2", "c:3"}, "settling"},
+			{[2]stamp{{8, 44}, at(1)}, [2]string{"a:1 b:2", "c:3"}, "settling"},
+			{[2]stamp{at(1), {}}, [2]string{"a:1 b:2", "c:3"}, "settling"},
+			{[2]stamp{at(1), at(1)}, [2]string{"a:1 b:2", "c:3"}, "a"},
 		},
 		"who holds nothing there needn't wait for a shard": {
-			{[2]Stamp{}, [2]string{"a:1 b:2 c:3", ""}, "settling"},
-			{[2]Stamp{at(1), {}}, [2]string{"a:1 b:2 c:3", ""}, "a"},
+			{[2]stamp{}, [2]string{"a:1 b:2 c:3", ""}, "settling"},
+			{[2]stamp{at(1), {}}, [2]string{"a:1 b:2 c:3", ""}, "a"},
 		},
 		"the same is taken until it is gone": {
-			{[2]Stamp{}, [2]string{"a:1 b:2", "c:3"}, "settling"},
-			{[2]Stamp{at(1), at(1)}, [2]string{"a:1 b:2", "c:3"}, "a"},
-			{[2]Stamp{at(1), at(2)}, [2]string{"a:1 b:2", "c:3"}, "a"},
-			{[2]Stamp{at(2), at(2)}, [2]string{"b:2", "c:3"}, ""},
+			{[2]stamp{}, [2]string{"a:1 b:2", "c:3"}, "settling"},
+			{[2]stamp{at(1), at(1)}, [2]string{"a:1 b:2", "c:3"}, "a"},
+			{[2]stamp{at(1), at(2)}, [2]string{"a:1 b:2", "c:3"}, "a"},
+			{[2]stamp{at(2), at(2)}, [2]string{"b:2", "c:3"}, ""},
 		},
 		"a newer one elsewhere waits for what may be going": {
-			{[2]Stamp{}, [2]string{"a:1 b:2", "c:3 d:4"}, "settling"},
-			{[2]Stamp{at(1), at(1)}, [2]string{"a:1 b:2", "c:3"}, "a"},
-			{[2]Stamp{at(1), at(1)}, [2]string{"a:1 b:2", "c:0"}, "settling"},
-			{[2]Stamp{at(2), at(2)}, [2]string{"a:1 b:2", "c:0"}, "settling"}, // which the shard may still use
-			{[2]Stamp{at(3), at(2)}, [2]string{"b:2", "c:0"}, ""},             // it had been taken
+			{[2]stamp{}, [2]string{"a:1 b:2", "c:3 d:4"}, "settling"},
+			{[2]stamp{at(1), at(1)}, [2]string{"a:1 b:2", "c:3"}, "a"},
+			{[2]stamp{at(1), at(1)}, [2]string{"a:1 b:2", "c:0"}, "settling"},
+			{[2]stamp{at(2), at(2)}, [2]string{"a:1 b:2", "c:0"}, "settling"}, // which the shard may still use
+			{[2]stamp{at(3), at(2)}, [2]string{"b:2", "c:0"}, ""},             // it had been taken
 		},
 		"and goes if the other one was not taken": {
-			{[2]Stamp{}, [2]string{"a:1 b:2", "c:3"}, "settling"},
-			{[2]Stamp{at(1), at(1)}, [2]string{"a:1 b:2", "c:3"}, "a"},
-			{[2]Stamp{at(1), at(1)}, [2]string{"a:1 b:2", "c:0"}, "settling"},
-			{[2]Stamp{at(3), at(3)}, [2]string{"a:1 b:2", "c:0"}, "c"},
+			{[2]stamp{}, [2]string{"a:1 b:2", "c:3"}, "settling"},
+			{[2]stamp{at(1), at(1)}, [2]string{"a:1 b:2", "c:3"}, "a"},
+			{[2]stamp{at(1), at(1)}, [2]string{"a:1 b:2", "c:0"}, "settling"},
+			{[2]stamp{at(3), at(3)}, [2]string{"a:1 b:2", "c:0"}, "c"},
 		},
 		"one more elsewhere needn't wait": {
-			{[2]Stamp{}, [2]string{"a:1 b:2", "c:3"}, "settling"},
-			{[2]Stamp{at(1), at(1)}, [2]string{"a:1 b:2", "c:3"}, "a"},
-			{[2]Stamp{at(1), at(1)}, [2]string{"a:1 b:2", "c:3 d:0"}, "a d"},
+			{[2]stamp{}, [2]string{"a:1 b:2", "c:3"}, "settling"},
+			{[2]stamp{at(1), at(1)}, [2]string{"a:1 b:2", "c:3"}, "a"},
+			{[2]stamp{at(1), at(1)}, [2]string{"a:1 b:2", "c:3 d:0"}, "a d"},
 		},
 		"what has gone needn't be waited for": {
-			{[2]Stamp{}, [2]string{"a:1 b:2", "c:3"}, "settling"},
-			{[2]Stamp{at(1), at(1)}, [2]string{"a:1 b:2", "c:3"}, "a"},
-			{[2]Stamp{at(2), at(2)}, [2]string{"b:2", "c:3 d:0"}, "d"},
+			{[2]stamp{}, [2]string{"a:1 b:2", "c:3"}, "settling"},
+			{[2]stamp{at(1), at(1)}, [2]string{"a:1 b:2", "c:3"}, "a"},
+			{[2]stamp{at(2), at(2)}, [2]string{"b:2", "c:3 d:0"}, "d"},
 		},
 		"one that was given back goes nowhere else": {
-			{[2]Stamp{}, [2]string{"a:1 b:2", "c:3"}, "settling"},
-			{[2]Stamp{at(1), at(1)}, [2]string{"a:1 b:2", "c:3"}, "a"},
-			{[2]Stamp{at(1), at(1)}, [2]string{"a:1", "c:3"}, ""},
+			{[2]stamp{}, [2]string{"a:1 b:2", "c:3"}, "settling"},
+			{[2]stamp{at(1), at(1)}, [2]string{"a:1 b:2", "c:3"}, "a"},
+			{[2]stamp{at(1), at(1)}, [2]string{"a:1", "c:3"}, ""},
 		},
 	} {
 		j := newJudgement(9)
@@ -134,23 +134,23 @@ func TestNothingElseIsTakenMeanwhile(t *testing.T) {
 // A shard that doesn't say for long what it has seen may use any earlier decision.
 func TestForgottenDecisions(t *testing.T) {
 	j := newJudgement(9)
-	seen := [2]Stamp{{9, 1}, {9, 1}}
+	seen := [2]stamp{{9, 1}, {9, 1}}
 	for i := range 3 * maxTold {
 		j.decide(said(t, seen, "a:1 b:2", "c:3"), rulesOf(2), time.Duration(i)*repeatEvery)
 		require.Equal(t, "a", j.due(), "all of them took the same")
 		require.Len(t, j.told[0], 1)
 	}
 	for i := range 3 * maxTold {
-		j.tell(0, Stamp{9, uint64(1000 + i)}, &holdings.Decision{Over: []holdings.Over{{User: "alice", Due: true, Takes: []holdings.Take{{Device: snapshot.DeviceIndex(i)}}}}})
+		j.tell(0, stamp{9, uint64(1000 + i)}, &holdings.Decision{Over: []holdings.Over{{User: "alice", Due: true, Takes: []holdings.Take{{Device: snapshot.DeviceIndex(i)}}}}})
 	}
 	require.Len(t, j.told[0], maxTold)
-	j.decide(said(t, [2]Stamp{{9, 999}, {9, 999}}, "a:1 b:2", "c:3"), rulesOf(2), 2*time.Hour)
+	j.decide(said(t, [2]stamp{{9, 999}, {9, 999}}, "a:1 b:2", "c:3"), rulesOf(2), 2*time.Hour)
 	require.Equal(t, "settling", j.due())
 }
 
 // What is unchanged is repeated from time to time only.
 func TestRepeats(t *testing.T) {
-	j, list := newJudgement(9), said(t, [2]Stamp{}, "a:1 b:2", "c:3")
+	j, list := newJudgement(9), said(t, [2]stamp{}, "a:1 b:2", "c:3")
 	require.Len(t, j.decide(list, rulesOf(2), 0), 2)
 	require.Empty(t, j.decide(list, rulesOf(2), repeatEvery-1))
 	require.Len(t, j.decide(list, rulesOf(1), repeatEvery-1), 2, "it has changed")
@@ -213,7 +213,7 @@ func FuzzDocuments(f *testing.F) {
 	h := &held{Shard: devicesOf(&testing.T{}, "a:1 b:2")}
 	top, parts, err := h.encode()
 	require.NoError(f, err)
-	value, err := (&decision{From: map[int]version{1: {}}}).encode()
+	value, err := (&decision{From: map[int]stamp{1: {}}}).encode()
 	require.NoError(f, err)
 	f.Add(top, parts[0], value)
 	other, err := json.Marshal(head{Schema: schema, Parts: 17})

@@ -39,7 +39,7 @@ type Member struct {
 	mu       sync.Mutex
 	decision *decision     // the last one
 	since    time.Duration // by when it was written at the earliest
-	known    [2]Stamp      // the decision at the time of the last cycle but one, and of the last
+	known    [2]stamp      // the decision at the time of the last cycle but one, and of the last
 	leads    uint64        // the epoch of these
 	pending  *held         // that is to be written; nil for none
 	err      error         // of the last time
@@ -71,7 +71,7 @@ func (m *Member) Shard() enforce.Shard {
 // next is the decision for a cycle.
 func (m *Member) next(epoch uint64) *holdings.Decision {
 	if m.leads != epoch { // what an earlier leader did is not known
-		m.leads, m.known = epoch, [2]Stamp{}
+		m.leads, m.known = epoch, [2]stamp{}
 	}
 	d := m.decision
 	m.known[0] = m.known[1]
@@ -90,7 +90,7 @@ func (m *Member) next(epoch uint64) *holdings.Decision {
 func (m *Member) Publish(s *holdings.Shard) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.pending = &held{head{Version: version{Epoch: m.Epoch()}, Seen: m.known[0], Every: m.Every}, s}
+	m.pending = &held{head{Version: stamp{Epoch: m.Epoch()}, Seen: m.known[0], Every: m.Every}, s}
 	select {
 	case m.wake <- struct{}{}:
 	default: // it is awake already

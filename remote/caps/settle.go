@@ -20,7 +20,7 @@ type settler struct {
 
 // told is what a decision, or several in turn, take from users.
 type told struct {
-	stamp Stamp // of the last one
+	stamp stamp // of the last one
 	takes map[snapshot.Username][]taking
 }
 
@@ -83,13 +83,13 @@ func (s *settler) collect(one *shardHeld, unsettled map[snapshot.Username]bool, 
 }
 
 // tell remembers what a shard is told.
-func (s *settler) tell(shard int, stamp Stamp, d *holdings.Decision) {
+func (s *settler) tell(shard int, number stamp, d *holdings.Decision) {
 	list, takes := s.told[shard], takesOf(shard, d)
 	if last := len(list) - 1; last >= 0 && maps.EqualFunc(list[last].takes, takes, slices.Equal[[]taking]) {
-		list[last].stamp = stamp
+		list[last].stamp = number
 		return
 	}
-	list = append(list, told{stamp, takes})
+	list = append(list, told{number, takes})
 	if len(list) > maxTold {
 		s.forgotten[shard] = list[0].stamp.Number + 1
 		list = list[1:]
