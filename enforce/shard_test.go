@@ -50,12 +50,12 @@ func (d *divided) judge(minute int) enforce.Plan {
 			continue
 		}
 		_, _, _, held := enforce.JudgeShard(d.policy, cluster, d.memory[i], noon(minute), enforce.Shard{Order: d.order})
-		documents, from = append(documents, reread(d.t, held, holdings.Decode)), append(from, i)
+		documents, from = append(documents, reread(d.t, held)), append(from, i)
 	}
 	decisions := holdings.Decide(documents, rules)
 	var all enforce.Plan
 	for n, i := range from {
-		shard := enforce.Shard{Order: d.order, Decision: reread(d.t, &decisions[n], holdings.DecodeDecision)}
+		shard := enforce.Shard{Order: d.order, Decision: reread(d.t, &decisions[n])}
 		plan, next, _, _ := enforce.JudgeShard(d.policy, d.shards[i], d.memory[i], noon(minute), shard)
 		d.memory[i] = next
 		all.Findings, all.Reports = append(all.Findings, plan.Findings...), append(all.Reports, plan.Reports...)
@@ -63,11 +63,19 @@ func (d *divided) judge(minute int) enforce.Plan {
 	return all
 }
 
-func reread[T any](t *testing.T, value *T, decode func([]byte) (*T, error)) *T {
+// document is what controllers exchange.
+type document[T any] interface {
+	*T
+	Check() error
+}
+
+// reread is a document as another controller reads it.
+func reread[T any, D document[T]](t *testing.T, value D) D {
 	data, err := json.Marshal(value)
 	require.NoError(t, err)
-	read, err := decode(data)
-	require.NoError(t, err)
+	read := D(new(T))
+	require.NoError(t, json.Unmarshal(data, read))
+	require.NoError(t, read.Check())
 	return read
 }
 

@@ -8,7 +8,7 @@ import (
 )
 
 // Decide applies the caps to what the users of all shards hold, and returns a decision for
-// each shard. The holdings must be what Decode accepts.
+// each shard. The holdings must pass Shard.Check.
 func Decide(shards []*Shard, rules Rules) []Decision {
 	d := decider{rules: rules}
 	d.decide(shards)

@@ -1,7 +1,6 @@
 package holdings
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,17 +9,13 @@ import (
 // ErrInvalid is what makes holdings or a decision unusable: they are as if missing.
 var ErrInvalid = errors.New("invalid holdings")
 
-// Decode reads a shard's holdings from JSON, and checks them, so that Decide can use them
-// whoever wrote them. The caller bounds the size of data. The error is ErrInvalid.
-func Decode(data []byte) (*Shard, error) {
-	s := &Shard{}
-	if err := json.Unmarshal(data, s); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
-	}
+// Check returns ErrInvalid for holdings that Decide can't use. All that another controller wrote is
+// to be checked.
+func (s *Shard) Check() error {
 	if err := s.check(); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	return s, nil
+	return nil
 }
 
 const (
@@ -109,17 +104,8 @@ func isIndex(i, length int) bool { return i >= 0 && i < length }
 
 func areAmounts(all ...int64) bool { return slices.Min(all) >= 0 && slices.Max(all) <= maxAmount }
 
-// DecodeDecision reads a decision from JSON. What it wants to take is looked up before it is
-// taken, so there is little that it may not say. The error is ErrInvalid.
-func DecodeDecision(data []byte) (*Decision, error) {
-	d := &Decision{}
-	if err := json.Unmarshal(data, d); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
-	}
-	return d, d.Check()
-}
-
-// Check returns ErrInvalid for what no Decide returns.
+// Check returns ErrInvalid for what no Decide returns. What a decision takes is looked up before
+// it is taken, so there is little that one may not say.
 func (d *Decision) Check() error {
 	for i := range d.Over {
 		o := &d.Over[i]

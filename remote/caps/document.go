@@ -111,11 +111,11 @@ func (h *head) decode(data []byte) (*holdings.Shard, error) {
 	if sum := sha256.Sum256(data); !bytes.Equal(sum[:], h.Sum) {
 		return nil, fmt.Errorf("%w: they are being written", holdings.ErrInvalid)
 	}
-	text, err := unpack(data)
-	if err != nil {
+	s := &holdings.Shard{}
+	if err := unpack(data, s); err != nil {
 		return nil, err
 	}
-	return holdings.Decode(text)
+	return s, nil
 }
 
 // decision is what the judge says to a shard.
@@ -133,25 +133,20 @@ func (d *decision) encode() ([]byte, error) {
 }
 
 func decodeDecision(value []byte) (*decision, error) {
-	text, err := unpack(value)
-	if err != nil {
-		return nil, err
-	}
 	d := &decision{}
-	if err := json.Unmarshal(text, d); err != nil {
-		return nil, fmt.Errorf("%w: %w", holdings.ErrInvalid, err)
+	if err := unpack(value, d); err != nil {
+		return nil, err
 	}
 	if d.Schema != schema {
 		return nil, fmt.Errorf("%w: a decision of another version: %q", holdings.ErrInvalid, d.Schema)
 	}
-	return d, d.Check()
+	return d, nil
 }
 
 // unpack reads a document of another controller.
-func unpack(data []byte) ([]byte, error) {
-	text, err := packed.Decode(data, maxText)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", holdings.ErrInvalid, err)
+func unpack(data []byte, document interface{ Check() error }) error {
+	if err := packed.Decode(data, maxText, document); err != nil {
+		return fmt.Errorf("%w: %w", holdings.ErrInvalid, err)
 	}
-	return text, nil
+	return document.Check()
 }

@@ -1,7 +1,7 @@
 // Package packed has documents as controllers keep them in etcd: JSON, compressed.
 //
 //	data, err := packed.Encode(document)
-//	text, err := packed.Decode(data, limit)
+//	err = packed.Decode(data, limit, &document)
 package packed
 
 import (
@@ -31,16 +31,19 @@ func Encode(document any) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// Decode returns the JSON text that Encode compressed. One of more than limit bytes is an error: whoever can
+// Decode reads what Encode compressed into a document. JSON of more than limit bytes is an error: whoever can
 // write to etcd may have made it up.
-func Decode(data []byte, limit int) ([]byte, error) {
+func Decode(data []byte, limit int, document any) error {
 	r, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	text, err := io.ReadAll(io.LimitReader(r, int64(limit)+1))
-	if err == nil && len(text) > limit {
-		err = fmt.Errorf("it has more than %d bytes", limit)
+	if err != nil {
+		return err
 	}
-	return text, err
+	if len(text) > limit {
+		return fmt.Errorf("it has more than %d bytes", limit)
+	}
+	return json.Unmarshal(text, document)
 }

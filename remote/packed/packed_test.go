@@ -23,9 +23,9 @@ func TestDocuments(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				text, err := packed.Decode(data, 1<<20)
-				if err != nil || string(text) != fmt.Sprintf("{\"text\":%q}\n", want) {
-					return fmt.Errorf("%w: %s instead of %s", err, text, want)
+				var read map[string]string
+				if err := packed.Decode(data, 1<<20, &read); err != nil || read["text"] != want {
+					return fmt.Errorf("%w: %s instead of %s", err, read, want)
 				}
 			}
 			return nil
@@ -40,13 +40,12 @@ func TestWhatIsNoDocument(t *testing.T) {
 	whole, err := packed.Encode(strings.Repeat("a", 1<<20))
 	require.NoError(t, err)
 	require.Less(t, len(whole), 10_000)
-	text, err := packed.Decode(whole, 1<<20+3) // quotes, and the end of the line
-	require.NoError(t, err)
-	require.Len(t, text, 1<<20+3)
-	_, err = packed.Decode(whole, 1<<20)
-	require.ErrorContains(t, err, "more than 1048576 bytes")
+	var text string
+	require.NoError(t, packed.Decode(whole, 1<<20+3, &text)) // quotes, and the end of the line
+	require.Len(t, text, 1<<20)
+	require.ErrorContains(t, packed.Decode(whole, 1<<20, &text), "more than 1048576 bytes")
+	require.Error(t, packed.Decode(whole, 1<<21, &struct{}{}), "another document")
 	for _, data := range [][]byte{nil, []byte("{}"), whole[:len(whole)/2], bytes.Replace(whole, whole[len(whole)-4:], []byte{0, 0, 0, 0}, 1)} {
-		_, err = packed.Decode(data, 1<<21)
-		require.Error(t, err)
+		require.Error(t, packed.Decode(data, 1<<21, &text))
 	}
 }

@@ -103,11 +103,7 @@ func isEmpty(m *controller.FleetMemory) bool {
 
 // unpack reads a document of another controller.
 func unpack(data []byte, document any) error {
-	text, err := packed.Decode(data, maxDocument)
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(text, document)
+	return packed.Decode(data, maxDocument, document)
 }
 
 func (h *head) check() error {
