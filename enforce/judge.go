@@ -22,7 +22,7 @@ func Judge(policy Policy, cluster snapshot.Cluster, memory Memory, now time.Time
 func (j *judgement) judge(cluster snapshot.Cluster) (Plan, Memory, []Event) {
 	// Each rule adds findings. What is due it puts into the drafts of the hosts' reports,
 	// where the rules after it see what ends anyway: their order matters.
-	j.sideBySide(
+	j.inParallel(
 		(*judgement).see,
 		(*judgement).adoptReleased,
 		(*judgement).noteUnknowns,
@@ -34,8 +34,8 @@ func (j *judgement) judge(cluster snapshot.Cluster) (Plan, Memory, []Event) {
 	j.rememberAdopted()
 	j.extend()
 	j.watchIdle()
-	j.onEachHost(j.idleDevices)
-	j.sideBySide((*judgement).maxDuration)
+	j.eachHost(j.idleDevices)
+	j.inParallel((*judgement).maxDuration)
 	j.caps() // devices that the rules above detach don't count
 	j.boundTimes()
 

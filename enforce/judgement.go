@@ -72,8 +72,8 @@ func (j *judgement) hostsByName() map[snapshot.Hostname]*hostView {
 	return byName
 }
 
-// onEachHost is sideBySide for rules that change what is remembered as well: one host after the other.
-func (j *judgement) onEachHost(rule func(*hostView)) {
+// eachHost is inParallel for rules that change what is remembered as well: one host after the other.
+func (j *judgement) eachHost(rule func(*hostView)) {
 	for _, h := range j.hosts {
 		rule(h)
 	}

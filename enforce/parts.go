@@ -9,7 +9,7 @@ import (
 // minPart is how many hosts are worth a goroutine of their own.
 const minPart = 256
 
-// inParts splits n hosts into parts that are handled side by side, as many as there are
+// inParts splits n hosts into parts that are handled in parallel, as many as there are
 // processors. It returns when all of them are.
 func inParts(n int, handle func(part, from, to int)) {
 	parts := partsOf(n)
@@ -24,11 +24,11 @@ func inParts(n int, handle func(part, from, to int)) {
 // partsOf is how many parts inParts makes of n hosts, at least one.
 func partsOf(n int) int { return max(1, min(n/minPart, runtime.GOMAXPROCS(0))) }
 
-// sideBySide applies rules to each host, one after the other, and to several hosts at once. A rule
+// inParallel applies rules to each host, one after the other, and to several hosts at once. A rule
 // may change what is of its host, add findings and notes, and count presence; the rest it only
 // reads. What the rules add is put together by rule, and then by host: the result is the same as
 // if each was applied to all hosts before the next, whatever the number of parts.
-func (j *judgement) sideBySide(rules ...func(*judgement, *hostView)) {
+func (j *judgement) inParallel(rules ...func(*judgement, *hostView)) {
 	parts := make([][]judgement, partsOf(len(j.hosts)))
 	inParts(len(j.hosts), func(i, from, to int) {
 		byRule := make([]judgement, len(rules))

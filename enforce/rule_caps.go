@@ -22,14 +22,14 @@ func (j *judgement) caps() {
 		}
 		return
 	}
-	book := all.Book()
-	j.noteUncounted(all, book)
+	remaining := all.Remaining()
+	j.noteUncounted(all, remaining)
 	for i := range decision.Over {
 		over := &decision.Over[i]
 		if j.shard == nil {
 			j.overCap(all, over, &excesses[i], decision.Missing)
-		} else if excess, still := j.stillOver(all, book, over); still && j.overCap(all, over, &excess, decision.Missing) {
-			book.Take(&excess)
+		} else if excess, still := j.stillOver(all, remaining, over); still && j.overCap(all, over, &excess, decision.Missing) {
+			remaining.Take(&excess)
 		}
 	}
 	if len(all.inOrder) > 0 && decision.Missing > 0 { // without their number, so that it is the same note while some are missing
@@ -75,7 +75,7 @@ func (s *Settings) caps() holdings.Limits {
 }
 
 // stillOver applies what was decided for the shard to what its hosts show now; false for nothing to tell.
-func (j *judgement) stillOver(all *allocations, book *holdings.Book, over *holdings.Over) (excess holdings.Excess, still bool) {
+func (j *judgement) stillOver(all *allocations, remaining *holdings.Remaining, over *holdings.Over) (excess holdings.Excess, still bool) {
 	settings := all.of(over.User).settings
 	if settings == nil {
 		return excess, false
@@ -84,7 +84,7 @@ func (j *judgement) stillOver(all *allocations, book *holdings.Book, over *holdi
 		j.keepCaps(func(user snapshot.Username, c holdings.Cap) bool { return user == over.User && c == over.Cap })
 		return excess, false // the policy of who decided is another one
 	}
-	excess, still = book.Excess(over)
+	excess, still = remaining.Excess(over)
 	if still && len(over.Takes) == 0 && !over.Shown {
 		j.countPresence(capID(capRules[over.Cap], over.User))
 		return excess, false // another shard tells of it
@@ -197,12 +197,12 @@ func (j *judgement) keepCaps(undecided func(snapshot.Username, holdings.Cap) boo
 }
 
 // noteUncounted says which devices no cap of memory counts.
-func (j *judgement) noteUncounted(all *allocations, book *holdings.Book) {
+func (j *judgement) noteUncounted(all *allocations, remaining *holdings.Remaining) {
 	for _, u := range all.inOrder {
 		if u.settings.MaxMemory == nil {
 			continue
 		}
-		for _, d := range book.WithUnknownMemory(u.Name) {
+		for _, d := range remaining.WithUnknownMemory(u.Name) {
 			j.note(all.hosts[d.Host], "the memory of device %d is not known, so no cap of memory counts it", d.Index)
 		}
 	}

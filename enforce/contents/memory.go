@@ -54,11 +54,11 @@ type Excess struct {
 // no user is proved to have started end first, for what all use together, and the others
 // only for what they use alone.
 func (u Usages) Relieve(capacity int64, dealt func(*snapshot.Process) bool) (proved, unproved Excess) {
-	var own, strangers Usages
+	var own, others Usages
 	for _, x := range u {
 		unproved.Used += x.Bytes
 		if x.Process.Unproved() {
-			strangers = append(strangers, x)
+			others = append(others, x)
 			continue
 		}
 		own = append(own, x)
@@ -68,7 +68,7 @@ func (u Usages) Relieve(capacity int64, dealt func(*snapshot.Process) bool) (pro
 		proved.Ending = own.free(proved.Used-capacity, dealt)
 	}
 	if unproved.Used > capacity {
-		unproved.Ending = strangers.free(unproved.Used-capacity, dealt)
+		unproved.Ending = others.free(unproved.Used-capacity, dealt)
 	}
 	return proved, unproved
 }

@@ -9,7 +9,7 @@ import (
 // yet: the processes that would end because of it are kept here.
 type choice struct {
 	ending map[processOf]bool
-	chosen []*held
+	chosen []*candidate
 }
 
 // choose takes devices until it is enough: idle ones first, then those of
@@ -17,15 +17,15 @@ type choice struct {
 // attachment first, then by host and index. Once a busy device is taken, its
 // processes end, and what else they alone used on that host goes before the
 // next busy one. The more a choice is proven to hurt, the later it is made.
-func choose(devices []*held, enough func(chosen []*held) bool) []*held {
+func choose(devices []*candidate, enough func(chosen []*candidate) bool) []*candidate {
 	c := &choice{ending: map[processOf]bool{}}
-	queue := make([]*held, 0, len(devices))
+	queue := make([]*candidate, 0, len(devices))
 	for _, d := range devices {
 		if d.takeable() {
 			queue = append(queue, d)
 		}
 	}
-	slices.SortFunc(queue, func(a, b *held) int {
+	slices.SortFunc(queue, func(a, b *candidate) int {
 		return cmp.Or(cmp.Compare(a.cost, b.cost), b.Newest.Compare(a.Newest), a.host().compare(b.host()), cmp.Compare(a.Index, b.Index))
 	})
 	for _, d := range queue {
@@ -36,7 +36,7 @@ func choose(devices []*held, enough func(chosen []*held) bool) []*held {
 			continue
 		}
 		for _, other := range queue {
-			if other.Host == d.Host && other.book == d.book && !enough(c.chosen) && other.costAfter(c.ending) <= costEndsAnyway {
+			if other.Host == d.Host && other.remaining == d.remaining && !enough(c.chosen) && other.costAfter(c.ending) <= costEndsAnyway {
 				c.take(other)
 			}
 		}
@@ -44,14 +44,14 @@ func choose(devices []*held, enough func(chosen []*held) bool) []*held {
 	return c.chosen
 }
 
-func (c *choice) take(d *held) bool {
+func (c *choice) take(d *candidate) bool {
 	if d.chosen {
 		return false
 	}
 	d.chosen = true
 	c.chosen = append(c.chosen, d)
 	for _, use := range d.Processes {
-		c.ending[processOf{d.book, use.Process}] = true
+		c.ending[processOf{d.remaining, use.Process}] = true
 	}
 	return true
 }

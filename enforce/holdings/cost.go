@@ -14,8 +14,8 @@ const (
 
 // processOf is a process of one of the shards.
 type processOf struct {
-	book  *Book
-	index int
+	remaining *Remaining
+	index     int
 }
 
 // assessment is what is known of a device while nothing of its host is taken: what losing it costs
@@ -75,38 +75,38 @@ func (d *Device) leavesIf(ends func(process int) bool, loses func(*Attached) boo
 }
 
 // asAtFirst reports whether what was known of the device at first still holds.
-func (h *held) asAtFirst() bool { return h.atFirst.known && !h.book.changed[h.Host] }
+func (d *candidate) asAtFirst() bool { return d.atFirst.known && !d.remaining.changed[d.Host] }
 
 // costAfter is what losing the device costs the user, if the processes in ending end as well.
-func (h *held) costAfter(ending map[processOf]bool) int8 {
-	if len(ending) == 0 && h.asAtFirst() {
-		return h.atFirst.cost
+func (d *candidate) costAfter(ending map[processOf]bool) int8 {
+	if len(ending) == 0 && d.asAtFirst() {
+		return d.atFirst.cost
 	}
-	ends := func(process int) bool { return ending[processOf{h.book, process}] || h.book.ends[process] }
-	return h.costIf(ends, h.book.shard.Processes)
+	ends := func(process int) bool { return ending[processOf{d.remaining, process}] || d.remaining.ends[process] }
+	return d.costIf(ends, d.remaining.shard.Processes)
 }
 
 // setCost finds out the cost of losing the device.
-func (h *held) setCost() { h.cost = h.costAfter(nil) }
+func (d *candidate) setCost() { d.cost = d.costAfter(nil) }
 
 // busy reports whether the device is proven to be in use, by processes that don't end anyway.
-func (h *held) busy() bool { return h.cost == costBusy }
+func (d *candidate) busy() bool { return d.cost == costBusy }
 
 // takeable reports whether a cap may take the device: no exempt process uses it.
-func (h *held) takeable() bool { return h.Exempt == contents.Unused }
+func (d *candidate) takeable() bool { return d.Exempt == contents.Unused }
 
 // counts reports whether the device counts for the user's caps. One that can't be
 // taken from the user, since exempt processes use it, counts only if one of the
 // user's own uid does: otherwise a job elsewhere could have to end for it.
-func (h *held) counts() bool {
-	return !h.leaves() && (h.Exempt != contents.Reported || h.costAfter(nil) == costBusy)
+func (d *candidate) counts() bool {
+	return !d.leaves() && (d.Exempt != contents.Reported || d.costAfter(nil) == costBusy)
 }
 
 // leaves reports whether the user loses the device anyway.
-func (h *held) leaves() bool {
-	if h.asAtFirst() {
-		return h.atFirst.leaves
+func (d *candidate) leaves() bool {
+	if d.asAtFirst() {
+		return d.atFirst.leaves
 	}
-	ends := func(process int) bool { return h.book.ends[process] }
-	return h.leavesIf(ends, func(env *Attached) bool { return h.book.detached[attachment{h.Host, h.Index, env.EID}] })
+	ends := func(process int) bool { return d.remaining.ends[process] }
+	return d.leavesIf(ends, func(env *Attached) bool { return d.remaining.detached[attachment{d.Host, d.Index, env.EID}] })
 }

@@ -18,9 +18,9 @@ func Decide(shards []*Shard, rules Rules) []Decision {
 // DecideAlone is Decide for a shard that is the whole fleet. It returns as well what leaves because
 // of each of decision.Over: what Excess finds if they are applied to these holdings one by one.
 func DecideAlone(shard *Shard, rules Rules) (decision Decision, excesses []Excess) {
-	d := decider{rules: rules, decided: func(v *verdict) {
-		e := v.shards[0].excess
-		e.Used = v.held
+	d := decider{rules: rules, decided: func(r *capResult) {
+		e := r.shards[0].excess
+		e.Used = r.held
 		excesses = append(excesses, e)
 	}}
 	d.decide([]*Shard{shard})
@@ -31,9 +31,9 @@ func (d *decider) decide(shards []*Shard) {
 	d.decisions = make([]Decision, len(shards))
 	missing := d.rules.Missing
 	for i, s := range shards {
-		book := s.Book()
-		book.number = i
-		d.books = append(d.books, book)
+		remaining := s.Remaining()
+		remaining.number = i
+		d.remaining = append(d.remaining, remaining)
 		missing += s.Missing
 	}
 	d.paused = d.rules.Pause && missing > 0
@@ -48,9 +48,9 @@ func (d *decider) decide(shards []*Shard) {
 type decider struct {
 	rules     Rules
 	paused    bool
-	books     []*Book // of each shard
+	remaining []*Remaining // of each shard
 	decisions []Decision
-	decided   func(*verdict) // called for each that is added to the decisions; may be nil
+	decided   func(*capResult) // called for each that is added to the decisions; may be nil
 }
 
 // person is a user with what each shard says of the user.
@@ -63,18 +63,18 @@ type person struct {
 // part is what the user holds in one shard.
 type part struct {
 	*User
-	book *Book
+	remaining *Remaining
 }
 
-func (p part) firstHost() *Host { return &p.book.shard.Hosts[p.First] }
+func (p part) firstHost() *Host { return &p.remaining.shard.Hosts[p.First] }
 
 // people lists the users in the order in which they appear in the fleet.
 func (d *decider) people() []*person {
 	var list []*person
 	byName := make(map[snapshot.Username]*person)
-	for _, book := range d.books {
-		for i := range book.shard.Users {
-			one := part{&book.shard.Users[i], book}
+	for _, remaining := range d.remaining {
+		for i := range remaining.shard.Users {
+			one := part{&remaining.shard.Users[i], remaining}
 			p := byName[one.Name]
 			if p == nil {
 				p = &person{name: one.Name, first: one}
@@ -100,16 +100,16 @@ func (d *decider) decideAbout(p *person) {
 		if !capped || p.most(c) <= limit {
 			continue
 		}
-		v := verdict{cap: c, limit: limit, shards: make([]inShard, len(d.books))}
+		r := capResult{cap: c, limit: limit, shards: make([]shardResult, len(d.remaining))}
 		if c == Envs {
-			v.judgeEnvs(p)
+			r.judgeEnvs(p)
 		} else {
-			v.judgeDevices(p)
+			r.judgeDevices(p)
 		}
-		if v.held.of(c) > limit {
-			d.add(p, &v)
+		if r.held.of(c) > limit {
+			d.add(p, &r)
 			if d.decided != nil {
-				d.decided(&v)
+				d.decided(&r)
 			}
 		}
 	}
@@ -132,23 +132,23 @@ func (p *person) most(c Cap) (n int64) {
 	return n
 }
 
-// add adds a verdict to the decisions and, once it is due, marks what leaves because of it.
-func (d *decider) add(p *person, v *verdict) {
-	due := v.due(p) && !d.paused
+// add adds a result to the decisions and, once it is due, marks what leaves because of it.
+func (d *decider) add(p *person, r *capResult) {
+	due := r.due(p) && !d.paused
 	freed, takes := int64(0), 0
-	for i := range v.shards {
-		freed += v.shards[i].freed
-		takes += len(v.shards[i].takes)
+	for i := range r.shards {
+		freed += r.shards[i].freed
+		takes += len(r.shards[i].takes)
 	}
-	for i := range v.shards {
-		s := &v.shards[i]
+	for i := range r.shards {
+		s := &r.shards[i]
 		d.decisions[i].Over = append(d.decisions[i].Over, Over{
-			User: p.name, Cap: v.cap, Limit: v.limit, Due: due, Takes: s.takes,
-			Elsewhere: v.held.minus(s.held), FreedElsewhere: freed - s.freed,
-			Shown: takes == 0 && p.first.book.number == i,
+			User: p.name, Cap: r.cap, Limit: r.limit, Due: due, Takes: s.takes,
+			Elsewhere: r.held.minus(s.held), FreedElsewhere: freed - s.freed,
+			Shown: takes == 0 && p.first.remaining.number == i,
 		})
 		if due {
-			d.books[i].Take(&s.excess)
+			d.remaining[i].Take(&s.excess)
 		}
 	}
 }

@@ -2,9 +2,9 @@
 // devices and environments, how much memory, and what losing each of it costs them.
 //
 //	decisions := holdings.Decide(shards, rules) // one for each shard
-//	book := shards[0].Book()
+//	remaining := shards[0].Remaining()
 //	for _, over := range decisions[0].Over {
-//		excess := book.Excess(&over)
+//		excess := remaining.Excess(&over)
 //	}
 //
 // The hosts of a fleet may be divided into shards, each judged by a controller of its own. A

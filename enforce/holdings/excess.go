@@ -16,18 +16,18 @@ type Excess struct {
 // Excess applies to the holdings of now what was decided. It returns false if the user is
 // within the cap now, as far as the other shards are as they were. What isn't there any more
 // is not taken, nor what costs the user more now, nor what need not go any more.
-func (b *Book) Excess(o *Over) (e Excess, over bool) {
-	user := b.users[o.User]
+func (r *Remaining) Excess(o *Over) (e Excess, over bool) {
+	user := r.users[o.User]
 	if user == nil {
 		user = &User{}
 	}
 	if o.Cap == Envs {
-		return b.excessOfEnvs(user, o)
+		return r.excessOfEnvs(user, o)
 	}
-	return b.excessOfDevices(user, o)
+	return r.excessOfDevices(user, o)
 }
 
-func (b *Book) excessOfEnvs(user *User, o *Over) (e Excess, over bool) {
+func (r *Remaining) excessOfEnvs(user *User, o *Over) (e Excess, over bool) {
 	type env struct {
 		host snapshot.Hostname
 		eid  snapshot.EnvID
@@ -38,7 +38,7 @@ func (b *Book) excessOfEnvs(user *User, o *Over) (e Excess, over bool) {
 	}
 	byName := make(map[env]*Env, len(user.Envs))
 	for i := range user.Envs {
-		byName[env{b.shard.Hosts[user.Envs[i].Host].Name, user.Envs[i].EID}] = &user.Envs[i]
+		byName[env{r.shard.Hosts[user.Envs[i].Host].Name, user.Envs[i].EID}] = &user.Envs[i]
 	}
 	for _, take := range o.Takes {
 		if found := byName[env{take.Host, take.EID}]; found != nil && found.Cost <= take.Cost && found.Created.Compare(take.At) <= 0 {
@@ -49,40 +49,40 @@ func (b *Book) excessOfEnvs(user *User, o *Over) (e Excess, over bool) {
 	return e, true
 }
 
-func (b *Book) excessOfDevices(user *User, o *Over) (e Excess, over bool) {
+func (r *Remaining) excessOfDevices(user *User, o *Over) (e Excess, over bool) {
 	type device struct {
 		host  snapshot.Hostname
 		index snapshot.DeviceIndex
 	}
-	counted := b.countedFor(o.Cap, user)
+	counted := r.countedFor(o.Cap, user)
 	e.Used = o.Elsewhere.plus(amountOf(o.Cap, counted, user.Hosts))
 	if e.Used.of(o.Cap) <= o.Limit {
 		return e, false
 	}
-	byName := make(map[device]*held, len(o.Takes))
+	byName := make(map[device]*candidate, len(o.Takes))
 	for _, take := range o.Takes {
 		byName[device{take.Host, take.Device}] = nil
 	}
-	for _, h := range counted {
-		if key := (device{h.host().Name, h.Index}); len(byName) > 0 && h.takeable() {
+	for _, d := range counted {
+		if key := (device{d.host().Name, d.Index}); len(byName) > 0 && d.takeable() {
 			if _, wanted := byName[key]; wanted {
-				h.setCost()
-				byName[key] = h
+				d.setCost()
+				byName[key] = d
 			}
 		}
 	}
-	var taken []*held
+	var taken []*candidate
 	freed := int64(0)
 	for _, take := range o.Takes {
-		if h := byName[device{take.Host, take.Device}]; h != nil && h.cost <= take.Cost && h.Oldest.Compare(take.At) <= 0 {
-			taken = append(taken, h)
-			freed += h.weight(o.Cap)
+		if d := byName[device{take.Host, take.Device}]; d != nil && d.cost <= take.Cost && d.Oldest.Compare(take.At) <= 0 {
+			taken = append(taken, d)
+			freed += d.weight(o.Cap)
 		}
 	}
-	taken = spareNeedless(taken, o.surplus(e.Used, freed), func(h *held) int64 { return h.weight(o.Cap) })
+	taken = spareNeedless(taken, o.surplus(e.Used, freed), func(d *candidate) int64 { return d.weight(o.Cap) })
 	e.Devices = slices.Grow(e.Devices, len(taken))
-	for _, h := range taken {
-		e.Devices = append(e.Devices, h.Device)
+	for _, d := range taken {
+		e.Devices = append(e.Devices, d.Device)
 	}
 	return e, true
 }
@@ -94,17 +94,17 @@ func (o *Over) surplus(used Amount, freedHere int64) int64 {
 }
 
 // Holds reports whether a user holds what a decision takes, and it counts for the cap.
-func (b *Book) Holds(user snapshot.Username, c Cap, t Take) bool {
-	u := b.users[user]
+func (r *Remaining) Holds(user snapshot.Username, c Cap, t Take) bool {
+	u := r.users[user]
 	if u == nil {
 		return false
 	}
 	if c == Envs {
 		return slices.ContainsFunc(u.Envs, func(e Env) bool {
-			return e.EID == t.EID && b.shard.Hosts[e.Host].Name == t.Host && e.Created.Compare(t.At) <= 0
+			return e.EID == t.EID && r.shard.Hosts[e.Host].Name == t.Host && e.Created.Compare(t.At) <= 0
 		})
 	}
-	return slices.ContainsFunc(b.countedFor(c, u), func(h *held) bool {
-		return h.Index == t.Device && h.host().Name == t.Host && h.Oldest.Compare(t.At) <= 0
+	return slices.ContainsFunc(r.countedFor(c, u), func(d *candidate) bool {
+		return d.Index == t.Device && d.host().Name == t.Host && d.Oldest.Compare(t.At) <= 0
 	})
 }

@@ -119,13 +119,13 @@ func TestExcess(t *testing.T) {
 			here, there, now := shardOf(t, row.here), shardOf(t, row.there), shardOf(t, row.now)
 			decisions := holdings.Decide([]*holdings.Shard{here, there}, limited(c, row.limit))
 			require.Len(t, decisions[0].Over, 1, row.name)
-			excess, over := now.Book().Excess(&decisions[0].Over[0])
+			excess, over := now.Remaining().Excess(&decisions[0].Over[0])
 			got := taken(now, excess)
 			if !over {
 				got = "within"
 			}
 			require.Equal(t, row.want, got, "%s, cap %d", row.name, c)
-			elsewhere, _ := there.Book().Excess(&decisions[1].Over[0])
+			elsewhere, _ := there.Remaining().Excess(&decisions[1].Over[0])
 			require.Equal(t, row.wantElsewhere, taken(there, elsewhere), "%s, cap %d", row.name, c)
 		}
 	}
@@ -180,7 +180,7 @@ func TestDecide(t *testing.T) {
 			require.Equal(t, row.missing, decision.Missing, row.name)
 			for _, over := range decision.Over {
 				require.Equal(t, row.due, over.Due, row.name)
-				excess, still := shards[i].Book().Excess(&over)
+				excess, still := shards[i].Remaining().Excess(&over)
 				require.True(t, still, row.name)
 				require.Equal(t, 2, excess.Used.Count, row.name)
 				require.Equal(t, 2, excess.Used.Hosts, row.name)
@@ -230,17 +230,17 @@ func FuzzDocuments(f *testing.F) {
 		}
 		for c := holdings.Envs; c <= holdings.Memory; c++ {
 			for _, o := range holdings.Decide([]*holdings.Shard{s, {}}, limited(c, 1))[0].Over {
-				s.Book().Excess(&o)
+				s.Remaining().Excess(&o)
 			}
 		}
 		if err := d.Check(); err != nil {
 			require.ErrorIs(t, err, holdings.ErrInvalid)
 			return
 		}
-		book := s.Book()
+		remaining := s.Remaining()
 		for i := range d.Over {
-			excess, _ := book.Excess(&d.Over[i])
-			book.Take(&excess)
+			excess, _ := remaining.Excess(&d.Over[i])
+			remaining.Take(&excess)
 		}
 	})
 }
@@ -266,15 +266,15 @@ func TestDecideAlone(t *testing.T) {
 		decision, excesses := holdings.DecideAlone(s, rules)
 		require.Equal(t, holdings.Decide([]*holdings.Shard{s}, rules)[0], decision, words)
 		require.Len(t, excesses, len(decision.Over), words)
-		book := s.Book()
+		remaining := s.Remaining()
 		for i := range decision.Over {
-			want, over := book.Excess(&decision.Over[i])
+			want, over := remaining.Excess(&decision.Over[i])
 			require.True(t, over, words)
 			require.Equal(t, want.Used, excesses[i].Used, words)
 			require.ElementsMatch(t, want.Devices, excesses[i].Devices, words)
 			require.ElementsMatch(t, want.Envs, excesses[i].Envs, words)
 			if decision.Over[i].Due {
-				book.Take(&want)
+				remaining.Take(&want)
 			}
 		}
 	}

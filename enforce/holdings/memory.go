@@ -7,9 +7,9 @@ import (
 )
 
 // chooseMemory chooses devices until what the user holds is within the limit.
-func chooseMemory(known []*held, used, limit int64) []*held {
+func chooseMemory(known []*candidate, used, limit int64) []*candidate {
 	counted, freed := 0, int64(0) // choose only ever adds
-	enough := func(chosen []*held) bool {
+	enough := func(chosen []*candidate) bool {
 		freed += bytesOf(chosen[counted:])
 		counted = len(chosen)
 		return used-freed <= limit
@@ -19,16 +19,16 @@ func chooseMemory(known []*held, used, limit int64) []*held {
 	if !enough(taken) {
 		taken = append(taken, busyOver(busy, limit, used-freed)...)
 	}
-	return spareNeedless(taken, limit-(used-bytesOf(taken)), (*held).bytes)
+	return spareNeedless(taken, limit-(used-bytesOf(taken)), (*candidate).bytes)
 }
 
 // withKnownMemory are the devices of which the memory is known: no cap of memory counts the others.
-func withKnownMemory(devices []*held) []*held {
-	return slices.DeleteFunc(devices, func(d *held) bool { return d.Bytes == UnknownBytes })
+func withKnownMemory(devices []*candidate) []*candidate {
+	return slices.DeleteFunc(devices, func(d *candidate) bool { return d.Bytes == UnknownBytes })
 }
 
 // partition separates the devices that are proven to be in use from the others.
-func partition(devices []*held) (free, busy []*held) {
+func partition(devices []*candidate) (free, busy []*candidate) {
 	for _, d := range devices {
 		if d.busy() {
 			busy = append(busy, d)
@@ -42,13 +42,13 @@ func partition(devices []*held) (free, busy []*held) {
 // busyOver chooses among devices that are proven to be in use. Their capacities
 // are claims of state files, so whatever these say, processes end only while
 // what they use themselves is more than the limit, and that is known.
-func busyOver(busy []*held, limit, claimed int64) []*held {
+func busyOver(busy []*candidate, limit, claimed int64) []*candidate {
 	used := int64(0)
 	for _, d := range busy {
 		used += max(0, d.Used) // unknown counts as 0 here, so that fewer processes end
 	}
 	counted := 0
-	return choose(busy, func(chosen []*held) bool {
+	return choose(busy, func(chosen []*candidate) bool {
 		for _, d := range chosen[counted:] {
 			used -= max(0, d.Used)
 		}
@@ -58,7 +58,7 @@ func busyOver(busy []*held, limit, claimed int64) []*held {
 	})
 }
 
-func bytesOf(devices []*held) int64 {
+func bytesOf(devices []*candidate) int64 {
 	total := int64(0)
 	for _, d := range devices {
 		total += d.bytes()
@@ -66,10 +66,10 @@ func bytesOf(devices []*held) int64 {
 	return total
 }
 
-func (h *held) bytes() int64 { return h.Bytes }
+func (d *candidate) bytes() int64 { return d.Bytes }
 
 // amountOf is how much of a cap the devices that it counts are.
-func amountOf(c Cap, counted []*held, hosts int) Amount {
+func amountOf(c Cap, counted []*candidate, hosts int) Amount {
 	a := Amount{Count: len(counted), Hosts: hosts}
 	if c == Memory {
 		a.Bytes = bytesOf(counted)
@@ -78,11 +78,11 @@ func amountOf(c Cap, counted []*held, hosts int) Amount {
 }
 
 // countedFor lists the devices that count for one of the user's caps.
-func (b *Book) countedFor(c Cap, u *User) []*held {
+func (r *Remaining) countedFor(c Cap, u *User) []*candidate {
 	if c == Memory {
-		return withKnownMemory(b.counted(u))
+		return withKnownMemory(r.counted(u))
 	}
-	return b.counted(u)
+	return r.counted(u)
 }
 
 // spareNeedless gives back what turned out not to be needed, the costliest
@@ -98,15 +98,15 @@ func spareNeedless[T any](chosen []T, surplus int64, weight func(T) int64) []T {
 }
 
 // WithUnknownMemory are the devices that count for a user of which the memory is not known.
-func (b *Book) WithUnknownMemory(user snapshot.Username) []*Device {
+func (r *Remaining) WithUnknownMemory(user snapshot.Username) []*Device {
 	var list []*Device
-	u := b.users[user]
+	u := r.users[user]
 	if u == nil || !slices.ContainsFunc(u.Devices, func(d *Device) bool { return d.Bytes == UnknownBytes }) {
 		return nil
 	}
-	for _, h := range b.counted(u) {
-		if h.Bytes == UnknownBytes {
-			list = append(list, h.Device)
+	for _, d := range r.counted(u) {
+		if d.Bytes == UnknownBytes {
+			list = append(list, d.Device)
 		}
 	}
 	return list

@@ -74,10 +74,10 @@ func (s *settler) collect(one *shardHeld, unsettled map[snapshot.Username]bool, 
 		return
 	}
 	s.told[one.number] = slices.DeleteFunc(s.told[one.number], func(t told) bool { return t.stamp.before(one.Seen) })
-	book := one.Book()
+	remaining := one.Remaining()
 	for _, t := range s.told[one.number] {
 		for user, takes := range t.takes {
-			add(going, user, slices.DeleteFunc(slices.Clone(takes), func(t taking) bool { return !book.Holds(user, t.cap, t.what) }))
+			add(going, user, slices.DeleteFunc(slices.Clone(takes), func(t taking) bool { return !remaining.Holds(user, t.cap, t.what) }))
 		}
 	}
 }
