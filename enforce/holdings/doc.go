@@ -4,7 +4,7 @@
 //	decisions := holdings.Decide(shards, rules) // one for each shard
 //	remaining := shards[0].Remaining()
 //	for _, over := range decisions[0].Over {
-//		excess := remaining.Excess(&over)
+//		excess, still := remaining.Excess(&over)
 //	}
 //
 // The hosts of a fleet may be divided into shards, each judged by a controller of its own. A

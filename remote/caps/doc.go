@@ -11,6 +11,6 @@
 // replaced writes nothing. Package enforce/holdings decides and applies.
 //
 // A decision says from what it was made. It is not used if it is older than some seconds, or
-// was made from the holdings of an earlier leader. Until a shard has said that it uses a later
-// one, what an earlier one takes may be going: nothing else is taken from that user instead.
+// was made from the holdings of an earlier leader. As long as a shard may still act on an
+// earlier decision, nothing else is taken from the users whom that decision names.
 package caps

@@ -49,28 +49,28 @@ type head struct {
 	Left int `json:"left,omitempty"`
 }
 
-// held is what a shard's leader said last.
-type held struct {
+// document is what a shard's leader published last.
+type document struct {
 	head
 	*holdings.Shard
 }
 
 // encode returns the values to write: the head, and the parts.
-func (h *held) encode() (top []byte, parts [][]byte, err error) {
-	data, err := packed.Encode(h.Shard)
+func (d *document) encode() (top []byte, parts [][]byte, err error) {
+	data, err := packed.Encode(d.Shard)
 	for err == nil && len(data) > maxParts*maxPart {
-		users := len(h.Users)
-		h.Shard = withoutLargest(h.Shard, 1-float64(maxParts*maxPart)/float64(len(data)))
-		h.Left += users - len(h.Users)
-		data, err = packed.Encode(h.Shard)
+		users := len(d.Users)
+		d.Shard = withoutLargest(d.Shard, 1-float64(maxParts*maxPart)/float64(len(data)))
+		d.Left += users - len(d.Users)
+		data, err = packed.Encode(d.Shard)
 	}
 	if err != nil {
 		return nil, nil, err
 	}
 	sum := sha256.Sum256(data)
 	parts = slices.Collect(slices.Chunk(data, maxPart))
-	h.Schema, h.Sum, h.Parts = schema, sum[:], len(parts)
-	top, err = json.Marshal(h.head)
+	d.Schema, d.Sum, d.Parts = schema, sum[:], len(parts)
+	top, err = json.Marshal(d.head)
 	return top, parts, err
 }
 
@@ -144,9 +144,9 @@ func decodeDecision(value []byte) (*decision, error) {
 }
 
 // unpack reads a document of another controller.
-func unpack(data []byte, document interface{ Check() error }) error {
-	if err := packed.Decode(data, maxText, document); err != nil {
+func unpack(data []byte, to interface{ Check() error }) error {
+	if err := packed.Decode(data, maxText, to); err != nil {
 		return fmt.Errorf("%w: %w", holdings.ErrInvalid, err)
 	}
-	return document.Check()
+	return to.Check()
 }

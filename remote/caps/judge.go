@@ -34,8 +34,8 @@ type JudgeOptions struct {
 // Judge decides for all shards while it is elected.
 type Judge struct {
 	JudgeOptions
-	reader    reader
-	judgement *judgement // nil while it isn't elected
+	reader reader
+	state  *judgeState // nil while it isn't elected
 
 	mu     sync.Mutex
 	status JudgeStatus
@@ -81,11 +81,11 @@ func (j *Judge) Run(ctx context.Context) {
 func (j *Judge) step(ctx context.Context) JudgeStatus {
 	epoch := j.Epoch()
 	if epoch == 0 {
-		j.judgement = nil
+		j.state = nil
 		return JudgeStatus{}
 	}
-	if j.judgement == nil || j.judgement.epoch != epoch {
-		j.judgement = newJudgement(epoch)
+	if j.state == nil || j.state.epoch != epoch {
+		j.state = newJudgeState(epoch)
 	}
 	list, err := j.reader.read(ctx, &j.JudgeOptions)
 	if err != nil {
@@ -100,13 +100,14 @@ func (j *Judge) step(ctx context.Context) JudgeStatus {
 			rules.Missing += j.Hosts(shard)
 		}
 	}
-	for shard, d := range j.judgement.decide(list, rules, j.Clock()) {
-		status.Err = errors.Join(status.Err, j.tell(ctx, epoch, shard, d))
+	for shard, d := range j.state.decide(list, rules, j.Clock()) {
+		status.Err = errors.Join(status.Err, j.send(ctx, epoch, shard, d))
 	}
 	return status
 }
 
-func (j *Judge) tell(ctx context.Context, epoch uint64, shard int, d *decision) error {
+// send writes a decision to etcd.
+func (j *Judge) send(ctx context.Context, epoch uint64, shard int, d *decision) error {
 	value, err := d.encode()
 	if err != nil {
 		return err

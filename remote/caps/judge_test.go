@@ -40,7 +40,7 @@ func TestHoldingsThatDoNotCount(t *testing.T) {
 	number := uint64(0)
 	write := func(left int, change func(top, part []byte)) {
 		number++
-		h := &held{head{Version: stamp{Epoch: leading, Number: number}, Left: left}, devicesOf(t, "a:1 b:2 c:3")}
+		h := &document{head{Version: stamp{Epoch: leading, Number: number}, Left: left}, devicesOf(t, "a:1 b:2 c:3")}
 		top, parts, err := h.encode()
 		require.NoError(t, err)
 		change(top, parts[0])

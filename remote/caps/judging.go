@@ -8,10 +8,10 @@ import (
 	"github.com/seed-3119e985/genv/enforce/holdings"
 )
 
-// shardHeld is what the leader of a shard said last.
+// shardHeld is what the leader of a shard published last.
 type shardHeld struct {
 	number int
-	*held
+	*document
 	since time.Duration // when it was seen first, by the judge's clock
 }
 
@@ -26,48 +26,48 @@ func (s *shardHeld) fresh(now time.Duration) bool {
 	return now-s.since <= 3*min(max(0, s.Every), MaxEvery)+tolerance
 }
 
-// judgement is what a judge knows between two decisions. It is pure.
-type judgement struct {
+// judgeState is what a judge knows between two decisions. It is pure.
+type judgeState struct {
 	*settler
-	number uint64                     // of the last decision
-	said   map[int]*holdings.Decision // to each shard, last,
-	at     map[int]time.Duration      // and when
+	number   uint64                     // of the last decision
+	lastSent map[int]*holdings.Decision // to each shard,
+	at       map[int]time.Duration      // and when
 }
 
-func newJudgement(epoch uint64) *judgement {
-	return &judgement{settler: newSettler(epoch), said: make(map[int]*holdings.Decision), at: make(map[int]time.Duration)}
+func newJudgeState(epoch uint64) *judgeState {
+	return &judgeState{settler: newSettler(epoch), lastSent: make(map[int]*holdings.Decision), at: make(map[int]time.Duration)}
 }
 
 // repeatEvery is how often a decision is repeated that has not changed.
 const repeatEvery = 2 * time.Second
 
-// decide decides by what the shards said, of which all are fresh, and returns what is to be
-// told to each of them now.
-func (j *judgement) decide(list []shardHeld, rules holdings.Rules, now time.Duration) map[int]*decision {
+// decide decides by what the shards hold, of which all are fresh, and returns what is to be
+// sent to each of them now.
+func (j *judgeState) decide(list []shardHeld, rules holdings.Rules, now time.Duration) map[int]*decision {
 	documents, from := make([]*holdings.Shard, len(list)), make(map[int]stamp, len(list))
 	for i := range list {
 		documents[i], from[list[i].number] = list[i].Shard, list[i].Version
 	}
 	decisions := holdings.Decide(documents, rules)
 	j.settle(list, decisions)
-	tell := make(map[int]*decision)
+	due := make(map[int]*decision)
 	for i := range list {
 		shard, one := list[i].number, &decisions[i]
-		if before := j.said[shard]; before != nil && now-j.at[shard] < repeatEvery && same(before, one) {
+		if before := j.lastSent[shard]; before != nil && now-j.at[shard] < repeatEvery && same(before, one) {
 			continue
 		}
-		tell[shard] = &decision{From: from, Decision: *one}
+		due[shard] = &decision{From: from, Decision: *one}
 	}
-	if len(tell) == 0 {
+	if len(due) == 0 {
 		return nil
 	}
 	j.number++
-	for shard, d := range tell {
+	for shard, d := range due {
 		d.Stamp = stamp{j.epoch, j.number}
-		j.said[shard], j.at[shard] = &d.Decision, now
-		j.tell(shard, d.Stamp, &d.Decision)
+		j.lastSent[shard], j.at[shard] = &d.Decision, now
+		j.noteSent(shard, d.Stamp, &d.Decision)
 	}
-	return tell
+	return due
 }
 
 func same(a, b *holdings.Decision) bool {

@@ -40,20 +40,20 @@ func rulesOf(devices int) holdings.Rules {
 	return holdings.Rules{Limits: func(snapshot.Username) holdings.Limits { return holdings.Limits{Devices: &devices} }}
 }
 
-// said is what the shards say: their holdings, with the decision that each has seen.
-func said(t *testing.T, seen [2]stamp, words ...string) []shardHeld {
+// published is what the shards publish: their holdings, with the decision that each has seen.
+func published(t *testing.T, seen [2]stamp, words ...string) []shardHeld {
 	var list []shardHeld
 	for i, w := range words {
-		list = append(list, shardHeld{number: i, held: &held{head{Version: stamp{Epoch: 5, Number: 1}, Seen: seen[i]}, devicesOf(t, w)}})
+		list = append(list, shardHeld{number: i, document: &document{head{Version: stamp{Epoch: 5, Number: 1}, Seen: seen[i]}, devicesOf(t, w)}})
 	}
 	return list
 }
 
 // due is what is due to be taken by the last decisions to both shards; "settling" if alice waits.
-func (j *judgement) due() string {
+func (j *judgeState) due() string {
 	var list []string
 	for shard := range 2 {
-		for _, o := range j.said[shard].Over {
+		for _, o := range j.lastSent[shard].Over {
 			if o.Settling {
 				return "settling"
 			}
@@ -122,10 +122,10 @@ func TestNothingElseIsTakenMeanwhile(t *testing.T) {
 			{[2]stamp{at(1), at(1)}, [2]string{"a:1", "c:3"}, ""},
 		},
 	} {
-		j := newJudgement(9)
+		j := newJudgeState(9)
 		for i, s := range steps {
-			tell := j.decide(said(t, s.seen, s.shards[0], s.shards[1]), rulesOf(2), time.Duration(i)*repeatEvery)
-			require.Len(t, tell, 2, name)
+			due := j.decide(published(t, s.seen, s.shards[0], s.shards[1]), rulesOf(2), time.Duration(i)*repeatEvery)
+			require.Len(t, due, 2, name)
 			require.Equal(t, s.want, j.due(), "%s, step %d", name, i)
 		}
 	}
@@ -133,24 +133,24 @@ func TestNothingElseIsTakenMeanwhile(t *testing.T) {
 
 // A shard that doesn't say for long what it has seen may use any earlier decision.
 func TestForgottenDecisions(t *testing.T) {
-	j := newJudgement(9)
+	j := newJudgeState(9)
 	seen := [2]stamp{{9, 1}, {9, 1}}
-	for i := range 3 * maxTold {
-		j.decide(said(t, seen, "a:1 b:2", "c:3"), rulesOf(2), time.Duration(i)*repeatEvery)
+	for i := range 3 * maxSent {
+		j.decide(published(t, seen, "a:1 b:2", "c:3"), rulesOf(2), time.Duration(i)*repeatEvery)
 		require.Equal(t, "a", j.due(), "all of them took the same")
-		require.Len(t, j.told[0], 1)
+		require.Len(t, j.sent[0], 1)
 	}
-	for i := range 3 * maxTold {
-		j.tell(0, stamp{9, uint64(1000 + i)}, &holdings.Decision{Over: []holdings.Over{{User: "alice", Due: true, Takes: []holdings.Take{{Device: snapshot.DeviceIndex(i)}}}}})
+	for i := range 3 * maxSent {
+		j.noteSent(0, stamp{9, uint64(1000 + i)}, &holdings.Decision{Over: []holdings.Over{{User: "alice", Due: true, Takes: []holdings.Take{{Device: snapshot.DeviceIndex(i)}}}}})
 	}
-	require.Len(t, j.told[0], maxTold)
-	j.decide(said(t, [2]stamp{{9, 999}, {9, 999}}, "a:1 b:2", "c:3"), rulesOf(2), 2*time.Hour)
+	require.Len(t, j.sent[0], maxSent)
+	j.decide(published(t, [2]stamp{{9, 999}, {9, 999}}, "a:1 b:2", "c:3"), rulesOf(2), 2*time.Hour)
 	require.Equal(t, "settling", j.due())
 }
 
 // What is unchanged is repeated from time to time only.
 func TestRepeats(t *testing.T) {
-	j, list := newJudgement(9), said(t, [2]stamp{}, "a:1 b:2", "c:3")
+	j, list := newJudgeState(9), published(t, [2]stamp{}, "a:1 b:2", "c:3")
 	require.Len(t, j.decide(list, rulesOf(2), 0), 2)
 	require.Empty(t, j.decide(list, rulesOf(2), repeatEvery-1))
 	require.Len(t, j.decide(list, rulesOf(1), repeatEvery-1), 2, "it has changed")
@@ -158,7 +158,7 @@ func TestRepeats(t *testing.T) {
 }
 
 func TestFresh(t *testing.T) {
-	one := &shardHeld{held: &held{head: head{Every: 10 * time.Second}}, since: time.Minute}
+	one := &shardHeld{document: &document{head: head{Every: 10 * time.Second}}, since: time.Minute}
 	require.True(t, one.fresh(time.Minute+35*time.Second))
 	require.False(t, one.fresh(time.Minute+35*time.Second+1))
 	one.Every = 1 << 60
@@ -170,7 +170,7 @@ func TestFresh(t *testing.T) {
 
 // Holdings are written in parts, and those of the users with the most are left out if need be.
 func TestParts(t *testing.T) {
-	h := &held{Shard: devicesOf(t, "a:1 b:2")}
+	h := &document{Shard: devicesOf(t, "a:1 b:2")}
 	top, parts, err := h.encode()
 	require.NoError(t, err)
 	require.Len(t, parts, 1)
@@ -210,7 +210,7 @@ func TestTooMuch(t *testing.T) {
 }
 
 func FuzzDocuments(f *testing.F) {
-	h := &held{Shard: devicesOf(&testing.T{}, "a:1 b:2")}
+	h := &document{Shard: devicesOf(&testing.T{}, "a:1 b:2")}
 	top, parts, err := h.encode()
 	require.NoError(f, err)
 	value, err := (&decision{From: map[int]stamp{1: {}}}).encode()

@@ -41,7 +41,7 @@ type Member struct {
 	since    time.Duration // by when it was written at the earliest
 	known    [2]stamp      // the decision at the time of the last cycle but one, and of the last
 	leads    uint64        // the epoch of these
-	pending  *held         // that is to be written; nil for none
+	pending  *document     // that is to be written; nil for none
 	err      error         // of the last time
 
 	// These are for Run alone.
@@ -90,7 +90,7 @@ func (m *Member) next(epoch uint64) *holdings.Decision {
 func (m *Member) Publish(s *holdings.Shard) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.pending = &held{head{Version: stamp{Epoch: m.Epoch()}, Seen: m.known[0], Every: m.Every}, s}
+	m.pending = &document{head{Version: stamp{Epoch: m.Epoch()}, Seen: m.known[0], Every: m.Every}, s}
 	select {
 	case m.wake <- struct{}{}:
 	default: // it is awake already

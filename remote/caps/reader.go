@@ -91,7 +91,7 @@ func (r *reader) learn(ctx context.Context, store Store, shard int, key string, 
 	if before != nil && before.Version == h.Version {
 		return nil
 	}
-	one := &shardHeld{number: shard, held: &held{head: h}, since: now}
+	one := &shardHeld{number: shard, document: &document{head: h}, since: now}
 	if before != nil && bytes.Equal(before.Sum, h.Sum) {
 		one.Shard = before.Shard
 	} else if one.Shard, err = readParts(ctx, store, key, &h); err != nil {

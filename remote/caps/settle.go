@@ -8,18 +8,18 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// settler keeps what shards may be taking by decisions that they may still use, so that
-// nothing else is taken instead. It is pure.
+// settler remembers what shards may still be taking because of earlier decisions, so that the judge doesn't take
+// something else from the same user at the same time. It is pure.
 type settler struct {
 	epoch uint64 // of the judge
-	// told are the decisions that each shard may still use, in their order.
-	told map[int][]told
+	// sent are the decisions that each shard may still use, in their order.
+	sent map[int][]sent
 	// forgotten is up to which number decisions to a shard were forgotten, unseen.
 	forgotten map[int]uint64
 }
 
-// told is what a decision, or several in turn, take from users.
-type told struct {
+// sent is what a decision, or several in turn, take from users.
+type sent struct {
 	stamp stamp // of the last one
 	takes map[snapshot.Username][]taking
 }
@@ -30,15 +30,15 @@ type taking struct {
 	what  holdings.Take // without its cost
 }
 
-// maxTold is how many decisions to a shard are remembered. One that doesn't say what it has
+// maxSent is how many decisions to a shard are remembered. One that doesn't say what it has
 // seen for so long may use any.
-const maxTold = 64
+const maxSent = 64
 
 func newSettler(epoch uint64) *settler {
-	return &settler{epoch: epoch, told: make(map[int][]told), forgotten: make(map[int]uint64)}
+	return &settler{epoch: epoch, sent: make(map[int][]sent), forgotten: make(map[int]uint64)}
 }
 
-// settle has users wait of whom something else may be going already. The decisions are
+// settle marks users as Settling, and not due, who may be losing something else already. The decisions are
 // those of the shards with the same index in list.
 func (s *settler) settle(list []shardHeld, decisions []holdings.Decision) {
 	unsettled, going := make(map[snapshot.Username]bool), make(map[snapshot.Username]map[taking]bool)
@@ -73,28 +73,28 @@ func (s *settler) collect(one *shardHeld, unsettled map[snapshot.Username]bool, 
 		}
 		return
 	}
-	s.told[one.number] = slices.DeleteFunc(s.told[one.number], func(t told) bool { return t.stamp.before(one.Seen) })
+	s.sent[one.number] = slices.DeleteFunc(s.sent[one.number], func(t sent) bool { return t.stamp.before(one.Seen) })
 	remaining := one.Remaining()
-	for _, t := range s.told[one.number] {
+	for _, t := range s.sent[one.number] {
 		for user, takes := range t.takes {
 			add(going, user, slices.DeleteFunc(slices.Clone(takes), func(t taking) bool { return !remaining.Holds(user, t.cap, t.what) }))
 		}
 	}
 }
 
-// tell remembers what a shard is told.
-func (s *settler) tell(shard int, number stamp, d *holdings.Decision) {
-	list, takes := s.told[shard], takesOf(shard, d)
+// noteSent remembers what is sent to a shard.
+func (s *settler) noteSent(shard int, number stamp, d *holdings.Decision) {
+	list, takes := s.sent[shard], takesOf(shard, d)
 	if last := len(list) - 1; last >= 0 && maps.EqualFunc(list[last].takes, takes, slices.Equal[[]taking]) {
 		list[last].stamp = number
 		return
 	}
-	list = append(list, told{number, takes})
-	if len(list) > maxTold {
+	list = append(list, sent{number, takes})
+	if len(list) > maxSent {
 		s.forgotten[shard] = list[0].stamp.Number + 1
 		list = list[1:]
 	}
-	s.told[shard] = list
+	s.sent[shard] = list
 }
 
 func takesOf(shard int, d *holdings.Decision) map[snapshot.Username][]taking {
