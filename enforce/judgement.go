@@ -137,8 +137,8 @@ func (j *judgement) note(h *hostView, format string, args ...any) {
 	}
 }
 
-// end has a finding end a process, once it is due and unless that was tried in
-// vain before.
+// end adds a process to those that a finding terminates and, if the finding is due, to the host's
+// report. A process that earlier attempts could not end is listed as stuck instead.
 func (j *judgement) end(f *Finding, due bool, h *hostView, p *snapshot.Process) {
 	ref := ProcessRef{h.name, p.PID}
 	if h.draft.underWay.ends(p) {

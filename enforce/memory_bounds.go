@@ -52,9 +52,9 @@ func (j *judgement) timesByHost() map[snapshot.Hostname]map[group][]string {
 		if !f.ofOneHost() {
 			continue
 		}
-		host, whose := f.affects(), group{rule: f.Rule, user: f.User}
+		host, owner := f.affects(), group{rule: f.Rule, user: f.User}
 		if f.UID != nil {
-			whose.uid = *f.UID
+			owner.uid = *f.UID
 		}
 		if hosts[host] == nil {
 			hosts[host] = make(map[group][]string)
@@ -62,7 +62,7 @@ func (j *judgement) timesByHost() map[snapshot.Hostname]map[group][]string {
 		for _, key := range j.keys[i] {
 			if !seen[key] {
 				seen[key] = true
-				hosts[host][whose] = append(hosts[host][whose], key)
+				hosts[host][owner] = append(hosts[host][owner], key)
 			}
 		}
 	}
@@ -77,10 +77,10 @@ func (f *Finding) ofOneHost() bool { return f.Count == nil || f.Count.Hosts <= 1
 func (j *judgement) boundIdle(h *hostView) {
 	groups := make(map[group][]string)
 	for _, env := range h.inOrder {
-		whose := group{rule: RuleIdle, user: env.env.Username}
+		owner := group{rule: RuleIdle, user: env.env.Username}
 		for _, a := range env.Attachments {
 			if key := idleKey(h, env, a); !j.next.Idle[key].IsZero() {
-				groups[whose] = append(groups[whose], key)
+				groups[owner] = append(groups[owner], key)
 			}
 		}
 	}

@@ -18,7 +18,7 @@ func (j *judgement) caps() {
 	if decision == nil {
 		j.keepCaps(func(snapshot.Username, holdings.Cap) bool { return true })
 		if len(all.inOrder) > 0 {
-			j.notes = append(j.notes, Note{Text: "no cap of users is applied: what users hold in all shards is not known, or not recently"})
+			j.notes = append(j.notes, Note{Text: "caps per user are not applied: there is no recent decision for all shards"})
 		}
 		return
 	}
@@ -33,7 +33,7 @@ func (j *judgement) caps() {
 		}
 	}
 	if len(all.inOrder) > 0 && decision.Missing > 0 { // without their number, so that it is the same note while some are missing
-		j.notes = append(j.notes, Note{Text: "some hosts did not answer: what users have there does not count for their caps"})
+		j.notes = append(j.notes, Note{Text: "some hosts did not answer: devices there don't count toward per-user caps"})
 	}
 }
 
@@ -74,7 +74,8 @@ func (s *Settings) caps() holdings.Limits {
 	return holdings.Limits{Envs: s.MaxEnvs, Devices: s.MaxDevices, Memory: s.MaxMemory}
 }
 
-// stillOver applies what was decided for the shard to what its hosts show now; false for nothing to tell.
+// stillOver applies a decision to the current snapshots. still is false if the user is no longer over
+// the cap here, or another shard reports the finding.
 func (j *judgement) stillOver(all *allocations, remaining *holdings.Remaining, over *holdings.Over) (excess holdings.Excess, still bool) {
 	settings := all.of(over.User).settings
 	if settings == nil {
@@ -82,12 +83,12 @@ func (j *judgement) stillOver(all *allocations, remaining *holdings.Remaining, o
 	}
 	if limit, capped := settings.caps().Of(over.Cap); !capped || limit != over.Limit {
 		j.keepCaps(func(user snapshot.Username, c holdings.Cap) bool { return user == over.User && c == over.Cap })
-		return excess, false // the policy of who decided is another one
+		return excess, false // the judge used another policy
 	}
 	excess, still = remaining.Excess(over)
 	if still && len(over.Takes) == 0 && !over.Shown {
 		j.countPresence(capID(capRules[over.Cap], over.User))
-		return excess, false // another shard tells of it
+		return excess, false // another shard reports it
 	}
 	return excess, still
 }
@@ -113,11 +114,11 @@ func (j *judgement) capDue(f *Finding, over *holdings.Over, warn Warn) (due bool
 	due = j.checkDue(f, warn, f.ID)
 	switch {
 	case j.fleet.PauseCaps && f.HostsMissing > 0:
-		f.Waits = fmt.Sprintf("%d of the hosts did not answer, and the policy has caps wait for them", f.HostsMissing)
+		f.Waits = fmt.Sprintf("%d of the hosts did not answer, and the policy says \"unreachable: hold\"", f.HostsMissing)
 	case over.Settling:
-		f.Waits = "another controller may be taking something from the user"
+		f.Waits = "an earlier decision may still be taking something from this user"
 	case due && !over.Due:
-		f.Waits = "the other controllers have not warned the user for long enough"
+		f.Waits = "the warning period is not over on all hosts where the user would lose something"
 	default:
 		return due
 	}
@@ -173,8 +174,8 @@ func (j *judgement) dueCaps(u *allocation) (caps holdings.Caps) {
 	return caps
 }
 
-// keepCaps keeps what is known of findings about which nothing was decided in this cycle: since
-// when they are there, without counting the cycle, and that they were told of.
+// keepCaps carries over what is known of findings about caps that were not decided in this cycle:
+// their start times, without counting the cycle, and that users were notified.
 func (j *judgement) keepCaps(undecided func(snapshot.Username, holdings.Cap) bool) {
 	kept := func(id string) bool {
 		for c, rule := range capRules {
@@ -196,14 +197,14 @@ func (j *judgement) keepCaps(undecided func(snapshot.Username, holdings.Cap) boo
 	}
 }
 
-// noteUncounted says which devices no cap of memory counts.
+// noteUncounted says which devices memory caps don't count.
 func (j *judgement) noteUncounted(all *allocations, remaining *holdings.Remaining) {
 	for _, u := range all.inOrder {
 		if u.settings.MaxMemory == nil {
 			continue
 		}
 		for _, d := range remaining.WithUnknownMemory(u.Name) {
-			j.note(all.hosts[d.Host], "the memory of device %d is not known, so no cap of memory counts it", d.Index)
+			j.note(all.hosts[d.Host], "the memory of device %d is unknown, so memory caps don't count it", d.Index)
 		}
 	}
 }

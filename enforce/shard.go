@@ -10,15 +10,16 @@ import (
 // Shard is the part of a fleet of which one of several controllers judges the hosts.
 type Shard struct {
 	// Order is the place of each host in the whole fleet, which must be the same for all
-	// controllers: of what costs a user the same, the first host's goes first.
+	// controllers: of what costs a user the same, the first host's goes first. A host that is
+	// missing here sorts first, with place 0.
 	Order map[snapshot.Hostname]int
 	// Decision is what holdings.Decide made of what users hold in all shards. Without one
 	// nothing is decided about caps: no cap takes anything, and what is known stays.
 	Decision *holdings.Decision
 }
 
-// JudgeShard judges the hosts of one shard, as Judge would judge them in the whole fleet,
-// and returns what users with caps hold there besides.
+// JudgeShard is Judge for the hosts of one shard. It also returns what users with caps hold there,
+// never nil, to be passed to holdings.Decide.
 func JudgeShard(policy Policy, cluster snapshot.Cluster, memory Memory, now time.Time, shard Shard) (Plan, Memory, []Event, *holdings.Shard) {
 	j := newJudgement(policy, cluster, memory, now, &shard)
 	plan, next, events := j.judge(cluster)

@@ -207,7 +207,7 @@ func TestWithoutADecisionNoCapActs(t *testing.T) {
 				}
 			}
 			said := slices.ContainsFunc(events, func(e enforce.Event) bool {
-				return e.Kind == enforce.EventNote && e.Text == "no cap of users is applied: what users hold in all shards is not known, or not recently"
+				return e.Kind == enforce.EventNote && e.Text == "caps per user are not applied: there is no recent decision for all shards"
 			})
 			require.Equal(t, len(held.Users) > 0, said, "world %d", seed)
 		}

@@ -9,8 +9,9 @@ type Decision struct {
 	Missing int `json:"missing,omitempty"`
 }
 
-// Over is that a user is over a cap, and what the user is to lose on the hosts of a shard.
-// Every shard has it, so that each counts since when it is so.
+// Over says that a user is over a cap, and what the user loses in one shard. Every shard gets an
+// entry, also if the user loses nothing there, so that each shard knows how long the user has been
+// over the cap.
 type Over struct {
 	User  snapshot.Username `json:"user"`
 	Cap   Cap               `json:"cap"`
@@ -21,7 +22,8 @@ type Over struct {
 	FreedElsewhere int64  `json:"freed_elsewhere,omitempty"`
 	// Due says that warnings are over wherever something is to be taken.
 	Due bool `json:"due,omitempty"`
-	// Shown says that this shard tells of it, also if nothing is to be taken here.
+	// Shown: this shard reports the finding although the user loses nothing here. One shard per
+	// finding has it.
 	Shown bool `json:"shown,omitempty"`
 	// Settling says that the user may be losing something else already.
 	Settling bool   `json:"settling,omitempty"`
@@ -53,6 +55,8 @@ func (a Amount) minus(b Amount) Amount {
 // Take is a device, or with EID an environment, that the user is to lose. Cost is what that
 // costs the user: if it turns out to cost more, it is not taken. Nor is it if all its
 // attachments, or the environment, are from later than At: then it was given back meanwhile.
+// Cost is, for a device, costIdle to costBusy and, for an environment, contents.Contents.Cost: 0
+// to 3 in both, comparable only with the cost of the same device or environment.
 type Take struct {
 	At     snapshot.Date        `json:"at,omitzero"`
 	Host   snapshot.Hostname    `json:"host"`

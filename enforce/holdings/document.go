@@ -33,7 +33,7 @@ func (s *Shard) check() error {
 	}
 	for i := range s.Processes {
 		if !isIndex(s.Processes[i].Host, len(s.Hosts)) {
-			return fmt.Errorf("process %d is of no host", i)
+			return fmt.Errorf("process %d: host index out of range", i)
 		}
 	}
 	users := make(map[string]bool, len(s.Users))
@@ -52,7 +52,7 @@ func (s *Shard) check() error {
 
 func (u *User) check(s *Shard) error {
 	if !isIndex(u.First, len(s.Hosts)) || u.Hosts < 0 || u.Hosts > len(s.Hosts) {
-		return errors.New("not on these hosts")
+		return errors.New("host index or number of hosts out of range")
 	}
 	for i := range u.Envs {
 		if err := u.Envs[i].check(s); err != nil {
@@ -73,12 +73,12 @@ func (u *User) check(s *Shard) error {
 
 func (e *Env) check(s *Shard) error {
 	if !isIndex(e.Host, len(s.Hosts)) {
-		return errors.New("of no host")
+		return errors.New("host index out of range")
 	}
 	for _, loss := range e.Loses {
 		for _, p := range loss.Processes {
 			if !isIndex(p, len(s.Processes)) {
-				return errors.New("of no process")
+				return errors.New("process index out of range")
 			}
 		}
 	}
@@ -87,11 +87,11 @@ func (e *Env) check(s *Shard) error {
 
 func (d *Device) check(s *Shard) error {
 	if d == nil || !isIndex(d.Host, len(s.Hosts)) {
-		return errors.New("of no host")
+		return errors.New("host index out of range")
 	}
 	for _, use := range d.Processes {
 		if !isIndex(use.Process, len(s.Processes)) {
-			return errors.New("of no process")
+			return errors.New("process index out of range")
 		}
 	}
 	if min(d.Bytes, d.Used) < UnknownBytes || max(d.Bytes, d.Used) > maxBytes {

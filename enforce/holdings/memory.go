@@ -22,7 +22,7 @@ func chooseMemory(known []*candidate, used, limit int64) []*candidate {
 	return spareNeedless(taken, limit-(used-bytesOf(taken)), (*candidate).bytes)
 }
 
-// withKnownMemory are the devices of which the memory is known: no cap of memory counts the others.
+// withKnownMemory are the devices of which the memory is known: memory caps don't count the others.
 func withKnownMemory(devices []*candidate) []*candidate {
 	return slices.DeleteFunc(devices, func(d *candidate) bool { return d.Bytes == UnknownBytes })
 }

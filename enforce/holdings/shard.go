@@ -51,7 +51,7 @@ type Env struct {
 	Host    int            `json:"host"`
 	EID     snapshot.EnvID `json:"eid"`
 	Created snapshot.Date  `json:"created,omitzero"`
-	Cost    int8           `json:"cost,omitempty"`  // of losing its devices: the lowest goes first
+	Cost    int8           `json:"cost,omitempty"`  // of losing its devices, as contents.Contents.Cost: the lowest goes first
 	Loses   []Loss         `json:"loses,omitempty"` // when it is taken
 }
 
@@ -69,8 +69,8 @@ const UnknownBytes = -1
 type Device struct {
 	Host   int                  `json:"host"`
 	Index  snapshot.DeviceIndex `json:"device"`
-	Newest snapshot.Date        `json:"newest,omitzero"` // attachment
-	Oldest snapshot.Date        `json:"oldest,omitzero"` // attachment
+	Newest snapshot.Date        `json:"newest,omitzero"` // when the newest attachment was made; zero without attachments
+	Oldest snapshot.Date        `json:"oldest,omitzero"` // likewise, of the oldest
 	// Unknown is what processes of unknown environments prove about its use, and Exempt what
 	// exempt processes of the user's environments do: no cap takes that.
 	Unknown   contents.Evidence `json:"unknown,omitempty"`

@@ -101,7 +101,7 @@ func decodeHead(value []byte) (h head, err error) {
 		return h, fmt.Errorf("%w: %w", holdings.ErrInvalid, err)
 	}
 	if h.Schema != schema || h.Parts < 0 || h.Parts > maxParts {
-		return h, fmt.Errorf("%w: of another version: %q", holdings.ErrInvalid, h.Schema)
+		return h, fmt.Errorf("%w: unknown schema %q, or too many parts", holdings.ErrInvalid, h.Schema)
 	}
 	return h, nil
 }
@@ -109,7 +109,7 @@ func decodeHead(value []byte) (h head, err error) {
 // decode reads all parts together.
 func (h *head) decode(data []byte) (*holdings.Shard, error) {
 	if sum := sha256.Sum256(data); !bytes.Equal(sum[:], h.Sum) {
-		return nil, fmt.Errorf("%w: they are being written", holdings.ErrInvalid)
+		return nil, fmt.Errorf("%w: checksum mismatch (being written?)", holdings.ErrInvalid)
 	}
 	s := &holdings.Shard{}
 	if err := unpack(data, s); err != nil {
@@ -138,7 +138,7 @@ func decodeDecision(value []byte) (*decision, error) {
 		return nil, err
 	}
 	if d.Schema != schema {
-		return nil, fmt.Errorf("%w: a decision of another version: %q", holdings.ErrInvalid, d.Schema)
+		return nil, fmt.Errorf("%w: unknown schema %q of a decision", holdings.ErrInvalid, d.Schema)
 	}
 	return d, nil
 }

@@ -73,7 +73,7 @@ func (l *loop) sayCaps() {
 		}
 	}
 	if problem != "" && problem != l.caps.said {
-		l.log.Warn().Str("etcd", problem).Msg("the caps of users can't be applied together with the other shards")
+		l.log.Warn().Str("etcd", problem).Msg("caps per user are not applied across shards")
 	}
 	l.caps.said = problem
 }
