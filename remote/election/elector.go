@@ -180,7 +180,10 @@ func (e *Elector) learn(entry *etcd.Entry, err error) {
 	})
 }
 
-// renew renews the lease, within the time for which it still leads.
+// renew renews the lease, within the time for which it still leads. A renewal counts only if the
+// key could be read after it: a member of etcd with a disk that hangs answers keep-alives although
+// the others have elected another leader, and have ended the lease
+// (https://github.com/etcd-io/etcd/issues/15247). Reads need a majority.
 func (e *Elector) renew(ctx context.Context, state State, left time.Duration) time.Duration {
 	limited, cancel := context.WithTimeout(ctx, left)
 	defer cancel()
@@ -188,8 +191,9 @@ func (e *Elector) renew(ctx context.Context, state State, left time.Duration) ti
 	ttl, err := e.Cluster.KeepAlive(limited, state.lease)
 	gone := err == nil && ttl == 0
 	if err == nil && !gone {
-		entry, failed := e.Cluster.Get(limited, LeaderKey(e.Key))
-		gone = failed == nil && (entry == nil || entry.Created != state.epoch) // someone deleted it
+		var entry *etcd.Entry
+		entry, err = e.Cluster.Get(limited, LeaderKey(e.Key))
+		gone = err == nil && (entry == nil || entry.Created != state.epoch) // someone deleted it
 	}
 	now := e.Clock()
 	e.set(func(s *State, status *Status) {

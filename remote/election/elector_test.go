@@ -28,6 +28,7 @@ type cluster struct {
 	silent   bool          // it doesn't answer
 	slow     time.Duration // for each answer
 	lost     bool          // answers to Create are lost
+	unread   bool          // Get fails
 }
 
 var errSilent = errors.New("no answer")
@@ -120,10 +121,15 @@ func (c *cluster) Create(ctx context.Context, key string, value []byte, lease in
 }
 
 func (c *cluster) Get(ctx context.Context, _ string) (*etcd.Entry, error) {
-	err := c.answer(ctx)
+	if err := c.answer(ctx); err != nil {
+		return nil, err
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.key, err
+	if c.unread {
+		return nil, errSilent
+	}
+	return c.key, nil
 }
 
 // set changes the cluster while it is asked.
@@ -226,6 +232,36 @@ func TestALeaderWithoutEtcd(t *testing.T) {
 			require.NoError(t, e.Status().Err)
 		})
 	}
+}
+
+// A member that is cut off from the others, or has a disk that hangs, still answers keep-alives,
+// but no reads: another controller may lead by then.
+func TestAKeepAliveThatIsNotConfirmed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &cluster{slow: time.Millisecond}
+		e, stop := run(c)
+		defer stop()
+		<-e.Changed()
+		time.Sleep(10 * time.Second)
+		epoch := e.Status().Epoch
+		answered := e.Status().Answered
+		c.set(func() { c.unread = true })
+		time.Sleep(2 * time.Second)
+		require.True(t, e.LeadsWith(epoch), "a read that failed doesn't end the lease")
+		require.ErrorIs(t, e.Status().Err, errSilent)
+		require.WithinRange(t, e.Status().Answered, answered, answered.Add(time.Second))
+		c.set(func() { c.unread = false })
+		time.Sleep(time.Minute)
+		require.True(t, e.LeadsWith(epoch), "the next renewal was confirmed")
+		require.NoError(t, e.Status().Err)
+
+		c.set(func() { c.unread = true })
+		time.Sleep(election.TTL - 2*time.Second)
+		require.True(t, e.LeadsWith(epoch))
+		time.Sleep(2 * time.Second)
+		require.False(t, e.Leads(), "the lease counted from the last renewal that was confirmed is over")
+		require.Error(t, e.Status().Err)
+	})
 }
 
 // A leader that was stopped while another one took its place leads no more when it goes on,
