@@ -3,7 +3,7 @@
 //
 //	client := etcd.New(etcd.Config{Endpoints: []string{"http://a:2379", "http://b:2379"}})
 //	lease, err := client.Grant(ctx, 5*time.Second)
-//	created, err := client.Create(ctx, "/genv/lab", "jump-1", lease.ID)
+//	created, err := client.Create(ctx, "/genv/lab", []byte("jump-1"), lease.ID)
 //
 // Each call asks the member that answered last, and then the others in turn, each for a
 // second. etcd's own client isn't used, since gRPC makes each start of the program slower.

@@ -114,11 +114,8 @@ func (c *Client) Create(ctx context.Context, key string, value []byte, lease int
 
 // Get reads a key; nil if there is none.
 func (c *Client) Get(ctx context.Context, key string) (*Entry, error) {
-	list, err := c.list(ctx, rangeRequest{Key: []byte(key)})
-	if err != nil || len(list) == 0 {
-		return nil, err
-	}
-	return &list[0], nil
+	entry, _, err := c.Look(ctx, key)
+	return entry, err
 }
 
 // Look is Get, and the id of the cluster.

@@ -20,7 +20,8 @@ type leaseMessage struct {
 
 func (m *leaseMessage) lease() Lease { return Lease{m.ID, time.Duration(m.TTL) * time.Second} }
 
-// Grant makes a lease. The cluster may give a longer one.
+// Grant makes a lease of ttl, rounded down to seconds; less than 1 s is an error of etcd. The
+// cluster may give a longer one.
 func (c *Client) Grant(ctx context.Context, ttl time.Duration) (Lease, error) {
 	var answer leaseMessage
 	err := c.call(ctx, "/v3/lease/grant", leaseMessage{TTL: int64(ttl / time.Second)}, &answer)
