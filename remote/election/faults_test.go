@@ -2,7 +2,6 @@ package election_test
 
 import (
 	"bytes"
-	"errors"
 	"testing"
 	"time"
 
@@ -25,7 +24,7 @@ func TestTheSpaceOfEtcdIsUsedUp(t *testing.T) {
 	epoch := a.Status().Epoch
 	require.Eventually(t, func() bool {
 		_, err := client.Write(t.Context(), election.LeaderKey("/genv/lab"), epoch, etcd.Entry{Key: "/genv/lab/part", Value: bytes.Repeat([]byte("x"), 1<<20)})
-		return errors.Is(err, etcd.ErrTooBig)
+		return etcd.Refused(err)
 	}, patience, time.Millisecond)
 	leader, err := client.Get(t.Context(), election.LeaderKey("/genv/lab"))
 	require.NoError(t, err)
@@ -36,7 +35,7 @@ func TestTheSpaceOfEtcdIsUsedUp(t *testing.T) {
 
 	a.resign()
 	b := stand(t, c, "b")
-	require.Eventually(t, func() bool { return errors.Is(b.Status().Err, etcd.ErrTooBig) }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return etcd.Refused(b.Status().Err) }, patience, time.Millisecond)
 	require.False(t, b.Leads())
 	status := b.Status()
 	require.Equal(t, "standby; etcd refuses what this controller asks, so it can't lead", status.Shown().String())

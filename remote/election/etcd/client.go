@@ -50,7 +50,7 @@ func New(config Config) *Client {
 	}, CheckRedirect: notFollowed}}
 }
 
-// notFollowed makes a redirect an answer that isn't etcd's: the password would be sent along.
+// notFollowed makes a redirect an error: the password would be sent along.
 func notFollowed(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // Close closes the connections that wait for the next call.
@@ -84,7 +84,13 @@ const (
 
 // another reports whether another member may know better.
 func (e *Error) another() bool {
-	return e.Code == codeDeadline || e.Code == codeUnavailable || e.Code == 0
+	switch e.Code {
+	case 0, codeDeadline, codeUnavailable:
+		return true
+	case codeExhausted: // also of requests that are too large, and of etcd's space
+		return strings.Contains(e.Message, "too many requests")
+	}
+	return false
 }
 
 // expired reports whether a new token helps. With JWT, each change of a user or a role ends all tokens.
@@ -99,11 +105,9 @@ func Refused(err error) bool {
 	return errors.As(err, &refused) && !refused.another()
 }
 
-// ErrTooBig says that etcd doesn't take a request of this size, or has no room left.
-var ErrTooBig = errors.New("etcd doesn't take it: too big, or no space left")
-
 // call asks the cluster. An *Error says that a member refused the request; every other error
-// that none of them answered, and then whether the request was carried out isn't known.
+// that none of them answered, and then whether the request was carried out isn't known. It takes
+// at most a second for each member, and up to four times that if the token is missing or has expired.
 func (c *Client) call(ctx context.Context, path string, request, answer any) error {
 	body, err := json.Marshal(request)
 	if err != nil {
@@ -198,7 +202,7 @@ func (c *Client) ask(ctx context.Context, endpoint, path, token string, body []b
 	if err == nil || errors.As(err, &refused) && !refused.another() {
 		return err
 	}
-	return c.silence(endpoint, err)
+	return c.explain(endpoint, err)
 }
 
 // post sends a request, and returns what came.

@@ -7,7 +7,6 @@ import (
 	"crypto/rsa"
 	"crypto/x509"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -84,7 +83,7 @@ func TestARealEtcd(t *testing.T) {
 	require.False(t, after(keys[0].Modified), "it was modified meanwhile")
 	require.Eventually(t, func() bool { // a busy machine may take longer for it than the client waits
 		_, err := c.Write(ctx, "/k/leader", made.Created, etcd.Entry{Key: "/k/memory/4", Value: bytes.Repeat([]byte("x"), 2<<20)})
-		return errors.Is(err, etcd.ErrTooBig)
+		return etcd.Refused(err)
 	}, time.Minute, time.Millisecond)
 
 	ttl, err := c.KeepAlive(ctx, lease.ID)
@@ -188,6 +187,41 @@ func TestATokenFromBeforeARestore(t *testing.T) {
 	require.EqualValues(t, 2, logins.Load())
 }
 
+// What a member can't do now is asked of the next one. What it refuses for other reasons of the same
+// code, such as a lack of space, the others refuse as well.
+func TestResourcesThatAreExhausted(t *testing.T) {
+	t.Parallel()
+	member := func(status int, answer string) string {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, answer)
+		}))
+		t.Cleanup(s.Close)
+		return s.URL
+	}
+	exhausted := func(message string) string {
+		return member(http.StatusTooManyRequests, fmt.Sprintf(`{"error":%q,"message":%q,"code":8}`, message, message))
+	}
+	works := member(http.StatusOK, `{"header":{"cluster_id":"1"}}`)
+	for message, row := range map[string]struct {
+		refused bool
+		hint    string
+	}{
+		"etcdserver: too many requests":                                {false, ""},
+		"etcdserver: mvcc: database space exceeded":                    {true, "compact, defragment and disarm the alarm"},
+		"etcdserver: request is too large":                             {true, "--max-request-bytes"},
+		"grpc: received message larger than max (5242880 vs. 2097152)": {true, ""},
+	} {
+		busy := exhausted(message)
+		_, err := open(t, etcd.Config{Endpoints: []string{busy}}).Get(t.Context(), "/k")
+		require.ErrorContains(t, err, message)
+		require.ErrorContains(t, err, row.hint)
+		require.Equal(t, row.refused, etcd.Refused(err), message)
+		_, err = open(t, etcd.Config{Endpoints: []string{busy, works}}).Get(t.Context(), "/k")
+		require.Equal(t, row.refused, err != nil, message)
+	}
+}
+
 // A member that doesn't answer costs its time once: the next call begins with the one that
 // answered.
 func TestMembersThatDontAnswer(t *testing.T) {
@@ -232,7 +266,7 @@ func TestMembersThatDontAnswer(t *testing.T) {
 	_, err := c.Get(t.Context(), "/k")
 	require.ErrorContains(t, err, "etcd doesn't answer")
 	require.ErrorContains(t, err, "no leader")
-	require.ErrorContains(t, err, "isn't etcd's")
+	require.ErrorContains(t, err, "not an answer of etcd")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err = c.Get(ctx, "/k")

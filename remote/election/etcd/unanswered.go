@@ -26,9 +26,9 @@ func (u unanswered) Error() string {
 
 func (u unanswered) Unwrap() []error { return u }
 
-// silence is why a member doesn't answer, for operators: an error of TLS alone tells few what to
+// explain says why a member doesn't answer, for operators: an error of TLS alone tells few what to
 // change. The words between parentheses name flags of `genv remote enforce`.
-func (c *Client) silence(endpoint string, err error) error {
+func (c *Client) explain(endpoint string, err error) error {
 	var request *url.Error
 	if errors.As(err, &request) {
 		err = request.Err // without the method and the path
@@ -59,9 +59,9 @@ func (c *Client) hint(secure bool, err error) string {
 	case errors.As(err, &name):
 		return "the names in --leader have to be in its certificate, as subjectAltName"
 	case errors.As(err, &operation) && operation.Op == "remote error" && c.config.TLS != nil && len(c.config.TLS.Certificates) > 0:
-		return "it doesn't take the certificate of --leader-cert: has that expired, or is it of another authority than etcd's trusted-ca-file?"
+		return "etcd rejected the certificate of --leader-cert: it may have expired, or its authority isn't in etcd's trusted-ca-file"
 	case errors.As(err, &operation) && operation.Op == "remote error":
-		return "does it take only controllers with a certificate? Then --leader-cert and --leader-key are needed"
+		return "etcd may require a client certificate: --leader-cert and --leader-key"
 	case errors.Is(err, errNoGateway):
 		return "2379 is the port for clients, and enable-grpc-gateway has to be on"
 	case errors.Is(err, context.DeadlineExceeded):
@@ -70,9 +70,11 @@ func (c *Client) hint(secure bool, err error) string {
 	return ""
 }
 
-// refusals are what etcd says of users, and what to do about it.
+// refusals are what etcd says of users and of its limits, and what to do about it.
 var refusals = map[string]string{
 	"user name is empty":            "etcd has users: --leader-login is needed",
 	"authentication is not enabled": "etcd has no users: leave out --leader-login",
 	"permission denied":             "the role of the user needs all keys that begin with the key of --leader, to read and to write",
+	"database space exceeded":       "etcd's space is used up: compact, defragment and disarm the alarm",
+	"request is too large":          "larger than etcd's --max-request-bytes",
 }
