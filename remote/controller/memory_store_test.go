@@ -166,6 +166,33 @@ func TestEpochs(t *testing.T) {
 	}
 }
 
+// Hosts know a controller by its id: one that can't be read isn't replaced by another one.
+func TestTheIDOfAController(t *testing.T) {
+	dir := t.TempDir()
+	store := open(t, dir)
+	id, err := store.ID()
+	require.NoError(t, err)
+	again, err := store.ID()
+	require.NoError(t, err)
+	require.Equal(t, id, again)
+
+	path := filepath.Join(dir, "controller-id")
+	for name, content := range map[string]string{
+		"empty": "", "cut short": id[:9], "of another alphabet": strings.Repeat("ä", 13), "too long": strings.Repeat(id, 3),
+	} {
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+		_, err := store.ID()
+		require.ErrorContains(t, err, "controller-id", name)
+		kept, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.Equal(t, content, string(kept), name)
+	}
+	require.NoError(t, os.Remove(path))
+	next, err := store.ID()
+	require.NoError(t, err, "it was removed for a new one")
+	require.NotEqual(t, id, next)
+}
+
 // What another user could have written is not believed.
 func TestAFolderOfOthersIsRefused(t *testing.T) {
 	dir, now := t.TempDir(), noonUTC

@@ -117,16 +117,23 @@ func (s *Store) Close() error {
 	return s.lock.Close()
 }
 
-// ID names the controller that uses the folder, now and after a restart.
+// ID names the controller that uses the folder, now and after a restart. One that can't be read is an
+// error: with another one, hosts would refuse this controller.
 func (s *Store) ID() (string, error) {
 	if s.lock == nil {
 		return "", ErrInUse
 	}
 	data, _, err := s.folder.Read(idName, 64)
-	if id := strings.TrimSpace(string(data)); err == nil && len(id) == len(rand.Text()) && text.IsMadeOf(id, "") {
+	id := strings.TrimSpace(string(data))
+	switch {
+	case err == nil && len(id) == len(rand.Text()) && text.IsMadeOf(id, ""):
 		return id, nil
+	case err == nil:
+		return "", fmt.Errorf("%s is damaged: remove it, and start once with --take-over", s.folder.Join(idName))
+	case !errors.Is(err, fs.ErrNotExist):
+		return "", err
 	}
-	id := rand.Text()
+	id = rand.Text()
 	return id, s.folder.Put(idName, []byte(id+"\n"), 0o600, true)
 }
 
