@@ -15,13 +15,14 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// identity is what a run says about itself to the hosts that it enforces.
-func (k *keeper) identity(ctx context.Context, started time.Time) controllers.Controller {
+// identity is what a run says about itself to the hosts that it enforces. A single cycle claims
+// nothing, and may run at the same time as a loop with the same folder: it needs no id that lasts.
+func (k *keeper) identity(ctx context.Context, started time.Time, loops bool) (controllers.Controller, error) {
 	self := controllers.Controller{PID: os.Getpid(), Started: started.Truncate(time.Second).UTC()}
 	if k.store != nil {
 		id, err := k.store.ID()
-		if err != nil {
-			k.log.Warn().Err(err).Msg("after a restart, hosts will take this controller for another one")
+		if err != nil && loops {
+			return self, err
 		}
 		self.ID = id
 	}
@@ -32,7 +33,7 @@ func (k *keeper) identity(ctx context.Context, started time.Time) controllers.Co
 	if who.Login != nil {
 		self.Person = accountOf(who.LoginName, *who.Login)
 	}
-	return self
+	return self, nil
 }
 
 func accountOf(name snapshot.Username, uid snapshot.UID) string {

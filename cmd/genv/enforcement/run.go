@@ -61,7 +61,10 @@ func (l *loop) run(ctx context.Context, setup Setup) error {
 		l.counters = metrics.NewCounters(p.Now(), setup.Interval)
 	}
 	if setup.announces() {
-		l.self, l.start = l.memory.identity(ctx, p.Now()), rand.Text()
+		if l.self, err = l.memory.identity(ctx, p.Now(), setup.loops()); err != nil {
+			return err
+		}
+		l.start = rand.Text()
 		if err := l.takePart(ctx, &setup); err != nil {
 			return err
 		}
