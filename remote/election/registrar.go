@@ -36,16 +36,18 @@ const (
 // which is called once.
 type Registrar struct {
 	cluster           RegistrarCluster
+	refused           func(error)
 	registered, known record
 
 	mu   sync.Mutex
 	self Registration
 }
 
-// NewRegistrar returns a Registrar for an election with this key.
-func NewRegistrar(cluster RegistrarCluster, key string, self Registration) *Registrar {
+// NewRegistrar returns a Registrar for an election with this key. refused is called once, by Run, when
+// etcd refuses a registration: the user may not be allowed to write these keys.
+func NewRegistrar(cluster RegistrarCluster, key string, self Registration, refused func(error)) *Registrar {
 	return &Registrar{
-		cluster: cluster, self: self,
+		cluster: cluster, self: self, refused: refused,
 		registered: record{key: registeredPrefix(key) + self.name(), ttl: RegisteredFor, every: registerEvery},
 		known:      record{key: knownPrefix(key) + self.name(), ttl: keepKnown, every: renewKnownEvery},
 	}
@@ -62,11 +64,15 @@ func (r *Registrar) Set(change func(*Registration)) {
 // Run registers the controller until ctx ends. Then it takes the registration back. While etcd
 // doesn't answer it tries again and again: the election says that.
 func (r *Registrar) Run(ctx context.Context) {
+	said := false
 	ticker := time.NewTicker(registerEvery)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
 		limited, cancel := context.WithTimeout(ctx, RegisteredFor)
-		_ = r.register(limited)
+		if err := r.register(limited); etcd.Refused(err) && !said {
+			said = true
+			r.refused(err)
+		}
 		cancel()
 		select {
 		case <-ctx.Done():

@@ -120,7 +120,7 @@ var one = election.Registration{
 func TestRegistrar(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &registry{ends: map[int64]time.Time{}, keys: map[string]etcd.Entry{}}
-		registrar := election.NewRegistrar(r, "/genv/lab", one)
+		registrar := election.NewRegistrar(r, "/genv/lab", one, func(err error) { require.NoError(t, err) })
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { registrar.Run(ctx); close(ended) }()
@@ -187,7 +187,8 @@ func TestRegistrarOverEtcd(t *testing.T) {
 	config := etcd.Config{Endpoints: c.Endpoints(), User: "genv", Password: "secret"}
 	client := etcd.New(config)
 	t.Cleanup(client.Close)
-	registrar := election.NewRegistrar(client, "/genv/lab", one)
+	refused := make(chan error, 1)
+	registrar := election.NewRegistrar(client, "/genv/lab", one, func(err error) { refused <- err })
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { registrar.Run(ctx); close(ended) }()
@@ -210,4 +211,21 @@ func TestRegistrarOverEtcd(t *testing.T) {
 	cancel()
 	<-ended
 	become()
+	require.Empty(t, refused)
+}
+
+// A user who may not write the keys of controllers: that is said once, and why.
+func TestARegistrationThatIsRefused(t *testing.T) {
+	t.Parallel()
+	c := etcdcluster.Start(t, 1)
+	c.AddUser("genv", "secret", "/genv/lab/leader")
+	client := etcd.New(etcd.Config{Endpoints: c.Endpoints(), User: "genv", Password: "secret"})
+	t.Cleanup(client.Close)
+	refused := make(chan error, 10)
+	registrar := election.NewRegistrar(client, "/genv/lab", one, func(err error) { refused <- err })
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // more than two tries
+	defer cancel()
+	registrar.Run(ctx)
+	require.Len(t, refused, 1)
+	require.ErrorContains(t, <-refused, "permission denied (the role of the user needs")
 }

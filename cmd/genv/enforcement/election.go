@@ -24,8 +24,8 @@ type Election struct {
 	*election.Elector
 	Store Store  // in which the memory of the leader is, and what shards have of caps
 	Key   string // by which etcd knows the election
-	// Register returns what keeps a controller registered.
-	Register func(election.Registration) *election.Registrar
+	// Register returns what keeps a controller registered; see election.NewRegistrar.
+	Register func(self election.Registration, refused func(error)) *election.Registrar
 	// Campaign returns what takes part in another election, with the same etcd and Clock.
 	Campaign func(key string, self election.Candidate) *election.Elector
 	Close    func() // the connections to etcd
@@ -80,7 +80,7 @@ func (l *loop) takePart(ctx context.Context, setup *Setup) error {
 	}
 	candidate := election.Candidate{ID: l.self.ID, Name: fenceName(&l.self)}
 	l.part = &part{Election: setup.Elect(candidate), turn: make(chan struct{}, 1)}
-	l.part.registrar = l.part.Register(l.registration(candidate, setup))
+	l.part.registrar = l.part.Register(l.registration(candidate, setup), l.unregistered)
 	l.part.publisher = handover.Publisher{Store: l.part.Store, Key: l.part.Key}
 	l.part.follower = handover.Follower{Store: l.part.Store, Key: l.part.Key, Now: l.program.Now, Clock: election.SinceBoot}
 	ctx, l.part.cancel = remote.Outlasting(ctx, resignAfter)

@@ -22,6 +22,11 @@ func (l *loop) registration(self election.Candidate, setup *Setup) election.Regi
 	return r
 }
 
+// unregistered says why the other controllers don't get to know of this one.
+func (l *loop) unregistered(err error) {
+	l.log.Warn().AnErr("etcd", err).Msg("etcd refuses to register this controller: `genv remote controllers` doesn't show it as it is")
+}
+
 // configured has a registration say how the controller is configured: a standby with other hosts
 // or another policy than the leader would enforce something else after a fail-over.
 func configured(r *election.Registration, setup *Setup) {

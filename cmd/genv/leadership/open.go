@@ -21,8 +21,8 @@ func (config Config) Election() func(election.Candidate) *enforcement.Election {
 		return &enforcement.Election{
 			Elector: campaign(config.Key, self), Campaign: campaign,
 			Store: client, Key: config.Key, Close: client.Close,
-			Register: func(self election.Registration) *election.Registrar {
-				return election.NewRegistrar(client, config.Key, self)
+			Register: func(self election.Registration, refused func(error)) *election.Registrar {
+				return election.NewRegistrar(client, config.Key, self, refused)
 			},
 		}
 	}
