@@ -59,12 +59,13 @@ func Encode(m *controller.FleetMemory, now time.Time) (*Documents, error) {
 	current := *m
 	current.Rules = m.Rules.At(now)
 	d := &Documents{made: now, head: head{Schema: schema, Time: now.Round(0).UTC(), Judged: current.Rules.Time.Round(0).UTC(), Operator: kept, Mail: m.Mail.Sent}}
-	encoded, compared := split(&current), split(m)
+	encoded, filled := split(&current)
+	compared, _ := split(m)
 	for i := range encoded {
 		if d.sums[i], err = sumOf(&compared[i]); err != nil {
 			return nil, err
 		}
-		if isEmpty(&encoded[i]) {
+		if !filled[i] {
 			continue
 		}
 		if d.parts[i], err = packed.Encode(part{schema, encoded[i]}); err != nil {
@@ -93,12 +94,6 @@ func sumOf(m *controller.FleetMemory) ([sha256.Size]byte, error) {
 	}
 	data, err := json.Marshal(compared)
 	return sha256.Sum256(data), err
-}
-
-func isEmpty(m *controller.FleetMemory) bool {
-	r := &m.Rules
-	return len(r.Findings)+len(r.Present)+len(r.Idle)+len(r.Released)+len(r.Stuck)+len(r.LeftAlone)+len(r.Extended)+len(r.Hosts)+
-		len(m.Machines.Twins)+len(m.Guards)+len(m.Mail.Users)+len(m.Messages.Users) == 0
 }
 
 // unpack reads a document of another controller.

@@ -38,26 +38,30 @@ func first(key string) string {
 	return name
 }
 
-// split returns the parts of a memory. What belongs to all stays out.
-func split(m *controller.FleetMemory) *[parts]controller.FleetMemory {
-	var p [parts]controller.FleetMemory
+// split returns the parts of a memory, and which of them have anything. What belongs to all stays out.
+func split(m *controller.FleetMemory) (p *[parts]controller.FleetMemory, filled [parts]bool) {
+	p = new([parts]controller.FleetMemory)
+	fill := func(i int) *controller.FleetMemory {
+		filled[i] = true
+		return &p[i]
+	}
 	r := &m.Rules
-	divide(r.Findings, subject, func(i int) *map[string]enforce.KnownFinding { return &p[i].Rules.Findings })
-	divide(r.Present, subject, func(i int) *map[string]enforce.Presence { return &p[i].Rules.Present })
-	divide(r.Idle, first, func(i int) *map[string]time.Time { return &p[i].Rules.Idle })
-	divide(r.Released, attachmentHost, func(i int) *map[snapshot.AttachmentKey]bool { return &p[i].Rules.Released })
-	divide(r.Stuck, processHost, func(i int) *map[snapshot.ProcessKey]string { return &p[i].Rules.Stuck })
-	divide(r.LeftAlone, processHost, func(i int) *map[snapshot.ProcessKey]time.Time { return &p[i].Rules.LeftAlone })
-	divide(r.Extended, extensionHost, func(i int) *extension.Uses { return &p[i].Rules.Extended })
-	divide(r.Hosts, text, func(i int) *map[snapshot.Hostname]enforce.KnownHost { return &p[i].Rules.Hosts })
-	divide(m.Machines.Twins, text, func(i int) *map[string][]string { return &p[i].Machines.Twins })
-	divide(m.Guards, text, func(i int) *guards.Memory { return &p[i].Guards })
-	divide(m.Mail.Users, text, func(i int) *map[snapshot.Username]*mail.Person { return &p[i].Mail.Users })
+	divide(r.Findings, subject, func(i int) *map[string]enforce.KnownFinding { return &fill(i).Rules.Findings })
+	divide(r.Present, subject, func(i int) *map[string]enforce.Presence { return &fill(i).Rules.Present })
+	divide(r.Idle, first, func(i int) *map[string]time.Time { return &fill(i).Rules.Idle })
+	divide(r.Released, attachmentHost, func(i int) *map[snapshot.AttachmentKey]bool { return &fill(i).Rules.Released })
+	divide(r.Stuck, processHost, func(i int) *map[snapshot.ProcessKey]string { return &fill(i).Rules.Stuck })
+	divide(r.LeftAlone, processHost, func(i int) *map[snapshot.ProcessKey]time.Time { return &fill(i).Rules.LeftAlone })
+	divide(r.Extended, extensionHost, func(i int) *extension.Uses { return &fill(i).Rules.Extended })
+	divide(r.Hosts, text, func(i int) *map[snapshot.Hostname]enforce.KnownHost { return &fill(i).Rules.Hosts })
+	divide(m.Machines.Twins, text, func(i int) *map[string][]string { return &fill(i).Machines.Twins })
+	divide(m.Guards, text, func(i int) *guards.Memory { return &fill(i).Guards })
+	divide(m.Mail.Users, text, func(i int) *map[snapshot.Username]*mail.Person { return &fill(i).Mail.Users })
 	for host, users := range m.Messages.Users {
-		to := &p[partOf(string(host))].Messages
+		to := &fill(partOf(string(host))).Messages
 		add(&to.Users, host, users)
 	}
-	return &p
+	return p, filled
 }
 
 // join adds a part to a memory.
