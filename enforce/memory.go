@@ -50,7 +50,16 @@ type Memory struct {
 // At returns the memory with the times that the wall clock now gives them: each is as
 // long ago as the monotonic clock says.
 func (m Memory) At(now time.Time) Memory {
-	at := func(t time.Time) time.Time { return now.Add(-now.Sub(t)) }
+	return m.withTimes(func(t time.Time) time.Time { return now.Add(-now.Sub(t)) })
+}
+
+// Shifted returns the memory with all times later by d.
+func (m Memory) Shifted(d time.Duration) Memory {
+	return m.withTimes(func(t time.Time) time.Time { return t.Add(d) })
+}
+
+// withTimes returns the memory with each of its times replaced.
+func (m Memory) withTimes(at func(time.Time) time.Time) Memory {
 	m.Time, m.Idle, m.LeftAlone = at(m.Time), mapped(m.Idle, at), mapped(m.LeftAlone, at)
 	m.Extended = m.Extended.At(at)
 	m.Present = mapped(m.Present, func(p Presence) Presence { return Presence{at(p.Since), p.Cycles} })

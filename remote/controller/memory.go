@@ -2,6 +2,7 @@ package controller
 
 import (
 	"errors"
+	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/fairshare"
@@ -11,6 +12,10 @@ import (
 	"github.com/seed-3119e985/genv/remote/controller/quota"
 	"github.com/seed-3119e985/genv/remote/operator"
 )
+
+// MaxMemoryAge is how old a memory may be to be continued: what happened meanwhile is not
+// known, so "without a break" would be a guess.
+const MaxMemoryAge = time.Hour
 
 // FleetMemory is what a controller keeps from cycle to cycle, and on disk from run to run.
 // It is replaced after a cycle that counts: one that was judged, and recorded if there

@@ -98,7 +98,7 @@ func (p *part) catchUp() (err error) {
 // is known. failed says why etcd didn't answer.
 func (p *part) own(now time.Time, failed error) *controller.FleetMemory {
 	last := p.follower.Epoch()
-	if p.led == nil || now.Sub(p.led.until) > handover.MaxAge || last != p.led.epoch && (last != 0 || failed == nil) {
+	if p.led == nil || now.Sub(p.led.until) > controller.MaxMemoryAge || last != p.led.epoch && (last != 0 || failed == nil) {
 		return nil
 	}
 	memory := p.led.memory

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/election/etcd"
 	"github.com/seed-3119e985/genv/remote/operator"
@@ -46,10 +45,9 @@ type value struct {
 	asked    time.Duration // when it was read, or could not be
 }
 
-// Poll reads what has changed: the head, and then what was read the longest time ago, so that all
-// is read in the end, also if each poll ends early with an error. Polled again and again,
-// it also learns how far the leader's clock is from this one: what is new was written since the
-// last time.
+// Poll reads what has changed: the head first, then the keys that have waited longest, so that all
+// are read even if every poll is cut short. Polls less than 2 s apart also measure the difference
+// between this clock and the leader's. The error is the Store's; what was read before it is kept.
 func (f *Follower) Poll(ctx context.Context) error {
 	keys, err := f.Store.Keys(ctx, prefixOf(f.Key))
 	if err != nil {
@@ -201,9 +199,6 @@ func Written(ctx context.Context, store Store, key string) (time.Time, error) {
 // a leader is killed.
 const outdatedFor = 10 * time.Second
 
-// MaxAge is how old a memory may be to be continued, as for one on the disk.
-const MaxAge = time.Hour
-
 // ErrNone says that no leader has published a memory.
 var ErrNone = errors.New("no memory was published")
 
@@ -229,7 +224,7 @@ func (f *Follower) Memory(now time.Time) (m controller.FleetMemory, missing int,
 	m.Operator.Exemptions = m.Operator.Exemptions.From(now)
 	skew := f.skewAt(now)
 	written := h.Time.Add(skew)
-	if age := now.Sub(written); age > MaxAge || age < -tolerated {
+	if age := now.Sub(written); age > controller.MaxMemoryAge || age < -tolerated {
 		return m, 0, fmt.Errorf("the memory in etcd was written at %s, which is too long ago or in the future", written.Format(time.RFC3339))
 	}
 	missing = max(0, h.Missing)
@@ -243,26 +238,7 @@ func (f *Follower) Memory(now time.Time) (m controller.FleetMemory, missing int,
 		join(&m, &p.Memory)
 	}
 	m.Rules.Time, m.Mail.Sent = h.Judged, h.Mail
-	m.Rules = shifted(m.Rules, skew)
+	m.Rules = m.Rules.Shifted(skew)
 	m.Rules.Resumed = true
 	return m, missing, nil // a hold says that what operators asked for was lost
-}
-
-// shifted is a memory with all times later.
-func shifted(m enforce.Memory, by time.Duration) enforce.Memory {
-	if by == 0 {
-		return m
-	}
-	m.Time = m.Time.Add(by)
-	for k, t := range m.Idle {
-		m.Idle[k] = t.Add(by)
-	}
-	for k, t := range m.LeftAlone {
-		m.LeftAlone[k] = t.Add(by)
-	}
-	for k, p := range m.Present {
-		m.Present[k] = enforce.Presence{Since: p.Since.Add(by), Cycles: p.Cycles}
-	}
-	m.Extended = m.Extended.At(func(t time.Time) time.Time { return t.Add(by) })
-	return m
 }

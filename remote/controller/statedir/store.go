@@ -170,9 +170,6 @@ const (
 	idName      = "controller-id"
 	epochName   = "epoch"
 	savedSchema = "genv.controller.memory/1"
-	// maxMemoryAge is how old a memory may be to be continued: what happened
-	// meanwhile is not known, so "without a break" would be a guess.
-	maxMemoryAge = time.Hour
 	// maxSavedBytes is how much is read.
 	maxSavedBytes = 1 << 30
 )
@@ -200,7 +197,7 @@ func (s *Store) Load(hosts []remote.Host, now time.Time) (controller.FleetMemory
 	switch {
 	case file.Schema != savedSchema:
 		return controller.FleetMemory{}, fmt.Errorf("%s is of another version: %q", path, file.Schema)
-	case age > maxMemoryAge || age < 0:
+	case age > controller.MaxMemoryAge || age < 0:
 		return controller.FleetMemory{}, fmt.Errorf("%s was written at %s, which is too long ago or in the future", path, file.Time.Format(time.RFC3339))
 	case len(file.Memory.Rules.Hosts) > 0 && !knowsAny(&file.Memory, hosts):
 		return controller.FleetMemory{}, fmt.Errorf("%s is of another fleet: it knows none of these hosts", path)
