@@ -68,16 +68,16 @@ func (j *judgement) noteUnknowns(h *hostView) {
 	}
 }
 
-// maxReportsUnderWay is how many reports a host may be carrying out: one that never
+// MaxReportsUnderWay is how many reports a host may be carrying out: one that never
 // answers must not take up the controller's memory. Hosts take no more themselves.
-const maxReportsUnderWay = 16
+const MaxReportsUnderWay = 16
 
 // postpone drops the draft of a host, and has the findings wait.
 func (j *judgement) postpone(h *hostView) {
 	h.draft.terminations, h.draft.detachments = nil, nil
 	for i := range j.findings {
 		if f := &j.findings[i]; !f.Pending && f.affects() == h.name && len(f.Terminate)+len(f.Detach) > 0 {
-			f.Pending, f.Waits = true, fmt.Sprintf("%d reports are under way on the host", maxReportsUnderWay)
+			f.Pending, f.Waits = true, fmt.Sprintf("%d reports are under way on the host", MaxReportsUnderWay)
 		}
 	}
 }
@@ -102,7 +102,7 @@ func (j *judgement) lines() map[string]string {
 // plan puts together what the rules found and drafted.
 func (j *judgement) plan() Plan {
 	for _, h := range j.hosts {
-		if h.draft.underWay.reports >= maxReportsUnderWay {
+		if h.draft.underWay.reports >= MaxReportsUnderWay {
 			j.postpone(h)
 		}
 	}

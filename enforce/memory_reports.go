@@ -46,14 +46,14 @@ func (m Memory) Begin(r HostReport, now time.Time) Memory {
 	m.LeftAlone = copyOf(m.LeftAlone)
 	for i := range r.Report.Terminate {
 		if p := &r.Report.Terminate[i].Process; p.Start != 0 {
-			m.LeftAlone[snapshot.ProcessKey{Host: r.Host, PID: p.PID, Start: p.Start}] = now.Add(cmp.Or(r.Report.Grace, hostGrace))
+			m.LeftAlone[snapshot.ProcessKey{Host: r.Host, PID: p.PID, Start: p.Start}] = now.Add(cmp.Or(r.Report.Grace, DefaultGrace))
 		}
 	}
 	return m
 }
 
-// hostGrace is how long a host gives processes if the report leaves that to it.
-const hostGrace = 10 * time.Second
+// DefaultGrace is how long a host gives processes if the report leaves that to it.
+const DefaultGrace = 10 * time.Second
 
 // End is described with Begin.
 func (m Memory) End(reportID string) Memory {

@@ -223,13 +223,8 @@ func (p *Pool) About(host remote.Host) About {
 	return a
 }
 
-// What a host needs besides the Timeout to carry out a report: the time that
-// processes get when the report leaves it to the host, and what the kernel and
-// the driver get after SIGKILL.
-const (
-	ownGrace = 10 * time.Second
-	killWait = 10 * time.Second
-)
+// killWait is what the kernel and the driver get after SIGKILL.
+const killWait = 10 * time.Second
 
 // timeFor is the deadline of a report. A command does not wait for processes: genv
 // 1.4.3 knows no grace.
@@ -237,7 +232,7 @@ func (p *Pool) timeFor(t transport, report enforce.Report) time.Duration {
 	if t.via() != ViaStream {
 		return p.Timeout
 	}
-	limit := p.Timeout + cmp.Or(report.Grace, ownGrace)
+	limit := p.Timeout + cmp.Or(report.Grace, enforce.DefaultGrace)
 	if report.Kill {
 		limit += killWait
 	}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-3119e985/genv/enforce"
 )
 
 // Request is what a controller asks for.
@@ -49,9 +51,6 @@ type Server struct {
 // replacedCheck is how often Replaced is asked while no request comes. Serve ends when it
 // was true twice: a program that is being copied to its place is complete by then.
 const replacedCheck = 400 * time.Millisecond
-
-// maxReports is how many reports may be under way at a time.
-const maxReports = 16
 
 // Serve greets and answers requests until in ends, ctx ends, or Idle is over. The
 // end of in is the ordinary end, and no error. Reports (RequestExecute) are carried
@@ -143,8 +142,8 @@ func (c *conversation) next(ctx context.Context, requests <-chan received) (*fra
 
 // begin begins a report in the background, unless too many are under way.
 func (c *conversation) begin(ctx context.Context, f *frame) error {
-	if c.underWay.Load() >= maxReports {
-		return c.reply(ctx, refusal(f, fmt.Errorf("%d reports are under way on this host: this one was not begun", maxReports)))
+	if c.underWay.Load() >= enforce.MaxReportsUnderWay {
+		return c.reply(ctx, refusal(f, fmt.Errorf("%d reports are under way on this host: this one was not begun", enforce.MaxReportsUnderWay)))
 	}
 	c.underWay.Add(1)
 	c.reports.Go(func() error {

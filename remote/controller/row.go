@@ -151,14 +151,11 @@ func (c *Controller) checkChangeable(r *row) error {
 			return operator.Refuse(operator.Unable, "Wait for its outcome.", "a report about it is under way already")
 		}
 	}
-	if underWay >= maxReportsUnderWay {
+	if underWay >= enforce.MaxReportsUnderWay {
 		return operator.Refuse(operator.Busy, "Wait for the outcomes.", "%d reports are under way on host %s", underWay, r.host.Name)
 	}
 	return nil
 }
-
-// maxReportsUnderWay is how many reports a host may be carrying out, as in enforce.Judge.
-const maxReportsUnderWay = 16
 
 func (c *Controller) checkProcess(p *snapshot.Process) error {
 	switch {
