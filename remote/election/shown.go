@@ -48,15 +48,15 @@ func (s *Shown) String() string {
 	case s.Role == Leading && s.Error == "":
 		return fmt.Sprintf("this controller leads since %s (epoch %d)", s.Since.Format(time.RFC3339), s.Epoch)
 	case s.Role == Leading && s.Refused:
-		return "etcd refuses to renew the lease: this controller acts until its lease may have ended"
+		return "etcd refuses to renew the lease: this controller acts until the lease expires"
 	case s.Role == Leading:
-		return "etcd doesn't answer: this controller acts until its lease may have ended"
+		return "etcd doesn't answer: this controller acts until its lease expires"
 	case s.Role == Expired && s.Refused:
-		return "etcd refuses what this controller asks, and another one may lead: this one only watches"
+		return "etcd refuses what this controller asks; another controller may lead, so this one only watches"
 	case s.Role == Expired && s.Error == "": // it was stopped, as a frozen virtual machine is
-		return "the lease of this controller may have ended, and another one may lead: this one only watches"
+		return "the lease of this controller may have expired, and another controller may lead: this one only watches"
 	case s.Role == Expired:
-		return "etcd doesn't answer, and another controller may lead: this one only watches until etcd answers"
+		return "etcd doesn't answer; another controller may lead, so this one only watches until etcd answers"
 	case s.Refused:
 		return "standby; etcd refuses what this controller asks, so it can't lead"
 	case s.Error != "":
