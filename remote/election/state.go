@@ -54,9 +54,6 @@ func (s State) Renewed(lease int64, sent, ttl, now time.Duration) State {
 // Lost is the state after it became known that the key is gone, or belongs to another.
 func (s State) Lost() State { return State{} }
 
-// Epoch is that of the leader that it is, or was until its lease may have ended.
-func (s State) Epoch() uint64 { return s.epoch }
-
 // Left is for how long it leads if etcd doesn't answer any more; 0 if it doesn't lead.
 func (s State) Left(now time.Duration) time.Duration {
 	if s.Role(now) != Leading {
