@@ -52,15 +52,22 @@ func ElectionSource(cluster uint64, key string) string {
 // don't note it, and admit it only while no controller that they noted acts.
 func RunSource(id string) string { return runPrefix + id }
 
-// Kind is what a source is, for people.
+// The kinds of sources, for people.
+const (
+	KindEtcd   = "etcd"
+	KindFolder = "folder"
+	KindRun    = "run"
+)
+
+// Kind is what a source is.
 func (c *Claim) Kind() string {
 	switch {
 	case c.elected():
-		return "etcd"
+		return KindEtcd
 	case strings.HasPrefix(c.Source, folderPrefix):
-		return "folder"
+		return KindFolder
 	}
-	return "run"
+	return KindRun
 }
 
 // Noted reports whether hosts keep the claim, and then let no other controller act; false for none.
@@ -122,8 +129,8 @@ type RefusedError struct {
 	Ended bool
 }
 
-// By these beginnings of its text a controller knows a RefusedError: Refused begins all, and
-// Replaced those that aren't Foreign.
+// Controllers recognise a RefusedError by these prefixes: Refused begins all of them, Replaced
+// those that are not Foreign.
 const (
 	Refused  = "refused: "
 	Replaced = Refused + "replaced by "
@@ -157,7 +164,9 @@ func (n *Note) Admit(c *Claim, now time.Time) (*Note, error) {
 	case n.Source != c.Source && !c.TakeOver && !n.free():
 		return n, n.refused(true)
 	case n.Source != c.Source && n.hasReplaced(c):
-		return n, n.refused(c.elected()) // who takes Replaced for a later leader of its election
+		// An elected controller takes the text "replaced by" for a later leader of its own
+		// election, so this refusal must not begin with it.
+		return n, n.refused(c.elected())
 	case n.Source != c.Source || c.Epoch > n.Epoch:
 		return noteOf(n, c, now), nil
 	case c.Back && n.Released && n.isOf(c):
