@@ -122,7 +122,7 @@ func (c *Conn) probe(ctx context.Context) (pause time.Duration, login bool, err 
 func (c *Conn) login(a *attempt) (transport, error) {
 	c.enter(a, StateDialing)
 	c.mu.Lock()
-	retry, failing := c.failure != nil, c.failing
+	lost, failing := c.failure != nil, c.failing
 	c.mu.Unlock()
 	if failing { // a quarter of the places, so that such hosts don't delay the others
 		if err := c.pool.retries.acquire(a.ctx); err != nil {
@@ -141,7 +141,7 @@ func (c *Conn) login(a *attempt) (transport, error) {
 	if remote.ClassOf(err) == remote.InvalidOutput {
 		c.pool.Network.Disconnect(c.host) // whatever is wrong may be so on this connection alone
 	}
-	if err != nil || !retry {
+	if err != nil || !lost {
 		return t, err
 	}
 	if _, err := t.Snapshot(ctx, c.host); err != nil {

@@ -141,7 +141,7 @@ func TestTheNextStepOfARefusal(t *testing.T) {
 	elected := &fenced{file: &fence.File{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now}}
 	require.NoError(t, elected.file.Admit(leader(2)))
 	_, err = elected.controller(t, leader(1)).Snapshot(t.Context(), remote.Host{Name: "a"})
-	require.Contains(t, remote.NextStepOf(err), "goes on as a standby")
+	require.Contains(t, remote.NextStepOf(err), "continues as a standby")
 	once := elected.controller(t, nil)
 	_, err = once.Snapshot(t.Context(), remote.Host{Name: "a"})
 	require.NoError(t, err)

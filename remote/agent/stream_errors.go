@@ -31,8 +31,9 @@ func classify(ctx context.Context, err error) error {
 }
 
 // replacedStep is the next step of a controller that was replaced.
-const replacedStep = "with --leader, leave it running: it goes on as a standby, and if it still leads, look at its log and `genv remote controllers -H @all`; " +
-	"without, end it: a later start acts there, or, if none does since this state folder came from a backup, remove its controller-id and start once with --take-over"
+const replacedStep = "with --leader, leave this controller running: it continues as a standby. If it still claims to lead, check its log and `genv remote controllers -H @all`. " +
+	"Without --leader, stop it: a newer start of the same state folder acts on the host. " +
+	"If there is none, because the folder was restored from a backup, remove controller-id from it and start once with --take-over"
 
 // refusedByHost is the error of a refusal: its text says whether this controller was replaced.
 func refusedByHost(err error) *remote.Error {

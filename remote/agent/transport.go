@@ -56,8 +56,8 @@ type Session interface {
 	io.Reader // its stdout
 	io.Writer // its stdin
 	Close()   // ends it
-	// Wait returns the command's error, an *remote.Error, after Stdout has ended,
-	// and returns after Close too.
+	// Wait returns the command's error, an *remote.Error, once Read has returned io.EOF or
+	// Close was called.
 	Wait() error
 }
 
