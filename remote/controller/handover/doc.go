@@ -5,10 +5,9 @@
 //	follower.Poll(ctx)                        // a standby, every second
 //	memory, found, err := follower.Memory(now)
 //
-// The memory is split by host and by user into parts, each below etcd's limit for a request,
-// of which those are written that changed. A part that is missing is a fresh start for its
-// findings: warnings and times of grace begin again. A head has what belongs to all, such as
-// holds and exemptions, and is in every request. So what is there when a leader dies between two
-// requests is a memory, too: each host and user is as before or after, the whole is as old as its oldest
-// part, and what the leader before wrote by its own clock is not mixed with it.
+// The memory is split by host and by user into parts, each smaller than etcd's limit for a request.
+// Only parts that have changed are written. If a part is missing, its findings start again: warnings
+// and graces are repeated. A head, written with every request, has what is not split, such as holds
+// and exemptions. A leader may die between two requests: then each host and user is as before or
+// after the write, and the memory counts as old as its oldest part.
 package handover
