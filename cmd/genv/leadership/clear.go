@@ -18,8 +18,8 @@ func (config Config) WarnOfClearText(log zerolog.Logger) {
 	if config.Etcd.User != "" {
 		readable = "the password of " + config.Etcd.User + " and " + readable
 	}
-	log.Warn().Str("members", strings.Join(members, " ")).Msg("etcd is asked without TLS: who reads along on the network has " + readable +
-		", and who changes it decides which controller acts. Write --leader etcds://…, and give etcd certificates")
+	log.Warn().Str("members", strings.Join(members, " ")).Msg("the connection to etcd is not encrypted: anyone on the network can read " + readable +
+		", and anyone who can modify the traffic decides which controller acts. Set up TLS in etcd and write --leader etcds://…")
 }
 
 // inClearText are the members that are asked without TLS and are not on this machine, as far as
