@@ -27,7 +27,8 @@ type Document struct {
 type Election struct {
 	Key     string `json:"key"`
 	Cluster string `json:"cluster"` // the id of etcd's cluster
-	Leads   bool   `json:"leads"`   // whether a controller leads
+	cluster uint64
+	Leads   bool   `json:"leads"` // whether a controller leads
 	Epoch   uint64 `json:"epoch,omitempty"`
 	// Since is since when the leader leads; by its own clock.
 	Since       time.Time    `json:"since,omitzero"`

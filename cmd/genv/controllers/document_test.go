@@ -113,11 +113,11 @@ func TestHosts(t *testing.T) {
 		"two without an election":  {nil, []Host{said("a", other, 3, false), said("b", elected, 9, false), said("c", elected, 9, false)}, []string{`"by folder:x" acts on a, and another controller on the other hosts`}},
 		"one outside the election": {ok, []Host{said("a", other, 3, false), said("b", other, 9, false), said("c", elected, 9, false)}, []string{`"by folder:x" acts on a, b, which refuses the controllers of this election`}},
 		"another cluster":          {ok, []Host{said("a", fence.ElectionSource(1, "/k"), 9, false)}, []string{`"by election:1//k" acts on a, which refuses the controllers of this election`}},
-		"released by another one":  {ok, []Host{said("a", fence.ElectionSource(cluster, "/k/shards/03"), 9, true), said("b", elected, 9, false)}, []string{"the last election to act on a is another one, so a refuses the controllers of this election"}},
-		"released before a leader": {electionOf("/k", nil, 0, cluster, nil, noon), []Host{said("a", fence.ElectionSource(1, "/k"), 9, true)}, []string{"no controller leads, so nothing is enforced", "the last election to act on a is another one, so a refuses the controllers of this election"}},
+		"released by another one":  {ok, []Host{said("a", fence.ElectionSource(cluster, "/k/shards/03"), 9, true), said("b", elected, 9, false)}, []string{"only the leader of another election may act on a: the controllers of this election are refused there"}},
+		"released before a leader": {electionOf("/k", nil, 0, cluster, nil, noon), []Host{said("a", fence.ElectionSource(1, "/k"), 9, true)}, []string{"no controller leads, so nothing is enforced", "only the leader of another election may act on a: the controllers of this election are refused there"}},
 		"released by a folder":     {ok, []Host{said("a", other, 9, true)}, []string{"no controller acts on a, so nothing is enforced there"}},
-		"etcd was restored":        {ok, []Host{byLeader}, []string{"the leader acts on a by an election in another etcd, so no other controller can follow it there"}},
-		"unknown is not none":      {nil, []Host{damaged}, []string{"bad can't read which controller may act, so none may"}},
+		"etcd was restored":        {ok, []Host{byLeader}, []string{"on a the leader acts with an epoch from another etcd cluster, so no standby can take over there"}},
+		"unknown is not none":      {nil, []Host{damaged}, []string{"bad: genv can't read which controller may act, so none may"}},
 		"can't refuse":             {ok, []Host{unfenced}, []string{"the genv of old can't refuse a controller that was replaced"}},
 	} {
 		d := &Document{Time: noon, Election: row.election, Hosts: row.hosts}

@@ -3,8 +3,8 @@ package controllers
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/seed-3119e985/genv/cmd/genv/render"
@@ -15,7 +15,7 @@ import (
 
 // electionOf puts together what etcd says. Controllers come in the order of their roles.
 func electionOf(key string, leader *election.Leader, epoch, cluster uint64, registered []election.Registration, memory time.Time) *Election {
-	e := &Election{Key: key, Cluster: fmt.Sprintf("%x", cluster), Controllers: []Controller{}, Memory: memory}
+	e := &Election{Key: key, Cluster: fmt.Sprintf("%x", cluster), cluster: cluster, Controllers: []Controller{}, Memory: memory}
 	for i := range registered {
 		r := &registered[i]
 		c := Controller{
@@ -84,22 +84,21 @@ func (d *Document) judge() {
 		case cannot:
 			unfenced = append(unfenced, h.Host)
 		case released, none:
-			if h.Kind == "etcd" && d.Election != nil && h.Source != sourceOf(h.Host) {
+			if h.Kind == fence.KindEtcd && d.Election != nil && h.Source != sourceOf(h.Host) {
 				refusing = append(refusing, h.Host)
 			} else if d.Election != nil && d.Election.leadsOn(h.Host) {
 				unclaimed = append(unclaimed, h.Host)
 			}
 		}
 	}
-	for _, name := range sortedKeys(others) {
+	for _, name := range slices.Sorted(maps.Keys(others)) {
 		d.judgeOther(name, render.Hosts(others[name]))
 	}
 	if len(refusing) > 0 {
-		hosts := render.Hosts(refusing)
-		d.add("the last election to act on "+hosts+" is another one, so "+hosts+" refuses the controllers of this election", "start one controller of this election once with --take-over")
+		d.add("only the leader of another election may act on "+render.Hosts(refusing)+": the controllers of this election are refused there", "start one controller of this election once with --take-over")
 	}
 	if len(unclear) > 0 {
-		d.add(render.Hosts(unclear)+" can't read which controller may act, so none may", "look at controller.json in /var/lib/genv there: if it is damaged and one controller runs, remove it; `genv remote enforce` says why it can't be read")
+		d.add(render.Hosts(unclear)+": genv can't read which controller may act, so none may", "look at controller.json in /var/lib/genv there: if it is damaged and one controller runs, remove it; `genv remote enforce` says why it can't be read")
 	}
 	if len(unclaimed) > 0 {
 		d.add("no controller acts on "+render.Hosts(unclaimed)+", so nothing is enforced there", "check that hosts.yaml has these hosts on all controllers, and look at `journalctl -u genv-controller`")
@@ -117,7 +116,7 @@ func (d *Document) judgeOther(name, hosts string) {
 	case e == nil:
 		d.add(fmt.Sprintf("%s acts on %s, and another controller on the other hosts", quoted, hosts), "end it, or start the one that is to act once with --take-over")
 	case e.leader() != nil && e.leader().Name == name:
-		d.add("the leader acts on "+hosts+" by an election in another etcd, so no other controller can follow it there", "end all controllers of this election, and start one once with --take-over")
+		d.add("on "+hosts+" the leader acts with an epoch from another etcd cluster, so no standby can take over there", "end all controllers of this election, and start one once with --take-over")
 	default:
 		d.add(fmt.Sprintf("%s acts on %s, which refuses the controllers of this election", quoted, hosts), "end it, or start the controllers of this election once with --take-over")
 	}
@@ -203,9 +202,7 @@ func orItsHost(host string) string { return cmp.Or(text.Printable(host), "its ho
 // hosts; of several the one of the first host.
 func (d *Document) source() func(host string) string {
 	if e := d.Election; e != nil {
-		var cluster uint64
-		_, _ = fmt.Sscanf(e.Cluster, "%x", &cluster)
-		return func(host string) string { return fence.ElectionSource(cluster, e.keyOf(host)) }
+		return func(host string) string { return fence.ElectionSource(e.cluster, e.keyOf(host)) }
 	}
 	count, best := map[string]int{}, ""
 	for i := range d.Hosts {
@@ -219,13 +216,4 @@ func (d *Document) source() func(host string) string {
 		}
 	}
 	return func(string) string { return best }
-}
-
-func sortedKeys(m map[string][]string) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.SortFunc(keys, strings.Compare)
-	return keys
 }

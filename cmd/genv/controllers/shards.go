@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -95,7 +96,7 @@ func (d *Document) judgeShards(e *Election) {
 			}
 		}
 	}
-	for _, host := range sortedKeys(gone) {
+	for _, host := range slices.Sorted(maps.Keys(gone)) {
 		d.add(fmt.Sprintf("%s has lost its processes of shards %s: they were killed, or can't reach etcd", orItsHost(host), strings.Join(slices.Compact(gone[host]), ", ")),
 			"look at `systemctl status genv-controller` on "+orItsHost(host))
 	}
