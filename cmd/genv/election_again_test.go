@@ -37,7 +37,7 @@ func TestALeaderThatIsElectedAgain(t *testing.T) {
 	for try := 0; !lost && try < 10; try++ {
 		e.etcd.Kill(0)
 		said := exempt("6", "--socket", socket)
-		lost = strings.Contains(said, "another controller that takes over doesn't know of it")
+		lost = strings.Contains(said, "kept here, but not in etcd, so it is lost if another controller takes over")
 		d.is(election.Expired)
 		e.etcd.Restart(0)
 		d.is(election.Leading)

@@ -151,7 +151,7 @@ func TestAnEtcdThatForgot(t *testing.T) {
 	for range 200 { // more revisions than there will be later
 		require.NoError(t, client.Put(t.Context(), "/other", []byte("x"), 0))
 	}
-	const warning = "etcd was set up again as it was, or restored"
+	const warning = "etcd was recreated or restored with the same cluster token"
 	first := e.start("first", "--non-env-processes")
 	first.is(election.Leading)
 	e.ended(e.violate("gpu-01"))
@@ -184,10 +184,10 @@ func TestAnElectionInClearText(t *testing.T) {
 	e := newSimulatedElectors(t, &inprocess.Server{Name: "a", Handler: genvhost.New(outsiders(1))})
 	d := e.begin("loopback")
 	d.is(election.Leading)
-	require.NotContains(t, d.said(), "without TLS")
+	require.NotContains(t, d.said(), "not encrypted")
 	port := e.etcd.Addresses()[strings.LastIndex(e.etcd.Addresses(), ":"):]
 	d = e.begin("any", "--leader", "etcd://0.0.0.0"+port+"/genv/lab")
 	d.next(func(c enforcement.CycleDocument) bool { return c.Standby })
 	d.next(func(c enforcement.CycleDocument) bool { return c.Standby })
-	require.Equal(t, 1, strings.Count(d.said(), "etcd is asked without TLS"))
+	require.Equal(t, 1, strings.Count(d.said(), "the connection to etcd is not encrypted"))
 }

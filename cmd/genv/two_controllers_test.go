@@ -49,7 +49,7 @@ func TestTwoControllers(t *testing.T) {
 	refused := func(name string, more ...string) *background {
 		d := startDaemon(t, nil, args(name, more...)...)
 		d.exits(command.ExitReplaced)
-		require.Contains(t, d.said(), "2 hosts refused what this controller wants to do, so it ends")
+		require.Contains(t, d.said(), "2 hosts refused this controller, so it ends")
 		return d
 	}
 	first := begin("first")

@@ -93,14 +93,14 @@ func (l *loop) takePart(ctx context.Context, setup *Setup) error {
 	return nil
 }
 
-// resignAfter is for how long a leader whose run ends still leads: until the loop has ended, in
-// which it keeps what became of the messages under way for the next leader, or this long.
+// resignAfter bounds how long a leader keeps leading after its run was stopped, so that it can
+// store the results of messages under way for the next leader.
 const resignAfter = 4 * time.Second
 
 // mailWithin is how long a leader that ends tries to send mails, before the next one has them.
 const mailWithin = 2 * time.Second
 
-// resign has another controller lead, which has what could not be mailed.
+// resign gives up leadership. Mails that could not be sent are left to the next leader.
 func (l *loop) resign() {
 	if l.part == nil {
 		return

@@ -47,7 +47,7 @@ func (p *part) follow(ctx context.Context) {
 	}
 }
 
-// inherit is the memory of the leader before: from etcd, or from this controller's own folder.
+// inherit is the memory of the previous leader: from etcd, or from this controller's own folder.
 // If this one was the last that led, it goes on with what it knows: also with what it did and
 // was asked for while etcd didn't answer.
 func (l *loop) inherit() controller.FleetMemory {
@@ -60,16 +60,16 @@ func (l *loop) inherit() controller.FleetMemory {
 	case errors.Is(err, handover.ErrNone) && failed == nil:
 		return l.memory.load(l.setup.Hosts)
 	case err != nil:
-		l.log.Warn().Err(errors.Join(err, failed)).Msg("the memory of the leader before is dropped; this controller goes on with its own")
+		l.log.Warn().Err(errors.Join(err, failed)).Msg("the previous leader's memory can't be used; this controller continues with its own")
 		own := l.memory.load(l.setup.Hosts)
 		own.Mail = mail.Memory{} // the other one may have sent it
 		own.Operator = own.Operator.With(memory.Operator)
 		return own
 	case failed != nil:
-		l.log.Warn().Err(failed).Msg("etcd doesn't return the newest memory of the leader before")
+		l.log.Warn().Err(failed).Msg("etcd did not return the latest memory of the previous leader")
 	}
 	if missing > 0 {
-		l.log.Warn().Msgf("%s of the memory of the leader before is missing: times of these hosts and users start again", render.Plural(missing, "part"))
+		l.log.Warn().Msgf("%s of the previous leader's memory missing: warning periods, idle times and graces of these hosts and users start again", render.Plural(missing, "part"))
 	}
 	memory.Operator = memory.Operator.With(l.memory.askedSince(memory.Rules.Time))
 	if hold := memory.Operator.Hold; hold != nil {
@@ -78,7 +78,7 @@ func (l *loop) inherit() controller.FleetMemory {
 	return memory
 }
 
-// catchUp reads the memory of the leader before. Nothing may be done before it is known who that was, and
+// catchUp reads the memory of the previous leader. Nothing may be done before it is known who that was, and
 // what operators asked for, so it tries again until then, while this controller leads.
 func (p *part) catchUp() (err error) {
 	begun := p.follower.Clock()
@@ -115,7 +115,7 @@ func (l *loop) save(m *controller.FleetMemory) (write func()) {
 	publish := l.publish(m)
 	return func() {
 		if err := publish(); err != nil && !errors.Is(err, errNotPublished) {
-			l.log.Warn().Err(err).Msg("the memory could not be kept in etcd: another controller that takes over would start times again")
+			l.log.Warn().Err(err).Msg("the memory could not be written to etcd: if another controller takes over, warning periods start again")
 		}
 		disk()
 	}
@@ -124,7 +124,7 @@ func (l *loop) save(m *controller.FleetMemory) (write func()) {
 // keep keeps what operators asked for.
 func (l *loop) keep(state operator.State) error {
 	if err := l.memory.keep(state); err != nil {
-		return fmt.Errorf("a restart forgets it: %w", err)
+		return fmt.Errorf("not saved, so it is lost at a restart: %w", err)
 	}
 	if l.part == nil || reflect.DeepEqual(state, l.part.kept) {
 		return nil
@@ -132,7 +132,7 @@ func (l *loop) keep(state operator.State) error {
 	memory := l.current.Memory
 	memory.Operator = state
 	if err := l.publish(&memory)(); err != nil {
-		return fmt.Errorf("another controller that takes over doesn't know of it: %w", err)
+		return fmt.Errorf("kept here, but not in etcd, so it is lost if another controller takes over: %w", err)
 	}
 	return nil
 }
@@ -164,7 +164,7 @@ func (l *loop) publish(m *controller.FleetMemory) func() error {
 			l.part.written.Store(&writing{epoch, l.program.Now()})
 		}
 		if err == nil && documents.TooLong > 0 {
-			err = fmt.Errorf("%s would be longer than etcd takes", render.Plural(documents.TooLong, "part"))
+			err = fmt.Errorf("%s too large for etcd", render.Plural(documents.TooLong, "part"))
 		}
 		return err
 	}

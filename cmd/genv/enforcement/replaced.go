@@ -16,8 +16,8 @@ import (
 // then nothing would be enforced on the others. It is an *command.ExitError.
 func (l *loop) replaced(cycle *controller.Cycle) error {
 	if !l.saidOlder && l.part != nil && refusedByElection(cycle) && l.part.Leads() {
-		l.log.Warn().Msg("this controller leads, and most hosts know a later epoch of its election: etcd was set up again as it was, or restored. " +
-			"Nothing is enforced there: give etcd another --initial-cluster-token or --leader another key, and start one controller once with --take-over")
+		l.log.Warn().Msg("this controller leads, but most hosts have seen a later epoch of its election, so etcd was recreated or restored with the same cluster token. " +
+			"Nothing is enforced on these hosts. Give etcd another --initial-cluster-token, or --leader another key, and start one controller once with --take-over")
 		l.saidOlder = true
 	}
 	var refused int
@@ -34,7 +34,7 @@ func (l *loop) replaced(cycle *controller.Cycle) error {
 		return nil
 	}
 	first = fmt.Errorf("%w: %s", first, remote.NextStepOf(first))
-	return &command.ExitError{Code: command.ExitReplaced, Err: fmt.Errorf("%s refused what this controller wants to do, so it ends: %w", render.Plural(refused, "host"), first)}
+	return &command.ExitError{Code: command.ExitReplaced, Err: fmt.Errorf("%s refused this controller, so it ends: %w", render.Plural(refused, "host"), first)}
 }
 
 // refusedByElection reports whether most hosts refused an elected controller because of a later

@@ -45,13 +45,13 @@ func (config *Config) ControllerDir(getenv func(string) string) string {
 // controllerName distinguishes a controller on a fleet from one on a single machine.
 const controllerName = "controller"
 
-// ServiceStateDir is where the controller that systemd runs keeps its state.
-const ServiceStateDir = "/var/lib/genv-controller"
+// serviceStateDir is where the controller that systemd runs keeps its state.
+const serviceStateDir = "/var/lib/genv-controller"
 
 // ControllerDirs are where a controller may have kept its state, if none is given: that of
 // the service, and one's own. Those that are missing are left out.
 func ControllerDirs(getenv func(string) string) (dirs []string) {
-	for _, dir := range []string{ServiceStateDir, defaultStateDir(getenv, "controller")} {
+	for _, dir := range []string{serviceStateDir, defaultStateDir(getenv, controllerName)} {
 		if _, err := os.Stat(dir); dir != "" && !errors.Is(err, fs.ErrNotExist) {
 			dirs = append(dirs, dir)
 		}
