@@ -260,7 +260,7 @@ func TestThreeShards(t *testing.T) {
 	next := s.lead(1, []snapshot.Host{host("b", 3), host("c", 4)})
 	gone.cycle()
 	s.cycles(func() bool { gone.cycle(); return gone.member.Err() != nil }, "it writes nothing")
-	require.ErrorIs(t, gone.member.Err(), caps.ErrReplaced)
+	require.ErrorIs(t, gone.member.Err(), etcd.ErrConflict)
 	require.Equal(t, []int{1}, second.Status().Missing)
 	require.Len(t, s.detached, 3)
 	s.shards = []*controller{s.shards[0], next, s.shards[1]}

@@ -113,5 +113,5 @@ func (j *Judge) send(ctx context.Context, epoch uint64, shard int, d *decision) 
 		return err
 	}
 	guard := election.LeaderKey(JudgeKey(j.Key))
-	return write(ctx, j.Store, guard, epoch, etcd.Entry{Key: decisionKey(j.Key, shard), Value: value})
+	return j.Store.Write(ctx, guard, epoch, etcd.Entry{Key: decisionKey(j.Key, shard), Value: value})
 }

@@ -2,7 +2,6 @@ package caps
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/seed-3119e985/genv/remote/election/etcd"
@@ -12,12 +11,9 @@ import (
 type Store interface {
 	Get(ctx context.Context, key string) (*etcd.Entry, error)
 	Keys(ctx context.Context, prefix string) ([]etcd.Entry, error)
-	// Write writes nothing, and returns false, if the key guard was not created in a revision.
-	Write(ctx context.Context, guard string, created uint64, entries ...etcd.Entry) (done bool, err error)
+	// Write writes nothing, and returns etcd.ErrConflict, if the key guard was not created in a revision.
+	Write(ctx context.Context, guard string, created uint64, entries ...etcd.Entry) error
 }
-
-// ErrReplaced says that another controller leads, so that nothing was written.
-var ErrReplaced = errors.New("another controller leads")
 
 // JudgeKey is the name of the election of the judge, below the key of the controllers.
 func JudgeKey(key string) string { return key + "/caps/judge" }
@@ -31,12 +27,4 @@ func partKey(holdings string, part int) string { return fmt.Sprintf("%s/part-%02
 
 func decisionKey(key string, shard int) string {
 	return fmt.Sprintf("%s/caps/decision/%02d", key, shard)
-}
-
-func write(ctx context.Context, s Store, guard string, created uint64, entries ...etcd.Entry) error {
-	done, err := s.Write(ctx, guard, created, entries...)
-	if err == nil && !done {
-		err = ErrReplaced
-	}
-	return err
 }

@@ -97,7 +97,7 @@ func (m *Member) Publish(s *holdings.Shard) {
 	}
 }
 
-// Err is why etcd can't be asked, nil if it answered last; ErrReplaced if this controller does
+// Err is why etcd can't be asked, nil if it answered last; etcd.ErrConflict if this controller does
 // not lead the shard any more.
 func (m *Member) Err() error {
 	m.mu.Lock()
@@ -170,12 +170,12 @@ func (m *Member) write(ctx context.Context) error {
 	key := holdingsKey(m.Key, m.Number)
 	for i, part := range parts {
 		if !known {
-			if err := write(ctx, m.Store, m.Guard, pending.Version.Epoch, etcd.Entry{Key: partKey(key, i), Value: part}); err != nil {
+			if err := m.Store.Write(ctx, m.Guard, pending.Version.Epoch, etcd.Entry{Key: partKey(key, i), Value: part}); err != nil {
 				return err
 			}
 		}
 	}
-	if err := write(ctx, m.Store, m.Guard, pending.Version.Epoch, etcd.Entry{Key: key, Value: top}); err != nil {
+	if err := m.Store.Write(ctx, m.Guard, pending.Version.Epoch, etcd.Entry{Key: key, Value: top}); err != nil {
 		return err
 	}
 	m.epoch, m.sum = pending.Version.Epoch, pending.Sum

@@ -16,10 +16,8 @@ type fixed []byte
 func (f fixed) Get(_ context.Context, key string) (*etcd.Entry, error) {
 	return &etcd.Entry{Key: key, Value: f, Modified: 5}, nil
 }
-func (fixed) Keys(context.Context, string) ([]etcd.Entry, error) { return nil, nil }
-func (fixed) Write(context.Context, string, uint64, ...etcd.Entry) (bool, error) {
-	return true, nil
-}
+func (fixed) Keys(context.Context, string) ([]etcd.Entry, error)         { return nil, nil }
+func (fixed) Write(context.Context, string, uint64, ...etcd.Entry) error { return nil }
 
 func TestADecisionThatCanNotBeReadStaysAnError(t *testing.T) {
 	m := NewMember(MemberOptions{Store: fixed("garbage"), Key: "/k", Epoch: func() uint64 { return 1 }, Clock: func() time.Duration { return time.Hour }})

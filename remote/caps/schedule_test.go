@@ -1,6 +1,7 @@
 package caps
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -61,17 +62,17 @@ func (s *shelf) Keys(_ context.Context, prefix string) (list []etcd.Entry, err e
 	return list, s.fails()
 }
 
-func (s *shelf) Write(_ context.Context, guard string, created uint64, entries ...etcd.Entry) (bool, error) {
+func (s *shelf) Write(_ context.Context, guard string, created uint64, entries ...etcd.Entry) error {
 	if err := s.fails(); err != nil && s.IntN(2) == 0 {
-		return false, err
+		return err
 	}
 	if s.entries[guard].Created != created {
-		return false, s.fails()
+		return cmp.Or(s.fails(), etcd.ErrConflict)
 	}
 	for _, e := range entries {
 		s.set(e.Key, e.Value)
 	}
-	return true, s.fails()
+	return s.fails()
 }
 
 // schedule is a fleet of three shards in which everything happens at random times.

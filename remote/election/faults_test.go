@@ -23,7 +23,7 @@ func TestTheSpaceOfEtcdIsUsedUp(t *testing.T) {
 	a.leadsWithin(t, patience)
 	epoch := a.Status().Epoch
 	require.Eventually(t, func() bool {
-		_, err := client.Write(t.Context(), election.LeaderKey("/genv/lab"), epoch, etcd.Entry{Key: "/genv/lab/part", Value: bytes.Repeat([]byte("x"), 1<<20)})
+		err := client.Write(t.Context(), election.LeaderKey("/genv/lab"), epoch, etcd.Entry{Key: "/genv/lab/part", Value: bytes.Repeat([]byte("x"), 1<<20)})
 		return etcd.Refused(err)
 	}, patience, time.Millisecond)
 	leader, err := client.Get(t.Context(), election.LeaderKey("/genv/lab"))

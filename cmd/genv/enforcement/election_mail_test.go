@@ -76,20 +76,20 @@ func (s *store) Keys(_ context.Context, prefix string) (keys []etcd.Entry, err e
 	return keys, nil
 }
 
-func (s *store) Write(ctx context.Context, guard string, created uint64, entries ...etcd.Entry) (bool, error) {
+func (s *store) Write(ctx context.Context, guard string, created uint64, entries ...etcd.Entry) error {
 	return s.WriteAfter(ctx, guard, created, guard, created, entries...)
 }
 
-func (s *store) WriteAfter(_ context.Context, guard string, created uint64, key string, modified uint64, entries ...etcd.Entry) (bool, error) {
+func (s *store) WriteAfter(_ context.Context, guard string, created uint64, key string, modified uint64, entries ...etcd.Entry) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.entries[guard].Created != created || s.entries[key].Modified != modified {
-		return false, nil
+		return etcd.ErrConflict
 	}
 	for _, e := range entries {
 		s.put(e)
 	}
-	return true, nil
+	return nil
 }
 
 const electionKey = "/genv/lab"

@@ -12,6 +12,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/controller/handover"
 	"github.com/seed-3119e985/genv/remote/election"
+	"github.com/seed-3119e985/genv/remote/election/etcd"
 	"github.com/seed-3119e985/genv/remote/operator"
 )
 
@@ -157,7 +158,7 @@ func (l *loop) publish(m *controller.FleetMemory) func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), publishWithin)
 		defer cancel()
 		err := l.part.publisher.Publish(ctx, epoch, documents)
-		if errors.Is(err, handover.ErrReplaced) {
+		if errors.Is(err, etcd.ErrConflict) {
 			return errNotPublished
 		}
 		if err == nil {

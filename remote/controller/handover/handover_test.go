@@ -61,20 +61,23 @@ func (s *store) Keys(_ context.Context, prefix string) (list []etcd.Entry, err e
 	return list, s.fails
 }
 
-func (s *store) WriteAfter(_ context.Context, guard string, created uint64, key string, modified uint64, entries ...etcd.Entry) (bool, error) {
+func (s *store) WriteAfter(_ context.Context, guard string, created uint64, key string, modified uint64, entries ...etcd.Entry) error {
 	if s.stalls {
-		s.late = func() bool { done, _ := s.write(guard, created, key, modified, entries...); return done }
-		return false, context.DeadlineExceeded
+		s.late = func() bool { return s.write(guard, created, key, modified, entries...) == nil }
+		return context.DeadlineExceeded
 	}
 	return s.write(guard, created, key, modified, entries...)
 }
 
-func (s *store) write(guard string, created uint64, key string, modified uint64, entries ...etcd.Entry) (bool, error) {
-	if s.fails != nil || guard != election.LeaderKey("/lab") || created != s.epoch || s.entries[key].Modified != modified {
-		return false, s.fails
+func (s *store) write(guard string, created uint64, key string, modified uint64, entries ...etcd.Entry) error {
+	if s.fails != nil {
+		return s.fails
+	}
+	if guard != election.LeaderKey("/lab") || created != s.epoch || s.entries[key].Modified != modified {
+		return etcd.ErrConflict
 	}
 	if s.most == len(s.requests) {
-		return false, context.DeadlineExceeded
+		return context.DeadlineExceeded
 	}
 	s.revision++
 	s.requests = append(s.requests, len(entries))
@@ -83,7 +86,7 @@ func (s *store) write(guard string, created uint64, key string, modified uint64,
 			s.entries[e.Key] = etcd.Entry{Key: e.Key, Value: e.Value, Modified: s.revision}
 		}
 	}
-	return true, nil
+	return nil
 }
 
 // parts are the keys of the parts that there are.
@@ -203,7 +206,7 @@ func TestOnlyChangesAreWritten(t *testing.T) {
 	s.entries = restored
 	require.Equal(t, 65, publish(noon.Add(8*time.Second)), "it isn't known what else was lost")
 	s.epoch = 9
-	require.ErrorIs(t, p.Publish(ctx, 7, encode(t, &m, noon.Add(9*time.Second))), handover.ErrReplaced)
+	require.ErrorIs(t, p.Publish(ctx, 7, encode(t, &m, noon.Add(9*time.Second))), etcd.ErrConflict)
 	require.Equal(t, 65, publish(noon.Add(9*time.Second)), "another leader may have written meanwhile")
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -18,9 +17,9 @@ import (
 type Store interface {
 	Get(ctx context.Context, key string) (*etcd.Entry, error)
 	Keys(ctx context.Context, prefix string) ([]etcd.Entry, error)
-	// WriteAfter writes nothing, and returns false, if the key guard was not created in a
+	// WriteAfter writes nothing, and returns etcd.ErrConflict, if the key guard was not created in a
 	// revision, or key was modified in another one.
-	WriteAfter(ctx context.Context, guard string, created uint64, key string, modified uint64, entries ...etcd.Entry) (done bool, err error)
+	WriteAfter(ctx context.Context, guard string, created uint64, key string, modified uint64, entries ...etcd.Entry) error
 }
 
 // prefixOf is what the keys of an election's memory begin with; headKey and partKey are these.
@@ -54,17 +53,14 @@ type written struct {
 	judged       time.Time // of the last memory in which it was like this
 }
 
-// ErrReplaced says that nothing was written: another controller leads, or an earlier try, of
-// which the answer was lost, was carried out late.
-var ErrReplaced = errors.New("another controller leads")
-
 // maxRequest is how much a request may have, in bytes, besides the last part.
 const maxRequest = 256 << 10
 
 // Publish writes what has changed since the last time, for the leader with an epoch. Documents
 // that are older than those that are there aren't written. A memory that needs several requests may end
-// between two of them: each request has a head, which is true for the parts that are there then. After an
-// error, the next time goes on there.
+// between two of them: each request has a head, which is true for the parts that are there then. The error is
+// etcd.ErrConflict if this controller doesn't lead any more, or if an earlier try, of which the answer
+// was lost, was carried out late; otherwise etcd's. The next call, with newer documents, goes on there.
 func (p *Publisher) Publish(ctx context.Context, epoch uint64, d *Documents) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -140,12 +136,8 @@ func (p *Publisher) write(ctx context.Context, d *Documents, changed []int, befo
 		return err
 	}
 	request = append(request, etcd.Entry{Key: headKey(p.Key), Value: p.tried.head})
-	done, err := p.Store.WriteAfter(ctx, election.LeaderKey(p.Key), p.epoch, headKey(p.Key), before, request...)
-	switch {
-	case err != nil:
+	if err := p.Store.WriteAfter(ctx, election.LeaderKey(p.Key), p.epoch, headKey(p.Key), before, request...); err != nil {
 		return err
-	case !done:
-		return ErrReplaced
 	}
 	p.there = p.tried
 	return nil

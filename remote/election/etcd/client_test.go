@@ -59,31 +59,26 @@ func TestARealEtcd(t *testing.T) {
 	require.Equal(t, []byte("a\x00\xff"), foreign.Value)
 	require.Equal(t, made.Created, foreign.Created)
 
-	write := func(created uint64, entries ...etcd.Entry) bool {
-		done, err := c.Write(ctx, "/k/leader", created, entries...)
-		require.NoError(t, err)
-		return done
+	write := func(created uint64, entries ...etcd.Entry) error {
+		return c.Write(ctx, "/k/leader", created, entries...)
 	}
-	require.True(t, write(made.Created, etcd.Entry{Key: "/k/memory/1", Value: []byte("one")}, etcd.Entry{Key: "/k/memory/2", Value: []byte("two")}))
-	require.True(t, write(made.Created, etcd.Entry{Key: "/k/memory/1"}, etcd.Entry{Key: "/k/memory/3", Value: []byte{}}))
-	require.False(t, write(made.Created-1, etcd.Entry{Key: "/k/memory/2", Value: []byte("of another")}), "it was replaced")
+	require.NoError(t, write(made.Created, etcd.Entry{Key: "/k/memory/1", Value: []byte("one")}, etcd.Entry{Key: "/k/memory/2", Value: []byte("two")}))
+	require.NoError(t, write(made.Created, etcd.Entry{Key: "/k/memory/1"}, etcd.Entry{Key: "/k/memory/3", Value: []byte{}}))
+	require.ErrorIs(t, write(made.Created-1, etcd.Entry{Key: "/k/memory/2", Value: []byte("of another")}), etcd.ErrConflict, "it was replaced")
 	keys, err := c.Keys(ctx, "/k/memory/")
 	require.NoError(t, err)
 	require.Len(t, keys, 2)
 	require.Equal(t, "/k/memory/2", keys[0].Key)
 	require.Empty(t, keys[0].Value)
 	require.NotZero(t, keys[0].Modified)
-	after := func(modified uint64) bool {
-		done, err := c.WriteAfter(ctx, "/k/leader", made.Created, "/k/memory/2", modified, etcd.Entry{Key: "/k/memory/2", Value: []byte("later")})
-		require.NoError(t, err)
-		return done
+	after := func(modified uint64) error {
+		return c.WriteAfter(ctx, "/k/leader", made.Created, "/k/memory/2", modified, etcd.Entry{Key: "/k/memory/2", Value: []byte("later")})
 	}
-	require.False(t, after(0), "it is there")
-	require.True(t, after(keys[0].Modified))
-	require.False(t, after(keys[0].Modified), "it was modified meanwhile")
+	require.ErrorIs(t, after(0), etcd.ErrConflict, "it is there")
+	require.NoError(t, after(keys[0].Modified))
+	require.ErrorIs(t, after(keys[0].Modified), etcd.ErrConflict, "it was modified meanwhile")
 	require.Eventually(t, func() bool { // a busy machine may take longer for it than the client waits
-		_, err := c.Write(ctx, "/k/leader", made.Created, etcd.Entry{Key: "/k/memory/4", Value: bytes.Repeat([]byte("x"), 2<<20)})
-		return etcd.Refused(err)
+		return etcd.Refused(write(made.Created, etcd.Entry{Key: "/k/memory/4", Value: bytes.Repeat([]byte("x"), 2<<20)}))
 	}, time.Minute, time.Millisecond)
 
 	ttl, err := c.KeepAlive(ctx, lease.ID)

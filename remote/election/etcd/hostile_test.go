@@ -45,7 +45,7 @@ func TestAnEmptyAnswerIsNotAnEmptyEtcd(t *testing.T) {
 		require.ErrorContains(t, err, "not an answer of etcd", answer)
 		_, err = c.Grant(t.Context(), time.Second)
 		require.ErrorContains(t, err, "not an answer of etcd", answer)
-		_, err = c.WriteAfter(t.Context(), "/k", 1, "/k", 1)
+		err = c.WriteAfter(t.Context(), "/k", 1, "/k", 1)
 		require.ErrorContains(t, err, "not an answer of etcd", answer)
 		require.ErrorContains(t, c.Revoke(t.Context(), 7), "not an answer of etcd", answer)
 

@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 )
 
@@ -170,19 +171,23 @@ func after(prefix string) []byte {
 	return []byte{0} // all keys
 }
 
-// Write puts entries, and deletes those of which the value is nil, if the key guard was
-// created in a revision; otherwise it does nothing, and returns false.
-func (c *Client) Write(ctx context.Context, guard string, created uint64, entries ...Entry) (done bool, err error) {
+// ErrConflict says that nothing was written: another controller leads or, of WriteAfter, the key
+// was modified since.
+var ErrConflict = errors.New("another controller leads, or wrote in the meantime")
+
+// Write puts entries, and deletes those of which the value is nil, if the key guard was created in
+// a revision. Otherwise the error is ErrConflict.
+func (c *Client) Write(ctx context.Context, guard string, created uint64, entries ...Entry) error {
 	return c.writeIf(ctx, []compare{createdIn(guard, created)}, entries)
 }
 
 // WriteAfter is Write if a key is also as it was modified in a revision; 0 for one that isn't
 // there. So a write that arrives late changes nothing that was written meanwhile.
-func (c *Client) WriteAfter(ctx context.Context, guard string, created uint64, key string, modified uint64, entries ...Entry) (done bool, err error) {
+func (c *Client) WriteAfter(ctx context.Context, guard string, created uint64, key string, modified uint64, entries ...Entry) error {
 	return c.writeIf(ctx, []compare{createdIn(guard, created), modifiedIn(key, modified)}, entries)
 }
 
-func (c *Client) writeIf(ctx context.Context, conditions []compare, entries []Entry) (done bool, err error) {
+func (c *Client) writeIf(ctx context.Context, conditions []compare, entries []Entry) error {
 	request := transaction{If: conditions}
 	for _, e := range entries {
 		key := []byte(e.Key)
@@ -193,6 +198,11 @@ func (c *Client) writeIf(ctx context.Context, conditions []compare, entries []En
 		request.Then = append(request.Then, operation{Put: &entryMessage{Key: key, Value: e.Value}})
 	}
 	var o outcome
-	err = c.call(ctx, "/v3/kv/txn", request, &o)
-	return o.Succeeded, err
+	if err := c.call(ctx, "/v3/kv/txn", request, &o); err != nil {
+		return err
+	}
+	if !o.Succeeded {
+		return ErrConflict
+	}
+	return nil
 }
