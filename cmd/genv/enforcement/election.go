@@ -37,8 +37,8 @@ type Store interface {
 	caps.Store
 }
 
-// part is a run's part in an election. A nil part is that of a run without one: it acts.
-type part struct {
+// participation is a run's part in an election. It is nil for a run without one, which acts.
+type participation struct {
 	*Election
 	// turn has a value when the role may have changed.
 	turn chan struct{}
@@ -79,7 +79,7 @@ func (l *loop) takePart(ctx context.Context, setup *Setup) error {
 		return command.UsageError("--leader needs a state folder, by which hosts know this controller again: add --state-dir DIR")
 	}
 	candidate := election.Candidate{ID: l.self.ID, Name: fenceName(&l.self)}
-	l.part = &part{Election: setup.Elect(candidate), turn: make(chan struct{}, 1)}
+	l.part = &participation{Election: setup.Elect(candidate), turn: make(chan struct{}, 1)}
 	l.part.registrar = l.part.Register(l.registration(candidate, setup), l.unregistered)
 	l.part.publisher = handover.Publisher{Store: l.part.Store, Key: l.part.Key}
 	l.part.follower = handover.Follower{Store: l.part.Store, Key: l.part.Key, Now: l.program.Now, Clock: election.SinceBoot}
@@ -112,7 +112,7 @@ func (l *loop) resign() {
 }
 
 // close resigns, and ends the connections to etcd.
-func (p *part) close() {
+func (p *participation) close() {
 	if p != nil {
 		p.cancel()
 		p.work.Wait()
@@ -121,10 +121,10 @@ func (p *part) close() {
 }
 
 // acts reports whether the current controller is one that acts.
-func (p *part) acts() bool { return p == nil || p.epoch != 0 }
+func (p *participation) acts() bool { return p == nil || p.epoch != 0 }
 
 // turns brings that the role may have changed; nil for none.
-func (p *part) turns() <-chan struct{} {
+func (p *participation) turns() <-chan struct{} {
 	if p == nil {
 		return nil
 	}
@@ -132,7 +132,7 @@ func (p *part) turns() <-chan struct{} {
 }
 
 // shown is how the election stands; nil without one.
-func (p *part) shown() *election.Shown {
+func (p *participation) shown() *election.Shown {
 	if p == nil {
 		return nil
 	}
@@ -146,7 +146,7 @@ func (p *part) shown() *election.Shown {
 
 // leads is asked right before each act; nil for always. A controller that was elected again
 // since it judged doesn't act on that. A standby asks whether it was elected meanwhile.
-func (p *part) leads() func() bool {
+func (p *participation) leads() func() bool {
 	switch {
 	case p == nil:
 		return nil
@@ -231,6 +231,6 @@ func actingEpoch(s election.Status) uint64 {
 
 // replacedByElection reports whether a host refused an elected controller because of a later
 // one. That one leads, so this one finds out by itself, and goes on as a standby.
-func (p *part) replacedByElection(err error) bool {
+func (p *participation) replacedByElection(err error) bool {
 	return p != nil && strings.Contains(err.Error(), fence.Replaced)
 }

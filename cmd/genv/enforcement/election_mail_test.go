@@ -95,12 +95,12 @@ func (s *store) WriteAfter(_ context.Context, guard string, created uint64, key 
 const electionKey = "/genv/lab"
 
 // electedPart is the part of a controller that leads.
-func electedPart(t *testing.T, s *store) *part {
+func electedPart(t *testing.T, s *store) *participation {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	begun := time.Now()
 	e := election.New(election.Options{Cluster: s, Key: electionKey, Clock: func() time.Duration { return time.Since(begun) }, Now: time.Now})
-	p := &part{Election: &Election{Elector: e, Store: s, Key: electionKey}, publisher: handover.Publisher{Store: s, Key: electionKey}, cancel: cancel}
+	p := &participation{Election: &Election{Elector: e, Store: s, Key: electionKey}, publisher: handover.Publisher{Store: s, Key: electionKey}, cancel: cancel}
 	p.work.Go(func() { e.Run(ctx) })
 	t.Cleanup(func() { cancel(); p.work.Wait() })
 	<-e.Changed()
@@ -110,7 +110,7 @@ func electedPart(t *testing.T, s *store) *part {
 }
 
 // electedLoop is a loop that mails bob in a minute.
-func electedLoop(p *part, server *mailtest.Server) *loop {
+func electedLoop(p *participation, server *mailtest.Server) *loop {
 	l := &loop{program: &command.Program{Now: time.Now}, log: zerolog.Nop(), service: &service{}, memory: &keeper{now: time.Now}, part: p}
 	l.mail = mailer{log: l.log, now: time.Now}
 	setup := mailSetup(server)

@@ -31,7 +31,7 @@ const (
 )
 
 // follow reads the memory of the leader again and again.
-func (p *part) follow(ctx context.Context) {
+func (p *participation) follow(ctx context.Context) {
 	ticker := time.NewTicker(followEvery)
 	defer ticker.Stop()
 	for {
@@ -81,7 +81,7 @@ func (l *loop) inherit() controller.FleetMemory {
 
 // catchUp reads the memory of the previous leader. Nothing may be done before it is known who that was, and
 // what operators asked for, so it tries again until then, while this controller leads.
-func (p *part) catchUp() (err error) {
+func (p *participation) catchUp() (err error) {
 	begun := p.follower.Clock()
 	for range inheritTries {
 		ctx, cancel := context.WithTimeout(context.Background(), inheritWithin)
@@ -97,7 +97,7 @@ func (p *part) catchUp() (err error) {
 
 // own is the memory with which this controller led, if no other one has led since, as far as
 // is known. failed says why etcd didn't answer.
-func (p *part) own(now time.Time, failed error) *controller.FleetMemory {
+func (p *participation) own(now time.Time, failed error) *controller.FleetMemory {
 	last := p.follower.Epoch()
 	if p.led == nil || now.Sub(p.led.until) > controller.MaxMemoryAge || last != p.led.epoch && (last != 0 || failed == nil) {
 		return nil

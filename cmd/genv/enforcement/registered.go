@@ -34,7 +34,7 @@ func configured(r *election.Registration, setup *Setup) {
 }
 
 // configure registers another configuration.
-func (p *part) configure(setup *Setup) {
+func (p *participation) configure(setup *Setup) {
 	if p != nil && p.registrar != nil {
 		p.registrar.Set(func(r *election.Registration) { configured(r, setup) })
 	}
@@ -52,7 +52,7 @@ func digestOf(hosts []remote.Host) string {
 }
 
 // register notes a cycle that has ended.
-func (p *part) register(cycle *controller.Cycle, now time.Time) {
+func (p *participation) register(cycle *controller.Cycle, now time.Time) {
 	if cycle.Stopped {
 		return
 	}
