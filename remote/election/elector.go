@@ -11,7 +11,9 @@ import (
 // Cluster is what an Elector asks; *etcd.Client is one.
 type Cluster interface {
 	Grant(ctx context.Context, ttl time.Duration) (etcd.Lease, error)
-	KeepAlive(ctx context.Context, lease int64) (ttl time.Duration, err error)
+	// Renew renews a lease, and reads a key after it. ttl is 0 for a lease that has ended. A renewal that
+	// a majority of etcd's members doesn't confirm is an error.
+	Renew(ctx context.Context, lease int64, key string) (ttl time.Duration, entry *etcd.Entry, err error)
 	Revoke(ctx context.Context, lease int64) error
 	Create(ctx context.Context, key string, value []byte, lease int64) (etcd.Creation, error)
 	Get(ctx context.Context, key string) (*etcd.Entry, error)
@@ -180,21 +182,13 @@ func (e *Elector) learn(entry *etcd.Entry, err error) {
 	})
 }
 
-// renew renews the lease, within the time for which it still leads. A renewal counts only if the
-// key could be read after it: a member of etcd with a disk that hangs answers keep-alives although
-// the others have elected another leader, and have ended the lease
-// (https://github.com/etcd-io/etcd/issues/15247). Reads need a majority.
+// renew renews the lease, within the time for which it still leads.
 func (e *Elector) renew(ctx context.Context, state State, left time.Duration) time.Duration {
 	limited, cancel := context.WithTimeout(ctx, left)
 	defer cancel()
 	sent := e.Clock()
-	ttl, err := e.Cluster.KeepAlive(limited, state.lease)
-	gone := err == nil && ttl == 0
-	if err == nil && !gone {
-		var entry *etcd.Entry
-		entry, err = e.Cluster.Get(limited, LeaderKey(e.Key))
-		gone = err == nil && (entry == nil || entry.Created != state.epoch) // someone deleted it
-	}
+	ttl, entry, err := e.Cluster.Renew(limited, state.lease, LeaderKey(e.Key))
+	gone := err == nil && (ttl == 0 || entry == nil || entry.Created != state.epoch) // or someone deleted the key
 	now := e.Clock()
 	e.set(func(s *State, status *Status) {
 		switch status.Err = err; {

@@ -81,17 +81,25 @@ func (c *cluster) Grant(ctx context.Context, ttl time.Duration) (etcd.Lease, err
 	return etcd.Lease{ID: id, TTL: ttl}, nil
 }
 
-func (c *cluster) KeepAlive(ctx context.Context, id int64) (time.Duration, error) {
+func (c *cluster) Renew(ctx context.Context, id int64, key string) (time.Duration, *etcd.Entry, error) {
 	if err := c.answer(ctx); err != nil {
-		return 0, err
+		return 0, nil, err
 	}
+	if !c.keepAlive(id) {
+		return 0, nil, nil
+	}
+	entry, err := c.Get(ctx, key)
+	return election.TTL, entry, err
+}
+
+func (c *cluster) keepAlive(id int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, ok := c.leases[id]; !ok {
-		return 0, nil
+	_, ok := c.leases[id]
+	if ok {
+		c.leases[id] = time.Now().Add(election.TTL)
 	}
-	c.leases[id] = time.Now().Add(election.TTL)
-	return election.TTL, nil
+	return ok
 }
 
 func (c *cluster) Revoke(ctx context.Context, id int64) error {

@@ -30,7 +30,11 @@ type store struct {
 func (*store) Grant(_ context.Context, ttl time.Duration) (etcd.Lease, error) {
 	return etcd.Lease{ID: 1, TTL: ttl}, nil
 }
-func (*store) KeepAlive(context.Context, int64) (time.Duration, error) { return election.TTL, nil }
+
+func (s *store) Renew(ctx context.Context, _ int64, key string) (time.Duration, *etcd.Entry, error) {
+	entry, err := s.Get(ctx, key)
+	return election.TTL, entry, err
+}
 
 func (s *store) Revoke(context.Context, int64) error {
 	s.mu.Lock()

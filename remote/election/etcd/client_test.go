@@ -84,9 +84,16 @@ func TestARealEtcd(t *testing.T) {
 	ttl, err := c.KeepAlive(ctx, lease.ID)
 	require.NoError(t, err)
 	require.Equal(t, 5*time.Second, ttl)
+	ttl, entry, err = c.Renew(ctx, lease.ID, "/k/leader")
+	require.NoError(t, err)
+	require.Equal(t, 5*time.Second, ttl)
+	require.Equal(t, made.Created, entry.Created)
 	require.NoError(t, c.Revoke(ctx, lease.ID))
 	require.NoError(t, c.Revoke(ctx, lease.ID), "it has ended")
 	ttl, err = c.KeepAlive(ctx, lease.ID)
+	require.NoError(t, err)
+	require.Zero(t, ttl)
+	ttl, _, err = c.Renew(ctx, lease.ID, "/k/leader")
 	require.NoError(t, err)
 	require.Zero(t, ttl)
 	entry, err = c.Get(ctx, "/k/leader")
@@ -180,6 +187,37 @@ func TestATokenFromBeforeARestore(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.EqualValues(t, 2, logins.Load())
+}
+
+// A member that was etcd's leader, and has a disk that hangs, answers keep-alives by itself. The read
+// after it is answered by another member, in a later term: the lease may not have been renewed.
+func TestARenewalByAnEarlierLeaderOfEtcd(t *testing.T) {
+	t.Parallel()
+	var term atomic.Int32
+	term.Store(3)
+	stuck := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/v3/lease/keepalive" {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		_, _ = io.WriteString(w, `{"result":{"header":{"cluster_id":"1","raft_term":"2"},"ID":"7","TTL":"5"}}`)
+	}))
+	t.Cleanup(stuck.Close)
+	works := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprintf(w, `{"header":{"cluster_id":"1","raft_term":"%d"},"kvs":[{"key":"L2s=","create_revision":"9"}]}`, term.Load())
+	}))
+	t.Cleanup(works.Close)
+	renew := func(members ...string) error {
+		ttl, entry, err := open(t, etcd.Config{Endpoints: members}).Renew(t.Context(), 7, "/k")
+		if err == nil {
+			require.Equal(t, 5*time.Second, ttl)
+			require.EqualValues(t, 9, entry.Created)
+		}
+		return err
+	}
+	require.ErrorContains(t, renew(stuck.URL), "etcd doesn't answer")
+	require.ErrorContains(t, renew(stuck.URL, works.URL), "etcd elected another leader of its members meanwhile")
+	term.Store(2)
+	require.NoError(t, renew(stuck.URL, works.URL))
 }
 
 // What a member can't do now is asked of the next one. What it refuses for other reasons of the same

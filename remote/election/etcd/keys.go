@@ -43,6 +43,7 @@ type rangeAnswer struct {
 type header struct {
 	Cluster  uint64 `json:"cluster_id,string"`
 	Revision uint64 `json:"revision,string"`
+	Term     uint64 `json:"raft_term,string"` // of etcd's own leader, as far as the member knows
 }
 
 // compare is a condition of a transaction, about the revision in which a key was created, or
@@ -115,21 +116,24 @@ func (c *Client) Create(ctx context.Context, key string, value []byte, lease int
 
 // Get reads a key; nil if there is none.
 func (c *Client) Get(ctx context.Context, key string) (*Entry, error) {
-	entry, _, err := c.Look(ctx, key)
+	entry, _, err := c.get(ctx, key)
 	return entry, err
 }
 
 // Look is Get, and the id of the cluster.
 func (c *Client) Look(ctx context.Context, key string) (entry *Entry, cluster uint64, err error) {
+	entry, h, err := c.get(ctx, key)
+	return entry, h.Cluster, err
+}
+
+func (c *Client) get(ctx context.Context, key string) (*Entry, header, error) {
 	var answer rangeAnswer
-	if err := c.call(ctx, "/v3/kv/range", rangeRequest{Key: []byte(key)}, &answer); err != nil {
-		return nil, 0, err
+	err := c.call(ctx, "/v3/kv/range", rangeRequest{Key: []byte(key)}, &answer)
+	if err != nil || len(answer.Entries) == 0 {
+		return nil, answer.Header, err
 	}
-	if len(answer.Entries) > 0 {
-		first := answer.Entries[0].entry()
-		entry = &first
-	}
-	return entry, answer.Header.Cluster, nil
+	first := answer.Entries[0].entry()
+	return &first, answer.Header, nil
 }
 
 // Keys are the entries of the keys with a prefix, without their values.
