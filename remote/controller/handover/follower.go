@@ -218,11 +218,13 @@ func (f *Follower) Memory(now time.Time) (m controller.FleetMemory, missing int,
 		m.Operator = operator.Lost(now)
 		return m, 0, fmt.Errorf("the memory in etcd is damaged: %w", err)
 	}
-	if m.Operator, err = h.operator(now); err != nil {
-		m.Operator = operator.Lost(now)
-	}
-	m.Operator.Exemptions = m.Operator.Exemptions.From(now)
 	skew := f.skewAt(now)
+	leaderNow := now.Add(-skew) // Decode takes a difference for a clock that was set
+	if m.Operator, err = h.operator(leaderNow); err != nil {
+		m.Operator = operator.Lost(leaderNow)
+	}
+	m.Operator = m.Operator.Later(skew)
+	m.Operator.Exemptions = m.Operator.Exemptions.From(now)
 	written := h.Time.Add(skew)
 	if age := now.Sub(written); age > controller.MaxMemoryAge || age < -tolerated {
 		return m, 0, fmt.Errorf("the memory in etcd was written at %s, which is too long ago or in the future", written.Format(time.RFC3339))

@@ -126,7 +126,9 @@ func memoryOf(hosts int) controller.FleetMemory {
 	m.Rules.Present["max-devices-per-user/alice"] = enforce.Presence{Since: noon.Add(-time.Hour), Cycles: 360}
 	m.Mail.Users["alice"] = &mail.Person{Host: "gpu-0000", Since: noon}
 	m.Operator.Hold = &operator.OnHold{Since: noon.Add(-time.Minute), By: "ann", Reason: "a test"}
-	m.Operator.Exemptions = exemption.List{}
+	m.Operator.Exemptions = exemption.List{{
+		Who: exemption.Who{User: "alice"}, Reason: "a test", By: "ann", Created: noon.Add(-time.Minute), Until: noon.Add(time.Hour),
+	}}
 	return m
 }
 
@@ -267,6 +269,7 @@ func TestClocksThatDiffer(t *testing.T) {
 		want  time.Duration // by how much times are corrected
 	}{
 		"together": {0, 0}, "a little late": {time.Second, 0}, "ahead": {10 * time.Minute, 10 * time.Minute}, "behind": {-10 * time.Minute, -10 * time.Minute},
+		"hours ahead": {2 * time.Hour, 2 * time.Hour}, "hours behind": {-2 * time.Hour, -2 * time.Hour},
 	} {
 		s, m := newStore(), memoryOf(1)
 		p := handover.Publisher{Store: s, Key: "/lab"}
@@ -280,6 +283,8 @@ func TestClocksThatDiffer(t *testing.T) {
 		require.NoError(t, err, name)
 		require.WithinDuration(t, noon.Add(-time.Minute).Add(row.want), got.Rules.Present[key].Since, time.Second, name)
 		require.WithinDuration(t, noon.Add(row.want), got.Rules.Time, time.Second, name)
+		require.WithinDuration(t, noon.Add(time.Hour).Add(row.want), got.Operator.Exemptions[0].Until, time.Second, name)
+		require.WithinDuration(t, noon.Add(-time.Minute).Add(row.want), got.Operator.Hold.Since, time.Second, name)
 		require.WithinDuration(t, noon.Add(time.Minute).Add(row.want), got.Rules.LeftAlone[snapshot.ProcessKey{Host: "gpu-0000", PID: 9, Start: 5}], time.Second, name)
 	}
 }
@@ -309,6 +314,7 @@ func TestAClockThatIsSet(t *testing.T) {
 				got, _, err := f.Memory(now)
 				require.NoError(t, err)
 				require.WithinDuration(t, now.Add(-time.Minute), got.Rules.Present[key].Since, 10*time.Second, "%s, %s ahead, polls: %t", set, ahead, polls)
+				require.WithinDuration(t, now.Add(time.Hour), got.Operator.Exemptions[0].Until, 10*time.Second, "%s, %s ahead, polls: %t", set, ahead, polls)
 			}
 		}
 	}
