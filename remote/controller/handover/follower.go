@@ -72,15 +72,7 @@ func (f *Follower) Poll(ctx context.Context) error {
 		changed = changed[1:]
 	}
 	f.polled = now.clock
-	for i, key := range changed {
-		if err := f.read(ctx, key, now); err != nil {
-			if i == 0 { // others come first the next time
-				f.asked(key, now.clock)
-			}
-			return err
-		}
-	}
-	return nil
+	return f.readParts(ctx, changed, now)
 }
 
 // compare drops what isn't in the Store any more, and returns the keys of what has changed there, in
@@ -104,27 +96,6 @@ func (f *Follower) compare(keys []etcd.Entry, now time.Duration) (changed []stri
 		return cmp.Compare(next[a].asked, next[b].asked)
 	})
 	return changed
-}
-
-// asked has a key wait until others were asked for.
-func (f *Follower) asked(key string, now time.Duration) {
-	v := f.values[key]
-	v.asked = now
-	f.values[key] = v
-}
-
-// read reads a key.
-func (f *Follower) read(ctx context.Context, key string, now moment) error {
-	entry, err := f.Store.Get(ctx, key)
-	switch {
-	case err != nil:
-		return err
-	case entry == nil:
-		delete(f.values, key)
-		return nil
-	}
-	f.values[key] = value{entry.Modified, entry.Value, now.clock, now.clock}
-	return nil
 }
 
 // Restart forgets what was read and learned, for one that has led meanwhile: it is of another
