@@ -28,6 +28,8 @@ const (
 	inheritWithin = 2 * time.Second
 	inheritAgain  = 100 * time.Millisecond
 	inheritTries  = 10
+	// inheritAll is for how long a new leader that has read the head waits for all parts.
+	inheritAll = 4 * time.Second
 )
 
 // follow reads the memory of the leader again and again.
@@ -73,6 +75,9 @@ func (l *loop) inherit() controller.FleetMemory {
 		l.log.Warn().Msgf("%s of the previous leader's memory missing: warning periods, idle times and graces of these hosts and users start again", render.Plural(missing, "part"))
 	}
 	memory.Operator = memory.Operator.With(l.memory.askedSince(memory.Rules.Time))
+	if behind := l.part.follower.Behind(); behind > 0 {
+		l.log.Warn().Msgf("etcd did not return the latest version of %s of the previous leader's memory: messages about these hosts and users may be repeated", render.Plural(behind, "part"))
+	}
 	if hold := memory.Operator.Hold; hold != nil {
 		l.log.Warn().Msg(hold.String())
 	}
@@ -80,14 +85,16 @@ func (l *loop) inherit() controller.FleetMemory {
 }
 
 // catchUp reads the memory of the previous leader. Nothing may be done before it is known who that was, and
-// what operators asked for, so it tries again until then, while this controller leads.
+// what operators asked for, so it tries again until then, while this controller leads. It waits for the other
+// parts, too, since without them messages are repeated, but not for long: no rule is enforced meanwhile.
 func (p *participation) catchUp() (err error) {
-	begun := p.follower.Clock()
+	begun, start := p.follower.Clock(), time.Now()
 	for range inheritTries {
 		ctx, cancel := context.WithTimeout(context.Background(), inheritWithin)
 		err = p.follower.Poll(ctx)
 		cancel()
-		if err == nil || p.follower.HeadSince(begun) || !p.Leads() {
+		enough := time.Since(start) >= inheritAll && p.follower.HeadSince(begun)
+		if err == nil || enough || !p.Leads() {
 			break
 		}
 		time.Sleep(inheritAgain)
