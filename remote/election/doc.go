@@ -6,8 +6,9 @@
 //
 // The leader is the one that made the key KEY/leader, which depends on its lease. The revision
 // of the cluster in which the key was made is its epoch: each later leader has a higher one. A
-// leader that can't renew its lease leads until the lease would have ended, counted from when
-// the last renewal that succeeded was sent; so it has stopped before etcd lets another one lead.
+// leader that can't renew its lease leads until the lease would have ended, counted from when the
+// last renewal that a majority of etcd's members confirmed was sent; so it has stopped before etcd
+// lets another one lead.
 //
 // Each controller, also a standby, is registered while it runs: see Registrar and Registered.
 //
