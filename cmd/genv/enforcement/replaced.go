@@ -1,6 +1,7 @@
 package enforcement
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -13,24 +14,27 @@ import (
 
 // replaced ends a run if most hosts refused it, since another controller acts on them. What a
 // few hosts say does not end it, also while no other one can be reached: they may lie, and
-// then nothing would be enforced on the others. It is an *command.ExitError.
+// then nothing would be enforced on the others. A shard may have so few hosts that some are most:
+// there all that answer must have refused it. It is an *command.ExitError.
 func (l *loop) replaced(cycle *controller.Cycle) error {
 	if !l.saidOlder && l.part != nil && refusedByElection(cycle) && l.part.Leads() {
 		l.log.Warn().Msg("this controller leads, but most hosts have seen a later epoch of its election, so etcd was recreated or restored with the same cluster token. " +
 			"Nothing is enforced on these hosts. Give etcd another --initial-cluster-token, or --leader another key, and start one controller once with --take-over")
 		l.saidOlder = true
 	}
-	var refused int
+	var refused, answered int
 	var first error
 	for i := range cycle.Cluster.Hosts {
-		if err := cycle.Cluster.Hosts[i].Err; remote.ClassOf(err) == remote.Replaced && !l.part.replacedByElection(err) {
+		switch err := cycle.Cluster.Hosts[i].Err; {
+		case err == nil:
+			answered++
+		case remote.ClassOf(err) == remote.Replaced && !l.part.replacedByElection(err):
 			refused++
-			if first == nil {
-				first = err
-			}
+			first = cmp.Or(first, err)
 		}
 	}
-	if 2*refused <= len(cycle.Cluster.Hosts) {
+	inShard := l.setup.Division != nil
+	if 2*refused <= len(cycle.Cluster.Hosts) || inShard && answered > 0 {
 		return nil
 	}
 	first = fmt.Errorf("%w: %s", first, remote.NextStepOf(first))
