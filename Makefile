@@ -47,7 +47,8 @@ $(BIN) $(BIN)-remote:
 	@$(MAKE) build
 
 demo: build ## a fleet of simulated hosts on this machine, and genv at work on it; needs no root and no GPU. KEEP=1 keeps it until Ctrl-C
-	@$(GO) run ./cmd/genv-demo -genv $(BIN)$(if $(KEEP), -keep)
+	@$(GO) build -o $(BIN)-demo ./cmd/genv-demo
+	@exec $(BIN)-demo -genv $(BIN)$(if $(KEEP), -keep)
 
 screenshots: build ## the pictures in docs/images, from the demo; needs chromium, tmux and aha
 	@docs/images/take.sh

@@ -29,7 +29,9 @@ func main() {
 	}
 	// SIGPIPE too: after `make demo | head` there is something to clean up.
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
-	context.AfterFunc(ctx, stop) // a second signal ends the program at once; the kernel ends its children
+	// The end takes a second, so further signals of an impatient person are ignored, or files would be left.
+	// Should it hang, another signal ends the program at once; the kernel ends its children.
+	context.AfterFunc(ctx, func() { time.AfterFunc(2*childGrace, stop) })
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr, os.Getenv))
 }
 
