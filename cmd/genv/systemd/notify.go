@@ -3,6 +3,8 @@ package systemd
 import (
 	"context"
 	"fmt"
+	"net"
+	"os"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -10,11 +12,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// notifyWithin is how long the receiver of a notification may take. It doesn't read any while it is
+// stopped, for example with Ctrl-Z, and the kernel queues only a few.
+const notifyWithin = time.Second
+
 // Notify sends a state to systemd. What fails is only logged.
 func Notify(log zerolog.Logger, state string) {
-	if _, err := daemon.SdNotify(false, state); err != nil {
+	if err := send(state); err != nil {
 		log.Debug().Err(err).Msg("systemd could not be notified")
 	}
+}
+
+// send is daemon.SdNotify with a limit of time.
+func send(state string) error {
+	path := os.Getenv("NOTIFY_SOCKET")
+	if path == "" {
+		return nil
+	}
+	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := conn.SetWriteDeadline(time.Now().Add(notifyWithin)); err != nil {
+		return err
+	}
+	_, err = conn.Write([]byte(state))
+	return err
 }
 
 // PingWatchdog keeps systemd from restarting this service until ctx ends, as long as works
