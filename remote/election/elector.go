@@ -41,6 +41,9 @@ type Options struct {
 	// Clock never goes back, and goes on while the machine sleeps; Now is for people.
 	Clock func() time.Duration
 	Now   func() time.Time
+	// Works, if set, says whether this controller does its work. One that hangs neither campaigns nor
+	// renews its lease, so that another one leads.
+	Works func() bool
 }
 
 // LeaderKey is the key that only a leader has made.
@@ -128,6 +131,9 @@ func (e *Elector) step(ctx context.Context) time.Duration {
 	e.mu.Unlock()
 	switch now := e.Clock(); state.Role(now) {
 	case Leading:
+		if !e.works() {
+			return askEvery
+		}
 		return e.renew(ctx, state, state.Left(now))
 	case Expired:
 		return e.retire(ctx, state)
@@ -136,10 +142,12 @@ func (e *Elector) step(ctx context.Context) time.Duration {
 	return e.campaign(ctx)
 }
 
+func (e *Elector) works() bool { return e.Works == nil || e.Works() }
+
 // campaign makes the key if there is none.
 func (e *Elector) campaign(ctx context.Context) time.Duration {
 	entry, err := e.Cluster.Get(ctx, LeaderKey(e.Key))
-	if err != nil || entry != nil {
+	if err != nil || entry != nil || !e.works() {
 		e.learn(entry, err)
 		return askEvery
 	}

@@ -156,12 +156,14 @@ func (c *cluster) taken() {
 }
 
 // run starts an Elector in a bubble of synctest. stop ends it, and waits for its end.
-func run(c *cluster) (e *election.Elector, stop func()) {
+func run(c *cluster) (e *election.Elector, stop func()) { return runWith(c, nil) }
+
+func runWith(c *cluster, works func() bool) (e *election.Elector, stop func()) {
 	c.leases = make(map[int64]time.Time)
 	begun := time.Now()
 	e = election.New(election.Options{
 		Cluster: c, Key: "/genv/lab", Self: election.Candidate{ID: "a", Name: "ann on jump"},
-		Clock: func() time.Duration { return time.Since(begun) }, Now: time.Now,
+		Clock: func() time.Duration { return time.Since(begun) }, Now: time.Now, Works: works,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})

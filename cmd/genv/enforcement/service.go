@@ -75,8 +75,10 @@ func (s *service) close() {
 // notify sends a state to systemd, if there is one.
 func (s *service) notify(state string) { systemd.Notify(s.log, state) }
 
-// status is what `systemctl status` shows.
+// status is what `systemctl status` shows. What is left of the cycle is to show it, which doesn't take
+// as long as a cycle may.
 func (s *service) status(cycle *controller.Cycle) {
+	s.within(0)
 	hold := ""
 	if cycle.Hold != nil {
 		hold = "; " + cycle.Hold.String()
@@ -92,6 +94,10 @@ func (s *service) step(wait time.Duration) {
 	if wait == 0 {
 		allowed = time.Duration(s.limit.Load())
 	}
+	s.within(allowed)
+}
+
+func (s *service) within(allowed time.Duration) {
 	s.deadline.Store(int64(time.Since(s.begun) + allowed + stepSlack))
 }
 
