@@ -10,6 +10,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/fairshare"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/agent/controllers"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/remote/controller"
@@ -28,7 +29,7 @@ type Fleet struct {
 	LocalName     snapshot.Hostname
 	StopAtFailure bool          // end a cycle at the first host that fails
 	Quiet         bool          // don't print which hosts failed
-	CycleLimit    time.Duration // after which a cycle counts as stuck
+	CycleLimit    time.Duration // after which a cycle that waits for no reports counts as stuck
 	Progress      *render.Progress
 	// Announce, if set, has the hosts told who enforces them and by what right, which is nil
 	// for a single cycle, and asked who else does.
@@ -81,6 +82,14 @@ type Recording interface {
 
 // loops reports whether there is more than one cycle.
 func (s *Setup) loops() bool { return s.Interval > 0 && s.Cycles != 1 }
+
+// cycleLimit is after how long a cycle counts as stuck. The last one of a run waits for its reports.
+func (s *Setup) cycleLimit() time.Duration {
+	if s.Interval == 0 || s.Cycles > 0 {
+		return s.CycleLimit + 2*agent.MaxGrace
+	}
+	return s.CycleLimit
+}
 
 func (s *Setup) policy() enforce.Policy {
 	if s.LocalName != "" {

@@ -165,11 +165,10 @@ func (f *fleet) toEnforce(config *Config, link controller.Link) enforcement.Flee
 }
 
 // cycleLimit is after how long a cycle counts as stuck: each host may need its
-// timeout twice, as many at a time as are logged in to, and then carries out a
-// report with a grace for its processes.
+// timeout twice, as many at a time as are logged in to.
 func (config *Config) cycleLimit() time.Duration {
 	rounds := time.Duration(len(config.Hosts)/max(config.Fanout, 1) + 1)
-	return rounds*2*(config.SSH.CommandTimeout+time.Minute) + 2*agent.MaxGrace
+	return rounds * 2 * (config.SSH.CommandTimeout + time.Minute)
 }
 
 // readLoopConfig is readConfig for a command that asks all hosts at an interval.
