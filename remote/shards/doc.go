@@ -10,6 +10,7 @@
 // comes or goes, only its shards move. That is who should act; who may is decided by an election
 // of each shard (remote/election), by KEY/shards/NN.
 //
-// A shard moves when its next controller is ready: it has looked at the hosts, and follows the
-// memory. Placement decides, and is pure.
+// A shard moves when its next controller is ready: at least half of the hosts answer it, and it
+// follows the memory. A controller that no host answers leaves a shard to one that is ready. Placement
+// decides, and is pure.
 package shards

@@ -18,6 +18,7 @@ type document struct {
 	Shards int    `json:"shards"`
 	Ready  []int  `json:"ready"`
 	Left   []int  `json:"left,omitempty"`
+	Blind  []int  `json:"blind,omitempty"`
 }
 
 // decode reads what a controller says about itself.
@@ -26,10 +27,10 @@ func decode(e *etcd.Entry) (Member, error) {
 	if err := json.Unmarshal(e.Value, &d); err != nil {
 		return Member{}, err
 	}
-	if d.Schema != schema || d.Shards < 1 || d.Shards > MaxCount || len(d.Ready) > MaxCount || len(d.Left) > MaxCount {
+	if d.Schema != schema || d.Shards < 1 || d.Shards > MaxCount || len(d.Ready) > MaxCount || len(d.Left) > MaxCount || len(d.Blind) > MaxCount {
 		return Member{}, errors.New("unknown schema or impossible values")
 	}
-	return Member{ID: path.Base(e.Key), Name: d.Name, Count: d.Shards, Ready: d.Ready, Left: d.Left, Joined: e.Created}, nil
+	return Member{ID: path.Base(e.Key), Name: d.Name, Count: d.Shards, Ready: d.Ready, Left: d.Left, Blind: d.Blind, Joined: e.Created}, nil
 }
 
 // membersPrefix begins the keys of the controllers that share hosts with a key.

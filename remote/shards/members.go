@@ -63,8 +63,8 @@ type Members struct {
 	said   string    // what etcd has of this controller
 	taken  time.Time // since when another one has the key; zero for not
 
-	mu          sync.Mutex
-	ready, left []int
+	mu                 sync.Mutex
+	ready, left, blind []int
 }
 
 // NewMembers returns Members that do nothing until Run.
@@ -72,12 +72,12 @@ func NewMembers(options MembersOptions) *Members {
 	return &Members{MembersOptions: options}
 }
 
-// Set says which shards this controller runs and could lead, and which it leaves alone. Others see
-// it within some seconds.
-func (m *Members) Set(ready, left []int) {
+// Set says which shards this controller runs and could lead, which it leaves alone, and of which it
+// sees no hosts: see Member. Others see it within some seconds.
+func (m *Members) Set(ready, left, blind []int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.ready, m.left = slices.Clone(ready), slices.Clone(left)
+	m.ready, m.left, m.blind = slices.Clone(ready), slices.Clone(left), slices.Clone(blind)
 }
 
 // Run takes part until ctx ends. Then this controller is none of the members any more. The error
@@ -156,7 +156,7 @@ func (m *Members) ownKey() string { return membersPrefix(m.Key) + m.Self.ID }
 // join makes sure that this controller is registered, with what is Ready.
 func (m *Members) join(ctx context.Context) error {
 	m.mu.Lock()
-	value, err := json.Marshal(document{schema, m.Self.Name, m.Self.Count, m.ready, m.left})
+	value, err := json.Marshal(document{schema, m.Self.Name, m.Self.Count, m.ready, m.left, m.blind})
 	m.mu.Unlock()
 	if err != nil {
 		return err

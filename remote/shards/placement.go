@@ -11,11 +11,13 @@ type Member struct {
 	Name string // for people
 	// Count is into how many shards it divides the hosts.
 	Count int
-	// Ready are the shards that it runs and whose hosts it has looked at: it leads them, or can
-	// at once.
+	// Ready are the shards that it runs and of which at least half of the hosts answer: it leads
+	// them, or can at once.
 	Ready []int
 	// Left are the shards that it leaves alone, since most of their hosts refused it.
 	Left []int
+	// Blind are the shards that it runs and of which no host has answered for a while.
+	Blind []int
 	// Joined grows when it is started again.
 	Joined uint64
 }
@@ -32,7 +34,7 @@ const (
 	// shard, and so on: the first one may live and yet not be able to act.
 	vacantFor = 10 * time.Second
 	// keptFor is how long a controller at least keeps what it took so, or until the first one is
-	// started again.
+	// started again. For as long, one that sees no hosts leaves a shard to others.
 	keptFor = 5 * time.Minute
 )
 
@@ -47,8 +49,9 @@ type Placement struct {
 // place is what is known about a shard.
 type place struct {
 	runs   bool
-	vacant time.Duration // since when there is no leader
-	led    bool
+	vacant time.Duration // since when there is no leader that sees the hosts, as far as is known
+	held   bool          // there is one
+	yields yields
 	took   *took // it isn't the first one, and took the shard since the first one did not; nil otherwise
 }
 
@@ -75,12 +78,14 @@ func (p *Placement) Decide(now time.Duration, seen *Seen) (run []int) {
 			at = &place{vacant: now}
 			p.shards[shard] = at
 		}
-		led := slices.Contains(seen.Led, shard)
-		if led || at.led {
+		held := seen.held(shard)
+		if held || at.held {
 			at.vacant = now
 		}
-		at.led = led
-		if ranking := Ranking(shard, ids); byID[p.Self] != nil {
+		at.held = held
+		if self := byID[p.Self]; self != nil {
+			ranking := Ranking(shard, ids)
+			at.yields.decide(now, at.runs && slices.Contains(self.Blind, shard), seen.readyBut(shard, p.Self))
 			at.decide(now, shard, slices.Index(ranking, p.Self), byID[ranking[0]])
 		}
 		if at.runs {
@@ -93,6 +98,8 @@ func (p *Placement) Decide(now time.Duration, seen *Seen) (run []int) {
 // decide says whether to run a shard, of which first should have it.
 func (at *place) decide(now time.Duration, shard, rank int, first *Member) {
 	switch {
+	case at.yields.since != nil:
+		at.runs, at.took = false, nil
 	case rank == 0:
 		at.runs, at.took = true, nil
 	case at.runs:

@@ -26,7 +26,7 @@ func (r *run) place() {
 	for _, shard := range r.placement.Decide(r.Clock(), seen) {
 		wanted[shard] = r.with[shard] && !r.replaced[shard]
 	}
-	var ready []int
+	var ready, blind []int
 	for shard, p := range r.processes {
 		switch {
 		case !wanted[shard] && !p.stopping:
@@ -35,19 +35,38 @@ func (r *run) place() {
 			r.say("ends", shard, seen)
 		case p.stuck():
 			r.kill(p)
-		case p.ready.Load() && !p.stopping:
-			ready = append(ready, shard)
+		case !p.stopping:
+			sees, none := p.sight.get()
+			if sees {
+				ready = append(ready, shard)
+			}
+			if r.logBlind(p, none); none {
+				blind = append(blind, shard)
+			}
 		}
 	}
 	slices.Sort(ready)
+	slices.Sort(blind)
 	left := slices.DeleteFunc(slices.Sorted(maps.Keys(r.replaced)), func(shard int) bool { return !r.with[shard] })
-	r.members.Set(ready, left)
+	r.members.Set(ready, left, blind)
 	for shard := range wanted {
 		if f := r.failures[shard]; wanted[shard] && r.processes[shard] == nil && (f == nil || !time.Now().Before(f.until)) {
 			r.begin(shard, seen)
 		}
 	}
 	systemd.Notify(r.Log, fmt.Sprintf("STATUS=runs %d of %d shards, %d of them ready; %d controllers", len(r.processes), r.Count, len(ready), len(seen.Members)))
+}
+
+// logBlind logs that the hosts of a shard don't answer, and that they do again.
+func (r *run) logBlind(p *process, blind bool) {
+	switch {
+	case blind && !p.blind:
+		r.Log.Warn().Int("shard", p.shard).Msg("no host of the shard answers this controller. If hosts answer another controller, that one gets the shard")
+	case !blind && p.blind:
+		log := r.Log.Level(zerolog.InfoLevel)
+		log.Info().Int("shard", p.shard).Msg("hosts of the shard answer again")
+	}
+	p.blind = blind
 }
 
 // kill kills a process that is stuck. In the kernel, such a process may stay for a while.

@@ -2,7 +2,6 @@ package sharding
 
 import (
 	"bufio"
-	"bytes"
 	"crypto/sha256"
 	"fmt"
 	"io"
@@ -36,12 +35,13 @@ type process struct {
 	started time.Time
 	ended   chan error // has the error of Wait
 
-	ready    atomic.Bool  // it has looked at its hosts
+	sight    sight        // of its hosts
 	heard    atomic.Bool  // it has sent a notice, so it handles SIGHUP: before, that would end it
 	reread   atomic.Bool  // it is to get SIGHUP as soon as it handles it
 	lastSign atomic.Int64 // when it last said that it works, in nanoseconds since started
 	stopping bool         // it was asked to end
 	killed   bool         // it was stuck
+	blind    bool         // it was logged that no host answers
 }
 
 // output is where processes print, a line at a time.
@@ -153,9 +153,7 @@ func (p *process) listen() {
 		p.lastSign.Store(int64(time.Since(p.started)))
 		p.heard.Store(true)
 		p.hangupIfDue()
-		if bytes.Contains(buffer[:n], []byte("STATUS=cycle")) {
-			p.ready.Store(true)
-		}
+		p.sight.note(buffer[:n], time.Now())
 	}
 }
 
