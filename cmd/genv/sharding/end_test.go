@@ -2,6 +2,7 @@ package sharding
 
 import (
 	"bytes"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -11,6 +12,25 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 )
+
+// A process that waits for its reports already is only waited for: a second signal would end it at once.
+func TestTheEndSendsOneSignal(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		asked bool
+		ended string
+	}{{"it runs", false, "signal: terminated"}, {"it was asked to end", true, "signal: killed"}} {
+		t.Run(c.name, func(t *testing.T) {
+			cmd := exec.Command("sleep", "600")
+			require.NoError(t, cmd.Start())
+			p := &process{cmd: cmd, stopping: c.asked, ended: make(chan error, 1)}
+			p.ended <- nil
+			(&run{processes: map[int]*process{0: p}}).end()
+			p.signal(os.Kill) // after the first one
+			require.EqualError(t, cmd.Wait(), c.ended)
+		})
+	}
+}
 
 // The end takes as long as the reports of all shards. After a while the log names those that take long.
 func TestTheEndIsExplained(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -30,11 +29,12 @@ func (r *run) place() {
 	for shard, p := range r.processes {
 		switch {
 		case !wanted[shard] && !p.stopping:
-			p.stopping = true
-			p.signal(syscall.SIGTERM)
+			p.stop()
 			r.say("ends", shard, seen)
 		case p.stuck():
 			r.kill(p)
+		case wanted[shard] && p.stopping:
+			r.replace(p, seen)
 		case !p.stopping:
 			sees, none := p.sight.get()
 			if sees {
@@ -67,6 +67,21 @@ func (r *run) logBlind(p *process, blind bool) {
 		log.Info().Int("shard", p.shard).Msg("hosts of the shard answer again")
 	}
 	p.blind = blind
+}
+
+// resignsWithin is by when a process that was asked to end leads its shard no more.
+const resignsWithin = 5 * time.Second
+
+// replace ends a process that waits for its reports, which may take an hour, if this controller has
+// the shard again and no controller leads it: a new process can't have its folder and sockets before.
+// Hosts finish what they were sent, unless a later leader replaced this one.
+func (r *run) replace(p *process, seen *shards.Seen) {
+	if p.killed || slices.Contains(seen.Led, p.shard) || time.Since(p.asked) < resignsWithin {
+		return
+	}
+	r.Log.Warn().Int("shard", p.shard).Msg("this controller has the shard again: its earlier process, which waits for reports, is ended. What these reports did isn't recorded")
+	p.killed = true
+	p.signal(os.Kill)
 }
 
 // kill kills a process that is stuck. In the kernel, such a process may stay for a while.

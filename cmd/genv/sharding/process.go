@@ -40,7 +40,8 @@ type process struct {
 	reread   atomic.Bool  // it is to get SIGHUP as soon as it handles it
 	lastSign atomic.Int64 // when it last said that it works, in nanoseconds since started
 	stopping bool         // it was asked to end
-	killed   bool         // it was stuck
+	asked    time.Time    // when it was
+	killed   bool         // it was killed
 	blind    bool         // it was logged that no host answers
 }
 
@@ -154,6 +155,14 @@ func (p *process) listen() {
 		p.heard.Store(true)
 		p.hangupIfDue()
 		p.sight.note(buffer[:n], time.Now())
+	}
+}
+
+// stop asks the process to end. A second request would end it at once.
+func (p *process) stop() {
+	if !p.stopping {
+		p.stopping, p.asked = true, time.Now()
+		p.signal(syscall.SIGTERM)
 	}
 }
 

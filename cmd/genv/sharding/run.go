@@ -222,8 +222,7 @@ const waitsQuietly = 10 * time.Second
 func (r *run) end() {
 	systemd.Notify(r.Log, daemon.SdNotifyStopping)
 	for _, p := range r.processes {
-		p.stopping = true
-		p.signal(syscall.SIGTERM)
+		p.stop()
 	}
 	long := time.After(waitsQuietly)
 	for shard, p := range r.processes {
