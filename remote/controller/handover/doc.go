@@ -10,4 +10,7 @@
 // and graces are repeated. A head, written with every request, has what is not split, such as holds
 // and exemptions. A leader may die between two requests: then each host and user is as before or
 // after the write, and the memory counts as old as its oldest part.
+//
+// When the leader's clock is set, all parts are written again. Until then, those that have times of the
+// clock as it was are missing.
 package handover

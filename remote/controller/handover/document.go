@@ -27,6 +27,7 @@ type head struct {
 	Epoch    uint64          `json:"epoch"`             // of the leader that wrote it
 	Time     time.Time       `json:"time"`              // when it was written, by the leader's clock
 	Judged   time.Time       `json:"judged"`            // see enforce.Memory.Time
+	Clock    time.Time       `json:"clock,omitzero"`    // see clockOf
 	Parts    []int           `json:"parts"`             // that there are
 	Missing  int             `json:"missing,omitempty"` // that are not written yet
 	Operator json.RawMessage `json:"operator"`
@@ -36,6 +37,7 @@ type head struct {
 // part is a part of the memory.
 type part struct {
 	Schema string                 `json:"schema"`
+	Clock  time.Time              `json:"clock,omitzero"` // see clockOf
 	Memory controller.FleetMemory `json:"memory"`
 }
 
@@ -58,7 +60,10 @@ func Encode(m *controller.FleetMemory, now time.Time) (*Documents, error) {
 	}
 	current := *m
 	current.Rules = m.Rules.At(now)
-	d := &Documents{made: now, head: head{Schema: schema, Time: now.Round(0).UTC(), Judged: current.Rules.Time.Round(0).UTC(), Operator: kept, Mail: m.Mail.Sent}}
+	d := &Documents{made: now, head: head{
+		Schema: schema, Time: now.Round(0).UTC(), Judged: current.Rules.Time.Round(0).UTC(), Clock: clockOf(now),
+		Operator: kept, Mail: m.Mail.Sent,
+	}}
 	encoded, filled := split(&current)
 	compared, _ := split(m)
 	for i := range encoded {
@@ -68,7 +73,7 @@ func Encode(m *controller.FleetMemory, now time.Time) (*Documents, error) {
 		if !filled[i] {
 			continue
 		}
-		if d.parts[i], err = packed.Encode(part{schema, encoded[i]}); err != nil {
+		if d.parts[i], err = packed.Encode(part{schema, d.head.Clock, encoded[i]}); err != nil {
 			return nil, err
 		}
 		if len(d.parts[i]) > maxPart {
@@ -83,8 +88,8 @@ func Encode(m *controller.FleetMemory, now time.Time) (*Documents, error) {
 // a policy lets pass before it acts is less.
 const countedCycles = 64
 
-// sumOf is a checksum of what is known, by the clocks by which it became known: when a clock
-// is corrected, a part stays as it is.
+// sumOf is a checksum of what is known, by the clocks by which it became known: small corrections
+// of a clock don't change it.
 func sumOf(m *controller.FleetMemory) ([sha256.Size]byte, error) {
 	compared := *m
 	compared.Rules.Present = make(map[string]enforce.Presence, len(m.Rules.Present))
@@ -94,6 +99,19 @@ func sumOf(m *controller.FleetMemory) ([sha256.Size]byte, error) {
 	}
 	data, err := json.Marshal(compared)
 	return sha256.Sum256(data), err
+}
+
+// started is any moment of this process.
+var started = time.Now()
+
+// clockOf identifies the clock of now by the time at which it shows started. That changes if the wall clock
+// is set, since the time since then is measured by the monotonic clock.
+func clockOf(now time.Time) time.Time { return now.Add(-now.Sub(started)).Round(0).UTC() }
+
+// differ reports whether documents have times of different clocks. Zero means that it isn't known: the
+// document is from a version that didn't write it.
+func differ(a, b time.Time) bool {
+	return !a.IsZero() && !b.IsZero() && beyondTolerated(a.Sub(b)) != 0
 }
 
 // unpack reads a document of another controller.

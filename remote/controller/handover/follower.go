@@ -175,8 +175,8 @@ var ErrNone = errors.New("no memory was published")
 
 // Memory is what the leader published last, with its times by the clock of now. The error is
 // ErrNone or says why it can't be used; what operators asked for doesn't age, and is there
-// also then. missing is how many of its parts are not there, can't be read, or are outdated: as if they were
-// current, something would seem to have lasted without a break.
+// also then. missing is how many of its parts are not there, can't be read, are outdated (as if they were
+// current, something would seem to have lasted without a break), or have times of another clock than the head.
 func (f *Follower) Memory(now time.Time) (m controller.FleetMemory, missing int, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -204,7 +204,7 @@ func (f *Follower) Memory(now time.Time) (m controller.FleetMemory, missing int,
 	for _, i := range h.Parts {
 		var p part
 		v := f.values[partKey(f.Key, i)]
-		if top.current-v.current > outdatedFor || unpack(v.data, &p) != nil || p.Schema != schema {
+		if top.current-v.current > outdatedFor || unpack(v.data, &p) != nil || p.Schema != schema || differ(p.Clock, h.Clock) {
 			missing++
 			continue
 		}

@@ -51,6 +51,7 @@ type written struct {
 	known, empty bool
 	sum          [sha256.Size]byte
 	judged       time.Time // of the last memory in which it was like this
+	clock        time.Time // see clockOf
 }
 
 // maxRequest is how much a request may have, in bytes, besides the last part.
@@ -102,10 +103,15 @@ func (p *Publisher) compare(head []byte) {
 	}
 }
 
-// changed are the parts that are not there as they are now.
+// changed are the parts that are not there as they are now. Those with times of another clock are taken as
+// not there: the head says by how much times have to be corrected, and that doesn't hold for them.
 func (d *Documents) changed(there *[parts]written) (changed []int) {
 	for i := range there {
-		if part := &there[i]; part.known && part.sum == d.sums[i] {
+		part := &there[i]
+		if differ(part.clock, d.head.Clock) {
+			*part = written{}
+		}
+		if part.known && part.sum == d.sums[i] {
 			part.judged = d.head.Judged
 		} else {
 			changed = append(changed, i)
@@ -129,7 +135,7 @@ func (p *Publisher) write(ctx context.Context, d *Documents, changed []int, befo
 	p.tried.parts = p.there.parts
 	for _, i := range changed {
 		request = append(request, etcd.Entry{Key: partKey(p.Key, i), Value: d.parts[i]})
-		p.tried.parts[i] = written{true, d.parts[i] == nil, d.sums[i], d.head.Judged}
+		p.tried.parts[i] = written{true, d.parts[i] == nil, d.sums[i], d.head.Judged, d.head.Clock}
 	}
 	var err error
 	if p.tried.head, err = packed.Encode(d.headOf(p.epoch, &p.tried.parts)); err != nil {
