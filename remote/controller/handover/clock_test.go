@@ -133,6 +133,22 @@ func TestACutAfterTheClockWasSet(t *testing.T) {
 	require.Less(t, len(f.requests), 6, "it goes on where etcd stopped answering")
 }
 
+// The clock of a controller is set after it took over: what it inherited is as old as before.
+func TestAClockThatIsSetAfterATakeOver(t *testing.T) {
+	f := newFleet(0)
+	require.NoError(t, f.publish(t))
+	require.NoError(t, f.Poll(t.Context()))
+	got, _, err := f.Memory(f.now())
+	require.NoError(t, err)
+	for _, set := range []time.Duration{0, 3 * time.Hour, -3 * time.Hour} {
+		now := ahead(f.now(), set)
+		for key, since := range got.Rules.Idle {
+			require.Equal(t, f.passed, now.Sub(since), key)
+		}
+		require.Zero(t, now.Sub(got.Rules.Time))
+	}
+}
+
 // between is a store in which something happens between the reading of the head and that of the parts.
 type between struct {
 	*store

@@ -211,7 +211,7 @@ func (f *Follower) Memory(now time.Time) (m controller.FleetMemory, missing int,
 		join(&m, &p.Memory)
 	}
 	m.Rules.Time, m.Mail.Sent = h.Judged, h.Mail
-	m.Rules = m.Rules.Shifted(skew)
+	m.Rules = m.Rules.Shifted(skew).At(now) // measured by the monotonic clock from here on
 	m.Rules.Resumed = true
 	return m, missing, nil // a hold says that what operators asked for was lost
 }
