@@ -149,6 +149,22 @@ func TestAClockThatIsSetAfterATakeOver(t *testing.T) {
 	}
 }
 
+// The leader's clock is set while the standby reads too rarely to measure the difference between the clocks.
+func TestTheClockIsSetBetweenTwoPolls(t *testing.T) {
+	for _, set := range []time.Duration{3 * time.Hour, -20 * time.Minute, time.Second} {
+		f := newFleet(-time.Hour)
+		require.NoError(t, f.Poll(t.Context()))
+		require.NoError(t, f.publish(t))
+		require.NoError(t, f.Poll(t.Context()))
+		f.complete(t)
+		f.set += set
+		f.passed += 4 * time.Second
+		require.NoError(t, f.publish(t))
+		require.NoError(t, f.Poll(t.Context()))
+		f.complete(t)
+	}
+}
+
 // between is a store in which something happens between the reading of the head and that of the parts.
 type between struct {
 	*store

@@ -30,6 +30,7 @@ type Follower struct {
 	// learned is when skew was measured, by both clocks: what passed since then by each shows
 	// whether Now was set.
 	learned moment
+	from    head // of which skew was measured: shows whether the leader's clock was set
 }
 
 // moment is a time by two clocks.
@@ -103,7 +104,7 @@ func (f *Follower) compare(keys []etcd.Entry, now time.Duration) (changed []stri
 func (f *Follower) Restart() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.values, f.skew = nil, 0
+	f.values, f.skew, f.from = nil, 0, head{}
 }
 
 // Epoch is that of the leader that published last, as far as was read; 0 if none is known.
@@ -135,13 +136,17 @@ func (f *Follower) learnSkew(data []byte, now moment) {
 	if unpack(data, &h) != nil {
 		return
 	}
-	f.skew, f.learned = beyondTolerated(now.now.Sub(h.Time)), now
+	f.skew, f.learned, f.from = beyondTolerated(now.now.Sub(h.Time)), now, h
 }
 
-// skewAt is the skew at a time by this clock, which may have been set since it was learned.
-func (f *Follower) skewAt(now time.Time) time.Duration {
+// skewAt is the skew of a head at a time by this clock. Both clocks may have been set since it was learned.
+func (f *Follower) skewAt(now time.Time, h *head) time.Duration {
 	set := now.Round(0).Sub(f.learned.now) - (f.Clock() - f.learned.clock)
-	return f.skew + beyondTolerated(set)
+	skew := f.skew + beyondTolerated(set)
+	if h.Epoch == f.from.Epoch && differ(h.Clock, f.from.Clock) {
+		skew -= h.Clock.Sub(f.from.Clock)
+	}
+	return skew
 }
 
 // beyondTolerated is a difference of clocks; 0 for one that is tolerated.
@@ -189,7 +194,7 @@ func (f *Follower) Memory(now time.Time) (m controller.FleetMemory, missing int,
 		m.Operator = operator.Lost(now)
 		return m, 0, fmt.Errorf("the memory in etcd is damaged: %w", err)
 	}
-	skew := f.skewAt(now)
+	skew := f.skewAt(now, &h)
 	leaderNow := now.Add(-skew) // Decode takes a difference for a clock that was set
 	if m.Operator, err = h.operator(leaderNow); err != nil {
 		m.Operator = operator.Lost(leaderNow)
