@@ -29,7 +29,7 @@ type Client struct {
 	http   *http.Client
 
 	mu      sync.Mutex
-	current int    // the index of the member that answered last
+	current int    // the index of the member that is asked first
 	token   string // of the user; empty before the first login
 }
 
@@ -166,7 +166,8 @@ func (c *Client) setToken(token string) {
 	c.token = token
 }
 
-// try asks one member after the other, from that which answered last.
+// try asks one member after the other, from that which answered last, or from the next one if that
+// didn't answer in time since.
 func (c *Client) try(ctx context.Context, path, token string, body []byte, answer any) error {
 	c.mu.Lock()
 	first := c.current
@@ -174,6 +175,7 @@ func (c *Client) try(ctx context.Context, path, token string, body []byte, answe
 	var failed unanswered
 	for i := range c.config.Endpoints {
 		at := (first + i) % len(c.config.Endpoints)
+		asked := time.Now()
 		err := c.ask(ctx, c.config.Endpoints[at], path, token, body, answer)
 		var refused *Error
 		if err == nil || errors.As(err, &refused) && !refused.another() {
@@ -183,11 +185,24 @@ func (c *Client) try(ctx context.Context, path, token string, body []byte, answe
 			return err
 		}
 		failed = append(failed, err)
+		if time.Since(asked) >= memberTimeout/2 {
+			c.skip(at)
+		}
 		if ctx.Err() != nil {
 			break
 		}
 	}
 	return failed
+}
+
+// skip has the next call begin with the member after one that didn't answer, unless another call has
+// found one already. ctx may have left too little time to ask that one now.
+func (c *Client) skip(at int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.current == at {
+		c.current = (at + 1) % len(c.config.Endpoints)
+	}
 }
 
 // ask asks one member. An *Error is what it said itself.
