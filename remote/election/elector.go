@@ -28,8 +28,9 @@ const (
 	// askEvery is how often a standby asks whether the key is there, and a leader tries
 	// again after an error.
 	askEvery = 100 * time.Millisecond
-	// resignWithin is how long etcd may take when a leader ends in order.
-	resignWithin = time.Second
+	// resignWithin is how long etcd may take when a leader ends in order: long enough to ask a second
+	// member if the first one hangs.
+	resignWithin = 2 * time.Second
 )
 
 // Options are what an Elector needs.
