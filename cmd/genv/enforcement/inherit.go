@@ -22,8 +22,8 @@ const (
 	followEvery  = time.Second
 	followWithin = 2 * time.Second
 	// publishWithin is how long etcd may take to keep a memory, before what waits for that is
-	// sent to hosts anyway.
-	publishWithin = time.Second
+	// sent to hosts anyway: long enough to ask a second member if the first one hangs.
+	publishWithin = 2 * time.Second
 	// inheritWithin is how long etcd may take to return it to a new leader.
 	inheritWithin = 2 * time.Second
 	inheritAgain  = 100 * time.Millisecond
