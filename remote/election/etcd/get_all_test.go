@@ -54,7 +54,7 @@ func TestGetAll(t *testing.T) {
 // An answer that lacks a key doesn't say that the key isn't there.
 func TestGetAllOfWhatIsNotAnswered(t *testing.T) {
 	for answer, want := range map[string]string{
-		`{"succeeded":true}`:                                                "isn't etcd's",
+		`{"succeeded":true}`:                                                "no cluster id",
 		`{"header":{"cluster_id":"1"},"succeeded":true}`:                    "0 of 2 keys",
 		`{"header":{"cluster_id":"1"},"responses":[{"response_range":{}}]}`: "1 of 2 keys",
 		`{"header":{"cluster_id":"1"},"responses":[{"response_range":{"kvs":[{"key":"L2I="}]}},{"response_range":{}}]}`:                `the key "/b" for "/a"`,
