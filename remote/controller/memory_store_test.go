@@ -47,6 +47,20 @@ func savesTo(t *testing.T, store *statedir.Store, now func() time.Time) func(*co
 	}
 }
 
+// Times in a memory from disk are by the wall clock. From then on they are by the monotonic one as well: if the
+// wall clock is set, nothing has been idle for longer because of that.
+func TestAClockThatIsSetAfterARestart(t *testing.T) {
+	store, now := open(t, t.TempDir()), time.Now()
+	m := &controller.FleetMemory{Rules: enforce.Memory{Time: now, Idle: map[string]time.Time{"a": now.Add(-time.Minute)}}}
+	data, err := store.Encode(m, now)
+	require.NoError(t, errors.Join(err, store.Write(data)))
+	loaded, err := store.Load(nil, now)
+	require.NoError(t, err)
+	since := loaded.Rules.Idle["a"]
+	require.Equal(t, time.Minute, now.Sub(since))
+	require.NotEqual(t, since.Round(0), since, "it has a reading of the monotonic clock")
+}
+
 // What was found, and what users were notified of, survives a restart.
 func TestARestartContinues(t *testing.T) {
 	dir, now := t.TempDir(), noonUTC

@@ -202,6 +202,7 @@ func (s *Store) Load(hosts []remote.Host, now time.Time) (controller.FleetMemory
 	case len(file.Memory.Rules.Hosts) > 0 && !knowsAny(&file.Memory, hosts):
 		return controller.FleetMemory{}, fmt.Errorf("%s is of another fleet: it knows none of these hosts", path)
 	}
+	file.Memory.Rules = file.Memory.Rules.At(now)
 	file.Memory.Rules.Resumed, file.Memory.Rules.Observer = true, s.lock == nil
 	return file.Memory, nil
 }
