@@ -24,7 +24,21 @@ type store struct {
 	mu       sync.Mutex
 	revision uint64
 	entries  map[string]etcd.Entry
-	silent   int // how many lists it doesn't answer
+	silent   int   // how many lists it doesn't answer
+	failed   error // why it answers nothing else; nil if it does
+}
+
+// elect has another controller lead, and fail has all requests but lists and those of leases fail.
+func (s *store) elect(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.put(etcd.Entry{Key: election.LeaderKey(electionKey), Value: []byte(name)})
+}
+
+func (s *store) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failed = err
 }
 
 func (*store) Grant(_ context.Context, ttl time.Duration) (etcd.Lease, error) {
@@ -59,10 +73,10 @@ func (s *store) put(e etcd.Entry) etcd.Entry {
 func (s *store) Get(_ context.Context, key string) (*etcd.Entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e, known := s.entries[key]; known {
+	if e, known := s.entries[key]; known && s.failed == nil {
 		return &e, nil
 	}
-	return nil, nil //nolint:nilnil // as etcd.Client does
+	return nil, s.failed //nolint:nilnil // as etcd.Client does
 }
 
 func (s *store) Keys(_ context.Context, prefix string) (keys []etcd.Entry, err error) {
@@ -87,6 +101,9 @@ func (s *store) Write(ctx context.Context, guard string, created uint64, entries
 func (s *store) WriteAfter(_ context.Context, guard string, created uint64, key string, modified uint64, entries ...etcd.Entry) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.failed != nil {
+		return s.failed
+	}
 	if s.entries[guard].Created != created || s.entries[key].Modified != modified {
 		return etcd.ErrConflict
 	}

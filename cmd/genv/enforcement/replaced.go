@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/election"
 )
 
 // replaced ends a run if most hosts refused it, since another controller acts on them. What a
@@ -17,11 +19,7 @@ import (
 // then nothing would be enforced on the others. A shard may have so few hosts that some are most:
 // there all that answer must have refused it. It is an *command.ExitError.
 func (l *loop) replaced(cycle *controller.Cycle) error {
-	if !l.saidOlder && l.part != nil && refusedByElection(cycle) && l.part.Leads() {
-		l.log.Warn().Msg("this controller leads, but most hosts have seen a later epoch of its election, so etcd was recreated or restored with the same cluster token. " +
-			"Nothing is enforced on these hosts. Give etcd another --initial-cluster-token, or --leader another key, and start one controller once with --take-over")
-		l.saidOlder = true
-	}
+	l.sayOlder(cycle)
 	var refused, answered int
 	var first error
 	for i := range cycle.Cluster.Hosts {
@@ -41,8 +39,37 @@ func (l *loop) replaced(cycle *controller.Cycle) error {
 	return &command.ExitError{Code: command.ExitReplaced, Err: fmt.Errorf("%s refused this controller, so it ends: %w", render.Plural(refused, "host"), first)}
 }
 
+// older is about hosts that refuse a leader because of a later epoch of its election.
+type older struct {
+	epoch uint64    // of the leader
+	since time.Time // since when most hosts do; zero if they don't
+	said  bool
+}
+
+// sayOlder warns, once, of an etcd that counts again from a lower revision: most hosts refuse this controller
+// because of a later epoch, and etcd confirms that it leads. Until etcd has confirmed that with a request from
+// after the refusal, which takes no longer than the lease, another controller may lead: this one may have been
+// stopped for a while, or a member of etcd.
+func (l *loop) sayOlder(cycle *controller.Cycle) {
+	switch {
+	case l.part == nil || l.older.said:
+		return
+	case !l.part.LeadsWith(l.part.epoch) || !refusedByElection(cycle):
+		l.older = older{}
+		return
+	case l.older.since.IsZero() || l.older.epoch != l.part.epoch:
+		l.older = older{epoch: l.part.epoch, since: l.program.Now()}
+	}
+	if l.part.Status().Answered.Sub(l.older.since) < election.TTL {
+		return
+	}
+	l.older.said = true
+	l.log.Warn().Msg("this controller leads, but most hosts have seen a later epoch of its election, so etcd was recreated or restored with the same cluster token. " +
+		"Nothing is enforced on these hosts. Give etcd another --initial-cluster-token, or --leader another key, and start one controller once with --take-over")
+}
+
 // refusedByElection reports whether most hosts refused an elected controller because of a later
-// epoch. If it leads nevertheless, etcd has lost its revisions, and counts again from a lower one.
+// epoch.
 func refusedByElection(cycle *controller.Cycle) bool {
 	var refused int
 	for i := range cycle.Cluster.Hosts {

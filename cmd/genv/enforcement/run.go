@@ -139,7 +139,7 @@ type loop struct {
 	claim    *fence.Claim           // by what right it acts; nil for none
 	// saidUnfenced: which hosts can't refuse a controller that was replaced was said.
 	saidUnfenced bool
-	saidOlder    bool           // that hosts know a later epoch than the leader's was said
+	older        older
 	part         *participation // in an election; nil for none
 	caps         *sharedCaps    // nil if this run judges all hosts
 
