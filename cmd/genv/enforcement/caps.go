@@ -2,6 +2,7 @@ package enforcement
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -26,7 +27,7 @@ type sharedCaps struct {
 	member *caps.Member
 	judge  *caps.Judge
 	setup  atomic.Pointer[Setup] // the last one
-	said   string                // what was said last about it
+	trouble
 }
 
 // shareCaps begins to apply caps with the others, until ctx ends; without shards it does nothing.
@@ -61,19 +62,29 @@ func (s *sharedCaps) rules(now time.Time) holdings.Rules {
 	return enforce.CapRules(s.setup.Load().policy(), now)
 }
 
-// sayCaps says once why caps aren't applied.
+// sayCaps says once why caps aren't applied, and that they are again.
 func (l *loop) sayCaps() {
-	if l.caps == nil {
-		return
+	if l.caps != nil {
+		l.sayCapsBecause(l.caps.member.Err(), l.caps.judge.Status().Err)
 	}
-	problem := ""
-	for _, err := range []error{l.caps.member.Err(), l.caps.judge.Status().Err} {
+}
+
+func (l *loop) sayCapsBecause(errs ...error) {
+	problem, now := "", l.program.Now()
+	for _, err := range errs {
 		if err != nil {
 			problem = err.Error()
 		}
 	}
-	if problem != "" && problem != l.caps.said {
+	const silent = "etcd doesn't answer" // the election says which members, and why
+	if strings.Contains(problem, silent) {
+		problem = silent
+	}
+	switch {
+	case !l.caps.turn(problem, now):
+	case problem == "":
+		l.log.Warn().Msgf("caps per user are applied across shards again, after %s", l.caps.lasted(now))
+	default:
 		l.log.Warn().Str("etcd", problem).Msg("caps per user are not applied across shards")
 	}
-	l.caps.said = problem
 }

@@ -51,10 +51,11 @@ type participation struct {
 	led   *led           // nil if it has not led
 	kept  operator.State // what operators asked for, as it was published last
 
-	registrar *election.Registrar
-	written   atomic.Pointer[writing] // of the memory, the last one
-	publisher handover.Publisher
-	follower  handover.Follower
+	registrar   *election.Registrar
+	written     atomic.Pointer[writing] // of the memory, the last one
+	publisher   handover.Publisher
+	unpublished unpublished
+	follower    handover.Follower
 }
 
 // led is the memory with which this controller led, until when.

@@ -122,9 +122,7 @@ func (l *loop) save(m *controller.FleetMemory) (write func()) {
 	}
 	publish := l.publish(m)
 	return func() {
-		if err := publish(); err != nil && !errors.Is(err, errNotPublished) {
-			l.log.Warn().Err(err).Msg("the memory could not be written to etcd: if another controller takes over, warning periods start again")
-		}
+		l.sayUnpublished(publish())
 		disk()
 	}
 }
@@ -172,7 +170,7 @@ func (l *loop) publish(m *controller.FleetMemory) func() error {
 			l.part.written.Store(&writing{epoch, l.program.Now()})
 		}
 		if err == nil && documents.TooLong > 0 {
-			err = fmt.Errorf("%s too large for etcd", render.Plural(documents.TooLong, "part"))
+			err = fmt.Errorf("%s %w", render.Plural(documents.TooLong, "part"), errTooLong)
 		}
 		return err
 	}

@@ -1,0 +1,85 @@
+package enforcement
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/seed-3119e985/genv/remote/election/etcd"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// trouble is of what kind the last error was that may come in each cycle, and since when there are errors.
+type trouble struct {
+	kind  string // empty for no error
+	since time.Time
+}
+
+// turn notes the kind of an error, and reports whether that is another one than before.
+func (t *trouble) turn(kind string, now time.Time) (changed bool) {
+	if t.kind == "" {
+		t.since = now
+	}
+	changed, t.kind = kind != t.kind, kind
+	return changed
+}
+
+func (t *trouble) lasted(now time.Time) string { return text.ShortDuration(now.Sub(t.since)) }
+
+// unpublished is why the memory of a leader is not in etcd as it is here. It is safe for concurrent use.
+type unpublished struct {
+	mu    sync.Mutex
+	epoch uint64 // of the leader
+	trouble
+}
+
+// errTooLong says that the memory is in etcd without a part.
+var errTooLong = errors.New("too large for etcd")
+
+// sayUnpublished logs once that the memory could not be written to etcd, again for an error of another
+// kind, and once that it is written again.
+func (l *loop) sayUnpublished(err error) {
+	if errors.Is(err, errNotPublished) {
+		return // the election says why
+	}
+	u, epoch, now := &l.part.unpublished, l.part.Status().Epoch, l.program.Now()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.epoch != epoch {
+		u.epoch, u.trouble = epoch, trouble{}
+	}
+	kind, reason, next := unpublishedBecause(err)
+	switch {
+	case !u.turn(kind, now):
+	case err == nil:
+		l.log.Warn().Msgf("the memory is written to etcd again, after %s", u.lasted(now))
+	default:
+		l.log.Warn().Str("error", reason).Msg("the memory can't be written to etcd: if another controller takes over, warning periods start again" + next)
+	}
+}
+
+// freeSpace is what to do when etcd's space is used up.
+const freeSpace = "`etcdctl compact REVISION` with the revision that `etcdctl endpoint status -w json` shows, then `etcdctl defrag` and `etcdctl alarm disarm`"
+
+// unpublishedBecause says why a memory could not be written to etcd: the kind of an error is the same for all
+// that mean the same. Without an error it is empty.
+func unpublishedBecause(err error) (kind, reason, next string) {
+	switch {
+	case err == nil:
+		return "", "", ""
+	case errors.Is(err, errTooLong):
+		return errTooLong.Error(), err.Error(), ""
+	case etcd.Refused(err) && strings.Contains(err.Error(), "database space exceeded"):
+		return err.Error(), err.Error(), "; next: " + freeSpace
+	case etcd.Refused(err):
+		return err.Error(), err.Error(), "; next: `etcdctl endpoint health`"
+	case errors.Is(err, context.DeadlineExceeded):
+		reason = fmt.Sprintf("etcd doesn't answer within %s", text.FormatDuration(publishWithin))
+	default:
+		reason = err.Error()
+	}
+	return "no answer", reason, "; next: `etcdctl endpoint health`"
+}
