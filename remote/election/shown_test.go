@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -29,9 +30,26 @@ func TestEtcdRefuses(t *testing.T) {
 		{election.Expired, denied, "etcd refuses what this controller asks; another controller may lead, so this one only watches"},
 		{election.Expired, silent, "etcd doesn't answer; another controller may lead, so this one only watches until etcd answers"},
 		{election.Expired, nil, "the lease of this controller may have expired, and another controller may lead: this one only watches"},
-		{election.Standby, nil, "standby; no controller leads"},
+		{election.Standby, nil, "standby; etcd hasn't said yet which controller leads"},
 	} {
 		status := election.Status{Role: row.role, Err: row.err}
 		require.Equal(t, row.want, status.Shown().String())
+	}
+}
+
+// A controller that was stopped, or didn't reach etcd, doesn't know who leads before etcd has answered.
+func TestNoControllerLeads(t *testing.T) {
+	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for name, row := range map[string]struct {
+		answered time.Time
+		want     string
+	}{
+		"it has just begun":            {time.Time{}, "standby; etcd hasn't said yet which controller leads"},
+		"etcd answered while it led":   {noon.Add(-time.Millisecond), "standby; etcd hasn't said yet which controller leads"},
+		"etcd has answered":            {noon.Add(time.Millisecond), "standby; no controller leads"},
+		"etcd answered in that moment": {noon, "standby; no controller leads"},
+	} {
+		status := election.Status{Role: election.Standby, Since: noon, Answered: row.answered}
+		require.Equal(t, row.want, status.Shown().String(), name)
 	}
 }

@@ -169,7 +169,7 @@ func (l *loop) watchElection(ctx context.Context, takeOver bool) {
 		case <-l.part.Changed():
 		}
 		status := l.part.Status()
-		if text := electionLine(&status, takeOver); text != said {
+		if text := electionLine(&status, takeOver); text != "" && text != said {
 			said = text
 			event := log.Info()
 			if status.Err != nil {
@@ -184,8 +184,12 @@ func (l *loop) watchElection(ctx context.Context, takeOver bool) {
 	}
 }
 
-// electionLine is what the log says of the election: also that a standby takes no host over.
+// electionLine is what the log says of the election: also that a standby takes no host over. It is
+// empty until etcd says who leads.
 func electionLine(status *election.Status, takeOver bool) string {
+	if status.Role == election.Standby && status.Err == nil && !status.LeaderKnown() {
+		return ""
+	}
 	line := status.Shown().String()
 	if takeOver && status.Role == election.Standby {
 		line += "; --take-over has no effect until this controller leads"
