@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent/fence"
 )
 
 // The end of a stream is classified alike by the call that ended it, with its own
@@ -34,5 +35,44 @@ func TestClassify(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			require.Equal(t, tt.want, remote.ClassOf(classify(tt.ctx, tt.err)))
 		})
+	}
+}
+
+// The next step of a refusal is one for this controller: with --leader, or with a state folder.
+func TestNextStepOfARefusal(t *testing.T) {
+	folder := &announcement{claim: &fence.Claim{Source: fence.FolderSource("a")}}
+	elected := &announcement{claim: &fence.Claim{Source: fence.ElectionSource(1, "/genv/lab")}}
+	for name, tt := range map[string]struct {
+		refusal fence.RefusedError
+		self    *announcement
+		want    string
+	}{
+		"a later start":                          {fence.RefusedError{}, folder, folderStep},
+		"a later leader":                         {fence.RefusedError{}, elected, electedStep},
+		"it isn't elected any more":              {fence.RefusedError{}, nil, electedStep},
+		"another source":                         {fence.RefusedError{Foreign: true}, elected, remote.Replaced.NextStep()},
+		"another election, of which none acts":   {fence.RefusedError{Foreign: true, Ended: true}, elected, endedStep},
+		"an election, of which none acts":        {fence.RefusedError{Foreign: true, Ended: true}, folder, endedStep},
+		"a name that ends like that, and acts":   {fence.RefusedError{Foreign: true, By: hasEnded}, folder, remote.Replaced.NextStep()},
+		"a later start of a claim that released": {fence.RefusedError{Ended: true}, folder, folderStep},
+	} {
+		err := refusedByHost(fmt.Errorf("%w: %w", ErrRefused, &tt.refusal), tt.self)
+		require.Equal(t, remote.Replaced, remote.ClassOf(err), name)
+		require.Equal(t, tt.want, remote.NextStepOf(err), name)
+	}
+	require.Empty(t, refusedByHost(ErrRefused, folder).Next)
+}
+
+// A call that took too long says so in plain words, and is known for what it is.
+func TestTimedOut(t *testing.T) {
+	for text, err := range map[string]error{
+		"no answer in time": context.DeadlineExceeded,
+		"no answer in time: the answer is not waited for":         fmt.Errorf("%w: %w", errAbandoned, context.DeadlineExceeded),
+		"no answer in time: the host did not read a request":      errNotRead,
+		"no answer in time: x: context deadline exceeded (after)": fmt.Errorf("x: %w (after)", context.DeadlineExceeded),
+	} {
+		classified := classify(t.Context(), err)
+		require.EqualError(t, classified, text)
+		require.ErrorIs(t, classified, err)
 	}
 }

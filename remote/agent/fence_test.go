@@ -135,6 +135,7 @@ func TestTheNextStepOfARefusal(t *testing.T) {
 	require.NoError(t, f.file.Admit(from("a", 2)))
 	_, err := f.controller(t, from("a", 1)).Snapshot(t.Context(), remote.Host{Name: "a"})
 	require.Contains(t, remote.NextStepOf(err), "controller-id")
+	require.NotContains(t, remote.NextStepOf(err), "standby")
 	_, err = f.controller(t, from("b", 1)).Snapshot(t.Context(), remote.Host{Name: "a"})
 	require.Contains(t, remote.NextStepOf(err), "end the other one; if")
 
@@ -142,6 +143,7 @@ func TestTheNextStepOfARefusal(t *testing.T) {
 	require.NoError(t, elected.file.Admit(leader(2)))
 	_, err = elected.controller(t, leader(1)).Snapshot(t.Context(), remote.Host{Name: "a"})
 	require.Contains(t, remote.NextStepOf(err), "continues as a standby")
+	require.NotContains(t, remote.NextStepOf(err), "controller-id")
 	once := elected.controller(t, nil)
 	_, err = once.Snapshot(t.Context(), remote.Host{Name: "a"})
 	require.NoError(t, err)

@@ -19,36 +19,67 @@ func classify(ctx context.Context, err error) error {
 	case errors.As(err, &known):
 		return err
 	case errors.Is(err, ErrRefused):
-		return refusedByHost(err)
+		return refusedByHost(err, nil)
 	case errors.Is(err, ErrVersion):
 		return &remote.Error{Class: remote.Version, Err: err}
 	case errors.Is(ctx.Err(), context.DeadlineExceeded), errors.Is(err, context.DeadlineExceeded), errors.Is(err, errNotRead):
-		return remote.Errorf(remote.Timeout, "no answer in time: %w", err)
+		return &remote.Error{Class: remote.Timeout, Err: timedOut{err}}
 	case ctx.Err() != nil, errors.Is(err, context.Canceled):
 		return &remote.Error{Class: remote.Cancelled, Err: err}
 	}
 	return &remote.Error{Class: remote.InvalidOutput, Err: err} // ErrProtocol, ErrNoGreeting
 }
 
-// replacedStep is the next step of a controller that was replaced.
-const replacedStep = "with --leader, leave this controller running: it continues as a standby. If it still claims to lead, check its log and `genv remote controllers -H @all`. " +
-	"Without --leader, stop it: a newer start of the same state folder acts on the host. " +
-	"If there is none, because the folder was restored from a backup, remove controller-id from it and start once with --take-over"
+// timedOut is an error of a call that took too long, without Go's words for that.
+type timedOut struct{ error }
 
-// refusedByHost is the error of a refusal: its text says whether this controller was replaced.
-func refusedByHost(err error) *remote.Error {
+func (e timedOut) Unwrap() error { return e.error }
+
+func (e timedOut) Error() string {
+	text := "no answer in time: " + strings.TrimSuffix(e.error.Error(), context.DeadlineExceeded.Error())
+	return strings.TrimSuffix(text, ": ")
+}
+
+// The next steps of a controller that a host refuses: one that was elected, one with a state folder, and one
+// of which the predecessor has ended.
+const (
+	electedStep = "leave this controller running: it continues as a standby. If it still claims to lead, check its log and `genv remote controllers -H @all`"
+	folderStep  = "stop this controller: a newer start of the same state folder acts on the host. " +
+		"If there is none, because the folder was restored from a backup, remove controller-id from it and start once with --take-over"
+	endedStep = "start a controller of that election, or start this one once with --take-over: it is needed after --leader or --shards has changed"
+)
+
+// hasEnded ends the text of a fence.RefusedError with Ended.
+const hasEnded = "and has ended: the host waits for the next leader of its election"
+
+// hasFolder reports whether hosts know this controller by its state folder, and not by an election.
+func (a *announcement) hasFolder() bool {
+	return a != nil && a.claim != nil && a.claim.Kind() == fence.KindFolder
+}
+
+// refusedByHost is the error of a refusal: its text says whether this controller was replaced. self is what
+// hosts know of it; nil for nothing, as of one that was elected and isn't any more.
+func refusedByHost(err error, self *announcement) *remote.Error {
+	e := &remote.Error{Class: remote.Replaced, Err: err}
 	switch said := strings.TrimPrefix(err.Error(), ErrRefused.Error()+": "); {
+	case !strings.HasPrefix(said, fence.Refused):
+		e.Class = remote.CommandFailed
+	case strings.HasSuffix(said, hasEnded):
+		e.Next = endedStep
+	case strings.HasPrefix(said, fence.Replaced) && self.hasFolder():
+		e.Next = folderStep
 	case strings.HasPrefix(said, fence.Replaced):
-		return &remote.Error{Class: remote.Replaced, Err: err, Next: replacedStep}
-	case strings.HasPrefix(said, fence.Refused):
-		return &remote.Error{Class: remote.Replaced, Err: err}
+		e.Next = electedStep
 	}
-	return &remote.Error{Class: remote.CommandFailed, Err: err}
+	return e
 }
 
 // explain is the error of a call, or of a stream that ended by itself.
 func (t *streamTransport) explain(ctx context.Context, err error) error {
-	if !errors.Is(err, ErrEnded) || ctx.Err() != nil {
+	switch {
+	case errors.Is(err, ErrRefused):
+		return refusedByHost(err, t.pool.announced.Load())
+	case !errors.Is(err, ErrEnded) || ctx.Err() != nil:
 		return classify(ctx, err)
 	}
 	why := t.cut(ctx, err)
