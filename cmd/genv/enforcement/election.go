@@ -173,7 +173,7 @@ func (l *loop) watchElection(ctx context.Context, takeOver bool) {
 			said = text
 			event := log.Info()
 			if status.Err != nil {
-				event = log.Warn().AnErr("etcd", status.Err)
+				event = log.Warn().Str("etcd", etcdText(status.Err))
 			}
 			event.Msg(text)
 		}

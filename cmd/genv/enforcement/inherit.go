@@ -63,13 +63,13 @@ func (l *loop) inherit() controller.FleetMemory {
 	case errors.Is(err, handover.ErrNone) && failed == nil:
 		return l.memory.load(l.setup.Hosts)
 	case err != nil:
-		l.log.Warn().Err(errors.Join(err, failed)).Msg("the previous leader's memory can't be used; this controller continues with its own")
+		l.log.Warn().Str("error", etcdText(errors.Join(err, failed))).Msg("the previous leader's memory can't be used; this controller continues with its own")
 		own := l.memory.load(l.setup.Hosts)
 		own.Mail = mail.Memory{} // the other one may have sent it
 		own.Operator = own.Operator.With(memory.Operator)
 		return own
 	case failed != nil:
-		l.log.Warn().Err(failed).Msg("etcd did not return the latest memory of the previous leader")
+		l.log.Warn().Str("error", etcdText(failed)).Msg("etcd did not return the latest memory of the previous leader")
 	}
 	if missing > 0 {
 		l.log.Warn().Msgf("%s of the previous leader's memory missing: warning periods, idle times and graces of these hosts and users start again", render.Plural(missing, "part"))
@@ -138,7 +138,7 @@ func (l *loop) keep(state operator.State) error {
 	memory := l.current.Memory
 	memory.Operator = state
 	if err := l.publish(&memory)(); err != nil {
-		return fmt.Errorf("kept here, but not in etcd, so it is lost if another controller takes over: %w", err)
+		return fmt.Errorf("kept here, but not in etcd, so it is lost if another controller takes over: %s", etcdText(err))
 	}
 	return nil
 }

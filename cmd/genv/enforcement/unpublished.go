@@ -3,7 +3,6 @@ package enforcement
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -72,14 +71,15 @@ func unpublishedBecause(err error) (kind, reason, next string) {
 		return "", "", ""
 	case errors.Is(err, errTooLong):
 		return errTooLong.Error(), err.Error(), ""
-	case etcd.Refused(err) && strings.Contains(err.Error(), "database space exceeded"):
+	case !etcd.Refused(err):
+		return "no answer", etcdText(err), "; next: `etcdctl endpoint health`"
+	case strings.Contains(err.Error(), "database space exceeded"):
 		return err.Error(), err.Error(), "; next: " + freeSpace
-	case etcd.Refused(err):
-		return err.Error(), err.Error(), "; next: `etcdctl endpoint health`"
-	case errors.Is(err, context.DeadlineExceeded):
-		reason = fmt.Sprintf("etcd doesn't answer within %s", text.FormatDuration(publishWithin))
-	default:
-		reason = err.Error()
 	}
-	return "no answer", reason, "; next: `etcdctl endpoint health`"
+	return err.Error(), err.Error(), "; next: `etcdctl endpoint health`"
+}
+
+// etcdText is the text of an error of etcd without Go's words for a request that takes too long.
+func etcdText(err error) string {
+	return strings.ReplaceAll(err.Error(), context.DeadlineExceeded.Error(), "no answer")
 }

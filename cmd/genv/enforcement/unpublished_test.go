@@ -32,7 +32,7 @@ func TestAMemoryThatIsNotWritten(t *testing.T) {
 		"it is written":        {[]error{nil, nil}, nil},
 		"etcd is full":         {[]error{nil, space, space, space, nil, nil}, []string{"database space exceeded; etcdctl compact REVISION; etcdctl alarm disarm", "again, after 3s"}},
 		"etcd doesn't answer":  {[]error{silent, late, silent, nil}, []string{"connection refused; etcdctl endpoint health", "again, after 3s"}},
-		"it is slow":           {[]error{late, nil}, []string{"doesn't answer within 1s", "again, after 1s"}},
+		"it is slow":           {[]error{late, nil}, []string{"etcd doesn't answer: no answer", "again, after 1s"}},
 		"the lease ends":       {[]error{errNotPublished, errNotPublished, nil}, nil},
 		"and before, an error": {[]error{silent, errNotPublished, silent, nil}, []string{"connection refused", "again, after 3s"}},
 		"another reason":       {[]error{space, silent, nil}, []string{"database space exceeded", "connection refused", "again, after 2s"}},
