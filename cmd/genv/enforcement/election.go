@@ -17,6 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/controller/handover"
 	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/remote/operator"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Election is how a run takes part in an election of the controller that acts.
@@ -110,7 +111,22 @@ func (l *loop) resign() {
 	if l.mail.end(l.current, mailWithin) {
 		l.save(&l.current.Memory)()
 	}
+	log := l.log.Level(zerolog.InfoLevel) // as what becomes of the election
+	log.Info().Msg(l.part.resignation(l.program.Now()))
 	l.part.cancel()
+}
+
+// resignation is what the log says when a controller ends in order.
+func (p *participation) resignation(now time.Time) string {
+	status := p.Status()
+	switch status.Role {
+	case election.Leading:
+		return "resigned after leading for " + text.ShortDuration(now.Sub(status.Since)) + ": another controller can lead now"
+	case election.Expired:
+		return "ended while it wasn't known whether this controller still leads"
+	case election.Standby:
+	}
+	return "ended as a standby"
 }
 
 // close resigns, and ends the connections to etcd.
@@ -169,13 +185,13 @@ func (l *loop) watchElection(ctx context.Context, takeOver bool) {
 		case <-l.part.Changed():
 		}
 		status := l.part.Status()
-		if text := electionLine(&status, takeOver); text != "" && text != said {
-			said = text
+		if line := electionLine(&status, takeOver); line != "" && line != said {
+			said = line
 			event := log.Info()
 			if status.Err != nil {
 				event = log.Warn().Str("etcd", etcdText(status.Err))
 			}
-			event.Msg(text)
+			event.Msg(line)
 		}
 		select {
 		case l.part.turn <- struct{}{}:

@@ -28,7 +28,7 @@ type store struct {
 	failed   error // why it answers nothing else; nil if it does
 }
 
-// elect has another controller lead, and fail has all requests but lists and those of leases fail.
+// elect has another controller lead, and fail has all requests but lists and new leases fail.
 func (s *store) elect(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,8 +53,10 @@ func (s *store) Renew(ctx context.Context, _ int64, key string) (time.Duration, 
 func (s *store) Revoke(context.Context, int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.entries, election.LeaderKey(electionKey))
-	return nil
+	if s.failed == nil {
+		delete(s.entries, election.LeaderKey(electionKey))
+	}
+	return s.failed
 }
 
 func (s *store) Create(_ context.Context, key string, value []byte, _ int64) (etcd.Creation, error) {
