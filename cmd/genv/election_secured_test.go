@@ -137,7 +137,7 @@ func TestAnEtcdThatWasSetUpAgain(t *testing.T) {
 	e.ended(e.violate("gpu-01"))
 	begin("other", "--take-over")
 	last.exits(command.ExitReplaced)
-	require.NotContains(t, last.said(), "etcd was set up again", "it was replaced by another source")
+	require.NotContains(t, last.said(), "etcd was recreated", "it was replaced by another source")
 	e.ended(e.violate("gpu-01"))
 }
 

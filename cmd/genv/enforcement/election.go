@@ -82,7 +82,7 @@ func (l *loop) takePart(ctx context.Context, setup *Setup) error {
 	}
 	candidate := election.Candidate{ID: l.self.ID, Name: fenceName(&l.self)}
 	l.part = &participation{Election: setup.Elect(candidate), turn: make(chan struct{}, 1)}
-	l.part.Works = l.service.works
+	l.part.Works = l.mayLead
 	l.part.registrar = l.part.Register(l.registration(candidate, setup), l.unregistered)
 	l.part.publisher = handover.Publisher{Store: l.part.Store, Key: l.part.Key}
 	l.part.follower = handover.Follower{Store: l.part.Store, Key: l.part.Key, Now: l.program.Now, Clock: election.SinceBoot}

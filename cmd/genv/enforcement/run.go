@@ -140,6 +140,7 @@ type loop struct {
 	// saidUnfenced: which hosts can't refuse a controller that was replaced was said.
 	saidUnfenced bool
 	older        older
+	unrecorded   unrecorded
 	part         *participation // in an election; nil for none
 	caps         *sharedCaps    // nil if this run judges all hosts
 
@@ -246,6 +247,7 @@ func (l *loop) reloaded() *controller.Controller {
 func (l *loop) show(ctx context.Context, cycle *controller.Cycle) error {
 	l.setup.Progress.End()
 	l.service.status(cycle)
+	l.noteRecord(cycle)
 	if l.part != nil {
 		l.part.register(cycle, l.program.Now())
 	}
