@@ -75,7 +75,9 @@ type Controller struct {
 	Cycle    time.Time `json:"cycle,omitzero"`
 	Interval float64   `json:"interval_seconds,omitempty"`
 	Hosts    int       `json:"hosts,omitempty"`
-	Shards   int       `json:"shards,omitempty"`
+	// Answered is how many of the Hosts answered in the last cycle; nil if that isn't known.
+	Answered *int `json:"answered,omitempty"`
+	Shards   int  `json:"shards,omitempty"`
 	// HostsDigest and Policy are the same for controllers with the same hosts, and with equal
 	// policies.
 	HostsDigest string `json:"hosts_digest,omitempty"`

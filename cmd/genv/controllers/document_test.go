@@ -30,6 +30,20 @@ func with(id, hosts, policy string) election.Registration {
 	return r
 }
 
+// reaching is a registered controller, some of whose 4 hosts answered.
+func reaching(id string, answered int) election.Registration {
+	r := registered(id, false)
+	r.Hosts, r.Answered = 4, &answered
+	return r
+}
+
+// lostAt is reaching, of one that was killed then.
+func lostAt(id string, answered int) election.Registration {
+	r := reaching(id, answered)
+	r.Lost = true
+	return r
+}
+
 func leaderOf(id string) *election.Leader {
 	return &election.Leader{Candidate: registered(id, false).Candidate, Since: noon.Add(-time.Minute)}
 }
@@ -65,11 +79,17 @@ func TestTheElection(t *testing.T) {
 		"one is lost": {leaderOf("2"), []election.Registration{registered("1", true), registered("2", false), registered("3", false)}, []Role{leading, standby, lost}, []string{
 			`"genv on jump-1, process 7" is lost: it was killed, or can't reach etcd`,
 		}},
-		"other hosts":           {leaderOf("2"), []election.Registration{with("1", "h1", "p1"), with("2", "h2", "p1")}, []Role{leading, standby}, []string{`"genv on jump-1, process 7" has other hosts than the leader: if it leads, it enforces those`}},
-		"another policy":        {leaderOf("2"), []election.Registration{with("1", "h1", "p1"), with("2", "h1", "p2")}, []Role{leading, standby}, []string{`"genv on jump-1, process 7" has another policy than the leader: if it leads, it enforces that`}},
-		"the same":              {leaderOf("2"), []election.Registration{with("1", "h1", "p1"), with("2", "h1", "p1")}, []Role{leading, standby}, nil},
-		"of an older genv":      {leaderOf("2"), []election.Registration{with("1", "h1", "p1"), registered("2", false)}, []Role{leading, standby}, nil},
-		"without a leader both": {nil, []election.Registration{with("1", "h1", "p1"), with("2", "h2", "p2")}, []Role{standby, standby}, []string{"no controller leads, so nothing is enforced"}},
+		"other hosts":                  {leaderOf("2"), []election.Registration{with("1", "h1", "p1"), with("2", "h2", "p1")}, []Role{leading, standby}, []string{`"genv on jump-1, process 7" has other hosts than the leader: if it leads, it enforces those`}},
+		"another policy":               {leaderOf("2"), []election.Registration{with("1", "h1", "p1"), with("2", "h1", "p2")}, []Role{leading, standby}, []string{`"genv on jump-1, process 7" has another policy than the leader: if it leads, it enforces that`}},
+		"the same":                     {leaderOf("2"), []election.Registration{with("1", "h1", "p1"), with("2", "h1", "p1")}, []Role{leading, standby}, nil},
+		"of an older genv":             {leaderOf("2"), []election.Registration{with("1", "h1", "p1"), registered("2", false)}, []Role{leading, standby}, nil},
+		"the leader reaches no host":   {leaderOf("2"), []election.Registration{reaching("1", 4), reaching("2", 0)}, []Role{leading, standby}, []string{`only 0 of 4 hosts answer the leader, and 4 answer "genv on jump-1, process 7"`}},
+		"the leader reaches a quarter": {leaderOf("2"), []election.Registration{reaching("1", 2), reaching("2", 1)}, []Role{leading, standby}, []string{`only 1 of 4 hosts answer the leader, and 2 answer "genv on jump-1, process 7"`}},
+		"the leader reaches half":      {leaderOf("2"), []election.Registration{reaching("1", 4), reaching("2", 2)}, []Role{leading, standby}, nil},
+		"neither reaches a host":       {leaderOf("2"), []election.Registration{reaching("1", 0), reaching("2", 0)}, []Role{leading, standby}, nil},
+		"a standby of an older genv":   {leaderOf("2"), []election.Registration{registered("1", false), reaching("2", 0)}, []Role{leading, standby}, nil},
+		"a lost one reached more":      {leaderOf("2"), []election.Registration{reaching("3", 0), reaching("2", 0), lostAt("1", 4)}, []Role{leading, standby, lost}, []string{`"genv on jump-1, process 7" is lost: it was killed, or can't reach etcd`}},
+		"without a leader both":        {nil, []election.Registration{with("1", "h1", "p1"), with("2", "h2", "p2")}, []Role{standby, standby}, []string{"no controller leads, so nothing is enforced"}},
 	} {
 		d := &Document{Time: noon, Election: electionOf("/k", row.leader, 9, cluster, row.registered, noon)}
 		d.judge()
@@ -132,7 +152,7 @@ func TestHosts(t *testing.T) {
 func TestWhatPeopleRead(t *testing.T) {
 	d := &Document{
 		Time:     noon,
-		Election: electionOf("/genv/lab", leaderOf("1"), 1234, cluster, []election.Registration{registered("1", false), registered("2", false), registered("3", true)}, noon.Add(-8*time.Second)),
+		Election: electionOf("/genv/lab", leaderOf("1"), 1234, cluster, []election.Registration{registered("1", false), reaching("2", 0), registered("3", true)}, noon.Add(-8*time.Second)),
 		Hosts:    []Host{said("gpu-01", fence.ElectionSource(cluster, "/genv/lab"), 1234, false), said("gpu-02", "folder:a\x1b[2J", 7, false), hostOf("gpu-03", &agent.About{})},
 	}
 	d.judge()
@@ -142,7 +162,7 @@ func TestWhatPeopleRead(t *testing.T) {
 	t.Log("\n" + b.String())
 	for _, words := range []string{
 		"Election /genv/lab: epoch 1234, since 2026-03-01T11:59:00Z\n",
-		"genv on jump-1, process 7     leading", "4 seconds ago", "memory of the leader was written to etcd 8 seconds ago.",
+		"genv on jump-1, process 7     leading", "4 seconds ago", "2.0.0     2     ", "2.0.0     0/4   ", "memory of the leader was written to etcd 8 seconds ago.",
 		"acts!", "can't refuse", "\nnext: look at `systemctl status genv-controller` on jump-3\n",
 	} {
 		require.Contains(t, b.String(), words)

@@ -20,7 +20,7 @@ func electionOf(key string, leader *election.Leader, epoch, cluster uint64, regi
 		r := &registered[i]
 		c := Controller{
 			ID: r.ID, Name: r.Name, Role: standby, Host: r.Host, PID: r.PID, Version: r.Version, Since: r.Since,
-			Cycle: r.Cycled, Interval: r.Interval, Hosts: r.Hosts, Shards: r.Shards,
+			Cycle: r.Cycled, Interval: r.Interval, Hosts: r.Hosts, Answered: r.Answered, Shards: r.Shards,
 			HostsDigest: r.HostsDigest, Policy: r.Policy,
 		}
 		switch {
@@ -144,6 +144,7 @@ func (d *Document) judgeElection(e *Election) {
 		d.add("no controller leads, so nothing is enforced", "start one: `systemctl start genv-controller`, and look at `journalctl -u genv-controller`")
 	}
 	d.judgeLeader(e, "the leader")
+	d.judgeReach(e)
 	d.judgeConfiguration(e)
 	for i := range e.Controllers {
 		if c := &e.Controllers[i]; c.Role == lost {
@@ -171,6 +172,22 @@ func (d *Document) judgeLeader(e *Election, name string) {
 		d.add(fmt.Sprintf("the last cycle of %s ended %s", name, render.Age(age)), next)
 	case -age > aheadAfter:
 		d.add("the clock of "+name+" is ahead of this one by more than 2 minutes, so whether its cycles are late isn't known", next)
+	}
+}
+
+// judgeReach says that the leader reaches less than half of its hosts, if a standby reaches more:
+// hosts that are down aren't a reason to change the leader.
+func (d *Document) judgeReach(e *Election) {
+	l := e.leader()
+	if l == nil || l.Answered == nil || *l.Answered*2 >= l.Hosts {
+		return
+	}
+	for i := range e.Controllers {
+		if c := &e.Controllers[i]; c.Role == standby && c.Answered != nil && *c.Answered > *l.Answered {
+			d.add(fmt.Sprintf("only %d of %d hosts answer the leader, and %d answer %s", *l.Answered, l.Hosts, *c.Answered, text.Quoted(c.Name, maxShown)),
+				"if `journalctl -u genv-controller` on "+orItsHost(l.Host)+" says that it can't connect to them, stop it: `systemctl stop genv-controller` there; the standby reaches them")
+			return
+		}
 	}
 }
 

@@ -71,7 +71,15 @@ func columns() []render.Column {
 }
 
 func (d *Document) line(c *Controller) []string {
-	return []string{text.Cut(text.Printable(c.Name), maxShown), string(c.Role), timeOf(c.Since), text.Cut(text.Printable(c.Version), maxShown), number(c.Hosts), d.ago(c.Cycle)}
+	return []string{text.Cut(text.Printable(c.Name), maxShown), string(c.Role), timeOf(c.Since), text.Cut(text.Printable(c.Version), maxShown), hostsOf(c), d.ago(c.Cycle)}
+}
+
+// hostsOf is how many hosts a controller has, and how many of them answered, if that is known.
+func hostsOf(c *Controller) string {
+	if c.Answered == nil {
+		return number(c.Hosts)
+	}
+	return fmt.Sprintf("%d/%d", *c.Answered, c.Hosts)
 }
 
 func (d *Document) writeHosts(w io.Writer, output render.Output) error {

@@ -1,6 +1,7 @@
 package enforcement
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -9,6 +10,9 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent/controllers"
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/election"
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // What can't take hosts over says so, instead of leaving them to another controller.
@@ -48,5 +52,22 @@ func TestDigestOfHosts(t *testing.T) {
 	require.Equal(t, digestOf(list("a", "b")), digestOf(list("b", "a")))
 	for _, other := range [][]remote.Host{nil, list("a"), list("a", "c"), list("a", "b", "b"), list("ab")} {
 		require.NotEqual(t, digestOf(list("a", "b")), digestOf(other))
+	}
+}
+
+// A registration says how many hosts answered: also that none did.
+func TestRegistrationOfACycle(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 7, time.UTC)
+	cut := snapshot.Host{Name: "gpu-02", Err: errors.New("no answer")}
+	for name, row := range map[string]struct {
+		hosts    []snapshot.Host
+		answered int
+	}{
+		"one of two": {[]snapshot.Host{{Name: "gpu-01", Snapshot: &snapshot.Snapshot{}}, cut}, 1},
+		"none":       {[]snapshot.Host{cut, cut}, 0},
+	} {
+		var r election.Registration
+		cycled(&r, &controller.Cycle{Cluster: snapshot.Cluster{Hosts: row.hosts}}, now)
+		require.Equal(t, election.Registration{Cycled: now.Truncate(time.Second), Hosts: 2, Answered: &row.answered}, r, name)
 	}
 }

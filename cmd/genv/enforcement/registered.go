@@ -56,7 +56,11 @@ func (p *participation) register(cycle *controller.Cycle, now time.Time) {
 	if cycle.Stopped {
 		return
 	}
-	p.registrar.Set(func(r *election.Registration) {
-		r.Cycled, r.Hosts = now.Truncate(time.Second).UTC(), len(cycle.Cluster.Hosts)
-	})
+	p.registrar.Set(func(r *election.Registration) { cycled(r, cycle, now) })
+}
+
+// cycled has a registration say what came of a cycle.
+func cycled(r *election.Registration, cycle *controller.Cycle, now time.Time) {
+	answered := len(cycle.Cluster.Answered())
+	r.Cycled, r.Hosts, r.Answered = now.Truncate(time.Second).UTC(), len(cycle.Cluster.Hosts), &answered
 }
