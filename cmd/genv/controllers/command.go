@@ -48,7 +48,14 @@ func examine(c *cli.Context, p *command.Program, ask Ask) (*Document, error) {
 		return nil, err
 	}
 	d := &Document{Schema: Schema, Hosts: []Host{}, Failed: []remote.Failure{}}
-	if config.Key != "" {
+	if config.Key == "" || command.IsGiven(c, "host") || command.IsGiven(c, "hostfile") {
+		hosts, failed, err := ask(c)
+		if err != nil {
+			return nil, err
+		}
+		d.Hosts, d.Failed = append(d.Hosts, hosts...), append(d.Failed, failed...)
+	}
+	if config.Key != "" { // after the hosts: an epoch that they know can't be later
 		if d.Election, err = askEtcd(c.Context, &config); err != nil {
 			err = fmt.Errorf("etcd doesn't say which controller leads: %w", err)
 			if !etcd.Refused(err) {
@@ -56,13 +63,6 @@ func examine(c *cli.Context, p *command.Program, ask Ask) (*Document, error) {
 			}
 			return nil, &command.ExitError{Code: command.ExitSomeFailed, Err: err}
 		}
-	}
-	if config.Key == "" || command.IsGiven(c, "host") || command.IsGiven(c, "hostfile") {
-		hosts, failed, err := ask(c)
-		if err != nil {
-			return nil, err
-		}
-		d.Hosts, d.Failed = append(d.Hosts, hosts...), append(d.Failed, failed...)
 	}
 	d.Time = p.Now().Round(0).UTC()
 	d.judge()

@@ -3,12 +3,10 @@ package controllers
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
 	"github.com/seed-3119e985/genv/cmd/genv/render"
-	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -65,61 +63,11 @@ func (e *Election) count(role Role) (n int) {
 // judge finds which hosts agree, and what is not in order.
 func (d *Document) judge() {
 	d.Problems = []Problem{}
+	g := d.groups()
 	if e := d.Election; e != nil {
-		d.judgeElection(e)
+		d.judgeElection(e, g)
 	}
-	sourceOf := d.source()
-	others := map[string][]string{} // hosts, by the name of another controller
-	var unclear, unfenced, unclaimed, refusing []string
-	for i := range d.Hosts {
-		h := &d.Hosts[i]
-		switch h.Agrees = true; h.State {
-		case acts:
-			if h.Agrees = h.Source == sourceOf(h.Host); !h.Agrees {
-				others[h.Controller] = append(others[h.Controller], h.Host)
-			}
-		case unknown:
-			h.Agrees = false
-			unclear = append(unclear, h.Host)
-		case cannot:
-			unfenced = append(unfenced, h.Host)
-		case released, none:
-			if h.Kind == fence.KindEtcd && d.Election != nil && h.Source != sourceOf(h.Host) {
-				refusing = append(refusing, h.Host)
-			} else if d.Election != nil && d.Election.leadsOn(h.Host) {
-				unclaimed = append(unclaimed, h.Host)
-			}
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(others)) {
-		d.judgeOther(name, render.Hosts(others[name]))
-	}
-	if len(refusing) > 0 {
-		d.add("only the leader of another election may act on "+render.Hosts(refusing)+": the controllers of this election are refused there", "start one controller of this election once with --take-over")
-	}
-	if len(unclear) > 0 {
-		d.add(render.Hosts(unclear)+": genv can't read which controller may act, so none may", "look at controller.json in /var/lib/genv there: if it is damaged and one controller runs, remove it; `genv remote enforce` says why it can't be read")
-	}
-	if len(unclaimed) > 0 {
-		d.add("no controller acts on "+render.Hosts(unclaimed)+", so nothing is enforced there", "check that hosts.yaml has these hosts on all controllers, and look at `journalctl -u genv-controller`")
-	}
-	if len(unfenced) > 0 && d.Election != nil {
-		d.add("the genv of "+render.Hosts(unfenced)+" can't refuse a controller that was replaced", "install this genv there: `genv remote install`")
-	}
-}
-
-// judgeOther says that a controller acts on hosts by another right than it should. The leader does
-// if etcd was restored under it as another cluster.
-func (d *Document) judgeOther(name, hosts string) {
-	quoted := text.Quoted(name, maxShown)
-	switch e := d.Election; {
-	case e == nil:
-		d.add(fmt.Sprintf("%s acts on %s, and another controller on the other hosts", quoted, hosts), "end it, or start the one that is to act once with --take-over")
-	case e.leader() != nil && e.leader().Name == name:
-		d.add("on "+hosts+" the leader acts with an epoch from another etcd cluster, so no standby can take over there", "end all controllers of this election, and start one once with --take-over")
-	default:
-		d.add(fmt.Sprintf("%s acts on %s, which refuses the controllers of this election", quoted, hosts), "end it, or start the controllers of this election once with --take-over")
-	}
+	d.judgeHosts(g)
 }
 
 // maxShown is how many characters of a controller's name are shown.
@@ -135,13 +83,13 @@ const (
 	aheadAfter = 2 * time.Minute
 )
 
-func (d *Document) judgeElection(e *Election) {
+func (d *Document) judgeElection(e *Election, g *groups) {
 	switch {
 	case len(e.Members) > 0:
 		d.judgeShards(e)
 		return
 	case !e.Leads:
-		d.add("no controller leads, so nothing is enforced", "start one: `systemctl start genv-controller`, and look at `journalctl -u genv-controller`")
+		d.judgeVacancy(e, g)
 	}
 	d.judgeLeader(e, "the leader")
 	d.judgeReach(e)
@@ -153,6 +101,24 @@ func (d *Document) judgeElection(e *Election) {
 	}
 	if e.Leads && e.count(standby) == 0 {
 		d.add("there is no standby: if the leader fails, nothing is enforced", "start another controller with the same --leader on another jump host")
+	}
+}
+
+// judgeVacancy says that no controller leads, and what helps.
+func (d *Document) judgeVacancy(e *Election, g *groups) {
+	const (
+		vacant = "no controller leads, so nothing is enforced"
+		start  = "`systemctl start genv-controller`, and look at `journalctl -u genv-controller`"
+	)
+	switch {
+	case len(g.others) > 0:
+		d.add("no controller of this election leads, so nothing is enforced except by the controllers named below", "first decide which controllers are to act: hosts on which another one acts refuse those of this election")
+	case e.count(standby) > 0:
+		d.add(vacant, "wait for half a minute: a standby takes over; if none does, look at `journalctl -u genv-controller` on their machines")
+	case len(g.divided) > 0:
+		d.add(vacant, "start one with the same --shards as before, of which hosts still know: "+start)
+	default:
+		d.add(vacant, "start one: "+start)
 	}
 }
 
@@ -214,23 +180,3 @@ func (d *Document) judgeConfiguration(e *Election) {
 }
 
 func orItsHost(host string) string { return cmp.Or(text.Printable(host), "its host") }
-
-// source returns what should count the epochs on a host: its election, or else what does on most
-// hosts; of several the one of the first host.
-func (d *Document) source() func(host string) string {
-	if e := d.Election; e != nil {
-		return func(host string) string { return fence.ElectionSource(e.cluster, e.keyOf(host)) }
-	}
-	count, best := map[string]int{}, ""
-	for i := range d.Hosts {
-		if d.Hosts[i].State == acts {
-			count[d.Hosts[i].Source]++
-		}
-	}
-	for i := range d.Hosts {
-		if s := d.Hosts[i].Source; count[s] > count[best] {
-			best = s
-		}
-	}
-	return func(string) string { return best }
-}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/remote/election/etcd"
 	"github.com/seed-3119e985/genv/remote/shards"
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -56,17 +57,38 @@ func (e *Election) divide(members []shards.Member, all []Shard) {
 	}
 }
 
-// leadsOn reports whether a controller leads that should act on a host.
-func (e *Election) leadsOn(host string) bool {
+// of is the election that a host is in: that of its shard, if there are any. It is nil if no
+// controller has begun with the shard.
+func (e *Election) of(host string) *Election {
 	if len(e.Members) == 0 {
-		return e.Leads
+		return e
 	}
 	for i := range e.Shards {
 		if s := &e.Shards[i]; s.Key == e.keyOf(host) {
-			return s.Leads
+			return &s.Election
 		}
 	}
-	return true // no controller has begun with the shard, which is said of its hosts
+	return nil
+}
+
+// leadsOn reports whether a controller leads that should act on a host.
+func (e *Election) leadsOn(host string) bool {
+	of := e.of(host)
+	return of == nil || of.Leads // a shard with which no controller has begun: that is said of its hosts
+}
+
+// wasDivided reports whether the last controller of a host was that of a shard, and now no controller
+// of the election runs that could say how many shards there are.
+func (e *Election) wasDivided(h *Host) bool {
+	if e == nil || len(e.Members) > 0 || e.Leads || e.count(standby) > 0 {
+		return false
+	}
+	for number := range shards.MaxCount {
+		if h.Source == fence.ElectionSource(e.cluster, shards.Key(e.Key, number)) {
+			return true
+		}
+	}
+	return false
 }
 
 // keyOf is the key of the election that a host is in.

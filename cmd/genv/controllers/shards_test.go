@@ -73,6 +73,17 @@ func TestHostsOfShards(t *testing.T) {
 	require.Equal(t, []string{`"by election:cafe//k" acts on gpu-03, which refuses the controllers of this election`}, texts(d))
 }
 
+// A host that knows a later epoch than the leader of its own shard refuses it.
+func TestALaterEpochOfAShard(t *testing.T) {
+	host, other := hostOfShard(1, 4), hostOfShard(3, 4)
+	own := func(host string) string { return fence.ElectionSource(cluster, shards.Key("/k", shards.Of(host, 4))) }
+	d := divided([]shards.Member{{Name: "a", Count: 4}, {Name: "b", Count: 4}}, func(all []Shard) { all[3].Epoch = 12 })
+	d.Hosts = []Host{said(host, own(host), 10, true), said(other, own(other), 10, false)}
+	d.judge()
+	require.Len(t, d.Problems, 1)
+	require.Contains(t, d.Problems[0].Text, "a later epoch of this election than that of the leader is known on "+host+", ")
+}
+
 func TestWhatPeopleReadOfShards(t *testing.T) {
 	d := divided([]shards.Member{{Name: "jump-1\x1b[2J", Count: 4}, {Name: "jump-2", Count: 4}}, nil)
 	d.judge()
