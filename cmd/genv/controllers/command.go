@@ -1,11 +1,8 @@
 package controllers
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -13,8 +10,6 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/leadership"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/controller/handover"
-	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/remote/election/etcd"
 )
 
@@ -56,7 +51,7 @@ func examine(c *cli.Context, p *command.Program, ask Ask) (*Document, error) {
 		d.Hosts, d.Failed = append(d.Hosts, hosts...), append(d.Failed, failed...)
 	}
 	if config.Key != "" { // after the hosts: an epoch that they know can't be later
-		if d.Election, err = askEtcd(c.Context, &config); err != nil {
+		if err := d.askEtcd(c.Context, &config); err != nil {
 			err = fmt.Errorf("etcd doesn't say which controller leads: %w", err)
 			if !etcd.Refused(err) {
 				err = fmt.Errorf("%w; look at `%s`", err, config.Health())
@@ -67,38 +62,6 @@ func examine(c *cli.Context, p *command.Program, ask Ask) (*Document, error) {
 	d.Time = p.Now().Round(0).UTC()
 	d.judge()
 	return d, nil
-}
-
-// etcdTimeout is how long etcd may take, with all of its members.
-const etcdTimeout = 10 * time.Second
-
-func askEtcd(ctx context.Context, config *leadership.Config) (*Election, error) {
-	ctx, cancel := context.WithTimeout(ctx, etcdTimeout)
-	defer cancel()
-	client := etcd.New(config.Etcd)
-	defer client.Close()
-	e, err := electionAt(ctx, client, config.Key)
-	if err != nil {
-		return nil, err
-	}
-	return e, e.askShards(ctx, client)
-}
-
-// electionAt asks for the election with a key.
-func electionAt(ctx context.Context, client *etcd.Client, key string) (*Election, error) {
-	leader, epoch, cluster, err := election.LeaderOf(ctx, client, key)
-	if err != nil {
-		return nil, err
-	}
-	registered, err := election.Registered(ctx, client, key)
-	if err != nil {
-		return nil, err
-	}
-	written, err := handover.Written(ctx, client, key)
-	if err != nil && !errors.Is(err, handover.ErrNone) {
-		return nil, err
-	}
-	return electionOf(key, leader, epoch, cluster, registered, written), nil
 }
 
 // print prints the document, and returns the exit code.

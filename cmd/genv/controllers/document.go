@@ -16,6 +16,8 @@ type Document struct {
 	Time   time.Time `json:"time"`
 	// Election is nil without --leader.
 	Election *Election `json:"election"`
+	// Etcd is how etcd is; nil without --leader.
+	Etcd *Etcd `json:"etcd"`
 	// Hosts are empty if none were asked.
 	Hosts  []Host           `json:"hosts"`
 	Failed []remote.Failure `json:"failed"`

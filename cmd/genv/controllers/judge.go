@@ -64,6 +64,7 @@ func (e *Election) count(role Role) (n int) {
 func (d *Document) judge() {
 	d.Problems = []Problem{}
 	g := d.groups()
+	d.judgeEtcd()
 	if e := d.Election; e != nil {
 		d.judgeElection(e, g)
 	}
