@@ -83,6 +83,15 @@ func TestControllersOfAnElection(t *testing.T) {
 	require.Equal(t, command.ExitSomeFailed, r.code)
 	require.Contains(t, r.err, "etcd doesn't say which controller leads")
 	require.Empty(t, r.out)
+	d, code = controllersShown(t, args...)
+	require.Equal(t, command.ExitSomeFailed, code)
+	require.Nil(t, d.Election)
+	require.NotEmpty(t, d.Etcd.Error)
+	require.EqualValues(t, "released", d.Hosts[0].State)
+	d, code = controllersShown(t, append(args, "--leader", "off")...)
+	require.Equal(t, command.ExitSomeFailed, code, "nothing is enforced")
+	require.Nil(t, d.Etcd)
+	require.Len(t, d.Hosts, 1)
 }
 
 // Without etcd: what the hosts say, which may not agree.

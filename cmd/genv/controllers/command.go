@@ -21,7 +21,7 @@ func Command(p command.Program, flags []cli.Flag, ask Ask) *cli.Command {
 	return &cli.Command{
 		Name:  "controllers",
 		Usage: "show which controller leads, which are standbys or lost, and which one acts on each host; it changes nothing",
-		Flags: slices.Concat(flags, leadership.Flags(), command.OutputFlags()),
+		Flags: slices.Concat(flags, leaderFlags(), command.OutputFlags()),
 		Action: func(c *cli.Context) error {
 			output, err := command.ReadOutput(c)
 			if err != nil {
@@ -36,14 +36,32 @@ func Command(p command.Program, flags []cli.Flag, ask Ask) *cli.Command {
 	}
 }
 
-// examine asks etcd and hosts.
+// noLeader is the value of --leader with which only hosts are asked.
+const noLeader = "off"
+
+// leaderFlags are those about a leader: here --leader has nothing act.
+func leaderFlags() []cli.Flag {
+	flags := leadership.Flags()
+	flags[0] = &cli.StringFlag{Name: "leader", Usage: "the `URL` of the election to show, such as etcd://a:2379,b:2379,c:2379/genv/lab or, with TLS, etcds://…; off to ask only hosts"}
+	return flags
+}
+
+func readLeader(c *cli.Context, getenv func(string) string) (leadership.Config, error) {
+	if c.String("leader") == noLeader {
+		return leadership.Config{}, nil
+	}
+	return leadership.ReadConfig(c, getenv, true)
+}
+
+// examine asks hosts and etcd.
 func examine(c *cli.Context, p *command.Program, ask Ask) (*Document, error) {
-	config, err := leadership.ReadConfig(c, p.Getenv, true)
+	config, err := readLeader(c, p.Getenv)
 	if err != nil {
 		return nil, err
 	}
 	d := &Document{Schema: Schema, Hosts: []Host{}, Failed: []remote.Failure{}}
-	if config.Key == "" || command.IsGiven(c, "host") || command.IsGiven(c, "hostfile") {
+	asksHosts := config.Key == "" || command.IsGiven(c, "host") || command.IsGiven(c, "hostfile")
+	if asksHosts {
 		hosts, failed, err := ask(c)
 		if err != nil {
 			return nil, err
@@ -51,10 +69,10 @@ func examine(c *cli.Context, p *command.Program, ask Ask) (*Document, error) {
 		d.Hosts, d.Failed = append(d.Hosts, hosts...), append(d.Failed, failed...)
 	}
 	if config.Key != "" { // after the hosts: an epoch that they know can't be later
-		if err := d.askEtcd(c.Context, &config); err != nil {
+		if err := d.askEtcd(c.Context, &config); err != nil && !asksHosts {
 			err = fmt.Errorf("etcd doesn't say which controller leads: %w", err)
 			if !etcd.Refused(err) {
-				err = fmt.Errorf("%w; look at `%s`", err, config.Health())
+				err = fmt.Errorf("%w; look at `%s`, or ask hosts with -H", err, config.Health())
 			}
 			return nil, &command.ExitError{Code: command.ExitSomeFailed, Err: err}
 		}

@@ -24,7 +24,8 @@ type Etcd struct {
 	// Error is why etcd doesn't say which controller leads; empty if it does.
 	Error string `json:"error,omitempty"`
 
-	health string // the command by which an operator looks at members
+	refused bool   // the Error is what etcd answered
+	health  string // the command by which an operator looks at members
 }
 
 // etcdTimeout is how long etcd may take, with all of its members.
@@ -48,6 +49,9 @@ func (d *Document) askEtcd(ctx context.Context, config *leadership.Config) (err 
 	asked.Go(func() { d.Etcd.OutOfSpace, _ = client.OutOfSpace(ctx) }) // or it isn't known
 	d.Election, err = wholeElection(ctx, client, config.Key)
 	asked.Wait()
+	if err != nil {
+		d.Etcd.Error, d.Etcd.refused = err.Error(), etcd.Refused(err)
+	}
 	return err
 }
 
@@ -80,10 +84,21 @@ func electionAt(ctx context.Context, client *etcd.Client, key string) (*Election
 	return electionOf(key, leader, epoch, cluster, registered, written), nil
 }
 
+// failed reports whether etcd was asked for the election, and didn't say anything of it.
+func (e *Etcd) failed() bool { return e != nil && e.Error != "" }
+
 // judgeEtcd says what is not in order with etcd itself.
 func (d *Document) judgeEtcd() {
 	e := d.Etcd
 	if e == nil {
+		return
+	}
+	if e.failed() {
+		next := "look at `" + e.health + "`"
+		if e.refused {
+			next = "correct --leader and the flags with it, or what etcd's user may read"
+		}
+		d.add("etcd doesn't say which controller leads: "+e.Error, next)
 		return
 	}
 	if e.OutOfSpace {

@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"bytes"
 	"os/exec"
 	"testing"
 	"time"
@@ -8,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/cmd/genv/leadership"
+	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/remote/election/etcd"
 	"github.com/seed-3119e985/genv/remote/testfleet/etcdcluster"
@@ -27,6 +30,22 @@ func TestEtcd(t *testing.T) {
 		d := &Document{Time: noon, Etcd: row.etcd, Election: electionOf("/k", leaderOf("1"), 9, cluster, []election.Registration{registered("1", false), registered("2", false)}, noon)}
 		d.judge()
 		require.Equal(t, row.problems, texts(d), name)
+	}
+}
+
+// Without etcd the table of hosts is shown, and which of them is wrong isn't guessed.
+func TestHostsWithoutEtcd(t *testing.T) {
+	for refused, next := range map[bool]string{false: "look at `etcdctl endpoint health`", true: "correct --leader"} {
+		d := &Document{Time: noon, Etcd: &Etcd{Members: 3, Silent: []string{"a", "b"}, Error: "no majority", refused: refused, health: "etcdctl endpoint health"}, Hosts: []Host{
+			said("a", fence.ElectionSource(cluster, "/k/shards/01"), 9, false), said("b", fence.ElectionSource(cluster, "/k/shards/02"), 7, false),
+			said("c", fence.FolderSource("x"), 7, false), said("d", fence.FolderSource("x"), 7, true),
+		}}
+		d.judge()
+		require.Equal(t, []string{"etcd doesn't say which controller leads: no majority"}, texts(d))
+		require.Contains(t, d.Problems[0].Next, next)
+		var b bytes.Buffer
+		require.NoError(t, d.write(&b, render.Output{Format: "tui"}))
+		require.Regexp(t, `(?s) may act\n.* may act\n.* acts\n.* released\n`, b.String())
 	}
 }
 
@@ -60,4 +79,12 @@ func TestFreeSpace(t *testing.T) {
 		return d.askEtcd(t.Context(), &config) == nil && len(d.Etcd.Silent) == 1
 	}, time.Minute, 100*time.Millisecond)
 	require.Contains(t, d.Etcd.Silent[0], "connection refused")
+}
+
+// --leader has nothing act here, so its help isn't that of `genv remote enforce`.
+func TestHelpOfLeader(t *testing.T) {
+	for i, flag := range leadership.Flags() {
+		require.Equal(t, flag.Names(), leaderFlags()[i].Names())
+	}
+	require.NotContains(t, leaderFlags()[0].String(), "act only")
 }

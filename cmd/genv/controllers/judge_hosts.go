@@ -35,6 +35,7 @@ func (d *Document) groups() *groups {
 			g.unclear = append(g.unclear, h.Host)
 		case h.State == cannot:
 			g.unfenced = append(g.unfenced, h.Host)
+		case d.Etcd.failed(): // which controller should act isn't known
 		case own && e.isBehind(h):
 			g.later = append(g.later, h.Host)
 		case e.wasDivided(h):

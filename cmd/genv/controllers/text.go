@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -92,6 +93,8 @@ func (d *Document) writeHosts(w io.Writer, output render.Output) error {
 			state = "can't refuse"
 		case h.State == acts && !h.Agrees:
 			state = "acts!"
+		case h.State == acts && h.Kind == fence.KindEtcd && d.Etcd.failed():
+			state = "may act" // or it can't reach etcd, too, and only watches
 		}
 		t.Add(h.Host, text.Cut(text.Printable(h.Controller), maxShown), number(h.Epoch), h.Kind, timeOf(h.Since), state)
 	}
