@@ -85,7 +85,12 @@ func (m *Members) Set(ready, left, blind []int) {
 func (m *Members) Run(ctx context.Context) error {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
+	ctx, cancel := context.WithCancel(ctx)
+	var registered sync.WaitGroup
+	defer registered.Wait()
 	defer m.leave(ctx)
+	defer cancel()
+	register := sync.OnceFunc(func() { registered.Go(func() { m.registrar().Run(ctx) }) })
 	failed := false
 	for {
 		limited, cancel := context.WithTimeout(ctx, within)
@@ -100,12 +105,21 @@ func (m *Members) Run(ctx context.Context) error {
 			failed = err != nil
 			m.Failed(err)
 		}
+		if err == nil { // so this is the only controller with its id
+			register()
+		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
 		}
 	}
+}
+
+// registrar has etcd remember this controller, so that one that was killed is missed.
+func (m *Members) registrar() *election.Registrar {
+	self := election.Registration{Candidate: election.Candidate{ID: m.Self.ID, Name: m.Self.Name}, Shards: m.Self.Count}
+	return election.NewRegistrar(m.Cluster, m.Key, self, func(error) {}) // Failed gets what etcd refuses
 }
 
 // step does once what is done each second. A member of etcd that hangs may answer KeepAlive without
