@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/controllers"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/cmd/genv/sharding"
 	"github.com/seed-3119e985/genv/enforce/audit"
@@ -148,11 +149,16 @@ func TestShards(t *testing.T) {
 	third := s.join(names[2], flags...)
 	s.judges(names...)
 	s.violateAll()
-	s.shownInOrder(names)
+	s.shows(func(d *controllers.Document, code int) bool {
+		return code == command.ExitOK && d.Election.Leads && len(d.Election.Members) == len(names) && len(d.Hosts) == len(s.hosts)
+	})
 
 	second.signal(os.Kill)
 	s.violateAll()
 	s.judges(names[0], names[2])
+	s.shows(func(d *controllers.Document, code int) bool {
+		return code == command.ExitSomeFailed && len(d.Election.Members) == 2 && len(d.Election.Controllers) == 1 && d.Election.Controllers[0].Role == "lost"
+	})
 	third.signal(syscall.SIGTERM)
 	s.judges(names[0])
 	third.exits(command.ExitOK)
@@ -173,13 +179,13 @@ func TestShards(t *testing.T) {
 	s.eachOnce(5 * len(hosts))
 }
 
-// shownInOrder waits until `genv remote controllers` finds a leader of each shard, and the same one on its hosts.
-func (s *sharing) shownInOrder(names []string) {
+// shows waits until `genv remote controllers` shows something.
+func (s *sharing) shows(something func(d *controllers.Document, code int) bool) {
 	s.t.Helper()
 	args := []string{"--leader", "etcd://" + s.etcd.Addresses() + "/genv/lab", "-F", s.fleet.SSHConfig(), "-H", strings.Join(s.hosts, ",")}
 	require.Eventually(s.t, func() bool {
 		d, code := controllersShown(s.t, args...)
-		return code == command.ExitOK && d.Election.Leads && len(d.Election.Members) == len(names) && len(d.Hosts) == len(s.hosts)
+		return something(&d, code)
 	}, time.Minute, 100*time.Millisecond)
 }
 

@@ -95,13 +95,17 @@ func (d *Document) judgeElection(e *Election, g *groups) {
 	d.judgeLeader(e, "the leader")
 	d.judgeReach(e)
 	d.judgeConfiguration(e)
+	d.judgeLost(e)
+	if e.Leads && e.count(standby) == 0 {
+		d.add("there is no standby: if the leader fails, nothing is enforced", "start another controller with the same --leader on another jump host")
+	}
+}
+
+func (d *Document) judgeLost(e *Election) {
 	for i := range e.Controllers {
 		if c := &e.Controllers[i]; c.Role == lost {
 			d.add(text.Quoted(c.Name, maxShown)+" is lost: it was killed, or can't reach etcd", "look at `systemctl status genv-controller` on "+orItsHost(c.Host))
 		}
-	}
-	if e.Leads && e.count(standby) == 0 {
-		d.add("there is no standby: if the leader fails, nothing is enforced", "start another controller with the same --leader on another jump host")
 	}
 }
 

@@ -38,6 +38,7 @@ func (e *Election) askShards(ctx context.Context, client *etcd.Client) error {
 // have no hosts.
 func (e *Election) divide(members []shards.Member, all []Shard) {
 	e.Count, e.Leads = members[0].Count, true
+	e.Controllers = slices.DeleteFunc(e.Controllers, func(c Controller) bool { return c.Role != lost }) // the others are Members
 	for i := range members {
 		e.Members = append(e.Members, members[i].Name)
 	}
@@ -122,6 +123,7 @@ func (d *Document) judgeShards(e *Election) {
 		d.add(fmt.Sprintf("%s has lost its processes of shards %s: they were killed, or can't reach etcd", orItsHost(host), strings.Join(slices.Compact(gone[host]), ", ")),
 			"look at `systemctl status genv-controller` on "+orItsHost(host))
 	}
+	d.judgeLost(e)
 	if len(e.Members) == 1 {
 		d.add("there is no other controller: if "+text.Quoted(e.Members[0], maxShown)+" fails, nothing is enforced", "start another one with the same --leader and --shards on another jump host")
 	}

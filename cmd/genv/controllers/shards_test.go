@@ -63,6 +63,17 @@ func TestShards(t *testing.T) {
 	}
 }
 
+// A controller that was killed is missed, though another one has its shards, and one that runs isn't shown twice.
+func TestALostControllerOfShards(t *testing.T) {
+	killed, runs := registered("3", true), registered("1", false)
+	e := electionOf("/k", nil, 0, cluster, []election.Registration{runs, killed}, time.Time{})
+	e.divide([]shards.Member{{Name: "a", Count: 4}, {Name: "b", Count: 4}}, nil)
+	d := &Document{Time: noon, Election: e}
+	d.judge()
+	require.Len(t, e.Controllers, 1)
+	require.Equal(t, []string{`"genv on jump-3, process 7" is lost: it was killed, or can't reach etcd`}, texts(d))
+}
+
 // A host has to follow the election of its own shard, not that of another one.
 func TestHostsOfShards(t *testing.T) {
 	own := func(host string) string { return fence.ElectionSource(cluster, shards.Key("/k", shards.Of(host, 4))) }
