@@ -49,7 +49,7 @@ func NewRegistrar(cluster RegistrarCluster, key string, self Registration, refus
 	return &Registrar{
 		cluster: cluster, self: self, refused: refused,
 		registered: record{key: registeredPrefix(key) + self.name(), ttl: RegisteredFor, every: registerEvery},
-		known:      record{key: knownPrefix(key) + self.name(), ttl: keepKnown, every: renewKnownEvery},
+		known:      record{key: knownPrefix(key) + self.name(), ttl: keepKnown, every: renewKnownEvery, anyway: true},
 	}
 }
 
@@ -100,12 +100,13 @@ func (r *Registrar) register(ctx context.Context) error {
 type record struct {
 	key        string
 	ttl, every time.Duration
+	anyway     bool  // write it also if it hasn't changed: an operator may have deleted it
 	lease      int64 // 0 for none
 	written    []byte
 	renewed    time.Time
 }
 
-// keep renews the lease, or makes one, and writes the key if it has changed.
+// keep renews the lease, or makes one, and writes the key if it has changed or is written anyway.
 func (k *record) keep(ctx context.Context, cluster RegistrarCluster, self Registration) error {
 	now := time.Now()
 	if k.lease != 0 && now.Sub(k.renewed) < k.every-registerEvery/2 {
@@ -128,7 +129,7 @@ func (k *record) keep(ctx context.Context, cluster RegistrarCluster, self Regist
 		}
 		k.lease, k.written = lease.ID, nil
 	}
-	if !bytes.Equal(value, k.written) {
+	if k.anyway || !bytes.Equal(value, k.written) {
 		if err := cluster.Put(ctx, k.key, value, k.lease); err != nil {
 			k.written = nil // it may have been written
 			return err

@@ -157,6 +157,35 @@ func TestRegistrar(t *testing.T) {
 	})
 }
 
+// An operator may have etcd forget all controllers, to forget those that are lost.
+func TestARunningControllerIsRememberedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &registry{ends: map[int64]time.Time{}, keys: map[string]etcd.Entry{}}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			election.NewRegistrar(r, "/genv/lab", one, func(err error) { require.NoError(t, err) }).Run(ctx)
+			close(ended)
+		}()
+		time.Sleep(time.Second)
+		const known = "/genv/lab/known/"
+		remembered := func() int {
+			list, err := r.List(t.Context(), known)
+			require.NoError(t, err)
+			return len(list)
+		}
+		require.Equal(t, 1, remembered())
+		r.mu.Lock()
+		delete(r.keys, known+"1@jump-1")
+		r.mu.Unlock()
+		require.Zero(t, remembered())
+		time.Sleep(time.Minute)
+		require.Equal(t, 1, remembered(), "also if it has not completed a cycle since")
+		cancel()
+		<-ended
+	})
+}
+
 func TestWhatIsNoRegistration(t *testing.T) {
 	r := &registry{ends: map[int64]time.Time{}, keys: map[string]etcd.Entry{}}
 	for key, value := range map[string]string{
