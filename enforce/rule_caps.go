@@ -116,7 +116,7 @@ func (j *judgement) capDue(f *Finding, over *holdings.Over, warn Warn) (due bool
 	case j.fleet.PauseCaps && f.HostsMissing > 0:
 		f.Waits = fmt.Sprintf("%d of the hosts did not answer, and the policy says \"unreachable: hold\"", f.HostsMissing)
 	case over.Settling:
-		f.Waits = "an earlier decision may still be taking something from this user"
+		f.Waits = "not all shards have looked at their hosts since, or an earlier decision may still be taking something from this user"
 	case due && !over.Due:
 		f.Waits = "the warning period is not over on all hosts where the user would lose something"
 	default:

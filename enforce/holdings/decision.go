@@ -25,7 +25,8 @@ type Over struct {
 	// Shown: this shard reports the finding although the user loses nothing here. One shard per
 	// finding has it.
 	Shown bool `json:"shown,omitempty"`
-	// Settling says that the user may be losing something else already.
+	// Settling says that it would be due, but the user may be losing something else already, or
+	// was not seen to be over the cap in all shards yet.
 	Settling bool   `json:"settling,omitempty"`
 	Takes    []Take `json:"takes,omitempty"`
 }

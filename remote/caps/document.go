@@ -38,8 +38,8 @@ func (s stamp) before(other stamp) bool {
 type head struct {
 	Schema  string `json:"schema"`
 	Version stamp  `json:"version"`
-	// Seen is the decision that was known in the cycle before this one: whatever an earlier one
-	// took is no longer among the holdings, or was not taken.
+	// Seen is the decision that was known in the cycle before this one, so the hosts were looked at
+	// later: whatever an earlier one took is no longer among the holdings, or was not taken.
 	Seen stamp `json:"seen,omitzero"`
 	// Every is about how long it takes until there are later holdings.
 	Every time.Duration `json:"every_ns"`

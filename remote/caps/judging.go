@@ -29,13 +29,17 @@ func (s *shardHeld) fresh(now time.Duration) bool {
 // judgeState is what a judge knows between two decisions. It is pure.
 type judgeState struct {
 	*settler
+	over     overSince
 	number   uint64                     // of the last decision
 	lastSent map[int]*holdings.Decision // to each shard,
 	at       map[int]time.Duration      // and when
 }
 
 func newJudgeState(epoch uint64) *judgeState {
-	return &judgeState{settler: newSettler(epoch), lastSent: make(map[int]*holdings.Decision), at: make(map[int]time.Duration)}
+	return &judgeState{
+		settler: newSettler(epoch), over: make(overSince),
+		lastSent: make(map[int]*holdings.Decision), at: make(map[int]time.Duration),
+	}
 }
 
 // repeatEvery is how often a decision is repeated that has not changed.
@@ -49,6 +53,7 @@ func (j *judgeState) decide(list []shardHeld, rules holdings.Rules, now time.Dur
 		documents[i], from[list[i].number] = list[i].Shard, list[i].Version
 	}
 	decisions := holdings.Decide(documents, rules)
+	j.over.awaitLooks(list, decisions, stamp{j.epoch, j.number + 1})
 	j.settle(list, decisions)
 	due := make(map[int]*decision)
 	for i := range list {

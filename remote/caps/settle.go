@@ -59,7 +59,7 @@ func (s *settler) settle(list []shardHeld, decisions []holdings.Decision) {
 	for i := range decisions {
 		for k := range decisions[i].Over {
 			if o := &decisions[i].Over[k]; unsettled[o.User] {
-				o.Settling, o.Due = o.Due || o.Settling, false
+				postpone(o)
 			}
 		}
 	}

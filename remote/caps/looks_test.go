@@ -1,0 +1,77 @@
+package caps
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestNothingIsTakenFromBeforeAUserMoved: shards look at their hosts at different times, so nothing is taken until all
+// in which the user holds something have looked since the user was found over the cap. Decisions have the number
+// of the step, from 1; the judge has been elected for long, and the cap is 2.
+func TestNothingIsTakenFromBeforeAUserMoved(t *testing.T) {
+	type step struct {
+		seen   [2]uint64
+		shards [2]string
+		want   string
+	}
+	for name, steps := range map[string][]step{
+		// Nothing goes:
+		"moved, and the other shard is late": {
+			{[2]uint64{0, 0}, [2]string{"a:1 b:2", ""}, ""},
+			{[2]uint64{0, 1}, [2]string{"a:1 b:2", "c:0"}, "settling"},
+			{[2]uint64{0, 2}, [2]string{"a:1 b:2", "c:0"}, "settling"},
+			{[2]uint64{0, 3}, [2]string{"a:1 b:2", "c:0"}, "settling"},
+			{[2]uint64{4, 4}, [2]string{"a:1", "c:0"}, ""},
+		},
+		"moved, and a cycle of the other shard was under way": {
+			{[2]uint64{0, 0}, [2]string{"a:1 b:2", ""}, ""},
+			{[2]uint64{0, 1}, [2]string{"a:1 b:2", "c:0"}, "settling"},
+			{[2]uint64{1, 2}, [2]string{"a:1 b:2", "c:0"}, "settling"},
+			{[2]uint64{2, 3}, [2]string{"a:1", "c:0"}, ""},
+		},
+		"moved again later, after a time within the cap": {
+			{[2]uint64{0, 0}, [2]string{"a:1 b:2", "c:0"}, "settling"},
+			{[2]uint64{1, 1}, [2]string{"a:1", "c:0"}, ""},
+			{[2]uint64{2, 2}, [2]string{"a:1", "c:0 d:0"}, "settling"},
+			{[2]uint64{2, 3}, [2]string{"a:1", "c:0 d:0"}, "settling"},
+			{[2]uint64{3, 4}, [2]string{"", "c:0 d:0"}, ""},
+		},
+		"all moved": {
+			{[2]uint64{0, 0}, [2]string{"a:1 b:2", ""}, ""},
+			{[2]uint64{0, 9}, [2]string{"a:1 b:2", "c:0 d:0"}, "settling"},
+			{[2]uint64{9, 9}, [2]string{"", "c:0 d:0"}, ""},
+		},
+		// Something goes:
+		"all have looked again": {
+			{[2]uint64{0, 0}, [2]string{"a:1 b:2", "c:0"}, "settling"},
+			{[2]uint64{1, 0}, [2]string{"a:1 b:2", "c:0"}, "settling"},
+			{[2]uint64{1, 1}, [2]string{"a:1 b:2", "c:0"}, "c"},
+		},
+		"and see something else that is over": {
+			{[2]uint64{0, 0}, [2]string{"a:1 b:2", "c:0"}, "settling"},
+			{[2]uint64{1, 1}, [2]string{"a:1 b:0", "c:2"}, "b"},
+		},
+		"and another cycle needn't look once more": {
+			{[2]uint64{0, 0}, [2]string{"a:1 b:2", "c:0"}, "settling"},
+			{[2]uint64{1, 1}, [2]string{"a:1 b:2", "c:0"}, "c"},
+			{[2]uint64{1, 2}, [2]string{"a:1 b:2", "c:0"}, "c"},
+		},
+		"all of it is in one shard": {
+			{[2]uint64{0, 0}, [2]string{"a:1 b:2 c:0", ""}, "c"},
+		},
+		"all of it is in one shard by now": {
+			{[2]uint64{0, 0}, [2]string{"a:1 b:2", "c:0"}, "settling"},
+			{[2]uint64{0, 0}, [2]string{"", "c:0 d:1 e:2"}, "c"},
+		},
+	} {
+		j := newJudgeState(9)
+		for i, s := range steps {
+			list := published(t, [2]stamp{{9, s.seen[0]}, {9, s.seen[1]}}, s.shards[0], s.shards[1])
+			j.decide(list, rulesOf(2), time.Duration(i)*repeatEvery)
+			require.Equal(t, s.want, j.due(), "%s, step %d", name, i)
+		}
+		require.LessOrEqual(t, len(j.over), 1, name)
+	}
+}
