@@ -3,14 +3,17 @@ package holdings
 import (
 	"cmp"
 	"slices"
+
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // capResult is what was found about one cap of one user.
 type capResult struct {
 	cap    Cap
 	limit  int64
-	held   Amount        // by the user in all shards
-	shards []shardResult // by their numbers
+	going  func(user snapshot.Username, shard int, c Cap, t Take) bool // see Rules
+	held   Amount                                                      // by the user in all shards
+	shards []shardResult                                               // by their numbers
 }
 
 // shardResult is the part of a capResult that is about one shard.
@@ -38,9 +41,14 @@ func (r *capResult) hold(remaining *Remaining, a Amount) {
 type heldEnv struct {
 	*Env
 	remaining *Remaining // of its shard
+	going     bool
 }
 
-func (h heldEnv) host() *Host { return &h.remaining.shard.Hosts[h.Host] }
+func (h *heldEnv) host() *Host { return &h.remaining.shard.Hosts[h.Host] }
+
+func (h *heldEnv) take() Take {
+	return Take{Host: h.host().Name, EID: h.EID, At: h.Created, Cost: h.Cost}
+}
 
 // judgeEnvs takes environments beyond the cap: those without any device first, from which
 // there is nothing to take, then those without a process, then the newest. The environments
@@ -50,18 +58,21 @@ func (r *capResult) judgeEnvs(p *person) {
 	for _, one := range p.parts {
 		r.hold(one.remaining, Amount{Count: len(one.Envs), Hosts: one.Hosts})
 		for i := range one.Envs {
-			envs = append(envs, heldEnv{&one.Envs[i], one.remaining})
+			envs = append(envs, heldEnv{Env: &one.Envs[i], remaining: one.remaining})
 		}
 	}
 	if r.held.of(r.cap) <= r.limit {
 		return
 	}
+	for i := range envs {
+		envs[i].going = r.isGoing(p, envs[i].remaining, envs[i].take())
+	}
 	slices.SortStableFunc(envs, func(a, b heldEnv) int {
-		return cmp.Or(cmp.Compare(a.Cost, b.Cost), b.Created.Compare(a.Created), a.host().compare(b.host()), cmp.Compare(a.EID, b.EID))
+		return cmp.Or(cmp.Compare(a.Cost, b.Cost), first(a.going, b.going), b.Created.Compare(a.Created), a.host().compare(b.host()), cmp.Compare(a.EID, b.EID))
 	})
 	for _, env := range envs[:r.held.of(r.cap)-max(0, r.limit)] {
 		s := &r.shards[env.remaining.number]
-		s.takes = append(s.takes, Take{Host: env.host().Name, EID: env.EID, At: env.Created, Cost: env.Cost})
+		s.takes = append(s.takes, env.take())
 		s.excess.Envs = append(s.excess.Envs, env.Env)
 		s.freed++
 	}
@@ -81,10 +92,11 @@ func (r *capResult) judgeDevices(p *person) {
 	}
 	for _, d := range devices {
 		d.setCost()
+		d.going = r.isGoing(p, d.remaining, d.take())
 	}
 	for _, d := range r.choose(devices, used) {
 		s := &r.shards[d.remaining.number]
-		s.takes = append(s.takes, Take{Host: d.host().Name, Device: d.Index, At: d.Newest, Cost: d.cost})
+		s.takes = append(s.takes, d.take())
 		s.excess.Devices = append(s.excess.Devices, d.Device)
 		s.freed += d.weight(r.cap)
 	}
@@ -95,6 +107,27 @@ func (r *capResult) choose(devices []*candidate, used int64) []*candidate {
 		return chooseMemory(devices, used, r.limit)
 	}
 	return choose(devices, func(chosen []*candidate) bool { return int64(len(chosen)) >= used-r.limit })
+}
+
+// isGoing reports whether the user may be losing something already.
+func (r *capResult) isGoing(p *person, remaining *Remaining, t Take) bool {
+	return r.going != nil && r.going(p.name, remaining.number, r.cap, t)
+}
+
+// first compares two of which those go first that are marked.
+func first(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	default:
+		return 1
+	}
+}
+
+func (d *candidate) take() Take {
+	return Take{Host: d.host().Name, Device: d.Index, At: d.Newest, Cost: d.cost}
 }
 
 // weight is how much of a cap a device takes up.

@@ -26,7 +26,7 @@ func choose(devices []*candidate, enough func(chosen []*candidate) bool) []*cand
 		}
 	}
 	slices.SortFunc(queue, func(a, b *candidate) int {
-		return cmp.Or(cmp.Compare(a.cost, b.cost), b.Newest.Compare(a.Newest), a.host().compare(b.host()), cmp.Compare(a.Index, b.Index))
+		return cmp.Or(cmp.Compare(a.cost, b.cost), first(a.going, b.going), b.Newest.Compare(a.Newest), a.host().compare(b.host()), cmp.Compare(a.Index, b.Index))
 	})
 	for _, d := range queue {
 		if enough(c.chosen) {

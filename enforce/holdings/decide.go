@@ -100,7 +100,7 @@ func (d *decider) decideAbout(p *person) {
 		if !capped || p.most(c) <= limit {
 			continue
 		}
-		r := capResult{cap: c, limit: limit, shards: make([]shardResult, len(d.remaining))}
+		r := capResult{cap: c, limit: limit, going: d.rules.Going, shards: make([]shardResult, len(d.remaining))}
 		if c == Envs {
 			r.judgeEnvs(p)
 		} else {

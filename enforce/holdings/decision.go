@@ -27,8 +27,11 @@ type Over struct {
 	Shown bool `json:"shown,omitempty"`
 	// Settling says that it would be due, but the user may be losing something else already, or
 	// was not seen to be over the cap in all shards yet.
-	Settling bool   `json:"settling,omitempty"`
-	Takes    []Take `json:"takes,omitempty"`
+	Settling bool `json:"settling,omitempty"`
+	// Again says that all shards have applied an earlier decision, and the user is over the cap
+	// still: Takes also go if they were given back and taken again meanwhile.
+	Again bool   `json:"again,omitempty"`
+	Takes []Take `json:"takes,omitempty"`
 }
 
 // Amount is how much a user holds.
@@ -55,7 +58,8 @@ func (a Amount) minus(b Amount) Amount {
 
 // Take is a device, or with EID an environment, that the user is to lose. Cost is what that
 // costs the user: if it turns out to cost more, it is not taken. Nor is it if all its
-// attachments, or the environment, are from later than At: then it was given back meanwhile.
+// attachments, or the environment, are from later than At: then it was given back meanwhile,
+// which is enough the first time; see Over.Again.
 // Cost is, for a device, costIdle to costBusy and, for an environment, contents.Contents.Cost: 0
 // to 3 in both, comparable only with the cost of the same device or environment.
 type Take struct {
@@ -94,4 +98,7 @@ type Rules struct {
 	Missing int
 	// Pause has caps wait while a host did not answer.
 	Pause bool
+	// Going reports whether the user may be losing something already, which is in the shard with an
+	// index: of what costs the same, this goes first, so that nothing else need go. It may be nil.
+	Going func(user snapshot.Username, shard int, c Cap, t Take) bool
 }

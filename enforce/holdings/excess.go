@@ -41,7 +41,7 @@ func (r *Remaining) excessOfEnvs(user *User, o *Over) (e Excess, over bool) {
 		byName[env{r.shard.Hosts[user.Envs[i].Host].Name, user.Envs[i].EID}] = &user.Envs[i]
 	}
 	for _, take := range o.Takes {
-		if found := byName[env{take.Host, take.EID}]; found != nil && found.Cost <= take.Cost && found.Created.Compare(take.At) <= 0 {
+		if found := byName[env{take.Host, take.EID}]; found != nil && found.Cost <= take.Cost && o.means(take, found.Created) {
 			e.Envs = append(e.Envs, found)
 		}
 	}
@@ -74,7 +74,7 @@ func (r *Remaining) excessOfDevices(user *User, o *Over) (e Excess, over bool) {
 	var taken []*candidate
 	freed := int64(0)
 	for _, take := range o.Takes {
-		if d := byName[device{take.Host, take.Device}]; d != nil && d.cost <= take.Cost && d.Oldest.Compare(take.At) <= 0 {
+		if d := byName[device{take.Host, take.Device}]; d != nil && d.cost <= take.Cost && o.means(take, d.Oldest) {
 			taken = append(taken, d)
 			freed += d.weight(o.Cap)
 		}
@@ -93,7 +93,11 @@ func (o *Over) surplus(used Amount, freedHere int64) int64 {
 	return o.Limit - (used.of(o.Cap) - o.FreedElsewhere - freedHere)
 }
 
-// Holds reports whether a user holds what a decision takes, and it counts for the cap.
+// means reports whether a decision takes what the user has held since a time.
+func (o *Over) means(t Take, since snapshot.Date) bool { return o.Again || since.Compare(t.At) <= 0 }
+
+// Holds reports whether a user holds what a decision takes, also if it was given back and taken
+// again meanwhile, and it counts for the cap.
 func (r *Remaining) Holds(user snapshot.Username, c Cap, t Take) bool {
 	u := r.users[user]
 	if u == nil {
@@ -101,10 +105,10 @@ func (r *Remaining) Holds(user snapshot.Username, c Cap, t Take) bool {
 	}
 	if c == Envs {
 		return slices.ContainsFunc(u.Envs, func(e Env) bool {
-			return e.EID == t.EID && r.shard.Hosts[e.Host].Name == t.Host && e.Created.Compare(t.At) <= 0
+			return e.EID == t.EID && r.shard.Hosts[e.Host].Name == t.Host
 		})
 	}
 	return slices.ContainsFunc(r.countedFor(c, u), func(d *candidate) bool {
-		return d.Index == t.Device && d.host().Name == t.Host && d.Oldest.Compare(t.At) <= 0
+		return d.Index == t.Device && d.host().Name == t.Host
 	})
 }

@@ -90,6 +90,7 @@ func TestExcess(t *testing.T) {
 		wantOfEnvsToo  bool
 		wantElsewhere  string
 		unlikeForBytes bool // the cap of memory takes something else
+		again          bool // an earlier decision had no effect
 	}{
 		{name: "nothing changed", here: "a:0=1 a:1=2", there: "b:0=3 b:1=4 b:2=5", now: "a:0=1 a:1=2", limit: 4, want: "a:0", wantOfEnvsToo: true},
 		{name: "what is older stays elsewhere", here: "a:0=1 a:1=9", there: "b:0=2 b:1=8", now: "a:0=1 a:1=9", limit: 2, want: "a:0", wantElsewhere: "b:0", wantOfEnvsToo: true},
@@ -104,6 +105,14 @@ func TestExcess(t *testing.T) {
 		{name: "given back for a new one", here: "a:0=1 a:1=2", there: "b:0=3 b:1=4 b:2=5", now: "a:1=2 a:2=0", limit: 4, wantOfEnvsToo: true},
 		{name: "a new one more waits for the next decision", here: "a:0=1 a:1=2", there: "b:0=3 b:1=4 b:2=5", now: "a:0=1 a:1=2 a:2=0", limit: 4, want: "a:0", wantOfEnvsToo: true},
 		{name: "given back and attached again", here: "a:0=1 a:1=2", there: "b:0=3 b:1=4 b:2=5", now: "a:0=0 a:1=2", limit: 4, wantOfEnvsToo: true},
+		{name: "given back and attached again each time", here: "a:0=1 a:1=2", there: "b:0=3 b:1=4 b:2=5", now: "a:0=0 a:1=2", limit: 4, want: "a:0", wantOfEnvsToo: true, again: true},
+		{name: "with a new one more, only what was decided", here: "a:0=1 a:1=2", there: "b:0=3 b:1=4 b:2=5", now: "a:0=0 a:1=2 a:2=0", limit: 4, want: "a:0", wantOfEnvsToo: true, again: true},
+		{name: "one of two attached again", here: "a:0=1 a:1=2 a:2=3", there: "b:0=8", now: "a:0=0 a:1=2 a:2=3", limit: 2, want: "a:0 a:1", wantOfEnvsToo: true, again: true},
+		{name: "and another one given back", here: "a:0=1 a:1=2 a:2=3", there: "b:0=8", now: "a:0=0 a:1=2", limit: 2, want: "a:0", wantOfEnvsToo: true, again: true},
+		{name: "attached again for another one", here: "a:0=1 a:1=2", there: "b:0=3 b:1=4 b:2=5", now: "a:0=0", limit: 4, want: "within", wantOfEnvsToo: true, again: true},
+		{name: "given back for a new one each time", here: "a:0=1 a:1=2", there: "b:0=3 b:1=4 b:2=5", now: "a:1=2 a:2=0", limit: 4, wantOfEnvsToo: true, again: true},
+		{name: "attached again and busy", here: "a:0=1 a:1=2", there: "b:0=3 b:1=4 b:2=5", now: "a:0=0b a:1=2", limit: 4, again: true},
+		{name: "attached again and exempt", here: "a:0=1 a:1=2", there: "b:0=3 b:1=4 b:2=5", now: "a:0=0x a:1=2", limit: 4, again: true},
 		{name: "busy meanwhile", here: "a:0=1 a:1=2", there: "b:0=3 b:1=4 b:2=5", now: "a:0=1b a:1=2", limit: 4},
 		{name: "reported to be busy meanwhile", here: "a:0=1 a:1=2", there: "b:0=3 b:1=4 b:2=5", now: "a:0=1r a:1=2", limit: 4},
 		{name: "idle meanwhile", here: "a:0=1b a:1=2b", there: "b:0=3b b:1=4b b:2=5b", now: "a:0=1 a:1=2b", limit: 4, want: "a:0", unlikeForBytes: true},
@@ -119,6 +128,7 @@ func TestExcess(t *testing.T) {
 			here, there, now := shardOf(t, row.here), shardOf(t, row.there), shardOf(t, row.now)
 			decisions := holdings.Decide([]*holdings.Shard{here, there}, limited(c, row.limit))
 			require.Len(t, decisions[0].Over, 1, row.name)
+			decisions[0].Over[0].Again = row.again
 			excess, over := now.Remaining().Excess(&decisions[0].Over[0])
 			got := taken(now, excess)
 			if !over {
@@ -276,6 +286,37 @@ func TestDecideAlone(t *testing.T) {
 			if decision.Over[i].Due {
 				remaining.Take(&want)
 			}
+		}
+	}
+}
+
+// TestWhatMayBeGoingGoesFirst: of what costs the same.
+func TestWhatMayBeGoingGoesFirst(t *testing.T) {
+	for _, row := range []struct {
+		name, one, two, going string
+		want                  [2]string
+	}{
+		{name: "nothing is going", one: "a:0=1 a:1=2", two: "b:0=3", want: [2]string{"a:0", ""}},
+		{name: "an older one", one: "a:0=1 a:1=2", two: "b:0=3", going: "a:1", want: [2]string{"a:1", ""}},
+		{name: "one of another shard", one: "a:0=1 a:1=2", two: "b:0=3", going: "b:0", want: [2]string{"", "b:0"}},
+		{name: "one that is not there any more", one: "a:0=1 a:1=2", two: "b:0=3", going: "b:1", want: [2]string{"a:0", ""}},
+		{name: "one that costs more stays", one: "a:0=1 a:1=2", two: "b:0=3b", going: "b:0", want: [2]string{"a:0", ""}},
+	} {
+		for c := holdings.Envs; c <= holdings.Memory; c++ {
+			shards := []*holdings.Shard{shardOf(t, row.one), shardOf(t, row.two)}
+			rules := limited(c, 2)
+			rules.Going = func(user snapshot.Username, shard int, of holdings.Cap, take holdings.Take) bool {
+				require.Equal(t, snapshot.Username("alice"), user)
+				require.Equal(t, c, of)
+				require.Equal(t, shard == 1, take.Host == "b")
+				return row.going == fmt.Sprintf("%s:%d", take.Host, take.Device) || row.going == strings.Replace(string(take.EID), "-", ":", 1)
+			}
+			var got [2]string
+			for i, decision := range holdings.Decide(shards, rules) {
+				excess, _ := shards[i].Remaining().Excess(&decision.Over[0])
+				got[i] = taken(shards[i], excess)
+			}
+			require.Equal(t, row.want, got, "%s, cap %d", row.name, c)
 		}
 	}
 }

@@ -81,6 +81,7 @@ type candidate struct {
 	*Device
 	remaining *Remaining // of its shard
 	cost      int8       // of losing it while nothing else is chosen, once setCost was called
+	going     bool       // see Rules.Going
 	chosen    bool       // already, by choose
 }
 

@@ -52,9 +52,13 @@ func (j *judgeState) decide(list []shardHeld, rules holdings.Rules, now time.Dur
 	for i := range list {
 		documents[i], from[list[i].number] = list[i].Shard, list[i].Version
 	}
+	going := j.mayGo(list)
+	rules.Going = going.of(list)
 	decisions := holdings.Decide(documents, rules)
-	j.over.awaitLooks(list, decisions, stamp{j.epoch, j.number + 1})
-	j.settle(list, decisions)
+	users := looksAtUsers(list, decisions)
+	j.over.awaitLooks(users, decisions, stamp{j.epoch, j.number + 1})
+	going.settle(list, decisions)
+	j.over.insist(users, decisions, stamp{j.epoch, j.number + 1})
 	due := make(map[int]*decision)
 	for i := range list {
 		shard, one := list[i].number, &decisions[i]

@@ -13,22 +13,25 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// devicesOf makes holdings of alice: HOST:AGE is device 0 of a host, attached AGE minutes ago.
+// devicesOf makes holdings of alice: HOST:AGE is device 0 of a host, attached AGE minutes ago; after AGE, b
+// is busy.
 func devicesOf(t *testing.T, words string) *holdings.Shard {
 	s := &holdings.Shard{}
 	alice := holdings.User{Name: "alice", Due: holdings.Caps(0).With(holdings.Devices)}
 	for word := range strings.FieldsSeq(words) {
 		var age int
 		host, rest, _ := strings.Cut(word, ":")
-		_, err := fmt.Sscan(rest, &age)
+		_, err := fmt.Sscan(strings.TrimSuffix(rest, "b"), &age)
 		require.NoError(t, err)
 		s.Hosts = append(s.Hosts, holdings.Host{Name: snapshot.Hostname(host)})
 		alice.Hosts++
 		at := snapshot.DateOf(time.Date(2026, 1, 1, 12, -age, 0, 0, time.UTC))
-		alice.Devices = append(alice.Devices, &holdings.Device{
-			Host: len(s.Hosts) - 1, Newest: at, Oldest: at,
-			Envs: []holdings.Attached{{EID: "1"}},
-		})
+		d := &holdings.Device{Host: len(s.Hosts) - 1, Newest: at, Oldest: at, Envs: []holdings.Attached{{EID: "1"}}}
+		if strings.HasSuffix(rest, "b") {
+			d.Processes = []holdings.Use{{Process: len(s.Processes), Attached: true}}
+			s.Processes = append(s.Processes, holdings.Process{Host: d.Host, PID: 1})
+		}
+		alice.Devices = append(alice.Devices, d)
 	}
 	if alice.Hosts > 0 {
 		s.Users = []holdings.User{alice}
@@ -93,18 +96,33 @@ func TestNothingElseIsTakenMeanwhile(t *testing.T) {
 			{[2]stamp{at(1), at(2)}, [2]string{"a:1 b:2", "c:3"}, "a"},
 			{[2]stamp{at(2), at(2)}, [2]string{"b:2", "c:3"}, ""},
 		},
-		"a newer one elsewhere waits for what may be going": {
+		"a newer one elsewhere stays, since another one may be going": {
 			{[2]stamp{}, [2]string{"a:1 b:2", "c:3 d:4"}, "settling"},
 			{[2]stamp{at(1), at(1)}, [2]string{"a:1 b:2", "c:3"}, "a"},
-			{[2]stamp{at(1), at(1)}, [2]string{"a:1 b:2", "c:0"}, "settling"},
-			{[2]stamp{at(2), at(2)}, [2]string{"a:1 b:2", "c:0"}, "settling"}, // which the shard may still use
-			{[2]stamp{at(3), at(2)}, [2]string{"b:2", "c:0"}, ""},             // it had been taken
+			{[2]stamp{at(1), at(1)}, [2]string{"a:1 b:2", "c:0"}, "a"},
+			{[2]stamp{at(2), at(2)}, [2]string{"a:1 b:2", "c:0"}, "a"},
+			{[2]stamp{at(3), at(2)}, [2]string{"b:2", "c:0"}, ""},
+		},
+		"so do others that are attached again, in turn": {
+			{[2]stamp{}, [2]string{"a:8 b:9", "c:9"}, "settling"},
+			{[2]stamp{at(1), at(1)}, [2]string{"a:8 b:9", "c:9"}, "a"},
+			{[2]stamp{at(1), at(1)}, [2]string{"a:8 b:9", "c:7"}, "a"},
+			{[2]stamp{at(1), at(1)}, [2]string{"a:6 b:5", "c:7"}, "a"},
+			{[2]stamp{at(1), at(3)}, [2]string{"a:6 b:5", "c:4"}, "a"},
+			{[2]stamp{at(4), at(3)}, [2]string{"b:5", "c:4"}, ""},
+		},
+		"one that costs less waits for what may be going": {
+			{[2]stamp{}, [2]string{"a:1b b:2b", "c:3b"}, "settling"},
+			{[2]stamp{at(1), at(1)}, [2]string{"a:1b b:2b", "c:3b"}, "a"},
+			{[2]stamp{at(1), at(1)}, [2]string{"a:1b b:2b", "c:3"}, "settling"},
+			{[2]stamp{at(2), at(2)}, [2]string{"a:1b b:2b", "c:3"}, "settling"}, // which the shard may still use
+			{[2]stamp{at(3), at(2)}, [2]string{"b:2b", "c:3"}, ""},              // it had been taken
 		},
 		"and goes if the other one was not taken": {
-			{[2]stamp{}, [2]string{"a:1 b:2", "c:3"}, "settling"},
-			{[2]stamp{at(1), at(1)}, [2]string{"a:1 b:2", "c:3"}, "a"},
-			{[2]stamp{at(1), at(1)}, [2]string{"a:1 b:2", "c:0"}, "settling"},
-			{[2]stamp{at(3), at(3)}, [2]string{"a:1 b:2", "c:0"}, "c"},
+			{[2]stamp{}, [2]string{"a:1b b:2b", "c:3b"}, "settling"},
+			{[2]stamp{at(1), at(1)}, [2]string{"a:1b b:2b", "c:3b"}, "a"},
+			{[2]stamp{at(1), at(1)}, [2]string{"a:1b b:2b", "c:3"}, "settling"},
+			{[2]stamp{at(3), at(3)}, [2]string{"a:1b b:2b", "c:3"}, "c"},
 		},
 		"one more elsewhere needn't wait": {
 			{[2]stamp{}, [2]string{"a:1 b:2", "c:3"}, "settling"},

@@ -1,12 +1,18 @@
 package caps
 
 import (
+	"iter"
+	"maps"
+
 	"github.com/seed-3119e985/genv/enforce/holdings"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// overSince remembers by which decision users were found over their caps, without a break since then.
-type overSince map[userCap]stamp
+// overSince remembers for how long users have been found over their caps, without a break.
+type overSince map[userCap]*stretch
+
+// stretch is the first decision that found it, and the first by which something was due; zero for none.
+type stretch struct{ first, due stamp }
 
 type userCap struct {
 	user snapshot.Username
@@ -23,24 +29,41 @@ type looks struct {
 // awaitLooks marks users as Settling, and not due, until all shards in which they hold something have
 // looked at their hosts after the user was found over the cap. Shards look at different times, so one who
 // gives something back in one shard and attaches something in another counts twice for a while.
-func (s overSince) awaitLooks(list []shardHeld, decisions []holdings.Decision, next stamp) {
-	byUser, found := looksAtUsers(list, decisions), make(map[userCap]bool)
-	for i := range decisions {
-		for k := range decisions[i].Over {
-			o := &decisions[i].Over[k]
-			key := userCap{o.User, o.Cap}
-			if _, before := s[key]; !before {
-				s[key] = next
-			}
-			found[key] = true
-			if l := byUser[o.User]; l.shards > 1 && l.knew.before(s[key]) {
-				postpone(o)
-			}
+func (s overSince) awaitLooks(users map[snapshot.Username]*looks, decisions []holdings.Decision, next stamp) {
+	found := make(map[userCap]bool)
+	for o := range allOver(decisions) {
+		key := userCap{o.User, o.Cap}
+		if s[key] == nil {
+			s[key] = &stretch{first: next}
+		}
+		found[key] = true
+		if l := users[o.User]; l.shards > 1 && l.knew.before(s[key].first) {
+			postpone(o)
 		}
 	}
-	for key := range s {
-		if !found[key] {
-			delete(s, key)
+	maps.DeleteFunc(s, func(key userCap, _ *stretch) bool { return !found[key] })
+}
+
+// insist has users lose also what they gave back and took again meanwhile, if they are over a cap although all
+// shards have looked again since something was due. Who did so between any two cycles would lose nothing otherwise.
+func (s overSince) insist(users map[snapshot.Username]*looks, decisions []holdings.Decision, next stamp) {
+	for o := range allOver(decisions) {
+		since := s[userCap{o.User, o.Cap}]
+		if o.Due && since.due == (stamp{}) {
+			since.due = next
+		}
+		o.Again = since.due != stamp{} && !users[o.User].knew.before(since.due)
+	}
+}
+
+func allOver(decisions []holdings.Decision) iter.Seq[*holdings.Over] {
+	return func(yield func(*holdings.Over) bool) {
+		for i := range decisions {
+			for k := range decisions[i].Over {
+				if !yield(&decisions[i].Over[k]) {
+					return
+				}
+			}
 		}
 	}
 }
@@ -48,10 +71,8 @@ func (s overSince) awaitLooks(list []shardHeld, decisions []holdings.Decision, n
 // looksAtUsers are those at the users who are over a cap.
 func looksAtUsers(list []shardHeld, decisions []holdings.Decision) map[snapshot.Username]*looks {
 	byUser := make(map[snapshot.Username]*looks)
-	for i := range decisions {
-		for k := range decisions[i].Over {
-			byUser[decisions[i].Over[k].User] = new(looks)
-		}
+	for o := range allOver(decisions) {
+		byUser[o.User] = new(looks)
 	}
 	for i := range list {
 		for k := range list[i].Users {

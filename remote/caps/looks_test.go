@@ -75,3 +75,46 @@ func TestNothingIsTakenFromBeforeAUserMoved(t *testing.T) {
 		require.LessOrEqual(t, len(j.over), 1, name)
 	}
 }
+
+// TestWhatIsTakenAgainGoes: once all shards have looked again since something was due, and the user is over the cap still.
+func TestWhatIsTakenAgainGoes(t *testing.T) {
+	type step struct {
+		seen   [2]uint64
+		shards [2]string
+		want   string
+		again  bool
+	}
+	for name, steps := range map[string][]step{
+		"attached again and again": {
+			{[2]uint64{0, 0}, [2]string{"a:8 b:9", "c:9"}, "settling", false},
+			{[2]uint64{1, 1}, [2]string{"a:7 b:8", "c:8"}, "a", false},
+			{[2]uint64{1, 1}, [2]string{"a:6 b:7", "c:7"}, "a", false},
+			{[2]uint64{2, 1}, [2]string{"a:5 b:7", "c:7"}, "a", false},
+			{[2]uint64{2, 2}, [2]string{"a:4 b:7", "c:7"}, "a", true},
+			{[2]uint64{3, 3}, [2]string{"b:7", "c:7"}, "", false},
+		},
+		"in one shard": {
+			{[2]uint64{0, 0}, [2]string{"a:7 b:8 c:8", ""}, "a", false},
+			{[2]uint64{0, 0}, [2]string{"a:6 b:8 c:8", ""}, "a", false},
+			{[2]uint64{1, 0}, [2]string{"a:5 b:8 c:8", ""}, "a", true},
+		},
+		"after a time within the cap, all begins again": {
+			{[2]uint64{0, 0}, [2]string{"a:7 b:8", "c:8"}, "settling", false},
+			{[2]uint64{1, 1}, [2]string{"a:7 b:8", "c:8"}, "a", false},
+			{[2]uint64{2, 1}, [2]string{"b:8", "c:8"}, "", false},
+			{[2]uint64{3, 3}, [2]string{"a:4 b:8", "c:8"}, "settling", false},
+			{[2]uint64{4, 4}, [2]string{"a:4 b:8", "c:8"}, "a", false},
+			{[2]uint64{5, 5}, [2]string{"a:3 b:8", "c:8"}, "a", true},
+		},
+	} {
+		j := newJudgeState(9)
+		for i, s := range steps {
+			list := published(t, [2]stamp{{9, s.seen[0]}, {9, s.seen[1]}}, s.shards[0], s.shards[1])
+			j.decide(list, rulesOf(2), time.Duration(i)*repeatEvery)
+			require.Equal(t, s.want, j.due(), "%s, step %d", name, i)
+			for _, over := range j.lastSent[0].Over {
+				require.Equal(t, s.again, over.Again, "%s, step %d", name, i)
+			}
+		}
+	}
+}

@@ -280,3 +280,32 @@ func TestRandomSchedules(t *testing.T) {
 	require.Greater(t, taken, int(schedules), "they do take something")
 	t.Log(taken, "devices were taken")
 }
+
+// TestAttachedAgainBeforeEachCycle: one who gives all devices back and takes them again before each cycle, so that
+// the newest are in another shard each time, loses what is over the cap all the same.
+func TestAttachedAgainBeforeEachCycle(t *testing.T) {
+	for seed := range uint64(8) {
+		s := newSchedule(t, seed)
+		for i := range s.limit + 3 {
+			s.shards[i%3].attach[snapshot.DeviceIndex(i)] = snapshot.Date{}
+		}
+		for minute := range 20 {
+			for i, shard := range s.shards {
+				s.now += 300 * time.Millisecond
+				at := snapshot.DateOf(time.Date(2026, 1, 1, 0, minute, i, 0, time.UTC))
+				for _, other := range s.shards {
+					for index := range other.attach {
+						other.attach[index] = at
+					}
+				}
+				s.cycle(shard)
+				_ = shard.member.write(s.Context())
+				s.judges[s.judging].step(s.Context())
+				for _, other := range s.shards {
+					_ = other.member.read(s.Context())
+				}
+			}
+		}
+		require.Equal(t, s.limit, s.count(), "schedule %d", seed)
+	}
+}

@@ -27,7 +27,14 @@ type sent struct {
 type taking struct {
 	shard int
 	cap   holdings.Cap
-	what  holdings.Take // without its cost
+	what  holdings.Take // only what it is, so that taking it again after it was given back is the same
+}
+
+// going is what users may be losing because of earlier decisions, and in which users may be losing
+// anything, since that isn't known.
+type going struct {
+	takes   map[snapshot.Username]map[taking]bool
+	unknown map[snapshot.Username]bool
 }
 
 // maxSent is how many decisions to a shard are remembered. One that doesn't say what it has
@@ -38,13 +45,25 @@ func newSettler(epoch uint64) *settler {
 	return &settler{epoch: epoch, sent: make(map[int][]sent), forgotten: make(map[int]uint64)}
 }
 
+// mayGo is what the shards may be taking.
+func (s *settler) mayGo(list []shardHeld) *going {
+	g := &going{make(map[snapshot.Username]map[taking]bool), make(map[snapshot.Username]bool)}
+	for i := range list {
+		s.collect(&list[i], g)
+	}
+	return g
+}
+
+// of is for holdings.Rules, with the shards in list.
+func (g *going) of(list []shardHeld) func(snapshot.Username, int, holdings.Cap, holdings.Take) bool {
+	return func(user snapshot.Username, shard int, c holdings.Cap, t holdings.Take) bool {
+		return g.takes[user][takingOf(list[shard].number, c, t)]
+	}
+}
+
 // settle marks users as Settling, and not due, who may be losing something else already. The decisions are
 // those of the shards with the same index in list.
-func (s *settler) settle(list []shardHeld, decisions []holdings.Decision) {
-	unsettled, going := make(map[snapshot.Username]bool), make(map[snapshot.Username]map[taking]bool)
-	for i := range list {
-		s.collect(&list[i], unsettled, going)
-	}
+func (g *going) settle(list []shardHeld, decisions []holdings.Decision) {
 	planned := make(map[snapshot.Username]map[taking]bool)
 	for i := range decisions {
 		for user, takes := range takesOf(list[i].number, &decisions[i]) {
@@ -52,13 +71,13 @@ func (s *settler) settle(list []shardHeld, decisions []holdings.Decision) {
 		}
 	}
 	for user, takes := range planned {
-		if !isSubset(going[user], takes) && !isSubset(takes, going[user]) {
-			unsettled[user] = true
+		if !isSubset(g.takes[user], takes) && !isSubset(takes, g.takes[user]) {
+			g.unknown[user] = true
 		}
 	}
 	for i := range decisions {
 		for k := range decisions[i].Over {
-			if o := &decisions[i].Over[k]; unsettled[o.User] {
+			if o := &decisions[i].Over[k]; g.unknown[o.User] {
 				postpone(o)
 			}
 		}
@@ -66,10 +85,10 @@ func (s *settler) settle(list []shardHeld, decisions []holdings.Decision) {
 }
 
 // collect adds what a shard may be taking, and who holds something where that isn't known.
-func (s *settler) collect(one *shardHeld, unsettled map[snapshot.Username]bool, going map[snapshot.Username]map[taking]bool) {
+func (s *settler) collect(one *shardHeld, g *going) {
 	if one.Seen.Epoch != s.epoch || one.Seen.Number < s.forgotten[one.number] {
 		for i := range one.Users {
-			unsettled[one.Users[i].Name] = true
+			g.unknown[one.Users[i].Name] = true
 		}
 		return
 	}
@@ -77,7 +96,7 @@ func (s *settler) collect(one *shardHeld, unsettled map[snapshot.Username]bool, 
 	remaining := one.Remaining()
 	for _, t := range s.sent[one.number] {
 		for user, takes := range t.takes {
-			add(going, user, slices.DeleteFunc(slices.Clone(takes), func(t taking) bool { return !remaining.Holds(user, t.cap, t.what) }))
+			add(g.takes, user, slices.DeleteFunc(slices.Clone(takes), func(t taking) bool { return !remaining.Holds(user, t.cap, t.what) }))
 		}
 	}
 }
@@ -102,12 +121,15 @@ func takesOf(shard int, d *holdings.Decision) map[snapshot.Username][]taking {
 	for _, o := range d.Over {
 		for _, t := range o.Takes {
 			if o.Due {
-				t.Cost = 0
-				all[o.User] = append(all[o.User], taking{shard, o.Cap, t})
+				all[o.User] = append(all[o.User], takingOf(shard, o.Cap, t))
 			}
 		}
 	}
 	return all
+}
+
+func takingOf(shard int, c holdings.Cap, t holdings.Take) taking {
+	return taking{shard, c, holdings.Take{Host: t.Host, Device: t.Device, EID: t.EID}}
 }
 
 func add(all map[snapshot.Username]map[taking]bool, user snapshot.Username, takes []taking) {
