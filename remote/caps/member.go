@@ -49,7 +49,8 @@ type Member struct {
 	asked    time.Duration // when the store answered last
 	number   uint64        // of the last holdings that were written, or may have been
 	epoch    uint64        // of the leader who wrote all parts,
-	sum      []byte        // and their sum; nil if that failed
+	sum      []byte        // their sum; nil if that or the head failed
+	written  time.Duration // and when
 }
 
 // NewMember returns a Member that knows no decision until Run.
@@ -150,6 +151,10 @@ func (m *Member) read(ctx context.Context) error {
 	return nil
 }
 
+// rewriteEvery is how often parts are written again that have not changed. An earlier write, of
+// which the answer was lost, may have been carried out late and replaced some of them.
+const rewriteEvery = time.Minute
+
 // write writes what the last cycle published: all of it if it has changed, otherwise only that
 // it was looked at.
 func (m *Member) write(ctx context.Context) error {
@@ -165,24 +170,34 @@ func (m *Member) write(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	known := m.epoch == pending.Version.Epoch && bytes.Equal(m.sum, pending.Sum)
-	m.sum = nil
 	key := holdingsKey(m.Key, m.Number)
-	for i, part := range parts {
-		if !known {
-			if err := m.Store.Write(ctx, m.Guard, pending.Version.Epoch, etcd.Entry{Key: partKey(key, i), Value: part}); err != nil {
-				return err
-			}
-		}
-	}
-	if err := m.Store.Write(ctx, m.Guard, pending.Version.Epoch, etcd.Entry{Key: key, Value: top}); err != nil {
+	if err := m.writeParts(ctx, pending, key, parts); err != nil {
 		return err
 	}
-	m.epoch, m.sum = pending.Version.Epoch, pending.Sum
+	if err := m.Store.Write(ctx, m.Guard, pending.Version.Epoch, etcd.Entry{Key: key, Value: top}); err != nil {
+		m.sum = nil
+		return err
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.pending == pending {
 		m.pending = nil
 	}
+	return nil
+}
+
+// writeParts writes the parts, if they are not there.
+func (m *Member) writeParts(ctx context.Context, d *document, key string, parts [][]byte) error {
+	now, epoch := m.Clock(), d.Version.Epoch
+	if m.epoch == epoch && bytes.Equal(m.sum, d.Sum) && now-m.written < rewriteEvery {
+		return nil
+	}
+	m.sum = nil
+	for i, part := range parts {
+		if err := m.Store.Write(ctx, m.Guard, epoch, etcd.Entry{Key: partKey(key, i), Value: part}); err != nil {
+			return err
+		}
+	}
+	m.epoch, m.sum, m.written = epoch, d.Sum, now
 	return nil
 }
