@@ -3,6 +3,7 @@ package caps
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -100,18 +101,36 @@ func (j *Judge) step(ctx context.Context) JudgeStatus {
 			rules.Missing += j.Hosts(shard)
 		}
 	}
-	for shard, d := range j.state.decide(list, rules, j.Clock()) {
-		status.Err = errors.Join(status.Err, j.send(ctx, epoch, shard, d))
-	}
+	status.Err = errors.Join(status.Err, j.send(ctx, epoch, j.state.decide(list, rules, j.Clock())))
 	return status
 }
 
-// send writes a decision to etcd.
-func (j *Judge) send(ctx context.Context, epoch uint64, shard int, d *decision) error {
-	value, err := d.encode()
-	if err != nil {
-		return err
+// send writes decisions to etcd, many at once.
+func (j *Judge) send(ctx context.Context, epoch uint64, decisions map[int]*decision) (failed error) {
+	var entries []etcd.Entry
+	for _, shard := range slices.Sorted(maps.Keys(decisions)) {
+		value, err := decisions[shard].encode()
+		if err != nil {
+			failed = errors.Join(failed, err)
+			continue
+		}
+		entries = append(entries, etcd.Entry{Key: decisionKey(j.Key, shard), Value: value})
 	}
 	guard := election.LeaderKey(JudgeKey(j.Key))
-	return j.Store.Write(ctx, guard, epoch, etcd.Entry{Key: decisionKey(j.Key, shard), Value: value})
+	for len(entries) > 0 {
+		n := fitting(entries)
+		failed = errors.Join(failed, j.Store.Write(ctx, guard, epoch, entries[:n]...))
+		entries = entries[n:]
+	}
+	return failed
+}
+
+// fitting is how many of some entries go into a request: at least one.
+func fitting(entries []etcd.Entry) (n int) {
+	for size := 0; n < min(len(entries), maxKeys); n++ {
+		if size += len(entries[n].Value); n > 0 && size > maxPart {
+			break
+		}
+	}
+	return n
 }

@@ -12,7 +12,8 @@ import (
 type shardHeld struct {
 	number int
 	*document
-	since time.Duration // when it was seen first, by the judge's clock
+	since    time.Duration // when it was seen first, by the judge's clock
+	modified uint64        // the revision of the head
 }
 
 // tolerance is for how long holdings count that should have been replaced by later ones.

@@ -19,6 +19,7 @@ type fixed []byte
 func (f fixed) Get(_ context.Context, key string) (*etcd.Entry, error) {
 	return &etcd.Entry{Key: key, Value: f, Modified: 5}, nil
 }
+func (fixed) GetAll(context.Context, ...string) ([]*etcd.Entry, error)   { return nil, nil }
 func (fixed) Keys(context.Context, string) ([]etcd.Entry, error)         { return nil, nil }
 func (fixed) Write(context.Context, string, uint64, ...etcd.Entry) error { return nil }
 

@@ -3,6 +3,7 @@ package caps
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -53,6 +54,19 @@ func (s *shelf) Get(_ context.Context, key string) (*etcd.Entry, error) {
 	return &e, s.fails()
 }
 
+func (s *shelf) GetAll(_ context.Context, keys ...string) ([]*etcd.Entry, error) {
+	entries := make([]*etcd.Entry, len(keys))
+	for i, key := range keys {
+		if e, ok := s.entries[key]; ok {
+			entries[i] = &e
+		}
+	}
+	if len(keys) > maxKeys {
+		return nil, errors.New("too many operations in txn request")
+	}
+	return entries, s.fails()
+}
+
 func (s *shelf) Keys(_ context.Context, prefix string) (list []etcd.Entry, err error) {
 	for key, e := range s.entries {
 		if strings.HasPrefix(key, prefix) {
@@ -65,6 +79,9 @@ func (s *shelf) Keys(_ context.Context, prefix string) (list []etcd.Entry, err e
 func (s *shelf) Write(_ context.Context, guard string, created uint64, entries ...etcd.Entry) error {
 	if err := s.fails(); err != nil && s.IntN(2) == 0 {
 		return err
+	}
+	if len(entries) > maxKeys {
+		return errors.New("too many operations in txn request")
 	}
 	if s.entries[guard].Created != created {
 		return cmp.Or(s.fails(), etcd.ErrConflict)
