@@ -12,5 +12,7 @@
 //
 // A decision says from what it was made. It is not used if it is older than some seconds, or
 // was made from the holdings of an earlier leader. As long as a shard may still act on an
-// earlier decision, nothing else is taken from the users whom that decision names.
+// earlier decision, nothing else is taken from the users whom that decision names. Shards look at
+// their hosts at different times, so something is due only when all shards in which a user holds
+// something have looked since the user was first found over a cap.
 package caps

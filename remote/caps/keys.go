@@ -14,7 +14,8 @@ type Store interface {
 	// GetAll reads up to 128 keys at once; nil in the place of one that isn't there.
 	GetAll(ctx context.Context, keys ...string) ([]*etcd.Entry, error)
 	Keys(ctx context.Context, prefix string) ([]etcd.Entry, error)
-	// Write writes up to 128 entries at once. It writes nothing, and returns etcd.ErrConflict, if the key guard was not created in a revision.
+	// Write writes up to 128 entries at once, or nothing, and returns etcd.ErrConflict, if the key guard
+	// was not created in a revision.
 	Write(ctx context.Context, guard string, created uint64, entries ...etcd.Entry) error
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -103,6 +104,7 @@ type schedule struct {
 	judging int
 	epochs  []uint64 // of the judges
 	taken   int      // by caps
+	moving  bool     // alice attaches nothing more, but moves something now and then
 }
 
 // simulated is a shard with its leader.
@@ -242,9 +244,20 @@ func (s *schedule) count() (n int) {
 // at most one too many, so that anything else that is taken shows.
 func (s *schedule) attach(shard *simulated, minute int) {
 	index := snapshot.DeviceIndex(s.IntN(8))
-	if _, again := shard.attach[index]; again || s.count() <= s.limit {
+	if from := s.shards[s.IntN(3)]; s.moving && s.IntN(4) == 0 && len(from.attach) > 0 {
+		delete(from.attach, slices.Min(slices.Collect(maps.Keys(from.attach))))
+	}
+	if _, again := shard.attach[index]; !s.moving && again || s.count() < s.most() {
 		shard.attach[index] = snapshot.DateOf(time.Date(2026, 1, 1, 0, minute, 0, 0, time.UTC))
 	}
+}
+
+// most is how many devices alice attaches.
+func (s *schedule) most() int {
+	if s.moving {
+		return s.limit
+	}
+	return s.limit + 1
 }
 
 // step has one thing happen.
@@ -296,6 +309,19 @@ func TestRandomSchedules(t *testing.T) {
 	}
 	require.Greater(t, taken, int(schedules), "they do take something")
 	t.Log(taken, "devices were taken")
+}
+
+// TestMovesInRandomSchedules: one who is within the cap all the time loses nothing by moving something every few
+// seconds. Only who moves something else before each shard has looked twice may.
+func TestMovesInRandomSchedules(t *testing.T) {
+	for seed := range uint64(8) {
+		s := newSchedule(t, seed)
+		s.moving = true
+		for minute := range 800 {
+			s.step(minute) // which requires it
+		}
+		require.Zero(t, s.taken, "schedule %d", seed)
+	}
 }
 
 // TestAttachedAgainBeforeEachCycle: one who gives all devices back and takes them again before each cycle, so that

@@ -27,14 +27,13 @@ type sent struct {
 type taking struct {
 	shard int
 	cap   holdings.Cap
-	what  holdings.Take // only what it is, so that taking it again after it was given back is the same
+	what  holdings.Take // without its cost and time: it is the same when the user gave it back and took it again
 }
 
-// going is what users may be losing because of earlier decisions, and in which users may be losing
-// anything, since that isn't known.
+// going is what users may be losing because of earlier decisions.
 type going struct {
 	takes   map[snapshot.Username]map[taking]bool
-	unknown map[snapshot.Username]bool
+	unknown map[snapshot.Username]bool // these may be losing anything else, too
 }
 
 // maxSent is how many decisions to a shard are remembered. One that doesn't say what it has
@@ -75,11 +74,9 @@ func (g *going) settle(list []shardHeld, decisions []holdings.Decision) {
 			g.unknown[user] = true
 		}
 	}
-	for i := range decisions {
-		for k := range decisions[i].Over {
-			if o := &decisions[i].Over[k]; g.unknown[o.User] {
-				postpone(o)
-			}
+	for o := range allOver(decisions) {
+		if g.unknown[o.User] {
+			postpone(o)
 		}
 	}
 }
