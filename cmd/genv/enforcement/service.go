@@ -37,10 +37,10 @@ type service struct {
 // stepSlack is how late the loop may be for its next step.
 const stepSlack = time.Minute
 
-// gcPercent runs the garbage collector at a fifth of the usual growth: what lives here are
+// gcPercent runs the garbage collector at a sixth of the usual growth: what lives here are
 // a fleet's connections, which are many and don't change, and as much again in garbage would
 // be wasted. A cycle adds little: of 10,000 hosts some 5 KB each. GOGC overrides it.
-const gcPercent = 20
+const gcPercent = 16
 
 // startService starts a service, which receives SIGHUP if it is a loop. The context
 // ends with ctx and when the service is closed.
