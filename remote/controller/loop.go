@@ -30,8 +30,8 @@ type Schedule struct {
 	// controller records and shows what comes of the others.
 	Turn   <-chan struct{}
 	Turned func(settle func()) *Controller
-	// Step, if set, is called before each cycle with 0, and before each wait
-	// with its length: a loop that is not stuck gets to the next step.
+	// Step, if set, is called before each cycle with 0, and before each wait with its length,
+	// also one for reports: a loop that is not stuck gets to the next step.
 	Step func(wait time.Duration)
 }
 
@@ -57,6 +57,9 @@ func Loop(ctx context.Context, c *Controller, s Schedule, each func(Cycle) error
 			c.stopEvents() // or what they lead to would have to be waited for, too
 		} else {
 			until = nextStart(start, time.Now(), s.Interval).Add(-s.Interval / 20) // which leaves time to show it
+			if c.visits.underWay > 0 {
+				s.stepUntil(until)
+			}
 		}
 		c.await(ctx, &cycle, until)
 		cycle.Took = time.Since(begun)
@@ -97,7 +100,7 @@ func nextStart(start, now time.Time, interval time.Duration) time.Time {
 // wait waits until t, and reloads meanwhile when SIGHUP comes. It is false when ctx
 // ended first.
 func (s *Schedule) wait(ctx context.Context, c *Controller, t time.Time) (*Controller, bool) {
-	s.Step(time.Until(t))
+	s.stepUntil(t)
 	timer := time.NewTimer(time.Until(t))
 	defer timer.Stop()
 	for {
@@ -116,6 +119,7 @@ func (s *Schedule) wait(ctx context.Context, c *Controller, t time.Time) (*Contr
 			if next := s.turn(c); next != c {
 				return next, ctx.Err() == nil
 			}
+			s.stepUntil(t)
 		case r := <-s.Actions.waiting():
 			c.operate(ctx, r)
 		case v := <-c.visits.results:
@@ -127,6 +131,9 @@ func (s *Schedule) wait(ctx context.Context, c *Controller, t time.Time) (*Contr
 		}
 	}
 }
+
+// stepUntil is Step for a wait until t, also if that is over.
+func (s *Schedule) stepUntil(t time.Time) { s.Step(max(1, time.Until(t))) }
 
 // concludeAside concludes a visit that ends between two cycles.
 func (c *Controller) concludeAside(v *visit) {

@@ -136,6 +136,24 @@ func TestSteps(t *testing.T) {
 	})
 }
 
+// A watchdog hears of the wait for reports, which may be much longer than a cycle may be, and of that which
+// goes on after a turn that changes nothing.
+func TestStepsOfLongWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &graceful{hosts: map[string][]snapshot.PID{"a": {5}}, begun: time.Now()}
+		c := &controller.Controller{Asker: controller.Asker{Hosts: []remote.Host{{Name: "a"}}, Link: g, Fanout: 1}, Now: time.Now, Policy: strict{}}
+		turn := make(chan struct{}, 1)
+		time.AfterFunc(time.Minute, func() { turn <- struct{}{} })
+		var steps []time.Duration
+		schedule := controller.Schedule{
+			Interval: 20 * time.Minute, Cycles: 2, Turn: turn, Turned: func(func()) *controller.Controller { return nil },
+			Step: func(wait time.Duration) { steps = append(steps, wait.Round(time.Second)) },
+		}
+		require.NoError(t, controller.Loop(t.Context(), c, schedule, func(controller.Cycle) error { return nil }))
+		require.Equal(t, []time.Duration{0, 19 * time.Minute, 20*time.Minute - 10*time.Second, 0, 19 * time.Minute, 0}, steps)
+	})
+}
+
 // hanging is a Link to hosts of which some never answer.
 type hanging struct {
 	plain
