@@ -11,8 +11,12 @@ import (
 // overSince remembers for how long users have been found over their caps, without a break.
 type overSince map[userCap]*stretch
 
-// stretch is the first decision that found it, and the first by which something was due; zero for none.
-type stretch struct{ first, due stamp }
+// stretch is the first decision that found it and, once the warnings are over, the first after that; and the
+// first by which something was due, zero for none.
+type stretch struct {
+	first, due stamp
+	warned     bool // the warnings are over
+}
 
 type userCap struct {
 	user snapshot.Username
@@ -27,17 +31,22 @@ type looks struct {
 }
 
 // awaitLooks marks users as Settling, and not due, until all shards in which they hold something have
-// looked at their hosts after the user was found over the cap. Shards look at different times, so one who
-// gives something back in one shard and attaches something in another counts twice for a while.
+// looked at their hosts after the user was found over the cap, and after the warnings were over. Shards look
+// at different times, so one who gives something back in one shard and attaches something in another counts
+// twice for a while; and one who gives it back in time may not have been seen to.
 func (s overSince) awaitLooks(users map[snapshot.Username]*looks, decisions []holdings.Decision, next stamp) {
 	found := make(map[userCap]bool)
 	for o := range allOver(decisions) {
 		key := userCap{o.User, o.Cap}
 		if s[key] == nil {
-			s[key] = &stretch{first: next}
+			s[key] = new(stretch)
+		}
+		since := s[key]
+		if since.first == (stamp{}) || o.Due && !since.warned {
+			since.first, since.warned = next, o.Due
 		}
 		found[key] = true
-		if l := users[o.User]; l.shards > 1 && l.knew.before(s[key].first) {
+		if l := users[o.User]; l.shards > 1 && l.knew.before(since.first) {
 			postpone(o)
 		}
 	}

@@ -76,6 +76,49 @@ func TestNothingIsTakenFromBeforeAUserMoved(t *testing.T) {
 	}
 }
 
+// TestWhoCompliesInTimeLosesNothing: when the warning is over, nothing is taken either until all shards have looked
+// again, since one of them may be late.
+func TestWhoCompliesInTimeLosesNothing(t *testing.T) {
+	for name, steps := range map[string][]struct {
+		seen   [2]uint64
+		shards [2]string
+		warned bool // the warning is over
+		want   string
+	}{
+		"gives back in time, and that shard is late": {
+			{[2]uint64{0, 0}, [2]string{"a:3 b:2", "c:1"}, false, ""},
+			{[2]uint64{2, 2}, [2]string{"a:3 b:2", "c:1"}, false, ""},
+			{[2]uint64{2, 2}, [2]string{"a:3 b:2", "c:1"}, true, "settling"},
+			{[2]uint64{2, 3}, [2]string{"a:3 b:2", "c:1"}, true, "settling"},
+			{[2]uint64{4, 4}, [2]string{"a:3", "c:1"}, true, ""},
+		},
+		"moves just then, and that shard is late": {
+			{[2]uint64{0, 0}, [2]string{"a:3 b:2", "c:4"}, false, ""},
+			{[2]uint64{1, 2}, [2]string{"a:3 b:2", "c:4 d:0"}, true, "settling"},
+			{[2]uint64{1, 3}, [2]string{"a:3 b:2", "c:4 d:0"}, true, "settling"},
+			{[2]uint64{3, 3}, [2]string{"a:3", "c:4 d:0"}, true, "d"},
+		},
+		"doesn't comply": {
+			{[2]uint64{0, 0}, [2]string{"a:3 b:2", "c:1"}, false, ""},
+			{[2]uint64{1, 1}, [2]string{"a:3 b:2", "c:1"}, true, "settling"},
+			{[2]uint64{2, 2}, [2]string{"a:3 b:2", "c:1"}, true, "c"},
+			{[2]uint64{2, 2}, [2]string{"a:3 b:2", "c:1"}, true, "c"},
+		},
+	} {
+		j := newJudgeState(9)
+		for i, s := range steps {
+			list := published(t, [2]stamp{{9, s.seen[0]}, {9, s.seen[1]}}, s.shards[0], s.shards[1])
+			for k := range list {
+				if !s.warned {
+					list[k].Users[0].Due = 0
+				}
+			}
+			j.decide(list, rulesOf(2), time.Duration(i)*repeatEvery)
+			require.Equal(t, s.want, j.due(), "%s, step %d", name, i)
+		}
+	}
+}
+
 // TestWhatIsTakenAgainGoes: once all shards have looked again since something was due, and the user is over the cap still.
 func TestWhatIsTakenAgainGoes(t *testing.T) {
 	type step struct {
