@@ -5,6 +5,8 @@ import (
 	"errors"
 	"os"
 	"time"
+
+	"github.com/seed-3119e985/genv/remote/agent"
 )
 
 // Schedule says when cycles begin.
@@ -57,16 +59,15 @@ func Loop(ctx context.Context, c *Controller, s Schedule, each func(Cycle) error
 			c.stopEvents() // or what they lead to would have to be waited for, too
 		} else {
 			until = nextStart(start, time.Now(), s.Interval).Add(-s.Interval / 20) // which leaves time to show it
-			if c.visits.underWay > 0 {
-				s.stepUntil(until)
-			}
 		}
+		s.stepForReports(c, until)
 		c.await(ctx, &cycle, until)
 		cycle.Took = time.Since(begun)
 		if judged := !cycle.Stopped && cycle.Standby == c.Standby; judged && c.last.Early == 0 { // otherwise hosts were asked again since
 			c.last = &cycle
 		}
 		if err := each(cycle); err != nil {
+			s.stepForReports(c, time.Time{})
 			return errors.Join(err, c.finish(ctx, &cycle, func(Cycle) error { return nil }))
 		}
 		if last || ctx.Err() != nil {
@@ -74,6 +75,7 @@ func Loop(ctx context.Context, c *Controller, s Schedule, each func(Cycle) error
 		}
 		var goOn bool
 		if c, goOn = s.wait(ctx, c, nextStart(start, time.Now(), s.Interval)); !goOn {
+			s.stepForReports(c, time.Time{})
 			return c.finish(ctx, &cycle, each)
 		}
 	}
@@ -131,6 +133,21 @@ func (s *Schedule) wait(ctx context.Context, c *Controller, t time.Time) (*Contr
 		}
 	}
 }
+
+// stepForReports is Step for the wait for reports that are under way: until a time or, if that is zero, for as
+// long as they take.
+func (s *Schedule) stepForReports(c *Controller, until time.Time) {
+	switch {
+	case c.visits.underWay == 0:
+	case until.IsZero():
+		s.Step(longestReports)
+	default:
+		s.stepUntil(until)
+	}
+}
+
+// longestReports is how long reports may take: the grace of their processes, and what hosts need beside it.
+const longestReports = 2 * agent.MaxGrace
 
 // stepUntil is Step for a wait until t, also if that is over.
 func (s *Schedule) stepUntil(t time.Time) { s.Step(max(1, time.Until(t))) }

@@ -154,6 +154,33 @@ func TestStepsOfLongWaits(t *testing.T) {
 	})
 }
 
+// At its end a loop waits for reports as long as they take.
+func TestStepsAtTheEnd(t *testing.T) {
+	errEnd := errors.New("the end")
+	for name, row := range map[string]struct {
+		schedule controller.Schedule
+		each     error
+		want     []time.Duration
+	}{
+		"a single cycle":          {controller.Schedule{}, nil, []time.Duration{0, 2 * time.Hour}},
+		"the last cycle":          {controller.Schedule{Interval: time.Minute, Cycles: 1}, nil, []time.Duration{0, 2 * time.Hour}},
+		"an error after a cycle":  {controller.Schedule{Interval: time.Second}, errEnd, []time.Duration{0, time.Second, 2 * time.Hour}},
+		"it is stopped in a wait": {controller.Schedule{Interval: 5 * time.Second}, nil, []time.Duration{0, 5 * time.Second, 0, 2 * time.Hour}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			g := &graceful{hosts: map[string][]snapshot.PID{"a": {5}}, begun: time.Now()}
+			c := &controller.Controller{Asker: controller.Asker{Hosts: []remote.Host{{Name: "a"}}, Link: g, Fanout: 1}, Now: time.Now, Policy: strict{}}
+			ctx, cancel := context.WithTimeout(t.Context(), 4990*time.Millisecond)
+			defer cancel()
+			var steps []time.Duration
+			row.schedule.Step = func(wait time.Duration) { steps = append(steps, wait.Round(time.Second)) }
+			err := controller.Loop(ctx, c, row.schedule, func(controller.Cycle) error { return row.each })
+			require.ErrorIs(t, err, row.each, name)
+			require.Equal(t, row.want, steps, name)
+		})
+	}
+}
+
 // hanging is a Link to hosts of which some never answer.
 type hanging struct {
 	plain

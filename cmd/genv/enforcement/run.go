@@ -161,7 +161,7 @@ func (l *loop) controller(setup Setup) *controller.Controller {
 	l.setup = setup
 	l.part.configure(&setup)
 	l.groups.Store(&setup.Policy.Groups)
-	l.service.limit.Store(int64(setup.cycleLimit()))
+	l.service.limit.Store(int64(setup.CycleLimit))
 	c := &controller.Controller{
 		Asker: controller.Asker{
 			Hosts: setup.Hosts, Link: l.screen.summary.timed(setup.Link), Fanout: setup.Fanout,

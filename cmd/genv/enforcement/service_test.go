@@ -39,23 +39,3 @@ func TestALoopThatHangs(t *testing.T) {
 		})
 	}
 }
-
-// A cycle doesn't wait for its reports, which may take an hour, unless it is the last one.
-func TestCycleLimit(t *testing.T) {
-	const limit, reports = time.Minute, 2 * time.Hour
-	for _, c := range []struct {
-		name     string
-		interval time.Duration
-		cycles   int
-		limit    time.Duration
-	}{
-		{"a loop", time.Second, 0, limit},
-		{"a loop with an end", time.Second, 10, limit + reports},
-		{"a single cycle", 0, 0, limit + reports},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			s := Setup{Config: Config{Interval: c.interval, Cycles: c.cycles}, Fleet: Fleet{CycleLimit: limit}}
-			require.Equal(t, c.limit, s.cycleLimit())
-		})
-	}
-}

@@ -10,7 +10,6 @@ import (
 	"github.com/seed-3119e985/genv/enforce/fairshare"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/agent/controllers"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/remote/controller"
@@ -82,14 +81,6 @@ type Recording interface {
 
 // loops reports whether there is more than one cycle.
 func (s *Setup) loops() bool { return s.Interval > 0 && s.Cycles != 1 }
-
-// cycleLimit is after how long a cycle counts as stuck. The last one of a run waits for its reports.
-func (s *Setup) cycleLimit() time.Duration {
-	if s.Interval == 0 || s.Cycles > 0 {
-		return s.CycleLimit + 2*agent.MaxGrace
-	}
-	return s.CycleLimit
-}
 
 func (s *Setup) policy() enforce.Policy {
 	if s.LocalName != "" {

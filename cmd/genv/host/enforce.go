@@ -33,7 +33,7 @@ func (p *program) enforceHere(c *cli.Context) error {
 		config, err := enforcement.ReadConfig(c)
 		return enforcement.Setup{Config: config, OpenHistory: history, Fleet: enforcement.Fleet{
 			Hosts: []remote.Host{{}}, Link: link, Announce: link.announce, Fanout: 1, LocalName: snapshot.Hostname(enforcelocal.Hostname()),
-			CycleLimit: 4*time.Minute + 2*agent.MaxGrace, Progress: &render.Progress{},
+			CycleLimit: 4 * time.Minute, Progress: &render.Progress{},
 		}}, err
 	}
 	setup, err := read()
