@@ -114,6 +114,27 @@ func TestTheLeadersClockIsSet(t *testing.T) {
 	}
 }
 
+// What was learned about the clock of a leader isn't applied to what the next one wrote, also if that was read so
+// rarely that nothing could be learned of it.
+func TestTheNextLeaderHasAnotherClock(t *testing.T) {
+	f := newFleet(-2 * time.Hour)
+	for range 3 {
+		require.NoError(t, f.Poll(t.Context()))
+		require.NoError(t, f.publish(t))
+	}
+	require.NoError(t, f.Poll(t.Context()))
+	f.complete(t)
+	f.passed, f.set = f.passed+time.Minute, 0
+	for key := range f.m.Rules.Idle {
+		f.m.Rules.Idle[key] = f.begun
+	}
+	next := handover.Publisher{Store: f.store, Key: "/lab"}
+	f.m.Rules.Time, f.epoch = f.leader(), 8
+	require.NoError(t, next.Publish(t.Context(), 8, encode(t, &f.m, f.leader())))
+	require.NoError(t, f.Poll(t.Context()))
+	f.complete(t)
+}
+
 // A leader is killed while it writes all parts again, since its clock was set: those with times of the clock
 // as it was are missing. One that isn't killed goes on where etcd stopped answering.
 func TestACutAfterTheClockWasSet(t *testing.T) {

@@ -139,11 +139,15 @@ func (f *Follower) learnSkew(data []byte, now moment) {
 	f.skew, f.learned, f.from = beyondTolerated(now.now.Sub(h.Time)), now, h
 }
 
-// skewAt is the skew of a head at a time by this clock. Both clocks may have been set since it was learned.
+// skewAt is the skew of a head at a time by this clock. Both clocks may have been set since it was learned. The
+// clocks of this and another leader are taken to be the same until more is known.
 func (f *Follower) skewAt(now time.Time, h *head) time.Duration {
 	set := now.Round(0).Sub(f.learned.now) - (f.Clock() - f.learned.clock)
-	skew := f.skew + beyondTolerated(set)
-	if h.Epoch == f.from.Epoch && differ(h.Clock, f.from.Clock) {
+	skew := beyondTolerated(set)
+	if h.Epoch != f.from.Epoch {
+		return skew
+	}
+	if skew += f.skew; differ(h.Clock, f.from.Clock) {
 		skew -= h.Clock.Sub(f.from.Clock)
 	}
 	return skew
