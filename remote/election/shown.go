@@ -23,8 +23,8 @@ type Shown struct {
 	Answered time.Time `json:"answered,omitzero"`
 	// Memory is when this controller, as the leader, wrote its memory to etcd last.
 	Memory time.Time `json:"memory,omitzero"`
-
-	unknown bool // a standby that etcd hasn't told yet which controller leads
+	// Unknown says of a standby that etcd hasn't said yet which controller leads.
+	Unknown bool `json:"unknown,omitempty"`
 }
 
 // LeaderKnown reports whether a standby knows which controller leads, or that none does: etcd has answered
@@ -42,7 +42,7 @@ func (s *Status) Shown() *Shown {
 	if s.Leader != nil {
 		shown.Leader, shown.LeaderSince = s.Leader.Name, s.Leader.Since.UTC()
 	}
-	shown.unknown = !s.LeaderKnown()
+	shown.Unknown = s.Role == Standby && !s.LeaderKnown()
 	if s.Err != nil {
 		shown.Error, shown.Refused = s.Err.Error(), etcd.Refused(s.Err)
 	}
@@ -70,7 +70,7 @@ func (s *Shown) String() string {
 		return "standby; etcd refuses what this controller asks, so it can't lead"
 	case s.Error != "":
 		return "standby; etcd doesn't answer, so it isn't known which controller leads"
-	case s.unknown:
+	case s.Unknown:
 		return "standby; etcd hasn't said yet which controller leads"
 	case s.Leader == "":
 		return "standby; no controller leads"

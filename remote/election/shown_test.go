@@ -1,6 +1,7 @@
 package election_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"testing"
@@ -51,5 +52,10 @@ func TestNoControllerLeads(t *testing.T) {
 	} {
 		status := election.Status{Role: election.Standby, Since: noon, Answered: row.answered}
 		require.Equal(t, row.want, status.Shown().String(), name)
+		document, err := json.Marshal(status.Shown())
+		require.NoError(t, err)
+		var read election.Shown
+		require.NoError(t, json.Unmarshal(document, &read))
+		require.Equal(t, row.want, read.String(), "%s: for a viewer", name)
 	}
 }
