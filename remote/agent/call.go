@@ -28,6 +28,8 @@ func broken(ctx context.Context, t transport, err error) bool {
 		return false
 	case errors.Is(err, ErrNotSent) && (ctx.Err() != nil || remote.MayBegin(ctx) != nil): // it had no turn in time
 		return false
+	case remote.MayBegin(ctx) != nil && remote.ClassOf(err) == remote.Cancelled: // a command that was not begun
+		return false
 	case errors.Is(ctx.Err(), context.Canceled):
 		return !t.can().Parallel || errors.Is(context.Cause(ctx), context.DeadlineExceeded)
 	}
