@@ -85,6 +85,6 @@ func (l *loop) sayCapsBecause(errs ...error) {
 	case problem == "":
 		l.log.Warn().Msgf("caps per user are applied across shards again, after %s", l.caps.lasted(now))
 	default:
-		l.log.Warn().Str("etcd", problem).Msg("caps per user are not applied across shards")
+		l.log.Warn().Str("etcd", problem).Msg("caps per user are not fully applied across shards")
 	}
 }

@@ -84,7 +84,7 @@ func TestCapsWhileEtcdIsAway(t *testing.T) {
 		}
 		l.sayCapsBecause(nil, nil)
 		l.sayCapsBecause(nil, nil)
-		require.Equal(t, 1, strings.Count(log.String(), "not applied across shards"))
+		require.Equal(t, 1, strings.Count(log.String(), "not fully applied across shards"))
 		require.Equal(t, 1, strings.Count(log.String(), "applied across shards again, after 6s"))
 	})
 }
