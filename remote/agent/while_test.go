@@ -77,3 +77,27 @@ func TestReportsThatWaitWhileAnotherControllerTakesOver(t *testing.T) {
 		})
 	}
 }
+
+// TestACommandThatWasNotBegun: the lease ended while the command logged in. The host isn't lost for that.
+func TestACommandThatWasNotBegun(t *testing.T) {
+	replaced, errReplaced := true, remote.Errorf(remote.Cancelled, "replaced")
+	asked := 0
+	ctx := remote.While(t.Context(), func() error {
+		if asked++; replaced && asked > 1 {
+			return errReplaced
+		}
+		return nil
+	})
+	n := &scripted{command: func(ctx context.Context, _ remote.Host) (remote.Output, error) {
+		return remote.Output{}, remote.MayBegin(ctx) // as the SSH client does after the login
+	}}
+	pool, host := n.pool(), remote.Host{Name: "a"}
+	defer pool.Close()
+	_, err := pool.Snapshot(t.Context(), host)
+	require.NoError(t, err)
+	_, err = pool.Execute(ctx, host, oneProcess)
+	require.ErrorIs(t, err, errReplaced)
+	replaced = false
+	_, err = pool.Execute(ctx, host, oneProcess)
+	require.NoError(t, err)
+}
