@@ -11,6 +11,6 @@
 // of each shard (remote/election), by KEY/shards/NN.
 //
 // A shard moves when its next controller is ready: at least half of the hosts answer it, and it
-// follows the memory. A controller that no host answers leaves a shard to one that is ready. Placement
-// decides, and is pure.
+// follows the memory. A controller that no host answers leaves a shard to one that at least one host
+// answers. Placement decides, and is pure.
 package shards

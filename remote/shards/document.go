@@ -19,6 +19,7 @@ type document struct {
 	Ready  []int  `json:"ready"`
 	Left   []int  `json:"left,omitempty"`
 	Blind  []int  `json:"blind,omitempty"`
+	Seeing []int  `json:"seeing,omitempty"` // older versions ignore it
 }
 
 // decode reads what a controller says about itself.
@@ -27,10 +28,10 @@ func decode(e *etcd.Entry) (Member, error) {
 	if err := json.Unmarshal(e.Value, &d); err != nil {
 		return Member{}, err
 	}
-	if d.Schema != schema || d.Shards < 1 || d.Shards > MaxCount || len(d.Ready) > MaxCount || len(d.Left) > MaxCount || len(d.Blind) > MaxCount {
+	if d.Schema != schema || d.Shards < 1 || d.Shards > MaxCount || max(len(d.Ready), len(d.Left), len(d.Blind), len(d.Seeing)) > MaxCount {
 		return Member{}, errors.New("unknown schema or impossible values")
 	}
-	return Member{ID: path.Base(e.Key), Name: d.Name, Count: d.Shards, Ready: d.Ready, Left: d.Left, Blind: d.Blind, Joined: e.Created}, nil
+	return Member{ID: path.Base(e.Key), Name: d.Name, Count: d.Shards, Ready: d.Ready, Left: d.Left, Blind: d.Blind, Seeing: d.Seeing, Joined: e.Created}, nil
 }
 
 // membersPrefix begins the keys of the controllers that share hosts with a key.

@@ -47,7 +47,7 @@ var (
 type MembersOptions struct {
 	Cluster Cluster
 	Key     string // of all controllers, such as /genv/lab
-	Self    Member // without what is Ready
+	Self    Member // without its lists of shards
 	// Update gets what is seen, each second in which etcd answers. It and Failed are called by
 	// Run, and must not block: the lease isn't renewed meanwhile.
 	Update func(Seen)
@@ -63,8 +63,8 @@ type Members struct {
 	said   string    // what etcd has of this controller
 	taken  time.Time // since when another one has the key; zero for not
 
-	mu                 sync.Mutex
-	ready, left, blind []int
+	mu   sync.Mutex
+	runs Member // only what Set takes
 }
 
 // NewMembers returns Members that do nothing until Run.
@@ -72,12 +72,11 @@ func NewMembers(options MembersOptions) *Members {
 	return &Members{MembersOptions: options}
 }
 
-// Set says which shards this controller runs and could lead, which it leaves alone, and of which it
-// sees no hosts: see Member. Others see it within some seconds.
-func (m *Members) Set(ready, left, blind []int) {
+// Set takes the lists of shards of a Member, which aren't changed afterwards. Others see them within some seconds.
+func (m *Members) Set(runs *Member) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.ready, m.left, m.blind = slices.Clone(ready), slices.Clone(left), slices.Clone(blind)
+	m.runs = *runs
 }
 
 // Run takes part until ctx ends. Then this controller is none of the members any more. The error
@@ -170,7 +169,7 @@ func (m *Members) ownKey() string { return membersPrefix(m.Key) + m.Self.ID }
 // join makes sure that this controller is registered, with what is Ready.
 func (m *Members) join(ctx context.Context) error {
 	m.mu.Lock()
-	value, err := json.Marshal(document{schema, m.Self.Name, m.Self.Count, m.ready, m.left, m.blind})
+	value, err := json.Marshal(document{schema, m.Self.Name, m.Self.Count, m.runs.Ready, m.runs.Left, m.runs.Blind, m.runs.Seeing})
 	m.mu.Unlock()
 	if err != nil {
 		return err

@@ -10,7 +10,8 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet/etcdcluster"
 )
 
-// A key that was deleted by hand, while its lease lives, is written again as soon as it is missed.
+// A key that was deleted by hand, while its lease lives, is written again as soon as it is missed,
+// with all that the member says.
 func TestADeletedMemberIsRegisteredAgain(t *testing.T) {
 	client := etcd.New(etcd.Config{Endpoints: etcdcluster.Start(t, 1).Endpoints()})
 	defer client.Close()
@@ -36,7 +37,9 @@ func TestADeletedMemberIsRegisteredAgain(t *testing.T) {
 	left, err := client.KeepAlive(t.Context(), first)
 	require.NoError(t, err)
 	require.Zero(t, left, "the lease of before is not left behind")
+	says := Member{ID: "a", Name: "a", Count: 2, Ready: []int{0}, Left: []int{1}, Blind: []int{2}, Seeing: []int{3}, Joined: m.joined}
+	m.Set(&says)
 	require.NoError(t, m.step(t.Context()))
-	require.Len(t, seen.Members, 1)
+	require.Equal(t, []Member{says}, seen.Members)
 	m.leave(t.Context())
 }

@@ -18,6 +18,8 @@ type Member struct {
 	Left []int
 	// Blind are the shards that it runs and of which no host has answered for a while.
 	Blind []int
+	// Seeing are the shards that it runs and of which at least one host answers; none from an older version.
+	Seeing []int
 	// Joined grows when it is started again.
 	Joined uint64
 }
@@ -34,7 +36,7 @@ const (
 	// shard, and so on: the first one may live and yet not be able to act.
 	vacantFor = 10 * time.Second
 	// keptFor is how long a controller at least keeps what it took so, or until the first one is
-	// started again. For as long, one that sees no hosts leaves a shard to others.
+	// started again.
 	keptFor = 5 * time.Minute
 )
 
@@ -85,7 +87,7 @@ func (p *Placement) Decide(now time.Duration, seen *Seen) (run []int) {
 		at.held = held
 		if self := byID[p.Self]; self != nil {
 			ranking := Ranking(shard, ids)
-			at.yields.decide(now, at.runs && slices.Contains(self.Blind, shard), seen.readyBut(shard, p.Self))
+			at.yields.decide(now, at.runs, shard, self, seen)
 			at.decide(now, shard, slices.Index(ranking, p.Self), byID[ranking[0]])
 		}
 		if at.runs {

@@ -25,9 +25,9 @@ func (r *run) place() {
 	for _, shard := range r.placement.Decide(r.Clock(), seen) {
 		wanted[shard] = r.with[shard] && !r.replaced[shard]
 	}
-	var ready, blind []int
-	for shard, p := range r.processes {
-		switch {
+	var self shards.Member
+	for _, shard := range slices.Sorted(maps.Keys(r.processes)) {
+		switch p := r.processes[shard]; {
 		case !wanted[shard] && !p.stopping:
 			p.stop()
 			r.say("ends", shard, seen)
@@ -36,25 +36,17 @@ func (r *run) place() {
 		case wanted[shard] && p.stopping:
 			r.replace(p, seen)
 		case !p.stopping:
-			sees, none := p.sight.get()
-			if sees {
-				ready = append(ready, shard)
-			}
-			if r.logBlind(p, none); none {
-				blind = append(blind, shard)
-			}
+			r.logBlind(p, p.sight.addTo(&self, shard))
 		}
 	}
-	slices.Sort(ready)
-	slices.Sort(blind)
-	left := slices.DeleteFunc(slices.Sorted(maps.Keys(r.replaced)), func(shard int) bool { return !r.with[shard] })
-	r.members.Set(ready, left, blind)
+	self.Left = slices.DeleteFunc(slices.Sorted(maps.Keys(r.replaced)), func(shard int) bool { return !r.with[shard] })
+	r.members.Set(&self)
 	for shard := range wanted {
 		if f := r.failures[shard]; wanted[shard] && r.processes[shard] == nil && (f == nil || !time.Now().Before(f.until)) {
 			r.begin(shard, seen)
 		}
 	}
-	systemd.Notify(r.Log, fmt.Sprintf("STATUS=runs %d of %d shards, %d of them ready; %d controllers", len(r.processes), r.Count, len(ready), len(seen.Members)))
+	systemd.Notify(r.Log, fmt.Sprintf("STATUS=runs %d of %d shards, %d of them ready; %d controllers", len(r.processes), r.Count, len(self.Ready), len(seen.Members)))
 }
 
 // logBlind logs that the hosts of a shard don't answer, and that they do again.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
+	"github.com/seed-3119e985/genv/remote/shards"
 )
 
 // blindAfter is for how long none of its hosts may answer a process before others may take the
@@ -17,6 +18,7 @@ const blindAfter = 30 * time.Second
 type sight struct {
 	mu    sync.Mutex
 	ready bool      // at least half of them answered in the last cycle
+	some  bool      // at least one of them did
 	none  time.Time // since when none answered; zero if some did, or there are none
 	blind bool      // that was so for blindAfter
 }
@@ -30,7 +32,7 @@ func (s *sight) note(notice []byte, now time.Time) {
 		if n, _ := fmt.Sscanf(string(line), enforcement.AnsweredVariable+"=%d/%d", &answered, &hosts); n != 2 {
 			continue
 		}
-		s.ready = 2*answered >= hosts
+		s.ready, s.some = 2*answered >= hosts, answered > 0
 		switch {
 		case answered > 0 || hosts == 0:
 			s.none = time.Time{}
@@ -41,9 +43,18 @@ func (s *sight) note(notice []byte, now time.Time) {
 	}
 }
 
-// get is what was noted last.
-func (s *sight) get() (ready, blind bool) {
+// addTo has a controller say of a shard what was noted last, and reports whether no host answers.
+func (s *sight) addTo(self *shards.Member, shard int) (blind bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.ready, s.blind
+	if s.ready {
+		self.Ready = append(self.Ready, shard)
+	}
+	if s.some {
+		self.Seeing = append(self.Seeing, shard)
+	}
+	if s.blind {
+		self.Blind = append(self.Blind, shard)
+	}
+	return s.blind
 }
