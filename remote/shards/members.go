@@ -48,6 +48,9 @@ type MembersOptions struct {
 	Cluster Cluster
 	Key     string // of all controllers, such as /genv/lab
 	Self    Member // without its lists of shards
+	// Registered is what etcd remembers of this controller, so that one that was killed is missed. It is
+	// that of a controller with the same state folder that divides nothing, or that one would be missed.
+	Registered election.Registration
 	// Update gets what is seen, each second in which etcd answers. It and Failed are called by
 	// Run, and must not block: the lease isn't renewed meanwhile.
 	Update func(Seen)
@@ -89,7 +92,8 @@ func (m *Members) Run(ctx context.Context) error {
 	defer registered.Wait()
 	defer m.leave(ctx)
 	defer cancel()
-	register := sync.OnceFunc(func() { registered.Go(func() { m.registrar().Run(ctx) }) })
+	registrar := election.NewRegistrar(m.Cluster, m.Key, m.Registered, func(error) {}) // Failed gets what etcd refuses
+	register := sync.OnceFunc(func() { registered.Go(func() { registrar.Run(ctx) }) })
 	failed := false
 	for {
 		limited, cancel := context.WithTimeout(ctx, within)
@@ -113,12 +117,6 @@ func (m *Members) Run(ctx context.Context) error {
 		case <-ticker.C:
 		}
 	}
-}
-
-// registrar has etcd remember this controller, so that one that was killed is missed.
-func (m *Members) registrar() *election.Registrar {
-	self := election.Registration{Candidate: election.Candidate{ID: m.Self.ID, Name: m.Self.Name}, Shards: m.Self.Count}
-	return election.NewRegistrar(m.Cluster, m.Key, self, func(error) {}) // Failed gets what etcd refuses
 }
 
 // step does once what is done each second. A member of etcd that hangs may answer KeepAlive without

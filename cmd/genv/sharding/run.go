@@ -22,6 +22,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/cmd/genv/systemd"
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/remote/election/etcd"
 	"github.com/seed-3119e985/genv/remote/shards"
 )
@@ -32,7 +33,8 @@ type Options struct {
 	Cluster shards.Cluster
 	Key     string // of the election of all controllers
 	// ID is the same after a restart, and another one for each controller; Name is for people.
-	ID, Name string
+	ID, Name   string
+	Registered election.Registration
 	// Hosts reads which hosts there are; it is called at the start, and for each SIGHUP.
 	Hosts func() ([]remote.Host, error)
 	// Program and Args start the process of a shard.
@@ -83,7 +85,8 @@ func Run(ctx context.Context, o Options) error {
 		begun: make(map[int]bool), replaced: make(map[int]bool), woken: make(chan struct{}, 1),
 	}
 	r.members = shards.NewMembers(shards.MembersOptions{
-		Cluster: o.Cluster, Key: o.Key, Self: shards.Member{ID: o.ID, Name: o.Name, Count: o.Count}, Update: r.update, Failed: r.etcdFailed,
+		Cluster: o.Cluster, Key: o.Key, Self: shards.Member{ID: o.ID, Name: o.Name, Count: o.Count}, Registered: o.Registered,
+		Update: r.update, Failed: r.etcdFailed,
 	})
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

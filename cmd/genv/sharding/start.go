@@ -1,11 +1,13 @@
 package sharding
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/rs/zerolog"
 
@@ -87,12 +89,22 @@ func Start(ctx context.Context, p *command.Program, config Config, parts *Parts,
 		next, err := read()
 		return next.Hosts, err
 	}
+	registered := registration(store, id, name)
+	registered.Version, registered.Shards = p.Version, config.Count
 	return Run(ctx, Options{
 		Config: config, Cluster: client, Key: parts.Leadership.Key, Hosts: hosts,
-		ID: id, Name: fmt.Sprintf("%s, process %d", name, os.Getpid()),
+		ID: id, Name: registered.Name, Registered: registered,
 		Program: genv, Args: os.Args[1:], Out: p.Out, Prefix: parts.Enforcement.Format != "json",
 		Clock: election.SinceBoot, Log: parts.Log,
 	})
+}
+
+// registration is what etcd remembers of this controller. Its ID is that of the folder, as without
+// --shards: a controller that was killed, and runs with --shards since, isn't lost.
+func registration(store *statedir.Store, id, machine string) election.Registration {
+	folder, _ := store.ID() // hosts never get this id: if it can't be read, the other one will do
+	self := election.Candidate{ID: cmp.Or(folder, id), Name: fmt.Sprintf("%s, process %d", machine, os.Getpid())}
+	return election.Registration{Candidate: self, Host: machine, PID: os.Getpid(), Since: time.Now().Truncate(time.Second).UTC()}
 }
 
 // ID is that of the controller with a state folder, an absolute path, on a machine.

@@ -35,6 +35,20 @@ func TestAStateFolderThatIsInUse(t *testing.T) {
 	require.NotErrorIs(t, starting(t, dir), statedir.ErrInUse)
 }
 
+// etcd remembers a controller by its folder and host, as without --shards: otherwise one that was killed while it
+// ran without would be lost for days.
+func TestTheRegistrationIsThatOfTheFolder(t *testing.T) {
+	store, err := statedir.Open(t.TempDir())
+	require.NoError(t, err)
+	defer store.Close()
+	folder, err := store.ID()
+	require.NoError(t, err)
+	registered := registration(store, "jump-1-abc", "jump-1")
+	require.Equal(t, []string{folder, "jump-1"}, []string{registered.ID, registered.Host})
+	require.NoError(t, store.Close())
+	require.Equal(t, "jump-1-abc", registration(store, "jump-1-abc", "jump-1").ID)
+}
+
 // A controller that was killed left the folders of its processes. The next one removes those, and
 // nothing that another controller, another user or a link has.
 func TestLeftoversAreRemoved(t *testing.T) {
