@@ -29,7 +29,8 @@ type Over struct {
 	// was not seen to be over the cap in all shards yet.
 	Settling bool `json:"settling,omitempty"`
 	// Again says that all shards have applied an earlier decision, and the user is over the cap
-	// still: Takes also go if they were given back and taken again meanwhile.
+	// still: Takes also go if they were given back and taken again meanwhile, and something else that
+	// costs no more goes instead of what was given back for good.
 	Again bool   `json:"again,omitempty"`
 	Takes []Take `json:"takes,omitempty"`
 }
@@ -61,7 +62,7 @@ func (a Amount) minus(b Amount) Amount {
 // attachments, or the environment, are from later than At: then it was given back meanwhile,
 // which is enough the first time; see Over.Again.
 // Cost is, for a device, costIdle to costBusy and, for an environment, contents.Contents.Cost: 0
-// to 3 in both, comparable only with the cost of the same device or environment.
+// to 3 in both, comparable only among devices, or among environments.
 type Take struct {
 	At     snapshot.Date        `json:"at,omitzero"`
 	Host   snapshot.Hostname    `json:"host"`

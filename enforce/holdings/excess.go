@@ -1,6 +1,7 @@
 package holdings
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -15,7 +16,8 @@ type Excess struct {
 
 // Excess applies to the holdings of now what was decided. It returns false if the user is
 // within the cap now, as far as the other shards are as they were. What isn't there any more
-// is not taken, nor what costs the user more now, nor what need not go any more.
+// is not taken, nor what costs the user more now, nor what need not go any more. With Over.Again,
+// something else is taken instead of what isn't there any more.
 func (r *Remaining) Excess(o *Over) (e Excess, over bool) {
 	user := r.users[o.User]
 	if user == nil {
@@ -40,10 +42,19 @@ func (r *Remaining) excessOfEnvs(user *User, o *Over) (e Excess, over bool) {
 	for i := range user.Envs {
 		byName[env{r.shard.Hosts[user.Envs[i].Host].Name, user.Envs[i].EID}] = &user.Envs[i]
 	}
+	var gone []Take
 	for _, take := range o.Takes {
-		if found := byName[env{take.Host, take.EID}]; found != nil && found.Cost <= take.Cost && o.means(take, found.Created) {
+		key := env{take.Host, take.EID}
+		switch found := byName[key]; {
+		case found == nil:
+			gone = append(gone, take)
+		case found.Cost <= take.Cost && o.means(take, found.Created):
 			e.Envs = append(e.Envs, found)
 		}
+		delete(byName, key)
+	}
+	if o.Again && len(gone) > 0 {
+		e.Envs = append(e.Envs, r.envsInstead(gone, slices.Collect(maps.Values(byName)), -o.surplus(e.Used, int64(len(e.Envs))))...)
 	}
 	e.Envs = spareNeedless(e.Envs, o.surplus(e.Used, int64(len(e.Envs))), func(*Env) int64 { return 1 })
 	return e, true
@@ -63,19 +74,32 @@ func (r *Remaining) excessOfDevices(user *User, o *Over) (e Excess, over bool) {
 	for _, take := range o.Takes {
 		byName[device{take.Host, take.Device}] = nil
 	}
+	var others []*candidate
 	for _, d := range counted {
-		if key := (device{d.host().Name, d.Index}); len(byName) > 0 && d.takeable() {
-			if _, wanted := byName[key]; wanted {
-				d.setCost()
-				byName[key] = d
-			}
+		key := device{d.host().Name, d.Index}
+		if _, named := byName[key]; named {
+			d.setCost()
+			byName[key] = d
+		} else if o.Again {
+			others = append(others, d)
 		}
 	}
 	var taken []*candidate
+	var gone []Take
 	freed := int64(0)
 	for _, take := range o.Takes {
-		if d := byName[device{take.Host, take.Device}]; d != nil && d.cost <= take.Cost && o.means(take, d.Oldest) {
+		switch d := byName[device{take.Host, take.Device}]; {
+		case d == nil:
+			gone = append(gone, take)
+		case d.takeable() && d.cost <= take.Cost && o.means(take, d.Oldest):
 			taken = append(taken, d)
+			freed += d.weight(o.Cap)
+		}
+	}
+	if o.Again && len(gone) > 0 {
+		instead := devicesInstead(o.Cap, gone, others, -o.surplus(e.Used, freed))
+		taken = append(taken, instead...)
+		for _, d := range instead {
 			freed += d.weight(o.Cap)
 		}
 	}

@@ -247,7 +247,11 @@ func (s *schedule) attach(shard *simulated, minute int) {
 	if from := s.shards[s.IntN(3)]; s.moving && s.IntN(4) == 0 && len(from.attach) > 0 {
 		delete(from.attach, slices.Min(slices.Collect(maps.Keys(from.attach))))
 	}
-	if _, again := shard.attach[index]; !s.moving && again || s.count() < s.most() {
+	_, again := shard.attach[index]
+	if !s.moving && !again && s.count() == s.most() && len(shard.attach) > 0 {
+		delete(shard.attach, slices.Min(slices.Collect(maps.Keys(shard.attach)))) // given back for this one
+	}
+	if !s.moving && again || s.count() < s.most() {
 		shard.attach[index] = snapshot.DateOf(time.Date(2026, 1, 1, 0, minute, 0, 0, time.UTC))
 	}
 }
@@ -341,6 +345,35 @@ func TestAttachedAgainBeforeEachCycle(t *testing.T) {
 						other.attach[index] = at
 					}
 				}
+				s.cycle(shard)
+				_ = shard.member.write(s.Context())
+				s.judges[s.judging].step(s.Context())
+				for _, other := range s.shards {
+					_ = other.member.read(s.Context())
+				}
+			}
+		}
+		require.Equal(t, s.limit, s.count(), "schedule %d", seed)
+	}
+}
+
+// TestAnotherOneBeforeEachCycle: one who gives all devices back before each cycle and takes others of the same host
+// instead loses what is over the cap all the same, and no more than that.
+func TestAnotherOneBeforeEachCycle(t *testing.T) {
+	for seed := range uint64(8) {
+		s := newSchedule(t, seed)
+		for i := range s.limit + 3 {
+			s.shards[i%3].attach[snapshot.DeviceIndex(i)] = snapshot.Date{}
+		}
+		for minute := range 150 { // some reports are lost, or find it gone
+			for i, shard := range s.shards {
+				s.now += 300 * time.Millisecond
+				at := snapshot.DateOf(time.Date(2026, 1, 1, 0, minute, i, 0, time.UTC))
+				moved := make(map[snapshot.DeviceIndex]snapshot.Date)
+				for index := range shard.attach {
+					moved[(index+4)%8] = at
+				}
+				shard.attach = moved
 				s.cycle(shard)
 				_ = shard.member.write(s.Context())
 				s.judges[s.judging].step(s.Context())

@@ -22,6 +22,7 @@ type settler struct {
 type sent struct {
 	stamp stamp // of the last one
 	takes map[snapshot.Username][]taking
+	again map[snapshot.Username]bool // these may lose something else instead; see holdings.Over.Again
 }
 
 type taking struct {
@@ -93,19 +94,21 @@ func (s *settler) collect(one *shardHeld, g *going) {
 	remaining := one.Remaining()
 	for _, t := range s.sent[one.number] {
 		for user, takes := range t.takes {
-			add(g.takes, user, slices.DeleteFunc(slices.Clone(takes), func(t taking) bool { return !remaining.Holds(user, t.cap, t.what) }))
+			held := slices.DeleteFunc(slices.Clone(takes), func(t taking) bool { return !remaining.Holds(user, t.cap, t.what) })
+			add(g.takes, user, held)
+			g.unknown[user] = g.unknown[user] || t.again[user] && len(held) < len(takes)
 		}
 	}
 }
 
 // noteSent remembers what is sent to a shard.
 func (s *settler) noteSent(shard int, number stamp, d *holdings.Decision) {
-	list, takes := s.sent[shard], takesOf(shard, d)
-	if last := len(list) - 1; last >= 0 && maps.EqualFunc(list[last].takes, takes, slices.Equal[[]taking]) {
+	list, takes, again := s.sent[shard], takesOf(shard, d), againOf(d)
+	if last := len(list) - 1; last >= 0 && maps.Equal(list[last].again, again) && maps.EqualFunc(list[last].takes, takes, slices.Equal[[]taking]) {
 		list[last].stamp = number
 		return
 	}
-	list = append(list, sent{number, takes})
+	list = append(list, sent{number, takes, again})
 	if len(list) > maxSent {
 		s.forgotten[shard] = list[0].stamp.Number + 1
 		list = list[1:]
@@ -120,6 +123,16 @@ func takesOf(shard int, d *holdings.Decision) map[snapshot.Username][]taking {
 			if o.Due {
 				all[o.User] = append(all[o.User], takingOf(shard, o.Cap, t))
 			}
+		}
+	}
+	return all
+}
+
+func againOf(d *holdings.Decision) map[snapshot.Username]bool {
+	all := make(map[snapshot.Username]bool)
+	for _, o := range d.Over {
+		if o.Due && o.Again {
+			all[o.User] = true
 		}
 	}
 	return all
