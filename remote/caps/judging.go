@@ -57,7 +57,7 @@ func (j *judgeState) decide(list []shardHeld, rules holdings.Rules, now time.Dur
 	rules.Going = going.of(list)
 	decisions := holdings.Decide(documents, rules)
 	users := looksAtUsers(list, decisions)
-	j.over.awaitLooks(users, decisions, stamp{j.epoch, j.number + 1})
+	j.over.awaitLooks(users, list, decisions, stamp{j.epoch, j.number + 1}, now)
 	going.settle(list, decisions)
 	j.over.insist(users, decisions, stamp{j.epoch, j.number + 1})
 	due := make(map[int]*decision)

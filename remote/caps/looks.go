@@ -3,6 +3,8 @@ package caps
 import (
 	"iter"
 	"maps"
+	"slices"
+	"time"
 
 	"github.com/seed-3119e985/genv/enforce/holdings"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -15,7 +17,17 @@ type overSince map[userCap]*stretch
 // first by which something was due, zero for none.
 type stretch struct {
 	first, due stamp
-	warned     bool // the warnings are over
+	warned     bool          // the warnings are over
+	shards     []int         // in which the user held something when it was found last,
+	found      time.Duration // and when that was, by the judge's clock
+}
+
+// lasts reports whether the user may be over the cap still, although that isn't found any more: a shard in
+// which the user held something is missing, but not for long.
+func (s *stretch) lasts(list []shardHeld, now time.Duration) bool {
+	return now-s.found <= MaxEvery && slices.ContainsFunc(s.shards, func(shard int) bool {
+		return !slices.ContainsFunc(list, func(one shardHeld) bool { return one.number == shard })
+	})
 }
 
 type userCap struct {
@@ -23,10 +35,10 @@ type userCap struct {
 	cap  holdings.Cap
 }
 
-// looks are how a user's hosts were looked at: in how many shards, and which decision all of
+// looks are how a user's hosts were looked at: in which shards, and which decision all of
 // these knew already when they did.
 type looks struct {
-	shards int
+	shards []int
 	knew   stamp
 }
 
@@ -34,8 +46,7 @@ type looks struct {
 // looked at their hosts after the user was found over the cap, and after the warnings were over. Shards look
 // at different times, so one who gives something back in one shard and attaches something in another counts
 // twice for a while; and one who gives it back in time may not have been seen to.
-func (s overSince) awaitLooks(users map[snapshot.Username]*looks, decisions []holdings.Decision, next stamp) {
-	found := make(map[userCap]bool)
+func (s overSince) awaitLooks(users map[snapshot.Username]*looks, list []shardHeld, decisions []holdings.Decision, next stamp, now time.Duration) {
 	for o := range allOver(decisions) {
 		key := userCap{o.User, o.Cap}
 		if s[key] == nil {
@@ -45,12 +56,12 @@ func (s overSince) awaitLooks(users map[snapshot.Username]*looks, decisions []ho
 		if since.first == (stamp{}) || o.Due && !since.warned {
 			since.first, since.warned = next, o.Due
 		}
-		found[key] = true
-		if l := users[o.User]; l.shards > 1 && l.knew.before(since.first) {
+		since.shards, since.found = users[o.User].shards, now
+		if l := users[o.User]; len(l.shards) > 1 && l.knew.before(since.first) {
 			postpone(o)
 		}
 	}
-	maps.DeleteFunc(s, func(key userCap, _ *stretch) bool { return !found[key] })
+	maps.DeleteFunc(s, func(_ userCap, since *stretch) bool { return since.found != now && !since.lasts(list, now) })
 }
 
 // insist has users lose also what they gave back and took again meanwhile, if they are over a cap although all
@@ -86,10 +97,10 @@ func looksAtUsers(list []shardHeld, decisions []holdings.Decision) map[snapshot.
 	for i := range list {
 		for k := range list[i].Users {
 			if l := byUser[list[i].Users[k].Name]; l != nil {
-				if l.shards == 0 || list[i].Seen.before(l.knew) {
+				if len(l.shards) == 0 || list[i].Seen.before(l.knew) {
 					l.knew = list[i].Seen
 				}
-				l.shards++
+				l.shards = append(l.shards, list[i].number)
 			}
 		}
 	}

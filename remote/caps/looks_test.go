@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce/holdings"
 )
 
 // TestNothingIsTakenFromBeforeAUserMoved: shards look at their hosts at different times, so nothing is taken until all
@@ -158,6 +160,55 @@ func TestWhatIsTakenAgainGoes(t *testing.T) {
 			for _, over := range j.lastSent[0].Over {
 				require.Equal(t, s.again, over.Again, "%s, step %d", name, i)
 			}
+		}
+	}
+}
+
+// TestAShardIsMissingForAWhile: if the cycles of a shard take longer than its holdings count, a user who is over the
+// cap because of it doesn't begin to be over it each time it is back.
+func TestAShardIsMissingForAWhile(t *testing.T) {
+	type step struct {
+		seen   [2]uint64
+		shards []string // without the second one, it is missing
+		want   string
+	}
+	for _, row := range []struct {
+		name  string
+		every time.Duration
+		steps []step
+	}{
+		{"it is back soon", repeatEvery, []step{
+			{[2]uint64{0, 0}, []string{"a:1 b:2", "c:3"}, "settling"},
+			{[2]uint64{1, 0}, []string{"a:1 b:2"}, ""},
+			{[2]uint64{2, 1}, []string{"a:1 b:2", "c:3"}, "a"},
+			{[2]uint64{3, 1}, []string{"a:1 b:2"}, ""},
+			{[2]uint64{3, 1}, []string{"a:1 b:2"}, ""},
+			{[2]uint64{3, 3}, []string{"a:1 b:2", "c:3"}, "a"},
+		}},
+		{"it is back late", MaxEvery, []step{
+			{[2]uint64{0, 0}, []string{"a:1 b:2", "c:3"}, "settling"},
+			{[2]uint64{1, 0}, []string{"a:1 b:2"}, ""},
+			{[2]uint64{2, 1}, []string{"a:1 b:2"}, ""},
+			{[2]uint64{3, 3}, []string{"a:1 b:2", "c:3"}, "settling"},
+		}},
+		{"the user complied meanwhile", repeatEvery, []step{
+			{[2]uint64{0, 0}, []string{"a:1 b:2", "c:3"}, "settling"},
+			{[2]uint64{1, 0}, []string{"b:2"}, ""},
+			{[2]uint64{2, 1}, []string{"b:2", "c:3"}, ""},
+			{[2]uint64{3, 3}, []string{"a:0 b:2", "c:3"}, "settling"},
+		}},
+		{"the user held nothing there", repeatEvery, []step{
+			{[2]uint64{0, 0}, []string{"a:1 b:2 c:3", ""}, "a"},
+			{[2]uint64{1, 0}, []string{"b:2 c:3"}, ""},
+			{[2]uint64{2, 2}, []string{"b:2 c:3", "d:0"}, "settling"},
+		}},
+	} {
+		j := newJudgeState(9)
+		for i, s := range row.steps {
+			list := published(t, [2]stamp{{9, s.seen[0]}, {9, s.seen[1]}}, s.shards...)
+			j.lastSent[1] = new(holdings.Decision)
+			j.decide(list, rulesOf(2), time.Duration(i)*row.every)
+			require.Equal(t, s.want, j.due(), "%s, step %d", row.name, i)
 		}
 	}
 }
