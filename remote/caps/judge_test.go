@@ -92,7 +92,7 @@ func TestHoldingsThatDoNotCount(t *testing.T) {
 	}
 }
 
-// TestFewRequests: how long the judge takes doesn't grow with the shards, however far etcd is away.
+// TestFewRequests: only what is new takes more requests the more shards there are, however far etcd is away.
 func TestFewRequests(t *testing.T) {
 	const shards = 64
 	store, now := &counting{shelf: &shelf{entries: make(map[string]etcd.Entry)}}, time.Hour

@@ -29,7 +29,7 @@ func holdingsKey(key string, shard int) string {
 
 const (
 	maxKeys     = 128 // of a request
-	partsAtOnce = 8   // which are an answer of up to 8 MiB
+	partsAtOnce = 2   // of 768 KiB at most, so that the answer arrives in time on a slow line
 )
 
 // getAll reads any number of keys, some at a time.
