@@ -2,6 +2,7 @@ package guard
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,7 +22,8 @@ type denier struct {
 	opens   *openlog.Log
 	events  chan denials.Open
 	news    chan denials.Denial
-	missed  atomic.Uint64 // events that there was no room for
+	missed  atomic.Uint64  // events that there was no room for
+	writing sync.WaitGroup // what writes files, after the last event as well
 	devices atomic.Pointer[[]hardware.Device]
 }
 
@@ -35,9 +37,11 @@ const (
 func startDenier(ctx context.Context, k *Keeper) *denier {
 	d := &denier{Keeper: k, opens: openlog.New(k.RunDir), events: make(chan denials.Open, maxEvents), news: make(chan denials.Denial, maxNews)}
 	d.know(nil)
-	go d.keep(ctx)
-	go d.opens.Run(ctx, func(err error) {
-		k.Log.Error().Err(err).Msg("opens of devices can't be reported to those who wait for them")
+	d.writing.Go(func() { d.keep(ctx) })
+	d.writing.Go(func() {
+		d.opens.Run(ctx, func(err error) {
+			k.Log.Error().Err(err).Msg("opens of devices can't be reported to those who wait for them")
+		})
 	})
 	if k.Denied != nil {
 		go d.deliver(ctx)

@@ -68,6 +68,7 @@ func (s *session) run(ctx context.Context) error {
 		s.release()
 		s.glances.wait()
 		s.looks.wait()
+		s.denier.writing.Wait() // the denials of the last moment are written
 	}()
 	ticks := time.NewTicker(tick)
 	defer ticks.Stop()
