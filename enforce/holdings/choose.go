@@ -25,9 +25,7 @@ func choose(devices []*candidate, enough func(chosen []*candidate) bool) []*cand
 			queue = append(queue, d)
 		}
 	}
-	slices.SortFunc(queue, func(a, b *candidate) int {
-		return cmp.Or(cmp.Compare(a.cost, b.cost), first(a.going, b.going), b.Newest.Compare(a.Newest), a.host().compare(b.host()), cmp.Compare(a.Index, b.Index))
-	})
+	slices.SortFunc(queue, (*candidate).compare)
 	for _, d := range queue {
 		if enough(c.chosen) {
 			break
@@ -54,6 +52,13 @@ func (c *choice) take(d *candidate) bool {
 		c.ending[processOf{d.remaining, use.Process}] = true
 	}
 	return true
+}
+
+// compare says which of two devices goes first: the one that costs the user less, then what may be going
+// already, then the newest attachment, then by host and index.
+func (d *candidate) compare(other *candidate) int {
+	return cmp.Or(cmp.Compare(d.cost, other.cost), first(d.going, other.going), other.Newest.Compare(d.Newest),
+		d.host().compare(other.host()), cmp.Compare(d.Index, other.Index))
 }
 
 func (h *Host) compare(other *Host) int {

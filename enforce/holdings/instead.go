@@ -15,9 +15,7 @@ func devicesInstead(c Cap, gone []Take, others []*candidate, over int64) []*cand
 			queue = append(queue, d)
 		}
 	}
-	slices.SortFunc(queue, func(a, b *candidate) int {
-		return cmp.Or(cmp.Compare(a.cost, b.cost), b.Newest.Compare(a.Newest), a.host().compare(b.host()), cmp.Compare(a.Index, b.Index))
-	})
+	slices.SortFunc(queue, (*candidate).compare)
 	return instead(gone, queue, over, func(d *candidate) (cost int8, weight int64) { return d.cost, d.weight(c) })
 }
 
