@@ -2,6 +2,7 @@ package command
 
 import (
 	"slices"
+	"strconv"
 
 	"github.com/urfave/cli/v2"
 
@@ -35,8 +36,9 @@ func unknown(word string, commands []*cli.Command, parent string) error {
 			names = append(names, cmd.Name)
 		}
 	}
-	if near := text.Nearest(word, names); near != "" {
-		return UsageError("unknown command %q (did you mean %q?)", word, near)
+	near := text.Nearest(word, names)
+	if near != "" {
+		near = strconv.Quote(near)
 	}
-	return UsageError("unknown command %q; see %s --help", word, parent)
+	return unknownError("command", strconv.Quote(word), parent+" "+word, near, parent)
 }

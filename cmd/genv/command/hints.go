@@ -20,10 +20,11 @@ func FlagError(c *cli.Context, err error) error {
 	if len([]rune(name)) == 1 {
 		word = "-" + name
 	}
-	if near := nearestFlag(name, c.Command.Flags); near != "" {
-		return UsageError("unknown flag %s (did you mean --%s?)", word, near)
+	near := nearestFlag(name, c.Command.Flags)
+	if near != "" {
+		near = "--" + near
 	}
-	return UsageError("unknown flag %s; see %s --help", word, c.Command.HelpName)
+	return unknownError("flag", word, word, near, c.Command.HelpName)
 }
 
 // nearestFlag is the flag that a name was meant to be: the nearest one in its letters, or

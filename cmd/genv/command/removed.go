@@ -1,0 +1,18 @@
+package command
+
+// removed says, for a flag or command that an earlier version had, what to use instead. Commands are
+// named in full, flags as people type them.
+var removed = map[string]string{}
+
+// unknownError is the error for a flag or command that there isn't: what replaced it, if an earlier
+// version had it, or the nearest one, or where all are listed.
+func unknownError(kind, shown, key, near, parent string) error {
+	switch instead := removed[key]; {
+	case instead != "":
+		return UsageError("unknown %s %s: %s", kind, shown, instead)
+	case near != "":
+		return UsageError("unknown %s %s (did you mean %s?)", kind, shown, near)
+	default:
+		return UsageError("unknown %s %s; see %s --help", kind, shown, parent)
+	}
+}
