@@ -28,7 +28,6 @@ const plainScript = `LC_ALL=C; export LC_ALL; t=$1; say() { echo; echo "$t $1"; 
 	`say folder; echo "$d"; stat -c "%f %u %h %s" "$d"; ` +
 	`say files; for f in envs.json devices.json genv.lock; do stat -c "%f %u %h %s $f" "$d/$f"; done 2>/dev/null; ` +
 	`for f in envs.json devices.json; do [ -L "$d/$f" ] || { [ -f "$d/$f" ] && { say "content-$f"; head -c "$5" "$d/$f" | sed "s/^/ /"; }; }; done; ` +
-	`say amd; cat /sys/class/kfd/kfd/topology/nodes/*/gpu_id 2>/dev/null | grep -c "[1-9]"; ` +
 	`say smi; b=$(date +%s%N); GENV_BYPASS=1 timeout -k 1 "$2" nvidia-smi $6 2>&1; s=$?; say "smi-end $s $b $(date +%s%N)"; say end`
 
 // plain makes the checks of the host with plain commands, as the login.
@@ -53,14 +52,11 @@ func (e *examination) plain(ctx context.Context) {
 		doctor.CheckDriver(driver),
 		doctor.CheckState(stateIn(parts)),
 		doctor.CheckNamespace(doctor.Namespace{Inode: parse(strings.TrimSpace(parts["ns"])), Unsure: true}),
-		doctor.CheckGuard(doctor.Kernel{Release: e.System.Kernel, Cgroup2: doctor.Cgroup2In(parts["mounts"]), OnlyAMD: driver.OnlyAMD()}),
+		doctor.CheckGuard(doctor.Kernel{Release: e.System.Kernel, Cgroup2: doctor.Cgroup2In(parts["mounts"])}),
 		doctor.CheckServices(unitsIn(parts["units"])),
 		doctor.CheckDisk(spacesIn(parts["disk"], parts["mounts"])),
 	)
 }
-
-// maxAMD is how many AMD GPUs a host can say that it has.
-const maxAMD = 1024
 
 // parse is a number; 0 if the text is none.
 func parse(text string) uint64 {
@@ -84,7 +80,7 @@ func driverIn(parts map[string]string) doctor.Driver {
 	case "", "124", "137":
 		return doctor.Driver{Took: took, Err: nvidiasmi.ErrTimeout}
 	case "127":
-		return doctor.Driver{Err: nvidiasmi.ErrNotInstalled, AMD: int(min(parse(strings.TrimSpace(parts["amd"])), maxAMD))}
+		return doctor.Driver{Err: nvidiasmi.ErrNotInstalled}
 	}
 	code, err := strconv.Atoi(status)
 	if err != nil {

@@ -21,8 +21,6 @@ const (
 	PersistenceOff    Cause = "persistence-off"
 	PersistenceHidden Cause = "persistence-unknown"
 	SMISlow           Cause = "nvidia-smi-slow"
-	AMDUnreadable     Cause = "amd-unreadable"
-	AMDWithoutGenv    Cause = "amd-without-genv"
 
 	StateUnsafe     Cause = "state-unsafe"
 	StateCorrupt    Cause = "state-corrupt"
@@ -78,8 +76,6 @@ var meanings = sync.OnceValue(func() map[Cause]meaning {
 		PersistenceOff:    {Warning, "turn it on: `systemctl enable --now nvidia-persistenced`, or `nvidia-smi -pm 1`; without it each call of nvidia-smi takes up to 3 s per GPU"},
 		PersistenceHidden: {Warning, "run `nvidia-smi -q -d PERFORMANCE` on the host: the driver does not report its persistence mode"},
 		SMISlow:           {Warning, "look at `dmesg` and at the load of the host: a call should take less than 2 s"},
-		AMDUnreadable:     {Failed, "run genv outside of containers and services that may not open all of /dev/dri; otherwise look at `dmesg`"},
-		AMDWithoutGenv:    {Failed, "install genv on the host, `genv remote install -H HOST`: without it, only nvidia-smi is asked"},
 
 		StateUnsafe:     {Failed, "find out who put it there and remove it, then run `sudo genv envs` on the host: genv makes only regular files there"},
 		StateCorrupt:    {Failed, "run `sudo genv envs` on the host, which restores root's last good copy; without one, start over with `sudo genv envs --reset` or `sudo genv devices --reset`"},

@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/snapshot/amdgpu"
 	"github.com/seed-3119e985/genv/snapshot/doctor"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 )
@@ -53,10 +52,6 @@ func TestCheckDriver(t *testing.T) {
 		{"slow", doctor.CheckDriver(doctor.Driver{Modes: modes(true), Took: 3 * time.Second}), doctor.Warning, doctor.SMISlow, "3s"},
 		{"persistence unknown", doctor.CheckDriver(doctor.Driver{Modes: []nvidiasmi.Mode{{Index: 2}}}), doctor.Warning, doctor.PersistenceHidden, "GPU 2"},
 		{"missing", doctor.CheckDriver(doctor.Driver{Err: fmt.Errorf("%w (PATH is x)", nvidiasmi.ErrNotInstalled)}), doctor.Failed, doctor.SMIMissing, "not found in PATH"},
-		{"AMD", doctor.CheckDriver(doctor.Driver{AMD: 2}), doctor.OK, "", "2 AMD GPUs, as the kernel says"},
-		{"AMD, hidden", doctor.CheckDriver(doctor.Driver{AMDErr: amdgpu.ErrHidden}), doctor.Failed, doctor.AMDUnreadable, "may not look at all AMD GPUs"},
-		{"AMD, on a host without genv", doctor.CheckDriver(doctor.Driver{AMD: 1, Err: nvidiasmi.ErrNotInstalled}), doctor.Failed, doctor.AMDWithoutGenv, "1 AMD GPU and no nvidia-smi"},
-		{"AMD, and a kernel that could guard", doctor.CheckGuard(doctor.Kernel{Release: "6.1.0", Cgroup2: "/sys/fs/cgroup", OnlyAMD: true}), doctor.Skipped, "", "it doesn't know AMD GPUs"},
 		{"hung", doctor.CheckDriver(doctor.Driver{Err: nvidiasmi.ErrHung}), doctor.Failed, doctor.SMIHung, "does not return"},
 		{"lost", doctor.CheckDriver(doctor.Driver{Err: nvidiasmi.ErrGPULost}), doctor.Failed, doctor.GPULost, "fallen off the bus"},
 		{"mismatch", doctor.CheckDriver(doctor.Driver{Err: &nvidiasmi.ExitError{Err: nvidiasmi.ErrVersionMismatch, ExitCode: 18}}), doctor.Failed, doctor.VersionMismatch, "18"},

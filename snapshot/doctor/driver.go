@@ -16,10 +16,6 @@ type Driver struct {
 	Modes []nvidiasmi.Mode
 	Took  time.Duration
 	Err   error // of package nvidiasmi
-	// AMD is how many AMD GPUs the kernel shows, on a machine without nvidia-smi, and AMDErr
-	// why it doesn't say that.
-	AMD    int
-	AMDErr error
 	// Restricted says that a guard may hide devices from the user who called it, so that
 	// the others have other indices than for root.
 	Restricted bool
@@ -38,9 +34,6 @@ const slowCall = 2 * time.Second
 
 // CheckDriver judges a call of nvidia-smi.
 func CheckDriver(d Driver) Check {
-	if d.OnlyAMD() {
-		return checkAMD(d)
-	}
 	if errors.Is(d.Err, nvidiasmi.ErrNotInstalled) { // its text has all of PATH
 		return Problem(DriverState, SMIMissing, "nvidia-smi was not found in PATH")
 	}
@@ -72,21 +65,6 @@ func CheckDriver(d Driver) Check {
 		return Problem(DriverState, PersistenceHidden, "%s; the persistence mode of GPU %s is unknown", seen, indices(hidden))
 	}
 	return Good(DriverState, "%s, persistence mode on", seen)
-}
-
-// OnlyAMD says whether the machine has AMD GPUs and no nvidia-smi.
-func (d Driver) OnlyAMD() bool { return d.AMD > 0 || d.AMDErr != nil }
-
-// checkAMD judges what the kernel shows of AMD GPUs. Nothing else is asked about them.
-func checkAMD(d Driver) Check {
-	seen := plural(d.AMD, "AMD GPU")
-	switch {
-	case d.AMDErr != nil:
-		return Problem(DriverState, AMDUnreadable, "%s", oneLine(d.AMDErr.Error()))
-	case d.Err != nil:
-		return Problem(DriverState, AMDWithoutGenv, "%s and no nvidia-smi", seen)
-	}
-	return Good(DriverState, "%s, as the kernel says", seen)
 }
 
 // causeOf is the cause of an error of nvidia-smi.

@@ -39,7 +39,6 @@ type Kernel struct {
 	Release string // uname -r
 	Cgroup2 string // where cgroup2 is mounted; empty for nowhere
 	BPF     *bool  // whether it has bpf(2); nil if that is unknown
-	OnlyAMD bool   // the machine has AMD GPUs only, which the guard doesn't know
 }
 
 // CheckGuard judges whether the kernel could guard devices: a program on cgroup2, with a
@@ -48,8 +47,6 @@ func CheckGuard(k Kernel) Check {
 	major, minor, ok := parseRelease(k.Release)
 	seen := "Linux " + orUnknown(oneLine(k.Release))
 	switch {
-	case k.OnlyAMD:
-		return Unknown(Guard, "it doesn't know AMD GPUs: the group of /dev/kfd and /dev/dri/renderD* (render) decides who may open them")
 	case !ok:
 		return Unknown(Guard, "the kernel's version is unknown (%q)", oneLine(k.Release))
 	case major < 5 || major == 5 && minor < 8:

@@ -13,10 +13,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/watch/openlog"
 )
 
-// devicePattern is the names of the nodes of GPUs: for NVIDIA's one each, for AMD's kfd, which
-// every program of ROCm opens to compute on any of them. nvidiactl and the others are opened by
-// whoever asks the driver for anything.
-var devicePattern = regexp.MustCompile(`^(nvidia[0-9]{1,4}|kfd)$`)
+// devicePattern matches the names of the nodes of GPUs, one for each. nvidiactl and the others
+// are opened by any program that asks the driver for anything.
+var devicePattern = regexp.MustCompile(`^nvidia[0-9]{1,4}$`)
 
 // stateNames are the state files. Others in their folder are locks and notes.
 var stateNames = []string{"envs.json", "devices.json"}

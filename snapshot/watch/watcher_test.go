@@ -174,18 +174,6 @@ func (m *machine) file(dir, name string) string {
 }
 
 // A mark ends with its node.
-// AMD's GPUs have one node together for computing, which is there before the watch begins here.
-func TestAMDsNodeIsWatched(t *testing.T) {
-	for _, way := range ways {
-		t.Run(way, func(t *testing.T) {
-			m := watched(t, way, func(c *Config) { require.NoError(t, os.WriteFile(filepath.Join(c.DevDir, "kfd"), nil, 0o600)) })
-			require.False(t, m.wakes(never))
-			opened(t, filepath.Join(m.dev, "kfd"))
-			require.True(t, m.wakes(soon))
-		})
-	}
-}
-
 func TestANodeThatIsMadeAgainIsWatched(t *testing.T) {
 	m := watched(t, "fanotify", nil)
 	require.NoError(t, os.Remove(m.node(1)))

@@ -17,7 +17,6 @@ import (
 	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/enforce/guard/kernel"
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/hardware"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
@@ -46,31 +45,13 @@ func VetoFile(getenv func(string) string) string {
 // pins say where the guard of this machine is.
 type pins struct {
 	kernel.Options
-	err    error // why there can't be one
-	getenv func(string) string
-}
-
-// errAMD is why there is no guard on a machine with AMD GPUs only.
-var errAMD = fmt.Errorf("%w: the guard doesn't know AMD GPUs, and this machine has no others; `genv enforce` works, and the group of /dev/kfd and /dev/dri/renderD* (render) decides who may open them", kernel.ErrUnsupported)
-
-// impossible says why there can be no guard on this machine, whatever its kernel can do; nil if
-// that depends on the kernel.
-func (p pins) impossible() error {
-	if p.err == nil && onlyAMD(p.getenv) {
-		return errAMD
-	}
-	return p.err
-}
-
-// onlyAMD says whether this machine has AMD GPUs, and none of which NVIDIA's driver knows.
-func onlyAMD(getenv func(string) string) bool {
-	return localhost.AMD(getenv) && hardware.Count(localhost.Hardware(getenv).Proc) == 0
+	err error // why there can't be one
 }
 
 // pinsOf reads GENV_GUARD_PINS and GENV_GUARD_CGROUP. A simulated host must have its own:
 // the guard of the machine that it runs on isn't its business.
 func pinsOf(getenv func(string) string) pins {
-	p := pins{Options: kernel.Options{Dir: getenv("GENV_GUARD_PINS"), Cgroup: getenv("GENV_GUARD_CGROUP")}, getenv: getenv}
+	p := pins{Options: kernel.Options{Dir: getenv("GENV_GUARD_PINS"), Cgroup: getenv("GENV_GUARD_CGROUP")}}
 	if getenv("GENV_ROOT_DIR") != "" && (p.Dir == "" || p.Cgroup == "") {
 		p.err = fmt.Errorf("%w: with GENV_ROOT_DIR, GENV_GUARD_PINS and GENV_GUARD_CGROUP have to name folders for the guard", kernel.ErrUnsupported)
 	}
@@ -87,8 +68,8 @@ func (p pins) dir() string {
 
 // open opens the guard, without pins where there is no bpffs for them.
 func (p pins) open() (guard.Kernel, error) {
-	if err := p.impossible(); err != nil {
-		return nil, err
+	if p.err != nil {
+		return nil, p.err
 	}
 	g, err := kernel.Open(p.Options)
 	if errors.Is(err, kernel.ErrNoBPFFS) {

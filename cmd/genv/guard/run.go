@@ -99,8 +99,8 @@ func (p *program) readOrder(c *cli.Context) (order.Order, error) {
 
 // possible says why there can be no guard here.
 func possible(at pins) error {
-	if err := at.impossible(); err != nil {
-		return err
+	if at.err != nil {
+		return at.err
 	}
 	if r := kernel.Probe(at.Options); r.Err != nil {
 		return fmt.Errorf("no guard is possible here; `genv enforce` works without: %w", r.Err)

@@ -84,8 +84,6 @@ func (p *program) document(ctx context.Context) StatusDocument {
 		d.askKernel(pins)
 		d.askEvents(localhost.DevDir(p.Getenv, 0), &said)
 		d.listDenials(localhost.RunDir(p.Getenv), now, name)
-	} else if errors.Is(pins.impossible(), errAMD) {
-		d.Problems = append(d.Problems, errAMD.Error())
 	}
 	if len(d.Devices) == 0 {
 		d.listDevices(localhost.Hardware(p.Getenv))
@@ -120,8 +118,8 @@ func keeperEnded(said *order.Status) bool {
 
 // askKernel asks what the kernel can do, and what it does.
 func (d *StatusDocument) askKernel(at pins) {
-	if err := at.impossible(); err != nil {
-		d.Kernel = &Kernel{Why: err.Error(), Abilities: []Ability{}, Programs: []Program{}}
+	if at.err != nil {
+		d.Kernel = &Kernel{Why: at.err.Error(), Abilities: []Ability{}, Programs: []Program{}}
 		return
 	}
 	report := kernel.Probe(at.Options)

@@ -63,7 +63,7 @@ func (p *program) doctorHere(c *cli.Context) error {
 func (p *program) examine(ctx context.Context, timeout time.Duration) *doctor.Document {
 	options := disk.Config{Now: p.Now, RootDir: disk.RootDir(p.Getenv)}
 	m := &machine.Machine{
-		SMI: localhost.NvidiaSMI(p.Getenv, timeout), AMD: localhost.AMDGPUs(p.Getenv), Notes: disk.New(disk.Dir(p.Getenv), options), Run: runProgram,
+		SMI: localhost.NvidiaSMI(p.Getenv, timeout), Notes: disk.New(disk.Dir(p.Getenv), options), Run: runProgram,
 		StateDir: disk.Dir(p.Getenv), RootDir: options.RootDir, Record: p.recordOfRoot(), Proc: "/proc", SysRun: "/run",
 		Genv: doctor.Program{Version: p.Version, Protocol: agent.Version}, Restricted: localhost.Hardware(p.Getenv).Restricted(p.Now()),
 	}

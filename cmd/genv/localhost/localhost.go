@@ -5,7 +5,6 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/amdgpu"
 	"github.com/seed-3119e985/genv/snapshot/container/record"
 	"github.com/seed-3119e985/genv/snapshot/local"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
@@ -45,11 +44,9 @@ func Open(p command.Program) *Host {
 	parts := instances.Notes{Dir: disk.Dir(p.Getenv), Owned: func() (string, error) { return store.OwnedDir() }}
 	options.Mark = parts.Mark
 	store = disk.New(disk.Dir(p.Getenv), options)
-	smi := gpuSource{nvidia: NvidiaSMI(p.Getenv, smiTimeout), amd: AMDGPUs(p.Getenv)}
-	smi.amd.Recent = &amdgpu.Recent{Now: p.Now}
 	requests := extension.Requests{Dir: disk.Dir(p.Getenv), Owned: store.OwnedDir}
 	machine := &local.Collector{
-		SMI: smi, StateFiles: store, Now: p.Now, Extensions: requests.Read, Hardware: Hardware(p.Getenv),
+		SMI: NvidiaSMI(p.Getenv, smiTimeout), StateFiles: store, Now: p.Now, Extensions: requests.Read, Hardware: Hardware(p.Getenv),
 		Service: func() (bool, error) {
 			owner, err := store.Owner()
 			return owner != nil, err

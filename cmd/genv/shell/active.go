@@ -2,7 +2,6 @@ package shell
 
 import (
 	"cmp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -20,8 +19,6 @@ type Active struct {
 	// these devices, and count them from 0. nil for the indices.
 	// An entry may be several MIG instances of the device, with commas.
 	UUIDs []snapshot.GPUUUID
-	// AMD says that the devices are AMD's, which ROCm selects by variables of its own.
-	AMD bool
 	// Parts are the devices of which it has MIG instances.
 	Parts []change.Part
 }
@@ -31,17 +28,6 @@ type Active struct {
 var environmentVariables = []string{
 	"GENV_SHELL", "GENV_ENVIRONMENT_ID", "GENV_ENVIRONMENT_NAME", "GENV_GPU_MEMORY", "GENV_GPUS",
 	"CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES",
-}
-
-// amdVariables are those that an environment sets besides on a host with AMD GPUs.
-var amdVariables = []string{"ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"}
-
-// variables are those that an environment sets.
-func variables(amd bool) []string {
-	if amd {
-		return slices.Concat(environmentVariables, amdVariables)
-	}
-	return environmentVariables
 }
 
 // Activate is the change that activates an environment in a shell.
@@ -66,11 +52,9 @@ func Update(a Active) Change {
 		"GENV_GPUS":             count(a.Config.GPUs),
 		"CUDA_DEVICE_ORDER":     "PCI_BUS_ID",
 		"CUDA_VISIBLE_DEVICES":  a.VisibleDevices(),
-		"HIP_VISIBLE_DEVICES":   a.VisibleDevices(),
-		"ROCR_VISIBLE_DEVICES":  indicesOrNone(a.Devices),
 	}
 	change := Change{Prompt: PromptReplace, Prefix: Prompt(cmp.Or(a.Config.Name, string(a.EID)))}
-	for _, variable := range variables(a.AMD) {
+	for _, variable := range environmentVariables {
 		if value := values[variable]; value != "" {
 			change.Set = append(change.Set, Variable{variable, value})
 		} else {
@@ -80,42 +64,27 @@ func Update(a Active) Change {
 	return change
 }
 
-// Deactivate is the change that gives a shell back what it had. amd says that the host has
-// AMD GPUs.
-func Deactivate(amd bool) Change {
-	return Change{Restore: variables(amd), Shims: ShimsRemove, Prompt: PromptRemove}
+// Deactivate is the change that gives a shell back what it had.
+func Deactivate() Change {
+	return Change{Restore: environmentVariables, Shims: ShimsRemove, Prompt: PromptRemove}
 }
 
 // VisibleDevices is the value of CUDA_VISIBLE_DEVICES: indices, or UUIDs if they are given.
 // Without any it is "-1", which hides all: CUDA takes the devices before the
 // first invalid index (CUDA C++ Programming Guide, "CUDA Environment
 // Variables"), whereas some programs take an empty value for a missing one.
-//
-// With AMD GPUs ROCR_VISIBLE_DEVICES selects devices first, and HIP, which reads
-// HIP_VISIBLE_DEVICES and CUDA_VISIBLE_DEVICES alike, numbers those from 0.
 func (a *Active) VisibleDevices() string {
 	switch {
-	case a.AMD:
-		relative := make([]snapshot.DeviceIndex, len(a.Devices))
-		for i := range relative {
-			relative[i] = snapshot.DeviceIndex(i)
-		}
-		return indicesOrNone(relative)
-	case len(a.Devices) == 0 || a.UUIDs == nil:
-		return indicesOrNone(a.Devices)
+	case len(a.Devices) == 0:
+		return "-1"
+	case a.UUIDs == nil:
+		return text.JoinIndices(a.Devices)
 	}
 	uuids := make([]string, len(a.UUIDs))
 	for i, uuid := range a.UUIDs {
 		uuids[i] = string(uuid)
 	}
 	return strings.Join(uuids, ",")
-}
-
-func indicesOrNone(devices []snapshot.DeviceIndex) string {
-	if len(devices) == 0 {
-		return "-1"
-	}
-	return text.JoinIndices(devices)
 }
 
 func count(n *int) string {

@@ -61,7 +61,7 @@ func fakeChange(args []string) shell.Change {
 	}
 	switch args[0] {
 	case "deactivate":
-		return shell.Deactivate(false)
+		return shell.Deactivate()
 	case "config":
 		a.Devices = append(a.Devices, 3)
 		return shell.Update(a)

@@ -27,7 +27,7 @@ func TestWhatDeactivationGivesBackInAShellOf143(t *testing.T) {
 	} {
 		code, err := shell143(map[string]string{
 			"GENV_ENVS": tt.set, "GENV_BACKUP_ENVS": tt.backups, "GENV_BACKUP_ENV_CUDA_VISIBLE_DEVICES": "old", "GENV_BACKUP_ENV_PATH": "/bin",
-		}).Render(shell.Deactivate(false))
+		}).Render(shell.Deactivate())
 		require.NoError(t, err)
 		require.Contains(t, code, tt.want, name)
 		require.NotContains(t, code, "unset PATH", name)
@@ -68,7 +68,7 @@ func FuzzShell143(f *testing.F) {
 		s := shell.Shell143{Shims: value, Environ: func(name string) string {
 			return map[string]string{"GENV_ENVS": set, "GENV_BACKUP_ENVS": backups, "GENV_BACKUP_ENV_PATH": value, "PATH": value, "CUDA_VISIBLE_DEVICES": value, "GENV_BACKUP_ENV_PS1": value}[name]
 		}}
-		change := shell.Deactivate(false)
+		change := shell.Deactivate()
 		if activate {
 			change = shell.Activate(shell.Active{EID: "7", Config: snapshot.EnvConfig{Name: value}}, false)
 		}

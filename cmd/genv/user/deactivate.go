@@ -9,7 +9,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/environment"
-	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
@@ -31,7 +30,7 @@ func (p *program) deactivate(c *cli.Context) error {
 	if err := p.leave(c.Context, who, change.Leave{PID: caller.PID, Own: true}); err != nil {
 		return err
 	}
-	return caller.Apply(shell.Deactivate(localhost.AMD(p.Getenv)))
+	return caller.Apply(shell.Deactivate())
 }
 
 // leave removes a process from its environment, and warns if other processes still

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
 	"github.com/seed-3119e985/genv/cmd/genv/shell/docker"
 	"github.com/seed-3119e985/genv/cmd/genv/shell/smi"
@@ -50,9 +49,6 @@ func (p *program) startShim(ctx context.Context, name string, args []string) (in
 		return 0, err
 	}
 	program, err := shell.FindReal(name, p.Getenv("PATH"), self)
-	if err != nil && name == "nvidia-smi" && localhost.AMD(p.Getenv) {
-		return 0, fmt.Errorf("nvidia-smi: %w: the GPUs of this machine are AMD's; `genv gpus` shows them and who uses them", exec.ErrNotFound)
-	}
 	if err != nil {
 		return 0, err
 	}

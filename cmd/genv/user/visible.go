@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
@@ -50,7 +49,6 @@ func (w *person) uuids(devices []snapshot.DeviceIndex, parts []change.Part) ([]s
 // warning, the shell gets their indices, as on other hosts.
 func (p *program) visible(who *person, active shell.Active) shell.Active {
 	var err error
-	active.AMD = localhost.AMD(p.Getenv)
 	if active.UUIDs, err = who.uuids(active.Devices, active.Parts); err != nil {
 		p.Warn(fmt.Sprintf("CUDA_VISIBLE_DEVICES needs UUIDs here (a guard is on, or MIG instances are attached), and they are not known: %v", err))
 	}

@@ -22,12 +22,6 @@ type SMI interface {
 	Modes(ctx context.Context) ([]nvidiasmi.Mode, error)
 }
 
-// AMD asks the kernel about AMD GPUs; amdgpu.FS implements it.
-type AMD interface {
-	Present() bool
-	Devices(ctx context.Context) ([]nvidiasmi.GPU, error)
-}
-
 // Notes reads what root's notes say about the state folder; *disk.Store implements it.
 type Notes interface {
 	Examine() (disk.Examination, error)
@@ -39,7 +33,6 @@ type Runner func(ctx context.Context, program string, args ...string) ([]byte, e
 // Machine is this machine. All fields but Owner and Restricted are set.
 type Machine struct {
 	SMI   SMI
-	AMD   AMD // asked where nvidia-smi is not installed
 	Notes Notes
 	Run   Runner
 	Now   func() time.Time
@@ -72,7 +65,6 @@ func (m *Machine) Examine(ctx context.Context) ([]doctor.Check, doctor.System) {
 		doctor.Disk:         doctor.CheckDisk(m.spaces()),
 	}
 	found := <-driver
-	kernel.OnlyAMD = found.OnlyAMD()
 	rest[doctor.DriverState], rest[doctor.Guard] = doctor.CheckDriver(found), doctor.CheckGuard(kernel)
 	var checks []doctor.Check
 	for _, name := range doctor.HostNames() {
@@ -98,13 +90,7 @@ func (m *Machine) checkGenv() doctor.Check {
 func (m *Machine) driver(ctx context.Context) doctor.Driver {
 	began := time.Now()
 	modes, err := m.SMI.Modes(ctx)
-	d := doctor.Driver{Modes: modes, Took: time.Since(began), Err: err, Restricted: m.Restricted}
-	if errors.Is(err, nvidiasmi.ErrNotInstalled) && m.AMD.Present() {
-		var devices []nvidiasmi.GPU
-		devices, d.AMDErr = m.AMD.Devices(ctx)
-		d.AMD, d.Err = len(devices), nil
-	}
-	return d
+	return doctor.Driver{Modes: modes, Took: time.Since(began), Err: err, Restricted: m.Restricted}
 }
 
 func (m *Machine) namespace() doctor.Namespace {
