@@ -40,7 +40,6 @@ var examples = map[string][]string{
 	"run":        {"--name x --gpus 1 --gpu-memory 4g --over-subscribe --quiet true"},
 	"shell":      {"--init --shell bash", "--ok", "--deinit", "--reattach", "--reconfigure"},
 	"notices":    {"--new"},
-	"report":     {"--since 7d --until 1d --by user --fair-share --top 3 --format csv --no-header " + otherwise(command.ExitFailed)},
 	"history":    {"--user x --pid 1 --rule idle --since 2h --until 1h --notices --no-header --format csv", followFlags},
 	"why":        {"--format csv --no-header"},
 	"version":    {"--format json"},

@@ -10,7 +10,6 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/cmd/genv/gpulist"
 	"github.com/seed-3119e985/genv/cmd/genv/guard"
-	"github.com/seed-3119e985/genv/cmd/genv/hostreport"
 	"github.com/seed-3119e985/genv/cmd/genv/monitoring"
 )
 
@@ -22,7 +21,7 @@ func Commands(with command.Program) []*cli.Command {
 		{
 			Name:   "enforce",
 			Usage:  "enforce the rules on this machine, in a loop",
-			Flags:  append(enforcement.Flags(), hostreport.HistoryFlags()...),
+			Flags:  enforcement.Flags(),
 			Action: p.enforceHere,
 		},
 		{
@@ -38,7 +37,6 @@ func Commands(with command.Program) []*cli.Command {
 			Flags:  monitoring.Flags(p.Getenv),
 			Action: p.monitorHere,
 		},
-		hostreport.Command(with),
 		p.usageCommand(),
 	}...)
 }

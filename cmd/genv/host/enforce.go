@@ -8,7 +8,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
-	"github.com/seed-3119e985/genv/cmd/genv/hostreport"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce"
 	enforcelocal "github.com/seed-3119e985/genv/enforce/local"
@@ -22,16 +21,12 @@ import (
 
 // enforceHere runs the controller's loop over a single host: this machine.
 func (p *program) enforceHere(c *cli.Context) error {
-	history, err := hostreport.ReadHistory(c, &p.Program, p.Logger(c))
-	if err != nil {
-		return err
-	}
 	host := p.openHost()
 	link := &localLink{host: host, events: &events{host: host, log: p.Logger(c)}, contacts: p.openRegistry(host)}
 	defer link.leave()
 	read := func() (enforcement.Setup, error) {
 		config, err := enforcement.ReadConfig(c)
-		return enforcement.Setup{Config: config, OpenHistory: history, Fleet: enforcement.Fleet{
+		return enforcement.Setup{Config: config, Fleet: enforcement.Fleet{
 			Hosts: []remote.Host{{}}, Link: link, Announce: link.announce, Fanout: 1, LocalName: snapshot.Hostname(enforcelocal.Hostname()),
 			CycleLimit: 4 * time.Minute, Progress: &render.Progress{},
 		}}, err

@@ -1,5 +1,4 @@
-// Package reporting is what `genv report` and `genv remote report` share: their flags, and how
-// they print a report of usage.
+// Package reporting has the flags of `genv remote report`, and prints a report of usage.
 //
 //	r, err := reporting.Read(c, p, by, formats) // from Flags
 //	r.Finish(d, p.Now())
