@@ -39,11 +39,10 @@ MAKEFLAGS += --no-print-directory
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-build: ## the static programs, bin/genv and bin/genv-remote (GOARCH=arm64 works too)
+build: ## the static program, bin/genv (GOARCH=arm64 works too)
 	$(BUILD) -o $(BIN) ./cmd/genv
-	$(BUILD) -o $(BIN)-remote ./cmd/genv-remote
 
-$(BIN) $(BIN)-remote:
+$(BIN):
 	@$(MAKE) build
 
 demo: build ## a fleet of simulated hosts on this machine, and genv at work on it; needs no root and no GPU. KEEP=1 keeps it until Ctrl-C
@@ -126,16 +125,15 @@ $(NFPM):
 
 SHIMS := nvidia-smi docker
 
-install: $(BIN) $(BIN)-remote ## to DESTDIR/PREFIX (PREFIX is /usr/local): bin/genv, bin/genv-docker, libexec/genv/genv-remote, and the shims in lib/genv/shims
+install: $(BIN) ## to DESTDIR/PREFIX (PREFIX is /usr/local): bin/genv, bin/genv-docker, and the shims in lib/genv/shims
 	install -D -m 0755 $(BIN) '$(DESTDIR)$(PREFIX)/bin/genv'
 	ln -sfn genv '$(DESTDIR)$(PREFIX)/bin/genv-docker'
-	install -D -m 0755 $(BIN)-remote '$(DESTDIR)$(PREFIX)/libexec/genv/genv-remote'
 	install -d -m 0755 '$(DESTDIR)$(PREFIX)/lib/genv/shims'
 	for shim in $(SHIMS); do ln -sfn ../../../bin/genv '$(DESTDIR)$(PREFIX)/lib/genv/shims/'$$shim; done
 
 uninstall: ## what install put there
-	rm -f '$(DESTDIR)$(PREFIX)/bin/genv' '$(DESTDIR)$(PREFIX)/bin/genv-docker' '$(DESTDIR)$(PREFIX)/libexec/genv/genv-remote' $(SHIMS:%='$(DESTDIR)$(PREFIX)/lib/genv/shims/%')
-	rmdir '$(DESTDIR)$(PREFIX)/lib/genv/shims' '$(DESTDIR)$(PREFIX)/lib/genv' '$(DESTDIR)$(PREFIX)/libexec/genv' 2>/dev/null || :
+	rm -f '$(DESTDIR)$(PREFIX)/bin/genv' '$(DESTDIR)$(PREFIX)/bin/genv-docker' $(SHIMS:%='$(DESTDIR)$(PREFIX)/lib/genv/shims/%')
+	rmdir '$(DESTDIR)$(PREFIX)/lib/genv/shims' '$(DESTDIR)$(PREFIX)/lib/genv' 2>/dev/null || :
 
 clean: ## bin/ and dist/; the tools in .tools/ stay
 	rm -rf bin dist

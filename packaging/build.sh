@@ -7,7 +7,7 @@
 #   ARCHES    architectures (amd64 arm64)
 #   FORMATS   of deb, rpm and tar (deb rpm tar)
 #   NFPM      the program nfpm
-#   GENV      a built genv to pack instead of building one, with genv-remote in its folder, for tests
+#   GENV      a built genv to pack instead of building one, for tests
 #
 # The same commit and the same Go give the same bytes.
 set -eu
@@ -21,9 +21,9 @@ GENV=${GENV:-}
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}
 umask 022
 
-# third_party prints the licences of all modules in the programs, which ask for that.
+# third_party prints the licences of all modules in the program, which ask for that.
 third_party() {
-	go list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}} {{.Dir}}{{end}}{{end}}' ./cmd/genv ./cmd/genv-remote | sort -u |
+	go list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}} {{.Dir}}{{end}}{{end}}' ./cmd/genv | sort -u |
 		while read -r path version dir; do
 			found=
 			for file in "$dir"/LICENSE* "$dir"/LICENCE* "$dir"/COPYING* "$dir"/NOTICE*; do
@@ -55,7 +55,7 @@ shared() {
 	third_party >"$BUILD/third-party"
 	{
 		printf 'genv. Its source is https://github.com/seed-3119e985/genv. Its licence follows, and then\n'
-		printf 'those of the libraries that are part of the programs.\n\n'
+		printf 'those of the libraries that are part of the program.\n\n'
 		cat LICENSE "$BUILD/third-party"
 	} >"$BUILD/copyright"
 }
@@ -107,7 +107,6 @@ for ARCH in $ARCHES; do
 	mkdir -p "$BUILD/$ARCH"
 	if [ -n "$GENV" ]; then
 		cp "$GENV" "$BUILD/$ARCH/genv"
-		cp "$GENV-remote" "$BUILD/$ARCH/genv-remote"
 	else
 		GOOS=linux GOARCH=$ARCH make -s build BIN="$BUILD/$ARCH/genv" VERSION="$VERSION"
 	fi

@@ -32,7 +32,6 @@ esac
 func TestReproducible(t *testing.T) {
 	genv := filepath.Join(t.TempDir(), "genv")
 	require.NoError(t, os.WriteFile(genv, []byte(standIn), 0o755))
-	require.NoError(t, os.WriteFile(genv+"-remote", nil, 0o755))
 	var sums [2]string
 	for i := range sums {
 		dist := t.TempDir()
@@ -50,7 +49,7 @@ func TestReproducible(t *testing.T) {
 
 // everywhere is in all packages, below /usr or in the tarball.
 var everywhere = []string{
-	"/bin/genv", "/bin/genv-docker", "/libexec/genv/genv-remote", "/lib/genv/shims/nvidia-smi", "/lib/genv/shims/docker", "/lib/systemd/system/genv-controller.service",
+	"/bin/genv", "/bin/genv-docker", "/lib/genv/shims/nvidia-smi", "/lib/genv/shims/docker", "/lib/systemd/system/genv-controller.service",
 	"/lib/systemd/system/genv-enforce.service", "/lib/systemd/system/genv-host.service", "/lib/systemd/system/genv-host.socket",
 	"/lib/tmpfiles.d/genv.conf", "/share/man/man1/genv.1.gz",
 	"/share/bash-completion/completions/genv", "/share/doc/genv/copyright", "/share/doc/genv/README.md",

@@ -7,11 +7,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// withSecondProgram replaces the installed package by an earlier one, with genv-remote.
+const withSecondProgram = `cd /tmp && dpkg-deb --raw-extract genv.deb old && mkdir -p old/usr/libexec/genv && echo program >old/usr/libexec/genv/genv-remote &&
+	dpkg-deb --build old old.deb >/dev/null && dpkg --install old.deb`
+
 // TestLifeOfADeb installs, upgrades, removes and purges where systemd doesn't run, as in
 // a container.
 func TestLifeOfADeb(t *testing.T) {
 	m := startMachine(t)
 	m.install("v1.0.0")
+	m.sh(withSecondProgram)
+	require.True(t, m.exists("/usr/libexec/genv/genv-remote"))
 	m.must("genv", "version")
 	require.Equal(t, "/usr/lib/genv/shims", strings.TrimSpace(m.sh("cd /usr/lib/genv/shims && [ nvidia-smi -ef /usr/bin/genv ] && [ docker -ef /usr/bin/genv ] && pwd")))
 	account := strings.Split(strings.TrimSpace(m.must("getent", "passwd", "genv")), ":")
@@ -44,6 +50,7 @@ func TestLifeOfADeb(t *testing.T) {
 	}
 	m.install("v1.0.1")
 	kept()
+	require.False(t, m.exists("/usr/libexec/genv"), "genv is one program by now")
 	require.Contains(t, m.must("dpkg-query", "-W", "genv"), "1.0.1")
 	require.Equal(t, "genv 711", m.owner("/var/lib/genv-controller"), "a mode that an administrator chose stays")
 

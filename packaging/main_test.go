@@ -35,7 +35,7 @@ var programs = sync.OnceValues(func() (dir string, err error) {
 	if programsDir, err = os.MkdirTemp("", "genv-packaging-"); err != nil {
 		return "", err
 	}
-	for program, source := range map[string]string{"genv": "cmd/genv", "genv-remote": "cmd/genv-remote", "nvidia-smi": "remote/testfleet/gpus/nvidia-smi"} {
+	for program, source := range map[string]string{"genv": "cmd/genv", "nvidia-smi": "remote/testfleet/gpus/nvidia-smi"} {
 		if err := testprograms.Install(source, filepath.Join(programsDir, program)); err != nil {
 			return "", err
 		}

@@ -39,6 +39,7 @@ func (b *bench) run(ctx context.Context) (err error) {
 		name    string
 		measure func(context.Context) ([]row, error)
 	}{
+		{"start", b.startRows},
 		{"cold", b.overSSH(b.coldRows)},
 		{"steady", b.overSSH(b.steadyRows)},
 		{"many", b.manyRows},

@@ -68,7 +68,7 @@ func children(t *testing.T) string {
 	return all.String()
 }
 
-// genv builds both programs, once for all tests.
+// genv builds the program, once for all tests.
 func genv(t *testing.T) string {
 	t.Helper()
 	if built == "" {
@@ -79,7 +79,6 @@ func genv(t *testing.T) string {
 	program := filepath.Join(built, "genv")
 	if _, err := os.Stat(program); err != nil {
 		require.NoError(t, programs.Install("cmd/genv", program))
-		require.NoError(t, programs.Install("cmd/genv-remote", program+"-remote"))
 	}
 	return program
 }
@@ -227,7 +226,7 @@ func TestTheDemoRunsForAnOrdinaryUser(t *testing.T) {
 	require.NoError(t, os.Chmod(dir, 0o755))
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "tmp"), 0o700))
 	require.NoError(t, os.Chown(filepath.Join(dir, "tmp"), uid, uid))
-	for _, program := range []string{"genv", "genv-remote", "genv-demo"} {
+	for _, program := range []string{"genv", "genv-demo"} {
 		require.NoError(t, programs.Install("cmd/"+program, filepath.Join(dir, program)))
 	}
 	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "genv-demo"), "-genv", filepath.Join(dir, "genv"), "-hosts", "")

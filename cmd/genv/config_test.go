@@ -184,7 +184,7 @@ func TestWhoReadsNoConfiguration(t *testing.T) {
 // What config.yaml may set is a flag of the commands, and what it may not isn't forgotten.
 func TestSettingsAreFlags(t *testing.T) {
 	var known []string
-	for _, cmd := range fleet.Commands(command.Program{Getenv: os.Getenv}) {
+	for _, cmd := range fleet.Commands(command.Program{Getenv: os.Getenv}, "") {
 		for _, sub := range cmd.Subcommands {
 			keys := configfile.Keys(sub.Name)
 			if cmd.Name != "remote" {

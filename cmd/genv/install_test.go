@@ -21,13 +21,12 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 )
 
-// genvWith is a genv with another checksum, and its genv-remote.
+// genvWith is a genv with another checksum.
 func genvWith(t *testing.T, more string) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "genv")
 	require.NoError(t, testprograms.Copy(genvProgram(t), program))
 	require.NoError(t, exec.Command("sh", "-c", `printf %s "$1" >>"$0"`, program, more).Run()) // as Copy: not written by this process
-	require.NoError(t, testprograms.Copy(genvProgram(t)+"-remote", program+"-remote"))
 	return program
 }
 

@@ -1,10 +1,8 @@
 // Command genv gives people GPU environments on shared machines and enforces
-// that only what was attached is used, on this machine and, over SSH, on a
-// fleet. What only a controller needs is in genv-remote, which genv starts.
+// that only what was attached is used, on this machine and, over SSH, on a fleet.
 package main
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,7 +12,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/app"
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/container"
-	"github.com/seed-3119e985/genv/cmd/genv/delegate"
+	"github.com/seed-3119e985/genv/cmd/genv/fleet"
 	"github.com/seed-3119e985/genv/cmd/genv/host"
 	"github.com/seed-3119e985/genv/cmd/genv/user"
 )
@@ -23,21 +21,17 @@ import (
 var version = "devel"
 
 func main() {
-	if called(container.RuntimeCommand) || called(container.HookCommand) {
-		os.Exit(inContainerEngine())
-	}
 	if filepath.Base(os.Args[0]) == "genv-docker" { // its name in 1.4.3
 		os.Args = append([]string{"genv", "docker"}, os.Args[1:]...)
 	}
-	shim, isShim := user.Shim(os.Args[0])
-	if !isShim { // before signals are caught: one could get lost
-		if err := delegate.Start(os.Args, version); err != nil {
-			fmt.Fprintln(os.Stderr, "genv:", err)
-			os.Exit(command.ExitFailed)
-		}
-	}
 	ctx, p := app.Process(version)
-	if isShim {
+	if called(container.RuntimeCommand) {
+		os.Exit(container.Runtime(ctx, p, os.Args[2:]))
+	}
+	if called(container.HookCommand) {
+		os.Exit(container.Hook(ctx, p, os.Args[2:]))
+	}
+	if shim, isShim := user.Shim(os.Args[0]); isShim {
 		os.Exit(user.RunShim(ctx, p, shim, os.Args[1:]))
 	}
 	os.Exit(app.Run(ctx, p, commands, os.Args))
@@ -47,14 +41,6 @@ func main() {
 // calls it for every container.
 func called(command string) bool { return len(os.Args) > 1 && os.Args[1] == command }
 
-func inContainerEngine() int {
-	ctx, p := app.Process(version)
-	if called(container.HookCommand) {
-		return container.Hook(ctx, p, os.Args[2:])
-	}
-	return container.Runtime(ctx, p, os.Args[2:])
-}
-
-func commands(p command.Program) []*cli.Command {
-	return slices.Concat(user.Commands(p), host.Commands(p), delegate.Commands())
+func commands(p command.Program, named string) []*cli.Command {
+	return slices.Concat(user.Commands(p), host.Commands(p), fleet.Commands(p, named))
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -18,9 +17,6 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/app"
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/fleet"
-	"github.com/seed-3119e985/genv/cmd/genv/host"
-	"github.com/seed-3119e985/genv/cmd/genv/user"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 )
 
@@ -75,18 +71,14 @@ func passOnIgnoredSignals() {
 	}
 }
 
-// program is genv and genv-remote in one, in this process.
+// program is genv in this process.
 type program struct{ command.Program }
 
 func (p *program) run(ctx context.Context, args []string) int {
-	return app.Run(ctx, p.Program, everyCommand, args)
+	return app.Run(ctx, p.Program, commands, args)
 }
 
-func (p *program) app() *cli.App { return app.New(p.Program, everyCommand) }
-
-func everyCommand(p command.Program) []*cli.Command {
-	return slices.Concat(user.Commands(p), host.Commands(p), fleet.Commands(p))
-}
+func (p *program) app() *cli.App { return app.New(p.Program, commands) }
 
 // result is what a command line printed, and its exit code.
 type result struct {

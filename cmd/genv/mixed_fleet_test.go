@@ -27,7 +27,7 @@ import (
 type crowded struct {
 	*sshd.Fleet
 	t              *testing.T
-	program        string // genv, with genv-remote where it looks for that
+	program        string
 	stop           chan struct{}
 	running        sync.WaitGroup
 	end            func() // of all that users do

@@ -20,7 +20,7 @@ import (
 	testprograms "github.com/seed-3119e985/genv/remote/testfleet/programs"
 )
 
-// programs are genv, genv-remote and the stand-in for nvidia-smi, built once for all tests
+// programs are genv and the stand-in for nvidia-smi, built once for all tests
 // that need them as programs, where every user can run them.
 var programs = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "genv-test-")
@@ -28,7 +28,7 @@ var programs = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	programsDir = dir
-	for name, source := range map[string]string{"bin/genv": "cmd/genv", "bin/genv-remote": "cmd/genv-remote", "driver/nvidia-smi": "remote/testfleet/gpus/nvidia-smi"} {
+	for name, source := range map[string]string{"bin/genv": "cmd/genv", "driver/nvidia-smi": "remote/testfleet/gpus/nvidia-smi"} {
 		err := os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o755)
 		if err == nil {
 			err = testprograms.Install(source, filepath.Join(dir, name))

@@ -65,9 +65,7 @@ func NewProgram(data []byte) (*Program, error) {
 	switch {
 	case p.Arch == "":
 		return nil, fmt.Errorf("it is for the machine %d, which is neither amd64 nor arm64", number)
-	case bytes.Contains(data, mainPackage("genv-remote")):
-		return nil, errors.New("it is genv-remote, which hosts don't need: name the file genv")
-	case !bytes.Contains(data, mainPackage("genv")):
+	case !bytes.Contains(data, mainPackage()):
 		return nil, errors.New("it is not genv")
 	}
 	sum := sha256.Sum256(data)
@@ -75,10 +73,10 @@ func NewProgram(data []byte) (*Program, error) {
 	return p, nil
 }
 
-// mainPackage is how a Go program names its package main in itself. It is put together here,
-// since otherwise this program would contain it too.
-func mainPackage(name string) []byte {
-	return []byte("path\tgithub.com/" + strings.Join([]string{"seed-3119e985", "genv", "cmd", name}, "/") + "\n")
+// mainPackage is how genv names its package main in itself. It is put together here, since
+// otherwise each program that links this package would contain it.
+func mainPackage() []byte {
+	return []byte("path\tgithub.com/" + strings.Join([]string{"seed-3119e985", "genv", "cmd", "genv"}, "/") + "\n")
 }
 
 // Add adds a program. One architecture has one program.

@@ -37,7 +37,7 @@ func TestNewProgram(t *testing.T) {
 		"arm64":        {elf(183, words), "arm64", ""},
 		"riscv":        {elf(243, words), "", "machine 243"},
 		"other":        {elf(62, "busybox"), "", "it is not genv"},
-		"controller":   {elf(62, strings.Replace(words, "cmd/genv", "cmd/genv-remote", 1)), "", "it is genv-remote"},
+		"genv-remote":  {elf(62, strings.Replace(words, "cmd/genv", "cmd/genv-remote", 1)), "", "it is not genv"},
 		"another main": {elf(62, strings.Replace(words, "cmd/genv", "cmd/genv-demo", 1)), "", "it is not genv"},
 		"script":       {[]byte("#!/bin/sh\n" + strings.Repeat("#", 100) + words), "", "not a program for 64-bit Linux"},
 		"empty":        {nil, "", "not a program for 64-bit Linux"},

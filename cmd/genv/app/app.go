@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -14,8 +16,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Commands are those of a program, without those about genv itself.
-type Commands func(command.Program) []*cli.Command
+// Commands are those of a program, without those about genv itself. The one that is named has
+// its subcommands, all have them if none is named; others may lack them.
+type Commands func(p command.Program, named string) []*cli.Command
 
 // Help is printed as the man pages have it.
 func init() { cli.HelpPrinter = manual.Print }
@@ -23,7 +26,7 @@ func init() { cli.HelpPrinter = manual.Print }
 // Run carries out one command line, of which the first word is the program's name, and
 // returns the exit code.
 func Run(ctx context.Context, p command.Program, commands Commands, args []string) int {
-	app := New(p, commands)
+	app := build(p, commands, named(args))
 	line, err := command.Arrange(app, args)
 	if err == nil {
 		err = app.RunContext(ctx, line)
@@ -35,8 +38,19 @@ func Run(ctx context.Context, p command.Program, commands Commands, args []strin
 	return command.ExitCode(err)
 }
 
+// named is the command that a line is for; empty if the line may be about any. Most lines are
+// for a command of a user, and take less time than the making of all commands of a fleet.
+func named(args []string) string {
+	if len(args) < 2 || strings.HasPrefix(args[1], "-") || slices.Contains([]string{"help", "man", "__complete"}, args[1]) {
+		return ""
+	}
+	return args[1]
+}
+
 // New has the commands of a program, and those about genv itself.
-func New(p command.Program, commands Commands) *cli.App {
+func New(p command.Program, commands Commands) *cli.App { return build(p, commands, "") }
+
+func build(p command.Program, commands Commands, named string) *cli.App {
 	app := &cli.App{
 		Name:                      "genv",
 		Usage:                     "GPU environments on shared machines, and their enforcement on a fleet",
@@ -50,7 +64,7 @@ func New(p command.Program, commands Commands) *cli.App {
 		OnUsageError:              usageError,
 		Action:                    command.RefuseUnknown,
 		ExitErrHandler:            func(*cli.Context, error) {}, // run decides
-		Commands:                  append(commands(p), common(p, commands)...),
+		Commands:                  append(commands(p, named), common(p, commands)...),
 	}
 	for _, cmd := range app.Commands {
 		prepare(p, cmd)

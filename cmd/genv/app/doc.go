@@ -1,6 +1,5 @@
 // Package app makes a program of commands: it parses a command line, reads the configuration
-// for it, runs the command, prints its error, and decides the exit code. The programs genv and
-// genv-remote differ in the commands that they give it.
+// for it, runs the command, prints its error, and decides the exit code.
 //
 //	ctx, p := app.Process(version)
 //	os.Exit(app.Run(ctx, p, commands, os.Args))

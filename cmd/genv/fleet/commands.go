@@ -22,14 +22,15 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/trial"
 )
 
-// Commands are what administrators run on a controller. delegate.Commands has their
-// names too.
-func Commands(with command.Program) []*cli.Command {
+// Commands are what administrators run on a controller. If another command is named, `genv
+// remote` is without its many subcommands.
+func Commands(with command.Program, named string) []*cli.Command {
 	p := &program{with}
-	return []*cli.Command{
-		p.policyCommand(),
-		{Name: "remote", Usage: "work on many hosts over SSH", Flags: remoteFlags(), Subcommands: p.remoteCommands()},
+	onHosts := &cli.Command{Name: "remote", Usage: "work on many hosts over SSH", Flags: remoteFlags()}
+	if named == "" || named == onHosts.Name {
+		onHosts.Subcommands = p.remoteCommands()
 	}
+	return []*cli.Command{p.policyCommand(), onHosts}
 }
 
 func (p *program) remoteCommands() []*cli.Command {

@@ -11,7 +11,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/delegate"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
@@ -78,7 +77,7 @@ func (p *program) readInstallation(c *cli.Context) (*installation, error) {
 	if f.uninstall && f.options.Upgrade {
 		return nil, command.UsageError("--upgrade and --uninstall exclude each other")
 	}
-	if f.programs, err = p.readPrograms(c.Context, c.String("binary-amd64"), c.String("binary-arm64")); err != nil {
+	if f.programs, err = readPrograms(c.String("binary-amd64"), c.String("binary-arm64")); err != nil {
 		return nil, err
 	}
 	if c.Bool("ask-sudo-password") {
@@ -92,7 +91,7 @@ func (p *program) readInstallation(c *cli.Context) (*installation, error) {
 
 // readPrograms reads the genv of this machine, unless a file is given for its architecture,
 // and the files that are given.
-func (p *program) readPrograms(ctx context.Context, amd64, arm64 string) (install.Programs, error) {
+func readPrograms(amd64, arm64 string) (install.Programs, error) {
 	found := make(install.Programs)
 	for flag, file := range map[string]string{"amd64": amd64, "arm64": arm64} {
 		if file == "" {
@@ -110,13 +109,11 @@ func (p *program) readPrograms(ctx context.Context, amd64, arm64 string) (instal
 	if found[runtime.GOARCH] != nil {
 		return found, nil
 	}
-	path, err := delegate.Genv(ctx, p.Version)
+	program, err := readProgram("/proc/self/exe") // also if another file is at its path by now
 	if err != nil {
-		return nil, fmt.Errorf("find the genv to install: %w", err)
+		return nil, fmt.Errorf("read this program, to install it: %w", err)
 	}
-	if found[runtime.GOARCH], err = readProgram(path); err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
-	}
+	found[program.Arch] = program
 	return found, nil
 }
 

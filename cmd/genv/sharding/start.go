@@ -12,7 +12,6 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/delegate"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/cmd/genv/leadership"
 	"github.com/seed-3119e985/genv/cmd/genv/listeners"
@@ -79,7 +78,7 @@ func Start(ctx context.Context, p *command.Program, config Config, parts *Parts,
 	}
 	id := ID(name, dir)
 	removeLeftovers(id)
-	genv, err := delegate.Genv(ctx, p.Version)
+	genv, err := os.Executable()
 	if err != nil {
 		return err
 	}
