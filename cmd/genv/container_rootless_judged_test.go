@@ -19,8 +19,11 @@ func TestARootlessContainerIsJudgedByItsUser(t *testing.T) {
 	const warning = "defaults: {non-env-processes: true, env-devices: true, warn: {cycles: 3}}\n"
 	const capOf1 = "defaults: {max-devices-per-user: 1, warn: {cycles: 3}}\n"
 
-	// With an environment by the runtime it keeps the rules, and counts for its user.
-	h.Run("--name", "kept", "--user", "7", "-e", "GENV_GPUS=1", dockerd.Image, "sleep", "1000000")
+	h.getNothing()
+
+	// In an environment of its user it keeps the rules, and counts for that user.
+	h.environmentOf(rootlessUser, "own", 0)
+	h.Run("--name", "kept", "--user", "7", "-e", "GENV_ENVIRONMENT_ID=own", dockerd.Image, "sleep", "1000000")
 	kept := h.Init("kept")
 	h.uses(kept, 0)
 	for _, policy := range []string{outsiders, warning, capOf1} {

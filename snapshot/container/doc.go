@@ -10,7 +10,7 @@
 // delays a look once, for a moment, and then is left alone for a while.
 //
 // The packages below it are of two kinds. cgroup reads the names of cgroups and engine asks
-// engines: both are for finding out about containers that run. oci, grant, token, restart and
-// rootless are for starting one with GPUs: see package grant first. record is what the second
+// engines: both are for finding out about containers that run. oci, grant, token and restart
+// are for starting one with GPUs: see package grant first. record is what the second
 // kind leaves for the first.
 package container

@@ -171,7 +171,7 @@ func (s *Source) first(pid snapshot.PID) (process, bool) {
 // was made. A record of an earlier start of the container proves nothing.
 func (s *Source) readRecord(e *entry, id string) {
 	r, err := record.Read(s.Run, id)
-	if err != nil || r.Proof == record.Rootless { // root's engines have no such container
+	if err != nil {
 		return
 	}
 	recorded, runs := s.first(r.PID)

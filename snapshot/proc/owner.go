@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -32,6 +33,17 @@ func (h *Handle) Owner() (snapshot.UID, error) {
 func (fs FS) UserNamespace() string {
 	name, _ := os.Readlink(fs.root() + "/self/ns/user")
 	return name
+}
+
+// InUserNamespace says whether this process is root only in the namespace of a user, as the
+// processes of a rootless container engine are: the owner of "/" is not root there.
+func InUserNamespace() bool {
+	info, err := os.Stat("/")
+	if err != nil || os.Geteuid() != 0 {
+		return false
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return ok && stat.Uid != 0
 }
 
 // OwnerOfUID is Owner for a caller that knows the real uid of the process, and the name

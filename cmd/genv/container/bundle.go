@@ -26,9 +26,6 @@ func (c *claimed) writeConfig(config *oci.Config, request grant.Request) error {
 		return err
 	}
 	c.SetVariables(config)
-	if c.record.Proof == record.Rootless && c.EID == "" {
-		return config.Write() // root's service has nothing to be told
-	}
 	if err := c.addHooks(config, self); err != nil {
 		return err
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/container/grant"
 	"github.com/seed-3119e985/genv/snapshot/container/record"
 	"github.com/seed-3119e985/genv/snapshot/container/restart"
-	"github.com/seed-3119e985/genv/snapshot/container/rootless"
 	"github.com/seed-3119e985/genv/snapshot/container/token"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/changer"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
@@ -29,10 +29,15 @@ type claimed struct {
 	record record.Record
 }
 
+// errRootless is why a container of a user's own engine gets nothing: this process is root only
+// in a namespace of that user, and can't judge what it sees of the state files from there.
+var errRootless = fmt.Errorf("%w: this runtime doesn't give GPUs to containers of rootless engines: use --runtime runc, "+
+	"or remove it with `genv host setup-docker --remove --config ~/.config/docker/daemon.json`", grant.ErrRefused)
+
 // claim gives a container its environment. Its error is a whole message.
 func (r *runtime) claim(ctx context.Context, request grant.Request) (*claimed, error) {
-	if rootless.InUserNamespace() {
-		return r.claimRootless(ctx, request)
+	if proc.InUserNamespace() {
+		return nil, errRootless
 	}
 	pid := snapshot.PID(os.Getpid())
 	stat, err := r.host.Machine.Proc.Stat(pid)
@@ -118,10 +123,6 @@ func (r *runtime) proof(ctx context.Context, request grant.Request) (grant.Proof
 
 // undo ends what was claimed, for a container that is not created.
 func (c *claimed) undo(ctx context.Context) {
-	if c.record.Proof == record.Rootless {
-		_, _ = c.host.Service.Container(ctx, rootless.Asked{ID: c.id, Ended: true}) // or the service finds that this process has ended
-		return
-	}
 	run := localhost.RunDir(c.Getenv)
 	_ = c.host.Store.Update(ctx, func(f *state.Files) error {
 		forget(f, &c.record)

@@ -74,9 +74,6 @@ func (h *hook) run(ctx context.Context, args []string) error {
 		return fmt.Errorf("%w: the container's id %s isn't one of Docker's", grant.ErrRefused, text.Quoted(h.ID, maxShown))
 	}
 	h.host = localhost.Open(h.Program)
-	if h.Proof == record.Rootless {
-		return h.ofUser(ctx, args[0])
-	}
 	if args[0] == hookStop {
 		return h.stop(ctx)
 	}

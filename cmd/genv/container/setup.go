@@ -58,11 +58,8 @@ func (s *setup) run(c *cli.Context) error {
 	if err := writeDaemonJSON(path, next); err != nil {
 		return err
 	}
-	step, rest := "systemctl reload docker (or a SIGHUP for dockerd)", "Containers go on running; those that exist keep the runtime that they have."
-	if os.Geteuid() != 0 { // a rootless Docker
-		step, rest = "systemctl --user restart docker", "Containers that exist keep the runtime that they have."
-	}
-	fmt.Fprintf(s.Out, "%s has been changed.\nNext: %s. %s\n", path, step, rest)
+	fmt.Fprintf(s.Out, "%s has been changed.\nNext: systemctl reload docker (or a SIGHUP for dockerd). "+
+		"Containers go on running; those that exist keep the runtime that they have.\n", path)
 	return nil
 }
 

@@ -9,16 +9,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/container/rootless"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
-	"github.com/seed-3119e985/genv/snapshot/hardware"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 	"github.com/seed-3119e985/genv/snapshot/state/changer"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
-	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
 // How old answers to users may be: nvidia-smi can take seconds, and users may ask often.
@@ -43,18 +39,6 @@ func (b *changes) Change(ctx context.Context, c change.Change, by change.Asker, 
 
 func (b *changes) listDevices(ctx context.Context) ([]snapshot.Device, error) {
 	return b.listings.get(struct{}{}, listingsFor, func() ([]snapshot.Device, error) { return b.host.Machine.ListDevices(context.WithoutCancel(ctx)) })
-}
-
-// containers gives devices to containers of users' own engines.
-func (b *changes) containers() rootless.Host {
-	return rootless.Host{
-		Store: b.host.Store, Run: localhost.RunDir(b.host.getenv), Proc: b.host.Machine.Proc, ListDevices: b.listDevices,
-		Hardware: func() []hardware.Device {
-			known, _ := b.host.Machine.Hardware.Known() // without it, devices have only their indices
-			return known
-		},
-		Username: system.Users{}.Username, Now: b.host.Machine.Now,
-	}
 }
 
 // Look implements service.Backend: the documents of `genv usage snapshot --type devices` and

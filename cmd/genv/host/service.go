@@ -88,7 +88,7 @@ func (p *program) hostServe(c *cli.Context) error {
 	work.Go(func() { systemd.PingWatchdog(ctx, log, func() bool { return true }) })
 	backend := &changes{host: h}
 	server := &service.Server{
-		Backend: backend, Containers: backend.containers(), Proc: h.Machine.Proc, Genv: p.Version, Now: p.Now, Username: system.Users{}.Username, Owner: new(system.Subordinates).Owner,
+		Backend: backend, Proc: h.Machine.Proc, Genv: p.Version, Now: p.Now, Username: system.Users{}.Username, Owner: new(system.Subordinates).Owner,
 		Failed: func(err error) { log.Warn().Err(err).Msg("a connection failed") },
 	}
 	systemd.Notify(log, daemon.SdNotifyReady)

@@ -1,8 +1,6 @@
 package record
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,7 +21,8 @@ const (
 	// Token: the user's shim had a one-time token from root's service, bound to the uid at
 	// the other end of the socket.
 	Token Proof = "token"
-	// Rootless: the container's user namespace belongs to the user. The ID is that of OfUser.
+	// Rootless: the container's user namespace belongs to the user. Earlier versions wrote
+	// it; a container that still runs keeps its environment.
 	Rootless Proof = "rootless"
 )
 
@@ -87,11 +86,3 @@ const maxRuntime = 64
 // IsID says whether a text can be the ID of a container of Docker, Podman, containerd or
 // CRI-O: 64 hexadecimal digits in lower case. Only such a text becomes a file's name.
 func IsID(id string) bool { return len(id) == 64 && strings.Trim(id, "0123456789abcdef") == "" }
-
-// OfUser is the ID in the record of a container of a user's own engine. Such an engine chooses
-// the IDs of its containers as its user wants, so that one ID may be that of many containers:
-// this one depends on the user.
-func OfUser(uid snapshot.UID, id string) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%d %s", uid, id))
-	return hex.EncodeToString(sum[:])
-}

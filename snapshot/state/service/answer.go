@@ -85,8 +85,6 @@ func (s *Server) answer(ctx context.Context, line []byte, by peer) Answer {
 		return s.issue(r.Token.EID, by)
 	case r.Redeem != "":
 		return s.redeem(r.Redeem, by)
-	case r.Container != nil:
-		return s.container(ctx, *r.Container, by)
 	}
 	result, err := s.change(ctx, r.Change, by)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot/container/grant"
-	"github.com/seed-3119e985/genv/snapshot/container/rootless"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 )
 
@@ -146,7 +146,7 @@ func checkService(conn *net.UnixConn) error {
 	if err != nil {
 		return err
 	}
-	if server.uid == grant.Nobody && rootless.InUserNamespace() { // what root is called in the namespace of a user
+	if server.uid == grant.Nobody && proc.InUserNamespace() { // what root is called in the namespace of a user
 		return nil
 	}
 	if server.uid != 0 && int(server.uid) != os.Geteuid() {

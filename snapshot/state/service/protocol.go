@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/container/grant"
-	"github.com/seed-3119e985/genv/snapshot/container/rootless"
 	"github.com/seed-3119e985/genv/snapshot/container/token"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
@@ -38,8 +36,6 @@ type Request struct {
 	Status  bool            `json:"status,omitempty"`
 	Token   *TokenRequest   `json:"token,omitempty"`  // for a container that the client starts
 	Redeem  string          `json:"redeem,omitempty"` // a token; only root asks
-	// Container is asked by the container runtime of a user's own engine.
-	Container *rootless.Asked `json:"container,omitempty"`
 }
 
 // TokenRequest asks for a token that proves, to root's container runtime, who starts a
@@ -56,8 +52,7 @@ type Answer struct {
 	Status   *Status         `json:"status,omitempty"`
 	Token    string          `json:"token,omitempty"`
 	Holder   *token.Holder   `json:"holder,omitempty"` // of a redeemed token
-	Granted  *grant.Granted  `json:"granted,omitempty"`
-	Error    json.RawMessage `json:"error,omitempty"` // by change.EncodeError
+	Error    json.RawMessage `json:"error,omitempty"`  // by change.EncodeError
 	// Busy says that the request was refused since there are too many, and that nothing
 	// was done.
 	Busy bool `json:"busy,omitempty"`
@@ -99,7 +94,7 @@ func decodeRequest(line []byte) (r Request, err error) {
 		return r, fmt.Errorf("%w: not a request of genv", state.ErrRequest)
 	}
 	asked := 0
-	for _, set := range []bool{r.Change != nil, r.Look != "", r.Status, r.Token != nil, r.Redeem != "", r.Container != nil} {
+	for _, set := range []bool{r.Change != nil, r.Look != "", r.Status, r.Token != nil, r.Redeem != ""} {
 		if set {
 			asked++
 		}

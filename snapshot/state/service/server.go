@@ -38,8 +38,6 @@ type Server struct {
 	// Owner is the user for whom the requests of a uid count, such as the one who has it as
 	// a subordinate uid; nil is the uid itself. It doesn't wait for anything.
 	Owner func(snapshot.UID) snapshot.UID
-	// Containers gives devices to containers of users' own engines; nil refuses that.
-	Containers Containers
 	// Failed is called with errors that no client sees; nil ignores them.
 	Failed func(error)
 
