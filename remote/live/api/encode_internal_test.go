@@ -66,8 +66,7 @@ func fill(v reflect.Value, r *rand.Rand) {
 	}
 }
 
-// TestEncoder: it writes what json.Marshal writes. If a field was added to what it encodes
-// by hand, it is missing here.
+// TestEncoder: the pieces make up what json.Marshal writes.
 func TestEncoder(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var e encoder
@@ -105,7 +104,7 @@ func checkEncoder(t *testing.T, e *encoder, f *live.Fleet) {
 func TestAnUnchangedHostIsNotEncodedAgain(t *testing.T) {
 	f := &live.Fleet{Revision: 1, Hosts: []live.Host{{Name: "a", Changed: 1, GPUs: []gpus.GPU{{Index: 1}}}}}
 	var e encoder
-	tail := func(revision, changed uint64) *byte {
+	whole := func(revision, changed uint64) *byte {
 		next := *f
 		next.Revision, next.Hosts = revision, slices.Clone(f.Hosts)
 		next.Hosts[0].Changed = changed
@@ -114,11 +113,11 @@ func TestAnUnchangedHostIsNotEncodedAgain(t *testing.T) {
 		again, err := e.encode(&next)
 		require.NoError(t, err)
 		require.Same(t, text, again)
-		return &text.hosts[0].tail[0]
+		return &text.hosts[0].whole[0]
 	}
-	first := tail(1, 1)
-	require.Same(t, first, tail(2, 1))
-	require.NotSame(t, first, tail(3, 3))
+	first := whole(1, 1)
+	require.Same(t, first, whole(2, 1))
+	require.NotSame(t, first, whole(3, 3))
 }
 
 // TestOneEncodingForAllViewers of a revision.
