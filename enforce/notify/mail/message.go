@@ -2,12 +2,11 @@ package mail
 
 import (
 	"bytes"
-	"fmt"
-	"mime"
-	"mime/quotedprintable"
 	netmail "net/mail"
 	"strings"
 	"time"
+
+	gomail "github.com/wneessen/go-mail"
 
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -30,36 +29,21 @@ const maxSubject = 200
 // can add a header: what isn't ASCII or plain is encoded.
 func (m *message) bytes() ([]byte, error) {
 	_, domain, _ := strings.Cut(m.from.Address, "@")
-	var b bytes.Buffer
-	header := func(name, value string) { fmt.Fprintf(&b, "%s: %s\r\n", name, value) }
-	header("From", m.from.String())
-	header("To", (&netmail.Address{Address: m.to}).String())
+	msg := gomail.NewMsg(gomail.WithCharset("utf-8"), gomail.WithEncoding(gomail.EncodingQP), gomail.WithNoDefaultUserAgent())
+	msg.FromMailAddress(&m.from)
+	msg.ToMailAddress(&netmail.Address{Address: m.to})
 	if m.replyTo != "" {
-		header("Reply-To", (&netmail.Address{Address: m.replyTo}).String())
+		msg.ReplyToMailAddress(&netmail.Address{Address: m.replyTo})
 	}
-	header("Subject", encodeSubject(m.subject))
-	header("Date", m.date.Format(time.RFC1123Z))
-	header("Message-ID", "<"+m.id+"@"+domain+">")
-	header("Auto-Submitted", "auto-generated")
-	header("X-Auto-Response-Suppress", "All") // as Exchange calls it
-	header("MIME-Version", "1.0")
-	header("Content-Type", "text/plain; charset=utf-8")
-	header("Content-Transfer-Encoding", "quoted-printable")
-	b.WriteString("\r\n")
-	body := quotedprintable.NewWriter(&b)
-	lines := strings.TrimRight(text.PrintableLines(strings.ReplaceAll(m.body, "\r\n", "\n")), "\n") + "\n"
-	if _, err := body.Write([]byte(strings.ReplaceAll(lines, "\n", "\r\n"))); err != nil {
-		return nil, err
-	}
-	if err := body.Close(); err != nil {
-		return nil, err
-	}
-	return b.Bytes(), nil
-}
-
-// encodeSubject is a subject as a header has it: by RFC 2047 if it isn't ASCII, with each
-// encoded word on a line of its own. It makes sure that a subject doesn't look encoded.
-func encodeSubject(subject string) string {
-	subject = text.Shorten(strings.ReplaceAll(text.OneLine(subject), "=?", "= ?"), maxSubject)
-	return strings.ReplaceAll(mime.QEncoding.Encode("utf-8", subject), "?= =?", "?=\r\n =?")
+	// A subject must not look encoded.
+	msg.Subject(text.Shorten(strings.ReplaceAll(text.OneLine(m.subject), "=?", "= ?"), maxSubject))
+	msg.SetDateWithValue(m.date)
+	msg.SetMessageIDWithValue(m.id + "@" + domain)
+	msg.SetGenHeader("Auto-Submitted", "auto-generated")
+	msg.SetGenHeader("X-Auto-Response-Suppress", "All") // as Exchange calls it
+	lines := text.PrintableLines(strings.ReplaceAll(m.body, "\r\n", "\n"))
+	msg.SetBodyString(gomail.TypeTextPlain, strings.TrimRight(lines, "\n")+"\n")
+	var b bytes.Buffer
+	_, err := msg.WriteTo(&b)
+	return b.Bytes(), err
 }

@@ -164,7 +164,7 @@ func TestNothingLeavesInTheClear(t *testing.T) {
 		change  func(*policy.Mail, *mailtest.Server)
 		says    string
 	}{
-		"no STARTTLS offered":     {[]mailtest.Option{mailtest.WithoutTLS}, nil, "doesn't offer STARTTLS"},
+		"no STARTTLS offered":     {[]mailtest.Option{mailtest.WithoutTLS}, nil, "does not support STARTTLS"},
 		"STARTTLS refused":        {nil, func(_ *policy.Mail, s *mailtest.Server) { s.Answer("STARTTLS", "454 not now") }, "454"},
 		"the wrong certificate":   {nil, func(m *policy.Mail, _ *mailtest.Server) { m.CAFile = stranger.CAFile }, "certificate"},
 		"an unknown authority":    {nil, func(m *policy.Mail, _ *mailtest.Server) { m.CAFile = "" }, "certificate"},

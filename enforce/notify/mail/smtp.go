@@ -7,12 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/smtp"
 	"net/textproto"
 	"os"
-	"slices"
-	"strings"
 	"time"
+
+	gomail "github.com/wneessen/go-mail"
+	"github.com/wneessen/go-mail/smtp"
 
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -29,12 +29,13 @@ type server struct {
 func (s server) send(ctx context.Context, to string, data []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, s.settings.Timeout)
 	defer cancel()
-	client, err := s.connect(ctx)
+	conn, err := s.dial(ctx)
 	if err != nil {
 		return &serverError{fmt.Errorf("%s: %w", s.settings.SMTP, plain(err))}
 	}
-	defer client.Close()
-	if err := s.login(client); err != nil {
+	defer conn.Close()
+	client, err := s.greet(ctx, conn)
+	if err != nil {
 		return &serverError{fmt.Errorf("%s: %w", s.settings.SMTP, plain(err))}
 	}
 	if err := s.transfer(client, to, data); err != nil {
@@ -44,53 +45,29 @@ func (s server) send(ctx context.Context, to string, data []byte) error {
 	return nil
 }
 
-// connect connects, and encrypts.
-func (s server) connect(ctx context.Context) (*smtp.Client, error) {
-	host, _, err := net.SplitHostPort(s.settings.SMTP)
-	if err != nil {
-		return nil, err
-	}
-	config, err := s.tls(host)
-	if err != nil {
-		return nil, err
-	}
+// dial connects. What is read and written later ends with ctx, too.
+func (s server) dial(ctx context.Context) (net.Conn, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", s.settings.SMTP)
 	if err != nil {
 		return nil, err
 	}
 	if deadline, ok := ctx.Deadline(); ok {
-		err = conn.SetDeadline(deadline)
+		_ = conn.SetDeadline(deadline)
 	}
-	conn = &brief{conn, maxAnswers}
-	raw := conn
-	stop := context.AfterFunc(ctx, func() { _ = raw.SetDeadline(time.Unix(1, 0)) })
-	if s.settings.TLS == policy.Implicit {
-		conn = tls.Client(conn, config)
-	}
-	var client *smtp.Client
-	if err == nil {
-		client, err = smtp.NewClient(conn, host)
-	}
-	if err == nil {
-		err = s.greet(client, config)
-	}
-	if err != nil {
-		stop()
-		_ = conn.Close() // the first error says more
-		return nil, err
-	}
-	return client, nil
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	return &brief{conn, maxAnswers, stop}, nil
 }
 
 // maxAnswers is how much is read from a server for one mail, in bytes: its certificates and
 // some lines.
 const maxAnswers = 256 << 10
 
-// brief is a connection to a server that may only say so much: net/smtp would keep a line
-// of any length.
+// brief is a connection to a server that may only say so much: the reader would keep a line
+// of any length. Its deadline is that of the whole conversation.
 type brief struct {
 	net.Conn
 	left int
+	stop func() bool
 }
 
 var errTooMuch = errors.New("the mail server says more than a mail server should")
@@ -104,18 +81,50 @@ func (b *brief) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// greet says hello, and has the connection encrypted if it isn't.
-func (s server) greet(client *smtp.Client, config *tls.Config) error {
-	if err := client.Hello(s.hello); err != nil {
-		return err
+// SetDeadline does nothing: the deadline doesn't move with each step.
+func (b *brief) SetDeadline(time.Time) error { return nil }
+
+func (b *brief) Close() error {
+	b.stop()
+	return b.Conn.Close()
+}
+
+// greet says hello, has the connection encrypted as the policy wants it, and logs in if the
+// policy names a user.
+func (s server) greet(ctx context.Context, conn net.Conn) (*smtp.Client, error) {
+	host, _, err := net.SplitHostPort(s.settings.SMTP)
+	if err != nil {
+		return nil, err
 	}
-	if s.settings.TLS != policy.StartTLS {
-		return nil
+	config, err := s.tls(host)
+	if err != nil {
+		return nil, err
 	}
-	if offered, _ := client.Extension("STARTTLS"); !offered {
-		return errors.New("it doesn't offer STARTTLS, and nothing is sent in the clear")
+	encrypt := gomail.NoTLS
+	switch s.settings.TLS {
+	case policy.StartTLS:
+		encrypt = gomail.TLSMandatory
+	case policy.Implicit:
+		conn = tls.Client(conn, config)
+	case policy.NoTLS:
 	}
-	return client.StartTLS(config)
+	options := []gomail.Option{
+		gomail.WithHELO(s.hello), gomail.WithTLSPolicy(encrypt), gomail.WithTLSConfig(config),
+		gomail.WithDialContextFunc(func(context.Context, string, string) (net.Conn, error) { return conn, nil }),
+	}
+	if s.settings.User != "" {
+		password, err := ReadPassword(s.settings.PasswordFile)
+		if err != nil {
+			return nil, err
+		}
+		options = append(options, gomail.WithUsername(s.settings.User), gomail.WithPassword(password),
+			gomail.WithOpportunisticSMTPAuth(gomail.SMTPAuthPlain, gomail.SMTPAuthLogin))
+	}
+	client, err := gomail.NewClient(host, options...)
+	if err != nil {
+		return nil, err
+	}
+	return client.DialToSMTPClientWithContext(ctx)
 }
 
 func (s server) tls(host string) (*tls.Config, error) {
@@ -134,36 +143,13 @@ func (s server) tls(host string) (*tls.Config, error) {
 	return config, nil
 }
 
-// login logs in, if the policy names a user.
-func (s server) login(client *smtp.Client) error {
-	if s.settings.User == "" {
-		return nil
-	}
-	password, err := ReadPassword(s.settings.PasswordFile)
-	if err != nil {
-		return err
-	}
-	offered, methods := client.Extension("AUTH")
-	host, _, _ := net.SplitHostPort(s.settings.SMTP)
-	known := strings.Fields(strings.ToUpper(methods))
-	switch {
-	case !offered:
-		return errors.New("it takes no login")
-	case slices.Contains(known, "PLAIN"):
-		return client.Auth(smtp.PlainAuth("", s.settings.User, password, host))
-	case slices.Contains(known, "LOGIN"):
-		return client.Auth(&loginAuth{user: s.settings.User, password: password})
-	}
-	return fmt.Errorf("it offers none of the logins PLAIN and LOGIN, but %s", text.Quoted(methods, 80))
-}
-
 // transfer sends the message. Once the server has all of it, an error is final: the mail
 // may have been delivered.
 func (s server) transfer(client *smtp.Client, to string, data []byte) error {
-	if err := client.Mail(s.settings.Sender.Address); err != nil {
+	if err := client.Mail("<" + s.settings.Sender.Address + ">"); err != nil {
 		return s.answered(err)
 	}
-	if err := client.Rcpt(to); err != nil {
+	if err := client.Rcpt("<" + to + ">"); err != nil {
 		return s.answered(err)
 	}
 	w, err := client.Data()
@@ -202,28 +188,5 @@ func plain(err error) error {
 	if errors.As(err, &answer) {
 		return fmt.Errorf("it answered %d: %s", answer.Code, text.Quoted(answer.Msg, 200))
 	}
-	return err
-}
-
-// loginAuth is the login method that Exchange offers instead of PLAIN.
-type loginAuth struct{ user, password string }
-
-// Start implements smtp.Auth. It refuses to send a password in the clear, except to
-// this machine.
-func (a *loginAuth) Start(to *smtp.ServerInfo) (string, []byte, error) {
-	if ip := net.ParseIP(to.Name); !to.TLS && to.Name != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return "", nil, errors.New("the connection is not encrypted")
-	}
-	return "LOGIN", nil, nil
-}
-
-// Next implements smtp.Auth: the server asks for the name, then for the password.
-func (a *loginAuth) Next(prompt []byte, more bool) ([]byte, error) {
-	if !more {
-		return nil, nil
-	}
-	if strings.HasPrefix(strings.ToLower(string(prompt)), "user") {
-		return []byte(a.user), nil
-	}
-	return []byte(a.password), nil
+	return errors.New(text.Printable(err.Error()))
 }
