@@ -140,7 +140,7 @@ const (
 	followFlags = "--follow >$DIR/followed & until [ -s $DIR/followed ]; do sleep 0.1; done; rm $DIR/followed; kill $(cat /proc/$!/task/*/children); wait $!"
 	// The state is root's, or this user's, until it is given back.
 	serveFlags  = "& until genv host status | grep -q process; do sleep 0.1; done; kill $(cat /proc/$!/task/*/children); wait $!; genv host handover"
-	webFlags    = "--web 127.0.0.1:0 --web-names self --web-auth $DIR/htpasswd --web-tls-cert $DIR/cert --web-tls-key $DIR/key --web-host gpus.example.org"
+	webFlags    = "--web 127.0.0.1:0 --web-names self --web-config $DIR/web.yml --web-host gpus.example.org"
 	ruleFlags   = "--policy $DIR/policy --max-devices-per-user 9 --max-devices-for-user x=9 --non-env-processes --env-devices --env-memory"
 	noRuleFlags = "--no-non-env-processes --no-env-devices --no-env-memory"
 )

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
+	"fmt"
 	"io"
 	"math/big"
 	"net/http"
@@ -66,7 +67,7 @@ func TestWebPage(t *testing.T) {
 	require.Equal(t, command.ExitSomeFailed, run.end())
 }
 
-// writeWebFiles writes what --web-auth and --web-tls-… name: htpasswd, cert and key.
+// writeWebFiles writes a file for --web-config, web.yml, and what it names.
 func writeWebFiles(t *testing.T, dir string) {
 	t.Helper()
 	hash, err := bcrypt.GenerateFromPassword([]byte("password"), bcrypt.MinCost)
@@ -79,9 +80,9 @@ func writeWebFiles(t *testing.T, dir string) {
 	key, err := x509.MarshalPKCS8PrivateKey(private)
 	require.NoError(t, err)
 	for name, content := range map[string][]byte{
-		"htpasswd": append([]byte("alice:"), hash...),
-		"cert":     pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}),
-		"key":      pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}),
+		"web.yml": fmt.Appendf(nil, "tls_server_config: {cert_file: cert, key_file: key}\nbasic_auth_users: {alice: %s}\n", hash),
+		"cert":    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}),
+		"key":     pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}),
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), content, 0o600))
 	}

@@ -17,23 +17,22 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/web"
-	"github.com/seed-3119e985/genv/remote/web/htpasswd"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// passwords is a file for alice and bob.
-func passwords(t *testing.T) *htpasswd.File {
-	var text string
+// passwords is a file for alice and another user.
+func passwords(t *testing.T) *web.Access {
+	text := "basic_auth_users:\n"
 	for _, user := range []string{"alice", "mallory-secret"} {
 		hash, err := bcrypt.GenerateFromPassword([]byte("word of "+user), bcrypt.MinCost)
 		require.NoError(t, err)
-		text += user + ":" + string(hash) + "\n"
+		text += "  " + user + ": " + string(hash) + "\n"
 	}
-	path := filepath.Join(t.TempDir(), "htpasswd")
+	path := filepath.Join(t.TempDir(), "web.yml")
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
-	file, err := htpasswd.Open(path, time.Now)
+	access, err := web.OpenAccess(path, time.Now, func(err error) { t.Error(err) })
 	require.NoError(t, err)
-	return file
+	return access
 }
 
 func as(user string) func(*http.Request) {
@@ -43,7 +42,7 @@ func as(user string) func(*http.Request) {
 func TestAuth(t *testing.T) {
 	f := newFleet(20, 2)
 	options := f.options()
-	options.Passwords = passwords(t)
+	options.Access = passwords(t)
 	options.Mount = func(mux *http.ServeMux, _ bool) {
 		for _, path := range []string{"GET /metrics", "GET /-/healthy"} {
 			mux.HandleFunc(path, func(http.ResponseWriter, *http.Request) {})
@@ -132,7 +131,7 @@ func TestHiddenNames(t *testing.T) {
 		hidden := false
 		options.Mount = func(_ *http.ServeMux, hide bool) { hidden = hide }
 		if names == web.OwnName {
-			options.Passwords = passwords(t)
+			options.Access = passwords(t)
 		}
 		handler := web.New(f.feed, options)
 		require.True(t, hidden)
@@ -152,7 +151,7 @@ func TestHiddenNames(t *testing.T) {
 		}
 	}
 	options := f.options()
-	options.Names, options.Passwords = web.OwnName, passwords(t)
+	options.Names, options.Access = web.OwnName, passwords(t)
 	handler := web.New(f.feed, options)
 	own := pageOf(t, handler, "/u/alice", as("alice"))
 	for _, text := range []string{"mine", "User alice is using 3 devices", "another user"} {

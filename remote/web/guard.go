@@ -2,14 +2,12 @@ package web
 
 import (
 	"context"
-	"errors"
 	"net"
 	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
 
-	"github.com/seed-3119e985/genv/remote/web/htpasswd"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -19,9 +17,6 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 
 // userHeaders are where oauth2-proxy and others say who the user is.
 var userHeaders = []string{"X-Forwarded-User", "X-Auth-Request-User"}
-
-// maxUserName is the longest name in bytes that somebody may log in with.
-const maxUserName = 256
 
 type userKey struct{}
 
@@ -53,14 +48,10 @@ func (s *server) guard(next http.Handler) http.Handler {
 		switch status {
 		case http.StatusOK:
 			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), userKey{}, user)))
-		case http.StatusUnauthorized:
-			header.Set("WWW-Authenticate", `Basic realm="genv", charset="UTF-8"`)
-			s.refuse(w, r, status, "A user name and a password are required.")
-		case http.StatusServiceUnavailable:
-			header.Set("Retry-After", "2")
-			s.refuse(w, r, status, "Too many logins at a time: try again.")
-		default:
+		case http.StatusBadRequest:
 			s.refuse(w, r, status, "The proxy's headers name more than one user.")
+		default:
+			s.refuse(w, r, status, demand(header, status))
 		}
 	})
 }
@@ -85,26 +76,17 @@ func AnswersTo(host string, others []string) bool {
 // authenticate is who asks, if that is known, and whether the request may go on.
 func (s *server) authenticate(r *http.Request) (snapshot.Username, int) {
 	switch {
-	case s.options.Passwords != nil && !strings.HasPrefix(r.URL.Path, "/-/"): // which say nothing about users
-		return s.login(r)
+	case s.options.Access != nil:
+		return s.options.Access.login(r)
 	case s.options.Proxied:
 		return headerUser(r.Header)
 	}
 	return "", http.StatusOK
 }
 
-func (s *server) login(r *http.Request) (snapshot.Username, int) {
-	user, password, ok := r.BasicAuth()
-	if !ok || len(user) > maxUserName {
-		return "", http.StatusUnauthorized
-	}
-	switch right, err := s.options.Passwords.Check(r.Context(), user, password); {
-	case errors.Is(err, htpasswd.ErrBusy):
-		return "", http.StatusServiceUnavailable
-	case err != nil || !right:
-		return "", http.StatusUnauthorized
-	}
-	return snapshot.Username(user), http.StatusOK
+// knowsUsers reports whether authenticate says who asks.
+func (s *server) knowsUsers() bool {
+	return s.options.Proxied || s.options.Access != nil && s.options.Access.Demands().Passwords
 }
 
 // headerUser is the user that a proxy names. Two names mean that one of them may come from

@@ -73,7 +73,7 @@ func (s *server) servePage(w http.ResponseWriter, r *http.Request, key string, o
 }
 
 func (s *server) render(of pageFunc, r *http.Request, v *view, fleet *live.Fleet, now time.Time) (*rendered, error) {
-	p := &page{Fleet: fleet, Now: now, Hidden: v.names != AllNames, Me: s.options.Passwords != nil || s.options.Proxied, Usage: s.options.Usage != nil, Version: assets().version, view: v, marks: fleet.Marks(), Path: r.URL.Path}
+	p := &page{Fleet: fleet, Now: now, Hidden: v.names != AllNames, Me: s.knowsUsers(), Usage: s.options.Usage != nil, Version: assets().version, view: v, marks: fleet.Marks(), Path: r.URL.Path}
 	p.Counts = p.count(fleet.Hosts)
 	status := http.StatusOK
 	name, body := of(p, r)

@@ -170,7 +170,7 @@ func TestReportHidesNames(t *testing.T) {
 		options := f.options()
 		options.Names, options.Usage = names, usage
 		if names == web.OwnName {
-			options.Passwords = passwords(t)
+			options.Access = passwords(t)
 		}
 		handler := web.New(f.feed, options)
 		for _, login := range logins {

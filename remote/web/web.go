@@ -7,7 +7,6 @@ import (
 
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/usage/reading"
-	"github.com/seed-3119e985/genv/remote/web/htpasswd"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -27,8 +26,8 @@ type Options struct {
 	Names Names
 	// Hosts are the names that requests may be for, besides those of loopback.
 	Hosts []string
-	// Passwords are of the users who may look; nil for everybody who can connect.
-	Passwords *htpasswd.File
+	// Access has the users who may look; nil for everybody who can connect.
+	Access *Access
 	// Proxied says that requests come from a proxy that is trusted to say in a header who
 	// the user is. It must be false unless only the proxy can connect.
 	Proxied bool

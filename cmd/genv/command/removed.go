@@ -3,7 +3,10 @@ package command
 // removed says, for a flag or command that an earlier version had, what to use instead. Commands are
 // named in full, flags as people type them.
 var removed = map[string]string{
-	"genv report": "use genv remote report on the controller",
+	"--web-auth":     "use --web-config FILE",
+	"--web-tls-cert": "use --web-config FILE",
+	"--web-tls-key":  "use --web-config FILE",
+	"genv report":    "use genv remote report on the controller",
 }
 
 // unknownError is the error for a flag or command that there isn't: what replaced it, if an earlier

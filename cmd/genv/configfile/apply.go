@@ -159,7 +159,7 @@ func (a *application) applies(flag string) bool {
 		return command.Takes(c.Command, "hostfile") && !given
 	case "socket":
 		return !a.runsOnce() && a.program.Getenv("GENV_SOCKET") == ""
-	case "metrics", "web", "web-names", "web-host", "web-auth", "web-tls-cert", "web-tls-key":
+	case "metrics", "web", "web-names", "web-host", "web-config":
 		return !a.runsOnce()
 	case "audit-log":
 		return c.Command.Name != "history" || a.program.Getenv("GENV_AUDIT_LOG") == ""

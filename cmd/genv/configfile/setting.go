@@ -80,9 +80,7 @@ func settings() []setting {
 		{"web", watching, word},
 		{"web-names", watching, word},
 		{"web-host", watching, wordList},
-		{"web-auth", watching, path},
-		{"web-tls-cert", watching, path},
-		{"web-tls-key", watching, path},
+		{"web-config", watching, path},
 
 		{"path", []string{"install"}, path},
 		{"sudoers-for", []string{"install"}, word},

@@ -15,6 +15,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/metrics/exporter"
 	"github.com/seed-3119e985/genv/remote/usage/reading"
+	"github.com/seed-3119e985/genv/remote/web"
 )
 
 // Config is what the flags say. The zero value opens nothing.
@@ -22,10 +23,14 @@ type Config struct {
 	Socket  Socket
 	Metrics Metrics
 	Web     Web
+	// Access is the path of the file that says who may use the TCP listeners; empty for none.
+	Access string
 }
 
 // Flags are those of all listeners.
-func Flags() []cli.Flag { return slices.Concat(socketFlags(), metricsFlags(), webFlags()) }
+func Flags() []cli.Flag {
+	return slices.Concat(socketFlags(), metricsFlags(), webFlags(), accessFlags())
+}
 
 // ReadConfig reads Flags. once says that the command runs one cycle and ends: there is
 // nothing to look at then.
@@ -38,7 +43,10 @@ func ReadConfig(c *cli.Context, getenv func(string) string, once bool) (Config, 
 	if config.Metrics, err = readMetrics(c, once); err != nil {
 		return config, err
 	}
-	config.Web, err = readWeb(c, once)
+	if config.Web, err = readWeb(c, once); err != nil {
+		return config, err
+	}
+	config.Access, err = readAccess(c, config)
 	return config, err
 }
 
@@ -91,6 +99,7 @@ type Listeners struct {
 	Addresses []string
 
 	shown   Shown
+	access  *web.Access // of the TCP listeners; nil for everybody who can connect
 	log     zerolog.Logger
 	closers []func()
 }
@@ -99,9 +108,10 @@ type Listeners struct {
 func Open(ctx context.Context, config Config, shown Shown, log zerolog.Logger) (*Listeners, error) {
 	l := &Listeners{shown: shown, log: log}
 	for _, open := range []func() error{
+		func() error { return l.openAccess(config.Access) },
 		func() error { return l.openSocket(ctx, config.Socket) },
 		func() error { return l.openMetrics(ctx, config.Metrics) },
-		func() error { return l.openWeb(ctx, config.Web) },
+		func() error { return l.openWeb(ctx, config.Web, config.Access) },
 	} {
 		if err := open(); err != nil {
 			l.Close()

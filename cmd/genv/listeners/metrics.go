@@ -7,7 +7,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/server"
 	"github.com/seed-3119e985/genv/remote/metrics/exporter"
 	"github.com/seed-3119e985/genv/remote/web"
 )
@@ -39,22 +38,25 @@ func readMetrics(c *cli.Context, once bool) (m Metrics, err error) {
 
 // openMetrics serves only what Prometheus needs. On loopback, browsers on this machine
 // could be made to read it by another site (DNS rebinding), so the name is checked.
-// Elsewhere whoever reaches the port may read it, by whichever name.
+// Elsewhere it answers to any name. Without --web-config whoever reaches the port may read it.
 func (l *Listeners) openMetrics(ctx context.Context, config Metrics) error {
 	if !config.asked() {
 		return nil
 	}
-	listener, err := server.ListenTCP(ctx, config.Address, config.Port)
+	listener, address, err := l.listenTCP(ctx, config.Address, config.Port)
 	if err != nil {
 		return command.UsageError("--metrics: %w", err)
 	}
 	mux := http.NewServeMux()
 	l.mountMetrics(mux, false)
 	var handler http.Handler = mux
-	if isLoopback(config.Address) {
-		handler = loopbackOnly(mux)
+	if l.access != nil {
+		handler = l.access.Protect(handler)
 	}
-	l.serve(listener, handler, "http://"+listener.Addr().String()+"/metrics")
+	if isLoopback(config.Address) {
+		handler = loopbackOnly(handler)
+	}
+	l.serve(listener, handler, address+"metrics")
 	return nil
 }
 

@@ -2,20 +2,28 @@ package listeners_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/pem"
+	"fmt"
 	"io"
 	"math/big"
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,6 +35,8 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/listeners"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/live"
+	"github.com/seed-3119e985/genv/remote/metrics"
+	"github.com/seed-3119e985/genv/remote/metrics/exporter"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -45,32 +55,30 @@ func read(once bool, flags ...string) (config listeners.Config, err error) {
 func TestWebFlags(t *testing.T) {
 	for flags, want := range map[string]string{
 		"--web 127.0.0.1:8080": "", "--web localhost:8080": "", "--web [::1]:8080": "", "--web 127.3.4.5:0 --web-names none": "",
-		"--web unix:/x/y": "", "--web unix:/x/y --web-names self": "", "--web 127.0.0.1:1 --web-names self --web-auth f": "",
-		"--web :443 --web-auth f --web-tls-cert c --web-tls-key k --web-host gpus.example.org": "",
-		"--web 10.0.0.5:443 --web-auth f --web-tls-cert c --web-tls-key k --web-host 10.0.0.5": "",
+		"--web unix:/x/y": "", "--web unix:/x/y --web-names self": "", "--web 127.0.0.1:1 --web-names self --web-config f": "",
+		"--web :443 --web-config f --web-host gpus.example.org": "", "--web 10.0.0.5:443 --web-config f --web-host 10.0.0.5": "",
+		"--metrics :9400 --web-config f": "", "--web unix:/x/y --metrics :9400 --web-config f": "",
 
-		"--web 8080":                "write an address and a port",
-		"--web 127.0.0.1":           "write an address and a port",
-		"--web 127.0.0.1:http":      "write an address and a port",
-		"--web 127.0.0.1:70000":     "write an address and a port",
-		"--web unix:":               "write an address and a port",
-		"--web gpus.example.org:80": "in numbers",
-		"--web :8080":               "can be reached from other machines: say with --web-auth",
-		"--web 0.0.0.0:8080":        "can be reached from other machines",
-		"--web [::]:8080 --web-tls-cert c --web-tls-key k":         "can be reached from other machines",
-		"--web 192.168.1.1:8080 --web-auth f":                      "passwords would cross the network in clear",
-		"--web :443 --web-auth f --web-tls-cert c --web-tls-key k": "say with --web-host",
-		"--web 127.0.0.1:1 --web-tls-cert c":                       "belong together",
-		"--web 127.0.0.1:1 --web-tls-key c":                        "belong together",
-		"--web unix:/x --web-tls-key k --web-tls-cert c":           "a unix socket has no TLS",
-		"--web 127.0.0.1:1 --web-names self":                       "the page knows who looks only with",
-		"--web 127.0.0.1:1 --web-names some":                       "write all, self or none",
-		"--web 127.0.0.1:1 --web-host https://x":                   "without https://",
-		"--web 127.0.0.1:1 --web-host x:80":                        "without a port",
-		"--web 127.0.0.1:1 --web-host *":                           "write a name",
-		"--web-names none":                                         "--web-names needs --web",
-		"--web-auth f":                                             "--web-auth needs --web",
-		"--web-host x":                                             "--web-host needs --web",
+		"--web 8080":                             "write an address and a port",
+		"--web 127.0.0.1":                        "write an address and a port",
+		"--web 127.0.0.1:http":                   "write an address and a port",
+		"--web 127.0.0.1:70000":                  "write an address and a port",
+		"--web unix:":                            "write an address and a port",
+		"--web gpus.example.org:80":              "in numbers",
+		"--web :8080":                            "can be reached from other machines: say with --web-config",
+		"--web 0.0.0.0:8080":                     "can be reached from other machines",
+		"--web [::]:8080":                        "can be reached from other machines",
+		"--web :443 --web-config f":              "say with --web-host",
+		"--web unix:/x --web-config f":           "a unix socket has neither TLS nor passwords",
+		"--web 127.0.0.1:1 --web-config=":        "write the path of a file",
+		"--web 127.0.0.1:1 --web-names self":     "the page knows who looks only with",
+		"--web 127.0.0.1:1 --web-names some":     "write all, self or none",
+		"--web 127.0.0.1:1 --web-host https://x": "without https://",
+		"--web 127.0.0.1:1 --web-host x:80":      "without a port",
+		"--web 127.0.0.1:1 --web-host *":         "write a name",
+		"--web-names none":                       "--web-names needs --web",
+		"--web-config f":                         "--web-config needs --web or --metrics",
+		"--web-host x":                           "--web-host needs --web",
 	} {
 		config, err := read(false, strings.Fields(flags)...)
 		if want == "" {
@@ -109,28 +117,42 @@ func open(t *testing.T, flags ...string) *listeners.Listeners {
 	return l
 }
 
-func writeFiles(t *testing.T, serial int64) (dir string) {
+// accessFiles are files of --web-config by what they have, and a certificate in cert, for servers and clients.
+func accessFiles(t *testing.T) (dir string) {
 	dir = t.TempDir()
 	hash, err := bcrypt.GenerateFromPassword([]byte("password"), bcrypt.MinCost)
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "htpasswd"), append([]byte("alice:"), hash...), 0o600))
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
-	template := x509.Certificate{SerialNumber: big.NewInt(serial), DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotAfter: time.Now().Add(time.Hour)}
+	template := x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "genv test"}, DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
 	cert, err := x509.CreateCertificate(rand.Reader, &template, &template, private.Public(), private)
 	require.NoError(t, err)
 	key, err := x509.MarshalPKCS8PrivateKey(private)
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "cert"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}), 0o600))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "key"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}), 0o600))
+	users := "basic_auth_users: {alice: " + string(hash) + ", bob: " + string(hash) + "}\n"
+	const (
+		server  = "tls_server_config:\n  cert_file: cert\n  key_file: key\n"
+		clients = server + "  client_ca_file: cert\n  client_auth_type: RequireAndVerifyClientCert\n"
+	)
+	for name, content := range map[string]string{
+		"cert":  string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert})),
+		"key":   string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})),
+		"users": users, "tls": server, "both": server + users, "clients": clients,
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
+	}
 	return dir
 }
 
 // TestWebWithTLS: a page and events, with a password. HTTP/2, which make build leaves out, is not
 // offered to those who would prefer it.
 func TestWebWithTLS(t *testing.T) {
-	dir := writeFiles(t, 1)
-	l := open(t, "--web", "127.0.0.1:0", "--web-auth", dir+"/htpasswd", "--web-tls-cert", dir+"/cert", "--web-tls-key", dir+"/key", "--web-names", "self")
+	dir := accessFiles(t)
+	l := open(t, "--web", "127.0.0.1:0", "--web-config", dir+"/both", "--web-names", "self")
 	require.Regexp(t, `^https://127\.0\.0\.1:\d+/$`, l.Addresses[0])
 	roots := x509.NewCertPool()
 	pemText, err := os.ReadFile(dir + "/cert")
@@ -203,17 +225,169 @@ func TestWebOnASocket(t *testing.T) {
 }
 
 func TestWebThatCannotBeServed(t *testing.T) {
-	dir := writeFiles(t, 1)
-	require.NoError(t, os.WriteFile(dir+"/plain", []byte("alice:$apr1$x\n"), 0o600))
+	dir := accessFiles(t)
+	require.NoError(t, os.WriteFile(dir+"/plain", []byte("basic_auth_users: {alice: $apr1$x}\n"), 0o600))
 	for flags, want := range map[string]string{
-		"--web 127.0.0.1:0 --web-auth " + dir + "/none":                                                                                   "no such file",
-		"--web 127.0.0.1:0 --web-auth " + dir + "/plain":                                                                                  "htpasswd -B",
-		"--web 127.0.0.1:0 --web-tls-cert " + dir + "/cert --web-tls-key " + dir + "/htpasswd":                                            "--web",
-		"--web 192.0.2.77:443 --web-auth " + dir + "/htpasswd --web-tls-cert " + dir + "/cert --web-tls-key " + dir + "/key --web-host x": "not an address of this machine",
+		"--web 127.0.0.1:0 --web-config DIR/none":                     "--web-config: open",
+		"--web 127.0.0.1:0 --web-config DIR/plain":                    "htpasswd -nB",
+		"--metrics 127.0.0.1:0 --web-config DIR/cert":                 "--web-config: ",
+		"--web 192.0.2.77:443 --web-config DIR/both --web-host x":     "not an address of this machine",
+		"--web 192.0.2.77:443 --web-config DIR/clients --web-host x":  "not an address of this machine",
+		"--web 192.0.2.77:443 --web-config DIR/users --web-host x":    "passwords would cross the network in clear: add tls_server_config",
+		"--web 192.0.2.77:443 --web-config DIR/tls --web-host x":      "/tls who may look",
+		"--web 127.0.0.1:0 --web-config DIR/clients --web-names self": "only with basic_auth_users",
+		"--metrics 192.0.2.77:443 --web-config DIR/tls":               "--metrics: 192.0.2.77 is not an address of this machine",
 	} {
-		config, err := read(false, strings.Fields(flags)...)
+		config, err := read(false, strings.Fields(strings.ReplaceAll(flags, "DIR", dir))...)
 		require.NoError(t, err, flags)
 		_, err = listeners.Open(t.Context(), config, listeners.Shown{Feed: seen()}, zerolog.Nop())
 		require.ErrorContains(t, err, want, flags)
+	}
+}
+
+// TestMetricsWithTLS: Prometheus needs what the file demands, as a real client shows it.
+func TestMetricsWithTLS(t *testing.T) {
+	dir := accessFiles(t)
+	both, err := os.ReadFile(dir + "/clients")
+	require.NoError(t, err)
+	users, err := os.ReadFile(dir + "/users")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(dir+"/all", append(both, users...), 0o600))
+	for file, needs := range map[string][]string{
+		"users": {"--user", "alice:password"}, "tls": {"--cacert", dir + "/cert"},
+		"clients": {"--cacert", dir + "/cert", "--cert", dir + "/cert", "--key", dir + "/key"},
+		"all":     {"--user", "bob:password", "--cacert", dir + "/cert", "--cert", dir + "/cert", "--key", dir + "/key"},
+	} {
+		config, err := read(false, "--metrics", "127.0.0.1:0", "--web-config", dir+"/"+file)
+		require.NoError(t, err)
+		feed := seen()
+		shown := listeners.Shown{Feed: feed, Metrics: &exporter.Exporter{Feed: feed, Counters: metrics.NewCounters(time.Now(), time.Second), Now: time.Now}}
+		l, err := listeners.Open(t.Context(), config, shown, zerolog.Nop())
+		require.NoError(t, err)
+		address := l.Addresses[0]
+		require.Equal(t, file != "users", strings.HasPrefix(address, "https://"), file)
+		curl := func(args ...string) string {
+			out, _ := exec.CommandContext(t.Context(), "curl", append(args, "--silent", "--show-error", "--max-time", "20", "--write-out", "\n%{http_code}", address)...).CombinedOutput() // it may be refused
+			return string(out)
+		}
+		answer := curl(needs...)
+		require.Contains(t, answer, "genv_build_info", file)
+		require.True(t, strings.HasSuffix(answer, "\n200"), file)
+		for i := 0; i < len(needs); i += 2 {
+			if needs[i] == "--key" {
+				continue
+			}
+			less := slices.Delete(slices.Clone(needs), i, i+2)
+			if needs[i] == "--cert" {
+				less = slices.Delete(less, i, i+2)
+			}
+			answer := curl(less...)
+			require.NotContains(t, answer, "genv_", "%s without %s", file, needs[i])
+			require.Regexp(t, "(?s)(401|000)$", answer)
+		}
+		l.Close()
+	}
+}
+
+// TestAFileThatBreaks: connections go on as before, and the log says why.
+func TestAFileThatBreaks(t *testing.T) {
+	dir := accessFiles(t)
+	config, err := read(false, "--web", "127.0.0.1:0", "--web-config", dir+"/users")
+	require.NoError(t, err)
+	var log bytes.Buffer
+	l, err := listeners.Open(t.Context(), config, listeners.Shown{Feed: seen()}, zerolog.New(zerolog.SyncWriter(&log)))
+	require.NoError(t, err)
+	status := func(user string) int {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, l.Addresses[0], http.NoBody)
+		require.NoError(t, err)
+		request.SetBasicAuth(user, "password")
+		request.Close = true
+		response, err := http.DefaultClient.Do(request)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		return response.StatusCode
+	}
+	require.Equal(t, http.StatusOK, status("alice"))
+	require.NoError(t, os.WriteFile(dir+"/users", []byte("basic_auth_usres: {}\n"), 0o600))
+	time.Sleep(1100 * time.Millisecond) // it is looked at once a second
+	require.Equal(t, http.StatusOK, status("bob"))
+	l.Close()
+	require.Contains(t, log.String(), "users:1:1: unknown key")
+	require.Contains(t, log.String(), "a change of --web-config can't be used")
+}
+
+// TestGuessing: 64 connections with wrong passwords keep no one at another address from logging in.
+func TestGuessing(t *testing.T) {
+	dir := t.TempDir()
+	file := "basic_auth_users:\n"
+	for i := range 8 {
+		hash, err := bcrypt.GenerateFromPassword([]byte("password"), bcrypt.DefaultCost)
+		require.NoError(t, err)
+		file += fmt.Sprintf("  user%d: %s\n", i, hash)
+	}
+	require.NoError(t, os.WriteFile(dir+"/web.yml", []byte(file), 0o600))
+	l := open(t, "--web", "127.0.0.1:0", "--web-config", dir+"/web.yml")
+	ask := func(from, user, password string) int {
+		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+		transport := &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true}
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, l.Addresses[0]+"static/style.css", http.NoBody)
+		if err != nil {
+			return 0
+		}
+		request.SetBasicAuth(user, password)
+		response, err := (&http.Client{Transport: transport, Timeout: time.Minute}).Do(request)
+		if err != nil {
+			return 0
+		}
+		_ = response.Body.Close()
+		return response.StatusCode
+	}
+	var guessing sync.WaitGroup
+	var over atomic.Bool
+	var busy atomic.Int64
+	for range 64 {
+		guessing.Go(func() {
+			for !over.Load() {
+				if ask("127.0.0.1", "user0", "wrong") == http.StatusServiceUnavailable {
+					busy.Add(1)
+				}
+			}
+		})
+	}
+	require.Eventually(t, func() bool { return busy.Load() > 0 }, time.Minute, time.Millisecond)
+	for i := range 8 {
+		require.Equal(t, http.StatusOK, ask("127.0.0.2", fmt.Sprint("user", i), "password"))
+	}
+	over.Store(true)
+	guessing.Wait()
+}
+
+// TestExampleOfWebConfig: Prometheus accepts our example, and so does genv.
+func TestExampleOfWebConfig(t *testing.T) {
+	dir := accessFiles(t)
+	example, err := os.ReadFile("../../../docs/monitoring/web-config.yml")
+	require.NoError(t, err)
+	text := strings.NewReplacer("# client_", "client_").Replace(string(example)) // with what it only suggests
+	for _, name := range regexp.MustCompile(`[\w.-]+\.(pem|key)`).FindAllString(text, -1) {
+		from := "cert"
+		if strings.HasSuffix(name, ".key") {
+			from = "key"
+		}
+		require.NoError(t, os.Link(filepath.Join(dir, from), filepath.Join(dir, name)))
+	}
+	for _, content := range []string{string(example), text} {
+		path := filepath.Join(dir, "web-config.yml")
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+		config, err := read(false, "--web", "127.0.0.1:0", "--web-config", path)
+		require.NoError(t, err)
+		l, err := listeners.Open(t.Context(), config, listeners.Shown{Feed: seen()}, zerolog.Nop())
+		require.NoError(t, err)
+		l.Close()
+		promtool, err := exec.LookPath("promtool")
+		if err != nil {
+			t.Skip("promtool is not installed (Debian: prometheus)")
+		}
+		out, err := exec.CommandContext(t.Context(), promtool, "check", "web-config", path).CombinedOutput()
+		require.NoError(t, err, "%s", out)
 	}
 }

@@ -1,0 +1,124 @@
+package web_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/remote/web"
+)
+
+// writePair writes a certificate with a serial number, and its key.
+func writePair(t *testing.T, dir string, serial int64, changed time.Time) {
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := x509.Certificate{SerialNumber: big.NewInt(serial), DNSNames: []string{"gpus.example.org"}, NotAfter: time.Now().Add(time.Hour)}
+	cert, err := x509.CreateCertificate(rand.Reader, &template, &template, private.Public(), private)
+	require.NoError(t, err)
+	key, err := x509.MarshalPKCS8PrivateKey(private)
+	require.NoError(t, err)
+	for name, block := range map[string]*pem.Block{"cert": {Type: "CERTIFICATE", Bytes: cert}, "key": {Type: "PRIVATE KEY", Bytes: key}} {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, pem.EncodeToMemory(block), 0o600))
+		require.NoError(t, os.Chtimes(path, changed, changed))
+	}
+}
+
+// TestCertificates are followed when they are renewed.
+func TestCertificates(t *testing.T) {
+	dir, now := t.TempDir(), time.Now()
+	path, cert, key := filepath.Join(dir, "web.yml"), filepath.Join(dir, "cert"), filepath.Join(dir, "key")
+	require.NoError(t, os.WriteFile(path, []byte("tls_server_config: {cert_file: cert, key_file: key}\n"), 0o600))
+	_, err := web.OpenAccess(path, time.Now, nil)
+	require.ErrorIs(t, err, os.ErrNotExist)
+	writePair(t, dir, 1, now)
+	failed := 0
+	access, err := web.OpenAccess(path, func() time.Time { return now }, func(error) { failed++ })
+	require.NoError(t, err)
+	require.Equal(t, web.Demands{TLS: true}, access.Demands())
+	config := access.TLS()
+	serial := func() int64 {
+		config, err := config.GetConfigForClient(nil)
+		require.NoError(t, err)
+		require.Equal(t, uint16(tls.VersionTLS12), config.MinVersion)
+		leaf, err := x509.ParseCertificate(config.Certificates[0].Certificate[0])
+		require.NoError(t, err)
+		return leaf.SerialNumber.Int64()
+	}
+	require.EqualValues(t, 1, serial())
+
+	writePair(t, dir, 2, now.Add(time.Hour))
+	now = now.Add(2 * time.Second)
+	require.EqualValues(t, 2, serial(), "it was renewed")
+	require.Zero(t, failed)
+	good, err := os.ReadFile(key)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(key, []byte("half of a k"), 0o600))
+	now = now.Add(2 * time.Second)
+	require.EqualValues(t, 2, serial(), "while it is being written")
+	require.Equal(t, 1, failed)
+	require.NoError(t, os.Remove(cert))
+	now = now.Add(2 * time.Second)
+	require.EqualValues(t, 2, serial())
+	writePair(t, dir, 3, now.Add(2*time.Hour))
+	now = now.Add(2 * time.Second)
+	require.EqualValues(t, 3, serial())
+	require.Equal(t, 2, failed)
+
+	require.NoError(t, os.WriteFile(path, []byte("tls_server_config: {cert_file: cert, key_file: key, min_version: TLS13}\n"), 0o600))
+	now = now.Add(2 * time.Second)
+	now3, err := config.GetConfigForClient(nil)
+	require.NoError(t, err)
+	require.Equal(t, uint16(tls.VersionTLS13), now3.MinVersion)
+
+	require.NoError(t, os.WriteFile(key, good, 0o600))
+	_, err = web.OpenAccess(path, time.Now, nil)
+	require.ErrorContains(t, err, "private key does not match")
+}
+
+// TestWeakerFiles: a listener that was opened for other machines isn't opened to everybody by a change.
+func TestWeakerFiles(t *testing.T) {
+	dir, now := t.TempDir(), time.Now()
+	writePair(t, dir, 1, now)
+	path := filepath.Join(dir, "web.yml")
+	const (
+		server = "tls_server_config:\n  cert_file: cert\n  key_file: key\n"
+		verify = server + "  client_ca_file: cert\n  client_auth_type: RequireAndVerifyClientCert\n"
+		users  = "basic_auth_users:\n  alice: $2y$04$abcdefghijklmnopqrstuuWVIXLKmRDiARbKcRUGZqtaZ5APPzjPa\n"
+	)
+	for _, row := range []struct{ before, after, says string }{
+		{server + users, server, "basic_auth_users was removed: restart"},
+		{server + users, users, "tls_server_config was added or removed: restart"},
+		{users, server + users, "tls_server_config was added or removed: restart"},
+		{verify, server, "client certificates aren't required any more: restart"},
+		{verify + users, verify, "basic_auth_users was removed"},
+		{server, verify, ""},
+		{server, server + users, ""},
+	} {
+		require.NoError(t, os.WriteFile(path, []byte(row.before), 0o600))
+		var failed error
+		access, err := web.OpenAccess(path, func() time.Time { return now }, func(err error) { failed = err })
+		require.NoError(t, err)
+		before := access.Demands()
+		require.NoError(t, os.WriteFile(path, []byte(row.after), 0o600))
+		now = now.Add(2 * time.Second)
+		after := access.Demands()
+		if row.says == "" {
+			require.NoError(t, failed)
+			require.NotEqual(t, before, after)
+			continue
+		}
+		require.ErrorContains(t, failed, row.says)
+		require.Equal(t, before, after)
+	}
+}

@@ -1,0 +1,257 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/crypto/bcrypt"
+)
+
+// testClock is a testClock that tests move.
+type testClock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *testClock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *testClock) pass(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+func userLine(t *testing.T, user, password string, cost int) string {
+	hash, err := bcrypt.GenerateFromPassword([]byte(password), cost)
+	require.NoError(t, err)
+	return "  " + user + ": " + strings.Replace(string(hash), "$2a$", "$2y$", 1) + "\n" // as htpasswd writes it
+}
+
+// write replaces a file, as editors do.
+func write(t *testing.T, path, content string) {
+	require.NoError(t, os.WriteFile(path+".new", []byte(content), 0o600))
+	require.NoError(t, os.Rename(path+".new", path))
+}
+
+// users is a file with users.
+func users(entries ...string) string { return "basic_auth_users:\n" + strings.Join(entries, "") }
+
+func right(t *testing.T, f *Access, user, password string) bool {
+	ok, err := f.check(t.Context(), "192.0.2.1", user, password)
+	require.NoError(t, err)
+	return ok
+}
+
+func TestCheck(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "web.yml")
+	write(t, path, "# users\n\n"+users(userLine(t, "alice", "one", 4), userLine(t, "bob", "two", 5)))
+	c, failed := &testClock{now: time.Now()}, &failures{}
+	f, err := OpenAccess(path, c.Now, failed.add)
+	require.NoError(t, err)
+	for range 3 { // also when it is remembered
+		require.True(t, right(t, f, "alice", "one"))
+		require.True(t, right(t, f, "bob", "two"))
+		for _, wrong := range [][2]string{{"alice", "two"}, {"alice", ""}, {"alice", "one "}, {"Alice", "one"}, {"", ""}, {"eve", "one"}, {"alice one", ""}, {"alice", strings.Repeat("x", 999)}} {
+			require.False(t, right(t, f, wrong[0], wrong[1]), wrong)
+		}
+	}
+	require.Len(t, f.right, 2)
+
+	write(t, path, users(userLine(t, "alice", "new", 4)))
+	require.True(t, right(t, f, "alice", "one"), "it is looked at once a second")
+	c.pass(time.Second)
+	require.False(t, right(t, f, "alice", "one"))
+	require.False(t, right(t, f, "bob", "two"), "who was removed")
+	require.True(t, right(t, f, "alice", "new"))
+
+	for content, want := range map[string]string{
+		users("  alice: '{SHA}x'\n"):             "web.yml:2:10: not a bcrypt hash",
+		"basic_auth_users: [\n":                  "web.yml:1",
+		"tls_server_config: {cert_file: none}\n": "write both cert_file and key_file",
+	} {
+		write(t, path, content)
+		c.pass(time.Minute)
+		require.True(t, right(t, f, "alice", "new"), "a file that isn't right changes nothing")
+		require.True(t, right(t, f, "alice", "new"))
+		require.Len(t, failed.errs, 1, "it is said once")
+		require.ErrorContains(t, failed.errs[0], want)
+		require.ErrorContains(t, failed.errs[0], "what was read before stays in force")
+		failed.errs = nil
+	}
+	require.NoError(t, os.Remove(path))
+	c.pass(time.Minute)
+	require.True(t, right(t, f, "alice", "new"))
+	require.False(t, right(t, f, "bob", "two"))
+	write(t, path, users(userLine(t, "carol", "three", 4)))
+	c.pass(time.Minute)
+	require.True(t, right(t, f, "carol", "three"))
+	require.False(t, right(t, f, "alice", "new"))
+	require.Len(t, failed.errs, 1)
+	require.ErrorIs(t, failed.errs[0], os.ErrNotExist)
+}
+
+// failures are the errors of changes.
+type failures struct{ errs []error }
+
+func (f *failures) add(err error) { f.errs = append(f.errs, err) }
+
+// unexpected fails a test with an error.
+func unexpected(t *testing.T) func(error) { return func(err error) { t.Error(err) } }
+
+// TestRemembered: a password that was right costs nothing for some minutes.
+func TestRemembered(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "web.yml")
+	write(t, path, users(userLine(t, "alice", "one", 4)))
+	c := &testClock{now: time.Now()}
+	f, err := OpenAccess(path, c.Now, unexpected(t))
+	require.NoError(t, err)
+	require.True(t, right(t, f, "alice", "one"))
+	f.turns.running <- struct{}{} // no check can run any more
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.True(t, right(t, f, "alice", "one"))
+	for _, password := range []string{"wrong", "one "} {
+		_, err = f.check(ctx, "192.0.2.1", "alice", password)
+		require.ErrorIs(t, err, context.Canceled)
+	}
+	c.pass(rightFor + time.Second)
+	_, err = f.check(ctx, "192.0.2.1", "alice", "one")
+	require.ErrorIs(t, err, context.Canceled, "it is checked again")
+	<-f.turns.running
+	require.Empty(t, f.turns.clients, "nothing is kept of those who are gone")
+}
+
+// TestTurns: whoever tries passwords, and as many at a time as possible, delays nobody at another
+// address by more than the check that runs, and is refused when too many wait.
+func TestTurns(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "web.yml")
+	write(t, path, users(userLine(t, "alice", "one", 10)))
+	f, err := OpenAccess(path, time.Now, unexpected(t))
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	var guessed, refused atomic.Int64
+	var guessing sync.WaitGroup
+	for i := range 64 {
+		guessing.Go(func() {
+			for ctx.Err() == nil {
+				switch right, err := f.check(ctx, "192.0.2.1", "alice", fmt.Sprint("guess", i)); {
+				case right:
+					t.Error("a wrong password was right")
+				case err == nil:
+					guessed.Add(1)
+				case errors.Is(err, errBusy):
+					refused.Add(1)
+					time.Sleep(time.Millisecond)
+				}
+			}
+		})
+	}
+	require.Eventually(t, func() bool { return guessed.Load() > 0 && refused.Load() > 0 }, time.Minute, time.Millisecond)
+	for range 8 {
+		f.mu.Lock()
+		clear(f.right) // it isn't remembered
+		f.mu.Unlock()
+		before := guessed.Load()
+		ok, err := f.check(t.Context(), "192.0.2.2", "alice", "one")
+		require.NoError(t, err)
+		require.True(t, ok)
+		require.LessOrEqual(t, guessed.Load()-before, int64(2), "checks of others meanwhile")
+	}
+	cancel()
+	guessing.Wait()
+	require.Empty(t, f.turns.clients)
+}
+
+func TestClients(t *testing.T) {
+	for remote, want := range map[string]string{
+		"192.0.2.1:80": "192.0.2.1", "192.0.2.1:81": "192.0.2.1", "[::ffff:192.0.2.1]:80": "192.0.2.1",
+		"[2001:db8:1:2:3::4]:80": "2001:db8:1:2::/64", "[2001:db8:1:2:9::]:80": "2001:db8:1:2::/64", "[fe80::1%eth0]:80": "fe80::/64", "@": "@",
+	} {
+		require.Equal(t, want, clientOf(remote))
+	}
+}
+
+// TestUnknownUsers: a check costs what it costs for those who exist.
+func TestUnknownUsers(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "web.yml")
+	write(t, path, users(userLine(t, "bob", "two", 4), userLine(t, "alice", "one", 7), userLine(t, "carol", "three", 5)))
+	f, err := OpenAccess(path, time.Now, unexpected(t))
+	require.NoError(t, err)
+	known, _, _ := f.lookUp("alice", "x")
+	unknown, _, _ := f.lookUp("eve", "x")
+	costs := func(hash []byte) int {
+		cost, err := bcrypt.Cost(hash)
+		require.NoError(t, err)
+		return cost
+	}
+	require.Equal(t, costs(known), costs(unknown))
+	require.Equal(t, 7, costs(unknown))
+	require.False(t, right(t, f, "eve", "one"), "the hash is another user's")
+}
+
+func TestManyAtOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "web.yml")
+	write(t, path, users(userLine(t, "alice", "one", 4)))
+	f, err := OpenAccess(path, time.Now, unexpected(t))
+	require.NoError(t, err)
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			ok, err := f.check(t.Context(), "192.0.2.1", "alice", "one")
+			if err != nil || !ok {
+				t.Error(ok, err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+func TestFilesThatAreRefused(t *testing.T) {
+	good := userLine(t, "alice", "one", 4)
+	for content, want := range map[string]string{
+		"":                                              "web.yml:1:1: the file is empty",
+		"basic_auth_users:\n":                           "web.yml:1:1: basic_auth_users: expected a mapping",
+		"basic_auth_users: {}\n":                        "there are no users",
+		users("  alice: '$apr1$x$y'\n"):                 "web.yml:2:10: not a bcrypt hash, as `htpasswd -nB USER` prints it",
+		users("  alice: secret\n"):                      "web.yml:2:10",
+		users(good, "  bob:\n"):                         "web.yml:3:3: bob: expected text",
+		users("  ''" + good[len("  alice"):]):           "web.yml:2:3: a user's name must not be empty",
+		users("  'a:b'" + good[len("  alice"):]):        "or contain a colon",
+		users(good, good):                               "web.yml:3:3",
+		users(good[:40], "\n"):                          "web.yml:2:10",
+		users(strings.Replace(good, "$04$", "$31$", 1)): "web.yml:2:10: a cost of 31 is too slow",
+		users(good) + "basic_auth_user:\n":              "web.yml:3:1: unknown key \"basic_auth_user\"",
+		"http_server_config: {http2: true}\n":           "web.yml:1:1: unknown key \"http_server_config\"",
+		"tls_server_config: {cert_file: a}\n":           "write both cert_file and key_file",
+		"tls_server_config: {key_file: a}\n":            "write both cert_file and key_file",
+		"tls_server_config:\n  cert_file: a\n  key_file: b\n  cert_fil: c\n":                                  "web.yml:4:3: unknown key \"cert_fil\"",
+		"tls_server_config:\n  cert_file: a\n  key_file: b\n  min_version: TLS10\n":                           "web.yml:4:16: min_version: unknown value \"TLS10\"",
+		"tls_server_config:\n  cert_file: a\n  key_file: b\n  client_auth_type: Verify\n":                     "web.yml:4:21: client_auth_type: unknown value",
+		"tls_server_config:\n  cert_file: a\n  key_file: b\n  client_ca_file: c\n":                            "client_ca_file is not used",
+		"tls_server_config:\n  cert_file: a\n  key_file: b\n  client_auth_type: RequireAndVerifyClientCert\n": "needs client_ca_file",
+		"tls_server_config:\n  cert_file: a\n  key_file: b\n":                                                 "no such file",
+	} {
+		path := filepath.Join(t.TempDir(), "web.yml")
+		write(t, path, content)
+		_, err := OpenAccess(path, time.Now, unexpected(t))
+		require.ErrorContains(t, err, want, content)
+		require.NotContains(t, err.Error(), "$04$", "a hash is nothing for a log")
+	}
+	_, err := OpenAccess(t.TempDir(), time.Now, unexpected(t))
+	require.Error(t, err)
+	_, err = OpenAccess(filepath.Join(t.TempDir(), "none"), time.Now, unexpected(t))
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
