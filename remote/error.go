@@ -15,6 +15,7 @@ const (
 	HostKey        Class = "host-key"         // the host's key is unknown
 	HostKeyChanged Class = "host-key-changed" // the host's key has changed, or is revoked
 	Auth           Class = "auth"             // no key was accepted
+	OpenSSH        Class = "openssh"          // ssh(1), which was run for the host, failed
 	Sudo           Class = "sudo"             // sudo requires a password, or is missing
 	SudoRefused    Class = "sudo-refused"     // sudoers does not allow the command
 	GenvMissing    Class = "genv-missing"     // genv is not installed on the host
@@ -82,6 +83,7 @@ var nextSteps = sync.OnceValue(func() map[Class]string {
 		HostKey:        "check the fingerprint with the host's owner, then add the key to known_hosts, for example with ssh-keyscan",
 		HostKeyChanged: "another machine may be intercepting the connection: check the key with the host's owner before you do anything, then remove the old one: ssh-keygen -R HOST",
 		Auth:           "check the user name and that a key of yours is accepted: ssh -v HOST true (is the agent running? ssh-add -l)",
+		OpenSSH:        "check that `ssh -o BatchMode=yes HOST true` connects without a question: its last words are in the error",
 		Sudo:           SudoStep(Sudo, "USER", DefaultGenv),
 		SudoRefused:    SudoStep(SudoRefused, "USER", DefaultGenv),
 		GenvMissing:    "install genv on the host where sudo finds it (/usr/local/bin), or set `genv:` for it in hosts.yaml",

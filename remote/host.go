@@ -19,6 +19,8 @@ type Host struct {
 	// NoSudo runs genv without `sudo -n`, for hosts where User is root or may only
 	// see its own processes.
 	NoSudo bool
+	// OpenSSH reaches the host by running ssh(1), for what the SSH library can't do.
+	OpenSSH bool
 	// Labels are chosen by the administrator, for policies.
 	Labels map[string]string
 }

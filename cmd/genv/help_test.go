@@ -188,7 +188,7 @@ func TestFlagsThatHelpOffers(t *testing.T) {
 }
 
 // moreFleetFlags are the flags of `genv remote`, as $MORE has them.
-const moreFleetFlags = "--ssh-config --host --hostfile --exclude --username --timeout --command-timeout --fanout --exit-on-error --quiet --no-sudo --insecure-ignore-host-keys --verbose"
+const moreFleetFlags = "--ssh-config --host --hostfile --exclude --username --timeout --command-timeout --fanout --exit-on-error --quiet --no-sudo --ssh --insecure-ignore-host-keys --verbose"
 
 func runExamples(t *testing.T, f *inprocess.Fleet, path string, formats []string) {
 	s := newStation(t)
@@ -202,7 +202,7 @@ func runExamples(t *testing.T, f *inprocess.Fleet, path string, formats []string
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "login"), []byte("genv:secret\n"), 0o600))
 	require.NoError(t, os.MkdirAll(filepath.Join(s.path("me"), ".genv"), 0o755))
 	fleet := fmt.Sprintf("--ssh-config %s --host a", f.SSHConfig())
-	more := fleet + " --hostfile " + dir + "/hosts --exclude b --username u --timeout 10 --command-timeout 10 --fanout 1 --exit-on-error --quiet --no-sudo --insecure-ignore-host-keys --verbose"
+	more := fleet + " --hostfile " + dir + "/hosts --exclude b --username u --timeout 10 --command-timeout 10 --fanout 1 --exit-on-error --quiet --no-sudo --ssh builtin --insecure-ignore-host-keys --verbose"
 	u := s.me().with("DIR="+dir, "FLEET="+fleet, "MORE="+more, "REPORT="+dir+"/report", "GENV_AUDIT_LOG="+dir+"/log")
 	other := u.open("bash")
 	require.Empty(t, other.say("genv activate --gpus 1").status) // its text may say that nvidia-smi is slow

@@ -183,3 +183,20 @@ func TestExecuteWithoutRoot(t *testing.T) {
 	printed, warnings := ssh(t, f, "ours", report, "-l", "alice", "genv", "usage", "execute")
 	require.Equal(t, fmt.Sprintf("Detaching environment %s of user alice from device 0\n", envs["ours"].EID), printed, warnings)
 }
+
+// TestRemoteByOpenSSH: hosts that are reached by running ssh(1).
+func TestRemoteByOpenSSH(t *testing.T) {
+	f, _ := mixedFleet(t, sshd.MaySudo)
+	remote := func(args ...string) result {
+		return runProgram(t, genvProgram(t), append([]string{"remote", "-F", f.SSHConfig(), "-H", "ours,old", "--ssh", "openssh"}, args...)...)
+	}
+	for _, args := range [][]string{
+		{"devices"}, {"gpus"}, {"enforce", "--interval", "0", "--max-devices-per-user", "9"},
+		{"enforce", "--interval", "1", "--cycles", "3", "--socket", "off", "--max-devices-per-user", "9"},
+	} {
+		r := remote(args...)
+		require.Equal(t, 0, r.code, "%v: %s%s", args, r.out, r.err)
+	}
+	r := remote("doctor", "--format", "json")
+	require.Contains(t, r.out, "connected by ssh(1)")
+}

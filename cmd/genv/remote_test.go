@@ -275,6 +275,8 @@ func TestWrongUsage(t *testing.T) {
 		{"remote enforce -H a --max-devices-for-user john=1 john=2", "john has both 1 and 2"},
 		{"remote enforce -H a --env-memory --no-env-memory", "exclude each other"},
 		{"remote enforce -H a --fanout 0", "--fanout 0"},
+		{"remote enforce -H a --ssh /usr/bin/ssh", "--ssh /usr/bin/ssh: it is builtin or openssh"},
+		{"remote enforce -H a --ssh openssh --insecure-ignore-host-keys", "exclude each other"},
 		{"remote enforce -H a -t 0", `--timeout "0"`},
 		{"remote enforce -H a --format csv", `--format "csv"`},
 		{"remote enforce -H a --timestamps sometimes", `--timestamps "sometimes": write auto, always or never`},

@@ -103,6 +103,9 @@ func (c Commands) Execute(ctx context.Context, host remote.Host, report enforce.
 	command := host.Genv("usage", "execute")
 	command.Stdin = stdin
 	out, err := c.run(ctx, host, command)
+	if remote.ClassOf(err) == remote.OpenSSH { // ssh doesn't say whether the command had begun
+		err = remote.Errorf(remote.OutcomeUnknown, "what came of the report is not known: %w", err)
+	}
 	items := len(report.Detach) + len(report.Terminate)
 	return Execution{
 		Lines:    untrusted.Lines(lines(out.Stdout), 2*items+maxBanner),

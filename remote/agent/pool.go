@@ -140,7 +140,7 @@ func (p *Pool) Keep(hosts []remote.Host) (over []remote.Host) {
 // sameWay reports whether two hosts are reached and commanded alike.
 func sameWay(a, b remote.Host) bool {
 	return a.Name == b.Name && a.Address == b.Address && a.Port == b.Port && a.User == b.User &&
-		a.GenvPath == b.GenvPath && a.NoSudo == b.NoSudo
+		a.GenvPath == b.GenvPath && a.NoSudo == b.NoSudo && a.OpenSSH == b.OpenSSH
 }
 
 // Close ends all connections and waits until they are closed, and until the calls

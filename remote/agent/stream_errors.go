@@ -100,7 +100,7 @@ func (t *streamTransport) cut(ctx context.Context, err error) error {
 		return remote.Errorf(remote.OutcomeUnknown, "%w: %w", errCut, err)
 	}
 	switch class := remote.ClassOf(reason); class {
-	case remote.OutcomeUnknown, remote.CommandFailed:
+	case remote.OutcomeUnknown, remote.CommandFailed, remote.OpenSSH:
 		return remote.Errorf(class, "%w: %w", errCut, reason)
 	}
 	return reason

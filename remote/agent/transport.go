@@ -116,12 +116,15 @@ func hasNoServe(err error) bool {
 	return errors.As(err, &e) && strings.Contains(e.Stderr, "invalid choice: 'serve'")
 }
 
-// openStream starts `genv usage serve` and reads its greeting.
+// openStream starts `genv usage serve` and reads its greeting. Where ssh(1) is run, a busy
+// sshd is only noticed when there is no greeting.
 func (c *Conn) openStream(ctx context.Context, a *attempt) (*streamTransport, error) {
+	return retry.UntilNotBusy(ctx, func() (*streamTransport, error) { return c.greet(ctx, a) })
+}
+
+func (c *Conn) greet(ctx context.Context, a *attempt) (*streamTransport, error) {
 	token := rand.Text()
-	session, err := retry.UntilNotBusy(ctx, func() (Session, error) {
-		return c.pool.Start(ctx, c.host, c.host.Genv("usage", "serve", "--token", token))
-	})
+	session, err := c.pool.Start(ctx, c.host, c.host.Genv("usage", "serve", "--token", token))
 	if err != nil {
 		return nil, err
 	}

@@ -58,7 +58,9 @@ func (e *examination) reached(peer remote.Peer) {
 		e.add(doctor.Good(doctor.TCP, "connected to %s", orUnknown(peer.Address)))
 	} else {
 		through := "through a ProxyCommand"
-		if hops := way.Settings.ProxyJump; len(hops) > 0 {
+		if hops := way.Settings.ProxyJump; way.OpenSSH {
+			through = "by ssh(1)"
+		} else if len(hops) > 0 {
 			through = "through the jump host " + text.OneLine(strings.Join(hops, ","))
 		}
 		e.add(doctor.Good(doctor.NameResolution, "%s, resolved %s", way.Settings.HostName, through),
@@ -90,7 +92,7 @@ func (e *examination) unreached(err error) {
 		e.answered()
 		e.add(e.keyOf(peer))
 		e.fail(doctor.Login, err)
-	case class == remote.Auth, class == remote.Configuration:
+	case class == remote.Auth, class == remote.OpenSSH, class == remote.Configuration:
 		e.fail(doctor.Login, err)
 	default:
 		e.add(noConnection(err))

@@ -3,6 +3,7 @@ package inventory
 import (
 	"cmp"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/seed-3119e985/genv/remote"
@@ -10,12 +11,22 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
+// The values of `ssh:`: how a host is reached.
+const (
+	Builtin = "builtin" // with genv's own SSH, the default
+	OpenSSH = "openssh" // by running ssh(1)
+)
+
+// Ways are the values of `ssh:`.
+var Ways = []string{Builtin, OpenSSH}
+
 // settings are what both `defaults:` and an entry of `hosts:` may set.
 type settings struct {
 	port   int
 	user   string
 	genv   string
 	sudo   *bool
+	ssh    string
 	labels map[string]string
 }
 
@@ -53,6 +64,11 @@ func (s *settings) keys() strictyaml.Keys {
 		},
 		"genv": func(n *strictyaml.Node) { s.genv = n.Text() },
 		"sudo": func(n *strictyaml.Node) { sudo := n.Bool(); s.sudo = &sudo },
+		"ssh": func(n *strictyaml.Node) {
+			if s.ssh = n.Text(); !slices.Contains(Ways, s.ssh) {
+				n.Failf("ssh: %q: it is %s", s.ssh, strings.Join(Ways, " or "))
+			}
+		},
 		"labels": func(n *strictyaml.Node) {
 			s.labels = map[string]string{}
 			n.Each(func(key, value *strictyaml.Node) { s.labels[key.Text()] = value.Scalar() })
@@ -73,6 +89,7 @@ func (s settings) over(defaults settings) remote.Host {
 		User:     cmp.Or(s.user, defaults.user),
 		GenvPath: cmp.Or(s.genv, defaults.genv),
 		NoSudo:   sudo != nil && !*sudo,
+		OpenSSH:  cmp.Or(s.ssh, defaults.ssh) == OpenSSH,
 		Labels:   labels,
 	}
 }

@@ -44,6 +44,7 @@ hosts:
     sudo: false
     labels: {rack: 2}
   - Spare.lab
+  - {name: slow, ssh: openssh}
   - bob@odd:2222
 groups:
   all-gpus:
@@ -98,7 +99,7 @@ func TestSelection(t *testing.T) {
 		{"default file forbids nothing", inventory.Selection{Hosts: []string{"stranger,big"}, DefaultFiles: etc}, "stranger big"},
 		{"without one", inventory.Selection{Hosts: []string{"a"}, DefaultFiles: []string{"/nowhere.yaml"}}, "a"},
 		{"exclude", inventory.Selection{Hosts: []string{"g[1-5]"}, Exclude: []string{"g[2-3],G5"}}, "g1 g4"},
-		{"exclude a group", inventory.Selection{Hosts: []string{"hosts.yaml"}, Exclude: []string{"@all-gpus"}}, "big Spare.lab odd"},
+		{"exclude a group", inventory.Selection{Hosts: []string{"hosts.yaml"}, Exclude: []string{"@all-gpus"}}, "big Spare.lab slow odd"},
 		{"exclude half", inventory.Selection{Hosts: []string{"g[1-2]"}, Exclude: []string{"g[2-9]"}}, "g1"},
 		{"exclude what is in the file only", inventory.Selection{Hosts: []string{"hosts.yaml,big"}, Exclude: []string{"odd"}}, "big"},
 		{"exclude an empty group", inventory.Selection{Hosts: []string{"hosts.yaml,big"}, Exclude: []string{"@empty"}}, "big"},
@@ -130,6 +131,7 @@ func TestSettings(t *testing.T) {
 		Name: "big", Port: 22, User: "root", GenvPath: "genv2", NoSudo: true,
 		Labels: map[string]string{"site": "lab", "rack": "2"},
 	}, load("", "big"))
+	require.True(t, load("", "slow").OpenSSH)
 	require.Equal(t, "bob", load("", "odd").User)
 	require.Equal(t, 2222, load("", "odd").Port)
 	require.Equal(t, "eve", load("eve", "big").User, "-l over the file")
@@ -184,7 +186,7 @@ func TestUsageErrors(t *testing.T) {
 		{"no such file", inventory.Selection{HostFile: "nope"}, "--hostfile nope: file does not exist; check the path and its permissions"},
 		{"no such yaml", inventory.Selection{Hosts: []string{"lab/nope"}}, "-H lab/nope: file does not exist; check the path and its permissions"},
 		{"huge file", inventory.Selection{HostFile: "big"}, "--hostfile big: the file is larger than 4194304 bytes; is it a host file?"},
-		{"a host in two files", inventory.Selection{Hosts: []string{"hosts.yaml,dup.yaml"}}, `dup.yaml:1:9: host odd is defined at hosts.yaml:18:5 already; remove one of them (in "hosts: [odd]")`},
+		{"a host in two files", inventory.Selection{Hosts: []string{"hosts.yaml,dup.yaml"}}, `dup.yaml:1:9: host odd is defined at hosts.yaml:19:5 already; remove one of them (in "hosts: [odd]")`},
 		{"exclude a stranger", inventory.Selection{Hosts: []string{"gpu-03"}, Exclude: []string{"gpu-3"}}, "-x: gpu-3 is not one of the selected hosts; did you mean \"gpu-03\"?"},
 		{"exclude everything", inventory.Selection{Hosts: []string{"a"}, Exclude: []string{"a"}}, "-x: no host is left; exclude fewer"},
 		{"exclude nonsense", inventory.Selection{Hosts: []string{"a"}, Exclude: []string{"[1"}}, `-x: "[1": a bracket is not closed; write it as gpu[1-4]`},
@@ -246,13 +248,14 @@ func TestExampleMatchesDemoFleet(t *testing.T) {
 func TestExampleWithEverythingUncommented(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "hosts.example.yaml"))
 	require.NoError(t, err)
-	f := files{"hosts.yaml": strings.NewReplacer("\n# user:", "\n  user:", "\n# genv:", "\n  genv:", "\n# sudo:", "\n  sudo:", "\n# -", "\n  -").Replace(string(text))}
+	f := files{"hosts.yaml": strings.NewReplacer("\n# user:", "\n  user:", "\n# genv:", "\n  genv:", "\n# sudo:", "\n  sudo:", "\n# ssh:", "\n  ssh:", "\n# -", "\n  -").Replace(string(text))}
 	hosts, err := inventory.Load(inventory.Selection{HostFile: "hosts.yaml"}, f.open)
 	require.NoError(t, err)
 	require.Equal(t, "gpu-01 gpu-02 gpu-03 gpu-04 gpu-05.lab.example.org gpu-06", names(hosts))
 	require.Equal(t, "admin", hosts[0].User)
 	require.Equal(t, 2222, hosts[5].Port)
 	require.True(t, hosts[5].NoSudo)
+	require.True(t, hosts[5].OpenSSH)
 }
 
 func ExampleLoad() {

@@ -158,7 +158,8 @@ func (c *Client) shared(e endpoint) (*sharedConn, error) {
 
 // endpointOf is the endpoint of a host.
 func (c *Client) endpointOf(h remote.Host) endpoint {
-	return endpoint{Query: config.Query{Host: h.Name, HostName: h.Address, User: cmp.Or(c.options.User, h.User), Port: h.Port}}
+	q := config.Query{Host: h.Name, HostName: h.Address, User: cmp.Or(c.options.User, h.User), Port: h.Port}
+	return endpoint{Query: q, openSSH: h.OpenSSH}
 }
 
 // Forget closes the connections to hosts that left the fleet. Commands on them

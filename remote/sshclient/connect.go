@@ -71,7 +71,11 @@ func (c *Client) resolve(e endpoint) (config.HostConfig, error) {
 		if ctx.Err() != nil {
 			class = remote.Timeout
 		}
-		return settings, remote.Errorf(class, "%s: %w", e.Host, err)
+		failed := remote.Errorf(class, "%s: %w", e.Host, err)
+		if why := (*config.Error)(nil); errors.As(err, &why) && (why.NoKeys() || why.NoAlgorithm()) {
+			failed.Next = openSSHStep
+		}
+		return settings, failed
 	}
 	if e.via != "" {
 		settings.ProxyJump, settings.ProxyCommand = strings.Split(e.via, ","), ""

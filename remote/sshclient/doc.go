@@ -14,9 +14,8 @@
 // is remembered for a moment, for all hosts behind it.
 //
 // The package provides no terminal, forwards nothing, and never asks for a password.
-// Where a login is refused, or wants more than a key, it runs its commands over an ssh
-// that is running as ControlMaster of the host, if there is one. It never starts or
-// ends such an ssh.
+// Where the administrator wants it, or the login is refused and an ssh runs as ControlMaster
+// of the host, it runs ssh(1) for its commands (package openssh).
 //
 // It ends no program on the host: when a connection closes, the program there only
 // gets the end of its stdin.

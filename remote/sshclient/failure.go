@@ -15,6 +15,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/openssh"
 	"github.com/seed-3119e985/genv/remote/sshclient/auth"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -59,7 +60,11 @@ func handshakeError(ctx context.Context, t target, check *hostKeyCheck, login *a
 		return remote.Errorf(remote.Auth, "%s refuses user %s: after %d keys it accepts no more (%w): name the right key with IdentityFile and set IdentitiesOnly yes; %s",
 			t.address(), t.User, login.Offered(), err, login.Tried())
 	case errors.Is(err, auth.ErrNoMoreKeys):
-		return remote.Errorf(remote.Auth, "%s refuses user %s: %w; %s", t.address(), t.User, err, login.Tried())
+		refused := remote.Errorf(remote.Auth, "%s refuses user %s: %w; %s", t.address(), t.User, err, login.Tried())
+		if login.NeedsOpenSSH() {
+			refused.Next = openSSHStep
+		}
+		return refused
 	case !check.seen && errors.As(err, &negotiation):
 		return negotiationError(t, negotiation)
 	case check.seen:
@@ -123,9 +128,12 @@ func (s *Session) verdict(captures ...*capture) error {
 		}
 	}
 	var exit exited
+	over, _ := s.conn.link.(*sshLogin)
 	switch {
 	case s.failed == nil:
 		return nil
+	case errors.Is(s.failed, openssh.ErrFailed) && s.conn.alive():
+		return s.sshFailed(over)
 	case errors.As(s.failed, &exit):
 		return exitError(s.host, exit.ExitStatus(), exit.Signal(), s.Stderr())
 	case s.conn.endsSoon():

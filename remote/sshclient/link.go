@@ -9,12 +9,9 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/crypto/ssh"
-
-	"github.com/seed-3119e985/genv/remote/sshclient/controlmaster"
 )
 
-// link is what a connection runs over: our own login, or that of an ssh that is
-// running as ControlMaster.
+// link is what a connection runs over: our own login, or ssh(1).
 type link interface {
 	newSession() (channel, error)
 	// ping returns when the other end has answered, or the link has ended.
@@ -28,7 +25,7 @@ type link interface {
 	close()
 }
 
-// channel runs a command: an *ssh.Session or a *controlmaster.Session.
+// channel runs a command: an *ssh.Session or an *openssh.Session.
 type channel interface {
 	StdinPipe() (io.WriteCloser, error)
 	StdoutPipe() (io.Reader, error)
@@ -88,24 +85,9 @@ func (l ownLogin) dial(ctx context.Context, host string, port int) (net.Conn, er
 	return l.client.DialContext(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
 }
 
-type masterLogin struct {
-	*controlmaster.Master
-	path string
-}
-
-func (l masterLogin) newSession() (channel, error) { return l.NewSession() }
-func (l masterLogin) wait() error                  { return l.Wait() }
-func (l masterLogin) close()                       { _ = l.Close() } // it returns nil
-func (l masterLogin) ping() error                  { return l.Alive() }
-func (l masterLogin) heard() bool                  { return false } // it is the other ssh that hears
-
-func (l masterLogin) dial(ctx context.Context, host string, port int) (net.Conn, error) {
-	return l.DialContext(ctx, host, port)
-}
-
-// refusedForNow says whether the host has refused a session, or a command over a
-// ControlMaster, because there are too many. Nothing was begun.
+// refusedForNow says whether the host has refused a session, because there are too many.
+// Nothing was begun.
 func refusedForNow(err error) bool {
 	var refused *ssh.OpenChannelError
-	return errors.As(err, &refused) || errors.Is(err, controlmaster.ErrRefused)
+	return errors.As(err, &refused)
 }

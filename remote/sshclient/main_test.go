@@ -17,6 +17,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if token := os.Getenv("GENV_TEST_TOKEN"); token != "" {
+		serve(token)
+		os.Exit(0)
+	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		if err := observed.print(); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -30,6 +30,6 @@ func negotiationError(t target, e *ssh.AlgorithmNegotiationError) *remote.Error 
 	err := remote.Errorf(remote.Configuration, "%s: no common algorithm for %s: the host has %s, which %s in ssh_config does not allow",
 		t.address(), e.What, text.Printable(text.Cut(strings.Join(host, ","), 500)), keyword)
 	err.Next = "if `ssh HOST true` connects only with an algorithm that is off by default, allow it for this host in ssh_config (`" + keyword +
-		" +NAME`); better, update the host's sshd"
+		" +NAME`); if genv's own SSH lacks it, " + openSSHStep + "; better, update the host's sshd"
 	return err
 }

@@ -42,11 +42,10 @@ func peerOf(t target, conn net.Conn, key ssh.PublicKey) remote.Peer {
 	return p
 }
 
-// expectedPeer is the machine that a ControlMaster leads to, with the key that is known
-// of the host.
+// expectedPeer is the machine that ssh(1) leads to, with the key that is known of the host.
 func expectedPeer(t target, key ssh.PublicKey) remote.Peer {
 	if key == nil {
 		return remote.Peer{}
 	}
-	return remote.Peer{Address: strings.ToLower(t.address()), Through: "ControlMaster", HostKey: ssh.FingerprintSHA256(key)}
+	return remote.Peer{Address: strings.ToLower(t.address()), Through: "ssh", HostKey: ssh.FingerprintSHA256(key)}
 }

@@ -26,13 +26,16 @@ type route struct {
 // Probe finds out whether a host's sshd answers, without a login: it connects and
 // waits for the first byte. A host that is down costs one TCP connect then.
 //
-// The error wraps remote.ErrNoProbe where a jump host or a ProxyCommand is on the
-// way. It is of the class Unreachable where no connection was made, and of the
+// The error wraps remote.ErrNoProbe where a jump host, a ProxyCommand or ssh(1) is on
+// the way. It is of the class Unreachable where no connection was made, and of the
 // class Timeout where one was made and stayed silent until ctx ended.
 func (c *Client) Probe(ctx context.Context, h remote.Host) error {
 	p, err := c.shared(c.endpointOf(h))
 	if err != nil {
 		return err
+	}
+	if p.endpoint.openSSH {
+		return remote.ErrNoProbe
 	}
 	way, err := p.nextPath(ctx)
 	if err != nil {

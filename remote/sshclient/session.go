@@ -122,13 +122,9 @@ func (c *Client) channel(ctx context.Context, l *connection, host string) (chann
 			return nil, remote.Errorf(remote.Unreachable, "%s: %w", host, l.reason())
 		}
 		if !pauseFor(ctx, pause) {
-			return nil, tooManySessions(host, err)
+			return nil, remote.Errorf(remote.Timeout, "%s refuses another session (MaxSessions): %w", host, printableError(err))
 		}
 	}
-}
-
-func tooManySessions(host string, err error) error {
-	return remote.Errorf(remote.Timeout, "%s refuses another session (MaxSessions): %w", host, printableError(err))
 }
 
 // pauseFor waits; false means that ctx ended first.
@@ -195,11 +191,9 @@ func (s *Session) start(ctx context.Context, commandLine string) error {
 	}
 	s.Stdin, s.Stdout = stdin, stdout
 	s.stderr = &capture{name: "stderr", limit: maxStderr, onOverflow: s.abort}
-	err := s.begin(ctx, commandLine)
+	_, err := within(ctx, s.conn, func() (struct{}, error) { return struct{}{}, s.channel.Start(commandLine) })
 	switch {
 	case err == nil:
-	case refusedForNow(err):
-		return tooManySessions(s.host, err)
 	case errors.Is(err, errClosed): // nothing was sent
 		return &remote.Error{Class: remote.Cancelled, Err: errClosed}
 	case !s.conn.alive() || errors.Is(err, io.EOF):
@@ -216,17 +210,6 @@ func (s *Session) start(ctx context.Context, commandLine string) error {
 		return remote.Errorf(remote.OutcomeUnknown, "%s: cut off as the command was started: %w", s.host, errClosed)
 	}
 	return nil
-}
-
-// begin starts the command. Over a ControlMaster a command is refused while there
-// are too many sessions; then it is requested again, like a session of our own login.
-func (s *Session) begin(ctx context.Context, commandLine string) error {
-	for pause := firstPause; ; pause = min(2*pause, time.Second) {
-		_, err := within(ctx, s.conn, func() (struct{}, error) { return struct{}{}, s.channel.Start(commandLine) })
-		if !refusedForNow(err) || !pauseFor(ctx, pause) {
-			return err
-		}
-	}
 }
 
 // abort ends the session without waiting, so that a reader can call it.

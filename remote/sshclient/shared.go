@@ -15,7 +15,8 @@ import (
 // replace the host's own ProxyJump (ssh -J).
 type endpoint struct {
 	config.Query
-	via string // hops, separated by commas; empty for those of ssh_config
+	via     string // hops, separated by commas; empty for those of ssh_config
+	openSSH bool   // reached by running ssh(1), as the administrator said
 }
 
 // sharedConn is the connection to an endpoint, if there is one: all commands for a
@@ -76,13 +77,7 @@ func (p *sharedConn) begin(chain []endpoint) (*attempt, error) {
 }
 
 func (p *sharedConn) try(a *attempt, chain []endpoint) {
-	conn, err := p.redialMaster()
-	if err != nil {
-		conn, err = p.client.connect(p, chain)
-	}
-	if noLogin(err) {
-		conn, err = p.overMaster(err)
-	}
+	conn, err := p.dial(chain)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	a.conn, a.err, a.ended = conn, err, time.Now()
@@ -93,6 +88,22 @@ func (p *sharedConn) try(a *attempt, chain []endpoint) {
 		}
 	}
 	close(a.done)
+}
+
+// dial makes a connection over ssh(1), or with a login of our own. Where the host refuses our
+// login, ssh is run if it has a ControlMaster.
+func (p *sharedConn) dial(chain []endpoint) (*connection, error) {
+	if p.endpoint.openSSH {
+		return p.byChoice()
+	}
+	conn, err := p.redialMaster()
+	if err != nil {
+		conn, err = p.client.connect(p, chain)
+	}
+	if noLogin(err) {
+		conn, err = p.overMaster(err)
+	}
+	return conn, err
 }
 
 // usable reports whether another caller may use the attempt: it is under way, or

@@ -13,19 +13,25 @@ import (
 type Way struct {
 	Settings config.HostConfig
 	// Addresses are those of the host's name. They are empty behind a jump host or a
-	// ProxyCommand, where another machine resolves the name.
+	// ProxyCommand, where another machine resolves the name, and where ssh(1) does.
 	Addresses []netip.Addr
+	OpenSSH   bool // reached by running ssh(1)
 }
 
 // Direct says whether a plain TCP connection leads to the host.
-func (w Way) Direct() bool { return len(w.Settings.ProxyJump) == 0 && w.Settings.ProxyCommand == "" }
+func (w Way) Direct() bool {
+	return !w.OpenSSH && len(w.Settings.ProxyJump) == 0 && w.Settings.ProxyCommand == ""
+}
 
 // Way reads the configuration and resolves the host's name. Its error is of the class
 // Configuration, of the class Unreachable if the name has no address, or Timeout. With
 // the latter two, the settings are known.
 func (c *Client) Way(ctx context.Context, h remote.Host) (Way, error) {
 	settings, err := c.resolve(c.endpointOf(h))
-	w := Way{Settings: settings}
+	w := Way{Settings: settings, OpenSSH: h.OpenSSH}
+	if h.OpenSSH {
+		return w, nil // ssh itself says what is wrong with the configuration
+	}
 	if err != nil || !w.Direct() {
 		return w, err
 	}

@@ -50,6 +50,7 @@ func settings() []setting {
 		{"verbose", all, yesNo},
 		{"ssh-config", all, path},
 		{"no-sudo", all, yesNo},
+		{"ssh", all, word},
 
 		{"policy", []string{top, "enforce"}, policyPath},
 		{"audit-log", []string{top, "enforce", "exempt", "history"}, path},

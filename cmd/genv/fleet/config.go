@@ -40,6 +40,7 @@ func remoteFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "don't print which hosts failed"},
 		&cli.StringFlag{Name: "ssh-config", Aliases: []string{"F"}, Usage: "ssh configuration `FILE` instead of ~/.ssh/config"},
 		&cli.BoolFlag{Name: "no-sudo", Usage: "run genv on the hosts without sudo, for logins as root; `sudo: false` in hosts.yaml does it for some hosts"},
+		&cli.StringFlag{Name: "ssh", DefaultText: "builtin, or `ssh:` in hosts.yaml", Usage: "`WAY` to reach hosts: builtin, or openssh to run ssh(1), for second factors, GSSAPI and what else genv's own SSH can't do"},
 		&cli.BoolFlag{Name: "insecure-ignore-host-keys", Usage: "connect to hosts without checking their keys, in this run"},
 		&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "log more to stderr, such as how each host is reached"},
 	}
@@ -82,6 +83,9 @@ func (p *program) readConfig(c *cli.Context) (Config, error) {
 	if config.Hosts, err = inventory.Load(selection, command.OpenAtOnce); err != nil {
 		return config, err
 	}
+	if err := setWay(c, config); err != nil {
+		return config, err
+	}
 	if command.Bool(c, "no-sudo") {
 		for i := range config.Hosts {
 			config.Hosts[i].NoSudo = true
@@ -97,6 +101,24 @@ func (p *program) readConfig(c *cli.Context) (Config, error) {
 		config.SSH.ConnectTimeout, err = command.PositiveDuration(c, "timeout")
 	}
 	return config, err
+}
+
+// setWay applies --ssh to the hosts.
+func setWay(c *cli.Context, config Config) error {
+	if !command.IsGiven(c, "ssh") {
+		return nil
+	}
+	way := command.String(c, "ssh")
+	switch {
+	case !slices.Contains(inventory.Ways, way):
+		return command.UsageError("--ssh %s: it is %s", way, strings.Join(inventory.Ways, " or "))
+	case way == inventory.OpenSSH && config.SSH.InsecureHostKeys:
+		return command.UsageError("--ssh openssh and --insecure-ignore-host-keys exclude each other: ssh(1) connects to no host with an unknown key")
+	}
+	for i := range config.Hosts {
+		config.Hosts[i].OpenSSH = way == inventory.OpenSSH
+	}
+	return nil
 }
 
 // unnamedHosts says how to name hosts for a command that doesn't take all of the inventory.

@@ -49,7 +49,7 @@ func (l *waitLink) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Sn
 	defer l.mu.Unlock()
 	l.via[host.Name] = via
 	switch remote.ClassOf(err) {
-	case remote.Auth, remote.HostKey, remote.HostKeyChanged, remote.Configuration:
+	case remote.Auth, remote.OpenSSH, remote.HostKey, remote.HostKeyChanged, remote.Configuration:
 		l.refused[host.Name] = refusal{l.now(), err}
 	}
 	return s, err

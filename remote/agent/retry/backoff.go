@@ -40,6 +40,7 @@ var pauses = map[remote.Class]struct{ first, last time.Duration }{
 	remote.HostKey:        {10 * time.Second, 2 * time.Minute},
 	remote.HostKeyChanged: {time.Minute, 10 * time.Minute},
 	remote.Auth:           {2 * time.Minute, 16 * time.Minute},
+	remote.OpenSSH:        {2 * time.Minute, 16 * time.Minute},
 	remote.Sudo:           {loginPause, 30 * time.Second},
 	remote.SudoRefused:    {loginPause, 30 * time.Second},
 	remote.Version:        {loginPause, 30 * time.Second},
@@ -80,7 +81,7 @@ func (b *Backoff) AfterLogin(err error, failing int) time.Duration {
 	class := remote.ClassOf(err)
 	b.count(class)
 	pause, known := pauses[class]
-	if !known || class == remote.Auth && b.reached && b.failures <= authRetries {
+	if !known || (class == remote.Auth || class == remote.OpenSSH) && b.reached && b.failures <= authRetries {
 		wait := min(firstPause<<min(b.failures-1, 8), loginPause)
 		if known {
 			wait = loginPause

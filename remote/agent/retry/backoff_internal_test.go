@@ -62,3 +62,21 @@ func TestTogether(t *testing.T) {
 		}
 	})
 }
+
+// TestRefusals: a key that is refused, and ssh(1) that fails, wait for minutes, unless the host
+// was reached before.
+func TestRefusals(t *testing.T) {
+	for _, class := range []remote.Class{remote.Auth, remote.OpenSSH} {
+		err := remote.Errorf(class, "refused")
+		var never, before Backoff
+		before.Connected()
+		for try := range 10 {
+			require.GreaterOrEqual(t, never.AfterLogin(err, 0), 90*time.Second)
+			if pause := before.AfterLogin(err, 0); try < authRetries {
+				require.Less(t, pause, 5*time.Second)
+			} else {
+				require.GreaterOrEqual(t, pause, 90*time.Second)
+			}
+		}
+	}
+}

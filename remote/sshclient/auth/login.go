@@ -20,6 +20,16 @@ type Login struct {
 	keys   int // the offers that come first, one for each key
 	next   int // the first offer that was not made
 	notes  []string
+
+	allowed  []string // what the server accepted last
+	unsigned bool     // the agent did not sign with a key that was accepted
+}
+
+// NeedsOpenSSH says whether the login failed in a way in which that of ssh(1) may succeed: the
+// server wants more than a key, or takes GSSAPI, or the agent only signs for ssh, as with keys that
+// are restricted to destinations (ssh-add -h).
+func (l *Login) NeedsOpenSSH() bool {
+	return l.unsigned || slices.Contains(l.allowed, "gssapi-with-mic") || l.allowed != nil && !slices.Contains(l.allowed, "publickey")
 }
 
 // Login begins a login with the keys.
@@ -72,6 +82,7 @@ func (l *Login) note(key ssh.PublicKey, what string) {
 // Next is the ssh.ClientAuthCallback of the login. A key that can't sign, since it
 // is locked or the agent refuses, ends an attempt; the next one continues after it.
 func (l *Login) Next(now *ssh.ClientAuthContext) (ssh.AuthMethod, error) {
+	l.allowed = now.AllowedMethods
 	if !slices.Contains(now.AllowedMethods, "publickey") {
 		return nil, fmt.Errorf("%w: the server does not accept keys now, but %q", ErrNoMoreKeys, now.AllowedMethods)
 	}
@@ -153,6 +164,7 @@ func (o *offer) PublicKey() ssh.PublicKey {
 func (o *offer) SignWithAlgorithm(rand io.Reader, data []byte, algorithm string) (*ssh.Signature, error) {
 	signature, err := o.AlgorithmSigner.SignWithAlgorithm(rand, data, algorithm)
 	if err != nil {
+		o.login.unsigned = true
 		o.login.note(o.AlgorithmSigner.PublicKey(), "was accepted but cannot sign: "+err.Error())
 	}
 	return signature, err

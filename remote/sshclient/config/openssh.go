@@ -23,7 +23,7 @@ func (r *Resolver) askOpenSSH(ctx context.Context, q Query) (raw, error) {
 	}
 	defer func() { <-r.running }()
 	var out, problems bytes.Buffer
-	ssh := exec.CommandContext(ctx, r.ssh, r.arguments(q)...)
+	ssh := exec.CommandContext(ctx, r.ssh, append([]string{"-G"}, r.Destination(q)...)...)
 	ssh.Stdout, ssh.Stderr = &out, &problems
 	if err := ssh.Run(); err != nil {
 		if ctx.Err() != nil {
@@ -40,8 +40,13 @@ func (r *Resolver) askOpenSSH(ctx context.Context, q Query) (raw, error) {
 	return parseOpenSSH(out.String()), nil
 }
 
-func (r *Resolver) arguments(q Query) []string {
-	arguments := []string{"-G"}
+// Program is the path of ssh(1); empty where it is not installed.
+func (r *Resolver) Program() string { return r.ssh }
+
+// Destination is the arguments of ssh(1) for a host: the configuration file, what takes
+// precedence over it, and the name.
+func (r *Resolver) Destination(q Query) []string {
+	var arguments []string
 	if r.options.File != "" {
 		arguments = append(arguments, "-F", r.options.File)
 	}

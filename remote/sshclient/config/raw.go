@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -43,6 +44,11 @@ func (e *Error) Error() string {
 // only way in which genv logs in.
 func (e *Error) NoKeys() bool {
 	return e.keyword == "pubkeyauthentication" || e.keyword == "preferredauthentications"
+}
+
+// NoAlgorithm reports whether the configuration allows only algorithms that the SSH library lacks.
+func (e *Error) NoAlgorithm() bool {
+	return slices.ContainsFunc(algorithmLists(), func(l algorithmList) bool { return l.keyword == e.keyword })
 }
 
 // defaultIdentities are tried when no IdentityFile is configured (ssh(1), -i).

@@ -98,7 +98,7 @@ func TestOverControlMaster(t *testing.T) {
 		require.Equal(t, "problem\n", string(out.Stderr))
 	})
 	t.Run("statuses", func(t *testing.T) {
-		for status, class := range map[int]remote.Class{1: remote.CommandFailed, 127: remote.GenvMissing, 255: remote.CommandFailed} {
+		for status, class := range map[int]remote.Class{1: remote.CommandFailed, 127: remote.GenvMissing, 254: remote.CommandFailed} {
 			_, err := c.Run(t.Context(), gpu, sh(fmt.Sprintf("exit %d", status)))
 			requireClass(t, class, err)
 			require.ErrorContains(t, err, fmt.Sprintf("exit status %d", status))
@@ -106,9 +106,12 @@ func TestOverControlMaster(t *testing.T) {
 		_, err := c.Run(t.Context(), gpu, sh("echo sudo: a password is required >&2; exit 1"))
 		requireClass(t, remote.Sudo, err)
 	})
-	t.Run("a command that a signal ended has no status", func(t *testing.T) {
-		_, err := c.Run(t.Context(), gpu, sh("kill -9 $$"))
-		requireClass(t, remote.OutcomeUnknown, err)
+	t.Run("a command that a signal ended, and the status of ssh itself", func(t *testing.T) {
+		for _, script := range []string{"kill -9 $$", "exit 255"} {
+			_, err := c.Run(t.Context(), gpu, sh(script))
+			requireClass(t, remote.OpenSSH, err)
+			require.ErrorContains(t, err, "exit status 255")
+		}
 	})
 	t.Run("many at a time", func(t *testing.T) {
 		var all sync.WaitGroup
@@ -135,7 +138,9 @@ func TestOverControlMaster(t *testing.T) {
 		requireClass(t, remote.InvalidOutput, err)
 	})
 	t.Run("closing a stream ends its stdin", func(t *testing.T) {
-		session, err := c.Start(t.Context(), gpu, sh("cat; echo the end > "+s.file("ended")))
+		session, err := c.Start(t.Context(), gpu, sh("echo started; cat; echo the end > "+s.file("ended")))
+		require.NoError(t, err)
+		_, err = io.ReadFull(session.Stdout, make([]byte, len("started")))
 		require.NoError(t, err)
 		session.Close()
 		require.Eventually(t, func() bool { return exec.Command("test", "-s", s.file("ended")).Run() == nil }, 10*time.Second, 10*time.Millisecond)
@@ -237,7 +242,14 @@ func TestControlMastersThatAreNotUsed(t *testing.T) {
 }
 
 func TestControlMasterThatEndsOrFreezes(t *testing.T) {
-	for name, signal := range map[string]unix.Signal{"ended": unix.SIGTERM, "killed": unix.SIGKILL, "frozen": unix.SIGSTOP} {
+	for name, tt := range map[string]struct {
+		signal unix.Signal
+		class  remote.Class
+	}{
+		"ended":  {unix.SIGTERM, remote.OpenSSH},
+		"killed": {unix.SIGKILL, remote.OpenSSH},
+		"frozen": {unix.SIGSTOP, remote.OutcomeUnknown},
+	} {
 		t.Run(name, func(t *testing.T) {
 			s := startControlled(t)
 			s.open(t)
@@ -247,11 +259,11 @@ func TestControlMasterThatEndsOrFreezes(t *testing.T) {
 			defer session.Close()
 			_, err = io.ReadFull(session.Stdout, make([]byte, len("started")))
 			require.NoError(t, err)
-			require.NoError(t, s.master.Signal(signal))
-			requireClass(t, remote.OutcomeUnknown, session.Wait())
+			require.NoError(t, s.master.Signal(tt.signal))
+			requireClass(t, tt.class, session.Wait())
 			_, err = c.Run(t.Context(), gpu, sh("true"))
 			requireClass(t, remote.Auth, err)
-			if signal == unix.SIGSTOP {
+			if tt.signal == unix.SIGSTOP {
 				require.NoError(t, s.master.Signal(unix.SIGCONT))
 			} else {
 				s.open(t)
@@ -260,27 +272,6 @@ func TestControlMasterThatEndsOrFreezes(t *testing.T) {
 			require.NoError(t, err)
 		})
 	}
-}
-
-func TestControlMasterWithFewSessions(t *testing.T) {
-	s := startControlled(t, "MaxSessions 1")
-	s.open(t)
-	c := newClient(t, sshclient.Options{ConfigFile: s.conf})
-	session, err := c.Start(t.Context(), gpu, sh("cat"))
-	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	_, err = c.Run(ctx, gpu, sh("true"))
-	requireClass(t, remote.Timeout, err)
-	require.ErrorContains(t, err, "MaxSessions")
-	var waiting sync.WaitGroup
-	waiting.Go(func() {
-		_, err := c.Run(t.Context(), gpu, sh("true"))
-		require.NoError(t, err, "it waits for the other one")
-	})
-	time.Sleep(100 * time.Millisecond) // so that it is refused at least once; nothing depends on it
-	session.Close()
-	waiting.Wait()
 }
 
 // TestJumpHostOverControlMaster: hosts behind a bastion that wants a second factor.
@@ -310,20 +301,11 @@ func (fixed) Handle(context.Context, agent.Request) ([]byte, error) {
 }
 
 // TestServeStreamOverControlMaster is a controller that asks a host over `genv usage
-// serve`. The host's genv is this test program.
+// serve`.
 func TestServeStreamOverControlMaster(t *testing.T) {
-	if token := os.Getenv("GENV_TEST_TOKEN"); token != "" {
-		server := agent.Server{Token: token, Greeting: agent.NewGreeting("test"), Handler: fixed{}, Idle: time.Minute}
-		_ = server.Serve(t.Context(), os.Stdin, os.Stdout) // its client hangs up
-		return
-	}
 	s := startControlled(t)
 	s.open(t)
-	program, err := os.Executable()
-	require.NoError(t, err)
-	script := fmt.Sprintf("#!/bin/sh\nGENV_TEST_TOKEN=\"$4\" exec %s -test.run='^%s$'\n", program, t.Name())
-	require.NoError(t, os.WriteFile(s.file("genv"), []byte(script), 0o755))
-	host := remote.Host{Name: "gpu", GenvPath: s.file("genv"), NoSudo: true}
+	host := serving(t, s.sshd)
 	c := newClient(t, sshclient.Options{ConfigFile: s.conf})
 	pool := &agent.Pool{Start: agent.StartWith(c.Start), Network: c, Timeout: 30 * time.Second, Log: zerolog.Nop()}
 	defer pool.Close()
@@ -343,4 +325,20 @@ func TestServeStreamOverControlMaster(t *testing.T) {
 		_, err := pool.Snapshot(t.Context(), host)
 		return err == nil
 	}, 20*time.Second, 20*time.Millisecond, "another one is found at once, not after minutes")
+}
+
+// serving gives the host a genv, which is this test program.
+func serving(t *testing.T, s *sshd) remote.Host {
+	t.Helper()
+	program, err := os.Executable()
+	require.NoError(t, err)
+	script := fmt.Sprintf("#!/bin/sh\nGENV_TEST_TOKEN=\"$4\" exec %s\n", program)
+	require.NoError(t, os.WriteFile(s.file("genv"), []byte(script), 0o755))
+	return remote.Host{Name: "gpu", GenvPath: s.file("genv"), NoSudo: true}
+}
+
+// serve is the genv of a host.
+func serve(token string) {
+	server := agent.Server{Token: token, Greeting: agent.NewGreeting("test"), Handler: fixed{}, Idle: time.Minute}
+	_ = server.Serve(context.Background(), os.Stdin, os.Stdout) // its client hangs up
 }

@@ -1,0 +1,138 @@
+package openssh
+
+import (
+	"context"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestCommandLines pins what ssh is told. Real ones are in the tests of sshclient.
+func TestCommandLines(t *testing.T) {
+	const fixed = "ssh -T -a -x -oBatchMode=yes -oStrictHostKeyChecking=yes -oControlMaster=no -oClearAllForwardings=yes -oPermitLocalCommand=no -oLogLevel=ERROR "
+	l := Login{Program: "ssh", Arguments: []string{"-F", "file", "--", "gpu"}}
+	require.Equal(t, fixed+"-F file -- gpu genv version", strings.Join(l.command("genv version"), " "))
+	l.ConnectTimeout, l.KeepAlive = 1500*time.Millisecond, 15*time.Second
+	require.Equal(t, fixed+"-oConnectTimeout=2 -oServerAliveInterval=15 -W 10.0.0.1:22 -F file -- gpu", strings.Join(l.Forward("10.0.0.1:22"), " "))
+}
+
+func TestEnvironment(t *testing.T) {
+	t.Setenv("LANG", "de_DE.UTF-8")
+	t.Setenv("LC_MESSAGES", "de_DE.UTF-8")
+	t.Setenv("SSH_AUTH_SOCK", "/agent")
+	require.Contains(t, environment(), "SSH_AUTH_SOCK=/agent")
+	require.Contains(t, environment(), "LC_ALL=C")
+	require.NotContains(t, strings.Join(environment(), " "), "de_DE")
+}
+
+// pretend is a session of a program in place of ssh.
+func pretend(t *testing.T, script string) *Session {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "ssh")
+	require.NoError(t, os.WriteFile(program, []byte("#!/bin/sh\n"+script), 0o755))
+	s, err := Login{Program: program}.NewSession()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	require.NoError(t, s.Start("true"))
+	return s
+}
+
+func TestEnds(t *testing.T) {
+	for name, tt := range map[string]struct {
+		script string
+		status int   // of the command
+		err    error // nil for another one
+	}{
+		"success":  {script: "exit 0"},
+		"failure":  {script: "exit 3", status: 3},
+		"its own":  {script: "exit 255", err: ErrFailed},
+		"a signal": {script: "kill -9 $$", status: -1},
+		"a child that keeps the pipes open, and does not end": {script: "trap '' HUP TERM; sleep 1000 & exit 4", status: 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := pretend(t, tt.script)
+			said, err := io.ReadAll(s.pipes[2].ours)
+			require.NoError(t, err)
+			require.Empty(t, said)
+			var exit *StatusError
+			switch err := s.Wait(); {
+			case tt.err != nil:
+				require.ErrorIs(t, err, tt.err)
+			case tt.status > 0:
+				require.ErrorAs(t, err, &exit)
+				require.Equal(t, tt.status, exit.ExitStatus())
+			case tt.status < 0:
+				require.Error(t, err)
+				require.NotErrorAs(t, err, &exit)
+				require.NotErrorIs(t, err, ErrFailed)
+			default:
+				require.NoError(t, err)
+			}
+		})
+	}
+}
+
+// TestClose: ssh that does not react is killed, with its children.
+func TestClose(t *testing.T) {
+	s := pretend(t, "trap '' HUP TERM; sleep 1000 & echo started; wait; wait; sleep 1000")
+	_, err := io.ReadFull(s.pipes[1].ours, make([]byte, len("started")))
+	require.NoError(t, err)
+	begun := time.Now()
+	require.NoError(t, s.Close())
+	require.Less(t, time.Since(begun), 10*time.Second)
+	require.Error(t, s.Wait())
+	require.Eventually(t, func() bool {
+		return unix.Kill(-s.ssh.Process.Pid, 0) == unix.ESRCH //nolint:errorlint // an errno
+	}, 10*time.Second, 10*time.Millisecond)
+}
+
+func TestNoMaster(t *testing.T) {
+	check := func(path string) error {
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		return CheckMaster(ctx, path)
+	}
+	for name, serve := range map[string]func(net.Conn){
+		"frozen":   func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) },
+		"hangs up": func(net.Conn) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := listen(t, serve)
+			require.ErrorContains(t, check(path), "does not answer")
+			require.NoError(t, os.Symlink(path, path+"-link"))
+			require.ErrorContains(t, check(path+"-link"), "not a socket")
+		})
+	}
+	require.ErrorIs(t, check(filepath.Join(t.TempDir(), "absent")), os.ErrNotExist)
+	require.NoError(t, check(listen(t, func(conn net.Conn) { _, _ = conn.Write([]byte("hello")) })))
+}
+
+// listen is a socket of a program in place of a ControlMaster.
+func listen(t *testing.T, serve func(net.Conn)) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "cm") // t.TempDir can be too long for a socket
+	require.NoError(t, err)
+	path := filepath.Join(dir, "s")
+	listener, err := net.Listen("unix", path)
+	require.NoError(t, err)
+	require.NoError(t, os.Chmod(path, 0o600))
+	var all sync.WaitGroup
+	all.Go(func() {
+		for conn, err := listener.Accept(); err == nil; conn, err = listener.Accept() {
+			all.Go(func() { serve(conn); _ = conn.Close() })
+		}
+	})
+	t.Cleanup(func() { _ = listener.Close(); all.Wait(); _ = os.RemoveAll(dir) })
+	return path
+}
