@@ -91,7 +91,6 @@ var examples = map[string][]string{
 	"remote enforce": {
 		"$FLEET --state-dir $DIR/state --interval 0 --events off --cycles 1 --dry-run --audit-log $DIR/log --audit-size 1m --audit-keep 1 --act-unrecorded --timestamps always --summary 1h --history off --history-fleet lab --history-keep 90d --history-names 30d --record off --record-keep 7d --record-max 1g --format json " + ruleFlags, "$FLEET --interval 0 --dry-run --exit-code " + noRuleFlags, "$MORE --interval 0", "$FLEET --interval 1 --cycles 2 --take-over --socket $DIR/socket --metrics 127.0.0.1:0 " + webFlags,
 		"$FLEET --interval 1 --cycles 1 --state-dir $DIR/state --leader etcds://127.0.0.1:1/lab --leader-ca $DIR/cert --leader-cert $DIR/cert --leader-key $DIR/key --leader-login $DIR/login",
-		"$FLEET --interval 1 --cycles 1 --shards 2 " + otherwise(command.ExitFailed),
 	},
 	"remote controllers": {
 		"$FLEET --format csv --no-header || test $? = 3", "$MORE || test $? = 3",

@@ -3,6 +3,7 @@ package command
 // removed says, for a flag or command that an earlier version had, what to use instead. Commands are
 // named in full, flags as people type them.
 var removed = map[string]string{
+	"--shards":       "leave it out: one controller enforces all hosts; start it once with --take-over",
 	"--web-auth":     "use --web-config FILE",
 	"--web-tls-cert": "use --web-config FILE",
 	"--web-tls-key":  "use --web-config FILE",

@@ -149,7 +149,7 @@ func (a *application) applies(flag string) bool {
 	if !command.Takes(c.Command, flag) || command.IsGiven(c, flag) {
 		return false
 	}
-	if flag == "shards" || slices.Contains(leaderFlags(), flag) { // others take no part
+	if slices.Contains(leaderFlags(), flag) { // others take no part
 		return !a.runsOnce() && !command.Bool(c, "dry-run")
 	}
 	switch flag {

@@ -71,7 +71,6 @@ func settings() []setting {
 		{"leader-cert", []string{"controllers", "enforce"}, path},
 		{"leader-key", []string{"controllers", "enforce"}, path},
 		{"leader-login", []string{"controllers", "enforce"}, path},
-		{"shards", []string{"enforce"}, number(2, 64)},
 
 		{"interval", []string{"enforce", "monitor", "top", "wait", "watch"}, duration(0)},
 		{"within", []string{"wait"}, duration(time.Millisecond)},

@@ -38,20 +38,6 @@ type Election struct {
 	// Memory is when the leader wrote its memory to etcd last, by its own clock; zero if it
 	// never did.
 	Memory time.Time `json:"memory,omitzero"`
-	// Members are the names of the controllers among which the hosts are divided, and Count is the
-	// number of shards. Without --shards there are none, nor Shards.
-	Members []string `json:"members,omitempty"`
-	Count   int      `json:"shard_count,omitempty"`
-	// Shards are the elections of the shards that have, had, or were left by a controller: others have no hosts.
-	Shards []Shard `json:"shards,omitempty"`
-}
-
-// Shard is a shard, and the election of its controller.
-type Shard struct {
-	Number int `json:"shard"`
-	Election
-	// LeftBy are the names of the controllers that leave it alone, since most of its hosts refused them.
-	LeftBy []string `json:"left_by,omitempty"`
 }
 
 // Role is what a controller is.
@@ -79,7 +65,6 @@ type Controller struct {
 	Hosts    int       `json:"hosts,omitempty"`
 	// Answered is how many of the Hosts answered in the last cycle; nil if that isn't known.
 	Answered *int `json:"answered,omitempty"`
-	Shards   int  `json:"shards,omitempty"`
 	// HostsDigest and Policy are the same for controllers with the same hosts, and with equal
 	// policies.
 	HostsDigest string `json:"hosts_digest,omitempty"`

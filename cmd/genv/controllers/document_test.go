@@ -133,7 +133,7 @@ func TestHosts(t *testing.T) {
 		"two without an election":  {nil, []Host{said("a", other, 3, false), said("b", elected, 9, false), said("c", elected, 9, false)}, []string{`"by folder:x" acts on a, and another controller on the other hosts`}},
 		"one outside the election": {ok, []Host{said("a", other, 3, false), said("b", other, 9, false), said("c", elected, 9, false)}, []string{`"by folder:x" acts on a, b, which refuses the controllers of this election`}},
 		"another cluster":          {ok, []Host{said("a", fence.ElectionSource(1, "/k"), 9, false)}, []string{`"by election:1//k" acts on a, which refuses the controllers of this election`}},
-		"released by another one":  {ok, []Host{said("a", fence.ElectionSource(cluster, "/k/shards/03"), 9, true), said("b", elected, 9, false)}, []string{"only the leader of another election may act on a: the controllers of this election are refused there"}},
+		"released by another one":  {ok, []Host{said("a", fence.ElectionSource(cluster, "/other"), 9, true), said("b", elected, 9, false)}, []string{"only the leader of another election may act on a: the controllers of this election are refused there"}},
 		"released before a leader": {electionOf("/k", nil, 0, cluster, nil, noon), []Host{said("a", fence.ElectionSource(1, "/k"), 9, true)}, []string{"no controller leads, so nothing is enforced", "only the leader of another election may act on a: the controllers of this election are refused there"}},
 		"released by a folder":     {ok, []Host{said("a", other, 9, true)}, []string{"no controller acts on a, so nothing is enforced there"}},
 		"all have released":        {nil, []Host{said("a", other, 3, true), fresh}, []string{"no controller acts on a, new, so nothing is enforced there"}},
@@ -142,8 +142,6 @@ func TestHosts(t *testing.T) {
 		"etcd was set up again":    {ok, []Host{said("a", elected, 10, true), said("b", elected, 11, false), said("c", elected, 9, false)}, []string{"a later epoch of this election than that of the leader is known on a, b, which refuses the leader: etcd was set up again as it was, or restored"}},
 		"a later epoch by itself":  {electionOf("/k", nil, 0, cluster, nil, noon), []Host{said("a", elected, 10, true)}, []string{"no controller leads, so nothing is enforced"}},
 		"another one acts":         {electionOf("/k", nil, 0, cluster, nil, noon), []Host{said("a", other, 3, false)}, []string{"no controller of this election leads, so nothing is enforced except by the controllers named below", `"by folder:x" acts on a, which refuses the controllers of this election`}},
-		"shards that have ended":   {electionOf("/k", nil, 0, cluster, nil, noon), []Host{said("a", fence.ElectionSource(cluster, "/k/shards/03"), 9, true), said("b", fence.ElectionSource(cluster, "/k/shards/01"), 9, false)}, []string{"no controller leads, so nothing is enforced"}},
-		"shards of another key":    {electionOf("/k", nil, 0, cluster, nil, noon), []Host{said("a", fence.ElectionSource(cluster, "/j/shards/03"), 9, true)}, []string{"no controller leads, so nothing is enforced", "only the leader of another election may act on a: the controllers of this election are refused there"}},
 		"etcd was restored":        {ok, []Host{byLeader}, []string{"on a the leader acts with an epoch from another etcd cluster, so no standby can take over there"}},
 		"unknown is not none":      {nil, []Host{damaged}, []string{"bad: genv can't read which controller may act, so none may"}},
 		"can't refuse":             {ok, []Host{unfenced}, []string{"the genv of old can't refuse a controller that was replaced"}},
@@ -159,18 +157,15 @@ func TestHosts(t *testing.T) {
 
 // What to do without a leader depends on who is there, and on what hosts know.
 func TestNextStepsWithoutALeader(t *testing.T) {
-	shard := said("a", fence.ElectionSource(cluster, "/k/shards/03"), 9, true)
 	for name, row := range map[string]struct {
 		registered []election.Registration
 		hosts      []Host
 		next       string
 	}{
-		"no controller":      {nil, nil, "start one: `systemctl start"},
-		"one that is lost":   {[]election.Registration{registered("1", true)}, nil, "start one: `systemctl start"},
-		"a standby":          {[]election.Registration{registered("1", false)}, nil, "wait for half a minute: a standby takes over"},
-		"another one acts":   {nil, []Host{said("a", fence.FolderSource("x"), 3, false)}, "first decide which controllers are to act"},
-		"it had shards":      {[]election.Registration{registered("1", true)}, []Host{shard}, "start one with the same --shards as before"},
-		"a standby, instead": {[]election.Registration{registered("1", false)}, []Host{shard}, "wait for half a minute: a standby takes over"},
+		"no controller":    {nil, nil, "start one: `systemctl start"},
+		"one that is lost": {[]election.Registration{registered("1", true)}, nil, "start one: `systemctl start"},
+		"a standby":        {[]election.Registration{registered("1", false)}, nil, "wait for half a minute: a standby takes over"},
+		"another one acts": {nil, []Host{said("a", fence.FolderSource("x"), 3, false)}, "first decide which controllers are to act"},
 	} {
 		d := &Document{Time: noon, Election: electionOf("/k", nil, 0, cluster, row.registered, noon), Hosts: row.hosts}
 		d.judge()

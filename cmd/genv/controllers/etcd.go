@@ -47,24 +47,12 @@ func (d *Document) askEtcd(ctx context.Context, config *leadership.Config) (err 
 		}
 	})
 	asked.Go(func() { d.Etcd.OutOfSpace, _ = client.OutOfSpace(ctx) }) // or it isn't known
-	d.Election, err = wholeElection(ctx, client, config.Key)
+	d.Election, err = electionAt(ctx, client, config.Key)
 	asked.Wait()
 	if err != nil {
 		d.Etcd.Error, d.Etcd.refused = err.Error(), etcd.Refused(err)
 	}
 	return err
-}
-
-// wholeElection asks for the election with a key, and for those of its shards.
-func wholeElection(ctx context.Context, client *etcd.Client, key string) (*Election, error) {
-	e, err := electionAt(ctx, client, key)
-	if err == nil {
-		err = e.askShards(ctx, client)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return e, nil
 }
 
 // electionAt asks for the election with a key.

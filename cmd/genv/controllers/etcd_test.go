@@ -37,7 +37,7 @@ func TestEtcd(t *testing.T) {
 func TestHostsWithoutEtcd(t *testing.T) {
 	for refused, next := range map[bool]string{false: "look at `etcdctl endpoint health`", true: "correct --leader"} {
 		d := &Document{Time: noon, Etcd: &Etcd{Members: 3, Silent: []string{"a", "b"}, Error: "no majority", refused: refused, health: "etcdctl endpoint health"}, Hosts: []Host{
-			said("a", fence.ElectionSource(cluster, "/k/shards/01"), 9, false), said("b", fence.ElectionSource(cluster, "/k/shards/02"), 7, false),
+			said("a", fence.ElectionSource(cluster, "/k"), 9, false), said("b", fence.ElectionSource(cluster, "/k"), 7, false),
 			said("c", fence.FolderSource("x"), 7, false), said("d", fence.FolderSource("x"), 7, true),
 		}}
 		d.judge()

@@ -18,7 +18,7 @@ func electionOf(key string, leader *election.Leader, epoch, cluster uint64, regi
 		r := &registered[i]
 		c := Controller{
 			ID: r.ID, Name: r.Name, Role: standby, Host: r.Host, PID: r.PID, Version: r.Version, Since: r.Since,
-			Cycle: r.Cycled, Interval: r.Interval, Hosts: r.Hosts, Answered: r.Answered, Shards: r.Shards,
+			Cycle: r.Cycled, Interval: r.Interval, Hosts: r.Hosts, Answered: r.Answered,
 			HostsDigest: r.HostsDigest, Policy: r.Policy,
 		}
 		switch {
@@ -85,14 +85,10 @@ const (
 )
 
 func (d *Document) judgeElection(e *Election, g *groups) {
-	switch {
-	case len(e.Members) > 0:
-		d.judgeShards(e)
-		return
-	case !e.Leads:
+	if !e.Leads {
 		d.judgeVacancy(e, g)
 	}
-	d.judgeLeader(e, "the leader")
+	d.judgeLeader(e)
 	d.judgeReach(e)
 	d.judgeConfiguration(e)
 	d.judgeLost(e)
@@ -111,24 +107,19 @@ func (d *Document) judgeLost(e *Election) {
 
 // judgeVacancy says that no controller leads, and what helps.
 func (d *Document) judgeVacancy(e *Election, g *groups) {
-	const (
-		vacant = "no controller leads, so nothing is enforced"
-		start  = "`systemctl start genv-controller`, and look at `journalctl -u genv-controller`"
-	)
+	const vacant = "no controller leads, so nothing is enforced"
 	switch {
 	case len(g.others) > 0:
 		d.add("no controller of this election leads, so nothing is enforced except by the controllers named below", "first decide which controllers are to act: hosts on which another one acts refuse those of this election")
 	case e.count(standby) > 0:
 		d.add(vacant, "wait for half a minute: a standby takes over; if none does, look at `journalctl -u genv-controller` on their machines")
-	case len(g.divided) > 0:
-		d.add(vacant, "start one with the same --shards as before, of which hosts still know: "+start)
 	default:
-		d.add(vacant, "start one: "+start)
+		d.add(vacant, "start one: `systemctl start genv-controller`, and look at `journalctl -u genv-controller`")
 	}
 }
 
 // judgeLeader says whether the leader is late, if there is one that is registered.
-func (d *Document) judgeLeader(e *Election, name string) {
+func (d *Document) judgeLeader(e *Election) {
 	l := e.leader()
 	if l == nil || l.PID == 0 { // it is not registered, so its cycles aren't known
 		return
@@ -137,12 +128,12 @@ func (d *Document) judgeLeader(e *Election, name string) {
 	next := "look at `systemctl status genv-controller` on " + orItsHost(l.Host) + ", and compare the clocks"
 	switch age := d.Time.Sub(l.Cycle); {
 	case l.Cycle.IsZero() && d.Time.Sub(e.Since) > limit:
-		d.add(name+" has not completed a cycle since it became the leader", next)
+		d.add("the leader has not completed a cycle since it became the leader", next)
 	case l.Cycle.IsZero():
 	case age > limit:
-		d.add(fmt.Sprintf("the last cycle of %s ended %s", name, render.Age(age)), next)
+		d.add("the last cycle of the leader ended "+render.Age(age), next)
 	case -age > aheadAfter:
-		d.add("the clock of "+name+" is ahead of this one by more than 2 minutes, so whether its cycles are late isn't known", next)
+		d.add("the clock of the leader is ahead of this one by more than 2 minutes, so whether its cycles are late isn't known", next)
 	}
 }
 

@@ -17,7 +17,6 @@ type groups struct {
 	unfenced  []string
 	unclaimed []string // no controller acts, though one leads
 	refusing  []string // another election acted last
-	divided   []string // this election acted last, when it had shards
 	later     []string // with a later epoch than the leader
 	idle      []string // no controller acts, and there is no election
 }
@@ -25,11 +24,11 @@ type groups struct {
 // groups puts hosts into groups, and finds which of them agree.
 func (d *Document) groups() *groups {
 	g := &groups{others: map[string][]string{}}
-	e, sourceOf := d.Election, d.source()
+	e, source := d.Election, d.source()
 	for i := range d.Hosts {
 		h := &d.Hosts[i]
 		h.Agrees = h.State != unknown
-		own := h.Source == sourceOf(h.Host)
+		own := h.Source == source
 		switch {
 		case h.State == unknown:
 			g.unclear = append(g.unclear, h.Host)
@@ -38,8 +37,6 @@ func (d *Document) groups() *groups {
 		case d.Etcd.failed(): // which controller should act isn't known
 		case own && e.isBehind(h):
 			g.later = append(g.later, h.Host)
-		case e.wasDivided(h):
-			g.divided = append(g.divided, h.Host)
 		case h.State == acts && !own:
 			h.Agrees = false
 			g.others[h.Controller] = append(g.others[h.Controller], h.Host)
@@ -48,7 +45,7 @@ func (d *Document) groups() *groups {
 			g.idle = append(g.idle, h.Host)
 		case h.Kind == fence.KindEtcd && !own:
 			g.refusing = append(g.refusing, h.Host)
-		case e.leadsOn(h.Host):
+		case e.Leads:
 			g.unclaimed = append(g.unclaimed, h.Host)
 		}
 	}
@@ -58,11 +55,7 @@ func (d *Document) groups() *groups {
 // isBehind reports whether a host knows a later epoch of an election than etcd, which was asked
 // after the host.
 func (e *Election) isBehind(h *Host) bool {
-	if e == nil {
-		return false
-	}
-	of := e.of(h.Host)
-	return of != nil && of.Leads && h.Epoch > of.Epoch
+	return e != nil && e.Leads && h.Epoch > e.Epoch
 }
 
 // judgeHosts says what is not in order on hosts.
@@ -107,9 +100,9 @@ func (d *Document) judgeOther(name, hosts string) {
 
 // source returns what should count the epochs on a host: its election, or else what does on most
 // hosts; of several the one of the first host.
-func (d *Document) source() func(host string) string {
+func (d *Document) source() string {
 	if e := d.Election; e != nil {
-		return func(host string) string { return fence.ElectionSource(e.cluster, e.keyOf(host)) }
+		return fence.ElectionSource(e.cluster, e.Key)
 	}
 	count, best := map[string]int{}, ""
 	for i := range d.Hosts {
@@ -122,5 +115,5 @@ func (d *Document) source() func(host string) string {
 			best = s
 		}
 	}
-	return func(string) string { return best }
+	return best
 }

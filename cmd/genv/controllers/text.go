@@ -37,9 +37,6 @@ func (d *Document) write(w io.Writer, output render.Output) error {
 
 func (d *Document) writeElection(w io.Writer, output render.Output) error {
 	e := d.Election
-	if len(e.Members) > 0 {
-		return d.writeShards(w, output)
-	}
 	head := "Election " + text.Printable(e.Key) + ": no controller leads\n"
 	switch {
 	case len(e.Controllers) == 0:
@@ -51,7 +48,7 @@ func (d *Document) writeElection(w io.Writer, output render.Output) error {
 	if _, err := io.WriteString(w, head+"\n"); err != nil {
 		return err
 	}
-	t := output.Table(columns()...)
+	t := output.Table(render.Col("CONTROLLER", 30), render.Col("ROLE", 8), render.Col("RUNS SINCE", 20), render.Col("VERSION", 10), render.Col("HOSTS", 6), render.Col("LAST CYCLE", 0))
 	for i := range e.Controllers {
 		t.Add(d.line(&e.Controllers[i])...)
 	}
@@ -64,11 +61,6 @@ func (d *Document) writeElection(w io.Writer, output render.Output) error {
 	}
 	_, err := io.WriteString(w, "\n"+memory)
 	return err
-}
-
-// columns are those of line.
-func columns() []render.Column {
-	return []render.Column{render.Col("CONTROLLER", 30), render.Col("ROLE", 8), render.Col("RUNS SINCE", 20), render.Col("VERSION", 10), render.Col("HOSTS", 6), render.Col("LAST CYCLE", 0)}
 }
 
 func (d *Document) line(c *Controller) []string {

@@ -14,7 +14,6 @@ import (
 
 // Config is what the flags of `enforce` say, with the policy that they name.
 type Config struct {
-	Division      *Division // of the hosts among controllers; nil for none
 	Policy        *policy.File
 	Interval      time.Duration // between the starts of two cycles; 0 for a single one
 	Events        bool          // act between two cycles when something happened

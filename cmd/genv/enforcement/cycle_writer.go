@@ -49,12 +49,8 @@ type cycleWriter struct {
 
 // newCycleWriter dates stderr, and stdout where people read it.
 func newCycleWriter(p *command.Program, setup *Setup) cycleWriter {
-	stderr := render.NewDated(p.Err, p.Now)
-	if setup.Division != nil {
-		stderr.Label = fmt.Sprintf("shard %d: ", setup.Division.Shard)
-	}
 	w := cycleWriter{
-		out: p.Out, err: stderr, now: p.Now, format: setup.Format,
+		out: p.Out, err: render.NewDated(p.Err, p.Now), now: p.Now, format: setup.Format,
 		quiet: setup.Quiet, lookOnly: setup.LookOnly, bar: setup.Progress, summary: newSummary(setup.Summary, p.Now()),
 		colourOut: render.Colourful(p.Out, p.Getenv), colourErr: render.Colourful(p.Err, p.Getenv),
 	}

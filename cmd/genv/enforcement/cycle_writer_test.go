@@ -2,14 +2,12 @@ package enforcement
 
 import (
 	"bytes"
-	"io"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote/controller"
@@ -28,22 +26,6 @@ func TestAHostSpeaksInItsOwnNameOnly(t *testing.T) {
 		require.True(t, strings.HasPrefix(line, "[evil] "), line)
 	}
 	require.Equal(t, 1, strings.Count(out.String(), "\n"))
-}
-
-// Several processes share stderr where hosts are divided: each line about a host has its shard.
-func TestLinesOnStderrNameTheShard(t *testing.T) {
-	for label, division := range map[string]*Division{"": nil, "shard 3:": {Shard: 3}} {
-		var errs bytes.Buffer
-		p := &command.Program{Out: io.Discard, Err: &errs, Now: time.Now, Getenv: func(string) string { return "" }}
-		setup := &Setup{Config: Config{Division: division}}
-		w := newCycleWriter(p, setup)
-		w.line("[a] Lost after 2 seconds")
-		w.remark("Enforcement is on hold")
-		for line := range strings.Lines(errs.String()) {
-			require.Regexp(t, "^[-0-9]+ [0-9:]+ "+label+` ?(\[a\] Lost|Enforcement)`, line)
-		}
-		require.Equal(t, 2, strings.Count(errs.String(), "\n"))
-	}
 }
 
 // TestHowLongAFindingWaits: it is judged some time after its cycle began, for which it doesn't

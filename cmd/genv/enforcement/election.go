@@ -12,7 +12,6 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
-	"github.com/seed-3119e985/genv/remote/caps"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/controller/handover"
 	"github.com/seed-3119e985/genv/remote/election"
@@ -23,19 +22,11 @@ import (
 // Election is how a run takes part in an election of the controller that acts.
 type Election struct {
 	*election.Elector
-	Store Store  // in which the memory of the leader is, and what shards have of caps
-	Key   string // by which etcd knows the election
+	Store handover.Store // in which the memory of the leader is
+	Key   string         // by which etcd knows the election
 	// Register returns what keeps a controller registered; see election.NewRegistrar.
 	Register func(self election.Registration, refused func(error)) *election.Registrar
-	// Campaign returns what takes part in another election, with the same etcd and Clock.
-	Campaign func(key string, self election.Candidate) *election.Elector
 	Close    func() // the connections to etcd
-}
-
-// Store is what controllers share; *etcd.Client is one.
-type Store interface {
-	handover.Store
-	caps.Store
 }
 
 // participation is a run's part in an election. It is nil for a run without one, which acts.
@@ -92,7 +83,6 @@ func (l *loop) takePart(ctx context.Context, setup *Setup) error {
 	takeOver := setup.TakeOver
 	l.part.work.Go(func() { l.watchElection(ctx, takeOver) })
 	l.part.work.Go(func() { l.part.follow(ctx) })
-	l.shareCaps(ctx, setup, candidate)
 	return nil
 }
 

@@ -2,7 +2,6 @@ package enforcement
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"sync"
 	"testing"
@@ -80,11 +79,6 @@ func (s *store) Get(_ context.Context, key string) (*etcd.Entry, error) {
 		return &e, nil
 	}
 	return nil, s.failed //nolint:nilnil // as etcd.Client does
-}
-
-// GetAll is for shards alone.
-func (*store) GetAll(context.Context, ...string) ([]*etcd.Entry, error) {
-	return nil, errors.ErrUnsupported
 }
 
 func (s *store) Keys(_ context.Context, prefix string) (keys []etcd.Entry, err error) {

@@ -16,23 +16,19 @@ import (
 
 // replaced ends a run if most hosts refused it, since another controller acts on them. What a
 // few hosts say does not end it, also while no other one can be reached: they may lie, and
-// then nothing would be enforced on the others. A shard may have so few hosts that some are most:
-// there all that answer must have refused it. It is an *command.ExitError.
+// then nothing would be enforced on the others. It is an *command.ExitError.
 func (l *loop) replaced(cycle *controller.Cycle) error {
 	l.sayOlder(cycle)
-	var refused, answered int
+	var refused int
 	var first error
 	for i := range cycle.Cluster.Hosts {
-		switch err := cycle.Cluster.Hosts[i].Err; {
-		case err == nil:
-			answered++
-		case remote.ClassOf(err) == remote.Replaced && !l.part.replacedByElection(err):
+		err := cycle.Cluster.Hosts[i].Err
+		if remote.ClassOf(err) == remote.Replaced && !l.part.replacedByElection(err) {
 			refused++
 			first = cmp.Or(first, err)
 		}
 	}
-	inShard := l.setup.Division != nil
-	if 2*refused <= len(cycle.Cluster.Hosts) || inShard && answered > 0 {
+	if 2*refused <= len(cycle.Cluster.Hosts) {
 		return nil
 	}
 	first = fmt.Errorf("%w: %s", first, remote.NextStepOf(first))

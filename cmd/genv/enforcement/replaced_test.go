@@ -35,14 +35,9 @@ func TestReplaced(t *testing.T) {
 		"one of many, which may lie":  {[]snapshot.Host{answered, refused, answered}, false},
 		"hosts that failed otherwise": {[]snapshot.Host{down, down, answered}, false},
 		"no host":                     {nil, false},
-		"most of a shard":             {[]snapshot.Host{refused, answered, refused}, false},
-		"all of a shard that answer":  {[]snapshot.Host{refused, down, refused}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := new(loop)
-			if strings.Contains(name, "shard") {
-				l.setup.Division = &Division{}
-			}
 			err := l.replaced(&controller.Cycle{Cluster: snapshot.Cluster{Hosts: row.hosts}})
 			if !row.ends {
 				require.NoError(t, err)

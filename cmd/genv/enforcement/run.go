@@ -142,7 +142,6 @@ type loop struct {
 	older        older
 	unrecorded   unrecorded
 	part         *participation // in an election; nil for none
-	caps         *sharedCaps    // nil if this run judges all hosts
 
 	current *controller.Controller
 	setup   Setup
@@ -208,10 +207,6 @@ func (l *loop) controller(setup Setup) *controller.Controller {
 	if c.Leads = l.part.leads(); !l.part.acts() {
 		c.Standby, c.DryRun, c.Save, c.Keep, c.Sinks, c.Mailing = true, true, nil, nil, viewers, controller.Mailing{}
 	}
-	if l.caps != nil {
-		l.caps.setup.Store(&setup)
-		c.Caps = l.caps.member
-	}
 	l.current = c
 	return c
 }
@@ -271,7 +266,6 @@ func (l *loop) show(ctx context.Context, cycle *controller.Cycle) error {
 		return errStopped
 	}
 	l.sayUnfenced()
-	l.sayCaps()
 	return l.replaced(cycle)
 }
 

@@ -75,10 +75,6 @@ func (s *service) close() {
 // notify sends a state to systemd, if there is one.
 func (s *service) notify(state string) { systemd.Notify(s.log, state) }
 
-// AnsweredVariable says in a notification how many of how many hosts answered, such as 3/4. Names
-// with X_ are ignored by systemd.
-const AnsweredVariable = "X_GENV_ANSWERED"
-
 // status is what `systemctl status` shows. What is left of the cycle is to show it, which doesn't take
 // as long as a cycle may.
 func (s *service) status(cycle *controller.Cycle) {
@@ -88,9 +84,9 @@ func (s *service) status(cycle *controller.Cycle) {
 		hold = "; " + cycle.Hold.String()
 	}
 	answered, hosts := cycle.Cluster.CountAnswered(), len(cycle.Cluster.Hosts)
-	s.notify(fmt.Sprintf("STATUS=cycle %d: %d of %s answered, %s, %s%s\n%s=%d/%d",
+	s.notify(fmt.Sprintf("STATUS=cycle %d: %d of %s answered, %s, %s%s",
 		cycle.Number, answered, render.Plural(hosts, "host"), render.Plural(len(cycle.Plan.Findings), "finding"),
-		render.Plural(len(cycle.Actions), "report"), hold, AnsweredVariable, answered, hosts))
+		render.Plural(len(cycle.Actions), "report"), hold))
 }
 
 // step notes by when the loop should reach its next step: see Schedule.Step.

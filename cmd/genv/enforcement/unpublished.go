@@ -11,28 +11,21 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// trouble is of what kind the last error was that may come in each cycle, and since when there are errors.
-type trouble struct {
-	kind  string // empty for no error
-	since time.Time
-}
-
-// turn notes the kind of an error, and reports whether that is another one than before.
-func (t *trouble) turn(kind string, now time.Time) (changed bool) {
-	if t.kind == "" {
-		t.since = now
-	}
-	changed, t.kind = kind != t.kind, kind
-	return changed
-}
-
-func (t *trouble) lasted(now time.Time) string { return text.ShortDuration(now.Sub(t.since)) }
-
 // unpublished is why the memory of a leader is not in etcd as it is here. It is safe for concurrent use.
 type unpublished struct {
 	mu    sync.Mutex
 	epoch uint64 // of the leader
-	trouble
+	kind  string // of the last error; empty for none
+	since time.Time
+}
+
+// turn notes the kind of an error, and reports whether that is another one than before.
+func (u *unpublished) turn(kind string, now time.Time) (changed bool) {
+	if u.kind == "" {
+		u.since = now
+	}
+	changed, u.kind = kind != u.kind, kind
+	return changed
 }
 
 // errTooLong says that the memory is in etcd without a part.
@@ -48,13 +41,13 @@ func (l *loop) sayUnpublished(err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.epoch != epoch {
-		u.epoch, u.trouble = epoch, trouble{}
+		u.epoch, u.kind = epoch, ""
 	}
 	kind, reason, next := unpublishedBecause(err)
 	switch {
 	case !u.turn(kind, now):
 	case err == nil:
-		l.log.Warn().Msgf("the memory is written to etcd again, after %s", u.lasted(now))
+		l.log.Warn().Msgf("the memory is written to etcd again, after %s", text.ShortDuration(now.Sub(u.since)))
 	default:
 		l.log.Warn().Str("error", reason).Msg("the memory can't be written to etcd: if another controller takes over, warning periods start again" + next)
 	}

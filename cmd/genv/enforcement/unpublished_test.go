@@ -72,19 +72,3 @@ func TestAnotherTermOfALeader(t *testing.T) {
 		require.NotContains(t, log.String(), "again, after")
 	})
 }
-
-// While etcd is away, each cycle has another error for the caps: that is said once.
-func TestCapsWhileEtcdIsAway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
-		l := &loop{program: &command.Program{Now: time.Now}, caps: &sharedCaps{}, log: zerolog.New(&log)}
-		for i := range 6 {
-			l.sayCapsBecause(nil, fmt.Errorf("etcd doesn't answer: 127.0.0.1:237%d: connection refused", i))
-			time.Sleep(time.Second)
-		}
-		l.sayCapsBecause(nil, nil)
-		l.sayCapsBecause(nil, nil)
-		require.Equal(t, 1, strings.Count(log.String(), "not fully applied across shards"))
-		require.Equal(t, 1, strings.Count(log.String(), "applied across shards again, after 6s"))
-	})
-}

@@ -18,7 +18,6 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/listeners"
 	"github.com/seed-3119e985/genv/cmd/genv/monitoring"
 	"github.com/seed-3119e985/genv/cmd/genv/report"
-	"github.com/seed-3119e985/genv/cmd/genv/sharding"
 	"github.com/seed-3119e985/genv/cmd/genv/trial"
 )
 
@@ -49,7 +48,7 @@ func (p *program) remoteCommands() []*cli.Command {
 		{
 			Name:   "enforce",
 			Usage:  "enforce the rules on all hosts, in a loop",
-			Flags:  slices.Concat(remoteFlags(), enforcement.Flags(), report.HistoryFlags(), trial.RecordFlags(), leadership.Flags(), sharding.Flags(), []cli.Flag{takeOverFlag()}, listeners.Flags()),
+			Flags:  slices.Concat(remoteFlags(), enforcement.Flags(), report.HistoryFlags(), trial.RecordFlags(), leadership.Flags(), []cli.Flag{takeOverFlag()}, listeners.Flags()),
 			Action: p.remoteEnforce,
 		},
 		p.llmCommand(),

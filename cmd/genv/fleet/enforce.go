@@ -11,7 +11,6 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/leadership"
 	"github.com/seed-3119e985/genv/cmd/genv/listeners"
 	"github.com/seed-3119e985/genv/cmd/genv/report"
-	"github.com/seed-3119e985/genv/cmd/genv/sharding"
 	"github.com/seed-3119e985/genv/cmd/genv/trial"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
@@ -24,12 +23,6 @@ type enforceConfig struct {
 	enforcement enforcement.Config
 	listeners   listeners.Config
 	leadership  leadership.Config
-	sharding    sharding.Config
-}
-
-// parts are what shards have each of its own.
-func (config *enforceConfig) parts() sharding.Parts {
-	return sharding.Parts{Hosts: config.Hosts, Enforcement: config.enforcement, Leadership: config.leadership, Listeners: config.listeners, Log: config.SSH.Log}
 }
 
 func takeOverFlag() cli.Flag {
@@ -49,16 +42,8 @@ func (p *program) readEnforceConfig(c *cli.Context) (enforceConfig, error) {
 	if err != nil {
 		return enforceConfig{}, err
 	}
-	divided, err := sharding.ReadConfig(c, p.Getenv)
-	if err != nil {
-		return enforceConfig{}, err
-	}
 	config, err := p.readLoopConfig(c, rules.Interval)
-	whole := enforceConfig{config, rules, listen, leader, divided}
-	own := whole.parts()
-	divided.Divide(&p.Program, &own)
-	whole.Hosts, whole.enforcement, whole.leadership, whole.listeners, whole.SSH.Log = own.Hosts, own.Enforcement, own.Leadership, own.Listeners, own.Log
-	return whole, err
+	return enforceConfig{config, rules, listen, leader}, err
 }
 
 func (p *program) remoteEnforce(c *cli.Context) error {
@@ -66,22 +51,9 @@ func (p *program) remoteEnforce(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	return config.sharding.Named(p.enforce(c, config))
-}
-
-func (p *program) enforce(c *cli.Context, config enforceConfig) error {
-	if config.sharding.Own == nil {
-		config.leadership.WarnOfClearText(config.SSH.Log)
-		if err := config.leadership.CheckMembers(c.Context, config.SSH.Log); err != nil {
-			return err
-		}
-	}
-	if config.sharding.Divides() {
-		parts := config.parts()
-		return sharding.Start(c.Context, &p.Program, config.sharding, &parts, func() (sharding.Parts, error) {
-			next, err := p.readEnforceConfig(c)
-			return next.parts(), err
-		})
+	config.leadership.WarnOfClearText(config.SSH.Log)
+	if err := config.leadership.CheckMembers(c.Context, config.SSH.Log); err != nil {
+		return err
 	}
 	f, err := p.open(config.Config)
 	if err != nil {
@@ -89,7 +61,7 @@ func (p *program) enforce(c *cli.Context, config enforceConfig) error {
 	}
 	defer f.close()
 	log := config.SSH.Log
-	history, err := report.ReadHistory(c, &p.Program, config.place(), log)
+	history, err := report.ReadHistory(c, &p.Program, config.leadership.Key, log)
 	if err != nil {
 		return err
 	}
@@ -117,14 +89,6 @@ func (p *program) enforce(c *cli.Context, config enforceConfig) error {
 		}
 		return setup(next), err
 	})
-}
-
-// place is which usage this controller keeps.
-func (config *enforceConfig) place() report.Place {
-	if d := config.enforcement.Division; d != nil {
-		return report.Place{Leader: d.Key, Shard: &d.Shard}
-	}
-	return report.Place{Leader: config.leadership.Key}
 }
 
 // ageForViewers has the devices measured more often than hosts do by themselves for as long

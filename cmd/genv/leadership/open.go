@@ -15,12 +15,9 @@ func (config Config) Election() func(election.Candidate) *enforcement.Election {
 	}
 	return func(self election.Candidate) *enforcement.Election {
 		client := etcd.New(config.Etcd)
-		campaign := func(key string, self election.Candidate) *election.Elector {
-			return election.New(election.Options{Cluster: client, Key: key, Self: self, Clock: election.SinceBoot, Now: time.Now})
-		}
 		return &enforcement.Election{
-			Elector: campaign(config.Key, self), Campaign: campaign,
-			Store: client, Key: config.Key, Close: client.Close,
+			Elector: election.New(election.Options{Cluster: client, Key: config.Key, Self: self, Clock: election.SinceBoot, Now: time.Now}),
+			Store:   client, Key: config.Key, Close: client.Close,
 			Register: func(self election.Registration, refused func(error)) *election.Registrar {
 				return election.NewRegistrar(client, config.Key, self, refused)
 			},

@@ -2,7 +2,6 @@ package listeners
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"net/http"
 	"slices"
@@ -57,24 +56,6 @@ func needsLoop(flag string) error {
 // Any reports whether anything is to be opened.
 func (config Config) Any() bool {
 	return config.Socket.Path != "" || config.Metrics.asked() || config.Web.asked()
-}
-
-// ForShard is the configuration of one of the controllers that together do what this one says:
-// ports are higher by the number of the shard, and paths of sockets end with it. Port 0 stays.
-func (config Config) ForShard(shard int) Config {
-	end := fmt.Sprintf(".%02d", shard)
-	if config.Socket.Path != "" {
-		config.Socket.Path += end
-	}
-	if config.Web.Unix != "" {
-		config.Web.Unix += end
-	}
-	for _, port := range []*int{&config.Metrics.Port, &config.Web.Port} {
-		if *port != 0 {
-			*port += shard
-		}
-	}
-	return config
 }
 
 // Asked reports whether a flag or the environment asks for something.

@@ -12,7 +12,6 @@ const TimeFormat = time.DateTime
 
 // Dated writes the time in front of each line. It is safe for concurrent use.
 type Dated struct {
-	Label  string // after each time, such as "shard 3: "
 	out    io.Writer
 	now    func() time.Time
 	mu     sync.Mutex
@@ -26,7 +25,7 @@ func NewDated(out io.Writer, now func() time.Time) *Dated { return &Dated{out: o
 func (d *Dated) Write(p []byte) (int, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	prefix := d.now().Local().Format(TimeFormat) + " " + d.Label
+	prefix := d.now().Local().Format(TimeFormat) + " "
 	var b bytes.Buffer
 	for line := range bytes.Lines(p) {
 		if !d.inLine {

@@ -175,7 +175,7 @@ type forgetter interface {
 // names are those under which the user may be kept: the name itself and, if there is a key in one of the folders, the pseudonym.
 func (f *forgetting) names(dirs []string, onServer bool) ([]string, error) {
 	for _, dir := range dirs {
-		pseudonym, err := pseudonymOf(f.user, keyDir(dir))
+		pseudonym, err := pseudonymOf(f.user, dir)
 		if err != nil {
 			return nil, err
 		}

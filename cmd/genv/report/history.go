@@ -39,18 +39,12 @@ const (
 	off = "off"
 )
 
-// Place is which of a server's usage is this controller's.
-type Place struct {
-	Leader string // the key of the election of all controllers of the fleet; empty for none
-	Shard  *int   // nil for all hosts
-}
-
 // minKeep is the shortest time for which usage is kept: less is no history.
 const minKeep = 24 * time.Hour
 
 // ReadHistory reads HistoryFlags. What it returns opens the history in the folder of a
-// controller; it is nil for none.
-func ReadHistory(c *cli.Context, p *command.Program, place Place, log zerolog.Logger) (func(dir string) enforcement.History, error) {
+// controller; it is nil for none. leader is the key of the controllers' election; empty for none.
+func ReadHistory(c *cli.Context, p *command.Program, leader string, log zerolog.Logger) (func(dir string) enforcement.History, error) {
 	keepFor, err := command.PositiveDuration(c, "history-keep")
 	if err != nil {
 		return nil, err
@@ -83,7 +77,7 @@ func ReadHistory(c *cli.Context, p *command.Program, place Place, log zerolog.Lo
 				func() (store.Store, error) { return sqlite.OpenToRead(path, time.Local) })
 		}, nil
 	}
-	options, err := place.options(c)
+	options, err := serverOptions(c, leader)
 	if err != nil {
 		return nil, err
 	}
@@ -99,15 +93,12 @@ func ReadHistory(c *cli.Context, p *command.Program, place Place, log zerolog.Lo
 	}, nil
 }
 
-// options are those of the fleet on a server.
-func (place Place) options(c *cli.Context) (postgres.Options, error) {
+// serverOptions are those of the fleet on a server.
+func serverOptions(c *cli.Context, leader string) (postgres.Options, error) {
 	if err := postgres.Check(c.String("history")); err != nil {
 		return postgres.Options{}, command.UsageError("--history: %w", err)
 	}
-	o := postgres.Options{Fleet: cmp.Or(c.String("history-fleet"), strings.Trim(place.Leader, "/")), In: time.Local}
-	if place.Shard != nil {
-		o.Part = fmt.Sprintf("shard %d", *place.Shard)
-	}
+	o := postgres.Options{Fleet: cmp.Or(c.String("history-fleet"), strings.Trim(leader, "/")), In: time.Local}
 	var err error
 	if o.Fleet == "" {
 		o.Fleet, err = os.Hostname()

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
-	"regexp"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -43,18 +41,12 @@ func pseudonyms(dir string, after time.Duration) (store.Pseudonyms, error) {
 	if after == 0 {
 		return store.Pseudonyms{}, nil
 	}
-	key, err := ensureKey(keyDir(dir))
+	key, err := ensureKey(dir)
 	if err != nil {
 		return store.Pseudonyms{}, fmt.Errorf("the key of pseudonyms: %w", err)
 	}
 	return store.Pseudonyms{After: after, Of: func(user string) string { return usage.Pseudonym(key, user) }}, nil
 }
-
-// shardDir is the folder of a shard in that of its controller.
-var shardDir = regexp.MustCompile(`/shards/\d\d$`)
-
-// keyDir is the folder with the key for the folder in which a loop keeps its memory: all shards have the same key.
-func keyDir(dir string) string { return shardDir.ReplaceAllString(filepath.Clean(dir), "") }
 
 // ensureKey reads the key in a folder, and makes it if there is none. It is safe on disk before it is used.
 func ensureKey(dir string) ([]byte, error) {
@@ -63,7 +55,7 @@ func ensureKey(dir string) ([]byte, error) {
 		return nil, err
 	}
 	defer opened.Close()
-	file, err := opened.Lock(keyFile, lockWithin) // another shard may be making it
+	file, err := opened.Lock(keyFile, lockWithin) // another process may be making it
 	if err != nil {
 		return nil, err
 	}

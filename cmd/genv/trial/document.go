@@ -141,7 +141,6 @@ func doubts(r *request, result *replay.Result, summary *recording.Summary) []Dou
 	overridden := slices.ContainsFunc(result.Policies, (*recording.Policy).Overridden)
 	add(overridden, "flags", "the controller ran with flags that override its policy. The policy that is tried has only the flags that this command is given.")
 	add(result.FairShare, "fair-share", "who had less than an equal share isn't recorded, since the policy in force had no fair-share, or another one: no user has a boost here.")
-	add(result.Shard, "shards", "what users had in other shards, as far as they were not over a cap of the policy in force. A cap that is the same in the policy that is tried is applied as it was; another one finds nobody here. Try it with a recording of a controller without --shards.")
 	add(result.Guard, "guard", "the kernel guard, which denies what these rules find, is not tried.")
 	return list
 }

@@ -54,7 +54,7 @@ type request struct {
 	users        []snapshot.Username
 	cases        int
 	output       render.Output
-	folders      [][]recording.File // of a controller, or of each of its shards
+	folders      [][]recording.File // of a controller
 }
 
 func (p *program) read(c *cli.Context) (r request, err error) {
@@ -174,8 +174,7 @@ const (
 	shortHour = "2006-01-02 15:00"
 )
 
-// folders are the files of the recording that is named, or of the only controller that has one: a
-// folder, or one of each of its shards.
+// folders are the files of the recording that is named, or of the only controller that has one.
 func (p *program) folders(c *cli.Context) ([][]recording.File, error) {
 	if path := c.String("recording"); path != "" {
 		return filesIn(path)
@@ -205,13 +204,8 @@ func (p *program) folders(c *cli.Context) ([][]recording.File, error) {
 	return filesIn(found[0]...)
 }
 
-// recordingsOf are the folders of the recordings of a controller. One that runs a process for each
-// of its shards has several, and may have an old one of the whole fleet: that of the shards counts.
+// recordingsOf is the folder of the recording of a controller, if it has one.
 func recordingsOf(dir string) (found []string, err error) {
-	shards, err := filepath.Glob(filepath.Join(dir, "shards", "*", recording.FolderName))
-	if err != nil || len(shards) > 0 {
-		return shards, err
-	}
 	path := filepath.Join(dir, recording.FolderName)
 	switch _, err := os.Stat(path); {
 	case err == nil:
