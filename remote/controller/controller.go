@@ -62,8 +62,6 @@ type Controller struct {
 	Leads func() bool
 	// Election says how the election is, for operators; it is set where Leads or Standby is.
 	Election func() string
-	// Caps, if set, has the caps of users applied together with the controllers of other hosts.
-	Caps Caps
 
 	Memory FleetMemory
 	state
@@ -136,9 +134,8 @@ func (c *Controller) begin(ctx context.Context, number int) Cycle {
 	share, shared, before := c.share(&cycle, now)
 	next.FairShare = share
 	policy := c.Memory.Operator.Policy(shared, now)
-	judged := c.judge(policy, cycle.Cluster, before, now)
-	cycle.Plan, next.Rules, events = judged.Plan, judged.After, judged.Events
-	c.judged(&cycle, judged)
+	cycle.Plan, next.Rules, events = enforce.Judge(policy, cycle.Cluster, before, now)
+	c.judged(&cycle, &Judged{Hosts: cycle.Cluster.Hosts, Now: now, Before: before, After: next.Rules, Plan: cycle.Plan, Events: events})
 	c.learnOfOthers(&cycle, link.others)
 	c.planGuards(&cycle, policy, now)
 	events = slices.Concat(c.unsaid, ended, events)

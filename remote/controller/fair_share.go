@@ -20,9 +20,6 @@ type FairShare struct {
 // share decides who may have more devices than the cap. It returns the policy with that, and the
 // memory of the rules by which to judge.
 func (c *Controller) share(cycle *Cycle, now time.Time) (fairshare.Memory, enforce.Policy, enforce.Memory) {
-	if c.Caps != nil { // usage, and the devices that are free, are known of this shard alone
-		return fairshare.Memory{}, c.Policy, c.Memory.Rules
-	}
 	var usage fairshare.Usage
 	if c.FairShare.Boost > 0 && c.FairShare.Usage != nil {
 		usage = c.FairShare.Usage()

@@ -19,7 +19,6 @@ type Judged struct {
 	DryRun        bool
 	Operator      operator.State
 	Boosts        map[snapshot.Username]int // of devices, beyond the caps of the policy
-	Shard         *enforce.Shard            // nil for all hosts, and for an early judgement
 	Before, After enforce.Memory
 	Plan          enforce.Plan
 	Events        []enforce.Event

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -27,7 +26,6 @@ type Reader struct {
 	policy  *Policy
 	state   operator.State
 	boosts  map[snapshot.Username]int
-	shard   *enforce.Shard
 	pending Step // what is known of the next step
 	ended   bool
 }
@@ -121,8 +119,6 @@ func (r *Reader) take(kind byte, body []byte) error {
 	case kindBoosts:
 		r.boosts = nil
 		return decode(body, &r.boosts)
-	case kindOrder, kindDecision:
-		return r.takeShard(kind, body)
 	case kindHosts:
 		return r.takeHosts(body)
 	case kindMemory:
@@ -141,24 +137,6 @@ func (r *Reader) take(kind byte, body []byte) error {
 		r.Unknown++
 	}
 	return nil
-}
-
-// takeShard takes in what was known of other shards. Steps have the earlier value, which stays.
-func (r *Reader) takeShard(kind byte, body []byte) error {
-	var s enforce.Shard
-	if r.shard != nil {
-		s = *r.shard
-	}
-	r.shard = &s
-	if kind == kindOrder {
-		s.Order = nil
-		return decode(body, &s.Order)
-	}
-	s.Decision = nil
-	if err := decode(body, &s.Decision); err != nil || s.Decision == nil {
-		return err
-	}
-	return s.Decision.Check()
 }
 
 func (r *Reader) takeHosts(body []byte) error {
@@ -240,7 +218,7 @@ func (r *Reader) judged(body []byte) (*Step, error) {
 	s.Run = string(f.bytes())
 	s.Policy, s.Operator, s.Boosts = r.policy, r.state, r.boosts
 	if s.Early == 0 {
-		s.Shard, s.Cluster.Hosts = r.shard, slices.Clone(r.hosts)
+		s.Cluster.Hosts = slices.Clone(r.hosts)
 		return &s, f.end()
 	}
 	n := f.uvarint()

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -46,9 +45,6 @@ type Judgement struct {
 	Policy *Policy
 	// Operator is what operators asked for.
 	Operator operator.State
-	// Shard is what was known of the other shards; nil if one controller judges all hosts, and for
-	// an early judgement.
-	Shard *enforce.Shard
 	// Boosts are how many devices more than the caps of the policy users might have.
 	Boosts map[snapshot.Username]int
 	// Cluster is all hosts, or for an early judgement the hosts that were asked.
@@ -83,8 +79,6 @@ const (
 	kindPolicy   = 'p' // a Policy, as JSON
 	kindOperator = 'o' // an operator.State, as JSON
 	kindBoosts   = 'b' // the Boosts of a Judgement, as JSON
-	kindOrder    = 'r' // the Order of a Shard, as JSON
-	kindDecision = 'c' // the Decision of a Shard, as JSON
 	kindHosts    = 'n' // all hosts with their labels, as JSON; others refer to them by number
 	kindMemory   = 'm' // a MemoryChange, as JSON
 	kindGap      = 'g' // a Gap, as JSON

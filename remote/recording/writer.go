@@ -26,8 +26,6 @@ type Writer struct {
 	policy   *Policy
 	operator []byte
 	boosts   map[snapshot.Username]int
-	order    map[snapshot.Hostname]int // of a shard
-	decision []byte                    // of it; nil for none
 	hosts    []hostName
 	number   map[snapshot.Hostname]int
 	states   map[snapshot.Hostname]*hostState
@@ -167,29 +165,7 @@ func (w *Writer) addSettings(in *Input) error {
 			return err
 		}
 	}
-	return w.addShard(in.Shard)
-}
-
-// addShard adds what is known of the other shards, if that changed.
-func (w *Writer) addShard(s *enforce.Shard) error {
-	if s == nil {
-		return nil
-	}
-	if w.order == nil || !maps.Equal(s.Order, w.order) {
-		w.order = maps.Clone(s.Order)
-		if w.order == nil {
-			w.order = make(map[snapshot.Hostname]int)
-		}
-		if err := w.addJSON(kindOrder, w.order); err != nil {
-			return err
-		}
-	}
-	decision, err := json.Marshal(s.Decision)
-	if err == nil && string(decision) != string(w.decision) {
-		w.decision = decision
-		w.add(kindDecision, decision)
-	}
-	return err
+	return nil
 }
 
 // addHosts adds which hosts there are, if that changed.

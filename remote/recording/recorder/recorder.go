@@ -77,7 +77,7 @@ func (r *Recorder) Judged(j *controller.Judged) {
 	defer r.mu.Unlock()
 	in := &recording.Input{Before: j.Before, After: j.After, Plan: &j.Plan, Events: j.Events, Judgement: recording.Judgement{
 		Run: j.Run, Number: j.Number, Early: j.Early, Time: j.Now, DryRun: j.DryRun, Policy: r.policy, Operator: j.Operator, Boosts: j.Boosts,
-		Shard: j.Shard, Cluster: snapshot.Cluster{Hosts: j.Hosts},
+		Cluster: snapshot.Cluster{Hosts: j.Hosts},
 	}}
 	select {
 	case r.inputs <- in:

@@ -10,8 +10,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Add adds the result of another recording of the same time, such as that of another shard. What
-// is about a user in several shards counts in each.
+// Add adds the result of another recording of the same time.
 func (r *Result) Add(other *Result) {
 	if r.From.IsZero() || !other.From.IsZero() && other.From.Before(r.From) {
 		r.From = other.From
@@ -21,7 +20,7 @@ func (r *Result) Add(other *Result) {
 	}
 	r.Judgements, r.Early, r.Different = r.Judgements+other.Judgements, r.Early+other.Early, r.Different+other.Different
 	r.DryRun, r.Restarts, r.Left = r.DryRun+other.DryRun, r.Restarts+other.Restarts, r.Left+other.Left
-	r.Guard, r.FairShare, r.Shard = r.Guard || other.Guard, r.FairShare || other.FairShare, r.Shard || other.Shard
+	r.Guard, r.FairShare = r.Guard || other.Guard, r.FairShare || other.FairShare
 	for _, p := range other.Policies {
 		if !slices.ContainsFunc(r.Policies, func(known *recording.Policy) bool { return known.Digest == p.Digest }) {
 			r.Policies = append(r.Policies, p)

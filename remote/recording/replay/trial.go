@@ -56,9 +56,6 @@ type Result struct {
 	// FairShare says that the policy asks for boosts of light users, and it isn't recorded who they
 	// were: none is tried.
 	FairShare bool
-	// Shard says that the controller judged the hosts of one shard: what users had in the others
-	// is known only as far as they were over a cap of the policy in force.
-	Shard bool
 
 	Was, Would           map[Key]Counts
 	WasTotal, WouldTotal Counts
@@ -197,7 +194,6 @@ const minGap = 2 * time.Minute
 // note notes what is not known.
 func (t *Trial) note(step *recording.Step) {
 	r := &t.result
-	r.Shard = r.Shard || step.Shard != nil
 	if r.Judgements++; step.DryRun {
 		r.DryRun++
 	}

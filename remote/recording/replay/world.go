@@ -72,7 +72,7 @@ func (w *world) judge(step *recording.Step, boosts map[snapshot.Username]int) ju
 	out := judged{time: step.Time, full: step.Early == 0}
 	if out.full {
 		w.cluster.Hosts = hosts
-		out.plan, w.memory, out.events = judgeAll(policy, w.cluster, w.memory, step)
+		out.plan, w.memory, out.events = enforce.Judge(policy, w.cluster, w.memory, step.Time)
 		w.spent.Begin(&out.plan)
 	} else {
 		w.replace(hosts)
@@ -98,15 +98,6 @@ func (w *world) judge(step *recording.Step, boosts map[snapshot.Username]int) ju
 		w.remove(&out)
 	}
 	return out
-}
-
-// judgeAll judges all hosts, or those of a shard with what was decided for it about caps.
-func judgeAll(policy enforce.Policy, cluster snapshot.Cluster, memory enforce.Memory, step *recording.Step) (enforce.Plan, enforce.Memory, []enforce.Event) {
-	if step.Shard == nil {
-		return enforce.Judge(policy, cluster, memory, step.Time)
-	}
-	plan, next, events, _ := enforce.JudgeShard(policy, cluster, memory, step.Time, *step.Shard)
-	return plan, next, events
 }
 
 // boosted is the policy with boosts, which are the same for all who have one. It is noted who has
