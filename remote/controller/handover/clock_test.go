@@ -14,7 +14,6 @@ import (
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/controller/handover"
 	"github.com/seed-3119e985/genv/remote/election/etcd"
-	"github.com/seed-3119e985/genv/remote/packed"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -240,11 +239,11 @@ func TestDocumentsWithoutAClock(t *testing.T) {
 				continue
 			}
 			var document map[string]any
-			require.NoError(t, packed.Decode(e.Value, 1<<20, &document))
+			require.NoError(t, handover.UnpackWithin(e.Value, 1<<20, &document))
 			require.Contains(t, document, "clock")
 			delete(document, "clock")
 			var err error
-			e.Value, err = packed.Encode(document)
+			e.Value, err = handover.Pack(document)
 			require.NoError(t, err)
 			s.entries[key] = e
 		}

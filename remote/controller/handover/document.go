@@ -10,7 +10,6 @@ import (
 	"github.com/seed-3119e985/genv/enforce/notify/mail"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/operator"
-	"github.com/seed-3119e985/genv/remote/packed"
 )
 
 const (
@@ -73,7 +72,7 @@ func Encode(m *controller.FleetMemory, now time.Time) (*Documents, error) {
 		if !filled[i] {
 			continue
 		}
-		if d.parts[i], err = packed.Encode(part{schema, d.head.Clock, encoded[i]}); err != nil {
+		if d.parts[i], err = pack(part{schema, d.head.Clock, encoded[i]}); err != nil {
 			return nil, err
 		}
 		if len(d.parts[i]) > maxPart {
@@ -116,7 +115,7 @@ func differ(a, b time.Time) bool {
 
 // unpack reads a document of another controller.
 func unpack(data []byte, document any) error {
-	return packed.Decode(data, maxDocument, document)
+	return unpackWithin(data, maxDocument, document)
 }
 
 func (h *head) check() error {

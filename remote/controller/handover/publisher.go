@@ -10,7 +10,6 @@ import (
 
 	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/remote/election/etcd"
-	"github.com/seed-3119e985/genv/remote/packed"
 )
 
 // Store is where the memory is kept; *etcd.Client is one.
@@ -138,7 +137,7 @@ func (p *Publisher) write(ctx context.Context, d *Documents, changed []int, befo
 		p.tried.parts[i] = written{true, d.parts[i] == nil, d.sums[i], d.head.Judged, d.head.Clock}
 	}
 	var err error
-	if p.tried.head, err = packed.Encode(d.headOf(p.epoch, &p.tried.parts)); err != nil {
+	if p.tried.head, err = pack(d.headOf(p.epoch, &p.tried.parts)); err != nil {
 		return err
 	}
 	request = append(request, etcd.Entry{Key: headKey(p.Key), Value: p.tried.head})

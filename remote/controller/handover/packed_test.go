@@ -1,4 +1,4 @@
-package packed_test
+package handover_test
 
 import (
 	"bytes"
@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/seed-3119e985/genv/remote/packed"
+	"github.com/seed-3119e985/genv/remote/controller/handover"
 )
 
 // Documents of many goroutines don't mix.
@@ -19,12 +19,12 @@ func TestDocuments(t *testing.T) {
 		work.Go(func() error {
 			for n := range 10 {
 				want := strings.Repeat(fmt.Sprint("user ", i, " "), n)
-				data, err := packed.Encode(map[string]string{"text": want})
+				data, err := handover.Pack(map[string]string{"text": want})
 				if err != nil {
 					return err
 				}
 				var read map[string]string
-				if err := packed.Decode(data, 1<<20, &read); err != nil || read["text"] != want {
+				if err := handover.UnpackWithin(data, 1<<20, &read); err != nil || read["text"] != want {
 					return fmt.Errorf("%w: %s instead of %s", err, read, want)
 				}
 			}
@@ -35,17 +35,17 @@ func TestDocuments(t *testing.T) {
 }
 
 func TestWhatIsNoDocument(t *testing.T) {
-	_, err := packed.Encode(func() {})
+	_, err := handover.Pack(func() {})
 	require.Error(t, err)
-	whole, err := packed.Encode(strings.Repeat("a", 1<<20))
+	whole, err := handover.Pack(strings.Repeat("a", 1<<20))
 	require.NoError(t, err)
 	require.Less(t, len(whole), 10_000)
 	var text string
-	require.NoError(t, packed.Decode(whole, 1<<20+3, &text)) // quotes, and the end of the line
+	require.NoError(t, handover.UnpackWithin(whole, 1<<20+3, &text)) // quotes, and the end of the line
 	require.Len(t, text, 1<<20)
-	require.ErrorContains(t, packed.Decode(whole, 1<<20, &text), "more than 1048576 bytes")
-	require.Error(t, packed.Decode(whole, 1<<21, &struct{}{}), "another document")
+	require.ErrorContains(t, handover.UnpackWithin(whole, 1<<20, &text), "more than 1048576 bytes")
+	require.Error(t, handover.UnpackWithin(whole, 1<<21, &struct{}{}), "another document")
 	for _, data := range [][]byte{nil, []byte("{}"), whole[:len(whole)/2], bytes.Replace(whole, whole[len(whole)-4:], []byte{0, 0, 0, 0}, 1)} {
-		require.Error(t, packed.Decode(data, 1<<21, &text))
+		require.Error(t, handover.UnpackWithin(data, 1<<21, &text))
 	}
 }

@@ -1,8 +1,4 @@
-// Package packed has documents as controllers keep them in etcd: JSON, compressed.
-//
-//	data, err := packed.Encode(document)
-//	err = packed.Decode(data, limit, &document)
-package packed
+package handover
 
 import (
 	"bytes"
@@ -16,8 +12,8 @@ import (
 // writers are kept, since each has tables of almost a megabyte, and documents are written every second.
 var writers = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 
-// Encode compresses a document.
-func Encode(document any) ([]byte, error) {
+// pack returns a document as controllers keep it in etcd: JSON, compressed.
+func pack(document any) ([]byte, error) {
 	var b bytes.Buffer
 	w := writers.Get().(*gzip.Writer)
 	defer writers.Put(w)
@@ -31,9 +27,9 @@ func Encode(document any) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// Decode reads what Encode compressed into a document. JSON of more than limit bytes is an error: whoever can
+// unpackWithin reads what pack compressed into a document. JSON of more than limit bytes is an error: whoever can
 // write to etcd may have made it up.
-func Decode(data []byte, limit int, document any) error {
+func unpackWithin(data []byte, limit int, document any) error {
 	r, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
 		return err
