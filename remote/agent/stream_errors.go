@@ -46,7 +46,7 @@ const (
 	electedStep = "leave this controller running: it continues as a standby. If it still claims to lead, check its log and `genv remote controllers -H @all`"
 	folderStep  = "stop this controller: a newer start of the same state folder acts on the host. " +
 		"If there is none, because the folder was restored from a backup, remove controller-id from it and start once with --take-over"
-	endedStep = "start a controller of that election, or start this one once with --take-over: it is needed after --leader or --shards has changed"
+	endedStep = "start a controller of that election, or start this one once with --take-over: it is needed after --leader has changed"
 )
 
 // hasEnded ends the text of a fence.RefusedError with Ended.

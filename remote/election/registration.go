@@ -29,8 +29,6 @@ type Registration struct {
 	// Answered is how many of the Hosts answered in the last cycle; nil before one, and from an
 	// older genv.
 	Answered *int `json:"answered,omitempty"`
-	// Shards is among how many shards it divides the hosts; 0 for a controller that doesn't.
-	Shards int `json:"shards,omitempty"`
 	// Lost says that it ended without saying so, or can't reach etcd: it is not in the value.
 	Lost bool `json:"-"`
 }
