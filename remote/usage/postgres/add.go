@@ -213,9 +213,9 @@ func (s *Store) addMark(ctx context.Context, tx pgx.Tx, e *store.Entry) error {
 	if err := s.addGaps(ctx, tx, e.Gaps); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, `INSERT INTO genv_usage.marks VALUES ($1, $2, $3, $4)
+	_, err := tx.Exec(ctx, `INSERT INTO genv_usage.marks VALUES ($1, '', $2, $3)
 		ON CONFLICT ON CONSTRAINT marks_pkey DO UPDATE SET until = excluded.until, ended = excluded.ended WHERE marks.until <= excluded.until`,
-		s.fleet, s.options.Part, e.Until, e.Ended)
+		s.fleet, e.Until, e.Ended)
 	if err != nil {
 		return err
 	}
@@ -225,8 +225,8 @@ func (s *Store) addMark(ctx context.Context, tx pgx.Tx, e *store.Entry) error {
 
 func (s *Store) addGaps(ctx context.Context, tx pgx.Tx, gaps []store.Gap) error {
 	for _, gap := range gaps {
-		_, err := tx.Exec(ctx, `INSERT INTO genv_usage.gaps VALUES ($1, $2, $3, $4)
-			ON CONFLICT ON CONSTRAINT gaps_pkey DO UPDATE SET until = greatest(gaps.until, excluded.until)`, s.fleet, s.options.Part, gap.Since, gap.Until)
+		_, err := tx.Exec(ctx, `INSERT INTO genv_usage.gaps VALUES ($1, '', $2, $3)
+			ON CONFLICT ON CONSTRAINT gaps_pkey DO UPDATE SET until = greatest(gaps.until, excluded.until)`, s.fleet, gap.Since, gap.Until)
 		if err != nil {
 			return err
 		}
@@ -236,8 +236,8 @@ func (s *Store) addGaps(ctx context.Context, tx pgx.Tx, gaps []store.Gap) error 
 
 // closeGaps takes a time that is known out of the gaps.
 func (s *Store) closeGaps(ctx context.Context, tx pgx.Tx, known store.Gap) error {
-	found, err := tx.Query(ctx, "DELETE FROM genv_usage.gaps WHERE fleet = $1 AND part = $2 AND since < $4 AND until > $3 RETURNING since, until",
-		s.fleet, s.options.Part, known.Since, known.Until)
+	found, err := tx.Query(ctx, "DELETE FROM genv_usage.gaps WHERE fleet = $1 AND part = '' AND since < $3 AND until > $2 RETURNING since, until",
+		s.fleet, known.Since, known.Until)
 	if err != nil {
 		return err
 	}

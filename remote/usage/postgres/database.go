@@ -20,10 +20,7 @@ import (
 type Options struct {
 	// Fleet is whose usage it is. Empty, to read, is the only one in the database.
 	Fleet string
-	// Part is which of a fleet's controllers writes, if several do at the same time, such as
-	// that of a shard: gaps are counted for each. Empty for a fleet with one.
-	Part string
-	In   *time.Location // of its days
+	In    *time.Location // of its days
 	// KeepHours and KeepDays are for how long hours and days are kept.
 	KeepHours, KeepDays time.Duration
 	// Pseudonyms replace the names of users; none by default.

@@ -5,7 +5,6 @@
 //	defer s.Close()
 //
 // One database may have several fleets. A fleet may have several writers: controllers of which
-// one leads after the other, and those of different shards. An entry is one transaction. Whether
-// one was kept isn't known if the server is lost while it commits (store.ErrUnsure): entries have
+// one leads after the other. An entry is one transaction. Whether one was kept isn't known if the server is lost while it commits (store.ErrUnsure): entries have
 // ids, so it may be added again.
 package postgres

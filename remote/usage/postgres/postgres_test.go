@@ -46,7 +46,7 @@ func TestPostgres(t *testing.T) {
 		{"a store", theStore},
 		{"an entry counts once", anEntryCountsOnce},
 		{"two leaders", twoLeaders},
-		{"shards", shards},
+		{"several writers", severalWriters},
 		{"days are sums of hours", daysAreSumsOfHours},
 		{"it is killed", itIsKilled},
 		{"it is cut off", itIsCutOff},
@@ -130,19 +130,18 @@ func twoLeaders(t *testing.T, server *postgresserver.Server) {
 	require.EqualValues(t, firstHour+190, mark.Until, "it doesn't go back")
 }
 
-// Controllers of shards write to the same fleet at the same time; each has gaps of its own.
-func shards(t *testing.T, server *postgresserver.Server) {
+// Controllers that write to the same fleet at the same time lose nothing of each other's.
+func severalWriters(t *testing.T, server *postgresserver.Server) {
 	o := options()
 	var all []*store.Entry
 	done := make(chan error, 4)
-	for shard := range 4 {
-		o.Part = fmt.Sprint(shard)
+	for writer := range 4 {
 		s := open(t, server, o)
 		var own []*store.Entry
 		for i := range 10 {
-			e := storetest.Entry(firstHour+int64(i)*3600, uint64(100*shard+i))
-			e.ID = fmt.Sprint(shard, "-", i)
-			if shard == 1 && i == 0 {
+			e := storetest.Entry(firstHour+int64(i)*3600, uint64(100*writer+i))
+			e.ID = fmt.Sprint(writer, "-", i)
+			if writer == 1 && i == 0 {
 				e.Gaps = []store.Gap{{Since: firstHour - 100, Until: firstHour}, {Since: firstHour + 100*3600, Until: firstHour + 100*3600 + 50}}
 			}
 			own = append(own, e)

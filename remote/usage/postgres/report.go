@@ -14,8 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/usage/store"
 )
 
-// Mark is up to when usage is kept: of the part that writes, or to a reader of the one that
-// wrote last.
+// Mark is up to when usage is kept.
 func (s *Store) Mark(ctx context.Context) (mark store.Mark, err error) {
 	err = s.transaction(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		mark, err = s.mark(ctx, tx)
@@ -25,8 +24,8 @@ func (s *Store) Mark(ctx context.Context) (mark store.Mark, err error) {
 }
 
 func (s *Store) mark(ctx context.Context, tx pgx.Tx) (mark store.Mark, err error) {
-	err = tx.QueryRow(ctx, "SELECT until, ended FROM genv_usage.marks WHERE fleet = $1 AND (part = $2 OR NOT $3) ORDER BY until DESC LIMIT 1",
-		s.fleet, s.options.Part, s.writes).Scan(&mark.Until, &mark.Ended)
+	err = tx.QueryRow(ctx, "SELECT until, ended FROM genv_usage.marks WHERE fleet = $1 AND part = ''",
+		s.fleet).Scan(&mark.Until, &mark.Ended)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = nil
 	}
@@ -74,9 +73,8 @@ func (s *Store) report(ctx context.Context, tx pgx.Tx, q *store.Query) (report s
 		report.Rows = append(report.Rows, store.Row{Name: name, Sum: sum})
 	}
 	slices.SortFunc(report.Rows, func(a, b store.Row) int { return cmp.Compare(a.Name, b.Name) })
-	// Of several parts it is the time of which the most is missing.
-	err = tx.QueryRow(ctx, `SELECT coalesce(max(missing), 0) FROM
-		(SELECT sum(least(until, $3) - greatest(since, $2))::bigint AS missing FROM genv_usage.gaps WHERE fleet = $1 AND since < $3 AND until > $2 GROUP BY part) parts`,
+	err = tx.QueryRow(ctx, `SELECT coalesce(sum(least(until, $3) - greatest(since, $2)), 0)::bigint FROM genv_usage.gaps
+		WHERE fleet = $1 AND part = '' AND since < $3 AND until > $2`,
 		s.fleet, report.Since, report.Until).Scan(&report.Missing)
 	return report, err
 }

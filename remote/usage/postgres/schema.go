@@ -11,7 +11,8 @@ import (
 const version = 1
 
 // schema has everything in a schema of PostgreSQL of its own, so a database may be shared with
-// other programs. Moments are in seconds since 1970.
+// other programs. Moments are in seconds since 1970. A part is always empty: earlier versions had
+// several writers at a time.
 var schema = fmt.Sprintf(`
 CREATE SCHEMA IF NOT EXISTS genv_usage;
 CREATE TABLE genv_usage.version (version integer NOT NULL);
