@@ -16,7 +16,7 @@ import (
 //
 // Hosts without a snapshot are skipped and don't count toward per-user caps.
 func Judge(policy Policy, cluster snapshot.Cluster, memory Memory, now time.Time) (Plan, Memory, []Event) {
-	return newJudgement(policy, cluster, memory, now, nil).judge(cluster)
+	return newJudgement(policy, cluster, memory, now).judge(cluster)
 }
 
 func (j *judgement) judge(cluster snapshot.Cluster) (Plan, Memory, []Event) {

@@ -5,15 +5,13 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce/extension"
-	"github.com/seed-3119e985/genv/enforce/holdings"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // judgement is a call of Judge: what it was given, and what it found so far.
 type judgement struct {
 	policy  Policy
-	fleet   Fleet  // of the policy
-	shard   *Shard // nil for the whole fleet
+	fleet   Fleet // of the policy
 	before  Memory
 	now     time.Time
 	hosts   []*hostView         // that answered, in the order of the cluster
@@ -25,12 +23,11 @@ type judgement struct {
 	notes    []Note
 	decided  []extension.Decision
 	slabs    viewSlabs
-	holdings *holdings.Shard // of the users with caps, as the rules before the caps leave them
 }
 
-func newJudgement(policy Policy, cluster snapshot.Cluster, memory Memory, now time.Time, shard *Shard) *judgement {
+func newJudgement(policy Policy, cluster snapshot.Cluster, memory Memory, now time.Time) *judgement {
 	j := &judgement{
-		policy: policy, shard: shard, fleet: policy.Fleet(), now: now, before: memory, next: memory.next(now, len(cluster.Hosts)),
+		policy: policy, fleet: policy.Fleet(), now: now, before: memory, next: memory.next(now, len(cluster.Hosts)),
 		hosts: make([]*hostView, 0, len(cluster.Hosts)), findings: make([]Finding, 0, len(memory.Findings)),
 	}
 	views := make([]hostView, 0, len(cluster.Hosts))
@@ -42,7 +39,7 @@ func newJudgement(policy Policy, cluster snapshot.Cluster, memory Memory, now ti
 		case h.Err != nil || h.Snapshot == nil:
 			j.missing = append(j.missing, h.Name)
 		default:
-			views = append(views, hostView{name: h.Name, host: h, order: shard.order(h.Name, i)})
+			views = append(views, hostView{name: h.Name, host: h, order: i})
 			j.hosts = append(j.hosts, &views[len(views)-1])
 		}
 	}

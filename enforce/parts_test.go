@@ -8,8 +8,45 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/snapshot"
 )
+
+// newFleet is a world with caps, more hosts and processes that can't be ended.
+func newFleet(seed uint64) *world {
+	w := newWorld(seed)
+	for i := range 4 {
+		w.cluster.Hosts = append(w.cluster.Hosts, w.host(snapshot.Hostname("more"+itoa(i))))
+	}
+	w.policy.fleet.Limits = safety.Limits{}
+	if w.policy.all.MaxDevices == nil && w.policy.all.MaxMemory == nil && w.policy.all.MaxEnvs == nil {
+		w.policy.all.MaxDevices = ptr(w.IntN(9))
+	}
+	return w
+}
+
+// stuck are some processes of hosts that can't be ended.
+func (w *world) stuck() map[snapshot.ProcessKey]string {
+	list := make(map[snapshot.ProcessKey]string)
+	for _, h := range w.cluster.Answered() {
+		for _, p := range h.Snapshot.Processes {
+			if w.IntN(9) == 0 {
+				list[snapshot.ProcessKey{Host: h.Name, PID: p.PID, Start: p.Start}] = "it ignores SIGTERM"
+			}
+		}
+	}
+	return list
+}
+
+// underWay are the reports that hosts are still carrying out: about half of those of a plan.
+func underWay(plan enforce.Plan, minute int) (list []enforce.HostReport) {
+	for _, r := range plan.Reports {
+		if (len(r.Host)+minute+int(r.Host[len(r.Host)-1]))%2 == 0 {
+			list = append(list, r)
+		}
+	}
+	return list
+}
 
 // newLargeFleet is a world of so many hosts that several goroutines judge them. Of most users
 // there is little, here or there.

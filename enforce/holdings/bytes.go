@@ -27,7 +27,10 @@ func (d *Device) AddUsed(used snapshot.Memory) {
 	}
 }
 
-// sumOf adds an amount that a host claims. It is at most maxBytes: holdings with more are invalid.
+// maxBytes is more memory than any device has: 16 TiB.
+const maxBytes = 1 << 44
+
+// sumOf adds an amount that a host claims. It is at most maxBytes.
 func sumOf(bytes int64, more snapshot.Memory) int64 {
 	return min(bytes+min(more.Bytes(), maxBytes), maxBytes)
 }

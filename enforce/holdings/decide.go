@@ -7,16 +7,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Decide applies the caps to what the users of all shards hold, and returns a decision for
-// each shard. The holdings must pass Shard.Check.
-func Decide(shards []*Shard, rules Rules) []Decision {
-	d := decider{rules: rules}
-	d.decide(shards)
-	return d.decisions
-}
-
-// DecideAlone is Decide for a shard that is the whole fleet. It returns as well what leaves because
-// of each of decision.Over: what Excess finds if they are applied to these holdings one by one.
+// DecideAlone applies the caps to what the users hold. It returns as well what leaves because
+// of each of decision.Over.
 func DecideAlone(shard *Shard, rules Rules) (decision Decision, excesses []Excess) {
 	d := decider{rules: rules, decided: func(r *capResult) {
 		e := r.shards[0].excess
