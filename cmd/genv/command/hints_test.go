@@ -26,6 +26,7 @@ func TestUnknownFlags(t *testing.T) {
 		"z":                "unknown flag -z; see genv remote enforce --help",
 		"ö":                "unknown flag -ö; see genv remote enforce --help",
 		"xy":               "unknown flag --xy; see genv remote enforce --help",
+		"shards":           "unknown flag --shards: leave it out: one controller enforces all hosts; start it once with --take-over",
 		"web-auth":         "unknown flag --web-auth: use --web-config FILE",
 		"web-tls-cert":     "unknown flag --web-tls-cert: use --web-config FILE",
 		"web-tls-key":      "unknown flag --web-tls-key: use --web-config FILE",
