@@ -3,7 +3,7 @@ package enforce
 import (
 	"time"
 
-	"github.com/seed-3119e985/genv/enforce/guard/mode"
+	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -72,7 +72,7 @@ type Settings struct {
 	// follow then.
 	Grace time.Duration
 	Kill  bool
-	Guard mode.Setting // the kernel guard of a host
+	Guard guard.Setting // the kernel guard of a host
 }
 
 // Idle says when an attached device counts as idle.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/guard/mode"
+	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/enforce/owner"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
@@ -96,7 +96,7 @@ func (p Policy) Settings(q enforce.Query) *enforce.Settings {
 			}
 		}
 	}
-	if s.Guard.Mode != mode.Off {
+	if s.Guard.Mode != guard.Off {
 		s.Guard.ExemptUsers = append(slices.Clip(s.Guard.ExemptUsers), p.usersOn(q.Host)...)
 		changed = true
 	}
@@ -127,7 +127,7 @@ func (e *Exemption) turnOff(s *enforce.Settings) {
 		s.EnvDevices = s.EnvDevices && !off(enforce.RuleEnvDevices)
 		s.EnvMemory = s.EnvMemory && !off(enforce.RuleEnvMemory)
 		if e.Rule == "" {
-			s.Guard = mode.Setting{}
+			s.Guard = guard.Setting{}
 		}
 	}
 	if off(enforce.RuleIdle) {

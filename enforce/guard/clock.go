@@ -3,19 +3,18 @@ package guard
 import (
 	"time"
 
-	"github.com/seed-3119e985/genv/enforce/guard/order"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
 // Now is what the clocks of this machine show.
-func Now() (order.At, error) {
+func Now() (At, error) {
 	since, err := proc.SinceBoot()
 	if err != nil {
-		return order.At{}, err
+		return At{}, err
 	}
 	boot, err := proc.FS{}.BootID()
 	if err != nil {
-		return order.At{}, err
+		return At{}, err
 	}
-	return order.At{Time: time.Now(), BootID: boot, SinceBoot: since}, nil
+	return At{Time: time.Now(), BootID: boot, SinceBoot: since}, nil
 }

@@ -6,8 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/seed-3119e985/genv/enforce/guard/denials"
-	"github.com/seed-3119e985/genv/enforce/guard/kernel"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
 	"github.com/seed-3119e985/genv/snapshot/proc"
@@ -20,8 +18,8 @@ import (
 type denier struct {
 	*Keeper
 	opens   *openlog.Log
-	events  chan denials.Open
-	news    chan denials.Denial
+	events  chan Open
+	news    chan Denial
 	missed  atomic.Uint64  // events that there was no room for
 	writing sync.WaitGroup // what writes files, after the last event as well
 	devices atomic.Pointer[[]hardware.Device]
@@ -35,7 +33,7 @@ const (
 )
 
 func startDenier(ctx context.Context, k *Keeper) *denier {
-	d := &denier{Keeper: k, opens: openlog.New(k.RunDir), events: make(chan denials.Open, maxEvents), news: make(chan denials.Denial, maxNews)}
+	d := &denier{Keeper: k, opens: openlog.New(k.RunDir), events: make(chan Open, maxEvents), news: make(chan Denial, maxNews)}
 	d.know(nil)
 	d.writing.Go(func() { d.keep(ctx) })
 	d.writing.Go(func() {
@@ -53,15 +51,15 @@ func startDenier(ctx context.Context, k *Keeper) *denier {
 func (d *denier) know(devices []hardware.Device) { d.devices.Store(&devices) }
 
 // take is called for each event of the kernel.
-func (d *denier) take(e kernel.Event) {
+func (d *denier) take(e Event) {
 	// Without a PID, root's would be those of every look's nvidia-smi.
-	if e.Kind != kernel.Denied && (e.PID != 0 || e.UID != 0) {
+	if e.Kind != Denied && (e.PID != 0 || e.UID != 0) {
 		d.opens.Add(e.PID)
 	}
-	if e.Kind != kernel.Denied && e.Kind != kernel.WouldDeny {
+	if e.Kind != Denied && e.Kind != WouldDeny {
 		return
 	}
-	o := denials.Open{UID: e.UID, PID: e.PID, Minor: e.Minor, Denied: e.Kind == kernel.Denied}
+	o := Open{UID: e.UID, PID: e.PID, Minor: e.Minor, Denied: e.Kind == Denied}
 	if stat, err := (proc.FS{}).Stat(e.PID); err == nil && e.PID != 0 && snapshot.CheckText("name", stat.Name) == nil {
 		o.Name = stat.Name
 	}
@@ -80,10 +78,10 @@ func (d *denier) take(e kernel.Event) {
 
 // keep adds events to the list, and writes it.
 func (d *denier) keep(ctx context.Context) {
-	list, err := denials.Read(d.RunDir)
+	list, err := ReadDenials(d.RunDir)
 	if err != nil {
 		d.Log.Warn().Err(err).Msg("the denials so far can't be read: they are forgotten")
-		list = denials.New()
+		list = NewDenials()
 	}
 	list.Owner = d.Owner
 	var write <-chan time.Time
@@ -109,15 +107,15 @@ func (d *denier) keep(ctx context.Context) {
 	}
 }
 
-func (d *denier) write(list *denials.List) {
+func (d *denier) write(list *Denials) {
 	list.Dropped += d.missed.Swap(0)
-	if err := denials.Write(d.RunDir, *list); err != nil {
+	if err := WriteDenials(d.RunDir, *list); err != nil {
 		d.Log.Error().Err(err).Msg("the denials can't be written")
 	}
 }
 
 // pass logs a new denial, and passes it on if there is room for it.
-func (d *denier) pass(denial *denials.Denial) {
+func (d *denier) pass(denial *Denial) {
 	what := "would be denied"
 	if denial.Denied {
 		what = "denied"

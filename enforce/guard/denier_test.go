@@ -7,26 +7,23 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/enforce/guard/denials"
-	"github.com/seed-3119e985/genv/enforce/guard/kernel"
-	"github.com/seed-3119e985/genv/enforce/guard/mode"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
 func TestDenialsAreKept(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
-	h.give(mode.Enforce, time.Minute)
+	h.give(Enforce, time.Minute)
 	stop := h.keep(h.keeper())
 	h.soon("a denial", h.mayNot(bob, 0))
-	h.says(mode.Enforce)
+	h.says(Enforce)
 	for range 3 {
-		h.events <- kernel.Event{Kind: kernel.Denied, UID: bob, PID: snapshot.PID(os.Getpid()), Minor: 3}
+		h.events <- Event{Kind: Denied, UID: bob, PID: snapshot.PID(os.Getpid()), Minor: 3}
 	}
-	h.events <- kernel.Event{Kind: kernel.Opened, UID: bob, Minor: 3}
-	h.events <- kernel.Event{Kind: kernel.WouldDeny, UID: bob, Minor: 0}
-	h.soon("the list", func() bool { l, err := denials.Read(h.run); return err == nil && l.LastSeq == 4 })
-	l, err := denials.Read(h.run)
+	h.events <- Event{Kind: Opened, UID: bob, Minor: 3}
+	h.events <- Event{Kind: WouldDeny, UID: bob, Minor: 0}
+	h.soon("the list", func() bool { l, err := ReadDenials(h.run); return err == nil && l.LastSeq == 4 })
+	l, err := ReadDenials(h.run)
 	require.NoError(t, err)
 	require.Len(t, l.Denials, 2)
 	require.EqualValues(t, 3, l.Denials[0].Count)
@@ -38,21 +35,21 @@ func TestDenialsAreKept(t *testing.T) {
 	stop()
 	h.keep(h.keeper())
 	h.soon("another Keeper", func() bool { h.pins.mu.Lock(); defer h.pins.mu.Unlock(); return h.owner != nil })
-	h.events <- kernel.Event{Kind: kernel.Denied, UID: alice, Minor: 3}
-	h.soon("the numbers go on", func() bool { l, err := denials.Read(h.run); return err == nil && l.LastSeq == 5 })
+	h.events <- Event{Kind: Denied, UID: alice, Minor: 3}
+	h.soon("the numbers go on", func() bool { l, err := ReadDenials(h.run); return err == nil && l.LastSeq == 5 })
 }
 
 // What was denied right before the end is in the list when the keeper has ended.
 func TestDenialsOfTheLastMoment(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
-	h.give(mode.Enforce, time.Minute)
+	h.give(Enforce, time.Minute)
 	stop := h.keep(h.keeper())
 	h.soon("a denial", h.mayNot(bob, 0))
-	h.events <- kernel.Event{Kind: kernel.Denied, UID: bob, PID: 41, Minor: 3}
+	h.events <- Event{Kind: Denied, UID: bob, PID: 41, Minor: 3}
 	h.soon("it is passed on", func() bool { h.mu.Lock(); defer h.mu.Unlock(); return len(h.denied) == 1 })
 	stop()
-	l, err := denials.Read(h.run)
+	l, err := ReadDenials(h.run)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, l.LastSeq)
 }

@@ -1,6 +1,9 @@
-// Package guard keeps the kernel guard of a host: it carries out the last order (package
-// order) by telling the program in the kernel (package kernel) who may open what (package
-// access), for as long as the order holds.
+// Package guard keeps the kernel guard of a host: it carries out the last order by telling the
+// program in the kernel (package kernel) who may open what, for as long as the order holds.
+//
+//	given, err := guard.GiveOrder("/run/genv", guard.Order{Mode: guard.Enforce, Lease: time.Minute, By: "alice"}, "", at)
+//	given, err = guard.RenewOrder("/run/genv", given, at) // ErrReplaced: there is another order now
+//	status, err := guard.ReadStatus("/run/genv")
 //
 //	k := guard.Keeper{RunDir: "/run/genv", Open: …, State: …, Devices: …}
 //	err := k.Run(ctx) // returns when ctx ends; the guard then stays until its lease ends
@@ -10,7 +13,14 @@
 // every second in case it missed something. It never runs nvidia-smi, and reads what may
 // hang, such as files of users and of the driver, apart from what renews the lease.
 //
-// What was denied goes into guard-denials.json (package denials), and to Denied. Who opened a
+// An order (guard-order.json) has a lease: whoever gave it, `genv guard run` or a controller,
+// gives it again before the lease ends. A guard without a valid order lets everything through.
+// What the guard does is in guard.json.
+//
+// What was denied goes into guard-denials.json, in which no user can take all the room, and to Denied. Who opened a
 // device without that goes into guard-opens.json (package openlog), for those who wait for a
 // reason to look.
+//
+// The package doesn't talk to the kernel itself, so that controllers and policies can name modes
+// and orders without the code that does.
 package guard

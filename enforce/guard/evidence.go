@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/seed-3119e985/genv/enforce/guard/access"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
@@ -17,7 +16,7 @@ import (
 type evidence struct {
 	begun  time.Time // when reading began
 	files  state.Files
-	proven map[access.Registration]bool
+	proven map[registration]bool
 	// doubt is why nothing may be taken away from users because of it; empty for none.
 	doubt string
 	// err is why there is no evidence at all.
@@ -91,13 +90,13 @@ func doubtAbout(files *state.Files, now time.Time) string {
 // prove says which environments are their user's: those in which a living process of that
 // uid is registered. After a cleanup, a registered Jupyter kernel lives, too, or may. If
 // only root may write the files, or if no PID means anything here, all are.
-func (k *Keeper) prove(files *state.Files, owned, clean bool) map[access.Registration]bool {
-	proven := make(map[access.Registration]bool, len(files.Environments))
+func (k *Keeper) prove(files *state.Files, owned, clean bool) map[registration]bool {
+	proven := make(map[registration]bool, len(files.Environments))
 	asked := map[snapshot.PID]system.ProcessStatus{}
 	for i := range files.Environments {
 		e := &files.Environments[i]
 		if owned || files.LivenessUnknown || clean && len(e.KernelIDs) > 0 || k.hasOwn(e, asked) {
-			proven[access.Registration{EID: e.EID, UID: e.UID}] = true
+			proven[registration{EID: e.EID, UID: e.UID}] = true
 		}
 	}
 	return proven

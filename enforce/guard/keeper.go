@@ -9,8 +9,6 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/seed-3119e985/genv/enforce/guard/denials"
-	"github.com/seed-3119e985/genv/enforce/guard/order"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
 	"github.com/seed-3119e985/genv/snapshot/state"
@@ -48,9 +46,9 @@ type Keeper struct {
 	Owner func(snapshot.UID) snapshot.UID
 	// Denied gets each new denial, one at a time; nil for nothing. It may be slow: then it
 	// misses some.
-	Denied func(d denials.Denial)
+	Denied func(d Denial)
 	// Clock returns the present time; nil for the machine's clocks.
-	Clock func() (order.At, error)
+	Clock func() (At, error)
 	Log   zerolog.Logger
 
 	// Waiting is called once if another process holds the lock; nil for nothing.
@@ -78,7 +76,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 
 // lock waits for the lock; without an error or a lock, ctx has ended.
 func (k *Keeper) lock(ctx context.Context) (*os.File, error) {
-	dir, err := order.OpenRunDir(k.RunDir)
+	dir, err := OpenRunDir(k.RunDir)
 	if err != nil {
 		return nil, fmt.Errorf("keep the guard: %w", err)
 	}
@@ -105,7 +103,7 @@ func (k *Keeper) lock(ctx context.Context) (*os.File, error) {
 // error it is nil if a Keeper holds the lock. It waits for a moment: a program that a process
 // starts holds its locks, too, until it runs.
 func TryLock(runDir string) (*os.File, error) {
-	dir, err := order.OpenRunDir(runDir)
+	dir, err := OpenRunDir(runDir)
 	if err != nil {
 		return nil, err
 	}

@@ -10,9 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/enforce/guard/kernel"
-	"github.com/seed-3119e985/genv/enforce/guard/mode"
-	"github.com/seed-3119e985/genv/enforce/guard/order"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
@@ -36,7 +33,7 @@ func TestAKeeperFollowsTheStateFiles(t *testing.T) {
 	h.soon("no device for Alice", h.mayNot(alice, 0))
 	require.True(t, h.pins.may(bob, 2))
 
-	s := h.says(mode.Enforce)
+	s := h.says(Enforce)
 	require.Len(t, s.Devices, 4)
 	require.Equal(t, 3, *s.Devices[0].Minor)
 	require.NotEmpty(t, s.Keeper)
@@ -52,10 +49,10 @@ func newGuarded(t testing.TB) *host {
 	t.Helper()
 	h := newHost(t)
 	h.write(attachments{alice: {0}})
-	h.give(mode.Enforce, time.Minute)
+	h.give(Enforce, time.Minute)
 	h.keep(h.keeper())
 	h.soon("the first denial", h.mayNot(bob, 0))
-	h.says(mode.Enforce) // it is written after the kernel was told
+	h.says(Enforce) // it is written after the kernel was told
 	return h
 }
 
@@ -97,20 +94,20 @@ func TestWritesInPlace(t *testing.T) {
 func TestALeaseEndsByItselfWithoutItsKeeper(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
-	h.give(mode.Enforce, 2*time.Second)
+	h.give(Enforce, 2*time.Second)
 	stop := h.keep(h.keeper())
 	h.soon("the first denial", h.mayNot(bob, 0))
 	stop()
 	require.False(t, h.pins.may(bob, 3), "a Keeper that ends leaves the guard")
 	h.soon("the end of the lease", h.may(bob, 0))
 	s := h.status()
-	require.Equal(t, mode.Off, s.Now(time.Now()))
+	require.Equal(t, Off, s.Now(time.Now()))
 }
 
 func TestAnOrderThatIsNotGivenAgainEnds(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
-	g := h.give(mode.Enforce, 2*time.Second)
+	g := h.give(Enforce, 2*time.Second)
 	h.keep(h.keeper())
 	h.soon("the first denial", h.mayNot(bob, 0))
 	for range 3 { // given again, it goes on
@@ -118,12 +115,12 @@ func TestAnOrderThatIsNotGivenAgainEnds(t *testing.T) {
 		require.False(t, h.pins.may(bob, 3))
 		now, err := Now()
 		require.NoError(t, err)
-		g, err = order.Renew(h.run, g, now)
+		g, err = RenewOrder(h.run, g, now)
 		require.NoError(t, err)
 	}
 	h.soon("its end", h.may(bob, 0))
-	require.Contains(t, h.says(mode.Off).Reason, "lease of its last order has ended")
-	h.give(mode.Enforce, time.Minute)
+	require.Contains(t, h.says(Off).Reason, "lease of its last order has ended")
+	h.give(Enforce, time.Minute)
 	h.soon("the next order", h.mayNot(bob, 0))
 }
 
@@ -131,7 +128,7 @@ func TestAnOrderThatIsNotGivenAgainEnds(t *testing.T) {
 func TestTheKernelGetsAMinuteAtMost(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
-	h.give(mode.Enforce, 24*time.Hour)
+	h.give(Enforce, 24*time.Hour)
 	h.keep(h.keeper())
 	h.soon("the first denial", h.mayNot(bob, 0))
 	h.pins.mu.Lock()
@@ -143,7 +140,7 @@ func TestTakeOver(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	h.write(attachments{alice: {0}})
-	h.give(mode.Enforce, time.Minute)
+	h.give(Enforce, time.Minute)
 	first := h.keeper()
 	stop := h.keep(first)
 	h.soon("the first denial", h.mayNot(bob, 0))
@@ -171,21 +168,21 @@ func TestVetoAndOff(t *testing.T) {
 	h := newGuarded(t)
 	require.NoError(t, os.WriteFile(h.veto, nil, 0o600))
 	h.soon("the veto", h.may(bob, 0))
-	s := h.says(mode.Off)
+	s := h.says(Off)
 	require.True(t, s.Veto)
 	require.Contains(t, s.Reason, h.veto)
 	require.False(t, h.isAttached())
-	h.give(mode.Enforce, time.Minute)
+	h.give(Enforce, time.Minute)
 	time.Sleep(20 * time.Millisecond)
 	require.True(t, h.pins.may(bob, 3), "it is stronger than orders")
 	require.NoError(t, os.Remove(h.veto))
 	h.soon("the end of the veto", h.mayNot(bob, 0))
-	h.give(mode.Off, 0)
+	h.give(Off, 0)
 	h.soon("off", h.may(bob, 0))
-	require.Contains(t, h.says(mode.Off).Reason, "the test")
+	require.Contains(t, h.says(Off).Reason, "the test")
 	require.False(t, h.isAttached())
-	h.give(mode.Watch, time.Minute)
-	h.says(mode.Watch)
+	h.give(Watch, time.Minute)
+	h.says(Watch)
 	require.True(t, h.pins.may(bob, 3))
 }
 
@@ -195,19 +192,19 @@ func (p *pins) isAttached() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.at
 func TestRemovedByHand(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
-	mine := h.give(mode.Enforce, time.Minute)
+	mine := h.give(Enforce, time.Minute)
 	h.keep(h.keeper())
 	h.soon("the first denial", h.mayNot(bob, 0))
-	h.says(mode.Enforce)
+	h.says(Enforce)
 	require.NoError(t, h.remove())
-	require.Contains(t, h.says(mode.Off).Reason, "by hand")
+	require.Contains(t, h.says(Off).Reason, "by hand")
 	now, err := Now()
 	require.NoError(t, err)
-	_, err = order.Renew(h.run, mine, now)
-	require.ErrorIs(t, err, order.ErrReplaced, "whoever gave the order learns it")
+	_, err = RenewOrder(h.run, mine, now)
+	require.ErrorIs(t, err, ErrReplaced, "whoever gave the order learns it")
 	time.Sleep(1100 * time.Millisecond)
 	require.False(t, h.isAttached())
-	h.give(mode.Enforce, time.Minute)
+	h.give(Enforce, time.Minute)
 	h.soon("the next order", h.mayNot(bob, 0))
 }
 
@@ -218,10 +215,10 @@ func TestRemovedAlongWithAVetoOrAnOrder(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(h *host)
 		reason string
-		holds  mode.Mode // of the order
+		holds  Mode // of the order
 	}{
-		"veto": {func(h *host) { require.NoError(h, os.WriteFile(h.veto, nil, 0o600)) }, "guard.off exists", mode.Enforce},
-		"off":  {func(h *host) { h.give(mode.Off, 0) }, "turned off by the test", mode.Off},
+		"veto": {func(h *host) { require.NoError(h, os.WriteFile(h.veto, nil, 0o600)) }, "guard.off exists", Enforce},
+		"off":  {func(h *host) { h.give(Off, 0) }, "turned off by the test", Off},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -229,8 +226,8 @@ func TestRemovedAlongWithAVetoOrAnOrder(t *testing.T) {
 			h.pins.mu.Lock()
 			h.renewing = func() { tt.change(h); _ = h.remove() }
 			h.pins.mu.Unlock()
-			require.Contains(t, h.says(mode.Off).Reason, tt.reason)
-			given, err := order.Read(h.run)
+			require.Contains(t, h.says(Off).Reason, tt.reason)
+			given, err := ReadOrder(h.run)
 			require.NoError(t, err)
 			require.Equal(t, tt.holds, given.Mode)
 			require.Equal(t, "the test", given.By)
@@ -285,25 +282,25 @@ func TestNothingIsDeniedBeforeAnythingIsKnown(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		doubt  func(h *host)
-		says   mode.Mode
+		says   Mode
 		denies bool
 	}{
-		"corrupt": {func(h *host) { h.readErr = errors.New("corrupt") }, mode.Off, false},
-		"hangs":   {func(h *host) { h.hang = make(chan struct{}) }, mode.Off, false},
+		"corrupt": {func(h *host) { h.readErr = errors.New("corrupt") }, Off, false},
+		"hangs":   {func(h *host) { h.hang = make(chan struct{}) }, Off, false},
 		"restored": {func(h *host) {
 			h.doubt = func(f *state.Files) { f.Restorations = []state.Restoration{{At: time.Now()}} }
-		}, mode.Watch, false},
-		"another namespace has what is registered": {func(h *host) { h.doubt = func(f *state.Files) { f.LivenessUnknown = true } }, mode.Enforce, true},
-		"no devices":     {func(h *host) { h.minors = nil }, mode.Enforce, false},
-		"too many users": {func(h *host) { h.fullErr = kernel.ErrFull }, mode.Watch, false},
-		"no guard":       {func(h *host) { h.openErr = kernel.ErrUnsupported }, mode.Off, false},
+		}, Watch, false},
+		"another namespace has what is registered": {func(h *host) { h.doubt = func(f *state.Files) { f.LivenessUnknown = true } }, Enforce, true},
+		"no devices":     {func(h *host) { h.minors = nil }, Enforce, false},
+		"too many users": {func(h *host) { h.fullErr = ErrFull }, Watch, false},
+		"no guard":       {func(h *host) { h.openErr = errors.New("not supported") }, Off, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := newHost(t)
 			tt.doubt(h)
 			h.write(attachments{alice: {0}})
-			h.give(mode.Enforce, time.Minute)
+			h.give(Enforce, time.Minute)
 			h.keep(h.keeper())
 			s := h.says(tt.says)
 			require.NotEqual(t, tt.denies, s.Reason != "" || len(s.Problems) > 0 && name != "another namespace has what is registered", "%+v", s)
@@ -326,29 +323,29 @@ func TestWhatHangsHoldsNothingUp(t *testing.T) {
 	h.write(attachments{bob: {1}})
 	h.soon("Bob's device", h.may(bob, 1))
 	require.True(t, h.pins.may(alice, 3), "a glance takes nothing away")
-	h.give(mode.Off, 0)
+	h.give(Off, 0)
 	h.soon("off", func() bool { return !h.isAttached() })
 }
 
 func TestExemptUsersAndDevices(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
-	h.give(mode.Enforce, time.Minute, func(o *order.Order) {
+	h.give(Enforce, time.Minute, func(o *Order) {
 		o.ExemptUsers, o.ExemptDevices = []snapshot.Username{"bob", "gone"}, []snapshot.DeviceIndex{2}
 	})
 	h.keep(h.keeper())
 	h.soon("the first denial", h.mayNot(alice, 0))
 	require.True(t, h.pins.may(bob, 3))
 	require.True(t, h.pins.may(alice, 1), "device 2 is exempt")
-	s := h.says(mode.Enforce)
-	require.Equal(t, []order.User{{UID: bob, Devices: []snapshot.DeviceIndex{0, 1, 3}, Exempt: true}}, s.Users)
+	s := h.says(Enforce)
+	require.Equal(t, []User{{UID: bob, Devices: []snapshot.DeviceIndex{0, 1, 3}, Exempt: true}}, s.Users)
 	h.soon("the user who doesn't exist is said", func() bool { return len(h.status().Problems) == 1 })
 
-	h.give(mode.Enforce, time.Minute, func(o *order.Order) { o.ExemptUsers = []snapshot.Username{"unknown"} })
-	h.says(mode.Watch)
+	h.give(Enforce, time.Minute, func(o *Order) { o.ExemptUsers = []snapshot.Username{"unknown"} })
+	h.says(Watch)
 	h.soon("why it only watches", func() bool { return strings.Contains(h.status().Reason, "the directory doesn't answer") })
 	require.True(t, h.pins.may(alice, 3), "she may be the exempt one")
-	h.give(mode.Enforce, time.Minute, func(o *order.Order) { o.FirstUID = bob })
+	h.give(Enforce, time.Minute, func(o *Order) { o.FirstUID = bob })
 	h.soon("Bob is denied", h.mayNot(bob, 0))
 	require.True(t, h.pins.may(alice, 3), "her uid is below the first one")
 }
@@ -360,10 +357,10 @@ func TestOnlyRootMayWriteTheState(t *testing.T) {
 		h.owned = owned
 		h.set(func() { h.owners = map[snapshot.PID]snapshot.UID{101: bob} })
 		h.write(attachments{alice: {0}})
-		h.give(mode.Enforce, time.Minute)
+		h.give(Enforce, time.Minute)
 		stop := h.keep(h.keeper())
 		h.soon("a denial", h.mayNot(bob, 0))
-		h.says(mode.Enforce)
+		h.says(Enforce)
 		require.Equal(t, owned, h.pins.may(alice, 3), "without a process of hers, only root's word counts")
 		stop()
 	}

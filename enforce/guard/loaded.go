@@ -7,9 +7,6 @@ import (
 	"maps"
 	"time"
 
-	"github.com/seed-3119e985/genv/enforce/guard/access"
-	"github.com/seed-3119e985/genv/enforce/guard/kernel"
-	"github.com/seed-3119e985/genv/enforce/guard/mode"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -17,13 +14,13 @@ import (
 // it last.
 type loaded struct {
 	Kernel
-	stop     func()                         // ends the reading of events
-	left     map[snapshot.UID]kernel.Minors // what an earlier Keeper allowed; nil if the guard is new
-	plan     access.Plan
+	stop     func()                  // ends the reading of events
+	left     map[snapshot.UID]Minors // what an earlier Keeper allowed; nil if the guard is new
+	plan     access
 	planned  bool // plan was written
 	unpinned bool // it ends with this process
 	full     bool // there are more users than the kernel has room for
-	control  kernel.Control
+	control  Control
 	deadline time.Time // by the wall clock; zero before the first SetControl
 }
 
@@ -38,7 +35,7 @@ func (s *session) open(ctx context.Context) (*loaded, error) {
 		return nil, errors.Join(err, k.Close())
 	}
 	g := &loaded{Kernel: k, unpinned: now.Dir == ""}
-	if now.Mode != mode.Off && now.Lease > 0 {
+	if now.Mode != Off && now.Lease > 0 {
 		g.left = now.Allowed
 	}
 	reading, stop := context.WithCancel(ctx)
@@ -66,7 +63,7 @@ func (s *session) release() {
 }
 
 // allowed is who may open what in the kernel at this moment.
-func (g *loaded) allowed() map[snapshot.UID]kernel.Minors {
+func (g *loaded) allowed() map[snapshot.UID]Minors {
 	switch {
 	case g == nil:
 		return nil
@@ -78,10 +75,10 @@ func (g *loaded) allowed() map[snapshot.UID]kernel.Minors {
 
 // write writes a plan to the kernel, as far as it differs: permissions before what they
 // are exceptions from. Allowed opens of guarded devices are reported, too.
-func (g *loaded) write(p access.Plan) (changed bool, err error) {
+func (g *loaded) write(p access) (changed bool, err error) {
 	if !g.planned || !maps.Equal(g.plan.Allowed, p.Allowed) {
 		err := g.SetAllowed(p.Allowed)
-		if g.full = errors.Is(err, kernel.ErrFull); err != nil && !g.full {
+		if g.full = errors.Is(err, ErrFull); err != nil && !g.full {
 			return false, err
 		}
 		changed = true
@@ -98,7 +95,7 @@ func (g *loaded) write(p access.Plan) (changed bool, err error) {
 
 // renew sets mode and lease in the kernel. notable says that guard.json is to be written: the
 // mode is new, or a third of the lease is over.
-func (g *loaded) renew(c kernel.Control, now time.Time) (notable bool, err error) {
+func (g *loaded) renew(c Control, now time.Time) (notable bool, err error) {
 	if err := g.SetControl(c); err != nil {
 		return false, fmt.Errorf("renew the guard's lease: %w", err)
 	}

@@ -18,10 +18,6 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-3119e985/genv/enforce/guard/denials"
-	"github.com/seed-3119e985/genv/enforce/guard/kernel"
-	"github.com/seed-3119e985/genv/enforce/guard/mode"
-	"github.com/seed-3119e985/genv/enforce/guard/order"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
 	"github.com/seed-3119e985/genv/snapshot/state"
@@ -41,12 +37,12 @@ type pins struct {
 
 	attached bool
 	owner    *memoryKernel // who has it open
-	guarded  kernel.Minors
-	watched  kernel.Minors
-	allowed  map[snapshot.UID]kernel.Minors
-	control  kernel.Control
+	guarded  Minors
+	watched  Minors
+	allowed  map[snapshot.UID]Minors
+	control  Control
 	until    time.Time
-	events   chan kernel.Event
+	events   chan Event
 	openErr  error
 	fullErr  error
 	renewing func() // called once before the control is set
@@ -62,7 +58,7 @@ func (p *pins) open() (Kernel, error) {
 		p.t.Error("two Keepers have the guard open")
 	}
 	if !p.attached {
-		p.attached, p.allowed, p.control, p.guarded, p.until = true, map[snapshot.UID]kernel.Minors{}, kernel.Control{}, kernel.Minors{}, time.Time{}
+		p.attached, p.allowed, p.control, p.guarded, p.until = true, map[snapshot.UID]Minors{}, Control{}, Minors{}, time.Time{}
 	}
 	p.owner = &memoryKernel{p}
 	return p.owner, nil
@@ -79,7 +75,7 @@ func (p *pins) remove() error {
 func (p *pins) may(uid snapshot.UID, minor int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return !p.attached || time.Now().After(p.until) || p.control.Mode != mode.Enforce || uid < p.control.FirstUID ||
+	return !p.attached || time.Now().After(p.until) || p.control.Mode != Enforce || uid < p.control.FirstUID ||
 		!p.guarded.Has(minor) || p.allowed[uid].Has(minor)
 }
 
@@ -93,12 +89,12 @@ func (k *memoryKernel) use() error {
 	case k.owner != k:
 		k.t.Error("a Keeper that doesn't have the guard uses it")
 	case !k.attached:
-		return fmt.Errorf("gone: %w", kernel.ErrRemoved)
+		return fmt.Errorf("gone: %w", ErrRemoved)
 	}
 	return nil
 }
 
-func (k *memoryKernel) SetMinors(guarded, watched kernel.Minors) error {
+func (k *memoryKernel) SetMinors(guarded, watched Minors) error {
 	err := k.use()
 	defer k.mu.Unlock()
 	if err == nil {
@@ -107,7 +103,7 @@ func (k *memoryKernel) SetMinors(guarded, watched kernel.Minors) error {
 	return err
 }
 
-func (k *memoryKernel) SetAllowed(allowed map[snapshot.UID]kernel.Minors) error {
+func (k *memoryKernel) SetAllowed(allowed map[snapshot.UID]Minors) error {
 	err := k.use()
 	defer k.mu.Unlock()
 	if err != nil {
@@ -117,7 +113,7 @@ func (k *memoryKernel) SetAllowed(allowed map[snapshot.UID]kernel.Minors) error 
 	return k.fullErr
 }
 
-func (k *memoryKernel) SetControl(c kernel.Control) error {
+func (k *memoryKernel) SetControl(c Control) error {
 	k.mu.Lock()
 	renewing := k.renewing
 	k.renewing = nil
@@ -133,15 +129,15 @@ func (k *memoryKernel) SetControl(c kernel.Control) error {
 	return err
 }
 
-func (k *memoryKernel) State() (kernel.State, error) {
+func (k *memoryKernel) State() (KernelState, error) {
 	err := k.use()
 	defer k.mu.Unlock()
 	c := k.control
 	c.Lease = max(0, time.Until(k.until))
-	return kernel.State{Control: c, Dir: "/sys/fs/bpf/genv", Allowed: maps.Clone(k.allowed), Guarded: k.guarded}, err
+	return KernelState{Control: c, Dir: "/sys/fs/bpf/genv", Allowed: maps.Clone(k.allowed), Guarded: k.guarded}, err
 }
 
-func (k *memoryKernel) Events(ctx context.Context, handle func(kernel.Event)) error {
+func (k *memoryKernel) Events(ctx context.Context, handle func(Event)) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -175,7 +171,7 @@ type host struct {
 	readErr  error
 	placeErr error // it is unknown where the state files are
 	doubt    func(*state.Files)
-	denied   []denials.Denial
+	denied   []Denial
 }
 
 func newHost(t testing.TB) *host {
@@ -184,7 +180,7 @@ func newHost(t testing.TB) *host {
 		TB: t, run: filepath.Join(dir, "run"), state: filepath.Join(dir, "state"), veto: filepath.Join(dir, "etc", "guard.off"),
 		owners: map[snapshot.PID]snapshot.UID{101: alice, 102: bob}, minors: []int{3, 2, 1, 0},
 	}
-	h.t, h.events = t, make(chan kernel.Event, 100)
+	h.t, h.events = t, make(chan Event, 100)
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "etc"), 0o755))
 	h.write(nil)
 	return h
@@ -297,7 +293,7 @@ func (h *host) keeper() *Keeper {
 			}
 			return 0, false, nil
 		},
-		Denied: func(d denials.Denial) { h.set(func() { h.denied = append(h.denied, d) }) },
+		Denied: func(d Denial) { h.set(func() { h.denied = append(h.denied, d) }) },
 		Log:    zerolog.New(io.Discard),
 	}
 }
@@ -316,15 +312,15 @@ func (h *host) keep(k *Keeper) (stop func()) {
 }
 
 // give gives an order.
-func (h *host) give(m mode.Mode, lease time.Duration, change ...func(*order.Order)) order.Given {
+func (h *host) give(m Mode, lease time.Duration, change ...func(*Order)) Given {
 	h.Helper()
-	o := order.Order{Mode: m, Lease: lease, By: "the test"}
+	o := Order{Mode: m, Lease: lease, By: "the test"}
 	for _, c := range change {
 		c(&o)
 	}
 	now, err := Now()
 	require.NoError(h, err)
-	g, err := order.Give(h.run, o, "", now)
+	g, err := GiveOrder(h.run, o, "", now)
 	require.NoError(h, err)
 	return g
 }
@@ -351,7 +347,7 @@ func (h *host) mayNot(uid snapshot.UID, index snapshot.DeviceIndex) func() bool 
 }
 
 // status is guard.json.
-func (h *host) status() (s order.Status) {
+func (h *host) status() (s Status) {
 	data, err := os.ReadFile(filepath.Join(h.run, "guard.json"))
 	if err == nil {
 		_ = json.Unmarshal(data, &s)
@@ -360,7 +356,7 @@ func (h *host) status() (s order.Status) {
 }
 
 // says waits for a mode in guard.json.
-func (h *host) says(m mode.Mode) (s order.Status) {
+func (h *host) says(m Mode) (s Status) {
 	h.Helper()
 	h.soon("guard.json says "+m.String(), func() bool { s = h.status(); return s.Schema != "" && s.Mode == m })
 	return s

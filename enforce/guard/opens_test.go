@@ -7,8 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/enforce/guard/kernel"
-	"github.com/seed-3119e985/genv/enforce/guard/mode"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/watch/openlog"
 )
@@ -19,19 +17,19 @@ func TestOpensAreReported(t *testing.T) {
 	h.write(map[snapshot.UID][]snapshot.DeviceIndex{alice: {0}})
 	require.NoError(t, os.MkdirAll(h.run, 0o755))
 	r := openlog.NewReader(h.run)
-	h.give(mode.Enforce, time.Minute)
+	h.give(Enforce, time.Minute)
 	h.keep(h.keeper())
 	h.soon("bob may not open device 0", h.mayNot(bob, 0))
 	h.pins.mu.Lock()
 	require.Equal(t, h.guarded, h.watched)
 	h.pins.mu.Unlock()
-	h.events <- kernel.Event{Kind: kernel.Denied, UID: bob, PID: 41, Minor: 3}
-	h.events <- kernel.Event{Kind: kernel.Opened, UID: 0, PID: 0, Minor: 3} // of a look's nvidia-smi, perhaps
-	for _, e := range []kernel.Event{
-		{Kind: kernel.Opened, UID: alice, PID: 42, Minor: 3},
-		{Kind: kernel.Opened, UID: 0, PID: 43, Minor: 3},
-		{Kind: kernel.WouldDeny, UID: bob, PID: 44, Minor: 3},
-		{Kind: kernel.Opened, UID: alice, PID: 0, Minor: 3},
+	h.events <- Event{Kind: Denied, UID: bob, PID: 41, Minor: 3}
+	h.events <- Event{Kind: Opened, UID: 0, PID: 0, Minor: 3} // of a look's nvidia-smi, perhaps
+	for _, e := range []Event{
+		{Kind: Opened, UID: alice, PID: 42, Minor: 3},
+		{Kind: Opened, UID: 0, PID: 43, Minor: 3},
+		{Kind: WouldDeny, UID: bob, PID: 44, Minor: 3},
+		{Kind: Opened, UID: alice, PID: 0, Minor: 3},
 	} {
 		h.events <- e
 	}

@@ -11,8 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-3119e985/genv/enforce/guard/mode"
-	"github.com/seed-3119e985/genv/enforce/guard/order"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state"
@@ -39,7 +37,7 @@ type session struct {
 	denier   *denier
 
 	began       snapshot.StartTime // of this process; 0 if unknown
-	given       order.Given        // the last order; its mode is off if there is none
+	given       Given              // the last order; its mode is off if there is none
 	veto        bool
 	loaded      *loaded // the guard in the kernel; nil while it is off
 	failedAt    time.Time
@@ -52,7 +50,7 @@ type session struct {
 
 	problems problems
 	present  present
-	written  order.Status
+	written  Status
 	removed  bool // whatever an earlier Keeper left in the kernel
 }
 
@@ -125,7 +123,7 @@ func (s *session) follow() {
 	}
 	names := map[string][]string{}
 	add := func(dir, name string) { names[filepath.Clean(dir)] = append(names[filepath.Clean(dir)], name) }
-	add(s.RunDir, order.FileName)
+	add(s.RunDir, OrderFile)
 	add(filepath.Dir(s.Veto), filepath.Base(s.Veto))
 	add(place, state.Envs.String())
 	add(place, state.Devices.String())
@@ -134,7 +132,7 @@ func (s *session) follow() {
 
 // request starts to read the state files, unless the guard is to be off.
 func (s *session) request() {
-	if s.given.Mode == mode.Off {
+	if s.given.Mode == Off {
 		return
 	}
 	s.glances.request()
@@ -144,7 +142,7 @@ func (s *session) request() {
 // again looks at what may have changed without an event of inotify.
 func (s *session) again() {
 	s.follow()
-	if s.given.Mode == mode.Off {
+	if s.given.Mode == Off {
 		return
 	}
 	if place, _, err := s.State.Place(); err != nil {
@@ -181,10 +179,10 @@ func versionsIn(dir string) (v [2]fileVersion) {
 // readOrder reads the order and the veto.
 func (s *session) readOrder() {
 	s.veto = exists(s.Veto)
-	given, err := order.Read(s.RunDir)
+	given, err := ReadOrder(s.RunDir)
 	switch {
-	case errors.Is(err, order.ErrNone):
-		s.given = order.Given{}
+	case errors.Is(err, ErrNoOrder):
+		s.given = Given{}
 	case err != nil: // the one before holds until its lease ends
 		s.problems.set("order", "the order can't be read: "+err.Error())
 		return

@@ -9,9 +9,6 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/seed-3119e985/genv/enforce/guard/kernel"
-	"github.com/seed-3119e985/genv/enforce/guard/mode"
-	"github.com/seed-3119e985/genv/enforce/guard/order"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -52,7 +49,7 @@ func (p *problems) list() []string {
 }
 
 // publish writes guard.json if something in it has changed.
-func (s *session) publish(now order.At) {
+func (s *session) publish(now At) {
 	if !s.problems.dirty && s.written.Mode == s.present.mode && s.written.Reason == s.present.reason && s.written.Given.Equal(s.given.Time) && !s.written.Time.IsZero() {
 		return
 	}
@@ -63,7 +60,7 @@ func (s *session) publish(now order.At) {
 		return
 	}
 	next.Time = now.Time.UTC()
-	if err := order.WriteStatus(s.RunDir, next); err != nil {
+	if err := WriteStatus(s.RunDir, next); err != nil {
 		s.problems.set("status", "guard.json can't be written: "+err.Error())
 		return
 	}
@@ -71,15 +68,15 @@ func (s *session) publish(now order.At) {
 }
 
 // status is what guard.json says.
-func (s *session) status() order.Status {
-	st := order.Status{
+func (s *session) status() Status {
+	st := Status{
 		Mode: s.present.mode, Reason: s.present.reason, Veto: s.veto, Keeper: snapshot.PID(os.Getpid()), KeeperStart: s.began,
-		Devices: []order.Device{}, Users: []order.User{}, Problems: s.problems.list(),
+		Devices: []Device{}, Users: []User{}, Problems: s.problems.list(),
 	}
 	if s.given.ID != "" {
 		st.Order, st.Given, st.FirstUID = &s.given.Order, s.given.Time, s.given.First()
 	}
-	if s.present.mode == mode.Off || s.loaded == nil {
+	if s.present.mode == Off || s.loaded == nil {
 		return st
 	}
 	st.Unpinned = s.loaded.unpinned
@@ -93,10 +90,10 @@ func (s *session) status() order.Status {
 }
 
 // users are those who may open devices, by index.
-func (g *loaded) users() []order.User {
-	users := make([]order.User, 0, len(g.plan.Allowed))
+func (g *loaded) users() []User {
+	users := make([]User, 0, len(g.plan.Allowed))
 	for _, uid := range slices.Sorted(maps.Keys(g.plan.Allowed)) {
-		u := order.User{UID: uid, Devices: []snapshot.DeviceIndex{}, Exempt: g.plan.Allowed[uid] == kernel.AllMinors()}
+		u := User{UID: uid, Devices: []snapshot.DeviceIndex{}, Exempt: g.plan.Allowed[uid] == AllMinors()}
 		for i := range g.plan.Devices {
 			d := &g.plan.Devices[i]
 			if d.Guarded && g.plan.Allowed[uid].Has(*d.Minor) {

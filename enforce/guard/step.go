@@ -5,10 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/seed-3119e985/genv/enforce/guard/kernel"
-	"github.com/seed-3119e985/genv/enforce/guard/mode"
-	"github.com/seed-3119e985/genv/enforce/guard/order"
 )
 
 const (
@@ -21,7 +17,7 @@ const (
 
 // present is what the guard does at this moment, for its status.
 type present struct {
-	mode   mode.Mode
+	mode   Mode
 	reason string // why it is off, or less than was ordered
 }
 
@@ -41,7 +37,7 @@ func (s *session) step(ctx context.Context) {
 	s.publish(now)
 }
 
-func (s *session) now() (order.At, error) {
+func (s *session) now() (At, error) {
 	if s.Clock != nil {
 		return s.Clock()
 	}
@@ -49,13 +45,13 @@ func (s *session) now() (order.At, error) {
 }
 
 // offReason is why the guard has to be off, or empty.
-func (s *session) offReason(now order.At) string {
+func (s *session) offReason(now At) string {
 	switch {
 	case s.veto:
 		return fmt.Sprintf("%s exists: the guard stays off as long as it does", s.Veto)
 	case s.given.ID == "":
 		return "it has no order"
-	case s.given.Mode == mode.Off:
+	case s.given.Mode == Off:
 		return "it was turned off by " + s.given.By
 	case s.given.Left(now) == 0:
 		return "the lease of its last order has ended"
@@ -66,7 +62,7 @@ func (s *session) offReason(now order.At) string {
 // turnOff ends the guard in the kernel at once. The first time, that is also one that an
 // earlier Keeper left.
 func (s *session) turnOff(reason string) {
-	s.present = present{mode.Off, reason}
+	s.present = present{Off, reason}
 	if s.loaded == nil && s.removed {
 		return
 	}
@@ -83,7 +79,7 @@ func (s *session) turnOff(reason string) {
 }
 
 // keep makes the kernel do what was ordered.
-func (s *session) keep(ctx context.Context, now order.At) {
+func (s *session) keep(ctx context.Context, now At) {
 	s.askForUsers()
 	if s.loaded == nil && !s.start(ctx) {
 		return
@@ -96,7 +92,7 @@ func (s *session) keep(ctx context.Context, now order.At) {
 		}
 		s.problems.dirty = s.problems.dirty || changed
 	} else if s.loaded.left == nil { // nothing is known, so nothing is denied
-		s.present = present{mode.Off, "it waits for the state files and the list of devices"}
+		s.present = present{Off, "it waits for the state files and the list of devices"}
 		return
 	}
 	s.renew(now)
@@ -110,7 +106,7 @@ func (s *session) start(ctx context.Context) bool {
 	g, err := s.open(ctx)
 	if err != nil {
 		s.failedAt = time.Now()
-		s.present = present{mode.Off, "the guard can't be attached"}
+		s.present = present{Off, "the guard can't be attached"}
 		s.problems.set("kernel", err.Error())
 		return false
 	}
@@ -130,19 +126,19 @@ func (s *session) start(ctx context.Context) bool {
 }
 
 // renew sets mode and lease in the kernel.
-func (s *session) renew(now order.At) {
+func (s *session) renew(now At) {
 	m, reason := s.given.Mode, ""
 	unknown := s.view.knowsUsers(&s.given.Order)
 	switch {
-	case m != mode.Enforce:
+	case m != Enforce:
 	case s.loaded.full:
-		m, reason = mode.Watch, "more users may open devices than the kernel has room for"
+		m, reason = Watch, "more users may open devices than the kernel has room for"
 	case unknown != nil:
-		m, reason = mode.Watch, unknown.Error()
+		m, reason = Watch, unknown.Error()
 	case s.view.incomplete() != "":
-		m, reason = mode.Watch, s.view.incomplete()
+		m, reason = Watch, s.view.incomplete()
 	}
-	c := kernel.Control{Mode: m, Lease: min(s.given.Left(now), maxLease), FirstUID: s.given.First()}
+	c := Control{Mode: m, Lease: min(s.given.Left(now), maxLease), FirstUID: s.given.First()}
 	notable, err := s.loaded.renew(c, now.Time)
 	if s.failed(err) {
 		return
@@ -161,12 +157,12 @@ func (s *session) failed(err error) bool {
 		return false
 	}
 	s.release()
-	if errors.Is(err, kernel.ErrRemoved) {
+	if errors.Is(err, ErrRemoved) {
 		s.wasRemoved()
 		return true
 	}
 	s.failedAt = time.Now()
-	s.present = present{mode.Off, "the guard in the kernel failed"}
+	s.present = present{Off, "the guard in the kernel failed"}
 	s.problems.set("kernel", err.Error())
 	return true
 }
@@ -178,13 +174,13 @@ func (s *session) wasRemoved() {
 	now, err := s.now()
 	if err == nil && s.offReason(now) == "" {
 		following := s.given.ID
-		s.given, _, err = order.Offer(s.RunDir, order.Order{Mode: mode.Off, By: "removal of its pins by hand"}, "", now, func(g order.Given, _ error) bool {
+		s.given, _, err = OfferOrder(s.RunDir, Order{Mode: Off, By: "removal of its pins by hand"}, "", now, func(g Given, _ error) bool {
 			return g.ID == following
 		})
 		s.Log.Warn().Msg("the guard was removed by hand: off until the next order on this host")
 	}
 	if err != nil {
-		s.given.Mode = mode.Off
+		s.given.Mode = Off
 		s.problems.set("order", err.Error())
 	}
 	if off := s.offReason(now); off != "" {

@@ -7,9 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/seed-3119e985/genv/enforce/guard/access"
-	"github.com/seed-3119e985/genv/enforce/guard/kernel"
-	"github.com/seed-3119e985/genv/enforce/guard/order"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
 	"github.com/seed-3119e985/genv/snapshot/state"
@@ -18,9 +15,9 @@ import (
 
 // view is what a session knows of the host.
 type view struct {
-	look   *evidence                      // the last good one; nil for none yet
-	glance *evidence                      // newer than look, or nil
-	kept   map[snapshot.UID]kernel.Minors // what was allowed before there was doubt
+	look   *evidence               // the last good one; nil for none yet
+	glance *evidence               // newer than look, or nil
+	kept   map[snapshot.UID]Minors // what was allowed before there was doubt
 	// whole says that at least one look, of this or an earlier Keeper, left no doubt.
 	whole   bool
 	trouble string // why nothing is taken away from users now, or empty
@@ -39,7 +36,7 @@ func (v *view) glanced(e evidence) {
 }
 
 // looked notes what a look at the state files saw. allowed is what is allowed so far.
-func (v *view) looked(e evidence, allowed map[snapshot.UID]kernel.Minors) {
+func (v *view) looked(e evidence, allowed map[snapshot.UID]Minors) {
 	v.trouble = e.doubt
 	if e.err != nil {
 		v.trouble = e.err.Error()
@@ -82,7 +79,7 @@ func (v *view) problem() string {
 }
 
 // tookOver notes what an earlier Keeper allowed: it holds until the first good look.
-func (v *view) tookOver(allowed map[snapshot.UID]kernel.Minors) {
+func (v *view) tookOver(allowed map[snapshot.UID]Minors) {
 	if v.look == nil || v.trouble != "" {
 		v.kept = allowed
 	}
@@ -90,20 +87,20 @@ func (v *view) tookOver(allowed map[snapshot.UID]kernel.Minors) {
 }
 
 // plan is who may open what. ok is false as long as too little is known to deny anything.
-func (v *view) plan(o *order.Order) (_ access.Plan, ok bool) {
+func (v *view) plan(o *Order) (_ access, ok bool) {
 	if v.look == nil && v.kept == nil || !v.known {
-		return access.Plan{}, false
+		return access{}, false
 	}
-	facts := access.Facts{Files: &state.Files{}, Devices: v.devices, Order: o, ExemptUIDs: slices.Concat(o.ExemptUIDs, v.users.uids)}
+	facts := facts{Files: &state.Files{}, Devices: v.devices, Order: o, ExemptUIDs: slices.Concat(o.ExemptUIDs, v.users.uids)}
 	if v.look != nil {
 		facts.Files, facts.Proven = &v.look.files, v.look.proven
 	}
-	p := access.Of(facts)
+	p := accessOf(facts)
 	if v.glance != nil {
 		facts.Files, facts.Proven = &v.glance.files, v.glance.proven
-		p = p.With(access.Of(facts).Allowed)
+		p = p.with(accessOf(facts).Allowed)
 	}
-	return p.With(v.kept), true
+	return p.with(v.kept), true
 }
 
 func (v *view) knowsDevices() bool { return v.known && len(v.devices) > 0 }
@@ -142,7 +139,7 @@ type exempted struct {
 }
 
 // knowsUsers says whether the uids of the exempt users are known.
-func (v *view) knowsUsers(o *order.Order) error {
+func (v *view) knowsUsers(o *Order) error {
 	switch {
 	case len(o.ExemptUsers) == 0:
 		return nil

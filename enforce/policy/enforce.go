@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/guard/mode"
+	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/enforce/owner"
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -84,11 +84,11 @@ func (s *Settings) settings() *enforce.Settings {
 }
 
 // guard is a mode of the kernel guard with those who are exempt from it.
-func (e *Exemptions) guard(m mode.Mode) mode.Setting {
-	if m == mode.Off {
-		return mode.Setting{}
+func (e *Exemptions) guard(m guard.Mode) guard.Setting {
+	if m == guard.Off {
+		return guard.Setting{}
 	}
-	return mode.Setting{Mode: m, ExemptUsers: slices.Sorted(maps.Keys(e.users)), ExemptUIDs: slices.Sorted(maps.Keys(e.uids))}
+	return guard.Setting{Mode: m, ExemptUsers: slices.Sorted(maps.Keys(e.users)), ExemptUIDs: slices.Sorted(maps.Keys(e.uids))}
 }
 
 // pointer is the value, or nil if it is off.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/guard/mode"
+	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -63,8 +63,8 @@ var fields = []field{
 	newField("grace", byHost, func(s *Settings) *Value[time.Duration] { return &s.Grace },
 		form[time.Duration]{"10s", readGrace, text.FormatDuration}),
 	newSwitch("kill", func(s *Settings) *Value[bool] { return &s.Kill }),
-	newField("guard", byHost, func(s *Settings) *Value[mode.Mode] { return &s.Guard },
-		form[mode.Mode]{"watch or enforce", readGuard, mode.Mode.String}),
+	newField("guard", byHost, func(s *Settings) *Value[guard.Mode] { return &s.Guard },
+		form[guard.Mode]{"watch or enforce", readGuard, guard.Mode.String}),
 }
 
 // form is how the value of a setting is written.
@@ -166,8 +166,8 @@ func readMemory(n *strictyaml.Node) snapshot.Memory {
 
 func readDuration(n *strictyaml.Node) time.Duration { return n.Duration(time.Minute, year) }
 
-func readGuard(n *strictyaml.Node) mode.Mode {
-	m, _ := mode.Parse(n.OneOf(mode.Names()...)) // which says what is wrong
+func readGuard(n *strictyaml.Node) guard.Mode {
+	m, _ := guard.ParseMode(n.OneOf(guard.Modes()...)) // which says what is wrong
 	return m
 }
 

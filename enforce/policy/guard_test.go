@@ -8,7 +8,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/exemption"
-	"github.com/seed-3119e985/genv/enforce/guard/mode"
+	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -36,18 +36,18 @@ func TestGuardOfAHost(t *testing.T) {
 		host   snapshot.Hostname
 		labels map[string]string
 		at     time.Time
-		want   mode.Mode
+		want   guard.Mode
 	}{
-		{host: "gpu-01", at: noon, want: mode.Watch},
-		{host: "gpu-02", at: noon, want: mode.Enforce},
-		{host: "gpu-03", at: noon, want: mode.Off},
-		{host: "gpu-04", at: noon, want: mode.Off},
-		{host: "gpu-05", labels: map[string]string{"gpu": "h100"}, at: noon, want: mode.Enforce},
-		{host: "gpu-05", labels: map[string]string{"gpu": "h100"}, at: night, want: mode.Watch},
+		{host: "gpu-01", at: noon, want: guard.Watch},
+		{host: "gpu-02", at: noon, want: guard.Enforce},
+		{host: "gpu-03", at: noon, want: guard.Off},
+		{host: "gpu-04", at: noon, want: guard.Off},
+		{host: "gpu-05", labels: map[string]string{"gpu": "h100"}, at: noon, want: guard.Enforce},
+		{host: "gpu-05", labels: map[string]string{"gpu": "h100"}, at: night, want: guard.Watch},
 	} {
-		want := mode.Setting{}
-		if c.want != mode.Off {
-			want = mode.Setting{Mode: c.want, ExemptUsers: []snapshot.Username{"alice", "zoe"}, ExemptUIDs: []snapshot.UID{42, 5000}}
+		want := guard.Setting{}
+		if c.want != guard.Off {
+			want = guard.Setting{Mode: c.want, ExemptUsers: []snapshot.Username{"alice", "zoe"}, ExemptUIDs: []snapshot.UID{42, 5000}}
 		}
 		q := enforce.Query{Host: c.host, Labels: c.labels, At: c.at}
 		require.Equal(t, want, f.Settings(q).Guard, "%s %v", c.host, c.at)
@@ -80,12 +80,14 @@ func TestGuardAndExemptionsOfOperators(t *testing.T) {
 		list = append(list, exemption.Exemption{Who: who, By: "op", Reason: "test", Created: now.Add(-time.Hour), Until: now.Add(time.Hour)})
 	}
 	p := exemption.With(f, list, now)
-	guard := func(host snapshot.Hostname) mode.Setting { return p.Settings(enforce.Query{Host: host, At: now}).Guard }
+	guardOf := func(host snapshot.Hostname) guard.Setting {
+		return p.Settings(enforce.Query{Host: host, At: now}).Guard
+	}
 	uids := []snapshot.UID{42, 5000}
-	require.Equal(t, mode.Setting{Mode: mode.Watch, ExemptUsers: []snapshot.Username{"alice", "zoe", "bob"}, ExemptUIDs: uids}, guard("gpu-01"))
-	require.Equal(t, mode.Setting{Mode: mode.Enforce, ExemptUsers: []snapshot.Username{"alice", "zoe", "bob", "carol"}, ExemptUIDs: uids}, guard("gpu-02"))
-	require.Zero(t, guard("gpu-03"), "off stays off")
-	require.Zero(t, guard("gpu-05"), "the host is exempt")
-	require.Equal(t, mode.Watch, guard("gpu-06").Mode, "exempt from one rule is not exempt from the guard")
-	require.Equal(t, mode.Watch, exemption.With(f, list, now.Add(2*time.Hour)).Settings(enforce.Query{Host: "gpu-05", At: now}).Guard.Mode)
+	require.Equal(t, guard.Setting{Mode: guard.Watch, ExemptUsers: []snapshot.Username{"alice", "zoe", "bob"}, ExemptUIDs: uids}, guardOf("gpu-01"))
+	require.Equal(t, guard.Setting{Mode: guard.Enforce, ExemptUsers: []snapshot.Username{"alice", "zoe", "bob", "carol"}, ExemptUIDs: uids}, guardOf("gpu-02"))
+	require.Zero(t, guardOf("gpu-03"), "off stays off")
+	require.Zero(t, guardOf("gpu-05"), "the host is exempt")
+	require.Equal(t, guard.Watch, guardOf("gpu-06").Mode, "exempt from one rule is not exempt from the guard")
+	require.Equal(t, guard.Watch, exemption.With(f, list, now.Add(2*time.Hour)).Settings(enforce.Query{Host: "gpu-05", At: now}).Guard.Mode)
 }

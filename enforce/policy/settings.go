@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/guard/mode"
+	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 )
@@ -62,5 +62,5 @@ type Settings struct {
 	Grace Value[time.Duration]
 	Kill  Value[bool]
 	// Guard is how far the kernel guard goes; it may differ by host and time.
-	Guard Value[mode.Mode]
+	Guard Value[guard.Mode]
 }

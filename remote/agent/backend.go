@@ -12,7 +12,6 @@ import (
 	"github.com/seed-3119e985/genv/enforce/wire"
 	"github.com/seed-3119e985/genv/remote/agent/controllers"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
-	"github.com/seed-3119e985/genv/remote/agent/guarding"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -78,7 +77,7 @@ type Answers struct {
 	Contacts Contacts
 	// Fence refuses controllers that were replaced; nil for a host without CapabilityFence.
 	Fence Fence
-	// Guard is the kernel guard; nil for a host without the capability guarding.Name.
+	// Guard is the kernel guard; nil for a host without the capability RequestGuard.
 	Guard Guard
 	// Events says when a look at the host is worth it; nil for a host without
 	// CapabilityEvents.
@@ -162,7 +161,7 @@ func (a *Answers) Handle(ctx context.Context, r Request) ([]byte, error) {
 		return answer(ctx, r.Body, a.execute)
 	case RequestNotify:
 		return answer(ctx, r.Body, a.notify)
-	case guarding.Name:
+	case RequestGuard:
 		return answer(r.Wanted, r.Body, a.guard)
 	case RequestWait:
 		return answer(r.Wanted, r.Body, a.wait)

@@ -4,29 +4,28 @@ import (
 	"context"
 
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/agent/guarding"
 )
 
 // Guard is the kernel guard of a host.
 type Guard interface {
 	// Order gives or renews an order and says what the guard does. It must be quick: other
 	// requests wait for it.
-	Order(ctx context.Context, request guarding.Request) (guarding.Answer, error)
+	Order(ctx context.Context, request GuardRequest) (GuardAnswer, error)
 }
 
-func (a *Answers) guard(ctx context.Context, request guarding.Request) (guarding.Answer, error) {
+func (a *Answers) guard(ctx context.Context, request GuardRequest) (GuardAnswer, error) {
 	if a.Guard == nil {
-		return guarding.Answer{}, guarding.ErrCannotGuard
+		return GuardAnswer{}, ErrCannotGuard
 	}
 	if err := a.admit(a.claim); err != nil {
-		return guarding.Answer{}, err
+		return GuardAnswer{}, err
 	}
 	return a.Guard.Order(ctx, request)
 }
 
 // Guard gives or renews a host's order for its kernel guard. The error is
-// guarding.ErrCannotGuard if the genv there knows no guard. It is not worth a login.
-func (p *Pool) Guard(ctx context.Context, host remote.Host, request guarding.Request) (answer guarding.Answer, err error) {
+// ErrCannotGuard if the genv there knows no guard. It is not worth a login.
+func (p *Pool) Guard(ctx context.Context, host remote.Host, request GuardRequest) (answer GuardAnswer, err error) {
 	leave, err := p.beginCall()
 	if err != nil {
 		return answer, err
@@ -41,11 +40,11 @@ func (p *Pool) Guard(ctx context.Context, host remote.Host, request guarding.Req
 	case lost:
 		return answer, remote.Errorf(remote.Unreachable, "%s was lost before the guard was asked", host.Name)
 	case !ok || !t.can().Guard:
-		return answer, guarding.ErrCannotGuard
+		return answer, ErrCannotGuard
 	}
-	return call(ctx, c, t, p.Timeout, func(ctx context.Context) (guarding.Answer, error) {
-		var answer guarding.Answer
-		err := t.call(ctx, guarding.Name, request, &answer)
+	return call(ctx, c, t, p.Timeout, func(ctx context.Context) (GuardAnswer, error) {
+		var answer GuardAnswer
+		err := t.call(ctx, RequestGuard, request, &answer)
 		return answer.Bounded(), err
 	})
 }

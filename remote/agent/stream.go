@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/agent/guarding"
 )
 
 var (
@@ -98,7 +97,7 @@ func (s *Stream) Call(ctx context.Context, name string, body []byte) ([]byte, er
 	case <-ctx.Done():
 	}
 	missed := errors.Is(context.Cause(ctx), context.DeadlineExceeded)
-	if s.turn != nil || missed && f.name != RequestNotify && f.name != guarding.Name || !s.abandon(f.id, missed) {
+	if s.turn != nil || missed && f.name != RequestNotify && f.name != RequestGuard || !s.abandon(f.id, missed) {
 		s.fail(context.Cause(ctx))
 		return nil, context.Cause(ctx)
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/seed-3119e985/genv/enforce/wire"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent/controllers"
-	"github.com/seed-3119e985/genv/remote/agent/guarding"
 	"github.com/seed-3119e985/genv/remote/agent/untrusted"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -47,7 +46,7 @@ func ableTo(g Greeting) Capabilities {
 		Execute:  g.Can(RequestExecute),
 		Notify:   g.Can(RequestNotify),
 		Parallel: g.Can(CapabilityParallel),
-		Guard:    g.Can(guarding.Name),
+		Guard:    g.Can(RequestGuard),
 		Fence:    g.Can(CapabilityFence),
 	}
 }

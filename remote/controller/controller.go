@@ -11,7 +11,6 @@ import (
 	"github.com/seed-3119e985/genv/enforce/notify/mail"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent/controllers"
-	"github.com/seed-3119e985/genv/remote/controller/guards"
 	"github.com/seed-3119e985/genv/remote/controller/others"
 	"github.com/seed-3119e985/genv/remote/controller/saving"
 	"github.com/seed-3119e985/genv/remote/controller/wake"
@@ -85,7 +84,7 @@ type state struct {
 	operated int // actions of operators so far
 
 	others others.Tracker
-	guards guards.Tracker
+	guards guardTracker
 	unsaid []enforce.Event // about other controllers and guards, in cycles that didn't count
 }
 
@@ -238,7 +237,7 @@ func (c *Controller) act(ctx context.Context, cycle *Cycle, next FleetMemory, ev
 }
 
 // send saves in the memory what is going to be sent, and sends it.
-func (c *Controller) send(ctx context.Context, reports []enforce.HostReport, visits map[snapshot.Hostname]*visit, letters []mail.Letter, asks ...*guards.Ask) {
+func (c *Controller) send(ctx context.Context, reports []enforce.HostReport, visits map[snapshot.Hostname]*visit, letters []mail.Letter, asks ...*guardAsk) {
 	for _, r := range reports {
 		c.Memory.Rules = c.Memory.Rules.Begin(r, c.Now())
 	}
@@ -287,8 +286,7 @@ func (c *Controller) conclude(cycle *Cycle, done []*visit) {
 		records = append(records, deliveryRecords(v.deliveries)...)
 		c.Memory.learnOfDeliveries(v.deliveries)
 		for _, e := range c.guards.Learn(&c.Memory.Guards, v.guard) {
-			r, _ := guards.Record(&e)
-			events, records = append(events, e), append(records, r)
+			events, records = append(events, e), append(records, guardRecord(&e))
 		}
 		if v.report == nil {
 			continue

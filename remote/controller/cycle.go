@@ -8,7 +8,6 @@ import (
 	"github.com/seed-3119e985/genv/enforce/exemption"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
-	"github.com/seed-3119e985/genv/remote/controller/guards"
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -59,7 +58,7 @@ type Cycle struct {
 	// Boosts are how many devices more than their cap users may have for now; nil for none.
 	Boosts map[snapshot.Username]int
 
-	guards []*guards.Ask // what the guards of hosts are asked
+	guards []*guardAsk // what the guards of hosts are asked
 	// Records are of what came of the reports that ended last.
 	Records []audit.Record
 

@@ -13,14 +13,11 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
-	"github.com/seed-3119e985/genv/enforce/guard/denials"
-	"github.com/seed-3119e985/genv/enforce/guard/mode"
+	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/enforce/local/asked"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote/agent"
-	"github.com/seed-3119e985/genv/remote/agent/guarding"
 	"github.com/seed-3119e985/genv/remote/controller"
-	"github.com/seed-3119e985/genv/remote/controller/guards"
 	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -29,8 +26,8 @@ import (
 // guardedHost is a host in memory with a guard that does what it is told.
 type guardedHost struct {
 	mu       sync.Mutex
-	requests []guarding.Request
-	denials  []guarding.Denial
+	requests []agent.GuardRequest
+	denials  []agent.GuardDenial
 	reports  int
 }
 
@@ -52,14 +49,14 @@ func (*guardedHost) Notify(m []agent.Message) ([]agent.Shown, error) {
 	return make([]agent.Shown, len(m)), nil
 }
 
-func (h *guardedHost) Order(_ context.Context, r guarding.Request) (guarding.Answer, error) {
+func (h *guardedHost) Order(_ context.Context, r agent.GuardRequest) (agent.GuardAnswer, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.requests = append(h.requests, r)
-	return guarding.Answer{State: guarding.State{Mode: r.Order.Mode}, Epoch: "e", Seq: uint64(len(h.denials)), Denials: h.denials}, nil
+	return agent.GuardAnswer{State: agent.GuardState{Mode: r.Order.Mode}, Epoch: "e", Seq: uint64(len(h.denials)), Denials: h.denials}, nil
 }
 
-func (h *guardedHost) taken() ([]guarding.Request, int) {
+func (h *guardedHost) taken() ([]agent.GuardRequest, int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.requests, h.reports
@@ -80,7 +77,7 @@ func (h *guardedHost) serve(more ...string) inprocess.Func {
 // TestGuardsOfAFleet: a host with a guard, an older genv, and one with genv 1.4.3, over SSH.
 func TestGuardsOfAFleet(t *testing.T) {
 	able, older := &guardedHost{}, &guardedHost{}
-	f := startFleet(t, 10*time.Second, able.serve(guarding.Name), older.serve(), genvhost.New(busy(1)).Old())
+	f := startFleet(t, 10*time.Second, able.serve(agent.RequestGuard), older.serve(), genvhost.New(busy(1)).Old())
 	p, err := policy.Parse("p.yaml", []byte("defaults: {guard: enforce, non-env-processes: true}\nexempt: {users: [zoe]}"))
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "audit.log")
@@ -91,7 +88,7 @@ func TestGuardsOfAFleet(t *testing.T) {
 	}
 	said := func() (texts []string) {
 		for i := range seen {
-			if guards.Is(seen[i].Kind) {
+			if kind := seen[i].Kind; kind == enforce.EventGuard || kind == enforce.EventDenied {
 				texts = append(texts, string(seen[i].Host)+": "+seen[i].Text)
 			}
 		}
@@ -110,7 +107,7 @@ func TestGuardsOfAFleet(t *testing.T) {
 	cycleOf(t.Context(), c, 2, p)
 	requests, reports = able.taken()
 	require.Len(t, requests, 1)
-	require.Equal(t, mode.Enforce, requests[0].Order.Mode)
+	require.Equal(t, guard.Enforce, requests[0].Order.Mode)
 	require.Equal(t, time.Minute, requests[0].Order.Lease)
 	require.Equal(t, []snapshot.Username{"zoe"}, requests[0].Order.ExemptUsers)
 	require.Equal(t, 1, reports, "polling goes on")
@@ -120,7 +117,7 @@ func TestGuardsOfAFleet(t *testing.T) {
 
 	index := snapshot.DeviceIndex(0)
 	able.mu.Lock()
-	able.denials = []guarding.Denial{{User: "bob", Denial: denials.Denial{ID: 1, Seq: 1, UID: 1002, PID: 7, Index: &index, Denied: true}}}
+	able.denials = []agent.GuardDenial{{User: "bob", Denial: guard.Denial{ID: 1, Seq: 1, UID: 1002, PID: 7, Index: &index, Denied: true}}}
 	able.mu.Unlock()
 	cycleOf(t.Context(), c, 3, p)
 	require.Equal(t, []string{"h0: User bob was denied device 0, which is not attached to them: process 7"}, said())
@@ -131,7 +128,7 @@ func TestGuardsOfAFleet(t *testing.T) {
 
 	cycleOf(t.Context(), c, 5, policy.Default())
 	requests, _ = able.taken()
-	require.Equal(t, mode.Off, requests[3].Order.Mode)
+	require.Equal(t, guard.Off, requests[3].Order.Mode)
 	cycleOf(t.Context(), c, 6, policy.Default())
 	requests, _ = able.taken()
 	require.Len(t, requests, 4, "it is off")

@@ -8,7 +8,6 @@ import (
 	"github.com/seed-3119e985/genv/enforce/fairshare"
 	"github.com/seed-3119e985/genv/enforce/notify/mail"
 	"github.com/seed-3119e985/genv/remote/agent"
-	"github.com/seed-3119e985/genv/remote/controller/guards"
 	"github.com/seed-3119e985/genv/remote/controller/quota"
 	"github.com/seed-3119e985/genv/remote/operator"
 )
@@ -25,7 +24,7 @@ type FleetMemory struct {
 	Machines Machines       `json:"machines"`
 	Messages quota.Messages `json:"messages"`
 	Mail     mail.Memory    `json:"mail,omitzero"`
-	Guards   guards.Memory  `json:"guards,omitempty"`
+	Guards   GuardMemory    `json:"guards,omitempty"`
 	// FairShare is who may have more devices than the cap. A controller that is elected goes on
 	// with its own.
 	FairShare fairshare.Memory `json:"fair_share,omitzero"`

@@ -8,7 +8,6 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/controller/guards"
 )
 
 // Recorder keeps the record; *audit.Log is one.
@@ -115,8 +114,8 @@ func recordOf(e *enforce.Event, cycle *Cycle) (audit.Record, bool) {
 		x := &e.Extension.Request
 		r.Kind, r.IDs, r.Action, r.User, r.UID = audit.KindExtension, []string{e.ID}, e.Extension.Action(), e.Extension.User, &x.UID
 		r.EID, r.Device = x.EID, &x.Index
-	case guards.Changed, guards.Denied:
-		return guards.Record(e)
+	case enforce.EventGuard, enforce.EventDenied:
+		r = guardRecord(e)
 	default:
 		r.Kind, r.Action = audit.KindController, string(e.Kind)
 		return r, AboutOtherController(e.Kind)

@@ -12,7 +12,6 @@ import (
 	"github.com/seed-3119e985/genv/enforce/decision"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
-	"github.com/seed-3119e985/genv/remote/controller/guards"
 	"github.com/seed-3119e985/genv/remote/controller/lines"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -24,7 +23,7 @@ type visit struct {
 	name     snapshot.Hostname // the host's name in the cluster
 	host     remote.Host       // under the name that answered
 	messages batch
-	guard    *guards.Ask         // nil for none
+	guard    *guardAsk           // nil for none
 	report   *enforce.HostReport // nil for none
 	items    []audit.Record      // the report's items, as the log has them
 	findings []enforce.Finding   // the reasons for the report

@@ -8,7 +8,6 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/decision"
-	"github.com/seed-3119e985/genv/remote/controller/guards"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -78,7 +77,7 @@ func eventsOf(e *enforce.Event, before func() findings) []Event {
 		return outcomes(base, e)
 	case enforce.EventActing, enforce.EventNotify:
 		return nil // EventDue and EventOutcome say it
-	case guards.Denied:
+	case enforce.EventDenied:
 		base.User, base.PID = e.Finding.User, e.Finding.PID
 	case enforce.EventNote:
 	}

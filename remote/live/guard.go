@@ -3,8 +3,8 @@ package live
 import (
 	"fmt"
 
-	"github.com/seed-3119e985/genv/enforce/guard/mode"
-	"github.com/seed-3119e985/genv/remote/controller/guards"
+	"github.com/seed-3119e985/genv/enforce/guard"
+	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -51,7 +51,7 @@ func (m *moment) guard(h *snapshot.Host, s *snapshot.Snapshot) (g Guard) {
 	if m.policy == nil || !m.enforcing || m.cycle.DryRun {
 		return g
 	}
-	if wanted := guards.Wanted(m.policy, h, m.cycle.Start).Mode; wanted != mode.Off {
+	if wanted := controller.WantedGuard(m.policy, h, m.cycle.Start).Mode; wanted != guard.Off {
 		g.Policy = snapshot.GuardMode(wanted.String())
 	}
 	return g

@@ -12,7 +12,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/exemption"
-	"github.com/seed-3119e985/genv/enforce/guard/mode"
+	"github.com/seed-3119e985/genv/enforce/guard"
 )
 
 // State is what operators asked for that lasts. It is a value.
@@ -68,7 +68,7 @@ type paused struct {
 // Settings implements enforce.Policy: the guard reports and denies nothing.
 func (p paused) Settings(q enforce.Query) *enforce.Settings {
 	s := *p.Policy.Settings(q)
-	s.Guard.Mode = min(s.Guard.Mode, mode.Watch)
+	s.Guard.Mode = min(s.Guard.Mode, guard.Watch)
 	return &s
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/guard/mode"
+	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote/recording"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -29,7 +29,7 @@ func TestPolicy(t *testing.T) {
 	everyFlag.Flags = policy.Settings{
 		NonEnvProcesses: yes, EnvDevices: yes, MaxMemory: policy.Value[snapshot.Memory]{On: true, Value: snapshot.MustMemory("4g"), From: flag},
 		Idle: policy.Value[enforce.Idle]{On: true, Value: enforce.Idle{After: time.Hour, Below: 5}, From: flag},
-		Warn: policy.Value[enforce.Warn]{On: true, Value: enforce.Warn{Cycles: 3}, From: flag}, Guard: policy.Value[mode.Mode]{On: true, Value: mode.Watch, From: flag},
+		Warn: policy.Value[enforce.Warn]{On: true, Value: enforce.Warn{Cycles: 3}, From: flag}, Guard: policy.Value[guard.Mode]{On: true, Value: guard.Watch, From: flag},
 	}
 	for name, f := range map[string]*policy.File{"a file": parse(), "none": policy.Default(), "caps of users": withFlags, "flags": everyFlag} {
 		t.Run(name, func(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/remote/controller/guards"
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -50,7 +49,7 @@ func TestGuardsThatVanish(t *testing.T) {
 func TestDenials(t *testing.T) {
 	m := viewed(t, sample(), 120, 16)
 	m.update(sample(), live.Event{
-		Number: 4, Time: noon, Kind: guards.Denied, Host: "gpu-1", User: "eve", PID: 77,
+		Number: 4, Time: noon, Kind: enforce.EventDenied, Host: "gpu-1", User: "eve", PID: 77,
 		Text: "User eve was denied device 1, which is not attached to them: process 77 (python)",
 	}, live.Event{Number: 5, Time: noon, Kind: enforce.EventHostBack, Host: "gpu-4", Text: "answers again"})
 	m.press("6", "/", "event=denied", "enter")

@@ -7,7 +7,6 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/exemption"
-	"github.com/seed-3119e985/genv/remote/controller/guards"
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
@@ -100,7 +99,7 @@ func userPage(p *page, r *http.Request) (string, any) {
 	var seen bool
 	body.Trend, seen = p.view.UserTrend(user)
 	body.Ended = p.events(func(e *live.Event) bool {
-		return e.User == user && (e.Kind == enforce.EventOutcome || e.Kind == guards.Denied)
+		return e.User == user && (e.Kind == enforce.EventOutcome || e.Kind == enforce.EventDenied)
 	})
 	if !known && !seen && len(body.Ended) == 0 && !p.Hidden {
 		p.Title = "No user of this name has been seen since the controller started."

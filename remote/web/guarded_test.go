@@ -6,7 +6,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/remote/controller/guards"
 	"github.com/seed-3119e985/genv/remote/web"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -27,7 +26,7 @@ func TestGuards(t *testing.T) {
 	f.cycle.Cluster.Hosts[2].Snapshot.Guard = &snapshot.Guard{Mode: snapshot.GuardOff}
 	text := "User eve was denied device 1, which is not attached to them: process 77 (python)"
 	f.feed.Consume(&f.cycle, []enforce.Event{{
-		Kind: guards.Denied, Host: "gpu-01", Text: text,
+		Kind: enforce.EventDenied, Host: "gpu-01", Text: text,
 		Finding: &enforce.Finding{Host: "gpu-01", User: "eve", PID: 77, Devices: []snapshot.DeviceIndex{1}},
 	}})
 	f.feed.Show(&f.cycle)

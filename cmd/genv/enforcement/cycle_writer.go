@@ -10,7 +10,6 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
-	"github.com/seed-3119e985/genv/remote/controller/guards"
 	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -78,7 +77,7 @@ func (w *cycleWriter) Consume(cycle *controller.Cycle, events []enforce.Event) {
 			w.remark(e.Text)
 		case enforce.EventOutcome:
 			w.outcome(e, now)
-		case enforce.EventExtension, guards.Changed, guards.Denied:
+		case enforce.EventExtension, enforce.EventGuard, enforce.EventDenied:
 			w.note(e.Host, e.Text)
 		case enforce.EventNote:
 			w.repeatedNote(e.Host, e.Text, now)

@@ -3,9 +3,7 @@ package guard
 import (
 	"time"
 
-	"github.com/seed-3119e985/genv/enforce/guard/denials"
-	"github.com/seed-3119e985/genv/enforce/guard/mode"
-	"github.com/seed-3119e985/genv/enforce/guard/order"
+	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/watch"
 )
@@ -16,11 +14,11 @@ type StatusDocument struct {
 	Time   time.Time `json:"time"`
 	Root   bool      `json:"root"`
 	// Mode is what the guard does now, until Until unless its lease is renewed.
-	Mode         mode.Mode    `json:"mode"`
+	Mode         guard.Mode   `json:"mode"`
 	Until        time.Time    `json:"until,omitzero"`
 	LeaseSeconds float64      `json:"lease_seconds"` // left
 	Reason       string       `json:"reason,omitempty"`
-	Order        *order.Order `json:"order,omitempty"`
+	Order        *guard.Order `json:"order,omitempty"`
 	Given        time.Time    `json:"given,omitzero"`
 	Veto         bool         `json:"veto"`
 	VetoFile     string       `json:"veto_file"`
@@ -29,7 +27,7 @@ type StatusDocument struct {
 	// Unpinned: without a bpffs, the guard ends at once with the process Keeper.
 	Unpinned     bool           `json:"unpinned,omitempty"`
 	Kernel       *Kernel        `json:"kernel,omitempty"` // what only root can ask
-	Devices      []order.Device `json:"devices"`
+	Devices      []guard.Device `json:"devices"`
 	Users        []User         `json:"users"`
 	UsersLeftOut int            `json:"users_left_out,omitempty"`
 	// Denials are those of the last hour; null if only root may know.
@@ -73,12 +71,12 @@ type Program struct {
 
 // User is a user who may open devices.
 type User struct {
-	order.User
+	guard.User
 	Name snapshot.Username `json:"name,omitempty"`
 }
 
 // Denial is a denial with the name of its user.
 type Denial struct {
-	denials.Denial
+	guard.Denial
 	User snapshot.Username `json:"user,omitempty"`
 }

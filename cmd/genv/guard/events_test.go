@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-3119e985/genv/enforce/guard/mode"
+	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
 	"github.com/seed-3119e985/genv/remote/testfleet/programs"
@@ -64,19 +64,19 @@ const never = 300 * time.Millisecond
 func TestAnOpenThroughAnotherNodeWakes(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
-		mode   mode.Mode
+		mode   guard.Mode
 		uid    int
 		second bool // another process keeps the guard of the stream
 		want   bool
 	}{
-		"an attached user":                    {mode.Enforce, alice, false, true},
-		"another process keeps the guard":     {mode.Enforce, alice, true, true},
-		"denied":                              {mode.Enforce, bob, false, false},
-		"would be denied":                     {mode.Watch, bob, false, true},
-		"root, as in a container":             {mode.Enforce, 0, false, true},
-		"off":                                 {mode.Off, alice, false, false},
-		"off, while another process waits":    {mode.Off, alice, true, false},
-		"root, while a guard only watches it": {mode.Watch, 0, false, true},
+		"an attached user":                    {guard.Enforce, alice, false, true},
+		"another process keeps the guard":     {guard.Enforce, alice, true, true},
+		"denied":                              {guard.Enforce, bob, false, false},
+		"would be denied":                     {guard.Watch, bob, false, true},
+		"root, as in a container":             {guard.Enforce, 0, false, true},
+		"off":                                 {guard.Off, alice, false, false},
+		"off, while another process waits":    {guard.Off, alice, true, false},
+		"root, while a guard only watches it": {guard.Watch, 0, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -86,7 +86,7 @@ func TestAnOpenThroughAnotherNodeWakes(t *testing.T) {
 			a.attach(0)
 			keeper := s.serve()
 			keeper.order(asked(row.mode, time.Minute))
-			if row.mode == mode.Enforce {
+			if row.mode == guard.Enforce {
 				b.until("denied", 0)
 			} else {
 				require.Eventually(t, func() bool { return s.document().Mode == row.mode }, 20*time.Second, 10*time.Millisecond)
@@ -103,7 +103,7 @@ func TestAnOpenThroughAnotherNodeWakes(t *testing.T) {
 			c.quiet()
 
 			began := time.Now()
-			require.Equal(t, row.want || row.mode == mode.Off || row.uid == 0, p.askPath("open", other) == "allowed")
+			require.Equal(t, row.want || row.mode == guard.Off || row.uid == 0, p.askPath("open", other) == "allowed")
 			within := 10 * time.Second
 			if !row.want {
 				within = never
@@ -132,7 +132,7 @@ func TestStatusSaysWhatReportsOpens(t *testing.T) {
 	require.Contains(t, s.must("guard", "status"), through)
 	g.signal(syscall.SIGKILL)
 	require.False(t, b.opens(0))
-	require.Equal(t, mode.Enforce, s.document().Mode)
+	require.Equal(t, guard.Enforce, s.document().Mode)
 	require.False(t, s.document().Events.Guard)
 }
 

@@ -14,8 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/enforce/guard"
-	"github.com/seed-3119e985/genv/enforce/guard/mode"
-	"github.com/seed-3119e985/genv/enforce/guard/order"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
@@ -89,7 +87,7 @@ func TestTheLeaseEndsAfterAKill(t *testing.T) {
 	after := b.until("allowed", 0).Sub(killed)
 	t.Logf("everything opened %v after kill -9 with a lease of 3 s", after.Round(time.Millisecond))
 	require.LessOrEqual(t, after, 3*time.Second+within)
-	require.Equal(t, mode.Off, s.document().Mode)
+	require.Equal(t, guard.Off, s.document().Mode)
 }
 
 func TestASignalEndsTheGuard(t *testing.T) {
@@ -168,7 +166,7 @@ func TestWatchReportsOnly(t *testing.T) {
 	s := newSite(t)
 	b := s.person(bob)
 	s.run("--mode", "watch", "--lease", "60s")
-	require.Eventually(t, func() bool { return s.document().Mode == mode.Watch }, 20*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return s.document().Mode == guard.Watch }, 20*time.Second, 20*time.Millisecond)
 	require.True(t, b.opens(2))
 	require.Eventually(t, func() bool { return len(s.document().Denials) > 0 }, 20*time.Second, 20*time.Millisecond)
 	d := s.document().Denials[0]
@@ -315,7 +313,7 @@ func TestWithoutBPFFS(t *testing.T) {
 	g := s.enforce()
 	b.until("denied", 0)
 	require.True(t, a.opens(0))
-	require.Eventually(t, func() bool { return s.document().Mode == mode.Enforce }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return s.document().Mode == guard.Enforce }, 20*time.Second, 10*time.Millisecond)
 	d := s.document()
 	require.True(t, d.Kernel.Possible, d.Kernel.Why)
 	require.True(t, d.Unpinned)
@@ -338,15 +336,15 @@ func TestWithoutBPFFS(t *testing.T) {
 	require.False(t, b.opens(0))
 	g.signal(syscall.SIGKILL)
 	b.until("allowed", 0)
-	require.Equal(t, mode.Off, s.document().Mode)
+	require.Equal(t, guard.Off, s.document().Mode)
 	require.NoDirExists(t, s.pins)
 
 	// Another process that got its PID isn't taken for it, and isn't to be killed.
-	said, err := order.ReadStatus(filepath.Join(s.root, "run"))
+	said, err := guard.ReadStatus(filepath.Join(s.root, "run"))
 	require.NoError(t, err)
 	said.Keeper = snapshot.PID(os.Getpid())
-	require.NoError(t, order.WriteStatus(filepath.Join(s.root, "run"), said))
-	require.Equal(t, mode.Off, s.document().Mode)
+	require.NoError(t, guard.WriteStatus(filepath.Join(s.root, "run"), said))
+	require.Equal(t, guard.Off, s.document().Mode)
 	require.Contains(t, s.must("guard", "off"), "every user may open")
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-3119e985/genv/enforce/guard/mode"
+	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
 	"github.com/seed-3119e985/genv/remote/testfleet/programs"
@@ -142,8 +142,8 @@ func TestKernelsThatCannotGuard(t *testing.T) {
 			check(s.must("guard", "status"))
 			stream := s.serve()
 			require.Eventually(t, func() bool {
-				now := stream.order(asked(mode.Enforce, time.Minute)).State
-				return now.Mode == mode.Off && strings.Contains(strings.Join(now.Problems, " "), c.says[0])
+				now := stream.order(asked(guard.Enforce, time.Minute)).State
+				return now.Mode == guard.Off && strings.Contains(strings.Join(now.Problems, " "), c.says[0])
 			}, 20*time.Second, 50*time.Millisecond)
 			var answer agent.SnapshotAnswer
 			stream.ask(agent.RequestSnapshot, agent.SnapshotRequest{}, &answer)

@@ -12,8 +12,6 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/enforce/guard"
-	"github.com/seed-3119e985/genv/enforce/guard/mode"
-	"github.com/seed-3119e985/genv/enforce/guard/order"
 )
 
 // off ends the guard: first in the kernel, whatever else fails. A veto needs no order: as soon
@@ -28,7 +26,7 @@ func (p *program) off(c *cli.Context) error {
 		if err := writeVeto(veto); err != nil {
 			return err
 		}
-		turnOff = func(string) error { return p.remove(order.Status{Reason: vetoed(veto), Veto: true}) }
+		turnOff = func(string) error { return p.remove(guard.Status{Reason: vetoed(veto), Veto: true}) }
 	}
 	if err := turnOff(p.author("genv guard off")); err != nil {
 		return err
@@ -54,8 +52,8 @@ func (p *program) awaitUnpinned(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, unpinnedWithin)
 	defer cancel()
 	for {
-		said, err := order.ReadStatus(localhost.RunDir(p.Getenv))
-		if err != nil || !said.Unpinned || said.Now(p.Now()) == mode.Off || keeperEnded(&said) {
+		said, err := guard.ReadStatus(localhost.RunDir(p.Getenv))
+		if err != nil || !said.Unpinned || said.Now(p.Now()) == guard.Off || keeperEnded(&said) {
 			return nil
 		}
 		select {
@@ -79,17 +77,17 @@ func (p *program) resume(c *cli.Context) error {
 		return err
 	}
 	dir := localhost.RunDir(p.Getenv)
-	present, err := order.Read(dir)
-	if err != nil && !errors.Is(err, order.ErrNone) {
+	present, err := guard.ReadOrder(dir)
+	if err != nil && !errors.Is(err, guard.ErrNoOrder) {
 		return err
 	}
-	if err != nil || present.Mode != mode.Off {
+	if err != nil || present.Mode != guard.Off {
 		fmt.Fprintln(p.Out, "The guard was not turned off with `genv guard off`.")
 	} else {
-		if err := order.Withdraw(dir, present); err != nil {
+		if err := guard.WithdrawOrder(dir, present); err != nil {
 			return err
 		}
-		if err := p.say(order.Status{Reason: "it has no order"}); err != nil {
+		if err := p.say(guard.Status{Reason: "it has no order"}); err != nil {
 			return err
 		}
 		fmt.Fprintln(p.Out, "A controller with a guard in its policy may turn the guard on again.")
@@ -109,16 +107,16 @@ func (p *program) turnOff(by string) error {
 	if err != nil {
 		return err
 	}
-	given, err := order.Give(localhost.RunDir(p.Getenv), order.Order{Mode: mode.Off, By: by}, "", now)
+	given, err := guard.GiveOrder(localhost.RunDir(p.Getenv), guard.Order{Mode: guard.Off, By: by}, "", now)
 	if err != nil {
 		return err
 	}
 	// A Keeper may just have attached it again.
-	return p.remove(order.Status{Reason: "it was turned off by " + by, Order: &given.Order, Given: given.Time})
+	return p.remove(guard.Status{Reason: "it was turned off by " + by, Order: &given.Order, Given: given.Time})
 }
 
 // remove removes the guard after a change of the order, which a Keeper follows by itself.
-func (p *program) remove(s order.Status) error {
+func (p *program) remove(s guard.Status) error {
 	if err := pinsOf(p.Getenv).remove(); err != nil {
 		return err
 	}
@@ -126,15 +124,15 @@ func (p *program) remove(s order.Status) error {
 }
 
 // say writes the status, unless a Keeper does.
-func (p *program) say(s order.Status) error {
+func (p *program) say(s guard.Status) error {
 	dir := localhost.RunDir(p.Getenv)
 	lock, err := guard.TryLock(dir)
 	if err != nil || lock == nil {
 		return err
 	}
 	defer lock.Close()
-	s.Time, s.Devices, s.Users = p.Now().UTC(), []order.Device{}, []order.User{}
-	return order.WriteStatus(dir, s)
+	s.Time, s.Devices, s.Users = p.Now().UTC(), []guard.Device{}, []guard.User{}
+	return guard.WriteStatus(dir, s)
 }
 
 // writeVeto makes the veto file.

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/enforce/audit"
-	"github.com/seed-3119e985/genv/enforce/guard/denials"
+	"github.com/seed-3119e985/genv/enforce/guard"
 	enforcelocal "github.com/seed-3119e985/genv/enforce/local"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
@@ -34,7 +34,7 @@ type reporter struct {
 	since     time.Time  // when lookUps was 0
 	mu        sync.Mutex // for what follows
 	noticedAt map[snapshot.UID]time.Time
-	pending   map[snapshot.UID][]denials.Denial
+	pending   map[snapshot.UID][]guard.Denial
 }
 
 // recordKey is what is recorded once in recordEvery. Users without an account share one
@@ -66,7 +66,7 @@ func newReporter(p *command.Program, log zerolog.Logger) *reporter {
 	here := enforcelocal.Terminals{Host: enforcelocal.Hostname()}
 	r := &reporter{
 		log: log, now: p.Now, hasName: hasName, collect: collectFor, hostname: snapshot.Hostname(here.Host), recorded: map[recordKey]time.Time{},
-		noticedAt: map[snapshot.UID]time.Time{}, pending: map[snapshot.UID][]denials.Denial{},
+		noticedAt: map[snapshot.UID]time.Time{}, pending: map[snapshot.UID][]guard.Denial{},
 	}
 	if path := localhost.HostLog(p.Getenv); path != "" {
 		r.append = func(records ...audit.Record) error { return audit.AppendHostLog(path, records...) }
@@ -84,7 +84,7 @@ func hasName(uid snapshot.UID) bool {
 }
 
 // denied reports a new denial. It is called by one goroutine.
-func (r *reporter) denied(d denials.Denial) {
+func (r *reporter) denied(d guard.Denial) {
 	if d.Denied && !slices.Contains(looking, d.Name) {
 		r.notice(d)
 	}
@@ -95,7 +95,7 @@ func (r *reporter) denied(d denials.Denial) {
 var looking = []string{"nvidia-smi", "nvtop", "gpustat", "nvitop", "dcgmi"}
 
 // record adds the denial to the audit log, unless the same was added a while ago.
-func (r *reporter) record(d denials.Denial) {
+func (r *reporter) record(d guard.Denial) {
 	if r.append == nil {
 		return
 	}
@@ -127,7 +127,7 @@ func (r *reporter) mayLookUp() bool {
 	return r.lookUps <= maxLookUps
 }
 
-func (r *reporter) recordOf(d denials.Denial) audit.Record {
+func (r *reporter) recordOf(d guard.Denial) audit.Record {
 	uid := d.UID
 	record := audit.Record{Time: r.now().UTC(), Kind: audit.KindDenied, Host: r.hostname, UID: &uid, PID: d.PID, Device: d.Index}
 	what := deviceName(&d)
@@ -143,7 +143,7 @@ func (r *reporter) recordOf(d denials.Denial) audit.Record {
 }
 
 // deviceName is the device's index, or its node if that is all that is known.
-func deviceName(d *denials.Denial) string {
+func deviceName(d *guard.Denial) string {
 	if d.Index == nil {
 		return fmt.Sprintf("/dev/nvidia%d", d.Minor)
 	}
@@ -151,7 +151,7 @@ func deviceName(d *denials.Denial) string {
 }
 
 // notice shows the denial to the user in a moment, with what else comes until then.
-func (r *reporter) notice(d denials.Denial) {
+func (r *reporter) notice(d guard.Denial) {
 	if r.show == nil {
 		return
 	}
@@ -179,7 +179,7 @@ func (r *reporter) showPending(uid snapshot.UID) {
 }
 
 // noticeOf is what a user reads.
-func noticeOf(list []denials.Denial) string {
+func noticeOf(list []guard.Denial) string {
 	var indices []snapshot.DeviceIndex
 	for i := range list {
 		if list[i].Index != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce/audit"
-	"github.com/seed-3119e985/genv/enforce/guard/denials"
+	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -28,7 +28,7 @@ func newReports() *reports {
 	r := &reports{at: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC), notices: map[snapshot.UID][]string{}}
 	r.reporter = &reporter{
 		log: zerolog.New(io.Discard), now: func() time.Time { return r.at }, collect: 20 * time.Millisecond, hasName: func(uid snapshot.UID) bool { return uid < 100_000 },
-		recorded: map[recordKey]time.Time{}, noticedAt: map[snapshot.UID]time.Time{}, pending: map[snapshot.UID][]denials.Denial{},
+		recorded: map[recordKey]time.Time{}, noticedAt: map[snapshot.UID]time.Time{}, pending: map[snapshot.UID][]guard.Denial{},
 		append: func(list ...audit.Record) error {
 			r.records = append(r.records, list...)
 			return errors.New("the disk is full")
@@ -48,9 +48,9 @@ func (r *reports) of(uid snapshot.UID) []string {
 	return r.notices[uid]
 }
 
-func denial(uid snapshot.UID, index int) denials.Denial {
+func denial(uid snapshot.UID, index int) guard.Denial {
 	at := snapshot.DeviceIndex(index)
-	return denials.Denial{UID: uid, Minor: 7 - index, Index: &at, Denied: true, Name: "python"}
+	return guard.Denial{UID: uid, Minor: 7 - index, Index: &at, Denied: true, Name: "python"}
 }
 
 func TestANoticeComesOncePerMinute(t *testing.T) {

@@ -16,8 +16,6 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/enforce/guard/kernel"
-	"github.com/seed-3119e985/genv/enforce/guard/mode"
-	"github.com/seed-3119e985/genv/enforce/guard/order"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -44,7 +42,7 @@ func (p *program) run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	given, err := order.Give(localhost.RunDir(p.Getenv), o, "", now)
+	given, err := guard.GiveOrder(localhost.RunDir(p.Getenv), o, "", now)
 	if err != nil {
 		return err
 	}
@@ -62,10 +60,10 @@ func (p *program) run(c *cli.Context) error {
 }
 
 // readOrder reads the flags.
-func (p *program) readOrder(c *cli.Context) (order.Order, error) {
-	o := order.Order{By: p.author("genv guard run")}
+func (p *program) readOrder(c *cli.Context) (guard.Order, error) {
+	o := guard.Order{By: p.author("genv guard run")}
 	var err error
-	if o.Mode, err = mode.Parse(c.String("mode")); err != nil || o.Mode == mode.Off {
+	if o.Mode, err = guard.ParseMode(c.String("mode")); err != nil || o.Mode == guard.Off {
 		return o, command.UsageError("missing --mode: write --mode watch or --mode enforce")
 	}
 	if o.Lease, err = command.PositiveDuration(c, "lease"); err != nil {
@@ -110,7 +108,7 @@ func possible(at pins) error {
 
 // renew gives the order again, three times within its lease. It ends everything if the
 // guard is turned off meanwhile; another order that replaces this one is followed.
-func (p *program) renew(ctx context.Context, end func(), log zerolog.Logger, given order.Given) error {
+func (p *program) renew(ctx context.Context, end func(), log zerolog.Logger, given guard.Given) error {
 	dir := localhost.RunDir(p.Getenv)
 	every := time.NewTicker(min(given.Lease/3, time.Second))
 	defer every.Stop()
@@ -120,16 +118,16 @@ func (p *program) renew(ctx context.Context, end func(), log zerolog.Logger, giv
 			return nil
 		case <-every.C:
 		}
-		present, err := order.Read(dir)
+		present, err := guard.ReadOrder(dir)
 		if err == nil && present.ID == given.ID && !time.Now().Before(due) {
 			due = time.Now().Add(given.Lease / 3)
 			present, err = renewed(dir, given)
 		}
 		switch {
-		case err != nil && !errors.Is(err, order.ErrReplaced):
+		case err != nil && !errors.Is(err, guard.ErrReplaced):
 			log.Error().Err(err).Msg("the lease is not renewed")
 		case present.ID == given.ID:
-		case present.Mode == mode.Off:
+		case present.Mode == guard.Off:
 			log.Info().Str("by", present.By).Msg("the guard was turned off: this process ends")
 			end()
 			return nil
@@ -140,21 +138,21 @@ func (p *program) renew(ctx context.Context, end func(), log zerolog.Logger, giv
 	}
 }
 
-func renewed(dir string, given order.Given) (order.Given, error) {
+func renewed(dir string, given guard.Given) (guard.Given, error) {
 	now, err := guard.Now()
 	if err != nil {
 		return given, err
 	}
-	return order.Renew(dir, given, now)
+	return guard.RenewOrder(dir, given, now)
 }
 
 // leave ends the guard if the order is still this process's. It leaves no order, so that a
 // controller can give one.
-func (p *program) leave(given order.Given, log zerolog.Logger) error {
-	err := order.Withdraw(localhost.RunDir(p.Getenv), given)
-	if errors.Is(err, order.ErrReplaced) {
+func (p *program) leave(given guard.Given, log zerolog.Logger) error {
+	err := guard.WithdrawOrder(localhost.RunDir(p.Getenv), given)
+	if errors.Is(err, guard.ErrReplaced) {
 		return nil
 	}
 	log.Info().Msg("the guard ends with this process")
-	return errors.Join(err, p.remove(order.Status{Reason: "`genv guard run` has ended"}))
+	return errors.Join(err, p.remove(guard.Status{Reason: "`genv guard run` has ended"}))
 }

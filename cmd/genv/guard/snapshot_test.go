@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/enforce/guard/mode"
+	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -51,10 +51,10 @@ func TestASnapshotSaysWhatTheGuardDoes(t *testing.T) {
 	require.Equal(t, snapshot.GuardOff, before.Guard.Mode, "nothing has ordered it")
 	require.False(t, *before.Service, "every user may write the state")
 
-	c.order(asked(mode.Watch, time.Minute))
+	c.order(asked(guard.Watch, time.Minute))
 	says(snapshot.GuardWatch, "")
 	require.True(t, b.opens(0))
-	c.order(asked(mode.Enforce, time.Minute))
+	c.order(asked(guard.Enforce, time.Minute))
 	b.until("denied", 0)
 	says(snapshot.GuardEnforce, "")
 	s.must("guard", "off")

@@ -13,10 +13,8 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
-	"github.com/seed-3119e985/genv/enforce/guard/denials"
+	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/enforce/guard/kernel"
-	"github.com/seed-3119e985/genv/enforce/guard/mode"
-	"github.com/seed-3119e985/genv/enforce/guard/order"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
 	"github.com/seed-3119e985/genv/snapshot/proc"
@@ -44,10 +42,10 @@ func (p *program) status(c *cli.Context) error {
 }
 
 // askEvents tries out how opens are watched.
-func (d *StatusDocument) askEvents(devDir string, said *order.Status) {
+func (d *StatusDocument) askEvents(devDir string, said *guard.Status) {
 	method, err := watch.MethodOf(devDir)
 	// Without its Keeper the guard may be on, but its reports are not read.
-	d.Events = &Events{Guard: d.Mode != mode.Off && said.Keeper != 0 && !keeperEnded(said), Opens: method}
+	d.Events = &Events{Guard: d.Mode != guard.Off && said.Keeper != 0 && !keeperEnded(said), Opens: method}
 	if err != nil {
 		d.Events.Why = err.Error()
 	}
@@ -59,13 +57,13 @@ func (p *program) document(ctx context.Context) StatusDocument {
 	pins := pinsOf(p.Getenv)
 	d := StatusDocument{
 		Schema: "genv.guard.status/1", Time: now.UTC(), Root: os.Geteuid() == 0, VetoFile: VetoFile(p.Getenv), Pins: pins.dir(),
-		Devices: []order.Device{}, Users: []User{}, Problems: []string{},
+		Devices: []guard.Device{}, Users: []User{}, Problems: []string{},
 	}
 	_, err := os.Lstat(d.VetoFile)
 	d.Veto = err == nil
-	said, err := order.ReadStatus(localhost.RunDir(p.Getenv))
+	said, err := guard.ReadStatus(localhost.RunDir(p.Getenv))
 	switch {
-	case errors.Is(err, order.ErrNoStatus):
+	case errors.Is(err, guard.ErrNoStatus):
 		d.Reason = "it was never on since the machine was started"
 	case err != nil:
 		d.Problems = append(d.Problems, err.Error())
@@ -76,7 +74,7 @@ func (p *program) document(ctx context.Context) StatusDocument {
 	defer cancel()
 	name := names(ctx)
 	for _, u := range said.Users {
-		if d.Mode != mode.Off {
+		if d.Mode != guard.Off {
 			d.Users = append(d.Users, User{u, name(u.UID)})
 		}
 	}
@@ -92,17 +90,17 @@ func (p *program) document(ctx context.Context) StatusDocument {
 }
 
 // takeOver copies what the guard's Keeper says.
-func (d *StatusDocument) takeOver(said *order.Status, now time.Time) {
+func (d *StatusDocument) takeOver(said *guard.Status, now time.Time) {
 	d.Mode, d.Reason, d.Order, d.Given = said.Now(now), said.Reason, said.Order, said.Given
 	d.Problems = append(d.Problems, said.Problems...)
-	if d.Mode == mode.Off {
-		if said.Mode != mode.Off {
+	if d.Mode == guard.Off {
+		if said.Mode != guard.Off {
 			d.Reason = "its lease ended at " + said.Until.Local().Format(time.DateTime) + ", and no process has renewed it"
 		}
 		return
 	}
 	if said.Unpinned && keeperEnded(said) {
-		d.Mode, d.Reason = mode.Off, fmt.Sprintf("process %d, which kept it without pins, has ended", said.Keeper)
+		d.Mode, d.Reason = guard.Off, fmt.Sprintf("process %d, which kept it without pins, has ended", said.Keeper)
 		return
 	}
 	d.Until, d.LeaseSeconds, d.Unpinned = said.Until, said.Until.Sub(now).Seconds(), said.Unpinned
@@ -111,7 +109,7 @@ func (d *StatusDocument) takeOver(said *order.Status, now time.Time) {
 
 // keeperEnded says whether the process that kept the guard has certainly ended: a guard without
 // pins has then ended with it.
-func keeperEnded(said *order.Status) bool {
+func keeperEnded(said *guard.Status) bool {
 	alive, err := proc.FS{}.Alive(said.Keeper, said.KeeperStart)
 	return err == nil && !alive
 }
@@ -139,22 +137,22 @@ func (d *StatusDocument) askKernel(at pins) {
 	}
 	now, err := kernel.Inspect(at.dir())
 	switch {
-	case errors.Is(err, kernel.ErrRemoved) && d.Mode == mode.Off:
-	case errors.Is(err, kernel.ErrRemoved):
+	case errors.Is(err, guard.ErrRemoved) && d.Mode == guard.Off:
+	case errors.Is(err, guard.ErrRemoved):
 		d.Problems = append(d.Problems, "guard.json says that the guard is on, but it is not in the kernel: every open is allowed")
-		d.Mode, d.LeaseSeconds = mode.Off, 0
+		d.Mode, d.LeaseSeconds = guard.Off, 0
 	case err != nil:
 		d.Problems = append(d.Problems, "the guard in the kernel can't be read: "+err.Error())
-	case now.Lease > 0 && now.Mode != mode.Off:
+	case now.Lease > 0 && now.Mode != guard.Off:
 		d.Mode, d.LeaseSeconds, d.Until = now.Mode, now.Lease.Seconds(), d.Time.Add(now.Lease)
 	default:
-		d.Mode, d.LeaseSeconds = mode.Off, 0
+		d.Mode, d.LeaseSeconds = guard.Off, 0
 	}
 }
 
 // listDenials reads the denials of the last hour.
 func (d *StatusDocument) listDenials(dir string, now time.Time, name func(snapshot.UID) snapshot.Username) {
-	list, err := denials.Read(dir)
+	list, err := guard.ReadDenials(dir)
 	if err != nil {
 		d.Problems = append(d.Problems, err.Error())
 		return
@@ -177,7 +175,7 @@ func (d *StatusDocument) listDevices(source hardware.Source) {
 		return
 	}
 	for _, each := range devices {
-		d.Devices = append(d.Devices, order.Device{Index: each.Index, UUID: each.UUID, Minor: each.Minor, Why: "the guard is off"})
+		d.Devices = append(d.Devices, guard.Device{Index: each.Index, UUID: each.UUID, Minor: each.Minor, Why: "the guard is off"})
 	}
 }
 

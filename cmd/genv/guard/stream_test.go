@@ -13,10 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/enforce/guard/mode"
-	"github.com/seed-3119e985/genv/enforce/guard/order"
+	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/remote/agent"
-	"github.com/seed-3119e985/genv/remote/agent/guarding"
 	"github.com/seed-3119e985/genv/remote/testfleet/programs"
 )
 
@@ -50,7 +48,7 @@ func (s *site) serve() *stream {
 		}
 	})
 	require.NoError(s, err)
-	require.True(s, c.Greeting.Can(guarding.Name))
+	require.True(s, c.Greeting.Can(agent.RequestGuard))
 	return c
 }
 
@@ -60,10 +58,10 @@ func (c *stream) kill() {
 }
 
 // order renews the order of a controller.
-func (c *stream) order(r guarding.Request) guarding.Answer {
+func (c *stream) order(r agent.GuardRequest) agent.GuardAnswer {
 	c.Helper()
-	var answer guarding.Answer
-	c.ask(guarding.Name, r, &answer)
+	var answer agent.GuardAnswer
+	c.ask(agent.RequestGuard, r, &answer)
 	return answer.Bounded()
 }
 
@@ -79,8 +77,8 @@ func (c *stream) ask(name string, request, answer any) {
 	require.NoError(c, json.Unmarshal(reply, answer))
 }
 
-func asked(m mode.Mode, lease time.Duration) guarding.Request {
-	return guarding.Request{ID: guarding.Prefix + "c1", Order: order.Order{Mode: m, Lease: lease, By: "genv remote enforce"}}
+func asked(m guard.Mode, lease time.Duration) agent.GuardRequest {
+	return agent.GuardRequest{ID: agent.GuardPrefix + "c1", Order: guard.Order{Mode: m, Lease: lease, By: "genv remote enforce"}}
 }
 
 // TestAControllerGuardsAHost: from the order over the stream to the kernel and back, and
@@ -92,15 +90,15 @@ func TestAControllerGuardsAHost(t *testing.T) {
 	a.attach(0)
 	c := s.serve()
 	require.True(t, b.opens(0))
-	c.order(asked(mode.Enforce, 2*time.Second))
+	c.order(asked(guard.Enforce, 2*time.Second))
 	b.until("denied", 0)
 	require.True(t, a.opens(0))
 
-	r := asked(mode.Enforce, 2*time.Second)
-	var answer guarding.Answer
+	r := asked(guard.Enforce, 2*time.Second)
+	var answer agent.GuardAnswer
 	require.Eventually(t, func() bool {
 		answer = c.order(r)
-		return answer.State.Mode == mode.Enforce && len(answer.Denials) > 0
+		return answer.State.Mode == guard.Enforce && len(answer.Denials) > 0
 	}, 5*time.Second, 50*time.Millisecond)
 	require.Positive(t, answer.State.LeftMS)
 	d := answer.Denials[0]
@@ -127,11 +125,11 @@ func TestAControllerGuardsAHost(t *testing.T) {
 
 	// Another stream takes over, and the policy turns the guard off.
 	c = s.serve()
-	c.order(asked(mode.Enforce, time.Minute))
+	c.order(asked(guard.Enforce, time.Minute))
 	b.until("denied", 0)
-	c.order(asked(mode.Off, 0))
+	c.order(asked(guard.Off, 0))
 	b.until("allowed", 0)
-	require.Equal(t, mode.Off, s.document().Mode)
+	require.Equal(t, guard.Off, s.document().Mode)
 }
 
 // TestOffHoldsAgainstAController: until somebody on the host says otherwise. The controller
@@ -147,13 +145,13 @@ func TestOffHoldsAgainstAController(t *testing.T) {
 		"off":     {func() { s.must("guard", "off") }, "root with `genv guard off`"},
 		"by hand": {func() { require.NoError(t, os.RemoveAll(s.pins)) }, "removal of its pins by hand"},
 	} {
-		c.order(asked(mode.Enforce, time.Minute))
+		c.order(asked(guard.Enforce, time.Minute))
 		b.until("denied", 0)
 		off.turnOff()
 		b.until("allowed", 0)
-		require.Eventually(t, func() bool { return s.document().Order.Mode == mode.Off }, 5*time.Second, 10*time.Millisecond, name)
+		require.Eventually(t, func() bool { return s.document().Order.Mode == guard.Off }, 5*time.Second, 10*time.Millisecond, name)
 		for range 10 {
-			answer := c.order(asked(mode.Enforce, time.Minute))
+			answer := c.order(asked(guard.Enforce, time.Minute))
 			require.Contains(t, answer.State.Reason, "turned off by "+off.by)
 			require.True(t, b.opens(0), name)
 		}
@@ -162,7 +160,7 @@ func TestOffHoldsAgainstAController(t *testing.T) {
 		require.True(t, b.opens(0), "nothing has ordered it yet")
 	}
 	require.Contains(t, s.must("guard", "resume"), "was not turned off")
-	c.order(asked(mode.Enforce, time.Minute))
+	c.order(asked(guard.Enforce, time.Minute))
 	b.until("denied", 0)
 	require.Contains(t, s.must("guard", "resume"), "was not turned off")
 	require.False(t, b.opens(0))
@@ -176,16 +174,16 @@ func TestTheVetoHoldsAgainstAController(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	b, c := s.person(bob), s.serve()
-	c.order(asked(mode.Enforce, time.Minute))
+	c.order(asked(guard.Enforce, time.Minute))
 	b.until("denied", 0)
 	s.must("guard", "off", "--veto")
 	b.until("allowed", 0)
 	require.Eventually(t, func() bool {
-		return strings.Contains(c.order(asked(mode.Enforce, time.Minute)).State.Reason, "guard.off exists")
+		return strings.Contains(c.order(asked(guard.Enforce, time.Minute)).State.Reason, "guard.off exists")
 	}, 5*time.Second, 50*time.Millisecond)
 	require.True(t, b.opens(0))
 	require.Contains(t, s.must("guard", "resume"), "sudo rm "+filepath.Join(s.root, "etc/guard.off"))
 	require.NoError(t, os.Remove(filepath.Join(s.root, "etc/guard.off")))
-	c.order(asked(mode.Enforce, time.Minute))
+	c.order(asked(guard.Enforce, time.Minute))
 	b.until("denied", 0) // the file was all
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/cmd/genv/render"
-	"github.com/seed-3119e985/genv/enforce/guard/mode"
+	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/snapshot/text"
 	"github.com/seed-3119e985/genv/snapshot/watch"
 )
@@ -19,9 +19,9 @@ func writeStatus(w io.Writer, d *StatusDocument) error {
 		fmt.Fprintf(&b, "%-10s%s\n", name, text.Printable(fmt.Sprintf(format, args...)))
 	}
 	switch {
-	case d.Mode == mode.Off && d.Reason != "":
+	case d.Mode == guard.Off && d.Reason != "":
 		line("guard", "off: %s", d.Reason)
-	case d.Mode == mode.Off:
+	case d.Mode == guard.Off:
 		line("guard", "off")
 	default:
 		line("guard", "%s, until %s (%s left) unless the lease is renewed", d.Mode, d.Until.Local().Format(time.TimeOnly), left(d.LeaseSeconds))
@@ -58,7 +58,7 @@ func left(seconds float64) string {
 
 func exemptions(d *StatusDocument) string {
 	var parts []string
-	if first := d.Order.First(); d.Order.Mode != mode.Off {
+	if first := d.Order.First(); d.Order.Mode != guard.Off {
 		parts = append(parts, fmt.Sprintf("uids from %d", first))
 	}
 	if n := len(d.Order.ExemptUsers) + len(d.Order.ExemptUIDs); n > 0 {

@@ -14,10 +14,7 @@ import (
 	keeper "github.com/seed-3119e985/genv/cmd/genv/guard"
 	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/enforce/guard"
-	"github.com/seed-3119e985/genv/enforce/guard/denials"
-	"github.com/seed-3119e985/genv/enforce/guard/mode"
-	"github.com/seed-3119e985/genv/enforce/guard/order"
-	"github.com/seed-3119e985/genv/remote/agent/guarding"
+	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -25,7 +22,7 @@ import (
 // order on, this process keeps the guard, unless another one does.
 type guarded struct {
 	dir   string // root's run folder
-	now   func() (order.At, error)
+	now   func() (guard.At, error)
 	names *userNames
 	keep  func(context.Context) // until the context ends
 	log   zerolog.Logger
@@ -81,16 +78,16 @@ func keepTrying(ctx context.Context, log zerolog.Logger, keep func(context.Conte
 }
 
 // Order implements agent.Guard.
-func (g *guarded) Order(ctx context.Context, r guarding.Request) (answer guarding.Answer, err error) {
-	if !strings.HasPrefix(r.ID, guarding.Prefix) {
+func (g *guarded) Order(ctx context.Context, r agent.GuardRequest) (answer agent.GuardAnswer, err error) {
+	if !strings.HasPrefix(r.ID, agent.GuardPrefix) {
 		return answer, fmt.Errorf("the id %q is not that of a controller", r.ID)
 	}
 	now, err := g.now()
 	if err != nil {
 		return answer, err
 	}
-	present, given, err := order.Offer(g.dir, r.Order, r.ID, now, func(present order.Given, err error) bool {
-		if err != nil && !errors.Is(err, order.ErrNone) {
+	present, given, err := guard.OfferOrder(g.dir, r.Order, r.ID, now, func(present guard.Given, err error) bool {
+		if err != nil && !errors.Is(err, guard.ErrNoOrder) {
 			g.log.Warn().Err(err).Msg("the last order can't be read: it is replaced")
 		}
 		return replaces(&r, &present)
@@ -102,7 +99,7 @@ func (g *guarded) Order(ctx context.Context, r guarding.Request) (answer guardin
 		g.start(r.Order.Mode)
 	}
 	answer.State = g.state(&r, now)
-	if r.Order.Mode != mode.Off && turnedOff(&present) {
+	if r.Order.Mode != guard.Off && turnedOff(&present) {
 		answer.State.Reason = fmt.Sprintf("it was turned off by %s. On the host, `sudo genv guard resume` lets the policy turn it on again", present.By)
 	}
 	g.addDenials(ctx, &r, &answer)
@@ -113,21 +110,21 @@ func (g *guarded) Order(ctx context.Context, r guarding.Request) (answer guardin
 // priority over orders given on the host, but not over being turned off there: what a person
 // turned off, at night perhaps, doesn't come back by itself. And a controller turns off only
 // what it ordered itself.
-func replaces(r *guarding.Request, present *order.Given) bool {
-	if r.Order.Mode == mode.Off {
-		return present.ID == r.ID && present.Mode != mode.Off
+func replaces(r *agent.GuardRequest, present *guard.Given) bool {
+	if r.Order.Mode == guard.Off {
+		return present.ID == r.ID && present.Mode != guard.Off
 	}
 	return !turnedOff(present)
 }
 
 // turnedOff says whether the guard was turned off on the host itself.
-func turnedOff(present *order.Given) bool {
-	return present.ID != "" && present.Mode == mode.Off && !strings.HasPrefix(present.ID, guarding.Prefix)
+func turnedOff(present *guard.Given) bool {
+	return present.ID != "" && present.Mode == guard.Off && !strings.HasPrefix(present.ID, agent.GuardPrefix)
 }
 
 // start keeps the guard in the background from now on.
-func (g *guarded) start(m mode.Mode) {
-	if g.stop != nil || m == mode.Off {
+func (g *guarded) start(m guard.Mode) {
+	if g.stop != nil || m == guard.Off {
 		return
 	}
 	var ctx context.Context
@@ -144,13 +141,13 @@ func (g *guarded) close() {
 }
 
 // state is what the guard does at this moment.
-func (g *guarded) state(r *guarding.Request, now order.At) guarding.State {
-	status, err := order.ReadStatus(g.dir)
+func (g *guarded) state(r *agent.GuardRequest, now guard.At) agent.GuardState {
+	status, err := guard.ReadStatus(g.dir)
 	if err != nil {
-		return guarding.State{} // nothing was kept yet
+		return agent.GuardState{} // nothing was kept yet
 	}
-	s := guarding.State{Mode: status.Now(now.Time), Problems: status.Problems}
-	if s.Mode != mode.Off {
+	s := agent.GuardState{Mode: status.Now(now.Time), Problems: status.Problems}
+	if s.Mode != guard.Off {
 		s.LeftMS = status.Until.Sub(now.Time).Milliseconds()
 	}
 	if status.Order != nil && status.Order.Mode == r.Order.Mode { // else it is about an earlier order
@@ -160,8 +157,8 @@ func (g *guarded) state(r *guarding.Request, now order.At) guarding.State {
 }
 
 // addDenials adds what was denied since the controller's last request.
-func (g *guarded) addDenials(ctx context.Context, r *guarding.Request, answer *guarding.Answer) {
-	list, err := denials.Read(g.dir)
+func (g *guarded) addDenials(ctx context.Context, r *agent.GuardRequest, answer *agent.GuardAnswer) {
+	list, err := guard.ReadDenials(g.dir)
 	if err != nil {
 		answer.State.Problems = append(answer.State.Problems, "the denials can't be read: "+err.Error())
 		return
@@ -171,7 +168,7 @@ func (g *guarded) addDenials(ctx context.Context, r *guarding.Request, answer *g
 		news = list.Since(r.Seq)
 	}
 	answer.Epoch, answer.Seq, answer.Dropped = list.Epoch, list.LastSeq, list.Dropped
-	answer.Denials = make([]guarding.Denial, len(news))
+	answer.Denials = make([]agent.GuardDenial, len(news))
 	owners := snapshot.Snapshot{Processes: make([]snapshot.Process, len(news))}
 	for i := range news {
 		owners.Processes[i].UID = &news[i].UID

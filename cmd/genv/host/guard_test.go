@@ -12,20 +12,18 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/enforce/guard/denials"
-	"github.com/seed-3119e985/genv/enforce/guard/mode"
-	"github.com/seed-3119e985/genv/enforce/guard/order"
-	"github.com/seed-3119e985/genv/remote/agent/guarding"
+	"github.com/seed-3119e985/genv/enforce/guard"
+	"github.com/seed-3119e985/genv/remote/agent"
 )
 
-var guardStart = order.At{Time: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC), BootID: "b", SinceBoot: time.Hour}
+var guardStart = guard.At{Time: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC), BootID: "b", SinceBoot: time.Hour}
 
 // openGuarded is the guard of a machine on which a Keeper does nothing but be there.
 func openGuarded(t *testing.T) (g *guarded, kept chan string) {
 	t.Helper()
 	kept = make(chan string, 10)
 	g = &guarded{
-		dir: filepath.Join(t.TempDir(), "run"), now: func() (order.At, error) { return guardStart, nil }, log: zerolog.Nop(),
+		dir: filepath.Join(t.TempDir(), "run"), now: func() (guard.At, error) { return guardStart, nil }, log: zerolog.Nop(),
 		names: &userNames{now: time.Now, getent: func(_ context.Context, uid string) ([]byte, error) {
 			if uid != "1002" {
 				return nil, errors.New("no answer")
@@ -41,9 +39,9 @@ func openGuarded(t *testing.T) (g *guarded, kept chan string) {
 	return g, kept
 }
 
-func ask(m mode.Mode, controller string) guarding.Request {
-	r := guarding.Request{ID: guarding.Prefix + controller, Order: order.Order{Mode: m, By: "genv remote enforce"}}
-	if m != mode.Off {
+func ask(m guard.Mode, controller string) agent.GuardRequest {
+	r := agent.GuardRequest{ID: agent.GuardPrefix + controller, Order: guard.Order{Mode: m, By: "genv remote enforce"}}
+	if m != guard.Off {
 		r.Order.Lease = time.Minute
 	}
 	return r
@@ -52,24 +50,24 @@ func ask(m mode.Mode, controller string) guarding.Request {
 func TestAControllersOrderIsGivenAndKept(t *testing.T) {
 	g, kept := openGuarded(t)
 	for range 3 {
-		answer, err := g.Order(t.Context(), ask(mode.Enforce, "c1"))
+		answer, err := g.Order(t.Context(), ask(guard.Enforce, "c1"))
 		require.NoError(t, err)
-		require.Equal(t, guarding.State{}, answer.State, "nothing is known yet")
+		require.Equal(t, agent.GuardState{}, answer.State, "nothing is known yet")
 	}
-	given, err := order.Read(g.dir)
+	given, err := guard.ReadOrder(g.dir)
 	require.NoError(t, err)
 	require.Equal(t, "controller c1", given.ID)
 	require.Equal(t, time.Minute, given.Left(guardStart))
 	require.Equal(t, "begun", <-kept)
 
-	o := ask(mode.Enforce, "c1").Order
-	require.NoError(t, order.WriteStatus(g.dir, order.Status{
-		Mode: mode.Watch, Until: guardStart.Time.Add(time.Second), Reason: "users are unknown", Order: &o, Problems: []string{"users: no answer"},
+	o := ask(guard.Enforce, "c1").Order
+	require.NoError(t, guard.WriteStatus(g.dir, guard.Status{
+		Mode: guard.Watch, Until: guardStart.Time.Add(time.Second), Reason: "users are unknown", Order: &o, Problems: []string{"users: no answer"},
 	}))
-	answer, err := g.Order(t.Context(), ask(mode.Enforce, "c1"))
+	answer, err := g.Order(t.Context(), ask(guard.Enforce, "c1"))
 	require.NoError(t, err)
-	require.Equal(t, guarding.State{Mode: mode.Watch, LeftMS: 1000, Reason: "users are unknown", Problems: []string{"users: no answer"}}, answer.State)
-	answer, err = g.Order(t.Context(), ask(mode.Watch, "c1"))
+	require.Equal(t, agent.GuardState{Mode: guard.Watch, LeftMS: 1000, Reason: "users are unknown", Problems: []string{"users: no answer"}}, answer.State)
+	answer, err = g.Order(t.Context(), ask(guard.Watch, "c1"))
 	require.NoError(t, err)
 	require.Empty(t, answer.State.Reason, "it is about the order before")
 
@@ -81,23 +79,23 @@ func TestAControllersOrderIsGivenAndKept(t *testing.T) {
 func TestWhichOrderHolds(t *testing.T) {
 	for name, c := range map[string]struct {
 		before string // who gave the one before, as its ID; empty for none
-		mode   mode.Mode
-		ask    guarding.Request
+		mode   guard.Mode
+		ask    agent.GuardRequest
 		id     string // of the order that holds then
-		now    mode.Mode
+		now    guard.Mode
 	}{
-		"the first":                             {"", 0, ask(mode.Watch, "c1"), "controller c1", mode.Watch},
-		"over that of the host":                 {"local", mode.Enforce, ask(mode.Watch, "c1"), "controller c1", mode.Watch},
-		"over that of another controller":       {"controller c2", mode.Enforce, ask(mode.Watch, "c1"), "controller c1", mode.Watch},
-		"over another controller's off":         {"controller c2", mode.Off, ask(mode.Watch, "c1"), "controller c1", mode.Watch},
-		"off ends its own":                      {"controller c1", mode.Enforce, ask(mode.Off, "c1"), "controller c1", mode.Off},
-		"off leaves another controller's":       {"controller c2", mode.Enforce, ask(mode.Off, "c1"), "controller c2", mode.Enforce},
-		"off leaves that of the host":           {"local", mode.Enforce, ask(mode.Off, "c1"), "local", mode.Enforce},
-		"not over off on the host":              {"local", mode.Off, ask(mode.Enforce, "c1"), "local", mode.Off},
-		"nor does watching":                     {"local", mode.Off, ask(mode.Watch, "c1"), "local", mode.Off},
-		"over its own off":                      {"controller c1", mode.Off, ask(mode.Enforce, "c1"), "controller c1", mode.Enforce},
-		"off of what was turned off anyway":     {"local", mode.Off, ask(mode.Off, "c1"), "local", mode.Off},
-		"off although there never was an order": {"", 0, ask(mode.Off, "c1"), "", mode.Off},
+		"the first":                             {"", 0, ask(guard.Watch, "c1"), "controller c1", guard.Watch},
+		"over that of the host":                 {"local", guard.Enforce, ask(guard.Watch, "c1"), "controller c1", guard.Watch},
+		"over that of another controller":       {"controller c2", guard.Enforce, ask(guard.Watch, "c1"), "controller c1", guard.Watch},
+		"over another controller's off":         {"controller c2", guard.Off, ask(guard.Watch, "c1"), "controller c1", guard.Watch},
+		"off ends its own":                      {"controller c1", guard.Enforce, ask(guard.Off, "c1"), "controller c1", guard.Off},
+		"off leaves another controller's":       {"controller c2", guard.Enforce, ask(guard.Off, "c1"), "controller c2", guard.Enforce},
+		"off leaves that of the host":           {"local", guard.Enforce, ask(guard.Off, "c1"), "local", guard.Enforce},
+		"not over off on the host":              {"local", guard.Off, ask(guard.Enforce, "c1"), "local", guard.Off},
+		"nor does watching":                     {"local", guard.Off, ask(guard.Watch, "c1"), "local", guard.Off},
+		"over its own off":                      {"controller c1", guard.Off, ask(guard.Enforce, "c1"), "controller c1", guard.Enforce},
+		"off of what was turned off anyway":     {"local", guard.Off, ask(guard.Off, "c1"), "local", guard.Off},
+		"off although there never was an order": {"", 0, ask(guard.Off, "c1"), "", guard.Off},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, _ := openGuarded(t)
@@ -105,14 +103,14 @@ func TestWhichOrderHolds(t *testing.T) {
 			if c.before != "" {
 				o := ask(c.mode, "x").Order
 				o.By = "alice"
-				_, err := order.Give(g.dir, o, c.before, guardStart)
+				_, err := guard.GiveOrder(g.dir, o, c.before, guardStart)
 				require.NoError(t, err)
 			}
 			_, err := g.Order(t.Context(), c.ask)
 			require.NoError(t, err)
-			given, err := order.Read(g.dir)
+			given, err := guard.ReadOrder(g.dir)
 			if c.id == "" {
-				require.ErrorIs(t, err, order.ErrNone)
+				require.ErrorIs(t, err, guard.ErrNoOrder)
 				return
 			}
 			require.NoError(t, err)
@@ -121,7 +119,7 @@ func TestWhichOrderHolds(t *testing.T) {
 		})
 	}
 	g, _ := openGuarded(t)
-	r := ask(mode.Enforce, "c1")
+	r := ask(guard.Enforce, "c1")
 	r.ID = "local"
 	_, err := g.Order(t.Context(), r)
 	require.ErrorContains(t, err, "not that of a controller")
@@ -130,18 +128,18 @@ func TestWhichOrderHolds(t *testing.T) {
 // TestAControllerLearnsThatTheHostTurnedItsGuardOff: in each answer, until that is over.
 func TestAControllerLearnsThatTheHostTurnedItsGuardOff(t *testing.T) {
 	g, kept := openGuarded(t)
-	off, err := order.Give(g.dir, order.Order{Mode: mode.Off, By: "alice with `genv guard off`"}, "", guardStart)
+	off, err := guard.GiveOrder(g.dir, guard.Order{Mode: guard.Off, By: "alice with `genv guard off`"}, "", guardStart)
 	require.NoError(t, err)
-	for _, m := range []mode.Mode{mode.Enforce, mode.Watch} {
+	for _, m := range []guard.Mode{guard.Enforce, guard.Watch} {
 		answer, err := g.Order(t.Context(), ask(m, "c1"))
 		require.NoError(t, err)
-		require.Equal(t, mode.Off, answer.State.Mode)
+		require.Equal(t, guard.Off, answer.State.Mode)
 		require.Contains(t, answer.State.Reason, "turned off by alice with `genv guard off`")
 		require.Contains(t, answer.State.Reason, "sudo genv guard resume")
 	}
 	require.Empty(t, kept, "there is nothing to keep")
-	require.NoError(t, order.Withdraw(g.dir, off))
-	answer, err := g.Order(t.Context(), ask(mode.Enforce, "c1"))
+	require.NoError(t, guard.WithdrawOrder(g.dir, off))
+	answer, err := g.Order(t.Context(), ask(guard.Enforce, "c1"))
 	require.NoError(t, err)
 	require.Empty(t, answer.State.Reason)
 	require.Equal(t, "begun", <-kept)
@@ -151,19 +149,19 @@ func TestAControllerLearnsThatTheHostTurnedItsGuardOff(t *testing.T) {
 func TestDenialsSinceTheLastRequest(t *testing.T) {
 	g, _ := openGuarded(t)
 	defer g.close()
-	r := ask(mode.Watch, "c1")
+	r := ask(guard.Watch, "c1")
 	_, err := g.Order(t.Context(), r)
 	require.NoError(t, err)
-	list := denials.New()
-	list.Add(denials.Open{UID: 1002, Minor: 1, Denied: true}, guardStart.Time)
-	list.Add(denials.Open{UID: 1003, Minor: 1}, guardStart.Time)
-	require.NoError(t, denials.Write(g.dir, list))
+	list := guard.NewDenials()
+	list.Add(guard.Open{UID: 1002, Minor: 1, Denied: true}, guardStart.Time)
+	list.Add(guard.Open{UID: 1003, Minor: 1}, guardStart.Time)
+	require.NoError(t, guard.WriteDenials(g.dir, list))
 
 	answer, err := g.Order(t.Context(), r)
 	require.NoError(t, err)
 	require.Equal(t, list.Epoch, answer.Epoch)
 	require.Equal(t, uint64(2), answer.Seq)
-	require.Equal(t, []guarding.Denial{{Denial: list.Denials[0], User: "bob"}, {Denial: list.Denials[1]}}, answer.Denials)
+	require.Equal(t, []agent.GuardDenial{{Denial: list.Denials[0], User: "bob"}, {Denial: list.Denials[1]}}, answer.Denials)
 	require.Equal(t, answer, answer.Bounded())
 
 	r.Epoch, r.Seq = answer.Epoch, 1

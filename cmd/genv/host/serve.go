@@ -17,7 +17,6 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/local/asked"
 	"github.com/seed-3119e985/genv/remote/agent"
-	"github.com/seed-3119e985/genv/remote/agent/guarding"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 )
@@ -62,7 +61,7 @@ func (p *program) usageServe(c *cli.Context) error {
 		g := p.openGuard(c, host)
 		defer g.close()
 		answers.Guard = g
-		server.Greeting.Capabilities = append(server.Greeting.Capabilities, guarding.Name)
+		server.Greeting.Capabilities = append(server.Greeting.Capabilities, agent.RequestGuard)
 	}
 	if !host.privileged {
 		server.Handler, server.Greeting = agent.View{Viewer: viewed{host}}, agent.NewViewGreeting(p.Version)

@@ -7,6 +7,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -17,7 +18,7 @@ const MaxUsers = 65536
 // no guarded one. Only what differs from before is written, and permissions are given
 // before others are taken away. With ErrFull, some users of the map have no permission;
 // the rest was set.
-func (g *Guard) SetAllowed(allowed map[snapshot.UID]Minors) error {
+func (g *Guard) SetAllowed(allowed map[snapshot.UID]guard.Minors) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	left, err := g.give(allowed)
@@ -40,12 +41,12 @@ func (g *Guard) SetAllowed(allowed map[snapshot.UID]Minors) error {
 	if left, err = g.give(allowed); err != nil || left == 0 {
 		return err
 	}
-	return fmt.Errorf("%w: %d of %d have no permission", ErrFull, left, len(allowed))
+	return fmt.Errorf("%w: %d of %d have no permission", guard.ErrFull, left, len(allowed))
 }
 
 // give writes the permissions that differ from what is written already, and says how many
 // users there was no room for.
-func (g *Guard) give(allowed map[snapshot.UID]Minors) (left int, err error) {
+func (g *Guard) give(allowed map[snapshot.UID]guard.Minors) (left int, err error) {
 	for uid, minors := range allowed {
 		if now, ok := g.allowed[uid]; ok && now == minors {
 			continue
@@ -63,11 +64,11 @@ func (g *Guard) give(allowed map[snapshot.UID]Minors) (left int, err error) {
 }
 
 // readAllowed is what is written in the kernel.
-func (m *maps) readAllowed() (map[snapshot.UID]Minors, error) {
-	allowed := map[snapshot.UID]Minors{}
+func (m *maps) readAllowed() (map[snapshot.UID]guard.Minors, error) {
+	allowed := map[snapshot.UID]guard.Minors{}
 	var (
 		uid    uint32
-		minors Minors
+		minors guard.Minors
 	)
 	for it := m.allowed.Iterate(); ; {
 		if !it.Next(&uid, &minors) {
@@ -88,10 +89,10 @@ const (
 
 // SetMinors says which devices are guarded, and which are watched: allowed opens of these are
 // events, too, in every mode as long as the lease lasts. A device may be in both sets.
-func (g *Guard) SetMinors(guarded, watched Minors) error {
+func (g *Guard) SetMinors(guarded, watched guard.Minors) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for minor := range uint32(lastGPU + 1) {
+	for minor := range uint32(guard.LastGPU + 1) {
 		var flags uint32
 		if guarded.Has(int(minor)) {
 			flags |= flagGuarded
@@ -107,11 +108,11 @@ func (g *Guard) SetMinors(guarded, watched Minors) error {
 }
 
 // readMinors is which minors are guarded and watched.
-func (m *maps) readMinors() (guarded, watched Minors, err error) {
-	for minor := range uint32(lastGPU + 1) {
+func (m *maps) readMinors() (guarded, watched guard.Minors, err error) {
+	for minor := range uint32(guard.LastGPU + 1) {
 		var flags uint32
 		if err := m.minors.Lookup(minor, &flags); err != nil {
-			return Minors{}, Minors{}, fmt.Errorf("read which devices are guarded: %w", err)
+			return guard.Minors{}, guard.Minors{}, fmt.Errorf("read which devices are guarded: %w", err)
 		}
 		if flags&flagGuarded != 0 {
 			guarded.Add(int(minor))

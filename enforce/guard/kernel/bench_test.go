@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/enforce/guard/kernel"
-	"github.com/seed-3119e985/genv/enforce/guard/mode"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -35,9 +35,9 @@ func BenchmarkOpen(b *testing.B) {
 		o := s.options()
 		o.Unpinned = true
 		g := s.openWith(kernel.WithMajor(o, nullMajor))
-		require.NoError(b, g.SetMinors(kernel.MinorsOf(3), kernel.Minors{}))
-		require.NoError(b, g.SetAllowed(map[snapshot.UID]kernel.Minors{1002: kernel.MinorsOf(3)}))
-		set(b, g, mode.Enforce, time.Hour)
+		require.NoError(b, g.SetMinors(guard.MinorsOf(3), guard.Minors{}))
+		require.NoError(b, g.SetAllowed(map[snapshot.UID]guard.Minors{1002: guard.MinorsOf(3)}))
+		set(b, g, guard.Enforce, time.Hour)
 	}
 	const opens = 300 // less than a millisecond: most turns are then without another process on the core
 	for b.Loop() {

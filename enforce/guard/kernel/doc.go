@@ -15,8 +15,8 @@
 //
 //	g, err := kernel.Open(kernel.Options{})
 //	err = g.SetMinors(guarded, watched)
-//	err = g.SetAllowed(map[snapshot.UID]kernel.Minors{1001: kernel.MinorsOf(0, 3)})
-//	err = g.SetControl(kernel.Control{Mode: mode.Enforce, Lease: time.Minute, FirstUID: 1000})
-//	err = g.Events(ctx, func(e kernel.Event) { … })
+//	err = g.SetAllowed(map[snapshot.UID]guard.Minors{1001: guard.MinorsOf(0, 3)})
+//	err = g.SetControl(guard.Control{Mode: guard.Enforce, Lease: time.Minute, FirstUID: 1000})
+//	err = g.Events(ctx, func(e guard.Event) { … })
 //	err = g.Close() // the guard stays until the lease ends; Remove ends it now
 package kernel

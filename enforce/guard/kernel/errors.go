@@ -21,12 +21,6 @@ var (
 	// ErrConflict: another program holds the cgroup, or a parent of it, for itself alone.
 	// Remove that program, or enforce by polling.
 	ErrConflict = errors.New("another program is in the way of the kernel guard")
-	// ErrFull: there are more users than the guard has room for; those who did not fit
-	// have no permission. Don't use mode.Enforce.
-	ErrFull = errors.New("too many users for the kernel guard")
-	// ErrRemoved: somebody removed the guard since Open, by hand or with Remove, and every
-	// open is allowed. Stop, or Open again if the administrator wants it.
-	ErrRemoved = errors.New("the kernel guard was removed")
 )
 
 // classify gives an error of bpf(2) its class. Root without CAP_BPF, and a kernel that is

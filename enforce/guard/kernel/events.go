@@ -9,51 +9,12 @@ import (
 
 	"github.com/cilium/ebpf/ringbuf"
 
-	"github.com/seed-3119e985/genv/enforce/guard/mode"
+	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-const modeEnforce = int32(mode.Enforce)
-
-// Kind is what the guard did about an open.
-type Kind uint8
-
-// The kinds of events.
-const (
-	Denied    Kind = iota + 1 // the open failed with EPERM
-	WouldDeny                 // the open was allowed only since the mode is watch
-	Opened                    // an allowed open of a watched device
-)
-
-// String is the kind as a word.
-func (k Kind) String() string {
-	switch k {
-	case Denied:
-		return "denied"
-	case WouldDeny:
-		return "would be denied"
-	case Opened:
-		return "opened"
-	}
-	return fmt.Sprintf("kind %d", uint8(k))
-}
-
-// Event is an open of a guarded or watched device: by an ordinary user, or if it is Opened by
-// whomever, root too. At most ten a second are reported of a kind, user and device; of Opened,
-// of a process and device where the kernel reports processes. access(2) with R_OK or W_OK asks the same
-// question as open(2) and is reported like it.
-type Event struct {
-	Kind  Kind
-	At    time.Time // by this machine's clock, as of the time of reading
-	Boot  time.Duration
-	UID   snapshot.UID // real, in the initial user namespace
-	PID   snapshot.PID // of the process, in the initial PID namespace; 0 if the kernel doesn't report it
-	TID   snapshot.PID // of the thread, likewise
-	Minor int
-	Read  bool // opened for reading
-	Write bool // opened for writing
-}
+const modeEnforce = int32(guard.Enforce)
 
 // The fields of a record in the ring buffer, in native byte order.
 const (
@@ -67,13 +28,13 @@ const (
 )
 
 // parseRecord reads a record; ok is false for one of another size.
-func parseRecord(b []byte) (e Event, ok bool) {
+func parseRecord(b []byte) (e guard.Event, ok bool) {
 	if len(b) != recordSize {
-		return Event{}, false
+		return guard.Event{}, false
 	}
 	pids := binary.NativeEndian.Uint64(b[recordPIDs:])
-	return Event{
-		Kind:  Kind(b[recordKind]),
+	return guard.Event{
+		Kind:  guard.EventKind(b[recordKind]),
 		Boot:  time.Duration(binary.NativeEndian.Uint64(b[recordBoot:])),
 		UID:   snapshot.UID(binary.NativeEndian.Uint32(b[recordUID:])),
 		PID:   snapshot.PID(pids >> 32),
@@ -87,7 +48,7 @@ func parseRecord(b []byte) (e Event, ok bool) {
 // Events calls handle with each event, oldest first, until the context ends; its error is
 // then the context's. Events that were written without a reader are kept as far as the
 // buffer has room. There must be one reader at a time on a machine: each event is read once.
-func (g *Guard) Events(ctx context.Context, handle func(Event)) error {
+func (g *Guard) Events(ctx context.Context, handle func(guard.Event)) error {
 	reader, err := ringbuf.NewReader(g.maps.events)
 	if err != nil {
 		return fmt.Errorf("read the guard's events: %w", err)

@@ -8,17 +8,17 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/enforce/guard/kernel"
-	"github.com/seed-3119e985/genv/enforce/guard/mode"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // listen reads events until the test ends.
-func listen(t testing.TB, g *kernel.Guard) <-chan kernel.Event {
+func listen(t testing.TB, g *kernel.Guard) <-chan guard.Event {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	events, ended := make(chan kernel.Event, 10000), make(chan error)
-	go func() { ended <- g.Events(ctx, func(e kernel.Event) { events <- e }) }()
+	events, ended := make(chan guard.Event, 10000), make(chan error)
+	go func() { ended <- g.Events(ctx, func(e guard.Event) { events <- e }) }()
 	t.Cleanup(func() {
 		cancel()
 		require.ErrorIs(t, <-ended, context.Canceled)
@@ -26,14 +26,14 @@ func listen(t testing.TB, g *kernel.Guard) <-chan kernel.Event {
 	return events
 }
 
-func next(t testing.TB, events <-chan kernel.Event) kernel.Event {
+func next(t testing.TB, events <-chan guard.Event) guard.Event {
 	t.Helper()
 	select {
 	case e := <-events:
 		return e
 	case <-time.After(5 * time.Second):
 		t.Fatal("no event")
-		return kernel.Event{}
+		return guard.Event{}
 	}
 }
 
@@ -48,10 +48,10 @@ func TestEventsSayWhoOpenedWhat(t *testing.T) {
 	s := newSite(t)
 	g := s.open()
 	enforce(t, g)
-	require.NoError(t, g.SetMinors(guarded, kernel.MinorsOf(0, 2)))
+	require.NoError(t, g.SetMinors(guarded, guard.MinorsOf(0, 2)))
 	events := listen(t, g)
 	user, owner, root := s.user(1002), s.user(1001), s.user(0)
-	expect := func(kind kernel.Kind, p *process, uid snapshot.UID, minor int) {
+	expect := func(kind guard.EventKind, p *process, uid snapshot.UID, minor int) {
 		t.Helper()
 		before := time.Now()
 		p.open(s.node(minor))
@@ -60,30 +60,30 @@ func TestEventsSayWhoOpenedWhat(t *testing.T) {
 		require.Positive(t, e.Boot)
 		require.NotZero(t, e.TID)
 		e.At, e.Boot, e.TID = time.Time{}, 0, 0
-		require.Equal(t, kernel.Event{Kind: kind, UID: uid, PID: p.pid(), Minor: minor, Read: true, Write: true}, e)
+		require.Equal(t, guard.Event{Kind: kind, UID: uid, PID: p.pid(), Minor: minor, Read: true, Write: true}, e)
 	}
-	expect(kernel.Denied, user, 1002, 0)
-	expect(kernel.Opened, owner, 1001, 0)
-	expect(kernel.Opened, user, 1002, 2) // watched and not guarded
+	expect(guard.Denied, user, 1002, 0)
+	expect(guard.Opened, owner, 1001, 0)
+	expect(guard.Opened, user, 1002, 2) // watched and not guarded
 
-	set(t, g, mode.Watch, time.Minute)
-	expect(kernel.WouldDeny, user, 1002, 1)
-	set(t, g, mode.Off, time.Minute)
-	expect(kernel.Opened, user, 1002, 0)
+	set(t, g, guard.Watch, time.Minute)
+	expect(guard.WouldDeny, user, 1002, 1)
+	set(t, g, guard.Off, time.Minute)
+	expect(guard.Opened, user, 1002, 0)
 
-	expect(kernel.Opened, root, 0, 0) // never denied, and it may be in a container
-	expect(kernel.Opened, s.user(int(firstUID)-1), firstUID-1, 2)
+	expect(guard.Opened, root, 0, 0) // never denied, and it may be in a container
+	expect(guard.Opened, s.user(int(firstUID)-1), firstUID-1, 2)
 
 	// What makes no event: an allowed open that is not watched, root's too, and all without a lease.
-	set(t, g, mode.Enforce, time.Minute)
+	set(t, g, guard.Enforce, time.Minute)
 	owner.open(s.node(64))
 	root.open(s.node(1))
 	user.ask("exists " + s.node(200))
-	set(t, g, mode.Enforce, 0)
+	set(t, g, guard.Enforce, 0)
 	user.open(s.node(63))
 	user.open(s.node(2))
-	set(t, g, mode.Enforce, time.Minute)
-	expect(kernel.Denied, user, 1002, 253)
+	set(t, g, guard.Enforce, time.Minute)
+	expect(guard.Denied, user, 1002, 253)
 }
 
 func TestAFloodOfOneUserLeavesTheEventsOfOthers(t *testing.T) {
@@ -121,7 +121,7 @@ func TestALookerDoesNotHideTheNextProcess(t *testing.T) {
 	s := newSite(t)
 	g := s.open()
 	enforce(t, g)
-	require.NoError(t, g.SetMinors(guarded, kernel.MinorsOf(0)))
+	require.NoError(t, g.SetMinors(guarded, guard.MinorsOf(0)))
 	events := listen(t, g)
 	first, second := s.user(1001), s.user(1001)
 	began := time.Now()
@@ -158,6 +158,6 @@ func TestEventsOutliveTheirReader(t *testing.T) {
 	require.NoError(t, g.Close())
 	s.user(1002).open(s.node(1))
 	e := next(t, listen(t, s.open()))
-	require.Equal(t, kernel.Denied, e.Kind)
+	require.Equal(t, guard.Denied, e.Kind)
 	require.Equal(t, 1, e.Minor)
 }

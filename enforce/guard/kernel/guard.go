@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -43,8 +44,8 @@ type Guard struct {
 	maps   *maps
 
 	mu      sync.Mutex
-	allowed map[snapshot.UID]Minors // as written in the kernel
-	link    link                    // only if unpinned, otherwise noLink
+	allowed map[snapshot.UID]guard.Minors // as written in the kernel
+	link    link                          // only if unpinned, otherwise noLink
 	closed  bool
 }
 
@@ -125,7 +126,7 @@ func openUnpinned(cg cgroup, major int32) (*Guard, error) {
 		m.close()
 		return nil, err
 	}
-	return &Guard{cgroup: cg, linkID: id, pids: pids, maps: m, allowed: map[snapshot.UID]Minors{}, link: l}, nil
+	return &Guard{cgroup: cg, linkID: id, pids: pids, maps: m, allowed: map[snapshot.UID]guard.Minors{}, link: l}, nil
 }
 
 // Close ends the use of the guard by this process. A pinned one stays, and acts until its
@@ -157,7 +158,7 @@ func (g *Guard) attached() error {
 	case isPassing(err):
 		return err
 	case err != nil:
-		return fmt.Errorf("%w: %w", ErrRemoved, err)
+		return fmt.Errorf("%w: %w", guard.ErrRemoved, err)
 	}
 	defer l.Close()
 	return g.checkLink(l)
@@ -169,7 +170,7 @@ func (g *Guard) checkLink(l link) error {
 	case err != nil:
 		return err
 	case facts.id != g.linkID, facts.cgroup != g.cgroup.id:
-		return fmt.Errorf("%w: another one has taken its place, or its cgroup is gone", ErrRemoved)
+		return fmt.Errorf("%w: another one has taken its place, or its cgroup is gone", guard.ErrRemoved)
 	}
 	return nil
 }

@@ -18,13 +18,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/enforce/guard/kernel"
-	"github.com/seed-3119e985/genv/enforce/guard/mode"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // guarded are the minors that most tests guard; uid 1001 may open 0, 64 and 253 of them.
-var guarded, mine = kernel.MinorsOf(0, 1, 63, 64, 200, 253), kernel.MinorsOf(0, 64, 253)
+var guarded, mine = guard.MinorsOf(0, 1, 63, 64, 200, 253), guard.MinorsOf(0, 64, 253)
 
 // firstUID is the first one that is guarded.
 const firstUID snapshot.UID = 1000
@@ -32,14 +32,14 @@ const firstUID snapshot.UID = 1000
 // enforce lets the guard deny.
 func enforce(t testing.TB, g *kernel.Guard) {
 	t.Helper()
-	require.NoError(t, g.SetMinors(guarded, kernel.Minors{}))
-	require.NoError(t, g.SetAllowed(map[snapshot.UID]kernel.Minors{1001: mine}))
-	set(t, g, mode.Enforce, time.Minute)
+	require.NoError(t, g.SetMinors(guarded, guard.Minors{}))
+	require.NoError(t, g.SetAllowed(map[snapshot.UID]guard.Minors{1001: mine}))
+	set(t, g, guard.Enforce, time.Minute)
 }
 
-func set(t testing.TB, g *kernel.Guard, m mode.Mode, lease time.Duration) {
+func set(t testing.TB, g *kernel.Guard, m guard.Mode, lease time.Duration) {
 	t.Helper()
-	require.NoError(t, g.SetControl(kernel.Control{Mode: m, Lease: lease, FirstUID: firstUID}))
+	require.NoError(t, g.SetControl(guard.Control{Mode: m, Lease: lease, FirstUID: firstUID}))
 }
 
 // TestWhoIsDenied is the table of uid, minor, mode and lease. Minor 2 is not guarded, and
@@ -48,7 +48,7 @@ func TestWhoIsDenied(t *testing.T) {
 	s := newSite(t)
 	g := s.open()
 	enforce(t, g)
-	require.NoError(t, g.SetMinors(guarded, kernel.AllMinors()))
+	require.NoError(t, g.SetMinors(guarded, guard.AllMinors()))
 	makeNode(t, filepath.Join(s.dev, "other"), 196, 0)
 	require.NoError(t, unix.Mknod(filepath.Join(s.dev, "block"), unix.S_IFBLK|0o666, int(unix.Mkdev(195, 0))))
 	require.NoError(t, os.Chmod(filepath.Join(s.dev, "block"), 0o666))
@@ -63,21 +63,21 @@ func TestWhoIsDenied(t *testing.T) {
 		users[uid] = s.user(uid)
 	}
 	for _, c := range []struct {
-		mode  mode.Mode
+		mode  guard.Mode
 		lease time.Duration
 		first snapshot.UID
 		over  bool
 	}{
-		{mode: mode.Enforce, lease: time.Minute},
-		{mode: mode.Watch, lease: time.Minute, over: true},
-		{mode: mode.Off, lease: time.Minute, over: true},
-		{mode: mode.Enforce, lease: 0, over: true},
-		{mode: mode.Enforce, lease: -time.Hour, over: true},
-		{mode: mode.Watch, lease: 0, over: true},
-		{mode: mode.Enforce, lease: time.Minute, first: 4294967295, over: true},
-		{mode: mode.Enforce, lease: time.Minute, first: 1000}, // and back
+		{mode: guard.Enforce, lease: time.Minute},
+		{mode: guard.Watch, lease: time.Minute, over: true},
+		{mode: guard.Off, lease: time.Minute, over: true},
+		{mode: guard.Enforce, lease: 0, over: true},
+		{mode: guard.Enforce, lease: -time.Hour, over: true},
+		{mode: guard.Watch, lease: 0, over: true},
+		{mode: guard.Enforce, lease: time.Minute, first: 4294967295, over: true},
+		{mode: guard.Enforce, lease: time.Minute, first: 1000}, // and back
 	} {
-		require.NoError(t, g.SetControl(kernel.Control{Mode: c.mode, Lease: c.lease, FirstUID: cmp.Or(c.first, firstUID)}))
+		require.NoError(t, g.SetControl(guard.Control{Mode: c.mode, Lease: c.lease, FirstUID: cmp.Or(c.first, firstUID)}))
 		for uid, want := range denied {
 			if c.over {
 				want = ""
@@ -93,11 +93,11 @@ func TestWhoIsDenied(t *testing.T) {
 			require.Equal(t, "allowed", users[uid].open(filepath.Join(s.dev, "block")))
 		}
 	}
-	require.NoError(t, g.SetControl(kernel.Control{Mode: mode.Enforce, Lease: time.Minute, FirstUID: 1002}))
+	require.NoError(t, g.SetControl(guard.Control{Mode: guard.Enforce, Lease: time.Minute, FirstUID: 1002}))
 	require.Equal(t, "allowed", users[1001].open(s.node(1)))
 	require.Equal(t, "denied", users[1002].open(s.node(1)))
-	require.Error(t, g.SetControl(kernel.Control{Mode: 3, Lease: time.Minute, FirstUID: firstUID}))
-	require.Error(t, g.SetControl(kernel.Control{Mode: mode.Enforce, Lease: time.Minute}), "system users would be denied")
+	require.Error(t, g.SetControl(guard.Control{Mode: 3, Lease: time.Minute, FirstUID: firstUID}))
+	require.Error(t, g.SetControl(guard.Control{Mode: guard.Enforce, Lease: time.Minute}), "system users would be denied")
 }
 
 func TestOtherWaysToTheDevice(t *testing.T) {
@@ -168,12 +168,12 @@ func TestOpenDescriptorsStayUsable(t *testing.T) {
 	user := s.user(1002)
 	require.Equal(t, "ok", user.ask("hold "+null))
 	g := s.openWith(kernel.WithMajor(s.options(), nullMajor))
-	require.NoError(t, g.SetMinors(kernel.MinorsOf(3), kernel.Minors{}))
-	set(t, g, mode.Enforce, time.Minute)
+	require.NoError(t, g.SetMinors(guard.MinorsOf(3), guard.Minors{}))
+	set(t, g, guard.Enforce, time.Minute)
 	require.Equal(t, "denied", user.open(null))
 	require.Equal(t, "ok", user.ask("write "+null))
 	require.Equal(t, "denied", user.ask("reopen "+null))
-	require.NoError(t, g.SetAllowed(map[snapshot.UID]kernel.Minors{1002: kernel.MinorsOf(3)}))
+	require.NoError(t, g.SetAllowed(map[snapshot.UID]guard.Minors{1002: guard.MinorsOf(3)}))
 	require.Equal(t, "ok", user.ask("open "+null))
 	require.Equal(t, "ok", user.ask("reopen "+null))
 }
@@ -184,15 +184,15 @@ func TestPermissionsChangeWithoutAGap(t *testing.T) {
 	enforce(t, g)
 	counting := s.counting(1001, 0)
 	for i := range 300 {
-		allowed := map[snapshot.UID]kernel.Minors{1001: mine}
+		allowed := map[snapshot.UID]guard.Minors{1001: mine}
 		if i%2 == 0 {
-			allowed[1001] = kernel.AllMinors()
+			allowed[1001] = guard.AllMinors()
 		}
 		for uid := range snapshot.UID(20) {
 			allowed[2000+20*snapshot.UID(i%3)+uid] = mine
 		}
 		require.NoError(t, g.SetAllowed(allowed))
-		set(t, g, mode.Enforce, time.Minute)
+		set(t, g, guard.Enforce, time.Minute)
 	}
 	through, denied := counting()
 	require.Zero(t, denied)
@@ -224,7 +224,7 @@ func TestAFullMapIsSaid(t *testing.T) {
 	s := newSite(t)
 	g := s.open()
 	enforce(t, g)
-	everybody := map[snapshot.UID]kernel.Minors{}
+	everybody := map[snapshot.UID]guard.Minors{}
 	for uid := range snapshot.UID(kernel.MaxUsers) {
 		everybody[3000+uid] = mine
 	}
@@ -232,11 +232,11 @@ func TestAFullMapIsSaid(t *testing.T) {
 	more := maps.Clone(everybody)
 	more[1001], more[1002] = mine, mine
 	err := g.SetAllowed(more)
-	require.ErrorIs(t, err, kernel.ErrFull)
+	require.ErrorIs(t, err, guard.ErrFull)
 	require.ErrorContains(t, err, "2 of 65538")
 	require.Equal(t, "denied", s.user(1001).open(s.node(0)))
 	require.Equal(t, "allowed", s.user(3000+kernel.MaxUsers-1).open(s.node(0)))
-	require.NoError(t, g.SetAllowed(map[snapshot.UID]kernel.Minors{1001: mine}))
+	require.NoError(t, g.SetAllowed(map[snapshot.UID]guard.Minors{1001: mine}))
 	require.Equal(t, "allowed", s.user(1001).open(s.node(0)))
 	require.Equal(t, "denied", s.user(3000).open(s.node(0)))
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/enforce/guard/guardtest"
 	"github.com/seed-3119e985/genv/enforce/guard/kernel"
-	"github.com/seed-3119e985/genv/enforce/guard/mode"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -25,7 +25,7 @@ func TestTheLeaseEndsWithNoProcessAlive(t *testing.T) {
 	user := s.user(1002)
 	const lease = 2 * time.Second
 	began := time.Now()
-	set(t, g, mode.Enforce, lease)
+	set(t, g, guard.Enforce, lease)
 	require.NoError(t, g.Close())
 	denied, asked := user.open(s.node(0)), time.Since(began)
 	require.True(t, denied == "denied" || asked >= lease, "%s after %s", denied, asked)
@@ -34,7 +34,7 @@ func TestTheLeaseEndsWithNoProcessAlive(t *testing.T) {
 
 	// The next process renews it, and everything else is as it was.
 	g = s.open()
-	set(t, g, mode.Enforce, time.Minute)
+	set(t, g, guard.Enforce, time.Minute)
 	require.Equal(t, "denied", user.open(s.node(0)))
 	require.Equal(t, "allowed", s.user(1001).open(s.node(0)))
 }
@@ -71,12 +71,12 @@ func TestKilledHolder(t *testing.T) {
 
 		seen, err := kernel.Inspect(s.pins)
 		require.NoError(t, err)
-		require.Equal(t, mode.Enforce, seen.Mode)
+		require.Equal(t, guard.Enforce, seen.Mode)
 		state, err := s.open().State()
 		require.NoError(t, err)
 		require.InDelta(t, time.Minute, state.Lease, float64(20*time.Second))
-		require.Equal(t, map[snapshot.UID]kernel.Minors{1001: kernel.MinorsOf(0)}, state.Allowed)
-		require.Equal(t, kernel.MinorsOf(0), state.Guarded)
+		require.Equal(t, map[snapshot.UID]guard.Minors{1001: guard.MinorsOf(0)}, state.Allowed)
+		require.Equal(t, guard.MinorsOf(0), state.Guarded)
 		require.True(t, state.PIDs)
 		require.Equal(t, "denied", s.user(1002).open(s.node(0)))
 	})
@@ -90,7 +90,7 @@ func TestReplacementUnderLoad(t *testing.T) {
 	for range times {
 		g, err := kernel.Open(s.options())
 		require.NoError(t, err)
-		set(t, g, mode.Enforce, time.Minute)
+		set(t, g, guard.Enforce, time.Minute)
 		require.NoError(t, g.Close())
 	}
 	through, denied := counting()
@@ -113,17 +113,17 @@ func TestRemoval(t *testing.T) {
 			require.NoError(t, remove(s.pins))
 			require.Eventually(t, func() bool { return user.open(s.node(0)) == "allowed" }, 5*time.Second, time.Millisecond)
 
-			require.ErrorIs(t, g.SetControl(kernel.Control{Mode: mode.Enforce, Lease: time.Minute, FirstUID: firstUID}), kernel.ErrRemoved)
+			require.ErrorIs(t, g.SetControl(guard.Control{Mode: guard.Enforce, Lease: time.Minute, FirstUID: firstUID}), guard.ErrRemoved)
 			_, err := g.State()
-			require.ErrorIs(t, err, kernel.ErrRemoved)
+			require.ErrorIs(t, err, guard.ErrRemoved)
 			_, err = kernel.Inspect(s.pins)
-			require.ErrorIs(t, err, kernel.ErrRemoved)
+			require.ErrorIs(t, err, guard.ErrRemoved)
 			require.Equal(t, "allowed", user.open(s.node(0)))
 			require.NoError(t, kernel.Remove(s.pins))
 
 			// Another guard in its place is not this one.
 			enforce(t, s.open())
-			require.ErrorIs(t, g.SetControl(kernel.Control{Mode: mode.Off, FirstUID: firstUID}), kernel.ErrRemoved)
+			require.ErrorIs(t, g.SetControl(guard.Control{Mode: guard.Off, FirstUID: firstUID}), guard.ErrRemoved)
 			require.Equal(t, "denied", user.open(s.node(0)))
 		})
 	}
@@ -138,16 +138,16 @@ func TestAGuardThatCannotBeSeenIsNotRemoved(t *testing.T) {
 	var limit unix.Rlimit
 	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
 	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: limit.Max}))
-	set := g.SetControl(kernel.Control{Mode: mode.Enforce, Lease: time.Minute, FirstUID: firstUID})
+	set := g.SetControl(guard.Control{Mode: guard.Enforce, Lease: time.Minute, FirstUID: firstUID})
 	_, state := g.State()
 	_, inspect := kernel.Inspect(s.pins)
 	_, open := kernel.Open(s.options())
 	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
 	for _, err := range []error{set, state, inspect, open} {
 		require.ErrorIs(t, err, unix.EMFILE)
-		require.NotErrorIs(t, err, kernel.ErrRemoved)
+		require.NotErrorIs(t, err, guard.ErrRemoved)
 	}
-	require.NoError(t, g.SetControl(kernel.Control{Mode: mode.Enforce, Lease: time.Minute, FirstUID: firstUID}))
+	require.NoError(t, g.SetControl(guard.Control{Mode: guard.Enforce, Lease: time.Minute, FirstUID: firstUID}))
 	require.Equal(t, "denied", s.user(1002).open(s.node(0)))
 }
 
@@ -164,7 +164,7 @@ func TestARemovedCgroupEndsTheGuard(t *testing.T) {
 		return err != nil
 	}, 5*time.Second, time.Millisecond)
 	_, err := kernel.Inspect(s.pins)
-	require.ErrorIs(t, err, kernel.ErrRemoved)
+	require.ErrorIs(t, err, guard.ErrRemoved)
 	enforce(t, s.open()) // at another cgroup: a new guard
 	require.Equal(t, "denied", s.user(1002).open(s.node(0)))
 }
@@ -200,7 +200,7 @@ func TestPinsThatCannotBeTakenOver(t *testing.T) {
 				"a new guard allows everything until it is told otherwise")
 			enforce(t, g)
 			require.Equal(t, "denied", user.open(s.node(0)))
-			require.ErrorIs(t, old.SetControl(kernel.Control{FirstUID: firstUID}), kernel.ErrRemoved)
+			require.ErrorIs(t, old.SetControl(guard.Control{FirstUID: firstUID}), guard.ErrRemoved)
 		})
 	}
 }

@@ -14,8 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/enforce/guard/kernel"
-	"github.com/seed-3119e985/genv/enforce/guard/mode"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -127,9 +127,9 @@ func holder(args []string) error {
 		return err
 	}
 	err = errors.Join(
-		g.SetMinors(kernel.MinorsOf(0), kernel.Minors{}),
-		g.SetAllowed(map[snapshot.UID]kernel.Minors{1001: kernel.MinorsOf(0)}),
-		g.SetControl(kernel.Control{Mode: mode.Enforce, Lease: lease, FirstUID: firstUID}),
+		g.SetMinors(guard.MinorsOf(0), guard.Minors{}),
+		g.SetAllowed(map[snapshot.UID]guard.Minors{1001: guard.MinorsOf(0)}),
+		g.SetControl(guard.Control{Mode: guard.Enforce, Lease: lease, FirstUID: firstUID}),
 	)
 	if err != nil {
 		return err

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/enforce/guard"
 )
 
 // able are the facts about a machine that lacks nothing.
@@ -130,12 +132,12 @@ func TestClassesOfErrors(t *testing.T) {
 }
 
 func TestMinorsThatAreNotAGPUAreNeverInASet(t *testing.T) {
-	require.Equal(t, []int{0, 63, 64, 253}, MinorsOf(253, -1, 0, 64, 254, 255, 256, 63, 1000).List())
-	all := AllMinors()
+	require.Equal(t, []int{0, 63, 64, 253}, guard.MinorsOf(253, -1, 0, 64, 254, 255, 256, 63, 1000).List())
+	all := guard.AllMinors()
 	require.Equal(t, 254, all.Len())
 	require.False(t, all.Has(254))
 	require.False(t, all.Has(255))
 	require.False(t, all.Has(-1))
 	require.False(t, all.Has(256))
-	require.Equal(t, MinorsOf(1, 2), MinorsOf(1).Or(MinorsOf(2)))
+	require.Equal(t, guard.MinorsOf(1, 2), guard.MinorsOf(1).Or(guard.MinorsOf(2)))
 }

@@ -7,6 +7,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/enforce/guard"
 )
 
 // nvidiaMajor is the major number of the NVIDIA driver's devices.
@@ -75,7 +77,7 @@ func (m *maps) program(major int32, withPID bool) *ebpf.ProgramSpec {
 	code = append(code, m.isFirst(withPID)...)
 	code = append(code, m.write(withPID)...)
 	code = append(code,
-		asm.JEq.Imm(rKind, int32(Denied), "deny").WithSymbol("verdict"),
+		asm.JEq.Imm(rKind, int32(guard.Denied), "deny").WithSymbol("verdict"),
 		asm.Mov.Imm(asm.R0, 1).WithSymbol("allow"),
 		asm.Return(),
 		asm.Mov.Imm(asm.R0, 0).WithSymbol("deny"),
@@ -102,7 +104,7 @@ func (m *maps) isGuardedOpen(major int32) asm.Instructions {
 		asm.LoadMem(asm.R3, rContext, ctxMajor, asm.Word),
 		asm.JNE.Imm(asm.R3, major, "allow"),
 		asm.LoadMem(rMinor, rContext, ctxMinor, asm.Word),
-		asm.JGT.Imm(rMinor, lastGPU, "allow"),
+		asm.JGT.Imm(rMinor, guard.LastGPU, "allow"),
 		asm.StoreMem(asm.RFP, stackKey, rMinor, asm.Word),
 	}, append(lookUp(m.minors),
 		asm.JEq.Imm(asm.R0, 0, "allow"),
@@ -159,13 +161,13 @@ func (m *maps) isAllowed() asm.Instructions {
 		asm.And.Imm(asm.R1, 1),
 		asm.JNE.Imm(asm.R1, 0, "opened"),
 
-		asm.Mov.Imm(rKind, int32(Denied)).WithSymbol("refused"),
+		asm.Mov.Imm(rKind, int32(guard.Denied)).WithSymbol("refused"),
 		asm.LoadMem(asm.R1, asm.RFP, stackMode, asm.Word),
 		asm.JEq.Imm(asm.R1, modeEnforce, "report"),
-		asm.Mov.Imm(rKind, int32(WouldDeny)),
+		asm.Mov.Imm(rKind, int32(guard.WouldDeny)),
 		asm.Ja.Label("report"),
 
-		asm.Mov.Imm(rKind, int32(Opened)).WithSymbol("opened"),
+		asm.Mov.Imm(rKind, int32(guard.Opened)).WithSymbol("opened"),
 		asm.LoadMem(asm.R1, asm.RFP, stackFlags, asm.Word),
 		asm.And.Imm(asm.R1, flagWatched),
 		asm.JEq.Imm(asm.R1, 0, "allow"),
@@ -179,7 +181,7 @@ func (m *maps) isFirst(withPID bool) asm.Instructions {
 	code := asm.Instructions{asm.StoreMem(asm.RFP, stackKey, rUID, asm.Word).WithSymbol("report")}
 	if withPID {
 		code = append(code,
-			asm.JNE.Imm(rKind, int32(Opened), "keyed"),
+			asm.JNE.Imm(rKind, int32(guard.Opened), "keyed"),
 			asm.FnGetCurrentPidTgid.Call(),
 			asm.RSh.Imm(asm.R0, 32),
 			asm.StoreMem(asm.RFP, stackKey, asm.R0, asm.Word),

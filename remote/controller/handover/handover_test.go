@@ -18,7 +18,6 @@ import (
 	"github.com/seed-3119e985/genv/enforce/exemption"
 	"github.com/seed-3119e985/genv/enforce/notify/mail"
 	"github.com/seed-3119e985/genv/remote/controller"
-	"github.com/seed-3119e985/genv/remote/controller/guards"
 	"github.com/seed-3119e985/genv/remote/controller/handover"
 	"github.com/seed-3119e985/genv/remote/controller/quota"
 	"github.com/seed-3119e985/genv/remote/election"
@@ -106,7 +105,7 @@ func memoryOf(hosts int) controller.FleetMemory {
 		Released: map[snapshot.AttachmentKey]bool{}, Stuck: map[snapshot.ProcessKey]string{}, LeftAlone: map[snapshot.ProcessKey]time.Time{},
 		Hosts: map[snapshot.Hostname]enforce.KnownHost{},
 	}}
-	m.Machines.Twins, m.Guards, m.Mail.Users = map[string][]string{}, guards.Memory{}, map[snapshot.Username]*mail.Person{}
+	m.Machines.Twins, m.Guards, m.Mail.Users = map[string][]string{}, controller.GuardMemory{}, map[snapshot.Username]*mail.Person{}
 	for i := range hosts {
 		host := snapshot.Hostname(fmt.Sprintf("gpu-%04d", i))
 		key := fmt.Sprintf("env-devices/%s/7/100", host)
@@ -119,7 +118,7 @@ func memoryOf(hosts int) controller.FleetMemory {
 		m.Rules.LeftAlone[snapshot.ProcessKey{Host: host, PID: 9, Start: 5}] = noon.Add(time.Minute)
 		m.Rules.Hosts[host] = enforce.KnownHost{Answered: true}
 		m.Machines.Twins[string(host)] = []string{string(host) + "-twin"}
-		m.Guards[host] = guards.Seen{Epoch: "e", Seq: 3, ID: 4}
+		m.Guards[host] = controller.GuardSeen{Epoch: "e", Seq: 3, ID: 4}
 		m.Messages.Admit(quota.Recipient{Host: host, UID: 1000}, noon)
 	}
 	m.Rules.Findings["max-devices-per-user/alice"] = enforce.KnownFinding{Decision: enforce.DecisionAct}

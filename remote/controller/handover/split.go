@@ -9,7 +9,6 @@ import (
 	"github.com/seed-3119e985/genv/enforce/extension"
 	"github.com/seed-3119e985/genv/enforce/notify/mail"
 	"github.com/seed-3119e985/genv/remote/controller"
-	"github.com/seed-3119e985/genv/remote/controller/guards"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -55,7 +54,7 @@ func split(m *controller.FleetMemory) (p *[parts]controller.FleetMemory, filled 
 	divide(r.Extended, extensionHost, func(i int) *extension.Uses { return &fill(i).Rules.Extended })
 	divide(r.Hosts, text, func(i int) *map[snapshot.Hostname]enforce.KnownHost { return &fill(i).Rules.Hosts })
 	divide(m.Machines.Twins, text, func(i int) *map[string][]string { return &fill(i).Machines.Twins })
-	divide(m.Guards, text, func(i int) *guards.Memory { return &fill(i).Guards })
+	divide(m.Guards, text, func(i int) *controller.GuardMemory { return &fill(i).Guards })
 	divide(m.Mail.Users, text, func(i int) *map[snapshot.Username]*mail.Person { return &fill(i).Mail.Users })
 	for host, users := range m.Messages.Users {
 		to := &fill(partOf(string(host))).Messages

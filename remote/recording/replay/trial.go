@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/guard/mode"
+	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote/recording"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -229,7 +229,7 @@ func (t *Trial) note(step *recording.Step) {
 			t.lastSil[h.Name] = true
 			t.silent[h.Name] += 0
 		}
-		if !t.begun && t.policy.Settings(enforce.Query{Host: h.Name, Labels: h.Labels, At: step.Time}).Guard.Mode == mode.Enforce {
+		if !t.begun && t.policy.Settings(enforce.Query{Host: h.Name, Labels: h.Labels, At: step.Time}).Guard.Mode == guard.Enforce {
 			r.Guard = true
 		}
 	}

@@ -1,17 +1,17 @@
-package kernel
+package guard
 
 import "math/bits"
 
-// lastGPU is the highest minor number of major 195 that can be a GPU: 254 is
+// LastGPU is the highest minor number of major 195 that can be a GPU: 254 is
 // nvidia-modeset, 255 is nvidiactl.
-const lastGPU = 253
+const LastGPU = 253
 
 // Minors is a set of minor numbers of NVIDIA devices, 0 to 255.
 type Minors [4]uint64
 
 // AllMinors are all that a GPU can have.
 func AllMinors() (m Minors) {
-	for minor := range lastGPU + 1 {
+	for minor := range LastGPU + 1 {
 		m.Add(minor)
 	}
 	return m
@@ -28,7 +28,7 @@ func MinorsOf(minors ...int) (m Minors) {
 // Add puts a minor into the set. A number that can't be a GPU's is left out, since its
 // node may not be denied.
 func (m *Minors) Add(minor int) {
-	if minor >= 0 && minor <= lastGPU {
+	if minor >= 0 && minor <= LastGPU {
 		m[minor/64] |= 1 << (minor % 64)
 	}
 }

@@ -1,4 +1,4 @@
-package guards_test
+package controller
 
 import (
 	"context"
@@ -11,19 +11,15 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
-	"github.com/seed-3119e985/genv/enforce/guard/denials"
-	"github.com/seed-3119e985/genv/enforce/guard/mode"
-	"github.com/seed-3119e985/genv/enforce/guard/order"
+	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/agent/controllers"
-	"github.com/seed-3119e985/genv/remote/agent/guarding"
-	"github.com/seed-3119e985/genv/remote/controller/guards"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-var noon = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+var guardNoon = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 
 func read(t *testing.T, text string) *policy.File {
 	t.Helper()
@@ -33,7 +29,7 @@ func read(t *testing.T, text string) *policy.File {
 }
 
 // fleet are hosts that answered; "old" and "1.4.3" have no guard.
-func fleet(names ...snapshot.Hostname) guards.Fleet {
+func guardFleetOf(names ...snapshot.Hostname) guardFleet {
 	var cluster snapshot.Cluster
 	answered := map[snapshot.Hostname]remote.Host{}
 	for _, name := range names {
@@ -43,7 +39,7 @@ func fleet(names ...snapshot.Hostname) guards.Fleet {
 		answered[name] = remote.Host{Name: string(name)}
 	}
 	cluster.Hosts = append(cluster.Hosts, snapshot.Host{Name: "lost", Err: errors.New("no answer")})
-	return guards.Fleet{Cluster: cluster, Answered: answered, About: func(h remote.Host) agent.About {
+	return guardFleet{Cluster: cluster, Answered: answered, About: func(h remote.Host) agent.About {
 		switch h.Name {
 		case "old":
 			return agent.About{Via: agent.ViaStream}
@@ -54,21 +50,21 @@ func fleet(names ...snapshot.Hostname) guards.Fleet {
 	}}
 }
 
-var options = guards.OptionsOf(&controllers.Controller{ID: "c1", Account: "root", Hostname: "jump"}, "run", 2*time.Second, false, noon)
+var options = guardOptionsOf(&controllers.Controller{ID: "c1", Account: "root", Hostname: "jump"}, "run", 2*time.Second, false, guardNoon)
 
 // link answers what the test says, and keeps the last request.
 type link struct {
-	request guarding.Request
-	answer  guarding.Answer
+	request agent.GuardRequest
+	answer  agent.GuardAnswer
 	err     error
 }
 
-func (l *link) Guard(_ context.Context, _ remote.Host, r guarding.Request) (guarding.Answer, error) {
+func (l *link) Guard(_ context.Context, _ remote.Host, r agent.GuardRequest) (agent.GuardAnswer, error) {
 	l.request = r
 	return l.answer.Bounded(), l.err
 }
 
-func texts(events []enforce.Event) (list []string) {
+func guardTexts(events []enforce.Event) (list []string) {
 	for i := range events {
 		list = append(list, fmt.Sprintf("%s %s: %s", events[i].Kind, events[i].Host, events[i].Text))
 	}
@@ -81,24 +77,24 @@ defaults: {guard: watch}
 overrides: [{hosts: [h2], set: {guard: enforce}}, {hosts: [h3], set: {guard: off}}]
 exempt: {users: [zoe], uids: [7], devices: ["h2:[1-2]"], hosts: [h4], processes: [Xorg]}
 `)
-	var tracker guards.Tracker
-	asks, events := tracker.Plan(f, fleet("h1", "h2", "h3", "h4", "old", "1.4.3"), nil, options)
+	var tracker guardTracker
+	asks, events := tracker.Plan(f, guardFleetOf("h1", "h2", "h3", "h4", "old", "1.4.3"), nil, options)
 	require.Equal(t, []string{
 		"guard h1: setting the kernel guard to watch",
 		"guard h2: setting the kernel guard to enforce",
 		"guard old: the policy asks for guard: watch, but the genv on this host is an older one without a kernel guard: upgrade it. The host is polled as before",
 		"guard 1.4.3: the policy asks for guard: watch, but there is no kernel guard without our genv on the host. It is polled as before",
-	}, texts(events))
+	}, guardTexts(events))
 	require.Len(t, asks, 2)
 	var l link
 	asks[1].Send(t.Context(), &l)
-	require.Equal(t, guarding.Request{ID: "controller c1", Order: order.Order{
-		Mode: mode.Enforce, Lease: time.Minute, ExemptUsers: []snapshot.Username{"zoe"}, ExemptUIDs: []snapshot.UID{7},
+	require.Equal(t, agent.GuardRequest{ID: "controller c1", Order: guard.Order{
+		Mode: guard.Enforce, Lease: time.Minute, ExemptUsers: []snapshot.Username{"zoe"}, ExemptUIDs: []snapshot.UID{7},
 		ExemptDevices: []snapshot.DeviceIndex{1, 2}, ExemptUUIDs: []snapshot.GPUUUID{"GPU-b"}, By: "genv remote enforce (root on jump)",
 	}}, l.request)
 	require.NoError(t, l.request.Order.Check())
 
-	_, events = tracker.Plan(f, fleet("h1", "h2", "old", "1.4.3"), nil, options)
+	_, events = tracker.Plan(f, guardFleetOf("h1", "h2", "old", "1.4.3"), nil, options)
 	require.Empty(t, events, "it is said once")
 }
 
@@ -107,118 +103,118 @@ func TestLeases(t *testing.T) {
 		0: time.Minute, time.Second: time.Minute, 20 * time.Second: time.Minute, 21 * time.Second: 63 * time.Second,
 		time.Hour: 3 * time.Hour, 24 * time.Hour: 24 * time.Hour,
 	} {
-		require.Equal(t, want, guarding.Lease(interval), interval)
+		require.Equal(t, want, guardLease(interval), interval)
 	}
 }
 
 func TestADryRunTellsHostsNothing(t *testing.T) {
 	dry := options
 	dry.DryRun = true
-	var tracker guards.Tracker
+	var tracker guardTracker
 	for _, name := range []string{"watch", "enforce"} {
-		asks, events := tracker.Plan(read(t, "defaults: {guard: "+name+"}"), fleet("h1"), nil, dry)
+		asks, events := tracker.Plan(read(t, "defaults: {guard: "+name+"}"), guardFleetOf("h1"), nil, dry)
 		require.Empty(t, asks)
-		require.Equal(t, []string{"guard h1: would set the kernel guard to " + name + " (dry run)"}, texts(events))
+		require.Equal(t, []string{"guard h1: would set the kernel guard to " + name + " (dry run)"}, guardTexts(events))
 	}
-	asks, events := tracker.Plan(policy.Default(), fleet("h1"), nil, dry)
+	asks, events := tracker.Plan(policy.Default(), guardFleetOf("h1"), nil, dry)
 	require.Empty(t, asks)
 	require.Empty(t, events)
 }
 
 // cycle plans for one host, and has it answer.
-func cycle(t *testing.T, tracker *guards.Tracker, memory *guards.Memory, f *policy.File, l any) []string {
+func cycle(t *testing.T, tracker *guardTracker, memory *GuardMemory, f *policy.File, l any) []string {
 	t.Helper()
-	asks, events := tracker.Plan(f, fleet("h1"), *memory, options)
+	asks, events := tracker.Plan(f, guardFleetOf("h1"), *memory, options)
 	for _, a := range asks {
 		a.Send(t.Context(), l)
 		events = append(events, tracker.Learn(memory, a)...)
 	}
-	return texts(events)
+	return guardTexts(events)
 }
 
 func TestWhatTheGuardDoesIsSaidOnce(t *testing.T) {
-	var tracker guards.Tracker
-	var memory guards.Memory
+	var tracker guardTracker
+	var memory GuardMemory
 	on, off := read(t, "defaults: {guard: enforce}"), policy.Default()
-	l := &link{answer: guarding.Answer{Epoch: "e"}}
+	l := &link{answer: agent.GuardAnswer{Epoch: "e"}}
 	require.Empty(t, cycle(t, &tracker, &memory, off, l))
 	require.Equal(t, []string{"guard h1: setting the kernel guard to enforce"}, cycle(t, &tracker, &memory, on, l), "off may be a moment's")
-	l.answer.State.Mode = mode.Enforce
+	l.answer.State.Mode = guard.Enforce
 	require.Equal(t, []string{"guard h1: the kernel guard is enforcing"}, cycle(t, &tracker, &memory, on, l))
 	require.Empty(t, cycle(t, &tracker, &memory, on, l))
 
-	l.answer.State = guarding.State{Reason: "/etc/genv/guard.off exists"}
+	l.answer.State = agent.GuardState{Reason: "/etc/genv/guard.off exists"}
 	require.Empty(t, cycle(t, &tracker, &memory, on, l))
 	require.Equal(t, []string{"guard h1: the kernel guard is off, although the policy says enforce: /etc/genv/guard.off exists"}, cycle(t, &tracker, &memory, on, l))
 	require.Empty(t, cycle(t, &tracker, &memory, on, l))
 
 	l.err = errors.New("no answer in time")
 	require.Equal(t, []string{"guard h1: the kernel guard can't be renewed: no answer in time. Everything opens at " +
-		noon.Add(time.Minute).Local().Format(time.TimeOnly) + " at the latest"}, cycle(t, &tracker, &memory, on, l))
+		guardNoon.Add(time.Minute).Local().Format(time.TimeOnly) + " at the latest"}, cycle(t, &tracker, &memory, on, l))
 	require.Empty(t, cycle(t, &tracker, &memory, on, l))
-	l.err, l.answer.State = nil, guarding.State{Mode: mode.Enforce}
+	l.err, l.answer.State = nil, agent.GuardState{Mode: guard.Enforce}
 	require.Equal(t, []string{"guard h1: the kernel guard is enforcing"}, cycle(t, &tracker, &memory, on, l))
 
 	// The policy turns it off: this is asked until it arrives, and then no more.
 	l.err = errors.New("lost")
 	require.Equal(t, "guard h1: turning the kernel guard off", cycle(t, &tracker, &memory, off, l)[0])
-	l.err, l.answer.State, l.request = nil, guarding.State{}, guarding.Request{}
+	l.err, l.answer.State, l.request = nil, agent.GuardState{}, agent.GuardRequest{}
 	require.Contains(t, cycle(t, &tracker, &memory, off, l), "guard h1: the kernel guard is off")
-	require.Equal(t, mode.Off, l.request.Order.Mode)
+	require.Equal(t, guard.Off, l.request.Order.Mode)
 	require.Equal(t, "controller c1", l.request.ID)
-	l.request = guarding.Request{}
+	l.request = agent.GuardRequest{}
 	require.Empty(t, cycle(t, &tracker, &memory, off, l))
 	require.Zero(t, l.request)
 }
 
 func TestALinkWithoutGuards(t *testing.T) {
-	var tracker guards.Tracker
-	var memory guards.Memory
+	var tracker guardTracker
+	var memory GuardMemory
 	said := cycle(t, &tracker, &memory, read(t, "defaults: {guard: watch}"), struct{}{})
-	require.Equal(t, "guard h1: the kernel guard can't be set: "+guarding.ErrCannotGuard.Error(), said[1])
+	require.Equal(t, "guard h1: the kernel guard can't be set: "+agent.ErrCannotGuard.Error(), said[1])
 }
 
 // TestAHostThatHangsIsAskedOnce: requests to it don't pile up.
 func TestAHostThatHangsIsAskedOnce(t *testing.T) {
-	var tracker guards.Tracker
+	var tracker guardTracker
 	f := read(t, "defaults: {guard: watch}")
-	asks, _ := tracker.Plan(f, fleet("h1"), nil, options)
+	asks, _ := tracker.Plan(f, guardFleetOf("h1"), nil, options)
 	require.Len(t, asks, 1)
-	again, _ := tracker.Plan(f, fleet("h1"), nil, options)
+	again, _ := tracker.Plan(f, guardFleetOf("h1"), nil, options)
 	require.Empty(t, again)
-	tracker.Learn(new(guards.Memory), asks[0])
-	again, _ = tracker.Plan(f, fleet("h1"), nil, options)
+	tracker.Learn(new(GuardMemory), asks[0])
+	again, _ = tracker.Plan(f, guardFleetOf("h1"), nil, options)
 	require.Len(t, again, 1)
 }
 
-func denial(id, seq uint64, user snapshot.Username) guarding.Denial {
+func denial(id, seq uint64, user snapshot.Username) agent.GuardDenial {
 	index := snapshot.DeviceIndex(3)
-	return guarding.Denial{User: user, Denial: denials.Denial{ID: id, Seq: seq, UID: 1002, PID: 4242, Name: "python", Minor: 5, Index: &index, Denied: true}}
+	return agent.GuardDenial{User: user, Denial: guard.Denial{ID: id, Seq: seq, UID: 1002, PID: 4242, Name: "python", Minor: 5, Index: &index, Denied: true}}
 }
 
 func TestEachDenialBecomesOneEvent(t *testing.T) {
-	var tracker guards.Tracker
-	var memory guards.Memory
+	var tracker guardTracker
+	var memory GuardMemory
 	f := read(t, "defaults: {guard: enforce}")
-	l := &link{answer: guarding.Answer{Epoch: "e", Seq: 2, State: guarding.State{Mode: mode.Enforce}, Denials: []guarding.Denial{denial(1, 1, "bob"), denial(2, 2, "")}}}
+	l := &link{answer: agent.GuardAnswer{Epoch: "e", Seq: 2, State: agent.GuardState{Mode: guard.Enforce}, Denials: []agent.GuardDenial{denial(1, 1, "bob"), denial(2, 2, "")}}}
 	said := cycle(t, &tracker, &memory, f, l)
 	require.Equal(t, []string{
 		"denied h1: User bob was denied device 3, which is not attached to them: process 4242 (python)",
 		"denied h1: User uid 1002 was denied device 3, which is not attached to them: process 4242 (python)",
 	}, said[2:])
-	l.answer.Seq, l.answer.Denials = 4, []guarding.Denial{denial(2, 3, "bob"), denial(4, 4, "bob")}
+	l.answer.Seq, l.answer.Denials = 4, []agent.GuardDenial{denial(2, 3, "bob"), denial(4, 4, "bob")}
 	require.Len(t, cycle(t, &tracker, &memory, f, l), 1, "denial 2 goes on")
-	require.Equal(t, guarding.Request{ID: l.request.ID, Order: l.request.Order, Epoch: "e", Seq: 2}, l.request)
-	require.Equal(t, guards.Memory{"h1": {Epoch: "e", Seq: 4, ID: 4}}, memory)
+	require.Equal(t, agent.GuardRequest{ID: l.request.ID, Order: l.request.Order, Epoch: "e", Seq: 2}, l.request)
+	require.Equal(t, GuardMemory{"h1": {Epoch: "e", Seq: 4, ID: 4}}, memory)
 
 	// A host that was restarted counts from 1 again.
-	l.answer.Epoch, l.answer.Seq, l.answer.Denials = "f", 1, []guarding.Denial{denial(1, 1, "bob")}
+	l.answer.Epoch, l.answer.Seq, l.answer.Denials = "f", 1, []agent.GuardDenial{denial(1, 1, "bob")}
 	require.Len(t, cycle(t, &tracker, &memory, f, l), 1)
-	require.Equal(t, guards.Memory{"h1": {Epoch: "f", Seq: 1, ID: 1}}, memory)
+	require.Equal(t, GuardMemory{"h1": {Epoch: "f", Seq: 1, ID: 1}}, memory)
 
 	// A host may say anything.
 	l.answer.Seq = 5
-	l.answer.Denials = []guarding.Denial{denial(5, 2, "bob"), denial(2, 9, "bob"), denial(3, 2, "a\x1b[2J"), denial(0, 5, "x")}
+	l.answer.Denials = []agent.GuardDenial{denial(5, 2, "bob"), denial(2, 9, "bob"), denial(3, 2, "a\x1b[2J"), denial(0, 5, "x")}
 	require.Empty(t, cycle(t, &tracker, &memory, f, l))
 	l.answer.Epoch = "\x1b"
 	require.Empty(t, cycle(t, &tracker, &memory, f, l))
@@ -233,12 +229,8 @@ func TestEachDenialBecomesOneEvent(t *testing.T) {
 
 func TestRecords(t *testing.T) {
 	uid, index := snapshot.UID(1002), snapshot.DeviceIndex(3)
-	r, ok := guards.Record(&enforce.Event{Kind: guards.Denied, Host: "h1", Text: "x", Finding: &enforce.Finding{User: "bob", UID: &uid, PID: 7, Devices: []snapshot.DeviceIndex{3}}})
-	require.True(t, ok)
+	r := guardRecord(&enforce.Event{Kind: enforce.EventDenied, Host: "h1", Text: "x", Finding: &enforce.Finding{User: "bob", UID: &uid, PID: 7, Devices: []snapshot.DeviceIndex{3}}})
 	require.Equal(t, audit.Record{Kind: audit.KindDenied, Host: "h1", Text: "x", User: "bob", UID: &uid, PID: 7, Device: &index}, r)
-	r, ok = guards.Record(&enforce.Event{Kind: guards.Changed, Host: "h1", Text: "x"})
-	require.True(t, ok)
+	r = guardRecord(&enforce.Event{Kind: enforce.EventGuard, Host: "h1", Text: "x"})
 	require.Equal(t, audit.Record{Kind: audit.KindGuard, Host: "h1", Text: "x"}, r)
-	_, ok = guards.Record(&enforce.Event{Kind: enforce.EventNote})
-	require.False(t, ok)
 }

@@ -1,60 +1,51 @@
-// Package guarding is what a controller and a host say to each other about the kernel guard
-// of the host: an order, renewed in each cycle, and in return what the guard does and what
-// it denied. docs/protocol.md describes the messages. The package is pure; package agent
-// carries them, and package guard follows the orders.
-//
-//	answer, err := pool.Guard(ctx, host, guarding.Request{ID: id, Order: order.Order{…}, Epoch: epoch, Seq: seq})
-package guarding
+package agent
 
 import (
 	"errors"
 	"slices"
-	"time"
 
-	"github.com/seed-3119e985/genv/enforce/guard/denials"
-	"github.com/seed-3119e985/genv/enforce/guard/mode"
-	"github.com/seed-3119e985/genv/enforce/guard/order"
+	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Name is the name of the request, and the capability of hosts that understand it. Such a
+// RequestGuard is the name of the request, and the capability of hosts that understand it. Such a
 // host may still have a kernel without a guard: its answer says so.
-const Name = "guard"
+const RequestGuard = "guard"
 
 // ErrCannotGuard means that the genv on the host knows no guard. Poll it.
 var ErrCannotGuard = errors.New("genv on this host knows no kernel guard")
 
-// Prefix begins the IDs of the orders of controllers. An order without it was given on the
+// GuardPrefix begins the IDs of the orders of controllers. An order without it was given on the
 // host itself.
-const Prefix = "controller "
+const GuardPrefix = "controller "
 
-// Request gives or renews an order.
-type Request struct {
-	// ID names the controller, with Prefix: its orders are one that is renewed.
+// GuardRequest gives or renews an order.
+type GuardRequest struct {
+	// ID names the controller, with GuardPrefix: its orders are one that is renewed.
 	ID string `json:"id"`
 	// Order with the mode off ends the order of this controller only.
-	Order order.Order `json:"order"`
+	Order guard.Order `json:"order"`
 	// Epoch and Seq say up to where the controller knows the denials; empty and 0 for none.
 	Epoch string `json:"epoch,omitempty"`
 	Seq   uint64 `json:"seq,omitempty"`
 }
 
-// Answer is what the guard does, and what it denied since Seq.
-type Answer struct {
-	State State `json:"state"`
+// GuardAnswer is what the guard does, and what it denied since Seq.
+type GuardAnswer struct {
+	State GuardState `json:"state"`
 	// Epoch and Seq are to be sent with the next request.
-	Epoch   string   `json:"epoch"`
-	Seq     uint64   `json:"seq"`
-	Denials []Denial `json:"denials"`
+	Epoch   string        `json:"epoch"`
+	Seq     uint64        `json:"seq"`
+	Denials []GuardDenial `json:"denials"`
 	// Dropped is how many denials of this epoch there was no room for.
 	Dropped uint64 `json:"dropped,omitempty"`
 }
 
-// State is what the guard of a host does. A new order may take a second to show.
-type State struct {
-	Mode   mode.Mode `json:"mode"` // of the kernel at this moment
-	LeftMS int64     `json:"left_ms,omitempty"`
+// GuardState is what the guard of a host does. A new order may take a second to show.
+type GuardState struct {
+	Mode   guard.Mode `json:"mode"` // of the kernel at this moment
+	LeftMS int64      `json:"left_ms,omitempty"`
 	// Reason is why the mode is not the one that was ordered; empty if it is, or if the
 	// order is too new to tell.
 	Reason string `json:"reason,omitempty"`
@@ -62,9 +53,9 @@ type State struct {
 	Problems []string `json:"problems,omitempty"`
 }
 
-// Denial is a denial with the name of its user; empty if it is unknown.
-type Denial struct {
-	denials.Denial
+// GuardDenial is a denial with the name of its user; empty if it is unknown.
+type GuardDenial struct {
+	guard.Denial
 	User snapshot.Username `json:"user,omitempty"`
 }
 
@@ -77,14 +68,14 @@ const (
 
 // Bounded is an answer as far as a controller believes it: a host may say anything.
 // Denials that are out of order, or that no guard could have written, are left out.
-func (a Answer) Bounded() Answer {
+func (a GuardAnswer) Bounded() GuardAnswer {
 	if len(a.Epoch) > maxEpoch || snapshot.CheckText("epoch", a.Epoch) != nil {
-		return Answer{State: a.State.bounded()}
+		return GuardAnswer{State: a.State.bounded()}
 	}
 	a.State = a.State.bounded()
 	last := uint64(0)
-	var kept []Denial
-	for i := range a.Denials[:min(len(a.Denials), denials.MaxCount)] {
+	var kept []GuardDenial
+	for i := range a.Denials[:min(len(a.Denials), guard.MaxDenials)] {
 		d := &a.Denials[i]
 		if d.Seq <= last || d.Seq > a.Seq || d.ID == 0 || d.ID > d.Seq || snapshot.CheckName("user", string(d.User)) != nil ||
 			snapshot.CheckName("name", d.Name) != nil || d.Index != nil && *d.Index < 0 {
@@ -97,9 +88,9 @@ func (a Answer) Bounded() Answer {
 	return a
 }
 
-func (s State) bounded() State {
+func (s GuardState) bounded() GuardState {
 	if !s.Mode.Valid() {
-		s.Mode = mode.Off
+		s.Mode = guard.Off
 	}
 	s.Reason = text.Cut(text.OneLine(text.Cut(s.Reason, maxText)), maxText)
 	s.Problems = slices.Clone(s.Problems[:min(len(s.Problems), maxProblems)])
@@ -107,10 +98,4 @@ func (s State) bounded() State {
 		s.Problems[i] = text.Cut(text.OneLine(text.Cut(p, maxText)), maxText)
 	}
 	return s
-}
-
-// Lease is for how long each cycle renews the guard: 60 s, or three intervals if that is
-// longer, within what an order may have.
-func Lease(interval time.Duration) time.Duration {
-	return min(max(time.Minute, 3*interval), order.MaxLease)
 }

@@ -1,4 +1,4 @@
-package order
+package guard
 
 import (
 	"encoding/json"
@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/seed-3119e985/genv/enforce/guard/mode"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
@@ -18,7 +17,7 @@ import (
 type Status struct {
 	Schema string `json:"schema"`
 	// Mode is what the kernel does until Until, if the file isn't written again.
-	Mode  mode.Mode `json:"mode"`
+	Mode  Mode      `json:"mode"`
 	Until time.Time `json:"until,omitzero"`
 	Time  time.Time `json:"time"` // of writing
 	// Reason is why the mode is not the one that was ordered, or why it is off.
@@ -114,9 +113,9 @@ func ReadStatus(dir string) (Status, error) {
 }
 
 // Now is the mode that the kernel is in at a time.
-func (s *Status) Now(at time.Time) mode.Mode {
+func (s *Status) Now(at time.Time) Mode {
 	if !at.Before(s.Until) {
-		return mode.Off
+		return Off
 	}
 	return s.Mode
 }

@@ -1,4 +1,4 @@
-package denials_test
+package guard_test
 
 import (
 	"os"
@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/enforce/guard/denials"
+	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
@@ -16,24 +16,24 @@ import (
 var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
 func TestRepeatedOnesAreCounted(t *testing.T) {
-	l := denials.New()
+	l := guard.NewDenials()
 	index := snapshot.DeviceIndex(0)
-	first, isNew := l.Add(denials.Open{UID: 1001, PID: 7, Minor: 3, Denied: true, Index: &index}, noon)
+	first, isNew := l.Add(guard.Open{UID: 1001, PID: 7, Minor: 3, Denied: true, Index: &index}, noon)
 	require.True(t, isNew)
-	require.Equal(t, denials.Denial{ID: 1, Seq: 1, First: noon, Last: noon, Count: 1, Denied: true, UID: 1001, PID: 7, Minor: 3, Index: &index}, first)
-	again, isNew := l.Add(denials.Open{UID: 1001, PID: 8, Name: "python", Minor: 3, Denied: true}, noon.Add(59*time.Second))
+	require.Equal(t, guard.Denial{ID: 1, Seq: 1, First: noon, Last: noon, Count: 1, Denied: true, UID: 1001, PID: 7, Minor: 3, Index: &index}, first)
+	again, isNew := l.Add(guard.Open{UID: 1001, PID: 8, Name: "python", Minor: 3, Denied: true}, noon.Add(59*time.Second))
 	require.False(t, isNew)
-	require.Equal(t, denials.Denial{ID: 1, Seq: 2, First: noon, Last: noon.Add(59 * time.Second), Count: 2, Denied: true, UID: 1001, PID: 8, Name: "python", Minor: 3}, again)
+	require.Equal(t, guard.Denial{ID: 1, Seq: 2, First: noon, Last: noon.Add(59 * time.Second), Count: 2, Denied: true, UID: 1001, PID: 8, Name: "python", Minor: 3}, again)
 
 	for name, tt := range map[string]struct {
-		open denials.Open
+		open guard.Open
 		at   time.Duration
 	}{
-		"another user":        {denials.Open{UID: 1002, Minor: 3, Denied: true}, 0},
-		"another device":      {denials.Open{UID: 1001, Minor: 4, Denied: true}, 0},
-		"only watched":        {denials.Open{UID: 1001, Minor: 3}, 0},
-		"a minute later":      {denials.Open{UID: 1001, Minor: 3, Denied: true}, time.Minute},
-		"the clock went back": {denials.Open{UID: 1001, Minor: 3, Denied: true}, -time.Hour},
+		"another user":        {guard.Open{UID: 1002, Minor: 3, Denied: true}, 0},
+		"another device":      {guard.Open{UID: 1001, Minor: 4, Denied: true}, 0},
+		"only watched":        {guard.Open{UID: 1001, Minor: 3}, 0},
+		"a minute later":      {guard.Open{UID: 1001, Minor: 3, Denied: true}, time.Minute},
+		"the clock went back": {guard.Open{UID: 1001, Minor: 3, Denied: true}, -time.Hour},
 	} {
 		_, isNew := l.Add(tt.open, noon.Add(tt.at))
 		require.True(t, isNew, name)
@@ -41,8 +41,8 @@ func TestRepeatedOnesAreCounted(t *testing.T) {
 }
 
 func TestSince(t *testing.T) {
-	l := denials.New()
-	add := func(uid snapshot.UID) { l.Add(denials.Open{UID: uid, Denied: true}, noon) }
+	l := guard.NewDenials()
+	add := func(uid snapshot.UID) { l.Add(guard.Open{UID: uid, Denied: true}, noon) }
 	seqs := func(seq uint64) (uids []snapshot.UID) {
 		for _, d := range l.Since(seq) {
 			uids = append(uids, d.UID)
@@ -60,37 +60,37 @@ func TestSince(t *testing.T) {
 }
 
 func TestOneUserCannotHideOthers(t *testing.T) {
-	l := denials.New()
-	l.Add(denials.Open{UID: 7, Denied: true}, noon)
-	for i := range 2 * denials.MaxCount {
-		l.Add(denials.Open{UID: 1001, Minor: i % 250, Denied: true}, noon.Add(time.Duration(i)*time.Minute))
+	l := guard.NewDenials()
+	l.Add(guard.Open{UID: 7, Denied: true}, noon)
+	for i := range 2 * guard.MaxDenials {
+		l.Add(guard.Open{UID: 1001, Minor: i % 250, Denied: true}, noon.Add(time.Duration(i)*time.Minute))
 	}
 	require.Equal(t, snapshot.UID(7), l.Denials[0].UID)
-	require.Len(t, l.Denials, denials.MaxOfUser+1)
+	require.Len(t, l.Denials, guard.MaxDenialsOfUser+1)
 	for uid := range snapshot.UID(100) {
 		for minor := range 100 {
-			l.Add(denials.Open{UID: 2000 + uid, Minor: minor, Denied: true}, noon.Add(24*time.Hour))
+			l.Add(guard.Open{UID: 2000 + uid, Minor: minor, Denied: true}, noon.Add(24*time.Hour))
 		}
 	}
-	require.Len(t, l.Denials, denials.MaxCount)
+	require.Len(t, l.Denials, guard.MaxDenials)
 	require.Equal(t, snapshot.UID(7), l.Denials[0].UID, "whoever has most loses some")
 	require.NotZero(t, l.Dropped)
 }
 
 func TestFile(t *testing.T) {
 	dir := t.TempDir()
-	empty, err := denials.Read(filepath.Join(dir, "nothing"))
+	empty, err := guard.ReadDenials(filepath.Join(dir, "nothing"))
 	require.NoError(t, err)
 	require.Empty(t, empty.Denials)
-	other, err := denials.Read(dir)
+	other, err := guard.ReadDenials(dir)
 	require.NoError(t, err)
 	require.NotEqual(t, empty.Epoch, other.Epoch)
 
-	l := denials.New()
-	l.Add(denials.Open{UID: 1, Denied: true}, noon)
-	l.Add(denials.Open{UID: 2}, noon)
-	require.NoError(t, denials.Write(dir, l))
-	got, err := denials.Read(dir)
+	l := guard.NewDenials()
+	l.Add(guard.Open{UID: 1, Denied: true}, noon)
+	l.Add(guard.Open{UID: 2}, noon)
+	require.NoError(t, guard.WriteDenials(dir, l))
+	got, err := guard.ReadDenials(dir)
 	require.NoError(t, err)
 	require.Equal(t, l, got)
 	info, err := os.Stat(filepath.Join(dir, "guard-denials.json"))
@@ -98,7 +98,7 @@ func TestFile(t *testing.T) {
 	require.Equal(t, os.FileMode(0o600), info.Mode())
 
 	require.NoError(t, os.Chmod(filepath.Join(dir, "guard-denials.json"), 0o622))
-	_, err = denials.Read(dir)
+	_, err = guard.ReadDenials(dir)
 	require.ErrorIs(t, err, folder.ErrUnsafe)
 }
 
@@ -111,14 +111,14 @@ func TestReadRefusesWhatItDidNotWrite(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "guard-denials.json"), []byte(text), 0o600))
-		_, err := denials.Read(dir)
+		_, err := guard.ReadDenials(dir)
 		require.ErrorIs(t, err, snapshot.ErrInvalid, name)
 	}
 }
 
 // A user with subordinate uids doesn't crowd out the denials of others.
 func TestSubordinateUIDsCountForTheirUser(t *testing.T) {
-	l := denials.New()
+	l := guard.NewDenials()
 	l.Owner = func(uid snapshot.UID) snapshot.UID {
 		if uid >= 100_000 {
 			return 1001
@@ -126,13 +126,13 @@ func TestSubordinateUIDsCountForTheirUser(t *testing.T) {
 		return uid
 	}
 	for minor := range 2 {
-		l.Add(denials.Open{UID: 2_000, Minor: minor, Denied: true}, noon)
+		l.Add(guard.Open{UID: 2_000, Minor: minor, Denied: true}, noon)
 	}
-	for i := range snapshot.UID(denials.MaxCount) {
-		l.Add(denials.Open{UID: 100_000 + i, Denied: true}, noon)
+	for i := range snapshot.UID(guard.MaxDenials) {
+		l.Add(guard.Open{UID: 100_000 + i, Denied: true}, noon)
 	}
-	require.Len(t, l.Denials, 2+denials.MaxOfUser)
+	require.Len(t, l.Denials, 2+guard.MaxDenialsOfUser)
 	require.EqualValues(t, 2_000, l.Denials[0].UID)
 	require.EqualValues(t, 2_000, l.Denials[1].UID)
-	require.EqualValues(t, denials.MaxCount-denials.MaxOfUser, l.Dropped)
+	require.EqualValues(t, guard.MaxDenials-guard.MaxDenialsOfUser, l.Dropped)
 }

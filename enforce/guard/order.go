@@ -1,4 +1,4 @@
-package order
+package guard
 
 import (
 	"encoding/json"
@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-3119e985/genv/enforce/guard/mode"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -25,7 +24,7 @@ const (
 
 // Order is what the guard of a host shall do.
 type Order struct {
-	Mode mode.Mode
+	Mode Mode
 	// Lease is how long the order holds without being given again, in whole milliseconds;
 	// it has no meaning in mode off.
 	Lease time.Duration
@@ -41,9 +40,9 @@ type Order struct {
 	By            string // who gave it, for people
 }
 
-// wire is an Order as JSON.
-type wire struct {
-	Mode          mode.Mode              `json:"mode"`
+// orderWire is an Order as JSON.
+type orderWire struct {
+	Mode          Mode                   `json:"mode"`
 	LeaseMS       int64                  `json:"lease_ms,omitempty"`
 	FirstUID      snapshot.UID           `json:"first_uid,omitempty"`
 	ExemptUsers   []snapshot.Username    `json:"exempt_users,omitempty"`
@@ -56,24 +55,24 @@ type wire struct {
 // MarshalJSON writes the order in one form for files and the protocol.
 func (o Order) MarshalJSON() ([]byte, error) { return json.Marshal(o.wire()) }
 
-func (o *Order) wire() wire {
-	return wire{
+func (o *Order) wire() orderWire {
+	return orderWire{
 		o.Mode, o.Lease.Milliseconds(), o.FirstUID, o.ExemptUsers, o.ExemptUIDs, o.ExemptDevices, o.ExemptUUIDs, o.By,
 	}
 }
 
 // UnmarshalJSON reads what MarshalJSON writes, and checks it as Check does.
 func (o *Order) UnmarshalJSON(data []byte) error {
-	var w wire
+	var w orderWire
 	if err := json.Unmarshal(data, &w); err != nil {
 		return err
 	}
 	return o.set(&w)
 }
 
-func (o *Order) set(w *wire) error {
+func (o *Order) set(w *orderWire) error {
 	if w.LeaseMS < 0 || w.LeaseMS > MaxLease.Milliseconds() {
-		return invalid("a lease of %d ms", w.LeaseMS)
+		return invalidOrder("a lease of %d ms", w.LeaseMS)
 	}
 	*o = Order{
 		w.Mode, time.Duration(w.LeaseMS) * time.Millisecond, w.FirstUID, w.ExemptUsers, w.ExemptUIDs, w.ExemptDevices, w.ExemptUUIDs, w.By,
@@ -86,15 +85,15 @@ func (o *Order) set(w *wire) error {
 func (o *Order) Check() error {
 	switch {
 	case !o.Mode.Valid():
-		return invalid("%s", o.Mode)
-	case o.Mode != mode.Off && (o.Lease < MinLease || o.Lease > MaxLease):
-		return invalid("a lease of %s: expected %s to %s", o.Lease, MinLease, MaxLease)
+		return invalidOrder("%s", o.Mode)
+	case o.Mode != Off && (o.Lease < MinLease || o.Lease > MaxLease):
+		return invalidOrder("a lease of %s: expected %s to %s", o.Lease, MinLease, MaxLease)
 	case max(len(o.ExemptUsers), len(o.ExemptUIDs), len(o.ExemptDevices), len(o.ExemptUUIDs)) > maxExempt:
-		return invalid("more than %d exempt users or devices", maxExempt)
+		return invalidOrder("more than %d exempt users or devices", maxExempt)
 	case len(o.By) > maxBy:
-		return invalid("the name of who gave it is longer than %d bytes", maxBy)
+		return invalidOrder("the name of who gave it is longer than %d bytes", maxBy)
 	case slices.ContainsFunc(o.ExemptDevices, func(i snapshot.DeviceIndex) bool { return i < 0 || i > maxIndex }):
-		return invalid("an exempt device with an index that no device can have")
+		return invalidOrder("an exempt device with an index that no device can have")
 	}
 	if err := snapshot.CheckText("the name of who gave the order", o.By); err != nil {
 		return err
@@ -104,7 +103,7 @@ func (o *Order) Check() error {
 			return err
 		}
 		if name == "" || strings.ContainsAny(string(name), ":/") {
-			return invalid("%q can't be the name of a user", name)
+			return invalidOrder("%q can't be the name of a user", name)
 		}
 	}
 	for _, uuid := range o.ExemptUUIDs {
@@ -115,7 +114,7 @@ func (o *Order) Check() error {
 	return nil
 }
 
-func invalid(format string, args ...any) error {
+func invalidOrder(format string, args ...any) error {
 	return fmt.Errorf("%w: an order for the guard: "+format, append([]any{snapshot.ErrInvalid}, args...)...)
 }
 

@@ -1,39 +1,36 @@
-package access_test
+package guard
 
 import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/enforce/guard/access"
-	"github.com/seed-3119e985/genv/enforce/guard/kernel"
-	"github.com/seed-3119e985/genv/enforce/guard/order"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
-const alice, bob, mallory = snapshot.UID(1001), snapshot.UID(1002), snapshot.UID(1666)
+const mallory = snapshot.UID(4666)
 
 func number(n int) *int { return &n }
 
 // facts are a host with four devices: index 0 has minor 3, 1 has 2, 2 has 1, 3 has 0.
 // Alice has devices 0 and 2 in two environments, Bob has device 1.
-func facts() access.Facts {
+func accessFacts() facts {
 	files := &state.Files{
 		Environments: []snapshot.Environment{{EID: "a", UID: alice}, {EID: "a2", UID: alice}, {EID: "b", UID: bob}},
 		Devices:      []snapshot.Device{attached(0, "a"), attached(1, "b"), attached(2, "a2"), attached(3)},
 	}
-	return access.Facts{
+	return facts{
 		Files:  files,
-		Proven: map[access.Registration]bool{{EID: "a", UID: alice}: true, {EID: "a2", UID: alice}: true, {EID: "b", UID: bob}: true},
+		Proven: map[registration]bool{{EID: "a", UID: alice}: true, {EID: "a2", UID: alice}: true, {EID: "b", UID: bob}: true},
 		Devices: []hardware.Device{
 			{Index: 0, UUID: "GPU-0", Minor: number(3)},
 			{Index: 1, UUID: "GPU-1", Minor: number(2)},
 			{Index: 2, UUID: "GPU-2", Minor: number(1)},
 			{Index: 3, UUID: "GPU-3", Minor: number(0)},
 		},
-		Order: &order.Order{},
+		Order: &Order{},
 	}
 }
 
@@ -55,45 +52,45 @@ type may struct {
 func TestWhoMayOpenWhat(t *testing.T) {
 	minors := []int{3, 2, 1, 0}
 	for name, tt := range map[string]struct {
-		change func(*access.Facts)
+		change func(*facts)
 		want   []may
 	}{
-		"as attached": {func(*access.Facts) {}, []may{
+		"as attached": {func(*facts) {}, []may{
 			{alice, 0, true}, {alice, 2, true}, {bob, 1, true}, {alice, 1, false}, {alice, 3, false}, {bob, 0, false}, {mallory, 0, false},
 		}},
-		"no process of hers": {func(f *access.Facts) { f.Proven = nil }, []may{{alice, 0, false}, {bob, 1, false}}},
-		"one environment lives": {func(f *access.Facts) { delete(f.Proven, access.Registration{EID: "a", UID: alice}) }, []may{
+		"no process of hers": {func(f *facts) { f.Proven = nil }, []may{{alice, 0, false}, {bob, 1, false}}},
+		"one environment lives": {func(f *facts) { delete(f.Proven, registration{EID: "a", UID: alice}) }, []may{
 			{alice, 0, false}, {alice, 2, true}, {bob, 1, true},
 		}},
-		"over-subscribed": {func(f *access.Facts) { f.Files.Devices[0] = attached(0, "a", "b") }, []may{{alice, 0, true}, {bob, 0, true}, {mallory, 0, false}}},
-		"the name says alice, the uid is Mallory's": {func(f *access.Facts) {
+		"over-subscribed": {func(f *facts) { f.Files.Devices[0] = attached(0, "a", "b") }, []may{{alice, 0, true}, {bob, 0, true}, {mallory, 0, false}}},
+		"the name says alice, the uid is Mallory's": {func(f *facts) {
 			f.Files.Environments = append(f.Files.Environments, snapshot.Environment{EID: "m", UID: mallory, Username: "alice"})
-			f.Proven[access.Registration{EID: "m", UID: mallory}] = true
+			f.Proven[registration{EID: "m", UID: mallory}] = true
 			f.Files.Devices[3] = attached(3, "m")
 		}, []may{{alice, 3, false}, {mallory, 3, true}, {mallory, 0, false}}},
-		"Mallory registers alice without a process of hers": {func(f *access.Facts) {
+		"Mallory registers alice without a process of hers": {func(f *facts) {
 			f.Files.Environments = append(f.Files.Environments, snapshot.Environment{EID: "m", UID: alice})
 			f.Files.Devices[3] = attached(3, "m")
 		}, []may{{alice, 3, false}, {mallory, 3, false}, {alice, 0, true}}},
-		"Mallory takes Alice's id, without a process": {func(f *access.Facts) {
+		"Mallory takes Alice's id, without a process": {func(f *facts) {
 			f.Files.Environments = append(f.Files.Environments, snapshot.Environment{EID: "a", UID: mallory})
 		}, []may{{mallory, 0, false}, {alice, 0, true}}},
-		"Mallory takes Alice's id, as attaching the device would": {func(f *access.Facts) {
+		"Mallory takes Alice's id, as attaching the device would": {func(f *facts) {
 			f.Files.Environments = append(f.Files.Environments, snapshot.Environment{EID: "a", UID: mallory})
-			f.Proven[access.Registration{EID: "a", UID: mallory}] = true
+			f.Proven[registration{EID: "a", UID: mallory}] = true
 		}, []may{{mallory, 0, true}, {alice, 0, true}, {mallory, 2, false}}},
-		"an attachment of no environment": {func(f *access.Facts) { f.Files.Devices[3] = attached(3, "x") }, []may{{alice, 3, false}, {bob, 3, false}}},
-		"a device that the host doesn't have": {func(f *access.Facts) {
+		"an attachment of no environment": {func(f *facts) { f.Files.Devices[3] = attached(3, "x") }, []may{{alice, 3, false}, {bob, 3, false}}},
+		"a device that the host doesn't have": {func(f *facts) {
 			f.Files.Devices = append(f.Files.Devices, attached(9, "b"))
 		}, []may{{bob, 1, true}, {bob, 0, false}}},
-		"exempt user":   {func(f *access.Facts) { f.ExemptUIDs = []snapshot.UID{mallory} }, []may{{mallory, 0, true}, {mallory, 3, true}, {bob, 0, false}}},
-		"nothing there": {func(f *access.Facts) { f.Files = &state.Files{} }, []may{{alice, 0, false}, {bob, 1, false}}},
+		"exempt user":   {func(f *facts) { f.ExemptUIDs = []snapshot.UID{mallory} }, []may{{mallory, 0, true}, {mallory, 3, true}, {bob, 0, false}}},
+		"nothing there": {func(f *facts) { f.Files = &state.Files{} }, []may{{alice, 0, false}, {bob, 1, false}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := facts()
+			f := accessFacts()
 			tt.change(&f)
-			p := access.Of(f)
-			require.Equal(t, kernel.MinorsOf(0, 1, 2, 3), p.Guarded)
+			p := accessOf(f)
+			require.Equal(t, MinorsOf(0, 1, 2, 3), p.Guarded)
 			for _, m := range tt.want {
 				require.Equal(t, m.open, p.Allowed[m.user].Has(minors[m.device]), "uid %d, device %d", m.user, m.device)
 			}
@@ -102,7 +99,7 @@ func TestWhoMayOpenWhat(t *testing.T) {
 }
 
 func TestWhatIsNotGuarded(t *testing.T) {
-	f := facts()
+	f := accessFacts()
 	f.Devices = []hardware.Device{
 		{Index: 0, UUID: "GPU-0", Minor: number(3)},
 		{Index: 1, UUID: "GPU-1"},
@@ -111,9 +108,9 @@ func TestWhatIsNotGuarded(t *testing.T) {
 		{Index: 4, UUID: "GPU-4", Minor: number(4)},
 		{Index: 5, Minor: number(255)},
 	}
-	f.Order = &order.Order{ExemptDevices: []snapshot.DeviceIndex{3}, ExemptUUIDs: []snapshot.GPUUUID{"GPU-4"}}
-	p := access.Of(f)
-	require.Equal(t, kernel.MinorsOf(3), p.Guarded)
+	f.Order = &Order{ExemptDevices: []snapshot.DeviceIndex{3}, ExemptUUIDs: []snapshot.GPUUUID{"GPU-4"}}
+	p := accessOf(f)
+	require.Equal(t, MinorsOf(3), p.Guarded)
 	why := map[snapshot.DeviceIndex]string{}
 	for _, d := range p.Devices {
 		require.Equal(t, d.Guarded, d.Why == "", "a reason for each that isn't: %+v", d)
@@ -123,21 +120,21 @@ func TestWhatIsNotGuarded(t *testing.T) {
 		0: "", 1: "the number of its device node is unknown", 2: "its device node has number 300, which no GPU of this driver has",
 		3: "it is exempt", 4: "it is exempt", 5: "its device node has number 255, which no GPU of this driver has",
 	}, why)
-	require.Equal(t, kernel.MinorsOf(3), p.Allowed[alice])
+	require.Equal(t, MinorsOf(3), p.Allowed[alice])
 	require.NotContains(t, p.Allowed, bob, "device 1 is open to all")
 }
 
 func TestUsersWhoAreNeverDeniedTakeNoRoom(t *testing.T) {
-	f := facts()
+	f := accessFacts()
 	f.Files.Environments = []snapshot.Environment{{EID: "a", UID: 0}, {EID: "b", UID: 999}, {EID: "a2", UID: 1000}}
-	f.Proven = map[access.Registration]bool{{EID: "a", UID: 0}: true, {EID: "b", UID: 999}: true, {EID: "a2", UID: 1000}: true}
-	p := access.Of(f)
-	require.Equal(t, map[snapshot.UID]kernel.Minors{1000: kernel.MinorsOf(1)}, p.Allowed)
+	f.Proven = map[registration]bool{{EID: "a", UID: 0}: true, {EID: "b", UID: 999}: true, {EID: "a2", UID: 1000}: true}
+	p := accessOf(f)
+	require.Equal(t, map[snapshot.UID]Minors{1000: MinorsOf(1)}, p.Allowed)
 	f.Order.FirstUID = 500
-	require.Contains(t, access.Of(f).Allowed, snapshot.UID(999))
+	require.Contains(t, accessOf(f).Allowed, snapshot.UID(999))
 }
 
 func TestWithKeepsWhatWasAllowed(t *testing.T) {
-	p := access.Of(facts()).With(map[snapshot.UID]kernel.Minors{alice: kernel.MinorsOf(0), mallory: kernel.MinorsOf(2)})
-	require.Equal(t, map[snapshot.UID]kernel.Minors{alice: kernel.MinorsOf(0, 1, 3), bob: kernel.MinorsOf(2), mallory: kernel.MinorsOf(2)}, p.Allowed)
+	p := accessOf(accessFacts()).with(map[snapshot.UID]Minors{alice: MinorsOf(0), mallory: MinorsOf(2)})
+	require.Equal(t, map[snapshot.UID]Minors{alice: MinorsOf(0, 1, 3), bob: MinorsOf(2), mallory: MinorsOf(2)}, p.Allowed)
 }

@@ -1,4 +1,4 @@
-package denials
+package guard
 
 import (
 	"cmp"
@@ -39,8 +39,8 @@ type Denial struct {
 	UUID   snapshot.GPUUUID      `json:"uuid,omitempty"`
 }
 
-// List are the last denials of a host, in ascending order of Seq.
-type List struct {
+// Denials are the last denials of a host, in ascending order of Seq.
+type Denials struct {
 	Schema string `json:"schema"`
 	// Epoch changes when numbers begin at 1 again: what was seen before says nothing then.
 	Epoch   string   `json:"epoch"`
@@ -53,18 +53,18 @@ type List struct {
 }
 
 const (
-	// Within is how long opens of a user, device and kind count as one denial.
-	Within = time.Minute
-	// MaxCount is how many denials are kept, and MaxOfUser how many of one user.
-	MaxCount  = 1024
-	MaxOfUser = 128
+	// DenialWithin is how long opens of a user, device and kind count as one denial.
+	DenialWithin = time.Minute
+	// MaxDenials is how many denials are kept, and MaxDenialsOfUser how many of one user.
+	MaxDenials       = 1024
+	MaxDenialsOfUser = 128
 )
 
 // Add counts an open. It returns its denial, and whether that is a new one.
-func (l *List) Add(o Open, now time.Time) (_ Denial, isNew bool) {
+func (l *Denials) Add(o Open, now time.Time) (_ Denial, isNew bool) {
 	l.LastSeq++
 	i := slices.IndexFunc(l.Denials, func(d Denial) bool {
-		return d.UID == o.UID && d.Minor == o.Minor && d.Denied == o.Denied && now.Sub(d.First) < Within && !now.Before(d.First)
+		return d.UID == o.UID && d.Minor == o.Minor && d.Denied == o.Denied && now.Sub(d.First) < DenialWithin && !now.Before(d.First)
 	})
 	d := Denial{ID: l.LastSeq, First: now, Denied: o.Denied, UID: o.UID, Minor: o.Minor}
 	isNew = i < 0
@@ -80,7 +80,7 @@ func (l *List) Add(o Open, now time.Time) (_ Denial, isNew bool) {
 }
 
 // makeRoom removes the oldest denial of the user with the most, if there are too many.
-func (l *List) makeRoom() {
+func (l *Denials) makeRoom() {
 	owner := l.Owner
 	if owner == nil {
 		owner = func(uid snapshot.UID) snapshot.UID { return uid }
@@ -91,8 +91,8 @@ func (l *List) makeRoom() {
 		counts[owner(l.Denials[i].UID)]++
 	}
 	most := latest
-	if counts[latest] <= MaxOfUser {
-		if len(l.Denials) <= MaxCount {
+	if counts[latest] <= MaxDenialsOfUser {
+		if len(l.Denials) <= MaxDenials {
 			return
 		}
 		for uid, n := range counts {
@@ -107,7 +107,7 @@ func (l *List) makeRoom() {
 }
 
 // Since are the denials that changed after seq, the one that changed last at the end.
-func (l *List) Since(seq uint64) []Denial {
+func (l *Denials) Since(seq uint64) []Denial {
 	at, _ := slices.BinarySearchFunc(l.Denials, seq+1, func(d Denial, seq uint64) int { return cmp.Compare(d.Seq, seq) })
 	return l.Denials[at:]
 }

@@ -1,4 +1,4 @@
-package guards
+package controller
 
 import (
 	"fmt"
@@ -7,36 +7,37 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/guard/mode"
+	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/remote/agent"
-	"github.com/seed-3119e985/genv/remote/agent/guarding"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Tracker knows what the guards were ordered to do, and what they do. The zero Tracker knows nothing. It
-// belongs to one goroutine.
-type Tracker struct{ hosts map[snapshot.Hostname]*guard }
+// guardTracker knows what the guards were ordered to do, and what they do. It decides which orders
+// the guards get in a cycle, and turns their answers into events; it sends nothing itself. It belongs to one goroutine.
+type guardTracker struct {
+	hosts map[snapshot.Hostname]*trackedGuard
+}
 
-// guard is the guard of a host as the controller knows it.
-type guard struct {
-	sent     mode.Mode // in the last order
-	underWay bool      // a request was sent and not answered yet
-	said     string    // the text of the last event about it
-	heard    string    // the state in the last answer, as text
-	deadline time.Time // when the last order that arrived ends
+// trackedGuard is the guard of a host as the controller knows it.
+type trackedGuard struct {
+	sent     guard.Mode // in the last order
+	underWay bool       // a request was sent and not answered yet
+	said     string     // the text of the last event about it
+	heard    string     // the state in the last answer, as text
+	deadline time.Time  // when the last order that arrived ends
 }
 
 // Plan is what to ask the guards of the hosts that answered, and what is new about them. A
 // dry run asks none.
-func (t *Tracker) Plan(policy enforce.Policy, fleet Fleet, memory Memory, o Options) (asks []*Ask, events []enforce.Event) {
+func (t *guardTracker) Plan(policy enforce.Policy, fleet guardFleet, memory GuardMemory, o guardOptions) (asks []*guardAsk, events []enforce.Event) {
 	for i := range fleet.Cluster.Hosts {
 		shown := &fleet.Cluster.Hosts[i]
 		if shown.Err != nil || shown.Snapshot == nil {
 			continue
 		}
-		setting := Wanted(policy, shown, o.Now)
+		setting := WantedGuard(policy, shown, o.Now)
 		g := t.hosts[shown.Name]
-		if g == nil && setting.Mode == mode.Off {
+		if g == nil && setting.Mode == guard.Off {
 			continue
 		}
 		if g == nil {
@@ -44,32 +45,32 @@ func (t *Tracker) Plan(policy enforce.Policy, fleet Fleet, memory Memory, o Opti
 		}
 		h := fleet.host(shown)
 		events = append(events, g.say(h.Name, g.plan(setting.Mode, h, o.DryRun))...)
-		if o.DryRun || g.underWay || !h.about.Can.Guard || setting.Mode == mode.Off && g.sent == mode.Off {
+		if o.DryRun || g.underWay || !h.about.Can.Guard || setting.Mode == guard.Off && g.sent == guard.Off {
 			continue
 		}
 		g.sent, g.underWay = setting.Mode, true
 		seen := memory[h.Name]
-		asks = append(asks, &Ask{name: h.Name, host: h.remote, begun: o.Now, request: guarding.Request{
-			ID: guarding.Prefix + o.ID, Order: orderOf(policy, h, setting, o), Epoch: seen.Epoch, Seq: seen.Seq,
+		asks = append(asks, &guardAsk{name: h.Name, host: h.remote, begun: o.Now, request: agent.GuardRequest{
+			ID: agent.GuardPrefix + o.ID, Order: guardOrder(policy, h, setting, o), Epoch: seen.Epoch, Seq: seen.Seq,
 		}})
 	}
 	return asks, events
 }
 
-func (t *Tracker) add(host snapshot.Hostname) *guard {
+func (t *guardTracker) add(host snapshot.Hostname) *trackedGuard {
 	if t.hosts == nil {
-		t.hosts = make(map[snapshot.Hostname]*guard)
+		t.hosts = make(map[snapshot.Hostname]*trackedGuard)
 	}
-	t.hosts[host] = &guard{}
+	t.hosts[host] = &trackedGuard{}
 	return t.hosts[host]
 }
 
 // plan is what to say before a host is asked; empty for nothing new.
-func (g *guard) plan(m mode.Mode, h *host, dryRun bool) string {
+func (g *trackedGuard) plan(m guard.Mode, h *guardedHost, dryRun bool) string {
 	switch {
-	case m == mode.Off && g.sent == mode.Off:
+	case m == guard.Off && g.sent == guard.Off:
 		return ""
-	case m == mode.Off:
+	case m == guard.Off:
 		return "turning the kernel guard off"
 	case !h.about.Can.Guard && h.about.Via == agent.ViaStream:
 		return fmt.Sprintf("the policy asks for guard: %s, but the genv on this host is an older one without a kernel guard: upgrade it. The host is polled as before", m)
@@ -84,24 +85,24 @@ func (g *guard) plan(m mode.Mode, h *host, dryRun bool) string {
 }
 
 // say is an event about a text, unless it is empty or was the last one.
-func (g *guard) say(host snapshot.Hostname, text string) []enforce.Event {
+func (g *trackedGuard) say(host snapshot.Hostname, text string) []enforce.Event {
 	if text == "" || text == g.said {
 		return nil
 	}
 	g.said = text
-	return []enforce.Event{{Kind: Changed, Host: host, Text: text}}
+	return []enforce.Event{{Kind: enforce.EventGuard, Host: host, Text: text}}
 }
 
 // Learn takes note of an answer, and returns what is new.
-func (t *Tracker) Learn(memory *Memory, a *Ask) []enforce.Event {
+func (t *guardTracker) Learn(memory *GuardMemory, a *guardAsk) []enforce.Event {
 	if a == nil || t.hosts[a.name] == nil {
 		return nil
 	}
 	g := t.hosts[a.name]
 	g.underWay = false
 	if a.err != nil {
-		if a.request.Order.Mode == mode.Off {
-			g.sent = mode.Watch // so that it is asked again
+		if a.request.Order.Mode == guard.Off {
+			g.sent = guard.Watch // so that it is asked again
 		}
 		return g.say(a.name, g.failure(a))
 	}
@@ -110,21 +111,21 @@ func (t *Tracker) Learn(memory *Memory, a *Ask) []enforce.Event {
 	return append(events, memory.learn(a)...)
 }
 
-func (g *guard) failure(a *Ask) string {
+func (g *trackedGuard) failure(a *guardAsk) string {
 	if g.deadline.IsZero() {
 		return fmt.Sprintf("the kernel guard can't be set: %v", a.err)
 	}
 	return fmt.Sprintf("the kernel guard can't be renewed: %v. Everything opens at %s at the latest", a.err, g.deadline.Local().Format(time.TimeOnly))
 }
 
-// states are the modes as people read them.
-var states = [...]string{mode.Off: "off", mode.Watch: "watching", mode.Enforce: "enforcing"}
+// guardModes are the modes as people read them.
+var guardModes = [...]string{guard.Off: "off", guard.Watch: "watching", guard.Enforce: "enforcing"}
 
 // state is what to say about the guard's state. An order takes a moment to be carried out,
 // so what differs from it has to be so for two answers.
-func (g *guard) state(a *Ask) string {
+func (g *trackedGuard) state(a *guardAsk) string {
 	want, is := a.request.Order.Mode, a.answer.State
-	said := "the kernel guard is " + states[is.Mode]
+	said := "the kernel guard is " + guardModes[is.Mode]
 	if is.Mode == want {
 		g.heard = said
 		return said

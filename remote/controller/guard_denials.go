@@ -1,56 +1,46 @@
-package guards
+package controller
 
 import (
 	"fmt"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
-	"github.com/seed-3119e985/genv/remote/agent/guarding"
+	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// The events about guards. Their Text says all; a Denied has a Finding with the user, the
-// process and the device, and without a rule.
-const (
-	// Changed: the order for the guard of a host has changed, or what it does.
-	Changed enforce.EventKind = "guard"
-	// Denied: a user opened a device that isn't attached to them. It was denied, or in
-	// mode watch would have been.
-	Denied enforce.EventKind = "denied"
-)
+// GuardMemory is how far the controller has read each host's list of denials.
+type GuardMemory map[snapshot.Hostname]GuardSeen
 
-// Memory is how far the controller has read each host's list of denials.
-type Memory map[snapshot.Hostname]Seen
-
-// Seen is a place in a host's list of denials.
-type Seen struct {
+// GuardSeen is a place in a host's list of denials.
+type GuardSeen struct {
 	Epoch string `json:"epoch"`
 	Seq   uint64 `json:"seq"`
 	ID    uint64 `json:"id"` // of the latest one that an event was about
 }
 
 // learn returns events about the denials that are new, and remembers them.
-func (m *Memory) learn(a *Ask) []enforce.Event {
+func (m *GuardMemory) learn(a *guardAsk) []enforce.Event {
 	if a.answer.Epoch == "" {
 		return nil
 	}
 	seen := (*m)[a.name]
 	if seen.Epoch != a.answer.Epoch {
-		seen = Seen{Epoch: a.answer.Epoch}
+		seen = GuardSeen{Epoch: a.answer.Epoch}
 	}
 	events := seen.events(a)
 	seen.Seq = a.answer.Seq
 	if *m == nil {
-		*m = make(Memory)
+		*m = make(GuardMemory)
 	}
 	(*m)[a.name] = seen
 	return events
 }
 
 // events are about the denials that are new: one that goes on is not.
-func (s *Seen) events(a *Ask) (events []enforce.Event) {
+func (s *GuardSeen) events(a *guardAsk) (events []enforce.Event) {
 	more, latest := 0, s.ID
 	for i := range a.answer.Denials {
 		d := &a.answer.Denials[i]
@@ -66,17 +56,17 @@ func (s *Seen) events(a *Ask) (events []enforce.Event) {
 		if d.Index != nil {
 			f.Devices = []snapshot.DeviceIndex{*d.Index}
 		}
-		events = append(events, enforce.Event{Kind: Denied, Host: a.name, Finding: f, Text: line(d)})
+		events = append(events, enforce.Event{Kind: enforce.EventDenied, Host: a.name, Finding: f, Text: denialText(d)})
 	}
 	s.ID = latest
 	if more > 0 {
-		events = append(events, enforce.Event{Kind: Changed, Host: a.name, Text: fmt.Sprintf("and %d more denials by the kernel guard", more)})
+		events = append(events, enforce.Event{Kind: enforce.EventGuard, Host: a.name, Text: fmt.Sprintf("and %d more denials by the kernel guard", more)})
 	}
 	return events
 }
 
-// line is a denial as people read it.
-func line(d *guarding.Denial) string {
+// denialText is a denial as people read it.
+func denialText(d *agent.GuardDenial) string {
 	device := fmt.Sprintf("the device with minor number %d", d.Minor)
 	if d.Index != nil {
 		device = "device " + d.Index.String()
@@ -95,18 +85,15 @@ func line(d *guarding.Denial) string {
 	return fmt.Sprintf("User %s %s, which is not attached to them%s", gpus.ShownUser(gpus.UserName(d.User, &d.UID)), what, who)
 }
 
-// Is reports whether an event is one of this package.
-func Is(kind enforce.EventKind) bool { return kind == Changed || kind == Denied }
-
-// Record is the record of an event of this package; false for others.
-func Record(e *enforce.Event) (audit.Record, bool) {
+// guardRecord is the record of an event about a guard.
+func guardRecord(e *enforce.Event) audit.Record {
 	r := audit.Record{Kind: audit.KindGuard, Host: e.Host, Text: e.Text}
-	if e.Kind == Denied {
+	if e.Kind == enforce.EventDenied {
 		f := e.Finding
 		r.Kind, r.User, r.UID, r.PID = audit.KindDenied, f.User, f.UID, f.PID
 		if len(f.Devices) > 0 {
 			r.Device = &f.Devices[0]
 		}
 	}
-	return r, Is(e.Kind)
+	return r
 }

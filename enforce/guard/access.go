@@ -1,45 +1,43 @@
-package access
+package guard
 
 import (
 	"fmt"
 
-	"github.com/seed-3119e985/genv/enforce/guard/kernel"
-	"github.com/seed-3119e985/genv/enforce/guard/order"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
-// Facts are what a Plan follows from.
-type Facts struct {
+// facts are what an access follows from.
+type facts struct {
 	Files *state.Files
 	// Proven are the environments that belong to the user for whom they are registered,
 	// according to the kernel.
-	Proven  map[Registration]bool
+	Proven  map[registration]bool
 	Devices []hardware.Device
-	Order   *order.Order
+	Order   *Order
 	// ExemptUIDs are the uids of the order's exempt users.
 	ExemptUIDs []snapshot.UID
 }
 
-// Registration names an environment by its id and the user for whom it is registered: in a
+// registration names an environment by its id and the user for whom it is registered: in a
 // file that everybody may write, an id can be there twice.
-type Registration struct {
+type registration struct {
 	EID snapshot.EnvID
 	UID snapshot.UID
 }
 
-// Plan is who may open what.
-type Plan struct {
-	Guarded kernel.Minors
-	Allowed map[snapshot.UID]kernel.Minors
-	Devices []order.Device // all, and why some are not guarded
+// access is who may open what.
+type access struct {
+	Guarded Minors
+	Allowed map[snapshot.UID]Minors
+	Devices []Device // all, and why some are not guarded
 }
 
-// Of decides who may open what. What is unknown is allowed: a device without a known minor is
+// accessOf decides who may open what. What is unknown is allowed: a device without a known minor is
 // not guarded.
-func Of(f Facts) Plan {
-	p := Plan{Allowed: map[snapshot.UID]kernel.Minors{}}
+func accessOf(f facts) access {
+	p := access{Allowed: map[snapshot.UID]Minors{}}
 	minors := map[snapshot.DeviceIndex]int{}
 	for i := range f.Devices {
 		d := judged(&f.Devices[i], f.Order)
@@ -57,25 +55,25 @@ func Of(f Facts) Plan {
 		}
 		for _, a := range f.Files.Devices[i].Attachments {
 			for _, uid := range owners[a.EID] {
-				p.allow(uid, kernel.MinorsOf(minor))
+				p.allow(uid, MinorsOf(minor))
 			}
 		}
 	}
 	for _, uid := range f.ExemptUIDs {
-		p.allow(uid, kernel.AllMinors())
+		p.allow(uid, AllMinors())
 	}
 	return p
 }
 
 // judged says whether a device is guarded.
-func judged(d *hardware.Device, o *order.Order) order.Device {
-	out := order.Device{Index: d.Index, UUID: d.UUID, Minor: d.Minor}
+func judged(d *hardware.Device, o *Order) Device {
+	out := Device{Index: d.Index, UUID: d.UUID, Minor: d.Minor}
 	switch {
 	case o.ExemptsDevice(d.Index, d.UUID):
 		out.Why = "it is exempt"
 	case d.Minor == nil:
 		out.Why = "the number of its device node is unknown"
-	case !kernel.AllMinors().Has(*d.Minor):
+	case !AllMinors().Has(*d.Minor):
 		out.Why = fmt.Sprintf("its device node has number %d, which no GPU of this driver has", *d.Minor)
 	default:
 		out.Guarded = true
@@ -85,23 +83,23 @@ func judged(d *hardware.Device, o *order.Order) order.Device {
 
 // owners are the guarded users of environments by id. If an id is there twice, which only a
 // forger writes, it counts for each proven user: each could attach an environment as well.
-func (f *Facts) owners() map[snapshot.EnvID][]snapshot.UID {
+func (f *facts) owners() map[snapshot.EnvID][]snapshot.UID {
 	owners := make(map[snapshot.EnvID][]snapshot.UID, len(f.Files.Environments))
 	for i := range f.Files.Environments {
 		e := &f.Files.Environments[i]
-		if f.Proven[Registration{e.EID, e.UID}] && e.UID != 0 && e.UID >= f.Order.First() {
+		if f.Proven[registration{e.EID, e.UID}] && e.UID != 0 && e.UID >= f.Order.First() {
 			owners[e.EID] = append(owners[e.EID], e.UID)
 		}
 	}
 	return owners
 }
 
-func (p *Plan) allow(uid snapshot.UID, minors kernel.Minors) {
+func (p *access) allow(uid snapshot.UID, minors Minors) {
 	p.Allowed[uid] = p.Allowed[uid].Or(minors)
 }
 
-// With is the plan with all that was allowed before, too.
-func (p Plan) With(before map[snapshot.UID]kernel.Minors) Plan {
+// with is the access with all that was allowed before, too.
+func (p access) with(before map[snapshot.UID]Minors) access {
 	for uid, minors := range before {
 		p.allow(uid, minors)
 	}

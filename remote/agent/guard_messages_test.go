@@ -1,4 +1,4 @@
-package guarding_test
+package agent_test
 
 import (
 	"strings"
@@ -6,17 +6,17 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/enforce/guard/mode"
-	"github.com/seed-3119e985/genv/remote/agent/guarding"
+	"github.com/seed-3119e985/genv/enforce/guard"
+	"github.com/seed-3119e985/genv/remote/agent"
 )
 
 // What a host says about its guard is one printable line each, of bounded length.
 func TestTextsOfAHost(t *testing.T) {
 	long := strings.Repeat("é", 1<<20)
-	state := guarding.Answer{State: guarding.State{
+	state := agent.GuardAnswer{State: agent.GuardState{
 		Mode: 9, Reason: "off\x1b]0;title\a\nUser alice was warned", Problems: []string{"a\rb", "\u202ec", long, "\xff"},
 	}}.Bounded().State
-	require.Equal(t, mode.Off, state.Mode)
+	require.Equal(t, guard.Off, state.Mode)
 	for _, said := range append(state.Problems, state.Reason) {
 		require.LessOrEqual(t, len(said), 1024)
 		require.NotContains(t, said, "\x1b")

@@ -1,11 +1,10 @@
-// Package mode names how far the kernel guard goes: it is off, it reports, or it denies. It
-// is apart from package kernel so that the policy and the protocol can name a mode without
-// the code that talks to the kernel. It is pure.
-//
-//	m, err := mode.Parse("watch")
-package mode
+package guard
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
 
 // Mode is how far the guard goes.
 type Mode int
@@ -17,15 +16,15 @@ const (
 	Enforce             // they are denied and reported
 )
 
-// names are the modes as policies, flags and JSON write them.
-var names = [...]string{Off: "off", Watch: "watch", Enforce: "enforce"}
+// modeNames are the modes as policies, flags and JSON write them.
+var modeNames = [...]string{Off: "off", Watch: "watch", Enforce: "enforce"}
 
-// Names are all modes as they are written, for help and completion.
-func Names() []string { return append([]string(nil), names[:]...) }
+// Modes are all modes as they are written, for help and completion.
+func Modes() []string { return append([]string(nil), modeNames[:]...) }
 
-// Parse returns the mode of this name; an error says which there are.
-func Parse(name string) (Mode, error) {
-	for m, n := range names {
+// ParseMode returns the mode of this name; an error says which there are.
+func ParseMode(name string) (Mode, error) {
+	for m, n := range modeNames {
 		if n == name {
 			return Mode(m), nil
 		}
@@ -34,14 +33,14 @@ func Parse(name string) (Mode, error) {
 }
 
 // Valid says whether m is one of the modes.
-func (m Mode) Valid() bool { return m >= Off && int(m) < len(names) }
+func (m Mode) Valid() bool { return m >= Off && int(m) < len(modeNames) }
 
 // String is the name of the mode.
 func (m Mode) String() string {
 	if !m.Valid() {
 		return fmt.Sprintf("mode %d", int(m))
 	}
-	return names[m]
+	return modeNames[m]
 }
 
 // MarshalText writes the mode's name; other values are an error.
@@ -49,11 +48,19 @@ func (m Mode) MarshalText() ([]byte, error) {
 	if !m.Valid() {
 		return nil, fmt.Errorf("%d: expected a mode of the guard", int(m))
 	}
-	return []byte(names[m]), nil
+	return []byte(modeNames[m]), nil
 }
 
 // UnmarshalText reads the mode's name.
 func (m *Mode) UnmarshalText(text []byte) (err error) {
-	*m, err = Parse(string(text))
+	*m, err = ParseMode(string(text))
 	return err
+}
+
+// Setting is what a policy says about the guard of a host.
+type Setting struct {
+	Mode Mode
+	// These users may open every device; both are empty in mode Off.
+	ExemptUsers []snapshot.Username
+	ExemptUIDs  []snapshot.UID
 }

@@ -1,4 +1,4 @@
-package order
+package guard
 
 import (
 	"crypto/rand"
@@ -40,110 +40,110 @@ func (g *Given) Left(now At) time.Duration {
 	return max(0, g.ends-now.SinceBoot)
 }
 
-// stored is the content of guard-order.json.
-type stored struct {
+// storedOrder is the content of guard-order.json.
+type storedOrder struct {
 	Schema string `json:"schema"`
 	ID     string `json:"id"`
-	wire
+	orderWire
 	Time   time.Time `json:"time"`
 	BootID string    `json:"boot_id"`
 	EndsMS int64     `json:"ends_ms"` // since boot
 }
 
 const (
-	// FileName is the name of the order's file in the run folder.
-	FileName    = "guard-order.json"
+	// OrderFile is the name of the order's file in the run folder.
+	OrderFile   = "guard-order.json"
 	orderLock   = "guard-order.lock"
 	orderSchema = "genv.guard-order/1"
 	maxOrder    = 4 << 20 // bytes
-	maxID       = 256     // bytes
-	// lockWithin is how long another writer of the order may take.
-	lockWithin = 2 * time.Second
+	maxOrderID  = 256     // bytes
+	// orderLockWithin is how long another writer of the order may take.
+	orderLockWithin = 2 * time.Second
 )
 
 // Errors by what the caller does about them.
 var (
-	// ErrNone: no order was given since the machine was started.
-	ErrNone = errors.New("the guard has no order")
+	// ErrNoOrder: no order was given since the machine was started.
+	ErrNoOrder = errors.New("the guard has no order")
 	// ErrReplaced: another order was given meanwhile. Don't renew the old one.
 	ErrReplaced = errors.New("the guard has got another order")
 )
 
-// Give gives an order to the host with this run folder, which replaces the one before.
+// GiveOrder gives an order to the host with this run folder, which replaces the one before.
 // With an empty id it gets a new one. Only root gives orders.
-func Give(dir string, o Order, id string, now At) (Given, error) {
-	given, _, err := Offer(dir, o, id, now, func(Given, error) bool { return true })
+func GiveOrder(dir string, o Order, id string, now At) (Given, error) {
+	given, _, err := OfferOrder(dir, o, id, now, func(Given, error) bool { return true })
 	return given, err
 }
 
-// Offer is Give, unless the order before shall hold: replaces decides, and gets what Read
+// OfferOrder is GiveOrder, unless the order before shall hold: replaces decides, and gets what ReadOrder
 // returns. No other order is given meanwhile. It returns the order that holds, and whether
 // that is the new one.
-func Offer(dir string, o Order, id string, now At, replaces func(present Given, err error) bool) (holds Given, given bool, err error) {
+func OfferOrder(dir string, o Order, id string, now At, replaces func(present Given, err error) bool) (holds Given, given bool, err error) {
 	if err := o.Check(); err != nil {
 		return Given{}, false, err
 	}
-	if len(id) > maxID {
-		return Given{}, false, invalid("an id of more than %d bytes", maxID)
+	if len(id) > maxOrderID {
+		return Given{}, false, invalidOrder("an id of more than %d bytes", maxOrderID)
 	}
 	if id == "" {
 		id = rand.Text()
 	}
-	d, unlock, err := lock(dir)
+	d, unlock, err := lockOrder(dir)
 	if err != nil {
 		return Given{}, false, err
 	}
 	defer unlock()
-	if present, err := Read(dir); !replaces(present, err) {
+	if present, err := ReadOrder(dir); !replaces(present, err) {
 		return present, false, nil
 	}
-	holds, err = write(d, o, id, now)
+	holds, err = writeOrder(d, o, id, now)
 	return holds, err == nil, err
 }
 
-// Renew gives an order again, so that its lease begins again. With ErrReplaced another one
+// RenewOrder gives an order again, so that its lease begins again. With ErrReplaced another one
 // was given meanwhile, which is returned and stays.
-func Renew(dir string, g Given, now At) (Given, error) {
-	d, unlock, err := lock(dir)
+func RenewOrder(dir string, g Given, now At) (Given, error) {
+	d, unlock, err := lockOrder(dir)
 	if err != nil {
 		return g, err
 	}
 	defer unlock()
-	present, err := Read(dir)
+	present, err := ReadOrder(dir)
 	if err != nil {
 		return g, err
 	}
 	if present.ID != g.ID {
 		return present, ErrReplaced
 	}
-	return write(d, g.Order, g.ID, now)
+	return writeOrder(d, g.Order, g.ID, now)
 }
 
-// Withdraw takes an order back, unless another one was given meanwhile, which is
+// WithdrawOrder takes an order back, unless another one was given meanwhile, which is
 // ErrReplaced: the guard then has no order, and whoever wants to may give one.
-func Withdraw(dir string, g Given) error {
-	d, unlock, err := lock(dir)
+func WithdrawOrder(dir string, g Given) error {
+	d, unlock, err := lockOrder(dir)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	present, err := Read(dir)
+	present, err := ReadOrder(dir)
 	switch {
-	case errors.Is(err, ErrNone):
+	case errors.Is(err, ErrNoOrder):
 		return nil
 	case err == nil && present.ID != g.ID:
 		return ErrReplaced
 	}
-	return d.Remove(FileName)
+	return d.Remove(OrderFile)
 }
 
-// lock opens the run folder, which it makes if it is missing, for one writer at a time.
-func lock(dir string) (*folder.Folder, func(), error) {
+// lockOrder opens the run folder, which it makes if it is missing, for one writer at a time.
+func lockOrder(dir string) (*folder.Folder, func(), error) {
 	d, err := OpenRunDir(dir)
 	if err != nil {
 		return nil, nil, err
 	}
-	held, err := d.Lock(orderLock, lockWithin)
+	held, err := d.Lock(orderLock, orderLockWithin)
 	if err != nil {
 		d.Close()
 		return nil, nil, err
@@ -152,7 +152,7 @@ func lock(dir string) (*folder.Folder, func(), error) {
 }
 
 // OpenRunDir opens root's run folder, and makes it if it is missing. It refuses one that
-// others may write.
+// others may writeOrder.
 func OpenRunDir(dir string) (*folder.Folder, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
@@ -168,38 +168,38 @@ func OpenRunDir(dir string) (*folder.Folder, error) {
 	return d, nil
 }
 
-func write(d *folder.Folder, o Order, id string, now At) (Given, error) {
+func writeOrder(d *folder.Folder, o Order, id string, now At) (Given, error) {
 	g := Given{Order: o, ID: id, Time: now.Time, bootID: now.BootID, ends: now.SinceBoot + o.Lease}
-	err := d.PutJSON(FileName, stored{
-		Schema: orderSchema, ID: id, wire: o.wire(), Time: now.Time.UTC(), BootID: g.bootID, EndsMS: g.ends.Milliseconds(),
+	err := d.PutJSON(OrderFile, storedOrder{
+		Schema: orderSchema, ID: id, orderWire: o.wire(), Time: now.Time.UTC(), BootID: g.bootID, EndsMS: g.ends.Milliseconds(),
 	}, 0o600, false)
 	return g, err
 }
 
-// Read returns the last order that was given, whether or not its lease has ended. The
-// error wraps ErrNone if there is none, folder.ErrUnsafe if others than root could have
+// ReadOrder returns the last order that was given, whether or not its lease has ended. The
+// error wraps ErrNoOrder if there is none, folder.ErrUnsafe if others than root could have
 // written it, or snapshot.ErrInvalid.
-func Read(dir string) (Given, error) {
-	data, err := folder.ReadTrusted(dir, FileName, maxOrder)
+func ReadOrder(dir string) (Given, error) {
+	data, err := folder.ReadTrusted(dir, OrderFile, maxOrder)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Given{}, ErrNone
+		return Given{}, ErrNoOrder
 	}
 	if err != nil {
 		return Given{}, err
 	}
-	return decode(data)
+	return decodeOrder(data)
 }
 
-func decode(data []byte) (Given, error) {
-	var s stored
+func decodeOrder(data []byte) (Given, error) {
+	var s storedOrder
 	if err := json.Unmarshal(data, &s); err != nil {
-		return Given{}, fmt.Errorf("%w: %s: %w", snapshot.ErrInvalid, FileName, err)
+		return Given{}, fmt.Errorf("%w: %s: %w", snapshot.ErrInvalid, OrderFile, err)
 	}
-	if s.Schema != orderSchema || s.ID == "" || len(s.ID) > maxID {
-		return Given{}, fmt.Errorf("%w: %s has the schema %q", snapshot.ErrInvalid, FileName, s.Schema)
+	if s.Schema != orderSchema || s.ID == "" || len(s.ID) > maxOrderID {
+		return Given{}, fmt.Errorf("%w: %s has the schema %q", snapshot.ErrInvalid, OrderFile, s.Schema)
 	}
 	g := Given{ID: s.ID, Time: s.Time, bootID: s.BootID, ends: time.Duration(s.EndsMS) * time.Millisecond}
-	if err := g.set(&s.wire); err != nil {
+	if err := g.set(&s.orderWire); err != nil {
 		return Given{}, err
 	}
 	return g, nil
