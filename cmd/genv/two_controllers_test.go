@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -91,34 +90,6 @@ func TestAFrozenControllerDoesNoHarm(t *testing.T) {
 	frozen.exits(command.ExitReplaced)
 	next.next(func(c enforcement.CycleDocument) bool { return c.Answered == 1 })
 	require.True(t, job.Running(), "it was not ended")
-}
-
-// `genv enforce` on a host is a controller of it, and so is a controller of 1.4.3, of which
-// only the reports are known.
-func TestALocalController(t *testing.T) {
-	t.Parallel()
-	needsRoot(t)
-	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: genvProgram(t)})
-	host := f.Host("gpu-01")
-	_, errs := ssh(t, f, "gpu-01", `{"terminate": {"processes": []}, "detach": {}}`, "sudo", "-n", "genv", "usage", "execute")
-	require.Empty(t, errs)
-	local := exec.Command(genvProgram(t), "enforce", "--interval", "1", "--non-env-processes")
-	driver := filepath.Join(filepath.Dir(filepath.Dir(genvProgram(t))), "driver")
-	local.Env = append(os.Environ(), append(host.Variables(), "HOME="+t.TempDir(), "GENV_AUDIT_LOG=off", "PATH="+driver+":"+os.Getenv("PATH"))...)
-	said := new(background) // for its stderr alone
-	local.Stderr = said
-	require.NoError(t, local.Start())
-	t.Cleanup(func() {
-		_ = local.Process.Kill()
-		_ = local.Wait()
-	})
-	require.Eventually(t, func() bool { return strings.Contains(said.said(), "a policy that is not known (genv 1.4.3?)") }, time.Minute, 10*time.Millisecond)
-	remote := startDaemon(t, nil, "-F", f.SSHConfig(), "-H", "gpu-01", "--interval", "1")
-	remote.next(func(c enforcement.CycleDocument) bool { return c.Answered == 1 })
-	remote.says("Another controller enforces gpu-01 with another policy, as reported there: root on ")
-	require.Eventually(t, func() bool {
-		return strings.Contains(said.said(), "Another controller enforces this machine with another policy, as reported there: root on ")
-	}, time.Minute, 10*time.Millisecond)
 }
 
 // A process that has been asked to end when another controller takes over gets no second

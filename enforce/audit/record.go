@@ -34,8 +34,7 @@ const (
 	KindExtension Kind = "extension"
 	// KindHook is for an event that a hook got, or could not be given.
 	KindHook Kind = "hook"
-	// KindController is for another controller that enforces the same hosts: Action says
-	// whether it appeared, changed or ended.
+	// KindController is of earlier versions: for another controller that enforced the same hosts.
 	KindController Kind = "controller"
 	// KindGuard is for what the kernel guard of a host is told or does, KindDenied for a
 	// user who opened a device that isn't attached to them.
@@ -105,7 +104,7 @@ type Record struct {
 	// By is who requested it: the operator, or on a host the account.
 	By string `json:"by,omitempty"`
 	// Action is what an operator asked for: warn, exempt, unexempt, hold or release; or
-	// expired, for an exemption that ended. Of KindExtension it is what was decided, and of KindController it is the kind of the event.
+	// expired, for an exemption that ended. Of KindExtension it is what was decided.
 	Action string `json:"action,omitempty"`
 	// Finding is the finding, with at most snapshot.MaxCommand bytes of a command line: a
 	// host may report any length, in every cycle.

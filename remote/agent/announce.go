@@ -7,42 +7,30 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-3119e985/genv/remote/agent/controllers"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 )
 
-// announcement is what hosts get to know of this controller.
-type announcement struct {
-	self  controllers.Controller
-	claim *fence.Claim // nil for none
+// Announce has hosts that can do it refuse everything of the controllers that this one, with
+// its claim, replaced, and everything of this one once it is replaced: that fails with the class
+// remote.Replaced. Hosts hear of it with the next snapshot. A nil claim claims nothing, as a
+// Pool does that isn't told so.
+func (p *Pool) Announce(claim *fence.Claim) {
+	if claim != nil {
+		announced := *claim
+		claim = &announced
+	}
+	p.announced.Store(claim)
 }
 
-// Announce has hosts that can do it note that this controller enforces them, from the next
-// snapshot on. A Pool that is not told so only looks. With a claim, hosts that can do it
-// refuse everything of the controllers that this one replaced, and everything of this one
-// once it is replaced: that fails with the class remote.Replaced.
-func (p *Pool) Announce(self controllers.Controller, claim *fence.Claim) {
-	p.announced.Store(&announcement{self, claim})
-}
-
-// claimFor is the claim for a host; nil for none. A host that was taken over once isn't
+// claimFor is a claim for a host; nil for none. A host that was taken over once isn't
 // taken over again: since then another controller may have done so.
-func (a *announcement) claimFor(tookOver bool) *fence.Claim {
-	if a == nil || a.claim == nil {
+func claimFor(announced *fence.Claim, tookOver bool) *fence.Claim {
+	if announced == nil {
 		return nil
 	}
-	claim := *a.claim
+	claim := *announced
 	claim.TakeOver = claim.TakeOver && !tookOver
 	return &claim
-}
-
-// announcedClaim is the claim that comes with an announcement.
-func (t *streamTransport) announcedClaim(self *announcement) *fence.Claim {
-	claim := self.claimFor(t.tookOver.Load())
-	if claim != nil {
-		claim.Back = t.pool.removed.Load()
-	}
-	return claim
 }
 
 // releaseWithin is how long hosts have to note that this controller has ended.
@@ -99,29 +87,27 @@ func (p *Pool) Withdraw() {
 	}
 }
 
-// toAnnounce is what to send to the host about this controller; nil if there is nothing new.
-func (t *streamTransport) toAnnounce() *announcement {
-	self := t.pool.announced.Load()
-	can := t.stream.Greeting.Can
-	if self == nil || !can(CapabilityControllers) && !can(CapabilityFence) {
+// toAnnounce is the claim to send to the host; nil if there is nothing new.
+func (t *streamTransport) toAnnounce() *fence.Claim {
+	claim := t.pool.announced.Load()
+	if claim == nil || !t.can().Fence {
 		return nil
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if self == t.announced {
+	if claim == t.announced {
 		return nil
 	}
-	return self
+	return claim
 }
 
-// learnOfOthers keeps what the host answered to an announcement, which is nil if there was
-// none.
-func (t *streamTransport) learnOfOthers(self *announcement, others controllers.Answer) {
+// learn keeps what the host answered, to a claim if it isn't nil.
+func (t *streamTransport) learn(claim *fence.Claim, acting Acting) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if self != nil {
-		t.announced = self
-		t.tookOver.Store(t.can().Fence)
+	if claim != nil {
+		t.announced = claim
+		t.tookOver.Store(true)
 	}
-	t.others = others.Bounded()
+	t.acting = acting.bounded()
 }

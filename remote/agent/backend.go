@@ -10,7 +10,6 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/local/asked"
 	"github.com/seed-3119e985/genv/enforce/wire"
-	"github.com/seed-3119e985/genv/remote/agent/controllers"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -73,8 +72,6 @@ func (v View) Handle(_ context.Context, r Request) ([]byte, error) {
 // Answers is the Handler that answers one controller out of a Backend.
 type Answers struct {
 	Backend Backend
-	// Contacts keeps the list of controllers; nil for a host without CapabilityControllers.
-	Contacts Contacts
 	// Fence refuses controllers that were replaced; nil for a host without CapabilityFence.
 	Fence Fence
 	// Guard is the kernel guard; nil for a host without the capability RequestGuard.
@@ -83,10 +80,9 @@ type Answers struct {
 	// CapabilityEvents.
 	Events Events
 
-	revision   uint64
-	last       []byte                  // the snapshot of that revision
-	controller *controllers.Controller // nil if it only looks
-	claim      *fence.Claim            // nil if it claims nothing
+	revision uint64
+	last     []byte       // the snapshot of that revision
+	claim    *fence.Claim // nil if it claims nothing
 }
 
 // contend admits the claim of a request for a snapshot, or else that of an earlier one. Who
@@ -125,31 +121,6 @@ func (a *Answers) admit(claim *fence.Claim) error {
 		return nil
 	}
 	return a.Fence.Admit(claim)
-}
-
-// Contacts notes which controllers enforce a host; *controllers.Registry is one.
-type Contacts interface {
-	// Contact notes a controller, and returns the others. fenced says that the host let it act,
-	// and refuses those that it let act before.
-	Contact(self controllers.Controller, fenced bool) ([]controllers.Seen, error)
-}
-
-// contact notes the controller of a request, and returns the others.
-func (a *Answers) contact(request *SnapshotRequest) (answer controllers.Answer) {
-	if request.Controller != nil {
-		a.controller = request.Controller
-	}
-	if a.controller == nil && a.Fence != nil {
-		answer.Note(a.Fence.Noted())
-	}
-	if a.controller == nil || a.Contacts == nil {
-		return answer
-	}
-	var err error
-	if answer.Others, err = a.Contacts.Contact(*a.controller, a.Fence != nil && a.claim.Noted()); err != nil {
-		answer.Unknown = err.Error()
-	}
-	return answer
 }
 
 // Handle implements Handler. Only RequestExecute and RequestWait may be handled concurrently.
@@ -197,7 +168,9 @@ func (a *Answers) snapshot(ctx context.Context, request SnapshotRequest) (answer
 	if err := a.contend(request.Claim); err != nil {
 		return answer, err
 	}
-	answer.Answer = a.contact(&request)
+	if a.claim == nil && a.Fence != nil {
+		answer.Acting = actingIn(a.Fence)
+	}
 	encoded, err := a.Backend.Snapshot(ctx, request.age())
 	if err != nil {
 		return answer, err

@@ -40,11 +40,11 @@ func TestClassify(t *testing.T) {
 
 // The next step of a refusal is one for this controller: with --leader, or with a state folder.
 func TestNextStepOfARefusal(t *testing.T) {
-	folder := &announcement{claim: &fence.Claim{Source: fence.FolderSource("a")}}
-	elected := &announcement{claim: &fence.Claim{Source: fence.ElectionSource(1, "/genv/lab")}}
+	folder := &fence.Claim{Source: fence.FolderSource("a")}
+	elected := &fence.Claim{Source: fence.ElectionSource(1, "/genv/lab")}
 	for name, tt := range map[string]struct {
 		refusal fence.RefusedError
-		self    *announcement
+		claim   *fence.Claim
 		want    string
 	}{
 		"a later start":                          {fence.RefusedError{}, folder, folderStep},
@@ -56,7 +56,7 @@ func TestNextStepOfARefusal(t *testing.T) {
 		"a name that ends like that, and acts":   {fence.RefusedError{Foreign: true, By: hasEnded}, folder, remote.Replaced.NextStep()},
 		"a later start of a claim that released": {fence.RefusedError{Ended: true}, folder, folderStep},
 	} {
-		err := refusedByHost(fmt.Errorf("%w: %w", ErrRefused, &tt.refusal), tt.self)
+		err := refusedByHost(fmt.Errorf("%w: %w", ErrRefused, &tt.refusal), tt.claim)
 		require.Equal(t, remote.Replaced, remote.ClassOf(err), name)
 		require.Equal(t, tt.want, remote.NextStepOf(err), name)
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
-	"github.com/seed-3119e985/genv/remote/agent/controllers"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 )
 
@@ -33,7 +32,7 @@ func (f *fenced) controller(t *testing.T, claim *fence.Claim) *agent.Pool {
 		notify: func() { f.messages++ },
 	}).pool()
 	t.Cleanup(pool.Close)
-	pool.Announce(controllers.Controller{ID: "a", Hostname: "jump"}, claim)
+	pool.Announce(claim)
 	return pool
 }
 
@@ -104,7 +103,7 @@ func TestTakingOverAfterAnUpgrade(t *testing.T) {
 	note := &fence.File{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now}
 	require.NoError(t, note.Admit(&fence.Claim{Source: fence.FolderSource("other"), Epoch: 1, Controller: "other"}))
 	h := remote.Host{Name: "a"}
-	host := &scripted{capabilities: agent.NewGreeting("v", agent.CapabilityControllers).Capabilities}
+	host := &scripted{capabilities: agent.NewGreeting("v").Capabilities}
 	pool := host.pool()
 	t.Cleanup(pool.Close)
 	var last agent.Session
@@ -113,7 +112,7 @@ func TestTakingOverAfterAnUpgrade(t *testing.T) {
 		last = s
 		return s, err
 	}
-	pool.Announce(controllers.Controller{ID: "a"}, &fence.Claim{Source: fence.FolderSource("first"), Epoch: 1, Controller: "first", TakeOver: true})
+	pool.Announce(&fence.Claim{Source: fence.FolderSource("first"), Epoch: 1, Controller: "first", TakeOver: true})
 	_, err := pool.Snapshot(t.Context(), h)
 	require.NoError(t, err)
 
@@ -157,18 +156,18 @@ func TestALookShowsWhoActs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "note.json")
 	f := &fenced{file: &fence.File{Path: path, Now: time.Now}}
 	h := remote.Host{Name: "a"}
-	look := func() controllers.Answer {
+	look := func() agent.Acting {
 		pool := (&scripted{capabilities: agent.NewGreeting("v", agent.CapabilityFence).Capabilities, fence: f.file}).pool()
 		t.Cleanup(pool.Close)
 		_, err := pool.Snapshot(t.Context(), h)
 		require.NoError(t, err)
-		return pool.About(h).Controllers
+		return pool.About(h).Acting
 	}
-	require.Equal(t, controllers.Answer{}, look())
+	require.Equal(t, agent.Acting{}, look())
 	acting := f.controller(t, leader(2))
 	_, err := acting.Snapshot(t.Context(), h)
 	require.NoError(t, err)
-	require.Nil(t, acting.About(h).Controllers.Noted, "it knows that it acts")
+	require.Nil(t, acting.About(h).Acting.Noted, "it knows that it acts")
 	for range 2 {
 		noted := look().Noted
 		require.NotNil(t, noted)

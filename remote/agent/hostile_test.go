@@ -29,7 +29,6 @@ const timeout = 10 * time.Second
 // bubble. Fields that are nil do no harm.
 type scripted struct {
 	capabilities []string // nil for all
-	contacts     agent.Contacts
 	fence        agent.Fence
 	execute      func(context.Context) (agent.Execution, error)
 	notify       func()
@@ -53,7 +52,7 @@ func (n *scripted) start(_ context.Context, _ remote.Host, c remote.Command) (ag
 	}
 	requests, out := io.Pipe()
 	in, answers := io.Pipe()
-	server := agent.Server{Token: c.Args[len(c.Args)-1], Greeting: greeting, Handler: &agent.Answers{Backend: n, Contacts: n.contacts, Fence: n.fence}, Idle: 24 * time.Hour}
+	server := agent.Server{Token: c.Args[len(c.Args)-1], Greeting: greeting, Handler: &agent.Answers{Backend: n, Fence: n.fence}, Idle: 24 * time.Hour}
 	s := &scriptedSession{Reader: in, out: out, unread: n.unread, ended: make(chan struct{})}
 	ctx, cancel := context.WithCancel(context.Background())
 	s.close = func() { cancel(); _, _, _, _ = out.Close(), in.Close(), requests.Close(), answers.Close() }

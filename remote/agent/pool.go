@@ -11,7 +11,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/agent/controllers"
+	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -56,8 +56,8 @@ type Pool struct {
 	running sync.WaitGroup // calls, and what is done in the background
 	closed  bool
 
-	announced atomic.Pointer[announcement] // nil if it only looks
-	removed   atomic.Bool                  // hosts were released that may come back
+	announced atomic.Pointer[fence.Claim] // nil for one that claims nothing
+	removed   atomic.Bool                 // hosts were released that may come back
 }
 
 // errPoolClosed ends calls that come after Close.
@@ -201,8 +201,8 @@ type About struct {
 	Via   Via // how the host is asked; empty while that is not known
 	Can   Capabilities
 	Peer  remote.Peer // what the connection leads to
-	// Controllers are the others that enforce the host, as it said with its last snapshot.
-	Controllers controllers.Answer
+	// Acting is the controller that the host lets act, as it said with its last snapshot.
+	Acting Acting
 }
 
 // About returns what is known about a host.
@@ -217,7 +217,7 @@ func (p *Pool) About(host remote.Host) About {
 	}
 	if s, ok := c.transport.(*streamTransport); ok {
 		s.mu.Lock()
-		a.Controllers = s.others
+		a.Acting = s.acting
 		s.mu.Unlock()
 	}
 	return a

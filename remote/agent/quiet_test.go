@@ -19,23 +19,23 @@ import (
 func TestAnswersThatRepeatThemselves(t *testing.T) {
 	encoded, err := snapshot.EncodeNative(busy(1))
 	require.NoError(t, err)
-	const other = `"controllers":[{"id":"c2","hostname":"jump2"}]`
-	long := `"controllers_unknown":"` + strings.Repeat("x", 300) + `"`
+	const other = `"noted":{"source":"folder:f","epoch":2,"controller":"c2","name":"jump2","since":"2026-11-20T12:00:00Z"}`
+	long := `"noted_unknown":"` + strings.Repeat("x", 1100) + `"`
 	steps := []struct {
 		answer string
 		isNew  bool   // another snapshot than before
-		others int    // controllers
-		why    string // they are not known
+		acts   bool   // a controller
+		why    string // it is not known
 		fails  bool
 	}{
 		{answer: `{"revision":1,"snapshot":` + string(encoded) + `}`, isNew: true},
 		{answer: `{"revision":1}`},
 		{answer: `{"revision":1}`},
-		{answer: `{"revision":1,` + other + `}`, others: 1},
+		{answer: `{"revision":1,` + other + `}`, acts: true},
 		{answer: `{"revision":1}`},
-		{answer: `{"revision":1,` + other + `}`, others: 1},
-		{answer: `{"revision":1,` + other + `}`, others: 1},
-		{answer: `{"revision":2,"snapshot":` + string(encoded) + `,` + other + `}`, isNew: true, others: 1},
+		{answer: `{"revision":1,` + other + `}`, acts: true},
+		{answer: `{"revision":1,` + other + `}`, acts: true},
+		{answer: `{"revision":2,"snapshot":` + string(encoded) + `,` + other + `}`, isNew: true, acts: true},
 		{answer: `{"revision":2}`},
 		{answer: `{"revision":2,` + long + `}`, why: strings.Repeat("x", 256)},
 		{answer: `{"revision":2,` + long + `}`, why: strings.Repeat("x", 256)},
@@ -56,9 +56,9 @@ func TestAnswersThatRepeatThemselves(t *testing.T) {
 		}
 		require.NoError(t, err, i)
 		require.Equal(t, step.isNew, s != last, i)
-		said := f.streams.About(f.hosts[0]).Controllers
-		require.Len(t, said.Others, step.others, i)
-		require.Equal(t, step.why, said.Unknown, i)
+		said := f.streams.About(f.hosts[0]).Acting
+		require.Equal(t, step.acts, said.Noted != nil, i)
+		require.Equal(t, step.why, said.NotedUnknown, i)
 		last = s
 	}
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
-	"github.com/seed-3119e985/genv/remote/agent/controllers"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 )
 
@@ -89,7 +88,7 @@ func TestAHostHangsAtTheEnd(t *testing.T) {
 					}
 					return sane.start(ctx, h, c)
 				}
-				pool.Announce(controllers.Controller{ID: "a"}, ofFolder("first"))
+				pool.Announce(ofFolder("first"))
 				for _, host := range []string{"hung", "sane"} {
 					_, err := pool.Snapshot(t.Context(), remote.Host{Name: host})
 					require.NoError(t, err)
@@ -145,7 +144,7 @@ func TestTheAnswerToATakeOverIsLost(t *testing.T) {
 			}
 			claim := ofFolder("first")
 			claim.TakeOver = true
-			pool.Announce(controllers.Controller{ID: "a"}, claim)
+			pool.Announce(claim)
 			var err error
 			require.Eventually(t, func() bool {
 				_, err = pool.Snapshot(t.Context(), remote.Host{Name: "a"})

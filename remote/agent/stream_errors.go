@@ -52,21 +52,16 @@ const (
 // hasEnded ends the text of a fence.RefusedError with Ended.
 const hasEnded = "and has ended: the host waits for the next leader of its election"
 
-// hasFolder reports whether hosts know this controller by its state folder, and not by an election.
-func (a *announcement) hasFolder() bool {
-	return a != nil && a.claim != nil && a.claim.Kind() == fence.KindFolder
-}
-
-// refusedByHost is the error of a refusal: its text says whether this controller was replaced. self is what
-// hosts know of it; nil for nothing, as of one that was elected and isn't any more.
-func refusedByHost(err error, self *announcement) *remote.Error {
+// refusedByHost is the error of a refusal: its text says whether this controller was replaced. claim is by
+// what right it acts; nil for none, as of one that was elected and isn't any more.
+func refusedByHost(err error, claim *fence.Claim) *remote.Error {
 	e := &remote.Error{Class: remote.Replaced, Err: err}
 	switch said := strings.TrimPrefix(err.Error(), ErrRefused.Error()+": "); {
 	case !strings.HasPrefix(said, fence.Refused):
 		e.Class = remote.CommandFailed
 	case strings.HasSuffix(said, hasEnded):
 		e.Next = endedStep
-	case strings.HasPrefix(said, fence.Replaced) && self.hasFolder():
+	case strings.HasPrefix(said, fence.Replaced) && claim != nil && claim.Kind() == fence.KindFolder:
 		e.Next = folderStep
 	case strings.HasPrefix(said, fence.Replaced):
 		e.Next = electedStep

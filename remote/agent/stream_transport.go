@@ -12,7 +12,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/wire"
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/agent/controllers"
+	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/remote/agent/untrusted"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -30,9 +30,9 @@ type streamTransport struct {
 	quiet    *quiet             // nil unless the host has answered last that nothing changed
 	report   *reportTurn        // nil unless the host carries out a report and answers nothing else meanwhile
 
-	announced *announcement      // what the host knows about this controller
-	others    controllers.Answer // what it said last about others
-	tookOver  *atomic.Bool       // of the Conn
+	announced *fence.Claim // what the host knows about this controller
+	acting    Acting       // what it said last
+	tookOver  *atomic.Bool // of the Conn
 }
 
 func (*streamTransport) via() Via { return ViaStream }
@@ -69,9 +69,10 @@ func (t *streamTransport) Snapshot(ctx context.Context, _ remote.Host) (*snapsho
 	revision, last, before := t.revision, t.last, t.quiet
 	t.mu.Unlock()
 	request := SnapshotRequest{Revision: revision, AgeMS: t.pool.deviceAge().Milliseconds()}
-	self := t.toAnnounce()
-	if self != nil {
-		request.Controller, request.Claim = &self.self, t.announcedClaim(self)
+	claim := t.toAnnounce()
+	if claim != nil {
+		request.Claim = claimFor(claim, t.tookOver.Load())
+		request.Claim.Back = t.pool.removed.Load()
 	}
 	body, err := before.encode(request)
 	if err != nil {
@@ -88,7 +89,7 @@ func (t *streamTransport) Snapshot(ctx context.Context, _ remote.Host) (*snapsho
 	if err := decodeReply(RequestSnapshot, reply, &answer); err != nil {
 		return nil, err
 	}
-	t.learnOfOthers(self, answer.Answer)
+	t.learn(claim, answer.Acting)
 	if answer.Snapshot != nil {
 		return t.changed(&answer)
 	}
@@ -120,8 +121,8 @@ type quiet struct {
 	body, reply []byte
 }
 
-// maxQuiet is how long an answer may be that is kept, in bytes: some name other controllers.
-const maxQuiet = 256
+// maxQuiet is how long an answer may be that is kept, in bytes: some name the controller that acts.
+const maxQuiet = 1024
 
 func newQuiet(request SnapshotRequest, body, reply []byte) *quiet {
 	if len(reply) > maxQuiet {
@@ -161,7 +162,7 @@ func (t *streamTransport) Execute(ctx context.Context, _ remote.Host, report enf
 	request := ExecuteRequest{
 		Report: encoded, ID: report.ID, Because: wire.Reasons(report), Judged: wire.Judged(report),
 		GraceMS: report.Grace.Milliseconds(), Kill: report.Kill, Unprotected: report.Unprotected,
-		Claim: t.pool.announced.Load().claimFor(true),
+		Claim: claimFor(t.pool.announced.Load(), true),
 	}
 	end := t.beginReport()
 	defer end()

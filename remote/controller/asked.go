@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/agent/controllers"
 	"github.com/seed-3119e985/genv/remote/controller/wake"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/watch"
@@ -28,9 +27,6 @@ type asked struct {
 
 	mu sync.Mutex
 	at map[string]time.Time // when the snapshot of each host was asked for
-	// others is what hosts said about other controllers in this cycle, of those that said
-	// something: what they say meanwhile, when they wake, is not of the same time.
-	others map[string]controllers.Answer
 
 	newest map[string]wake.Look // at hosts that woke meanwhile
 }
@@ -39,7 +35,7 @@ type asked struct {
 func (c *Controller) newAsked() *asked {
 	n := len(c.Hosts)
 	a := &asked{
-		Link: c.Link, wake: c.between.wake, last: make(map[string]*snapshot.Snapshot, n), others: make(map[string]controllers.Answer),
+		Link: c.Link, wake: c.between.wake, last: make(map[string]*snapshot.Snapshot, n),
 		at: make(map[string]time.Time, n), newest: make(map[string]wake.Look),
 	}
 	a.spread(c.Hosts, c.interval)
@@ -93,14 +89,8 @@ func (a *asked) look(ctx context.Context, host remote.Host) (*snapshot.Snapshot,
 	if err != nil {
 		return s, err
 	}
-	others := a.About(host).Controllers
 	a.mu.Lock()
 	a.at[host.Name] = begun
-	if others.Unknown != "" || len(others.Others) > 0 {
-		a.others[host.Name] = others
-	} else {
-		delete(a.others, host.Name)
-	}
 	a.mu.Unlock()
 	if last := a.last[host.Name]; last != nil && s != last && !watch.SameUse(last, s) {
 		a.wake.Offer(wake.Look{Host: host, Snapshot: s, Asked: begun, Came: time.Now()})

@@ -10,8 +10,6 @@ import (
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/notify/mail"
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/agent/controllers"
-	"github.com/seed-3119e985/genv/remote/controller/others"
 	"github.com/seed-3119e985/genv/remote/controller/saving"
 	"github.com/seed-3119e985/genv/remote/controller/wake"
 	"github.com/seed-3119e985/genv/remote/operator"
@@ -49,9 +47,9 @@ type Controller struct {
 	Mailing     Mailing
 	Texts       Texts
 	NoTerminals bool
-	// Self, if set, is what the Link tells the hosts about this controller: others that
-	// enforce the same hosts are said.
-	Self *controllers.Controller
+	// ID and By are how guards of hosts know this controller, and what they call it; without an
+	// ID it is known by its run.
+	ID, By string
 	// Events, if set, has hosts judged between two cycles when something happened there.
 	Events Events
 	// Standby only looks and judges, for viewers: another controller acts. It goes with DryRun.
@@ -83,9 +81,8 @@ type state struct {
 	between  between
 	operated int // actions of operators so far
 
-	others others.Tracker
 	guards guardTracker
-	unsaid []enforce.Event // about other controllers and guards, in cycles that didn't count
+	unsaid []enforce.Event // about guards, in cycles that didn't count
 }
 
 // takeOver continues with the memory and the reports under way of another controller,
@@ -135,7 +132,6 @@ func (c *Controller) begin(ctx context.Context, number int) Cycle {
 	policy := c.Memory.Operator.Policy(shared, now)
 	cycle.Plan, next.Rules, events = enforce.Judge(policy, cycle.Cluster, before, now)
 	c.judged(&cycle, &Judged{Hosts: cycle.Cluster.Hosts, Now: now, Before: before, After: next.Rules, Plan: cycle.Plan, Events: events})
-	c.learnOfOthers(&cycle, link.others)
 	c.planGuards(&cycle, policy, now)
 	events = slices.Concat(c.unsaid, ended, events)
 	for _, d := range fleet.disputes {

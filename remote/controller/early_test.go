@@ -15,7 +15,6 @@ import (
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/agent/controllers"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -294,40 +293,6 @@ func TestWhatAnEarlyCycleShows(t *testing.T) {
 		require.Len(t, seen[0].Cluster.Hosts, 2)
 		require.Len(t, seen[0].Plan.Findings, 2, "what is known of the other host stays")
 		require.Empty(t, seen[0].Plan.Reports)
-	})
-}
-
-// Another controller that comes is said once, of all hosts, although one of them wakes in the
-// middle of a full cycle.
-func TestOtherControllersAreLearnedByFullCycles(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWakeful("a", "b")
-		var said []string
-		c := &controller.Controller{
-			Asker:  controller.Asker{Hosts: []remote.Host{{Name: "a"}, {Name: "b"}}, Link: w, Fanout: 2},
-			Policy: warned(enforce.Warn{}), Now: time.Now, Events: w, Self: &controllers.Controller{ID: "1", Hostname: "jump"},
-			Sinks: []controller.Sink{sinkOf(func(_ *controller.Cycle, events []enforce.Event) {
-				for _, e := range events {
-					if controller.AboutOtherController(e.Kind) {
-						said = append(said, e.Text)
-					}
-				}
-			})},
-		}
-		go func() {
-			at(9)
-			w.change("b", "", func(h *wakefulHost) { h.takes = 4 * time.Second })
-			at(3)
-			w.mu.Lock()
-			w.second = &controllers.Controller{ID: "2", Hostname: "other", Account: "root"}
-			w.mu.Unlock()
-			w.starts("a", 5)
-		}()
-		err := controller.Loop(t.Context(), c, controller.Schedule{Interval: 10 * time.Second, Cycles: 3}, func(controller.Cycle) error { return nil })
-		require.NoError(t, err)
-		require.Equal(t, []string{"12 a 5"}, w.ended, "it woke")
-		require.Len(t, said, 1)
-		require.Contains(t, said[0], "a, b")
 	})
 }
 

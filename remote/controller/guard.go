@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
@@ -10,9 +11,16 @@ import (
 // planGuards decides what the kernel guards are asked. Events wait in unsaid.
 func (c *Controller) planGuards(cycle *Cycle, policy enforce.Policy, now time.Time) {
 	fleet := guardFleet{Cluster: cycle.Cluster, Answered: cycle.answered, About: c.Link.About}
-	asks, events := c.guards.Plan(policy, fleet, c.Memory.Guards, guardOptionsOf(c.Self, c.run, c.interval, c.DryRun, now))
-	cycle.guards, c.unsaid = asks, append(c.unsaid, events...)
+	options := guardOptions{
+		ID: cmp.Or(c.ID, c.run), By: cmp.Or(c.By, "genv remote enforce"), Interval: c.interval, DryRun: c.DryRun, Now: now,
+	}
+	asks, events := c.guards.Plan(policy, fleet, c.Memory.Guards, options)
+	unsaid := append(c.unsaid, events...)
+	cycle.guards, c.unsaid = asks, unsaid[max(0, len(unsaid)-maxUnsaid):]
 }
+
+// maxUnsaid is how many events wait for a cycle that can be recorded.
+const maxUnsaid = 256
 
 // withGuards adds what guards are asked to the visits.
 func withGuards(visits map[snapshot.Hostname]*visit, asks []*guardAsk) {

@@ -2,14 +2,12 @@ package controller
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
-	"github.com/seed-3119e985/genv/remote/agent/controllers"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -44,17 +42,6 @@ type guardOptions struct {
 	Interval time.Duration
 	DryRun   bool
 	Now      time.Time
-}
-
-// guardOptionsOf are the options of a controller; self is nil if it says nothing about itself,
-// and then it is known by its run.
-func guardOptionsOf(self *controllers.Controller, run string, interval time.Duration, dryRun bool, now time.Time) guardOptions {
-	o := guardOptions{ID: run, By: "genv remote enforce", Interval: interval, DryRun: dryRun, Now: now}
-	if self != nil {
-		o.ID = self.ID
-		o.By += fmt.Sprintf(" (%s on %s)", self.Account, self.Hostname)
-	}
-	return o
 }
 
 // guardAsk is a request to a host, and its answer.

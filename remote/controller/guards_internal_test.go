@@ -15,7 +15,6 @@ import (
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
-	"github.com/seed-3119e985/genv/remote/agent/controllers"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -50,7 +49,7 @@ func guardFleetOf(names ...snapshot.Hostname) guardFleet {
 	}}
 }
 
-var options = guardOptionsOf(&controllers.Controller{ID: "c1", Account: "root", Hostname: "jump"}, "run", 2*time.Second, false, guardNoon)
+var options = guardOptions{ID: "c1", By: "genv remote enforce (root on jump)", Interval: 2 * time.Second, Now: guardNoon}
 
 // link answers what the test says, and keeps the last request.
 type link struct {

@@ -117,8 +117,7 @@ func recordOf(e *enforce.Event, cycle *Cycle) (audit.Record, bool) {
 	case enforce.EventGuard, enforce.EventDenied:
 		r = guardRecord(e)
 	default:
-		r.Kind, r.Action = audit.KindController, string(e.Kind)
-		return r, AboutOtherController(e.Kind)
+		return r, false
 	}
 	return r, !e.Resumed
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
-	"github.com/seed-3119e985/genv/remote/agent/controllers"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -23,14 +22,6 @@ type wakeful struct {
 	hosts   map[string]*wakefulHost
 	ended   []string // "SECONDS HOST PID", processes that were ended
 	reports []string // their IDs
-	others  map[string]controllers.Answer
-	second  *controllers.Controller // enforces the hosts that are asked from now on, too; nil for none
-}
-
-func (w *wakeful) About(h remote.Host) agent.About {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return agent.About{Controllers: w.others[h.Name]}
 }
 
 type wakefulHost struct {
@@ -51,7 +42,7 @@ type wakefulHost struct {
 }
 
 func newWakeful(names ...string) *wakeful {
-	w := &wakeful{begun: time.Now(), hosts: make(map[string]*wakefulHost), others: make(map[string]controllers.Answer)}
+	w := &wakeful{begun: time.Now(), hosts: make(map[string]*wakefulHost)}
 	for _, name := range names {
 		w.hosts[name] = &wakefulHost{boot: "1", woke: make(chan struct{}, 1)}
 	}
@@ -107,9 +98,6 @@ func (w *wakeful) Snapshot(_ context.Context, h remote.Host) (*snapshot.Snapshot
 	host := w.hosts[h.Name]
 	takes := host.takes
 	host.looks = append(host.looks, time.Since(w.begun))
-	if w.second != nil {
-		w.others[h.Name] = controllers.Answer{Others: []controllers.Seen{{Controller: *w.second}}}
-	}
 	w.mu.Unlock()
 	time.Sleep(takes)
 	w.mu.Lock()

@@ -9,7 +9,6 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/remote/agent"
-	"github.com/seed-3119e985/genv/remote/agent/controllers"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/remote/election"
 )
@@ -53,7 +52,7 @@ const cluster = 0xcafe
 // said is what a host says that noted a claim of a source.
 func said(host, source string, epoch uint64, released bool) Host {
 	note := &fence.Note{Claim: fence.Claim{Source: source, Epoch: epoch, Controller: "id", Name: "by " + source}, Since: noon, Released: released}
-	return hostOf(host, &agent.About{Can: agent.Capabilities{Fence: true}, Controllers: controllers.Answer{Noted: note}})
+	return hostOf(host, &agent.About{Can: agent.Capabilities{Fence: true}, Acting: agent.Acting{Noted: note}})
 }
 
 func texts(d *Document) (list []string) {
@@ -116,7 +115,7 @@ func TestALateLeader(t *testing.T) {
 func TestHosts(t *testing.T) {
 	elected, other := fence.ElectionSource(cluster, "/k"), fence.FolderSource("x")
 	unfenced := hostOf("old", &agent.About{})
-	damaged := hostOf("bad", &agent.About{Can: agent.Capabilities{Fence: true}, Controllers: controllers.Answer{NotedUnknown: "damaged"}})
+	damaged := hostOf("bad", &agent.About{Can: agent.Capabilities{Fence: true}, Acting: agent.Acting{NotedUnknown: "damaged"}})
 	fresh := hostOf("new", &agent.About{Can: agent.Capabilities{Fence: true}})
 	require.Equal(t, []State{cannot, unknown, none}, []State{unfenced.State, damaged.State, fresh.State})
 	ok := electionOf("/k", leaderOf("1"), 9, cluster, []election.Registration{registered("1", false), registered("2", false)}, noon)

@@ -21,7 +21,7 @@ func HostsOf(pool *agent.Pool, looks []remote.Result[*snapshot.Snapshot]) (hosts
 
 func hostOf(name string, about *agent.About) Host {
 	h := Host{Host: name, State: none}
-	said := &about.Controllers
+	said := &about.Acting
 	switch {
 	case !about.Can.Fence:
 		h.State = cannot

@@ -9,7 +9,6 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/agent/controllers"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -30,7 +29,7 @@ func TestWhatTakesNoHostOver(t *testing.T) {
 		"a dry run in a loop, as is": {Config{Interval: time.Second, DryRun: true}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := (&keeper{}).claim(&Setup{Config: row.config}, &controllers.Controller{ID: "a"})
+			_, err := (&keeper{}).claim(&Setup{Config: row.config}, &identity{ID: "a"})
 			if row.why == "" {
 				require.NoError(t, err)
 				return

@@ -67,9 +67,6 @@ func (w *cycleWriter) Consume(cycle *controller.Cycle, events []enforce.Event) {
 	for i := range events {
 		e := &events[i]
 		w.summary.count(e)
-		if controller.AboutOtherController(e.Kind) { // also with -q and for programs: two controllers act
-			w.remark(e.Text)
-		}
 		switch e.Kind {
 		case enforce.EventHeld: // also with -q and for programs: the administrator has to decide
 			w.holds(e, now)

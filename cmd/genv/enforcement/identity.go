@@ -9,16 +9,25 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/remote/agent/controllers"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// identity is what a run says about itself to the hosts that it enforces. A single cycle claims
-// nothing, and may run at the same time as a loop with the same folder: it needs no id that lasts.
-func (k *keeper) identity(ctx context.Context, started time.Time, loops bool) (controllers.Controller, error) {
-	self := controllers.Controller{PID: os.Getpid(), Started: started.Truncate(time.Second).UTC()}
+// identity is a run, as hosts and other controllers know it.
+type identity struct {
+	ID       string // the same after a restart, if the run keeps its state in a folder
+	Hostname string // of the machine on which it runs
+	Account  string // as which it runs
+	Person   string // who started it, if that is another one, as with sudo
+	PID      int
+	Started  time.Time
+}
+
+// identity is who the run is. A single cycle claims nothing, and may run at the same time as a
+// loop with the same folder: it needs no id that lasts.
+func (k *keeper) identity(ctx context.Context, started time.Time, loops bool) (identity, error) {
+	self := identity{PID: os.Getpid(), Started: started.Truncate(time.Second).UTC()}
 	if k.store != nil {
 		id, err := k.store.ID()
 		if err != nil && loops {
@@ -43,15 +52,14 @@ func accountOf(name snapshot.Username, uid snapshot.UID) string {
 // announces reports whether hosts are told who enforces them: something is enforced.
 func (s *Setup) announces() bool { return !s.DryRun && !s.LookOnly && s.Announce != nil }
 
-// announce has the hosts of a setup know who enforces them; nil if nothing is enforced.
-func (l *loop) announce(setup *Setup) *controllers.Controller {
+// announce has the hosts of a setup know who enforces them. It returns how their guards know the
+// run; empty if nothing is enforced.
+func (l *loop) announce(setup *Setup) (id, by string) {
 	if !setup.announces() || !l.part.acts() {
-		return nil
+		return "", ""
 	}
-	self := l.self
-	self.Policy, self.IntervalMS = setup.Policy.Digest(), setup.Interval.Milliseconds()
-	setup.Announce(self, l.claim)
-	return &self
+	setup.Announce(l.self.ID, l.claim)
+	return l.self.ID, fmt.Sprintf("genv remote enforce (%s on %s)", l.self.Account, l.self.Hostname)
 }
 
 // maxPerson bounds the name of an account in a claim, in bytes: hosts refuse a longer claim
@@ -59,15 +67,15 @@ func (l *loop) announce(setup *Setup) *controllers.Controller {
 const maxPerson = 64
 
 // fenceID is the id of a controller in its claim, and fenceName its name for people.
-func fenceID(self *controllers.Controller) string { return self.ID + " " + self.Hostname }
+func fenceID(self *identity) string { return self.ID + " " + self.Hostname }
 
-func fenceName(self *controllers.Controller) string {
+func fenceName(self *identity) string {
 	return fmt.Sprintf("%s on %s, process %d", text.Cut(cmp.Or(self.Person, self.Account), maxPerson), self.Hostname, self.PID)
 }
 
 // claim is by what right a loop acts: the state folder counts its starts. A single cycle
 // claims nothing.
-func (k *keeper) claim(setup *Setup, self *controllers.Controller) (*fence.Claim, error) {
+func (k *keeper) claim(setup *Setup, self *identity) (*fence.Claim, error) {
 	switch {
 	case setup.TakeOver && !setup.loops():
 		return nil, command.UsageError("--take-over: a single cycle takes no host over. Leave out --interval 0 and --cycles 1, and end the loop with Ctrl-C after its first cycle")

@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/remote/agent/controllers"
 	"github.com/seed-3119e985/genv/remote/controller/statedir"
 )
 
@@ -34,7 +33,7 @@ func TestAnIDThatCantBeRead(t *testing.T) {
 }
 
 func TestClaim(t *testing.T) {
-	long := controllers.Controller{ID: strings.Repeat("I", 26), Hostname: strings.Repeat("h", 64), Person: strings.Repeat("ä", 200), PID: 4194304}
+	long := identity{ID: strings.Repeat("I", 26), Hostname: strings.Repeat("h", 64), Person: strings.Repeat("ä", 200), PID: 4194304}
 	setup := &Setup{}
 	claim, err := (&keeper{}).claim(setup, &long)
 	require.NoError(t, err)

@@ -19,7 +19,6 @@ import (
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/agent/controllers"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/controller/hooks"
@@ -134,9 +133,9 @@ type loop struct {
 	queue   *controller.Queue                   // what operators ask for
 	// counters are what the metrics count; nil without a Feed.
 	counters *metrics.Counters
-	self     controllers.Controller // without what a setup says
-	start    string                 // of this run, in its claims
-	claim    *fence.Claim           // by what right it acts; nil for none
+	self     identity
+	start    string       // of this run, in its claims
+	claim    *fence.Claim // by what right it acts; nil for none
 	// saidUnfenced: which hosts can't refuse a controller that was replaced was said.
 	saidUnfenced bool
 	older        older
@@ -171,9 +170,9 @@ func (l *loop) controller(setup Setup) *controller.Controller {
 		Save:  l.save, SaveEach: l.part != nil, Keep: l.keep, Now: l.program.Now,
 		Texts:   l.texts(setup.Policy),
 		Mailing: l.mail.configure(&setup), NoTerminals: !setup.Policy.TellUsers.On,
-		Self:      l.announce(&setup),
 		FairShare: controller.FairShare{Setting: setup.Policy.FairShare.Value},
 	}
+	c.ID, c.By = l.announce(&setup)
 	if events, ok := setup.Link.(controller.Events); ok && setup.Events {
 		c.Events = events
 	}

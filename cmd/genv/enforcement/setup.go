@@ -10,7 +10,6 @@ import (
 	"github.com/seed-3119e985/genv/enforce/fairshare"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/agent/controllers"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/election"
@@ -31,8 +30,8 @@ type Fleet struct {
 	CycleLimit    time.Duration // after which a cycle that waits for no reports counts as stuck
 	Progress      *render.Progress
 	// Announce, if set, has the hosts told who enforces them and by what right, which is nil
-	// for a single cycle, and asked who else does.
-	Announce func(controllers.Controller, *fence.Claim)
+	// for a single cycle.
+	Announce func(id string, claim *fence.Claim)
 	// Withdraw has the hosts told no more who enforces them: this controller only looks. It is
 	// set if Elect is.
 	Withdraw func()

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/report"
 	"github.com/seed-3119e985/genv/cmd/genv/trial"
 	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/live"
 )
@@ -79,7 +80,8 @@ func (p *program) remoteEnforce(c *cli.Context) error {
 	}
 	setup := func(config enforceConfig) enforcement.Setup {
 		hosts := f.toEnforce(&config.Config, pool)
-		hosts.Announce, hosts.Withdraw, hosts.Release, hosts.Elect = pool.Announce, pool.Withdraw, pool.Release, config.leadership.Election()
+		hosts.Announce = func(_ string, claim *fence.Claim) { pool.Announce(claim) }
+		hosts.Withdraw, hosts.Release, hosts.Elect = pool.Withdraw, pool.Release, config.leadership.Election()
 		return enforcement.Setup{Config: config.enforcement, Feed: feed, OpenHistory: history, OpenRecording: recording, Viewers: listeners.Viewers{Config: config.listeners, Program: &p.Program}, Fleet: hosts}
 	}
 	return enforcement.Run(c.Context, &p.Program, log, setup(config), func() (enforcement.Setup, error) {

@@ -2,7 +2,7 @@ package host
 
 import (
 	"context"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -14,7 +14,6 @@ import (
 	"github.com/seed-3119e985/genv/enforce/local/asked"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
-	"github.com/seed-3119e985/genv/remote/agent/controllers"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -22,8 +21,8 @@ import (
 // enforceHere runs the controller's loop over a single host: this machine.
 func (p *program) enforceHere(c *cli.Context) error {
 	host := p.openHost()
-	link := &localLink{host: host, events: &events{host: host, log: p.Logger(c)}, contacts: p.openRegistry(host)}
-	defer link.leave()
+	link := &localLink{host: host, events: &events{host: host, log: p.Logger(c)}}
+	defer link.events.close()
 	read := func() (enforcement.Setup, error) {
 		config, err := enforcement.ReadConfig(c)
 		return enforcement.Setup{Config: config, Fleet: enforcement.Fleet{
@@ -40,33 +39,14 @@ func (p *program) enforceHere(c *cli.Context) error {
 
 // localLink is the controller.Link to this machine.
 type localLink struct {
-	host     *host
-	events   *events
-	contacts *controllers.Registry // nil for none
-
-	mu     sync.Mutex
-	self   *controllers.Controller // nil for one that only looks
-	others controllers.Answer
+	host   *host
+	events *events
+	asker  atomic.Pointer[string] // the name of the run in the list of processes that were asked to end
 }
 
-func (l *localLink) announce(self controllers.Controller, _ *fence.Claim) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.self = &self
-}
-
-// contact notes that this controller enforces this machine.
-func (l *localLink) contact() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.self == nil || l.contacts == nil {
-		return
-	}
-	var err error
-	l.others = controllers.Answer{}
-	if l.others.Others, err = l.contacts.Contact(*l.self, false); err != nil {
-		l.others.Unknown = err.Error()
-	}
+func (l *localLink) announce(id string, _ *fence.Claim) {
+	name := "enforce " + id
+	l.asker.Store(&name)
 }
 
 // Await waits for a reason to look at this machine.
@@ -77,15 +57,7 @@ func (l *localLink) Await(ctx context.Context, _ remote.Host, done func(woke boo
 	}()
 }
 
-func (l *localLink) leave() {
-	l.events.close()
-	if l.contacts != nil {
-		_ = l.contacts.Leave() // without that, it is forgotten a while later
-	}
-}
-
 func (l *localLink) Snapshot(ctx context.Context, _ remote.Host) (*snapshot.Snapshot, error) {
-	l.contact()
 	s, err := l.events.snapshot(ctx, 0)
 	if err != nil {
 		return nil, &remote.Error{Class: remote.CommandFailed, Err: err}
@@ -94,12 +66,10 @@ func (l *localLink) Snapshot(ctx context.Context, _ remote.Host) (*snapshot.Snap
 }
 
 func (l *localLink) Execute(ctx context.Context, _ remote.Host, report enforce.Report) (agent.Execution, error) {
-	l.mu.Lock()
 	var asker asked.Asker // root's own is not refused
-	if l.self != nil {
-		asker.Name = "enforce " + l.self.ID
+	if name := l.asker.Load(); name != nil {
+		asker.Name = *name
 	}
-	l.mu.Unlock()
 	return l.host.execution(ctx, report, asker), nil
 }
 
@@ -107,11 +77,7 @@ func (l *localLink) Notify(ctx context.Context, _ remote.Host, messages []agent.
 	return l.host.notify(ctx, messages), nil
 }
 
-func (l *localLink) About(remote.Host) agent.About {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return agent.About{Controllers: l.others}
-}
+func (l *localLink) About(remote.Host) agent.About { return agent.About{} }
 
 func (l *localLink) Identify(context.Context, remote.Host) (agent.Identity, error) {
 	return agent.Identity{}, nil

@@ -5,7 +5,6 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce/local/asked"
 	"github.com/seed-3119e985/genv/remote/agent"
-	"github.com/seed-3119e985/genv/remote/agent/controllers"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
@@ -27,16 +26,4 @@ func (p *program) askedList(fs proc.FS) *asked.Register {
 		return nil
 	}
 	return &asked.Register{Path: asked.Path(p.Getenv), BootID: boot, SinceBoot: proc.SinceBoot}
-}
-
-// openRegistry is the list of the controllers that enforce this host; nil without root,
-// since only root's genv enforces it for all, and only root may write the list.
-func (p *program) openRegistry(h *host) *controllers.Registry {
-	if os.Geteuid() != 0 || p.SharedAccount {
-		return nil
-	}
-	boot, _ := h.Machine.Proc.BootID() // without it, the times since the boot show that it is another one
-	return controllers.NewRegistry(controllers.Options{
-		Path: controllers.Path(p.Getenv), Login: p.Getenv("SUDO_USER"), BootID: boot, Now: p.Now, SinceBoot: proc.SinceBoot,
-	})
 }

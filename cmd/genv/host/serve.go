@@ -48,11 +48,6 @@ func (p *program) usageServe(c *cli.Context) error {
 		Token: c.String("token"), Idle: idle, Handler: answers,
 		Greeting: agent.NewGreeting(p.Version, agent.CapabilityEvents), Replaced: replaced,
 	}
-	if list := p.openRegistry(host); list != nil {
-		answers.Contacts = list
-		server.Greeting.Capabilities = append(server.Greeting.Capabilities, agent.CapabilityControllers)
-		defer func() { _ = list.Leave() }() // without that, it is forgotten a while later
-	}
 	if f := p.openFence(host); f != nil {
 		answers.Fence = f
 		server.Greeting.Capabilities = append(server.Greeting.Capabilities, agent.CapabilityFence)

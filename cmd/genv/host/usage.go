@@ -101,9 +101,6 @@ func (p *program) usageExecute(c *cli.Context) error {
 		}
 		asker.Hold = func() (func(), error) { return f.Hold(nil) }
 	}
-	if list := p.openRegistry(host); list != nil {
-		_ = list.Note() // genv 1.4.3 says no more about itself
-	}
 	// The report is finished even if the controller has closed the connection; only
 	// writing to it fails then.
 	signal.Ignore(syscall.SIGPIPE)

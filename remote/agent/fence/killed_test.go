@@ -129,7 +129,7 @@ func TestLeftovers(t *testing.T) {
 	for _, name := range []string{".tmp", ".1a2b3c.tmp"} {
 		require.NoError(t, os.WriteFile(f.Path+name, []byte("{"), 0o600))
 	}
-	other := filepath.Join(filepath.Dir(f.Path), "controllers.json.tmp")
+	other := filepath.Join(filepath.Dir(f.Path), "other.json.tmp")
 	require.NoError(t, os.WriteFile(other, nil, 0o600))
 	require.NoError(t, f.Admit(claim(folder, 2, "a")))
 	left, err := filepath.Glob(filepath.Join(filepath.Dir(f.Path), "*.tmp"))
