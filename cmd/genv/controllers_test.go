@@ -2,9 +2,12 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -12,18 +15,27 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/controllers"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
+	remotedoctor "github.com/seed-3119e985/genv/remote/doctor"
 	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
+	"github.com/seed-3119e985/genv/snapshot/doctor"
 )
 
-// controllersShown runs `genv remote controllers`.
-func controllersShown(t *testing.T, args ...string) (d controllers.Document, code int) {
+// doctorSays runs `genv remote doctor`.
+func doctorSays(t *testing.T, args ...string) (d remotedoctor.Document, code int) {
 	t.Helper()
-	r := genv(t, append([]string{"remote", "controllers", "--format", "json"}, args...)...)
+	r := genv(t, append([]string{"remote", "doctor", "--format", "json"}, args...)...)
 	require.NoError(t, json.Unmarshal([]byte(r.out), &d), r.err)
 	return d, r.code
+}
+
+// row is the first row about an election with a name.
+func row(d *remotedoctor.Document, name doctor.Name) (c doctor.Check) {
+	if i := slices.IndexFunc(d.Controllers, func(c doctor.Check) bool { return c.Name == name }); i >= 0 {
+		c = d.Controllers[i]
+	}
+	return c
 }
 
 // Over real sshd, sudo and etcd: who leads, with the host's own note; a standby that is killed is
@@ -35,96 +47,96 @@ func TestControllersOfAnElection(t *testing.T) {
 	args := []string{"--leader", url, "-F", e.fleet.SSHConfig(), "-H", "gpu-01"}
 	first := e.start("first")
 	first.is(election.Leading)
-	d, code := controllersShown(t, args...)
-	require.Equal(t, command.ExitSomeFailed, code, "there is no standby")
+	d, code := doctorSays(t, args...)
+	require.Equal(t, command.ExitOK, code)
+	require.EqualValues(t, "no-standby", row(&d, "standby").Cause)
 
 	second := e.start("second")
 	second.is(election.Standby)
 	require.Eventually(t, func() bool {
-		d, code = controllersShown(t, args...)
-		return code == command.ExitOK && !d.Election.Memory.IsZero() && !d.Election.Controllers[0].Cycle.IsZero()
+		d, code = doctorSays(t, args...)
+		bad := slices.ContainsFunc(d.Controllers, func(c doctor.Check) bool { return c.Status != doctor.OK })
+		return !bad && strings.Contains(row(&d, "leader").Detail, "its memory was written to etcd") && strings.Contains(row(&d, "leader").Detail, "the last cycle ended")
 	}, time.Minute, 100*time.Millisecond, "the second one is registered")
-	require.Len(t, d.Election.Controllers, 2)
-	leader, host := d.Election.Controllers[0], d.Hosts[0]
-	require.Equal(t, first.cmd.Process.Pid, leader.PID)
-	require.EqualValues(t, "leading", leader.Role)
-	require.EqualValues(t, "standby", d.Election.Controllers[1].Role)
-	require.WithinDuration(t, time.Now(), leader.Cycle, time.Minute)
-	require.Equal(t, 1, leader.Hosts)
-	require.EqualValues(t, "acts", host.State)
-	require.Equal(t, []any{"etcd", d.Election.Epoch, leader.Name, true}, []any{host.Kind, host.Epoch, host.Controller, host.Agrees})
+	require.Equal(t, command.ExitOK, code)
+	leader := nameOf(first.background)
+	require.Contains(t, row(&d, "leader").Detail, leader)
+	require.Contains(t, row(&d, "leader").Detail, "1 of 1 hosts answer")
+	require.Contains(t, row(&d, "standby").Detail, nameOf(second.background))
+	host := d.Hosts[0].Check(doctor.Controller)
+	require.Contains(t, host.Detail, "acts: ")
+	require.Contains(t, host.Detail, leader)
+	require.Contains(t, host.Detail, "of etcd")
 
 	config := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(config, "config.yaml"), []byte("enforce:\n  leader: "+url+"\n"), 0o600))
-	cmd := exec.Command(genvProgram(t), "remote", "controllers")
+	cmd := exec.Command(genvProgram(t), "remote", "doctor", "-F", e.fleet.SSHConfig(), "-H", "gpu-01", "--format", "csv")
 	cmd.Env = append(cmd.Environ(), "GENV_CONFIG_DIR="+config)
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	require.Contains(t, string(out), "Election /genv/lab: epoch ")
-	require.NotContains(t, string(out), "gpu-01", "no host is asked")
+	require.Contains(t, string(out), "\n,leader,ok,,")
+	require.Contains(t, string(out), "\ngpu-01,controller,ok,,")
 
 	second.signal(os.Kill)
 	require.Eventually(t, func() bool {
-		d, code = controllersShown(t, args...)
-		return code == command.ExitSomeFailed && d.Election.Controllers[1].Role == "lost"
+		d, code = doctorSays(t, args...)
+		return row(&d, "lost").Cause == "controller-lost"
 	}, time.Minute, 100*time.Millisecond)
 	first.signal(syscall.SIGTERM)
 	first.exits(command.ExitOK)
-	d, code = controllersShown(t, args...)
+	d, code = doctorSays(t, args...)
 	require.Equal(t, command.ExitSomeFailed, code)
-	require.False(t, d.Election.Leads)
-	require.Len(t, d.Election.Controllers, 1, "the first one ended in order")
-	require.EqualValues(t, "released", d.Hosts[0].State)
+	require.EqualValues(t, "no-leader", row(&d, "leader").Cause)
+	require.Empty(t, row(&d, "standby"), "the first one ended in order")
+	require.Contains(t, d.Hosts[0].Check(doctor.Controller).Detail, "no controller acts; the last one was ")
 
 	for i := range 3 {
 		e.etcd.Kill(i)
 	}
-	r := genv(t, "remote", "controllers", "--leader", url)
-	require.Equal(t, command.ExitSomeFailed, r.code)
-	require.Contains(t, r.err, "etcd doesn't say which controller leads")
-	require.Empty(t, r.out)
-	d, code = controllersShown(t, args...)
+	d, code = doctorSays(t, args...)
 	require.Equal(t, command.ExitSomeFailed, code)
-	require.Nil(t, d.Election)
-	require.NotEmpty(t, d.Etcd.Error)
-	require.EqualValues(t, "released", d.Hosts[0].State)
-	d, code = controllersShown(t, append(args, "--leader", "off")...)
-	require.Equal(t, command.ExitSomeFailed, code, "nothing is enforced")
-	require.Nil(t, d.Etcd)
-	require.Len(t, d.Hosts, 1)
+	require.EqualValues(t, "etcd-silent", row(&d, "etcd").Cause)
+	require.Contains(t, d.Hosts[0].Check(doctor.Controller).Detail, "no controller acts; the last one was ")
+	d, code = doctorSays(t, append(args, "--leader", "off")...)
+	require.Equal(t, command.ExitOK, code)
+	require.Empty(t, d.Controllers)
+	require.Equal(t, doctor.OK, d.Hosts[0].Check(doctor.Controller).Status)
 }
+
+// nameOf is how a controller is named, in part.
+func nameOf(d *background) string { return fmt.Sprintf(", process %d\"", d.cmd.Process.Pid) }
 
 // Without etcd: what the hosts say, which may not agree.
 func TestControllersOfHosts(t *testing.T) {
 	t.Parallel()
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01", "gpu-02"), Genv: genvProgram(t)})
 	dir := t.TempDir()
-	ask := []string{"-F", f.SSHConfig(), "-H", "gpu-01,gpu-02"}
-	states := func() (states [2]controllers.State, code int) {
-		d, code := controllersShown(t, ask...)
-		require.Nil(t, d.Election)
-		return [2]controllers.State{d.Hosts[0].State, d.Hosts[1].State}, code
+	states := func(causes int, said ...string) {
+		t.Helper()
+		d, code := doctorSays(t, "-F", f.SSHConfig(), "-H", "gpu-01,gpu-02")
+		require.Equal(t, command.ExitOK, code)
+		require.Empty(t, d.Controllers)
+		for i, words := range said {
+			c := d.Hosts[i].Check(doctor.Controller)
+			require.Contains(t, c.Detail, words)
+			if c.Cause != "" {
+				causes--
+				require.EqualValues(t, "other-controller", c.Cause)
+			}
+		}
+		require.Zero(t, causes)
 	}
-	got, code := states()
-	require.Equal(t, [2]controllers.State{"none", "none"}, got)
-	require.Equal(t, command.ExitSomeFailed, code, "nothing is enforced")
+	states(0, "no controller has acted yet", "no controller has acted yet")
 	begin := func(name, hosts string) *background {
 		d := startDaemon(t, nil, "-F", f.SSHConfig(), "-H", hosts, "--interval", "1", "--state-dir", filepath.Join(dir, name))
 		d.next(func(c enforcement.CycleDocument) bool { return c.Answered == 1 })
 		return d
 	}
 	first := begin("first", "gpu-01")
-	got, code = states()
-	require.Equal(t, [2]controllers.State{"acts", "none"}, got)
-	require.Equal(t, command.ExitOK, code)
-	begin("second", "gpu-02")
-	d, code := controllersShown(t, ask...)
-	require.Equal(t, command.ExitSomeFailed, code)
-	require.Len(t, d.Problems, 1)
-	require.NotEqual(t, d.Hosts[0].Agrees, d.Hosts[1].Agrees)
+	states(0, "acts: ", "no controller has acted yet")
+	second := begin("second", "gpu-02")
+	states(1, nameOf(first), nameOf(second))
 	first.signal(syscall.SIGTERM)
 	first.exits(command.ExitOK)
-	got, code = states()
-	require.Equal(t, [2]controllers.State{"released", "acts"}, got)
-	require.Equal(t, command.ExitOK, code)
+	states(0, "no controller acts; the last one was ", "acts: ")
 }

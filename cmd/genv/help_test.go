@@ -92,10 +92,6 @@ var examples = map[string][]string{
 		"$FLEET --state-dir $DIR/state --interval 0 --events off --cycles 1 --dry-run --audit-log $DIR/log --audit-size 1m --audit-keep 1 --act-unrecorded --timestamps always --summary 1h --history off --history-fleet lab --history-keep 90d --history-names 30d --record off --record-keep 7d --record-max 1g --format json " + ruleFlags, "$FLEET --interval 0 --dry-run --exit-code " + noRuleFlags, "$MORE --interval 0", "$FLEET --interval 1 --cycles 2 --take-over --socket $DIR/socket --metrics 127.0.0.1:0 " + webFlags,
 		"$FLEET --interval 1 --cycles 1 --state-dir $DIR/state --leader etcds://127.0.0.1:1/lab --leader-ca $DIR/cert --leader-cert $DIR/cert --leader-key $DIR/key --leader-login $DIR/login",
 	},
-	"remote controllers": {
-		"$FLEET --format csv --no-header || test $? = 3", "$MORE || test $? = 3",
-		"--leader etcds://127.0.0.1:1/lab --leader-ca $DIR/cert --leader-cert $DIR/cert --leader-key $DIR/key --leader-login $DIR/login || test $? = 3",
-	},
 	"remote history": {"--audit-log $DIR/log --host a --user x --pid 1 --rule idle --since 2h --until 1h --notices --no-header --format csv", "--audit-log $DIR/log --stats", "--audit-log $DIR/log " + followFlags},
 	"remote history forget": {
 		"--user x --dry-run --state-dir $DIR --audit-log $DIR/log " + otherwise(command.ExitFailed),
@@ -124,7 +120,10 @@ var examples = map[string][]string{
 	"remote llm serve":  {"$FLEET --gpus 1 --gpu-memory 4g --over-subscribe llama3", "$MORE llama3"},
 	"remote llm attach": {"$FLEET llama3 " + otherwise(1), "$MORE llama3 " + otherwise(1)},
 	"remote query":      {"$FLEET --query eid --name x --format csv", "$MORE --query eid"},
-	"remote doctor":     {"$FLEET --all --bundle $DIR/$(date +%s%N) --policy $DIR/policy --format csv --no-header || test $? = 3", "$MORE || test $? = 3"},
+	"remote doctor": {
+		"$FLEET --all --bundle $DIR/$(date +%s%N) --policy $DIR/policy --format csv --no-header || test $? = 3", "$MORE || test $? = 3",
+		"$FLEET --leader etcds://127.0.0.1:1/lab --leader-ca $DIR/cert --leader-cert $DIR/cert --leader-key $DIR/key --leader-login $DIR/login || test $? = 3",
+	},
 }
 
 const (

@@ -12,7 +12,8 @@ import (
 // Flags and commands of earlier versions are refused, and the error says what to use instead.
 func TestRemoved(t *testing.T) {
 	for line, says := range map[string]string{
-		"genv report": `unknown command "report": use genv remote report on the controller`,
+		"genv remote controllers": `unknown command "controllers": use genv remote doctor`,
+		"genv report":             `unknown command "report": use genv remote report on the controller`,
 	} {
 		r := genv(t, strings.Fields(line)[1:]...)
 		require.Equal(t, command.ExitFailed, r.code, line)

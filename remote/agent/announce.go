@@ -101,13 +101,13 @@ func (t *streamTransport) toAnnounce() *fence.Claim {
 	return claim
 }
 
-// learn keeps what the host answered, to a claim if it isn't nil.
-func (t *streamTransport) learn(claim *fence.Claim, acting Acting) {
+// hasNoted keeps that the host answered to a claim, if it isn't nil.
+func (t *streamTransport) hasNoted(claim *fence.Claim) {
+	if claim == nil {
+		return
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if claim != nil {
-		t.announced = claim
-		t.tookOver.Store(true)
-	}
-	t.acting = acting.bounded()
+	t.announced = claim
+	t.tookOver.Store(true)
 }

@@ -138,6 +138,8 @@ func (a *Answers) Handle(ctx context.Context, r Request) ([]byte, error) {
 		return answer(r.Wanted, r.Body, a.wait)
 	case RequestRelease:
 		return answer(ctx, r.Body, a.release)
+	case RequestActing:
+		return answer(r.Wanted, r.Body, a.acting)
 	case RequestPing:
 		return r.Body, nil
 	}
@@ -167,9 +169,6 @@ func (a *Answers) release(context.Context, struct{}) (answer struct{}, err error
 func (a *Answers) snapshot(ctx context.Context, request SnapshotRequest) (answer SnapshotAnswer, err error) {
 	if err := a.contend(request.Claim); err != nil {
 		return answer, err
-	}
-	if a.claim == nil && a.Fence != nil {
-		answer.Acting = actingIn(a.Fence)
 	}
 	encoded, err := a.Backend.Snapshot(ctx, request.age())
 	if err != nil {

@@ -150,37 +150,45 @@ func TestTheNextStepOfARefusal(t *testing.T) {
 	require.Contains(t, remote.NextStepOf(err), "end the other one; if", "it was never the one that acts")
 }
 
-// Who only looks gets to know which controller a host lets act, and isn't noted; what is
-// damaged is unknown, and not that there is none.
-func TestALookShowsWhoActs(t *testing.T) {
+// Who asks gets to know which controller a host lets act, and isn't noted; what is damaged is unknown,
+// and not that there is none.
+func TestWhichControllerActs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "note.json")
 	f := &fenced{file: &fence.File{Path: path, Now: time.Now}}
 	h := remote.Host{Name: "a"}
-	look := func() agent.Acting {
-		pool := (&scripted{capabilities: agent.NewGreeting("v", agent.CapabilityFence).Capabilities, fence: f.file}).pool()
+	ask := func(more ...string) (agent.Acting, error) {
+		pool := (&scripted{capabilities: agent.NewGreeting("v", more...).Capabilities, fence: f.file}).pool()
 		t.Cleanup(pool.Close)
-		_, err := pool.Snapshot(t.Context(), h)
-		require.NoError(t, err)
-		return pool.About(h).Acting
+		return pool.Acting(t.Context(), h)
 	}
-	require.Equal(t, agent.Acting{}, look())
+	says := func() agent.Acting {
+		a, err := ask(agent.CapabilityFence, agent.RequestActing)
+		require.NoError(t, err)
+		return a
+	}
+	require.Equal(t, agent.Acting{Refuses: true}, says())
 	acting := f.controller(t, leader(2))
 	_, err := acting.Snapshot(t.Context(), h)
 	require.NoError(t, err)
-	require.Nil(t, acting.About(h).Acting.Noted, "it knows that it acts")
 	for range 2 {
-		noted := look().Noted
+		noted := says().Noted
 		require.NotNil(t, noted)
 		require.Equal(t, *leader(2), noted.Claim)
 		require.False(t, noted.Released)
 	}
 	acting.Release(t.Context())
-	require.True(t, look().Noted.Released)
+	require.True(t, says().Noted.Released)
 	require.NoError(t, os.WriteFile(path, []byte("{"), 0o600))
-	answer := look()
+	answer := says()
 	require.Nil(t, answer.Noted)
-	require.Contains(t, answer.NotedUnknown, "is damaged")
+	require.Contains(t, answer.Unknown, "is damaged")
+
+	answer, err = ask()
+	require.NoError(t, err)
+	require.False(t, answer.Refuses, "it lets each controller act")
+	_, err = ask(agent.CapabilityFence)
+	require.Equal(t, remote.Version, remote.ClassOf(err), "an older genv can't say it")
 }
 
-// Noted is for who only looks, and no controller here does that without a claim.
+// Noted is for a request that no controller here makes.
 func (*onceHost) Noted() (*fence.Note, error) { return nil, nil }

@@ -8,7 +8,6 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // The requests of `genv usage serve`, and their bodies as JSON.
@@ -63,44 +62,6 @@ func (r *SnapshotRequest) age() time.Duration {
 type SnapshotAnswer struct {
 	Revision uint64          `json:"revision"`
 	Snapshot json.RawMessage `json:"snapshot,omitempty"` // snapshot.EncodeNative
-	Acting
-}
-
-// Acting is what a host says to one that only looks about the controller that it lets act.
-type Acting struct {
-	Noted *fence.Note `json:"noted,omitempty"` // its claim; nil for none
-	// NotedUnknown is why the host can't say, and then it lets no controller act. It is empty
-	// also on a host that lets each controller act: see Capabilities.
-	NotedUnknown string `json:"noted_unknown,omitempty"`
-}
-
-// actingIn is what is noted by a host that may let a controller act, or why that isn't known.
-func actingIn(f Fence) (a Acting) {
-	n, err := f.Noted()
-	if err != nil {
-		a.NotedUnknown = err.Error()
-	} else if n != nil {
-		a.Noted = withoutFormer(n)
-	}
-	return a
-}
-
-func withoutFormer(n *fence.Note) *fence.Note {
-	noted := *n
-	noted.Former = nil
-	return &noted
-}
-
-// maxUnknown is how long a reason of a host may be, in bytes.
-const maxUnknown = 256
-
-// bounded is the answer of a host with what can be true of it.
-func (a Acting) bounded() Acting {
-	b := Acting{NotedUnknown: text.Cut(a.NotedUnknown, maxUnknown)}
-	if a.Noted != nil && a.Noted.Check() == nil {
-		b.Noted = withoutFormer(a.Noted)
-	}
-	return b
 }
 
 // ExecuteRequest has a report carried out.

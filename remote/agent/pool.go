@@ -201,8 +201,6 @@ type About struct {
 	Via   Via // how the host is asked; empty while that is not known
 	Can   Capabilities
 	Peer  remote.Peer // what the connection leads to
-	// Acting is the controller that the host lets act, as it said with its last snapshot.
-	Acting Acting
 }
 
 // About returns what is known about a host.
@@ -214,11 +212,6 @@ func (p *Pool) About(host remote.Host) About {
 	a := About{State: c.state(), Peer: peer}
 	if c.transport != nil {
 		a.Via, a.Can = c.transport.via(), c.transport.can()
-	}
-	if s, ok := c.transport.(*streamTransport); ok {
-		s.mu.Lock()
-		a.Acting = s.acting
-		s.mu.Unlock()
 	}
 	return a
 }

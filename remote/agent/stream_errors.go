@@ -43,7 +43,7 @@ func (e timedOut) Error() string {
 // The next steps of a controller that a host refuses: one that was elected, one with a state folder, and one
 // of which the predecessor has ended.
 const (
-	electedStep = "leave this controller running: it continues as a standby. If it still claims to lead, check its log and `genv remote controllers -H @all`"
+	electedStep = "leave this controller running: it continues as a standby. If it still claims to lead, check its log and `genv remote doctor -H @all`"
 	folderStep  = "stop this controller: a newer start of the same state folder acts on the host. " +
 		"If there is none, because the folder was restored from a backup, remove controller-id from it and start once with --take-over"
 	endedStep = "start a controller of that election, or start this one once with --take-over: it is needed after --leader has changed"

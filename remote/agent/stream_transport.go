@@ -31,7 +31,6 @@ type streamTransport struct {
 	report   *reportTurn        // nil unless the host carries out a report and answers nothing else meanwhile
 
 	announced *fence.Claim // what the host knows about this controller
-	acting    Acting       // what it said last
 	tookOver  *atomic.Bool // of the Conn
 }
 
@@ -89,7 +88,7 @@ func (t *streamTransport) Snapshot(ctx context.Context, _ remote.Host) (*snapsho
 	if err := decodeReply(RequestSnapshot, reply, &answer); err != nil {
 		return nil, err
 	}
-	t.learn(claim, answer.Acting)
+	t.hasNoted(claim)
 	if answer.Snapshot != nil {
 		return t.changed(&answer)
 	}
@@ -121,7 +120,7 @@ type quiet struct {
 	body, reply []byte
 }
 
-// maxQuiet is how long an answer may be that is kept, in bytes: some name the controller that acts.
+// maxQuiet is how long an answer may be that is kept, in bytes: an older host adds which controller acts.
 const maxQuiet = 1024
 
 func newQuiet(request SnapshotRequest, body, reply []byte) *quiet {

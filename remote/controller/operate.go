@@ -30,7 +30,7 @@ func (c *Controller) carryOut(ctx context.Context, r *request) error {
 	a := &r.action
 	switch {
 	case !c.leads():
-		return operator.Refuse(operator.Unable, "Ask the controller that leads: `genv remote controllers --leader URL` shows it.", "this controller doesn't act now: %s", c.Election())
+		return operator.Refuse(operator.Unable, "Ask the controller that leads: `genv remote doctor --leader URL` shows it.", "this controller doesn't act now: %s", c.Election())
 	case c.DryRun:
 		return operator.Refuse(operator.Unable, "Run the controller without --dry-run.", "this controller runs with --dry-run: it does nothing")
 	case c.Audit == nil && !c.ActUnrecorded:

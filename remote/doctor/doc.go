@@ -9,7 +9,7 @@
 //
 // Where the host has genv 1.4.3 or none, plain commands (stat, df, nvidia-smi, …) show
 // what the login can see. Nothing is run with sudo but `sudo -n -l`, which lists what is
-// allowed, and nothing changes the host.
+// allowed, and `genv usage serve`, which says which controller acts there. Nothing changes the host.
 //
 // Hosts may lie about themselves: their output is bounded and checked, never tells the
 // next step, and can't change what the controller found.

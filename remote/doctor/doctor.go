@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/agent/retry"
 	"github.com/seed-3119e985/genv/remote/sshclient"
 	"github.com/seed-3119e985/genv/snapshot/doctor"
@@ -29,6 +30,8 @@ type Doctor struct {
 	Now     func() time.Time // the controller's clock
 	// Insecure says that host keys are not checked.
 	Insecure bool
+	// Acting, if set, asks root's `genv usage serve` on a host which controller acts there.
+	Acting func(ctx context.Context, host remote.Host) (agent.Acting, error)
 }
 
 // Host is what was found about a host.
@@ -43,6 +46,8 @@ type Host struct {
 	Checks  []doctor.Check  `json:"checks"`          // in the order of doctor.Names
 	Way     *sshclient.Way  `json:"-"`               // nil if the configuration can't be used
 	Failure *remote.Failure `json:"-"`               // why no command ran there; nil if one did
+
+	acting *agent.Acting // nil if that isn't known
 }
 
 // Check returns the check with a name.
@@ -135,6 +140,7 @@ func (e *examination) look(ctx context.Context) {
 	e.add(e.checkSudo(s))
 	e.measureClock(ctx)
 	e.checkGenv(ctx, s)
+	e.askActing(ctx)
 }
 
 // run runs a command on the host. It repeats what a busy sshd refused.

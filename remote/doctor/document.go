@@ -12,20 +12,24 @@ const Schema = "genv.remote.doctor/1"
 
 // Document is what a controller found about a fleet.
 type Document struct {
-	Schema   string           `json:"schema"`
-	Time     time.Time        `json:"time"`
-	Genv     doctor.Program   `json:"genv"` // of the controller
-	Status   doctor.Status    `json:"status"`
-	OK       int              `json:"ok"` // hosts
-	Warnings int              `json:"warnings"`
-	Failures int              `json:"failures"`
-	Hosts    []Host           `json:"hosts"`
-	Failed   []remote.Failure `json:"failed"` // hosts on which no command ran
+	Schema   string         `json:"schema"`
+	Time     time.Time      `json:"time"`
+	Genv     doctor.Program `json:"genv"` // of the controller
+	Status   doctor.Status  `json:"status"`
+	OK       int            `json:"ok"` // hosts
+	Warnings int            `json:"warnings"`
+	Failures int            `json:"failures"`
+	Hosts    []Host         `json:"hosts"`
+	// Controllers are the checks of an election: etcd, the leader, and each standby and each that is lost.
+	Controllers []doctor.Check   `json:"controllers"`
+	Failed      []remote.Failure `json:"failed"` // hosts on which no command ran
 }
 
-// DocumentOf counts hosts.
-func DocumentOf(hosts []Host, genv doctor.Program, at time.Time) Document {
-	d := Document{Schema: Schema, Time: at.UTC(), Genv: genv, Status: doctor.OK, Hosts: hosts, Failed: []remote.Failure{}}
+// DocumentOf judges the controllers of hosts, and counts hosts. e is nil if there is no election.
+func DocumentOf(hosts []Host, e *Election, genv doctor.Program, at time.Time) Document {
+	d := Document{Schema: Schema, Time: at.UTC(), Genv: genv, Hosts: hosts, Failed: []remote.Failure{}}
+	d.judgeControllers(e)
+	d.Status = doctor.Overall(d.Controllers)
 	for i := range hosts {
 		switch hosts[i].Status {
 		case doctor.Failed:

@@ -17,7 +17,7 @@ func TestWhoLeads(t *testing.T) {
 		isnt     string
 	}{
 		"no election": {nil, "enforcing", "standby"},
-		"it leads":    {&election.Shown{Role: election.Leading, Since: noon, Epoch: 12}, "enforcing", "standby"},
+		"it leads":    {&election.Shown{Role: election.Leading, Since: noon, Epoch: 12}, "this controller leads since 2026-11-20T12:00:00Z (epoch 12)", "standby"},
 		"a standby":   {&election.Shown{Role: election.Standby, Since: noon, Leader: "ann on jump-1", LeaderSince: noon}, `standby; "ann on jump-1" leads since 2026-11-20T12:00:00Z`, "enforcing"},
 		"a leader that gets no answer from etcd": {
 			&election.Shown{Role: election.Leading, Since: noon, Epoch: 12, Error: "no answer"},

@@ -94,7 +94,7 @@ func (m *Model) alerts() []string {
 		if f.Hold != nil {
 			list = append(list, draw.Shown(f.Hold.String()))
 		}
-		if e := f.Election; e != nil && (e.Error != "" || e.Role != election.Leading) {
+		if e := f.Election; e != nil && !leads(e) {
 			list = append(list, draw.Shown(e.String()))
 		}
 		if f.Unrecorded != "" {
@@ -110,8 +110,14 @@ func (m *Model) alerts() []string {
 	for i := range list {
 		list[i] = m.painter.Paint(list[i], draw.Bold, draw.Red)
 	}
+	if m.scene != nil && leads(m.scene.fleet.Election) {
+		list = append(list, draw.Shown(m.scene.fleet.Election.String()))
+	}
 	return list[:min(len(list), max(0, (m.height-4)/4))]
 }
+
+// leads reports whether the controller leads, and etcd says so.
+func leads(e *election.Shown) bool { return e != nil && e.Role == election.Leading && e.Error == "" }
 
 // tabs are the names of the tabs.
 func (m *Model) tabs() string {

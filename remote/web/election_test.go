@@ -15,20 +15,15 @@ func TestWhoLeads(t *testing.T) {
 	for name, row := range map[string]struct {
 		election election.Shown
 		want     string
-		shown    bool
 	}{
-		"it leads":     {election.Shown{Role: election.Leading, Epoch: 12}, "leads", false},
-		"a standby":    {election.Shown{Role: election.Standby, Leader: "ann <b>"}, `standby; &#34;ann &lt;b&gt;&#34; leads`, true},
-		"without etcd": {election.Shown{Role: election.Expired, Error: "no answer"}, "this one only watches until etcd answers", true},
+		"it leads":     {election.Shown{Role: election.Leading, Since: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC), Epoch: 12}, "<p>this controller leads since 2026-11-20T12:00:00Z (epoch 12)</p>"},
+		"a standby":    {election.Shown{Role: election.Standby, Leader: "ann <b>"}, `standby; &#34;ann &lt;b&gt;&#34; leads`},
+		"without etcd": {election.Shown{Role: election.Expired, Error: "no answer"}, "this one only watches until etcd answers"},
 	} {
 		f := newFleet(2, 2)
 		f.feed.Configure(live.Options{Now: func() time.Time { return f.now }, Enforcing: true, Election: func() *election.Shown { return &row.election }})
 		f.feed.Show(&f.cycle)
 		body := get(t, web.New(f.feed, f.options()), "/").Body.String()
-		if row.shown {
-			require.Contains(t, body, row.want, name)
-		} else {
-			require.NotContains(t, body, row.want, name)
-		}
+		require.Contains(t, body, row.want, name)
 	}
 }

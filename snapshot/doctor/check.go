@@ -16,8 +16,8 @@ const (
 // Name is what a check is about.
 type Name string
 
-// The checks, in the order in which they are shown. The first five, and Clock, are made by
-// a controller.
+// The checks, in the order in which they are shown. The first five, Clock and the last one are made
+// by a controller.
 const (
 	NameResolution Name = "name"     // the host's name has an address
 	TCP            Name = "tcp"      // an SSH server answers there
@@ -32,11 +32,13 @@ const (
 	Guard          Name = "guard"    // whether the kernel could guard devices
 	Services       Name = "services" // genv's systemd units
 	Disk           Name = "disk"     // space for the record and the state
+
+	Controller Name = "controller" // which controller acts there
 )
 
 // Names lists the checks of a controller, in their order.
 func Names() []Name {
-	return append([]Name{NameResolution, TCP, HostKey, Login, Sudo}, HostNames()...)
+	return append(append([]Name{NameResolution, TCP, HostKey, Login, Sudo}, HostNames()...), Controller)
 }
 
 // HostNames lists the checks that a host makes of itself, in their order.

@@ -18,24 +18,29 @@ func WriteHost(w io.Writer, d *doctor.Document, s Style) error {
 		}
 		return render.WriteCSV(w, s.WithoutHeader(rows))
 	}
-	const name, status = 10, 9
 	var b strings.Builder
-	if !s.NoHeader {
-		b.WriteString(Pad("CHECK", name) + Pad("STATUS", status) + "FOUND\n")
-	}
-	for _, c := range d.Checks {
-		b.WriteString(Pad(string(c.Name), name) + s.Coloured(Pad(string(c.Status), status), c.Status))
-		s.Wrap(&b, name+status, text.OneLine(c.Detail))
-		if c.NextStep != "" {
-			b.WriteString(strings.Repeat(" ", name+status) + "next: ")
-			s.Wrap(&b, name+status+len("next: "), text.OneLine(c.NextStep))
-		}
-	}
+	s.WriteChecks(&b, d.Checks)
 	if !d.Root {
 		b.WriteString("This is what a user without root can see; `sudo genv doctor` may see more.\n")
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// WriteChecks writes a row for each check, with the next step below it.
+func (s *Style) WriteChecks(b *strings.Builder, checks []doctor.Check) {
+	const name, status = 10, 9
+	if !s.NoHeader {
+		b.WriteString(Pad("CHECK", name) + Pad("STATUS", status) + "FOUND\n")
+	}
+	for _, c := range checks {
+		b.WriteString(Pad(string(c.Name), name) + s.Coloured(Pad(string(c.Status), status), c.Status))
+		s.Wrap(b, name+status, text.OneLine(c.Detail))
+		if c.NextStep != "" {
+			b.WriteString(strings.Repeat(" ", name+status) + "next: ")
+			s.Wrap(b, name+status+len("next: "), text.OneLine(c.NextStep))
+		}
+	}
 }
 
 // WithoutHeader leaves out the first row of a table, if the style says so.

@@ -3,11 +3,12 @@ package command
 // removed says, for a flag or command that an earlier version had, what to use instead. Commands are
 // named in full, flags as people type them.
 var removed = map[string]string{
-	"--shards":       "leave it out: one controller enforces all hosts; start it once with --take-over",
-	"--web-auth":     "use --web-config FILE",
-	"--web-tls-cert": "use --web-config FILE",
-	"--web-tls-key":  "use --web-config FILE",
-	"genv report":    "use genv remote report on the controller",
+	"--shards":                "leave it out: one controller enforces all hosts; start it once with --take-over",
+	"--web-auth":              "use --web-config FILE",
+	"--web-tls-cert":          "use --web-config FILE",
+	"--web-tls-key":           "use --web-config FILE",
+	"genv remote controllers": "use genv remote doctor",
+	"genv report":             "use genv remote report on the controller",
 }
 
 // unknownError is the error for a flag or command that there isn't: what replaced it, if an earlier

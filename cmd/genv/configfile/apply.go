@@ -65,7 +65,7 @@ func leaderFlags() []string {
 // shows or changes what enforce keeps there.
 func ofEnforce(command string) []string {
 	switch command {
-	case "controllers":
+	case "doctor":
 		return leaderFlags()
 	case "exempt":
 		return []string{"state-dir", "audit-log"}

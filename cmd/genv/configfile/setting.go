@@ -27,7 +27,7 @@ const (
 // hostCommands are the commands below `genv remote` that take hosts by -H, except `hosts`: that
 // is a key.
 func hostCommands() []string {
-	return []string{"activate", "controllers", "devices", "doctor", "enforce", "envs", "gpus", "install", "monitor", "query", "top", "wait", "watch"}
+	return []string{"activate", "devices", "doctor", "enforce", "envs", "gpus", "install", "monitor", "query", "top", "wait", "watch"}
 }
 
 func sectionNames() []string { return append(hostCommands(), remote, "exempt", "history", "report") }
@@ -66,11 +66,11 @@ func settings() []setting {
 		{"record-max", []string{"enforce"}, size},
 		{"timestamps", watching, word},
 		{"summary", []string{"enforce"}, duration(time.Millisecond)},
-		{"leader", []string{"controllers", "enforce"}, word},
-		{"leader-ca", []string{"controllers", "enforce"}, path},
-		{"leader-cert", []string{"controllers", "enforce"}, path},
-		{"leader-key", []string{"controllers", "enforce"}, path},
-		{"leader-login", []string{"controllers", "enforce"}, path},
+		{"leader", []string{"doctor", "enforce"}, word},
+		{"leader-ca", []string{"doctor", "enforce"}, path},
+		{"leader-cert", []string{"doctor", "enforce"}, path},
+		{"leader-key", []string{"doctor", "enforce"}, path},
+		{"leader-login", []string{"doctor", "enforce"}, path},
 
 		{"interval", []string{"enforce", "monitor", "top", "wait", "watch"}, duration(0)},
 		{"within", []string{"wait"}, duration(time.Millisecond)},

@@ -24,7 +24,7 @@ func (l *loop) registration(self election.Candidate, setup *Setup) election.Regi
 
 // unregistered says why the other controllers don't get to know of this one.
 func (l *loop) unregistered(err error) {
-	l.log.Warn().AnErr("etcd", err).Msg("etcd refuses to register this controller: `genv remote controllers` doesn't show it as it is")
+	l.log.Warn().AnErr("etcd", err).Msg("etcd refuses to register this controller: `genv remote doctor` doesn't show it as it is")
 }
 
 // configured has a registration say how the controller is configured: a standby with other hosts

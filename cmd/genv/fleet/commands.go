@@ -9,7 +9,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/controllers"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/cmd/genv/environment"
 	"github.com/seed-3119e985/genv/cmd/genv/exempt"
@@ -43,7 +42,6 @@ func (p *program) remoteCommands() []*cli.Command {
 				environment.OverSubscribeFlag()),
 			Action: p.remoteActivate,
 		},
-		controllers.Command(p.Program, remoteFlags(), p.askControllers),
 		p.doctorCommand(),
 		{
 			Name:   "enforce",

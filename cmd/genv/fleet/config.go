@@ -52,7 +52,7 @@ func hostFlag() cli.Flag {
 
 // looking are the commands that take all hosts of the default inventory if none are named.
 // The others act on hosts, and only on those that are named.
-var looking = []string{"activate", "controllers", "devices", "doctor", "envs", "gpus", "hosts", "monitor", "query", "top", "wait", "watch"}
+var looking = []string{"activate", "devices", "doctor", "envs", "gpus", "hosts", "monitor", "query", "top", "wait", "watch"}
 
 // readConfig reads remoteFlags, on both levels.
 func (p *program) readConfig(c *cli.Context) (Config, error) {

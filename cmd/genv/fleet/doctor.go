@@ -3,13 +3,17 @@ package fleet
 import (
 	"cmp"
 	"context"
+	"errors"
+	"io/fs"
 	"os"
+	"slices"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/checkup"
 	"github.com/seed-3119e985/genv/cmd/genv/checkup/hosts"
 	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/leadership"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
@@ -22,13 +26,33 @@ import (
 func (p *program) doctorCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "doctor",
-		Usage: "check every host (name, SSH, sudo, genv, driver, disks and so on), and print the next step for each problem; it changes nothing",
-		Flags: append(append(remoteFlags(), command.OutputFlags()...),
+		Usage: "check every host (name, SSH, sudo, genv, driver, disks and so on) and which controllers act, and print the next step for each problem; it changes nothing",
+		Flags: append(slices.Concat(remoteFlags(), leaderFlags(), command.OutputFlags()),
 			&cli.BoolFlag{Name: "all", Usage: "print the details of what is in order too"},
 			checkup.BundleFlag(),
 			&cli.StringFlag{Name: "policy", Usage: "the policy `FILE` for the bundle, instead of the default policy.yaml"}),
 		Action: p.remoteDoctor,
 	}
+}
+
+// leaderFlags are those about a leader: here --leader has nothing act.
+func leaderFlags() []cli.Flag {
+	flags := leadership.Flags()
+	flags[0] = &cli.StringFlag{Name: "leader", Usage: "also check the election of controllers at this `URL`, such as etcd://a:2379,b:2379,c:2379/genv/lab or, with TLS, etcds://…; off for none"}
+	return flags
+}
+
+// readLeader reads these flags. What another account keeps to itself is not asked.
+func (p *program) readLeader(c *cli.Context) (leadership.Config, error) {
+	if c.String("leader") == "off" {
+		return leadership.Config{}, nil
+	}
+	config, err := leadership.ReadConfig(c, p.Getenv, true)
+	if errors.Is(err, fs.ErrPermission) {
+		p.Warn("the election is not checked: " + err.Error())
+		return leadership.Config{}, nil
+	}
+	return config, err
 }
 
 // maxDoctorOutput bounds what a command of ours may print on a host, in bytes.
@@ -43,6 +67,10 @@ func (p *program) remoteDoctor(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	leader, err := p.readLeader(c)
+	if err != nil {
+		return err
+	}
 	config.SSH.MaxStdout = maxDoctorOutput
 	report, err := checkup.OpenBundle(c, p.Program)
 	if err != nil {
@@ -54,7 +82,7 @@ func (p *program) remoteDoctor(c *cli.Context) error {
 		return err
 	}
 	defer f.close()
-	document, duplicates := f.examine(c.Context)
+	document, duplicates := f.examine(c.Context, &leader)
 	f.progress.End()
 	render.WriteDuplicates(p.Err, duplicates)
 	if output.Format == "json" {
@@ -84,8 +112,12 @@ func duplicatesOrNone(d []controller.Duplicate) []controller.Duplicate {
 }
 
 // examine looks at all hosts. Names of one machine are each examined.
-func (f *fleet) examine(ctx context.Context) (*remotedoctor.Document, []controller.Duplicate) {
-	d := &remotedoctor.Doctor{Client: f.client, Timeout: f.SSH.CommandTimeout, Now: f.program.Now, Insecure: f.SSH.InsecureHostKeys}
+func (f *fleet) examine(ctx context.Context, leader *leadership.Config) (*remotedoctor.Document, []controller.Duplicate) {
+	pool := f.pool()
+	defer pool.Close()
+	d := &remotedoctor.Doctor{
+		Client: f.client, Timeout: f.SSH.CommandTimeout, Now: f.program.Now, Insecure: f.SSH.InsecureHostKeys, Acting: pool.Acting,
+	}
 	asker := f.asker()
 	results := controller.Ask(ctx, asker, func(ctx context.Context, h remote.Host) (*remotedoctor.Host, error) {
 		found := d.Examine(ctx, h)
@@ -103,7 +135,11 @@ func (f *fleet) examine(ctx context.Context) (*remotedoctor.Document, []controll
 		}
 		examined[i] = *r.Value
 	}
+	var election *remotedoctor.Election
+	if leader.Key != "" {
+		election = remotedoctor.AskEtcd(ctx, leader.Etcd, leader.Key, leader.Health())
+	}
 	self, _ := os.Executable() // empty is unknown
-	document := remotedoctor.DocumentOf(examined, doctor.Program{Path: self, Version: f.program.Version, Protocol: agent.Version}, f.program.Now())
+	document := remotedoctor.DocumentOf(examined, election, doctor.Program{Path: self, Version: f.program.Version, Protocol: agent.Version}, f.program.Now())
 	return &document, duplicates
 }

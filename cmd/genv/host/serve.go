@@ -50,7 +50,7 @@ func (p *program) usageServe(c *cli.Context) error {
 	}
 	if f := p.openFence(host); f != nil {
 		answers.Fence = f
-		server.Greeting.Capabilities = append(server.Greeting.Capabilities, agent.CapabilityFence)
+		server.Greeting.Capabilities = append(server.Greeting.Capabilities, agent.CapabilityFence, agent.RequestActing)
 	}
 	if os.Geteuid() == 0 {
 		g := p.openGuard(c, host)

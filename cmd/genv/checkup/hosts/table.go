@@ -19,6 +19,9 @@ func Write(w io.Writer, d *remotedoctor.Document, style checkup.Style) error {
 	s := printer{style}
 	if s.Format == "csv" {
 		rows := [][]string{{"host", "check", "status", "cause", "detail", "next_step"}}
+		for _, c := range d.Controllers {
+			rows = append(rows, []string{"", string(c.Name), string(c.Status), string(c.Cause), c.Detail, c.NextStep})
+		}
 		for i := range d.Hosts {
 			for _, c := range d.Hosts[i].Checks {
 				rows = append(rows, []string{d.Hosts[i].Host, string(c.Name), string(c.Status), string(c.Cause), c.Detail, c.NextStep})
@@ -28,6 +31,9 @@ func Write(w io.Writer, d *remotedoctor.Document, style checkup.Style) error {
 	}
 	var b strings.Builder
 	if !s.TableOnly {
+		if len(d.Controllers) > 0 {
+			s.WriteChecks(&b, d.Controllers)
+		}
 		s.writeDetails(&b, d)
 	}
 	s.writeTable(&b, d)
@@ -48,7 +54,7 @@ var (
 )
 
 // titles are the columns that are not named like their check.
-var titles = map[doctor.Name]string{doctor.HostKey: "KEY", doctor.PIDNamespace: "PIDNS"}
+var titles = map[doctor.Name]string{doctor.HostKey: "KEY", doctor.PIDNamespace: "PIDNS", doctor.Services: "UNITS", doctor.Controller: "CTRL"}
 
 func titleOf(name doctor.Name) string {
 	if title, other := titles[name]; other {

@@ -1,0 +1,77 @@
+package agent
+
+import (
+	"context"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent/fence"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// RequestActing asks which controller a host lets act. It looks at nothing else there.
+const RequestActing = "acting"
+
+// Acting is what a host says about the controller that it lets act.
+type Acting struct {
+	Noted *fence.Note `json:"noted,omitempty"` // its claim; nil for none
+	// Unknown is why the host can't say, and then it lets no controller act.
+	Unknown string `json:"noted_unknown,omitempty"`
+	// Refuses says that the host refuses other controllers; without that it notes none.
+	Refuses bool `json:"-"`
+}
+
+func (a *Answers) acting(context.Context, struct{}) (answer Acting, err error) {
+	if a.Fence == nil {
+		return answer, nil
+	}
+	noted, err := a.Fence.Noted()
+	if err != nil {
+		return Acting{Unknown: err.Error()}, nil
+	}
+	return Acting{Noted: withoutFormer(noted)}, nil
+}
+
+func withoutFormer(n *fence.Note) *fence.Note {
+	if n == nil {
+		return nil
+	}
+	noted := *n
+	noted.Former = nil
+	return &noted
+}
+
+// maxUnknown is how long a reason of a host may be, in bytes.
+const maxUnknown = 256
+
+// bounded is the answer of a host with what can be true of it.
+func (a Acting) bounded() Acting {
+	b := Acting{Unknown: text.Cut(a.Unknown, maxUnknown), Refuses: true}
+	if a.Noted != nil && a.Noted.Check() == nil {
+		b.Noted = withoutFormer(a.Noted)
+	}
+	return b
+}
+
+// Acting asks a host which controller acts there. A genv that is too old to say it is an error of the
+// class remote.Version.
+func (p *Pool) Acting(ctx context.Context, host remote.Host) (answer Acting, err error) {
+	leave, err := p.beginCall()
+	if err != nil {
+		return answer, err
+	}
+	defer leave()
+	c := p.conn(host)
+	t, limit, err := c.connected(ctx)
+	if err != nil || !t.can().Fence {
+		return answer, err
+	}
+	stream, ok := t.(*streamTransport)
+	if !ok || !stream.stream.Greeting.Can(RequestActing) {
+		return answer, remote.Errorf(remote.Version, "the genv there is too old to say which controller acts")
+	}
+	return call(ctx, c, t, limit, func(ctx context.Context) (Acting, error) {
+		var answer Acting
+		err := stream.call(ctx, RequestActing, struct{}{}, &answer)
+		return answer.bounded(), err
+	})
+}

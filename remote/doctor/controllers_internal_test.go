@@ -1,0 +1,311 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/agent/fence"
+	"github.com/seed-3119e985/genv/remote/election"
+	"github.com/seed-3119e985/genv/remote/election/etcd"
+	"github.com/seed-3119e985/genv/remote/testfleet/etcdcluster"
+	"github.com/seed-3119e985/genv/snapshot/doctor"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func registered(id string, lost bool) election.Registration {
+	return election.Registration{
+		Candidate: election.Candidate{ID: id, Name: "genv on jump-" + id + ", process 7"}, Host: "jump-" + id, PID: 7, Version: "2.0.0",
+		Since: noon.Add(-time.Hour), Cycled: noon.Add(-4 * time.Second), Interval: 10, Hosts: 2, Lost: lost,
+	}
+}
+
+// with is a registered controller with hosts and a policy.
+func with(id, hosts, policy string) election.Registration {
+	r := registered(id, false)
+	r.HostsDigest, r.Policy = hosts, policy
+	return r
+}
+
+// reaching is a registered controller, some of whose 4 hosts answered.
+func reaching(id string, answered int) election.Registration {
+	r := registered(id, false)
+	r.Hosts, r.Answered = 4, &answered
+	return r
+}
+
+// lostAt is reaching, of one that was killed then.
+func lostAt(id string, answered int) election.Registration {
+	r := reaching(id, answered)
+	r.Lost = true
+	return r
+}
+
+func leaderOf(id string) *election.Leader {
+	return &election.Leader{Candidate: registered(id, false).Candidate, Since: noon.Add(-time.Minute)}
+}
+
+const cluster = 0xcafe
+
+func electionOf(leader *election.Leader, list ...election.Registration) *Election {
+	e := &Election{Key: "/k", Cluster: cluster, Leader: leader, Registered: list, Memory: noon.Add(-8 * time.Second), Members: 3, Health: "etcdctl endpoint health"}
+	if leader != nil {
+		e.Epoch = 9
+	}
+	return e
+}
+
+// noting is a host in order that said something about its controller.
+func noting(name string, a *agent.Acting) Host {
+	return Host{Host: name, acting: a, Checks: []doctor.Check{doctor.Good(doctor.Disk, ""), doctor.Unknown(doctor.Controller, "")}}
+}
+
+// said is a host that noted a claim of a source.
+func said(name, source string, epoch uint64, released bool) Host {
+	note := &fence.Note{Claim: fence.Claim{Source: source, Epoch: epoch, Controller: "id", Name: "by " + source}, Since: noon, Released: released}
+	return noting(name, &agent.Acting{Refuses: true, Noted: note})
+}
+
+func fresh(name string) Host { return noting(name, &agent.Acting{Refuses: true}) }
+
+// judged are the causes of what isn't in order, of hosts after their names, in a document.
+func judged(e *Election, hosts ...Host) (d Document, causes []string) {
+	d = DocumentOf(hosts, e, doctor.Program{}, noon)
+	for i := range d.Hosts {
+		if c := d.Hosts[i].Check(doctor.Controller); c.Cause != "" {
+			causes = append(causes, d.Hosts[i].Host+" "+string(c.Cause))
+		}
+	}
+	for _, c := range d.Controllers {
+		if c.Cause != "" {
+			causes = append(causes, string(c.Cause))
+		}
+	}
+	return d, causes
+}
+
+// rows are the names of the rows about an election.
+func rows(d *Document) string {
+	var names []string
+	for _, c := range d.Controllers {
+		names = append(names, string(c.Name))
+	}
+	return strings.Join(names, " ")
+}
+
+func TestTheElection(t *testing.T) {
+	for name, row := range map[string]struct {
+		leader     *election.Leader
+		registered []election.Registration
+		rows       string
+		causes     string
+		detail     string
+	}{
+		"a leader and a standby":       {leaderOf("2"), []election.Registration{registered("1", false), registered("2", false)}, "etcd leader standby", "", `"genv on jump-2, process 7" leads since 2026-03-01T11:59:00Z, with epoch 9; genv 2.0.0, 2 hosts, the last cycle ended 4s ago; its memory was written to etcd 8s ago`},
+		"none at all":                  {nil, nil, "etcd leader", "no-leader", "no controller leads, so nothing is enforced"},
+		"standbys alone":               {nil, []election.Registration{registered("1", false)}, "etcd leader standby", "no-leader", "no controller leads, so nothing is enforced"},
+		"no standby":                   {leaderOf("1"), []election.Registration{registered("1", false)}, "etcd leader standby", "no-standby", "there is no standby: if the leader fails, nothing is enforced"},
+		"of another version":           {&election.Leader{Candidate: election.Candidate{Name: "a controller of another version"}}, []election.Registration{registered("1", false)}, "etcd leader standby", "", `"a controller of another version" leads`},
+		"a restart that isn't written": {&election.Leader{Candidate: election.Candidate{ID: "1", Name: "genv on jump-1, process 6"}}, []election.Registration{registered("1", false)}, "etcd leader standby", "", `"genv on jump-1, process 6" leads`},
+		"one is lost":                  {leaderOf("2"), []election.Registration{registered("1", true), registered("2", false), registered("3", false)}, "etcd leader standby lost", "controller-lost", `"genv on jump-1, process 7" is lost: it was killed, or can't reach etcd`},
+		"other hosts":                  {leaderOf("2"), []election.Registration{with("1", "h1", "p1"), with("2", "h2", "p1")}, "etcd leader standby", "standby-differs", `"genv on jump-1, process 7" has other hosts than the leader: if it leads, it enforces those`},
+		"another policy":               {leaderOf("2"), []election.Registration{with("1", "h1", "p1"), with("2", "h1", "p2")}, "etcd leader standby", "standby-differs", `"genv on jump-1, process 7" has another policy than the leader: if it leads, it enforces that`},
+		"the same":                     {leaderOf("2"), []election.Registration{with("1", "h1", "p1"), with("2", "h1", "p1")}, "etcd leader standby", "", `"genv on jump-1, process 7"; genv 2.0.0, 2 hosts, the last cycle ended 4s ago`},
+		"of an older genv":             {leaderOf("2"), []election.Registration{with("1", "h1", "p1"), registered("2", false)}, "etcd leader standby", "", ""},
+		"the leader reaches no host":   {leaderOf("2"), []election.Registration{reaching("1", 4), reaching("2", 0)}, "etcd leader standby", "leader-reaches-few", `only 0 of 4 hosts answer the leader, and 4 answer "genv on jump-1, process 7"`},
+		"the leader reaches a quarter": {leaderOf("2"), []election.Registration{reaching("1", 2), reaching("2", 1)}, "etcd leader standby", "leader-reaches-few", `only 1 of 4 hosts answer the leader, and 2 answer "genv on jump-1, process 7"`},
+		"the leader reaches half":      {leaderOf("2"), []election.Registration{reaching("1", 4), reaching("2", 2)}, "etcd leader standby", "", "2 of 4 hosts answer"},
+		"neither reaches a host":       {leaderOf("2"), []election.Registration{reaching("1", 0), reaching("2", 0)}, "etcd leader standby", "", "0 of 4 hosts answer"},
+		"a standby of an older genv":   {leaderOf("2"), []election.Registration{registered("1", false), reaching("2", 0)}, "etcd leader standby", "", ""},
+		"a lost one reached more":      {leaderOf("2"), []election.Registration{reaching("3", 0), reaching("2", 0), lostAt("1", 4)}, "etcd leader standby lost", "controller-lost", "is lost"},
+		"without a leader both":        {nil, []election.Registration{with("1", "h1", "p1"), with("2", "h2", "p2")}, "etcd leader standby standby", "no-leader", ""},
+	} {
+		d, causes := judged(electionOf(row.leader, row.registered...))
+		require.Equal(t, row.rows, rows(&d), name)
+		require.Equal(t, row.causes, strings.Join(causes, " "), name)
+		require.Contains(t, fmt.Sprint(d.Controllers), row.detail, name)
+		for _, c := range d.Controllers {
+			require.Equal(t, c.Status != doctor.OK, c.NextStep != "", "%s: %+v", name, c)
+		}
+		require.Equal(t, row.leader == nil, d.Status == doctor.Failed, name)
+	}
+}
+
+func TestALateLeader(t *testing.T) {
+	causeOf := func(change func(*election.Registration)) string {
+		r, leader := registered("1", false), leaderOf("1")
+		leader.Since = noon.Add(-time.Hour)
+		change(&r)
+		_, causes := judged(electionOf(leader, r, registered("2", false)))
+		return strings.Join(causes, " ")
+	}
+	for age, late := range map[time.Duration]string{-time.Minute: "", 0: "", 30 * time.Second: "", 31 * time.Second: "leader-late", time.Hour: "leader-late", -24 * time.Hour: "leader-clock"} {
+		require.Equal(t, late, causeOf(func(r *election.Registration) { r.Cycled = noon.Add(-age) }), age)
+	}
+	require.Equal(t, "leader-late", causeOf(func(r *election.Registration) { r.Cycled = time.Time{} }), "it never ended a cycle")
+}
+
+func TestControllersOfHosts(t *testing.T) {
+	elected, other := fence.ElectionSource(cluster, "/k"), fence.FolderSource("x")
+	old, bad := noting("old", &agent.Acting{}), noting("bad", &agent.Acting{Refuses: true, Unknown: "damaged"})
+	ok := electionOf(leaderOf("1"), registered("1", false), registered("2", false))
+	vacant := electionOf(nil)
+	byLeader := said("a", fence.ElectionSource(1, "/k"), 9, false)
+	byLeader.acting.Noted.Name = leaderOf("1").Name
+	for name, row := range map[string]struct {
+		election *Election
+		hosts    []Host
+		causes   string
+		detail   string // of the first host
+	}{
+		"all the same":             {nil, []Host{said("a", other, 3, false), said("b", other, 3, false), fresh("new"), old}, "", `acts: "by folder:x", since 2026-03-01T12:00:00Z by epoch 3 of its state folder`},
+		"one has released":         {nil, []Host{said("b", elected, 3, true), said("a", other, 3, false)}, "", `no controller acts; the last one was "by election:cafe//k", since 2026-03-01T12:00:00Z by epoch 3 of etcd`},
+		"an earlier epoch":         {ok, []Host{said("a", elected, 8, false), said("b", elected, 9, false)}, "", `acts: "by election:cafe//k"`},
+		"two without an election":  {nil, []Host{said("a", other, 3, false), said("b", elected, 9, false), said("c", elected, 9, false)}, "a other-controller", `"by folder:x", since 2026-03-01T12:00:00Z by epoch 3 of its state folder, and another controller on other hosts`},
+		"one outside the election": {ok, []Host{said("a", other, 3, false), said("b", other, 9, false), said("c", elected, 9, false)}, "a other-controller b other-controller", "the host refuses the controllers of this election"},
+		"another cluster":          {ok, []Host{said("a", fence.ElectionSource(1, "/k"), 9, false)}, "a other-controller", `"by election:1//k"`},
+		"released by another one":  {ok, []Host{said("a", fence.ElectionSource(cluster, "/j"), 9, true), said("b", elected, 9, false)}, "a other-election", "the controllers of this one are refused"},
+		"released before a leader": {vacant, []Host{said("a", fence.ElectionSource(1, "/k"), 9, true)}, "a other-election no-leader", "the controllers of this one are refused"},
+		"released by a folder":     {ok, []Host{said("a", other, 9, true)}, "a no-controller", "so nothing is enforced here"},
+		"not in the leader's list": {ok, []Host{said("a", elected, 9, false), fresh("new"), said("b", other, 3, true)}, "new no-controller b no-controller", "acts"},
+		"all have released":        {nil, []Host{said("a", other, 3, true), fresh("new")}, "", "no controller acts; the last one was"},
+		"none has acted":           {nil, []Host{fresh("new")}, "", "no controller has acted yet"},
+		"etcd was set up again":    {ok, []Host{said("a", elected, 10, true), said("b", elected, 11, false), said("c", elected, 9, false)}, "a later-epoch b later-epoch", "etcd was set up again as it was, or restored"},
+		"a later epoch by itself":  {vacant, []Host{said("a", elected, 10, true)}, "no-leader", "no controller acts"},
+		"another one acts":         {vacant, []Host{said("a", other, 3, false)}, "a other-controller no-leader", "by folder:x"},
+		"etcd was restored":        {ok, []Host{byLeader}, "a other-cluster", "no standby can take over here"},
+		"unknown is not none":      {nil, []Host{bad, fresh("new")}, "bad controller-unknown", "none may: damaged"},
+		"can't refuse":             {ok, []Host{old}, "old genv-refuses-none", "can't refuse a controller that was replaced"},
+		"can't refuse, and alone":  {nil, []Host{old}, "", "lets each controller act"},
+	} {
+		d, causes := judged(row.election, row.hosts...)
+		require.Equal(t, row.causes, strings.Join(causes, " "), name)
+		for i := range d.Hosts {
+			c := d.Hosts[i].Check(doctor.Controller)
+			require.Equal(t, c.Status != doctor.OK, c.NextStep != "", "%s: %+v", name, c)
+			require.Equal(t, c.Status, d.Hosts[i].Status, name)
+		}
+		require.Contains(t, d.Hosts[0].Check(doctor.Controller).Detail, row.detail, name)
+	}
+}
+
+// What to do without a leader depends on who is there, and on what hosts know.
+func TestNextStepsWithoutALeader(t *testing.T) {
+	for name, row := range map[string]struct {
+		registered []election.Registration
+		hosts      []Host
+		next       string
+	}{
+		"no controller":    {nil, nil, "start one: `systemctl start"},
+		"one that is lost": {[]election.Registration{registered("1", true)}, nil, "start one: `systemctl start"},
+		"a standby":        {[]election.Registration{registered("1", false)}, nil, "wait for half a minute: a standby takes over"},
+		"another one acts": {nil, []Host{said("a", fence.FolderSource("x"), 3, false)}, "first decide which controllers are to act"},
+	} {
+		d, _ := judged(electionOf(nil, row.registered...), row.hosts...)
+		require.Contains(t, d.Controllers[1].NextStep, row.next, name)
+	}
+}
+
+func TestEtcd(t *testing.T) {
+	for name, row := range map[string]struct {
+		change func(e *Election)
+		cause  doctor.Cause
+		detail string
+	}{
+		"in order":             {func(*Election) {}, "", "3 members answer for the election /k"},
+		"a member is lost":     {func(e *Election) { e.Silent = []string{"b:2379: refused"} }, "etcd-members-silent", "1 of 3 members of etcd don't answer: b:2379: refused"},
+		"two members":          {func(e *Election) { e.Silent = []string{"b", "c"} }, "etcd-members-silent", "2 of 3 members of etcd don't answer: b; c"},
+		"its space is used up": {func(e *Election) { e.OutOfSpace = true }, "etcd-full", "etcd's space is used up: no other controller can take over, and the memory of the leader isn't kept"},
+	} {
+		e := electionOf(leaderOf("1"), registered("1", false), registered("2", false))
+		row.change(e)
+		d, _ := judged(e)
+		require.Equal(t, row.cause, d.Controllers[0].Cause, name)
+		require.Contains(t, d.Controllers[0].Detail, row.detail, name)
+	}
+}
+
+// Without etcd it is shown what hosts say, and which of them is wrong isn't guessed.
+func TestHostsWithoutEtcd(t *testing.T) {
+	e := electionOf(nil)
+	e.Err, e.Silent = errors.New("no majority"), []string{"a", "b"}
+	d, causes := judged(e, said("a", fence.ElectionSource(cluster, "/k"), 9, false), said("b", fence.FolderSource("x"), 7, false), said("c", fence.FolderSource("x"), 7, true))
+	require.Equal(t, []string{"etcd-silent"}, causes)
+	require.Equal(t, "etcd", rows(&d))
+	require.Contains(t, d.Controllers[0].Detail, "etcd doesn't say which controller leads: no majority")
+	require.Contains(t, d.Controllers[0].NextStep, "look at `etcdctl endpoint health`")
+	for i := range d.Hosts {
+		require.Equal(t, doctor.Skipped, d.Hosts[i].Check(doctor.Controller).Status)
+	}
+	require.Contains(t, d.Hosts[1].Check(doctor.Controller).Detail, `acts: "by folder:x"`)
+}
+
+// Root's genv is only asked where nothing failed before, and where sudo allows it.
+func TestWhichHostsAreAsked(t *testing.T) {
+	for name, row := range map[string]struct {
+		check doctor.Check
+		genv  int // its protocol
+		asked bool
+		knows bool
+	}{
+		"in order":              {doctor.Good(doctor.Sudo, ""), 1, true, true},
+		"a hung driver":         {doctor.Problem(doctor.DriverState, doctor.SMIHung, "x"), 1, false, false},
+		"sudo without serve":    {problem(doctor.Sudo, doctor.Warning, coversNoServe, "x", "y"), 1, false, false},
+		"a login without root":  {problem(doctor.Sudo, doctor.Warning, noRoot, "x", "y"), 1, false, false},
+		"genv 1.4.3":            {problem(doctor.Genv, doctor.Warning, genv143, "x", "y"), 0, false, true},
+		"a warning before that": {problem(doctor.Disk, doctor.Warning, doctor.DiskLow, "x", "y"), 1, true, true},
+	} {
+		asked := false
+		d := &Doctor{Acting: func(context.Context, remote.Host) (agent.Acting, error) {
+			asked = true
+			return agent.Acting{Refuses: true}, nil
+		}}
+		e := &examination{Doctor: d, found: map[doctor.Name]doctor.Check{}}
+		e.add(row.check)
+		e.Genv.Protocol = row.genv
+		e.askActing(t.Context())
+		require.Equal(t, row.asked, asked, name)
+		require.Equal(t, row.knows, e.acting != nil, name)
+	}
+}
+
+// Against a real etcd: the commands that are shown end the alarm, and a member that was killed is seen.
+func TestFreeSpace(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("etcdctl"); err != nil {
+		t.Skip("there is no etcdctl")
+	}
+	c := etcdcluster.Start(t, 3, "--quota-backend-bytes", "4194304")
+	config := etcd.Config{Endpoints: c.Endpoints()}
+	client := etcd.New(config)
+	defer client.Close()
+	for range 20 {
+		_ = client.Put(t.Context(), "/full", make([]byte, 1<<20), 0)
+	}
+	ask := func() *Election {
+		return AskEtcd(t.Context(), config, "/k", "etcdctl --endpoints "+strings.Join(c.Endpoints(), ",")+" endpoint health")
+	}
+	e := ask()
+	require.NoError(t, e.Err)
+	require.True(t, e.OutOfSpace)
+	out, err := exec.CommandContext(t.Context(), "sh", "-c", e.freeSpace()).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Eventually(t, func() bool { return !ask().OutOfSpace }, 10*time.Second, 100*time.Millisecond, "%s", out)
+	require.NoError(t, client.Put(t.Context(), "/full", make([]byte, 1<<20), 0))
+
+	c.Kill(1)
+	require.Eventually(t, func() bool { // the others may elect a leader first
+		e = ask()
+		return e.Err == nil && len(e.Silent) == 1
+	}, time.Minute, 100*time.Millisecond)
+	require.Contains(t, e.Silent[0], "connection refused")
+}
