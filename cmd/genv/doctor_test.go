@@ -17,7 +17,6 @@ import (
 	"golang.org/x/crypto/ssh/knownhosts"
 
 	"github.com/seed-3119e985/genv/cmd/genv/checkup"
-	checkuphosts "github.com/seed-3119e985/genv/cmd/genv/checkup/hosts"
 	remotedoctor "github.com/seed-3119e985/genv/remote/doctor"
 	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
@@ -280,7 +279,7 @@ func TestDoctorNamesEachFault(t *testing.T) {
 	}
 
 	var table bytes.Buffer
-	require.NoError(t, checkuphosts.Write(&table, &d, checkup.Style{}))
+	require.NoError(t, checkup.WriteFleet(&table, &d, checkup.Style{}))
 	for _, s := range hosts {
 		require.Contains(t, table.String(), "\n"+s.name+"  ", "a row")
 		require.Contains(t, table.String(), s.next)

@@ -53,7 +53,7 @@ func (e *examination) measureClock(ctx context.Context) {
 		e.Clock = &Difference{best.offset.Milliseconds(), best.uncertainty.Milliseconds() + 1}
 		e.add(best.check())
 	case failure != nil:
-		e.add(doctor.Unknown(doctor.Clock, "%s", oneLine(failure.Error())))
+		e.add(doctor.Unknown(doctor.Clock, "%s", doctor.OneLine(failure.Error())))
 	default:
 		e.add(doctor.Unknown(doctor.Clock, "the host's `date` printed no time"))
 	}
@@ -87,11 +87,11 @@ func (m measurement) check() doctor.Check {
 	seen := fmt.Sprintf("%s ± %s %s the controller", seconds(m.offset.Abs()), seconds(m.uncertainty), direction)
 	switch atLeast := m.offset.Abs() - m.uncertainty; {
 	case atLeast > clockWrong:
-		return doctor.Problem(doctor.Clock, doctor.ClockWrong, "%s", seen)
+		return doctor.Problem(doctor.Clock, "clock-wrong", "%s", seen)
 	case atLeast > clockOff:
-		return doctor.Problem(doctor.Clock, doctor.ClockOff, "%s", seen)
+		return doctor.Problem(doctor.Clock, "clock-off", "%s", seen)
 	case m.uncertainty > clockOff:
-		return doctor.Problem(doctor.Clock, doctor.ClockUncertain, "%s", seen)
+		return doctor.Problem(doctor.Clock, "clock-uncertain", "%s", seen)
 	}
 	return doctor.Good(doctor.Clock, "%s", seen)
 }

@@ -16,7 +16,7 @@ func (e *examination) askActing(ctx context.Context) {
 	switch sudo := e.found[doctor.Sudo]; {
 	case e.Acting == nil || e.hasFailed():
 		return
-	case sudo.Cause == coversNoServe, sudo.Cause == noRoot:
+	case sudo.Cause == "sudo-lacks-serve", sudo.Cause == "no-root":
 		e.add(doctor.Unknown(doctor.Controller, "only root's genv says it (`genv usage serve`)"))
 		return
 	case e.Genv.Protocol == 0: // genv 1.4.3 can't say it
@@ -25,7 +25,7 @@ func (e *examination) askActing(ctx context.Context) {
 	}
 	answer, err := e.Acting(ctx, e.host)
 	if err != nil {
-		e.add(doctor.Unknown(doctor.Controller, "%s", oneLine(err.Error())))
+		e.add(doctor.Unknown(doctor.Controller, "%s", doctor.OneLine(err.Error())))
 		return
 	}
 	e.acting = &answer
@@ -49,7 +49,7 @@ func (d *Document) judgeControllers(e *Election) {
 			continue
 		}
 		c := checkActing(h.acting, e, source)
-		others = others || c.Cause == otherActs
+		others = others || c.Cause == "other-controller"
 		h.Checks[len(h.Checks)-1] = c
 		h.Status = doctor.Overall(h.Checks)
 	}
@@ -78,17 +78,6 @@ func sourceOf(hosts []Host, e *Election) string {
 
 func acts(a *agent.Acting) bool { return a != nil && a.Noted != nil && !a.Noted.Released }
 
-// The causes of the check of a host's controller.
-const (
-	otherActs      doctor.Cause = "other-controller"
-	otherCluster   doctor.Cause = "other-cluster"
-	otherElection  doctor.Cause = "other-election"
-	laterEpoch     doctor.Cause = "later-epoch"
-	noController   doctor.Cause = "no-controller"
-	noteUnreadable doctor.Cause = "controller-unknown"
-	cannotRefuse   doctor.Cause = "genv-refuses-none"
-)
-
 // checkActing judges the controller of a host, by the source that should count its epochs.
 func checkActing(a *agent.Acting, e *Election, source string) doctor.Check {
 	is := func(status doctor.Status, cause doctor.Cause, detail, step string) doctor.Check {
@@ -99,29 +88,29 @@ func checkActing(a *agent.Acting, e *Election, source string) doctor.Check {
 	own := n.Source == source
 	switch {
 	case a.Unknown != "":
-		return is(doctor.Failed, noteUnreadable, "genv can't read which controller may act, so none may: "+a.Unknown,
+		return is(doctor.Failed, "controller-unknown", "genv can't read which controller may act, so none may: "+a.Unknown,
 			"look at controller.json in /var/lib/genv on the host: if it is damaged and one controller runs, remove it")
 	case !a.Refuses && e != nil:
-		return is(doctor.Warning, cannotRefuse, "its genv can't refuse a controller that was replaced", upgradeStep)
+		return is(doctor.Warning, "genv-refuses-none", "its genv can't refuse a controller that was replaced", upgradeStep)
 	case !a.Refuses:
 		return doctor.Good(doctor.Controller, "its genv lets each controller act")
 	case e != nil && e.Err != nil:
 		return doctor.Unknown(doctor.Controller, "%s; whether it should isn't known without etcd", seen)
 	case own && e.isBehind(n):
-		return is(doctor.Failed, laterEpoch, "the host knows a later epoch of this election than that of the leader, and refuses the leader: etcd was set up again as it was, or restored",
+		return is(doctor.Failed, "later-epoch", "the host knows a later epoch of this election than that of the leader, and refuses the leader: etcd was set up again as it was, or restored",
 			"end all controllers of this election, give etcd another --initial-cluster-token or --leader another key, and start one controller once with --take-over")
 	case acts(a) && own:
 		return doctor.Good(doctor.Controller, "%s", seen)
 	case acts(a) && e == nil:
-		return is(doctor.Warning, otherActs, seen+", and another controller on other hosts", "if that isn't intended, end one of them, and start the other one once with --take-over")
+		return is(doctor.Warning, "other-controller", seen+", and another controller on other hosts", "if that isn't intended, end one of them, and start the other one once with --take-over")
 	case acts(a) && e.Leader != nil && e.Leader.Name == n.Name:
-		return is(doctor.Failed, otherCluster, "the leader acts with an epoch from another etcd cluster, so no standby can take over here", "end all controllers of this election, and start one once with --take-over")
+		return is(doctor.Failed, "other-cluster", "the leader acts with an epoch from another etcd cluster, so no standby can take over here", "end all controllers of this election, and start one once with --take-over")
 	case acts(a):
-		return is(doctor.Failed, otherActs, seen+", so the host refuses the controllers of this election", "end it, or "+takeOver)
+		return is(doctor.Failed, "other-controller", seen+", so the host refuses the controllers of this election", "end it, or "+takeOver)
 	case e != nil && n.Kind() == fence.KindEtcd && !own:
-		return is(doctor.Failed, otherElection, seen+", and the host waits for the next leader of its election: the controllers of this one are refused", takeOver)
+		return is(doctor.Failed, "other-election", seen+", and the host waits for the next leader of its election: the controllers of this one are refused", takeOver)
 	case e != nil && e.Leader != nil:
-		return is(doctor.Failed, noController, seen+", so nothing is enforced here", "check that hosts.yaml has this host on all controllers, and look at `journalctl -u genv-controller`")
+		return is(doctor.Failed, "no-controller", seen+", so nothing is enforced here", "check that hosts.yaml has this host on all controllers, and look at `journalctl -u genv-controller`")
 	}
 	return doctor.Good(doctor.Controller, "%s", seen)
 }

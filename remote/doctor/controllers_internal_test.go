@@ -258,11 +258,11 @@ func TestWhichHostsAreAsked(t *testing.T) {
 		knows bool
 	}{
 		"in order":              {doctor.Good(doctor.Sudo, ""), 1, true, true},
-		"a hung driver":         {doctor.Problem(doctor.DriverState, doctor.SMIHung, "x"), 1, false, false},
-		"sudo without serve":    {problem(doctor.Sudo, doctor.Warning, coversNoServe, "x", "y"), 1, false, false},
-		"a login without root":  {problem(doctor.Sudo, doctor.Warning, noRoot, "x", "y"), 1, false, false},
-		"genv 1.4.3":            {problem(doctor.Genv, doctor.Warning, genv143, "x", "y"), 0, false, true},
-		"a warning before that": {problem(doctor.Disk, doctor.Warning, doctor.DiskLow, "x", "y"), 1, true, true},
+		"a hung driver":         {doctor.Problem(doctor.DriverState, "nvidia-smi-hung", "x"), 1, false, false},
+		"sudo without serve":    {problem(doctor.Sudo, doctor.Warning, "sudo-lacks-serve", "x", "y"), 1, false, false},
+		"a login without root":  {problem(doctor.Sudo, doctor.Warning, "no-root", "x", "y"), 1, false, false},
+		"genv 1.4.3":            {problem(doctor.Genv, doctor.Warning, "genv-1.4.3", "x", "y"), 0, false, true},
+		"a warning before that": {problem(doctor.Disk, doctor.Warning, "disk-low", "x", "y"), 1, true, true},
 	} {
 		asked := false
 		d := &Doctor{Acting: func(context.Context, remote.Host) (agent.Acting, error) {

@@ -118,12 +118,12 @@ func failed(name doctor.Name, err error) doctor.Check {
 	if f.Class == remote.Cancelled {
 		status = doctor.Skipped
 	}
-	return doctor.Check{Name: name, Status: status, Cause: doctor.Cause(f.Class), Detail: oneLine(f.Error), NextStep: f.NextStep}
+	return doctor.Check{Name: name, Status: status, Cause: doctor.Cause(f.Class), Detail: doctor.OneLine(f.Error), NextStep: f.NextStep}
 }
 
 // problem is a check with a cause that only a controller finds.
 func problem(name doctor.Name, status doctor.Status, cause doctor.Cause, detail, step string) doctor.Check {
-	return doctor.Check{Name: name, Status: status, Cause: cause, Detail: oneLine(detail), NextStep: step}
+	return doctor.Check{Name: name, Status: status, Cause: cause, Detail: doctor.OneLine(detail), NextStep: step}
 }
 
 // look connects to the host, and makes the checks for which commands run there.
@@ -137,7 +137,7 @@ func (e *examination) look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, e.Timeout-min(time.Since(began), e.Timeout/2))
 	defer cancel()
 	e.System = s.system
-	e.add(e.checkSudo(s))
+	e.add(e.checkSudo(&s))
 	e.measureClock(ctx)
 	e.checkGenv(ctx, s)
 	e.askActing(ctx)

@@ -153,7 +153,7 @@ func (e *Election) checkEtcd() doctor.Check {
 		return problem(etcdRow, doctor.Warning, "etcd-members-silent", fmt.Sprintf("%d of %d members of etcd don't answer: %s", len(e.Silent), e.Members, strings.Join(e.Silent, "; ")),
 			look+": without a majority of its members no controller can lead")
 	}
-	return doctor.Good(etcdRow, "%s for the election %s", members(e.Members), oneLine(e.Key))
+	return doctor.Good(etcdRow, "%s for the election %s", members(e.Members), doctor.OneLine(e.Key))
 }
 
 func members(n int) string {
@@ -262,9 +262,9 @@ func about(r *election.Registration, now time.Time) string {
 		hosts = fmt.Sprintf("%d of %s answer", *r.Answered, hosts)
 	}
 	if r.Cycled.IsZero() {
-		return fmt.Sprintf("genv %s, %s, no cycle yet", orUnknown(oneLine(r.Version)), hosts)
+		return fmt.Sprintf("genv %s, %s, no cycle yet", cmp.Or(doctor.OneLine(r.Version), "unknown"), hosts)
 	}
-	return fmt.Sprintf("genv %s, %s, the last cycle ended %s", orUnknown(oneLine(r.Version)), hosts, ago(r.Cycled, now))
+	return fmt.Sprintf("genv %s, %s, the last cycle ended %s", cmp.Or(doctor.OneLine(r.Version), "unknown"), hosts, ago(r.Cycled, now))
 }
 
 // ago is how long ago something was; another clock may be ahead.

@@ -122,15 +122,15 @@ func TestSudo(t *testing.T) {
 	}{
 		{name: "narrow", sudo: list("    (root) NOPASSWD: /usr/local/bin/genv usage snapshot, /usr/local/bin/genv usage execute, /usr/local/bin/genv usage serve *"), status: doctor.OK},
 		{name: "no sudo", sudo: "sudo\n127\nsh: 1: sudo: not found", status: doctor.Failed, cause: "sudo", next: "install sudo"},
-		{name: "a terminal", sudo: "sudo\n0\nMatching Defaults entries for admin on x:\n    requiretty\n\nUser admin may run the following commands on x:\n    (ALL) NOPASSWD: ALL", status: doctor.Failed, cause: needsTerminal, next: "!requiretty"},
+		{name: "a terminal", sudo: "sudo\n0\nMatching Defaults entries for admin on x:\n    requiretty\n\nUser admin may run the following commands on x:\n    (ALL) NOPASSWD: ALL", status: doctor.Failed, cause: "sudo-requires-tty", next: "!requiretty"},
 		{name: "no rights", sudo: "sudo\n1\nSorry, user admin may not run sudo on x.", status: doctor.Failed, cause: "sudo-refused", next: "sudo -l"},
 		{name: "another error", sudo: "sudo\n1\nsudo: unable to resolve host", status: doctor.Failed, cause: "sudo", next: "NOPASSWD"},
 		{name: "a password for serve", sudo: list("    (root) /usr/local/bin/genv usage serve *"), status: doctor.Failed, cause: "sudo", next: "without a password"},
 		{name: "another path", sudo: list("    (root) NOPASSWD: /usr/bin/genv usage *"), status: doctor.Failed, cause: "sudo-refused", next: "/usr/local/bin/genv usage serve"},
-		{name: "without serve", sudo: list("    (root) NOPASSWD: /usr/local/bin/genv usage snapshot, /usr/local/bin/genv usage execute"), status: doctor.Warning, cause: coversNoServe, next: "serve"},
-		{name: "in another language", sudo: "sudo\n0\nDer Benutzer darf", status: doctor.Warning, cause: sudoUnclear, next: "sudo -l"},
+		{name: "without serve", sudo: list("    (root) NOPASSWD: /usr/local/bin/genv usage snapshot, /usr/local/bin/genv usage execute"), status: doctor.Warning, cause: "sudo-lacks-serve", next: "serve"},
+		{name: "in another language", sudo: "sudo\n0\nDer Benutzer darf", status: doctor.Warning, cause: "sudo-unclear", next: "sudo -l"},
 		{name: "root without sudo", who: "who\nroot\n0\n", sudo: "sudo\n", noSudo: true, status: doctor.OK},
-		{name: "a user without sudo", sudo: "sudo\n", noSudo: true, status: doctor.Warning, cause: noRoot, next: "hosts.yaml"},
+		{name: "a user without sudo", sudo: "sudo\n", noSudo: true, status: doctor.Warning, cause: "no-root", next: "hosts.yaml"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.who == "" {
@@ -185,13 +185,13 @@ func TestMeasure(t *testing.T) {
 		cause   doctor.Cause
 	}{
 		{"1000.010000000", 20 * time.Millisecond, doctor.OK, ""},
-		{"1003.000000000", 20 * time.Millisecond, doctor.Warning, doctor.ClockOff},
-		{"996.000000000", 20 * time.Millisecond, doctor.Warning, doctor.ClockOff},
+		{"1003.000000000", 20 * time.Millisecond, doctor.Warning, "clock-off"},
+		{"996.000000000", 20 * time.Millisecond, doctor.Warning, "clock-off"},
 		{"1003.000000000", 4 * time.Second, doctor.OK, ""}, // it may be right
-		{"1100.000000000", 4 * time.Second, doctor.Failed, doctor.ClockWrong},
+		{"1100.000000000", 4 * time.Second, doctor.Failed, "clock-wrong"},
 		{"1000", 20 * time.Millisecond, doctor.OK, ""}, // a date(1) without fractions
 		{"1000.%N", 20 * time.Millisecond, doctor.OK, ""},
-		{"1000.000000000", 10 * time.Second, doctor.Warning, doctor.ClockUncertain},
+		{"1000.000000000", 10 * time.Second, doctor.Warning, "clock-uncertain"},
 	} {
 		m, ok := measure(before, tt.took, tt.printed)
 		require.True(t, ok, tt.printed)
@@ -209,8 +209,8 @@ func TestPlainFacts(t *testing.T) {
 		"folder": "/s\n43ff 0 3 4096\n", "files": "81b6 0 1 12 envs.json\na1ff 1000 1 11 devices.json\n81b6 0 1 0 genv.lock\n",
 		"content-envs.json": `{"envs": []}` + "\n",
 	})
-	require.Equal(t, doctor.StateSticky, doctor.CheckState(doctor.State{Path: "/s", Folder: s.Folder}).Cause)
-	require.Equal(t, doctor.StateUnsafe, doctor.CheckState(s).Cause)
+	require.EqualValues(t, "state-sticky", doctor.CheckState(doctor.State{Path: "/s", Folder: s.Folder}).Cause)
+	require.EqualValues(t, "state-unsafe", doctor.CheckState(s).Cause)
 	require.True(t, stateIn(map[string]string{"folder": "/s\n"}).Missing)
 	require.Equal(t, doctor.Skipped, doctor.CheckState(stateIn(nil)).Status)
 
@@ -253,7 +253,7 @@ func FuzzSections(f *testing.F) {
 		s := parseSurvey(parts)
 		e := &examination{Doctor: &Doctor{}, found: map[doctor.Name]doctor.Check{}}
 		for _, c := range []doctor.Check{
-			e.checkSudo(s), e.checkProgram(s), doctor.CheckDriver(driverIn(parts)), doctor.CheckState(stateIn(parts)),
+			e.checkSudo(&s), e.checkProgram(s), doctor.CheckDriver(driverIn(parts)), doctor.CheckState(stateIn(parts)),
 			doctor.CheckServices(unitsIn(parts["units"])), doctor.CheckDisk(spacesIn(parts["disk"], parts["mounts"])),
 			doctor.CheckGuard(doctor.Kernel{Release: s.system.Kernel, Cgroup2: doctor.Cgroup2In(parts["mounts"])}),
 		} {

@@ -13,20 +13,12 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/doctor"
 )
 
-// The causes of the genv on a host.
-const (
-	genv143        doctor.Cause = "genv-1.4.3"
-	genvOlder      doctor.Cause = "genv-older"
-	genvNotInLogin doctor.Cause = "genv-not-in-login-path"
-	genvTwo        doctor.Cause = "genv-two-programs"
-)
-
 const upgradeStep = "install this genv on the host: `genv remote install -H HOST`"
 
 // checkGenv judges the genv on the host, and makes the checks that only the host can make.
 func (e *examination) checkGenv(ctx context.Context, s survey) {
 	path := s.genv()
-	e.Genv = doctor.Program{Path: oneLine(path), Version: s.version}
+	e.Genv = doctor.Program{Path: doctor.OneLine(path), Version: s.version}
 	if path == "" {
 		e.add(problem(doctor.Genv, doctor.Failed, doctor.Cause(remote.GenvMissing), "there is no genv on the host",
 			"install it: `genv remote install -H HOST`, or set `genv:` for it in hosts.yaml"))
@@ -98,23 +90,20 @@ var version143 = lazily(`^(0\.\d{1,3}|1\.[0-4])\.\d{1,3}$`)
 
 // checkVersion judges the version and protocol. failure is why there is no document.
 func (e *examination) checkVersion(s survey, failure error) doctor.Check {
-	is := func(status doctor.Status, cause doctor.Cause, detail, step string) doctor.Check {
-		return problem(doctor.Genv, status, cause, detail, step)
-	}
-	seen := fmt.Sprintf("%s, version %s", e.Genv.Path, orUnknown(e.Genv.Version))
+	seen := fmt.Sprintf("%s, version %s", e.Genv.Path, cmp.Or(e.Genv.Version, "unknown"))
 	var known *remote.Error
 	switch {
 	case failure == nil && e.Genv.Protocol != agent.Version:
-		return is(doctor.Failed, doctor.Cause(remote.Version), fmt.Sprintf("%s, protocol %d, and this genv speaks protocol %d", seen, e.Genv.Protocol, agent.Version), remote.Version.NextStep())
+		return problem(doctor.Genv, doctor.Failed, doctor.Cause(remote.Version), fmt.Sprintf("%s, protocol %d, and this genv speaks protocol %d", seen, e.Genv.Protocol, agent.Version), remote.Version.NextStep())
 	case failure == nil:
 		return e.found[doctor.Genv]
 	case version143().MatchString(s.version):
-		return is(doctor.Warning, genv143, seen+": it reports no start times, UUIDs and outcomes, and has no `genv doctor`; plain commands were used", upgradeStep+"; docs/migrating.md says what differs")
+		return problem(doctor.Genv, doctor.Warning, "genv-1.4.3", seen+": it reports no start times, UUIDs and outcomes, and has no `genv doctor`; plain commands were used", upgradeStep+"; docs/migrating.md says what differs")
 	case remote.ClassOf(failure) == remote.CommandFailed && errors.As(failure, &known) && unknownCommand().MatchString(known.Stderr):
-		return is(doctor.Warning, genvOlder, seen+": it has no `genv doctor`; plain commands were used", upgradeStep)
+		return problem(doctor.Genv, doctor.Warning, "genv-older", seen+": it has no `genv doctor`; plain commands were used", upgradeStep)
 	}
 	c := failed(doctor.Genv, failure)
-	c.Detail = oneLine(seen + ": `genv doctor`: " + c.Detail)
+	c.Detail = doctor.OneLine(seen + ": `genv doctor`: " + c.Detail)
 	return c
 }
 
@@ -122,26 +111,23 @@ var unknownCommand = lazily(`unknown command|invalid choice|no command|is no com
 
 // checkProgram judges the file that the name of genv leads to, for the login and for sudo.
 func (e *examination) checkProgram(s survey) doctor.Check {
-	is := func(status doctor.Status, cause doctor.Cause, detail, step string) doctor.Check {
-		return problem(doctor.Genv, status, cause, detail, step)
-	}
 	login, root := s.programs["login"], s.programs["sudo"]
 	for _, p := range []program{root, login} {
 		if p.path != "" && (p.uid != "0" || p.mode&0o022 != 0) {
-			return doctor.Problem(doctor.Genv, doctor.GenvWritable, "%s belongs to uid %s with mode %04o", oneLine(p.path), oneLine(p.uid), p.mode)
+			return doctor.Problem(doctor.Genv, "genv-writable", "%s belongs to uid %s with mode %04o", doctor.OneLine(p.path), doctor.OneLine(p.uid), p.mode)
 		}
 	}
 	switch {
 	case e.host.NoSudo && login.path == "":
-		return is(doctor.Failed, doctor.Cause(remote.GenvMissing), "the login doesn't find genv; it is at "+s.genv(), fmt.Sprintf("set `genv: %s` for the host in hosts.yaml, or link it to %s", oneLine(s.genv()), remote.DefaultGenv))
+		return problem(doctor.Genv, doctor.Failed, doctor.Cause(remote.GenvMissing), "the login doesn't find genv; it is at "+s.genv(), fmt.Sprintf("set `genv: %s` for the host in hosts.yaml, or link it to %s", doctor.OneLine(s.genv()), remote.DefaultGenv))
 	case e.host.NoSudo:
 		return doctor.Check{Status: doctor.OK}
 	case root.path == "":
-		return is(doctor.Failed, doctor.Cause(remote.GenvMissing), "sudo doesn't find genv; it is at "+s.genv(), fmt.Sprintf("set `genv: %s` for the host in hosts.yaml, or install genv at %s", oneLine(s.genv()), remote.DefaultGenv))
+		return problem(doctor.Genv, doctor.Failed, doctor.Cause(remote.GenvMissing), "sudo doesn't find genv; it is at "+s.genv(), fmt.Sprintf("set `genv: %s` for the host in hosts.yaml, or install genv at %s", doctor.OneLine(s.genv()), remote.DefaultGenv))
 	case login.path == "":
-		return is(doctor.Warning, genvNotInLogin, "sudo finds "+root.path+", and the login finds no genv: commands that only look fail", fmt.Sprintf("set `genv: %s` for the host in hosts.yaml, or link it to %s", oneLine(root.path), remote.DefaultGenv))
+		return problem(doctor.Genv, doctor.Warning, "genv-not-in-login-path", "sudo finds "+root.path+", and the login finds no genv: commands that only look fail", fmt.Sprintf("set `genv: %s` for the host in hosts.yaml, or link it to %s", doctor.OneLine(root.path), remote.DefaultGenv))
 	case login.file != root.file:
-		return is(doctor.Warning, genvTwo, "the login finds "+login.path+", and sudo "+root.path, "remove one of them, or set `genv:` for the host in hosts.yaml")
+		return problem(doctor.Genv, doctor.Warning, "genv-two-programs", "the login finds "+login.path+", and sudo "+root.path, "remove one of them, or set `genv:` for the host in hosts.yaml")
 	}
 	return doctor.Check{Status: doctor.OK}
 }

@@ -41,13 +41,13 @@ func (e *examination) plain(ctx context.Context) {
 	if len(parts) == 0 && err != nil {
 		for _, name := range doctor.HostNames() {
 			if _, made := e.found[name]; !made {
-				e.add(doctor.Unknown(name, "%s", oneLine(err.Error())))
+				e.add(doctor.Unknown(name, "%s", doctor.OneLine(err.Error())))
 			}
 		}
 		return
 	}
 	driver := driverIn(parts)
-	e.System.Driver = oneLine(driver.Version())
+	e.System.Driver = doctor.OneLine(driver.Version())
 	e.add(
 		doctor.CheckDriver(driver),
 		doctor.CheckState(stateIn(parts)),
@@ -99,7 +99,7 @@ func driverIn(parts map[string]string) doctor.Driver {
 // stateIn reads what stat printed of the state folder, and what its files contain.
 func stateIn(parts map[string]string) doctor.State {
 	path, about, _ := strings.Cut(parts["folder"], "\n")
-	s := doctor.State{Path: oneLine(path)}
+	s := doctor.State{Path: doctor.OneLine(path)}
 	folder, ok := fileIn(strings.TrimSpace(about))
 	if !ok {
 		s.Missing = path != "" && strings.TrimSpace(about) == "" // stat printed nothing about it
@@ -196,7 +196,7 @@ func spacesIn(printed, mounts string) []doctor.Space {
 			if f[0] == "/var/log/genv" {
 				what = "the record"
 			}
-			spaces = append(spaces, doctor.Space{For: what, Path: oneLine(f[0]), NoInodes: true, Err: fmt.Errorf("df printed nothing about it")})
+			spaces = append(spaces, doctor.Space{For: what, Path: doctor.OneLine(f[0]), NoInodes: true, Err: fmt.Errorf("df printed nothing about it")})
 		case len(f) == 6 && len(spaces) > 0:
 			s := &spaces[len(spaces)-1]
 			if s.Err != nil { // the first line, of kilobytes

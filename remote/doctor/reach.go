@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,16 +15,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// The causes that only a controller finds, in addition to the classes of package remote.
-const (
-	noSuchName doctor.Cause = "no-such-name"
-	refused    doctor.Cause = "connection-refused"
-	noRoute    doctor.Cause = "no-route"
-	noAnswer   doctor.Cause = "no-answer"
-	silent     doctor.Cause = "silent"
-	unchecked  doctor.Cause = "host-key-unchecked"
-)
-
 // resolve makes the check of the name, without a connection.
 func (e *examination) resolve(ctx context.Context) bool {
 	way, err := e.Client.Way(ctx, e.host)
@@ -32,7 +23,7 @@ func (e *examination) resolve(ctx context.Context) bool {
 	}
 	switch {
 	case err != nil && remote.ClassOf(err) == remote.Unreachable:
-		e.add(problem(doctor.NameResolution, doctor.Failed, noSuchName, err.Error(),
+		e.add(problem(doctor.NameResolution, doctor.Failed, "no-such-name", err.Error(),
 			"correct the name, give the host an `address:` in hosts.yaml or a HostName in ssh_config, or check the resolver: getent ahosts NAME"))
 	case err != nil:
 		e.fail(doctor.NameResolution, err)
@@ -55,7 +46,7 @@ func (e *examination) reached(peer remote.Peer) {
 	way := e.Way
 	e.Address = peer.Address
 	if way.Direct() {
-		e.add(doctor.Good(doctor.TCP, "connected to %s", orUnknown(peer.Address)))
+		e.add(doctor.Good(doctor.TCP, "connected to %s", cmp.Or(peer.Address, "unknown")))
 	} else {
 		through := "through a ProxyCommand"
 		if hops := way.Settings.ProxyJump; way.OpenSSH {
@@ -71,10 +62,10 @@ func (e *examination) reached(peer remote.Peer) {
 
 func (e *examination) keyOf(peer remote.Peer) doctor.Check {
 	if e.Insecure {
-		return problem(doctor.HostKey, doctor.Warning, unchecked, peer.HostKey+" was not checked (--insecure-ignore-host-keys)",
+		return problem(doctor.HostKey, doctor.Warning, "host-key-unchecked", peer.HostKey+" was not checked (--insecure-ignore-host-keys)",
 			"run it again without --insecure-ignore-host-keys")
 	}
-	return doctor.Good(doctor.HostKey, "%s is the known one", orUnknown(peer.HostKey))
+	return doctor.Good(doctor.HostKey, "%s is the known one", cmp.Or(peer.HostKey, "unknown"))
 }
 
 // unreached adds what a failed connection shows.
@@ -108,18 +99,15 @@ func (e *examination) answered() {
 
 // noConnection is why no SSH server answered.
 func noConnection(err error) doctor.Check {
-	is := func(status doctor.Status, cause doctor.Cause, step string) doctor.Check {
-		return problem(doctor.TCP, status, cause, err.Error(), step)
-	}
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return is(doctor.Failed, refused, "start sshd on the host (`systemctl start ssh`), or correct the port: nothing listens there")
+		return problem(doctor.TCP, doctor.Failed, "connection-refused", err.Error(), "start sshd on the host (`systemctl start ssh`), or correct the port: nothing listens there")
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
-		return is(doctor.Failed, noRoute, "check that the host is up, and the network between: ping HOST; ip route get ADDRESS")
+		return problem(doctor.TCP, doctor.Failed, "no-route", err.Error(), "check that the host is up, and the network between: ping HOST; ip route get ADDRESS")
 	case remote.ClassOf(err) == remote.Timeout:
-		return is(doctor.Failed, silent, "something listens there and doesn't finish an SSH login: look at sshd and the load on the host's console")
+		return problem(doctor.TCP, doctor.Failed, "silent", err.Error(), "something listens there and doesn't finish an SSH login: look at sshd and the load on the host's console")
 	case remote.ClassOf(err) == remote.Unreachable && errors.Is(err, context.DeadlineExceeded):
-		return is(doctor.Failed, noAnswer, "check that the host is up and that no firewall drops the packets; raise --timeout if the network is slow")
+		return problem(doctor.TCP, doctor.Failed, "no-answer", err.Error(), "check that the host is up and that no firewall drops the packets; raise --timeout if the network is slow")
 	}
 	return failed(doctor.TCP, err)
 }
@@ -132,15 +120,3 @@ func addresses(way sshclient.Way) string {
 	}
 	return fmt.Sprintf("%s is %s", way.Settings.HostName, strings.Join(words, ", "))
 }
-
-func orUnknown(word string) string {
-	if word == "" {
-		return "unknown"
-	}
-	return word
-}
-
-// maxDetail is how long a text of a host may be, in bytes.
-const maxDetail = 600
-
-func oneLine(foreign string) string { return text.OneLine(text.Cut(foreign, maxDetail)) }

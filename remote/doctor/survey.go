@@ -76,7 +76,7 @@ func (e *examination) survey(ctx context.Context) (s survey, ok bool) {
 		return s, false
 	}
 	s = parseSurvey(parts)
-	e.add(doctor.Good(doctor.Login, "as %s (uid %s)", orUnknown(s.user), number(s.uid)))
+	e.add(doctor.Good(doctor.Login, "as %s (uid %s)", cmp.Or(s.user, "unknown"), number(s.uid)))
 	return s, true
 }
 
@@ -108,11 +108,11 @@ func sections(output []byte, token string) map[string]string {
 func parseSurvey(parts map[string]string) survey {
 	s := survey{uid: -1, status: -1, programs: map[string]program{}}
 	who := append(strings.Split(parts["who"], "\n"), "", "", "", "")
-	s.user = oneLine(who[0])
+	s.user = doctor.OneLine(who[0])
 	if uid, err := strconv.ParseUint(who[1], 10, 32); err == nil {
 		s.uid = int(uid)
 	}
-	s.system = doctor.System{OS: doctor.OSName(parts["os"]), Kernel: oneLine(who[2]), Arch: oneLine(who[3])}
+	s.system = doctor.System{OS: doctor.OSName(parts["os"]), Kernel: doctor.OneLine(who[2]), Arch: doctor.OneLine(who[3])}
 	status, listed, _ := strings.Cut(parts["sudo"], "\n")
 	if code, err := strconv.ParseUint(status, 10, 8); err == nil {
 		s.status, s.sudo = int(code), listed
@@ -129,7 +129,7 @@ func parseSurvey(parts map[string]string) survey {
 		}
 		i++
 	}
-	s.version = oneLine(lastLine(parts["version"]))
+	s.version = doctor.OneLine(lastLine(parts["version"]))
 	return s
 }
 

@@ -1,6 +1,10 @@
 package doctor
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
 
 // Status is the result of a check.
 type Status string
@@ -74,20 +78,9 @@ func Problem(name Name, cause Cause, format string, args ...any) Check {
 }
 
 // Worse says whether a status is worse than another one.
-func (s Status) Worse(than Status) bool { return s.rank() > than.rank() }
+func (s Status) Worse(than Status) bool { return s.rank() < than.rank() }
 
-func (s Status) rank() int {
-	switch s {
-	case OK:
-		return 0
-	case Skipped:
-		return 1
-	case Warning:
-		return 2
-	default:
-		return 3
-	}
-}
+func (s Status) rank() int { return slices.Index([]Status{Failed, Warning, Skipped, OK}, s) }
 
 // Overall is the status of a host: that of its worst check. A check that was skipped
 // doesn't count, since the failure that prevented it does.
@@ -102,12 +95,24 @@ func Overall(checks []Check) Status {
 }
 
 // worst is the worst of several results of one check, the first of equals.
-func worst(checks []Check) Check {
-	found := checks[0]
-	for _, c := range checks[1:] {
-		if c.Status.Worse(found.Status) {
+func worst(checks ...Check) (found Check) {
+	for _, c := range checks {
+		if found.Status == "" || c.Status != "" && c.Status.Worse(found.Status) {
 			found = c
 		}
+	}
+	return found
+}
+
+// together is the worst of several results of one check or, if all are in order, what all of them say.
+func together(checks []Check, separator string) Check {
+	found := worst(checks...)
+	if found.Status == OK {
+		details := make([]string, len(checks))
+		for i, c := range checks {
+			details[i] = c.Detail
+		}
+		found.Detail = strings.Join(details, separator)
 	}
 	return found
 }

@@ -1,7 +1,6 @@
 // Package doctor is the model of `genv doctor`: checks, what each of them found, and the
-// next step for whatever is not in order. It judges facts and collects none:
-// snapshot/doctor/machine collects those of this machine, remote/doctor what a controller
-// sees of a host.
+// next step for whatever is not in order. The judgements are functions of facts: Machine
+// collects those of this machine, remote/doctor what a controller sees of a host.
 //
 //	check := doctor.CheckDriver(doctor.Driver{Took: took, Modes: modes, Err: err})
 //	if check.Status == doctor.Failed {

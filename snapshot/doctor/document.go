@@ -90,7 +90,7 @@ func accepted(given []Check) ([]Check, error) {
 		if !slices.Contains([]Status{OK, Skipped, Warning, Failed}, c.Status) {
 			return nil, fmt.Errorf("%w: the status of %s is %q", ErrInvalid, name, text.Cut(string(c.Status), 32))
 		}
-		c.Detail, c.NextStep = oneLine(c.Detail), ""
+		c.Detail, c.NextStep = OneLine(c.Detail), ""
 		if c.Status == OK || c.Status == Skipped {
 			c.Cause = ""
 		} else {

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -35,13 +36,13 @@ const slowCall = 2 * time.Second
 // CheckDriver judges a call of nvidia-smi.
 func CheckDriver(d Driver) Check {
 	if errors.Is(d.Err, nvidiasmi.ErrNotInstalled) { // its text has all of PATH
-		return Problem(DriverState, SMIMissing, "nvidia-smi was not found in PATH")
+		return Problem(DriverState, "nvidia-smi-missing", "nvidia-smi was not found in PATH")
 	}
 	if d.Restricted && (errors.Is(d.Err, nvidiasmi.ErrNoDevices) || errors.Is(d.Err, nvidiasmi.ErrPermission)) {
 		return Unknown(DriverState, "a guard shows this user no GPU: run it as root")
 	}
 	if d.Err != nil {
-		return Problem(DriverState, causeOf(d.Err), "%s", oneLine(d.Err.Error()))
+		return Problem(DriverState, causeOf(d.Err), "%s", OneLine(d.Err.Error()))
 	}
 	var off, hidden []snapshot.DeviceIndex
 	for _, m := range d.Modes {
@@ -52,17 +53,17 @@ func CheckDriver(d Driver) Check {
 			off = append(off, m.Index)
 		}
 	}
-	seen := fmt.Sprintf("driver %s, %s, nvidia-smi took %s", orUnknown(d.Version()), plural(len(d.Modes), "GPU"), milliseconds(d.Took))
+	seen := fmt.Sprintf("driver %s, %s, nvidia-smi took %s", cmp.Or(d.Version(), "unknown"), plural(len(d.Modes), "GPU"), milliseconds(d.Took))
 	if d.Restricted {
 		seen += "; a guard may hide others, and these have other indices"
 	}
 	switch {
 	case len(off) > 0:
-		return Problem(DriverState, PersistenceOff, "%s; persistence mode is off on GPU %s", seen, indices(off))
+		return Problem(DriverState, "persistence-off", "%s; persistence mode is off on GPU %s", seen, indices(off))
 	case d.Took > slowCall:
-		return Problem(DriverState, SMISlow, "%s", seen)
+		return Problem(DriverState, "nvidia-smi-slow", "%s", seen)
 	case len(hidden) > 0:
-		return Problem(DriverState, PersistenceHidden, "%s; the persistence mode of GPU %s is unknown", seen, indices(hidden))
+		return Problem(DriverState, "persistence-unknown", "%s; the persistence mode of GPU %s is unknown", seen, indices(hidden))
 	}
 	return Good(DriverState, "%s, persistence mode on", seen)
 }
@@ -73,19 +74,19 @@ func causeOf(err error) Cause {
 		err   error
 		cause Cause
 	}{
-		{nvidiasmi.ErrNoDriver, NoDriver},
-		{nvidiasmi.ErrVersionMismatch, VersionMismatch},
-		{nvidiasmi.ErrNoDevices, NoGPUs},
-		{nvidiasmi.ErrGPULost, GPULost},
-		{nvidiasmi.ErrPermission, DriverPermission},
-		{nvidiasmi.ErrTimeout, SMIHung},
-		{nvidiasmi.ErrHung, SMIHung},
+		{nvidiasmi.ErrNoDriver, "no-driver"},
+		{nvidiasmi.ErrVersionMismatch, "driver-version-mismatch"},
+		{nvidiasmi.ErrNoDevices, "no-gpus"},
+		{nvidiasmi.ErrGPULost, "gpu-lost"},
+		{nvidiasmi.ErrPermission, "driver-permission"},
+		{nvidiasmi.ErrTimeout, "nvidia-smi-hung"},
+		{nvidiasmi.ErrHung, "nvidia-smi-hung"},
 	} {
 		if errors.Is(err, known.err) {
 			return known.cause
 		}
 	}
-	return SMIFailed
+	return "nvidia-smi-failed"
 }
 
 // indices are indices of devices as people write them.
@@ -95,13 +96,6 @@ func indices(of []snapshot.DeviceIndex) string {
 		words[i] = index.String()
 	}
 	return strings.Join(words, ",")
-}
-
-func orUnknown(word string) string {
-	if word == "" {
-		return "unknown"
-	}
-	return word
 }
 
 func plural(n int, noun string) string {
@@ -122,5 +116,5 @@ func milliseconds(d time.Duration) string {
 // maxDetail is how long a text of a host may be, in bytes.
 const maxDetail = 600
 
-// oneLine is a foreign text for a detail.
-func oneLine(foreign string) string { return text.OneLine(text.Cut(foreign, maxDetail)) }
+// OneLine is a foreign text for a detail.
+func OneLine(foreign string) string { return text.OneLine(text.Cut(foreign, maxDetail)) }

@@ -1,8 +1,8 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
-	"strconv"
 	"strings"
 )
 
@@ -25,7 +25,7 @@ func CheckNamespace(n Namespace) Check {
 	case n.Inode == 0:
 		return Unknown(PIDNamespace, "/proc doesn't show the PID namespace")
 	case n.Refusal != "":
-		return Problem(PIDNamespace, OtherNamespace, "%s", oneLine(n.Refusal))
+		return Problem(PIDNamespace, "other-pid-namespace", "%s", OneLine(n.Refusal))
 	case n.Inode != initialPID && n.Unsure:
 		return Unknown(PIDNamespace, "PID namespace %d, which is not the initial one: whether the state files are of it, only genv knows", n.Inode)
 	case n.Inode != initialPID:
@@ -44,33 +44,22 @@ type Kernel struct {
 // CheckGuard judges whether the kernel could guard devices: a program on cgroup2, with a
 // ring buffer for its events, since Linux 5.8.
 func CheckGuard(k Kernel) Check {
-	major, minor, ok := parseRelease(k.Release)
-	seen := "Linux " + orUnknown(oneLine(k.Release))
+	var major, minor int
+	parsed, _ := fmt.Sscanf(k.Release, "%d.%d", &major, &minor) // such as 6.1.0-18-amd64
+	seen := "Linux " + cmp.Or(OneLine(k.Release), "unknown")
 	switch {
-	case !ok:
-		return Unknown(Guard, "the kernel's version is unknown (%q)", oneLine(k.Release))
+	case parsed < 2 || major <= 0:
+		return Unknown(Guard, "the kernel's version is unknown (%q)", OneLine(k.Release))
 	case major < 5 || major == 5 && minor < 8:
-		return Problem(Guard, OldKernel, "%s", seen)
+		return Problem(Guard, "old-kernel", "%s", seen)
 	case k.BPF != nil && !*k.BPF:
-		return Problem(Guard, NoBPF, "%s has no bpf(2)", seen)
+		return Problem(Guard, "no-bpf", "%s has no bpf(2)", seen)
 	case k.Cgroup2 == "":
-		return Problem(Guard, NoCgroup2, "%s, without cgroup2", seen)
+		return Problem(Guard, "no-cgroup2", "%s, without cgroup2", seen)
 	case k.BPF == nil:
-		return Good(Guard, "%s, cgroup2 at %s", seen, oneLine(k.Cgroup2))
+		return Good(Guard, "%s, cgroup2 at %s", seen, OneLine(k.Cgroup2))
 	}
-	return Good(Guard, "%s, cgroup2 at %s, BPF", seen, oneLine(k.Cgroup2))
-}
-
-// parseRelease reads the beginning of a release such as 6.1.0-18-amd64.
-func parseRelease(release string) (major, minor int, ok bool) {
-	first, rest, _ := strings.Cut(release, ".")
-	digits := rest
-	if end := strings.IndexFunc(rest, func(r rune) bool { return r < '0' || r > '9' }); end >= 0 {
-		digits = rest[:end]
-	}
-	major, errMajor := strconv.Atoi(first)
-	minor, errMinor := strconv.Atoi(digits)
-	return major, minor, errMajor == nil && errMinor == nil && major > 0
+	return Good(Guard, "%s, cgroup2 at %s, BPF", seen, OneLine(k.Cgroup2))
 }
 
 // Unit is a systemd unit, as `systemctl show` has it.
@@ -94,22 +83,13 @@ const UnitProperties = "Id,LoadState,ActiveState,UnitFileState"
 func ParseUnits(output []byte) []Unit {
 	var units []Unit
 	for block := range strings.SplitSeq(string(output), "\n\n") {
-		var u Unit
-		for line := range strings.SplitSeq(block, "\n") {
+		values := map[string]string{}
+		for line := range strings.Lines(block) {
 			key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
-			switch key {
-			case "Id":
-				u.Name = value
-			case "LoadState":
-				u.Load = value
-			case "ActiveState":
-				u.Active = value
-			case "UnitFileState":
-				u.File = value
-			}
+			values[key] = value
 		}
-		if u.Name != "" {
-			units = append(units, u)
+		if values["Id"] != "" {
+			units = append(units, Unit{values["Id"], values["LoadState"], values["ActiveState"], values["UnitFileState"]})
 		}
 	}
 	return units
@@ -128,43 +108,33 @@ func CheckServices(s Systemd) Check {
 	case s.Absent:
 		return Unknown(Services, "this machine doesn't run systemd")
 	case s.Err != nil:
-		return Problem(Services, ServiceUnknown, "%s", oneLine(s.Err.Error()))
+		return Problem(Services, "services-unknown", "%s", OneLine(s.Err.Error()))
 	}
 	var found []Check
 	for _, u := range s.Units {
-		if c, installed := checkUnit(u); installed {
-			found = append(found, c)
+		if u.Load != "not-found" && u.Load != "masked" {
+			found = append(found, u.check())
 		}
 	}
 	if len(found) == 0 {
 		return Good(Services, "none of genv's units is installed")
 	}
-	if bad := worst(found); bad.Status != OK {
-		return bad
-	}
-	var running []string
-	for _, c := range found {
-		running = append(running, c.Detail)
-	}
-	return Good(Services, "%s", strings.Join(running, ", "))
+	return together(found, ", ")
 }
 
-func checkUnit(u Unit) (c Check, installed bool) {
-	name := strings.TrimSuffix(oneLine(u.Name), ".service")
-	state := fmt.Sprintf("%s is %s and %s", name, orUnknown(oneLine(u.Active)), orUnknown(oneLine(u.File)))
+func (u *Unit) check() Check {
+	state := fmt.Sprintf("%s is %s and %s", strings.TrimSuffix(OneLine(u.Name), ".service"), cmp.Or(OneLine(u.Active), "unknown"), cmp.Or(OneLine(u.File), "unknown"))
 	enabled := strings.HasPrefix(u.File, "enabled")
 	running := u.Active == "active" || u.Active == "activating" || u.Active == "reloading"
 	switch {
-	case u.Load == "not-found" || u.Load == "masked":
-		return Check{}, false
 	case u.Active == "failed":
-		return Problem(Services, ServiceFailed, "%s", state), true
+		return Problem(Services, "service-failed", "%s", state)
 	case enabled && !running:
-		return Problem(Services, ServiceStopped, "%s", state), true
+		return Problem(Services, "service-stopped", "%s", state)
 	case running && u.File == "disabled":
-		return Problem(Services, ServiceDisabled, "%s", state), true
+		return Problem(Services, "service-disabled", "%s", state)
 	}
-	return Good(Services, "%s", state), true
+	return Good(Services, "%s", state)
 }
 
 // Cgroup2In finds where cgroup2 is mounted in the text of /proc/self/mounts; empty if it
@@ -182,7 +152,7 @@ func Cgroup2In(mounts string) string {
 func OSName(release string) string {
 	for line := range strings.Lines(release) {
 		if name, found := strings.CutPrefix(strings.TrimSpace(line), "PRETTY_NAME="); found {
-			return oneLine(strings.Trim(name, `"'`))
+			return OneLine(strings.Trim(name, `"'`))
 		}
 	}
 	return ""

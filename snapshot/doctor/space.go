@@ -3,7 +3,6 @@ package doctor
 import (
 	"fmt"
 	"io/fs"
-	"strings"
 
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -33,38 +32,32 @@ const (
 // CheckDisk judges the file systems on which genv writes.
 func CheckDisk(spaces []Space) Check {
 	var found []Check
-	var free []string
 	for _, s := range spaces {
-		c := s.check()
-		found = append(found, c)
-		free = append(free, c.Detail)
+		found = append(found, s.check())
 	}
 	if len(found) == 0 {
 		return Unknown(Disk, "the file systems could not be looked at")
 	}
-	if bad := worst(found); bad.Status != OK {
-		return bad
-	}
-	return Good(Disk, "%s", strings.Join(free, "; "))
+	return together(found, "; ")
 }
 
 func (s *Space) check() Check {
 	seen := fmt.Sprintf("%s (%s)", s.Path, s.For)
 	switch f := s.Folder; {
 	case s.Err != nil:
-		return Unknown(Disk, "%s: %s", seen, oneLine(s.Err.Error()))
+		return Unknown(Disk, "%s: %s", seen, OneLine(s.Err.Error()))
 	case s.ReadOnly:
-		return Problem(Disk, DiskReadOnly, "%s is on a read-only file system", seen)
+		return Problem(Disk, "disk-read-only", "%s is on a read-only file system", seen)
 	case s.Free < fullBytes:
-		return Problem(Disk, DiskFull, "%s has %d bytes free", seen, s.Free)
+		return Problem(Disk, "disk-full", "%s has %d bytes free", seen, s.Free)
 	case !s.NoInodes && s.Inodes < fullInodes:
-		return Problem(Disk, DiskFull, "%s has no inode free", seen)
+		return Problem(Disk, "disk-full", "%s has no inode free", seen)
 	case f != nil && (f.Mode&fs.ModeDir == 0 || f.UID != s.Owner || f.permissions()&0o022 != 0 && f.Mode&fs.ModeSticky == 0):
-		return Problem(Disk, RecordUnsafe, "%s is %s of uid %d with mode %04o", seen, kindOf(f.Mode), f.UID, f.permissions())
+		return Problem(Disk, "record-unsafe", "%s is %s of uid %d with mode %04o", seen, kindOf(f.Mode), f.UID, f.permissions())
 	case s.Free < lowBytes:
-		return Problem(Disk, DiskLow, "%s has %s free", seen, size(s.Free))
+		return Problem(Disk, "disk-low", "%s has %s free", seen, size(s.Free))
 	case !s.NoInodes && s.Inodes < lowInodes:
-		return Problem(Disk, DiskLow, "%s has %d inodes free", seen, s.Inodes)
+		return Problem(Disk, "disk-low", "%s has %d inodes free", seen, s.Inodes)
 	}
 	return Good(Disk, "%s has %s free", seen, size(s.Free))
 }

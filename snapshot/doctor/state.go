@@ -43,24 +43,23 @@ type File struct {
 func CheckState(s State) Check {
 	switch {
 	case s.Missing:
-		return worst(append([]Check{Good(StateFolder, "%s is not there yet: the first genv command makes it", s.Path)}, s.checkRoot()...))
+		return worst(Good(StateFolder, "%s is not there yet: the first genv command makes it", s.Path), s.checkRoot())
 	case s.Err != nil:
-		return Problem(StateFolder, StateUnreadable, "%s", oneLine(s.Err.Error()))
+		return Problem(StateFolder, "state-unreadable", "%s", OneLine(s.Err.Error()))
 	case s.Folder == nil:
 		return Unknown(StateFolder, "%s could not be looked at", s.Path)
 	}
-	found := []Check{s.good()}
-	found = append(found, s.checkFolder()...)
+	found := []Check{s.good(), s.checkFolder()}
 	for _, f := range s.Files {
-		found = append(found, s.checkFile(f)...)
+		found = append(found, s.checkFile(f))
 	}
 	for _, name := range s.Lost {
-		found = append(found, Problem(StateFolder, StateLost, "%s/%s is missing, although root has a copy of it", s.Path, name))
+		found = append(found, Problem(StateFolder, "state-lost", "%s/%s is missing, although root has a copy of it", s.Path, name))
 	}
 	if s.Holder != "" {
-		found = append(found, Problem(StateFolder, StateLocked, "%s/genv.lock is held by %s", s.Path, s.Holder))
+		found = append(found, Problem(StateFolder, "state-locked", "%s/genv.lock is held by %s", s.Path, s.Holder))
 	}
-	return worst(append(found, s.checkRoot()...))
+	return worst(append(found, s.checkRoot())...)
 }
 
 // good describes a folder in which all is in order.
@@ -73,55 +72,55 @@ func (s *State) good() Check {
 	}
 	detail := fmt.Sprintf("%s, uid %d, mode %04o, %s", s.Path, s.Folder.UID, s.Folder.permissions(), plural(len(s.Files), "file"))
 	if len(unread) > 0 {
-		return Unknown(StateFolder, "%s; %s", detail, oneLine(strings.Join(unread, "; ")))
+		return Unknown(StateFolder, "%s; %s", detail, OneLine(strings.Join(unread, "; ")))
 	}
 	return Good(StateFolder, "%s", detail)
 }
 
-func (s *State) checkFolder() []Check {
+func (s *State) checkFolder() Check {
 	f := s.Folder
 	switch {
 	case !f.Mode.IsDir():
-		return []Check{Problem(StateFolder, StateUnsafe, "%s of uid %d is %s, and not a folder", s.Path, f.UID, kindOf(f.Mode))}
+		return Problem(StateFolder, "state-unsafe", "%s of uid %d is %s, and not a folder", s.Path, f.UID, kindOf(f.Mode))
 	case f.permissions()&0o777 != 0o777:
-		return []Check{narrowed(s.Path, f, f.UID == 0 && f.permissions()&0o555 == 0o555)}
+		return narrowed(s.Path, f, f.UID == 0 && f.permissions()&0o555 == 0o555)
 	case f.Mode&fs.ModeSticky != 0:
-		return []Check{Problem(StateFolder, StateSticky, "%s has mode %04o, with the sticky bit", s.Path, f.permissions())}
+		return Problem(StateFolder, "state-sticky", "%s has mode %04o, with the sticky bit", s.Path, f.permissions())
 	}
-	return nil
+	return Check{}
 }
 
-func (s *State) checkFile(f File) []Check {
+func (s *State) checkFile(f File) Check {
 	path := s.Path + "/" + f.Name
 	switch {
 	case !f.Mode.IsRegular():
-		return []Check{Problem(StateFolder, StateUnsafe, "%s of uid %d is %s", path, f.UID, kindOf(f.Mode))}
+		return Problem(StateFolder, "state-unsafe", "%s of uid %d is %s", path, f.UID, kindOf(f.Mode))
 	case f.Links > 1:
-		return []Check{Problem(StateFolder, StateUnsafe, "%s of uid %d has %d hard links", path, f.UID, f.Links)}
+		return Problem(StateFolder, "state-unsafe", "%s of uid %d has %d hard links", path, f.UID, f.Links)
 	case f.Size > MaxStateFile && f.Name != lockName:
-		return []Check{Problem(StateFolder, StateUnsafe, "%s of uid %d has %d bytes, more than genv ever writes", path, f.UID, f.Size)}
+		return Problem(StateFolder, "state-unsafe", "%s of uid %d has %d bytes, more than genv ever writes", path, f.UID, f.Size)
 	case f.Content != nil:
-		return []Check{Problem(StateFolder, StateCorrupt, "%s of uid %d: %s", path, f.UID, oneLine(f.Content.Error()))}
+		return Problem(StateFolder, "state-corrupt", "%s of uid %d: %s", path, f.UID, OneLine(f.Content.Error()))
 	case f.permissions()&0o666 != 0o666:
-		return []Check{narrowed(path, &f, f.UID == 0 && f.permissions()&0o444 == 0o444 && f.Name != lockName)}
+		return narrowed(path, &f, f.UID == 0 && f.permissions()&0o444 == 0o444 && f.Name != lockName)
 	}
-	return nil
+	return Check{}
 }
 
 // checkRoot judges the folder of root's notes.
-func (s *State) checkRoot() []Check {
+func (s *State) checkRoot() Check {
 	if r := s.Root; r != nil && (!r.Mode.IsDir() || r.UID != s.Owner || r.permissions()&0o022 != 0) {
-		return []Check{Problem(StateFolder, RootFolder, "%s is %s of uid %d with mode %04o", r.Name, kindOf(r.Mode), r.UID, r.permissions())}
+		return Problem(StateFolder, "root-folder-unsafe", "%s is %s of uid %d with mode %04o", r.Name, kindOf(r.Mode), r.UID, r.permissions())
 	}
-	return nil
+	return Check{}
 }
 
 // narrowed is a folder or file that not all users can use. Root may have made it readable
 // only on purpose.
 func narrowed(path string, f *File, onPurpose bool) Check {
-	cause := StateMode
+	cause := Cause("state-mode")
 	if onPurpose {
-		cause = StateReadOnly
+		cause = "state-read-only"
 	}
 	return Problem(StateFolder, cause, "%s of uid %d has mode %04o: not all users can write it", path, f.UID, f.permissions())
 }

@@ -1,7 +1,14 @@
 package checkup
 
 import (
+	"archive/tar"
+	"cmp"
+	"compress/gzip"
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"runtime"
@@ -10,12 +17,10 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v2"
-	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot/doctor"
-	"github.com/seed-3119e985/genv/snapshot/doctor/bundle"
 )
 
 // BundleFlag is for a bug report.
@@ -23,57 +28,93 @@ func BundleFlag() cli.Flag {
 	return &cli.StringFlag{Name: "bundle", Usage: "also write what a bug report needs to `FILE` (.tar.gz), without secrets"}
 }
 
-// Bundle is the file of that flag. A nil one is for a command without it.
+// Bundle is the file of that flag while it is written; a nil one is for a command without it. The
+// caller chooses what goes into the file. What is not known to be harmless is removed.
 type Bundle struct {
-	*bundle.File
 	program command.Program
+	file    *os.File
+	gzip    *gzip.Writer
+	tar     *tar.Writer
+	err     error // the first one
 }
 
-// OpenBundle creates the file of the flag before anything else is done; nil without it.
+// OpenBundle creates the file of the flag before anything else is done; nil without it. Only its
+// owner can read it. A file that exists is an error: it is not overwritten.
 func OpenBundle(c *cli.Context, p command.Program) (*Bundle, error) {
 	path := c.String("bundle")
 	if path == "" {
 		return nil, nil
 	}
-	file, err := bundle.Create(path, p.Now)
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil, command.UsageError("--bundle: %s exists already: remove it, or choose another name", path)
+	}
 	if err != nil {
 		return nil, command.UsageError("--bundle: %w", err)
 	}
-	return &Bundle{file, p}, nil
+	b := &Bundle{program: p, file: file, gzip: gzip.NewWriter(file)}
+	b.tar = tar.NewWriter(b.gzip)
+	return b, nil
+}
+
+// AddText adds a text without its secrets.
+func (b *Bundle) AddText(name, text string) { b.add(name, []byte(redact(text)), nil) }
+
+// AddJSON adds a value as JSON, without its secrets.
+func (b *Bundle) AddJSON(name string, value any) {
+	data, err := cleanJSON(value)
+	b.add(name, data, err)
+}
+
+// AddPolicy adds a policy file without its secrets, or why that isn't possible.
+func (b *Bundle) AddPolicy(name string, data []byte, err error) {
+	if err == nil {
+		data, err = cleanPolicy(data)
+	}
+	if err != nil {
+		b.AddText(name, "left out: "+err.Error()+"\n")
+		return
+	}
+	b.add(name, data, nil)
+}
+
+func (b *Bundle) add(name string, data []byte, err error) {
+	if err == nil && b.err == nil {
+		err = b.tar.WriteHeader(&tar.Header{Name: "genv-bundle/" + name, Mode: 0o600, Size: int64(len(data)), ModTime: b.program.Now()})
+	}
+	if err == nil && b.err == nil {
+		_, err = b.tar.Write(data)
+	}
+	b.err = cmp.Or(b.err, err)
 }
 
 // Write adds the document and what is known about this machine, then what more adds, and
 // completes the file. If that fails, no file is left.
-func (b *Bundle) Write(ctx context.Context, document any, more func(*bundle.File) error) error {
+func (b *Bundle) Write(ctx context.Context, document any, more func(*Bundle)) error {
 	if b == nil {
 		return nil
 	}
-	err := b.AddText("README.txt", readme)
-	for _, part := range []struct {
-		name  string
-		value any
-	}{{"doctor.json", document}, {"machine.json", b.machine(ctx)}} {
-		if err == nil {
-			err = b.AddJSON(part.name, part.value)
-		}
+	b.AddText("README.txt", readme)
+	b.AddJSON("doctor.json", document)
+	b.AddJSON("machine.json", b.machine(ctx))
+	if log := journal(ctx); log != "" {
+		b.AddText("journal.txt", log)
 	}
-	if log := journal(ctx); err == nil && log != "" {
-		err = b.AddText("journal.txt", log)
+	if more != nil {
+		more(b)
 	}
-	if err == nil && more != nil {
-		err = more(b.File)
+	if err := errors.Join(b.err, b.tar.Close(), b.gzip.Close(), b.file.Sync(), b.file.Close()); err != nil {
+		b.Abandon() // it would be cut short
+		return fmt.Errorf("write the bundle: %w", err)
 	}
-	if err != nil {
-		b.Discard()
-		return err
-	}
-	return b.Close()
+	return nil
 }
 
 // Abandon removes the file, since nothing was found out.
 func (b *Bundle) Abandon() {
 	if b != nil {
-		b.Discard()
+		_ = b.file.Close()
+		_ = os.Remove(b.file.Name())
 	}
 }
 
@@ -90,39 +131,23 @@ Private keys, passwords, tokens, web addresses behind their host, values of envi
 arguments of configured commands are not in here: "[removed]" is in their place.
 `
 
-// machineFacts are the software of the machine on which genv runs.
-type machineFacts struct {
-	Genv      doctor.Program `json:"genv"`
-	Go        string         `json:"go"`
-	Platform  string         `json:"platform"`
-	System    doctor.System  `json:"system"`
-	OpenSSH   string         `json:"openssh,omitempty"`
-	UID       int            `json:"uid"`
-	Variables []string       `json:"variables"` // names alone
-}
-
-func (b *Bundle) machine(ctx context.Context) machineFacts {
-	m := machineFacts{
-		Genv: doctor.Program{Version: b.program.Version, Protocol: agent.Version}, Go: runtime.Version(),
-		Platform: runtime.GOOS + "/" + runtime.GOARCH, UID: os.Geteuid(), Variables: []string{},
-	}
-	m.Genv.Path, _ = os.Executable() // empty is unknown, as below
-	release, _ := os.ReadFile("/etc/os-release")
-	m.System.OS = doctor.OSName(string(release))
-	var name unix.Utsname
-	if unix.Uname(&name) == nil {
-		m.System.Kernel, m.System.Arch = unix.ByteSliceToString(name.Release[:]), unix.ByteSliceToString(name.Machine[:])
-	}
-	m.OpenSSH = strings.TrimSpace(output(ctx, "ssh", "-V"))
+// machine is the software of the machine on which genv runs. What is unknown is empty.
+func (b *Bundle) machine(ctx context.Context) map[string]any {
+	path, _ := os.Executable()
+	variables := []string{} // names alone
 	for _, entry := range os.Environ() {
 		name, _, _ := strings.Cut(entry, "=")
 		if strings.HasPrefix(name, "GENV_") || strings.HasPrefix(name, "CUDA_") || strings.HasPrefix(name, "LC_") ||
 			slices.Contains([]string{"LANG", "NO_COLOR", "TERM", "SSH_AUTH_SOCK", "SUDO_USER", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"}, name) {
-			m.Variables = append(m.Variables, name)
+			variables = append(variables, name)
 		}
 	}
-	slices.Sort(m.Variables)
-	return m
+	slices.Sort(variables)
+	return map[string]any{
+		"genv": doctor.Program{Path: path, Version: b.program.Version, Protocol: agent.Version}, "go": runtime.Version(),
+		"platform": runtime.GOOS + "/" + runtime.GOARCH, "system": doctor.SystemHere(), "openssh": strings.TrimSpace(output(ctx, "ssh", "-V")),
+		"uid": os.Geteuid(), "variables": variables,
+	}
 }
 
 // journal is the end of the logs of genv's units; empty where there is none.
@@ -151,4 +176,20 @@ func output(ctx context.Context, program string, args ...string) string {
 		return ""
 	}
 	return string(out[max(0, len(out)-maxProgram):])
+}
+
+// cleanJSON is a value as JSON without secrets.
+func cleanJSON(value any) ([]byte, error) {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return nil, err
+	}
+	decoder := json.NewDecoder(strings.NewReader(string(data)))
+	decoder.UseNumber()
+	var plain any
+	if err := decoder.Decode(&plain); err != nil {
+		return nil, err
+	}
+	cleaned, err := json.MarshalIndent(values(plain), "", "  ")
+	return append(cleaned, '\n'), err
 }

@@ -12,7 +12,7 @@ import (
 )
 
 func TestWriteHost(t *testing.T) {
-	document := &doctor.Document{Checks: []doctor.Check{doctor.Good(doctor.Genv, "v1"), doctor.Problem(doctor.Disk, doctor.DiskFull, "no room")}}
+	document := &doctor.Document{Checks: []doctor.Check{doctor.Good(doctor.Genv, "v1"), doctor.Problem(doctor.Disk, "disk-full", "no room")}}
 	var b strings.Builder
 	require.NoError(t, checkup.WriteHost(&b, document, checkup.Style{}))
 	require.Equal(t, `CHECK     STATUS   FOUND

@@ -1,5 +1,5 @@
-// Package checkup prints what `genv doctor` found about a machine, and has what it shares
-// with `genv remote doctor`: the style, the exit code, and the file for a bug report.
+// Package checkup prints what `genv doctor` found about a machine and `genv remote doctor` about hosts,
+// and has what both share: the exit code, and the file for a bug report.
 //
 //	err := checkup.WriteHost(p.Out, document, checkup.StyleOf(p.Program, output))
 //	return checkup.Exit(document.Status)

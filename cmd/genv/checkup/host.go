@@ -2,6 +2,7 @@ package checkup
 
 import (
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/seed-3119e985/genv/cmd/genv/render"
@@ -12,14 +13,10 @@ import (
 // WriteHost prints a row for each check of a machine, with the next step below it.
 func WriteHost(w io.Writer, d *doctor.Document, s Style) error {
 	if s.Format == "csv" {
-		rows := [][]string{{"check", "status", "cause", "detail", "next_step"}}
-		for _, c := range d.Checks {
-			rows = append(rows, []string{string(c.Name), string(c.Status), string(c.Cause), c.Detail, c.NextStep})
-		}
-		return render.WriteCSV(w, s.WithoutHeader(rows))
+		return s.writeCSV(w, rowsOf(nil, d.Checks))
 	}
 	var b strings.Builder
-	s.WriteChecks(&b, d.Checks)
+	s.writeChecks(&b, d.Checks)
 	if !d.Root {
 		b.WriteString("This is what a user without root can see; `sudo genv doctor` may see more.\n")
 	}
@@ -27,26 +24,33 @@ func WriteHost(w io.Writer, d *doctor.Document, s Style) error {
 	return err
 }
 
-// WriteChecks writes a row for each check, with the next step below it.
-func (s *Style) WriteChecks(b *strings.Builder, checks []doctor.Check) {
+// writeChecks writes a row for each check, with the next step below it.
+func (s *Style) writeChecks(b *strings.Builder, checks []doctor.Check) {
 	const name, status = 10, 9
 	if !s.NoHeader {
-		b.WriteString(Pad("CHECK", name) + Pad("STATUS", status) + "FOUND\n")
+		b.WriteString(pad("CHECK", name) + pad("STATUS", status) + "FOUND\n")
 	}
 	for _, c := range checks {
-		b.WriteString(Pad(string(c.Name), name) + s.Coloured(Pad(string(c.Status), status), c.Status))
-		s.Wrap(b, name+status, text.OneLine(c.Detail))
+		b.WriteString(pad(string(c.Name), name) + s.coloured(pad(string(c.Status), status), c.Status))
+		s.wrap(b, name+status, text.OneLine(c.Detail))
 		if c.NextStep != "" {
 			b.WriteString(strings.Repeat(" ", name+status) + "next: ")
-			s.Wrap(b, name+status+len("next: "), text.OneLine(c.NextStep))
+			s.wrap(b, name+status+len("next: "), text.OneLine(c.NextStep))
 		}
 	}
 }
 
-// WithoutHeader leaves out the first row of a table, if the style says so.
-func (s *Style) WithoutHeader(rows [][]string) [][]string {
-	if s.NoHeader {
-		return rows[1:]
+// rowsOf adds a row of CSV for each check, which begins with what comes before.
+func rowsOf(rows [][]string, checks []doctor.Check, before ...string) [][]string {
+	for _, c := range checks {
+		rows = append(rows, slices.Concat(before, []string{string(c.Name), string(c.Status), string(c.Cause), c.Detail, c.NextStep}))
 	}
 	return rows
+}
+
+func (s *Style) writeCSV(w io.Writer, rows [][]string, before ...string) error {
+	if !s.NoHeader {
+		rows = slices.Insert(rows, 0, slices.Concat(before, []string{"check", "status", "cause", "detail", "next_step"}))
+	}
+	return render.WriteCSV(w, rows)
 }

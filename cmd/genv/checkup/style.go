@@ -36,20 +36,20 @@ func Exit(status doctor.Status) error {
 
 var colours = map[doctor.Status]string{doctor.OK: "32", doctor.Warning: "33", doctor.Failed: "31;1", doctor.Skipped: "2"}
 
-// Coloured is a word in the colour of a status.
-func (s *Style) Coloured(word string, status doctor.Status) string {
+// coloured is a word in the colour of a status.
+func (s *Style) coloured(word string, status doctor.Status) string {
 	if !s.Colourful {
 		return word
 	}
 	return "\x1b[" + colours[status] + "m" + word + "\x1b[0m"
 }
 
-// Pad fills a word with spaces to a width, in characters.
-func Pad(word string, width int) string {
+// pad fills a word with spaces to a width, in characters.
+func pad(word string, width int) string {
 	return word + strings.Repeat(" ", max(0, width-utf8.RuneCountInString(word)))
 }
 
-// Wrap writes a text after an indent, in lines that fit on the terminal.
-func (s *Style) Wrap(b *strings.Builder, indent int, text string) {
+// wrap writes a text after an indent, in lines that fit on the terminal.
+func (s *Style) wrap(b *strings.Builder, indent int, text string) {
 	b.WriteString(render.Wrap(text, indent, s.Width) + "\n")
 }

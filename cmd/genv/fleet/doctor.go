@@ -11,7 +11,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/checkup"
-	"github.com/seed-3119e985/genv/cmd/genv/checkup/hosts"
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/leadership"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
@@ -20,7 +19,6 @@ import (
 	"github.com/seed-3119e985/genv/remote/controller"
 	remotedoctor "github.com/seed-3119e985/genv/remote/doctor"
 	"github.com/seed-3119e985/genv/snapshot/doctor"
-	"github.com/seed-3119e985/genv/snapshot/doctor/bundle"
 )
 
 func (p *program) doctorCommand() *cli.Command {
@@ -90,10 +88,10 @@ func (p *program) remoteDoctor(c *cli.Context) error {
 	} else {
 		style := checkup.StyleOf(p.Program, output)
 		style.All, style.TableOnly = c.Bool("all"), f.Quiet
-		err = hosts.Write(p.Out, document, style)
+		err = checkup.WriteFleet(p.Out, document, style)
 	}
-	written := report.Write(c.Context, document, func(file *bundle.File) error {
-		return addFleet(file, f.Hosts, document.Hosts, c.String("policy"))
+	written := report.Write(c.Context, document, func(b *checkup.Bundle) {
+		addFleet(b, f.Hosts, document.Hosts, c.String("policy"))
 	})
 	if err := cmp.Or(err, written); err != nil {
 		return err

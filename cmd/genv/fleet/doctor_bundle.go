@@ -1,99 +1,69 @@
 package fleet
 
 import (
-	"errors"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/seed-3119e985/genv/cmd/genv/checkup"
 	"github.com/seed-3119e985/genv/cmd/genv/configfile"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/remote"
 	remotedoctor "github.com/seed-3119e985/genv/remote/doctor"
 	"github.com/seed-3119e985/genv/remote/sshclient/config"
-	"github.com/seed-3119e985/genv/snapshot/doctor/bundle"
 )
 
 // addFleet adds the hosts, how they are reached, and the policy file to a bundle.
-func addFleet(file *bundle.File, hosts []remote.Host, found []remotedoctor.Host, policy string) error {
-	var listed []listedHost
+func addFleet(b *checkup.Bundle, hosts []remote.Host, found []remotedoctor.Host, policy string) {
+	listed, ways := []map[string]any{}, []map[string]any{}
 	for _, h := range hosts {
-		listed = append(listed, listedHost{h.Name, h.Address, h.Port, h.User, h.GenvPath, !h.NoSudo, slices.Sorted(maps.Keys(h.Labels))})
+		listed = append(listed, withoutEmpty(map[string]any{
+			"name": h.Name, "address": h.Address, "port": h.Port, "user": h.User, "genv": h.GenvPath, "sudo": !h.NoSudo,
+			"labels": slices.Sorted(maps.Keys(h.Labels)), // their values can be anything
+		}))
 	}
-	var ways []reached
 	for i := range found {
 		if found[i].Way != nil {
-			ways = append(ways, reachedBy(found[i].Host, found[i].Way.Settings))
+			ways = append(ways, reachedBy(found[i].Host, &found[i].Way.Settings))
 		}
 	}
-	err := errors.Join(file.AddJSON("hosts.json", listed), file.AddJSON("ssh.json", ways))
-	if err != nil || policy == "" || policy == configfile.NoPolicy {
-		return err
+	b.AddJSON("hosts.json", listed)
+	b.AddJSON("ssh.json", ways)
+	if policy != "" && policy != configfile.NoPolicy {
+		data, err := enforcement.ReadPolicyFile(policy)
+		b.AddPolicy("policy.yaml", data, err)
 	}
-	data, err := enforcement.ReadPolicyFile(policy)
-	if err != nil {
-		return file.AddText("policy.yaml", "left out: "+err.Error()+"\n")
-	}
-	return file.AddPolicy("policy.yaml", data)
 }
 
-// listedHost is a host of the inventory. Values of labels can be anything.
-type listedHost struct {
-	Name    string   `json:"name"`
-	Address string   `json:"address,omitempty"`
-	Port    int      `json:"port,omitempty"`
-	User    string   `json:"user,omitempty"`
-	Genv    string   `json:"genv,omitempty"`
-	Sudo    bool     `json:"sudo"`
-	Labels  []string `json:"labels,omitempty"`
+// withoutEmpty leaves out what is empty or 0.
+func withoutEmpty(facts map[string]any) map[string]any {
+	maps.DeleteFunc(facts, func(_ string, value any) bool {
+		list, isList := value.([]string)
+		return isList && len(list) == 0 || !isList && (value == "" || value == 0)
+	})
+	return facts
 }
 
-// reached is what ssh_config says about a host, as far as genv uses it: names of files, and
+// reachedBy is what ssh_config says about a host, as far as genv uses it: names of files, and
 // never what is in them. Of commands there is the program alone.
-type reached struct {
-	Host           string   `json:"host"`
-	HostName       string   `json:"hostname"`
-	Port           int      `json:"port"`
-	User           string   `json:"user"`
-	ProxyJump      []string `json:"proxyjump,omitempty"`
-	Proxy          string   `json:"proxy_program,omitempty"`
-	Identities     []string `json:"identity_files"`
-	Certificates   []string `json:"certificate_files,omitempty"`
-	IdentitiesOnly bool     `json:"identities_only"`
-	Agent          bool     `json:"agent"`
-	KnownHosts     []string `json:"known_hosts_files"`
-	KnownBy        string   `json:"known_hosts_program,omitempty"`
-	Alias          string   `json:"alias,omitempty"`
-	Strict         string   `json:"strict"`
-	Kex            []string `json:"kex"`
-	Ciphers        []string `json:"ciphers"`
-	MACs           []string `json:"macs"`
-	HostAlgorithms []string `json:"host_algorithms"`
-	Timeout        string   `json:"connect_timeout,omitempty"`
-	Alive          string   `json:"alive_interval,omitempty"`
-	Family         string   `json:"family,omitempty"`
-	BindAddress    string   `json:"bind_address,omitempty"`
-	BindInterface  string   `json:"bind_interface,omitempty"`
+func reachedBy(host string, s *config.HostConfig) map[string]any {
+	return withoutEmpty(map[string]any{
+		"host": host, "hostname": s.HostName, "port": s.Port, "user": s.User, "proxyjump": s.ProxyJump, "proxy_program": programIn(s.ProxyCommand),
+		"identity_files": s.IdentityFiles, "certificate_files": s.CertificateFiles, "identities_only": s.IdentitiesOnly, "agent": s.IdentityAgent != "",
+		"known_hosts_files": slices.Concat(s.UserKnownHosts, s.GlobalKnownHosts), "known_hosts_program": s.KnownHostsCommand[:min(len(s.KnownHostsCommand), 1)],
+		"alias": s.HostKeyAlias, "strict": string(s.HostKeyChecking), "kex": s.KexAlgorithms, "ciphers": s.Ciphers, "macs": s.MACs,
+		"host_algorithms": s.HostKeyAlgorithms, "connect_timeout": orEmpty(s.ConnectTimeout), "alive_interval": orEmpty(s.ServerAliveInterval),
+		"family": s.AddressFamily, "bind_address": s.BindAddress, "bind_interface": s.BindInterface,
+	})
 }
 
-func reachedBy(host string, s config.HostConfig) reached {
-	r := reached{
-		Host: host, HostName: s.HostName, Port: s.Port, User: s.User, ProxyJump: s.ProxyJump, Proxy: programIn(s.ProxyCommand),
-		Identities: s.IdentityFiles, Certificates: s.CertificateFiles, IdentitiesOnly: s.IdentitiesOnly, Agent: s.IdentityAgent != "",
-		KnownHosts: slices.Concat(s.UserKnownHosts, s.GlobalKnownHosts), Alias: s.HostKeyAlias, Strict: string(s.HostKeyChecking),
-		Kex: s.KexAlgorithms, Ciphers: s.Ciphers, MACs: s.MACs, HostAlgorithms: s.HostKeyAlgorithms,
-		Family: s.AddressFamily, BindAddress: s.BindAddress, BindInterface: s.BindInterface,
+// orEmpty is a time in words; empty for none.
+func orEmpty(d time.Duration) string {
+	if d <= 0 {
+		return ""
 	}
-	if len(s.KnownHostsCommand) > 0 {
-		r.KnownBy = s.KnownHostsCommand[0]
-	}
-	if s.ConnectTimeout > 0 {
-		r.Timeout = s.ConnectTimeout.String()
-	}
-	if s.ServerAliveInterval > 0 {
-		r.Alive = s.ServerAliveInterval.String()
-	}
-	return r
+	return d.String()
 }
 
 // programIn is the program of a command line, without its arguments, if it begins with one
@@ -101,7 +71,7 @@ func reachedBy(host string, s config.HostConfig) reached {
 func programIn(line string) string {
 	program, _, _ := strings.Cut(strings.TrimSpace(line), " ")
 	if strings.ContainsAny(program, `='"$`) {
-		return bundle.Removed
+		return checkup.Removed
 	}
 	return program
 }

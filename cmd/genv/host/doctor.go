@@ -18,7 +18,6 @@ import (
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/doctor"
-	"github.com/seed-3119e985/genv/snapshot/doctor/machine"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 )
 
@@ -62,7 +61,7 @@ func (p *program) doctorHere(c *cli.Context) error {
 // examine makes the checks of this machine.
 func (p *program) examine(ctx context.Context, timeout time.Duration) *doctor.Document {
 	options := disk.Config{Now: p.Now, RootDir: disk.RootDir(p.Getenv)}
-	m := &machine.Machine{
+	m := &doctor.Machine{
 		SMI: localhost.NvidiaSMI(p.Getenv, timeout), Notes: disk.New(disk.Dir(p.Getenv), options), Run: runProgram,
 		StateDir: disk.Dir(p.Getenv), RootDir: options.RootDir, Record: p.recordOfRoot(), Proc: "/proc", SysRun: "/run",
 		Genv: doctor.Program{Version: p.Version, Protocol: agent.Version}, Restricted: localhost.Hardware(p.Getenv).Restricted(p.Now()),
@@ -92,7 +91,7 @@ func (p *program) recordOfRoot() string {
 	}
 }
 
-// runProgram is a machine.Runner.
+// runProgram is a doctor.Runner.
 func runProgram(ctx context.Context, program string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Env = append(cmd.Environ(), "LC_ALL=C")

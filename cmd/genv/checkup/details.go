@@ -1,4 +1,4 @@
-package hosts
+package checkup
 
 import (
 	"slices"
@@ -13,13 +13,13 @@ import (
 
 // writeDetails writes what failed and the warnings, each cause once with its hosts and the
 // next step, and with All everything else.
-func (s *printer) writeDetails(b *strings.Builder, d *remotedoctor.Document) {
+func (s *Style) writeDetails(b *strings.Builder, d *remotedoctor.Document) {
 	statuses := []doctor.Status{doctor.Failed, doctor.Warning}
 	if s.All {
 		statuses = []doctor.Status{doctor.OK, doctor.Skipped, doctor.Warning, doctor.Failed}
 	}
 	for _, status := range statuses {
-		heading := s.Coloured(headings[status], status) + "\n"
+		heading := s.coloured(headings[status], status) + "\n"
 		for _, name := range doctor.Names() {
 			found := checksOf(d, name, status)
 			if len(found) == 0 {
@@ -45,7 +45,7 @@ func checksOf(d *remotedoctor.Document, name doctor.Name, status doctor.Status) 
 	return found
 }
 
-func (s *printer) writeCauses(b *strings.Builder, found []remote.Failure) {
+func (s *Style) writeCauses(b *strings.Builder, found []remote.Failure) {
 	for causes := remote.Causes(found); len(causes) > 0; {
 		same := causes
 		if other := slices.IndexFunc(causes, func(c remote.Cause) bool { return c.Class != causes[0].Class }); other > 0 {
@@ -64,7 +64,7 @@ func (s *printer) writeCauses(b *strings.Builder, found []remote.Failure) {
 }
 
 // linesOf are all causes with All, else not more than are read.
-func (s *printer) linesOf(causes []remote.Cause) []string {
+func (s *Style) linesOf(causes []remote.Cause) []string {
 	if !s.All {
 		return render.CauseLines(causes)
 	}
@@ -75,7 +75,7 @@ func (s *printer) linesOf(causes []remote.Cause) []string {
 	return lines
 }
 
-func (s *printer) writeItem(b *strings.Builder, before, item string) {
+func (s *Style) writeItem(b *strings.Builder, before, item string) {
 	b.WriteString(before)
-	s.Wrap(b, len(before), text.OneLine(item))
+	s.wrap(b, len(before), text.OneLine(item))
 }

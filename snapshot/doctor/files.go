@@ -1,4 +1,4 @@
-package machine
+package doctor
 
 import (
 	"context"
@@ -12,14 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/doctor"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 	"github.com/seed-3119e985/genv/snapshot/state/holder"
 )
 
 // state looks at the state folder, and follows no link in it.
-func (m *Machine) state(ctx context.Context) doctor.State {
-	s := doctor.State{Path: m.StateDir, Owner: m.Owner}
+func (m *Machine) state(ctx context.Context) State {
+	s := State{Path: m.StateDir, Owner: m.Owner}
 	if root, err := lstat(m.RootDir); err == nil {
 		s.Root = &root
 	}
@@ -42,7 +41,7 @@ func (m *Machine) state(ctx context.Context) doctor.State {
 		return s
 	}
 	defer dir.Close()
-	for _, name := range doctor.StateNames() {
+	for _, name := range StateNames() {
 		if f, err := lstat(dir.Join(name)); err == nil {
 			s.Files = append(s.Files, read(ctx, dir, name, f))
 		}
@@ -58,7 +57,7 @@ func (m *Machine) state(ctx context.Context) doctor.State {
 
 // statFolder is the folder itself. A link of root or of this user in its place is followed,
 // as genv does; one of another user is not.
-func statFolder(path string) (doctor.File, error) {
+func statFolder(path string) (File, error) {
 	f, err := lstat(path)
 	if err != nil || f.Mode&fs.ModeSymlink == 0 || f.UID != 0 && int(f.UID) != os.Geteuid() {
 		return f, err
@@ -70,16 +69,16 @@ func statFolder(path string) (doctor.File, error) {
 	return fileOf(path, info), nil
 }
 
-func lstat(path string) (doctor.File, error) {
+func lstat(path string) (File, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
-		return doctor.File{}, err
+		return File{}, err
 	}
 	return fileOf(path, info), nil
 }
 
-func fileOf(path string, info fs.FileInfo) doctor.File {
-	f := doctor.File{Name: path, Mode: info.Mode(), Size: info.Size()}
+func fileOf(path string, info fs.FileInfo) File {
+	f := File{Name: path, Mode: info.Mode(), Size: info.Size()}
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		f.UID = snapshot.UID(st.Uid)
 		f.Links = uint64(st.Nlink) //nolint:unconvert // it is another type on arm64
@@ -89,19 +88,19 @@ func fileOf(path string, info fs.FileInfo) doctor.File {
 
 // read decodes a state file. genv 1.4.3 truncates a file before it writes it, so one that
 // can't be decoded is read again.
-func read(ctx context.Context, dir *folder.Folder, name string, f doctor.File) doctor.File {
+func read(ctx context.Context, dir *folder.Folder, name string, f File) File {
 	const attempts, pause = 5, 20 * time.Millisecond
 	f.Name = name
 	if !f.Mode.IsRegular() {
 		return f
 	}
 	for attempt := 1; ; attempt++ {
-		data, _, err := dir.Read(name, doctor.MaxStateFile)
+		data, _, err := dir.Read(name, MaxStateFile)
 		if err != nil {
 			f.Unread = err.Error()
 			return f
 		}
-		if f.Content = doctor.ContentError(name, data); f.Content == nil || attempt == attempts {
+		if f.Content = ContentError(name, data); f.Content == nil || attempt == attempts {
 			return f
 		}
 		select {
@@ -116,7 +115,7 @@ func read(ctx context.Context, dir *folder.Folder, name string, f doctor.File) d
 // empty if there is none. It asks for a shared lock, which no other reader waits for.
 func (m *Machine) holder(ctx context.Context, dir *folder.Folder) string {
 	const attempts, pause = 20, 100 * time.Millisecond
-	file, st, err := dir.OpenFile("genv.lock", doctor.MaxStateFile)
+	file, st, err := dir.OpenFile("genv.lock", MaxStateFile)
 	if err != nil {
 		return ""
 	}
@@ -137,10 +136,10 @@ func (m *Machine) holder(ctx context.Context, dir *folder.Folder) string {
 }
 
 // spaces are the file systems on which genv writes.
-func (m *Machine) spaces() []doctor.Space {
+func (m *Machine) spaces() []Space {
 	root := func(st *unix.Statfs_t) uint64 { return st.Bfree }  // root may use what is reserved
 	user := func(st *unix.Statfs_t) uint64 { return st.Bavail } // users write state files
-	found := []doctor.Space{
+	found := []Space{
 		space("the state files", m.StateDir, user),
 		space("root's notes", m.RootDir, root),
 	}
@@ -151,14 +150,14 @@ func (m *Machine) spaces() []doctor.Space {
 				record.Folder, record.Owner = &f, m.Owner
 			}
 		}
-		found = append([]doctor.Space{record}, found...)
+		found = append([]Space{record}, found...)
 	}
 	return found
 }
 
 // space is the file system of a folder, or of the nearest one that exists.
-func space(what, path string, free func(*unix.Statfs_t) uint64) doctor.Space {
-	s := doctor.Space{For: what, Path: path}
+func space(what, path string, free func(*unix.Statfs_t) uint64) Space {
+	s := Space{For: what, Path: path}
 	var st unix.Statfs_t
 	for {
 		err := unix.Statfs(s.Path, &st)

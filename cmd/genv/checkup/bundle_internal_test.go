@@ -1,4 +1,4 @@
-package bundle_test
+package checkup
 
 import (
 	"archive/tar"
@@ -6,6 +6,7 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -15,8 +16,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/urfave/cli/v2"
 
-	"github.com/seed-3119e985/genv/snapshot/doctor/bundle"
+	"github.com/seed-3119e985/genv/cmd/genv/command"
 )
 
 const plant = "hunter2"
@@ -31,7 +33,7 @@ func TestRedactRemoves(t *testing.T) {
 		"key xoxb-hunter2-123456789", "ghp_hunter2hunter2hunter2", "eyJhunter2hunter2.e30.x",
 		"got 0A1b2C3d4E5f6G7h8I9jhunter2", "deadbeefdeadbeefdeadbeefdeadbeef"[:25] + "hunter2A",
 	} {
-		require.NotContains(t, bundle.Redact(text), plant, text)
+		require.NotContains(t, redact(text), plant, text)
 	}
 }
 
@@ -43,12 +45,12 @@ func TestRedactKeeps(t *testing.T) {
 		"no connection to 10.0.0.7:22: connection refused", "/var/tmp/genv of uid 1004 has mode 0755", "driver 550.163.01, 8 GPUs",
 		"see https://example.org", "refuses user mallory: no key was accepted",
 	} {
-		require.Equal(t, text, bundle.Redact(text))
+		require.Equal(t, text, redact(text))
 	}
 }
 
 func TestPolicyKeepsRulesAndNoTexts(t *testing.T) {
-	cleaned, err := bundle.Policy([]byte(`# hunter2
+	cleaned, err := cleanPolicy([]byte(`# hunter2
 timezone: Europe/Berlin
 defaults: {max-devices-per-user: 4, kill: false}
 groups: {students: [alice, bob]}
@@ -75,7 +77,7 @@ overrides:
 		bomb += fmt.Sprintf("%c: &%[1]c [%s]\n", c, strings.Repeat(fmt.Sprintf("*%c,", c-1), 9))
 	}
 	for _, text := range []string{"hooks: [hunter2", "a: &hunter2 b", bomb, strings.Repeat("[", 100_000)} {
-		_, err = bundle.Policy([]byte(text))
+		_, err = cleanPolicy([]byte(text))
 		require.Error(t, err)
 		require.NotContains(t, err.Error(), plant)
 	}
@@ -101,14 +103,22 @@ func contents(t *testing.T, path string) map[string]string {
 	}
 }
 
-func TestFile(t *testing.T) {
+// open opens a bundle as the flag does.
+func open(t *testing.T, path string) (*Bundle, error) {
+	flags := flag.NewFlagSet(t.Name(), flag.ContinueOnError)
+	flags.String("bundle", path, "")
+	return OpenBundle(cli.NewContext(nil, flags, nil), command.Program{Now: time.Now})
+}
+
+func TestBundle(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "b.tar.gz")
-	f, err := bundle.Create(path, time.Now)
+	b, err := open(t, path)
 	require.NoError(t, err)
-	require.NoError(t, f.AddText("a.txt", "password: hunter2\nx\n"))
-	require.NoError(t, f.AddJSON("b.json", map[string]any{"n": 12345678901234567, "token": plant, "text": "see https://u:hunter2@h"}))
-	require.NoError(t, f.AddPolicy("p.yaml", []byte("a: [hunter2")))
-	require.NoError(t, f.Close())
+	require.NoError(t, b.Write(t.Context(), "document", func(b *Bundle) {
+		b.AddText("a.txt", "password: hunter2\nx\n")
+		b.AddJSON("b.json", map[string]any{"n": 12345678901234567, "token": plant, "text": "see https://u:hunter2@h"})
+		b.AddPolicy("p.yaml", []byte("a: [hunter2"), nil)
+	}))
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode())
@@ -122,31 +132,35 @@ func TestFile(t *testing.T) {
 
 	before, err := os.ReadFile(path)
 	require.NoError(t, err)
-	_, err = bundle.Create(path, time.Now)
+	_, err = open(t, path)
 	require.ErrorContains(t, err, "exists already")
 	require.NoError(t, os.Symlink(filepath.Join(t.TempDir(), "target"), path+".link"))
-	_, err = bundle.Create(path+".link", time.Now)
+	_, err = open(t, path+".link")
 	require.ErrorContains(t, err, "exists already", "a link is not followed")
 	after, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.True(t, bytes.Equal(before, after))
 
-	other, err := bundle.Create(path+".2", time.Now)
+	other, err := open(t, path+".2")
 	require.NoError(t, err)
-	other.Discard()
+	other.Abandon()
 	require.NoFileExists(t, path+".2")
+	unfit, err := open(t, path+".3")
+	require.NoError(t, err)
+	require.Error(t, unfit.Write(t.Context(), "document", func(b *Bundle) { b.AddJSON("c.json", make(chan int)) }))
+	require.NoFileExists(t, path+".3", "what isn't complete doesn't stay")
 }
 
 // FuzzValues: JSON stays JSON, and what stands behind a key that sounds like a secret is gone.
 func FuzzValues(f *testing.F) {
 	f.Add(`{"a": ["b", 1, null], "password": {"x": ["hunter2"]}}`)
 	f.Fuzz(func(t *testing.T, text string) {
-		_ = bundle.Redact(text)
+		_ = redact(text)
 		var v any
 		if json.Unmarshal([]byte(text), &v) != nil || strings.Contains(text, "kept") {
 			return
 		}
-		data, err := json.Marshal(bundle.Values(map[string]any{"password": map[string]any{"x": v, "y": "qqhunter2"}, "n": "kept"}))
+		data, err := json.Marshal(values(map[string]any{"password": map[string]any{"x": v, "y": "qqhunter2"}, "n": "kept"}))
 		require.NoError(t, err)
 		require.NotContains(t, string(data), "qqhunter2")
 		require.Contains(t, string(data), `"n":"kept"`)

@@ -1,9 +1,15 @@
-package bundle
+package checkup
 
 import (
+	"encoding/json"
+	"errors"
 	"regexp"
 	"strings"
 	"sync"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 )
 
 // Removed is written in the place of what was removed.
@@ -63,12 +69,69 @@ func keepUnlessOrdinary(match []string) string {
 	return Removed
 }
 
-// Redact removes secrets from a text.
-func Redact(text string) string {
+// redact removes secrets from a text.
+func redact(text string) string {
 	for _, p := range patterns() {
 		text = p.matches.ReplaceAllStringFunc(text, func(found string) string {
 			return p.instead(p.matches.FindStringSubmatch(found))
 		})
 	}
 	return text
+}
+
+var secretKey = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)pass|pwd|secret|token|key|auth|credential|cookie|webhook|url|header|(?:^|_)env$|environ|command|smtp|sendmail`)
+})
+
+// values removes secrets from decoded JSON or YAML: texts under a key that sounds like a
+// secret, and whatever redact removes from other texts. Numbers and truth values stay.
+func values(value any) any { return clean(value, false) }
+
+// clean removes secrets and, if all is set, all texts and numbers, which may be secrets too.
+func clean(value any, all bool) any {
+	switch v := value.(type) {
+	case map[string]any:
+		cleaned := make(map[string]any, len(v))
+		for name, inner := range v {
+			cleaned[redact(name)] = clean(inner, all || secretKey().MatchString(name))
+		}
+		return cleaned
+	case []any:
+		cleaned := make([]any, len(v))
+		for i := range v {
+			cleaned[i] = clean(v[i], all)
+		}
+		return cleaned
+	case bool, nil:
+		return value
+	case string:
+		if !all {
+			return redact(v)
+		}
+	case int, int64, uint64, float64, json.Number:
+		if !all {
+			return value
+		}
+	}
+	return Removed
+}
+
+// cleanPolicy removes secrets from a policy file: the parts that decide about rules stay, and of
+// all others, such as hooks, only the keys. Comments are dropped.
+func cleanPolicy(data []byte) ([]byte, error) {
+	var sections map[string]any
+	// The first parser refuses what would make the second one use all memory, such as aliases
+	// of aliases. Their errors would quote the file.
+	if strictyaml.Parse("", data).Err() != nil || yaml.Unmarshal(data, &sections) != nil {
+		return nil, errors.New("it is not valid YAML")
+	}
+	harmless := map[string]bool{
+		"timezone": true, "defaults": true, "overrides": true, "groups": true, "schedules": true,
+		"exempt": true, "unprotected": true, "limits": true, "unreachable": true, "tell-users": true,
+	}
+	cleaned := make(map[string]any, len(sections))
+	for name, section := range sections {
+		cleaned[redact(name)] = clean(section, !harmless[name])
+	}
+	return yaml.Marshal(cleaned)
 }

@@ -1,4 +1,4 @@
-package hosts_test
+package checkup_test
 
 import (
 	"fmt"
@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/cmd/genv/checkup"
-	"github.com/seed-3119e985/genv/cmd/genv/checkup/hosts"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	remotedoctor "github.com/seed-3119e985/genv/remote/doctor"
 	"github.com/seed-3119e985/genv/snapshot/doctor"
@@ -36,14 +35,14 @@ func fleet(n int, problems ...doctor.Check) *remotedoctor.Document {
 
 func printed(t *testing.T, d *remotedoctor.Document, s checkup.Style) string {
 	var b strings.Builder
-	require.NoError(t, hosts.Write(&b, d, s))
+	require.NoError(t, checkup.WriteFleet(&b, d, s))
 	return b.String()
 }
 
 func TestHostsThatFailAlikeAreOneLine(t *testing.T) {
 	var problems []doctor.Check
 	for i := range 58 {
-		problems = append(problems, doctor.Problem(doctor.DriverState, doctor.SMIHung, "nvidia-smi of gpu-%02d took %ds", i+3, i))
+		problems = append(problems, doctor.Problem(doctor.DriverState, "nvidia-smi-hung", "nvidia-smi of gpu-%02d took %ds", i+3, i))
 	}
 	out := printed(t, fleet(60, problems...), checkup.Style{})
 	require.Contains(t, out, "Failed\n  driver\n    gpu-[03-60]: nvidia-smi of … took … (58 hosts)\n    next: look at `dmesg`")
@@ -54,7 +53,7 @@ func TestHostsThatFailAlikeAreOneLine(t *testing.T) {
 }
 
 func TestTheTableFits(t *testing.T) {
-	d := fleet(3, doctor.Problem(doctor.Disk, doctor.DiskLow, "%s", strings.Repeat("word ", 60)), doctor.Problem(doctor.TCP, "x", "y"))
+	d := fleet(3, doctor.Problem(doctor.Disk, "disk-low", "%s", strings.Repeat("word ", 60)), doctor.Problem(doctor.TCP, "x", "y"))
 	for _, width := range []int{0, 60, 84, 100, 140} {
 		out := printed(t, d, checkup.Style{Width: width})
 		for line := range strings.Lines(out) {
@@ -68,7 +67,7 @@ func TestTheTableFits(t *testing.T) {
 }
 
 func TestStyles(t *testing.T) {
-	d := fleet(2, doctor.Problem(doctor.Disk, doctor.DiskFull, "x\x1b[2J"))
+	d := fleet(2, doctor.Problem(doctor.Disk, "disk-full", "x\x1b[2J"))
 	require.NotContains(t, printed(t, d, checkup.Style{}), "\x1b")
 	require.Contains(t, printed(t, d, checkup.Style{Colourful: true}), "\x1b[31;1mfailed\x1b[0m")
 	require.Contains(t, printed(t, d, checkup.Style{All: true}), "gpu-01: all right")

@@ -1,4 +1,4 @@
-package machine
+package doctor
 
 import (
 	"context"
@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/doctor"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 )
@@ -35,7 +33,6 @@ type Machine struct {
 	SMI   SMI
 	Notes Notes
 	Run   Runner
-	Now   func() time.Time
 
 	StateDir string // the state folder
 	RootDir  string // the folder of root's notes
@@ -48,54 +45,56 @@ type Machine struct {
 	// Restricted says that a guard may hide devices from this user.
 	Restricted bool
 
-	Genv doctor.Program
+	Genv Program
 }
 
 // Examine makes the checks of a host, in their order, and says what system it has.
-func (m *Machine) Examine(ctx context.Context) ([]doctor.Check, doctor.System) {
-	driver := make(chan doctor.Driver, 1)
+func (m *Machine) Examine(ctx context.Context) ([]Check, System) {
+	driver := make(chan Driver, 1)
 	go func() { driver <- m.driver(ctx) }() // SMI ends with its timeout at the latest
 	kernel := m.kernel()
-	rest := map[doctor.Name]doctor.Check{
-		doctor.Genv:         m.checkGenv(),
-		doctor.StateFolder:  doctor.CheckState(m.state(ctx)),
-		doctor.Clock:        clock(),
-		doctor.PIDNamespace: doctor.CheckNamespace(m.namespace()),
-		doctor.Services:     doctor.CheckServices(m.systemd(ctx)),
-		doctor.Disk:         doctor.CheckDisk(m.spaces()),
+	rest := map[Name]Check{
+		Genv:         m.checkGenv(),
+		StateFolder:  CheckState(m.state(ctx)),
+		Clock:        clock(),
+		PIDNamespace: CheckNamespace(m.namespace()),
+		Services:     CheckServices(m.systemd(ctx)),
+		Disk:         CheckDisk(m.spaces()),
 	}
 	found := <-driver
-	rest[doctor.DriverState], rest[doctor.Guard] = doctor.CheckDriver(found), doctor.CheckGuard(kernel)
-	var checks []doctor.Check
-	for _, name := range doctor.HostNames() {
+	rest[DriverState], rest[Guard] = CheckDriver(found), CheckGuard(kernel)
+	var checks []Check
+	for _, name := range HostNames() {
 		checks = append(checks, rest[name])
 	}
-	return checks, doctor.System{OS: m.osName(), Kernel: kernel.Release, Arch: m.arch(), Driver: found.Version()}
+	system := SystemHere()
+	system.Driver = found.Version()
+	return checks, system
 }
 
 // checkGenv judges this program: others than root must not be able to change what sudo runs.
-func (m *Machine) checkGenv() doctor.Check {
+func (m *Machine) checkGenv() Check {
 	g := m.Genv
 	seen := fmt.Sprintf("%s, version %s, protocol %d", g.Path, g.Version, g.Protocol)
 	f, err := lstat(g.Path)
 	if err != nil {
-		return doctor.Unknown(doctor.Genv, "%s: %v", seen, err)
+		return Unknown(Genv, "%s: %v", seen, err)
 	}
 	if f.UID != m.Owner || f.Mode.Perm()&0o022 != 0 {
-		return doctor.Problem(doctor.Genv, doctor.GenvWritable, "%s; it belongs to uid %d with mode %04o", seen, f.UID, f.Mode.Perm())
+		return Problem(Genv, "genv-writable", "%s; it belongs to uid %d with mode %04o", seen, f.UID, f.Mode.Perm())
 	}
-	return doctor.Good(doctor.Genv, "%s", seen)
+	return Good(Genv, "%s", seen)
 }
 
-func (m *Machine) driver(ctx context.Context) doctor.Driver {
+func (m *Machine) driver(ctx context.Context) Driver {
 	began := time.Now()
 	modes, err := m.SMI.Modes(ctx)
-	return doctor.Driver{Modes: modes, Took: time.Since(began), Err: err, Restricted: m.Restricted}
+	return Driver{Modes: modes, Took: time.Since(began), Err: err, Restricted: m.Restricted}
 }
 
-func (m *Machine) namespace() doctor.Namespace {
+func (m *Machine) namespace() Namespace {
 	found, err := m.Notes.Examine()
-	n := doctor.Namespace{Inode: found.Namespaces.PID, Refusal: found.Refusal}
+	n := Namespace{Inode: found.Namespaces.PID, Refusal: found.Refusal}
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		n.Refusal = err.Error()
 	}
@@ -104,21 +103,20 @@ func (m *Machine) namespace() doctor.Namespace {
 
 // clock asks the kernel whether its clock is synchronized (adjtimex(2)). How it differs
 // from a controller's, only the controller can measure.
-func clock() doctor.Check {
+func clock() Check {
 	var now unix.Timex
 	if _, err := unix.Adjtimex(&now); err != nil {
-		return doctor.Unknown(doctor.Clock, "adjtimex: %v", err)
+		return Unknown(Clock, "adjtimex: %v", err)
 	}
 	if now.Status&unix.STA_UNSYNC != 0 {
-		return doctor.Problem(doctor.Clock, doctor.ClockUnsynchronized, "the kernel says that the clock is not synchronized")
+		return Problem(Clock, "clock-unsynchronized", "the kernel says that the clock is not synchronized")
 	}
-	return doctor.Good(doctor.Clock, "synchronized, as the kernel says")
+	return Good(Clock, "synchronized, as the kernel says")
 }
 
-func (m *Machine) kernel() doctor.Kernel {
-	release, _ := os.ReadFile(filepath.Join(m.Proc, "sys/kernel/osrelease")) // empty is unknown
-	mounts, _ := os.ReadFile(filepath.Join(m.Proc, "self/mounts"))
-	return doctor.Kernel{Release: strings.TrimSpace(string(release)), Cgroup2: doctor.Cgroup2In(string(mounts)), BPF: hasBPF()}
+func (m *Machine) kernel() Kernel {
+	mounts, _ := os.ReadFile(filepath.Join(m.Proc, "self/mounts")) // empty is unknown
+	return Kernel{Release: SystemHere().Kernel, Cgroup2: Cgroup2In(string(mounts)), BPF: hasBPF()}
 }
 
 // noCommand is a number that bpf(2) doesn't define.
@@ -135,28 +133,26 @@ func hasBPF() *bool {
 // systemctlTimeout is for one call of systemctl.
 const systemctlTimeout = 5 * time.Second
 
-func (m *Machine) systemd(ctx context.Context) doctor.Systemd {
+func (m *Machine) systemd(ctx context.Context) Systemd {
 	if _, err := os.Stat(filepath.Join(m.SysRun, "systemd/system")); err != nil { // as sd_booted(3)
-		return doctor.Systemd{Absent: true}
+		return Systemd{Absent: true}
 	}
 	ctx, cancel := context.WithTimeout(ctx, systemctlTimeout)
 	defer cancel()
-	out, err := m.Run(ctx, "systemctl", append([]string{"show", "--no-pager", "--property=" + doctor.UnitProperties}, doctor.Units()...)...)
+	out, err := m.Run(ctx, "systemctl", append([]string{"show", "--no-pager", "--property=" + UnitProperties}, Units()...)...)
 	if err != nil {
-		return doctor.Systemd{Err: fmt.Errorf("systemctl: %w", err)}
+		return Systemd{Err: fmt.Errorf("systemctl: %w", err)}
 	}
-	return doctor.Systemd{Units: doctor.ParseUnits(out)}
+	return Systemd{Units: ParseUnits(out)}
 }
 
-func (m *Machine) osName() string {
+// SystemHere is the software of this machine, apart from its driver.
+func SystemHere() System {
 	release, _ := os.ReadFile("/etc/os-release") // empty is unknown
-	return doctor.OSName(string(release))
-}
-
-func (m *Machine) arch() string {
+	s := System{OS: OSName(string(release))}
 	var name unix.Utsname
-	if unix.Uname(&name) != nil {
-		return ""
+	if unix.Uname(&name) == nil {
+		s.Kernel, s.Arch = unix.ByteSliceToString(name.Release[:]), unix.ByteSliceToString(name.Machine[:])
 	}
-	return unix.ByteSliceToString(name.Machine[:])
+	return s
 }

@@ -1,4 +1,4 @@
-package machine_test
+package doctor_test
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/doctor"
-	"github.com/seed-3119e985/genv/snapshot/doctor/machine"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 )
@@ -29,10 +27,10 @@ func (s smi) Modes(context.Context) ([]nvidiasmi.Mode, error) {
 }
 
 // here is a machine with a state folder as genv makes it, in temporary folders.
-func here(t *testing.T) *machine.Machine {
+func here(t *testing.T) *doctor.Machine {
 	dir := t.TempDir()
-	m := &machine.Machine{
-		SMI: smi{}, Now: time.Now, StateDir: filepath.Join(dir, "genv"), RootDir: filepath.Join(dir, "root"),
+	m := &doctor.Machine{
+		SMI: smi{}, StateDir: filepath.Join(dir, "genv"), RootDir: filepath.Join(dir, "root"),
 		Record: filepath.Join(dir, "log", "audit.jsonl"), Proc: "/proc", SysRun: filepath.Join(dir, "run"), Owner: snapshot.UID(os.Geteuid()),
 		Run:  func(context.Context, string, ...string) ([]byte, error) { return nil, errors.New("not to be run") },
 		Genv: doctor.Program{Path: filepath.Join(dir, "program"), Version: "v1", Protocol: 1},
@@ -46,7 +44,7 @@ func here(t *testing.T) *machine.Machine {
 	return m
 }
 
-func check(t *testing.T, m *machine.Machine, name doctor.Name) doctor.Check {
+func check(t *testing.T, m *doctor.Machine, name doctor.Name) doctor.Check {
 	checks, _ := m.Examine(t.Context())
 	var names []doctor.Name
 	var found doctor.Check
@@ -80,39 +78,39 @@ func TestAMachineInOrder(t *testing.T) {
 func TestStateFaults(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
-		ail   func(t *testing.T, m *machine.Machine)
+		ail   func(t *testing.T, m *doctor.Machine)
 		cause doctor.Cause
 	}{
-		{"corrupt", func(t *testing.T, m *machine.Machine) {
+		{"corrupt", func(t *testing.T, m *doctor.Machine) {
 			require.NoError(t, os.WriteFile(filepath.Join(m.StateDir, "devices.json"), []byte("{"), 0o666))
-		}, doctor.StateCorrupt},
-		{"a link", func(t *testing.T, m *machine.Machine) {
+		}, "state-corrupt"},
+		{"a link", func(t *testing.T, m *doctor.Machine) {
 			require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(m.StateDir, "x")))
 			require.NoError(t, os.Rename(filepath.Join(m.StateDir, "x"), filepath.Join(m.StateDir, "envs.json")))
-		}, doctor.StateUnsafe},
-		{"a FIFO, which is not waited for", func(t *testing.T, m *machine.Machine) {
+		}, "state-unsafe"},
+		{"a FIFO, which is not waited for", func(t *testing.T, m *doctor.Machine) {
 			require.NoError(t, os.Remove(filepath.Join(m.StateDir, "genv.lock")))
 			require.NoError(t, unix.Mkfifo(filepath.Join(m.StateDir, "genv.lock"), 0o666))
-		}, doctor.StateUnsafe},
-		{"hard links", func(t *testing.T, m *machine.Machine) {
+		}, "state-unsafe"},
+		{"hard links", func(t *testing.T, m *doctor.Machine) {
 			require.NoError(t, os.Link(filepath.Join(m.StateDir, "devices.json"), filepath.Join(m.StateDir, "other")))
-		}, doctor.StateUnsafe},
-		{"a file in its place", func(t *testing.T, m *machine.Machine) {
+		}, "state-unsafe"},
+		{"a file in its place", func(t *testing.T, m *doctor.Machine) {
 			require.NoError(t, os.RemoveAll(m.StateDir))
 			require.NoError(t, os.WriteFile(m.StateDir, nil, 0o666))
-		}, doctor.StateUnsafe},
-		{"lost", func(t *testing.T, m *machine.Machine) {
+		}, "state-unsafe"},
+		{"lost", func(t *testing.T, m *doctor.Machine) {
 			require.NoError(t, os.Remove(filepath.Join(m.StateDir, "devices.json")))
-		}, doctor.StateLost},
-		{"root's folder is open to all", func(t *testing.T, m *machine.Machine) {
+		}, "state-lost"},
+		{"root's folder is open to all", func(t *testing.T, m *doctor.Machine) {
 			require.NoError(t, os.Chmod(m.RootDir, 0o777))
-		}, doctor.RootFolder},
-		{"the lock is held", func(t *testing.T, m *machine.Machine) {
+		}, "root-folder-unsafe"},
+		{"the lock is held", func(t *testing.T, m *doctor.Machine) {
 			file, err := os.Open(filepath.Join(m.StateDir, "genv.lock"))
 			require.NoError(t, err)
 			t.Cleanup(func() { _ = file.Close() })
 			require.NoError(t, unix.Flock(int(file.Fd()), unix.LOCK_EX))
-		}, doctor.StateLocked},
+		}, "state-locked"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			m := here(t)
@@ -137,29 +135,29 @@ func TestNothingIsMade(t *testing.T) {
 func TestOtherFaults(t *testing.T) {
 	m := here(t)
 	require.NoError(t, os.Chmod(m.Genv.Path, 0o777))
-	require.Equal(t, doctor.GenvWritable, check(t, m, doctor.Genv).Cause)
+	require.EqualValues(t, "genv-writable", check(t, m, doctor.Genv).Cause)
 
 	m.SMI = smi{nvidiasmi.ErrTimeout}
-	require.Equal(t, doctor.SMIHung, check(t, m, doctor.DriverState).Cause)
+	require.EqualValues(t, "nvidia-smi-hung", check(t, m, doctor.DriverState).Cause)
 
 	require.NoError(t, os.Mkdir(filepath.Dir(m.Record), 0o755))
 	require.NoError(t, os.Chmod(filepath.Dir(m.Record), 0o777))
-	require.Equal(t, doctor.RecordUnsafe, check(t, m, doctor.Disk).Cause)
+	require.EqualValues(t, "record-unsafe", check(t, m, doctor.Disk).Cause)
 
 	require.NoError(t, os.MkdirAll(filepath.Join(m.SysRun, "systemd/system"), 0o755))
-	require.Equal(t, doctor.ServiceUnknown, check(t, m, doctor.Services).Cause)
+	require.EqualValues(t, "services-unknown", check(t, m, doctor.Services).Cause)
 	m.Run = func(_ context.Context, program string, args ...string) ([]byte, error) {
 		require.Equal(t, "systemctl", program)
 		require.Equal(t, "show", args[0])
 		return []byte("Id=genv-host.service\nLoadState=loaded\nActiveState=failed\nUnitFileState=enabled\n"), nil
 	}
-	require.Equal(t, doctor.ServiceFailed, check(t, m, doctor.Services).Cause)
+	require.EqualValues(t, "service-failed", check(t, m, doctor.Services).Cause)
 }
 
 func TestDriver(t *testing.T) {
 	m := here(t)
 	m.SMI = smi{nvidiasmi.ErrNotInstalled}
-	require.Equal(t, doctor.SMIMissing, check(t, m, doctor.DriverState).Cause)
+	require.EqualValues(t, "nvidia-smi-missing", check(t, m, doctor.DriverState).Cause)
 	m.SMI = smi{nvidiasmi.ErrNoDriver}
-	require.Equal(t, doctor.NoDriver, check(t, m, doctor.DriverState).Cause)
+	require.EqualValues(t, "no-driver", check(t, m, doctor.DriverState).Cause)
 }
