@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"archive/tar"
 	"context"
 	"fmt"
 	"io/fs"
@@ -152,26 +153,8 @@ func fileIn(line string) (f doctor.File, ok bool) {
 	return f, true
 }
 
-// modeOf is the mode of stat(2) as Go writes it (inode(7)).
-func modeOf(st uint32) fs.FileMode {
-	mode := fs.FileMode(st & 0o777)
-	switch st & 0o170000 {
-	case 0o040000:
-		mode |= fs.ModeDir
-	case 0o120000:
-		mode |= fs.ModeSymlink
-	case 0o010000:
-		mode |= fs.ModeNamedPipe
-	case 0o140000:
-		mode |= fs.ModeSocket
-	case 0o020000, 0o060000:
-		mode |= fs.ModeDevice
-	}
-	if st&0o1000 != 0 {
-		mode |= fs.ModeSticky
-	}
-	return mode
-}
+// modeOf is the mode of stat(2) as Go writes it: archives have the same bits.
+func modeOf(st uint32) fs.FileMode { return (&tar.Header{Mode: int64(st)}).FileInfo().Mode() }
 
 func unitsIn(printed string) doctor.Systemd {
 	if strings.TrimSpace(printed) == "absent" {

@@ -61,13 +61,10 @@ var meanings = sync.OnceValue(func() map[Cause]meaning {
 	}
 })
 
-// Status is how bad a cause is; Failed if it is not known here.
-func (c Cause) Status() Status {
+// meaningOf is what follows from a cause. One that is not known here failed, and has no next step.
+func meaningOf(c Cause) meaning {
 	if m, known := meanings()[c]; known {
-		return m.status
+		return m
 	}
-	return Failed
+	return meaning{status: Failed}
 }
-
-// NextStep is what to do about a cause, in one line; empty if it is not known here.
-func (c Cause) NextStep() string { return meanings()[c].step }

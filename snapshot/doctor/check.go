@@ -74,7 +74,8 @@ func Unknown(name Name, format string, args ...any) Check {
 
 // Problem is a check with a problem; its status and next step are those of the cause.
 func Problem(name Name, cause Cause, format string, args ...any) Check {
-	return Check{Name: name, Status: cause.Status(), Cause: cause, Detail: fmt.Sprintf(format, args...), NextStep: cause.NextStep()}
+	m := meaningOf(cause)
+	return Check{Name: name, Status: m.status, Cause: cause, Detail: fmt.Sprintf(format, args...), NextStep: m.step}
 }
 
 // Worse says whether a status is worse than another one.

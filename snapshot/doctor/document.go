@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -95,16 +96,9 @@ func accepted(given []Check) ([]Check, error) {
 			c.Cause = ""
 		} else {
 			c.Cause = Cause(text.OneLine(text.Cut(string(c.Cause), 64)))
-			c.NextStep = c.Cause.stepOr("run `genv doctor` on the host, which has a newer genv and knows the next step")
+			c.NextStep = cmp.Or(meaningOf(c.Cause).step, "run `genv doctor` on the host, which has a newer genv and knows the next step")
 		}
 		checks = append(checks, c)
 	}
 	return checks, nil
-}
-
-func (c Cause) stepOr(otherwise string) string {
-	if step := c.NextStep(); step != "" {
-		return step
-	}
-	return otherwise
 }

@@ -84,7 +84,7 @@ func (p *program) remoteDoctor(c *cli.Context) error {
 	f.progress.End()
 	render.WriteDuplicates(p.Err, duplicates)
 	if output.Format == "json" {
-		err = render.WriteJSON(p.Out, doctorDocument{document, duplicatesOrNone(duplicates)})
+		err = render.WriteJSON(p.Out, doctorDocument{document, append([]controller.Duplicate{}, duplicates...)})
 	} else {
 		style := checkup.StyleOf(p.Program, output)
 		style.All, style.TableOnly = c.Bool("all"), f.Quiet
@@ -103,10 +103,6 @@ func (p *program) remoteDoctor(c *cli.Context) error {
 type doctorDocument struct {
 	*remotedoctor.Document
 	Duplicates []controller.Duplicate `json:"duplicates"`
-}
-
-func duplicatesOrNone(d []controller.Duplicate) []controller.Duplicate {
-	return append([]controller.Duplicate{}, d...)
 }
 
 // examine looks at all hosts. Names of one machine are each examined.
