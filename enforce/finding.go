@@ -101,6 +101,10 @@ func (m MemoryExcess) bytes() int64 { return m.UsedBytes - m.CapacityBytes }
 type CountExcess struct {
 	Used  int `json:"used"`
 	Limit int `json:"limit"`
+	// Attached is to how many devices the user's environments are attached, and Unattached how many others
+	// the user's processes use; only of max-devices-per-user.
+	Attached   int `json:"attached,omitempty"`
+	Unattached int `json:"unattached,omitempty"`
 	// Hosts is on how many the user has environments; 0 when only this machine
 	// was judged, which has no name.
 	Hosts int `json:"hosts,omitempty"`

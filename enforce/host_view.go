@@ -43,8 +43,8 @@ type envView struct {
 	contents.Contents
 	env      *snapshot.Environment
 	exempt   bool
-	settings *Settings   // of its user here
-	user     *allocation // what its user has, once caps count it
+	settings *Settings // of its user here
+	user     *held     // what its user has, once caps count it
 }
 
 // ask asks the policy about a user on this host, once a cycle.

@@ -207,7 +207,7 @@ func TestTheEndOfABoost(t *testing.T) {
 		step(full, 5*time.Minute)
 		require.Len(t, plan.Findings, 2, "those of alice, and bob's")
 		f := plan.Findings[0]
-		require.Equal(t, &enforce.CountExcess{Used: devices, Limit: 2, Hosts: 1}, f.Count)
+		require.Equal(t, &enforce.CountExcess{Used: devices, Limit: 2, Hosts: 1, Attached: devices}, f.Count)
 		require.True(t, f.Pending)
 		require.Equal(t, now.Add(time.Hour), f.Due, "the warning begins now, whatever was found before")
 		told := slices.ContainsFunc(events, func(e enforce.Event) bool { return e.Kind == enforce.EventNotify && e.ID == f.ID })

@@ -1,0 +1,117 @@
+package enforce
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// caps takes environments and devices from users who are over a cap: never more than the excess, and those first
+// that cost the user least. What one cap takes doesn't count for the next.
+func (j *judgement) caps() {
+	users := j.usersWithCaps()
+	for _, u := range users {
+		if limit := u.settings.MaxEnvs; limit != nil {
+			j.maxEnvs(u, max(0, *limit))
+		}
+		if limit := u.settings.MaxDevices; limit != nil && len(u.devices) > *limit {
+			j.maxDevices(u, max(0, *limit))
+		}
+		if limit := u.settings.MaxMemory; limit != nil {
+			j.maxMemory(u, *limit)
+		}
+	}
+	if len(users) > 0 && len(j.missing) > 0 { // without their number, so that it is the same note while some are missing
+		j.notes = append(j.notes, Note{Text: "some hosts did not answer: devices there don't count toward per-user caps"})
+	}
+}
+
+// maxEnvs takes environments beyond the cap: those without any device first, from which there is nothing to
+// take, then those without a process, then the newest. The environments themselves stay: they are people's shells.
+func (j *judgement) maxEnvs(u *held, limit int) {
+	if len(u.envs) <= limit {
+		return
+	}
+	slices.SortStableFunc(u.envs, func(a, b heldEnv) int {
+		return cmp.Or(cmp.Compare(a.cost, b.cost), b.env.Creation.Compare(a.env.Creation),
+			cmp.Compare(a.h.order, b.h.order), cmp.Compare(a.env.EID, b.env.EID))
+	})
+	f := Finding{Rule: RuleMaxEnvsPerUser, Count: &CountExcess{Used: len(u.envs), Limit: limit, Hosts: u.hosts}}
+	j.overCap(u, f, u.envs[:len(u.envs)-limit], nil)
+}
+
+// maxDevices takes devices beyond the cap.
+func (j *judgement) maxDevices(u *held, limit int) {
+	counted := j.counted(u)
+	if len(counted) <= limit {
+		return
+	}
+	c := &choice{j: j, excess: int64(len(counted) - limit), weight: func(*heldDevice) int64 { return 1 }, mayKeep: -1}
+	f := Finding{Rule: RuleMaxDevicesPerUser, Count: &CountExcess{Used: len(counted), Limit: limit, Hosts: u.hosts}}
+	for _, d := range counted {
+		f.Count.Attached += min(len(d.envs), 1)
+	}
+	f.Count.Unattached = len(counted) - f.Count.Attached
+	j.overCap(u, f, nil, c.devices(counted))
+}
+
+// maxMemory takes devices until the user has no more memory than the cap allows.
+func (j *judgement) maxMemory(u *held, limit int64) {
+	used := int64(0)
+	counted := slices.DeleteFunc(j.counted(u), func(d *heldDevice) bool {
+		if used += max(0, d.memory()); d.memory() == unknownBytes {
+			j.note(d.h, "the memory of device %d is unknown, so memory caps don't count it", d.Index)
+		}
+		return d.memory() == unknownBytes
+	})
+	if used <= limit {
+		return
+	}
+	c := &choice{j: j, excess: used - limit, weight: (*heldDevice).memory, mayKeep: limit}
+	f := Finding{Rule: RuleMaxMemoryPerUser, Memory: &MemoryExcess{UsedBytes: used, CapacityBytes: limit}}
+	f.Count = &CountExcess{Used: len(counted), Hosts: u.hosts}
+	j.overCap(u, f, nil, c.devices(counted))
+}
+
+// overCap adds a finding about a user who is to lose environments or devices.
+func (j *judgement) overCap(u *held, f Finding, envs []heldEnv, devices []*heldDevice) {
+	f.User, f.ID, f.HostsMissing = u.user, fmt.Sprintf("%s/%s", f.Rule, u.user), len(j.missing)
+	due := j.checkDue(&f, u.settings.Warn, f.ID)
+	if j.fleet.PauseCaps && f.HostsMissing > 0 {
+		// The user may have more there, never less; but what costs least to lose may be there.
+		f.Waits = fmt.Sprintf("%d of the hosts did not answer, and the policy says \"unreachable: hold\"", f.HostsMissing)
+		due, f.Pending = false, true
+	}
+	named := make(map[*snapshot.Process]bool)
+	end := func(h *hostView, p *snapshot.Process) { // once
+		if !named[p] {
+			j.end(&f, due, h, p)
+		}
+		named[p] = true
+	}
+	for _, e := range envs {
+		for _, a := range e.Attachments {
+			index := a.Device.Index
+			if e.h.sparesUse(e.envView, index) || e.h.hidesOn(e.envView, index) {
+				continue
+			}
+			j.loseDevice(&f, due, e.h, e.envView, index)
+			for p := range e.On(index) {
+				end(e.h, p)
+			}
+		}
+	}
+	for _, d := range devices {
+		for _, env := range d.envs {
+			if !d.stays {
+				j.loseDevice(&f, due, d.h, env, d.Index)
+			}
+		}
+		for _, use := range d.uses {
+			end(d.h, use.process)
+		}
+	}
+	j.add(f)
+}

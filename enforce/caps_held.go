@@ -1,0 +1,251 @@
+package enforce
+
+import (
+	"github.com/seed-3119e985/genv/enforce/contents"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// held is what one user has on all hosts. A device counts once, however many environments are attached to it.
+type held struct {
+	user     snapshot.Username
+	settings *Settings // nil for a user without caps, for whom nothing is counted
+	hosts    int       // on how many the user has something; this machine, which has no name, doesn't count
+	envs     []heldEnv
+	devices  []*heldDevice // by host
+
+	last *hostView                                         // the host that was counted last,
+	here contents.Index[snapshot.DeviceIndex, *heldDevice] // and the user's devices there
+}
+
+// heldEnv is an environment of a user.
+type heldEnv struct {
+	*envView
+	h    *hostView
+	cost int8 // of losing its devices
+}
+
+// heldDevice is a device that the user's environments are attached to, or that the user's processes use.
+type heldDevice struct {
+	*snapshot.Device
+	h      *hostView
+	newest snapshot.Date // when the newest attachment was made; zero without attachments
+	// unknown is what processes of unknown environments prove about its use, and exempt what exempt ones do.
+	unknown, exempt contents.Evidence
+	envs            []*envView // that are attached to it
+	uses            []heldUse  // by processes that end when the user loses it
+	capacity, used  int64      // bytes that environments may use, and that processes use; or unknownBytes
+	// For a choice: the devices of the host that count, what losing it costs, whether it is to go, whether its
+	// attachments stay nevertheless, and whether it no longer counts then.
+	mates               []*heldDevice
+	cost                int8
+	chosen, stays, gone bool
+}
+
+// heldUse is a process that uses a device.
+type heldUse struct {
+	process  *snapshot.Process
+	attached bool // it is in an environment of the user's that is attached to it
+}
+
+// counting are what users have on some hosts.
+type counting struct {
+	judgement
+	byUser  map[snapshot.Username]*held
+	inOrder []*held // those with caps who have something
+	devices contents.Slab[heldDevice]
+	envs    contents.Firsts[*envView] // most lists have one item: these are where they begin
+	uses    contents.Firsts[heldUse]
+}
+
+// usersWithCaps lists the users who have caps, in the order in which they appear. An environment without a user
+// name counts for no user; the processes in it count for their own users.
+func (j *judgement) usersWithCaps() []*held {
+	parts := make([]*counting, partsOf(len(j.hosts)))
+	inParts(len(j.hosts), func(i, from, to int) {
+		c := &counting{judgement: *j, byUser: make(map[snapshot.Username]*held)}
+		c.notes = nil
+		for _, h := range j.hosts[from:to] {
+			c.count(h)
+		}
+		parts[i] = c
+	})
+	j.notes = append(j.notes, parts[0].notes...)
+	for _, part := range parts[1:] {
+		j.notes = append(j.notes, part.notes...)
+		parts[0].join(part.inOrder)
+	}
+	return parts[0].inOrder
+}
+
+// join adds what users have on hosts that come after those that were counted.
+func (c *counting) join(users []*held) {
+	for _, u := range users {
+		known := c.byUser[u.user]
+		if known == nil || known.last == nil { // the first that are counted
+			c.byUser[u.user], c.inOrder = u, append(c.inOrder, u)
+			continue
+		}
+		known.hosts += u.hosts
+		known.envs, known.devices = append(known.envs, u.envs...), append(known.devices, u.devices...)
+	}
+}
+
+// of finds a user, and asks the policy about one who is new.
+func (c *counting) of(user snapshot.Username) *held {
+	if u := c.byUser[user]; u != nil {
+		return u
+	}
+	u := &held{user: user}
+	c.byUser[user] = u
+	s := c.policy.Settings(Query{User: user, At: c.now})
+	_, exempt := c.policy.Exempt(Subject{User: user})
+	if !exempt && (s.MaxDevices != nil || s.MaxMemory != nil || s.MaxEnvs != nil) {
+		u.settings = s
+	}
+	return u
+}
+
+// count counts what users have on a host.
+func (c *counting) count(h *hostView) {
+	for _, env := range h.inOrder {
+		if env.env.Username == "" {
+			c.note(h, "environment %s has no user name, so no cap counts it", text.Shown(string(env.env.EID)))
+			continue
+		}
+		if env.user = c.of(env.env.Username); env.user.settings != nil {
+			c.addEnv(env.user, h, env)
+		}
+	}
+	c.addUses(h)
+}
+
+// addEnv counts an environment and its devices for its user.
+func (c *counting) addEnv(u *held, h *hostView, env *envView) {
+	c.begin(u, h)
+	if u.settings.MaxEnvs != nil {
+		u.envs = append(u.envs, heldEnv{env, h, env.Cost(env.env.UID)})
+	}
+	for _, a := range env.Attachments {
+		d := c.device(u, h, a.Device)
+		d.envs = append(d.envs, env)
+		d.capacity = sumOf(d.capacity, a.GPUMemory, a.Device.TotalMemory)
+		if a.Time.Compare(d.newest) > 0 {
+			d.newest = a.Time
+		}
+		d.exempt = max(d.exempt, h.exemptUses[deviceOfEnv{a.Device.Index, env.env.EID}])
+	}
+}
+
+// addUses counts the devices that the users' processes use in a registered environment, or claim to. Otherwise a
+// user could evade the caps by registering environments under another user's name. Processes whose environment is
+// unknown count too, and never end for it. Hosts with genv 1.4.3 report no uids: there only attachments count.
+func (c *counting) addUses(h *hostView) {
+	for i := range h.snapshot.Processes {
+		p, env := &h.snapshot.Processes[i], h.in[i]
+		if h.exempt[p.PID] {
+			continue
+		}
+		user := h.userOf(p)
+		if env != nil && env.user != nil && env.user.user != user && env.user.settings != nil {
+			for _, a := range env.Attachments { // another user's or root's: it ends with what is attached
+				if d := env.user.here.Get(a.Device.Index); d != nil && p.Uses(d.Index) != nil {
+					c.addProcess(env.user, d, env, p)
+				}
+			}
+		}
+		if user != "" && (env != nil || h.claimed(p) != nil || p.EnvUnknown) {
+			c.addUsesOf(c.of(user), h, env, p)
+		}
+	}
+}
+
+// addUsesOf counts the devices that a process of the user uses, in an environment or in none. One that isn't
+// attached and becomes free anyway doesn't count.
+func (c *counting) addUsesOf(u *held, h *hostView, in *envView, p *snapshot.Process) {
+	if u.settings == nil {
+		return
+	}
+	for _, use := range p.Usage {
+		device := h.devices.Get(use.Index)
+		if device == nil {
+			continue
+		}
+		c.begin(u, h)
+		if u.here.Get(use.Index) == nil && h.draft.terminates(p) {
+			continue
+		}
+		if d := c.device(u, h, device); !p.EnvUnknown { // then device has noted it
+			c.addProcess(u, d, in, p)
+		}
+	}
+}
+
+// addProcess adds a process, in an environment or in none, that ends when the user loses the device.
+func (c *counting) addProcess(u *held, d *heldDevice, in *envView, p *snapshot.Process) {
+	d.uses = append(d.uses, heldUse{p, in != nil && in.env.Username == u.user && in.Attached(d.Index)})
+	if !p.Unproved() { // else any user may have started it
+		d.used = sumOf(d.used, p.Uses(d.Index).Memory, snapshot.Memory{})
+	}
+}
+
+// begin begins to count what the user has on a host. All of one host is counted before the next one begins.
+func (c *counting) begin(u *held, h *hostView) {
+	if u.last == h {
+		return
+	}
+	if u.last == nil {
+		c.inOrder = append(c.inOrder, u)
+	}
+	u.last = h
+	u.here.Clear()
+	if h.name != "" {
+		u.hosts++
+	}
+}
+
+// device is a device of the host that is being counted, added if it is new.
+func (c *counting) device(u *held, h *hostView, device *snapshot.Device) *heldDevice {
+	if d := u.here.Get(device.Index); d != nil {
+		return d
+	}
+	d := c.devices.Next()
+	*d = heldDevice{Device: device, h: h, envs: c.envs.Next(), uses: c.uses.Next()}
+	for _, p := range h.unknownOn[device.Index] {
+		switch h.userOf(p) {
+		case "":
+			d.unknown = max(d.unknown, contents.Reported)
+		case u.user:
+			d.unknown = contents.Proven
+		}
+	}
+	u.devices = append(u.devices, d)
+	u.here.Set(device.Index, d)
+	return d
+}
+
+const unknownBytes, maxBytes = -1, 1 << 44 // what hosts claim is cut to 16 TiB, more than any device has
+
+// sumOf adds an amount that a host claims, or the other one if that is not known.
+func sumOf(bytes int64, more, otherwise snapshot.Memory) int64 {
+	if !more.Known() {
+		more = otherwise
+	}
+	if bytes == unknownBytes || !more.Known() {
+		return unknownBytes
+	}
+	return min(bytes+min(more.Bytes(), maxBytes), maxBytes)
+}
+
+// memory is how much memory the user has by a device: what environments may use or, if it is more, what processes
+// use, and at most all of it. Unknown is not zero.
+func (d *heldDevice) memory() int64 {
+	if d.capacity == unknownBytes || d.used == unknownBytes && len(d.envs) == 0 {
+		return unknownBytes
+	}
+	bytes := max(d.capacity, d.used)
+	if d.TotalMemory.Known() {
+		bytes = min(bytes, d.TotalMemory.Bytes())
+	}
+	return bytes
+}
