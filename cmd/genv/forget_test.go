@@ -16,7 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/remote/usage"
-	"github.com/seed-3119e985/genv/remote/usage/sqlite"
+	"github.com/seed-3119e985/genv/remote/usage/store"
 )
 
 // A user is forgotten in the usage history and in the log, and the sums stay.
@@ -58,7 +58,7 @@ func TestForget(t *testing.T) {
 	require.Equal(t, before.Rows[1].Attached, after.Rows[1].Attached)
 	onlyAlice := func() {
 		t.Helper()
-		for _, name := range []string{"log", sqlite.FileName} {
+		for _, name := range []string{"log", store.FileName} {
 			content, err := os.ReadFile(filepath.Join(dir, name))
 			require.NoError(t, err)
 			require.NotContains(t, string(content), "bob", name)
@@ -69,7 +69,7 @@ func TestForget(t *testing.T) {
 	require.Contains(t, genv(t, "remote", "history", "--audit-log", log.Path).out, "forgot a user")
 
 	// What a run leaves that is killed after the last row goes with the next one.
-	db, err := sql.Open("sqlite", filepath.Join(dir, sqlite.FileName))
+	db, err := sql.Open("sqlite", filepath.Join(dir, store.FileName))
 	require.NoError(t, err)
 	_, err = db.Exec("INSERT INTO names (name) VALUES ('bob')")
 	require.NoError(t, err)

@@ -24,7 +24,6 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet/postgresserver"
 	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/remote/usage/report"
-	"github.com/seed-3119e985/genv/remote/usage/sqlite"
 	"github.com/seed-3119e985/genv/remote/usage/store"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -59,15 +58,15 @@ func TestUsageOfAController(t *testing.T) {
 	first.end()
 	require.NotContains(t, first.said(), "history")
 	require.NoDirExists(t, filepath.Join(state, records.FolderName), "what is judged is recorded only if that is asked for")
-	path := filepath.Join(state, sqlite.FileName)
-	db, err := sqlite.OpenToRead(path, time.Local)
+	path := filepath.Join(state, store.FileName)
+	db, err := store.OpenToRead(t.Context(), path, store.Options{In: time.Local})
 	require.NoError(t, err)
 	mark, err := db.Mark(t.Context())
 	require.NoError(t, err)
 	require.True(t, mark.Ended)
 	now := time.Now()
 	sums := func(kind usage.Kind) map[string]usage.Sum {
-		r, err := db.Report(t.Context(), store.Query{Kind: kind, Since: now.Add(-time.Hour).Unix(), Until: now.Add(time.Hour).Unix()})
+		r, err := db.Report(t.Context(), usage.Query{Kind: kind, Since: now.Add(-time.Hour).Unix(), Until: now.Add(time.Hour).Unix()})
 		require.NoError(t, err)
 		rows := make(map[string]usage.Sum)
 		for _, row := range r.Rows {
@@ -89,7 +88,7 @@ func TestUsageOfAController(t *testing.T) {
 	require.Equal(t, []string{"alice"}, onPage.Keys()[:1], "what the run before kept")
 	second.signal(syscall.SIGTERM)
 	second.end()
-	db, err = sqlite.OpenToRead(path, time.Local)
+	db, err = store.OpenToRead(t.Context(), path, store.Options{In: time.Local})
 	require.NoError(t, err)
 	defer db.Close()
 	require.Greater(t, sums(usage.ByUser)["alice"].Attached, alice.Attached)
@@ -107,7 +106,7 @@ func TestUsageOfAController(t *testing.T) {
 	off := run(without, "--history", "off")
 	off.signal(syscall.SIGTERM)
 	off.end()
-	require.NoFileExists(t, filepath.Join(without, sqlite.FileName))
+	require.NoFileExists(t, filepath.Join(without, store.FileName))
 }
 
 // A history that is damaged inside is moved aside, and a new one begins.
@@ -115,7 +114,7 @@ func TestADamagedHistory(t *testing.T) {
 	t.Parallel()
 	f := startSim(t, &inprocess.Server{Name: "a", Handler: genvhost.New(outsiders(1))})
 	dir := usageOfTenDays(t)
-	path := filepath.Join(dir, sqlite.FileName)
+	path := filepath.Join(dir, store.FileName)
 	content, err := os.ReadFile(path)
 	require.NoError(t, err)
 	for i := 4096; i < len(content); i++ { // the first page has the schema
@@ -154,7 +153,7 @@ func TestUsageOnAServer(t *testing.T) {
 		d.signal(syscall.SIGTERM)
 		d.end()
 		require.NotContains(t, d.said(), "history")
-		require.NoFileExists(t, filepath.Join(state, sqlite.FileName))
+		require.NoFileExists(t, filepath.Join(state, store.FileName))
 		r := reported(t, "--history", url)
 		require.Equal(t, []string{"alice"}, r.Keys()[:1])
 		require.Greater(t, r.Rows[0].Attached, attached)
@@ -186,7 +185,7 @@ func reportOnPage(t *testing.T, socket string) report.Document {
 // usageOfTenDays is a folder with what alice and bob had on two hosts until now.
 func usageOfTenDays(t *testing.T) (stateDir string) {
 	dir := t.TempDir()
-	s, err := sqlite.Open(filepath.Join(dir, sqlite.FileName), sqlite.Options{In: time.Local})
+	s, err := store.Open(t.Context(), filepath.Join(dir, store.FileName), store.Options{In: time.Local})
 	require.NoError(t, err)
 	account, now := usage.NewAccount(time.Local), time.Now()
 	begin := now.Add(-240 * time.Hour)
@@ -200,7 +199,7 @@ func usageOfTenDays(t *testing.T) (stateDir string) {
 		}
 		account.Look(at, snapshot.Cluster{Hosts: []snapshot.Host{host("a", "alice", 2), host("b", "bob", 1)}})
 	}
-	require.NoError(t, s.Add(t.Context(), &store.Entry{Batch: account.Take(), Since: begin.Unix(), Mark: store.Mark{Until: now.Unix(), Ended: true}}))
+	require.NoError(t, s.Add(t.Context(), &usage.Entry{Batch: account.Take(), Since: begin.Unix(), Mark: usage.Mark{Until: now.Unix(), Ended: true}}))
 	require.NoError(t, s.Close())
 	return dir
 }
@@ -278,7 +277,7 @@ func TestReportReadsWhatEnforceKeeps(t *testing.T) {
 func TestRemoteReportRefuses(t *testing.T) {
 	dir := t.TempDir()
 	damaged := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(damaged, sqlite.FileName), []byte(strings.Repeat("no database ", 1000)), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(damaged, store.FileName), []byte(strings.Repeat("no database ", 1000)), 0o600))
 	for says, args := range map[string][]string{
 		"there is no usage history in " + dir: {"--state-dir", dir},
 		"it is damaged":                       {"--state-dir", damaged},

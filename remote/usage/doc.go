@@ -1,5 +1,5 @@
 // Package usage adds up who used which GPU, and for how long, from what a controller sees in
-// its cycles. It is pure: it reads no clock and no file.
+// its cycles, and has it kept in a Store. An Account is pure: it reads no clock and no file.
 //
 //	account := usage.NewAccount(time.Local)
 //	account.MaxGap = time.Minute
@@ -23,4 +23,14 @@
 // A clock that is set moves no amounts: time is measured by the monotonic clock, and counted in
 // the hours before the look that ends it. So the time in which a machine is suspended, which looks the same,
 // isn't counted.
+//
+// A Recorder has what a controller sees counted, and writes it to a store in the background: no cycle waits for
+// a disk or a server.
+//
+//	r := usage.StartRecorder(usage.RecorderOptions{Open: open, Now: time.Now, In: time.Local, Log: log})
+//	sinks = append(sinks, r)
+//	defer r.Close()
+//
+// It writes once a minute, so that kill -9 loses a minute at most; the next run says so. What can't be written is
+// kept in memory, within bounds, and written later.
 package usage

@@ -17,7 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/live/api"
-	"github.com/seed-3119e985/genv/remote/usage/reading"
+	"github.com/seed-3119e985/genv/remote/usage/report"
 	"github.com/seed-3119e985/genv/remote/web"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -32,7 +32,7 @@ type fleet struct {
 	feed  *live.Feed
 	now   time.Time
 	cycle controller.Cycle
-	usage *reading.Reader // nil for none
+	usage *report.Reader // nil for none
 }
 
 // cap5 lets each user have five GPUs.

@@ -15,9 +15,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/seed-3119e985/genv/remote/usage/reading"
 	"github.com/seed-3119e985/genv/remote/usage/report"
-	"github.com/seed-3119e985/genv/remote/usage/report/charts"
 )
 
 // fairShare is by what a report is that compares users with an equal share.
@@ -37,7 +35,7 @@ type asked struct {
 	Days         int    // of the last ones; 0 for own dates
 	Since, Until string // own dates; until midnight before the last one
 	Top          int
-	query        reading.Query
+	query        report.Query
 }
 
 // reportBody is what the page of a report shows.
@@ -147,7 +145,7 @@ func (a *asked) values() string {
 }
 
 // report is the report that a request asks for, as the viewer may see it.
-func (s *server) report(r *http.Request, v *view) (a asked, found reading.Reports, status int, err error) {
+func (s *server) report(r *http.Request, v *view) (a asked, found report.Reports, status int, err error) {
 	if s.options.Usage == nil {
 		return a, found, http.StatusNotFound, errNone
 	}
@@ -159,9 +157,9 @@ func (s *server) report(r *http.Request, v *view) (a asked, found reading.Report
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return a, found, http.StatusNotFound, errors.New("no usage is recorded yet: the first is, about a minute after the controller has started")
-	case errors.Is(err, reading.ErrNoGroups):
+	case errors.Is(err, report.ErrNoGroups):
 		return a, found, http.StatusNotFound, errors.New("there are no reports by group here")
-	case errors.Is(err, reading.ErrBusy), errors.Is(err, context.Canceled):
+	case errors.Is(err, report.ErrBusy), errors.Is(err, context.Canceled):
 		return a, found, http.StatusServiceUnavailable, errors.New("the usage history is busy: try again in a minute, or ask for a shorter time")
 	case err != nil:
 		if s.options.Failed != nil {
@@ -200,7 +198,7 @@ func (s *server) reportPage(w http.ResponseWriter, r *http.Request) {
 	}
 	s.servePage(w, r, a.values(), func(p *page, _ *http.Request) (string, any) {
 		p.Title, p.Query = report.Heading(found.Document), template.URL(a.values()) //nolint:gosec // Values.Encode has escaped it
-		drawn, err := charts.Of(found.Document, found.Days)
+		drawn, err := report.Charts(found.Document, found.Days)
 		if err != nil && s.options.Failed != nil {
 			s.options.Failed(err)
 		}

@@ -15,9 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/remote/usage"
-	"github.com/seed-3119e985/genv/remote/usage/reading"
 	"github.com/seed-3119e985/genv/remote/usage/report"
-	"github.com/seed-3119e985/genv/remote/usage/sqlite"
 	"github.com/seed-3119e985/genv/remote/usage/store"
 	"github.com/seed-3119e985/genv/remote/web"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -25,9 +23,9 @@ import (
 
 // history is a database with what a fleet showed in the last days; the first host's first
 // attachment is from the user who is named.
-func history(t *testing.T, now time.Time, days int, first snapshot.Username) *reading.Reader {
-	path := filepath.Join(t.TempDir(), sqlite.FileName)
-	s, err := sqlite.Open(path, sqlite.Options{In: time.Local})
+func history(t *testing.T, now time.Time, days int, first snapshot.Username) *report.Reader {
+	path := filepath.Join(t.TempDir(), store.FileName)
+	s, err := store.Open(t.Context(), path, store.Options{In: time.Local})
 	require.NoError(t, err)
 	account := usage.NewAccount(time.Local)
 	account.MaxGap = 12 * time.Hour
@@ -42,13 +40,13 @@ func history(t *testing.T, now time.Time, days int, first snapshot.Username) *re
 		}
 		account.Look(at, cluster)
 	}
-	require.NoError(t, s.Add(t.Context(), &store.Entry{
-		Batch: account.Take(), Since: begin.Unix(), Mark: store.Mark{Until: now.Unix(), Ended: true},
-		Gaps: []store.Gap{{Since: begin.Unix() + 7200, Until: begin.Unix() + 10800}},
+	require.NoError(t, s.Add(t.Context(), &usage.Entry{
+		Batch: account.Take(), Since: begin.Unix(), Mark: usage.Mark{Until: now.Unix(), Ended: true},
+		Gaps: []usage.Gap{{Since: begin.Unix() + 7200, Until: begin.Unix() + 10800}},
 	}))
 	require.NoError(t, s.Close())
-	return reading.New(reading.Options{
-		Open: func() (store.Store, error) { return sqlite.OpenToRead(path, time.Local) },
+	return report.NewReader(report.ReaderOptions{
+		Open: func() (usage.Store, error) { return store.OpenToRead(t.Context(), path, store.Options{In: time.Local}) },
 		Now:  func() time.Time { return now }, In: time.Local,
 		Groups: func(context.Context, []string) (func(string) []string, error) {
 			return func(user string) []string { return []string{"group-" + user[:min(1, len(user))]} }, nil
@@ -127,7 +125,7 @@ func TestReportOfNone(t *testing.T) {
 	var failure atomic.Value
 	failed := 0
 	options.Failed = func(error) { failed++ }
-	options.Usage = reading.New(reading.Options{Now: time.Now, In: time.Local, Open: func() (store.Store, error) { return nil, failure.Load().(error) }}) //nolint:forcetypeassert // set below
+	options.Usage = report.NewReader(report.ReaderOptions{Now: time.Now, In: time.Local, Open: func() (usage.Store, error) { return nil, failure.Load().(error) }}) //nolint:forcetypeassert // set below
 	handler = web.New(f.feed, options)
 	for _, test := range []struct {
 		err    error
@@ -135,8 +133,8 @@ func TestReportOfNone(t *testing.T) {
 		says   string
 	}{
 		{fmt.Errorf("it: %w", fs.ErrNotExist), http.StatusNotFound, "No usage is recorded yet"},
-		{fmt.Errorf("it: %w", reading.ErrBusy), http.StatusServiceUnavailable, "busy"},
-		{fmt.Errorf("it: %w", store.ErrDamaged), http.StatusInternalServerError, "log says why"},
+		{fmt.Errorf("it: %w", report.ErrBusy), http.StatusServiceUnavailable, "busy"},
+		{fmt.Errorf("it: %w", usage.ErrDamaged), http.StatusInternalServerError, "log says why"},
 	} {
 		failure.Store(test.err)
 		for _, path := range []string{"/report", "/api/v1/report"} {

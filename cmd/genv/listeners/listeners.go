@@ -13,7 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/server"
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/metrics/exporter"
-	"github.com/seed-3119e985/genv/remote/usage/reading"
+	"github.com/seed-3119e985/genv/remote/usage/report"
 	"github.com/seed-3119e985/genv/remote/web"
 )
 
@@ -71,7 +71,7 @@ type Shown struct {
 	// Actions serves POST /api/v1/actions, on the unix socket only; nil for none.
 	Actions http.Handler
 	// Usage reads who used what; nil for none.
-	Usage *reading.Reader
+	Usage *report.Reader
 }
 
 // Listeners are those that are open.

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/live/actions"
 	"github.com/seed-3119e985/genv/remote/metrics/exporter"
 	"github.com/seed-3119e985/genv/remote/operator"
-	"github.com/seed-3119e985/genv/remote/usage/reading"
+	"github.com/seed-3119e985/genv/remote/usage/report"
 )
 
 // Viewers serves a run of enforcement where a Config says. It implements
@@ -34,11 +34,11 @@ func (v Viewers) Open(ctx context.Context, run enforcement.Running, log zerolog.
 // readable is a history that can be read while it is kept.
 type readable interface {
 	// Reader reads it. groups are the users of the policy's groups, as they are now.
-	Reader(groups func() map[string][]string) *reading.Reader
+	Reader(groups func() map[string][]string) *report.Reader
 }
 
 // readerOf reads the history of a run; nil for none.
-func readerOf(run enforcement.Running) *reading.Reader {
+func readerOf(run enforcement.Running) *report.Reader {
 	if history, ok := run.History.(readable); ok {
 		return history.Reader(run.Groups)
 	}

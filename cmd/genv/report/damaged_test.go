@@ -11,16 +11,19 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/remote/usage/sqlite"
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/remote/usage/store"
 )
 
 // A database that is damaged is moved aside, and a new one begins.
 func TestADamagedHistory(t *testing.T) {
-	path := filepath.Join(t.TempDir(), sqlite.FileName)
+	path := filepath.Join(t.TempDir(), store.FileName)
 	damaged := []byte(strings.Repeat("no database ", 1000))
 	require.NoError(t, os.WriteFile(path, damaged, 0o600))
 	var log bytes.Buffer
-	s, err := open(path, sqlite.Options{In: time.UTC}, time.Date(2026, 11, 20, 12, 30, 0, 0, time.UTC), zerolog.New(&log))
+	now := func() time.Time { return time.Date(2026, 11, 20, 12, 30, 0, 0, time.UTC) }
+	k := &keeper{program: &command.Program{Now: now}, log: zerolog.New(&log)}
+	s, err := k.open(path, store.Options{In: time.UTC})
 	require.NoError(t, err)
 	mark, err := s.Mark(t.Context())
 	require.NoError(t, err)

@@ -15,10 +15,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/enforce/audit"
-	"github.com/seed-3119e985/genv/remote/recording"
 	"github.com/seed-3119e985/genv/remote/usage"
-	"github.com/seed-3119e985/genv/remote/usage/postgres"
-	"github.com/seed-3119e985/genv/remote/usage/sqlite"
 	"github.com/seed-3119e985/genv/remote/usage/store"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -58,8 +55,8 @@ func (p *program) forget(c *cli.Context) error {
 	if f.log == "" {
 		return command.UsageError("--audit-log FILE is missing: the log of `genv remote enforce`, which also notes that a user was forgotten; write off if there is none")
 	}
-	r := &request{stateDir: c.String("state-dir"), url: c.String("history"), fleet: c.String("history-fleet")}
-	s, names, err := f.openUsage(c.Context, r)
+	at := placeOf(c)
+	s, names, err := f.openUsage(c.Context, &at)
 	if err != nil {
 		return err
 	}
@@ -85,16 +82,16 @@ func (p *program) forget(c *cli.Context) error {
 }
 
 // openUsage opens the usage history, with the names of the user in it; a nil one if there is none.
-func (f *forgetting) openUsage(ctx context.Context, r *request) (s forgetter, names []string, err error) {
-	if r.url == off {
+func (f *forgetting) openUsage(ctx context.Context, at *place) (s *store.Store, names []string, err error) {
+	if at.url == off {
 		f.say("usage history: off, so none is changed")
 		return nil, nil, nil
 	}
-	s, dirs, err := f.openToForget(ctx, r)
+	s, dirs, err := f.openToForget(ctx, at)
 	if err != nil {
 		return nil, nil, err
 	}
-	if names, err = f.names(dirs, postgres.Is(r.url)); err != nil {
+	if names, err = f.names(dirs, store.IsServer(at.url)); err != nil {
 		_ = s.Close() // nothing was written
 		return nil, nil, err
 	}
@@ -102,7 +99,7 @@ func (f *forgetting) openUsage(ctx context.Context, r *request) (s forgetter, na
 }
 
 // count says how much is kept about the user, and returns how many rows and records that is.
-func (f *forgetting) count(ctx context.Context, s forgetter, names []string) (found int64, err error) {
+func (f *forgetting) count(ctx context.Context, s *store.Store, names []string) (found int64, err error) {
 	if s != nil {
 		if found, err = s.RowsOf(ctx, names...); err != nil {
 			return 0, fmt.Errorf("the usage history: %w", err)
@@ -131,7 +128,7 @@ func (f *forgetting) count(ctx context.Context, s forgetter, names []string) (fo
 }
 
 // change forgets the user. The log notes it first: if this ends early, it is run again.
-func (f *forgetting) change(ctx context.Context, s forgetter, names []string, found int64) error {
+func (f *forgetting) change(ctx context.Context, s *store.Store, names []string, found int64) error {
 	if f.log != off {
 		log := audit.Log{Path: f.log}
 		err := log.Append(audit.Record{
@@ -166,12 +163,6 @@ func (f *forgetting) say(format string, args ...any) {
 	_, _ = fmt.Fprintf(f.Out, format+"\n", args...) // without a reader it is done nevertheless
 }
 
-// forgetter is a database that forgets.
-type forgetter interface {
-	store.Store
-	store.Forgetter
-}
-
 // names are those under which the user may be kept: the name itself and, if there is a key in one of the folders, the pseudonym.
 func (f *forgetting) names(dirs []string, onServer bool) ([]string, error) {
 	for _, dir := range dirs {
@@ -189,47 +180,29 @@ func (f *forgetting) names(dirs []string, onServer bool) ([]string, error) {
 	return []string{f.user}, nil
 }
 
-// openToForget opens the database, and says in which folders the key of its pseudonyms may be.
-func (f *forgetting) openToForget(ctx context.Context, r *request) (s forgetter, dirs []string, err error) {
-	inFile, err := r.inFile()
+// openToForget opens a database that is there already, and says in which folders the key of its pseudonyms
+// may be.
+func (f *forgetting) openToForget(ctx context.Context, at *place) (s *store.Store, dirs []string, err error) {
+	path, err := f.file(at)
 	if err != nil {
 		return nil, nil, err
 	}
-	if !inFile {
-		dirs = enforcement.ControllerDirs(f.Getenv)
-		if r.stateDir != "" {
-			dirs = []string{r.stateDir}
-		}
-		s, err = openServerToForget(ctx, r)
-		return s, dirs, err
-	}
-	path, err := f.find(r.stateDir)
+	found, err := f.openToRead(ctx, at)
 	if err != nil {
 		return nil, nil, err
-	}
-	dir := filepath.Dir(path)
-	if folder := filepath.Join(dir, recording.FolderName); exists(folder) {
-		f.say("recording: %s isn't changed: remove its files, or wait until they are as old as --record-keep", folder)
-	}
-	s, err = sqlite.Open(path, sqlite.Options{In: time.Local})
-	return s, []string{dir}, err
-}
-
-// openServerToForget opens the database of a fleet that is there already.
-func openServerToForget(ctx context.Context, r *request) (forgetter, error) {
-	found, err := openServer(ctx, r)
-	if err != nil {
-		return nil, err
 	}
 	_ = found.Close() // nothing was written
-	s, err := postgres.Open(ctx, r.url, postgres.Options{Fleet: found.Fleet(), In: time.Local})
-	if err != nil {
-		return nil, fmt.Errorf("the usage history: %w", err)
+	switch {
+	case path != "":
+		dirs = []string{filepath.Dir(path)}
+	case at.stateDir != "":
+		dirs = []string{at.stateDir}
+	default:
+		dirs = enforcement.ControllerDirs(f.Getenv)
 	}
-	return s, nil
-}
-
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
+	s, err = store.Open(ctx, cmp.Or(path, at.url), store.Options{Fleet: found.Fleet(), In: time.Local})
+	if err != nil {
+		return nil, nil, fmt.Errorf("the usage history: %w", err)
+	}
+	return s, dirs, nil
 }

@@ -16,10 +16,8 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/enforce/fairshare"
-	"github.com/seed-3119e985/genv/remote/usage/postgres"
-	"github.com/seed-3119e985/genv/remote/usage/reading"
-	"github.com/seed-3119e985/genv/remote/usage/recorder"
-	"github.com/seed-3119e985/genv/remote/usage/sqlite"
+	"github.com/seed-3119e985/genv/remote/usage"
+	"github.com/seed-3119e985/genv/remote/usage/report"
 	"github.com/seed-3119e985/genv/remote/usage/store"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -42,8 +40,8 @@ const (
 // minKeep is the shortest time for which usage is kept: less is no history.
 const minKeep = 24 * time.Hour
 
-// ReadHistory reads HistoryFlags. What it returns opens the history in the folder of a
-// controller; it is nil for none. leader is the key of the controllers' election; empty for none.
+// ReadHistory reads HistoryFlags. What it returns opens the history in the folder of a controller, or on a
+// server; it is nil for none. leader is the key of the controllers' election; empty for none.
 func ReadHistory(c *cli.Context, p *command.Program, leader string, log zerolog.Logger) (func(dir string) enforcement.History, error) {
 	keepFor, err := command.PositiveDuration(c, "history-keep")
 	if err != nil {
@@ -56,73 +54,96 @@ func ReadHistory(c *cli.Context, p *command.Program, leader string, log zerolog.
 	if err != nil {
 		return nil, err
 	}
-	url := c.String("history")
-	switch {
-	case url == off:
+	if c.String("history") == off {
 		return nil, nil //nolint:nilnil // none is asked for
-	case url != on && !postgres.Is(url):
-		return nil, command.UsageError("--history %q: write on, off, or the URL of a PostgreSQL database such as postgres://genv@db.lab/genv", text.Printable(url))
-	case url == on && c.String("history-fleet") != "":
-		return nil, command.UsageError("--history-fleet is for --history postgres://…")
-	case url == on:
-		return func(dir string) enforcement.History {
-			path := filepath.Join(dir, sqlite.FileName)
-			options := sqlite.Options{In: time.Local, KeepDays: keepFor, KeepHours: min(keepFor, store.DefaultKeepHours)}
-			return keep(p, log, false, func() (s store.Store, err error) {
-				if options.Pseudonyms, err = pseudonyms(dir, namesFor); err != nil {
-					return nil, err
-				}
-				return open(path, options, p.Now(), log)
-			}, func(why error) error { return moveAside(path, why, p.Now(), log) },
-				func() (store.Store, error) { return sqlite.OpenToRead(path, time.Local) })
-		}, nil
 	}
-	options, err := serverOptions(c, leader)
+	k := &keeper{program: p, log: log, url: c.String("history"), names: namesFor, options: store.Options{In: time.Local, KeepDays: keepFor, KeepHours: min(keepFor, store.DefaultKeepHours)}}
+	if err := k.readPlace(c, leader); err != nil {
+		return nil, err
+	}
+	return k.keep, nil
+}
+
+// keeper keeps usage as flags say.
+type keeper struct {
+	program *command.Program
+	log     zerolog.Logger
+	url     string // of a server; on for a file
+	names   time.Duration
+	options store.Options
+}
+
+// readPlace checks where usage is kept, and of which fleet it is there.
+func (k *keeper) readPlace(c *cli.Context, leader string) (err error) {
+	k.options.Fleet = c.String("history-fleet")
+	switch {
+	case k.url == on && k.options.Fleet != "":
+		return command.UsageError("--history-fleet is for --history postgres://…")
+	case k.url == on:
+		return nil
+	case !store.IsServer(k.url):
+		return command.UsageError("--history %q: write on, off, or the URL of a PostgreSQL database such as postgres://genv@db.lab/genv", text.Printable(k.url))
+	}
+	if err := store.CheckURL(k.url); err != nil {
+		return command.UsageError("--history: %w", err)
+	}
+	if k.options.Fleet = cmp.Or(k.options.Fleet, strings.Trim(leader, "/")); k.options.Fleet == "" {
+		k.options.Fleet, err = os.Hostname()
+	}
+	return err
+}
+
+// keep keeps usage of a controller with a folder, and reads it.
+func (k *keeper) keep(dir string) enforcement.History {
+	place, shared := k.url, k.url != on
+	options := usage.RecorderOptions{Now: k.program.Now, In: time.Local, Log: k.log, Shared: shared}
+	if !shared {
+		place = filepath.Join(dir, store.FileName)
+		options.Replace = func(why error) error { return moveAside(place, why, k.program.Now(), k.log) }
+	}
+	options.Open = func() (s usage.Store, err error) {
+		to := k.options
+		if to.Pseudonyms, err = pseudonyms(dir, k.names); err != nil {
+			return nil, err
+		}
+		return k.open(place, to)
+	}
+	read := func() (usage.Store, error) { return store.OpenToRead(context.Background(), place, k.options) }
+	return history{
+		usage.StartRecorder(options), k.program.Now, read,
+		report.NewRecent(report.NewReader(report.ReaderOptions{Open: read, Now: k.program.Now, In: time.Local})),
+	}
+}
+
+// open opens a database. A file that is damaged is moved aside.
+func (k *keeper) open(place string, options store.Options) (usage.Store, error) {
+	s, err := store.Open(context.Background(), place, options)
+	if errors.Is(err, usage.ErrDamaged) {
+		if err := moveAside(place, err, k.program.Now(), k.log); err != nil {
+			return nil, err
+		}
+		s, err = store.Open(context.Background(), place, options)
+	}
+	if err != nil && !store.IsServer(place) {
+		err = fmt.Errorf("%s: %w", place, err)
+	}
 	if err != nil {
 		return nil, err
 	}
-	options.KeepDays, options.KeepHours = keepFor, min(keepFor, store.DefaultKeepHours)
-	return func(dir string) enforcement.History {
-		return keep(p, log, true, func() (s store.Store, err error) {
-			to := options
-			if to.Pseudonyms, err = pseudonyms(dir, namesFor); err != nil {
-				return nil, err
-			}
-			return postgres.Open(context.Background(), url, to)
-		}, nil, func() (store.Store, error) { return postgres.OpenToRead(context.Background(), url, options) })
-	}, nil
-}
-
-// serverOptions are those of the fleet on a server.
-func serverOptions(c *cli.Context, leader string) (postgres.Options, error) {
-	if err := postgres.Check(c.String("history")); err != nil {
-		return postgres.Options{}, command.UsageError("--history: %w", err)
-	}
-	o := postgres.Options{Fleet: cmp.Or(c.String("history-fleet"), strings.Trim(leader, "/")), In: time.Local}
-	var err error
-	if o.Fleet == "" {
-		o.Fleet, err = os.Hostname()
-	}
-	return o, err
-}
-
-// keep keeps usage in a store, and reads it. replace moves a damaged one aside; nil for none.
-func keep(p *command.Program, log zerolog.Logger, shared bool, open func() (store.Store, error), replace func(error) error, read func() (store.Store, error)) enforcement.History {
-	record := recorder.Start(recorder.Options{Now: p.Now, In: time.Local, Log: log, Shared: shared, Open: open, Replace: replace})
-	return history{record, p.Now, read, reading.NewRecent(reading.New(reading.Options{Open: read, Now: p.Now, In: time.Local}))}
+	return s, nil
 }
 
 // history is what a controller keeps, and how it is read.
 type history struct {
-	*recorder.Recorder
+	*usage.Recorder
 	now    func() time.Time
-	read   func() (store.Store, error)
-	recent *reading.Recent
+	read   func() (usage.Store, error)
+	recent *report.Recent
 }
 
 // Reader reads it for viewers. groups are the users of the policy's groups.
-func (h history) Reader(groups func() map[string][]string) *reading.Reader {
-	return reading.New(reading.Options{Open: h.read, Now: h.now, In: time.Local, Groups: func(ctx context.Context, users []string) (func(string) []string, error) {
+func (h history) Reader(groups func() map[string][]string) *report.Reader {
+	return report.NewReader(report.ReaderOptions{Open: h.read, Now: h.now, In: time.Local, Groups: func(ctx context.Context, users []string) (func(string) []string, error) {
 		return groupsOf(ctx, groups(), users), nil
 	}})
 }
@@ -134,21 +155,6 @@ func (h history) Usage() fairshare.Usage { return h.recent.Usage() }
 func (h history) Close() {
 	h.recent.Close()
 	h.Recorder.Close()
-}
-
-// open opens a database. One that is damaged is moved aside.
-func open(path string, options sqlite.Options, now time.Time, log zerolog.Logger) (store.Store, error) {
-	s, err := sqlite.Open(path, options)
-	if errors.Is(err, store.ErrDamaged) {
-		if err := moveAside(path, err, now, log); err != nil {
-			return nil, err
-		}
-		s, err = sqlite.Open(path, options)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return s, nil
 }
 
 // moveAside gives a damaged database another name.

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,12 +15,8 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
-	"github.com/seed-3119e985/genv/cmd/genv/reporting"
 	"github.com/seed-3119e985/genv/remote/usage"
-	"github.com/seed-3119e985/genv/remote/usage/postgres"
 	"github.com/seed-3119e985/genv/remote/usage/report"
-	"github.com/seed-3119e985/genv/remote/usage/report/charts"
-	"github.com/seed-3119e985/genv/remote/usage/sqlite"
 	"github.com/seed-3119e985/genv/remote/usage/store"
 )
 
@@ -40,7 +37,7 @@ func Command(with command.Program) *cli.Command {
 	return &cli.Command{
 		Name:  "report",
 		Usage: "say who used which GPUs over time: GPU hours, idle hours, findings",
-		Flags: append(reporting.Flags(by(), formats()),
+		Flags: append(flags(),
 			&cli.StringFlag{Name: "state-dir", DefaultText: "that of the service, or one's own", Usage: "the `DIR` of the controller"},
 			&cli.StringFlag{Name: "history", DefaultText: "the file in --state-dir", Usage: "the `URL` of the PostgreSQL database to which controllers write, such as postgres://genv@db.lab/genv"},
 			&cli.StringFlag{Name: "history-fleet", DefaultText: "the only one there", Usage: "the `NAME` of the fleet in that database"},
@@ -50,20 +47,12 @@ func Command(with command.Program) *cli.Command {
 	}
 }
 
-// request is what the flags say.
-type request struct {
-	reporting.Request
-	policy, stateDir string
-	url, fleet       string // of a PostgreSQL database
-}
-
 func (p *program) report(c *cli.Context) error {
-	common, err := reporting.Read(c, &p.Program, by(), formats())
+	r, err := p.read(c)
 	if err != nil {
 		return err
 	}
-	r := request{common, c.String("policy"), c.String("state-dir"), c.String("history"), c.String("history-fleet")}
-	s, err := p.openToRead(c.Context, &r)
+	s, err := p.openToRead(c.Context, &r.place)
 	if err != nil {
 		return err
 	}
@@ -72,64 +61,54 @@ func (p *program) report(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	r.Finish(d, p.Now())
-	if r.Output.Format == "html" {
+	r.finish(d, p.Now())
+	if r.output.Format == "html" {
 		days, err := p.days(c.Context, s, &r)
 		if err != nil {
 			return err
 		}
-		return charts.WritePage(p.Out, d, days)
+		return report.WritePage(p.Out, d, days)
 	}
-	return reporting.Write(&p.Program, d, r.Output)
+	return write(&p.Program, d, r.output)
+}
+
+// place is where controllers keep usage.
+type place struct {
+	stateDir   string
+	url, fleet string // of a PostgreSQL database
 }
 
 // openToRead opens the database of controllers, on a server or in a folder.
-func (p *program) openToRead(ctx context.Context, r *request) (store.Store, error) {
-	inFile, err := r.inFile()
+func (p *program) openToRead(ctx context.Context, at *place) (*store.Store, error) {
+	path, err := p.file(at)
 	if err != nil {
 		return nil, err
 	}
-	if inFile {
-		return p.openFile(r)
-	}
-	return openServer(ctx, r)
-}
-
-// inFile says whether the database is a file in the folder of a controller.
-func (r *request) inFile() (bool, error) {
-	inFile := r.url == "" || r.url == on || r.url == off // as `enforce:` in config.yaml may say
-	if inFile && r.fleet != "" {
-		return false, command.UsageError("--history-fleet is for --history postgres://…")
-	}
-	return inFile, nil
-}
-
-// openServer opens a database on a server to read it.
-func openServer(ctx context.Context, r *request) (*postgres.Store, error) {
-	if err := postgres.Check(r.url); err != nil {
-		return nil, command.UsageError("--history: %w", err)
-	}
-	s, err := postgres.OpenToRead(ctx, r.url, postgres.Options{Fleet: r.fleet, In: time.Local})
-	if errors.Is(err, store.ErrNone) {
+	s, err := store.OpenToRead(ctx, cmp.Or(path, at.url), store.Options{Fleet: at.fleet, In: time.Local})
+	switch {
+	case err == nil:
+		return s, nil
+	case path != "":
+		return nil, command.UsageError("%s: %w", path, err)
+	case errors.Is(err, usage.ErrNone):
 		return nil, command.UsageError("%w; --history-fleet NAME names one", err)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("the usage history: %w", err)
-	}
-	return s, nil
+	return nil, fmt.Errorf("the usage history: %w", err)
 }
 
-// openFile opens the database of a controller in its folder.
-func (p *program) openFile(r *request) (store.Store, error) {
-	path, err := p.find(r.stateDir)
-	if err != nil {
-		return nil, err
+// file is the path of the database; empty for one on a server, which has a right URL.
+func (p *program) file(at *place) (path string, err error) {
+	inFile := at.url == "" || at.url == on || at.url == off // as `enforce:` in config.yaml may say
+	switch {
+	case inFile && at.fleet != "":
+		return "", command.UsageError("--history-fleet is for --history postgres://…")
+	case inFile:
+		return p.find(at.stateDir)
 	}
-	s, err := sqlite.OpenToRead(path, time.Local)
-	if err != nil {
-		return nil, command.UsageError("%s: %w", path, err)
+	if err := store.CheckURL(at.url); err != nil {
+		return "", command.UsageError("--history: %w", err)
 	}
-	return s, nil
+	return "", nil
 }
 
 // find finds the database of a controller: in its folder, if that is given.
@@ -140,7 +119,7 @@ func (p *program) find(stateDir string) (path string, err error) {
 	}
 	var found []string
 	for _, dir := range dirs {
-		path := filepath.Join(dir, sqlite.FileName)
+		path := filepath.Join(dir, store.FileName)
 		switch _, err := os.Lstat(path); {
 		case err == nil:
 			found = append(found, path)
@@ -159,13 +138,13 @@ func (p *program) find(stateDir string) (path string, err error) {
 	return found[0], checkOwner(found[0])
 }
 
-func (p *program) document(ctx context.Context, s store.Store, r *request) (*report.Document, error) {
-	sums, err := s.Report(ctx, r.Query)
+func (p *program) document(ctx context.Context, s usage.Store, r *request) (*report.Document, error) {
+	sums, err := s.Report(ctx, r.query)
 	if err != nil {
 		return nil, fmt.Errorf("the usage history: %w", err)
 	}
-	if r.By != report.ByGroup {
-		return report.New(&sums, r.By, time.Local), nil
+	if r.by != report.ByGroup {
+		return report.New(&sums, r.by, time.Local), nil
 	}
 	d := report.New(&sums, report.ByUser, time.Local)
 	groups, err := p.groups(ctx, r.policy, d.Keys())
@@ -177,11 +156,11 @@ func (p *program) document(ctx context.Context, s store.Store, r *request) (*rep
 }
 
 // days is the same time by day.
-func (p *program) days(ctx context.Context, s store.Store, r *request) (*report.Document, error) {
-	if r.By == report.ByDay {
+func (p *program) days(ctx context.Context, s usage.Store, r *request) (*report.Document, error) {
+	if r.by == report.ByDay {
 		return nil, nil //nolint:nilnil // the report itself is that
 	}
-	q := r.Query
+	q := r.query
 	q.Kind, q.ByDay = usage.OfAll, true
 	sums, err := s.Report(ctx, q)
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/seed-3119e985/genv/remote/usage/store"
+	"github.com/seed-3119e985/genv/remote/usage"
 )
 
 // Schema is that of Document.
@@ -62,9 +62,9 @@ type Row struct {
 
 // New is the document about what a store sums up, by anything but groups. Days are in their
 // order, and other rows by their attached time, the longest first.
-func New(r *store.Report, by string, in *time.Location) *Document {
+func New(r *usage.Report, by string, in *time.Location) *Document {
 	d := &Document{
-		Schema: Schema, By: by, Missing: r.Missing, Rows: []Row{}, Total: rowOf(&store.Row{Sum: r.Total}),
+		Schema: Schema, By: by, Missing: r.Missing, Rows: []Row{}, Total: rowOf(&usage.Row{Sum: r.Total}),
 		Since: time.Unix(r.Since, 0).In(in), Until: time.Unix(r.Until, 0).In(in),
 		Begun: time.Unix(r.Begun, 0).In(in), Recorded: time.Unix(r.Mark.Until, 0).In(in),
 	}
@@ -75,7 +75,7 @@ func New(r *store.Report, by string, in *time.Location) *Document {
 	return d
 }
 
-func rowOf(r *store.Row) Row {
+func rowOf(r *usage.Row) Row {
 	return Row{
 		Key: r.Name, Attached: r.Attached, Used: r.Used, Computing: r.Computing, Idle: r.Idle, Unknown: r.Unknown, Unmeasured: r.Unmeasured,
 		Memory: r.Memory, Peak: new(r.Peak), Findings: r.Findings, Terminated: r.Terminated, Detached: r.Detached,

@@ -9,23 +9,22 @@ import (
 
 	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/remote/usage/report"
-	"github.com/seed-3119e985/genv/remote/usage/store"
 )
 
-func sums(rows ...store.Row) *store.Report {
-	r := &store.Report{Since: 1_790_000_000, Until: 1_790_600_000, Begun: 1_780_000_000, Rows: rows}
+func sums(rows ...usage.Row) *usage.Report {
+	r := &usage.Report{Since: 1_790_000_000, Until: 1_790_600_000, Begun: 1_780_000_000, Rows: rows}
 	for i := range rows {
 		r.Total.Add(&rows[i].Sum)
 	}
 	return r
 }
 
-func row(name string, attached, idle int64) store.Row {
-	return store.Row{Name: name, Sum: usage.Sum{Amounts: usage.Amounts{Attached: attached, Idle: idle, Used: attached - idle}, Peak: attached / 3600}}
+func row(name string, attached, idle int64) usage.Row {
+	return usage.Row{Name: name, Sum: usage.Sum{Amounts: usage.Amounts{Attached: attached, Idle: idle, Used: attached - idle}, Peak: attached / 3600}}
 }
 
 func TestDocument(t *testing.T) {
-	three := func() *store.Report { return sums(row("bob", 3600, 0), row("", 0, 0), row("alice", 10800, 7200)) }
+	three := func() *usage.Report { return sums(row("bob", 3600, 0), row("", 0, 0), row("alice", 10800, 7200)) }
 	for _, test := range []struct {
 		name, by string
 		top      int
@@ -55,7 +54,7 @@ func TestDocument(t *testing.T) {
 
 // The keys of docs/json.md: others read them.
 func TestJSON(t *testing.T) {
-	r := sums(store.Row{Name: "alice", Sum: usage.Sum{Peak: 3, Amounts: usage.Amounts{
+	r := sums(usage.Row{Name: "alice", Sum: usage.Sum{Peak: 3, Amounts: usage.Amounts{
 		Attached: 3600, Used: 2000, Computing: 1000, Idle: 1600, Unknown: 60, Unmeasured: 5, Memory: 7, Findings: 4, Terminated: 2, Detached: 1,
 	}}})
 	r.Missing, r.Mark.Until = 30, r.Until

@@ -1,40 +1,35 @@
-// Package store says what a store of usage does, whatever database is behind it, and which
-// parts of it answer a query. It opens none; package sqlite has one.
 package store
 
 import (
+	"cmp"
 	"context"
+	"database/sql"
 	"errors"
 	"time"
 
 	"github.com/seed-3119e985/genv/remote/usage"
 )
 
-// Store keeps usage by hour and by day. One process writes; others may read meanwhile.
-type Store interface {
-	// Add keeps an entry, as a whole or, with an error, not at all: then it may be tried again.
-	// ErrFull says that there is no room, ErrUnsure that it may have been kept nevertheless.
-	Add(ctx context.Context, e *Entry) error
-	// Mark is up to when usage is kept; zero before the first entry.
-	Mark(ctx context.Context) (Mark, error)
-	// Report sums up what is kept of a time.
-	Report(ctx context.Context, q Query) (Report, error)
-	// Tidy removes what is older than the store keeps, and more if it has grown beyond its
-	// bounds. It returns a line for people about what it had to remove too early; empty for
-	// nothing.
-	Tidy(ctx context.Context, now time.Time) (early string, err error)
-	Close() error
+// Options are what a Store is like.
+type Options struct {
+	// Fleet is whose usage it is, on a server. Empty, to read, is the only one in the database.
+	Fleet string
+	In    *time.Location // of its days
+	// KeepHours and KeepDays are for how long hours and days are kept; 0 for the defaults.
+	KeepHours, KeepDays time.Duration
+	// MaxBytes is how big a file may get; 0 for DefaultMaxBytes. The size on a server is bounded by the times
+	// alone: its administrator sees to the disk.
+	MaxBytes int64
+	// Pseudonyms replace the names of users; none by default.
+	Pseudonyms Pseudonyms
 }
 
-// Forgetter is a Store that can forget users.
-type Forgetter interface {
-	// RowsOf counts the rows about users.
-	RowsOf(ctx context.Context, users ...string) (int64, error)
-	// Forget gives the rows about users to usage.Forgotten, so that all sums stay, and removes the names from
-	// the database and its files. It may be called while another process adds entries. If it ends early, it can
-	// be called again.
-	Forget(ctx context.Context, users ...string) error
-}
+// For how long hours and days are kept, and how big a file may get, unless something else is asked for.
+const (
+	DefaultKeepHours = 35 * 24 * time.Hour
+	DefaultKeepDays  = 731 * 24 * time.Hour
+	DefaultMaxBytes  = 2 << 30
+)
 
 // Pseudonyms has Tidy replace names of users that are old. The zero Pseudonyms keeps names.
 type Pseudonyms struct {
@@ -44,128 +39,189 @@ type Pseudonyms struct {
 	Of func(user string) string
 }
 
-// Before is the beginning of the day up to which users get pseudonyms; 0 for never.
-func (p *Pseudonyms) Before(now time.Time, in *time.Location) int64 {
+// before is the beginning of the day up to which users get pseudonyms; 0 for never.
+func (p *Pseudonyms) before(now time.Time, in *time.Location) int64 {
 	if p.Of == nil {
 		return 0
 	}
 	return usage.DayOf(now.Add(-p.After).Unix(), in)
 }
 
-// Errors of a Store.
-var (
-	// ErrFull says that the disk or the store is full: try again later.
-	ErrFull = errors.New("there is no room for it")
-	// ErrNewer says that a newer genv wrote it: leave it alone.
-	ErrNewer = errors.New("it was written by a newer version of genv")
-	// ErrDamaged says that it can't be read any more: move it aside.
-	ErrDamaged = errors.New("it is damaged")
-	// ErrUnsure says that it isn't known whether an entry was kept: add it again, with the
-	// same ID, before others.
-	ErrUnsure = errors.New("it isn't known whether that was written")
-	// ErrNone says that there is no usage to read.
-	ErrNone = errors.New("there is no usage history")
-)
-
-// For how long hours and days are kept, unless something else is asked for.
-const (
-	DefaultKeepHours = 35 * 24 * time.Hour
-	DefaultKeepDays  = 731 * 24 * time.Hour
-)
-
-// Entry is what was counted in a time.
-type Entry struct {
-	usage.Batch
-	// ID is that of the entry: a store whose Add may return ErrUnsure keeps one with the same
-	// ID once. Empty for none.
-	ID    string
-	Since int64 // the time, in seconds since 1970
-	Mark        // its end
-	Gaps  []Gap // times of which nothing is known, found meanwhile
+// Store is a database. It is safe for concurrent use, one call after the other. A connection to a
+// server is made again after it was lost. It implements usage.Store.
+type Store struct {
+	driver
+	db      *sql.DB
+	options Options
+	writes  bool
+	timeout time.Duration // of a transaction; 0 for none
+	months  bool          // there are sums of months
+	shared  bool          // there may be other writers
+	fleet   int64         // on a server
+	name    string        // of the fleet
 }
 
-// Mark is how far a store has got.
-type Mark struct {
-	Until int64 // in seconds since 1970
-	Ended bool  // nothing that was counted is missing: the run ended in order
+// driver is where SQLite and PostgreSQL differ.
+type driver interface {
+	// sql is a statement as the database takes it.
+	sql(statement string) string
+	// prepare makes or finds the tables, and the fleet.
+	prepare(t *tx) error
+	// begin begins a transaction, in which what was lost of a connection is made again.
+	begin(ctx context.Context, s *Store) (*sql.Tx, error)
+	// facts are those of the database, of which no other writer changes them during the transaction.
+	facts(t *tx) (facts, error)
+	saveFacts(t *tx) error
+	// isNew notes the id of an entry, and says whether that is the first one with it.
+	isNew(t *tx, id string) (bool, error)
+	// removeNames removes the names that no row has any more, and what is left of them.
+	removeNames(ctx context.Context, s *Store) error
+	// emptyLog removes what the database's own log has of rows as they were, as far as that is possible.
+	emptyLog(ctx context.Context, s *Store) error
+	// tidy removes what is older than is kept from tables that the other database doesn't have.
+	tidy(t *tx) error
+	// makeRoom removes rows if the database has grown beyond its bounds.
+	makeRoom(ctx context.Context, s *Store) (early string, err error)
+	// translated adds the errors of package usage; committing says that a commit failed.
+	translated(err error, committing bool) error
 }
 
-// Gap is a time in which nothing was counted, since no controller ran or nothing could be
-// kept.
-type Gap struct{ Since, Until int64 }
-
-// Query is what a report is about.
-type Query struct {
-	Kind usage.Kind
-	// ByDay has the sums of each day instead, for the fleet.
-	ByDay        bool
-	Since, Until int64
+// facts are what a database has only once.
+type facts struct {
+	begun    int64 // from when on usage is kept
+	hours    int64 // from when on hours are kept
+	days     int64 // up to when the rows of days are written
+	months   int64 // up to when the sums of months are written, if those of all its days are kept
+	nameless int64 // up to when users have pseudonyms
+	usage.Mark
 }
 
-// Report is what is known of a time.
-type Report struct {
-	// Since and Until are the time: that of the query, extended to whole hours, or to whole
-	// days where no hours are kept any more.
-	Since, Until int64
-	Begun        int64 // from when on usage is kept
-	Mark         Mark
-	// Missing is for how many seconds of the time nothing is known.
-	Missing int64
-	Rows    []Row
-	Total   usage.Sum // of all devices
+// tx is a transaction.
+type tx struct {
+	*sql.Tx
+	*Store
+	ctx context.Context //nolint:containedctx // of one call
+	facts
 }
 
-// Row is the sum of a user, a host or a model, or of a day, by its date.
-type Row struct {
-	Name string
-	usage.Sum
+var errReadOnly = errors.New("it was opened to read")
+
+// Open opens a database to write: the file of a path, or a server's by its URL. It is created if it
+// is missing. A file must be in a folder in which only its user may create files. Errors are those of package usage, as
+// far as the caller can do something about them.
+func Open(ctx context.Context, place string, options Options) (*Store, error) {
+	return open(ctx, place, options, true)
 }
 
-// Table is a part of a store that has sums.
-type Table int
-
-// The tables.
-const (
-	Hours Table = iota
-	Days
-)
-
-// Part is a time, and where its sums are.
-type Part struct {
-	Table
-	Since, Until int64
+// OpenToRead opens a database for Mark and Report. A file that doesn't exist is fs.ErrNotExist. A server may be a
+// standby, which can't be written.
+func OpenToRead(ctx context.Context, place string, options Options) (*Store, error) {
+	return open(ctx, place, options, false)
 }
 
-// Parts divide the time of a query: whole days are in Days, what is before and after them in
-// Hours. hours is from when on hours are kept: what is earlier is in whole days only, so the
-// time may begin and end earlier and later than asked for.
-func Parts(since, until, hours int64, in *time.Location) (parts []Part) {
-	if until <= since {
-		return nil
+func open(ctx context.Context, place string, options Options, writes bool) (*Store, error) {
+	options.KeepHours = cmp.Or(options.KeepHours, DefaultKeepHours)
+	options.KeepDays = cmp.Or(options.KeepDays, DefaultKeepDays)
+	options.MaxBytes = cmp.Or(options.MaxBytes, DefaultMaxBytes)
+	s := &Store{options: options, writes: writes}
+	var err error
+	if IsServer(place) {
+		err = s.connect(place)
+	} else {
+		err = s.openFile(place)
 	}
-	since = usage.HourOf(since, in)
-	if end := usage.HourOf(until, in); end < until {
-		until = end + 3600
+	if err != nil {
+		return nil, err
 	}
-	first, last := usage.DayOf(since, in), usage.DayOf(until, in) // last is the day that isn't whole
-	switch {
-	case first == since:
-	case first < hours:
-		since = first
-	default:
-		first = usage.NextDay(since, in)
+	s.db.SetMaxOpenConns(1)
+	if err := s.change(ctx, s.prepare); err != nil {
+		_ = s.db.Close() // nothing was written
+		return nil, err
 	}
-	if last < hours && last < until {
-		last = usage.NextDay(until, in)
-		until = last
-	}
-	if first >= last {
-		return []Part{{Hours, since, until}}
-	}
-	for _, p := range []Part{{Hours, since, first}, {Days, first, last}, {Hours, last, until}} {
-		if p.Since < p.Until {
-			parts = append(parts, p)
+	return s, nil
+}
+
+// Fleet is the name of the fleet on a server.
+func (s *Store) Fleet() string { return s.name }
+
+// Close closes the database. What was committed is kept.
+func (s *Store) Close() error { return s.db.Close() }
+
+// transaction does something as a whole or not at all.
+func (s *Store) transaction(ctx context.Context, f func(*tx) error) error {
+	return s.change(ctx, func(t *tx) (err error) {
+		if t.facts, err = s.driver.facts(t); err != nil {
+			return err
 		}
+		before := t.facts
+		if err = f(t); err == nil && t.facts != before {
+			err = s.saveFacts(t)
+		}
+		return err
+	})
+}
+
+// change is a transaction in a database that may have no tables.
+func (s *Store) change(ctx context.Context, f func(*tx) error) error {
+	if s.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, s.timeout)
+		defer cancel()
 	}
-	return parts
+	begun, err := s.begin(ctx, s)
+	if err != nil {
+		return s.translated(err, false)
+	}
+	if err := f(&tx{Tx: begun, Store: s, ctx: ctx}); err != nil {
+		_ = begun.Rollback() // if that fails, the connection is closed
+		return s.translated(err, false)
+	}
+	if err := begun.Commit(); err != nil {
+		return s.translated(err, true)
+	}
+	return nil
+}
+
+// each does something in one transaction after the other, until nothing is to be done.
+func (s *Store) each(ctx context.Context, f func(*tx) (done bool, err error)) (some bool, err error) {
+	for {
+		var done bool
+		err := s.transaction(ctx, func(t *tx) (err error) {
+			done, err = f(t)
+			return err
+		})
+		if err != nil || !done {
+			return some, err
+		}
+		some = true
+	}
+}
+
+// run runs a statement.
+func (t *tx) run(statement string, args ...any) error {
+	_, err := t.ExecContext(t.ctx, t.sql(statement), args...)
+	return err
+}
+
+// number is the first column of the first row of a query; found is false if it is NULL.
+func (t *tx) number(query string, args ...any) (value int64, found bool, err error) {
+	var number sql.NullInt64
+	err = t.QueryRowContext(t.ctx, t.sql(query), args...).Scan(&number)
+	return number.Int64, number.Valid, err
+}
+
+// rows calls f for each row of a query, which is scanned to columns.
+func (t *tx) rows(columns []any, f func(), query string, args ...any) error {
+	found, err := t.QueryContext(t.ctx, t.sql(query), args...)
+	if err != nil {
+		return err
+	}
+	defer found.Close()
+	for found.Next() {
+		if err := found.Scan(columns...); err != nil {
+			return err
+		}
+		f()
+	}
+	return found.Err()
 }

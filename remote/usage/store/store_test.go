@@ -1,41 +1,283 @@
+// Package storetest has the tests that every *store.Store passes, whatever database is behind
+// it.
+//
+//	testStore(t, func(t *testing.T) database { … })
 package store_test
 
 import (
+	"context"
+	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/remote/usage/store"
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
-func TestParts(t *testing.T) {
-	at := func(text string) int64 {
-		when, err := time.Parse("01-02 15:04", text)
-		require.NoError(t, err)
-		return when.Unix()
-	}
-	const always = "01-01 00:00"
-	for _, test := range []struct {
-		name, since, until, hours string
-		want                      []store.Part
-	}{
-		{"nothing", "11-02 10:00", "11-02 10:00", always, nil},
-		{"backwards", "11-02 10:00", "11-01 10:00", always, nil},
-		{"whole hours", "11-02 10:10", "11-02 11:50", always, []store.Part{{store.Hours, at("11-02 10:00"), at("11-02 12:00")}}},
-		{"a day", "11-02 00:00", "11-03 00:00", always, []store.Part{{store.Days, at("11-02 00:00"), at("11-03 00:00")}}},
-		{"over midnight", "11-02 10:00", "11-03 10:00", always, []store.Part{{store.Hours, at("11-02 10:00"), at("11-03 10:00")}}},
-		{"days and hours", "11-02 10:00", "11-05 10:00", always, []store.Part{
-			{store.Hours, at("11-02 10:00"), at("11-03 00:00")}, {store.Days, at("11-03 00:00"), at("11-05 00:00")}, {store.Hours, at("11-05 00:00"), at("11-05 10:00")},
-		}},
-		{"no hours at the beginning", "11-02 10:00", "11-05 10:00", "11-04 00:00", []store.Part{
-			{store.Days, at("11-02 00:00"), at("11-05 00:00")}, {store.Hours, at("11-05 00:00"), at("11-05 10:00")},
-		}},
-		{"no hours at all", "11-02 10:00", "11-05 10:00", "11-06 00:00", []store.Part{{store.Days, at("11-02 00:00"), at("11-06 00:00")}}},
-		{"no hours within a day", "11-02 10:00", "11-02 11:00", "11-06 00:00", []store.Part{{store.Days, at("11-02 00:00"), at("11-03 00:00")}}},
-		{"no hours before that day's noon", "11-02 10:00", "11-02 14:00", "11-02 12:00", []store.Part{{store.Days, at("11-02 00:00"), at("11-03 00:00")}}},
+// database is an empty database, which keeps hours for 35 days and days for two years, of the
+// zone testZone.
+type database struct {
+	// Open opens it to write, and OpenToRead to read, at the same time.
+	Open, OpenToRead func() (*store.Store, error)
+	// OpenNameless opens it to write, with pseudonyms for users.
+	OpenNameless func(store.Pseudonyms) (*store.Store, error)
+}
+
+// testZone is the name of the time zone of the tests. Its clocks were put back on 2026-10-25.
+const testZone = "Europe/Berlin"
+
+// testStore runs the tests. create returns a database of its own each time.
+func testStore(t *testing.T, create func(t *testing.T) database) {
+	for name, test := range map[string]func(*testing.T, database){
+		"an empty one":          empty,
+		"sums":                  sums,
+		"months":                months,
+		"a reader and a writer": readerAndWriter,
+		"gaps":                  gaps,
+		"old hours":             oldHours,
+		"odd names":             oddNames,
+		"forgotten users":       forgotten,
+		"pseudonyms":            pseudonyms,
 	} {
-		parts := store.Parts(at(test.since), at(test.until), at(test.hours), time.UTC)
-		require.Equal(t, test.want, parts, test.name)
+		t.Run(name, func(t *testing.T) { test(t, create(t)) })
+	}
+}
+
+func zone(t *testing.T) *time.Location {
+	in, err := time.LoadLocation(testZone)
+	require.NoError(t, err)
+	return in
+}
+
+func (d database) open(t *testing.T) *store.Store {
+	s, err := d.Open()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+// entryOf is usage of some users on some hosts in the hour that begins at a moment. A seed always
+// gives the same one.
+func entryOf(hour int64, seed uint64) *usage.Entry {
+	r := rand.New(rand.NewPCG(seed, 1))
+	batch := usage.Batch{Rows: make(map[usage.Key]usage.Amounts), Sums: make(map[usage.SumKey]usage.Sum)}
+	for range 20 {
+		host, user, device := fmt.Sprintf("gpu-%d", r.IntN(3)), fmt.Sprintf("user-%d", r.IntN(5)), r.IntN(8)
+		a := usage.Amounts{Attached: 1 + r.Int64N(3600), Used: r.Int64N(3600), Computing: r.Int64N(100), Idle: r.Int64N(100), Memory: r.Int64N(1 << 40)}
+		a.Unknown, a.Unmeasured, a.Findings, a.Terminated, a.Detached = r.Int64N(100), r.Int64N(100), r.Int64N(3), r.Int64N(3), r.Int64N(3)
+		add := usage.Batch{
+			Rows: map[usage.Key]usage.Amounts{{Hour: hour, Host: snapshot.Hostname(host), Device: snapshot.DeviceIndex(device), Model: "H100", User: snapshot.Username(user), EID: snapshot.EnvID(fmt.Sprint(r.IntN(4)))}: a},
+			Sums: make(map[usage.SumKey]usage.Sum),
+		}
+		for kind, name := range map[usage.Kind]string{usage.ByUser: user, usage.ByHost: host, usage.ByModel: "H100", usage.OfAll: ""} {
+			add.Sums[usage.SumKey{Hour: hour, Kind: kind, Name: name}] = usage.Sum{Amounts: a, Peak: int64(device)}
+		}
+		batch.Merge(&add)
+	}
+	return &usage.Entry{Batch: batch, Since: hour, Mark: usage.Mark{Until: hour + 3600}}
+}
+
+func empty(t *testing.T, d database) {
+	s := d.open(t)
+	mark, err := s.Mark(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, mark)
+	r, err := s.Report(t.Context(), usage.Query{Kind: usage.ByUser, Since: 0, Until: 1e9})
+	require.NoError(t, err)
+	require.Empty(t, r.Rows)
+	require.Zero(t, r.Total)
+	early, err := s.Tidy(t.Context(), time.Now())
+	require.NoError(t, err)
+	require.Empty(t, early)
+}
+
+// expect is the sum of what entries have in a time, calculated from the entries.
+func expect(entries []*usage.Entry, q usage.Query, in *time.Location) (rows map[string]usage.Sum, total usage.Sum) {
+	rows = make(map[string]usage.Sum)
+	for _, e := range entries {
+		for key := range e.Sums {
+			sum := e.Sums[key]
+			if key.Hour < q.Since || key.Hour >= q.Until {
+				continue
+			}
+			if key.Kind == usage.OfAll {
+				total.Add(&sum)
+			}
+			name := key.Name
+			if q.ByDay {
+				name = time.Unix(key.Hour, 0).In(in).Format(time.DateOnly)
+			}
+			if q.ByDay && key.Kind == usage.OfAll || !q.ByDay && key.Kind == q.Kind {
+				row := rows[name]
+				row.Add(&sum)
+				rows[name] = row
+			}
+		}
+	}
+	return rows, total
+}
+
+func check(t *testing.T, s *store.Store, entries []*usage.Entry, q usage.Query) usage.Report {
+	r, err := s.Report(t.Context(), q)
+	require.NoError(t, err)
+	got := make(map[string]usage.Sum)
+	for _, row := range r.Rows {
+		got[row.Name] = row.Sum
+	}
+	q.Since, q.Until = r.Since, r.Until
+	rows, total := expect(entries, q, zone(t))
+	require.Equal(t, rows, got)
+	require.Equal(t, total, r.Total)
+	return r
+}
+
+// sums: reports of any time have what was added, each entry once, over a day of 25 hours.
+func sums(t *testing.T, d database) {
+	s, in := d.open(t), zone(t)
+	begin := time.Date(2026, 10, 23, 0, 0, 0, 0, in)
+	var entries []*usage.Entry
+	for i := range 5 * 24 {
+		e := entryOf(begin.Add(time.Duration(i)*time.Hour).Unix(), uint64(i))
+		entries = append(entries, e)
+		require.NoError(t, s.Add(t.Context(), e))
+	}
+	// more of an hour that has been kept already
+	late := entryOf(begin.Add(time.Hour).Unix(), 1000)
+	entries = append(entries, late)
+	require.NoError(t, s.Add(t.Context(), late))
+	r := rand.New(rand.NewPCG(1, 1))
+	for range 20 {
+		since := begin.Add(time.Duration(r.IntN(140)-10) * time.Hour)
+		q := usage.Query{Since: since.Unix(), Until: since.Add(time.Duration(r.IntN(72)) * time.Hour).Unix()}
+		for _, q.Kind = range []usage.Kind{usage.ByUser, usage.ByHost, usage.ByModel} {
+			check(t, s, entries, q)
+		}
+		q.ByDay = true
+		check(t, s, entries, q)
+	}
+	whole := check(t, s, entries, usage.Query{Kind: usage.OfAll, ByDay: true, Since: begin.Unix(), Until: begin.AddDate(0, 0, 5).Unix()})
+	require.Len(t, whole.Rows, 5)
+	require.Equal(t, begin.Unix(), whole.Begun)
+}
+
+// months: a report of a year is as exact as that of a day, whatever a store sums up in Tidy.
+func months(t *testing.T, d database) {
+	s, in := d.open(t), zone(t)
+	begin := time.Date(2025, 12, 20, 7, 0, 0, 0, in)
+	r := rand.New(rand.NewPCG(2, 1))
+	var entries []*usage.Entry
+	add := func(at, until time.Time, seed int) {
+		e := entryOf(at.Unix(), uint64(seed)) //nolint:gosec // it is not negative
+		e.Until = until.Add(time.Hour).Unix()
+		entries = append(entries, e)
+		require.NoError(t, s.Add(t.Context(), e))
+	}
+	for i := range 60 {
+		at := begin.Add(time.Duration(i) * 53 * time.Hour)
+		add(at, at, i)
+		if i%10 == 9 { // late, for an earlier month
+			add(at.Add(-time.Duration(r.IntN(60))*24*time.Hour), at, 1000+i)
+		}
+		if i%4 == 0 {
+			_, err := s.Tidy(t.Context(), at)
+			require.NoError(t, err)
+		}
+	}
+	for range 20 {
+		since := begin.Add(time.Duration(r.IntN(60*53)) * time.Hour)
+		q := usage.Query{Since: since.Unix(), Until: since.Add(time.Duration(r.IntN(60*53)) * time.Hour).Unix()}
+		for _, q.Kind = range []usage.Kind{usage.ByUser, usage.ByHost, usage.ByModel} {
+			check(t, s, entries, q)
+		}
+		q.ByDay = true
+		check(t, s, entries, q)
+	}
+}
+
+func readerAndWriter(t *testing.T, d database) {
+	w, begin := d.open(t), time.Date(2026, 11, 2, 0, 0, 0, 0, zone(t)).Unix()
+	require.NoError(t, w.Add(t.Context(), entryOf(begin, 1)))
+	r, err := d.OpenToRead()
+	require.NoError(t, err)
+	defer r.Close()
+	entries := []*usage.Entry{entryOf(begin, 1)}
+	q := usage.Query{Kind: usage.ByUser, Since: begin, Until: begin + 3600}
+	check(t, r, entries, q)
+	for i := range 5 {
+		e := entryOf(begin, uint64(i))
+		require.NoError(t, w.Add(t.Context(), e))
+		entries = append(entries, e)
+		check(t, r, entries, q)
+	}
+	require.Error(t, r.Add(t.Context(), entryOf(begin, 1)), "a reader doesn't write")
+}
+
+func gaps(t *testing.T, d database) {
+	s := d.open(t)
+	const begin = 1_790_000_000 / 3600 * 3600
+	e := entryOf(begin, 1)
+	e.Gaps = []usage.Gap{{Since: begin + 100, Until: begin + 200}, {Since: begin + 7000, Until: begin + 8000}}
+	e.Ended = true
+	require.NoError(t, s.Add(t.Context(), e))
+	for until, want := range map[int64]int64{begin: 0, begin + 3600: 100, begin + 7200: 300, begin + 10800: 1100} {
+		r, err := s.Report(t.Context(), usage.Query{Kind: usage.ByUser, Since: begin, Until: until})
+		require.NoError(t, err)
+		require.Equal(t, want, r.Missing)
+	}
+	mark, err := s.Mark(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, usage.Mark{Until: begin + 3600, Ended: true}, mark)
+}
+
+// oldHours: hours are kept for 35 days and days for two years. What is kept doesn't change by
+// that, but a report of a time without hours is of whole days.
+func oldHours(t *testing.T, d database) {
+	s, in := d.open(t), zone(t)
+	now := time.Date(2026, 11, 20, 12, 0, 0, 0, in)
+	old, older, oldest := now.AddDate(0, 0, -40), now.AddDate(0, -23, 0), now.AddDate(-3, 0, 0)
+	var entries []*usage.Entry
+	for i, at := range []time.Time{now, now.AddDate(0, 0, -1), old, old.Add(5 * time.Hour), older, oldest} {
+		e := entryOf(at.Unix(), uint64(i))
+		require.NoError(t, s.Add(t.Context(), e))
+		if at != oldest {
+			entries = append(entries, e)
+		}
+	}
+	early, err := s.Tidy(t.Context(), now)
+	require.NoError(t, err)
+	require.Empty(t, early)
+	for _, by := range []usage.Query{{Kind: usage.ByUser}, {Kind: usage.ByHost}, {ByDay: true}} {
+		for _, at := range []time.Time{now, now.AddDate(0, 0, -1), old, older, oldest} {
+			by.Since, by.Until = at.Unix(), at.Add(time.Hour).Unix()
+			check(t, s, entries, by)
+		}
+		by.Since, by.Until = oldest.Unix(), now.Add(time.Hour).Unix()
+		check(t, s, entries, by)
+	}
+	r := check(t, s, entries, usage.Query{Kind: usage.ByUser, Since: old.Unix(), Until: old.Add(time.Hour).Unix()})
+	require.Equal(t, [2]int64{usage.DayOf(old.Unix(), in), usage.NextDay(old.Unix(), in)}, [2]int64{r.Since, r.Until})
+}
+
+// oddNames: names are data, whatever they look like.
+func oddNames(t *testing.T, d database) {
+	s := d.open(t)
+	const hour = 1_790_000_000 / 3600 * 3600
+	batch := usage.Batch{Rows: make(map[usage.Key]usage.Amounts), Sums: make(map[usage.SumKey]usage.Sum)}
+	names := []string{"", "'; DROP TABLE hours; --", "007", "7", "ünï", "a b", "NULL", "?1"}
+	for i, name := range names {
+		a := usage.Amounts{Attached: int64(i + 1)}
+		batch.Rows[usage.Key{Hour: hour, Device: usage.NoDevice, User: snapshot.Username(name), EID: snapshot.EnvID(name)}] = a
+		batch.Sums[usage.SumKey{Hour: hour, Kind: usage.ByUser, Name: name}] = usage.Sum{Amounts: a}
+	}
+	require.NoError(t, s.Add(context.Background(), &usage.Entry{Batch: batch, Since: hour}))
+	r, err := s.Report(t.Context(), usage.Query{Kind: usage.ByUser, Since: hour, Until: hour + 3600})
+	require.NoError(t, err)
+	require.Len(t, r.Rows, len(names))
+	for _, row := range r.Rows {
+		require.Equal(t, row.Name, names[row.Attached-1])
 	}
 }

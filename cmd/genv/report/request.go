@@ -1,0 +1,112 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/remote/usage"
+	"github.com/seed-3119e985/genv/remote/usage/report"
+)
+
+// flags are those of a report but for where usage is kept.
+func flags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "since", Value: "7d", Usage: "from this `TIME` on, such as 7d or 2026-11-01"},
+		&cli.StringFlag{Name: "until", DefaultText: "now", Usage: "until this `TIME`, such as 1d or 2026-12-01"},
+		command.OneOf(&cli.StringFlag{Name: "by", Value: by()[0], Usage: "`WHAT` the lines are: " + strings.Join(by(), ", ")}, by()),
+		&cli.BoolFlag{Name: "fair-share", Usage: "compare each user with an equal share; of the last 30 days unless --since says otherwise"},
+		&cli.IntFlag{Name: "top", Usage: "only the first `N` lines; 0 for all"},
+		command.FormatFlag(formats()...),
+		&cli.BoolFlag{Name: "no-header", Usage: "leave out the names of the columns"},
+	}
+}
+
+// request is what the flags say.
+type request struct {
+	query     usage.Query
+	by        string
+	fairShare bool
+	top       int
+	output    render.Output
+	policy    string
+	place
+}
+
+// read reads the flags.
+func (p *program) read(c *cli.Context) (r request, err error) {
+	if r.output.Format, err = command.FormatOf(c, formats()...); err != nil {
+		return r, err
+	}
+	r.output.NoHeader, r.by, r.top, r.fairShare = c.Bool("no-header"), c.String("by"), c.Int("top"), c.Bool("fair-share")
+	r.policy, r.place = c.String("policy"), placeOf(c)
+	if r.top < 0 {
+		return r, command.UsageError("--top %d: write 0 or more", r.top)
+	}
+	if err := command.CheckChoices("by", []string{r.by}, by()); err != nil {
+		return r, err
+	}
+	switch r.by {
+	case report.ByUser, report.ByGroup:
+		r.query.Kind = usage.ByUser
+	case report.ByHost:
+		r.query.Kind = usage.ByHost
+	case report.ByModel:
+		r.query.Kind = usage.ByModel
+	case report.ByDay:
+		r.query.Kind, r.query.ByDay = usage.OfAll, true
+	}
+	if r.fairShare && r.by != report.ByUser {
+		return r, command.UsageError("--fair-share is by user: leave out --by %s", r.by)
+	}
+	return r, p.readTime(c, &r)
+}
+
+func placeOf(c *cli.Context) place {
+	return place{c.String("state-dir"), c.String("history"), c.String("history-fleet")}
+}
+
+func (p *program) readTime(c *cli.Context, r *request) error {
+	from := c.String("since")
+	if r.fairShare && !command.IsGiven(c, "since") {
+		from = fmt.Sprintf("%dd", report.FairShareDays)
+	}
+	since, err := p.Ago("since", from)
+	if err != nil {
+		return err
+	}
+	until, err := p.Ago("until", c.String("until"))
+	if err != nil {
+		return err
+	}
+	switch now := p.Now(); {
+	case from == "":
+		return command.UsageError("--since is empty: write how long ago, as 7d, or a time as 2026-11-20T22:00")
+	case since.After(now):
+		return command.UsageError("--since %s is in the future", since.Format(time.DateTime))
+	}
+	if until.IsZero() {
+		until = p.Now()
+	}
+	if !until.After(since) {
+		return command.UsageError("--since %s is not before --until %s", since.Format(time.DateTime), until.Format(time.DateTime))
+	}
+	r.query.Since, r.query.Until = since.Unix(), until.Unix()
+	return nil
+}
+
+// finish does to a document what the request asks for besides its query. The hour that isn't over
+// counts as far as it is known.
+func (r *request) finish(d *report.Document, now time.Time) {
+	if r.fairShare {
+		d.CompareWithEqual()
+	}
+	d.Top(r.top)
+	if now = now.Truncate(time.Second); d.Until.After(now) {
+		d.Until = now
+	}
+}

@@ -1,0 +1,238 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/remote/usage"
+	"github.com/seed-3119e985/genv/remote/usage/report"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// write prints a document in the format that a request asks for: as a table with bars, as CSV or
+// as JSON. What else is to be said of it goes to stderr.
+func write(p *command.Program, d *report.Document, output render.Output) error {
+	switch output.Format {
+	case "json":
+		return render.WriteJSON(p.Out, d)
+	case "csv":
+		return writeCSV(p.Out, d, output)
+	}
+	return writeText(p, d, output)
+}
+
+// writeCSV prints the figures as they are in JSON, under the same names.
+func writeCSV(w io.Writer, d *report.Document, output render.Output) error {
+	var rows [][]string
+	if !output.NoHeader {
+		rows = append(rows, []string{
+			"key", "attached_seconds", "used_seconds", "computing_seconds", "idle_seconds", "unknown_seconds", "unmeasured_seconds", "memory_mib_seconds",
+			"share", "peak_devices", "findings", "terminated", "detached",
+		})
+		if d.FairShare != nil {
+			rows[0] = append(rows[0], "of_equal_share", "over_equal_seconds")
+		}
+	}
+	for i := range d.Rows {
+		r := &d.Rows[i]
+		row := []string{r.Key}
+		for _, n := range []int64{r.Attached, r.Used, r.Computing, r.Idle, r.Unknown, r.Unmeasured, r.Memory} {
+			row = append(row, fmt.Sprint(n))
+		}
+		row = append(row, fmt.Sprintf("%.4f", r.Share), peak(r))
+		for _, n := range []int64{r.Findings, r.Terminated, r.Detached} {
+			row = append(row, fmt.Sprint(n))
+		}
+		if d.FairShare != nil {
+			row = append(row, shown(r.OfEqual, func(of float64) string { return fmt.Sprintf("%.4f", of) }), shown(r.OverEqual, func(n int64) string { return fmt.Sprint(n) }))
+		}
+		rows = append(rows, row)
+	}
+	return render.WriteCSV(w, rows)
+}
+
+func peak(r *report.Row) string {
+	return shown(r.Peak, func(n int64) string { return fmt.Sprint(n) })
+}
+
+// shown is a figure; empty for none.
+func shown[T any](value *T, text func(T) string) string {
+	if value == nil {
+		return ""
+	}
+	return text(*value)
+}
+
+// writeText prints a table with bars, as far as there is room for them, and what the time is.
+func writeText(p *command.Program, d *report.Document, output render.Output) error {
+	if len(d.Rows) == 0 {
+		fmt.Fprintf(p.Err, "No usage is recorded from %s to %s.\n", d.Since.Format(shortTime), d.Until.Format(shortTime))
+	} else if _, err := io.WriteString(p.Out, table(d, output, render.Width(p.Out), render.Colourful(p.Out, p.Getenv))); err != nil {
+		return err
+	}
+	writeSummary(p.Err, d)
+	return nil
+}
+
+const shortTime = "2006-01-02 15:04"
+
+func writeSummary(w io.Writer, d *report.Document) {
+	t := &d.Total
+	fmt.Fprintf(w, "%s to %s: %s GPU hours attached, %s used, %s idle, peak %s.", d.Since.Format(shortTime), d.Until.Format(shortTime),
+		report.Hours(t.Attached), report.Hours(t.Used), report.Hours(t.Idle), render.Plural(int(*t.Peak), "GPU"))
+	if d.LeftOut > 0 {
+		fmt.Fprintf(w, " %s left out.", render.Plural(d.LeftOut, "line"))
+	}
+	fmt.Fprintln(w)
+	if fair := d.FairShare; fair != nil && fair.Users > 0 {
+		fmt.Fprintf(w, "An equal share of the %s who had GPUs attached: %s GPU hours.\n", render.Plural(fair.Users, "user"), report.Hours(fair.Equal))
+	}
+	if d.Begun.After(d.Since) && d.Begun.Unix() > 0 {
+		fmt.Fprintf(w, "Usage is kept since %s.\n", d.Begun.Format(shortTime))
+	}
+	if d.Missing > 0 {
+		fmt.Fprintf(w, "Of %s of this time nothing is known: no controller ran, or nothing could be kept.\n", report.Time(d.Missing))
+	}
+}
+
+// column is a column of the table: its title, its cells, and when it is left out on a narrow
+// terminal, 1 first.
+type column struct {
+	title string
+	order int
+	cell  func(*report.Row) string
+}
+
+func columns(d *report.Document) []column {
+	if d.FairShare != nil {
+		return fairShareColumns(d)
+	}
+	hours := func(of func(*report.Row) int64) func(*report.Row) string {
+		return func(r *report.Row) string { return report.Hours(of(r)) }
+	}
+	count := func(of func(*report.Row) int64) func(*report.Row) string {
+		return func(r *report.Row) string { return fmt.Sprint(of(r)) }
+	}
+	return []column{
+		{strings.ToUpper(d.By), 0, func(r *report.Row) string { return keyOf(d.By, r.Key) }},
+		{"GPU-HOURS", 0, hours(func(r *report.Row) int64 { return r.Attached })},
+		{"SHARE", 6, func(r *report.Row) string { return report.Percent(r.Share) }},
+		{"USED", 7, hours(func(r *report.Row) int64 { return r.Used })},
+		{"COMPUTING", 3, hours(func(r *report.Row) int64 { return r.Computing })},
+		{"IDLE", 8, hours(func(r *report.Row) int64 { return r.Idle })},
+		{"UNKNOWN", 2, hours(func(r *report.Row) int64 { return r.Unknown })},
+		{"PEAK", 4, peak},
+		{"FINDINGS", 5, count(func(r *report.Row) int64 { return r.Findings })},
+		{"ENDED", 1, count(func(r *report.Row) int64 { return r.Terminated })},
+		{"DETACHED", 1, count(func(r *report.Row) int64 { return r.Detached })},
+	}
+}
+
+// keyOf is a key as people see it: names come from hosts.
+func keyOf(by, key string) string {
+	switch {
+	case key == "":
+		return "(unknown)"
+	case by == report.ByUser && key != string(usage.Other):
+		return gpus.ShownUser(snapshot.Username(key))
+	}
+	return text.PrintableLines(key)
+}
+
+const (
+	leastBar    = 10
+	mostBar     = 40
+	leastForBar = 60 // characters of a terminal
+	longKey     = 32
+)
+
+// table is the rows as text: as many columns as fit, and bars in what is left. width is that of
+// the terminal; 0 for none, which gets no bars.
+func table(d *report.Document, output render.Output, width int, colourful bool) string {
+	shown := columns(d)
+	cells := make([][]string, len(shown)) // by column, the title first
+	fits := make([]render.Fit, len(shown))
+	for i, c := range shown {
+		if !output.NoHeader {
+			cells[i] = append(cells[i], c.title)
+		}
+		for j := range d.Rows {
+			cells[i] = append(cells[i], c.cell(&d.Rows[j]))
+		}
+		for _, cell := range cells[i] {
+			fits[i].Width = max(fits[i].Width, ansi.StringWidth(cell))
+		}
+		fits[i].Order = c.order
+	}
+	fits[0].Least = min(fits[0].Width, longKey)
+	widths := make([]int, len(fits))
+	for i := range fits {
+		widths[i] = fits[i].Width
+	}
+	if width >= leastForBar {
+		widths = render.FitWidths(fits, width-leastBar-render.Gap)
+	} else if width > 0 {
+		widths = render.FitWidths(fits, width)
+	}
+	used := -render.Gap
+	for _, w := range widths {
+		if w != render.LeftOut {
+			used += w + render.Gap
+		}
+	}
+	bar := min(width-used-render.Gap, mostBar)
+	var all strings.Builder
+	for line := range cells[0] {
+		var b strings.Builder
+		writeLine(&b, cells, widths, line)
+		if row := line - len(cells[0]) + len(d.Rows); row >= 0 && bar >= leastBar {
+			draw := barOf
+			if d.FairShare != nil {
+				draw = balanceOf
+			}
+			if drawn := draw(&d.Rows[row], d, bar, colourful); drawn != "" {
+				b.WriteString(strings.Repeat(" ", render.Gap) + drawn)
+			}
+		}
+		all.WriteString(strings.TrimRight(b.String(), " ") + "\n")
+	}
+	return all.String()
+}
+
+// writeLine writes a line of cells: the key to the left, and figures to the right.
+func writeLine(b *strings.Builder, cells [][]string, widths []int, line int) {
+	for i := range cells {
+		if widths[i] == render.LeftOut {
+			continue
+		}
+		cell := ansi.Truncate(cells[i][line], widths[i], "…")
+		padding := strings.Repeat(" ", widths[i]-ansi.StringWidth(cell))
+		if i == 0 {
+			b.WriteString(cell + padding)
+		} else {
+			b.WriteString(strings.Repeat(" ", render.Gap) + padding + cell)
+		}
+	}
+}
+
+// barOf is a bar of the attached time: used, then idle.
+func barOf(r *report.Row, d *report.Document, width int, colourful bool) string {
+	most := int64(1)
+	for i := range d.Rows {
+		most = max(most, d.Rows[i].Attached)
+	}
+	length := func(seconds int64) int { return int((seconds*int64(width) + most/2) / most) }
+	all := length(r.Attached)
+	used := min(length(r.Attached-r.Idle), all)
+	if !colourful || all == 0 {
+		return strings.Repeat("█", used) + strings.Repeat("░", all-used)
+	}
+	return "\x1b[32m" + strings.Repeat("█", used) + "\x1b[33m" + strings.Repeat("░", all-used) + "\x1b[0m"
+}

@@ -1,0 +1,166 @@
+package usage
+
+import (
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/remote/controller"
+)
+
+// RecorderOptions are what a Recorder needs.
+type RecorderOptions struct {
+	// Open opens the store. It is called in the background, and again after an error.
+	Open func() (Store, error)
+	// Replace, if set, moves a store aside whose file is damaged, so that Open begins a new one.
+	Replace func(why error) error
+	Now     func() time.Time
+	In      *time.Location // of the hours
+	Log     zerolog.Logger
+	// Shared says that several controllers write to the store, of which one leads: a standby
+	// counts nothing.
+	Shared bool
+	// MaxWaiting is how many rows and sums may wait to be written; 0 for DefaultMaxWaiting.
+	MaxWaiting int
+}
+
+// DefaultMaxWaiting is a day of 1,000 hosts with 8 GPUs each, in about 100 MB.
+const DefaultMaxWaiting = 250_000
+
+// writeEvery is the time between two writes, if cycles are more frequent.
+const writeEvery = time.Minute
+
+// Recorder counts what cycles show. It is a controller.Sink, and safe for concurrent use.
+type Recorder struct {
+	options RecorderOptions
+	wake    chan struct{} // something is to be written
+	end     chan struct{} // closed by Close
+	ended   chan struct{}
+
+	mu      sync.Mutex
+	account *Account
+	seen    label
+	counted           // what take returns
+	looked  time.Time // the last time
+	woken   time.Time // when wake was sent last
+}
+
+// counted is what was counted since the last write.
+type counted struct {
+	Batch        // of which the account has the rest
+	begun  int64 // the first look, since the start or since it was a standby; 0 for none
+	until  int64 // the last one
+	paused bool  // it is a standby since
+}
+
+// label says which cycle a cluster is of: a sink gets some cycles several times.
+type label struct{ number, early int }
+
+// StartRecorder begins to record. Call Close at the end.
+func StartRecorder(options RecorderOptions) *Recorder {
+	if options.MaxWaiting == 0 {
+		options.MaxWaiting = DefaultMaxWaiting
+	}
+	r := &Recorder{
+		options: options, account: NewAccount(options.In), counted: counted{Batch: NewBatch()},
+		wake: make(chan struct{}, 1), end: make(chan struct{}), ended: make(chan struct{}),
+	}
+	go newWriter(r).run()
+	return r
+}
+
+// Configure sets the time between two cycles. Nothing is known about a time much longer than
+// that without one.
+func (r *Recorder) Configure(interval time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.account.MaxGap = max(2*time.Minute, 4*interval)
+}
+
+// Consume implements controller.Sink.
+func (r *Recorder) Consume(cycle *controller.Cycle, events []enforce.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.options.Now()
+	switch at := (label{cycle.Number, cycle.Early}); {
+	case r.options.Shared && cycle.Standby:
+		r.pause(now)
+	case r.isNew(at) && !cycle.Stopped && len(cycle.Cluster.Hosts) > 0:
+		r.seen, r.looked, r.paused = at, now, false
+		if r.begun == 0 {
+			r.begun, r.woken = now.Unix(), now.Add(-writeEvery) // written at once: one that is killed in its first minute did not end in order
+		}
+		r.account.Look(now, cycle.Cluster)
+		fallthrough
+	default:
+		r.account.Count(now, events)
+	}
+	if since := now.Sub(r.woken); !r.woken.IsZero() && (since >= writeEvery || since < 0) {
+		r.woken = now
+		select {
+		case r.wake <- struct{}{}:
+		default: // it is busy, and will be woken again
+		}
+	}
+}
+
+// pause ends what this controller counts: another one leads, and counts from its first look on.
+func (r *Recorder) pause(now time.Time) {
+	if r.begun == 0 || r.paused {
+		return
+	}
+	r.gather()
+	r.account = r.account.Renewed()
+	r.paused, r.woken = true, now.Add(-writeEvery) // so that it is written at once
+}
+
+// gather takes what the account has.
+func (r *Recorder) gather() {
+	batch := r.account.Take()
+	r.Merge(&batch)
+	if !r.paused {
+		r.until = r.looked.Unix()
+	}
+}
+
+func (r *Recorder) isNew(at label) bool {
+	return at.number > r.seen.number || at.number == r.seen.number && at.early > r.seen.early
+}
+
+// Show takes in a cycle that sinks didn't get, because it could not be recorded in the audit
+// log.
+func (r *Recorder) Show(cycle *controller.Cycle) { r.Consume(cycle, nil) }
+
+// closeTimeout is how long Close waits for a disk or a server.
+const closeTimeout = 15 * time.Second
+
+// Close counts until now, writes what waits and ends.
+func (r *Recorder) Close() {
+	r.mu.Lock()
+	if r.begun != 0 && !r.paused {
+		r.looked = r.options.Now()
+		r.account.Settle(r.looked)
+	}
+	r.mu.Unlock()
+	close(r.end)
+	select {
+	case <-r.ended:
+	case <-time.After(closeTimeout):
+		r.options.Log.Warn().Msg("the usage history could not be written before the end: what was counted last is missing in it")
+	}
+}
+
+// take returns what was counted since it was called last.
+func (r *Recorder) take() counted {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.gather()
+	taken := r.counted
+	r.counted = counted{Batch: NewBatch(), begun: taken.begun, until: taken.until}
+	if taken.paused {
+		r.begun = 0
+	}
+	return taken
+}

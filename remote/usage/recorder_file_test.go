@@ -1,0 +1,108 @@
+package usage_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/usage"
+	"github.com/seed-3119e985/genv/remote/usage/store"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// With the real database, and with the time of the machine.
+func TestDatabase(t *testing.T) {
+	path := filepath.Join(t.TempDir(), store.FileName)
+	r := start(t, func() (usage.Store, error) {
+		return store.Open(context.Background(), path, store.Options{In: time.UTC})
+	}, 0)
+	cycle := controller.Cycle{Number: 1, Cluster: snapshot.Cluster{Hosts: []snapshot.Host{{Name: "a", Snapshot: new(snapshot.Snapshot)}}}}
+	r.Show(&cycle)
+	r.Close()
+	s, err := store.OpenToRead(t.Context(), path, store.Options{In: time.UTC})
+	require.NoError(t, err)
+	defer s.Close()
+	mark, err := s.Mark(t.Context())
+	require.NoError(t, err)
+	require.True(t, mark.Ended)
+	require.InDelta(t, time.Now().Unix(), mark.Until, 60)
+	r.requireSaid()
+}
+
+// attachedIn is for how long devices were attached by the database at a path.
+func attachedIn(t *testing.T, path string) int64 {
+	s, err := store.OpenToRead(t.Context(), path, store.Options{In: time.UTC})
+	require.NoError(t, err)
+	defer s.Close()
+	mark, err := s.Mark(t.Context())
+	require.NoError(t, err)
+	r, err := s.Report(t.Context(), usage.Query{Kind: usage.OfAll, Since: 0, Until: mark.Until})
+	require.NoError(t, err)
+	return r.Total.Attached
+}
+
+// A full disk delays no cycle; with room again, nothing is missing in the real database.
+func TestAFullDisk(t *testing.T) {
+	disk := t.TempDir()
+	if err := unix.Mount("none", disk, "tmpfs", 0, "size=512k"); err != nil {
+		t.Skipf("only root can mount a small file system: %v", err)
+	}
+	t.Cleanup(func() { require.NoError(t, unix.Unmount(disk, 0)) })
+	path, ballast := filepath.Join(disk, store.FileName), filepath.Join(disk, "ballast")
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, func() (usage.Store, error) {
+			return store.Open(context.Background(), path, store.Options{In: time.UTC})
+		}, 0)
+		r.cycles(30)
+		synctest.Wait()
+		_ = os.WriteFile(ballast, make([]byte, 1<<20), 0o600) // as much as fits
+		r.cycles(400)
+		synctest.Wait()
+		r.requireSaid("can't be written: it is tried again")
+		require.NoError(t, os.Remove(ballast))
+		r.cycles(20)
+		synctest.Wait()
+		r.requireSaid("can't be written", "is written again: nothing is missing")
+		r.Close()
+	})
+	require.Equal(t, int64(4500), attachedIn(t, path))
+}
+
+// A database that is damaged when the controller starts is said and stays as it is. The controller
+// goes on; when the file is moved aside, a new one has what waited.
+func TestADamagedDatabase(t *testing.T) {
+	path := filepath.Join(t.TempDir(), store.FileName)
+	open := func() (usage.Store, error) {
+		return store.Open(context.Background(), path, store.Options{In: time.UTC})
+	}
+	s, err := open()
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	damaged, err := os.ReadFile(path)
+	require.NoError(t, err)
+	copy(damaged, bytes.Repeat([]byte("damaged "), 512))
+	require.NoError(t, os.WriteFile(path, damaged, 0o600))
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, open, 0)
+		r.cycles(30)
+		synctest.Wait()
+		r.requireSaid(usage.ErrDamaged.Error())
+		now, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.Equal(t, damaged, now)
+		require.NoError(t, os.Rename(path, path+".aside"))
+		r.cycles(20)
+		synctest.Wait()
+		r.requireSaid(usage.ErrDamaged.Error(), "nothing is missing")
+		r.Close()
+	})
+	require.Equal(t, int64(500), attachedIn(t, path))
+}

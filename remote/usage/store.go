@@ -1,0 +1,86 @@
+package usage
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Store keeps usage by hour and by day, as that of package store does. One process writes; others may read meanwhile.
+type Store interface {
+	// Add keeps an entry, as a whole or, with an error, not at all: then it may be tried again.
+	// ErrFull says that there is no room, ErrUnsure that it may have been kept nevertheless.
+	Add(ctx context.Context, e *Entry) error
+	// Mark is up to when usage is kept; zero before the first entry.
+	Mark(ctx context.Context) (Mark, error)
+	// Report sums up what is kept of a time.
+	Report(ctx context.Context, q Query) (Report, error)
+	// Tidy removes what is older than the store keeps, and more if it has grown beyond its
+	// bounds. It returns a line for people about what it had to remove too early; empty for
+	// nothing.
+	Tidy(ctx context.Context, now time.Time) (early string, err error)
+	Close() error
+}
+
+// Errors of a Store.
+var (
+	// ErrFull says that the disk or the store is full: try again later.
+	ErrFull = errors.New("there is no room for it")
+	// ErrNewer says that a newer genv wrote it: leave it alone.
+	ErrNewer = errors.New("it was written by a newer version of genv")
+	// ErrDamaged says that it can't be read any more: move it aside.
+	ErrDamaged = errors.New("it is damaged")
+	// ErrUnsure says that it isn't known whether an entry was kept: add it again, with the
+	// same ID, before others.
+	ErrUnsure = errors.New("it isn't known whether that was written")
+	// ErrNone says that there is no usage to read.
+	ErrNone = errors.New("there is no usage history")
+)
+
+// Entry is what was counted in a time.
+type Entry struct {
+	Batch
+	// ID is that of the entry: a store whose Add may return ErrUnsure keeps one with the same
+	// ID once. Empty for none.
+	ID    string
+	Since int64 // the time, in seconds since 1970
+	Mark        // its end
+	Gaps  []Gap // times of which nothing is known, found meanwhile
+}
+
+// Mark is how far a store has got.
+type Mark struct {
+	Until int64 // in seconds since 1970
+	Ended bool  // nothing that was counted is missing: the run ended in order
+}
+
+// Gap is a time in which nothing was counted, since no controller ran or nothing could be
+// kept.
+type Gap struct{ Since, Until int64 }
+
+// Query is what a report is about.
+type Query struct {
+	Kind Kind
+	// ByDay has the sums of each day instead, for the fleet.
+	ByDay        bool
+	Since, Until int64
+}
+
+// Report is what is known of a time.
+type Report struct {
+	// Since and Until are the time: that of the query, extended to whole hours, or to whole
+	// days where no hours are kept any more.
+	Since, Until int64
+	Begun        int64 // from when on usage is kept
+	Mark         Mark
+	// Missing is for how many seconds of the time nothing is known.
+	Missing int64
+	Rows    []Row
+	Total   Sum // of all devices
+}
+
+// Row is the sum of a user, a host or a model, or of a day, by its date.
+type Row struct {
+	Name string
+	Sum
+}

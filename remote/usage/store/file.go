@@ -1,0 +1,235 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/seed-3119e985/genv/remote/usage"
+)
+
+// FileName is the name of the database in the folder of a controller.
+const FileName = "usage.db"
+
+// fileVersion is that of the schema. A database of a higher one is left alone.
+// Before version 2 the rows of a day were written with those of its hours; before version 3 there
+// were no sums of months.
+const fileVersion = 3
+
+// pageSize is SQLite's.
+const pageSize = 4096
+
+// file is SQLite.
+type file struct{}
+
+var fileWords = strings.NewReplacer(
+	"{fleet}", "$1 = 0", "{fleet,}", "", "{$1,}", "", "{part}", "", "{part,}", "", "{'',}", "",
+	"{each $1}", "json_each($1)", "{each $2}", "json_each($2)", "{least}", "min", "{greatest}", "max",
+)
+
+func (file) sql(statement string) string { return fileWords.Replace(statement) }
+
+// openFile opens the database in a file. A transaction that is to write begins so: one that begins deferred would
+// fail, without waiting, if another process wrote meanwhile.
+func (s *Store) openFile(path string) error {
+	query := url.Values{"_txlock": {"immediate"}, "_pragma": {
+		"busy_timeout(10000)", "temp_store(memory)", "cache_size(-16000)", "journal_mode(wal)", "synchronous(full)", "journal_size_limit(67108864)",
+		fmt.Sprintf("max_page_count(%d)", max(s.options.MaxBytes/pageSize, 64)),
+	}}
+	if !s.writes {
+		query = url.Values{"_txlock": {"deferred"}, "_pragma": append(query["_pragma"][:3:3], "query_only(1)")}
+	}
+	if err := s.checkFile(path); err != nil {
+		return err
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return err
+	}
+	s.driver = file{}
+	s.db, err = sql.Open("sqlite", (&url.URL{Scheme: "file", Path: path, RawQuery: query.Encode()}).String())
+	return err
+}
+
+// checkFile makes a file that is to be written: SQLite's other files get its mode.
+func (s *Store) checkFile(path string) error {
+	if s.writes {
+		created, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+		if err != nil {
+			return err
+		}
+		return created.Close()
+	}
+	info, err := os.Lstat(path)
+	if err == nil && (!info.Mode().IsRegular() || info.Size() == 0) {
+		err = &fs.PathError{Op: "open", Path: path, Err: fs.ErrNotExist}
+	}
+	return err
+}
+
+func (file) begin(ctx context.Context, s *Store) (*sql.Tx, error) {
+	return s.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: !s.writes})
+}
+
+// prepare makes the tables of a new database, and brings an older one up to date.
+func (file) prepare(t *tx) error {
+	var found int
+	if err := t.QueryRowContext(t.ctx, "PRAGMA user_version").Scan(&found); err != nil {
+		return err
+	}
+	if found > fileVersion {
+		return fmt.Errorf("%w: its version is %d, and this one knows %d", usage.ErrNewer, found, fileVersion)
+	}
+	t.Store.months = t.writes || found == fileVersion // an older genv, which still runs, has none
+	if !t.writes || found == fileVersion {
+		return nil
+	}
+	script := createSums(&monthSums) + fmt.Sprintf("PRAGMA user_version = %d", fileVersion)
+	switch found {
+	case 0:
+		script = fileSchema() + script
+	case 1: // the rows of the last day are written
+		known, err := t.driver.facts(t)
+		if err != nil {
+			return err
+		}
+		if known.Until > 0 {
+			script += fmt.Sprintf("; INSERT OR REPLACE INTO facts VALUES ('days', %d)", usage.NextDay(known.Until, t.options.In))
+		}
+	}
+	return t.run(script)
+}
+
+func fileSchema() string {
+	schema := "CREATE TABLE facts (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;\n" +
+		"CREATE TABLE gaps (since INTEGER PRIMARY KEY, until INTEGER NOT NULL);\n" +
+		"CREATE TABLE names (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);\n" +
+		"CREATE TABLE devices (id INTEGER PRIMARY KEY, host INTEGER NOT NULL, device INTEGER NOT NULL, model INTEGER NOT NULL, UNIQUE (host, device, model));\n"
+	for _, rows := range []table{hourRows, dayRows} {
+		schema += fmt.Sprintf("CREATE TABLE %s (start INTEGER, device INTEGER, user INTEGER, eid, %s, PRIMARY KEY (start, device, user, eid)) WITHOUT ROWID;\n", rows.name, columnTypes("INTEGER"))
+	}
+	return schema + createSums(&hourSums) + createSums(&daySums)
+}
+
+func createSums(of *table) string {
+	return fmt.Sprintf("CREATE TABLE %s (kind INTEGER, start INTEGER, name INTEGER, %s, peak INTEGER NOT NULL, PRIMARY KEY (kind, start, name)) WITHOUT ROWID;\n", of.name, columnTypes("INTEGER"))
+}
+
+// byName are the facts as they are named in the table.
+func (f *facts) byName(ended *int64) map[string]*int64 {
+	return map[string]*int64{"begun": &f.begun, "hours": &f.hours, "days": &f.days, "months": &f.months, "nameless": &f.nameless, "until": &f.Until, "ended": ended}
+}
+
+func (file) facts(t *tx) (f facts, err error) {
+	var name string
+	var value, ended int64
+	to := f.byName(&ended)
+	err = t.rows([]any{&name, &value}, func() {
+		if known := to[name]; known != nil {
+			*known = value
+		}
+	}, "SELECT name, value FROM facts")
+	f.Ended = ended != 0
+	return f, err
+}
+
+func (file) saveFacts(t *tx) error {
+	ended := int64(0)
+	if t.Ended {
+		ended = 1
+	}
+	for name, value := range t.facts.byName(&ended) {
+		if err := t.run("INSERT INTO facts VALUES ($1, $2) ON CONFLICT DO UPDATE SET value = excluded.value WHERE value <> excluded.value", name, *value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (file) isNew(*tx, string) (bool, error) { return true, nil } // an entry that fails isn't there
+
+func (file) tidy(*tx) error { return nil }
+
+// removeNames writes the names that are used again, and overwrites the pages with all of them: SQLite leaves
+// copies in pages that it has divided.
+func (file) removeNames(ctx context.Context, s *Store) error {
+	if _, err := s.db.ExecContext(ctx, "PRAGMA secure_delete = 1"); err != nil {
+		return s.translated(err, false)
+	}
+	defer func() { _, _ = s.db.ExecContext(ctx, "PRAGMA secure_delete = 0") }() // it only costs time
+	return s.transaction(ctx, func(t *tx) error {
+		var found bool
+		if err := t.QueryRowContext(t.ctx, "SELECT EXISTS (SELECT 1 FROM names WHERE "+s.unusedNames()+")").Scan(&found); err != nil || !found {
+			return err
+		}
+		// The fact tells an older genv that ids which it remembers are wrong.
+		return t.run("DROP TABLE IF EXISTS temp.kept; CREATE TEMP TABLE kept AS SELECT id, name FROM names WHERE NOT (" + s.unusedNames() +
+			"); DELETE FROM names; INSERT INTO names SELECT id, name FROM temp.kept; DROP TABLE temp.kept; " +
+			"INSERT INTO facts VALUES ('removed', 1) ON CONFLICT DO UPDATE SET value = value + 1")
+	})
+}
+
+// emptyLog empties the write-ahead log, which has pages as they were.
+func (file) emptyLog(ctx context.Context, s *Store) error {
+	var busy, pages, moved int
+	if err := s.db.QueryRowContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &pages, &moved); err != nil {
+		return s.translated(err, false)
+	}
+	if busy != 0 {
+		return errors.New("another process is using its write-ahead log, which may still have old pages: run it again")
+	}
+	return nil
+}
+
+// makeRoom removes the oldest rows until a tenth of the file is free.
+func (file) makeRoom(ctx context.Context, s *Store) (early string, err error) {
+	var until int64
+	_, err = s.each(ctx, func(t *tx) (bool, error) {
+		var pages, unused int64
+		err := t.QueryRowContext(t.ctx, "SELECT page_count, freelist_count FROM pragma_page_count(), pragma_freelist_count()").Scan(&pages, &unused)
+		if err != nil || s.options.MaxBytes-(pages-unused)*pageSize >= s.options.MaxBytes/10 {
+			return false, err
+		}
+		from := &hourRows
+		start, found, err := t.oldest(from)
+		if err == nil && !found {
+			from = &dayRows
+			start, found, err = t.oldest(from)
+		}
+		if err != nil || !found {
+			return false, err
+		}
+		until = max(until, start)
+		return true, t.remove(from, start)
+	})
+	if until > 0 {
+		early = fmt.Sprintf("it has reached its size of %d MB: what it kept of single environments and devices until %s was removed",
+			s.options.MaxBytes/1e6, time.Unix(until, 0).In(s.options.In).Format("2006-01-02 15:04"))
+	}
+	return early, err
+}
+
+func (file) translated(err error, _ bool) error {
+	var e *sqlite.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	switch e.Code() & 0xff {
+	case sqlite3.SQLITE_FULL:
+		return fmt.Errorf("%w: %w", usage.ErrFull, err)
+	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
+		return fmt.Errorf("%w: %w", usage.ErrDamaged, err)
+	}
+	return err
+}

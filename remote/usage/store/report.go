@@ -1,0 +1,160 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/seed-3119e985/genv/remote/usage"
+)
+
+// Mark is up to when usage is kept.
+func (s *Store) Mark(ctx context.Context) (mark usage.Mark, err error) {
+	err = s.transaction(ctx, func(t *tx) error {
+		mark = t.facts.Mark
+		return nil
+	})
+	return mark, err
+}
+
+// Report sums up what is kept of a time, as of one moment.
+func (s *Store) Report(ctx context.Context, q usage.Query) (report usage.Report, err error) {
+	err = s.transaction(ctx, func(t *tx) error {
+		report, err = t.report(&q)
+		return err
+	})
+	return report, err
+}
+
+func (t *tx) report(q *usage.Query) (report usage.Report, err error) {
+	report = usage.Report{Begun: t.begun, Mark: t.facts.Mark, Since: q.Since, Until: q.Until}
+	parts := partsOf(q.Since, q.Until, t.hours, t.options.In)
+	if len(parts) > 0 {
+		report.Since, report.Until = parts[0].since, parts[len(parts)-1].until
+	}
+	rows, total := make(map[string]usage.Sum), make(map[string]usage.Sum)
+	months, err := t.monthsThere()
+	if err != nil {
+		return report, err
+	}
+	for _, whole := range parts {
+		if q.ByDay {
+			if err := t.sum(whole, usage.OfAll, true, rows); err != nil {
+				return report, err
+			}
+		}
+		for _, p := range months.divide(whole, t.options.In) {
+			err := t.sum(p, usage.OfAll, false, total)
+			if err == nil && !q.ByDay {
+				err = t.sum(p, q.Kind, false, rows)
+			}
+			if err != nil {
+				return report, err
+			}
+		}
+	}
+	report.Total = total[""]
+	for name, sum := range rows {
+		report.Rows = append(report.Rows, usage.Row{Name: name, Sum: sum})
+	}
+	slices.SortFunc(report.Rows, func(a, b usage.Row) int { return cmp.Compare(a.Name, b.Name) })
+	report.Missing, _, err = t.number("SELECT CAST(coalesce(sum({least}(until, $3) - {greatest}(since, $2)), 0) AS bigint) FROM gaps WHERE {fleet}{part} AND since < $3 AND until > $2",
+		t.fleet, report.Since, report.Until)
+	return report, err
+}
+
+// sum adds the sums of a part of the time, by name or by date.
+func (t *tx) sum(p part, kind usage.Kind, byDay bool, to map[string]usage.Sum) error {
+	by := "name"
+	if byDay {
+		by = "start"
+	}
+	var start, id int64
+	var name string
+	var sum usage.Sum
+	columns := append(append([]any{&start, &name, &start, &id}, amountsOf(&sum.Amounts)...), &sum.Peak)
+	// The names are joined to the sums: joining them to what is summed up takes twice as long.
+	return t.rows(columns, func() {
+		if byDay {
+			name = time.Unix(start, 0).In(t.options.In).Format(time.DateOnly)
+		}
+		total := to[name]
+		total.Add(&sum)
+		to[name] = total
+	}, fmt.Sprintf("SELECT s.start, n.name, s.* FROM (SELECT min(r.start) AS start, min(r.name) AS id, %s FROM %s r WHERE {fleet} AND r.kind = $2 AND r.start >= $3 AND r.start < $4 GROUP BY r.%s) s "+
+		"JOIN names n ON n.id = s.id", p.summed(), p.name, by), t.fleet, int(kind), p.since, p.until)
+}
+
+// part is a time, and the table with its sums.
+type part struct {
+	*table
+	since, until int64
+}
+
+// nonEmpty are the parts that have time.
+func nonEmpty(parts ...part) (list []part) {
+	for _, p := range parts {
+		if p.since < p.until {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// partsOf divide the time of a query: whole days are in the sums of days, what is before and after them in
+// those of hours. hours is from when on hours are kept: what is earlier is in whole days only, so the
+// time may begin and end earlier and later than asked for.
+func partsOf(since, until, hours int64, in *time.Location) []part {
+	if until <= since {
+		return nil
+	}
+	since = usage.HourOf(since, in)
+	if end := usage.HourOf(until, in); end < until {
+		until = end + 3600
+	}
+	first, last := usage.DayOf(since, in), usage.DayOf(until, in) // last is the day that isn't whole
+	switch {
+	case first == since:
+	case first < hours:
+		since = first
+	default:
+		first = usage.NextDay(since, in)
+	}
+	if last < hours && last < until {
+		last = usage.NextDay(until, in)
+		until = last
+	}
+	if first >= last {
+		return []part{{&hourSums, since, until}}
+	}
+	return nonEmpty(part{&hourSums, since, first}, part{&daySums, first, last}, part{&hourSums, last, until})
+}
+
+// months is from when on, and up to when, there are sums of months.
+type months struct{ first, end int64 }
+
+func (t *tx) monthsThere() (m months, err error) {
+	if !t.Store.months {
+		return m, nil
+	}
+	var found bool
+	m.first, found, err = t.number("SELECT min(start) FROM month_sums WHERE kind = $1", int(usage.OfAll))
+	if found {
+		m.end = t.facts.months
+	}
+	return m, err
+}
+
+// divide takes whole months of days from the sums of months.
+func (m months) divide(p part, in *time.Location) []part {
+	first, last := max(p.since, m.first), min(usage.MonthOf(p.until, in), m.end)
+	if start := usage.MonthOf(first, in); start != first {
+		first = usage.NextMonth(first, in)
+	}
+	if p.table != &daySums || first >= last {
+		return []part{p}
+	}
+	return nonEmpty(part{&daySums, p.since, first}, part{&monthSums, first, last}, part{&daySums, last, p.until})
+}

@@ -1,0 +1,302 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/seed-3119e985/genv/remote/usage"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// How long the server may take.
+const (
+	connectTimeout = 5 * time.Second
+	// callTimeout is for a transaction. The server gives up by itself a little earlier, so that a controller that
+	// is cut off from it doesn't keep others waiting.
+	callTimeout = 60 * time.Second
+)
+
+// serverBegin begins each transaction: everything is in a schema of its own, and the server ends what a
+// controller that is cut off has begun.
+const serverBegin = `SET LOCAL search_path = genv_usage; SET LOCAL lock_timeout = '20s'; SET LOCAL statement_timeout = '50s'; SET LOCAL idle_in_transaction_session_timeout = '50s'`
+
+// keepEntries is for how long the ids of entries are kept: a server that is lost for longer may get an entry twice.
+const keepEntries = "30 days"
+
+// ErrURL says that a URL can't be used.
+var ErrURL = errors.New("not a URL of a PostgreSQL database, such as postgres://genv@db.lab/genv")
+
+// IsServer reports whether a place is the URL of a PostgreSQL server.
+func IsServer(place string) bool {
+	return strings.HasPrefix(place, "postgres://") || strings.HasPrefix(place, "postgresql://")
+}
+
+// CheckURL says what is wrong with the URL of a server. It connects to nothing. A password is refused: command
+// lines are seen by all users of a machine.
+func CheckURL(url string) error {
+	_, err := parse(url)
+	return err
+}
+
+func parse(url string) (*pgx.ConnConfig, error) {
+	if !IsServer(url) {
+		return nil, ErrURL
+	}
+	_, rest, _ := strings.Cut(url, "://")
+	authority, query, _ := strings.Cut(rest, "?")
+	authority, _, _ = strings.Cut(authority, "/")
+	if at := strings.LastIndexByte(authority, '@'); strings.Contains(authority[:max(at, 0)], ":") || strings.Contains("&"+query, "&password=") {
+		return nil, fmt.Errorf("a password doesn't belong there, where others see it: write it into ~/.pgpass, or a file that PGPASSFILE names")
+	}
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrURL, err)
+	}
+	config.ConnectTimeout = cmp.Or(config.ConnectTimeout, connectTimeout)
+	config.RuntimeParams["application_name"] = cmp.Or(config.RuntimeParams["application_name"], "genv")
+	return config, nil
+}
+
+// server is PostgreSQL.
+type server struct{}
+
+var serverWords = strings.NewReplacer(
+	"{fleet}", "fleet = $1", "{fleet,}", "fleet, ", "{$1,}", "$1::integer, ", "{part}", " AND part = ''", "{part,}", "part, ", "{'',}", "'', ",
+	"{each $1}", "jsonb_array_elements($1::text::jsonb)", "{each $2}", "jsonb_array_elements($2::text::jsonb)", "{least}", "least", "{greatest}", "greatest",
+)
+
+func (server) sql(statement string) string { return serverWords.Replace(statement) }
+
+// connect prepares connections to a server.
+func (s *Store) connect(url string) error {
+	config, err := parse(url)
+	if err != nil {
+		return err
+	}
+	s.driver, s.shared, s.timeout, s.db = server{}, true, callTimeout, stdlib.OpenDB(*config)
+	return nil
+}
+
+// begin begins a transaction. A connection from before may have been lost since.
+func (server) begin(ctx context.Context, s *Store) (*sql.Tx, error) {
+	begun, err := beginOnce(ctx, s)
+	if connecting := new(pgconn.ConnectError); err != nil && ctx.Err() == nil && !errors.As(err, &connecting) {
+		begun, err = beginOnce(ctx, s)
+	}
+	return begun, err
+}
+
+func beginOnce(ctx context.Context, s *Store) (*sql.Tx, error) {
+	options := &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}
+	if s.writes {
+		options = nil
+	}
+	begun, err := s.db.BeginTx(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := begun.ExecContext(ctx, serverBegin); err != nil {
+		_ = begun.Rollback() // nothing was done in it
+		return nil, err
+	}
+	return begun, nil
+}
+
+// serverVersion is that of the schema. A database of a higher one is left alone.
+const serverVersion = 1
+
+// serverSchema has everything in a schema of PostgreSQL of its own, so a database may be shared with other programs. Moments
+// are in seconds since 1970. A part is always empty: earlier versions had several writers at a time.
+var serverSchema = fmt.Sprintf(`
+CREATE SCHEMA IF NOT EXISTS genv_usage;
+CREATE TABLE genv_usage.version (version integer NOT NULL);
+INSERT INTO genv_usage.version VALUES (%[1]d);
+CREATE TABLE genv_usage.fleets (
+	id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text NOT NULL UNIQUE, begun bigint NOT NULL DEFAULT 0,
+	hours bigint NOT NULL DEFAULT 0, days bigint NOT NULL DEFAULT 0, nameless bigint NOT NULL DEFAULT 0);
+CREATE TABLE genv_usage.marks (fleet integer, part text, until bigint NOT NULL, ended boolean NOT NULL, PRIMARY KEY (fleet, part));
+CREATE TABLE genv_usage.gaps (fleet integer, part text, since bigint, until bigint NOT NULL, PRIMARY KEY (fleet, part, since));
+CREATE TABLE genv_usage.entries (fleet integer, id text, at timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (fleet, id));
+CREATE TABLE genv_usage.names (id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text NOT NULL UNIQUE);
+CREATE TABLE genv_usage.devices (id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY, host integer NOT NULL, device integer NOT NULL, model integer NOT NULL, UNIQUE (host, device, model));
+CREATE TABLE genv_usage.hours (fleet integer, start bigint, device integer, "user" integer, eid text, %[2]s, PRIMARY KEY (fleet, start, device, "user", eid));
+CREATE TABLE genv_usage.days (fleet integer, start bigint, device integer, "user" integer, eid text, %[2]s, PRIMARY KEY (fleet, start, device, "user", eid));
+CREATE TABLE genv_usage.hour_sums (fleet integer, kind integer, start bigint, name integer, %[2]s, peak bigint NOT NULL, PRIMARY KEY (fleet, kind, start, name));
+CREATE TABLE genv_usage.day_sums (fleet integer, kind integer, start bigint, name integer, %[2]s, peak bigint NOT NULL, PRIMARY KEY (fleet, kind, start, name));
+`, serverVersion, columnTypes("bigint"))
+
+// prepare makes the tables of a new database, and enters the fleet; to read it only finds it.
+func (server) prepare(t *tx) error {
+	if t.writes {
+		// Two that begin at the same time: the number is any that others don't use.
+		if err := t.run("SELECT pg_advisory_xact_lock(7233173)"); err != nil {
+			return err
+		}
+	}
+	found, err := versionOf(t)
+	switch {
+	case err != nil:
+		return err
+	case !t.writes && found == 0:
+		return fmt.Errorf("%w: no controller has written to this database", usage.ErrNone)
+	case !t.writes:
+		return findFleet(t)
+	case found == 0:
+		if err := t.run(serverSchema); err != nil {
+			return err
+		}
+	}
+	t.name = valid(t.options.Fleet)
+	if err := t.run("INSERT INTO fleets (name) VALUES ($1) ON CONFLICT DO NOTHING", t.name); err != nil {
+		return err
+	}
+	t.fleet, _, err = t.number("SELECT id FROM fleets WHERE name = $1", t.name)
+	return err
+}
+
+func findFleet(t *tx) error {
+	var names []string
+	var id int64
+	var name string
+	err := t.rows([]any{&id, &name}, func() {
+		if name == valid(t.options.Fleet) || t.options.Fleet == "" {
+			t.fleet, t.name = id, name
+		}
+		names = append(names, text.Printable(name))
+	}, "SELECT id, name FROM fleets ORDER BY name")
+	switch {
+	case err != nil:
+		return err
+	case t.fleet == 0:
+		return fmt.Errorf("%w: the fleets in this database are: %s", usage.ErrNone, strings.Join(names, ", "))
+	case t.options.Fleet == "" && len(names) > 1:
+		return fmt.Errorf("%w: say which one of the fleets in this database: %s", usage.ErrNone, strings.Join(names, ", "))
+	}
+	return nil
+}
+
+// versionOf is the version of the schema; 0 for a database without tables.
+func versionOf(t *tx) (int64, error) {
+	there, _, err := t.number("SELECT count(*) FROM pg_tables WHERE schemaname = 'genv_usage' AND tablename = 'version'")
+	if err != nil || there == 0 {
+		return 0, err
+	}
+	found, _, err := t.number("SELECT version FROM version")
+	if err == nil && found > serverVersion {
+		err = fmt.Errorf("%w: its version is %d, and this one knows %d", usage.ErrNewer, found, serverVersion)
+	}
+	return found, err
+}
+
+// facts locks the fleet, so that its writers write one after the other.
+func (server) facts(t *tx) (f facts, err error) {
+	lock := ""
+	if t.writes {
+		lock = " FOR UPDATE"
+	}
+	err = t.QueryRowContext(t.ctx, "SELECT begun, hours, days, nameless FROM fleets WHERE id = $1"+lock, t.fleet).Scan(&f.begun, &f.hours, &f.days, &f.nameless)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = fmt.Errorf("the fleet %q is gone from the database: start the controller again", t.name)
+	}
+	if err != nil {
+		return f, err
+	}
+	err = t.rows([]any{&f.Until, &f.Ended}, func() {}, "SELECT until, ended FROM marks WHERE {fleet}{part}", t.fleet)
+	return f, err
+}
+
+func (server) saveFacts(t *tx) error {
+	err := t.run("UPDATE fleets SET begun = $2, hours = $3, days = $4, nameless = $5 WHERE id = $1", t.fleet, t.begun, t.hours, t.days, t.nameless)
+	if err == nil && t.facts.Mark != (usage.Mark{}) {
+		err = t.run("INSERT INTO marks (fleet, part, until, ended) VALUES ($1, '', $2, $3) ON CONFLICT (fleet, part) DO UPDATE SET until = excluded.until, ended = excluded.ended",
+			t.fleet, t.Until, t.Ended)
+	}
+	return err
+}
+
+func (server) isNew(t *tx, id string) (bool, error) {
+	if id == "" {
+		return true, nil
+	}
+	result, err := t.ExecContext(t.ctx, "INSERT INTO entries (fleet, id) VALUES ($1, $2) ON CONFLICT DO NOTHING", t.fleet, id)
+	if err != nil {
+		return false, err
+	}
+	n, err := result.RowsAffected()
+	return n > 0, err
+}
+
+func (server) tidy(t *tx) error {
+	return t.run("DELETE FROM entries WHERE {fleet} AND at < now() - $2::text::interval", t.fleet, keepEntries)
+}
+
+// removeNames lets no row get a name meanwhile: Add has locked the table by its INSERT until it commits.
+func (server) removeNames(ctx context.Context, s *Store) error {
+	err := s.change(ctx, func(t *tx) error {
+		if err := t.run("LOCK TABLE names IN SHARE ROW EXCLUSIVE MODE"); err != nil {
+			return err
+		}
+		return t.run("DELETE FROM names WHERE " + s.unusedNames())
+	})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err = s.db.ExecContext(ctx, "VACUUM genv_usage.names")
+	return s.translated(err, false)
+}
+
+// emptyLog does nothing: docs/privacy.md says what the server's log has.
+func (server) emptyLog(context.Context, *Store) error { return nil }
+
+func (server) makeRoom(context.Context, *Store) (string, error) { return "", nil }
+
+// The errors of PostgreSQL that mean something here
+// (https://www.postgresql.org/docs/15/errcodes-appendix.html).
+const (
+	diskFull            = "53100"
+	readOnlyTransaction = "25006"
+	noPrivilege         = "42501"
+)
+
+// translated also shows what the server says escaped.
+func (server) translated(err error, committing bool) error {
+	if committing {
+		return fmt.Errorf("%w: %w", usage.ErrUnsure, server{}.translated(err, false))
+	}
+	var e *pgconn.PgError
+	if !errors.As(err, &e) {
+		return err
+	}
+	said := &serverError{text: text.Printable(e.Message), code: e.Code, err: err}
+	switch e.Code {
+	case diskFull:
+		return fmt.Errorf("%w: %w", usage.ErrFull, said)
+	case readOnlyTransaction:
+		return fmt.Errorf("%w; the server is a standby, or is set to be read: name the primary, or all servers and ?target_session_attrs=read-write", said)
+	case noPrivilege:
+		return fmt.Errorf("%w; the role must own the database, or its schema genv_usage", said)
+	}
+	return said
+}
+
+// serverError is an answer of the server.
+type serverError struct {
+	text, code string
+	err        error
+}
+
+func (e *serverError) Error() string {
+	return fmt.Sprintf("PostgreSQL says: %s (SQLSTATE %s)", e.text, e.code)
+}
+func (e *serverError) Unwrap() error { return e.err }

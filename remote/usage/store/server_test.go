@@ -1,0 +1,311 @@
+package store_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/remote/testfleet/cut"
+	"github.com/seed-3119e985/genv/remote/testfleet/postgresserver"
+	"github.com/seed-3119e985/genv/remote/usage"
+	"github.com/seed-3119e985/genv/remote/usage/store"
+)
+
+// fleets numbers the fleets in a database, so that each test has one of its own.
+var fleets atomic.Int64
+
+func options() store.Options {
+	return store.Options{Fleet: fmt.Sprintf("fleet '%d'\x00", fleets.Add(1)), In: time.UTC}
+}
+
+func open(t *testing.T, s *postgresserver.Server, o store.Options) *store.Store {
+	opened, err := store.Open(t.Context(), s.URL(), o)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, opened.Close()) })
+	return opened
+}
+
+// TestServer has one server for all tests: to make one takes seconds.
+func TestServer(t *testing.T) {
+	server := postgresserver.Start(t, "")
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T, *postgresserver.Server)
+	}{
+		{"what can't be used", unusable},
+		{"a store", theStore},
+		{"an entry counts once", anEntryCountsOnce},
+		{"two leaders", twoLeaders},
+		{"several writers", severalWriters},
+		{"days are sums of hours", daysAreSumsOfHours},
+		{"it is killed", itIsKilled},
+		{"it is cut off", itIsCutOff},
+	} {
+		t.Run(test.name, func(t *testing.T) { test.run(t, server) })
+	}
+}
+
+func theStore(t *testing.T, server *postgresserver.Server) {
+	in, err := time.LoadLocation(testZone)
+	require.NoError(t, err)
+	testStore(t, func(t *testing.T) database {
+		o := options()
+		o.In = in
+		return database{
+			Open:       func() (*store.Store, error) { return store.Open(t.Context(), server.URL(), o) },
+			OpenToRead: func() (*store.Store, error) { return store.OpenToRead(t.Context(), server.URL(), o) },
+			OpenNameless: func(p store.Pseudonyms) (*store.Store, error) {
+				o := o
+				o.Pseudonyms = p
+				return store.Open(t.Context(), server.URL(), o)
+			},
+		}
+	})
+}
+
+func total(t *testing.T, s *store.Store) usage.Report {
+	r, err := s.Report(t.Context(), usage.Query{Kind: usage.ByUser, Since: firstHour, Until: firstHour + 1000*3600})
+	require.NoError(t, err)
+	return r
+}
+
+func attached(entries ...*usage.Entry) (sum int64) {
+	for _, e := range entries {
+		for key := range e.Sums {
+			if key.Kind == usage.OfAll {
+				sum += e.Sums[key].Attached
+			}
+		}
+	}
+	return sum
+}
+
+// An entry that is added again, since it wasn't known whether it was kept, counts once: by the same
+// writer, or after a restart.
+func anEntryCountsOnce(t *testing.T, server *postgresserver.Server) {
+	o := options()
+	first, second := entryOf(firstHour, 1), entryOf(firstHour, 2)
+	first.ID, second.ID = "a", "b"
+	s := open(t, server, o)
+	for _, e := range []*usage.Entry{first, first, second} {
+		require.NoError(t, s.Add(t.Context(), e))
+	}
+	again := open(t, server, o)
+	require.NoError(t, again.Add(t.Context(), first))
+	require.Equal(t, attached(first, second), total(t, s).Total.Attached)
+	other := open(t, server, options())
+	require.NoError(t, other.Add(t.Context(), first), "an id is that of a fleet")
+	require.Equal(t, attached(first), total(t, other).Total.Attached)
+}
+
+// Controllers that lead one after the other write to the same fleet. What the first one writes
+// late ends the gap that the second one found.
+func twoLeaders(t *testing.T, server *postgresserver.Server) {
+	o := options()
+	former, next := open(t, server, o), open(t, server, o)
+	entry := func(since, until int64, gaps ...usage.Gap) *usage.Entry {
+		e := entryOf(firstHour, 1)
+		e.Since, e.Until, e.Gaps = firstHour+since, firstHour+until, gaps
+		return e
+	}
+	require.NoError(t, former.Add(t.Context(), entry(0, 60)))
+	require.NoError(t, next.Add(t.Context(), entry(130, 190, usage.Gap{Since: firstHour + 60, Until: firstHour + 130})))
+	require.EqualValues(t, 70, total(t, next).Missing)
+	require.NoError(t, former.Add(t.Context(), entry(60, 120)), "late")
+	require.EqualValues(t, 10, total(t, next).Missing)
+	mark, err := next.Mark(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, firstHour+190, mark.Until, "it doesn't go back")
+}
+
+// Controllers that write to the same fleet at the same time lose nothing of each other's.
+func severalWriters(t *testing.T, server *postgresserver.Server) {
+	o := options()
+	var all []*usage.Entry
+	done := make(chan error, 4)
+	for writer := range 4 {
+		s := open(t, server, o)
+		var own []*usage.Entry
+		for i := range 10 {
+			e := entryOf(firstHour+int64(i)*3600, uint64(100*writer+i))
+			e.ID = fmt.Sprint(writer, "-", i)
+			if writer == 1 && i == 0 {
+				e.Gaps = []usage.Gap{{Since: firstHour - 100, Until: firstHour}, {Since: firstHour + 100*3600, Until: firstHour + 100*3600 + 50}}
+			}
+			own = append(own, e)
+		}
+		all = append(all, own...)
+		go func() {
+			for _, e := range own {
+				if err := s.Add(t.Context(), e); err != nil {
+					done <- err
+					return
+				}
+				if _, err := s.Tidy(t.Context(), time.Unix(e.Until, 0)); err != nil {
+					done <- err
+					return
+				}
+			}
+			done <- nil
+		}()
+	}
+	for range 4 {
+		require.NoError(t, <-done)
+	}
+	r := total(t, open(t, server, o))
+	require.Equal(t, attached(all...), r.Total.Attached)
+	require.EqualValues(t, 50, r.Missing)
+	reader, err := store.OpenToRead(t.Context(), server.URL(), store.Options{Fleet: o.Fleet, In: time.UTC})
+	require.NoError(t, err)
+	defer reader.Close()
+	mark, err := reader.Mark(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, firstHour+10*3600, mark.Until)
+}
+
+// The rows of a day are the sums of those of its hours.
+func daysAreSumsOfHours(t *testing.T, server *postgresserver.Server) {
+	s := open(t, server, options())
+	for i := range 60 {
+		require.NoError(t, s.Add(t.Context(), entryOf(firstHour+int64(i)*3600, uint64(i))))
+		if i%7 == 0 {
+			_, err := s.Tidy(t.Context(), time.Unix(firstHour+int64(i)*3600, 0))
+			require.NoError(t, err)
+		}
+		if i%20 == 19 {
+			late := entryOf(firstHour, uint64(i))
+			late.Until = firstHour + int64(i+1)*3600
+			require.NoError(t, s.Add(t.Context(), late))
+		}
+	}
+	server.Do(`DO $$ DECLARE days bigint; own int; differ int; rows int; BEGIN
+		SELECT f.days, f.id INTO days, own FROM genv_usage.fleets f ORDER BY id DESC LIMIT 1;
+		SELECT count(*) INTO rows FROM genv_usage.days WHERE fleet = own;
+		SELECT count(*) INTO differ FROM (
+			SELECT device, "user", eid, sum(attached), sum(used), sum(computing), sum(idle), sum(unknown), sum(unmeasured), sum(memory), sum(findings), sum(terminated), sum(detached)
+				FROM genv_usage.days WHERE fleet = own GROUP BY 1, 2, 3 EXCEPT
+			SELECT device, "user", eid, sum(attached), sum(used), sum(computing), sum(idle), sum(unknown), sum(unmeasured), sum(memory), sum(findings), sum(terminated), sum(detached)
+				FROM genv_usage.hours WHERE fleet = own AND start < days GROUP BY 1, 2, 3) d;
+		IF rows = 0 OR differ <> 0 THEN RAISE 'rows %, differ %', rows, differ; END IF; END $$`)
+}
+
+// The server is killed while entries are written: each is there once, as a whole, and after the
+// restart the same Store goes on.
+func itIsKilled(t *testing.T, server *postgresserver.Server) {
+	s := open(t, server, options())
+	var all []*usage.Entry
+	var failures int
+	for i := range 12 {
+		e := entryOf(firstHour+int64(i)*3600, uint64(i))
+		e.ID = fmt.Sprint(i)
+		all = append(all, e)
+		killed := make(chan struct{})
+		go func() {
+			if i%3 == 2 {
+				time.Sleep(time.Duration(i*i) * 200 * time.Microsecond)
+				server.Kill()
+			}
+			close(killed)
+		}()
+		err := s.Add(t.Context(), e)
+		<-killed
+		if i%3 == 2 {
+			server.Restart()
+		}
+		for ; err != nil; err = s.Add(t.Context(), e) {
+			failures++
+			require.Less(t, failures, 20)
+		}
+	}
+	require.Equal(t, attached(all...), total(t, s).Total.Attached)
+	t.Logf("%d calls failed", failures)
+}
+
+// Nothing comes back from the server, as when packets are dropped: a call ends in its time, and
+// an entry counts once, whether or not it had arrived.
+func itIsCutOff(t *testing.T, server *postgresserver.Server) {
+	o := options()
+	other := open(t, server, o)
+	var all []*usage.Entry
+	for i, lose := range []func(*cut.Cut){(*cut.Cut).LoseAnswers, (*cut.Cut).LoseRequests, (*cut.Cut).Interrupt} {
+		way := cut.Start(t, server.Address)
+		s, err := store.Open(t.Context(), server.At(way.Addresses()[0]), o)
+		require.NoError(t, err)
+		e := entryOf(firstHour+int64(i)*3600, uint64(i))
+		e.ID = fmt.Sprint(i)
+		all = append(all, e)
+		lose(way)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		begun := time.Now()
+		require.ErrorIs(t, s.Add(ctx, e), context.DeadlineExceeded)
+		cancel()
+		require.Less(t, time.Since(begun), 30*time.Second)
+		way.Mend() // the server learns that the connection is over
+		require.NoError(t, other.Add(t.Context(), e))
+		require.NoError(t, s.Add(t.Context(), e))
+		require.NoError(t, s.Close())
+	}
+	require.Equal(t, attached(all...), total(t, other).Total.Attached)
+}
+
+// What can't be used is an error that says what to do, and never the password.
+func unusable(t *testing.T, server *postgresserver.Server) {
+	read := func(url string, o store.Options) error {
+		s, err := store.OpenToRead(t.Context(), url, o)
+		if err == nil {
+			require.NoError(t, s.Close())
+		}
+		return err
+	}
+	require.ErrorIs(t, read(server.URL(), store.Options{}), usage.ErrNone, "nothing was written")
+	o, other := options(), options()
+	open(t, server, o)
+	require.NoError(t, read(server.URL(), store.Options{}), "the only one")
+	open(t, server, other)
+	require.ErrorContains(t, read(server.URL(), store.Options{}), "say which one of the fleets")
+	require.ErrorContains(t, read(server.URL(), store.Options{Fleet: "none"}), "the fleets in this database are: fleet '")
+	require.NoError(t, read(server.URL(), o))
+
+	wrong := strings.Replace(server.URL(), "genv@", "genv:wrong-word@", 1)
+	_, err := store.Open(t.Context(), wrong, o)
+	require.ErrorContains(t, err, "~/.pgpass")
+	require.NotContains(t, err.Error(), "wrong-word")
+	_, err = store.Open(t.Context(), strings.Replace(server.URL(), "passfile=", "passfile=/dev/null", 1), o)
+	require.ErrorContains(t, err, "genv")
+	require.ErrorContains(t, read("postgres://genv@127.0.0.1:1/x", o), "refused")
+
+	server.Kill()
+	server.Restart("default_transaction_read_only=on")
+	require.NoError(t, read(server.URL(), o))
+	_, err = store.Open(t.Context(), server.URL(), o)
+	require.ErrorContains(t, err, "name the primary")
+	server.Kill()
+	server.Restart()
+	server.Do("UPDATE genv_usage.version SET version = 99")
+	defer server.Do("DROP SCHEMA genv_usage CASCADE")
+	_, err = store.Open(t.Context(), server.URL(), o)
+	require.ErrorIs(t, err, usage.ErrNewer)
+	require.ErrorIs(t, read(server.URL(), o), usage.ErrNewer)
+}
+
+func TestCheck(t *testing.T) {
+	for url, want := range map[string]string{
+		"postgres://genv@db.lab/genv": "", "postgresql://a,b/genv?target_session_attrs=read-write": "",
+		"postgres://": "", "sqlite:/x": "not a URL", "postgres://genv:pw@db/x": "a password doesn't belong there",
+		"postgres://db/x?password=pw": "a password doesn't belong there", "postgres://db/x?sslmode=disable&password=pw": "a password doesn't belong there",
+		"postgres://db:port/x": "not a URL", "postgres://db/x?sslmode=perhaps": "sslmode",
+	} {
+		err := store.CheckURL(url)
+		if want == "" {
+			require.NoError(t, err, url)
+			continue
+		}
+		require.ErrorContains(t, err, want, url)
+		require.NotContains(t, err.Error(), "pw", url)
+	}
+}

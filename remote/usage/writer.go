@@ -1,0 +1,218 @@
+package usage
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// writer writes what a Recorder counts. It is used by one goroutine alone.
+type writer struct {
+	*Recorder
+	store   Store  // nil while it can't be opened
+	entry   Entry  // what wasn't written yet
+	unsure  *Entry // what was perhaps written; nil for none
+	paused  bool   // another controller leads since the last look
+	said    string // why, if it was said
+	dropped bool   // something is missing since then
+	tidied  time.Time
+}
+
+// tidyEvery is the time between two looks for what is too old.
+const tidyEvery = time.Hour
+
+// writeTimeout is how long a write may take.
+const writeTimeout = 5 * time.Minute
+
+func newWriter(r *Recorder) *writer {
+	return &writer{Recorder: r, entry: Entry{Batch: NewBatch()}}
+}
+
+// run writes when it is woken, and at the end.
+func (w *writer) run() {
+	defer close(w.ended)
+	for {
+		select {
+		case <-w.wake:
+			w.write(false)
+		case <-w.end:
+			w.write(true)
+			if w.store != nil {
+				_ = w.store.Close() // what Add returned for is kept
+			}
+			return
+		}
+	}
+}
+
+// write writes what was counted. ended says that nothing follows.
+func (w *writer) write(ended bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
+	defer cancel()
+	taken := w.take()
+	w.entry.Merge(&taken.Batch)
+	if taken.begun == 0 && w.entry.Size() == 0 && w.unsure == nil {
+		return
+	}
+	if taken.begun != 0 {
+		w.paused = taken.paused
+	}
+	w.entry.Mark = Mark{Until: taken.until, Ended: ended || w.paused}
+	if w.entry.Since == 0 {
+		w.entry.Since = cmp.Or(taken.begun, taken.until)
+	}
+	err := w.openAndAdd(ctx)
+	if errors.Is(err, ErrDamaged) && w.options.Replace != nil {
+		if err = w.replace(err); err == nil {
+			err = w.openAndAdd(ctx)
+		}
+	}
+	if err != nil {
+		w.failed(err, ended)
+		return
+	}
+	w.written()
+	w.tidy(ctx)
+	if w.paused { // another controller writes now
+		_ = w.store.Close() // what Add returned for is kept
+		w.store, w.entry.Since = nil, 0
+	}
+}
+
+func (w *writer) openAndAdd(ctx context.Context) error {
+	if err := w.open(ctx); err != nil {
+		return err
+	}
+	return w.add(ctx)
+}
+
+// replace has a damaged store moved aside.
+func (w *writer) replace(why error) error {
+	if w.store != nil {
+		_ = w.store.Close() // it is damaged
+		w.store = nil
+	}
+	if err := w.options.Replace(why); err != nil {
+		return errors.Join(why, err)
+	}
+	return nil
+}
+
+// add adds what wasn't written: first what perhaps was.
+func (w *writer) add(ctx context.Context) error {
+	if w.unsure != nil {
+		if err := w.put(ctx, w.unsure); err != nil {
+			return err
+		}
+		w.unsure = nil
+	}
+	w.entry.ID = rand.Text()
+	err := w.put(ctx, &w.entry)
+	if err != nil && !errors.Is(err, ErrUnsure) {
+		return err
+	}
+	entry := w.entry
+	if err != nil {
+		w.unsure = &entry
+	}
+	w.entry = Entry{Batch: NewBatch(), Since: entry.Until}
+	return err
+}
+
+// put adds an entry. If there is no room, some is made first.
+func (w *writer) put(ctx context.Context, e *Entry) error {
+	err := w.store.Add(ctx, e)
+	if !errors.Is(err, ErrFull) {
+		return err
+	}
+	w.tidied = time.Time{}
+	w.tidy(ctx)
+	return w.store.Add(ctx, e)
+}
+
+// open opens the store, and notes for which time it has nothing.
+func (w *writer) open(ctx context.Context) error {
+	if w.store != nil {
+		return nil
+	}
+	opened, err := w.options.Open()
+	if err != nil {
+		return err
+	}
+	last, err := opened.Mark(ctx)
+	if err != nil {
+		_ = opened.Close() // nothing was written
+		return err
+	}
+	w.store = opened
+	if last.Until == 0 || last.Until >= w.entry.Since || w.unsure != nil {
+		return nil
+	}
+	w.entry.Gaps = append(w.entry.Gaps, Gap{Since: last.Until, Until: w.entry.Since})
+	if !last.Ended {
+		w.options.Log.Warn().Msgf("the last run ended without writing what it had counted last: the usage history has nothing of up to a minute before its end, "+
+			"and of the time until now: since %s", time.Unix(last.Until, 0).In(w.options.In).Format(time.DateTime))
+	}
+	return nil
+}
+
+// failed says that nothing could be written, and keeps what waits within its bounds.
+func (w *writer) failed(err error, ended bool) {
+	if text := err.Error(); text != w.said || ended {
+		w.said = text
+		next := "it is tried again, and what is counted meanwhile waits"
+		if ended {
+			next = "what was counted last is missing in it"
+		}
+		w.options.Log.Warn().Err(err).Msg("the usage history can't be written: " + next)
+	}
+	for w.waiting() > w.options.MaxWaiting {
+		hour, ok := w.entry.DropOldestHour()
+		if !ok {
+			return
+		}
+		w.dropped = true
+		w.entry.Gaps = append(w.entry.Gaps, Gap{Since: hour, Until: hour + 3600})
+		w.options.Log.Warn().Msgf("too much usage waits to be written: the hour from %s is missing in the usage history", time.Unix(hour, 0).In(w.options.In).Format(time.DateTime))
+	}
+}
+
+// waiting is how many rows and sums wait to be written.
+func (w *writer) waiting() int {
+	if w.unsure == nil {
+		return w.entry.Size()
+	}
+	return w.entry.Size() + w.unsure.Size()
+}
+
+// written says, after a failure, that it works again.
+func (w *writer) written() {
+	if w.said == "" {
+		return
+	}
+	result := "nothing is missing"
+	if w.dropped {
+		result = "some hours are missing"
+	}
+	w.options.Log.Warn().Msg("the usage history is written again: " + result)
+	w.said, w.dropped = "", false
+}
+
+// tidy removes what is too old.
+func (w *writer) tidy(ctx context.Context) {
+	now := w.options.Now()
+	if since := now.Sub(w.tidied); since >= 0 && since < tidyEvery {
+		return
+	}
+	w.tidied = now
+	early, err := w.store.Tidy(ctx, now)
+	if err != nil {
+		early = fmt.Sprintf("what is too old could not be removed: %v", err)
+	}
+	if early != "" {
+		w.options.Log.Warn().Msg("usage history: " + early)
+	}
+}
