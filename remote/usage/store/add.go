@@ -40,7 +40,8 @@ func (t *tx) addRows(b *usage.Batch) error {
 		return cmp.Or(cmp.Compare(a.Hour, b.Hour), cmp.Compare(a.Host, b.Host), cmp.Compare(a.Device, b.Device), cmp.Compare(a.User, b.User), cmp.Compare(a.EID, b.EID))
 	})
 	for chunk := range slices.Chunk(keys, maxRecords) {
-		var hours, days, names [][]any
+		var hours, days [][]any
+		names := make(map[string]struct{})
 		for i := range chunk {
 			key := &chunk[i]
 			amounts := b.Rows[*key]
@@ -52,7 +53,7 @@ func (t *tx) addRows(b *usage.Batch) error {
 				day[0] = usage.DayOf(key.Hour, t.options.In)
 				days = append(days, day)
 			}
-			names = append(names, []any{host}, []any{model}, []any{user})
+			names[host], names[model], names[user] = struct{}{}, struct{}{}, struct{}{}
 		}
 		if err := t.addNames(names); err != nil {
 			return err
@@ -84,16 +85,17 @@ func shortened(eid snapshot.EnvID) any {
 }
 
 // addNames gives ids to names that have none.
-func (t *tx) addNames(names [][]any) error {
-	if len(names) == 0 {
-		return nil
+func (t *tx) addNames(names map[string]struct{}) error {
+	list := make([][]any, 0, len(names))
+	for name := range names {
+		list = append(list, []any{name})
 	}
-	list, err := array(names)
+	encoded, err := array(list)
 	if err != nil {
 		return err
 	}
-	return t.run("INSERT INTO names (name) SELECT DISTINCT r.name FROM "+elements("$1", field{"name", ""})+" r WHERE NOT EXISTS (SELECT 1 FROM names n WHERE n.name = r.name) "+
-		"ORDER BY 1 ON CONFLICT DO NOTHING", list)
+	return t.run("INSERT INTO names (name) SELECT r.name FROM "+elements("$1", field{"name", ""})+" r WHERE NOT EXISTS (SELECT 1 FROM names n WHERE n.name = r.name) "+
+		"ORDER BY 1 ON CONFLICT DO NOTHING", encoded)
 }
 
 // rowsWithKeys are rows of a parameter, with the ids of their names.
@@ -123,7 +125,8 @@ func (t *tx) insertRows(to *table, rows [][]any) error {
 
 // addSums adds sums. Those of months before facts.months are summed up already.
 func (t *tx) addSums(b *usage.Batch) error {
-	var hours, days, months, names [][]any
+	var hours, days, months [][]any
+	names := make(map[string]struct{})
 	for key := range b.Sums {
 		sum, name := b.Sums[key], valid(key.Name)
 		if key.Kind == usage.ByUser {
@@ -132,7 +135,7 @@ func (t *tx) addSums(b *usage.Batch) error {
 		hour := append([]any{int(key.Kind), key.Hour, name, sum.Peak}, amountsOf(&sum.Amounts)...)
 		day := slices.Clone(hour)
 		day[1] = usage.DayOf(key.Hour, t.options.In)
-		hours, days, names = append(hours, hour), append(days, day), append(names, []any{name})
+		hours, days, names[name] = append(hours, hour), append(days, day), struct{}{}
 		if key.Hour < t.facts.months {
 			month := slices.Clone(hour)
 			month[1] = usage.MonthOf(key.Hour, t.options.In)

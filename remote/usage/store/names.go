@@ -69,9 +69,10 @@ func (s *Store) Forget(ctx context.Context, users ...string) error {
 
 // rename gives what users had in a time to other names.
 func (t *tx) rename(names map[string]string, since, until int64) error {
-	var next, pairs [][]any
+	next, pairs := make(map[string]struct{}), make([][]any, 0, len(names))
 	for user, name := range names {
-		next, pairs = append(next, []any{valid(name)}), append(pairs, []any{valid(user), valid(name)})
+		pairs = append(pairs, []any{valid(user), valid(name)})
+		next[valid(name)] = struct{}{}
 	}
 	if err := t.addNames(next); err != nil {
 		return err

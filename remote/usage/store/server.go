@@ -116,7 +116,8 @@ const serverVersion = 1
 
 // serverSchema has everything in a schema of PostgreSQL of its own, so a database may be shared with other programs. Moments
 // are in seconds since 1970. A part is always empty: earlier versions had several writers at a time.
-var serverSchema = fmt.Sprintf(`
+func serverSchema() string {
+	return fmt.Sprintf(`
 CREATE SCHEMA IF NOT EXISTS genv_usage;
 CREATE TABLE genv_usage.version (version integer NOT NULL);
 INSERT INTO genv_usage.version VALUES (%[1]d);
@@ -133,6 +134,7 @@ CREATE TABLE genv_usage.days (fleet integer, start bigint, device integer, "user
 CREATE TABLE genv_usage.hour_sums (fleet integer, kind integer, start bigint, name integer, %[2]s, peak bigint NOT NULL, PRIMARY KEY (fleet, kind, start, name));
 CREATE TABLE genv_usage.day_sums (fleet integer, kind integer, start bigint, name integer, %[2]s, peak bigint NOT NULL, PRIMARY KEY (fleet, kind, start, name));
 `, serverVersion, columnTypes("bigint"))
+}
 
 // prepare makes the tables of a new database, and enters the fleet; to read it only finds it.
 func (server) prepare(t *tx) error {
@@ -151,7 +153,7 @@ func (server) prepare(t *tx) error {
 	case !t.writes:
 		return findFleet(t)
 	case found == 0:
-		if err := t.run(serverSchema); err != nil {
+		if err := t.run(serverSchema()); err != nil {
 			return err
 		}
 	}
