@@ -15,8 +15,8 @@ func (c *Controller) planGuards(cycle *Cycle, policy enforce.Policy, now time.Ti
 		ID: cmp.Or(c.ID, c.run), By: cmp.Or(c.By, "genv remote enforce"), Interval: c.interval, DryRun: c.DryRun, Now: now,
 	}
 	asks, events := c.guards.Plan(policy, fleet, c.Memory.Guards, options)
-	unsaid := append(c.unsaid, events...)
-	cycle.guards, c.unsaid = asks, unsaid[max(0, len(unsaid)-maxUnsaid):]
+	c.unsaid = append(c.unsaid, events...)
+	cycle.guards, c.unsaid = asks, c.unsaid[max(0, len(c.unsaid)-maxUnsaid):]
 }
 
 // maxUnsaid is how many events wait for a cycle that can be recorded.
