@@ -11,7 +11,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote/testfleet/dockerd"
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/container/restart"
+	"github.com/seed-3119e985/genv/snapshot/container/grant"
 )
 
 // TestNotesOfRemovedContainers: root's service forgets for whom a container was started when
@@ -37,8 +37,8 @@ func TestNotesOfRemovedContainers(t *testing.T) {
 	h.Docker("rm", "--force", "removed")
 	h.free("docker rm")
 
-	last := restart.Note{ID: strings.Repeat("f", 64), UID: containerUser, Runtime: "docker"} // the service looks at it after the others
-	require.NoError(t, restart.Notes{Dir: filepath.Join(h.dir, "root"), Now: time.Now}.Write(last, "never"))
+	last := grant.RestartNote{ID: strings.Repeat("f", 64), UID: containerUser, Runtime: "docker"} // the service looks at it after the others
+	require.NoError(t, grant.RestartNotes{Dir: filepath.Join(h.dir, "root"), Now: time.Now}.Write(last, "never"))
 	pid := h.servicePID()
 	require.Positive(t, pid)
 	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))

@@ -15,7 +15,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/container/record"
+	"github.com/seed-3119e985/genv/snapshot/container"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
@@ -125,8 +125,8 @@ func TestAContainerOfTheRuntimeIsItsUsers(t *testing.T) {
 	require.NoError(t, err)
 	uid := snapshot.UID(containerUser)
 	for start, by := range map[snapshot.StartTime]string{stat.Start - 1: "an unknown user", stat.Start: "bob"} {
-		require.NoError(t, record.Write(filepath.Join(h.dir, "root/run"), record.Record{
-			ID: id, EID: snapshot.EnvID(id[:12]), UID: &uid, Proof: record.Token, Runtime: "docker", StartedAt: time.Now(), PID: init, Start: start,
+		require.NoError(t, container.WriteRecord(filepath.Join(h.dir, "root/run"), container.Record{
+			ID: id, EID: snapshot.EnvID(id[:12]), UID: &uid, Proof: container.ProofToken, Runtime: "docker", StartedAt: time.Now(), PID: init, Start: start,
 		}))
 		require.Contains(t, h.enforce(devices), "started by "+by, "a record counts for the process that it names")
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/container/record"
+	"github.com/seed-3119e985/genv/snapshot/container"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
@@ -23,10 +23,10 @@ func TestRootsLookRemovesOldRecords(t *testing.T) {
 	require.NoError(t, err)
 	ended, lives := strings.Repeat("0", 64), strings.Repeat("1", 64)
 	for id, start := range map[string]snapshot.StartTime{ended: self.Start + 1, lives: self.Start} {
-		require.NoError(t, record.Write(run, record.Record{ID: id, PID: snapshot.PID(os.Getpid()), Start: start, StartedAt: time.Now()}))
+		require.NoError(t, container.WriteRecord(run, container.Record{ID: id, PID: snapshot.PID(os.Getpid()), Start: start, StartedAt: time.Now()}))
 	}
 	remaining := func() []string {
-		ids, err := record.List(run)
+		ids, err := container.ListRecords(run)
 		require.NoError(t, err)
 		return ids
 	}

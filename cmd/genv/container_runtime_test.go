@@ -13,7 +13,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote/testfleet/dockerd"
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/container/record"
+	"github.com/seed-3119e985/genv/snapshot/container"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
@@ -40,7 +40,7 @@ func newGPUHost(t *testing.T) *runtimeHost {
 	root := filepath.Join(h.dir, "root")
 	_, err := hardware.Publish(filepath.Join(root, "run"), devices)
 	require.NoError(t, err)
-	h.store = disk.New(filepath.Join(h.dir, "tmp/genv"), disk.Config{RootDir: root, Keeps: (&record.Keeper{Run: filepath.Join(root, "run")}).Keeps})
+	h.store = disk.New(filepath.Join(h.dir, "tmp/genv"), disk.Config{RootDir: root, Keeps: (&container.Keeper{Run: filepath.Join(root, "run")}).Keeps})
 	_, err = h.store.RegisterDevices(t.Context(), hardware.Devices(devices))
 	require.NoError(t, err)
 	t.Setenv("GENV_TMPDIR", filepath.Join(h.dir, "tmp/genv"))
@@ -142,10 +142,10 @@ func TestContainersOfTheRuntime(t *testing.T) {
 	}
 	require.NotContains(t, text, "GENV_CONTAINER_TOKEN")
 	require.NotContains(t, text, "host.sock", "root of a container would be root for the service")
-	r, err := record.Read(filepath.Join(h.dir, "root/run"), id)
+	r, err := container.ReadRecord(filepath.Join(h.dir, "root/run"), id)
 	require.NoError(t, err)
 	require.EqualValues(t, containerUser, *r.UID)
-	require.Equal(t, record.Token, r.Proof)
+	require.Equal(t, container.ProofToken, r.Proof)
 
 	// Without a proof, whatever it claims: a spent token, another's environment.
 	h.refused("Device 0 is not available", "-e", "GENV_ENVIRONMENT_ID="+id[:12], "--gpus", "device=0", dockerd.Image, "env")
@@ -161,7 +161,7 @@ func TestContainersOfTheRuntime(t *testing.T) {
 	require.Len(t, h.files().Environments, 1, "what couldn't be started has nothing")
 	h.Docker("kill", "own")
 	h.free("docker kill")
-	_, err = record.Read(filepath.Join(h.dir, "root/run"), id)
+	_, err = container.ReadRecord(filepath.Join(h.dir, "root/run"), id)
 	require.ErrorIs(t, err, os.ErrNotExist)
 
 	// In a shell with an environment.

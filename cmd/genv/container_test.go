@@ -17,7 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/container/record"
+	"github.com/seed-3119e985/genv/snapshot/container"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
@@ -89,8 +89,8 @@ func (h *dockerHost) record(id, user string, env *testfleet.Env) {
 	uid, init := uids[user], h.Init(id)
 	stat, err := proc.FS{}.Stat(init)
 	require.NoError(h.t, err)
-	require.NoError(h.t, record.Write(filepath.Join(h.Root(), "run"), record.Record{
-		ID: id, EID: env.EID, UID: &uid, Proof: record.Token, Runtime: "docker", StartedAt: time.Now(), PID: init, Start: stat.Start,
+	require.NoError(h.t, container.WriteRecord(filepath.Join(h.Root(), "run"), container.Record{
+		ID: id, EID: env.EID, UID: &uid, Proof: container.ProofToken, Runtime: "docker", StartedAt: time.Now(), PID: init, Start: stat.Start,
 	}))
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
 	"github.com/seed-3119e985/genv/snapshot/proc"
-	"github.com/seed-3119e985/genv/snapshot/watch/openlog"
+	"github.com/seed-3119e985/genv/snapshot/watch"
 )
 
 // denier keeps the list of denials, and passes new ones on; other opens go to those who wait
@@ -17,7 +17,7 @@ import (
 // slow, such as a directory service; the list doesn't wait for that.
 type denier struct {
 	*Keeper
-	opens   *openlog.Log
+	opens   *watch.OpenLog
 	events  chan Open
 	news    chan Denial
 	missed  atomic.Uint64  // events that there was no room for
@@ -33,7 +33,7 @@ const (
 )
 
 func startDenier(ctx context.Context, k *Keeper) *denier {
-	d := &denier{Keeper: k, opens: openlog.New(k.RunDir), events: make(chan Open, maxEvents), news: make(chan Denial, maxNews)}
+	d := &denier{Keeper: k, opens: watch.NewOpenLog(k.RunDir), events: make(chan Open, maxEvents), news: make(chan Denial, maxNews)}
 	d.know(nil)
 	d.writing.Go(func() { d.keep(ctx) })
 	d.writing.Go(func() {

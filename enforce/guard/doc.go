@@ -18,7 +18,7 @@
 // What the guard does is in guard.json.
 //
 // What was denied goes into guard-denials.json, in which no user can take all the room, and to Denied. Who opened a
-// device without that goes into guard-opens.json (package openlog), for those who wait for a
+// device without that goes into guard-opens.json (watch.OpenLog), for those who wait for a
 // reason to look.
 //
 // The package doesn't talk to the kernel itself, so that controllers and policies can name modes

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/watch/openlog"
+	"github.com/seed-3119e985/genv/snapshot/watch"
 )
 
 // TestOpensAreReported: those that were not denied, for those who wait for a reason to look.
@@ -16,7 +16,7 @@ func TestOpensAreReported(t *testing.T) {
 	h := newHost(t)
 	h.write(map[snapshot.UID][]snapshot.DeviceIndex{alice: {0}})
 	require.NoError(t, os.MkdirAll(h.run, 0o755))
-	r := openlog.NewReader(h.run)
+	r := watch.NewOpenLogReader(h.run)
 	h.give(Enforce, time.Minute)
 	h.keep(h.keeper())
 	h.soon("bob may not open device 0", h.mayNot(bob, 0))

@@ -29,7 +29,7 @@ const (
 // session is a Keeper that holds the lock. One goroutine runs its methods.
 type session struct {
 	*Keeper
-	watch    *watch
+	watch    *stateWatch
 	glances  *worker[evidence]
 	looks    *worker[evidence]
 	lists    *worker[listed]
@@ -98,7 +98,7 @@ func (s *session) run(ctx context.Context) error {
 // begin starts what runs next to the session.
 func (s *session) begin(ctx context.Context) {
 	var err error
-	if s.watch, err = newWatch(); err != nil {
+	if s.watch, err = newStateWatch(); err != nil {
 		s.problems.set("inotify", "changes are noticed only once a second: "+err.Error())
 	}
 	go s.watch.run(ctx)

@@ -9,13 +9,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-3119e985/genv/snapshot/watch/inotify"
+	"github.com/seed-3119e985/genv/snapshot/watch"
 )
 
 // watch notifies of changes of files in some folders. A folder may be replaced, or removed and
 // made again: follow finds that, and has to be called from time to time. Changes may be missed,
 // as where the kernel has no inotify instance left: look at the files from time to time as well.
-type watch struct {
+type stateWatch struct {
 	changed chan struct{} // a change in at least one folder; buffered
 
 	searching atomic.Bool
@@ -37,10 +37,10 @@ type watched struct {
 const watchEvents = unix.IN_CLOSE_WRITE | unix.IN_MODIFY | unix.IN_MOVED_TO | unix.IN_MOVED_FROM | unix.IN_CREATE | unix.IN_DELETE |
 	unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ATTRIB | unix.IN_ONLYDIR
 
-// newWatch returns a watch that follows no file yet. The error says why there is no inotify;
+// newStateWatch returns a watch that follows no file yet. The error says why there is no inotify;
 // the watch then never notifies.
-func newWatch() (*watch, error) {
-	w := &watch{changed: make(chan struct{}, 1), fd: -1, wanted: map[string]map[string]bool{}, active: map[int]watched{}}
+func newStateWatch() (*stateWatch, error) {
+	w := &stateWatch{changed: make(chan struct{}, 1), fd: -1, wanted: map[string]map[string]bool{}, active: map[int]watched{}}
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
 		return w, os.NewSyscallError("inotify_init1", err)
@@ -50,7 +50,7 @@ func newWatch() (*watch, error) {
 }
 
 // follow sets the names of files that are followed, by folder.
-func (w *watch) follow(names map[string][]string) {
+func (w *stateWatch) follow(names map[string][]string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.wanted = map[string]map[string]bool{}
@@ -65,7 +65,7 @@ func (w *watch) follow(names map[string][]string) {
 
 // check begins to watch the folders that are not watched: new ones, and those that were
 // replaced. The caller holds the mutex.
-func (w *watch) check() (begun bool) {
+func (w *stateWatch) check() (begun bool) {
 	if w.fd < 0 {
 		return false
 	}
@@ -93,7 +93,7 @@ func (w *watch) check() (begun bool) {
 }
 
 // recheck is check for callers that don't hold the mutex.
-func (w *watch) recheck() (begun bool) {
+func (w *stateWatch) recheck() (begun bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.check()
@@ -103,7 +103,7 @@ func (w *watch) recheck() (begun bool) {
 const gonePause = 20 * time.Millisecond
 
 // run reads changes until ctx ends.
-func (w *watch) run(ctx context.Context) {
+func (w *stateWatch) run(ctx context.Context) {
 	if w.file == nil {
 		return
 	}
@@ -127,7 +127,7 @@ func (w *watch) run(ctx context.Context) {
 
 // search looks for folders that vanished, every gonePause for two seconds: they may be made
 // again.
-func (w *watch) search(ctx context.Context) {
+func (w *stateWatch) search(ctx context.Context) {
 	defer w.searching.Store(false)
 	for range 100 {
 		if w.recheck() {
@@ -142,7 +142,7 @@ func (w *watch) search(ctx context.Context) {
 	}
 }
 
-func (w *watch) notify() {
+func (w *stateWatch) notify() {
 	select {
 	case w.changed <- struct{}{}:
 	default:
@@ -151,10 +151,10 @@ func (w *watch) notify() {
 
 // relevant says whether one of the events is about a file that is followed, and whether a
 // folder is gone or was moved.
-func (w *watch) relevant(events []byte) (relevant, gone bool) {
+func (w *stateWatch) relevant(events []byte) (relevant, gone bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for e := range inotify.Events(events) {
+	for e := range watch.InotifyEvents(events) {
 		at, known := w.active[e.Watch]
 		switch {
 		case e.Mask&unix.IN_Q_OVERFLOW != 0:

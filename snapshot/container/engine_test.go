@@ -17,7 +17,6 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/container"
-	"github.com/seed-3119e985/genv/snapshot/container/engine"
 )
 
 // daemon is an engine with Docker's API on a real socket, and with Docker's files.
@@ -44,7 +43,7 @@ func (h *host) withDaemon() *daemon {
 	done := make(chan struct{})
 	go func() { defer close(done); _ = server.Serve(listener) }()
 	h.t.Cleanup(func() { _ = server.Close(); <-done })
-	h.Engines = engine.Engines{Root: root}
+	h.Engines = container.Engines{Root: root}
 	h.Wait = time.Minute
 	return d
 }

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/container/cgroup"
-	"github.com/seed-3119e985/genv/snapshot/container/engine"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
@@ -20,7 +18,7 @@ type entry struct {
 	init  snapshot.PID // its first process; 0 if that isn't known
 	start snapshot.StartTime
 	at    time.Time
-	stamp engine.Stamp
+	stamp Stamp
 	// members are processes that were found in it in this run of the container.
 	members map[snapshot.PID]snapshot.StartTime
 }
@@ -40,9 +38,9 @@ const (
 
 // recall returns what is known about the containers of processes, and for those that have to
 // be asked about, whether a user can have made their cgroups.
-func (s *Source) recall(members []Member, now time.Time) (wanted map[cgroup.Place]bool, entries map[cgroup.Place]*entry) {
-	wanted, entries = make(map[cgroup.Place]bool), make(map[cgroup.Place]*entry, len(members))
-	runs := map[cgroup.Place]bool{} // the first processes that were looked for
+func (s *Source) recall(members []Member, now time.Time) (wanted map[proc.Place]bool, entries map[proc.Place]*entry) {
+	wanted, entries = make(map[proc.Place]bool), make(map[proc.Place]*entry, len(members))
+	runs := map[proc.Place]bool{} // the first processes that were looked for
 	for i := range members {
 		m := &members[i]
 		if !m.inspectable() {
@@ -67,7 +65,7 @@ func (s *Source) recall(members []Member, now time.Time) (wanted map[cgroup.Plac
 }
 
 // knownAs is what is known about a container; nil for nothing.
-func (s *Source) knownAs(place cgroup.Place) *entry {
+func (s *Source) knownAs(place proc.Place) *entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.known[place]
@@ -84,7 +82,7 @@ func (s *Source) isFresh(e *entry, now time.Time) bool {
 		return false
 	case e.init == 0:
 		return age < maxAgeWithoutInit
-	case e.stamp == engine.Stamp{}:
+	case e.stamp == Stamp{}:
 		return age < maxAgeWithoutStamp
 	}
 	return !s.Engines.Changed(e.stamp)
@@ -119,11 +117,11 @@ func (s *Source) runs(e *entry) bool {
 // results are what one look finds out.
 type results struct {
 	mu      sync.Mutex
-	entries map[cgroup.Place]*entry
+	entries map[proc.Place]*entry
 	inTime  int // how many were found out before engines were not asked any more
 }
 
-func (r *results) add(place cgroup.Place, e *entry, inTime bool) {
+func (r *results) add(place proc.Place, e *entry, inTime bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.entries[place] = e
@@ -134,7 +132,7 @@ func (r *results) add(place cgroup.Place, e *entry, inTime bool) {
 
 // settle puts what was found out into entries. What is known stays known while the container
 // runs, and what there was no time for is asked again in the next look.
-func (s *Source) settle(wanted map[cgroup.Place]bool, found, entries map[cgroup.Place]*entry, now time.Time) {
+func (s *Source) settle(wanted map[proc.Place]bool, found, entries map[proc.Place]*entry, now time.Time) {
 	for place := range wanted {
 		before, e := entries[place], found[place]
 		still := before != nil && (e == nil || e.info.Unknown) && s.runs(before)
@@ -158,9 +156,9 @@ func (s *Source) settle(wanted map[cgroup.Place]bool, found, entries map[cgroup.
 }
 
 // keep keeps what was asked for, and forgets containers that have ended.
-func (s *Source) keep(wanted map[cgroup.Place]bool, entries map[cgroup.Place]*entry, now time.Time) {
+func (s *Source) keep(wanted map[proc.Place]bool, entries map[proc.Place]*entry, now time.Time) {
 	if s.known == nil {
-		s.known = make(map[cgroup.Place]*entry)
+		s.known = make(map[proc.Place]*entry)
 	}
 	for place, e := range s.known {
 		if age := now.Sub(e.at); age < 0 || age > 2*maxAge || e.init == 0 && age > maxAgeWithoutInit {
@@ -175,7 +173,7 @@ func (s *Source) keep(wanted map[cgroup.Place]bool, entries map[cgroup.Place]*en
 }
 
 // rememberMembers notes which processes were found in which containers.
-func (s *Source) rememberMembers(members []Member, entries map[cgroup.Place]*entry) {
+func (s *Source) rememberMembers(members []Member, entries map[proc.Place]*entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range members {

@@ -2,7 +2,6 @@ package container
 
 import (
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/container/cgroup"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
@@ -10,7 +9,7 @@ import (
 type Member struct {
 	PID   snapshot.PID
 	Start snapshot.StartTime // 0 if it is unknown
-	Place cgroup.Place
+	Place proc.Place
 	// Rootless says that the process is in a user namespace that UID made.
 	Rootless bool
 	UID      snapshot.UID
@@ -23,7 +22,7 @@ type Member struct {
 
 // inspectable says whether one of root's engines may know the container of the process.
 func (m *Member) inspectable() bool {
-	return m.Place.ID != "" && m.Place.ID != snapshot.UnnamedContainer && m.Place.Runtime != cgroup.Apptainer
+	return m.Place.ID != "" && m.Place.ID != snapshot.UnnamedContainer && m.Place.Runtime != proc.Apptainer
 }
 
 // ofUser says that a user can have made the cgroup or the user namespace of the process.

@@ -10,25 +10,22 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/container/cgroup"
-	"github.com/seed-3119e985/genv/snapshot/container/engine"
-	"github.com/seed-3119e985/genv/snapshot/container/record"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-// Engines know containers; engine.Engines are those of this machine.
-type Engines interface {
+// Engines know containers; Engines are those of this machine.
+type Inspector interface {
 	// Inspect asks until ctx ends, and then reads records. Its errors are those of package
 	// engine.
-	Inspect(ctx context.Context, place cgroup.Place) (engine.Details, error)
+	Inspect(ctx context.Context, place proc.Place) (Details, error)
 	// Changed says whether an engine may know something else now than when the Stamp was taken.
-	Changed(since engine.Stamp) bool
+	Changed(since Stamp) bool
 }
 
 // Source finds out about containers. Its exported fields are set before its first use; it
 // is safe for concurrent use.
 type Source struct {
-	Engines Engines
+	Engines Inspector
 	Stopper Stopper // for Stop
 	Run     string  // root's run folder, in which the hook's records are
 	Proc    proc.FS // the zero FS is /proc
@@ -38,7 +35,7 @@ type Source struct {
 	Now  func() time.Time
 
 	mu    sync.Mutex
-	known map[cgroup.Place]*entry
+	known map[proc.Place]*entry
 	// silentUntil is until when engines are not asked, since one didn't answer in time.
 	silentUntil time.Time
 }
@@ -75,7 +72,7 @@ func (s *Source) now() time.Time {
 
 // ask finds out about containers, and keeps that. The cgroups of users come last, so that
 // they take no time from root's containers.
-func (s *Source) ask(ctx context.Context, wanted map[cgroup.Place]bool, entries map[cgroup.Place]*entry, now time.Time) {
+func (s *Source) ask(ctx context.Context, wanted map[proc.Place]bool, entries map[proc.Place]*entry, now time.Time) {
 	if len(wanted) == 0 {
 		return
 	}
@@ -90,7 +87,7 @@ func (s *Source) ask(ctx context.Context, wanted map[cgroup.Place]bool, entries 
 	if silent {
 		cancel()
 	}
-	found := results{entries: make(map[cgroup.Place]*entry, len(wanted))}
+	found := results{entries: make(map[proc.Place]*entry, len(wanted))}
 	s.askAll(asking, reading, wanted, false, &found)
 	late := !silent && ctx.Err() == nil && asking.Err() != nil && found.inTime == 0
 	s.askAll(asking, reading, wanted, true, &found)
@@ -105,7 +102,7 @@ func (s *Source) ask(ctx context.Context, wanted map[cgroup.Place]bool, entries 
 
 // askAll finds out about the containers that are, or are not, in cgroups of users. It asks
 // engines until asking ends, and reads records until reading ends.
-func (s *Source) askAll(asking, reading context.Context, wanted map[cgroup.Place]bool, ofUsers bool, found *results) {
+func (s *Source) askAll(asking, reading context.Context, wanted map[proc.Place]bool, ofUsers bool, found *results) {
 	var group errgroup.Group
 	group.SetLimit(maxParallel)
 	for place, ofUser := range wanted {
@@ -124,14 +121,14 @@ func (s *Source) askAll(asking, reading context.Context, wanted map[cgroup.Place
 }
 
 // find finds out about one container.
-func (s *Source) find(ctx context.Context, place cgroup.Place) *entry {
+func (s *Source) find(ctx context.Context, place proc.Place) *entry {
 	e := &entry{found: true, info: snapshot.ContainerInfo{Runtime: place.Runtime}}
-	if place.Runtime == cgroup.LXC || place.Runtime == cgroup.Nspawn { // what the cgroup shows is the name
+	if place.Runtime == proc.LXC || place.Runtime == proc.Nspawn { // what the cgroup shows is the name
 		e.info.Name = place.ID
 		return e
 	}
 	details, err := s.Engines.Inspect(ctx, place)
-	if errors.Is(err, engine.ErrNotFound) {
+	if errors.Is(err, ErrNotFound) {
 		return &entry{}
 	}
 	e.info.Unknown, e.stamp = err != nil, details.Stamp
@@ -147,7 +144,7 @@ func (s *Source) find(ctx context.Context, place cgroup.Place) *entry {
 // process is what the kernel shows of the first process of a container.
 type process struct {
 	start snapshot.StartTime
-	place cgroup.Place
+	place proc.Place
 }
 
 // first reads a process; false if it doesn't run.
@@ -170,7 +167,7 @@ func (s *Source) first(pid snapshot.PID) (process, bool) {
 // readRecord adds what root's hook has recorded when this first process of the container
 // was made. A record of an earlier start of the container proves nothing.
 func (s *Source) readRecord(e *entry, id string) {
-	r, err := record.Read(s.Run, id)
+	r, err := ReadRecord(s.Run, id)
 	if err != nil {
 		return
 	}

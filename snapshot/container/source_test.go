@@ -15,9 +15,6 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/container"
-	"github.com/seed-3119e985/genv/snapshot/container/cgroup"
-	"github.com/seed-3119e985/genv/snapshot/container/engine"
-	"github.com/seed-3119e985/genv/snapshot/container/record"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
@@ -27,26 +24,26 @@ var id = strings.Repeat("4c01db0b339c0a1f", 4)
 
 // engines answer from a map, after a wait.
 type engines struct {
-	known map[string]engine.Details
+	known map[string]container.Details
 	hangs bool
 	asked atomic.Int32
 	err   error
 }
 
-func (e *engines) Inspect(ctx context.Context, place cgroup.Place) (engine.Details, error) {
+func (e *engines) Inspect(ctx context.Context, place proc.Place) (container.Details, error) {
 	e.asked.Add(1)
 	if e.hangs {
 		<-ctx.Done()
-		return engine.Details{}, engine.ErrUnknown
+		return container.Details{}, container.ErrUnknown
 	}
 	if d, ok := e.known[place.ID]; ok || e.err != nil {
 		return d, e.err
 	}
-	return engine.Details{}, engine.ErrNotFound
+	return container.Details{}, container.ErrNotFound
 }
 
 // Changed says that a container may be another one: its Stamp was not taken.
-func (e *engines) Changed(engine.Stamp) bool { return true }
+func (e *engines) Changed(container.Stamp) bool { return true }
 
 // host is a machine with a container named web of which process 10 is the first.
 type host struct {
@@ -58,7 +55,7 @@ type host struct {
 
 func newHost(t testing.TB) *host {
 	h := &host{t: t, now: time.Date(2025, 3, 1, 12, 0, 0, 0, time.UTC)}
-	h.engines = &engines{known: map[string]engine.Details{
+	h.engines = &engines{known: map[string]container.Details{
 		id: {Name: "web", Image: "pytorch:24.10", EID: "7", Labels: map[string]string{"team": "vision"}, Init: 10},
 	}}
 	h.Source = &container.Source{
@@ -80,7 +77,7 @@ func (h *host) process(pid, start int, group string) {
 }
 
 func member(pid snapshot.PID, group string) container.Member {
-	return container.Member{PID: pid, Place: cgroup.Parse([]byte("0::" + group + "\n")), InnerNamespace: true}
+	return container.Member{PID: pid, Place: proc.ParsePlace([]byte("0::" + group + "\n")), InnerNamespace: true}
 }
 
 func (h *host) look(members ...container.Member) []*snapshot.ContainerInfo {
@@ -99,7 +96,7 @@ func TestLook(t *testing.T) {
 	require.EqualValues(t, 1, h.asked.Load(), "once for a container")
 
 	uid := snapshot.UID(1001)
-	require.NoError(t, record.Write(h.Run, record.Record{ID: id, EID: "8", UID: &uid, Proof: record.Token, StartedAt: h.now, PID: 10, Start: 100}))
+	require.NoError(t, container.WriteRecord(h.Run, container.Record{ID: id, EID: "8", UID: &uid, Proof: container.ProofToken, StartedAt: h.now, PID: 10, Start: 100}))
 	require.Equal(t, &first, h.look(member(10, "/docker/"+id))[0], "it is known already")
 	h.now = h.now.Add(11 * time.Minute) // it may have another name
 	first.EID, first.UID, first.Proof = "8", &uid, snapshot.ProofRecord
@@ -130,8 +127,8 @@ func TestWhichRecordProvesTheUser(t *testing.T) {
 		"then of an earlier process":               {10, 99, 0, nil, false},
 		"then of a process of another container":   {13, 100, 0, nil, false},
 		"then without a process":                   {0, 0, 0, nil, false},
-		"the engine doesn't answer":                {10, 100, 0, engine.ErrUnknown, true},
-		"then of a process that has ended":         {12, 100, 0, engine.ErrUnknown, false},
+		"the engine doesn't answer":                {10, 100, 0, container.ErrUnknown, true},
+		"then of a process that has ended":         {12, 100, 0, container.ErrUnknown, false},
 		"of a process that is in no container now": {14, 100, 14, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -142,8 +139,8 @@ func TestWhichRecordProvesTheUser(t *testing.T) {
 			details := h.known[id]
 			details.Init = row.init
 			h.known[id], h.err = details, row.err
-			require.NoError(t, record.Write(h.Run, record.Record{
-				ID: id, EID: "8", UID: &uid, Proof: record.Token, StartedAt: h.now, PID: row.pid, Start: row.start,
+			require.NoError(t, container.WriteRecord(h.Run, container.Record{
+				ID: id, EID: "8", UID: &uid, Proof: container.ProofToken, StartedAt: h.now, PID: row.pid, Start: row.start,
 			}))
 			m := member(11, "/docker/"+id)
 			if row.init == 14 {
@@ -168,7 +165,7 @@ func TestARestartIsSeen(t *testing.T) {
 	first := member(10, "/docker/"+id)
 	first.Start = 100
 	require.Equal(t, "web", h.look(first)[0].Name)
-	h.known[id] = engine.Details{Name: "new", Init: 10}
+	h.known[id] = container.Details{Name: "new", Init: 10}
 	require.Equal(t, "web", h.look(first)[0].Name)
 	require.EqualValues(t, 1, h.asked.Load())
 	h.process(10, 200, "/docker/"+id)
@@ -183,7 +180,7 @@ func TestAncestorsShowThatTheFirstProcessRuns(t *testing.T) {
 	h := newHost(t)
 	m := member(11, "/docker/"+id)
 	require.Equal(t, "web", h.look(m)[0].Name)
-	h.known[id] = engine.Details{Name: "new", Init: 10}
+	h.known[id] = container.Details{Name: "new", Init: 10}
 	require.NoError(t, os.RemoveAll(filepath.Join(h.Proc.Root, "10")))
 	m.Ancestors = []proc.Ancestor{{PID: 12, Start: 90}, {PID: 10, Start: 100}}
 	require.Equal(t, "web", h.look(m)[0].Name)
@@ -198,7 +195,7 @@ func TestWhatIsNoContainerOfRoots(t *testing.T) {
 	unknown := strings.Repeat("0", 64)
 	for name, m := range map[string]container.Member{
 		"none":                          {PID: 5},
-		"another PID namespace":         {PID: 5, Place: cgroup.Place{ID: snapshot.UnnamedContainer}, InnerNamespace: true},
+		"another PID namespace":         {PID: 5, Place: proc.Place{ID: snapshot.UnnamedContainer}, InnerNamespace: true},
 		"a user's cgroup with its name": member(5, "/user.slice/user-1001.slice/user@1001.service/docker-"+id+".scope"),
 		"another cgroup with its name":  member(5, "/slurm/docker/"+id),
 		"of an id that no engine knows": member(5, "/slurm/docker/"+unknown),
@@ -239,9 +236,9 @@ func TestAContainerOfRootsStaysOne(t *testing.T) {
 			h := newHost(t)
 			h.process(10, 100, row.group)
 			if row.unanswered {
-				h.err, h.known = engine.ErrUnknown, nil
+				h.err, h.known = container.ErrUnknown, nil
 			}
-			require.NoError(t, record.Write(h.Run, record.Record{ID: id, UID: &bob, Proof: record.Token, StartedAt: h.now, PID: 10, Start: 100}))
+			require.NoError(t, container.WriteRecord(h.Run, container.Record{ID: id, UID: &bob, Proof: container.ProofToken, StartedAt: h.now, PID: 10, Start: 100}))
 			m := member(11, row.group+row.below)
 			m.Rootless, m.UID = row.rootless, 1002
 			info := h.look(m)[0]
@@ -285,7 +282,7 @@ func TestSilentEngine(t *testing.T) {
 	h.hangs = false
 	h.now = h.now.Add(2 * time.Second)
 	require.Equal(t, "web", h.look(member(10, "/docker/"+id))[0].Name)
-	h.err = engine.ErrUnknown
+	h.err = container.ErrUnknown
 	h.known = nil
 	h.now = h.now.Add(11 * time.Minute)
 	require.Equal(t, "web", h.look(member(10, "/docker/"+id))[0].Name, "what is known stays known")
@@ -314,7 +311,7 @@ func BenchmarkLook(b *testing.B) {
 	for i := range 100 {
 		each := fmt.Sprintf("%064x", i)
 		h.process(100+i, 100, "/docker/"+each)
-		h.known[each] = engine.Details{Name: "job", Init: snapshot.PID(100 + i)}
+		h.known[each] = container.Details{Name: "job", Init: snapshot.PID(100 + i)}
 		others = append(others, member(snapshot.PID(1000+i), "/docker/"+each))
 		inits = append(inits, member(snapshot.PID(100+i), "/docker/"+each))
 		inits[i].Start = 100

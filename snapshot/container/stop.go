@@ -7,18 +7,17 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/container/cgroup"
-	"github.com/seed-3119e985/genv/snapshot/container/engine"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-// Stopper stops containers; engine.Engines are one.
+// Stopper stops containers; Engines are one.
 type Stopper interface {
-	Stop(ctx context.Context, place cgroup.Place, grace time.Duration) error
+	Stop(ctx context.Context, place proc.Place, grace time.Duration) error
 }
 
 // Running is a container whose first process was found to run.
 type Running struct {
-	place cgroup.Place
+	place proc.Place
 	// Text names the container, safe to show, as in "container web (pytorch:24.10)".
 	Text string
 }
@@ -31,7 +30,7 @@ var ErrNotInit = errors.New("it is not the first process of a container")
 const askInit = 5 * time.Second
 
 // Init returns the container that has this process as its first one now. Nothing is taken
-// from what was known before. Its error wraps ErrNotInit, or one of package engine or proc.
+// from what was known before. Its error wraps ErrNotInit, or one of Engines.Inspect or of package proc.
 func (s *Source) Init(ctx context.Context, pid snapshot.PID) (Running, error) {
 	h, err := s.Proc.Open(pid)
 	if err != nil {
@@ -51,7 +50,7 @@ func (s *Source) Init(ctx context.Context, pid snapshot.PID) (Running, error) {
 	defer cancel()
 	details, err := s.Engines.Inspect(ctx, m.Place)
 	switch {
-	case errors.Is(err, engine.ErrNotFound), err == nil && details.Init != pid:
+	case errors.Is(err, ErrNotFound), err == nil && details.Init != pid:
 		return Running{}, ErrNotInit
 	case err != nil:
 		return Running{}, err
@@ -62,7 +61,7 @@ func (s *Source) Init(ctx context.Context, pid snapshot.PID) (Running, error) {
 
 // Stop has the engine of a container stop it: the container's own signal, the grace, then
 // SIGKILL. It returns when the container has stopped. The caller makes sure that the first
-// process is still the one that Init found. Its error wraps one of package engine.
+// process is still the one that Init found. Its error wraps one of Engines.Stop.
 func (s *Source) Stop(ctx context.Context, r Running, grace time.Duration) error {
 	if err := s.Stopper.Stop(ctx, r.place, grace); err != nil {
 		return fmt.Errorf("stop %s: %w", r.Text, err)

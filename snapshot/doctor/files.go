@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
-	"github.com/seed-3119e985/genv/snapshot/state/holder"
 )
 
 // state looks at the state folder, and follows no link in it.
@@ -125,7 +125,7 @@ func (m *Machine) holder(ctx context.Context, dir *folder.Folder) string {
 			return ""
 		}
 		if attempt == attempts {
-			return holder.Of(m.Proc, &st).Describe()
+			return disk.HolderOf(m.Proc, &st).Describe()
 		}
 		select {
 		case <-time.After(pause):

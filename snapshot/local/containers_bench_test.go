@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot/container"
-	"github.com/seed-3119e985/genv/snapshot/container/engine"
 )
 
 // dockersFiles are those of containers; the id of each one is its first process.
@@ -45,7 +44,7 @@ func BenchmarkContainers(b *testing.B) {
 			inits = append(inits, 1000+i)
 		}
 		m.Containers = &container.Source{
-			Engines: engine.Engines{Root: dockersFiles(b, inits)}, Run: b.TempDir(), Proc: m.Proc, Wait: time.Minute,
+			Engines: container.Engines{Root: dockersFiles(b, inits)}, Run: b.TempDir(), Proc: m.Proc, Wait: time.Minute,
 		}
 		for i, init := range inits {
 			pid, group := 5000+i, "/user.slice"

@@ -2,7 +2,6 @@ package proc
 
 import (
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/container/cgroup"
 )
 
 // Container is the process's container according to its cgroup, or one with the ID
@@ -13,14 +12,14 @@ import (
 // Users can put their own processes into a cgroup with any name, or into a PID
 // namespace, but not the processes of other users, and they can't leave a PID
 // namespace. So a container may remove an exemption, but never grants one.
-func (h *Handle) Container(c Credentials) cgroup.Place {
+func (h *Handle) Container(c Credentials) Place {
 	if data, err := h.read("cgroup", smallLimit); err == nil {
-		if place := cgroup.Parse(data); place.ID != "" {
+		if place := ParsePlace(data); place.ID != "" {
 			return place
 		}
 	}
 	if c.InnerNamespace {
-		return cgroup.Place{ID: snapshot.UnnamedContainer}
+		return Place{ID: snapshot.UnnamedContainer}
 	}
-	return cgroup.Place{}
+	return Place{}
 }

@@ -14,6 +14,9 @@
 // error ErrUnreadable and never a "no". If a process has overwritten its environment,
 // the error is also ErrOverwritten.
 //
+// ParsePlace finds the container that a process is in by the names of its cgroups. It is pure and
+// asks no runtime: a name is a claim where a user may have made the cgroup (Place.Delegated).
+//
 // The package sends no signals and writes nothing. Its facts are from proc(5),
 // Documentation/filesystems/proc.rst and fs/proc of the kernel.
 package proc

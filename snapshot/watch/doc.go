@@ -14,10 +14,16 @@
 // holds for the nvidia-smi of a look itself, which has ended when the look is over.
 //
 // While the kernel guard is on, it reports opens through all nodes of a device, with the PID of
-// the opener (package openlog). With the guard or without, opens of the nodes in DevDir are
+// the opener (OpenLog). With the guard or without, opens of the nodes in DevDir are
 // watched by fanotify (Linux 5.13, as root) with that PID, otherwise by inotify without it
 // (MethodOf). What can't be watched is said in the log, at debug level, and left to the
 // interval between looks.
+//
+// OpenLog is how the process that keeps the guard says so: guard-opens.json, a small file in root's
+// run folder, which all who watch the machine read when it changes. It is replaced as a whole, at
+// once after an open and then at most every 100 ms. It has the last 256 opens with a count, so that
+// a reader who is late misses none of them without noticing. What is in the file before an
+// OpenLogReader begins counts for nothing.
 //
 // pace.go decides when to look, and is pure. Looks have at least 100 ms between them, and
 // fewer follow those that showed nothing new: see there.

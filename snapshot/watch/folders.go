@@ -8,9 +8,6 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/seed-3119e985/genv/snapshot/watch/inotify"
-	"github.com/seed-3119e985/genv/snapshot/watch/openlog"
 )
 
 // devicePattern matches the names of the nodes of GPUs, one for each. nvidiactl and the others
@@ -108,14 +105,14 @@ func (f *folders) read() (all seen) {
 		if err != nil || n <= 0 {
 			return all // EAGAIN: there are no more
 		}
-		for e := range inotify.Events(buffer[:n]) {
+		for e := range InotifyEvents(buffer[:n]) {
 			f.add(e, &all)
 		}
 	}
 }
 
 // add adds an event to what was seen.
-func (f *folders) add(e inotify.Event, all *seen) {
+func (f *folders) add(e InotifyEvent, all *seen) {
 	switch dir, watched := f.dirs[e.Watch]; {
 	case e.Mask&unix.IN_Q_OVERFLOW != 0:
 		*all = seen{state: true, nodes: true, opened: f.watchOpens, guard: true}
@@ -126,7 +123,7 @@ func (f *folders) add(e inotify.Event, all *seen) {
 	case f.opens[e.Watch]:
 		all.opened = true
 	case !watched:
-	case dir == f.run && e.Name == openlog.FileName:
+	case dir == f.run && e.Name == OpenLogFile:
 		all.guard = true
 	case dir == f.dev && devicePattern.MatchString(e.Name):
 		all.nodes = all.nodes || e.Mask&(unix.IN_CREATE|unix.IN_MOVED_TO) != 0

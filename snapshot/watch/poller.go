@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/watch/openlog"
 )
 
 // restAfterEvents is how long to wait after reading events: those of a flood become few, since the
@@ -27,7 +26,7 @@ type poller struct {
 	mu    sync.Mutex // over all of these
 	files *folders
 	opens *fanotify // nil if opens are watched in another way
-	guard *openlog.Reader
+	guard *OpenLogReader
 	ends  map[snapshot.PID]int
 }
 
@@ -60,7 +59,7 @@ func newPoller(w *Watcher) (*poller, error) {
 		p.close()
 		return nil, err
 	}
-	p.guard = openlog.NewReader(w.config.RunDir) // after its folder is watched
+	p.guard = NewOpenLogReader(w.config.RunDir) // after its folder is watched
 	return p, nil
 }
 

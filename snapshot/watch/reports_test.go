@@ -10,34 +10,33 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/watch/openlog"
 )
 
 // What the guard says counts, through whatever node a device was opened.
 func TestTheGuardsReports(t *testing.T) {
 	for name, row := range map[string]struct {
-		do   func(m *machine, log *openlog.Log)
+		do   func(m *machine, log *OpenLog)
 		want bool
 	}{
-		"a process that runs opened a device": {func(m *machine, log *openlog.Log) {
+		"a process that runs opened a device": {func(m *machine, log *OpenLog) {
 			log.Add(snapshot.PID(opened(m.t, os.DevNull).Process.Pid))
 		}, true},
-		"the opener is not known": {func(_ *machine, log *openlog.Log) { log.Add(0) }, true},
-		"the opener has ended": {func(m *machine, log *openlog.Log) {
+		"the opener is not known": {func(_ *machine, log *OpenLog) { log.Add(0) }, true},
+		"the opener has ended": {func(m *machine, log *OpenLog) {
 			p := opened(m.t, os.DevNull)
 			require.NoError(m.t, p.Process.Kill())
 			_ = p.Wait()
 			log.Add(snapshot.PID(p.Process.Pid))
 		}, false},
-		"another file in the folder": {func(m *machine, _ *openlog.Log) {
+		"another file in the folder": {func(m *machine, _ *OpenLog) {
 			m.file(m.run, "x")
 			require.NoError(m.t, os.Rename(filepath.Join(m.run, "x"), filepath.Join(m.run, "guard.json")))
 		}, false},
-		"others may write the folder": {func(m *machine, _ *openlog.Log) {
+		"others may write the folder": {func(m *machine, _ *OpenLog) {
 			require.NoError(m.t, os.Chmod(m.run, 0o777))
 			m.file(m.run, "x")
 			require.NoError(m.t, os.WriteFile(filepath.Join(m.run, "x"), []byte(`{"schema":"genv.guard-opens/1","epoch":"e","last":1,"pids":[0]}`), 0o600))
-			require.NoError(m.t, os.Rename(filepath.Join(m.run, "x"), filepath.Join(m.run, openlog.FileName)))
+			require.NoError(m.t, os.Rename(filepath.Join(m.run, "x"), filepath.Join(m.run, OpenLogFile)))
 		}, false},
 	} {
 		for _, way := range ways {
@@ -63,7 +62,7 @@ func TestTheRunFolderChanges(t *testing.T) {
 	run := filepath.Join(t.TempDir(), "run")
 	require.NoError(t, os.Mkdir(run, 0o755))
 	logIn(t, run).Add(0)
-	require.Eventually(t, func() bool { _, err := os.Stat(filepath.Join(run, openlog.FileName)); return err == nil }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { _, err := os.Stat(filepath.Join(run, OpenLogFile)); return err == nil }, soon, time.Millisecond)
 	m := watched(t, "inotify", func(c *Config) { c.RunDir = run })
 	require.False(t, m.wakes(never))
 
@@ -75,9 +74,9 @@ func TestTheRunFolderChanges(t *testing.T) {
 }
 
 // logIn is a running Log.
-func logIn(t *testing.T, dir string) *openlog.Log {
+func logIn(t *testing.T, dir string) *OpenLog {
 	t.Helper()
-	log := openlog.New(dir)
+	log := NewOpenLog(dir)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { defer close(ended); log.Run(ctx, func(error) {}) }()

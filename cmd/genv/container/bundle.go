@@ -7,9 +7,9 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/container"
 	"github.com/seed-3119e985/genv/snapshot/container/grant"
 	"github.com/seed-3119e985/genv/snapshot/container/oci"
-	"github.com/seed-3119e985/genv/snapshot/container/record"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
 )
 
@@ -68,12 +68,12 @@ func (c *claimed) addHooks(config *oci.Config, self string) error {
 
 // order is what the runtime tells the hooks.
 type order struct {
-	Run     string         `json:"run"`
-	EID     snapshot.EnvID `json:"eid,omitempty"`
-	UID     *snapshot.UID  `json:"uid,omitempty"`
-	Proof   record.Proof   `json:"proof,omitempty"`
-	Runtime string         `json:"runtime,omitempty"`
-	GPUs    bool           `json:"gpus,omitempty"`
+	Run     string          `json:"run"`
+	EID     snapshot.EnvID  `json:"eid,omitempty"`
+	UID     *snapshot.UID   `json:"uid,omitempty"`
+	Proof   container.Proof `json:"proof,omitempty"`
+	Runtime string          `json:"runtime,omitempty"`
+	GPUs    bool            `json:"gpus,omitempty"`
 
 	Registered bool `json:"registered,omitempty"`
 }

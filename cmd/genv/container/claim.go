@@ -8,13 +8,10 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/container"
 	"github.com/seed-3119e985/genv/snapshot/container/grant"
-	"github.com/seed-3119e985/genv/snapshot/container/record"
-	"github.com/seed-3119e985/genv/snapshot/container/restart"
-	"github.com/seed-3119e985/genv/snapshot/container/token"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state"
-	"github.com/seed-3119e985/genv/snapshot/state/changer"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
@@ -26,7 +23,7 @@ import (
 type claimed struct {
 	grant.Granted
 	*runtime
-	record record.Record
+	record container.Record
 }
 
 // errRootless is why a container of a user's own engine gets nothing: this process is root only
@@ -45,7 +42,7 @@ func (r *runtime) claim(ctx context.Context, request grant.Request) (*claimed, e
 		return nil, err
 	}
 	run := localhost.RunDir(r.Getenv)
-	_ = record.Prune(run, r.host.StartOf) // what is left keeps nothing alive
+	_ = container.PruneRecords(run, r.host.StartOf) // what is left keeps nothing alive
 	proof, why := r.proof(ctx, request)
 	if why != nil && request.Token == "" && !request.AsksForGPUs() {
 		return nil, why
@@ -62,18 +59,18 @@ func (r *runtime) claim(ctx context.Context, request grant.Request) (*claimed, e
 	if proof.UID != nil {
 		c.Username = system.Users{}.Username(ctx, *proof.UID)
 	}
-	done := &claimed{runtime: r, record: record.Record{
+	done := &claimed{runtime: r, record: container.Record{
 		ID: r.id, UID: proof.UID, Proof: proof.Kind, Runtime: r.engineName(), StartedAt: r.Now().UTC(), PID: pid, Start: stat.Start,
 	}}
 	done.Granted, err = r.apply(ctx, c, func(g grant.Granted) error {
-		if !record.IsID(r.id) {
+		if !container.IsID(r.id) {
 			return nil
 		}
 		done.record.EID = g.EID
-		return record.Write(run, done.record)
+		return container.WriteRecord(run, done.record)
 	})
 	if err != nil {
-		_ = record.Remove(run, r.id)
+		_ = container.RemoveRecord(run, r.id)
 		return nil, err
 	}
 	if why != nil && done.Own {
@@ -85,7 +82,7 @@ func (r *runtime) claim(ctx context.Context, request grant.Request) (*claimed, e
 // apply changes the state files, with a record that is written before they are. nvidia-smi
 // is asked for devices if too few are registered.
 func (r *runtime) apply(ctx context.Context, c grant.Claim, write func(grant.Granted) error) (g grant.Granted, err error) {
-	err = changer.WithDevices(ctx, r.host.Store, r.host.Machine.ListDevices, func() error {
+	err = service.WithDevices(ctx, r.host.Store, r.host.Machine.ListDevices, func() error {
 		return r.host.Store.Update(ctx, func(f *state.Files) (err error) {
 			if g, err = c.Apply(f); err != nil {
 				return err
@@ -102,11 +99,11 @@ func (r *runtime) proof(ctx context.Context, request grant.Request) (grant.Proof
 	if request.Token == "" {
 		return grant.Proof{}, errors.New("it was not started by `genv docker`, or by docker in a shell with an environment")
 	}
-	notes := restart.Notes{Dir: disk.RootDir(r.Getenv), Now: r.Now}
+	notes := grant.RestartNotes{Dir: disk.RootDir(r.Getenv), Now: r.Now}
 	holder, err := r.host.Service.Redeem(ctx, request.Token)
 	if err != nil { // the container may have been started with it before
 		if note, noteErr := notes.Find(r.id, r.engineName(), request.Token); noteErr == nil {
-			holder, err = token.Holder{UID: note.UID, EID: note.EID}, nil
+			holder, err = grant.Holder{UID: note.UID, EID: note.EID}, nil
 		}
 	}
 	switch {
@@ -115,10 +112,10 @@ func (r *runtime) proof(ctx context.Context, request grant.Request) (grant.Proof
 	case err != nil:
 		return grant.Proof{}, err
 	}
-	if err := notes.Write(restart.Note{ID: r.id, UID: holder.UID, EID: holder.EID, Runtime: r.engineName()}, request.Token); err != nil {
+	if err := notes.Write(grant.RestartNote{ID: r.id, UID: holder.UID, EID: holder.EID, Runtime: r.engineName()}, request.Token); err != nil {
 		r.Warn("genv: the container counts for no user after a restart: " + err.Error())
 	}
-	return grant.Proof{UID: &holder.UID, Kind: record.Token, EID: holder.EID}, nil
+	return grant.Proof{UID: &holder.UID, Kind: container.ProofToken, EID: holder.EID}, nil
 }
 
 // undo ends what was claimed, for a container that is not created.
@@ -128,11 +125,11 @@ func (c *claimed) undo(ctx context.Context) {
 		forget(f, &c.record)
 		return nil
 	}) // what fails is cleaned up later: this process ends
-	_ = record.Remove(run, c.id)
+	_ = container.RemoveRecord(run, c.id)
 }
 
 // forget removes the process of a record from its environment.
-func forget(f *state.Files, r *record.Record) {
+func forget(f *state.Files, r *container.Record) {
 	if env := f.EnvironmentOf(r.PID); env != nil && env.EID == r.EID {
 		f.Deactivate(r.PID)
 	}

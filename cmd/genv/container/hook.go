@@ -12,8 +12,8 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/container"
 	"github.com/seed-3119e985/genv/snapshot/container/grant"
-	"github.com/seed-3119e985/genv/snapshot/container/record"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -70,7 +70,7 @@ func (h *hook) run(ctx context.Context, args []string) error {
 	if err := json.NewDecoder(io.LimitReader(h.In, maxState)).Decode(&h.started); err != nil {
 		return fmt.Errorf("the container's state: %w", err)
 	}
-	if !record.IsID(h.ID) {
+	if !container.IsID(h.ID) {
 		return fmt.Errorf("%w: the container's id %s isn't one of Docker's", grant.ErrRefused, text.Quoted(h.ID, maxShown))
 	}
 	h.host = localhost.Open(h.Program)
@@ -86,11 +86,11 @@ func (h *hook) start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("the container's init: %w", err)
 	}
-	r := record.Record{
+	r := container.Record{
 		ID: h.ID, EID: h.EID, UID: h.UID, Proof: h.Proof, Runtime: h.Runtime, StartedAt: h.Now().UTC(), PID: h.PID, Start: stat.Start,
 	}
 	if !h.Registered {
-		return record.Write(h.Run, r)
+		return container.WriteRecord(h.Run, r)
 	}
 	return h.host.Store.Update(ctx, func(f *state.Files) error {
 		env := f.Environment(h.EID)
@@ -100,7 +100,7 @@ func (h *hook) start(ctx context.Context) error {
 		if err := f.Activate(state.Activation{EID: env.EID, UID: env.UID, Username: env.Username, PID: h.PID, At: snapshot.DateOf(h.Now())}); err != nil {
 			return err
 		}
-		return record.Write(h.Run, r)
+		return container.WriteRecord(h.Run, r)
 	})
 }
 
@@ -116,7 +116,7 @@ func (h *hook) owner() snapshot.UID {
 // stop gives back what the container had. If it isn't called, as after a SIGKILL, the next
 // look at the state files finds that the init has ended.
 func (h *hook) stop(ctx context.Context) error {
-	r, err := record.Read(h.Run, h.ID)
+	r, err := container.ReadRecord(h.Run, h.ID)
 	if notFound(err) {
 		return nil
 	}
@@ -124,7 +124,7 @@ func (h *hook) stop(ctx context.Context) error {
 		return nil
 	}
 	if err != nil {
-		return errors.Join(err, record.Remove(h.Run, h.ID))
+		return errors.Join(err, container.RemoveRecord(h.Run, h.ID))
 	}
 	if r.EID != "" {
 		err = h.host.Store.Update(ctx, func(f *state.Files) error {
@@ -132,12 +132,12 @@ func (h *hook) stop(ctx context.Context) error {
 			return nil
 		})
 	}
-	return errors.Join(err, record.RemoveSame(h.Run, r))
+	return errors.Join(err, container.RemoveSameRecord(h.Run, r))
 }
 
 // runsAgain says whether the container was started again meanwhile: its record is of another
 // process than the one that has ended, or that couldn't create it and calls the hook now.
-func (h *hook) runsAgain(r *record.Record) bool {
+func (h *hook) runsAgain(r *container.Record) bool {
 	if r.PID == 0 || int(r.PID) == os.Getppid() {
 		return false
 	}

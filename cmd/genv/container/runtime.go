@@ -16,9 +16,9 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/container"
 	"github.com/seed-3119e985/genv/snapshot/container/grant"
 	"github.com/seed-3119e985/genv/snapshot/container/oci"
-	"github.com/seed-3119e985/genv/snapshot/container/record"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -123,7 +123,7 @@ func (r *runtime) prepare(ctx context.Context) (*claimed, error) {
 	if !asks && request.Token == "" {
 		return nil, nil
 	}
-	if !record.IsID(r.id) && asks {
+	if !container.IsID(r.id) && asks {
 		return nil, fmt.Errorf("%w: the container's id %s isn't one of Docker's", grant.ErrRefused, text.Quoted(r.id, maxShown))
 	}
 	if asks {

@@ -17,7 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
 	"github.com/seed-3119e985/genv/remote/testfleet/programs"
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/watch/openlog"
+	"github.com/seed-3119e985/genv/snapshot/watch"
 )
 
 // answeringSMI gives the site an nvidia-smi that answers.
@@ -113,7 +113,7 @@ func TestAnOpenThroughAnotherNodeWakes(t *testing.T) {
 				t.Logf("after %s", time.Since(began).Round(time.Millisecond))
 				require.Equal(t, p.cmd.Process.Pid, int(s.opened()[0]))
 			} else {
-				require.NoFileExists(t, filepath.Join(s.root, "run", openlog.FileName))
+				require.NoFileExists(t, filepath.Join(s.root, "run", watch.OpenLogFile))
 			}
 		})
 	}
@@ -142,7 +142,7 @@ func (s *site) opened() []snapshot.PID {
 	var content struct {
 		PIDs []snapshot.PID `json:"pids"`
 	}
-	data, err := os.ReadFile(filepath.Join(s.root, "run", openlog.FileName))
+	data, err := os.ReadFile(filepath.Join(s.root, "run", watch.OpenLogFile))
 	require.NoError(s, err)
 	require.NoError(s, json.Unmarshal(data, &content))
 	return content.PIDs

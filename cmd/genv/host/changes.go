@@ -13,7 +13,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
-	"github.com/seed-3119e985/genv/snapshot/state/changer"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 )
 
@@ -32,7 +31,7 @@ type changes struct {
 
 // Change implements service.Backend.
 func (b *changes) Change(ctx context.Context, c change.Change, by change.Asker, turn service.Turn) (change.Result, error) {
-	return changer.Changer{
+	return service.Changer{
 		Store: b.host.Store, Extensions: b.host.Extensions, Instances: b.host.Instances, Turn: turn, ListDevices: b.listDevices,
 	}.Change(ctx, c, by)
 }

@@ -9,10 +9,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/container"
-	"github.com/seed-3119e985/genv/snapshot/container/cgroup"
-	"github.com/seed-3119e985/genv/snapshot/container/engine"
-	"github.com/seed-3119e985/genv/snapshot/container/record"
-	"github.com/seed-3119e985/genv/snapshot/container/restart"
+	"github.com/seed-3119e985/genv/snapshot/container/grant"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 )
@@ -20,7 +17,7 @@ import (
 // containers is where root learns about the containers of this machine, and has them
 // stopped.
 func containers(getenv func(string) string, fs proc.FS) *container.Source {
-	engines := engine.Engines{}
+	engines := container.Engines{}
 	return &container.Source{Engines: engines, Stopper: engines, Run: localhost.RunDir(getenv), Proc: fs}
 }
 
@@ -51,7 +48,7 @@ func (h *host) pruneRecords() {
 		return
 	}
 	h.recordsPruned = now
-	_ = record.Prune(localhost.RunDir(h.getenv), h.StartOf) // the next look tries again
+	_ = container.PruneRecords(localhost.RunDir(h.getenv), h.StartOf) // the next look tries again
 }
 
 // How often engines are asked whether containers that may be started again still exist, and
@@ -65,12 +62,12 @@ const (
 func (h *host) pruneRestarts(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, notesWithin)
 	defer cancel()
-	notes := restart.Notes{Dir: disk.RootDir(h.getenv), Now: h.Machine.Now}
-	return notes.Prune(func(note restart.Note) bool {
+	notes := grant.RestartNotes{Dir: disk.RootDir(h.getenv), Now: h.Machine.Now}
+	return notes.Prune(func(note grant.RestartNote) bool {
 		if note.Runtime == "" || ctx.Err() != nil { // any engine may have it
 			return false
 		}
-		_, err := engine.Engines{}.Inspect(ctx, cgroup.Place{ID: note.ID, Runtime: note.Runtime})
-		return errors.Is(err, engine.ErrNotFound) && ctx.Err() == nil
+		_, err := container.Engines{}.Inspect(ctx, proc.Place{ID: note.ID, Runtime: note.Runtime})
+		return errors.Is(err, container.ErrNotFound) && ctx.Err() == nil
 	})
 }

@@ -18,10 +18,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/container"
+	containercmd "github.com/seed-3119e985/genv/cmd/genv/container"
 	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/cmd/genv/systemd"
-	"github.com/seed-3119e985/genv/snapshot/container/record"
+	"github.com/seed-3119e985/genv/snapshot/container"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
@@ -42,7 +42,7 @@ func (p *program) serviceCommand() *cli.Command {
 				Usage:  "give the state back to all users, after the service has been stopped",
 				Action: p.hostHandover,
 			},
-			container.SetupCommand(p.Program),
+			containercmd.SetupCommand(p.Program),
 			{
 				Name:   "status",
 				Usage:  "say who owns the state of this host, and whether the service runs",
@@ -140,7 +140,7 @@ func (h *host) upkeep(ctx context.Context, log zerolog.Logger) {
 	failed, notesAt := "", time.Time{}
 	for {
 		_, err := h.Devices(ctx, false)
-		err = errors.Join(err, h.Store.Publish(), record.Prune(localhost.RunDir(h.getenv), h.StartOf))
+		err = errors.Join(err, h.Store.Publish(), container.PruneRecords(localhost.RunDir(h.getenv), h.StartOf))
 		if time.Since(notesAt) > notesEvery {
 			err, notesAt = errors.Join(err, h.pruneRestarts(ctx)), time.Now()
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/container/grant"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
-	"github.com/seed-3119e985/genv/snapshot/state/changer"
+	"github.com/seed-3119e985/genv/snapshot/state/service"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
@@ -30,7 +30,7 @@ func contained(getenv func(string) string) bool { return getenv(grant.Contained)
 
 // Change makes a change for the user of this process: by root's service where the state
 // belongs to root, and otherwise itself. After an error, which is described at
-// changer.Changer and service.Client, nothing has changed, unless it is service.ErrUnknown, or
+// service.Changer and service.Client, nothing has changed, unless it is service.ErrUnknown, or
 // one of the disk that says that this is unknown. To ask for the same again does no harm.
 func (h *Host) Change(ctx context.Context, c change.Change) (change.Result, error) {
 	if h.contained {
@@ -39,7 +39,7 @@ func (h *Host) Change(ctx context.Context, c change.Change) (change.Result, erro
 	if !h.Store.MayWrite() {
 		return h.Service.Change(ctx, c)
 	}
-	return changer.Changer{Store: h.Store, Extensions: h.Extensions, Instances: h.Instances, ListDevices: h.Machine.ListDevices}.Change(ctx, c, h.asker(ctx))
+	return service.Changer{Store: h.Store, Extensions: h.Extensions, Instances: h.Instances, ListDevices: h.Machine.ListDevices}.Change(ctx, c, h.asker(ctx))
 }
 
 // asker is the user of this process.

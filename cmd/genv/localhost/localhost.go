@@ -5,12 +5,11 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/container/record"
+	"github.com/seed-3119e985/genv/snapshot/container"
 	"github.com/seed-3119e985/genv/snapshot/local"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/extension"
 	"github.com/seed-3119e985/genv/snapshot/state/instances"
-	"github.com/seed-3119e985/genv/snapshot/state/rootfile"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
@@ -35,7 +34,7 @@ type Host struct {
 
 // Open is this machine with its state files. Nothing is read yet.
 func Open(p command.Program) *Host {
-	containers := &record.Keeper{Run: RunDir(p.Getenv)}
+	containers := &container.Keeper{Run: RunDir(p.Getenv)}
 	options := disk.Config{Now: p.Now, RootDir: disk.RootDir(p.Getenv), Username: system.Users{}.Username, Keeps: containers.Keeps, Contained: contained(p.Getenv)}
 	if p.SharedAccount {
 		options.Username = nil
@@ -72,4 +71,4 @@ func DevDir(getenv func(string) string, uid int) string {
 // RunDir is the folder of what root's genv keeps while the machine runs: sockets, locks,
 // and what it publishes for others. getenv looks up environment variables, such as
 // os.Getenv.
-func RunDir(getenv func(string) string) string { return rootfile.RunDir(getenv) }
+func RunDir(getenv func(string) string) string { return disk.RunDir(getenv) }

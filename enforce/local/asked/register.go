@@ -11,8 +11,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
-	"github.com/seed-3119e985/genv/snapshot/state/rootfile"
 )
 
 // Register is the list of a host. It is safe for concurrent use, by other processes too.
@@ -24,7 +24,7 @@ type Register struct {
 
 // Path is the file of the list: in root's run folder.
 func Path(getenv func(string) string) string {
-	return filepath.Join(rootfile.RunDir(getenv), rootfile.Name(getenv, "asked"))
+	return filepath.Join(disk.RunDir(getenv), disk.RootFile(getenv, "asked"))
 }
 
 // Turn is one execution of a report.
@@ -94,7 +94,7 @@ func (r *Register) tryUpdate(change func(l list, now time.Duration) list) error 
 	if err != nil {
 		return err
 	}
-	dir, err := rootfile.OpenDir(filepath.Dir(r.Path))
+	dir, err := disk.OpenRootDir(filepath.Dir(r.Path))
 	if err != nil {
 		return err
 	}

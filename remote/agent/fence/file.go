@@ -14,7 +14,6 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
-	"github.com/seed-3119e985/genv/snapshot/state/rootfile"
 )
 
 // File is the note of a host. It is safe for concurrent use, by other processes too. It must
@@ -35,7 +34,7 @@ type version struct {
 
 // Path is the file of the note: in root's folder.
 func Path(getenv func(string) string) string {
-	return filepath.Join(disk.RootDir(getenv), rootfile.Name(getenv, "controller"))
+	return filepath.Join(disk.RootDir(getenv), disk.RootFile(getenv, "controller"))
 }
 
 const (
@@ -139,7 +138,7 @@ func unlessRefused(err error) error {
 func (f *File) update(create bool, change func(*Note) (*Note, error)) error {
 	open := folder.OpenTrusted
 	if create {
-		open = rootfile.OpenDir
+		open = disk.OpenRootDir
 	}
 	dir, err := open(filepath.Dir(f.Path))
 	if errors.Is(err, fs.ErrNotExist) && !create {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/container/cgroup"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -77,7 +77,7 @@ func (d *Descriptions) parse(data []byte) {
 			d.Registered = true
 		case "Cgroup":
 			if pid, groups, _ := strings.Cut(value, " "); d.byPID[pid] != nil && d.byPID[pid].Container == "" {
-				d.byPID[pid].Container = cgroup.Parse([]byte(groups)).ID
+				d.byPID[pid].Container = proc.ParsePlace([]byte(groups)).ID
 			}
 		case "User":
 			d.parseUser(value)

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/container/record"
+	"github.com/seed-3119e985/genv/snapshot/container"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
@@ -27,7 +27,7 @@ var ErrRefused = errors.New("refused")
 // Proof is for which user a container is started. The zero value proves nothing.
 type Proof struct {
 	UID  *snapshot.UID // nil if it isn't proved
-	Kind record.Proof
+	Kind container.Proof
 	// EID is the environment in which the user started it; empty for none.
 	EID snapshot.EnvID
 }

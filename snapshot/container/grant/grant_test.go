@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/container"
 	"github.com/seed-3119e985/genv/snapshot/container/grant"
 	"github.com/seed-3119e985/genv/snapshot/container/oci"
-	"github.com/seed-3119e985/genv/snapshot/container/record"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
@@ -132,7 +132,7 @@ func gpus() (list []hardware.Device) {
 type indices = []snapshot.DeviceIndex
 
 func proved(uid snapshot.UID, eid snapshot.EnvID) grant.Proof {
-	return grant.Proof{UID: &uid, Kind: record.Token, EID: eid}
+	return grant.Proof{UID: &uid, Kind: container.ProofToken, EID: eid}
 }
 
 func TestClaim(t *testing.T) {

@@ -18,6 +18,12 @@
 // namespace and boot to which the registered PIDs belong, and the last good copy of
 // both files, from which root's genv restores lost files.
 //
+// RunDir is where root's genv keeps what it notes about the host, in files that only root can
+// write; the caller decides what a file contains:
+//
+//	path := filepath.Join(disk.RunDir(os.Getenv), disk.RootFile(os.Getenv, "asked"))
+//	dir, err := disk.OpenRootDir(filepath.Dir(path))
+//
 // The package does not run nvidia-smi, so that nvidia-smi never runs under the lock:
 // the caller passes its results to RegisterDevices.
 package disk

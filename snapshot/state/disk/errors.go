@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/seed-3119e985/genv/snapshot/state/holder"
 )
 
 // Errors that callers distinguish with errors.Is; see also folder.ErrUnsafe and
@@ -50,7 +48,7 @@ func (e *CorruptError) Unwrap() []error { return []error{ErrCorrupt, e.Cause} }
 type BusyError struct {
 	Path   string
 	Waited time.Duration
-	Holder *holder.Process // nil if unknown
+	Holder *Holder // nil if unknown
 	Cause  error
 }
 

@@ -22,7 +22,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
-	"github.com/seed-3119e985/genv/snapshot/state/changer"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/extension"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
@@ -85,7 +84,7 @@ type host struct {
 
 // Change implements service.Backend.
 func (h *host) Change(ctx context.Context, c change.Change, by change.Asker, turn service.Turn) (change.Result, error) {
-	return changer.Changer{
+	return service.Changer{
 		Store:       h.store,
 		Extensions:  extension.Requests{Dir: h.dir, Owned: h.store.OwnedDir},
 		ListDevices: func(context.Context) ([]snapshot.Device, error) { return nil, errors.New("no nvidia-smi here") },

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/container/token"
+	"github.com/seed-3119e985/genv/snapshot/container/grant"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 )
@@ -51,7 +51,7 @@ type Answer struct {
 	Document json.RawMessage `json:"document,omitempty"`
 	Status   *Status         `json:"status,omitempty"`
 	Token    string          `json:"token,omitempty"`
-	Holder   *token.Holder   `json:"holder,omitempty"` // of a redeemed token
+	Holder   *grant.Holder   `json:"holder,omitempty"` // of a redeemed token
 	Error    json.RawMessage `json:"error,omitempty"`  // by change.EncodeError
 	// Busy says that the request was refused since there are too many, and that nothing
 	// was done.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/container/token"
+	"github.com/seed-3119e985/genv/snapshot/container/grant"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 )
@@ -43,7 +43,7 @@ type Server struct {
 
 	admission admission
 	turns     turns
-	tokens    token.Tokens
+	tokens    grant.Tokens
 	since     time.Time
 	served    atomic.Uint64
 	refused   atomic.Uint64

@@ -7,7 +7,7 @@ import (
 	"os"
 
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/container/token"
+	"github.com/seed-3119e985/genv/snapshot/container/grant"
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
@@ -17,7 +17,7 @@ func (s *Server) issue(eid snapshot.EnvID, by peer) Answer {
 	if by.unknown != nil { // a container can have processes of any uid
 		return failure(by.unknown)
 	}
-	text, err := s.tokens.Issue(token.Holder{UID: by.account, EID: eid})
+	text, err := s.tokens.Issue(grant.Holder{UID: by.account, EID: eid})
 	if err != nil {
 		return failure(err)
 	}
@@ -48,16 +48,16 @@ func (c Client) Token(ctx context.Context, eid snapshot.EnvID) (string, error) {
 
 // Redeem returns for whom a container is started that has a token. The error wraps
 // state.ErrRequest for one that proves nothing.
-func (c Client) Redeem(ctx context.Context, text string) (token.Holder, error) {
-	if len(text) > token.MaxLength {
-		return token.Holder{}, fmt.Errorf("%w: it is not a token", state.ErrRequest)
+func (c Client) Redeem(ctx context.Context, text string) (grant.Holder, error) {
+	if len(text) > grant.MaxToken {
+		return grant.Holder{}, fmt.Errorf("%w: it is not a token", state.ErrRequest)
 	}
 	answer, err := c.ask(ctx, Request{Redeem: text})
 	if err == nil && answer.Holder == nil {
 		err = ErrUnknown
 	}
 	if err != nil {
-		return token.Holder{}, err
+		return grant.Holder{}, err
 	}
 	return *answer.Holder, nil
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/snapshot/container/token"
+	"github.com/seed-3119e985/genv/snapshot/container/grant"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 )
@@ -55,6 +55,6 @@ func TestTokensProveWhoAsked(t *testing.T) {
 	h.serve(t, service.Bounds{})
 	_, err = h.client().Redeem(context.Background(), last)
 	require.ErrorIs(t, err, state.ErrRequest, "it was of another service")
-	_, err = h.client().Redeem(context.Background(), strings.Repeat("x", token.MaxLength+1))
+	_, err = h.client().Redeem(context.Background(), strings.Repeat("x", grant.MaxToken+1))
 	require.ErrorIs(t, err, state.ErrRequest)
 }

@@ -1,0 +1,140 @@
+package grant
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/container"
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
+)
+
+// RestartLife is how long after its last start a container can be started again for its user.
+const RestartLife = 90 * 24 * time.Hour
+
+// ErrUnknownStart means that a container was not started for a user before, or that this can't be
+// shown.
+var ErrUnknownStart = errors.New("no earlier start of this container proves its user")
+
+// restartFolder is the folder of the notes in the folder of what root's genv keeps.
+const restartFolder = "container-users"
+
+const maxRestartNote = 4 << 10
+
+// RestartNotes are those in root's folder Dir, /var/lib/genv usually.
+type RestartNotes struct {
+	Dir string
+	Now func() time.Time
+}
+
+// RestartNote is for whom a container was started.
+type RestartNote struct {
+	ID      string         `json:"id"`
+	UID     snapshot.UID   `json:"uid"`
+	EID     snapshot.EnvID `json:"eid,omitempty"` // the user's, in which it ran; empty for its own
+	Runtime string         `json:"runtime"`
+	// Token is the hash of the token.
+	Token   string    `json:"token"`
+	Started time.Time `json:"started"`
+}
+
+func hashedToken(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return hex.EncodeToString(sum[:])
+}
+
+func restartName(id string) string { return id + ".json" }
+
+// Write writes the note of a container that was started for a user with a token. Only root
+// calls it.
+func (n RestartNotes) Write(note RestartNote, token string) error {
+	if !container.IsID(note.ID) || token == "" {
+		return fmt.Errorf("%w: its id or its token is missing", ErrUnknownStart)
+	}
+	note.Token, note.Started = hashedToken(token), n.Now().UTC()
+	parent, err := folder.OpenTrusted(n.Dir)
+	if err != nil {
+		return err
+	}
+	defer parent.Close()
+	dir, err := parent.PrivateSub(restartFolder)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if err := dir.CheckPrivate(); err != nil {
+		return err
+	}
+	return dir.PutJSON(restartName(note.ID), note, 0o600, false)
+}
+
+// Find returns the note about a container that an engine starts again with a token. The error
+// wraps ErrUnknownStart where there is none for this container, engine and token.
+func (n RestartNotes) Find(id, runtime, token string) (RestartNote, error) {
+	if !container.IsID(id) || token == "" {
+		return RestartNote{}, ErrUnknownStart
+	}
+	note, err := n.read(id)
+	switch {
+	case err != nil:
+		return RestartNote{}, fmt.Errorf("%w: %w", ErrUnknownStart, err)
+	case note.Runtime != runtime, subtle.ConstantTimeCompare([]byte(note.Token), []byte(hashedToken(token))) != 1, n.old(note):
+		return RestartNote{}, ErrUnknownStart
+	}
+	return note, nil
+}
+
+func (n RestartNotes) read(id string) (note RestartNote, err error) {
+	data, err := folder.ReadTrusted(n.path(), restartName(id), maxRestartNote)
+	if err == nil {
+		err = json.Unmarshal(data, &note)
+	}
+	if err == nil && note.ID != id {
+		err = errors.New("it is about another container")
+	}
+	return note, err
+}
+
+func (n RestartNotes) path() string { return filepath.Join(n.Dir, restartFolder) }
+
+func (n RestartNotes) old(note RestartNote) bool { return n.Now().Sub(note.Started) > RestartLife }
+
+// Prune removes the notes about containers that are gone, and those that are too old. gone
+// asks the engine; it is false if that is unknown. Only root calls it.
+func (n RestartNotes) Prune(gone func(RestartNote) bool) error {
+	entries, err := os.ReadDir(n.path())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil || len(entries) == 0 {
+		return err
+	}
+	dir, err := folder.OpenTrusted(n.path())
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	for _, e := range entries {
+		id, found := strings.CutSuffix(e.Name(), ".json")
+		if !found || !container.IsID(id) {
+			continue
+		}
+		note, readErr := n.read(id)
+		if readErr == nil && !n.old(note) && !gone(note) {
+			continue
+		}
+		if removeErr := dir.Remove(e.Name()); err == nil {
+			err = removeErr
+		}
+	}
+	return err
+}

@@ -1,0 +1,96 @@
+package disk
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
+)
+
+// Holder is the process that holds a lock.
+type Holder struct {
+	PID     snapshot.PID
+	Command string        // the command's name; empty if unknown
+	UID     *snapshot.UID // nil if unknown
+}
+
+// String describes the process for people. It chose its command's name itself, so the name
+// is quoted.
+func (p *Holder) String() string {
+	text := fmt.Sprintf("process %d", p.PID)
+	if p.Command == "" && p.UID == nil {
+		return text + ", which has ended and left the lock to a child"
+	}
+	if p.Command != "" {
+		text += fmt.Sprintf(" (%q)", p.Command)
+	}
+	if p.UID != nil {
+		text += fmt.Sprintf(" of uid %d", *p.UID)
+	}
+	return text
+}
+
+// Describe is String, also for nil.
+func (p *Holder) Describe() string {
+	if p == nil {
+		return "a process that cannot be seen from here"
+	}
+	return p.String()
+}
+
+// HolderOf returns the holder of a lock on a file, or nil if it is unknown. root is where /proc is
+// mounted.
+func HolderOf(root string, st *unix.Stat_t) *Holder {
+	locks, err := os.ReadFile(filepath.Join(root, "locks"))
+	if err != nil {
+		return nil
+	}
+	pid := findHolder(string(locks), st)
+	if pid <= 0 {
+		return nil
+	}
+	found := &Holder{PID: pid}
+	fs := proc.FS{Root: root}
+	if stat, err := fs.Stat(pid); err == nil {
+		found.Command = stat.Name
+	}
+	if uid, err := fs.UID(pid); err == nil {
+		found.UID = &uid
+	}
+	return found
+}
+
+// findHolder finds the holder in /proc/locks (proc_locks(5)):
+//
+//	1: FLOCK  ADVISORY  WRITE 1234 08:02:131 0 EOF
+//
+// Lines with "->" are processes that wait. Some file systems (btrfs, overlayfs) show
+// another device there than stat(2) does, so if no line has both the device and the
+// inode, one with the inode counts.
+func findHolder(locks string, st *unix.Stat_t) snapshot.PID {
+	inode := strconv.FormatUint(st.Ino, 10)
+	device := fmt.Sprintf("%02x:%02x", unix.Major(st.Dev), unix.Minor(st.Dev))
+	var near snapshot.PID
+	for line := range strings.Lines(locks) {
+		f := strings.Fields(line)
+		if len(f) < 6 || f[1] != "FLOCK" {
+			continue
+		}
+		dev, same := strings.CutSuffix(f[5], ":"+inode)
+		pid, err := strconv.ParseInt(f[4], 10, 32)
+		if err != nil || !same {
+			continue
+		}
+		if dev == device {
+			return snapshot.PID(pid)
+		}
+		near = snapshot.PID(pid)
+	}
+	return near
+}

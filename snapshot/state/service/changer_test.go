@@ -1,0 +1,125 @@
+package service_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/change"
+	"github.com/seed-3119e985/genv/snapshot/state/disk"
+	"github.com/seed-3119e985/genv/snapshot/state/extension"
+	"github.com/seed-3119e985/genv/snapshot/state/service"
+)
+
+var errSMI = errors.New("nvidia-smi failed")
+
+// host is a changer with a state folder of its own. Its nvidia-smi shows so many devices, or
+// fails for none; asked counts its calls.
+func changerHost(t *testing.T, devices *int) (c service.Changer, asked *int) {
+	t.Helper()
+	asked = new(int)
+	dir := filepath.Join(t.TempDir(), "genv")
+	return service.Changer{
+		Store: disk.New(dir, disk.Config{}), Extensions: extension.Requests{Dir: dir},
+		ListDevices: func(context.Context) (list []snapshot.Device, err error) {
+			*asked++
+			for i := range *devices {
+				list = append(list, snapshot.Device{Index: snapshot.DeviceIndex(i), TotalMemory: snapshot.MustMemory("80g")})
+			}
+			if list == nil {
+				err = errSMI
+			}
+			return list, err
+		},
+	}, asked
+}
+
+var self = snapshot.PID(os.Getpid())
+
+func me() change.Asker {
+	uid := snapshot.UID(os.Getuid())
+	return change.Asker{
+		UID: uid, PID: self, Now: snapshot.DateOf(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)),
+		Owner:    func(snapshot.PID) (snapshot.UID, error) { return uid, nil },
+		Username: func(snapshot.UID) snapshot.Username { return "me" },
+	}
+}
+
+func enter(gpus int) change.Change {
+	return change.Change{Enter: &change.Enter{EID: "e", PID: self, Attach: true, Config: change.Config{GPUs: &gpus}}}
+}
+
+func TestMissingDevicesAreLookedFor(t *testing.T) {
+	devices := 1
+	c, asked := changerHost(t, &devices)
+	result, err := c.Change(t.Context(), enter(1), me())
+	require.NoError(t, err)
+	require.Equal(t, []snapshot.DeviceIndex{0}, result.Now)
+	require.Equal(t, 1, *asked, "no device was registered")
+
+	_, err = c.Change(t.Context(), enter(2), me())
+	require.ErrorIs(t, err, state.ErrUnavailable)
+	require.Equal(t, 2, *asked)
+
+	devices = 2
+	result, err = c.Change(t.Context(), enter(2), me())
+	require.NoError(t, err)
+	require.Equal(t, []snapshot.DeviceIndex{0}, result.Before)
+	require.Equal(t, []snapshot.DeviceIndex{0, 1}, result.Now)
+	require.Equal(t, 3, *asked)
+
+	_, err = c.Change(t.Context(), change.Change{Detach: &change.Detach{EID: "e"}}, me())
+	require.NoError(t, err)
+	require.Equal(t, 3, *asked, "there is no need")
+}
+
+func TestWithoutNvidiaSMI(t *testing.T) {
+	none := 0
+	c, _ := changerHost(t, &none)
+	_, err := c.Change(t.Context(), enter(1), me())
+	require.ErrorIs(t, err, errSMI)
+	files, err := c.Store.Read(t.Context())
+	require.ErrorIs(t, err, state.ErrNoDevices)
+	require.Empty(t, files.Environments, "nothing has changed")
+
+	result, err := c.Change(t.Context(), change.Change{Enter: &change.Enter{EID: "e", PID: self}}, me())
+	require.NoError(t, err, "it needs no device")
+	require.Equal(t, snapshot.EnvID("e"), result.EID)
+}
+
+func TestRequestsAreStored(t *testing.T) {
+	one := 1
+	c, _ := changerHost(t, &one)
+	_, err := c.Change(t.Context(), enter(1), me())
+	require.NoError(t, err)
+	result, err := c.Change(t.Context(), change.Change{Extend: &change.Extend{EID: "e", Seconds: 3600}}, me())
+	require.NoError(t, err)
+	require.Equal(t, []snapshot.DeviceIndex{0}, result.Extended)
+	files, err := c.Store.Read(t.Context())
+	require.NoError(t, err)
+	list, warnings := c.Extensions.Read(files)
+	require.Empty(t, warnings)
+	require.Len(t, list, 1)
+	require.NotEmpty(t, list[0].ID)
+	require.Equal(t, time.Hour, list[0].For)
+}
+
+func TestARefusedChangeChangesNothing(t *testing.T) {
+	one := 1
+	c, _ := changerHost(t, &one)
+	asker := me()
+	asker.UID = 1 << 20
+	_, err := c.Change(t.Context(), enter(1), asker)
+	require.ErrorIs(t, err, state.ErrNotOwner)
+	files, _ := c.Store.Read(t.Context())
+	require.Empty(t, files.Environments)
+	_, err = c.Change(t.Context(), change.Change{}, me())
+	require.ErrorIs(t, err, state.ErrRequest)
+}

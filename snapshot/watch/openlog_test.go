@@ -1,0 +1,165 @@
+package watch
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+func runDir(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, os.Chmod(dir, 0o755))
+	return dir
+}
+
+func next(t *testing.T, r *OpenLogReader) []snapshot.PID {
+	t.Helper()
+	pids, err := r.Next()
+	require.NoError(t, err)
+	return pids
+}
+
+func add(t *testing.T, l *OpenLog, pids ...snapshot.PID) {
+	t.Helper()
+	for _, pid := range pids {
+		l.Add(pid)
+	}
+	require.NoError(t, l.write())
+}
+
+func TestAReaderGetsEachOpenOnce(t *testing.T) {
+	dir := runDir(t)
+	early := NewOpenLogReader(dir)
+	require.Empty(t, next(t, early), "there is no file")
+	l := NewOpenLog(dir)
+	add(t, l, 11, 12, 11)
+	late := NewOpenLogReader(dir)
+	require.Equal(t, []snapshot.PID{11, 12}, next(t, early))
+	require.Empty(t, next(t, early))
+	require.Empty(t, next(t, late), "what was there before counts for nothing")
+
+	add(t, l, 11)
+	add(t, l, 13, 0)
+	for _, r := range []*OpenLogReader{early, late} {
+		require.Equal(t, []snapshot.PID{11, 13, 0}, next(t, r), "two versions later")
+	}
+	add(t, NewOpenLog(dir), 14)
+	for _, r := range []*OpenLogReader{early, late} {
+		require.Equal(t, []snapshot.PID{14}, next(t, r), "another writer")
+	}
+	require.NoError(t, os.Remove(filepath.Join(dir, OpenLogFile)))
+	require.Empty(t, next(t, early))
+}
+
+// TestTooMany: the file doesn't grow, and a reader notices that it missed some.
+func TestTooMany(t *testing.T) {
+	dir := runDir(t)
+	r, l := NewOpenLogReader(dir), NewOpenLog(dir)
+	for pid := range snapshot.PID(10000) {
+		l.Add(4190000 + pid)
+	}
+	require.LessOrEqual(t, len(l.unsaid), most)
+	add(t, l, 7)
+	info, err := os.Stat(filepath.Join(dir, OpenLogFile))
+	require.NoError(t, err)
+	require.Less(t, info.Size(), int64(maxFile/2))
+	require.Equal(t, os.FileMode(0o600), info.Mode())
+	pids := next(t, r)
+	require.Len(t, pids, most+1)
+	require.Equal(t, []snapshot.PID{7, 0}, pids[most-1:])
+	require.Empty(t, next(t, r))
+}
+
+func TestWhatOthersCouldHaveWrittenCountsForNothing(t *testing.T) {
+	const good = `{"schema":"genv.guard-opens/1","epoch":"e","last":1,"pids":[1]}`
+	for name, row := range map[string]struct {
+		data         string
+		folder, file os.FileMode
+		ok           bool
+	}{
+		"root's":                         {good, 0o755, 0o600, true},
+		"a folder that others may write": {good, 0o777, 0o600, false},
+		"a file that others may write":   {good, 0o755, 0o622, false},
+		"no JSON":                        {"{", 0o755, 0o600, false},
+		"another schema":                 {`{"schema":"genv.guard-opens/2","epoch":"e","last":1,"pids":[1]}`, 0o755, 0o600, false},
+		"no epoch":                       {`{"schema":"genv.guard-opens/1","last":1,"pids":[1]}`, 0o755, 0o600, false},
+		"more than were counted":         {`{"schema":"genv.guard-opens/1","epoch":"e","last":1,"pids":[1,2]}`, 0o755, 0o600, false},
+		"a PID below zero":               {`{"schema":"genv.guard-opens/1","epoch":"e","last":1,"pids":[-1]}`, 0o755, 0o600, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := runDir(t)
+			r, path := NewOpenLogReader(dir), filepath.Join(dir, OpenLogFile)
+			require.NoError(t, os.WriteFile(path, []byte(row.data), 0o600))
+			require.NoError(t, os.Chmod(path, row.file))
+			require.NoError(t, os.Chmod(dir, row.folder))
+			pids, err := r.Next()
+			require.Equal(t, row.ok, err == nil, err)
+			require.Equal(t, row.ok, len(pids) == 1)
+		})
+	}
+}
+
+// TestRun: the first open is written at once, those of a flood at most every 100 ms.
+func TestRun(t *testing.T) {
+	dir := runDir(t)
+	l, r := NewOpenLog(dir), NewOpenLogReader(dir)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		l.Run(ctx, func(err error) { t.Error(err) })
+	}()
+	began := time.Now()
+	l.Add(11)
+	require.Eventually(t, func() bool { return len(next(t, r)) == 1 }, 5*time.Second, time.Millisecond)
+	versions := 1
+	for versions < 4 && time.Since(began) < 10*time.Second {
+		l.Add(11)
+		if len(next(t, r)) > 0 {
+			versions++
+		}
+	}
+	cancel()
+	<-ended
+	require.LessOrEqual(t, versions, int(time.Since(began)/openLogPause)+1)
+	require.Equal(t, 4, versions)
+}
+
+func TestAFailureIsSaidOnce(t *testing.T) {
+	dir := filepath.Join(runDir(t), "missing")
+	l := NewOpenLog(dir)
+	failures := make(chan error, 10)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		l.Run(ctx, func(err error) { failures <- err })
+	}()
+	l.Add(1)
+	require.ErrorIs(t, <-failures, os.ErrNotExist)
+	l.Add(2)
+	require.Eventually(t, func() bool { return len(l.added) == 0 }, 5*time.Second, time.Millisecond)
+	require.NoError(t, os.Mkdir(dir, 0o755))
+	r := NewOpenLogReader(dir)
+	l.Add(3)
+	require.Eventually(t, func() bool { return len(next(t, r)) == 3 }, 5*time.Second, time.Millisecond, "nothing of it is lost")
+	cancel()
+	<-ended
+	require.Empty(t, failures)
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(`{"schema":"genv.guard-opens/1","epoch":"e","last":3,"pids":[1,0]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if c, err := decodeOpenLog(data); err == nil {
+			require.LessOrEqual(t, len(c.PIDs), most)
+		}
+	})
+}
