@@ -4,15 +4,18 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
-// devicePattern matches the names of the nodes of GPUs, one for each. nvidiactl and the others
-// are opened by any program that asks the driver for anything.
-var devicePattern = regexp.MustCompile(`^nvidia[0-9]{1,4}$`)
+// isDevice says whether a name is that of a GPU's node: nvidia and a number of up to four digits.
+// nvidiactl and the others are opened by any program that asks the driver for anything.
+func isDevice(name string) bool {
+	number, ok := strings.CutPrefix(name, "nvidia")
+	return ok && len(number) >= 1 && len(number) <= 4 && strings.Trim(number, "0123456789") == ""
+}
 
 // stateNames are the state files. Others in their folder are locks and notes.
 var stateNames = []string{"envs.json", "devices.json"}
@@ -72,7 +75,7 @@ func (f *folders) nodes() []string {
 	}
 	var list []string
 	for _, e := range entries {
-		if devicePattern.MatchString(e.Name()) {
+		if isDevice(e.Name()) {
 			list = append(list, filepath.Join(f.dev, e.Name()))
 		}
 	}
@@ -125,7 +128,7 @@ func (f *folders) add(e InotifyEvent, all *seen) {
 	case !watched:
 	case dir == f.run && e.Name == OpenLogFile:
 		all.guard = true
-	case dir == f.dev && devicePattern.MatchString(e.Name):
+	case dir == f.dev && isDevice(e.Name):
 		all.nodes = all.nodes || e.Mask&(unix.IN_CREATE|unix.IN_MOVED_TO) != 0
 	case slices.Contains(stateNames, e.Name):
 		all.state = true
