@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-3119e985/genv/remote/live/api"
+	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -116,7 +116,7 @@ func (v *viewer) begin(ctx context.Context) (end func() error) {
 }
 
 func (v *viewer) look(ctx context.Context) error {
-	client := api.NewClient(v.socket)
+	client := live.NewClient(v.socket)
 	defer client.Close()
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", v.socket)
@@ -124,7 +124,7 @@ func (v *viewer) look(ctx context.Context) error {
 	defer transport.CloseIdleConnections()
 	var failed error
 	cycle := 0
-	err := client.Watch(ctx, "", 0, func(m api.Message) {
+	err := client.Watch(ctx, "", 0, func(m live.Message) {
 		if m.Change == nil || failed != nil {
 			return
 		}

@@ -11,7 +11,6 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/remote/live"
-	"github.com/seed-3119e985/genv/remote/live/actions"
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
@@ -24,7 +23,7 @@ import (
 // ask asks for an action.
 func (v *viewer) ask(path string, a operator.Action) (operator.Answer, error) {
 	v.t.Helper()
-	return actions.Send(v.t.Context(), path, a)
+	return live.SendAction(v.t.Context(), path, a)
 }
 
 // processOf is a process as viewers see it; nil if they don't.

@@ -12,7 +12,6 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/live"
-	"github.com/seed-3119e985/genv/remote/live/api"
 	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
@@ -20,12 +19,12 @@ import (
 
 // viewer is a client of a controller's socket.
 type viewer struct {
-	*api.Client
+	*live.Client
 	t *testing.T
 }
 
 func view(t *testing.T, path string) *viewer {
-	v := &viewer{api.NewClient(path), t}
+	v := &viewer{live.NewClient(path), t}
 	t.Cleanup(v.Close)
 	return v
 }

@@ -11,4 +11,20 @@
 // Taking a cycle costs next to nothing; the documents are derived when somebody looks,
 // once for all viewers. A viewer is only woken, and fetches what it wants: one that is
 // slow or gone holds nothing up, and misses events that are no longer kept.
+//
+// NewHandler serves a Feed over HTTP: JSON documents, and server-sent events that say when there is
+// something new.
+//
+//	/api/v1/fleet          Fleet, genv.live.fleet/1
+//	/api/v1/gpus           GPUs, genv.remote.gpus/1
+//	/api/v1/hosts/NAME     HostDocument, genv.live.host/1
+//	/api/v1/users/NAME     UserDocument, genv.live.user/1
+//	/api/v1/findings       Findings, genv.live.findings/1
+//	/api/v1/events?after=N Events, genv.live.events/1
+//	/events                server-sent events: "fleet", "event" and "missed"
+//
+// It is for a unix socket as for a web server, and only reads; Client is for the other side. Whoever
+// may connect sees everything: the listener decides who may. NewActions, for a unix socket only, takes
+// what a person asks a controller to do, from root and the account of the controller; SendAction is
+// for the other side.
 package live

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/policy"
@@ -21,8 +20,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // stage is a feed, and the fleet that its cycles see.
 type stage struct {

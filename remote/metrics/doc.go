@@ -2,8 +2,15 @@
 //
 //	text := metrics.Genv143([]metrics.Host{{Name: "gpu-01", Installed: true, Snapshot: s}})
 //
-// It is pure: who collects the state, and who serves the text, is in cmd/genv/monitoring
-// and in the package exporter.
+// The texts are pure: cmd/genv/monitoring collects the state of hosts. An Exporter serves what a
+// running controller knows, over whichever listener:
+//
+//	counters := metrics.NewCounters(time.Now(), interval) // a sink of the controller, shown its cycles
+//	e := &metrics.Exporter{Feed: feed, Counters: counters, Now: time.Now, Version: version}
+//	e.Mount(mux, false)
+//
+// A scrape asks no host anything. Its text is written once for each cycle, however many
+// scrape it.
 //
 // The names of `genv monitor` are those of genv 1.4.3, which existing dashboards use
 // (genv143.go). A running controller has names of its own, which begin with genv_ too and

@@ -10,5 +10,5 @@
 //
 // An Action names what its author saw: the controller refuses it if that is no longer
 // there. The package has values only; remote/controller carries them out, and
-// remote/live/actions carries them over a socket.
+// remote/live carries them over a socket.
 package operator

@@ -3,7 +3,7 @@
 //	handler := web.New(feed, web.Options{Now: time.Now, Names: web.AllNames})
 //
 // It only reads. The pages are rendered on the server and work without JavaScript; where
-// there is some, they follow the server-sent events of remote/live/api. Everything that
+// there is some, they follow the server-sent events of remote/live. Everything that
 // comes from hosts and users is escaped by html/template, and shortened.
 //
 // A handler answers requests of loopback's names and of Options.Hosts only, as otherwise

@@ -16,7 +16,6 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/live"
-	"github.com/seed-3119e985/genv/remote/live/api"
 	"github.com/seed-3119e985/genv/remote/usage/report"
 	"github.com/seed-3119e985/genv/remote/web"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -166,7 +165,7 @@ func (f *fleet) options() web.Options {
 	return web.Options{
 		Now: func() time.Time { return f.now }, Names: web.AllNames, Hosts: []string{"gpus.example.org"},
 		Failed: func(err error) { panic(err) },
-		API:    api.New,
+		API:    live.NewHandler,
 	}
 }
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/seed-3119e985/genv/remote/live/actions"
+	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/live/socket"
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/remote/sshclient/nss"
@@ -15,7 +15,7 @@ import (
 const nameTimeout = 2 * time.Second
 
 // UserNames are those of users, as the system knows them.
-func UserNames() actions.Names {
+func UserNames() live.Usernames {
 	service := nss.New()
 	return func(ctx context.Context, uid snapshot.UID) snapshot.Username {
 		ctx, cancel := context.WithTimeout(ctx, nameTimeout)
@@ -30,5 +30,5 @@ func UserNames() actions.Names {
 
 // Self is the person who runs this program.
 func Self(ctx context.Context) operator.Person {
-	return actions.PersonOf(ctx, socket.Self(), UserNames())
+	return live.PersonOf(ctx, socket.Self(), UserNames())
 }

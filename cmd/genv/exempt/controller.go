@@ -23,8 +23,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/controller/statedir"
 	"github.com/seed-3119e985/genv/remote/inventory"
-	"github.com/seed-3119e985/genv/remote/live/actions"
-	"github.com/seed-3119e985/genv/remote/live/api"
+	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/live/socket"
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/remote/sshclient/nss"
@@ -55,7 +54,7 @@ func (p *program) exemptions(c *cli.Context) (exemptions, error) {
 		case err != nil:
 			return nil, err
 		case living:
-			return &runningController{path, api.NewClient(path)}, nil
+			return &runningController{path, live.NewClient(path)}, nil
 		case c.String("socket") != "":
 			return nil, command.UsageError("--socket %s: no controller listens there; start it, or change its folder: --socket off --state-dir DIR", path)
 		}
@@ -66,7 +65,7 @@ func (p *program) exemptions(c *cli.Context) (exemptions, error) {
 // runningController is a controller that runs.
 type runningController struct {
 	path   string
-	client *api.Client
+	client *live.Client
 }
 
 func (r *runningController) where() (path, stateDir string) { return r.path, "" }
@@ -81,7 +80,7 @@ func (r *runningController) list(ctx context.Context) (exemption.List, error) {
 }
 
 func (r *runningController) act(ctx context.Context, a *operator.Action) (string, error) {
-	answer, err := actions.Send(ctx, r.path, *a)
+	answer, err := live.SendAction(ctx, r.path, *a)
 	return answer.Text, err
 }
 

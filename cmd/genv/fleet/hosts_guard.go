@@ -10,7 +10,6 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/remote/live"
-	"github.com/seed-3119e985/genv/remote/live/api"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -37,7 +36,7 @@ func (p *program) addGuards(c *cli.Context, hosts []selectedHost) error {
 	}
 	ctx, cancel := context.WithTimeout(c.Context, controllerTime)
 	defer cancel()
-	client := api.NewClient(path)
+	client := live.NewClient(path)
 	defer client.Close()
 	fleet, err := client.Fleet(ctx)
 	if err != nil {

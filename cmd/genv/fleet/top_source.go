@@ -15,8 +15,6 @@ import (
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/live"
-	"github.com/seed-3119e985/genv/remote/live/actions"
-	"github.com/seed-3119e985/genv/remote/live/api"
 	"github.com/seed-3119e985/genv/remote/live/socket"
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/remote/top/source"
@@ -75,7 +73,7 @@ func (p *program) appeared(c *cli.Context) string {
 }
 
 func (s *topSource) follow(ctx context.Context, path string) {
-	s.follower = source.Follow(ctx, api.NewClient(path))
+	s.follower = source.Follow(ctx, live.NewClient(path))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.path = path
@@ -114,7 +112,7 @@ func (s *topSource) act(ctx context.Context, action *operator.Action) (operator.
 	if path == "" {
 		return operator.Answer{}, errors.New("actions need a running controller: start `genv remote enforce`")
 	}
-	answer, err := actions.Send(ctx, path, *action)
+	answer, err := live.SendAction(ctx, path, *action)
 	var refusal *operator.Refusal
 	if errors.As(err, &refusal) && refusal.NextStep != "" {
 		err = fmt.Errorf("%w. %s", err, refusal.NextStep)

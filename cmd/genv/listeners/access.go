@@ -9,7 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/server"
+	"github.com/seed-3119e985/genv/remote/live/socket"
 	"github.com/seed-3119e985/genv/remote/web"
 )
 
@@ -49,7 +49,7 @@ func (l *Listeners) openAccess(path string) (err error) {
 
 // listenTCP opens a port, with TLS if the file of --web-config has a certificate. The URL is for people.
 func (l *Listeners) listenTCP(ctx context.Context, address string, port int) (net.Listener, string, error) {
-	listener, err := server.ListenTCP(ctx, address, port)
+	listener, err := socket.ListenTCP(ctx, address, port)
 	if err != nil {
 		return nil, "", err
 	}

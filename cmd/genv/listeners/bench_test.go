@@ -12,9 +12,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/live"
-	"github.com/seed-3119e985/genv/remote/live/api"
 	"github.com/seed-3119e985/genv/remote/metrics"
-	"github.com/seed-3119e985/genv/remote/metrics/exporter"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -49,8 +47,8 @@ func inUse(host int) snapshot.Host {
 func BenchmarkViewers(b *testing.B) {
 	feed, counters := live.NewFeed(live.Options{Now: time.Now, Interval: 10 * time.Second, Enforcing: true}), metrics.NewCounters(time.Now(), 10*time.Second)
 	mux := http.NewServeMux()
-	mux.Handle("/", api.New(feed))
-	(&exporter.Exporter{Feed: feed, Counters: counters, Now: time.Now}).Mount(mux, exporter.Options{})
+	mux.Handle("/", live.NewHandler(feed))
+	(&metrics.Exporter{Feed: feed, Counters: counters, Now: time.Now}).Mount(mux, false)
 	cycle := &controller.Cycle{Run: "r"}
 	for i := range 1000 {
 		cycle.Cluster.Hosts = append(cycle.Cluster.Hosts, inUse(i))

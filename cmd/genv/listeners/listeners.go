@@ -10,9 +10,9 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/server"
 	"github.com/seed-3119e985/genv/remote/live"
-	"github.com/seed-3119e985/genv/remote/metrics/exporter"
+	"github.com/seed-3119e985/genv/remote/live/socket"
+	"github.com/seed-3119e985/genv/remote/metrics"
 	"github.com/seed-3119e985/genv/remote/usage/report"
 	"github.com/seed-3119e985/genv/remote/web"
 )
@@ -67,7 +67,7 @@ func (config Config) Asked() bool {
 type Shown struct {
 	Feed *live.Feed
 	// Metrics are served with everything else, and on a port of their own; nil for none.
-	Metrics *exporter.Exporter
+	Metrics *metrics.Exporter
 	// Actions serves POST /api/v1/actions, on the unix socket only; nil for none.
 	Actions http.Handler
 	// Usage reads who used what; nil for none.
@@ -112,7 +112,7 @@ func (l *Listeners) Close() {
 
 // serve answers requests that come over a listener until Close. address is for people.
 func (l *Listeners) serve(listener net.Listener, handler http.Handler, address string) {
-	failed, stop := server.Serve(listener, handler)
+	failed, stop := socket.Serve(listener, handler)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

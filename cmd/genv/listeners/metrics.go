@@ -7,7 +7,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/remote/metrics/exporter"
 	"github.com/seed-3119e985/genv/remote/web"
 )
 
@@ -63,7 +62,7 @@ func (l *Listeners) openMetrics(ctx context.Context, config Metrics) error {
 // mountMetrics adds the metrics to what a listener serves.
 func (l *Listeners) mountMetrics(mux *http.ServeMux, hideUsers bool) {
 	if l.shown.Metrics != nil {
-		l.shown.Metrics.Mount(mux, exporter.Options{HideUsers: hideUsers})
+		l.shown.Metrics.Mount(mux, hideUsers)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/remote/live/api"
+	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/live/socket"
 )
 
@@ -63,7 +63,7 @@ func (l *Listeners) openSocket(ctx context.Context, config Socket) error {
 		return nil
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/", api.New(l.shown.Feed))
+	mux.Handle("/", live.NewHandler(l.shown.Feed))
 	l.mountMetrics(mux, false)
 	if l.shown.Actions != nil {
 		mux.Handle("POST /api/v1/actions", l.shown.Actions)

@@ -17,7 +17,6 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/listeners"
 	"github.com/seed-3119e985/genv/remote/live"
-	"github.com/seed-3119e985/genv/remote/live/api"
 	"github.com/seed-3119e985/genv/remote/live/socket"
 )
 
@@ -35,7 +34,7 @@ func TestSocket(t *testing.T) {
 	open, err := listeners.Open(t.Context(), config, listeners.Shown{Feed: feed, Actions: actions}, zerolog.Nop())
 	require.NoError(t, err)
 	require.Equal(t, []string{path}, open.Addresses)
-	viewer := api.NewClient(path)
+	viewer := live.NewClient(path)
 	fleet, err := viewer.Fleet(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, "genv.live.fleet/1", fleet.Schema)

@@ -8,8 +8,8 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
-	"github.com/seed-3119e985/genv/remote/live/actions"
-	"github.com/seed-3119e985/genv/remote/metrics/exporter"
+	"github.com/seed-3119e985/genv/remote/live"
+	"github.com/seed-3119e985/genv/remote/metrics"
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/remote/usage/report"
 )
@@ -23,8 +23,8 @@ type Viewers struct {
 
 // Open implements enforcement.Viewers.
 func (v Viewers) Open(ctx context.Context, run enforcement.Running, log zerolog.Logger) (addresses []string, closeAll func(), err error) {
-	metrics := &exporter.Exporter{Feed: run.Feed, Counters: run.Counters, Now: v.Program.Now, Version: v.Program.Version}
-	open, err := Open(ctx, v.Config, Shown{Feed: run.Feed, Metrics: metrics, Actions: actionsFor(run), Usage: readerOf(run)}, log)
+	exporter := &metrics.Exporter{Feed: run.Feed, Counters: run.Counters, Now: v.Program.Now, Version: v.Program.Version}
+	open, err := Open(ctx, v.Config, Shown{Feed: run.Feed, Metrics: exporter, Actions: actionsFor(run), Usage: readerOf(run)}, log)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -49,7 +49,7 @@ func readerOf(run enforcement.Running) *report.Reader {
 func actionsFor(run enforcement.Running) http.Handler {
 	do := run.Queue.Do
 	if run.LookOnly {
-		do = actions.Refuse(operator.Refuse(operator.Unable, "Ask the controller that runs genv remote enforce.", "this is genv remote watch: it changes nothing"))
+		do = live.RefuseActions(operator.Refuse(operator.Unable, "Ask the controller that runs genv remote enforce.", "this is genv remote watch: it changes nothing"))
 	}
-	return actions.New(do, enforcement.UserNames())
+	return live.NewActions(do, enforcement.UserNames())
 }

@@ -36,7 +36,6 @@ import (
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/metrics"
-	"github.com/seed-3119e985/genv/remote/metrics/exporter"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -261,7 +260,7 @@ func TestMetricsWithTLS(t *testing.T) {
 		config, err := read(false, "--metrics", "127.0.0.1:0", "--web-config", dir+"/"+file)
 		require.NoError(t, err)
 		feed := seen()
-		shown := listeners.Shown{Feed: feed, Metrics: &exporter.Exporter{Feed: feed, Counters: metrics.NewCounters(time.Now(), time.Second), Now: time.Now}}
+		shown := listeners.Shown{Feed: feed, Metrics: &metrics.Exporter{Feed: feed, Counters: metrics.NewCounters(time.Now(), time.Second), Now: time.Now}}
 		l, err := listeners.Open(t.Context(), config, shown, zerolog.Nop())
 		require.NoError(t, err)
 		address := l.Addresses[0]

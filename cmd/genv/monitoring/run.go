@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/server"
+	"github.com/seed-3119e985/genv/remote/live/socket"
 	"github.com/seed-3119e985/genv/remote/metrics"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -25,7 +25,7 @@ type Source struct {
 // Run collects and serves the metrics until ctx ends. Its error means that they can't be
 // served, or is that of Collect.
 func Run(ctx context.Context, p *command.Program, config Config, source Source) error {
-	listener, err := server.ListenTCP(ctx, config.Address, config.Port)
+	listener, err := socket.ListenTCP(ctx, config.Address, config.Port)
 	if err != nil {
 		return err
 	}
@@ -37,7 +37,7 @@ func Run(ctx context.Context, p *command.Program, config Config, source Source) 
 	fmt.Fprintf(p.Err, "Metrics: http://%s/metrics, collected every %s. Configuration files: %s\n", config.target(port), config.Interval, config.ConfigDir)
 
 	e := &exporter{now: time.Now, maxAge: 3*config.Interval + source.Patience}
-	failed, stop := server.Serve(listener, e)
+	failed, stop := socket.Serve(listener, e)
 	defer stop()
 	l := loop{source: source, exporter: e, warn: p.Warn, warned: make(map[snapshot.Hostname][]string)}
 	ticker := time.NewTicker(config.Interval)

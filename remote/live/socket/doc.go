@@ -1,10 +1,13 @@
-// Package socket is the unix socket of a controller: it opens and finds it, and says who is
-// at the other end of a connection.
+// Package socket is what genv serves HTTP on. It opens and finds the unix socket of a controller,
+// and says who is at the other end of a connection; Serve, for TCP as for unix sockets, has bounds:
+// clients that are slow, that stop reading, or that are many hold up neither the others nor the
+// end, and can't exhaust the program.
 //
 //	listener, err := socket.Listen(ctx, path)
 //	defer listener.Close()
-//	server := http.Server{ConnContext: socket.WithPeer} // then, in a handler:
-//	peer, known := socket.PeerOf(request.Context())
+//	failed, stop := socket.Serve(listener, handler)
+//	defer stop()
+//	peer, known := socket.PeerOf(request.Context()) // in a handler
 //
 // A socket belongs to one living controller. One that a dead controller left is replaced;
 // nothing else is ever removed.

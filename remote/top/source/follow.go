@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/remote/live"
-	"github.com/seed-3119e985/genv/remote/live/api"
 )
 
 const (
@@ -22,7 +21,7 @@ const (
 // Follower is a Source of a controller's socket. It connects again when the controller
 // was away.
 type Follower struct {
-	client *api.Client
+	client *live.Client
 	cancel context.CancelFunc
 	ended  chan struct{}
 	wake   chan struct{} // there is something new, or an error
@@ -36,7 +35,7 @@ type Follower struct {
 }
 
 // Follow begins to follow a controller. The caller closes the Follower.
-func Follow(ctx context.Context, client *api.Client) *Follower {
+func Follow(ctx context.Context, client *live.Client) *Follower {
 	ctx, cancel := context.WithCancel(ctx)
 	f := &Follower{client: client, cancel: cancel, ended: make(chan struct{}), wake: make(chan struct{}, 1)}
 	go func() {
@@ -68,7 +67,7 @@ func (f *Follower) watch(ctx context.Context) {
 	}
 }
 
-func (f *Follower) take(m api.Message) {
+func (f *Follower) take(m live.Message) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.err = nil

@@ -13,7 +13,6 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/live"
-	"github.com/seed-3119e985/genv/remote/live/api"
 	"github.com/seed-3119e985/genv/remote/live/socket"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -22,7 +21,7 @@ import (
 func serve(t *testing.T, path string, feed *live.Feed) (stop func()) {
 	listener, err := socket.Listen(t.Context(), path)
 	require.NoError(t, err)
-	server := &http.Server{Handler: api.New(feed)}
+	server := &http.Server{Handler: live.NewHandler(feed)}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -61,7 +60,7 @@ func TestFollowAControllerThatGoesAndComesBack(t *testing.T) {
 	feed := live.NewFeed(live.Options{Now: time.Now})
 	feed.Show(cycle("r", 1))
 	stop := serve(t, path, feed)
-	f := Follow(t.Context(), api.NewClient(path))
+	f := Follow(t.Context(), live.NewClient(path))
 	defer f.Close()
 	u, _ := until(t, f, func(_ Update, err error) bool { return err == nil })
 	require.Equal(t, 1, u.Fleet.Cycle)
@@ -88,7 +87,7 @@ func TestFollowAControllerThatGoesAndComesBack(t *testing.T) {
 }
 
 func TestFollowEndsAtOnce(t *testing.T) {
-	f := Follow(t.Context(), api.NewClient(filepath.Join(t.TempDir(), "none")))
+	f := Follow(t.Context(), live.NewClient(filepath.Join(t.TempDir(), "none")))
 	_, err := f.Next(t.Context())
 	require.ErrorContains(t, err, "the controller doesn't answer (dial unix ")
 	f.Close()

@@ -1,4 +1,4 @@
-package exporter
+package metrics
 
 import (
 	"bufio"
@@ -8,19 +8,18 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/remote/live"
-	"github.com/seed-3119e985/genv/remote/metrics"
 )
 
 // Exporter has the metrics of a controller. It is safe for concurrent use.
 type Exporter struct {
 	Feed     *live.Feed
-	Counters *metrics.Counters
+	Counters *Counters
 	Now      func() time.Time
 	Version  string // of genv
 
 	mu     sync.Mutex
 	cached page
-	texts  metrics.HostTexts
+	texts  HostTexts
 }
 
 // page is what was written last, in parts of which each listener takes what it may show.
@@ -31,15 +30,10 @@ type page struct {
 	hosts                    [][]byte
 }
 
-// Options are those of a listener.
-type Options struct {
-	// HideUsers leaves out the series of users, so that no name of one is shown.
-	HideUsers bool
-}
-
-// Mount serves /metrics, /sd, /-/healthy and /-/ready.
-func (e *Exporter) Mount(mux *http.ServeMux, options Options) {
-	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) { e.serveMetrics(w, r, options) })
+// Mount serves /metrics, /sd, /-/healthy and /-/ready; with hideUsers without the series of users, so
+// that no name of one is shown.
+func (e *Exporter) Mount(mux *http.ServeMux, hideUsers bool) {
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) { e.serveMetrics(w, r, hideUsers) })
 	mux.HandleFunc("GET /sd", e.serveTargets)
 	mux.HandleFunc("GET /-/healthy", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, e.Counters.Healthy(e.Now()), "healthy", "no cycle has ended for far longer than the interval")
@@ -60,35 +54,35 @@ func answer(w http.ResponseWriter, ok bool, yes, no string) {
 
 // serveMetrics answers with all series; with ?host=NAME, which may be repeated, with those
 // of hosts; with ?part=controller with those of no host.
-func (e *Exporter) serveMetrics(w http.ResponseWriter, r *http.Request, options Options) {
+func (e *Exporter) serveMetrics(w http.ResponseWriter, r *http.Request, hideUsers bool) {
 	names, part := r.URL.Query()["host"], r.URL.Query().Get("part")
 	fleet := e.Feed.Fleet()
 	switch {
 	case part != "" && part != "controller", part != "" && len(names) > 0:
 		http.Error(w, "write part=controller or host=NAME", http.StatusBadRequest)
 	case part != "":
-		write(w, r, e.ofController(fleet, options))
+		write(w, r, e.ofController(fleet, hideUsers))
 	case len(names) == 0:
-		write(w, r, e.ofController(fleet, options), e.ofHosts(e.page(fleet).hosts), e.ages(fleet.Hosts))
+		write(w, r, e.ofController(fleet, hideUsers), e.ofHosts(e.page(fleet).hosts), e.ages(fleet.Hosts))
 	default:
 		hosts := selected(fleet.Hosts, names)
 		if len(hosts) == 0 {
 			http.Error(w, "no such host", http.StatusNotFound)
 			return
 		}
-		write(w, r, e.ofHosts([][]byte{metrics.Hosts(hosts)}), e.ages(hosts))
+		write(w, r, e.ofHosts([][]byte{Hosts(hosts)}), e.ages(hosts))
 	}
 }
 
 // ofController are the series of no host. When cycles don't advance, what the last one
 // saw says nothing about now.
-func (e *Exporter) ofController(fleet *live.Fleet, options Options) [][]byte {
+func (e *Exporter) ofController(fleet *live.Fleet, hideUsers bool) [][]byte {
 	p := e.page(fleet)
 	texts := [][]byte{p.counted}
 	if !e.Counters.Healthy(e.Now()) {
 		return texts
 	}
-	if texts = append(texts, p.findings); options.HideUsers {
+	if texts = append(texts, p.findings); hideUsers {
 		return texts
 	}
 	return append(texts, p.users)
@@ -103,7 +97,7 @@ func (e *Exporter) ofHosts(texts [][]byte) [][]byte {
 }
 
 // ages are how old the data of hosts is, also when cycles don't advance.
-func (e *Exporter) ages(hosts []live.Host) [][]byte { return [][]byte{metrics.Ages(hosts, e.Now())} }
+func (e *Exporter) ages(hosts []live.Host) [][]byte { return [][]byte{Ages(hosts, e.Now())} }
 
 func selected(hosts []live.Host, names []string) (list []live.Host) {
 	wanted := make(map[string]bool, len(names))
@@ -127,8 +121,8 @@ func (e *Exporter) page(fleet *live.Fleet) page {
 	if e.cached.counted == nil || fleet.Revision > e.cached.fleet || counters > e.cached.counters {
 		e.cached = page{
 			fleet: fleet.Revision, counters: counters,
-			counted:  append(metrics.Build(e.Version), e.Counters.Text(fleet.Enforcing)...),
-			findings: metrics.Findings(fleet),
+			counted:  append(Build(e.Version), e.Counters.Text(fleet.Enforcing)...),
+			findings: Findings(fleet),
 			users:    e.Counters.Users(fleet.Users),
 			hosts:    e.texts.Write(fleet.Hosts),
 		}
@@ -144,7 +138,7 @@ func write(w http.ResponseWriter, r *http.Request, lists ...[][]byte) {
 			length += len(text)
 		}
 	}
-	w.Header().Set("Content-Type", metrics.ContentType)
+	w.Header().Set("Content-Type", ContentType)
 	w.Header().Set("Content-Length", strconv.Itoa(length))
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Cache-Control", "no-store")

@@ -1,4 +1,4 @@
-package api_test
+package live_test
 
 import (
 	"bufio"
@@ -16,7 +16,6 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote/live"
-	"github.com/seed-3119e985/genv/remote/live/api"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -41,7 +40,7 @@ func ask(h http.Handler, method, path string, header ...string) *httptest.Respon
 }
 
 func TestDocuments(t *testing.T) {
-	h := api.New(full())
+	h := live.NewHandler(full())
 	for path, schema := range map[string]string{
 		"/api/v1/fleet":            "genv.live.fleet/1",
 		"/api/v1/fleet?since=x":    "genv.live.fleet/1",
@@ -80,12 +79,12 @@ func TestDocuments(t *testing.T) {
 }
 
 func TestWhatAHostAndAUserHave(t *testing.T) {
-	h := api.New(full())
-	var host api.HostDocument
+	h := live.NewHandler(full())
+	var host live.HostDocument
 	require.NoError(t, json.Unmarshal(ask(h, "GET", "/api/v1/hosts/a").Body.Bytes(), &host))
 	require.EqualValues(t, "a", host.Name)
 	require.Len(t, host.Findings, 1, "and not those of other hosts")
-	var user api.UserDocument
+	var user live.UserDocument
 	require.NoError(t, json.Unmarshal(ask(h, "GET", "/api/v1/users/a%2Fb").Body.Bytes(), &user))
 	require.Equal(t, 1, user.Used)
 	require.EqualValues(t, "a", user.GPUs[0].Host)
@@ -94,7 +93,7 @@ func TestWhatAHostAndAUserHave(t *testing.T) {
 
 func TestNotModified(t *testing.T) {
 	feed := full()
-	h := api.New(feed)
+	h := live.NewHandler(feed)
 	for _, path := range []string{"/api/v1/fleet", "/api/v1/gpus", "/api/v1/hosts/a", "/api/v1/findings"} {
 		etag := ask(h, "GET", path).Header().Get("ETag")
 		require.NotEmpty(t, etag, path)
@@ -137,7 +136,7 @@ func stream(t *testing.T, url string, n int, header ...string) (messages []strin
 
 func TestStream(t *testing.T) {
 	feed := full()
-	server := httptest.NewServer(api.New(feed))
+	server := httptest.NewServer(live.NewHandler(feed))
 	defer server.Close()
 	defer http.DefaultClient.CloseIdleConnections()
 	url := server.URL + "/events"
@@ -156,9 +155,9 @@ func TestStream(t *testing.T) {
 	require.Equal(t, fmt.Sprintf("event r.%d", 20_001-len(feed.Events(0))+1), got[1])
 }
 
-// TestManyViewers: 100 get each new state while cycles run, and one that doesn't read
+// TestManyViewersOverHTTP: 100 get each new state while cycles run, and one that doesn't read
 // doesn't hold them up.
-func TestManyViewers(t *testing.T) {
+func TestManyViewersOverHTTP(t *testing.T) {
 	feed := full()
 	client := serve(t, feed)
 	const last = 20
@@ -167,13 +166,13 @@ func TestManyViewers(t *testing.T) {
 	asleep := make(chan struct{})
 	var viewers, sleeper sync.WaitGroup
 	sleeper.Go(func() {
-		_ = client.Watch(ctx, "", 0, func(api.Message) { <-asleep })
+		_ = client.Watch(ctx, "", 0, func(live.Message) { <-asleep })
 	})
 	for range 100 {
 		viewers.Go(func() {
 			ctx, cancel := context.WithCancel(ctx)
 			defer cancel()
-			err := client.Watch(ctx, "", 0, func(m api.Message) {
+			err := client.Watch(ctx, "", 0, func(m live.Message) {
 				if m.Change == nil {
 					return
 				}

@@ -1,4 +1,4 @@
-package api_test
+package live_test
 
 import (
 	"context"
@@ -10,28 +10,24 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/live"
-	"github.com/seed-3119e985/genv/remote/live/api"
 	"github.com/seed-3119e985/genv/remote/live/socket"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-func serve(t *testing.T, feed *live.Feed) *api.Client {
+func serve(t *testing.T, feed *live.Feed) *live.Client {
 	path := filepath.Join(t.TempDir(), "s")
 	listener, err := socket.Listen(t.Context(), path)
 	require.NoError(t, err)
-	server := httptest.NewUnstartedServer(api.New(feed))
+	server := httptest.NewUnstartedServer(live.NewHandler(feed))
 	_ = server.Listener.Close() // of TCP
 	server.Listener = listener
 	server.Start()
 	t.Cleanup(server.Close)
-	client := api.NewClient(path)
+	client := live.NewClient(path)
 	t.Cleanup(client.Close)
 	return client
 }
@@ -71,7 +67,7 @@ func TestClient(t *testing.T) {
 	events, err := client.Events(t.Context(), 0)
 	require.NoError(t, err)
 	require.Len(t, events.Events, 1)
-	require.Equal(t, api.Events{Schema: "genv.live.events/1", Run: "r", Last: 1, Events: events.Events}, events)
+	require.Equal(t, live.Events{Schema: "genv.live.events/1", Run: "r", Last: 1, Events: events.Events}, events)
 }
 
 // requireEqual: a viewer has the state that the controller has.
@@ -91,7 +87,7 @@ func TestWatch(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var events []uint64
-	err := client.Watch(ctx, "r", 1, func(m api.Message) {
+	err := client.Watch(ctx, "r", 1, func(m live.Message) {
 		switch {
 		case m.Event != nil:
 			events = append(events, m.Event.Number)

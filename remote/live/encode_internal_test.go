@@ -1,4 +1,4 @@
-package api
+package live
 
 import (
 	"bytes"
@@ -13,15 +13,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/remote/controller"
-	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
 var texts = []string{"", "gpu-1", "a\"b\\c", "<script>&", "\x00\x1b[2J\n", "\xff\xfe", "\u2028ä", "uid 1004"}
 
-// fill gives a value random content; some of it is nil, empty or zero.
-func fill(v reflect.Value, r *rand.Rand) {
+// fillRandomly gives a value random content; some of it is nil, empty or zero.
+func fillRandomly(v reflect.Value, r *rand.Rand) {
 	switch v.Kind() {
 	case reflect.String:
 		v.SetString(texts[r.IntN(len(texts))])
@@ -36,19 +35,19 @@ func fill(v reflect.Value, r *rand.Rand) {
 	case reflect.Pointer:
 		if r.IntN(3) > 0 {
 			v.Set(reflect.New(v.Type().Elem()))
-			fill(v.Elem(), r)
+			fillRandomly(v.Elem(), r)
 		}
 	case reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), r.IntN(4), 4))
 		for i := range v.Len() {
-			fill(v.Index(i), r)
+			fillRandomly(v.Index(i), r)
 		}
 	case reflect.Map:
 		v.Set(reflect.MakeMap(v.Type()))
 		for range r.IntN(3) {
 			key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
-			fill(key, r)
-			fill(value, r)
+			fillRandomly(key, r)
+			fillRandomly(value, r)
 			v.SetMapIndex(key, value)
 		}
 	case reflect.Struct:
@@ -60,7 +59,7 @@ func fill(v reflect.Value, r *rand.Rand) {
 		}
 		for i := range v.NumField() {
 			if v.Type().Field(i).IsExported() {
-				fill(v.Field(i), r)
+				fillRandomly(v.Field(i), r)
 			}
 		}
 	}
@@ -71,10 +70,10 @@ func TestEncoder(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var e encoder
 	for revision := range uint64(300) {
-		var f live.Fleet
-		fill(reflect.ValueOf(&f.Hosts).Elem(), r)
-		fill(reflect.ValueOf(&f.Users).Elem(), r)
-		fill(reflect.ValueOf(&f.Failed).Elem(), r)
+		var f Fleet
+		fillRandomly(reflect.ValueOf(&f.Hosts).Elem(), r)
+		fillRandomly(reflect.ValueOf(&f.Users).Elem(), r)
+		fillRandomly(reflect.ValueOf(&f.Failed).Elem(), r)
 		f.Revision = 2*revision + 1
 		for i := range f.Hosts {
 			f.Hosts[i].Changed = f.Revision
@@ -91,7 +90,7 @@ func TestEncoder(t *testing.T) {
 	}
 }
 
-func checkEncoder(t *testing.T, e *encoder, f *live.Fleet) {
+func checkEncoder(t *testing.T, e *encoder, f *Fleet) {
 	want, err := json.Marshal(f)
 	require.NoError(t, err)
 	text, err := e.encode(f)
@@ -102,7 +101,7 @@ func checkEncoder(t *testing.T, e *encoder, f *live.Fleet) {
 }
 
 func TestAnUnchangedHostIsNotEncodedAgain(t *testing.T) {
-	f := &live.Fleet{Revision: 1, Hosts: []live.Host{{Name: "a", Changed: 1, GPUs: []gpus.GPU{{Index: 1}}}}}
+	f := &Fleet{Revision: 1, Hosts: []Host{{Name: "a", Changed: 1, GPUs: []gpus.GPU{{Index: 1}}}}}
 	var e encoder
 	whole := func(revision, changed uint64) *byte {
 		next := *f
@@ -122,7 +121,7 @@ func TestAnUnchangedHostIsNotEncodedAgain(t *testing.T) {
 
 // TestOneEncodingForAllViewers of a revision.
 func TestOneEncodingForAllViewers(t *testing.T) {
-	feed := live.NewFeed(live.Options{Now: time.Now})
+	feed := NewFeed(Options{Now: time.Now})
 	h := &handler{feed: feed}
 	feed.Show(&controller.Cycle{Run: "r"})
 	first, err := h.encodedFleet()

@@ -1,4 +1,4 @@
-package actions
+package live
 
 import (
 	"bytes"
@@ -16,10 +16,10 @@ import (
 // maxAnswer is how long an answer may be.
 const maxAnswer = 64 << 10
 
-// Send asks the controller with a socket to carry an action out, and waits for the answer.
+// SendAction asks the controller with a socket to carry an action out, and waits for the answer.
 // A *operator.Refusal as the error says that nothing was done. With any other error that is
 // not known: look again before repeating it.
-func Send(ctx context.Context, path string, action operator.Action) (operator.Answer, error) {
+func SendAction(ctx context.Context, path string, action operator.Action) (operator.Answer, error) {
 	action.Schema = operator.ActionSchema
 	if err := action.Check(); err != nil {
 		return operator.Answer{}, err
@@ -32,7 +32,7 @@ func Send(ctx context.Context, path string, action operator.Action) (operator.An
 		return socket.Dial(ctx, path)
 	}}
 	defer transport.CloseIdleConnections()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://controller"+Path, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://controller"+ActionsPath, bytes.NewReader(body))
 	if err != nil {
 		return operator.Answer{}, err
 	}

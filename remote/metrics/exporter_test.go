@@ -1,4 +1,4 @@
-package exporter_test
+package metrics_test
 
 import (
 	"encoding/json"
@@ -13,18 +13,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/metrics"
-	"github.com/seed-3119e985/genv/remote/metrics/exporter"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+var scrapeTime = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
 // rig is a controller without hosts, on whose clock it is now.
 type rig struct {
@@ -36,12 +32,12 @@ type rig struct {
 	mux      *http.ServeMux
 }
 
-func newRig(t testing.TB, options exporter.Options) *rig {
-	r := &rig{t: t, now: noon, counters: metrics.NewCounters(noon, 10*time.Second), mux: http.NewServeMux()}
+func newRig(t testing.TB, hideUsers bool) *rig {
+	r := &rig{t: t, now: scrapeTime, counters: metrics.NewCounters(scrapeTime, 10*time.Second), mux: http.NewServeMux()}
 	clock := func() time.Time { return r.now }
 	r.feed = live.NewFeed(live.Options{Now: clock, Interval: 10 * time.Second, Enforcing: true})
-	e := &exporter.Exporter{Feed: r.feed, Counters: r.counters, Now: clock, Version: "v1.2.3"}
-	e.Mount(r.mux, options)
+	e := &metrics.Exporter{Feed: r.feed, Counters: r.counters, Now: clock, Version: "v1.2.3"}
+	e.Mount(r.mux, hideUsers)
 	return r
 }
 
@@ -84,7 +80,7 @@ func (r *rig) get(target string) string {
 }
 
 func TestMetrics(t *testing.T) {
-	r := newRig(t, exporter.Options{})
+	r := newRig(t, false)
 	r.cycle("gpu-1", "gpu-2", "down")
 	text := r.get("/metrics")
 	for _, line := range []string{
@@ -105,7 +101,7 @@ func TestMetrics(t *testing.T) {
 }
 
 func TestParts(t *testing.T) {
-	r := newRig(t, exporter.Options{})
+	r := newRig(t, false)
 	r.cycle("gpu-1", "gpu-2", "gpu-3")
 	require.NotContains(t, r.get("/metrics?part=controller"), "host=")
 	require.Contains(t, r.get("/metrics?part=controller"), "genv_user_devices{")
@@ -123,7 +119,7 @@ func TestParts(t *testing.T) {
 }
 
 func TestMethods(t *testing.T) {
-	r := newRig(t, exporter.Options{})
+	r := newRig(t, false)
 	r.cycle("gpu-1")
 	for _, path := range []string{"/metrics", "/sd", "/-/healthy", "/-/ready"} {
 		require.Equal(t, http.StatusMethodNotAllowed, r.ask(http.MethodPost, path).Code, path)
@@ -134,7 +130,7 @@ func TestMethods(t *testing.T) {
 }
 
 func TestHideUsers(t *testing.T) {
-	r := newRig(t, exporter.Options{HideUsers: true})
+	r := newRig(t, true)
 	r.cycle("gpu-1")
 	for _, target := range []string{"/metrics", "/metrics?part=controller", "/metrics?host=gpu-1", "/sd"} {
 		require.NotContains(t, r.body(target), "alice")
@@ -147,7 +143,7 @@ func (r *rig) body(target string) string { return r.ask(http.MethodGet, target).
 
 // TestStalled: what was seen long ago says nothing about now.
 func TestStalled(t *testing.T) {
-	r := newRig(t, exporter.Options{})
+	r := newRig(t, false)
 	require.Equal(t, http.StatusServiceUnavailable, r.ask(http.MethodGet, "/-/ready").Code)
 	require.Equal(t, http.StatusOK, r.ask(http.MethodGet, "/-/healthy").Code)
 	require.NotContains(t, r.get("/metrics"), "genv_last_cycle")
@@ -168,7 +164,7 @@ func TestStalled(t *testing.T) {
 }
 
 func TestTargets(t *testing.T) {
-	r := newRig(t, exporter.Options{})
+	r := newRig(t, false)
 	r.cycle("gpu-1", "down")
 	answer := r.ask(http.MethodGet, "http://jump.lab:9400/sd")
 	require.Equal(t, "application/json", answer.Header().Get("Content-Type"))
@@ -188,7 +184,7 @@ func TestTargets(t *testing.T) {
 
 // TestScrapesWhileCyclesRun: the race detector watches.
 func TestScrapesWhileCyclesRun(t *testing.T) {
-	r := newRig(t, exporter.Options{})
+	r := newRig(t, false)
 	r.cycle("gpu-1")
 	server := httptest.NewServer(r.mux)
 	defer server.Close()
@@ -215,7 +211,7 @@ func TestScrapesWhileCyclesRun(t *testing.T) {
 // BenchmarkScrape is a scrape of 1,000 hosts with 8 devices each: the first one after a
 // cycle, and one between two cycles.
 func BenchmarkScrape(b *testing.B) {
-	r := newRig(b, exporter.Options{})
+	r := newRig(b, false)
 	names := make([]snapshot.Hostname, 1000)
 	for i := range names {
 		names[i] = snapshot.Hostname(fmt.Sprintf("gpu-%04d", i))

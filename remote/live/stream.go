@@ -1,4 +1,4 @@
-package api
+package live
 
 import (
 	"bytes"
@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/seed-3119e985/genv/remote/live"
 )
 
 const (
@@ -87,12 +85,12 @@ func sleep(r *http.Request, d time.Duration) bool {
 
 // stream is one viewer's. Its buffer has one batch of events at most.
 type stream struct {
-	feed    live.Source
+	feed    Source
 	w       http.ResponseWriter
 	control *http.ResponseController
 	run     string
 	after   uint64
-	sent    live.Position
+	sent    Position
 	buffer  bytes.Buffer
 }
 

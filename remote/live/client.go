@@ -1,4 +1,4 @@
-package api
+package live
 
 import (
 	"bufio"
@@ -15,7 +15,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/live/socket"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -27,7 +26,7 @@ type Client struct {
 
 	mu    sync.Mutex
 	etag  string
-	fleet *live.Fleet // of etag
+	fleet *Fleet // of etag
 }
 
 // NewClient returns the client of a socket. It doesn't connect yet.
@@ -43,9 +42,9 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // Fleet returns the present state: the same one as before if nothing has changed. It must
 // not be changed.
-func (c *Client) Fleet(ctx context.Context) (*live.Fleet, error) {
+func (c *Client) Fleet(ctx context.Context) (*Fleet, error) {
 	c.mu.Lock()
-	etag, known := c.etag, cmp.Or(c.fleet, new(live.Fleet))
+	etag, known := c.etag, cmp.Or(c.fleet, new(Fleet))
 	c.mu.Unlock()
 	response, err := c.get(ctx, "/api/v1/fleet?since="+url.QueryEscape(etag), http.Header{"If-None-Match": {etag}})
 	if err != nil {
@@ -67,11 +66,11 @@ func (c *Client) Fleet(ctx context.Context) (*live.Fleet, error) {
 
 // decodeFleet reads a state, of which hosts that are the same as in an earlier one are
 // taken from there.
-func decodeFleet(body io.Reader, known *live.Fleet) (*live.Fleet, error) {
+func decodeFleet(body io.Reader, known *Fleet) (*Fleet, error) {
 	var document struct {
-		live.Fleet
+		Fleet
 		Hosts []struct {
-			live.Host
+			Host
 			Same bool `json:"same"`
 		} `json:"hosts"` // hides those of Fleet
 	}
@@ -79,8 +78,8 @@ func decodeFleet(body io.Reader, known *live.Fleet) (*live.Fleet, error) {
 		return nil, err
 	}
 	fleet := document.Fleet
-	fleet.Hosts = make([]live.Host, len(document.Hosts))
-	before := make(map[snapshot.Hostname]*live.Host)
+	fleet.Hosts = make([]Host, len(document.Hosts))
+	before := make(map[snapshot.Hostname]*Host)
 	for i := range known.Hosts {
 		before[known.Hosts[i].Name] = &known.Hosts[i]
 	}
@@ -112,9 +111,9 @@ func (c *Client) Events(ctx context.Context, after uint64) (Events, error) {
 
 // Message is a server-sent event: one of its fields is set.
 type Message struct {
-	Change *Change     // there is a new state to fetch
-	Event  *live.Event // that happened
-	Missed uint64      // events that came before the next one are no longer kept
+	Change *Change // there is a new state to fetch
+	Event  *Event  // that happened
+	Missed uint64  // events that came before the next one are no longer kept
 }
 
 // Watch calls each for every message, in order, until ctx ends or the connection breaks,

@@ -1,4 +1,4 @@
-package api
+package live
 
 import (
 	"bufio"
@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/remote/agent"
-	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -34,7 +33,7 @@ type hostText struct {
 
 // rest is a Fleet without its hosts.
 type rest struct {
-	*live.Fleet
+	*Fleet
 	Hosts any `json:"hosts,omitempty"` // hides those of Fleet
 }
 
@@ -47,7 +46,7 @@ type sameHost struct {
 }
 
 // encode encodes a Fleet, or returns what it returned last if that is the same one.
-func (e *encoder) encode(f *live.Fleet) (*fleetText, error) {
+func (e *encoder) encode(f *Fleet) (*fleetText, error) {
 	if last := e.last; last != nil && last.run == f.Run && last.revision == f.Revision {
 		return last, nil
 	}
@@ -73,7 +72,7 @@ func (e *encoder) encode(f *live.Fleet) (*fleetText, error) {
 	return text, nil
 }
 
-func encodeHost(h live.Host) (text hostText, err error) {
+func encodeHost(h Host) (text hostText, err error) {
 	text.name, text.changed, h.Seen = h.Name, h.Changed, time.Time{}
 	if text.whole, err = json.Marshal(h); err != nil {
 		return text, err

@@ -1,4 +1,4 @@
-package actions_test
+package live_test
 
 import (
 	"context"
@@ -16,10 +16,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-3119e985/genv/remote/live/actions"
+	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/live/socket"
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -28,27 +27,16 @@ import (
 // sendTo has the test binary send an action to a socket, as a process of its own.
 const sendTo = "GENV_TEST_SEND_TO"
 
-// A server waits for half a second after a request that was too long.
-func TestMain(m *testing.M) {
-	if path := os.Getenv(sendTo); path != "" {
-		if _, err := actions.Send(context.Background(), path, hold); err != nil {
-			panic(err)
-		}
-		os.Exit(0)
-	}
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
-}
-
 var hold = operator.Action{Schema: operator.ActionSchema, Kind: operator.Hold, Reason: "<b>&amp;"}
 
-// serve serves actions on a socket, which it returns.
-func serve(t *testing.T, do actions.Do) string {
+// serveActions serves actions on a socket, which it returns.
+func serveActions(t *testing.T, do live.Do) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
 	listener, err := socket.Listen(t.Context(), path)
 	require.NoError(t, err)
 	mux := http.NewServeMux()
-	mux.Handle("POST "+actions.Path, actions.New(do, func(_ context.Context, uid snapshot.UID) snapshot.Username {
+	mux.Handle("POST "+live.ActionsPath, live.NewActions(do, func(_ context.Context, uid snapshot.UID) snapshot.Username {
 		return snapshot.Username(fmt.Sprintf("user-%d", uid))
 	}))
 	server := &http.Server{Handler: mux, ConnContext: socket.WithPeer}
@@ -75,8 +63,8 @@ func (a *asked) do(_ context.Context, who operator.Person, action operator.Actio
 
 func TestSend(t *testing.T) {
 	var a asked
-	path := serve(t, a.do)
-	answer, err := actions.Send(t.Context(), path, hold)
+	path := serveActions(t, a.do)
+	answer, err := live.SendAction(t.Context(), path, hold)
 	require.NoError(t, err)
 	require.Equal(t, operator.Answer{Schema: operator.AnswerSchema, Done: true, Text: "done"}, answer)
 	require.Equal(t, []operator.Action{hold}, a.actions, "as given")
@@ -88,26 +76,26 @@ func TestSend(t *testing.T) {
 		operator.Refuse(operator.Unable, "Wait.", "not now"), operator.Refuse(operator.Protected, "x", "y"),
 	} {
 		a.err = refusal
-		_, err = actions.Send(t.Context(), path, hold)
+		_, err = live.SendAction(t.Context(), path, hold)
 		var got *operator.Refusal
 		require.ErrorAs(t, err, &got)
 		require.Equal(t, refusal, got)
 	}
 	a.err = errors.New("something else")
-	_, err = actions.Send(t.Context(), path, hold)
+	_, err = live.SendAction(t.Context(), path, hold)
 	require.ErrorContains(t, err, "something else")
 
 	a.actions = nil
-	_, err = actions.Send(t.Context(), path, operator.Action{Kind: operator.Hold})
+	_, err = live.SendAction(t.Context(), path, operator.Action{Kind: operator.Hold})
 	require.ErrorContains(t, err, "needs a reason")
 	require.Empty(t, a.actions, "it isn't even sent")
-	_, err = actions.Send(t.Context(), path+"x", hold)
+	_, err = live.SendAction(t.Context(), path+"x", hold)
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
 func TestRequestsThatAreNotUnderstood(t *testing.T) {
 	var a asked
-	path := serve(t, a.do)
+	path := serveActions(t, a.do)
 	good := `{"schema":"genv.live.action/1","action":"release"}`
 	for name, row := range map[string]struct {
 		method, kind, body string
@@ -148,7 +136,7 @@ func dialer(path string) dial {
 
 func post(t *testing.T, dial dial, method, kind, body string) (int, operator.Refusal) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), method, "http://x"+actions.Path, strings.NewReader(body))
+	request, err := http.NewRequestWithContext(t.Context(), method, "http://x"+live.ActionsPath, strings.NewReader(body))
 	require.NoError(t, err)
 	if kind != "" {
 		request.Header.Set("Content-Type", kind)
@@ -203,7 +191,7 @@ func TestOnlyRootAndTheController(t *testing.T) {
 		t.Skip("needs root, to be another user")
 	}
 	var a asked
-	path := serve(t, a.do)
+	path := serveActions(t, a.do)
 	for _, folder := range []string{filepath.Dir(path), filepath.Dir(filepath.Dir(path))} {
 		require.NoError(t, os.Chmod(folder, 0o755))
 	}
@@ -227,7 +215,7 @@ func TestTheUserWhoUsedSudo(t *testing.T) {
 		t.Skip("needs root, to log in")
 	}
 	var a asked
-	path := serve(t, a.do)
+	path := serveActions(t, a.do)
 	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", `echo 60123 > /proc/self/loginuid || exit 3; exec "$0"`, os.Args[0])
 	cmd.Env = append(os.Environ(), sendTo+"="+path, "SUDO_USER=mallory", "USER=mallory", "LOGNAME=mallory")
 	out, err := cmd.CombinedOutput()
@@ -242,10 +230,10 @@ func TestTheUserWhoUsedSudo(t *testing.T) {
 func TestNotOverTCP(t *testing.T) {
 	var a asked
 	recorder := &recorder{header: http.Header{}}
-	request, err := http.NewRequestWithContext(t.Context(), "POST", actions.Path, strings.NewReader("{}"))
+	request, err := http.NewRequestWithContext(t.Context(), "POST", live.ActionsPath, strings.NewReader("{}"))
 	require.NoError(t, err)
 	request.Header.Set("Content-Type", "application/json")
-	actions.New(a.do, nil).ServeHTTP(recorder, request)
+	live.NewActions(a.do, nil).ServeHTTP(recorder, request)
 	require.Equal(t, 403, recorder.status)
 	require.Empty(t, a.actions)
 }
@@ -260,8 +248,8 @@ func (r *recorder) Write(p []byte) (int, error) { return len(p), nil }
 func (r *recorder) WriteHeader(status int)      { r.status = status }
 
 func TestWatchRefuses(t *testing.T) {
-	path := serve(t, actions.Refuse(operator.Refuse(operator.Unable, "Ask enforce.", "it changes nothing")))
-	_, err := actions.Send(t.Context(), path, hold)
+	path := serveActions(t, live.RefuseActions(operator.Refuse(operator.Unable, "Ask enforce.", "it changes nothing")))
+	_, err := live.SendAction(t.Context(), path, hold)
 	require.ErrorContains(t, err, "it changes nothing")
 }
 
@@ -283,7 +271,7 @@ func TestOtherAnswers(t *testing.T) {
 	defer func() { _ = server.Close(); <-ended }()
 	for _, answer := range []string{"ok", "404 page not found", strings.Repeat(" ", 1<<20) + "{}"} {
 		answers <- answer
-		_, err := actions.Send(t.Context(), path, hold)
+		_, err := live.SendAction(t.Context(), path, hold)
 		require.Error(t, err)
 		var refusal *operator.Refusal
 		require.False(t, errors.As(err, &refusal), "whether something was done is not known")

@@ -1,4 +1,4 @@
-package actions
+package live
 
 import (
 	"context"
@@ -16,48 +16,48 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Path is where actions are sent to.
-const Path = "/api/v1/actions"
+// ActionsPath is where actions are sent to.
+const ActionsPath = "/api/v1/actions"
 
-// maxBytes is how long a request may be.
-const maxBytes = 16 << 10
+// maxActionBytes is how long a request may be.
+const maxActionBytes = 16 << 10
 
 // Do carries an action out. An error that is a *operator.Refusal goes to the person.
 type Do func(context.Context, operator.Person, operator.Action) (operator.Answer, error)
 
-// Refuse is a Do that refuses all actions.
-func Refuse(because *operator.Refusal) Do {
+// RefuseActions is a Do that refuses all actions.
+func RefuseActions(because *operator.Refusal) Do {
 	return func(context.Context, operator.Person, operator.Action) (operator.Answer, error) {
 		return operator.Answer{}, because
 	}
 }
 
-// Names finds the name of a uid; empty if it has none.
-type Names func(ctx context.Context, uid snapshot.UID) snapshot.Username
+// Usernames finds the name of a uid; empty if it has none.
+type Usernames func(ctx context.Context, uid snapshot.UID) snapshot.Username
 
-// New returns the handler. The server has to use socket.WithPeer.
-func New(do Do, names Names) http.Handler {
+// NewActions returns the handler of POST ActionsPath, for a unix socket only. The server has to use socket.WithPeer.
+func NewActions(do Do, names Usernames) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		answer, err := serve(w, r, do, names)
+		answer, err := serveAction(w, r, do, names)
 		if err == nil {
-			send(w, http.StatusOK, answer)
+			sendAnswer(w, http.StatusOK, answer)
 			return
 		}
 		var refusal *operator.Refusal
 		if !errors.As(err, &refusal) {
 			refusal = operator.Refuse(operator.Unable, "Look at the log of the controller.", "%v", err)
 		}
-		send(w, statusOf(refusal.Code), refusal)
+		sendAnswer(w, statusOf(refusal.Code), refusal)
 	})
 }
 
-func serve(w http.ResponseWriter, r *http.Request, do Do, names Names) (operator.Answer, error) {
+func serveAction(w http.ResponseWriter, r *http.Request, do Do, names Usernames) (operator.Answer, error) {
 	peer, known := socket.PeerOf(r.Context())
 	if own := snapshot.UID(os.Geteuid()); !known || peer.UID != 0 && peer.UID != own { //nolint:gosec // a uid fits
 		return operator.Answer{}, operator.Refuse(operator.Forbidden, "Ask an administrator, or use sudo.",
 			"only root and the account of the controller (uid %d) may do this; you may look", own)
 	}
-	action, err := read(w, r)
+	action, err := readAction(w, r)
 	if err != nil {
 		return operator.Answer{}, err
 	}
@@ -65,13 +65,13 @@ func serve(w http.ResponseWriter, r *http.Request, do Do, names Names) (operator
 	return do(r.Context(), PersonOf(r.Context(), peer, names), action)
 }
 
-// read reads an action, and refuses what it doesn't understand in full.
-func read(w http.ResponseWriter, r *http.Request) (operator.Action, error) {
+// readAction reads an action, and refuses what it doesn't understand in full.
+func readAction(w http.ResponseWriter, r *http.Request) (operator.Action, error) {
 	var action operator.Action
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		return action, invalid("the Content-Type is not application/json")
 	}
-	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBytes))
+	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxActionBytes))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&action); err != nil {
 		return action, invalid("not an action: %v", err)
@@ -87,7 +87,7 @@ func invalid(format string, args ...any) error {
 }
 
 // PersonOf names a peer. The user who logged in counts only for root: it says who used sudo.
-func PersonOf(ctx context.Context, peer socket.Peer, names Names) operator.Person {
+func PersonOf(ctx context.Context, peer socket.Peer, names Usernames) operator.Person {
 	person := operator.Person{UID: peer.UID, Name: names(ctx, peer.UID)}
 	if peer.UID == 0 && peer.Login != nil && *peer.Login != peer.UID {
 		person.Login, person.LoginName = peer.Login, names(ctx, *peer.Login)
@@ -110,7 +110,7 @@ func statusOf(code operator.Code) int {
 	return http.StatusServiceUnavailable
 }
 
-func send(w http.ResponseWriter, status int, document any) {
+func sendAnswer(w http.ResponseWriter, status int, document any) {
 	body, err := json.Marshal(document)
 	if err != nil {
 		status, body = http.StatusInternalServerError, fmt.Appendf(nil, "%q", err.Error())

@@ -1,4 +1,4 @@
-package api
+package live
 
 import (
 	"encoding/json"
@@ -7,32 +7,30 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-
-	"github.com/seed-3119e985/genv/remote/live"
 )
 
 // handler serves a feed.
 type handler struct {
-	feed live.Source
+	feed Source
 
 	mu      sync.Mutex
-	cached  map[string]document // by path
+	cached  map[string]encodedDocument // by path
 	encoder encoder
 }
 
-// document is a JSON document of a revision.
-type document struct {
+// encodedDocument is a JSON document of a revision.
+type encodedDocument struct {
 	etag string
 	body []byte
 }
 
-// New returns the handler of a feed, or of what may be seen of it. It answers GET and HEAD.
-func New(feed live.Source) http.Handler {
-	h := &handler{feed: feed, cached: make(map[string]document)}
+// NewHandler returns the handler of a feed, or of what may be seen of it. It answers GET and HEAD.
+func NewHandler(feed Source) http.Handler {
+	h := &handler{feed: feed, cached: make(map[string]encodedDocument)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/fleet", h.fleet)
-	mux.HandleFunc("GET /api/v1/gpus", h.whole(func(f *live.Fleet) ([]byte, error) { return json.Marshal(f.AllGPUs()) }))
-	mux.HandleFunc("GET /api/v1/findings", h.whole(func(f *live.Fleet) ([]byte, error) {
+	mux.HandleFunc("GET /api/v1/gpus", h.whole(func(f *Fleet) ([]byte, error) { return json.Marshal(f.AllGPUs()) }))
+	mux.HandleFunc("GET /api/v1/findings", h.whole(func(f *Fleet) ([]byte, error) {
 		return json.Marshal(Findings{Schema: "genv.live.findings/1", Findings: f.Findings})
 	}))
 	mux.HandleFunc("GET /api/v1/hosts/{name}", part(h, "host", hostOf))
@@ -54,7 +52,7 @@ func (h *handler) fleet(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	describe(w, etagOf(live.Position{Run: text.run, Revision: text.revision}))
+	describe(w, etagOf(Position{Run: text.run, Revision: text.revision}))
 	if r.Method == http.MethodHead {
 		return
 	}
@@ -72,7 +70,7 @@ func (h *handler) encodedFleet() (*fleetText, error) {
 }
 
 // whole serves a document that is encoded once for each revision, for all viewers.
-func (h *handler) whole(encode func(*live.Fleet) ([]byte, error)) http.HandlerFunc {
+func (h *handler) whole(encode func(*Fleet) ([]byte, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if etag := etagOf(h.feed.Position()); matches(r, etag) {
 			notModified(w, etag)
@@ -87,28 +85,28 @@ func (h *handler) whole(encode func(*live.Fleet) ([]byte, error)) http.HandlerFu
 	}
 }
 
-func (h *handler) encoded(path string, encode func(*live.Fleet) ([]byte, error)) (document, error) {
+func (h *handler) encoded(path string, encode func(*Fleet) ([]byte, error)) (encodedDocument, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	fleet := h.feed.Fleet()
-	etag := etagOf(live.Position{Run: fleet.Run, Revision: fleet.Revision})
+	etag := etagOf(Position{Run: fleet.Run, Revision: fleet.Revision})
 	if d := h.cached[path]; d.etag == etag {
 		return d, nil
 	}
 	body, err := encode(fleet)
 	if err != nil {
-		return document{}, fmt.Errorf("encode %s: %w", path, err)
+		return encodedDocument{}, fmt.Errorf("encode %s: %w", path, err)
 	}
-	d := document{etag, append(body, '\n')}
+	d := encodedDocument{etag, append(body, '\n')}
 	h.cached[path] = d
 	return d, nil
 }
 
 // part serves what the fleet has of a name, or that there is no such thing.
-func part[T any](h *handler, what string, of func(*live.Fleet, string) (T, bool)) http.HandlerFunc {
+func part[T any](h *handler, what string, of func(*Fleet, string) (T, bool)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		fleet := h.feed.Fleet()
-		etag := etagOf(live.Position{Run: fleet.Run, Revision: fleet.Revision})
+		etag := etagOf(Position{Run: fleet.Run, Revision: fleet.Revision})
 		if matches(r, etag) {
 			notModified(w, etag)
 			return
@@ -123,7 +121,7 @@ func part[T any](h *handler, what string, of func(*live.Fleet, string) (T, bool)
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
-		send(w, r, document{etag, append(body, '\n')})
+		send(w, r, encodedDocument{etag, append(body, '\n')})
 	}
 }
 
@@ -139,7 +137,7 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request) {
 	if list := document.Events; len(list) > 0 {
 		document.Last, document.Missed = list[len(list)-1].Number, list[0].Number-after-1
 	} else {
-		document.Last, document.Events = position.Events, []live.Event{}
+		document.Last, document.Events = position.Events, []Event{}
 	}
 	sendJSON(w, r, document)
 }
@@ -157,7 +155,7 @@ func number(text string) (uint64, error) {
 }
 
 // etagOf changes with the content: revisions begin again with each run.
-func etagOf(p live.Position) string {
+func etagOf(p Position) string {
 	return fmt.Sprintf("%q", fmt.Sprintf("%s-%d", p.Run, p.Revision))
 }
 
@@ -182,10 +180,10 @@ func sendJSON(w http.ResponseWriter, r *http.Request, value any) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	send(w, r, document{body: append(body, '\n')})
+	send(w, r, encodedDocument{body: append(body, '\n')})
 }
 
-func send(w http.ResponseWriter, r *http.Request, d document) {
+func send(w http.ResponseWriter, r *http.Request, d encodedDocument) {
 	describe(w, d.etag)
 	w.Header().Set("Content-Length", strconv.Itoa(len(d.body)))
 	if r.Method != http.MethodHead {

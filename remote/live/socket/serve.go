@@ -1,4 +1,4 @@
-package server
+package socket
 
 import (
 	"context"
@@ -8,8 +8,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/seed-3119e985/genv/remote/live/socket"
 )
 
 // Bounds of a server. A Prometheus keeps its connection between two scrapes, which are a
@@ -29,7 +27,7 @@ const stopTimeout = 500 * time.Millisecond
 
 // Serve answers requests until the listener is closed by the returned function, which
 // ends the contexts of requests and waits for answers only for a short time. Handlers find
-// who is at the other end of a unix socket with socket.PeerOf.
+// who is at the other end of a unix socket with PeerOf.
 func Serve(listener net.Listener, handler http.Handler) (failed <-chan error, stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	open := new(connections)
@@ -98,9 +96,9 @@ type connection struct {
 
 // add is for http.Server.ConnContext.
 func (c *connections) add(ctx context.Context, conn net.Conn) context.Context {
-	ctx = socket.WithPeer(ctx, conn)
+	ctx = WithPeer(ctx, conn)
 	from, _, _ := net.SplitHostPort(conn.RemoteAddr().String())
-	if peer, known := socket.PeerOf(ctx); known {
+	if peer, known := PeerOf(ctx); known {
 		from = fmt.Sprintf("uid %d", peer.UID)
 	}
 	c.mu.Lock()

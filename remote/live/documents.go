@@ -1,9 +1,8 @@
-package api
+package live
 
 import (
 	"slices"
 
-	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
@@ -11,16 +10,16 @@ import (
 // HostDocument is the document genv.live.host/1.
 type HostDocument struct {
 	Schema string `json:"schema"`
-	live.Host
-	Findings []live.Finding `json:"findings"`
+	Host
+	Findings []Finding `json:"findings"`
 }
 
 // UserDocument is the document genv.live.user/1.
 type UserDocument struct {
 	Schema string `json:"schema"`
-	live.User
-	GPUs     []UserGPU      `json:"gpus"`
-	Findings []live.Finding `json:"findings"`
+	User
+	GPUs     []UserGPU `json:"gpus"`
+	Findings []Finding `json:"findings"`
 }
 
 // UserGPU is a GPU that is attached to a user's environment or used by the user.
@@ -31,8 +30,8 @@ type UserGPU struct {
 
 // Findings is the document genv.live.findings/1.
 type Findings struct {
-	Schema   string         `json:"schema"`
-	Findings []live.Finding `json:"findings"`
+	Schema   string    `json:"schema"`
+	Findings []Finding `json:"findings"`
 }
 
 // Events is the document genv.live.events/1. The numbers of events begin again with each Run.
@@ -41,29 +40,29 @@ type Events struct {
 	Run    string `json:"run"`
 	// Last is the number of the last event there was, to ask for those after it. Missed
 	// is how many of those that were asked for are no longer kept.
-	Last   uint64       `json:"last"`
-	Missed uint64       `json:"missed"`
-	Events []live.Event `json:"events"`
+	Last   uint64  `json:"last"`
+	Missed uint64  `json:"missed"`
+	Events []Event `json:"events"`
 }
 
 // hostOf is a host with the findings about it; false if the fleet has no such host.
-func hostOf(f *live.Fleet, name string) (HostDocument, bool) {
-	i := slices.IndexFunc(f.Hosts, func(h live.Host) bool { return string(h.Name) == name })
+func hostOf(f *Fleet, name string) (HostDocument, bool) {
+	i := slices.IndexFunc(f.Hosts, func(h Host) bool { return string(h.Name) == name })
 	if i < 0 {
 		return HostDocument{}, false
 	}
-	about := func(finding *live.Finding) bool { return finding.Host == f.Hosts[i].Name }
+	about := func(finding *Finding) bool { return finding.Host == f.Hosts[i].Name }
 	return HostDocument{Schema: "genv.live.host/1", Host: f.Hosts[i], Findings: selected(f.Findings, about)}, true
 }
 
 // userOf is a user with GPUs and findings; false if the user has nothing.
-func userOf(f *live.Fleet, name string) (UserDocument, bool) {
-	i := slices.IndexFunc(f.Users, func(u live.User) bool { return string(u.Name) == name })
+func userOf(f *Fleet, name string) (UserDocument, bool) {
+	i := slices.IndexFunc(f.Users, func(u User) bool { return string(u.Name) == name })
 	if i < 0 {
 		return UserDocument{}, false
 	}
 	user := f.Users[i]
-	about := func(finding *live.Finding) bool { return finding.User == user.Name }
+	about := func(finding *Finding) bool { return finding.User == user.Name }
 	document := UserDocument{Schema: "genv.live.user/1", User: user, GPUs: []UserGPU{}, Findings: selected(f.Findings, about)}
 	for h := range f.Hosts {
 		for g := range f.Hosts[h].GPUs {
@@ -75,8 +74,8 @@ func userOf(f *live.Fleet, name string) (UserDocument, bool) {
 	return document, true
 }
 
-func selected(findings []live.Finding, about func(*live.Finding) bool) []live.Finding {
-	list := []live.Finding{}
+func selected(findings []Finding, about func(*Finding) bool) []Finding {
+	list := []Finding{}
 	for i := range findings {
 		if about(&findings[i]) {
 			list = append(list, findings[i])
