@@ -10,7 +10,6 @@ import (
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/notify/mail"
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/controller/saving"
 	"github.com/seed-3119e985/genv/remote/controller/wake"
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -71,7 +70,7 @@ type state struct {
 	unrecorded string // why the record could not be kept in the last cycle
 	unsaved    bool   // the memory changed since it was saved
 	saved      time.Time
-	writer     *saving.Writer // nil before the first save
+	writer     *stateWriter // nil before the first save
 
 	last     *Cycle        // the last one that judged
 	reloaded bool          // the hosts may be others than in last
@@ -317,7 +316,7 @@ func (c *Controller) save(urgent bool) (safe <-chan struct{}) {
 		return nil
 	}
 	if c.writer == nil {
-		c.writer = new(saving.Writer)
+		c.writer = new(stateWriter)
 	}
 	safe = c.writer.Write(c.Save(&c.Memory))
 	if c.Keep != nil {

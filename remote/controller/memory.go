@@ -8,7 +8,6 @@ import (
 	"github.com/seed-3119e985/genv/enforce/fairshare"
 	"github.com/seed-3119e985/genv/enforce/notify/mail"
 	"github.com/seed-3119e985/genv/remote/agent"
-	"github.com/seed-3119e985/genv/remote/controller/quota"
 	"github.com/seed-3119e985/genv/remote/operator"
 )
 
@@ -22,7 +21,7 @@ const MaxMemoryAge = time.Hour
 type FleetMemory struct {
 	Rules    enforce.Memory `json:"rules"`
 	Machines Machines       `json:"machines"`
-	Messages quota.Messages `json:"messages"`
+	Messages MessageCounts  `json:"messages"`
 	Mail     mail.Memory    `json:"mail,omitzero"`
 	Guards   GuardMemory    `json:"guards,omitempty"`
 	// FairShare is who may have more devices than the cap. A controller that is elected goes on
@@ -38,7 +37,7 @@ type FleetMemory struct {
 // actions are not sent again: the action has taken place.
 func (m *FleetMemory) learnOfDeliveries(deliveries []Delivery) {
 	var lost []string
-	uncounted := make(map[quota.Recipient]bool)
+	uncounted := make(map[Recipient]bool)
 	for _, d := range deliveries {
 		if errors.Is(d.Err, errSuppressed) {
 			continue
@@ -46,7 +45,7 @@ func (m *FleetMemory) learnOfDeliveries(deliveries []Delivery) {
 		if d.Err != nil && !errors.Is(d.Err, agent.ErrCannotNotify) && !errors.Is(d.Err, agent.ErrRefused) {
 			lost = append(lost, d.ID)
 		}
-		if to := (quota.Recipient{Host: d.Host, UID: d.UID}); d.Terminals == 0 && !uncounted[to] {
+		if to := (Recipient{Host: d.Host, UID: d.UID}); d.Terminals == 0 && !uncounted[to] {
 			uncounted[to] = true
 			m.Messages.Refund(to)
 		}

@@ -12,7 +12,6 @@ import (
 	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
-	"github.com/seed-3119e985/genv/remote/controller/quota"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -156,7 +155,7 @@ var errSuppressed = errors.New("suppressed: the user was sent the messages of an
 
 // admitAll separates what is sent to users from what is suppressed, by host. In a
 // cycle each user of a host gets at most one message.
-func admitAll(l *quota.Messages, all map[snapshot.Hostname][]notify.Notification, now time.Time) map[snapshot.Hostname]batch {
+func admitAll(l *MessageCounts, all map[snapshot.Hostname][]notify.Notification, now time.Time) map[snapshot.Hostname]batch {
 	l.Forget(now)
 	admitted := make(map[snapshot.Hostname]batch, len(all))
 	for host, notifications := range all {
@@ -165,7 +164,7 @@ func admitAll(l *quota.Messages, all map[snapshot.Hostname][]notify.Notification
 		for _, n := range notifications {
 			ok, known := allowed[n.UID]
 			if !known {
-				b.footers[n.UID], ok = l.Admit(quota.Recipient{Host: host, UID: n.UID}, now)
+				b.footers[n.UID], ok = l.Admit(Recipient{Host: host, UID: n.UID}, now)
 				allowed[n.UID] = ok
 			}
 			if ok {

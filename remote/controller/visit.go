@@ -12,7 +12,6 @@ import (
 	"github.com/seed-3119e985/genv/enforce/decision"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
-	"github.com/seed-3119e985/genv/remote/controller/lines"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -139,7 +138,7 @@ func (v *visit) acting() enforce.Event {
 // result returns the report with its outcome.
 func (v *visit) result() ReportResult {
 	r := ReportResult{Cycle: v.cycle, Host: v.report.Host, Report: v.report.Report, Execution: v.execution, Err: v.err, Findings: v.findings}
-	r.Execution.Lines = lines.Shown(r.Report, r.Execution.Lines)
+	r.Execution.Lines = shownLines(r.Report, r.Execution.Lines)
 	return r
 }
 

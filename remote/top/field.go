@@ -4,21 +4,20 @@ import (
 	"slices"
 
 	"github.com/seed-3119e985/genv/remote/live"
-	"github.com/seed-3119e985/genv/remote/top/filter"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
 // keep returns the rows that meet a filter.
-func (s *scene) keep(f filter.Filter, rows []row) []row {
+func (s *scene) keep(f Filter, rows []row) []row {
 	if len(f.Fields()) == 0 {
 		return rows
 	}
 	return slices.DeleteFunc(rows, func(r row) bool { return !s.meets(f, &r) })
 }
 
-func (s *scene) meets(f filter.Filter, r *row) bool {
-	return f.Matches(func(field string) ([]filter.Value, bool) {
+func (s *scene) meets(f Filter, r *row) bool {
+	return f.Matches(func(field string) ([]filterValue, bool) {
 		if !hasField(r.id.tab, field) {
 			return nil, false
 		}
@@ -29,21 +28,21 @@ func (s *scene) meets(f filter.Filter, r *row) bool {
 func hasField(tab tabID, name string) bool { return name == "" || slices.Contains(fieldsOf(tab), name) }
 
 // ignored are the fields of a filter that the rows of a tab don't have.
-func ignored(f filter.Filter, tab tabID) []string {
+func ignored(f Filter, tab tabID) []string {
 	return slices.DeleteFunc(f.Fields(), func(name string) bool { return hasField(tab, name) })
 }
 
-func texts[T ~string](list ...T) (values []filter.Value) {
+func texts[T ~string](list ...T) (values []filterValue) {
 	for _, s := range list {
 		if s != "" {
-			values = append(values, filter.Value{Text: string(s)})
+			values = append(values, filterValue{Text: string(s)})
 		}
 	}
 	return values
 }
 
-func number[T ~int | ~int32 | ~int64](n T) []filter.Value {
-	return []filter.Value{{Number: float64(n), IsNumber: true}}
+func number[T ~int | ~int32 | ~int64](n T) []filterValue {
+	return []filterValue{{Number: float64(n), IsNumber: true}}
 }
 
 // fieldsOf are the fields that the rows of a tab have.
@@ -66,7 +65,7 @@ func fieldsOf(tab tabID) []string {
 }
 
 // values are what a row has in a field of its tab; without a name, in all fields with text.
-func (s *scene) values(r *row, field string) []filter.Value {
+func (s *scene) values(r *row, field string) []filterValue {
 	if field == "" {
 		return s.allTexts(r)
 	}
@@ -96,36 +95,36 @@ func (s *scene) values(r *row, field string) []filter.Value {
 }
 
 // allTexts are the texts of a row, and what its tab shows.
-func (s *scene) allTexts(r *row) (values []filter.Value) {
+func (s *scene) allTexts(r *row) (values []filterValue) {
 	for _, name := range fieldsOf(r.id.tab) {
-		if filter.IsText(name) {
+		if isTextField(name) {
 			values = append(values, s.values(r, name)...)
 		}
 	}
 	switch {
 	case r.finding != nil:
-		values = append(values, filter.Value{Text: r.finding.Line})
+		values = append(values, filterValue{Text: r.finding.Line})
 	case r.event != nil:
-		values = append(values, filter.Value{Text: r.event.Text})
+		values = append(values, filterValue{Text: r.event.Text})
 	case r.failure != nil:
-		values = append(values, filter.Value{Text: r.failure.Error})
+		values = append(values, filterValue{Text: r.failure.Error})
 	}
 	return values
 }
 
-func labels(h *live.Host) (values []filter.Value) {
+func labels(h *live.Host) (values []filterValue) {
 	if h == nil {
 		return nil
 	}
 	for key, label := range h.Labels {
-		values = append(values, filter.Value{Text: key + "=" + label})
+		values = append(values, filterValue{Text: key + "=" + label})
 	}
 	return values
 }
 
 // statesOf are the states of a row's GPUs, "finding" and "failed"; for a finding or an
 // event what is done about it.
-func (s *scene) statesOf(r *row) (values []filter.Value) {
+func (s *scene) statesOf(r *row) (values []filterValue) {
 	switch {
 	case r.finding != nil:
 		return texts(string(r.finding.Decision), "finding")
@@ -133,23 +132,23 @@ func (s *scene) statesOf(r *row) (values []filter.Value) {
 		return texts(string(r.event.Decision), string(r.event.Status))
 	}
 	for _, g := range gpusOf(r) {
-		values = append(values, filter.Value{Text: string(g.State)})
+		values = append(values, filterValue{Text: string(g.State)})
 	}
 	if len(s.rulesOf(r)) > 0 {
-		values = append(values, filter.Value{Text: "finding"})
+		values = append(values, filterValue{Text: "finding"})
 	}
 	if failureOf(r.host) != nil {
-		values = append(values, filter.Value{Text: "failed"})
+		values = append(values, filterValue{Text: "failed"})
 	}
 	for _, g := range gpusOf(r) {
 		if s.fleet.Exempt(r.id.host, g) != nil {
-			values = append(values, filter.Value{Text: "exempt"})
+			values = append(values, filterValue{Text: "exempt"})
 		}
 	}
 	return values
 }
 
-func (s *scene) rulesOf(r *row) (values []filter.Value) {
+func (s *scene) rulesOf(r *row) (values []filterValue) {
 	switch {
 	case r.finding != nil:
 		return texts(r.finding.Rule)
@@ -166,12 +165,12 @@ func (s *scene) rulesOf(r *row) (values []filter.Value) {
 		found = s.of(r.id.host, r.gpu)
 	}
 	for _, f := range found {
-		values = append(values, filter.Value{Text: string(f.Rule)})
+		values = append(values, filterValue{Text: string(f.Rule)})
 	}
 	return values
 }
 
-func pids(r *row) (values []filter.Value) {
+func pids(r *row) (values []filterValue) {
 	if r.gpu == nil {
 		return pid(r)
 	}
@@ -181,7 +180,7 @@ func pids(r *row) (values []filter.Value) {
 	return values
 }
 
-func pid(r *row) []filter.Value {
+func pid(r *row) []filterValue {
 	n := r.id.pid
 	if r.event != nil {
 		n = r.event.PID
@@ -192,7 +191,7 @@ func pid(r *row) []filter.Value {
 	return number(n)
 }
 
-func (s *scene) commands(r *row, field string) (values []filter.Value) {
+func (s *scene) commands(r *row, field string) (values []filterValue) {
 	of := func(command, container string) {
 		if field == "container" {
 			command = container
@@ -213,7 +212,7 @@ func (s *scene) commands(r *row, field string) (values []filter.Value) {
 }
 
 // numbers are the fields that depend on GPUs, and the counts of users.
-func numbers(r *row, field string) (values []filter.Value) {
+func numbers(r *row, field string) (values []filterValue) {
 	switch {
 	case field == "devices":
 		return number(r.user.Attached)
@@ -237,7 +236,7 @@ func numbers(r *row, field string) (values []filter.Value) {
 	return values
 }
 
-func gpuValue(g *gpus.GPU, field string) []filter.Value {
+func gpuValue(g *gpus.GPU, field string) []filterValue {
 	switch field {
 	case "model":
 		return texts(g.Model)
@@ -251,7 +250,7 @@ func gpuValue(g *gpus.GPU, field string) []filter.Value {
 	return nil
 }
 
-func optional[T ~int | ~int64](n *T) []filter.Value {
+func optional[T ~int | ~int64](n *T) []filterValue {
 	if n == nil {
 		return nil
 	}

@@ -5,8 +5,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/seed-3119e985/genv/remote/top/filter"
 )
 
 func (m *Model) ids() (list []string) {
@@ -116,12 +114,12 @@ func FuzzFilter(fuzz *testing.F) {
 	}
 	m := viewed(fuzz, sample(), 80, 24)
 	fuzz.Fuzz(func(t *testing.T, s string) {
-		f, err := filter.Parse(s)
+		f, err := ParseFilter(s)
 		if err != nil {
 			require.NotEmpty(t, err.Error())
 			return
 		}
-		again, err := filter.Parse(f.String())
+		again, err := ParseFilter(f.String())
 		require.NoError(t, err)
 		require.Equal(t, f, again, "what is shown as the filter is the filter")
 		for tab := range tabCount {

@@ -14,7 +14,6 @@ import (
 	"github.com/seed-3119e985/genv/enforce/exemption"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/live"
-	"github.com/seed-3119e985/genv/remote/top/source"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
@@ -103,9 +102,9 @@ func sampleEvents() []live.Event {
 // silent is a Source with nothing more.
 type silent struct{}
 
-func (silent) Next(ctx context.Context) (source.Update, error) {
+func (silent) Next(ctx context.Context) (Update, error) {
 	<-ctx.Done()
-	return source.Update{}, ctx.Err()
+	return Update{}, ctx.Err()
 }
 
 // viewed is a Model that shows a fleet on a screen of a size.
@@ -118,7 +117,7 @@ func viewed(t testing.TB, fleet *live.Fleet, width, height int) *Model {
 }
 
 func (m *Model) update(fleet *live.Fleet, events ...live.Event) {
-	m.Update(updateMsg{update: source.Update{Fleet: fleet, Events: events, Origin: "controller"}})
+	m.Update(updateMsg{update: Update{Fleet: fleet, Events: events, Origin: "controller"}})
 }
 
 // press presses keys: names, characters, or texts that are typed.

@@ -5,7 +5,6 @@ import (
 
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/top/draw"
-	"github.com/seed-3119e985/genv/remote/top/filter"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -53,7 +52,7 @@ func serviceCell(_ *scene, r *row, _ time.Time) draw.Cell {
 }
 
 // guardOf is what a row of the hosts has to say about a guard, for filters.
-func guardOf(r *row) []filter.Value {
+func guardOf(r *row) []filterValue {
 	if r.host == nil || r.host.Guard.String() == "" {
 		return nil
 	}

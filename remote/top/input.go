@@ -6,7 +6,6 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/seed-3119e985/genv/remote/top/filter"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -70,7 +69,7 @@ func (m *Model) entered() {
 		m.complete()
 		return
 	}
-	f, err := filter.Parse(m.input.text)
+	f, err := ParseFilter(m.input.text)
 	if err != nil {
 		m.message = err.Error()
 		return

@@ -9,7 +9,6 @@ import (
 
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/remote/top/draw"
-	"github.com/seed-3119e985/genv/remote/top/filter"
 )
 
 // key acts on a key.
@@ -131,7 +130,7 @@ func (m *Model) back() {
 		m.way, m.tab, m.scope = m.way[:last], p.tab, p.scope
 		m.cursors[m.tab] = p.cursor
 	} else {
-		m.filter = filter.Filter{}
+		m.filter = Filter{}
 	}
 	m.arrange()
 }

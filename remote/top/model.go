@@ -10,8 +10,6 @@ import (
 
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/top/draw"
-	"github.com/seed-3119e985/genv/remote/top/filter"
-	"github.com/seed-3119e985/genv/remote/top/source"
 )
 
 // Model is the state of the view.
@@ -27,14 +25,14 @@ type Model struct {
 	origin  string
 	err     error // why there is nothing newer
 	paused  bool
-	waiting *source.Update // what came while it was paused
+	waiting *Update // what came while it was paused
 
 	tab     tabID
 	scope   scope
 	way     []place // to go back with Esc
 	cursors [tabCount]cursor
 	tagged  map[identity]bool
-	filter  filter.Filter
+	filter  Filter
 	rows    []row // of the tab, filtered and sorted
 
 	mode    mode
@@ -73,7 +71,7 @@ type cursor struct {
 }
 
 type updateMsg struct {
-	update source.Update
+	update Update
 	err    error
 }
 
@@ -140,7 +138,7 @@ func (m *Model) take(msg updateMsg) {
 	case m.paused:
 		events := msg.update.Events
 		if m.waiting != nil {
-			events = source.WithEvents(m.waiting.Events, events)
+			events = withEvents(m.waiting.Events, events)
 		}
 		msg.update.Events = events
 		m.waiting = &msg.update
@@ -149,12 +147,12 @@ func (m *Model) take(msg updateMsg) {
 	}
 }
 
-func (m *Model) show(u *source.Update) {
+func (m *Model) show(u *Update) {
 	var kept []live.Event
 	if m.scene != nil && m.scene.fleet.Run == u.Fleet.Run { // another controller counts from 1
 		kept = m.scene.events
 	}
-	m.scene, m.origin = newScene(u.Fleet, source.WithEvents(kept, u.Events)), u.Origin
+	m.scene, m.origin = newScene(u.Fleet, withEvents(kept, u.Events)), u.Origin
 	m.arrange()
 	m.forgetTags()
 }

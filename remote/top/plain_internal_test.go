@@ -12,8 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/remote/live"
-	"github.com/seed-3119e985/genv/remote/top/filter"
-	"github.com/seed-3119e985/genv/remote/top/source"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -23,17 +21,17 @@ type list struct {
 	cancel context.CancelFunc
 }
 
-func (l *list) Next(ctx context.Context) (source.Update, error) {
+func (l *list) Next(ctx context.Context) (Update, error) {
 	if len(l.items) == 0 {
 		l.cancel()
-		return source.Update{}, ctx.Err()
+		return Update{}, ctx.Err()
 	}
 	item := l.items[0]
 	l.items = l.items[1:]
 	if err, failed := item.(error); failed {
-		return source.Update{}, err
+		return Update{}, err
 	}
-	return source.Update{Fleet: item.(*live.Fleet)}, nil
+	return Update{Fleet: item.(*live.Fleet)}, nil
 }
 
 func plainLines(t *testing.T, options Options, cycles int, items ...any) ([]string, *live.Fleet, error) {
@@ -84,8 +82,8 @@ func TestPlainEnds(t *testing.T) {
 	require.ErrorContains(t, err, "none")
 }
 
-func must(t *testing.T, s string) filter.Filter {
-	f, err := filter.Parse(s)
+func must(t *testing.T, s string) Filter {
+	f, err := ParseFilter(s)
 	require.NoError(t, err)
 	return f
 }

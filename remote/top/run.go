@@ -10,19 +10,17 @@ import (
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/operator"
-	"github.com/seed-3119e985/genv/remote/top/filter"
-	"github.com/seed-3119e985/genv/remote/top/source"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // Options are what a view needs from outside.
 type Options struct {
-	Source source.Source
+	Source Source
 	In     io.Reader
 	Out    io.Writer // a terminal, for Run
 	Now    func() time.Time
 	Colour bool
-	Filter filter.Filter // at the beginning
+	Filter Filter // at the beginning
 	// Hosts limits what is shown to these hosts; nil for all. Users are counted on all.
 	Hosts map[snapshot.Hostname]bool
 	// SSH are the arguments of ssh before the host.

@@ -11,7 +11,6 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/live/socket"
 	"github.com/seed-3119e985/genv/remote/top"
-	"github.com/seed-3119e985/genv/remote/top/filter"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -22,7 +21,7 @@ type topConfig struct {
 	plain    bool
 	cycles   int
 	allow    bool // actions
-	filter   filter.Filter
+	filter   top.Filter
 }
 
 func topFlags() []cli.Flag {
@@ -48,7 +47,7 @@ func (p *program) readTopConfig(c *cli.Context) (config topConfig, err error) {
 	if config.interval, err = command.PositiveDuration(c, "interval"); err != nil {
 		return config, err
 	}
-	if config.filter, err = filter.Parse(c.String("filter")); err != nil {
+	if config.filter, err = top.ParseFilter(c.String("filter")); err != nil {
 		return config, command.UsageError("--filter: %w", err)
 	}
 	switch {

@@ -17,13 +17,13 @@ import (
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/live/socket"
 	"github.com/seed-3119e985/genv/remote/operator"
-	"github.com/seed-3119e985/genv/remote/top/source"
+	"github.com/seed-3119e985/genv/remote/top"
 )
 
 // topSource is a running controller, or looks of this program for as long as there is no
 // controller: never both.
 type topSource struct {
-	follower *source.Follower
+	follower *top.Follower
 	look     *look
 
 	mu   sync.Mutex
@@ -73,14 +73,14 @@ func (p *program) appeared(c *cli.Context) string {
 }
 
 func (s *topSource) follow(ctx context.Context, path string) {
-	s.follower = source.Follow(ctx, live.NewClient(path))
+	s.follower = top.Follow(ctx, live.NewClient(path))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.path = path
 }
 
 // Next implements top.Source.
-func (s *topSource) Next(ctx context.Context) (source.Update, error) {
+func (s *topSource) Next(ctx context.Context) (top.Update, error) {
 	if s.follower == nil {
 		update, err := s.look.Next(ctx)
 		var started *startedError
@@ -122,7 +122,7 @@ func (s *topSource) act(ctx context.Context, action *operator.Action) (operator.
 
 // look asks the hosts at an interval, as `genv remote watch` does.
 type look struct {
-	*source.FeedSource
+	*top.FeedSource
 	fleet   *fleet
 	pool    *agent.Pool
 	context context.Context //nolint:containedctx // ends, with the cause, when a controller was started
@@ -139,7 +139,7 @@ func (e *startedError) Error() string { return "a controller was started: " + e.
 func (f *fleet) look(ctx context.Context, interval time.Duration, appeared func() string) *look {
 	ctx, cancel := context.WithCancelCause(ctx)
 	feed := live.NewFeed(live.Options{Now: f.program.Now, Interval: interval})
-	l := &look{FeedSource: source.OfFeed(feed, "own looks"), fleet: f, pool: f.pool(), context: ctx, cancel: cancel, stopped: make(chan struct{})}
+	l := &look{FeedSource: top.OfFeed(feed, "own looks"), fleet: f, pool: f.pool(), context: ctx, cancel: cancel, stopped: make(chan struct{})}
 	c := &controller.Controller{
 		Asker:  controller.Asker{Hosts: f.Hosts, Link: f.visible(l.pool, interval), Fanout: len(f.Hosts)},
 		Policy: new(policy.File), DryRun: true, Sinks: []controller.Sink{feed}, Now: f.program.Now,
@@ -163,7 +163,7 @@ func (f *fleet) look(ctx context.Context, interval time.Duration, appeared func(
 }
 
 // Next implements top.Source.
-func (l *look) Next(ctx context.Context) (source.Update, error) {
+func (l *look) Next(ctx context.Context) (top.Update, error) {
 	within, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(l.context, cancel)()

@@ -19,7 +19,6 @@ import (
 	"github.com/seed-3119e985/genv/enforce/notify/mail"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/controller/handover"
-	"github.com/seed-3119e985/genv/remote/controller/quota"
 	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/remote/election/etcd"
 	"github.com/seed-3119e985/genv/remote/operator"
@@ -119,7 +118,7 @@ func memoryOf(hosts int) controller.FleetMemory {
 		m.Rules.Hosts[host] = enforce.KnownHost{Answered: true}
 		m.Machines.Twins[string(host)] = []string{string(host) + "-twin"}
 		m.Guards[host] = controller.GuardSeen{Epoch: "e", Seq: 3, ID: 4}
-		m.Messages.Admit(quota.Recipient{Host: host, UID: 1000}, noon)
+		m.Messages.Admit(controller.Recipient{Host: host, UID: 1000}, noon)
 	}
 	m.Rules.Findings["max-devices-per-user/alice"] = enforce.KnownFinding{Decision: enforce.DecisionAct}
 	m.Rules.Present["max-devices-per-user/alice"] = enforce.Presence{Since: noon.Add(-time.Hour), Cycles: 360}

@@ -1,4 +1,4 @@
-package filter
+package top
 
 import (
 	"strings"
@@ -22,9 +22,9 @@ func TestErrors(t *testing.T) {
 		"=bob":         `unknown field ""`,
 		"util<\x1b[2J": `util: "?[2j" is not a number`,
 	} {
-		_, err := Parse(text)
+		_, err := ParseFilter(text)
 		require.ErrorContains(t, err, want, text)
 	}
-	_, err := Parse(strings.Repeat("x", maxLength+1))
+	_, err := ParseFilter(strings.Repeat("x", maxFilterLength+1))
 	require.ErrorContains(t, err, "longer than")
 }

@@ -1,10 +1,4 @@
-// Package filter reads and applies the filters of `genv remote top`: conditions on the
-// fields of rows, such as
-//
-//	host~gpu-1 user=bob util<5 state=finding
-//
-// It knows the names and kinds of fields; what a row has in them, its caller says.
-package filter
+package top
 
 import (
 	"errors"
@@ -18,14 +12,19 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Filter chooses rows. The zero Filter takes all of them.
+// Filter chooses rows by conditions on their fields, such as
+//
+//	host~gpu-1 user=bob util<5 state=finding
+//
+// It knows the names and kinds of fields; what a row has in them, its caller says. The zero Filter
+// takes all rows.
 type Filter struct {
 	text  string
 	terms []term
 }
 
-// Value is what a row has in a field: a text or a number.
-type Value struct {
+// filterValue is what a row has in a field: a text or a number.
+type filterValue struct {
 	Text     string
 	Number   float64
 	IsNumber bool
@@ -42,16 +41,16 @@ type term struct {
 // String is the filter as it was written.
 func (f Filter) String() string { return f.text }
 
-// maxLength bounds the length of a filter in bytes.
-const maxLength = 1000
+// maxFilterLength bounds the length of a filter in bytes.
+const maxFilterLength = 1000
 
-// Parse reads a filter: conditions that must all be met, with spaces between them.
+// ParseFilter reads a filter: conditions that must all be met, with spaces between them.
 // A condition is a field, an operator and a value, as in host~gpu-1 user=bob util<5
 // mem>=40g state=finding, or a word alone. Values with spaces are put in quotation marks.
 // The operators are = and !=, ~ (contains) and !~, and < <= > >= for numbers.
-func Parse(s string) (Filter, error) {
-	if len(s) > maxLength {
-		return Filter{}, fmt.Errorf("the filter is longer than %d characters", maxLength)
+func ParseFilter(s string) (Filter, error) {
+	if len(s) > maxFilterLength {
+		return Filter{}, fmt.Errorf("the filter is longer than %d characters", maxFilterLength)
 	}
 	f := Filter{text: strings.TrimSpace(s)}
 	words, err := splitWords(s)
@@ -168,8 +167,8 @@ func fields() map[string]fieldKind {
 	}
 }
 
-// IsText reports whether a field has texts, and not numbers.
-func IsText(field string) bool {
+// isTextField reports whether a field has texts, and not numbers.
+func isTextField(field string) bool {
 	kind, known := fields()[field]
 	return known && kind == textField
 }
@@ -194,7 +193,7 @@ func (f Filter) Fields() (names []string) {
 // Matches reports whether a row meets all conditions. values is what it has in a field, or
 // with "" all its texts; false for a field that such rows don't have: conditions on it are
 // ignored.
-func (f Filter) Matches(values func(field string) ([]Value, bool)) bool {
+func (f Filter) Matches(values func(field string) ([]filterValue, bool)) bool {
 	for i := range f.terms {
 		t := &f.terms[i]
 		if list, has := values(t.field); has && !t.matches(list) {
@@ -206,16 +205,16 @@ func (f Filter) Matches(values func(field string) ([]Value, bool)) bool {
 
 // matches reports whether one of the values meets the condition; for != and !~, whether
 // all do. What is unknown meets no condition on a number.
-func (t *term) matches(list []Value) bool {
+func (t *term) matches(list []filterValue) bool {
 	switch t.operator {
 	case "!=", "!~":
-		return !slices.ContainsFunc(list, func(v Value) bool { return t.equals(v) })
+		return !slices.ContainsFunc(list, func(v filterValue) bool { return t.equals(v) })
 	}
 	return slices.ContainsFunc(list, t.meets)
 }
 
 // equals ignores that the operator may be negative.
-func (t *term) equals(v Value) bool {
+func (t *term) equals(v filterValue) bool {
 	switch {
 	case v.IsNumber:
 		return v.Number == t.number
@@ -225,7 +224,7 @@ func (t *term) equals(v Value) bool {
 	return strings.EqualFold(v.Text, t.value)
 }
 
-func (t *term) meets(v Value) bool {
+func (t *term) meets(v filterValue) bool {
 	switch t.operator {
 	case "<":
 		return v.IsNumber && v.Number < t.number

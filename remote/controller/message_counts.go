@@ -1,6 +1,4 @@
-// Package quota counts the messages that are shown to users, so that they get only so many in
-// an hour. It is pure.
-package quota
+package controller
 
 import (
 	"fmt"
@@ -27,9 +25,9 @@ type window struct {
 	Suppressed int       `json:"suppressed,omitempty"`
 }
 
-// Messages counts messages by user and hour. It has no clock. The zero
-// Messages has counted none.
-type Messages struct {
+// MessageCounts counts messages by user and hour. It has no clock. The zero
+// MessageCounts has counted none.
+type MessageCounts struct {
 	// Users are counted by host, so that messages which one host causes don't use up
 	// those of the user on another host.
 	Users map[snapshot.Hostname]map[snapshot.UID]window `json:"users,omitempty"`
@@ -43,7 +41,7 @@ type Recipient struct {
 
 // Admit counts a message, and reports whether it may be sent and what it is to end
 // with: how many were not sent in the hour before, and that no more will be.
-func (l *Messages) Admit(to Recipient, now time.Time) (note string, ok bool) {
+func (l *MessageCounts) Admit(to Recipient, now time.Time) (note string, ok bool) {
 	users := l.Users[to.Host]
 	w, known := users[to.UID]
 	if !known && len(users) >= maxRecipients {
@@ -74,7 +72,7 @@ func (l *Messages) Admit(to Recipient, now time.Time) (note string, ok bool) {
 }
 
 // Refund uncounts a message that was shown on no terminal.
-func (l *Messages) Refund(to Recipient) {
+func (l *MessageCounts) Refund(to Recipient) {
 	if w := l.Users[to.Host][to.UID]; w.Sent > 0 {
 		w.Sent--
 		l.Users[to.Host][to.UID] = w
@@ -83,7 +81,7 @@ func (l *Messages) Refund(to Recipient) {
 
 // Forget drops windows that have ended. One with suppressed messages is kept for
 // another hour, so that the next message can say how many there were.
-func (l *Messages) Forget(now time.Time) {
+func (l *MessageCounts) Forget(now time.Time) {
 	for host, users := range l.Users {
 		maps.DeleteFunc(users, func(_ snapshot.UID, w window) bool {
 			age := now.Sub(w.Since)

@@ -1,6 +1,4 @@
-// Package source has where the live view gets the state of a fleet from: the socket of a
-// controller, or a feed in this process.
-package source
+package top
 
 import (
 	"context"
@@ -59,8 +57,8 @@ func (s *FeedSource) Close() { s.watch.Close() }
 // maxEvents is how many events are kept for the history.
 const maxEvents = 4096
 
-// WithEvents adds new events to those that are kept.
-func WithEvents(kept, more []live.Event) []live.Event {
+// withEvents adds new events to those that are kept.
+func withEvents(kept, more []live.Event) []live.Event {
 	kept = append(slices.Clip(kept), more...)
 	if excess := len(kept) - maxEvents; excess > 0 {
 		kept = kept[excess:]

@@ -1,4 +1,4 @@
-package lines
+package controller
 
 import (
 	"strings"
@@ -31,6 +31,6 @@ func TestShownLines(t *testing.T) {
 		"Terminating process 7 from environment 1 that is running on GPU(s) 0":              `The host says: "Terminating process 7 from environment 1 that is running on GPU(s) 0"`,
 		"\x1b[2J" + strings.Repeat("x", 1000):                                               `The host says: "?[2J` + strings.Repeat("x", maxHostWords-5) + `…"`,
 	} {
-		require.Equal(t, []string{want}, Shown(report, []string{line}))
+		require.Equal(t, []string{want}, shownLines(report, []string{line}))
 	}
 }

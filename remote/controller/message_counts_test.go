@@ -1,4 +1,4 @@
-package quota
+package controller
 
 import (
 	"testing"
@@ -11,7 +11,7 @@ import (
 
 func TestMessages(t *testing.T) {
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	var l Messages
+	var l MessageCounts
 	alice := Recipient{"a", 1001}
 	for i := range messagesAnHour - 1 {
 		note, ok := l.Admit(alice, now.Add(time.Duration(i)*time.Second))
@@ -46,7 +46,7 @@ func TestMessages(t *testing.T) {
 // other hosts' room.
 func TestMessagesAreBounded(t *testing.T) {
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	var l Messages
+	var l MessageCounts
 	admitted := 0
 	for i := range 10 * maxRecipients {
 		if _, ok := l.Admit(Recipient{"evil", snapshot.UID(i)}, now); ok {

@@ -1,28 +1,31 @@
-package saving
+package controller
 
 import "sync"
 
-// Writer writes one state at a time; each is the whole state, so the newest replaces those
-// that still wait. The zero Writer is ready for use. It is safe for concurrent use.
-type Writer struct {
+// stateWriter writes the state of a loop in the background, so that the loop does not wait for the
+// disk. Each state is the whole one, so the newest replaces those that still wait: however slow the
+// disk is, something is safe after two writes at most. The zero stateWriter is ready for use. It is
+// safe for concurrent use.
+type stateWriter struct {
 	mu      sync.Mutex
 	busy    bool
-	waiting *state // the next one; nil for none
+	waiting *pendingState // the next one; nil for none
 	work    sync.WaitGroup
 }
 
-type state struct {
+// pendingState is a state that is to be written.
+type pendingState struct {
 	write func()
 	safe  chan struct{}
 }
 
 // Write has a state written, and returns a channel that is closed when that, or a newer one,
 // has been written. It doesn't wait.
-func (w *Writer) Write(write func()) (safe <-chan struct{}) {
+func (w *stateWriter) Write(write func()) (safe <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.waiting == nil {
-		w.waiting = &state{safe: make(chan struct{})}
+		w.waiting = &pendingState{safe: make(chan struct{})}
 	}
 	w.waiting.write = write
 	if !w.busy {
@@ -33,27 +36,27 @@ func (w *Writer) Write(write func()) (safe <-chan struct{}) {
 }
 
 // After does something in the background once safe, which Write returned, is closed.
-func (w *Writer) After(safe <-chan struct{}, do func()) {
+func (w *stateWriter) After(safe <-chan struct{}, do func()) {
 	w.work.Go(func() { <-safe; do() })
 }
 
 // Wait waits until all is written, and what comes After that is done. Neither Write nor After
-// may be called meanwhile. A nil Writer has nothing to write.
-func (w *Writer) Wait() {
+// may be called meanwhile. A nil stateWriter has nothing to write.
+func (w *stateWriter) Wait() {
 	if w != nil {
 		w.work.Wait()
 	}
 }
 
 // run writes until nothing waits.
-func (w *Writer) run() {
+func (w *stateWriter) run() {
 	for s := w.next(); s != nil; s = w.next() {
 		s.write()
 		close(s.safe)
 	}
 }
 
-func (w *Writer) next() *state {
+func (w *stateWriter) next() *pendingState {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := w.waiting

@@ -1,4 +1,4 @@
-package source
+package top
 
 import (
 	"context"
@@ -78,7 +78,7 @@ func (f *Follower) take(m live.Message) {
 		}
 	case m.Event != nil:
 		f.after = m.Event.Number
-		f.events = WithEvents(f.events, []live.Event{*m.Event})
+		f.events = withEvents(f.events, []live.Event{*m.Event})
 	}
 	f.notify()
 }
@@ -111,7 +111,7 @@ func (f *Follower) Next(ctx context.Context) (Update, error) {
 		}
 	}
 	f.mu.Lock()
-	f.events = WithEvents(events, f.events)
+	f.events = withEvents(events, f.events)
 	f.mu.Unlock()
 	return Update{}, err
 }

@@ -1,5 +1,4 @@
-// Package lines says how the lines that a host prints about a report are shown. It is pure.
-package lines
+package controller
 
 import (
 	"slices"
@@ -12,11 +11,11 @@ import (
 // maxHostWords is how many characters of a line of a host's own are shown.
 const maxHostWords = 128
 
-// Shown are a host's lines as they are shown. Those about the report are
+// shownLines are a host's lines as they are shown. Those about the report are
 // genv's own: 1.4.3 prints names and ids that users choose as they are, and names
 // the environment that a process claims although it is in none. All others may
 // contain anything that a user of the host wants an administrator to read.
-func Shown(report enforce.Report, lines []string) []string {
+func shownLines(report enforce.Report, lines []string) []string {
 	shown := make(map[string]string)
 	for i := range report.Detach {
 		d := &report.Detach[i]

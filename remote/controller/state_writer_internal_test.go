@@ -1,4 +1,4 @@
-package saving_test
+package controller
 
 import (
 	"sync/atomic"
@@ -7,15 +7,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
-
-	"github.com/seed-3119e985/genv/remote/controller/saving"
 )
 
 // While the disk is slow, what comes is written together, the newest once.
 func TestWritesOfASlowDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var w saving.Writer
+		var w stateWriter
 		var disk []int
 		begun := time.Now()
 		write := func(n int) <-chan struct{} {
@@ -42,7 +39,7 @@ func TestWritesOfASlowDisk(t *testing.T) {
 
 // What is said to be safe has been written, and never over something newer.
 func TestManyWritersAtATime(t *testing.T) {
-	var w saving.Writer
+	var w stateWriter
 	var disk, writing atomic.Int64
 	done := make(chan bool)
 	for range 8 {
@@ -66,10 +63,8 @@ func TestManyWritersAtATime(t *testing.T) {
 	require.GreaterOrEqual(t, disk.Load(), int64(500), "each of a writer's writes is one that began after it asked")
 }
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
 func TestNothingToWrite(*testing.T) {
-	var w saving.Writer
+	var w stateWriter
 	w.Wait()
-	(*saving.Writer)(nil).Wait()
+	(*stateWriter)(nil).Wait()
 }
