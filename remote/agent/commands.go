@@ -12,7 +12,6 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent/readonly"
 	"github.com/seed-3119e985/genv/remote/agent/retry"
-	"github.com/seed-3119e985/genv/remote/agent/untrusted"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -52,7 +51,7 @@ func (c Commands) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Sna
 	if err != nil {
 		return nil, err
 	}
-	s.Warnings = untrusted.Lines(warnings, untrusted.MaxWarnings)
+	s.Warnings = boundLines(warnings, maxWarnings)
 	if c.Measure {
 		c.measure(ctx, host, s)
 	}
@@ -108,8 +107,8 @@ func (c Commands) Execute(ctx context.Context, host remote.Host, report enforce.
 	}
 	items := len(report.Detach) + len(report.Terminate)
 	return Execution{
-		Lines:    untrusted.Lines(lines(out.Stdout), 2*items+maxBanner),
-		Warnings: untrusted.Lines(lines(out.Stderr), 2*items+untrusted.MaxWarnings),
+		Lines:    boundLines(lines(out.Stdout), 2*items+maxBanner),
+		Warnings: boundLines(lines(out.Stderr), 2*items+maxWarnings),
 	}, err
 }
 

@@ -13,7 +13,6 @@ import (
 	"github.com/seed-3119e985/genv/enforce/wire"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
-	"github.com/seed-3119e985/genv/remote/agent/untrusted"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -167,14 +166,14 @@ func (t *streamTransport) Execute(ctx context.Context, _ remote.Host, report enf
 	defer end()
 	err = t.call(ctx, RequestExecute, request, &answer)
 	if err == nil {
-		err = untrusted.Check(report, answer.Outcomes)
+		err = checkOutcomes(report, answer.Outcomes)
 	}
 	if err != nil && !errors.Is(err, ErrRefused) && !errors.Is(err, ErrNotSent) {
 		return Execution{}, remote.Errorf(remote.OutcomeUnknown, "the report was sent, and what came of it is not known: %w", err)
 	}
-	answer.Lines = untrusted.Lines(answer.Lines, 2*len(answer.Outcomes))
-	answer.Warnings = untrusted.Lines(answer.Warnings, 2*len(answer.Outcomes)+untrusted.MaxWarnings)
-	untrusted.ShortenReasons(answer.Outcomes)
+	answer.Lines = boundLines(answer.Lines, 2*len(answer.Outcomes))
+	answer.Warnings = boundLines(answer.Warnings, 2*len(answer.Outcomes)+maxWarnings)
+	shortenReasons(answer.Outcomes)
 	return answer, err
 }
 

@@ -11,7 +11,6 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/environment"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
-	"github.com/seed-3119e985/genv/cmd/genv/session"
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
@@ -43,7 +42,7 @@ func (p *program) remoteActivate(c *cli.Context) error {
 			activation[flag] = "1"
 		}
 	}
-	return session.Become(session.Shell(&config.SSH, host, activation.Environ()))
+	return become(sshShell(&config.SSH, host, activation.Environ()))
 }
 
 // findRoom is the host on which to activate.

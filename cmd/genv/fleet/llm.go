@@ -8,9 +8,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/environment"
-	"github.com/seed-3119e985/genv/cmd/genv/llm/hosts"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
-	"github.com/seed-3119e985/genv/cmd/genv/session"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -38,11 +36,11 @@ func (p *program) llmCommand() *cli.Command {
 
 func (p *program) remoteLLMs(c *cli.Context) error {
 	return list(p, c, (*fleet).environments, func(list listing, results []remote.Result[[]snapshot.Environment], duplicates []controller.Duplicate) error {
-		models, answered := hosts.Of(results)
+		models, answered := llmModels(results)
 		if list.output.Format == "json" {
-			return render.WriteJSON(p.Out, hosts.Document{Schema: "genv.remote.llm/1", Models: models, Failed: render.FailuresOf(results), Duplicates: append([]controller.Duplicate{}, duplicates...)})
+			return render.WriteJSON(p.Out, llmDocument{Schema: "genv.remote.llm/1", Models: models, Failed: render.FailuresOf(results), Duplicates: append([]controller.Duplicate{}, duplicates...)})
 		}
-		if err := hosts.Write(p.Out, models, list.output, p.Now()); err != nil || list.noSummary {
+		if err := writeModels(p.Out, models, list.output, p.Now()); err != nil || list.noSummary {
 			return err
 		}
 		_, err := fmt.Fprintf(p.Out, "\nTotal %d LLMs on %d hosts%s\n", len(models), answered, list.alsoFailed(len(results)-answered))
@@ -78,8 +76,8 @@ func (p *program) remoteLLMAttach(c *cli.Context) error {
 	if err := f.conclude(failures, nil); len(failures) == len(results) {
 		return err
 	}
-	if host, port, ok := hosts.Find(results, model); ok {
-		return session.Become(session.Command(&config.SSH, host, []string{"genv", "llm", "attach", "--port", strconv.Itoa(port), model}))
+	if host, port, ok := findModel(results, model); ok {
+		return become(sshCommand(&config.SSH, host, []string{"genv", "llm", "attach", "--port", strconv.Itoa(port), model}))
 	}
 	return fmt.Errorf("no host serves %s: `genv remote llm ps` lists what is served", text.Shown(model))
 }
@@ -114,5 +112,5 @@ func (p *program) remoteServe(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	return session.Become(session.Command(&config.SSH, host, append(words, model)))
+	return become(sshCommand(&config.SSH, host, append(words, model)))
 }

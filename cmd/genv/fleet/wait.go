@@ -9,7 +9,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/fleet/requirement"
 	"github.com/seed-3119e985/genv/cmd/genv/gpulist"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/remote"
@@ -47,7 +46,7 @@ func (p *program) waitCommand() *cli.Command {
 // waiter waits until a host has enough free GPUs.
 type waiter struct {
 	*fleet
-	wanted   requirement.Requirement
+	wanted   requirement
 	interval time.Duration
 	within   time.Duration // 0 for ever
 	format   string
@@ -63,7 +62,7 @@ func (p *program) remoteWait(c *cli.Context) error {
 	if w.format, err = command.FormatOf(c, "tui", "json"); err != nil {
 		return err
 	}
-	if w.wanted, err = requirement.Read(c); err != nil {
+	if w.wanted, err = readRequirement(c); err != nil {
 		return err
 	}
 	if w.interval, err = command.PositiveDuration(c, "interval"); err != nil {

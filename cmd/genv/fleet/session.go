@@ -1,6 +1,4 @@
-// Package session opens a session of a person on a host: it becomes ssh(1), with the options
-// that genv's own connections have.
-package session
+package fleet
 
 import (
 	"errors"
@@ -15,15 +13,15 @@ import (
 	"github.com/seed-3119e985/genv/remote/sshclient"
 )
 
-// Shell is the command line of ssh(1), which gives the user a terminal on the
+// sshShell is the command line of ssh(1), which gives the user a terminal on the
 // host. sshd accepts no variables of ours unless it was configured to, so env(1)
 // sets them there. The shell is a login shell, as in any session.
-func Shell(ssh *sshclient.Options, host remote.Host, environ []string) []string {
+func sshShell(ssh *sshclient.Options, host remote.Host, environ []string) []string {
 	return argsOf(ssh, host, remoteShell(environ))
 }
 
-// Command is Shell for one command.
-func Command(ssh *sshclient.Options, host remote.Host, words []string) []string {
+// sshCommand is sshShell for one command.
+func sshCommand(ssh *sshclient.Options, host remote.Host, words []string) []string {
 	quoted := make([]string, len(words))
 	for i, word := range words {
 		quoted[i] = remote.Quote(word)
@@ -63,9 +61,9 @@ func remoteShell(environ []string) string {
 	return "exec env " + strings.Join(words, " ") + ` "$SHELL" -l -i`
 }
 
-// Become replaces this program by ssh, so that the terminal, signals and exit status
+// become replaces this program by ssh, so that the terminal, signals and exit status
 // are those of the session.
-func Become(args []string) error {
+func become(args []string) error {
 	path, err := exec.LookPath(args[0])
 	if err != nil {
 		return errors.New("ssh is not in PATH: install the OpenSSH client, which opens the session")

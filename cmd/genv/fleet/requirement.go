@@ -1,4 +1,4 @@
-package requirement
+package fleet
 
 import (
 	"fmt"
@@ -14,8 +14,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Requirement is how many GPUs of a kind somebody wants on one host.
-type Requirement struct {
+// requirement is how many GPUs of a kind somebody wants on one host.
+type requirement struct {
 	count  int
 	model  *regexp.Regexp // nil for any
 	memory int64          // the least, in bytes; 0 for any
@@ -23,9 +23,9 @@ type Requirement struct {
 	writtenModel, writtenMemory string
 }
 
-// Read reads --gpus, --model and --memory.
-func Read(c *cli.Context) (Requirement, error) {
-	r := Requirement{count: c.Int("gpus"), model: gpulist.ReadModel(c), writtenModel: c.String("model"), writtenMemory: c.String("memory")}
+// readRequirement reads --gpus, --model and --memory.
+func readRequirement(c *cli.Context) (requirement, error) {
+	r := requirement{count: c.Int("gpus"), model: gpulist.ReadModel(c), writtenModel: c.String("model"), writtenMemory: c.String("memory")}
 	if r.count < 1 {
 		return r, command.UsageError("--gpus %d: write 1 or more", r.count)
 	}
@@ -40,7 +40,7 @@ func Read(c *cli.Context) (Requirement, error) {
 }
 
 // Of says what is wanted, as in "2 free GPUs with \"a100\" in their model and at least 40g".
-func (r *Requirement) Of(state string) string {
+func (r *requirement) Of(state string) string {
 	what := render.Plural(r.count, state+"GPU")
 	if r.writtenModel != "" {
 		what += fmt.Sprintf(" of model %s", text.Shown(r.writtenModel))
@@ -52,20 +52,20 @@ func (r *Requirement) Of(state string) string {
 }
 
 // fits says whether a GPU is of the kind that is wanted, whoever uses it.
-func (r *Requirement) fits(g *gpus.GPU) bool {
+func (r *requirement) fits(g *gpus.GPU) bool {
 	return (r.model == nil || r.model.MatchString(g.Model)) && (r.memory == 0 || g.MemoryTotal != nil && *g.MemoryTotal >= r.memory)
 }
 
 // mayFit is fits, and true where that isn't known.
-func (r *Requirement) mayFit(g *gpus.GPU) bool {
+func (r *requirement) mayFit(g *gpus.GPU) bool {
 	return (r.model == nil || g.Model == "" || r.model.MatchString(g.Model)) && (r.memory == 0 || g.MemoryTotal == nil || *g.MemoryTotal >= r.memory)
 }
 
-func (r *Requirement) free(g *gpus.GPU) bool { return g.State == gpus.Free && r.fits(g) }
+func (r *requirement) free(g *gpus.GPU) bool { return g.State == gpus.Free && r.fits(g) }
 
 // Find is the host with the most free GPUs of the kind, the first named of equals, with as
 // many of them as are wanted; nil if none has enough.
-func (r *Requirement) Find(cluster snapshot.Cluster) (host snapshot.Hostname, found []gpus.GPU) {
+func (r *requirement) Find(cluster snapshot.Cluster) (host snapshot.Hostname, found []gpus.GPU) {
 	for _, h := range cluster.Answered() {
 		if fitting := only(h.Snapshot, r.free); len(fitting) >= r.count && len(fitting) > len(found) {
 			host, found = h.Name, fitting
@@ -78,7 +78,7 @@ func (r *Requirement) Find(cluster snapshot.Cluster) (host snapshot.Hostname, fo
 }
 
 // Exists says whether a host may have enough GPUs of the kind, free or not.
-func (r *Requirement) Exists(cluster snapshot.Cluster) bool {
+func (r *requirement) Exists(cluster snapshot.Cluster) bool {
 	for _, h := range cluster.Answered() {
 		if len(only(h.Snapshot, r.mayFit)) >= r.count {
 			return true
@@ -88,7 +88,7 @@ func (r *Requirement) Exists(cluster snapshot.Cluster) bool {
 }
 
 // Progress says how far from enough all hosts are.
-func (r *Requirement) Progress(cluster snapshot.Cluster) string {
+func (r *requirement) Progress(cluster snapshot.Cluster) string {
 	free, total, most := 0, 0, 0
 	for _, h := range cluster.Answered() {
 		here := len(only(h.Snapshot, r.free))

@@ -1,4 +1,4 @@
-package untrusted_test
+package agent
 
 import (
 	"strings"
@@ -8,18 +8,17 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/agent/untrusted"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
 func TestWhatAHostSaysIsBounded(t *testing.T) {
-	kept := untrusted.Lines([]string{strings.Repeat("x", 1<<20), "b", "c"}, 2)
+	kept := boundLines([]string{strings.Repeat("x", 1<<20), "b", "c"}, 2)
 	require.Len(t, kept, 2)
 	require.Len(t, kept[0], 4096)
 	require.Equal(t, "b", kept[1])
-	require.Empty(t, untrusted.Lines(nil, 2))
+	require.Empty(t, boundLines(nil, 2))
 	outcomes := []enforce.Outcome{{Reason: strings.Repeat("x", 1<<20)}, {Reason: "b"}}
-	untrusted.ShortenReasons(outcomes)
+	shortenReasons(outcomes)
 	require.Len(t, outcomes[0].Reason, 1024)
 	require.Equal(t, "b", outcomes[1].Reason)
 }
@@ -35,7 +34,7 @@ func TestCheck(t *testing.T) {
 		change(&o)
 		return []enforce.Outcome{detached, o}
 	}
-	require.NoError(t, untrusted.Check(report, []enforce.Outcome{detached, ended}))
+	require.NoError(t, checkOutcomes(report, []enforce.Outcome{detached, ended}))
 	for name, outcomes := range map[string][]enforce.Outcome{
 		"none":                nil,
 		"too few":             {detached},
@@ -46,6 +45,6 @@ func TestCheck(t *testing.T) {
 		"another device":      with(func(o *enforce.Outcome) { o.Device = 1 }),
 		"an unknown status":   with(func(o *enforce.Outcome) { o.Status = "x" }),
 	} {
-		require.Equal(t, remote.InvalidOutput, remote.ClassOf(untrusted.Check(report, outcomes)), name)
+		require.Equal(t, remote.InvalidOutput, remote.ClassOf(checkOutcomes(report, outcomes)), name)
 	}
 }

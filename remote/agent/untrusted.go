@@ -1,10 +1,4 @@
-// Package untrusted checks and bounds what a host says about a report. It is shown to the
-// administrator, and kept by the controller, so a host must not make it long, or say what came
-// of an item that it wasn't asked about.
-//
-//	err := untrusted.Check(report, answer.Outcomes)
-//	answer.Warnings = untrusted.Lines(answer.Warnings, untrusted.MaxWarnings)
-package untrusted
+package agent
 
 import (
 	"strings"
@@ -18,11 +12,11 @@ import (
 const (
 	maxLine     = 4096 // bytes
 	maxReason   = 1024 // bytes
-	MaxWarnings = 64   // lines, in addition to two for each item
+	maxWarnings = 64   // lines, in addition to two for each item
 )
 
-// Lines keeps as many lines as there can be, and of each the beginning.
-func Lines(lines []string, limit int) []string {
+// boundLines keeps as many lines as there can be, and of each the beginning.
+func boundLines(lines []string, limit int) []string {
 	kept := lines[:min(len(lines), limit)]
 	for i, line := range kept {
 		kept[i] = shortened(line, maxLine)
@@ -30,8 +24,8 @@ func Lines(lines []string, limit int) []string {
 	return kept
 }
 
-// ShortenReasons shortens the reasons of outcomes.
-func ShortenReasons(outcomes []enforce.Outcome) {
+// shortenReasons shortens the reasons of outcomes.
+func shortenReasons(outcomes []enforce.Outcome) {
 	for i, o := range outcomes {
 		outcomes[i].Reason = shortened(o.Reason, maxReason)
 	}
@@ -45,9 +39,9 @@ func shortened(said string, limit int) string {
 	return strings.Clone(text.Cut(said, limit))
 }
 
-// Check checks that there is one outcome for each item, in the order of the
+// checkOutcomes checks that there is one outcome for each item, in the order of the
 // report: the detachments, then the terminations.
-func Check(report enforce.Report, outcomes []enforce.Outcome) error {
+func checkOutcomes(report enforce.Report, outcomes []enforce.Outcome) error {
 	if items := len(report.Detach) + len(report.Terminate); len(outcomes) != items {
 		return remote.Errorf(remote.InvalidOutput, "%d outcomes came for %d items", len(outcomes), items)
 	}

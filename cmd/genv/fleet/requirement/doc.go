@@ -1,2 +1,0 @@
-// Package requirement says which GPUs `genv remote wait` waits for, and finds them in a fleet.
-package requirement
