@@ -85,11 +85,9 @@ var examples = map[string][]string{
 	"policy check":   {"--inventory a,b --strict --format json $DIR/policy"},
 	"policy explain": {"--inventory a --user x --host a --label k=v --at 2026-11-20 --format csv " + ruleFlags, noRuleFlags},
 
-	"policy try": {"--since 7d --until 1d --user x --cases 3 --state-dir $DIR --recording $DIR/none --format csv --no-header " + ruleFlags + " " + otherwise(command.ExitFailed), noRuleFlags + " --recording $DIR/none " + otherwise(command.ExitFailed)},
-
 	"remote activate": {"$FLEET --name x --gpus 1 --gpu-memory 4g --no-prompt --no-attach --over-subscribe", "$MORE"},
 	"remote enforce": {
-		"$FLEET --state-dir $DIR/state --interval 0 --events off --cycles 1 --dry-run --audit-log $DIR/log --audit-size 1m --audit-keep 1 --act-unrecorded --timestamps always --summary 1h --history off --history-fleet lab --history-keep 90d --history-names 30d --record off --record-keep 7d --record-max 1g --format json " + ruleFlags, "$FLEET --interval 0 --dry-run --exit-code " + noRuleFlags, "$MORE --interval 0", "$FLEET --interval 1 --cycles 2 --take-over --socket $DIR/socket --metrics 127.0.0.1:0 " + webFlags,
+		"$FLEET --state-dir $DIR/state --interval 0 --events off --cycles 1 --dry-run --audit-log $DIR/log --audit-size 1m --audit-keep 1 --act-unrecorded --timestamps always --summary 1h --history off --history-fleet lab --history-keep 90d --history-names 30d --format json " + ruleFlags, "$FLEET --interval 0 --dry-run --exit-code " + noRuleFlags, "$MORE --interval 0", "$FLEET --interval 1 --cycles 2 --take-over --socket $DIR/socket --metrics 127.0.0.1:0 " + webFlags,
 		"$FLEET --interval 1 --cycles 1 --state-dir $DIR/state --leader etcds://127.0.0.1:1/lab --leader-ca $DIR/cert --leader-cert $DIR/cert --leader-key $DIR/key --leader-login $DIR/login",
 	},
 	"remote history": {"--audit-log $DIR/log --host a --user x --pid 1 --rule idle --since 2h --until 1h --notices --no-header --format csv", "--audit-log $DIR/log --stats", "--audit-log $DIR/log " + followFlags},

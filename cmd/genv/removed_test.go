@@ -12,8 +12,13 @@ import (
 // Flags and commands of earlier versions are refused, and the error says what to use instead.
 func TestRemoved(t *testing.T) {
 	for line, says := range map[string]string{
-		"genv remote controllers": `unknown command "controllers": use genv remote doctor`,
-		"genv report":             `unknown command "report": use genv remote report on the controller`,
+		"genv policy try --policy x":           `unknown command "try": run genv remote enforce --dry-run --policy FILE`,
+		"genv remote enforce --record on":      "unknown flag --record: run genv remote enforce --dry-run --policy FILE",
+		"genv remote enforce --record-keep 7d": "unknown flag --record-keep: run genv remote enforce --dry-run",
+		"genv remote enforce --record-max 1g":  "unknown flag --record-max: run genv remote enforce --dry-run",
+		"genv remote controllers":              `unknown command "controllers": use genv remote doctor`,
+		"genv report --since 30d":              `unknown command "report": use genv remote report on the controller`,
+		"genv report":                          `unknown command "report": use genv remote report on the controller`,
 	} {
 		r := genv(t, strings.Fields(line)[1:]...)
 		require.Equal(t, command.ExitFailed, r.code, line)

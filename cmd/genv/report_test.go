@@ -18,7 +18,6 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/configfile"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/enforce/audit"
-	records "github.com/seed-3119e985/genv/remote/recording"
 	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/remote/testfleet/postgresserver"
@@ -57,7 +56,6 @@ func TestUsageOfAController(t *testing.T) {
 	first.signal(syscall.SIGTERM)
 	first.end()
 	require.NotContains(t, first.said(), "history")
-	require.NoDirExists(t, filepath.Join(state, records.FolderName), "what is judged is recorded only if that is asked for")
 	path := filepath.Join(state, store.FileName)
 	db, err := store.OpenToRead(t.Context(), path, store.Options{In: time.Local})
 	require.NoError(t, err)

@@ -90,11 +90,12 @@ type joiner struct {
 	notified map[string]time.Time // by finding: when its user was first notified
 	warned   map[string]bool      // findings of which there was a notice, or about which something was done
 	open     map[itemKey]*Entry   // report items without an outcome yet
+	undone   map[undoneKey]*Entry // what a dry run would have done, until its findings are over
 	list     []*Entry
 }
 
 func newJoiner() joiner {
-	return joiner{notified: map[string]time.Time{}, warned: map[string]bool{}, open: map[itemKey]*Entry{}}
+	return joiner{notified: map[string]time.Time{}, warned: map[string]bool{}, open: map[itemKey]*Entry{}, undone: map[undoneKey]*Entry{}}
 }
 
 func (j *joiner) add(r *Record, filter *Filter) {
@@ -103,10 +104,14 @@ func (j *joiner) add(r *Record, filter *Filter) {
 		if r.Decision == enforce.DecisionAct {
 			j.firstOf(r.IDs) // what its user is notified of from now on is no warning
 		}
+		if r.Decision == enforce.DecisionDryRun && r.Finding != nil && len(r.IDs) > 0 {
+			j.wouldAct(r, filter)
+		}
 	case KindCleared:
 		for _, id := range r.IDs {
 			delete(j.notified, id)
 			delete(j.warned, id)
+			j.isOver(id)
 		}
 	case KindHook:
 		j.notice(r, filter)

@@ -9,7 +9,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Stats count what was done, by user and rule.
+// Stats count what was done, or would have been done in a dry run, by user and rule.
 type Stats struct {
 	// Rows are sorted by user and rule. What was done because of several rules counts for
 	// each of them.
@@ -34,12 +34,16 @@ type Counts struct {
 	Exempted   int `json:"exempted"`   // exemptions that operators made
 	Refused    int `json:"refused"`    // by the host
 	Failed     int `json:"failed"`     // tried without success, or the outcome is unknown
+	// What a dry run would have done, to processes and devices.
+	WouldTerminate int `json:"would_terminate,omitempty"`
+	WouldDetach    int `json:"would_detach,omitempty"`
 }
 
 func (c Counts) plus(d Counts) Counts {
 	return Counts{
 		c.Warned + d.Warned, c.Terminated + d.Terminated, c.Detached + d.Detached,
 		c.Exempted + d.Exempted, c.Refused + d.Refused, c.Failed + d.Failed,
+		c.WouldTerminate + d.WouldTerminate, c.WouldDetach + d.WouldDetach,
 	}
 }
 
@@ -90,6 +94,10 @@ func userOfEntry(e *Entry) snapshot.Username {
 // to do any more.
 func countsOf(e *Entry) Counts {
 	switch {
+	case e.Status == StatusDryRun && e.Device != nil:
+		return Counts{WouldDetach: 1}
+	case e.Status == StatusDryRun:
+		return Counts{WouldTerminate: 1}
 	case e.Action == "exempt" && e.Status == "":
 		return Counts{Exempted: 1}
 	case e.Action != "":

@@ -101,12 +101,44 @@ func statsCases() []statsCase {
 			audit.Counts{Terminated: 1},
 		},
 		{
+			"a dry run counts once what it would do, also because of two rules",
+			[]audit.Record{wouldAct(outside, 5), wouldAct(capped, 5, 6), wouldAct(capped, 5, 6)},
+			[]audit.StatsRow{
+				row(enforce.RuleMaxDevicesPerUser, audit.Counts{WouldTerminate: 2, WouldDetach: 2}), row(enforce.RuleNonEnvProcesses, audit.Counts{WouldTerminate: 1}),
+			},
+			audit.Counts{WouldTerminate: 2, WouldDetach: 2},
+		},
+		{
+			"and again when it was over",
+			[]audit.Record{wouldAct(outside, 5), {Kind: audit.KindCleared, IDs: []string{outside}}, wouldAct(outside, 5)},
+			[]audit.StatsRow{row(enforce.RuleNonEnvProcesses, audit.Counts{WouldTerminate: 2})},
+			audit.Counts{WouldTerminate: 2},
+		},
+		{
+			"what a safety limit holds back would not be done",
+			[]audit.Record{{Kind: audit.KindFinding, IDs: []string{outside}, Decision: enforce.DecisionHold, User: "bob", Finding: wouldAct(outside, 5).Finding}},
+			[]audit.StatsRow{},
+			audit.Counts{},
+		},
+		{
 			"the answer to a request is no warning",
 			[]audit.Record{{Kind: audit.KindExtension, IDs: []string{"x"}, Action: "extended", User: "bob"}, notified("x", "")},
 			[]audit.StatsRow{},
 			audit.Counts{},
 		},
 	}
+}
+
+// wouldAct is a finding about which a dry run does nothing.
+func wouldAct(id string, pids ...snapshot.PID) audit.Record {
+	f := &enforce.Finding{ID: id}
+	for _, pid := range pids {
+		f.Terminate = append(f.Terminate, enforce.ProcessRef{Host: "a", PID: pid})
+	}
+	if id == capped {
+		f.Detach = []enforce.DeviceRef{{Host: "a", Index: 0, EID: "7"}, {Host: "b", Index: 0, EID: "7"}}
+	}
+	return audit.Record{Kind: audit.KindFinding, IDs: []string{id}, Decision: enforce.DecisionDryRun, User: "bob", Finding: f}
 }
 
 func TestStats(t *testing.T) {

@@ -41,9 +41,6 @@ type File struct {
 	Flags     Settings
 	UserFlags map[snapshot.Username]Settings
 
-	// Path and Text are what was parsed; empty for Default.
-	Path, Text string
-
 	mu       sync.RWMutex
 	settings map[string]*enforce.Settings // what Settings returned, by what it follows from
 }

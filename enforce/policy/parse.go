@@ -11,7 +11,6 @@ func Parse(name string, data []byte) (*File, error) {
 	if err := doc.Err(); err != nil {
 		return nil, err
 	}
-	file.Path, file.Text = name, string(data)
 	return file, nil
 }
 

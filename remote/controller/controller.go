@@ -32,8 +32,6 @@ type Controller struct {
 	ActUnrecorded bool
 	// Sinks get the events of every cycle that counts, in their order.
 	Sinks []Sink
-	// Witness, if set, gets what is judged.
-	Witness Witness
 	// Save, if set, returns what writes the memory as it is now, in the background: before
 	// reports are sent, otherwise every 10 seconds.
 	Save func(*FleetMemory) (write func())
@@ -130,7 +128,6 @@ func (c *Controller) begin(ctx context.Context, number int) Cycle {
 	next.FairShare = share
 	policy := c.Memory.Operator.Policy(shared, now)
 	cycle.Plan, next.Rules, events = enforce.Judge(policy, cycle.Cluster, before, now)
-	c.judged(&cycle, &Judged{Hosts: cycle.Cluster.Hosts, Now: now, Before: before, After: next.Rules, Plan: cycle.Plan, Events: events})
 	c.planGuards(&cycle, policy, now)
 	events = slices.Concat(c.unsaid, ended, events)
 	for _, d := range fleet.disputes {

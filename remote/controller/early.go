@@ -75,7 +75,6 @@ func (c *Controller) early(ctx context.Context, looks []wake.Look) {
 	cycle, asked := c.earlyCycle(looks)
 	now := c.Now()
 	judged := early.All(c.Memory.Operator.Policy(c.Policy, now), asked, &cycle.Cluster, c.Memory.Rules, &c.between.spent, now)
-	c.judged(cycle, &Judged{Hosts: asked, Now: now, Before: c.Memory.Rules, After: judged.Memory, Plan: judged.Plan, Events: judged.Events})
 	if cycle.Asked = judged.Judged; len(cycle.Asked) == 0 {
 		return
 	}

@@ -2,6 +2,7 @@ package command
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -62,9 +63,25 @@ func (a *arrangement) take(words []string) (int, error) {
 	case a.command != nil && a.command.Name == "run": // what follows is its command's
 		a.arguments = append(a.arguments, words...)
 		return len(words), nil
+	case len(a.arguments) == 0:
+		if err := a.removed(word); err != nil { // before its flags are found to be unknown
+			return 0, err
+		}
 	}
 	a.arguments = append(a.arguments, word)
 	return 1, nil
+}
+
+// removed is the error for a command that an earlier version had.
+func (a *arrangement) removed(word string) error {
+	parent := "genv"
+	for _, c := range a.path {
+		parent += " " + c.Name
+	}
+	if name := parent + " " + word; removed[name] != "" {
+		return unknownError("command", strconv.Quote(word), name, "", parent)
+	}
+	return nil
 }
 
 // isFlag says whether a word is a flag; -1 is a number.

@@ -3,13 +3,20 @@ package command
 // removed says, for a flag or command that an earlier version had, what to use instead. Commands are
 // named in full, flags as people type them.
 var removed = map[string]string{
+	"--record":                tryPolicy,
+	"--record-keep":           tryPolicy,
+	"--record-max":            tryPolicy,
 	"--shards":                "leave it out: one controller enforces all hosts; start it once with --take-over",
 	"--web-auth":              "use --web-config FILE",
 	"--web-tls-cert":          "use --web-config FILE",
 	"--web-tls-key":           "use --web-config FILE",
+	"genv policy try":         tryPolicy,
 	"genv remote controllers": "use genv remote doctor",
 	"genv report":             "use genv remote report on the controller",
 }
+
+// tryPolicy is how to see what another policy would do.
+const tryPolicy = "run genv remote enforce --dry-run --policy FILE beside the controller (docs/policy.md)"
 
 // unknownError is the error for a flag or command that there isn't: what replaced it, if an earlier
 // version had it, or the nearest one, or where all are listed.

@@ -73,8 +73,6 @@ func ofEnforce(command string) []string {
 		return []string{"state-dir", "audit-log", "history", "history-fleet"}
 	case "report":
 		return []string{"state-dir", "history", "history-fleet"}
-	case "try":
-		return []string{"state-dir"}
 	case "history":
 		return []string{"audit-log"}
 	}
@@ -149,8 +147,10 @@ func (a *application) applies(flag string) bool {
 	if !command.Takes(c.Command, flag) || command.IsGiven(c, flag) {
 		return false
 	}
+	// A dry run may run beside a controller, whose log and listeners these are.
+	dryRun := command.Bool(c, "dry-run")
 	if slices.Contains(leaderFlags(), flag) { // others take no part
-		return !a.runsOnce() && !command.Bool(c, "dry-run")
+		return !a.runsOnce() && !dryRun
 	}
 	switch flag {
 	case "host", "hostfile", "exclude": // in `remote history` --host is another flag
@@ -158,11 +158,16 @@ func (a *application) applies(flag string) bool {
 		given := !chosen && (command.IsGiven(c, "host") || command.IsGiven(c, "hostfile"))
 		return command.Takes(c.Command, "hostfile") && !given
 	case "socket":
-		return !a.runsOnce() && a.program.Getenv("GENV_SOCKET") == ""
+		return !a.runsOnce() && !dryRun && a.program.Getenv("GENV_SOCKET") == ""
 	case "metrics", "web", "web-names", "web-host", "web-config":
-		return !a.runsOnce()
+		return !a.runsOnce() && !dryRun
 	case "audit-log":
-		return c.Command.Name != "history" || a.program.Getenv("GENV_AUDIT_LOG") == ""
+		switch c.Command.Name {
+		case "enforce":
+			return !dryRun
+		case "history":
+			return a.program.Getenv("GENV_AUDIT_LOG") == ""
+		}
 	case "state-dir":
 		return a.program.Getenv("STATE_DIRECTORY") == ""
 	}

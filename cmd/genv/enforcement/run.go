@@ -52,7 +52,7 @@ func (l *loop) run(ctx context.Context, setup Setup) error {
 		return err
 	}
 	defer l.close()
-	l.history, l.judged = l.memory.history(&setup), l.memory.recording(&setup)
+	l.history = l.memory.history(&setup)
 	l.memory.recordWaiting(l.record, setup.DryRun)
 	ctx, l.service = startService(ctx, log, setup.Interval > 0)
 	defer l.service.close()
@@ -125,8 +125,7 @@ type loop struct {
 	reload  func() (Setup, error)
 	record  *audit.Log // nil for none
 	memory  *keeper
-	history History   // nil for none
-	judged  Recording // nil for none
+	history History // nil for none
 	service *service
 	screen  cycleWriter
 	groups  atomic.Pointer[map[string][]string] // of the policy
@@ -198,10 +197,6 @@ func (l *loop) controller(setup Setup) *controller.Controller {
 		viewers = []controller.Sink{setup.Feed, l.counters}
 	}
 	c.Sinks = append(c.Sinks, viewers...)
-	if l.judged != nil && l.part.acts() {
-		l.judged.Use(setup.Policy, setup.Interval)
-		c.Witness = l.judged
-	}
 	c.Election = func() string { return l.part.shown().String() }
 	if c.Leads = l.part.leads(); !l.part.acts() {
 		c.Standby, c.DryRun, c.Save, c.Keep, c.Sinks, c.Mailing = true, true, nil, nil, viewers, controller.Mailing{}
@@ -294,9 +289,6 @@ func (l *loop) close() {
 	hooks.Go(func() { l.hooks.Close(hooksTimeout) })
 	if l.history != nil {
 		l.history.Close() // while no other run may use its folder
-	}
-	if l.judged != nil {
-		l.judged.Close()
 	}
 	l.mail.close(l.current)
 	l.memory.close(l.current)

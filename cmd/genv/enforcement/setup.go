@@ -8,7 +8,6 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/fairshare"
-	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/remote/controller"
@@ -51,9 +50,6 @@ type Setup struct {
 	// OpenHistory, if set, keeps who used what in the folder of a loop's memory. A reload doesn't
 	// change it.
 	OpenHistory func(dir string) History
-	// OpenRecording, if set, records what a loop judges, in the folder of its memory. A reload
-	// doesn't change it.
-	OpenRecording func(dir string) Recording
 	// LookOnly is for a Policy without rules in a DryRun: nothing is kept, and hosts that
 	// are lost or back are all that is printed.
 	LookOnly bool
@@ -67,14 +63,6 @@ type History interface {
 	Usage() fairshare.Usage
 	// Show takes in a cycle that sinks may not have got.
 	Show(cycle *controller.Cycle)
-	Close()
-}
-
-// Recording records what is judged.
-type Recording interface {
-	controller.Witness
-	// Use sets the policy by which is judged from now on, and the time between two full cycles.
-	Use(policy *policy.File, interval time.Duration)
 	Close()
 }
 

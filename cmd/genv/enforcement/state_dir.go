@@ -74,9 +74,16 @@ func openKeeper(p *command.Program, setup *Setup, name string, log zerolog.Logge
 	if path == "" || setup.LookOnly {
 		return k, nil
 	}
-	store, err := statedir.Open(path)
-	if err == nil || errors.Is(err, statedir.ErrInUse) && (!setup.loops() || setup.DryRun) { // it reads what the loop writes
+	open := statedir.Open
+	if setup.DryRun { // it must not keep a controller that acts from its folder
+		open = statedir.OpenToRead
+	}
+	store, err := open(path)
+	switch {
+	case err == nil, errors.Is(err, statedir.ErrInUse) && !setup.loops(): // it reads what the loop writes
 		k.store = store
+		return k, nil
+	case setup.DryRun && errors.Is(err, fs.ErrNotExist):
 		return k, nil
 	}
 	if store != nil {
@@ -114,18 +121,6 @@ func (k *keeper) history(setup *Setup) History {
 		return nil
 	}
 	return setup.OpenHistory(k.store.Path())
-}
-
-// recording opens the record of what is judged next to the memory of a loop; nil for none.
-func (k *keeper) recording(setup *Setup) Recording {
-	if setup.OpenRecording == nil {
-		return nil
-	}
-	if k.store == nil || !k.store.Holds() || !setup.loops() {
-		k.log.Warn().Msg("nothing is recorded: that needs a loop of cycles, and a --state-dir that no other controller uses")
-		return nil
-	}
-	return setup.OpenRecording(k.store.Path())
 }
 
 // recordWaiting records what operators asked for while no controller ran.

@@ -17,7 +17,6 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/listeners"
 	"github.com/seed-3119e985/genv/cmd/genv/monitoring"
 	"github.com/seed-3119e985/genv/cmd/genv/report"
-	"github.com/seed-3119e985/genv/cmd/genv/trial"
 )
 
 // Commands are what administrators run on a controller. If another command is named, `genv
@@ -46,7 +45,7 @@ func (p *program) remoteCommands() []*cli.Command {
 		{
 			Name:   "enforce",
 			Usage:  "enforce the rules on all hosts, in a loop",
-			Flags:  slices.Concat(remoteFlags(), enforcement.Flags(), report.HistoryFlags(), trial.RecordFlags(), leadership.Flags(), []cli.Flag{takeOverFlag()}, listeners.Flags()),
+			Flags:  slices.Concat(remoteFlags(), enforcement.Flags(), report.HistoryFlags(), leadership.Flags(), []cli.Flag{takeOverFlag()}, listeners.Flags()),
 			Action: p.remoteEnforce,
 		},
 		p.llmCommand(),
@@ -111,7 +110,7 @@ func (p *program) remoteCommands() []*cli.Command {
 func (p *program) policyCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "policy",
-		Usage: "check, explain and try policy files",
+		Usage: "check and explain policy files",
 		Subcommands: []*cli.Command{
 			p.policyCheckCommand(),
 			{
@@ -124,7 +123,6 @@ func (p *program) policyCommand() *cli.Command {
 				),
 				Action: p.policyExplain,
 			},
-			trial.Command(p.Program),
 		},
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/leadership"
 	"github.com/seed-3119e985/genv/cmd/genv/listeners"
 	"github.com/seed-3119e985/genv/cmd/genv/report"
-	"github.com/seed-3119e985/genv/cmd/genv/trial"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/remote/controller"
@@ -66,10 +65,6 @@ func (p *program) remoteEnforce(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	recording, err := trial.ReadRecord(c, &p.Program, log)
-	if err != nil {
-		return err
-	}
 	log.Debug().Stringer("command_timeout", config.SSH.CommandTimeout).Stringer("interval", config.enforcement.Interval).Msg("how long a host has for an answer")
 	pool := f.pool()
 	defer pool.Close()
@@ -82,7 +77,7 @@ func (p *program) remoteEnforce(c *cli.Context) error {
 		hosts := f.toEnforce(&config.Config, pool)
 		hosts.Announce = func(_ string, claim *fence.Claim) { pool.Announce(claim) }
 		hosts.Withdraw, hosts.Release, hosts.Elect = pool.Withdraw, pool.Release, config.leadership.Election()
-		return enforcement.Setup{Config: config.enforcement, Feed: feed, OpenHistory: history, OpenRecording: recording, Viewers: listeners.Viewers{Config: config.listeners, Program: &p.Program}, Fleet: hosts}
+		return enforcement.Setup{Config: config.enforcement, Feed: feed, OpenHistory: history, Viewers: listeners.Viewers{Config: config.listeners, Program: &p.Program}, Fleet: hosts}
 	}
 	return enforcement.Run(c.Context, &p.Program, log, setup(config), func() (enforcement.Setup, error) {
 		next, err := p.readEnforceConfig(c)

@@ -93,7 +93,7 @@ eve\x1b[2J  idle                  0       1           0         0         0     
 `, out)
 	out, err = show("--stats", "--rule", "env-devices", "--format", "csv", "--no-header")
 	require.NoError(t, err)
-	require.Equal(t, "bob,env-devices,0,1,0,0,0,0\n", out)
+	require.Equal(t, "bob,env-devices,0,1,0,0,0,0,0,0\n", out)
 	out, err = show("--stats", "--user", "bob", "--rule", "idle", "--format", "json")
 	require.NoError(t, err)
 	counts := `"warned":0,"terminated":1,"detached":0,"exempted":0,"refused":0,"failed":0}`
@@ -104,6 +104,29 @@ eve\x1b[2J  idle                  0       1           0         0         0     
 	}
 	_, err = show("--since", "1h", "--until", "2h")
 	require.ErrorContains(t, err, "is not before --until")
+}
+
+// TestADryRun: what it would have done is shown as such, and counted apart from what was done.
+func TestADryRun(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	finding := &enforce.Finding{ID: "idle/a/7", Terminate: []enforce.ProcessRef{{Host: "a", PID: 5}}, Detach: []enforce.DeviceRef{{Host: "a", Index: 0, EID: "7"}}}
+	require.NoError(t, (&audit.Log{Path: path}).Append(audit.Record{
+		Kind: audit.KindFinding, Decision: enforce.DecisionDryRun, IDs: []string{finding.ID}, User: "bob", Text: "Environment 7 is idle", Finding: finding,
+	}))
+	show := func(args ...string) string {
+		var out bytes.Buffer
+		p := &command.Program{Out: &out, Err: &out, Now: time.Now, Getenv: func(string) string { return "" }}
+		app := &cli.App{Flags: history.ControllerFlags(), Action: func(c *cli.Context) error { return history.ShowController(p, c) }}
+		require.NoError(t, app.Run(append([]string{"history", "--audit-log", path}, args...)))
+		return out.String()
+	}
+	require.Equal(t, `USER      RULE                  WARNED  TERMINATED  DETACHED  EXEMPTED  REFUSED  FAILED  WOULD-TERMINATE  WOULD-DETACH
+bob       idle                  0       0           0         0         0        0       1                1
+`, show("--stats"))
+	require.Contains(t, show("--stats", "--format", "json"), `"would_terminate":1,"would_detach":1`)
+	lines := strings.Split(show("--no-header"), "\n")
+	require.Regexp(t, `bob +process 5 +dry-run +[0-9a-f]{8} +Environment 7 is idle$`, lines[0])
+	require.Regexp(t, `bob +device 0 of 7 +dry-run +[0-9a-f]{8} +Environment 7 is idle$`, lines[1])
 }
 
 // lines are what a command printed, which a test reads meanwhile.

@@ -25,7 +25,7 @@ import (
 // at a time can use the folder: Open locks it.
 type Store struct {
 	folder *folder.Folder
-	lock   *os.File // nil if another controller is using the folder
+	lock   *os.File // nil if the folder is only read
 
 	operator     []byte // the content of operator.json, and when it was written
 	operatorKept time.Time
@@ -57,6 +57,20 @@ func Open(dir string) (*Store, error) {
 		s.removeLeftovers()
 	}
 	return s, err
+}
+
+// OpenToRead opens a folder that exists, without locking it. The Store doesn't write, as after ErrInUse.
+func OpenToRead(dir string) (*Store, error) {
+	opened, err := folder.OpenExisting(dir)
+	if err != nil {
+		return nil, err
+	}
+	status, err := opened.Status()
+	if err = cmp.Or(err, checkOwn(dir, &status)); err != nil {
+		opened.Close()
+		return nil, err
+	}
+	return &Store{folder: opened}, nil
 }
 
 // Holds reports whether this process alone uses the folder, and may write there.
