@@ -1,7 +1,6 @@
 package enforce
 
 import (
-	"github.com/seed-3119e985/genv/enforce/extension"
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -24,8 +23,6 @@ const (
 	EventMore EventKind = "more"
 	// EventNotify says that the users of a finding are to be notified of it.
 	EventNotify EventKind = "notify"
-	// EventExtension is what was decided on the request of a user to keep an attachment.
-	EventExtension EventKind = "extension"
 	// EventHostLost and EventHostBack are about a host that does not answer any
 	// more, or fails for another reason than before, and one that answers again.
 	EventHostLost EventKind = "host-lost"
@@ -69,10 +66,8 @@ type Event struct {
 	Decision Decision
 	Count    int          // of EventMore
 	Held     *safety.Held // of EventHeld
-	// Extension is of EventExtension, and of an EventNotify without a Finding.
-	Extension *extension.Decision
-	Text      string
-	Err       error // why a host was lost, or a report failed
+	Text     string
+	Err      error // why a host was lost, or a report failed
 
 	// Report is what EventActing and EventOutcome are about, Lines what the host
 	// printed, and Outcomes one for each item.

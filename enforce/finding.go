@@ -58,8 +58,6 @@ type Finding struct {
 	Count  *CountExcess  `json:"count,omitempty"`
 	For    time.Duration `json:"for_ns,omitempty"`
 	Limit  time.Duration `json:"limit_ns,omitempty"`
-	// Extend is by how much the user may still extend it, once; 0 for not.
-	Extend time.Duration `json:"extend_ns,omitempty"`
 
 	// Since is when it was first seen without a break, and Cycles in how many
 	// cycles. While it is Pending nothing is done; Due is then the earliest time.

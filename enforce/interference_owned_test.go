@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -61,9 +60,8 @@ func (f *forgery) ask(before *snapshot.Snapshot) *snapshot.Snapshot {
 		next := state.Files{Environments: slices.Clone(files.Environments), Devices: slices.Clone(files.Devices)}
 		asked, by := f.change(), f.asker(before)
 		by, err := asked.Prepare(by)
-		var result change.Result
 		if err == nil {
-			result, err = asked.Apply(&next, by)
+			_, err = asked.Apply(&next, by)
 		}
 		if err != nil {
 			continue
@@ -71,7 +69,6 @@ func (f *forgery) ask(before *snapshot.Snapshot) *snapshot.Snapshot {
 		f.granted++
 		next.RemoveEmpty(nil) // as each reading of the files does
 		files = next
-		s.Extensions = append(s.Extensions, result.Extensions...)
 	}
 	s.Environments, s.Devices = files.Environments, files.Devices
 	for i := range f.IntN(8) {
@@ -116,7 +113,7 @@ func (f *forgery) change() change.Change {
 	if f.IntN(4) == 0 {
 		pid, kernel = 0, pick(f, "k0", "k1", "k2", "own")
 	}
-	switch f.IntN(6) {
+	switch f.IntN(5) {
 	case 0:
 		return change.Change{Enter: &change.Enter{EID: eid, PID: pid, Kernel: kernel, Config: config, Attach: f.coin(), OverSubscribe: f.coin(), Busy: indices}}
 	case 1:
@@ -129,10 +126,8 @@ func (f *forgery) change() change.Change {
 		return change.Change{Detach: &change.Detach{EID: eid, Indices: indices, Unregistered: f.coin()}}
 	case 3:
 		return change.Change{Configure: &change.Configure{EID: eid, Set: config, Clear: []change.Setting{change.Name, change.GPUMemory, change.GPUs}[:f.IntN(4)]}}
-	case 4:
-		return change.Change{Leave: &change.Leave{PID: pid, Kernel: kernel, Own: f.coin()}}
 	}
-	return change.Change{Extend: &change.Extend{EID: eid, Indices: indices, Seconds: int64(time.Hour / time.Second)}}
+	return change.Change{Leave: &change.Leave{PID: pid, Kernel: kernel, Own: f.coin()}}
 }
 
 // checkUntouched: with root's state everywhere, the state of users other than M is what it

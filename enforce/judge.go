@@ -32,7 +32,6 @@ func (j *judgement) judge(cluster snapshot.Cluster) (Plan, Memory, []Event) {
 	)
 	j.forgetEnded()
 	j.rememberAdopted()
-	j.extend()
 	j.watchIdle()
 	j.eachHost(j.idleDevices)
 	j.inParallel((*judgement).maxDuration)

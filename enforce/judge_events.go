@@ -19,7 +19,7 @@ func (j *judgement) events(plan *Plan, cluster snapshot.Cluster) []Event {
 	ofHosts := j.hostEvents(cluster)
 	j.forgetHosts()
 	ofFindings, toUsers := j.findingEvents(plan)
-	return slices.Concat(ofHosts, ofFindings, toUsers, j.overEvents(), j.extensionEvents(plan.TellUsers), heldEvents(plan), j.noteEvents(plan, cluster))
+	return slices.Concat(ofHosts, ofFindings, toUsers, j.overEvents(), heldEvents(plan), j.noteEvents(plan, cluster))
 }
 
 func heldEvents(plan *Plan) (events []Event) {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/seed-3119e985/genv/enforce/extension"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -21,7 +20,6 @@ type judgement struct {
 	findings []Finding
 	keys     [][]string // in next.Present, of each finding
 	notes    []Note
-	decided  []extension.Decision
 	slabs    viewSlabs
 }
 

@@ -3,7 +3,6 @@ package enforce
 import (
 	"time"
 
-	"github.com/seed-3119e985/genv/enforce/extension"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -29,8 +28,6 @@ type Memory struct {
 	// when a process that got SIGTERM, or may have got it, gets no other.
 	Stuck     map[snapshot.ProcessKey]string    `json:"stuck,omitempty"`
 	LeftAlone map[snapshot.ProcessKey]time.Time `json:"left_alone,omitempty"`
-	// Extended are the users who asked to keep attachments for longer.
-	Extended extension.Uses `json:"extended,omitempty"`
 	// Hosts are those of the last cycle.
 	Hosts map[snapshot.Hostname]KnownHost `json:"hosts,omitempty"`
 
@@ -61,7 +58,6 @@ func (m Memory) Shifted(d time.Duration) Memory {
 // withTimes returns the memory with each of its times replaced.
 func (m Memory) withTimes(at func(time.Time) time.Time) Memory {
 	m.Time, m.Idle, m.LeftAlone = at(m.Time), mapped(m.Idle, at), mapped(m.LeftAlone, at)
-	m.Extended = m.Extended.At(at)
 	m.Present = mapped(m.Present, func(p Presence) Presence { return Presence{at(p.Since), p.Cycles} })
 	return m
 }
@@ -106,7 +102,6 @@ func (m Memory) next(now time.Time, hosts int) Memory {
 		Released:  copyOf(m.Released),
 		Stuck:     copyOf(m.Stuck),
 		LeftAlone: copyOf(m.LeftAlone),
-		Extended:  copyOf(m.Extended),
 		Hosts:     make(map[snapshot.Hostname]KnownHost, hosts),
 		Notes:     make(map[Note]bool, len(m.Notes)),
 		UnderWay:  m.UnderWay,

@@ -63,8 +63,6 @@ type Settings struct {
 	Idle *Idle
 	// MaxDuration detaches what was attached longer ago; 0 for never.
 	MaxDuration time.Duration
-	// Extend is how much users may add once to MaxDuration and Idle; 0 for nothing.
-	Extend time.Duration
 
 	// Warn is how long a finding has to be present before anything is done.
 	Warn Warn

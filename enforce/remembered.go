@@ -5,7 +5,6 @@ import (
 	"maps"
 	"time"
 
-	"github.com/seed-3119e985/genv/enforce/extension"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -117,7 +116,6 @@ func (j *judgement) forgetHosts() {
 	maps.DeleteFunc(j.next.Released, func(r snapshot.AttachmentKey, _ bool) bool { return left(r.Host) })
 	maps.DeleteFunc(j.next.Stuck, func(p snapshot.ProcessKey, _ string) bool { return left(p.Host) })
 	maps.DeleteFunc(j.next.LeftAlone, func(p snapshot.ProcessKey, _ time.Time) bool { return left(p.Host) })
-	maps.DeleteFunc(j.next.Extended, func(k extension.Key, _ extension.Use) bool { return left(k.Host) })
 }
 
 // running are the processes that a host shows.

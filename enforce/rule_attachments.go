@@ -51,7 +51,7 @@ func (j *judgement) idleDevices(h *hostView) {
 		}
 		for _, a := range env.Attachments {
 			since, idle := j.next.Idle[idleKey(h, env, a)]
-			limit := settings.Idle.After + j.idleExtension(h, env, a, idle)
+			limit := settings.Idle.After
 			if lasted := j.now.Sub(since); idle && lasted >= limit {
 				j.detachOld(h, env, a, settings.Warn, Finding{Rule: RuleIdle, For: lasted, Limit: limit})
 			}
@@ -68,7 +68,7 @@ func (j *judgement) maxDuration(h *hostView) {
 			continue
 		}
 		for _, a := range env.Attachments {
-			limit := settings.MaxDuration + j.extension(h, env, a).Lease(env.env.EID, a.Time)
+			limit := settings.MaxDuration
 			if lasted := j.now.Sub(a.Time.In(h.zone)); lasted > limit && !h.sparesUse(env, a.Device.Index) {
 				j.detachOld(h, env, a, settings.Warn, Finding{Rule: RuleMaxDuration, For: lasted, Limit: limit})
 			}
@@ -81,9 +81,6 @@ func (j *judgement) detachOld(h *hostView, env *envView, a contents.Attachment, 
 	f.Host, f.EID, f.User, f.UID = h.name, env.env.EID, env.env.Username, env.uid()
 	f.Devices, f.Instances = append(f.Devices, a.Device.Index), a.Instances
 	due := j.checkDue(&f, warn, string(f.Rule)+"/"+idleKey(h, env, a))
-	if !due {
-		f.Extend = j.mayExtend(h, env, a)
-	}
 	j.loseDevice(&f, due, h, env, a.Device.Index)
 	if due && f.Rule == RuleIdle {
 		j.release(h, env, a.Device.Index)

@@ -40,8 +40,6 @@ func parseCluster(t *testing.T, text string) snapshot.Cluster {
 				parseDevice(t, h.Snapshot, words[1:])
 			case "proc":
 				parseProcess(t, h.Snapshot, words[1:])
-			case "ask":
-				parseRequest(t, h.Snapshot, words[1:])
 			default:
 				t.Fatalf("no such word: %s", words[0])
 			}

@@ -22,7 +22,6 @@ type (
 		Environments []nativeEnvironment `json:"envs"`
 		Devices      []nativeDevice      `json:"devices"`
 		Warnings     []string            `json:"warnings,omitempty"`
-		Extensions   []nativeExtension   `json:"extensions,omitzero"`
 		Guard        *Guard              `json:"guard,omitempty"`
 		Service      *bool               `json:"service,omitempty"`
 	}
@@ -82,7 +81,7 @@ func EncodeNative(s *Snapshot) ([]byte, error) {
 	n := nativeSnapshot{
 		BootID: s.BootID, UTCOffset: s.UTCOffset, MachineID: s.MachineID, StateFolder: s.StateFolder, Warnings: s.Warnings,
 		Processes: nativeProcesses(s.Processes), Environments: []nativeEnvironment{}, Devices: []nativeDevice{},
-		Extensions: nativeExtensions(s.Extensions), Guard: s.Guard, Service: s.Service,
+		Guard: s.Guard, Service: s.Service,
 	}
 	for i, w := range environmentsToWire(s.Environments) {
 		n.Environments = append(n.Environments, nativeEnvironment{w, s.Environments[i].OwnerMismatch})
@@ -149,17 +148,16 @@ func DecodeNative(data []byte) (*Snapshot, error) {
 	processes, badProcesses := fromWire(n.Processes, "process", maxProcesses, nativeProcess.process, idOfProcess)
 	environments, badEnvironments := boundedTogether(fromWire(n.Environments, "environment", maxEnvironments, nativeEnvironment.environment, idOfEnvironment))
 	devices, badDevices := fromWire(n.Devices, "device", maxDevices, nativeDevice.device, idOfDevice)
-	extensions, badExtensions := extensionsFromWire(n.Extensions)
 	err := cmp.Or(
 		CheckText("boot_id", n.BootID), CheckText("machine_id", n.MachineID), CheckText("state_folder", n.StateFolder),
-		badProcesses, badEnvironments, badDevices, badExtensions,
+		badProcesses, badEnvironments, badDevices,
 	)
 	if err != nil {
 		return nil, err
 	}
 	return &Snapshot{
 		BootID: n.BootID, UTCOffset: n.UTCOffset, MachineID: n.MachineID, StateFolder: n.StateFolder,
-		Processes: processes, Environments: environments, Devices: devices, Extensions: extensions, Warnings: keptWarnings(n.Warnings),
+		Processes: processes, Environments: environments, Devices: devices, Warnings: keptWarnings(n.Warnings),
 		Guard: n.Guard.known(), Service: n.Service,
 	}, nil
 }

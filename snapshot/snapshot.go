@@ -20,9 +20,6 @@ type Snapshot struct {
 	// are one machine under two names. Empty if not reported.
 	MachineID   string
 	StateFolder string
-	// Extensions are the requests of users to keep attachments for longer; nil if the
-	// host doesn't report any.
-	Extensions []Extension
 	// Guard is what the host's kernel guard does; nil if not reported.
 	Guard *Guard
 	// Service says whether root owns the state files there (genv host serve), so that users

@@ -79,7 +79,7 @@ func (h *judgedHost) showsOnly() {
 		require.NotContains(h.t, out, "cleaned up", command)
 	}
 	for _, command := range []string{
-		"activate", "deactivate", "attach", "attach --index 3", "detach", "extend 2h", "run true", "docker run x", "config name x", "devices attach", "devices detach --index 1",
+		"activate", "deactivate", "attach", "attach --index 3", "detach", "run true", "docker run x", "config name x", "devices attach", "devices detach --index 1",
 	} {
 		out, err := genv(command)
 		require.Error(h.t, err, command)

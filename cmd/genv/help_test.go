@@ -31,7 +31,6 @@ var examples = map[string][]string{
 	"llm attach": {"--port 11434 llama3 " + otherwise(1)},
 	"attach":     {"--count 1 --over-subscribe", "--index 7", "--refresh", "--config", "--mig 1g.10gb"},
 	"detach":     {"--index 0"},
-	"extend":     {"2h --eid $OTHER --index 0"},
 	"config":     {"", "gpus --clear", "--save", "--load", "--quiet gpus 1"},
 	"home":       {"", "--quiet"},
 	"status":     {""},

@@ -12,6 +12,7 @@ import (
 // Flags and commands of earlier versions are refused, and the error says what to use instead.
 func TestRemoved(t *testing.T) {
 	for line, says := range map[string]string{
+		"genv extend 2h --index 0":             `unknown command "extend": ask an administrator, who can use genv remote exempt --for`,
 		"genv policy try --policy x":           `unknown command "try": run genv remote enforce --dry-run --policy FILE`,
 		"genv remote enforce --record on":      "unknown flag --record: run genv remote enforce --dry-run --policy FILE",
 		"genv remote enforce --record-keep 7d": "unknown flag --record-keep: run genv remote enforce --dry-run",

@@ -125,7 +125,6 @@ func TestAnIDCountsOnlyForItsUser(t *testing.T) {
 		{"detach"},
 		{"config", "name", "x"},
 		{"lock", "true"},
-		{"extend", "1h"},
 		{"envs", "activate", "--eid", shell.pid(), "--pid", shell.pid()},
 		{"devices", "attach", "--index", "1"},
 		{"devices", "detach"},

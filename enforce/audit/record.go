@@ -29,8 +29,8 @@ const (
 	// KindOperator is for what an operator had done by hand, apart from items of reports:
 	// those have By.
 	KindOperator Kind = "operator"
-	// KindExtension is for the request of a user to keep an attachment: Action is extended
-	// or not-extended.
+	// KindExtension is in logs of earlier versions: a user asked to keep an attachment, and Action is
+	// extended or not-extended.
 	KindExtension Kind = "extension"
 	// KindHook is for an event that a hook got, or could not be given.
 	KindHook Kind = "hook"

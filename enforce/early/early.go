@@ -88,7 +88,7 @@ type processRules struct{ enforce.Policy }
 func (p processRules) Settings(q enforce.Query) *enforce.Settings {
 	s := *p.Policy.Settings(q)
 	s.MaxDevices, s.MaxMemory, s.MaxEnvs = nil, nil, nil
-	s.Idle, s.MaxDuration, s.Extend = nil, 0, 0
+	s.Idle, s.MaxDuration = nil, 0
 	return &s
 }
 

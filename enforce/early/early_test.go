@@ -98,7 +98,6 @@ func TestJudge(t *testing.T) {
 			require.Equal(t, before.Present, after.Present, "no time begins or ends")
 			require.Equal(t, before.Idle, after.Idle)
 			require.Equal(t, before.Hosts, after.Hosts)
-			require.Equal(t, before.Extended, after.Extended)
 
 			again, unchanged, events := early.Judge(p, row.asked, after, noon.Add(4*time.Second))
 			require.Equal(t, row.plan, planText(again))

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/extension"
 	"github.com/seed-3119e985/genv/enforce/notify/texts"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -58,7 +57,7 @@ func Notifications(f *enforce.Finding, owners *Owners, now time.Time) []Notifica
 	for _, t := range order {
 		what, follows := fmt.Sprintf("%s.%s", f.Line(), claim(f, owners)), at[t].follows(f.Pending)
 		list = append(list, Notification{
-			Host: t.host, UID: t.uid, ID: f.ID, Text: fmt.Sprintf("%s\n%s %s.", what, when(f, now), follows), Advice: adviceFor(f),
+			Host: t.host, UID: t.uid, ID: f.ID, Text: fmt.Sprintf("%s\n%s %s.", what, when(f, now), follows), Advice: Advice(f.Rule),
 			User: owners.Name(t.host, t.uid), Details: details(f, t.host, what, follows, now),
 		})
 	}
@@ -69,7 +68,7 @@ func Notifications(f *enforce.Finding, owners *Owners, now time.Time) []Notifica
 func details(f *enforce.Finding, host snapshot.Hostname, what, follows string, now time.Time) texts.Finding {
 	return texts.Finding{
 		ID: f.ID, Host: text.OneLine(string(host)), Rule: string(f.Rule), Text: text.OneLine(what), Command: texts.Command(f.Command), Follows: follows,
-		Pending: f.Pending, Due: f.Due, Waits: f.Waits != "", Since: f.Since, At: now, Advice: adviceFor(f),
+		Pending: f.Pending, Due: f.Due, Waits: f.Waits != "", Since: f.Since, At: now, Advice: Advice(f.Rule),
 	}
 }
 
@@ -127,32 +126,6 @@ func (s *stake) follows(pending bool) string {
 
 // Advice is what the user of a finding of this rule should do, in a sentence or two.
 func Advice(r enforce.Rule) string { return cmp.Or(advice[r], "Ask your administrator.") }
-
-// adviceFor adds to the Advice how the user can keep what a finding is about.
-func adviceFor(f *enforce.Finding) string {
-	if f.Extend <= 0 {
-		return Advice(f.Rule)
-	}
-	return fmt.Sprintf("%s To keep it for up to %s longer, once: genv extend %[2]s --eid %s --index %s.",
-		Advice(f.Rule), text.FormatDuration(f.Extend), f.EID.Shown(), text.JoinIndices(f.Devices))
-}
-
-// OfExtension is the message to a user about the request to keep a device.
-func OfExtension(d *extension.Decision, now time.Time) Notification {
-	const asked = "You asked for more time (genv extend). "
-	n := Notification{Host: d.Host, UID: d.Request.UID, ID: d.ID, User: d.User, Text: asked + d.String() + ".", Advice: extended}
-	if !d.Granted() {
-		n.Advice = notExtended
-	}
-	n.Details = texts.Finding{ID: d.ID, Host: text.OneLine(string(d.Host)), Text: text.OneLine(n.Text), At: now, Since: now, Advice: n.Advice}
-	return n
-}
-
-// What a user can do after a request to keep a device.
-const (
-	extended    = "It can't be extended again: save your work in time."
-	notExtended = "Save your work in time, or ask your administrator."
-)
 
 var advice = map[enforce.Rule]string{
 	enforce.RuleNonEnvProcesses:   "Start GPU work in an environment: genv activate, genv attach, then run it in that shell.",

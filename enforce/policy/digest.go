@@ -39,9 +39,6 @@ func (f *File) canonical() []string {
 		lines = append(lines, fmt.Sprintf("%s %t %d", limit.key, limit.at.On, limit.at.Value))
 	}
 	lines = append(lines, fmt.Sprintf("%t %s", f.Limits.Throttle.On, f.Unreachable.Value))
-	if f.FairShare.On {
-		lines = append(lines, fmt.Sprintf("fair-share %d %d", f.FairShare.Value.Boost, f.FairShare.Value.Free))
-	}
 	lines = append(lines, slices.Sorted(slices.Values(f.Unprotected))...)
 	return append(lines, f.Exemptions.canonical()...)
 }

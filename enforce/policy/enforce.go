@@ -71,7 +71,6 @@ func (s *Settings) settings() *enforce.Settings {
 		MaxEnvs:         s.MaxEnvs.pointer(),
 		Idle:            s.Idle.pointer(),
 		MaxDuration:     s.MaxDuration.Value,
-		Extend:          s.Extend.Value,
 		Warn:            s.Warn.Value,
 		Grace:           s.Grace.Value,
 		Kill:            s.Kill.On,

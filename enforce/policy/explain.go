@@ -37,7 +37,6 @@ func (f *File) Explain(q enforce.Query) []Explanation {
 	return append(list,
 		Explanation{"over-limit", onOffText(f.Limits.Throttle, "throttle", "hold"), f.Limits.Throttle.From.String()},
 		Explanation{"unreachable", string(f.Unreachable.Value), f.Unreachable.From.String()},
-		Explanation{"fair-share", f.FairShare.Value.String(), f.FairShare.From.String()},
 		Explanation{"tell-users", onOffText(f.TellUsers, "on", "off"), f.TellUsers.From.String()},
 	)
 }

@@ -56,8 +56,6 @@ var fields = []field{
 		form[enforce.Idle]{"{after: 2h, below: 5%}", readIdle, idleText}),
 	newField("max-duration", byHost|byUser, func(s *Settings) *Value[time.Duration] { return &s.MaxDuration },
 		form[time.Duration]{"7d", readDuration, text.FormatDuration}),
-	newField("extend", byHost|byUser, func(s *Settings) *Value[time.Duration] { return &s.Extend },
-		form[time.Duration]{"4h", readDuration, text.FormatDuration}),
 	newField("warn", byHost|byUser, func(s *Settings) *Value[enforce.Warn] { return &s.Warn },
 		form[enforce.Warn]{"{for: 10m}", readWarn, warnText}),
 	newField("grace", byHost, func(s *Settings) *Value[time.Duration] { return &s.Grace },
@@ -131,8 +129,8 @@ func onOffText(v Value[bool], on, off string) string {
 
 // readSettings reads a mapping of settings. It refuses those that may not differ
 // by what an override selects.
-func readSettings(n *strictyaml.Node, s *Settings, selects scope, by string) {
-	keys := strictyaml.Keys{}
+func (r *reader) readSettings(n *strictyaml.Node, s *Settings, selects scope, by string) {
+	keys := strictyaml.Keys{"extend": func(n *strictyaml.Node) { r.ignore(n, "extend") }}
 	for _, f := range fields {
 		keys[f.key] = func(n *strictyaml.Node) {
 			switch {

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/fairshare"
 	"github.com/seed-3119e985/genv/enforce/notify/texts"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -27,14 +26,15 @@ type File struct {
 	Unprotected []string
 	Limits      Limits
 	Unreachable Value[Unreachable]
-	// FairShare lets light users have more devices than their cap.
-	FairShare Value[fairshare.Setting]
 	// TellUsers says whether users get messages on their terminals.
 	TellUsers Value[bool]
 	Hooks     []Hook
 	Mail      *Mail // nil for none
 	// Templates replace built-in texts of notices.
 	Templates texts.Set
+
+	// Ignored are the keys of the file that do nothing any more.
+	Ignored []Ignored
 
 	// Flags take precedence over the file, and UserFlags over Flags. Their Sources
 	// name the flag. Nothing here is changed once Settings was called.
@@ -130,7 +130,6 @@ func Default() *File {
 		},
 		Unreachable: Value[Unreachable]{On: true, Value: IgnoreMissing, From: builtIn},
 		TellUsers:   Value[bool]{On: true, From: builtIn},
-		FairShare:   Value[fairshare.Setting]{From: builtIn},
 	}
 	for _, field := range fields {
 		*field.from(&f.Defaults) = builtIn

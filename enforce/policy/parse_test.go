@@ -116,13 +116,6 @@ func TestRefusedFleetSettings(t *testing.T) {
 		{"a negative limit", "limits: {max-terminations: -1}", "p.yaml:1:28: max-terminations: -1 is not a whole number from 0 to 1000000"},
 		{"unreachable", "unreachable: holt", `p.yaml:1:14: unreachable: unknown value "holt"; did you mean "hold"?`},
 		{"tell-users", "tell-users: maybe", "p.yaml:1:13: tell-users: expected true or false"},
-		{"fair-share without a boost", "defaults: {warn: {for: 1h}}\nfair-share: {free: 20%}", "p.yaml:2:14: fair-share: it does not say how many devices more; write {boost: 2}"},
-		{"fair-share without a warning", "fair-share: {boost: 2}", "p.yaml:1:14: fair-share: when the fleet is full again, users are over their caps through no fault of theirs; write `warn: {for: 2h}`"},
-		{"fair-share: true", "fair-share: true", "p.yaml:1:13: fair-share: true does not say how much; write {boost: 2}, or false for none"},
-		{"a boost of nothing", "fair-share: {boost: 0}", "p.yaml:1:21: boost: 0 is not a whole number from 1 to 1000000"},
-		{"free, of which nothing is", "fair-share: {boost: 1, free: 0%}", "p.yaml:1:30: free: a fleet of which nothing is free is not free; write a percentage such as 25%"},
-		{"free of more than all", "fair-share: {boost: 1, free: 101%}", "p.yaml:1:30: \"101%\" is not a percentage"},
-		{"a misspelt key", "fair-share: {bost: 1}", "unknown key \"bost\"; did you mean \"boost\"?"},
 	})
 }
 

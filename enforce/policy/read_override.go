@@ -22,7 +22,7 @@ func (r *reader) readOverride(n *strictyaml.Node) {
 	case len(o.Hosts)+len(o.Labels)+len(o.Users)+len(o.Members) == 0 && o.When == nil && !r.failed():
 		n.Failf("the override applies to all users and hosts at all times; name hosts, labels, users or when, or move it to `defaults:`")
 	}
-	readSettings(set, &o.Set, o.scope(), o.String())
+	r.readSettings(set, &o.Set, o.scope(), o.String())
 	r.file.Overrides = append(r.file.Overrides, o)
 }
 

@@ -270,7 +270,6 @@ overrides:
 exempt: {users: [bob], hosts: [gpu-2]}
 limits: {max-percent: 20, max-terminations: 0, max-detachments-per-user: 3, over-limit: throttle}
 tell-users: false
-fair-share: {boost: 2, free: 40%}
 `)
 	got := file.Explain(enforce.Query{Host: "gpu-2", User: "bob", Labels: map[string]string{"gpu": "h100", "rack": "2"}, At: berlin(t, "2026-11-16 12:00")})
 	require.Equal(t, []policy.Explanation{
@@ -287,7 +286,6 @@ fair-share: {boost: 2, free: 40%}
 		{Key: "max-envs-per-user", Value: "off", From: "built in"},
 		{Key: "idle", Value: "{after: 1h30m, below: 5%}", From: "override for users @team; labels gpu=h100, rack=2; schedule day, p.yaml:12:18"},
 		{Key: "max-duration", Value: "off", From: "built in"},
-		{Key: "extend", Value: "off", From: "built in"},
 		{Key: "warn", Value: "{cycles: 3}", From: "defaults, p.yaml:6:10"},
 		{Key: "grace", Value: "10s", From: "built in"},
 		{Key: "kill", Value: "on", From: "override for hosts gpu-[1-4], p.yaml:15:13"},
@@ -303,7 +301,6 @@ fair-share: {boost: 2, free: 40%}
 		{Key: "max-detachments-per-host", Value: "off", From: "built in"},
 		{Key: "over-limit", Value: "throttle", From: "limits, p.yaml:18:89"},
 		{Key: "unreachable", Value: "ignore", From: "built in"},
-		{Key: "fair-share", Value: "2 more for users under an equal share, while 40% of the devices are free", From: "the file, p.yaml:20:14"},
 		{Key: "tell-users", Value: "off", From: "the file, p.yaml:19:13"},
 	}, got)
 }

@@ -55,7 +55,6 @@ type Settings struct {
 	// These may differ by host, user and time. They lead to a detachment only.
 	Idle        Value[enforce.Idle]
 	MaxDuration Value[time.Duration] // of an attachment
-	Extend      Value[time.Duration] // what users may add to them, once
 	Warn        Value[enforce.Warn]
 	// How processes are ended, which may differ by host and time. With Kill,
 	// SIGKILL is sent when Grace is over.

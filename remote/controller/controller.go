@@ -20,8 +20,6 @@ import (
 type Controller struct {
 	Asker
 	Policy enforce.Policy
-	// FairShare says which users may have more devices than the policy's cap.
-	FairShare FairShare
 	// DryRun does everything except change hosts.
 	DryRun bool
 	Now    func() time.Time
@@ -124,10 +122,8 @@ func (c *Controller) begin(ctx context.Context, number int) Cycle {
 	cycle.operator(c.Memory.Operator)
 	next := FleetMemory{Machines: fleet.machines, Messages: c.Memory.Messages, Mail: c.Memory.Mail, Guards: c.Memory.Guards, Operator: c.Memory.Operator}
 	var events []enforce.Event
-	share, shared, before := c.share(&cycle, now)
-	next.FairShare = share
-	policy := c.Memory.Operator.Policy(shared, now)
-	cycle.Plan, next.Rules, events = enforce.Judge(policy, cycle.Cluster, before, now)
+	policy := c.Memory.Operator.Policy(c.Policy, now)
+	cycle.Plan, next.Rules, events = enforce.Judge(policy, cycle.Cluster, c.Memory.Rules, now)
 	c.planGuards(&cycle, policy, now)
 	events = slices.Concat(c.unsaid, ended, events)
 	for _, d := range fleet.disputes {
@@ -136,7 +132,6 @@ func (c *Controller) begin(ctx context.Context, number int) Cycle {
 			events = append(events, enforce.Event{Kind: enforce.EventNote, Host: d.Host, Text: d.Text})
 		}
 	}
-	events = append(events, c.noteFairShare(&cycle, share)...)
 	c.last, c.reloaded = &cycle, false
 	c.waitForEvents(&cycle)
 	c.act(ctx, &cycle, next, events)

@@ -55,8 +55,6 @@ type Cycle struct {
 	// those that operators made.
 	Hold       *operator.OnHold
 	Exemptions exemption.List
-	// Boosts are how many devices more than their cap users may have for now; nil for none.
-	Boosts map[snapshot.Username]int
 
 	guards []*guardAsk // what the guards of hosts are asked
 	// Records are of what came of the reports that ended last.

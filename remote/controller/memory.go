@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/fairshare"
 	"github.com/seed-3119e985/genv/enforce/notify/mail"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/operator"
@@ -24,9 +23,6 @@ type FleetMemory struct {
 	Messages MessageCounts  `json:"messages"`
 	Mail     mail.Memory    `json:"mail,omitzero"`
 	Guards   GuardMemory    `json:"guards,omitempty"`
-	// FairShare is who may have more devices than the cap. A controller that is elected goes on
-	// with its own.
-	FairShare fairshare.Memory `json:"fair_share,omitzero"`
 	// Operator is what operators asked for that lasts. It has a file of its own, since
 	// it doesn't age: see statedir.
 	Operator operator.State `json:"-"`

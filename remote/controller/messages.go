@@ -43,10 +43,6 @@ func notificationsFor(cluster snapshot.Cluster, events []enforce.Event, now time
 		if e.Kind != enforce.EventNotify {
 			continue
 		}
-		if e.Finding == nil {
-			list[e.Host] = append(list[e.Host], notify.OfExtension(e.Extension, now))
-			continue
-		}
 		for _, n := range notify.Notifications(e.Finding, owners, now) {
 			if len(list[n.Host]) < enforce.MaxEventsPerHost {
 				list[n.Host] = append(list[n.Host], n)

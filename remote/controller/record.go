@@ -110,10 +110,6 @@ func recordOf(e *enforce.Event, cycle *Cycle) (audit.Record, bool) {
 		r.Kind, r.Reason = audit.KindFailed, fmt.Sprintf("%s: %v", remote.ClassOf(e.Err), e.Err)
 	case enforce.EventHeld:
 		r.Kind, r.User, r.Reason = audit.KindOverLimit, e.Held.User, e.Held.Because
-	case enforce.EventExtension:
-		x := &e.Extension.Request
-		r.Kind, r.IDs, r.Action, r.User, r.UID = audit.KindExtension, []string{e.ID}, e.Extension.Action(), e.Extension.User, &x.UID
-		r.EID, r.Device = x.EID, &x.Index
 	case enforce.EventGuard, enforce.EventDenied:
 		r = guardRecord(e)
 	default:

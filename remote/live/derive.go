@@ -152,9 +152,6 @@ func (m *moment) users(f *Fleet) []User {
 			u = &User{Name: name}
 			if m.policy != nil {
 				u.Cap = m.policy.Settings(enforce.Query{User: name, At: m.cycle.Start}).MaxDevices
-				if boost := m.cycle.Boosts[name]; boost > 0 && u.Cap != nil && *u.Cap > 0 {
-					u.Cap = new(*u.Cap + boost)
-				}
 			}
 			byName[name] = u
 		}

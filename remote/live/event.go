@@ -71,8 +71,6 @@ func eventsOf(e *enforce.Event, before func() findings) []Event {
 		base.Text = fmt.Sprintf("%d more findings", e.Count)
 	case enforce.EventHeld:
 		base.User, base.Host = e.Held.User, e.Held.Host
-	case enforce.EventExtension:
-		base.User = e.Extension.User
 	case enforce.EventOutcome:
 		return outcomes(base, e)
 	case enforce.EventActing, enforce.EventNotify:

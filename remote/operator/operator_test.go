@@ -15,7 +15,6 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/exemption"
-	"github.com/seed-3119e985/genv/enforce/fairshare"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -232,9 +231,7 @@ func TestThePolicyIsNotChanged(t *testing.T) {
 	bobs.Who = exemption.Who{User: "bob"}
 	held := operator.State{Hold: &operator.OnHold{Since: noon, By: "b", Reason: "r"}}
 	exempted := operator.State{Exemptions: exemption.List{hostsAlice, allOfH1, bobs}}
-	light := fairshare.Memory{Free: true, Light: map[snapshot.Username]bool{"carol": true}}
-	boosted := light.Policy(fairshare.Setting{Boost: 1}, file)
-	policies := []enforce.Policy{file, held.Policy(file, noon), exempted.Policy(file, noon), boosted, held.Policy(exempted.Policy(boosted, noon), noon)}
+	policies := []enforce.Policy{file, held.Policy(file, noon), exempted.Policy(file, noon), held.Policy(exempted.Policy(file, noon), noon)}
 	different := make(map[string]bool)
 	for _, host := range []snapshot.Hostname{"", "h1", "h2", "h3"} {
 		for _, user := range []snapshot.Username{"", "alice", "bob", "carol", "dan"} {

@@ -57,9 +57,6 @@ type Collector struct {
 	// Brief omits the Container and the Command of processes, and the MachineID and
 	// StateFolder, which the 1.4.3 format does not contain.
 	Brief bool
-	// Extensions returns the requests of users to keep their attachments for longer, and
-	// warnings; nil for a host that takes none.
-	Extensions func(state.Files) ([]snapshot.Extension, []string)
 	// Service says whether root owns the state files; nil where that isn't known.
 	Service func() (bool, error)
 	// Containers finds out about the containers of processes; nil to report their ids alone.

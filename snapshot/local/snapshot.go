@@ -56,11 +56,6 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age time.Duration) (*sna
 	if c.Brief {
 		return s, nil
 	}
-	if c.Extensions != nil {
-		var refused []string
-		s.Extensions, refused = c.Extensions(files)
-		s.Warnings = append(s.Warnings, refused...)
-	}
 	s.MachineID = c.machineID()
 	s.Guard = c.hardware().Guard(c.now())
 	if c.Service != nil {

@@ -10,6 +10,7 @@ var removed = map[string]string{
 	"--web-auth":              "use --web-config FILE",
 	"--web-tls-cert":          "use --web-config FILE",
 	"--web-tls-key":           "use --web-config FILE",
+	"genv extend":             "ask an administrator, who can use genv remote exempt --for",
 	"genv policy try":         tryPolicy,
 	"genv remote controllers": "use genv remote doctor",
 	"genv report":             "use genv remote report on the controller",

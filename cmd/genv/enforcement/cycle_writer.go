@@ -74,7 +74,7 @@ func (w *cycleWriter) Consume(cycle *controller.Cycle, events []enforce.Event) {
 			w.remark(e.Text)
 		case enforce.EventOutcome:
 			w.outcome(e, now)
-		case enforce.EventExtension, enforce.EventGuard, enforce.EventDenied:
+		case enforce.EventGuard, enforce.EventDenied:
 			w.note(e.Host, e.Text)
 		case enforce.EventNote:
 			w.repeatedNote(e.Host, e.Text, now)

@@ -226,10 +226,8 @@ func (l *loop) turned(settle func()) *controller.Controller {
 		Source: fence.ElectionSource(status.Cluster, l.part.Key), Epoch: epoch,
 		Controller: fenceID(&l.self), Name: fenceName(&l.self), TakeOver: l.setup.TakeOver, Start: l.start,
 	}
-	own := l.current.Memory.FairShare
 	next := l.controller(l.setup)
 	next.Memory = l.inherit()
-	next.Memory.FairShare = own // of the same fleet and the same usage
 	return next
 }
 

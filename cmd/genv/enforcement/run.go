@@ -18,6 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/systemd"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/notify"
+	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/remote/controller"
@@ -78,6 +79,7 @@ func (l *loop) run(ctx context.Context, setup Setup) error {
 			l.claim.Start = l.start
 		}
 	}
+	l.warnOfIgnored(setup.Policy)
 	l.mail = mailer{log: log, now: p.Now}
 	if l.record != nil {
 		l.mail.record = l.recordLater
@@ -169,7 +171,6 @@ func (l *loop) controller(setup Setup) *controller.Controller {
 		Save:  l.save, SaveEach: l.part != nil, Keep: l.keep, Now: l.program.Now,
 		Texts:   l.texts(setup.Policy),
 		Mailing: l.mail.configure(&setup), NoTerminals: !setup.Policy.TellUsers.On,
-		FairShare: controller.FairShare{Setting: setup.Policy.FairShare.Value},
 	}
 	c.ID, c.By = l.announce(&setup)
 	if events, ok := setup.Link.(controller.Events); ok && setup.Events {
@@ -181,10 +182,6 @@ func (l *loop) controller(setup Setup) *controller.Controller {
 	if l.history != nil {
 		l.history.Configure(setup.Interval)
 		c.Sinks = append(c.Sinks, l.history)
-		c.FairShare.Usage = l.history.Usage
-	}
-	if setup.Policy.FairShare.On && l.history == nil && !setup.DryRun {
-		l.log.Warn().Msg("fair-share: this run keeps no usage history, so no user may have more than the cap")
 	}
 	var viewers []controller.Sink
 	if setup.Feed != nil {
@@ -229,7 +226,15 @@ func (l *loop) reloaded() *controller.Controller {
 		l.log.Error().Err(err).Msg("reload failed: the old hosts and the old policy stay")
 		return nil
 	}
+	l.warnOfIgnored(setup.Policy)
 	return l.controller(setup)
+}
+
+// warnOfIgnored names the keys of a policy that do nothing any more.
+func (l *loop) warnOfIgnored(file *policy.File) {
+	for _, key := range file.Ignored {
+		l.log.Warn().Stringer("at", key.Place).Msg(key.Message)
+	}
 }
 
 // show prints a cycle. An error ends the run.

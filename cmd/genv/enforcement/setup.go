@@ -7,7 +7,6 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/fairshare"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/remote/controller"
@@ -59,8 +58,6 @@ type Setup struct {
 type History interface {
 	controller.Sink
 	Configure(interval time.Duration)
-	// Usage is what is known of the last days, as it was read last.
-	Usage() fairshare.Usage
 	// Show takes in a cycle that sinks may not have got.
 	Show(cycle *controller.Cycle)
 	Close()

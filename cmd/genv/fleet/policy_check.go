@@ -104,8 +104,15 @@ func (p *program) policyCheck(c *cli.Context) error {
 	return p.writeCheck(&document, wrong)
 }
 
-// checkNames looks for the names in a policy.
+// checkNames looks for keys that do nothing any more, and for the names in a policy.
 func (p *program) checkNames(c *cli.Context, document *CheckDocument, data []byte) error {
+	file, err := policy.Parse(document.File, data)
+	if err != nil {
+		return err
+	}
+	for _, key := range file.Ignored {
+		document.Warnings = append(document.Warnings, policycheck.Warning{Line: key.Place.Line, Column: key.Place.Column, Kind: "key", Name: key.Key, Message: key.Message})
+	}
 	references, err := policy.References(document.File, data)
 	if err != nil {
 		return err

@@ -32,7 +32,7 @@ type changes struct {
 // Change implements service.Backend.
 func (b *changes) Change(ctx context.Context, c change.Change, by change.Asker, turn service.Turn) (change.Result, error) {
 	return service.Changer{
-		Store: b.host.Store, Extensions: b.host.Extensions, Instances: b.host.Instances, Turn: turn, ListDevices: b.listDevices,
+		Store: b.host.Store, Instances: b.host.Instances, Turn: turn, ListDevices: b.listDevices,
 	}.Change(ctx, c, by)
 }
 

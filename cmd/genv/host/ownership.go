@@ -20,7 +20,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
-	"github.com/seed-3119e985/genv/snapshot/state/extension"
 	"github.com/seed-3119e985/genv/snapshot/state/instances"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 )
@@ -34,10 +33,7 @@ func (p *program) hostHandover(c *cli.Context) error {
 	defer lock.Close()
 	h := p.openHost()
 	given, err := h.Store.HandOver(c.Context, func(files *state.Files) error {
-		if err := h.Instances.Move(files, instances.Notes{Dir: disk.Dir(p.Getenv)}); err != nil {
-			return err
-		}
-		return h.Extensions.Move(files, extension.Requests{Dir: disk.Dir(p.Getenv)})
+		return h.Instances.Move(files, instances.Notes{Dir: disk.Dir(p.Getenv)})
 	})
 	if err != nil {
 		return fmt.Errorf("give the state of this host back: %w", err)

@@ -11,7 +11,6 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/systemd"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
-	"github.com/seed-3119e985/genv/snapshot/state/extension"
 	"github.com/seed-3119e985/genv/snapshot/state/instances"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
@@ -57,10 +56,7 @@ func (h *host) takeOverOnce(ctx context.Context, log zerolog.Logger) error {
 	dir := disk.Dir(h.getenv)
 	owned := func() (string, error) { return h.Store.OwnedPath(), nil }
 	taken, err := h.Store.TakeOver(ctx, func(files *state.Files) error {
-		if err := (instances.Notes{Dir: dir}).Move(files, instances.Notes{Dir: dir, Owned: owned}); err != nil {
-			return err
-		}
-		return extension.Requests{Dir: dir}.Move(files, extension.Requests{Dir: dir, Owned: owned})
+		return instances.Notes{Dir: dir}.Move(files, instances.Notes{Dir: dir, Owned: owned})
 	})
 	if err != nil {
 		return err

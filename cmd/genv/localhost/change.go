@@ -39,7 +39,7 @@ func (h *Host) Change(ctx context.Context, c change.Change) (change.Result, erro
 	if !h.Store.MayWrite() {
 		return h.Service.Change(ctx, c)
 	}
-	return service.Changer{Store: h.Store, Extensions: h.Extensions, Instances: h.Instances, ListDevices: h.Machine.ListDevices}.Change(ctx, c, h.asker(ctx))
+	return service.Changer{Store: h.Store, Instances: h.Instances, ListDevices: h.Machine.ListDevices}.Change(ctx, c, h.asker(ctx))
 }
 
 // asker is the user of this process.

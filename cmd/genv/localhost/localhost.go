@@ -8,7 +8,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/container"
 	"github.com/seed-3119e985/genv/snapshot/local"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
-	"github.com/seed-3119e985/genv/snapshot/state/extension"
 	"github.com/seed-3119e985/genv/snapshot/state/instances"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
@@ -18,8 +17,6 @@ import (
 type Host struct {
 	Machine *local.Collector
 	Store   *disk.Store
-	// Extensions are the requests of users to keep attachments for longer.
-	Extensions extension.Requests
 	// Instances are the MIG instances that attachments are about.
 	Instances instances.Notes
 	// Unnamed is the name of the user in new environments if the account has none.
@@ -43,15 +40,14 @@ func Open(p command.Program) *Host {
 	parts := instances.Notes{Dir: disk.Dir(p.Getenv), Owned: func() (string, error) { return store.OwnedDir() }}
 	options.Mark = parts.Mark
 	store = disk.New(disk.Dir(p.Getenv), options)
-	requests := extension.Requests{Dir: disk.Dir(p.Getenv), Owned: store.OwnedDir}
 	machine := &local.Collector{
-		SMI: NvidiaSMI(p.Getenv, smiTimeout), StateFiles: store, Now: p.Now, Extensions: requests.Read, Hardware: Hardware(p.Getenv),
+		SMI: NvidiaSMI(p.Getenv, smiTimeout), StateFiles: store, Now: p.Now, Hardware: Hardware(p.Getenv),
 		Service: func() (bool, error) {
 			owner, err := store.Owner()
 			return owner != nil, err
 		},
 	}
-	return &Host{Machine: machine, Store: store, Extensions: requests, Instances: parts, Service: service.Client{Path: SocketPath(p.Getenv)}, SharedAccount: p.SharedAccount, contained: contained(p.Getenv)}
+	return &Host{Machine: machine, Store: store, Instances: parts, Service: service.Client{Path: SocketPath(p.Getenv)}, SharedAccount: p.SharedAccount, contained: contained(p.Getenv)}
 }
 
 // SocketPath is the path of the socket of root's service.

@@ -7,7 +7,7 @@ import (
 
 // Parts of genv, for which a fact is worth to be mentioned.
 const (
-	shells  = "activate deactivate attach detach extend config home status lock run shell"
+	shells  = "activate deactivate attach detach config home status lock run shell"
 	local   = "devices envs gpus history why enforce monitor usage doctor"
 	fleets  = "remote"
 	loops   = "enforce watch"

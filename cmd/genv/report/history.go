@@ -15,7 +15,6 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
-	"github.com/seed-3119e985/genv/enforce/fairshare"
 	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/remote/usage/report"
 	"github.com/seed-3119e985/genv/remote/usage/store"
@@ -109,10 +108,7 @@ func (k *keeper) keep(dir string) enforcement.History {
 		return k.open(place, to)
 	}
 	read := func() (usage.Store, error) { return store.OpenToRead(context.Background(), place, k.options) }
-	return history{
-		usage.StartRecorder(options), k.program.Now, read,
-		report.NewRecent(report.NewReader(report.ReaderOptions{Open: read, Now: k.program.Now, In: time.Local})),
-	}
+	return history{usage.StartRecorder(options), k.program.Now, read}
 }
 
 // open opens a database. A file that is damaged is moved aside.
@@ -136,9 +132,8 @@ func (k *keeper) open(place string, options store.Options) (usage.Store, error) 
 // history is what a controller keeps, and how it is read.
 type history struct {
 	*usage.Recorder
-	now    func() time.Time
-	read   func() (usage.Store, error)
-	recent *report.Recent
+	now  func() time.Time
+	read func() (usage.Store, error)
 }
 
 // Reader reads it for viewers. groups are the users of the policy's groups.
@@ -146,15 +141,6 @@ func (h history) Reader(groups func() map[string][]string) *report.Reader {
 	return report.NewReader(report.ReaderOptions{Open: h.read, Now: h.now, In: time.Local, Groups: func(ctx context.Context, users []string) (func(string) []string, error) {
 		return groupsOf(ctx, groups(), users), nil
 	}})
-}
-
-// Usage implements enforcement.History.
-func (h history) Usage() fairshare.Usage { return h.recent.Usage() }
-
-// Close implements enforcement.History.
-func (h history) Close() {
-	h.recent.Close()
-	h.Recorder.Close()
 }
 
 // moveAside gives a damaged database another name.

@@ -46,13 +46,6 @@ func Commands(with command.Program) []*cli.Command {
 			Flags:  []cli.Flag{indexFlag("detach only these devices: `INDEX`, or several with commas")},
 			Action: p.detach,
 		},
-		{
-			Name:      "extend",
-			Usage:     "ask to keep attached devices for longer than the policy allows, once",
-			ArgsUsage: "DURATION",
-			Flags:     []cli.Flag{eidFlag(), indexFlag("only these devices: `INDEX`, or several with commas")},
-			Action:    p.extend,
-		},
 		p.configCommand(),
 		{
 			Name:   "home",
@@ -101,7 +94,7 @@ func Commands(with command.Program) []*cli.Command {
 
 // changing are the commands that only change environments: in a container of genv's they fail
 // before they look for a shell or for devices.
-var changing = []string{"activate", "deactivate", "attach", "detach", "extend", "docker", "run"}
+var changing = []string{"activate", "deactivate", "attach", "detach", "docker", "run"}
 
 func (p *program) refuseInContainers(commands []*cli.Command) {
 	for _, cmd := range commands {

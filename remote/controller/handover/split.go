@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/extension"
 	"github.com/seed-3119e985/genv/enforce/notify/mail"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -51,7 +50,6 @@ func split(m *controller.FleetMemory) (p *[parts]controller.FleetMemory, filled 
 	divide(r.Released, attachmentHost, func(i int) *map[snapshot.AttachmentKey]bool { return &fill(i).Rules.Released })
 	divide(r.Stuck, processHost, func(i int) *map[snapshot.ProcessKey]string { return &fill(i).Rules.Stuck })
 	divide(r.LeftAlone, processHost, func(i int) *map[snapshot.ProcessKey]time.Time { return &fill(i).Rules.LeftAlone })
-	divide(r.Extended, extensionHost, func(i int) *extension.Uses { return &fill(i).Rules.Extended })
 	divide(r.Hosts, text, func(i int) *map[snapshot.Hostname]enforce.KnownHost { return &fill(i).Rules.Hosts })
 	divide(m.Machines.Twins, text, func(i int) *map[string][]string { return &fill(i).Machines.Twins })
 	divide(m.Guards, text, func(i int) *controller.GuardMemory { return &fill(i).Guards })
@@ -72,7 +70,6 @@ func join(m, part *controller.FleetMemory) {
 	merge(&r.Released, from.Released)
 	merge(&r.Stuck, from.Stuck)
 	merge(&r.LeftAlone, from.LeftAlone)
-	merge(&r.Extended, from.Extended)
 	merge(&r.Hosts, from.Hosts)
 	merge(&m.Machines.Twins, part.Machines.Twins)
 	merge(&m.Guards, part.Guards)
@@ -82,7 +79,6 @@ func join(m, part *controller.FleetMemory) {
 
 func attachmentHost(k snapshot.AttachmentKey) string { return string(k.Host) }
 func processHost(k snapshot.ProcessKey) string       { return string(k.Host) }
-func extensionHost(k extension.Key) string           { return string(k.Host) }
 func text[S ~string](s S) string                     { return string(s) }
 
 // divide puts each entry of a map into the same map of the part of its host or user.

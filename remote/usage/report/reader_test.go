@@ -11,10 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/seed-3119e985/genv/enforce/fairshare"
 	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/remote/usage/report"
-	"github.com/seed-3119e985/genv/snapshot"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -130,50 +128,6 @@ func TestManyAsk(t *testing.T) {
 		_, err = r.Report(t.Context(), report.Query{By: report.ByHost})
 		require.NoError(t, err)
 		require.Equal(t, 8, s.summed())
-	})
-}
-
-// What users had lately is read in the background, every ten minutes, and only if it is asked for.
-func TestRecent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &slow{takes: time.Second}
-		recent := report.NewRecent(readerOf(s))
-		defer recent.Close()
-		require.Zero(t, recent.Usage(), "not known yet, and nothing waits")
-		time.Sleep(3 * time.Second)
-		u := recent.Usage()
-		require.Equal(t, fairshare.Seconds{Attached: 60}, u.Attached["alice"])
-		require.True(t, u.Partial, "there are unknown users")
-		require.Equal(t, 23*time.Hour-10*time.Minute, u.Known.Round(time.Second), "from when on usage is kept, without what is missing")
-		require.Equal(t, 2, s.summed())
-		time.Sleep(time.Hour)
-		require.Equal(t, 2, s.summed(), "no reader asks")
-		s.mu.Lock()
-		s.broken = true
-		s.mu.Unlock()
-		require.Equal(t, u, recent.Usage())
-		time.Sleep(time.Second)
-		synctest.Wait()
-		require.Equal(t, u, recent.Usage(), "until it is too old for the rules")
-		require.Equal(t, 3, s.summed())
-	})
-}
-
-// What users had under a pseudonym is unknown, for each of them, and for those without a row.
-func TestRecentPseudonyms(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &slow{more: []usage.Row{
-			{Name: usage.Pseudonym([]byte("key"), "alice"), Sum: usage.Sum{Amounts: usage.Amounts{Attached: 400, Unknown: 20}}},
-			{Name: string(usage.Forgotten), Sum: usage.Sum{Amounts: usage.Amounts{Attached: 7}}},
-			{Name: "bob", Sum: usage.Sum{Amounts: usage.Amounts{Attached: 9, Unknown: 1}}},
-		}}
-		recent := report.NewRecent(readerOf(s))
-		defer recent.Close()
-		recent.Usage()
-		synctest.Wait()
-		u := recent.Usage()
-		require.True(t, u.Partial)
-		require.Equal(t, map[snapshot.Username]fairshare.Seconds{"alice": {Attached: 60, Unknown: 427}, "bob": {Attached: 9, Unknown: 428}}, u.Attached)
 	})
 }
 

@@ -15,7 +15,6 @@ type Change struct {
 	Detach    *Detach    `json:"detach,omitempty"`
 	Configure *Configure `json:"configure,omitempty"`
 	Leave     *Leave     `json:"leave,omitempty"`
-	Extend    *Extend    `json:"extend,omitempty"`
 }
 
 // Config is snapshot.EnvConfig as JSON.
@@ -100,14 +99,6 @@ type Leave struct {
 	Own bool `json:"own,omitempty"`
 }
 
-// Extend requests that attachments are kept for longer than the policy allows; of all
-// devices of the environment if there are no Indices. Only its own user may request it.
-type Extend struct {
-	EID     snapshot.EnvID         `json:"eid"`
-	Indices []snapshot.DeviceIndex `json:"indices,omitzero"`
-	Seconds int64                  `json:"seconds"`
-}
-
 // Result is what a change has done, for what commands print. It is JSON as it is.
 type Result struct {
 	EID    snapshot.EnvID `json:"eid,omitempty"` // of the environment; empty for none
@@ -120,11 +111,6 @@ type Result struct {
 	// Remaining are the processes that still run in an environment after its last
 	// registered process has left: it lasts until they end.
 	Remaining []snapshot.PID `json:"remaining,omitempty"`
-	// Extensions are what Extend requests. Whoever applies it stores them, with the lock
-	// still held.
-	Extensions []snapshot.Extension `json:"-"`
-	// Extended are the devices of Extensions.
-	Extended []snapshot.DeviceIndex `json:"extended,omitempty"`
 }
 
 // Part is a device of which an environment has MIG instances.
@@ -153,7 +139,6 @@ func (c Change) operation() (operation, error) {
 	add(c.Detach != nil, c.Detach)
 	add(c.Configure != nil, c.Configure)
 	add(c.Leave != nil, c.Leave)
-	add(c.Extend != nil, c.Extend)
 	if len(set) != 1 {
 		return nil, fmt.Errorf("%w: a change has one operation, and this one has %d", state.ErrRequest, len(set))
 	}

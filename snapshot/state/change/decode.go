@@ -102,14 +102,6 @@ func (c *Configure) check() error {
 
 func (l *Leave) check() error { return checkMember(l.PID, l.Kernel) }
 
-func (e *Extend) check() error {
-	var length error
-	if most := int64(snapshot.MaxExtension.Seconds()); e.Seconds < 60 || e.Seconds > most {
-		length = refuse("%d seconds are not from 60 to %d", e.Seconds, most)
-	}
-	return cmp.Or(checkEID(e.EID), checkIndices(e.Indices), length)
-}
-
 func refuse(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", state.ErrRequest, fmt.Errorf(format, args...))
 }

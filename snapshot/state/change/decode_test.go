@@ -26,7 +26,6 @@ var requests = []string{
 	`{"configure":{"eid":"10","clear":["name","gpu-memory","gpus"],"set":{"gpus":1}}}`,
 	`{"leave":{"pid":11,"own":true}}`,
 	`{"leave":{"kernel_id":"k-1"}}`,
-	`{"extend":{"eid":"10","indices":[0],"seconds":3600}}`,
 }
 
 func TestDecodeIsTheReverseOfMarshal(t *testing.T) {
@@ -77,8 +76,6 @@ func TestDecodeRefuses(t *testing.T) {
 		"memory without a number":    `{"configure":{"eid":"10","set":{"gpu_memory":"much"}}}`,
 		"no memory":                  `{"configure":{"eid":"10","set":{"gpu_memory":"0g"}}}`,
 		"a long amount of memory":    `{"attach":{"eid":"10","count":1,"gpu_memory":"` + strings.Repeat("0", 64) + `4g"}}`,
-		"a short extension":          `{"extend":{"eid":"10","seconds":59}}`,
-		"a long extension":           `{"extend":{"eid":"10","seconds":31536001}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, err := change.Decode([]byte(text))

@@ -2,13 +2,9 @@ package change
 
 import (
 	"errors"
-	"fmt"
-	"slices"
-	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
-	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 func (a *Attach) apply(f *state.Files, by Asker) (Result, error) {
@@ -71,37 +67,4 @@ func changeable(f *state.Files, eid snapshot.EnvID, by Asker, unregistered bool)
 	default:
 		return snapshot.Environment{}, err
 	}
-}
-
-func (e *Extend) apply(f *state.Files, by Asker) (Result, error) {
-	if err := f.CheckOwner(e.EID, by.UID); err != nil {
-		return Result{}, err
-	}
-	if env := f.Environment(e.EID); env.UID != by.UID { // root may change it, and has no need to ask
-		owner := fmt.Sprint(env.UID)
-		if env.Username != "" {
-			owner = fmt.Sprintf("%s(%d)", text.Shown(string(env.Username)), env.UID)
-		}
-		return Result{}, fmt.Errorf("environment %s belongs to %s, who alone can ask; an administrator can use `genv remote exempt`", text.Shown(string(e.EID)), owner)
-	}
-	attached := f.AttachedTo(e.EID)
-	if len(attached) == 0 {
-		return Result{}, fmt.Errorf("environment %s is attached to no device: genv attach attaches one", text.Shown(string(e.EID)))
-	}
-	wanted := attached
-	if len(e.Indices) > 0 {
-		wanted = slices.Compact(slices.Sorted(slices.Values(e.Indices)))
-	}
-	result := resultOf(f, e.EID, attached)
-	for _, index := range wanted {
-		if !slices.Contains(attached, index) {
-			return Result{}, fmt.Errorf("environment %s is not attached to device %s: it has %s", text.Shown(string(e.EID)), index, text.JoinIndices(attached))
-		}
-		result.Extended = append(result.Extended, index)
-		result.Extensions = append(result.Extensions, snapshot.Extension{
-			UID: by.UID, EID: e.EID, Index: index,
-			Attached: f.Device(index).Attachment(e.EID).Time, For: time.Duration(e.Seconds) * time.Second,
-		})
-	}
-	return result, nil
 }

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -46,7 +45,7 @@ func TestAUserChangesNothingOfOthers(t *testing.T) {
 			}
 		}
 	}
-	require.Len(t, made, 6, "each kind of change was made: %v", made)
+	require.Len(t, made, 5, "each kind of change was made: %v", made)
 }
 
 // others is what belongs to the users other than one.
@@ -102,7 +101,7 @@ func anyChange(r *rand.Rand) change.Change {
 	} else {
 		pid = 0
 	}
-	switch r.IntN(6) {
+	switch r.IntN(5) {
 	case 0:
 		return change.Change{Enter: &change.Enter{EID: eid, PID: pid, Kernel: kernel, Config: config, Attach: r.IntN(2) == 0, OverSubscribe: r.IntN(2) == 0, Busy: indices}}
 	case 1:
@@ -116,10 +115,8 @@ func anyChange(r *rand.Rand) change.Change {
 		return change.Change{Detach: &change.Detach{EID: eid, Indices: indices, Unregistered: r.IntN(2) == 0}}
 	case 3:
 		return change.Change{Configure: &change.Configure{EID: eid, Set: config, Clear: []change.Setting{change.Name, change.GPUMemory, change.GPUs}[:r.IntN(4)]}}
-	case 4:
-		return change.Change{Leave: &change.Leave{PID: pid, Kernel: kernel, Own: r.IntN(2) == 0}}
 	}
-	return change.Change{Extend: &change.Extend{EID: eid, Indices: indices, Seconds: 60 + r.Int64N(3600)}}
+	return change.Change{Leave: &change.Leave{PID: pid, Kernel: kernel, Own: r.IntN(2) == 0}}
 }
 
 func pick[T any](r *rand.Rand, values ...T) T { return values[r.IntN(len(values))] }
@@ -225,20 +222,6 @@ func TestFullFilesCanBeRead(t *testing.T) {
 	require.Fail(t, "they are never full")
 }
 
-func TestExtendIsForTheUserOfTheEnvironment(t *testing.T) {
-	c := decoded(t, `{"extend":{"eid":"10","seconds":3600}}`)
-	result, err := c.Apply(files(), asker(alice))
-	require.NoError(t, err)
-	require.Equal(t, []snapshot.Extension{{UID: alice, EID: "10", Index: 0, Attached: at("10:00:00"), For: time.Hour}}, result.Extensions)
-	require.Equal(t, []snapshot.DeviceIndex{0}, result.Extended)
-	_, err = c.Apply(files(), asker(bob))
-	require.ErrorIs(t, err, state.ErrNotOwner)
-	_, err = c.Apply(files(), asker(0))
-	require.ErrorContains(t, err, `environment 10 belongs to alice(1001), who alone can ask`)
-	_, err = decoded(t, `{"extend":{"eid":"10","seconds":3600,"indices":[1]}}`).Apply(files(), asker(alice))
-	require.ErrorContains(t, err, "environment 10 is not attached to device 1: it has 0")
-}
-
 // What is asked for twice, since the first answer was an error although the change was made,
 // is made once.
 func TestAskingAgainChangesNothingMore(t *testing.T) {
@@ -276,5 +259,5 @@ func TestAskingAgainChangesNothingMore(t *testing.T) {
 			f = next
 		}
 	}
-	require.Len(t, made, 6, "each kind of change was made: %v", made)
+	require.Len(t, made, 5, "each kind of change was made: %v", made)
 }

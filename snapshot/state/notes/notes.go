@@ -2,7 +2,7 @@
 // genv 1.4.3 have no room: a file for each uid, in a folder to which every user may write,
 // and which 1.4.3 doesn't look at.
 //
-//	folder := notes.Folder[T]{Dir: "/var/tmp/genv", Name: "extend", …}
+//	folder := notes.Folder[T]{Dir: "/var/tmp/genv", Name: "mig", …}
 //	err := folder.Add(files, uid, list)        // as the user, with the lock of the state files
 //	list, warnings := folder.Read(files)       // notes about attachments that are there
 //
@@ -29,7 +29,7 @@ type Folder[T any] struct {
 	// be nil.
 	Owned func() (string, error)
 	Name  string // of the folder with the notes
-	What  string // the notes are, for messages, such as "the requests of genv extend"
+	What  string // the notes are, for messages, such as "the MIG instances of attachments"
 
 	Encode func([]T) ([]byte, error)
 	Decode func([]byte) ([]T, error) // checks every field

@@ -7,15 +7,13 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
-	"github.com/seed-3119e985/genv/snapshot/state/extension"
 	"github.com/seed-3119e985/genv/snapshot/state/instances"
 )
 
 // Changer changes the state files of one host. It may be used by any number of goroutines.
 type Changer struct {
-	Store      *disk.Store
-	Extensions extension.Requests
-	Instances  instances.Notes
+	Store     *disk.Store
+	Instances instances.Notes
 	// ListDevices asks nvidia-smi for the devices of the host. It is called without the
 	// lock, for each change that asks for more devices than there are: where many users
 	// ask, it answers from an inventory that it takes from time to time.
@@ -51,9 +49,6 @@ func (c Changer) apply(ctx context.Context, asked change.Change, by change.Asker
 	}
 	err = c.Store.Update(ctx, func(f *state.Files) (err error) {
 		result, err = asked.Apply(f, by)
-		if err == nil && len(result.Extensions) > 0 {
-			err = c.Extensions.Add(f, by.UID, result.Extensions)
-		}
 		if err == nil && asked.Attach != nil && len(asked.Attach.Instances) > 0 {
 			err = c.Instances.Save(f, asked.Attach.EID)
 		}

@@ -14,7 +14,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
-	"github.com/seed-3119e985/genv/snapshot/state/extension"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 )
 
@@ -27,7 +26,7 @@ func changerHost(t *testing.T, devices *int) (c service.Changer, asked *int) {
 	asked = new(int)
 	dir := filepath.Join(t.TempDir(), "genv")
 	return service.Changer{
-		Store: disk.New(dir, disk.Config{}), Extensions: extension.Requests{Dir: dir},
+		Store: disk.New(dir, disk.Config{}),
 		ListDevices: func(context.Context) (list []snapshot.Device, err error) {
 			*asked++
 			for i := range *devices {
@@ -92,23 +91,6 @@ func TestWithoutNvidiaSMI(t *testing.T) {
 	result, err := c.Change(t.Context(), change.Change{Enter: &change.Enter{EID: "e", PID: self}}, me())
 	require.NoError(t, err, "it needs no device")
 	require.Equal(t, snapshot.EnvID("e"), result.EID)
-}
-
-func TestRequestsAreStored(t *testing.T) {
-	one := 1
-	c, _ := changerHost(t, &one)
-	_, err := c.Change(t.Context(), enter(1), me())
-	require.NoError(t, err)
-	result, err := c.Change(t.Context(), change.Change{Extend: &change.Extend{EID: "e", Seconds: 3600}}, me())
-	require.NoError(t, err)
-	require.Equal(t, []snapshot.DeviceIndex{0}, result.Extended)
-	files, err := c.Store.Read(t.Context())
-	require.NoError(t, err)
-	list, warnings := c.Extensions.Read(files)
-	require.Empty(t, warnings)
-	require.Len(t, list, 1)
-	require.NotEmpty(t, list[0].ID)
-	require.Equal(t, time.Hour, list[0].For)
 }
 
 func TestARefusedChangeChangesNothing(t *testing.T) {

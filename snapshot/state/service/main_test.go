@@ -23,7 +23,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
-	"github.com/seed-3119e985/genv/snapshot/state/extension"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 )
 
@@ -86,7 +85,6 @@ type host struct {
 func (h *host) Change(ctx context.Context, c change.Change, by change.Asker, turn service.Turn) (change.Result, error) {
 	return service.Changer{
 		Store:       h.store,
-		Extensions:  extension.Requests{Dir: h.dir, Owned: h.store.OwnedDir},
 		ListDevices: func(context.Context) ([]snapshot.Device, error) { return nil, errors.New("no nvidia-smi here") },
 		Turn: func(ctx context.Context) (func(), error) {
 			release, err := turn(ctx)

@@ -49,15 +49,13 @@ func TestPeopleChangeRootsStateOverTheSocket(t *testing.T) {
 
 	for _, refused := range []string{
 		enter, `{"attach":{"eid":"a","count":2}}`, `{"detach":{"eid":"a"}}`, `{"configure":{"eid":"a","set":{"name":"x"}}}`,
-		fmt.Sprintf(`{"leave":{"pid":%d}}`, sleeper.Process.Pid), `{"extend":{"eid":"a","seconds":3600}}`,
+		fmt.Sprintf(`{"leave":{"pid":%d}}`, sleeper.Process.Pid),
 		`{"enter":{"eid":"b","pid":1}}`, `{"enter":{"eid":"a","pid":PID}}`,
 	} {
 		answer := h.ask(t, mallory, refused)
 		require.Regexp(t, "^error: .*(not your environment|belongs to|only that user)", answer[0], refused)
 	}
 	require.Equal(t, files, h.files(t), "nothing has changed")
-	require.Equal(t, []string{"now [0]"}, h.ask(t, alice, `{"extend":{"eid":"a","seconds":3600}}`))
-	require.FileExists(t, filepath.Join(h.root, "host/extend/4001.json"))
 	require.Equal(t, []string{"now []"}, h.ask(t, 0, `{"detach":{"eid":"a"}}`), "root may")
 }
 
@@ -94,7 +92,7 @@ func TestWhatAUserCannotForge(t *testing.T) {
 		"envs.json is removed":                    {`rm -f $S/envs.json || rm -rf $S || mv $S $S.old || rm -f $R/host/envs.json`, `{"leave":{"pid":` + strconv.Itoa(bob.Process.Pid) + `}}`},
 		"state is truncated":                      {`: >$R/host/envs.json || : >$S/envs.json || truncate -s 0 $R/host/genv.identities.json`, `{"detach":{"eid":"alices"}}`},
 		"the owner's note is removed":             {`rm -f $R/host/owner.json || mv $R/host $R/h || mkdir $R/x`, `{"configure":{"eid":"alices","set":{"name":"run this"}}}`},
-		"a socket of one's own":                   {`rm -f $RUN/host.sock || mv $RUN/host.sock $RUN/x || touch $RUN/host.lock`, `{"extend":{"eid":"alices","seconds":60}}`},
+		"a socket of one's own":                   {`rm -f $RUN/host.sock || mv $RUN/host.sock $RUN/x || touch $RUN/host.lock`, `{"attach":{"eid":"alices","count":3}}`},
 		"the lock is held":                        {`flock -n $R/host/genv.lock true`, `{"enter":{"eid":"alices","kernel_id":"k"}}`},
 		"words of persuasion in an environment":   {`chmod 0777 $S/envs.json || chmod 0777 $S`, `{"enter":{"eid":"run \u001b[31m rm -rf","pid":PID}}`},
 		"start times are forged":                  {`echo '{}' >$R/host/genv.identities.json || echo '{}' >$S/genv.identities.json`, `{"leave":{"kernel_id":"k","pid":7}}`},
@@ -106,7 +104,7 @@ func TestWhatAUserCannotForge(t *testing.T) {
 		"huge files":                              {`head -c 1000000 /dev/zero >$S/envs.json || fallocate -l 1G $R/host/envs.json || fallocate -l 1G $S/devices.json`, `{"enter":{"eid":"` + strings.Repeat("x", 5000) + `","pid":PID}}`},
 		"files of an older version":               {`echo '{"envs":{}}' >$S/envs.json || echo '{"devices":{}}' >$R/host/devices.json`, `{"attach":{"eid":"gone","count":1}}`},
 		"a restoration is forged":                 {`echo '{}' >$R/host/restored.json || rm $R/host/note.json`, `{"leave":{"pid":` + strconv.Itoa(bob.Process.Pid) + `,"own":true}}`},
-		"a wish of alice's is removed or forged":  {`mkdir -p $R/host/extend && touch $R/host/extend/4001.json || rm -r $R/host/extend`, `{"extend":{"eid":"alices","indices":[0],"seconds":60}}`},
+		"a note of alice's is removed or forged":  {`mkdir -p $R/host/mig && touch $R/host/mig/4001.json || rm -r $R/host/mig`, `{"detach":{"eid":"alices","indices":[0]}}`},
 		"the PID namespace of the host is forged": {`echo '{}' >$R/host/note.json || echo '{}' >$S/genv.host.json`, `{"enter":{"eid":"f","pid":-1}}`},
 	} {
 		sh("( " + row.script + " ) 2>&1")
