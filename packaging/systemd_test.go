@@ -123,6 +123,7 @@ func TestControllerUnderSystemd(t *testing.T) {
 	require.Equal(t, "active", m.show(unit, "ActiveState"))
 	m.await(unit, "1 of 2 hosts answered")
 	require.Equal(t, "inactive", m.show("genv-enforce.service", "ActiveState"), "what didn't run is not started")
+	m.checksThePolicy(unit)
 
 	m.must("systemctl", "stop", unit)
 	require.Equal(t, "inactive success", m.show(unit, "ActiveState")+" "+m.show(unit, "Result"), "a host that failed is no failure of the service")
@@ -135,6 +136,40 @@ func TestControllerUnderSystemd(t *testing.T) {
 	m.must("dpkg", "--purge", "genv")
 	require.False(t, m.exists("/etc/systemd/system/multi-user.target.wants/"+unit))
 	require.False(t, m.exists("/var/lib/genv-controller"))
+}
+
+// checksThePolicy: an upgrade doesn't restart a controller that would not start again, and says what to
+// change. What the new version only ignores is named, and stops nothing.
+func (m *machine) checksThePolicy(unit string) {
+	m.t.Helper()
+	pid, good := m.show(unit, "MainPID"), m.must("cat", "/etc/genv/policy.yaml")
+	configured := m.sh("cat /etc/genv/config.yaml 2>/dev/null || :")
+	upgrade := func() string {
+		out, err := m.run("dpkg", "--install", "/tmp/genv.deb")
+		require.NoError(m.t, err, out)
+		return out
+	}
+	kept := func(says string) {
+		m.t.Helper()
+		out := upgrade()
+		require.Contains(m.t, out, says)
+		require.Contains(m.t, out, "genv: "+unit+" was not restarted and still runs the earlier version")
+		require.Equal(m.t, pid, m.show(unit, "MainPID"))
+		require.Equal(m.t, "active", m.show(unit, "ActiveState"))
+	}
+	m.write("/etc/genv/policy.yaml", good+"\ncolour: red\n", 0o644)
+	kept(`unknown key "colour"`)
+	m.write("/etc/genv/policy.yaml", good, 0o644)
+	m.write("/etc/genv/other.yaml", "defaults: {idle: soon}\n", 0o644)
+	m.write("/etc/genv/config.yaml", "enforce:\n  policy: '/etc/genv/other.yaml'  # ours\n", 0o644)
+	kept("/etc/genv/other.yaml:1:")
+	m.write("/etc/genv/other.yaml", "defaults: {extend: 2h}\n", 0o644)
+	out := upgrade()
+	require.Contains(m.t, out, "/etc/genv/other.yaml:1:20: warning: extend is ignored")
+	require.NotContains(m.t, out, "was not restarted")
+	require.NotEqual(m.t, pid, m.show(unit, "MainPID"))
+	m.await(unit, "1 of 2 hosts answered")
+	m.write("/etc/genv/config.yaml", configured, 0o644)
 }
 
 // checkConfinement looks at what the kernel says of the running controller.

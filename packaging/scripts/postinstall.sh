@@ -41,10 +41,32 @@ folder /var/log/genv-controller 0750 genv
 systemd-tmpfiles --create genv.conf || :
 systemctl daemon-reload || :
 [ "$upgrade" ] || exit 0
+# policy_ok says what the new version does not accept in the policy, or ignores.
+policy_ok() {
+	ok=yes
+	configured=$(sed -n 's/^[[:space:]]*policy:[[:space:]]*["'\'']\{0,1\}\(\/[^"'\''#[:space:]]*\).*/\1/p' /etc/genv/config.yaml 2>/dev/null) || :
+	for file in /etc/genv/policy.yaml $configured; do
+		[ -e "$file" ] || continue
+		GENV_CONFIG_DIR=/etc/genv /usr/bin/genv policy check "$file" </dev/null >/dev/null || ok=
+	done
+	[ "$ok" ]
+}
 # Only services that run are restarted. One that fails with the new version is no
-# reason to leave the package half installed.
+# reason to leave the package half installed. Those that enforce go on with the old
+# version as long as the new one would not accept the policy.
 invoke=systemctl
 if command -v deb-systemd-invoke >/dev/null; then invoke=deb-systemd-invoke; fi # honours policy-rc.d
-for unit in genv-controller.service genv-enforce.service genv-host.service; do
-	$invoke try-restart $unit || echo "genv: $unit did not start again: systemctl status $unit" >&2
+restart() {
+	$invoke try-restart "$1" || echo "genv: $1 did not start again: systemctl status $1" >&2
+}
+checked=
+for unit in genv-controller.service genv-enforce.service; do
+	systemctl is-active --quiet $unit || continue
+	[ "$checked" ] || if policy_ok; then checked=good; else checked=bad; fi
+	if [ $checked = good ]; then
+		restart $unit
+	else
+		echo "genv: $unit was not restarted and still runs the earlier version: correct what is named above, then systemctl restart $unit" >&2
+	fi
 done
+restart genv-host.service
