@@ -3,7 +3,6 @@ package enforce
 import (
 	"time"
 
-	"github.com/seed-3119e985/genv/enforce/bounds"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -36,7 +35,7 @@ func (j *judgement) boundTimes() {
 	}
 	times := j.timesByHost()
 	for _, h := range j.hosts {
-		dropped := bounds.Newest(times[h.name], maxTimes, func(key string) time.Time { return j.next.Present[key].Since })
+		dropped := newestBeyond(times[h.name], maxTimes, func(key string) time.Time { return j.next.Present[key].Since })
 		for _, key := range dropped {
 			delete(j.next.Present, key)
 		}
@@ -84,7 +83,7 @@ func (j *judgement) boundIdle(h *hostView) {
 			}
 		}
 	}
-	dropped := bounds.Newest(groups, maxTimes, func(key string) time.Time { return j.next.Idle[key] })
+	dropped := newestBeyond(groups, maxTimes, func(key string) time.Time { return j.next.Idle[key] })
 	for _, key := range dropped {
 		delete(j.next.Idle, key)
 	}
@@ -101,7 +100,7 @@ func (j *judgement) noteDropped(h *hostView, what string, dropped int) {
 }
 
 // room counts the findings of the last events, by host and by user there.
-type room = bounds.Room[snapshot.Hostname, snapshot.Username]
+type room = Room[snapshot.Hostname, snapshot.Username]
 
 // knownBefore counts the findings of the plan that were known before.
 func (j *judgement) knownBefore(plan *Plan) *room {

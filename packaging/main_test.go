@@ -17,7 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	testprograms "github.com/seed-3119e985/genv/remote/testfleet/programs"
+	"github.com/seed-3119e985/genv/remote/testfleet"
 )
 
 func TestMain(m *testing.M) {
@@ -36,7 +36,7 @@ var programs = sync.OnceValues(func() (dir string, err error) {
 		return "", err
 	}
 	for program, source := range map[string]string{"genv": "cmd/genv", "nvidia-smi": "remote/testfleet/gpus/nvidia-smi"} {
-		if err := testprograms.Install(source, filepath.Join(programsDir, program)); err != nil {
+		if err := testfleet.InstallProgram(source, filepath.Join(programsDir, program)); err != nil {
 			return "", err
 		}
 	}

@@ -22,7 +22,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/seed-3119e985/genv/remote/inventory"
-	"github.com/seed-3119e985/genv/remote/testfleet/programs"
+	"github.com/seed-3119e985/genv/remote/testfleet"
 )
 
 func TestMain(m *testing.M) {
@@ -78,7 +78,7 @@ func genv(t *testing.T) string {
 	}
 	program := filepath.Join(built, "genv")
 	if _, err := os.Stat(program); err != nil {
-		require.NoError(t, programs.Install("cmd/genv", program))
+		require.NoError(t, testfleet.InstallProgram("cmd/genv", program))
 	}
 	return program
 }
@@ -160,7 +160,7 @@ func TestInterruptLeavesNothing(t *testing.T) {
 func TestKeep(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	var out programs.Output
+	var out testfleet.Output
 	go func() {
 		defer cancel()
 		assert.Eventually(t, func() bool {
@@ -227,7 +227,7 @@ func TestTheDemoRunsForAnOrdinaryUser(t *testing.T) {
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "tmp"), 0o700))
 	require.NoError(t, os.Chown(filepath.Join(dir, "tmp"), uid, uid))
 	for _, program := range []string{"genv", "genv-demo"} {
-		require.NoError(t, programs.Install("cmd/"+program, filepath.Join(dir, program)))
+		require.NoError(t, testfleet.InstallProgram("cmd/"+program, filepath.Join(dir, program)))
 	}
 	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "genv-demo"), "-genv", filepath.Join(dir, "genv"), "-hosts", "")
 	cmd.Dir, cmd.Env = dir, []string{"PATH=/usr/bin:/bin", "HOME=" + filepath.Join(dir, "tmp"), "TMPDIR=" + filepath.Join(dir, "tmp")}

@@ -17,7 +17,6 @@ import (
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/install"
 	"github.com/seed-3119e985/genv/remote/testfleet"
-	testprograms "github.com/seed-3119e985/genv/remote/testfleet/programs"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 )
 
@@ -25,7 +24,7 @@ import (
 func genvWith(t *testing.T, more string) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "genv")
-	require.NoError(t, testprograms.Copy(genvProgram(t), program))
+	require.NoError(t, testfleet.CopyProgram(genvProgram(t), program))
 	require.NoError(t, exec.Command("sh", "-c", `printf %s "$1" >>"$0"`, program, more).Run()) // as Copy: not written by this process
 	return program
 }

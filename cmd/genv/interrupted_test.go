@@ -19,14 +19,13 @@ import (
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
-	testprograms "github.com/seed-3119e985/genv/remote/testfleet/programs"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // running is a command line that runs while the test goes on.
 type running struct {
-	out, err testprograms.Output
+	out, err testfleet.Output
 	end      func() int // has it end, and returns its exit code
 }
 

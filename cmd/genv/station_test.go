@@ -16,8 +16,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
-	testprograms "github.com/seed-3119e985/genv/remote/testfleet/programs"
 )
 
 // programs are genv and the stand-in for nvidia-smi, built once for all tests
@@ -31,7 +31,7 @@ var programs = sync.OnceValues(func() (string, error) {
 	for name, source := range map[string]string{"bin/genv": "cmd/genv", "driver/nvidia-smi": "remote/testfleet/gpus/nvidia-smi"} {
 		err := os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o755)
 		if err == nil {
-			err = testprograms.Install(source, filepath.Join(dir, name))
+			err = testfleet.InstallProgram(source, filepath.Join(dir, name))
 		}
 		if err != nil {
 			return dir, err

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/agent/retry"
 )
 
 // attempt is one try to connect.
@@ -37,7 +36,7 @@ func (c *Conn) begin(pause time.Duration, first func()) {
 	}
 	a.state = StateBackingOff
 	c.pool.running.Add(1)
-	a.timer = time.AfterFunc(retry.Together(pause), func() {
+	a.timer = time.AfterFunc(remote.Together(pause), func() {
 		defer c.pool.running.Done()
 		run()
 	})
@@ -99,11 +98,11 @@ func (c *Conn) probe(ctx context.Context) (pause time.Duration, login bool, err 
 	c.mu.Lock()
 	failure := c.failure
 	c.mu.Unlock()
-	if failure == nil || !retry.Probed(failure) {
+	if failure == nil || !remote.Probed(failure) {
 		return 0, true, nil
 	}
 	begun := time.Now()
-	limited, cancel := context.WithTimeout(ctx, retry.ProbeTimeout)
+	limited, cancel := context.WithTimeout(ctx, remote.ProbeTimeout)
 	defer cancel()
 	err = c.pool.Network.Probe(limited, c.host)
 	if err == nil || errors.Is(err, remote.ErrNoProbe) {

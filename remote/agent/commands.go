@@ -11,7 +11,6 @@ import (
 	"github.com/seed-3119e985/genv/enforce/wire"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent/readonly"
-	"github.com/seed-3119e985/genv/remote/agent/retry"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -38,7 +37,7 @@ func (Commands) close() {}
 
 // run runs a command; when sudo or genv did not run, the error says why.
 func (c Commands) run(ctx context.Context, host remote.Host, command remote.Command) (remote.Output, error) {
-	out, err := retry.UntilNotBusy(ctx, func() (remote.Output, error) { return c.Network.Run(ctx, host, command) })
+	out, err := remote.UntilNotBusy(ctx, func() (remote.Output, error) { return c.Network.Run(ctx, host, command) })
 	if err != nil {
 		err = remote.Diagnose(ctx, c.Network, host, err)
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/agent/retry"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -43,7 +42,7 @@ type Conn struct {
 	failing   bool      // the login failed last: it counts in pool.failing
 	wanted    time.Time // a snapshot was asked for
 	closed    bool      // the Conn was removed from its Pool
-	backoff   retry.Backoff
+	backoff   remote.Backoff
 
 	calls    atomic.Int32 // under way
 	tookOver atomic.Bool  // the host admitted this controller's claim

@@ -11,7 +11,6 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent/readonly"
-	"github.com/seed-3119e985/genv/remote/agent/retry"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -119,7 +118,7 @@ func hasNoServe(err error) bool {
 // openStream starts `genv usage serve` and reads its greeting. Where ssh(1) is run, a busy
 // sshd is only noticed when there is no greeting.
 func (c *Conn) openStream(ctx context.Context, a *attempt) (*streamTransport, error) {
-	return retry.UntilNotBusy(ctx, func() (*streamTransport, error) { return c.greet(ctx, a) })
+	return remote.UntilNotBusy(ctx, func() (*streamTransport, error) { return c.greet(ctx, a) })
 }
 
 func (c *Conn) greet(ctx context.Context, a *attempt) (*streamTransport, error) {

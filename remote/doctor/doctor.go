@@ -8,7 +8,6 @@ import (
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
-	"github.com/seed-3119e985/genv/remote/agent/retry"
 	"github.com/seed-3119e985/genv/remote/sshclient"
 	"github.com/seed-3119e985/genv/snapshot/doctor"
 )
@@ -145,5 +144,5 @@ func (e *examination) look(ctx context.Context) {
 
 // run runs a command on the host. It repeats what a busy sshd refused.
 func (e *examination) run(ctx context.Context, command remote.Command) (remote.Output, error) {
-	return retry.UntilNotBusy(ctx, func() (remote.Output, error) { return e.Client.Run(ctx, e.host, command) })
+	return remote.UntilNotBusy(ctx, func() (remote.Output, error) { return e.Client.Run(ctx, e.host, command) })
 }

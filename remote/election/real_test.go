@@ -9,7 +9,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/remote/election/etcd"
-	"github.com/seed-3119e985/genv/remote/testfleet/cut"
+	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/etcdcluster"
 )
 
@@ -118,7 +118,7 @@ func TestOneDirection(t *testing.T) {
 	a.leadsWithin(t, patience)
 	b := stand(t, c, "b")
 	oneLeads(t, a, b)
-	for _, lose := range []func(*cut.Cut){(*cut.Cut).LoseAnswers, (*cut.Cut).LoseRequests} {
+	for _, lose := range []func(*testfleet.Cut){(*testfleet.Cut).LoseAnswers, (*testfleet.Cut).LoseRequests} {
 		epoch := a.Status().Epoch
 		lose(a.Cut.Cut)
 		t.Log("another one leads after", b.leadsWithin(t, patience))

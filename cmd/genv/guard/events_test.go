@@ -14,8 +14,8 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
-	"github.com/seed-3119e985/genv/remote/testfleet/programs"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/watch"
 )
@@ -30,7 +30,7 @@ func (s *site) answeringSMI() {
 	file, program := filepath.Join(s.dir, "gpus.json"), filepath.Join(s.dir, "driver", "nvidia-smi")
 	require.NoError(s, gpus.Driver{Devices: devices}.Write(file))
 	require.NoError(s, os.Mkdir(filepath.Dir(program), 0o755))
-	require.NoError(s, programs.Install("remote/testfleet/gpus/nvidia-smi", program))
+	require.NoError(s, testfleet.InstallProgram("remote/testfleet/gpus/nvidia-smi", program))
 	script := fmt.Sprintf("#!/bin/sh\nGENV_SIM_GPUS=%s exec %s \"$@\"\n", file, program)
 	require.NoError(s, os.WriteFile(filepath.Join(s.dir, "nvidia-smi"), []byte(script), 0o755))
 }

@@ -18,8 +18,8 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
-	"github.com/seed-3119e985/genv/remote/testfleet/programs"
 )
 
 // ability is what a process of genv lacks in a test; empty for nothing.
@@ -96,7 +96,7 @@ func (s *site) inTheWay() {
 func (s *site) simulate() {
 	s.Helper()
 	program, driver := filepath.Join(s.dir, "nvidia-smi.real"), filepath.Join(s.dir, "gpus.json")
-	require.NoError(s, programs.Install("remote/testfleet/gpus/nvidia-smi", program))
+	require.NoError(s, testfleet.InstallProgram("remote/testfleet/gpus/nvidia-smi", program))
 	require.NoError(s, gpus.Driver{Devices: gpus.H100s("guard", 4)}.Write(driver))
 	script := fmt.Sprintf("#!/bin/sh\n%s=%s exec %s \"$@\"\n", gpus.EnvFile, driver, program)
 	require.NoError(s, os.WriteFile(filepath.Join(s.dir, "nvidia-smi"), []byte(script), 0o755))

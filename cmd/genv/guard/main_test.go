@@ -18,7 +18,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce/guard/guardtest"
 	"github.com/seed-3119e985/genv/enforce/guard/kernel"
-	"github.com/seed-3119e985/genv/remote/testfleet/programs"
+	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
 	"github.com/seed-3119e985/genv/snapshot/state"
@@ -59,7 +59,7 @@ var place string
 func installPrograms() error {
 	place = guardtest.Place()
 	self, err := os.Executable()
-	return errors.Join(err, programs.Copy(self, filepath.Join(place, "user")), programs.Install("cmd/genv", filepath.Join(place, "genv")))
+	return errors.Join(err, testfleet.CopyProgram(self, filepath.Join(place, "user")), testfleet.InstallProgram("cmd/genv", filepath.Join(place, "genv")))
 }
 
 const alice, bob, mallory = 4001, 4002, 4003
@@ -182,7 +182,7 @@ func (s *site) must(args ...string) string {
 type guardRun struct {
 	*site
 	cmd  *exec.Cmd
-	log  *programs.Output
+	log  *testfleet.Output
 	done chan struct{}
 	err  error
 }
@@ -196,7 +196,7 @@ func (s *site) run(args ...string) *guardRun {
 func (s *site) start(args ...string) *guardRun {
 	s.Helper()
 	cmd := s.command(args...)
-	g := &guardRun{site: s, cmd: cmd, log: &programs.Output{}, done: make(chan struct{})}
+	g := &guardRun{site: s, cmd: cmd, log: &testfleet.Output{}, done: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = g.log, g.log
 	require.NoError(s, cmd.Start())
 	go func() { g.err = cmd.Wait(); close(g.done) }()

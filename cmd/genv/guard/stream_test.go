@@ -15,7 +15,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/remote/agent"
-	"github.com/seed-3119e985/genv/remote/testfleet/programs"
+	"github.com/seed-3119e985/genv/remote/testfleet"
 )
 
 // stream is a running `genv usage serve`, as a controller has it on a host.
@@ -29,7 +29,7 @@ type stream struct {
 func (s *site) serve() *stream {
 	s.Helper()
 	cmd := s.command("usage", "serve", "--token", "t")
-	log := &programs.Output{}
+	log := &testfleet.Output{}
 	cmd.Stderr = log
 	in, err := cmd.StdinPipe()
 	require.NoError(s, err)

@@ -9,7 +9,6 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
 	"github.com/seed-3119e985/genv/cmd/genv/shell/docker"
-	"github.com/seed-3119e985/genv/cmd/genv/supervise"
 )
 
 func (p *program) dockerCommand() *cli.Command {
@@ -34,7 +33,7 @@ func (p *program) docker(c *cli.Context) error {
 	}
 	path, err := shell.FindReal("docker", p.Getenv("PATH"), self)
 	if err != nil {
-		return supervise.NotStarted(&p.Program, "docker", err)
+		return notStarted(&p.Program, "docker", err)
 	}
 	who := p.person()
 	over := p.Getenv("GENV_ALLOW_OVER_SUBSCRIPTION")

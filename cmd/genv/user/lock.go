@@ -9,7 +9,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/seed-3119e985/genv/cmd/genv/supervise"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -40,9 +39,9 @@ func (p *program) lock(c *cli.Context) error {
 	if len(words) == 0 { // to wait for the locks was all
 		return nil
 	}
-	signals, stop := supervise.Signals()
+	signals, stop := superviseSignals()
 	defer stop()
-	return supervise.Run(&p.Program, "lock", exec.Command(words[0], words[1:]...), signals)
+	return runSupervised(&p.Program, "lock", exec.Command(words[0], words[1:]...), signals)
 }
 
 // silentWait is how long `genv lock` waits before it says so.

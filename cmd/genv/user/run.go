@@ -15,7 +15,6 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
-	"github.com/seed-3119e985/genv/cmd/genv/supervise"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 )
@@ -42,9 +41,9 @@ type job struct {
 func (p *program) runJob(c *cli.Context, j job) error {
 	words := j.words
 	if _, err := exec.LookPath(words[0]); err != nil {
-		return supervise.NotStarted(&p.Program, "run", err) // before anything is registered
+		return notStarted(&p.Program, "run", err) // before anything is registered
 	}
-	signals, stop := supervise.Signals()
+	signals, stop := superviseSignals()
 	defer stop()
 	who := p.person()
 	active, err := p.runEntry(c, who, j.name)
@@ -65,7 +64,7 @@ func (p *program) runJob(c *cli.Context, j job) error {
 			j.meanwhile(ctx)
 		}
 	}()
-	status := supervise.Run(&p.Program, "run", cmd, signals)
+	status := runSupervised(&p.Program, "run", cmd, signals)
 	cancel()
 	<-done
 	if err := p.runLeave(c.Context, who); err != nil {

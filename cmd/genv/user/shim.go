@@ -14,7 +14,6 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
 	"github.com/seed-3119e985/genv/cmd/genv/shell/docker"
 	"github.com/seed-3119e985/genv/cmd/genv/shell/smi"
-	"github.com/seed-3119e985/genv/cmd/genv/supervise"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
 	"github.com/seed-3119e985/genv/snapshot/state"
@@ -36,7 +35,7 @@ func RunShim(ctx context.Context, with command.Program, name string, args []stri
 	fmt.Fprintf(p.Err, "genv: %s\n", text.PrintableLines(err.Error()))
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
-		return supervise.ExitNotFound
+		return exitNotFound
 	case name == "docker":
 		return docker.FailedStatus
 	}

@@ -4,11 +4,11 @@ import (
 	"net"
 	"testing"
 
-	"github.com/seed-3119e985/genv/remote/testfleet/cut"
+	"github.com/seed-3119e985/genv/remote/testfleet"
 )
 
 // Cut leads to the members of a cluster, until it is cut.
-type Cut struct{ *cut.Cut }
+type Cut struct{ *testfleet.Cut }
 
 // Cut returns a way to the cluster. It ends with the test.
 func (c *Cluster) Cut(t testing.TB) *Cut {
@@ -17,7 +17,7 @@ func (c *Cluster) Cut(t testing.TB) *Cut {
 	for _, m := range c.members {
 		members = append(members, net.JoinHostPort(m.address, clientPort))
 	}
-	return &Cut{cut.Start(t, members...)}
+	return &Cut{testfleet.StartCut(t, members...)}
 }
 
 // Endpoints are URLs that lead to the members.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
-	"github.com/seed-3119e985/genv/remote/testfleet/programs"
 )
 
 const (
@@ -44,7 +44,7 @@ func TestWriteAndRead(t *testing.T) {
 func TestTheProgramItself(t *testing.T) {
 	dir := t.TempDir()
 	program, file := filepath.Join(dir, "nvidia-smi"), filepath.Join(dir, "gpus.json")
-	require.NoError(t, programs.Install("remote/testfleet/gpus/nvidia-smi", program))
+	require.NoError(t, testfleet.InstallProgram("remote/testfleet/gpus/nvidia-smi", program))
 	require.NoError(t, lab().Write(file))
 	cmd := exec.Command(program, "--query-gpu=index", "--format=csv,noheader")
 	cmd.Env = []string{gpus.EnvFile + "=" + file}
@@ -56,7 +56,7 @@ func TestTheProgramItself(t *testing.T) {
 func TestHangLastsUntilItIsKilled(t *testing.T) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "nvidia-smi")
-	require.NoError(t, programs.Install("remote/testfleet/gpus/nvidia-smi", program))
+	require.NoError(t, testfleet.InstallProgram("remote/testfleet/gpus/nvidia-smi", program))
 	cmd := exec.Command(program, "-L")
 	cmd.Env = []string{gpus.EnvFault + "=" + gpus.FaultHang}
 	require.NoError(t, cmd.Start())

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/seed-3119e985/genv/remote/testfleet/programs"
+	"github.com/seed-3119e985/genv/remote/testfleet"
 )
 
 // Build builds a command of this module, such as "cmd/genv", for as long as the
@@ -14,7 +14,7 @@ import (
 func Build(t testing.TB, command string) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), filepath.Base(command))
-	if err := programs.Install(command, program); err != nil {
+	if err := testfleet.InstallProgram(command, program); err != nil {
 		t.Fatal(err)
 	}
 	return program
@@ -28,19 +28,19 @@ func (f *Fleet) install() error {
 			return err
 		}
 	}
-	if err := programs.Install("remote/testfleet/gpus/nvidia-smi", filepath.Join(f.driver(), "nvidia-smi")); err != nil {
+	if err := testfleet.InstallProgram("remote/testfleet/gpus/nvidia-smi", filepath.Join(f.driver(), "nvidia-smi")); err != nil {
 		return err
 	}
 	if slices.ContainsFunc(f.options.Hosts, func(h HostOptions) bool { return h.Rights == MaySudo143 }) {
 		if err := os.Mkdir(f.bin143(), 0o755); err != nil {
 			return err
 		}
-		if err := programs.Install("remote/testfleet/genv143", f.Genv143()); err != nil {
+		if err := testfleet.InstallProgram("remote/testfleet/genv143", f.Genv143()); err != nil {
 			return err
 		}
 	}
 	if f.options.Genv == "" {
 		return nil
 	}
-	return programs.Copy(f.options.Genv, filepath.Join(f.bin(), "genv"))
+	return testfleet.CopyProgram(f.options.Genv, filepath.Join(f.bin(), "genv"))
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/remote/testfleet/cut"
+	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/postgresserver"
 	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/remote/usage/store"
@@ -232,8 +232,8 @@ func itIsCutOff(t *testing.T, server *postgresserver.Server) {
 	o := options()
 	other := open(t, server, o)
 	var all []*usage.Entry
-	for i, lose := range []func(*cut.Cut){(*cut.Cut).LoseAnswers, (*cut.Cut).LoseRequests, (*cut.Cut).Interrupt} {
-		way := cut.Start(t, server.Address)
+	for i, lose := range []func(*testfleet.Cut){(*testfleet.Cut).LoseAnswers, (*testfleet.Cut).LoseRequests, (*testfleet.Cut).Interrupt} {
+		way := testfleet.StartCut(t, server.Address)
 		s, err := store.Open(t.Context(), server.At(way.Addresses()[0]), o)
 		require.NoError(t, err)
 		e := entryOf(firstHour+int64(i)*3600, uint64(i))

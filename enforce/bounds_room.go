@@ -1,4 +1,4 @@
-package bounds
+package enforce
 
 // Room counts entries that belong to one of some groups (hosts), and there to one of some
 // members (users). Each group, and each member of it, has room for so many.

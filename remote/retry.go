@@ -1,12 +1,10 @@
-package retry
+package remote
 
 import (
 	"context"
 	"errors"
 	"math/rand/v2"
 	"time"
-
-	"github.com/seed-3119e985/genv/remote"
 )
 
 // All hosts that answer, but fail the login or genv,
@@ -36,22 +34,48 @@ const (
 // one, doubled up to the last. sshd locks out an address at which logins keep
 // failing, and with it all other users of this machine, so refused logins wait
 // for minutes.
-var pauses = map[remote.Class]struct{ first, last time.Duration }{
-	remote.HostKey:        {10 * time.Second, 2 * time.Minute},
-	remote.HostKeyChanged: {time.Minute, 10 * time.Minute},
-	remote.Auth:           {2 * time.Minute, 16 * time.Minute},
-	remote.OpenSSH:        {2 * time.Minute, 16 * time.Minute},
-	remote.Sudo:           {loginPause, 30 * time.Second},
-	remote.SudoRefused:    {loginPause, 30 * time.Second},
-	remote.Version:        {loginPause, 30 * time.Second},
-	remote.Configuration:  {loginPause, 30 * time.Second},
+var pauses = map[Class]struct{ first, last time.Duration }{
+	HostKey:        {10 * time.Second, 2 * time.Minute},
+	HostKeyChanged: {time.Minute, 10 * time.Minute},
+	Auth:           {2 * time.Minute, 16 * time.Minute},
+	OpenSSH:        {2 * time.Minute, 16 * time.Minute},
+	Sudo:           {loginPause, 30 * time.Second},
+	SudoRefused:    {loginPause, 30 * time.Second},
+	Version:        {loginPause, 30 * time.Second},
+	Configuration:  {loginPause, 30 * time.Second},
 }
 
-// Backoff counts the failures of one host. The zero value is a host that was
-// never tried.
+// Backoff is the policy by which a host that fails is tried again. There is no other one: sshclient dials
+// once, and package agent asks a Backoff what to do after each failure.
+//
+//		pause, login := backoff.AfterProbe(err, took)
+//		pause := backoff.AfterLogin(err, failing)
+//		timer := time.AfterFunc(remote.Together(pause), try)
+//
+//	  - A host that does not answer is probed: one TCP connect, and the wait for the
+//	    first byte of sshd's banner, for 1.5 s. The first pause is 250 ms; they double
+//	    until probes begin every 2.8 to 3.4 s, at random. Ten times a second those that
+//	    are due begin together. Each host has at most one probe under way, and no
+//	    goroutine between probes. Names are resolved and ssh_config is read at most
+//	    every 30 s. So a host is enforced within 5 s of being reachable, at an interval
+//	    of 1 s.
+//	  - A host that answers is logged in to, and asked for a snapshot before it comes
+//	    back into the cycles. If that fails, it is tried about every 3 s; all such
+//	    hosts together get 10 logins a second, and a quarter of Fanout.
+//	  - Failures that need an administrator are tried less often: refused keys after 2
+//	    to 16 minutes (sshd locks out addresses at which logins keep failing), unknown
+//	    host keys after 10 s to 2 minutes, changed ones after 1 to 10 minutes, sudo and
+//	    versions after 3 to 30 s. A key that was accepted before gets five tries 3 s
+//	    apart, since a booting host refuses all keys. A changed known_hosts ends the
+//	    pause.
+//	  - Hosts behind a jump host or a ProxyCommand can't be probed; each try is a
+//	    login, by the second rule. One that drops packets silently is found again when
+//	    the login that waits for it is over, after at most the connect timeout.
+//
+// The zero value is a host that was never tried.
 type Backoff struct {
 	reached  bool // it was connected before, in this run
-	class    remote.Class
+	class    Class
 	failures int // in a row, of the class
 	silent   int // probes in a row that were accepted, but not answered
 }
@@ -63,8 +87,8 @@ func (b *Backoff) Connected() { *b = Backoff{reached: true} }
 // before the next one. A login is due instead if the host keeps accepting
 // connections.
 func (b *Backoff) AfterProbe(err error, took time.Duration) (pause time.Duration, login bool) {
-	b.count(remote.Unreachable)
-	if remote.ClassOf(err) != remote.Timeout {
+	b.count(Unreachable)
+	if ClassOf(err) != Timeout {
 		b.silent = 0
 	} else if b.silent++; b.silent == silentProbes {
 		b.silent = 0
@@ -78,10 +102,10 @@ func (b *Backoff) AfterProbe(err error, took time.Duration) (pause time.Duration
 // AfterLogin notes a failed login, and returns how long to wait before the next
 // one; failing is how many hosts there are with failed logins.
 func (b *Backoff) AfterLogin(err error, failing int) time.Duration {
-	class := remote.ClassOf(err)
+	class := ClassOf(err)
 	b.count(class)
 	pause, known := pauses[class]
-	if !known || (class == remote.Auth || class == remote.OpenSSH) && b.reached && b.failures <= authRetries {
+	if !known || (class == Auth || class == OpenSSH) && b.reached && b.failures <= authRetries {
 		wait := min(firstPause<<min(b.failures-1, 8), loginPause)
 		if known {
 			wait = loginPause
@@ -91,7 +115,7 @@ func (b *Backoff) AfterLogin(err error, failing int) time.Duration {
 	return jitter(min(pause.first<<min(b.failures-1, 10), pause.last))
 }
 
-func (b *Backoff) count(class remote.Class) {
+func (b *Backoff) count(class Class) {
 	if class != b.class {
 		b.class, b.failures = class, 0
 	}
@@ -101,11 +125,11 @@ func (b *Backoff) count(class remote.Class) {
 // Probed reports whether a failed attempt is followed by probes, which find out
 // whether the host answers at all.
 func Probed(err error) bool {
-	if errors.Is(err, remote.ErrBusy) {
+	if errors.Is(err, ErrBusy) {
 		return false
 	}
-	switch remote.ClassOf(err) {
-	case remote.Unreachable, remote.Timeout, remote.OutcomeUnknown:
+	switch ClassOf(err) {
+	case Unreachable, Timeout, OutcomeUnknown:
 		return true
 	}
 	return false
@@ -115,13 +139,13 @@ func Probed(err error) bool {
 // logins are under way (MaxStartups).
 const busyTries = 6
 
-// UntilNotBusy repeats what an sshd refused at random (remote.ErrBusy). Nothing was begun
+// UntilNotBusy repeats what an sshd refused at random (ErrBusy). Nothing was begun
 // then.
 func UntilNotBusy[T any](ctx context.Context, do func() (T, error)) (T, error) {
 	pause := 100 * time.Millisecond
 	for try := 1; ; try++ {
 		value, err := do()
-		if try == busyTries || !errors.Is(err, remote.ErrBusy) {
+		if try == busyTries || !errors.Is(err, ErrBusy) {
 			return value, err
 		}
 		select {

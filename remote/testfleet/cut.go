@@ -1,9 +1,4 @@
-// Package cut is a network between programs of a test, which can lose what is sent:
-//
-//	way := cut.Start(t, "127.0.0.1:2379")
-//	dial(way.Addresses()[0])
-//	way.Interrupt()
-package cut
+package testfleet
 
 import (
 	"net"
@@ -25,8 +20,8 @@ type Cut struct {
 	conns map[net.Conn]bool
 }
 
-// Start returns a way to addresses. It ends with the test.
-func Start(t testing.TB, addresses ...string) *Cut {
+// StartCut returns a way to addresses. It ends with the test.
+func StartCut(t testing.TB, addresses ...string) *Cut {
 	t.Helper()
 	way := &Cut{conns: make(map[net.Conn]bool)}
 	for _, address := range addresses {
@@ -39,7 +34,7 @@ func Start(t testing.TB, addresses ...string) *Cut {
 	return way
 }
 
-// Addresses lead to those of Start, in their order.
+// Addresses lead to those of StartCut, in their order.
 func (w *Cut) Addresses() []string {
 	var list []string
 	for _, l := range w.listeners {

@@ -1,4 +1,4 @@
-package retry
+package remote
 
 import (
 	"context"
@@ -8,12 +8,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/seed-3119e985/genv/remote"
 )
 
 func TestUntilNotBusy(t *testing.T) {
-	busy := remote.Errorf(remote.Unreachable, "dropped: %w", remote.ErrBusy)
+	busy := Errorf(Unreachable, "dropped: %w", ErrBusy)
 	for name, tt := range map[string]struct {
 		errs  []error // of the tries, the last one for all further tries
 		tries int
@@ -66,8 +64,8 @@ func TestTogether(t *testing.T) {
 // TestRefusals: a key that is refused, and ssh(1) that fails, wait for minutes, unless the host
 // was reached before.
 func TestRefusals(t *testing.T) {
-	for _, class := range []remote.Class{remote.Auth, remote.OpenSSH} {
-		err := remote.Errorf(class, "refused")
+	for _, class := range []Class{Auth, OpenSSH} {
+		err := Errorf(class, "refused")
 		var never, before Backoff
 		before.Connected()
 		for try := range 10 {

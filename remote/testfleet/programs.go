@@ -1,11 +1,4 @@
-// Package programs has the programs of this module for those who run them as processes of
-// their own: tests, the demo and benchmarks.
-//
-//	err := programs.Install("cmd/genv", filepath.Join(dir, "genv"))
-//
-// A program is built once for all packages' tests, into bin/test of the source tree, and
-// copied from there. It has no race detector, so it is as fast as what people install.
-package programs
+package testfleet
 
 import (
 	"fmt"
@@ -32,9 +25,9 @@ var folder = sync.OnceValues(func() (string, error) {
 
 var upToDate sync.Map // the commands that this process has built
 
-// Install puts the program of a command, such as "cmd/genv", at path, where every user can
+// InstallProgram puts the program of a command, such as "cmd/genv", at path, where every user can
 // run it. It needs Go and the source tree.
-func Install(command, path string) error {
+func InstallProgram(command, path string) error {
 	shared, err := lock(command)
 	if err != nil {
 		return build(command, path) // the source tree is another user's
@@ -47,7 +40,7 @@ func Install(command, path string) error {
 		}
 		upToDate.Store(command, true)
 	}
-	return Copy(program, path)
+	return CopyProgram(program, path)
 }
 
 // lock waits for other processes that build the same program.
@@ -77,10 +70,10 @@ func build(command, program string) error {
 	return os.Chmod(program, 0o755)
 }
 
-// Copy copies a program for all users. Another process writes the copy: a program can't
+// CopyProgram copies a program for all users. Another process writes the copy: a program can't
 // be started while a process has it open for writing, as a child that this one starts
 // meanwhile in another goroutine would for a moment.
-func Copy(program, path string) error {
+func CopyProgram(program, path string) error {
 	if out, err := exec.Command("cp", "--", program, path).CombinedOutput(); err != nil {
 		return fmt.Errorf("copy %s: %w: %s", program, err, out)
 	}

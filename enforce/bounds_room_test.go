@@ -1,15 +1,13 @@
-package bounds_test
+package enforce
 
 import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/seed-3119e985/genv/enforce/bounds"
 )
 
 func TestRoom(t *testing.T) {
-	r := bounds.Room[string, string]{Max: 3, MaxEach: 2}
+	r := Room[string, string]{Max: 3, MaxEach: 2}
 	require.False(t, r.Full("a", "alice"))
 	r.Add("a", "alice")
 	require.False(t, r.Full("a", "alice"))

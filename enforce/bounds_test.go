@@ -1,4 +1,4 @@
-package bounds_test
+package enforce
 
 import (
 	"math"
@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/seed-3119e985/genv/enforce/bounds"
 )
 
 func TestShare(t *testing.T) {
@@ -23,7 +21,7 @@ func TestShare(t *testing.T) {
 		{[]int{1, 1, 1, 1}, 2, 0},
 		{[]int{4, 4, 2}, 10, math.MaxInt},
 	} {
-		share := bounds.Share(tt.sizes, tt.limit)
+		share := fairLimit(tt.sizes, tt.limit)
 		require.Equal(t, tt.share, share, "%v", tt.sizes)
 		left := 0
 		for _, size := range tt.sizes {
@@ -38,8 +36,8 @@ func TestNewest(t *testing.T) {
 	since := func(key string) time.Time { return time.Unix(int64(at[key]), 0) }
 	groups := map[string][]string{"a": {"a4", "a2", "a3", "a1"}, "b": {"b1"}}
 
-	require.Empty(t, bounds.Newest(groups, 5, since))
-	require.Equal(t, []string{"a4"}, bounds.Newest(groups, 4, since), "of the same age, the later by name")
-	require.Equal(t, []string{"a3", "a4"}, bounds.Newest(groups, 3, since), "b keeps the newest of all")
-	require.ElementsMatch(t, []string{"a1", "a2", "a3", "a4", "b1"}, bounds.Newest(groups, 1, since), "less than one for each")
+	require.Empty(t, newestBeyond(groups, 5, since))
+	require.Equal(t, []string{"a4"}, newestBeyond(groups, 4, since), "of the same age, the later by name")
+	require.Equal(t, []string{"a3", "a4"}, newestBeyond(groups, 3, since), "b keeps the newest of all")
+	require.ElementsMatch(t, []string{"a1", "a2", "a3", "a4", "b1"}, newestBeyond(groups, 1, since), "less than one for each")
 }

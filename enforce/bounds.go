@@ -1,7 +1,4 @@
-// Package bounds divides a limited number of entries fairly among groups, so that one
-// with very many, which a hostile user or host may invent, takes none from the others.
-// It is pure, and doesn't know what the entries are.
-package bounds
+package enforce
 
 import (
 	"cmp"
@@ -10,9 +7,9 @@ import (
 	"time"
 )
 
-// Share returns the most that each of the sizes may keep, so that their sum is at most
+// fairLimit returns the most that each of the sizes may keep, so that their sum is at most
 // the limit. What small ones don't need is left to the others.
-func Share(sizes []int, limit int) int {
+func fairLimit(sizes []int, limit int) int {
 	sizes = slices.Sorted(slices.Values(sizes))
 	for i, size := range sizes {
 		if share := limit / (len(sizes) - i); size > share {
@@ -23,14 +20,14 @@ func Share(sizes []int, limit int) int {
 	return math.MaxInt
 }
 
-// Newest returns the keys to drop, so that at most limit are left: the largest groups
+// newestBeyond returns the keys to drop, so that at most limit are left: the largest groups
 // lose their newest keys.
-func Newest[G comparable](groups map[G][]string, limit int, since func(key string) time.Time) (dropped []string) {
+func newestBeyond[G comparable](groups map[G][]string, limit int, since func(key string) time.Time) (dropped []string) {
 	sizes := make([]int, 0, len(groups))
 	for _, keys := range groups {
 		sizes = append(sizes, len(keys))
 	}
-	share := Share(sizes, limit)
+	share := fairLimit(sizes, limit)
 	for _, keys := range groups {
 		if len(keys) > share {
 			dropped = append(dropped, oldestFirst(keys, since)[share:]...)

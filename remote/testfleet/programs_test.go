@@ -1,4 +1,4 @@
-package programs_test
+package testfleet_test
 
 import (
 	"fmt"
@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
-	"github.com/seed-3119e985/genv/remote/testfleet/programs"
 )
 
 // TestInstall: a program can be had by several at a time, and each can be run at once.
@@ -23,7 +23,7 @@ func TestInstall(t *testing.T) {
 	for i := range codes {
 		group.Go(func() {
 			path := filepath.Join(dir, fmt.Sprint("nvidia-smi-", i))
-			if err := programs.Install(smi, path); err != nil {
+			if err := testfleet.InstallProgram(smi, path); err != nil {
 				t.Error(err)
 				return
 			}
@@ -36,16 +36,16 @@ func TestInstall(t *testing.T) {
 	group.Wait()
 	require.Equal(t, [4]int{9, 9, 9, 9}, codes)
 
-	require.ErrorContains(t, programs.Install("cmd/none", filepath.Join(dir, "none")), "build cmd/none")
+	require.ErrorContains(t, testfleet.InstallProgram("cmd/none", filepath.Join(dir, "none")), "build cmd/none")
 	require.NoFileExists(t, filepath.Join(dir, "none"))
 }
 
 func TestCopy(t *testing.T) {
 	dir := t.TempDir()
 	program, path := filepath.Join(dir, "program"), filepath.Join(dir, "copy")
-	require.ErrorContains(t, programs.Copy(program, path), program)
+	require.ErrorContains(t, testfleet.CopyProgram(program, path), program)
 	require.NoError(t, os.WriteFile(program, []byte("#!/bin/sh\n"), 0o600))
-	require.NoError(t, programs.Copy(program, path))
+	require.NoError(t, testfleet.CopyProgram(program, path))
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o755), info.Mode())

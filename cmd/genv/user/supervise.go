@@ -1,4 +1,4 @@
-package supervise
+package user
 
 import (
 	"errors"
@@ -21,7 +21,7 @@ import (
 // The exit status of commands that a shell could not run: bash(1), "EXIT STATUS".
 const (
 	exitNotExecutable = 126
-	ExitNotFound      = 127
+	exitNotFound      = 127
 )
 
 // forwardedSignals are those by which other programs control one.
@@ -30,12 +30,12 @@ var forwardedSignals = []os.Signal{
 	syscall.SIGTSTP, syscall.SIGCONT,
 }
 
-// Run runs a command with the streams of a program until it ends, and forwards signals to
+// runSupervised runs a command with the streams of a program until it ends, and forwards signals to
 // it. Its error is the exit status of the command. name is the genv command that does so.
-func Run(p *command.Program, name string, cmd *exec.Cmd, signals <-chan os.Signal) error {
+func runSupervised(p *command.Program, name string, cmd *exec.Cmd, signals <-chan os.Signal) error {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = p.In, p.Out, p.Err
 	if err := cmd.Start(); err != nil {
-		return NotStarted(p, name, err)
+		return notStarted(p, name, err)
 	}
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
@@ -49,19 +49,19 @@ func Run(p *command.Program, name string, cmd *exec.Cmd, signals <-chan os.Signa
 	}
 }
 
-// NotStarted prints why a command could not be run, and returns the status of env(1) for
+// notStarted prints why a command could not be run, and returns the status of env(1) for
 // that.
-func NotStarted(p *command.Program, name string, err error) error {
+func notStarted(p *command.Program, name string, err error) error {
 	fmt.Fprintf(p.Err, "genv %s: %s\n", name, text.PrintableLines(err.Error()))
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
-		return &command.ExitError{Code: ExitNotFound}
+		return &command.ExitError{Code: exitNotFound}
 	}
 	return &command.ExitError{Code: exitNotExecutable}
 }
 
-// Signals receives the signals to forward until stop is called. Those that this process was started
+// superviseSignals receives the signals to forward until stop is called. Those that this process was started
 // to ignore, as with nohup(1), stay ignored, also by the command.
-func Signals() (signals chan os.Signal, stop func()) {
+func superviseSignals() (signals chan os.Signal, stop func()) {
 	signals = make(chan os.Signal, 16)
 	received := slices.DeleteFunc(slices.Clone(forwardedSignals), signal.Ignored)
 	if len(received) > 0 { // none would mean all
