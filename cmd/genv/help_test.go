@@ -70,7 +70,7 @@ var examples = map[string][]string{
 
 	"host setup-docker": {"--config $DIR/daemon.json --real /bin/true --no-default", "--config $DIR/daemon.json --remove"},
 
-	"enforce": {"--state-dir $DIR/state --interval 0 --events off --cycles 1 --dry-run --audit-log $DIR/log --audit-size 1m --audit-keep 1 --act-unrecorded --timestamps always --summary 1h --history off --history-keep 90d --format json " + ruleFlags, "--interval 0 --dry-run --exit-code " + noRuleFlags},
+	"enforce": {"--state-dir $DIR/state --interval 0 --events off --cycles 1 --dry-run --audit-log $DIR/log --audit-size 1m --audit-keep 1 --act-unrecorded --timestamps always --summary 1h --format json " + ruleFlags, "--interval 0 --dry-run --exit-code " + noRuleFlags},
 
 	"doctor":  {"--bundle $DIR/$(date +%s%N) --timeout 5 --format csv --no-header || test $? = 3"},
 	"gpus":    {"--free --user x --model h100 --sort memory --format csv --no-header --no-summary --timestamp"},

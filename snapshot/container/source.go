@@ -13,10 +13,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-// Engines know containers; Engines are those of this machine.
+// Inspector knows containers; Engines are those of this machine.
 type Inspector interface {
-	// Inspect asks until ctx ends, and then reads records. Its errors are those of package
-	// engine.
+	// Inspect asks until ctx ends, and then reads records. Its errors are those of
+	// Engines.
 	Inspect(ctx context.Context, place proc.Place) (Details, error)
 	// Changed says whether an engine may know something else now than when the Stamp was taken.
 	Changed(since Stamp) bool

@@ -149,7 +149,7 @@ func (file) saveFacts(t *tx) error {
 	if t.Ended {
 		ended = 1
 	}
-	for name, value := range t.facts.byName(&ended) {
+	for name, value := range t.byName(&ended) {
 		if err := t.run("INSERT INTO facts VALUES ($1, $2) ON CONFLICT DO UPDATE SET value = excluded.value WHERE value <> excluded.value", name, *value); err != nil {
 			return err
 		}

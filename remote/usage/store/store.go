@@ -150,7 +150,7 @@ func (s *Store) Close() error { return s.db.Close() }
 // transaction does something as a whole or not at all.
 func (s *Store) transaction(ctx context.Context, f func(*tx) error) error {
 	return s.change(ctx, func(t *tx) (err error) {
-		if t.facts, err = s.driver.facts(t); err != nil {
+		if t.facts, err = s.facts(t); err != nil {
 			return err
 		}
 		before := t.facts
