@@ -15,6 +15,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/configfile"
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -162,9 +163,12 @@ func TestFlagsThatHelpOffers(t *testing.T) {
 	for path, cmd := range commands {
 		t.Run(path, func(t *testing.T) {
 			offered := offeredFlags(t, path)
-			var defined, used []string
+			var visible, defined, used []string
 			for _, flag := range cmd.Flags {
 				defined = append(defined, flag.Names()[0])
+				if flag.(cli.VisibleFlag).IsVisible() {
+					visible = append(visible, flag.Names()[0])
+				}
 			}
 			for _, example := range examples[path] {
 				example = strings.NewReplacer("$FLEET", "--ssh-config --host", "$MORE", moreFleetFlags).Replace(example)
@@ -173,7 +177,7 @@ func TestFlagsThatHelpOffers(t *testing.T) {
 				}
 			}
 			slices.Sort(used)
-			require.ElementsMatch(t, defined, offered)
+			require.ElementsMatch(t, visible, offered)
 			require.ElementsMatch(t, defined, slices.Compact(used), "the examples use each flag")
 			formats := offeredFormats(t, path)
 			t.Parallel() // only programs run from here on
@@ -219,6 +223,27 @@ func runExamples(t *testing.T, f *inprocess.Fleet, path string, formats []string
 		}
 	}
 }
+
+// TestFlagsOfConfig: help and man pages leave them out, and config.yaml has them as keys.
+func TestFlagsOfConfig(t *testing.T) {
+	hidden := map[string]bool{}
+	for path, cmd := range allCommands() {
+		for _, flag := range cmd.Flags {
+			if name := flag.Names()[0]; !flag.(cli.VisibleFlag).IsVisible() {
+				require.Contains(t, configfile.Keys("enforce"), name, path)
+				hidden[name] = true
+			}
+		}
+	}
+	require.Equal(t, []string{
+		"audit-keep", "audit-size", "history-fleet", "history-keep", "history-names",
+		"leader-ca", "leader-cert", "leader-key", "leader-login",
+	}, slices.Sorted(maps.Keys(hidden)))
+	require.LessOrEqual(t, len(offeredFlags(t, "remote enforce"))+1, mostFlags, "with --help")
+}
+
+// mostFlags is how many flags the help of a command has at most: more are not read.
+const mostFlags = 50
 
 // TestFlagsThatAreRefused: a flag of another command is an error, also before a
 // subcommand that doesn't have it. Each command refuses some, and each flag is refused by

@@ -40,8 +40,8 @@ func Flags() []cli.Flag {
 		&cli.BoolFlag{Name: "dry-run", Usage: "print what would be done, and why, and do nothing"},
 		&cli.BoolFlag{Name: "exit-code", Usage: "with --dry-run: exit with 10 if there is something to do"},
 		&cli.StringFlag{Name: "audit-log", Usage: "append what is found, decided and done to `FILE`, as JSON lines; off for none"},
-		&cli.StringFlag{Name: "audit-size", Value: "64m", Usage: "rotate the audit log when it reaches this `SIZE`"},
-		&cli.IntFlag{Name: "audit-keep", Value: audit.DefaultKeep, Usage: "keep `N` rotated audit logs"},
+		&cli.StringFlag{Name: "audit-size", Hidden: true, Value: "64m", Usage: "rotate the audit log when it reaches this `SIZE`"},
+		&cli.IntFlag{Name: "audit-keep", Hidden: true, Value: audit.DefaultKeep, Usage: "keep `N` rotated audit logs"},
 		&cli.BoolFlag{Name: "act-unrecorded", Usage: "continue to act when the audit log can't be written"},
 		&cli.StringFlag{
 			Name: "state-dir", DefaultText: "~/.local/state/genv, or systemd's StateDirectory=",
