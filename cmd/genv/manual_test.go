@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/urfave/cli/v2"
 
+	"github.com/seed-3119e985/genv/cmd/genv/app"
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/manual"
 )
 
 // wholeApp has all commands.
@@ -21,10 +21,10 @@ func wholeApp() *cli.App {
 }
 
 // eachPage calls with the page of each visible command.
-func eachPage(visit func(cmd *cli.Command, page *manual.Page)) {
+func eachPage(visit func(cmd *cli.Command, page *app.Page)) {
 	var walk func(cmd *cli.Command, name string)
 	walk = func(cmd *cli.Command, name string) {
-		page := manual.PageOf(cmd, name)
+		page := app.PageOf(cmd, name)
 		visit(cmd, &page)
 		for _, sub := range cmd.Subcommands {
 			if !sub.Hidden {
@@ -32,7 +32,7 @@ func eachPage(visit func(cmd *cli.Command, page *manual.Page)) {
 			}
 		}
 	}
-	walk(manual.Root(wholeApp()), "genv")
+	walk(app.Root(wholeApp()), "genv")
 }
 
 // TestManPages: there is one for each command, and groff has nothing to say about them.
@@ -43,7 +43,7 @@ func TestManPages(t *testing.T) {
 	written, err := filepath.Glob(filepath.Join(dir, "*"))
 	require.NoError(t, err)
 	var want []string
-	eachPage(func(_ *cli.Command, page *manual.Page) { want = append(want, filepath.Join(dir, page.FileName()+".1")) })
+	eachPage(func(_ *cli.Command, page *app.Page) { want = append(want, filepath.Join(dir, page.FileName()+".1")) })
 	require.ElementsMatch(t, want, written)
 	require.Contains(t, written, filepath.Join(dir, "genv-remote-enforce.1"))
 	require.NotContains(t, strings.Join(written, " "), "__complete")
@@ -67,14 +67,14 @@ func TestManPages(t *testing.T) {
 }
 
 func TestManPageIsRoff(t *testing.T) {
-	page := manual.Page{
+	page := app.Page{
 		Name: "genv x", Usage: `it's a "test" -- with \e and ~^`, Synopsis: []string{"genv x [options]", ".SH evil"},
 		Description: []string{".SH evil", "'ne 9", "a `bold` word, and ` alone", "é…"},
-		Options:     []manual.Option{{Names: []string{"--a-b", "-a"}, Value: "N", Text: ".TH x", Default: `C:\d`}},
-		Examples:    []manual.Example{{Line: `.so /etc/passwd | sed 's/\./-/'`, Text: "reads"}},
+		Options:     []app.Option{{Names: []string{"--a-b", "-a"}, Value: "N", Text: ".TH x", Default: `C:\d`}},
+		Examples:    []app.Example{{Line: `.so /etc/passwd | sed 's/\./-/'`, Text: "reads"}},
 	}
 	var b strings.Builder
-	require.NoError(t, manual.WriteMan(&b, &page, "v1"))
+	require.NoError(t, app.WriteMan(&b, &page, "v1"))
 	require.Equal(t, golden(t, "testdata/man/escapes.1", b.String()), b.String())
 	for line := range strings.Lines(b.String()) {
 		if line[0] == '.' || line[0] == '\'' {
@@ -110,8 +110,8 @@ var startsGenv = regexp.MustCompile(`(^|[ (])genv `)
 // TestExamplesOfHelp: the examples are of the command that they explain, and use flags
 // that it has.
 func TestExamplesOfHelp(t *testing.T) {
-	app := wholeApp()
-	eachPage(func(_ *cli.Command, page *manual.Page) {
+	whole := wholeApp()
+	eachPage(func(_ *cli.Command, page *app.Page) {
 		require.NotEmpty(t, page.Usage, page.Name)
 		for _, example := range page.Examples {
 			require.NotEmpty(t, example.Text, example.Line)
@@ -119,11 +119,11 @@ func TestExamplesOfHelp(t *testing.T) {
 			require.NotEmpty(t, starts, "%s: %s", page.Name, example.Line)
 			line := example.Line[starts[len(starts)-1][1]:]
 			words := strings.Fields(strings.NewReplacer(")", "", "'", "", `"`, "").Replace(line))
-			place := command.PlaceAfter(app, words)
+			place := command.PlaceAfter(whole, words)
 			require.True(t, strings.HasPrefix("genv "+pathOf(place), page.Name), example.Line)
 			for i, word := range words {
 				if strings.HasPrefix(word, "-") && word != "--" && place.Program < 0 {
-					require.NotNil(t, command.PlaceAfter(app, words[:i]).Flag(word), "%s: %s", example.Line, word)
+					require.NotNil(t, command.PlaceAfter(whole, words[:i]).Flag(word), "%s: %s", example.Line, word)
 				}
 			}
 		}

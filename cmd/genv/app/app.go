@@ -10,9 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/completion"
 	"github.com/seed-3119e985/genv/cmd/genv/configfile"
-	"github.com/seed-3119e985/genv/cmd/genv/manual"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -21,7 +19,7 @@ import (
 type Commands func(p command.Program, named string) []*cli.Command
 
 // Help is printed as the man pages have it.
-func init() { cli.HelpPrinter = manual.Print }
+func init() { cli.HelpPrinter = printHelp }
 
 // Run carries out one command line, of which the first word is the program's name, and
 // returns the exit code.
@@ -114,7 +112,7 @@ func usageError(c *cli.Context, err error, _ bool) error {
 func common(p command.Program, commands Commands) []*cli.Command {
 	root := func() *cli.App { return New(p, commands) }
 	return []*cli.Command{
-		versionCommand(p), command.HelpCommand(), manual.Command(root),
-		completion.Command(p), completion.Completer(p, root),
+		versionCommand(p), command.HelpCommand(), manCommand(root),
+		completionCommand(p), completeCommand(p, root),
 	}
 }

@@ -15,7 +15,6 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
-	"github.com/seed-3119e985/genv/cmd/genv/systemd"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/enforce/policy"
@@ -219,7 +218,7 @@ func (l *loop) reloaded() *controller.Controller {
 		l.service.cancel()
 		return nil
 	}
-	systemd.Reloading(l.log)
+	notifyReloading(l.log)
 	defer l.service.notify(daemon.SdNotifyReady)
 	setup, err := l.reload()
 	if err != nil {

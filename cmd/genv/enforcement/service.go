@@ -15,7 +15,6 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/seed-3119e985/genv/cmd/genv/render"
-	"github.com/seed-3119e985/genv/cmd/genv/systemd"
 	"github.com/seed-3119e985/genv/remote/controller"
 )
 
@@ -59,7 +58,7 @@ func startService(ctx context.Context, log zerolog.Logger, isLoop bool) (context
 		s.notify(daemon.SdNotifyStopping) // before the program ends, which waits for it
 	})
 	s.deadline.Store(int64(stepSlack)) // until the first step
-	s.work.Go(func() { systemd.PingWatchdog(ctx, log, s.works) })
+	s.work.Go(func() { PingWatchdog(ctx, log, s.works) })
 	return ctx, s
 }
 
@@ -73,7 +72,7 @@ func (s *service) close() {
 }
 
 // notify sends a state to systemd, if there is one.
-func (s *service) notify(state string) { systemd.Notify(s.log, state) }
+func (s *service) notify(state string) { NotifySystemd(s.log, state) }
 
 // status is what `systemctl status` shows. What is left of the cycle is to show it, which doesn't take
 // as long as a cycle may.

@@ -19,8 +19,8 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	containercmd "github.com/seed-3119e985/genv/cmd/genv/container"
+	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/cmd/genv/localhost"
-	"github.com/seed-3119e985/genv/cmd/genv/systemd"
 	"github.com/seed-3119e985/genv/snapshot/container"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
@@ -85,16 +85,16 @@ func (p *program) hostServe(c *cli.Context) error {
 	defer cancel()
 	work.Go(func() { h.upkeep(ctx, log) })
 	work.Go(func() { p.keepGuard(ctx, log) })
-	work.Go(func() { systemd.PingWatchdog(ctx, log, func() bool { return true }) })
+	work.Go(func() { enforcement.PingWatchdog(ctx, log, func() bool { return true }) })
 	backend := &changes{host: h}
 	server := &service.Server{
 		Backend: backend, Proc: h.Machine.Proc, Genv: p.Version, Now: p.Now, Username: system.Users{}.Username, Owner: new(system.Subordinates).Owner,
 		Failed: func(err error) { log.Warn().Err(err).Msg("a connection failed") },
 	}
-	systemd.Notify(log, daemon.SdNotifyReady)
+	enforcement.NotifySystemd(log, daemon.SdNotifyReady)
 	log.Info().Str("state", h.Store.OwnedPath()).Str("socket", localhost.SocketPath(p.Getenv)).Msg("the service owns the state of this host")
 	err = server.Serve(ctx, listener)
-	systemd.Notify(log, daemon.SdNotifyStopping)
+	enforcement.NotifySystemd(log, daemon.SdNotifyStopping)
 	return err
 }
 

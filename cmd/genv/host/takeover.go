@@ -8,7 +8,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/seed-3119e985/genv/cmd/genv/systemd"
+	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/instances"
@@ -36,7 +36,7 @@ func (h *host) takeOver(ctx context.Context, log zerolog.Logger) error {
 			said = time.Now()
 			text := h.heldBy(ctx, busy)
 			log.Warn().Msg(text)
-			systemd.Notify(log, "STATUS="+text)
+			enforcement.NotifySystemd(log, "STATUS="+text)
 		}
 	}
 }

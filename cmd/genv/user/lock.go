@@ -39,9 +39,9 @@ func (p *program) lock(c *cli.Context) error {
 	if len(words) == 0 { // to wait for the locks was all
 		return nil
 	}
-	signals, stop := superviseSignals()
+	signals, stop := caughtSignals()
 	defer stop()
-	return runSupervised(&p.Program, "lock", exec.Command(words[0], words[1:]...), signals)
+	return supervise(&p.Program, "lock", exec.Command(words[0], words[1:]...), signals)
 }
 
 // silentWait is how long `genv lock` waits before it says so.

@@ -43,7 +43,7 @@ func (p *program) runJob(c *cli.Context, j job) error {
 	if _, err := exec.LookPath(words[0]); err != nil {
 		return notStarted(&p.Program, "run", err) // before anything is registered
 	}
-	signals, stop := superviseSignals()
+	signals, stop := caughtSignals()
 	defer stop()
 	who := p.person()
 	active, err := p.runEntry(c, who, j.name)
@@ -64,7 +64,7 @@ func (p *program) runJob(c *cli.Context, j job) error {
 			j.meanwhile(ctx)
 		}
 	}()
-	status := runSupervised(&p.Program, "run", cmd, signals)
+	status := supervise(&p.Program, "run", cmd, signals)
 	cancel()
 	<-done
 	if err := p.runLeave(c.Context, who); err != nil {

@@ -30,9 +30,9 @@ var forwardedSignals = []os.Signal{
 	syscall.SIGTSTP, syscall.SIGCONT,
 }
 
-// runSupervised runs a command with the streams of a program until it ends, and forwards signals to
+// supervise runs a command with the streams of a program until it ends, and forwards signals to
 // it. Its error is the exit status of the command. name is the genv command that does so.
-func runSupervised(p *command.Program, name string, cmd *exec.Cmd, signals <-chan os.Signal) error {
+func supervise(p *command.Program, name string, cmd *exec.Cmd, signals <-chan os.Signal) error {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = p.In, p.Out, p.Err
 	if err := cmd.Start(); err != nil {
 		return notStarted(p, name, err)
@@ -59,9 +59,9 @@ func notStarted(p *command.Program, name string, err error) error {
 	return &command.ExitError{Code: exitNotExecutable}
 }
 
-// superviseSignals receives the signals to forward until stop is called. Those that this process was started
+// caughtSignals receives the signals to forward until stop is called. Those that this process was started
 // to ignore, as with nohup(1), stay ignored, also by the command.
-func superviseSignals() (signals chan os.Signal, stop func()) {
+func caughtSignals() (signals chan os.Signal, stop func()) {
 	signals = make(chan os.Signal, 16)
 	received := slices.DeleteFunc(slices.Clone(forwardedSignals), signal.Ignored)
 	if len(received) > 0 { // none would mean all

@@ -1,4 +1,4 @@
-package systemd
+package enforcement
 
 import (
 	"net"
@@ -24,7 +24,7 @@ func TestAReceiverThatIsStopped(t *testing.T) {
 		require.Less(t, sent, 10000, "everything is queued")
 	}
 	begun := time.Now()
-	Notify(zerolog.Nop(), "STATUS=dropped")
+	NotifySystemd(zerolog.Nop(), "STATUS=dropped")
 	require.Less(t, time.Since(begun), 10*time.Second)
 	buffer := make([]byte, 100)
 	read := func() string {
@@ -36,7 +36,7 @@ func TestAReceiverThatIsStopped(t *testing.T) {
 	for range sent {
 		require.Equal(t, "STATUS=early", read())
 	}
-	Notify(zerolog.Nop(), "STATUS=late")
+	NotifySystemd(zerolog.Nop(), "STATUS=late")
 	require.Equal(t, "STATUS=late", read())
 }
 
@@ -45,5 +45,5 @@ func TestWithoutAReceiver(t *testing.T) {
 	require.NoError(t, send("READY=1"))
 	t.Setenv("NOTIFY_SOCKET", filepath.Join(t.TempDir(), "missing"))
 	require.Error(t, send("READY=1"))
-	Notify(zerolog.Nop(), "READY=1")
+	NotifySystemd(zerolog.Nop(), "READY=1")
 }

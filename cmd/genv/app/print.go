@@ -1,4 +1,4 @@
-package manual
+package app
 
 import (
 	"io"
@@ -9,8 +9,8 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 )
 
-// Print is a cli.HelpPrinter.
-func Print(w io.Writer, _ string, of any) {
+// printHelp is a cli.HelpPrinter.
+func printHelp(w io.Writer, _ string, of any) {
 	switch of := of.(type) {
 	case *cli.App:
 		page := PageOf(Root(of), of.Name)
@@ -29,8 +29,8 @@ func Root(app *cli.App) *cli.Command {
 	}
 }
 
-// Command is `genv man`, which writes all man pages. root is the whole program.
-func Command(root func() *cli.App) *cli.Command {
+// manCommand is `genv man`, which writes all man pages. root is the whole program.
+func manCommand(root func() *cli.App) *cli.Command {
 	return &cli.Command{
 		Name: "man", Usage: "write the man pages of all commands into a folder", ArgsUsage: "DIR", Hidden: true,
 		Action: func(c *cli.Context) error {

@@ -1,4 +1,4 @@
-package completion
+package app
 
 import (
 	"context"
@@ -17,8 +17,8 @@ var bashScript string
 //go:embed genv.zsh
 var zshScript string
 
-// Command is `genv completion`, which prints the script for a shell.
-func Command(p command.Program) *cli.Command {
+// completionCommand is `genv completion`, which prints the script for a shell.
+func completionCommand(p command.Program) *cli.Command {
 	return &cli.Command{
 		Name: "completion", Usage: "print the script that completes command lines of genv in bash or zsh", ArgsUsage: "bash|zsh",
 		Action: func(c *cli.Context) error {
@@ -41,13 +41,13 @@ func Command(p command.Program) *cli.Command {
 // limit is how long a completion may take: the user is waiting for it.
 const limit = time.Second
 
-// Completer is the hidden command that the scripts run. root is the whole program.
+// completeCommand is the hidden command that the scripts run. root is the whole program.
 //
 //	genv __complete bash LINE WORDBREAKS
 //	genv __complete zsh WORD…
 //
 // LINE ends at the cursor, and so does the last WORD; the first word is genv.
-func Completer(p command.Program, root func() *cli.App) *cli.Command {
+func completeCommand(p command.Program, root func() *cli.App) *cli.Command {
 	return &cli.Command{
 		Name: "__complete", Usage: "print completions for a shell's script", ArgsUsage: "bash LINE WORDBREAKS | zsh WORD…",
 		Hidden: true, SkipFlagParsing: true,

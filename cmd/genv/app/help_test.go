@@ -1,4 +1,4 @@
-package manual_test
+package app_test
 
 import (
 	"bytes"
@@ -8,22 +8,22 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/cmd/genv/manual"
+	"github.com/seed-3119e985/genv/cmd/genv/app"
 )
 
 func TestHelpFitsOnTheTerminal(t *testing.T) {
-	page := manual.Page{
+	page := app.Page{
 		Name: "genv sample", Usage: strings.Repeat("usage ", 30), Synopsis: []string{"genv sample [options]"},
 		Description: []string{strings.Repeat("description ", 30) + "\n  laid out already"},
-		Options: []manual.Option{
+		Options: []app.Option{
 			{Names: []string{"--host", "-H"}, Value: "HOSTS", Text: strings.Repeat("option ", 30), Default: "none"},
 			{Names: []string{"--a-longer-flag"}, Text: "short"},
 		},
-		Examples: []manual.Example{{Line: "genv sample " + strings.Repeat("x", 45), Text: strings.Repeat("example ", 10)}},
+		Examples: []app.Example{{Line: "genv sample " + strings.Repeat("x", 45), Text: strings.Repeat("example ", 10)}},
 	}
 	for _, width := range []int{80, 100, 200} {
 		var b bytes.Buffer
-		require.NoError(t, manual.WriteHelp(&b, &page, width))
+		require.NoError(t, app.WriteHelp(&b, &page, width))
 		for line := range strings.Lines(b.String()) {
 			require.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), min(width, 120), "width %d: %s", width, line)
 		}
@@ -33,14 +33,14 @@ func TestHelpFitsOnTheTerminal(t *testing.T) {
 	}
 	t.Run("an example takes its text below it where there is little room", func(t *testing.T) {
 		var narrow, wide bytes.Buffer
-		require.NoError(t, manual.WriteHelp(&narrow, &page, 80))
+		require.NoError(t, app.WriteHelp(&narrow, &page, 80))
 		require.Contains(t, narrow.String(), "xxx\n          example example")
-		require.NoError(t, manual.WriteHelp(&wide, &page, 120))
+		require.NoError(t, app.WriteHelp(&wide, &page, 120))
 		require.Contains(t, wide.String(), "xxx  example example")
 	})
 	t.Run("a pipe gets one line each", func(t *testing.T) {
 		var b bytes.Buffer
-		require.NoError(t, manual.WriteHelp(&b, &page, 0))
+		require.NoError(t, app.WriteHelp(&b, &page, 0))
 		require.Contains(t, b.String(), "   --host, -H HOSTS  "+page.Options[0].Text+" (default: none)\n")
 	})
 }

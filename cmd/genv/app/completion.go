@@ -1,4 +1,4 @@
-package completion
+package app
 
 import (
 	"slices"
@@ -7,7 +7,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/manual"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -105,7 +104,7 @@ func (e *engine) value(place *command.Place, flag cli.DocGenerationFlag, current
 		a.skip = skip
 		return a
 	}
-	kind := manual.Placeholder(flag)
+	kind := Placeholder(flag)
 	if kind == "ID" {
 		kind = flag.Names()[0] // of an environment, or of a kernel
 	}
@@ -220,7 +219,7 @@ func commandsOf(commands []*cli.Command) (candidates []candidate) {
 // flagsOf are the names of flags: of each the first that begins as the word does.
 func flagsOf(place *command.Place, word string) (candidates []candidate) {
 	for _, flag := range place.Flags() {
-		option := manual.OptionOf(flag)
+		option := OptionOf(flag)
 		if at := slices.IndexFunc(option.Names, func(name string) bool { return strings.HasPrefix(name, word) }); at >= 0 {
 			candidates = append(candidates, candidate{option.Names[at], option.Text})
 		}

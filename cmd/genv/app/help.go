@@ -1,4 +1,4 @@
-package manual
+package app
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 )
 
-// The layout of --help.
+// The layout of --helpText.
 const (
 	margin     = 3
 	gap        = 2
@@ -18,10 +18,10 @@ const (
 	mostWidth  = 120 // longer lines are hard to read
 )
 
-// WriteHelp writes a page as --help prints it: wrapped to the width of the terminal, or not at
+// WriteHelp writes a page as --helpText prints it: wrapped to the width of the terminal, or not at
 // all if that is 0.
 func WriteHelp(w io.Writer, p *Page, width int) error {
-	h := help{width: min(width, mostWidth)}
+	h := helpText{width: min(width, mostWidth)}
 	h.section("NAME", p.Name+" - "+p.Usage)
 	h.section("USAGE", p.Synopsis...)
 	if len(p.Description) > 0 {
@@ -46,13 +46,13 @@ func WriteHelp(w io.Writer, p *Page, width int) error {
 	return err
 }
 
-// help is the text that is being written.
-type help struct {
+// helpText is the text that is being written.
+type helpText struct {
 	strings.Builder
 	width int // 0 if it is not known
 }
 
-func (h *help) section(title string, lines ...string) {
+func (h *helpText) section(title string, lines ...string) {
 	h.title(title)
 	for _, line := range lines {
 		if !strings.HasPrefix(line, " ") { // else it is laid out already
@@ -62,14 +62,14 @@ func (h *help) section(title string, lines ...string) {
 	}
 }
 
-func (h *help) title(title string) {
+func (h *helpText) title(title string) {
 	if h.Len() > 0 {
 		h.WriteString("\n")
 	}
 	fmt.Fprintf(h, "%s:\n", title)
 }
 
-func (h *help) line(line string) {
+func (h *helpText) line(line string) {
 	h.WriteString(strings.TrimRight(strings.Repeat(" ", margin)+line, " ") + "\n")
 }
 
@@ -87,7 +87,7 @@ func (o *Option) row() Entry {
 
 // columns writes rows of two columns. Where the second has too little room, each text is on
 // lines of its own.
-func (h *help) columns(title string, rows []Entry) {
+func (h *helpText) columns(title string, rows []Entry) {
 	names, texts := 0, 0
 	for _, row := range rows {
 		names, texts = max(names, utf8.RuneCountInString(row.Name)), max(texts, utf8.RuneCountInString(row.Text))

@@ -1,4 +1,4 @@
-package systemd
+package enforcement
 
 import (
 	"context"
@@ -16,8 +16,8 @@ import (
 // stopped, for example with Ctrl-Z, and the kernel queues only a few.
 const notifyWithin = time.Second
 
-// Notify sends a state to systemd. What fails is only logged.
-func Notify(log zerolog.Logger, state string) {
+// NotifySystemd sends a state to systemd. What fails is only logged.
+func NotifySystemd(log zerolog.Logger, state string) {
 	if err := send(state); err != nil {
 		log.Debug().Err(err).Msg("systemd could not be notified")
 	}
@@ -56,7 +56,7 @@ func PingWatchdog(ctx context.Context, log zerolog.Logger, works func() bool) {
 	defer ticker.Stop()
 	for {
 		if works() {
-			Notify(log, daemon.SdNotifyWatchdog)
+			NotifySystemd(log, daemon.SdNotifyWatchdog)
 		}
 		select {
 		case <-ctx.Done():
@@ -66,9 +66,9 @@ func PingWatchdog(ctx context.Context, log zerolog.Logger, works func() bool) {
 	}
 }
 
-// Reloading says that the configuration is read again. READY=1 says that this is done.
-func Reloading(log zerolog.Logger) {
-	Notify(log, daemon.SdNotifyReloading+"\nMONOTONIC_USEC="+monotonicMicroseconds())
+// notifyReloading says that the configuration is read again. READY=1 says that this is done.
+func notifyReloading(log zerolog.Logger) {
+	NotifySystemd(log, daemon.SdNotifyReloading+"\nMONOTONIC_USEC="+monotonicMicroseconds())
 }
 
 // monotonicMicroseconds is the time by which systemd tells the answer to this

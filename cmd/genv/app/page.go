@@ -1,4 +1,4 @@
-package manual
+package app
 
 import (
 	"slices"
@@ -67,7 +67,7 @@ func synopsisOf(cmd *cli.Command, p *Page) []string {
 	return []string{strings.Join(words, " ")}
 }
 
-// optionsOf are the flags that people may use, with --help.
+// optionsOf are the flags that people may use, with --helpText.
 func optionsOf(cmd *cli.Command) []Option {
 	var options []Option
 	flags := cmd.VisibleFlags()
@@ -102,7 +102,7 @@ func OptionOf(flag cli.DocGenerationFlag) Option {
 // DefaultOf is what a flag means if it isn't given; empty if that goes without saying.
 func DefaultOf(flag cli.DocGenerationFlag) string {
 	if f, ok := flag.(*cli.BoolFlag); ok {
-		return f.DefaultText // "false" is no help
+		return f.DefaultText // "false" is no helpText
 	}
 	return strings.Trim(flag.GetDefaultText(), `"`)
 }
