@@ -7,7 +7,6 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/guard"
-	"github.com/seed-3119e985/genv/enforce/owner"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
@@ -61,7 +60,7 @@ func (p Policy) Exempt(s enforce.Subject) (reason string, exempt bool) {
 			return e.String(), true
 		}
 	}
-	o := owner.Of(s)
+	o := s.Owner()
 	for _, at := range places(s.Host, gpus.UserName(o.User, o.UID)) {
 		for _, e := range p.at[at] {
 			if e.Rule == "" && e.coversDevice(s) {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/guard"
-	"github.com/seed-3119e985/genv/enforce/owner"
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -126,7 +125,7 @@ func (l *Limit) limit() safety.Limit {
 // Without a Device in the subject, a process is exempt by its devices only if all
 // of them are exempt.
 func (f *File) Exempt(s enforce.Subject) (reason string, exempt bool) {
-	e, o := &f.Exemptions, owner.Of(s)
+	e, o := &f.Exemptions, s.Owner()
 	if from, ok := e.Host(s.Host); ok {
 		return fmt.Sprintf("host %s: %s", s.Host, from), true
 	}

@@ -10,19 +10,20 @@
 package instances
 
 import (
-	"cmp"
-	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
-	"github.com/seed-3119e985/genv/snapshot/state/notes"
 )
 
-// Notes are those of all users of a host; see notes.Folder. Dir is its state folder.
+// Notes are those of all users of a host: a file for each uid, in a folder of their own.
 type Notes struct {
-	Dir   string
+	Dir string // the state folder of the host
+	// Owned is the folder of the state files if they belong to root, or empty: then root's
+	// genv writes the notes there, of all users. Its error says that this is not known. It may
+	// be nil.
 	Owned func() (string, error)
 }
 
@@ -36,49 +37,18 @@ type note struct {
 	at        snapshot.Date
 }
 
-func (n Notes) notes() notes.Folder[note] {
-	return notes.Folder[note]{
-		Dir: n.Dir, Owned: n.Owned, Name: "mig", What: "the MIG instances of attachments",
-		Encode: func(list []note) ([]byte, error) { return snapshot.Marshal(list) }, Decode: decode,
-		About: func(x *note) notes.Attachment {
-			return notes.Attachment{UID: x.UID, EID: x.EID, Index: x.Index, At: x.at}
-		},
-		Owner: func(x *note, uid snapshot.UID) { x.UID = uid },
-	}
-}
-
-// decode checks every field; its error wraps snapshot.ErrInvalid.
-func decode(data []byte) ([]note, error) {
-	var list []note
-	if err := json.Unmarshal(data, &list); err != nil {
-		return nil, fmt.Errorf("%w: %w", snapshot.ErrInvalid, err)
-	}
-	for i := range list {
-		n := &list[i]
-		var err error
-		if n.at, err = snapshot.ParseDate(n.Attached); err != nil {
-			return nil, fmt.Errorf("%w: %w", snapshot.ErrInvalid, err)
-		}
-		err = cmp.Or(snapshot.CheckName("the environment id", string(n.EID)), snapshot.CheckInstances(n.Instances))
-		if err != nil {
-			return nil, err
-		}
-	}
-	return list, nil
-}
-
 // Mark sets the Instances of the attachments in files. What is wrong with a note becomes a
 // warning of files: without it the attachment is to the whole device, with a capacity.
 // It may be called again when files have more attachments.
 func (n Notes) Mark(files *state.Files) {
-	list, warnings := n.notes().Read(*files)
+	list, warnings := n.list(files)
 	for _, warning := range warnings {
 		if !slices.Contains(files.Warnings, warning) {
 			files.Warnings = append(files.Warnings, warning)
 		}
 	}
 	for i := range list {
-		files.Device(list[i].Index).Attachment(list[i].EID).Instances = list[i].Instances
+		list[i].attachment(files).Instances = list[i].Instances
 	}
 }
 
@@ -96,8 +66,21 @@ func (n Notes) Save(files *state.Files, eid snapshot.EnvID) error {
 			list = append(list, note{UID: env.UID, EID: eid, Index: d.Index, Attached: a.Time.String(), Instances: a.Instances, at: a.Time})
 		}
 	}
-	return n.notes().Add(files, env.UID, list)
+	return n.add(files, env.UID, list)
 }
 
-// Move copies the notes to another folder; see notes.Folder.Move.
-func (n Notes) Move(files *state.Files, to Notes) error { return n.notes().Move(files, to.notes()) }
+// Move copies the notes about attachments that are there to another folder, as that of
+// files which are taken over by root, or given back. It needs root and the lock.
+func (n Notes) Move(files *state.Files, to Notes) error {
+	byUser := make(map[snapshot.UID][]note)
+	list, _ := n.list(files)
+	for _, x := range list {
+		byUser[x.UID] = append(byUser[x.UID], x)
+	}
+	for _, uid := range slices.Sorted(maps.Keys(byUser)) {
+		if err := to.add(files, uid, byUser[uid]); err != nil {
+			return err
+		}
+	}
+	return nil
+}

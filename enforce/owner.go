@@ -1,27 +1,21 @@
-// Package owner says to which user the subject of a rule belongs, as far as that can be
-// believed. Who is exempt depends on it.
-//
-//	o := owner.Of(enforce.Subject{Process: process, Environment: environment})
-package owner
+package enforce
 
-import (
-	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/snapshot"
-)
+import "github.com/seed-3119e985/genv/snapshot"
 
-// Owner is the user of a subject. Unknown fields are empty.
+// Owner is the user to whom a subject belongs, as far as that can be believed: who is exempt
+// depends on it. Unknown fields are empty.
 type Owner struct {
 	User        snapshot.Username
 	UID         *snapshot.UID
 	Environment *snapshot.Environment // nil if another user owns it
 }
 
-// Of is the owner of a subject: of a process by the uid that the kernel reports or, in a
+// Owner is the owner of a subject: of a process by the uid that the kernel reports or, in a
 // container of root's runtime, by the user who started it. Without a proof of that, such a
-// process has no known owner. Where the host doesn't
-// report uids, as 1.4.3 doesn't, the owner of the environment counts; and otherwise the
-// owner of an environment, which is a claim of the state files, does not.
-func Of(s enforce.Subject) Owner {
+// process has no known owner. Where the host doesn't report uids, as 1.4.3 doesn't, the owner
+// of the environment counts; and otherwise the owner of an environment, which is a claim of the
+// state files, does not.
+func (s Subject) Owner() Owner {
 	switch p := s.Process; {
 	case p == nil:
 		return Owner{User: s.User, Environment: s.Environment}
