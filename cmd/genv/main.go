@@ -5,15 +5,9 @@ package main
 import (
 	"os"
 	"path/filepath"
-	"slices"
-
-	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/app"
-	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/container"
-	"github.com/seed-3119e985/genv/cmd/genv/fleet"
-	"github.com/seed-3119e985/genv/cmd/genv/host"
 	"github.com/seed-3119e985/genv/cmd/genv/user"
 )
 
@@ -34,13 +28,9 @@ func main() {
 	if shim, isShim := user.Shim(os.Args[0]); isShim {
 		os.Exit(user.RunShim(ctx, p, shim, os.Args[1:]))
 	}
-	os.Exit(app.Run(ctx, p, commands, os.Args))
+	os.Exit(app.Run(ctx, p, os.Args))
 }
 
 // called says whether this program was started with a command of a container engine, which
 // calls it for every container.
 func called(command string) bool { return len(os.Args) > 1 && os.Args[1] == command }
-
-func commands(p command.Program, named string) []*cli.Command {
-	return slices.Concat(user.Commands(p), host.Commands(p), fleet.Commands(p, named))
-}

@@ -75,10 +75,10 @@ func passOnIgnoredSignals() {
 type program struct{ command.Program }
 
 func (p *program) run(ctx context.Context, args []string) int {
-	return app.Run(ctx, p.Program, commands, args)
+	return app.Run(ctx, p.Program, args)
 }
 
-func (p *program) app() *cli.App { return app.New(p.Program, commands) }
+func (p *program) app() *cli.App { return app.New(p.Program) }
 
 // result is what a command line printed, and its exit code.
 type result struct {

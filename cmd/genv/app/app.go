@@ -11,20 +11,19 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/configfile"
+	"github.com/seed-3119e985/genv/cmd/genv/fleet"
+	"github.com/seed-3119e985/genv/cmd/genv/host"
+	"github.com/seed-3119e985/genv/cmd/genv/user"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
-
-// Commands are those of a program, without those about genv itself. The one that is named has
-// its subcommands, all have them if none is named; others may lack them.
-type Commands func(p command.Program, named string) []*cli.Command
 
 // Help is printed as the man pages have it.
 func init() { cli.HelpPrinter = printHelp }
 
 // Run carries out one command line, of which the first word is the program's name, and
 // returns the exit code.
-func Run(ctx context.Context, p command.Program, commands Commands, args []string) int {
-	app := build(p, commands, named(args))
+func Run(ctx context.Context, p command.Program, args []string) int {
+	app := build(p, named(args))
 	line, err := command.Arrange(app, args)
 	if err == nil {
 		err = app.RunContext(ctx, line)
@@ -45,10 +44,12 @@ func named(args []string) string {
 	return args[1]
 }
 
-// New has the commands of a program, and those about genv itself.
-func New(p command.Program, commands Commands) *cli.App { return build(p, commands, "") }
+// New has all commands of genv.
+func New(p command.Program) *cli.App { return build(p, "") }
 
-func build(p command.Program, commands Commands, named string) *cli.App {
+// build gives the command that is named its subcommands; all have them if none is named, and others
+// may lack them.
+func build(p command.Program, named string) *cli.App {
 	app := &cli.App{
 		Name:                      "genv",
 		Usage:                     "GPU environments on shared machines, and their enforcement on a fleet",
@@ -62,7 +63,7 @@ func build(p command.Program, commands Commands, named string) *cli.App {
 		OnUsageError:              usageError,
 		Action:                    command.RefuseUnknown,
 		ExitErrHandler:            func(*cli.Context, error) {}, // run decides
-		Commands:                  append(commands(p, named), common(p, commands)...),
+		Commands:                  slices.Concat(user.Commands(p), host.Commands(p), fleet.Commands(p, named), common(p)),
 	}
 	for _, cmd := range app.Commands {
 		prepare(p, cmd)
@@ -109,8 +110,8 @@ func usageError(c *cli.Context, err error, _ bool) error {
 }
 
 // common are the commands about genv itself.
-func common(p command.Program, commands Commands) []*cli.Command {
-	root := func() *cli.App { return New(p, commands) }
+func common(p command.Program) []*cli.Command {
+	root := func() *cli.App { return New(p) }
 	return []*cli.Command{
 		versionCommand(p), command.HelpCommand(), manCommand(root),
 		completionCommand(p), completeCommand(p, root),
