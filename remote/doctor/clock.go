@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -31,7 +32,7 @@ const measurements = 3
 func (e *examination) measureClock(ctx context.Context) {
 	command := remote.Command{Args: []string{"sh", "-c", `echo; echo "$0 $(date +%s.%N)"`, e.token}}
 	var best *measurement
-	var failure error
+	failure := errors.New("the host's `date` printed no time")
 	for range measurements {
 		before, start := e.Now(), time.Now()
 		out, err := e.run(ctx, command)
@@ -41,22 +42,18 @@ func (e *examination) measureClock(ctx context.Context) {
 			break
 		}
 		for line := range strings.Lines(string(out.Stdout)) {
-			if at, found := strings.CutPrefix(line, e.token+" "); found {
-				if m, ok := measure(before, took, strings.TrimSpace(at)); ok && (best == nil || m.uncertainty < best.uncertainty) {
-					best = &m
-				}
+			at, found := strings.CutPrefix(line, e.token+" ")
+			if m, ok := measure(before, took, strings.TrimSpace(at)); found && ok && (best == nil || m.uncertainty < best.uncertainty) {
+				best = &m
 			}
 		}
 	}
-	switch {
-	case best != nil:
-		e.Clock = &Difference{best.offset.Milliseconds(), best.uncertainty.Milliseconds() + 1}
-		e.add(best.check())
-	case failure != nil:
-		e.add(doctor.Unknown(doctor.Clock, "%s", doctor.OneLine(failure.Error())))
-	default:
-		e.add(doctor.Unknown(doctor.Clock, "the host's `date` printed no time"))
+	if best == nil {
+		e.add(doctor.Unknown(doctor.Clock, "%v", failure))
+		return
 	}
+	e.Clock = &Difference{best.offset.Milliseconds(), best.uncertainty.Milliseconds() + 1}
+	e.add(best.check())
 }
 
 // measurement is an offset, and how far from it the true one can be.
@@ -85,15 +82,12 @@ func (m measurement) check() doctor.Check {
 		direction = "behind"
 	}
 	seen := fmt.Sprintf("%s ± %s %s the controller", seconds(m.offset.Abs()), seconds(m.uncertainty), direction)
-	switch atLeast := m.offset.Abs() - m.uncertainty; {
-	case atLeast > clockWrong:
-		return doctor.Problem(doctor.Clock, "clock-wrong", "%s", seen)
-	case atLeast > clockOff:
-		return doctor.Problem(doctor.Clock, "clock-off", "%s", seen)
-	case m.uncertainty > clockOff:
-		return doctor.Problem(doctor.Clock, "clock-uncertain", "%s", seen)
-	}
-	return doctor.Good(doctor.Clock, "%s", seen)
+	atLeast := m.offset.Abs() - m.uncertainty
+	return doctor.First(doctor.Clock,
+		doctor.If(atLeast > clockWrong, "clock-wrong", "%s", seen),
+		doctor.If(atLeast > clockOff, "clock-off", "%s", seen),
+		doctor.If(m.uncertainty > clockOff, "clock-uncertain", "%s", seen),
+		doctor.If(true, "", "%s", seen))
 }
 
 func seconds(d time.Duration) string {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/seed-3119e985/genv/remote/agent"
@@ -13,31 +15,21 @@ import (
 
 // askActing asks the host which controller acts there, if nothing failed before.
 func (e *examination) askActing(ctx context.Context) {
-	switch sudo := e.found[doctor.Sudo]; {
-	case e.Acting == nil || e.hasFailed():
-		return
+	hasFailed := func(c doctor.Check) bool { return c.Status == doctor.Failed }
+	sudo := e.found[doctor.Sudo]
+	switch {
+	case e.Acting == nil || slices.ContainsFunc(slices.Collect(maps.Values(e.found)), hasFailed):
 	case sudo.Cause == "sudo-lacks-serve", sudo.Cause == "no-root":
 		e.add(doctor.Unknown(doctor.Controller, "only root's genv says it (`genv usage serve`)"))
-		return
 	case e.Genv.Protocol == 0: // genv 1.4.3 can't say it
 		e.acting = &agent.Acting{}
-		return
-	}
-	answer, err := e.Acting(ctx, e.host)
-	if err != nil {
-		e.add(doctor.Unknown(doctor.Controller, "%s", doctor.OneLine(err.Error())))
-		return
-	}
-	e.acting = &answer
-}
-
-func (e *examination) hasFailed() bool {
-	for _, c := range e.found {
-		if c.Status == doctor.Failed {
-			return true
+	default:
+		if answer, err := e.Acting(ctx, e.host); err != nil {
+			e.add(doctor.Unknown(doctor.Controller, "%v", err))
+		} else {
+			e.acting = &answer
 		}
 	}
-	return false
 }
 
 // judgeControllers adds which controllers act, and whether they should.
@@ -63,14 +55,14 @@ func sourceOf(hosts []Host, e *Election) string {
 		return fence.ElectionSource(e.Cluster, e.Key)
 	}
 	count, best := map[string]int{}, ""
-	for i := range hosts {
-		if a := hosts[i].acting; acts(a) {
-			count[a.Noted.Source]++
+	for _, h := range hosts {
+		if acts(h.acting) {
+			count[h.acting.Noted.Source]++
 		}
 	}
-	for i := range hosts {
-		if a := hosts[i].acting; acts(a) && count[a.Noted.Source] > count[best] {
-			best = a.Noted.Source
+	for _, h := range hosts {
+		if acts(h.acting) && count[h.acting.Noted.Source] > count[best] {
+			best = h.acting.Noted.Source
 		}
 	}
 	return best
@@ -80,44 +72,28 @@ func acts(a *agent.Acting) bool { return a != nil && a.Noted != nil && !a.Noted.
 
 // checkActing judges the controller of a host, by the source that should count its epochs.
 func checkActing(a *agent.Acting, e *Election, source string) doctor.Check {
-	is := func(status doctor.Status, cause doctor.Cause, detail, step string) doctor.Check {
-		return problem(doctor.Controller, status, cause, detail, step)
-	}
-	const takeOver = "start the controllers of this election once with --take-over"
 	n, seen := cmp.Or(a.Noted, new(fence.Note)), describe(a.Noted)
-	own := n.Source == source
-	switch {
-	case a.Unknown != "":
-		return is(doctor.Failed, "controller-unknown", "genv can't read which controller may act, so none may: "+a.Unknown,
-			"look at controller.json in /var/lib/genv on the host: if it is damaged and one controller runs, remove it")
-	case !a.Refuses && e != nil:
-		return is(doctor.Warning, "genv-refuses-none", "its genv can't refuse a controller that was replaced", upgradeStep)
-	case !a.Refuses:
-		return doctor.Good(doctor.Controller, "its genv lets each controller act")
-	case e != nil && e.Err != nil:
-		return doctor.Unknown(doctor.Controller, "%s; whether it should isn't known without etcd", seen)
-	case own && e.isBehind(n):
-		return is(doctor.Failed, "later-epoch", "the host knows a later epoch of this election than that of the leader, and refuses the leader: etcd was set up again as it was, or restored",
-			"end all controllers of this election, give etcd another --initial-cluster-token or --leader another key, and start one controller once with --take-over")
-	case acts(a) && own:
-		return doctor.Good(doctor.Controller, "%s", seen)
-	case acts(a) && e == nil:
-		return is(doctor.Warning, "other-controller", seen+", and another controller on other hosts", "if that isn't intended, end one of them, and start the other one once with --take-over")
-	case acts(a) && e.Leader != nil && e.Leader.Name == n.Name:
-		return is(doctor.Failed, "other-cluster", "the leader acts with an epoch from another etcd cluster, so no standby can take over here", "end all controllers of this election, and start one once with --take-over")
-	case acts(a):
-		return is(doctor.Failed, "other-controller", seen+", so the host refuses the controllers of this election", "end it, or "+takeOver)
-	case e != nil && n.Kind() == fence.KindEtcd && !own:
-		return is(doctor.Failed, "other-election", seen+", and the host waits for the next leader of its election: the controllers of this one are refused", takeOver)
-	case e != nil && e.Leader != nil:
-		return is(doctor.Failed, "no-controller", seen+", so nothing is enforced here", "check that hosts.yaml has this host on all controllers, and look at `journalctl -u genv-controller`")
+	own, elects := n.Source == source, e != nil
+	leads := elects && e.Leader != nil
+	outside := acts(a) && !own
+	c := doctor.First(doctor.Controller,
+		doctor.If(a.Unknown != "", "controller-unknown", "genv can't read which controller may act, so none may: %s", a.Unknown),
+		doctor.If(!a.Refuses && elects, "genv-refuses-none", "its genv can't refuse a controller that was replaced"),
+		doctor.If(!a.Refuses, "", "its genv lets each controller act"),
+		doctor.If(elects && e.Err != nil, doctor.Unsure, "%s; whether it should isn't known without etcd", seen),
+		doctor.If(own && leads && n.Epoch > e.Epoch, "later-epoch", "the host knows a later epoch of this election than that of the leader, and refuses the leader: etcd was set up again as it was, or restored"),
+		doctor.If(acts(a) && own, "", "%s", seen),
+		doctor.If(outside && !elects, "other-controller", "%s, and another controller on other hosts", seen).
+			Next("if that isn't intended, end one of them, and start the other one once with --take-over"),
+		doctor.If(outside && leads && e.Leader.Name == n.Name, "other-cluster", "the leader acts with an epoch from another etcd cluster, so no standby can take over here"),
+		doctor.If(outside, "other-controller", "%s, so the host refuses the controllers of this election", seen),
+		doctor.If(elects && n.Kind() == fence.KindEtcd && !own, "other-election", "%s, and the host waits for the next leader of its election: the controllers of this one are refused", seen),
+		doctor.If(leads, "no-controller", "%s, so nothing is enforced here", seen),
+		doctor.If(true, "", "%s", seen))
+	if c.Cause == "other-controller" && !elects {
+		c.Status = doctor.Warning
 	}
-	return doctor.Good(doctor.Controller, "%s", seen)
-}
-
-// isBehind reports whether a host knows a later epoch of the election than etcd.
-func (e *Election) isBehind(n *fence.Note) bool {
-	return e != nil && e.Leader != nil && n.Epoch > e.Epoch
+	return c
 }
 
 // describe says which controller acts, or acted last.
@@ -125,17 +101,13 @@ func describe(n *fence.Note) string {
 	if n == nil {
 		return "no controller has acted yet"
 	}
-	seen := fmt.Sprintf("%s, since %s by epoch %d of %s", quoted(cmp.Or(n.Name, n.Controller)), n.Since.UTC().Format(time.RFC3339), n.Epoch, origin(n))
+	origin := "its state folder"
+	if n.Kind() == fence.KindEtcd {
+		origin = "etcd"
+	}
+	seen := fmt.Sprintf("%s, since %s by epoch %d of %s", quoted(cmp.Or(n.Name, n.Controller)), n.Since.UTC().Format(time.RFC3339), n.Epoch, origin)
 	if n.Released {
 		return "no controller acts; the last one was " + seen
 	}
 	return "acts: " + seen
-}
-
-// origin is what counts the epochs of a controller.
-func origin(n *fence.Note) string {
-	if n.Kind() == fence.KindEtcd {
-		return "etcd"
-	}
-	return "its state folder"
 }

@@ -120,11 +120,6 @@ func failed(name doctor.Name, err error) doctor.Check {
 	return doctor.Check{Name: name, Status: status, Cause: doctor.Cause(f.Class), Detail: doctor.OneLine(f.Error), NextStep: f.NextStep}
 }
 
-// problem is a check with a cause that only a controller finds.
-func problem(name doctor.Name, status doctor.Status, cause doctor.Cause, detail, step string) doctor.Check {
-	return doctor.Check{Name: name, Status: status, Cause: cause, Detail: doctor.OneLine(detail), NextStep: step}
-}
-
 // look connects to the host, and makes the checks for which commands run there.
 func (e *examination) look(ctx context.Context) {
 	began := time.Now()

@@ -106,12 +106,11 @@ func (e *Election) checks(otherActs bool, now time.Time) []doctor.Check {
 		list = append(list, e.checkStandby(r, now))
 	}
 	if e.Leader != nil && len(standbys) == 0 {
-		list = append(list, problem(standbyRow, doctor.Warning, "no-standby", "there is no standby: if the leader fails, nothing is enforced",
-			"start another controller with the same --leader on another jump host"))
+		list = append(list, doctor.Problem(standbyRow, "no-standby", "there is no standby: if the leader fails, nothing is enforced"))
 	}
 	for _, r := range e.with(func(r *election.Registration) bool { return r.Lost && !e.isLeader(r) }) {
-		list = append(list, problem(lostRow, doctor.Warning, "controller-lost", quoted(r.Name)+" is lost: it was killed, or can't reach etcd",
-			"look at `systemctl status genv-controller` on "+orItsHost(r)))
+		list = append(list, doctor.Problem(lostRow, "controller-lost", "%s is lost: it was killed, or can't reach etcd", quoted(r.Name)).
+			Next("look at `systemctl status genv-controller` on "+orItsHost(r)))
 	}
 	return list
 }
@@ -139,28 +138,17 @@ func (e *Election) leader() *election.Registration {
 }
 
 func (e *Election) checkEtcd() doctor.Check {
-	look := "look at `" + e.Health + "`"
-	switch {
-	case e.Err != nil && etcd.Refused(e.Err):
-		return problem(etcdRow, doctor.Failed, "etcd-refuses", "etcd doesn't say which controller leads: "+e.Err.Error(),
-			"correct --leader and the flags with it, or what etcd's user may read")
-	case e.Err != nil:
-		return problem(etcdRow, doctor.Failed, "etcd-silent", "etcd doesn't say which controller leads: "+e.Err.Error(), look)
-	case e.OutOfSpace:
-		return problem(etcdRow, doctor.Failed, "etcd-full", "etcd's space is used up: no other controller can take over, and the memory of the leader isn't kept",
-			"free it: `"+e.freeSpace()+"`")
-	case len(e.Silent) > 0:
-		return problem(etcdRow, doctor.Warning, "etcd-members-silent", fmt.Sprintf("%d of %d members of etcd don't answer: %s", len(e.Silent), e.Members, strings.Join(e.Silent, "; ")),
-			look+": without a majority of its members no controller can lead")
+	look, answer := "look at `"+e.Health+"`", "members answer"
+	if e.Members == 1 {
+		answer = "member answers"
 	}
-	return doctor.Good(etcdRow, "%s for the election %s", members(e.Members), doctor.OneLine(e.Key))
-}
-
-func members(n int) string {
-	if n == 1 {
-		return "1 member answers"
-	}
-	return fmt.Sprintf("%d members answer", n)
+	return doctor.First(etcdRow,
+		doctor.If(e.Err != nil && etcd.Refused(e.Err), "etcd-refuses", "etcd doesn't say which controller leads: %v", e.Err),
+		doctor.If(e.Err != nil, "etcd-silent", "etcd doesn't say which controller leads: %v", e.Err).Next(look),
+		doctor.If(e.OutOfSpace, "etcd-full", "etcd's space is used up: no other controller can take over, and the memory of the leader isn't kept").Next("free it: `"+e.freeSpace()+"`"),
+		doctor.If(len(e.Silent) > 0, "etcd-members-silent", "%d of %d members of etcd don't answer: %s", len(e.Silent), e.Members, strings.Join(e.Silent, "; ")).
+			Next(look+": without a majority of its members no controller can lead"),
+		doctor.If(true, "", "%d %s for the election %s", e.Members, answer, e.Key))
 }
 
 // freeSpace is what an operator enters to free etcd's space and to end the alarm.
@@ -173,86 +161,60 @@ func (e *Election) checkLeader(otherActs bool, now time.Time) doctor.Check {
 	if e.Leader == nil {
 		return e.vacancy(otherActs)
 	}
-	r := e.leader()
-	seen := quoted(e.Leader.Name) + " leads since " + e.Leader.Since.UTC().Format(time.RFC3339)
+	seen, r := fmt.Sprintf("%s leads since %s, with epoch %d", quoted(e.Leader.Name), e.Leader.Since.UTC().Format(time.RFC3339), e.Epoch), e.leader()
 	if r == nil {
-		return doctor.Good(leaderRow, "%s, with epoch %d", seen, e.Epoch)
-	}
-	if c := e.checkCycles(r, now); c.Status != doctor.OK {
-		return c
-	}
-	if c := e.checkReach(r); c.Status != doctor.OK {
-		return c
+		return doctor.Good(leaderRow, "%s", seen)
 	}
 	memory := "its memory isn't in etcd yet: a controller that takes over would start times again"
 	if !e.Memory.IsZero() {
 		memory = "its memory was written to etcd " + ago(e.Memory, now)
 	}
-	return doctor.Good(leaderRow, "%s, with epoch %d; %s; %s", seen, e.Epoch, about(r, now), memory)
+	limit, age, none := max(time.Duration(late*r.Interval*float64(time.Second)), lateAfter), now.Sub(r.Cycled), r.Cycled.IsZero()
+	look := "look at `systemctl status genv-controller` on " + orItsHost(r) + ", and compare the clocks"
+	return doctor.First(leaderRow,
+		doctor.If(none && now.Sub(e.Leader.Since) > limit, "leader-late", "the leader has not completed a cycle since it became the leader").Next(look),
+		doctor.If(!none && age > limit, "leader-late", "the last cycle of the leader ended %s", ago(r.Cycled, now)).Next(look),
+		doctor.If(!none && -age > aheadAfter, "leader-clock", "the clock of the leader is ahead of this one by more than 2 minutes, so whether its cycles are late isn't known").Next(look),
+		e.checkReach(r),
+		doctor.If(true, "", "%s; %s; %s", seen, about(r, now), memory))
 }
 
 // vacancy says that no controller leads, and what helps.
 func (e *Election) vacancy(otherActs bool) doctor.Check {
 	const vacant = "no controller leads, so nothing is enforced"
-	is := func(detail, step string) doctor.Check {
-		return problem(leaderRow, doctor.Failed, "no-leader", detail, step)
-	}
-	switch {
-	case otherActs:
-		return is("no controller of this election leads, so nothing is enforced except by the controllers that act on hosts by another right",
-			"first decide which controllers are to act: hosts on which another one acts refuse those of this election")
-	case len(e.with(func(r *election.Registration) bool { return !r.Lost })) > 0:
-		return is(vacant, "wait for half a minute: a standby takes over; if none does, look at `journalctl -u genv-controller` on their machines")
-	}
-	return is(vacant, "start one: `systemctl start genv-controller`, and look at `journalctl -u genv-controller`")
-}
-
-// checkCycles says whether the leader is late.
-func (e *Election) checkCycles(r *election.Registration, now time.Time) doctor.Check {
-	limit := max(time.Duration(late*r.Interval*float64(time.Second)), lateAfter)
-	is := func(status doctor.Status, cause doctor.Cause, detail string) doctor.Check {
-		return problem(leaderRow, status, cause, detail, "look at `systemctl status genv-controller` on "+orItsHost(r)+", and compare the clocks")
-	}
-	switch age := now.Sub(r.Cycled); {
-	case r.Cycled.IsZero() && now.Sub(e.Leader.Since) > limit:
-		return is(doctor.Failed, "leader-late", "the leader has not completed a cycle since it became the leader")
-	case r.Cycled.IsZero():
-	case age > limit:
-		return is(doctor.Failed, "leader-late", "the last cycle of the leader ended "+ago(r.Cycled, now))
-	case -age > aheadAfter:
-		return is(doctor.Warning, "leader-clock", "the clock of the leader is ahead of this one by more than 2 minutes, so whether its cycles are late isn't known")
-	}
-	return doctor.Good(leaderRow, "")
+	standbys := e.with(func(r *election.Registration) bool { return !r.Lost })
+	return doctor.First(leaderRow,
+		doctor.If(otherActs, "no-leader", "no controller of this election leads, so nothing is enforced except by the controllers that act on hosts by another right").
+			Next("first decide which controllers are to act: hosts on which another one acts refuse those of this election"),
+		doctor.If(len(standbys) > 0, "no-leader", vacant).
+			Next("wait for half a minute: a standby takes over; if none does, look at `journalctl -u genv-controller` on their machines"),
+		doctor.If(true, "no-leader", vacant))
 }
 
 // checkReach says that the leader reaches less than half of its hosts, if a standby reaches more:
 // hosts that are down aren't a reason to change the leader.
 func (e *Election) checkReach(r *election.Registration) doctor.Check {
 	if r.Answered == nil || *r.Answered*2 >= r.Hosts {
-		return doctor.Good(leaderRow, "")
+		return doctor.Check{}
 	}
 	for _, o := range e.with(func(o *election.Registration) bool { return !o.Lost && o.Answered != nil && *o.Answered > *r.Answered }) {
-		return problem(leaderRow, doctor.Warning, "leader-reaches-few", fmt.Sprintf("only %d of %d hosts answer the leader, and %d answer %s", *r.Answered, r.Hosts, *o.Answered, quoted(o.Name)),
-			"if `journalctl -u genv-controller` on "+orItsHost(r)+" says that it can't connect to them, stop it: `systemctl stop genv-controller` there; the standby reaches them")
+		return doctor.Problem(leaderRow, "leader-reaches-few", "only %d of %d hosts answer the leader, and %d answer %s", *r.Answered, r.Hosts, *o.Answered, quoted(o.Name)).
+			Next("if `journalctl -u genv-controller` on " + orItsHost(r) + " says that it can't connect to them, stop it: `systemctl stop genv-controller` there; the standby reaches them")
 	}
-	return doctor.Good(leaderRow, "")
+	return doctor.Check{}
 }
 
 // checkStandby says whether a standby would enforce something else than the leader.
 func (e *Election) checkStandby(r *election.Registration, now time.Time) doctor.Check {
 	leader := cmp.Or(e.leader(), new(election.Registration))
-	differ := func(own, leads string) bool { return own != "" && leads != "" && own != leads }
-	is := func(what, that, file string) doctor.Check {
-		return problem(standbyRow, doctor.Warning, "standby-differs", fmt.Sprintf("%s has %s than the leader: if it leads, it enforces %s", quoted(r.Name), what, that),
-			"use the same "+file+", then `systemctl reload genv-controller` on "+orItsHost(r))
+	differ := func(own, leads, what, that, file string) doctor.Check {
+		return doctor.If(own != "" && leads != "" && own != leads, "standby-differs", "%s has %s than the leader: if it leads, it enforces %s", quoted(r.Name), what, that).
+			Next("use the same " + file + ", then `systemctl reload genv-controller` on " + orItsHost(r))
 	}
-	switch {
-	case differ(r.HostsDigest, leader.HostsDigest):
-		return is("other hosts", "those", "hosts.yaml")
-	case differ(r.Policy, leader.Policy):
-		return is("another policy", "that", "policy.yaml")
-	}
-	return doctor.Good(standbyRow, "%s; %s", quoted(r.Name), about(r, now))
+	return doctor.First(standbyRow,
+		differ(r.HostsDigest, leader.HostsDigest, "other hosts", "those", "hosts.yaml"),
+		differ(r.Policy, leader.Policy, "another policy", "that", "policy.yaml"),
+		doctor.If(true, "", "%s; %s", quoted(r.Name), about(r, now)))
 }
 
 // about describes a controller that runs: its genv, its hosts, and its last cycle.
@@ -261,10 +223,11 @@ func about(r *election.Registration, now time.Time) string {
 	if r.Answered != nil {
 		hosts = fmt.Sprintf("%d of %s answer", *r.Answered, hosts)
 	}
-	if r.Cycled.IsZero() {
-		return fmt.Sprintf("genv %s, %s, no cycle yet", cmp.Or(doctor.OneLine(r.Version), "unknown"), hosts)
+	cycle := "no cycle yet"
+	if !r.Cycled.IsZero() {
+		cycle = "the last cycle ended " + ago(r.Cycled, now)
 	}
-	return fmt.Sprintf("genv %s, %s, the last cycle ended %s", cmp.Or(doctor.OneLine(r.Version), "unknown"), hosts, ago(r.Cycled, now))
+	return fmt.Sprintf("genv %s, %s, %s", cmp.Or(doctor.OneLine(r.Version), "unknown"), hosts, cycle)
 }
 
 // ago is how long ago something was; another clock may be ahead.

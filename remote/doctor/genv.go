@@ -13,49 +13,32 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/doctor"
 )
 
-const upgradeStep = "install this genv on the host: `genv remote install -H HOST`"
-
 // checkGenv judges the genv on the host, and makes the checks that only the host can make.
 func (e *examination) checkGenv(ctx context.Context, s survey) {
 	path := s.genv()
 	e.Genv = doctor.Program{Path: doctor.OneLine(path), Version: s.version}
 	if path == "" {
-		e.add(problem(doctor.Genv, doctor.Failed, doctor.Cause(remote.GenvMissing), "there is no genv on the host",
-			"install it: `genv remote install -H HOST`, or set `genv:` for it in hosts.yaml"))
+		e.add(doctor.Problem(doctor.Genv, doctor.Cause(remote.GenvMissing), "there is no genv on the host").
+			Next("install it: `genv remote install -H HOST`, or set `genv:` for it in hosts.yaml"))
 		e.plain(ctx)
 		return
 	}
 	document, err := e.hostDocument(ctx, path)
-	if err == nil {
+	if err != nil {
+		e.plain(ctx)
+	} else {
 		e.Genv.Version, e.Genv.Protocol = cmp.Or(document.Genv.Version, s.version), document.Genv.Protocol
-		e.System = merged(e.System, document.System)
+		own, seen := document.System, e.System
+		e.System = doctor.System{
+			OS: cmp.Or(own.OS, seen.OS), Kernel: cmp.Or(own.Kernel, seen.Kernel), Arch: cmp.Or(own.Arch, seen.Arch), Driver: own.Driver,
+		}
 		for _, c := range document.Checks {
 			if c.Name != doctor.Clock { // which was measured
 				e.add(c)
 			}
 		}
-		if _, measured := e.found[doctor.Clock]; !measured {
-			e.add(document.Checks[3])
-		}
-	} else {
-		e.plain(ctx)
 	}
-	e.add(worstOf(e.checkVersion(s, err), e.checkProgram(s)))
-}
-
-func merged(seen, own doctor.System) doctor.System {
-	return doctor.System{
-		OS: cmp.Or(own.OS, seen.OS), Kernel: cmp.Or(own.Kernel, seen.Kernel),
-		Arch: cmp.Or(own.Arch, seen.Arch), Driver: own.Driver,
-	}
-}
-
-// worstOf is the second check if it is worse.
-func worstOf(a, b doctor.Check) doctor.Check {
-	if b.Status.Worse(a.Status) {
-		return b
-	}
-	return a
+	e.add(doctor.Worst(e.checkVersion(s, err), e.checkProgram(s)))
 }
 
 // hostDocument runs `genv doctor` on the host, as the login. It exits with 3 if it finds
@@ -93,14 +76,13 @@ func (e *examination) checkVersion(s survey, failure error) doctor.Check {
 	seen := fmt.Sprintf("%s, version %s", e.Genv.Path, cmp.Or(e.Genv.Version, "unknown"))
 	var known *remote.Error
 	switch {
-	case failure == nil && e.Genv.Protocol != agent.Version:
-		return problem(doctor.Genv, doctor.Failed, doctor.Cause(remote.Version), fmt.Sprintf("%s, protocol %d, and this genv speaks protocol %d", seen, e.Genv.Protocol, agent.Version), remote.Version.NextStep())
 	case failure == nil:
-		return e.found[doctor.Genv]
+		return doctor.First(doctor.Genv, doctor.If(e.Genv.Protocol != agent.Version, doctor.Cause(remote.Version),
+			"%s, protocol %d, and this genv speaks protocol %d", seen, e.Genv.Protocol, agent.Version).Next(remote.Version.NextStep()), e.found[doctor.Genv])
 	case version143().MatchString(s.version):
-		return problem(doctor.Genv, doctor.Warning, "genv-1.4.3", seen+": it reports no start times, UUIDs and outcomes, and has no `genv doctor`; plain commands were used", upgradeStep+"; docs/migrating.md says what differs")
+		return doctor.Problem(doctor.Genv, "genv-1.4.3", "%s: it reports no start times, UUIDs and outcomes, and has no `genv doctor`; plain commands were used", seen)
 	case remote.ClassOf(failure) == remote.CommandFailed && errors.As(failure, &known) && unknownCommand().MatchString(known.Stderr):
-		return problem(doctor.Genv, doctor.Warning, "genv-older", seen+": it has no `genv doctor`; plain commands were used", upgradeStep)
+		return doctor.Problem(doctor.Genv, "genv-older", "%s: it has no `genv doctor`; plain commands were used", seen)
 	}
 	c := failed(doctor.Genv, failure)
 	c.Detail = doctor.OneLine(seen + ": `genv doctor`: " + c.Detail)
@@ -112,22 +94,16 @@ var unknownCommand = lazily(`unknown command|invalid choice|no command|is no com
 // checkProgram judges the file that the name of genv leads to, for the login and for sudo.
 func (e *examination) checkProgram(s survey) doctor.Check {
 	login, root := s.programs["login"], s.programs["sudo"]
-	for _, p := range []program{root, login} {
-		if p.path != "" && (p.uid != "0" || p.mode&0o022 != 0) {
-			return doctor.Problem(doctor.Genv, "genv-writable", "%s belongs to uid %s with mode %04o", doctor.OneLine(p.path), doctor.OneLine(p.uid), p.mode)
-		}
+	writable := func(p program) doctor.Check {
+		return doctor.If(p.path != "" && (p.uid != "0" || p.mode&0o022 != 0), "genv-writable", "%s belongs to uid %s with mode %04o", p.path, p.uid, p.mode)
 	}
-	switch {
-	case e.host.NoSudo && login.path == "":
-		return problem(doctor.Genv, doctor.Failed, doctor.Cause(remote.GenvMissing), "the login doesn't find genv; it is at "+s.genv(), fmt.Sprintf("set `genv: %s` for the host in hosts.yaml, or link it to %s", doctor.OneLine(s.genv()), remote.DefaultGenv))
-	case e.host.NoSudo:
-		return doctor.Check{Status: doctor.OK}
-	case root.path == "":
-		return problem(doctor.Genv, doctor.Failed, doctor.Cause(remote.GenvMissing), "sudo doesn't find genv; it is at "+s.genv(), fmt.Sprintf("set `genv: %s` for the host in hosts.yaml, or install genv at %s", doctor.OneLine(s.genv()), remote.DefaultGenv))
-	case login.path == "":
-		return problem(doctor.Genv, doctor.Warning, "genv-not-in-login-path", "sudo finds "+root.path+", and the login finds no genv: commands that only look fail", fmt.Sprintf("set `genv: %s` for the host in hosts.yaml, or link it to %s", doctor.OneLine(root.path), remote.DefaultGenv))
-	case login.file != root.file:
-		return problem(doctor.Genv, doctor.Warning, "genv-two-programs", "the login finds "+login.path+", and sudo "+root.path, "remove one of them, or set `genv:` for the host in hosts.yaml")
-	}
-	return doctor.Check{Status: doctor.OK}
+	const missing = doctor.Cause(remote.GenvMissing)
+	set := fmt.Sprintf("set `genv: %s` for the host in hosts.yaml, or ", doctor.OneLine(s.genv()))
+	return doctor.First(doctor.Genv, writable(root), writable(login),
+		doctor.If(e.host.NoSudo && login.path == "", missing, "the login doesn't find genv; it is at %s", s.genv()).Next(set+"link it to "+remote.DefaultGenv),
+		doctor.If(e.host.NoSudo, "", ""),
+		doctor.If(root.path == "", missing, "sudo doesn't find genv; it is at %s", s.genv()).Next(set+"install genv at "+remote.DefaultGenv),
+		doctor.If(login.path == "", "genv-not-in-login-path", "sudo finds %s, and the login finds no genv: commands that only look fail", root.path).Next(set+"link it to "+remote.DefaultGenv),
+		doctor.If(login.file != root.file, "genv-two-programs", "the login finds %s, and sudo %s", login.path, root.path),
+		doctor.If(true, "", ""))
 }

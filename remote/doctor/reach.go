@@ -21,17 +21,12 @@ func (e *examination) resolve(ctx context.Context) bool {
 	if err == nil || remote.ClassOf(err) != remote.Configuration {
 		e.Way = &way
 	}
-	switch {
-	case err != nil && remote.ClassOf(err) == remote.Unreachable:
-		e.add(problem(doctor.NameResolution, doctor.Failed, "no-such-name", err.Error(),
-			"correct the name, give the host an `address:` in hosts.yaml or a HostName in ssh_config, or check the resolver: getent ahosts NAME"))
-	case err != nil:
-		e.fail(doctor.NameResolution, err)
-	case way.Direct():
-		e.add(doctor.Good(doctor.NameResolution, "%s", addresses(way)))
-	}
 	if err != nil {
+		c := failed(doctor.NameResolution, err)
+		e.add(doctor.First(doctor.NameResolution, doctor.If(remote.ClassOf(err) == remote.Unreachable, "no-such-name", "%v", err), c))
 		e.failedWith(err)
+	} else if way.Direct() {
+		e.add(doctor.Good(doctor.NameResolution, "%s", addresses(way)))
 	}
 	return err == nil
 }
@@ -61,11 +56,9 @@ func (e *examination) reached(peer remote.Peer) {
 }
 
 func (e *examination) keyOf(peer remote.Peer) doctor.Check {
-	if e.Insecure {
-		return problem(doctor.HostKey, doctor.Warning, "host-key-unchecked", peer.HostKey+" was not checked (--insecure-ignore-host-keys)",
-			"run it again without --insecure-ignore-host-keys")
-	}
-	return doctor.Good(doctor.HostKey, "%s is the known one", cmp.Or(peer.HostKey, "unknown"))
+	return doctor.First(doctor.HostKey,
+		doctor.If(e.Insecure, "host-key-unchecked", "%s was not checked (--insecure-ignore-host-keys)", peer.HostKey),
+		doctor.If(true, "", "%s is the known one", cmp.Or(peer.HostKey, "unknown")))
 }
 
 // unreached adds what a failed connection shows.
@@ -99,17 +92,13 @@ func (e *examination) answered() {
 
 // noConnection is why no SSH server answered.
 func noConnection(err error) doctor.Check {
-	switch {
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return problem(doctor.TCP, doctor.Failed, "connection-refused", err.Error(), "start sshd on the host (`systemctl start ssh`), or correct the port: nothing listens there")
-	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
-		return problem(doctor.TCP, doctor.Failed, "no-route", err.Error(), "check that the host is up, and the network between: ping HOST; ip route get ADDRESS")
-	case remote.ClassOf(err) == remote.Timeout:
-		return problem(doctor.TCP, doctor.Failed, "silent", err.Error(), "something listens there and doesn't finish an SSH login: look at sshd and the load on the host's console")
-	case remote.ClassOf(err) == remote.Unreachable && errors.Is(err, context.DeadlineExceeded):
-		return problem(doctor.TCP, doctor.Failed, "no-answer", err.Error(), "check that the host is up and that no firewall drops the packets; raise --timeout if the network is slow")
-	}
-	return failed(doctor.TCP, err)
+	class, is := remote.ClassOf(err), func(cause error) bool { return errors.Is(err, cause) }
+	return doctor.First(doctor.TCP,
+		doctor.If(is(syscall.ECONNREFUSED), "connection-refused", "%v", err),
+		doctor.If(is(syscall.EHOSTUNREACH) || is(syscall.ENETUNREACH), "no-route", "%v", err),
+		doctor.If(class == remote.Timeout, "silent", "%v", err),
+		doctor.If(class == remote.Unreachable && is(context.DeadlineExceeded), "no-answer", "%v", err),
+		failed(doctor.TCP, err))
 }
 
 // addresses are those to which the host's name leads.

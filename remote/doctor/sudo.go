@@ -11,9 +11,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/doctor"
 )
 
-// sudoFailed is the check of sudo that fails, with what to add to sudoers.
-func (s *survey) sudoFailed(class remote.Class, detail string) doctor.Check {
-	return problem(doctor.Sudo, doctor.Failed, doctor.Cause(class), detail, remote.SudoStep(class, s.sudoUser(), s.sudoPath()))
+// sudoFailed is a row for sudo that fails, with what to add to sudoers.
+func (s *survey) sudoFailed(holds bool, class remote.Class, detail string) doctor.Check {
+	return doctor.If(holds, doctor.Cause(class), "%s", detail).Next(remote.SudoStep(class, s.sudoUser(), s.sudoPath()))
 }
 
 // sudoPath is the genv that sudo has to allow, and sudoUser for whom.
@@ -26,31 +26,19 @@ func (s *survey) sudoUser() string { return cmp.Or(plainUser(s.user), "USER") }
 // checkSudo judges what sudo allows the login to do.
 func (e *examination) checkSudo(s *survey) doctor.Check {
 	last := doctor.OneLine(lastLine(s.sudo))
-	switch {
-	case e.host.NoSudo && s.uid == 0:
-		return doctor.Good(doctor.Sudo, "not needed: the login is root")
-	case e.host.NoSudo:
-		return problem(doctor.Sudo, doctor.Warning, "no-root", "genv runs without root here (`sudo: false`): it shows devices and environments, and nothing can be enforced",
-			"remove `sudo: false` for it from hosts.yaml and allow genv in sudoers: "+remote.SudoersLine(s.sudoUser(), s.sudoPath()))
-	case s.status < 0:
-		return doctor.Unknown(doctor.Sudo, "sudo was not asked")
-	case s.status == 127:
-		return problem(doctor.Sudo, doctor.Failed, doctor.Cause(remote.Sudo), "there is no sudo: "+last, "install sudo on the host, or log in as root with `sudo: false` for it in hosts.yaml")
-	case s.status != 0 && noRights().MatchString(s.sudo):
-		return s.sudoFailed(remote.SudoRefused, last)
-	case s.status != 0 && wantsPassword().MatchString(s.sudo):
-		return s.sudoFailed(remote.Sudo, "sudo wants a password, or knows no rule for the account: "+last)
-	case s.status != 0:
-		return s.sudoFailed(remote.Sudo, fmt.Sprintf("sudo -n -l failed with status %d: %s", s.status, last))
-	}
 	rules, err := parseSudoers(s.sudo)
-	switch {
-	case err != nil:
-		return problem(doctor.Sudo, doctor.Warning, "sudo-unclear", err.Error(), "look at `sudo -l` on the host, and compare it with docs/operations.md")
-	case rules.requireTTY:
-		return problem(doctor.Sudo, doctor.Failed, "sudo-requires-tty", "sudoers has `Defaults requiretty`, and genv has no terminal", "exempt the account in sudoers: Defaults:"+s.sudoUser()+" !requiretty")
-	}
-	return s.checkCoverage(rules)
+	return doctor.First(doctor.Sudo,
+		doctor.If(e.host.NoSudo && s.uid == 0, "", "not needed: the login is root"),
+		doctor.If(e.host.NoSudo, "no-root", "genv runs without root here (`sudo: false`): it shows devices and environments, and nothing can be enforced").
+			Next("remove `sudo: false` for it from hosts.yaml and allow genv in sudoers: "+remote.SudoersLine(s.sudoUser(), s.sudoPath())),
+		doctor.If(s.status < 0, doctor.Unsure, "sudo was not asked"),
+		doctor.If(s.status == 127, doctor.Cause(remote.Sudo), "there is no sudo: %s", last).Next("install sudo on the host, or log in as root with `sudo: false` for it in hosts.yaml"),
+		s.sudoFailed(s.status != 0 && noRights().MatchString(s.sudo), remote.SudoRefused, last),
+		s.sudoFailed(s.status != 0 && wantsPassword().MatchString(s.sudo), remote.Sudo, "sudo wants a password, or knows no rule for the account: "+last),
+		s.sudoFailed(s.status != 0, remote.Sudo, fmt.Sprintf("sudo -n -l failed with status %d: %s", s.status, last)),
+		doctor.If(err != nil, "sudo-unclear", "%v", err),
+		doctor.If(rules.requireTTY, "sudo-requires-tty", "sudoers has `Defaults requiretty`, and genv has no terminal").Next("exempt the account in sudoers: Defaults:"+s.sudoUser()+" !requiretty"),
+		s.checkCoverage(rules))
 }
 
 // checkCoverage compares what sudo allows with what a controller needs of it.
@@ -67,24 +55,17 @@ func (s *survey) checkCoverage(rules sudoRules) doctor.Check {
 	missing := strings.Join(found[sudoRefused], ", ")
 	covered := "covers usage " + strings.Join(found[sudoAllowed], ", ") + " of " + path
 	broad := func(program string, args ...string) bool { return rules.allows(program, args...) == sudoAllowed }
-	warning := func(cause doctor.Cause, detail, before string) doctor.Check {
-		return problem(doctor.Sudo, doctor.Warning, cause, detail, before+remote.SudoStep(remote.SudoRefused, s.sudoUser(), path))
-	}
-	switch {
-	case len(found[sudoWithPassword]) > 0:
-		return s.sudoFailed(remote.Sudo, "sudo wants a password for usage "+strings.Join(found[sudoWithPassword], ", ")+" of "+path)
-	case len(found[sudoAllowed]) == 0:
-		return s.sudoFailed(remote.SudoRefused, "sudoers has rules for the account, and none covers usage snapshot, execute or serve of "+path)
-	case missing == "serve":
-		return warning("sudo-lacks-serve", covered+", and not serve: each question costs a command", "")
-	case missing != "":
-		return s.sudoFailed(remote.SudoRefused, covered+", and not "+missing)
-	case broad("/bin/sh", "-c", "id") && broad("/usr/bin/env", "sh"):
-		return warning("sudo-covers-everything", "covers every command: who gets hold of the account is root", "give the controller an account of its own, and ")
-	case broad(path, "lock", "sh"), broad(path, "run", "sh"), broad(path, "shell"):
-		return warning("sudo-covers-all-of-genv", "covers all of "+path+", which can run any program as root (`genv lock`)", "")
-	}
-	return doctor.Good(doctor.Sudo, "%s", covered)
+	step := remote.SudoStep(remote.SudoRefused, s.sudoUser(), path)
+	return doctor.First(doctor.Sudo,
+		s.sudoFailed(len(found[sudoWithPassword]) > 0, remote.Sudo, "sudo wants a password for usage "+strings.Join(found[sudoWithPassword], ", ")+" of "+path),
+		s.sudoFailed(len(found[sudoAllowed]) == 0, remote.SudoRefused, "sudoers has rules for the account, and none covers usage snapshot, execute or serve of "+path),
+		doctor.If(missing == "serve", "sudo-lacks-serve", "%s, and not serve: each question costs a command", covered).Next(step),
+		s.sudoFailed(missing != "", remote.SudoRefused, covered+", and not "+missing),
+		doctor.If(broad("/bin/sh", "-c", "id") && broad("/usr/bin/env", "sh"), "sudo-covers-everything",
+			"covers every command: who gets hold of the account is root").Next("give the controller an account of its own, and "+step),
+		doctor.If(broad(path, "lock", "sh") || broad(path, "run", "sh") || broad(path, "shell"), "sudo-covers-all-of-genv",
+			"covers all of %s, which can run any program as root (`genv lock`)", path).Next(step),
+		doctor.If(true, "", "%s", covered))
 }
 
 var (

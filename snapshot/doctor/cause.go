@@ -8,13 +8,31 @@ type Cause string
 // meaning is what follows from a cause.
 type meaning struct {
 	status Status
-	step   string
+	step   string // empty if it depends on the host
 }
 
 // meanings is made when it is first used: every start of genv would pay for it otherwise.
 var meanings = sync.OnceValue(func() map[Cause]meaning {
+	const upgrade = "install this genv on the host: `genv remote install -H HOST`"
 	return map[Cause]meaning{
-		"genv-writable": {Failed, "have root own it and its folder: chown root: FILE && chmod 0755 FILE; sudo must not run a program that others can change"},
+		"no-such-name":       {Failed, "correct the name, give the host an `address:` in hosts.yaml or a HostName in ssh_config, or check the resolver: getent ahosts NAME"},
+		"connection-refused": {Failed, "start sshd on the host (`systemctl start ssh`), or correct the port: nothing listens there"},
+		"no-route":           {Failed, "check that the host is up, and the network between: ping HOST; ip route get ADDRESS"},
+		"silent":             {Failed, "something listens there and doesn't finish an SSH login: look at sshd and the load on the host's console"},
+		"no-answer":          {Failed, "check that the host is up and that no firewall drops the packets; raise --timeout if the network is slow"},
+		"host-key-unchecked": {Warning, "run it again without --insecure-ignore-host-keys"},
+
+		"no-root":                 {Warning, ""},
+		"sudo-unclear":            {Warning, "look at `sudo -l` on the host, and compare it with docs/operations.md"},
+		"sudo-lacks-serve":        {Warning, ""},
+		"sudo-covers-everything":  {Warning, ""},
+		"sudo-covers-all-of-genv": {Warning, ""},
+
+		"genv-1.4.3":             {Warning, upgrade + "; docs/migrating.md says what differs"},
+		"genv-older":             {Warning, upgrade},
+		"genv-not-in-login-path": {Warning, ""},
+		"genv-two-programs":      {Warning, "remove one of them, or set `genv:` for the host in hosts.yaml"},
+		"genv-writable":          {Failed, "have root own it and its folder: chown root: FILE && chmod 0755 FILE; sudo must not run a program that others can change"},
 
 		"nvidia-smi-missing":      {Failed, "install the NVIDIA driver with nvidia-smi where every login finds it (/usr/bin), or link it there"},
 		"no-driver":               {Failed, "load the driver: `modprobe nvidia`; if that fails, look at `dmesg`"},
@@ -53,6 +71,23 @@ var meanings = sync.OnceValue(func() map[Cause]meaning {
 		"service-stopped":  {Warning, "start it: `systemctl start UNIT`, or disable it if it isn't wanted"},
 		"service-disabled": {Warning, "have it started at boot: `systemctl enable UNIT`"},
 		"services-unknown": {Warning, "run `systemctl status 'genv-*'` on the host"},
+
+		"controller-unknown": {Failed, "look at controller.json in /var/lib/genv on the host: if it is damaged and one controller runs, remove it"},
+		"genv-refuses-none":  {Warning, upgrade},
+		"later-epoch":        {Failed, "end all controllers of this election, give etcd another --initial-cluster-token or --leader another key, and start one controller once with --take-over"},
+		"other-cluster":      {Failed, "end all controllers of this election, and start one once with --take-over"},
+		"other-controller":   {Failed, "end it, or start the controllers of this election once with --take-over"},
+		"other-election":     {Failed, "start the controllers of this election once with --take-over"},
+		"no-controller":      {Failed, "check that hosts.yaml has this host on all controllers, and look at `journalctl -u genv-controller`"},
+
+		"etcd-refuses":        {Failed, "correct --leader and the flags with it, or what etcd's user may read"},
+		"etcd-members-silent": {Warning, ""},
+		"no-leader":           {Failed, "start one: `systemctl start genv-controller`, and look at `journalctl -u genv-controller`"},
+		"leader-clock":        {Warning, ""},
+		"leader-reaches-few":  {Warning, ""},
+		"no-standby":          {Warning, "start another controller with the same --leader on another jump host"},
+		"standby-differs":     {Warning, ""},
+		"controller-lost":     {Warning, ""},
 
 		"disk-full":      {Failed, "free space or inodes there: the record of what is done can't be written"},
 		"disk-low":       {Warning, "free space there soon: the record of what is done needs it"},

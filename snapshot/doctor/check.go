@@ -40,15 +40,16 @@ const (
 	Controller Name = "controller" // which controller acts there
 )
 
-// Names lists the checks of a controller, in their order.
-func Names() []Name {
-	return append(append([]Name{NameResolution, TCP, HostKey, Login, Sudo}, HostNames()...), Controller)
+var names = []Name{
+	NameResolution, TCP, HostKey, Login, Sudo,
+	Genv, DriverState, StateFolder, Clock, PIDNamespace, Guard, Services, Disk, Controller,
 }
 
+// Names lists the checks of a controller, in their order.
+func Names() []Name { return names }
+
 // HostNames lists the checks that a host makes of itself, in their order.
-func HostNames() []Name {
-	return []Name{Genv, DriverState, StateFolder, Clock, PIDNamespace, Guard, Services, Disk}
-}
+func HostNames() []Name { return names[5:13] }
 
 // Check is the result of one check.
 type Check struct {
@@ -62,20 +63,57 @@ type Check struct {
 	NextStep string `json:"next_step,omitempty"`
 }
 
+// Unsure is the cause of a check that could not be made.
+const Unsure Cause = "unsure"
+
+// If is a row of a table of judgements, for First: what was found if it holds, and an empty Check
+// otherwise. The status and the next step are those of the cause; without a cause all is in order.
+func If(holds bool, cause Cause, format string, args ...any) Check {
+	if !holds {
+		return Check{}
+	}
+	c := Check{Status: OK, Cause: cause, Detail: OneLine(fmt.Sprintf(format, args...))}
+	switch cause {
+	case "":
+	case Unsure:
+		c.Status, c.Cause = Skipped, ""
+	default:
+		m := meaningOf(cause)
+		c.Status, c.NextStep = m.status, m.step
+	}
+	return c
+}
+
+// Next is the check with another next step than that of its cause, if it found something.
+func (c Check) Next(step string) Check {
+	if c.Status != "" {
+		c.NextStep = step
+	}
+	return c
+}
+
+// First is the first row of a table that holds.
+func First(name Name, table ...Check) (c Check) {
+	if i := slices.IndexFunc(table, func(c Check) bool { return c.Status != "" }); i >= 0 {
+		c = table[i]
+	}
+	c.Name = name
+	return c
+}
+
 // Good is a check in which all is in order.
 func Good(name Name, format string, args ...any) Check {
-	return Check{Name: name, Status: OK, Detail: fmt.Sprintf(format, args...)}
+	return First(name, If(true, "", format, args...))
 }
 
 // Unknown is a check that could not be made, and why.
 func Unknown(name Name, format string, args ...any) Check {
-	return Check{Name: name, Status: Skipped, Detail: fmt.Sprintf(format, args...)}
+	return First(name, If(true, Unsure, format, args...))
 }
 
 // Problem is a check with a problem; its status and next step are those of the cause.
 func Problem(name Name, cause Cause, format string, args ...any) Check {
-	m := meaningOf(cause)
-	return Check{Name: name, Status: m.status, Cause: cause, Detail: fmt.Sprintf(format, args...), NextStep: m.step}
+	return First(name, If(true, cause, format, args...))
 }
 
 // Worse says whether a status is worse than another one.
@@ -95,8 +133,8 @@ func Overall(checks []Check) Status {
 	return worst
 }
 
-// worst is the worst of several results of one check, the first of equals.
-func worst(checks ...Check) (found Check) {
+// Worst is the worst of several results of one check, the first of equals.
+func Worst(checks ...Check) (found Check) {
 	for _, c := range checks {
 		if found.Status == "" || c.Status != "" && c.Status.Worse(found.Status) {
 			found = c
@@ -106,13 +144,16 @@ func worst(checks ...Check) (found Check) {
 }
 
 // together is the worst of several results of one check or, if all are in order, what all of them say.
-func together(checks []Check, separator string) Check {
-	found := worst(checks...)
+// Without any it is what it means that there is none.
+func together(name Name, cause Cause, none string, checks []Check, separator string) Check {
+	if len(checks) == 0 {
+		return Problem(name, cause, "%s", none)
+	}
+	found, details := Worst(checks...), []string(nil)
+	for _, c := range checks {
+		details = append(details, c.Detail)
+	}
 	if found.Status == OK {
-		details := make([]string, len(checks))
-		for i, c := range checks {
-			details[i] = c.Detail
-		}
 		found.Detail = strings.Join(details, separator)
 	}
 	return found

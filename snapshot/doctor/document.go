@@ -66,39 +66,28 @@ func Decode(data []byte) (*Document, error) {
 	for _, word := range []*string{&d.Host, &d.Genv.Path, &d.Genv.Version, &d.System.OS, &d.System.Kernel, &d.System.Arch, &d.System.Driver} {
 		*word = text.OneLine(text.Cut(*word, maxWord))
 	}
-	checks, err := accepted(d.Checks)
-	if err != nil {
-		return nil, err
+	given := d.Checks
+	d.Checks = nil
+	for _, name := range HostNames() {
+		at := slices.IndexFunc(given, func(c Check) bool { return c.Name == name })
+		if at < 0 {
+			d.Checks = append(d.Checks, Unknown(name, "the genv on this host doesn't check it"))
+			continue
+		}
+		c := Check{Name: name, Status: given[at].Status, Detail: OneLine(given[at].Detail)}
+		switch c.Status {
+		case OK, Skipped:
+		case Warning, Failed:
+			c.Cause = Cause(text.OneLine(text.Cut(string(given[at].Cause), 64)))
+			c.NextStep = cmp.Or(meaningOf(c.Cause).step, "run `genv doctor` on the host, which has a newer genv and knows the next step")
+		default:
+			return nil, fmt.Errorf("%w: the status of %s is %q", ErrInvalid, name, text.Cut(string(c.Status), 32))
+		}
+		d.Checks = append(d.Checks, c)
 	}
-	d.Checks, d.Status = checks, Overall(checks)
+	d.Status = Overall(d.Checks)
 	return &d, nil
 }
 
 // maxWord is how long a version or a path may be, in bytes.
 const maxWord = 256
-
-// accepted are the checks that a host may make, in their order, each once. One that it
-// doesn't have is Skipped.
-func accepted(given []Check) ([]Check, error) {
-	checks := make([]Check, 0, len(HostNames()))
-	for _, name := range HostNames() {
-		at := slices.IndexFunc(given, func(c Check) bool { return c.Name == name })
-		if at < 0 {
-			checks = append(checks, Unknown(name, "the genv on this host doesn't check it"))
-			continue
-		}
-		c := given[at]
-		if !slices.Contains([]Status{OK, Skipped, Warning, Failed}, c.Status) {
-			return nil, fmt.Errorf("%w: the status of %s is %q", ErrInvalid, name, text.Cut(string(c.Status), 32))
-		}
-		c.Detail, c.NextStep = OneLine(c.Detail), ""
-		if c.Status == OK || c.Status == Skipped {
-			c.Cause = ""
-		} else {
-			c.Cause = Cause(text.OneLine(text.Cut(string(c.Cause), 64)))
-			c.NextStep = cmp.Or(meaningOf(c.Cause).step, "run `genv doctor` on the host, which has a newer genv and knows the next step")
-		}
-		checks = append(checks, c)
-	}
-	return checks, nil
-}

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -35,37 +34,25 @@ const slowCall = 2 * time.Second
 
 // CheckDriver judges a call of nvidia-smi.
 func CheckDriver(d Driver) Check {
-	if errors.Is(d.Err, nvidiasmi.ErrNotInstalled) { // its text has all of PATH
-		return Problem(DriverState, "nvidia-smi-missing", "nvidia-smi was not found in PATH")
+	off := gpus(d.Modes, func(persistence *bool) bool { return persistence != nil && !*persistence })
+	hidden := gpus(d.Modes, func(persistence *bool) bool { return persistence == nil })
+	precision := 10 * time.Millisecond
+	if d.Took < time.Second {
+		precision = time.Millisecond
 	}
-	if d.Restricted && (errors.Is(d.Err, nvidiasmi.ErrNoDevices) || errors.Is(d.Err, nvidiasmi.ErrPermission)) {
-		return Unknown(DriverState, "a guard shows this user no GPU: run it as root")
-	}
-	if d.Err != nil {
-		return Problem(DriverState, causeOf(d.Err), "%s", OneLine(d.Err.Error()))
-	}
-	var off, hidden []snapshot.DeviceIndex
-	for _, m := range d.Modes {
-		switch {
-		case m.Persistence == nil:
-			hidden = append(hidden, m.Index)
-		case !*m.Persistence:
-			off = append(off, m.Index)
-		}
-	}
-	seen := fmt.Sprintf("driver %s, %s, nvidia-smi took %s", cmp.Or(d.Version(), "unknown"), plural(len(d.Modes), "GPU"), milliseconds(d.Took))
+	seen := fmt.Sprintf("driver %s, %s, nvidia-smi took %s", cmp.Or(d.Version(), "unknown"), plural(len(d.Modes), "GPU"), d.Took.Round(precision))
 	if d.Restricted {
 		seen += "; a guard may hide others, and these have other indices"
 	}
-	switch {
-	case len(off) > 0:
-		return Problem(DriverState, "persistence-off", "%s; persistence mode is off on GPU %s", seen, indices(off))
-	case d.Took > slowCall:
-		return Problem(DriverState, "nvidia-smi-slow", "%s", seen)
-	case len(hidden) > 0:
-		return Problem(DriverState, "persistence-unknown", "%s; the persistence mode of GPU %s is unknown", seen, indices(hidden))
-	}
-	return Good(DriverState, "%s, persistence mode on", seen)
+	cause := causeOf(d.Err)
+	return First(DriverState,
+		If(cause == "nvidia-smi-missing", cause, "nvidia-smi was not found in PATH"), // the error has all of PATH
+		If(d.Restricted && (cause == "no-gpus" || cause == "driver-permission"), Unsure, "a guard shows this user no GPU: run it as root"),
+		If(d.Err != nil, cause, "%v", d.Err),
+		If(off != "", "persistence-off", "%s; persistence mode is off on GPU %s", seen, off),
+		If(d.Took > slowCall, "nvidia-smi-slow", "%s", seen),
+		If(hidden != "", "persistence-unknown", "%s; the persistence mode of GPU %s is unknown", seen, hidden),
+		If(true, "", "%s, persistence mode on", seen))
 }
 
 // causeOf is the cause of an error of nvidia-smi.
@@ -74,6 +61,7 @@ func causeOf(err error) Cause {
 		err   error
 		cause Cause
 	}{
+		{nvidiasmi.ErrNotInstalled, "nvidia-smi-missing"},
 		{nvidiasmi.ErrNoDriver, "no-driver"},
 		{nvidiasmi.ErrVersionMismatch, "driver-version-mismatch"},
 		{nvidiasmi.ErrNoDevices, "no-gpus"},
@@ -89,11 +77,13 @@ func causeOf(err error) Cause {
 	return "nvidia-smi-failed"
 }
 
-// indices are indices of devices as people write them.
-func indices(of []snapshot.DeviceIndex) string {
-	words := make([]string, len(of))
-	for i, index := range of {
-		words[i] = index.String()
+// gpus are the indices of those with a persistence mode, as people write them.
+func gpus(modes []nvidiasmi.Mode, with func(*bool) bool) string {
+	var words []string
+	for _, m := range modes {
+		if with(m.Persistence) {
+			words = append(words, m.Index.String())
+		}
 	}
 	return strings.Join(words, ",")
 }
@@ -103,14 +93,6 @@ func plural(n int, noun string) string {
 		return "1 " + noun
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
-}
-
-// milliseconds is a duration without digits that mean nothing.
-func milliseconds(d time.Duration) string {
-	if d < time.Second {
-		return d.Round(time.Millisecond).String()
-	}
-	return d.Round(10 * time.Millisecond).String()
 }
 
 // maxDetail is how long a text of a host may be, in bytes.

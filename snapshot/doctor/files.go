@@ -19,20 +19,17 @@ import (
 // state looks at the state folder, and follows no link in it.
 func (m *Machine) state(ctx context.Context) State {
 	s := State{Path: m.StateDir, Owner: m.Owner}
-	if root, err := lstat(m.RootDir); err == nil {
+	if root, err := stat(m.RootDir, os.Lstat); err == nil {
 		s.Root = &root
 	}
 	here, err := statFolder(m.StateDir)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		s.Missing = true
-		return s
-	case err != nil:
-		s.Err = err
+	if err != nil {
+		if s.Missing = errors.Is(err, fs.ErrNotExist); !s.Missing {
+			s.Err = err
+		}
 		return s
 	}
-	s.Folder = &here
-	if !here.Mode.IsDir() {
+	if s.Folder = &here; !here.Mode.IsDir() {
 		return s
 	}
 	dir, err := folder.OpenExisting(m.StateDir)
@@ -42,7 +39,7 @@ func (m *Machine) state(ctx context.Context) State {
 	}
 	defer dir.Close()
 	for _, name := range StateNames() {
-		if f, err := lstat(dir.Join(name)); err == nil {
+		if f, err := stat(dir.Join(name), os.Lstat); err == nil {
 			s.Files = append(s.Files, read(ctx, dir, name, f))
 		}
 	}
@@ -58,121 +55,99 @@ func (m *Machine) state(ctx context.Context) State {
 // statFolder is the folder itself. A link of root or of this user in its place is followed,
 // as genv does; one of another user is not.
 func statFolder(path string) (File, error) {
-	f, err := lstat(path)
-	if err != nil || f.Mode&fs.ModeSymlink == 0 || f.UID != 0 && int(f.UID) != os.Geteuid() {
-		return f, err
+	f, err := stat(path, os.Lstat)
+	if err == nil && f.Mode&fs.ModeSymlink != 0 && (f.UID == 0 || int(f.UID) == os.Geteuid()) {
+		return stat(path, os.Stat)
 	}
-	info, err := os.Stat(path)
+	return f, err
+}
+
+func stat(path string, how func(string) (fs.FileInfo, error)) (f File, err error) {
+	info, err := how(path)
 	if err != nil {
 		return f, err
 	}
-	return fileOf(path, info), nil
-}
-
-func lstat(path string) (File, error) {
-	info, err := os.Lstat(path)
-	if err != nil {
-		return File{}, err
-	}
-	return fileOf(path, info), nil
-}
-
-func fileOf(path string, info fs.FileInfo) File {
-	f := File{Name: path, Mode: info.Mode(), Size: info.Size()}
+	f = File{Name: path, Mode: info.Mode(), Size: info.Size()}
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		f.UID = snapshot.UID(st.Uid)
 		f.Links = uint64(st.Nlink) //nolint:unconvert // it is another type on arm64
 	}
-	return f
+	return f, nil
+}
+
+// retry calls a function until it says that it is done, attempts times at most. It returns whether it is.
+func retry(ctx context.Context, attempts int, pause time.Duration, done func() bool) bool {
+	for range attempts - 1 {
+		if done() {
+			return true
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return done()
 }
 
 // read decodes a state file. genv 1.4.3 truncates a file before it writes it, so one that
 // can't be decoded is read again.
 func read(ctx context.Context, dir *folder.Folder, name string, f File) File {
-	const attempts, pause = 5, 20 * time.Millisecond
-	f.Name = name
-	if !f.Mode.IsRegular() {
+	if f.Name = name; !f.Mode.IsRegular() {
 		return f
 	}
-	for attempt := 1; ; attempt++ {
+	retry(ctx, 5, 20*time.Millisecond, func() bool {
 		data, _, err := dir.Read(name, MaxStateFile)
 		if err != nil {
 			f.Unread = err.Error()
-			return f
+			return true
 		}
-		if f.Content = ContentError(name, data); f.Content == nil || attempt == attempts {
-			return f
-		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return f
-		}
-	}
+		f.Content = ContentError(name, data)
+		return f.Content == nil
+	})
+	return f
 }
 
 // holder names the process that holds the lock of the state files for more than a moment;
 // empty if there is none. It asks for a shared lock, which no other reader waits for.
 func (m *Machine) holder(ctx context.Context, dir *folder.Folder) string {
-	const attempts, pause = 20, 100 * time.Millisecond
-	file, st, err := dir.OpenFile("genv.lock", MaxStateFile)
+	file, st, err := dir.OpenFile(lockName, MaxStateFile)
 	if err != nil {
 		return ""
 	}
 	defer file.Close() // and with it the lock
-	for attempt := 1; ; attempt++ {
-		if err := unix.Flock(int(file.Fd()), unix.LOCK_SH|unix.LOCK_NB); !errors.Is(err, unix.EWOULDBLOCK) {
-			return ""
-		}
-		if attempt == attempts {
-			return disk.HolderOf(m.Proc, &st).Describe()
-		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return ""
-		}
+	free := retry(ctx, 20, 100*time.Millisecond, func() bool {
+		return !errors.Is(unix.Flock(int(file.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
+	})
+	if free || ctx.Err() != nil {
+		return ""
 	}
+	return disk.HolderOf(m.Proc, &st).Describe()
 }
 
 // spaces are the file systems on which genv writes.
 func (m *Machine) spaces() []Space {
 	root := func(st *unix.Statfs_t) uint64 { return st.Bfree }  // root may use what is reserved
 	user := func(st *unix.Statfs_t) uint64 { return st.Bavail } // users write state files
-	found := []Space{
-		space("the state files", m.StateDir, user),
-		space("root's notes", m.RootDir, root),
+	found := []Space{space("the state files", m.StateDir, user), space("root's notes", m.RootDir, root)}
+	if m.Record == "" {
+		return found
 	}
-	if m.Record != "" {
-		record := space("the record", filepath.Dir(m.Record), root)
-		if !record.Missing {
-			if f, err := lstat(record.Path); err == nil {
-				record.Folder, record.Owner = &f, m.Owner
-			}
-		}
-		found = append([]Space{record}, found...)
+	record := space("the record", filepath.Dir(m.Record), root)
+	if f, err := stat(record.Path, os.Lstat); err == nil && record.Path == filepath.Dir(m.Record) {
+		record.Folder, record.Owner = &f, m.Owner
 	}
-	return found
+	return append([]Space{record}, found...)
 }
 
 // space is the file system of a folder, or of the nearest one that exists.
 func space(what, path string, free func(*unix.Statfs_t) uint64) Space {
 	s := Space{For: what, Path: path}
 	var st unix.Statfs_t
-	for {
-		err := unix.Statfs(s.Path, &st)
-		if errors.Is(err, unix.ENOENT) && s.Path != "/" && s.Path != "." {
-			s.Path, s.Missing = filepath.Dir(s.Path), true
-			continue
-		}
-		if err != nil {
-			s.Err = err
-			return s
-		}
-		break
+	for s.Err = unix.Statfs(s.Path, &st); errors.Is(s.Err, unix.ENOENT) && s.Path != "/" && s.Path != "."; s.Err = unix.Statfs(s.Path, &st) {
+		s.Path = filepath.Dir(s.Path)
 	}
-	s.Free = free(&st) * uint64(st.Bsize)
-	s.Inodes, s.NoInodes = st.Ffree, st.Files == 0
+	s.Free, s.Inodes, s.NoInodes = free(&st)*uint64(st.Bsize), st.Ffree, st.Files == 0
 	s.ReadOnly = st.Flags&unix.ST_RDONLY != 0
 	return s
 }

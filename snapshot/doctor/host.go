@@ -3,7 +3,11 @@ package doctor
 import (
 	"cmp"
 	"fmt"
+	"io/fs"
+	"slices"
 	"strings"
+
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // Namespace is the PID namespace in which genv runs.
@@ -21,17 +25,13 @@ const initialPID = 0xEFFFFFFC
 
 // CheckNamespace judges the PID namespace.
 func CheckNamespace(n Namespace) Check {
-	switch {
-	case n.Inode == 0:
-		return Unknown(PIDNamespace, "/proc doesn't show the PID namespace")
-	case n.Refusal != "":
-		return Problem(PIDNamespace, "other-pid-namespace", "%s", OneLine(n.Refusal))
-	case n.Inode != initialPID && n.Unsure:
-		return Unknown(PIDNamespace, "PID namespace %d, which is not the initial one: whether the state files are of it, only genv knows", n.Inode)
-	case n.Inode != initialPID:
-		return Good(PIDNamespace, "PID namespace %d, which is not the initial one and is that of the state files", n.Inode)
-	}
-	return Good(PIDNamespace, "the initial PID namespace")
+	const other = "PID namespace %d, which is not the initial one"
+	return First(PIDNamespace,
+		If(n.Inode == 0, Unsure, "/proc doesn't show the PID namespace"),
+		If(n.Refusal != "", "other-pid-namespace", "%s", n.Refusal),
+		If(n.Inode == initialPID, "", "the initial PID namespace"),
+		If(n.Unsure, Unsure, other+": whether the state files are of it, only genv knows", n.Inode),
+		If(true, "", other+" and is that of the state files", n.Inode))
 }
 
 // Kernel is what decides whether `genv guard` could work.
@@ -46,20 +46,17 @@ type Kernel struct {
 func CheckGuard(k Kernel) Check {
 	var major, minor int
 	parsed, _ := fmt.Sscanf(k.Release, "%d.%d", &major, &minor) // such as 6.1.0-18-amd64
-	seen := "Linux " + cmp.Or(OneLine(k.Release), "unknown")
-	switch {
-	case parsed < 2 || major <= 0:
-		return Unknown(Guard, "the kernel's version is unknown (%q)", OneLine(k.Release))
-	case major < 5 || major == 5 && minor < 8:
-		return Problem(Guard, "old-kernel", "%s", seen)
-	case k.BPF != nil && !*k.BPF:
-		return Problem(Guard, "no-bpf", "%s has no bpf(2)", seen)
-	case k.Cgroup2 == "":
-		return Problem(Guard, "no-cgroup2", "%s, without cgroup2", seen)
-	case k.BPF == nil:
-		return Good(Guard, "%s, cgroup2 at %s", seen, OneLine(k.Cgroup2))
+	bpf := ""
+	if k.BPF != nil {
+		bpf = ", BPF"
 	}
-	return Good(Guard, "%s, cgroup2 at %s, BPF", seen, OneLine(k.Cgroup2))
+	seen := "Linux " + k.Release
+	return First(Guard,
+		If(parsed < 2 || major <= 0, Unsure, "the kernel's version is unknown (%q)", OneLine(k.Release)),
+		If(major < 5 || major == 5 && minor < 8, "old-kernel", "%s", seen),
+		If(k.BPF != nil && !*k.BPF, "no-bpf", "%s has no bpf(2)", seen),
+		If(k.Cgroup2 == "", "no-cgroup2", "%s, without cgroup2", seen),
+		If(true, "", "%s, cgroup2 at %s%s", seen, k.Cgroup2, bpf))
 }
 
 // Unit is a systemd unit, as `systemctl show` has it.
@@ -104,11 +101,8 @@ type Systemd struct {
 
 // CheckServices judges genv's units.
 func CheckServices(s Systemd) Check {
-	switch {
-	case s.Absent:
-		return Unknown(Services, "this machine doesn't run systemd")
-	case s.Err != nil:
-		return Problem(Services, "services-unknown", "%s", OneLine(s.Err.Error()))
+	if s.Absent || s.Err != nil {
+		return First(Services, If(s.Absent, Unsure, "this machine doesn't run systemd"), If(true, "services-unknown", "%v", s.Err))
 	}
 	var found []Check
 	for _, u := range s.Units {
@@ -116,25 +110,17 @@ func CheckServices(s Systemd) Check {
 			found = append(found, u.check())
 		}
 	}
-	if len(found) == 0 {
-		return Good(Services, "none of genv's units is installed")
-	}
-	return together(found, ", ")
+	return together(Services, "", "none of genv's units is installed", found, ", ")
 }
 
 func (u *Unit) check() Check {
-	state := fmt.Sprintf("%s is %s and %s", strings.TrimSuffix(OneLine(u.Name), ".service"), cmp.Or(OneLine(u.Active), "unknown"), cmp.Or(OneLine(u.File), "unknown"))
-	enabled := strings.HasPrefix(u.File, "enabled")
-	running := u.Active == "active" || u.Active == "activating" || u.Active == "reloading"
-	switch {
-	case u.Active == "failed":
-		return Problem(Services, "service-failed", "%s", state)
-	case enabled && !running:
-		return Problem(Services, "service-stopped", "%s", state)
-	case running && u.File == "disabled":
-		return Problem(Services, "service-disabled", "%s", state)
-	}
-	return Good(Services, "%s", state)
+	state := fmt.Sprintf("%s is %s and %s", strings.TrimSuffix(OneLine(u.Name), ".service"), cmp.Or(u.Active, "unknown"), cmp.Or(u.File, "unknown"))
+	running := slices.Contains([]string{"active", "activating", "reloading"}, u.Active)
+	return First(Services,
+		If(u.Active == "failed", "service-failed", "%s", state),
+		If(!running && strings.HasPrefix(u.File, "enabled"), "service-stopped", "%s", state),
+		If(running && u.File == "disabled", "service-disabled", "%s", state),
+		If(true, "", "%s", state))
 }
 
 // Cgroup2In finds where cgroup2 is mounted in the text of /proc/self/mounts; empty if it
@@ -156,4 +142,54 @@ func OSName(release string) string {
 		}
 	}
 	return ""
+}
+
+// Space is a file system on which genv writes.
+type Space struct {
+	For      string // what is written there: the record, the state files, …
+	Path     string // the folder, or the nearest one that exists
+	Free     uint64 // bytes that the writer can use
+	Inodes   uint64 // that are free
+	NoInodes bool   // the file system doesn't count inodes
+	ReadOnly bool
+	Err      error
+	// Folder is the folder of the record, which Owner has to own; nil if that doesn't matter.
+	Folder *File
+	Owner  snapshot.UID
+}
+
+// What is too little. The record of a busy day is some megabytes.
+const (
+	fullBytes, fullInodes = 1 << 20, 1
+	lowBytes, lowInodes   = 200 << 20, 1000
+)
+
+// CheckDisk judges the file systems on which genv writes.
+func CheckDisk(spaces []Space) Check {
+	var found []Check
+	for _, s := range spaces {
+		found = append(found, s.check())
+	}
+	return together(Disk, Unsure, "the file systems could not be looked at", found, "; ")
+}
+
+func (s *Space) check() Check {
+	seen, f := fmt.Sprintf("%s (%s)", s.Path, s.For), cmp.Or(s.Folder, &File{Mode: fs.ModeDir, UID: s.Owner})
+	return First(Disk,
+		If(s.Err != nil, Unsure, "%s: %v", seen, s.Err),
+		If(s.ReadOnly, "disk-read-only", "%s is on a read-only file system", seen),
+		If(s.Free < fullBytes, "disk-full", "%s has %d bytes free", seen, s.Free),
+		If(!s.NoInodes && s.Inodes < fullInodes, "disk-full", "%s has no inode free", seen),
+		If(!f.Mode.IsDir() || f.UID != s.Owner || !f.trusted(s.Owner) && f.Mode&fs.ModeSticky == 0, "record-unsafe", "%s is %s", seen, f.describe()),
+		If(s.Free < lowBytes, "disk-low", "%s has %s free", seen, size(s.Free)),
+		If(!s.NoInodes && s.Inodes < lowInodes, "disk-low", "%s has %d inodes free", seen, s.Inodes),
+		If(true, "", "%s has %s free", seen, size(s.Free)))
+}
+
+// size is a number of bytes for people.
+func size(bytes uint64) string {
+	if bytes >= 10<<30 {
+		return fmt.Sprintf("%d GiB", bytes>>30)
+	}
+	return fmt.Sprintf("%d MiB", bytes>>20)
 }

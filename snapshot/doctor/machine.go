@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -15,24 +16,15 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 )
 
-// SMI asks nvidia-smi how the driver runs the GPUs; *nvidiasmi.Querier implements it.
-type SMI interface {
-	Modes(ctx context.Context) ([]nvidiasmi.Mode, error)
-}
-
-// Notes reads what root's notes say about the state folder; *disk.Store implements it.
-type Notes interface {
-	Examine() (disk.Examination, error)
-}
-
-// Runner runs a program and returns its output. It must end with ctx.
-type Runner func(ctx context.Context, program string, args ...string) ([]byte, error)
-
 // Machine is this machine. All fields but Owner and Restricted are set.
 type Machine struct {
-	SMI   SMI
-	Notes Notes
-	Run   Runner
+	// SMI asks nvidia-smi how the driver runs the GPUs; *nvidiasmi.Querier implements it.
+	SMI interface {
+		Modes(ctx context.Context) ([]nvidiasmi.Mode, error)
+	}
+	Notes *disk.Store // what root's notes say about the state folder
+	// Run runs a program and returns its output. It must end with ctx.
+	Run func(ctx context.Context, program string, args ...string) ([]byte, error)
 
 	StateDir string // the state folder
 	RootDir  string // the folder of root's notes
@@ -51,45 +43,32 @@ type Machine struct {
 // Examine makes the checks of a host, in their order, and says what system it has.
 func (m *Machine) Examine(ctx context.Context) ([]Check, System) {
 	driver := make(chan Driver, 1)
-	go func() { driver <- m.driver(ctx) }() // SMI ends with its timeout at the latest
-	kernel := m.kernel()
-	rest := map[Name]Check{
-		Genv:         m.checkGenv(),
-		StateFolder:  CheckState(m.state(ctx)),
-		Clock:        clock(),
-		PIDNamespace: CheckNamespace(m.namespace()),
-		Services:     CheckServices(m.systemd(ctx)),
-		Disk:         CheckDisk(m.spaces()),
+	go func() { // SMI ends with its timeout at the latest
+		began := time.Now()
+		modes, err := m.SMI.Modes(ctx)
+		driver <- Driver{Modes: modes, Took: time.Since(began), Err: err, Restricted: m.Restricted}
+	}()
+	system := SystemHere()
+	mounts, _ := os.ReadFile(filepath.Join(m.Proc, "self/mounts")) // empty is unknown
+	checks := []Check{
+		m.checkGenv(), CheckState(m.state(ctx)), clock(), CheckNamespace(m.namespace()),
+		CheckGuard(Kernel{Release: system.Kernel, Cgroup2: Cgroup2In(string(mounts)), BPF: hasBPF()}),
+		CheckServices(m.systemd(ctx)), CheckDisk(m.spaces()),
 	}
 	found := <-driver
-	rest[DriverState], rest[Guard] = CheckDriver(found), CheckGuard(kernel)
-	var checks []Check
-	for _, name := range HostNames() {
-		checks = append(checks, rest[name])
-	}
-	system := SystemHere()
 	system.Driver = found.Version()
-	return checks, system
+	return slices.Insert(checks, 1, CheckDriver(found)), system
 }
 
 // checkGenv judges this program: others than root must not be able to change what sudo runs.
 func (m *Machine) checkGenv() Check {
 	g := m.Genv
 	seen := fmt.Sprintf("%s, version %s, protocol %d", g.Path, g.Version, g.Protocol)
-	f, err := lstat(g.Path)
-	if err != nil {
-		return Unknown(Genv, "%s: %v", seen, err)
-	}
-	if f.UID != m.Owner || f.Mode.Perm()&0o022 != 0 {
-		return Problem(Genv, "genv-writable", "%s; it belongs to uid %d with mode %04o", seen, f.UID, f.Mode.Perm())
-	}
-	return Good(Genv, "%s", seen)
-}
-
-func (m *Machine) driver(ctx context.Context) Driver {
-	began := time.Now()
-	modes, err := m.SMI.Modes(ctx)
-	return Driver{Modes: modes, Took: time.Since(began), Err: err, Restricted: m.Restricted}
+	f, err := stat(g.Path, os.Lstat)
+	return First(Genv,
+		If(err != nil, Unsure, "%s: %v", seen, err),
+		If(!f.trusted(m.Owner), "genv-writable", "%s; it belongs to uid %d with mode %04o", seen, f.UID, f.Mode.Perm()),
+		If(true, "", "%s", seen))
 }
 
 func (m *Machine) namespace() Namespace {
@@ -105,18 +84,11 @@ func (m *Machine) namespace() Namespace {
 // from a controller's, only the controller can measure.
 func clock() Check {
 	var now unix.Timex
-	if _, err := unix.Adjtimex(&now); err != nil {
-		return Unknown(Clock, "adjtimex: %v", err)
-	}
-	if now.Status&unix.STA_UNSYNC != 0 {
-		return Problem(Clock, "clock-unsynchronized", "the kernel says that the clock is not synchronized")
-	}
-	return Good(Clock, "synchronized, as the kernel says")
-}
-
-func (m *Machine) kernel() Kernel {
-	mounts, _ := os.ReadFile(filepath.Join(m.Proc, "self/mounts")) // empty is unknown
-	return Kernel{Release: SystemHere().Kernel, Cgroup2: Cgroup2In(string(mounts)), BPF: hasBPF()}
+	_, err := unix.Adjtimex(&now)
+	return First(Clock,
+		If(err != nil, Unsure, "adjtimex: %v", err),
+		If(now.Status&unix.STA_UNSYNC != 0, "clock-unsynchronized", "the kernel says that the clock is not synchronized"),
+		If(true, "", "synchronized, as the kernel says"))
 }
 
 // noCommand is a number that bpf(2) doesn't define.

@@ -1,9 +1,9 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
-	"strings"
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
@@ -41,88 +41,65 @@ type File struct {
 
 // CheckState judges the state folder.
 func CheckState(s State) Check {
-	switch {
-	case s.Missing:
-		return worst(Good(StateFolder, "%s is not there yet: the first genv command makes it", s.Path), s.checkRoot())
-	case s.Err != nil:
-		return Problem(StateFolder, "state-unreadable", "%s", OneLine(s.Err.Error()))
-	case s.Folder == nil:
-		return Unknown(StateFolder, "%s could not be looked at", s.Path)
+	r := cmp.Or(s.Root, &File{Mode: fs.ModeDir, UID: s.Owner})
+	root := First(StateFolder, If(!r.Mode.IsDir() || !r.trusted(s.Owner), "root-folder-unsafe", "%s is %s", r.Name, r.describe()))
+	f := s.Folder
+	if f == nil || s.Err != nil {
+		return Worst(First(StateFolder,
+			If(s.Missing, "", "%s is not there yet: the first genv command makes it", s.Path),
+			If(s.Err != nil, "state-unreadable", "%v", s.Err),
+			If(true, Unsure, "%s could not be looked at", s.Path)), root)
 	}
-	found := []Check{s.good(), s.checkFolder()}
+	found := []Check{s.inOrder(), First(StateFolder,
+		If(!f.Mode.IsDir(), "state-unsafe", "%s of uid %d is %s, and not a folder", s.Path, f.UID, kindOf(f.Mode)),
+		f.narrowed(s.Path, 0o777, true),
+		If(f.Mode&fs.ModeSticky != 0, "state-sticky", "%s has mode %04o, with the sticky bit", s.Path, f.permissions()))}
 	for _, f := range s.Files {
-		found = append(found, s.checkFile(f))
+		found = append(found, f.check(s.Path+"/"+f.Name))
 	}
 	for _, name := range s.Lost {
 		found = append(found, Problem(StateFolder, "state-lost", "%s/%s is missing, although root has a copy of it", s.Path, name))
 	}
-	if s.Holder != "" {
-		found = append(found, Problem(StateFolder, "state-locked", "%s/genv.lock is held by %s", s.Path, s.Holder))
-	}
-	return worst(append(found, s.checkRoot())...)
+	locked := First(StateFolder, If(s.Holder != "", "state-locked", "%s/genv.lock is held by %s", s.Path, s.Holder))
+	return Worst(append(found, locked, root)...)
 }
 
-// good describes a folder in which all is in order.
-func (s *State) good() Check {
-	var unread []string
+// inOrder describes a folder in which all is in order.
+func (s *State) inOrder() Check {
+	cause, unread := Cause(""), ""
 	for _, f := range s.Files {
 		if f.Unread != "" {
-			unread = append(unread, f.Name+" was not read: "+f.Unread)
+			cause, unread = Unsure, unread+"; "+f.Name+" was not read: "+f.Unread
 		}
 	}
-	detail := fmt.Sprintf("%s, uid %d, mode %04o, %s", s.Path, s.Folder.UID, s.Folder.permissions(), plural(len(s.Files), "file"))
-	if len(unread) > 0 {
-		return Unknown(StateFolder, "%s; %s", detail, OneLine(strings.Join(unread, "; ")))
-	}
-	return Good(StateFolder, "%s", detail)
+	return Problem(StateFolder, cause, "%s, uid %d, mode %04o, %s%s", s.Path, s.Folder.UID, s.Folder.permissions(), plural(len(s.Files), "file"), unread)
 }
 
-func (s *State) checkFolder() Check {
-	f := s.Folder
-	switch {
-	case !f.Mode.IsDir():
-		return Problem(StateFolder, "state-unsafe", "%s of uid %d is %s, and not a folder", s.Path, f.UID, kindOf(f.Mode))
-	case f.permissions()&0o777 != 0o777:
-		return narrowed(s.Path, f, f.UID == 0 && f.permissions()&0o555 == 0o555)
-	case f.Mode&fs.ModeSticky != 0:
-		return Problem(StateFolder, "state-sticky", "%s has mode %04o, with the sticky bit", s.Path, f.permissions())
-	}
-	return Check{}
+// check judges a state file.
+func (f *File) check(path string) Check {
+	return First(StateFolder,
+		If(!f.Mode.IsRegular(), "state-unsafe", "%s of uid %d is %s", path, f.UID, kindOf(f.Mode)),
+		If(f.Links > 1, "state-unsafe", "%s of uid %d has %d hard links", path, f.UID, f.Links),
+		If(f.Size > MaxStateFile && f.Name != lockName, "state-unsafe", "%s of uid %d has %d bytes, more than genv ever writes", path, f.UID, f.Size),
+		If(f.Content != nil, "state-corrupt", "%s of uid %d: %v", path, f.UID, f.Content),
+		f.narrowed(path, 0o666, f.Name != lockName))
 }
 
-func (s *State) checkFile(f File) Check {
-	path := s.Path + "/" + f.Name
-	switch {
-	case !f.Mode.IsRegular():
-		return Problem(StateFolder, "state-unsafe", "%s of uid %d is %s", path, f.UID, kindOf(f.Mode))
-	case f.Links > 1:
-		return Problem(StateFolder, "state-unsafe", "%s of uid %d has %d hard links", path, f.UID, f.Links)
-	case f.Size > MaxStateFile && f.Name != lockName:
-		return Problem(StateFolder, "state-unsafe", "%s of uid %d has %d bytes, more than genv ever writes", path, f.UID, f.Size)
-	case f.Content != nil:
-		return Problem(StateFolder, "state-corrupt", "%s of uid %d: %s", path, f.UID, OneLine(f.Content.Error()))
-	case f.permissions()&0o666 != 0o666:
-		return narrowed(path, &f, f.UID == 0 && f.permissions()&0o444 == 0o444 && f.Name != lockName)
-	}
-	return Check{}
-}
-
-// checkRoot judges the folder of root's notes.
-func (s *State) checkRoot() Check {
-	if r := s.Root; r != nil && (!r.Mode.IsDir() || r.UID != s.Owner || r.permissions()&0o022 != 0) {
-		return Problem(StateFolder, "root-folder-unsafe", "%s is %s of uid %d with mode %04o", r.Name, kindOf(r.Mode), r.UID, r.permissions())
-	}
-	return Check{}
-}
-
-// narrowed is a folder or file that not all users can use. Root may have made it readable
-// only on purpose.
-func narrowed(path string, f *File, onPurpose bool) Check {
-	cause := Cause("state-mode")
-	if onPurpose {
+// narrowed is a folder or file that not all users can use as these bits say. Root may have made it
+// readable only on purpose, if mayBe is set.
+func (f *File) narrowed(path string, bits uint32, mayBe bool) Check {
+	cause, readable := Cause("state-mode"), bits&0o555
+	if mayBe && f.UID == 0 && f.permissions()&readable == readable {
 		cause = "state-read-only"
 	}
-	return Problem(StateFolder, cause, "%s of uid %d has mode %04o: not all users can write it", path, f.UID, f.permissions())
+	return If(f.permissions()&bits != bits, cause, "%s of uid %d has mode %04o: not all users can write it", path, f.UID, f.permissions())
+}
+
+// trusted says whether only its owner can change it.
+func (f *File) trusted(owner snapshot.UID) bool { return f.UID == owner && f.permissions()&0o022 == 0 }
+
+func (f *File) describe() string {
+	return fmt.Sprintf("%s of uid %d with mode %04o", kindOf(f.Mode), f.UID, f.permissions())
 }
 
 // permissions are the bits of chmod(1).
@@ -166,8 +143,7 @@ func StateNames() []string {
 func ContentError(name string, data []byte) error {
 	for _, file := range []state.File{state.Envs, state.Devices} {
 		if file.String() == name {
-			var files state.Files
-			return files.Decode(file, data)
+			return new(state.Files).Decode(file, data)
 		}
 	}
 	return nil
