@@ -95,7 +95,7 @@ var examples = map[string][]string{
 		"--user x --dry-run --state-dir $DIR --audit-log $DIR/log " + otherwise(command.ExitFailed),
 		"--user x --history postgres://127.0.0.1:1/x --history-fleet lab " + otherwise(command.ExitFailed),
 	},
-	"remote report":  {"--history postgres://127.0.0.1:1/x --history-fleet lab " + otherwise(command.ExitFailed), "--state-dir $DIR --since 7d --until 1d --by user --fair-share --top 3 --policy $DIR/policy --format csv --no-header " + otherwise(command.ExitFailed)},
+	"remote report":  {"--history postgres://127.0.0.1:1/x --history-fleet lab " + otherwise(command.ExitFailed), "--state-dir $DIR --since 7d --until 1d --by user --top 3 --policy $DIR/policy --format csv --no-header " + otherwise(command.ExitFailed)},
 	"remote devices": {"$FLEET --format csv --no-header --no-summary --processes", "$MORE"},
 	"remote envs":    {"$FLEET --format csv --no-header --no-summary --timestamp", "$MORE"},
 	"remote gpus":    {"$FLEET --free --user x --model h100 --sort memory --format csv --no-header --no-summary --timestamp", "$MORE"},

@@ -232,13 +232,8 @@ func TestRemoteReport(t *testing.T) {
 	require.Equal(t, []string{"vision"}, keys(groups))
 	require.Equal(t, week.Total.Attached, groups.Rows[0].Attached)
 
-	fair := reported(t, "--state-dir", dir, "--fair-share")
-	require.Equal(t, 2, fair.FairShare.Users)
-	require.Equal(t, fair.Total.Attached/2, fair.FairShare.Equal)
-	require.InDelta(t, 240*3600, fair.Rows[1].Attached, 3600, "all ten days: the last 30 are asked for")
-	require.InDelta(t, 4.0/3, *fair.Rows[0].OfEqual, 0.01)
-	require.Equal(t, fair.Rows[1].Attached-fair.FairShare.Equal, *fair.Rows[1].OverEqual)
-	require.Contains(t, genv(t, "remote", "report", "--state-dir", dir, "--fair-share", "--format", "html").out, "Over and under an equal share")
+	month := reported(t, "--state-dir", dir, "--since", "30d")
+	require.InDelta(t, 240*3600, month.Rows[1].Attached, 3600, "all ten days")
 
 	table := genv(t, "remote", "report", "--state-dir", dir)
 	require.Regexp(t, `^USER +GPU-HOURS +SHARE .*\nalice +33\d\.\d +67 % `, table.out)
@@ -281,7 +276,6 @@ func TestRemoteReportRefuses(t *testing.T) {
 		"it is damaged":                       {"--state-dir", damaged},
 		`--by "week": write one of`:           {"--by", "week"},
 		"--top -1: write 0 or more":           {"--top", "-1"},
-		"--fair-share is by user":             {"--fair-share", "--by", "host"},
 		`--format "pdf": write tui`:           {"--format", "pdf"},
 		"is not before":                       {"--since", "1d", "--until", "2d"},
 		"is in the future":                    {"--since", "2199-01-01", "--until", "2200-01-01"},

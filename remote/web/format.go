@@ -28,7 +28,7 @@ var functions = template.FuncMap{
 	"ago": ago, "span": span, "clock": clock, "stamp": stamp, "amount": amount, "bytes": bytesText, "memory": memoryText, "top": topOf, "percent": percent,
 	"name": name, "host": hostName, "model": model, "command": command, "line": line, "userPath": userPath, "hostPath": hostPath,
 	"decision": decision, "state": stateText, "hours": hours, "memoryBar": memoryBar, "rule": func(r enforce.Rule) string { return line(string(r)) },
-	"usageHours": report.Hours, "usageTime": report.Time, "round": roundHours, "usageName": usageName, "signed": signed, "share": share,
+	"usageHours": report.Hours, "usageTime": report.Time, "round": roundHours, "usageName": usageName, "share": report.Percent,
 	"spark": spark, "chart": chart, "hourly": hourly, "kind": kind, "via": viaText, "first": first, "more": more,
 }
 
@@ -189,18 +189,6 @@ func roundHours(seconds int64) string {
 	}
 	return strconv.FormatInt((seconds+1800)/3600, 10)
 }
-
-// share is a share in per cent, of a number or a pointer to one.
-func share(of any) string {
-	if p, ok := of.(*float64); ok {
-		of = *p
-	}
-	number, _ := of.(float64)
-	return report.Percent(number)
-}
-
-// signed are seconds as hours with a sign.
-func signed(seconds *int64) string { return report.Signed(*seconds) }
 
 // when is when a finding is due.
 func when(now time.Time, f *live.Finding) string {

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,9 +19,6 @@ import (
 	"github.com/seed-3119e985/genv/remote/usage/report"
 )
 
-// fairShare is by what a report is that compares users with an equal share.
-const fairShare = "fair-share"
-
 // ranges are the times that a report can be about, in days; own dates besides them.
 var ranges = []int{7, 30, 90}
 
@@ -31,7 +29,6 @@ const (
 
 // asked is what a report is to be about, as a request says.
 type asked struct {
-	By           string
 	Days         int    // of the last ones; 0 for own dates
 	Since, Until string // own dates; until midnight before the last one
 	Top          int
@@ -43,20 +40,17 @@ type reportBody struct {
 	*report.Document
 	Asked  asked
 	Charts template.HTML
-	Choose []choice
+	Choose []string
 	Ranges []int
 	Latest string // date
 }
 
-// choice is by what a report can be.
-type choice struct{ Value, Text string }
-
-func choices(hidden bool) []choice {
-	list := []choice{{report.ByUser, "user"}, {report.ByGroup, "group"}, {report.ByHost, "host"}, {report.ByModel, "model"}, {report.ByDay, "day"}, {fairShare, "user, and fair share"}}
+// choices are what a report can be by.
+func choices(hidden bool) []string {
 	if hidden { // groups have the names of users on many systems
-		list = slices.Delete(list, 1, 2)
+		return []string{report.ByUser, report.ByHost, report.ByModel, report.ByDay}
 	}
-	return list
+	return []string{report.ByUser, report.ByGroup, report.ByHost, report.ByModel, report.ByDay}
 }
 
 // What viewers are told.
@@ -67,32 +61,20 @@ var (
 
 // readReport reads what a request asks for. Its error says what is wrong with that.
 func readReport(values url.Values, hidden bool, now time.Time) (a asked, err error) {
-	a = asked{By: report.ByUser, Days: ranges[0], Top: defaultTop, Since: values.Get("since"), Until: values.Get("until")}
-	if by := values.Get("by"); by != "" {
-		a.By = by
-	}
-	if a.By == report.ByGroup && hidden {
+	a = asked{Days: ranges[0], Top: defaultTop, Since: values.Get("since"), Until: values.Get("until")}
+	a.query.By = cmp.Or(values.Get("by"), report.ByUser)
+	if a.query.By == report.ByGroup && hidden {
 		return a, errNames
 	}
-	if !slices.ContainsFunc(choices(hidden), func(c choice) bool { return c.Value == a.By }) {
-		return a, errors.New("by: write user, group, host, model, day or fair-share")
-	}
-	if a.By == fairShare {
-		a.Days = report.FairShareDays
+	if !slices.Contains(choices(hidden), a.query.By) {
+		return a, errors.New("by: write user, group, host, model or day")
 	}
 	if top := values.Get("top"); top != "" {
 		if a.Top, err = strconv.Atoi(top); err != nil || a.Top < 1 || a.Top > maxTop {
 			return a, fmt.Errorf("top: write a number from 1 to %d", maxTop)
 		}
 	}
-	if err := a.readTime(values.Get("range"), now); err != nil {
-		return a, err
-	}
-	a.query.By = a.By
-	if a.query.FairShare = a.By == fairShare; a.query.FairShare {
-		a.query.By = report.ByUser
-	}
-	return a, nil
+	return a, a.readTime(values.Get("range"), now)
 }
 
 // readTime reads the time that a report is about.
@@ -133,7 +115,7 @@ func (a *asked) readTime(days string, now time.Time) error {
 
 // values are what asks for the same report.
 func (a *asked) values() string {
-	values := url.Values{"by": {a.By}, "top": {strconv.Itoa(a.Top)}}
+	values := url.Values{"by": {a.query.By}, "top": {strconv.Itoa(a.Top)}}
 	if a.Days > 0 {
 		values.Set("range", strconv.Itoa(a.Days)+"d")
 	} else {

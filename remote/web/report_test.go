@@ -73,11 +73,10 @@ func TestReport(t *testing.T) {
 	for _, text := range []string{`aria-current="page">Report`, "GPU hours per day", "GPU hours by user", ">heidi<", `href="/api/v1/report?by=user&amp;range=7d&amp;top=20"`, `data-least="60000"`} {
 		present(t, page, text, "/report")
 	}
-	absent(t, page, "Over and under", "/report")
 	absent(t, page, "ZgotmplZ", "/report")
-	fair := pageOf(t, handler, "/report?by=fair-share")
-	for _, text := range []string{"Over and under an equal share", "equal share of 12 users", "the last 30 days</option>", `href="/api/v1/report?by=fair-share&amp;range=30d&amp;top=20"`} {
-		present(t, fair, text, "fair-share")
+	long := pageOf(t, handler, "/report?by=user&range=30d")
+	for _, text := range []string{`<option value="user" selected>`, `<option value="30d" selected>the last 30 days</option>`, `href="/api/v1/report?by=user&amp;range=30d&amp;top=20"`} {
+		present(t, long, text, "30 days")
 	}
 	for by, want := range map[string]int{"user": 12, "host": 12, "model": 2, "day": 8, "group": 12} {
 		d := document(t, handler, "/api/v1/report?top=50&by="+by)
@@ -91,9 +90,6 @@ func TestReport(t *testing.T) {
 	require.Greater(t, month.Total.Attached, 3*week.Total.Attached)
 	require.False(t, week.Until.After(f.now))
 	require.Len(t, document(t, handler, "/api/v1/report?by=host&top=3").Rows, 3)
-	share := document(t, handler, "/api/v1/report?by=fair-share")
-	require.Equal(t, 12, share.FairShare.Users)
-	require.Equal(t, month.Total.Peak, share.Total.Peak, "the last 30 days")
 	day := f.now.AddDate(0, 0, -3)
 	dates := document(t, handler, "/api/v1/report?by=user&since="+day.Format(time.DateOnly)+"&until="+day.AddDate(0, 0, 1).Format(time.DateOnly))
 	require.Equal(t, usage.DayOf(day.Unix(), time.Local), dates.Since.Unix())
@@ -155,7 +151,7 @@ func TestReportHidesNames(t *testing.T) {
 	usage := history(t, f.now, 3, secret)
 	all := f.options()
 	all.Usage = usage
-	whole := document(t, web.New(f.feed, all), "/api/v1/report?by=fair-share")
+	whole := document(t, web.New(f.feed, all), "/api/v1/report?by=user")
 	var own report.Row
 	for _, row := range whole.Rows {
 		if row.Key == secret {
@@ -173,7 +169,7 @@ func TestReportHidesNames(t *testing.T) {
 		handler := web.New(f.feed, options)
 		for _, login := range logins {
 			hidden := append([]string{"alice", secret}, others...)
-			for _, query := range []string{"by=user", "by=fair-share", "by=host", "by=model", "by=day", "by=user&top=1", "by=group", "by=mallory"} {
+			for _, query := range []string{"by=user", "by=host", "by=model", "by=day", "by=user&top=1", "by=group", "by=mallory"} {
 				for _, path := range []string{"/report?", "/api/v1/report?"} {
 					w := get(t, handler, path+query, as(login))
 					for _, name := range hidden {
@@ -188,7 +184,7 @@ func TestReportHidesNames(t *testing.T) {
 				}
 			}
 			absent(t, pageOf(t, handler, "/report", as(login)), `value="group"`, "the form")
-			d := document(t, handler, "/api/v1/report?by=fair-share", as(login))
+			d := document(t, handler, "/api/v1/report?by=user", as(login))
 			sum := int64(0)
 			for _, row := range d.Rows {
 				sum += row.Attached
@@ -198,12 +194,11 @@ func TestReportHidesNames(t *testing.T) {
 				wholeSum += row.Attached
 			}
 			require.Equal(t, wholeSum, sum)
-			require.Equal(t, whole.FairShare, d.FairShare)
 			if names == web.OwnName && login == secret {
 				require.Equal(t, own, d.Rows[0])
 				present(t, pageOf(t, handler, "/report", as(login)), secret, "the own name")
 			}
 		}
 	}
-	require.Equal(t, whole.Rows, document(t, web.New(f.feed, all), "/api/v1/report?by=fair-share").Rows, "what others see is not changed")
+	require.Equal(t, whole.Rows, document(t, web.New(f.feed, all), "/api/v1/report?by=user").Rows, "what others see is not changed")
 }

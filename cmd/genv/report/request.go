@@ -1,7 +1,6 @@
 package report
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
@@ -19,7 +18,6 @@ func flags() []cli.Flag {
 		&cli.StringFlag{Name: "since", Value: "7d", Usage: "from this `TIME` on, such as 7d or 2026-11-01"},
 		&cli.StringFlag{Name: "until", DefaultText: "now", Usage: "until this `TIME`, such as 1d or 2026-12-01"},
 		command.OneOf(&cli.StringFlag{Name: "by", Value: by()[0], Usage: "`WHAT` the lines are: " + strings.Join(by(), ", ")}, by()),
-		&cli.BoolFlag{Name: "fair-share", Usage: "compare each user with an equal share; of the last 30 days unless --since says otherwise"},
 		&cli.IntFlag{Name: "top", Usage: "only the first `N` lines; 0 for all"},
 		command.FormatFlag(formats()...),
 		&cli.BoolFlag{Name: "no-header", Usage: "leave out the names of the columns"},
@@ -28,12 +26,11 @@ func flags() []cli.Flag {
 
 // request is what the flags say.
 type request struct {
-	query     usage.Query
-	by        string
-	fairShare bool
-	top       int
-	output    render.Output
-	policy    string
+	query  usage.Query
+	by     string
+	top    int
+	output render.Output
+	policy string
 	place
 }
 
@@ -42,7 +39,7 @@ func (p *program) read(c *cli.Context) (r request, err error) {
 	if r.output.Format, err = command.FormatOf(c, formats()...); err != nil {
 		return r, err
 	}
-	r.output.NoHeader, r.by, r.top, r.fairShare = c.Bool("no-header"), c.String("by"), c.Int("top"), c.Bool("fair-share")
+	r.output.NoHeader, r.by, r.top = c.Bool("no-header"), c.String("by"), c.Int("top")
 	r.policy, r.place = c.String("policy"), placeOf(c)
 	if r.top < 0 {
 		return r, command.UsageError("--top %d: write 0 or more", r.top)
@@ -60,9 +57,6 @@ func (p *program) read(c *cli.Context) (r request, err error) {
 	case report.ByDay:
 		r.query.Kind, r.query.ByDay = usage.OfAll, true
 	}
-	if r.fairShare && r.by != report.ByUser {
-		return r, command.UsageError("--fair-share is by user: leave out --by %s", r.by)
-	}
 	return r, p.readTime(c, &r)
 }
 
@@ -72,9 +66,6 @@ func placeOf(c *cli.Context) place {
 
 func (p *program) readTime(c *cli.Context, r *request) error {
 	from := c.String("since")
-	if r.fairShare && !command.IsGiven(c, "since") {
-		from = fmt.Sprintf("%dd", report.FairShareDays)
-	}
 	since, err := p.Ago("since", from)
 	if err != nil {
 		return err
@@ -102,9 +93,6 @@ func (p *program) readTime(c *cli.Context, r *request) error {
 // finish does to a document what the request asks for besides its query. The hour that isn't over
 // counts as far as it is known.
 func (r *request) finish(d *report.Document, now time.Time) {
-	if r.fairShare {
-		d.CompareWithEqual()
-	}
 	d.Top(r.top)
 	if now = now.Truncate(time.Second); d.Until.After(now) {
 		d.Until = now

@@ -36,9 +36,6 @@ func writeCSV(w io.Writer, d *report.Document, output render.Output) error {
 			"key", "attached_seconds", "used_seconds", "computing_seconds", "idle_seconds", "unknown_seconds", "unmeasured_seconds", "memory_mib_seconds",
 			"share", "peak_devices", "findings", "terminated", "detached",
 		})
-		if d.FairShare != nil {
-			rows[0] = append(rows[0], "of_equal_share", "over_equal_seconds")
-		}
 	}
 	for i := range d.Rows {
 		r := &d.Rows[i]
@@ -50,24 +47,17 @@ func writeCSV(w io.Writer, d *report.Document, output render.Output) error {
 		for _, n := range []int64{r.Findings, r.Terminated, r.Detached} {
 			row = append(row, fmt.Sprint(n))
 		}
-		if d.FairShare != nil {
-			row = append(row, shown(r.OfEqual, func(of float64) string { return fmt.Sprintf("%.4f", of) }), shown(r.OverEqual, func(n int64) string { return fmt.Sprint(n) }))
-		}
 		rows = append(rows, row)
 	}
 	return render.WriteCSV(w, rows)
 }
 
+// peak is the most devices at a time; empty if it isn't known.
 func peak(r *report.Row) string {
-	return shown(r.Peak, func(n int64) string { return fmt.Sprint(n) })
-}
-
-// shown is a figure; empty for none.
-func shown[T any](value *T, text func(T) string) string {
-	if value == nil {
+	if r.Peak == nil {
 		return ""
 	}
-	return text(*value)
+	return fmt.Sprint(*r.Peak)
 }
 
 // writeText prints a table with bars, as far as there is room for them, and what the time is.
@@ -91,9 +81,6 @@ func writeSummary(w io.Writer, d *report.Document) {
 		fmt.Fprintf(w, " %s left out.", render.Plural(d.LeftOut, "line"))
 	}
 	fmt.Fprintln(w)
-	if fair := d.FairShare; fair != nil && fair.Users > 0 {
-		fmt.Fprintf(w, "An equal share of the %s who had GPUs attached: %s GPU hours.\n", render.Plural(fair.Users, "user"), report.Hours(fair.Equal))
-	}
 	if d.Begun.After(d.Since) && d.Begun.Unix() > 0 {
 		fmt.Fprintf(w, "Usage is kept since %s.\n", d.Begun.Format(shortTime))
 	}
@@ -111,9 +98,6 @@ type column struct {
 }
 
 func columns(d *report.Document) []column {
-	if d.FairShare != nil {
-		return fairShareColumns(d)
-	}
 	hours := func(of func(*report.Row) int64) func(*report.Row) string {
 		return func(r *report.Row) string { return report.Hours(of(r)) }
 	}
@@ -193,13 +177,7 @@ func table(d *report.Document, output render.Output, width int, colourful bool) 
 		var b strings.Builder
 		writeLine(&b, cells, widths, line)
 		if row := line - len(cells[0]) + len(d.Rows); row >= 0 && bar >= leastBar {
-			draw := barOf
-			if d.FairShare != nil {
-				draw = balanceOf
-			}
-			if drawn := draw(&d.Rows[row], d, bar, colourful); drawn != "" {
-				b.WriteString(strings.Repeat(" ", render.Gap) + drawn)
-			}
+			b.WriteString(strings.Repeat(" ", render.Gap) + barOf(&d.Rows[row], d, bar, colourful))
 		}
 		all.WriteString(strings.TrimRight(b.String(), " ") + "\n")
 	}

@@ -50,35 +50,3 @@ func TestCSV(t *testing.T) {
 	require.Equal(t, "key,attached_seconds,used_seconds,computing_seconds,idle_seconds,unknown_seconds,unmeasured_seconds,memory_mib_seconds,share,peak_devices,findings,terminated,detached", lines[0])
 	require.Equal(t, "alice,360000,180000,0,180000,0,0,0,0.6623,3,2,0,0", lines[1])
 }
-
-// Bars begin at the line of the equal share, and none is longer than there is room.
-func TestFairShare(t *testing.T) {
-	d := document()
-	d.CompareWithEqual()
-	require.Equal(t, []string{
-		"USER        GPU-HOURS  SHARE  OF-EQUAL  OVER-OR-UNDER",
-		"alice           100.0   66 %     213 %          +53.0                    │█████████████████████",
-		`"bob?[31m"       40.0   26 %      85 %           -7.0                  ░░│`,
-		"(unknown)        10.0    7 %",
-		"uid 1004          1.0    1 %       2 %          -46.0  ░░░░░░░░░░░░░░░░░░│",
-	}, strings.Split(strings.TrimSuffix(table(d, render.Output{}, 160, false), "\n"), "\n"))
-	for width := 20; width <= 200; width++ {
-		for line := range strings.Lines(table(d, render.Output{}, width, true)) {
-			require.LessOrEqual(t, ansi.StringWidth(strings.TrimSuffix(line, "\n")), max(width, 24), "%d", width)
-		}
-	}
-	var rows []usage.Row
-	for range 9 {
-		rows = append(rows, usage.Row{Name: "u" + string(rune('0'+len(rows))), Sum: usage.Sum{Amounts: usage.Amounts{Attached: 1}}})
-	}
-	rows = append(rows, usage.Row{Name: "most", Sum: usage.Sum{Amounts: usage.Amounts{Attached: 1000}}})
-	far := report.New(&usage.Report{Rows: rows}, report.ByUser, time.UTC)
-	far.CompareWithEqual()
-	require.Contains(t, table(far, render.Output{}, 160, false), "█…\n")
-
-	var b strings.Builder
-	require.NoError(t, writeCSV(&b, d, render.Output{}))
-	require.Contains(t, b.String(), "detached,of_equal_share,over_equal_seconds\n")
-	require.Contains(t, b.String(), "alice,360000,180000,0,180000,0,0,0,0.6623,3,2,0,0,2.1277,190800\n")
-	require.Contains(t, b.String(), "2,0,0,,\n", "who isn't known has no figures, and not 0")
-}

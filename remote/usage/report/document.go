@@ -32,11 +32,9 @@ type Document struct {
 	// Missing is for how many seconds of the time nothing is known, since no controller ran
 	// or nothing could be kept.
 	Missing int64 `json:"missing_seconds"`
-	// FairShare is nil unless users are compared with an equal share.
-	FairShare *FairShare `json:"fair_share,omitempty"`
-	Rows      []Row      `json:"rows"`
-	Total     Row        `json:"total"`
-	LeftOut   int        `json:"rows_left_out,omitempty"` // by Top
+	Rows    []Row `json:"rows"`
+	Total   Row   `json:"total"`
+	LeftOut int   `json:"rows_left_out,omitempty"` // by Top
 }
 
 // Row is a user, a group, a host, a model or a day. Seconds are those of devices, summed.
@@ -54,10 +52,6 @@ type Row struct {
 	Findings   int64   `json:"findings"`
 	Terminated int64   `json:"terminated"`
 	Detached   int64   `json:"detached"`
-	// OfEqual is the attached time in equal shares, and OverEqual how much it is over one, or
-	// under it if it is negative. They are nil for who isn't compared.
-	OfEqual   *float64 `json:"of_equal_share,omitempty"`
-	OverEqual *int64   `json:"over_equal_seconds,omitempty"`
 }
 
 // New is the document about what a store sums up, by anything but groups. Days are in their
@@ -134,6 +128,28 @@ func (r *Row) add(user *Row) {
 	r.Findings += user.Findings
 	r.Terminated += user.Terminated
 	r.Detached += user.Detached
+}
+
+// OtherUsers is the row of the users of whom a viewer may not see the names.
+const OtherUsers = "(other users)"
+
+// HideUsers joins the rows of a report by user into one, but for one user's own; empty for none.
+func (d *Document) HideUsers(but string) {
+	others := Row{Key: OtherUsers}
+	rows, hidden := []Row{}, false
+	for i := range d.Rows {
+		if r := &d.Rows[i]; but != "" && r.Key == but {
+			rows = append(rows, *r)
+		} else {
+			others.add(r)
+			others.Share += r.Share
+			hidden = true
+		}
+	}
+	if hidden {
+		rows = append(rows, others)
+	}
+	d.Rows, d.LeftOut = rows, 0
 }
 
 // Top leaves out all rows but the first n; of days the last n stay. 0 leaves out none.

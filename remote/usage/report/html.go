@@ -20,19 +20,10 @@ var files embed.FS
 // escapes them wherever they are.
 var page = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("page.html").Funcs(template.FuncMap{
-		"hours": Hours, "time": Time, "percent": percent, "signed": Signed, "title": Title, "heading": Heading,
+		"hours": Hours, "time": Time, "percent": Percent, "title": Title, "heading": Heading,
 		"date": func(t time.Time) string { return t.Format("2006-01-02 15:04") },
 	}).ParseFS(files, "page.html", "charts.html"))
 })
-
-// percent is Percent, also of a pointer, as templates have it.
-func percent(share any) string {
-	if p, ok := share.(*float64); ok {
-		share = *p
-	}
-	of, _ := share.(float64)
-	return Percent(of)
-}
 
 // WritePage writes a page with charts, which needs nothing else: no script, no style sheet and
 // no font. days is the same time by day; nil if d is that itself.
@@ -51,7 +42,6 @@ func WritePage(w io.Writer, d, days *Document) error {
 func Charts(d, days *Document) (template.HTML, error) {
 	view := struct {
 		*Document
-		Balance *balance
 		Columns *columns
 		Bars    *bars
 	}{Document: d}
@@ -62,9 +52,6 @@ func Charts(d, days *Document) (template.HTML, error) {
 	}
 	if days != nil && len(days.Rows) > 0 {
 		view.Columns = columnsOf(days.Rows)
-	}
-	if d.FairShare != nil && d.FairShare.Users > 0 {
-		view.Balance = balanceOf(d)
 	}
 	var b strings.Builder
 	if err := page().ExecuteTemplate(&b, "charts", view); err != nil {

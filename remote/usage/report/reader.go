@@ -43,8 +43,6 @@ var (
 type Query struct {
 	By           string // ByUser and others
 	Since, Until int64  // in seconds since 1970
-	// FairShare compares users with an equal share. It goes with ByUser.
-	FairShare bool
 }
 
 // Reports are a report and the same time by day. Several viewers may have the same ones: they
@@ -150,11 +148,7 @@ func (r *Reader) document(ctx context.Context, s usage.Store, q *Query, query us
 		return nil, err
 	}
 	if q.By != ByGroup {
-		d := New(&sums, q.By, r.options.In)
-		if q.FairShare {
-			d.CompareWithEqual()
-		}
-		return d, nil
+		return New(&sums, q.By, r.options.In), nil
 	}
 	d := New(&sums, ByUser, r.options.In)
 	groups, err := r.options.Groups(ctx, d.Keys())

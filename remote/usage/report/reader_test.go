@@ -88,10 +88,7 @@ func TestReports(t *testing.T) {
 		require.Equal(t, by == report.ByDay, found.Days == nil)
 		require.Equal(t, 1, s.closed)
 	}
-	fair, err := readerOf(&slow{}).Report(t.Context(), report.Query{By: report.ByUser, FairShare: true})
-	require.NoError(t, err)
-	require.Equal(t, int64(60), fair.FairShare.Equal)
-	_, err = readerOf(&slow{}).Report(t.Context(), report.Query{By: "week"})
+	_, err := readerOf(&slow{}).Report(t.Context(), report.Query{By: "week"})
 	require.ErrorContains(t, err, "week")
 	_, err = report.NewReader(report.ReaderOptions{Now: time.Now, In: time.UTC}).Report(t.Context(), report.Query{By: report.ByGroup})
 	require.ErrorIs(t, err, report.ErrNoGroups)

@@ -80,27 +80,6 @@ func TestGroups(t *testing.T) {
 	require.Equal(t, int64(14400), d.Total.Attached)
 }
 
-func TestFairShare(t *testing.T) {
-	d := report.New(sums(row("alice", 30000, 0), row("bob", 6000, 3000), row("carol", 0, 0), row("", 9000, 0), row("(other)", 9000, 0)), report.ByUser, time.UTC)
-	d.CompareWithEqual()
-	require.Equal(t, &report.FairShare{Users: 2, Equal: 18000}, d.FairShare)
-	type compared struct {
-		of   float64
-		over int64
-	}
-	got := make(map[string]compared)
-	for i := range d.Rows {
-		if r := &d.Rows[i]; r.OfEqual != nil {
-			got[r.Key] = compared{*r.OfEqual, *r.OverEqual}
-		}
-	}
-	require.Equal(t, map[string]compared{"alice": {30. / 18, 12000}, "bob": {6. / 18, -12000}}, got, "neither who had nothing nor who isn't known")
-
-	none := report.New(sums(row("", 9000, 0)), report.ByUser, time.UTC)
-	none.CompareWithEqual()
-	require.Equal(t, &report.FairShare{}, none.FairShare)
-}
-
 func TestHideUsers(t *testing.T) {
 	for _, test := range []struct {
 		but  string
@@ -112,7 +91,6 @@ func TestHideUsers(t *testing.T) {
 		{"Bob", []string{report.OtherUsers}},
 	} {
 		d := report.New(sums(row("alice", 3600, 0), row("bob", 3600, 3600), row("", 7200, 0)), report.ByUser, time.UTC)
-		d.CompareWithEqual()
 		d.HideUsers(test.but)
 		require.Equal(t, test.want, d.Keys(), test.but)
 		sum, share := int64(0), 0.0

@@ -13,9 +13,6 @@ func Hours(seconds int64) string { return fmt.Sprintf("%.1f", float64(seconds)/3
 // Time is so many seconds, in the units that suit them.
 func Time(seconds int64) string { return text.ShortDuration(time.Duration(seconds) * time.Second) }
 
-// Signed are hours, with a sign.
-func Signed(seconds int64) string { return fmt.Sprintf("%+.1f", float64(seconds)/3600) }
-
 // Percent is a share, in per cent.
 func Percent(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }
 
@@ -29,8 +26,5 @@ func Title(key string) string {
 
 // Heading says what a document is about.
 func Heading(d *Document) string {
-	if d.FairShare != nil {
-		return "GPU usage and fair shares"
-	}
 	return "GPU usage by " + d.By
 }
