@@ -23,6 +23,9 @@ const statusFailed = 255
 // ErrFailed is returned by Wait for the exit status 255: ssh's last words on stderr say why.
 var ErrFailed = errors.New("ssh failed")
 
+// errEnded is returned by Start after End: the connection was closed meanwhile.
+var errEnded = errors.New("the session has ended")
+
 // StatusError is a command that failed.
 type StatusError struct{ status int }
 
@@ -84,6 +87,11 @@ func (s *Session) StderrPipe() (io.Reader, error) { return s.pipes[2].ours, nil 
 // Start starts ssh, in a process group of its own. Whether the host has accepted the
 // command is not known before it writes something.
 func (s *Session) Start(commandLine string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ending {
+		return errEnded
+	}
 	words := s.login.command(commandLine)
 	s.ssh = exec.Command(words[0], words[1:]...)
 	s.ssh.Env = environment()
@@ -142,12 +150,13 @@ func (s *Session) Wait() error {
 	return &StatusError{exit.ExitCode()}
 }
 
-// End ends ssh and its children, without waiting.
+// End ends ssh and its children, without waiting. What was not started yet can't be started any more.
 func (s *Session) End() {
-	if s.ended != nil {
-		s.mu.Lock()
-		s.ending = true
-		s.mu.Unlock()
+	s.mu.Lock()
+	s.ending = true
+	started := s.ended != nil
+	s.mu.Unlock()
+	if started {
 		s.signal(unix.SIGTERM)
 		time.AfterFunc(grace, func() { s.signal(unix.SIGKILL) })
 	}

@@ -48,6 +48,15 @@ func pretend(t *testing.T, script string) *Session {
 	return s
 }
 
+// TestEndedBeforeStart: a connection that is closed leaves no ssh behind.
+func TestEndedBeforeStart(t *testing.T) {
+	s, err := Login{Program: "/bin/true"}.NewSession()
+	require.NoError(t, err)
+	s.End()
+	require.ErrorIs(t, s.Start("true"), errEnded)
+	require.NoError(t, s.Close())
+}
+
 func TestEnds(t *testing.T) {
 	for name, tt := range map[string]struct {
 		script string
