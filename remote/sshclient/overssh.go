@@ -107,7 +107,7 @@ func (l *sshLogin) dial(_ context.Context, host string, port int) (net.Conn, err
 
 // overSSH makes the connection of a host that ssh(1) reaches. Whether it does is only known
 // when a command runs.
-func (p *sharedConn) overSSH(ctx context.Context, path string, mastered bool, peer remote.Peer) (*connection, error) {
+func (p *sharedConn) overSSH(path string, mastered bool, peer remote.Peer) (*connection, error) {
 	c := p.client
 	switch program := c.resolver.Program(); {
 	case c.options.InsecureHostKeys:
@@ -140,7 +140,7 @@ func (p *sharedConn) byChoice() (*connection, error) {
 	if err != nil {
 		return nil, remote.Errorf(remote.Configuration, "%s: %w", p.endpoint.Host, err)
 	}
-	return p.overSSH(ctx, path, false, p.expected(ctx))
+	return p.overSSH(path, false, p.expected(ctx))
 }
 
 // noLogin reports whether the host refused the login, or ssh_config forbids one with a
@@ -166,7 +166,7 @@ func (p *sharedConn) overMaster(refusal error) (*connection, error) {
 	if err = openssh.CheckMaster(checking, path); err == nil {
 		c.options.Log.Info().Str("host", p.endpoint.Host).Str("path", path).AnErr("because", refusal).
 			Msg("the login was refused: commands run over ssh, which is logged in as ControlMaster")
-		return p.overSSH(ctx, path, true, p.refusing(ctx, refusal))
+		return p.overSSH(path, true, p.refusing(ctx, refusal))
 	}
 	otherwise := "check that a key of yours is accepted: ssh -v " + remote.Quote(p.endpoint.Host) + " true"
 	if remote.NextStepOf(refusal) == openSSHStep {
@@ -204,7 +204,7 @@ func (p *sharedConn) redialMaster() (*connection, error) {
 	if err := l.masterAlive(); err != nil {
 		return nil, err
 	}
-	return p.overSSH(p.client.lifetime, l.path, true, last.peer)
+	return p.overSSH(l.path, true, last.peer)
 }
 
 // refusing is the machine that refused our login, or that is expected if ssh_config does not
