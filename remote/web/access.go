@@ -28,7 +28,8 @@ type Access struct {
 
 	mu     sync.Mutex
 	looked time.Time
-	state  string // of the files
+	files  []string // that were read last, also if they can't be used
+	state  string   // of the files
 	rules  *accessRules
 	right  map[[sha256.Size]byte]time.Time // passwords, and until when they are remembered
 }
@@ -48,7 +49,7 @@ func OpenAccess(path string, now func() time.Time, failed func(error)) (*Access,
 
 // set puts rules in force. They are read once more at the next look, in case that a file changed meanwhile.
 func (a *Access) set(rules *accessRules) {
-	a.rules, a.state, a.right = rules, "", make(map[[sha256.Size]byte]time.Time)
+	a.rules, a.files, a.state, a.right = rules, rules.files, "", make(map[[sha256.Size]byte]time.Time)
 }
 
 // Demands are what clients need.
@@ -93,7 +94,7 @@ func (a *Access) refresh() {
 		return
 	}
 	a.looked = now
-	state := stateOf(a.rules.files)
+	state := stateOf(a.files)
 	if state == a.state {
 		return
 	}
@@ -102,11 +103,13 @@ func (a *Access) refresh() {
 		err = weaker(a.rules.demands(), rules.demands())
 	}
 	if err != nil {
-		a.state = state
+		if a.state = state; rules != nil && !slices.Equal(rules.files, a.files) { // what it names may come later
+			a.files, a.state = rules.files, stateOf(rules.files)
+		}
 		a.failed(fmt.Errorf("what was read before stays in force: %w", err))
 		return
 	}
-	same := slices.Equal(rules.files, a.rules.files)
+	same := slices.Equal(rules.files, a.files)
 	if a.set(rules); same {
 		a.state = state
 	}

@@ -31,7 +31,7 @@ var clientAuthTypes = map[string]tls.ClientAuthType{
 	"VerifyClientCertIfGiven": tls.VerifyClientCertIfGiven, "RequireAndVerifyClientCert": tls.RequireAndVerifyClientCert,
 }
 
-// readAccess reads a file and those that it names.
+// readAccess reads a file and those that it names. If one of those can't be used, it returns their names with the error.
 func readAccess(path string) (*accessRules, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -47,12 +47,12 @@ func readAccess(path string) (*accessRules, error) {
 	if pair.node == nil {
 		return r, nil
 	}
-	if r.tls, err = pair.config(); err != nil {
-		return nil, fmt.Errorf("%s: %w", pair.node.Place(), err)
-	}
 	r.files = append(r.files, pair.cert, pair.key)
 	if pair.clientCA != "" {
 		r.files = append(r.files, pair.clientCA)
+	}
+	if r.tls, err = pair.config(); err != nil {
+		return r, fmt.Errorf("%s: %w", pair.node.Place(), err)
 	}
 	return r, nil
 }

@@ -75,6 +75,18 @@ func TestCertificates(t *testing.T) {
 	require.EqualValues(t, 3, serial())
 	require.Equal(t, 2, failed)
 
+	later := filepath.Join(dir, "later")
+	require.NoError(t, os.Mkdir(later, 0o700))
+	require.NoError(t, os.WriteFile(path, []byte("tls_server_config: {cert_file: later/cert, key_file: later/key}\n"), 0o600))
+	for range 3 {
+		now = now.Add(2 * time.Second)
+		require.EqualValues(t, 3, serial(), "what the file names isn't there yet")
+	}
+	require.Equal(t, 3, failed, "it is said once")
+	writePair(t, later, 4, now)
+	now = now.Add(2 * time.Second)
+	require.EqualValues(t, 4, serial())
+
 	require.NoError(t, os.WriteFile(path, []byte("tls_server_config: {cert_file: cert, key_file: key, min_version: TLS13}\n"), 0o600))
 	now = now.Add(2 * time.Second)
 	now3, err := config.GetConfigForClient(nil)
