@@ -70,6 +70,12 @@ func TestTwoControllers(t *testing.T) {
 	begin("first")
 }
 
+func TestADryRunTakesNoHostOver(t *testing.T) {
+	r := genv(t, "remote", "enforce", "-H", "gpu-01", "--dry-run", "--take-over")
+	require.Equal(t, command.ExitFailed, r.code)
+	require.Contains(t, r.err, "a dry run takes no host over")
+}
+
 // A controller that is stopped while another one takes its place, and goes on then, does
 // nothing any more: its hosts refuse it before it gets to know.
 func TestAFrozenControllerDoesNoHarm(t *testing.T) {

@@ -86,6 +86,9 @@ func ReadConfig(c *cli.Context) (Config, error) {
 	if config.ExitCode && !config.DryRun {
 		return config, command.UsageError("--exit-code needs --dry-run")
 	}
+	if config.TakeOver && config.DryRun {
+		return config, command.UsageError("--take-over: a dry run takes no host over")
+	}
 	return config, config.readAuditSize(c)
 }
 
