@@ -186,7 +186,7 @@ func TestSettingsAreFlags(t *testing.T) {
 	var known []string
 	for _, cmd := range fleet.Commands(command.Program{Getenv: os.Getenv}, "") {
 		for _, sub := range cmd.Subcommands {
-			keys := configfile.Keys(sub.Name)
+			keys := configfile.Keys(onHosts(), sub.Name)
 			if cmd.Name != "remote" {
 				keys = nil
 			}
@@ -204,11 +204,14 @@ func TestSettingsAreFlags(t *testing.T) {
 		}
 	}
 	for _, section := range []string{"", "remote"} {
-		for _, key := range configfile.Keys(section) {
+		for _, key := range configfile.Keys(onHosts(), section) {
 			require.True(t, key == "hosts" || slices.Contains(known, key), key)
 		}
 	}
 }
+
+// onHosts are the commands below `genv remote`.
+func onHosts() []*cli.Command { return fleet.OnHosts(command.Program{Getenv: os.Getenv}) }
 
 func flagsOf(c *cli.Command) (names []string) {
 	for _, flag := range c.Flags {

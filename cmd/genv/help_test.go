@@ -230,7 +230,7 @@ func TestFlagsOfConfig(t *testing.T) {
 	for path, cmd := range allCommands() {
 		for _, flag := range cmd.Flags {
 			if name := flag.Names()[0]; !flag.(cli.VisibleFlag).IsVisible() {
-				require.Contains(t, configfile.Keys("enforce"), name, path)
+				require.Contains(t, configfile.Keys(onHosts(), "enforce"), name, path)
 				hidden[name] = true
 			}
 		}

@@ -97,7 +97,7 @@ func checked(p command.Program, action cli.ActionFunc) cli.ActionFunc {
 		if err := command.Check(c); err != nil {
 			return err
 		}
-		defaults, err := configfile.Apply(&p, c)
+		defaults, err := configfile.Apply(&p, c, func() []*cli.Command { return fleet.OnHosts(p) })
 		if err != nil {
 			return err
 		}

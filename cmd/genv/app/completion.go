@@ -104,7 +104,7 @@ func (e *engine) value(place *command.Place, flag cli.DocGenerationFlag, current
 		a.skip = skip
 		return a
 	}
-	kind := Placeholder(flag)
+	kind := command.Placeholder(flag)
 	if kind == "ID" {
 		kind = flag.Names()[0] // of an environment, or of a kernel
 	}

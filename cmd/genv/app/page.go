@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
 )
 
 // Page is what is said about a command.
@@ -93,7 +95,7 @@ func OptionOf(flag cli.DocGenerationFlag) Option {
 		}
 	}
 	if flag.TakesValue() {
-		o.Value = Placeholder(flag)
+		o.Value = command.Placeholder(flag)
 		o.Text = strings.Replace(o.Text, "`"+o.Value+"`", o.Value, 1)
 	}
 	return o
@@ -105,14 +107,4 @@ func DefaultOf(flag cli.DocGenerationFlag) string {
 		return f.DefaultText // "false" is no helpText
 	}
 	return strings.Trim(flag.GetDefaultText(), `"`)
-}
-
-// Placeholder is the name of a flag's value: the one in backquotes.
-func Placeholder(flag cli.DocGenerationFlag) string {
-	if _, rest, ok := strings.Cut(flag.GetUsage(), "`"); ok {
-		if name, _, ok := strings.Cut(rest, "`"); ok {
-			return name
-		}
-	}
-	return "VALUE"
 }

@@ -44,7 +44,7 @@ func AllGiven(c *cli.Context, name string) []string {
 
 // Takes says whether a command has a flag.
 func Takes(command *cli.Command, flag string) bool {
-	return slices.ContainsFunc(command.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), flag) })
+	return FlagOf(command, flag) != nil
 }
 
 // Check refuses arguments of a command without ArgsUsage, and flags of the commands

@@ -14,13 +14,13 @@ import (
 func OutputFlags() []cli.Flag {
 	return []cli.Flag{
 		FormatFlag("tui", "csv", "json"),
-		&cli.BoolFlag{Name: "no-header", Usage: "leave out the names of the columns"},
+		&cli.BoolFlag{Name: "no-header", Category: Output, Usage: "leave out the names of the columns"},
 	}
 }
 
 // TimestampFlag is for tables with times.
 func TimestampFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "timestamp", Usage: "print times instead of ages"}
+	return &cli.BoolFlag{Name: "timestamp", Category: Output, Usage: "print times instead of ages"}
 }
 
 // ReadOutput reads OutputFlags and TimestampFlag, on whatever level they were given.
@@ -31,7 +31,7 @@ func ReadOutput(c *cli.Context) (render.Output, error) {
 
 // FormatFlag chooses one of the formats; the first is the default.
 func FormatFlag(formats ...string) cli.Flag {
-	return OneOf(&cli.StringFlag{Name: "format", Value: formats[0], Usage: fmt.Sprintf("`FORMAT`: %s", alternatives(formats))}, formats)
+	return OneOf(&cli.StringFlag{Name: "format", Category: Output, Value: formats[0], Usage: fmt.Sprintf("`FORMAT`: %s", alternatives(formats))}, formats)
 }
 
 // FormatOf reads that flag.

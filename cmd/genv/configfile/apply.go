@@ -22,13 +22,14 @@ const NoPolicy = "none"
 type Applied []Value
 
 // Apply sets the flags of a command that neither the command line nor an environment
-// variable sets, from the files. Commands that read no configuration are left alone.
-func Apply(p *command.Program, c *cli.Context) (Applied, error) {
+// variable sets, from the files. Commands that read no configuration are left alone. onHosts
+// makes the commands below `genv remote`.
+func Apply(p *command.Program, c *cli.Context, onHosts func() []*cli.Command) (Applied, error) {
 	words := strings.Fields(c.Command.HelpName)
 	if len(words) < 2 || !slices.Contains([]string{remote, "enforce", "policy"}, words[1]) {
 		return nil, nil
 	}
-	files, err := read(p)
+	files, err := read(p, onHosts)
 	if err != nil {
 		return nil, err
 	}
@@ -36,61 +37,24 @@ func Apply(p *command.Program, c *cli.Context) (Applied, error) {
 	if words[1] == remote {
 		sections = []string{c.Command.Name, remote, top}
 	}
-	a := application{program: p, context: c, values: merge(files, sections)}
-	a.addOfEnforce(merge(files, []string{"enforce"}))
-	for _, flag := range a.order() {
-		if !a.applies(flag) {
-			continue
-		}
-		for _, word := range a.values[flag].Words {
-			if err := c.Set(flag, word); err != nil {
-				return nil, command.UsageError("%s: --%s %q: %w", a.values[flag].Place, flag, word, err)
-			}
-		}
-		a.applied = append(a.applied, a.values[flag])
+	values := merge(files, []string{"enforce"}) // of which a command takes what it shows or changes
+	maps.DeleteFunc(values, func(name string, _ Value) bool {
+		return !command.Has(command.FlagOf(c.Command, name), command.Shared)
+	})
+	maps.Copy(values, merge(files, sections))
+	a := application{program: p, context: c}
+	if err = a.set(values); err == nil {
+		err = a.findPolicy()
 	}
-	if err := a.findPolicy(); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	a.log()
 	return a.applied, nil
 }
 
-// leaderFlags are those about a leader among several controllers.
-func leaderFlags() []string {
-	return []string{"leader", "leader-ca", "leader-cert", "leader-key", "leader-login"}
-}
-
-// ofEnforce are the flags that a command takes from `enforce:` if its own section has none: it
-// shows or changes what enforce keeps there.
-func ofEnforce(command string) []string {
-	switch command {
-	case "doctor":
-		return leaderFlags()
-	case "exempt":
-		return []string{"state-dir", "audit-log"}
-	case "forget":
-		return []string{"state-dir", "audit-log", "history", "history-fleet"}
-	case "report":
-		return []string{"state-dir", "history", "history-fleet"}
-	case "history":
-		return []string{"audit-log"}
-	}
-	return nil
-}
-
-func (a *application) addOfEnforce(enforce map[string]Value) {
-	for _, flag := range ofEnforce(a.context.Command.Name) {
-		if _, own := a.values[flag]; !own {
-			if value, ok := enforce[flag]; ok {
-				a.values[flag] = value
-			}
-		}
-	}
-}
-
 // read reads all config.yaml, the first one first.
-func read(p *command.Program) ([]*File, error) {
+func read(p *command.Program, onHosts func() []*cli.Command) ([]*File, error) {
 	if _, leftOut := folders(p.Getenv); leftOut != nil {
 		p.Warn("genv: " + leftOut.Error())
 	}
@@ -103,7 +67,7 @@ func read(p *command.Program) ([]*File, error) {
 		if err != nil {
 			return nil, command.UsageError("%w", err)
 		}
-		file, err := Parse(path, data)
+		file, err := Parse(path, data, onHosts())
 		if err != nil {
 			return nil, command.UsageError("%w", err)
 		}
@@ -125,53 +89,46 @@ func readAll(path string) ([]byte, error) {
 type application struct {
 	program *command.Program
 	context *cli.Context
-	values  map[string]Value // by flag
 	applied Applied
 	policy  string // the default file that is used
 }
 
-// order is the order in which flags are set: others depend on the interval.
-func (a *application) order() []string {
-	flags := sorted(a.values)
-	if i := slices.Index(flags, "interval"); i > 0 {
-		flags = slices.Insert(slices.Delete(flags, i, i+1), 0, "interval")
+// set sets the interval first: whether others are set depends on it.
+func (a *application) set(values map[string]Value) error {
+	c := a.context
+	named := command.IsGiven(c, "host") || command.IsGiven(c, "hostfile")
+	for _, name := range append([]string{"interval"}, sorted(values)...) {
+		v, ok := values[name]
+		if !ok || command.IsGiven(c, name) || named && (namesHosts(v) || name == "exclude") || !a.applies(name) {
+			continue
+		}
+		for _, word := range v.Words {
+			if err := c.Set(name, word); err != nil {
+				return command.UsageError("%s: --%s %q: %w", v.Place, name, word, err)
+			}
+		}
+		a.applied = append(a.applied, v)
 	}
-	return flags
+	return nil
 }
 
-func sorted(values map[string]Value) []string { return slices.Sorted(maps.Keys(values)) }
-
-// applies says whether a flag is to be set.
-func (a *application) applies(flag string) bool {
-	c := a.context
-	if !command.Takes(c.Command, flag) || command.IsGiven(c, flag) {
-		return false
+// applies says whether a flag that isn't given is to be set.
+func (a *application) applies(name string) bool {
+	flag := command.FlagOf(a.context.Command, name)
+	for _, word := range command.CategoryOf(flag) {
+		if variable, ok := strings.CutPrefix(word, "$"); ok && a.program.Getenv(variable) != "" {
+			return false
+		}
 	}
 	// A dry run may run beside a controller, whose log and listeners these are.
-	dryRun := command.Bool(c, "dry-run")
-	if slices.Contains(leaderFlags(), flag) { // others take no part
-		return !a.runsOnce() && !dryRun
+	dryRun := command.Bool(a.context, "dry-run")
+	switch {
+	case command.Has(flag, command.Loop):
+		return !dryRun && !a.runsOnce()
+	case command.Has(flag, command.Record):
+		return !dryRun
 	}
-	switch flag {
-	case "host", "hostfile", "exclude": // in `remote history` --host is another flag
-		chosen := slices.ContainsFunc(a.applied, func(v Value) bool { return v.Flag == "host" || v.Flag == "hostfile" })
-		given := !chosen && (command.IsGiven(c, "host") || command.IsGiven(c, "hostfile"))
-		return command.Takes(c.Command, "hostfile") && !given
-	case "socket":
-		return !a.runsOnce() && !dryRun && a.program.Getenv("GENV_SOCKET") == ""
-	case "metrics", "web", "web-names", "web-host", "web-config":
-		return !a.runsOnce() && !dryRun
-	case "audit-log":
-		switch c.Command.Name {
-		case "enforce":
-			return !dryRun
-		case "history":
-			return a.program.Getenv("GENV_AUDIT_LOG") == ""
-		}
-	case "state-dir":
-		return a.program.Getenv("STATE_DIRECTORY") == ""
-	}
-	return true
+	return command.Has(flag, command.Site)
 }
 
 // runsOnce says whether the command is a loop that runs once: it serves nothing then.
@@ -212,19 +169,18 @@ func (a Applied) Explain(err error) error {
 		return err
 	}
 	for _, v := range a {
-		if names(err.Error(), v.Flag) {
+		if v.isIn(err.Error()) {
 			err = command.UsageError("%w (--%s is set at %s)", err, v.Flag, v.Place)
 		}
 	}
 	return err
 }
 
-// names says whether a message is about a flag.
-func names(message, flag string) bool {
-	short := map[string]string{"host": "-H", "exclude": "-x", "username": "-l"}[flag]
-	if short != "" && strings.HasPrefix(message, short) {
+// isIn says whether a message is about the flag.
+func (v *Value) isIn(message string) bool {
+	if v.short != "" && strings.HasPrefix(message, "-"+v.short) {
 		return true
 	}
-	_, after, found := strings.Cut(message, "--"+flag)
+	_, after, found := strings.Cut(message, "--"+v.Flag)
 	return found && (after == "" || !strings.ContainsAny(after[:1], "-abcdefghijklmnopqrstuvwxyz"))
 }

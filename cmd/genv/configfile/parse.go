@@ -3,6 +3,9 @@ package configfile
 import (
 	"bytes"
 	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -11,6 +14,7 @@ import (
 // Value is the default of a flag in a config.yaml.
 type Value struct {
 	Flag  string
+	short string   // its name of one letter, if it has one
 	Words []string // several only for a flag that may be repeated
 	Place strictyaml.Place
 }
@@ -21,22 +25,23 @@ type File struct {
 	sections map[string][]Value
 }
 
-// Parse reads a config.yaml; name is for messages. Its error is a *strictyaml.ParseError,
+// Parse reads a config.yaml, which may set flags of the commands below `genv remote`; name is for
+// messages. Its error is a *strictyaml.ParseError,
 // one line with the first problem and its place. A file of comments alone has no values.
-func Parse(name string, data []byte) (*File, error) {
+func Parse(name string, data []byte, commands []*cli.Command) (*File, error) {
 	file := &File{sections: map[string][]Value{}}
 	if isEmpty(data) {
 		return file, nil
 	}
 	doc := strictyaml.Parse(name, data)
-	known := settings()
+	known := keysOf(commands)
 	doc.Root().Each(func(key, value *strictyaml.Node) {
-		switch section := key.Text(); {
-		case slices.Contains(sectionNames(), section):
-			value.Each(func(key, value *strictyaml.Node) { file.read(known, section, key, value) })
-		default:
+		section := key.Text()
+		if known[section] == nil || section == "" {
 			file.read(known, top, key, value)
+			return
 		}
+		value.Each(func(key, value *strictyaml.Node) { file.read(known, section, key, value) })
 	})
 	if err := doc.Err(); err != nil {
 		return nil, err
@@ -55,26 +60,26 @@ func isEmpty(data []byte) bool {
 }
 
 // read reads a value of a section.
-func (f *File) read(known []setting, section string, key, value *strictyaml.Node) {
+func (f *File) read(known keys, section string, key, value *strictyaml.Node) {
 	name := key.Text()
-	s := find(known, name, section)
+	flag, ok := known[section][name]
 	switch {
 	case name == "":
-	case s != nil:
-		f.sections[section] = append(f.sections[section], Value{Flag: s.flag(), Words: s.read(value), Place: key.Place()})
-	case refusal(name) != "":
-		key.Failf("%s can't be set here: %s", name, refusal(name))
-	case find(known, name, "") != nil:
-		key.Failf("%s is not a flag of %s; write it under %s", name, sectionTitle(section), text.Shorten(sectionsOf(known, name), 200))
-	default:
-		var names []string
-		for _, s := range known {
-			if s.isIn(section) {
-				names = append(names, s.key)
-			}
+	case ok:
+		v := Value{Flag: flag.Names()[0], Words: words(flag, value), Place: key.Place()}
+		if i := slices.IndexFunc(flag.Names(), func(name string) bool { return len(name) == 1 }); i >= 0 {
+			v.short = flag.Names()[i]
 		}
+		f.sections[section] = append(f.sections[section], v)
+	case known.refusal(name) != "":
+		key.Failf("%s can't be set here: %s", name, known.refusal(name))
+	case len(known.sections(name)) > 0:
+		sections := "`" + strings.Join(known.sections(name), ":`, `") + ":`"
+		key.Failf("%s is not a flag of %s; write it under %s", name, sectionTitle(section), text.Shorten(sections, 200))
+	default:
+		names := sorted(known[section])
 		if section == top {
-			names = append(names, sectionNames()...)
+			names = append(names, known.sections("")...)
 		}
 		key.Failf("unknown key %q; %s", name, text.Hint(name, names, "`genv remote --help` lists the flags"))
 	}

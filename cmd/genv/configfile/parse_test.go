@@ -1,12 +1,26 @@
-package configfile
+package configfile_test
 
 import (
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/configfile"
+	"github.com/seed-3119e985/genv/cmd/genv/fleet"
 )
+
+// onHosts are the commands below `genv remote`.
+func onHosts() []*cli.Command { return fleet.OnHosts(command.Program{Getenv: os.Getenv}) }
+
+func parse(name, text string) (*configfile.File, error) {
+	return configfile.Parse(name, []byte(text), onHosts())
+}
 
 func TestValuesOfACommand(t *testing.T) {
 	etc := `
@@ -29,15 +43,14 @@ wait: {within: 2h}
 		{"yes and no", "quiet: false\nremote: {no-sudo: true}\n", "devices", "exclude=gpu-07,label:x fanout=8 host=@all no-sudo=true quiet=false timeout=5 username=everyone"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			system, err := Parse("/etc/genv/config.yaml", []byte(etc))
+			system, err := parse("/etc/genv/config.yaml", etc)
 			require.NoError(t, err)
-			own, err := Parse("config.yaml", []byte(test.user))
+			own, err := parse("config.yaml", test.user)
 			require.NoError(t, err)
-			values := merge([]*File{own, system}, []string{test.command, remote, top})
-			a := application{values: values}
+			values := configfile.Merge([]*configfile.File{own, system}, []string{test.command, "remote", "(top)"})
 			var got []string
-			for _, flag := range sorted(a.values) {
-				got = append(got, flag+"="+strings.Join(a.values[flag].Words, ","))
+			for _, flag := range slices.Sorted(maps.Keys(values)) {
+				got = append(got, flag+"="+strings.Join(values[flag].Words, ","))
 			}
 			require.Equal(t, test.want, strings.Join(got, " "))
 			if i := values["fanout"]; test.user == "" && test.command == "enforce" {
@@ -85,14 +98,14 @@ func TestParseErrors(t *testing.T) {
 		{"enforce: {dry-run: true}", "c.yaml:1:11: dry-run can't be set here: it is about a single run"},
 	} {
 		t.Run(test.text, func(t *testing.T) {
-			file, err := Parse("c.yaml", []byte(test.text))
+			file, err := parse("c.yaml", test.text)
 			require.ErrorContains(t, err, test.want)
 			require.NotContains(t, err.Error(), "\n")
 			require.Nil(t, file)
 		})
 	}
 	for _, text := range []string{"policy: none", "policy: /p", "enforce: {socket: 'off', policy: none}", "hosts: [/x/hosts.yaml, 'label:file=a.yaml', '!b']", "hosts: 'gpu-*,!gpu-07'", "enforce: {interval: 0}", "\uFEFF# none", "top: {filter: 'util<5'}"} {
-		_, err := Parse("c.yaml", []byte(text))
+		_, err := parse("c.yaml", text)
 		require.NoError(t, err, text)
 	}
 }
@@ -101,9 +114,9 @@ func TestParseErrors(t *testing.T) {
 func TestExample(t *testing.T) {
 	text, err := os.ReadFile("../../../config.example.yaml")
 	require.NoError(t, err)
-	file, err := Parse("config.example.yaml", text)
+	file, err := parse("config.example.yaml", string(text))
 	require.NoError(t, err)
-	require.Empty(t, file.sections, "installed as it is, it changes nothing")
+	require.Empty(t, file.Sections(), "installed as it is, it changes nothing")
 
 	var all []string
 	for line := range strings.Lines(string(text)) {
@@ -111,10 +124,10 @@ func TestExample(t *testing.T) {
 			all = append(all, rest)
 		}
 	}
-	file, err = Parse("config.example.yaml", []byte(strings.Join(all, "")))
+	file, err = parse("config.example.yaml", strings.Join(all, ""))
 	require.NoError(t, err)
-	require.NotEmpty(t, file.sections[top])
-	require.NotEmpty(t, file.sections["enforce"])
+	require.NotEmpty(t, file.Sections()["(top)"])
+	require.NotEmpty(t, file.Sections()["enforce"])
 }
 
 // FuzzParse: any text gives values or an error of one line, and nothing that is refused.
@@ -123,14 +136,14 @@ func FuzzParse(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		file, err := Parse("c.yaml", []byte(text))
+		file, err := parse("c.yaml", text)
 		if err != nil {
 			require.NotContains(t, err.Error(), "\n")
 			return
 		}
-		for section, values := range file.sections {
+		for section, values := range file.Sections() {
 			for _, v := range values {
-				require.Empty(t, refusal(v.Flag))
+				require.Empty(t, configfile.Refusal(onHosts(), v.Flag))
 				require.NotEmpty(t, section)
 				require.NotContains(t, v.Words, "")
 			}

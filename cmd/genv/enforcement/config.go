@@ -34,21 +34,21 @@ type Config struct {
 // Flags are those of `enforce`, on this machine and on a fleet.
 func Flags() []cli.Flag {
 	return append(RuleFlags(),
-		&cli.StringFlag{Name: "interval", Value: "10", Usage: "`TIME` between cycles, in seconds or as 500ms; 0 runs once"},
+		&cli.StringFlag{Name: "interval", Category: command.Site, Value: "10", Usage: "`TIME` between cycles, in seconds or as 500ms; 0 runs once"},
 		&cli.StringFlag{Name: "events", Value: "on", Usage: "`on` or off: look at a host at once when something happens there, also between two cycles"},
 		&cli.IntFlag{Name: "cycles", Usage: "end after `N` cycles; 0 never ends"},
 		&cli.BoolFlag{Name: "dry-run", Usage: "print what would be done, and why, and do nothing"},
 		&cli.BoolFlag{Name: "exit-code", Usage: "with --dry-run: exit with 10 if there is something to do"},
-		&cli.StringFlag{Name: "audit-log", Usage: "append what is found, decided and done to `FILE`, as JSON lines; off for none"},
-		&cli.StringFlag{Name: "audit-size", Hidden: true, Value: "64m", Usage: "rotate the audit log when it reaches this `SIZE`"},
-		&cli.IntFlag{Name: "audit-keep", Hidden: true, Value: audit.DefaultKeep, Usage: "keep `N` rotated audit logs"},
-		&cli.BoolFlag{Name: "act-unrecorded", Usage: "continue to act when the audit log can't be written"},
+		&cli.StringFlag{Name: "audit-log", Category: command.Site + command.Top + command.Shared + command.Record, Usage: "append what is found, decided and done to `FILE`, as JSON lines; off for none"},
+		&cli.StringFlag{Name: "audit-size", Category: command.Site, Hidden: true, Value: "64m", Usage: "rotate the audit log when it reaches this `SIZE`"},
+		&cli.IntFlag{Name: "audit-keep", Category: command.Site, Hidden: true, Value: audit.DefaultKeep, Usage: "keep `N` rotated audit logs"},
+		&cli.BoolFlag{Name: "act-unrecorded", Category: command.Asked, Usage: "continue to act when the audit log can't be written"},
 		&cli.StringFlag{
-			Name: "state-dir", DefaultText: "~/.local/state/genv, or systemd's StateDirectory=",
+			Name: "state-dir", Category: command.Site + command.Shared + command.Unless("STATE_DIRECTORY"), DefaultText: "~/.local/state/genv, or systemd's StateDirectory=",
 			Usage: "save in `DIR`, for a restart, how long each finding has existed and which users were notified",
 		},
 		TimestampsFlag(),
-		&cli.StringFlag{Name: "summary", DefaultText: "none", Usage: "print a line about what happened, on stderr, once in this `TIME`, such as 1h"},
+		&cli.StringFlag{Name: "summary", Category: command.Site, DefaultText: "none", Usage: "print a line about what happened, on stderr, once in this `TIME`, such as 1h"},
 		command.FormatFlag("tui", "json"),
 	)
 }

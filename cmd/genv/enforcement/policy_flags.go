@@ -29,9 +29,9 @@ func ReadPolicy(c *cli.Context) (*policy.File, error) {
 // RuleFlags name a policy file, and override it.
 func RuleFlags() []cli.Flag {
 	flags := []cli.Flag{
-		&cli.StringFlag{Name: "policy", Usage: "policy `FILE`, or none; by default policy.yaml in ~/.config/genv or /etc/genv; flags override it"},
-		&cli.IntFlag{Name: "max-devices-per-user", DefaultText: "no cap", Usage: "detach the devices of a user beyond `N` on all hosts together"},
-		&cli.StringSliceFlag{Name: "max-devices-for-user", Usage: "the same for one user: `USER=N`; several values allowed"},
+		&cli.StringFlag{Name: "policy", Category: command.Site + command.Top + command.OrNone, Usage: "policy `FILE`, or none; by default policy.yaml in ~/.config/genv or /etc/genv; flags override it"},
+		&cli.IntFlag{Name: "max-devices-per-user", Category: command.OfPolicy, DefaultText: "no cap", Usage: "detach the devices of a user beyond `N` on all hosts together"},
+		&cli.StringSliceFlag{Name: "max-devices-for-user", Category: command.OfPolicy, Usage: "the same for one user: `USER=N`; several values allowed"},
 	}
 	flags = append(flags, onOff(enforce.RuleNonEnvProcesses, "terminate processes that are in no environment", "off")...)
 	flags = append(flags, onOff(enforce.RuleEnvDevices, "terminate processes on devices that are not attached", "on")...)
@@ -40,8 +40,8 @@ func RuleFlags() []cli.Flag {
 
 func onOff(rule enforce.Rule, text, without string) []cli.Flag {
 	return []cli.Flag{
-		&cli.BoolFlag{Name: string(rule), Usage: text, DefaultText: without},
-		&cli.BoolFlag{Name: "no-" + string(rule), Usage: "don't " + text},
+		&cli.BoolFlag{Name: string(rule), Category: command.OfPolicy, Usage: text, DefaultText: without},
+		&cli.BoolFlag{Name: "no-" + string(rule), Category: command.OfPolicy, Usage: "don't " + text},
 	}
 }
 

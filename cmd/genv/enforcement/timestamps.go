@@ -22,7 +22,7 @@ const (
 // TimestampsFlag is that of loops.
 func TimestampsFlag() cli.Flag {
 	return command.OneOf(&cli.StringFlag{
-		Name: "timestamps", Value: string(TimestampsAuto),
+		Name: "timestamps", Category: command.Site, Value: string(TimestampsAuto),
 		Usage: "`WHEN` to print the time in front of lines on stdout: auto (on a terminal), always or never; on stderr it is always printed",
 	}, []string{string(TimestampsAuto), string(TimestampsAlways), string(TimestampsNever)})
 }

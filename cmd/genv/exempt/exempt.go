@@ -53,9 +53,9 @@ func Command(with command.Program) *cli.Command {
 			&cli.StringFlag{Name: "reason", Usage: "why, for the record and for other operators: `TEXT`"},
 			&cli.BoolFlag{Name: "list", Usage: "list the exemptions"},
 			&cli.StringFlag{Name: "revoke", Usage: "end the exemption with this `ID`, as the list has it"},
-			&cli.StringFlag{Name: "socket", Usage: "ask the controller with this socket (`PATH`, or off for none); otherwise the one that runs"},
-			&cli.StringFlag{Name: "state-dir", Usage: "the `DIR` of a controller that doesn't run"},
-			&cli.StringFlag{Name: "audit-log", Usage: "record it in `FILE` if no controller runs; otherwise the next one records it at its start"},
+			&cli.StringFlag{Name: "socket", Category: command.Site + command.Top + command.OrOff + command.Unless("GENV_SOCKET"), Usage: "ask the controller with this socket (`PATH`, or off for none); otherwise the one that runs"},
+			&cli.StringFlag{Name: "state-dir", Category: command.Site + command.Shared + command.Unless("STATE_DIRECTORY"), Usage: "the `DIR` of a controller that doesn't run"},
+			&cli.StringFlag{Name: "audit-log", Category: command.Site + command.Top + command.Shared, Usage: "record it in `FILE` if no controller runs; otherwise the next one records it at its start"},
 		}, command.OutputFlags()...),
 		Action: p.exempt,
 	}

@@ -25,12 +25,14 @@ func Commands(with command.Program, named string) []*cli.Command {
 	p := &program{with}
 	onHosts := &cli.Command{Name: "remote", Usage: "work on many hosts over SSH", Flags: remoteFlags()}
 	if named == "" || named == onHosts.Name {
-		onHosts.Subcommands = p.remoteCommands()
+		onHosts.Subcommands = OnHosts(with)
 	}
 	return []*cli.Command{p.policyCommand(), onHosts}
 }
 
-func (p *program) remoteCommands() []*cli.Command {
+// OnHosts are the commands below `genv remote`; config.yaml sets their flags.
+func OnHosts(with command.Program) []*cli.Command {
+	p := &program{with}
 	return []*cli.Command{
 		{
 			Name:  "activate",

@@ -30,24 +30,24 @@ type Config struct {
 func remoteFlags() []cli.Flag {
 	return []cli.Flag{
 		hostFlag(),
-		&cli.StringFlag{Name: "hostfile", Usage: "`FILE` of hosts, one per line or YAML"},
-		&cli.StringSliceFlag{Name: "exclude", Aliases: []string{"x"}, Usage: "`HOSTS` to leave out, written as with -H"},
-		&cli.StringFlag{Name: "username", Aliases: []string{"l"}, Usage: "`USER` to log in as"},
-		&cli.StringFlag{Name: "timeout", Aliases: []string{"t"}, DefaultText: "10, or ssh_config's ConnectTimeout", Usage: "`TIME` for connecting, the handshake included, in seconds or as 500ms"},
-		&cli.StringFlag{Name: "command-timeout", Value: "30", DefaultText: "30; in a loop of enforce the interval, from 10 to 30", Usage: "`TIME` for a command or an answer of a host, in seconds or as 500ms"},
-		&cli.IntFlag{Name: "fanout", Value: 64, Usage: "log in to `N` hosts at a time"},
-		&cli.BoolFlag{Name: "exit-on-error", Aliases: []string{"e"}, Usage: "stop at the first host that fails"},
-		&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "don't print which hosts failed"},
-		&cli.StringFlag{Name: "ssh-config", Aliases: []string{"F"}, Usage: "ssh configuration `FILE` instead of ~/.ssh/config"},
-		&cli.BoolFlag{Name: "no-sudo", Usage: "run genv on the hosts without sudo, for logins as root; `sudo: false` in hosts.yaml does it for some hosts"},
-		&cli.StringFlag{Name: "ssh", DefaultText: "builtin, or `ssh:` in hosts.yaml", Usage: "`WAY` to reach hosts: builtin, or openssh to run ssh(1), for second factors, GSSAPI and what else genv's own SSH can't do"},
-		&cli.BoolFlag{Name: "insecure-ignore-host-keys", Usage: "connect to hosts without checking their keys, in this run"},
-		&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "log more to stderr, such as how each host is reached"},
+		&cli.StringFlag{Name: "hostfile", Category: command.OfFleet, Usage: "`FILE` of hosts, one per line or YAML"},
+		&cli.StringSliceFlag{Name: "exclude", Category: command.OfFleet, Aliases: []string{"x"}, Usage: "`HOSTS` to leave out, written as with -H"},
+		&cli.StringFlag{Name: "username", Category: command.OfFleet, Aliases: []string{"l"}, Usage: "`USER` to log in as"},
+		&cli.StringFlag{Name: "timeout", Category: command.OfFleet, Aliases: []string{"t"}, DefaultText: "10, or ssh_config's ConnectTimeout", Usage: "`TIME` for connecting, the handshake included, in seconds or as 500ms"},
+		&cli.StringFlag{Name: "command-timeout", Category: command.OfFleet, Value: "30", DefaultText: "30; in a loop of enforce the interval, from 10 to 30", Usage: "`TIME` for a command or an answer of a host, in seconds or as 500ms"},
+		&cli.IntFlag{Name: "fanout", Category: command.OfFleet, Value: 64, Usage: "log in to `N` hosts at a time"},
+		&cli.BoolFlag{Name: "exit-on-error", Category: command.OfFleet, Aliases: []string{"e"}, Usage: "stop at the first host that fails"},
+		&cli.BoolFlag{Name: "quiet", Category: command.OfFleet, Aliases: []string{"q"}, Usage: "don't print which hosts failed"},
+		&cli.StringFlag{Name: "ssh-config", Category: command.OfFleet, Aliases: []string{"F"}, Usage: "ssh configuration `FILE` instead of ~/.ssh/config"},
+		&cli.BoolFlag{Name: "no-sudo", Category: command.OfFleet, Usage: "run genv on the hosts without sudo, for logins as root; `sudo: false` in hosts.yaml does it for some hosts"},
+		&cli.StringFlag{Name: "ssh", Category: command.OfFleet, DefaultText: "builtin, or `ssh:` in hosts.yaml", Usage: "`WAY` to reach hosts: builtin, or openssh to run ssh(1), for second factors, GSSAPI and what else genv's own SSH can't do"},
+		&cli.BoolFlag{Name: "insecure-ignore-host-keys", Category: command.Asked, Usage: "connect to hosts without checking their keys, in this run"},
+		&cli.BoolFlag{Name: "verbose", Category: command.OfFleet, Aliases: []string{"v"}, Usage: "log more to stderr, such as how each host is reached"},
 	}
 }
 
 func hostFlag() cli.Flag {
-	return &cli.StringSliceFlag{Name: "host", Aliases: []string{"H"}, Usage: "`HOSTS`: a,b or gpu[01-16].lab or 'gpu-*,!gpu-07' or label:gpu=h100 or @group or hosts.yaml; several times"}
+	return &cli.StringSliceFlag{Name: "host", Category: command.OfFleet, Aliases: []string{"H"}, Usage: "`HOSTS`: a,b or gpu[01-16].lab or 'gpu-*,!gpu-07' or label:gpu=h100 or @group or hosts.yaml; several times"}
 }
 
 // looking are the commands that take all hosts of the default inventory if none are named.

@@ -28,7 +28,7 @@ func (p *program) doctorCommand() *cli.Command {
 		Flags: append(slices.Concat(remoteFlags(), leaderFlags(), command.OutputFlags()),
 			&cli.BoolFlag{Name: "all", Usage: "print the details of what is in order too"},
 			checkup.BundleFlag(),
-			&cli.StringFlag{Name: "policy", Usage: "the policy `FILE` for the bundle, instead of the default policy.yaml"}),
+			&cli.StringFlag{Name: "policy", Category: command.Site + command.Top + command.OrNone, Usage: "the policy `FILE` for the bundle, instead of the default policy.yaml"}),
 		Action: p.remoteDoctor,
 	}
 }
@@ -36,7 +36,7 @@ func (p *program) doctorCommand() *cli.Command {
 // leaderFlags are those about a leader: here --leader has nothing act.
 func leaderFlags() []cli.Flag {
 	flags := leadership.Flags()
-	flags[0] = &cli.StringFlag{Name: "leader", Usage: "also check the election of controllers at this `URL`, such as etcd://a:2379,b:2379,c:2379/genv/lab or, with TLS, etcds://…; off for none"}
+	flags[0] = &cli.StringFlag{Name: "leader", Category: command.Site + command.Shared, Usage: "also check the election of controllers at this `URL`, such as etcd://a:2379,b:2379,c:2379/genv/lab or, with TLS, etcds://…; off for none"}
 	return flags
 }
 

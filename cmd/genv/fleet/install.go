@@ -32,12 +32,12 @@ func installFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "check", Usage: "change nothing; print what is installed and what would be done, and exit with 10 if something would change"},
 		&cli.BoolFlag{Name: "upgrade", Usage: "replace another version of genv; connected controllers continue with the new one"},
 		&cli.BoolFlag{Name: "uninstall", Usage: "remove genv, its shims and its sudoers file; state and logs stay"},
-		&cli.StringFlag{Name: "path", DefaultText: remote.DefaultGenv + ", or `genv:` of hosts.yaml", Usage: "`PATH` of genv on the hosts"},
-		&cli.StringFlag{Name: "sudoers-for", DefaultText: "the login", Usage: "the `USER` who may run genv with sudo on the hosts, without a password"},
-		&cli.StringFlag{Name: "binary-amd64", Usage: "`FILE` with genv for hosts with this architecture, if this one is for another"},
-		&cli.StringFlag{Name: "binary-arm64", Usage: "`FILE` with genv for hosts with this architecture, if this one is for another"},
+		&cli.StringFlag{Name: "path", Category: command.Site, DefaultText: remote.DefaultGenv + ", or `genv:` of hosts.yaml", Usage: "`PATH` of genv on the hosts"},
+		&cli.StringFlag{Name: "sudoers-for", Category: command.Site, DefaultText: "the login", Usage: "the `USER` who may run genv with sudo on the hosts, without a password"},
+		&cli.StringFlag{Name: "binary-amd64", Category: command.Site, Usage: "`FILE` with genv for hosts with this architecture, if this one is for another"},
+		&cli.StringFlag{Name: "binary-arm64", Category: command.Site, Usage: "`FILE` with genv for hosts with this architecture, if this one is for another"},
 		&cli.BoolFlag{Name: "ask-sudo-password", Usage: "ask once for sudo's password, for hosts where sudo wants one"},
-		&cli.StringFlag{Name: "host-timeout", Value: "10m", Usage: "`TIME` for everything on a host"},
+		&cli.StringFlag{Name: "host-timeout", Category: command.Site, Value: "10m", Usage: "`TIME` for everything on a host"},
 	)
 }
 

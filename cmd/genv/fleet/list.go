@@ -27,7 +27,7 @@ func (l *listing) alsoFailed(hosts int) string {
 }
 
 func listFlags() []cli.Flag {
-	return append(command.OutputFlags(), &cli.BoolFlag{Name: "no-summary", Usage: "leave out the summary"})
+	return append(command.OutputFlags(), &cli.BoolFlag{Name: "no-summary", Category: command.Output, Usage: "leave out the summary"})
 }
 
 func (p *program) readListing(c *cli.Context) (listing, error) {

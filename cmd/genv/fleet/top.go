@@ -27,19 +27,19 @@ type topConfig struct {
 func topFlags() []cli.Flag {
 	return []cli.Flag{
 		socketFlag("read from the controller with this `PATH` (or off: look at the hosts)"),
-		&cli.StringFlag{Name: "interval", Aliases: []string{"i"}, Value: "10", Usage: "without a controller: `TIME` between two looks at the hosts, in seconds or as 500ms"},
-		&cli.StringFlag{Name: "filter", Usage: "show only what meets `CONDITIONS`, such as 'host~gpu-1 user=bob util<5 state=finding'"},
+		&cli.StringFlag{Name: "interval", Category: command.Site, Aliases: []string{"i"}, Value: "10", Usage: "without a controller: `TIME` between two looks at the hosts, in seconds or as 500ms"},
+		&cli.StringFlag{Name: "filter", Category: command.Site, Usage: "show only what meets `CONDITIONS`, such as 'host~gpu-1 user=bob util<5 state=finding'"},
 		&cli.BoolFlag{Name: "plain", Usage: "print lines, for screen readers and logs: a host again when it has changed"},
 		&cli.BoolFlag{Name: "once", Usage: "with --plain: print each host once, and end"},
 		&cli.IntFlag{Name: "cycles", Usage: "with --plain: end after `N` cycles; 0 never ends"},
 		&cli.BoolFlag{Name: "read-only", Usage: "allow no actions; this is the default"},
-		&cli.BoolFlag{Name: "allow-actions", Usage: "allow to terminate, warn, detach, exempt and hold, each after a confirmation; for root and the controller's account"},
+		&cli.BoolFlag{Name: "allow-actions", Category: command.Asked, Usage: "allow to terminate, warn, detach, exempt and hold, each after a confirmation; for root and the controller's account"},
 	}
 }
 
 // socketFlag is the flag for findController.
 func socketFlag(usage string) cli.Flag {
-	return &cli.StringFlag{Name: "socket", DefaultText: "that of the running controller", Usage: usage + "; $" + socket.Variable}
+	return &cli.StringFlag{Name: "socket", Category: command.Site + command.Top + command.OrOff + command.Unless(socket.Variable), DefaultText: "that of the running controller", Usage: usage + "; $" + socket.Variable}
 }
 
 func (p *program) readTopConfig(c *cli.Context) (config topConfig, err error) {

@@ -36,8 +36,8 @@ func (p *program) waitCommand() *cli.Command {
 			&cli.IntFlag{Name: "gpus", Value: 1, Usage: "wait for `N` free GPUs on one host"},
 			gpulist.ModelFlag(),
 			&cli.StringFlag{Name: "memory", Usage: "only GPUs with at least this `MEMORY` in all, such as 40g"},
-			&cli.StringFlag{Name: "within", DefaultText: "no limit", Usage: "give up after this `TIME`, in seconds or as 2h"},
-			&cli.StringFlag{Name: "interval", Value: "30", Usage: "ask all hosts again after this `TIME`, in seconds or as 1m"},
+			&cli.StringFlag{Name: "within", Category: command.Site, DefaultText: "no limit", Usage: "give up after this `TIME`, in seconds or as 2h"},
+			&cli.StringFlag{Name: "interval", Category: command.Site, Value: "30", Usage: "ask all hosts again after this `TIME`, in seconds or as 1m"},
 			command.FormatFlag("tui", "json")),
 		Action: p.remoteWait,
 	}

@@ -22,7 +22,7 @@ type watchConfig struct {
 
 func watchFlags() []cli.Flag {
 	return append([]cli.Flag{
-		&cli.StringFlag{Name: "interval", Aliases: []string{"i"}, Value: "10", Usage: "`TIME` between two looks at the hosts, in seconds or as 500ms"},
+		&cli.StringFlag{Name: "interval", Category: command.Site, Aliases: []string{"i"}, Value: "10", Usage: "`TIME` between two looks at the hosts, in seconds or as 500ms"},
 		enforcement.TimestampsFlag(),
 	}, listeners.Flags()...)
 }

@@ -15,7 +15,7 @@ import (
 // ControllerFlags select from the log of a controller.
 func ControllerFlags() []cli.Flag {
 	return append(Flags(),
-		&cli.StringFlag{Name: "audit-log", Usage: "the log `FILE` ($GENV_AUDIT_LOG)"},
+		&cli.StringFlag{Name: "audit-log", Category: command.Site + command.Top + command.Shared + command.Unless("GENV_AUDIT_LOG"), Usage: "the log `FILE` ($GENV_AUDIT_LOG)"},
 		&cli.StringSliceFlag{Name: "host", Aliases: []string{"H"}, Usage: "only actions on this `HOST`"},
 		&cli.BoolFlag{Name: "stats", Usage: "print how many warnings, actions, exemptions and failures there were, by user and rule"},
 	)

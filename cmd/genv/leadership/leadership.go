@@ -30,11 +30,11 @@ const loginVariable = "GENV_LEADER_LOGIN"
 // Flags are those about a leader. Few set more than the first, so that help leaves them to config.yaml.
 func Flags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "leader", Usage: "act only while this controller leads among those with the same `URL`, such as etcd://a:2379,b:2379,c:2379/genv/lab or, with TLS, etcds://…"},
-		&cli.StringFlag{Name: "leader-ca", Hidden: true, DefaultText: "the system's", Usage: "the authorities of etcd's certificates (`FILE`, PEM)"},
-		&cli.StringFlag{Name: "leader-cert", Hidden: true, Usage: "the certificate by which etcd knows this controller (`FILE`, PEM)"},
-		&cli.StringFlag{Name: "leader-key", Hidden: true, Usage: "the key of the certificate (`FILE`, PEM)"},
-		&cli.StringFlag{Name: "leader-login", Hidden: true, DefaultText: "$" + loginVariable, Usage: "a private `FILE` with USER:PASSWORD for etcd"},
+		&cli.StringFlag{Name: "leader", Category: command.Site + command.Shared + command.Loop, Usage: "act only while this controller leads among those with the same `URL`, such as etcd://a:2379,b:2379,c:2379/genv/lab or, with TLS, etcds://…"},
+		&cli.StringFlag{Name: "leader-ca", Category: command.Site + command.Shared + command.Loop, Hidden: true, DefaultText: "the system's", Usage: "the authorities of etcd's certificates (`FILE`, PEM)"},
+		&cli.StringFlag{Name: "leader-cert", Category: command.Site + command.Shared + command.Loop, Hidden: true, Usage: "the certificate by which etcd knows this controller (`FILE`, PEM)"},
+		&cli.StringFlag{Name: "leader-key", Category: command.Site + command.Shared + command.Loop, Hidden: true, Usage: "the key of the certificate (`FILE`, PEM)"},
+		&cli.StringFlag{Name: "leader-login", Category: command.Site + command.Shared + command.Loop, Hidden: true, DefaultText: "$" + loginVariable, Usage: "a private `FILE` with USER:PASSWORD for etcd"},
 	}
 }
 

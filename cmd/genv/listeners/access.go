@@ -15,7 +15,7 @@ import (
 
 func accessFlags() []cli.Flag {
 	return []cli.Flag{&cli.StringFlag{
-		Name:  "web-config",
+		Name: "web-config", Category: command.Site + command.Loop,
 		Usage: "TLS and passwords of --web and --metrics: a `FILE` of the format of Prometheus' web.config.file; not for unix sockets",
 	}}
 }

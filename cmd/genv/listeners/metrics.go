@@ -20,7 +20,7 @@ func (m *Metrics) asked() bool { return m.Address != "" }
 
 func metricsFlags() []cli.Flag {
 	return []cli.Flag{&cli.StringFlag{
-		Name: "metrics", Usage: "serve metrics for Prometheus on `ADDRESS`, such as 127.0.0.1:9400; :9400 is on all addresses of this machine",
+		Name: "metrics", Category: command.Site + command.Loop, Usage: "serve metrics for Prometheus on `ADDRESS`, such as 127.0.0.1:9400; :9400 is on all addresses of this machine",
 	}}
 }
 

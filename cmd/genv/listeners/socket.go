@@ -23,7 +23,7 @@ type Socket struct {
 
 func socketFlags() []cli.Flag {
 	return []cli.Flag{&cli.StringFlag{
-		Name: "socket", DefaultText: "/run/genv-controller/" + socket.Name + ", or below $XDG_RUNTIME_DIR",
+		Name: "socket", Category: command.Site + command.Loop + command.Top + command.OrOff + command.Unless(socket.Variable), DefaultText: "/run/genv-controller/" + socket.Name + ", or below $XDG_RUNTIME_DIR",
 		Usage: "serve the live state on this unix socket (`PATH`, or off); $" + socket.Variable,
 	}}
 }

@@ -30,10 +30,10 @@ func ForgetCommand(with command.Program) *cli.Command {
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "user", Aliases: []string{"u"}, Usage: "the `USER`"},
 			&cli.BoolFlag{Name: "dry-run", Usage: "only say how much it is"},
-			&cli.StringFlag{Name: "audit-log", Usage: "the log `FILE` ($GENV_AUDIT_LOG)"},
-			&cli.StringFlag{Name: "state-dir", DefaultText: "that of the service, or one's own", Usage: "the `DIR` of the controller"},
-			&cli.StringFlag{Name: "history", DefaultText: "the file in --state-dir", Usage: "the `URL` of the PostgreSQL database to which controllers write"},
-			&cli.StringFlag{Name: "history-fleet", DefaultText: "the only one there", Usage: "the `NAME` of the fleet in that database"},
+			&cli.StringFlag{Name: "audit-log", Category: command.Site + command.Top + command.Shared, Usage: "the log `FILE` ($GENV_AUDIT_LOG)"},
+			&cli.StringFlag{Name: "state-dir", Category: command.Site + command.Shared + command.Unless("STATE_DIRECTORY"), DefaultText: "that of the service, or one's own", Usage: "the `DIR` of the controller"},
+			&cli.StringFlag{Name: "history", Category: command.Site + command.Shared, DefaultText: "the file in --state-dir", Usage: "the `URL` of the PostgreSQL database to which controllers write"},
+			&cli.StringFlag{Name: "history-fleet", Category: command.Site + command.Shared, DefaultText: "the only one there", Usage: "the `NAME` of the fleet in that database"},
 		},
 		Action: p.forget,
 	}

@@ -24,10 +24,10 @@ import (
 // HistoryFlags say whether a controller keeps who used what.
 func HistoryFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "history", Value: on, Usage: "keep who used which GPU, for genv remote report: `on`, in --state-dir; on a PostgreSQL server, such as postgres://genv@db.lab/genv; or off"},
-		&cli.StringFlag{Name: "history-fleet", Hidden: true, DefaultText: "the key of --leader, or this machine's name", Usage: "the `NAME` of this fleet on a PostgreSQL server"},
-		&cli.StringFlag{Name: "history-keep", Hidden: true, Value: text.FormatDuration(store.DefaultKeepDays), Usage: "for this `TIME`, such as 90d"},
-		&cli.StringFlag{Name: "history-names", Hidden: true, DefaultText: "as long as the usage", Usage: "keep the names of users for this `TIME`, such as 90d; then replace them by pseudonyms"},
+		&cli.StringFlag{Name: "history", Category: command.Site + command.Shared, Value: on, Usage: "keep who used which GPU, for genv remote report: `on`, in --state-dir; on a PostgreSQL server, such as postgres://genv@db.lab/genv; or off"},
+		&cli.StringFlag{Name: "history-fleet", Category: command.Site + command.Shared, Hidden: true, DefaultText: "the key of --leader, or this machine's name", Usage: "the `NAME` of this fleet on a PostgreSQL server"},
+		&cli.StringFlag{Name: "history-keep", Category: command.Site, Hidden: true, Value: text.FormatDuration(store.DefaultKeepDays), Usage: "for this `TIME`, such as 90d"},
+		&cli.StringFlag{Name: "history-names", Category: command.Site, Hidden: true, DefaultText: "as long as the usage", Usage: "keep the names of users for this `TIME`, such as 90d; then replace them by pseudonyms"},
 	}
 }
 

@@ -20,7 +20,7 @@ func flags() []cli.Flag {
 		command.OneOf(&cli.StringFlag{Name: "by", Value: by()[0], Usage: "`WHAT` the lines are: " + strings.Join(by(), ", ")}, by()),
 		&cli.IntFlag{Name: "top", Usage: "only the first `N` lines; 0 for all"},
 		command.FormatFlag(formats()...),
-		&cli.BoolFlag{Name: "no-header", Usage: "leave out the names of the columns"},
+		&cli.BoolFlag{Name: "no-header", Category: command.Output, Usage: "leave out the names of the columns"},
 	}
 }
 

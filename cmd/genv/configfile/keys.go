@@ -1,0 +1,217 @@
+package configfile
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/strictyaml"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// The sections that aren't a command.
+const (
+	top    = "(top)"
+	remote = "remote"
+)
+
+// keys are the flags that config.yaml may set, by section and key. Section "" has those that it
+// may not set.
+type keys map[string]map[string]cli.Flag
+
+// keysOf reads them from the flags of the commands below `genv remote`.
+func keysOf(commands []*cli.Command) keys {
+	k := keys{}
+	for _, cmd := range commands {
+		for _, flag := range cmd.Flags {
+			for _, section := range sectionsFor(cmd, flag) {
+				k.put(section, flag)
+			}
+		}
+	}
+	for key, flag := range k[top] {
+		delete(k, key) // `hosts` is a key, and no section
+		delete(k[""], flag.Names()[0])
+	}
+	return k
+}
+
+func sectionsFor(cmd *cli.Command, flag cli.Flag) []string {
+	if !command.Has(flag, command.Site) {
+		return []string{""}
+	}
+	var sections []string
+	if !slices.ContainsFunc(cmd.Subcommands, takesHosts) { // else it would be theirs, too
+		sections = append(sections, cmd.Name)
+	}
+	if command.Has(flag, command.Top) {
+		sections = append(sections, top)
+	}
+	if command.Has(flag, command.Remote) {
+		sections = append(sections, remote)
+	}
+	return sections
+}
+
+func takesHosts(cmd *cli.Command) bool { return command.Takes(cmd, "hostfile") }
+
+func (k keys) put(section string, flag cli.Flag) {
+	key := flag.Names()[0]
+	if key == "host" && section != "" {
+		key = "hosts"
+	}
+	if k[section] == nil {
+		k[section] = map[string]cli.Flag{}
+	}
+	k[section][key] = flag
+}
+
+// sections are those with a key, or all with "".
+func (k keys) sections(key string) (sections []string) {
+	for section, flags := range k {
+		if _, ok := flags[key]; section != "" && (ok || key == "") {
+			sections = append(sections, section)
+		}
+	}
+	slices.Sort(sections)
+	return sections
+}
+
+// Keys are the keys of a section; "" is the top of the file.
+func Keys(commands []*cli.Command, section string) []string {
+	if section == "" {
+		section = top
+	}
+	return sorted(keysOf(commands)[section])
+}
+
+func sorted[V any](values map[string]V) []string { return slices.Sorted(maps.Keys(values)) }
+
+func sectionTitle(section string) string {
+	switch section {
+	case top:
+		return "all commands"
+	case remote:
+		return "all commands of genv remote"
+	}
+	return "genv remote " + section
+}
+
+// refusal is why a flag can't be set here, if it can't.
+func (k keys) refusal(name string) string {
+	flag, ok := k[""][name]
+	if !ok {
+		return ""
+	}
+	reason := "it is about a single run"
+	switch {
+	case command.Has(flag, command.OfPolicy):
+		return "it would override the policy file; write it into " + Policy
+	case command.Has(flag, command.Asked):
+		reason = "it is asked for in a single run"
+	case command.Has(flag, command.Output):
+		reason = "programs that run genv rely on the default"
+	}
+	return fmt.Sprintf("%s; write --%s in the command line", reason, name)
+}
+
+// words reads the value of a flag: of the kind that its type and its placeholder say.
+func words(flag cli.Flag, n *strictyaml.Node) []string {
+	placeholder := command.Placeholder(flag.(cli.DocGenerationFlag)) //nolint:forcetypeassert // as all flags
+	switch flag.(type) {
+	case *cli.BoolFlag:
+		n.Bool()
+		return []string{n.Scalar()}
+	case *cli.IntFlag:
+		high := 1_000_000
+		if placeholder == "PORT" {
+			high = 65535
+		}
+		n.Int(1, high)
+		return []string{n.Scalar()}
+	}
+	switch placeholder {
+	case "HOSTS":
+		return hostList(n)
+	case "TIME":
+		return duration(flag, n)
+	case "SIZE":
+		return size(n)
+	case "FILE", "PATH", "DIR", "FOLDER":
+		return path(flag, n)
+	}
+	if _, many := flag.(*cli.StringSliceFlag); many {
+		return wordList(n)
+	}
+	return word(n)
+}
+
+func word(n *strictyaml.Node) []string {
+	text := n.Scalar()
+	if text == "" {
+		n.Failf("the value is empty; write it, or remove the line")
+	}
+	return []string{text}
+}
+
+// wordList is a word, or a list of words.
+func wordList(n *strictyaml.Node) []string {
+	if !n.IsList() {
+		return word(n)
+	}
+	var words []string
+	n.List(func(item *strictyaml.Node) { words = append(words, word(item)...) })
+	return words
+}
+
+// hostList is hosts as with -H. Files in it must not depend on the folder in which genv is
+// started.
+func hostList(n *strictyaml.Node) []string {
+	words := wordList(n)
+	for _, word := range words {
+		for _, item := range text.SplitHosts(word) {
+			ext := filepath.Ext(item)
+			if (ext == ".yaml" || ext == ".yml") && !strings.Contains(item, "label:") && !filepath.IsAbs(item) {
+				n.Failf("%s: write the file with its absolute path", item)
+			}
+		}
+	}
+	return words
+}
+
+// path is a path that doesn't depend on the folder in which genv is started.
+func path(flag cli.Flag, n *strictyaml.Node) []string {
+	if n.IsText() && (n.Text() == Off && command.Has(flag, command.OrOff) || n.Text() == NoPolicy && command.Has(flag, command.OrNone)) {
+		return []string{n.Text()}
+	}
+	words := word(n)
+	if words[0] != "" && !filepath.IsAbs(words[0]) {
+		n.Failf("%q is not an absolute path; write one that begins with /", words[0])
+	}
+	return words
+}
+
+// duration allows 0 for an interval: its command says whether that means anything.
+func duration(flag cli.Flag, n *strictyaml.Node) []string {
+	low := time.Millisecond
+	if flag.Names()[0] == "interval" {
+		low = 0
+	}
+	n.Duration(low, 365*24*time.Hour)
+	return []string{n.Scalar()}
+}
+
+func size(n *strictyaml.Node) []string {
+	words := word(n)
+	if m, err := snapshot.ParseMemory(words[0]); words[0] != "" && (err != nil || m.Bytes() < 1e6) {
+		n.Failf("%q is not a size of 1m or more; write it as 64m", words[0])
+	}
+	return words
+}
