@@ -63,31 +63,31 @@ type examination struct {
 	Host
 }
 
-// Examine looks at a host. What could not be looked at is Skipped.
-func (d *Doctor) Examine(ctx context.Context, host remote.Host) Host {
-	began := time.Now()
+func (d *Doctor) begin(host remote.Host) *examination {
 	e := &examination{Doctor: d, host: host, token: "genv-" + rand.Text(), found: map[doctor.Name]doctor.Check{}}
 	e.Host.Host = host.Name
+	return e
+}
+
+// Examine looks at a host. What could not be looked at is Skipped.
+func (d *Doctor) Examine(ctx context.Context, host remote.Host) Host {
+	began, e := time.Now(), d.begin(host)
 	if e.resolve(ctx) {
 		e.look(ctx)
 	}
-	e.conclude()
 	e.TookMS = time.Since(began).Milliseconds()
-	return e.Host
+	return e.conclude()
 }
 
 // NotBegun is a host that was not examined.
 func NotBegun(host remote.Host, why error) Host {
-	e := &examination{host: host, found: map[doctor.Name]doctor.Check{}}
-	e.Host.Host = host.Name
+	e := (*Doctor)(nil).begin(host)
 	e.fail(doctor.NameResolution, why)
-	e.failedWith(why)
-	e.conclude()
-	return e.Host
+	return e.conclude()
 }
 
 // conclude puts the checks in order, and decides the status.
-func (e *examination) conclude() {
+func (e *examination) conclude() Host {
 	for _, name := range doctor.Names() {
 		c, made := e.found[name]
 		if !made {
@@ -98,6 +98,7 @@ func (e *examination) conclude() {
 	if e.Status = doctor.Overall(e.Checks); e.Status == doctor.OK && e.Failure != nil {
 		e.Status = doctor.Skipped // it was stopped
 	}
+	return e.Host
 }
 
 func (e *examination) add(checks ...doctor.Check) {
@@ -106,9 +107,12 @@ func (e *examination) add(checks ...doctor.Check) {
 	}
 }
 
-// fail adds a check that failed; the class of the error is the cause.
-func (e *examination) fail(name doctor.Name, err error) {
-	e.add(failed(name, err))
+// fail adds a check that failed, and that no command ran. The class of the error is the cause, unless
+// a row of a table knows a better one.
+func (e *examination) fail(name doctor.Name, err error, table ...doctor.Check) {
+	e.add(doctor.First(name, append(table, failed(name, err))...))
+	f := remote.FailureOf(e.host.Name, err)
+	e.Failure = &f
 }
 
 func failed(name doctor.Name, err error) doctor.Check {

@@ -3,8 +3,9 @@ package doctor
 import (
 	"archive/tar"
 	"context"
+	"errors"
 	"fmt"
-	"io/fs"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -77,22 +78,22 @@ func driverIn(parts map[string]string) doctor.Driver {
 			}
 		}
 	}
-	switch status {
-	case "", "124", "137":
-		return doctor.Driver{Took: took, Err: nvidiasmi.ErrTimeout}
-	case "127":
-		return doctor.Driver{Err: nvidiasmi.ErrNotInstalled}
-	}
-	code, err := strconv.Atoi(status)
-	if err != nil {
-		return doctor.Driver{Err: nvidiasmi.ErrGarbled}
-	}
 	d := doctor.Driver{Took: took}
-	if d.Err = nvidiasmi.Failure(nvidiasmi.RunResult{Stdout: []byte(parts["smi"]), ExitCode: code}); d.Err == nil {
-		d.Modes, d.Err = nvidiasmi.ParseModes([]byte(parts["smi"]))
-	}
-	if d.Err == nil && len(d.Modes) == 0 {
-		d.Err = nvidiasmi.ErrNoDevices
+	code, err := strconv.Atoi(status)
+	switch {
+	case slices.Contains([]string{"", "124", "137"}, status):
+		d.Err = nvidiasmi.ErrTimeout
+	case code == 127:
+		d.Err = nvidiasmi.ErrNotInstalled
+	case err != nil:
+		d.Err = nvidiasmi.ErrGarbled
+	default:
+		if d.Err = nvidiasmi.Failure(nvidiasmi.RunResult{Stdout: []byte(parts["smi"]), ExitCode: code}); d.Err != nil {
+			break
+		}
+		if d.Modes, d.Err = nvidiasmi.ParseModes([]byte(parts["smi"])); d.Err == nil && len(d.Modes) == 0 {
+			d.Err = nvidiasmi.ErrNoDevices
+		}
 	}
 	return d
 }
@@ -143,7 +144,8 @@ func fileIn(line string) (f doctor.File, ok bool) {
 	if err != nil {
 		return f, false
 	}
-	f = doctor.File{Mode: modeOf(uint32(mode)), UID: snapshot.UID(parse(words[1])), Links: parse(words[2]), Size: int64(parse(words[3]))}
+	info := (&tar.Header{Mode: int64(mode)}).FileInfo() // archives have the bits of stat(2)
+	f = doctor.File{Mode: info.Mode(), UID: snapshot.UID(parse(words[1])), Links: parse(words[2]), Size: int64(parse(words[3]))}
 	if len(words) == 5 {
 		f.Name = words[4]
 	}
@@ -153,18 +155,12 @@ func fileIn(line string) (f doctor.File, ok bool) {
 	return f, true
 }
 
-// modeOf is the mode of stat(2) as Go writes it: archives have the same bits.
-func modeOf(st uint32) fs.FileMode { return (&tar.Header{Mode: int64(st)}).FileInfo().Mode() }
-
 func unitsIn(printed string) doctor.Systemd {
-	if strings.TrimSpace(printed) == "absent" {
-		return doctor.Systemd{Absent: true}
+	s := doctor.Systemd{Absent: strings.TrimSpace(printed) == "absent", Units: doctor.ParseUnits([]byte(printed))}
+	if len(s.Units) == 0 {
+		s.Err = errors.New("systemctl printed nothing about genv's units")
 	}
-	units := doctor.ParseUnits([]byte(printed))
-	if len(units) == 0 {
-		return doctor.Systemd{Err: fmt.Errorf("systemctl printed nothing about genv's units")}
-	}
-	return doctor.Systemd{Units: units}
+	return s
 }
 
 // spacesIn reads the lines of df: for each folder its path, the kilobytes, and the inodes

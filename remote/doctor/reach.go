@@ -22,34 +22,26 @@ func (e *examination) resolve(ctx context.Context) bool {
 		e.Way = &way
 	}
 	if err != nil {
-		c := failed(doctor.NameResolution, err)
-		e.add(doctor.First(doctor.NameResolution, doctor.If(remote.ClassOf(err) == remote.Unreachable, "no-such-name", "%v", err), c))
-		e.failedWith(err)
+		e.fail(doctor.NameResolution, err, doctor.If(remote.ClassOf(err) == remote.Unreachable, "no-such-name", "%v", err))
 	} else if way.Direct() {
 		e.add(doctor.Good(doctor.NameResolution, "%s", addresses(way)))
 	}
 	return err == nil
 }
 
-func (e *examination) failedWith(err error) {
-	f := remote.FailureOf(e.host.Name, err)
-	e.Failure = &f
-}
-
 // reached adds what a login proves.
 func (e *examination) reached(peer remote.Peer) {
-	way := e.Way
 	e.Address = peer.Address
-	if way.Direct() {
+	if e.Way.Direct() {
 		e.add(doctor.Good(doctor.TCP, "connected to %s", cmp.Or(peer.Address, "unknown")))
 	} else {
 		through := "through a ProxyCommand"
-		if hops := way.Settings.ProxyJump; way.OpenSSH {
+		if hops := e.Way.Settings.ProxyJump; e.Way.OpenSSH {
 			through = "by ssh(1)"
 		} else if len(hops) > 0 {
 			through = "through the jump host " + text.OneLine(strings.Join(hops, ","))
 		}
-		e.add(doctor.Good(doctor.NameResolution, "%s, resolved %s", way.Settings.HostName, through),
+		e.add(doctor.Good(doctor.NameResolution, "%s, resolved %s", e.Way.Settings.HostName, through),
 			doctor.Good(doctor.TCP, "connected %s", through))
 	}
 	e.add(e.keyOf(peer))
@@ -63,7 +55,6 @@ func (e *examination) keyOf(peer remote.Peer) doctor.Check {
 
 // unreached adds what a failed connection shows.
 func (e *examination) unreached(err error) {
-	way := e.Way
 	class := remote.ClassOf(err)
 	peer, shown := sshclient.Shown(err)
 	switch {
@@ -72,14 +63,19 @@ func (e *examination) unreached(err error) {
 	case class == remote.HostKey, class == remote.HostKeyChanged:
 		e.answered()
 		e.fail(doctor.HostKey, err)
-	case way.Direct() && (shown || class == remote.Auth):
+	case e.Way.Direct() && (shown || class == remote.Auth):
 		e.answered()
 		e.add(e.keyOf(peer))
 		e.fail(doctor.Login, err)
 	case class == remote.Auth, class == remote.OpenSSH, class == remote.Configuration:
 		e.fail(doctor.Login, err)
 	default:
-		e.add(noConnection(err))
+		is := func(cause error) bool { return errors.Is(err, cause) }
+		e.fail(doctor.TCP, err,
+			doctor.If(is(syscall.ECONNREFUSED), "connection-refused", "%v", err),
+			doctor.If(is(syscall.EHOSTUNREACH) || is(syscall.ENETUNREACH), "no-route", "%v", err),
+			doctor.If(class == remote.Timeout, "silent", "%v", err),
+			doctor.If(class == remote.Unreachable && is(context.DeadlineExceeded), "no-answer", "%v", err))
 	}
 }
 
@@ -88,17 +84,6 @@ func (e *examination) answered() {
 	if e.Way.Direct() {
 		e.add(doctor.Good(doctor.TCP, "an SSH server answers at port %d", e.Way.Settings.Port))
 	}
-}
-
-// noConnection is why no SSH server answered.
-func noConnection(err error) doctor.Check {
-	class, is := remote.ClassOf(err), func(cause error) bool { return errors.Is(err, cause) }
-	return doctor.First(doctor.TCP,
-		doctor.If(is(syscall.ECONNREFUSED), "connection-refused", "%v", err),
-		doctor.If(is(syscall.EHOSTUNREACH) || is(syscall.ENETUNREACH), "no-route", "%v", err),
-		doctor.If(class == remote.Timeout, "silent", "%v", err),
-		doctor.If(class == remote.Unreachable && is(context.DeadlineExceeded), "no-answer", "%v", err),
-		failed(doctor.TCP, err))
 }
 
 // addresses are those to which the host's name leads.

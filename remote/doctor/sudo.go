@@ -28,7 +28,7 @@ func (e *examination) checkSudo(s *survey) doctor.Check {
 	last := doctor.OneLine(lastLine(s.sudo))
 	rules, err := parseSudoers(s.sudo)
 	return doctor.First(doctor.Sudo,
-		doctor.If(e.host.NoSudo && s.uid == 0, "", "not needed: the login is root"),
+		doctor.If(e.host.NoSudo && s.uid == "0", "", "not needed: the login is root"),
 		doctor.If(e.host.NoSudo, "no-root", "genv runs without root here (`sudo: false`): it shows devices and environments, and nothing can be enforced").
 			Next("remove `sudo: false` for it from hosts.yaml and allow genv in sudoers: "+remote.SudoersLine(s.sudoUser(), s.sudoPath())),
 		doctor.If(s.status < 0, doctor.Unsure, "sudo was not asked"),

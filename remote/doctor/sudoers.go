@@ -163,46 +163,37 @@ func (r *sudoRules) allows(program string, args ...string) sudoAnswer {
 }
 
 func (c *sudoRule) matches(program, args string) bool {
-	return c.program == "ALL" && c.anyArgs || c.matchesProgram(program) && c.matchesArgs(args)
+	return c.program == "ALL" && c.anyArgs ||
+		c.matchesProgram(program) && (c.anyArgs || args == "" && c.args == `""` || c.like(c.args, args))
 }
 
 // matchesProgram compares the paths: a folder with a slash at its end means the
 // programs in it, a wildcard doesn't match a slash.
 func (c *sudoRule) matchesProgram(program string) bool {
-	switch {
-	case strings.HasSuffix(c.program, "/"):
+	if strings.HasSuffix(c.program, "/") {
 		return path.Dir(program)+"/" == c.program
-	case isExpression(c.program):
-		return c.matchesExpression(c.program, program)
 	}
-	matched, err := path.Match(c.program, program)
-	return matched || err != nil && c.refuses
+	sameDepth := strings.Count(c.program, "/") == strings.Count(program, "/")
+	return (sameDepth || isExpression(c.program)) && c.like(c.program, program)
 }
 
 func isExpression(pattern string) bool {
 	return strings.HasPrefix(pattern, "^") && strings.HasSuffix(pattern, "$")
 }
 
-// matchesArgs compares the arguments as one text; `""` means none.
-func (c *sudoRule) matchesArgs(args string) bool {
+// like compares a text with a regular expression or a pattern of fnmatch(3). It takes one that can't be
+// read, since sudo's expressions are POSIX's, for one that refuses the command.
+func (c *sudoRule) like(pattern, text string) bool {
 	switch {
-	case c.anyArgs:
-		return true
-	case c.args == `""`:
-		return args == ""
-	case isExpression(c.args):
-		return c.matchesExpression(c.args, args)
-	}
-	return c.matchesExpression(expressionOf(c.args), args)
-}
-
-// matchesExpression takes an expression that can't be read, since sudo's are POSIX's, for
-// one that refuses the command.
-func (c *sudoRule) matchesExpression(expression, text string) bool {
-	if len(expression) > maxSudoPattern {
+	case len(pattern) > maxSudoPattern:
 		return c.refuses
+	case isExpression(pattern):
+	case !strings.ContainsAny(pattern, `*?[\`):
+		return pattern == text
+	default:
+		pattern = expressionOf(pattern)
 	}
-	e, err := regexp.Compile(`(?s)\A(?:` + expression + `)\z`)
+	e, err := regexp.Compile(`(?s)\A(?:` + pattern + `)\z`)
 	if err != nil {
 		return c.refuses
 	}
@@ -214,27 +205,23 @@ func (c *sudoRule) matchesExpression(expression, text string) bool {
 func expressionOf(pattern string) string {
 	var b strings.Builder
 	for i := 0; i < len(pattern); i++ {
-		c := pattern[i]
-		end := 0
-		if c == '[' {
-			end = strings.IndexByte(pattern[i+1:], ']')
-		}
-		switch {
+		end := strings.IndexByte(pattern[i+1:], ']')
+		switch c := pattern[i]; {
 		case c == '*':
 			b.WriteString(".*")
 		case c == '?':
 			b.WriteByte('.')
-		case end > 0:
-			class := pattern[i+1 : i+1+end]
+		case c == '[' && end > 0:
+			class := strings.ReplaceAll(pattern[i+1:i+1+end], `\`, `\\`)
 			if class[0] == '!' {
 				class = "^" + class[1:]
 			}
-			b.WriteString("[" + strings.ReplaceAll(class, `\`, `\\`) + "]")
+			b.WriteString("[" + class + "]")
 			i += end + 1
+		case c == '\\' && i+1 < len(pattern):
+			i++
+			fallthrough
 		default:
-			if c == '\\' && i+1 < len(pattern) {
-				i++
-			}
 			b.WriteString(regexp.QuoteMeta(pattern[i : i+1]))
 		}
 	}

@@ -30,7 +30,7 @@ const surveyScript = `LC_ALL=C; export LC_ALL; t=$1; say() { echo; echo "$t $1";
 // survey is what the survey printed.
 type survey struct {
 	user     string
-	uid      int // -1 if it is unknown
+	uid      string // empty if it is unknown
 	system   doctor.System
 	sudo     string // what `sudo -n -l` printed
 	status   int    // its exit status; -1 if it wasn't asked
@@ -62,34 +62,27 @@ func (e *examination) survey(ctx context.Context) (s survey, ok bool) {
 	peer, connected := e.Client.Peer(e.host)
 	if err != nil && !connected {
 		e.unreached(err)
-		e.failedWith(err)
 		return s, false
 	}
 	e.reached(peer)
 	parts := sections(out.Stdout, e.token)
 	if _, complete := parts["end"]; !complete {
 		if err == nil || remote.ClassOf(err) == remote.CommandFailed {
-			err = otherOutput(err)
+			text := "the login works, but it runs another program than the one that was asked for"
+			if err != nil {
+				text += ": " + err.Error()
+			}
+			err = &remote.Error{
+				Class: remote.InvalidOutput, Err: errors.New(text),
+				Next: "let the login run commands: look for ForceCommand in sshd_config, command= in authorized_keys, and the login's shell",
+			}
 		}
 		e.fail(doctor.Login, err)
-		e.failedWith(err)
 		return s, false
 	}
 	s = parseSurvey(parts)
-	e.add(doctor.Good(doctor.Login, "as %s (uid %s)", cmp.Or(s.user, "unknown"), number(s.uid)))
+	e.add(doctor.Good(doctor.Login, "as %s (uid %s)", cmp.Or(s.user, "unknown"), cmp.Or(s.uid, "unknown")))
 	return s, true
-}
-
-// otherOutput is the failure of a login that doesn't run our commands.
-func otherOutput(cause error) error {
-	text := "the login works, but it runs another program than the one that was asked for"
-	if cause != nil {
-		text += ": " + cause.Error()
-	}
-	return &remote.Error{
-		Class: remote.InvalidOutput, Err: errors.New(text),
-		Next: "let the login run commands: look for ForceCommand in sshd_config, command= in authorized_keys, and the login's shell",
-	}
 }
 
 // sections splits output at the lines that begin with the token.
@@ -106,11 +99,11 @@ func sections(output []byte, token string) map[string]string {
 }
 
 func parseSurvey(parts map[string]string) survey {
-	s := survey{uid: -1, status: -1, programs: map[string]program{}}
+	s := survey{status: -1, programs: map[string]program{}}
 	who := append(strings.Split(parts["who"], "\n"), "", "", "", "")
 	s.user = doctor.OneLine(who[0])
-	if uid, err := strconv.ParseUint(who[1], 10, 32); err == nil {
-		s.uid = int(uid)
+	if _, err := strconv.ParseUint(who[1], 10, 32); err == nil {
+		s.uid = who[1]
 	}
 	s.system = doctor.System{OS: doctor.OSName(parts["os"]), Kernel: doctor.OneLine(who[2]), Arch: doctor.OneLine(who[3])}
 	status, listed, _ := strings.Cut(parts["sudo"], "\n")
@@ -137,11 +130,4 @@ func parseSurvey(parts map[string]string) survey {
 func lastLine(output string) string {
 	lines := strings.Split(strings.TrimSpace(output), "\n")
 	return lines[len(lines)-1]
-}
-
-func number(n int) string {
-	if n < 0 {
-		return "unknown"
-	}
-	return strconv.Itoa(n)
 }

@@ -164,18 +164,24 @@ const (
 	maxProgram     = 512 << 10 // of its output, the end, in bytes
 )
 
-// output is what a program printed, on stdout and stderr; empty if it failed.
-func output(ctx context.Context, program string, args ...string) string {
+// Run runs a program in the C locale, and returns the end of what it printed on stdout and stderr.
+func Run(ctx context.Context, program string, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, programTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Env = append(cmd.Environ(), "LC_ALL=C")
 	cmd.WaitDelay = time.Second
 	out, err := cmd.CombinedOutput()
+	return out[max(0, len(out)-maxProgram):], err
+}
+
+// output is what a program printed; empty if it failed.
+func output(ctx context.Context, program string, args ...string) string {
+	out, err := Run(ctx, program, args...)
 	if err != nil {
 		return ""
 	}
-	return string(out[max(0, len(out)-maxProgram):])
+	return string(out)
 }
 
 // cleanJSON is a value as JSON without secrets.

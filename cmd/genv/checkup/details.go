@@ -19,7 +19,7 @@ func (s *Style) writeDetails(b *strings.Builder, d *remotedoctor.Document) {
 		statuses = []doctor.Status{doctor.OK, doctor.Skipped, doctor.Warning, doctor.Failed}
 	}
 	for _, status := range statuses {
-		heading := s.coloured(headings[status], status) + "\n"
+		heading := s.coloured(words[status].heading, status) + "\n"
 		for _, name := range doctor.Names() {
 			found := checksOf(d, name, status)
 			if len(found) == 0 {
@@ -31,8 +31,6 @@ func (s *Style) writeDetails(b *strings.Builder, d *remotedoctor.Document) {
 		}
 	}
 }
-
-var headings = map[doctor.Status]string{doctor.OK: "OK", doctor.Skipped: "Skipped", doctor.Warning: "Warnings", doctor.Failed: "Failed"}
 
 // checksOf are the results of a check with a status, as failures of hosts.
 func checksOf(d *remotedoctor.Document, name doctor.Name, status doctor.Status) []remote.Failure {
@@ -51,8 +49,14 @@ func (s *Style) writeCauses(b *strings.Builder, found []remote.Failure) {
 		if other := slices.IndexFunc(causes, func(c remote.Cause) bool { return c.Class != causes[0].Class }); other > 0 {
 			same = causes[:other]
 		}
-		for _, line := range s.linesOf(same) {
-			s.writeItem(b, "    ", line)
+		chunk := len(same)
+		if s.All { // all causes, else not more than are read
+			chunk = 1
+		}
+		for some := range slices.Chunk(same, chunk) {
+			for _, line := range render.CauseLines(some) {
+				s.writeItem(b, "    ", line)
+			}
 		}
 		for _, step := range render.NextSteps(same) {
 			if step != "" {
@@ -61,18 +65,6 @@ func (s *Style) writeCauses(b *strings.Builder, found []remote.Failure) {
 		}
 		causes = causes[len(same):]
 	}
-}
-
-// linesOf are all causes with All, else not more than are read.
-func (s *Style) linesOf(causes []remote.Cause) []string {
-	if !s.All {
-		return render.CauseLines(causes)
-	}
-	var lines []string
-	for i := range causes {
-		lines = append(lines, render.CauseLines(causes[i:i+1])...)
-	}
-	return lines
 }
 
 func (s *Style) writeItem(b *strings.Builder, before, item string) {

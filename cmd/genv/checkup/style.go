@@ -34,14 +34,21 @@ func Exit(status doctor.Status) error {
 	return nil
 }
 
-var colours = map[doctor.Status]string{doctor.OK: "32", doctor.Warning: "33", doctor.Failed: "31;1", doctor.Skipped: "2"}
+// words are how a status is printed: in the table, short where it would be too wide, above details, and
+// its colour.
+var words = map[doctor.Status]struct{ word, short, heading, colour string }{
+	doctor.OK:      {"ok", "ok", "OK", "32"},
+	doctor.Skipped: {"-", "-", "Skipped", "2"},
+	doctor.Warning: {"warning", "warn", "Warnings", "33"},
+	doctor.Failed:  {"failed", "FAIL", "Failed", "31;1"},
+}
 
 // coloured is a word in the colour of a status.
 func (s *Style) coloured(word string, status doctor.Status) string {
 	if !s.Colourful {
 		return word
 	}
-	return "\x1b[" + colours[status] + "m" + word + "\x1b[0m"
+	return "\x1b[" + words[status].colour + "m" + word + "\x1b[0m"
 }
 
 // pad fills a word with spaces to a width, in characters.

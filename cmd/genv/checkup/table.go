@@ -38,12 +38,6 @@ func WriteFleet(w io.Writer, d *remotedoctor.Document, s Style) error {
 	return err
 }
 
-// words are those of the table: whole ones, or short ones where it would be too wide.
-var (
-	words      = map[doctor.Status]string{doctor.OK: "ok", doctor.Warning: "warning", doctor.Failed: "failed", doctor.Skipped: "-"}
-	shortWords = map[doctor.Status]string{doctor.OK: "ok", doctor.Warning: "warn", doctor.Failed: "FAIL", doctor.Skipped: "-"}
-)
-
 // titles are the columns that are not named like their check.
 var titles = map[doctor.Name]string{doctor.HostKey: "KEY", doctor.PIDNamespace: "PIDNS", doctor.Services: "UNITS", doctor.Controller: "CTRL"}
 
@@ -54,25 +48,33 @@ func titleOf(name doctor.Name) string {
 	return strings.ToUpper(string(name))
 }
 
+// table is a table of hosts: its columns, the gap between them, and whether the words are short.
+type table struct {
+	*remotedoctor.Document
+	names []doctor.Name
+	gap   int
+	short bool
+}
+
 // writeTable writes the table. On a terminal that is too narrow for it the words get
 // shorter, then the gaps, and then columns are left out in which no host has a problem.
 func (s *Style) writeTable(b *strings.Builder, d *remotedoctor.Document) {
-	names, use, gap, left := doctor.Names(), words, 2, []string(nil)
+	t, left := table{d, doctor.Names(), 2, false}, []string(nil)
 	for _, narrow := range []func(){
-		func() { use = shortWords },
-		func() { gap = 1 },
-		func() { gap = 2; names, left = distinctive(d) },
+		func() { t.short = true },
+		func() { t.gap = 1 },
+		func() { t.gap = 2; t.names, left = distinctive(d) },
 	} {
-		if s.Width > 0 && widthOf(d, names, use, gap) > s.Width {
+		if _, total := t.widths(); s.Width > 0 && total > s.Width {
 			narrow()
 		}
 	}
-	widths := widthsOf(d, names, use)
+	widths, _ := t.widths()
 	write := func(host string, cell func(doctor.Name) (word, shown string)) {
 		line := pad(host, widths[0])
-		for i, n := range names {
+		for i, n := range t.names {
 			word, shown := cell(n)
-			line += strings.Repeat(" ", gap) + shown + strings.Repeat(" ", widths[i+1]-len(word))
+			line += strings.Repeat(" ", t.gap) + shown + strings.Repeat(" ", widths[i+1]-len(word))
 		}
 		b.WriteString(strings.TrimRight(line, " ") + "\n")
 	}
@@ -82,7 +84,7 @@ func (s *Style) writeTable(b *strings.Builder, d *remotedoctor.Document) {
 	for i := range d.Hosts {
 		write(text.Printable(d.Hosts[i].Host), func(n doctor.Name) (string, string) {
 			status := d.Hosts[i].Check(n).Status
-			return use[status], s.coloured(use[status], status)
+			return t.word(status), s.coloured(t.word(status), status)
 		})
 	}
 	if len(left) > 0 {
@@ -90,27 +92,28 @@ func (s *Style) writeTable(b *strings.Builder, d *remotedoctor.Document) {
 	}
 }
 
-// widthsOf are the widths of the columns, the first of which has the hosts.
-func widthsOf(d *remotedoctor.Document, names []doctor.Name, use map[doctor.Status]string) []int {
-	widths := []int{len("HOST")}
-	for _, n := range names {
-		widths = append(widths, len(titleOf(n)))
+func (t *table) word(status doctor.Status) string {
+	if t.short {
+		return words[status].short
 	}
-	for i := range d.Hosts {
-		widths[0] = max(widths[0], utf8.RuneCountInString(text.Printable(d.Hosts[i].Host)))
-		for j, n := range names {
-			widths[j+1] = max(widths[j+1], len(use[d.Hosts[i].Check(n).Status]))
-		}
-	}
-	return widths
+	return words[status].word
 }
 
-func widthOf(d *remotedoctor.Document, names []doctor.Name, use map[doctor.Status]string, gap int) int {
-	total := gap * len(names)
-	for _, width := range widthsOf(d, names, use) {
-		total += width
+// widths are those of the columns, the first of which has the hosts, and of the table.
+func (t *table) widths() (widths []int, total int) {
+	widths = []int{len("HOST")}
+	for i := range t.Hosts {
+		widths[0] = max(widths[0], utf8.RuneCountInString(text.Printable(t.Hosts[i].Host)))
 	}
-	return total
+	total = widths[0]
+	for _, n := range t.names {
+		width := len(titleOf(n))
+		for i := range t.Hosts {
+			width = max(width, len(t.word(t.Hosts[i].Check(n).Status)))
+		}
+		widths, total = append(widths, width), total+t.gap+width
+	}
+	return widths, total
 }
 
 // distinctive are the checks in which a host has a problem, and the titles of the others.

@@ -3,9 +3,7 @@ package host
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"os"
-	"os/exec"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -62,7 +60,7 @@ func (p *program) doctorHere(c *cli.Context) error {
 func (p *program) examine(ctx context.Context, timeout time.Duration) *doctor.Document {
 	options := disk.Config{Now: p.Now, RootDir: disk.RootDir(p.Getenv)}
 	m := &doctor.Machine{
-		SMI: localhost.NvidiaSMI(p.Getenv, timeout), Notes: disk.New(disk.Dir(p.Getenv), options), Run: runProgram,
+		SMI: localhost.NvidiaSMI(p.Getenv, timeout), Notes: disk.New(disk.Dir(p.Getenv), options), Run: checkup.Run,
 		StateDir: disk.Dir(p.Getenv), RootDir: options.RootDir, Record: p.recordOfRoot(), Proc: "/proc", SysRun: "/run",
 		Genv: doctor.Program{Version: p.Version, Protocol: agent.Version}, Restricted: localhost.Hardware(p.Getenv).Restricted(p.Now()),
 	}
@@ -89,16 +87,4 @@ func (p *program) recordOfRoot() string {
 	default:
 		return path
 	}
-}
-
-// runProgram is a doctor.Runner.
-func runProgram(ctx context.Context, program string, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Env = append(cmd.Environ(), "LC_ALL=C")
-	cmd.WaitDelay = time.Second
-	out, err := cmd.Output()
-	if err != nil {
-		return out, fmt.Errorf("%s: %w", program, err)
-	}
-	return out, nil
 }
