@@ -227,7 +227,7 @@ func about(r *election.Registration, now time.Time) string {
 	if !r.Cycled.IsZero() {
 		cycle = "the last cycle ended " + ago(r.Cycled, now)
 	}
-	return fmt.Sprintf("genv %s, %s, %s", cmp.Or(doctor.OneLine(r.Version), "unknown"), hosts, cycle)
+	return fmt.Sprintf("genv %s, %s, %s", cmp.Or(r.Version, "unknown"), hosts, cycle)
 }
 
 // ago is how long ago something was; another clock may be ahead.

@@ -43,7 +43,7 @@ func (e *examination) plain(ctx context.Context) {
 	if len(parts) == 0 && err != nil {
 		for _, name := range doctor.HostNames() {
 			if _, made := e.found[name]; !made {
-				e.add(doctor.Unknown(name, "%s", doctor.OneLine(err.Error())))
+				e.add(doctor.Unknown(name, "%v", err))
 			}
 		}
 		return

@@ -1,6 +1,8 @@
 // Package doctor is the model of `genv doctor`: checks, what each of them found, and the
-// next step for whatever is not in order. The judgements are functions of facts: Machine
-// collects those of this machine, remote/doctor what a controller sees of a host.
+// next step for whatever is not in order. The judgements are functions of facts, each a table
+// of which the first row that holds is the result; one table has the status and next step of
+// each cause. Machine collects the facts of this machine, remote/doctor what a controller sees
+// of a host.
 //
 //	check := doctor.CheckDriver(doctor.Driver{Took: took, Modes: modes, Err: err})
 //	if check.Status == doctor.Failed {

@@ -127,27 +127,30 @@ func (m *Machine) holder(ctx context.Context, dir *folder.Folder) string {
 
 // spaces are the file systems on which genv writes.
 func (m *Machine) spaces() []Space {
-	root := func(st *unix.Statfs_t) uint64 { return st.Bfree }  // root may use what is reserved
-	user := func(st *unix.Statfs_t) uint64 { return st.Bavail } // users write state files
-	found := []Space{space("the state files", m.StateDir, user), space("root's notes", m.RootDir, root)}
+	found := []Space{space("the state files", m.StateDir, false), space("root's notes", m.RootDir, true)}
 	if m.Record == "" {
 		return found
 	}
-	record := space("the record", filepath.Dir(m.Record), root)
+	record := space("the record", filepath.Dir(m.Record), true)
 	if f, err := stat(record.Path, os.Lstat); err == nil && record.Path == filepath.Dir(m.Record) {
 		record.Folder, record.Owner = &f, m.Owner
 	}
 	return append([]Space{record}, found...)
 }
 
-// space is the file system of a folder, or of the nearest one that exists.
-func space(what, path string, free func(*unix.Statfs_t) uint64) Space {
+// space is the file system of a folder, or of the nearest one that exists. Root, unlike the users who
+// write state files, may use what is reserved.
+func space(what, path string, root bool) Space {
 	s := Space{For: what, Path: path}
 	var st unix.Statfs_t
 	for s.Err = unix.Statfs(s.Path, &st); errors.Is(s.Err, unix.ENOENT) && s.Path != "/" && s.Path != "."; s.Err = unix.Statfs(s.Path, &st) {
 		s.Path = filepath.Dir(s.Path)
 	}
-	s.Free, s.Inodes, s.NoInodes = free(&st)*uint64(st.Bsize), st.Ffree, st.Files == 0
+	free := st.Bavail
+	if root {
+		free = st.Bfree
+	}
+	s.Free, s.Inodes, s.NoInodes = free*uint64(st.Bsize), st.Ffree, st.Files == 0
 	s.ReadOnly = st.Flags&unix.ST_RDONLY != 0
 	return s
 }

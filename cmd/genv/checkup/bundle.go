@@ -79,13 +79,9 @@ func (b *Bundle) AddPolicy(name string, data []byte, err error) {
 }
 
 func (b *Bundle) add(name string, data []byte, err error) {
-	if err == nil && b.err == nil {
-		err = b.tar.WriteHeader(&tar.Header{Name: "genv-bundle/" + name, Mode: 0o600, Size: int64(len(data)), ModTime: b.program.Now()})
-	}
-	if err == nil && b.err == nil {
-		_, err = b.tar.Write(data)
-	}
-	b.err = cmp.Or(b.err, err)
+	header := b.tar.WriteHeader(&tar.Header{Name: "genv-bundle/" + name, Mode: 0o600, Size: int64(len(data)), ModTime: b.program.Now()})
+	_, body := b.tar.Write(data)
+	b.err = cmp.Or(b.err, err, header, body)
 }
 
 // Write adds the document and what is known about this machine, then what more adds, and
