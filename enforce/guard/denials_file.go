@@ -2,7 +2,6 @@ package guard
 
 import (
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -22,45 +21,35 @@ func NewDenials() Denials {
 	return Denials{Schema: denialsSchema, Epoch: rand.Text(), Denials: []Denial{}}
 }
 
-// WriteDenials replaces the denialsFile in root's run folder. Only root may read it.
-func WriteDenials(dir string, l Denials) error {
-	d, err := folder.OpenTrusted(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.PutJSON(denialsFile, l, 0o600, false)
+var denialsNote = folder.Note[Denials]{
+	Name: denialsFile, Max: maxDenialsFile, Mode: 0o600, Invalid: snapshot.ErrInvalid, Check: (*Denials).check,
 }
+
+// WriteDenials replaces the denialsFile in root's run folder. Only root may read it.
+func WriteDenials(dir string, l Denials) error { return denialsNote.Write(dir, l) }
 
 // ReadDenials returns the list in the denialsFile; an empty one, with a new epoch, if there is none. The
 // error wraps folder.ErrUnsafe if others than root could have written it, or
 // snapshot.ErrInvalid.
 func ReadDenials(dir string) (Denials, error) {
-	data, err := folder.ReadTrusted(dir, denialsFile, maxDenialsFile)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	l, err := denialsNote.Read(dir)
+	if errors.Is(err, fs.ErrNotExist) {
 		return NewDenials(), nil
-	case err != nil:
-		return Denials{}, err
 	}
-	return decodeDenials(data)
+	return l, err
 }
 
-func decodeDenials(data []byte) (Denials, error) {
-	var l Denials
-	if err := json.Unmarshal(data, &l); err != nil {
-		return Denials{}, fmt.Errorf("%w: %s: %w", snapshot.ErrInvalid, denialsFile, err)
-	}
-	if l.Schema != denialsSchema || l.Epoch == "" || len(l.Denials) > MaxDenials {
-		return Denials{}, fmt.Errorf("%w: %s has the denialsSchema %q", snapshot.ErrInvalid, denialsFile, l.Schema)
+func (l *Denials) check() error {
+	if l.Epoch == "" || len(l.Denials) > MaxDenials {
+		return errors.New("it has no epoch, or too many denials")
 	}
 	last := uint64(0)
 	for i := range l.Denials {
 		d := &l.Denials[i]
 		if d.Seq <= last || d.Seq > l.LastSeq || d.ID == 0 || d.ID > d.Seq || snapshot.CheckText("name", d.Name) != nil {
-			return Denials{}, fmt.Errorf("%w: %s: denial %d", snapshot.ErrInvalid, denialsFile, d.ID)
+			return fmt.Errorf("denial %d", d.ID)
 		}
 		last = d.Seq
 	}
-	return l, nil
+	return folder.CheckSchema(l.Schema, denialsSchema)
 }

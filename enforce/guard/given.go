@@ -2,11 +2,8 @@ package guard
 
 import (
 	"crypto/rand"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
-	"os"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -61,6 +58,10 @@ const (
 	orderLockWithin = 2 * time.Second
 )
 
+var orderNote = folder.Note[storedOrder]{
+	Name: OrderFile, Max: maxOrder, Mode: 0o600, Invalid: snapshot.ErrInvalid, Check: (*storedOrder).check,
+}
+
 // Errors by what the caller does about them.
 var (
 	// ErrNoOrder: no order was given since the machine was started.
@@ -89,11 +90,11 @@ func OfferOrder(dir string, o Order, id string, now At, replaces func(present Gi
 	if id == "" {
 		id = rand.Text()
 	}
-	d, unlock, err := lockOrder(dir)
+	d, err := lockOrder(dir)
 	if err != nil {
 		return Given{}, false, err
 	}
-	defer unlock()
+	defer d.Close()
 	if present, err := ReadOrder(dir); !replaces(present, err) {
 		return present, false, nil
 	}
@@ -104,11 +105,11 @@ func OfferOrder(dir string, o Order, id string, now At, replaces func(present Gi
 // RenewOrder gives an order again, so that its lease begins again. With ErrReplaced another one
 // was given meanwhile, which is returned and stays.
 func RenewOrder(dir string, g Given, now At) (Given, error) {
-	d, unlock, err := lockOrder(dir)
+	d, err := lockOrder(dir)
 	if err != nil {
 		return g, err
 	}
-	defer unlock()
+	defer d.Close()
 	present, err := ReadOrder(dir)
 	if err != nil {
 		return g, err
@@ -122,11 +123,11 @@ func RenewOrder(dir string, g Given, now At) (Given, error) {
 // WithdrawOrder takes an order back, unless another one was given meanwhile, which is
 // ErrReplaced: the guard then has no order, and whoever wants to may give one.
 func WithdrawOrder(dir string, g Given) error {
-	d, unlock, err := lockOrder(dir)
+	d, err := lockOrder(dir)
 	if err != nil {
 		return err
 	}
-	defer unlock()
+	defer d.Close()
 	present, err := ReadOrder(dir)
 	switch {
 	case errors.Is(err, ErrNoOrder):
@@ -138,30 +139,12 @@ func WithdrawOrder(dir string, g Given) error {
 }
 
 // lockOrder opens the run folder, which it makes if it is missing, for one writer at a time.
-func lockOrder(dir string) (*folder.Folder, func(), error) {
-	d, err := OpenRunDir(dir)
-	if err != nil {
-		return nil, nil, err
-	}
-	held, err := d.Lock(orderLock, orderLockWithin)
-	if err != nil {
-		d.Close()
-		return nil, nil, err
-	}
-	return d, func() { _ = held.Close(); d.Close() }, nil
-}
-
-// OpenRunDir opens root's run folder, and makes it if it is missing. It refuses one that
-// others may writeOrder.
-func OpenRunDir(dir string) (*folder.Folder, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, err
-	}
-	d, err := folder.OpenTrusted(dir)
+func lockOrder(dir string) (*folder.Folder, error) {
+	d, err := folder.MakePublic(dir) // users read guard.json
 	if err != nil {
 		return nil, err
 	}
-	if err := d.Chmod(0o755); err != nil { // whatever the umask: users read guard.json
+	if err := d.Hold(orderLock, orderLockWithin); err != nil {
 		d.Close()
 		return nil, err
 	}
@@ -170,37 +153,32 @@ func OpenRunDir(dir string) (*folder.Folder, error) {
 
 func writeOrder(d *folder.Folder, o Order, id string, now At) (Given, error) {
 	g := Given{Order: o, ID: id, Time: now.Time, bootID: now.BootID, ends: now.SinceBoot + o.Lease}
-	err := d.PutJSON(OrderFile, storedOrder{
+	return g, orderNote.Put(d, storedOrder{
 		Schema: orderSchema, ID: id, orderWire: o.wire(), Time: now.Time.UTC(), BootID: g.bootID, EndsMS: g.ends.Milliseconds(),
-	}, 0o600, false)
-	return g, err
+	})
 }
 
 // ReadOrder returns the last order that was given, whether or not its lease has ended. The
 // error wraps ErrNoOrder if there is none, folder.ErrUnsafe if others than root could have
 // written it, or snapshot.ErrInvalid.
 func ReadOrder(dir string) (Given, error) {
-	data, err := folder.ReadTrusted(dir, OrderFile, maxOrder)
+	s, err := orderNote.Read(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Given{}, ErrNoOrder
 	}
 	if err != nil {
 		return Given{}, err
 	}
-	return decodeOrder(data)
-}
-
-func decodeOrder(data []byte) (Given, error) {
-	var s storedOrder
-	if err := json.Unmarshal(data, &s); err != nil {
-		return Given{}, fmt.Errorf("%w: %s: %w", snapshot.ErrInvalid, OrderFile, err)
-	}
-	if s.Schema != orderSchema || s.ID == "" || len(s.ID) > maxOrderID {
-		return Given{}, fmt.Errorf("%w: %s has the schema %q", snapshot.ErrInvalid, OrderFile, s.Schema)
-	}
 	g := Given{ID: s.ID, Time: s.Time, bootID: s.BootID, ends: time.Duration(s.EndsMS) * time.Millisecond}
 	if err := g.set(&s.orderWire); err != nil {
 		return Given{}, err
 	}
 	return g, nil
+}
+
+func (s *storedOrder) check() error {
+	if s.ID == "" || len(s.ID) > maxOrderID {
+		return errors.New("its id is missing or too long")
+	}
+	return folder.CheckSchema(s.Schema, orderSchema)
 }

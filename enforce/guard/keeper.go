@@ -76,7 +76,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 
 // lock waits for the lock; without an error or a lock, ctx has ended.
 func (k *Keeper) lock(ctx context.Context) (*os.File, error) {
-	dir, err := OpenRunDir(k.RunDir)
+	dir, err := folder.MakePublic(k.RunDir)
 	if err != nil {
 		return nil, fmt.Errorf("keep the guard: %w", err)
 	}
@@ -103,7 +103,7 @@ func (k *Keeper) lock(ctx context.Context) (*os.File, error) {
 // error it is nil if a Keeper holds the lock. It waits for a moment: a program that a process
 // starts holds its locks, too, until it runs.
 func TryLock(runDir string) (*os.File, error) {
-	dir, err := OpenRunDir(runDir)
+	dir, err := folder.MakePublic(runDir)
 	if err != nil {
 		return nil, err
 	}

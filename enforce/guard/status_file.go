@@ -67,6 +67,11 @@ const (
 	MaxUsers = 500
 )
 
+var statusNote = folder.Note[Status]{
+	Name: statusFile, Max: maxStatus, Mode: 0o644, Invalid: snapshot.ErrInvalid,
+	Check: func(s *Status) error { return folder.CheckSchema(s.Schema, statusSchema) },
+}
+
 // ErrNoStatus means that no guard was on since the machine was started.
 var ErrNoStatus = errors.New("no guard was on since the machine was started")
 
@@ -76,40 +81,25 @@ func WriteStatus(dir string, s Status) error {
 	if len(s.Users) > MaxUsers {
 		s.Users, s.UsersLeftOut = s.Users[:MaxUsers], len(s.Users)-MaxUsers
 	}
-	data, err := json.Marshal(s)
-	if err == nil && len(data) >= maxStatus { // a thousand long names are exempt
+	if data, err := json.Marshal(s); err == nil && len(data) >= maxStatus { // a thousand long names are exempt
 		s.Order, s.UsersLeftOut, s.Users = nil, s.UsersLeftOut+len(s.Users), []User{}
-		data, err = json.Marshal(s)
 	}
-	if err != nil {
-		return err
-	}
-	d, err := OpenRunDir(dir)
+	d, err := folder.MakePublic(dir)
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	return d.Put(statusFile, append(data, '\n'), 0o644, false)
+	return statusNote.Put(d, s)
 }
 
 // ReadStatus reads it. The error wraps ErrNoStatus if there is none, folder.ErrUnsafe if
 // others than root could have written it, or snapshot.ErrInvalid.
 func ReadStatus(dir string) (Status, error) {
-	data, err := folder.ReadTrusted(dir, statusFile, maxStatus)
+	s, err := statusNote.Read(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Status{}, fmt.Errorf("%w: there is no %s", ErrNoStatus, filepath.Join(dir, statusFile))
+		err = fmt.Errorf("%w: there is no %s", ErrNoStatus, filepath.Join(dir, statusFile))
 	}
-	if err != nil {
-		return Status{}, err
-	}
-	var s Status
-	if err := json.Unmarshal(data, &s); err != nil {
-		return Status{}, fmt.Errorf("%w: %s: %w", snapshot.ErrInvalid, statusFile, err)
-	}
-	if s.Schema != statusSchema {
-		return Status{}, fmt.Errorf("%w: %s has the schema %q", snapshot.ErrInvalid, statusFile, s.Schema)
-	}
-	return s, nil
+	return s, err
 }
 
 // Now is the mode that the kernel is in at a time.

@@ -1,7 +1,6 @@
 package container
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -46,18 +45,6 @@ type Record struct {
 type recordFile struct {
 	Schema int `json:"schema"`
 	Record
-}
-
-// DecodeRecord reads the content of a file. It checks everything; its error wraps ErrInvalidRecord.
-func DecodeRecord(data []byte) (Record, error) {
-	var f recordFile
-	if err := json.Unmarshal(data, &f); err != nil {
-		return Record{}, fmt.Errorf("%w: %w", ErrInvalidRecord, err)
-	}
-	if f.Schema != recordSchema {
-		return Record{}, fmt.Errorf("%w: schema %d", ErrInvalidRecord, f.Schema)
-	}
-	return f.Record, f.check()
 }
 
 func (r *Record) check() error {

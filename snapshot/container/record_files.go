@@ -28,7 +28,21 @@ const maxRecordFile = 16 << 10
 // RecordsDir is the folder of the records in root's run folder.
 func RecordsDir(run string) string { return filepath.Join(run, recordsFolder) }
 
-func recordName(id string) string { return id + ".json" }
+// recordNote is the file of a container's record.
+func recordNote(id string) folder.Note[recordFile] {
+	return folder.Note[recordFile]{
+		Name: id + ".json", Max: maxRecordFile, Mode: 0o644, Invalid: ErrInvalidRecord,
+		Check: func(f *recordFile) error {
+			switch {
+			case f.Schema != recordSchema:
+				return fmt.Errorf("%w: schema %d", ErrInvalidRecord, f.Schema)
+			case f.ID != id:
+				return fmt.Errorf("%w: it is about another container", ErrInvalidRecord)
+			}
+			return f.check()
+		},
+	}
+}
 
 // WriteRecord writes or replaces the record of a container, for everybody to read. Only root
 // calls it. Missing folders are created; an error, ErrInvalidRecord included, leaves the old
@@ -37,10 +51,7 @@ func WriteRecord(run string, r Record) error {
 	if err := r.check(); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(run, 0o755); err != nil {
-		return err
-	}
-	parent, err := folder.OpenTrusted(run)
+	parent, err := folder.MakeTrusted(run)
 	if err != nil {
 		return err
 	}
@@ -50,15 +61,10 @@ func WriteRecord(run string, r Record) error {
 		return err
 	}
 	defer d.Close()
-	if err := d.CheckPrivate(); err != nil {
+	if err := d.Hold(recordsLock, recordsLockWithin); err != nil {
 		return err
 	}
-	lock, err := d.Lock(recordsLock, recordsLockWithin)
-	if err != nil {
-		return err
-	}
-	defer lock.Close()
-	return d.PutJSON(recordName(r.ID), recordFile{recordSchema, r}, 0o644, false)
+	return recordNote(r.ID).Put(d, recordFile{recordSchema, r})
 }
 
 // ReadRecord reads the record of a container. It trusts only a file that no other user than
@@ -69,15 +75,8 @@ func ReadRecord(run, id string) (Record, error) {
 	if !IsID(id) {
 		return Record{}, fmt.Errorf("%w: its id is not 64 hexadecimal digits", ErrInvalidRecord)
 	}
-	data, err := folder.ReadTrusted(RecordsDir(run), recordName(id), maxRecordFile)
-	if err != nil {
-		return Record{}, err
-	}
-	r, err := DecodeRecord(data)
-	if err == nil && r.ID != id {
-		err = fmt.Errorf("%w: it is about another container", ErrInvalidRecord)
-	}
-	return r, err
+	f, err := recordNote(id).Read(RecordsDir(run))
+	return f.Record, err
 }
 
 // RemoveRecord removes the record of a container, which may be missing. Only root calls it.
@@ -107,15 +106,13 @@ func removeRecordIf(run, id string, wanted func() bool) error {
 		return err
 	}
 	defer d.Close()
-	lock, err := d.Lock(recordsLock, recordsLockWithin)
-	if err != nil {
+	if err := d.Hold(recordsLock, recordsLockWithin); err != nil {
 		return err
 	}
-	defer lock.Close()
 	if !wanted() {
 		return nil
 	}
-	return d.Remove(recordName(id))
+	return d.Remove(recordNote(id).Name)
 }
 
 // ListRecords returns the ids of the containers that have a record, in the order of the ids.

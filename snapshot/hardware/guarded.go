@@ -1,9 +1,7 @@
 package hardware
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"slices"
 	"strings"
@@ -37,18 +35,8 @@ type guardStatus struct {
 	} `json:"order"`
 }
 
-// readGuard reads guard.json in dir. Only a file that root alone can write counts. The
-// error wraps ErrGarbled if the file can't be understood.
-func readGuard(dir string) (s guardStatus, err error) {
-	data, err := folder.ReadTrusted(dir, guardFile, maxGuard)
-	if err != nil {
-		return s, err
-	}
-	if err := json.Unmarshal(data, &s); err != nil {
-		return s, fmt.Errorf("%w: %s: %w", ErrGarbled, guardFile, err)
-	}
-	return s, nil
-}
+// guardNote is guard.json, as root's genv wrote it.
+var guardNote = folder.Note[guardStatus]{Name: guardFile, Max: maxGuard, Invalid: ErrGarbled}
 
 // on says whether a mode is one of a guard that is on.
 func on(m snapshot.GuardMode) bool { return m == snapshot.GuardWatch || m == snapshot.GuardEnforce }
@@ -70,7 +58,7 @@ func (s *guardStatus) endedWithKeeper(processes proc.FS) bool {
 // is watch or enforce, and its time isn't over. A file of root's that can't be understood
 // counts as a guard: genv then names devices by UUID, which is right without one, too.
 func IsGuarded(dir string, now time.Time) bool {
-	s, err := readGuard(dir)
+	s, err := guardNote.Read(dir)
 	if err != nil {
 		return errors.Is(err, ErrGarbled)
 	}
@@ -80,7 +68,7 @@ func IsGuarded(dir string, now time.Time) bool {
 // Guard is what the guard does at this time, according to guard.json in dir; nil if that
 // can't be said. Without the file, no guard was on since the machine was started.
 func Guard(dir string, now time.Time, processes proc.FS) *snapshot.Guard {
-	s, err := readGuard(dir)
+	s, err := guardNote.Read(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return &snapshot.Guard{Mode: snapshot.GuardOff}

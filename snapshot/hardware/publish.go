@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"reflect"
 
@@ -26,6 +25,11 @@ const (
 
 // Path is the path of the list that Publish writes, in root's run folder.
 func Path(dir string) string { return filepath.Join(dir, devicesFile) }
+
+var devicesNote = folder.Note[published]{
+	Name: devicesFile, Max: maxDevices, Mode: 0o644, Invalid: ErrGarbled,
+	Check: func(p *published) error { return folder.CheckSchema(p.Schema, devicesSchema) },
+}
 
 // published is the content of devices.json.
 type published struct {
@@ -58,18 +62,12 @@ func Publish(dir string, list []Device) (changed bool, err error) {
 	if old, err := Read(dir); err == nil && reflect.DeepEqual(old, normalized(list)) {
 		return false, nil
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return false, err
-	}
-	d, err := folder.OpenTrusted(dir)
+	d, err := folder.MakePublic(dir)
 	if err != nil {
 		return false, err
 	}
 	defer d.Close()
-	if err := d.Chmod(0o755); err != nil {
-		return false, err
-	}
-	return true, d.PutJSON(devicesFile, encode(list), 0o644, false)
+	return true, devicesNote.Put(d, encode(list))
 }
 
 // Read returns the list that root's genv has published in dir. It trusts the file only if
@@ -77,14 +75,14 @@ func Publish(dir string, list []Device) (changed bool, err error) {
 // error wraps ErrNotPublished if there is none, and otherwise ErrGarbled or
 // folder.ErrUnsafe: in any case the devices are unknown, not zero.
 func Read(dir string) ([]Device, error) {
-	data, err := folder.ReadTrusted(dir, devicesFile, maxDevices)
+	p, err := devicesNote.Read(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("%w (%w)", ErrNotPublished, err)
 	case err != nil:
 		return nil, err
 	}
-	return Decode(data)
+	return p.list()
 }
 
 func encode(list []Device) published {
@@ -115,13 +113,14 @@ func normalized(list []Device) []Device {
 // Decode decodes the content of devices.json, and checks everything: a program of root's may
 // follow it. Its error is ErrGarbled.
 func Decode(data []byte) ([]Device, error) {
-	var p published
-	if err := json.Unmarshal(data, &p); err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrGarbled, devicesFile, err)
+	p, err := devicesNote.Decode(data)
+	if err != nil {
+		return nil, err
 	}
-	if p.Schema != devicesSchema {
-		return nil, fmt.Errorf("%w: %s has the schema %q", ErrGarbled, devicesFile, p.Schema)
-	}
+	return p.list()
+}
+
+func (p *published) list() ([]Device, error) {
 	list := make([]Device, len(p.Devices))
 	for i, d := range p.Devices {
 		var err error

@@ -1,8 +1,8 @@
 package watch
 
 import (
-	"encoding/json"
-	"fmt"
+	"errors"
+	"slices"
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
@@ -27,37 +27,17 @@ type openLogContent struct {
 	PIDs []snapshot.PID `json:"pids"`
 }
 
-// readOpenLog reads the file. The error is fs.ErrNotExist if there is none, or wraps folder.ErrUnsafe
-// if others than root could have written it, or snapshot.ErrInvalid.
-func readOpenLog(dir string) (openLogContent, error) {
-	data, err := folder.ReadTrusted(dir, OpenLogFile, maxFile)
-	if err != nil {
-		return openLogContent{}, err
-	}
-	return decodeOpenLog(data)
+// openLogFile is the file. Its errors about content wrap snapshot.ErrInvalid.
+var openLogFile = folder.Note[openLogContent]{
+	Name: OpenLogFile, Max: maxFile, Mode: 0o600, Invalid: snapshot.ErrInvalid, Check: (*openLogContent).check,
 }
 
-func decodeOpenLog(data []byte) (openLogContent, error) {
-	var c openLogContent
-	if err := json.Unmarshal(data, &c); err != nil {
-		return openLogContent{}, fmt.Errorf("%w: %s: %w", snapshot.ErrInvalid, OpenLogFile, err)
+func (c *openLogContent) check() error {
+	switch {
+	case c.Epoch == "", len(c.PIDs) > most, uint64(len(c.PIDs)) > c.Last:
+		return errors.New("its numbers are wrong")
+	case slices.ContainsFunc(c.PIDs, func(pid snapshot.PID) bool { return pid < 0 }):
+		return errors.New("it has a negative PID")
 	}
-	if c.Schema != schema || c.Epoch == "" || len(c.PIDs) > most || uint64(len(c.PIDs)) > c.Last {
-		return openLogContent{}, fmt.Errorf("%w: %s has the schema %q", snapshot.ErrInvalid, OpenLogFile, c.Schema)
-	}
-	for _, pid := range c.PIDs {
-		if pid < 0 {
-			return openLogContent{}, fmt.Errorf("%w: %s has the PID %d", snapshot.ErrInvalid, OpenLogFile, pid)
-		}
-	}
-	return c, nil
-}
-
-func (c *openLogContent) write(dir string) error {
-	d, err := folder.OpenTrusted(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.PutJSON(OpenLogFile, c, 0o600, false)
+	return folder.CheckSchema(c.Schema, schema)
 }

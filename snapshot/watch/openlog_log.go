@@ -81,5 +81,5 @@ func (l *OpenLog) write() error {
 	now.PIDs = slices.Clone(now.PIDs)
 	clear(l.unsaid)
 	l.mu.Unlock()
-	return now.write(l.dir)
+	return openLogFile.Write(l.dir, now)
 }

@@ -17,7 +17,7 @@ type OpenLogReader struct {
 // NewOpenLogReader begins after what is in the file now.
 func NewOpenLogReader(dir string) *OpenLogReader {
 	r := &OpenLogReader{dir: dir}
-	if c, err := readOpenLog(dir); err == nil {
+	if c, err := openLogFile.Read(dir); err == nil {
 		r.epoch, r.last = c.Epoch, c.Last
 	}
 	return r
@@ -27,7 +27,7 @@ func NewOpenLogReader(dir string) *OpenLogReader {
 // not known. The error is why the file says nothing: it can't be read, or others than root
 // could have written it.
 func (r *OpenLogReader) Next() ([]snapshot.PID, error) {
-	c, err := readOpenLog(r.dir)
+	c, err := openLogFile.Read(r.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

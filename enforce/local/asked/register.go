@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -94,36 +93,29 @@ func (r *Register) tryUpdate(change func(l list, now time.Duration) list) error 
 	if err != nil {
 		return err
 	}
-	dir, err := disk.OpenRootDir(filepath.Dir(r.Path))
+	dir, err := folder.MakeTrusted(filepath.Dir(r.Path))
 	if err != nil {
 		return err
 	}
 	defer dir.Close()
 	name := filepath.Base(r.Path)
-	lock, err := dir.Lock(name+".lock", lockWithin)
-	if err != nil {
+	if err := dir.Hold(name+".lock", lockWithin); err != nil {
 		return err
 	}
-	defer lock.Close()
-	known, err := r.read(dir, name)
-	if err != nil {
+	note := folder.Note[file]{Name: name, Max: maxBytes, Mode: 0o600, Invalid: errOver, Check: r.check}
+	known, err := note.ReadIn(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errOver) {
 		return err
 	}
-	return dir.PutJSON(name, file{schema, r.BootID, change(known, now)}, 0o600, false)
+	return note.Put(dir, file{schema, r.BootID, change(known.Processes, now)})
 }
 
-// read reads the list. One of another boot is over, and one that is damaged is replaced.
-func (r *Register) read(dir *folder.Folder, name string) (list, error) {
-	data, _, err := dir.Read(name, maxBytes)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+// errOver means that a list is replaced: it is of another boot, or damaged.
+var errOver = errors.New("not a list of this boot")
+
+func (r *Register) check(f *file) error {
+	if f.BootID != r.BootID {
+		return errOver
 	}
-	if err != nil {
-		return nil, err
-	}
-	var f file
-	if json.Unmarshal(data, &f) != nil || f.Schema != schema || f.BootID != r.BootID {
-		return nil, nil
-	}
-	return f.Processes, nil
+	return folder.CheckSchema(f.Schema, schema)
 }

@@ -2,7 +2,6 @@ package login
 
 import (
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -56,20 +55,29 @@ const schema = "genv.notices/1"
 
 func (b Box) dir() string { return filepath.Join(b.Root, "notices") }
 
-func name(uid snapshot.UID) string { return strconv.FormatUint(uint64(uid), 10) + ".json" }
+// errOther means that a file is of another version, or damaged: see Keep.
+var errOther = errors.New("not a file with notices")
+
+func noteOf(uid snapshot.UID) folder.Note[file] {
+	return folder.Note[file]{
+		Name: strconv.FormatUint(uint64(uid), 10) + ".json", Max: maxFile, Mode: 0o600, Durable: true, Invalid: errOther,
+		Check: func(f *file) error { return folder.CheckSchema(f.Schema, schema) },
+	}
+}
 
 // ErrFull is wrapped when there are notices for too many users.
 var ErrFull = errors.New("notices for too many users are kept already")
 
 // Keep keeps a notice for a user. It is for root.
 func (b Box) Keep(uid snapshot.UID, message string, now time.Time) error {
-	dir, unlock, err := b.open()
+	dir, err := b.open()
 	if err != nil {
 		return fmt.Errorf("keep a notice: %w", err)
 	}
-	defer unlock()
-	var kept file
-	if !dir.ReadJSON(name(uid), maxFile, &kept) || kept.Schema != schema {
+	defer dir.Close()
+	note := noteOf(uid)
+	kept, err := note.ReadIn(dir)
+	if err != nil {
 		kept = file{Schema: schema}
 		if err := makeRoom(dir, now); err != nil {
 			return fmt.Errorf("keep a notice: %w", err)
@@ -77,8 +85,8 @@ func (b Box) Keep(uid snapshot.UID, message string, now time.Time) error {
 	}
 	kept.Notices = append(recent(kept.Notices, now), Notice{ID: rand.Text()[:12], Time: now.UTC(), Text: text.Cut(message, maxText)})
 	kept.Notices = kept.Notices[max(0, len(kept.Notices)-maxNotices):]
-	if err = dir.PutJSON(name(uid), kept, 0o600, true); err == nil {
-		err = folder.AllowToRead(dir.Join(name(uid)), uint32(uid))
+	if err = note.Put(dir, kept); err == nil {
+		err = folder.AllowToRead(dir.Join(note.Name), uint32(uid))
 	}
 	if err != nil {
 		return fmt.Errorf("keep a notice: %w", err)
@@ -86,45 +94,28 @@ func (b Box) Keep(uid snapshot.UID, message string, now time.Time) error {
 	return nil
 }
 
-// open opens the folder and locks it. Users may enter it, and not list it.
-func (b Box) open() (*folder.Folder, func(), error) {
-	err := b.checkRoot()
-	if err == nil {
-		err = os.Mkdir(b.dir(), 0o711)
+// open opens the folder and locks it until it is closed. Users may enter it, and not list it.
+func (b Box) open() (*folder.Folder, error) {
+	root, err := folder.MakeTrusted(b.Root)
+	if err != nil {
+		return nil, err
 	}
-	if err == nil {
+	root.Close()
+	if err = os.Mkdir(b.dir(), 0o711); err == nil {
 		err = os.Chmod(b.dir(), 0o711) // whatever the umask
 	}
 	if err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, nil, err
+		return nil, err
 	}
-	dir, err := folder.OpenExisting(b.dir())
+	dir, err := folder.OpenTrusted(b.dir()) // it is only root's to lock
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	if err = dir.CheckPrivate(); err != nil { // it is only root's to lock
+	if err := dir.Hold("lock", lockWithin); err != nil {
 		dir.Close()
-		return nil, nil, err
+		return nil, err
 	}
-	lock, err := dir.Lock("lock", lockWithin)
-	if err != nil {
-		dir.Close()
-		return nil, nil, err
-	}
-	return dir, func() { _ = lock.Close(); dir.Close() }, nil
-}
-
-// checkRoot makes root's folder if it is missing, and refuses one that others may write.
-func (b Box) checkRoot() error {
-	if err := os.MkdirAll(b.Root, 0o755); err != nil {
-		return err
-	}
-	root, err := folder.OpenExisting(b.Root)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	return root.CheckPrivate()
+	return dir, nil
 }
 
 // makeRoom removes files with nothing recent in them, when there are many.
@@ -153,7 +144,7 @@ func recent(list []Notice, now time.Time) []Notice {
 
 // Notices are those that are kept for a user, the oldest first.
 func (b Box) Notices(uid snapshot.UID, now time.Time) ([]Notice, error) {
-	f, err := os.OpenFile(filepath.Join(b.dir(), name(uid)), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	f, err := os.OpenFile(filepath.Join(b.dir(), noteOf(uid).Name), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -161,12 +152,13 @@ func (b Box) Notices(uid snapshot.UID, now time.Time) ([]Notice, error) {
 		return nil, err
 	}
 	defer f.Close()
-	var kept file
-	if err := json.NewDecoder(io.LimitReader(f, maxFile)).Decode(&kept); err != nil {
-		return nil, fmt.Errorf("%s: %w", f.Name(), err)
+	data, err := io.ReadAll(io.LimitReader(f, maxFile))
+	if err != nil {
+		return nil, err
 	}
-	if kept.Schema != schema {
-		return nil, fmt.Errorf("%s is of another version: %q", f.Name(), kept.Schema)
+	kept, err := noteOf(uid).Decode(data)
+	if err != nil {
+		return nil, err
 	}
 	list := recent(kept.Notices, now)
 	return list[max(0, len(list)-maxNotices):], nil

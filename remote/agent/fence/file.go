@@ -1,7 +1,7 @@
 package fence
 
 import (
-	"encoding/json"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -138,7 +138,7 @@ func unlessRefused(err error) error {
 func (f *File) update(create bool, change func(*Note) (*Note, error)) error {
 	open := folder.OpenTrusted
 	if create {
-		open = disk.OpenRootDir
+		open = folder.MakeTrusted
 	}
 	dir, err := open(filepath.Dir(f.Path))
 	if errors.Is(err, fs.ErrNotExist) && !create {
@@ -169,7 +169,7 @@ func (f *File) update(create bool, change func(*Note) (*Note, error)) error {
 		return err
 	}
 	dir.RemoveLeftovers(name)
-	return dir.PutJSON(name, stored{schema, *next}, 0o600, true)
+	return f.file().Put(dir, stored{schema, *next})
 }
 
 // read reads the note; nil if there is none. One that is damaged is an error: it may have
@@ -183,9 +183,9 @@ func (f *File) read(dir *folder.Folder, name string) (*Note, error) {
 	if err != nil {
 		return nil, err
 	}
-	note, err := parse(data, dir.Join(name))
+	s, err := f.file().Decode(data)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s is damaged: %w: remove it if only one controller runs", dir.Join(name), err)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -195,20 +195,15 @@ func (f *File) read(dir *folder.Folder, name string) (*Note, error) {
 		}
 		f.synced = v
 	}
-	return note, nil
-}
-
-func parse(data []byte, path string) (*Note, error) {
-	var s stored
-	err := json.Unmarshal(data, &s)
-	if err == nil && s.Schema != schema {
-		err = fmt.Errorf("its schema is %q", s.Schema)
-	}
-	if err == nil {
-		err = s.Check()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s is damaged: %w: remove it if only one controller runs", path, err)
-	}
 	return &s.Note, nil
 }
+
+// file is the file of the note.
+func (f *File) file() folder.Note[stored] {
+	return folder.Note[stored]{
+		Name: filepath.Base(f.Path), Max: maxBytes, Mode: 0o600, Durable: true, Invalid: errDamaged,
+		Check: func(s *stored) error { return cmp.Or(folder.CheckSchema(s.Schema, schema), s.Check()) },
+	}
+}
+
+var errDamaged = errors.New("not a note about a controller")

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -52,7 +51,17 @@ func hashedToken(token string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-func restartName(id string) string { return id + ".json" }
+func restartNote(id string) folder.Note[RestartNote] {
+	return folder.Note[RestartNote]{
+		Name: id + ".json", Max: maxRestartNote, Mode: 0o600, Invalid: ErrUnknownStart,
+		Check: func(n *RestartNote) error {
+			if n.ID != id {
+				return errors.New("it is about another container")
+			}
+			return nil
+		},
+	}
+}
 
 // Write writes the note of a container that was started for a user with a token. Only root
 // calls it.
@@ -71,10 +80,7 @@ func (n RestartNotes) Write(note RestartNote, token string) error {
 		return err
 	}
 	defer dir.Close()
-	if err := dir.CheckPrivate(); err != nil {
-		return err
-	}
-	return dir.PutJSON(restartName(note.ID), note, 0o600, false)
+	return restartNote(note.ID).Put(dir, note)
 }
 
 // Find returns the note about a container that an engine starts again with a token. The error
@@ -83,7 +89,7 @@ func (n RestartNotes) Find(id, runtime, token string) (RestartNote, error) {
 	if !container.IsID(id) || token == "" {
 		return RestartNote{}, ErrUnknownStart
 	}
-	note, err := n.read(id)
+	note, err := restartNote(id).Read(n.path())
 	switch {
 	case err != nil:
 		return RestartNote{}, fmt.Errorf("%w: %w", ErrUnknownStart, err)
@@ -91,17 +97,6 @@ func (n RestartNotes) Find(id, runtime, token string) (RestartNote, error) {
 		return RestartNote{}, ErrUnknownStart
 	}
 	return note, nil
-}
-
-func (n RestartNotes) read(id string) (note RestartNote, err error) {
-	data, err := folder.ReadTrusted(n.path(), restartName(id), maxRestartNote)
-	if err == nil {
-		err = json.Unmarshal(data, &note)
-	}
-	if err == nil && note.ID != id {
-		err = errors.New("it is about another container")
-	}
-	return note, err
 }
 
 func (n RestartNotes) path() string { return filepath.Join(n.Dir, restartFolder) }
@@ -128,7 +123,7 @@ func (n RestartNotes) Prune(gone func(RestartNote) bool) error {
 		if !found || !container.IsID(id) {
 			continue
 		}
-		note, readErr := n.read(id)
+		note, readErr := restartNote(id).Read(n.path())
 		if readErr == nil && !n.old(note) && !gone(note) {
 			continue
 		}

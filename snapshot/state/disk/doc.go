@@ -22,7 +22,7 @@
 // write; the caller decides what a file contains:
 //
 //	path := filepath.Join(disk.RunDir(os.Getenv), disk.RootFile(os.Getenv, "asked"))
-//	dir, err := disk.OpenRootDir(filepath.Dir(path))
+//	dir, err := folder.MakeTrusted(filepath.Dir(path))
 //
 // The package does not run nvidia-smi, so that nvidia-smi never runs under the lock:
 // the caller passes its results to RegisterDevices.

@@ -3,10 +3,7 @@ package disk
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"os"
 	"path/filepath"
-
-	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
 // RunDir is the folder of what holds until the next boot: /run/genv, or in GENV_ROOT_DIR,
@@ -26,13 +23,4 @@ func RootFile(getenv func(string) string, name string) string {
 		name += "." + hex.EncodeToString(sum[:8])
 	}
 	return name + ".json"
-}
-
-// OpenRootDir opens a folder that only root may write, and makes it if it is missing. One that
-// others may write is an error that wraps folder.ErrUnsafe.
-func OpenRootDir(path string) (*folder.Folder, error) {
-	if err := os.MkdirAll(path, 0o755); err != nil {
-		return nil, err
-	}
-	return folder.OpenTrusted(path)
 }

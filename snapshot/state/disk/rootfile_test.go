@@ -24,10 +24,10 @@ func TestWhere(t *testing.T) {
 
 func TestOpenDir(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a/b")
-	dir, err := disk.OpenRootDir(path)
+	dir, err := folder.MakeTrusted(path)
 	require.NoError(t, err)
 	dir.Close()
 	require.NoError(t, os.Chmod(path, 0o777))
-	_, err = disk.OpenRootDir(path)
+	_, err = folder.MakeTrusted(path)
 	require.ErrorIs(t, err, folder.ErrUnsafe)
 }

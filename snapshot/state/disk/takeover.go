@@ -121,7 +121,7 @@ func (s *Store) makeOwned() (*folder.Folder, error) {
 	defer all.Close()
 	dir, err := all.PrivateSub(ownedName)
 	if err == nil {
-		err = errors.Join(dir.CheckPrivate(), s.checkOther(dir))
+		err = s.checkOther(dir)
 	}
 	for _, name := range []string{state.Envs.String(), state.Devices.String(), startsFile, restoredFile} {
 		if err == nil {

@@ -32,13 +32,18 @@ type Folder struct {
 	Path    string
 	Repairs []string // what the caller repaired, a line each
 	fd      int
+	held    *os.File // see Hold
 }
 
-// Close closes the folder, unless it is nil.
+// Close closes the folder, unless it is nil, and releases what Hold has locked.
 func (d *Folder) Close() {
-	if d != nil {
-		_ = unix.Close(d.fd)
+	if d == nil {
+		return
 	}
+	if d.held != nil {
+		_ = d.held.Close()
+	}
+	_ = unix.Close(d.fd)
 }
 
 // Join is the path of a file of the folder, for people.
@@ -155,16 +160,24 @@ func (d *Folder) rename(temp, name string) error {
 	return err
 }
 
-// PrivateSub is Sub, and creates a folder that only its owner can write.
+// PrivateSub is Sub, and creates a folder that only its owner can write: see CheckPrivate.
 func (d *Folder) PrivateSub(name string) (*Folder, error) {
 	if err := Ignore(unix.Mkdirat(d.fd, name, 0o755), unix.EEXIST); err != nil {
 		return nil, err
 	}
 	sub, err := d.Sub(name)
-	if err == nil {
-		err = sub.Chmod(0o755) // whatever the umask
+	if err != nil {
+		return nil, err
 	}
-	return sub, err
+	err = sub.Chmod(0o755) // whatever the umask
+	if err == nil {
+		err = sub.CheckPrivate()
+	}
+	if err != nil {
+		sub.Close()
+		return nil, err
+	}
+	return sub, nil
 }
 
 // Status is the status of the folder itself.

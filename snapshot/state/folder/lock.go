@@ -22,6 +22,12 @@ func (d *Folder) Lock(name string, within time.Duration) (*os.File, error) {
 	return d.lock(name, unix.O_RDWR, unix.LOCK_EX, within)
 }
 
+// Hold is Lock until the folder is closed.
+func (d *Folder) Hold(name string, within time.Duration) (err error) {
+	d.held, err = d.Lock(name, within)
+	return err
+}
+
 // LockShared is Lock, and several may hold it at a time while none holds it exclusively.
 func (d *Folder) LockShared(name string, within time.Duration) (*os.File, error) {
 	return d.lock(name, unix.O_RDONLY, unix.LOCK_SH, within)

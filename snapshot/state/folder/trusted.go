@@ -30,6 +30,10 @@ func ReadTrusted(path, name string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	defer d.Close()
+	return d.readTrusted(name, limit)
+}
+
+func (d *Folder) readTrusted(name string, limit int64) ([]byte, error) {
 	data, st, err := d.Read(name, limit)
 	if err != nil {
 		return nil, err

@@ -111,7 +111,7 @@ func (n Notes) open(write bool) (dir *folder.Folder, owned bool, err error) {
 		sub = (*folder.Folder).SharedSub
 	}
 	dir, err = sub(parent, folderName)
-	if err == nil && owned {
+	if err == nil && owned && !write {
 		err = dir.CheckPrivate()
 	}
 	if err != nil {
