@@ -83,6 +83,6 @@ func TestTryAPolicy(t *testing.T) {
 	}
 	require.Equal(t, []audit.StatsRow{{User: "alice", Rule: enforce.RuleMaxDevicesPerUser, Counts: audit.Counts{WouldTerminate: 1, WouldDetach: 1}}}, stats("try.jsonl").Rows)
 	require.Equal(t, []audit.StatsRow{{User: "bob", Rule: enforce.RuleNonEnvProcesses, Counts: audit.Counts{Terminated: 2}}}, stats("real.jsonl").Rows)
-	r := genv(t, "remote", "history", "--audit-log", filepath.Join(dir, "try.jsonl"))
+	r := genv(t, "remote", "history", "--audit-log", filepath.Join(dir, "try.jsonl"), "--notices")
 	require.Equal(t, 2, strings.Count(r.out, "dry-run"), r.out)
 }

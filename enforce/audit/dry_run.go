@@ -35,7 +35,7 @@ func (j *joiner) wouldAct(r *Record, filter *Filter) {
 // leftUndone lists one action. It is listed once while its findings last, also if it is because of
 // several ones.
 func (j *joiner) leftUndone(r *Record, what string, filter *Filter) {
-	if !filter.Matches(r) {
+	if !filter.Notices || !filter.Matches(r) {
 		return
 	}
 	key := undoneKey{host: r.Host, itemKey: keyOf("", r.PID, r.EID, r.Device)}

@@ -29,7 +29,7 @@ type Filter struct {
 	Rule  enforce.Rule // of a finding that it is about, or that led to it
 	Since time.Time
 	Until time.Time // exclusive; zero for none
-	// Notices has History list notices, too.
+	// Notices has History list notices, and what a dry run would have done, too.
 	Notices bool
 }
 

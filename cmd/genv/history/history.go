@@ -28,7 +28,7 @@ func Flags() []cli.Flag {
 		&cli.StringFlag{Name: "since", Usage: "only actions since `TIME`, such as 2h, 7d or 2026-11-20T22:00"},
 		&cli.StringFlag{Name: "until", Usage: "only actions before `TIME`, such as 1d or 2026-12-01"},
 		&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "also print what comes, until Ctrl-C; without --since after the last 10 lines"},
-		&cli.BoolFlag{Name: "notices", Usage: "also list which notices users and hooks got, and where"},
+		&cli.BoolFlag{Name: "notices", Usage: "also list which notices users and hooks got, and where, and what a dry run would have done"},
 	}, command.OutputFlags()...)
 }
 
