@@ -26,11 +26,11 @@ UsePAM no
 const driverOfTests = "/etc/gpus.json"
 
 // asGPUHost gives the machine a simulated driver.
-func (m *machine) asGPUHost(apps ...gpus.App) {
+func (m *machine) asGPUHost() {
 	m.t.Helper()
 	m.copyIn(program(m.t, "nvidia-smi"), "/usr/local/bin/nvidia-smi.real", 0o755)
 	m.write("/usr/bin/nvidia-smi", "#!/bin/sh\nGENV_SIM_GPUS="+driverOfTests+" exec /usr/local/bin/nvidia-smi.real \"$@\"\n", 0o755)
-	require.NoError(m.t, gpus.Driver{Devices: gpus.H100s("private", 2), Apps: apps}.Write(m.path(driverOfTests)))
+	require.NoError(m.t, gpus.Driver{Devices: gpus.H100s("private", 2)}.Write(m.path(driverOfTests)))
 }
 
 // asFleet lets the controller's account log in to the machine itself, as an administrator

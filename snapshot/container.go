@@ -40,7 +40,6 @@ type ContainerProof string
 // The proofs. The texts appear in JSON.
 const (
 	ProofRecord   ContainerProof = "record"   // root's hook recorded the user
-	ProofLabel    ContainerProof = "label"    // root's hook labelled it with the user
 	ProofRootless ContainerProof = "rootless" // its user namespace belongs to the user
 )
 

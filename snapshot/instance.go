@@ -29,17 +29,6 @@ func (i Instance) Memory() Memory {
 	return Memory{}
 }
 
-// FindInstance returns the MIG instance with a UUID and its device; nil if no device is
-// known to have it.
-func FindInstance(devices []Device, uuid GPUUUID) (*Device, *Instance) {
-	for i := range devices {
-		if found := find(devices[i].Instances, func(x *Instance) bool { return x.UUID == uuid }); found != nil {
-			return &devices[i], found
-		}
-	}
-	return nil, nil
-}
-
 // maxInstances is how many MIG instances of a device or a process are accepted: no device
 // has more than 7 GPU instances, each with up to 7 compute instances.
 const maxInstances = 64 * maxDevices

@@ -96,7 +96,7 @@ func TestBentWordsInEveryLine(t *testing.T) {
 	require.Contains(t, r.out, fmt.Sprintf("[gpu-01] Killing process %d from environment N/A that is running on GPU(s) 0\n", stubborn.PID))
 
 	keeps := b.job("gpu-01", testfleet.Job{User: "alice"}) // without a process of its own the environment would end
-	b.forge("gpu-01", snapshot.Environment{EID: words, UID: uidOf(t, "alice"), Username: "alice", PIDs: []snapshot.PID{keeps.PID}, Config: snapshot.EnvConfig{Name: words}}, 0)
+	b.forge(snapshot.Environment{EID: words, UID: uidOf(t, "alice"), Username: "alice", PIDs: []snapshot.PID{keeps.PID}, Config: snapshot.EnvConfig{Name: words}}, 0)
 	r = apart(t, "remote", "envs", "-F", b.SSHConfig(), "-H", "gpu-01")
 	require.Contains(t, r.out, "alice")
 	require.NotContains(t, r.out+r.err, "curl")

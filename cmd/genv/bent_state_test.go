@@ -43,10 +43,10 @@ func (b *bent) began(host string) (*testfleet.Env, *testfleet.Process) {
 
 // spares enforces, and requires that an honest process goes on and what is outside
 // is ended.
-func (b *bent) spares(host string, honest *testfleet.Process) result {
+func (b *bent) spares(honest *testfleet.Process) result {
 	b.t.Helper()
-	outside := b.job(host, testfleet.Job{User: "carol", Uses: using(1)})
-	r := b.enforce(host, "--non-env-processes")
+	outside := b.job("gpu-01", testfleet.Job{User: "carol", Uses: using(1)})
+	r := b.enforce("gpu-01", "--non-env-processes")
 	require.True(b.t, honest.Running(), r.out+r.err)
 	b.ended(r, outside)
 	return r
@@ -66,9 +66,9 @@ func (b *bent) write(host string, list ...snapshot.Environment) {
 	require.NoError(b.t, os.WriteFile(b.state(host, "envs.json"), data, 0o666))
 }
 
-func (b *bent) environments(host string) []snapshot.Environment {
+func (b *bent) environments() []snapshot.Environment {
 	b.t.Helper()
-	list, err := b.Host(host).Environments()
+	list, err := b.Host("gpu-01").Environments()
 	require.NoError(b.t, err)
 	return list
 }
@@ -83,8 +83,8 @@ func TestBentLossSeenByAUserFirst(t *testing.T) {
 	out, err := b.by("carol", "gpu-01", filepath.Join(b.Dir, "bin", "genv"), "envs").CombinedOutput()
 	require.Error(t, err, string(out))
 	require.Contains(t, string(out), "ask root to run `genv envs`")
-	b.spares("gpu-01", honest)
-	require.NotNil(t, snapshot.FindEnvironment(b.environments("gpu-01"), env.EID))
+	b.spares(honest)
+	require.NotNil(t, snapshot.FindEnvironment(b.environments(), env.EID))
 }
 
 // 1.4.3 writes an empty file in the place of one that is missing.
@@ -97,9 +97,9 @@ func TestBentLossSeenBy143First(t *testing.T) {
 	env := b.activate("gpu-01", "alice", 0)
 	honest := b.job("gpu-01", testfleet.Job{User: "alice", Env: []string{env.Var()}})
 	b.write("gpu-01")
-	b.spares("gpu-01", honest)
+	b.spares(honest)
 	require.True(t, job.Running())
-	require.NotNil(t, snapshot.FindEnvironment(b.environments("gpu-01"), env.EID))
+	require.NotNil(t, snapshot.FindEnvironment(b.environments(), env.EID))
 }
 
 // Who owns the state folder replaces it, and has a note in it forbid root to clean up.
@@ -120,8 +120,8 @@ func TestBentFolderReplaced(t *testing.T) {
 	require.NoError(t, err)
 	note := fmt.Sprintf(`{"path":"x","device":%d,"inode":%d,"boot_id":%q,"pid_namespace":5,"user_namespace":5}`, st.Dev, st.Ino, strings.TrimSpace(string(boot)))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "genv.host.json"), []byte(note), 0o666))
-	b.spares("gpu-01", honest)
-	require.NotNil(t, snapshot.FindEnvironment(b.environments("gpu-01"), env.EID))
+	b.spares(honest)
+	require.NotNil(t, snapshot.FindEnvironment(b.environments(), env.EID))
 }
 
 // State files that are valid, but as large as they may be.
@@ -150,7 +150,7 @@ func TestBentHugeStateFiles(t *testing.T) {
 			}
 			fmt.Fprintf(&text, one+"]}", env.EID, env.UID, "", env.Shell.PID)
 			require.NoError(t, os.WriteFile(b.state("gpu-01", "envs.json"), []byte(text.String()), 0o666))
-			b.spares("gpu-01", honest)
+			b.spares(honest)
 		})
 	}
 }
@@ -190,12 +190,12 @@ func TestBentSquattedID(t *testing.T) {
 	claim := "GENV_ENVIRONMENT_ID=squatted"
 	b.job("gpu-01", testfleet.Job{User: "carol", Env: []string{claim}, Uses: []testfleet.Use{}})
 	shell := b.activate("gpu-01", "alice").Shell
-	b.forge("gpu-01", snapshot.Environment{EID: "squatted", UID: uidOf(t, "alice"), Username: "alice", PIDs: []snapshot.PID{shell.PID}}, 0)
+	b.forge(snapshot.Environment{EID: "squatted", UID: uidOf(t, "alice"), Username: "alice", PIDs: []snapshot.PID{shell.PID}}, 0)
 	honest := b.job("gpu-01", testfleet.Job{User: "alice", Env: []string{claim}})
 	require.NoError(t, os.Remove(b.state("gpu-01", "envs.json")))
-	r := b.spares("gpu-01", honest)
+	r := b.spares(honest)
 	require.Contains(t, r.err, "environment squatted, which began after the copy, is claimed by processes of several users")
-	require.Nil(t, snapshot.FindEnvironment(b.environments("gpu-01"), "squatted"))
+	require.Nil(t, snapshot.FindEnvironment(b.environments(), "squatted"))
 }
 
 // M drops an environment that lives by a job alone, after its user's logout.
@@ -208,8 +208,8 @@ func TestBentDroppedAfterLogout(t *testing.T) {
 	env.Shell.Kill()
 	require.Zero(t, b.enforce("gpu-01").code)
 	b.write("gpu-01", bob.Environment)
-	b.spares("gpu-01", tmux)
-	require.NotNil(t, snapshot.FindEnvironment(b.environments("gpu-01"), env.EID))
+	b.spares(tmux)
+	require.NotNil(t, snapshot.FindEnvironment(b.environments(), env.EID))
 }
 
 // M registers processes in alice's environment, so that it never ends.
@@ -218,15 +218,15 @@ func TestBentKeptAlive(t *testing.T) {
 	b := openBent(t, "gpu-01")
 	bob := b.activate("gpu-01", "bob", 7)
 	env := b.activate("gpu-01", "alice", 0)
-	list := b.environments("gpu-01")
+	list := b.environments()
 	list[1].PIDs = append(list[1].PIDs, 1, bob.Shell.PID)
 	b.write("gpu-01", list...)
 	require.Zero(t, b.enforce("gpu-01").code)
-	require.Len(t, b.environments("gpu-01"), 2)
+	require.Len(t, b.environments(), 2)
 	env.Shell.Kill()
 	require.Zero(t, b.enforce("gpu-01").code)
-	require.Nil(t, snapshot.FindEnvironment(b.environments("gpu-01"), env.EID))
-	require.NotNil(t, snapshot.FindEnvironment(b.environments("gpu-01"), bob.EID))
+	require.Nil(t, snapshot.FindEnvironment(b.environments(), env.EID))
+	require.NotNil(t, snapshot.FindEnvironment(b.environments(), bob.EID))
 }
 
 // M holds the lock for ever, and removes what he likes meanwhile.
@@ -241,11 +241,11 @@ func TestBentLockHeld(t *testing.T) {
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	_, err = bufio.NewReader(stdout).ReadString('\n')
 	require.NoError(t, err)
-	r := b.spares("gpu-01", honest)
+	r := b.spares(honest)
 	require.Contains(t, r.err, fmt.Sprintf("genv.lock is held by process %d", cmd.Process.Pid))
 	require.NoError(t, os.Remove(b.state("gpu-01", "envs.json")))
-	b.spares("gpu-01", honest)
+	b.spares(honest)
 	require.NoError(t, os.Remove(b.state("gpu-01", "devices.json")))
-	b.spares("gpu-01", honest)
-	b.spares("gpu-01", honest)
+	b.spares(honest)
+	b.spares(honest)
 }

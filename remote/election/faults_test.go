@@ -20,7 +20,7 @@ func TestTheSpaceOfEtcdIsUsedUp(t *testing.T) {
 	client := etcd.New(etcd.Config{Endpoints: c.Endpoints()})
 	t.Cleanup(client.Close)
 	a := stand(t, c, "a")
-	a.leadsWithin(t, patience)
+	a.becomesLeader(t)
 	epoch := a.Status().Epoch
 	require.Eventually(t, func() bool {
 		err := client.Write(t.Context(), election.LeaderKey("/genv/lab"), epoch, etcd.Entry{Key: "/genv/lab/part", Value: bytes.Repeat([]byte("x"), 1<<20)})
@@ -42,7 +42,7 @@ func TestTheSpaceOfEtcdIsUsedUp(t *testing.T) {
 	part, err := client.Get(t.Context(), "/genv/lab/part")
 	require.NoError(t, err)
 	c.FreeSpace(part.Modified)
-	b.leadsWithin(t, patience)
+	b.becomesLeader(t)
 	require.Greater(t, b.Status().Epoch, epoch)
 	require.NoError(t, b.Status().Err)
 }
@@ -68,7 +68,7 @@ func TestCertificates(t *testing.T) {
 		})
 		campaign(t, client, e)
 		if row.err == "" {
-			(&candidate{Elector: e}).leadsWithin(t, patience)
+			(&candidate{Elector: e}).becomesLeader(t)
 			continue
 		}
 		require.Eventually(t, func() bool { return e.Status().Err != nil }, patience, time.Millisecond, row.name)

@@ -41,11 +41,11 @@ func campaign(t *testing.T, client *etcd.Client, e *election.Elector) (resign fu
 	return resign
 }
 
-func (c *candidate) leadsWithin(t *testing.T, d time.Duration) time.Duration {
+func (c *candidate) becomesLeader(t *testing.T) time.Duration {
 	t.Helper()
 	begun := time.Now()
 	for !c.Leads() {
-		require.Less(t, time.Since(begun), d, "it doesn't lead: %+v", c.Status())
+		require.Less(t, time.Since(begun), patience, "it doesn't lead: %+v", c.Status())
 		time.Sleep(5 * time.Millisecond)
 	}
 	return time.Since(begun)
@@ -80,16 +80,16 @@ func TestThreeMembers(t *testing.T) {
 	t.Parallel()
 	c := etcdcluster.Start(t, 3)
 	first := stand(t, c, "first")
-	first.leadsWithin(t, patience)
+	first.becomesLeader(t)
 	b := stand(t, c, "b")
 	first.resign()
-	t.Log("after it resigned:", b.leadsWithin(t, patience))
+	t.Log("after it resigned:", b.becomesLeader(t))
 	a := stand(t, c, "a")
 	oneLeads(t, a, b)
 
 	epoch := b.Status().Epoch
 	b.Interrupt()
-	t.Log("after a cut:", a.leadsWithin(t, patience))
+	t.Log("after a cut:", a.becomesLeader(t))
 	require.False(t, b.Leads())
 	require.Greater(t, a.Status().Epoch, epoch)
 	b.Mend()
@@ -115,13 +115,13 @@ func TestOneDirection(t *testing.T) {
 	t.Parallel()
 	c := etcdcluster.Start(t, 1)
 	a := stand(t, c, "a")
-	a.leadsWithin(t, patience)
+	a.becomesLeader(t)
 	b := stand(t, c, "b")
 	oneLeads(t, a, b)
 	for _, lose := range []func(*testfleet.Cut){(*testfleet.Cut).LoseAnswers, (*testfleet.Cut).LoseRequests} {
 		epoch := a.Status().Epoch
 		lose(a.Cut.Cut)
-		t.Log("another one leads after", b.leadsWithin(t, patience))
+		t.Log("another one leads after", b.becomesLeader(t))
 		require.Equal(t, election.Expired, a.Status().Role)
 		require.Error(t, a.Status().Err)
 		require.Greater(t, b.Status().Epoch, epoch)

@@ -30,30 +30,7 @@ func TestOpenSSH(t *testing.T) {
 	s := startSSHD(t, "MaxStartups 100")
 	c := newClient(t, sshclient.Options{ConfigFile: s.config(t)})
 
-	t.Run("output, stdin and stderr", func(t *testing.T) {
-		input := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
-		out, err := c.Run(t.Context(), byOpenSSH, remote.Command{Args: []string{"sh", "-c", "cat; echo it\\'s a problem >&2"}, Stdin: input})
-		require.NoError(t, err)
-		require.Equal(t, input, out.Stdout)
-		require.Equal(t, "it's a problem\n", string(out.Stderr))
-	})
-	t.Run("statuses", func(t *testing.T) {
-		for status, class := range map[int]remote.Class{1: remote.CommandFailed, 127: remote.GenvMissing} {
-			_, err := c.Run(t.Context(), byOpenSSH, sh(fmt.Sprintf("exit %d", status)))
-			requireClass(t, class, err)
-		}
-	})
-	t.Run("a flood", func(t *testing.T) {
-		c := newClient(t, sshclient.Options{ConfigFile: s.config(t), MaxStdout: 1 << 20})
-		_, err := c.Run(t.Context(), byOpenSSH, sh("yes"))
-		requireClass(t, remote.InvalidOutput, err)
-	})
-	t.Run("a deadline", func(t *testing.T) {
-		c := newClient(t, sshclient.Options{ConfigFile: s.config(t), CommandTimeout: 2 * time.Second})
-		out, err := c.Run(t.Context(), byOpenSSH, sh("echo half; sleep 60"))
-		requireClass(t, remote.Timeout, err)
-		require.Equal(t, "half\n", string(out.Stdout))
-	})
+	testCommandsOverSSH(t, c, byOpenSSH, s.config(t))
 	t.Run("many at a time", func(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 12 {
@@ -70,6 +47,40 @@ func TestOpenSSH(t *testing.T) {
 	require.True(t, known)
 	require.Equal(t, fingerprint(t, s), peer.HostKey)
 	require.ErrorIs(t, c.Probe(t.Context(), byOpenSSH), remote.ErrNoProbe)
+}
+
+// testCommandsOverSSH: ssh(1) passes on what commands write, read and exit with.
+func testCommandsOverSSH(t *testing.T, c *sshclient.Client, host remote.Host, config string) {
+	t.Helper()
+	t.Run("output, stdin and stderr", func(t *testing.T) {
+		input := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
+		out, err := c.Run(t.Context(), host, remote.Command{Args: []string{"sh", "-c", "cat; echo it\\'s a problem >&2"}, Stdin: input})
+		require.NoError(t, err)
+		require.Equal(t, input, out.Stdout)
+		require.Equal(t, "it's a problem\n", string(out.Stderr))
+	})
+	t.Run("statuses", func(t *testing.T) {
+		for status, class := range map[int]remote.Class{1: remote.CommandFailed, 127: remote.GenvMissing, 254: remote.CommandFailed} {
+			_, err := c.Run(t.Context(), host, sh(fmt.Sprintf("exit %d", status)))
+			requireClass(t, class, err)
+			require.ErrorContains(t, err, fmt.Sprintf("exit status %d", status))
+		}
+		_, err := c.Run(t.Context(), host, sh("echo sudo: a password is required >&2; exit 1"))
+		requireClass(t, remote.Sudo, err)
+	})
+	t.Run("a flood", func(t *testing.T) {
+		c := newClient(t, sshclient.Options{ConfigFile: config, MaxStdout: 1 << 20})
+		_, err := c.Run(t.Context(), host, sh("yes"))
+		requireClass(t, remote.InvalidOutput, err)
+	})
+	t.Run("a deadline", func(t *testing.T) {
+		c := newClient(t, sshclient.Options{ConfigFile: config, CommandTimeout: 2 * time.Second})
+		out, err := c.Run(t.Context(), host, sh("echo half; sleep 60"))
+		requireClass(t, remote.Timeout, err)
+		require.Equal(t, "half\n", string(out.Stdout))
+		_, err = c.Run(t.Context(), host, sh("true"))
+		require.NoError(t, err)
+	})
 }
 
 func fingerprint(t *testing.T, s *sshd) string {

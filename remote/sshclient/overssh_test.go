@@ -32,9 +32,9 @@ type controlled struct {
 	master *os.Process
 }
 
-func startControlled(t *testing.T, lines ...string) *controlled {
+func startControlled(t *testing.T) *controlled {
 	t.Helper()
-	c := &controlled{sshd: startSSHD(t, lines...)}
+	c := &controlled{sshd: startSSHD(t)}
 	dir, err := os.MkdirTemp("", "cm") // t.TempDir can be too long for a socket
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
@@ -90,22 +90,7 @@ func TestOverControlMaster(t *testing.T) {
 	require.True(t, remote.Outdated(err), "the master is there now: it is worth another try at once")
 	before := logins(t, s.sshd)
 
-	t.Run("output, stdin and stderr", func(t *testing.T) {
-		input := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
-		out, err := c.Run(t.Context(), gpu, remote.Command{Args: []string{"sh", "-c", "cat; echo problem >&2"}, Stdin: input})
-		require.NoError(t, err)
-		require.Equal(t, input, out.Stdout)
-		require.Equal(t, "problem\n", string(out.Stderr))
-	})
-	t.Run("statuses", func(t *testing.T) {
-		for status, class := range map[int]remote.Class{1: remote.CommandFailed, 127: remote.GenvMissing, 254: remote.CommandFailed} {
-			_, err := c.Run(t.Context(), gpu, sh(fmt.Sprintf("exit %d", status)))
-			requireClass(t, class, err)
-			require.ErrorContains(t, err, fmt.Sprintf("exit status %d", status))
-		}
-		_, err := c.Run(t.Context(), gpu, sh("echo sudo: a password is required >&2; exit 1"))
-		requireClass(t, remote.Sudo, err)
-	})
+	testCommandsOverSSH(t, c, gpu, s.conf)
 	t.Run("a command that a signal ended, and the status of ssh itself", func(t *testing.T) {
 		for _, script := range []string{"kill -9 $$", "exit 255"} {
 			_, err := c.Run(t.Context(), gpu, sh(script))
@@ -123,19 +108,6 @@ func TestOverControlMaster(t *testing.T) {
 			})
 		}
 		all.Wait()
-	})
-	t.Run("a deadline", func(t *testing.T) {
-		c := newClient(t, sshclient.Options{ConfigFile: s.conf, CommandTimeout: 300 * time.Millisecond})
-		out, err := c.Run(t.Context(), gpu, sh("echo half; sleep 60"))
-		requireClass(t, remote.Timeout, err)
-		require.Equal(t, "half\n", string(out.Stdout))
-		_, err = c.Run(t.Context(), gpu, sh("true"))
-		require.NoError(t, err)
-	})
-	t.Run("a flood", func(t *testing.T) {
-		c := newClient(t, sshclient.Options{ConfigFile: s.conf, MaxStdout: 1 << 20})
-		_, err := c.Run(t.Context(), gpu, sh("yes"))
-		requireClass(t, remote.InvalidOutput, err)
 	})
 	t.Run("closing a stream ends its stdin", func(t *testing.T) {
 		session, err := c.Start(t.Context(), gpu, sh("echo started; cat; echo the end > "+s.file("ended")))
@@ -179,11 +151,9 @@ func TestControlMasterWithoutKeys(t *testing.T) {
 // master, and take its place in the fleet.
 func requirePeer(t *testing.T, s *sshd, c *sshclient.Client) {
 	t.Helper()
-	key, _, _, _, err := ssh.ParseAuthorizedKey([]byte(s.read(t, "hostkey.pub")))
-	require.NoError(t, err)
 	peer, known := c.Peer(gpu)
 	require.True(t, known)
-	require.Equal(t, ssh.FingerprintSHA256(key), peer.HostKey)
+	require.Equal(t, fingerprint(t, s), peer.HostKey)
 }
 
 // TestControlMasterIsTheLastResort: it belongs to somebody's terminal, which would

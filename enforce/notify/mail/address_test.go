@@ -44,7 +44,7 @@ func TestAddresses(t *testing.T) {
 			}
 			o := open(with, nil)
 			o.Send(letter(tt.user))
-			r := o.wait(t, 1)[0]
+			r := o.wait(t)[0]
 			require.Empty(t, o.Close(time.Minute))
 			require.Equal(t, tt.want, r.To)
 			if tt.says != "" {

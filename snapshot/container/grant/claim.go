@@ -66,11 +66,7 @@ type Granted struct {
 // package state, the files are not to be written.
 func (c Claim) Apply(f *state.Files) (Granted, error) {
 	g := Granted{UID: c.Proof.UID, GPUs: c.AsksForGPUs()}
-	env, err := c.joined(f)
-	if err != nil {
-		return g, err
-	}
-	if env != nil {
+	if env := c.joined(f); env != nil {
 		return c.join(f, env, g)
 	}
 	if !g.GPUs {
@@ -80,18 +76,18 @@ func (c Claim) Apply(f *state.Files) (Granted, error) {
 }
 
 // joined is the environment of the person in which a container runs; nil for its own.
-func (c Claim) joined(f *state.Files) (*snapshot.Environment, error) {
+func (c Claim) joined(f *state.Files) *snapshot.Environment {
 	switch {
 	case c.Proof.UID != nil && c.Proof.EID != "":
 		env := f.Environment(c.Proof.EID)
 		if env == nil || env.UID != *c.Proof.UID { // it has ended since
-			return nil, nil
+			return nil
 		}
-		return env, nil
+		return env
 	case c.Proof.UID == nil && c.Shared && c.EID != "" && c.Count == 0:
-		return f.Environment(c.EID), nil
+		return f.Environment(c.EID)
 	}
-	return nil, nil
+	return nil
 }
 
 func (c Claim) join(f *state.Files, env *snapshot.Environment, g Granted) (Granted, error) {
