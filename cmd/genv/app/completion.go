@@ -100,9 +100,7 @@ func (e *engine) value(place *command.Place, flag cli.DocGenerationFlag, current
 				candidates = append(candidates, candidate{value: choice})
 			}
 		}
-		a := matching(candidates, current[skip:])
-		a.skip = skip
-		return a
+		return single(current, skip, candidates)
 	}
 	kind := command.Placeholder(flag)
 	if kind == "ID" {
@@ -126,7 +124,11 @@ func (e *engine) ofKind(kind, current string, skip int) answer {
 	case "USER":
 		return single(current, skip, s.users())
 	case "USER=N":
-		a := listed(current, skip, func(string) []candidate { return withSuffix(s.users(), "=") })
+		users := s.users()
+		for i := range users {
+			users[i].value += "="
+		}
+		a := listed(current, skip, func(string) []candidate { return users })
 		a.suffix = none
 		return a
 	case "KEY=VALUE":
@@ -223,14 +225,6 @@ func flagsOf(place *command.Place, word string) (candidates []candidate) {
 		if at := slices.IndexFunc(option.Names, func(name string) bool { return strings.HasPrefix(name, word) }); at >= 0 {
 			candidates = append(candidates, candidate{option.Names[at], option.Text})
 		}
-	}
-	return candidates
-}
-
-func withSuffix(candidates []candidate, end string) []candidate {
-	candidates = slices.Clone(candidates)
-	for i := range candidates {
-		candidates[i].value += end
 	}
 	return candidates
 }

@@ -53,10 +53,9 @@ func (s *sources) read(place *command.Place) {
 	}
 }
 
-// addFiles takes the inventory files of a value of -H, without the last item.
+// addFiles takes the inventory files of a value of -H.
 func (s *sources) addFiles(hosts string) {
-	items := strings.Split(hosts, ",")
-	for _, item := range items {
+	for item := range strings.SplitSeq(hosts, ",") {
 		if isYAML(item) {
 			s.written.Hosts = append(s.written.Hosts, item)
 		}
