@@ -96,6 +96,7 @@ func TestParseErrors(t *testing.T) {
 		{"enforce: {env-devices: false}", "c.yaml:1:11: env-devices can't be set here: it would override the policy file; write it into policy.yaml"},
 		{"devices: {format: json}", "c.yaml:1:11: format can't be set here: programs that run genv rely on the default"},
 		{"enforce: {dry-run: true}", "c.yaml:1:11: dry-run can't be set here: it is about a single run"},
+		{"enforce: {take-over: true}", "c.yaml:1:11: take-over can't be set here: it is about a single run"},
 	} {
 		t.Run(test.text, func(t *testing.T) {
 			file, err := parse("c.yaml", test.text)
