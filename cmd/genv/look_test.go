@@ -191,7 +191,9 @@ func TestRemoteByOpenSSH(t *testing.T) {
 		return runProgram(t, genvProgram(t), append([]string{"remote", "-F", f.SSHConfig(), "-H", "ours,old", "--ssh", "openssh"}, args...)...)
 	}
 	for _, args := range [][]string{
-		{"devices"}, {"gpus"}, {"enforce", "--interval", "0", "--max-devices-per-user", "9"},
+		{"devices"},
+		{"gpus"},
+		{"enforce", "--interval", "0", "--max-devices-per-user", "9"},
 		{"enforce", "--interval", "1", "--cycles", "3", "--socket", "off", "--max-devices-per-user", "9"},
 	} {
 		r := remote(args...)

@@ -51,21 +51,21 @@ func TestTryAPolicy(t *testing.T) {
 	for _, path := range sockets {
 		require.NoFileExists(t, path)
 	}
-	real, dry := begin(), begin(try...)
+	controller, dry := begin(), begin(try...)
 	for _, path := range sockets {
 		require.FileExists(t, path)
 	}
 	violate := func() {
 		job, err := host.StartJob(testfleet.Job{User: "bob", Env: outside, Uses: []testfleet.Use{{Device: 5, MiB: 10}}})
 		require.NoError(t, err)
-		require.Eventually(t, func() bool { return !job.Running() }, time.Minute, 10*time.Millisecond, "%s", real.said())
+		require.Eventually(t, func() bool { return !job.Running() }, time.Minute, 10*time.Millisecond, "%s", controller.said())
 	}
 	violate()
-	real.signal(os.Interrupt)
-	real.end()
-	real = begin() // while both dry runs go on
+	controller.signal(os.Interrupt)
+	controller.end()
+	controller = begin() // while both dry runs go on
 	violate()
-	for _, d := range []*background{before, real, dry} {
+	for _, d := range []*background{before, controller, dry} {
 		d.next(func(c enforcement.CycleDocument) bool { return c.Answered == 1 })
 	}
 	require.True(t, own.Running())
@@ -73,7 +73,7 @@ func TestTryAPolicy(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, attached[1].Attachments, 1)
 	require.NoDirExists(t, filepath.Join(dir, "try"))
-	require.NotContains(t, real.said(), "nother controller")
+	require.NotContains(t, controller.said(), "nother controller")
 
 	stats := func(log string) (s history.StatsDocument) {
 		r := genv(t, "remote", "history", "--audit-log", filepath.Join(dir, log), "--stats", "--format", "json")

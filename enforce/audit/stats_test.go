@@ -101,6 +101,21 @@ func statsCases() []statsCase {
 			audit.Counts{Terminated: 1},
 		},
 		{
+			"the answer to a request is no warning",
+			[]audit.Record{{Kind: audit.KindExtension, IDs: []string{"x"}, Action: "extended", User: "bob"}, notified("x", "")},
+			[]audit.StatsRow{},
+			audit.Counts{},
+		},
+	}
+}
+
+// dryRunCases are about what a dry run would have done.
+func dryRunCases() []statsCase {
+	row := func(rule enforce.Rule, c audit.Counts) audit.StatsRow {
+		return audit.StatsRow{User: "bob", Rule: rule, Counts: c}
+	}
+	return []statsCase{
+		{
 			"a dry run counts once what it would do, also because of two rules",
 			[]audit.Record{wouldAct(outside, 5), wouldAct(capped, 5, 6), wouldAct(capped, 5, 6)},
 			[]audit.StatsRow{
@@ -120,12 +135,6 @@ func statsCases() []statsCase {
 			[]audit.StatsRow{},
 			audit.Counts{},
 		},
-		{
-			"the answer to a request is no warning",
-			[]audit.Record{{Kind: audit.KindExtension, IDs: []string{"x"}, Action: "extended", User: "bob"}, notified("x", "")},
-			[]audit.StatsRow{},
-			audit.Counts{},
-		},
 	}
 }
 
@@ -142,7 +151,7 @@ func wouldAct(id string, pids ...snapshot.PID) audit.Record {
 }
 
 func TestStats(t *testing.T) {
-	for _, tt := range statsCases() {
+	for _, tt := range append(statsCases(), dryRunCases()...) {
 		t.Run(tt.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "audit.jsonl")
 			for i := range tt.records {

@@ -111,7 +111,7 @@ func (s *Session) Start(commandLine string) error {
 // reap waits for ssh, and ends the children that it left behind, such as a ProxyCommand: they
 // would keep the pipes open.
 func (s *Session) reap() {
-	for unix.Waitid(unix.P_PID, s.ssh.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR { //nolint:errorlint // an errno
+	for unix.Waitid(unix.P_PID, s.ssh.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
 	}
 	s.signal(unix.SIGKILL)
 	s.mu.Lock()

@@ -102,7 +102,7 @@ func TestClose(t *testing.T) {
 	require.Less(t, time.Since(begun), 10*time.Second)
 	require.Error(t, s.Wait())
 	require.Eventually(t, func() bool {
-		return unix.Kill(-s.ssh.Process.Pid, 0) == unix.ESRCH //nolint:errorlint // an errno
+		return unix.Kill(-s.ssh.Process.Pid, 0) == unix.ESRCH
 	}, 10*time.Second, 10*time.Millisecond)
 }
 
