@@ -22,7 +22,6 @@ func TestWhatTakesNoHostOver(t *testing.T) {
 	}{
 		"a single cycle":             {Config{TakeOver: true}, "a single cycle"},
 		"a loop of a single cycle":   {Config{TakeOver: true, Interval: time.Second, Cycles: 1}, "a single cycle"},
-		"a dry run":                  {Config{TakeOver: true, Interval: time.Second, DryRun: true}, "a dry run"},
 		"a loop without a folder":    {Config{TakeOver: true, Interval: time.Second}, "needs a state folder"},
 		"a single cycle without it":  {Config{}, ""},
 		"a loop without it":          {Config{Interval: time.Second}, ""},
