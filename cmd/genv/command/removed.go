@@ -20,6 +20,9 @@ var removed = map[string]string{
 // tryPolicy is how to see what another policy would do.
 const tryPolicy = "run genv remote enforce --dry-run --policy FILE beside the controller (docs/policy.md)"
 
+// Instead says what to use instead of a flag that an earlier version had, named without dashes; empty for others.
+func Instead(flag string) string { return removed["--"+flag] }
+
 // unknownError is the error for a flag or command that there isn't: what replaced it, if an earlier
 // version had it, or the nearest one, or where all are listed.
 func unknownError(kind, shown, key, near, parent string) error {

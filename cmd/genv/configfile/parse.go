@@ -7,6 +7,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -71,6 +72,8 @@ func (f *File) read(known keys, section string, key, value *strictyaml.Node) {
 			v.short = flag.Names()[i]
 		}
 		f.sections[section] = append(f.sections[section], v)
+	case command.Instead(name) != "":
+		key.Failf("unknown key %q: %s", name, command.Instead(name))
 	case known.refusal(name) != "":
 		key.Failf("%s can't be set here: %s", name, known.refusal(name))
 	case len(known.sections(name)) > 0:

@@ -65,6 +65,8 @@ func TestParseErrors(t *testing.T) {
 		{"fanot: 3", `c.yaml:1:1: unknown key "fanot"; did you mean "fanout"?`},
 		{"enforc: {interval: 3}", `c.yaml:1:1: unknown key "enforc"; did you mean "enforce"?`},
 		{"enforce: {intervall: 3}", `c.yaml:1:11: unknown key "intervall"; did you mean "interval"?`},
+		{"enforce: {shards: 2}", `c.yaml:1:11: unknown key "shards": leave it out: one controller`},
+		{"enforce: {web-auth: /a}", `c.yaml:1:11: unknown key "web-auth": use --web-config FILE`},
 		{"host: a", `c.yaml:1:1: unknown key "host"; did you mean "hosts"?`},
 		{"colour: red", "c.yaml:1:1: unknown key \"colour\"; `genv remote --help` lists the flags"},
 		{"interval: 3", "c.yaml:1:1: interval is not a flag of all commands; write it under `enforce:`, `monitor:`, `top:`, `wait:`, `watch:`"},
