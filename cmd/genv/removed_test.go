@@ -18,6 +18,8 @@ func TestRemoved(t *testing.T) {
 		"genv remote enforce --record-keep 7d": "unknown flag --record-keep: run genv remote enforce --dry-run",
 		"genv remote enforce --record-max 1g":  "unknown flag --record-max: run genv remote enforce --dry-run",
 		"genv remote report --fair-share":      "unknown flag --fair-share: use --by user",
+		"genv doctor --bundle x":               "unknown flag --bundle: attach the output of --format json instead",
+		"genv remote doctor --bundle x":        "unknown flag --bundle: attach the output of --format json instead",
 		"genv remote controllers":              `unknown command "controllers": use genv remote doctor`,
 		"genv report --since 30d":              `unknown command "report": use genv remote report on the controller`,
 		"genv report":                          `unknown command "report": use genv remote report on the controller`,

@@ -43,7 +43,6 @@ type Host struct {
 	System  doctor.System   `json:"system"`
 	Clock   *Difference     `json:"clock,omitempty"` // missing if it could not be measured
 	Checks  []doctor.Check  `json:"checks"`          // in the order of doctor.Names
-	Way     *sshclient.Way  `json:"-"`               // nil if the configuration can't be used
 	Failure *remote.Failure `json:"-"`               // why no command ran there; nil if one did
 
 	acting *agent.Acting // nil if that isn't known
@@ -59,6 +58,7 @@ type examination struct {
 	*Doctor
 	host  remote.Host
 	token string // marks the output of our commands
+	way   *sshclient.Way // nil if the configuration can't be used
 	found map[doctor.Name]doctor.Check
 	Host
 }

@@ -19,7 +19,7 @@ import (
 func (e *examination) resolve(ctx context.Context) bool {
 	way, err := e.Client.Way(ctx, e.host)
 	if err == nil || remote.ClassOf(err) != remote.Configuration {
-		e.Way = &way
+		e.way = &way
 	}
 	if err != nil {
 		e.fail(doctor.NameResolution, err, doctor.If(remote.ClassOf(err) == remote.Unreachable, "no-such-name", "%v", err))
@@ -32,16 +32,16 @@ func (e *examination) resolve(ctx context.Context) bool {
 // reached adds what a login proves.
 func (e *examination) reached(peer remote.Peer) {
 	e.Address = peer.Address
-	if e.Way.Direct() {
+	if e.way.Direct() {
 		e.add(doctor.Good(doctor.TCP, "connected to %s", cmp.Or(peer.Address, "unknown")))
 	} else {
 		through := "through a ProxyCommand"
-		if hops := e.Way.Settings.ProxyJump; e.Way.OpenSSH {
+		if hops := e.way.Settings.ProxyJump; e.way.OpenSSH {
 			through = "by ssh(1)"
 		} else if len(hops) > 0 {
 			through = "through the jump host " + text.OneLine(strings.Join(hops, ","))
 		}
-		e.add(doctor.Good(doctor.NameResolution, "%s, resolved %s", e.Way.Settings.HostName, through),
+		e.add(doctor.Good(doctor.NameResolution, "%s, resolved %s", e.way.Settings.HostName, through),
 			doctor.Good(doctor.TCP, "connected %s", through))
 	}
 	e.add(e.keyOf(peer))
@@ -63,7 +63,7 @@ func (e *examination) unreached(err error) {
 	case class == remote.HostKey, class == remote.HostKeyChanged:
 		e.answered()
 		e.fail(doctor.HostKey, err)
-	case e.Way.Direct() && (shown || class == remote.Auth):
+	case e.way.Direct() && (shown || class == remote.Auth):
 		e.answered()
 		e.add(e.keyOf(peer))
 		e.fail(doctor.Login, err)
@@ -81,8 +81,8 @@ func (e *examination) unreached(err error) {
 
 // answered adds that an SSH server answered, if it must have been the host's.
 func (e *examination) answered() {
-	if e.Way.Direct() {
-		e.add(doctor.Good(doctor.TCP, "an SSH server answers at port %d", e.Way.Settings.Port))
+	if e.way.Direct() {
+		e.add(doctor.Good(doctor.TCP, "an SSH server answers at port %d", e.way.Settings.Port))
 	}
 }
 

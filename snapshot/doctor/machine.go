@@ -48,7 +48,7 @@ func (m *Machine) Examine(ctx context.Context) ([]Check, System) {
 		modes, err := m.SMI.Modes(ctx)
 		driver <- Driver{Modes: modes, Took: time.Since(began), Err: err, Restricted: m.Restricted}
 	}()
-	system := SystemHere()
+	system := systemHere()
 	mounts, _ := os.ReadFile(filepath.Join(m.Proc, "self/mounts")) // empty is unknown
 	checks := []Check{
 		m.checkGenv(), CheckState(m.state(ctx)), clock(), CheckNamespace(m.namespace()),
@@ -113,8 +113,8 @@ func (m *Machine) systemd(ctx context.Context) Systemd {
 	return Systemd{Units: ParseUnits(out)}
 }
 
-// SystemHere is the software of this machine, apart from its driver.
-func SystemHere() System {
+// systemHere is the software of this machine, apart from its driver.
+func systemHere() System {
 	release, _ := os.ReadFile("/etc/os-release") // empty is unknown
 	s := System{OS: OSName(string(release))}
 	var name unix.Utsname

@@ -3,6 +3,7 @@ package command
 // removed says, for a flag or command that an earlier version had, what to use instead. Commands are
 // named in full, flags as people type them.
 var removed = map[string]string{
+	"--bundle":                "attach the output of --format json instead",
 	"--fair-share":            "use --by user",
 	"--record":                tryPolicy,
 	"--record-keep":           tryPolicy,

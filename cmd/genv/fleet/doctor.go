@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -26,9 +25,7 @@ func (p *program) doctorCommand() *cli.Command {
 		Name:  "doctor",
 		Usage: "check every host (name, SSH, sudo, genv, driver, disks and so on) and which controllers act, and print the next step for each problem; it changes nothing",
 		Flags: append(slices.Concat(remoteFlags(), leaderFlags(), command.OutputFlags()),
-			&cli.BoolFlag{Name: "all", Usage: "print the details of what is in order too"},
-			checkup.BundleFlag(),
-			&cli.StringFlag{Name: "policy", Category: command.Site + command.Top + command.OrNone, Usage: "the policy `FILE` for the bundle, instead of the default policy.yaml"}),
+			&cli.BoolFlag{Name: "all", Usage: "print the details of what is in order too"}),
 		Action: p.remoteDoctor,
 	}
 }
@@ -70,13 +67,8 @@ func (p *program) remoteDoctor(c *cli.Context) error {
 		return err
 	}
 	config.SSH.MaxStdout = maxDoctorOutput
-	report, err := checkup.OpenBundle(c, p.Program)
-	if err != nil {
-		return err
-	}
 	f, err := p.open(config)
 	if err != nil {
-		report.Abandon()
 		return err
 	}
 	defer f.close()
@@ -90,10 +82,7 @@ func (p *program) remoteDoctor(c *cli.Context) error {
 		style.All, style.TableOnly = c.Bool("all"), f.Quiet
 		err = checkup.WriteFleet(p.Out, document, style)
 	}
-	written := report.Write(c.Context, document, func(b *checkup.Bundle) {
-		addFleet(b, f.Hosts, document.Hosts, c.String("policy"))
-	})
-	if err := cmp.Or(err, written); err != nil {
+	if err != nil {
 		return err
 	}
 	return checkup.Exit(document.Status)

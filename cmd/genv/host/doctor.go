@@ -1,9 +1,9 @@
 package host
 
 import (
-	"cmp"
 	"context"
 	"os"
+	"os/exec"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -24,8 +24,7 @@ func (p *program) doctorCommand() *cli.Command {
 		Name:  "doctor",
 		Usage: "check this machine as a GPU host: driver, state files, disk and so on; it changes nothing",
 		Flags: append(command.OutputFlags(),
-			&cli.StringFlag{Name: "timeout", Value: "10", Usage: "`TIME` for nvidia-smi, in seconds or as 500ms"},
-			checkup.BundleFlag()),
+			&cli.StringFlag{Name: "timeout", Value: "10", Usage: "`TIME` for nvidia-smi, in seconds or as 500ms"}),
 		Action: p.doctorHere,
 	}
 }
@@ -40,17 +39,13 @@ func (p *program) doctorHere(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	report, err := checkup.OpenBundle(c, p.Program)
-	if err != nil {
-		return err
-	}
 	document := p.examine(c.Context, timeout)
 	if output.Format == "json" {
 		err = render.WriteJSON(p.Out, document)
 	} else {
 		err = checkup.WriteHost(p.Out, document, checkup.StyleOf(p.Program, output))
 	}
-	if err := cmp.Or(err, report.Write(c.Context, document, nil)); err != nil {
+	if err != nil {
 		return err
 	}
 	return checkup.Exit(document.Status)
@@ -60,7 +55,7 @@ func (p *program) doctorHere(c *cli.Context) error {
 func (p *program) examine(ctx context.Context, timeout time.Duration) *doctor.Document {
 	options := disk.Config{Now: p.Now, RootDir: disk.RootDir(p.Getenv)}
 	m := &doctor.Machine{
-		SMI: localhost.NvidiaSMI(p.Getenv, timeout), Notes: disk.New(disk.Dir(p.Getenv), options), Run: checkup.Run,
+		SMI: localhost.NvidiaSMI(p.Getenv, timeout), Notes: disk.New(disk.Dir(p.Getenv), options), Run: runProgram,
 		StateDir: disk.Dir(p.Getenv), RootDir: options.RootDir, Record: p.recordOfRoot(), Proc: "/proc", SysRun: "/run",
 		Genv: doctor.Program{Version: p.Version, Protocol: agent.Version}, Restricted: localhost.Hardware(p.Getenv).Restricted(p.Now()),
 	}
@@ -75,6 +70,19 @@ func (p *program) examine(ctx context.Context, timeout time.Duration) *doctor.Do
 		Schema: doctor.Schema, Host: enforcelocal.Hostname(), Time: p.Now().UTC(), Root: os.Geteuid() == 0,
 		Genv: m.Genv, System: system, Status: doctor.Overall(checks), Checks: checks,
 	}
+}
+
+// programTimeout is how long a program that a check needs may take.
+const programTimeout = 5 * time.Second
+
+// runProgram runs a program in the C locale, and returns what it printed.
+func runProgram(ctx context.Context, program string, args ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, programTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Env = append(cmd.Environ(), "LC_ALL=C")
+	cmd.WaitDelay = time.Second
+	return cmd.CombinedOutput()
 }
 
 // recordOfRoot is the audit log that root's genv writes here; empty for none.
