@@ -68,15 +68,14 @@ func TestManPages(t *testing.T) {
 
 func TestManPageIsRoff(t *testing.T) {
 	page := app.Page{
-		Name: "genv x", Usage: `it's a "test" -- with \e and ~^`, Synopsis: []string{"genv x [options]", ".SH evil"},
+		Name: "genv x", Usage: `it's a "test" -- with \e and ~^`, Synopsis: ".SH evil",
 		Description: []string{".SH evil", "'ne 9", "a `bold` word, and ` alone", "é…"},
 		Options:     []app.Option{{Names: []string{"--a-b", "-a"}, Value: "N", Text: ".TH x", Default: `C:\d`}},
-		Examples:    []app.Example{{Line: `.so /etc/passwd | sed 's/\./-/'`, Text: "reads"}},
+		Examples:    []app.Entry{{Name: `.so /etc/passwd | sed 's/\./-/'`, Text: "reads"}},
 	}
-	var b strings.Builder
-	require.NoError(t, app.WriteMan(&b, &page, "v1"))
-	require.Equal(t, golden(t, "testdata/man/escapes.1", b.String()), b.String())
-	for line := range strings.Lines(b.String()) {
+	text := page.Man("v1")
+	require.Equal(t, golden(t, "testdata/man/escapes.1", text), text)
+	for line := range strings.Lines(text) {
 		if line[0] == '.' || line[0] == '\'' {
 			require.Regexp(t, `^\.(TH|SH|PP|TP|br|nh|ad l)\b`, line)
 			require.NotContains(t, line, "evil")
@@ -114,16 +113,16 @@ func TestExamplesOfHelp(t *testing.T) {
 	eachPage(func(_ *cli.Command, page *app.Page) {
 		require.NotEmpty(t, page.Usage, page.Name)
 		for _, example := range page.Examples {
-			require.NotEmpty(t, example.Text, example.Line)
-			starts := startsGenv.FindAllStringIndex(example.Line, -1)
-			require.NotEmpty(t, starts, "%s: %s", page.Name, example.Line)
-			line := example.Line[starts[len(starts)-1][1]:]
+			require.NotEmpty(t, example.Text, example.Name)
+			starts := startsGenv.FindAllStringIndex(example.Name, -1)
+			require.NotEmpty(t, starts, "%s: %s", page.Name, example.Name)
+			line := example.Name[starts[len(starts)-1][1]:]
 			words := strings.Fields(strings.NewReplacer(")", "", "'", "", `"`, "").Replace(line))
 			place := command.PlaceAfter(whole, words)
-			require.True(t, strings.HasPrefix("genv "+pathOf(place), page.Name), example.Line)
+			require.True(t, strings.HasPrefix("genv "+pathOf(place), page.Name), example.Name)
 			for i, word := range words {
 				if strings.HasPrefix(word, "-") && word != "--" && place.Program < 0 {
-					require.NotNil(t, command.PlaceAfter(whole, words[:i]).Flag(word), "%s: %s", example.Line, word)
+					require.NotNil(t, command.PlaceAfter(whole, words[:i]).Flag(word), "%s: %s", example.Name, word)
 				}
 			}
 		}

@@ -210,10 +210,8 @@ func matching(candidates []candidate, word string) answer {
 }
 
 func commandsOf(commands []*cli.Command) (candidates []candidate) {
-	for _, cmd := range commands {
-		if !cmd.Hidden {
-			candidates = append(candidates, candidate{cmd.Name, cmd.Usage})
-		}
+	for _, cmd := range visible(commands) {
+		candidates = append(candidates, candidate{cmd.Name, cmd.Usage})
 	}
 	return candidates
 }
@@ -221,7 +219,7 @@ func commandsOf(commands []*cli.Command) (candidates []candidate) {
 // flagsOf are the names of flags: of each the first that begins as the word does.
 func flagsOf(place *command.Place, word string) (candidates []candidate) {
 	for _, flag := range place.Flags() {
-		option := OptionOf(flag)
+		option := optionOf(flag)
 		if at := slices.IndexFunc(option.Names, func(name string) bool { return strings.HasPrefix(name, word) }); at >= 0 {
 			candidates = append(candidates, candidate{option.Names[at], option.Text})
 		}

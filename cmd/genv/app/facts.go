@@ -49,8 +49,8 @@ func (p *Page) exitStatus() []Entry {
 	})
 }
 
-func (p *Page) environment() []Entry {
-	return p.factsOf([]fact{
+func variablesOfAll() []fact {
+	return []fact{
 		{shells + " " + local, Entry{"GENV_TMPDIR", "the folder of the state files (default: /var/tmp/genv)"}},
 		{shells, Entry{"GENV_ENVIRONMENT_ID", "the environment of this shell; set by `genv activate`"}},
 		{shells, Entry{"GENV_ALLOW_OVER_SUBSCRIPTION", "1 attaches devices even if they are full, as --over-subscribe does"}},
@@ -63,11 +63,11 @@ func (p *Page) environment() []Entry {
 		{loops, Entry{"XDG_STATE_HOME", "the folder of genv/, in which a loop keeps its memory (default: ~/.local/state)"}},
 		{fleets, Entry{"SSH_AUTH_SOCK", "the agent with the keys to log in with"}},
 		{fleets + " gpus", Entry{"NO_COLOR", "if it is not empty, nothing is coloured"}},
-	})
+	}
 }
 
-func (p *Page) files() []Entry {
-	return p.factsOf([]fact{
+func filesOfAll() []fact {
+	return []fact{
 		{shells + " " + local, Entry{"/var/tmp/genv/envs.json, devices.json", "the environments and devices of this machine"}},
 		{"activate config home", Entry{".genv/, ~/.genv/", "saved configuration"}},
 		{fleets + " policy", Entry{"~/.config/genv/hosts.yaml, /etc/genv/hosts.yaml", "the inventory, if no other file is named"}},
@@ -76,5 +76,5 @@ func (p *Page) files() []Entry {
 		{"enforce usage", Entry{"/var/lib/genv/", "root's notes and copies of the state files"}},
 		{"enforce", Entry{"~/.local/state/genv/", "what a loop remembers, unless --state-dir names another folder"}},
 		{loops + " top", Entry{"/run/genv-controller/controller.sock", "the socket of a controller that root runs"}},
-	})
+	}
 }

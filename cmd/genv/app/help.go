@@ -1,15 +1,16 @@
 package app
 
 import (
-	"fmt"
 	"io"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/urfave/cli/v2"
+
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 )
 
-// The layout of --helpText.
+// The layout of --help.
 const (
 	margin     = 3
 	gap        = 2
@@ -18,31 +19,35 @@ const (
 	mostWidth  = 120 // longer lines are hard to read
 )
 
-// WriteHelp writes a page as --helpText prints it: wrapped to the width of the terminal, or not at
+// printHelp is a cli.HelpPrinter. As with package cli, a closed pipe is the reader's wish.
+func printHelp(w io.Writer, _ string, of any) {
+	switch of := of.(type) {
+	case *cli.App:
+		page := PageOf(Root(of), of.Name)
+		_ = WriteHelp(w, &page, render.Width(w))
+	case *cli.Command:
+		page := PageOf(of, of.HelpName)
+		_ = WriteHelp(w, &page, render.Width(w))
+	}
+}
+
+// WriteHelp writes a page as --help prints it: wrapped to the width of the terminal, or not at
 // all if that is 0.
 func WriteHelp(w io.Writer, p *Page, width int) error {
 	h := helpText{width: min(width, mostWidth)}
 	h.section("NAME", p.Name+" - "+p.Usage)
-	h.section("USAGE", p.Synopsis...)
+	h.section("USAGE", strings.TrimSpace(p.Name+" "+p.Synopsis))
 	if len(p.Description) > 0 {
 		h.section("DESCRIPTION", strings.Split(strings.Join(p.Description, "\n\n"), "\n")...)
 	}
-	if len(p.Commands) > 0 {
-		h.columns("COMMANDS", p.Commands)
-	}
-	rows := make([]Entry, len(p.Options))
+	h.columns("COMMANDS", p.Commands)
+	var options []Entry
 	for i := range p.Options {
-		rows[i] = p.Options[i].row()
+		options = append(options, p.Options[i].entry())
 	}
-	h.columns("OPTIONS", rows)
-	if len(p.Examples) > 0 {
-		rows := make([]Entry, len(p.Examples))
-		for i, e := range p.Examples {
-			rows[i] = Entry{e.Line, e.Text}
-		}
-		h.columns("EXAMPLES", rows)
-	}
-	_, err := io.WriteString(w, h.String())
+	h.columns("OPTIONS", options)
+	h.columns("EXAMPLES", p.Examples)
+	_, err := io.WriteString(w, strings.TrimPrefix(h.String(), "\n"))
 	return err
 }
 
@@ -53,7 +58,7 @@ type helpText struct {
 }
 
 func (h *helpText) section(title string, lines ...string) {
-	h.title(title)
+	h.WriteString("\n" + title + ":\n")
 	for _, line := range lines {
 		if !strings.HasPrefix(line, " ") { // else it is laid out already
 			line = render.Wrap(line, margin, h.width)
@@ -62,39 +67,23 @@ func (h *helpText) section(title string, lines ...string) {
 	}
 }
 
-func (h *helpText) title(title string) {
-	if h.Len() > 0 {
-		h.WriteString("\n")
-	}
-	fmt.Fprintf(h, "%s:\n", title)
-}
-
 func (h *helpText) line(line string) {
 	h.WriteString(strings.TrimRight(strings.Repeat(" ", margin)+line, " ") + "\n")
-}
-
-func (o *Option) row() Entry {
-	name := strings.Join(o.Names, ", ")
-	if o.Value != "" {
-		name += " " + o.Value
-	}
-	text := o.Text
-	if o.Default != "" {
-		text += fmt.Sprintf(" (default: %s)", o.Default)
-	}
-	return Entry{name, text}
 }
 
 // columns writes rows of two columns. Where the second has too little room, each text is on
 // lines of its own.
 func (h *helpText) columns(title string, rows []Entry) {
+	if len(rows) == 0 {
+		return
+	}
 	names, texts := 0, 0
 	for _, row := range rows {
 		names, texts = max(names, utf8.RuneCountInString(row.Name)), max(texts, utf8.RuneCountInString(row.Text))
 	}
 	indent := margin + names + gap
 	stacked := h.width > 0 && indent+min(texts, leastRoom) > h.width
-	h.title(title)
+	h.section(title)
 	for _, row := range rows {
 		if stacked {
 			h.line(row.Name)

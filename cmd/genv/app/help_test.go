@@ -13,13 +13,13 @@ import (
 
 func TestHelpFitsOnTheTerminal(t *testing.T) {
 	page := app.Page{
-		Name: "genv sample", Usage: strings.Repeat("usage ", 30), Synopsis: []string{"genv sample [options]"},
+		Name: "genv sample", Usage: strings.Repeat("usage ", 30), Synopsis: "[options]",
 		Description: []string{strings.Repeat("description ", 30) + "\n  laid out already"},
 		Options: []app.Option{
 			{Names: []string{"--host", "-H"}, Value: "HOSTS", Text: strings.Repeat("option ", 30), Default: "none"},
 			{Names: []string{"--a-longer-flag"}, Text: "short"},
 		},
-		Examples: []app.Example{{Line: "genv sample " + strings.Repeat("x", 45), Text: strings.Repeat("example ", 10)}},
+		Examples: []app.Entry{{Name: "genv sample " + strings.Repeat("x", 45), Text: strings.Repeat("example ", 10)}},
 	}
 	for _, width := range []int{80, 100, 200} {
 		var b bytes.Buffer

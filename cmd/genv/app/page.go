@@ -1,6 +1,8 @@
 package app
 
 import (
+	_ "embed"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -9,18 +11,18 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 )
 
-// Page is what is said about a command.
+// Page is what is said about a command, by its help and its man page.
 type Page struct {
 	Name        string // with those of its parents: genv remote enforce
 	Usage       string // in one line
-	Synopsis    []string
-	Description []string // paragraphs
+	Synopsis    string // what follows the name
+	Description []string
 	Commands    []Entry
 	Options     []Option
-	Examples    []Example
+	Examples    []Entry
 }
 
-// Entry is a word with its explanation.
+// Entry is a word or a command line, with its explanation.
 type Entry struct{ Name, Text string }
 
 // Option is a flag of a command.
@@ -28,71 +30,53 @@ type Option struct {
 	Names   []string // with their dashes
 	Value   string   // the placeholder; empty if the flag takes none
 	Text    string
-	Default string
+	Default string // what it means if it isn't given; empty if that goes without saying
 }
-
-// Example is a command line, and what it does.
-type Example struct{ Line, Text string }
 
 // PageOf describes a command by its full name.
 func PageOf(cmd *cli.Command, name string) Page {
-	about := describe(name)
-	p := Page{
-		Name: name, Usage: cmd.Usage, Description: about.description, Examples: about.examples,
-		Options: optionsOf(cmd),
+	p := Page{Name: name, Usage: cmd.Usage}
+	p.describe()
+	for _, sub := range visible(cmd.Subcommands) {
+		p.Commands = append(p.Commands, Entry{sub.Name, sub.Usage})
 	}
-	if cmd.Description != "" {
-		p.Description = strings.Split(strings.TrimSpace(cmd.Description), "\n\n")
-	}
-	for _, sub := range cmd.Subcommands {
-		if !sub.Hidden {
-			p.Commands = append(p.Commands, Entry{sub.Name, sub.Usage})
-		}
-	}
-	p.Synopsis = synopsisOf(cmd, &p)
-	return p
-}
-
-func synopsisOf(cmd *cli.Command, p *Page) []string {
-	if cmd.UsageText != "" {
-		return strings.Split(strings.TrimSpace(cmd.UsageText), "\n")
-	}
-	words := []string{p.Name}
-	if !cmd.SkipFlagParsing {
-		words = append(words, "[options]")
-	}
-	if len(p.Commands) > 0 {
-		words = append(words, "COMMAND")
-	} else if cmd.ArgsUsage != "" {
-		words = append(words, cmd.ArgsUsage)
-	}
-	return []string{strings.Join(words, " ")}
-}
-
-// optionsOf are the flags that people may use, with --helpText.
-func optionsOf(cmd *cli.Command) []Option {
-	var options []Option
 	flags := cmd.VisibleFlags()
 	if !slices.Contains(flags, cli.HelpFlag) {
 		flags = append(flags, cli.HelpFlag)
 	}
 	for _, flag := range flags {
 		if f, ok := flag.(cli.DocGenerationFlag); ok {
-			options = append(options, OptionOf(f))
+			p.Options = append(p.Options, optionOf(f))
 		}
 	}
-	return options
+	what := cmd.ArgsUsage
+	if len(p.Commands) > 0 {
+		what = "COMMAND"
+	}
+	if !cmd.SkipFlagParsing {
+		what = strings.TrimSpace("[options] " + what)
+	}
+	p.Synopsis = what
+	return p
 }
 
-// OptionOf describes a flag.
-func OptionOf(flag cli.DocGenerationFlag) Option {
-	o := Option{Text: flag.GetUsage(), Default: DefaultOf(flag)}
+// Root is the program itself as a command.
+func Root(app *cli.App) *cli.Command {
+	return &cli.Command{Name: app.Name, Usage: app.Usage, Subcommands: app.Commands, Flags: []cli.Flag{cli.VersionFlag}}
+}
+
+// visible are the commands that people are told of.
+func visible(commands []*cli.Command) []*cli.Command {
+	return slices.DeleteFunc(slices.Clone(commands), func(cmd *cli.Command) bool { return cmd.Hidden })
+}
+
+func optionOf(flag cli.DocGenerationFlag) Option {
+	o := Option{Text: flag.GetUsage(), Default: strings.Trim(flag.GetDefaultText(), `"`)}
+	if f, ok := flag.(*cli.BoolFlag); ok {
+		o.Default = f.DefaultText // "false" is no help
+	}
 	for _, name := range flag.Names() {
-		if len(name) == 1 {
-			o.Names = append(o.Names, "-"+name)
-		} else {
-			o.Names = append(o.Names, "--"+name)
-		}
+		o.Names = append(o.Names, "--"[:min(len(name), 2)]+name)
 	}
 	if flag.TakesValue() {
 		o.Value = command.Placeholder(flag)
@@ -101,10 +85,33 @@ func OptionOf(flag cli.DocGenerationFlag) Option {
 	return o
 }
 
-// DefaultOf is what a flag means if it isn't given; empty if that goes without saying.
-func DefaultOf(flag cli.DocGenerationFlag) string {
-	if f, ok := flag.(*cli.BoolFlag); ok {
-		return f.DefaultText // "false" is no helpText
+// entry is the row of an option in the help.
+func (o *Option) entry() Entry {
+	e := Entry{strings.TrimSpace(strings.Join(o.Names, ", ") + " " + o.Value), o.Text}
+	if o.Default != "" {
+		e.Text += fmt.Sprintf(" (default: %s)", o.Default)
 	}
-	return strings.Trim(flag.GetDefaultText(), `"`)
+	return e
+}
+
+// texts are descriptions and examples: a command after ==, its paragraphs, and examples as
+// a command line after $ with a line that explains it.
+//
+//go:embed texts.txt
+var texts string
+
+// describe adds the texts about the command.
+func (p *Page) describe() {
+	_, section, _ := strings.Cut("\n"+texts, "\n== "+p.Name+"\n")
+	section, _, _ = strings.Cut(section, "\n== ")
+	lines := strings.Split(section, "\n")
+	for i, line := range lines {
+		example, isExample := strings.CutPrefix(line, "$ ")
+		switch {
+		case isExample:
+			p.Examples = append(p.Examples, Entry{example, lines[i+1]})
+		case line != "" && (i == 0 || !strings.HasPrefix(lines[i-1], "$ ")):
+			p.Description = append(p.Description, line)
+		}
+	}
 }
