@@ -1,14 +1,65 @@
 package app
 
 import (
+	"context"
+	"embed"
+	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
+
+//go:embed genv.bash genv.zsh
+var scripts embed.FS
+
+// completionCommand is `genv completion`, which prints the script for a shell.
+func completionCommand(p command.Program) *cli.Command {
+	return &cli.Command{
+		Name: "completion", Usage: "print the script that completes command lines of genv in bash or zsh", ArgsUsage: "bash|zsh",
+		Action: func(c *cli.Context) error {
+			script, err := scripts.ReadFile("genv." + c.Args().First())
+			if err != nil || c.NArg() != 1 {
+				return command.UsageError("missing shell: write `genv completion bash` or `genv completion zsh`")
+			}
+			_, err = p.Out.Write(script)
+			return err
+		},
+	}
+}
+
+// limit is how long a completion may take: the user is waiting for it.
+const limit = time.Second
+
+// completeCommand is the hidden command that the scripts run. root is the whole program. LINE begins
+// with genv and ends at the cursor.
+func completeCommand(p command.Program, root func() *cli.App) *cli.Command {
+	return &cli.Command{
+		Name: "__complete", Usage: "print completions for a shell's script", ArgsUsage: "bash|zsh LINE WORDBREAKS",
+		Hidden: true, SkipFlagParsing: true,
+		Action: func(c *cli.Context) error {
+			if c.NArg() != 3 {
+				return command.UsageError("missing words: the scripts of `genv completion` write them")
+			}
+			ctx, cancel := context.WithTimeout(c.Context, limit)
+			defer cancel()
+			e := &engine{root: root, sources: newSources(ctx, p)}
+			answered := make(chan string, 1)
+			go func() { answered <- e.reply(c.Args().Get(0), c.Args().Get(1), c.Args().Get(2)) }()
+			select {
+			case text := <-answered:
+				_, err := io.WriteString(p.Out, text)
+				return err
+			case <-ctx.Done(): // a file server that hangs
+				return nil
+			}
+		},
+	}
+}
 
 // action is what the shell is to do.
 type action int
@@ -24,21 +75,19 @@ const (
 type answer struct {
 	do         action
 	program    int // the index of the word
-	skip       int // how many bytes of the word stand before the candidate
+	skip       int // how many bytes of the word stay before the candidate
 	candidates []candidate
-	suffix     suffix
+	suffix     string // what follows a candidate that was accepted: space, nospace, or list
 }
 
 // candidate is a value in place of the rest of the word. text explains it.
 type candidate struct{ value, text string }
 
-// suffix is what follows a candidate that was accepted.
-type suffix int
-
+// What follows a candidate.
 const (
-	space suffix = iota
-	none         // the word is not complete
-	list         // a space, or a comma and another value
+	space   = "space"
+	noSpace = "nospace" // the word is not complete
+	list    = "list"    // a space, or a comma and another value
 )
 
 // engine answers for the commands of a program.
@@ -52,7 +101,7 @@ func (e *engine) complete(words []string, current string) answer {
 	app := e.root()
 	place := command.PlaceAfter(app, words)
 	if n := len(place.Path); n > 0 && place.Path[n-1].Name == "help" {
-		return matching(commandsOf(command.PlaceAfter(app, place.Arguments).Commands), current)
+		return matching(commandsOf(command.PlaceAfter(app, place.Arguments).Commands), current, 0)
 	}
 	e.sources.read(place)
 	isFlag := strings.HasPrefix(current, "-") && !place.Ended
@@ -68,7 +117,7 @@ func (e *engine) complete(words []string, current string) answer {
 			}
 			return answer{}
 		}
-		return matching(flagsOf(place, current), current)
+		return matching(flagsOf(place, current), current, 0)
 	}
 	return e.argument(place, current)
 }
@@ -76,7 +125,7 @@ func (e *engine) complete(words []string, current string) answer {
 // argument completes a command, or an argument of one: ArgsUsage says what it may be.
 func (e *engine) argument(place *command.Place, current string) answer {
 	if len(place.Commands) > 0 {
-		return matching(commandsOf(place.Commands), current)
+		return matching(commandsOf(place.Commands), current, 0)
 	}
 	if len(place.Path) == 0 {
 		return answer{}
@@ -86,7 +135,7 @@ func (e *engine) argument(place *command.Place, current string) answer {
 	case at < len(kinds):
 		return e.ofKind(strings.Trim(kinds[at], "[]…"), current, 0)
 	case len(kinds) == 0 && !place.Ended:
-		return matching(flagsOf(place, current), current)
+		return matching(flagsOf(place, current), current, 0)
 	}
 	return answer{}
 }
@@ -94,13 +143,7 @@ func (e *engine) argument(place *command.Place, current string) answer {
 // value completes the value of a flag, after skip bytes of the word.
 func (e *engine) value(place *command.Place, flag cli.DocGenerationFlag, current string, skip int) answer {
 	if choices := command.ChoicesOf(flag); choices != nil {
-		var candidates []candidate
-		for _, choice := range choices {
-			if !slices.Contains(place.More, choice) {
-				candidates = append(candidates, candidate{value: choice})
-			}
-		}
-		return single(current, skip, candidates)
+		return matching(valuesOf(choices, place.More...), current, skip)
 	}
 	kind := command.Placeholder(flag)
 	if kind == "ID" {
@@ -121,92 +164,81 @@ func (e *engine) ofKind(kind, current string, skip int) answer {
 		return hostList(s, current, skip)
 	case "HOST":
 		return listed(current, skip, func(string) []candidate { return s.hosts() })
-	case "USER":
-		return single(current, skip, s.users())
-	case "USER=N":
-		users := s.users()
-		for i := range users {
-			users[i].value += "="
-		}
-		a := listed(current, skip, func(string) []candidate { return users })
-		a.suffix = none
-		return a
-	case "KEY=VALUE":
-		return single(current, skip, s.labels())
-	case "id", "eid":
-		return single(current, skip, s.environments())
-	case "kernel-id":
-		return single(current, skip, s.kernels())
 	case "INDEX":
-		return listed(current, skip, func(string) []candidate { return s.devices() })
+		return listed(current, skip, func(string) []candidate { return s.noted(kind) })
+	case "USER=N":
+		a := listed(current, skip, func(string) []candidate { return prefixed("", s.users(), "=") })
+		a.suffix = noSpace
+		return a
+	case "USER":
+		return matching(s.users(), current, skip)
+	case "KEY=VALUE":
+		return matching(s.labels(), current, skip)
+	case "id", "eid", "kernel-id":
+		return matching(s.noted(kind), current, skip)
 	}
 	if strings.Contains(kind, "|") {
-		var candidates []candidate
-		for choice := range strings.SplitSeq(kind, "|") {
-			candidates = append(candidates, candidate{value: choice})
-		}
-		return single(current, skip, candidates)
+		return matching(valuesOf(strings.Split(kind, "|")), current, skip)
 	}
 	return answer{}
-}
-
-// single completes a word after skip bytes.
-func single(current string, skip int, candidates []candidate) answer {
-	a := matching(candidates, current[skip:])
-	a.skip = skip
-	return a
 }
 
 // hostList completes the value of -H.
 func hostList(s *sources, current string, skip int) answer {
 	s.addFiles(current[skip:])
 	a := listed(current, skip, s.selectable)
-	item := current[a.skip:]
-	if strings.Contains(item, "/") { // only a file has one
-		a = pathAnswer(current, a.skip, s.inventoryFiles(item))
-	}
-	if slices.ContainsFunc(a.candidates, isFolder) {
-		a.suffix = none
+	if item := current[a.skip:]; strings.Contains(item, "/") { // only a file has one
+		return inFolder(current, a.skip, s.inventoryFiles(item))
 	}
 	return a
 }
 
-func isFolder(c candidate) bool { return strings.HasSuffix(c.value, "/") }
-
-// pathAnswer completes a path, which begins after skip bytes of the word.
-func pathAnswer(current string, skip int, names []candidate) answer {
-	a := single(current, skip+strings.LastIndexByte(current[skip:], '/')+1, names)
-	if slices.ContainsFunc(a.candidates, isFolder) {
-		a.suffix = none
-	}
-	return a
+// inFolder completes a path, which begins after skip bytes of the word, with names in its folder.
+func inFolder(current string, skip int, names []candidate) answer {
+	return matching(names, current, skip+strings.LastIndexByte(current[skip:], '/')+1)
 }
 
 // listed completes the last item of a list with commas; those within brackets belong to
 // an item. Items that are there already are not offered again.
 func listed(current string, skip int, candidates func(item string) []candidate) answer {
 	items := text.SplitHosts(current[skip:])
-	items = items[:len(items)-1]
-	last := current[skip:]
-	for _, item := range items { // what follows their commas, without the spaces
-		last = last[strings.Index(last, item)+len(item):]
-		last = strings.TrimLeft(last[strings.IndexByte(last, ',')+1:], " ")
+	last := items[len(items)-1]
+	if !strings.HasSuffix(current, last) { // a space follows it
+		return answer{skip: len(current)}
 	}
-	a := single(current, len(current)-len(last), candidates(last))
-	a.candidates = slices.DeleteFunc(a.candidates, func(c candidate) bool { return slices.Contains(items, c.value) })
-	a.suffix = list
+	left := slices.DeleteFunc(candidates(last), func(c candidate) bool { return slices.Contains(items[:len(items)-1], c.value) })
+	a := matching(left, current, len(current)-len(last))
+	if a.suffix == space {
+		a.suffix = list
+	}
 	return a
 }
 
 // most is how many candidates are offered: people don't read more than that.
 const most = 2000
 
-// matching are the candidates that begin as the word does.
-func matching(candidates []candidate, word string) answer {
+// matching are the candidates that begin as the word does after skip bytes.
+func matching(candidates []candidate, word string, skip int) answer {
 	candidates = slices.DeleteFunc(slices.Clone(candidates), func(c candidate) bool {
-		return !strings.HasPrefix(c.value, word) || text.Printable(c.value) != c.value
+		return !strings.HasPrefix(c.value, word[skip:]) || text.Printable(c.value) != c.value
 	})
-	return answer{candidates: candidates[:min(len(candidates), most)]}
+	a := answer{skip: skip, candidates: candidates[:min(len(candidates), most)], suffix: space}
+	if slices.ContainsFunc(a.candidates, isFolder) {
+		a.suffix = noSpace
+	}
+	return a
+}
+
+func isFolder(c candidate) bool { return strings.HasSuffix(c.value, "/") }
+
+// valuesOf are values without an explanation, apart from some.
+func valuesOf(values []string, without ...string) (candidates []candidate) {
+	for _, value := range values {
+		if !slices.Contains(without, value) {
+			candidates = append(candidates, candidate{value: value})
+		}
+	}
+	return candidates
 }
 
 func commandsOf(commands []*cli.Command) (candidates []candidate) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -65,28 +66,33 @@ func (s *sources) addFiles(hosts string) {
 func (s *sources) inventory() *known {
 	if s.known == nil {
 		s.known = new(known)
-		if hosts, groups, err := inventory.Known(s.written, command.OpenAtOnce); err == nil {
-			s.known.hosts, s.known.groups = hosts, groups
-		}
+		s.known.hosts, s.known.groups, _ = inventory.Known(s.written, command.OpenAtOnce) // without those of an error
 	}
 	return s.known
 }
 
+// hosts are those of the inventory, with their labels.
 func (s *sources) hosts() (candidates []candidate) {
 	hosts := s.inventory().hosts
 	for i := range hosts {
-		candidates = append(candidates, candidate{hosts[i].Name, describeHost(&hosts[i])})
+		candidates = append(candidates, candidate{hosts[i].Name, strings.Join(labelsOf(&hosts[i]), " ")})
 	}
 	return candidates
 }
 
-func describeHost(h *remote.Host) string {
-	var words []string
-	for key, value := range h.Labels {
-		words = append(words, key+"="+value)
+func labelsOf(h *remote.Host) (labels []string) {
+	for _, key := range slices.Sorted(maps.Keys(h.Labels)) {
+		labels = append(labels, key+"="+h.Labels[key])
 	}
-	slices.Sort(words)
-	return strings.Join(words, " ")
+	return labels
+}
+
+func (s *sources) labels() (candidates []candidate) {
+	hosts := s.inventory().hosts
+	for i := range hosts {
+		candidates = append(candidates, valuesOf(labelsOf(&hosts[i]))...)
+	}
+	return unique(candidates)
 }
 
 // selectable are what an item of -H may be: hosts, groups, labels, and YAML files of this
@@ -96,19 +102,21 @@ func (s *sources) selectable(item string) []candidate {
 	for _, group := range s.inventory().groups {
 		candidates = append(candidates, candidate{group, "group"})
 	}
-	before := ""
 	switch at := strings.LastIndexByte(item, '@'); {
 	case strings.HasPrefix(item, "!"):
-		before = "!"
+		return prefixed("!", candidates, "")
 	case at > 0: // a user
-		before, candidates = item[:at+1], s.hosts()
+		return prefixed(item[:at+1], s.hosts(), "")
 	case strings.HasPrefix(item, "label:"):
-		before, candidates = "label:", s.labels()
-	default:
-		return append(candidates, s.inventoryFiles(item)...)
+		return prefixed("label:", s.labels(), "")
 	}
+	return append(candidates, s.inventoryFiles(item)...)
+}
+
+// prefixed are candidates with something before and after them.
+func prefixed(before string, candidates []candidate, after string) []candidate {
 	for i := range candidates {
-		candidates[i].value = before + candidates[i].value
+		candidates[i].value = before + candidates[i].value + after
 	}
 	return candidates
 }
@@ -121,9 +129,13 @@ func (s *sources) inventoryFiles(path string) []candidate {
 	})
 }
 
+func isYAML(name string) bool {
+	return strings.HasSuffix(name, ".yaml") || strings.HasSuffix(name, ".yml")
+}
+
 // paths completes a path that begins after skip bytes of a word.
 func (s *sources) paths(word string, skip int, files bool) answer {
-	return pathAnswer(word, skip, slices.DeleteFunc(s.entries(word[skip:]), func(c candidate) bool { return !files && !isFolder(c) }))
+	return inFolder(word, skip, slices.DeleteFunc(s.entries(word[skip:]), func(c candidate) bool { return !files && !isFolder(c) }))
 }
 
 // entries are what the folder of a path contains; folders end in a slash.
@@ -150,29 +162,11 @@ func (s *sources) entries(path string) (candidates []candidate) {
 	return unique(candidates)
 }
 
-func isYAML(name string) bool {
-	return strings.HasSuffix(name, ".yaml") || strings.HasSuffix(name, ".yml")
-}
-
-func (s *sources) labels() (candidates []candidate) {
-	hosts := s.inventory().hosts
-	for i := range hosts {
-		for key, value := range hosts[i].Labels {
-			candidates = append(candidates, candidate{key + "=" + value, ""})
-		}
-	}
-	return unique(candidates)
-}
-
 // users are the accounts of people, of environments, and of the inventory.
-func (s *sources) users() (candidates []candidate) {
-	hosts := s.inventory().hosts
+func (s *sources) users() []candidate {
+	candidates, hosts := s.noted("USER"), s.inventory().hosts
 	for i := range hosts {
 		candidates = append(candidates, candidate{value: hosts[i].User})
-	}
-	files := s.state()
-	for i := range files.Environments {
-		candidates = append(candidates, candidate{value: string(files.Environments[i].Username)})
 	}
 	for line := range bytes.Lines(s.passwd()) {
 		fields := strings.Split(string(line), ":")
@@ -195,15 +189,40 @@ const getentLimit = 300 * time.Millisecond
 func (s *sources) passwd() []byte {
 	ctx, cancel := context.WithTimeout(s.ctx, getentLimit)
 	defer cancel()
-	if out, err := system.Getent(ctx, "passwd"); err == nil {
-		return out
+	out, err := system.Getent(ctx, "passwd")
+	if err != nil {
+		out, _ = os.ReadFile("/etc/passwd")
 	}
-	out, _ := os.ReadFile("/etc/passwd")
 	return out
 }
 
-// state are the state files of this machine as they are: without the lock, which anybody
-// may hold, and without a cleanup.
+// noted are the values of a kind in the state files of this machine as they are: without the lock, which
+// anybody may hold, and without a cleanup. Environments are those of this user; of root all.
+func (s *sources) noted(kind string) (candidates []candidate) {
+	files := s.state()
+	for i := range files.Devices {
+		if kind == "INDEX" {
+			candidates = append(candidates, candidate{value: files.Devices[i].Index.String()})
+		}
+	}
+	for i := range files.Environments {
+		e := &files.Environments[i]
+		switch kind {
+		case "USER":
+			candidates = append(candidates, candidate{value: string(e.Username)})
+		case "kernel-id":
+			for _, kernel := range e.KernelIDs {
+				candidates = append(candidates, candidate{kernel, string(e.EID)})
+			}
+		case "id", "eid":
+			if s.uid == 0 || e.UID == s.uid {
+				candidates = append(candidates, candidate{string(e.EID), strings.TrimSpace(string(e.Username) + " " + e.Config.Name)})
+			}
+		}
+	}
+	return candidates
+}
+
 func (s *sources) state() (files state.Files) {
 	dir, err := folder.OpenExisting(disk.Dir(s.getenv))
 	if err != nil {
@@ -216,36 +235,6 @@ func (s *sources) state() (files state.Files) {
 		}
 	}
 	return files
-}
-
-// environments are those of this user; of root all.
-func (s *sources) environments() (candidates []candidate) {
-	files := s.state()
-	for i := range files.Environments {
-		e := &files.Environments[i]
-		if s.uid == 0 || e.UID == s.uid {
-			candidates = append(candidates, candidate{string(e.EID), strings.TrimSpace(string(e.Username) + " " + e.Config.Name)})
-		}
-	}
-	return candidates
-}
-
-func (s *sources) kernels() (candidates []candidate) {
-	files := s.state()
-	for i := range files.Environments {
-		for _, kernel := range files.Environments[i].KernelIDs {
-			candidates = append(candidates, candidate{kernel, string(files.Environments[i].EID)})
-		}
-	}
-	return candidates
-}
-
-func (s *sources) devices() (candidates []candidate) {
-	files := s.state()
-	for i := range files.Devices {
-		candidates = append(candidates, candidate{value: files.Devices[i].Index.String()})
-	}
-	return candidates
 }
 
 // unique sorts, and leaves out what is empty or there already.

@@ -6,16 +6,18 @@
 # candidate with its description per line, escaped for _describe.
 _genv() {
   local -a lines action
-  lines=("${(@f)$(command genv __complete zsh "${(@Q)words[1,CURRENT-1]}" "$PREFIX" 2>/dev/null </dev/null)}")
+  lines=("${(@f)$(command genv __complete zsh "${(j: :)words[1,CURRENT-1]} $QIPREFIX$PREFIX" '' 2>/dev/null </dev/null)}")
   action=(${(s: :)lines[1]})
   shift lines
+  local -i stays=$(( ${action[2]-0} - ${#QIPREFIX} ))
+  (( stays > 0 )) || stays=0
   case ${action[1]-} in
-    (files) compset -p ${action[2]}; _files ;;
-    (folders) compset -p ${action[2]}; _files -/ ;;
+    (files) compset -p $stays; _files ;;
+    (folders) compset -p $stays; _files -/ ;;
     (program) shift ${action[2]} words; (( CURRENT -= ${action[2]} )); _normal ;;
     (words)
       (( ${#lines} )) || return 1
-      compset -p ${action[2]}
+      compset -p $stays
       case ${action[3]}${compstate[quote]} in
         (nospace) _describe genv lines -S '' ;;
         (list) _describe genv lines -S ' ' -r ', ' ;;

@@ -27,7 +27,7 @@ func TestLex(t *testing.T) {
 		"genv é'ü":                     {"genv", "éü"},
 	} {
 		var got []string
-		for _, w := range lex(text).words {
+		for _, w := range lex(text) {
 			got = append(got, w.value)
 		}
 		require.Equal(t, want, got, text)
@@ -53,7 +53,7 @@ func TestReplaced(t *testing.T) {
 		`genv -H a\ b`:    `a\ b`,
 		"genv -H '":       "",
 	} {
-		words := lex(text).words
+		words := lex(text)
 		require.Equal(t, want, text[words[len(words)-1].replacedFrom(text, breaks):], text)
 	}
 }
@@ -76,7 +76,7 @@ func FuzzQuoted(f *testing.F) {
 			if !ok || quote == "" && value == "" {
 				continue
 			}
-			words := lex("genv " + quote + written + quote).words
+			words := lex("genv " + quote + written + quote)
 			require.Len(t, words, 2, written)
 			require.Equal(t, value, words[1].value, written)
 		}
@@ -111,7 +111,7 @@ func TestQuotedInBash(t *testing.T) {
 func FuzzLex(f *testing.F) {
 	f.Add(`genv -H "a b",c $(x) 'y`, " :=@")
 	f.Fuzz(func(t *testing.T, text, breaks string) {
-		words := lex(text).words
+		words := lex(text)
 		require.NotEmpty(t, words)
 		for _, w := range words {
 			require.Len(t, w.positions, len(w.value))
