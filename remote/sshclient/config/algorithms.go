@@ -13,22 +13,14 @@ import (
 // of OpenSSH 10 (`ssh -Q`, myproposal.h).
 type algorithmList struct {
 	keyword  string
-	name     string   // as ssh_config(5) writes the keyword
-	known    []string // every name that ssh accepts
-	defaults []string // the list without the keyword
-	patterns bool     // a list may have wildcards; after `-` every list may
-	here     func() []string
+	name     string          // as ssh_config(5) writes the keyword
+	defaults []string        // the list without the keyword
+	here     func() []string // what the library has
 	field    func(*HostConfig) *[]string
 }
 
 // The lists are made when they are needed first: most commands of genv connect to no host.
 var (
-	keyTypes = lazily(`ssh-ed25519 ssh-ed25519-cert-v01@openssh.com
-sk-ssh-ed25519@openssh.com sk-ssh-ed25519-cert-v01@openssh.com ecdsa-sha2-nistp256 ecdsa-sha2-nistp256-cert-v01@openssh.com
-ecdsa-sha2-nistp384 ecdsa-sha2-nistp384-cert-v01@openssh.com ecdsa-sha2-nistp521 ecdsa-sha2-nistp521-cert-v01@openssh.com
-sk-ecdsa-sha2-nistp256@openssh.com sk-ecdsa-sha2-nistp256-cert-v01@openssh.com webauthn-sk-ecdsa-sha2-nistp256@openssh.com
-webauthn-sk-ecdsa-sha2-nistp256-cert-v01@openssh.com ssh-dss-cert-v01@openssh.com ssh-rsa ssh-rsa-cert-v01@openssh.com rsa-sha2-256 rsa-sha2-256-cert-v01@openssh.com
-rsa-sha2-512 rsa-sha2-512-cert-v01@openssh.com`)
 	defaultSignatures = lazily(`ssh-ed25519 ecdsa-sha2-nistp256 ecdsa-sha2-nistp384 ecdsa-sha2-nistp521
 sk-ssh-ed25519@openssh.com sk-ecdsa-sha2-nistp256@openssh.com webauthn-sk-ecdsa-sha2-nistp256@openssh.com rsa-sha2-512 rsa-sha2-256`)
 	defaultKeyTypes = sync.OnceValue(func() []string {
@@ -47,10 +39,6 @@ var algorithmLists = sync.OnceValue(func() []algorithmList {
 	return []algorithmList{
 		{
 			keyword: "kexalgorithms", name: "KexAlgorithms",
-			known: strings.Fields(`diffie-hellman-group1-sha1 diffie-hellman-group14-sha1 diffie-hellman-group14-sha256
-diffie-hellman-group16-sha512 diffie-hellman-group18-sha512 diffie-hellman-group-exchange-sha1
-diffie-hellman-group-exchange-sha256 ecdh-sha2-nistp256 ecdh-sha2-nistp384 ecdh-sha2-nistp521 curve25519-sha256
-curve25519-sha256@libssh.org sntrup761x25519-sha512 sntrup761x25519-sha512@openssh.com mlkem768x25519-sha256`),
 			defaults: strings.Fields(`mlkem768x25519-sha256 sntrup761x25519-sha512 sntrup761x25519-sha512@openssh.com curve25519-sha256
 curve25519-sha256@libssh.org ecdh-sha2-nistp256 ecdh-sha2-nistp384 ecdh-sha2-nistp521 diffie-hellman-group-exchange-sha256
 diffie-hellman-group16-sha512 diffie-hellman-group18-sha512 diffie-hellman-group14-sha256`),
@@ -59,8 +47,6 @@ diffie-hellman-group16-sha512 diffie-hellman-group18-sha512 diffie-hellman-group
 		},
 		{
 			keyword: "ciphers", name: "Ciphers",
-			known: strings.Fields(`3des-cbc aes128-cbc aes192-cbc aes256-cbc aes128-ctr aes192-ctr aes256-ctr aes128-gcm@openssh.com
-aes256-gcm@openssh.com chacha20-poly1305@openssh.com`),
 			defaults: strings.Fields(`chacha20-poly1305@openssh.com aes128-gcm@openssh.com aes256-gcm@openssh.com aes128-ctr
 aes192-ctr aes256-ctr`),
 			here:  func() []string { return implemented().Ciphers },
@@ -68,10 +54,6 @@ aes192-ctr aes256-ctr`),
 		},
 		{
 			keyword: "macs", name: "MACs",
-			known: strings.Fields(`hmac-sha1 hmac-sha1-96 hmac-sha2-256 hmac-sha2-512 hmac-md5 hmac-md5-96 umac-64@openssh.com
-umac-128@openssh.com hmac-sha1-etm@openssh.com hmac-sha1-96-etm@openssh.com hmac-sha2-256-etm@openssh.com
-hmac-sha2-512-etm@openssh.com hmac-md5-etm@openssh.com hmac-md5-96-etm@openssh.com umac-64-etm@openssh.com
-umac-128-etm@openssh.com`),
 			defaults: strings.Fields(`umac-64-etm@openssh.com umac-128-etm@openssh.com hmac-sha2-256-etm@openssh.com
 hmac-sha2-512-etm@openssh.com hmac-sha1-etm@openssh.com umac-64@openssh.com umac-128@openssh.com hmac-sha2-256
 hmac-sha2-512 hmac-sha1`),
@@ -79,31 +61,35 @@ hmac-sha2-512 hmac-sha1`),
 			field: func(s *HostConfig) *[]string { return &s.MACs },
 		},
 		{
-			keyword: "hostkeyalgorithms", name: "HostKeyAlgorithms", known: keyTypes(), defaults: defaultKeyTypes(), patterns: true,
+			keyword: "hostkeyalgorithms", name: "HostKeyAlgorithms", defaults: defaultKeyTypes(),
 			here:  func() []string { return implemented().HostKeys },
 			field: func(s *HostConfig) *[]string { return &s.HostKeyAlgorithms },
 		},
 		{
-			keyword: "pubkeyacceptedalgorithms", name: "PubkeyAcceptedAlgorithms", known: keyTypes(), defaults: defaultKeyTypes(), patterns: true,
+			keyword: "pubkeyacceptedalgorithms", name: "PubkeyAcceptedAlgorithms", defaults: defaultKeyTypes(),
 			here:  func() []string { return withCertificates(implemented().PublicKeyAuths) },
 			field: func(s *HostConfig) *[]string { return &s.PubkeyAcceptedAlgorithms },
 		},
 		{
-			keyword: "casignaturealgorithms", name: "CASignatureAlgorithms", defaults: defaultSignatures(), patterns: true,
-			known: slices.DeleteFunc(slices.Clone(keyTypes()), isCertificate),
+			keyword: "casignaturealgorithms", name: "CASignatureAlgorithms", defaults: defaultSignatures(),
 			here:  func() []string { return implemented().PublicKeyAuths },
 			field: func(s *HostConfig) *[]string { return &s.CASignatureAlgorithms },
 		},
 	}
 })
 
-// implemented is everything that the library has. What is insecure is only used
+func isRC4(name string) bool { return strings.HasPrefix(name, "arcfour") }
+
+// isObsolete says that newer versions of ssh do not accept the name.
+func isObsolete(name string) bool { return strings.HasPrefix(name, "ssh-dss") }
+
+// implemented is everything that the library has, except for RC4. What is insecure is only used
 // if ssh_config switches it on.
 func implemented() ssh.Algorithms {
 	all, insecure := ssh.SupportedAlgorithms(), ssh.InsecureAlgorithms()
 	return ssh.Algorithms{
 		KeyExchanges:   append(all.KeyExchanges, insecure.KeyExchanges...),
-		Ciphers:        append(all.Ciphers, insecure.Ciphers...),
+		Ciphers:        slices.DeleteFunc(append(all.Ciphers, insecure.Ciphers...), isRC4),
 		MACs:           append(all.MACs, insecure.MACs...),
 		HostKeys:       append(all.HostKeys, insecure.HostKeys...),
 		PublicKeyAuths: append(all.PublicKeyAuths, insecure.PublicKeyAuths...),
@@ -111,8 +97,6 @@ func implemented() ssh.Algorithms {
 }
 
 const certificate = "-cert-v01@openssh.com"
-
-func isCertificate(name string) bool { return strings.HasSuffix(name, certificate) }
 
 // withCertificates adds the certificate type of each key type.
 func withCertificates(names []string) []string {
@@ -123,13 +107,13 @@ func withCertificates(names []string) []string {
 	return all
 }
 
-// isValid reports whether ssh accepts the value: names it knows, separated by
-// commas, after `+`, `-`, `^` or nothing.
+// isValid reports whether a value has no names but those that ssh and genv know, separated
+// by commas, after `+`, `-`, `^` or nothing. Others, and patterns except after `-`, are left to ssh.
 func (l algorithmList) isValid(value string) bool {
 	kind, items := operator(value)
+	known := slices.DeleteFunc(slices.Concat(l.defaults, l.here()), isObsolete)
 	for item := range strings.SplitSeq(items, ",") {
-		known := slices.ContainsFunc(l.known, func(name string) bool { return name == item || l.patterns && matches(item, name) })
-		if item == "" || kind != '-' && !known {
+		if item == "" || kind != '-' && !slices.Contains(known, item) {
 			return false
 		}
 	}
@@ -156,11 +140,9 @@ func (l algorithmList) expand(value string) (names []string) {
 	case '^':
 		listed = slices.Concat(listed, l.defaults)
 	}
-	for _, pattern := range listed {
-		for _, name := range l.known {
-			if matches(pattern, name) && !slices.Contains(names, name) {
-				names = append(names, name)
-			}
+	for _, name := range listed {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
 		}
 	}
 	return names
@@ -201,7 +183,7 @@ func (r raw) algorithms(s *HostConfig) error {
 		if len(left) == 0 {
 			return &Error{keyword: l.keyword, Problem: fmt.Sprintf(
 				"genv has none of the algorithms that %s %s allows; it has %s", l.name, r.first(l.keyword),
-				strings.Join(slices.DeleteFunc(here, func(name string) bool { return !slices.Contains(l.known, name) }), ","))}
+				strings.Join(here, ","))}
 		}
 		*l.field(s) = left
 	}

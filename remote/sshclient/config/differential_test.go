@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -14,73 +15,92 @@ import (
 	"github.com/seed-3119e985/genv/remote/sshclient/config"
 )
 
-// What OpenSSH and the local reader both have to read alike. The first ones are
-// those that the library alone gets wrong.
+// What OpenSSH and the local reader both have to read alike.
 var agreed = map[string]string{
-	"Fedora's stock Match final":      "Host gpu\n Port 2201\nMatch final all\n Include /nonexistent/opensshserver.config\n GSSAPIAuthentication yes\n ForwardX11Trusted yes\n User late\n",
-	"final sees the name as HostName": "Host gpu\n HostName %h.lab\nHost gpu.lab\n Port 2202\nMatch final host gpu.lab\n User bob\n",
-	"Match user":                      "Match user alice\n Port 2203\nMatch user root,bob\n Port 2204\n",
-	"Match user after User":           "Host gpu\n User alice\nMatch user alice\n Port 2205\n",
-	"Match originalhost":              "Host gpu\n HostName other\nMatch originalhost gpu\n Port 2206\nMatch host gpu\n Port 2207\n",
-	"Match canonical":                 "Match canonical\n Port 2208\n",
-	"Match !host":                     "Match !host gpu\n Port 2209\nMatch !host other\n User bob\n",
-	"Match with a list":               "Match host a,gpu\n Port 2210\n",
-	"Match with two criteria":         "Match host gpu user bob\n Port 2211\nMatch host gpu user root\n Port 2212\n",
-	"Match localuser":                 "Match localuser root\n Port 2213\nMatch localuser nobody\n Port 2214\n",
-	"Host with tabs":                  "Host\tother\tgpu\n\tPort\t2215\n",
-	"Host with quotes":                "Host \"gpu\"\n Port \"2216\"\n",
-	"HostName %h":                     "Host gpu\n HostName %h.lab\n",
-	"HostName %%":                     "Host gpu\n HostName fe80::1\n",
-	"tilde and environment":           "IdentityFile ~/.ssh/k\nCertificateFile ${GENV_TEST_DIR}/c\nIdentityAgent ${GENV_TEST_DIR}/agent\nUserKnownHostsFile ~/kh ${GENV_TEST_DIR}/kh2\n",
-	"tokens":                          "Host gpu\n HostName %h.lab\n User bob\n Port 2217\n IdentityFile %d/%h-%n-%p-%r-%u-%i-%%\n CertificateFile %d/%h\n UserKnownHostsFile /kh/%h/%r\n ProxyCommand nc -X %h %p %n %r %%\n",
-	"time units":                      "ConnectTimeout 1m\nServerAliveInterval 1h30m\nServerAliveCountMax 7\n",
-	"ProxyCommand with #":             "ProxyCommand ssh -W foo\n",
-	"several IdentityFile":            "IdentityFile /a\nHost gpu\n IdentityFile /b\nHost *\n IdentityFile /c\n IdentityFile /a\n",
-	"first value wins":                "Host gpu\n Port 2218\nHost *\n Port 22\n User bob\n User carol\n",
-	"case and equals signs":           "host=gpu\n PORT = 2219\n hostname=Gpu.LAB\n identitiesonly=YES\n",
-	"negated patterns":                "Host * !gpu\n Port 2220\nHost !other *\n User bob\n",
-	"question marks":                  "Host gp?\n Port 2221\nHost gpu?\n User bob\n",
-	"comments":                        "# a comment\nHost gpu # another\n Port 2222 # and another\n #last\n",
-	"ProxyJump then ProxyCommand":     "Host gpu\n ProxyJump a,u@b:2222\n ProxyCommand nc\n",
-	"ProxyCommand then ProxyJump":     "Host gpu\n ProxyCommand nc %h\nHost *\n ProxyJump a\n",
-	"ProxyJump none":                  "Host gpu\n ProxyJump none\nHost *\n ProxyJump a\n",
-	"ProxyCommand none":               "Host gpu\n ProxyCommand none\nHost *\n ProxyJump a\n",
-	"an Include in a block":           "Host other\n Include %[1]s/included\nHost *\n User late\n",
-	"an Include that holds":           "Host gpu\n Include %[1]s/incl*\nHost *\n User late\n",
-	"host key checking":               "StrictHostKeyChecking accept-new\nHashKnownHosts yes\nHostKeyAlias Fleet\nGlobalKnownHostsFile /g1 /g2\n",
-	"checking off":                    "StrictHostKeyChecking off\nAddressFamily INET6\nBindAddress 127.0.0.1\n",
-	"the address of an interface":     "BindInterface lo\n",
-	"an address in short":             "Host gpu\n HostName 127.1\nMatch final host 127.0.0.1\n Port 2224\n",
-	"an address as a number":          "HostName 2130706433\n",
-	"an address in octal and hex":     "HostName 010.0x7f.65535\n",
-	"what is almost an address":       "HostName 256.1\n",
-	"a long IPv6 address":             "HostName 0:0:0:0:0:FFFF:0:1\nMatch final host ::ffff:0:1\n Port 2225\n",
-	"no agent":                        "IdentityAgent none\nIdentitiesOnly yes\nIdentityFile none\nCertificateFile none\n",
-	"the usual agent":                 "IdentityAgent SSH_AUTH_SOCK\n",
-	"an agent by variable":            "IdentityAgent $GENV_TEST_DIR\n",
-	"spaces in names":                 "IdentityFile \"/a b/c\"\nUserKnownHostsFile \"/a b\" /c\n",
-	"values that change nothing":      "VerifyHostKeyDNS ask\nPubkeyAuthentication host-bound\nRevokedHostKeys none\nKnownHostsCommand NONE\n",
-	"nothing":                         "",
-	"host keys":                       "RevokedHostKeys /revoked\nVerifyHostKeyDNS yes\nFingerprintHash md5\nCheckHostIP yes\nNoHostAuthenticationForLocalhost yes\nHost gpu\n RevokedHostKeys /late\n",
-	"revoked keys by host":            "Host gpu\n RevokedHostKeys ~/revoked-%h\n",
-	"a command for host keys":         "KnownHostsCommand /bin/x %I %H \"%h %p\" '%n' a\\ b %% %%H ${GENV_TEST_DIR} %t%f%K %C\n",
-	"no command for host keys":        "KnownHostsCommand none\nKnownHostsCommand /bin/x\n",
-	"127.1":                           "HostName 127.1\nHost gpu\n IdentityFile /k/%h\n",
-	"one number":                      "HostName 2130706433\n",
-	"three numbers":                   "HostName 10.1.513\n",
-	"octal and hexadecimal":           "HostName 010.0x1F.0.1\n",
-	"no octal number":                 "HostName 08.0.0.1\n",
-	"too large a number":              "HostName 256.1\n",
-	"too many numbers":                "HostName 1.2.3.4.5\n",
-	"a dot at the end":                "HostName 10.0.0.1.\n",
-	"a name like a number":            "HostName 0b1\n",
-	"IPv6 written out":                "HostName 0:0:0:0:0:0:0:1\nMatch final host ::1\n Port 2224\n",
-	"IPv6 in upper case":              "HostName 2001:DB8:0:0::A\n",
-	"IPv4 in IPv6":                    "HostName ::ffff:10.0.0.1\n",
-	"IPv6 with IPv4":                  "HostName 64:ff9b::10.0.0.1\n",
-	"a zone":                          "HostName fe80::1%%lo\n",
-	"a zone by its number":            "HostName fe80::1%%1\n",
-	"windows lines":                   "Host gpu\r\n Port 2223\r\n",
+	"Host with tabs":              "Host\tother\tgpu\n\tPort\t2215\n",
+	"HostName %h":                 "Host gpu\n HostName %h.lab\n",
+	"HostName %%":                 "Host gpu\n HostName fe80::1\n",
+	"tilde and environment":       "IdentityFile ~/.ssh/k\nCertificateFile ${GENV_TEST_DIR}/c\nIdentityAgent ${GENV_TEST_DIR}/agent\nUserKnownHostsFile ~/kh ${GENV_TEST_DIR}/kh2\n",
+	"tokens":                      "Host gpu\n HostName %h.lab\n User bob\n Port 2217\n IdentityFile %d/%h-%n-%p-%r-%u-%i-%%\n CertificateFile %d/%h\n UserKnownHostsFile /kh/%h/%r\n ProxyCommand nc -X %h %p %n %r %%\n",
+	"time units":                  "ConnectTimeout 1m\nServerAliveInterval 1h30m\nServerAliveCountMax 7\n",
+	"ProxyCommand with #":         "ProxyCommand ssh -W foo\n",
+	"a quoted name":               "IdentityFile \"/a b/c\"\nUserKnownHostsFile /a /c\n",
+	"several IdentityFile":        "IdentityFile /a\nHost gpu\n IdentityFile /b\nHost *\n IdentityFile /c\n IdentityFile /a\n",
+	"first value wins":            "Host gpu\n Port 2218\nHost *\n Port 22\n User bob\n User carol\n",
+	"case and equals signs":       "host=gpu\n PORT = 2219\n hostname=Gpu.LAB\n identitiesonly=YES\n",
+	"negated patterns":            "Host * !gpu\n Port 2220\nHost !other *\n User bob\n",
+	"question marks":              "Host gp?\n Port 2221\nHost gpu?\n User bob\n",
+	"comments":                    "# a comment\nHost gpu # another\n Port 2222 # and another\n #last\n",
+	"ProxyJump then ProxyCommand": "Host gpu\n ProxyJump a,u@b:2222\n ProxyCommand nc\n",
+	"ProxyCommand then ProxyJump": "Host gpu\n ProxyCommand nc %h\nHost *\n ProxyJump a\n",
+	"ProxyJump none":              "Host gpu\n ProxyJump none\nHost *\n ProxyJump a\n",
+	"ProxyCommand none":           "Host gpu\n ProxyCommand none\nHost *\n ProxyJump a\n",
+	"an Include in a block":       "Host other\n Include %[1]s/included\nHost *\n User late\n",
+	"an Include that holds":       "Host gpu\n Include %[1]s/incl*\nHost *\n User late\n",
+	"host key checking":           "StrictHostKeyChecking accept-new\nHashKnownHosts yes\nHostKeyAlias Fleet\nGlobalKnownHostsFile /g1 /g2\n",
+	"checking off":                "StrictHostKeyChecking off\nAddressFamily INET6\nBindAddress 127.0.0.1\n",
+	"the address of an interface": "BindInterface lo\n",
+	"a long IPv6 address":         "HostName 0:0:0:0:0:FFFF:0:1\n",
+	"no agent":                    "IdentityAgent none\nIdentitiesOnly yes\nIdentityFile none\nCertificateFile none\n",
+	"the usual agent":             "IdentityAgent SSH_AUTH_SOCK\n",
+	"an agent by variable":        "IdentityAgent $GENV_TEST_DIR\n",
+	"values that change nothing":  "VerifyHostKeyDNS ask\nPubkeyAuthentication host-bound\nRevokedHostKeys none\nKnownHostsCommand NONE\n",
+	"nothing":                     "",
+	"host keys":                   "RevokedHostKeys /revoked\nVerifyHostKeyDNS yes\nFingerprintHash md5\nCheckHostIP yes\nNoHostAuthenticationForLocalhost yes\nHost gpu\n RevokedHostKeys /late\n",
+	"revoked keys by host":        "Host gpu\n RevokedHostKeys ~/revoked-%h\n",
+	"a command for host keys":     "KnownHostsCommand /bin/x %I %H \"%h %p\" '%n' a\\ b %% %%H ${GENV_TEST_DIR} %t%f%K %C\n",
+	"no command for host keys":    "KnownHostsCommand none\nKnownHostsCommand /bin/x\n",
+	"a dot at the end":            "HostName 10.0.0.1.\n",
+	"a name like a number":        "HostName 0b1\n",
+	"IPv6 written out":            "HostName 0:0:0:0:0:0:0:1\n",
+	"IPv6 in upper case":          "HostName 2001:DB8:0:0::A\n",
+	"IPv4 in IPv6":                "HostName ::ffff:10.0.0.1\n",
+	"IPv6 with IPv4":              "HostName 64:ff9b::10.0.0.1\n",
+	"a zone":                      "HostName fe80::1%%lo\n",
+	"windows lines":               "Host gpu\r\n Port 2223\r\n",
+}
+
+// What is left to ssh, and where it leads: user, host and port.
+var leftToSSH = map[string]struct {
+	text, want string
+	line       int
+}{
+	"Fedora's stock Match final":      {"Host gpu\n Port 2201\nMatch final all\n User late\n", "late@gpu:2201", 3},
+	"final sees the name as HostName": {"User al\nHost gpu\n HostName %h.lab\nMatch final host gpu.lab\n Port 2202\n", "al@gpu.lab:2202", 4},
+	"Match with two criteria":         {"User al\nMatch host gpu user bob\n Port 2211\nMatch host a,gpu user al\n Port 2212\n", "al@gpu:2212", 2},
+	"Match !host":                     {"User al\nMatch !host gpu\n Port 2209\n", "al@gpu:22", 2},
+	"Match exec":                      {"User al\nHost gpu\nMatch exec \"true\"\n Port 2\n", "al@gpu:2", 3},
+	"Host with quotes":                {"User al\nHost \"gpu\"\n Port 2216\n", "al@gpu:2216", 2},
+	"a comment in a command":          {"User al\nHost gpu\n ProxyCommand nc foo#bar\n", "al@gpu:22", 3},
+	"a quote in a command":            {"User al\nProxyCommand \"nc\" x\n", "al@gpu:22", 2},
+	"canonical names":                 {"User al\nCanonicalizeHostname no\n", "al@gpu:22", 2},
+	"a backslash":                     {"User al\nIdentityFile /a\\ b\n", "al@gpu:22", 2},
+	"several quoted names":            {"User al\nUserKnownHostsFile \"/a b\" /c\n", "al@gpu:22", 2},
+	"a pattern of algorithms":         {"User al\nHostKeyAlgorithms ecdsa*,ssh-ed25519\n", "al@gpu:22", 2},
+	"an old name of a keyword":        {"User al\nIdentityFile2 /k\n", "al@gpu:22", 2},
+	"an address in short":             {"User al\nHostName 127.1\n", "al@127.0.0.1:22", 2},
+	"an address as a number":          {"User al\nHostName 2130706433\n", "al@127.0.0.1:22", 2},
+	"an address in octal and hex":     {"User al\nHostName 010.0x7f.65535\n", "al@8.127.255.255:22", 2},
+	"a zone by its number":            {"User al\nHostName fe80::1%%1\n", "al@fe80::1%lo:22", 2},
+}
+
+func TestLeftToSSH(t *testing.T) {
+	needsSSH(t)
+	for name, tt := range leftToSSH {
+		t.Run(name, func(t *testing.T) {
+			file := write(t, tt.text)
+			_, err := config.New(config.ResolverOptions{File: file, SSH: "none"}).Resolve(t.Context(), config.Query{Host: "gpu"})
+			var e *config.Error
+			require.ErrorAs(t, err, &e)
+			require.Equal(t, file, e.File)
+			require.Equal(t, tt.line, e.Line)
+			require.ErrorContains(t, err, "install the OpenSSH client")
+
+			s, err := config.New(config.ResolverOptions{File: file}).Resolve(t.Context(), config.Query{Host: "gpu"})
+			require.NoError(t, err)
+			require.Equal(t, tt.want, fmt.Sprintf("%s@%s:%d", s.User, s.HostName, s.Port))
+		})
+	}
 }
 
 func TestReaderAgreesWithOpenSSH(t *testing.T) {
@@ -115,16 +135,12 @@ func TestErrorsNameThePlace(t *testing.T) {
 		text string
 		line int
 	}{
-		"Match exec":             {"Host gpu\n Port 1\nMatch exec \"true\"\n Port 2\n", 3},
 		"Match with =":           {"Match host=gpu\n", 1},
-		"a comment in a command": {"Host gpu\n ProxyCommand nc foo#bar\n", 2},
 		"an unknown keyword":     {"Prot 22\n", 1},
 		"a bad port":             {"Host *\n\n Port 70000\n", 3},
 		"a bad time":             {"ConnectTimeout 5x\n", 1},
-		"canonical names":        {"CanonicalizeHostname yes\n", 1},
 		"revoked keys":           {"RevokedHostKeys /etc/ssh/%Z\n", 1},
 		"no login by key":        {"PubkeyAuthentication no\n", 1},
-		"a backslash":            {"IdentityFile /a\\ b\n", 1},
 		"an open quote":          {"IdentityFile \"/a b\n", 1},
 		"an unset variable":      {"IdentityFile ${GENV_TEST_UNSET}/k\n", 1},
 		"a value too many":       {"Port 22 23\n", 1},

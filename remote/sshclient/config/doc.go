@@ -1,13 +1,11 @@
 // Package config reads the OpenSSH configuration of a host: the fields of
-// ssh_config that genv uses, with Include, Match, tokens, `~` and ${ENV}.
+// ssh_config that genv uses, with Include, tokens, `~` and ${ENV}.
 //
-// Where ssh is installed, `ssh -G` has the last word. One process per host costs
-// milliseconds of CPU time, so a configuration that the local reader fully
-// understands is read without ssh; the same reader is used where ssh is not
-// installed. It selects the blocks that apply to a host by the rules of OpenSSH,
-// has kevinburke/ssh_config read them, and compares the result with the lines.
-// What it can't use is an *Error that names the file and the line, never silently
-// a default.
+// Plain files are read by kevinburke/ssh_config: one process per host costs
+// milliseconds of CPU time. Which lines it would read in another way than ssh, or not at
+// all (Match), is known: a file with one of them is left to `ssh -G`, which has the last word
+// where ssh is installed. Where it is not, such a line is an *Error that names the file and
+// the line, never silently a default.
 //
 //	resolver := config.New(config.ResolverOptions{})
 //	hostConfig, err := resolver.Resolve(ctx, config.Query{Host: "gpu-07"})

@@ -13,26 +13,16 @@ import (
 	"syscall"
 )
 
-// line is a line of a file that is neither empty nor a comment.
-type line struct {
-	place    Error // its file and number
-	keyword  string
-	words    []string
-	included [][]line // of an Include, by file
-}
-
 // files are the configuration files, which are read again when one changes.
 type files struct {
 	roots []root
 	who   identity
 
 	mu      sync.Mutex
-	watched []string // files and folders that are checked for changes
-	seen    string   // the stamp of the watched files when they were read
-	tree    [][]line // by file
-	refused error    // the first line that cannot be honoured
-
-	values map[string]raw // decoded values, by the text of the selected lines
+	watched []string  // files and folders that are checked for changes
+	seen    string    // the stamp of the watched files when they were read
+	tree    [][]block // by file
+	refused error     // the first line that cannot be honoured
 }
 
 // root is a top-level file, and how ssh treats it.
@@ -43,7 +33,7 @@ type root struct {
 }
 
 func newFiles(o ResolverOptions, who identity) *files {
-	f := &files{who: who, values: map[string]raw{}}
+	f := &files{who: who}
 	home := filepath.Join(who.home, ".ssh")
 	system := cmp.Or(o.SystemFile, "/etc/ssh/ssh_config")
 	switch {
@@ -66,7 +56,6 @@ func (f *files) stamp() string {
 	if now := stampOf(f.watched); f.seen == "" || now != f.seen {
 		f.load()
 		f.seen = stampOf(f.watched)
-		f.values = map[string]raw{}
 	}
 	return f.seen
 }
@@ -98,7 +87,7 @@ const (
 )
 
 // read returns no line of a file that ssh would ignore.
-func (f *files) read(path string, r root, depth int) []line {
+func (f *files) read(path string, r root, depth int) []block {
 	f.watched = append(f.watched, path)
 	info, err := os.Stat(path)
 	switch {
@@ -126,37 +115,6 @@ func trusted(info fs.FileInfo) bool {
 	return ok && (stat.Uid == 0 || int(stat.Uid) == os.Getuid()) && info.Mode().Perm()&0o022 == 0
 }
 
-func (f *files) parse(path, content string, r root, depth int) (parsed []line) {
-	number := 0
-	for text := range strings.Lines(content) {
-		number++
-		keyword, words, problem := lex(text)
-		keyword = cmp.Or(aliases[keyword], keyword)
-		l := line{place: Error{File: path, Line: number}, keyword: keyword, words: words}
-		switch {
-		case problem != "":
-		case keyword == "":
-			continue
-		case keyword == "include":
-			l.included, problem = f.include(words, r, depth)
-		case keyword == "host":
-			if len(words) == 0 {
-				problem = "Host has no pattern"
-			}
-		case keyword == "match":
-			problem = vetMatch(words)
-		default:
-			problem = vet(keyword, words)
-		}
-		if problem != "" {
-			f.refuse(l.place, problem)
-			continue
-		}
-		parsed = append(parsed, l)
-	}
-	return parsed
-}
-
 func (f *files) refuse(at Error, problem string) {
 	if f.refused == nil {
 		at.Problem = problem
@@ -164,18 +122,15 @@ func (f *files) refuse(at Error, problem string) {
 	}
 }
 
-func (f *files) include(patterns []string, r root, depth int) (included [][]line, problem string) {
-	if len(patterns) == 0 {
-		return nil, "Include has no file"
-	}
+func (f *files) include(patterns []string, r root, depth int) (included [][]block, problem string) {
 	for _, pattern := range patterns {
 		switch {
 		case strings.ContainsAny(pattern, `%${}\`):
-			return nil, "this Include cannot be honoured"
+			return nil, "this Include"
 		case strings.HasPrefix(pattern, "~/") && r.user:
 			pattern = f.who.home + pattern[1:]
 		case strings.HasPrefix(pattern, "~"):
-			return nil, "this Include cannot be honoured"
+			return nil, "this Include"
 		case !filepath.IsAbs(pattern):
 			pattern = filepath.Join(r.relative, pattern)
 		}

@@ -90,13 +90,15 @@ func asUID(t *testing.T, uid uint32, program string, environ ...string) string {
 }
 
 func TestSpellingsOfAddresses(t *testing.T) {
+	needsSSH(t)
+	r := config.New(config.ResolverOptions{File: "none"})
 	for text, want := range map[string]string{
 		"127.1": "127.0.0.1", "1.2.3": "1.2.0.3", "0x7f000001": "127.0.0.1", "2130706433": "127.0.0.1", "010.0.0.1": "8.0.0.1", "0": "0.0.0.0",
 		"::0:1": "::1", "FE80::1%lo": "fe80::1%lo", "::ffff:1.2.3.4": "::ffff:1.2.3.4",
 		"256.1": "256.1", "1.2.3.4.5": "1.2.3.4.5", "1.256.1": "1.256.1", "4294967296": "4294967296", "1.2.3.256": "1.2.3.256", "1.": "1.", "08.1": "08.1", "0x.1": "0x.1",
 		"gpu": "gpu", "1a": "1a",
 	} {
-		s, err := config.New(config.ResolverOptions{File: "none", SSH: "none", User: "alice"}).Resolve(t.Context(), config.Query{Host: "gpu", HostName: text})
+		s, err := r.Resolve(t.Context(), config.Query{Host: "gpu", HostName: text})
 		require.NoError(t, err)
 		require.Equal(t, want, s.HostName, text)
 	}

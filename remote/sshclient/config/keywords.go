@@ -15,6 +15,7 @@ const (
 	one  arity = iota // one word, the first line wins
 	many              // one or more words, the first line wins
 	each              // one word, every line counts
+	rest              // all that follows, the first line wins
 )
 
 // honoured are the keywords of HostConfig, with the values that ssh accepts. Any
@@ -25,7 +26,7 @@ var honoured = sync.OnceValue(func() map[string]keyword {
 		"user":                             {one, onlyTokens("")},
 		"port":                             {one, isNumber(1, 65535)},
 		"proxyjump":                        {one, onlyTokens("")},
-		"proxycommand":                     {one, onlyTokens("hnpr")},
+		"proxycommand":                     {rest, onlyTokens("hnpr")},
 		"proxyusefdpass":                   {one, isFlag},
 		"identityfile":                     {each, isFileName},
 		"certificatefile":                  {each, isFileName},
@@ -41,7 +42,7 @@ var honoured = sync.OnceValue(func() map[string]keyword {
 		"nohostauthenticationforlocalhost": {one, isFlag},
 		"fingerprinthash":                  {one, oneOf("md5", "sha256")},
 		"revokedhostkeys":                  {one, isFileName},
-		"knownhostscommand":                {one, isCommand},
+		"knownhostscommand":                {rest, isCommand},
 		"connecttimeout":                   {one, isTime},
 		"serveraliveinterval":              {one, isTime},
 		"serveralivecountmax":              {one, isNumber(0, math.MaxInt)},
@@ -68,66 +69,23 @@ type keyword struct {
 	valid func(string) bool
 }
 
-// aliases are other names of keywords, which ssh still accepts (readconf.c) or prints:
+// aliases are earlier names of keywords, which ssh still accepts and an older one prints:
 // before 8.5, PubkeyAcceptedKeyTypes was the name; RSAMinSize is Red Hat's of 8.7.
-var aliases = map[string]string{
-	"pubkeyacceptedkeytypes": "pubkeyacceptedalgorithms", "dsaauthentication": "pubkeyauthentication",
-	"identityfile2": "identityfile", "smartcarddevice": "pkcs11provider", "keepalive": "tcpkeepalive",
-	"hostbasedkeytypes": "hostbasedacceptedalgorithms", "rsaminsize": "requiredrsasize",
-	"challengeresponseauthentication": "kbdinteractiveauthentication",
-	"skeyauthentication":              "kbdinteractiveauthentication", "tisauthentication": "kbdinteractiveauthentication",
-}
+var aliases = map[string]string{"pubkeyacceptedkeytypes": "pubkeyacceptedalgorithms", "rsaminsize": "requiredrsasize"}
 
-// viaSSH are keywords that are left to ssh, since `ssh -G` prints what follows from
-// them, unless they have one of these values.
-var viaSSH = map[string][]string{"canonicalizehostname": {"no", "false", "none"}, "ignoreunknown": nil, "tag": nil}
-
-// obsolete are keywords that ssh itself ignores (readconf.c).
-var obsolete = lazily(`protocol cipher fallbacktorsh globalknownhostsfile2 rhostsauthentication userknownhostsfile2
-useroaming usersh useprivilegedport afstokenpassing kerberosauthentication kerberostgtpassing rsaauthentication
-rhostsrsaauthentication compressionlevel`)
-
-// ignored are the keywords of ssh_config(5) that change nothing for genv.
+// ignored are the keywords of ssh_config(5) that change nothing for genv, or that are only
+// read when they are needed (see ControlPath). What is in none of the lists is left to ssh.
 var ignored = lazily(`addkeystoagent canonicaldomains canonicalizefallbacklocal canonicalizemaxdots
-canonicalizepermittedcnames clearallforwardings
-compression connectionattempts controlpersist dynamicforward enableescapecommandline
-enablesshkeysign escapechar exitonforwardfailure forkafterauthentication forwardagent forwardx11
-forwardx11timeout forwardx11trusted gatewayports gssapiauthentication gssapiclientidentity gssapidelegatecredentials
-gssapikexalgorithms gssapikeyexchange gssapirenewalforcesrekey gssapiserveridentity gssapitrustdns hostbasedacceptedalgorithms
-hostbasedauthentication ipqos kbdinteractiveauthentication kbdinteractivedevices localcommand
-localforward loglevel logverbose numberofpasswordprompts obscurekeystroketiming
-passwordauthentication permitlocalcommand permitremoteopen rekeylimit remotecommand remoteforward requesttty
-securitykeyprovider sendenv sessiontype setenv stdinnull streamlocalbindmask streamlocalbindunlink syslogfacility tcpkeepalive tunnel tunneldevice updatehostkeys verifyhostkeydns visualhostkey
-xauthlocation channeltimeout versionaddendum warnweakcrypto`)
-
-// onDemand are read by ssh, and only when they are needed: see ControlPath.
-var onDemand = []string{"controlmaster", "controlpath"}
-
-// vet returns the problem of a line that is not a Host, Match or Include line.
-func vet(keyword string, words []string) string {
-	if len(words) == 0 || words[0] == "" {
-		return keyword + " has no value"
-	}
-	if h, ok := honoured()[keyword]; ok {
-		if h.arity != many && len(words) != 1 {
-			return keyword + " has more than one value"
-		}
-		for _, word := range words {
-			if !h.valid(word) {
-				return "the value of " + keyword + " cannot be honoured: " + strconv.Quote(word)
-			}
-		}
-		return ""
-	}
-	harmless, left := viaSSH[keyword]
-	switch {
-	case slices.Contains(slices.Concat(ignored(), obsolete(), onDemand), keyword), oneOf(harmless...)(words[0]) && len(words) == 1:
-		return ""
-	case left:
-		return keyword + " cannot be honoured without ssh"
-	}
-	return keyword + " cannot be honoured"
-}
+canonicalizepermittedcnames challengeresponseauthentication channeltimeout clearallforwardings compression
+connectionattempts controlmaster controlpath controlpersist dynamicforward enableescapecommandline enablesshkeysign
+escapechar exitonforwardfailure forkafterauthentication forwardagent forwardx11 forwardx11timeout forwardx11trusted
+gatewayports gssapiauthentication gssapiclientidentity gssapidelegatecredentials gssapikexalgorithms gssapikeyexchange
+gssapirenewalforcesrekey gssapiserveridentity gssapitrustdns hostbasedacceptedalgorithms hostbasedauthentication
+hostbasedkeytypes ipqos kbdinteractiveauthentication kbdinteractivedevices keepalive localcommand localforward loglevel
+logverbose numberofpasswordprompts obscurekeystroketiming passwordauthentication permitlocalcommand permitremoteopen
+protocol rekeylimit remotecommand remoteforward requesttty rsaauthentication securitykeyprovider sendenv sessiontype
+setenv stdinnull streamlocalbindmask streamlocalbindunlink syslogfacility tcpkeepalive tunnel tunneldevice
+updatehostkeys useprivilegedport verifyhostkeydns versionaddendum visualhostkey warnweakcrypto xauthlocation`)
 
 func oneOf(values ...string) func(string) bool {
 	return func(value string) bool { return slices.Contains(values, strings.ToLower(value)) }
@@ -152,7 +110,7 @@ func isNumber(from, to int) func(string) bool {
 
 func isTime(value string) bool {
 	_, err := Duration(value)
-	return err == nil || isNone(value)
+	return err == nil
 }
 
 // onlyTokens accepts a value without ${ENV} and without other tokens than those

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -64,6 +66,9 @@ func (r raw) settings(q Query, who identity) (HostConfig, error) {
 		return s, err
 	}
 	s.HostKeyAlias = strings.ToLower(unlessNone(r.first("hostkeyalias")))
+	if err := r.environmentSet(who); err != nil {
+		return s, err
+	}
 	tokens := who.tokens(q, s)
 	if err := r.proxy(&s, tokens); err != nil {
 		return s, err
@@ -77,6 +82,20 @@ func (r raw) settings(q Query, who identity) (HostConfig, error) {
 	s.HostKeyChecking = strictness(r.first("stricthostkeychecking"))
 	s.BindAddress, s.BindInterface = unlessNone(r.first("bindaddress")), unlessNone(r.first("bindinterface"))
 	return s, r.restrictions(&s)
+}
+
+var variable = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\$\{([^}]*)\}|^\$(\w+)$`) })
+
+// environmentSet refuses a ${NAME} that is not set, as ssh does.
+func (r raw) environmentSet(who identity) error {
+	for _, keyword := range []string{"identityfile", "certificatefile", "identityagent", "userknownhostsfile", "revokedhostkeys", "knownhostscommand"} {
+		for _, match := range variable().FindAllStringSubmatch(strings.Join(r[keyword], " "), -1) {
+			if name := match[1] + match[2]; who.getenv(name) == "" {
+				return &Error{keyword: keyword, Problem: fmt.Sprintf("the environment has no %s for %s", name, keyword)}
+			}
+		}
+	}
+	return nil
 }
 
 func (r raw) numbers(s *HostConfig) (err error) {
