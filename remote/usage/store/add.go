@@ -3,7 +3,6 @@ package store
 import (
 	"cmp"
 	"context"
-	"maps"
 	"slices"
 	"strconv"
 
@@ -11,61 +10,102 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// maxRecords is how many rows a statement has.
-const maxRecords = 10_000
-
 // Add keeps an entry; on a server one with the id of an earlier one only once.
 func (s *Store) Add(ctx context.Context, e *usage.Entry) error {
 	if !s.writes {
 		return errReadOnly
 	}
 	return s.transaction(ctx, func(t *tx) error {
-		if isNew, err := s.isNew(t, e.ID); err != nil || !isNew {
+		if isNew, err := t.isNew(e.ID); err != nil || !isNew {
 			return err
 		}
-		if err := t.addRows(&e.Batch); err != nil {
-			return err
-		}
-		if err := t.addSums(&e.Batch); err != nil {
+		if err := t.addBatch(&e.Batch); err != nil {
 			return err
 		}
 		return t.addMark(e)
 	})
 }
 
-// addRows adds rows in the order of their keys: so pages are written one after the other. The rows of days
-// before facts.days are summed up already, so they are added to those of their day, too.
-func (t *tx) addRows(b *usage.Batch) error {
-	keys := slices.SortedFunc(maps.Keys(b.Rows), func(a, b usage.Key) int {
-		return cmp.Or(cmp.Compare(a.Hour, b.Hour), cmp.Compare(a.Host, b.Host), cmp.Compare(a.Device, b.Device), cmp.Compare(a.User, b.User), cmp.Compare(a.EID, b.EID))
+// isNew notes the id of an entry on a server. In a file an entry that failed isn't there.
+func (t *tx) isNew(id string) (bool, error) {
+	if !t.shared || id == "" {
+		return true, nil
+	}
+	result, err := t.ExecContext(t.ctx, t.words.Replace("INSERT INTO entries ({fleet,}id) VALUES ({id,}$1) ON CONFLICT DO NOTHING"), id)
+	if err != nil {
+		return false, err
+	}
+	n, err := result.RowsAffected()
+	return n > 0, err
+}
+
+// device is a row of devices: a host and a model are names.
+type device struct{ host, index, model int64 }
+
+// addBatch adds rows and sums. What is earlier than the rows of days and the sums of months that are written
+// is added to those, too.
+func (t *tx) addBatch(b *usage.Batch) error {
+	names, err := t.addNames(t.namesOf(b))
+	if err != nil {
+		return err
+	}
+	deviceOf := func(key *usage.Key) device {
+		return device{names[valid(string(key.Host))], int64(key.Device), names[valid(key.Model)]}
+	}
+	var devices []device
+	for key := range b.Rows {
+		devices = append(devices, deviceOf(&key))
+	}
+	slices.SortFunc(devices, func(a, b device) int {
+		return cmp.Or(cmp.Compare(a.host, b.host), cmp.Compare(a.index, b.index), cmp.Compare(a.model, b.model))
 	})
-	for chunk := range slices.Chunk(keys, maxRecords) {
-		var hours, days [][]any
-		names := make(map[string]struct{})
-		for i := range chunk {
-			key := &chunk[i]
-			amounts := b.Rows[*key]
-			host, model, user := valid(string(key.Host)), valid(key.Model), t.user(string(key.User), key.Hour)
-			row := append([]any{key.Hour, host, int(key.Device), model, user, shortened(key.EID)}, amountsOf(&amounts)...)
-			hours = append(hours, row)
-			if key.Hour < t.days {
-				day := slices.Clone(row)
-				day[0] = usage.DayOf(key.Hour, t.options.In)
-				days = append(days, day)
-			}
-			names[host], names[model], names[user] = struct{}{}, struct{}{}, struct{}{}
+	ids, err := idsOf(t, "devices", "host, device, model", slices.Compact(devices), func(d *device) []any { return []any{&d.host, &d.index, &d.model} })
+	if err != nil {
+		return err
+	}
+	added := make(additions)
+	for key, amounts := range b.Rows {
+		k := rowKey{key.Hour, ids[deviceOf(&key)], names[t.user(string(key.User), key.Hour)], t.eid(key.EID)}
+		added.add(&hourRows, k, &usage.Sum{Amounts: amounts})
+		if key.Hour < t.days {
+			k.first = usage.DayOf(key.Hour, t.options.In)
+			added.add(&dayRows, k, &usage.Sum{Amounts: amounts})
 		}
-		if err := t.addNames(names); err != nil {
-			return err
+	}
+	for key, sum := range b.Sums {
+		k := rowKey{int64(key.Kind), key.Hour, names[t.nameOf(&key)], nil}
+		added.add(&hourSums, k, &sum)
+		k.second = usage.DayOf(key.Hour, t.options.In)
+		added.add(&daySums, k, &sum)
+		if key.Hour < t.facts.months {
+			k.second = usage.MonthOf(key.Hour, t.options.In)
+			added.add(&monthSums, k, &sum)
 		}
-		if err := t.insertRows(&hourRows, hours); err != nil {
-			return err
-		}
-		if err := t.insertRows(&dayRows, days); err != nil {
+	}
+	for _, to := range t.tables() {
+		if err := t.insert(to, added[to]); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// namesOf are the names in a batch.
+func (t *tx) namesOf(b *usage.Batch) (names []string) {
+	for key := range b.Rows {
+		names = append(names, valid(string(key.Host)), valid(key.Model), t.user(string(key.User), key.Hour))
+	}
+	for key := range b.Sums {
+		names = append(names, t.nameOf(&key))
+	}
+	return names
+}
+
+func (t *tx) nameOf(key *usage.SumKey) string {
+	if key.Kind == usage.ByUser {
+		return t.user(key.Name, key.Hour)
+	}
+	return valid(key.Name)
 }
 
 // user is the name of a user, or the pseudonym in an hour whose users have pseudonyms already.
@@ -76,88 +116,101 @@ func (t *tx) user(name string, hour int64) string {
 	return valid(name)
 }
 
-// shortened is an environment's id as it is stored: in SQLite a number takes less room.
-func shortened(eid snapshot.EnvID) any {
-	if n, err := strconv.ParseInt(string(eid), 10, 64); err == nil && strconv.FormatInt(n, 10) == string(eid) {
+// eid is an environment's id as it is stored: in SQLite a number takes less room.
+func (t *tx) eid(eid snapshot.EnvID) any {
+	if n, err := strconv.ParseInt(string(eid), 10, 64); !t.shared && err == nil && strconv.FormatInt(n, 10) == string(eid) {
 		return n
 	}
 	return valid(string(eid))
 }
 
-// addNames gives ids to names that have none.
-func (t *tx) addNames(names map[string]struct{}) error {
-	list := make([][]any, 0, len(names))
-	for name := range names {
-		list = append(list, []any{name})
-	}
-	encoded, err := array(list)
-	if err != nil {
-		return err
-	}
-	return t.run("INSERT INTO names (name) SELECT r.name FROM "+elements("$1", field{"name", ""})+" r WHERE NOT EXISTS (SELECT 1 FROM names n WHERE n.name = r.name) "+
-		"ORDER BY 1 ON CONFLICT DO NOTHING", encoded)
+// addNames gives ids to names that have none, and returns those of all.
+func (t *tx) addNames(names []string) (map[string]int64, error) {
+	slices.Sort(names)
+	return idsOf(t, "names", "name", slices.Compact(names), nameField)
 }
 
-// rowsWithKeys are rows of a parameter, with the ids of their names.
-func rowsWithKeys(parameter string) string {
-	return records(parameter, field{"start", "bigint"}, field{"host", ""}, field{"device", "integer"}, field{"model", ""}, field{"username", ""}, field{"eid", ""}) +
-		" r JOIN names h ON h.name = r.host JOIN names m ON m.name = r.model"
-}
+func nameField(name *string) []any { return []any{name} }
 
-// insertRows adds rows to a table of them, and gives ids to their devices. Amounts of one key are summed up
-// first: names that differ only in what databases don't take are the same.
-func (t *tx) insertRows(to *table, rows [][]any) error {
-	if len(rows) == 0 {
-		return nil
+// idsOf are the ids of rows by their other columns. Rows that aren't there are added in the given order: so
+// writers of several fleets don't wait for each other in a circle.
+func idsOf[Row comparable](t *tx, in, columns string, rows []Row, fields func(*Row) []any) (map[Row]int64, error) {
+	ids := make(map[Row]int64, len(rows))
+	if err := find(t, in, columns, rows, fields, ids); err != nil {
+		return nil, err
 	}
-	list, err := array(rows)
-	if err != nil {
-		return err
-	}
-	err = t.run("INSERT INTO devices (host, device, model) SELECT DISTINCT h.id, r.device, m.id FROM "+rowsWithKeys("$1")+
-		" WHERE NOT EXISTS (SELECT 1 FROM devices d WHERE d.host = h.id AND d.device = r.device AND d.model = m.id) ORDER BY 1, 2, 3 ON CONFLICT DO NOTHING", list)
-	if err != nil {
-		return err
-	}
-	return t.run(to.upsert("r.start, d.id, u.id, r.eid",
-		rowsWithKeys("$2")+" JOIN names u ON u.name = r.username JOIN devices d ON d.host = h.id AND d.device = r.device AND d.model = m.id"), t.fleet, list)
-}
-
-// addSums adds sums. Those of months before facts.months are summed up already.
-func (t *tx) addSums(b *usage.Batch) error {
-	var hours, days, months [][]any
-	names := make(map[string]struct{})
-	for key := range b.Sums {
-		sum, name := b.Sums[key], valid(key.Name)
-		if key.Kind == usage.ByUser {
-			name = t.user(key.Name, key.Hour)
-		}
-		hour := append([]any{int(key.Kind), key.Hour, name, sum.Peak}, amountsOf(&sum.Amounts)...)
-		day := slices.Clone(hour)
-		day[1] = usage.DayOf(key.Hour, t.options.In)
-		hours, days, names[name] = append(hours, hour), append(days, day), struct{}{}
-		if key.Hour < t.facts.months {
-			month := slices.Clone(hour)
-			month[1] = usage.MonthOf(key.Hour, t.options.In)
-			months = append(months, month)
+	var missing []Row
+	for _, row := range rows {
+		if _, found := ids[row]; !found {
+			missing = append(missing, row)
 		}
 	}
-	if err := t.addNames(names); err != nil {
-		return err
+	for chunk := range slices.Chunk(missing, maxRows) {
+		list := listOf(chunk, fields)
+		if err := t.run("INSERT INTO "+in+" ("+columns+") "+list.text.String()+" ON CONFLICT DO NOTHING", list.args...); err != nil {
+			return nil, err
+		}
 	}
-	for _, to := range []struct {
-		*table
-		sums [][]any
-	}{{&hourSums, hours}, {&daySums, days}, {&monthSums, months}} {
-		for chunk := range slices.Chunk(to.sums, maxRecords) {
-			list, err := array(chunk)
-			if err == nil {
-				err = t.run(to.upsert("r.kind, r.start, n.id", records("$2", field{"kind", "integer"}, field{"start", "bigint"}, field{"name", ""}, field{"peak", "bigint"})+
-					" r JOIN names n ON n.name = r.name"), t.fleet, list)
+	return ids, find(t, in, columns, missing, fields, ids)
+}
+
+// find finds ids of rows by their other columns, as far as these are there.
+func find[Row comparable](t *tx, in, columns string, rows []Row, fields func(*Row) []any, ids map[Row]int64) error {
+	for chunk := range slices.Chunk(rows, maxRows) {
+		var id int64
+		var row Row
+		list := listOf(chunk, fields)
+		err := t.rows(append([]any{&id}, fields(&row)...), func() { ids[row] = id },
+			"SELECT id, "+columns+" FROM "+in+" WHERE ("+columns+") IN ("+list.text.String()+")", list.args...)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rowKey is the key of a row with amounts: start, device, user and eid, or kind, start and name.
+type rowKey struct {
+	first, second, third int64
+	eid                  any // nil for a sum
+}
+
+// additions are what is added to tables. Names that differ only in what databases don't take are the same.
+type additions map[*table]map[rowKey]*usage.Sum
+
+func (a additions) add(to *table, key rowKey, sum *usage.Sum) {
+	if a[to] == nil {
+		a[to] = make(map[rowKey]*usage.Sum)
+	}
+	if a[to][key] == nil {
+		a[to][key] = new(usage.Sum)
+	}
+	a[to][key].Add(sum)
+}
+
+// insert adds rows in the order of their keys: so pages are written one after the other.
+func (t *tx) insert(to *table, sums map[rowKey]*usage.Sum) error {
+	keys := make([]rowKey, 0, len(sums))
+	for key := range sums {
+		keys = append(keys, key)
+	}
+	slices.SortFunc(keys, func(a, b rowKey) int {
+		return cmp.Or(cmp.Compare(a.first, b.first), cmp.Compare(a.second, b.second), cmp.Compare(a.third, b.third))
+	})
+	for chunk := range slices.Chunk(keys, maxRows) {
+		list := list{prefix: "{id,}"}
+		for i := range chunk {
+			k, sum := &chunk[i], sums[chunk[i]]
+			row := []any{&k.first, &k.second, &k.third}
+			if to.sums {
+				row = append(append(row, amountsOf(&sum.Amounts)...), &sum.Peak)
+			} else {
+				row = append(append(row, k.eid), amountsOf(&sum.Amounts)...)
 			}
-			if err != nil {
-				return err
-			}
+			list.add(row...)
+		}
+		if err := t.run(to.upsert(list.text.String()), list.args...); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -183,8 +236,8 @@ func (t *tx) addMark(e *usage.Entry) error {
 
 func (t *tx) addGaps(gaps []usage.Gap) error {
 	for _, gap := range gaps {
-		err := t.run("INSERT INTO gaps ({fleet,}{part,}since, until) VALUES ({$1,}{'',}$2, $3) ON CONFLICT ({fleet,}{part,}since) DO UPDATE SET until = {greatest}(gaps.until, excluded.until)",
-			t.fleet, gap.Since, gap.Until)
+		err := t.run("INSERT INTO gaps ({fleet,}{part,}since, until) VALUES ({id,}{'',}$1, $2) ON CONFLICT ({fleet,}{part,}since) DO UPDATE SET until = {greatest}(gaps.until, excluded.until)",
+			gap.Since, gap.Until)
 		if err != nil {
 			return err
 		}
@@ -202,7 +255,7 @@ func (t *tx) closeGaps(known usage.Gap) error {
 				rest = append(rest, part)
 			}
 		}
-	}, "DELETE FROM gaps WHERE {fleet}{part} AND since < $3 AND until > $2 RETURNING since, until", t.fleet, known.Since, known.Until)
+	}, "DELETE FROM gaps WHERE {fleet}{part} AND since < $2 AND until > $1 RETURNING since, until", known.Since, known.Until)
 	if err != nil {
 		return err
 	}

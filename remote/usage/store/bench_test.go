@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/remote/usage/store"
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // BenchmarkReport reports a year of 1,000 hosts and 300 users.
@@ -40,5 +41,24 @@ func BenchmarkReport(b *testing.B) {
 				require.NoError(b, err)
 			}
 		})
+	}
+}
+
+// BenchmarkAdd adds what 1,000 hosts do in an hour, minute by minute.
+func BenchmarkAdd(b *testing.B) {
+	s, err := store.Open(b.Context(), filepath.Join(b.TempDir(), store.FileName), store.Options{In: time.UTC})
+	require.NoError(b, err)
+	defer s.Close()
+	batch := usage.NewBatch()
+	hour := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC).Unix()
+	for i := range 9300 {
+		key := usage.Key{Hour: hour, Host: snapshot.Hostname(fmt.Sprint("gpu", i/9)), Device: snapshot.DeviceIndex(i % 9), Model: "H100", User: snapshot.Username(fmt.Sprint("user", i%300)), EID: snapshot.EnvID(fmt.Sprint(i))}
+		batch.Rows[key] = usage.Amounts{Attached: 60, Used: 30, Memory: int64(i)}
+		for kind, name := range map[usage.Kind]string{usage.ByHost: string(key.Host), usage.ByUser: string(key.User), usage.ByModel: "H100", usage.OfAll: ""} {
+			batch.Sums[usage.SumKey{Kind: kind, Hour: hour, Name: name}] = usage.Sum{Amounts: usage.Amounts{Attached: 60}, Peak: 9}
+		}
+	}
+	for i := int64(0); b.Loop(); i++ {
+		require.NoError(b, s.Add(b.Context(), &usage.Entry{Batch: batch, Since: hour + i, Mark: usage.Mark{Until: hour + i + 1}}))
 	}
 }

@@ -9,8 +9,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 	"modernc.org/sqlite"
@@ -33,13 +31,6 @@ const pageSize = 4096
 // file is SQLite.
 type file struct{}
 
-var fileWords = strings.NewReplacer(
-	"{fleet}", "$1 = 0", "{fleet,}", "", "{$1,}", "", "{part}", "", "{part,}", "", "{'',}", "",
-	"{each $1}", "json_each($1)", "{each $2}", "json_each($2)", "{least}", "min", "{greatest}", "max",
-)
-
-func (file) sql(statement string) string { return fileWords.Replace(statement) }
-
 // openFile opens the database in a file. A transaction that is to write begins so: one that begins deferred would
 // fail, without waiting, if another process wrote meanwhile.
 func (s *Store) openFile(path string) error {
@@ -57,7 +48,7 @@ func (s *Store) openFile(path string) error {
 	if err != nil {
 		return err
 	}
-	s.driver = file{}
+	s.driver, s.words = file{}, fileWords
 	s.db, err = sql.Open("sqlite", (&url.URL{Scheme: "file", Path: path, RawQuery: query.Encode()}).String())
 	return err
 }
@@ -78,14 +69,10 @@ func (s *Store) checkFile(path string) error {
 	return err
 }
 
-func (file) begin(ctx context.Context, s *Store) (*sql.Tx, error) {
-	return s.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: !s.writes})
-}
-
 // prepare makes the tables of a new database, and brings an older one up to date.
 func (file) prepare(t *tx) error {
 	var found int
-	if err := t.QueryRowContext(t.ctx, "PRAGMA user_version").Scan(&found); err != nil {
+	if err := t.row("PRAGMA user_version").Scan(&found); err != nil {
 		return err
 	}
 	if found > fileVersion {
@@ -157,10 +144,6 @@ func (file) saveFacts(t *tx) error {
 	return nil
 }
 
-func (file) isNew(*tx, string) (bool, error) { return true, nil } // an entry that fails isn't there
-
-func (file) tidy(*tx) error { return nil }
-
 // removeNames writes the names that are used again, and overwrites the pages with all of them: SQLite leaves
 // copies in pages that it has divided.
 func (file) removeNames(ctx context.Context, s *Store) error {
@@ -170,7 +153,7 @@ func (file) removeNames(ctx context.Context, s *Store) error {
 	defer func() { _, _ = s.db.ExecContext(ctx, "PRAGMA secure_delete = 0") }() // it only costs time
 	return s.transaction(ctx, func(t *tx) error {
 		var found bool
-		if err := t.QueryRowContext(t.ctx, "SELECT EXISTS (SELECT 1 FROM names WHERE "+s.unusedNames()+")").Scan(&found); err != nil || !found {
+		if err := t.row("SELECT EXISTS (SELECT 1 FROM names WHERE " + s.unusedNames() + ")").Scan(&found); err != nil || !found {
 			return err
 		}
 		// The fact tells an older genv that ids which it remembers are wrong.
@@ -181,7 +164,7 @@ func (file) removeNames(ctx context.Context, s *Store) error {
 }
 
 // emptyLog empties the write-ahead log, which has pages as they were.
-func (file) emptyLog(ctx context.Context, s *Store) error {
+func (s *Store) emptyLog(ctx context.Context) error {
 	var busy, pages, moved int
 	if err := s.db.QueryRowContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &pages, &moved); err != nil {
 		return s.translated(err, false)
@@ -190,34 +173,6 @@ func (file) emptyLog(ctx context.Context, s *Store) error {
 		return errors.New("another process is using its write-ahead log, which may still have old pages: run it again")
 	}
 	return nil
-}
-
-// makeRoom removes the oldest rows until a tenth of the file is free.
-func (file) makeRoom(ctx context.Context, s *Store) (early string, err error) {
-	var until int64
-	_, err = s.each(ctx, func(t *tx) (bool, error) {
-		var pages, unused int64
-		err := t.QueryRowContext(t.ctx, "SELECT page_count, freelist_count FROM pragma_page_count(), pragma_freelist_count()").Scan(&pages, &unused)
-		if err != nil || s.options.MaxBytes-(pages-unused)*pageSize >= s.options.MaxBytes/10 {
-			return false, err
-		}
-		from := &hourRows
-		start, found, err := t.oldest(from)
-		if err == nil && !found {
-			from = &dayRows
-			start, found, err = t.oldest(from)
-		}
-		if err != nil || !found {
-			return false, err
-		}
-		until = max(until, start)
-		return true, t.remove(from, start)
-	})
-	if until > 0 {
-		early = fmt.Sprintf("it has reached its size of %d MB: what it kept of single environments and devices until %s was removed",
-			s.options.MaxBytes/1e6, time.Unix(until, 0).In(s.options.In).Format("2006-01-02 15:04"))
-	}
-	return early, err
 }
 
 func (file) translated(err error, _ bool) error {

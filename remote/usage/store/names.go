@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,21 +22,29 @@ func (s *Store) RowsOf(ctx context.Context, users ...string) (rows int64, err er
 
 // extent is how many rows there are about users, and from when to when.
 func (t *tx) extent(users []string) (rows, first, last int64, err error) {
-	var names [][]any
-	for _, user := range users {
-		names = append(names, []any{valid(user)})
-	}
-	list, err := array(names)
-	if err != nil {
+	ids, err := t.known(users)
+	if err != nil || len(ids) == 0 {
 		return 0, 0, 0, err
+	}
+	var of list
+	for _, id := range ids {
+		of.add(id)
 	}
 	var all []string
 	for _, in := range t.tables() {
-		all = append(all, fmt.Sprintf("SELECT r.start FROM %s r WHERE {fleet}%s AND r.%s IN (SELECT n.id FROM names n JOIN %s u ON u.name = n.name)",
-			in.name, in.kind(usage.ByUser), in.user, elements("$2", field{"name", ""})))
+		all = append(all, fmt.Sprintf("SELECT r.start FROM %s r WHERE {fleet}%s AND r.%s IN (%s)", in.name, in.kind(usage.ByUser), in.user, of.text.String()))
 	}
-	err = t.QueryRowContext(t.ctx, t.sql("SELECT count(*), coalesce(min(start), 0), coalesce(max(start), 0) FROM ("+strings.Join(all, " UNION ALL ")+") r"), t.fleet, list).Scan(&rows, &first, &last)
+	err = t.row("SELECT count(*), coalesce(min(start), 0), coalesce(max(start), 0) FROM ("+strings.Join(all, " UNION ALL ")+") r").Scan(&rows, &first, &last)
 	return rows, first, last, err
+}
+
+// known are the ids of names, as far as they have ids.
+func (t *tx) known(names []string) (map[string]int64, error) {
+	ids, list := make(map[string]int64), make([]string, 0, len(names))
+	for _, name := range names {
+		list = append(list, valid(name))
+	}
+	return ids, find(t, "names", "name", list, nameField, ids)
 }
 
 // Forget gives the rows about users to usage.Forgotten, so that all sums stay, and removes the names from the
@@ -61,36 +71,39 @@ func (s *Store) Forget(ctx context.Context, users ...string) error {
 			return err
 		}
 	}
-	if err := s.removeNames(ctx, s); err != nil {
+	if err := s.removeNames(ctx, s); err != nil || s.shared { // docs/privacy.md says what the server's log has
 		return err
 	}
-	return s.emptyLog(ctx, s)
+	return s.emptyLog(ctx)
 }
 
 // rename gives what users had in a time to other names.
 func (t *tx) rename(names map[string]string, since, until int64) error {
-	next, pairs := make(map[string]struct{}), make([][]any, 0, len(names))
-	for user, name := range names {
-		pairs = append(pairs, []any{valid(user), valid(name)})
-		next[valid(name)] = struct{}{}
-	}
-	if err := t.addNames(next); err != nil {
-		return err
-	}
-	list, err := array(pairs)
+	former, err := t.known(slices.Collect(maps.Keys(names)))
 	if err != nil {
 		return err
 	}
-	renamed := "WITH renamed AS MATERIALIZED (SELECT o.id AS former, n.id AS next FROM " + elements("$2", field{"former", ""}, field{"next", ""}) +
-		" p JOIN names o ON o.name = p.former JOIN names n ON n.name = p.next WHERE o.id <> n.id) "
+	next, err := t.addNames(slices.Collect(maps.Values(names)))
+	if err != nil {
+		return err
+	}
+	var pairs list
+	for user, name := range names {
+		if id, found := former[valid(user)]; found && id != next[name] {
+			pairs.add(id, next[name])
+		}
+	}
+	if pairs.text.Len() == 0 {
+		return nil
+	}
+	renamed := "WITH renamed (former, next) AS MATERIALIZED (" + pairs.text.String() + ") "
 	for _, in := range t.tables() {
-		of := "{fleet}" + in.kind(usage.ByUser) + " AND r.start >= $3 AND r.start < $4"
-		keys := "r." + strings.ReplaceAll(in.keys, ", ", ", r.")
+		of := fmt.Sprintf("{fleet}%s AND r.start >= %d AND r.start < %d", in.kind(usage.ByUser), since, until)
+		keys := strings.ReplaceAll("r."+strings.ReplaceAll(in.keys, ", ", ", r."), "r."+in.user, "renamed.next")
 		// SQLite reads the first one of a CROSS JOIN once, and not once for each user.
-		from := fmt.Sprintf("%s r CROSS JOIN renamed WHERE renamed.former = r.%s AND %s", in.name, in.user, of)
-		err := t.run(renamed+in.upsert(strings.ReplaceAll(keys, "r."+in.user, "renamed.next"), from), t.fleet, list, since, until)
+		err := t.run(renamed + in.upsert(in.selected(keys, fmt.Sprintf("%s r CROSS JOIN renamed WHERE renamed.former = r.%s AND %s", in.name, in.user, of))))
 		if err == nil {
-			err = t.run(renamed+fmt.Sprintf("DELETE FROM %s AS r WHERE %s AND r.%s IN (SELECT former FROM renamed)", in.name, of, in.user), t.fleet, list, since, until)
+			err = t.run(renamed + fmt.Sprintf("DELETE FROM %s AS r WHERE %s AND r.%s IN (SELECT former FROM renamed)", in.name, of, in.user))
 		}
 		if err != nil {
 			return err
@@ -116,9 +129,9 @@ func (t *tx) usePseudonyms(now time.Time) (done bool, err error) {
 	if before <= t.nameless {
 		return false, nil
 	}
-	during := " r WHERE {fleet}" + hourSums.kind(usage.ByUser) + " AND r.start >= $2 AND r.start < $3"
+	const during = " r WHERE {fleet} AND r.kind = $1 AND r.start >= $2 AND r.start < $3"
 	first, found, err := t.number("SELECT min(start) FROM (SELECT min(r.start) AS start FROM hour_sums"+during+" UNION ALL SELECT min(r.start) AS start FROM day_sums"+during+") f",
-		t.fleet, t.nameless, before)
+		int64(usage.ByUser), t.nameless, before)
 	if err != nil || !found {
 		return false, err
 	}
@@ -126,10 +139,10 @@ func (t *tx) usePseudonyms(now time.Time) (done bool, err error) {
 	next := usage.NextDay(day, t.options.In)
 	names, user := make(map[string]string), ""
 	err = t.rows([]any{&user}, func() {
-		if pseudonym := t.options.Pseudonyms.Of(user); pseudonym != user {
+		if pseudonym := valid(t.options.Pseudonyms.Of(user)); pseudonym != user {
 			names[user] = pseudonym
 		}
-	}, "SELECT name FROM names WHERE id IN (SELECT r.name FROM hour_sums"+during+" UNION SELECT r.name FROM day_sums"+during+")", t.fleet, day, next)
+	}, "SELECT name FROM names WHERE id IN (SELECT r.name FROM hour_sums"+during+" UNION SELECT r.name FROM day_sums"+during+")", int64(usage.ByUser), day, next)
 	if err != nil {
 		return false, err
 	}

@@ -60,8 +60,8 @@ func (t *tx) report(q *usage.Query) (report usage.Report, err error) {
 		report.Rows = append(report.Rows, usage.Row{Name: name, Sum: sum})
 	}
 	slices.SortFunc(report.Rows, func(a, b usage.Row) int { return cmp.Compare(a.Name, b.Name) })
-	report.Missing, _, err = t.number("SELECT CAST(coalesce(sum({least}(until, $3) - {greatest}(since, $2)), 0) AS bigint) FROM gaps WHERE {fleet}{part} AND since < $3 AND until > $2",
-		t.fleet, report.Since, report.Until)
+	report.Missing, _, err = t.number("SELECT CAST(coalesce(sum({least}(until, $2) - {greatest}(since, $1)), 0) AS bigint) FROM gaps WHERE {fleet}{part} AND since < $2 AND until > $1",
+		report.Since, report.Until)
 	return report, err
 }
 
@@ -74,7 +74,7 @@ func (t *tx) sum(p part, kind usage.Kind, byDay bool, to map[string]usage.Sum) e
 	var start, id int64
 	var name string
 	var sum usage.Sum
-	columns := append(append([]any{&start, &name, &start, &id}, amountsOf(&sum.Amounts)...), &sum.Peak)
+	columns := append(append([]any{&name, &start, &id}, amountsOf(&sum.Amounts)...), &sum.Peak)
 	// The names are joined to the sums: joining them to what is summed up takes twice as long.
 	return t.rows(columns, func() {
 		if byDay {
@@ -83,8 +83,8 @@ func (t *tx) sum(p part, kind usage.Kind, byDay bool, to map[string]usage.Sum) e
 		total := to[name]
 		total.Add(&sum)
 		to[name] = total
-	}, fmt.Sprintf("SELECT s.start, n.name, s.* FROM (SELECT min(r.start) AS start, min(r.name) AS id, %s FROM %s r WHERE {fleet} AND r.kind = $2 AND r.start >= $3 AND r.start < $4 GROUP BY r.%s) s "+
-		"JOIN names n ON n.id = s.id", p.summed(), p.name, by), t.fleet, int(kind), p.since, p.until)
+	}, fmt.Sprintf("SELECT n.name, s.* FROM (SELECT min(r.start) AS start, min(r.name) AS id, %s FROM %s r WHERE {fleet} AND r.kind = $1 AND r.start >= $2 AND r.start < $3 GROUP BY r.%s) s "+
+		"JOIN names n ON n.id = s.id", p.summed(), p.name, by), int(kind), p.since, p.until)
 }
 
 // part is a time, and the table with its sums.

@@ -69,38 +69,20 @@ func parse(url string) (*pgx.ConnConfig, error) {
 // server is PostgreSQL.
 type server struct{}
 
-var serverWords = strings.NewReplacer(
-	"{fleet}", "fleet = $1", "{fleet,}", "fleet, ", "{$1,}", "$1::integer, ", "{part}", " AND part = ''", "{part,}", "part, ", "{'',}", "'', ",
-	"{each $1}", "jsonb_array_elements($1::text::jsonb)", "{each $2}", "jsonb_array_elements($2::text::jsonb)", "{least}", "least", "{greatest}", "greatest",
-)
-
-func (server) sql(statement string) string { return serverWords.Replace(statement) }
-
 // connect prepares connections to a server.
 func (s *Store) connect(url string) error {
 	config, err := parse(url)
 	if err != nil {
 		return err
 	}
-	s.driver, s.shared, s.timeout, s.db = server{}, true, callTimeout, stdlib.OpenDB(*config)
+	// Statements have lists of rows, so that few of them are run twice: none is worth keeping.
+	config.DefaultQueryExecMode = pgx.QueryExecModeExec
+	s.driver, s.words, s.shared, s.timeout, s.db = server{}, serverWords(0), true, callTimeout, stdlib.OpenDB(*config)
 	return nil
 }
 
-// begin begins a transaction. A connection from before may have been lost since.
-func (server) begin(ctx context.Context, s *Store) (*sql.Tx, error) {
-	begun, err := beginOnce(ctx, s)
-	if connecting := new(pgconn.ConnectError); err != nil && ctx.Err() == nil && !errors.As(err, &connecting) {
-		begun, err = beginOnce(ctx, s)
-	}
-	return begun, err
-}
-
-func beginOnce(ctx context.Context, s *Store) (*sql.Tx, error) {
-	options := &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}
-	if s.writes {
-		options = nil
-	}
-	begun, err := s.db.BeginTx(ctx, options)
+func beginOnServer(ctx context.Context, db *sql.DB, options *sql.TxOptions) (*sql.Tx, error) {
+	begun, err := db.BeginTx(ctx, options)
 	if err != nil {
 		return nil, err
 	}
@@ -162,6 +144,7 @@ func (server) prepare(t *tx) error {
 		return err
 	}
 	t.fleet, _, err = t.number("SELECT id FROM fleets WHERE name = $1", t.name)
+	t.words = serverWords(t.fleet)
 	return err
 }
 
@@ -183,6 +166,7 @@ func findFleet(t *tx) error {
 	case t.options.Fleet == "" && len(names) > 1:
 		return fmt.Errorf("%w: say which one of the fleets in this database: %s", usage.ErrNone, strings.Join(names, ", "))
 	}
+	t.words = serverWords(t.fleet)
 	return nil
 }
 
@@ -205,40 +189,24 @@ func (server) facts(t *tx) (f facts, err error) {
 	if t.writes {
 		lock = " FOR UPDATE"
 	}
-	err = t.QueryRowContext(t.ctx, "SELECT begun, hours, days, nameless FROM fleets WHERE id = $1"+lock, t.fleet).Scan(&f.begun, &f.hours, &f.days, &f.nameless)
+	err = t.row("SELECT begun, hours, days, nameless FROM fleets WHERE id = $1"+lock, t.fleet).Scan(&f.begun, &f.hours, &f.days, &f.nameless)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fmt.Errorf("the fleet %q is gone from the database: start the controller again", t.name)
 	}
 	if err != nil {
 		return f, err
 	}
-	err = t.rows([]any{&f.Until, &f.Ended}, func() {}, "SELECT until, ended FROM marks WHERE {fleet}{part}", t.fleet)
+	err = t.rows([]any{&f.Until, &f.Ended}, func() {}, "SELECT until, ended FROM marks WHERE {fleet}{part}")
 	return f, err
 }
 
 func (server) saveFacts(t *tx) error {
 	err := t.run("UPDATE fleets SET begun = $2, hours = $3, days = $4, nameless = $5 WHERE id = $1", t.fleet, t.begun, t.hours, t.days, t.nameless)
 	if err == nil && t.facts.Mark != (usage.Mark{}) {
-		err = t.run("INSERT INTO marks (fleet, part, until, ended) VALUES ($1, '', $2, $3) ON CONFLICT (fleet, part) DO UPDATE SET until = excluded.until, ended = excluded.ended",
-			t.fleet, t.Until, t.Ended)
+		err = t.run("INSERT INTO marks (fleet, part, until, ended) VALUES ({id,}{'',}$1, $2) ON CONFLICT (fleet, part) DO UPDATE SET until = excluded.until, ended = excluded.ended",
+			t.Until, t.Ended)
 	}
 	return err
-}
-
-func (server) isNew(t *tx, id string) (bool, error) {
-	if id == "" {
-		return true, nil
-	}
-	result, err := t.ExecContext(t.ctx, "INSERT INTO entries (fleet, id) VALUES ($1, $2) ON CONFLICT DO NOTHING", t.fleet, id)
-	if err != nil {
-		return false, err
-	}
-	n, err := result.RowsAffected()
-	return n > 0, err
-}
-
-func (server) tidy(t *tx) error {
-	return t.run("DELETE FROM entries WHERE {fleet} AND at < now() - $2::text::interval", t.fleet, keepEntries)
 }
 
 // removeNames lets no row get a name meanwhile: Add has locked the table by its INSERT until it commits.
@@ -257,11 +225,6 @@ func (server) removeNames(ctx context.Context, s *Store) error {
 	_, err = s.db.ExecContext(ctx, "VACUUM genv_usage.names")
 	return s.translated(err, false)
 }
-
-// emptyLog does nothing: docs/privacy.md says what the server's log has.
-func (server) emptyLog(context.Context, *Store) error { return nil }
-
-func (server) makeRoom(context.Context, *Store) (string, error) { return "", nil }
 
 // The errors of PostgreSQL that mean something here
 // (https://www.postgresql.org/docs/15/errcodes-appendix.html).

@@ -1,8 +1,8 @@
 package store
 
 import (
-	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/seed-3119e985/genv/remote/usage"
@@ -10,11 +10,21 @@ import (
 
 // Statements are those of PostgreSQL and SQLite alike. What they write differently is in braces:
 //
-//	{fleet}        the condition that a row is of the fleet, which is the parameter $1
-//	{fleet,}       the column for it, and {$1,} its value
+//	{fleet}        the condition that a row is of the fleet
+//	{fleet,}       the column for it, and {id,} its value
 //	{part} {part,} {'',} the same for an empty text that earlier versions filled
-//	{each $2}      the elements of the JSON array in a parameter, as e.value
 //	{least}, {greatest}
+
+// fileWords are those of SQLite.
+var fileWords = strings.NewReplacer("{fleet}", "true", "{fleet,}", "", "{id,}", "", "{part}", "", "{part,}", "", "{'',}", "", "{least}", "min", "{greatest}", "max")
+
+// serverWords are those of PostgreSQL.
+func serverWords(fleet int64) *strings.Replacer {
+	return strings.NewReplacer(
+		"{fleet}", fmt.Sprintf("fleet = %d", fleet), "{fleet,}", "fleet, ", "{id,}", fmt.Sprintf("%d, ", fleet),
+		"{part}", " AND part = ''", "{part,}", "part, ", "{'',}", "'', ", "{least}", "least", "{greatest}", "greatest",
+	)
+}
 
 // table is one with amounts. Names are those of users, hosts and models, by their ids.
 type table struct {
@@ -34,10 +44,10 @@ var (
 )
 
 // tables are those of a database.
-func (s *Store) tables() []table {
-	all := []table{hourRows, dayRows, hourSums, daySums}
+func (s *Store) tables() []*table {
+	all := []*table{&hourRows, &dayRows, &hourSums, &daySums}
 	if s.months {
-		all = append(all, monthSums)
+		all = append(all, &monthSums)
 	}
 	return all
 }
@@ -54,24 +64,16 @@ func columnTypes(of string) string {
 	return strings.Join(columns, " "+of+" NOT NULL, ") + " " + of + " NOT NULL"
 }
 
-// amounts are the columns with amounts.
-func (t *table) amounts() string {
-	if t.sums {
-		return strings.Join(columns, ", ") + ", peak"
-	}
-	return strings.Join(columns, ", ")
-}
-
 // summed are the amounts of several rows r.
 func (t *table) summed() string {
-	list := make([]string, 0, len(columns)+1)
+	var list strings.Builder
 	for _, column := range columns {
-		list = append(list, "CAST(sum(r."+column+") AS bigint)") // PostgreSQL's sum is numeric
+		list.WriteString(", CAST(sum(r." + column + ") AS bigint)") // PostgreSQL's sum is numeric
 	}
 	if t.sums {
-		list = append(list, "max(r.peak)")
+		list.WriteString(", max(r.peak)")
 	}
-	return strings.Join(list, ", ")
+	return list.String()[2:]
 }
 
 // kind is a condition for rows of some kinds. All of them are named so that SQLite uses its index by kind.
@@ -79,73 +81,80 @@ func (t *table) kind(kinds ...usage.Kind) string {
 	if !t.sums {
 		return ""
 	}
-	return " AND r.kind IN (" + strings.Trim(strings.ReplaceAll(fmt.Sprint(asNumbers(kinds)), " ", ", "), "[]") + ")"
-}
-
-func asNumbers(kinds []usage.Kind) (numbers []int) {
-	for _, kind := range kinds {
-		numbers = append(numbers, int(kind))
-	}
-	return numbers
+	return " AND r.kind IN (" + strings.ReplaceAll(strings.Trim(fmt.Sprintf("%d", kinds), "[]"), " ", ", ") + ")"
 }
 
 func allKinds() []usage.Kind {
 	return []usage.Kind{usage.ByUser, usage.ByHost, usage.ByModel, usage.OfAll}
 }
 
-// upsert adds amounts to those that the table has. from selects the values for the keys, separated as these are, from
-// rows r with amounts, and has their conditions.
-func (t *table) upsert(values, from string) string {
-	var set []string
+// upsert adds rows with keys and amounts to those that the table has.
+func (t *table) upsert(rows string) string {
+	added := columns
+	var set strings.Builder
 	for _, column := range columns {
-		set = append(set, fmt.Sprintf("%[1]s = %[2]s.%[1]s + excluded.%[1]s", column, t.name))
+		fmt.Fprintf(&set, ", %[1]s = %[2]s.%[1]s + excluded.%[1]s", column, t.name)
 	}
 	if t.sums {
-		set = append(set, fmt.Sprintf("peak = {greatest}(%s.peak, excluded.peak)", t.name))
+		added = append(added[:len(added):len(added)], "peak")
+		fmt.Fprintf(&set, ", peak = {greatest}(%s.peak, excluded.peak)", t.name)
 	}
-	return fmt.Sprintf("INSERT INTO %s ({fleet,}%s, %s) SELECT {$1,}%s, %s FROM %s GROUP BY %s ON CONFLICT ({fleet,}%s) DO UPDATE SET %s",
-		t.name, t.keys, t.amounts(), values, t.summed(), from, withoutConstants(values), t.keys, strings.Join(set, ", "))
+	return fmt.Sprintf("INSERT INTO %s ({fleet,}%s, %s) %s ON CONFLICT ({fleet,}%s) DO UPDATE SET %s",
+		t.name, t.keys, strings.Join(added, ", "), rows, t.keys, set.String()[2:])
 }
 
-// withoutConstants leaves out parameters, by which no rows can be grouped.
-func withoutConstants(values string) string {
-	var list []string
+// selected are sums of rows r, for upsert. values are those for the keys, separated as these are; one that is a number isn't a
+// column, by which rows can be grouped.
+func (t *table) selected(values, from string) string {
+	var by []string
 	for value := range strings.SplitSeq(values, ", ") {
-		if !strings.Contains(value, "$") {
-			list = append(list, value)
+		if strings.Contains(value, ".") {
+			by = append(by, value)
 		}
 	}
-	return strings.Join(list, ", ")
+	return fmt.Sprintf("SELECT {id,}%s, %s FROM %s GROUP BY %s", values, t.summed(), from, strings.Join(by, ", "))
 }
 
-// field is a field of a JSON array, by its place there.
-type field struct{ name, typed string }
+// maxRows is how many rows a statement has. SQLite takes 32,766 parameters and a text of a megabyte.
+const maxRows = 500
 
-// records are the elements of a parameter, as rows with amounts after other fields.
-func records(parameter string, fields ...field) string {
-	for _, column := range columns {
-		fields = append(fields, field{column, "bigint"})
+// list is a list of rows in a statement, as VALUES: numbers as they are, whatever type their columns have, and texts as
+// parameters.
+type list struct {
+	prefix string // of each row
+	text   strings.Builder
+	args   []any
+}
+
+func listOf[Row any](rows []Row, fields func(*Row) []any) *list {
+	l := new(list)
+	for i := range rows {
+		l.add(fields(&rows[i])...)
 	}
-	return elements(parameter, fields...)
+	return l
 }
 
-// elements are the elements of a parameter, which is a JSON array of arrays, as rows.
-func elements(parameter string, fields ...field) string {
-	var list []string
-	for i, f := range fields {
-		value := fmt.Sprintf("e.value ->> %d", i)
-		if f.typed != "" {
-			value = fmt.Sprintf("CAST(%s AS %s)", value, f.typed)
+// add adds a row: numbers, texts, and pointers to them.
+func (l *list) add(fields ...any) {
+	before := ", ("
+	if l.text.Len() == 0 {
+		before = "VALUES ("
+	}
+	before += l.prefix
+	for _, field := range fields {
+		l.text.WriteString(before)
+		before = ", "
+		switch field := field.(type) {
+		case int64:
+			l.text.WriteString(strconv.FormatInt(field, 10))
+		case *int64:
+			l.text.WriteString(strconv.FormatInt(*field, 10))
+		default:
+			l.args = append(l.args, field)
+			l.text.WriteString("$" + strconv.Itoa(len(l.args)))
 		}
-		list = append(list, value+" AS "+f.name)
 	}
-	return fmt.Sprintf("(SELECT %s FROM {each %s} AS e)", strings.Join(list, ", "), parameter)
-}
-
-// array is a parameter for elements.
-func array(list [][]any) (string, error) {
-	encoded, err := json.Marshal(list)
-	return string(encoded), err
+	l.text.WriteByte(')')
 }
 
 // valid is a text as both databases take it: UTF-8 without zero bytes.

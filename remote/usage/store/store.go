@@ -5,7 +5,10 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strings"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/seed-3119e985/genv/remote/usage"
 )
@@ -51,6 +54,7 @@ func (p *Pseudonyms) before(now time.Time, in *time.Location) int64 {
 // server is made again after it was lost. It implements usage.Store.
 type Store struct {
 	driver
+	words   *strings.Replacer // of the driver
 	db      *sql.DB
 	options Options
 	writes  bool
@@ -61,27 +65,15 @@ type Store struct {
 	name    string        // of the fleet
 }
 
-// driver is where SQLite and PostgreSQL differ.
+// driver is where SQLite and PostgreSQL differ in more than words.
 type driver interface {
-	// sql is a statement as the database takes it.
-	sql(statement string) string
 	// prepare makes or finds the tables, and the fleet.
 	prepare(t *tx) error
-	// begin begins a transaction, in which what was lost of a connection is made again.
-	begin(ctx context.Context, s *Store) (*sql.Tx, error)
 	// facts are those of the database, of which no other writer changes them during the transaction.
 	facts(t *tx) (facts, error)
 	saveFacts(t *tx) error
-	// isNew notes the id of an entry, and says whether that is the first one with it.
-	isNew(t *tx, id string) (bool, error)
 	// removeNames removes the names that no row has any more, and what is left of them.
 	removeNames(ctx context.Context, s *Store) error
-	// emptyLog removes what the database's own log has of rows as they were, as far as that is possible.
-	emptyLog(ctx context.Context, s *Store) error
-	// tidy removes what is older than is kept from tables that the other database doesn't have.
-	tidy(t *tx) error
-	// makeRoom removes rows if the database has grown beyond its bounds.
-	makeRoom(ctx context.Context, s *Store) (early string, err error)
 	// translated adds the errors of package usage; committing says that a commit failed.
 	translated(err error, committing bool) error
 }
@@ -168,7 +160,7 @@ func (s *Store) change(ctx context.Context, f func(*tx) error) error {
 		ctx, cancel = context.WithTimeout(ctx, s.timeout)
 		defer cancel()
 	}
-	begun, err := s.begin(ctx, s)
+	begun, err := s.begin(ctx)
 	if err != nil {
 		return s.translated(err, false)
 	}
@@ -180,6 +172,22 @@ func (s *Store) change(ctx context.Context, f func(*tx) error) error {
 		return s.translated(err, true)
 	}
 	return nil
+}
+
+// begin begins a transaction. A connection to a server from before may have been lost since.
+func (s *Store) begin(ctx context.Context) (*sql.Tx, error) {
+	options := &sql.TxOptions{ReadOnly: !s.writes}
+	if !s.shared {
+		return s.db.BeginTx(ctx, options)
+	}
+	if !s.writes {
+		options.Isolation = sql.LevelRepeatableRead
+	}
+	begun, err := beginOnServer(ctx, s.db, options)
+	if connecting := new(pgconn.ConnectError); err != nil && ctx.Err() == nil && !errors.As(err, &connecting) {
+		begun, err = beginOnServer(ctx, s.db, options)
+	}
+	return begun, err
 }
 
 // each does something in one transaction after the other, until nothing is to be done.
@@ -199,20 +207,25 @@ func (s *Store) each(ctx context.Context, f func(*tx) (done bool, err error)) (s
 
 // run runs a statement.
 func (t *tx) run(statement string, args ...any) error {
-	_, err := t.ExecContext(t.ctx, t.sql(statement), args...)
+	_, err := t.ExecContext(t.ctx, t.words.Replace(statement), args...)
 	return err
+}
+
+// row is the first row of a query.
+func (t *tx) row(query string, args ...any) *sql.Row {
+	return t.QueryRowContext(t.ctx, t.words.Replace(query), args...)
 }
 
 // number is the first column of the first row of a query; found is false if it is NULL.
 func (t *tx) number(query string, args ...any) (value int64, found bool, err error) {
 	var number sql.NullInt64
-	err = t.QueryRowContext(t.ctx, t.sql(query), args...).Scan(&number)
+	err = t.row(query, args...).Scan(&number)
 	return number.Int64, number.Valid, err
 }
 
 // rows calls f for each row of a query, which is scanned to columns.
 func (t *tx) rows(columns []any, f func(), query string, args ...any) error {
-	found, err := t.QueryContext(t.ctx, t.sql(query), args...)
+	found, err := t.QueryContext(t.ctx, t.words.Replace(query), args...)
 	if err != nil {
 		return err
 	}

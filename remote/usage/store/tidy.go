@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -26,10 +27,10 @@ func (s *Store) Tidy(ctx context.Context, now time.Time) (early string, err erro
 	days := usage.DayOf(now.Add(-s.options.KeepDays).Unix(), s.options.In)
 	for _, from := range s.tables() {
 		before := days
-		if from == hourRows || from == hourSums {
+		if from == &hourRows || from == &hourSums {
 			before = hours
 		}
-		if _, err := s.each(ctx, func(t *tx) (bool, error) { return t.removeOldest(&from, before) }); err != nil {
+		if _, err := s.each(ctx, func(t *tx) (bool, error) { return t.removeOldest(from, before) }); err != nil {
 			return "", err
 		}
 	}
@@ -48,13 +49,13 @@ func (s *Store) Tidy(ctx context.Context, now time.Time) (early string, err erro
 	if err != nil && !errors.Is(err, usage.ErrFull) {
 		return "", err
 	}
-	return s.makeRoom(ctx, s)
+	return s.makeRoom(ctx)
 }
 
 // rollUp writes the rows of one day that has ended, if there is one. They are written in the order of their
 // keys, all at once: that takes a third less room than adding each hour to its day.
 func (t *tx) rollUp() (done bool, err error) {
-	hour, found, err := t.number("SELECT min(start) FROM hours WHERE {fleet} AND start >= $2", t.fleet, t.days)
+	hour, found, err := t.number("SELECT min(start) FROM hours WHERE {fleet} AND start >= $1", t.days)
 	if err != nil || !found {
 		return false, err
 	}
@@ -63,7 +64,7 @@ func (t *tx) rollUp() (done bool, err error) {
 		return false, nil
 	}
 	t.days = next
-	return true, t.run(dayRows.upsert(`CAST($2 AS bigint), r.device, r."user", r.eid`, "hours r WHERE {fleet} AND r.start >= $2 AND r.start < $3"), t.fleet, day, next)
+	return true, t.run(dayRows.upsert(dayRows.selected(fmt.Sprintf(`%d, r.device, r."user", r.eid`, day), fmt.Sprintf("hours r WHERE {fleet} AND r.start >= %d AND r.start < %d", day, next))))
 }
 
 // rollUpMonth writes the sums of one month that has ended, if there is one.
@@ -92,8 +93,8 @@ func (t *tx) sumMonth(month int64) error {
 	if err := t.remove(&monthSums, month); err != nil {
 		return err
 	}
-	return t.run(monthSums.upsert("r.kind, CAST($2 AS bigint), r.name", "day_sums r WHERE {fleet}"+daySums.kind(allKinds()...)+" AND r.start >= $2 AND r.start < $3"),
-		t.fleet, month, usage.NextMonth(month, t.options.In))
+	of := fmt.Sprintf("day_sums r WHERE {fleet}%s AND r.start >= %d AND r.start < %d", daySums.kind(allKinds()...), month, usage.NextMonth(month, t.options.In))
+	return t.run(monthSums.upsert(monthSums.selected(fmt.Sprintf("r.kind, %d, r.name", month), of)))
 }
 
 // removeOldest removes what begins first in a table, if that is before a moment: so each change is small.
@@ -108,18 +109,18 @@ func (t *tx) removeOldest(from *table, before int64) (done bool, err error) {
 // oldest is the first start in a table. Sums are sorted by kind: each has its own.
 func (t *tx) oldest(in *table) (start int64, found bool, err error) {
 	if !in.sums {
-		return t.number("SELECT min(start) FROM "+in.name+" WHERE {fleet}", t.fleet)
+		return t.number("SELECT min(start) FROM " + in.name + " WHERE {fleet}")
 	}
 	var first []string
 	for _, kind := range allKinds() {
 		first = append(first, "SELECT min(r.start) AS start FROM "+in.name+" r WHERE {fleet}"+in.kind(kind))
 	}
-	return t.number("SELECT min(start) FROM ("+strings.Join(first, " UNION ALL ")+") f", t.fleet)
+	return t.number("SELECT min(start) FROM (" + strings.Join(first, " UNION ALL ") + ") f")
 }
 
 // remove removes what begins at a moment from a table.
 func (t *tx) remove(from *table, start int64) error {
-	return t.run("DELETE FROM "+from.name+" AS r WHERE {fleet}"+from.kind(allKinds()...)+" AND r.start = $2", t.fleet, start)
+	return t.run("DELETE FROM "+from.name+" AS r WHERE {fleet}"+from.kind(allKinds()...)+" AND r.start = $1", start)
 }
 
 // forgetOld removes old gaps, and notes from when on there are hours and days.
@@ -128,8 +129,39 @@ func (t *tx) forgetOld(hours, days int64) error {
 	if t.begun != 0 {
 		t.begun = max(t.begun, days)
 	}
-	if err := t.run("DELETE FROM gaps WHERE {fleet} AND until < $2", t.fleet, days); err != nil {
+	if err := t.run("DELETE FROM gaps WHERE {fleet} AND until < $1", days); err != nil || !t.shared {
 		return err
 	}
-	return t.tidy(t)
+	return t.run("DELETE FROM entries WHERE {fleet} AND at < now() - interval '" + keepEntries + "'")
+}
+
+// makeRoom removes the oldest rows of a file until a tenth of it is free.
+func (s *Store) makeRoom(ctx context.Context) (early string, err error) {
+	if s.shared {
+		return "", nil // its administrator sees to the disk
+	}
+	var until int64
+	_, err = s.each(ctx, func(t *tx) (bool, error) {
+		var pages, unused int64
+		err := t.row("SELECT page_count, freelist_count FROM pragma_page_count(), pragma_freelist_count()").Scan(&pages, &unused)
+		if err != nil || s.options.MaxBytes-(pages-unused)*pageSize >= s.options.MaxBytes/10 {
+			return false, err
+		}
+		from := &hourRows
+		start, found, err := t.oldest(from)
+		if err == nil && !found {
+			from = &dayRows
+			start, found, err = t.oldest(from)
+		}
+		if err != nil || !found {
+			return false, err
+		}
+		until = max(until, start)
+		return true, t.remove(from, start)
+	})
+	if until > 0 {
+		early = fmt.Sprintf("it has reached its size of %d MB: what it kept of single environments and devices until %s was removed",
+			s.options.MaxBytes/1e6, time.Unix(until, 0).In(s.options.In).Format("2006-01-02 15:04"))
+	}
+	return early, err
 }
