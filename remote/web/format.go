@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"fmt"
 	"html/template"
 	"net/url"
@@ -179,7 +180,7 @@ func viaText(via agent.Via) string {
 func hours(d time.Duration) string { return fmt.Sprintf("%.1f", d.Hours()) }
 
 // usageName is the name of a row of a report: a user, a host, a model, a day or a group.
-func usageName(key string) string { return line(report.Title(key)) }
+func usageName(key string) string { return line(cmp.Or(key, "(unknown)")) }
 
 // roundHours are seconds as hours, with a decimal place if there are few.
 func roundHours(seconds int64) string {

@@ -39,7 +39,7 @@ type asked struct {
 type reportBody struct {
 	*report.Document
 	Asked  asked
-	Charts template.HTML
+	Charts usageCharts
 	Choose []string
 	Ranges []int
 	Latest string // date
@@ -179,12 +179,11 @@ func (s *server) reportPage(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.servePage(w, r, a.values(), func(p *page, _ *http.Request) (string, any) {
-		p.Title, p.Query = report.Heading(found.Document), template.URL(a.values()) //nolint:gosec // Values.Encode has escaped it
-		drawn, err := report.Charts(found.Document, found.Days)
-		if err != nil && s.options.Failed != nil {
-			s.options.Failed(err)
+		p.Title, p.Query = "GPU usage by "+found.By, template.URL(a.values()) //nolint:gosec // Values.Encode has escaped it
+		return "report", reportBody{
+			Asked: a, Document: found.Document, Charts: usageChartsOf(found.Document, found.Days),
+			Choose: choices(p.Hidden), Ranges: ranges, Latest: p.Now.Local().Format(time.DateOnly),
 		}
-		return "report", reportBody{Asked: a, Document: found.Document, Charts: drawn, Choose: choices(p.Hidden), Ranges: ranges, Latest: p.Now.Local().Format(time.DateOnly)}
 	})
 }
 

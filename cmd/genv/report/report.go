@@ -28,9 +28,6 @@ func by() []string {
 	return []string{report.ByUser, report.ByGroup, report.ByHost, report.ByModel, report.ByDay}
 }
 
-// formats are those of a report.
-func formats() []string { return []string{"tui", "csv", "json", "html"} }
-
 // Command is `genv remote report`.
 func Command(with command.Program) *cli.Command {
 	p := &program{with}
@@ -62,13 +59,6 @@ func (p *program) report(c *cli.Context) error {
 		return err
 	}
 	r.finish(d, p.Now())
-	if r.output.Format == "html" {
-		days, err := p.days(c.Context, s, &r)
-		if err != nil {
-			return err
-		}
-		return report.WritePage(p.Out, d, days)
-	}
 	return write(&p.Program, d, r.output)
 }
 
@@ -153,18 +143,4 @@ func (p *program) document(ctx context.Context, s usage.Store, r *request) (*rep
 	}
 	d.Groups(groups)
 	return d, nil
-}
-
-// days is the same time by day.
-func (p *program) days(ctx context.Context, s usage.Store, r *request) (*report.Document, error) {
-	if r.by == report.ByDay {
-		return nil, nil //nolint:nilnil // the report itself is that
-	}
-	q := r.query
-	q.Kind, q.ByDay = usage.OfAll, true
-	sums, err := s.Report(ctx, q)
-	if err != nil {
-		return nil, fmt.Errorf("the usage history: %w", err)
-	}
-	return report.New(&sums, report.ByDay, time.Local), nil
 }

@@ -14,14 +14,12 @@ import (
 
 // flags are those of a report but for where usage is kept.
 func flags() []cli.Flag {
-	return []cli.Flag{
+	return append([]cli.Flag{
 		&cli.StringFlag{Name: "since", Value: "7d", Usage: "from this `TIME` on, such as 7d or 2026-11-01"},
 		&cli.StringFlag{Name: "until", DefaultText: "now", Usage: "until this `TIME`, such as 1d or 2026-12-01"},
 		command.OneOf(&cli.StringFlag{Name: "by", Value: by()[0], Usage: "`WHAT` the lines are: " + strings.Join(by(), ", ")}, by()),
 		&cli.IntFlag{Name: "top", Usage: "only the first `N` lines; 0 for all"},
-		command.FormatFlag(formats()...),
-		&cli.BoolFlag{Name: "no-header", Category: command.Output, Usage: "leave out the names of the columns"},
-	}
+	}, command.OutputFlags()...)
 }
 
 // request is what the flags say.
@@ -36,10 +34,13 @@ type request struct {
 
 // read reads the flags.
 func (p *program) read(c *cli.Context) (r request, err error) {
-	if r.output.Format, err = command.FormatOf(c, formats()...); err != nil {
+	if command.String(c, "format") == "html" {
+		return r, command.UsageError("--format html was removed: write tui, csv or json; the controller's page has charts under /report")
+	}
+	if r.output, err = command.ReadOutput(c); err != nil {
 		return r, err
 	}
-	r.output.NoHeader, r.by, r.top = c.Bool("no-header"), c.String("by"), c.Int("top")
+	r.by, r.top = c.String("by"), c.Int("top")
 	r.policy, r.place = c.String("policy"), placeOf(c)
 	if r.top < 0 {
 		return r, command.UsageError("--top %d: write 0 or more", r.top)

@@ -1,9 +1,7 @@
-// Package report turns what a store of usage sums up into a document: sorted, with shares, by group; and
-// shows it as a page with charts.
+// Package report turns what a store of usage sums up into a document: sorted, with shares, by group.
 //
 //	d := report.New(sums, report.ByUser, time.Local)
 //	d.Top(10)
-//	err := report.WritePage(w, d, days)
 //
 // A Reader reads reports for viewers, while a recorder writes: with connections of its own, one report at a
 // time, each with a time limit, and again only after a minute. Whatever many viewers ask for, the store has one

@@ -15,16 +15,3 @@ func Time(seconds int64) string { return text.ShortDuration(time.Duration(second
 
 // Percent is a share, in per cent.
 func Percent(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }
-
-// Title is the name of a row for people.
-func Title(key string) string {
-	if key == "" {
-		return "(unknown)"
-	}
-	return key
-}
-
-// Heading says what a document is about.
-func Heading(d *Document) string {
-	return "GPU usage by " + d.By
-}

@@ -1,63 +1,32 @@
-package report
+package web
 
 import (
-	"embed"
 	"fmt"
-	"html/template"
-	"io"
 	"math"
-	"strings"
-	"sync"
-	"time"
 
+	"github.com/seed-3119e985/genv/remote/usage/report"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-//go:embed page.html charts.html
-var files embed.FS
-
-// page is the page, and charts; they are parsed when they are first needed. Names come from hosts: html/template
-// escapes them wherever they are.
-var page = sync.OnceValue(func() *template.Template {
-	return template.Must(template.New("page.html").Funcs(template.FuncMap{
-		"hours": Hours, "time": Time, "percent": Percent, "title": Title, "heading": Heading,
-		"date": func(t time.Time) string { return t.Format("2006-01-02 15:04") },
-	}).ParseFS(files, "page.html", "charts.html"))
-})
-
-// WritePage writes a page with charts, which needs nothing else: no script, no style sheet and
-// no font. days is the same time by day; nil if d is that itself.
-func WritePage(w io.Writer, d, days *Document) error {
-	drawn, err := Charts(d, days)
-	if err != nil {
-		return err
-	}
-	return page().Execute(w, struct {
-		*Document
-		Charts template.HTML
-	}{d, drawn})
+// usageCharts are the charts of a report of usage.
+type usageCharts struct {
+	By      string
+	Columns *columns
+	Bars    *bars
 }
 
-// Charts are the charts of WritePage, as parts of a page that has styles for their classes.
-func Charts(d, days *Document) (template.HTML, error) {
-	view := struct {
-		*Document
-		Columns *columns
-		Bars    *bars
-	}{Document: d}
-	if d.By == ByDay {
+// usageChartsOf are a report's charts. days is the same time by day; nil if d is that itself.
+func usageChartsOf(d, days *report.Document) usageCharts {
+	charts := usageCharts{By: d.By}
+	if d.By == report.ByDay {
 		days = d
 	} else if len(d.Rows) > 0 {
-		view.Bars = barsOf(d.Rows)
+		charts.Bars = barsOf(d.Rows)
 	}
 	if days != nil && len(days.Rows) > 0 {
-		view.Columns = columnsOf(days.Rows)
+		charts.Columns = columnsOf(days.Rows)
 	}
-	var b strings.Builder
-	if err := page().ExecuteTemplate(&b, "charts", view); err != nil {
-		return "", err
-	}
-	return template.HTML(b.String()), nil //nolint:gosec // a template's result
+	return charts
 }
 
 // part is a part of a bar or column: its class is its colour.
@@ -67,7 +36,7 @@ type part struct {
 }
 
 // partsOf divides a row: what its devices were doing. Time without an attachment is not in it.
-func partsOf(r *Row) []part {
+func partsOf(r *report.Row) []part {
 	used := max(r.Attached-r.Idle, 0)
 	computing := min(r.Computing, used)
 	var parts []part
@@ -76,7 +45,7 @@ func partsOf(r *Row) []part {
 		seconds int64
 	}{{"computing", computing}, {"used", used - computing}, {"idle", r.Idle}, {"unknown", r.Unknown}} {
 		if p.seconds > 0 {
-			parts = append(parts, part{Class: p.class, Len: float64(p.seconds), Label: fmt.Sprintf("%s: %s h", p.class, Hours(p.seconds))})
+			parts = append(parts, part{Class: p.class, Len: float64(p.seconds), Label: fmt.Sprintf("%s: %s h", p.class, report.Hours(p.seconds))})
 		}
 	}
 	return parts
@@ -107,7 +76,7 @@ const (
 	chartHigh  = 180
 )
 
-func barsOf(rows []Row) *bars {
+func barsOf(rows []report.Row) *bars {
 	rows = rows[:min(len(rows), maxLines)]
 	most := 1.0
 	for i := range rows {
@@ -115,13 +84,16 @@ func barsOf(rows []Row) *bars {
 	}
 	b := &bars{Height: float64(len(rows)) * lineHeight}
 	for i := range rows {
-		line := barLine{Key: text.Shorten(text.OneLine(Title(rows[i].Key)), maxBarKey), Value: Hours(rows[i].Attached), Y: float64(i) * lineHeight, Parts: partsOf(&rows[i]), End: barLeft}
-		for j := range line.Parts {
-			p := &line.Parts[j]
-			p.X, p.Y, p.Width = line.End, line.Y+4, p.Len/most*barWidth
-			line.End += p.Width
+		bar := barLine{
+			Key: text.Shorten(usageName(rows[i].Key), maxBarKey), Value: report.Hours(rows[i].Attached), Y: float64(i) * lineHeight,
+			Parts: partsOf(&rows[i]), End: barLeft,
 		}
-		b.Lines = append(b.Lines, line)
+		for j := range bar.Parts {
+			p := &bar.Parts[j]
+			p.X, p.Y, p.Width = bar.End, bar.Y+4, p.Len/most*barWidth
+			bar.End += p.Width
+		}
+		b.Lines = append(b.Lines, bar)
 	}
 	return b
 }
@@ -143,7 +115,7 @@ type mark struct {
 	Label string
 }
 
-func columnsOf(rows []Row) *columns {
+func columnsOf(rows []report.Row) *columns {
 	most := 1.0
 	for i := range rows {
 		most = max(most, float64(rows[i].Attached+rows[i].Unknown)/3600)
