@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/remote/live"
-	"github.com/seed-3119e985/genv/remote/top/draw"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text/draw"
 )
 
 // guardColumns are about the hosts' kernel guards, and whether root owns their state: none
@@ -15,10 +15,10 @@ func (s *scene) guardColumns() (list []column) {
 		return nil
 	}
 	if s.guarded {
-		list = append(list, column{name: "GUARD", least: 7, drop: 5, cell: guardCell, compare: by(func(_ *scene, r *row) string { return guardMode(r.host) })})
+		list = append(list, column{left("GUARD", 7, 5), guardCell, by(func(r *row) string { return guardMode(r.host) })})
 	}
 	if s.owned {
-		list = append(list, column{name: "SERVICE", least: 7, drop: 6, cell: serviceCell, compare: by(func(_ *scene, r *row) string { return r.host.ServiceState() })})
+		list = append(list, worded(left("SERVICE", 7, 4), serviceState))
 	}
 	return list
 }
@@ -44,11 +44,11 @@ func guardCell(_ *scene, r *row, _ time.Time) draw.Cell {
 	return draw.Text(mode)
 }
 
-func serviceCell(_ *scene, r *row, _ time.Time) draw.Cell {
+func serviceState(r *row) string {
 	if r.host.Failure != nil {
-		return draw.Text("-")
+		return "-"
 	}
-	return draw.Text(r.host.ServiceState())
+	return r.host.ServiceState()
 }
 
 // guardOf is what a row of the hosts has to say about a guard, for filters.

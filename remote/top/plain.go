@@ -9,10 +9,10 @@ import (
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/live"
-	"github.com/seed-3119e985/genv/remote/top/draw"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/text"
+	"github.com/seed-3119e985/genv/snapshot/text/draw"
 )
 
 // Plain prints a line per host, and again when the host has changed, until ctx ends or a
@@ -156,9 +156,9 @@ func (s *scene) sentence(h *live.Host) string {
 			line += fmt.Sprintf(", %d %s", n, state)
 		}
 	}
-	line += fmt.Sprintf("; memory %s; utilization %s", memoryCell(s, &r, time.Time{}).Plain(), utilizationCell(s, &r, time.Time{}).Plain())
-	if users := h.Users(); len(users) > 0 {
-		line += "; users " + joinUsers(users)
+	line += fmt.Sprintf("; memory %s; utilization %s", memoryCell(s, &r, time.Time{}).Plain(), amount(utilization(&r), "%").Plain())
+	if users := joinUsers(&r); users != "" {
+		line += "; users " + users
 	}
 	if guard := h.Guard.String(); guard != "" {
 		line += "; kernel guard " + draw.Shown(guard)

@@ -9,7 +9,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/seed-3119e985/genv/remote/operator"
-	"github.com/seed-3119e985/genv/remote/top/draw"
+	"github.com/seed-3119e985/genv/snapshot/text/draw"
 )
 
 // request is what a person is about to ask the controller for. It is bound to what was

@@ -141,7 +141,7 @@ func processRows(rows []row, h *live.Host) []row {
 }
 
 // sum is unknown if one of the two is.
-func sum(a, b *int64) *int64 {
+func sum[N int | int64](a, b *N) *N {
 	if a == nil || b == nil {
 		return nil
 	}

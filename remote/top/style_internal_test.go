@@ -15,7 +15,7 @@ import (
 
 // codes are the different styles in which a line is written.
 func codes(line string) (list []string) {
-	for _, match := range regexp.MustCompile(`\x1b\[([0-9;]+)m`).FindAllStringSubmatch(line, -1) {
+	for _, match := range regexp.MustCompile(`\x1b\[([1-9][0-9;]*)m`).FindAllStringSubmatch(line, -1) {
 		list = append(list, match[1])
 	}
 	return list

@@ -2,9 +2,11 @@ package top
 
 import (
 	"cmp"
+	"fmt"
+	"strconv"
 	"time"
 
-	"github.com/seed-3119e985/genv/remote/top/draw"
+	"github.com/seed-3119e985/genv/snapshot/text/draw"
 )
 
 // tabID is a tab, in the order of the screen.
@@ -24,19 +26,51 @@ const (
 // tabNames are what the tabs are called.
 var tabNames = [tabCount]string{"hosts", "GPUs", "users", "findings", "processes", "history", "failed"}
 
-// column is a column of a tab, laid out as draw.Column says.
+// column is a column of a tab.
 type column struct {
-	name     string
-	least    int
-	flexible bool
-	drop     int
-	right    bool
-	cell     func(*scene, *row, time.Time) draw.Cell
-	compare  func(*scene, *row, *row) int // nil if it can't be sorted by
+	draw.Column
+	cell    func(*scene, *row, time.Time) draw.Cell
+	compare func(*scene, *row, *row) int // nil if it can't be sorted by
 }
 
-func (c *column) layout() draw.Column {
-	return draw.Column{Name: c.name, Least: c.least, Flexible: c.flexible, Drop: c.drop, Right: c.right}
+// flexible is a column that is at least so wide, and that may be cut to that.
+func flexible(name string, least, order int) draw.Column {
+	return draw.Column{Name: name, Width: least, Least: least, Order: order}
+}
+
+func left(name string, width, order int) draw.Column {
+	return draw.Column{Name: name, Width: width, Order: order}
+}
+
+func right(name string, width, order int) draw.Column {
+	return draw.Column{Name: name, Width: width, Order: order, Right: true}
+}
+
+// worded is a column of a text, which the rows can be sorted by.
+func worded(as draw.Column, value func(*row) string) column {
+	return column{as, words(value), by(value)}
+}
+
+// counted is a column of a number.
+func counted(as draw.Column, value func(*row) int) column {
+	return column{as, words(func(r *row) string { return strconv.Itoa(value(r)) }), by(value)}
+}
+
+// measured is a column of a number with a unit, which may be unknown.
+func measured[N int | float64](as draw.Column, unit string, value func(*row) *N) column {
+	return column{as, func(_ *scene, r *row, _ time.Time) draw.Cell { return amount(value(r), unit) }, known(value)}
+}
+
+func amount[N int | float64](n *N, unit string) draw.Cell {
+	if n == nil {
+		return draw.Styled("?", draw.Faint)
+	}
+	return draw.Text(fmt.Sprintf("%.0f%s", float64(*n), unit))
+}
+
+// words shows a foreign text.
+func words(value func(*row) string) func(*scene, *row, time.Time) draw.Cell {
+	return func(_ *scene, r *row, _ time.Time) draw.Cell { return draw.Text(draw.Shown(value(r))) }
 }
 
 // columns are the columns of a tab. s may be nil.
@@ -59,8 +93,8 @@ func (s *scene) columns(tab tabID) []column {
 }
 
 // by compares rows by a value of theirs.
-func by[T cmp.Ordered](value func(*scene, *row) T) func(*scene, *row, *row) int {
-	return func(s *scene, a, b *row) int { return cmp.Compare(value(s, a), value(s, b)) }
+func by[T cmp.Ordered](value func(*row) T) func(*scene, *row, *row) int {
+	return func(_ *scene, a, b *row) int { return cmp.Compare(value(a), value(b)) }
 }
 
 // known compares rows by a value that may be unknown. Rows without it are the smallest.
@@ -79,11 +113,6 @@ func known[T cmp.Ordered](value func(*row) *T) func(*scene, *row, *row) int {
 	}
 }
 
-func hostName(_ *scene, r *row) string { return string(r.id.host) }
-
 func hostColumn() column {
-	return column{
-		name: "HOST", least: 10, flexible: true, compare: by(hostName),
-		cell: func(_ *scene, r *row, _ time.Time) draw.Cell { return draw.Text(draw.Shown(string(r.id.host))) },
-	}
+	return worded(flexible("HOST", 10, 0), func(r *row) string { return string(r.id.host) })
 }

@@ -4,29 +4,28 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/seed-3119e985/genv/remote/live"
-	"github.com/seed-3119e985/genv/remote/top/draw"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
+	"github.com/seed-3119e985/genv/snapshot/text/draw"
 )
 
 func gpuColumns() []column {
 	return []column{
 		hostColumn(),
-		{name: "GPU", least: 3, right: true, cell: func(_ *scene, r *row, _ time.Time) draw.Cell { return draw.Text(strconv.Itoa(int(r.gpu.Index))) }},
-		{name: "MODEL", least: 8, flexible: true, drop: 6, cell: func(_ *scene, r *row, _ time.Time) draw.Cell { return draw.Text(model(r.gpu.Model)) }, compare: by(func(_ *scene, r *row) string { return r.gpu.Model })},
-		{name: "STATE", least: 8, cell: stateCell, compare: byState},
-		{name: "MEM", least: 6, right: true, drop: 2, cell: memoryCell, compare: known(usedMemory)},
-		{name: "UTIL", least: 4, right: true, drop: 1, cell: func(_ *scene, r *row, _ time.Time) draw.Cell { return percentCell(r.gpu.Utilization) }, compare: known(func(r *row) *int { return r.gpu.Utilization })},
-		{name: "TEMP", least: 4, right: true, drop: 8, cell: temperatureCell, compare: known(func(r *row) *int { return r.gpu.Temperature })},
-		{name: "POWER", least: 5, right: true, drop: 9, cell: powerCell, compare: known(func(r *row) *float64 { return r.gpu.Power })},
-		{name: "SINCE", least: 5, right: true, drop: 5, cell: sinceCell, compare: by(func(_ *scene, r *row) int64 { return -r.gpu.Since().UnixNano() })},
-		{name: "ATTACHED TO", least: 11, flexible: true, drop: 4, cell: attachedCell},
-		{name: "PROCESSES", least: 10, flexible: true, drop: 7, cell: processesCell, compare: by(func(_ *scene, r *row) int { return len(r.gpu.Processes) })},
-		{name: "AGE", least: 5, right: true, drop: 3, cell: ageCell},
+		{right("GPU", 3, 0), words(func(r *row) string { return r.gpu.Index.String() }), nil},
+		worded(flexible("MODEL", 8, 4), func(r *row) string { return gpus.ShortModel(r.gpu.Model) }),
+		{left("STATE", 8, 0), stateCell, byState},
+		{right("MEM", 6, 8), memoryCell, known(usedMemory)},
+		measured(right("UTIL", 4, 9), "%", func(r *row) *int { return r.gpu.Utilization }),
+		measured(right("TEMP", 4, 2), "C", func(r *row) *int { return r.gpu.Temperature }),
+		measured(right("POWER", 5, 1), "W", func(r *row) *float64 { return r.gpu.Power }),
+		{right("SINCE", 5, 5), sinceCell, by(func(r *row) int64 { return -r.gpu.Since().UnixNano() })},
+		{flexible("ATTACHED TO", 11, 6), words(attached), nil},
+		{flexible("PROCESSES", 10, 3), words(processes), by(func(r *row) int { return len(r.gpu.Processes) })},
+		{right("AGE", 5, 7), ageCell, nil},
 	}
 }
 
@@ -42,20 +41,6 @@ func stateCell(s *scene, r *row, _ time.Time) draw.Cell {
 	return draw.Styled(mark.Text+" "+string(r.gpu.State), mark.Style)
 }
 
-func temperatureCell(_ *scene, r *row, _ time.Time) draw.Cell {
-	if r.gpu.Temperature == nil {
-		return draw.Styled("?", draw.Faint)
-	}
-	return draw.Text(fmt.Sprintf("%dC", *r.gpu.Temperature))
-}
-
-func powerCell(_ *scene, r *row, _ time.Time) draw.Cell {
-	if r.gpu.Power == nil {
-		return draw.Styled("?", draw.Faint)
-	}
-	return draw.Text(fmt.Sprintf("%.0fW", *r.gpu.Power))
-}
-
 func sinceCell(_ *scene, r *row, now time.Time) draw.Cell {
 	if since := r.gpu.Since(); !since.IsZero() {
 		return draw.Text(short(now.Sub(since)))
@@ -63,7 +48,7 @@ func sinceCell(_ *scene, r *row, now time.Time) draw.Cell {
 	return draw.Text("")
 }
 
-func attachedCell(_ *scene, r *row, _ time.Time) draw.Cell {
+func attached(r *row) string {
 	var names []string
 	for i := range r.gpu.Attached {
 		a := &r.gpu.Attached[i]
@@ -73,16 +58,16 @@ func attachedCell(_ *scene, r *row, _ time.Time) draw.Cell {
 		}
 		names = append(names, name)
 	}
-	return draw.Text(strings.Join(names, ", "))
+	return strings.Join(names, ", ")
 }
 
-func processesCell(_ *scene, r *row, _ time.Time) draw.Cell {
+func processes(r *row) string {
 	var names []string
 	for i := range r.gpu.Processes {
 		p := &r.gpu.Processes[i]
 		names = append(names, fmt.Sprintf("%d %s %s", p.PID, cmp.Or(draw.Shown(string(p.User)), "?"), command(p.Command)))
 	}
-	return draw.Text(strings.Join(names, ", "))
+	return strings.Join(names, ", ")
 }
 
 // command is a command line without the folder of its program.
@@ -97,31 +82,28 @@ func command(s string) string {
 func processColumns() []column {
 	return []column{
 		hostColumn(),
-		{name: "PID", least: 7, right: true, cell: func(_ *scene, r *row, _ time.Time) draw.Cell { return draw.Text(strconv.Itoa(int(r.id.pid))) }, compare: by(func(_ *scene, r *row) int { return int(r.id.pid) })},
-		{name: "USER", least: 8, flexible: true, cell: func(_ *scene, r *row, _ time.Time) draw.Cell {
-			return draw.Text(cmp.Or(draw.Shown(string(r.process.User)), "?"))
-		}, compare: by(func(_ *scene, r *row) string { return string(r.process.User) })},
-		{name: "GPU", least: 3, cell: func(_ *scene, r *row, _ time.Time) draw.Cell { return draw.Text(indices(r.process.gpus)) }},
-		{name: "MEM", least: 6, right: true, drop: 2, cell: processMemoryCell, compare: known(func(r *row) *int64 { return r.process.memory })},
-		{name: "STATE", least: 5, drop: 3, cell: processStateCell},
-		{name: "COMMAND", least: 8, flexible: true, drop: 1, cell: func(_ *scene, r *row, _ time.Time) draw.Cell { return draw.Text(command(r.process.Command)) }, compare: by(func(_ *scene, r *row) string { return command(r.process.Command) })},
-		{name: "CONTAINER", least: 12, flexible: true, drop: 5, cell: func(_ *scene, r *row, _ time.Time) draw.Cell {
-			return draw.Text(draw.Shown(cmp.Or(r.process.ContainerName, r.process.Container)))
-		}},
-		{name: "AGE", least: 5, right: true, drop: 4, cell: ageCell},
+		counted(right("PID", 7, 0), func(r *row) int { return int(r.id.pid) }),
+		worded(flexible("USER", 8, 0), func(r *row) string { return cmp.Or(string(r.process.User), "?") }),
+		{left("GPU", 3, 0), words(indices), nil},
+		{
+			right("MEM", 6, 8), words(func(r *row) string { return memory(r.process.memory) }),
+			known(func(r *row) *int64 { return r.process.memory }),
+		},
+		{left("STATE", 5, 7), processStateCell, nil},
+		worded(flexible("COMMAND", 8, 9), func(r *row) string { return command(r.process.Command) }),
+		{flexible("CONTAINER", 12, 5), words(func(r *row) string {
+			return cmp.Or(r.process.ContainerName, r.process.Container)
+		}), nil},
+		{right("AGE", 5, 6), ageCell, nil},
 	}
 }
 
-func indices(list []*gpus.GPU) string {
-	names := make([]string, len(list))
-	for i, g := range list {
-		names[i] = strconv.Itoa(int(g.Index))
+func indices(r *row) string {
+	names := make([]string, len(r.process.gpus))
+	for i, g := range r.process.gpus {
+		names[i] = g.Index.String()
 	}
 	return strings.Join(names, ",")
-}
-
-func processMemoryCell(_ *scene, r *row, _ time.Time) draw.Cell {
-	return draw.Text(memory(r.process.memory))
 }
 
 // memory is an amount in the unit that suits it.

@@ -1,31 +1,39 @@
 package top
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/seed-3119e985/genv/remote/live"
-	"github.com/seed-3119e985/genv/remote/top/draw"
-	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/text"
+	"github.com/seed-3119e985/genv/snapshot/text/draw"
 )
 
 func hostColumns() []column {
 	return []column{
 		hostColumn(),
-		{name: "MODEL", least: 7, flexible: true, drop: 6, cell: modelCell, compare: by(func(_ *scene, r *row) string { return modelsOf(r.host) })},
-		{name: "GPUS", least: 8, flexible: true, cell: gpuCells},
-		{name: "FREE", least: 5, right: true, cell: freeCell, compare: by(func(_ *scene, r *row) int { return free(r.host) })},
-		{name: "MEM", least: 7, right: true, drop: 4, cell: memoryCell, compare: known(usedMemory)},
-		{name: "UTIL", least: 4, right: true, drop: 3, cell: utilizationCell, compare: known(func(r *row) *int { return utilization(r.host) })},
-		{name: "USERS", least: 6, flexible: true, drop: 5, cell: usersCell, compare: by(func(_ *scene, r *row) int { return len(r.host.Users()) })},
-		{name: "FINDINGS", least: 8, right: true, drop: 2, cell: findingsCell, compare: by(func(s *scene, r *row) int { return len(s.findings[r.id.host]) })},
-		{name: "AGE", least: 5, right: true, drop: 1, cell: ageCell, compare: by(func(_ *scene, r *row) int64 { return -seen(r.host).UnixNano() })},
+		worded(flexible("MODEL", 7, 4), func(r *row) string { return modelsOf(r.host) }),
+		{flexible("GPUS", 8, 0), gpuCells, nil},
+		{right("FREE", 5, 0), freeCell, by(func(r *row) int { return free(r.host) })},
+		{right("MEM", 7, 6), memoryCell, known(usedMemory)},
+		measured(right("UTIL", 4, 7), "%", utilization),
+		{flexible("USERS", 6, 5), words(joinUsers), by(func(r *row) int { return len(usersOf(r)) })},
+		{right("FINDINGS", 8, 8), findingsCell, byFindings},
+		{right("AGE", 5, 9), ageCell, by(age)},
 	}
 }
+
+// byFindings has the hosts with the fewest findings first.
+func byFindings(s *scene, a, b *row) int {
+	return cmp.Compare(len(s.findings[a.id.host]), len(s.findings[b.id.host]))
+}
+
+// age is the order of the AGE columns.
+func age(r *row) int64 { return -seen(r.host).UnixNano() }
 
 func seen(h *live.Host) time.Time {
 	if h == nil {
@@ -41,15 +49,11 @@ func modelsOf(h *live.Host) string {
 	for i := range h.GPUs {
 		if m := h.GPUs[i].Model; m != "" && !known[m] {
 			known[m] = true
-			models = append(models, model(m))
+			models = append(models, gpus.ShortModel(m))
 		}
 	}
 	return strings.Join(models, ", ")
 }
-
-func model(s string) string { return draw.Shown(gpus.ShortModel(s)) }
-
-func modelCell(_ *scene, r *row, _ time.Time) draw.Cell { return draw.Text(modelsOf(r.host)) }
 
 // gpuCells has a mark for each GPU.
 func gpuCells(s *scene, r *row, _ time.Time) draw.Cell {
@@ -131,12 +135,12 @@ func usedMemory(r *row) *int64 {
 	return total(gpusOf(r), func(g *gpus.GPU) *int64 { return g.MemoryUsed })
 }
 
-func total(list []*gpus.GPU, amount func(*gpus.GPU) *int64) *int64 {
+// total is the sum of an amount; nil if it is unknown for one.
+func total[N int | int64](list []*gpus.GPU, amount func(*gpus.GPU) *N) *N {
 	if len(list) == 0 {
 		return nil
 	}
-	zero := int64(0)
-	all := &zero
+	all := new(N)
 	for _, g := range list {
 		all = sum(all, amount(g))
 	}
@@ -157,36 +161,16 @@ func gibibytes(bytes *int64) string {
 }
 
 // utilization is the mean of a host's GPUs; nil if it is unknown for one.
-func utilization(h *live.Host) *int {
-	all := 0
-	for i := range h.GPUs {
-		u := h.GPUs[i].Utilization
-		if u == nil {
-			return nil
-		}
-		all += *u
+func utilization(r *row) *int {
+	all := total(gpusOf(r), func(g *gpus.GPU) *int { return g.Utilization })
+	if all != nil {
+		*all /= len(r.host.GPUs)
 	}
-	if len(h.GPUs) == 0 {
-		return nil
-	}
-	all /= len(h.GPUs)
-	return &all
+	return all
 }
 
-func utilizationCell(_ *scene, r *row, _ time.Time) draw.Cell {
-	return percentCell(utilization(r.host))
-}
-
-func percentCell(percent *int) draw.Cell {
-	if percent == nil {
-		return draw.Styled("?", draw.Faint)
-	}
-	return draw.Text(fmt.Sprintf("%d%%", *percent))
-}
-
-func usersCell(_ *scene, r *row, _ time.Time) draw.Cell { return draw.Text(joinUsers(usersOf(r))) }
-
-func joinUsers(users []snapshot.Username) string {
+func joinUsers(r *row) string {
+	users := usersOf(r)
 	names := make([]string, len(users))
 	for i, u := range users {
 		names[i] = draw.Shown(string(u))

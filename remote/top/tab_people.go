@@ -3,29 +3,25 @@ package top
 import (
 	"cmp"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/remote/top/draw"
+	"github.com/seed-3119e985/genv/snapshot/text/draw"
 )
 
 func userColumns() []column {
-	number := func(name string, drop int, value func(r *row) int) column {
-		return column{
-			name: name, least: len(name), right: true, drop: drop, compare: by(func(_ *scene, r *row) int { return value(r) }),
-			cell: func(_ *scene, r *row, _ time.Time) draw.Cell { return draw.Text(strconv.Itoa(value(r))) },
-		}
-	}
 	return []column{
-		{name: "USER", least: 10, flexible: true, cell: func(_ *scene, r *row, _ time.Time) draw.Cell { return draw.Text(draw.Shown(string(r.user.Name))) }, compare: by(func(_ *scene, r *row) string { return string(r.user.Name) })},
-		number("DEVICES", 0, func(r *row) int { return r.user.Attached }),
-		number("IDLE", 0, func(r *row) int { return r.user.Idle }),
-		number("USED", 2, func(r *row) int { return r.user.Used }),
-		{name: "CAP", least: 7, right: true, drop: 1, cell: capCell},
-		{name: "MEM", least: 6, right: true, drop: 3, cell: func(_ *scene, r *row, _ time.Time) draw.Cell { return draw.Text(memory(&r.user.Memory)) }, compare: by(func(_ *scene, r *row) int64 { return r.user.Memory })},
-		number("HOSTS", 4, func(r *row) int { return r.user.Hosts }),
-		number("FINDINGS", 5, func(r *row) int { return r.user.Findings }),
+		worded(flexible("USER", 10, 0), func(r *row) string { return string(r.user.Name) }),
+		counted(right("DEVICES", 7, 0), func(r *row) int { return r.user.Attached }),
+		counted(right("IDLE", 4, 0), func(r *row) int { return r.user.Idle }),
+		counted(right("USED", 4, 8), func(r *row) int { return r.user.Used }),
+		{right("CAP", 7, 9), capCell, nil},
+		{
+			right("MEM", 6, 7), words(func(r *row) string { return memory(&r.user.Memory) }),
+			by(func(r *row) int64 { return r.user.Memory }),
+		},
+		counted(right("HOSTS", 5, 6), func(r *row) int { return r.user.Hosts }),
+		counted(right("FINDINGS", 8, 5), func(r *row) int { return r.user.Findings }),
 	}
 }
 
@@ -46,12 +42,14 @@ func capCell(_ *scene, r *row, _ time.Time) draw.Cell {
 
 func findingColumns() []column {
 	return []column{
-		{name: "DUE", least: 8, cell: dueCell, compare: by(func(_ *scene, r *row) int64 { return r.finding.Due.UnixNano() })},
-		{name: "USER", least: 8, flexible: true, cell: func(_ *scene, r *row, _ time.Time) draw.Cell { return draw.Text(draw.Shown(string(r.finding.User))) }, compare: by(func(_ *scene, r *row) string { return string(r.finding.User) })},
+		{left("DUE", 8, 0), dueCell, by(func(r *row) int64 { return r.finding.Due.UnixNano() })},
+		worded(flexible("USER", 8, 0), func(r *row) string { return string(r.finding.User) }),
 		hostColumn(),
-		{name: "RULE", least: 8, flexible: true, drop: 2, cell: func(_ *scene, r *row, _ time.Time) draw.Cell { return draw.Text(string(r.finding.Rule)) }, compare: by(func(_ *scene, r *row) string { return string(r.finding.Rule) })},
-		{name: "SINCE", least: 5, right: true, drop: 1, cell: func(_ *scene, r *row, now time.Time) draw.Cell { return draw.Text(short(now.Sub(r.finding.Since))) }, compare: by(func(_ *scene, r *row) int64 { return -r.finding.Since.UnixNano() })},
-		{name: "WHY", least: 12, flexible: true, drop: 3, cell: func(_ *scene, r *row, _ time.Time) draw.Cell { return draw.Text(why(r)) }},
+		worded(flexible("RULE", 8, 8), func(r *row) string { return string(r.finding.Rule) }),
+		{right("SINCE", 5, 9), func(_ *scene, r *row, now time.Time) draw.Cell {
+			return draw.Text(short(now.Sub(r.finding.Since)))
+		}, by(func(r *row) int64 { return -r.finding.Since.UnixNano() })},
+		{flexible("WHY", 12, 7), words(why), nil},
 	}
 }
 
@@ -77,21 +75,22 @@ func dueCell(_ *scene, r *row, now time.Time) draw.Cell {
 
 // why is the line of a finding, and what it waits for.
 func why(r *row) string {
-	s := draw.Shown(r.finding.Line)
-	if r.finding.Waits != "" {
-		s += " (waits: " + draw.Shown(r.finding.Waits) + ")"
+	if r.finding.Waits == "" {
+		return r.finding.Line
 	}
-	return s
+	return r.finding.Line + " (waits: " + r.finding.Waits + ")"
 }
 
 func historyColumns() []column {
 	return []column{
-		{name: "TIME", least: 8, cell: timeCell},
-		{name: "EVENT", least: 8, cell: func(_ *scene, r *row, _ time.Time) draw.Cell { return draw.Text(string(r.event.Kind)) }, compare: by(func(_ *scene, r *row) string { return string(r.event.Kind) })},
+		{left("TIME", 8, 0), timeCell, nil},
+		worded(left("EVENT", 8, 0), func(r *row) string { return string(r.event.Kind) }),
 		hostColumn(),
-		{name: "USER", least: 8, flexible: true, drop: 1, cell: func(_ *scene, r *row, _ time.Time) draw.Cell { return draw.Text(draw.Shown(string(r.event.User))) }, compare: by(func(_ *scene, r *row) string { return string(r.event.User) })},
-		{name: "DECISION", least: 8, drop: 2, cell: outcomeCell},
-		{name: "WHAT", least: 12, flexible: true, drop: 3, cell: func(_ *scene, r *row, _ time.Time) draw.Cell { return draw.Text(draw.Shown(r.event.Text)) }},
+		worded(flexible("USER", 8, 9), func(r *row) string { return string(r.event.User) }),
+		{left("DECISION", 8, 8), words(func(r *row) string {
+			return cmp.Or(string(r.event.Status), string(r.event.Decision))
+		}), nil},
+		{flexible("WHAT", 12, 7), words(func(r *row) string { return r.event.Text }), nil},
 	}
 }
 
@@ -104,17 +103,13 @@ func timeCell(_ *scene, r *row, now time.Time) draw.Cell {
 	return draw.Text(at.Format(time.TimeOnly))
 }
 
-func outcomeCell(_ *scene, r *row, _ time.Time) draw.Cell {
-	return draw.Text(cmp.Or(string(r.event.Status), string(r.event.Decision)))
-}
-
 func failedColumns() []column {
 	return []column{
 		hostColumn(),
-		{name: "AGE", least: 6, right: true, cell: ageCell, compare: by(func(_ *scene, r *row) int64 { return -seen(r.host).UnixNano() })},
-		{name: "CAUSE", least: 10, flexible: true, drop: 2, cell: func(_ *scene, r *row, _ time.Time) draw.Cell {
+		{right("AGE", 6, 0), ageCell, by(age)},
+		{flexible("CAUSE", 10, 8), func(_ *scene, r *row, _ time.Time) draw.Cell {
 			return draw.Styled(draw.Shown(r.failure.Error), draw.Red)
-		}, compare: by(func(_ *scene, r *row) string { return string(r.failure.Class) })},
-		{name: "NEXT STEP", least: 10, flexible: true, drop: 1, cell: func(_ *scene, r *row, _ time.Time) draw.Cell { return draw.Text(draw.Shown(r.failure.NextStep)) }},
+		}, by(func(r *row) string { return string(r.failure.Class) })},
+		{flexible("NEXT STEP", 10, 9), words(func(r *row) string { return r.failure.NextStep }), nil},
 	}
 }

@@ -5,9 +5,9 @@ import (
 	"fmt"
 
 	"github.com/seed-3119e985/genv/remote/operator"
-	"github.com/seed-3119e985/genv/remote/top/draw"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
+	"github.com/seed-3119e985/genv/snapshot/text/draw"
 )
 
 // target adds to a request what is asked for about a row. Otherwise it says why there is

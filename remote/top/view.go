@@ -8,7 +8,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 
-	"github.com/seed-3119e985/genv/remote/top/draw"
+	"github.com/seed-3119e985/genv/snapshot/text/draw"
 )
 
 // View implements tea.Model.
@@ -80,10 +80,10 @@ func (m *Model) table(rows []row) *draw.Table {
 	c, list := m.cursor(), m.scene.columns(m.tab)
 	t := &draw.Table{
 		Painter: m.painter, Columns: make([]draw.Column, len(list)), Rows: make([]draw.Row, len(rows)),
-		Sort: c.sort - 1, Backward: c.backward, Old: m.old() != "",
+		Sort: c.sort, Backward: c.backward, Old: m.old() != "",
 	}
 	for j := range list {
-		t.Columns[j] = list[j].layout()
+		t.Columns[j] = list[j].Column
 	}
 	for i := range rows {
 		prefix, selected := m.mark(&rows[i])
@@ -205,7 +205,7 @@ func (m *Model) describe(r *row) []string {
 	lines := []string{}
 	for _, c := range m.scene.columns(m.tab) {
 		if s := c.cell(m.scene, r, m.now).Plain(); s != "" {
-			lines = append(lines, c.name+": "+s)
+			lines = append(lines, c.Name+": "+s)
 		}
 	}
 	if r.process != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
+	"github.com/seed-3119e985/genv/snapshot/text/draw"
 )
 
 // Column is a column of a table.
@@ -77,50 +78,18 @@ func (t *Table) Len() int { return len(t.rows) }
 
 // Write prints the table as text, or as CSV.
 func (t *Table) Write(w io.Writer) error {
+	if t.output.Format != "csv" {
+		return t.writeText(w, Width(w))
+	}
 	rows := t.rows
 	if !t.output.NoHeader {
-		rows = append([][]string{t.header()}, rows...)
-	}
-	if t.output.Format == "csv" {
-		return WriteCSV(w, rows)
-	}
-	return t.writeText(w, rows, Width(w))
-}
-
-// writeText prints the rows as wide as 1.4.3 does or, if the terminal is narrower than
-// that, as wide as it is.
-func (t *Table) writeText(w io.Writer, rows [][]string, terminal int) error {
-	for _, row := range rows {
-		for i := range row {
-			row[i] = text.PrintableLines(row[i])
+		head := make([]string, len(t.columns))
+		for i, c := range t.columns {
+			head[i] = c.name
 		}
+		rows = append([][]string{head}, rows...)
 	}
-	length := utf8.RuneCountInString // as in 1.4.3: scripts read this output
-	if terminal > 0 {
-		length = ansi.StringWidth
-	}
-	widths := t.widths(rows, length)
-	if terminal > 0 && longest(rows, widths, length) > terminal {
-		widths = t.fit(rows, terminal)
-	}
-	var b strings.Builder
-	for _, row := range rows {
-		writeRow(&b, row, widths, length, terminal)
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
-// longest is the length of the longest line.
-func longest(rows [][]string, widths []int, length func(string) int) (most int) {
-	before := 0
-	for _, w := range widths[:len(widths)-1] {
-		before += w
-	}
-	for _, row := range rows {
-		most = max(most, before+length(row[len(row)-1]))
-	}
-	return most
+	return WriteCSV(w, rows)
 }
 
 const (
@@ -128,70 +97,70 @@ const (
 	leastLast = 24 // of the last one, which is continued below
 )
 
-// fit are the widths on a terminal that is narrow: the first column may be cut as long as
-// its names differ, the others to a few characters, and the last one is continued below.
-func (t *Table) fit(rows [][]string, terminal int) []int {
-	columns := make([]Fit, len(t.columns))
-	last := len(columns) - 1
-	for i := range columns {
-		var cells []string
-		for _, row := range rows {
-			cells = append(cells, row[i])
-			columns[i].Width = max(columns[i].Width, ansi.StringWidth(row[i]))
-		}
-		columns[i].Least = max(leastCell, ansi.StringWidth(t.columns[i].name))
-		switch i {
-		case last:
-			columns[i] = Fit{Width: min(columns[i].Width, leastLast)} // it gets what is left
-		case 0:
-			columns[i].Least = max(columns[i].Least, Distinct(cells)+1)
-		}
+// writeText prints the table as wide as 1.4.3 does or, if the terminal is narrower than
+// that, as wide as it is. The last cell of a row isn't part of what is drawn in columns.
+func (t *Table) writeText(w io.Writer, terminal int) error {
+	last := len(t.columns) - 1
+	drawn, longest := t.drawn(), 0
+	if !t.output.NoHeader {
+		longest = len(t.columns[last].name)
 	}
-	widths := FitWidths(columns, terminal)
-	for i := range widths[:last] {
-		widths[i] += Gap
+	for _, row := range t.rows {
+		row[last] = text.PrintableLines(row[last])
+		longest = max(longest, draw.Width(row[last]))
 	}
-	return widths
+	if terminal == 0 {
+		drawn.Length = utf8.RuneCountInString // as in 1.4.3: scripts read this output
+	}
+	at := drawn.Fit(0)
+	if terminal > 0 && at+longest > terminal {
+		t.narrow(drawn)
+		at = drawn.Fit(terminal - min(longest, leastLast))
+	}
+	var b strings.Builder
+	write := func(cells []draw.Cell, value string) {
+		if left := terminal - at; left >= leastLast && draw.Width(value) > left {
+			value = strings.ReplaceAll(ansi.Wrap(value, left, ""), "\n", "\n"+strings.Repeat(" ", at))
+		}
+		b.WriteString(drawn.Line(cells) + value + "\n")
+	}
+	if !t.output.NoHeader {
+		write(drawn.Head(), t.columns[last].name)
+	}
+	for i, row := range drawn.Rows {
+		write(row.Cells, t.rows[i][last])
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
 }
 
-// writeRow writes a row: what is wider than its column is cut, and the last cell is
-// continued on lines below, on a terminal.
-func writeRow(b *strings.Builder, row []string, widths []int, length func(string) int, terminal int) {
-	last, at := len(row)-1, 0
-	for i, value := range row[:last] {
-		if terminal > 0 && length(value) > widths[i]-Gap {
-			value = ansi.Truncate(value, widths[i]-Gap, "…")
+// drawn is the table with an empty last column.
+func (t *Table) drawn() *draw.Table {
+	drawn := &draw.Table{Columns: make([]draw.Column, len(t.columns)), Rows: make([]draw.Row, len(t.rows))}
+	for j, c := range t.columns[:len(t.columns)-1] {
+		if drawn.Columns[j].Width = c.width - draw.Gap; !t.output.NoHeader {
+			drawn.Columns[j].Name = c.name
 		}
-		b.WriteString(value)
-		b.WriteString(strings.Repeat(" ", widths[i]-length(value)))
-		at += widths[i]
-	}
-	value := row[last]
-	if terminal > 0 && at+length(value) > terminal && terminal-at >= leastLast {
-		value = strings.ReplaceAll(ansi.Wrap(value, terminal-at, ""), "\n", "\n"+strings.Repeat(" ", at))
-	}
-	b.WriteString(value)
-	b.WriteByte('\n')
-}
-
-func (t *Table) header() []string {
-	names := make([]string, len(t.columns))
-	for i, c := range t.columns {
-		names[i] = c.name
-	}
-	return names
-}
-
-// widths are those of 1.4.3, and wider where a cell is. A column has two spaces behind it.
-func (t *Table) widths(rows [][]string, length func(string) int) []int {
-	widths := make([]int, len(t.columns))
-	for i, c := range t.columns {
-		widths[i] = c.width
-		for _, row := range rows[len(rows)-len(t.rows):] {
-			widths[i] = max(widths[i], length(row[i])+Gap)
+		for i, row := range t.rows {
+			drawn.Rows[i].Cells = append(drawn.Rows[i].Cells, draw.Text(text.PrintableLines(row[j])))
 		}
 	}
-	return widths
+	for i := range drawn.Rows {
+		drawn.Rows[i].Cells = append(drawn.Rows[i].Cells, nil)
+	}
+	return drawn
+}
+
+// narrow lets the first column be cut as long as its names differ, and the others to a few characters.
+func (t *Table) narrow(drawn *draw.Table) {
+	names := []string{t.columns[0].name}
+	for _, row := range drawn.Rows {
+		names = append(names, row.Cells[0].Plain())
+	}
+	for j := range drawn.Columns {
+		drawn.Columns[j].Width, drawn.Columns[j].Least = 0, max(leastCell, draw.Width(t.columns[j].name))
+	}
+	drawn.Columns[0].Least = max(drawn.Columns[0].Least, draw.Distinct(names)+1)
 }
 
 // WriteJSON prints a document on one line.

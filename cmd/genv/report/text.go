@@ -5,8 +5,6 @@ import (
 	"io"
 	"strings"
 
-	"github.com/charmbracelet/x/ansi"
-
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/remote/usage"
@@ -14,6 +12,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/text"
+	"github.com/seed-3119e985/genv/snapshot/text/draw"
 )
 
 // write prints a document in the format that a request asks for: as a table with bars, as CSV or
@@ -140,68 +139,35 @@ const (
 // table is the rows as text: as many columns as fit, and bars in what is left. width is that of
 // the terminal; 0 for none, which gets no bars.
 func table(d *report.Document, output render.Output, width int, colourful bool) string {
-	shown := columns(d)
-	cells := make([][]string, len(shown)) // by column, the title first
-	fits := make([]render.Fit, len(shown))
-	for i, c := range shown {
-		if !output.NoHeader {
-			cells[i] = append(cells[i], c.title)
+	t := draw.Table{Painter: draw.Painter{Colour: colourful}, Rows: make([]draw.Row, len(d.Rows))}
+	for i, c := range columns(d) {
+		t.Columns = append(t.Columns, draw.Column{Name: c.title, Order: c.order, Right: i > 0})
+		if output.NoHeader {
+			t.Columns[i].Name = ""
 		}
 		for j := range d.Rows {
-			cells[i] = append(cells[i], c.cell(&d.Rows[j]))
+			t.Rows[j].Cells = append(t.Rows[j].Cells, draw.Text(c.cell(&d.Rows[j])))
 		}
-		for _, cell := range cells[i] {
-			fits[i].Width = max(fits[i].Width, ansi.StringWidth(cell))
-		}
-		fits[i].Order = c.order
 	}
-	fits[0].Least = min(fits[0].Width, longKey)
-	widths := make([]int, len(fits))
-	for i := range fits {
-		widths[i] = fits[i].Width
-	}
+	t.Columns[0].Least = longKey
+	room := width
 	if width >= leastForBar {
-		widths = render.FitWidths(fits, width-leastBar-render.Gap)
-	} else if width > 0 {
-		widths = render.FitWidths(fits, width)
+		room -= leastBar + draw.Gap
 	}
-	used := -render.Gap
-	for _, w := range widths {
-		if w != render.LeftOut {
-			used += w + render.Gap
+	if bar := min(width-t.Fit(room)-draw.Gap, mostBar); bar >= leastBar {
+		t.Columns = append(t.Columns, draw.Column{Width: bar})
+		for i := range d.Rows {
+			t.Rows[i].Cells = append(t.Rows[i].Cells, barOf(&d.Rows[i], d, bar))
 		}
+		t.Fit(width)
 	}
-	bar := min(width-used-render.Gap, mostBar)
-	var all strings.Builder
-	for line := range cells[0] {
-		var b strings.Builder
-		writeLine(&b, cells, widths, line)
-		if row := line - len(cells[0]) + len(d.Rows); row >= 0 && bar >= leastBar {
-			b.WriteString(strings.Repeat(" ", render.Gap) + barOf(&d.Rows[row], d, bar, colourful))
-		}
-		all.WriteString(strings.TrimRight(b.String(), " ") + "\n")
-	}
-	return all.String()
-}
-
-// writeLine writes a line of cells: the key to the left, and figures to the right.
-func writeLine(b *strings.Builder, cells [][]string, widths []int, line int) {
-	for i := range cells {
-		if widths[i] == render.LeftOut {
-			continue
-		}
-		cell := ansi.Truncate(cells[i][line], widths[i], "…")
-		padding := strings.Repeat(" ", widths[i]-ansi.StringWidth(cell))
-		if i == 0 {
-			b.WriteString(cell + padding)
-		} else {
-			b.WriteString(strings.Repeat(" ", render.Gap) + padding + cell)
-		}
-	}
+	var b strings.Builder
+	t.Write(&b, !output.NoHeader)
+	return b.String()
 }
 
 // barOf is a bar of the attached time: used, then idle.
-func barOf(r *report.Row, d *report.Document, width int, colourful bool) string {
+func barOf(r *report.Row, d *report.Document, width int) draw.Cell {
 	most := int64(1)
 	for i := range d.Rows {
 		most = max(most, d.Rows[i].Attached)
@@ -209,8 +175,7 @@ func barOf(r *report.Row, d *report.Document, width int, colourful bool) string 
 	length := func(seconds int64) int { return int((seconds*int64(width) + most/2) / most) }
 	all := length(r.Attached)
 	used := min(length(r.Attached-r.Idle), all)
-	if !colourful || all == 0 {
-		return strings.Repeat("█", used) + strings.Repeat("░", all-used)
+	return draw.Cell{
+		{Text: strings.Repeat("█", used), Style: draw.Green}, {Text: strings.Repeat("░", all-used), Style: draw.Yellow},
 	}
-	return "\x1b[32m" + strings.Repeat("█", used) + "\x1b[33m" + strings.Repeat("░", all-used) + "\x1b[0m"
 }

@@ -6,19 +6,19 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/remote/top/draw"
+	"github.com/seed-3119e985/genv/snapshot/text/draw"
 )
 
 func TestColumnsFitTheScreen(t *testing.T) {
 	table := draw.Table{
 		Columns: []draw.Column{
-			{Name: "HOST", Least: 6, Flexible: true},
-			{Name: "N", Least: 3, Right: true},
-			{Name: "USERS", Least: 5, Flexible: true, Drop: 2},
-			{Name: "AGE", Least: 3, Right: true, Drop: 1},
+			{Name: "HOST", Width: 6, Least: 6},
+			{Name: "N", Width: 3, Right: true},
+			{Name: "USERS", Width: 5, Least: 5, Order: 1},
+			{Name: "AGE", Width: 3, Right: true, Order: 2},
 		},
 		Rows: []draw.Row{{Prefix: "> ", Cells: []draw.Cell{draw.Text("a-long-name"), draw.Text("7"), draw.Text("alice bob"), draw.Text("3s")}}},
-		Sort: 1, Backward: true,
+		Sort: 2, Backward: true,
 	}
 	for screen, want := range map[int][]string{
 		40: {"  HOST          Nv  USERS      AGE      ", "> a-long-name    7  alice bob   3s"},
@@ -44,6 +44,6 @@ func TestShownIsOneLineWithoutControls(t *testing.T) {
 
 func TestPainterWithoutColours(t *testing.T) {
 	require.Equal(t, "x", draw.Painter{}.Paint("x", draw.Red))
-	require.Equal(t, "\x1b[1mx\x1b[m", draw.Painter{}.Paint("x", draw.Bold, draw.Red))
-	require.Equal(t, "\x1b[1;31mx\x1b[m", draw.Painter{Colour: true}.Paint("x", draw.Bold, draw.Red))
+	require.Equal(t, "\x1b[1mx\x1b[0m", draw.Painter{}.Paint("x", draw.Bold, draw.Red))
+	require.Equal(t, "\x1b[1;31mx\x1b[0m", draw.Painter{Colour: true}.Paint("x", draw.Bold, draw.Red))
 }

@@ -65,9 +65,9 @@ func Text(s string) Cell { return Cell{{Text: s}} }
 // Styled is a cell of one style.
 func Styled(s string, as Style) Cell { return Cell{{s, as}} }
 
-func (c Cell) width() (n int) {
+func (c Cell) width(length func(string) int) (n int) {
 	for _, s := range c {
-		n += Width(s.Text)
+		n += length(s.Text)
 	}
 	return n
 }
@@ -81,11 +81,8 @@ func (c Cell) Plain() string {
 	return b.String()
 }
 
-// cut shortens a cell to a width; … is where it was cut.
+// cut shortens a cell that is wider than that; … is where it was cut.
 func (c Cell) cut(most int) Cell {
-	if c.width() <= most {
-		return c
-	}
 	if most <= 0 {
 		return nil
 	}
@@ -126,7 +123,7 @@ func (p Painter) Paint(s string, styles ...Style) string {
 	if s == "" || len(codes) == 0 {
 		return s
 	}
-	return "\x1b[" + strings.Join(codes, ";") + "m" + s + "\x1b[m"
+	return "\x1b[" + strings.Join(codes, ";") + "m" + s + "\x1b[0m"
 }
 
 // Width is how many columns a text takes on a terminal.
