@@ -5,17 +5,20 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
 	"golang.org/x/crypto/bcrypt"
 
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 )
 
 // maxCost is the highest cost of a password's hash: a second.
 const maxCost = 14
+
+// maxAccessFile bounds each file that is read, in bytes.
+const maxAccessFile = 4 << 20
 
 // accessRules are what a file says.
 type accessRules struct {
@@ -33,7 +36,7 @@ var clientAuthTypes = map[string]tls.ClientAuthType{
 
 // readAccess reads a file and those that it names. If one of those can't be used, it returns their names with the error.
 func readAccess(path string) (*accessRules, error) {
-	data, err := os.ReadFile(path)
+	data, err := folder.ReadRegular(path, maxAccessFile)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +131,7 @@ func (k *keyPair) parse(n *strictyaml.Node) {
 // config reads the files. It doesn't offer HTTP/2, as the program may be built without that, and
 // no resumption, which could outlive the certificates of clients.
 func (k *keyPair) config() (*tls.Config, error) {
-	pair, err := tls.LoadX509KeyPair(k.cert, k.key)
+	pair, err := k.read()
 	if err != nil {
 		return nil, fmt.Errorf("%s with %s: %w", k.cert, k.key, err)
 	}
@@ -139,7 +142,7 @@ func (k *keyPair) config() (*tls.Config, error) {
 	if k.clientCA == "" {
 		return config, nil
 	}
-	data, err := os.ReadFile(k.clientCA)
+	data, err := folder.ReadRegular(k.clientCA, maxAccessFile)
 	if err != nil {
 		return nil, err
 	}
@@ -148,4 +151,16 @@ func (k *keyPair) config() (*tls.Config, error) {
 		return nil, fmt.Errorf("%s holds no certificate", k.clientCA)
 	}
 	return config, nil
+}
+
+func (k *keyPair) read() (pair tls.Certificate, err error) {
+	cert, err := folder.ReadRegular(k.cert, maxAccessFile)
+	if err != nil {
+		return pair, err
+	}
+	key, err := folder.ReadRegular(k.key, maxAccessFile)
+	if err != nil {
+		return pair, err
+	}
+	return tls.X509KeyPair(cert, key)
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/remote/web"
 )
@@ -96,6 +97,40 @@ func TestCertificates(t *testing.T) {
 	require.NoError(t, os.WriteFile(key, good, 0o600))
 	_, err = web.OpenAccess(path, time.Now, nil)
 	require.ErrorContains(t, err, "private key does not match")
+}
+
+// TestFIFO: reading a file that is a FIFO doesn't wait for somebody who writes to it.
+func TestFIFO(t *testing.T) {
+	const config = `tls_server_config:
+  cert_file: cert
+  key_file: key
+  client_ca_file: ca
+  client_auth_type: RequireAndVerifyClientCert
+`
+	for _, name := range []string{"web.yml", "cert", "key", "ca"} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			writePair(t, dir, 1, time.Now())
+			require.NoError(t, os.Symlink("cert", filepath.Join(dir, "ca")))
+			path := filepath.Join(dir, "web.yml")
+			require.NoError(t, os.WriteFile(path, []byte(config), 0o600))
+			_, err := web.OpenAccess(path, time.Now, nil)
+			require.NoError(t, err)
+			require.NoError(t, os.Remove(filepath.Join(dir, name)))
+			require.NoError(t, unix.Mkfifo(filepath.Join(dir, name), 0o600))
+			opened := make(chan error, 1)
+			go func() {
+				_, err := web.OpenAccess(path, time.Now, nil)
+				opened <- err
+			}()
+			select {
+			case err := <-opened:
+				require.ErrorContains(t, err, "not a regular file")
+			case <-time.After(10 * time.Second):
+				require.Fail(t, "it waits")
+			}
+		})
+	}
 }
 
 // TestWeakerFiles: a listener that was opened for other machines isn't opened to everybody by a change.

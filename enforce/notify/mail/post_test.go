@@ -18,6 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/enforce/notify/mail"
 	"github.com/seed-3119e985/genv/enforce/notify/mail/mailtest"
@@ -155,6 +156,14 @@ func TestLogins(t *testing.T) {
 	}
 }
 
+// fifo is one that is never written to.
+func fifo(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "fifo")
+	require.NoError(t, unix.Mkfifo(path, 0o600))
+	return path
+}
+
 // Neither a password nor a mail leaves unless the connection is encrypted as the policy
 // wants it; the mail waits.
 func TestNothingLeavesInTheClear(t *testing.T) {
@@ -170,6 +179,8 @@ func TestNothingLeavesInTheClear(t *testing.T) {
 		"an unknown authority":    {nil, func(m *policy.Mail, _ *mailtest.Server) { m.CAFile = "" }, "certificate"},
 		"another name":            {[]mailtest.Option{mailtest.OtherName}, nil, "certificate"},
 		"a file others may read":  {nil, func(m *policy.Mail, _ *mailtest.Server) { m.PasswordFile = password(t, 0o644) }, "0644"},
+		"a FIFO of authorities":   {nil, func(m *policy.Mail, _ *mailtest.Server) { m.CAFile = fifo(t) }, "not a regular file"},
+		"a FIFO with a password":  {nil, func(m *policy.Mail, _ *mailtest.Server) { m.PasswordFile = fifo(t) }, "not a regular file"},
 		"no such file":            {nil, func(m *policy.Mail, _ *mailtest.Server) { m.PasswordFile = "/no/such/file" }, "no such file"},
 		"implicit TLS to a plain": {[]mailtest.Option{mailtest.WithoutTLS}, func(m *policy.Mail, _ *mailtest.Server) { m.TLS = policy.Implicit }, "tls"},
 	} {

@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"net"
 	"net/textproto"
-	"os"
 	"time"
 
 	gomail "github.com/wneessen/go-mail"
 	"github.com/wneessen/go-mail/smtp"
 
 	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -127,12 +127,15 @@ func (s server) greet(ctx context.Context, conn net.Conn) (*smtp.Client, error) 
 	return client.DialToSMTPClientWithContext(ctx)
 }
 
+// maxCAFile is more than the authorities of a system take, in bytes.
+const maxCAFile = 4 << 20
+
 func (s server) tls(host string) (*tls.Config, error) {
 	config := &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}
 	if s.settings.CAFile == "" {
 		return config, nil
 	}
-	data, err := os.ReadFile(s.settings.CAFile)
+	data, err := folder.ReadRegular(s.settings.CAFile, maxCAFile)
 	if err != nil {
 		return nil, err
 	}

@@ -29,20 +29,40 @@ func OpenTrustedPath(root, path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	// O_NONBLOCK is for a FIFO, which would block.
-	file, err := os.OpenFile(found, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	file, err := openRegular(found, unix.O_NOFOLLOW)
+	if errors.Is(err, errNotRegular) {
+		err = fmt.Errorf("%w: %w", ErrUntrusted, err)
+	}
+	return file, err
+}
+
+var errNotRegular = errors.New("not a regular file")
+
+// openRegular opens a regular file for reading. O_NONBLOCK is for a FIFO, which would block.
+func openRegular(path string, flags int) (*os.File, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|flags, 0)
 	if err != nil {
 		return nil, err
 	}
 	info, err := file.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%w: %s is not a regular file", ErrUntrusted, found)
+		err = fmt.Errorf("%s: %w", path, errNotRegular)
 	}
 	if err != nil {
 		_ = file.Close()
 		return nil, err
 	}
 	return file, nil
+}
+
+// ReadRegular returns the content of a regular file. It doesn't wait at a FIFO. More than limit
+// bytes are an error.
+func ReadRegular(path string, limit int64) ([]byte, error) {
+	file, err := openRegular(path, 0)
+	if err != nil {
+		return nil, err
+	}
+	return readAll(file, limit)
 }
 
 // ReadTrustedPath returns the content of a file as of OpenTrustedPath. More than limit bytes are
@@ -52,6 +72,11 @@ func ReadTrustedPath(root, path string, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	return readAll(file, limit)
+}
+
+// readAll reads a file, and closes it.
+func readAll(file *os.File, limit int64) ([]byte, error) {
 	defer file.Close()
 	data, err := io.ReadAll(io.LimitReader(file, limit+1))
 	if err == nil && int64(len(data)) > limit {
