@@ -40,9 +40,9 @@ func (d *Document) judgeControllers(e *Election) {
 		if h.acting == nil {
 			continue
 		}
-		c := checkActing(h.acting, e, source)
+		c := h.Check(doctor.Controller)
+		*c = checkActing(h.acting, e, source)
 		others = others || c.Cause == "other-controller"
-		h.Checks[len(h.Checks)-1] = c
 		h.Status = doctor.Overall(h.Checks)
 	}
 	d.Controllers = e.checks(others, d.Time)

@@ -48,16 +48,16 @@ type Host struct {
 	acting *agent.Acting // nil if that isn't known
 }
 
-// Check returns the check with a name.
-func (h *Host) Check(name doctor.Name) doctor.Check {
-	return h.Checks[slices.IndexFunc(h.Checks, func(c doctor.Check) bool { return c.Name == name })]
+// Check is the check with a name. Each host has all of doctor.Names.
+func (h *Host) Check(name doctor.Name) *doctor.Check {
+	return &h.Checks[slices.IndexFunc(h.Checks, func(c doctor.Check) bool { return c.Name == name })]
 }
 
 // examination is the work on one host.
 type examination struct {
 	*Doctor
 	host  remote.Host
-	token string // marks the output of our commands
+	token string         // marks the output of our commands
 	way   *sshclient.Way // nil if the configuration can't be used
 	found map[doctor.Name]doctor.Check
 	Host

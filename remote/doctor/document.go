@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/snapshot/doctor"
 )
 
@@ -23,11 +24,13 @@ type Document struct {
 	// Controllers are the checks of an election: etcd, the leader, and each standby and each that is lost.
 	Controllers []doctor.Check   `json:"controllers"`
 	Failed      []remote.Failure `json:"failed"` // hosts on which no command ran
+	// Duplicates are names of machines that have another name here too.
+	Duplicates []controller.Duplicate `json:"duplicates"`
 }
 
 // DocumentOf judges the controllers of hosts, and counts hosts. e is nil if there is no election.
 func DocumentOf(hosts []Host, e *Election, genv doctor.Program, at time.Time) Document {
-	d := Document{Schema: Schema, Time: at.UTC(), Genv: genv, Hosts: hosts, Failed: []remote.Failure{}}
+	d := Document{Schema: Schema, Time: at.UTC(), Genv: genv, Hosts: hosts, Failed: []remote.Failure{}, Duplicates: []controller.Duplicate{}}
 	d.judgeControllers(e)
 	d.Status = doctor.Overall(d.Controllers)
 	for i := range hosts {

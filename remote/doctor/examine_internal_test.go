@@ -109,7 +109,7 @@ func answering(sections ...string) *network {
 
 func TestSudo(t *testing.T) {
 	who, end := "who\nadmin\n1000\n6.1.0\nx86_64\n", "end\n"
-	genv := "genv\nsudo 0 755 1:2\n/usr/local/bin/genv\nlogin 0 755 1:2\n/usr/local/bin/genv\n"
+	genv := "genv\nsudo 0 755 1:2 /usr/local/bin/genv\nlogin 0 755 1:2 /usr/local/bin/genv\n"
 	list := func(rules string) string {
 		return "sudo\n0\nUser admin may run the following commands on x:\n" + rules
 	}
@@ -159,7 +159,7 @@ func TestAnotherProgram(t *testing.T) {
 
 // TestAHostThatStops: one that answers the survey and then nothing takes no longer than Timeout.
 func TestAHostThatStops(t *testing.T) {
-	n := answering("who\na\n1\n", "sudo\n", "genv\nlogin 0 755 1:2\n/g\n", "version\n", "end\n")
+	n := answering("who\na\n1\n", "sudo\n", "genv\nlogin 0 755 1:2 /g\n", "version\n", "end\n")
 	survey := n.run
 	n.run = func(ctx context.Context, args []string) (string, error) {
 		if len(args) > 4 && args[2] == surveyScript {
@@ -214,7 +214,7 @@ func TestPlainFacts(t *testing.T) {
 	require.True(t, stateIn(map[string]string{"folder": "/s\n"}).Missing)
 	require.Equal(t, doctor.Skipped, doctor.CheckState(stateIn(nil)).Status)
 
-	spaces := spacesIn("/var/tmp/genv\n/dev/sda1 100000 90000 10000 90% /\n/dev/sda1 1000 990 10 99% /\n/var/log/genv\ntmpfs 1000000 0 1000000 0% /var/log\n", "/dev/sda1 / ext4 rw 0 0\ntmpfs /var/log tmpfs ro,size=1g 0 0\n")
+	spaces := spacesIn("/var/tmp/genv /dev/sda1 100000 90000 10000 90% / /dev/sda1 1000 990 10 99% /\n/var/log/genv tmpfs 1000000 0 1000000 0% /var/log\n", "/dev/sda1 / ext4 rw 0 0\ntmpfs /var/log tmpfs ro,size=1g 0 0\n")
 	require.Len(t, spaces, 2)
 	require.Equal(t, uint64(10), spaces[0].Inodes)
 	require.Equal(t, uint64(10000<<10), spaces[0].Free)
@@ -226,13 +226,13 @@ func TestPlainFacts(t *testing.T) {
 		parts map[string]string
 		err   error
 	}{
-		{map[string]string{"smi": "0, Enabled, 550\n", "smi-end 0 1000000000 1250000000": ""}, nil},
+		{map[string]string{"smi": "0, Enabled, 550\n", "smi-end": "0 1000000000 1250000000\n"}, nil},
 		{map[string]string{"smi": ""}, nvidiasmi.ErrTimeout},
-		{map[string]string{"smi-end 124 1 2": ""}, nvidiasmi.ErrTimeout},
-		{map[string]string{"smi-end 127 1 2": ""}, nvidiasmi.ErrNotInstalled},
-		{map[string]string{"smi-end x 1 2": ""}, nvidiasmi.ErrGarbled},
-		{map[string]string{"smi-end 0 1 2": ""}, nvidiasmi.ErrNoDevices},
-		{map[string]string{"smi": "Failed to initialize NVML: Driver/library version mismatch\n", "smi-end 18 1 2": ""}, nvidiasmi.ErrVersionMismatch},
+		{map[string]string{"smi-end": "124 1 2"}, nvidiasmi.ErrTimeout},
+		{map[string]string{"smi-end": "127 1 2"}, nvidiasmi.ErrNotInstalled},
+		{map[string]string{"smi-end": "x 1 2"}, nvidiasmi.ErrGarbled},
+		{map[string]string{"smi-end": "0 1 2"}, nvidiasmi.ErrNoDevices},
+		{map[string]string{"smi": "Failed to initialize NVML: Driver/library version mismatch\n", "smi-end": "18 1 2"}, nvidiasmi.ErrVersionMismatch},
 	} {
 		d := driverIn(tt.parts)
 		if tt.err == nil {
@@ -247,7 +247,7 @@ func TestPlainFacts(t *testing.T) {
 // FuzzSections: whatever a host prints, the checks that come of it have a status, and
 // nothing that reaches a terminal unescaped.
 func FuzzSections(f *testing.F) {
-	f.Add("\ntok who\nadmin\n0\n6.1\nx\n\ntok sudo\n0\nx\n\ntok genv\nlogin 0 755 1:2\n/g\n\ntok folder\n/s\n43ff 0 3 4096\n\ntok files\n81b6 0 1 12 envs.json\n\ntok content-envs.json\n{}\n\ntok disk\n/s\nd 1 2 3 4 /\n\ntok smi\n\ntok smi-end 0 1 2\n\ntok end\n")
+	f.Add("\ntok who\nadmin\n0\n6.1\nx\n\ntok sudo\n0\nx\n\ntok genv\nlogin 0 755 1:2 /g\n\ntok folder\n/s\n43ff 0 3 4096\n\ntok files\n81b6 0 1 12 envs.json\n\ntok content-envs.json\n{}\n\ntok disk\n/s d 1 2 3 4% /\n\ntok smi\n\ntok smi-end\n0 1 2\n\ntok end\n")
 	f.Fuzz(func(t *testing.T, output string) {
 		parts := sections([]byte(output), "tok")
 		s := parseSurvey(parts)

@@ -26,11 +26,11 @@ const plainScript = `LC_ALL=C; export LC_ALL; t=$1; say() { echo; echo "$t $1"; 
 	`near() { p=$1; until [ -e "$p" ]; do p=$(dirname "$p"); done; echo "$p"; }; ` +
 	`say ns; stat -Lc %i /proc/self/ns/pid; say mounts; head -c 65536 /proc/self/mounts; ` +
 	`say units; if [ -d /run/systemd/system ]; then timeout 5 systemctl show --no-pager --property="$3" $4; else echo absent; fi; ` +
-	`say disk; for f in "$d" /var/log/genv; do p=$(near "$f"); echo "$f"; df -Pk "$p" | tail -n 1; df -Pi "$p" 2>/dev/null | tail -n 1; done; ` +
+	`say disk; for f in "$d" /var/log/genv; do p=$(near "$f"); echo "$f" $(df -Pk "$p" | tail -n 1) $(df -Pi "$p" 2>/dev/null | tail -n 1); done; ` +
 	`say folder; echo "$d"; stat -c "%f %u %h %s" "$d"; ` +
 	`say files; for f in envs.json devices.json genv.lock; do stat -c "%f %u %h %s $f" "$d/$f"; done 2>/dev/null; ` +
 	`for f in envs.json devices.json; do [ -L "$d/$f" ] || { [ -f "$d/$f" ] && { say "content-$f"; head -c "$5" "$d/$f" | sed "s/^/ /"; }; }; done; ` +
-	`say smi; b=$(date +%s%N); GENV_BYPASS=1 timeout -k 1 "$2" nvidia-smi $6 2>&1; s=$?; say "smi-end $s $b $(date +%s%N)"; say end`
+	`say smi; b=$(date +%s%N); GENV_BYPASS=1 timeout -k 1 "$2" nvidia-smi $6 2>&1; s=$?; say smi-end; echo "$s $b $(date +%s%N)"; say end`
 
 // plain makes the checks of the host with plain commands, as the login.
 func (e *examination) plain(ctx context.Context) {
@@ -68,20 +68,14 @@ func parse(text string) uint64 {
 
 // driverIn reads what nvidia-smi printed. Without its end it is still running.
 func driverIn(parts map[string]string) doctor.Driver {
-	var status string
-	var took time.Duration
-	for name := range parts {
-		if f := strings.Fields(name); len(f) == 4 && f[0] == "smi-end" {
-			status = f[1]
-			if from, to := parse(f[2]), parse(f[3]); from > 0 && to > from {
-				took = time.Duration(to - from)
-			}
-		}
+	end := append(strings.Fields(parts["smi-end"]), "", "", "")
+	var d doctor.Driver
+	if from, to := parse(end[1]), parse(end[2]); from > 0 && to > from {
+		d.Took = time.Duration(to - from)
 	}
-	d := doctor.Driver{Took: took}
-	code, err := strconv.Atoi(status)
+	code, err := strconv.Atoi(end[0])
 	switch {
-	case slices.Contains([]string{"", "124", "137"}, status):
+	case slices.Contains([]string{"", "124", "137"}, end[0]):
 		d.Err = nvidiasmi.ErrTimeout
 	case code == 127:
 		d.Err = nvidiasmi.ErrNotInstalled
@@ -163,27 +157,28 @@ func unitsIn(printed string) doctor.Systemd {
 	return s
 }
 
-// spacesIn reads the lines of df: for each folder its path, the kilobytes, and the inodes
-// where df counts them.
+// spacesIn reads a line for each folder: its path, what df says of the kilobytes, and of the inodes
+// where it counts them.
 func spacesIn(printed, mounts string) []doctor.Space {
 	var spaces []doctor.Space
 	for line := range strings.Lines(printed) {
 		f := strings.Fields(line)
-		switch {
-		case len(f) == 1 && strings.HasPrefix(f[0], "/"):
-			what := "the state files"
-			if f[0] == "/var/log/genv" {
-				what = "the record"
-			}
-			spaces = append(spaces, doctor.Space{For: what, Path: doctor.OneLine(f[0]), NoInodes: true, Err: fmt.Errorf("df printed nothing about it")})
-		case len(f) == 6 && len(spaces) > 0:
-			s := &spaces[len(spaces)-1]
-			if s.Err != nil { // the first line, of kilobytes
-				s.Err, s.Free, s.ReadOnly = nil, parse(f[3])<<10, readOnly(f[5], mounts)
-				continue
-			}
-			s.Inodes, s.NoInodes = parse(f[3]), parse(f[1]) == 0
+		if len(f) == 0 {
+			continue
 		}
+		s := doctor.Space{For: "the state files", Path: doctor.OneLine(f[0]), NoInodes: true}
+		if f[0] == "/var/log/genv" {
+			s.For = "the record"
+		}
+		if len(f) >= 7 {
+			s.Free, s.ReadOnly = parse(f[4])<<10, readOnly(f[6], mounts)
+		} else {
+			s.Err = errors.New("df printed nothing about it")
+		}
+		if len(f) >= 13 {
+			s.Inodes, s.NoInodes = parse(f[10]), parse(f[8]) == 0
+		}
+		spaces = append(spaces, s)
 	}
 	return spaces
 }

@@ -164,66 +164,31 @@ func (r *sudoRules) allows(program string, args ...string) sudoAnswer {
 
 func (c *sudoRule) matches(program, args string) bool {
 	return c.program == "ALL" && c.anyArgs ||
-		c.matchesProgram(program) && (c.anyArgs || args == "" && c.args == `""` || c.like(c.args, args))
+		c.matchesProgram(program) && (c.anyArgs || args == "" && c.args == `""` || c.like(c.args, args, true))
 }
 
-// matchesProgram compares the paths: a folder with a slash at its end means the
-// programs in it, a wildcard doesn't match a slash.
+// matchesProgram compares the paths: a folder with a slash at its end means the programs in it.
 func (c *sudoRule) matchesProgram(program string) bool {
 	if strings.HasSuffix(c.program, "/") {
 		return path.Dir(program)+"/" == c.program
 	}
-	sameDepth := strings.Count(c.program, "/") == strings.Count(program, "/")
-	return (sameDepth || isExpression(c.program)) && c.like(c.program, program)
+	return c.like(c.program, program, false)
 }
 
-func isExpression(pattern string) bool {
-	return strings.HasPrefix(pattern, "^") && strings.HasSuffix(pattern, "$")
-}
-
-// like compares a text with a regular expression or a pattern of fnmatch(3). It takes one that can't be
-// read, since sudo's expressions are POSIX's, for one that refuses the command.
-func (c *sudoRule) like(pattern, text string) bool {
-	switch {
-	case len(pattern) > maxSudoPattern:
-		return c.refuses
-	case isExpression(pattern):
-	case !strings.ContainsAny(pattern, `*?[\`):
-		return pattern == text
-	default:
-		pattern = expressionOf(pattern)
-	}
-	e, err := regexp.Compile(`(?s)\A(?:` + pattern + `)\z`)
-	if err != nil {
+// like compares a text with a regular expression or a pattern of fnmatch(3), a wildcard of which may match
+// a slash in arguments alone. It takes one that can't be read, since sudo's expressions are POSIX's, for one
+// that refuses the command.
+func (c *sudoRule) like(pattern, text string, slashes bool) bool {
+	if len(pattern) > maxSudoPattern {
 		return c.refuses
 	}
-	return e.MatchString(text)
-}
-
-// expressionOf is a pattern of fnmatch(3) as a regular expression. A wildcard in arguments
-// matches any character, a space and a slash, too.
-func expressionOf(pattern string) string {
-	var b strings.Builder
-	for i := 0; i < len(pattern); i++ {
-		end := strings.IndexByte(pattern[i+1:], ']')
-		switch c := pattern[i]; {
-		case c == '*':
-			b.WriteString(".*")
-		case c == '?':
-			b.WriteByte('.')
-		case c == '[' && end > 0:
-			class := strings.ReplaceAll(pattern[i+1:i+1+end], `\`, `\\`)
-			if class[0] == '!' {
-				class = "^" + class[1:]
-			}
-			b.WriteString("[" + class + "]")
-			i += end + 1
-		case c == '\\' && i+1 < len(pattern):
-			i++
-			fallthrough
-		default:
-			b.WriteString(regexp.QuoteMeta(pattern[i : i+1]))
-		}
+	if strings.HasPrefix(pattern, "^") && strings.HasSuffix(pattern, "$") {
+		e, err := regexp.Compile(`(?s)\A(?:` + pattern + `)\z`)
+		return err == nil && e.MatchString(text) || err != nil && c.refuses
 	}
-	return b.String()
+	if slashes { // which no wildcard of package path matches
+		pattern, text = strings.ReplaceAll(pattern, "/", "\x00"), strings.ReplaceAll(text, "/", "\x00")
+	}
+	matches, err := path.Match(strings.ReplaceAll(pattern, "[!", "[^"), text)
+	return matches || err != nil && c.refuses
 }

@@ -46,6 +46,7 @@ func TestAllows(t *testing.T) {
 		{"which matches no slash", "    (root) NOPASSWD: /usr/*/genv\n", serve, sudoRefused},
 		{"no arguments at all", "    (root) NOPASSWD: " + genv + " \"\"\n", serve, sudoRefused},
 		{"a class", "    (root) NOPASSWD: " + genv + " usage [!a]erve *\n", serve, sudoAllowed},
+		{"a wildcard in the arguments matches a slash", "    (root) NOPASSWD: " + genv + " usage serve*x\n", []string{"usage", "serve", "--path", "/a/x"}, sudoAllowed},
 		{"an escaped comma", "    (root) NOPASSWD: " + genv + " usage serve --token x\\,y\n", []string{"usage", "serve", "--token", "x,y"}, sudoAllowed},
 		{"an expression", "    (root) NOPASSWD: " + genv + " ^usage (serve|snapshot) .*$\n", serve, sudoAllowed},
 		{"a bad expression allows nothing", "    (root) NOPASSWD: " + genv + " ^usage ((.*$\n", serve, sudoRefused},

@@ -20,7 +20,7 @@ const surveyScript = `LC_ALL=C; export LC_ALL; t=$1; say() { echo; echo "$t $1";
 	`say who; id -un; id -u; uname -r; uname -m; say os; head -c 4096 /etc/os-release; ` +
 	`say sudo; l=; if [ "$3" = sudo ]; then l=$(sudo -n -l 2>&1); echo $?; printf "%.65536s\n" "$l"; fi; ` +
 	`d=$(printf "%s\n" "$l" | sed -n "s/.*secure_path=\([^,]*\).*/\1/p" | head -n 1 | tr -d "\\\\"); ` +
-	`show() { case $2 in /*) stat -Lc "$1 %u %a %d:%i" "$2"; echo "$2";; esac; }; ` +
+	`show() { case $2 in /*) echo "$1 $(stat -Lc "%u %a %d:%i" "$2") $2";; esac; }; ` +
 	`p=$(command -v "$2"); q=$(PATH="${d:-$PATH}"; command -v "$2"); ` +
 	`r=$(PATH=/usr/local/bin:/usr/local/sbin:/usr/bin:/opt/genv/bin; command -v "$2"); ` +
 	`say genv; show login "$p"; show sudo "$q"; show usual "$r"; ` +
@@ -110,17 +110,15 @@ func parseSurvey(parts map[string]string) survey {
 	if code, err := strconv.ParseUint(status, 10, 8); err == nil {
 		s.status, s.sudo = int(code), listed
 	}
-	lines := strings.Split(parts["genv"], "\n")
-	for i := 0; i+1 < len(lines); i++ {
-		f := strings.Fields(lines[i])
-		if len(f) != 4 || !strings.HasPrefix(lines[i+1], "/") {
+	for line := range strings.Lines(parts["genv"]) {
+		f := strings.SplitN(strings.TrimSuffix(line, "\n"), " ", 5)
+		if len(f) < 5 || !strings.HasPrefix(f[4], "/") {
 			continue
 		}
 		mode, err := strconv.ParseUint(f[2], 8, 32)
 		if _, known := s.programs[f[0]]; err == nil && !known {
-			s.programs[f[0]] = program{path: lines[i+1], uid: f[1], mode: mode, file: f[3]}
+			s.programs[f[0]] = program{path: f[4], uid: f[1], mode: mode, file: f[3]}
 		}
-		i++
 	}
 	s.version = doctor.OneLine(lastLine(parts["version"]))
 	return s

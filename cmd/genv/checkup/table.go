@@ -48,72 +48,66 @@ func titleOf(name doctor.Name) string {
 	return strings.ToUpper(string(name))
 }
 
-// table is a table of hosts: its columns, the gap between them, and whether the words are short.
-type table struct {
-	*remotedoctor.Document
-	names []doctor.Name
-	gap   int
-	short bool
-}
-
 // writeTable writes the table. On a terminal that is too narrow for it the words get
 // shorter, then the gaps, and then columns are left out in which no host has a problem.
 func (s *Style) writeTable(b *strings.Builder, d *remotedoctor.Document) {
-	t, left := table{d, doctor.Names(), 2, false}, []string(nil)
+	names, short, gap, left := doctor.Names(), false, 2, []string(nil)
+	rows, widths, total := cells(d, names, short)
 	for _, narrow := range []func(){
-		func() { t.short = true },
-		func() { t.gap = 1 },
-		func() { t.gap = 2; t.names, left = distinctive(d) },
+		func() { short = true },
+		func() { gap = 1 },
+		func() { gap = 2; names, left = distinctive(d) },
 	} {
-		if _, total := t.widths(); s.Width > 0 && total > s.Width {
+		if s.Width > 0 && total+gap*len(names) > s.Width {
 			narrow()
+			rows, widths, total = cells(d, names, short)
 		}
 	}
-	widths, _ := t.widths()
-	write := func(host string, cell func(doctor.Name) (word, shown string)) {
-		line := pad(host, widths[0])
-		for i, n := range t.names {
-			word, shown := cell(n)
-			line += strings.Repeat(" ", t.gap) + shown + strings.Repeat(" ", widths[i+1]-len(word))
+	for i, row := range rows {
+		if i == 0 && s.NoHeader {
+			continue
+		}
+		line := pad(row[0], widths[0])
+		for j, n := range names {
+			word := row[j+1]
+			if i > 0 {
+				word = s.coloured(word, d.Hosts[i-1].Check(n).Status)
+			}
+			line += strings.Repeat(" ", gap) + word + strings.Repeat(" ", widths[j+1]-len(row[j+1]))
 		}
 		b.WriteString(strings.TrimRight(line, " ") + "\n")
-	}
-	if !s.NoHeader {
-		write("HOST", func(n doctor.Name) (string, string) { return titleOf(n), titleOf(n) })
-	}
-	for i := range d.Hosts {
-		write(text.Printable(d.Hosts[i].Host), func(n doctor.Name) (string, string) {
-			status := d.Hosts[i].Check(n).Status
-			return t.word(status), s.coloured(t.word(status), status)
-		})
 	}
 	if len(left) > 0 {
 		s.wrap(b, 0, "Columns left out, in which no host has a problem: "+strings.Join(left, ", "))
 	}
 }
 
-func (t *table) word(status doctor.Status) string {
-	if t.short {
-		return words[status].short
+// cells are the words of the table, with the header, the widths of the columns, and that of all of them.
+func cells(d *remotedoctor.Document, names []doctor.Name, short bool) (rows [][]string, widths []int, total int) {
+	header := []string{"HOST"}
+	for _, n := range names {
+		header = append(header, titleOf(n))
 	}
-	return words[status].word
-}
-
-// widths are those of the columns, the first of which has the hosts, and of the table.
-func (t *table) widths() (widths []int, total int) {
-	widths = []int{len("HOST")}
-	for i := range t.Hosts {
-		widths[0] = max(widths[0], utf8.RuneCountInString(text.Printable(t.Hosts[i].Host)))
-	}
-	total = widths[0]
-	for _, n := range t.names {
-		width := len(titleOf(n))
-		for i := range t.Hosts {
-			width = max(width, len(t.word(t.Hosts[i].Check(n).Status)))
+	rows = append(rows, header)
+	for i := range d.Hosts {
+		row := []string{text.Printable(d.Hosts[i].Host)}
+		for _, n := range names {
+			w := words[d.Hosts[i].Check(n).Status]
+			if short {
+				w.word = w.short
+			}
+			row = append(row, w.word)
 		}
-		widths, total = append(widths, width), total+t.gap+width
+		rows = append(rows, row)
 	}
-	return widths, total
+	widths = make([]int, len(header))
+	for j := range header {
+		for _, row := range rows {
+			widths[j] = max(widths[j], utf8.RuneCountInString(row[j]))
+		}
+		total += widths[j]
+	}
+	return rows, widths, total
 }
 
 // distinctive are the checks in which a host has a problem, and the titles of the others.

@@ -72,11 +72,11 @@ func (p *program) remoteDoctor(c *cli.Context) error {
 		return err
 	}
 	defer f.close()
-	document, duplicates := f.examine(c.Context, &leader)
+	document := f.examine(c.Context, &leader)
 	f.progress.End()
-	render.WriteDuplicates(p.Err, duplicates)
+	render.WriteDuplicates(p.Err, document.Duplicates)
 	if output.Format == "json" {
-		err = render.WriteJSON(p.Out, doctorDocument{document, append([]controller.Duplicate{}, duplicates...)})
+		err = render.WriteJSON(p.Out, document)
 	} else {
 		style := checkup.StyleOf(p.Program, output)
 		style.All, style.TableOnly = c.Bool("all"), f.Quiet
@@ -88,14 +88,8 @@ func (p *program) remoteDoctor(c *cli.Context) error {
 	return checkup.Exit(document.Status)
 }
 
-// doctorDocument is the JSON of `genv remote doctor`; docs/json.md describes it.
-type doctorDocument struct {
-	*remotedoctor.Document
-	Duplicates []controller.Duplicate `json:"duplicates"`
-}
-
 // examine looks at all hosts. Names of one machine are each examined.
-func (f *fleet) examine(ctx context.Context, leader *leadership.Config) (*remotedoctor.Document, []controller.Duplicate) {
+func (f *fleet) examine(ctx context.Context, leader *leadership.Config) *remotedoctor.Document {
 	pool := f.pool()
 	defer pool.Close()
 	d := &remotedoctor.Doctor{
@@ -124,5 +118,6 @@ func (f *fleet) examine(ctx context.Context, leader *leadership.Config) (*remote
 	}
 	self, _ := os.Executable() // empty is unknown
 	document := remotedoctor.DocumentOf(examined, election, doctor.Program{Path: self, Version: f.program.Version, Protocol: agent.Version}, f.program.Now())
-	return &document, duplicates
+	document.Duplicates = append(document.Duplicates, duplicates...)
+	return &document
 }

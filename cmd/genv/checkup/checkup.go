@@ -1,12 +1,20 @@
+// Package checkup prints what `genv doctor` found about a machine and `genv remote doctor` about hosts,
+// and has the exit code of both.
+//
+//	err := checkup.WriteHost(p.Out, document, checkup.StyleOf(p.Program, output))
+//	return checkup.Exit(document.Status)
 package checkup
 
 import (
+	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/snapshot/doctor"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Style is how the checks are printed.
@@ -59,4 +67,49 @@ func pad(word string, width int) string {
 // wrap writes a text after an indent, in lines that fit on the terminal.
 func (s *Style) wrap(b *strings.Builder, indent int, text string) {
 	b.WriteString(render.Wrap(text, indent, s.Width) + "\n")
+}
+
+// WriteHost prints a row for each check of a machine, with the next step below it.
+func WriteHost(w io.Writer, d *doctor.Document, s Style) error {
+	if s.Format == "csv" {
+		return s.writeCSV(w, rowsOf(nil, d.Checks))
+	}
+	var b strings.Builder
+	s.writeChecks(&b, d.Checks)
+	if !d.Root {
+		b.WriteString("This is what a user without root can see; `sudo genv doctor` may see more.\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// writeChecks writes a row for each check, with the next step below it.
+func (s *Style) writeChecks(b *strings.Builder, checks []doctor.Check) {
+	const name, status = 10, 9
+	if !s.NoHeader {
+		b.WriteString(pad("CHECK", name) + pad("STATUS", status) + "FOUND\n")
+	}
+	for _, c := range checks {
+		b.WriteString(pad(string(c.Name), name) + s.coloured(pad(string(c.Status), status), c.Status))
+		s.wrap(b, name+status, text.OneLine(c.Detail))
+		if c.NextStep != "" {
+			b.WriteString(strings.Repeat(" ", name+status) + "next: ")
+			s.wrap(b, name+status+len("next: "), text.OneLine(c.NextStep))
+		}
+	}
+}
+
+// rowsOf adds a row of CSV for each check, which begins with what comes before.
+func rowsOf(rows [][]string, checks []doctor.Check, before ...string) [][]string {
+	for _, c := range checks {
+		rows = append(rows, slices.Concat(before, []string{string(c.Name), string(c.Status), string(c.Cause), c.Detail, c.NextStep}))
+	}
+	return rows
+}
+
+func (s *Style) writeCSV(w io.Writer, rows [][]string, before ...string) error {
+	if !s.NoHeader {
+		rows = slices.Insert(rows, 0, slices.Concat(before, []string{"check", "status", "cause", "detail", "next_step"}))
+	}
+	return render.WriteCSV(w, rows)
 }
