@@ -288,3 +288,12 @@ func TestBentRootInAContainer(t *testing.T) {
 	require.Contains(t, r.out, "container ")
 	require.True(t, root.Running(), "root is: "+r.out)
 }
+
+// apart runs a command line as genv does, but as a program of its own: unlike those of
+// genv, several can run at a time, so such tests can be parallel.
+func apart(t *testing.T, args ...string) result {
+	t.Helper()
+	cmd := exec.Command(genvProgram(t), args...)
+	cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+t.TempDir())
+	return finished(t, cmd)
+}

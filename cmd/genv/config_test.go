@@ -98,7 +98,7 @@ func TestDefaultFilesAreUsed(t *testing.T) {
 	enforced := genvhost.New(s)
 	host := inprocess.Func(func(ctx context.Context, r *inprocess.Request) int {
 		if strings.Contains(r.Line, "--type") {
-			return answers(s)(ctx, r)
+			return genvhost.New(s).Old().Handle(ctx, r)
 		}
 		return enforced.Handle(ctx, r)
 	})
@@ -161,23 +161,6 @@ func TestWrongConfiguration(t *testing.T) {
 			require.Equal(t, command.ExitFailed, r.code)
 			require.Contains(t, r.err, name+" may be changed by every user: run `chmod o-w "+dir+"/"+name+"`")
 		})
-	}
-}
-
-// Commands of people and of controllers on GPU hosts read no configuration.
-func TestWhoReadsNoConfiguration(t *testing.T) {
-	s := newStation(t)
-	dir := configured(t, configfile.Config, "not: [yaml")
-	u := s.me().with("GENV_CONFIG_DIR=" + dir)
-	for _, line := range []string{"version", "devices", "envs", "gpus", "status", "usage snapshot", "usage snapshot --type devices", "history", "home", "monitor --help"} {
-		out, err := u.command(append([]string{"genv"}, strings.Fields(line)...)...).CombinedOutput()
-		require.NotContains(t, string(out), "config.yaml", line)
-		require.True(t, err == nil || line == "status" || line == "home", "%s: %s", line, out)
-	}
-	for _, line := range []string{"remote gpus -H a", "enforce --interval 0", "policy explain"} {
-		out, err := u.command(append([]string{"genv"}, strings.Fields(line)...)...).CombinedOutput()
-		require.Error(t, err)
-		require.Contains(t, string(out), "config.yaml:1:6", line)
 	}
 }
 

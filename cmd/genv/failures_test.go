@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/cmd/genv/app"
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 )
 
@@ -32,8 +33,8 @@ func manyDown(t *testing.T) (config string) {
 // oneStream runs a command line with stdout and stderr in one place, as on a terminal.
 func oneStream(t *testing.T, args ...string) (code int, said string) {
 	var both bytes.Buffer
-	p := &program{command.Program{In: strings.NewReader(""), Out: &both, Err: &both, Getenv: ownStateHome(t), Now: time.Now}}
-	code = p.run(t.Context(), append([]string{"genv"}, args...))
+	p := command.Program{In: strings.NewReader(""), Out: &both, Err: &both, Getenv: ownStateHome(t), Now: time.Now}
+	code = app.Run(t.Context(), p, append([]string{"genv"}, args...))
 	return code, both.String()
 }
 

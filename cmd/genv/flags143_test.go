@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/cmd/genv/app"
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 )
 
@@ -59,12 +60,12 @@ version: help
 // TestAbbreviationsOf143: what was a unique abbreviation in 1.4.3 means the same here,
 // whatever flags we have besides.
 func TestAbbreviationsOf143(t *testing.T) {
-	p := &program{command.Program{Getenv: os.Getenv}}
+	p := command.Program{Getenv: os.Getenv}
 	tried := 0
 	for line := range strings.SplitSeq(strings.TrimSpace(flags143), "\n") {
 		name, list, _ := strings.Cut(line, ":")
 		flags, words := strings.Fields(list), strings.Fields(name)
-		place := command.PlaceAfter(p.app(), words)
+		place := command.PlaceAfter(app.New(p), words)
 		for _, flag := range flags {
 			for length := 1; length <= len(flag); length++ {
 				prefix := flag[:length]

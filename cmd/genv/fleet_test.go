@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
@@ -254,6 +255,6 @@ func spoil(t *testing.T, f *sshd.Fleet) map[string]string {
 		require.NoError(t, os.WriteFile(name, []byte(content), 0o666))
 	}
 	require.NoError(t, os.Symlink(target, path("link")))
-	require.NoError(t, mkfifo(path("fifo")))
+	require.NoError(t, unix.Mkfifo(path("fifo"), 0o666))
 	return contents
 }

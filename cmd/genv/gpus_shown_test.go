@@ -12,6 +12,7 @@ import (
 	"github.com/creack/pty"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/cmd/genv/app"
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/testfleet"
@@ -32,8 +33,8 @@ func onTerminal(t *testing.T, width uint16, getenv func(string) string, args ...
 		shown <- string(text)
 	}()
 	var errs strings.Builder
-	p := &program{command.Program{In: strings.NewReader(""), Out: tty, Err: &errs, Getenv: getenv, Now: time.Now}}
-	code := p.run(t.Context(), append([]string{"genv"}, args...))
+	p := command.Program{In: strings.NewReader(""), Out: tty, Err: &errs, Getenv: getenv, Now: time.Now}
+	code := app.Run(t.Context(), p, append([]string{"genv"}, args...))
 	require.NoError(t, tty.Close())
 	require.Zero(t, code, errs.String())
 	return strings.ReplaceAll(<-shown, "\r\n", "\n")

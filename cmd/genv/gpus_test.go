@@ -15,6 +15,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/testfleet"
+	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
 	simulated "github.com/seed-3119e985/genv/remote/testfleet/gpus"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
@@ -166,13 +167,13 @@ func TestAFailedHostHasNoFreeGPUs(t *testing.T) {
 // TestGPUsWithoutNvidiaSMI: registered devices without a look at their processes are not
 // known to be free.
 func TestGPUsWithoutNvidiaSMI(t *testing.T) {
-	absent := answers(metered())
+	absent := genvhost.New(metered()).Old()
 	f := startSim(t, &inprocess.Server{Name: "a", Handler: inprocess.Func(func(ctx context.Context, r *inprocess.Request) int {
 		if strings.Contains(r.Line, "nvidia-smi") {
 			fmt.Fprintln(r.Stderr, "env: ‘nvidia-smi’: No such file or directory")
 			return 127
 		}
-		return absent(ctx, r)
+		return absent.Handle(ctx, r)
 	})})
 	r := genv(t, "remote", "gpus", "-F", f.SSHConfig(), "-H", "a")
 	require.Equal(t, command.ExitNoneLeft, r.code)
@@ -206,20 +207,4 @@ func TestWrongUseOfGPUs(t *testing.T) {
 		require.Contains(t, r.err, want)
 		require.Empty(t, r.out)
 	}
-}
-
-// TestGPUsOfThisHostWithoutRoot: somebody sees the processes of others, with their users.
-func TestGPUsOfThisHostWithoutRoot(t *testing.T) {
-	s := newStation(t)
-	bob := s.person("bob", 60802) // or the test is skipped without root
-	require.Zero(t, s.me().run("genv", "devices").code)
-	driver := simulated.Driver{Devices: simulated.H100s("station", 2)}
-	pid, used := startSleeper(t, 0), int64(2048)
-	driver.Apps = []simulated.App{{PID: int(pid), UsedMiB: &used}}
-	require.NoError(t, driver.Write(s.path("gpus.json")))
-	r := bob.run("genv", "gpus")
-	require.Zero(t, r.code, r.err)
-	require.Empty(t, r.err)
-	require.Regexp(t, `(?m)^0    H100 80GB HBM3  busy +2\.0/80 .* root `+pidText(pid)+` 2\.0GiB sleep`, r.out)
-	require.Contains(t, r.out, "\n1 of 2 GPUs is free\n")
 }

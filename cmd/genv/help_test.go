@@ -2,20 +2,31 @@ package main
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"maps"
+	"math/big"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/urfave/cli/v2"
+	"golang.org/x/crypto/bcrypt"
 
+	"github.com/seed-3119e985/genv/cmd/genv/app"
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/configfile"
+	"github.com/seed-3119e985/genv/cmd/genv/fleet"
+	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -148,16 +159,18 @@ func otherwise(code int) string { return fmt.Sprintf("|| [ $? = %d ]", code) }
 // TestFlagsThatHelpOffers: each flag that a command's help offers works in an
 // example, with each format that it offers; and all other flags are refused.
 func TestFlagsThatHelpOffers(t *testing.T) {
-	listed, idle := answers(&snapshot.Snapshot{Devices: []snapshot.Device{{TotalMemory: snapshot.MustMemory("80g")}}}), idleHost()
-	f := startSim(t, &inprocess.Server{Name: "a", Handler: nvidiaSMI(inprocess.Func(func(ctx context.Context, r *inprocess.Request) int {
-		if strings.HasPrefix(r.Line, "genv usage") && !strings.Contains(r.Line, "--type") {
-			r.Line = "sudo -n " + r.Line // with --no-sudo
+	host := genvhost.New(&snapshot.Snapshot{Devices: []snapshot.Device{{TotalMemory: snapshot.MustMemory("80g")}}})
+	f := startSim(t, &inprocess.Server{Name: "a", Handler: inprocess.Func(func(ctx context.Context, r *inprocess.Request) int {
+		switch {
+		case strings.Contains(r.Line, "--query-gpu"):
+			fmt.Fprint(r.Stdout, "0, GPU-a, 81559, 2000, 50, 44, 70.12, NVIDIA H100\n1, GPU-b, 81559, 0, 0, 31, 70.1, NVIDIA H100\n")
+		case strings.Contains(r.Line, "--query-compute-apps"):
+			fmt.Fprintln(r.Stdout, "GPU-a, 88, 2000")
+		default:
+			return host.Handle(ctx, r)
 		}
-		if strings.Contains(r.Line, "usage snapshot") {
-			return listed(ctx, r)
-		}
-		return idle.Handle(ctx, r)
-	}), "1, GPU-b, 81559, 0, 0, 31, 70.1, NVIDIA H100")})
+		return 0
+	})})
 	commands := allCommands()
 	require.Len(t, commands, len(examples), "a command has no example, or an example no command")
 	for path, cmd := range commands {
@@ -230,7 +243,7 @@ func TestFlagsOfConfig(t *testing.T) {
 	for path, cmd := range allCommands() {
 		for _, flag := range cmd.Flags {
 			if name := flag.Names()[0]; !flag.(cli.VisibleFlag).IsVisible() {
-				require.Contains(t, configfile.Keys(onHosts(), "enforce"), name, path)
+				require.Contains(t, configfile.Keys(fleet.OnHosts(command.Program{Getenv: os.Getenv}), "enforce"), name, path)
 				hidden[name] = true
 			}
 		}
@@ -294,7 +307,7 @@ func shortens(name string, cmd *cli.Command) bool {
 // allCommands are those that do something, by their names.
 func allCommands() map[string]*cli.Command {
 	commands := make(map[string]*cli.Command)
-	p := &program{command.Program{Getenv: os.Getenv}}
+	p := command.Program{Getenv: os.Getenv}
 	var add func(prefix string, list []*cli.Command)
 	add = func(prefix string, list []*cli.Command) {
 		for _, cmd := range list {
@@ -304,8 +317,8 @@ func allCommands() map[string]*cli.Command {
 			add(prefix+cmd.Name+" ", cmd.Subcommands)
 		}
 	}
-	app := p.app()
-	add("", app.Commands)
+	all := app.New(p)
+	add("", all.Commands)
 	return commands
 }
 
@@ -334,4 +347,25 @@ func help(t *testing.T, path string) string {
 	r := genv(t, append(strings.Fields(path), "--help")...)
 	require.Zero(t, r.code, r.err)
 	return r.out
+}
+
+// writeWebFiles writes a file for --web-config, web.yml, and what it names.
+func writeWebFiles(t *testing.T, dir string) {
+	t.Helper()
+	hash, err := bcrypt.GenerateFromPassword([]byte("password"), bcrypt.MinCost)
+	require.NoError(t, err)
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"gpus.example.org"}, NotAfter: time.Now().Add(time.Hour)}
+	cert, err := x509.CreateCertificate(rand.Reader, &template, &template, private.Public(), private)
+	require.NoError(t, err)
+	key, err := x509.MarshalPKCS8PrivateKey(private)
+	require.NoError(t, err)
+	for name, content := range map[string][]byte{
+		"web.yml": fmt.Appendf(nil, "tls_server_config: {cert_file: cert, key_file: key}\nbasic_auth_users: {alice: %s}\n", hash),
+		"cert":    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}),
+		"key":     pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}),
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), content, 0o600))
+	}
 }

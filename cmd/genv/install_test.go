@@ -29,12 +29,6 @@ func genvWith(t *testing.T, more string) string {
 	return program
 }
 
-// runProgram runs a genv as a program of its own.
-func runProgram(t *testing.T, program string, args ...string) result {
-	t.Helper()
-	return finished(t, exec.Command(program, args...))
-}
-
 // installed reads the document of `genv remote install --format json`.
 func installed(t *testing.T, r result) fleet.InstallDocument {
 	t.Helper()
@@ -53,7 +47,7 @@ func TestInstall(t *testing.T) {
 	old, current := genvWith(t, "1"), genvWith(t, "2")
 	flags := []string{"remote", "install", "-F", f.SSHConfig(), "-H", "gpu-01"}
 	with := func(program string, more ...string) result {
-		return runProgram(t, program, append(append([]string{}, flags...), more...)...)
+		return finished(t, exec.Command(program, append(append([]string{}, flags...), more...)...))
 	}
 	place := filepath.Join(f.Local(), "bin/genv")
 	rules := filepath.Join(f.SudoersFolder(), "genv")
@@ -139,7 +133,7 @@ func TestUpgradeUnderALoop(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(f.Local(), "bin/nvidia-smi"), driver, 0o755))
 	install := func(program string) {
-		r := runProgram(t, program, "remote", "install", "-F", f.SSHConfig(), "-H", "gpu-01", "--upgrade")
+		r := finished(t, exec.Command(program, "remote", "install", "-F", f.SSHConfig(), "-H", "gpu-01", "--upgrade"))
 		require.Zero(t, r.code, r.err)
 		require.NotContains(t, r.out, "devices can't be listed")
 	}
@@ -189,10 +183,10 @@ func TestInstallAsksForThePassword(t *testing.T) {
 	sshd.Require(t)
 	f := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "a", Rights: sshd.NeedsPassword}, {Name: "b", Rights: sshd.NeedsPassword}}, Installable: true})
 	flags := []string{"remote", "install", "-F", f.SSHConfig(), "-H", "a,b", "--ask-sudo-password"}
-	r := runProgram(t, genvProgram(t), flags...)
+	r := finished(t, exec.Command(genvProgram(t), flags...))
 	require.Equal(t, command.ExitFailed, r.code)
 	require.Contains(t, r.err, "--ask-sudo-password needs a terminal")
-	r = runProgram(t, genvProgram(t), append(flags, "--insecure-ignore-host-keys")...)
+	r = finished(t, exec.Command(genvProgram(t), append(flags, "--insecure-ignore-host-keys")...))
 	require.Equal(t, command.ExitFailed, r.code)
 	require.Contains(t, r.err, "exclude each other", "any machine could get it")
 	require.NotContains(t, r.err+r.out, "failed")

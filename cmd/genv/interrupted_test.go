@@ -14,10 +14,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/cmd/genv/app"
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/remote/testfleet"
+	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -33,8 +35,8 @@ func begin(t *testing.T, args ...string) *running {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	r := &running{}
 	code := make(chan int, 1)
-	p := &program{command.Program{In: strings.NewReader(""), Out: &r.out, Err: &r.err, Getenv: ownStateHome(t), Now: time.Now}}
-	go func() { code <- p.run(ctx, append([]string{"genv"}, args...)) }()
+	p := command.Program{In: strings.NewReader(""), Out: &r.out, Err: &r.err, Getenv: ownStateHome(t), Now: time.Now}
+	go func() { code <- app.Run(ctx, p, append([]string{"genv"}, args...)) }()
 	r.end = sync.OnceValue(func() int { cancel(); return <-code })
 	t.Cleanup(func() { r.end() })
 	return r
@@ -118,7 +120,7 @@ func TestThePolicyInForceStaysInForce(t *testing.T) {
 			fmt.Fprintln(r.Stderr, "genv usage: error: argument command: invalid choice: 'serve'")
 			return 2
 		}
-		return answers(s)(ctx, r)
+		return genvhost.New(s).Old().Handle(ctx, r)
 	})
 	f := startSim(t, &inprocess.Server{Name: "gpu-01", Handler: old})
 	file := filepath.Join(t.TempDir(), "policy.yaml")

@@ -62,7 +62,7 @@ func TestLockExcludesFlockBothWays(t *testing.T) {
 	marker := s.path("ran")
 	waiting := u.command("genv", "lock", "touch", marker)
 	require.NoError(t, waiting.Start())
-	require.Equal(t, result{code: 9}, u.run("flock", "-w", "5", "-E", "9", "-n", file("1"), "true").orHeld(t, u, file("1")), "device 1 is had, device 3 is waited for")
+	require.Equal(t, result{code: 9}, u.orHeld(u.run("flock", "-w", "5", "-E", "9", "-n", file("1"), "true"), file("1")), "device 1 is had, device 3 is waited for")
 	require.NoFileExists(t, marker)
 	require.NoError(t, in.Close())
 	require.NoError(t, waiting.Wait())
@@ -73,14 +73,14 @@ func TestLockExcludesFlockBothWays(t *testing.T) {
 
 // orHeld tries again until the lock is held: the process that takes it was only
 // just started.
-func (r result) orHeld(t *testing.T, u *account, path string) result {
+func (u *account) orHeld(r result, path string) result {
 	for range 1000 {
 		if r.code != 0 {
 			return r
 		}
 		r = u.run("flock", "-n", "-E", "9", path, "true")
 	}
-	t.Fatal("the lock is not taken")
+	u.t.Fatal("the lock is not taken")
 	return r
 }
 

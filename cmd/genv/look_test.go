@@ -188,7 +188,7 @@ func TestExecuteWithoutRoot(t *testing.T) {
 func TestRemoteByOpenSSH(t *testing.T) {
 	f, _ := mixedFleet(t)
 	remote := func(args ...string) result {
-		return runProgram(t, genvProgram(t), append([]string{"remote", "-F", f.SSHConfig(), "-H", "ours,old", "--ssh", "openssh"}, args...)...)
+		return finished(t, exec.Command(genvProgram(t), append([]string{"remote", "-F", f.SSHConfig(), "-H", "ours,old", "--ssh", "openssh"}, args...)...))
 	}
 	for _, args := range [][]string{
 		{"devices"},

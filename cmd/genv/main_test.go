@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/urfave/cli/v2"
 	"go.uber.org/goleak"
 
 	"github.com/seed-3119e985/genv/cmd/genv/app"
@@ -71,15 +70,6 @@ func passOnIgnoredSignals() {
 	}
 }
 
-// program is genv in this process.
-type program struct{ command.Program }
-
-func (p *program) run(ctx context.Context, args []string) int {
-	return app.Run(ctx, p.Program, args)
-}
-
-func (p *program) app() *cli.App { return app.New(p.Program) }
-
 // result is what a command line printed, and its exit code.
 type result struct {
 	out, err string
@@ -99,8 +89,8 @@ func genv(t *testing.T, args ...string) result {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	var out, errs stream
-	p := &program{command.Program{In: strings.NewReader(""), Out: &out, Err: &errs, Getenv: ownStateHome(t), Now: time.Now}}
-	code := p.run(ctx, append([]string{"genv"}, args...))
+	p := command.Program{In: strings.NewReader(""), Out: &out, Err: &errs, Getenv: ownStateHome(t), Now: time.Now}
+	code := app.Run(ctx, p, append([]string{"genv"}, args...))
 	return result{out: out.String(), err: errs.String(), code: code}
 }
 

@@ -17,7 +17,7 @@ import (
 
 // wholeApp has all commands.
 func wholeApp() *cli.App {
-	return (&program{command.Program{Getenv: os.Getenv, Version: "v1"}}).app()
+	return app.New(command.Program{Getenv: os.Getenv, Version: "v1"})
 }
 
 // eachPage calls with the page of each visible command.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/cmd/genv/app"
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
@@ -54,9 +55,9 @@ func startMonitor(t *testing.T, getenv func(string) string, args ...string) *mon
 	m := &monitor{t: t, configDir: filepath.Join(t.TempDir(), "metrics"), ended: make(chan int, 1)}
 	ctx, stop := context.WithCancel(context.Background())
 	m.stop = stop
-	p := &program{command.Program{In: strings.NewReader(""), Out: io.Discard, Err: m, Getenv: getenv, Now: time.Now}}
+	p := command.Program{In: strings.NewReader(""), Out: io.Discard, Err: m, Getenv: getenv, Now: time.Now}
 	args = append(append([]string{"genv"}, args...), "--address", "127.0.0.1", "--port", "0", "--interval", "500ms", "--config-dir", m.configDir)
-	go func() { m.ended <- p.run(ctx, args) }()
+	go func() { m.ended <- app.Run(ctx, p, args) }()
 	t.Cleanup(func() { m.end() })
 	require.Eventually(t, func() bool { return servedAt.MatchString(m.said()) || len(m.ended) > 0 }, time.Minute, 10*time.Millisecond)
 	require.Regexp(t, servedAt, m.said())
@@ -138,16 +139,13 @@ func metered() *snapshot.Snapshot {
 	}
 }
 
-// nvidiaSMI answers for the driver of a host with a used device and more of them, and passes
-// on what else it is asked.
-func nvidiaSMI(others inprocess.Handler, more ...string) inprocess.Handler {
+// nvidiaSMI answers for the driver of a host with a used device, and passes on what else it
+// is asked.
+func nvidiaSMI(others inprocess.Handler) inprocess.Handler {
 	return inprocess.Func(func(ctx context.Context, r *inprocess.Request) int {
 		switch {
 		case strings.Contains(r.Line, "--query-gpu"):
 			fmt.Fprintln(r.Stdout, "0, GPU-a, 81559, 2000, 50, 44, 70.12, NVIDIA H100")
-			for _, line := range more {
-				fmt.Fprintln(r.Stdout, line)
-			}
 		case strings.Contains(r.Line, "--query-compute-apps"):
 			fmt.Fprintln(r.Stdout, "GPU-a, 88, 2000")
 		default:
@@ -164,7 +162,7 @@ func refusesSudo(s *snapshot.Snapshot) inprocess.Func {
 			fmt.Fprintln(r.Stderr, "sudo: a password is required")
 			return 1
 		}
-		return answers(s)(ctx, r)
+		return genvhost.New(s).Old().Handle(ctx, r)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/cmd/genv/user"
 )
@@ -117,10 +118,10 @@ func TestFullDisk(t *testing.T) {
 	needsRoot(t)
 	s := newStation(t)
 	require.NoError(t, os.Mkdir(s.state, 0o777))
-	if err := mountTmpfs(s.state, "size=64k,mode=0777"); err != nil {
+	if err := unix.Mount("tmpfs", s.state, "tmpfs", 0, "size=64k,mode=0777"); err != nil {
 		t.Skipf("no file system can be mounted here: %v", err)
 	}
-	t.Cleanup(func() { require.NoError(t, unmount(s.state)) })
+	t.Cleanup(func() { require.NoError(t, unix.Unmount(s.state, unix.MNT_DETACH)) })
 	shell := s.me().open("bash")
 	require.Equal(t, said{}, shell.say("genv activate --gpus 1"))
 	require.NotEmpty(t, shell.say("cat /dev/zero 2>&1 >"+s.state+"/filler").text)

@@ -21,6 +21,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/history"
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -299,7 +300,7 @@ func TestADeviceIsFreeWhenItsProcessesAre(t *testing.T) {
 		Devices:   []snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(1)}, {Index: 1, TotalMemory: snapshot.MiB(1)}},
 		Processes: []snapshot.Process{{PID: 5, Usage: []snapshot.DeviceUsage{{Index: 1, Memory: snapshot.MiB(1)}}}},
 	}
-	f := startSim(t, &inprocess.Server{Name: "gpu-01", Handler: answers(s)})
+	f := startSim(t, &inprocess.Server{Name: "gpu-01", Handler: genvhost.New(s).Old()})
 	for flag, want := range map[string]string{"--processes": "gpu-01,2,1\n", "--processes=false": "gpu-01,2,2\n"} {
 		r := genv(t, "remote", "-F", f.SSHConfig(), "-H", "gpu-01", "devices", "--format", "csv", "--no-header", "--no-summary", flag)
 		require.Equal(t, result{out: want}, r)

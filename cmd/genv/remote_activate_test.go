@@ -27,11 +27,9 @@ func TestRemoteActivate(t *testing.T) {
 	rc := "export PATH=" + f.Dir + "/bin:" + f.Dir + "/driver:$PATH\neval \"$(genv shell --init)\"\n"
 	require.NoError(t, os.WriteFile(filepath.Join(home, ".profile"), []byte(rc), 0o644))
 
-	built, err := programs()
-	require.NoError(t, err)
 	session := func(script string, args ...string) result {
-		u := (&station{t: t, dir: t.TempDir(), env: os.Environ()}).me()
-		cmd := u.command(append([]string{built + "/bin/genv", "remote", "activate", "-F", f.SSHConfig(), "-H", "full,half,roomy"}, args...)...)
+		cmd := exec.Command(genvProgram(t), append([]string{"remote", "activate", "-F", f.SSHConfig(), "-H", "full,half,roomy"}, args...)...)
+		cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
 		cmd.Stdin = strings.NewReader(script)
 		return finished(t, cmd)
 	}
@@ -67,10 +65,8 @@ func TestRemoteActivateBetweenVersions(t *testing.T) {
 	r := finished(t, cmd)
 	require.Contains(t, r.out, "<my-env|1,2|0>", r.err)
 
-	built, err := programs()
-	require.NoError(t, err)
-	u := (&station{t: t, dir: t.TempDir(), env: os.Environ()}).me()
-	cmd = u.command(built+"/bin/genv", "remote", "activate", "-F", f.SSHConfig(), "-H", "old", "--gpus", "2", "--name", "my-env", "--no-prompt")
+	cmd = exec.Command(genvProgram(t), "remote", "activate", "-F", f.SSHConfig(), "-H", "old", "--gpus", "2", "--name", "my-env", "--no-prompt")
+	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
 	cmd.Stdin = strings.NewReader("env | grep ^GENV_PREACTIVATE | sort\n")
 	r = finished(t, cmd)
 	for _, variable := range []string{"=1", "_ENVIRONMENT_NAME=my-env", "_GPUS=2", "_PROMPT=0"} {

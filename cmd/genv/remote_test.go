@@ -14,34 +14,10 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/fleet"
+	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/snapshot"
 )
-
-// answers is a host that answers the three forms of `usage snapshot` with a
-// snapshot, and `usage execute` with a line a process.
-func answers(s *snapshot.Snapshot) inprocess.Func {
-	return func(_ context.Context, r *inprocess.Request) int {
-		var document []byte
-		var err error
-		switch r.Line {
-		case "sudo -n genv usage snapshot":
-			document, err = snapshot.EncodeSnapshot(s)
-		case "genv usage snapshot --type devices":
-			document, err = snapshot.EncodeDevices(s.Devices)
-		case "genv usage snapshot --type envs":
-			document, err = snapshot.EncodeEnvironments(s.Environments)
-		default:
-			fmt.Fprintln(r.Stderr, "not expected:", r.Line)
-			return 99
-		}
-		if err != nil {
-			return 98
-		}
-		_, _ = r.Stdout.Write(append(document, '\n'))
-		return 0
-	}
-}
 
 // says is a host that prints a text whatever it is asked.
 func says(text string) inprocess.Func {
@@ -94,8 +70,8 @@ func recordedFleet(t *testing.T) *inprocess.Fleet {
 		Environments: []snapshot.Environment{env("2020", "alice", "", "21:11:26"), env("3030", "bob", "llm/llama3/11434", "21:11:26")},
 		Devices:      devices(map[int]snapshot.EnvID{0: "2020", 3: "3030"}),
 	}
-	f := startSim(t, &inprocess.Server{Name: "gpu-server-1", Handler: answers(one)}, &inprocess.Server{Name: "gpu-server-2", Handler: answers(two)},
-		&inprocess.Server{Name: "gpu-server-dead", Handler: answers(one)})
+	f := startSim(t, &inprocess.Server{Name: "gpu-server-1", Handler: genvhost.New(one).Old()}, &inprocess.Server{Name: "gpu-server-2", Handler: genvhost.New(two).Old()},
+		&inprocess.Server{Name: "gpu-server-dead", Handler: genvhost.New(one).Old()})
 	require.NoError(t, f.Host("gpu-server-dead").Inject(inprocess.Down()))
 	return f
 }
@@ -227,14 +203,14 @@ func TestHostsThatTalkNonsense(t *testing.T) {
 	whole, err := snapshot.EncodeDevices(good.Devices)
 	require.NoError(t, err)
 	f := startSim(t,
-		&inprocess.Server{Name: "good", Handler: answers(good)},
+		&inprocess.Server{Name: "good", Handler: genvhost.New(good).Old()},
 		&inprocess.Server{Name: "banner", Handler: says("Welcome to gpu!\nno mail\n" + string(whole) + "\n")},
 		&inprocess.Server{Name: "nothing", Handler: says("")},
 		&inprocess.Server{Name: "garbage", Handler: says("\x1b[2Jhello\x00\xff")},
 		&inprocess.Server{Name: "half", Handler: says(string(whole[:len(whole)/2]))},
 		&inprocess.Server{Name: "twice", Handler: says(string(whole) + string(whole))},
 		&inprocess.Server{Name: "other", Handler: says(`{"devices": [{"index": 0, "uuid": "GPU-1", "total_memory": "1g", "attachments": []}]}`)},
-		&inprocess.Server{Name: "flood", Handler: answers(good)},
+		&inprocess.Server{Name: "flood", Handler: genvhost.New(good).Old()},
 		&inprocess.Server{Name: "silent", Handler: inprocess.Func(func(ctx context.Context, _ *inprocess.Request) int { <-ctx.Done(); return 0 })},
 	)
 	require.NoError(t, f.Host("flood").Inject(inprocess.Flood(100<<20)))

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -14,7 +15,7 @@ func TestSpreadsheets(t *testing.T) {
 	s := &snapshot.Snapshot{Environments: []snapshot.Environment{{
 		EID: "@1", UID: 1001, Username: "-u", Creation: date(t, "20/11/2026 21:11:25"), Config: snapshot.EnvConfig{Name: "=1+1;=2"}, PIDs: []snapshot.PID{7},
 	}}}
-	f := startSim(t, &inprocess.Server{Name: "a", Handler: answers(s)})
+	f := startSim(t, &inprocess.Server{Name: "a", Handler: genvhost.New(s).Old()})
 	r := genv(t, "remote", "envs", "-F", f.SSHConfig(), "-H", "a", "--format", "csv", "--no-header", "--no-summary", "--timestamp")
 	require.Equal(t, `a,"'@1","'-u","'=1+1;=2",20/11/2026 21:11:25`+"\n", r.out, r.err)
 	r = genv(t, "remote", "query", "-F", f.SSHConfig(), "-H", "a", "--query", "eid", "config.name", "pids")

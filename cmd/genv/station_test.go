@@ -174,15 +174,6 @@ func (u *account) run(words ...string) result {
 	return finished(u.t, u.command(words...))
 }
 
-// apart runs a command line as genv does, but as a program of its own: unlike those of
-// genv, several can run at a time, so such tests can be parallel.
-func apart(t *testing.T, args ...string) result {
-	t.Helper()
-	cmd := exec.Command(genvProgram(t), args...)
-	cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+t.TempDir())
-	return finished(t, cmd)
-}
-
 func finished(t *testing.T, cmd *exec.Cmd) result {
 	t.Helper()
 	var out, errs bytes.Buffer

@@ -14,6 +14,7 @@ import (
 	"github.com/creack/pty"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/cmd/genv/app"
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/fleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
@@ -88,9 +89,9 @@ func startWaiting(t *testing.T, f *inprocess.Fleet, args ...string) *waiting {
 	w := &waiting{t: t, ended: make(chan int, 1)}
 	ctx, stop := context.WithCancel(t.Context())
 	w.stop = stop
-	p := &program{command.Program{In: strings.NewReader(""), Out: &w.out, Err: w, Getenv: os.Getenv, Now: time.Now}}
+	p := command.Program{In: strings.NewReader(""), Out: &w.out, Err: w, Getenv: os.Getenv, Now: time.Now}
 	args = append([]string{"genv", "remote", "wait", "-F", f.SSHConfig(), "--interval", "20ms"}, args...)
-	go func() { w.ended <- p.run(ctx, args) }()
+	go func() { w.ended <- app.Run(ctx, p, args) }()
 	t.Cleanup(func() { w.stop(); w.code() })
 	return w
 }
@@ -140,9 +141,9 @@ func TestWaitOnATerminal(t *testing.T) {
 	defer master.Close()
 	ended := make(chan int, 1)
 	var out strings.Builder
-	p := &program{command.Program{In: strings.NewReader(""), Out: &out, Err: tty, Getenv: os.Getenv, Now: time.Now}}
+	p := command.Program{In: strings.NewReader(""), Out: &out, Err: tty, Getenv: os.Getenv, Now: time.Now}
 	go func() {
-		ended <- p.run(t.Context(), []string{"genv", "remote", "wait", "-F", f.SSHConfig(), "--interval", "20ms", "-H", "a,b,t4", "--gpus", "3", "--model", "a100"})
+		ended <- app.Run(t.Context(), p, []string{"genv", "remote", "wait", "-F", f.SSHConfig(), "--interval", "20ms", "-H", "a,b,t4", "--gpus", "3", "--model", "a100"})
 		_ = tty.Close()
 	}()
 	var shown strings.Builder

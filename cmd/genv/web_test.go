@@ -1,24 +1,14 @@
 package main
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
-	"fmt"
 	"io"
-	"math/big"
 	"net/http"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/crypto/bcrypt"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 )
@@ -65,25 +55,4 @@ func TestWebPage(t *testing.T) {
 	status, _ := ask(http.MethodPost, "/api/v1/actions", "")
 	require.Equal(t, http.StatusMethodNotAllowed, status)
 	require.Equal(t, command.ExitSomeFailed, run.end())
-}
-
-// writeWebFiles writes a file for --web-config, web.yml, and what it names.
-func writeWebFiles(t *testing.T, dir string) {
-	t.Helper()
-	hash, err := bcrypt.GenerateFromPassword([]byte("password"), bcrypt.MinCost)
-	require.NoError(t, err)
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	template := x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"gpus.example.org"}, NotAfter: time.Now().Add(time.Hour)}
-	cert, err := x509.CreateCertificate(rand.Reader, &template, &template, private.Public(), private)
-	require.NoError(t, err)
-	key, err := x509.MarshalPKCS8PrivateKey(private)
-	require.NoError(t, err)
-	for name, content := range map[string][]byte{
-		"web.yml": fmt.Appendf(nil, "tls_server_config: {cert_file: cert, key_file: key}\nbasic_auth_users: {alice: %s}\n", hash),
-		"cert":    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}),
-		"key":     pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}),
-	} {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), content, 0o600))
-	}
 }

@@ -30,7 +30,11 @@ func (h *Host) Handle(ctx context.Context, r *inprocess.Request) int {
 	case serve:
 		return h.serve(ctx, token, r)
 	case line == "genv usage snapshot":
-		return h.printSnapshot(r)
+		return h.print(r, snapshot.EncodeSnapshot)
+	case r.Line == "genv usage snapshot --type devices":
+		return h.print(r, func(s *snapshot.Snapshot) ([]byte, error) { return snapshot.EncodeDevices(s.Devices) })
+	case r.Line == "genv usage snapshot --type envs":
+		return h.print(r, func(s *snapshot.Snapshot) ([]byte, error) { return snapshot.EncodeEnvironments(s.Environments) })
 	case line == "genv usage execute":
 		return h.runExecute(r)
 	}
@@ -106,9 +110,9 @@ func (g *gate) close() {
 	g.closed = true
 }
 
-func (h *Host) printSnapshot(r *inprocess.Request) int {
+func (h *Host) print(r *inprocess.Request, encode func(*snapshot.Snapshot) ([]byte, error)) int {
 	h.mu.Lock()
-	document, err := snapshot.EncodeSnapshot(h.state)
+	document, err := encode(h.state)
 	h.mu.Unlock()
 	if err != nil {
 		fmt.Fprintln(r.Stderr, err)
