@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -197,7 +198,7 @@ func TestRootlessContainer(t *testing.T) {
 
 // childOf is a child of a process that has become another program; 0 if there is none yet.
 func childOf(pid snapshot.PID) snapshot.PID {
-	out, _ := exec.Command("pgrep", "--exact", "--parent", pidText(pid), "sleep").Output()
+	out, _ := exec.Command("pgrep", "--exact", "--parent", fmt.Sprint(pid), "sleep").Output()
 	for line := range strings.Lines(string(out)) {
 		var child snapshot.PID
 		if json.Unmarshal([]byte(line), &child) == nil {

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -75,7 +77,9 @@ func TestAReportIsFinishedThoughNobodyListens(t *testing.T) {
 	require.NoError(t, err)
 	report := fmt.Sprintf(`{"terminate": {"processes": [{"pid": %d, "used_gpu_memory": [{"index": 0, "gpu_memory": "10mi"}], "eid": "%s"}]}, "detach": {"0": %s}}`,
 		job.PID, env.EID, envs)
-	_, _ = ssh(t, f, "gpu-01", report, "sudo genv usage execute | true")
+	session := exec.Command("ssh", "-F", f.SSHConfig(), "gpu-01", "sudo genv usage execute | true")
+	session.Stdin = strings.NewReader(report)
+	require.NoError(t, session.Run())
 	select {
 	case <-job.Ended():
 	case <-time.After(30 * time.Second):

@@ -19,7 +19,9 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 )
 
-func TestMain(m *testing.M) {
+// Main runs the tests of a package. They see nothing of this machine that is configured for
+// genv, nor of the environment in which they are run.
+func Main(m *testing.M) {
 	removePrivate, err := sshd.Private()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "The tests see this machine's own accounts and rules of sudo:", err)

@@ -20,12 +20,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
-// ask asks for an action.
-func (v *viewer) ask(path string, a operator.Action) (operator.Answer, error) {
-	v.t.Helper()
-	return live.SendAction(v.t.Context(), path, a)
-}
-
 // processOf is a process as viewers see it; nil if they don't.
 func processOf(f *live.Fleet, pid snapshot.PID) *gpus.Process {
 	for i := range f.Hosts {
@@ -69,24 +63,24 @@ func TestAnOperatorOverRealSSH(t *testing.T) {
 	require.EqualValues(t, "bob", seen.User)
 
 	end := operator.Action{Kind: operator.Terminate, Host: "gpu-01", PID: first.PID, Start: seen.Start + 1, User: "bob", Reason: "test"}
-	_, err = v.ask(path, end)
+	_, err = live.SendAction(t.Context(), path, end)
 	require.ErrorContains(t, err, "it started at another time")
 	end.Start = seen.Start
-	answer, err := v.ask(path, end)
+	answer, err := live.SendAction(t.Context(), path, end)
 	require.NoError(t, err)
 	require.Equal(t, "terminated", answer.Text)
 	require.False(t, first.Running())
 	require.True(t, second.Running())
-	answer, err = v.ask(path, operator.Action{Kind: operator.Detach, Host: "gpu-01", Device: new(snapshot.DeviceIndex(0)), EID: env.EID, User: "bob", Reason: "test"})
+	answer, err = live.SendAction(t.Context(), path, operator.Action{Kind: operator.Detach, Host: "gpu-01", Device: new(snapshot.DeviceIndex(0)), EID: env.EID, User: "bob", Reason: "test"})
 	require.NoError(t, err)
 	require.Equal(t, "detached", answer.Text)
 	require.True(t, second.Running())
-	_, err = v.ask(path, end)
+	_, err = live.SendAction(t.Context(), path, end)
 	require.NoError(t, err, "still in the last snapshot: the host says what is there")
 
-	_, err = v.ask(path, operator.Action{Kind: operator.Hold, Reason: "until Monday"})
+	_, err = live.SendAction(t.Context(), path, operator.Action{Kind: operator.Hold, Reason: "until Monday"})
 	require.NoError(t, err)
-	_, err = v.ask(path, operator.Action{Kind: operator.Exempt, User: "bob", Hours: 4, Reason: "deadline"})
+	_, err = live.SendAction(t.Context(), path, operator.Action{Kind: operator.Exempt, User: "bob", Hours: 4, Reason: "deadline"})
 	require.NoError(t, err)
 	v.wait("it is shown at once", func(f *live.Fleet) bool { return f.Hold != nil && len(f.Exemptions) == 1 })
 	daemon.signal(os.Kill)
@@ -127,7 +121,7 @@ func TestActionsNeedARecord(t *testing.T) {
 		run := begin(t, append([]string{"remote", more[0], "-F", f.SSHConfig(), "-H", "a", "--interval", "100ms", "--socket", path}, more[1:]...)...)
 		v := view(t, path)
 		v.wait("a cycle", func(f *live.Fleet) bool { return f.Took > 0 })
-		_, err := v.ask(path, end)
+		_, err := live.SendAction(t.Context(), path, end)
 		require.ErrorContains(t, err, says)
 		require.Equal(t, command.ExitOK, run.end(), run.err.String())
 	}
