@@ -313,3 +313,12 @@ func (s *station) stateFiles() map[string]string {
 	}
 	return files
 }
+
+// genvWith is a genv with another checksum.
+func genvWith(t *testing.T, more string) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "genv")
+	require.NoError(t, testfleet.CopyProgram(genvProgram(t), program))
+	require.NoError(t, exec.Command("sh", "-c", `printf %s "$1" >>"$0"`, program, more).Run()) // as Copy: not written by this process
+	return program
+}
