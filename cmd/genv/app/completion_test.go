@@ -1,0 +1,362 @@
+package app_test
+
+import (
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
+)
+
+const completedInventory = `
+hosts:
+  - {name: "gpu-[01-03]", labels: {gpu: h100}, user: operator}
+  - login.lab
+  - "::1"
+groups:
+  train: ["gpu-[01-02]"]
+`
+
+// typist types in a real shell with completion, on a terminal.
+type typist struct {
+	t        *testing.T
+	dir      string
+	terminal *os.File
+	screen   func() string
+}
+
+// completionHome is a home folder with an inventory and environments.
+func completionHome(t *testing.T, envs string) (dir string, environ []string) {
+	t.Helper()
+	dir = t.TempDir()
+	for name, content := range map[string]string{
+		"config/genv/hosts.yaml": completedInventory, "lab/small.yaml": "hosts: [tiny-1]\n", "lab/notes.txt": "", "policy.yaml": "{}\n",
+		"state/envs.json":    envs,
+		"state/devices.json": `{"devices": [{"index": 0, "total_memory": "80g", "attachments": []}, {"index": 1, "total_memory": "80g", "attachments": []}]}`,
+	} {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o644))
+	}
+	environ = []string{
+		"PATH=" + filepath.Dir(genvtest.Program(t)) + ":/usr/bin:/bin:/usr/sbin:/sbin", "HOME=" + dir, "XDG_CONFIG_HOME=" + dir + "/config",
+		"GENV_TMPDIR=" + dir + "/state", "TERM=vt100", "LC_ALL=C.UTF-8", "OUT=" + dir + "/line", "ZDOTDIR=" + dir, "INPUTRC=/dev/null",
+	}
+	return dir, environ
+}
+
+func completedEnvs(name string, ids ...string) string {
+	var envs []any
+	for _, id := range ids {
+		envs = append(envs, map[string]any{
+			"eid": id, "uid": os.Geteuid(), "username": "alice", "creation": "20/11/2026 21:10:32", "pids": []int{1}, "kernel_ids": []string{"k-1"},
+			"config": map[string]any{"name": name, "gpus": nil, "gpu_memory": nil},
+		})
+	}
+	text, err := json.Marshal(map[string]any{"envs": envs})
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+const bashSetup = `
+PS1='$ '; HISTFILE=; unset MAILCHECK
+bind 'set bell-style none'; bind 'set completion-query-items 0'; bind 'set page-completions off'
+bind '"\C-t": insert-completions'
+dump() { printf %s "$READLINE_LINE" >"$OUT.new"; mv "$OUT.new" "$OUT"; }
+bind -x '"\C-o": dump'
+source <(genv completion bash)
+`
+
+const zshSetup = `
+PS1='$ '; unset HISTFILE MAILCHECK; unsetopt beep zle_bracketed_paste 2>/dev/null; KEYTIMEOUT=1
+autoload -Uz compinit && compinit -u -D
+dump() { print -rn -- "$BUFFER" >"$OUT.new"; mv "$OUT.new" "$OUT" }
+zle -N dump; bindkey -e; bindkey '^O' dump
+source <(genv completion zsh)
+`
+
+func startTypist(t *testing.T, shell, setup, envs string) *typist {
+	t.Helper()
+	if _, err := exec.LookPath(shell); err != nil {
+		t.Skipf("%s is not installed", shell)
+	}
+	dir, environ := completionHome(t, envs)
+	arguments := map[string][]string{"bash": {"--norc", "--noprofile", "-i"}, "zsh": {"-f", "-i"}}[shell]
+	cmd := exec.Command(shell, arguments...)
+	cmd.Dir, cmd.Env = dir, environ
+	terminal, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 60, Cols: 200})
+	require.NoError(t, err)
+	log, err := os.Create(filepath.Join(t.TempDir(), "screen"))
+	require.NoError(t, err)
+	copied := make(chan struct{})
+	go func() {
+		defer close(copied)
+		_, _ = io.Copy(log, terminal) // ends with EIO when the shell does
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGKILL)
+		_ = cmd.Wait()
+		_ = terminal.Close()
+		<-copied
+		_ = log.Close()
+	})
+	s := &typist{t: t, dir: dir, terminal: terminal, screen: func() string {
+		data, err := os.ReadFile(log.Name())
+		require.NoError(t, err)
+		return string(data)
+	}}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "setup"), []byte(setup+"\n: >"+filepath.Join(dir, "ready")+"\n"), 0o644))
+	s.write(". ./setup\r")
+	s.waitFor(filepath.Join(dir, "ready"))
+	return s
+}
+
+func (s *typist) write(keys string) {
+	s.t.Helper()
+	_, err := s.terminal.WriteString(keys)
+	require.NoError(s.t, err)
+}
+
+func (s *typist) waitFor(path string) string {
+	s.t.Helper()
+	require.Eventually(s.t, func() bool { _, err := os.Stat(path); return err == nil }, time.Minute, 5*time.Millisecond, "screen:\n%s", s.screen())
+	data, err := os.ReadFile(path)
+	require.NoError(s.t, err)
+	require.NoError(s.t, os.Remove(path))
+	return string(data)
+}
+
+// line is the line after some keys; then it is deleted.
+func (s *typist) line(keys string) string {
+	s.t.Helper()
+	s.write(keys + "\x0f")
+	line := s.waitFor(filepath.Join(s.dir, "line"))
+	s.write("\x05\x15") // to the end, and delete
+	return line
+}
+
+const (
+	tab = "\t"
+	all = "\x14" // inserts all that is offered
+)
+
+// typed is what a line becomes in a shell.
+type typed struct{ keys, line string }
+
+// inBoth hold for bash and for zsh.
+var inBoth = []typed{
+	{"genv rem" + tab, "genv remote "},
+	{"genv remote enf" + tab, "genv remote enforce "},
+	{"genv remote -H gpu-01 enf" + tab, "genv remote -H gpu-01 enforce "},
+	{"genv remote enforce --dry" + tab, "genv remote enforce --dry-run "},
+	{"genv remote enforce -H gpu-01 --dry-run --dry" + tab, "genv remote enforce -H gpu-01 --dry-run --dry"},
+	{"genv enforce --allow" + tab, "genv enforce --allow"},
+	{"genv devices attach --allow" + tab, "genv devices attach --allow-over-subscription "},
+	{"genv remote gpus --sort ut" + tab, "genv remote gpus --sort utilization "},
+	{"genv remote gpus --sort=ut" + tab, "genv remote gpus --sort=utilization "},
+	{"genv remote gpus --so=ut" + tab, "genv remote gpus --so=utilization "},
+	{"genv gpus --form c" + tab, "genv gpus --form csv "},
+	{"genv remote exempt --rule id" + tab, "genv remote exempt --rule idle "},
+	{"genv remote enforce --timestamps al" + tab, "genv remote enforce --timestamps always "},
+	{"genv gpus --free=" + tab, "genv gpus --free="},
+	{"genv usage snapshot --type e" + tab, "genv usage snapshot --type envs "},
+	{"genv envs query --query uid p" + tab, "genv envs query --query uid pids "},
+	{"genv envs query --query eid --ei" + tab, "genv envs query --query eid --eid "},
+	{"genv remote -H lo" + tab, "genv remote -H login.lab "},
+	{"genv remote -H gpu-01,lo" + tab, "genv remote -H gpu-01,login.lab "},
+	{"genv remote gpus --host=gpu-01,lo" + tab, "genv remote gpus --host=gpu-01,login.lab "},
+	{"genv remote -H @tr" + tab, "genv remote -H @train "},
+	{"genv remote -H @train,lo" + tab, "genv remote -H @train,login.lab "},
+	{"genv remote -H '@tr" + tab, "genv remote -H '@train' "},
+	{"genv remote -H \"gpu-01,lo" + tab, "genv remote -H \"gpu-01,login.lab\" "},
+	{"genv remote -H ::" + tab, "genv remote -H ::1 "},
+	{"genv remote -H bob@lo" + tab, "genv remote -H bob@login.lab "},
+	{"genv remote -H label:g" + tab, "genv remote -H label:gpu=h100 "},
+	{"genv remote -H gpu-[01-02],lo" + tab, "genv remote -H gpu-[01-02],login.lab "},
+	{"genv remote -H lab/s" + tab, "genv remote -H lab/small.yaml "},
+	{"genv remote -H la" + tab, "genv remote -H lab/"},
+	{"genv remote -H lab/small.yaml,t" + tab, "genv remote -H lab/small.yaml,tiny-1 "},
+	{"genv remote --hostfile lab/small.yaml -H t" + tab, "genv remote --hostfile lab/small.yaml -H tiny-1 "},
+	{"genv remote -H nothing" + tab, "genv remote -H nothing"},
+	{"genv remote history -H lo" + tab, "genv remote history -H login.lab "},
+	{"genv policy explain --label gpu" + tab, "genv policy explain --label gpu=h100 "},
+	{"genv policy explain --host lo" + tab, "genv policy explain --host login.lab "},
+	{"genv policy explain --policy=pol" + tab, "genv policy explain --policy=policy.yaml "},
+	{"genv policy check pol" + tab, "genv policy check policy.yaml "},
+	{"genv man la" + tab, "genv man lab/"},
+	{"genv activate --id 16" + tab, "genv activate --id 1667 "},
+	{"genv activate --id=16" + tab, "genv activate --id=1667 "},
+	{"genv devices attach --index 0," + tab, "genv devices attach --index 0,1 "},
+	{"genv envs find --kernel-id k" + tab, "genv envs find --kernel-id k-1 "},
+	{"genv history --user ali" + tab, "genv history --user alice "},
+	{"genv remote -l opera" + tab, "genv remote -l operator "},
+	{"genv remote enforce --max-devices-for-user ali" + tab, "genv remote enforce --max-devices-for-user alice="},
+	{"genv config gpu-" + tab, "genv config gpu-memory "},
+	{"genv completion z" + tab, "genv completion zsh "},
+	{"genv help remote enf" + tab, "genv help remote enforce "},
+	{"genv run --nam" + tab, "genv run --name "},
+	{"genv run --gpus 1 unshar" + tab, "genv run --gpus 1 unshare "},
+	{"genv run -- unshar" + tab, "genv run -- unshare "},
+	{"genv run cat pol" + tab, "genv run cat policy.yaml "},
+	{"genv run cat --gp" + tab, "genv run cat --gp"},
+	{"genv lock unshar" + tab, "genv lock unshare "},
+	{"genv lock cat pol" + tab, "genv lock cat policy.yaml "},
+	{"X=1 genv hist" + tab, "X=1 genv history "},
+	{"true; genv hist" + tab, "true; genv history "},
+	{"genv remote -- enf" + tab, "genv remote -- enf"},
+	{"genv nothing hist" + tab, "genv nothing hist"},
+	{"genv remote --no-such-flag gp" + tab, "genv remote --no-such-flag gpus "},
+	{"genv remote -H $(touch PWNED) enf" + tab, "genv remote -H $(touch PWNED) enforce "},
+	{"genv __com" + tab, "genv __com"},
+}
+
+func TestCompletionInBash(t *testing.T) {
+	t.Parallel()
+	s := startTypist(t, "bash", bashSetup, completedEnvs("train", "1667", "2020"))
+	s.check(inBoth)
+	s.check([]typed{
+		{"genv remote -H " + all, "genv remote -H gpu-01 gpu-02 gpu-03 login.lab ::1 @all @train policy.yaml "},
+		{"genv remote -H gpu-01," + all, "genv remote -H gpu-01,gpu-02 gpu-01,gpu-03 gpu-01,login.lab gpu-01,::1 gpu-01,@all gpu-01,@train gpu-01,policy.yaml "},
+		{"genv remote -H 'gpu-*,!lo" + tab, "genv remote -H 'gpu-*,!login.lab' "},
+		{"genv activate --id " + all, "genv activate --id 1667 2020 "},
+		{"genv completion " + all, "genv completion bash zsh "},
+		{"genv shell --shell " + all, "genv shell --shell bash zsh "},
+		{"set -u; set -o noglob; genv remote enf" + tab, "set -u; set -o noglob; genv remote enforce "},
+	})
+	s.line("set -u; set -o noglob; set -o posix; COMP_WORDBREAKS=' \t\n'\r")
+	s.check(inBoth[:42])
+}
+
+// TestCompletionInBashWithTheirs: with the package bash-completion, which changes
+// COMP_WORDBREAKS for some commands, completes `sudo genv`, and the command of `genv run`.
+func TestCompletionInBashWithTheirs(t *testing.T) {
+	t.Parallel()
+	const package_ = "/usr/share/bash-completion/bash_completion"
+	if _, err := os.Stat(package_); err != nil {
+		t.Skip("the package bash-completion is not installed")
+	}
+	s := startTypist(t, "bash", ". "+package_+"\n"+bashSetup, completedEnvs("train", "1667", "2020"))
+	s.check(inBoth)
+	s.check([]typed{
+		{"sudo genv remote -H @train,lo" + tab, "sudo genv remote -H @train,login.lab "},
+		{"genv run genv remote -H lo" + tab, "genv run genv remote -H login.lab "},
+		{"genv run --gpus=1 genv remote gpus --sort=ut" + tab, "genv run --gpus=1 genv remote gpus --sort=utilization "},
+		{"genv lock genv remote enf" + tab, "genv lock genv remote enforce "},
+	})
+}
+
+func TestCompletionInZsh(t *testing.T) {
+	t.Parallel()
+	s := startTypist(t, "zsh", zshSetup, completedEnvs("train", "1667", "2020"))
+	s.check(inBoth)
+	s.check([]typed{
+		{"genv remote -H lo" + tab + ",", "genv remote -H login.lab,"},
+		{"genv run genv remote -H lo" + tab, "genv run genv remote -H login.lab "},
+		{"sudo genv remote -H lo" + tab, "sudo genv remote -H login.lab "},
+	})
+	for keys, listed := range map[string][]string{
+		"genv remote ":            {"enforce .*-- enforce the rules on all hosts", "gpus .*-- list the GPUs"},
+		"genv remote enforce --m": {"--max-devices-per-user .*-- detach the devices", "--metrics "},
+		"genv remote -H gpu-":     {"gpu-01 .*-- gpu=h100"},
+		"genv activate --id ":     {"1667 .*-- alice train"},
+	} {
+		before := len(s.screen())
+		s.write(keys + tab + tab)
+		for _, want := range listed {
+			require.Eventually(t, func() bool { return regexp.MustCompile(want).MatchString(s.screen()[before:]) }, time.Minute, 10*time.Millisecond, "%s: %s", keys, want)
+		}
+		s.line("")
+	}
+}
+
+// check types lines. A completion that takes longer than a second offers nothing, as on a busy
+// machine: such a line is typed again.
+func (s *typist) check(table []typed) {
+	s.t.Helper()
+	for _, row := range table {
+		line := s.line(row.keys)
+		for try := 1; line != row.line && try < 10; try++ {
+			line = s.line(row.keys)
+		}
+		require.Equal(s.t, row.line, line, "%q", row.keys)
+	}
+	require.NoFileExists(s.t, filepath.Join(s.dir, "PWNED"))
+}
+
+// hostileIDs each begin with a digit of their own.
+var hostileIDs = []string{
+	"0$(touch PWNED)", "1`touch PWNED`", "2';touch PWNED;'", `3";touch PWNED;"`, "4;touch PWNED", "5 two words", "6!touch", "7*?[a-z]{b,c}", `8\\t`, "9~root#&|<>()^=:@,é%",
+}
+
+// TestHostileNames: names that users choose are inserted so that the shell reads them as
+// they are, and those that would change the terminal are not offered.
+func TestHostileNames(t *testing.T) {
+	t.Parallel()
+	ids := append(slices.Clone(hostileIDs), "d\u202ebidi")
+	for shell, setup := range map[string]string{"bash": bashSetup, "zsh": zshSetup} {
+		t.Run(shell, func(t *testing.T) {
+			s := startTypist(t, shell, setup, completedEnvs("%F{red}:\\$(touch PWNED)", ids...))
+			before := len(s.screen())
+			for _, id := range hostileIDs {
+				for _, quote := range []string{"", "'", `"`} {
+					line := s.line("genv activate --id " + quote + id[:1] + tab)
+					if strings.Contains(id, "'") && quote == "'" || strings.Contains(id, "!") && quote == `"` || strings.HasSuffix(id, quote) && quote != "" {
+						continue // bash doesn't offer what can't be written so
+					}
+					out, err := exec.Command(shell, "-c", `genv() { printf %s "$3"; }; `+line).CombinedOutput()
+					require.NoError(t, err, "%s: %s", line, out)
+					require.Equal(t, id, string(out), "%q", line)
+				}
+			}
+			for _, id := range ids[len(hostileIDs):] {
+				require.Equal(t, "genv activate --id "+id[:1], s.line("genv activate --id "+id[:1]+tab))
+			}
+			s.line("genv activate --id " + tab + tab)
+			require.NotContains(t, s.screen()[before:], "\u202e")
+			require.NoError(t, os.WriteFile(filepath.Join(s.dir, "state/envs.json"), []byte(completedEnvs("\x1b[31mred", "a\nb", "c\x1b[31mred", "e\x00")), 0o644))
+			before = len(s.screen())
+			require.Equal(t, "genv activate --id ", s.line("genv activate --id "+tab+tab))
+			require.NotContains(t, s.screen()[before:], "\x1b[31m")
+			require.NoFileExists(t, filepath.Join(s.dir, "PWNED"))
+		})
+	}
+}
+
+// TestCompletionIsSilent: nothing but candidates is printed, whatever the files contain,
+// and it takes no time that a person notices.
+func TestCompletionIsSilent(t *testing.T) {
+	dir, environ := completionHome(t, "not JSON")
+	write := func(name, content string) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644))
+	}
+	write("config/genv/hosts.yaml", "hosts: [a\n")
+	write("config/genv/config.yaml", "nonsense: [\n")
+	require.NoError(t, os.Remove(filepath.Join(dir, "state/devices.json")))
+	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "state/devices.json"), 0o666))
+	for _, line := range []string{"genv remote -H ", "genv activate --id ", "genv detach --index ", "genv remote enforce --policy=", "genv 'unfinished", "genv \\", "genv", ""} {
+		cmd := exec.Command(genvtest.Program(t), "__complete", "bash", line, " \t\n\"'@><=;|&(:")
+		cmd.Env, cmd.Dir = environ, dir
+		var errs strings.Builder
+		cmd.Stderr = &errs
+		out, err := cmd.Output()
+		require.NoError(t, err, line)
+		require.Empty(t, errs.String(), line)
+		require.NotContains(t, string(out), "nonsense")
+	}
+	files, err := os.ReadDir(filepath.Join(dir, "state"))
+	require.NoError(t, err)
+	require.Len(t, files, 2, "nothing is created")
+}

@@ -1,0 +1,121 @@
+package enforcement_test
+
+import (
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
+	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
+	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/election"
+	"github.com/seed-3119e985/genv/remote/testfleet/etcdcluster"
+	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
+	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// newSimulatedElectors are controllers of simulated hosts, which fail on demand.
+func newSimulatedElectors(t *testing.T, hosts ...*inprocess.Server) *electors {
+	etcdcluster.Require(t)
+	f := genvtest.StartFleet(t, hosts...)
+	e := &electors{t: t, etcd: etcdcluster.Start(t, 1), ssh: f.SSHConfig(), dir: t.TempDir()}
+	for _, h := range hosts {
+		e.hosts = append(e.hosts, h.Name)
+	}
+	return e
+}
+
+// A leader that is told to end while a host doesn't take a warning: the memory that was written
+// before says that the user was warned. Who takes over warns the user.
+func TestAWarningThatWasNotSent(t *testing.T) {
+	t.Parallel()
+	state, alice := outsiders(1), snapshot.UID(1001)
+	state.Processes[0].UID, state.Processes[0].Username = &alice, "alice"
+	host := genvhost.New(state)
+	var hangs atomic.Bool
+	asked := make(chan struct{}, 100)
+	hangs.Store(true)
+	host.Behave(func(request string) genvhost.Behavior {
+		if request != agent.RequestNotify {
+			return genvhost.Behavior{}
+		}
+		asked <- struct{}{}
+		return genvhost.Behavior{Freeze: hangs.Load()}
+	})
+	e := newSimulatedElectors(t, &inprocess.Server{Name: "a", Handler: host})
+	policy := filepath.Join(e.dir, "policy.yaml")
+	require.NoError(t, os.WriteFile(policy, []byte("defaults:\n  non-env-processes: true\n  warn: {for: 1h}\n"), 0o600))
+	first := e.begin("first", "--policy", policy)
+	go first.drain()
+	require.Eventually(t, func() bool { return len(asked) > 0 }, time.Minute, 10*time.Millisecond, "no user is warned")
+	second := e.start("second", "--policy", policy)
+	second.is(election.Standby)
+	hangs.Store(false)
+	first.signal(syscall.SIGTERM)
+	warned := second.next(func(c enforcement.CycleDocument) bool { return len(c.Notified) > 0 })
+	require.Empty(t, warned.Notified[0].Error)
+	first.exits(command.ExitOK)
+}
+
+// What waits for a mail is in the memory that the next leader goes on with: neither the leader
+// that ends mails it, nor a standby that has it in its folder.
+func TestMailIsLeftToTheNextLeader(t *testing.T) {
+	t.Parallel()
+	state, alice := outsiders(1), snapshot.UID(1001)
+	state.Processes[0].UID, state.Processes[0].Username = &alice, "alice"
+	host := genvhost.New(&snapshot.Snapshot{BootID: "a"})
+	e := newSimulatedElectors(t, &inprocess.Server{Name: "a", Handler: host})
+	sendmail, mails, policy, quiet := filepath.Join(e.dir, "sendmail"), filepath.Join(e.dir, "mails"), filepath.Join(e.dir, "policy.yaml"), filepath.Join(e.dir, "quiet.yaml")
+	require.NoError(t, os.WriteFile(sendmail, []byte("#!/bin/sh\ncat >> "+mails+"\n"), 0o700))
+	const rules = "defaults:\n  non-env-processes: true\n  warn: {for: 1h}\n"
+	require.NoError(t, os.WriteFile(quiet, []byte(rules), 0o600))
+	require.NoError(t, os.WriteFile(policy, []byte(rules+"mail:\n  from: genv@example.org\n  template: '{{.User}}@example.org'\n  sendmail: "+sendmail+"\n"), 0o600))
+	first := e.start("first", "--policy", policy)
+	first.is(election.Leading)
+	second := e.start("second", "--policy", quiet)
+	second.is(election.Standby)
+	go second.drain()
+	host.Change(func(s *snapshot.Snapshot) { *s = *state })
+	first.next(func(c enforcement.CycleDocument) bool { return len(c.Notified) > 0 })
+	first.signal(syscall.SIGTERM)
+	first.exits(command.ExitOK)
+	again := e.start("first", "--policy", policy)
+	again.is(election.Standby)
+	again.signal(syscall.SIGTERM)
+	again.exits(command.ExitOK)
+	require.NoFileExists(t, mails)
+}
+
+// A leader and a host fail together, as when a rack loses its power. The standby is just waiting
+// for that host: it takes over nevertheless, and acts on the other hosts.
+func TestATakeOverWaitsForNoHost(t *testing.T) {
+	t.Parallel()
+	a, b := genvhost.New(&snapshot.Snapshot{BootID: "a"}), genvhost.New(&snapshot.Snapshot{BootID: "b"})
+	var hangs atomic.Bool
+	hung := make(chan struct{}, 1000)
+	b.Behave(func(string) genvhost.Behavior {
+		if hangs.Load() {
+			hung <- struct{}{}
+		}
+		return genvhost.Behavior{Freeze: hangs.Load()}
+	})
+	e := newSimulatedElectors(t, &inprocess.Server{Name: "a", Handler: a}, &inprocess.Server{Name: "b", Handler: b})
+	flags := []string{"--non-env-processes", "--command-timeout", "10m"}
+	first := e.start("first", flags...)
+	first.is(election.Leading)
+	second := e.start("second", flags...)
+	second.is(election.Standby)
+	go second.drain()
+	hangs.Store(true)
+	require.Eventually(t, func() bool { return len(hung) >= 2 }, time.Minute, time.Millisecond, "both wait for the host")
+	first.signal(os.Kill)
+	a.Change(func(s *snapshot.Snapshot) { *s = *outsiders(1) })
+	require.Eventually(t, func() bool { return len(a.Actions()) == 1 }, time.Minute, 10*time.Millisecond, second.said())
+}

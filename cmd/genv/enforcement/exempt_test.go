@@ -1,0 +1,161 @@
+package enforcement_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
+	"github.com/seed-3119e985/genv/cmd/genv/exempt"
+	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
+	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
+	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
+)
+
+// exempted runs `genv remote exempt`, and returns its document.
+func exempted(t *testing.T, args ...string) exempt.Document {
+	t.Helper()
+	r := genvtest.Run(t, append([]string{"remote", "exempt", "--format", "json"}, args...)...)
+	require.Zero(t, r.Code, r.Err)
+	var document exempt.Document
+	require.NoError(t, json.Unmarshal([]byte(r.Out), &document))
+	return document
+}
+
+// An exemption that is made while no controller runs counts from its next start, and is then
+// recorded, once; --revoke ends it through the socket of the controller.
+func TestExemptOfflineAndThroughTheSocket(t *testing.T) {
+	h := genvhost.New(outsiders(1))
+	f := genvtest.StartFleet(t, &inprocess.Server{Name: "a", Handler: h})
+	dir := t.TempDir()
+	state, log, path := filepath.Join(dir, "state"), filepath.Join(dir, "log"), filepath.Join(dir, "s")
+	require.NoError(t, os.Mkdir(state, 0o700))
+	offline := []string{"--socket", "off", "--state-dir", state}
+
+	require.Empty(t, exempted(t, append(offline, "--list")...).Exemptions)
+	made := exempted(t, append(offline, "--host", "a", "--for", "12h", "--reason", "deadline")...)
+	require.Regexp(t, `\(uid \d+\).* exempted host a until .*: deadline\. No controller runs on .*; the next controller records it at its start\.$`, made.Text)
+	require.Equal(t, state, made.StateDir)
+	require.Len(t, made.Exemptions, 1)
+	id := made.Exemptions[0].ID
+	require.Regexp(t, `^[0-9a-f]{8}$`, id)
+	require.InDelta(t, 12, made.Exemptions[0].Until.Sub(made.Exemptions[0].Created).Hours(), 0.001)
+	table := genvtest.Run(t, append([]string{"remote", "exempt", "--list"}, offline...)...)
+	require.Regexp(t, `(?m)^`+id+` .* a .*\(uid \d+\).* deadline$`, table.Out)
+
+	args := []string{"-F", f.SSHConfig(), "-H", "a", "--interval", "1", "--non-env-processes", "--socket", path, "--audit-log", log, "--state-dir", state}
+	daemon := startDaemon(t, nil, args...)
+	cycle := daemon.next(func(c enforcement.CycleDocument) bool { return c.Answered == 1 })
+	require.Empty(t, cycle.Reports, "the host is exempt")
+	require.Len(t, cycle.Exemptions, 1)
+	recorded := genvtest.Run(t, "remote", "history", "--audit-log", log)
+	require.Regexp(t, `a .*exempt .*exempted host a until .*: deadline`, recorded.Out)
+	require.NoFileExists(t, filepath.Join(state, "unrecorded.json"))
+
+	r := genvtest.Run(t, append([]string{"remote", "exempt", "--user", "bob", "--for", "1h", "--reason", "x"}, offline...)...)
+	require.Equal(t, command.ExitFailed, r.Code)
+	require.Contains(t, r.Err, "another controller is using this folder")
+	require.Contains(t, r.Err, "name it with --socket PATH")
+	online := exempted(t, "--socket", path, "--host", "aa", "--for", "30m", "--reason", "typo")
+	require.Len(t, online.Exemptions, 2)
+	require.Equal(t, path, online.Controller)
+	warned := genvtest.Run(t, "remote", "exempt", "--socket", path, "--host", "aa", "--for", "30m", "--reason", "typo")
+	require.Contains(t, warned.Err, `warning: no host is named aa`)
+	exempted(t, "--socket", path, "--revoke", online.Exemptions[1].ID)
+	left := exempted(t, "--socket", path, "--revoke", id, "--reason", "done")
+	require.Regexp(t, `ended the exemption of host a: done`, left.Text)
+	require.Empty(t, left.Exemptions)
+	daemon.next(func(c enforcement.CycleDocument) bool { return len(c.Reports) > 0 })
+
+	daemon.signal(os.Kill)
+	daemon.end()
+	require.Empty(t, exempted(t, append(offline, "--list")...).Exemptions)
+}
+
+// With --audit-log it is recorded at once, and not again.
+func TestExemptOfflineWithARecord(t *testing.T) {
+	dir := t.TempDir()
+	state, log := filepath.Join(dir, "state"), filepath.Join(dir, "log")
+	require.NoError(t, os.Mkdir(state, 0o700))
+	offline := []string{"--socket", "off", "--state-dir", state, "--audit-log", log}
+	made := exempted(t, append(offline, "--user", "root", "--rule", "idle", "--for", "1d", "--reason", "r")...)
+	require.NotContains(t, made.Text, "the next controller")
+	require.NoFileExists(t, filepath.Join(state, "unrecorded.json"))
+	again := exempted(t, append(offline, "--user", "root", "--rule", "idle", "--for", "2d", "--reason", "longer")...)
+	require.Len(t, again.Exemptions, 1, "it takes the place of the same one")
+	require.Equal(t, made.Exemptions[0].ID, again.Exemptions[0].ID)
+	exempted(t, append(offline, "--revoke", made.Exemptions[0].ID)...)
+	history := genvtest.Run(t, "remote", "history", "--audit-log", log, "--format", "json")
+	require.Equal(t, 3, strings.Count(history.Out, `"action"`), history.Out)
+}
+
+// What must not exempt anybody.
+func TestExemptRefuses(t *testing.T) {
+	state := t.TempDir()
+	require.NoError(t, os.Chmod(state, 0o700))
+	for says, args := range map[string][]string{
+		"needs --for TIME and --reason TEXT":   {"--user", "bob", "--for", "1h"},
+		"an exemption needs --for":             {},
+		"needs a user or a host":               {"--for", "1h", "--reason", "r"},
+		"at most 30d":                          {"--user", "bob", "--for", "31d", "--reason", "r"},
+		"a duration of more than 0":            {"--user", "bob", "--for", "0", "--reason", "r"},
+		"write the index of a GPU":             {"--host", "a", "--device", "-1", "--for", "1h", "--reason", "r"},
+		"a device is exempted with its host":   {"--user", "bob", "--device", "1", "--for", "1h", "--reason", "r"},
+		"write one of env-devices, env-memory": {"--user", "bob", "--rule", "x", "--for", "1h", "--reason", "r"},
+		"can't be printed":                     {"--user", "bob", "--for", "1h", "--reason", "\x1b[2J"},
+		"name one host":                        {"--host", "a", "--host", "b", "--for", "1h", "--reason", "r"},
+		"don't go together":                    {"--list", "--user", "bob"},
+		"there is no such exemption":           {"--revoke", "01234567"},
+		"no such file or directory":            {"--state-dir", "/nonexistent", "--list"},
+		"is not an audit log":                  {"--audit-log", "/etc/passwd", "--list"},
+	} {
+		r := genvtest.Run(t, append([]string{"remote", "exempt", "--socket", "off", "--state-dir", state}, args...)...)
+		require.Equal(t, command.ExitFailed, r.Code, says)
+		require.Contains(t, r.Err, says)
+	}
+	entries, err := os.ReadDir(state)
+	require.NoError(t, err)
+	for _, e := range entries {
+		require.Equal(t, "lock", e.Name(), "nothing was written")
+	}
+}
+
+// The folder of another account's controller: the error says as whom to ask.
+func TestExemptInAnothersFolder(t *testing.T) {
+	genvtest.NeedsRoot(t)
+	state := t.TempDir()
+	require.NoError(t, os.Chown(state, 1, 1))
+	r := genvtest.Run(t, "remote", "exempt", "--socket", "off", "--state-dir", state, "--user", "bob", "--for", "1h", "--reason", "r")
+	require.Equal(t, command.ExitFailed, r.Code)
+	require.Regexp(t, regexp.QuoteMeta(state)+` belongs to (daemon|#1), .*sudo -u (daemon|'#1') genv remote exempt`, r.Err)
+}
+
+// Killed at any moment, what was exempted is whole, and it was recorded.
+func TestExemptKilled(t *testing.T) {
+	state := t.TempDir()
+	require.NoError(t, os.Chmod(state, 0o700))
+	program := genvtest.Program(t)
+	for i := range 40 {
+		cmd := exec.Command(program, "remote", "exempt", "--socket", "off", "--state-dir", state, "--host", "h"+strings.Repeat("x", i), "--for", "1h", "--reason", "r")
+		require.NoError(t, cmd.Start())
+		time.Sleep(time.Duration(i) * time.Millisecond)
+		_ = cmd.Process.Kill() // it may have ended
+		_ = cmd.Wait()
+		list := exempted(t, "--socket", "off", "--state-dir", state, "--list").Exemptions
+		data, err := os.ReadFile(filepath.Join(state, "unrecorded.json"))
+		if len(list) > 0 {
+			require.NoError(t, err)
+		}
+		for _, e := range list {
+			require.Contains(t, string(data), `"host":"`+string(e.Host)+`"`, "first it is recorded")
+		}
+	}
+}

@@ -1,0 +1,303 @@
+package enforcement_test
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/configfile"
+	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
+	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
+	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
+	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
+	"github.com/seed-3119e985/genv/remote/testfleet/postgresserver"
+	"github.com/seed-3119e985/genv/remote/usage"
+	"github.com/seed-3119e985/genv/remote/usage/report"
+	"github.com/seed-3119e985/genv/remote/usage/store"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// reported runs `genv remote report`, and returns its document.
+func reported(t *testing.T, args ...string) report.Document {
+	t.Helper()
+	r := genvtest.Run(t, append([]string{"remote", "report", "--format", "json"}, args...)...)
+	require.Zero(t, r.Code, r.Err)
+	var d report.Document
+	require.NoError(t, json.Unmarshal([]byte(r.Out), &d))
+	return d
+}
+
+// A controller keeps who used what; the report has it, by whatever it is asked for, and
+// another run continues it.
+func TestUsageOfAController(t *testing.T) {
+	t.Parallel()
+	s := outsiders(2)
+	s.Devices[0].Attachments = []snapshot.Attachment{{EID: "7"}}
+	s.Environments = []snapshot.Environment{{EID: "7", UID: 4001, Username: "alice"}}
+	f := genvtest.StartFleet(t, &inprocess.Server{Name: "a", Handler: genvhost.New(s)})
+	state := filepath.Join(t.TempDir(), "state")
+	run := func(state string, args ...string) *background {
+		d := startDaemon(t, nil, append([]string{"-F", f.SSHConfig(), "-H", "a", "--interval", "1", "--non-env-processes", "--socket", "off", "--state-dir", state}, args...)...)
+		seen := 0
+		d.next(func(c enforcement.CycleDocument) bool { seen += c.Answered; return seen == 3 })
+		return d
+	}
+	first := run(state)
+	first.signal(syscall.SIGTERM)
+	first.end()
+	require.NotContains(t, first.said(), "history")
+	path := filepath.Join(state, store.FileName)
+	db, err := store.OpenToRead(t.Context(), path, store.Options{In: time.Local})
+	require.NoError(t, err)
+	mark, err := db.Mark(t.Context())
+	require.NoError(t, err)
+	require.True(t, mark.Ended)
+	now := time.Now()
+	sums := func(kind usage.Kind) map[string]usage.Sum {
+		r, err := db.Report(t.Context(), usage.Query{Kind: kind, Since: now.Add(-time.Hour).Unix(), Until: now.Add(time.Hour).Unix()})
+		require.NoError(t, err)
+		rows := make(map[string]usage.Sum)
+		for _, row := range r.Rows {
+			rows[row.Name] = row.Sum
+		}
+		return rows
+	}
+	alice, host := sums(usage.ByUser)["alice"], sums(usage.ByHost)["a"]
+	require.NoError(t, db.Close())
+	require.Positive(t, alice.Attached, "three cycles a second apart, of which a busy machine may delay the first")
+	require.Equal(t, alice.Attached, alice.Idle+alice.Used)
+	require.Equal(t, int64(2), host.Findings, "two processes are in no environment")
+	require.Equal(t, int64(2), host.Terminated)
+	require.Equal(t, alice.Attached, host.Attached)
+
+	socket := filepath.Join(state, "web.sock")
+	second := run(state, "--web", "unix:"+socket)
+	onPage := reportOnPage(t, socket)
+	require.Equal(t, []string{"alice"}, onPage.Keys()[:1], "what the run before kept")
+	second.signal(syscall.SIGTERM)
+	second.end()
+	db, err = store.OpenToRead(t.Context(), path, store.Options{In: time.Local})
+	require.NoError(t, err)
+	defer db.Close()
+	require.Greater(t, sums(usage.ByUser)["alice"].Attached, alice.Attached)
+
+	killed := run(state)
+	require.Eventually(t, func() bool {
+		mark, err := db.Mark(t.Context())
+		return err == nil && !mark.Ended
+	}, time.Minute, 10*time.Millisecond)
+	killed.signal(syscall.SIGKILL)
+	killed.end()
+	run(state).says("the last run ended without writing what it had counted last")
+
+	without := t.TempDir()
+	off := run(without, "--history", "off")
+	off.signal(syscall.SIGTERM)
+	off.end()
+	require.NoFileExists(t, filepath.Join(without, store.FileName))
+}
+
+// A history that is damaged inside is moved aside, and a new one begins.
+func TestADamagedHistory(t *testing.T) {
+	t.Parallel()
+	f := genvtest.StartFleet(t, &inprocess.Server{Name: "a", Handler: genvhost.New(outsiders(1))})
+	dir := usageOfTenDays(t)
+	path := filepath.Join(dir, store.FileName)
+	content, err := os.ReadFile(path)
+	require.NoError(t, err)
+	for i := 4096; i < len(content); i++ { // the first page has the schema
+		content[i] = byte(i * 7)
+	}
+	require.NoError(t, os.WriteFile(path, content, 0o600))
+	d := startDaemon(t, nil, "-F", f.SSHConfig(), "-H", "a", "--interval", "1", "--socket", "off", "--audit-log", "off", "--state-dir", dir)
+	go d.drain()
+	d.says("the usage history can't be read: it was moved to " + path + ".damaged-")
+	require.Eventually(t, func() bool {
+		return genvtest.Run(t, "remote", "report", "--state-dir", dir).Code == command.ExitOK
+	}, time.Minute, 50*time.Millisecond)
+	aside, err := filepath.Glob(path + ".damaged-*")
+	require.NoError(t, err)
+	moved, err := os.ReadFile(aside[0])
+	require.NoError(t, err)
+	require.Equal(t, content, moved)
+	require.NoFileExists(t, "off", "no log was asked for")
+}
+
+// Controllers that write to a PostgreSQL server: what one counted is there for the next, and for
+// a report from anywhere.
+func TestUsageOnAServer(t *testing.T) {
+	t.Parallel()
+	url := postgresserver.Start(t, "").URL()
+	s := outsiders(1)
+	s.Devices[0].Attachments = []snapshot.Attachment{{EID: "7"}}
+	s.Environments = []snapshot.Environment{{EID: "7", UID: 4001, Username: "alice"}}
+	f := genvtest.StartFleet(t, &inprocess.Server{Name: "a", Handler: genvhost.New(s)})
+	attached := int64(0)
+	for range 2 {
+		state := t.TempDir()
+		d := startDaemon(t, nil, "-F", f.SSHConfig(), "-H", "a", "--interval", "1", "--socket", "off", "--state-dir", state, "--history", url, "--history-fleet", "lab")
+		seen := 0
+		d.next(func(c enforcement.CycleDocument) bool { seen += c.Answered; return seen == 3 })
+		d.signal(syscall.SIGTERM)
+		d.end()
+		require.NotContains(t, d.said(), "history")
+		require.NoFileExists(t, filepath.Join(state, store.FileName))
+		r := reported(t, "--history", url)
+		require.Equal(t, []string{"alice"}, r.Keys()[:1])
+		require.Greater(t, r.Rows[0].Attached, attached)
+		attached = r.Rows[0].Attached
+	}
+	other := genvtest.Run(t, "remote", "report", "--history", url, "--history-fleet", "other")
+	require.Equal(t, command.ExitFailed, other.Code)
+	require.Contains(t, other.Err, "the fleets in this database are: lab; --history-fleet NAME names one")
+}
+
+// reportOnPage is the report that a controller's web page has.
+func reportOnPage(t *testing.T, socket string) report.Document {
+	t.Helper()
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", socket)
+	}}
+	defer transport.CloseIdleConnections()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/api/v1/report", http.NoBody)
+	require.NoError(t, err)
+	answer, err := transport.RoundTrip(request)
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	require.Equal(t, http.StatusOK, answer.StatusCode)
+	var d report.Document
+	require.NoError(t, json.NewDecoder(answer.Body).Decode(&d))
+	return d
+}
+
+// usageOfTenDays is a folder with what alice and bob had on two hosts until now.
+func usageOfTenDays(t *testing.T) (stateDir string) {
+	dir := t.TempDir()
+	s, err := store.Open(t.Context(), filepath.Join(dir, store.FileName), store.Options{In: time.Local})
+	require.NoError(t, err)
+	account, now := usage.NewAccount(time.Local), time.Now()
+	begin := now.Add(-240 * time.Hour)
+	for at := begin; !at.After(now); at = at.Add(time.Hour) {
+		host := func(name snapshot.Hostname, user snapshot.Username, devices int) snapshot.Host {
+			s := &snapshot.Snapshot{Environments: []snapshot.Environment{{EID: "7", UID: 4001, Username: user}}}
+			for i := range devices {
+				s.Devices = append(s.Devices, snapshot.Device{Index: snapshot.DeviceIndex(i), Name: "NVIDIA H100", Attachments: []snapshot.Attachment{{EID: "7"}}})
+			}
+			return snapshot.Host{Name: name, Snapshot: s}
+		}
+		account.Look(at, snapshot.Cluster{Hosts: []snapshot.Host{host("a", "alice", 2), host("b", "bob", 1)}})
+	}
+	require.NoError(t, s.Add(t.Context(), &usage.Entry{Batch: account.Take(), Since: begin.Unix(), Mark: usage.Mark{Until: now.Unix(), Ended: true}}))
+	require.NoError(t, s.Close())
+	return dir
+}
+
+func TestRemoteReport(t *testing.T) {
+	dir := usageOfTenDays(t)
+	keys := func(d report.Document) (keys []string) {
+		for _, row := range d.Rows {
+			keys = append(keys, row.Key)
+		}
+		return keys
+	}
+	week := reported(t, "--state-dir", dir)
+	require.Equal(t, report.Schema, week.Schema)
+	require.Equal(t, []string{"alice", "bob"}, keys(week))
+	require.InDelta(t, 7*24*3600, week.Rows[1].Attached, 3600, "an hour counts as a whole")
+	require.Equal(t, 2*week.Rows[1].Attached, week.Rows[0].Attached)
+	require.Equal(t, week.Rows[0].Attached, week.Rows[0].Idle)
+	require.Equal(t, 3*week.Rows[1].Attached, week.Total.Attached)
+	require.Equal(t, int64(3), *week.Total.Peak)
+	require.Equal(t, []string{"a", "b"}, keys(reported(t, "--state-dir", dir, "--by", "host")))
+	require.Equal(t, []string{"NVIDIA H100"}, keys(reported(t, "--state-dir", dir, "--by", "model", "--since", "1d")))
+	require.Len(t, reported(t, "--state-dir", dir, "--by", "day", "--since", "2d").Rows, 3)
+	require.Equal(t, []string{"alice"}, keys(reported(t, "--state-dir", dir, "--top", "1")))
+	day := time.Now().AddDate(0, 0, -3)
+	one := reported(t, "--state-dir", dir, "--since", day.Format(time.DateOnly), "--until", day.AddDate(0, 0, 1).Format(time.DateOnly))
+	require.Equal(t, usage.NextDay(day.Unix(), time.Local)-usage.DayOf(day.Unix(), time.Local), one.Rows[1].Attached)
+
+	policy := filepath.Join(dir, "policy.yaml")
+	require.NoError(t, os.WriteFile(policy, []byte("groups:\n  vision: [alice, bob]\n"), 0o600))
+	groups := reported(t, "--state-dir", dir, "--by", "group", "--policy", policy)
+	require.Equal(t, []string{"vision"}, keys(groups))
+	require.Equal(t, week.Total.Attached, groups.Rows[0].Attached)
+
+	month := reported(t, "--state-dir", dir, "--since", "30d")
+	require.InDelta(t, 240*3600, month.Rows[1].Attached, 3600, "all ten days")
+
+	table := genvtest.Run(t, "remote", "report", "--state-dir", dir)
+	require.Regexp(t, `^USER +GPU-HOURS +SHARE .*\nalice +33\d\.\d +67 % `, table.Out)
+	require.Contains(t, table.Err, " GPU hours attached, ")
+	page := genvtest.Run(t, "remote", "report", "--state-dir", dir, "--format", "html")
+	require.Equal(t, command.ExitFailed, page.Code)
+	require.Contains(t, page.Err, "--format html was removed: write tui, csv or json")
+	nothing := genvtest.Run(t, "remote", "report", "--state-dir", dir, "--since", "2020-01-01", "--until", "2020-02-01")
+	require.Zero(t, nothing.Code)
+	require.Empty(t, nothing.Out)
+	require.Contains(t, nothing.Err, "No usage is recorded from 2020-01-01")
+}
+
+// What `enforce:` in config.yaml says counts for the commands that read what it keeps.
+func TestReportReadsWhatEnforceKeeps(t *testing.T) {
+	dir := usageOfTenDays(t)
+	genvtest.Configure(t, configfile.Config, "enforce: {state-dir: "+dir+", history: 'on'}\n")
+	d := reported(t)
+	require.Equal(t, []string{"alice", "bob"}, d.Keys())
+	require.Contains(t, genvtest.Run(t, "remote", "history", "forget", "--user", "bob", "--dry-run").Out, "rows would go to user:forgotten")
+	genvtest.Configure(t, configfile.Config, "enforce: {state-dir: "+dir+", history: 'postgres://127.0.0.1:1/genv', history-fleet: lab}\n")
+	log := audit.Log{Path: filepath.Join(dir, "log")}
+	require.NoError(t, log.Append(audit.Record{Time: time.Now(), Kind: audit.KindFinding, User: "bob"}))
+	off := genvtest.Run(t, "remote", "history", "forget", "--user", "bob", "--history", "off", "--audit-log", log.Path, "--dry-run")
+	require.Zero(t, off.Code, off.Err)
+	require.Contains(t, off.Out, "usage history: off, so none is changed\nlog: 1 records would be removed")
+	for _, args := range [][]string{{"report"}, {"history", "forget", "--user", "bob"}} {
+		server := genvtest.Run(t, append([]string{"remote"}, args...)...)
+		require.Equal(t, command.ExitFailed, server.Code)
+		require.Contains(t, server.Err, "127.0.0.1:1")
+	}
+}
+
+func TestRemoteReportRefuses(t *testing.T) {
+	dir := t.TempDir()
+	damaged := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(damaged, store.FileName), []byte(strings.Repeat("no database ", 1000)), 0o600))
+	for says, args := range map[string][]string{
+		"there is no usage history in " + dir: {"--state-dir", dir},
+		"it is damaged":                       {"--state-dir", damaged},
+		`--by "week": write one of`:           {"--by", "week"},
+		"--top -1: write 0 or more":           {"--top", "-1"},
+		`--format "pdf": write tui`:           {"--format", "pdf"},
+		"is not before":                       {"--since", "1d", "--until", "2d"},
+		"is in the future":                    {"--since", "2199-01-01", "--until", "2200-01-01"},
+		"--since is empty":                    {"--since", ""},
+		`--until "foo"`:                       {"--until", "foo"},
+		`--since "yesterday"`:                 {"--since", "yesterday"},
+		"not a URL of a PostgreSQL database":  {"--history", "sqlite"},
+		"a password doesn't belong there":     {"--history", "postgres://genv:pw@db/genv"},
+		"--history-fleet is for --history":    {"--history-fleet", "lab"},
+	} {
+		r := genvtest.Run(t, append([]string{"remote", "report"}, args...)...)
+		require.Equal(t, command.ExitFailed, r.Code, says)
+		require.Contains(t, r.Err, says)
+		require.Empty(t, r.Out)
+	}
+	for says, args := range map[string][]string{
+		"write a day or more": {"--history-keep", "1h"}, "write on, off, or the URL": {"--history", "sqlite"},
+		"a password doesn't belong there": {"--history", "postgres://genv:pw@db/genv"}, "--history-fleet is for": {"--history-fleet", "lab"},
+	} {
+		r := genvtest.Run(t, append([]string{"remote", "enforce", "-H", "a", "--state-dir", dir}, args...)...)
+		require.Equal(t, command.ExitFailed, r.Code, says)
+		require.Contains(t, r.Err, says)
+	}
+}

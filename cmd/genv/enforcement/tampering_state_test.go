@@ -1,0 +1,252 @@
+package enforcement_test
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
+	"github.com/seed-3119e985/genv/remote/testfleet"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// How the state files were bent, each way on real hosts. M is carol.
+
+func (b *bent) state(host, name string) string { return filepath.Join(b.Host(host).State, name) }
+
+// by is a command that a user runs on a host.
+func (b *bent) by(user, host string, args ...string) *exec.Cmd {
+	h, uid := b.Host(host), uint32(uidOf(b.t, user))
+	cmd := exec.CommandContext(b.t.Context(), args[0], args[1:]...)
+	cmd.Env = []string{"PATH=/usr/bin:/bin", "GENV_TMPDIR=" + h.State, "GENV_ROOT_DIR=" + h.Root()}
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}, Pdeathsig: syscall.SIGKILL}
+	return cmd
+}
+
+// began is a host with an environment of alice on device 0 and a job in it, which
+// began after root's genv had looked.
+func (b *bent) began(host string) (*testfleet.Env, *testfleet.Process) {
+	b.activate(host, "bob", 7)
+	require.Zero(b.t, b.enforce(host).Code)
+	env := b.activate(host, "alice", 0)
+	return env, b.job(host, testfleet.Job{User: "alice", Env: []string{env.Var()}})
+}
+
+// spares enforces, and requires that an honest process goes on and what is outside
+// is ended.
+func (b *bent) spares(honest *testfleet.Process) genvtest.Result {
+	b.t.Helper()
+	outside := b.job("gpu-01", testfleet.Job{User: "carol", Uses: using(1)})
+	r := b.enforce("gpu-01", "--non-env-processes")
+	require.True(b.t, honest.Running(), r.Out+r.Err)
+	b.ended(r, outside)
+	return r
+}
+
+// ended requires that a cycle ended a process.
+func (b *bent) ended(r genvtest.Result, p *testfleet.Process) {
+	b.t.Helper()
+	require.Contains(b.t, r.Out, fmt.Sprintf("Terminating process %d ", p.PID), r.Err)
+	<-p.Ended()
+}
+
+func (b *bent) write(host string, list ...snapshot.Environment) {
+	b.t.Helper()
+	data, err := snapshot.EncodeEnvironments(list)
+	require.NoError(b.t, err)
+	require.NoError(b.t, os.WriteFile(b.state(host, "envs.json"), data, 0o666))
+}
+
+func (b *bent) environments() []snapshot.Environment {
+	b.t.Helper()
+	list, err := b.Host("gpu-01").Environments()
+	require.NoError(b.t, err)
+	return list
+}
+
+// M has any user's genv look at a loss first, which can't see whose environment
+// began since.
+func TestBentLossSeenByAUserFirst(t *testing.T) {
+	t.Parallel()
+	b := openBent(t, "gpu-01")
+	env, honest := b.began("gpu-01")
+	require.NoError(t, os.Remove(b.state("gpu-01", "envs.json")))
+	out, err := b.by("carol", "gpu-01", filepath.Join(b.Dir, "bin", "genv"), "envs").CombinedOutput()
+	require.Error(t, err, string(out))
+	require.Contains(t, string(out), "ask root to run `genv envs`")
+	b.spares(honest)
+	require.NotNil(t, snapshot.FindEnvironment(b.environments(), env.EID))
+}
+
+// 1.4.3 writes an empty file in the place of one that is missing.
+func TestBentLossSeenBy143First(t *testing.T) {
+	t.Parallel()
+	b := openBent(t, "gpu-01")
+	bob := b.activate("gpu-01", "bob", 7)
+	job := b.job("gpu-01", testfleet.Job{User: "bob", Env: []string{bob.Var()}, Uses: using(7)})
+	require.Zero(t, b.enforce("gpu-01").Code)
+	env := b.activate("gpu-01", "alice", 0)
+	honest := b.job("gpu-01", testfleet.Job{User: "alice", Env: []string{env.Var()}})
+	b.write("gpu-01")
+	b.spares(honest)
+	require.True(t, job.Running())
+	require.NotNil(t, snapshot.FindEnvironment(b.environments(), env.EID))
+}
+
+// Who owns the state folder replaces it, and has a note in it forbid root to clean up.
+func TestBentFolderReplaced(t *testing.T) {
+	t.Parallel()
+	b := openBent(t, "gpu-01")
+	env := b.activate("gpu-01", "alice", 0)
+	honest := b.job("gpu-01", testfleet.Job{User: "alice", Env: []string{env.Var()}})
+	require.Zero(t, b.enforce("gpu-01").Code)
+	dir := b.Host("gpu-01").State
+	require.NoError(t, os.Rename(dir, dir+".old"))
+	require.NoError(t, os.Mkdir(dir, 0o777))
+	require.NoError(t, os.Chmod(dir, 0o777))
+	require.NoError(t, os.Chown(dir, int(uidOf(t, "carol")), 0))
+	var st syscall.Stat_t
+	require.NoError(t, syscall.Stat(dir, &st))
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	require.NoError(t, err)
+	note := fmt.Sprintf(`{"path":"x","device":%d,"inode":%d,"boot_id":%q,"pid_namespace":5,"user_namespace":5}`, st.Dev, st.Ino, strings.TrimSpace(string(boot)))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "genv.host.json"), []byte(note), 0o666))
+	b.spares(honest)
+	require.NotNil(t, snapshot.FindEnvironment(b.environments(), env.EID))
+}
+
+// State files that are valid, but as large as they may be.
+func TestBentHugeStateFiles(t *testing.T) {
+	t.Parallel()
+	for what, huge := range map[string]struct {
+		environments int
+		name         string
+	}{
+		"HTML":           {2000, strings.Repeat("<", 4000)},
+		"shorter HTML":   {8000, strings.Repeat("<", 256)},
+		"commas":         {255, strings.Repeat(",", 4096)},
+		"many":           {50_000, ""},
+		"nearly as many": {9_900, ""},
+	} {
+		t.Run(what, func(t *testing.T) {
+			b := openBent(t, "gpu-01")
+			env := b.activate("gpu-01", "alice", 0)
+			honest := b.job("gpu-01", testfleet.Job{User: "alice", Env: []string{env.Var()}})
+			require.Zero(t, b.enforce("gpu-01").Code)
+			var text strings.Builder
+			text.WriteString(`{"envs":[`)
+			one := `{"eid":%q,"uid":%d,"creation":"21/11/2026 19:40:25","username":"x","config":{"name":"%s","gpu_memory":null,"gpus":null},"pids":[%d],"kernel_ids":[]}`
+			for i := range huge.environments {
+				fmt.Fprintf(&text, one+",", fmt.Sprintf("huge-%d", i), env.UID, huge.name, env.Shell.PID)
+			}
+			fmt.Fprintf(&text, one+"]}", env.EID, env.UID, "", env.Shell.PID)
+			require.NoError(t, os.WriteFile(b.state("gpu-01", "envs.json"), []byte(text.String()), 0o666))
+			b.spares(honest)
+		})
+	}
+}
+
+// M removes envs.json before each look, and claims what may have got lost.
+func TestBentLossAgainAndAgain(t *testing.T) {
+	t.Parallel()
+	b := openBent(t, "gpu-01")
+	b.activate("gpu-01", "bob", 7)
+	require.Zero(t, b.enforce("gpu-01").Code)
+	claim := "GENV_ENVIRONMENT_ID=again-and-again"
+	// An id that M and a friend of his claim is registered for neither.
+	b.job("gpu-01", testfleet.Job{User: "bob", Env: []string{claim}, Uses: []testfleet.Use{}})
+	bent := b.job("gpu-01", testfleet.Job{User: "carol", Env: []string{claim}})
+	require.NoError(t, os.Remove(b.state("gpu-01", "envs.json")))
+	r := b.enforce("gpu-01", "--non-env-processes")
+	require.Contains(t, r.Err, "unknown until a minute has passed")
+	require.True(t, bent.Running(), r.Out)
+
+	notes, err := filepath.Glob(b.Host("gpu-01").Root() + "/*/restored.json")
+	require.NoError(t, err)
+	require.Len(t, notes, 1)
+	note, err := os.ReadFile(notes[0])
+	require.NoError(t, err)
+	aMinuteAgo := regexp.MustCompile(`"at":"[^"]*"`).ReplaceAll(note, []byte(`"at":"`+time.Now().Add(-time.Minute).Format(time.RFC3339Nano)+`"`))
+	require.NoError(t, os.WriteFile(notes[0], aMinuteAgo, 0o644))
+	require.NoError(t, os.Remove(b.state("gpu-01", "envs.json")))
+	b.ended(b.enforce("gpu-01", "--non-env-processes"), bent)
+}
+
+// M runs something with the id that alice is going to use.
+func TestBentSquattedID(t *testing.T) {
+	t.Parallel()
+	b := openBent(t, "gpu-01")
+	b.activate("gpu-01", "bob", 7)
+	require.Zero(t, b.enforce("gpu-01").Code)
+	claim := "GENV_ENVIRONMENT_ID=squatted"
+	b.job("gpu-01", testfleet.Job{User: "carol", Env: []string{claim}, Uses: []testfleet.Use{}})
+	shell := b.activate("gpu-01", "alice").Shell
+	b.forge(snapshot.Environment{EID: "squatted", UID: uidOf(t, "alice"), Username: "alice", PIDs: []snapshot.PID{shell.PID}}, 0)
+	honest := b.job("gpu-01", testfleet.Job{User: "alice", Env: []string{claim}})
+	require.NoError(t, os.Remove(b.state("gpu-01", "envs.json")))
+	r := b.spares(honest)
+	require.Contains(t, r.Err, "environment squatted, which began after the copy, is claimed by processes of several users")
+	require.Nil(t, snapshot.FindEnvironment(b.environments(), "squatted"))
+}
+
+// M drops an environment that lives by a job alone, after its user's logout.
+func TestBentDroppedAfterLogout(t *testing.T) {
+	t.Parallel()
+	b := openBent(t, "gpu-01")
+	bob := b.activate("gpu-01", "bob", 7)
+	env := b.activate("gpu-01", "alice", 0)
+	tmux := b.job("gpu-01", testfleet.Job{User: "alice", Env: []string{env.Var()}})
+	env.Shell.Kill()
+	require.Zero(t, b.enforce("gpu-01").Code)
+	b.write("gpu-01", bob.Environment)
+	b.spares(tmux)
+	require.NotNil(t, snapshot.FindEnvironment(b.environments(), env.EID))
+}
+
+// M registers processes in alice's environment, so that it never ends.
+func TestBentKeptAlive(t *testing.T) {
+	t.Parallel()
+	b := openBent(t, "gpu-01")
+	bob := b.activate("gpu-01", "bob", 7)
+	env := b.activate("gpu-01", "alice", 0)
+	list := b.environments()
+	list[1].PIDs = append(list[1].PIDs, 1, bob.Shell.PID)
+	b.write("gpu-01", list...)
+	require.Zero(t, b.enforce("gpu-01").Code)
+	require.Len(t, b.environments(), 2)
+	env.Shell.Kill()
+	require.Zero(t, b.enforce("gpu-01").Code)
+	require.Nil(t, snapshot.FindEnvironment(b.environments(), env.EID))
+	require.NotNil(t, snapshot.FindEnvironment(b.environments(), bob.EID))
+}
+
+// M holds the lock for ever, and removes what he likes meanwhile.
+func TestBentLockHeld(t *testing.T) {
+	t.Parallel()
+	b := openBent(t, "gpu-01")
+	_, honest := b.began("gpu-01")
+	cmd := b.by("carol", "gpu-01", "flock", "-F", b.state("gpu-01", "genv.lock"), "sh", "-c", "echo held; exec sleep 1000000")
+	stdout, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	_, err = bufio.NewReader(stdout).ReadString('\n')
+	require.NoError(t, err)
+	r := b.spares(honest)
+	require.Contains(t, r.Err, fmt.Sprintf("genv.lock is held by process %d", cmd.Process.Pid))
+	require.NoError(t, os.Remove(b.state("gpu-01", "envs.json")))
+	b.spares(honest)
+	require.NoError(t, os.Remove(b.state("gpu-01", "devices.json")))
+	b.spares(honest)
+	b.spares(honest)
+}

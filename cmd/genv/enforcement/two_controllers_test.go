@@ -1,0 +1,174 @@
+package enforcement_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
+	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
+	"github.com/seed-3119e985/genv/remote/testfleet"
+	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
+)
+
+// exits waits for the end, with an exit code.
+func (d *background) exits(code int) {
+	d.t.Helper()
+	_, state := d.end()
+	require.Equal(d.t, code, state.ExitCode(), d.said())
+}
+
+// says waits for words on stderr, which may arrive after the document of their cycle.
+func (d *background) says(words string) {
+	d.t.Helper()
+	require.Eventually(d.t, func() bool { return strings.Contains(d.said(), words) }, time.Minute, 10*time.Millisecond, "%s", words)
+}
+
+// Over a real sshd and sudo: hosts refuse a second controller, which ends and says why, until
+// it takes over; then they refuse the first one. A restart isn't another controller, also
+// after kill -9, and one that ended in order leaves its hosts to others.
+func TestTwoControllers(t *testing.T) {
+	t.Parallel()
+	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01", "gpu-02"), Genv: genvtest.Program(t)})
+	dir := t.TempDir()
+	args := func(name string, more ...string) []string {
+		return append([]string{"-F", f.SSHConfig(), "-H", "gpu-01,gpu-02", "--interval", "1", "--state-dir", filepath.Join(dir, name), "--audit-log", filepath.Join(dir, name+".jsonl")}, more...)
+	}
+	begin := func(name string, more ...string) *background {
+		d := startDaemon(t, nil, args(name, more...)...)
+		d.next(func(c enforcement.CycleDocument) bool { return c.Answered == 2 })
+		return d
+	}
+	refused := func(name string, more ...string) *background {
+		d := startDaemon(t, nil, args(name, more...)...)
+		d.exits(command.ExitReplaced)
+		require.Contains(t, d.said(), "2 hosts refused this controller, so it ends")
+		return d
+	}
+	first := begin("first")
+	require.Contains(t, refused("second").said(), fmt.Sprintf("process %d", first.cmd.Process.Pid))
+	require.Contains(t, refused("second").said(), "start this one once with --take-over")
+	begin("dry", "--dry-run")
+	once := startDaemon(t, nil, args("once", "--interval", "0")...)
+	once.exits(command.ExitOK)
+
+	second := begin("second", "--take-over", "--no-env-memory")
+	first.exits(command.ExitReplaced)
+	first.says("2 hosts refused")
+	refused("first")
+	second.signal(os.Kill)
+	second.end()
+	second = begin("second")
+	second.signal(os.Interrupt)
+	second.exits(command.ExitOK)
+	begin("first")
+}
+
+func TestADryRunTakesNoHostOver(t *testing.T) {
+	r := genvtest.Run(t, "remote", "enforce", "-H", "gpu-01", "--dry-run", "--take-over")
+	require.Equal(t, command.ExitFailed, r.Code)
+	require.Contains(t, r.Err, "a dry run takes no host over")
+}
+
+// A controller that is stopped while another one takes its place, and goes on then, does
+// nothing any more: its hosts refuse it before it gets to know.
+func TestAFrozenControllerDoesNoHarm(t *testing.T) {
+	t.Parallel()
+	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: genvtest.Program(t)})
+	dir := t.TempDir()
+	begin := func(name string, more ...string) *background {
+		d := startDaemon(t, nil, append([]string{"-F", f.SSHConfig(), "-H", "gpu-01", "--interval", "1", "--state-dir", filepath.Join(dir, name), "--audit-log", filepath.Join(dir, name+".jsonl")}, more...)...)
+		d.next(func(c enforcement.CycleDocument) bool { return c.Answered == 1 })
+		return d
+	}
+	frozen := begin("frozen", "--non-env-processes")
+	frozen.signal(syscall.SIGSTOP)
+	next := begin("next", "--take-over")
+	job, err := f.Host("gpu-01").StartJob(testfleet.Job{User: "alice", Uses: []testfleet.Use{{Device: 0, MiB: 100}}}) // a violation for the frozen one alone
+	require.NoError(t, err)
+	frozen.signal(syscall.SIGCONT)
+	frozen.exits(command.ExitReplaced)
+	next.next(func(c enforcement.CycleDocument) bool { return c.Answered == 1 })
+	require.True(t, job.Running(), "it was not ended")
+}
+
+// A process that has been asked to end when another controller takes over gets no second
+// SIGTERM, and SIGKILL when the grace that it has from the first one is over.
+func TestEachProcessIsAskedOnce(t *testing.T) {
+	t.Parallel()
+	genvtest.NeedsRoot(t)
+	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: genvtest.Program(t)})
+	dir, signals := t.TempDir(), filepath.Join(openDir(t), "signals")
+	policy := filepath.Join(dir, "policy.yaml")
+	require.NoError(t, os.WriteFile(policy, []byte("defaults: {non-env-processes: true, grace: 6s, kill: true}\n"), 0o600))
+	begin := func(name string, more ...string) *background {
+		return startDaemon(t, nil, append([]string{"-F", f.SSHConfig(), "-H", "gpu-01", "--interval", "1", "--policy", policy, "--state-dir", filepath.Join(dir, name), "--audit-log", filepath.Join(dir, name+".jsonl")}, more...)...)
+	}
+	job, err := f.Host("gpu-01").StartJob(testfleet.Job{
+		User: "alice", Uses: []testfleet.Use{{Device: 0, MiB: 100}}, Speaks: true,
+		Command: []string{"/bin/sh", "-c", `trap 'echo SIGTERM >> "$0"' TERM; echo ready; while :; do sleep 0.1; done`, signals},
+	})
+	require.NoError(t, err)
+	first := begin("first")
+	require.Eventually(t, func() bool { _, err := os.Stat(signals); return err == nil }, time.Minute, 10*time.Millisecond)
+	second := begin("second", "--take-over")
+	second.next(func(c enforcement.CycleDocument) bool { return c.Answered == 1 })
+	joins := job.Running() // or it took longer than the grace to get here
+	first.exits(command.ExitReplaced)
+	require.Eventually(t, func() bool { return !job.Running() }, time.Minute, 10*time.Millisecond)
+	got, err := os.ReadFile(signals)
+	require.NoError(t, err)
+	require.Equal(t, "SIGTERM\n", string(got))
+	if joins {
+		require.Eventually(t, func() bool {
+			record, err := os.ReadFile(filepath.Join(dir, "second.jsonl"))
+			return err == nil && strings.Contains(string(record), "already under way: another report asked it to end ")
+		}, time.Minute, 10*time.Millisecond)
+	}
+}
+
+// openDir is a folder that every user may write.
+func openDir(t *testing.T) string {
+	dir, err := os.MkdirTemp("/tmp", "genv-open-")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	require.NoError(t, os.Chmod(dir, 0o777)) //nolint:gosec // that is its purpose
+	return dir
+}
+
+// A second Ctrl-C ends a controller at once, although a report is under way. Then its hosts
+// refuse others, and not a restart.
+func TestASecondInterrupt(t *testing.T) {
+	t.Parallel()
+	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: genvtest.Program(t)})
+	dir := t.TempDir()
+	policy := filepath.Join(dir, "policy.yaml")
+	require.NoError(t, os.WriteFile(policy, []byte("defaults: {non-env-processes: true, grace: 10m}\n"), 0o600))
+	begin := func(name string) *background {
+		return startDaemon(t, nil, "-F", f.SSHConfig(), "-H", "gpu-01", "--interval", "1", "--policy", policy, "--state-dir", filepath.Join(dir, name), "--audit-log", filepath.Join(dir, name+".jsonl"))
+	}
+	first := begin("first")
+	job, err := f.Host("gpu-01").StartJob(testfleet.Job{User: "alice", Uses: []testfleet.Use{{Device: 0, MiB: 100}}, IgnoreTerm: true})
+	require.NoError(t, err)
+	first.next(func(c enforcement.CycleDocument) bool {
+		return len(c.Findings) > 0 && c.Findings[0].Decision == "under-way"
+	})
+	stop := time.AfterFunc(0, func() {
+		for first.cmd.Process.Signal(os.Interrupt) == nil { // the second one after the first one arrived
+			time.Sleep(20 * time.Millisecond)
+		}
+	})
+	defer stop.Stop()
+	_, state := first.end()
+	require.Equal(t, syscall.SIGINT, state.Sys().(syscall.WaitStatus).Signal(), first.said())
+	begin("second").exits(command.ExitReplaced)
+	begin("first").next(func(c enforcement.CycleDocument) bool { return c.Answered == 1 })
+	require.True(t, job.Running())
+}

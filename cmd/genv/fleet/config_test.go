@@ -1,0 +1,268 @@
+package fleet_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/configfile"
+	"github.com/seed-3119e985/genv/cmd/genv/fleet"
+	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
+	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
+	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+const fourHosts = `
+defaults: {user: admin}
+hosts:
+  - {name: "gpu-[01-03]", address: "10.0.0.[1-3]", labels: {gpu: a100}}
+  - {name: gpu-04, sudo: false, labels: {gpu: h100}}
+`
+
+func TestWhereFlagsComeFrom(t *testing.T) {
+	const text = "username: top\nremote: {username: remote, exclude: gpu-01}\nhosts: 'gpu-0*'\n"
+	hosts := "gpu-02,10.0.0.2,,remote,yes,gpu=a100\ngpu-03,10.0.0.3,,remote,yes,gpu=a100\ngpu-04,,,remote,no,gpu=h100\n"
+	for _, test := range []struct{ name, config, line, want string }{
+		{"no file", "", "remote hosts -H gpu-04", "gpu-04,,,admin,no,gpu=h100\n"},
+		{"no file, and no hosts: all", "", "remote hosts -x gpu-[01-03]", "gpu-04,,,admin,no,gpu=h100\n"},
+		{"the file", text, "remote hosts", hosts},
+		{"a flag behind the command", text, "remote hosts -l me -H gpu-01", "gpu-01,10.0.0.1,,me,yes,gpu=a100\n"},
+		{"a flag before the command", text, "remote -l me -H gpu-01 hosts", "gpu-01,10.0.0.1,,me,yes,gpu=a100\n"},
+		{"one on each side", text, "remote -H gpu-01 hosts --username me", "gpu-01,10.0.0.1,,me,yes,gpu=a100\n"},
+		{"a value that is the default", text, "remote hosts --username= -H gpu-04", "gpu-04,,,admin,no,gpu=h100\n"},
+		{"-x alone replaces only that", text, "remote hosts -x gpu-0[1-3]", "gpu-04,,,remote,no,gpu=h100\n"},
+		{"without sudo", "no-sudo: true\n", "remote hosts -H gpu-01", "gpu-01,10.0.0.1,,admin,no,gpu=a100\n"},
+		{"with sudo for once", "no-sudo: true\n", "remote hosts -H gpu-01 --no-sudo=false", "gpu-01,10.0.0.1,,admin,yes,gpu=a100\n"},
+		{"another command's section", "gpus: {username: x}\n", "remote hosts -H gpu-01", "gpu-01,10.0.0.1,,admin,yes,gpu=a100\n"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			genvtest.Configure(t, configfile.Hosts, fourHosts, configfile.Config, test.config)
+			r := genvtest.Run(t, append(strings.Fields(test.line), "--format", "csv", "--no-header")...)
+			require.Equal(t, genvtest.Result{Out: test.want}, r)
+		})
+	}
+}
+
+func TestTheUsersFileIsBeforeTheSystems(t *testing.T) {
+	etc := genvtest.Configure(t, configfile.Hosts, fourHosts, configfile.Config, "username: etc\n")
+	r := genvtest.Run(t, "remote", "hosts", "-v", "-H", "gpu-01", "--format", "csv", "--no-header")
+	require.Equal(t, "gpu-01,10.0.0.1,,etc,yes,gpu=a100\n", r.Out)
+	require.Contains(t, r.Err, "set by the configuration")
+	require.Contains(t, r.Err, "from="+etc+"/config.yaml:1:1")
+}
+
+func TestNoHostsAreNamed(t *testing.T) {
+	dir := genvtest.Configure(t, configfile.Hosts, fourHosts)
+	r := genvtest.Run(t, "remote", "enforce", "--interval", "0")
+	require.Equal(t, genvtest.Result{Code: 1, Err: "genv: no hosts are selected: genv remote enforce takes only hosts that are named; write -H a,b or -H @all, or `hosts: \"@all\"` under `enforce:` in " + dir + "/config.yaml\n"}, r)
+	r = genvtest.Run(t, "remote", "enforce", "--interval", "0", "-H", "!gpu-01")
+	require.Equal(t, genvtest.Result{Code: 1, Err: "genv: no hosts are selected; use -H a,b or --hostfile FILE, or -H @all for all of hosts.yaml\n"}, r, "nor by exclusion")
+	t.Setenv(configfile.Variable, "off")
+	r = genvtest.Run(t, "remote", "enforce", "--interval", "0")
+	require.Equal(t, genvtest.Result{Code: 1, Err: "genv: no hosts are selected: genv remote enforce takes only hosts that are named; write -H a,b or --hostfile FILE\n"}, r, "no file is read")
+	t.Setenv(configfile.Variable, dir)
+
+	empty := genvtest.Configure(t)
+	for _, name := range []string{"gpus", "devices", "envs", "query --query eid", "wait", "top --plain --once --socket off", "watch --socket " + empty + "/s", "monitor", "activate", "hosts", "doctor"} {
+		r = genvtest.Run(t, append([]string{"remote"}, strings.Fields(name)...)...)
+		require.Equal(t, command.ExitFailed, r.Code, name)
+		require.Contains(t, r.Err, "no hosts are selected; use -H a,b or --hostfile FILE, or list the hosts in "+empty+"/hosts.yaml, which doesn't exist yet\n", name)
+	}
+}
+
+// The hosts of the default inventory are asked, with the default policy and configuration.
+func TestDefaultFilesAreUsed(t *testing.T) {
+	s := &snapshot.Snapshot{
+		Devices:      []snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(1), Attachments: []snapshot.Attachment{{EID: "5", Time: genvtest.Date(t, "20/11/2026 10:00:00")}}}},
+		Environments: []snapshot.Environment{{EID: "5", UID: 1001, Username: "alice", Creation: genvtest.Date(t, "20/11/2026 10:00:00"), PIDs: []snapshot.PID{77}}},
+	}
+	enforced := genvhost.New(s)
+	host := inprocess.Func(func(ctx context.Context, r *inprocess.Request) int {
+		if strings.Contains(r.Line, "--type") {
+			return genvhost.New(s).Old().Handle(ctx, r)
+		}
+		return enforced.Handle(ctx, r)
+	})
+	f := genvtest.StartFleet(t, &inprocess.Server{Name: "gpu-01", Handler: host}, &inprocess.Server{Name: "gpu-02", Handler: host})
+	config := "ssh-config: " + f.SSHConfig() + "\nenforce: {hosts: 'label:gpu=a*', interval: 0, web: '127.0.0.1:1'}\n"
+	dir := genvtest.Configure(t, configfile.Hosts, "hosts: [{name: gpu-01, labels: {gpu: a100}}, gpu-02]", configfile.Config, config,
+		configfile.Policy, "defaults: {max-devices-per-user: 0}\n")
+
+	r := genvtest.Run(t, "remote", "devices", "--format", "csv", "--no-header", "--no-summary")
+	require.Equal(t, genvtest.Result{Out: "gpu-01,1,0\ngpu-02,1,0\n"}, r)
+
+	r = genvtest.Run(t, "remote", "enforce", "--dry-run", "--exit-code")
+	require.Equal(t, command.ExitWork, r.Code, r.Err)
+	require.Contains(t, r.Out, "User alice is using 1 devices")
+	require.NotContains(t, r.Out, "gpu-02")
+	require.Regexp(t, "INF the default policy file is used; --policy none uses none policy="+dir+"/policy.yaml\n", r.Err)
+
+	r = genvtest.Run(t, "remote", "enforce", "--dry-run", "--exit-code", "--policy", "none")
+	require.Zero(t, r.Code, r.Err)
+	require.NotContains(t, r.Out+r.Err, "policy")
+
+	other := filepath.Join(t.TempDir(), "other.yaml")
+	require.NoError(t, os.WriteFile(other, []byte("defaults: {max-devices-per-user: 1}\n"), 0o600))
+	r = genvtest.Run(t, "remote", "enforce", "--dry-run", "--exit-code", "--policy", other)
+	require.Zero(t, r.Code, r.Err)
+
+	r = genvtest.Run(t, "policy", "explain", "--format", "csv")
+	require.Contains(t, r.Out, "max-devices-per-user,0,")
+	require.Contains(t, genvtest.Run(t, "policy", "explain", "--policy", "none", "--format", "csv").Out, "max-devices-per-user,off,")
+	require.Equal(t, dir+"/policy.yaml: OK\n", genvtest.Run(t, "policy", "check").Out)
+}
+
+func TestWrongConfiguration(t *testing.T) {
+	for _, test := range []struct {
+		name, file, text, line, want string
+	}{
+		{"an unknown key", configfile.Config, "fanot: 3", "remote gpus -H a", `config.yaml:1:1: unknown key "fanot"; did you mean "fanout"?`},
+		{"in another command's section", configfile.Config, "top: {interval: x}", "remote gpus -H a", `config.yaml:1:17: interval: "x"`},
+		{"what is asked for in one run", configfile.Config, "insecure-ignore-host-keys: true", "remote gpus -H a", "it is asked for in a single run"},
+		{"also for enforce here", configfile.Config, "fanot: 3", "enforce --interval 0", "unknown key"},
+		{"also for policies", configfile.Config, "fanot: 3", "policy explain", "unknown key"},
+		{"a value that the command refuses", configfile.Config, "enforce: {web: nowhere}", "remote enforce -H a", "/config.yaml:1:11)"},
+		{"hosts that there aren't", configfile.Config, "hosts: '@lab'", "remote gpus", "group @lab: no hosts.yaml was found that could define it; name one with --hostfile (--host is set at "},
+		{"a wrong policy", configfile.Policy, "defaults: {env-device: true}", "remote enforce -H a --interval 0", `policy.yaml:1:12: unknown key "env-device"`},
+		{"a wrong inventory", configfile.Hosts, "host: []", "remote gpus", `hosts.yaml:1:1: unknown key "host"`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			genvtest.Configure(t, test.file, test.text)
+			r := genvtest.Run(t, strings.Fields(test.line)...)
+			require.Equal(t, command.ExitFailed, r.Code)
+			require.Contains(t, r.Err, test.want)
+			require.Empty(t, r.Out)
+		})
+	}
+	for _, name := range []string{configfile.Config, configfile.Policy, configfile.Hosts} {
+		t.Run("others may write "+name, func(t *testing.T) {
+			dir := genvtest.Configure(t, name, "hosts: [a]")
+			require.NoError(t, os.Chmod(filepath.Join(dir, name), 0o606))
+			r := genvtest.Run(t, "remote", "enforce", "-H", "a", "--interval", "0")
+			require.Equal(t, command.ExitFailed, r.Code)
+			require.Contains(t, r.Err, name+" may be changed by every user: run `chmod o-w "+dir+"/"+name+"`")
+		})
+	}
+}
+
+// What config.yaml may set is a flag of the commands, and what it may not isn't forgotten.
+func TestSettingsAreFlags(t *testing.T) {
+	var known []string
+	for _, cmd := range fleet.Commands(command.Program{Getenv: os.Getenv}, "") {
+		for _, sub := range cmd.Subcommands {
+			keys := configfile.Keys(onHosts(), sub.Name)
+			if cmd.Name != "remote" {
+				keys = nil
+			}
+			for _, key := range keys {
+				flag := key
+				if key == "hosts" {
+					flag = "host"
+				}
+				require.True(t, command.Takes(sub, flag), "%s has no flag --%s", sub.Name, flag)
+			}
+			known = append(known, flagsOf(sub)...)
+			for _, flag := range []string{"insecure-ignore-host-keys", "act-unrecorded", "allow-actions", "format", "env-devices", "dry-run"} {
+				require.NotContains(t, keys, flag)
+			}
+		}
+	}
+	for _, section := range []string{"", "remote"} {
+		for _, key := range configfile.Keys(onHosts(), section) {
+			require.True(t, key == "hosts" || slices.Contains(known, key), key)
+		}
+	}
+}
+
+// onHosts are the commands below `genv remote`.
+func onHosts() []*cli.Command { return fleet.OnHosts(command.Program{Getenv: os.Getenv}) }
+
+func flagsOf(c *cli.Command) (names []string) {
+	for _, flag := range c.Flags {
+		names = append(names, flag.Names()...)
+	}
+	return names
+}
+
+func TestHostsAsJSON(t *testing.T) {
+	genvtest.Configure(t, configfile.Hosts, fourHosts)
+	var document fleet.HostsDocument
+	require.NoError(t, json.Unmarshal([]byte(genvtest.Run(t, "remote", "hosts", "-H", "label:gpu=h*,new:22", "--format", "json").Out), &document))
+	text, err := json.Marshal(document)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"schema": "genv.remote.hosts/1", "hosts": [
+		{"host": "gpu-04", "user": "admin", "genv": "genv", "sudo": false, "labels": {"gpu": "h100"}},
+		{"host": "new", "port": 22, "genv": "genv", "sudo": true, "labels": {}}]}`, string(text))
+	require.Contains(t, genvtest.Run(t, "remote", "hosts").Out, "\n\n4 hosts selected; what is empty is left to ssh_config\n")
+}
+
+// The names in a policy that nothing knows.
+func TestPolicyCheckWarns(t *testing.T) {
+	const text = "groups: {staff: [root, nobody-by-this-name]}\noverrides:\n  - {hosts: [gpu-01, gqu-01], labels: {gpu: h100}, users: [\"@staff\"], set: {idle: false}}\n"
+	dir := genvtest.Configure(t, configfile.Hosts, fourHosts, configfile.Policy, text)
+	file := dir + "/policy.yaml"
+	r := genvtest.Run(t, "policy", "check")
+	require.Equal(t, genvtest.Result{Out: file + ": OK\n", Err: file + ":1:24: warning: getent knows no user \"nobody-by-this-name\"; correct the name, or ignore this if the accounts are only on the hosts\n" +
+		file + ":3:22: warning: host \"gqu-01\" is not in the inventory; did you mean \"gpu-01\"?\n"}, r)
+
+	r = genvtest.Run(t, "policy", "check", "--strict", file)
+	require.Equal(t, command.ExitFailed, r.Code)
+	require.Empty(t, r.Out)
+	require.Contains(t, r.Err, "policy.yaml: 2 warnings, which --strict makes an error\n")
+
+	r = genvtest.Run(t, "policy", "check", "--strict", "-H", "gqu-01,gpu-[01-04],label:gpu", "--format", "json")
+	var document fleet.CheckDocument
+	require.NoError(t, json.Unmarshal([]byte(r.Out), &document))
+	require.Equal(t, command.ExitFailed, r.Code)
+	require.False(t, document.OK)
+	require.Len(t, document.Warnings, 1, "the host is named")
+	require.Equal(t, "nobody-by-this-name", document.Warnings[0].Name)
+	require.Contains(t, r.Out, `"errors":[]`)
+
+	require.NoError(t, os.WriteFile(file, []byte("limits: {max-percent: 101}\nunreachable: 3\n"), 0o600))
+	r = genvtest.Run(t, "policy", "check", "--format", "json")
+	require.Equal(t, command.ExitFailed, r.Code)
+	require.NoError(t, json.Unmarshal([]byte(r.Out), &document))
+	require.Len(t, document.Errors, 2)
+	require.Equal(t, 1, document.Errors[0].Line)
+	require.Contains(t, document.Errors[0].Message, "101 is not a whole number")
+
+	t.Setenv(configfile.Variable, "off")
+	require.NoError(t, os.WriteFile(file, []byte("exempt: {hosts: [gpu-01]}\n"), 0o600))
+	r = genvtest.Run(t, "policy", "check", "--strict", file)
+	require.Equal(t, genvtest.Result{Out: file + ": OK\n", Err: "Not checked: hosts: no inventory was found; name one with -H hosts.yaml\n"}, r, "what is not known isn't wrong")
+}
+
+func TestExplainKnowsLabels(t *testing.T) {
+	const text = "overrides:\n  - {labels: {gpu: h100}, set: {grace: 33s}}\n"
+	dir := genvtest.Configure(t, configfile.Hosts, fourHosts, configfile.Policy, text)
+	for _, test := range []struct{ line, grace string }{
+		{"--host gpu-04", "33s"},
+		{"--host GPU-04.", "33s"},
+		{"--host gpu-01", "10s"},
+		{"--host gpu-01 --label gpu=h100", "33s"},
+		{"--host gpu-04 --label gpu=v100", "10s"},
+		{"--host gpu-04 -H " + dir + "/hosts.yaml", "33s"},
+		{"--host gpu-04 -H gpu-04,label:gpu=h*", "33s"},
+		{"", "10s"},
+	} {
+		r := genvtest.Run(t, append([]string{"policy", "explain", "--format", "csv"}, strings.Fields(test.line)...)...)
+		require.Zero(t, r.Code, r.Err)
+		require.Empty(t, r.Err)
+		require.Contains(t, r.Out, "grace,"+test.grace+",", test.line)
+	}
+	r := genvtest.Run(t, "policy", "explain", "--host", "gpu-05", "--format", "csv")
+	require.Equal(t, "warning: host \"gpu-05\" is not in the inventory, so it has only the labels of --label; did you mean \"gpu-01\"?\n", r.Err)
+	require.Contains(t, r.Out, "grace,10s,")
+	r = genvtest.Run(t, "policy", "explain", "--host", "gpu-04", "--format", "json")
+	require.Contains(t, r.Out, `"labels":{"gpu":"h100"}`)
+}

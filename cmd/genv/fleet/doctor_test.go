@@ -1,0 +1,308 @@
+package fleet_test
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/crypto/ssh/knownhosts"
+
+	"github.com/seed-3119e985/genv/cmd/genv/checkup"
+	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
+	remotedoctor "github.com/seed-3119e985/genv/remote/doctor"
+	"github.com/seed-3119e985/genv/remote/testfleet"
+	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
+	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
+	"github.com/seed-3119e985/genv/snapshot/doctor"
+)
+
+// sickHost is a host with one fault, and what `genv remote doctor` says about it.
+type sickHost struct {
+	name   string
+	rights sshd.Rights
+	smi    string // gpus.Fault…
+	genv   string // a script in the place of genv
+	// ail brings the fault about, with the state files in place.
+	ail func(t *testing.T, f *sshd.Fleet, h *sshd.Host)
+	// config are lines of ssh_config for a host that the fleet doesn't have.
+	config string
+
+	check  doctor.Name
+	status doctor.Status
+	cause  doctor.Cause
+	detail string // a part of what was found
+	next   string // a part of the next step
+}
+
+func sickHosts() []sickHost { return slices.Concat(sickLogins(), sickMachines()) }
+
+func sickLogins() []sickHost {
+	return []sickHost{
+		{name: "well"},
+		{name: "no-name.invalid", config: "Port 22", check: doctor.NameResolution, status: doctor.Failed, cause: "no-such-name", detail: "no-name.invalid", next: "getent ahosts"},
+		{name: "refused", config: "HostName 127.0.0.1\n\tPort $CLOSED", check: doctor.TCP, status: doctor.Failed, cause: "connection-refused", detail: "connection refused", next: "systemctl start ssh"},
+		{name: "silent", config: "HostName 127.0.0.1\n\tPort $SILENT", check: doctor.TCP, status: doctor.Failed, cause: "silent", detail: "did not finish the login", next: "look at sshd"},
+		{name: "unknown-key", config: "HostName $WELL\n\tUser only-usage\n\tHostKeyAlias stranger", check: doctor.HostKey, status: doctor.Failed, cause: "host-key", detail: "SHA256:", next: "known_hosts"},
+		{name: "changed-key", config: "HostName $WELL\n\tUser only-usage\n\tHostKeyAlias changed", check: doctor.HostKey, status: doctor.Failed, cause: "host-key-changed", detail: "SHA256:", next: "ssh-keygen -R"},
+		{name: "key-refused", config: "HostName $WELL\n\tUser mallory", check: doctor.Login, status: doctor.Failed, cause: "auth", detail: "mallory", next: "ssh -v HOST true"},
+		{name: "password", rights: sshd.NeedsPassword, check: doctor.Sudo, status: doctor.Failed, cause: "sudo", detail: "wants a password", next: "needs-password ALL=(root) NOPASSWD: "},
+		{name: "no-rule", rights: sshd.NotInSudoers, check: doctor.Sudo, status: doctor.Failed, cause: "sudo", detail: "knows no rule", next: "not-in-sudoers ALL=(root) NOPASSWD: "},
+		{name: "covers-little", rights: sshd.OnlySnapshot, check: doctor.Sudo, status: doctor.Failed, cause: "sudo-refused", detail: "covers usage snapshot of ", next: "only-snapshot ALL=(root) NOPASSWD: "},
+		{name: "covers-much", rights: sshd.AllOfGenv, check: doctor.Sudo, status: doctor.Warning, cause: "sudo-covers-all-of-genv", detail: "any program as root", next: "all-of-genv ALL=(root) NOPASSWD: "},
+		{name: "covers-all", rights: sshd.MaySudo, check: doctor.Sudo, status: doctor.Warning, cause: "sudo-covers-everything", detail: "covers every command", next: "an account of its own"},
+		{name: "no-genv", rights: sshd.NoGenv, check: doctor.Genv, status: doctor.Failed, cause: "genv-missing", detail: "there is no genv", next: "genv remote install"},
+		{name: "old-genv", rights: sshd.MaySudo143, check: doctor.Genv, status: doctor.Warning, cause: "genv-1.4.3", detail: "version 1.4.3", next: "docs/migrating.md"},
+		{
+			name: "other-protocol", genv: `[ "$1" = version ] && exec echo v9; exec echo '{"schema":"genv.doctor/1","genv":{"version":"v9","protocol":9},"checks":[]}'`, rights: sshd.MaySudo,
+			check: doctor.Genv, status: doctor.Failed, cause: "version", detail: "version v9, protocol 9", next: "the same version",
+		},
+		{
+			name: "babbles", genv: `[ "$1" = version ] && exec echo v9; exec echo '{"schema":"genv.doctor/1","checks":[{"name":"disk","status":"splendid"}]}'`, rights: sshd.MaySudo,
+			check: doctor.Genv, status: doctor.Failed, cause: "invalid-output", detail: `"splendid"`, next: "look at what it prints",
+		},
+	}
+}
+
+func sickMachines() []sickHost {
+	return []sickHost{
+		{name: "no-driver", smi: gpus.FaultNoDriver, check: doctor.DriverState, status: doctor.Failed, cause: "no-driver", detail: "couldn't communicate", next: "modprobe nvidia"},
+		{name: "mismatch", smi: gpus.FaultMismatch, check: doctor.DriverState, status: doctor.Failed, cause: "driver-version-mismatch", detail: "version mismatch", next: "reboot"},
+		{name: "hung", smi: gpus.FaultHang, check: doctor.DriverState, status: doctor.Failed, cause: "nvidia-smi-hung", detail: "did not answer in time", next: "dmesg"},
+		{
+			name: "slow-calls", ail: func(t *testing.T, _ *sshd.Fleet, h *sshd.Host) {
+				d, err := gpus.Read(h.GPUs)
+				require.NoError(t, err)
+				d.Devices[3].NoPersistence = true
+				require.NoError(t, d.Write(h.GPUs))
+			},
+			check: doctor.DriverState, status: doctor.Warning, cause: "persistence-off", detail: "off on GPU 3", next: "nvidia-persistenced",
+		},
+		{
+			name: "bad-mode", ail: func(t *testing.T, _ *sshd.Fleet, h *sshd.Host) {
+				uid, err := sshd.UID("bob")
+				require.NoError(t, err)
+				require.NoError(t, os.Chown(h.State, int(uid), int(uid)))
+				require.NoError(t, os.Chmod(h.State, 0o755))
+			},
+			check: doctor.StateFolder, status: doctor.Failed, cause: "state-mode", detail: "has mode 0755", next: "sudo genv envs",
+		},
+		{
+			name: "corrupt", ail: func(t *testing.T, _ *sshd.Fleet, h *sshd.Host) {
+				require.NoError(t, os.WriteFile(filepath.Join(h.State, "envs.json"), []byte(`{"envs": [`), 0o666))
+			},
+			check: doctor.StateFolder, status: doctor.Failed, cause: "state-corrupt", detail: "envs.json of uid 0", next: "restores root's last good copy",
+		},
+		{
+			name: "link", ail: func(t *testing.T, _ *sshd.Fleet, h *sshd.Host) {
+				require.NoError(t, os.Remove(filepath.Join(h.State, "devices.json")))
+				require.NoError(t, os.Symlink("/etc/shadow", filepath.Join(h.State, "devices.json")))
+			},
+			check: doctor.StateFolder, status: doctor.Failed, cause: "state-unsafe", detail: "devices.json of uid 0 is a symbolic link", next: "find out who put it there",
+		},
+		{
+			name: "lost", ail: func(t *testing.T, _ *sshd.Fleet, h *sshd.Host) {
+				require.NoError(t, os.Remove(filepath.Join(h.State, "envs.json")))
+			},
+			check: doctor.StateFolder, status: doctor.Failed, cause: "state-lost", detail: "envs.json is missing", next: "restores it from root's copy",
+		},
+		{
+			name: "clock", ail: func(t *testing.T, _ *sshd.Fleet, h *sshd.Host) {
+				require.NoError(t, os.WriteFile(filepath.Join(h.Dir, "clock"), nil, 0o644))
+			},
+			check: doctor.Clock, status: doctor.Failed, cause: "clock-wrong", detail: "behind the controller", next: "chrony",
+		},
+		{
+			name: "container", genv: `exec sudo -n unshare -pf --mount-proc $GENV "$@"`, rights: sshd.MaySudo,
+			check: doctor.PIDNamespace, status: doctor.Failed, cause: "other-pid-namespace", detail: "they belong to PID namespace", next: "outside of the container",
+		},
+		{
+			name: "full", rights: sshd.MaySudo, ail: func(t *testing.T, f *sshd.Fleet, h *sshd.Host) {
+				inFleet(t, f, "full", "sudo mkdir -p "+filepath.Dir(h.AuditLog())+" && sudo mount -t tmpfs -o size=64k,mode=755 none "+filepath.Dir(h.AuditLog()))
+			},
+			check: doctor.Disk, status: doctor.Failed, cause: "disk-full", detail: "bytes free", next: "free space",
+		},
+		{
+			name: "read-only", rights: sshd.MaySudo, ail: func(t *testing.T, f *sshd.Fleet, h *sshd.Host) {
+				inFleet(t, f, "read-only", "sudo mkdir -p "+filepath.Dir(h.AuditLog())+" && sudo mount -t tmpfs -o ro,size=1g,mode=755 none "+filepath.Dir(h.AuditLog()))
+			},
+			check: doctor.Disk, status: doctor.Failed, cause: "disk-read-only", detail: "read-only file system", next: "mount it read-write",
+		},
+	}
+}
+
+// inFleet runs a command on a host, in the mount namespace of the fleet.
+func inFleet(t *testing.T, f *sshd.Fleet, host, command string) {
+	out, err := exec.Command("ssh", "-F", f.SSHConfig(), host, command).CombinedOutput()
+	require.NoError(t, err, string(out))
+}
+
+// fakeDate is a date(1) that is 3 hours behind where a machine's folder has a file "clock".
+const fakeDate = `#!/bin/sh
+[ -e "$GENV_TMPDIR/../clock" ] || exec /bin/date "$@"
+/bin/date -d '3 hours ago' "$@"
+`
+
+// openSickFleet starts the hosts, and returns their names and a hosts.yaml.
+func openSickFleet(t *testing.T, hosts []sickHost) (f *sshd.Fleet, inventory string) {
+	options := sshd.Options{Genv: genvtest.Program(t)}
+	for _, s := range hosts {
+		if s.config == "" {
+			rights := s.rights
+			if rights == "" {
+				rights = sshd.OnlyUsage
+			}
+			options.Hosts = append(options.Hosts, sshd.HostOptions{Name: s.name, Rights: rights, Fault: s.smi})
+		}
+	}
+	f = sshd.Start(t, options)
+	genvPath := filepath.Join(f.Dir, "bin", "genv")
+	require.NoError(t, os.WriteFile(filepath.Join(f.Dir, "bin", "date"), []byte(fakeDate), 0o755))
+	for _, s := range hosts {
+		if h := f.Host(s.name); h != nil { // as root's genv leaves the state files behind
+			cmd := exec.Command(genvPath, "devices")
+			cmd.Env = append(h.Variables(), "GENV_SIM_FAULT=", "PATH="+filepath.Join(f.Dir, "driver")+":/usr/bin:/bin")
+			out, err := cmd.CombinedOutput()
+			require.NoError(t, err, "%s: %s", s.name, out)
+		}
+	}
+	var more, list strings.Builder
+	list.WriteString("hosts:\n")
+	fill := strings.NewReplacer("$WELL", f.Host("well").Address, "$SILENT", silentPort(t), "$CLOSED", closedPort(t))
+	for _, s := range hosts {
+		fmt.Fprintf(&list, "  - name: %s\n", s.name)
+		if s.config != "" {
+			fmt.Fprintf(&more, "Host %s\n\t%s\n", s.name, fill.Replace(s.config))
+		}
+		if s.genv != "" {
+			script := filepath.Join(f.Dir, "bin", "genv-"+s.name)
+			require.NoError(t, os.WriteFile(script, []byte("#!/bin/sh\nGENV="+genvPath+"\n"+s.genv+"\n"), 0o755))
+			fmt.Fprintf(&list, "    genv: %s\n", script)
+		}
+		if s.ail != nil {
+			s.ail(t, f, f.Host(s.name))
+		}
+	}
+	config, err := os.ReadFile(f.SSHConfig())
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(f.SSHConfig(), append([]byte(more.String()), config...), 0o600))
+	inventory = filepath.Join(f.Dir, "hosts.yaml")
+	require.NoError(t, os.WriteFile(inventory, []byte(list.String()), 0o600))
+	addChangedKey(t, f)
+	return f, inventory
+}
+
+// addChangedKey makes another key known for the name "changed".
+func addChangedKey(t *testing.T, f *sshd.Fleet) {
+	key, err := testfleet.WriteKey(filepath.Join(t.TempDir(), "key"))
+	require.NoError(t, err)
+	known, err := os.OpenFile(f.KnownHosts(), os.O_APPEND|os.O_WRONLY, 0)
+	require.NoError(t, err)
+	defer known.Close()
+	_, err = fmt.Fprintln(known, knownhosts.Line([]string{"changed"}, key))
+	require.NoError(t, err)
+}
+
+// silentPort is a port at which connections are made and nothing is said.
+func silentPort(t *testing.T) string {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = listener.Close() })
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	require.NoError(t, err)
+	return port
+}
+
+// closedPort is a port at which nothing listens.
+func closedPort(t *testing.T) string {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	require.NoError(t, err)
+	return port
+}
+
+// TestDoctorNamesEachFault: a fleet of hosts with one fault each, over real sshd and sudo.
+// Each fault is named in its check, with its next step; the checks before it are in order,
+// and no host delays another one.
+func TestDoctorNamesEachFault(t *testing.T) {
+	hosts := sickHosts()
+	f, inventory := openSickFleet(t, hosts)
+	line := []string{"remote", "doctor", "-F", f.SSHConfig(), "-H", inventory, "--timeout", "4", "--command-timeout", "24"}
+	before := stateOf(t, f)
+
+	r := genvtest.Run(t, append(line, "--format", "json")...)
+	require.Equal(t, 3, r.Code, r.Err)
+	require.True(t, before == stateOf(t, f), "doctor changes nothing")
+	var d remotedoctor.Document
+	require.NoError(t, json.Unmarshal([]byte(r.Out), &d))
+	require.Equal(t, remotedoctor.Schema, d.Schema)
+	require.Len(t, d.Hosts, len(hosts))
+	for i, s := range hosts {
+		t.Run(s.name, func(t *testing.T) {
+			h := d.Hosts[i]
+			require.Equal(t, s.name, h.Host)
+			require.Len(t, h.Checks, len(doctor.Names()))
+			if s.check == "" {
+				require.Equal(t, doctor.OK, h.Status, "%+v", h.Checks)
+				require.Equal(t, 1, h.Genv.Protocol)
+				require.NotNil(t, h.Clock)
+				require.NotEmpty(t, h.System.Driver)
+				return
+			}
+			c := h.Check(s.check)
+			require.Equal(t, s.status, c.Status, "%+v", h.Checks)
+			require.Equal(t, s.cause, c.Cause, "%+v", c)
+			require.Contains(t, c.Detail, s.detail)
+			require.Contains(t, c.NextStep, s.next)
+			for _, name := range doctor.Names() {
+				if name == s.check {
+					break
+				}
+				if before := h.Check(name); name != doctor.Services && (name != doctor.Sudo || s.rights == "") {
+					require.Equal(t, doctor.OK, before.Status, "%+v", before)
+				}
+			}
+			for _, c := range h.Checks {
+				require.NotEmpty(t, c.Detail)
+				require.Equal(t, c.Status == doctor.Failed || c.Status == doctor.Warning, c.NextStep != "", "%+v", c)
+			}
+		})
+	}
+
+	var table bytes.Buffer
+	require.NoError(t, checkup.WriteFleet(&table, &d, checkup.Style{}))
+	for _, s := range hosts {
+		require.Contains(t, table.String(), "\n"+s.name+"  ", "a row")
+		require.Contains(t, table.String(), s.next)
+	}
+	well := genvtest.Run(t, "remote", "doctor", "-F", f.SSHConfig(), "-H", "well")
+	require.Zero(t, well.Code, well.Out)
+}
+
+// stateOf lists all files of the hosts' state folders and roots' folders, with size and
+// time, but not the lock of nvidia-smi, which is in /run on a real host.
+func stateOf(t *testing.T, f *sshd.Fleet) string {
+	var b strings.Builder
+	for _, h := range f.Hosts() {
+		for _, root := range []string{h.State, h.Root()} {
+			require.NoError(t, filepath.Walk(root, func(path string, info os.FileInfo, err error) error {
+				if err != nil || path == filepath.Join(h.Root(), "run") {
+					return cmp.Or(err, filepath.SkipDir)
+				}
+				fmt.Fprintln(&b, path, info.Mode(), info.ModTime().UnixNano(), info.Size())
+				return nil
+			}))
+		}
+	}
+	return b.String()
+}

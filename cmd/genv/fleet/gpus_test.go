@@ -1,0 +1,211 @@
+package fleet_test
+
+import (
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
+	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/live"
+	"github.com/seed-3119e985/genv/remote/testfleet"
+	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
+	simulated "github.com/seed-3119e985/genv/remote/testfleet/gpus"
+	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
+	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
+)
+
+// TestGPUsOfEachKindOfHost, over a real sshd and without sudo: what there is to know about
+// GPUs is known of a host with our genv, of one with 1.4.3, and of one without genv.
+func TestGPUsOfEachKindOfHost(t *testing.T) {
+	f := sshd.Start(t, sshd.Options{
+		Hosts: []sshd.HostOptions{{Name: "ours", GPUs: 3}, {Name: "old", GPUs: 3, Rights: sshd.MaySudo143}, {Name: "bare", GPUs: 3, Rights: sshd.NoGenv}},
+		Genv:  genvtest.Program(t),
+	})
+	called := callsOfSudo(t, f)
+	jobs := map[string]*testfleet.Process{}
+	for _, h := range f.Hosts() {
+		job := testfleet.Job{User: "alice", Env: genvtest.Outside, Command: []string{"/bin/sleep", "1000001"}, Uses: []testfleet.Use{{Device: 0, MiB: 2048}}}
+		if h.Name != "bare" {
+			env, err := h.Activate(testfleet.Environment{User: "alice", Config: snapshot.EnvConfig{Name: "train"}, Devices: []snapshot.DeviceIndex{0}})
+			require.NoError(t, err)
+			job.Env = append(job.Env, env.Var())
+			_, err = h.Activate(testfleet.Environment{User: "bob", Devices: []snapshot.DeviceIndex{1}})
+			require.NoError(t, err)
+		}
+		p, err := h.StartJob(job)
+		require.NoError(t, err)
+		jobs[h.Name] = p
+	}
+	asCarol := []string{"remote", "gpus", "-F", f.SSHConfig(), "-H", "ours,old,bare"}
+	look := func(args ...string) genvtest.Result { return genvtest.Run(t, append(asCarol, args...)...) }
+	r := look("--format", "json")
+	require.Zero(t, r.Code, r.Err)
+	var document live.GPUs
+	require.NoError(t, json.Unmarshal([]byte(r.Out), &document))
+	require.Equal(t, []int{9, 4}, []int{document.Total, document.Free})
+	for i, via := range []agent.Via{agent.ViaCommands, agent.ViaCommands, agent.ViaReadOnly} {
+		host := document.Hosts[i]
+		require.Equal(t, via, host.Via)
+		requireUsedByAlice(t, &host.GPUs[0], jobs[string(host.Host)].PID)
+		require.Equal(t, gpus.Free, host.GPUs[2].State)
+		if host.Host != "bare" {
+			require.Equal(t, []snapshot.Username{"alice"}, host.GPUs[0].Users())
+			require.Equal(t, "train", host.GPUs[0].Attached[0].Name)
+			require.Equal(t, gpus.Attached, host.GPUs[1].State)
+			require.WithinDuration(t, time.Now(), host.GPUs[1].Since(), time.Minute)
+		}
+	}
+	require.Regexp(t, `(?m)^ours  0    H100 80GB HBM3  busy      2\.0/80   97%   63C   555W   alice train  \S+ +alice \d+ 2\.0GiB sleep 1000001$`, look().Out)
+	require.Equal(t, "ours,1,bob\nold,1,bob\n", onlyColumns(t, look("--user", "bob", "--format", "csv", "--no-header").Out, 0, 1, 10))
+	require.Equal(t, "ours,2\nold,2\nbare,1\nbare,2\n", onlyColumns(t, look("--free", "--format", "csv", "--no-header").Out, 0, 1))
+	require.Contains(t, look("--free", "--model", "a100").Out, "\n0 of 0 GPUs are free on 3 hosts\n")
+	require.Empty(t, called())
+}
+
+// TestGPUsThatAreDifferent: the process of a MIG instance is on its GPU, and a GPU of which
+// nvidia-smi can't measure anything isn't free.
+func TestGPUsThatAreDifferent(t *testing.T) {
+	const instance = "MIG-11111111-2222-3333-4444-555555555555"
+	f := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "ours", GPUs: 3}, {Name: "bare", GPUs: 3, Rights: sshd.NoGenv}}, Genv: genvtest.Program(t)})
+	for _, h := range f.Hosts() {
+		p, err := h.StartJob(testfleet.Job{User: "bob", Env: genvtest.Outside})
+		require.NoError(t, err)
+		driver, err := simulated.Read(h.GPUs)
+		require.NoError(t, err)
+		driver.Devices[0].MIG = []simulated.MIG{{Profile: "1g.10gb", UUID: instance}}
+		driver.Devices[1].Broken = true
+		used := int64(70)
+		driver.Apps = append(driver.Apps, simulated.App{PID: int(p.PID), UUID: driver.Devices[0].MIG[0].UUID, UsedMiB: &used})
+		require.NoError(t, driver.Write(h.GPUs))
+	}
+	r := genvtest.Run(t, "remote", "gpus", "-F", f.SSHConfig(), "-H", "ours,bare", "--format", "json")
+	require.Zero(t, r.Code, r.Err)
+	var document live.GPUs
+	require.NoError(t, json.Unmarshal([]byte(r.Out), &document))
+	require.Equal(t, 2, document.Free)
+	for _, host := range document.Hosts {
+		require.Len(t, host.GPUs[0].Processes, 1, host.Host)
+		require.Nil(t, host.GPUs[0].Utilization, host.Host)
+		require.Equal(t, gpus.Busy, host.GPUs[0].State, "unknown utilization is not idle")
+		require.Equal(t, []snapshot.GPUUUID{instance}, host.GPUs[0].Processes[0].Instances, host.Host)
+		require.Equal(t, []gpus.Instance{{UUID: instance, Profile: "1g.10gb"}}, host.GPUs[0].Instances, host.Host)
+		require.Equal(t, []gpus.State{gpus.Unknown, gpus.Free}, []gpus.State{host.GPUs[1].State, host.GPUs[2].State}, host.Host)
+	}
+	r = genvtest.Run(t, "remote", "gpus", "-F", f.SSHConfig(), "-H", "ours,bare")
+	require.Contains(t, r.Out, "\n2 of 6 GPUs are free on 2 hosts; the state of 2 is unknown\n")
+	require.Equal(t, 2, strings.Count(r.Out, " on "+instance+"\n"), r.Out)
+}
+
+// requireUsedByAlice requires that what each kind of host shows is there.
+func requireUsedByAlice(t *testing.T, g *gpus.GPU, pid snapshot.PID) {
+	t.Helper()
+	require.Equal(t, gpus.Busy, g.State)
+	require.Equal(t, "NVIDIA H100 80GB HBM3", g.Model)
+	require.True(t, strings.HasPrefix(string(g.UUID), "GPU-"))
+	require.EqualValues(t, 2<<30, *g.MemoryUsed)
+	require.EqualValues(t, 81559<<20, *g.MemoryTotal)
+	require.Positive(t, *g.Utilization)
+	require.Positive(t, *g.Temperature)
+	require.Positive(t, *g.Power)
+	used := int64(2 << 30)
+	require.Equal(t, []gpus.Process{{PID: pid, User: "alice", Command: "/bin/sleep 1000001", Memory: &used}}, g.Processes)
+}
+
+// onlyColumns leaves some columns of CSV.
+func onlyColumns(t *testing.T, text string, columns ...int) string {
+	t.Helper()
+	rows, err := csv.NewReader(strings.NewReader(text)).ReadAll()
+	require.NoError(t, err)
+	var b strings.Builder
+	for _, row := range rows {
+		for i, c := range columns {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			b.WriteString(row[c])
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// TestAFailedHostHasNoFreeGPUs: it is named as failed, also in the summary and in JSON.
+func TestAFailedHostHasNoFreeGPUs(t *testing.T) {
+	f, _ := monitoredFleet(t)
+	look := func(hosts string, args ...string) genvtest.Result {
+		return genvtest.Run(t, append([]string{"remote", "gpus", "-F", f.SSHConfig(), "-H", hosts}, args...)...)
+	}
+	r := look("nosudo,down")
+	require.Equal(t, command.ExitSomeFailed, r.Code)
+	require.Contains(t, r.Err, "1 of 2 hosts failed:\n  unreachable (1)\n    down: ")
+	require.NotContains(t, r.Out, "down")
+	require.Contains(t, r.Out, "\n0 of 2 GPUs are free on 1 host; the state of 1 is unknown; 1 host failed\n")
+
+	r = look("nosudo,down", "--format", "csv", "-q")
+	require.Equal(t, command.ExitSomeFailed, r.Code, "-q leaves the exit code alone")
+	require.Empty(t, r.Err)
+	require.Equal(t, 3, strings.Count(r.Out, "\n"), "a header and two GPUs: %s", r.Out)
+
+	r = look("down", "--format", "json")
+	require.Equal(t, command.ExitNoneLeft, r.Code)
+	var document live.GPUs
+	require.NoError(t, json.Unmarshal([]byte(r.Out), &document))
+	require.Empty(t, document.Hosts)
+	require.Equal(t, "down", document.Failed[0].Host)
+	require.Zero(t, document.Free)
+}
+
+// TestGPUsWithoutNvidiaSMI: registered devices without a look at their processes are not
+// known to be free.
+func TestGPUsWithoutNvidiaSMI(t *testing.T) {
+	absent := genvhost.New(metered()).Old()
+	f := genvtest.StartFleet(t, &inprocess.Server{Name: "a", Handler: inprocess.Func(func(ctx context.Context, r *inprocess.Request) int {
+		if strings.Contains(r.Line, "nvidia-smi") {
+			fmt.Fprintln(r.Stderr, "env: ‘nvidia-smi’: No such file or directory")
+			return 127
+		}
+		return absent.Handle(ctx, r)
+	})})
+	r := genvtest.Run(t, "remote", "gpus", "-F", f.SSHConfig(), "-H", "a")
+	require.Equal(t, command.ExitNoneLeft, r.Code)
+	require.Contains(t, r.Err, "command-failed (1)\n    a: ")
+	require.Contains(t, r.Err, "next: install NVIDIA's driver")
+	require.Contains(t, r.Out, "\n0 of 0 GPUs are free on 0 hosts; 1 host failed\n")
+}
+
+// TestGPUsWithoutGenvInPath: what the login can't ask genv about may be attached.
+func TestGPUsWithoutGenvInPath(t *testing.T) {
+	f := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "gpu-01", Rights: sshd.OnlySnapshot}}, Genv: genvtest.Program(t)})
+	_, err := f.Host("gpu-01").Activate(testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0}})
+	require.NoError(t, err)
+	r := genvtest.Run(t, "remote", "gpus", "-F", f.SSHConfig(), "-H", "gpu-01")
+	require.Equal(t, command.ExitNoneLeft, r.Code, r.Out)
+	require.Contains(t, r.Err, "genv-missing (1)")
+	require.Contains(t, r.Err, "next: install genv on the host where every login finds it (/usr/local/bin)")
+}
+
+func TestWrongUseOfGPUs(t *testing.T) {
+	for args, want := range map[string]string{
+		"gpus --sort x":               `--sort "x": write one of state model user memory utilization temperature power since`,
+		"gpus --format yaml":          `--format "yaml"`,
+		"gpus 0":                      `"0"`,
+		"remote gpus -H a --sort x":   `--sort "x"`,
+		"remote gpus -H a --user":     "flag needs an argument",
+		"remote gpus -H a --format x": `--format "x"`,
+	} {
+		r := genvtest.Run(t, strings.Fields(args)...)
+		require.Equal(t, command.ExitFailed, r.Code, args)
+		require.Contains(t, r.Err, want)
+		require.Empty(t, r.Out)
+	}
+}

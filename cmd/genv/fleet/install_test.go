@@ -1,0 +1,145 @@
+package fleet_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/fleet"
+	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
+	"github.com/seed-3119e985/genv/remote/install"
+	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
+)
+
+// installed reads the document of `genv remote install --format json`.
+func installed(t *testing.T, r genvtest.Result) fleet.InstallDocument {
+	t.Helper()
+	var document fleet.InstallDocument
+	require.NoError(t, json.Unmarshal([]byte(r.Out), &document), r.Err)
+	require.Equal(t, "genv.remote.install/1", document.Schema)
+	return document
+}
+
+// TestInstall: on hosts without genv it is installed and a controller can use it, it is
+// upgraded, and it is uninstalled without a trace.
+func TestInstall(t *testing.T) {
+	t.Parallel()
+	sshd.Require(t)
+	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Installable: true})
+	old, current := genvtest.ProgramWith(t, "1"), genvtest.ProgramWith(t, "2")
+	flags := []string{"remote", "install", "-F", f.SSHConfig(), "-H", "gpu-01"}
+	with := func(program string, more ...string) genvtest.Result {
+		return genvtest.Exec(t, exec.Command(program, append(append([]string{}, flags...), more...)...))
+	}
+	place := filepath.Join(f.Local(), "bin/genv")
+	rules := filepath.Join(f.SudoersFolder(), "genv")
+
+	r := with(old, "--check")
+	require.Equal(t, command.ExitWork, r.Code, r.Err)
+	require.Contains(t, r.Out, "would be installed")
+	require.NoFileExists(t, place)
+	require.NoFileExists(t, rules)
+
+	r = with(old)
+	require.Zero(t, r.Code, r.Err)
+	require.Regexp(t, `gpu-01 +amd64|arm64 +/usr/local/bin/genv +- +devel +operator +installed`, r.Out)
+	requireFile(t, place, old, 0o755)
+	text, err := os.ReadFile(rules)
+	require.NoError(t, err)
+	require.Equal(t, install.Sudoers("/usr/local/bin/genv", "operator"), string(text))
+	for _, shim := range []string{"docker", "nvidia-smi"} {
+		there, err := filepath.EvalSymlinks(filepath.Join(f.Local(), "lib/genv/shims", shim))
+		require.NoError(t, err)
+		require.Equal(t, place, there)
+	}
+
+	r = with(old, "--format", "json")
+	require.Zero(t, r.Code, r.Err)
+	require.Equal(t, install.Unchanged, installed(t, r).Hosts[0].Result)
+	require.Zero(t, with(old, "--check").Code)
+
+	r = with(current)
+	require.Equal(t, command.ExitNoneLeft, r.Code)
+	require.Contains(t, r.Err, "next: replace it with --upgrade")
+	requireFile(t, place, old, 0o755)
+	r = with(current, "--upgrade")
+	require.Zero(t, r.Code, r.Err)
+	require.Contains(t, r.Out, "upgraded")
+	requireFile(t, place, current, 0o755)
+
+	r = with(current, "--uninstall")
+	require.Zero(t, r.Code, r.Err)
+	require.Contains(t, r.Out, "uninstalled")
+	requireTree(t, f, "bin", "lib")
+	require.Zero(t, with(current, "--uninstall").Code, "there is nothing left to do")
+}
+
+// requireFile requires that path has the content of another file.
+func requireFile(t *testing.T, path, content string, mode os.FileMode) {
+	t.Helper()
+	want, err := os.ReadFile(content)
+	require.NoError(t, err)
+	got, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(want, got), "%s is not %s", path, content)
+	info, err := os.Lstat(path)
+	require.NoError(t, err)
+	require.Equal(t, mode, info.Mode())
+}
+
+// requireTree requires that the hosts' /usr/local has these files and folders, and nothing
+// else, and that /etc/sudoers.d has no temporary files.
+func requireTree(t *testing.T, f *sshd.Fleet, want ...string) {
+	t.Helper()
+	var found []string
+	err := filepath.WalkDir(f.Local(), func(path string, _ os.DirEntry, err error) error {
+		if path != f.Local() {
+			found = append(found, strings.TrimPrefix(path, f.Local()+"/"))
+		}
+		return err
+	})
+	require.NoError(t, err)
+	require.ElementsMatch(t, want, found)
+	temporary, err := filepath.Glob(filepath.Join(f.SudoersFolder(), ".*"))
+	require.NoError(t, err)
+	require.Empty(t, temporary)
+}
+
+// TestInstallAsksForThePassword: on a terminal, once, and shows nothing of it. Without a
+// terminal it is refused before any host is asked.
+func TestInstallAsksForThePassword(t *testing.T) {
+	t.Parallel()
+	sshd.Require(t)
+	f := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "a", Rights: sshd.NeedsPassword}, {Name: "b", Rights: sshd.NeedsPassword}}, Installable: true})
+	flags := []string{"remote", "install", "-F", f.SSHConfig(), "-H", "a,b", "--ask-sudo-password"}
+	r := genvtest.Exec(t, exec.Command(genvtest.Program(t), flags...))
+	require.Equal(t, command.ExitFailed, r.Code)
+	require.Contains(t, r.Err, "--ask-sudo-password needs a terminal")
+	r = genvtest.Exec(t, exec.Command(genvtest.Program(t), append(flags, "--insecure-ignore-host-keys")...))
+	require.Equal(t, command.ExitFailed, r.Code)
+	require.Contains(t, r.Err, "exclude each other", "any machine could get it")
+	require.NotContains(t, r.Err+r.Out, "failed")
+
+	ask := func(password, until string) string {
+		s := startPane(t, 160, 40, nil, "sh", "-c", genvtest.Program(t)+" "+strings.Join(flags, " ")+"; echo status $?; sleep 100")
+		s.shows("Password for sudo on the hosts:")
+		s.press("-l", password)
+		s.press("Enter")
+		text := s.shows(until)
+		require.NotContains(t, text, password)
+		return text
+	}
+	text := ask("wrong password", "status 3")
+	require.Contains(t, text, "sudo refused the password")
+	require.Regexp(t, "not tried: [ab] refused the password", text)
+	text = ask(sshd.Password, "status 0")
+	require.Regexp(t, `b +\w+ +/usr/local/bin/genv`, text)
+	requireFile(t, filepath.Join(f.Local(), "bin/genv"), genvtest.Program(t), 0o755)
+}

@@ -1,0 +1,149 @@
+package fleet_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
+	"github.com/seed-3119e985/genv/remote/testfleet/etcdcluster"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+var metricsAt = regexp.MustCompile(`http://(127\.0\.0\.1:\d+)/metrics`)
+
+// metricsOf is the address at which a controller says it serves its metrics.
+func metricsOf(t *testing.T, run *genvtest.Running) (address string) {
+	t.Helper()
+	genvtest.Eventually(t, "the metrics are served", func() bool {
+		m := metricsAt.FindStringSubmatch(run.Err.String())
+		if m != nil {
+			address = m[1]
+		}
+		return m != nil
+	})
+	return address
+}
+
+// prometheusFor starts a Prometheus with our alerts and a scrape configuration.
+func prometheusFor(t *testing.T, scrape string) *prometheus {
+	config := filepath.Join(t.TempDir(), "prometheus.yml")
+	text := fmt.Sprintf("global: {scrape_interval: 500ms, evaluation_interval: 500ms}\nrule_files: [%s/genv-alerts.yml]\nscrape_configs:\n  - job_name: genv\n    %s\n",
+		absolute(t, monitoringDocs), scrape)
+	require.NoError(t, os.WriteFile(config, []byte(text), 0o600))
+	return startPrometheus(t, config)
+}
+
+// returnsData checks each expression of the dashboard.
+func returnsData(t *testing.T, p *prometheus) {
+	t.Helper()
+	for _, panel := range readDashboard(t, filepath.Join(monitoringDocs, "genv-fleet.json")).Panels {
+		for _, target := range panel.Targets {
+			expression := strings.NewReplacer("$__rate_interval", "1m", "$__range", "1h").Replace(target.Expr)
+			genvtest.Eventually(t, panel.Title+": "+expression, func() bool { return p.query(expression) > 0 })
+		}
+	}
+}
+
+// controllerInUse is a controller of a host of each kind, which leads. bob's process is in no
+// environment.
+func controllerInUse(t *testing.T) (address string) {
+	etcdcluster.Require(t)
+	etcd := etcdcluster.Start(t, 1)
+	f, ours := monitoredFleet(t)
+	bob, zero := snapshot.UID(1002), 0
+	ours.Change(func(s *snapshot.Snapshot) {
+		for i := range s.Devices {
+			s.Devices[i].Name, s.Devices[i].UUID = "NVIDIA \"H100\"\\", snapshot.GPUUUID(fmt.Sprint("GPU-", i))
+		}
+		s.Guard = &snapshot.Guard{Mode: snapshot.GuardOff}
+		s.Devices[1].Utilization, s.Devices[1].UsedMemory = &zero, snapshot.MiB(3)
+		s.Processes = append(s.Processes, snapshot.Process{PID: 99, Start: 5, UID: &bob, Usage: []snapshot.DeviceUsage{{Index: 1, Memory: snapshot.MiB(1000)}}})
+	})
+	return metricsOf(t, genvtest.Begin(t, "remote", "enforce", "-F", f.SSHConfig(), "-H", "ours,old,bare,nosudo,down", "--interval", "500ms",
+		"--metrics", "127.0.0.1:0", "--socket", "off", "--non-env-processes", "--state-dir", t.TempDir(), "--leader", "etcd://"+etcd.Addresses()+"/lab"))
+}
+
+// TestPrometheusScrapesAController: each expression of the dashboard returns data, and
+// alerts fire.
+func TestPrometheusScrapesAController(t *testing.T) {
+	p := prometheusFor(t, fmt.Sprintf("static_configs: [{targets: [%q]}]", controllerInUse(t)))
+	p.waitFor(`genv_host_up == 1`, 3)
+	p.waitFor(`sum(genv_terminations_total{rule="non-env-processes"}) == 1`, 1)
+	p.waitFor(`genv_gpus{host="ours",model="NVIDIA \"H100\"\\",state="free"} == 1`, 1)
+	p.waitFor(`genv_gpus{host="down"}`, 0)
+	p.waitFor(`genv_user_gpu_seconds_total{user="alice"} > 0`, 1)
+	p.waitFor(`ALERTS{alertname="GenvHostDown",alertstate="firing",host="down",class="unreachable"}`, 1)
+	p.waitFor(`ALERTS{alertname="GenvHostDown",alertstate="firing",host="nosudo",class="sudo"}`, 1)
+	returnsData(t, p)
+	require.Zero(t, p.query(`ALERTS{alertname!="GenvHostDown",alertstate="firing"}`))
+}
+
+// TestPrometheusScrapesHostByHost is likewise for the targets that the controller lists.
+func TestPrometheusScrapesHostByHost(t *testing.T) {
+	p := prometheusFor(t, fmt.Sprintf("http_sd_configs: [{refresh_interval: 1s, url: \"http://%s/sd\"}]", controllerInUse(t)))
+	p.waitFor(`up == 1`, 6)
+	p.waitFor(`genv_host_up`, 5)
+	p.waitFor(`genv_host_up{host="ours",instance="ours"} == 1`, 1)
+	p.waitFor(`genv_build_info`, 1)
+	returnsData(t, p)
+}
+
+// TestReady: a controller is ready after its first cycle, also when all hosts failed; and
+// `genv remote watch` has no series of enforcement.
+func TestReady(t *testing.T) {
+	f, _ := monitoredFleet(t)
+	socket := filepath.Join(t.TempDir(), "s")
+	run := genvtest.Begin(t, "remote", "watch", "-F", f.SSHConfig(), "-H", "down", "--interval", "200ms", "--socket", socket, "--metrics", "127.0.0.1:0")
+	address := metricsOf(t, run)
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	onSocket := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", socket)
+	}}}
+	get := func(client *http.Client, path string) (int, string) {
+		answer, err := client.Get("http://" + address + path)
+		require.NoError(t, err)
+		defer answer.Body.Close()
+		body, err := io.ReadAll(answer.Body)
+		require.NoError(t, err)
+		return answer.StatusCode, string(body)
+	}
+	genvtest.Eventually(t, "ready", func() bool { code, _ := get(&client, "/-/ready"); return code == http.StatusOK })
+	for _, client := range []*http.Client{&client, &onSocket} {
+		code, _ := get(client, "/-/healthy")
+		require.Equal(t, http.StatusOK, code)
+		_, text := get(client, "/metrics")
+		require.Contains(t, text, "genv_host_up{host=\"down\"} 0\n")
+		require.Contains(t, text, "genv_cycle_interval_seconds 0.2\n")
+		require.NotContains(t, text, "genv_findings")
+		require.NotContains(t, text, "genv_terminations_total")
+	}
+	var before, after time.Time
+	genvtest.Eventually(t, "cycles advance", func() bool {
+		_, text := get(&client, "/metrics")
+		after = timestampOf(t, text)
+		if before.IsZero() {
+			before = after
+		}
+		return after.After(before)
+	})
+}
+
+func timestampOf(t *testing.T, text string) time.Time {
+	var seconds float64
+	m := regexp.MustCompile(`\ngenv_last_cycle_timestamp_seconds (\S+)\n`).FindStringSubmatch(text)
+	require.NotNil(t, m)
+	_, err := fmt.Sscan(m[1], &seconds)
+	require.NoError(t, err)
+	return time.UnixMilli(int64(seconds * 1000))
+}

@@ -1,0 +1,243 @@
+package fleet_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
+	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
+	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/testfleet"
+	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+)
+
+// crowded is a fleet with both kinds of genv, on which users attach and detach devices
+// while it is enforced.
+type crowded struct {
+	*sshd.Fleet
+	t              *testing.T
+	program        string
+	stop           chan struct{}
+	running        sync.WaitGroup
+	end            func() // of all that users do
+	mu             sync.Mutex
+	failures       []string
+	changes, looks int
+	honest, guilty map[string]*testfleet.Process
+}
+
+func openCrowded(t *testing.T) *crowded {
+	hosts := sshd.Named("ours-1", "ours-2", "old-1", "old-2")
+	hosts[2].Rights, hosts[3].Rights = sshd.MaySudo143, sshd.MaySudo143
+	program := genvtest.Program(t)
+	c := &crowded{
+		t: t, program: program, stop: make(chan struct{}), honest: map[string]*testfleet.Process{}, guilty: map[string]*testfleet.Process{},
+		Fleet: sshd.Start(t, sshd.Options{Hosts: hosts, Genv: program}),
+	}
+	c.end = sync.OnceFunc(func() { close(c.stop); c.running.Wait() })
+	t.Cleanup(c.end)
+	for _, h := range c.Hosts() {
+		for i, user := range []string{"alice", "bob"} {
+			first := snapshot.DeviceIndex(2 * i)
+			env := c.activate(h, user, first)
+			c.job(c.honest, h, user, env, first)
+			c.running.Go(func() { c.attachAndDetach(h, env, first+1) })
+			c.running.Go(func() { c.comeAndGo(h, user) })
+		}
+		carol := c.activate(h, "carol", 4, 5) // she may have one in all
+		c.job(c.guilty, h, "carol", carol, 6)
+		c.job(c.guilty, h, "bob", nil, 7)
+	}
+	return c
+}
+
+func (c *crowded) activate(h *sshd.Host, user string, devices ...snapshot.DeviceIndex) *testfleet.Env {
+	env, err := h.Activate(testfleet.Environment{User: user, Devices: devices})
+	require.NoError(c.t, err)
+	return env
+}
+
+func (c *crowded) job(fate map[string]*testfleet.Process, h *sshd.Host, user string, env *testfleet.Env, device snapshot.DeviceIndex) {
+	job := testfleet.Job{User: user, Env: genvtest.Outside, Uses: []testfleet.Use{{Device: device, MiB: 100}}}
+	if env != nil {
+		job.Env = append(job.Env, env.Var())
+	}
+	p, err := h.StartJob(job)
+	require.NoError(c.t, err)
+	fate[fmt.Sprintf("%s's on device %d of %s", user, device, h.Name)] = p
+}
+
+func (c *crowded) fail(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failures = append(c.failures, fmt.Sprintf(format, args...))
+}
+
+// until calls f again and again until the end, with 0, 1, ….
+func (c *crowded) until(f func(round int)) {
+	for round := 0; ; round++ {
+		select {
+		case <-c.stop:
+			return
+		default:
+			f(round)
+		}
+	}
+}
+
+// run runs genv on a host as a user. With our genv on it, it is the other one in each
+// second round: both write the same state files.
+func (c *crowded) run(h *sshd.Host, user string, round int, words ...string) bool {
+	program := c.Genv143()
+	if strings.HasPrefix(h.Name, "ours") && round%2 == 0 {
+		program = filepath.Join(c.Dir, "bin", "genv")
+	}
+	uid, err := sshd.UID(user)
+	cmd := exec.Command(program, words...)
+	cmd.Env = append(h.Variables(), "USER="+user, "PATH="+filepath.Join(c.Dir, "driver")+":/usr/bin:/bin")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
+	out, failed := cmd.CombinedOutput()
+	if err != nil || failed != nil {
+		c.fail("%s: %s %q of %s: %v: %s", h.Name, program, words, user, failed, out)
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.changes++
+	return true
+}
+
+// attachAndDetach changes one attachment and finds it as it left it: no other user may
+// change it, and no other update undoes it.
+func (c *crowded) attachAndDetach(h *sshd.Host, env *testfleet.Env, device snapshot.DeviceIndex) {
+	c.until(func(round int) {
+		for _, verb := range []string{"attach", "detach"} {
+			if !c.run(h, string(env.Username), round, "devices", verb, "--eid", string(env.EID), "--index", device.String()) {
+				return
+			}
+			var attached, registered bool
+			err := h.Update(func(files *state.Files) error {
+				attached, registered = files.Device(device).Attachment(env.EID) != nil, files.Environment(env.EID) != nil
+				return nil
+			})
+			if err != nil || attached != (verb == "attach") || !registered {
+				c.fail("%s: round %d, after %s: attached %t, registered %t, %v", h.Name, round, verb, attached, registered, err)
+			}
+		}
+	})
+}
+
+// comeAndGo has environments begin and end.
+func (c *crowded) comeAndGo(h *sshd.Host, user string) {
+	c.until(func(round int) {
+		shell, err := h.StartJob(testfleet.Job{User: user})
+		if err != nil {
+			c.fail("%s: %v", h.Name, err)
+			return
+		}
+		uid, _ := sshd.UID(user) // it has one
+		eid := fmt.Sprint(shell.PID)
+		if c.run(h, user, round, "envs", "activate", "--pid", eid, "--eid", eid, "--uid", fmt.Sprint(uid)) {
+			err = h.Update(func(files *state.Files) error {
+				if files.Environment(snapshot.EnvID(eid)) == nil {
+					c.fail("%s: environment %s of %s was lost", h.Name, eid, user)
+				}
+				return nil
+			})
+		}
+		if !shell.Running() {
+			c.fail("%s: %s's shell %s was ended", h.Name, user, eid)
+		}
+		if err != nil || syscall.Kill(int(shell.PID), syscall.SIGKILL) != nil {
+			c.fail("%s: %v", h.Name, err)
+		}
+		<-shell.Ended()
+	})
+}
+
+// look looks at the fleet as somebody who may not use sudo. It runs the program, since all
+// command lines of one process share the library's flag --help.
+func (c *crowded) look() {
+	c.until(func(int) {
+		for _, words := range [][]string{{"devices"}, {"envs"}, {"query", "--query", "hostname", "eid"}} {
+			args := append([]string{"remote", "-F", c.SSHConfig(), "-H", "ours-[1-2],old-[1-2]", "-l", "carol"}, words...)
+			var errs bytes.Buffer
+			cmd := exec.Command(c.program, args...)
+			cmd.Stderr = &errs
+			if err := cmd.Run(); err != nil || errs.Len() > 0 {
+				c.fail("%q: %v: %s", words, err, &errs)
+			}
+			c.looks++
+		}
+	})
+}
+
+func (c *crowded) enforce(more ...string) genvtest.Result {
+	return genvtest.Run(c.t, append([]string{
+		"remote", "-F", c.SSHConfig(), "-H", "ours-[1-2],old-[1-2]", "enforce", "--non-env-processes",
+		"--max-devices-per-user", "8", "--max-devices-for-user", "carol=1", "--format", "json",
+	}, more...)...)
+}
+
+// TestAMixedFleetUnderWriters: our controller enforces hosts with both kinds of genv while
+// users change the state files of all with both kinds, and others look. No change is
+// lost, all who break rules are found, and nothing of the others is ended.
+func TestAMixedFleetUnderWriters(t *testing.T) {
+	c := openCrowded(t)
+	c.running.Go(c.look)
+	r := c.enforce("--interval", "0.2", "--cycles", "8")
+	c.end()
+	require.Zero(t, r.Code, r.Err)
+	require.Empty(t, c.failures)
+	t.Logf("%d changes and %d looks in 8 cycles", c.changes, c.looks)
+	require.Greater(t, c.changes, 40)
+
+	ended := map[snapshot.PID]string{}
+	for line := range strings.Lines(r.Out) {
+		var cycle enforcement.CycleDocument
+		require.NoError(t, json.Unmarshal([]byte(line), &cycle))
+		require.Equal(t, map[snapshot.Hostname]agent.Via{
+			"ours-1": agent.ViaStream, "ours-2": agent.ViaStream, "old-1": agent.ViaCommands, "old-2": agent.ViaCommands,
+		}, cycle.Via)
+		for _, report := range cycle.Reports {
+			require.True(t, report.Sent, "%+v", report)
+			for _, o := range report.Outcomes {
+				require.Contains(t, []string{"terminated", "detached"}, string(o.Status), "%+v", o)
+				ended[o.PID] = string(report.Host)
+			}
+		}
+	}
+	for name, p := range c.guilty {
+		require.Eventually(t, func() bool { return !p.Running() }, 20*time.Second, 10*time.Millisecond, name)
+		if strings.Contains(name, "ours") {
+			require.Contains(t, ended, p.PID, name)
+		}
+	}
+	for name, p := range c.honest {
+		require.True(t, p.Running(), name)
+	}
+	carols := 0
+	for _, h := range c.Hosts() {
+		devices, err := h.Devices()
+		require.NoError(t, err)
+		for _, device := range []snapshot.DeviceIndex{0, 2} {
+			require.Len(t, devices[device].Attachments, 1, h.Name)
+		}
+		carols += len(devices[4].Attachments) + len(devices[5].Attachments)
+	}
+	require.Equal(t, 1, carols)
+	after := c.enforce("--interval", "0", "--dry-run", "--exit-code")
+	require.Zero(t, after.Code, "nothing is left to do: %s", after.Out)
+}

@@ -1,0 +1,205 @@
+package fleet_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
+	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/testfleet"
+	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// mixedFleet is a host with our genv and one with 1.4.3; alice has an environment with
+// device 0 on each.
+func mixedFleet(t *testing.T) (f *sshd.Fleet, envs map[string]*testfleet.Env) {
+	hosts := []sshd.HostOptions{{Name: "ours", Rights: sshd.MaySudo}, {Name: "old", Rights: sshd.MaySudo143}}
+	f = sshd.Start(t, sshd.Options{Hosts: hosts, Genv: genvtest.Program(t), AcceptEnv: []string{"GENV_PREACTIVATE*"}})
+	envs = map[string]*testfleet.Env{}
+	for _, h := range f.Hosts() {
+		env, err := h.Activate(testfleet.Environment{User: "alice", Config: snapshot.EnvConfig{Name: "my-env"}, Devices: []snapshot.DeviceIndex{0}})
+		require.NoError(t, err)
+		envs[h.Name] = env
+	}
+	return f, envs
+}
+
+// callsOfSudo puts a sudo first in the path of every login that refuses and notes what it
+// was called with.
+func callsOfSudo(t *testing.T, f *sshd.Fleet) (called func() string) {
+	calls := filepath.Join(f.Dir, "calls")
+	require.NoError(t, os.WriteFile(calls, nil, 0o666))
+	require.NoError(t, os.Chmod(calls, 0o666))
+	script := fmt.Sprintf("#!/bin/sh\nprintf '%%s\\n' \"$*\" >>%s\necho sudo: a password is required >&2\nexit 1\n", calls)
+	for _, folder := range []string{"bin", "bin143", "driver"} {
+		if folder = filepath.Join(f.Dir, folder); os.WriteFile(filepath.Join(folder, "sudo"), []byte(script), 0o755) != nil {
+			require.NoDirExists(t, folder)
+		}
+	}
+	return func() string {
+		data, err := os.ReadFile(calls)
+		require.NoError(t, err)
+		return string(data)
+	}
+}
+
+// TestLookingTakesNoSudo: bob sees what there is, and sudo is never called, which would
+// log and mail that it refuses him.
+func TestLookingTakesNoSudo(t *testing.T) {
+	f, envs := mixedFleet(t)
+	called := callsOfSudo(t, f)
+	asBob := []string{"remote", "-F", f.SSHConfig(), "-H", "ours,old", "-l", "bob"}
+	look := func(args ...string) genvtest.Result { return genvtest.Run(t, append(asBob, args...)...) }
+	require.Equal(t, genvtest.Result{Out: "HOST,TOTAL,AVAILABLE\nours,8,7\nold,8,7\n"}, look("devices", "--format", "csv", "--no-summary"))
+	r := look("envs", "--format", "csv", "--no-header", "--no-summary")
+	require.Zero(t, r.Code, r.Err)
+	require.Regexp(t, fmt.Sprintf("^ours,%s,alice,my-env,.*\nold,%s,alice,my-env,.*\n$", envs["ours"].EID, envs["old"].EID), r.Out)
+	require.Equal(t, genvtest.Result{Out: fmt.Sprintf("ours,%s\nold,%s\n", envs["ours"].EID, envs["old"].EID)}, look("query", "--name", "my-env", "--query", "hostname", "eid"))
+	r = look("activate", "--gpus", "8")
+	require.Equal(t, "genv: no host has 8 devices for this now; `genv remote devices` shows what there is\n", r.Err, "both were asked")
+	require.Empty(t, called())
+
+	r = look("devices", "--processes")
+	require.Equal(t, command.ExitNoneLeft, r.Code, "which takes sudo")
+	require.Contains(t, called(), "-n genv usage snapshot\n")
+}
+
+// TestLookingWithoutGenvInPath: sudo finds genv on this host, and the login doesn't.
+func TestLookingWithoutGenvInPath(t *testing.T) {
+	f := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "gpu-01", Rights: sshd.OnlySnapshot}}, Genv: genvtest.Program(t)})
+	called := callsOfSudo(t, f)
+	r := genvtest.Run(t, "remote", "devices", "-F", f.SSHConfig(), "-H", "gpu-01")
+	require.Equal(t, command.ExitNoneLeft, r.Code)
+	require.Contains(t, r.Err, "genv-missing (1)")
+	require.Contains(t, r.Err, "next: install genv on the host where every login finds it (/usr/local/bin)")
+	hosts := filepath.Join(t.TempDir(), "hosts.yaml")
+	require.NoError(t, os.WriteFile(hosts, fmt.Appendf(nil, "hosts:\n- name: gpu-01\n  genv: %s/bin/genv\n", f.Dir), 0o644))
+	r = genvtest.Run(t, "remote", "devices", "-F", f.SSHConfig(), "-H", hosts, "--no-header", "--no-summary")
+	require.Equal(t, genvtest.Result{Out: "gpu-01                   8        8\n"}, r)
+	require.Empty(t, called())
+}
+
+// TestEnforcementTakesRoot: a login without root is told what is missing, host by host,
+// and nothing is judged, with both kinds of genv.
+func TestEnforcementTakesRoot(t *testing.T) {
+	f, _ := mixedFleet(t)
+	for _, host := range []string{"ours", "old"} {
+		_, err := f.Host(host).StartJob(testfleet.Job{User: "bob", Env: genvtest.Outside, Uses: []testfleet.Use{{Device: 5, MiB: 10}}})
+		require.NoError(t, err)
+	}
+	hosts := filepath.Join(t.TempDir(), "hosts.yaml")
+	require.NoError(t, os.WriteFile(hosts, []byte("defaults:\n  sudo: false\nhosts: [ours, old]\n"), 0o644))
+	for from, next := range map[string]string{
+		"ours,old": "line `" + remote.SudoersLine("bob", filepath.Join(f.Dir, "bin", "genv")), // sudo refuses
+		hosts:      "remove `sudo: false` for it from hosts.yaml",
+	} {
+		r := genvtest.Run(t, "remote", "enforce", "-F", f.SSHConfig(), "-H", from, "-l", "bob", "--interval", "0", "--non-env-processes", "--format", "json")
+		require.Equal(t, command.ExitNoneLeft, r.Code, r.Err)
+		var document enforcement.CycleDocument
+		require.NoError(t, json.Unmarshal([]byte(r.Out), &document))
+		require.Empty(t, document.Findings)
+		require.Len(t, document.Failed, 2)
+		for _, failure := range document.Failed {
+			require.Equal(t, remote.Sudo, failure.Class, failure.Error)
+			require.Contains(t, strings.ReplaceAll(failure.NextStep, "/bin143/", "/bin/"), next, failure.Host)
+		}
+	}
+}
+
+// TestServeWithoutRoot: a login without root may look, and whatever report it sends is
+// refused.
+func TestServeWithoutRoot(t *testing.T) {
+	t.Parallel()
+	f, envs := mixedFleet(t)
+	session := exec.Command("ssh", "-F", f.SSHConfig(), "-l", "bob", "ours", "genv", "usage", "serve", "--token", "t")
+	in, err := session.StdinPipe()
+	require.NoError(t, err)
+	out, err := session.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, session.Start())
+	stream, err := agent.OpenStream(t.Context(), out, in, "t")
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{agent.RequestDevices, agent.RequestEnvironments, agent.RequestPing}, stream.Greeting.Capabilities)
+
+	document, err := stream.Call(t.Context(), agent.RequestDevices, nil)
+	require.NoError(t, err)
+	devices, err := snapshot.DecodeDevices(document)
+	require.NoError(t, err)
+	require.Len(t, devices, 8)
+	document, err = stream.Call(t.Context(), agent.RequestEnvironments, nil)
+	require.NoError(t, err)
+	environments, err := snapshot.DecodeEnvironments(document)
+	require.NoError(t, err)
+	require.Equal(t, envs["ours"].EID, environments[0].EID)
+	printed, _ := ssh(t, f, "ours", "", "genv", "usage", "snapshot", "--type", "envs")
+	require.Equal(t, printed, string(document)+"\n", "no more than the command of 1.4.3 prints")
+
+	encoded, err := snapshot.EncodeEnvironments(environments)
+	require.NoError(t, err)
+	report := fmt.Sprintf(`{"report": {"terminate": {"processes": []}, "detach": {"0": %s}}}`, encoded)
+	for _, request := range []string{agent.RequestSnapshot, agent.RequestExecute, agent.RequestNotify, "nonsense"} {
+		_, err = stream.Call(t.Context(), request, []byte(report))
+		require.ErrorIs(t, err, agent.ErrRefused, request)
+		require.ErrorContains(t, err, "without root")
+	}
+	devices, err = f.Host("ours").Devices()
+	require.NoError(t, err)
+	require.Len(t, devices[0].Attachments, 1)
+	require.NoError(t, in.Close())
+	require.NoError(t, session.Wait())
+}
+
+// TestExecuteWithoutRoot: `usage execute` gives a user no more than `genv devices detach`
+// does.
+func TestExecuteWithoutRoot(t *testing.T) {
+	t.Parallel()
+	f, envs := mixedFleet(t)
+	document, err := snapshot.EncodeEnvironments([]snapshot.Environment{envs["ours"].Environment})
+	require.NoError(t, err)
+	report := fmt.Sprintf(`{"terminate": {"processes": []}, "detach": {"0": %s}}`, document)
+	forged := envs["ours"].Environment
+	forged.UID, err = sshd.UID("bob")
+	require.NoError(t, err)
+	document, err = snapshot.EncodeEnvironments([]snapshot.Environment{forged})
+	require.NoError(t, err)
+	for name, report := range map[string]string{"of alice's": report, "forged": fmt.Sprintf(`{"terminate": {"processes": []}, "detach": {"0": %s}}`, document)} {
+		printed, warnings := ssh(t, f, "ours", report, "-l", "bob", "genv", "usage", "execute")
+		require.Empty(t, printed, name)
+		require.NotEmpty(t, warnings, name)
+		devices, err := f.Host("ours").Devices()
+		require.NoError(t, err)
+		require.Len(t, devices[0].Attachments, 1, name)
+	}
+	printed, warnings := ssh(t, f, "ours", report, "-l", "alice", "genv", "usage", "execute")
+	require.Equal(t, fmt.Sprintf("Detaching environment %s of user alice from device 0\n", envs["ours"].EID), printed, warnings)
+}
+
+// TestRemoteByOpenSSH: hosts that are reached by running ssh(1).
+func TestRemoteByOpenSSH(t *testing.T) {
+	f, _ := mixedFleet(t)
+	remote := func(args ...string) genvtest.Result {
+		return genvtest.Exec(t, exec.Command(genvtest.Program(t), append([]string{"remote", "-F", f.SSHConfig(), "-H", "ours,old", "--ssh", "openssh"}, args...)...))
+	}
+	for _, args := range [][]string{
+		{"devices"},
+		{"gpus"},
+		{"enforce", "--interval", "0", "--max-devices-per-user", "9"},
+		{"enforce", "--interval", "1", "--cycles", "3", "--socket", "off", "--max-devices-per-user", "9"},
+	} {
+		r := remote(args...)
+		require.Equal(t, 0, r.Code, "%v: %s%s", args, r.Out, r.Err)
+	}
+	r := remote("doctor", "--format", "json")
+	require.Contains(t, r.Out, "connected by ssh(1)")
+}

@@ -1,0 +1,217 @@
+package host_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/remote/testfleet/dockerd"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/container"
+	"github.com/seed-3119e985/genv/snapshot/hardware"
+	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/disk"
+)
+
+// runtimeHost is a host with four GPUs, on which root owns the state, and a real Docker that
+// was set up while it ran. NVIDIA's hook, without which dockerd refuses --gpus, does nothing.
+type runtimeHost struct {
+	*ownHost
+	*dockerd.Daemon
+	store *disk.Store
+}
+
+const containerUser = 4001
+
+// newGPUHost is a host with four GPUs, without a service or a Docker.
+func newGPUHost(t *testing.T) *runtimeHost {
+	h := &runtimeHost{ownHost: newOwnHost(t)}
+	var devices []hardware.Device
+	for i := range 4 {
+		minor := 3 - i
+		devices = append(devices, hardware.Device{Index: snapshot.DeviceIndex(i), UUID: snapshot.GPUUUID(fmt.Sprintf("GPU-%d0", i)), Minor: &minor, Address: fmt.Sprintf("0000:%02x:00.0", i+1), TotalMemory: snapshot.MustMemory("80g")})
+	}
+	root := filepath.Join(h.dir, "root")
+	_, err := hardware.Publish(filepath.Join(root, "run"), devices)
+	require.NoError(t, err)
+	h.store = disk.New(filepath.Join(h.dir, "tmp/genv"), disk.Config{RootDir: root, Keeps: (&container.Keeper{Run: filepath.Join(root, "run")}).Keeps})
+	_, err = h.store.RegisterDevices(t.Context(), hardware.Devices(devices))
+	require.NoError(t, err)
+	t.Setenv("GENV_TMPDIR", filepath.Join(h.dir, "tmp/genv"))
+	t.Setenv("GENV_ROOT_DIR", root)
+	return h
+}
+
+func newRuntimeHost(t *testing.T) *runtimeHost {
+	dockerd.Require(t)
+	h := newGPUHost(t)
+	h.serve()
+
+	bin, config := filepath.Join(h.dir, "bin"), filepath.Join(h.dir, "daemon.json")
+	require.NoError(t, os.Mkdir(bin, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(bin, "nvidia-container-runtime-hook"), []byte("#!/bin/sh\n"), 0o755))
+	require.NoError(t, os.WriteFile(config, []byte(`{"debug": false}`), 0o644))
+	t.Setenv("PATH", bin+":/usr/sbin:/usr/bin:/sbin:/bin")
+	h.Daemon = dockerd.Start(t, "--config-file", config)
+	setup := h.as(0, "host", "setup-docker", "--config", config)
+	setup.Env = append(setup.Env, "PATH=/usr/sbin:/usr/bin")
+	out, err := setup.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	h.Signal(syscall.SIGHUP)
+	require.Eventually(t, func() bool { return h.Docker("info", "--format", "{{.DefaultRuntime}}") == "genv" }, time.Minute, 50*time.Millisecond)
+	require.NoError(t, h.Command("chmod", "666", "/run/docker.sock").Run())
+	return h
+}
+
+// person runs a command of a user on the host, where docker is.
+func (h *runtimeHost) person(args ...string) (out string, ok bool) {
+	line := append([]string{"--reuid", fmt.Sprint(containerUser), "--regid", fmt.Sprint(containerUser), "--clear-groups", "env", "HOME=/nonexistent", "GENV_CONFIG_DIR=off"}, args...)
+	text, err := h.Command("setpriv", line...).CombinedOutput()
+	return string(text), err == nil
+}
+
+func (h *runtimeHost) files() state.Files {
+	h.t.Helper()
+	files, err := h.store.Read(h.t.Context())
+	require.NoError(h.t, err)
+	return files
+}
+
+// free waits until all devices are given back.
+func (h *runtimeHost) free(why string) {
+	h.t.Helper()
+	require.Eventually(h.t, func() bool { return len(h.files().Environments) == 0 }, 30*time.Second, 50*time.Millisecond, why)
+	files := h.files()
+	for i := range files.Devices {
+		require.Empty(h.t, files.Devices[i].Attachments, why)
+	}
+}
+
+func (h *runtimeHost) refused(text string, args ...string) {
+	h.t.Helper()
+	out, err := h.Command("docker", append([]string{"run", "--rm", "--network", "none"}, args...)...).CombinedOutput()
+	require.Error(h.t, err, "%s", out)
+	require.Contains(h.t, string(out), text)
+}
+
+// overSubscribes asks for three devices while only two are free.
+func (h *runtimeHost) overSubscribes() {
+	h.t.Helper()
+	const tooMany, three = "Requested more devices (3) than currently available (2)", "NVIDIA_VISIBLE_DEVICES=GPU-00,GPU-20,GPU-30"
+	h.refused(tooMany, "-e", "GENV_GPUS=3", dockerd.Image, "env")
+	require.Contains(h.t, h.Docker("run", "--rm", "--network", "none", "-e", "GENV_GPUS=3", "-e", "GENV_ALLOW_OVER_SUBSCRIPTION=1", dockerd.Image, "env"), three)
+
+	out, ok := h.person(h.binary, "docker", "run", "--rm", "--network", "none", "--gpus", "3", dockerd.Image, "env")
+	require.False(h.t, ok, out)
+	require.Contains(h.t, out, tooMany)
+	out, ok = h.person(h.binary, "docker", "run", "--rm", "--network", "none", "--gpus", "3", "--over-subscribe", dockerd.Image, "env")
+	require.True(h.t, ok, out)
+	require.Contains(h.t, out, three)
+}
+
+// TestContainersOfTheRuntime: what containers of a real Docker get from genv's runtime, what
+// they give back and when, and what they can't forge.
+func TestContainersOfTheRuntime(t *testing.T) {
+	h := newRuntimeHost(t)
+	plain := h.Docker("run", "--rm", "--network", "none", "-e", "NVIDIA_VISIBLE_DEVICES=all", dockerd.Image, "env")
+	require.NotContains(t, plain, "GENV_", "it asks for no GPU")
+
+	// An environment of its own, for the user whom the token proves.
+	out, ok := h.person(h.binary, "docker", "run", "-d", "--network", "none", "--name", "own", "--gpus", "2", "--gpu-memory", "4g", "--mount-shims", "--mount-locks", dockerd.Image, "sh", "-c", "env; cat /proc/mounts; echo printed; sleep 1000000")
+	require.True(t, ok, out)
+	id := strings.TrimSpace(out)
+	own := h.files().Environments
+	require.Len(t, own, 1)
+	require.EqualValues(t, id[:12], own[0].EID)
+	require.EqualValues(t, containerUser, own[0].UID)
+	require.Equal(t, []snapshot.PID{h.Init("own")}, own[0].PIDs)
+	require.False(t, own[0].OwnerMismatch)
+	var text string
+	require.Eventually(t, func() bool { text = h.Docker("logs", "own"); return strings.Contains(text, "\nprinted") }, time.Minute, 20*time.Millisecond)
+	for _, line := range []string{
+		"GENV_ENVIRONMENT_ID=" + id[:12], "GENV_GPU_MEMORY=4g", "NVIDIA_VISIBLE_DEVICES=GPU-00,GPU-10", "CUDA_VISIBLE_DEVICES=GPU-00,GPU-10",
+		"PATH=/opt/genv/shims:/opt/genv/bin:", " /opt/genv/shims/nvidia-smi ", " " + filepath.Join(h.dir, "tmp/genv/devices") + " ",
+	} {
+		require.Contains(t, text, line)
+	}
+	require.NotContains(t, text, "GENV_CONTAINER_TOKEN")
+	require.NotContains(t, text, "host.sock", "root of a container would be root for the service")
+	r, err := container.ReadRecord(filepath.Join(h.dir, "root/run"), id)
+	require.NoError(t, err)
+	require.EqualValues(t, containerUser, *r.UID)
+	require.Equal(t, container.ProofToken, r.Proof)
+
+	// Without a proof, whatever it claims: a spent token, another's environment.
+	h.refused("Device 0 is not available", "-e", "GENV_ENVIRONMENT_ID="+id[:12], "--gpus", "device=0", dockerd.Image, "env")
+	spent := h.Docker("inspect", "--format", "{{range .Config.Env}}{{println .}}{{end}}", "own")
+	at := strings.Index(spent, "GENV_CONTAINER_TOKEN=")
+	token, _, _ := strings.Cut(spent[at:], "\n")
+	replay, err := h.Command("docker", "run", "--rm", "--network", "none", "-e", token, "-e", "GENV_GPUS=1", dockerd.Image, "env").CombinedOutput()
+	require.NoError(t, err, "%s", replay)
+	require.Contains(t, string(replay), "counts for no user: not a valid request: the token was used before")
+	h.overSubscribes()
+	require.Len(t, h.files().Environments, 1, "the others have ended")
+	h.refused("no such file", "-e", "GENV_GPUS=1", dockerd.Image, "/missing")
+	require.Len(t, h.files().Environments, 1, "what couldn't be started has nothing")
+	h.Docker("kill", "own")
+	h.free("docker kill")
+	_, err = container.ReadRecord(filepath.Join(h.dir, "root/run"), id)
+	require.ErrorIs(t, err, os.ErrNotExist)
+
+	// In a shell with an environment.
+	shims := filepath.Join(h.dir, "genv-shims/genv/shims")
+	require.NoError(t, os.MkdirAll(shims, 0o755))
+	require.NoError(t, os.Symlink(h.binary, filepath.Join(shims, "docker")))
+	out, ok = h.person(h.binary, "run", "--quiet", "--gpus", "2", "sh", "-c", "PATH="+shims+":$PATH; echo mine=$GENV_ENVIRONMENT_ID; docker run --rm --network none --gpus device=1 "+dockerd.Image+" env; docker run -d --name joined --network none --gpus all "+dockerd.Image+" sleep 1000000")
+	require.True(t, ok, out)
+	_, rest, _ := strings.Cut(out, "mine=")
+	eid, _, _ := strings.Cut(rest, "\n")
+	require.Contains(t, out, "GENV_ENVIRONMENT_ID="+eid+"\n")
+	require.Contains(t, out, "NVIDIA_VISIBLE_DEVICES=GPU-10\n")
+	joined := h.files().Environments
+	require.Len(t, joined, 1, "the container keeps it after the shell")
+	require.EqualValues(t, eid, joined[0].EID)
+
+	// SIGKILL of dockerd gives nothing back that is in use, and the end of the container does
+	// without it.
+	init := h.Init("joined")
+	h.Signal(syscall.SIGKILL)
+	require.Len(t, h.files().Environments, 1)
+	require.NoError(t, syscall.Kill(int(init), syscall.SIGKILL))
+	h.free("SIGKILL of dockerd, and of the container")
+	h.stopShims()
+}
+
+// stopShims ends what dockerd leaves behind when it is killed.
+func (h *runtimeHost) stopShims() { h.kill("") }
+
+// kill kills the processes with a name, or all with any, that dockerd has started, and itself.
+func (h *runtimeHost) kill(name string) (killed int) {
+	own, err := os.Readlink("/proc/self/ns/mnt")
+	require.NoError(h.t, err)
+	entries, err := filepath.Glob("/proc/[0-9]*/environ")
+	require.NoError(h.t, err)
+	for _, path := range entries {
+		dir := filepath.Dir(path)
+		data, err := os.ReadFile(path)
+		mount, mountErr := os.Readlink(filepath.Join(dir, "ns/mnt"))
+		if err != nil || mountErr != nil || mount == own || !strings.Contains(string(data), "GENV_ROOT_DIR="+filepath.Join(h.dir, "root")+"\x00") {
+			continue
+		}
+		comm, err := os.ReadFile(filepath.Join(dir, "comm"))
+		if err != nil || name != "" && strings.TrimSpace(string(comm)) != name {
+			continue
+		}
+		var pid int
+		if _, err := fmt.Sscan(filepath.Base(dir), &pid); err == nil && syscall.Kill(pid, syscall.SIGKILL) == nil {
+			killed++
+		}
+	}
+	return killed
+}

@@ -1,0 +1,123 @@
+package host_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// serveWithFault starts the service under strace(1), which makes the nth call of a kind on a
+// path of root's state, in each thread, fail or kills the service at it.
+func (h *ownHost) serveWithFault(fault string, nth int, path string) {
+	h.t.Helper()
+	call, _, _ := strings.Cut(fault, ":")
+	cmd := h.as(0, "host", "serve")
+	words := []string{"strace", "--follow-forks", "--quiet=all", "--output=/dev/null", "--trace=" + call, fmt.Sprintf("--inject=%s:when=%d", fault, nth), "--trace-path=" + path}
+	cmd.Args = append(append(words, h.binary), cmd.Args[1:]...)
+	cmd.Path = "/usr/bin/strace"
+	require.NoError(h.t, cmd.Start())
+	pid := 0
+	h.t.Cleanup(func() { // strace(1), which the test's context kills, leaves the service alone
+		if exe, _ := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); strings.HasPrefix(exe, h.dir) {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		_ = cmd.Wait()
+	})
+	require.Eventually(h.t, func() bool { pid = h.servicePID(); return pid != 0 }, 30*time.Second, 20*time.Millisecond)
+}
+
+func (h *ownHost) servicePID() int {
+	var status struct{ Service *struct{ PID int } }
+	text, _ := h.does(0, "host", "status", "--format", "json")
+	if json.Unmarshal([]byte(text), &status) != nil || status.Service == nil {
+		return 0
+	}
+	return status.Service.PID
+}
+
+// Whatever call on root's state fails or is the last one of the service: what was answered is
+// there, and what fails is said.
+func TestTheServiceLosesNothingByFaults(t *testing.T) {
+	if _, err := os.Stat("/usr/bin/strace"); err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("strace is not installed: `make test` as root installs it on Debian")
+		}
+		t.Skip("strace is not installed: `make test` as root installs it on Debian")
+	}
+	const folder, newFile = "root/host", "root/host/envs.json.tmp" // of file descriptors, below the host's folder
+	const argument = "envs.json.tmp"                               // of a call; the copy has the second one, which may fail unnoticed
+	for name, row := range map[string]struct {
+		fault string
+		nth   int
+		path  string
+	}{
+		"no space is left":              {"write:error=ENOSPC", 2, newFile},
+		"the file isn't synced":         {"fsync:error=EIO", 2, newFile},
+		"the folder isn't synced":       {"fsync:error=EIO", 1, folder},
+		"killed as it syncs the file":   {"fsync:signal=KILL", 2, newFile},
+		"killed as it syncs the folder": {"fsync:signal=KILL", 2, folder},
+		"not renamed":                   {"renameat:error=EIO", 1, argument},
+		"killed as it renames":          {"renameat:signal=KILL", 1, argument},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newOwnHost(t) // before another test forks: a program that is being written can't be run
+			t.Parallel()
+			job := exec.Command("sleep", "1000")
+			job.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 4001, Gid: 4001}, Pdeathsig: syscall.SIGKILL}
+			require.NoError(t, job.Start())
+			t.Cleanup(func() { _ = job.Process.Kill(); _ = job.Wait() })
+			text, ok := h.does(4001, "envs", "activate", "--eid", "job", "--pid", strconv.Itoa(job.Process.Pid))
+			require.True(t, ok, text)
+			first := h.serve()
+			require.NoError(t, first.Process.Signal(syscall.SIGTERM))
+			require.NoError(t, first.Wait())
+
+			path := row.path
+			if path != argument {
+				path = filepath.Join(h.dir, path)
+			}
+			h.serveWithFault(row.fault, row.nth, path)
+			unsure := 0
+			change := func(name string) bool {
+				text, ok := h.does(4001, "envs", "config", "--eid", "job", "name", "--name", name)
+				if !ok {
+					require.Regexp(t, "no space left|input/output error|unknown whether|not running", text)
+					if strings.Contains(text, "sync the folder") {
+						require.Contains(t, text, "it is unknown whether the change was made; to ask for it again does no harm")
+						unsure++
+					}
+				}
+				return ok
+			}
+			answered, unanswered, failed := "", []string{}, false
+			for i := 0; i < 50 && (!failed || i < 5); i++ {
+				name := fmt.Sprintf("name-%d", i)
+				if change(name) {
+					answered, unanswered = name, nil
+				} else {
+					unanswered, failed = append(unanswered, name), true
+				}
+				text, _ = h.does(0, "usage", "snapshot", "--type", "envs")
+				require.Regexp(t, "("+strings.Join(append(unanswered, answered), "|")+`)"`, text)
+			}
+			require.True(t, failed, "the fault has happened")
+			require.Equal(t, name == "the folder isn't synced", unsure > 0)
+			if strings.Contains(row.fault, "KILL") {
+				require.Zero(t, h.servicePID())
+				h.serve()
+			}
+			require.Eventually(t, func() bool { return change("last") }, 30*time.Second, time.Millisecond, "each thread of the service has its faults")
+			text, _ = h.does(0, "usage", "snapshot", "--type", "envs")
+			require.Contains(t, text, `"last"`)
+		})
+	}
+}

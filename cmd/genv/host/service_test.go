@@ -1,0 +1,163 @@
+package host_test
+
+import (
+	"bufio"
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
+)
+
+// ownHost is a simulated host on which root owns the state, for the real program.
+type ownHost struct {
+	t           *testing.T
+	dir, binary string
+}
+
+func newOwnHost(t *testing.T) *ownHost {
+	if os.Geteuid() != 0 {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("this test has to run as root")
+		}
+		t.Skip("only root can be several users: run it with sudo")
+	}
+	dir, err := os.MkdirTemp("/tmp", "genv-host-") // a socket's path is short
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	require.NoError(t, os.Chmod(dir, 0o755))
+	for name, mode := range map[string]os.FileMode{"tmp": os.ModeSticky | 0o777, "root": 0o755} {
+		require.NoError(t, os.Mkdir(filepath.Join(dir, name), 0o755))
+		require.NoError(t, os.Chmod(filepath.Join(dir, name), mode))
+	}
+	self, err := os.ReadFile(genvtest.Program(t))
+	require.NoError(t, err)
+	h := &ownHost{t: t, dir: dir, binary: filepath.Join(dir, "genv")}
+	require.NoError(t, os.WriteFile(h.binary, self, 0o755))
+	return h
+}
+
+func (h *ownHost) as(uid uint32, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(h.t.Context(), h.binary, args...)
+	cmd.Env = append(cmd.Environ(), "PATH=/usr/bin:/bin", "HOME=/nonexistent", "GENV_CONFIG_DIR=off",
+		"GENV_TMPDIR="+filepath.Join(h.dir, "tmp/genv"), "GENV_ROOT_DIR="+filepath.Join(h.dir, "root"))
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}, Pdeathsig: syscall.SIGKILL}
+	return cmd
+}
+
+// does runs a command of a user, and returns all that it prints.
+func (h *ownHost) does(uid uint32, args ...string) (text string, ok bool) {
+	out, err := h.as(uid, args...).CombinedOutput()
+	return string(out), err == nil
+}
+
+// serve starts the service, and waits until it answers.
+func (h *ownHost) serve() *exec.Cmd {
+	h.t.Helper()
+	cmd := h.as(0, "host", "serve")
+	var errors bytes.Buffer
+	cmd.Stderr = &errors
+	require.NoError(h.t, cmd.Start())
+	h.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	require.Eventually(h.t, func() bool {
+		text, _ := h.does(4001, "host", "status")
+		return strings.Contains(text, "served")
+	}, 30*time.Second, 20*time.Millisecond, "%s", &errors)
+	return cmd
+}
+
+// What was answered is there after a kill -9; without the service users are told what to do
+// while root's looks go on; and the state can be given back.
+func TestTheServiceOfAHost(t *testing.T) {
+	h := newOwnHost(t)
+	const alice, bob = 4001, 4002
+	job := exec.Command("sleep", "1000")
+	job.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: alice, Gid: alice}, Pdeathsig: syscall.SIGKILL}
+	require.NoError(t, job.Start())
+	t.Cleanup(func() { _ = job.Process.Kill(); _ = job.Wait() })
+	pid := strconv.Itoa(job.Process.Pid)
+	text, ok := h.does(alice, "envs", "activate", "--eid", "before", "--pid", pid)
+	require.True(t, ok, text)
+
+	first := h.serve()
+	text, ok = h.does(0, "host", "serve")
+	require.False(t, ok)
+	require.Contains(t, text, "the service runs already")
+	text, ok = h.does(0, "host", "handover")
+	require.False(t, ok)
+	require.Contains(t, text, "the service runs already")
+	for range 3 {
+		text, ok = h.does(alice, "envs", "config", "--eid", "before", "name", "--name", "renamed")
+		require.True(t, ok, text)
+		require.NoError(t, first.Process.Kill())
+		_ = first.Wait()
+		text, ok = h.does(alice, "envs", "config", "--eid", "before", "name", "--name", "lost")
+		require.False(t, ok)
+		require.Contains(t, text, "systemctl start genv-host")
+		for _, uid := range []uint32{0, bob} {
+			text, ok = h.does(uid, "usage", "snapshot", "--type", "envs")
+			require.True(t, ok, text)
+			require.Contains(t, text, `renamed`)
+		}
+		first = h.serve()
+	}
+	text, ok = h.does(bob, "envs", "config", "--eid", "before", "name", "--name", "bobs")
+	require.False(t, ok)
+	require.Contains(t, text, "only that user and root may change it")
+	text, ok = h.does(bob, "envs", "activate", "--eid", "x", "--pid", pid)
+	require.False(t, ok)
+	require.Contains(t, text, "belongs to uid 4001")
+
+	require.NoError(t, first.Process.Signal(syscall.SIGTERM))
+	require.NoError(t, first.Wait(), "SIGTERM ends it cleanly")
+	text, ok = h.does(alice, "host", "status", "--format", "json")
+	require.True(t, ok, text)
+	require.Contains(t, text, `"owner":"root"`)
+	text, ok = h.does(0, "host", "handover")
+	require.True(t, ok, text)
+	text, ok = h.does(alice, "envs", "config", "--eid", "before", "name", "--name", "again")
+	require.True(t, ok, text)
+	text, _ = h.does(bob, "envs")
+	require.Contains(t, text, "again")
+	text, _ = h.does(bob, "host", "status")
+	require.Contains(t, text, "every user's")
+}
+
+// A user who holds the lock of the state files delays the takeover, and is named.
+func TestTheTakeoverWaitsForTheLock(t *testing.T) {
+	h := newOwnHost(t)
+	t.Parallel()
+	text, ok := h.does(4001, "envs")
+	require.True(t, ok, text)
+	lock, err := os.OpenFile(filepath.Join(h.dir, "tmp/genv/genv.lock"), os.O_RDWR, 0)
+	require.NoError(t, err)
+	require.NoError(t, syscall.Flock(int(lock.Fd()), syscall.LOCK_EX))
+
+	service := h.as(0, "host", "serve")
+	stderr, err := service.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, service.Start())
+	t.Cleanup(func() { _ = service.Process.Kill(); _ = service.Wait() })
+	line, err := bufio.NewReader(stderr).ReadString('\n')
+	require.NoError(t, err)
+	require.Contains(t, line, "genv.lock is held by process "+strconv.Itoa(os.Getpid()))
+	require.Contains(t, line, "of uid 0")
+	text, ok = h.does(4001, "host", "status")
+	require.True(t, ok, text)
+	require.Contains(t, text, "every user's")
+
+	require.NoError(t, lock.Close())
+	require.Eventually(t, func() bool {
+		text, _ := h.does(4001, "host", "status")
+		return strings.Contains(text, "served") && strings.Contains(text, "root's, in")
+	}, 30*time.Second, 20*time.Millisecond)
+}

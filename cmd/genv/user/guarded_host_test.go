@@ -1,0 +1,185 @@
+package user_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
+	"github.com/seed-3119e985/genv/remote/live"
+	"github.com/seed-3119e985/genv/remote/testfleet"
+	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
+	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
+	gpustate "github.com/seed-3119e985/genv/snapshot/gpus"
+)
+
+// guarded is a station of eight devices on which root has looked, and on which a guard is
+// on in a mode. The minors run against the order of the bus. Who sees which devices is in
+// visible, by uid.
+func guarded(t *testing.T, mode string, visible map[int][]int) *station {
+	t.Helper()
+	genvtest.NeedsRoot(t)
+	s := newStation(t)
+	s.show(visible)
+	host, err := gpus.Read(s.path("gpus.json"))
+	require.NoError(t, err)
+	require.NoError(t, host.WriteProc(s.path("root/proc")))
+	require.Zero(t, s.me().run("genv", "usage", "snapshot").Code)
+	s.guard(mode)
+	return s
+}
+
+// show has nvidia-smi show users these devices.
+func (s *station) show(visible map[int][]int) {
+	s.t.Helper()
+	host, err := gpus.Read(s.path("gpus.json"))
+	require.NoError(s.t, err)
+	host.Visible = visible
+	for i := range host.Devices {
+		minor := len(host.Devices) - 1 - i
+		host.Devices[i].Minor = &minor
+	}
+	require.NoError(s.t, host.Write(s.path("gpus.json")))
+}
+
+// guard has the keeper of the guard say which mode is on.
+func (s *station) guard(mode string) {
+	s.t.Helper()
+	path := s.path("root/run/guard.json")
+	require.NoError(s.t, os.WriteFile(path, fmt.Appendf(nil, `{"schema":"genv.guard/1","mode":%q}`, mode), 0o600))
+	require.NoError(s.t, os.Chmod(path, 0o644))
+}
+
+func (s *station) uuids(indices ...int) string {
+	s.t.Helper()
+	host, err := gpus.Read(s.path("gpus.json"))
+	require.NoError(s.t, err)
+	names := make([]string, len(indices))
+	for i, index := range indices {
+		names[i] = host.Devices[index].UUID
+	}
+	return strings.Join(names, ",")
+}
+
+func TestAnEnvironmentOnAGuardedHost(t *testing.T) {
+	eachShell(t, func(t *testing.T, kind string) {
+		s := guarded(t, "enforce", map[int][]int{})
+		alice := s.person("alice", 4242)
+		shell := alice.open(kind)
+		require.Equal(t, said{text: "-1\n"}, shell.say("genv activate; echo $CUDA_VISIBLE_DEVICES"))
+		attached := shell.sayAll("genv attach --index 2,5")
+		require.Contains(t, attached.text, "Attached GPUs: 2,5")
+		require.Contains(t, attached.text, "unknown whether other processes use GPU 2,5: a guard hid them")
+		require.Equal(t, said{text: s.uuids(2, 5) + "\n"}, shell.say("echo $CUDA_VISIBLE_DEVICES"))
+		require.Equal(t, said{text: "No devices were found\n", status: "6"}, shell.say("nvidia-smi -L"), "the guard has not yet seen it")
+		s.show(map[int][]int{4242: {2, 5}})
+		require.Equal(t, 0, strings.Index(shell.say("GENV_BYPASS=1 nvidia-smi -L").text, "GPU 0: "), "the real one numbers them")
+		require.Regexp(t, `^GPU 2: .*\nGPU 5: .*\n$`, shell.say("nvidia-smi -L").text)
+		require.Equal(t, said{text: "2, " + s.uuids(2) + "\n5, " + s.uuids(5) + "\n"}, shell.say("nvidia-smi --query-gpu=index,uuid --format=csv,noheader"))
+		require.Regexp(t, `(?m)^\|   5  NVIDIA H100`, shell.sayAll("nvidia-smi").text)
+		require.Equal(t, said{text: s.uuids(5) + "\n"}, shell.say("genv detach --index 2; echo $CUDA_VISIBLE_DEVICES"))
+		require.Equal(t, said{text: s.uuids(5) + "\n"}, shell.say("genv run --gpus 1 -q sh -c true; echo $CUDA_VISIBLE_DEVICES"))
+
+		before, err := os.ReadFile(filepath.Join(s.state, "devices.json"))
+		require.NoError(t, err)
+		require.Equal(t, 8, strings.Count(shell.say("genv devices --no-header").text, "\n"))
+		list := alice.run("genv", "gpus")
+		require.Zero(t, list.Code, list.Err)
+		require.Contains(t, list.Out, "; the state of 6 is unknown")
+		require.Contains(t, list.Err, "a guard hides devices 0,1,3,4,6,7 from this user")
+		require.Zero(t, alice.run("genv", "usage", "snapshot", "--type", "devices").Code)
+		after, err := os.ReadFile(filepath.Join(s.state, "devices.json"))
+		require.NoError(t, err)
+		require.Equal(t, string(before), string(after), "no device has vanished")
+	})
+}
+
+func TestAShellThatWasActiveBeforeTheGuard(t *testing.T) {
+	s := guarded(t, "off", nil)
+	alice := s.person("alice", 4242)
+	shell := alice.open("bash")
+	require.Equal(t, said{text: "1,5\n"}, shell.say("genv activate; genv attach --index 1,5 2>/dev/null; echo $CUDA_VISIBLE_DEVICES"))
+	require.NotContains(t, shell.sayAll("genv status").text, "CUDA_VISIBLE_DEVICES", "no guard")
+	for _, mode := range []string{"watch", "enforce"} {
+		s.guard(mode)
+		advice := `CUDA_VISIBLE_DEVICES of this shell is "1,5": since this host has a guard, it has to hold UUIDs: run genv attach --refresh`
+		require.Contains(t, shell.sayAll("genv status").text, advice)
+		require.Contains(t, shell.sayAll("nvidia-smi").text, advice)
+		require.NotContains(t, shell.sayAll("nvidia-smi -L").text, advice, "programs read it")
+		require.Equal(t, said{text: s.uuids(1, 5) + "\n"}, shell.say("genv attach --refresh; echo $CUDA_VISIBLE_DEVICES"))
+		require.NotContains(t, shell.sayAll("genv status").text, "CUDA_VISIBLE_DEVICES")
+		s.guard("off")
+		require.Equal(t, said{text: "1,5\n"}, shell.say("genv attach --refresh; echo $CUDA_VISIBLE_DEVICES"))
+	}
+	s.guard("enforce")
+	require.Equal(t, genvtest.Result{Out: s.uuids(1, 5) + "\n"}, alice.with("GENV_ENVIRONMENT_ID="+shell.pid(), "GENV_SHELL=1").
+		run("sh", "-c", `eval "$(genv shell --reattach)"; echo $CUDA_VISIBLE_DEVICES`), "a shell of 1.4.3")
+}
+
+// TestAGuardWithoutRootsList: root's genv has not run since the machine was started. The
+// driver's folder still says which device is which.
+func TestAGuardWithoutRootsList(t *testing.T) {
+	s := guarded(t, "enforce", map[int][]int{4242: {5}})
+	alice := s.person("alice", 4242)
+	require.NoError(t, os.Remove(s.path("root/run/devices.json")))
+	require.Equal(t, genvtest.Result{Out: s.uuids(5) + "\n"}, alice.run("genv", "run", "-q", "--gpus", "1", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES"), "of the others it is unknown whether they are in use")
+
+	s = newStation(t) // root never looked
+	host, err := gpus.Read(s.path("gpus.json"))
+	require.NoError(t, err)
+	require.NoError(t, host.WriteProc(s.path("root/proc")))
+	require.NoError(t, os.Mkdir(s.path("root/run"), 0o755))
+	s.guard("enforce")
+	s.show(map[int][]int{4242: {5}})
+	alice = s.person("alice", 4242)
+	refused := alice.run("genv", "run", "-q", "--gpus", "1", "true")
+	require.NotZero(t, refused.Code)
+	require.Contains(t, refused.Err, "sudo genv usage snapshot")
+	require.NoFileExists(t, filepath.Join(s.state, "devices.json"), "one device of eight is not registered")
+	require.Zero(t, s.me().run("genv", "usage", "snapshot").Code)
+	require.Zero(t, alice.run("genv", "run", "-q", "--gpus", "1", "true").Code)
+	listed := alice.run("genv", "devices", "--no-header")
+	require.Zero(t, listed.Code, listed.Err)
+	require.Equal(t, 8, strings.Count(listed.Out, "\n"))
+}
+
+// TestALoginLooksAtAGuardedHost, over a real sshd and without sudo: bob's nvidia-smi shows him
+// the last of three devices as 0, and then none.
+func TestALoginLooksAtAGuardedHost(t *testing.T) {
+	f := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "ours", GPUs: 3}}, Genv: genvtest.Program(t)})
+	h := f.Hosts()[0]
+	bob, err := h.Account("bob")
+	require.NoError(t, err)
+	_, err = h.StartJob(testfleet.Job{User: "bob", Env: genvtest.Outside, Command: []string{"/bin/sleep", "1000001"}, Uses: []testfleet.Use{{Device: 2, MiB: 2048}}})
+	require.NoError(t, err)
+	require.NoError(t, h.WriteProc())
+	r := genvtest.Run(t, "remote", "-F", f.SSHConfig(), "-H", "ours", "enforce", "--interval", "0", "--dry-run")
+	require.Zero(t, r.Code, r.Err) // root has looked
+	for _, row := range []struct {
+		visible []int
+		want    []gpustate.State
+	}{
+		{[]int{2}, []gpustate.State{gpustate.Unknown, gpustate.Unknown, gpustate.Busy}},
+		{nil, []gpustate.State{gpustate.Unknown, gpustate.Unknown, gpustate.Unknown}},
+	} {
+		driver, err := gpus.Read(h.GPUs)
+		require.NoError(t, err)
+		driver.Visible = map[int][]int{int(bob.UID): row.visible}
+		require.NoError(t, driver.Write(h.GPUs))
+		r := genvtest.Run(t, "remote", "gpus", "-F", f.SSHConfig(), "-H", "ours", "-l", "bob", "--format", "json")
+		require.Zero(t, r.Code, r.Err)
+		var document live.GPUs
+		require.NoError(t, json.Unmarshal([]byte(r.Out), &document))
+		var got []gpustate.State
+		for _, g := range document.Hosts[0].GPUs {
+			got = append(got, g.State)
+		}
+		require.Equal(t, row.want, got, r.Out)
+		require.Zero(t, document.Free)
+	}
+}

@@ -1,0 +1,138 @@
+package user_test
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+func pidText(pid snapshot.PID) string { return strconv.Itoa(int(pid)) }
+
+// active is a user's shell on devices 1 and 3, and another user of the same
+// environment who types commands without a shell.
+func active(t *testing.T) (*station, *terminal, *account) {
+	s := newStation(t)
+	shell := s.me().open("bash")
+	require.Equal(t, said{}, shell.say("genv activate; genv attach --index 1,3"))
+	return s, shell, s.me().with("GENV_ENVIRONMENT_ID=" + shell.pid())
+}
+
+func TestLockHasTheCommandsStatus(t *testing.T) {
+	_, _, u := active(t)
+	require.Equal(t, genvtest.Result{Code: 7}, u.run("genv", "lock", "sh", "-c", "exit 7"))
+	require.Equal(t, genvtest.Result{}, u.run("genv", "lock", "--", "true"))
+	require.Equal(t, genvtest.Result{Code: 128 + 15}, u.run("genv", "lock", "sh", "-c", "kill -TERM $$"))
+	require.Equal(t, genvtest.Result{Out: "a  b|*|$HOME|\n"}, u.run("genv", "lock", "printf", "%s|%s|%s|\n", "a  b", "*", "$HOME"))
+	require.Equal(t, genvtest.Result{Out: "--help -v\n"}, u.run("genv", "lock", "echo", "--help", "-v"))
+	missing := u.run("genv", "lock", "/no/such/program")
+	require.Equal(t, 127, missing.Code)
+	require.Contains(t, missing.Err, "/no/such/program")
+	require.Equal(t, 127, u.run("genv", "lock", "no-such-program").Code)
+	require.Equal(t, 126, u.run("genv", "lock", "/etc/passwd").Code)
+}
+
+// 1.4.3's SDK takes the same locks as flock(1) does.
+func TestLockExcludesFlockBothWays(t *testing.T) {
+	if _, err := exec.LookPath("flock"); err != nil {
+		t.Skip(err)
+	}
+	s, _, u := active(t)
+	file := func(index string) string { return filepath.Join(s.state, "devices", index+".lock") }
+	for index, code := range map[string]int{"1": 9, "3": 9, "0": 0} {
+		require.Equal(t, genvtest.Result{Code: code}, u.run("genv", "lock", "flock", "-n", "-E", "9", file(index), "true"), "device %s", index)
+	}
+	holder := u.command("flock", file("3"), "sh", "-c", "echo held; read line")
+	in, err := holder.StdinPipe()
+	require.NoError(t, err)
+	out, err := holder.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, holder.Start())
+	held, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	require.Equal(t, "held\n", held)
+
+	marker := s.path("ran")
+	waiting := u.command("genv", "lock", "touch", marker)
+	require.NoError(t, waiting.Start())
+	require.Equal(t, genvtest.Result{Code: 9}, u.orHeld(u.run("flock", "-w", "5", "-E", "9", "-n", file("1"), "true"), file("1")), "device 1 is had, device 3 is waited for")
+	require.NoFileExists(t, marker)
+	require.NoError(t, in.Close())
+	require.NoError(t, waiting.Wait())
+	require.FileExists(t, marker)
+	_ = holder.Wait() // the status of read
+	require.Equal(t, genvtest.Result{}, u.run("flock", "-n", file("1"), "true"), "the locks end with the command")
+}
+
+// orHeld tries again until the lock is held: the process that takes it was only
+// just started.
+func (u *account) orHeld(r genvtest.Result, path string) genvtest.Result {
+	for range 1000 {
+		if r.Code != 0 {
+			return r
+		}
+		r = u.run("flock", "-n", "-E", "9", path, "true")
+	}
+	u.t.Fatal("the lock is not taken")
+	return r
+}
+
+func TestLockPassesSignalsOn(t *testing.T) {
+	_, _, u := active(t)
+	for name, signal := range map[string]syscall.Signal{
+		"TERM": syscall.SIGTERM, "HUP": syscall.SIGHUP, "INT": syscall.SIGINT, "QUIT": syscall.SIGQUIT, "USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2,
+	} {
+		cmd := u.command("genv", "lock", "sh", "-c", `trap "echo got; exit 5" `+name+`; echo ready; while :; do sleep 0.05; done`)
+		cmd.SysProcAttr.Setsid = true // no terminal
+		out, err := cmd.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
+		lines := bufio.NewReader(out)
+		ready, err := lines.ReadString('\n')
+		require.NoError(t, err)
+		require.Equal(t, "ready\n", ready)
+		require.NoError(t, cmd.Process.Signal(signal))
+		got, err := lines.ReadString('\n')
+		require.NoError(t, err)
+		require.Equal(t, "got\n", got, name)
+		_ = cmd.Wait() // the status is looked at
+		require.Equal(t, 5, cmd.ProcessState.ExitCode(), name)
+	}
+}
+
+// Who is interrupted while waiting for a lock doesn't run the command.
+func TestLockGivesUpWhenInterrupted(t *testing.T) {
+	s, _, u := active(t)
+	require.NoError(t, os.MkdirAll(filepath.Join(s.state, "devices"), 0o777))
+	require.Zero(t, u.run("genv", "lock", "true").Code)
+	held, err := os.OpenFile(filepath.Join(s.state, "devices", "3.lock"), os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer held.Close()
+	require.NoError(t, syscall.Flock(int(held.Fd()), syscall.LOCK_EX))
+	cmd := u.command("genv", "lock", "touch", s.path("ran"))
+	stderr, err := cmd.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	lines := bufio.NewReader(stderr)
+	waiting, err := lines.ReadString('\n')
+	require.NoError(t, err)
+	require.Contains(t, waiting, "waiting for "+held.Name())
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	gaveUp, err := lines.ReadString('\n')
+	require.NoError(t, err)
+	require.Contains(t, gaveUp, "3.lock is held by")
+	for _, line := range []string{waiting, gaveUp} {
+		require.Contains(t, line, strconv.Itoa(os.Getpid()), "the holder is named")
+	}
+	_ = cmd.Wait() // the status is looked at
+	require.Equal(t, 1, cmd.ProcessState.ExitCode())
+	require.NoFileExists(t, s.path("ran"))
+}

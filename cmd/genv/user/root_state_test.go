@@ -1,0 +1,176 @@
+package user_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
+	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// serve lets root own the state of the station, by a service that runs until the test ends.
+func (s *station) serve() *exec.Cmd {
+	s.t.Helper()
+	genvtest.NeedsRoot(s.t)
+	cmd := s.me().command("genv", "host", "serve")
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	require.NoError(s.t, cmd.Start())
+	s.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	socket := s.path("root/run/host.sock")
+	require.Eventually(s.t, func() bool {
+		_, err := os.Stat(socket)
+		return err == nil
+	}, 30*time.Second, 5*time.Millisecond, "%s", &errs)
+	return cmd
+}
+
+// `genv lock`, and what takes the same locks as 1.4.3 does, by users who can't write the
+// state: a lock file that does not exist yet is made by whoever locks first.
+func TestLockWhereRootOwnsTheState(t *testing.T) {
+	t.Parallel()
+	flock, err := exec.LookPath("flock")
+	if err != nil {
+		t.Skip(err)
+	}
+	s := newStation(t)
+	s.serve()
+	alice, bob := s.person("alice", 4242), s.person("bob", 4243)
+	shell := alice.open("bash")
+	require.Equal(t, said{}, shell.say("genv activate; genv attach --index 1,3"))
+	info, err := os.Stat(s.state)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o755), info.Mode().Perm())
+	file := func(index string) string { return filepath.Join(s.state, "devices", index+".lock") }
+
+	require.Equal(t, said{text: "held\n"}, shell.say("genv lock echo held"))
+	for _, index := range []string{"1", "3"} {
+		info, err := os.Stat(file(index))
+		require.NoError(t, err)
+		require.Equal(t, os.FileMode(0o666), info.Mode().Perm(), "others lock it too")
+		require.Equal(t, said{status: "9"}, shell.say("genv lock "+flock+" -n -E 9 "+file(index)+" true"))
+		require.Equal(t, genvtest.Result{}, bob.run("flock", "-n", file(index), "true"))
+	}
+	require.NoFileExists(t, file("0"), "alice doesn't have it")
+	require.Equal(t, genvtest.Result{}, bob.run("sh", "-c", "umask 0; flock -n "+file("0")+" true"), "1.4.3 makes it")
+
+	marker := s.path("alice/ran")
+	shell.say("command genv lock sleep 1000 & job=$!; until ! " + flock + " -n " + file("3") + " true; do :; done")
+	require.Equal(t, genvtest.Result{Code: 9}, bob.run("flock", "-n", "-E", "9", file("1"), "true"), "bob waits for alice")
+	shell.say("kill $job; wait $job")
+	holder := bob.command("flock", file("1"), "sh", "-c", "echo; read line")
+	in, err := holder.StdinPipe()
+	require.NoError(t, err)
+	out, err := holder.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, holder.Start())
+	_, err = out.Read(make([]byte, 1))
+	require.NoError(t, err)
+	waits := shell.sayAll("timeout 3 genv lock touch " + marker)
+	require.Contains(t, waits.text, `/devices/1.lock, which is held by process`, "alice waits for bob")
+	require.Contains(t, waits.text, "of uid 4243")
+	require.NoFileExists(t, marker)
+	require.NoError(t, in.Close())
+	_ = holder.Wait() // the status of read
+	require.Equal(t, said{}, shell.say("genv lock touch "+marker))
+	require.FileExists(t, marker)
+}
+
+// Users can't see who uses a device that a guard hides from them; root's service can.
+func TestAttachAvoidsBusyDevicesThatAGuardHides(t *testing.T) {
+	s := guarded(t, "enforce", map[int][]int{})
+	stranger := startSleeper(t, 4243)
+	s.uses(map[snapshot.PID]int{stranger: 0})
+	s.show(map[int][]int{})
+	s.serve()
+	alice := s.person("alice", 4242)
+	shell := alice.open("bash")
+	require.Equal(t, said{text: "Attached GPUs: 1,2\n"}, shell.sayAll("genv activate --gpus 2"), "device 0 is in use")
+	require.Regexp(t, fmt.Sprintf("^Attached GPUs: 0,1,2\nWarning: GPU 0 is in use by process %d of uid 4243: .*sleep.*, with 1000mi\n$", stranger),
+		shell.sayAll("genv attach --index 0").text)
+	require.Equal(t, genvtest.Result{Out: "0,1,2\n"}, alice.run("genv", "devices", "attach", "--eid", shell.pid(), "--count", "3"), "nothing new, no warning")
+
+	host, err := gpus.Read(s.path("gpus.json"))
+	require.NoError(t, err)
+	host.Devices[3].Broken = true
+	require.NoError(t, host.Write(s.path("gpus.json")))
+	require.Eventually(t, func() bool { return strings.Contains(alice.run("genv", "gpus").Out, "unknown") }, 30*time.Second, 10*time.Millisecond)
+	require.Equal(t, said{text: "Attached GPUs: 0,1,2,4\n"}, shell.sayAll("genv attach --count 4"), "device 3 may be in use")
+	require.Contains(t, shell.sayAll("genv attach --index 3").text, "It is unknown whether other processes use GPU 3: the driver doesn't say")
+}
+
+// An id in the environment variable counts for the user of the environment and for root, with
+// people's commands and with the judgement: not for one who has read it in /proc.
+func TestAnIDCountsOnlyForItsUser(t *testing.T) {
+	t.Parallel()
+	s := newStation(t)
+	s.serve()
+	alice, mallory := s.person("alice", 4242), s.person("mallory", 4243)
+	shell := alice.open("bash")
+	require.Equal(t, said{}, shell.say("genv activate; genv attach --index 0"))
+	eid := "GENV_ENVIRONMENT_ID=" + shell.pid()
+	shim := strings.TrimSpace(mallory.open("bash").say("genv activate; command -v nvidia-smi; genv deactivate").text)
+	before := s.stateFiles()
+	for _, line := range [][]string{
+		{"attach", "--count", "2"},
+		{"attach", "--refresh"},
+		{"detach"},
+		{"config", "name", "x"},
+		{"lock", "true"},
+		{"envs", "activate", "--eid", shell.pid(), "--pid", shell.pid()},
+		{"devices", "attach", "--index", "1"},
+		{"devices", "detach"},
+	} {
+		r := mallory.with(eid).run(append([]string{"genv"}, line...)...)
+		require.NotZero(t, r.Code, line)
+		require.Regexp(t, "belongs to (uid )?(4242|.*4242)", r.Err, line)
+	}
+	status := mallory.with(eid).run("genv", "status")
+	require.Equal(t, "Environment is not active\n", status.Out)
+	require.Contains(t, status.Err, "belongs to uid 4242")
+	require.Contains(t, alice.with(eid).run("genv", "status").Out, "Attached to GPUs at indices 0")
+	require.Contains(t, mallory.with(eid).run(shim, "-L").Err, "showing all devices of this host: not your environment")
+	require.Equal(t, before, s.stateFiles())
+
+	setuid := s.path("setuid-sleep")
+	data, err := os.ReadFile("/bin/sleep")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(setuid, data, 0o755))
+	require.NoError(t, os.Chmod(setuid, os.ModeSetuid|0o755))
+	uses := map[snapshot.PID]int{}
+	start := func(u *account, words ...string) string {
+		cmd := u.with(eid).command(words...)
+		require.NoError(t, cmd.Start())
+		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+		require.Eventually(t, func() bool {
+			line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", cmd.Process.Pid))
+			return err == nil && bytes.Contains(line, []byte("sleep\x00"))
+		}, 10*time.Second, time.Millisecond)
+		uses[snapshot.PID(cmd.Process.Pid)] = 0
+		return fmt.Sprint(cmd.Process.Pid)
+	}
+	honest := []string{start(alice, "/bin/sleep", "1000"), start(alice, setuid, "1000"), start(s.me(), "/bin/sleep", "1000")}
+	forged := map[string]string{
+		"a process":             start(mallory, "/bin/sleep", "1000"),
+		"a setuid program":      start(mallory, setuid, "1000"),
+		"root in a namespace":   start(mallory, "unshare", "-Ur", "/bin/sleep", "1000"),
+		"in namespaces of PIDs": start(mallory, "unshare", "-Urp", "/bin/sleep", "1000"),
+	}
+	s.uses(uses)
+	r := s.me().run("genv", "enforce", "--interval", "0", "--dry-run", "--non-env-processes")
+	for name, pid := range forged {
+		require.Regexp(t, "Process "+pid+" .*(not running in|claims|environment)", r.Out, name)
+	}
+	for _, pid := range honest {
+		require.NotContains(t, r.Out, " "+pid+" ")
+	}
+}

@@ -1,0 +1,258 @@
+package user_test
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
+)
+
+// noEnvironments is what `genv envs` prints where there are none.
+const noEnvironments = "ID,USER,NAME,CREATED,PID(S)\n"
+
+func (u *account) environments() string {
+	u.t.Helper()
+	r := u.run("genv", "envs", "--format", "csv")
+	require.Empty(u.t, r.Err)
+	return r.Out
+}
+
+// From cron, at and sh there is no shell function: the command has what an
+// activated shell would export, and leaves nothing behind.
+func TestRunGivesTheCommandAnEnvironmentOfItsOwn(t *testing.T) {
+	u := newStation(t).me()
+	r := u.run("genv", "run", "--gpus", "2", "--gpu-memory", "4g", "--name", "nightly", "sh", "-c",
+		`echo $GENV_SHELL $GENV_ENVIRONMENT_NAME $GENV_GPU_MEMORY $GENV_GPUS $CUDA_DEVICE_ORDER $CUDA_VISIBLE_DEVICES; `+
+			`[ $GENV_ENVIRONMENT_ID = $PPID ] && genv status; genv envs query --query eid pids | sed s/$PPID/PID/g; nvidia-smi -L | wc -l`)
+	require.Equal(t, "Attached GPUs: 0,1\n", r.Err)
+	require.Zero(t, r.Code)
+	lines := strings.Split(r.Out, "\n")
+	require.Equal(t, "1 nightly 4g 2 PCI_BUS_ID 0,1", lines[0])
+	require.Contains(t, lines[1], "Environment is active (")
+	require.Contains(t, r.Out, "\nPID,PID\n2\n", "the shims are in PATH")
+	require.Equal(t, noEnvironments, u.environments())
+	require.Equal(t, genvtest.Result{Out: "-1\n"}, u.run("genv", "run", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES"), "no device was asked for")
+	require.Equal(t, genvtest.Result{Out: "2\n"}, u.run("genv", "run", "-q", "--gpus", "2", "sh", "-c", "nvidia-smi -L | wc -l"))
+	direct := u.run("genv", "run", "-q", "--gpus", "3", "nvidia-smi", "-L")
+	require.Equal(t, 3, strings.Count(direct.Out, "\n"), direct)
+}
+
+func TestRunHasTheCommandsStatus(t *testing.T) {
+	u := newStation(t).me()
+	for _, tt := range []struct {
+		words []string
+		want  genvtest.Result
+	}{
+		{[]string{"sh", "-c", "exit 7"}, genvtest.Result{Code: 7}},
+		{[]string{"--", "true"}, genvtest.Result{}},
+		{[]string{"sh", "-c", "kill -KILL $$"}, genvtest.Result{Code: 128 + 9}},
+		{[]string{"printf", "%s|", "a  b", "*", "--query", "x", "y", "--gpus"}, genvtest.Result{Out: "a  b|*|--query|x|y|--gpus|"}},
+		{[]string{"no-such-program"}, genvtest.Result{Code: 127, Err: "genv run: exec: \"no-such-program\": executable file not found in $PATH\n"}},
+		{[]string{"/no/such"}, genvtest.Result{Code: 127, Err: "genv run: exec: \"/no/such\": stat /no/such: no such file or directory\n"}},
+		{[]string{"/etc/passwd"}, genvtest.Result{Code: 126, Err: "genv run: exec: \"/etc/passwd\": permission denied\n"}},
+		{[]string{"--gpus", "9", "true"}, genvtest.Result{Code: 1, Err: "Requested more devices (9) than total available (8)\n"}},
+		{nil, genvtest.Result{Code: 1, Err: "genv: missing command: write `genv run COMMAND`\n"}},
+	} {
+		require.Equal(t, tt.want, u.run(append([]string{"genv", "run"}, tt.words...)...), tt.words)
+		require.Equal(t, noEnvironments, u.environments(), tt.words)
+	}
+	// What cannot be started after all leaves nothing behind either.
+	broken := filepath.Join(u.home, "broken")
+	require.NoError(t, os.WriteFile(broken, []byte("#!/no/interpreter\n"), 0o755))
+	require.Equal(t, 127, u.run("genv", "run", "-q", "--gpus", "1", broken).Code)
+	require.Equal(t, noEnvironments, u.environments())
+}
+
+// started is `genv run` of a shell script that says "ready" first.
+func (u *account) started(script string, flags ...string) (*exec.Cmd, *bufio.Reader) {
+	u.t.Helper()
+	words := append(append([]string{"genv", "run", "-q"}, flags...), "sh", "-c", script)
+	cmd := u.command(words...)
+	cmd.SysProcAttr.Setsid = true // no terminal
+	out, err := cmd.StdoutPipe()
+	require.NoError(u.t, err)
+	require.NoError(u.t, cmd.Start())
+	lines := bufio.NewReader(out)
+	ready, err := lines.ReadString('\n')
+	require.NoError(u.t, err)
+	require.Equal(u.t, "ready\n", ready)
+	return cmd, lines
+}
+
+func TestRunPassesSignalsOn(t *testing.T) {
+	u := newStation(t).me()
+	for name, signal := range map[string]syscall.Signal{
+		"TERM": syscall.SIGTERM, "HUP": syscall.SIGHUP, "INT": syscall.SIGINT, "QUIT": syscall.SIGQUIT, "USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2,
+	} {
+		cmd, lines := u.started(`trap "echo got; exit 5" `+name+`; echo ready; while :; do sleep 0.05; done`, "--gpus", "1")
+		require.NoError(t, cmd.Process.Signal(signal))
+		got, err := lines.ReadString('\n')
+		require.NoError(t, err)
+		require.Equal(t, "got\n", got, name)
+		_ = cmd.Wait() // the status is looked at
+		require.Equal(t, 5, cmd.ProcessState.ExitCode(), name)
+		require.Equal(t, noEnvironments, u.environments(), name)
+	}
+	cmd, _ := u.started("echo ready; exec sleep 1000000")
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	_ = cmd.Wait() // the status is looked at
+	require.Equal(t, 128+15, cmd.ProcessState.ExitCode())
+	require.Equal(t, noEnvironments, u.environments())
+}
+
+// nohup and sh's `&` start a program that ignores a signal: its command does too.
+func TestRunLeavesIgnoredSignalsIgnored(t *testing.T) {
+	u := newStation(t).me()
+	r := u.run("sh", "-c", `trap "" HUP INT; genv run -q sh -c 'grep SigIgn /proc/self/status'`)
+	require.Zero(t, r.Code, r.Err)
+	mask, err := strconv.ParseUint(strings.Fields(r.Out)[1], 16, 64)
+	require.NoError(t, err)
+	require.EqualValues(t, 3, mask&3, "SIGHUP and SIGINT")
+}
+
+// A stop of genv stops the command, and a continuation continues it.
+func TestRunIsStoppedWithItsCommand(t *testing.T) {
+	u := newStation(t).me()
+	cmd := u.command("genv", "run", "-q", "sh", "-c", "echo $$; exec sleep 1000000")
+	cmd.SysProcAttr.Setpgid = true // a job of its own, as a shell makes it
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	text, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	command, err := strconv.Atoi(strings.TrimSpace(text))
+	require.NoError(t, err)
+	both := func(state string) func() bool {
+		return func() bool {
+			for _, pid := range []int{cmd.Process.Pid, command} {
+				stat, err := proc.FS{}.Stat(snapshot.PID(pid))
+				if err != nil || !strings.Contains(state, string(stat.State)) {
+					return false
+				}
+			}
+			return true
+		}
+	}
+	for range 2 {
+		require.NoError(t, cmd.Process.Signal(syscall.SIGTSTP))
+		require.Eventually(t, both("T"), 10*time.Second, 10*time.Millisecond)
+		require.NoError(t, cmd.Process.Signal(syscall.SIGCONT))
+		require.Eventually(t, both("SR"), 10*time.Second, 10*time.Millisecond)
+	}
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	_ = cmd.Wait() // the status is looked at
+	require.Equal(t, 128+15, cmd.ProcessState.ExitCode())
+}
+
+// Where it could not be continued, as in a session of its own, a stop is ignored
+// as it is for any program.
+func TestRunIsNotStoppedForEver(t *testing.T) {
+	u := newStation(t).me()
+	cmd, lines := u.started("echo ready; sleep 0.3; echo on")
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTSTP))
+	on, err := lines.ReadString('\n')
+	require.NoError(t, err)
+	require.Equal(t, "on\n", on)
+	require.NoError(t, cmd.Wait())
+}
+
+// `genv run` killed by SIGKILL: the environment goes on with the command, and
+// ends with it.
+func TestTheEnvironmentOfAKilledRunEndsWithTheCommand(t *testing.T) {
+	u := newStation(t).me()
+	cmd, lines := u.started("echo ready; echo $$; exec sleep 1000000", "--gpus", "2")
+	text, err := lines.ReadString('\n')
+	require.NoError(t, err)
+	command, err := strconv.Atoi(strings.TrimSpace(text))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = syscall.Kill(command, syscall.SIGKILL) })
+	eid := strconv.Itoa(cmd.Process.Pid)
+	require.NoError(t, cmd.Process.Kill())
+	_ = cmd.Wait() // it was killed
+	require.Equal(t, genvtest.Result{Out: eid + "," + strconv.Itoa(command) + "\n"}, u.run("genv", "envs", "query", "--query", "eid", "pids"))
+	require.Equal(t, genvtest.Result{Out: "0,1\n"}, u.run("genv", "devices", "find", "--eid", eid))
+	require.NoError(t, syscall.Kill(command, syscall.SIGKILL))
+	require.Eventually(t, func() bool { return u.environments() == noEnvironments }, 10*time.Second, 20*time.Millisecond)
+	require.Equal(t, genvtest.Result{Out: "\n"}, u.run("genv", "devices", "find", "--eid", eid))
+}
+
+// What a command leaves in the background keeps the environment.
+func TestRunSaysWhatGoesOn(t *testing.T) {
+	u := newStation(t).me()
+	r := u.run("genv", "run", "-q", "--gpus", "1", "sh", "-c", "setsid sleep 1000000 >/dev/null 2>&1 & echo $!")
+	require.Zero(t, r.Code)
+	pid, err := strconv.Atoi(strings.TrimSpace(r.Out))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
+	require.Regexp(t, fmt.Sprintf("^Environment [0-9]+ and its devices remain until its processes end: %d\n$", pid), r.Err)
+	require.Contains(t, u.environments(), fmt.Sprintf(",%d\n", pid))
+}
+
+// A user who leaves a shell in which jobs run is notified, and no other user gets its
+// devices meanwhile: tmux, nohup, setsid.
+func TestDeactivateLeavesJobsTheirDevices(t *testing.T) {
+	eachShell(t, func(t *testing.T, kind string) {
+		s := newStation(t)
+		shell := s.me().open(kind)
+		require.Equal(t, said{text: "Attached GPUs: 0,1\n"}, shell.sayAll("genv activate --gpus 2"))
+		require.Empty(t, shell.say("nohup setsid sleep 1000000 >/dev/null 2>&1 & job=$!; sleep 0.2").status)
+		job := strings.TrimSpace(shell.say("echo $job").text)
+		require.Equal(t, said{text: fmt.Sprintf("Environment %s and its devices remain until its processes end: %s\n", shell.pid(), job)}, shell.say("genv deactivate"))
+		require.Equal(t, said{text: "Environment is not active\n"}, shell.say("genv status"))
+		other := s.me().open(kind)
+		require.Equal(t, said{text: "2\n"}, other.say("genv activate --gpus 1; echo $CUDA_VISIBLE_DEVICES"))
+		require.Contains(t, shell.say("kill $job; wait; genv envs --format csv").text, noEnvironments)
+		require.Equal(t, said{text: "0,2\n"}, other.say("genv attach --count 2; echo $CUDA_VISIBLE_DEVICES"))
+	})
+}
+
+func TestAttachPrefersUnusedDevicesAndWarns(t *testing.T) {
+	s := newStation(t)
+	u := s.me()
+	stranger := startSleeper(t, os.Getuid())
+	s.uses(map[snapshot.PID]int{stranger: 0})
+	shell := u.open("bash")
+	require.Equal(t, said{text: "Attached GPUs: 1,2\n"}, shell.sayAll("genv activate --gpus 2"), "device 0 is in use")
+	said := shell.sayAll("genv attach --index 0")
+	require.Empty(t, said.status)
+	require.Regexp(t, fmt.Sprintf("^Attached GPUs: 0,1,2\nWarning: GPU 0 is in use by process %d of .*: .*sleep.*, with 1000mi\n$", stranger), said.text)
+	require.Equal(t, genvtest.Result{Out: "0,1,2\n"}, u.run("genv", "devices", "attach", "--eid", shell.pid(), "--count", "3"), "nothing new, no warning")
+
+	refused := u.open("bash").sayAll("genv activate; genv attach --index 1")
+	require.Equal(t, "1", refused.status)
+	require.Regexp(t, "^Device 1 is not available\n    device 1: environment "+shell.pid()+" of .* has it since [0-9/]+ [0-9:]+\n$", refused.text)
+}
+
+// nvidia-smi that fails or takes long delays no command for long, and unknown is not unused.
+func TestAttachWithoutNvidiaSMI(t *testing.T) {
+	t.Parallel()
+	s := newStation(t)
+	u := s.me()
+	shell := u.open("bash")
+	require.Empty(t, shell.say("genv devices >/dev/null; genv activate").text)
+	sick := s.path("sick")
+	require.NoError(t, os.Mkdir(sick, 0o755))
+	for body, why := range map[string]string{
+		"echo 'Failed to initialize NVML: Driver/library version mismatch'; exit 18": "Driver/library version mismatch",
+		"exec sleep 1000": "there was no answer within 2s\n",
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(sick, "nvidia-smi"), []byte("#!/bin/sh\n"+body+"\n"), 0o755))
+		begun := time.Now()
+		said := shell.sayAll("genv detach; PATH=" + sick + ":$PATH genv attach --index 0")
+		require.Empty(t, said.status)
+		require.Regexp(t, "^Attached GPUs: 0\nIt is unknown whether other processes use GPU 0: .*"+why, said.text)
+		require.Less(t, time.Since(begun), 10*time.Second, why)
+	}
+}

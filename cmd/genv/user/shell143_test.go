@@ -1,0 +1,152 @@
+package user_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// function143 behaves towards genv as the shell function of 1.4.3 does.
+const function143 = `genv() {
+  case $1 in
+    activate|deactivate) eval "$(command genv "$@" --shell $$)" ;;
+    attach|detach) if command genv "$@"; then eval "$(command genv shell --reattach)"; fi ;;
+    config) if command genv "$@"; then eval "$(command genv shell --reconfigure)"; fi ;;
+    *) command genv "$@" ;;
+  esac
+}
+`
+
+// open143 is a shell with that function.
+func (u *account) open143(kind string) *terminal {
+	u.t.Helper()
+	file := filepath.Join(u.home, "function")
+	require.NoError(u.t, os.WriteFile(file, []byte(function143), 0o644))
+	shell := u.openBare(kind)
+	require.Equal(u.t, said{}, shell.say(". "+file+"; PS1='$ '; cd /"))
+	return shell
+}
+
+// activate143 leaves the shell and the state files as an activation by 1.4.3 does, with
+// device 0: see cli/shell.txt of its recordings.
+func (s *station) activate143(shell *terminal) {
+	s.t.Helper()
+	pid, gpus := shell.pid(), 1
+	created, err := snapshot.ParseDate("20/11/2026 21:10:32")
+	require.NoError(s.t, err)
+	env := snapshot.Environment{EID: snapshot.EnvID(pid), UID: snapshot.UID(os.Getuid()), Creation: created, PIDs: []snapshot.PID{snapshot.PID(shell.cmd.Process.Pid)}}
+	env.Config = snapshot.EnvConfig{Name: "my-env", GPUMemory: snapshot.MustMemory("4g"), GPUs: &gpus}
+	envs, err := snapshot.EncodeEnvironments([]snapshot.Environment{env})
+	require.NoError(s.t, err)
+	require.Zero(s.t, s.me().run("genv", "devices").Code) // makes devices.json
+	devices, err := snapshot.DecodeDevices([]byte(s.stateFiles()["devices.json"]))
+	require.NoError(s.t, err)
+	devices[0].Attachments = []snapshot.Attachment{{EID: env.EID, GPUMemory: env.Config.GPUMemory, Time: created}}
+	text, err := snapshot.EncodeDevices(devices)
+	require.NoError(s.t, err)
+	require.NoError(s.t, os.WriteFile(filepath.Join(s.state, "envs.json"), envs, 0o666))
+	require.NoError(s.t, os.WriteFile(filepath.Join(s.state, "devices.json"), text, 0o666))
+	require.Equal(s.t, said{}, shell.say(strings.Join([]string{
+		"export GENV_SHELL=1 GENV_ENVIRONMENT_ID=" + pid + " GENV_ENVIRONMENT_NAME=my-env GENV_GPU_MEMORY=4g GENV_GPUS=1 CUDA_VISIBLE_DEVICES=0",
+		`export GENV_BACKUP_ENV_PATH="$PATH" PATH="/opt/genv-1.4.3/shims:$PATH"`,
+		`export GENV_BACKUP_ENV_PS1="$PS1" PS1="(genv) $PS1"`,
+		"export GENV_BACKUP_ENVS=PATH:PS1",
+		"export GENV_ENVS=GENV_SHELL:GENV_ENVIRONMENT_ID:PATH:GENV_ENVIRONMENT_NAME:GENV_GPU_MEMORY:GENV_GPUS:CUDA_VISIBLE_DEVICES:PS1",
+	}, "; ")))
+}
+
+// left are the variables of an environment that are still set, and what must be as it was.
+const left = `env | grep -E '^(GENV_|CUDA_)' | grep -v -E '^GENV_(TMPDIR|ROOT_DIR|SIM_GPUS)='; printf '%s|%s\n' "$PATH" "$PS1"`
+
+// TestAShellThat143Activated goes on with this genv in the place of 1.4.3, and no job
+// that runs in it is ended.
+func TestAShellThat143Activated(t *testing.T) {
+	s := newStation(t)
+	shell := s.me().open143("bash")
+	before := shell.say(left)
+	s.activate143(shell)
+	require.Equal(t, said{}, shell.say("sleep 1000000 & job=$!"))
+	var job snapshot.PID
+	_, err := fmt.Sscan(shell.say("echo $job").text, &job)
+	require.NoError(t, err)
+	enforced := func() {
+		t.Helper()
+		outsider := startSleeper(t, os.Getuid())
+		s.uses(map[snapshot.PID]int{job: 0, outsider: 5})
+		r := s.me().with("GENV_AUDIT_LOG=off").run("genv", "enforce", "--interval", "0", "--non-env-processes")
+		require.Contains(t, r.Out, fmt.Sprintf("Terminating process %d from environment N/A", outsider), r.Err)
+		require.NotContains(t, r.Out, pidText(job))
+		require.Equal(t, said{}, shell.say("kill -0 $job"))
+	}
+	enforced()
+	for _, step := range []struct{ line, want string }{
+		{"genv config", "gpu-memory: 4g\ngpus: 1\nname: my-env\n"},
+		{"genv attach --count 2; echo $CUDA_VISIBLE_DEVICES", "0,1\n"},
+		{"genv attach --index 6; echo $CUDA_VISIBLE_DEVICES", "0,1,6\n"},
+		{"genv detach --index 1; echo $CUDA_VISIBLE_DEVICES", "0,6\n"},
+		{"genv config gpus 3; genv attach; echo $GENV_GPUS $CUDA_VISIBLE_DEVICES", "3 0,1,6\n"},
+		{`genv config name "it's mine"; echo $GENV_ENVIRONMENT_NAME`, "it's mine\n"},
+		{"genv config --clear gpu-memory; echo ${GENV_GPU_MEMORY-none}", "none\n"},
+		{"genv config -q; genv attach --refresh; genv lock; genv home -q; genv lock echo locked", "locked\n"},
+		{"genv activate", "Already running in an active environment\n"},
+		{"genv envs find --pid $$", shell.pid() + "\n"},
+		{"genv shell --ok | wc -l", "1\n"},
+	} {
+		require.Equal(t, said{text: step.want}, shell.say(step.line), step.line)
+	}
+	enforced()
+
+	require.Contains(t, shell.say("genv deactivate").text, "remain until its processes end: "+pidText(job))
+	require.Equal(t, before, shell.say(left))
+	enforced()
+	require.Equal(t, said{}, shell.say("kill $job; wait $job 2>/dev/null; genv activate --gpus 2 --name again"))
+	require.Equal(t, said{text: "again 0,1\n"}, shell.say("echo $GENV_ENVIRONMENT_NAME $CUDA_VISIBLE_DEVICES"))
+	require.Equal(t, said{}, shell.say("genv deactivate"))
+	require.Equal(t, before, shell.say(left))
+}
+
+// A shell that has the function of 1.4.3 and no environment yet. In zsh 1.4.3 itself was
+// seen to fail ("bad substitution") and to leave GENV_SHELL behind.
+func TestAShellThat143Initialised(t *testing.T) {
+	eachShell(t, func(t *testing.T, kind string) {
+		s := newStation(t)
+		shell := s.me().open143(kind)
+		shell.say("export GENV_SHELL=1 CUDA_VISIBLE_DEVICES=5")
+		before := shell.say(strings.Replace(left, "GENV_|", "GENV_ENV|", 1))
+		require.Equal(t, said{}, shell.say("genv activate --gpus 1 --gpu-memory 4g --name \"a '\\$(id)' b\""))
+		require.Equal(t, said{text: shell.pid() + " a '$(id)' b 1 4g 0\n"}, shell.say(`echo $GENV_ENVIRONMENT_ID "$GENV_ENVIRONMENT_NAME" $GENV_GPUS $GENV_GPU_MEMORY $CUDA_VISIBLE_DEVICES`))
+		require.Equal(t, said{text: "(genv:a ???id?? b) $ \n"}, shell.say(`printf '%s\n' "$PS1"`))
+		require.Equal(t, 1, strings.Count(shell.say("nvidia-smi -L").text, "\n"), "the shims are in PATH")
+		require.Equal(t, said{text: "0,1,2\n"}, shell.say("genv attach --count 3; echo $CUDA_VISIBLE_DEVICES"))
+		require.Equal(t, said{text: "-1\n"}, shell.say("genv detach; echo $CUDA_VISIBLE_DEVICES"))
+		require.Equal(t, said{}, shell.say("genv deactivate"))
+		require.Equal(t, before, shell.say(strings.Replace(left, "GENV_|", "GENV_ENV|", 1)), "the user's own CUDA_VISIBLE_DEVICES is back")
+		require.Equal(t, said{text: "Not running in an active environment\n"}, shell.say("genv deactivate"))
+		require.Equal(t, said{text: "ID,USER,NAME,CREATED,PID(S)\n"}, shell.say("genv envs --format csv"))
+		require.Contains(t, shell.say("type genv").text, "function")
+		require.NotContains(t, shell.say(`eval "$(command genv shell --deinit)"; type genv`).text, "function")
+	})
+}
+
+// A shell in which this genv is initialised while an environment of 1.4.3 is active, as
+// when ~/.bashrc is read again.
+func TestAnActiveShellIsInitialisedAgain(t *testing.T) {
+	s := newStation(t)
+	shell := s.me().open143("bash")
+	before := shell.say(left)
+	s.activate143(shell)
+	require.Equal(t, said{}, shell.say(`eval "$(command genv shell --init)"`))
+	require.Equal(t, said{text: "0,1\n"}, shell.say("genv attach --count 2; echo $CUDA_VISIBLE_DEVICES"))
+	require.Equal(t, said{text: "2\n"}, shell.say("genv config gpus 2; echo $GENV_GPUS"))
+	require.Equal(t, said{}, shell.say("genv deactivate"))
+	require.Equal(t, before, shell.say(left))
+	require.Equal(t, said{text: "This shell is initialised. `genv status` says whether it is in an environment.\n"}, shell.say("genv shell"))
+	require.Equal(t, said{}, shell.say("genv activate --gpus 1; genv deactivate"))
+	require.Equal(t, before, shell.say(left))
+}

@@ -1,0 +1,122 @@
+package user_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/testfleet"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+)
+
+// busyDesk has four environments with two devices each, and a process on each
+// device.
+func busyDesk(b *testing.B) *desk {
+	b.Helper()
+	d := newDesk(b)
+	if os.Geteuid() == 0 { // root's processes are a special case
+		d.machine.Account = func(string) (testfleet.Account, error) { return testfleet.Account{UID: 65534, Home: "/"}, nil }
+	}
+	for i := range snapshot.DeviceIndex(4) {
+		env, err := d.machine.Activate(testfleet.Environment{User: "nobody", Devices: []snapshot.DeviceIndex{2 * i, 2*i + 1}})
+		require.NoError(b, err)
+		for k := range snapshot.DeviceIndex(2) {
+			_, err := d.machine.StartJob(testfleet.Job{User: "nobody", Env: []string{env.Var()}, Uses: []testfleet.Use{{Device: 2*i + k, MiB: 1000}}})
+			require.NoError(b, err)
+		}
+	}
+	return d
+}
+
+// BenchmarkUsageServe is the processor time that `genv usage serve` takes for a
+// snapshot that did not change: its own (goal: 1 ms), and that of its children,
+// which are nvidia-smi.
+func BenchmarkUsageServe(b *testing.B) {
+	d := busyDesk(b)
+	cmd := d.command(d.genv, "usage", "serve", "--token", "t")
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	require.NoError(b, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(b, err)
+	require.NoError(b, cmd.Start())
+	b.Cleanup(func() {
+		_ = in.Close() // and so it ends
+		_ = cmd.Wait()
+	})
+	stream, err := agent.OpenStream(b.Context(), out, in, "t")
+	require.NoError(b, err)
+	revision := uint64(0)
+	changed := func() bool {
+		request, err := json.Marshal(agent.SnapshotRequest{Revision: revision})
+		require.NoError(b, err)
+		data, err := stream.Call(b.Context(), agent.RequestSnapshot, request)
+		require.NoError(b, err)
+		var answer agent.SnapshotAnswer
+		require.NoError(b, json.Unmarshal(data, &answer))
+		revision = answer.Revision
+		return answer.Snapshot != nil
+	}
+	// Only state files that have not changed for some seconds are not read again.
+	for begun := time.Now(); time.Since(begun) < 3*time.Second; {
+		changed()
+	}
+	own, children := processorTimes(b, cmd.Process.Pid)
+	for b.Loop() {
+		require.False(b, changed())
+	}
+	ownAfter, childrenAfter := processorTimes(b, cmd.Process.Pid)
+	reportCPU(b, ownAfter-own, childrenAfter-children)
+}
+
+// BenchmarkUsageSnapshot is the processor time of `genv usage snapshot`: its own,
+// with its start (goal: 5 ms), and that of nvidia-smi, which is measured alone
+// with the same questions.
+func BenchmarkUsageSnapshot(b *testing.B) {
+	d := busyDesk(b)
+	run := func(words ...string) time.Duration {
+		cmd := d.command(words...)
+		out, err := cmd.CombinedOutput()
+		require.NoError(b, err, string(out))
+		return cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	}
+	var whole, children time.Duration
+	for b.Loop() {
+		whole += run(d.genv, "usage", "snapshot")
+		b.StopTimer()
+		for _, args := range [][]string{nvidiasmi.DevicesArgs(), nvidiasmi.AppsArgs()} {
+			children += run(append([]string{d.machine.NvidiaSMI()}, args...)...)
+		}
+		b.StartTimer()
+	}
+	reportCPU(b, whole-children, children)
+}
+
+func reportCPU(b *testing.B, own, children time.Duration) {
+	b.ReportMetric(float64(own.Microseconds())/float64(b.N), "own-CPU-µs/op")
+	b.ReportMetric(float64(children.Microseconds())/float64(b.N), "nvidia-smi-CPU-µs/op")
+}
+
+// processorTimes are those of a process and of its children that have ended, in
+// the kernel's unit: USER_HZ is 100 on every Linux that Go runs on.
+func processorTimes(b *testing.B, pid int) (own, children time.Duration) {
+	b.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	require.NoError(b, err)
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	fields := strings.Fields(rest) // the first is field 3 of proc(5)
+	ticks := func(number int) time.Duration {
+		n, err := strconv.Atoi(fields[number-3])
+		require.NoError(b, err)
+		return time.Duration(n) * 10 * time.Millisecond
+	}
+	return ticks(14) + ticks(15), ticks(16) + ticks(17)
+}
