@@ -47,10 +47,7 @@ type reportBody struct {
 
 // choices are what a report can be by.
 func choices(hidden bool) []string {
-	if hidden { // groups have the names of users on many systems
-		return []string{report.ByUser, report.ByHost, report.ByModel, report.ByDay}
-	}
-	return []string{report.ByUser, report.ByGroup, report.ByHost, report.ByModel, report.ByDay}
+	return slices.DeleteFunc(report.Choices(), func(by string) bool { return hidden && by == report.ByGroup }) // groups have the names of users on many systems
 }
 
 // What viewers are told.

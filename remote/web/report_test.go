@@ -48,8 +48,8 @@ func history(t *testing.T, now time.Time, days int, first snapshot.Username) *re
 	return report.NewReader(report.ReaderOptions{
 		Open: func() (usage.Store, error) { return store.OpenToRead(t.Context(), path, store.Options{In: time.Local}) },
 		Now:  func() time.Time { return now }, In: time.Local,
-		Groups: func(context.Context, []string) (func(string) []string, error) {
-			return func(user string) []string { return []string{"group-" + user[:min(1, len(user))]} }, nil
+		Groups: func(context.Context, []string) func(string) []string {
+			return func(user string) []string { return []string{"group-" + user[:min(1, len(user))]} }
 		},
 	})
 }

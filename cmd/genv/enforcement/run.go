@@ -126,7 +126,7 @@ type loop struct {
 	reload  func() (Setup, error)
 	record  *audit.Log // nil for none
 	memory  *keeper
-	history History // nil for none
+	history *History // nil for none
 	service *service
 	screen  cycleWriter
 	groups  atomic.Pointer[map[string][]string] // of the policy

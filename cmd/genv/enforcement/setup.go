@@ -12,6 +12,8 @@ import (
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/remote/live"
+	"github.com/seed-3119e985/genv/remote/usage"
+	"github.com/seed-3119e985/genv/remote/usage/report"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -48,19 +50,17 @@ type Setup struct {
 	Viewers Viewers
 	// OpenHistory, if set, keeps who used what in the folder of a loop's memory. A reload doesn't
 	// change it.
-	OpenHistory func(dir string) History
+	OpenHistory func(dir string) *History
 	// LookOnly is for a Policy without rules in a DryRun: nothing is kept, and hosts that
 	// are lost or back are all that is printed.
 	LookOnly bool
 }
 
 // History keeps who used what.
-type History interface {
-	controller.Sink
-	Configure(interval time.Duration)
-	// Show takes in a cycle that sinks may not have got.
-	Show(cycle *controller.Cycle)
-	Close()
+type History struct {
+	*usage.Recorder
+	// Reader reads it for viewers. groups are the users of the policy's groups, as they are now.
+	Reader func(groups func() map[string][]string) *report.Reader
 }
 
 // loops reports whether there is more than one cycle.

@@ -116,7 +116,7 @@ func (k *keeper) load(hosts []remote.Host) controller.FleetMemory {
 
 // history opens the usage history next to the memory of a loop, which no other one writes; nil
 // for none.
-func (k *keeper) history(setup *Setup) History {
+func (k *keeper) history(setup *Setup) *History {
 	if setup.OpenHistory == nil || setup.DryRun || k.store == nil || !k.store.Holds() || !setup.loops() {
 		return nil
 	}

@@ -26,7 +26,7 @@ type Running struct {
 	Counters *metrics.Counters
 	Queue    *controller.Queue // takes what operators ask for
 	LookOnly bool              // it changes nothing, whatever operators ask for
-	History  History           // nil for none
+	History  *History          // nil for none
 	// Groups are the users of the policy's groups, as they are now. It is safe for concurrent use.
 	Groups func() map[string][]string
 }

@@ -31,18 +31,12 @@ func (v Viewers) Open(ctx context.Context, run enforcement.Running, log zerolog.
 	return open.Addresses, open.Close, nil
 }
 
-// readable is a history that can be read while it is kept.
-type readable interface {
-	// Reader reads it. groups are the users of the policy's groups, as they are now.
-	Reader(groups func() map[string][]string) *report.Reader
-}
-
 // readerOf reads the history of a run; nil for none.
 func readerOf(run enforcement.Running) *report.Reader {
-	if history, ok := run.History.(readable); ok {
-		return history.Reader(run.Groups)
+	if run.History == nil {
+		return nil
 	}
-	return nil
+	return run.History.Reader(run.Groups)
 }
 
 // actionsFor serves what operators ask a run to do by hand.

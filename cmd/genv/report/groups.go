@@ -21,25 +21,24 @@ const noGroup = "(no group)"
 // getentTimeout is how long the accounts of users may take.
 const getentTimeout = 10 * time.Second
 
-// groups are the groups of users: those of the policy, or else the primary group of the
-// account on this machine.
-func (p *program) groups(ctx context.Context, path string, users []string) (func(user string) []string, error) {
-	var groups map[string][]string
-	if path != "" && path != configfile.NoPolicy {
-		data, err := enforcement.ReadPolicyFile(path)
-		if err != nil {
-			return nil, err
-		}
-		parsed, err := policy.Parse(path, data)
-		if err != nil {
-			return nil, command.UsageError("%w; `genv policy check %s` lists all errors", err, path)
-		}
-		groups = parsed.Groups
+// groups are the groups of users that a policy has, by name.
+func (p *program) groups(path string) (map[string][]string, error) {
+	if path == "" || path == configfile.NoPolicy {
+		return map[string][]string{}, nil
 	}
-	return groupsOf(ctx, groups, users), nil
+	data, err := enforcement.ReadPolicyFile(path)
+	if err != nil {
+		return nil, err
+	}
+	parsed, err := policy.Parse(path, data)
+	if err != nil {
+		return nil, command.UsageError("%w; `genv policy check %s` lists all errors", err, path)
+	}
+	return parsed.Groups, nil
 }
 
-// groupsOf are the groups of users: of those that are given, by name, or else as groups.
+// groupsOf are the groups of users: of those that are given, by name, or else the primary group of the account on this
+// machine.
 func groupsOf(ctx context.Context, groups map[string][]string, users []string) func(user string) []string {
 	of := make(map[string][]string)
 	for group, members := range groups {

@@ -41,7 +41,7 @@ const minKeep = 24 * time.Hour
 
 // ReadHistory reads HistoryFlags. What it returns opens the history in the folder of a controller, or on a
 // server; it is nil for none. leader is the key of the controllers' election; empty for none.
-func ReadHistory(c *cli.Context, p *command.Program, leader string, log zerolog.Logger) (func(dir string) enforcement.History, error) {
+func ReadHistory(c *cli.Context, p *command.Program, leader string, log zerolog.Logger) (func(dir string) *enforcement.History, error) {
 	keepFor, err := command.PositiveDuration(c, "history-keep")
 	if err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func (k *keeper) readPlace(c *cli.Context, leader string) (err error) {
 }
 
 // keep keeps usage of a controller with a folder, and reads it.
-func (k *keeper) keep(dir string) enforcement.History {
+func (k *keeper) keep(dir string) *enforcement.History {
 	place, shared := k.url, k.url != on
 	options := usage.RecorderOptions{Now: k.program.Now, In: time.Local, Log: k.log, Shared: shared}
 	if !shared {
@@ -108,7 +108,7 @@ func (k *keeper) keep(dir string) enforcement.History {
 		return k.open(place, to)
 	}
 	read := func() (usage.Store, error) { return store.OpenToRead(context.Background(), place, k.options) }
-	return history{usage.StartRecorder(options), k.program.Now, read}
+	return &enforcement.History{Recorder: usage.StartRecorder(options), Reader: func(groups func() map[string][]string) *report.Reader { return k.reader(read, groups) }}
 }
 
 // open opens a database. A file that is damaged is moved aside.
@@ -129,17 +129,10 @@ func (k *keeper) open(place string, options store.Options) (usage.Store, error) 
 	return s, nil
 }
 
-// history is what a controller keeps, and how it is read.
-type history struct {
-	*usage.Recorder
-	now  func() time.Time
-	read func() (usage.Store, error)
-}
-
-// Reader reads it for viewers. groups are the users of the policy's groups.
-func (h history) Reader(groups func() map[string][]string) *report.Reader {
-	return report.NewReader(report.ReaderOptions{Open: h.read, Now: h.now, In: time.Local, Groups: func(ctx context.Context, users []string) (func(string) []string, error) {
-		return groupsOf(ctx, groups(), users), nil
+// reader reads a history for viewers. groups are the users of the policy's groups.
+func (k *keeper) reader(open func() (usage.Store, error), groups func() map[string][]string) *report.Reader {
+	return report.NewReader(report.ReaderOptions{Open: open, Now: k.program.Now, In: time.Local, Groups: func(ctx context.Context, users []string) func(string) []string {
+		return groupsOf(ctx, groups(), users)
 	}})
 }
 

@@ -23,11 +23,6 @@ import (
 // program is genv as this command sees it.
 type program struct{ command.Program }
 
-// by are what a report can be by.
-func by() []string {
-	return []string{report.ByUser, report.ByGroup, report.ByHost, report.ByModel, report.ByDay}
-}
-
 // Command is `genv remote report`.
 func Command(with command.Program) *cli.Command {
 	p := &program{with}
@@ -49,16 +44,25 @@ func (p *program) report(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	var groups map[string][]string
+	if r.query.By == report.ByGroup {
+		if groups, err = p.groups(r.policy); err != nil {
+			return err
+		}
+	}
 	s, err := p.openToRead(c.Context, &r.place)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	d, err := p.document(c.Context, s, &r)
+	d, err := report.Read(c.Context, s, r.query, time.Local, func(ctx context.Context, users []string) func(string) []string { return groupsOf(ctx, groups, users) })
 	if err != nil {
-		return err
+		return fmt.Errorf("the usage history: %w", err)
 	}
-	r.finish(d, p.Now())
+	d.Top(r.top)
+	if now := p.Now().Truncate(time.Second); d.Until.After(now) {
+		d.Until = now // the hour that isn't over counts as far as it is known
+	}
 	return write(&p.Program, d, r.output)
 }
 
@@ -126,21 +130,4 @@ func (p *program) find(stateDir string) (path string, err error) {
 		return "", command.UsageError("there is no usage history in %s: `genv remote enforce` keeps one while it runs, unless --history is off", strings.Join(dirs, " or "))
 	}
 	return found[0], checkOwner(found[0])
-}
-
-func (p *program) document(ctx context.Context, s usage.Store, r *request) (*report.Document, error) {
-	sums, err := s.Report(ctx, r.query)
-	if err != nil {
-		return nil, fmt.Errorf("the usage history: %w", err)
-	}
-	if r.by != report.ByGroup {
-		return report.New(&sums, r.by, time.Local), nil
-	}
-	d := report.New(&sums, report.ByUser, time.Local)
-	groups, err := p.groups(ctx, r.policy, d.Keys())
-	if err != nil {
-		return nil, err
-	}
-	d.Groups(groups)
-	return d, nil
 }

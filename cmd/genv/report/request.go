@@ -8,7 +8,6 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
-	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/remote/usage/report"
 )
 
@@ -17,15 +16,14 @@ func flags() []cli.Flag {
 	return append([]cli.Flag{
 		&cli.StringFlag{Name: "since", Value: "7d", Usage: "from this `TIME` on, such as 7d or 2026-11-01"},
 		&cli.StringFlag{Name: "until", DefaultText: "now", Usage: "until this `TIME`, such as 1d or 2026-12-01"},
-		command.OneOf(&cli.StringFlag{Name: "by", Value: by()[0], Usage: "`WHAT` the lines are: " + strings.Join(by(), ", ")}, by()),
+		command.OneOf(&cli.StringFlag{Name: "by", Value: report.ByUser, Usage: "`WHAT` the lines are: " + strings.Join(report.Choices(), ", ")}, report.Choices()),
 		&cli.IntFlag{Name: "top", Usage: "only the first `N` lines; 0 for all"},
 	}, command.OutputFlags()...)
 }
 
 // request is what the flags say.
 type request struct {
-	query  usage.Query
-	by     string
+	query  report.Query
 	top    int
 	output render.Output
 	policy string
@@ -40,23 +38,13 @@ func (p *program) read(c *cli.Context) (r request, err error) {
 	if r.output, err = command.ReadOutput(c); err != nil {
 		return r, err
 	}
-	r.by, r.top = c.String("by"), c.Int("top")
+	r.query.By, r.top = c.String("by"), c.Int("top")
 	r.policy, r.place = c.String("policy"), placeOf(c)
 	if r.top < 0 {
 		return r, command.UsageError("--top %d: write 0 or more", r.top)
 	}
-	if err := command.CheckChoices("by", []string{r.by}, by()); err != nil {
+	if err := command.CheckChoices("by", []string{r.query.By}, report.Choices()); err != nil {
 		return r, err
-	}
-	switch r.by {
-	case report.ByUser, report.ByGroup:
-		r.query.Kind = usage.ByUser
-	case report.ByHost:
-		r.query.Kind = usage.ByHost
-	case report.ByModel:
-		r.query.Kind = usage.ByModel
-	case report.ByDay:
-		r.query.Kind, r.query.ByDay = usage.OfAll, true
 	}
 	return r, p.readTime(c, &r)
 }
@@ -89,13 +77,4 @@ func (p *program) readTime(c *cli.Context, r *request) error {
 	}
 	r.query.Since, r.query.Until = since.Unix(), until.Unix()
 	return nil
-}
-
-// finish does to a document what the request asks for besides its query. The hour that isn't over
-// counts as far as it is known.
-func (r *request) finish(d *report.Document, now time.Time) {
-	d.Top(r.top)
-	if now = now.Truncate(time.Second); d.Until.After(now) {
-		d.Until = now
-	}
 }

@@ -20,6 +20,9 @@ const (
 	ByDay   = "day"
 )
 
+// Choices are what a report can be by.
+func Choices() []string { return []string{ByUser, ByGroup, ByHost, ByModel, ByDay} }
+
 // Document is the JSON of `genv remote report`; docs/json.md describes it.
 type Document struct {
 	Schema string    `json:"schema"`

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,7 +19,7 @@ type ReaderOptions struct {
 	Now  func() time.Time
 	In   *time.Location // of days
 	// Groups are the groups of users; nil where reports by group aren't possible.
-	Groups func(ctx context.Context, users []string) (func(user string) []string, error)
+	Groups Groups
 	// Timeout is how long a report may take, waiting included; 0 for DefaultTimeout.
 	Timeout time.Duration
 }
@@ -44,6 +45,9 @@ type Query struct {
 	By           string // ByUser and others
 	Since, Until int64  // in seconds since 1970
 }
+
+// Groups are the groups of users.
+type Groups func(ctx context.Context, users []string) func(user string) []string
 
 // Reports are a report and the same time by day. Several viewers may have the same ones: they
 // must not be changed.
@@ -117,62 +121,47 @@ func (r *Reader) known(q Query) (Reports, bool) {
 }
 
 // read reads a report and its days.
-func (r *Reader) read(ctx context.Context, q Query) (Reports, error) {
-	query, err := queryOf(q)
-	if err != nil {
-		return Reports{}, err
-	}
-	if q.By == ByGroup && r.options.Groups == nil {
-		return Reports{}, ErrNoGroups
+func (r *Reader) read(ctx context.Context, q Query) (found Reports, err error) {
+	if err := q.check(r.options.Groups); err != nil {
+		return found, err
 	}
 	s, err := r.options.Open()
 	if err != nil {
-		return Reports{}, err
+		return found, err
 	}
 	defer s.Close()
-	d, err := r.document(ctx, s, &q, query)
-	if err != nil || q.By == ByDay {
-		return Reports{Document: d}, err
+	if found.Document, err = Read(ctx, s, q, r.options.In, r.options.Groups); err != nil || q.By == ByDay {
+		return found, err
 	}
-	query.Kind, query.ByDay = usage.OfAll, true
-	days, err := s.Report(ctx, query)
-	if err != nil {
-		return Reports{}, err
-	}
-	return Reports{d, New(&days, ByDay, r.options.In)}, nil
+	q.By = ByDay
+	found.Days, err = Read(ctx, s, q, r.options.In, nil)
+	return found, err
 }
 
-func (r *Reader) document(ctx context.Context, s usage.Store, q *Query, query usage.Query) (*Document, error) {
-	sums, err := s.Report(ctx, query)
+// check refuses a report that there isn't.
+func (q Query) check(groups Groups) error {
+	if !slices.Contains(Choices(), q.By) {
+		return fmt.Errorf("there are no reports by %q", q.By)
+	}
+	if q.By == ByGroup && groups == nil {
+		return ErrNoGroups
+	}
+	return nil
+}
+
+// Read reads a report from a store. in is the location of its days.
+func Read(ctx context.Context, s usage.Store, q Query, in *time.Location, groups Groups) (*Document, error) {
+	if err := q.check(groups); err != nil {
+		return nil, err
+	}
+	kinds := map[string]usage.Kind{ByUser: usage.ByUser, ByGroup: usage.ByUser, ByHost: usage.ByHost, ByModel: usage.ByModel, ByDay: usage.OfAll}
+	sums, err := s.Report(ctx, usage.Query{Kind: kinds[q.By], ByDay: q.By == ByDay, Since: q.Since, Until: q.Until})
 	if err != nil {
 		return nil, err
 	}
-	if q.By != ByGroup {
-		return New(&sums, q.By, r.options.In), nil
+	d := New(&sums, q.By, in)
+	if q.By == ByGroup {
+		d.Groups(groups(ctx, d.Keys()))
 	}
-	d := New(&sums, ByUser, r.options.In)
-	groups, err := r.options.Groups(ctx, d.Keys())
-	if err != nil {
-		return nil, err
-	}
-	d.Groups(groups)
 	return d, nil
-}
-
-// queryOf is a query as stores take it.
-func queryOf(q Query) (usage.Query, error) {
-	query := usage.Query{Since: q.Since, Until: q.Until}
-	switch q.By {
-	case ByUser, ByGroup:
-		query.Kind = usage.ByUser
-	case ByHost:
-		query.Kind = usage.ByHost
-	case ByModel:
-		query.Kind = usage.ByModel
-	case ByDay:
-		query.Kind, query.ByDay = usage.OfAll, true
-	default:
-		return query, fmt.Errorf("there are no reports by %q", q.By)
-	}
-	return query, nil
 }

@@ -1,8 +1,8 @@
 package store
 
 import (
-	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -27,20 +27,16 @@ func (s *Store) Add(ctx context.Context, e *usage.Entry) error {
 }
 
 // isNew notes the id of an entry on a server. In a file an entry that failed isn't there.
-func (t *tx) isNew(id string) (bool, error) {
+func (t *tx) isNew(id string) (isNew bool, err error) {
 	if !t.shared || id == "" {
 		return true, nil
 	}
-	result, err := t.ExecContext(t.ctx, t.words.Replace("INSERT INTO entries ({fleet,}id) VALUES ({id,}$1) ON CONFLICT DO NOTHING"), id)
-	if err != nil {
-		return false, err
-	}
-	n, err := result.RowsAffected()
-	return n > 0, err
+	err = t.rows([]any{&id}, func() { isNew = true }, "INSERT INTO entries ({fleet,}id) VALUES ({id,}$1) ON CONFLICT DO NOTHING RETURNING id", id)
+	return isNew, err
 }
 
-// device is a row of devices: a host and a model are names.
-type device struct{ host, index, model int64 }
+// device is a row of devices: a host, an index and a model. Hosts and models are names.
+type device [3]int64
 
 // addBatch adds rows and sums. What is earlier than the rows of days and the sums of months that are written
 // is added to those, too.
@@ -56,29 +52,27 @@ func (t *tx) addBatch(b *usage.Batch) error {
 	for key := range b.Rows {
 		devices = append(devices, deviceOf(&key))
 	}
-	slices.SortFunc(devices, func(a, b device) int {
-		return cmp.Or(cmp.Compare(a.host, b.host), cmp.Compare(a.index, b.index), cmp.Compare(a.model, b.model))
-	})
-	ids, err := idsOf(t, "devices", "host, device, model", slices.Compact(devices), func(d *device) []any { return []any{&d.host, &d.index, &d.model} })
+	slices.SortFunc(devices, func(a, b device) int { return slices.Compare(a[:], b[:]) })
+	ids, err := idsOf(t, "devices", "host, device, model", slices.Compact(devices), func(d *device) []any { return []any{&d[0], &d[1], &d[2]} })
 	if err != nil {
 		return err
 	}
 	added := make(additions)
 	for key, amounts := range b.Rows {
-		k := rowKey{key.Hour, ids[deviceOf(&key)], names[t.user(string(key.User), key.Hour)], t.eid(key.EID)}
+		k := rowKey{[3]int64{key.Hour, ids[deviceOf(&key)], names[t.user(string(key.User), key.Hour)]}, t.eid(key.EID)}
 		added.add(&hourRows, k, &usage.Sum{Amounts: amounts})
 		if key.Hour < t.days {
-			k.first = usage.DayOf(key.Hour, t.options.In)
+			k.ids[0] = usage.DayOf(key.Hour, t.options.In)
 			added.add(&dayRows, k, &usage.Sum{Amounts: amounts})
 		}
 	}
 	for key, sum := range b.Sums {
-		k := rowKey{int64(key.Kind), key.Hour, names[t.nameOf(&key)], nil}
+		k := rowKey{[3]int64{int64(key.Kind), key.Hour, names[t.nameOf(&key)]}, nil}
 		added.add(&hourSums, k, &sum)
-		k.second = usage.DayOf(key.Hour, t.options.In)
+		k.ids[1] = usage.DayOf(key.Hour, t.options.In)
 		added.add(&daySums, k, &sum)
 		if key.Hour < t.facts.months {
-			k.second = usage.MonthOf(key.Hour, t.options.In)
+			k.ids[1] = usage.MonthOf(key.Hour, t.options.In)
 			added.add(&monthSums, k, &sum)
 		}
 	}
@@ -171,8 +165,8 @@ func find[Row comparable](t *tx, in, columns string, rows []Row, fields func(*Ro
 
 // rowKey is the key of a row with amounts: start, device, user and eid, or kind, start and name.
 type rowKey struct {
-	first, second, third int64
-	eid                  any // nil for a sum
+	ids [3]int64
+	eid any // nil for a sum
 }
 
 // additions are what is added to tables. Names that differ only in what databases don't take are the same.
@@ -190,22 +184,19 @@ func (a additions) add(to *table, key rowKey, sum *usage.Sum) {
 
 // insert adds rows in the order of their keys: so pages are written one after the other.
 func (t *tx) insert(to *table, sums map[rowKey]*usage.Sum) error {
-	keys := make([]rowKey, 0, len(sums))
-	for key := range sums {
-		keys = append(keys, key)
-	}
-	slices.SortFunc(keys, func(a, b rowKey) int {
-		return cmp.Or(cmp.Compare(a.first, b.first), cmp.Compare(a.second, b.second), cmp.Compare(a.third, b.third))
-	})
+	keys := slices.Collect(maps.Keys(sums))
+	slices.SortFunc(keys, func(a, b rowKey) int { return slices.Compare(a.ids[:], b.ids[:]) })
 	for chunk := range slices.Chunk(keys, maxRows) {
 		list := list{prefix: "{id,}"}
 		for i := range chunk {
 			k, sum := &chunk[i], sums[chunk[i]]
-			row := []any{&k.first, &k.second, &k.third}
+			row := []any{&k.ids[0], &k.ids[1], &k.ids[2]}
+			if !to.sums {
+				row = append(row, k.eid)
+			}
+			row = append(row, amountsOf(&sum.Amounts)...)
 			if to.sums {
-				row = append(append(row, amountsOf(&sum.Amounts)...), &sum.Peak)
-			} else {
-				row = append(append(row, k.eid), amountsOf(&sum.Amounts)...)
+				row = append(row, &sum.Peak)
 			}
 			list.add(row...)
 		}

@@ -71,8 +71,8 @@ func (s *Store) checkFile(path string) error {
 
 // prepare makes the tables of a new database, and brings an older one up to date.
 func (file) prepare(t *tx) error {
-	var found int
-	if err := t.row("PRAGMA user_version").Scan(&found); err != nil {
+	found, _, err := t.number("PRAGMA user_version")
+	if err != nil {
 		return err
 	}
 	if found > fileVersion {
@@ -114,30 +114,22 @@ func createSums(of *table) string {
 }
 
 // byName are the facts as they are named in the table.
-func (f *facts) byName(ended *int64) map[string]*int64 {
-	return map[string]*int64{"begun": &f.begun, "hours": &f.hours, "days": &f.days, "months": &f.months, "nameless": &f.nameless, "until": &f.Until, "ended": ended}
+func (f *facts) byName() map[string]any {
+	return map[string]any{"begun": &f.begun, "hours": &f.hours, "days": &f.days, "months": &f.months, "nameless": &f.nameless, "until": &f.Until, "ended": &f.Ended}
 }
 
 func (file) facts(t *tx) (f facts, err error) {
-	var name string
-	var value, ended int64
-	to := f.byName(&ended)
-	err = t.rows([]any{&name, &value}, func() {
-		if known := to[name]; known != nil {
-			*known = value
+	for name, value := range f.byName() {
+		if err := t.row("SELECT value FROM facts WHERE name = $1", name).Scan(value); err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return f, err
 		}
-	}, "SELECT name, value FROM facts")
-	f.Ended = ended != 0
-	return f, err
+	}
+	return f, nil
 }
 
 func (file) saveFacts(t *tx) error {
-	ended := int64(0)
-	if t.Ended {
-		ended = 1
-	}
-	for name, value := range t.byName(&ended) {
-		if err := t.run("INSERT INTO facts VALUES ($1, $2) ON CONFLICT DO UPDATE SET value = excluded.value WHERE value <> excluded.value", name, *value); err != nil {
+	for name, value := range t.byName() {
+		if err := t.run("INSERT INTO facts VALUES ($1, $2) ON CONFLICT DO UPDATE SET value = excluded.value WHERE value <> excluded.value", name, value); err != nil {
 			return err
 		}
 	}

@@ -125,8 +125,8 @@ func (s *Store) unusedNames() string {
 
 // usePseudonyms gives pseudonyms to the users of one day that has become old enough, if there is one.
 func (t *tx) usePseudonyms(now time.Time) (done bool, err error) {
-	before := t.options.Pseudonyms.before(now, t.options.In)
-	if before <= t.nameless {
+	before := usage.DayOf(now.Add(-t.options.Pseudonyms.After).Unix(), t.options.In)
+	if t.options.Pseudonyms.Of == nil || before <= t.nameless {
 		return false, nil
 	}
 	const during = " r WHERE {fleet} AND r.kind = $1 AND r.start >= $2 AND r.start < $3"

@@ -243,7 +243,7 @@ func (server) translated(err error, committing bool) error {
 	if !errors.As(err, &e) {
 		return err
 	}
-	said := &serverError{text: text.Printable(e.Message), code: e.Code, err: err}
+	said := fmt.Errorf("PostgreSQL says: %s (SQLSTATE %s)", text.Printable(e.Message), e.Code)
 	switch e.Code {
 	case diskFull:
 		return fmt.Errorf("%w: %w", usage.ErrFull, said)
@@ -254,14 +254,3 @@ func (server) translated(err error, committing bool) error {
 	}
 	return said
 }
-
-// serverError is an answer of the server.
-type serverError struct {
-	text, code string
-	err        error
-}
-
-func (e *serverError) Error() string {
-	return fmt.Sprintf("PostgreSQL says: %s (SQLSTATE %s)", e.text, e.code)
-}
-func (e *serverError) Unwrap() error { return e.err }

@@ -42,14 +42,6 @@ type Pseudonyms struct {
 	Of func(user string) string
 }
 
-// before is the beginning of the day up to which users get pseudonyms; 0 for never.
-func (p *Pseudonyms) before(now time.Time, in *time.Location) int64 {
-	if p.Of == nil {
-		return 0
-	}
-	return usage.DayOf(now.Add(-p.After).Unix(), in)
-}
-
 // Store is a database. It is safe for concurrent use, one call after the other. A connection to a
 // server is made again after it was lost. It implements usage.Store.
 type Store struct {
