@@ -1,5 +1,7 @@
 package command
 
+import "cmp"
+
 // removed says, for a flag or command that an earlier version had, what to use instead. Commands are
 // named in full, flags as people type them.
 var removed = map[string]string{
@@ -21,8 +23,9 @@ var removed = map[string]string{
 // tryPolicy is how to see what another policy would do.
 const tryPolicy = "run genv remote enforce --dry-run --policy FILE beside the controller (docs/policy.md)"
 
-// Instead says what to use instead of a flag that an earlier version had, named without dashes; empty for others.
-func Instead(flag string) string { return removed["--"+flag] }
+// Instead says what to use instead of a flag, or a command of `genv remote`, that an earlier version had. It is
+// named as in config.yaml, and the answer is empty for others.
+func Instead(key string) string { return cmp.Or(removed["--"+key], removed["genv remote "+key]) }
 
 // unknownError is the error for a flag or command that there isn't: what replaced it, if an earlier
 // version had it, or the nearest one, or where all are listed.

@@ -67,6 +67,7 @@ func TestParseErrors(t *testing.T) {
 		{"enforce: {intervall: 3}", `c.yaml:1:11: unknown key "intervall"; did you mean "interval"?`},
 		{"enforce: {shards: 2}", `c.yaml:1:11: unknown key "shards": leave it out: one controller`},
 		{"enforce: {web-auth: /a}", `c.yaml:1:11: unknown key "web-auth": use --web-config FILE`},
+		{"controllers: {fanout: 3}", `c.yaml:1:1: unknown key "controllers": use genv remote doctor`},
 		{"host: a", `c.yaml:1:1: unknown key "host"; did you mean "hosts"?`},
 		{"colour: red", "c.yaml:1:1: unknown key \"colour\"; `genv remote --help` lists the flags"},
 		{"interval: 3", "c.yaml:1:1: interval is not a flag of all commands; write it under `enforce:`, `monitor:`, `top:`, `wait:`, `watch:`"},
