@@ -92,7 +92,7 @@ func TestTheGuardUnderSystemd(t *testing.T) {
 	m.sh("useradd --create-home alice; useradd --create-home bob")
 	m.must("systemctl", "enable", "--now", hostSocket, hostService)
 	m.aliceActivates("job")
-	m.aliceAttaches("job", 1)
+	m.aliceAttaches(1)
 	require.True(t, m.opens("bob", 0), "there is no guard yet")
 
 	m.must("systemd-run", "--quiet", "--unit=order", "genv", "guard", "run", "--mode", "enforce", "--lease", "600s")

@@ -22,10 +22,10 @@ func (m *machine) aliceActivates(eid string) {
 	require.NoError(m.t, err, out)
 }
 
-// aliceAttaches attaches as many devices to the environment.
-func (m *machine) aliceAttaches(eid string, count int) {
+// aliceAttaches attaches as many devices to the environment job.
+func (m *machine) aliceAttaches(count int) {
 	m.t.Helper()
-	out, err := m.as("alice", fmt.Sprintf("genv devices attach --eid %s --count %d", eid, count))
+	out, err := m.as("alice", fmt.Sprintf("genv devices attach --eid job --count %d", count))
 	require.NoError(m.t, err, out)
 }
 
@@ -45,7 +45,7 @@ func TestHostServiceUnderSystemd(t *testing.T) {
 	require.Equal(t, "root 755", m.owner("/run/genv"))
 	require.Equal(t, "root 666", m.owner("/run/genv/host.sock"))
 	require.Equal(t, "root 644", m.owner("/var/lib/genv/host/envs.json"))
-	m.aliceAttaches("job", 1)
+	m.aliceAttaches(1)
 	require.Contains(t, m.must("cat", "/var/lib/genv/host/devices.json"), `"job"`)
 	m.checkHostService()
 
@@ -53,21 +53,21 @@ func TestHostServiceUnderSystemd(t *testing.T) {
 	m.must("systemd-tmpfiles", "--create", "genv.conf")
 	m.write("/etc/genv/policy.yaml", "defaults: {}\n", 0o644)
 	m.must("systemctl", "start", "genv-enforce.service")
-	m.aliceAttaches("job", 2)
+	m.aliceAttaches(2)
 	m.must("systemctl", "stop", "genv-enforce.service")
 
 	// Only the service is stopped: the next command starts it by the socket.
 	first := m.show(hostService, "MainPID")
 	m.must("systemctl", "stop", hostService)
 	require.Equal(t, "inactive success", m.show(hostService, "ActiveState")+" "+m.show(hostService, "Result"))
-	m.aliceAttaches("job", 1)
+	m.aliceAttaches(1)
 	require.Equal(t, "active", m.show(hostService, "ActiveState"))
 	require.NotEqual(t, first, m.show(hostService, "MainPID"))
 
 	// One that is killed is started again, and users' commands wait for it.
 	killed := m.show(hostService, "MainPID")
 	m.must("kill", "-KILL", killed)
-	m.aliceAttaches("job", 2)
+	m.aliceAttaches(2)
 	require.NotEqual(t, killed, m.show(hostService, "MainPID"))
 
 	// Nor does an upgrade lose anything.

@@ -91,34 +91,27 @@ func enter(env *snapshot.Environment, a Activation) {
 	env.Config = env.Config.With(a.Config)
 }
 
-// Deactivate removes a process from its environment and returns the id of that
-// environment, or "" if the process was in none. An environment ends with its last
-// process or kernel, and its attachments end with it. In a Store it lasts as long as
-// other processes run in it: see Successors.
-func (f *Files) Deactivate(pid snapshot.PID) snapshot.EnvID {
-	env := f.EnvironmentOf(pid)
-	if env == nil {
-		return ""
+// Deactivate removes a process from its environment, if it is in one. An environment ends
+// with its last process or kernel, and its attachments end with it. In a Store it lasts as
+// long as other processes run in it: see Successors.
+func (f *Files) Deactivate(pid snapshot.PID) {
+	if env := f.EnvironmentOf(pid); env != nil {
+		env.PIDs = without(env.PIDs, func(p snapshot.PID) bool { return p == pid })
+		f.afterLeaving(env, pid)
 	}
-	env.PIDs = without(env.PIDs, func(p snapshot.PID) bool { return p == pid })
-	return f.afterLeaving(env, pid)
 }
 
 // DeactivateKernel is Deactivate for a user's Jupyter kernel; see EnvironmentOfKernel.
-func (f *Files) DeactivateKernel(id string, uid snapshot.UID) snapshot.EnvID {
-	env := f.EnvironmentOfKernel(id, uid)
-	if env == nil {
-		return ""
+func (f *Files) DeactivateKernel(id string, uid snapshot.UID) {
+	if env := f.EnvironmentOfKernel(id, uid); env != nil {
+		env.KernelIDs = without(env.KernelIDs, func(k string) bool { return k == id })
+		f.afterLeaving(env, 0)
 	}
-	env.KernelIDs = without(env.KernelIDs, func(k string) bool { return k == id })
-	return f.afterLeaving(env, 0)
 }
 
-func (f *Files) afterLeaving(env *snapshot.Environment, leaving snapshot.PID) snapshot.EnvID {
-	eid := env.EID
+func (f *Files) afterLeaving(env *snapshot.Environment, leaving snapshot.PID) {
 	f.registerSuccessors(env, leaving)
 	f.RemoveEmpty(nil)
-	return eid
 }
 
 // Configure replaces the configuration of an environment; its attachments stay

@@ -130,9 +130,10 @@ func (c *clerk) act(b *state.Files, n int) error {
 		return nil
 	default:
 		for _, pid := range c.pids {
-			if b.Deactivate(pid) != c.eid {
+			if env := b.EnvironmentOf(pid); env == nil || env.EID != c.eid {
 				return fmt.Errorf("process %d was not in %s", pid, c.eid)
 			}
+			b.Deactivate(pid)
 		}
 		c.pids, c.has = nil, nil
 		return nil

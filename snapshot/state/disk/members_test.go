@@ -191,7 +191,8 @@ func TestDeactivateKeepsTheEnvironmentOfRunningJobs(t *testing.T) {
 			store := disk.New(sharedDir(t), disk.Config{System: machine})
 			began(t, store, machine)
 			require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
-				require.Equal(t, snapshot.EnvID("1102"), b.Deactivate(1102))
+				require.Equal(t, snapshot.EnvID("1102"), b.EnvironmentOf(1102).EID)
+				b.Deactivate(1102)
 				require.Equal(t, tt.want, b.Successors("1102"))
 				return nil
 			}))

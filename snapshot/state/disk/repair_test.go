@@ -9,15 +9,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+const owner = 64999 // a uid without an account
+
 // Root repairs what a user did to the folder, and says so.
 func TestRootRepairsTheFolder(t *testing.T) {
 	needsRoot(t)
-	const owner = 64999
 	tests := map[string]func(t *testing.T, dir string){
-		"envs.json had mode 0000":         func(t *testing.T, dir string) { shut(t, filepath.Join(dir, "envs.json"), owner) },
-		"devices.json had mode 0000":      func(t *testing.T, dir string) { shut(t, filepath.Join(dir, "devices.json"), owner) },
-		"genv.lock":                       func(t *testing.T, dir string) { shut(t, filepath.Join(dir, "genv.lock"), owner) },
-		"genv of uid 64999 had mode 0000": func(t *testing.T, dir string) { shut(t, dir, owner) },
+		"envs.json had mode 0000":         func(t *testing.T, dir string) { shut(t, filepath.Join(dir, "envs.json")) },
+		"devices.json had mode 0000":      func(t *testing.T, dir string) { shut(t, filepath.Join(dir, "devices.json")) },
+		"genv.lock":                       func(t *testing.T, dir string) { shut(t, filepath.Join(dir, "genv.lock")) },
+		"genv of uid 64999 had mode 0000": func(t *testing.T, dir string) { shut(t, dir) },
 		"genv.lock ": func(t *testing.T, dir string) {
 			require.NoError(t, os.Remove(filepath.Join(dir, "genv.lock")))
 			require.NoError(t, os.Mkdir(filepath.Join(dir, "genv.lock"), 0o700))
@@ -59,9 +60,9 @@ func TestRootRepairsTheFolder(t *testing.T) {
 }
 
 // shut takes a file from all others.
-func shut(t *testing.T, path string, uid int) {
+func shut(t *testing.T, path string) {
 	t.Helper()
-	require.NoError(t, os.Chown(path, uid, uid))
+	require.NoError(t, os.Chown(path, owner, owner))
 	require.NoError(t, os.Chmod(path, 0))
 }
 
