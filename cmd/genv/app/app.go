@@ -1,11 +1,23 @@
+// Package app is the program of all commands: it parses a command line, reads the configuration
+// for it, runs the command, prints its error, and decides the exit code.
+//
+//	ctx, p := app.Process(version)
+//	os.Exit(app.Run(ctx, p, os.Args))
+//
+// It has the commands about genv itself: version, help, man and completion.
 package app
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
 	"slices"
 	"strings"
+	"syscall"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -13,9 +25,24 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/configfile"
 	"github.com/seed-3119e985/genv/cmd/genv/fleet"
 	"github.com/seed-3119e985/genv/cmd/genv/host"
+	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/cmd/genv/user"
+	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
+
+// Process is this process as a Program, with a context that ends at SIGINT or SIGTERM.
+func Process(version string) (context.Context, command.Program) {
+	ctx := context.Background()
+	// Signals that this process was started to ignore, as sh starts background jobs
+	// with SIGINT ignored, stay ignored, also by the commands that it runs.
+	if ends := slices.DeleteFunc([]os.Signal{syscall.SIGINT, syscall.SIGTERM}, signal.Ignored); len(ends) > 0 {
+		interruptible, stop := signal.NotifyContext(ctx, ends...)
+		context.AfterFunc(interruptible, stop) // a second signal ends the program at once
+		ctx = interruptible
+	}
+	return ctx, command.Program{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Now: time.Now, Version: version}
+}
 
 // Help is printed as the man pages have it.
 func init() { cli.HelpPrinter = printHelp }
@@ -115,5 +142,37 @@ func common(p command.Program) []*cli.Command {
 	return []*cli.Command{
 		versionCommand(p), command.HelpCommand(), manCommand(root),
 		completionCommand(p), completeCommand(p, root),
+	}
+}
+
+// VersionDocument is the JSON of `genv version`; docs/json.md describes it.
+type VersionDocument struct {
+	Schema   string `json:"schema"`
+	Version  string `json:"version"`
+	Protocol int    `json:"protocol"`
+	Go       string `json:"go"`
+	OS       string `json:"os"`
+	Arch     string `json:"arch"`
+}
+
+func versionCommand(p command.Program) *cli.Command {
+	return &cli.Command{
+		Name:  "version",
+		Usage: "print the version",
+		Flags: []cli.Flag{command.FormatFlag("tui", "json")},
+		Action: func(c *cli.Context) error {
+			format, err := command.FormatOf(c, "tui", "json")
+			switch {
+			case err != nil:
+				return err
+			case format == "json":
+				return render.WriteJSON(p.Out, VersionDocument{
+					Schema: "genv.version/1", Version: p.Version, Protocol: agent.Version,
+					Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH,
+				})
+			}
+			_, err = fmt.Fprintln(p.Out, p.Version)
+			return err
+		},
 	}
 }
