@@ -30,7 +30,7 @@ const measurements = 3
 
 // measureClock reads the host's clock between two readings of ours.
 func (e *examination) measureClock(ctx context.Context) {
-	command := remote.Command{Args: []string{"sh", "-c", `echo; echo "$0 $(date +%s.%N)"`, e.token}}
+	command := remote.Command{Args: []string{"sh", "-c", `echo; echo "$0 date"; date +%s.%N`, e.token}}
 	var best *measurement
 	failure := errors.New("the host's `date` printed no time")
 	for range measurements {
@@ -41,11 +41,9 @@ func (e *examination) measureClock(ctx context.Context) {
 			failure = err
 			break
 		}
-		for line := range strings.Lines(string(out.Stdout)) {
-			at, found := strings.CutPrefix(line, e.token+" ")
-			if m, ok := measure(before, took, strings.TrimSpace(at)); found && ok && (best == nil || m.uncertainty < best.uncertainty) {
-				best = &m
-			}
+		at := strings.TrimSpace(sections(out.Stdout, e.token)["date"])
+		if m, ok := measure(before, took, at); ok && (best == nil || m.uncertainty < best.uncertainty) {
+			best = &m
 		}
 	}
 	if best == nil {

@@ -254,8 +254,8 @@ func FuzzSections(f *testing.F) {
 		e := &examination{Doctor: &Doctor{}, found: map[doctor.Name]doctor.Check{}}
 		for _, c := range []doctor.Check{
 			e.checkSudo(&s), e.checkProgram(s), doctor.CheckDriver(driverIn(parts)), doctor.CheckState(stateIn(parts)),
-			doctor.CheckServices(unitsIn(parts["units"])), doctor.CheckDisk(spacesIn(parts["disk"], parts["mounts"])),
-			doctor.CheckGuard(doctor.Kernel{Release: s.system.Kernel, Cgroup2: doctor.Cgroup2In(parts["mounts"])}),
+			doctor.CheckServices(false, parts["units"], nil), doctor.CheckDisk(spacesIn(parts["disk"], parts["mounts"])),
+			doctor.CheckGuard(s.system.Kernel, parts["mounts"], nil),
 		} {
 			require.NotEmpty(t, c.Status)
 			require.False(t, strings.ContainsAny(c.Detail+c.NextStep, "\x1b\x00\n"), "%q", c)

@@ -53,9 +53,9 @@ func (e *examination) plain(ctx context.Context) {
 	e.add(
 		doctor.CheckDriver(driver),
 		doctor.CheckState(stateIn(parts)),
-		doctor.CheckNamespace(doctor.Namespace{Inode: parse(strings.TrimSpace(parts["ns"])), Unsure: true}),
-		doctor.CheckGuard(doctor.Kernel{Release: e.System.Kernel, Cgroup2: doctor.Cgroup2In(parts["mounts"])}),
-		doctor.CheckServices(unitsIn(parts["units"])),
+		doctor.CheckNamespace(parse(strings.TrimSpace(parts["ns"])), "", false),
+		doctor.CheckGuard(e.System.Kernel, parts["mounts"], nil),
+		doctor.CheckServices(strings.TrimSpace(parts["units"]) == "absent", parts["units"], nil),
 		doctor.CheckDisk(spacesIn(parts["disk"], parts["mounts"])),
 	)
 }
@@ -147,14 +147,6 @@ func fileIn(line string) (f doctor.File, ok bool) {
 		f.Links = 1
 	}
 	return f, true
-}
-
-func unitsIn(printed string) doctor.Systemd {
-	s := doctor.Systemd{Absent: strings.TrimSpace(printed) == "absent", Units: doctor.ParseUnits([]byte(printed))}
-	if len(s.Units) == 0 {
-		s.Err = errors.New("systemctl printed nothing about genv's units")
-	}
-	return s
 }
 
 // spacesIn reads a line for each folder: its path, what df says of the kilobytes, and of the inodes

@@ -106,32 +106,36 @@ func TestCheckState(t *testing.T) {
 
 func TestCheckHost(t *testing.T) {
 	yes, no := true, false
-	units := func(units ...doctor.Unit) doctor.Check { return doctor.CheckServices(doctor.Systemd{Units: units}) }
-	unit := func(active, file string) doctor.Unit {
-		return doctor.Unit{Name: "genv-host.service", Load: "loaded", Active: active, File: file}
+	units := func(units ...string) doctor.Check {
+		return doctor.CheckServices(false, strings.Join(units, "\n\n"), nil)
 	}
+	unit := func(active, file string) string {
+		return "LoadState=loaded\nId=genv-host.service\nActiveState=" + active + "\nUnitFileState=" + file + "\nnoise"
+	}
+	const cgroup2 = "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n"
 	space := func(s doctor.Space) doctor.Check {
 		return doctor.CheckDisk([]doctor.Space{{For: "x", Path: "/x", Free: 1 << 40, Inodes: 1e6}, s})
 	}
 	good := doctor.Space{For: "the record", Path: "/var/log/genv", Free: 1 << 40, Inodes: 1e6}
 	with := func(change func(*doctor.Space)) doctor.Check { s := good; change(&s); return space(s) }
 	verify(t, []row{
-		{"initial", doctor.CheckNamespace(doctor.Namespace{Inode: 0xEFFFFFFC}), doctor.OK, "", "initial"},
-		{"no /proc", doctor.CheckNamespace(doctor.Namespace{}), doctor.Skipped, "", "/proc"},
-		{"a machine that is a container", doctor.CheckNamespace(doctor.Namespace{Inode: 5}), doctor.OK, "", "namespace 5"},
-		{"unsure", doctor.CheckNamespace(doctor.Namespace{Inode: 5, Unsure: true}), doctor.Skipped, "", "only genv knows"},
-		{"foreign", doctor.CheckNamespace(doctor.Namespace{Inode: 5, Refusal: "they belong to 6"}), doctor.Failed, "other-pid-namespace", "they belong to 6"},
+		{"initial", doctor.CheckNamespace(0xEFFFFFFC, "", true), doctor.OK, "", "initial"},
+		{"no /proc", doctor.CheckNamespace(0, "", true), doctor.Skipped, "", "/proc"},
+		{"a machine that is a container", doctor.CheckNamespace(5, "", true), doctor.OK, "", "namespace 5"},
+		{"unsure", doctor.CheckNamespace(5, "", false), doctor.Skipped, "", "only genv knows"},
+		{"foreign", doctor.CheckNamespace(5, "they belong to 6", true), doctor.Failed, "other-pid-namespace", "they belong to 6"},
 
-		{"guard", doctor.CheckGuard(doctor.Kernel{Release: "6.1.0-18-amd64", Cgroup2: "/sys/fs/cgroup", BPF: &yes}), doctor.OK, "", "Linux 6.1.0-18-amd64, cgroup2 at /sys/fs/cgroup, BPF"},
-		{"guard, seen from outside", doctor.CheckGuard(doctor.Kernel{Release: "5.8", Cgroup2: "/c"}), doctor.OK, "", "cgroup2 at /c"},
-		{"old", doctor.CheckGuard(doctor.Kernel{Release: "5.7.19", Cgroup2: "/c", BPF: &yes}), doctor.Warning, "old-kernel", "5.7.19"},
-		{"no BPF", doctor.CheckGuard(doctor.Kernel{Release: "6.1", Cgroup2: "/c", BPF: &no}), doctor.Warning, "no-bpf", "bpf(2)"},
-		{"no cgroup2", doctor.CheckGuard(doctor.Kernel{Release: "6.1"}), doctor.Warning, "no-cgroup2", "without cgroup2"},
-		{"no version", doctor.CheckGuard(doctor.Kernel{Release: "x\x1b"}), doctor.Skipped, "", "unknown"},
+		{"guard", doctor.CheckGuard("6.1.0-18-amd64", cgroup2, &yes), doctor.OK, "", "Linux 6.1.0-18-amd64, cgroup2 at /sys/fs/cgroup, BPF"},
+		{"guard, seen from outside", doctor.CheckGuard("5.8", cgroup2, nil), doctor.OK, "", "cgroup2 at /sys/fs/cgroup"},
+		{"old", doctor.CheckGuard("5.7.19", cgroup2, &yes), doctor.Warning, "old-kernel", "5.7.19"},
+		{"no BPF", doctor.CheckGuard("6.1", cgroup2, &no), doctor.Warning, "no-bpf", "bpf(2)"},
+		{"no cgroup2", doctor.CheckGuard("6.1", "", nil), doctor.Warning, "no-cgroup2", "without cgroup2"},
+		{"no version", doctor.CheckGuard("x\x1b", "", nil), doctor.Skipped, "", "unknown"},
 
-		{"no systemd", doctor.CheckServices(doctor.Systemd{Absent: true}), doctor.Skipped, "", "systemd"},
-		{"systemctl fails", doctor.CheckServices(doctor.Systemd{Err: errors.New("bus")}), doctor.Warning, "services-unknown", "bus"},
-		{"none installed", units(doctor.Unit{Name: "a", Load: "not-found", Active: "inactive"}), doctor.OK, "", "none"},
+		{"no systemd", doctor.CheckServices(true, "absent", nil), doctor.Skipped, "", "systemd"},
+		{"systemctl fails", doctor.CheckServices(false, "", errors.New("bus")), doctor.Warning, "services-unknown", "bus"},
+		{"none installed", units("LoadState=not-found\nId=a\nActiveState=inactive"), doctor.OK, "", "none"},
+		{"nothing printed", units("noise"), doctor.Warning, "services-unknown", "printed nothing"},
 		{"running", units(unit("active", "enabled")), doctor.OK, "", "genv-host is active and enabled"},
 		{"off on purpose", units(unit("inactive", "disabled")), doctor.OK, "", "inactive and disabled"},
 		{"failed", units(unit("active", "enabled"), unit("failed", "enabled")), doctor.Failed, "service-failed", "is failed"},
@@ -150,11 +154,6 @@ func TestCheckHost(t *testing.T) {
 		{"a record that users can replace", with(func(s *doctor.Space) { s.Folder = &doctor.File{Mode: fs.ModeDir | 0o777} }), doctor.Failed, "record-unsafe", "mode 0777"},
 		{"a record of a user", with(func(s *doctor.Space) { s.Folder = &doctor.File{Mode: fs.ModeDir | 0o755, UID: 9} }), doctor.Failed, "record-unsafe", "uid 9"},
 	})
-}
-
-func TestParseUnits(t *testing.T) {
-	units := doctor.ParseUnits([]byte("Id=a.service\nLoadState=loaded\nActiveState=active\nUnitFileState=enabled\n\nLoadState=not-found\nId=b.service\nnoise\n\n\n"))
-	require.Equal(t, []doctor.Unit{{"a.service", "loaded", "active", "enabled"}, {"b.service", "not-found", "", ""}}, units)
 }
 
 // A host may lie: what a controller found stays, and the next step is never the host's.
@@ -205,10 +204,10 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-func FuzzParseUnits(f *testing.F) {
-	f.Add([]byte("Id=a\nActiveState=active\n\nId=b\n"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		c := doctor.CheckServices(doctor.Systemd{Units: doctor.ParseUnits(data)})
+func FuzzServices(f *testing.F) {
+	f.Add("Id=a\nActiveState=active\n\nId=b\n")
+	f.Fuzz(func(t *testing.T, output string) {
+		c := doctor.CheckServices(false, output, nil)
 		require.NotContains(t, c.Detail, "\x1b")
 		require.NotEmpty(t, c.Status)
 	})

@@ -10,61 +10,38 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Namespace is the PID namespace in which genv runs.
-type Namespace struct {
-	Inode uint64 // 0 if it is unknown
-	// Refusal is why its PIDs may not be those of the state files; empty if they are.
-	Refusal string
-	// Unsure says that it is not known whether they are.
-	Unsure bool
-}
-
 // initialPID is the inode of the initial PID namespace (PROC_PID_INIT_INO of
 // include/linux/proc_ns.h).
 const initialPID = 0xEFFFFFFC
 
-// CheckNamespace judges the PID namespace.
-func CheckNamespace(n Namespace) Check {
+// CheckNamespace judges the PID namespace in which genv runs, by its inode, or 0 if it is unknown. A refusal
+// says why its PIDs may not be those of the state files; without one they are, if that is known.
+func CheckNamespace(inode uint64, refusal string, known bool) Check {
 	const other = "PID namespace %d, which is not the initial one"
 	return First(PIDNamespace,
-		If(n.Inode == 0, Unsure, "/proc doesn't show the PID namespace"),
-		If(n.Refusal != "", "other-pid-namespace", "%s", n.Refusal),
-		If(n.Inode == initialPID, "", "the initial PID namespace"),
-		If(n.Unsure, Unsure, other+": whether the state files are of it, only genv knows", n.Inode),
-		If(true, "", other+" and is that of the state files", n.Inode))
+		If(inode == 0, Unsure, "/proc doesn't show the PID namespace"),
+		If(refusal != "", "other-pid-namespace", "%s", refusal),
+		If(inode == initialPID, "", "the initial PID namespace"),
+		If(!known, Unsure, other+": whether the state files are of it, only genv knows", inode),
+		If(true, "", other+" and is that of the state files", inode))
 }
 
-// Kernel is what decides whether `genv guard` could work.
-type Kernel struct {
-	Release string // uname -r
-	Cgroup2 string // where cgroup2 is mounted; empty for nowhere
-	BPF     *bool  // whether it has bpf(2); nil if that is unknown
-}
-
-// CheckGuard judges whether the kernel could guard devices: a program on cgroup2, with a
-// ring buffer for its events, since Linux 5.8.
-func CheckGuard(k Kernel) Check {
+// CheckGuard judges whether the kernel could guard devices: a program on cgroup2, with a ring buffer for
+// its events, since Linux 5.8. mounts is the text of /proc/self/mounts, and bpf whether the kernel has
+// bpf(2); nil if that is unknown.
+func CheckGuard(release, mounts string, bpf *bool) Check {
 	var major, minor int
-	parsed, _ := fmt.Sscanf(k.Release, "%d.%d", &major, &minor) // such as 6.1.0-18-amd64
-	bpf := ""
-	if k.BPF != nil {
-		bpf = ", BPF"
+	parsed, _ := fmt.Sscanf(release, "%d.%d", &major, &minor) // such as 6.1.0-18-amd64
+	seen, suffix, cgroup2 := "Linux "+release, "", cgroup2In(mounts)
+	if bpf != nil {
+		suffix = ", BPF"
 	}
-	seen := "Linux " + k.Release
 	return First(Guard,
-		If(parsed < 2 || major <= 0, Unsure, "the kernel's version is unknown (%q)", OneLine(k.Release)),
+		If(parsed < 2 || major <= 0, Unsure, "the kernel's version is unknown (%q)", OneLine(release)),
 		If(major < 5 || major == 5 && minor < 8, "old-kernel", "%s", seen),
-		If(k.BPF != nil && !*k.BPF, "no-bpf", "%s has no bpf(2)", seen),
-		If(k.Cgroup2 == "", "no-cgroup2", "%s, without cgroup2", seen),
-		If(true, "", "%s, cgroup2 at %s%s", seen, k.Cgroup2, bpf))
-}
-
-// Unit is a systemd unit, as `systemctl show` has it.
-type Unit struct {
-	Name   string
-	Load   string // loaded, not-found, masked, …
-	Active string // active, inactive, failed, …
-	File   string // enabled, disabled, static, …; empty if there is no file
+		If(bpf != nil && !*bpf, "no-bpf", "%s has no bpf(2)", seen),
+		If(cgroup2 == "", "no-cgroup2", "%s, without cgroup2", seen),
+		If(true, "", "%s, cgroup2 at %s%s", seen, cgroup2, suffix))
 }
 
 // Units are genv's units.
@@ -72,60 +49,49 @@ func Units() []string {
 	return []string{"genv-host.service", "genv-enforce.service", "genv-controller.service"}
 }
 
-// UnitProperties are the properties that ParseUnits reads.
+// UnitProperties are the properties that CheckServices reads.
 const UnitProperties = "Id,LoadState,ActiveState,UnitFileState"
 
-// ParseUnits reads the output of `systemctl show --property=…` for several units: lines
-// KEY=VALUE, with an empty line between units.
-func ParseUnits(output []byte) []Unit {
-	var units []Unit
-	for block := range strings.SplitSeq(string(output), "\n\n") {
-		values := map[string]string{}
+// CheckServices judges genv's units by the output of `systemctl show --property=…`: lines KEY=VALUE, with
+// an empty line between units. absent says that the machine doesn't run systemd.
+func CheckServices(absent bool, output string, err error) Check {
+	var found []Check
+	known := false
+	for block := range strings.SplitSeq(output, "\n\n") {
+		unit := map[string]string{}
 		for line := range strings.Lines(block) {
 			key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
-			values[key] = value
+			unit[key] = value
 		}
-		if values["Id"] != "" {
-			units = append(units, Unit{values["Id"], values["LoadState"], values["ActiveState"], values["UnitFileState"]})
+		known = known || unit["Id"] != ""
+		if unit["Id"] != "" && unit["LoadState"] != "not-found" && unit["LoadState"] != "masked" {
+			found = append(found, checkUnit(unit["Id"], unit["ActiveState"], unit["UnitFileState"]))
 		}
 	}
-	return units
-}
-
-// Systemd is what systemd knows of genv's units.
-type Systemd struct {
-	Absent bool // the machine doesn't run systemd
-	Units  []Unit
-	Err    error
-}
-
-// CheckServices judges genv's units.
-func CheckServices(s Systemd) Check {
-	if s.Absent || s.Err != nil {
-		return First(Services, If(s.Absent, Unsure, "this machine doesn't run systemd"), If(true, "services-unknown", "%v", s.Err))
-	}
-	var found []Check
-	for _, u := range s.Units {
-		if u.Load != "not-found" && u.Load != "masked" {
-			found = append(found, u.check())
-		}
+	if c := First(Services,
+		If(absent, Unsure, "this machine doesn't run systemd"),
+		If(err != nil, "services-unknown", "%v", err),
+		If(!known, "services-unknown", "systemctl printed nothing about genv's units")); c.Status != "" {
+		return c
 	}
 	return together(Services, "", "none of genv's units is installed", found, ", ")
 }
 
-func (u *Unit) check() Check {
-	state := fmt.Sprintf("%s is %s and %s", strings.TrimSuffix(OneLine(u.Name), ".service"), cmp.Or(u.Active, "unknown"), cmp.Or(u.File, "unknown"))
-	running := slices.Contains([]string{"active", "activating", "reloading"}, u.Active)
+// checkUnit judges a unit: active is active, inactive, failed and so on, file enabled, disabled or static;
+// it is empty if there is no file.
+func checkUnit(name, active, file string) Check {
+	state := fmt.Sprintf("%s is %s and %s", strings.TrimSuffix(OneLine(name), ".service"), cmp.Or(active, "unknown"), cmp.Or(file, "unknown"))
+	running := slices.Contains([]string{"active", "activating", "reloading"}, active)
 	return First(Services,
-		If(u.Active == "failed", "service-failed", "%s", state),
-		If(!running && strings.HasPrefix(u.File, "enabled"), "service-stopped", "%s", state),
-		If(running && u.File == "disabled", "service-disabled", "%s", state),
+		If(active == "failed", "service-failed", "%s", state),
+		If(!running && strings.HasPrefix(file, "enabled"), "service-stopped", "%s", state),
+		If(running && file == "disabled", "service-disabled", "%s", state),
 		If(true, "", "%s", state))
 }
 
-// Cgroup2In finds where cgroup2 is mounted in the text of /proc/self/mounts; empty if it
+// cgroup2In finds where cgroup2 is mounted in the text of /proc/self/mounts; empty if it
 // isn't.
-func Cgroup2In(mounts string) string {
+func cgroup2In(mounts string) string {
 	for line := range strings.Lines(mounts) {
 		if f := strings.Fields(line); len(f) >= 3 && f[2] == "cgroup2" {
 			return f[1]

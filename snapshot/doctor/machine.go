@@ -51,9 +51,8 @@ func (m *Machine) Examine(ctx context.Context) ([]Check, System) {
 	system := systemHere()
 	mounts, _ := os.ReadFile(filepath.Join(m.Proc, "self/mounts")) // empty is unknown
 	checks := []Check{
-		m.checkGenv(), CheckState(m.state(ctx)), clock(), CheckNamespace(m.namespace()),
-		CheckGuard(Kernel{Release: system.Kernel, Cgroup2: Cgroup2In(string(mounts)), BPF: hasBPF()}),
-		CheckServices(m.systemd(ctx)), CheckDisk(m.spaces()),
+		m.checkGenv(), CheckState(m.state(ctx)), clock(), m.checkNamespace(),
+		CheckGuard(system.Kernel, string(mounts), hasBPF()), m.checkServices(ctx), CheckDisk(m.spaces()),
 	}
 	found := <-driver
 	system.Driver = found.Version()
@@ -71,13 +70,12 @@ func (m *Machine) checkGenv() Check {
 		If(true, "", "%s", seen))
 }
 
-func (m *Machine) namespace() Namespace {
+func (m *Machine) checkNamespace() Check {
 	found, err := m.Notes.Examine()
-	n := Namespace{Inode: found.Namespaces.PID, Refusal: found.Refusal}
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		n.Refusal = err.Error()
+		found.Refusal = err.Error()
 	}
-	return n
+	return CheckNamespace(found.Namespaces.PID, found.Refusal, true)
 }
 
 // clock asks the kernel whether its clock is synchronized (adjtimex(2)). How it differs
@@ -102,15 +100,15 @@ func hasBPF() *bool {
 	return &has
 }
 
-func (m *Machine) systemd(ctx context.Context) Systemd {
+func (m *Machine) checkServices(ctx context.Context) Check {
 	if _, err := os.Stat(filepath.Join(m.SysRun, "systemd/system")); err != nil { // as sd_booted(3)
-		return Systemd{Absent: true}
+		return CheckServices(true, "", nil)
 	}
 	out, err := m.Run(ctx, "systemctl", append([]string{"show", "--no-pager", "--property=" + UnitProperties}, Units()...)...)
 	if err != nil {
-		return Systemd{Err: fmt.Errorf("systemctl: %w", err)}
+		err = fmt.Errorf("systemctl: %w", err)
 	}
-	return Systemd{Units: ParseUnits(out)}
+	return CheckServices(false, string(out), err)
 }
 
 // systemHere is the software of this machine, apart from its driver.
