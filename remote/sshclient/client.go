@@ -41,8 +41,7 @@ type Options struct {
 
 	// Prompt asks for a key's passphrase on a terminal; nil where there is none.
 	Prompt func(question string) ([]byte, error)
-	// InsecureHostKeys accepts every host key that RevokedHostKeys does not revoke,
-	// with a warning for each host.
+	// InsecureHostKeys accepts every host key, with a warning for each host.
 	InsecureHostKeys bool
 	// KeepAlive is the interval of keep-alive requests if ssh_config has no
 	// ServerAliveInterval; 0 is 15 s.

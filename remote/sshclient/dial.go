@@ -16,7 +16,7 @@ import (
 type path struct{ from, to netip.AddrPort }
 
 // paths resolves the host's name. Addresses of a family in which this machine has no
-// address to connect from (BindAddress, BindInterface) are left out.
+// address to connect from (BindAddress) are left out.
 func (c *Client) paths(ctx context.Context, s config.HostConfig) ([]path, error) {
 	found, err := c.names.Addresses(ctx, cmp.Or(map[string]string{"inet": "ip4", "inet6": "ip6"}[s.AddressFamily], "ip"), s.HostName)
 	if err != nil {
@@ -41,63 +41,25 @@ func (c *Client) paths(ctx context.Context, s config.HostConfig) ([]path, error)
 	return usable, err
 }
 
-// sourceError is a BindAddress or BindInterface that can't be used.
+// sourceError is a BindAddress that can't be used.
 type sourceError struct{ error }
 
 func (e *sourceError) Unwrap() error { return e.error }
 
-// source is the local address to connect from, as ssh chooses it.
+// source is the local address to connect from: BindAddress, if there is one.
 func (c *Client) source(ctx context.Context, s config.HostConfig, to netip.Addr) (from netip.Addr, err error) {
-	switch {
-	case s.BindAddress != "":
-		family := "ip6"
-		if to.Is4() {
-			family = "ip4"
-		}
-		found, err := c.names.Addresses(ctx, family, s.BindAddress)
-		if err != nil {
-			return from, &sourceError{fmt.Errorf("BindAddress %q in ssh_config cannot be used: %w", s.BindAddress, err)}
-		}
-		return found[0], nil
-	case s.BindInterface != "":
-		if from, err = interfaceAddress(s.BindInterface, to.Is4()); err != nil {
-			err = &sourceError{fmt.Errorf("BindInterface %q in ssh_config cannot be used: %w", s.BindInterface, err)}
-		}
+	if s.BindAddress == "" {
+		return from, nil
 	}
-	return from, err
-}
-
-// interfaceAddress is an address of an interface that is up. The first one that is
-// neither a loopback nor a link-local address is preferred, as by ssh.
-func interfaceAddress(name string, ipv4 bool) (chosen netip.Addr, err error) {
-	link, err := net.InterfaceByName(name)
+	family := "ip6"
+	if to.Is4() {
+		family = "ip4"
+	}
+	found, err := c.names.Addresses(ctx, family, s.BindAddress)
 	if err != nil {
-		return chosen, err
+		return from, &sourceError{fmt.Errorf("BindAddress %q in ssh_config cannot be used: %w", s.BindAddress, err)}
 	}
-	addresses, err := link.Addrs()
-	if err != nil {
-		return chosen, err
-	}
-	for _, a := range addresses {
-		prefix, err := netip.ParsePrefix(a.String())
-		if err != nil || link.Flags&net.FlagUp == 0 || prefix.Addr().Is4() != ipv4 {
-			continue
-		}
-		local := prefix.Addr().IsLoopback() || prefix.Addr().IsLinkLocalUnicast() && !ipv4
-		if !local {
-			return prefix.Addr(), nil
-		}
-		if !chosen.IsValid() {
-			chosen = prefix.Addr().WithZone(name)
-			if ipv4 {
-				chosen = prefix.Addr()
-			}
-		}
-	}
-	if !chosen.IsValid() {
-		return chosen, fmt.Errorf("it is down, or has no address of the host's family")
-	}
-	return chosen, nil
+	return found[0], nil
 }
 
 // stagger is how long an address may take before the next one is tried too (RFC 8305,

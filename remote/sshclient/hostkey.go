@@ -57,7 +57,7 @@ func (c *Client) hostKeyCheck(ctx context.Context, t target) (*hostKeyCheck, err
 
 // files are those that decide on the key.
 func (k *hostKeyCheck) files() []string {
-	return slices.Concat(k.target.UserKnownHosts, k.target.GlobalKnownHosts, k.target.RevokedHostKeys)
+	return slices.Concat(k.target.UserKnownHosts, k.target.GlobalKnownHosts)
 }
 
 // ask adds the lines of KnownHostsCommand, if there is one.
@@ -97,14 +97,6 @@ func (k *hostKeyCheck) callback(_ string, peer net.Addr, key ssh.PublicKey) erro
 func (k *hostKeyCheck) verify(peer net.Addr, key ssh.PublicKey) error {
 	if err := k.target.CheckSize(key); err != nil {
 		return remote.Errorf(remote.HostKey, "the host key of %s is refused: %w", k.target.Host, err)
-	}
-	var changed *hostkeys.Changed
-	err := k.client.hostKeys.CheckRevoked(k.ctx, k.target.RevokedHostKeys, k.name, key, k.rules)
-	switch {
-	case errors.As(err, &changed):
-		return changedError(err)
-	case err != nil:
-		return k.unusable(err)
 	}
 	direct := len(k.target.ProxyJump) == 0 && k.target.ProxyCommand == ""
 	ip := addressOf(peer)

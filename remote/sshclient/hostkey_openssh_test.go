@@ -114,29 +114,12 @@ var hostKeyCases = map[string]hostKeyCase{
 	"only certificates allowed":               {"cert-rsa-ca", "@cert-authority <N> <ca-rsa>", []string{"HostKeyAlgorithms ssh-ed25519-cert-v01@openssh.com"}, "ok"},
 	"only certificates allowed, known key":    {"cert-rsa-ca", "<N> <ed25519>", []string{"HostKeyAlgorithms ssh-ed25519-cert-v01@openssh.com"}, "ok"},
 
-	"RevokedHostKeys without it":        {"plain", "<N> <ed25519>", []string{"RevokedHostKeys <D>/old-rsa.pub"}, "ok"},
-	"RevokedHostKeys, a list":           {"plain", "<N> <ed25519>", []string{"RevokedHostKeys <D>/ed25519.pub"}, "revoked"},
-	"RevokedHostKeys, another type":     {"plain", "<N> <ed25519>", []string{"RevokedHostKeys <D>/rsa.pub"}, "ok"},
-	"RevokedHostKeys of an unknown":     {"plain", "", []string{"RevokedHostKeys <D>/ed25519.pub"}, "revoked"},
-	"RevokedHostKeys is not there":      {"plain", "<N> <ed25519>", []string{"RevokedHostKeys <D>/nonexistent"}, "unusable"},
-	"RevokedHostKeys is empty":          {"plain", "<N> <ed25519>", []string{"RevokedHostKeys /dev/null"}, "ok"},
-	"RevokedHostKeys with other text":   {"plain", "<N> <ed25519>", []string{"RevokedHostKeys <D>/ed25519"}, "unusable"},
-	"RevokedHostKeys, an authority":     {"cert-rsa-ca", "<N> <ed25519>", []string{"RevokedHostKeys <D>/ca-rsa.pub"}, "revoked"},
-	"RevokedHostKeys, a certified key":  {"cert-rsa-ca", "@cert-authority * <ca-rsa>", []string{"RevokedHostKeys <D>/ed25519.pub"}, "revoked"},
-	"RevokedHostKeys none":              {"plain", "<N> <ed25519>", []string{"RevokedHostKeys none"}, "ok"},
-	"KRL without it":                    {"plain", "<N> <ed25519>", []string{"RevokedHostKeys <D>/krl-rsa"}, "ok"},
-	"KRL":                               {"plain", "<N> <ed25519>", []string{"RevokedHostKeys <D>/krl-ed25519"}, "revoked"},
-	"KRL, an authority":                 {"cert-rsa-ca", "<N> <ed25519>", []string{"RevokedHostKeys <D>/krl-ca"}, "revoked"},
-	"KRL, by the certificate's id":      {"cert-rsa-ca", "@cert-authority * <ca-rsa>", []string{"RevokedHostKeys <D>/krl-id"}, "revoked"},
-	"KRL, the id of another's":          {"cert-ecdsa-ca", "@cert-authority * <ca-ecdsa>", []string{"RevokedHostKeys <D>/krl-id"}, "ok"},
-	"KRL, cut":                          {"plain", "<N> <ed25519>", []string{"RevokedHostKeys <D>/krl-cut"}, "unusable"},
 	"VerifyHostKeyDNS and known":        {"plain", "<N> <ed25519>", []string{"VerifyHostKeyDNS yes"}, "ok"},
 	"VerifyHostKeyDNS and unknown":      {"plain", "", []string{"VerifyHostKeyDNS ask"}, "unknown"},
 	"VerifyHostKeyDNS and stale":        {"plain", "<N> <old-ed25519>", []string{"VerifyHostKeyDNS yes"}, "changed"},
 	"localhost needs no key":            {"plain", "<N> <old-ed25519>", []string{"NoHostAuthenticationForLocalhost yes"}, "ok"},
 	"localhost, but an alias":           {"plain", "", []string{"NoHostAuthenticationForLocalhost yes", "HostKeyAlias fleet"}, "unknown"},
 	"localhost, but a ProxyCommand":     {"plain", "", []string{"NoHostAuthenticationForLocalhost yes", "ProxyCommand ssh -F <C> -W %h:%p through"}, "unknown"},
-	"localhost, and revoked by a file":  {"plain", "", []string{"NoHostAuthenticationForLocalhost yes", "RevokedHostKeys <D>/ed25519.pub"}, "revoked"},
 	"localhost, and revoked":            {"plain", "@revoked * <ed25519>", []string{"NoHostAuthenticationForLocalhost yes"}, "ok"},
 	"CheckHostIP of an address":         {"plain", "<N> <ed25519>", []string{"CheckHostIP yes"}, "ok"},
 	"KnownHostsCommand":                 {"plain", "", []string{"KnownHostsCommand /bin/echo %H <ed25519>"}, "ok"},
@@ -146,7 +129,7 @@ var hostKeyCases = map[string]hostKeyCase{
 	"KnownHostsCommand, no lines":       {"plain", "<N> <ed25519>", []string{"KnownHostsCommand /bin/true"}, "ok"},
 	"KnownHostsCommand, nothing":        {"plain", "", []string{"KnownHostsCommand /bin/true"}, "unknown"},
 	"KnownHostsCommand revokes":         {"plain", "<N> <ed25519>", []string{"KnownHostsCommand /bin/echo @revoked %H <ed25519>"}, "revoked"},
-	"KnownHostsCommand gives the key":   {"plain", "", []string{"KnownHostsCommand /bin/echo \"%H %t %K\""}, "ok"},
+	"KnownHostsCommand gives the key":   {"plain", "", []string{"KnownHostsCommand /bin/echo %H %t %K"}, "ok"},
 	"KnownHostsCommand orders types":    {"plain", "<N> <rsa>", []string{"KnownHostsCommand /bin/echo <A> <old-ed25519>"}, "changed"},
 	"KnownHostsCommand has no shell":    {"plain", "", []string{"KnownHostsCommand /bin/echo %H <ed25519> ; $(true) | x"}, "ok"},
 	"KnownHostsCommand fails":           {"plain", "<N> <ed25519>", []string{"KnownHostsCommand /bin/false"}, "unusable"},
@@ -173,7 +156,6 @@ func TestHostKeysLikeOpenSSH(t *testing.T) {
 	for _, tt := range hostKeyCases {
 		f.server(t, tt.server)
 	}
-	f.lists(t)
 	t.Setenv("GENV_TEST_HOST", f.text(t, f.servers["plain"], "<N>"))
 	for name, tt := range hostKeyCases {
 		t.Run(name, func(t *testing.T) {
@@ -217,7 +199,6 @@ func TestAcceptNewLikeOpenSSH(t *testing.T) {
 		"expired":                       {"cert-expired", "@cert-authority * <ca-rsa>", nil, "ok", "<N> <ed25519>"},
 		"expired, by KnownHostsCommand": {"cert-expired", "", []string{"KnownHostsCommand /bin/echo @cert-authority * <ca-rsa>"}, "unknown", ""},
 		"a revoked authority":           {"cert-rsa-ca", "@revoked * <ca-rsa>", nil, "revoked", ""},
-		"revoked by a file":             {"plain", "", []string{"RevokedHostKeys <D>/ed25519.pub"}, "revoked", ""},
 		"known by KnownHostsCommand":    {"plain", "", []string{"KnownHostsCommand /bin/echo %H <ed25519>"}, "ok", ""},
 		"stale by KnownHostsCommand":    {"plain", "", []string{"KnownHostsCommand /bin/echo %H <old-ed25519>"}, "changed", ""},
 		"no known_hosts":                {"plain", "", []string{"UserKnownHostsFile none"}, "unknown", ""},

@@ -1,13 +1,8 @@
 package sshclient
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 	"math/rand/v2"
-	"net"
-	"os"
-	"strconv"
 	"sync"
 	"time"
 
@@ -59,40 +54,4 @@ func EnoughDescriptors(hosts int) error {
 		return nil
 	}
 	return remote.Errorf(remote.Configuration, "%d hosts need %d open files and the limit is %d: run `ulimit -n %d` first", hosts, need, limit.Cur, need)
-}
-
-// portRange is the file with the first and the last of the local ports from which the
-// kernel chooses.
-const portRange = "/proc/sys/net/ipv4/ip_local_port_range"
-
-// EnoughPorts returns an error if the kernel has too few local ports for connections to
-// the hosts. Where it doesn't say how many it has, they are enough.
-func EnoughPorts(hosts []remote.Host) error {
-	if content, err := os.ReadFile(portRange); err == nil {
-		return enoughPorts(hosts, string(content))
-	}
-	return nil
-}
-
-// enoughPorts is EnoughPorts with the content of portRange. Connections to different
-// addresses or ports may have the same local port, so only hosts with the same ones count
-// together. All hosts behind a jump host share one connection to it.
-func enoughPorts(hosts []remote.Host, content string) error {
-	var first, last int
-	if _, err := fmt.Sscan(content, &first, &last); err != nil || last < first {
-		return nil //nolint:nilerr // a connection without a port has an error of its own
-	}
-	need, most := make(map[string]int), ""
-	for _, h := range hosts {
-		to := net.JoinHostPort(cmp.Or(h.Address, h.Name), strconv.Itoa(cmp.Or(h.Port, 22)))
-		if need[to]++; need[to] > need[most] {
-			most = to
-		}
-	}
-	ports := last - first + 1
-	if need[most] <= ports {
-		return nil
-	}
-	return remote.Errorf(remote.Configuration, "%d hosts at %s need %d local ports and there are %d: extend net.ipv4.ip_local_port_range with sysctl(8) first",
-		need[most], most, need[most], ports)
 }

@@ -1,8 +1,6 @@
 package fleet
 
 import (
-	"cmp"
-
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/remote"
@@ -21,7 +19,7 @@ type fleet struct {
 
 // open prepares the connections; none is made yet. close ends those that were.
 func (p *program) open(config Config) (*fleet, error) {
-	if err := cmp.Or(sshclient.EnoughDescriptors(len(config.Hosts)), sshclient.EnoughPorts(config.Hosts)); err != nil {
+	if err := sshclient.EnoughDescriptors(len(config.Hosts)); err != nil {
 		return nil, err
 	}
 	client, err := sshclient.New(config.SSH)

@@ -26,14 +26,14 @@ func (w identity) tokens(q Query, s HostConfig, more ...string) *strings.Replace
 
 // environment replaces ${NAME}, the only form of OpenSSH. Variables that are not
 // set were refused before, see environmentSet.
-func environment(text string, getenv func(string) string) string {
+func environment(text string) string {
 	for {
 		before, rest, found := strings.Cut(text, "${")
 		name, after, closed := strings.Cut(rest, "}")
 		if !found || !closed {
 			return text
 		}
-		text = before + getenv(name) + after
+		text = before + os.Getenv(name) + after
 	}
 }
 
@@ -41,10 +41,10 @@ func environment(text string, getenv func(string) string) string {
 // the handshake is marked with a NUL byte in place of the percent sign, which the
 // values of other tokens can't contain.
 func (w identity) knownHostsCommand(text string, q Query, s HostConfig) []string {
-	command, _ := splitArguments(unlessNone(text))
+	command := strings.Fields(unlessNone(text))
 	tokens := w.tokens(q, s, "%f", "\x00f", "%H", "\x00H", "%I", "\x00I", "%K", "\x00K", "%t", "\x00t")
 	for i := 1; i < len(command); i++ { // the program's name is taken as it is
-		command[i] = environment(tokens.Replace(command[i]), w.getenv)
+		command[i] = environment(tokens.Replace(command[i]))
 	}
 	return command
 }

@@ -28,17 +28,17 @@ var classes = [][]string{
 	{"ConnectTimeout TIME", "ServerAliveInterval TIME", "ServerAliveCountMax 0", "ServerAliveCountMax 7"},
 	{"UserKnownHostsFile FILE FILE", "GlobalKnownHostsFile /g /h", "UserKnownHostsFile none", "UserKnownHostsFile /dev/null"},
 	{"HostKeyAlias x", "HostKeyAlias Gpu.LAB", "StrictHostKeyChecking no", "StrictHostKeyChecking YES", "StrictHostKeyChecking accept-new", "StrictHostKeyChecking ask", "HashKnownHosts yes"},
-	{"AddressFamily any", "BindAddress 127.0.0.1", "BindAddress ::1", "BindInterface lo"},
+	{"AddressFamily any", "BindAddress 127.0.0.1", "BindAddress ::1"},
 	{"KexAlgorithms KEX", "KexAlgorithms = KEX", "KexAlgorithms \"KEX\"", "Ciphers CIPHER", "MACs MAC", "ciphers CIPHER # MAC", "macs\tMAC"},
 	{"HostKeyAlgorithms KEY", "PubkeyAcceptedAlgorithms KEY", "PubkeyAcceptedKeyTypes KEY", "CASignatureAlgorithms SIGNATURE", "HostKeyAlgorithms\t\"KEY\""},
 	{"RequiredRSASize 0", "RequiredRSASize 2048", "RequiredRSASize 4096", "PubkeyAuthentication yes", "PubkeyAuthentication host-bound", "PreferredAuthentications publickey", "PreferredAuthentications gssapi-with-mic,publickey,password"},
 	{"Include DIR/a", "Include DIR/*", "Include DIR/b DIR/none", "Include DIR/c*"},
-	{"RevokedHostKeys FILE", "RevokedHostKeys none", "KnownHostsCommand /bin/x %H \"%h %p\" '%n' %t", "KnownHostsCommand none", "CheckHostIP yes", "NoHostAuthenticationForLocalhost yes", "FingerprintHash md5", "VerifyHostKeyDNS yes"},
+	{"RevokedHostKeys none", "KnownHostsCommand /bin/x %H %h %p %n %t", "KnownHostsCommand none", "CheckHostIP yes", "NoHostAuthenticationForLocalhost yes", "FingerprintHash md5", "VerifyHostKeyDNS yes"},
 	{"# comment", "", "SendEnv LANG LC_*", "ForwardAgent no", "  # Port 1", "Protocol 2", "ControlMaster auto", "Compression yes", "SetEnv A=B", "LogLevel DEBUG", "GSSAPIAuthentication no"},
 }
 
 // rare are lines that end what genv can do with a host.
-var rare = []string{"Match final all", "Match user USER host NAME", "Match !host NAME,NAME", "PubkeyAuthentication no", "PreferredAuthentications password", "KexAlgorithms sntrup761x25519-sha512@openssh.com", "Ciphers -*", "PKCS11Provider /lib/x", "ProxyUseFdpass yes"}
+var rare = []string{"Match final all", "Match user USER host NAME", "Match !host NAME,NAME", "PubkeyAuthentication no", "PreferredAuthentications password", "KexAlgorithms sntrup761x25519-sha512@openssh.com", "Ciphers -*", "PKCS11Provider /lib/x", "ProxyUseFdpass yes", "RevokedHostKeys FILE", "BindInterface lo"}
 
 // words are what the words in capitals stand for.
 var words = map[string][]string{

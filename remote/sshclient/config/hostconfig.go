@@ -44,7 +44,6 @@ type HostConfig struct {
 	CheckHostIP      bool
 	// NoHostAuthentication is NoHostAuthenticationForLocalhost.
 	NoHostAuthentication bool
-	RevokedHostKeys      []string
 	// KnownHostsCommand is a program and its arguments, for no shell. In these, NUL
 	// bytes followed by f, H, I, K or t stand for tokens of the handshake.
 	KnownHostsCommand []string
@@ -66,7 +65,6 @@ type HostConfig struct {
 	ServerAliveCountMax int
 	AddressFamily       string // any, inet or inet6
 	BindAddress         string // an address or a name; empty: left to the kernel
-	BindInterface       string // whose address is used if BindAddress is empty
 }
 
 // Query is a host as the administrator names it, with the settings that take

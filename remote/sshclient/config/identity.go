@@ -16,7 +16,6 @@ import (
 type identity struct {
 	user      string // empty if the system has no account for uid
 	uid, home string
-	getenv    func(string) string
 	names     *nss.Service
 }
 
@@ -29,16 +28,13 @@ const noHome = "/nonexistent"
 // whoAmI finds the account of the real uid. $USER and $HOME may be those of another
 // user (`sudo -E`, `su`), so they don't count.
 func whoAmI(o ResolverOptions) identity {
-	who := identity{uid: fmt.Sprint(os.Getuid()), getenv: o.Getenv, names: nss.New()}
-	if who.getenv == nil {
-		who.getenv = os.Getenv
-	}
+	who := identity{uid: fmt.Sprint(os.Getuid()), names: nss.New()}
 	ctx, cancel := context.WithTimeout(context.Background(), nssTimeout)
 	defer cancel()
 	if account, err := who.names.UserOf(ctx, os.Getuid()); err == nil {
 		who.user, who.home = account.Name, account.Home
 	} else {
-		who.home = ownFolder(who.getenv("HOME"))
+		who.home = ownFolder(os.Getenv("HOME"))
 	}
 	if o.User != "" {
 		who.user = o.User
@@ -69,7 +65,7 @@ func (w identity) noUser() error {
 
 // path makes a file name absolute as OpenSSH does, from `~` and `~name`.
 func (w identity) path(name string) string {
-	name = environment(name, w.getenv)
+	name = environment(name)
 	if !strings.HasPrefix(name, "~") {
 		return name
 	}

@@ -127,8 +127,7 @@ func isFileName(value string) bool {
 
 // isCommand accepts a KnownHostsCommand.
 func isCommand(value string) bool {
-	_, closed := splitArguments(value)
-	return closed && tokensAmong("CdfHhIiKkLlnprtu", value)
+	return tokensAmong("CdfHhIiKkLlnprtu", value)
 }
 
 func tokensAmong(tokens, value string) bool {

@@ -19,7 +19,7 @@ func verdicts() map[string]string {
 	for keyword := range honoured() {
 		all[keyword] = "honoured"
 	}
-	all["pkcs11provider"] = "refused"
+	all["pkcs11provider"], all["revokedhostkeys"], all["bindinterface"] = "refused", "refused", "refused"
 	for _, keyword := range ignored() {
 		all[keyword] = "no effect"
 	}

@@ -104,12 +104,12 @@ func parseOpenSSH(text string) raw {
 	values := raw{}
 	for line := range strings.Lines(text) {
 		key, value, _ := strings.Cut(strings.TrimRight(line, "\n"), " ")
-		key = cmp.Or(aliases[key], key)
+		key, value = cmp.Or(aliases[key], key), strings.Clone(value) // not all that ssh printed is kept
 		if key == "userknownhostsfile" || key == "identityagent" {
 			value = strings.ReplaceAll(value, "%", "%%")
 		}
 		switch key {
-		case "userknownhostsfile", "globalknownhostsfile", "revokedhostkeys":
+		case "userknownhostsfile", "globalknownhostsfile":
 			values[key] = paths(value)
 		default:
 			values[key] = append(values[key], value)

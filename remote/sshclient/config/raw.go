@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -48,9 +49,10 @@ func (e *Error) NoKeys() bool {
 	return e.keyword == "pubkeyauthentication" || e.keyword == "preferredauthentications"
 }
 
-// NoAlgorithm reports whether the configuration allows only algorithms that the SSH library lacks.
-func (e *Error) NoAlgorithm() bool {
-	return slices.ContainsFunc(algorithmLists(), func(l algorithmList) bool { return l.keyword == e.keyword })
+// NeedsOpenSSH reports whether the configuration is one that ssh(1) can honour, and genv's own SSH can't: it
+// allows only algorithms that the library lacks, or needs what we leave out.
+func (e *Error) NeedsOpenSSH() bool {
+	return slices.Contains(leftOut, e.keyword) || slices.ContainsFunc(algorithmLists(), func(l algorithmList) bool { return l.keyword == e.keyword })
 }
 
 // defaultIdentities are tried when no IdentityFile is configured (ssh(1), -i).
@@ -66,13 +68,11 @@ func (r raw) settings(q Query, who identity) (HostConfig, error) {
 		return s, err
 	}
 	s.HostKeyAlias = strings.ToLower(unlessNone(r.first("hostkeyalias")))
-	if err := r.environmentSet(who); err != nil {
+	if err := r.environmentSet(); err != nil {
 		return s, err
 	}
 	tokens := who.tokens(q, s)
-	if err := r.proxy(&s, tokens); err != nil {
-		return s, err
-	}
+	r.proxy(&s, tokens)
 	r.files(&s, tokens, who)
 	s.IdentitiesOnly, s.BatchMode = yes(r.first("identitiesonly")), yes(r.first("batchmode"))
 	s.HashKnownHosts = yes(r.first("hashknownhosts"))
@@ -80,17 +80,17 @@ func (r raw) settings(q Query, who identity) (HostConfig, error) {
 	s.FingerprintMD5 = strings.EqualFold(r.first("fingerprinthash"), "md5")
 	s.KnownHostsCommand = who.knownHostsCommand(r.first("knownhostscommand"), q, s)
 	s.HostKeyChecking = strictness(r.first("stricthostkeychecking"))
-	s.BindAddress, s.BindInterface = unlessNone(r.first("bindaddress")), unlessNone(r.first("bindinterface"))
+	s.BindAddress = unlessNone(r.first("bindaddress"))
 	return s, r.restrictions(&s)
 }
 
 var variable = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\$\{([^}]*)\}|^\$(\w+)$`) })
 
 // environmentSet refuses a ${NAME} that is not set, as ssh does.
-func (r raw) environmentSet(who identity) error {
-	for _, keyword := range []string{"identityfile", "certificatefile", "identityagent", "userknownhostsfile", "revokedhostkeys", "knownhostscommand"} {
+func (r raw) environmentSet() error {
+	for _, keyword := range []string{"identityfile", "certificatefile", "identityagent", "userknownhostsfile", "knownhostscommand"} {
 		for _, match := range variable().FindAllStringSubmatch(strings.Join(r[keyword], " "), -1) {
-			if name := match[1] + match[2]; who.getenv(name) == "" {
+			if name := match[1] + match[2]; os.Getenv(name) == "" {
 				return &Error{keyword: keyword, Problem: fmt.Sprintf("the environment has no %s for %s", name, keyword)}
 			}
 		}
@@ -122,20 +122,12 @@ func (r raw) numbers(s *HostConfig) (err error) {
 	return err
 }
 
-func (r raw) proxy(s *HostConfig, tokens *strings.Replacer) error {
+func (r raw) proxy(s *HostConfig, tokens *strings.Replacer) {
 	if jump := unlessNone(r.first("proxyjump")); jump != "" {
 		s.ProxyJump = strings.Split(tokens.Replace(jump), ",")
-		return nil
+		return
 	}
-	command := unlessNone(r.first("proxycommand"))
-	if command == "" {
-		return nil
-	}
-	if yes(r.first("proxyusefdpass")) {
-		return &Error{keyword: "proxyusefdpass", Problem: "ProxyUseFdpass cannot be honoured: use a ProxyCommand that passes the data itself"}
-	}
-	s.ProxyCommand = tokens.Replace(command)
-	return nil
+	s.ProxyCommand = tokens.Replace(unlessNone(r.first("proxycommand")))
 }
 
 func (r raw) files(s *HostConfig, tokens *strings.Replacer, who identity) {
@@ -152,14 +144,13 @@ func (r raw) files(s *HostConfig, tokens *strings.Replacer, who identity) {
 		return paths
 	}
 	s.IdentityFiles, s.CertificateFiles = expanded("identityfile", defaultIdentities...), expanded("certificatefile")
-	s.RevokedHostKeys = expanded("revokedhostkeys")
 	s.UserKnownHosts = expanded("userknownhostsfile", "~/.ssh/known_hosts", "~/.ssh/known_hosts2")
 	s.GlobalKnownHosts = expanded("globalknownhostsfile", "/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
 	switch agent := r.first("identityagent"); {
 	case agent == "" || agent == "SSH_AUTH_SOCK":
-		s.IdentityAgent = who.getenv("SSH_AUTH_SOCK")
+		s.IdentityAgent = os.Getenv("SSH_AUTH_SOCK")
 	case strings.HasPrefix(agent, "$") && !strings.HasPrefix(agent, "${"):
-		s.IdentityAgent = who.getenv(agent[1:])
+		s.IdentityAgent = os.Getenv(agent[1:])
 	default:
 		s.IdentityAgent = who.path(tokens.Replace(unlessNone(agent)))
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
-	"reflect"
 	"regexp"
 	"runtime"
 	"strings"
@@ -22,11 +21,10 @@ type ResolverOptions struct {
 	SSH string
 	// Always runs ssh even if the local reader understands every line.
 	Always bool
-	// User, Home and Getenv replace the user's name, home folder and environment;
-	// SystemFile replaces /etc/ssh/ssh_config. They are for tests, with SSH set to
-	// "none", since ssh can't use others.
+	// User and Home replace the user's name and home folder; SystemFile replaces
+	// /etc/ssh/ssh_config. They are for tests, with SSH set to "none", since ssh can't
+	// use others.
 	User, Home, SystemFile string
-	Getenv                 func(string) string
 }
 
 // Resolver answers queries and caches the answers until a configuration file
@@ -89,33 +87,19 @@ func (r *Resolver) Resolve(ctx context.Context, q Query) (HostConfig, error) {
 	return fresh.settings, fresh.err
 }
 
-// share has hosts share equal lists, which nothing changes, and keeps none of the text that they
-// were read from: of thousands of hosts that would be much memory. r.mu is held.
+// share has hosts share equal lists, which nothing changes: of thousands of hosts they would be much
+// memory. r.mu is held.
 func (r *Resolver) share(s *HostConfig) {
-	all := reflect.ValueOf(s).Elem()
-	for i := range all.NumField() {
-		switch field := all.Field(i).Addr().Interface().(type) {
-		case *string:
-			*field = strings.Clone(*field)
-		case *[]string:
-			*field = r.shared(*field)
+	for _, list := range []*[]string{
+		&s.IdentityFiles, &s.CertificateFiles, &s.UserKnownHosts, &s.GlobalKnownHosts, &s.KexAlgorithms, &s.Ciphers, &s.MACs,
+		&s.HostKeyAlgorithms, &s.PubkeyAcceptedAlgorithms, &s.CASignatureAlgorithms,
+	} {
+		if key := strings.Join(*list, "\n"); r.lists[key] != nil {
+			*list = r.lists[key]
+		} else if key != "" {
+			r.lists[key] = *list
 		}
 	}
-}
-
-func (r *Resolver) shared(list []string) []string {
-	if len(list) == 0 {
-		return list // nil may mean something else
-	}
-	key := fmt.Sprintf("%q", list)
-	known, ok := r.lists[key]
-	if !ok {
-		for _, item := range list {
-			known = append(known, strings.Clone(item))
-		}
-		r.lists[key] = known
-	}
-	return known
 }
 
 func (r *Resolver) resolve(ctx context.Context, q Query) (HostConfig, error) {

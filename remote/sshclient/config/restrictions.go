@@ -13,6 +13,9 @@ import (
 // (SSH_RSA_MINIMUM_MODULUS_SIZE).
 const minRSASize = 1024
 
+// leftOut are rare keywords that ssh(1) alone honours: KnownHostsCommand with quotes, ProxyUseFdpass with a ProxyCommand.
+var leftOut = []string{"bindinterface", "knownhostscommand", "proxyusefdpass", "revokedhostkeys"}
+
 // restrictions sets what limits the algorithms and keys of a login, and refuses a
 // configuration that allows none of the logins that genv has.
 func (r raw) restrictions(s *HostConfig) error {
@@ -27,6 +30,14 @@ func (r raw) restrictions(s *HostConfig) error {
 	}
 	if why, refused := r["refuseconnection"]; refused {
 		return &Error{keyword: "refuseconnection", Problem: "RefuseConnection: " + why[0]}
+	}
+	for _, keyword := range leftOut {
+		value := unlessNone(r.first(keyword))
+		harmless := keyword == "proxyusefdpass" && (s.ProxyCommand == "" || !yes(value)) ||
+			keyword == "knownhostscommand" && !strings.ContainsAny(value, `'"\\`)
+		if value != "" && !harmless {
+			return &Error{keyword: keyword, Problem: fmt.Sprintf("%s %s cannot be honoured by genv's own SSH, but by ssh(1)", keyword, value)}
+		}
 	}
 	methods, set := r["preferredauthentications"]
 	if set && !slices.Contains(strings.Split(methods[0], ","), "publickey") {

@@ -15,6 +15,8 @@ import (
 	"github.com/seed-3119e985/genv/remote/sshclient/hostkeys"
 )
 
+var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
 // script writes a program, and returns its name.
 func script(t *testing.T, text string) string {
 	t.Helper()

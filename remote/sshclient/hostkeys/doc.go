@@ -1,6 +1,5 @@
 // Package hostkeys decides on a host's key as OpenSSH does: known_hosts files with
-// hashed names, patterns, ports, @cert-authority and @revoked, RevokedHostKeys, and
-// KnownHostsCommand. A host certificate that is not accepted counts as the key in
+// hashed names, patterns, ports, @cert-authority and @revoked, and KnownHostsCommand. A host certificate that is not accepted counts as the key in
 // it, and a host that is not known with its port is looked up without. A file that
 // changes is read again; one that can't be read, or a bad line, is skipped with a
 // warning, and refuses only hosts whose key is not found elsewhere.

@@ -11,13 +11,12 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Store caches known_hosts and revocation files until they change. It is safe for
+// Store caches known_hosts files until they change. It is safe for
 // concurrent use.
 type Store struct {
 	log     zerolog.Logger
 	mu      sync.Mutex
 	files   map[string]*file
-	revoked map[string]*revocations
 	running chan struct{} // bounds the processes
 	writing sync.Mutex    // one append at a time
 }
@@ -28,7 +27,7 @@ const maxProcesses = 32
 
 // NewStore returns a Store that logs warnings about bad lines and files.
 func NewStore(log zerolog.Logger) *Store {
-	return &Store{log: log, files: map[string]*file{}, revoked: map[string]*revocations{}, running: make(chan struct{}, maxProcesses)}
+	return &Store{log: log, files: map[string]*file{}, running: make(chan struct{}, maxProcesses)}
 }
 
 // file is the content of a known_hosts file at a point in time.
