@@ -40,7 +40,7 @@ func startFleet(t *testing.T, timeout time.Duration, handlers ...inprocess.Handl
 	t.Cleanup(f.Close)
 	f.client, err = sshclient.New(sshclient.Options{ConfigFile: f.SSHConfig(), CommandTimeout: timeout})
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = f.client.Close() })
+	t.Cleanup(f.client.Close)
 	f.streams = &agent.Pool{Start: agent.StartWith(f.client.Start), Network: f.client, Timeout: timeout, Log: zerolog.Nop()}
 	t.Cleanup(f.streams.Close)
 	return f

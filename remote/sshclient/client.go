@@ -112,8 +112,8 @@ func New(o Options) (*Client, error) {
 }
 
 // Close ends every connection and waits for the client's goroutines; running
-// commands return an error. It returns nil.
-func (c *Client) Close() error {
+// commands return an error.
+func (c *Client) Close() {
 	c.mu.Lock()
 	c.closed = true
 	conns := c.conns
@@ -125,7 +125,6 @@ func (c *Client) Close() error {
 		p.close()
 	}
 	c.running.Wait()
-	return nil
 }
 
 // spawn runs f in a goroutine that Close waits for. It returns false if the client

@@ -54,7 +54,7 @@ func TestDeadlines(t *testing.T) {
 			requireClass(t, remote.OutcomeUnknown, err)
 		})
 		<-started
-		require.NoError(t, c.Close())
+		c.Close()
 		running.Wait()
 		_, err := c.Run(t.Context(), gpu, snapshot)
 		requireClass(t, remote.Cancelled, err)

@@ -34,7 +34,7 @@ func shown(t *testing.T, o Options, host target, peer net.Addr, key ssh.PublicKe
 	o.ConfigFile, o.OpenSSH = "none", "none"
 	c, err := New(o)
 	require.NoError(t, err)
-	defer func() { require.NoError(t, c.Close()) }()
+	defer c.Close()
 	check, err := c.hostKeyCheck(t.Context(), host)
 	require.NoError(t, err)
 	return check.callback("", peer, key)
@@ -101,7 +101,7 @@ func TestTheKeyOfALogin(t *testing.T) {
 	require.NoError(t, os.WriteFile(known, []byte(line("gpu", right)+line("gpu", other)), 0o600))
 	c, err := New(Options{ConfigFile: "none", OpenSSH: "none"})
 	require.NoError(t, err)
-	defer func() { require.NoError(t, c.Close()) }()
+	defer c.Close()
 	check, err := c.hostKeyCheck(t.Context(), target{HostConfig: config.HostConfig{HostName: "gpu", Port: 22, UserKnownHosts: []string{known}}})
 	require.NoError(t, err)
 	shown := &loginKey{check: check}

@@ -56,7 +56,7 @@ func TestCloseDuringPassphrasePrompt(t *testing.T) {
 		requireClass(t, remote.Cancelled, err)
 	})
 	<-asked
-	require.NoError(t, c.Close())
+	c.Close()
 	running.Wait()
 	close(answer)
 }

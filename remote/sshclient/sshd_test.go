@@ -166,7 +166,7 @@ func newClient(t testing.TB, o sshclient.Options) *sshclient.Client {
 	t.Helper()
 	c, err := sshclient.New(o)
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	t.Cleanup(c.Close)
 	return c
 }
 

@@ -28,7 +28,7 @@ func (p *program) open(config Config) (*fleet, error) {
 
 func (f *fleet) close() {
 	f.progress.End()
-	_ = f.client.Close() // it returns nil
+	f.client.Close()
 }
 
 // commands asks hosts with one genv command at a time.
