@@ -11,7 +11,6 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/sshclient/config"
 	"github.com/seed-3119e985/genv/remote/sshclient/hostkeys"
 )
 
@@ -47,7 +46,7 @@ func (c *Client) hostKeyCheck(ctx context.Context, t target) (*hostKeyCheck, err
 		return check, nil
 	}
 	// As in ssh, the command is asked for the name without port or alias here.
-	ordered, err := check.ask(check.host, hostkeys.Order, hostkeys.Name{Host: t.HostName}, nil)
+	ordered, err := check.ask(check.host, hostkeys.Name{Host: t.HostName})
 	if err != nil {
 		return nil, err
 	}
@@ -61,12 +60,11 @@ func (k *hostKeyCheck) files() []string {
 }
 
 // ask adds the lines of KnownHostsCommand, if there is one.
-func (k *hostKeyCheck) ask(host *hostkeys.Host, reason hostkeys.Reason, name hostkeys.Name, key ssh.PublicKey) (*hostkeys.Host, error) {
+func (k *hostKeyCheck) ask(host *hostkeys.Host, name hostkeys.Name) (*hostkeys.Host, error) {
 	if len(k.target.KnownHostsCommand) == 0 {
 		return host, nil
 	}
-	q := hostkeys.Question{Command: k.target.KnownHostsCommand, Reason: reason, Name: name, Key: key}
-	with, err := k.client.hostKeys.Ask(k.ctx, host, q, k.rules)
+	with, err := k.client.hostKeys.Ask(k.ctx, host, k.target.KnownHostsCommand, name)
 	if err != nil {
 		return nil, k.unusable(err)
 	}
@@ -103,7 +101,7 @@ func (k *hostKeyCheck) verify(peer net.Addr, key ssh.PublicKey) error {
 	if direct && ip.IsLoopback() && k.target.NoHostAuthentication && k.target.HostKeyAlias == "" {
 		return nil
 	}
-	host, err := k.ask(k.host, hostkeys.HostName, k.name, key)
+	host, err := k.ask(k.host, k.name)
 	if err != nil {
 		return err
 	}
@@ -119,7 +117,7 @@ func (k *hostKeyCheck) verify(peer net.Addr, key ssh.PublicKey) error {
 // the address. The address is not added to known_hosts.
 func (k *hostKeyCheck) verifyAddress(name hostkeys.Name, key ssh.PublicKey) error {
 	host := k.client.hostKeys.Lookup(slices.Concat(k.target.UserKnownHosts, k.target.GlobalKnownHosts), name)
-	host, err := k.ask(host, hostkeys.Address, name, key)
+	host, err := k.ask(host, name)
 	if err != nil {
 		return err
 	}
@@ -159,7 +157,7 @@ func (c *Client) checkResult(k *hostKeyCheck, key ssh.PublicKey, err error) erro
 	}
 	var unknown *hostkeys.Unknown
 	refused := len(t.KnownHostsCommand) > 0 && errors.As(err, &unknown) && unknown.Refused // ssh adds no key then
-	if t.HostKeyChecking == config.StrictAcceptNew && !refused {
+	if t.AcceptNew && !refused {
 		added := c.hostKeys.Accept(k.host, key, k.rules, time.Now())
 		switch {
 		case errors.As(added, &changed): // another key was added in the meantime

@@ -129,7 +129,6 @@ var hostKeyCases = map[string]hostKeyCase{
 	"KnownHostsCommand, no lines":       {"plain", "<N> <ed25519>", []string{"KnownHostsCommand /bin/true"}, "ok"},
 	"KnownHostsCommand, nothing":        {"plain", "", []string{"KnownHostsCommand /bin/true"}, "unknown"},
 	"KnownHostsCommand revokes":         {"plain", "<N> <ed25519>", []string{"KnownHostsCommand /bin/echo @revoked %H <ed25519>"}, "revoked"},
-	"KnownHostsCommand gives the key":   {"plain", "", []string{"KnownHostsCommand /bin/echo %H %t %K"}, "ok"},
 	"KnownHostsCommand orders types":    {"plain", "<N> <rsa>", []string{"KnownHostsCommand /bin/echo <A> <old-ed25519>"}, "changed"},
 	"KnownHostsCommand has no shell":    {"plain", "", []string{"KnownHostsCommand /bin/echo %H <ed25519> ; $(true) | x"}, "ok"},
 	"KnownHostsCommand fails":           {"plain", "<N> <ed25519>", []string{"KnownHostsCommand /bin/false"}, "unusable"},

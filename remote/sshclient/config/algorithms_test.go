@@ -104,6 +104,7 @@ func TestRestrictionsWithoutALogin(t *testing.T) {
 		"RevokedHostKeys /krl":                                   "revokedhostkeys /krl cannot be honoured by genv's own SSH",
 		"BindInterface lo":                                       "bindinterface lo",
 		"KnownHostsCommand /bin/x '%H'":                          "knownhostscommand /bin/x",
+		"KnownHostsCommand /bin/x %H %t":                         "knownhostscommand /bin/x",
 		"PreferredAuthentications keyboard-interactive,password": "genv logs in with a key",
 	} {
 		t.Run(line, func(t *testing.T) {
@@ -117,7 +118,7 @@ func TestRestrictionsWithoutALogin(t *testing.T) {
 			}
 			require.ErrorContains(t, err, says)
 
-			_, opensshErr := config.New(config.ResolverOptions{File: file, Always: true}).Resolve(t.Context(), config.Query{Host: "gpu"})
+			_, opensshErr := bySSH(t, file, config.Query{Host: "gpu"})
 			require.Contains(t, strings.ToLower(opensshErr.Error()), strings.ToLower(strings.Fields(line)[0]))
 
 			_, err = config.New(config.ResolverOptions{File: file}).Resolve(t.Context(), config.Query{Host: "other"})
@@ -130,7 +131,7 @@ func TestRestrictionsWithoutALogin(t *testing.T) {
 func TestOldNames(t *testing.T) {
 	ssh := filepath.Join(t.TempDir(), "ssh")
 	require.NoError(t, os.WriteFile(ssh, []byte("#!/bin/sh\nprintf 'hostname gpu\\nport 22\\nuser u\\npubkeyacceptedkeytypes ssh-ed25519\\nrsaminsize 3072\\n'\n"), 0o700))
-	s, err := config.New(config.ResolverOptions{File: "none", SSH: ssh, Always: true}).Resolve(t.Context(), config.Query{Host: "gpu"})
+	s, err := config.New(config.ResolverOptions{File: write(t, "Match all\n"), SSH: ssh}).Resolve(t.Context(), config.Query{Host: "gpu"})
 	require.NoError(t, err)
 	require.Equal(t, []string{"ssh-ed25519"}, s.PubkeyAcceptedAlgorithms)
 	require.Equal(t, 3072, s.RequiredRSASize)

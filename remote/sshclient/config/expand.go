@@ -42,7 +42,7 @@ func environment(text string) string {
 // values of other tokens can't contain.
 func (w identity) knownHostsCommand(text string, q Query, s HostConfig) []string {
 	command := strings.Fields(unlessNone(text))
-	tokens := w.tokens(q, s, "%f", "\x00f", "%H", "\x00H", "%I", "\x00I", "%K", "\x00K", "%t", "\x00t")
+	tokens := w.tokens(q, s, "%H", "\x00H")
 	for i := 1; i < len(command); i++ { // the program's name is taken as it is
 		command[i] = environment(tokens.Replace(command[i]))
 	}

@@ -9,17 +9,6 @@ import (
 	"time"
 )
 
-// Strictness is what ssh_config's StrictHostKeyChecking asks for.
-type Strictness string
-
-// The values as `ssh -G` prints them, without its synonyms.
-const (
-	StrictAsk       Strictness = "ask"
-	StrictYes       Strictness = "yes"
-	StrictAcceptNew Strictness = "accept-new"
-	StrictOff       Strictness = "no"
-)
-
 // HostConfig is what ssh_config sets for a host, as far as genv uses it. File names
 // are absolute, tokens are expanded.
 type HostConfig struct {
@@ -39,7 +28,7 @@ type HostConfig struct {
 	UserKnownHosts   []string
 	GlobalKnownHosts []string
 	HostKeyAlias     string
-	HostKeyChecking  Strictness
+	AcceptNew        bool // StrictHostKeyChecking accept-new: otherwise an unknown key is refused
 	HashKnownHosts   bool
 	CheckHostIP      bool
 	// NoHostAuthentication is NoHostAuthenticationForLocalhost.

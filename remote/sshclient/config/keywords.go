@@ -42,7 +42,7 @@ var honoured = sync.OnceValue(func() map[string]keyword {
 		"nohostauthenticationforlocalhost": {one, isFlag},
 		"fingerprinthash":                  {one, oneOf("md5", "sha256")},
 		"revokedhostkeys":                  {one, isFileName},
-		"knownhostscommand":                {rest, isCommand},
+		"knownhostscommand":                {rest, func(value string) bool { return tokensAmong(commandTokens+"fIKt", value) }},
 		"connecttimeout":                   {one, isTime},
 		"serveraliveinterval":              {one, isTime},
 		"serveralivecountmax":              {one, isNumber(0, math.MaxInt)},
@@ -123,11 +123,6 @@ func onlyTokens(tokens string) func(string) bool {
 // is checked later, by environmentSet.
 func isFileName(value string) bool {
 	return tokensAmong("dhiLlnpru", value) && strings.Count(value, "${") <= strings.Count(value, "}")
-}
-
-// isCommand accepts a KnownHostsCommand.
-func isCommand(value string) bool {
-	return tokensAmong("CdfHhIiKkLlnprtu", value)
 }
 
 func tokensAmong(tokens, value string) bool {

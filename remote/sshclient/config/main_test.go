@@ -42,11 +42,19 @@ func write(t testing.TB, content string) string {
 	return name
 }
 
+// bySSH resolves a query by ssh alone, which a Match line is left to.
+func bySSH(t testing.TB, file string, q config.Query) (config.HostConfig, error) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	return config.New(config.ResolverOptions{File: write(t, string(text)+"\nMatch all\n")}).Resolve(t.Context(), q)
+}
+
 // both resolves a query by the local reader alone and by ssh alone.
 func both(t testing.TB, file string, q config.Query) (local, openssh config.HostConfig, localErr, opensshErr error) {
 	t.Helper()
 	local, localErr = config.New(config.ResolverOptions{File: file, SSH: "none"}).Resolve(t.Context(), q)
-	openssh, opensshErr = config.New(config.ResolverOptions{File: file, Always: true}).Resolve(t.Context(), q)
+	openssh, opensshErr = bySSH(t, file, q)
 	return withoutRareDefaults(local), withoutRareDefaults(openssh), localErr, opensshErr
 }
 

@@ -79,7 +79,7 @@ func (r raw) settings(q Query, who identity) (HostConfig, error) {
 	s.CheckHostIP, s.NoHostAuthentication = yes(r.first("checkhostip")), yes(r.first("nohostauthenticationforlocalhost"))
 	s.FingerprintMD5 = strings.EqualFold(r.first("fingerprinthash"), "md5")
 	s.KnownHostsCommand = who.knownHostsCommand(r.first("knownhostscommand"), q, s)
-	s.HostKeyChecking = strictness(r.first("stricthostkeychecking"))
+	s.AcceptNew = strings.EqualFold(r.first("stricthostkeychecking"), "accept-new")
 	s.BindAddress = unlessNone(r.first("bindaddress"))
 	return s, r.restrictions(&s)
 }
@@ -176,18 +176,6 @@ func Duration(text string) (time.Duration, error) {
 			return time.Duration(seconds) * time.Second, nil
 		}
 	}
-}
-
-func strictness(value string) Strictness {
-	switch strings.ToLower(value) {
-	case "yes", "true":
-		return StrictYes
-	case "accept-new":
-		return StrictAcceptNew
-	case "no", "false", "off":
-		return StrictOff
-	}
-	return StrictAsk
 }
 
 func yes(value string) bool {

@@ -19,8 +19,6 @@ type ResolverOptions struct {
 	File string
 	// SSH is the ssh program; empty for the one in PATH, "none" for none.
 	SSH string
-	// Always runs ssh even if the local reader understands every line.
-	Always bool
 	// User and Home replace the user's name and home folder; SystemFile replaces
 	// /etc/ssh/ssh_config. They are for tests, with SSH set to "none", since ssh can't
 	// use others.
@@ -119,18 +117,11 @@ func (r *Resolver) resolve(ctx context.Context, q Query) (HostConfig, error) {
 // host makes the first cycle slow; otherwise ssh. Without ssh the error is that of
 // the reader. The lines are those that the local reader selected.
 func (r *Resolver) read(ctx context.Context, q Query) (raw, []line, error) {
-	var refusal error
-	if !r.options.Always || r.ssh == "" {
-		var values raw
-		var lines []line
-		if values, lines, refusal = r.files.evaluate(q); refusal == nil {
-			return values, lines, nil
-		}
+	values, lines, err := r.files.evaluate(q)
+	if err == nil || r.ssh == "" {
+		return values, lines, err
 	}
-	if r.ssh == "" {
-		return nil, nil, refusal
-	}
-	values, err := r.askOpenSSH(ctx, q)
+	values, err = r.askOpenSSH(ctx, q)
 	return values, nil, err
 }
 

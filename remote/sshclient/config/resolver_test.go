@@ -81,7 +81,7 @@ func TestNoFile(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "gpu", s.HostName)
 	require.Equal(t, 22, s.Port)
-	require.Equal(t, config.StrictAsk, s.HostKeyChecking)
+	require.False(t, s.AcceptNew)
 }
 
 func TestFallBackToOpenSSH(t *testing.T) {

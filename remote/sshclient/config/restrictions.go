@@ -13,7 +13,11 @@ import (
 // (SSH_RSA_MINIMUM_MODULUS_SIZE).
 const minRSASize = 1024
 
-// leftOut are rare keywords that ssh(1) alone honours: KnownHostsCommand with quotes, ProxyUseFdpass with a ProxyCommand.
+// commandTokens are those of KnownHostsCommand, except for what is only known in the handshake.
+const commandTokens = "CdHhikLlnpru"
+
+// leftOut are rare keywords that ssh(1) alone honours: KnownHostsCommand with quotes or other tokens,
+// ProxyUseFdpass with a ProxyCommand.
 var leftOut = []string{"bindinterface", "knownhostscommand", "proxyusefdpass", "revokedhostkeys"}
 
 // restrictions sets what limits the algorithms and keys of a login, and refuses a
@@ -34,7 +38,7 @@ func (r raw) restrictions(s *HostConfig) error {
 	for _, keyword := range leftOut {
 		value := unlessNone(r.first(keyword))
 		harmless := keyword == "proxyusefdpass" && (s.ProxyCommand == "" || !yes(value)) ||
-			keyword == "knownhostscommand" && !strings.ContainsAny(value, `'"\\`)
+			keyword == "knownhostscommand" && !strings.ContainsAny(value, `'"\`) && tokensAmong(commandTokens, value)
 		if value != "" && !harmless {
 			return &Error{keyword: keyword, Problem: fmt.Sprintf("%s %s cannot be honoured by genv's own SSH, but by ssh(1)", keyword, value)}
 		}

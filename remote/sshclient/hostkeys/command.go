@@ -3,7 +3,6 @@ package hostkeys
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,64 +12,35 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/crypto/ssh"
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Reason is why KnownHostsCommand is run (ssh_config(5), TOKENS, %I).
-type Reason string
+// nameToken is the token %H of ssh_config's KnownHostsCommand, which is only known in the handshake.
+const nameToken = "\x00H"
 
-// The reasons of OpenSSH. Before the handshake the command is asked for the keys of
-// the host's name without its port, which decide on the algorithms only.
-const (
-	Order    Reason = "ORDER"
-	HostName Reason = "HOSTNAME"
-	Address  Reason = "ADDRESS"
-)
-
-// Question is what KnownHostsCommand is asked.
-type Question struct {
-	Command []string // as config.HostConfig has it
-	Reason  Reason
-	Name    Name
-	Key     ssh.PublicKey // nil before the handshake
-}
-
-// Ask runs ssh_config's KnownHostsCommand and returns the host with the lines that
-// it printed for the name. As in ssh, a command that fails is an error, and one that
+// Ask runs ssh_config's KnownHostsCommand, as config.HostConfig has it, and returns the host with
+// the lines that it printed for the name. As in ssh, a command that fails is an error, and one that
 // isn't there is not.
-func (s *Store) Ask(ctx context.Context, h *Host, q Question, rules Rules) (*Host, error) {
-	with := *h
-	command := q.expand(rules)
-	if _, err := os.Stat(command[0]); err != nil || !filepath.IsAbs(command[0]) {
-		missing := fmt.Errorf("KnownHostsCommand %s can't be run: it has to be the absolute path of a program", command[0])
+func (s *Store) Ask(ctx context.Context, h *Host, command []string, name Name) (*Host, error) {
+	with, program := *h, command[0]
+	if _, err := os.Stat(program); err != nil || !filepath.IsAbs(program) {
+		missing := fmt.Errorf("KnownHostsCommand %s can't be run: it has to be the absolute path of a program", program)
 		with.missing = slices.Concat(h.missing, []error{missing})
 		return &with, nil
 	}
-	out, err := s.output(ctx, exec.CommandContext(ctx, command[0], command[1:]...)) //nolint:gosec // the administrator's own, and no shell
+	var arguments []string
+	for _, argument := range command[1:] {
+		arguments = append(arguments, strings.ReplaceAll(argument, nameToken, name.String()))
+	}
+	out, err := s.output(ctx, exec.CommandContext(ctx, program, arguments...)) //nolint:gosec // the administrator's own, and no shell
 	if err != nil {
-		return nil, fmt.Errorf("KnownHostsCommand %s: %w", command[0], err)
+		return nil, fmt.Errorf("KnownHostsCommand %s: %w", program, err)
 	}
-	entries, _ := parse("KnownHostsCommand "+command[0], out)
-	with.entries = slices.Concat(h.entries, newIndex(entries).of(q.Name.String()))
+	entries, _ := parse("KnownHostsCommand "+program, out)
+	with.entries = slices.Concat(h.entries, newIndex(entries).of(name.String()))
 	return &with, nil
-}
-
-// expand inserts what is only known now, in place of the tokens that
-// config.HostConfig has marked.
-func (q Question) expand(rules Rules) []string {
-	kind, blob, fingerprint := "NONE", "NONE", "NONE"
-	if q.Key != nil {
-		kind, blob, fingerprint = q.Key.Type(), base64.StdEncoding.EncodeToString(q.Key.Marshal()), Fingerprint(q.Key, rules.MD5)
-	}
-	tokens := strings.NewReplacer("\x00H", q.Name.String(), "\x00I", string(q.Reason), "\x00t", kind, "\x00K", blob, "\x00f", fingerprint)
-	expanded := make([]string, len(q.Command))
-	for i, argument := range q.Command {
-		expanded[i] = tokens.Replace(argument)
-	}
-	return expanded
 }
 
 const (
