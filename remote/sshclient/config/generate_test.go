@@ -47,7 +47,7 @@ var words = map[string][]string{
 	"ADDRESS": {"%h.lab", "10.0.0.1", "gpu-01.lab", "%h", "::1", "2001:DB8:0:0::1", "GPU.Lab", "fe80::1%%lo", "%%%h"},
 	"FILE":    {"~/.ssh/%h", "/k/%r@%n:%p", "/a", "%d/x", "/k1", "~/.ssh/id_%L", "${GENV_TEST_FOLDER}/%u-%i", "/k/%%/%l", "DIR/a"},
 	"JUMP":    {"a", "b:22", "root@a", "u@b:2222", "[::1]:2200", "a.lab", "10.0.0.9"},
-	"TIME":    {"15", "1m30", "2H", "1h30m", "0", "1w"},
+	"TIME":    {"15", "90", "0", "604800"},
 }
 
 var hosts = []string{"gpu", "gpu-01", "bastion", "x.lab", "Gpu-01", "10.0.0.1", "::1", "fe80::1", "GPU.LAB", "gpu.lab"}

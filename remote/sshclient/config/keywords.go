@@ -43,8 +43,8 @@ var honoured = sync.OnceValue(func() map[string]keyword {
 		"fingerprinthash":                  {one, oneOf("md5", "sha256")},
 		"revokedhostkeys":                  {one, isFileName},
 		"knownhostscommand":                {rest, func(value string) bool { return tokensAmong(commandTokens+"fIKt", value) }},
-		"connecttimeout":                   {one, isTime},
-		"serveraliveinterval":              {one, isTime},
+		"connecttimeout":                   {one, isNumber(0, math.MaxInt32)},
+		"serveraliveinterval":              {one, isNumber(0, math.MaxInt32)},
 		"serveralivecountmax":              {one, isNumber(0, math.MaxInt)},
 		"addressfamily":                    {one, oneOf("any", "inet", "inet6")},
 		"bindaddress":                      {one, onlyTokens("")},
@@ -106,11 +106,6 @@ func isNumber(from, to int) func(string) bool {
 		n, err := strconv.Atoi(value)
 		return err == nil && n >= from && n <= to && value == strconv.Itoa(n)
 	}
-}
-
-func isTime(value string) bool {
-	_, err := Duration(value)
-	return err == nil
 }
 
 // onlyTokens accepts a value without ${ENV} and without other tokens than those

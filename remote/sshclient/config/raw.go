@@ -3,7 +3,6 @@ package config
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"os"
 	"regexp"
 	"slices"
@@ -62,7 +61,7 @@ var defaultIdentities = []string{
 
 // settings expands raw values for a host, whichever way they were read.
 func (r raw) settings(q Query, who identity) (HostConfig, error) {
-	s := HostConfig{User: cmp.Or(r.first("user"), who.user), Port: 22, ServerAliveCountMax: 3, AddressFamily: cmp.Or(strings.ToLower(r.first("addressfamily")), "any")}
+	s := HostConfig{User: cmp.Or(r.first("user"), who.user), AddressFamily: cmp.Or(strings.ToLower(r.first("addressfamily")), "any")}
 	s.HostName = usualSpelling(strings.ToLower(q.target(r.first("hostname"))))
 	if err := r.numbers(&s); err != nil {
 		return s, err
@@ -99,26 +98,22 @@ func (r raw) environmentSet() error {
 }
 
 func (r raw) numbers(s *HostConfig) (err error) {
-	parse := func(key string, set func(value string) error) {
-		if value := unlessNone(r.first(key)); value != "" && err == nil && set(value) != nil {
+	number := func(key string, otherwise int) int {
+		value := unlessNone(r.first(key))
+		if value == "" {
+			return otherwise
+		}
+		n, bad := strconv.Atoi(value)
+		if bad != nil && err == nil {
 			err = &Error{keyword: key, Problem: fmt.Sprintf("bad value %q for %s in ssh_config", value, key)}
 		}
+		return n
 	}
-	parse("port", func(v string) (err error) {
-		if s.Port, err = strconv.Atoi(v); err == nil && (s.Port < 1 || s.Port > 65535) {
-			err = strconv.ErrRange
-		}
-		return err
-	})
-	s.RequiredRSASize = minRSASize
-	parse("requiredrsasize", func(v string) error {
-		bits, err := strconv.Atoi(v)
-		s.RequiredRSASize = max(bits, minRSASize)
-		return err
-	})
-	parse("connecttimeout", func(v string) (err error) { s.ConnectTimeout, err = Duration(v); return err })
-	parse("serveraliveinterval", func(v string) (err error) { s.ServerAliveInterval, err = Duration(v); return err })
-	parse("serveralivecountmax", func(v string) (err error) { s.ServerAliveCountMax, err = strconv.Atoi(v); return err })
+	s.Port = number("port", 22)
+	s.RequiredRSASize = max(number("requiredrsasize", 0), minRSASize)
+	s.ConnectTimeout = time.Duration(number("connecttimeout", 0)) * time.Second
+	s.ServerAliveInterval = time.Duration(number("serveraliveinterval", 0)) * time.Second
+	s.ServerAliveCountMax = number("serveralivecountmax", 3)
 	return err
 }
 
@@ -153,28 +148,6 @@ func (r raw) files(s *HostConfig, tokens *strings.Replacer, who identity) {
 		s.IdentityAgent = os.Getenv(agent[1:])
 	default:
 		s.IdentityAgent = who.path(tokens.Replace(unlessNone(agent)))
-	}
-}
-
-// Duration reads ssh_config's time formats: seconds, or numbers with s, m, h, d
-// and w one after the other (sshd_config(5), TIME FORMATS).
-func Duration(text string) (time.Duration, error) {
-	units := map[byte]int64{'s': 1, 'm': 60, 'h': 3600, 'd': 86400, 'w': 604800}
-	var seconds int64
-	for rest := text; ; {
-		after := strings.TrimLeft(rest, "0123456789")
-		n, err := strconv.ParseInt(rest[:len(rest)-len(after)], 10, 32)
-		unit := int64(1)
-		if after != "" {
-			unit, after = units[after[0]|0x20], after[1:]
-		}
-		seconds += n * unit
-		if err != nil || unit == 0 || seconds > math.MaxInt32 { // OpenSSH's own limit
-			return 0, fmt.Errorf("bad time %q", text)
-		}
-		if rest = after; rest == "" {
-			return time.Duration(seconds) * time.Second, nil
-		}
 	}
 }
 

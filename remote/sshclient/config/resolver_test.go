@@ -151,18 +151,6 @@ func TestParseHop(t *testing.T) {
 	}
 }
 
-func TestDuration(t *testing.T) {
-	for text, want := range map[string]time.Duration{"60": time.Minute, "1m": time.Minute, "1h30m": 90 * time.Minute, "1M30": 90 * time.Second, "1w": 168 * time.Hour, "0": 0} {
-		got, err := config.Duration(text)
-		require.NoError(t, err, text)
-		require.Equal(t, want, got, text)
-	}
-	for _, text := range []string{"", "m", "1x", "-1", "1.5m", "99999999999", "9999w9999w9999w", "30501w"} {
-		_, err := config.Duration(text)
-		require.Error(t, err, text)
-	}
-}
-
 // FuzzEvaluate: no text makes the reader fail otherwise than by an *Error.
 func FuzzEvaluate(f *testing.F) {
 	for _, text := range agreed {
