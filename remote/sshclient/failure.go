@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -189,4 +190,28 @@ func exitError(host string, status int, signal string, stderr []byte) *remote.Er
 // for it otherwise.
 func lazily(pattern string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
+}
+
+// negotiationError is the error for a host that has no algorithm of a kind that
+// ssh_config allows.
+func negotiationError(t target, e *ssh.AlgorithmNegotiationError) *remote.Error {
+	keyword := "Compression"
+	switch {
+	case e.What == "key exchange":
+		keyword = "KexAlgorithms"
+	case e.What == "host key":
+		keyword = "HostKeyAlgorithms"
+	case strings.HasSuffix(e.What, "cipher"):
+		keyword = "Ciphers"
+	case strings.HasSuffix(e.What, "MAC"):
+		keyword = "MACs"
+	}
+	host := slices.DeleteFunc(slices.Clone(e.RequestedAlgorithms), func(name string) bool {
+		return strings.HasPrefix(name, "kex-strict-") || strings.HasPrefix(name, "ext-info-") // extensions of the protocol
+	})
+	err := remote.Errorf(remote.Configuration, "%s: no common algorithm for %s: the host has %s, which %s in ssh_config does not allow",
+		t.address(), e.What, text.Printable(text.Cut(strings.Join(host, ","), 500)), keyword)
+	err.Next = "if `ssh HOST true` connects only with an algorithm that is off by default, allow it for this host in ssh_config (`" + keyword +
+		" +NAME`); if genv's own SSH lacks it, " + openSSHStep + "; better, update the host's sshd"
+	return err
 }

@@ -2,8 +2,11 @@ package config
 
 import (
 	"fmt"
+	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // selection are the lines that apply to one host, in the order in which ssh reads them.
@@ -75,4 +78,62 @@ func (s *selection) counts(l line) bool {
 		}
 	}
 	return true
+}
+
+// matches is the pattern match of OpenSSH: `*` is any text, `?` any one byte.
+func matches(pattern, text string) bool {
+	star, retry := -1, 0 // the last `*`, and where the text after it begins
+	p, t := 0, 0
+	for t < len(text) {
+		switch {
+		case p < len(pattern) && pattern[p] == '*':
+			star, retry = p, t
+			p++
+		case p < len(pattern) && (pattern[p] == '?' || pattern[p] == text[t]):
+			p, t = p+1, t+1
+		case star >= 0:
+			retry++
+			p, t = star+1, retry
+		default:
+			return false
+		}
+	}
+	return strings.Trim(pattern[p:], "*") == ""
+}
+
+// MatchesAny says whether a pattern of ssh_config or known_hosts matches and no
+// negated one does.
+func MatchesAny(patterns []string, text string) bool {
+	found := false
+	for _, pattern := range patterns {
+		plain, negated := strings.CutPrefix(pattern, "!")
+		switch {
+		case !matches(plain, text):
+		case negated:
+			return false
+		default:
+			found = true
+		}
+	}
+	return found
+}
+
+// usualSpelling is the usual spelling of an address, by which ssh looks it up in
+// known_hosts: ::1 for 0:0:0:0:0:0:0:1. A name is returned as it is.
+func usualSpelling(name string) string {
+	if a, err := netip.ParseAddr(name); err == nil {
+		return a.String()
+	}
+	return name
+}
+
+var unusual = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?i)^(0x[\da-f]*|\d+)(\.(0x[\da-f]*|\d+))*$`) })
+
+// isUnusual reports whether it takes ssh to say which address is meant: 127.1, 0x7f000001,
+// or a zone by its number.
+func isUnusual(name string) bool {
+	if a, err := netip.ParseAddr(name); err == nil {
+		return a.Zone() != "" && strings.Trim(a.Zone(), "0123456789") == ""
+	}
+	return unusual().MatchString(name)
 }
