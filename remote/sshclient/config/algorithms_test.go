@@ -101,6 +101,7 @@ func TestRestrictionsWithoutALogin(t *testing.T) {
 		"PubkeyAcceptedAlgorithms webauthn-*":                    "PubkeyAcceptedAlgorithms",
 		"CASignatureAlgorithms -*":                               "CASignatureAlgorithms",
 		"PubkeyAuthentication no":                                "genv logs in with a key",
+		"PKCS11Provider /lib/x":                                  "PKCS11Provider /lib/x cannot be honoured",
 		"RevokedHostKeys /krl":                                   "revokedhostkeys /krl cannot be honoured by genv's own SSH",
 		"BindInterface lo":                                       "bindinterface lo",
 		"KnownHostsCommand /bin/x '%H'":                          "knownhostscommand /bin/x",

@@ -160,18 +160,6 @@ func TestErrorsNameThePlace(t *testing.T) {
 	}
 }
 
-// What must not be ignored is refused, whichever way it is read.
-func TestUnsafeKeywordsAreRefused(t *testing.T) {
-	needsSSH(t)
-	for _, text := range []string{"PubkeyAuthentication no", "PKCS11Provider /lib/x"} {
-		t.Run(text, func(t *testing.T) {
-			_, _, localErr, opensshErr := both(t, write(t, text+"\n"), config.Query{Host: "gpu"})
-			require.ErrorContains(t, localErr, "cannot be honoured")
-			require.ErrorContains(t, opensshErr, "cannot be honoured")
-		})
-	}
-}
-
 // TestGeneratedConfigurations compares both ways: what the local reader accepts, ssh
 // reads alike, and what ssh refuses, it refuses too.
 func TestGeneratedConfigurations(t *testing.T) { compareGenerated(t, 400) }

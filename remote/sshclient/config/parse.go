@@ -39,7 +39,7 @@ func (f *files) parse(path, content string, r root, depth int) (parsed []block) 
 		keyword, value := cut(written)
 		problem := ""
 		if keyword != "" && (value == "" || !slices.Contains(ignored(), keyword)) {
-			problem = unsafe(keyword, value)
+			problem = leftToSSH(keyword, value)
 		}
 		switch {
 		case problem != "":
@@ -114,9 +114,9 @@ func cut(line string) (keyword, value string) {
 // withoutSSH ends the error for a line that is left to ssh.
 const withoutSSH = " cannot be honoured without ssh: install the OpenSSH client"
 
-// unsafe is why a line is left to ssh: what the library, or another version of OpenSSH,
+// leftToSSH is what in a line is left to ssh, or empty: what the library, or another version of OpenSSH,
 // reads in another way, and keywords that are not ours.
-func unsafe(keyword, value string) string {
+func leftToSSH(keyword, value string) string {
 	h, ok := honoured()[keyword]
 	bare, _, comment := strings.Cut(value, "#")
 	trimmed := strings.TrimRight(bare, " \t")
