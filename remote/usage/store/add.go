@@ -120,6 +120,11 @@ func (t *tx) eid(eid snapshot.EnvID) any {
 
 // addNames gives ids to names that have none, and returns those of all.
 func (t *tx) addNames(names []string) (map[string]int64, error) {
+	if t.shared { // no other writer removes names that have no rows yet
+		if err := t.run("LOCK TABLE names IN ROW EXCLUSIVE MODE"); err != nil {
+			return nil, err
+		}
+	}
 	slices.Sort(names)
 	return idsOf(t, "names", "name", slices.Compact(names), nameField)
 }

@@ -81,18 +81,6 @@ func (s *Store) connect(url string) error {
 	return nil
 }
 
-func beginOnServer(ctx context.Context, db *sql.DB, options *sql.TxOptions) (*sql.Tx, error) {
-	begun, err := db.BeginTx(ctx, options)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := begun.ExecContext(ctx, serverBegin); err != nil {
-		_ = begun.Rollback() // nothing was done in it
-		return nil, err
-	}
-	return begun, nil
-}
-
 // serverVersion is that of the schema. A database of a higher one is left alone.
 const serverVersion = 1
 
@@ -209,7 +197,7 @@ func (server) saveFacts(t *tx) error {
 	return err
 }
 
-// removeNames lets no row get a name meanwhile: Add has locked the table by its INSERT until it commits.
+// removeNames lets no row get a name meanwhile: addNames has locked the table until its transaction ends.
 func (server) removeNames(ctx context.Context, s *Store) error {
 	err := s.change(ctx, func(t *tx) error {
 		if err := t.run("LOCK TABLE names IN SHARE ROW EXCLUSIVE MODE"); err != nil {

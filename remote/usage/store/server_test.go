@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -42,6 +43,7 @@ func TestServer(t *testing.T) {
 		{"an entry counts once", anEntryCountsOnce},
 		{"two leaders", twoLeaders},
 		{"several writers", severalWriters},
+		{"names that are removed meanwhile", namesRemovedMeanwhile},
 		{"days are sums of hours", daysAreSumsOfHours},
 		{"it is killed", itIsKilled},
 		{"it is cut off", itIsCutOff},
@@ -224,6 +226,33 @@ func itIsKilled(t *testing.T, server *postgresserver.Server) {
 	}
 	require.Equal(t, attached(all...), total(t, s).Total.Attached)
 	t.Logf("%d calls failed", failures)
+}
+
+// Another controller removes the names that an entry has: it waits for that, and adds them again.
+func namesRemovedMeanwhile(t *testing.T, server *postgresserver.Server) {
+	s := open(t, server, options())
+	first, second := entryOf(firstHour, 1), entryOf(firstHour, 1)
+	for _, e := range []*usage.Entry{first, second} { // names that other tests don't have
+		e.Batch = usage.Batch{Sums: map[usage.SumKey]usage.Sum{{Kind: usage.ByUser, Hour: firstHour, Name: "removed"}: {Peak: 1}}}
+	}
+	require.NoError(t, s.Add(t.Context(), first))
+	db, err := sql.Open("pgx", server.URL())
+	require.NoError(t, err)
+	defer db.Close()
+	remover, err := db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer func() { _ = remover.Rollback() }() // it was committed
+	_, err = remover.Exec("LOCK TABLE genv_usage.names IN SHARE ROW EXCLUSIVE MODE; DELETE FROM genv_usage.names WHERE name = 'removed'")
+	require.NoError(t, err)
+	added := make(chan error, 1)
+	go func() { added <- s.Add(t.Context(), second) }()
+	require.Eventually(t, func() bool {
+		var waiting int
+		return db.QueryRow("SELECT count(*) FROM pg_locks WHERE NOT granted").Scan(&waiting) == nil && waiting > 0
+	}, 10*time.Second, 10*time.Millisecond)
+	require.NoError(t, remover.Commit())
+	require.NoError(t, <-added)
+	require.Equal(t, "removed", total(t, s).Rows[0].Name)
 }
 
 // Nothing comes back from the server, as when packets are dropped: a call ends in its time, and

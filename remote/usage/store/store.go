@@ -168,18 +168,27 @@ func (s *Store) change(ctx context.Context, f func(*tx) error) error {
 
 // begin begins a transaction. A connection to a server from before may have been lost since.
 func (s *Store) begin(ctx context.Context) (*sql.Tx, error) {
-	options := &sql.TxOptions{ReadOnly: !s.writes}
-	if !s.shared {
-		return s.db.BeginTx(ctx, options)
-	}
-	if !s.writes {
-		options.Isolation = sql.LevelRepeatableRead
-	}
-	begun, err := beginOnServer(ctx, s.db, options)
-	if connecting := new(pgconn.ConnectError); err != nil && ctx.Err() == nil && !errors.As(err, &connecting) {
-		begun, err = beginOnServer(ctx, s.db, options)
+	begun, err := s.beginOnce(ctx)
+	if connecting := new(pgconn.ConnectError); s.shared && err != nil && ctx.Err() == nil && !errors.As(err, &connecting) {
+		begun, err = s.beginOnce(ctx)
 	}
 	return begun, err
+}
+
+func (s *Store) beginOnce(ctx context.Context) (*sql.Tx, error) {
+	options := &sql.TxOptions{ReadOnly: !s.writes}
+	if s.shared && !s.writes {
+		options.Isolation = sql.LevelRepeatableRead
+	}
+	begun, err := s.db.BeginTx(ctx, options)
+	if err != nil || !s.shared {
+		return begun, err
+	}
+	if _, err := begun.ExecContext(ctx, serverBegin); err != nil {
+		_ = begun.Rollback() // nothing was done in it
+		return nil, err
+	}
+	return begun, nil
 }
 
 // each does something in one transaction after the other, until nothing is to be done.
