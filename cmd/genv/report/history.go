@@ -108,7 +108,10 @@ func (k *keeper) keep(dir string) *enforcement.History {
 		return k.open(place, to)
 	}
 	read := func() (usage.Store, error) { return store.OpenToRead(context.Background(), place, k.options) }
-	return &enforcement.History{Recorder: usage.StartRecorder(options), Reader: func(groups func() map[string][]string) *report.Reader { return k.reader(read, groups) }}
+	return &enforcement.History{
+		Recorder: usage.StartRecorder(options),
+		Reader:   func(groups func() map[string][]string) *report.Reader { return k.reader(read, groups) },
+	}
 }
 
 // open opens a database. A file that is damaged is moved aside.
@@ -131,9 +134,10 @@ func (k *keeper) open(place string, options store.Options) (usage.Store, error) 
 
 // reader reads a history for viewers. groups are the users of the policy's groups.
 func (k *keeper) reader(open func() (usage.Store, error), groups func() map[string][]string) *report.Reader {
-	return report.NewReader(report.ReaderOptions{Open: open, Now: k.program.Now, In: time.Local, Groups: func(ctx context.Context, users []string) func(string) []string {
-		return groupsOf(ctx, groups(), users)
-	}})
+	return report.NewReader(report.ReaderOptions{
+		Open: open, Now: k.program.Now, In: time.Local,
+		Groups: func(ctx context.Context, users []string) func(string) []string { return groupsOf(ctx, groups(), users) },
+	})
 }
 
 // moveAside gives a damaged database another name.

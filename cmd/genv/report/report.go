@@ -55,7 +55,9 @@ func (p *program) report(c *cli.Context) error {
 		return err
 	}
 	defer s.Close()
-	d, err := report.Read(c.Context, s, r.query, time.Local, func(ctx context.Context, users []string) func(string) []string { return groupsOf(ctx, groups, users) })
+	d, err := report.Read(c.Context, s, r.query, time.Local, func(ctx context.Context, users []string) func(string) []string {
+		return groupsOf(ctx, groups, users)
+	})
 	if err != nil {
 		return fmt.Errorf("the usage history: %w", err)
 	}

@@ -31,12 +31,15 @@ func (t *tx) isNew(id string) (isNew bool, err error) {
 	if !t.shared || id == "" {
 		return true, nil
 	}
-	err = t.rows([]any{&id}, func() { isNew = true }, "INSERT INTO entries ({fleet,}id) VALUES ({id,}$1) ON CONFLICT DO NOTHING RETURNING id", id)
+	err = t.rows([]any{&id}, func() { isNew = true },
+		"INSERT INTO entries ({fleet,}id) VALUES ({id,}$1) ON CONFLICT DO NOTHING RETURNING id", id)
 	return isNew, err
 }
 
 // device is a row of devices: a host, an index and a model. Hosts and models are names.
 type device [3]int64
+
+func (d *device) fields() []any { return []any{&d[0], &d[1], &d[2]} }
 
 // addBatch adds rows and sums. What is earlier than the rows of days and the sums of months that are written
 // is added to those, too.
@@ -53,7 +56,7 @@ func (t *tx) addBatch(b *usage.Batch) error {
 		devices = append(devices, deviceOf(&key))
 	}
 	slices.SortFunc(devices, func(a, b device) int { return slices.Compare(a[:], b[:]) })
-	ids, err := idsOf(t, "devices", "host, device, model", slices.Compact(devices), func(d *device) []any { return []any{&d[0], &d[1], &d[2]} })
+	ids, err := idsOf(t, "devices", "host, device, model", slices.Compact(devices), (*device).fields)
 	if err != nil {
 		return err
 	}
@@ -146,7 +149,8 @@ func idsOf[Row comparable](t *tx, in, columns string, rows []Row, fields func(*R
 	}
 	for chunk := range slices.Chunk(missing, maxRows) {
 		list := listOf(chunk, fields)
-		if err := t.run("INSERT INTO "+in+" ("+columns+") "+list.text.String()+" ON CONFLICT DO NOTHING", list.args...); err != nil {
+		err := t.run("INSERT INTO "+in+" ("+columns+") "+list.text.String()+" ON CONFLICT DO NOTHING", list.args...)
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -232,8 +236,8 @@ func (t *tx) addMark(e *usage.Entry) error {
 
 func (t *tx) addGaps(gaps []usage.Gap) error {
 	for _, gap := range gaps {
-		err := t.run("INSERT INTO gaps ({fleet,}{part,}since, until) VALUES ({id,}{'',}$1, $2) ON CONFLICT ({fleet,}{part,}since) DO UPDATE SET until = {greatest}(gaps.until, excluded.until)",
-			gap.Since, gap.Until)
+		err := t.run("INSERT INTO gaps ({fleet,}{part,}since, until) VALUES ({id,}{'',}$1, $2) "+
+			"ON CONFLICT ({fleet,}{part,}since) DO UPDATE SET until = {greatest}(gaps.until, excluded.until)", gap.Since, gap.Until)
 		if err != nil {
 			return err
 		}

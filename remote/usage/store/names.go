@@ -32,9 +32,11 @@ func (t *tx) extent(users []string) (rows, first, last int64, err error) {
 	}
 	var all []string
 	for _, in := range t.tables() {
-		all = append(all, fmt.Sprintf("SELECT r.start FROM %s r WHERE {fleet}%s AND r.%s IN (%s)", in.name, in.kind(usage.ByUser), in.user, of.text.String()))
+		all = append(all, fmt.Sprintf("SELECT r.start FROM %s r WHERE {fleet}%s AND r.%s IN (%s)",
+			in.name, in.kind(usage.ByUser), in.user, of.text.String()))
 	}
-	err = t.row("SELECT count(*), coalesce(min(start), 0), coalesce(max(start), 0) FROM ("+strings.Join(all, " UNION ALL ")+") r").Scan(&rows, &first, &last)
+	query := "SELECT count(*), coalesce(min(start), 0), coalesce(max(start), 0) FROM (" + strings.Join(all, " UNION ALL ") + ") r"
+	err = t.row(query).Scan(&rows, &first, &last)
 	return rows, first, last, err
 }
 
@@ -101,9 +103,10 @@ func (t *tx) rename(names map[string]string, since, until int64) error {
 		of := fmt.Sprintf("{fleet}%s AND r.start >= %d AND r.start < %d", in.kind(usage.ByUser), since, until)
 		keys := strings.ReplaceAll("r."+strings.ReplaceAll(in.keys, ", ", ", r."), "r."+in.user, "renamed.next")
 		// SQLite reads the first one of a CROSS JOIN once, and not once for each user.
-		err := t.run(renamed + in.upsert(in.selected(keys, fmt.Sprintf("%s r CROSS JOIN renamed WHERE renamed.former = r.%s AND %s", in.name, in.user, of))))
+		from := fmt.Sprintf("%s r CROSS JOIN renamed WHERE renamed.former = r.%s AND %s", in.name, in.user, of)
+		err := t.run(renamed + in.upsert(in.selected(keys, from)))
 		if err == nil {
-			err = t.run(renamed + fmt.Sprintf("DELETE FROM %s AS r WHERE %s AND r.%s IN (SELECT former FROM renamed)", in.name, of, in.user))
+			err = t.run(fmt.Sprintf("%sDELETE FROM %s AS r WHERE %s AND r.%s IN (SELECT former FROM renamed)", renamed, in.name, of, in.user))
 		}
 		if err != nil {
 			return err
@@ -130,8 +133,8 @@ func (t *tx) usePseudonyms(now time.Time) (done bool, err error) {
 		return false, nil
 	}
 	const during = " r WHERE {fleet} AND r.kind = $1 AND r.start >= $2 AND r.start < $3"
-	first, found, err := t.number("SELECT min(start) FROM (SELECT min(r.start) AS start FROM hour_sums"+during+" UNION ALL SELECT min(r.start) AS start FROM day_sums"+during+") f",
-		int64(usage.ByUser), t.nameless, before)
+	first, found, err := t.number("SELECT min(start) FROM (SELECT min(r.start) AS start FROM hour_sums"+during+
+		" UNION ALL SELECT min(r.start) AS start FROM day_sums"+during+") f", int64(usage.ByUser), t.nameless, before)
 	if err != nil || !found {
 		return false, err
 	}
@@ -142,7 +145,8 @@ func (t *tx) usePseudonyms(now time.Time) (done bool, err error) {
 		if pseudonym := valid(t.options.Pseudonyms.Of(user)); pseudonym != user {
 			names[user] = pseudonym
 		}
-	}, "SELECT name FROM names WHERE id IN (SELECT r.name FROM hour_sums"+during+" UNION SELECT r.name FROM day_sums"+during+")", int64(usage.ByUser), day, next)
+	}, "SELECT name FROM names WHERE id IN (SELECT r.name FROM hour_sums"+during+
+		" UNION SELECT r.name FROM day_sums"+during+")", int64(usage.ByUser), day, next)
 	if err != nil {
 		return false, err
 	}

@@ -16,7 +16,9 @@ import (
 //	{least}, {greatest}
 
 // fileWords are those of SQLite.
-var fileWords = strings.NewReplacer("{fleet}", "true", "{fleet,}", "", "{id,}", "", "{part}", "", "{part,}", "", "{'',}", "", "{least}", "min", "{greatest}", "max")
+var fileWords = strings.NewReplacer(
+	"{fleet}", "true", "{fleet,}", "", "{id,}", "", "{part}", "", "{part,}", "", "{'',}", "", "{least}", "min", "{greatest}", "max",
+)
 
 // serverWords are those of PostgreSQL.
 func serverWords(fleet int64) *strings.Replacer {
@@ -103,8 +105,8 @@ func (t *table) upsert(rows string) string {
 		t.name, t.keys, strings.Join(added, ", "), rows, t.keys, set.String()[2:])
 }
 
-// selected are sums of rows r, for upsert. values are those for the keys, separated as these are; one that is a number isn't a
-// column, by which rows can be grouped.
+// selected are sums of rows r, for upsert. values are those for the keys, separated as these are; rows can't be
+// grouped by one that is a number.
 func (t *table) selected(values, from string) string {
 	var by []string
 	for value := range strings.SplitSeq(values, ", ") {

@@ -64,7 +64,8 @@ func (t *tx) rollUp() (done bool, err error) {
 		return false, nil
 	}
 	t.days = next
-	return true, t.run(dayRows.upsert(dayRows.selected(fmt.Sprintf(`%d, r.device, r."user", r.eid`, day), fmt.Sprintf("hours r WHERE {fleet} AND r.start >= %d AND r.start < %d", day, next))))
+	of := fmt.Sprintf("hours r WHERE {fleet} AND r.start >= %d AND r.start < %d", day, next)
+	return true, t.run(dayRows.upsert(dayRows.selected(fmt.Sprintf(`%d, r.device, r."user", r.eid`, day), of)))
 }
 
 // rollUpMonth writes the sums of one month that has ended, if there is one.
@@ -93,7 +94,8 @@ func (t *tx) sumMonth(month int64) error {
 	if err := t.remove(&monthSums, month); err != nil {
 		return err
 	}
-	of := fmt.Sprintf("day_sums r WHERE {fleet}%s AND r.start >= %d AND r.start < %d", daySums.kind(allKinds()...), month, usage.NextMonth(month, t.options.In))
+	of := fmt.Sprintf("day_sums r WHERE {fleet}%s AND r.start >= %d AND r.start < %d",
+		daySums.kind(allKinds()...), month, usage.NextMonth(month, t.options.In))
 	return t.run(monthSums.upsert(monthSums.selected(fmt.Sprintf("r.kind, %d, r.name", month), of)))
 }
 
