@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -100,41 +101,35 @@ func (e *Election) checks(otherActs bool, now time.Time) []doctor.Check {
 	if e.Err != nil {
 		return list
 	}
+	leader, standbys, lost := e.controllers()
 	list = append(list, e.checkLeader(otherActs, now))
-	standbys := e.with(func(r *election.Registration) bool { return !r.Lost && !e.isLeader(r) })
 	for _, r := range standbys {
-		list = append(list, e.checkStandby(r, now))
+		list = append(list, checkStandby(r, cmp.Or(leader, new(election.Registration)), now))
 	}
 	if e.Leader != nil && len(standbys) == 0 {
 		list = append(list, doctor.Problem(standbyRow, "no-standby", "there is no standby: if the leader fails, nothing is enforced"))
 	}
-	for _, r := range e.with(func(r *election.Registration) bool { return r.Lost && !e.isLeader(r) }) {
+	for _, r := range lost {
 		list = append(list, doctor.Problem(lostRow, "controller-lost", "%s is lost: it was killed, or can't reach etcd", quoted(r.Name)).
 			Next("look at `systemctl status genv-controller` on "+orItsHost(r)))
 	}
 	return list
 }
 
-func (e *Election) isLeader(r *election.Registration) bool {
-	return e.Leader != nil && r.Candidate == e.Leader.Candidate
-}
-
-// with are the registered controllers that pass a test.
-func (e *Election) with(test func(r *election.Registration) bool) (list []*election.Registration) {
+// controllers are the registration of the leader, which is nil if it leads before it is registered or is of
+// another version, those of standbys, and those that are lost.
+func (e *Election) controllers() (leader *election.Registration, standbys, lost []*election.Registration) {
 	for i := range e.Registered {
-		if test(&e.Registered[i]) {
-			list = append(list, &e.Registered[i])
+		switch r := &e.Registered[i]; {
+		case e.Leader != nil && r.Candidate == e.Leader.Candidate:
+			leader = r
+		case r.Lost:
+			lost = append(lost, r)
+		default:
+			standbys = append(standbys, r)
 		}
 	}
-	return list
-}
-
-// leader is the registration of the leader; nil if it leads before it is registered, or is of another version.
-func (e *Election) leader() *election.Registration {
-	if list := e.with(e.isLeader); len(list) > 0 {
-		return list[0]
-	}
-	return nil
+	return leader, standbys, lost
 }
 
 func (e *Election) checkEtcd() doctor.Check {
@@ -158,10 +153,11 @@ func (e *Election) freeSpace() string {
 }
 
 func (e *Election) checkLeader(otherActs bool, now time.Time) doctor.Check {
+	r, standbys, _ := e.controllers()
 	if e.Leader == nil {
-		return e.vacancy(otherActs)
+		return vacancy(otherActs, len(standbys) > 0)
 	}
-	seen, r := fmt.Sprintf("%s leads since %s, with epoch %d", quoted(e.Leader.Name), e.Leader.Since.UTC().Format(time.RFC3339), e.Epoch), e.leader()
+	seen := fmt.Sprintf("%s leads since %s, with epoch %d", quoted(e.Leader.Name), e.Leader.Since.UTC().Format(time.RFC3339), e.Epoch)
 	if r == nil {
 		return doctor.Good(leaderRow, "%s", seen)
 	}
@@ -175,38 +171,38 @@ func (e *Election) checkLeader(otherActs bool, now time.Time) doctor.Check {
 		doctor.If(none && now.Sub(e.Leader.Since) > limit, "leader-late", "the leader has not completed a cycle since it became the leader").Next(look),
 		doctor.If(!none && age > limit, "leader-late", "the last cycle of the leader ended %s", ago(r.Cycled, now)).Next(look),
 		doctor.If(!none && -age > aheadAfter, "leader-clock", "the clock of the leader is ahead of this one by more than 2 minutes, so whether its cycles are late isn't known").Next(look),
-		e.checkReach(r),
+		checkReach(r, standbys),
 		doctor.If(true, "", "%s; %s; %s", seen, about(r, now), memory))
 }
 
 // vacancy says that no controller leads, and what helps.
-func (e *Election) vacancy(otherActs bool) doctor.Check {
+func vacancy(otherActs, standby bool) doctor.Check {
 	const vacant = "no controller leads, so nothing is enforced"
-	standbys := e.with(func(r *election.Registration) bool { return !r.Lost })
 	return doctor.First(leaderRow,
 		doctor.If(otherActs, "no-leader", "no controller of this election leads, so nothing is enforced except by the controllers that act on hosts by another right").
 			Next("first decide which controllers are to act: hosts on which another one acts refuse those of this election"),
-		doctor.If(len(standbys) > 0, "no-leader", vacant).
+		doctor.If(standby, "no-leader", vacant).
 			Next("wait for half a minute: a standby takes over; if none does, look at `journalctl -u genv-controller` on their machines"),
 		doctor.If(true, "no-leader", vacant))
 }
 
 // checkReach says that the leader reaches less than half of its hosts, if a standby reaches more:
 // hosts that are down aren't a reason to change the leader.
-func (e *Election) checkReach(r *election.Registration) doctor.Check {
+func checkReach(r *election.Registration, standbys []*election.Registration) doctor.Check {
 	if r.Answered == nil || *r.Answered*2 >= r.Hosts {
 		return doctor.Check{}
 	}
-	for _, o := range e.with(func(o *election.Registration) bool { return !o.Lost && o.Answered != nil && *o.Answered > *r.Answered }) {
-		return doctor.Problem(leaderRow, "leader-reaches-few", "only %d of %d hosts answer the leader, and %d answer %s", *r.Answered, r.Hosts, *o.Answered, quoted(o.Name)).
-			Next("if `journalctl -u genv-controller` on " + orItsHost(r) + " says that it can't connect to them, stop it: `systemctl stop genv-controller` there; the standby reaches them")
+	at := slices.IndexFunc(standbys, func(o *election.Registration) bool { return o.Answered != nil && *o.Answered > *r.Answered })
+	if at < 0 {
+		return doctor.Check{}
 	}
-	return doctor.Check{}
+	o := standbys[at]
+	return doctor.Problem(leaderRow, "leader-reaches-few", "only %d of %d hosts answer the leader, and %d answer %s", *r.Answered, r.Hosts, *o.Answered, quoted(o.Name)).
+		Next("if `journalctl -u genv-controller` on " + orItsHost(r) + " says that it can't connect to them, stop it: `systemctl stop genv-controller` there; the standby reaches them")
 }
 
 // checkStandby says whether a standby would enforce something else than the leader.
-func (e *Election) checkStandby(r *election.Registration, now time.Time) doctor.Check {
-	leader := cmp.Or(e.leader(), new(election.Registration))
+func checkStandby(r, leader *election.Registration, now time.Time) doctor.Check {
 	differ := func(own, leads, what, that, file string) doctor.Check {
 		return doctor.If(own != "" && leads != "" && own != leads, "standby-differs", "%s has %s than the leader: if it leads, it enforces %s", quoted(r.Name), what, that).
 			Next("use the same " + file + ", then `systemctl reload genv-controller` on " + orItsHost(r))
