@@ -58,7 +58,7 @@ func TestUnattachedDevicesAndCaps(t *testing.T) {
 	}
 }
 
-// What is said to users is 1.4.3's line; how many devices are attached is beside it.
+// What is said to users is 1.4.3's line; how many devices are attached is added to it.
 func TestHowManyDevicesAreAttached(t *testing.T) {
 	one := 1
 	cluster := parseCluster(t, "a | env 1 alice u1001 | dev 0 1@01 | dev 1 1@02\nb | env 1 alice u1001 | dev 0 | dev 1 | proc 5 1 u1001 0:1 1:1")

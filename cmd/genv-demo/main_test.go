@@ -196,7 +196,7 @@ func TestWrongUsage(t *testing.T) {
 	require.Equal(t, exitUsage, code)
 }
 
-// The example of a hosts file works as it stands with the demo's fleet.
+// The example of a hosts file works unchanged with the demo's fleet.
 func TestTheExampleDescribesTheDemosHosts(t *testing.T) {
 	hosts, err := inventory.Load(inventory.Selection{Hosts: []string{"../../hosts.example.yaml"}}, func(path string) (io.ReadCloser, error) { return os.Open(path) })
 	require.NoError(t, err)

@@ -60,7 +60,7 @@ func TestRelieve(t *testing.T) {
 		name      string
 		processes string // PID STARTED MIB, separated by commas; MIB -1 is unknown
 		capacity  int64  // in MiB
-		dealt     snapshot.PID
+		pending   snapshot.PID
 		want      string
 	}{
 		{"within the capacity", "1 user 10, 2 user 20", 30, 0, ""},
@@ -91,7 +91,7 @@ func TestRelieve(t *testing.T) {
 			}
 			usages := c.Usages(0)
 			var ended []string
-			proved, unproved := usages.Relieve(row.capacity<<20, func(p *snapshot.Process) bool { return p.PID == row.dealt })
+			proved, unproved := usages.Relieve(row.capacity<<20, func(p *snapshot.Process) bool { return p.PID == row.pending })
 			for _, p := range slices.Concat(unproved.Ending, proved.Ending) {
 				ended = append(ended, fmt.Sprint(p.PID))
 			}

@@ -47,13 +47,13 @@ type Excess struct {
 }
 
 // Relieve chooses the processes that end so that the others use at most capacity together.
-// Those that end anyway, or that can't be ended, are among them: dealt says which. No
+// Those that end anyway, or that can't be ended, are among them: pending says which. No
 // other process ends in their place.
 //
 // Any user may start a container for an environment of another one. So the processes that
 // no user is proved to have started end first, for what all use together, and the others
 // only for what they use alone.
-func (u Usages) Relieve(capacity int64, dealt func(*snapshot.Process) bool) (proved, unproved Excess) {
+func (u Usages) Relieve(capacity int64, pending func(*snapshot.Process) bool) (proved, unproved Excess) {
 	var own, others Usages
 	for _, x := range u {
 		unproved.Used += x.Bytes
@@ -65,10 +65,10 @@ func (u Usages) Relieve(capacity int64, dealt func(*snapshot.Process) bool) (pro
 		proved.Used += x.Bytes
 	}
 	if proved.Used > capacity {
-		proved.Ending = own.free(proved.Used-capacity, dealt)
+		proved.Ending = own.free(proved.Used-capacity, pending)
 	}
 	if unproved.Used > capacity {
-		unproved.Ending = others.free(unproved.Used-capacity, dealt)
+		unproved.Ending = others.free(unproved.Used-capacity, pending)
 	}
 	return proved, unproved
 }
@@ -88,14 +88,14 @@ func (e Excess) Container() (id string, info *snapshot.ContainerInfo) {
 	return id, info
 }
 
-// free chooses processes that free excess bytes together. What is dealt with counts as
+// free chooses processes that free excess bytes together. What is pending counts as
 // freed. Then goes the smallest process that alone frees enough; while none does, the
 // largest. Ties go to the higher PID, which is most often the younger process.
-func (u Usages) free(excess int64, dealt func(*snapshot.Process) bool) []*snapshot.Process {
+func (u Usages) free(excess int64, pending func(*snapshot.Process) bool) []*snapshot.Process {
 	var ended []*snapshot.Process
 	var rest Usages
 	for _, x := range u {
-		if dealt(x.Process) {
+		if pending(x.Process) {
 			excess -= x.Bytes
 			ended = append(ended, x.Process)
 		} else {

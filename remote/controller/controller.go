@@ -76,8 +76,8 @@ type state struct {
 	between  between
 	operated int // actions of operators so far
 
-	guards guardTracker
-	unsaid []enforce.Event // about guards, in cycles that didn't count
+	guards        guardTracker
+	pendingEvents []enforce.Event // about guards, in cycles that didn't count
 }
 
 // takeOver continues with the memory and the reports under way of another controller,
@@ -125,7 +125,7 @@ func (c *Controller) begin(ctx context.Context, number int) Cycle {
 	policy := c.Memory.Operator.Policy(c.Policy, now)
 	cycle.Plan, next.Rules, events = enforce.Judge(policy, cycle.Cluster, c.Memory.Rules, now)
 	c.planGuards(&cycle, policy, now)
-	events = slices.Concat(c.unsaid, ended, events)
+	events = slices.Concat(c.pendingEvents, ended, events)
 	for _, d := range fleet.disputes {
 		cycle.Plan.Notes = append(cycle.Plan.Notes, d.Note)
 		if d.isNew {
@@ -187,7 +187,7 @@ func (c *Controller) collect(ctx context.Context, link *asked) snapshot.Cluster 
 // ActUnrecorded the reports are sent anyway.
 func (c *Controller) act(ctx context.Context, cycle *Cycle, next FleetMemory, events []enforce.Event) {
 	if c.Standby {
-		c.Memory, c.unsaid = next, nil
+		c.Memory, c.pendingEvents = next, nil
 		c.emit(cycle, events)
 		return
 	}
@@ -199,7 +199,7 @@ func (c *Controller) act(ctx context.Context, cycle *Cycle, next FleetMemory, ev
 		record.notSent(cycle, items)
 		return
 	}
-	c.Memory, c.unsaved, c.unsaid = next, true, nil
+	c.Memory, c.unsaved, c.pendingEvents = next, true, nil
 	now := c.Now()
 	notifications := notificationsFor(cycle.Cluster, events, now)
 	nameDecisions(notifications, visits, now)

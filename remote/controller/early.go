@@ -89,9 +89,9 @@ func (c *Controller) early(ctx context.Context, looks []wake.Look) {
 	}
 	shown := *cycle
 	shown.Start = now
-	unsaid := c.unsaid // in a full cycle
+	pendingEvents := c.pendingEvents // in a full cycle
 	c.act(ctx, &shown, next, judged.Events)
-	c.unsaid = unsaid
+	c.pendingEvents = pendingEvents
 }
 
 // earlyCycle is the last cycle with new snapshots of the hosts that woke, and these hosts.

@@ -8,19 +8,19 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// planGuards decides what the kernel guards are asked. Events wait in unsaid.
+// planGuards decides what the kernel guards are asked. Events wait in pendingEvents.
 func (c *Controller) planGuards(cycle *Cycle, policy enforce.Policy, now time.Time) {
 	fleet := guardFleet{Cluster: cycle.Cluster, Answered: cycle.answered, About: c.Link.About}
 	options := guardOptions{
 		ID: cmp.Or(c.ID, c.run), By: cmp.Or(c.By, "genv remote enforce"), Interval: c.interval, DryRun: c.DryRun, Now: now,
 	}
 	asks, events := c.guards.Plan(policy, fleet, c.Memory.Guards, options)
-	c.unsaid = append(c.unsaid, events...)
-	cycle.guards, c.unsaid = asks, c.unsaid[max(0, len(c.unsaid)-maxUnsaid):]
+	c.pendingEvents = append(c.pendingEvents, events...)
+	cycle.guards, c.pendingEvents = asks, c.pendingEvents[max(0, len(c.pendingEvents)-maxPendingEvents):]
 }
 
-// maxUnsaid is how many events wait for a cycle that can be recorded.
-const maxUnsaid = 256
+// maxPendingEvents is how many events wait for a cycle that can be recorded.
+const maxPendingEvents = 256
 
 // withGuards adds what guards are asked to the visits.
 func withGuards(visits map[snapshot.Hostname]*visit, asks []*guardAsk) {

@@ -146,7 +146,7 @@ func (s *Schedule) stepForReports(c *Controller, until time.Time) {
 	}
 }
 
-// longestReports is how long reports may take: the grace of their processes, and what hosts need beside it.
+// longestReports is how long reports may take: the grace of their processes, and what hosts need in addition.
 const longestReports = 2 * agent.MaxGrace
 
 // stepUntil is Step for a wait until t, also if that is over.

@@ -16,7 +16,7 @@ const pseudonymPrefix = "user:"
 // Forgotten is the user who has what forgotten users had.
 const Forgotten snapshot.Username = pseudonymPrefix + "forgotten"
 
-// Pseudonym is the name that stands for a user: with the same key always the same one. With the
+// Pseudonym is the name that replaces a user's: with the same key always the same one. With the
 // key the user can be found out, and without it not. Names that are not those of one user stay.
 func Pseudonym(key []byte, user string) string {
 	if !IsNamed(user) {
@@ -27,7 +27,7 @@ func Pseudonym(key []byte, user string) string {
 	return pseudonymPrefix + hex.EncodeToString(sum.Sum(nil)[:6])
 }
 
-// IsPseudonym reports whether a name stands for a user, or users, whose names are not kept.
+// IsPseudonym reports whether a name replaces that of a user, or of users, for privacy.
 func IsPseudonym(user string) bool { return strings.HasPrefix(user, pseudonymPrefix) }
 
 // IsNamed reports whether a name is that of one user.

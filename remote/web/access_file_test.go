@@ -99,7 +99,7 @@ func TestCertificates(t *testing.T) {
 	require.ErrorContains(t, err, "private key does not match")
 }
 
-// TestFIFO: reading a file that is a FIFO doesn't wait for somebody who writes to it.
+// TestFIFO: reading a file that is a FIFO doesn't wait for a writer.
 func TestFIFO(t *testing.T) {
 	const config = `tls_server_config:
   cert_file: cert
@@ -133,7 +133,7 @@ func TestFIFO(t *testing.T) {
 	}
 }
 
-// TestWeakerFiles: a listener that was opened for other machines isn't opened to everybody by a change.
+// TestWeakerFiles: a listener that was opened for other machines isn't opened to all by a change.
 func TestWeakerFiles(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
 	writePair(t, dir, 1, now)

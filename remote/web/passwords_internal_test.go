@@ -134,7 +134,7 @@ func TestRemembered(t *testing.T) {
 	require.Empty(t, f.turns.clients, "nothing is kept of those who are gone")
 }
 
-// TestTurns: whoever tries passwords, and as many at a time as possible, delays nobody at another
+// TestTurns: whoever tries passwords, and as many at a time as possible, delays no one at another
 // address by more than the check that runs, and is refused when too many wait.
 func TestTurns(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "web.yml")

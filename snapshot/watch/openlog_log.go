@@ -20,13 +20,13 @@ type OpenLog struct {
 
 	mu      sync.Mutex
 	content openLogContent
-	unsaid  map[snapshot.PID]bool // are not in the file yet
+	pending map[snapshot.PID]bool // are not in the file yet
 }
 
 // NewOpenLog is an OpenLog in root's run folder.
 func NewOpenLog(dir string) *OpenLog {
 	return &OpenLog{
-		dir: dir, added: make(chan struct{}, 1), unsaid: map[snapshot.PID]bool{},
+		dir: dir, added: make(chan struct{}, 1), pending: map[snapshot.PID]bool{},
 		content: openLogContent{Schema: schema, Epoch: rand.Text(), PIDs: []snapshot.PID{}},
 	}
 }
@@ -34,17 +34,17 @@ func NewOpenLog(dir string) *OpenLog {
 // Add notes that a process opened a device, 0 for one that is not known. It never blocks.
 func (l *OpenLog) Add(pid snapshot.PID) {
 	l.mu.Lock()
-	if l.unsaid[pid] {
+	if l.pending[pid] {
 		l.mu.Unlock()
 		return
 	}
 	c := &l.content
 	c.Last++
 	if c.PIDs = append(c.PIDs, pid); len(c.PIDs) > most {
-		delete(l.unsaid, c.PIDs[0])
+		delete(l.pending, c.PIDs[0])
 		c.PIDs = slices.Delete(c.PIDs, 0, 1)
 	}
-	l.unsaid[pid] = true
+	l.pending[pid] = true
 	l.mu.Unlock()
 	select {
 	case l.added <- struct{}{}:
@@ -79,7 +79,7 @@ func (l *OpenLog) write() error {
 	l.mu.Lock()
 	now := l.content
 	now.PIDs = slices.Clone(now.PIDs)
-	clear(l.unsaid)
+	clear(l.pending)
 	l.mu.Unlock()
 	return openLogFile.Write(l.dir, now)
 }

@@ -65,7 +65,7 @@ func TestTooMany(t *testing.T) {
 	for pid := range snapshot.PID(10000) {
 		l.Add(4190000 + pid)
 	}
-	require.LessOrEqual(t, len(l.unsaid), most)
+	require.LessOrEqual(t, len(l.pending), most)
 	add(t, l, 7)
 	info, err := os.Stat(filepath.Join(dir, OpenLogFile))
 	require.NoError(t, err)

@@ -14,8 +14,8 @@ import (
 const (
 	margin     = 3
 	gap        = 2
-	textIndent = 10  // of a text that has no room beside its name
-	leastRoom  = 30  // for a text beside its name
+	textIndent = 10  // of a text that has no room next to its name
+	leastRoom  = 30  // for a text next to its name
 	mostWidth  = 120 // longer lines are hard to read
 )
 

@@ -21,7 +21,7 @@ var removed = map[string]string{
 }
 
 // tryPolicy is how to see what another policy would do.
-const tryPolicy = "run genv remote enforce --dry-run --policy FILE beside the controller (docs/policy.md)"
+const tryPolicy = "run genv remote enforce --dry-run --policy FILE alongside the controller (docs/policy.md)"
 
 // Instead says what to use instead of a flag, or a command of `genv remote`, that an earlier version had. It is
 // named as in config.yaml, and the answer is empty for others.

@@ -120,7 +120,7 @@ func (a *application) applies(name string) bool {
 			return false
 		}
 	}
-	// A dry run may run beside a controller, whose log and listeners these are.
+	// A dry run may run alongside a controller, whose log and listeners these are.
 	dryRun := command.Bool(a.context, "dry-run")
 	switch {
 	case command.Has(flag, command.Loop):

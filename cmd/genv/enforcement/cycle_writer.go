@@ -36,7 +36,7 @@ type cycleWriter struct {
 	looked   int // the last cycle whose hosts were looked at
 	findings findings
 	repeats  repeats
-	crowds   crowds
+	limits   rateLimits
 	held     map[string]time.Time // since when safety limits hold actions back, by heldKey
 	intended map[string]bool      // what the last cycle of a dry run left undone
 
@@ -130,7 +130,7 @@ func (w *cycleWriter) finding(e *enforce.Event, now time.Time) {
 		return
 	case earlier && e.Decision == enforce.DecisionHold: // who or what holds it back is said, for all
 		return
-	case w.dated && !earlier && !w.crowds.admit(e.Finding, now):
+	case w.dated && !earlier && !w.limits.admit(e.Finding, now):
 		return
 	case !known.sayAgain(e.Decision, now):
 		return
@@ -220,7 +220,7 @@ func (w *cycleWriter) write(cycle *controller.Cycle, part *election.Shown) error
 	case cycle.DryRun && !cycle.Stopped && !cycle.Standby:
 		w.intentions(cycle)
 	}
-	for _, line := range w.crowds.lines(now) {
+	for _, line := range w.limits.lines(now) {
 		w.note("", line)
 	}
 	for _, line := range overLines(w.over, now) { // after what was done because of them

@@ -139,7 +139,7 @@ func (p *participation) turns() <-chan struct{} {
 	return p.turn
 }
 
-// shown is how the election stands; nil without one.
+// shown is the state of the election; nil without one.
 func (p *participation) shown() *election.Shown {
 	if p == nil {
 		return nil

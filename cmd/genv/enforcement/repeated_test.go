@@ -143,8 +143,8 @@ func TestCrowd(t *testing.T) {
 			require.Equal(t, 99, strings.Count(errs.String(), "Resolved after"))
 			continue
 		}
-		require.Equal(t, 2*crowdShown, strings.Count(outs.String(), "\n"), "of two hours: %s", outs.String())
-		require.Equal(t, 2*crowdShown, strings.Count(errs.String(), "Resolved after"))
+		require.Equal(t, 2*rateShown, strings.Count(outs.String(), "\n"), "of two hours: %s", outs.String())
+		require.Equal(t, 2*rateShown, strings.Count(errs.String(), "Resolved after"))
 		require.Contains(t, errs.String(), "[a] … and 1 more such finding (non-env-processes, user bob); more are counted once in 1h\n")
 		require.Contains(t, errs.String(), "[a] … and 55 more such findings (non-env-processes, user bob) within 1h\n")
 		out, _ := s.cycle(controller.Cycle{}, outside(99, enforce.EventChanged, enforce.DecisionAct), outside(99, enforce.EventDue, enforce.DecisionAct), terminating(99, enforce.StatusTerminated))

@@ -20,7 +20,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Over a real sshd and sudo: a dry run with a new policy runs beside the controller. It records what
+// Over a real sshd and sudo: a dry run with a new policy runs alongside the controller. It records what
 // the policy would do, and takes nothing that is the controller's: neither its state folder, nor its
 // hosts, nor the log and the listeners of config.yaml. The controller goes on acting.
 func TestTryAPolicy(t *testing.T) {

@@ -33,7 +33,7 @@ func readSocket(c *cli.Context, getenv func(string) string, once bool) (Socket, 
 	switch {
 	case given && path == "":
 		return Socket{}, command.UsageError("--socket: write a path, or off")
-	case !given && command.Bool(c, "dry-run"): // it runs beside a controller, whose socket that is
+	case !given && command.Bool(c, "dry-run"): // it runs alongside a controller, which has that socket
 		return Socket{}, nil
 	case !given:
 		path = getenv(socket.Variable)

@@ -57,7 +57,7 @@ func (t *Turn) End(signalled []Process) error {
 	return t.register.update(func(l list, now time.Duration) list { return l.signalled(t.id, signalled, now) })
 }
 
-// short stands for an id of any length; "" for none.
+// short replaces an id of any length; "" for none.
 func short(id string) string {
 	if id == "" {
 		return ""

@@ -128,7 +128,7 @@ func operator(value string) (byte, string) {
 	return 0, value
 }
 
-// expand returns the names that a valid value stands for, in ssh's order.
+// expand returns the names that a valid value means, in ssh's order.
 func (l algorithmList) expand(value string) (names []string) {
 	kind, items := operator(value)
 	listed := strings.Split(items, ",")

@@ -90,7 +90,7 @@ func (g generator) line() string {
 
 var capitals = regexp.MustCompile("[A-Z]{3,}")
 
-// word is what a word in capitals stands for, or the word itself.
+// word is what a word in capitals is replaced with, or the word itself.
 func (g generator) word(word string) string {
 	switch from, ok := words[word]; {
 	case ok:

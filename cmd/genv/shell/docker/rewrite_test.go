@@ -51,7 +51,7 @@ func TestContainersGetTheAttachedDevices(t *testing.T) {
 		"container|create|--gpus|all|cuda":          "container|create|" + gpu + "|" + ids + "|cuda",
 		"-H|tcp://h|--tls|-c|x|run|--gpus|all|cuda": "-H|tcp://h|--tls|-c|x|run|" + gpu + "|" + ids + "|cuda",
 
-		// what stands in the container's command is not docker's
+		// what is in the container's command is not docker's
 		"run|--gpus|all|cuda|sh|--gpus|all|-e|x": "run|" + gpu + "|" + ids + "|cuda|sh|--gpus|all|-e|x",
 		"run|cuda|docker|run|--gpus|all|cuda":    "run|" + ids + "|cuda|docker|run|--gpus|all|cuda",
 		"run|--gpus|all|--|cuda|--gpus":          "run|" + gpu + "|" + ids + "|--|cuda|--gpus",

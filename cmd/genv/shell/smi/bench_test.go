@@ -6,7 +6,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/shell/smi"
 )
 
-// What the shim itself adds to nvidia-smi's own time, beside its start.
+// What the shim itself adds to nvidia-smi's own time, besides its start.
 func BenchmarkTable(b *testing.B) {
 	table, v := sample(b, "table-580-mig.constructed.txt"), view(1, 3)
 	call, _ := smi.Parse(nil)

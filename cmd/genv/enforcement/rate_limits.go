@@ -13,19 +13,19 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// crowds keep findings of one kind that come one after the other, as of a job array that
+// rateLimits keep findings of one kind that come one after the other, as of a job array that
 // starts processes all the time, from filling a screen: the first ones in an hour are
 // printed, and the others are counted. What is done because of them is printed anyway.
-type crowds map[crowdOf]*crowd
+type rateLimits map[rateKey]*rateLimit
 
-// crowdOf is what findings have in common.
-type crowdOf struct {
+// rateKey is what findings have in common.
+type rateKey struct {
 	host snapshot.Hostname
 	user snapshot.Username
 	rule enforce.Rule
 }
 
-type crowd struct {
+type rateLimit struct {
 	since    time.Time // of its first finding in this hour
 	findings int
 	hidden   int // of them, since that was said
@@ -33,23 +33,23 @@ type crowd struct {
 }
 
 const (
-	crowdWindow = time.Hour
-	crowdShown  = 5 // findings that are printed in an hour
+	rateWindow = time.Hour
+	rateShown  = 5 // findings that are printed in an hour
 )
 
 // admit says whether a new finding is to be printed.
-func (l *crowds) admit(f *enforce.Finding, now time.Time) bool {
+func (l *rateLimits) admit(f *enforce.Finding, now time.Time) bool {
 	if *l == nil {
-		*l = make(crowds)
+		*l = make(rateLimits)
 	}
-	of := crowdOf{f.Host, f.User, f.Rule}
+	of := rateKey{f.Host, f.User, f.Rule}
 	c := (*l)[of]
 	if c == nil {
-		c = &crowd{since: now}
+		c = &rateLimit{since: now}
 		(*l)[of] = c
 	}
 	c.findings++
-	if c.findings <= crowdShown {
+	if c.findings <= rateShown {
 		return true
 	}
 	c.hidden++
@@ -57,19 +57,19 @@ func (l *crowds) admit(f *enforce.Finding, now time.Time) bool {
 }
 
 // lines say how many findings were not printed: at first, and when the hour is over.
-func (l crowds) lines(now time.Time) []string {
+func (l rateLimits) lines(now time.Time) []string {
 	var lines []string
-	for _, of := range slices.SortedFunc(maps.Keys(l), compareCrowds) {
+	for _, of := range slices.SortedFunc(maps.Keys(l), compareRateKeys) {
 		c := l[of]
-		ended := now.Sub(c.since) >= crowdWindow
+		ended := now.Sub(c.since) >= rateWindow
 		switch {
 		case c.hidden > 0 && !c.said:
 			lines = append(lines, on(of.host, fmt.Sprintf("… and %s%s; more are counted once in %s",
-				render.Plural(c.hidden, "more such finding"), of.about(), text.FormatDuration(crowdWindow))))
+				render.Plural(c.hidden, "more such finding"), of.about(), text.FormatDuration(rateWindow))))
 			c.hidden, c.said = 0, true
 		case c.hidden > 0 && ended:
 			lines = append(lines, on(of.host, fmt.Sprintf("… and %s%s within %s",
-				render.Plural(c.hidden, "more such finding"), of.about(), text.FormatDuration(crowdWindow))))
+				render.Plural(c.hidden, "more such finding"), of.about(), text.FormatDuration(rateWindow))))
 		}
 		if ended {
 			delete(l, of)
@@ -78,7 +78,7 @@ func (l crowds) lines(now time.Time) []string {
 	return lines
 }
 
-func (of crowdOf) about() string {
+func (of rateKey) about() string {
 	about := " (" + string(of.rule)
 	if of.user != "" {
 		about += ", user " + text.Shown(string(of.user))
@@ -86,6 +86,6 @@ func (of crowdOf) about() string {
 	return about + ")"
 }
 
-func compareCrowds(a, b crowdOf) int {
+func compareRateKeys(a, b rateKey) int {
 	return cmp.Or(cmp.Compare(a.host, b.host), cmp.Compare(a.user, b.user), cmp.Compare(a.rule, b.rule))
 }
