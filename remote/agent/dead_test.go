@@ -15,8 +15,6 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/sshclient"
-	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
-	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 )
 
 // TestSoakDeadHosts measures what a thousand dead hosts cost the controller in
@@ -57,34 +55,6 @@ func TestSoakDeadHosts(t *testing.T) {
 			runtime.ReadMemStats(&m)
 			t.Logf("%.2f %% of a core, %d goroutines, %d MiB of stacks, %d MiB of heap", 100*share, runtime.NumGoroutine(), m.StackInuse>>20, m.HeapInuse>>20)
 		})
-	}
-}
-
-// TestSoakComingBack measures how soon a host is back over real SSH, without
-// limits; TestComingBack has them, in a time of its own.
-func TestSoakComingBack(t *testing.T) {
-	if os.Getenv("GENV_SOAK") == "" {
-		t.Skip("this measures times: make soak")
-	}
-	f := startFleet(t, 5*time.Second, genvhost.New(busy(1)))
-	answers := func() bool {
-		_, err := f.streams.Snapshot(t.Context(), f.hosts[0])
-		return err == nil
-	}
-	for _, outage := range []time.Duration{time.Second, 3 * time.Second, 10 * time.Second, 30 * time.Second, 150 * time.Second} {
-		for ; !answers(); time.Sleep(time.Second) {
-		}
-		require.NoError(t, f.Hosts()[0].Inject(inprocess.Down()))
-		f.client.Disconnect(f.hosts[0])
-		require.Eventually(t, func() bool { return !answers() }, time.Minute, time.Second/10)
-		for begun := time.Now(); time.Since(begun) < outage; time.Sleep(time.Second) {
-			answers()
-		}
-		require.NoError(t, f.Hosts()[0].Inject())
-		back := time.Now()
-		for ; !answers(); time.Sleep(time.Second) {
-		}
-		t.Logf("back %s after an outage of %s", time.Since(back).Round(10*time.Millisecond), outage)
 	}
 }
 

@@ -171,24 +171,6 @@ func TestEnforceOverRealSSH(t *testing.T) {
 	requireRunning(t, l.honest)
 }
 
-// TestIdleDevicesGoFirst: one device less, and both idle ones are newer or
-// older than the busy one.
-func TestIdleDevicesGoFirst(t *testing.T) {
-	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01", "gpu-02"), Genv: genvtest.Program(t)})
-	at := time.Date(2026, 11, 20, 10, 0, 0, 0, time.Local)
-	busy, err := f.Host("gpu-01").Activate(testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0}, At: at.Add(time.Hour)})
-	require.NoError(t, err)
-	_, err = f.Host("gpu-02").Activate(testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{3}, At: at})
-	require.NoError(t, err)
-	job, err := f.Host("gpu-01").StartJob(testfleet.Job{User: "alice", Env: []string{busy.Var()}, Uses: []testfleet.Use{{Device: 0, MiB: 10}}})
-	require.NoError(t, err)
-	r := genvtest.Run(t, "remote", "enforce", "-F", f.SSHConfig(), "-H", "gpu-01,gpu-02", "--interval", "0", "--max-devices-per-user", "1")
-	require.Zero(t, r.Code, r.Err)
-	require.True(t, job.Running())
-	require.Contains(t, r.Out, "[gpu-02] Detaching environment")
-	require.NotContains(t, r.Out, "[gpu-01]")
-}
-
 // TestHostsThatFail: each in its own way, named with its cause; the healthy one
 // is enforced all the same, and no bad state is touched.
 func TestHostsThatFail(t *testing.T) {

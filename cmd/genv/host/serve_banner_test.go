@@ -26,8 +26,9 @@ type servedThere struct {
 	token string
 }
 
-// serveOn starts one and waits for its greeting.
+// serveOn starts one and waits for its greeting. Its token is its own among those of all test binaries.
 func serveOn(t *testing.T, f *sshd.Fleet, token string, more ...string) *servedThere {
+	token = fmt.Sprint(token, os.Getpid())
 	args := append([]string{"-F", f.SSHConfig(), "gpu-01", "sudo", "-n", "genv", "usage", "serve", "--token", token}, more...)
 	s := &servedThere{ssh: exec.Command("ssh", args...), token: token}
 	var err error
