@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -157,14 +158,16 @@ func idsOf[Row comparable](t *tx, in, columns string, rows []Row, fields func(*R
 	return ids, find(t, in, columns, missing, fields, ids)
 }
 
-// find finds ids of rows by their other columns, as far as these are there.
+// find finds ids of rows by their other columns, as far as these are there. It reads all rows with the same first
+// column: all devices of a host.
 func find[Row comparable](t *tx, in, columns string, rows []Row, fields func(*Row) []any, ids map[Row]int64) error {
 	for chunk := range slices.Chunk(rows, maxRows) {
 		var id int64
 		var row Row
-		list := listOf(chunk, fields)
+		first, _, _ := strings.Cut(columns, ", ")
+		list := listOf(chunk, func(row *Row) []any { return fields(row)[:1] })
 		err := t.rows(append([]any{&id}, fields(&row)...), func() { ids[row] = id },
-			"SELECT id, "+columns+" FROM "+in+" WHERE ("+columns+") IN ("+list.text.String()+")", list.args...)
+			"SELECT id, "+columns+" FROM "+in+" WHERE "+first+" IN ("+list.text.String()+")", list.args...)
 		if err != nil {
 			return err
 		}
