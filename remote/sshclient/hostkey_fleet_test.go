@@ -72,9 +72,9 @@ var certificates = map[string][]string{
 
 // server starts a server on first use: "plain" has all three keys, others are named
 // after their key or are in certificates, with an RSA key besides.
-func (f *hostKeyFleet) server(t *testing.T, name string) *sshd {
+func (f *hostKeyFleet) server(t *testing.T, name string) {
 	if f.servers[name] != nil {
-		return f.servers[name]
+		return
 	}
 	s := &sshd{dir: f.file("of-" + name), address: freshAddress()}
 	require.NoError(t, os.MkdirAll(s.dir, 0o700))
@@ -94,7 +94,6 @@ func (f *hostKeyFleet) server(t *testing.T, name string) *sshd {
 	}
 	s.prepare(t, config...)
 	f.servers[name] = s
-	return s
 }
 
 // text replaces the keys and the names of a server: <N> is that with its port, <A>
