@@ -83,7 +83,10 @@ func TestTryAPolicy(t *testing.T) {
 		return s
 	}
 	require.Equal(t, []audit.StatsRow{{User: "alice", Rule: enforce.RuleMaxDevicesPerUser, Counts: audit.Counts{WouldTerminate: 1, WouldDetach: 1}}}, stats("try.jsonl").Rows)
-	require.Equal(t, []audit.StatsRow{{User: "bob", Rule: enforce.RuleNonEnvProcesses, Counts: audit.Counts{Terminated: 2}}}, stats("real.jsonl").Rows)
+	rows := stats("real.jsonl").Rows
+	require.Len(t, rows, 1)
+	rows[0].Warned = 0 // whether bob is notified first depends on when a look at the host sees the job
+	require.Equal(t, []audit.StatsRow{{User: "bob", Rule: enforce.RuleNonEnvProcesses, Counts: audit.Counts{Terminated: 2}}}, rows)
 	r := genvtest.Run(t, "remote", "history", "--audit-log", filepath.Join(dir, "try.jsonl"), "--notices")
 	require.Equal(t, 2, strings.Count(r.Out, "dry-run"), r.Out)
 }
