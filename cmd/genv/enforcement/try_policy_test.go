@@ -85,7 +85,7 @@ func TestTryAPolicy(t *testing.T) {
 	require.Equal(t, []audit.StatsRow{{User: "alice", Rule: enforce.RuleMaxDevicesPerUser, Counts: audit.Counts{WouldTerminate: 1, WouldDetach: 1}}}, stats("try.jsonl").Rows)
 	rows := stats("real.jsonl").Rows
 	require.Len(t, rows, 1)
-	rows[0].Warned = 0 // whether bob is notified first depends on when a look at the host sees the job
+	rows[0].Warned = 0 // a notice that is recorded before the outcome counts as a warning
 	require.Equal(t, []audit.StatsRow{{User: "bob", Rule: enforce.RuleNonEnvProcesses, Counts: audit.Counts{Terminated: 2}}}, rows)
 	r := genvtest.Run(t, "remote", "history", "--audit-log", filepath.Join(dir, "try.jsonl"), "--notices")
 	require.Equal(t, 2, strings.Count(r.Out, "dry-run"), r.Out)
