@@ -14,7 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// How a judgement was bent between the look and the signal; see bent_test.go.
+// How a judgement was bent between the look and the signal; see tampering_test.go.
 
 // perlFlip is a program that writes one id after the other over the one in its own
 // environ.
