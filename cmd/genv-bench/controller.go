@@ -117,6 +117,38 @@ func (c *controlled) cycles(n int) ([]time.Duration, error) {
 	return taken, c.cmd.Process.Signal(syscall.SIGSTOP)
 }
 
+// steadyCycles are n cycles while nothing changes. The controller is stopped afterwards.
+func (c *controlled) steadyCycles(hosts, n int, where, goal, goalCPU string) ([]row, error) {
+	pid := c.cmd.Process.Pid
+	if _, err := c.cycles(3); err != nil {
+		return nil, err
+	}
+	before, err := cpuOf(pid)
+	if err != nil {
+		return nil, err
+	}
+	cycles, err := c.cycles(n)
+	if err != nil {
+		return nil, err
+	}
+	after, errCPU := cpuOf(pid)
+	resident, most, errMemory := memoryOf(pid)
+	if err := cmp.Or(errCPU, errMemory); err != nil {
+		return nil, err
+	}
+	return []row{
+		{
+			what: where + "steady cycle", figure: brief(quantile(cycles, 0.5)), goal: goal,
+			detail: fmt.Sprintf("%d cycles, best %s, p99 %s; the servers take the same processors", n, brief(quantile(cycles, 0)), brief(quantile(cycles, 0.99))),
+		},
+		{what: where + "CPU a host and cycle", figure: brief((after - before) / time.Duration((n+1)*hosts)), goal: goalCPU, detail: "user and system, unchanged hosts"},
+		{
+			what: where + "memory a host", figure: fmt.Sprintf("%d KB", resident/int64(hosts)/1000), goal: "≤ 100 KB",
+			detail: fmt.Sprintf("resident; %d MB, at most %d MB", resident/1e6, most/1e6),
+		},
+	}, nil
+}
+
 func (c *controlled) end() {
 	_ = c.cmd.Process.Signal(syscall.SIGCONT)
 	_ = c.cmd.Process.Signal(syscall.SIGTERM) // it may have ended

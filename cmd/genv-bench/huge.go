@@ -101,8 +101,8 @@ func (b *bench) hugeRows(ctx context.Context) ([]row, error) {
 		return nil, err
 	}
 	connected := time.Since(begun)
-	steady, err := b.hugeCycles(c, hosts)
-	if err != nil {
+	steady, err := c.steadyCycles(hosts, 4*b.runs, "huge: ", "≤ 1 s", "≤ 120 µs")
+	if err := cmp.Or(err, c.cmd.Process.Signal(syscall.SIGCONT)); err != nil {
 		return nil, err
 	}
 	changed, hosts, err := f.exchange(c)
@@ -118,39 +118,6 @@ func (b *bench) hugeRows(ctx context.Context) ([]row, error) {
 		{what: "huge: hosts.yaml changed, then SIGHUP", figure: brief(changed), detail: fmt.Sprintf("until all of %d hosts answer, a twentieth of them new; as many as half of that left", hosts)},
 		flapping,
 	}, steady...), nil
-}
-
-// hugeCycles are the cycles while nothing changes.
-func (b *bench) hugeCycles(c *controlled, hosts int) ([]row, error) {
-	pid := c.cmd.Process.Pid
-	if _, err := c.cycles(3); err != nil {
-		return nil, err
-	}
-	before, err := cpuOf(pid)
-	if err != nil {
-		return nil, err
-	}
-	n := 4 * b.runs
-	cycles, err := c.cycles(n)
-	if err != nil {
-		return nil, err
-	}
-	after, errCPU := cpuOf(pid)
-	resident, most, errMemory := memoryOf(pid)
-	if err := cmp.Or(errCPU, errMemory, c.cmd.Process.Signal(syscall.SIGCONT)); err != nil {
-		return nil, err
-	}
-	return []row{
-		{
-			what: "huge: steady cycle", figure: brief(quantile(cycles, 0.5)), goal: "≤ 1 s",
-			detail: fmt.Sprintf("%d cycles, best %s, p99 %s; the servers take the same processors", n, brief(quantile(cycles, 0)), brief(quantile(cycles, 0.99))),
-		},
-		{what: "huge: CPU a host and cycle", figure: brief((after - before) / time.Duration((n+1)*hosts)), goal: "≤ 120 µs", detail: "user and system, unchanged hosts"},
-		{
-			what: "huge: memory a host", figure: fmt.Sprintf("%d KB", resident/int64(hosts)/1000), goal: "≤ 100 KB",
-			detail: fmt.Sprintf("resident; %d MB, at most %d MB", resident/1e6, most/1e6),
-		},
-	}, nil
 }
 
 // exchange replaces hosts.yaml: a fortieth of the fleet leaves, and a twentieth is new.

@@ -9,8 +9,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-
-	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
 )
 
 func main() {
@@ -20,24 +18,15 @@ func main() {
 	flag.IntVar(&b.many, "many", 1000, "hosts inside a process")
 	flag.IntVar(&b.huge, "huge", 10_000, "hosts inside several processes, for the rows of -only huge")
 	flag.IntVar(&b.runs, "runs", 5, "runs of each row, of which the median counts")
-	flag.StringVar(&b.only, "only", "", "only the rows of `GROUP`: start, cold, steady, many, viewers, kill, events, huge, which takes some minutes and is left out without it")
+	flag.StringVar(&b.only, "only", "", "only the rows of `GROUP`: start, cold, steady, many, kill, events, huge, which takes some minutes and is left out without it")
 	serve := flag.String("serve", "", "be a fleet of -many hosts with its files in `DIR`, until stdin ends")
 	prefix := flag.String("prefix", "sim", "with -serve: what the names of the hosts begin with")
 	first := flag.Int("first", 0, "with -serve: how many hosts other fleets have, which have other addresses")
 	flag.BoolVar(&b.reporting, "reporting", false, "hosts inside processes report events, as hosts with genv do")
-	changing := flag.Bool("changing", false, "with -serve: hosts change as those do that are in use")
 	flag.Parse()
 	run := b.measure
 	if *serve != "" {
-		host := quiet
-		if *changing {
-			host = inUse
-		}
-		if b.reporting {
-			made := host
-			host = func(seed int) *genvhost.Host { return made(seed).WithEvents() }
-		}
-		run = func() error { return serveFleet(*serve, *prefix, *first, b.many, host, os.Stdin, os.Stdout) }
+		run = func() error { return b.serve(*serve, *prefix, *first, os.Stdin, os.Stdout) }
 	}
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "genv-bench:", err)

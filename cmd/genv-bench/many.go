@@ -18,15 +18,19 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// serveFleet runs many hosts in this process until in ends. Their addresses begin with that of first. It
+// serve runs b.many hosts in this process until in ends. Their addresses begin with that of first. It
 // prints a line when they listen. For each line of in that says "cut" it closes the connections of
 // one host in a hundred.
-func serveFleet(dir, prefix string, first, many int, host func(seed int) *genvhost.Host, in io.Reader, out io.Writer) error {
+func (b *bench) serve(dir, prefix string, first int, in io.Reader, out io.Writer) error {
 	var servers []*inprocess.Server
-	for i, name := range numbered(prefix, many) {
+	for i, name := range numbered(prefix, b.many) {
 		at := first + i
+		host := genvhost.New(eightGPUs(at))
+		if b.reporting {
+			host.WithEvents()
+		}
 		servers = append(servers, &inprocess.Server{
-			Name: name, Address: fmt.Sprintf("127.94.%d.%d", at/250, at%250+1), Handler: host(at),
+			Name: name, Address: fmt.Sprintf("127.94.%d.%d", at/250, at%250+1), Handler: host,
 		})
 	}
 	fleet, err := inprocess.Start(dir, 0, servers...)
@@ -38,16 +42,13 @@ func serveFleet(dir, prefix string, first, many int, host func(seed int) *genvho
 	lines := bufio.NewScanner(in)
 	for lines.Scan() {
 		if lines.Text() == "cut" {
-			for range (many + 99) / 100 {
-				servers[rand.IntN(many)].Cut()
+			for range (b.many + 99) / 100 {
+				servers[rand.IntN(b.many)].Cut()
 			}
 		}
 	}
 	return lines.Err()
 }
-
-// quiet is a host on which nothing changes.
-func quiet(seed int) *genvhost.Host { return genvhost.New(eightGPUs(seed)) }
 
 // eightGPUs is a host that is in use: four environments with two devices each,
 // and two processes on each device.
@@ -80,51 +81,17 @@ func eightGPUs(seed int) *snapshot.Snapshot {
 // manyRows is a controller with more hosts than this machine could run sshds. The
 // servers are another process on the same machine.
 func (b *bench) manyRows(ctx context.Context) ([]row, error) {
-	config, end, err := b.startServers(ctx)
+	f, err := b.startFleet(ctx, "-many", strconv.Itoa(b.many))
 	if err != nil {
 		return nil, err
 	}
-	defer end()
-	c, err := b.startController(ctx, config, numbered("sim", b.many), 400*time.Millisecond)
+	defer f.end()
+	c, err := b.startController(ctx, filepath.Join(f.dir, "ssh_config"), numbered("sim", b.many), 400*time.Millisecond)
 	if err != nil {
 		return nil, err
 	}
 	defer c.end()
-	pid, n := c.cmd.Process.Pid, 8*b.runs
-	before, err := cpuOf(pid)
-	if err != nil {
-		return nil, err
-	}
-	cycles, err := c.cycles(n)
-	if err != nil {
-		return nil, err
-	}
-	after, errCPU := cpuOf(pid)
-	resident, most, errMemory := memoryOf(pid)
-	if err := cmp.Or(errCPU, errMemory); err != nil {
-		return nil, err
-	}
-	each := (after - before) / time.Duration((n+1)*b.many)
-	return []row{
-		{
-			what: fmt.Sprintf("steady cycle, %d in-process hosts", b.many), figure: brief(quantile(cycles, 0.5)), goal: "≤ 0.3 s",
-			detail: fmt.Sprintf("%d cycles, best %s, p99 %s; the servers take the same processors", n, brief(quantile(cycles, 0)), brief(quantile(cycles, 0.99))),
-		},
-		{what: "controller: CPU a host and cycle", figure: brief(each), goal: "≤ 150 µs", detail: "user and system, unchanged hosts"},
-		{
-			what: fmt.Sprintf("controller: memory with %d hosts", b.many), figure: fmt.Sprintf("%d MB", resident/1e6), goal: "≤ 150 MB",
-			detail: fmt.Sprintf("resident; at most %d MB", most/1e6),
-		},
-	}, nil
-}
-
-// startServers starts this program again as a fleet, and returns its ssh_config.
-func (b *bench) startServers(ctx context.Context, flags ...string) (config string, end func(), err error) {
-	f, err := b.startFleet(ctx, append([]string{"-many", strconv.Itoa(b.many)}, flags...)...)
-	if err != nil {
-		return "", nil, err
-	}
-	return filepath.Join(f.dir, "ssh_config"), f.end, nil
+	return c.steadyCycles(b.many, 8*b.runs, fmt.Sprintf("%d in-process hosts: ", b.many), "≤ 0.3 s", "≤ 150 µs")
 }
 
 // served is a fleet in another process.
@@ -134,6 +101,7 @@ type served struct {
 	in  io.WriteCloser
 }
 
+// startFleet starts this program again as a fleet.
 func (b *bench) startFleet(ctx context.Context, flags ...string) (*served, error) {
 	self, err := os.Executable()
 	if err != nil {
