@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -54,10 +53,19 @@ func (h *Host) serve(ctx context.Context, token string, r *inprocess.Request) in
 		answers.Events = b
 		greeting.Capabilities = append(greeting.Capabilities, agent.CapabilityEvents)
 	}
-	if h.serial {
-		greeting.Capabilities = slices.DeleteFunc(greeting.Capabilities, func(c string) bool { return c == agent.CapabilityParallel })
-	}
 	return Speak(ctx, r, agent.Server{Token: token, Idle: idle, Handler: answers, Greeting: greeting})
+}
+
+// Speak is a command that serves a conversation over its streams. No write is in
+// progress when it returns.
+func Speak(ctx context.Context, r *inprocess.Request, server agent.Server) int {
+	out := &gate{w: r.Stdout}
+	defer out.close()
+	if err := server.Serve(ctx, r.Stdin, out); err != nil {
+		fmt.Fprintln(r.Stderr, err)
+		return 1
+	}
+	return 0
 }
 
 // watched calls ended when the reader ends.
@@ -72,18 +80,6 @@ func (w watched) Read(p []byte) (int, error) {
 		w.ended()
 	}
 	return n, err
-}
-
-// Speak is a command that serves a conversation over its streams. No write is in
-// progress when it returns.
-func Speak(ctx context.Context, r *inprocess.Request, server agent.Server) int {
-	out := &gate{w: r.Stdout}
-	defer out.close()
-	if err := server.Serve(ctx, r.Stdin, out); err != nil {
-		fmt.Fprintln(r.Stderr, err)
-		return 1
-	}
-	return 0
 }
 
 // gate is an output that can be closed: a Server may return while one of its

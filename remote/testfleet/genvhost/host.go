@@ -20,7 +20,6 @@ type Host struct {
 	actions  []Action
 	behavior func(request string) Behavior
 	old      bool
-	serial   bool
 	answered []time.Time // if keeps
 	keeps    bool
 
@@ -59,13 +58,6 @@ func (h *Host) Waits() int {
 // Old makes it a host with genv 1.4.3, which has no `usage serve`.
 func (h *Host) Old() *Host {
 	h.old = true
-	return h
-}
-
-// Serial makes it a host that answers one request at a time, as genv did before
-// agent.CapabilityParallel.
-func (h *Host) Serial() *Host {
-	h.serial = true
 	return h
 }
 

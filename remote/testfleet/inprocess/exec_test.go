@@ -50,11 +50,9 @@ func TestExecRunsTheProgram(t *testing.T) {
 		{"genv exit 7", "", "", 7},
 		{"genv kill-yourself", "", "", 128 + 15},
 		{"nvidia-smi -L", "", "", 0},
-		{"rm -rf /", "", "", 127},
-		{"sudo -n", "", "", 127},
-		{"genv args; genv args", "", "", 2},
-		{"genv args $HOME", "", "", 2},
-		{"", "", "", 2},
+		{"other args", "", "", 127},
+		{"genv args; genv exit 3", "", "", 3},
+		{"(", "", "", 2},
 	} {
 		got := run(t, client, c.line, c.stdin)
 		if c.status != 0 {
@@ -74,7 +72,7 @@ func TestExecGivesTheMachinesEnvironmentAndNoOther(t *testing.T) {
 	fleet := startFleet(t, e)
 	got := run(t, login(t, fleet, fleet.Hosts()[0]), "genv environ", "")
 	require.NoError(t, got.err)
-	require.ElementsMatch(t, append(e.Machine.Environ(), e.Environ...), strings.Fields(got.stdout))
+	require.ElementsMatch(t, append(e.Machine.Environ(), append(e.Environ, "PWD="+e.Machine.Dir)...), strings.Fields(got.stdout))
 }
 
 func TestACommandEndsWithItsClient(t *testing.T) {
@@ -101,28 +99,9 @@ func TestACommandEndsWithItsClient(t *testing.T) {
 	}
 }
 
-func TestGraceLetsACommandEndByItself(t *testing.T) {
-	e := execution(t)
-	e.Grace = patience
-	fleet := startFleet(t, e)
-	client := login(t, fleet, fleet.Hosts()[0])
-	session, err := client.NewSession()
-	require.NoError(t, err)
-	_, err = session.StdinPipe() // held open
-	require.NoError(t, err)
-	stdout, err := session.StdoutPipe()
-	require.NoError(t, err)
-	file := filepath.Join(t.TempDir(), "ended")
-	require.NoError(t, session.Start("genv until-eof "+file))
-	_, err = stdout.Read(make([]byte, 1))
-	require.NoError(t, err)
-	require.NoError(t, client.Close())
-	require.Eventually(t, func() bool { _, err := os.Stat(file); return err == nil }, patience, time.Millisecond)
-}
-
 func TestExecWithoutTheProgram(t *testing.T) {
 	fleet := startFleet(t, &inprocess.Exec{Genv: "/nonexistent/genv", Machine: newMachine(t)})
 	got := run(t, login(t, fleet, fleet.Hosts()[0]), "genv usage snapshot", "")
 	require.Equal(t, 127, status(t, got.err))
-	require.Contains(t, got.stderr, "no such file")
+	require.Contains(t, got.stderr, "not found")
 }

@@ -8,7 +8,7 @@ type Fault func(*faults)
 
 // faults is what a host does wrong.
 type faults struct {
-	down, silent, wrongKey, noAuth, noExit bool
+	down, silent, noAuth, noExit bool
 
 	before             []byte
 	flood, floodStderr int64
@@ -26,9 +26,6 @@ func Down() Fault { return func(f *faults) { f.down = true } }
 
 // Silent accepts connections and never sends a byte.
 func Silent() Fault { return func(f *faults) { f.silent = true } }
-
-// WrongHostKey presents another key than the one in known_hosts.
-func WrongHostKey() Fault { return func(f *faults) { f.wrongKey = true } }
 
 // AuthRefused accepts no key.
 func AuthRefused() Fault { return func(f *faults) { f.noAuth = true } }

@@ -46,9 +46,6 @@ func (f *Fleet) start(servers []*Server) (err error) {
 	if f.key, err = testfleet.WriteKey(f.ClientKey()); err != nil { // before the hosts listen
 		return err
 	}
-	if f.wrongKey, err = newKey(); err != nil {
-		return err
-	}
 	if err := f.listen(); err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package inprocess_test
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"os"
@@ -55,10 +54,6 @@ func helper(args []string) int {
 		signal.Ignore(syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 		fmt.Println(os.Getpid())
 		time.Sleep(time.Minute)
-	case "until-eof":
-		fmt.Println(os.Getpid())
-		_, _ = bufio.NewReader(os.Stdin).ReadString(0)
-		_ = os.WriteFile(args[1], []byte("ended by itself"), 0o600)
 	}
 	return 0
 }

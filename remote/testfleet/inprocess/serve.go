@@ -54,11 +54,7 @@ func (c *connection) config() *ssh.ServerConfig {
 			return nil, nil // no restrictions
 		},
 	}
-	key := c.server.key
-	if c.faults.wrongKey {
-		key = c.server.fleet.wrongKey
-	}
-	config.AddHostKey(key)
+	config.AddHostKey(c.server.key)
 	return config
 }
 

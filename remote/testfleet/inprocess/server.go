@@ -77,8 +77,7 @@ func (s *Server) connections() context.Context {
 
 // shared is what the servers of a fleet share.
 type shared struct {
-	key      ssh.PublicKey   // the client's
-	wrongKey ssh.Signer      // of hosts that present another key than their own
-	ctx      context.Context // the fleet's life: ends every connection
-	work     sync.WaitGroup  // every goroutine of the fleet
+	key  ssh.PublicKey   // the client's
+	ctx  context.Context // the fleet's life: ends every connection
+	work sync.WaitGroup  // every goroutine of the fleet
 }
