@@ -91,3 +91,50 @@ func read(ctx context.Context, r Registry, prefix string) ([]Registration, error
 	}
 	return list, nil
 }
+
+// Candidate is a controller that takes part in an election, as the others see it.
+type Candidate struct {
+	ID   string `json:"id"`   // the same after a restart
+	Name string `json:"name"` // for people
+}
+
+// Leader is the controller that leads, as its key says.
+type Leader struct {
+	Candidate
+	Since time.Time `json:"since"` // by its own clock
+}
+
+const schema = "genv.election/1"
+
+// content is the value of the key.
+type content struct {
+	Schema string `json:"schema"`
+	Leader
+}
+
+func encode(l Leader) ([]byte, error) { return json.Marshal(content{schema, l}) }
+
+// LeaderOf is what the key of the leader says; nil if no controller leads. The
+// epoch is that of the leader, and the cluster is etcd's.
+func LeaderOf(ctx context.Context, c Looker, key string) (leader *Leader, epoch, cluster uint64, err error) {
+	entry, cluster, err := c.Look(ctx, LeaderKey(key))
+	if err != nil || entry == nil {
+		return nil, 0, cluster, err
+	}
+	leads := decode(entry.Value)
+	return &leads, entry.Created, cluster, nil
+}
+
+// Looker is what LeaderOf asks; *etcd.Client is one.
+type Looker interface {
+	Look(ctx context.Context, key string) (entry *etcd.Entry, cluster uint64, err error)
+}
+
+// decode reads the value of a key. Whatever is there, somebody leads: the name is for people.
+func decode(value []byte) Leader {
+	var c content
+	if err := json.Unmarshal(value, &c); err != nil || c.Schema != schema {
+		return Leader{Candidate: Candidate{Name: "a controller of another version"}}
+	}
+	return c.Leader
+}

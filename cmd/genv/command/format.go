@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // OutputFlags are those of the commands that print a table.
@@ -63,4 +65,54 @@ func CheckChoices(flag string, values, choices []string) error {
 		}
 	}
 	return nil
+}
+
+// Duration is the value of a flag.
+func Duration(c *cli.Context, flag string) (time.Duration, error) {
+	d, err := text.ParseDuration(String(c, flag))
+	if err != nil {
+		return 0, UsageError("--%s %w", flag, err)
+	}
+	return d, nil
+}
+
+// PositiveDuration is the value of a flag, which must be more than 0.
+func PositiveDuration(c *cli.Context, flag string) (time.Duration, error) {
+	d, err := Duration(c, flag)
+	if err == nil && d == 0 {
+		return 0, UsageError("--%s %q: write a duration of more than 0", flag, String(c, flag))
+	}
+	return d, err
+}
+
+// layouts are how users write a time; without a zone it is local.
+var layouts = []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02 15:04", "2006-01-02"}
+
+// Time reads a time; now if the text is empty.
+func (p *Program) Time(text string) (time.Time, error) {
+	if text == "" {
+		return p.Now(), nil
+	}
+	for _, layout := range layouts {
+		if t, err := time.ParseInLocation(layout, text, time.Local); err == nil {
+			return t, nil
+		}
+	}
+	return time.Time{}, UsageError("%q is not a time: write it as 2026-11-20T22:00, or 2026-11-20", text)
+}
+
+// Ago reads the value of a flag: a time, or how long ago it was, as 2h or 7d; the zero time if
+// it is empty.
+func (p *Program) Ago(flag, written string) (time.Time, error) {
+	if written == "" {
+		return time.Time{}, nil
+	}
+	if ago, err := text.ParseDuration(written); err == nil {
+		return p.Now().Add(-ago), nil
+	}
+	t, err := p.Time(written)
+	if err != nil {
+		return t, UsageError("--%s %q: write how long ago, as 2h or 7d, or a time as 2026-11-20T22:00", flag, written)
+	}
+	return t, nil
 }

@@ -1,6 +1,15 @@
 package command
 
-import "cmp"
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
 
 // removed says, for a flag or command that an earlier version had, what to use instead. Commands are
 // named in full, flags as people type them.
@@ -38,4 +47,83 @@ func unknownError(kind, shown, key, near, parent string) error {
 	default:
 		return UsageError("unknown %s %s; see %s --help", kind, shown, parent)
 	}
+}
+
+// FlagError is the error for flags that a command could not read. For an unknown flag it
+// names the nearest one.
+func FlagError(c *cli.Context, err error) error {
+	const undefined = "flag provided but not defined: -"
+	name, unknown := strings.CutPrefix(err.Error(), undefined)
+	if !unknown {
+		return UsageError("%w; see %s --help", err, c.Command.HelpName)
+	}
+	word := "--" + name
+	if len([]rune(name)) == 1 {
+		word = "-" + name
+	}
+	near := nearestFlag(name, c.Command.Flags)
+	if near != "" {
+		near = "--" + near
+	}
+	return unknownError("flag", word, word, near, c.Command.HelpName)
+}
+
+// nearestFlag is the flag that a name was meant to be: the nearest one in its letters, or
+// one that is a part of the name, or has it as a part. It is "" if there is none.
+func nearestFlag(name string, flags []cli.Flag) string {
+	var names []string
+	for _, flag := range flags {
+		for _, n := range flag.Names() {
+			if len(n) > 1 {
+				names = append(names, n)
+			}
+		}
+	}
+	if len(name) < 3 {
+		return ""
+	}
+	if near := text.Nearest(name, names); near != "" {
+		return near
+	}
+	part := ""
+	for _, n := range names {
+		if len(n) > 3 && len(name) > 3 && (strings.Contains(name, n) || strings.Contains(n, name)) && len(n) > len(part) {
+			part = n
+		}
+	}
+	return part
+}
+
+// HelpCommand is `genv help`: `genv help remote enforce` prints what `genv remote enforce
+// --help` does.
+func HelpCommand() *cli.Command {
+	return &cli.Command{
+		Name: "help", Usage: "print the help of a command", ArgsUsage: "[COMMAND…]",
+		Action: func(c *cli.Context) error {
+			words, commands := c.Args().Slice(), c.App.Commands
+			for _, word := range words {
+				at := slices.IndexFunc(commands, func(cmd *cli.Command) bool { return cmd.HasName(word) })
+				if at < 0 {
+					return unknown(word, commands, "genv")
+				}
+				commands = commands[at].Subcommands
+			}
+			return c.App.RunContext(c.Context, append(append([]string{c.App.Name}, words...), "--help"))
+		},
+	}
+}
+
+// unknown is the error for a word that isn't one of the commands.
+func unknown(word string, commands []*cli.Command, parent string) error {
+	var names []string
+	for _, cmd := range commands {
+		if !cmd.Hidden {
+			names = append(names, cmd.Name)
+		}
+	}
+	near := text.Nearest(word, names)
+	if near != "" {
+		near = strconv.Quote(near)
+	}
+	return unknownError("command", strconv.Quote(word), parent+" "+word, near, parent)
 }

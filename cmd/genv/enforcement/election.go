@@ -2,6 +2,9 @@ package enforcement
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -244,3 +247,90 @@ func actingEpoch(s election.Status) uint64 {
 func (p *participation) replacedByElection(err error) bool {
 	return p != nil && strings.Contains(err.Error(), fence.Replaced)
 }
+
+// registration is what the other controllers of an election get to know of this one.
+func (l *loop) registration(self election.Candidate, setup *Setup) election.Registration {
+	r := election.Registration{
+		Candidate: self, Host: l.self.Hostname, PID: l.self.PID, Version: l.program.Version,
+		Since: l.self.Started.Truncate(time.Second).UTC(), Hosts: len(setup.Hosts),
+	}
+	configured(&r, setup)
+	return r
+}
+
+// unregistered says why the other controllers don't get to know of this one.
+func (l *loop) unregistered(err error) {
+	l.log.Warn().AnErr("etcd", err).Msg("etcd refuses to register this controller: `genv remote doctor` doesn't show it as it is")
+}
+
+// configured has a registration say how the controller is configured: a standby with other hosts
+// or another policy than the leader would enforce something else after a fail-over.
+func configured(r *election.Registration, setup *Setup) {
+	r.Interval, r.HostsDigest, r.Policy = setup.Interval.Seconds(), digestOf(setup.Hosts), setup.Policy.Digest()
+}
+
+// configure registers another configuration.
+func (p *participation) configure(setup *Setup) {
+	if p != nil && p.registrar != nil {
+		p.registrar.Set(func(r *election.Registration) { configured(r, setup) })
+	}
+}
+
+// digestOf is the same for the same hosts in any order.
+func digestOf(hosts []remote.Host) string {
+	names := make([]string, 0, len(hosts))
+	for _, h := range hosts {
+		names = append(names, h.Name)
+	}
+	slices.Sort(names)
+	sum := sha256.Sum256([]byte(strings.Join(names, "\n")))
+	return hex.EncodeToString(sum[:8])
+}
+
+// register notes a cycle that has ended.
+func (p *participation) register(cycle *controller.Cycle, now time.Time) {
+	if cycle.Stopped {
+		return
+	}
+	p.registrar.Set(func(r *election.Registration) { cycled(r, cycle, now) })
+}
+
+// cycled has a registration say what came of a cycle.
+func cycled(r *election.Registration, cycle *controller.Cycle, now time.Time) {
+	answered := len(cycle.Cluster.Answered())
+	r.Cycled, r.Hosts, r.Answered = now.Truncate(time.Second).UTC(), len(cycle.Cluster.Hosts), &answered
+}
+
+// unrecorded is whether a controller that takes part in an election can record what it does. One that can't
+// may do nothing, so it leaves the lead to another one until it can.
+type unrecorded struct {
+	cycles int         // that could not be recorded, one after the other
+	unable atomic.Bool // it doesn't lead
+}
+
+const (
+	// unrecordedCycles is after how many of them a leader leaves the lead to another one.
+	unrecordedCycles = 2
+	// roomToLead is how much has to fit into the record before it leads again, in bytes.
+	roomToLead = 1 << 20
+)
+
+// noteRecord notes whether a cycle could be recorded. A standby records nothing, so it tries.
+func (l *loop) noteRecord(cycle *controller.Cycle) {
+	u := &l.unrecorded
+	switch {
+	case l.part == nil || l.record == nil || l.setup.ActUnrecorded || cycle.Stopped:
+	case cycle.Unrecorded != nil:
+		if u.cycles++; u.cycles >= unrecordedCycles && !u.unable.Swap(true) {
+			l.log.Warn().AnErr("record", cycle.Unrecorded).Msg("the record can't be written, so this controller may not act: it gives up the lead until there is room")
+		}
+	default:
+		if u.cycles = 0; u.unable.Load() && l.record.Reserve(roomToLead) == nil {
+			u.unable.Store(false)
+			l.log.Warn().Msg("the record can be written again: this controller can lead")
+		}
+	}
+}
+
+// mayLead reports whether it makes sense that this controller leads: it isn't stuck, and can record what it does.
+func (l *loop) mayLead() bool { return l.service.works() && !l.unrecorded.unable.Load() }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce"
@@ -12,6 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/remote/live"
+	"github.com/seed-3119e985/genv/remote/metrics"
 	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/remote/usage/report"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -76,4 +79,25 @@ func (s *Setup) policy() enforce.Policy {
 // live is what viewers get to know of a setup.
 func (s *Setup) live(p *command.Program) live.Options {
 	return live.Options{Now: p.Now, Interval: s.Interval, Enforcing: !s.LookOnly, Policy: s.policy()}
+}
+
+// Viewers serve the live state of a run to people and programs.
+type Viewers interface {
+	// Asked reports whether a flag or the environment asks for them, so that it is worth
+	// saying where they listen.
+	Asked() bool
+	// Open serves a run until closeAll. addresses are where, for people. After an error
+	// nothing is served, and the run doesn't begin.
+	Open(ctx context.Context, run Running, log zerolog.Logger) (addresses []string, closeAll func(), err error)
+}
+
+// Running is what viewers get of a run.
+type Running struct {
+	Feed     *live.Feed
+	Counters *metrics.Counters
+	Queue    *controller.Queue // takes what operators ask for
+	LookOnly bool              // it changes nothing, whatever operators ask for
+	History  *History          // nil for none
+	// Groups are the users of the policy's groups, as they are now. It is safe for concurrent use.
+	Groups func() map[string][]string
 }

@@ -1,18 +1,26 @@
 package fleet
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/configfile"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
+	"github.com/seed-3119e985/genv/cmd/genv/policycheck"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/inventory"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
+	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -101,4 +109,147 @@ func labelsOf(words []string) (map[string]string, error) {
 		labels[key] = value
 	}
 	return labels, nil
+}
+
+// CheckDocument is the JSON of `genv policy check`; docs/json.md describes it.
+type CheckDocument struct {
+	Schema    string                `json:"schema"`
+	File      string                `json:"file"`
+	OK        bool                  `json:"ok"`
+	Errors    []checkError          `json:"errors"`
+	Warnings  []policycheck.Warning `json:"warnings"`
+	Unchecked []string              `json:"unchecked"`
+}
+
+type checkError struct {
+	Line    int    `json:"line"`
+	Column  int    `json:"column"`
+	Message string `json:"message"`
+}
+
+func (p *program) policyCheckCommand() *cli.Command {
+	return &cli.Command{
+		Name: "check", ArgsUsage: "[FILE]",
+		Usage: "list the errors of a policy file, and the users, hosts and labels in it that don't exist",
+		Flags: append(inventoryFlags(),
+			&cli.BoolFlag{Name: "strict", Usage: "exit with 1 for warnings, too"},
+			command.FormatFlag("tui", "json")),
+		Action: p.policyCheck,
+	}
+}
+
+// inventoryFlags name the inventory for commands that connect to no host.
+func inventoryFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringSliceFlag{Name: "inventory", Aliases: []string{"H"}, DefaultText: "hosts.yaml in ~/.config/genv or /etc/genv", Usage: "the `HOSTS` of the fleet: hosts.yaml, or written as with -H elsewhere; several times"},
+	}
+}
+
+// readInventory returns the hosts that there are, and the groups as @name; none without an
+// inventory.
+func (p *program) readInventory(c *cli.Context) (hosts []remote.Host, groups []string, err error) {
+	selection := inventory.Selection{
+		Hosts: c.StringSlice("inventory"), All: true,
+		DefaultFiles: configfile.Paths(p.Getenv, configfile.Hosts), OpenDefault: configfile.Open,
+	}
+	if hosts, groups, err = inventory.Known(selection, command.OpenAtOnce); err != nil || len(selection.Hosts) == 0 {
+		return hosts, groups, err
+	}
+	named, err := inventory.Load(selection, command.OpenAtOnce) // they may be in no file
+	return append(hosts, named...), groups, err
+}
+
+func (p *program) policyCheck(c *cli.Context) error {
+	format, err := command.FormatOf(c, "tui", "json")
+	if err != nil {
+		return err
+	}
+	path := c.Args().First()
+	if path == "" {
+		if path, err = configfile.Find(p.Getenv, configfile.Policy); err != nil {
+			return err
+		}
+	}
+	if path == "" || c.Args().Len() > 1 {
+		return command.UsageError("missing file: write `genv policy check FILE`")
+	}
+	data, err := enforcement.ReadPolicyFile(path)
+	if err != nil {
+		return err
+	}
+	document := CheckDocument{Schema: "genv.policy.check/1", File: path, Errors: []checkError{}, Warnings: []policycheck.Warning{}, Unchecked: []string{}}
+	wrong := policy.Check(path, data)
+	if wrong == nil {
+		if err := p.checkNames(c, &document, data); err != nil {
+			return err
+		}
+	}
+	document.Errors = append(document.Errors, checkErrors(wrong)...)
+	document.OK = wrong == nil && (len(document.Warnings) == 0 || !c.Bool("strict"))
+	if format == "json" {
+		if err := render.WriteJSON(p.Out, document); err != nil || document.OK {
+			return err
+		}
+		return &command.ExitError{Code: command.ExitFailed}
+	}
+	return p.writeCheck(&document, wrong)
+}
+
+// checkNames looks for keys that do nothing any more, and for the names in a policy.
+func (p *program) checkNames(c *cli.Context, document *CheckDocument, data []byte) error {
+	file, err := policy.Parse(document.File, data)
+	if err != nil {
+		return err
+	}
+	for _, key := range file.Ignored {
+		document.Warnings = append(document.Warnings, policycheck.Warning{Line: key.Place.Line, Column: key.Place.Column, Kind: "key", Name: key.Key, Message: key.Message})
+	}
+	references, err := policy.References(document.File, data)
+	if err != nil {
+		return err
+	}
+	var known policycheck.Known
+	if known.Hosts, known.Groups, err = p.readInventory(c); err != nil {
+		return err
+	}
+	if own, err := os.Hostname(); err == nil && len(known.Hosts) > 0 { // of `genv enforce` here
+		known.Hosts = append(known.Hosts, remote.Host{Name: own})
+	}
+	known.Accounts = policycheck.Ask(c.Context, references, system.Getent)
+	result := policycheck.Check(references, known)
+	document.Warnings = append(document.Warnings, result.Warnings...)
+	document.Unchecked = append(document.Unchecked, result.Unchecked...)
+	return nil
+}
+
+func (p *program) writeCheck(d *CheckDocument, wrong error) error {
+	if wrong != nil {
+		return command.UsageError("%w", wrong)
+	}
+	for _, w := range d.Warnings {
+		fmt.Fprintf(p.Err, "%s:%d:%d: warning: %s\n", text.Printable(d.File), w.Line, w.Column, text.Printable(w.Message))
+	}
+	for _, line := range d.Unchecked {
+		fmt.Fprintf(p.Err, "Not checked: %s\n", text.Printable(line))
+	}
+	if !d.OK {
+		return command.UsageError("%s: %s, which --strict makes an error", d.File, render.Plural(len(d.Warnings), "warning"))
+	}
+	_, err := fmt.Fprintf(p.Out, "%s: OK\n", d.File)
+	return err
+}
+
+// checkErrors are the errors of a policy file one by one.
+func checkErrors(wrong error) []checkError {
+	var list []checkError
+	var joined interface{ Unwrap() []error }
+	if errors.As(wrong, &joined) {
+		for _, err := range joined.Unwrap() {
+			var e *strictyaml.ParseError
+			if errors.As(err, &e) {
+				list = append(list, checkError{e.Place.Line, e.Place.Column, e.Message})
+			}
+		}
+	}
+	return list
 }

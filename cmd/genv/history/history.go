@@ -1,11 +1,15 @@
+// Package history shows the audit log of a host or of a controller: what was
+// done to which user, when and why.
 package history
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -181,4 +185,81 @@ func whyOf(e *audit.Entry) string {
 		why += " (notified at " + e.Notified.Local().Format(time.TimeOnly) + ")"
 	}
 	return strings.TrimSpace(why)
+}
+
+// ControllerFlags select from the log of a controller.
+func ControllerFlags() []cli.Flag {
+	return append(Flags(),
+		&cli.StringFlag{Name: "audit-log", Category: command.Site + command.Top + command.Shared + command.Unless("GENV_AUDIT_LOG"), Usage: "the log `FILE` ($GENV_AUDIT_LOG)"},
+		&cli.StringSliceFlag{Name: "host", Aliases: []string{"H"}, Usage: "only actions on this `HOST`"},
+		&cli.BoolFlag{Name: "stats", Usage: "print how many warnings, actions, exemptions and failures there were, by user and rule"},
+	)
+}
+
+// ShowController prints what a query finds in the log of a controller, and connects to no host.
+func ShowController(p *command.Program, c *cli.Context) error {
+	path := c.String("audit-log")
+	if path == "" {
+		path = p.Getenv("GENV_AUDIT_LOG")
+	}
+	if path == "" || path == "off" {
+		return command.UsageError("missing --audit-log FILE, or GENV_AUDIT_LOG: name the log of `genv remote enforce --audit-log FILE`")
+	}
+	switch _, err := os.Stat(path); { // an empty answer would say that nothing was done
+	case errors.Is(err, fs.ErrNotExist):
+		return command.UsageError("the log: %w; if no controller has run yet, start it, otherwise name the log of `genv remote enforce --audit-log FILE`", err)
+	case errors.Is(err, fs.ErrPermission):
+		return command.UsageError("the log: %w; run this as root (sudo) or as the controller's account", err)
+	case err != nil:
+		return command.UsageError("the log: %w; name the log of `genv remote enforce --audit-log FILE`", err)
+	}
+	hosts := command.AllGiven(c, "host")
+	if len(hosts) > 1 {
+		return command.UsageError("--host: name one host, or none for all")
+	}
+	q := audit.Filter{}
+	if len(hosts) == 1 {
+		q.Host = snapshot.Hostname(hosts[0])
+	}
+	return Show(p, c, path, q)
+}
+
+// StatsDocument is the JSON of `remote history --stats`.
+type StatsDocument struct {
+	Schema string `json:"schema"`
+	audit.Stats
+}
+
+// writeStats prints a row for each user and rule. People also get the total.
+func writeStats(p *command.Program, output render.Output, s audit.Stats) error {
+	if output.Format == "json" {
+		return render.WriteJSON(p.Out, StatsDocument{Schema: "genv.history.stats/1", Stats: s})
+	}
+	columns := []render.Column{
+		render.Col("USER", 10), render.Col("RULE", 22), render.Col("WARNED", 8), render.Col("TERMINATED", 12),
+		render.Col("DETACHED", 10), render.Col("EXEMPTED", 10), render.Col("REFUSED", 9), render.Col("FAILED", 8),
+	}
+	if dryRun := s.Total.WouldTerminate+s.Total.WouldDetach > 0; dryRun || output.Format == "csv" {
+		columns = append(columns, render.Col("WOULD-TERMINATE", 17), render.Col("WOULD-DETACH", 0))
+	}
+	t := output.Table(columns...)
+	add := func(user, rule string, c audit.Counts) {
+		row := []string{user, rule}
+		for _, n := range []int{c.Warned, c.Terminated, c.Detached, c.Exempted, c.Refused, c.Failed, c.WouldTerminate, c.WouldDetach} {
+			row = append(row, strconv.Itoa(n))
+		}
+		t.Add(row[:len(columns)]...)
+	}
+	for i := range s.Rows {
+		r := &s.Rows[i]
+		user, rule := string(r.User), string(r.Rule)
+		if output.Format == "tui" {
+			user, rule = cmp.Or(output.Name(user), "-"), cmp.Or(rule, "-")
+		}
+		add(user, rule, r.Counts)
+	}
+	if output.Format == "tui" && len(s.Rows) > 1 {
+		add("(all)", "(all)", s.Total)
+	}
+	return t.Write(p.Out)
 }

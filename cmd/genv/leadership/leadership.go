@@ -1,15 +1,28 @@
+// Package leadership is the flags of `genv remote enforce` about a leader among several
+// controllers, and the etcd that they name.
 package leadership
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
+	"maps"
+	"net"
+	"net/url"
 	"os"
+	"slices"
 	"strings"
+	"time"
 
+	"github.com/rs/zerolog"
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/enforce/notify/mail"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/remote/election/etcd"
 )
 
@@ -115,4 +128,103 @@ func (f tlsFiles) read(wanted bool) (*tls.Config, error) {
 		config.Certificates = []tls.Certificate{pair}
 	}
 	return config, nil
+}
+
+// Election returns how a run takes part in an election; nil if it doesn't.
+func (config Config) Election() func(election.Candidate) *enforcement.Election {
+	if config.Key == "" {
+		return nil
+	}
+	return func(self election.Candidate) *enforcement.Election {
+		client := etcd.New(config.Etcd)
+		return &enforcement.Election{
+			Elector: election.New(election.Options{Cluster: client, Key: config.Key, Self: self, Clock: election.SinceBoot, Now: time.Now}),
+			Store:   client, Key: config.Key, Close: client.Close,
+			Register: func(self election.Registration, refused func(error)) *election.Registrar {
+				return election.NewRegistrar(client, config.Key, self, refused)
+			},
+		}
+	}
+}
+
+// WarnOfClearText says that what goes to etcd and back goes over a network without TLS.
+func (config Config) WarnOfClearText(log zerolog.Logger) {
+	members := config.inClearText()
+	if len(members) == 0 {
+		return
+	}
+	readable := "the memory of the leader"
+	if config.Etcd.User != "" {
+		readable = "the password of " + config.Etcd.User + " and " + readable
+	}
+	log.Warn().Str("members", strings.Join(members, " ")).Msg("the connection to etcd is not encrypted: anyone on the network can read " + readable +
+		", and anyone who can modify the traffic decides which controller acts. Set up TLS in etcd and write --leader etcds://…")
+}
+
+// inClearText are the members that are asked without TLS and are not on this machine, as far as
+// their names say.
+func (config Config) inClearText() (members []string) {
+	for _, endpoint := range config.Etcd.Endpoints {
+		at, err := url.Parse(endpoint)
+		if err != nil || at.Scheme != "http" || isLoopback(at.Hostname()) {
+			continue
+		}
+		members = append(members, at.Host)
+	}
+	return members
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
+}
+
+// CheckMembers asks each member of etcd once, before the election: one that doesn't answer is a warning,
+// as it may be started later, and members of different clusters are an error, since each cluster
+// would have a leader of its own.
+func (config Config) CheckMembers(ctx context.Context, log zerolog.Logger) error {
+	if config.Key == "" {
+		return nil
+	}
+	client := etcd.New(config.Etcd)
+	defer client.Close()
+	members := client.Members(ctx, config.Key)
+	var silent []error
+	clusters := map[uint64][]string{}
+	for _, m := range members {
+		switch {
+		case m.Err == nil:
+			clusters[m.Cluster] = append(clusters[m.Cluster], m.Address)
+		case !etcd.Refused(m.Err): // what it refuses, the election says
+			silent = append(silent, m.Err)
+		}
+	}
+	if len(silent) > 0 && ctx.Err() == nil {
+		log.Warn().Errs("members", silent).Msgf("%d of %d members of etcd don't answer. Look at `%s`", len(silent), len(members), config.Health())
+	}
+	if len(clusters) > 1 {
+		return command.UsageError("--leader: these are members of different clusters, each of which would have a leader of its own: %s; name those of one", shown(clusters))
+	}
+	return nil
+}
+
+// shown lists members by cluster, with the ids as `etcdctl endpoint status` has them.
+func shown(clusters map[uint64][]string) string {
+	var parts []string
+	for _, id := range slices.Sorted(maps.Keys(clusters)) {
+		parts = append(parts, fmt.Sprintf("%s of %x", strings.Join(clusters[id], " and "), id))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Health is the command by which an operator sees how the members are. It asks for the password of
+// the user, if there is one.
+func (config Config) Health() string {
+	args := []string{"etcdctl", "--endpoints", strings.Join(config.Etcd.Endpoints, ",")}
+	for _, flag := range [][2]string{{"--cacert", config.files.ca}, {"--cert", config.files.cert}, {"--key", config.files.key}, {"--user", config.Etcd.User}} {
+		if flag[1] != "" {
+			args = append(args, flag[0], flag[1])
+		}
+	}
+	return remote.Command{Args: append(args, "endpoint", "health")}.ShellLine()
 }

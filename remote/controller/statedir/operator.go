@@ -3,11 +3,15 @@ package statedir
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"time"
 
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/operator"
 )
 
@@ -81,4 +85,85 @@ func (s *Store) KeepOperator(state operator.State, now time.Time) error {
 	}
 	s.operator, s.operatorKept = content, now
 	return nil
+}
+
+// What operators asked for while no controller ran is recorded by the next controller that
+// keeps a record, unless it was recorded at once. Until then it is in a file of its own.
+const (
+	unrecordedName = "unrecorded.json"
+	maxUnrecorded  = 4 << 20 // bytes
+)
+
+// Operate carries out an action that lasts while no controller uses the folder, and returns
+// a line about it. It is recorded first: in log or, if that is nil, for the next controller.
+func (s *Store) Operate(who operator.Person, a *operator.Action, log controller.Recorder, now time.Time) (string, error) {
+	if s.lock == nil {
+		return "", ErrInUse
+	}
+	if err := a.Check(); err != nil {
+		return "", err
+	}
+	state, err := s.LoadOperator(now)
+	if err != nil {
+		return "", err
+	}
+	next, line, err := state.After(who, a, now)
+	if err != nil {
+		return "", err
+	}
+	record := controller.RecordOfAction(who, a, line)
+	record.Time = now.UTC()
+	keep := func(r audit.Record) error { return s.keepUnrecorded(r) }
+	if log != nil {
+		keep = func(r audit.Record) error { return log.Append(r) }
+	}
+	if err := keep(record); err != nil {
+		return "", fmt.Errorf("nothing was done, since it could not be recorded: %w", err)
+	}
+	if err := s.KeepOperator(next, now); err != nil {
+		record.Status, record.Reason = enforce.StatusFailed, err.Error()
+		return "", errors.Join(err, keep(record))
+	}
+	return line, nil
+}
+
+// keepUnrecorded adds a record to those that wait.
+func (s *Store) keepUnrecorded(r audit.Record) error {
+	records, err := s.unrecorded()
+	if err != nil {
+		return err
+	}
+	return s.folder.PutJSON(unrecordedName, append(records, r), 0o600, true)
+}
+
+// unrecorded are the records that wait.
+func (s *Store) unrecorded() ([]audit.Record, error) {
+	data, _, err := s.folder.Read(unrecordedName, maxUnrecorded)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var records []audit.Record
+	if err := json.Unmarshal(data, &records); err != nil {
+		return nil, fmt.Errorf("%s is damaged: %w; look at it and remove it", s.folder.Join(unrecordedName), err)
+	}
+	return records, nil
+}
+
+// RecordWaiting records what operators asked for while no controller ran. What could not be
+// recorded continues to wait. After a crash in between it may be recorded twice.
+func (s *Store) RecordWaiting(log controller.Recorder) error {
+	if s.lock == nil {
+		return nil
+	}
+	records, err := s.unrecorded()
+	if err != nil || len(records) == 0 {
+		return err
+	}
+	if err := log.Append(records...); err != nil {
+		return err
+	}
+	return s.folder.Remove(unrecordedName)
 }
