@@ -2,10 +2,16 @@ package mail_test
 
 import (
 	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
 	"encoding/base64"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
+	"math/big"
 	"mime/quotedprintable"
 	netmail "net/mail"
 	"os"
@@ -164,20 +170,34 @@ func fifo(t *testing.T) string {
 	return path
 }
 
+// otherAuthority is a file with a certificate that nothing has.
+func otherAuthority(t *testing.T) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), IsCA: true, BasicConstraintsValid: true, NotAfter: time.Now().Add(time.Hour)}
+	certificate, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "ca.pem")
+	require.NoError(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate}), 0o600))
+	return path
+}
+
 // Neither a password nor a mail leaves unless the connection is encrypted as the policy
 // wants it; the mail waits.
 func TestNothingLeavesInTheClear(t *testing.T) {
-	stranger := mailtest.Start(t)
 	for name, tt := range map[string]struct {
 		options []mailtest.Option
 		change  func(*policy.Mail, *mailtest.Server)
 		says    string
 	}{
-		"no STARTTLS offered":     {[]mailtest.Option{mailtest.WithoutTLS}, nil, "does not support STARTTLS"},
-		"STARTTLS refused":        {nil, func(_ *policy.Mail, s *mailtest.Server) { s.Answer("STARTTLS", "454 not now") }, "454"},
-		"the wrong certificate":   {nil, func(m *policy.Mail, _ *mailtest.Server) { m.CAFile = stranger.CAFile }, "certificate"},
-		"an unknown authority":    {nil, func(m *policy.Mail, _ *mailtest.Server) { m.CAFile = "" }, "certificate"},
-		"another name":            {[]mailtest.Option{mailtest.OtherName}, nil, "certificate"},
+		"no STARTTLS offered":   {[]mailtest.Option{mailtest.WithoutTLS}, nil, "does not support STARTTLS"},
+		"STARTTLS refused":      {nil, func(_ *policy.Mail, s *mailtest.Server) { s.Answer("STARTTLS", "454 not now") }, "454"},
+		"the wrong certificate": {nil, func(m *policy.Mail, _ *mailtest.Server) { m.CAFile = otherAuthority(t) }, "certificate"},
+		"an unknown authority":  {nil, func(m *policy.Mail, _ *mailtest.Server) { m.CAFile = "" }, "certificate"},
+		"another name": {nil, func(m *policy.Mail, _ *mailtest.Server) {
+			m.SMTP = strings.Replace(m.SMTP, "127.0.0.1", "localhost", 1)
+		}, "certificate"},
 		"a file others may read":  {nil, func(m *policy.Mail, _ *mailtest.Server) { m.PasswordFile = password(t, 0o644) }, "0644"},
 		"a FIFO of authorities":   {nil, func(m *policy.Mail, _ *mailtest.Server) { m.CAFile = fifo(t) }, "not a regular file"},
 		"a FIFO with a password":  {nil, func(m *policy.Mail, _ *mailtest.Server) { m.PasswordFile = fifo(t) }, "not a regular file"},

@@ -1,5 +1,5 @@
-// Package mailtest is a mail server for tests, on loopback, with its own certificate. It
-// can fail at every step.
+// Package mailtest is a mail server for tests, on loopback, with the certificate of net/http/httptest
+// for 127.0.0.1. It can fail at every step.
 //
 //	s := mailtest.Start(t)
 //	s.Answer("RCPT", "451 later")
@@ -8,24 +8,20 @@
 package mailtest
 
 import (
-	"bufio"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
+	"cmp"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/pem"
-	"fmt"
-	"math/big"
 	"net"
+	"net/http/httptest"
+	"net/textproto"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 // Mail is a mail that the server took.
@@ -44,17 +40,16 @@ type Server struct {
 	listener net.Listener
 	running  sync.WaitGroup
 
-	mu        sync.Mutex
-	mails     []Mail
-	commands  []string          // that clients sent in the clear, and under TLS with "tls " before
-	answers   map[string]string // by command
-	once      map[string]bool   // answers for one time
-	conns     map[net.Conn]bool
-	noTLS     bool
-	implicit  bool
-	otherName bool
-	methods   string
-	logins    []string
+	mu       sync.Mutex
+	mails    []Mail
+	commands []string          // that clients sent in the clear, and under TLS with "tls " before
+	answers  map[string]string // by command
+	once     map[string]bool   // answers for one time
+	conns    map[net.Conn]bool
+	noTLS    bool
+	implicit bool
+	methods  string
+	logins   []string
 }
 
 // Option changes a Server before it starts.
@@ -66,9 +61,6 @@ func WithoutTLS(s *Server) { s.noTLS = true }
 // Implicit encrypts from the first byte.
 func Implicit(s *Server) { s.implicit = true }
 
-// OtherName has a certificate for another name.
-func OtherName(s *Server) { s.otherName = true }
-
 // Auth offers these methods of logging in.
 func Auth(methods string) Option { return func(s *Server) { s.methods = methods } }
 
@@ -79,11 +71,15 @@ func Start(t testing.TB, options ...Option) *Server {
 	for _, o := range options {
 		o(s)
 	}
-	s.certify(t)
+	https := httptest.NewUnstartedServer(nil)
+	https.StartTLS()
+	https.Close() // it made a certificate
+	s.config = &tls.Config{Certificates: https.TLS.Certificates, MinVersion: tls.VersionTLS12}
+	s.CAFile = filepath.Join(t.TempDir(), "ca.pem")
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: https.Certificate().Raw})
+	require.NoError(t, os.WriteFile(s.CAFile, authority, 0o600))
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s.listener, s.Address = listener, listener.Addr().String()
 	s.running.Go(s.accept)
 	t.Cleanup(s.Close)
@@ -138,30 +134,6 @@ func (s *Server) Logins() []string {
 	return slices.Clone(s.logins)
 }
 
-func (s *Server) certify(t testing.TB) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "genv test"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
-	if s.otherName {
-		template.IPAddresses, template.DNSNames = nil, []string{"mail.example.org"}
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.CAFile = filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(s.CAFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s.config = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, MinVersion: tls.VersionTLS12}
-}
-
 func (s *Server) accept() {
 	for {
 		conn, err := s.listener.Accept()
@@ -182,27 +154,24 @@ func (s *Server) accept() {
 type session struct {
 	server *Server
 	conn   net.Conn
-	lines  *bufio.Reader
+	text   *textproto.Conn // over conn
 	tls    bool
 	mail   Mail
 }
 
+func (c *session) encrypt() {
+	c.conn, c.tls = tls.Server(c.conn, c.server.config), true
+	c.text = textproto.NewConn(c.conn)
+}
+
 func (c *session) serve() {
+	c.text = textproto.NewConn(c.conn)
 	if c.server.implicit {
-		c.conn, c.tls = tls.Server(c.conn, c.server.config), true
+		c.encrypt()
 	}
-	c.lines = bufio.NewReader(c.conn)
-	if !c.say("", "220 test ESMTP") {
-		return
-	}
-	for {
-		line, err := c.lines.ReadString('\n')
-		if err != nil {
-			return
-		}
-		if line = strings.TrimRight(line, "\r\n"); !c.command(line) {
-			return
-		}
+	for goes := c.say("", "220 test ESMTP"); goes; {
+		line, err := c.text.ReadLine()
+		goes = err == nil && c.command(line)
 	}
 }
 
@@ -210,35 +179,31 @@ func (c *session) serve() {
 func (c *session) say(command, answer string) bool {
 	s := c.server
 	s.mu.Lock()
-	if other, ok := s.answers[command]; ok {
-		answer = other
-		if s.once[command] {
-			delete(s.answers, command)
-			delete(s.once, command)
-		}
+	answer = cmp.Or(s.answers[command], answer)
+	if s.once[command] {
+		delete(s.answers, command)
+		delete(s.once, command)
 	}
 	s.mu.Unlock()
 	switch answer {
 	case "drop":
 		return false
 	case "hang":
-		_, _ = c.lines.ReadString(0) // until the client gives up
+		_, _ = c.text.R.ReadString(0) // until the client gives up
 		return false
 	}
-	_, err := fmt.Fprint(c.conn, strings.ReplaceAll(answer, "\n", "\r\n")+"\r\n")
-	return err == nil
+	return c.text.PrintfLine("%s", strings.ReplaceAll(answer, "\n", "\r\n")) == nil
 }
 
 func (c *session) command(line string) bool {
 	s := c.server
 	name, rest, _ := strings.Cut(line, " ")
 	name = strings.ToUpper(name)
-	shown := line
 	if c.tls {
-		shown = "tls " + line
+		line = "tls " + line
 	}
 	s.mu.Lock()
-	s.commands = append(s.commands, shown)
+	s.commands = append(s.commands, line)
 	s.mu.Unlock()
 	switch name {
 	case "EHLO":
@@ -247,8 +212,7 @@ func (c *session) command(line string) bool {
 		if !c.say(name, "220 go ahead") {
 			return false
 		}
-		c.conn, c.tls = tls.Server(c.conn, s.config), true
-		c.lines = bufio.NewReader(c.conn)
+		c.encrypt()
 		return true
 	case "AUTH":
 		return c.auth(rest)
@@ -268,35 +232,33 @@ func (c *session) command(line string) bool {
 }
 
 func (c *session) capabilities() string {
-	list := []string{"250-test"}
+	list := "250-test\n"
 	if !c.tls && !c.server.noTLS {
-		list = append(list, "250-STARTTLS")
+		list += "250-STARTTLS\n"
 	}
 	if c.server.methods != "" {
-		list = append(list, "250-AUTH "+c.server.methods)
+		list += "250-AUTH " + c.server.methods + "\n"
 	}
-	return strings.Join(append(list, "250 8BITMIME"), "\n")
+	return list + "250 8BITMIME"
 }
 
 // auth takes any login.
-func (c *session) auth(rest string) bool {
-	s := c.server
-	login := rest
-	if strings.HasPrefix(rest, "LOGIN") {
+func (c *session) auth(login string) bool {
+	if strings.HasPrefix(login, "LOGIN") {
 		for _, prompt := range []string{"334 VXNlcm5hbWU6", "334 UGFzc3dvcmQ6"} {
 			if !c.say("", prompt) {
 				return false
 			}
-			line, err := c.lines.ReadString('\n')
+			line, err := c.text.ReadLine()
 			if err != nil {
 				return false
 			}
-			login += " " + strings.TrimRight(line, "\r\n")
+			login += " " + line
 		}
 	}
-	s.mu.Lock()
-	s.logins = append(s.logins, login)
-	s.mu.Unlock()
+	c.server.mu.Lock()
+	c.server.logins = append(c.server.logins, login)
+	c.server.mu.Unlock()
 	return c.say("AUTH", "235 welcome")
 }
 
@@ -304,7 +266,7 @@ func (c *session) auth(rest string) bool {
 func (c *session) data() bool {
 	var data strings.Builder
 	for {
-		line, err := c.lines.ReadString('\n')
+		line, err := c.text.R.ReadString('\n')
 		if err != nil {
 			return false
 		}
@@ -316,8 +278,7 @@ func (c *session) data() bool {
 	c.mail.Data = data.String()
 	s := c.server
 	s.mu.Lock()
-	answer, other := s.answers["END"]
-	if !other || strings.HasPrefix(answer, "2") || answer == "drop" { // the worst case: taken, and the answer is lost
+	if answer := cmp.Or(s.answers["END"], "2"); answer[0] == '2' || answer == "drop" { // the worst case: taken, and the answer is lost
 		s.mails = append(s.mails, c.mail)
 	}
 	s.mu.Unlock()
