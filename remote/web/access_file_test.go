@@ -1,13 +1,8 @@
 package web_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
-	"math/big"
 	"os"
 	"path/filepath"
 	"testing"
@@ -16,22 +11,15 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/web"
 )
 
-// writePair writes a certificate with a serial number, and its key.
-func writePair(t *testing.T, dir string, serial int64, changed time.Time) {
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	template := x509.Certificate{SerialNumber: big.NewInt(serial), DNSNames: []string{"gpus.example.org"}, NotAfter: time.Now().Add(time.Hour)}
-	cert, err := x509.CreateCertificate(rand.Reader, &template, &template, private.Public(), private)
-	require.NoError(t, err)
-	key, err := x509.MarshalPKCS8PrivateKey(private)
-	require.NoError(t, err)
-	for name, block := range map[string]*pem.Block{"cert": {Type: "CERTIFICATE", Bytes: cert}, "key": {Type: "PRIVATE KEY", Bytes: key}} {
-		path := filepath.Join(dir, name)
-		require.NoError(t, os.WriteFile(path, pem.EncodeToMemory(block), 0o600))
-		require.NoError(t, os.Chtimes(path, changed, changed))
+// writePair writes a certificate with a name, and its key.
+func writePair(t *testing.T, dir, name string, changed time.Time) {
+	testfleet.WriteCertificate(t, dir, name, "gpus.example.org")
+	for _, file := range []string{"cert", "key"} {
+		require.NoError(t, os.Chtimes(filepath.Join(dir, file), changed, changed))
 	}
 }
 
@@ -42,38 +30,38 @@ func TestCertificates(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte("tls_server_config: {cert_file: cert, key_file: key}\n"), 0o600))
 	_, err := web.OpenAccess(path, time.Now, nil)
 	require.ErrorIs(t, err, os.ErrNotExist)
-	writePair(t, dir, 1, now)
+	writePair(t, dir, "1", now)
 	failed := 0
 	access, err := web.OpenAccess(path, func() time.Time { return now }, func(error) { failed++ })
 	require.NoError(t, err)
 	require.Equal(t, web.Demands{TLS: true}, access.Demands())
 	config := access.TLS()
-	serial := func() int64 {
+	name := func() string {
 		config, err := config.GetConfigForClient(nil)
 		require.NoError(t, err)
 		require.Equal(t, uint16(tls.VersionTLS12), config.MinVersion)
 		leaf, err := x509.ParseCertificate(config.Certificates[0].Certificate[0])
 		require.NoError(t, err)
-		return leaf.SerialNumber.Int64()
+		return leaf.Subject.CommonName
 	}
-	require.EqualValues(t, 1, serial())
+	require.Equal(t, "1", name())
 
-	writePair(t, dir, 2, now.Add(time.Hour))
+	writePair(t, dir, "2", now.Add(time.Hour))
 	now = now.Add(2 * time.Second)
-	require.EqualValues(t, 2, serial(), "it was renewed")
+	require.Equal(t, "2", name(), "it was renewed")
 	require.Zero(t, failed)
 	good, err := os.ReadFile(key)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(key, []byte("half of a k"), 0o600))
 	now = now.Add(2 * time.Second)
-	require.EqualValues(t, 2, serial(), "while it is being written")
+	require.Equal(t, "2", name(), "while it is being written")
 	require.Equal(t, 1, failed)
 	require.NoError(t, os.Remove(cert))
 	now = now.Add(2 * time.Second)
-	require.EqualValues(t, 2, serial())
-	writePair(t, dir, 3, now.Add(2*time.Hour))
+	require.Equal(t, "2", name())
+	writePair(t, dir, "3", now.Add(2*time.Hour))
 	now = now.Add(2 * time.Second)
-	require.EqualValues(t, 3, serial())
+	require.Equal(t, "3", name())
 	require.Equal(t, 2, failed)
 
 	later := filepath.Join(dir, "later")
@@ -81,12 +69,12 @@ func TestCertificates(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte("tls_server_config: {cert_file: later/cert, key_file: later/key}\n"), 0o600))
 	for range 3 {
 		now = now.Add(2 * time.Second)
-		require.EqualValues(t, 3, serial(), "what the file names isn't there yet")
+		require.Equal(t, "3", name(), "what the file names isn't there yet")
 	}
 	require.Equal(t, 3, failed, "it is said once")
-	writePair(t, later, 4, now)
+	writePair(t, later, "4", now)
 	now = now.Add(2 * time.Second)
-	require.EqualValues(t, 4, serial())
+	require.Equal(t, "4", name())
 
 	require.NoError(t, os.WriteFile(path, []byte("tls_server_config: {cert_file: cert, key_file: key, min_version: TLS13}\n"), 0o600))
 	now = now.Add(2 * time.Second)
@@ -110,7 +98,7 @@ func TestFIFO(t *testing.T) {
 	for _, name := range []string{"web.yml", "cert", "key", "ca"} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			writePair(t, dir, 1, time.Now())
+			writePair(t, dir, "1", time.Now())
 			require.NoError(t, os.Symlink("cert", filepath.Join(dir, "ca")))
 			path := filepath.Join(dir, "web.yml")
 			require.NoError(t, os.WriteFile(path, []byte(config), 0o600))
@@ -136,7 +124,7 @@ func TestFIFO(t *testing.T) {
 // TestWeakerFiles: a listener that was opened for other machines isn't opened to all by a change.
 func TestWeakerFiles(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
-	writePair(t, dir, 1, now)
+	writePair(t, dir, "1", now)
 	path := filepath.Join(dir, "web.yml")
 	const (
 		server = "tls_server_config:\n  cert_file: cert\n  key_file: key\n"

@@ -2,21 +2,14 @@ package user_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"maps"
-	"math/big"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/urfave/cli/v2"
@@ -27,6 +20,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/configfile"
 	"github.com/seed-3119e985/genv/cmd/genv/fleet"
 	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
+	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
@@ -355,18 +349,7 @@ func writeWebFiles(t *testing.T, dir string) {
 	t.Helper()
 	hash, err := bcrypt.GenerateFromPassword([]byte("password"), bcrypt.MinCost)
 	require.NoError(t, err)
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	template := x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"gpus.example.org"}, NotAfter: time.Now().Add(time.Hour)}
-	cert, err := x509.CreateCertificate(rand.Reader, &template, &template, private.Public(), private)
-	require.NoError(t, err)
-	key, err := x509.MarshalPKCS8PrivateKey(private)
-	require.NoError(t, err)
-	for name, content := range map[string][]byte{
-		"web.yml": fmt.Appendf(nil, "tls_server_config: {cert_file: cert, key_file: key}\nbasic_auth_users: {alice: %s}\n", hash),
-		"cert":    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}),
-		"key":     pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}),
-	} {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), content, 0o600))
-	}
+	testfleet.WriteCertificate(t, dir, "", "gpus.example.org")
+	content := fmt.Appendf(nil, "tls_server_config: {cert_file: cert, key_file: key}\nbasic_auth_users: {alice: %s}\n", hash)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "web.yml"), content, 0o600))
 }

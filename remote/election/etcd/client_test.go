@@ -151,16 +151,14 @@ func TestUsersThatChange(t *testing.T) {
 func TestACertificateWithAName(t *testing.T) {
 	t.Parallel()
 	cluster, files := etcdcluster.StartTLS(t, 1)
-	get := func(cert string) error {
-		files := files
-		files.Cert = cert
+	get := func(files *etcdcluster.Certificates) error {
 		_, err := open(t, etcd.Config{Endpoints: cluster.Endpoints(), User: "genv", Password: "x", TLS: files.Config(t)}).Get(t.Context(), "/genv/lab/leader")
 		return err
 	}
-	require.ErrorContains(t, get(files.Named), "authentication is not enabled (etcd has no users: leave out --leader-login)")
+	require.ErrorContains(t, get(files.Named()), "authentication is not enabled (etcd has no users: leave out --leader-login)")
 	cluster.AddUser("genv", "x", "/genv/")
-	require.NoError(t, get(files.Cert))
-	require.ErrorIs(t, get(files.Named), etcd.ErrCommonName)
+	require.NoError(t, get(files))
+	require.ErrorIs(t, get(files.Named()), etcd.ErrCommonName)
 }
 
 // After a restore, etcd doesn't answer requests with a token from before, and doesn't refuse it.
