@@ -53,17 +53,17 @@ var families = []struct {
 	labels     []string
 	samples    func(*view, add)
 }{
-	{"is_installed", "Whether genv is installed on the host (1) or not (0).", nil, (*view).installed},
+	{"is_installed", "Whether genv is installed on the host (1) or not (0).", nil, func(v *view, add add) { add(number(v.Installed)) }},
 
-	{"device_utilization", "Utilization of a device in per cent, over the driver's last sample.", []string{"index"}, (*view).utilization},
-	{"device_temperature", "Temperature of a device in degrees Celsius.", []string{"index"}, (*view).temperature},
-	{"device_memory_used_bytes", "Memory of a device that is in use.", []string{"index"}, (*view).memoryUsed},
-	{"device_memory_total_bytes", "Memory of a device.", []string{"index"}, (*view).memoryTotal},
+	{"device_utilization", "Utilization of a device in per cent, over the driver's last sample.", []string{"index"}, ofDevices(func(d *snapshot.Device) (float64, bool) { return measured(d.Utilization) })},
+	{"device_temperature", "Temperature of a device in degrees Celsius.", []string{"index"}, ofDevices(func(d *snapshot.Device) (float64, bool) { return measured(d.Temperature) })},
+	{"device_memory_used_bytes", "Memory of a device that is in use.", []string{"index"}, ofDevices(func(d *snapshot.Device) (float64, bool) { return bytesOf(d.UsedMemory) })},
+	{"device_memory_total_bytes", "Memory of a device.", []string{"index"}, ofDevices(func(d *snapshot.Device) (float64, bool) { return bytesOf(d.TotalMemory) })},
 
-	{"environments_total", "Active environments.", nil, (*view).environments},
-	{"processes_total", "Processes that use a device.", nil, (*view).processes},
-	{"attached_devices_total", "Devices that at least one environment is attached to.", nil, (*view).attachedDevices},
-	{"users_total", "Users with an active environment.", nil, (*view).users},
+	{"environments_total", "Active environments.", nil, ofHost(func(v *view) int { return len(v.Snapshot.Environments) })},
+	{"processes_total", "Processes that use a device.", nil, ofHost(func(v *view) int { return len(v.Snapshot.Processes) })},
+	{"attached_devices_total", "Devices that at least one environment is attached to.", nil, ofHost(func(v *view) int { return v.attached })},
+	{"users_total", "Users with an active environment.", nil, ofHost(func(v *view) int { return len(v.userNames) })},
 
 	{"environment_processes_total", "Processes of an environment that use a device.", []string{"eid"}, (*view).environmentProcesses},
 	{"environment_attached_devices_total", "Devices that an environment is attached to.", []string{"eid"}, (*view).environmentDevices},
@@ -76,74 +76,49 @@ var families = []struct {
 		(*view).processContainers,
 	},
 
-	{"user_environments_total", "Active environments of a user.", []string{"username"}, (*view).userEnvironments},
-	{"user_processes_total", "Processes in a user's environments that use a device.", []string{"username"}, (*view).userProcesses},
-	{"user_attached_devices_total", "Devices that a user's environments are attached to.", []string{"username"}, (*view).userDevices},
+	{"user_environments_total", "Active environments of a user.", []string{"username"}, ofUsers(func(u *user) (int, bool) { return u.environments, true })},
+	{"user_processes_total", "Processes in a user's environments that use a device.", []string{"username"}, ofUsers(func(u *user) (int, bool) { return u.processes, !u.unknown })},
+	{"user_attached_devices_total", "Devices that a user's environments are attached to.", []string{"username"}, ofUsers(func(u *user) (int, bool) { return len(u.devices), true })},
 }
 
-func (v *view) installed(add add) {
-	if v.Installed {
-		add(1)
-	} else {
-		add(0)
-	}
-}
-
-func (v *view) utilization(add add) {
-	for i := range v.Snapshot.Devices {
-		if d := &v.Snapshot.Devices[i]; d.Utilization != nil {
-			add(float64(*d.Utilization), d.Index.String())
+// ofDevices are samples of each device for which the value is known.
+func ofDevices(value func(*snapshot.Device) (float64, bool)) func(*view, add) {
+	return func(v *view, add add) {
+		for i := range v.Snapshot.Devices {
+			d := &v.Snapshot.Devices[i]
+			if value, known := value(d); known {
+				add(value, d.Index.String())
+			}
 		}
 	}
 }
 
-func (v *view) temperature(add add) {
-	for i := range v.Snapshot.Devices {
-		if d := &v.Snapshot.Devices[i]; d.Temperature != nil {
-			add(float64(*d.Temperature), d.Index.String())
+func measured(value *int) (float64, bool) {
+	if value == nil {
+		return 0, false
+	}
+	return float64(*value), true
+}
+
+func bytesOf(m snapshot.Memory) (float64, bool) { return float64(m.Bytes()), m.Known() }
+
+// ofHost is a sample of a host that has genv.
+func ofHost(value func(*view) int) func(*view, add) {
+	return func(v *view, add add) {
+		if v.hasGenv {
+			add(float64(value(v)))
 		}
 	}
 }
 
-func (v *view) memoryUsed(add add) {
-	for i := range v.Snapshot.Devices {
-		addMemory(add, v.Snapshot.Devices[i].UsedMemory, v.Snapshot.Devices[i].Index.String())
-	}
-}
-
-func (v *view) memoryTotal(add add) {
-	for i := range v.Snapshot.Devices {
-		addMemory(add, v.Snapshot.Devices[i].TotalMemory, v.Snapshot.Devices[i].Index.String())
-	}
-}
-
-func addMemory(add add, m snapshot.Memory, labels ...string) {
-	if m.Known() {
-		add(float64(m.Bytes()), labels...)
-	}
-}
-
-func (v *view) environments(add add) {
-	if v.hasGenv {
-		add(float64(len(v.Snapshot.Environments)))
-	}
-}
-
-func (v *view) processes(add add) {
-	if v.hasGenv {
-		add(float64(len(v.Snapshot.Processes)))
-	}
-}
-
-func (v *view) attachedDevices(add add) {
-	if v.hasGenv {
-		add(float64(v.attached))
-	}
-}
-
-func (v *view) users(add add) {
-	if v.hasGenv {
-		add(float64(len(v.userNames)))
+// ofUsers are samples of each user for whom the value is known.
+func ofUsers(value func(*user) (int, bool)) func(*view, add) {
+	return func(v *view, add add) {
+		for _, name := range v.shownUsers() {
+			if value, known := value(v.byUser[name]); known {
+				add(float64(value), string(name))
+			}
+		}
 	}
 }
 
@@ -175,7 +150,9 @@ func (v *view) processMemory(add add) {
 			continue
 		}
 		for _, u := range p.Usage {
-			addMemory(add, u.Memory, pid(&p), string(v.eids[i]), u.Index.String())
+			if value, known := bytesOf(u.Memory); known {
+				add(value, pid(&p), string(v.eids[i]), u.Index.String())
+			}
 		}
 	}
 }
@@ -194,26 +171,6 @@ func (v *view) processContainers(add add) {
 }
 
 func pid(p *snapshot.Process) string { return strconv.Itoa(int(p.PID)) }
-
-func (v *view) userEnvironments(add add) {
-	for _, name := range v.shownUsers() {
-		add(float64(v.byUser[name].environments), string(name))
-	}
-}
-
-func (v *view) userProcesses(add add) {
-	for _, name := range v.shownUsers() {
-		if u := v.byUser[name]; !u.unknown {
-			add(float64(u.processes), string(name))
-		}
-	}
-}
-
-func (v *view) userDevices(add add) {
-	for _, name := range v.shownUsers() {
-		add(float64(len(v.byUser[name].devices)), string(name))
-	}
-}
 
 // Every user of a host can register environments, and start processes that use a device.
 // More than these of one host would only fill Prometheus' disk.
