@@ -41,3 +41,18 @@ func TestNewest(t *testing.T) {
 	require.Equal(t, []string{"a3", "a4"}, newestBeyond(groups, 3, since), "b keeps the newest of all")
 	require.ElementsMatch(t, []string{"a1", "a2", "a3", "a4", "b1"}, newestBeyond(groups, 1, since), "less than one for each")
 }
+
+func TestRoom(t *testing.T) {
+	r := Room[string, string]{Max: 3, MaxEach: 2}
+	require.False(t, r.Full("a", "alice"))
+	r.Add("a", "alice")
+	require.False(t, r.Full("a", "alice"))
+	r.Add("a", "alice")
+	require.True(t, r.Full("a", "alice"))
+	require.False(t, r.Full("a", "bob"), "another user there")
+	require.False(t, r.Full("b", "alice"), "on another host")
+	r.Add("a", "bob")
+	require.True(t, r.Full("a", "bob"), "the host has no room for any user")
+	require.True(t, r.Full("a", "carol"))
+	require.False(t, r.Full("b", "bob"))
+}

@@ -3,12 +3,14 @@ package enforce_test
 import (
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/enforce/notify/texts"
+	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -120,5 +122,109 @@ func TestAnUnprovedContainerHasNoSettingsOfAUser(t *testing.T) {
 		"u1001 by:alice": "", "u0 started:1001": "", "u1001 by:alice started:?": "a end 5", "u1001 by:alice started:1002": "a end 5",
 	} {
 		require.Equal(t, want, planText(evaluate(policy, parseCluster(t, "a | dev 0 | proc 5 - "+words+" 0:1"), noon(0))), words)
+	}
+}
+
+// idleFor are cycles over an hour in which a host says the same, and what the last one does.
+func idleFor(host, last string) (list []cycle) {
+	for minute := 0; minute < 60; minute += 15 {
+		list = append(list, cycle{minute, host, ""})
+	}
+	return append(list, cycle{60, host, last})
+}
+
+// A container from the docker shim has no proof of its user and uses the device of its
+// environment: the device isn't idle, or the shim's users would lose what they use. That is
+// no proof for a cap, which takes it before one that alice is proved to use.
+func TestAContainerKeepsADeviceOfItsEnvironmentFromBeingIdle(t *testing.T) {
+	hour := stated{all: enforce.Settings{Idle: &enforce.Idle{After: time.Hour}}}
+	five := stated{all: enforce.Settings{Idle: &enforce.Idle{After: time.Hour, Below: 5}}}
+	leave := stated{all: enforce.Settings{Idle: &enforce.Idle{After: time.Hour}, LeaveContainers: true}}
+	one := 1
+	both := stated{all: enforce.Settings{Idle: &enforce.Idle{After: time.Hour}, MaxDevices: &one}}
+	const (
+		alice    = "a | env 1 alice u1001 | dev 0 1@01"
+		detached = "a detach 0 1"
+	)
+	runStories(t, []story{
+		{"the shim's, as root", hour, idleFor(alice+" | proc 6 1 u0 started:? 0:1", "")},
+		{"as another uid", hour, idleFor(alice+" | proc 6 1 u1003 started:? 0:1", "")},
+		{"on a host with an older genv", hour, idleFor(alice+" | proc 6 1 u0 in:web 0:1", "")},
+		{"alice's, proved", hour, idleFor(alice+" | proc 6 1 u0 started:1001 0:1", "")},
+		{"its environment unknown", hour, idleFor(alice+" | proc 6 ? u0 started:? 0:1", "")},
+		{"computing enough", five, idleFor("a | env 1 alice u1001 | dev 0 u5 1@01 | proc 6 1 u0 started:? 0:1", "")},
+		{"left alone by policy", leave, idleFor(alice+" | proc 6 1 u0 started:? 0:1", "")},
+
+		{"of another user, proved, with alice's id", hour, idleFor(alice+" | proc 6 1 u0 started:1002 0:1", detached)},
+		{"of another user, proved, as alice", hour, idleFor(alice+" | proc 6 1 u1001 started:1002 0:1", detached)},
+		{"in no environment", hour, idleFor(alice+" | proc 6 - u0 started:? 0:1", detached)},
+		{"in no environment, as alice", hour, idleFor(alice+" | proc 6 - u1001 started:? 0:1", detached)},
+		{"in one that isn't registered", hour, idleFor(alice+" | proc 6 7 u1001 started:? 0:1", detached)},
+		{"in another environment of alice's", hour, idleFor("a | env 1 alice u1001 | env 2 alice u1001 | dev 0 1@01 | proc 6 2 u0 started:? 0:1", detached)},
+		{"on another device", hour, idleFor("a | env 1 alice u1001 | dev 0 1@01 | dev 1 | proc 6 1 u0 started:? 1:1", detached)},
+		{"computing next to nothing", five, idleFor("a | env 1 alice u1001 | dev 0 u4 1@01 | proc 6 1 u0 started:? 0:1", detached)},
+		{"gone", hour, append(idleFor(alice+" | proc 6 1 u0 started:? 0:1", ""), cycle{75, alice, ""}, cycle{90, alice, ""}, cycle{105, alice, ""}, cycle{120, alice, ""}, cycle{135, alice, detached})},
+		{"it isn't busy for a cap", both, []cycle{{0, "a | env 1 alice u1001 | dev 0 1@01 | dev 1 1@02 | proc 5 1 u1001 by:alice 1:1 | proc 6 1 u0 started:? 0:1", "a detach 0 1; a end 6"}}},
+	})
+}
+
+// With containers: leave, what runs in a container of root's engine is left alone, and the
+// memory that it uses counts against no process.
+func TestContainersThatAreLeftAlone(t *testing.T) {
+	settings := enforce.Settings{NonEnvProcesses: true, EnvDevices: true, EnvMemory: true}
+	judge, leave := stated{all: settings}, stated{all: settings}
+	leave.all.LeaveContainers = true
+	for _, row := range []struct{ cluster, judged, left string }{
+		{`a | dev 0 | proc 5 - u0 started:? 0:1`, "a end 5", ""},
+		{`a | dev 0 | proc 5 - u0 started:1001 0:1`, "a end 5", ""},
+		{`a | env 1 alice u1001 | dev 0 | proc 5 1 u0 started:? 0:1`, "a end 5", ""},
+		{`a | env 1 alice u1001 4g | dev 0 1@01 | proc 5 1 u0 started:1001 0:5000`, "a end 5", ""},
+		{`a | env 1 alice u1001 4g | dev 0 1@01 | proc 5 1 u1001 by:alice 0:3000 | proc 6 1 u0 started:1001 0:9000`, "a end 6", ""},
+
+		{`a | dev 0 | proc 5 - u1001 by:alice 0:1`, "a end 5", "a end 5"},
+		{`a | dev 0 | proc 5 - u0 by:root 0:1`, "a end 5", "a end 5"},
+		{`a | dev 0 | proc 5 - u0 in:web 0:1`, "a end 5", "a end 5"}, // an older genv doesn't say in what container
+		{`a | dev 0 | proc 5 - u1001 by:alice rootless:1001 0:1`, "a end 5", "a end 5"},
+		{`a | env 1 alice u1001 4g | dev 0 1@01 | proc 5 1 u1001 by:alice 0:5000 | proc 6 1 u0 started:? 0:9000`, "a end 5; a end 6", "a end 5"},
+	} {
+		cluster := parseCluster(t, row.cluster)
+		require.Equal(t, row.judged, planText(evaluate(judge, cluster, noon(0))), row.cluster)
+		require.Equal(t, row.left, planText(evaluate(leave, cluster, noon(0))), row.cluster)
+	}
+}
+
+// Whoever starts containers with alice's id doesn't have her actions held back: they are
+// directed against no user.
+func TestUnprovedContainersUseUpNoUsersLimit(t *testing.T) {
+	policy := stated{all: enforce.Settings{EnvDevices: true, EnvMemory: true}, fleet: enforce.Fleet{Limits: safety.Limits{PerUser: safety.Limit{Terminations: 1}}}}
+	const own = `a | env 1 alice u1001 4g | dev 0 1@01 | dev 1 | proc 5 1 u1001 by:alice 1:1`
+	for cluster, want := range map[string]string{
+		own: "a end 5",
+		own + ` | proc 6 1 u0 by:root started:? 1:1 | proc 7 1 u1001 by:alice started:? 1:1 | proc 8 1 u0 in:web 1:1`: "a end 5; a end 6; a end 7; a end 8",
+		own + ` | proc 6 1 u1001 started:? 0:5000 | proc 7 1 u0 started:? 0:5000`:                                     "a end 5; a end 6; a end 7",
+
+		own + ` | proc 6 1 u0 started:1001 1:1`:   "",
+		own + ` | proc 6 1 u1001 by:alice 0:5000`: "",
+		own + ` | proc 6 1 u0 by:root 1:1`:        "", // what she started with sudo
+	} {
+		require.Equal(t, want, planText(evaluate(policy, parseCluster(t, cluster), noon(0))), cluster)
+	}
+}
+
+// The environment that is exempt by its id is so with its members, among them containers that
+// carry its id; a container that is proved to be another user's is no member.
+func TestContainersInAnExemptEnvironment(t *testing.T) {
+	policy := stated{
+		all: enforce.Settings{NonEnvProcesses: true, EnvDevices: true, EnvMemory: true},
+		exempt: func(s enforce.Subject) bool {
+			return s.Process == nil && s.Environment != nil && s.Environment.EID == "1"
+		},
+	}
+	const host = "a | env 1 alice u1001 4g | env 2 alice u1001 | dev 0 | dev 1 1@01 | proc 5 "
+	for process, want := range map[string]string{
+		"1 u0 started:? 0:1": "", "1 u1001 started:? 1:5000": "", "1 u0 started:1001 0:1": "",
+		"1 u0 started:1002 0:1": "a end 5", "1 u1001 started:1002 1:1": "a end 5", "2 u0 started:? 0:1": "a end 5", "- u1001 started:? 1:1": "a end 5",
+	} {
+		require.Equal(t, want, planText(evaluate(policy, parseCluster(t, host+process), noon(0))), process)
 	}
 }

@@ -3,6 +3,11 @@ package controller_test
 import (
 	"context"
 	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -10,12 +15,121 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/sshclient"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/snapshot"
 )
+
+// cycleOf runs one cycle with a policy.
+func cycleOf(ctx context.Context, c *controller.Controller, number int, policy enforce.Policy) controller.Cycle {
+	c.Policy = policy
+	return c.Cycle(ctx, number)
+}
+
+// loopOf runs a loop with a policy.
+func loopOf(ctx context.Context, c *controller.Controller, policy enforce.Policy, s controller.Schedule, each func(controller.Cycle) error) error {
+	c.Policy = policy
+	return controller.Loop(ctx, c, s, each)
+}
+
+// terminations are processes to end, each with start time 1.
+func terminations(pids ...snapshot.PID) []enforce.Termination {
+	var list []enforce.Termination
+	for _, pid := range pids {
+		list = append(list, enforce.Termination{Process: snapshot.Process{PID: pid, Start: 1}})
+	}
+	return list
+}
+
+// A host that makes up findings, again in every cycle, does not push the history of
+// the others out of the log; what is done because of a finding is always recorded.
+func TestTheRecordOfAHostIsBounded(t *testing.T) {
+	for name, tt := range map[string]struct {
+		warn    enforce.Warn
+		records int
+		last    string
+	}{
+		"they wait":         {enforce.Warn{Cycles: 3}, enforce.MaxEventsPerHost + 1, "and 744 more findings on this host"},
+		"they are acted on": {enforce.Warn{}, 1000, "Process 1099 is not running in a GPU environment (uid 1001)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "audit.jsonl")
+			cycleOf(t.Context(), sameUser(t, map[string]int{"a": 1000}).controller(&audit.Log{Path: path}), 1, strict{warn: tt.warn})
+			var texts []string
+			_, err := audit.Scan(path, func(r *audit.Record) error {
+				if r.Kind == audit.KindFinding {
+					texts = append(texts, r.Text)
+				}
+				return nil
+			})
+			require.NoError(t, err)
+			require.Len(t, texts, tt.records)
+			require.Equal(t, tt.last, texts[len(texts)-1])
+		})
+	}
+}
+
+// durations are how long cycles took: of a soak of days the latest ones.
+type durations struct {
+	latest  [1000]time.Duration
+	count   int
+	longest time.Duration
+}
+
+func (d *durations) add(took time.Duration) {
+	d.latest[d.count%len(d.latest)] = took
+	d.count++
+	d.longest = max(d.longest, took)
+}
+
+func (d *durations) median() time.Duration {
+	sorted := slices.Sorted(slices.Values(d.latest[:min(d.count, len(d.latest))]))
+	return sorted[len(sorted)/2]
+}
+
+// logHeap shows whether anything grows while the soak goes on.
+func (s *soak) logHeap() {
+	s.mu.Lock()
+	violations := s.nextPID - firstPID
+	s.mu.Unlock()
+	s.t.Logf("after %d violations %+v", violations, resources(s.t))
+}
+
+// usage is what this process holds.
+type usage struct {
+	goroutines, descriptors int
+	heap                    uint64
+}
+
+func resources(t *testing.T) usage {
+	listener, err := net.Listen("tcp", "127.0.0.1:0") // the runtime's own descriptors come with the first use of the network
+	require.NoError(t, err)
+	require.NoError(t, listener.Close())
+	entries, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return usage{goroutines: runtime.NumGoroutine(), descriptors: len(entries), heap: m.HeapAlloc}
+}
+
+// same requires that all was given back.
+func (u usage) same(t *testing.T) {
+	now := resources(t)
+	for deadline := time.Now().Add(10 * time.Second); now.goroutines > u.goroutines || now.descriptors > u.descriptors; now = resources(t) {
+		require.True(t, time.Now().Before(deadline), "before %+v, after %+v", u, now)
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Logf("before %+v, after %+v", u, now)
+	const slack = 8 << 20 // what packages keep for ever, such as pools
+	require.LessOrEqual(t, now.heap, u.heap+slack)
+}
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 

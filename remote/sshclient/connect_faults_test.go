@@ -1,11 +1,15 @@
 package sshclient_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -122,4 +126,154 @@ func TestConnectFaults(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestDeadlines(t *testing.T) {
+	t.Run("a command that hangs", func(t *testing.T) {
+		f := startFake(t, func(f *fake) {
+			f.command = func(ch ssh.Channel, line string, _ net.Conn) {
+				if line == "true" {
+					exit(ch, 0)
+					return
+				}
+				_, _ = io.WriteString(ch, "half")
+				<-f.stop
+			}
+		})
+		c := newClient(t, sshclient.Options{ConfigFile: f.config(), CommandTimeout: 300 * time.Millisecond})
+		out, err := c.Run(t.Context(), gpu, remote.Command{Args: []string{"hang"}, Stdin: make([]byte, 16<<20)})
+		requireClass(t, remote.Timeout, err)
+		require.Equal(t, "half", string(out.Stdout), "what had arrived")
+		_, err = c.Run(t.Context(), gpu, remote.Command{Args: []string{"true"}})
+		require.NoError(t, err)
+	})
+	t.Run("the caller stops", func(t *testing.T) {
+		f := startFake(t, func(f *fake) { f.command = f.hang })
+		c := newClient(t, sshclient.Options{ConfigFile: f.config()})
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(200*time.Millisecond, cancel)
+		_, err := c.Run(ctx, gpu, snapshot)
+		requireClass(t, remote.Cancelled, err)
+	})
+	t.Run("the client is closed", func(t *testing.T) {
+		started := make(chan struct{})
+		f := startFake(t, func(f *fake) {
+			f.command = func(ssh.Channel, string, net.Conn) { close(started); <-f.stop }
+		})
+		c := newClient(t, sshclient.Options{ConfigFile: f.config()})
+		var running sync.WaitGroup
+		running.Go(func() {
+			_, err := c.Run(context.Background(), gpu, snapshot)
+			requireClass(t, remote.OutcomeUnknown, err)
+		})
+		<-started
+		c.Close()
+		running.Wait()
+		_, err := c.Run(t.Context(), gpu, snapshot)
+		requireClass(t, remote.Cancelled, err)
+	})
+	t.Run("a peer that freezes is found by keep-alive", func(t *testing.T) {
+		frozen := make(chan struct{})
+		f := startFake(t, func(f *fake) {
+			f.accept = func(conn net.Conn, number int32) bool {
+				if number == 1 {
+					f.handle(&freezing{Conn: conn, frozen: frozen})
+					return false
+				}
+				return true
+			}
+		})
+		c := newClient(t, sshclient.Options{ConfigFile: f.config(), KeepAlive: 50 * time.Millisecond, CommandTimeout: time.Minute})
+		_, err := c.Run(t.Context(), gpu, snapshot)
+		require.NoError(t, err)
+		close(frozen)
+		_, err = c.Run(t.Context(), gpu, snapshot)
+		if err != nil { // asked in the moment between the freeze and its discovery
+			requireClass(t, remote.OutcomeUnknown, err)
+		}
+		_, err = c.Run(t.Context(), gpu, snapshot)
+		require.NoError(t, err, "a fresh connection")
+		require.EqualValues(t, 2, f.conns.Load())
+	})
+}
+
+// freezing reads nothing more once it is frozen, as a stopped process would.
+type freezing struct {
+	net.Conn
+	frozen chan struct{}
+}
+
+func (f *freezing) Read(b []byte) (int, error) {
+	n, err := f.Conn.Read(b)
+	select {
+	case <-f.frozen:
+		for err == nil { // keep what came until the connection ends
+			_, err = f.Conn.Read(make([]byte, 1024))
+		}
+		return 0, err
+	default:
+		return n, err
+	}
+}
+
+// TestLinesBeforeTheVersion: a server, or a ProxyCommand, may print as much before the
+// version as OpenSSH accepts.
+func TestLinesBeforeTheVersion(t *testing.T) {
+	for name, tt := range map[string]struct {
+		preface string
+		fails   bool
+	}{
+		"a long line":                {strings.Repeat("x", 8192) + "\r\n", false},
+		"many lines":                 {strings.Repeat("Welcome to the bastion\n", 1023), false},
+		"what is almost the version": {"SSH\nSSSH-2.0\nSS\n -SSH-2.0-\n\n", false},
+		"a line that is too long":    {strings.Repeat("x", 9000) + "\n", true},
+		"too many lines":             {strings.Repeat("x\n", 1024), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := startFake(t, func(f *fake) {
+				f.accept = func(conn net.Conn, _ int32) bool {
+					_, err := io.WriteString(conn, tt.preface)
+					return err == nil
+				}
+			})
+			c := newClient(t, sshclient.Options{ConfigFile: f.config()})
+			_, err := c.Run(t.Context(), gpu, snapshot)
+			if tt.fails {
+				requireClass(t, remote.Unreachable, err)
+				require.ErrorContains(t, err, "the version of an SSH server")
+				return
+			}
+			require.NoError(t, err)
+		})
+	}
+	t.Run("of a ProxyCommand", func(t *testing.T) {
+		s := startSSHD(t)
+		noisy := fmt.Sprintf("ProxyCommand sh -c 'head -c 5000 /dev/zero | tr \"\\\\0\" x; echo; exec ssh -F none -o StrictHostKeyChecking=yes -o UserKnownHostsFile=%s -i %s -W %%h:%%p root@%s -p %d'",
+			s.file("known_hosts"), s.file("id"), s.address, s.port)
+		c := newClient(t, sshclient.Options{ConfigFile: s.config(t, noisy)})
+		_, err := c.Run(t.Context(), gpu, sh("true"))
+		require.NoError(t, err)
+	})
+}
+
+// TestManyHostsAtOneServer has sshd's own limit on logins under way, in its
+// strictest form: beyond ten, every connection is dropped. What was dropped is
+// known as such, so that it can be tried again.
+func TestManyHostsAtOneServer(t *testing.T) {
+	s := startSSHD(t, "MaxStartups 10:100:10")
+	c := newClient(t, sshclient.Options{ConfigFile: s.config(t), ConnectTimeout: time.Minute})
+	var all sync.WaitGroup
+	for i := range 60 {
+		all.Go(func() {
+			host := remote.Host{Name: fmt.Sprintf("gpu-%d", i)}
+			_, err := c.Run(t.Context(), host, sh("true"))
+			for errors.Is(err, remote.ErrBusy) {
+				time.Sleep(10 * time.Millisecond)
+				_, err = c.Run(t.Context(), host, sh("true"))
+			}
+			require.NoError(t, err)
+		})
+	}
+	all.Wait()
+	require.Equal(t, 60, logins(t, s))
 }

@@ -1,9 +1,13 @@
 package sshclient_test
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -103,3 +107,180 @@ func TestJumps(t *testing.T) {
 		require.NoError(t, err)
 	})
 }
+
+// TestSpellingsOfJumpHosts: one login serves all hosts behind a jump host, however it
+// is spelled, and the fleet's host that is the jump host itself.
+func TestSpellingsOfJumpHosts(t *testing.T) {
+	j := startJumps(t)
+	spellings := []string{
+		"first", "root@first", fmt.Sprintf("first:%d", j.first.port), fmt.Sprintf("ssh://root@first:%d", j.first.port),
+		fmt.Sprintf("%s:%d", j.first.address, j.first.port),
+	}
+	config := func() string {
+		var lines []string
+		for i, spelling := range spellings {
+			lines = append(lines, fmt.Sprintf("Host gpu-%d", i), " ProxyJump "+spelling)
+			lines = append(lines, fmt.Sprintf("Host gpu-via-%d", i), fmt.Sprintf(" ProxyJump %s,second", spelling))
+		}
+		return j.config(t, lines...)
+	}()
+	runAll := func(t *testing.T, c *sshclient.Client, hosts ...remote.Host) {
+		var all sync.WaitGroup
+		for _, host := range hosts {
+			all.Go(func() {
+				_, err := c.Run(t.Context(), host, sh("true"))
+				require.NoError(t, err, host.Name)
+			})
+		}
+		all.Wait()
+	}
+	var behind, twice []remote.Host
+	for i := range spellings {
+		behind = append(behind, remote.Host{Name: fmt.Sprintf("gpu-%d", i)})
+		twice = append(twice, remote.Host{Name: fmt.Sprintf("gpu-via-%d", i)})
+	}
+	itself := []remote.Host{{Name: "first"}, {Name: "bastion", Address: j.first.address, Port: j.first.port}}
+	for name, tt := range map[string]struct {
+		first, then   []remote.Host
+		one, two, end int // logins on each
+	}{
+		"all at once":                     {behind, nil, 1, 0, 5},
+		"the last of a chain":             {twice, behind, 1, 1, 10},
+		"a host of the fleet before":      {itself[:1], behind, 1, 0, 5},
+		"a host of the fleet after":       {behind, itself[:1], 1, 0, 5},
+		"by its address, before":          {itself[1:], behind, 1, 0, 5},
+		"by its address, after":           {behind, itself[1:], 1, 0, 5},
+		"at the same time":                {append(behind[:5:5], itself[0]), nil, 1, 0, 5},
+		"two hosts of the fleet are two":  {itself, behind, 2, 0, 5},
+		"two of them, after":              {behind, itself, 2, 0, 5},
+		"two, the first spelled the same": {behind[:1], itself, 2, 0, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := []int{logins(t, j.first), logins(t, j.second), logins(t, j.last)}
+			c := newClient(t, sshclient.Options{ConfigFile: config})
+			runAll(t, c, tt.first...)
+			for _, host := range tt.then[:min(1, len(tt.then))] {
+				runAll(t, c, host) // before the others, so that it is the one that shares
+			}
+			runAll(t, c, tt.then...)
+			require.Equal(t, []int{before[0] + tt.one, before[1] + tt.two, before[2] + tt.end}, []int{logins(t, j.first), logins(t, j.second), logins(t, j.last)})
+		})
+	}
+	t.Run("other settings are another login", func(t *testing.T) {
+		before := logins(t, j.first)
+		c := newClient(t, sshclient.Options{ConfigFile: j.config(t, "Host gpu-0", " ProxyJump first", "Host gpu-1", " ProxyJump other", "Host other", " ConnectTimeout 9", " HostName "+j.first.address, fmt.Sprintf(" Port %d", j.first.port))})
+		runAll(t, c, behind[:2]...)
+		require.Equal(t, before+2, logins(t, j.first), "the settings differ")
+	})
+	t.Run("a host that leaves the fleet", func(t *testing.T) {
+		c := newClient(t, sshclient.Options{ConfigFile: config})
+		runAll(t, c, behind[:1]...)
+		runAll(t, c, itself[:1]...)
+		c.Forget(itself[0])
+		runAll(t, c, behind[:2]...)
+		runAll(t, c, itself[1])
+		c.Forget(behind[0])
+		runAll(t, c, itself...)
+	})
+}
+
+// relay is an address that passes connections on to a server, except those that it
+// drops, which is what sshd does at random beyond MaxStartups.
+type relay struct {
+	port  int
+	drops atomic.Int32 // how many more connections to drop
+	reset bool         // drop them without the usual farewell
+}
+
+func startRelay(t *testing.T, to *sshd) *relay {
+	t.Helper()
+	listener, err := net.Listen("tcp", to.address+":0")
+	require.NoError(t, err)
+	r := &relay{port: listener.Addr().(*net.TCPAddr).Port}
+	var all sync.WaitGroup
+	all.Go(func() {
+		for conn, err := listener.Accept(); err == nil; conn, err = listener.Accept() {
+			all.Go(func() { r.serve(conn.(*net.TCPConn), to.target()) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = listener.Close()
+		all.Wait()
+	})
+	return r
+}
+
+func (r *relay) serve(conn *net.TCPConn, target string) {
+	defer conn.Close()
+	if r.drops.Add(-1) >= 0 {
+		if r.reset {
+			_, _ = conn.Read(make([]byte, 1)) // else a bastion reports that it could not connect
+			_ = conn.SetLinger(0)
+		}
+		return
+	}
+	onward, err := net.Dial("tcp", target)
+	if err != nil {
+		return
+	}
+	var back sync.WaitGroup
+	back.Go(func() { _, _ = io.Copy(conn, onward); _ = conn.Close() })
+	_, _ = io.Copy(onward, conn)
+	_ = onward.Close()
+	back.Wait()
+}
+
+// TestBusyBastionBehindProxyCommand: what a busy bastion drops is ErrBusy, which
+// callers try again, as behind ProxyJump; so is what the host behind it drops.
+func TestBusyBastionBehindProxyCommand(t *testing.T) {
+	j := startJumps(t)
+	bastion, host := startRelay(t, j.first), startRelay(t, j.last)
+	known := j.first.read(t, "all_known")
+	j.first.write(t, "all_known", known+strings.NewReplacer(
+		fmt.Sprint(j.first.port), fmt.Sprint(bastion.port), fmt.Sprint(j.last.port), fmt.Sprint(host.port)).Replace(known))
+	inner := j.config(t, "Host bastion", " HostName "+j.first.address, fmt.Sprintf(" Port %d", bastion.port))
+	config := j.config(t, "Host gpu", fmt.Sprintf(" Port %d", host.port), " ProxyCommand ssh -F "+inner+" -W [%h]:%p bastion")
+	for name, busy := range map[string]*relay{"the bastion": bastion, "the host": host} {
+		for _, reset := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, reset %v", name, reset), func(t *testing.T) {
+				busy.reset = reset
+				busy.drops.Store(2)
+				c := newClient(t, sshclient.Options{ConfigFile: config})
+				for range 2 {
+					_, err := c.Run(t.Context(), gpu, sh("true"))
+					requireClass(t, remote.Unreachable, err)
+					require.ErrorIs(t, err, remote.ErrBusy)
+					require.ErrorContains(t, err, "MaxStartups")
+				}
+				_, err := c.Run(t.Context(), gpu, sh("true"))
+				require.NoError(t, err)
+			})
+		}
+	}
+	t.Run("a bastion that is down is not busy", func(t *testing.T) {
+		c := newClient(t, sshclient.Options{ConfigFile: j.config(t, "Host gpu", " ProxyCommand ssh -F "+inner+" -p 1 -W [%h]:%p bastion")})
+		_, err := c.Run(t.Context(), gpu, sh("true"))
+		requireClass(t, remote.Unreachable, err)
+		require.NotErrorIs(t, err, remote.ErrBusy)
+		require.ErrorContains(t, err, "refused")
+	})
+}
+
+// TestFailingProxyCommands: what fails every time is not worth another try.
+func TestFailingProxyCommands(t *testing.T) {
+	f := startFake(t, nil)
+	for command, busy := range map[string]bool{
+		"exit 1": false, "echo no way >&2; exit 1": false, "kill -9 $$": false, "exec nosuchprogram": false, "echo Connection reset by peer >&2; exit 255": false,
+		"echo Connection reset by UNKNOWN port -1 >&2; exit 255": true,
+		"true": true, "echo kex_exchange_identification: Connection closed by remote host >&2; exit 255": true,
+	} {
+		t.Run(command, func(t *testing.T) {
+			c := newClient(t, sshclient.Options{ConfigFile: f.config("ProxyCommand sh -c '" + command + "'")})
+			_, err := c.Run(t.Context(), gpu, snapshot)
+			requireClass(t, remote.Unreachable, err)
+			require.Equal(t, busy, isBusy(err), "%v", err)
+		})
+	}
+}
+
+func isBusy(err error) bool { return errors.Is(err, remote.ErrBusy) }

@@ -1,16 +1,20 @@
 package sshclient_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/crypto/ssh"
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/sshclient"
@@ -212,4 +216,113 @@ func TestCertificates(t *testing.T) {
 		_, err := c.Run(t.Context(), gpu, sh("true"))
 		requireClass(t, remote.Auth, err)
 	})
+}
+
+// lock puts a login key behind the passphrase "secret" next to the fake's own. The key
+// was made with `ssh-keygen -a 1`: with the usual 16 rounds of its key derivation, the
+// race detector needs many seconds for each use.
+func (f *fake) lock(name string) string {
+	text, err := os.ReadFile("testdata/locked_ed25519")
+	require.NoError(f.t, err)
+	var locked *ssh.PassphraseMissingError
+	_, err = ssh.ParseRawPrivateKey(text)
+	require.ErrorAs(f.t, err, &locked)
+	f.also = locked.PublicKey
+	file := filepath.Join(f.dir, name)
+	require.NoError(f.t, os.WriteFile(file, text, 0o600))
+	return file
+}
+
+func TestPassphraseAfterConnectTimeout(t *testing.T) {
+	var key string
+	f := startFake(t, func(f *fake) { key = f.lock("locked"); require.NoError(t, os.Remove(filepath.Join(f.dir, "id"))) })
+	c := newClient(t, sshclient.Options{
+		ConfigFile: f.config("IdentityFile " + key), ConnectTimeout: 500 * time.Millisecond,
+		Prompt: func(string) ([]byte, error) { time.Sleep(800 * time.Millisecond); return []byte("secret"), nil },
+	})
+	_, err := c.Run(t.Context(), gpu, snapshot)
+	require.NoError(t, err)
+}
+
+func TestCloseDuringPassphrasePrompt(t *testing.T) {
+	var key string
+	f := startFake(t, func(f *fake) { key = f.lock("locked") })
+	asked, answer := make(chan struct{}), make(chan struct{})
+	c := newClient(t, sshclient.Options{ConfigFile: f.config("IdentityFile " + key), Prompt: func(string) ([]byte, error) {
+		close(asked)
+		<-answer
+		return []byte("secret"), nil
+	}})
+	var running sync.WaitGroup
+	running.Go(func() {
+		_, err := c.Run(context.Background(), gpu, snapshot)
+		requireClass(t, remote.Cancelled, err)
+	})
+	<-asked
+	c.Close()
+	running.Wait()
+	close(answer)
+}
+
+func TestWrongPassphraseTriesOtherKeys(t *testing.T) {
+	var key string
+	f := startFake(t, func(f *fake) { key = f.lock("locked") })
+	c := newClient(t, sshclient.Options{ConfigFile: f.config("IdentityFile " + key), Prompt: func(string) ([]byte, error) { return []byte("wrong"), nil }})
+	_, err := c.Run(t.Context(), gpu, snapshot)
+	require.NoError(t, err)
+}
+
+// TestPeer: names that lead to one sshd have one Peer, whatever ssh_config makes
+// of them; another sshd has another.
+func TestPeer(t *testing.T) {
+	f, other := startFake(t, nil), startFake(t, nil)
+	key := ssh.FingerprintSHA256(f.key.PublicKey())
+	c := newClient(t, sshclient.Options{ConfigFile: f.config(fmt.Sprintf("Host alias\n HostName %s\n Port %d", f.address().IP, f.address().Port))})
+	direct := remote.Peer{Address: f.address().String(), HostKey: key}
+	for _, tt := range []struct {
+		name string
+		host remote.Host
+		want remote.Peer
+	}{
+		{"by its name", gpu, direct},
+		{"by an alias of ssh_config", remote.Host{Name: "alias"}, direct},
+		{"by its address", remote.Host{Name: f.address().IP.String(), Port: f.address().Port}, direct},
+		{"by an address in hosts.yaml", remote.Host{Name: "elsewhere", Address: f.address().IP.String(), Port: f.address().Port}, direct},
+		{"as another user", remote.Host{Name: "gpu-2", User: "bob"}, direct},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, known := c.Peer(tt.host)
+			require.False(t, known, "before it was connected to")
+			_, err := c.Run(t.Context(), tt.host, snapshot)
+			require.NoError(t, err)
+			peer, known := c.Peer(tt.host)
+			require.True(t, known)
+			require.Equal(t, tt.want, peer)
+		})
+	}
+	c = newClient(t, sshclient.Options{ConfigFile: other.config()})
+	_, err := c.Run(t.Context(), gpu, snapshot)
+	require.NoError(t, err)
+	peer, known := c.Peer(gpu)
+	require.True(t, known)
+	require.NotEqual(t, direct.Address, peer.Address)
+	require.NotEqual(t, direct.HostKey, peer.HostKey)
+}
+
+// Behind jump hosts and proxies the names stay, with the way that leads there.
+func TestPeerBehindJumpHost(t *testing.T) {
+	j := startJumps(t)
+	c := newClient(t, sshclient.Options{ConfigFile: j.config(t, "Host gpu-a gpu-b", " ProxyJump first", "Host gpu-c", " ProxyJump second", "Host gpu-d", " ProxyJump none")})
+	peers := map[string]remote.Peer{}
+	for _, name := range []string{"gpu-a", "gpu-b", "gpu-c", "gpu-d"} {
+		_, err := c.Run(t.Context(), remote.Host{Name: name}, sh("true"))
+		require.NoError(t, err)
+		peer, known := c.Peer(remote.Host{Name: name})
+		require.True(t, known)
+		peers[name] = peer
+	}
+	require.Equal(t, peers["gpu-a"], peers["gpu-b"])
+	require.Equal(t, "jump first", peers["gpu-a"].Through)
+	require.NotEqual(t, peers["gpu-a"], peers["gpu-c"], "an address means something else behind another jump host")
+	require.NotEqual(t, peers["gpu-a"], peers["gpu-d"])
 }

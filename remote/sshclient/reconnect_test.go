@@ -1,9 +1,12 @@
 package sshclient_test
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -107,4 +110,119 @@ func TestReconnect(t *testing.T) {
 		_, err = c.Run(t.Context(), gpu, snapshot)
 		require.NoError(t, err)
 	})
+}
+
+// network is a namespace at the other end of a cable that can be unplugged. Names and
+// addresses are the test process's own, so that several can run at a time.
+type network struct {
+	name    string
+	address string // of the far end
+}
+
+// plug makes the namespace.
+func plug(t *testing.T) network {
+	t.Helper()
+	_, err := exec.LookPath("ip")
+	needs(t, err == nil && os.Getuid() == 0, "iproute2, and root to make a network namespace")
+	near, block := fmt.Sprintf("gv%d", os.Getpid()), 4*(os.Getpid()%(1<<14))
+	here := fmt.Sprintf("10.213.%d.%d/30", block>>8, block&255+1)
+	n := network{fmt.Sprintf("genv-t%d", os.Getpid()), fmt.Sprintf("10.213.%d.%d", block>>8, block&255+2)}
+	if out, err := exec.Command("ip", "netns", "add", n.name).CombinedOutput(); err != nil {
+		t.Skipf("skipped: this test needs permission to make a network namespace, which this machine refuses: %s", out)
+	}
+	t.Cleanup(func() {
+		_ = exec.Command("ip", "netns", "del", n.name).Run()
+		_ = exec.Command("ip", "link", "del", near).Run() // it may have gone with the namespace
+	})
+	for _, line := range [][]string{
+		{"link", "add", near, "type", "veth", "peer", "name", "genv-t1", "netns", n.name},
+		{"addr", "add", here, "dev", near},
+		{"link", "set", near, "up"},
+		{"-n", n.name, "addr", "add", n.address + "/30", "dev", "genv-t1"},
+		{"-n", n.name, "link", "set", "lo", "up"},
+		{"-n", n.name, "link", "set", "genv-t1", "up"},
+	} {
+		run(t, "ip", line...)
+	}
+	return n
+}
+
+// cable plugs the far end in or out; what is sent meanwhile is lost.
+func (n network) cable(t *testing.T, state string) {
+	t.Helper()
+	run(t, "ip", "-n", n.name, "link", "set", "genv-t1", state)
+}
+
+func TestPartition(t *testing.T) {
+	n := plug(t)
+	s := &sshd{dir: t.TempDir(), address: n.address, port: 2222, prefix: []string{"ip", "netns", "exec", n.name}}
+	s.prepare(t)
+	c := newClient(t, sshclient.Options{ConfigFile: s.config(t), KeepAlive: 100 * time.Millisecond, ConnectTimeout: 3 * time.Second})
+	session, err := c.Start(t.Context(), gpu, sh("echo started; cat"))
+	require.NoError(t, err)
+	defer session.Close()
+	_, err = io.ReadFull(session.Stdout, make([]byte, len("started")))
+	require.NoError(t, err)
+
+	n.cable(t, "down")
+	err = session.Wait()
+	requireClass(t, remote.OutcomeUnknown, err)
+	require.ErrorContains(t, err, "no sign of life")
+	_, err = c.Run(t.Context(), gpu, sh("true"))
+	// Whether the kernel reports that there is no route, or drops the packets, is up to it.
+	require.Contains(t, []remote.Class{remote.Unreachable, remote.Timeout}, remote.ClassOf(err), "%v", err)
+
+	n.cable(t, "up")
+	require.Eventually(t, func() bool {
+		_, err := c.Run(t.Context(), gpu, sh("true"))
+		return err == nil
+	}, 20*time.Second, 50*time.Millisecond, "it comes back by itself")
+}
+
+func TestProbe(t *testing.T) {
+	f := startFake(t, nil)
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // connects, and says nothing
+	require.NoError(t, err)
+	defer silent.Close()
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, closed.Close())
+	at := func(l net.Listener) string {
+		return fmt.Sprintf("  HostName 127.0.0.1\n  Port %d", l.Addr().(*net.TCPAddr).Port)
+	}
+	config := f.config("Host silent", at(silent), "Host closed", at(closed),
+		"Host jump", "  ProxyJump gpu", "Host command", "  ProxyCommand true", "Host nowhere", "  HostName nowhere.invalid")
+	for name, want := range map[string]remote.Class{
+		"gpu": "", "silent": remote.Timeout, "closed": remote.Unreachable, "nowhere": remote.Unreachable, "jump": "no probe", "command": "no probe",
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newClient(t, sshclient.Options{ConfigFile: config})
+			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+			defer cancel()
+			switch err := c.Probe(ctx, remote.Host{Name: name}); want {
+			case "":
+				require.NoError(t, err)
+			case "no probe":
+				require.ErrorIs(t, err, remote.ErrNoProbe)
+			default:
+				requireClass(t, want, err)
+			}
+		})
+	}
+	require.Zero(t, f.logins.Load(), "a probe does not log in")
+}
+
+// BenchmarkProbe is what a host that is down costs each time that it is tried.
+func BenchmarkProbe(b *testing.B) {
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(b, err)
+	require.NoError(b, closed.Close())
+	c := newClient(b, sshclient.Options{ConfigFile: "none"})
+	port := closed.Addr().(*net.TCPAddr).Port
+	b.ReportAllocs()
+	for b.Loop() {
+		ctx, cancel := context.WithTimeout(b.Context(), time.Second)
+		require.Error(b, c.Probe(ctx, remote.Host{Name: "127.0.0.1", Port: port}))
+		cancel()
+	}
 }

@@ -2,13 +2,16 @@ package user_test
 
 import (
 	"bufio"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/creack/pty"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
@@ -135,4 +138,65 @@ func TestLockGivesUpWhenInterrupted(t *testing.T) {
 	_ = cmd.Wait() // the status is looked at
 	require.Equal(t, 1, cmd.ProcessState.ExitCode())
 	require.NoFileExists(t, s.path("ran"))
+}
+
+// On a terminal a Ctrl-C reaches the command itself. It must not come twice:
+// many programs drop everything at the second one.
+func TestCtrlCComesOnce(t *testing.T) {
+	_, _, u := active(t)
+	script := `n=0; trap 'n=$((n+1)); echo got $n' INT; trap 'echo end $n; exit 3' TERM; echo ready; while :; do sleep 0.05; done`
+	cmd := u.command("genv", "lock", "sh", "-c", script)
+	terminal, err := pty.Start(cmd)
+	require.NoError(t, err)
+	defer terminal.Close()
+	lines := bufio.NewReader(terminal)
+	expect := func(want string) {
+		for {
+			line, err := lines.ReadString('\n')
+			require.NoError(t, err, "before %q", want)
+			if strings.Contains(line, want) {
+				return
+			}
+			require.NotContains(t, line, "got 2")
+		}
+	}
+	expect("ready")
+	_, err = terminal.Write([]byte{3})
+	require.NoError(t, err)
+	expect("got 1")
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	expect("end 1")
+	_ = cmd.Wait() // the status is looked at
+	require.Equal(t, 3, cmd.ProcessState.ExitCode())
+}
+
+// TestAHostMaySpareProcesses: with GENV_TERMINATE_PROCESSES=0 a report detaches,
+// and sends no signal; what was not done is reported.
+func TestAHostMaySpareProcesses(t *testing.T) {
+	s := newStation(t)
+	shell := s.me().open("bash")
+	require.Equal(t, said{}, shell.say("genv activate --gpus 1 --name x"))
+	pid := startSleeper(t, s.me().uid)
+	s.uses(map[snapshot.PID]int{pid: 5})
+	env, err := snapshot.DecodeEnvironments([]byte(s.stateFiles()["envs.json"]))
+	require.NoError(t, err)
+	document, err := snapshot.EncodeEnvironments(env)
+	require.NoError(t, err)
+	report := fmt.Sprintf(`{"terminate": {"processes": [{"pid": %d, "used_gpu_memory": [{"index": 5, "gpu_memory": "1000mi"}], "eid": null}]}, "detach": {"0": %s}}`, pid, document)
+	execute := func(u *account) genvtest.Result {
+		cmd := u.command("genv", "usage", "execute")
+		cmd.Stdin = strings.NewReader(report)
+		return genvtest.Exec(t, cmd)
+	}
+
+	spared := execute(s.me().with("GENV_TERMINATE_PROCESSES=0", "GENV_AUDIT_LOG=off"))
+	require.Zero(t, spared.Code)
+	require.Equal(t, fmt.Sprintf("process %d: refused: GENV_TERMINATE_PROCESSES=0 on this host\n", pid), spared.Err)
+	require.True(t, strings.HasPrefix(spared.Out, "Detaching environment "+shell.pid()+" ") && strings.Count(spared.Out, "\n") == 1, spared.Out)
+	local := s.me().with("GENV_TERMINATE_PROCESSES=0", "GENV_AUDIT_LOG=off").run("genv", "enforce", "--interval", "0", "--non-env-processes")
+	require.NotContains(t, local.Out, "Terminating")
+	require.Equal(t, said{}, shell.say(fmt.Sprintf("kill -0 %d", pid)))
+
+	done := execute(s.me().with("GENV_TERMINATE_PROCESSES=1", "GENV_AUDIT_LOG=off"))
+	require.Equal(t, genvtest.Result{Out: fmt.Sprintf("Terminating process %d from environment N/A that is running on GPU(s) 5\n", pid)}, done)
 }

@@ -4,11 +4,14 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
 	"github.com/seed-3119e985/genv/cmd/genv/host"
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -79,4 +82,102 @@ func TestDockerRunGetsTheInstances(t *testing.T) {
 		require.Equal(t, said{text: "[--gpus][" + want + "]\n"}, shell.say("docker run --gpus "+ask+" cuda"), ask)
 	}
 	require.Contains(t, shell.say("docker run --gpus device=MIG-a cuda").text, "not understood")
+}
+
+// parts are the MIG instances of each environment on a device, by its name.
+type parts map[string][]snapshot.GPUUUID
+
+// showInstances waits until genv shows users these instances of device 2: root's service may answer them
+// with what it found a moment ago.
+func showInstances(t *testing.T, want parts, users ...*account) {
+	t.Helper()
+	for _, u := range users {
+		var shown parts
+		require.Eventually(t, func() bool {
+			answer := u.run("genv", "gpus", "--format", "json")
+			require.Zero(t, answer.Code, answer.Err)
+			var document host.GPUsDocument
+			require.NoError(t, json.Unmarshal([]byte(answer.Out), &document), answer.Out)
+			shown = parts{}
+			for _, a := range document.GPUs[2].Attached {
+				shown[a.Name] = a.Instances
+			}
+			return reflect.DeepEqual(want, shown)
+		}, 30*time.Second, 100*time.Millisecond, "uid %d: %v, shown %v", u.uid, want, &shown)
+	}
+}
+
+// TestInstancesWhereRootOwnsTheState: what users attached before stays theirs when root takes
+// the state over and when it gives it back, and in between root's service attaches instances
+// for the user who asks.
+func TestInstancesWhereRootOwnsTheState(t *testing.T) {
+	genvtest.NeedsRoot(t)
+	t.Parallel()
+	s := newStation(t)
+	s.partition(2, gpus.MIG{Profile: "3g.40gb", UUID: "MIG-a"}, gpus.MIG{Profile: "1g.10gb", UUID: "MIG-b"}, gpus.MIG{Profile: "1g.10gb", UUID: "MIG-c"})
+	alice, bob := s.person("alice", 4001), s.person("bob", 4002)
+	hers, his := alice.open("bash"), bob.open("bash")
+	require.Equal(t, said{}, hers.say("genv activate --name hers"))
+	require.Contains(t, hers.sayAll("genv attach --mig MIG-a").text, "Attached GPUs: 2")
+	require.FileExists(t, filepath.Join(s.state, "mig/4001.json"))
+
+	service := s.serve()
+	showInstances(t, parts{"hers": {"MIG-a"}}, bob)
+	require.Equal(t, said{}, his.say("genv activate --name his"))
+	require.Contains(t, his.sayAll("genv attach --mig MIG-a").text, "MIG instance MIG-a of device 2 is not available")
+	require.Contains(t, his.sayAll("genv attach --mig 3g.40gb").text, "no MIG instance of profile 3g.40gb is free")
+	require.Contains(t, his.sayAll("genv attach --index 2").text, "Device 2 is not available")
+	require.Contains(t, his.sayAll("genv attach --mig 1g.10gb").text, "Attached GPUs: 2")
+	require.Equal(t, said{text: "MIG-b\n"}, his.say("echo $CUDA_VISIBLE_DEVICES"))
+	both := parts{"hers": {"MIG-a"}, "his": {"MIG-b"}}
+	showInstances(t, both, s.me(), alice, bob)
+	require.NotEmpty(t, his.say("genv devices detach --eid "+hers.pid()+" --index 2").status, "another user's")
+	showInstances(t, both, alice)
+	info, err := os.Stat(s.path("root/host/mig/4002.json"))
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o644), info.Mode())
+	copied, err := os.ReadFile(filepath.Join(s.state, "devices.json"))
+	require.NoError(t, err)
+	require.Contains(t, string(copied), `"gpu_memory": "10240mi"`, "for 1.4.3")
+	require.NotContains(t, string(copied), "MIG")
+
+	// What a user writes to the old folder meanwhile counts for nothing.
+	forged := filepath.Join(s.state, "mig/4002.json")
+	require.NoError(t, os.RemoveAll(forged))
+	require.NoError(t, bob.command("sh", "-c", `printf '[]' > '`+forged+`' || true`).Run())
+	showInstances(t, both, bob)
+	require.NoError(t, service.Process.Kill())
+	_ = service.Wait()
+	showInstances(t, both, s.me())
+
+	handed := s.me().run("genv", "host", "handover")
+	require.Zero(t, handed.Code, handed.Err)
+	showInstances(t, both, bob)
+	require.Equal(t, said{text: "-1\n"}, hers.say("genv detach --index 2; echo $CUDA_VISIBLE_DEVICES"))
+	require.Contains(t, his.sayAll("genv attach --mig MIG-a").text, "Attached GPUs: 2")
+	require.Equal(t, said{text: "MIG-b,MIG-a\n"}, his.say("echo $CUDA_VISIBLE_DEVICES"), "CUDA goes on using the first")
+	showInstances(t, parts{"his": {"MIG-b", "MIG-a"}}, alice)
+}
+
+// TestInstancesOnAGuardedHost: root has published which instances there are, and users don't
+// see the device itself before they have it.
+func TestInstancesOnAGuardedHost(t *testing.T) {
+	t.Parallel()
+	s := guarded(t, "enforce", map[int][]int{})
+	s.partition(2, gpus.MIG{Profile: "1g.10gb", UUID: "MIG-a"}, gpus.MIG{Profile: "1g.10gb", UUID: "MIG-b"})
+	require.Zero(t, s.me().run("genv", "usage", "snapshot").Code) // root publishes them
+	alice := s.person("alice", 4242)
+	shell := alice.open("bash")
+	require.Equal(t, said{text: "-1\n"}, shell.say("genv activate --name a; echo $CUDA_VISIBLE_DEVICES"))
+	require.Contains(t, shell.sayAll("genv attach --mig 2g.20gb").text, "there are 1g.10gb MIG-a of GPU 2, 1g.10gb MIG-b of GPU 2")
+	require.Contains(t, shell.sayAll("genv attach --mig 1g.10gb").text, "Attached GPUs: 2")
+	require.Equal(t, said{text: "MIG-a\n"}, shell.say("echo $CUDA_VISIBLE_DEVICES"))
+	showInstances(t, parts{"a": {"MIG-a"}}, alice)
+	s.show(map[int][]int{4242: {2, 5}})
+	require.Equal(t, said{text: s.uuids(5) + "\n"}, shell.say("genv detach --index 2; genv attach --index 5; echo $CUDA_VISIBLE_DEVICES"))
+	require.Contains(t, shell.sayAll("genv attach --mig 1g.10gb,1g.10gb").text, "Attached GPUs: 2,5")
+	require.Equal(t, said{text: "MIG-a,MIG-b," + s.uuids(5) + "\n"}, shell.say("echo $CUDA_VISIBLE_DEVICES"))
+	require.NotContains(t, shell.sayAll("genv status").text, "run genv attach --refresh", "these are UUIDs")
+	showInstances(t, parts{"a": {"MIG-a", "MIG-b"}}, s.me())
+	require.Regexp(t, `(?m)^GPU 2: .*\n(  MIG .*\n){2}GPU 5: .*\n`, shell.say("nvidia-smi -L").text)
 }

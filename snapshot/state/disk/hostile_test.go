@@ -1,9 +1,11 @@
 package disk_test
 
 import (
+	"context"
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
@@ -261,4 +263,62 @@ func TestAFileThatIsBeingWrittenIsReadOnceItIsWhole(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 2, tries)
 	require.Len(t, files.Environments, 2)
+}
+
+// whileSwapping runs look again and again for a moment, while another process
+// changes things back and forth as fast as can be.
+func whileSwapping(t *testing.T, swap, look func()) {
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			swap()
+			runtime.Gosched()
+		}
+	}()
+	for ctx.Err() == nil {
+		look()
+	}
+	<-done
+}
+
+// Where fs.protected_symlinks is off, root must not be led elsewhere by who
+// owns the folder and puts a link in its place, between a look at the link and
+// the opening.
+func TestALinkThatComesAndGoesInTheFoldersPlaceIsNeverFollowed(t *testing.T) {
+	needsRoot(t)
+	const theirs = 4001
+	dir, elsewhere := sharedDir(t), t.TempDir()
+	link := dir + ".link"
+	require.NoError(t, os.MkdirAll(dir, 0o777))
+	require.NoError(t, os.Symlink(elsewhere, link))
+	require.NoError(t, os.Lchown(link, theirs, theirs))
+	store := everyoneLives(dir)
+	whileSwapping(t,
+		func() { _ = unix.Renameat2(unix.AT_FDCWD, dir, unix.AT_FDCWD, link, unix.RENAME_EXCHANGE) },
+		func() { _, _ = store.Read(t.Context()) })
+	require.Empty(t, namesIn(t, elsewhere))
+}
+
+func TestWhere(t *testing.T) {
+	env := map[string]string{}
+	get := func(name string) string { return env[name] }
+	path := func() string { return filepath.Join(disk.RunDir(get), disk.RootFile(get, "asked")) }
+	require.Equal(t, "/run/genv/asked.json", path())
+	env["GENV_TMPDIR"] = "/var/tmp/genv/"
+	require.Equal(t, "/run/genv/asked.json", path(), "it is the default state folder")
+	env["GENV_TMPDIR"], env["GENV_ROOT_DIR"] = "/tmp/x", "/tmp/root"
+	require.Regexp(t, `^/tmp/root/run/asked\.[0-9a-f]{16}\.json$`, path())
+}
+
+func TestOpenDir(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a/b")
+	dir, err := folder.MakeTrusted(path)
+	require.NoError(t, err)
+	dir.Close()
+	require.NoError(t, os.Chmod(path, 0o777))
+	_, err = folder.MakeTrusted(path)
+	require.ErrorIs(t, err, folder.ErrUnsafe)
 }

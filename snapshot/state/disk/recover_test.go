@@ -1,7 +1,14 @@
 package disk_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strconv"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -119,4 +126,130 @@ func TestAnEnvironmentOfAnotherUserNowIsRegisteredAgain(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, alice, files.Environment("1102").UID)
 	require.Equal(t, indices{0}, files.AttachedTo("1102"))
+}
+
+const owner = 64999 // a uid without an account
+
+// Root repairs what a user did to the folder, and says so.
+func TestRootRepairsTheFolder(t *testing.T) {
+	needsRoot(t)
+	tests := map[string]func(t *testing.T, dir string){
+		"envs.json had mode 0000":         func(t *testing.T, dir string) { shut(t, filepath.Join(dir, "envs.json")) },
+		"devices.json had mode 0000":      func(t *testing.T, dir string) { shut(t, filepath.Join(dir, "devices.json")) },
+		"genv.lock":                       func(t *testing.T, dir string) { shut(t, filepath.Join(dir, "genv.lock")) },
+		"genv of uid 64999 had mode 0000": func(t *testing.T, dir string) { shut(t, dir) },
+		"genv.lock ": func(t *testing.T, dir string) {
+			require.NoError(t, os.Remove(filepath.Join(dir, "genv.lock")))
+			require.NoError(t, os.Mkdir(filepath.Join(dir, "genv.lock"), 0o700))
+		},
+		" genv.lock": func(t *testing.T, dir string) {
+			require.NoError(t, os.Remove(filepath.Join(dir, "genv.lock")))
+			require.NoError(t, os.Symlink("/etc/shadow", filepath.Join(dir, "genv.lock")))
+		},
+		"genv was not a folder: uid 64999": func(t *testing.T, dir string) {
+			require.NoError(t, os.Rename(dir, dir+".mine"))
+			require.NoError(t, os.Symlink("/etc", dir))
+			require.NoError(t, os.Lchown(dir, owner, owner))
+		},
+		"genv was not a folder: uid 64999 ": func(t *testing.T, dir string) {
+			require.NoError(t, os.RemoveAll(dir))
+			require.NoError(t, os.WriteFile(dir, nil, 0o600))
+			require.NoError(t, os.Chown(dir, owner, owner))
+		},
+	}
+	for says, harm := range tests {
+		t.Run(says, func(t *testing.T) {
+			store, _, dir, _ := kept(t)
+			harm(t, dir)
+			files, err := store.Read(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, indices{0}, files.AttachedTo("1102"))
+			require.NotEmpty(t, files.Warnings)
+			require.Contains(t, strings.ReplaceAll(files.Warnings[len(files.Warnings)-1]+files.Warnings[0], "of uid 64999 (", "("), strings.TrimSpace(strings.SplitN(says, " had", 2)[0]))
+			for name, mode := range map[string]os.FileMode{"": 0o777 | os.ModeDir, "envs.json": 0o666, "devices.json": 0o666, "genv.lock": 0o666} {
+				info, err := os.Lstat(filepath.Join(dir, name))
+				require.NoError(t, err)
+				require.Equal(t, mode, info.Mode(), name)
+			}
+			files, err = store.Read(t.Context())
+			require.NoError(t, err)
+			require.Empty(t, files.Warnings, "said once")
+		})
+	}
+}
+
+// shut takes a file from all others.
+func shut(t *testing.T, path string) {
+	t.Helper()
+	require.NoError(t, os.Chown(path, owner, owner))
+	require.NoError(t, os.Chmod(path, 0))
+}
+
+// What root itself made narrower stays so, and so does a user's own file that
+// is in the place of a lock.
+func TestRootDoesNotRepairItsOwnFiles(t *testing.T) {
+	needsRoot(t)
+	store, _, dir, _ := kept(t)
+	require.NoError(t, os.Chmod(filepath.Join(dir, "envs.json"), 0o644))
+	files, err := store.Read(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, files.Warnings)
+	info, err := os.Stat(filepath.Join(dir, "envs.json"))
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o644), info.Mode())
+
+	secret := filepath.Join(dir, "genv.lock")
+	require.NoError(t, os.Remove(secret))
+	require.NoError(t, os.WriteFile(secret, []byte("a user's own"), 0o600))
+	require.NoError(t, os.Chown(secret, 64999, 64999))
+	_, err = store.Read(t.Context())
+	require.NoError(t, err)
+	aside, err := filepath.Glob(secret + ".corrupt-*")
+	require.NoError(t, err)
+	require.Len(t, aside, 1)
+	info, err = os.Stat(aside[0])
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode(), "its content did not become public")
+}
+
+// failToWrite is a child: DIR ROOT WHAT, on a disk that is full.
+func failToWrite(args []string) error {
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 64, Max: 64}); err != nil {
+		return err
+	}
+	store := storeWithNotes(args[0], args[1])
+	var err error
+	switch args[2] {
+	case "takeover":
+		_, err = store.TakeOver(context.Background(), nil)
+	case "handover":
+		_, err = store.HandOver(context.Background(), nil)
+	case "change":
+		err = store.Update(context.Background(), enter(20))
+	}
+	if !errors.Is(err, syscall.EFBIG) {
+		return fmt.Errorf("not the error of a full disk: %w", err)
+	}
+	return nil
+}
+
+// What fails in the middle, as on a full disk, leaves the state as it was, and is said.
+func TestMovesAndChangesThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	for _, what := range []string{"takeover", "handover", "change"} {
+		h := newOwnedHost(t)
+		if what != "takeover" {
+			h.takeOver(t)
+		}
+		if what == "handover" { // the copy has to be written again
+			require.NoError(t, os.WriteFile(filepath.Join(h.dir, "envs.json"), []byte("[]"), 0o600))
+		}
+		output, err := child(t.Context(), "fail-to-write", h.dir, h.root, what).CombinedOutput()
+		require.NoError(t, err, what+": "+string(output))
+		h.requireState(t, "7")
+		require.Equal(t, map[string]os.FileMode{"takeover": 0o777, "handover": 0o755, "change": 0o755}[what], mode(t, h.dir))
+		require.Equal(t, what != "takeover", ownedDir(t, h.store) != "")
+		require.NoError(t, h.store.Update(t.Context(), enter(8)))
+		h.requireState(t, "7", "8")
+	}
 }

@@ -3,12 +3,17 @@ package agent_test
 import (
 	"bytes"
 	"io"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/enforce/guard"
+	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/agent/fence"
 )
 
 // FuzzHost: whatever a host says, an answer that is used is one that a host
@@ -56,4 +61,38 @@ func FuzzController(f *testing.F) {
 		require.NoError(t, err, "it greets whatever comes")
 		require.Equal(t, greeting, c.Greeting)
 	})
+}
+
+// A leader that is elected again doesn't take hosts back from one that took them over since.
+func TestAHostIsTakenOverOnce(t *testing.T) {
+	file := &fence.File{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now}
+	pool := (&scripted{capabilities: agent.NewGreeting("v", agent.CapabilityFence).Capabilities, fence: file}).pool()
+	defer pool.Close()
+	ask := func(epoch uint64) error {
+		claim := leader(epoch)
+		claim.TakeOver = true
+		pool.Announce(claim)
+		_, err := pool.Snapshot(t.Context(), remote.Host{Name: "a"})
+		return err
+	}
+	require.NoError(t, ask(1))
+	require.NoError(t, file.Admit(&fence.Claim{Source: fence.FolderSource("f"), Epoch: 1, Controller: "f", TakeOver: true}))
+	pool.Withdraw()
+	require.Equal(t, remote.Replaced, remote.ClassOf(ask(2)))
+}
+
+// What a host says about its guard is one printable line each, of bounded length.
+func TestTextsOfAHost(t *testing.T) {
+	long := strings.Repeat("é", 1<<20)
+	state := agent.GuardAnswer{State: agent.GuardState{
+		Mode: 9, Reason: "off\x1b]0;title\a\nUser alice was warned", Problems: []string{"a\rb", "\u202ec", long, "\xff"},
+	}}.Bounded().State
+	require.Equal(t, guard.Off, state.Mode)
+	for _, said := range append(state.Problems, state.Reason) {
+		require.LessOrEqual(t, len(said), 1024)
+		require.NotContains(t, said, "\x1b")
+		require.NotContains(t, said, "\n")
+		require.NotContains(t, said, "\u202e")
+	}
+	require.Equal(t, "a b", state.Problems[0])
 }

@@ -2,13 +2,68 @@ package sshclient
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"io"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/remote"
 )
+
+func TestStopped(t *testing.T) {
+	for cause, want := range map[error]string{
+		context.DeadlineExceeded:  "a: no answer in time",
+		errTimeout{1}:             "a: " + errTimeout{1}.Error(),
+		errors.New("interrupted"): "a: stopped: interrupted",
+	} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(cause)
+		err := stopped(ctx, "a")
+		require.EqualError(t, err, want)
+		require.ErrorIs(t, err, cause)
+		require.Equal(t, errors.Is(cause, context.DeadlineExceeded), err.Class == remote.Timeout)
+	}
+}
+
+// FuzzExitError: whatever a host writes, the message is one printable line.
+func FuzzExitError(f *testing.F) {
+	for _, text := range []string{"", "sudo: a password is required\n", "sudo: genv: command not found", "\x1b[2J\r\n\xff", strings.Repeat("x", 1000)} {
+		f.Add(text, 1)
+	}
+	f.Fuzz(func(t *testing.T, text string, status int) {
+		err := exitError("gpu", status, "", []byte(text))
+		require.True(t, utf8.ValidString(err.Error()))
+		require.Less(t, len(err.Error()), 4000)
+		for _, r := range err.Error() {
+			require.True(t, unicode.IsGraphic(r), "%q", err.Error())
+		}
+		require.Contains(t, []remote.Class{remote.Sudo, remote.SudoRefused, remote.GenvMissing, remote.CommandFailed}, err.Class)
+		require.Equal(t, text, err.Stderr)
+	})
+}
+
+// TestStamps: a refused login is worth another try when there is a master, and not when
+// somebody else touches its path.
+func TestStamps(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "cm")
+	none := stampOf(path)
+	require.NoError(t, os.WriteFile(path, nil, 0o600))
+	require.NotEqual(t, none, stampOf(path))
+	if os.Geteuid() != 0 {
+		require.NotEqual(t, "true", os.Getenv("CI"), "this test has to run as root")
+		t.Skip("only root can make a file of another user")
+	}
+	require.NoError(t, os.Chown(path, 65534, 65534))
+	require.Equal(t, none, stampOf(path))
+}
 
 type reading struct {
 	net.Conn

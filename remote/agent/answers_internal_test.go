@@ -1,0 +1,176 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent/fence"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+const someJSON = "{\n  \"a\": {\"b\": \"}{\\\"\"},\n  \"c\": [{}]\n}\n"
+
+func TestJSONIn(t *testing.T) {
+	for name, noise := range map[string]string{
+		"nothing": "", "a line": "Welcome\n", "no newline": "Welcome", "an empty object": "{}\n", "an object without a newline": `{"a": 1}`,
+		"braces": "{ {{ }} {\n", "an open quote": "{\"", "an open object": "{\"a\":\n", "an object that is not closed": `{"a": {"b": 1},`, "many": strings.Repeat("{ ", 5000) + "\n",
+		"not text": "\x00\xff\x1b[2J",
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, someJSON, string(lastOf(noise+someJSON)))
+			require.False(t, json.Valid(lastOf(noise+someJSON+"x")), "noise after it is not skipped")
+			require.False(t, json.Valid(lastOf(noise+someJSON[:len(someJSON)-2])), "one that is cut is not used in part")
+		})
+	}
+	require.Nil(t, lastOf("Welcome\n"))
+	require.Nil(t, lastOf(""))
+}
+
+func lastOf(output string) []byte {
+	return jsonIn([]byte(output), func([]byte) {})
+}
+
+func TestObjectsBeforeTheLast(t *testing.T) {
+	for output, want := range map[string][]string{
+		someJSON: nil, "{ {\n" + someJSON: nil,
+		"{}\n" + someJSON: {"{}\n"}, someJSON + someJSON: {someJSON},
+		`{"a": {"b": 1}} x {"c": 2}` + someJSON: {`{"a": {"b": 1}} `, `{"c": 2}`},
+	} {
+		var got []string
+		jsonIn([]byte(output), func(object []byte) { got = append(got, string(object)) })
+		require.Equal(t, want, got, "%q", output)
+	}
+}
+
+// TestJSONInHasAnEnd: a host that sends nothing but open objects costs a bounded
+// effort, which would be the square of its length otherwise.
+func TestJSONInHasAnEnd(t *testing.T) {
+	for _, hostile := range []string{`{"a":`, `{"a":1,`, `{"a":1} x`} {
+		require.False(t, json.Valid(lastOf(strings.Repeat(hostile, 1<<17))))
+	}
+}
+
+func FuzzJSONIn(f *testing.F) {
+	for _, noise := range []string{"", "Welcome", "{}\n", "{\"", "{ {{", `{"a":{`} {
+		f.Add([]byte(noise))
+	}
+	f.Fuzz(func(t *testing.T, noise []byte) {
+		found := lastOf(string(noise) + someJSON)
+		require.True(t, bytes.HasSuffix(found, []byte("}\n")))
+		if json.Valid(found) {
+			require.True(t, bytes.HasSuffix(found, []byte(someJSON)), "never a part of it: %q", found)
+		}
+	})
+}
+
+func TestWhatAHostSaysIsBounded(t *testing.T) {
+	kept := boundLines([]string{strings.Repeat("x", 1<<20), "b", "c"}, 2)
+	require.Len(t, kept, 2)
+	require.Len(t, kept[0], 4096)
+	require.Equal(t, "b", kept[1])
+	require.Empty(t, boundLines(nil, 2))
+	outcomes := []enforce.Outcome{{Reason: strings.Repeat("x", 1<<20)}, {Reason: "b"}}
+	shortenReasons(outcomes)
+	require.Len(t, outcomes[0].Reason, 1024)
+	require.Equal(t, "b", outcomes[1].Reason)
+}
+
+func TestCheck(t *testing.T) {
+	report := enforce.Report{
+		Detach:    []enforce.Detachment{{Device: 1, Environment: snapshot.Environment{EID: "7"}}},
+		Terminate: []enforce.Termination{{Process: snapshot.Process{PID: 9, EID: "7"}}},
+	}
+	detached, ended := enforce.Outcome{Device: 1, EID: "7", Status: enforce.StatusDetached}, enforce.Outcome{PID: 9, EID: "7", Status: enforce.StatusKilled}
+	with := func(change func(*enforce.Outcome)) []enforce.Outcome {
+		o := ended
+		change(&o)
+		return []enforce.Outcome{detached, o}
+	}
+	require.NoError(t, checkOutcomes(report, []enforce.Outcome{detached, ended}))
+	for name, outcomes := range map[string][]enforce.Outcome{
+		"none":                nil,
+		"too few":             {detached},
+		"too many":            {detached, ended, ended},
+		"in another order":    {ended, detached},
+		"another process":     with(func(o *enforce.Outcome) { o.PID++ }),
+		"another environment": with(func(o *enforce.Outcome) { o.EID = "8" }),
+		"another device":      with(func(o *enforce.Outcome) { o.Device = 1 }),
+		"an unknown status":   with(func(o *enforce.Outcome) { o.Status = "x" }),
+	} {
+		require.Equal(t, remote.InvalidOutput, remote.ClassOf(checkOutcomes(report, outcomes)), name)
+	}
+}
+
+// The end of a stream is classified alike by the call that ended it, with its own
+// context, and by the notice that it has ended, which has none.
+func TestClassify(t *testing.T) {
+	late, cancel := context.WithTimeout(t.Context(), 0)
+	defer cancel()
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	for name, tt := range map[string]struct {
+		ctx  context.Context
+		err  error
+		want remote.Class
+	}{
+		"deadline of the call":      {late, context.DeadlineExceeded, remote.Timeout},
+		"deadline, seen afterwards": {t.Context(), fmt.Errorf("x: %w", context.DeadlineExceeded), remote.Timeout},
+		"cancelled call":            {stopped, context.Canceled, remote.Cancelled},
+		"cancelled, seen later":     {t.Context(), context.Canceled, remote.Cancelled},
+		"garbled answer":            {t.Context(), ErrProtocol, remote.InvalidOutput},
+		"refused":                   {t.Context(), ErrRefused, remote.CommandFailed},
+		"another version":           {t.Context(), ErrVersion, remote.Version},
+		"a known error":             {late, remote.Errorf(remote.Auth, "no key"), remote.Auth},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, tt.want, remote.ClassOf(classify(tt.ctx, tt.err)))
+		})
+	}
+}
+
+// The next step of a refusal is one for this controller: with --leader, or with a state folder.
+func TestNextStepOfARefusal(t *testing.T) {
+	folder := &fence.Claim{Source: fence.FolderSource("a")}
+	elected := &fence.Claim{Source: fence.ElectionSource(1, "/genv/lab")}
+	for name, tt := range map[string]struct {
+		refusal fence.RefusedError
+		claim   *fence.Claim
+		want    string
+	}{
+		"a later start":                          {fence.RefusedError{}, folder, folderStep},
+		"a later leader":                         {fence.RefusedError{}, elected, electedStep},
+		"it isn't elected any more":              {fence.RefusedError{}, nil, electedStep},
+		"another source":                         {fence.RefusedError{Foreign: true}, elected, remote.Replaced.NextStep()},
+		"another election, of which none acts":   {fence.RefusedError{Foreign: true, Ended: true}, elected, endedStep},
+		"an election, of which none acts":        {fence.RefusedError{Foreign: true, Ended: true}, folder, endedStep},
+		"a name that ends like that, and acts":   {fence.RefusedError{Foreign: true, By: hasEnded}, folder, remote.Replaced.NextStep()},
+		"a later start of a claim that released": {fence.RefusedError{Ended: true}, folder, folderStep},
+	} {
+		err := refusedByHost(fmt.Errorf("%w: %w", ErrRefused, &tt.refusal), tt.claim)
+		require.Equal(t, remote.Replaced, remote.ClassOf(err), name)
+		require.Equal(t, tt.want, remote.NextStepOf(err), name)
+	}
+	require.Empty(t, refusedByHost(ErrRefused, folder).Next)
+}
+
+// A call that took too long says so in plain words, and is known for what it is.
+func TestTimedOut(t *testing.T) {
+	for text, err := range map[string]error{
+		"no answer in time": context.DeadlineExceeded,
+		"no answer in time: the answer is not waited for":         fmt.Errorf("%w: %w", errAbandoned, context.DeadlineExceeded),
+		"no answer in time: the host did not read a request":      errNotRead,
+		"no answer in time: x: context deadline exceeded (after)": fmt.Errorf("x: %w (after)", context.DeadlineExceeded),
+	} {
+		classified := classify(t.Context(), err)
+		require.EqualError(t, classified, text)
+		require.ErrorIs(t, classified, err)
+	}
+}

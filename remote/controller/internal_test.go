@@ -1,0 +1,240 @@
+package controller
+
+import (
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/enforce/decision"
+	"github.com/seed-3119e985/genv/enforce/notify"
+	"github.com/seed-3119e985/genv/enforce/notify/texts"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/controller/wake"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Of a host that woke during a full cycle the look counts that was asked for last.
+func TestTheNewestLookCounts(t *testing.T) {
+	full, early, begun := &snapshot.Snapshot{BootID: "full"}, &snapshot.Snapshot{BootID: "early"}, time.Now()
+	for name, row := range map[string]struct {
+		woke []time.Duration // looks of events, since the cycle asked
+		err  error           // of the cycle's look
+		want string
+		at   time.Duration
+	}{
+		"it didn't wake":         {nil, nil, "full", 0},
+		"before the cycle asked": {[]time.Duration{-time.Second}, nil, "full", 0},
+		"after it":               {[]time.Duration{-time.Second, time.Second}, nil, "early", time.Second},
+		"the cycle's own look":   {[]time.Duration{0}, nil, "full", 0},
+		"it failed":              {[]time.Duration{time.Second}, errors.New("no route"), "full", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := remote.Host{Name: "a"}
+			a := &asked{at: map[string]time.Time{"a": begun}, newest: map[string]wake.Look{}}
+			for _, d := range row.woke {
+				a.woke([]wake.Look{{Host: h, Snapshot: early, Asked: begun.Add(d)}})
+			}
+			cluster := snapshot.Cluster{Hosts: []snapshot.Host{{Name: "a", Snapshot: full, Err: row.err}}}
+			a.renew([]remote.Host{h}, &cluster)
+			require.Equal(t, row.want, cluster.Hosts[0].Snapshot.BootID)
+			require.Equal(t, begun.Add(row.at), a.at["a"])
+		})
+	}
+}
+
+// What changes a host or is shown to its users has one way to it: dispatcher.send
+// delivers a visit, and only a visit uses the methods of a Link that do so.
+func TestHostsAreChangedFromOnePlace(t *testing.T) {
+	callers := map[string][]string{}
+	files, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		require.NoError(t, err)
+		for _, d := range file.Decls {
+			ast.Inspect(d, func(n ast.Node) bool {
+				if s, ok := n.(*ast.SelectorExpr); ok {
+					callers[s.Sel.Name] = append(callers[s.Sel.Name], strings.TrimSuffix(name, ".go"))
+				}
+				return true
+			})
+		}
+	}
+	require.Equal(t, []string{"visit"}, callers["Execute"])
+	require.Equal(t, []string{"messages"}, callers["Notify"])
+	require.Equal(t, []string{"dispatch"}, callers["deliver"])
+}
+
+func TestShownLines(t *testing.T) {
+	const words = "1. genv: as root run: curl evil.example; process"
+	report := enforce.Report{
+		Detach: []enforce.Detachment{{Device: 3, Environment: snapshot.Environment{EID: words, UID: 1001, Username: "raz"}}},
+		Terminate: []enforce.Termination{
+			{Process: snapshot.Process{PID: 5, EID: words, Usage: []snapshot.DeviceUsage{{Index: 0}}}, Because: []string{"env-devices/a/5/1"}},
+			{Process: snapshot.Process{PID: 6, EID: words, Usage: []snapshot.DeviceUsage{{Index: 0}}}, Because: []string{"non-env-processes/a/6/1"}},
+		},
+	}
+	const quoted = `"1. genv: as root run: curl evil…"`
+	for line, want := range map[string]string{
+		"Terminating process 5 from environment " + words + " that is running on GPU(s) 0":  "Terminating process 5 from environment " + quoted + " that is running on GPU(s) 0",
+		"Terminating process 5 from environment " + quoted + " that is running on GPU(s) 0": "Terminating process 5 from environment " + quoted + " that is running on GPU(s) 0",
+		"Terminating process 6 from environment " + words + " that is running on GPU(s) 0":  "Terminating process 6 from environment N/A that is running on GPU(s) 0",
+		" Killing process 5 from environment " + quoted + " that is running on GPU(s) 0\r":  "Killing process 5 from environment " + quoted + " that is running on GPU(s) 0",
+		"Killing process 6 from environment N/A that is running on GPU(s) 0":                "Killing process 6 from environment N/A that is running on GPU(s) 0",
+		"Detaching environment " + words + " of user raz from device 3":                     "Detaching environment " + quoted + " of user raz from device 3",
+		"Killing process 5 from environment " + words + " that is running on GPU(s) 0":      `The host says: "Killing process 5 from environment ` + words + ` that is running on GPU(s) 0"`,
+		"Terminating process 7 from environment 1 that is running on GPU(s) 0":              `The host says: "Terminating process 7 from environment 1 that is running on GPU(s) 0"`,
+		"\x1b[2J" + strings.Repeat("x", 1000):                                               `The host says: "?[2J` + strings.Repeat("x", maxHostWords-5) + `…"`,
+	} {
+		require.Equal(t, []string{want}, shownLines(report, []string{line}))
+	}
+}
+
+// A user reads of own processes only, with the id and the wording that the record has.
+func TestNameDecisions(t *testing.T) {
+	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	alice, bob := snapshot.UID(1001), snapshot.UID(1002)
+	item := func(pid snapshot.PID, uid *snapshot.UID) audit.Record {
+		return audit.Record{Kind: audit.KindReport, Report: "r/1/a", Host: "a", IDs: []string{"cap"}, PID: pid, UID: uid, Text: "Terminating", Judged: []string{"process"}}
+	}
+	visits := []*visit{{name: "a", items: []audit.Record{item(1, &bob), item(2, &alice), item(3, &alice), item(4, nil)}}}
+	all := map[snapshot.Hostname][]notify.Notification{
+		"a": {{ID: "cap", UID: alice}, {ID: "other", UID: alice}, {ID: "cap", UID: alice, Details: texts.Finding{Pending: true}}},
+		"b": {{ID: "cap", UID: alice}},
+	}
+	nameDecisions(all, visits, now)
+	first := all["a"][0].Details
+	require.Equal(t, []string{decision.ID("r/1/a", 2, "", nil), decision.ID("r/1/a", 3, "", nil)}, first.Decisions)
+	want := item(2, &alice)
+	want.Time = now
+	require.Equal(t, want.Decided().Lines(), first.Record)
+	require.Contains(t, first.Record, "Judged     process")
+	require.Empty(t, all["a"][1].Details.Decisions)
+	require.Equal(t, []string{decision.WarningID("cap")}, all["a"][2].Details.Decisions)
+	require.Empty(t, all["b"][0].Details.Record)
+	require.Contains(t, texts.Body(texts.Notice{Findings: []texts.Finding{first}}), "  Decision    "+first.Decisions[0]+", "+first.Decisions[1]+"\n  Recorded:\n    Decision   "+first.Decisions[0]+"\n")
+}
+
+// While the disk is slow, what comes is written together, the newest once.
+func TestWritesOfASlowDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var w stateWriter
+		var disk []int
+		begun := time.Now()
+		write := func(n int) <-chan struct{} {
+			return w.Write(func() { time.Sleep(time.Second); disk = append(disk, n) })
+		}
+		first := write(0)
+		synctest.Wait()
+		var last <-chan struct{}
+		for n := range 9 {
+			last = write(n + 1)
+		}
+		require.Zero(t, time.Since(begun), "Write does not wait")
+		<-first
+		require.Equal(t, time.Second, time.Since(begun))
+		<-last
+		require.Equal(t, 2*time.Second, time.Since(begun))
+		w.Wait()
+		require.Equal(t, []int{0, 9}, disk)
+		<-write(10)
+		require.Equal(t, []int{0, 9, 10}, disk, "it goes on after a rest")
+		w.Wait()
+	})
+}
+
+// What is said to be safe has been written, and never over something newer.
+func TestManyWritersAtATime(t *testing.T) {
+	var w stateWriter
+	var disk, writing atomic.Int64
+	done := make(chan bool)
+	for range 8 {
+		go func() {
+			ok := true
+			for range 500 {
+				<-w.Write(func() {
+					ok = ok && writing.Add(1) == 1
+					disk.Add(1)
+					writing.Add(-1)
+				})
+			}
+			done <- ok
+		}()
+	}
+	for range 8 {
+		require.True(t, <-done, "two writes at a time")
+	}
+	w.Wait()
+	require.LessOrEqual(t, disk.Load(), int64(4000))
+	require.GreaterOrEqual(t, disk.Load(), int64(500), "each of a writer's writes is one that began after it asked")
+}
+
+func TestNothingToWrite(*testing.T) {
+	var w stateWriter
+	w.Wait()
+	(*stateWriter)(nil).Wait()
+}
+
+func TestMessages(t *testing.T) {
+	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	var l MessageCounts
+	alice := Recipient{"a", 1001}
+	for i := range messagesAnHour - 1 {
+		note, ok := l.Admit(alice, now.Add(time.Duration(i)*time.Second))
+		require.True(t, ok)
+		require.Empty(t, note)
+	}
+	note, ok := l.Admit(alice, now.Add(time.Minute))
+	require.True(t, ok, "the last one")
+	require.Contains(t, note, "suppressed for up to an hour")
+	for range 7 {
+		_, ok = l.Admit(alice, now.Add(time.Hour-1))
+		require.False(t, ok)
+	}
+	for _, other := range []Recipient{{"a", 1002}, {"b", 1001}} {
+		_, ok = l.Admit(other, now.Add(time.Hour-1))
+		require.True(t, ok, "other users, and the user of this uid elsewhere")
+	}
+	l.Forget(now.Add(time.Hour))
+	note, ok = l.Admit(alice, now.Add(time.Hour))
+	require.True(t, ok)
+	require.Equal(t, "7 more messages suppressed.", note)
+	note, ok = l.Admit(alice, now.Add(time.Hour))
+	require.True(t, ok)
+	require.Empty(t, note, "it is said once")
+	_, ok = l.Admit(alice, now)
+	require.True(t, ok, "a clock that was set back suppresses nothing")
+	l.Forget(now.Add(24 * time.Hour))
+	require.Empty(t, l.Users)
+}
+
+// A host that makes up users takes a bounded amount of memory, and none of the
+// other hosts' room.
+func TestMessagesAreBounded(t *testing.T) {
+	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	var l MessageCounts
+	admitted := 0
+	for i := range 10 * maxRecipients {
+		if _, ok := l.Admit(Recipient{"evil", snapshot.UID(i)}, now); ok {
+			admitted++
+		}
+	}
+	require.Equal(t, maxRecipients, admitted)
+	require.Len(t, l.Users["evil"], maxRecipients)
+	_, ok := l.Admit(Recipient{"good", 1001}, now)
+	require.True(t, ok)
+}

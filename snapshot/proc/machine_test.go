@@ -1,0 +1,170 @@
+package proc_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
+)
+
+func TestBootID(t *testing.T) {
+	fs := mount(t)
+	dir := filepath.Join(fs.Root, "sys/kernel/random")
+	_, err := fs.BootID()
+	require.ErrorIs(t, err, os.ErrNotExist)
+
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	write := func(content string) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "boot_id"), []byte(content), 0o644))
+	}
+	write("6f1f5d0b-8f7c-4d83-9d0e-3a4f1c0c2b11\n")
+	id, err := fs.BootID()
+	require.NoError(t, err)
+	require.Equal(t, "6f1f5d0b-8f7c-4d83-9d0e-3a4f1c0c2b11", id)
+	for _, bad := range []string{"", "rubbish\n", "6f1f5d0b-8f7c-4d83-9d0e-3a4f1c0c2bzz", "6f1f5d0b08f7c04d8309d0e03a4f1c0c2b11", "6f1f5d0b-8f7c-4d83-9d0e-3a4f1c0c2b11 more"} {
+		write(bad)
+		_, err = fs.BootID()
+		require.Error(t, err, bad)
+	}
+
+	id, err = proc.FS{}.BootID()
+	require.NoError(t, err)
+	require.NotEmpty(t, id)
+}
+
+// TestStartTimeNow: a process that starts between two looks has a start time between theirs.
+func TestStartTimeNow(t *testing.T) {
+	before := proc.StartTimeNow()
+	cmd := exec.Command("sleep", "60")
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	after := proc.StartTimeNow()
+	stat, err := proc.FS{}.Stat(snapshot.PID(cmd.Process.Pid))
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, stat.Start, before)
+	require.LessOrEqual(t, stat.Start, after)
+	since, err := proc.SinceBoot()
+	require.NoError(t, err)
+	require.Greater(t, since, time.Duration(after-1)*10*time.Millisecond)
+}
+
+func TestCheckNamespace(t *testing.T) {
+	require.NoError(t, proc.FS{}.CheckNamespace())
+
+	fs := mount(t)
+	require.ErrorIs(t, fs.CheckNamespace(), os.ErrNotExist)
+	self := filepath.Join(fs.Root, "self")
+	require.NoError(t, os.Symlink(strconv.Itoa(os.Getpid()+1), self))
+	require.ErrorContains(t, fs.CheckNamespace(), fs.Root+" is of another PID namespace")
+	require.NoError(t, os.Remove(self))
+	require.NoError(t, os.Symlink(strconv.Itoa(os.Getpid()), self))
+	require.NoError(t, fs.CheckNamespace())
+}
+
+func TestNamespace(t *testing.T) {
+	name, err := proc.FS{}.Namespace(snapshot.PID(os.Getpid()))
+	require.NoError(t, err)
+	require.Regexp(t, `^pid:\[\d+\]$`, name)
+	_, err = mount(t).Namespace(5)
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+func TestHasEnded(t *testing.T) {
+	cmd := exec.Command("/bin/sleep", "1000000")
+	require.NoError(t, cmd.Start())
+	pidfd, err := unix.PidfdOpen(cmd.Process.Pid, 0)
+	require.NoError(t, err)
+	ended, err := proc.HasEnded(pidfd)
+	require.NoError(t, err)
+	require.False(t, ended)
+
+	require.NoError(t, cmd.Process.Kill())
+	require.Eventually(t, func() bool {
+		ended, err := proc.HasEnded(pidfd)
+		return ended && err == nil
+	}, 10*time.Second, time.Millisecond, "also before it is waited for")
+	require.Error(t, cmd.Wait())
+	ended, err = proc.HasEnded(pidfd)
+	require.NoError(t, err)
+	require.True(t, ended)
+
+	require.NoError(t, unix.Close(pidfd))
+	closed, err := os.Open("/dev/null")
+	require.NoError(t, err)
+	number := int(closed.Fd())
+	require.NoError(t, closed.Close())
+	_, err = proc.HasEnded(number)
+	require.Error(t, err, "it is no descriptor any more")
+}
+
+// asNobody calls do on a thread of the user nobody, which ends afterwards.
+func asNobody(t *testing.T, do func()) {
+	t.Helper()
+	const nobody = 65534
+	var errno syscall.Errno
+	onItsOwnThread(func() {
+		if _, _, errno = syscall.RawSyscall(syscall.SYS_SETRESUID, nobody, nobody, nobody); errno == 0 {
+			do()
+		}
+	})
+	require.Zero(t, errno)
+}
+
+// onItsOwnThread calls do on a thread that ends with it. The first thread never
+// ends, and /proc shows its owner as that of the process, so it is passed over.
+func onItsOwnThread(do func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread()
+		if syscall.Gettid() != syscall.Getpid() {
+			do()
+			return
+		}
+		defer runtime.UnlockOSThread()
+		onItsOwnThread(do) // on another one, since this one is held
+	}()
+	<-done
+}
+
+// statLine is a line of /proc/PID/stat as Linux 6 writes it (constructed).
+func statLine(pid int, name, state string, ppid, flags, threads, start int) string {
+	return fmt.Sprintf("%d (%s) %s %d %d %d 0 -1 %d 1 0 0 0 5 6 0 0 20 0 %d 0 %d 1000 100 18446744073709551615 "+
+		"1 1 0 0 0 0 0 16781312 17642 0 0 0 17 0 0 0 0 0 0 0 0 0 0 0 140722 140793 0\n",
+		pid, name, state, ppid, pid, pid, flags, threads, start)
+}
+
+// statusText is the part of /proc/PID/status that matters (constructed).
+func statusText(name string, uid int) string {
+	return fmt.Sprintf("Name:\t%s\nUmask:\t0022\nState:\tS (sleeping)\nUid:\t%d\t0\t0\t0\nGid:\t0\t0\t0\t0\n", name, uid)
+}
+
+// mount builds a /proc in a folder: PID 1 and whatever is added to it.
+func mount(t *testing.T) proc.FS {
+	t.Helper()
+	fs := proc.FS{Root: t.TempDir()}
+	add(t, fs, 1, map[string]string{"stat": statLine(1, "init", "S", 0, 0, 1, 2)})
+	return fs
+}
+
+// add adds a process with the given files.
+func add(t *testing.T, fs proc.FS, pid snapshot.PID, files map[string]string) {
+	t.Helper()
+	dir := filepath.Join(fs.Root, strconv.Itoa(int(pid)))
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	for name, content := range files {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644))
+	}
+}
