@@ -18,19 +18,18 @@ type Account struct {
 	hosts map[snapshot.Hostname]*host
 	rates map[SumKey]Amounts // what a second amounts to, by sum but those of hosts; of no Hour
 	since uncounted          // for the rates
-	batch Batch
+	sums  Sums
 }
 
 // host is what is known of a host.
 type host struct {
 	snapshot *snapshot.Snapshot // the last one
-	hour     int64              // whose names sight has
 	sight
 	lost  bool      // it didn't answer since
 	since uncounted // for the sight
 }
 
-// uncounted is time of an hour that the batch doesn't have yet. While nothing changes, time is all
+// uncounted is time of an hour that the sums don't have yet. While nothing changes, time is all
 // that has to be added in a cycle.
 type uncounted struct {
 	hour, seconds int64
@@ -47,19 +46,18 @@ func (u *uncounted) add(hour, seconds int64, lost bool, count func()) {
 
 // NewAccount returns an Account that has counted nothing. Its hours are those of a location.
 func NewAccount(in *time.Location) *Account {
-	return &Account{in: in, known: newKnown(), hosts: make(map[snapshot.Hostname]*host), batch: NewBatch()}
+	return &Account{in: in, known: newKnown(), hosts: make(map[snapshot.Hostname]*host), sums: make(Sums)}
 }
 
 // Renewed returns an Account that has counted nothing, and knows the same names.
 func (a *Account) Renewed() *Account {
-	return &Account{MaxGap: a.MaxGap, in: a.in, known: a.known, hosts: make(map[snapshot.Hostname]*host), batch: NewBatch()}
+	return &Account{MaxGap: a.MaxGap, in: a.in, known: a.known, hosts: make(map[snapshot.Hostname]*host), sums: make(Sums)}
 }
 
 // Look counts the time since the last look for what that one showed, and takes in what the
 // hosts show now. A host that isn't in the cluster has left the fleet.
 func (a *Account) Look(now time.Time, cluster snapshot.Cluster) {
 	a.Settle(now)
-	hour := HourOf(now.Unix(), a.in)
 	hosts := make(map[snapshot.Hostname]*host, len(cluster.Hosts))
 	changed := false
 	for i := range cluster.Hosts {
@@ -68,7 +66,7 @@ func (a *Account) Look(now time.Time, cluster snapshot.Cluster) {
 		switch {
 		case h.Err == nil && h.Snapshot != nil:
 			changed = changed || before == nil || before.lost
-			hosts[h.Name] = a.seen(before, h, hour)
+			hosts[h.Name] = a.seen(before, h)
 		case before != nil:
 			changed = changed || !before.lost
 			before.lost = true
@@ -90,12 +88,12 @@ func (a *Account) Look(now time.Time, cluster snapshot.Cluster) {
 }
 
 // seen is a host that answered. One that hasn't changed answers with the same snapshot.
-func (a *Account) seen(before *host, h *snapshot.Host, hour int64) *host {
-	if before != nil && before.snapshot == h.Snapshot && before.hour == hour {
+func (a *Account) seen(before *host, h *snapshot.Host) *host {
+	if before != nil && before.snapshot == h.Snapshot {
 		before.lost = false
 		return before
 	}
-	return &host{snapshot: h.Snapshot, hour: hour, sight: sightOf(h.Snapshot, a.known.of(h.Name, hour))}
+	return &host{snapshot: h.Snapshot, sight: sightOf(h.Snapshot, a.known.of(h.Name))}
 }
 
 // Settle counts the time since the last look, as at the end of a run.
@@ -122,18 +120,12 @@ func (a *Account) count(hour, seconds int64, gap bool) {
 	a.since.add(hour, seconds, gap, a.countSums)
 }
 
-// countHost adds the time that is uncounted for a host to the batch.
+// countHost adds the time that is uncounted for a host to the sums.
 func (a *Account) countHost(name snapshot.Hostname, h *host) {
 	since := h.since
 	h.since.seconds = 0
 	if since.seconds == 0 {
 		return
-	}
-	for i := range h.uses {
-		u := &h.uses[i]
-		if rate := u.rate(since.lost); rate != (Amounts{}) {
-			a.batch.add(Key{since.hour, name, u.device, u.model, u.user, u.eid}, &rate, since.seconds)
-		}
 	}
 	var total Amounts
 	for i := range h.byDevice {
@@ -149,10 +141,10 @@ func (a *Account) countSum(key SumKey, rate *Amounts, seconds int64) {
 	}
 	sum := Sum{Peak: rate.Attached}
 	sum.add(rate, seconds)
-	a.batch.addSum(key, &sum)
+	a.sums.Add(key, &sum)
 }
 
-// countSums adds the time that is uncounted for the rates to the batch.
+// countSums adds the time that is uncounted for the rates to the sums.
 func (a *Account) countSums() {
 	since := a.since
 	a.since.seconds = 0
@@ -196,12 +188,12 @@ func (a *Account) ratesOf(gap bool) map[SumKey]Amounts {
 }
 
 // Take returns what was counted since it was called last.
-func (a *Account) Take() Batch {
+func (a *Account) Take() Sums {
 	for name, h := range a.hosts {
 		a.countHost(name, h)
 	}
 	a.countSums()
-	batch := a.batch
-	a.batch = NewBatch()
-	return batch
+	taken := a.sums
+	a.sums = make(Sums)
+	return taken
 }

@@ -176,12 +176,12 @@ func (test *whatCounts) run(t *testing.T) {
 	account := usage.NewAccount(time.UTC)
 	account.Look(begin, clusterOf(on(test.host)))
 	account.Settle(begin.Add(100 * time.Second))
-	batch := account.Take()
-	require.Equal(t, test.alice, sum(&batch, usage.ByUser, "alice").Amounts)
+	sums := account.Take()
+	require.Equal(t, test.alice, sum(sums, usage.ByUser, "alice").Amounts)
 	for kind, name := range map[usage.Kind]string{usage.ByHost: "a", usage.ByModel: "H100", usage.OfAll: ""} {
-		require.Equal(t, test.everybody, sum(&batch, kind, name).Amounts)
+		require.Equal(t, test.everybody, sum(sums, kind, name).Amounts)
 	}
-	require.Equal(t, test.everybody.Attached/100, sum(&batch, usage.OfAll, "").Peak)
+	require.Equal(t, test.everybody.Attached/100, sum(sums, usage.OfAll, "").Peak)
 }
 
 func utilization(u *int) func(*snapshot.Snapshot) {
@@ -189,9 +189,9 @@ func utilization(u *int) func(*snapshot.Snapshot) {
 }
 
 // sum is a sum over all hours.
-func sum(b *usage.Batch, kind usage.Kind, name string) (total usage.Sum) {
-	for key := range b.Sums {
-		if s := b.Sums[key]; key.Kind == kind && key.Name == name {
+func sum(sums usage.Sums, kind usage.Kind, name string) (total usage.Sum) {
+	for key := range sums {
+		if s := sums[key]; key.Kind == kind && key.Name == name {
 			total.Add(&s)
 		}
 	}
@@ -234,8 +234,8 @@ func TestWhenItCounts(t *testing.T) {
 			for _, l := range test.looks {
 				account.Look(begin.Add(time.Duration(l.after*1000)*time.Millisecond), clusterOf(l.hosts))
 			}
-			batch := account.Take()
-			require.Equal(t, test.alice, sum(&batch, usage.ByUser, "alice").Amounts)
+			sums := account.Take()
+			require.Equal(t, test.alice, sum(sums, usage.ByUser, "alice").Amounts)
 		})
 	}
 }
@@ -255,15 +255,13 @@ func TestHours(t *testing.T) {
 		from := begin.Add(30 * time.Minute)
 		account.Look(from, clusterOf(on(newHost().attach(0, "1", "alice"))))
 		account.Settle(from.Add(100 * time.Minute))
-		batch := account.Take()
+		sums := account.Take()
 		var hours []int64
 		for hour := usage.HourOf(from.Unix(), in); len(hours) < len(test.hours); hour += 3600 {
-			hours = append(hours, batch.Sums[usage.SumKey{Hour: hour, Kind: usage.ByUser, Name: "alice"}].Attached)
+			hours = append(hours, sums[usage.SumKey{Hour: hour, Kind: usage.ByUser, Name: "alice"}].Attached)
 		}
 		require.Equal(t, test.hours, hours, test.zone)
-		require.Len(t, batch.Rows, len(test.hours))
-		again := account.Take()
-		require.Zero(t, again.Size(), "each second once")
+		require.Empty(t, account.Take(), "each second once")
 	}
 }
 
@@ -322,7 +320,7 @@ func TestActions(t *testing.T) {
 			},
 		},
 	})
-	batch := account.Take()
+	sums := account.Take()
 	for _, test := range []struct {
 		kind usage.Kind
 		name string
@@ -335,7 +333,7 @@ func TestActions(t *testing.T) {
 		{usage.ByModel, "H100", usage.Amounts{Findings: 1, Terminated: 1, Detached: 1}},
 		{usage.OfAll, "", usage.Amounts{Findings: 2, Terminated: 2, Detached: 1}},
 	} {
-		require.Equal(t, test.want, sum(&batch, test.kind, test.name).Amounts, test.name)
+		require.Equal(t, test.want, sum(sums, test.kind, test.name).Amounts, test.name)
 	}
 }
 
@@ -348,7 +346,7 @@ func TestFindingsAddUp(t *testing.T) {
 		{Kind: enforce.EventNew, Finding: &enforce.Finding{User: "alice"}},
 	})
 	found := make(map[usage.Kind]int64)
-	sums := a.Take().Sums
+	sums := a.Take()
 	for key := range sums {
 		sum := sums[key]
 		found[key.Kind] += sum.Findings

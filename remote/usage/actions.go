@@ -17,7 +17,7 @@ func (a *Account) Count(now time.Time, events []enforce.Event) {
 		switch e := &events[i]; {
 		case e.Kind == enforce.EventNew && !e.Resumed && e.Finding != nil:
 			f := e.Finding
-			a.action(hour, f.Host, f.Devices, gpus.UserName(f.User, f.UID), f.EID, Amounts{Findings: 1})
+			a.action(hour, f.Host, f.Devices, gpus.UserName(f.User, f.UID), Amounts{Findings: 1})
 		case e.Kind == enforce.EventOutcome && e.Report != nil:
 			for j := range e.Outcomes {
 				a.outcome(hour, e, &e.Outcomes[j])
@@ -32,12 +32,12 @@ func (a *Account) outcome(hour int64, e *enforce.Event, o *enforce.Outcome) {
 		if at := slices.IndexFunc(e.Report.Terminate, func(t enforce.Termination) bool { return t.Process.PID == o.PID }); at >= 0 {
 			t := &e.Report.Terminate[at]
 			user := cmp.Or(gpus.Owner(&t.Process, nil), userIn(e.Findings, t.Because))
-			a.action(hour, e.Host, t.Process.Indices(), user, t.Process.EID, Amounts{Terminated: 1})
+			a.action(hour, e.Host, t.Process.Indices(), user, Amounts{Terminated: 1})
 		}
 	case enforce.StatusDetached:
 		if at := slices.IndexFunc(e.Report.Detach, func(d enforce.Detachment) bool { return d.Device == o.Device && d.Environment.EID == o.EID }); at >= 0 {
 			d := &e.Report.Detach[at]
-			a.action(hour, e.Host, []snapshot.DeviceIndex{d.Device}, gpus.UserName(d.Environment.Username, &d.Environment.UID), o.EID, Amounts{Detached: 1})
+			a.action(hour, e.Host, []snapshot.DeviceIndex{d.Device}, gpus.UserName(d.Environment.Username, &d.Environment.UID), Amounts{Detached: 1})
 		}
 	}
 }
@@ -53,17 +53,17 @@ func userIn(findings []enforce.Finding, ids []string) snapshot.Username {
 }
 
 // action counts something that was found or done, on the first of its devices.
-func (a *Account) action(hour int64, host snapshot.Hostname, devices []snapshot.DeviceIndex, user snapshot.Username, eid snapshot.EnvID, amounts Amounts) {
-	names := a.known.of(host, hour)
-	key := Key{Hour: hour, Host: host, Device: NoDevice, User: names.user(user), EID: names.environment(eid)}
+func (a *Account) action(
+	hour int64, host snapshot.Hostname, devices []snapshot.DeviceIndex, user snapshot.Username, amounts Amounts,
+) {
+	names := a.known.of(host)
+	model := ""
 	if len(devices) > 0 {
-		key.Device = devices[0]
-		key.Model = names.model(key.Device, "")
+		model = names.model(devices[0], "")
 	}
-	a.batch.add(key, &amounts, 1)
 	sum := Sum{Amounts: amounts}
-	a.batch.addSum(SumKey{hour, OfAll, ""}, &sum)
-	a.batch.addSum(SumKey{hour, ByUser, string(key.User)}, &sum)
-	a.batch.addSum(SumKey{hour, ByHost, string(host)}, &sum) // empty for what is about several
-	a.batch.addSum(SumKey{hour, ByModel, key.Model}, &sum)
+	a.sums.Add(SumKey{hour, OfAll, ""}, &sum)
+	a.sums.Add(SumKey{hour, ByUser, string(names.user(user))}, &sum)
+	a.sums.Add(SumKey{hour, ByHost, string(host)}, &sum) // empty for what is about several
+	a.sums.Add(SumKey{hour, ByModel, model}, &sum)
 }

@@ -1,7 +1,5 @@
 package usage
 
-import "github.com/seed-3119e985/genv/snapshot"
-
 // Amounts are what is counted. Times are in seconds of a device: two devices for an hour are
 // 7,200.
 type Amounts struct {
@@ -41,20 +39,6 @@ func (a *Amounts) add(b *Amounts, n int64) {
 	a.Detached += n * b.Detached
 }
 
-// Key says what amounts are about: an environment of a user on a device, in an hour.
-type Key struct {
-	Hour int64 // when it begins, in seconds since 1970
-	// Host is empty for what is about a user on several hosts, as a cap is.
-	Host   snapshot.Hostname
-	Device snapshot.DeviceIndex // NoDevice for what is about none
-	Model  string               // of the device; empty if the driver doesn't report it
-	User   snapshot.Username    // as gpus.UserName; empty if it isn't known
-	EID    snapshot.EnvID       // empty for processes in no environment
-}
-
-// NoDevice is the Device of what is about no single device.
-const NoDevice snapshot.DeviceIndex = -1
-
 // Kind is by what a sum is.
 type Kind int
 
@@ -70,7 +54,9 @@ const (
 type SumKey struct {
 	Hour int64
 	Kind Kind
-	Name string // of the user, host or model; may be empty as in Key
+	// Name is that of a user as gpus.UserName, of a host or of a model. It is empty where that isn't known, or
+	// for what is about several hosts, as a cap is, or about no device.
+	Name string
 }
 
 // Sum is the amounts of many devices.
@@ -85,62 +71,35 @@ func (s *Sum) Add(other *Sum) {
 	s.Peak = max(s.Peak, other.Peak)
 }
 
-// Batch is what was counted since the last one.
-type Batch struct {
-	Rows map[Key]Amounts
-	Sums map[SumKey]Sum
-}
+// Sums is what was counted since it was taken last.
+type Sums map[SumKey]Sum
 
-// NewBatch returns an empty one.
-func NewBatch() Batch { return Batch{Rows: make(map[Key]Amounts), Sums: make(map[SumKey]Sum)} }
-
-// Merge adds what another batch has.
-func (b *Batch) Merge(other *Batch) {
-	for key, amounts := range other.Rows {
-		b.add(key, &amounts, 1)
-	}
-	for key := range other.Sums {
-		sum := other.Sums[key]
-		b.addSum(key, &sum)
+// Merge adds what others have.
+func (s Sums) Merge(others Sums) {
+	for key := range others {
+		sum := others[key]
+		s.Add(key, &sum)
 	}
 }
 
-func (b *Batch) add(key Key, amounts *Amounts, n int64) {
-	total := b.Rows[key]
-	total.add(amounts, n)
-	b.Rows[key] = total
-}
-
-func (b *Batch) addSum(key SumKey, sum *Sum) {
-	total := b.Sums[key]
+// Add adds the sum of another time.
+func (s Sums) Add(key SumKey, sum *Sum) {
+	total := s[key]
 	total.Add(sum)
-	b.Sums[key] = total
+	s[key] = total
 }
-
-// Size is the number of rows and sums.
-func (b *Batch) Size() int { return len(b.Rows) + len(b.Sums) }
 
 // DropOldestHour removes the first hour and returns when it began, so that what can't be
-// stored doesn't fill the memory. It is false if the batch is empty.
-func (b *Batch) DropOldestHour() (hour int64, ok bool) {
-	for key := range b.Sums {
+// stored doesn't fill the memory. It is false if there are no sums.
+func (s Sums) DropOldestHour() (hour int64, ok bool) {
+	for key := range s {
 		if !ok || key.Hour < hour {
 			hour, ok = key.Hour, true
 		}
 	}
-	for key := range b.Rows {
-		if !ok || key.Hour < hour {
-			hour, ok = key.Hour, true
-		}
-	}
-	for key := range b.Rows {
+	for key := range s {
 		if key.Hour == hour {
-			delete(b.Rows, key)
-		}
-	}
-	for key := range b.Sums {
-		if key.Hour == hour {
-			delete(b.Sums, key)
+			delete(s, key)
 		}
 	}
 	return hour, ok

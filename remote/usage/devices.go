@@ -8,12 +8,11 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
-// use is an environment of a user on a device, or a user's processes there in none.
+// use is what a user has of a device.
 type use struct {
 	device         snapshot.DeviceIndex
 	model          string
 	user           snapshot.Username
-	eid            snapshot.EnvID
 	attached, used bool
 	// blind says that the driver doesn't report processes, utilization what it measured; nil
 	// for nothing.
@@ -62,20 +61,12 @@ func (u use) with(other *use) use {
 
 // sight is what a snapshot shows of a host.
 type sight struct {
-	uses []use
 	// byUser has one for each user on a device, and byDevice one for each device.
 	byUser, byDevice []use
 }
 
-// names gives users, environments and models the names under which they are counted.
-type names interface {
-	user(name snapshot.Username) snapshot.Username
-	environment(eid snapshot.EnvID) snapshot.EnvID
-	model(index snapshot.DeviceIndex, name string) string
-}
-
 // sightOf is what a snapshot shows.
-func sightOf(s *snapshot.Snapshot, names names) sight {
+func sightOf(s *snapshot.Snapshot, names *hostNames) sight {
 	environments := make(map[snapshot.EnvID]*snapshot.Environment, len(s.Environments))
 	for i := range s.Environments {
 		environments[s.Environments[i].EID] = &s.Environments[i]
@@ -87,18 +78,17 @@ func sightOf(s *snapshot.Snapshot, names names) sight {
 		blank := use{device: d.Index, model: names.model(d.Index, d.Name), blind: d.ProcessesUnknown, utilization: d.Utilization}
 		devices[d.Index] = blank
 		for j := range d.Attachments {
-			u, eid := blank, d.Attachments[j].EID
-			u.attached, u.user, u.eid = true, names.user(ownerOf(environments[eid])), names.environment(eid)
+			u := blank
+			u.attached, u.user = true, names.user(ownerOf(environments[d.Attachments[j].EID]))
 			uses = append(uses, u)
 		}
 	}
 	for i := range s.Processes {
 		p := &s.Processes[i]
-		user, eid := memberOf(p, environments)
-		user, eid = names.user(user), names.environment(eid)
+		user := names.user(memberOf(p, environments))
 		for _, usage := range p.Usage {
 			if u, known := devices[usage.Index]; known {
-				u.used, u.memory, u.user, u.eid = true, usage.Memory.Bytes()>>20, user, eid
+				u.used, u.memory, u.user = true, usage.Memory.Bytes()>>20, user
 				uses = append(uses, u)
 			}
 		}
@@ -115,26 +105,25 @@ func ownerOf(e *snapshot.Environment) snapshot.Username {
 	return gpus.UserName(e.Username, &e.UID)
 }
 
-// memberOf is for whom a process counts: for the environment that it is in, if that admits it,
+// memberOf is for whom a process counts: for the user of the environment that it is in, if that admits it,
 // and otherwise for its owner as the kernel reports it.
-func memberOf(p *snapshot.Process, environments map[snapshot.EnvID]*snapshot.Environment) (snapshot.Username, snapshot.EnvID) {
+func memberOf(p *snapshot.Process, environments map[snapshot.EnvID]*snapshot.Environment) snapshot.Username {
 	eid := p.EID
 	if p.EnvUnknown {
 		eid = p.Inherited
 	}
 	if e := environments[eid]; e != nil && e.Admits(p.UID) && !e.OwnerMismatch {
-		return ownerOf(e), eid
+		return ownerOf(e)
 	}
-	return gpus.Owner(p, nil), ""
+	return gpus.Owner(p, nil)
 }
 
-// summed joins uses by environment, by user and by device.
+// summed joins uses by user and by device.
 func summed(uses []use) (s sight) {
 	slices.SortStableFunc(uses, func(a, b use) int {
-		return cmp.Or(cmp.Compare(a.device, b.device), cmp.Compare(a.user, b.user), cmp.Compare(a.eid, b.eid))
+		return cmp.Or(cmp.Compare(a.device, b.device), cmp.Compare(a.user, b.user))
 	})
-	s.uses = joined(uses, func(a, b *use) bool { return a.device == b.device && a.user == b.user && a.eid == b.eid })
-	s.byUser = joined(s.uses, func(a, b *use) bool { return a.device == b.device && a.user == b.user })
+	s.byUser = joined(uses, func(a, b *use) bool { return a.device == b.device && a.user == b.user })
 	s.byDevice = joined(s.byUser, func(a, b *use) bool { return a.device == b.device })
 	return s
 }

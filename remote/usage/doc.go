@@ -5,15 +5,15 @@
 //	account.MaxGap = time.Minute
 //	account.Look(now, cluster) // each time the hosts were asked
 //	account.Count(now, events) // findings, terminations and detachments
-//	batch := account.Take()    // what has to be stored
+//	sums := account.Take()     // what has to be stored
 //
 // Time between two looks counts for what the earlier one showed: that was true at its
 // beginning, it was seen, and it can be counted without waiting to learn when it changed. So
 // each second counts exactly once, and what begins and ends between two looks isn't counted. Looks
 // are in whole seconds, and so are all amounts: sums are exact, whatever they are summed by.
 //
-// A device that several environments share counts for each of them. In the sum of a user it
-// counts once, and in the sums of a host, a model and the fleet once: sums are of devices.
+// A device that several users share counts once for each of them, and once in the sums of its host, its model
+// and the fleet: sums are of devices.
 //
 // A host that doesn't answer has unknown time, for what was attached to its devices when it
 // answered last: it is neither attached nor idle time. Before a host has answered once, after a

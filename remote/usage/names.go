@@ -9,8 +9,7 @@ import (
 // names up, and each is stored.
 const (
 	maxUsers        = 20_000
-	maxUsersPerHost = 256  // that a host is the first to have
-	maxEnvironments = 1024 // of a host in an hour
+	maxUsersPerHost = 256 // that a host is the first to have
 	maxModels       = 256
 	maxName         = 64 // bytes
 )
@@ -27,11 +26,9 @@ type known struct {
 
 // hostNames are the names of a host.
 type hostNames struct {
-	known        *known
-	introduced   int // users
-	hour         int64
-	environments map[snapshot.EnvID]struct{} // in that hour
-	devices      map[snapshot.DeviceIndex]string
+	known      *known
+	introduced int // users
+	devices    map[snapshot.DeviceIndex]string
 }
 
 func newKnown() known {
@@ -41,15 +38,12 @@ func newKnown() known {
 	}
 }
 
-// of are the names of a host in an hour.
-func (k *known) of(host snapshot.Hostname, hour int64) *hostNames {
+// of are the names of a host.
+func (k *known) of(host snapshot.Hostname) *hostNames {
 	h := k.perHost[host]
 	if h == nil {
 		h = &hostNames{known: k, devices: make(map[snapshot.DeviceIndex]string)}
 		k.perHost[host] = h
-	}
-	if h.environments == nil || h.hour != hour {
-		h.hour, h.environments = hour, make(map[snapshot.EnvID]struct{})
 	}
 	return h
 }
@@ -69,19 +63,6 @@ func (h *hostNames) user(name snapshot.Username) snapshot.Username {
 	h.introduced++
 	h.known.users[name] = struct{}{}
 	return name
-}
-
-// environment is the id of an environment, or none beyond the bounds.
-func (h *hostNames) environment(eid snapshot.EnvID) snapshot.EnvID {
-	eid = cut(eid)
-	if _, found := h.environments[eid]; found || eid == "" {
-		return eid
-	}
-	if len(h.environments) >= maxEnvironments {
-		return ""
-	}
-	h.environments[eid] = struct{}{}
-	return eid
 }
 
 // model is the model of a device: the last one that was reported, if it isn't now.

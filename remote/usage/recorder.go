@@ -22,11 +22,11 @@ type RecorderOptions struct {
 	// Shared says that several controllers write to the store, of which one leads: a standby
 	// counts nothing.
 	Shared bool
-	// MaxWaiting is how many rows and sums may wait to be written; 0 for DefaultMaxWaiting.
+	// MaxWaiting is how many sums may wait to be written; 0 for DefaultMaxWaiting.
 	MaxWaiting int
 }
 
-// DefaultMaxWaiting is a day of 1,000 hosts with 8 GPUs each, in about 100 MB.
+// DefaultMaxWaiting is a week of 1,000 hosts and 300 users, in about 50 MB.
 const DefaultMaxWaiting = 250_000
 
 // writeEvery is the time between two writes, if cycles are more frequent.
@@ -49,7 +49,7 @@ type Recorder struct {
 
 // counted is what was counted since the last write.
 type counted struct {
-	Batch        // of which the account has the rest
+	sums   Sums  // of which the account has the rest
 	begun  int64 // the first look, since the start or since it was a standby; 0 for none
 	until  int64 // the last one
 	paused bool  // it is a standby since
@@ -64,7 +64,7 @@ func StartRecorder(options RecorderOptions) *Recorder {
 		options.MaxWaiting = DefaultMaxWaiting
 	}
 	r := &Recorder{
-		options: options, account: NewAccount(options.In), counted: counted{Batch: NewBatch()},
+		options: options, account: NewAccount(options.In), counted: counted{sums: make(Sums)},
 		wake: make(chan struct{}, 1), end: make(chan struct{}), ended: make(chan struct{}),
 	}
 	go newWriter(r).run()
@@ -118,8 +118,7 @@ func (r *Recorder) pause(now time.Time) {
 
 // gather takes what the account has.
 func (r *Recorder) gather() {
-	batch := r.account.Take()
-	r.Merge(&batch)
+	r.sums.Merge(r.account.Take())
 	if !r.paused {
 		r.until = r.looked.Unix()
 	}
@@ -158,7 +157,7 @@ func (r *Recorder) take() counted {
 	defer r.mu.Unlock()
 	r.gather()
 	taken := r.counted
-	r.counted = counted{Batch: NewBatch(), begun: taken.begun, until: taken.until}
+	r.counted = counted{sums: make(Sums), begun: taken.begun, until: taken.until}
 	if taken.paused {
 		r.begun = 0
 	}

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // kept is a store in memory, whose disk may be full, slow or away.
 type kept struct {
 	mu      sync.Mutex
-	total   usage.Batch
+	total   usage.Sums
 	gaps    []usage.Gap
 	mark    usage.Mark
 	begun   int64
@@ -61,11 +61,11 @@ func (k *kept) Add(_ context.Context, e *usage.Entry) (err error) {
 	if k.ids[e.ID] = true; k.unsure {
 		defer func() { err = usage.ErrUnsure }()
 	}
-	if k.total.Rows == nil {
-		k.total = usage.Batch{Rows: make(map[usage.Key]usage.Amounts), Sums: make(map[usage.SumKey]usage.Sum)}
+	if k.total == nil {
+		k.total = make(usage.Sums)
 		k.begun = e.Since
 	}
-	k.total.Merge(&e.Batch)
+	k.total.Merge(e.Sums)
 	k.gaps, k.mark = append(k.gaps, e.Gaps...), e.Mark
 	return nil
 }
@@ -98,9 +98,9 @@ func (k *kept) set(change func()) {
 func (k *kept) attached() (seconds int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for key := range k.total.Sums {
+	for key := range k.total {
 		if key.Kind == usage.OfAll {
-			seconds += k.total.Sums[key].Attached
+			seconds += k.total[key].Attached
 		}
 	}
 	return seconds
@@ -226,7 +226,7 @@ func TestAStoreThatCannotBeOpened(t *testing.T) {
 func TestTooMuchWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &kept{fails: errors.New("disk quota exceeded")}
-		r := start(t, k.open, 12) // five an hour
+		r := start(t, k.open, 12) // four an hour
 		r.cycles(5 * 360)
 		k.set(func() { k.fails = nil })
 		r.cycles(10)

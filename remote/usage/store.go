@@ -39,7 +39,7 @@ var (
 
 // Entry is what was counted in a time.
 type Entry struct {
-	Batch
+	Sums Sums
 	// ID is that of the entry: a store whose Add may return ErrUnsure keeps one with the same
 	// ID once. Empty for none.
 	ID    string

@@ -28,7 +28,7 @@ const tidyEvery = time.Hour
 const writeTimeout = 5 * time.Minute
 
 func newWriter(r *Recorder) *writer {
-	return &writer{Recorder: r, entry: Entry{Batch: NewBatch()}}
+	return &writer{Recorder: r, entry: Entry{Sums: make(Sums)}}
 }
 
 // run writes when it is woken, and at the end.
@@ -53,8 +53,8 @@ func (w *writer) write(ended bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
 	defer cancel()
 	taken := w.take()
-	w.entry.Merge(&taken.Batch)
-	if taken.begun == 0 && w.entry.Size() == 0 && w.unsure == nil {
+	w.entry.Sums.Merge(taken.sums)
+	if taken.begun == 0 && len(w.entry.Sums) == 0 && w.unsure == nil {
 		return
 	}
 	if taken.begun != 0 {
@@ -118,7 +118,7 @@ func (w *writer) add(ctx context.Context) error {
 	if err != nil {
 		w.unsure = &entry
 	}
-	w.entry = Entry{Batch: NewBatch(), Since: entry.Until}
+	w.entry = Entry{Sums: make(Sums), Since: entry.Until}
 	return err
 }
 
@@ -170,7 +170,7 @@ func (w *writer) failed(err error, ended bool) {
 		w.options.Log.Warn().Err(err).Msg("the usage history can't be written: " + next)
 	}
 	for w.waiting() > w.options.MaxWaiting {
-		hour, ok := w.entry.DropOldestHour()
+		hour, ok := w.entry.Sums.DropOldestHour()
 		if !ok {
 			return
 		}
@@ -180,12 +180,12 @@ func (w *writer) failed(err error, ended bool) {
 	}
 }
 
-// waiting is how many rows and sums wait to be written.
+// waiting is how many sums wait to be written.
 func (w *writer) waiting() int {
 	if w.unsure == nil {
-		return w.entry.Size()
+		return len(w.entry.Sums)
 	}
-	return w.entry.Size() + w.unsure.Size()
+	return len(w.entry.Sums) + len(w.unsure.Sums)
 }
 
 // written says, after a failure, that it works again.

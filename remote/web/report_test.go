@@ -41,7 +41,7 @@ func history(t *testing.T, now time.Time, days int, first snapshot.Username) *re
 		account.Look(at, cluster)
 	}
 	require.NoError(t, s.Add(t.Context(), &usage.Entry{
-		Batch: account.Take(), Since: begin.Unix(), Mark: usage.Mark{Until: now.Unix(), Ended: true},
+		Sums: account.Take(), Since: begin.Unix(), Mark: usage.Mark{Until: now.Unix(), Ended: true},
 		Gaps: []usage.Gap{{Since: begin.Unix() + 7200, Until: begin.Unix() + 10800}},
 	}))
 	require.NoError(t, s.Close())

@@ -198,7 +198,7 @@ func usageOfTenDays(t *testing.T) (stateDir string) {
 		}
 		account.Look(at, snapshot.Cluster{Hosts: []snapshot.Host{host("a", "alice", 2), host("b", "bob", 1)}})
 	}
-	require.NoError(t, s.Add(t.Context(), &usage.Entry{Batch: account.Take(), Since: begin.Unix(), Mark: usage.Mark{Until: now.Unix(), Ended: true}}))
+	require.NoError(t, s.Add(t.Context(), &usage.Entry{Sums: account.Take(), Since: begin.Unix(), Mark: usage.Mark{Until: now.Unix(), Ended: true}}))
 	require.NoError(t, s.Close())
 	return dir
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/remote/usage/store"
-	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // BenchmarkReport reports a year of 1,000 hosts and 300 users.
@@ -21,13 +20,13 @@ func BenchmarkReport(b *testing.B) {
 	begin := time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 	end := begin.AddDate(1, 0, 0)
 	for day := begin; day.Before(end); day = day.AddDate(0, 0, 1) {
-		sums := make(map[usage.SumKey]usage.Sum)
+		sums := make(usage.Sums)
 		for kind, names := range map[usage.Kind]int{usage.ByHost: 1000, usage.ByUser: 300, usage.OfAll: 1} {
 			for i := range names {
 				sums[usage.SumKey{Kind: kind, Hour: day.Unix(), Name: fmt.Sprint(kind, i)}] = usage.Sum{Amounts: usage.Amounts{Attached: 86400, Used: int64(i)}, Peak: 8}
 			}
 		}
-		require.NoError(b, s.Add(b.Context(), &usage.Entry{Batch: usage.Batch{Sums: sums}, Since: begin.Unix(), Mark: usage.Mark{Until: day.AddDate(0, 0, 1).Unix()}}))
+		require.NoError(b, s.Add(b.Context(), &usage.Entry{Sums: sums, Since: begin.Unix(), Mark: usage.Mark{Until: day.AddDate(0, 0, 1).Unix()}}))
 	}
 	_, err = s.Tidy(b.Context(), end)
 	require.NoError(b, err)
@@ -49,16 +48,14 @@ func BenchmarkAdd(b *testing.B) {
 	s, err := store.Open(b.Context(), filepath.Join(b.TempDir(), store.FileName), store.Options{In: time.UTC})
 	require.NoError(b, err)
 	defer s.Close()
-	batch := usage.NewBatch()
+	sums := make(usage.Sums)
 	hour := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC).Unix()
-	for i := range 9300 {
-		key := usage.Key{Hour: hour, Host: snapshot.Hostname(fmt.Sprint("gpu", i/9)), Device: snapshot.DeviceIndex(i % 9), Model: "H100", User: snapshot.Username(fmt.Sprint("user", i%300)), EID: snapshot.EnvID(fmt.Sprint(i))}
-		batch.Rows[key] = usage.Amounts{Attached: 60, Used: 30, Memory: int64(i)}
-		for kind, name := range map[usage.Kind]string{usage.ByHost: string(key.Host), usage.ByUser: string(key.User), usage.ByModel: "H100", usage.OfAll: ""} {
-			batch.Sums[usage.SumKey{Kind: kind, Hour: hour, Name: name}] = usage.Sum{Amounts: usage.Amounts{Attached: 60}, Peak: 9}
+	for kind, names := range map[usage.Kind]int{usage.ByHost: 1000, usage.ByUser: 300, usage.ByModel: 5, usage.OfAll: 1} {
+		for i := range names {
+			sums[usage.SumKey{Hour: hour, Kind: kind, Name: fmt.Sprint(kind, i)}] = usage.Sum{Amounts: usage.Amounts{Attached: 60, Used: 30, Memory: int64(i)}, Peak: 9}
 		}
 	}
 	for i := int64(0); b.Loop(); i++ {
-		require.NoError(b, s.Add(b.Context(), &usage.Entry{Batch: batch, Since: hour + i, Mark: usage.Mark{Until: hour + i + 1}}))
+		require.NoError(b, s.Add(b.Context(), &usage.Entry{Sums: sums, Since: hour + i, Mark: usage.Mark{Until: hour + i + 1}}))
 	}
 }

@@ -21,9 +21,9 @@ import (
 const FileName = "usage.db"
 
 // fileVersion is that of the schema. A database of a higher one is left alone.
-// Before version 2 the rows of a day were written with those of its hours; before version 3 there
-// were no sums of months.
-const fileVersion = 3
+// Before version 3 there were no sums of months, and before version 4 there were rows of single environments
+// and devices, too, which nothing read.
+const fileVersion = 4
 
 // pageSize is SQLite's.
 const pageSize = 4096
@@ -78,44 +78,36 @@ func (file) prepare(t *tx) error {
 	if found > fileVersion {
 		return fmt.Errorf("%w: its version is %d, and this one knows %d", usage.ErrNewer, found, fileVersion)
 	}
-	t.Store.months = t.writes || found == fileVersion // an older genv, which still runs, has none
+	t.Store.months = t.writes || found >= 3
 	if !t.writes || found == fileVersion {
 		return nil
 	}
-	script := createSums(&monthSums) + fmt.Sprintf("PRAGMA user_version = %d", fileVersion)
-	switch found {
-	case 0:
-		script = fileSchema() + script
-	case 1: // the rows of the last day are written
-		known, err := t.driver.facts(t)
-		if err != nil {
-			return err
-		}
-		if known.Until > 0 {
-			script += fmt.Sprintf("; INSERT OR REPLACE INTO facts VALUES ('days', %d)", usage.NextDay(known.Until, t.options.In))
-		}
+	script := "DROP TABLE IF EXISTS hours; DROP TABLE IF EXISTS days; DROP TABLE IF EXISTS devices; " +
+		"DELETE FROM facts WHERE name IN ('days', 'removed');\n"
+	if found == 0 {
+		script = fileSchema
 	}
-	return t.run(script)
+	if found < 3 {
+		script += createSums(monthSums)
+	}
+	return t.run(script + fmt.Sprintf("PRAGMA user_version = %d", fileVersion))
 }
 
-func fileSchema() string {
-	schema := "CREATE TABLE facts (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;\n" +
-		"CREATE TABLE gaps (since INTEGER PRIMARY KEY, until INTEGER NOT NULL);\n" +
-		"CREATE TABLE names (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);\n" +
-		"CREATE TABLE devices (id INTEGER PRIMARY KEY, host INTEGER NOT NULL, device INTEGER NOT NULL, model INTEGER NOT NULL, UNIQUE (host, device, model));\n"
-	for _, rows := range []table{hourRows, dayRows} {
-		schema += fmt.Sprintf("CREATE TABLE %s (start INTEGER, device INTEGER, user INTEGER, eid, %s, PRIMARY KEY (start, device, user, eid)) WITHOUT ROWID;\n", rows.name, columnTypes("INTEGER"))
-	}
-	return schema + createSums(&hourSums) + createSums(&daySums)
-}
+var fileSchema = "CREATE TABLE facts (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;\n" +
+	"CREATE TABLE gaps (since INTEGER PRIMARY KEY, until INTEGER NOT NULL);\n" +
+	"CREATE TABLE names (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);\n" +
+	createSums(hourSums) + createSums(daySums)
 
-func createSums(of *table) string {
-	return fmt.Sprintf("CREATE TABLE %s (kind INTEGER, start INTEGER, name INTEGER, %s, peak INTEGER NOT NULL, PRIMARY KEY (kind, start, name)) WITHOUT ROWID;\n", of.name, columnTypes("INTEGER"))
+func createSums(in table) string {
+	return fmt.Sprintf("CREATE TABLE %s (kind INTEGER, start INTEGER, name INTEGER, %s, PRIMARY KEY (kind, start, name)) WITHOUT ROWID;\n",
+		in, columnTypes("INTEGER"))
 }
 
 // byName are the facts as they are named in the table.
 func (f *facts) byName() map[string]any {
-	return map[string]any{"begun": &f.begun, "hours": &f.hours, "days": &f.days, "months": &f.months, "nameless": &f.nameless, "until": &f.Until, "ended": &f.Ended}
+	return map[string]any{
+		"begun": &f.begun, "hours": &f.hours, "months": &f.months, "nameless": &f.nameless, "until": &f.Until, "ended": &f.Ended,
+	}
 }
 
 func (file) facts(t *tx) (f facts, err error) {
@@ -148,10 +140,8 @@ func (file) removeNames(ctx context.Context, s *Store) error {
 		if err := t.row("SELECT EXISTS (SELECT 1 FROM names WHERE " + s.unusedNames() + ")").Scan(&found); err != nil || !found {
 			return err
 		}
-		// The fact tells an older genv that ids which it remembers are wrong.
 		return t.run("DROP TABLE IF EXISTS temp.kept; CREATE TEMP TABLE kept AS SELECT id, name FROM names WHERE NOT (" + s.unusedNames() +
-			"); DELETE FROM names; INSERT INTO names SELECT id, name FROM temp.kept; DROP TABLE temp.kept; " +
-			"INSERT INTO facts VALUES ('removed', 1) ON CONFLICT DO UPDATE SET value = value + 1")
+			"); DELETE FROM names; INSERT INTO names SELECT id, name FROM temp.kept; DROP TABLE temp.kept")
 	})
 }
 

@@ -116,73 +116,94 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// The rows of a day are the sums of those of its hours, whenever they are written, and however
-// late an hour is added.
-func TestDaysAreSumsOfHours(t *testing.T) {
-	in, err := time.LoadLocation(testZone)
-	require.NoError(t, err)
-	path := filepath.Join(t.TempDir(), store.FileName)
-	s, err := store.Open(t.Context(), path, store.Options{In: in})
-	require.NoError(t, err)
-	defer s.Close()
-	begin := time.Date(2026, 10, 23, 7, 0, 0, 0, in)
-	for i := range 6 * 24 {
-		hour := begin.Add(time.Duration(i) * time.Hour)
-		require.NoError(t, s.Add(t.Context(), entryOf(hour.Unix(), uint64(i)))) //nolint:gosec // it is not negative
-		if i%31 == 0 {
-			late := entryOf(begin.Add(time.Duration(i/2)*time.Hour).Unix(), 1000)
-			late.Until = hour.Add(time.Hour).Unix()
-			require.NoError(t, s.Add(t.Context(), late))
-		}
-		if i%7 == 0 {
-			_, err := s.Tidy(t.Context(), hour)
-			require.NoError(t, err)
-		}
-	}
+// oldRows are the columns of the tables that databases had before version 4.
+const oldRows = `start INTEGER, device INTEGER, user INTEGER, eid, attached INTEGER NOT NULL, used INTEGER NOT NULL, computing INTEGER NOT NULL,
+	idle INTEGER NOT NULL, unknown INTEGER NOT NULL, unmeasured INTEGER NOT NULL, memory INTEGER NOT NULL, findings INTEGER NOT NULL,
+	terminated INTEGER NOT NULL, detached INTEGER NOT NULL, PRIMARY KEY (start, device, user, eid)) WITHOUT ROWID;`
+
+// Rows of single environments, which take more room than the file may have.
+const oldTables = `
+CREATE TABLE devices (id INTEGER PRIMARY KEY, host INTEGER NOT NULL, device INTEGER NOT NULL, model INTEGER NOT NULL, UNIQUE (host, device, model));
+CREATE TABLE hours (` + oldRows + `
+CREATE TABLE days (` + oldRows + `
+INSERT INTO devices SELECT id, id, id, id FROM names;
+WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000)
+	INSERT INTO hours SELECT i, i, id, i, 1, 1, 1, 1, 1, 1, i, 1, 1, 1 FROM n, names WHERE name = 'user-1';
+INSERT INTO days SELECT * FROM hours;
+INSERT INTO facts VALUES ('days', 1), ('removed', 1);`
+
+// schemaOf is what a database of the current version has.
+func schemaOf(t *testing.T, path string) (schema []string) {
 	db, err := sql.Open("sqlite", path)
 	require.NoError(t, err)
 	defer db.Close()
-	last := time.Date(2026, 10, 29, 0, 0, 0, 0, in).Unix() // the first day that isn't written
-	const sums = "SELECT device, user, eid, sum(attached), sum(used), sum(computing), sum(idle), sum(unknown), sum(unmeasured), sum(memory), sum(findings), sum(terminated), sum(detached) FROM "
-	var differ, rows, later int
-	require.NoError(t, db.QueryRow("SELECT count(*) FROM (SELECT * FROM ("+sums+"days GROUP BY 1, 2, 3) EXCEPT SELECT * FROM ("+sums+"hours WHERE start < ? GROUP BY 1, 2, 3))", last).Scan(&differ))
-	require.NoError(t, db.QueryRow("SELECT count(*), count(*) FILTER (WHERE start >= ?) FROM days", last).Scan(&rows, &later))
-	require.Zero(t, differ)
-	require.NotZero(t, rows)
-	require.Zero(t, later)
+	rows, err := db.Query("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL UNION SELECT 'user_version ' || user_version FROM pragma_user_version " +
+		"UNION SELECT 'fact ' || name FROM facts")
+	require.NoError(t, err)
+	defer rows.Close()
+	for rows.Next() {
+		var line string
+		require.NoError(t, rows.Scan(&line))
+		schema = append(schema, line)
+	}
+	require.NoError(t, rows.Err())
+	return schema
 }
 
-// A database of version 1 has the rows of a day with those of its hours: they aren't written a
-// second time.
+// A database of an older version is read as it is. The next writer removes the tables that nothing reads; reports stay
+// the same, there is room for more, and users can be forgotten.
 func TestUpgrade(t *testing.T) {
-	path := filepath.Join(t.TempDir(), store.FileName)
-	first, err := store.Open(t.Context(), path, store.Options{In: time.UTC})
-	require.NoError(t, err)
-	require.NoError(t, first.Add(t.Context(), entryOf(firstHour, 1)))
-	require.NoError(t, first.Close())
-	db, err := sql.Open("sqlite", path)
-	require.NoError(t, err)
-	defer db.Close()
-	_, err = db.Exec("INSERT INTO days SELECT start - start % 86400, device, user, eid, attached, used, computing, idle, unknown, unmeasured, memory, findings, terminated, detached FROM hours; DROP TABLE month_sums; PRAGMA user_version = 1")
-	require.NoError(t, err)
-	reader, err := store.OpenToRead(t.Context(), path, store.Options{In: time.UTC})
-	require.NoError(t, err)
-	defer reader.Close()
-	_, err = reader.Report(t.Context(), usage.Query{Kind: usage.ByUser, Since: firstHour, Until: firstHour + 86400})
-	require.NoError(t, err)
+	for version, older := range map[int]string{3: oldTables, 2: oldTables + "DROP TABLE month_sums", 1: oldTables + "DROP TABLE month_sums"} {
+		t.Run(fmt.Sprint("version ", version), func(t *testing.T) {
+			in, begin := zone(t), time.Date(2026, 7, 20, 7, 0, 0, 0, zone(t))
+			path := filepath.Join(t.TempDir(), store.FileName)
+			o := store.Options{In: in, MaxBytes: 1 << 20}
+			first, err := store.Open(t.Context(), path, o)
+			require.NoError(t, err)
+			entries := filled(t, first, begin)
+			require.NoError(t, first.Close())
+			current := schemaOf(t, path)
+			db, err := sql.Open("sqlite", path)
+			require.NoError(t, err)
+			_, err = db.Exec(older + fmt.Sprintf("; PRAGMA user_version = %d", version))
+			require.NoError(t, err)
+			require.NoError(t, db.Close())
+			info, err := os.Stat(path)
+			require.NoError(t, err)
+			require.Greater(t, info.Size(), o.MaxBytes)
+			checkAll := func(s *store.Store) {
+				for _, q := range []usage.Query{{Kind: usage.ByUser}, {Kind: usage.ByHost}, {Kind: usage.ByModel}, {Kind: usage.OfAll, ByDay: true}} {
+					q.Since, q.Until = begin.Unix(), begin.AddDate(0, 0, 110).Unix()
+					check(t, s, entries, q)
+				}
+			}
+			reader, err := store.OpenToRead(t.Context(), path, o)
+			require.NoError(t, err)
+			checkAll(reader)
+			require.NoError(t, reader.Close())
 
-	s, err := store.Open(t.Context(), path, store.Options{In: time.UTC})
-	require.NoError(t, err)
-	defer s.Close()
-	for _, hour := range []int64{firstHour + 3600, firstHour + 2*86400} {
-		require.NoError(t, s.Add(t.Context(), entryOf(hour, 1)))
-		_, err = s.Tidy(t.Context(), time.Unix(hour, 0))
-		require.NoError(t, err)
+			s, err := store.Open(t.Context(), path, o)
+			require.NoError(t, err)
+			defer s.Close()
+			checkAll(s)
+			require.Equal(t, current, schemaOf(t, path))
+			for i := range 200 {
+				e := entryOf(begin.AddDate(0, 0, 103).Unix()+int64(i%24)*3600, uint64(i))
+				require.NoError(t, s.Add(t.Context(), e))
+				entries = append(entries, e)
+			}
+			early, err := s.Tidy(t.Context(), begin.AddDate(0, 0, 104))
+			require.NoError(t, err)
+			require.Empty(t, early)
+			checkAll(s)
+			require.NoError(t, s.Forget(t.Context(), "user-1"))
+			for _, name := range []string{path, path + "-wal"} {
+				data, err := os.ReadFile(name)
+				require.NoError(t, err)
+				require.NotContains(t, string(data), "user-1")
+			}
+		})
 	}
-	var days, hours int64
-	require.NoError(t, db.QueryRow("SELECT sum(attached) FROM days").Scan(&days))
-	require.NoError(t, db.QueryRow("SELECT sum(attached) FROM hours WHERE start < ?", firstHour+2*86400).Scan(&hours))
-	require.Equal(t, hours, days)
 }
 
 // A full disk refuses an entry as a whole; with room again it is added.
@@ -201,12 +222,12 @@ func TestFull(t *testing.T) {
 	require.Equal(t, hour, mark.Until, "nothing of it is there")
 	early, err := s.Tidy(t.Context(), time.Unix(hour, 0))
 	require.NoError(t, err)
-	require.Contains(t, early, "what it kept of single environments and devices until 2026-")
+	require.Contains(t, early, "what it kept by hour until 2026-")
 	require.NoError(t, s.Add(t.Context(), entryOf(hour, 1)))
 	r, err := s.Report(t.Context(), usage.Query{Kind: usage.ByUser, Since: firstHour, Until: hour + 3600})
 	require.NoError(t, err)
 	one := entryOf(hour, 1).Sums[usage.SumKey{Hour: hour, Kind: usage.OfAll}]
-	require.Equal(t, one.Attached*(hour-firstHour)/3600, r.Total.Attached, "the sums stay")
+	require.Equal(t, one.Attached*(hour-firstHour)/3600, r.Total.Attached, "what it kept by day stays")
 }
 
 // What can't be used as a database is an error that says what to do, and isn't changed.

@@ -17,7 +17,6 @@ import (
 
 	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/remote/usage/store"
-	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // forgetterVariable has the path of a database for a process that forgets victims.
@@ -43,15 +42,13 @@ func crowd(t *testing.T, path string) *store.Store {
 	require.NoError(t, err)
 	for i := range crowdDays {
 		hour := int64(firstHour + i*24*3600)
-		e := &usage.Entry{Batch: usage.Batch{Rows: make(map[usage.Key]usage.Amounts), Sums: make(map[usage.SumKey]usage.Sum)}, Since: hour, Mark: usage.Mark{Until: hour + 3600}}
+		e := &usage.Entry{Sums: make(usage.Sums), Since: hour, Mark: usage.Mark{Until: hour + 3600}}
 		for k := range 31 {
 			name := victim
 			if k > 0 {
 				name = fmt.Sprintf("%s-%d-%d", victim, i, k)
 			}
-			amounts := usage.Amounts{Attached: int64(i + k)}
-			e.Rows[usage.Key{Hour: hour, Host: "a", Device: snapshot.DeviceIndex(k % 8), User: snapshot.Username(name), EID: "1"}] = amounts
-			e.Sums[usage.SumKey{Hour: hour, Kind: usage.ByUser, Name: name}] = usage.Sum{Amounts: amounts, Peak: int64(k)}
+			e.Sums[usage.SumKey{Hour: hour, Kind: usage.ByUser, Name: name}] = usage.Sum{Amounts: usage.Amounts{Attached: int64(i + k)}, Peak: int64(k)}
 		}
 		require.NoError(t, s.Add(t.Context(), e))
 	}
@@ -65,8 +62,8 @@ func rowsBut(t *testing.T, path string) (rows []string) {
 	db, err := sql.Open("sqlite", "file:"+path)
 	require.NoError(t, err)
 	defer db.Close()
-	for table, user := range map[string]string{"hours": "user", "days": "user", "hour_sums": "name", "day_sums": "name", "month_sums": "name"} {
-		found, err := db.Query(fmt.Sprintf("SELECT '%[1]s' || '|' || n.name || '|' || t.start || '|' || t.%[2]s || '|' || t.attached || '|' || t.memory FROM %[1]s t JOIN names n ON n.id = t.%[2]s WHERE n.name NOT IN (?, ?) ORDER BY 1", table, user), victim, string(usage.Forgotten))
+	for _, table := range []string{"hour_sums", "day_sums", "month_sums"} {
+		found, err := db.Query(fmt.Sprintf("SELECT '%[1]s' || '|' || n.name || '|' || t.start || '|' || t.name || '|' || t.attached || '|' || t.memory FROM %[1]s t JOIN names n ON n.id = t.name WHERE n.name NOT IN (?, ?) ORDER BY 1", table), victim, string(usage.Forgotten))
 		require.NoError(t, err)
 		for found.Next() {
 			var row string
@@ -132,9 +129,9 @@ func TestForgetKilled(t *testing.T) {
 		forgetter.Env = append(os.Environ(), forgetterVariable+"="+path)
 		require.NoError(t, forgetter.Start())
 		kill := time.AfterFunc(time.Duration(50+i*25)*time.Millisecond, func() { _ = forgetter.Process.Kill() })
-		e := &usage.Entry{Batch: usage.Batch{Rows: make(map[usage.Key]usage.Amounts), Sums: map[usage.SumKey]usage.Sum{
+		e := &usage.Entry{Sums: usage.Sums{
 			{Hour: firstHour + (crowdDays+1)*24*3600, Kind: usage.ByUser, Name: victim + "-other"}: {Amounts: usage.Amounts{Attached: 1}},
-		}}, Mark: usage.Mark{Until: firstHour + (crowdDays+2)*24*3600}}
+		}, Mark: usage.Mark{Until: firstHour + (crowdDays+2)*24*3600}}
 		require.NoError(t, s.Add(t.Context(), e))
 		want++
 		if err := forgetter.Wait(); err != nil {

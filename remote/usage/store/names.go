@@ -32,8 +32,8 @@ func (t *tx) extent(users []string) (rows, first, last int64, err error) {
 	}
 	var all []string
 	for _, in := range t.tables() {
-		all = append(all, fmt.Sprintf("SELECT r.start FROM %s r WHERE {fleet}%s AND r.%s IN (%s)",
-			in.name, in.kind(usage.ByUser), in.user, of.text.String()))
+		all = append(all, fmt.Sprintf("SELECT r.start FROM %s r WHERE {fleet} AND r.kind = %d AND r.name IN (%s)",
+			in, usage.ByUser, of.text.String()))
 	}
 	query := "SELECT count(*), coalesce(min(start), 0), coalesce(max(start), 0) FROM (" + strings.Join(all, " UNION ALL ") + ") r"
 	err = t.row(query).Scan(&rows, &first, &last)
@@ -46,7 +46,17 @@ func (t *tx) known(names []string) (map[string]int64, error) {
 	for _, name := range names {
 		list = append(list, valid(name))
 	}
-	return ids, find(t, "names", "name", list, nameField, ids)
+	for chunk := range slices.Chunk(list, maxRows) {
+		var id int64
+		var name string
+		list := listOf(chunk)
+		err := t.rows([]any{&id, &name}, func() { ids[name] = id },
+			"SELECT id, name FROM names WHERE name IN ("+list.text.String()+")", list.args...)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return ids, nil
 }
 
 // Forget gives the rows about users to usage.Forgotten, so that all sums stay, and removes the names from the
@@ -100,13 +110,12 @@ func (t *tx) rename(names map[string]string, since, until int64) error {
 	}
 	renamed := "WITH renamed (former, next) AS MATERIALIZED (" + pairs.text.String() + ") "
 	for _, in := range t.tables() {
-		of := fmt.Sprintf("{fleet}%s AND r.start >= %d AND r.start < %d", in.kind(usage.ByUser), since, until)
-		keys := strings.ReplaceAll("r."+strings.ReplaceAll(in.keys, ", ", ", r."), "r."+in.user, "renamed.next")
+		of := fmt.Sprintf("{fleet} AND r.kind = %d AND r.start >= %d AND r.start < %d", usage.ByUser, since, until)
 		// SQLite reads the first one of a CROSS JOIN once, and not once for each user.
-		from := fmt.Sprintf("%s r CROSS JOIN renamed WHERE renamed.former = r.%s AND %s", in.name, in.user, of)
-		err := t.run(renamed + in.upsert(in.selected(keys, from)))
+		err := t.run(renamed + in.upsert(fmt.Sprintf("SELECT {id,}r.kind, r.start, renamed.next, %s FROM %s r CROSS JOIN renamed "+
+			"WHERE renamed.former = r.name AND %s GROUP BY r.kind, r.start, renamed.next", summed(), in, of)))
 		if err == nil {
-			err = t.run(fmt.Sprintf("%sDELETE FROM %s AS r WHERE %s AND r.%s IN (SELECT former FROM renamed)", renamed, in.name, of, in.user))
+			err = t.run(fmt.Sprintf("%sDELETE FROM %s AS r WHERE %s AND r.name IN (SELECT former FROM renamed)", renamed, in, of))
 		}
 		if err != nil {
 			return err
@@ -115,15 +124,13 @@ func (t *tx) rename(names map[string]string, since, until int64) error {
 	return nil
 }
 
-// unusedNames are the names that no row has any more: each user with rows has sums, too.
+// unusedNames are the names that no row has any more.
 func (s *Store) unusedNames() string {
-	used := "SELECT host FROM devices UNION SELECT model FROM devices"
+	var used []string
 	for _, in := range s.tables() {
-		if in.sums {
-			used += " UNION SELECT name FROM " + in.name
-		}
+		used = append(used, "SELECT name FROM "+string(in))
 	}
-	return "id NOT IN (" + used + ")"
+	return "id NOT IN (" + strings.Join(used, " UNION ") + ")"
 }
 
 // usePseudonyms gives pseudonyms to the users of one day that has become old enough, if there is one.

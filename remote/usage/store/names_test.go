@@ -8,7 +8,6 @@ import (
 
 	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/remote/usage/store"
-	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // filled adds a hundred days of usage, in an odd order of users and hosts.
@@ -58,10 +57,9 @@ func forgotten(t *testing.T, d database) {
 	begin := time.Date(2026, 7, 20, 7, 0, 0, 0, in)
 	end := begin.AddDate(0, 0, 102)
 	filled(t, w, begin)
-	odd := "'; DROP TABLE hours; -- ../../\x1b[31m"
-	more := &usage.Entry{Batch: usage.Batch{Rows: make(map[usage.Key]usage.Amounts), Sums: make(map[usage.SumKey]usage.Sum)}, Since: end.Unix()}
+	odd := "'; DROP TABLE names; -- ../../\x1b[31m"
+	more := &usage.Entry{Sums: make(usage.Sums), Since: end.Unix()}
 	for _, name := range []string{odd, "gpu-1"} { // a user who is named like a host
-		more.Rows[usage.Key{Hour: end.Unix(), Host: "gpu-1", User: snapshot.Username(name)}] = usage.Amounts{Attached: 7}
 		more.Sums[usage.SumKey{Hour: end.Unix(), Kind: usage.ByUser, Name: name}] = usage.Sum{Amounts: usage.Amounts{Attached: 7}, Peak: 1}
 	}
 	require.NoError(t, w.Add(t.Context(), more))

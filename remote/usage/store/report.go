@@ -74,7 +74,7 @@ func (t *tx) sum(p part, kind usage.Kind, byDay bool, to map[string]usage.Sum) e
 	var start, id int64
 	var name string
 	var sum usage.Sum
-	columns := append(append([]any{&name, &start, &id}, amountsOf(&sum.Amounts)...), &sum.Peak)
+	columns := append([]any{&name, &start, &id}, amountsOf(&sum)...)
 	// The names are joined to the sums: joining them to what is summed up takes twice as long.
 	return t.rows(columns, func() {
 		if byDay {
@@ -84,12 +84,12 @@ func (t *tx) sum(p part, kind usage.Kind, byDay bool, to map[string]usage.Sum) e
 		total.Add(&sum)
 		to[name] = total
 	}, fmt.Sprintf("SELECT n.name, s.* FROM (SELECT min(r.start) AS start, min(r.name) AS id, %s FROM %s r WHERE {fleet} AND r.kind = $1 AND r.start >= $2 AND r.start < $3 GROUP BY r.%s) s "+
-		"JOIN names n ON n.id = s.id", p.summed(), p.name, by), int(kind), p.since, p.until)
+		"JOIN names n ON n.id = s.id", summed(), p.table, by), int(kind), p.since, p.until)
 }
 
 // part is a time, and the table with its sums.
 type part struct {
-	*table
+	table
 	since, until int64
 }
 
@@ -127,9 +127,9 @@ func partsOf(since, until, hours int64, in *time.Location) []part {
 		until = last
 	}
 	if first >= last {
-		return []part{{&hourSums, since, until}}
+		return []part{{hourSums, since, until}}
 	}
-	return nonEmpty(part{&hourSums, since, first}, part{&daySums, first, last}, part{&hourSums, last, until})
+	return nonEmpty(part{hourSums, since, first}, part{daySums, first, last}, part{hourSums, last, until})
 }
 
 // months is from when on, and up to when, there are sums of months.
@@ -153,8 +153,8 @@ func (m months) divide(p part, in *time.Location) []part {
 	if start := usage.MonthOf(first, in); start != first {
 		first = usage.NextMonth(first, in)
 	}
-	if p.table != &daySums || first >= last {
+	if p.table != daySums || first >= last {
 		return []part{p}
 	}
-	return nonEmpty(part{&daySums, p.since, first}, part{&monthSums, first, last}, part{&daySums, last, p.until})
+	return nonEmpty(part{daySums, p.since, first}, part{monthSums, first, last}, part{daySums, last, p.until})
 }

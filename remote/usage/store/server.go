@@ -81,8 +81,9 @@ func (s *Store) connect(url string) error {
 	return nil
 }
 
-// serverVersion is that of the schema. A database of a higher one is left alone.
-const serverVersion = 1
+// serverVersion is that of the schema. A database of a higher one is left alone. Before version 2 there were rows of
+// single environments and devices, too, which nothing read.
+const serverVersion = 2
 
 // serverSchema has everything in a schema of PostgreSQL of its own, so a database may be shared with other programs. Moments
 // are in seconds since 1970. A part is always empty: earlier versions had several writers at a time.
@@ -93,18 +94,21 @@ CREATE TABLE genv_usage.version (version integer NOT NULL);
 INSERT INTO genv_usage.version VALUES (%[1]d);
 CREATE TABLE genv_usage.fleets (
 	id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text NOT NULL UNIQUE, begun bigint NOT NULL DEFAULT 0,
-	hours bigint NOT NULL DEFAULT 0, days bigint NOT NULL DEFAULT 0, nameless bigint NOT NULL DEFAULT 0);
+	hours bigint NOT NULL DEFAULT 0, nameless bigint NOT NULL DEFAULT 0);
 CREATE TABLE genv_usage.marks (fleet integer, part text, until bigint NOT NULL, ended boolean NOT NULL, PRIMARY KEY (fleet, part));
 CREATE TABLE genv_usage.gaps (fleet integer, part text, since bigint, until bigint NOT NULL, PRIMARY KEY (fleet, part, since));
 CREATE TABLE genv_usage.entries (fleet integer, id text, at timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (fleet, id));
 CREATE TABLE genv_usage.names (id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text NOT NULL UNIQUE);
-CREATE TABLE genv_usage.devices (id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY, host integer NOT NULL, device integer NOT NULL, model integer NOT NULL, UNIQUE (host, device, model));
-CREATE TABLE genv_usage.hours (fleet integer, start bigint, device integer, "user" integer, eid text, %[2]s, PRIMARY KEY (fleet, start, device, "user", eid));
-CREATE TABLE genv_usage.days (fleet integer, start bigint, device integer, "user" integer, eid text, %[2]s, PRIMARY KEY (fleet, start, device, "user", eid));
-CREATE TABLE genv_usage.hour_sums (fleet integer, kind integer, start bigint, name integer, %[2]s, peak bigint NOT NULL, PRIMARY KEY (fleet, kind, start, name));
-CREATE TABLE genv_usage.day_sums (fleet integer, kind integer, start bigint, name integer, %[2]s, peak bigint NOT NULL, PRIMARY KEY (fleet, kind, start, name));
+CREATE TABLE genv_usage.hour_sums (fleet integer, kind integer, start bigint, name integer, %[2]s, PRIMARY KEY (fleet, kind, start, name));
+CREATE TABLE genv_usage.day_sums (fleet integer, kind integer, start bigint, name integer, %[2]s, PRIMARY KEY (fleet, kind, start, name));
 `, serverVersion, columnTypes("bigint"))
 }
+
+// serverUpgrade brings a database of version 1 up to date.
+const serverUpgrade = `
+DROP TABLE IF EXISTS hours, days, devices;
+ALTER TABLE fleets DROP COLUMN IF EXISTS days;
+UPDATE version SET version = 2`
 
 // prepare makes the tables of a new database, and enters the fleet; to read it only finds it.
 func (server) prepare(t *tx) error {
@@ -123,9 +127,12 @@ func (server) prepare(t *tx) error {
 	case !t.writes:
 		return findFleet(t)
 	case found == 0:
-		if err := t.run(serverSchema()); err != nil {
-			return err
-		}
+		err = t.run(serverSchema())
+	case found < serverVersion:
+		err = t.run(serverUpgrade)
+	}
+	if err != nil {
+		return err
 	}
 	t.name = valid(t.options.Fleet)
 	if err := t.run("INSERT INTO fleets (name) VALUES ($1) ON CONFLICT DO NOTHING", t.name); err != nil {
@@ -177,7 +184,7 @@ func (server) facts(t *tx) (f facts, err error) {
 	if t.writes {
 		lock = " FOR UPDATE"
 	}
-	err = t.row("SELECT begun, hours, days, nameless FROM fleets WHERE id = $1"+lock, t.fleet).Scan(&f.begun, &f.hours, &f.days, &f.nameless)
+	err = t.row("SELECT begun, hours, nameless FROM fleets WHERE id = $1"+lock, t.fleet).Scan(&f.begun, &f.hours, &f.nameless)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fmt.Errorf("the fleet %q is gone from the database: start the controller again", t.name)
 	}
@@ -189,7 +196,7 @@ func (server) facts(t *tx) (f facts, err error) {
 }
 
 func (server) saveFacts(t *tx) error {
-	err := t.run("UPDATE fleets SET begun = $2, hours = $3, days = $4, nameless = $5 WHERE id = $1", t.fleet, t.begun, t.hours, t.days, t.nameless)
+	err := t.run("UPDATE fleets SET begun = $2, hours = $3, nameless = $4 WHERE id = $1", t.fleet, t.begun, t.hours, t.nameless)
 	if err == nil && t.facts.Mark != (usage.Mark{}) {
 		err = t.run("INSERT INTO marks (fleet, part, until, ended) VALUES ({id,}{'',}$1, $2) ON CONFLICT (fleet, part) DO UPDATE SET until = excluded.until, ended = excluded.ended",
 			t.Until, t.Ended)

@@ -28,93 +28,61 @@ func serverWords(fleet int64) *strings.Replacer {
 	)
 }
 
-// table is one with amounts. Names are those of users, hosts and models, by their ids.
-type table struct {
-	name string
-	keys string // its columns, after the fleet
-	user string // the column with a user
-	sums bool   // of a kind, with a peak
-}
+// table is one with sums, by kind, start and name. Names are those of users, hosts and models, by their ids.
+type table string
 
-var (
-	hourRows = table{"hours", `start, device, "user", eid`, `"user"`, false}
-	dayRows  = table{"days", `start, device, "user", eid`, `"user"`, false}
-	hourSums = table{"hour_sums", "kind, start, name", "name", true}
-	daySums  = table{"day_sums", "kind, start, name", "name", true}
+const (
+	hourSums table = "hour_sums"
+	daySums  table = "day_sums"
 	// monthSums are there so that a report of a year doesn't read as many rows as there are days.
-	monthSums = table{"month_sums", "kind, start, name", "name", true}
+	monthSums table = "month_sums"
 )
 
 // tables are those of a database.
-func (s *Store) tables() []*table {
-	all := []*table{&hourRows, &dayRows, &hourSums, &daySums}
+func (s *Store) tables() []table {
 	if s.months {
-		all = append(all, &monthSums)
+		return []table{hourSums, daySums, monthSums}
 	}
-	return all
+	return []table{hourSums, daySums}
 }
 
-// columns are those of usage.Amounts, in the order of amountsOf.
+// columns are those of usage.Amounts, which are summed up. A peak follows.
 var columns = []string{"attached", "used", "computing", "idle", "unknown", "unmeasured", "memory", "findings", "terminated", "detached"}
 
-func amountsOf(a *usage.Amounts) []any {
-	return []any{&a.Attached, &a.Used, &a.Computing, &a.Idle, &a.Unknown, &a.Unmeasured, &a.Memory, &a.Findings, &a.Terminated, &a.Detached}
+// amountsOf are the values of columns, and the peak.
+func amountsOf(s *usage.Sum) []any {
+	a := &s.Amounts
+	return []any{
+		&a.Attached, &a.Used, &a.Computing, &a.Idle, &a.Unknown, &a.Unmeasured, &a.Memory,
+		&a.Findings, &a.Terminated, &a.Detached, &s.Peak,
+	}
 }
 
 // columnTypes declare the columns with amounts.
 func columnTypes(of string) string {
-	return strings.Join(columns, " "+of+" NOT NULL, ") + " " + of + " NOT NULL"
+	return strings.Join(columns, " "+of+" NOT NULL, ") + " " + of + " NOT NULL, peak " + of + " NOT NULL"
 }
 
 // summed are the amounts of several rows r.
-func (t *table) summed() string {
+func summed() string {
 	var list strings.Builder
 	for _, column := range columns {
-		list.WriteString(", CAST(sum(r." + column + ") AS bigint)") // PostgreSQL's sum is numeric
+		list.WriteString("CAST(sum(r." + column + ") AS bigint), ") // PostgreSQL's sum is numeric
 	}
-	if t.sums {
-		list.WriteString(", max(r.peak)")
-	}
-	return list.String()[2:]
+	return list.String() + "max(r.peak)"
 }
 
-// kind is a condition for rows of some kinds. All of them are named so that SQLite uses its index by kind.
-func (t *table) kind(kinds ...usage.Kind) string {
-	if !t.sums {
-		return ""
-	}
-	return " AND r.kind IN (" + strings.ReplaceAll(strings.Trim(fmt.Sprintf("%d", kinds), "[]"), " ", ", ") + ")"
-}
-
-func allKinds() []usage.Kind {
-	return []usage.Kind{usage.ByUser, usage.ByHost, usage.ByModel, usage.OfAll}
-}
+// allKinds is a condition for rows r of all kinds. They are named so that SQLite uses its index by kind.
+var allKinds = fmt.Sprintf(" AND r.kind IN (%d, %d, %d, %d)", usage.ByUser, usage.ByHost, usage.ByModel, usage.OfAll)
 
 // upsert adds rows with keys and amounts to those that the table has.
-func (t *table) upsert(rows string) string {
-	added := columns
+func (t table) upsert(rows string) string {
 	var set strings.Builder
 	for _, column := range columns {
-		fmt.Fprintf(&set, ", %[1]s = %[2]s.%[1]s + excluded.%[1]s", column, t.name)
+		fmt.Fprintf(&set, "%[1]s = %[2]s.%[1]s + excluded.%[1]s, ", column, t)
 	}
-	if t.sums {
-		added = append(added[:len(added):len(added)], "peak")
-		fmt.Fprintf(&set, ", peak = {greatest}(%s.peak, excluded.peak)", t.name)
-	}
-	return fmt.Sprintf("INSERT INTO %s ({fleet,}%s, %s) %s ON CONFLICT ({fleet,}%s) DO UPDATE SET %s",
-		t.name, t.keys, strings.Join(added, ", "), rows, t.keys, set.String()[2:])
-}
-
-// selected are sums of rows r, for upsert. values are those for the keys, separated as these are; rows can't be
-// grouped by one that is a number.
-func (t *table) selected(values, from string) string {
-	var by []string
-	for value := range strings.SplitSeq(values, ", ") {
-		if strings.Contains(value, ".") {
-			by = append(by, value)
-		}
-	}
-	return fmt.Sprintf("SELECT {id,}%s, %s FROM %s GROUP BY %s", values, t.summed(), from, strings.Join(by, ", "))
+	return fmt.Sprintf("INSERT INTO %[1]s ({fleet,}kind, start, name, %[2]s, peak) %[3]s ON CONFLICT ({fleet,}kind, start, name) "+
+		"DO UPDATE SET %[4]speak = {greatest}(%[1]s.peak, excluded.peak)", t, strings.Join(columns, ", "), rows, set.String())
 }
 
 // maxRows is how many rows a statement has. SQLite takes 32,766 parameters and a text of a megabyte.
@@ -128,10 +96,10 @@ type list struct {
 	args   []any
 }
 
-func listOf[Row any](rows []Row, fields func(*Row) []any) *list {
+func listOf(texts []string) *list {
 	l := new(list)
-	for i := range rows {
-		l.add(fields(&rows[i])...)
+	for _, text := range texts {
+		l.add(text)
 	}
 	return l
 }

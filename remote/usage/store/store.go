@@ -74,7 +74,6 @@ type driver interface {
 type facts struct {
 	begun    int64 // from when on usage is kept
 	hours    int64 // from when on hours are kept
-	days     int64 // up to when the rows of days are written
 	months   int64 // up to when the sums of months are written, if those of all its days are kept
 	nameless int64 // up to when users have pseudonyms
 	usage.Mark

@@ -15,7 +15,6 @@ import (
 
 	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/remote/usage/store"
-	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // database is an empty database, which keeps hours for 35 days and days for two years, of the
@@ -64,21 +63,16 @@ func (d database) open(t *testing.T) *store.Store {
 // gives the same one.
 func entryOf(hour int64, seed uint64) *usage.Entry {
 	r := rand.New(rand.NewPCG(seed, 1))
-	batch := usage.Batch{Rows: make(map[usage.Key]usage.Amounts), Sums: make(map[usage.SumKey]usage.Sum)}
+	sums := make(usage.Sums)
 	for range 20 {
 		host, user, device := fmt.Sprintf("gpu-%d", r.IntN(3)), fmt.Sprintf("user-%d", r.IntN(5)), r.IntN(8)
 		a := usage.Amounts{Attached: 1 + r.Int64N(3600), Used: r.Int64N(3600), Computing: r.Int64N(100), Idle: r.Int64N(100), Memory: r.Int64N(1 << 40)}
 		a.Unknown, a.Unmeasured, a.Findings, a.Terminated, a.Detached = r.Int64N(100), r.Int64N(100), r.Int64N(3), r.Int64N(3), r.Int64N(3)
-		add := usage.Batch{
-			Rows: map[usage.Key]usage.Amounts{{Hour: hour, Host: snapshot.Hostname(host), Device: snapshot.DeviceIndex(device), Model: "H100", User: snapshot.Username(user), EID: snapshot.EnvID(fmt.Sprint(r.IntN(4)))}: a},
-			Sums: make(map[usage.SumKey]usage.Sum),
-		}
 		for kind, name := range map[usage.Kind]string{usage.ByUser: user, usage.ByHost: host, usage.ByModel: "H100", usage.OfAll: ""} {
-			add.Sums[usage.SumKey{Hour: hour, Kind: kind, Name: name}] = usage.Sum{Amounts: a, Peak: int64(device)}
+			sums.Merge(usage.Sums{{Hour: hour, Kind: kind, Name: name}: {Amounts: a, Peak: int64(device)}})
 		}
-		batch.Merge(&add)
 	}
-	return &usage.Entry{Batch: batch, Since: hour, Mark: usage.Mark{Until: hour + 3600}}
+	return &usage.Entry{Sums: sums, Since: hour, Mark: usage.Mark{Until: hour + 3600}}
 }
 
 func empty(t *testing.T, d database) {
@@ -266,14 +260,12 @@ func oldHours(t *testing.T, d database) {
 func oddNames(t *testing.T, d database) {
 	s := d.open(t)
 	const hour = 1_790_000_000 / 3600 * 3600
-	batch := usage.Batch{Rows: make(map[usage.Key]usage.Amounts), Sums: make(map[usage.SumKey]usage.Sum)}
-	names := []string{"", "'; DROP TABLE hours; --", "007", "7", "ünï", "a b", "NULL", "?1"}
+	sums := make(usage.Sums)
+	names := []string{"", "'; DROP TABLE names; --", "007", "7", "ünï", "a b", "NULL", "?1"}
 	for i, name := range names {
-		a := usage.Amounts{Attached: int64(i + 1)}
-		batch.Rows[usage.Key{Hour: hour, Device: usage.NoDevice, User: snapshot.Username(name), EID: snapshot.EnvID(name)}] = a
-		batch.Sums[usage.SumKey{Hour: hour, Kind: usage.ByUser, Name: name}] = usage.Sum{Amounts: a}
+		sums[usage.SumKey{Hour: hour, Kind: usage.ByUser, Name: name}] = usage.Sum{Amounts: usage.Amounts{Attached: int64(i + 1)}}
 	}
-	require.NoError(t, s.Add(context.Background(), &usage.Entry{Batch: batch, Since: hour}))
+	require.NoError(t, s.Add(context.Background(), &usage.Entry{Sums: sums, Since: hour}))
 	r, err := s.Report(t.Context(), usage.Query{Kind: usage.ByUser, Since: hour, Until: hour + 3600})
 	require.NoError(t, err)
 	require.Len(t, r.Rows, len(names))

@@ -175,7 +175,7 @@ func (s *simulation) entry(now time.Time) *usage.Entry {
 		s.account.Look(now, s.cluster)
 	}
 	s.account.Settle(now)
-	e.Batch, e.Mark = s.account.Take(), usage.Mark{Until: now.Unix()}
+	e.Sums, e.Mark = s.account.Take(), usage.Mark{Until: now.Unix()}
 	return e
 }
 
