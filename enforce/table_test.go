@@ -1,8 +1,15 @@
 package enforce_test
 
 import (
+	"bufio"
+	"bytes"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"os"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -45,4 +52,111 @@ func number(t *testing.T, text string) int {
 
 func index(t *testing.T, text string) snapshot.DeviceIndex {
 	return snapshot.DeviceIndex(number(t, text))
+}
+
+// recordedCase is a line of cases.jsonl: what 1.4.3 concluded on a cluster.
+type recordedCase struct {
+	Case    int `json:"case"`
+	Options struct {
+		NonEnvProcesses   bool                      `json:"non_env_processes"`
+		EnvDevices        bool                      `json:"env_devices"`
+		EnvMemory         bool                      `json:"env_memory"`
+		MaxDevicesPerUser *int                      `json:"max_devices_per_user"`
+		MaxDevicesForUser map[snapshot.Username]int `json:"max_devices_for_user"`
+	} `json:"options"`
+	Hosts []struct {
+		Hostname snapshot.Hostname `json:"hostname"`
+		Snapshot json.RawMessage   `json:"snapshot"`
+	} `json:"hosts"`
+	Findings           []string                              `json:"findings"`
+	TerminateBeforeCap map[snapshot.Hostname][]snapshot.PID  `json:"terminate_before_cap"`
+	Reports            map[snapshot.Hostname]json.RawMessage `json:"reports"`
+}
+
+func (c *recordedCase) policy() stated {
+	return stated{
+		all: enforce.Settings{
+			NonEnvProcesses: c.Options.NonEnvProcesses, EnvDevices: c.Options.EnvDevices, EnvMemory: c.Options.EnvMemory,
+			MaxDevices: c.Options.MaxDevicesPerUser,
+		},
+		asked: capsOf(c.Options.MaxDevicesForUser),
+	}
+}
+
+func (c *recordedCase) cluster(t *testing.T) snapshot.Cluster {
+	var cluster snapshot.Cluster
+	for _, h := range c.Hosts {
+		s, err := snapshot.DecodeSnapshot(h.Snapshot)
+		require.NoError(t, err)
+		cluster.Hosts = append(cluster.Hosts, snapshot.Host{Name: h.Hostname, Snapshot: s})
+	}
+	return cluster
+}
+
+// unregistered lists the processes that claim an environment that their host
+// does not know: here we differ from 1.4.3, which lets them be.
+func unregistered(cluster snapshot.Cluster) map[string]enforce.ProcessRef {
+	lines := make(map[string]enforce.ProcessRef)
+	for _, h := range cluster.Hosts {
+		for _, p := range h.Snapshot.Processes {
+			if p.EID != "" && h.Snapshot.Environment(p.EID) == nil {
+				lines[fmt.Sprintf("[%s] Process %d is not running in a GPU environment", h.Name, p.PID)] = enforce.ProcessRef{Host: h.Name, PID: p.PID}
+			}
+		}
+	}
+	return lines
+}
+
+func readCases(t *testing.T) []recordedCase {
+	data, err := os.ReadFile("testdata/cases.jsonl")
+	require.NoError(t, err)
+	var cases []recordedCase
+	scanner := bufio.NewScanner(bytes.NewReader(data))
+	scanner.Buffer(nil, 1<<20)
+	for scanner.Scan() {
+		var c recordedCase
+		require.NoError(t, json.Unmarshal(scanner.Bytes(), &c))
+		cases = append(cases, c)
+	}
+	require.NoError(t, scanner.Err())
+	require.Len(t, cases, 200)
+	return cases
+}
+
+// line is a finding as a controller prints it.
+func line(f enforce.Finding) string {
+	if f.Host == "" {
+		return f.String()
+	}
+	return fmt.Sprintf("[%s] %s", f.Host, f)
+}
+
+func TestRecordedFindings(t *testing.T) {
+	for _, c := range readCases(t) {
+		t.Run(fmt.Sprint(c.Case), func(t *testing.T) {
+			cluster := c.cluster(t)
+			bogus := unregistered(cluster)
+			var rules, caps []string
+			for _, f := range evaluate(c.policy(), cluster, time.Time{}).Findings {
+				if _, differs := bogus[line(f)]; differs {
+					continue
+				}
+				if f.Rule == enforce.RuleMaxDevicesPerUser {
+					caps = append(caps, line(f))
+				} else {
+					rules = append(rules, line(f))
+				}
+			}
+			slices.Sort(caps)
+			isCap := func(s string) bool { return strings.HasPrefix(s, "User ") }
+			i := slices.IndexFunc(c.Findings, isCap)
+			if i < 0 {
+				i = len(c.Findings)
+			}
+			require.Equal(t, strings.Join(c.Findings[:i], "\n"), strings.Join(rules, "\n"))
+			if c.Options.MaxDevicesPerUser != nil { // else 1.4.3 ignores max-devices-for-user
+				require.Equal(t, strings.Join(c.Findings[i:], "\n"), strings.Join(caps, "\n"))
+			}
+		})
+	}
 }

@@ -1,6 +1,9 @@
 package packaging
 
 import (
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -121,4 +124,70 @@ func TestAccountThatExists(t *testing.T) {
 	require.Error(t, err)
 	require.Contains(t, out, "has the uid 0")
 	require.False(t, m.exists("/var/lib/genv-controller"))
+}
+
+// TestLifeOfAnRPM installs, upgrades and removes with rpm, with its own database. What
+// the package depends on is not in that.
+func TestLifeOfAnRPM(t *testing.T) {
+	m := startMachine(t)
+	need(t, "rpm")
+	rpm := func(action, version string) string {
+		t.Helper()
+		m.copyIn(only(t, pack(t, version, "rpm"), "*.rpm"), "/tmp/genv.rpm", 0o644)
+		return m.must("rpm", "--nodeps", action, "/tmp/genv.rpm")
+	}
+	rpm("--install", "v1.0.0")
+	require.Contains(t, m.must("getent", "passwd", "genv"), ":/var/lib/genv-controller:/bin/sh")
+	require.Equal(t, "genv 700", m.owner("/var/lib/genv-controller"))
+	require.Equal(t, "root 755", m.owner("/var/lib/genv"))
+	m.must("genv", "version")
+	require.Empty(t, m.sh("find /etc/systemd/system -name 'genv*'"), "no service is enabled")
+	m.sh("echo '# ours' >>/etc/genv/policy.yaml; echo 'hosts: [a]' >/etc/genv/hosts.yaml; echo x >/var/lib/genv-controller/memory.json")
+	m.must("systemctl", "enable", "genv-controller") // works on files alone
+
+	rpm("--upgrade", "v1.0.1")
+	require.Contains(t, m.must("rpm", "--query", "genv"), "1.0.1")
+	require.Contains(t, m.sh("cat /etc/genv/policy.yaml"), "# ours")
+	require.True(t, m.exists("/etc/systemd/system/multi-user.target.wants/genv-controller.service"))
+
+	m.must("rpm", "--erase", "genv")
+	m.sh("cat /etc/genv/hosts.yaml /var/lib/genv-controller/memory.json")
+	require.Contains(t, m.sh("cat /etc/genv/policy.yaml*"), "# ours", "what was changed is kept as .rpmsave")
+	left := m.sh("find /etc/systemd /usr -name '*genv*' ! -path '/usr/local/*' 2>/dev/null || :")
+	require.Empty(t, strings.TrimSpace(left))
+}
+
+// TestUnitsAreValid has systemd read the units where the package is installed.
+func TestUnitsAreValid(t *testing.T) {
+	m := startMachine(t)
+	need(t, "systemd-analyze")
+	m.install("v1.0.0")
+	for _, unit := range []string{"genv-controller.service", "genv-enforce.service", "genv-host.service", "genv-host.socket"} {
+		out := m.must("systemd-analyze", "verify", "--man=no", "/usr/lib/systemd/system/"+unit)
+		require.Empty(t, out, unit)
+	}
+	m.must("systemd-tmpfiles", "--create", "genv.conf")
+	require.Equal(t, "root 755", m.owner("/run/genv"))
+	m.sh("mkdir -p /var/tmp/genv; echo '{}' >/var/tmp/genv/envs.json; touch -d '2000-01-01' /var/tmp/genv/envs.json /var/tmp/genv")
+	m.must("systemd-tmpfiles", "--clean")
+	require.True(t, m.exists("/var/tmp/genv/envs.json"), "state files don't grow old")
+}
+
+// TestUnitsAreHardened keeps the exposure that systemd computes, from 0 to 10, low.
+func TestUnitsAreHardened(t *testing.T) {
+	need(t, "systemd-analyze")
+	for unit, threshold := range map[string]string{"genv-controller.service": "18", "genv-enforce.service": "40", "genv-host.service": "80"} {
+		path, err := filepath.Abs(filepath.Join("systemd", unit))
+		require.NoError(t, err)
+		out, err := exec.Command("systemd-analyze", "security", "--offline=true", "--no-pager", "--threshold="+threshold, path).CombinedOutput()
+		require.NoError(t, err, string(out))
+	}
+}
+
+// TestTheHostServiceHasNoMountsOfItsOwn: the guard's pins are in /sys/fs/bpf, which all of
+// the machine has to see.
+func TestTheHostServiceHasNoMountsOfItsOwn(t *testing.T) {
+	unit, err := os.ReadFile("systemd/genv-host.service")
+	require.NoError(t, err)
+	require.NotRegexp(t, `(?m)^(Private\w+|Protect(System|Home|Kernel\w*|ControlGroups|Proc|Hostname)|Read(Write|Only)Paths|InaccessiblePaths|ExecPaths|NoExecPaths|BindPaths|BindReadOnlyPaths|TemporaryFileSystem|Mount\w+|Root\w+|DynamicUser|ProcSubset|RemoveIPC)=`, string(unit))
 }

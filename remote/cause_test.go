@@ -1,7 +1,10 @@
 package remote_test
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +13,94 @@ import (
 
 	"github.com/seed-3119e985/genv/remote"
 )
+
+func TestShellLine(t *testing.T) {
+	tests := []struct {
+		name string
+		host remote.Host
+		args []string
+		want string
+	}{
+		{"with sudo", remote.Host{}, []string{"usage", "snapshot"}, "sudo -n genv usage snapshot"},
+		{"without", remote.Host{NoSudo: true}, []string{"usage", "snapshot"}, "genv usage snapshot"},
+		{"elsewhere", remote.Host{GenvPath: "/opt/genv/bin/genv"}, []string{"version"}, "sudo -n /opt/genv/bin/genv version"},
+		{"a path with a space", remote.Host{GenvPath: "/opt/my genv", NoSudo: true}, nil, "'/opt/my genv'"},
+		{"a path that is a program", remote.Host{GenvPath: "genv; reboot"}, nil, "sudo -n 'genv; reboot'"},
+		{"a quote", remote.Host{NoSudo: true}, []string{"it's"}, `genv 'it'\''s'`},
+		{"nothing", remote.Host{NoSudo: true}, []string{""}, "genv ''"},
+		{"substitutions", remote.Host{NoSudo: true}, []string{"$(id)", "`id`", "$HOME"}, "genv '$(id)' '`id`' '$HOME'"},
+		{"what may mean something at the start", remote.Host{NoSudo: true}, []string{"~root", "A=b", "#no"}, "genv '~root' 'A=b' '#no'"},
+		{"safe marks", remote.Host{NoSudo: true}, []string{"--max-devices=1", "a_b.c/d:e,f@g%h+1"}, "genv '--max-devices=1' a_b.c/d:e,f@g%h+1"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			require.Equal(t, test.want, test.host.Genv(test.args...).ShellLine())
+		})
+	}
+}
+
+// What a shell makes of a line is what was put into it.
+func TestAShellReadsBackEveryArgument(t *testing.T) {
+	args := []string{
+		"plain", "", " ", "a b", "'", "''", `\`, `\'`, `"`, "$HOME", "$(id)", "`id`", "*", "?", "[a]", "{a,b}", "~", "~root", "#", "a#b",
+		"!", "!!", "&", "|", ";", "<", ">", "(", ")", "a=b", "-n", "--", "\n", "a\nb", "\t", "\x7f", "é", "\xff", "%s", "@", strings.Repeat("x'", 1000),
+	}
+	line := remote.Command{Args: append([]string{"printf", `%s\0`}, args...)}.ShellLine()
+	out, err := exec.Command("/bin/sh", "-c", line).Output()
+	require.NoError(t, err)
+	require.Equal(t, strings.Join(args, "\x00")+"\x00", string(out))
+}
+
+// FuzzQuote: a quoted word has no character that a shell interprets outside of
+// single quotes, and taking the quotes off gives the word.
+func FuzzQuote(f *testing.F) {
+	for _, seed := range []string{"", "a", "it's", "$(id)", "a\nb", "'", `\`} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, word string) {
+		quoted := remote.Quote(word)
+		if quoted == word {
+			require.Regexp(t, `^[A-Za-z0-9_./:,@%+-]+$`, word)
+			return
+		}
+		require.Equal(t, "'", quoted[:1])
+		require.Equal(t, "'", quoted[len(quoted)-1:])
+		inside := strings.Split(quoted[1:len(quoted)-1], `'\''`)
+		for _, piece := range inside {
+			require.NotContains(t, piece, "'")
+		}
+		require.Equal(t, word, strings.Join(inside, "'"))
+	})
+}
+
+func TestEveryClassHasItsNextStep(t *testing.T) {
+	seen := map[string]remote.Class{}
+	for _, class := range []remote.Class{
+		remote.Unreachable, remote.HostKey, remote.HostKeyChanged, remote.Auth, remote.Sudo, remote.SudoRefused, remote.GenvMissing, remote.Version,
+		remote.InvalidOutput, remote.Timeout, remote.OutcomeUnknown, remote.CommandFailed, remote.Configuration, remote.Cancelled,
+	} {
+		step := class.NextStep()
+		require.NotEmpty(t, step, class)
+		require.NotContains(t, step, "\n", class)
+		require.Empty(t, seen[step], "%s and %s say the same", class, seen[step])
+		seen[step] = class
+	}
+	require.Empty(t, remote.Class("no such class").NextStep())
+}
+
+func TestClassOf(t *testing.T) {
+	refused := remote.Errorf(remote.Auth, "gpu-1: %w", io.EOF)
+	require.Equal(t, remote.Auth, remote.ClassOf(refused))
+	require.Equal(t, remote.Auth, remote.ClassOf(fmt.Errorf("cycle 3: %w", refused)))
+	require.Equal(t, remote.Unreachable, remote.ClassOf(remote.Errorf(remote.Unreachable, "by way of the jump host: %w", refused)), "the outermost counts")
+	require.Equal(t, remote.CommandFailed, remote.ClassOf(errors.New("never classified")))
+}
+
+func TestErrorKeepsItsCause(t *testing.T) {
+	err := error(remote.Errorf(remote.Unreachable, "gpu-1: %w", io.EOF))
+	require.EqualError(t, err, "gpu-1: EOF")
+	require.ErrorIs(t, err, io.EOF)
+}
 
 // TestCauses: what is a host's own makes no other cause, and everything else does.
 func TestCauses(t *testing.T) {

@@ -121,3 +121,35 @@ func TestEachOfNoHosts(t *testing.T) {
 		return 0, nil
 	}))
 }
+
+func TestWhile(t *testing.T) {
+	var over error
+	ctx := remote.While(t.Context(), func() error { return over })
+	require.NoError(t, remote.MayBegin(ctx))
+	over = errors.New("over")
+	require.Equal(t, over, remote.MayBegin(ctx))
+	require.Equal(t, over, remote.MayBegin(context.WithoutCancel(ctx)), "also for what outlasts the run")
+	require.NoError(t, remote.MayBegin(t.Context()), "without a condition")
+}
+
+func TestOutlasting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		over := errors.New("over")
+		ctx, end := context.WithCancelCause(t.Context())
+		longer, cancel := remote.Outlasting(ctx, 2*time.Second)
+		defer cancel()
+		other, cancelOther := remote.Outlasting(ctx, time.Hour)
+		time.Sleep(time.Minute)
+		require.NoError(t, longer.Err())
+
+		begun := time.Now()
+		end(over)
+		require.NoError(t, longer.Err())
+		<-longer.Done()
+		require.Equal(t, 2*time.Second, time.Since(begun))
+		require.Equal(t, over, context.Cause(longer))
+		require.NoError(t, other.Err())
+		cancelOther()
+		require.ErrorIs(t, other.Err(), context.Canceled)
+	})
+}

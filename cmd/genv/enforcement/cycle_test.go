@@ -1,0 +1,360 @@
+package enforcement
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/creack/pty"
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/enforce/notify"
+	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// TestOnATerminal: lines are dated and coloured on a terminal, as far as it is wanted, and
+// exactly 1.4.3's in a pipe.
+func TestOnATerminal(t *testing.T) {
+	const line, dated = "[a] Process 7 is not running in a GPU environment (user bob) (waits for 59m)", "2026-11-20 02:14:07 "
+	at := time.Date(2026, 11, 20, 2, 14, 7, 0, time.Local)
+	for name, row := range map[string]struct {
+		terminal   bool
+		timestamps Timestamps
+		environ    map[string]string
+		want       string
+	}{
+		"a pipe":                 {false, TimestampsAuto, nil, line},
+		"a dated pipe":           {false, TimestampsAlways, nil, dated + line},
+		"a terminal":             {true, TimestampsAuto, nil, dated + yellow + line + plain},
+		"an undated terminal":    {true, TimestampsNever, nil, yellow + line + plain},
+		"NO_COLOR":               {true, TimestampsAuto, map[string]string{"NO_COLOR": "1"}, dated + line},
+		"a terminal of no means": {true, TimestampsNever, map[string]string{"TERM": "dumb"}, line},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var errs bytes.Buffer
+			read, write, err := os.Pipe()
+			require.NoError(t, err)
+			if row.terminal {
+				read, write, err = pty.Open()
+				require.NoError(t, err)
+			}
+			defer read.Close()
+			p := &command.Program{Out: write, Err: &errs, Now: func() time.Time { return at }, Getenv: func(name string) string { return row.environ[name] }}
+			w := newCycleWriter(p, &Setup{Config: Config{Format: "tui", Timestamps: row.timestamps}})
+			w.finding(ptr(outside(7, enforce.EventNew, enforce.DecisionWait)), time.Unix(1_800_000_000, 0).Add(time.Minute))
+			w.remark("Safety limit exceeded")
+			require.NoError(t, w.broken)
+			got := make([]byte, 1000)
+			n, err := read.Read(got)
+			require.NoError(t, err)
+			require.Equal(t, row.want, string(bytes.TrimRight(got[:n], "\r\n")))
+			require.Equal(t, dated+"Safety limit exceeded\n", errs.String(), "stderr is a log, and no terminal")
+			require.NoError(t, write.Close())
+		})
+	}
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// A stdout that can't be written ends the run; a stderr that can't doesn't.
+func TestFullDisk(t *testing.T) {
+	s := newScreen(t, false)
+	s.cycleWriter.out, s.cycleWriter.err = full{}, full{}
+	cycle := controller.Cycle{Start: time.Unix(1, 0)}
+	s.Consume(&cycle, []enforce.Event{outside(7, enforce.EventNew, enforce.DecisionWait)})
+	require.ErrorIs(t, s.write(&cycle, nil), io.ErrShortWrite)
+}
+
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, io.ErrShortWrite }
+
+// A document has each report that ended once, with the cycle in which it was sent: those of
+// the cycle, of earlier ones, and of those between two full ones.
+func TestReportsOfADocument(t *testing.T) {
+	report := func(id string, pid snapshot.PID) enforce.Report {
+		return enforce.Report{ID: id, Terminate: []enforce.Termination{{Process: snapshot.Process{PID: pid}}}}
+	}
+	action := func(cycle int, id string, pid snapshot.PID) controller.ReportResult {
+		done := agent.Execution{Outcomes: []enforce.Outcome{{PID: pid, Status: enforce.StatusTerminated}}}
+		return controller.ReportResult{Cycle: cycle, Host: "a", Report: report(id, pid), Execution: done}
+	}
+	cycle := &controller.Cycle{
+		Number: 12, Earlier: 3,
+		Plan:    enforce.Plan{Reports: []enforce.HostReport{{Host: "a", Report: report("run/12/a", 1)}, {Host: "a", Report: report("run/12/b", 2)}}},
+		Actions: []controller.ReportResult{action(11, "run/11.1/a", 3), action(12, "run/12/a", 1), action(12, "run/12.1/a", 4)},
+	}
+	document := documentOf(cycle, nil)
+
+	require.Equal(t, 3, document.Early)
+	type row struct {
+		pid   snapshot.PID
+		cycle int
+		ended bool
+	}
+	var got []row
+	for _, r := range document.Reports {
+		got = append(got, row{r.Terminate[0].PID, r.Cycle, len(r.Outcomes) == 1})
+	}
+	require.Equal(t, []row{{3, 11, true}, {4, 12, true}, {1, 0, true}, {2, 0, false}}, got)
+}
+
+// TestAHostSpeaksInItsOwnNameOnly: a newline in what it says it printed begins
+// no line of another host's.
+func TestAHostSpeaksInItsOwnNameOnly(t *testing.T) {
+	var out, errs bytes.Buffer
+	w := &cycleWriter{out: &out, err: &errs, bar: &render.Progress{}}
+	w.Consume(&controller.Cycle{}, []enforce.Event{{
+		Kind: enforce.EventOutcome, Host: "evil", Lines: []string{"x\n[good] Terminating process 1"}, Warnings: []string{"y\n[good] trouble"},
+	}})
+	require.NoError(t, w.write(&controller.Cycle{}, nil))
+	for line := range strings.Lines(out.String() + errs.String()) {
+		require.True(t, strings.HasPrefix(line, "[evil] "), line)
+	}
+	require.Equal(t, 1, strings.Count(out.String(), "\n"))
+}
+
+// TestHowLongAFindingWaits: it is judged some time after its cycle began, for which it doesn't
+// wait longer than the policy says.
+func TestHowLongAFindingWaits(t *testing.T) {
+	begin := time.Unix(1_800_000_000, 0)
+	for due, text := range map[time.Duration]string{
+		40*time.Second + 700*time.Millisecond: " (waits for 40s)",
+		700 * time.Millisecond:                " (waits for 1s)",
+		0:                                     " (waits for more cycles)",
+		-time.Second:                          " (waits for more cycles)",
+	} {
+		require.Equal(t, text, waitOf(&enforce.Finding{Pending: true, Due: begin.Add(due)}, begin))
+	}
+	require.Empty(t, waitOf(&enforce.Finding{Due: begin.Add(time.Hour), Terminate: []enforce.ProcessRef{{PID: 1}}}, begin), "nothing is pending")
+}
+
+// A loop that is ended in the middle of a cycle has the exit code of what the hosts did, not of
+// what it cancelled itself.
+func TestExitOfACycle(t *testing.T) {
+	cancelled := remote.Errorf(remote.Cancelled, "not begun: %w", context.Canceled)
+	silent := remote.Errorf(remote.Timeout, "no answer")
+	for _, test := range []struct {
+		name   string
+		hosts  []error
+		action error
+		ends   bool
+		want   int
+	}{
+		{"all answered", []error{nil, nil}, nil, false, command.ExitOK},
+		{"one failed", []error{nil, silent}, nil, false, command.ExitSomeFailed},
+		{"one failed, and the loop ends", []error{nil, silent}, nil, true, command.ExitSomeFailed},
+		{"no host answered, and the loop ends", []error{silent, silent}, nil, true, command.ExitNoneLeft},
+		{"one was cancelled", []error{nil, cancelled}, nil, false, command.ExitSomeFailed},
+		{"one was cancelled by the end", []error{nil, cancelled}, nil, true, command.ExitOK},
+		{"a report was cancelled", []error{nil}, cancelled, false, command.ExitSomeFailed},
+		{"a report was cancelled by the end", []error{nil}, cancelled, true, command.ExitOK},
+		{"a report failed, and the loop ends", []error{nil}, silent, true, command.ExitSomeFailed},
+	} {
+		cycle := new(controller.Cycle)
+		for i, err := range test.hosts {
+			host := snapshot.Host{Name: snapshot.Hostname(rune('a' + i)), Err: err}
+			if err == nil {
+				host.Snapshot = new(snapshot.Snapshot)
+			}
+			cycle.Cluster.Hosts = append(cycle.Cluster.Hosts, host)
+		}
+		if test.action != nil {
+			cycle.Actions = []controller.ReportResult{{Host: "a", Err: test.action}}
+		}
+		code := command.ExitOK
+		var exit *command.ExitError
+		if err := new(loop).exit(cycle, test.ends); err != nil {
+			require.ErrorAs(t, err, &exit)
+			code = exit.Code
+		}
+		require.Equal(t, test.want, code, test.name)
+	}
+}
+
+// Hooks still get the events that were queued for them before the policy was reloaded.
+func TestHooksGetWhatWasQueuedBeforeAReload(t *testing.T) {
+	dir := t.TempDir()
+	text := "#!/bin/sh\nsleep 0.3; echo told >> " + dir + "/out\n"
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "hook"), []byte(text), 0o700))
+	file := policy.Default()
+	file.Hooks = []policy.Hook{{Command: []string{filepath.Join(dir, "hook")}, On: []policy.Event{policy.OnAct}, Timeout: time.Minute}}
+	ctx, service := startService(t.Context(), zerolog.Nop(), false)
+	defer service.close()
+	require.NoError(t, ctx.Err())
+	l := &loop{program: &command.Program{}, service: service, memory: &keeper{}}
+	fleet := Fleet{Progress: &render.Progress{}}
+	l.controller(Setup{Config: Config{Policy: file}, Fleet: fleet})
+	l.hooks.Send(notify.Event{Name: "act"})
+	l.hooks.Send(notify.Event{Name: "act"})
+	begun := time.Now()
+	l.controller(Setup{Config: Config{Policy: policy.Default()}, Fleet: fleet})
+	require.Less(t, time.Since(begun), hooksTimeout, "the end does not wait for it")
+	l.close()
+	out, err := os.ReadFile(dir + "/out")
+	require.NoError(t, err)
+	require.Equal(t, "told\ntold\n", string(out))
+}
+
+// A slow cycle, or a long wait, isn't a loop that hangs. After a cycle was judged it only has to be shown.
+func TestALoopThatHangs(t *testing.T) {
+	const limit = 10 * time.Minute
+	for _, c := range []struct {
+		name  string
+		step  func(*service)
+		hangs time.Duration // after which the loop counts as stuck
+	}{
+		{"it starts", func(*service) {}, stepSlack},
+		{"a cycle", func(s *service) { s.step(0) }, limit + stepSlack},
+		{"the end of a cycle", func(s *service) { s.step(0); s.status(&controller.Cycle{}) }, stepSlack},
+		{"a wait", func(s *service) { s.status(&controller.Cycle{}); s.step(time.Hour) }, time.Hour + stepSlack},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Setenv("NOTIFY_SOCKET", "")
+			synctest.Test(t, func(t *testing.T) {
+				_, s := startService(t.Context(), zerolog.Nop(), false)
+				defer s.close()
+				s.limit.Store(int64(limit))
+				c.step(s)
+				time.Sleep(c.hangs - time.Second)
+				require.True(t, s.works())
+				time.Sleep(2 * time.Second)
+				require.False(t, s.works())
+			})
+		})
+	}
+}
+
+// A receiver that is stopped reads nothing: what it can't queue is dropped. It gets what is sent when
+// it goes on.
+func TestAReceiverThatIsStopped(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	t.Setenv("NOTIFY_SOCKET", path)
+	receiver, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	require.NoError(t, err)
+	defer receiver.Close()
+	sent := 0
+	for send("STATUS=early") == nil {
+		sent++
+		require.Less(t, sent, 10000, "everything is queued")
+	}
+	begun := time.Now()
+	NotifySystemd(zerolog.Nop(), "STATUS=dropped")
+	require.Less(t, time.Since(begun), 10*time.Second)
+	buffer := make([]byte, 100)
+	read := func() string {
+		require.NoError(t, receiver.SetReadDeadline(time.Now().Add(10*time.Second)))
+		n, err := receiver.Read(buffer)
+		require.NoError(t, err)
+		return string(buffer[:n])
+	}
+	for range sent {
+		require.Equal(t, "STATUS=early", read())
+	}
+	NotifySystemd(zerolog.Nop(), "STATUS=late")
+	require.Equal(t, "STATUS=late", read())
+}
+
+func TestWithoutAReceiver(t *testing.T) {
+	t.Setenv("NOTIFY_SOCKET", "")
+	require.NoError(t, send("READY=1"))
+	t.Setenv("NOTIFY_SOCKET", filepath.Join(t.TempDir(), "missing"))
+	require.Error(t, send("READY=1"))
+	NotifySystemd(zerolog.Nop(), "READY=1")
+}
+
+// A leader that can't record what it does may do nothing: another controller leads until it can.
+func TestALeaderWithoutARecord(t *testing.T) {
+	full := errors.New("no space left on device")
+	recorded, not, standby := controller.Cycle{}, controller.Cycle{Unrecorded: full}, controller.Cycle{Standby: true}
+	for name, row := range map[string]struct {
+		cycles []controller.Cycle
+		room   bool // for the record, in the last cycle
+		setup  func(l *loop)
+		leads  bool
+	}{
+		"it is recorded":             {[]controller.Cycle{recorded, recorded}, true, nil, true},
+		"one cycle isn't":            {[]controller.Cycle{not, recorded, not}, false, nil, true},
+		"it isn't any more":          {[]controller.Cycle{recorded, not, not}, false, nil, false},
+		"a standby without room":     {[]controller.Cycle{not, not, standby, standby}, false, nil, false},
+		"a standby with room":        {[]controller.Cycle{not, not, standby, standby}, true, nil, true},
+		"there is room at once":      {[]controller.Cycle{not, not, recorded}, true, nil, true},
+		"it acts without":            {[]controller.Cycle{not, not}, false, func(l *loop) { l.setup.ActUnrecorded = true }, true},
+		"it keeps no record":         {[]controller.Cycle{not, not}, false, func(l *loop) { l.record = nil }, true},
+		"it isn't in an election":    {[]controller.Cycle{not, not}, false, func(l *loop) { l.part = nil }, true},
+		"a standby that never tried": {[]controller.Cycle{standby, standby}, false, nil, true},
+	} {
+		folder := filepath.Join(t.TempDir(), "log")
+		var log bytes.Buffer
+		l := &loop{part: &participation{}, record: &audit.Log{Path: filepath.Join(folder, "audit.jsonl")}, log: zerolog.New(&log), service: &service{begun: time.Now()}}
+		l.service.deadline.Store(int64(time.Hour))
+		if row.setup != nil {
+			row.setup(l)
+		}
+		for i := range row.cycles {
+			if i == len(row.cycles)-1 && row.room {
+				require.NoError(t, os.Mkdir(folder, 0o700))
+			}
+			l.noteRecord(&row.cycles[i])
+		}
+		require.Equal(t, row.leads, l.mayLead(), name)
+		require.LessOrEqual(t, bytes.Count(log.Bytes(), []byte("can't be written")), 1, name)
+	}
+}
+
+// The exit code counts hosts, not failures, and is not improved by the end of a run.
+func TestExitCodes(t *testing.T) {
+	answered := snapshot.Host{Name: "a", Snapshot: &snapshot.Snapshot{}}
+	down := snapshot.Host{Name: "b", Err: remote.Errorf(remote.Unreachable, "no route")}
+	cut := controller.ReportResult{Host: "b", Err: remote.Errorf(remote.OutcomeUnknown, "cut")}
+	cutThere := controller.ReportResult{Host: "a", Err: remote.Errorf(remote.OutcomeUnknown, "cut")}
+	fleet := func(hosts ...snapshot.Host) snapshot.Cluster { return snapshot.Cluster{Hosts: hosts} }
+	for name, tt := range map[string]struct {
+		cycles []controller.Cycle
+		quiet  bool
+		want   int
+		says   string
+	}{
+		"all is well":                           {[]controller.Cycle{{Cluster: fleet(answered)}}, false, 0, ""},
+		"one is down":                           {[]controller.Cycle{{Cluster: fleet(answered, down)}}, false, command.ExitSomeFailed, ""},
+		"one is down, and its report was cut":   {[]controller.Cycle{{Cluster: fleet(answered, down), Stopped: true, Actions: []controller.ReportResult{cut}}}, false, command.ExitSomeFailed, "1 of 2 hosts failed"},
+		"the only one answered, and was cut":    {[]controller.Cycle{{Cluster: fleet(answered), Actions: []controller.ReportResult{cutThere}}}, false, command.ExitSomeFailed, ""},
+		"none answered":                         {[]controller.Cycle{{Cluster: fleet(down)}}, true, command.ExitNoneLeft, ""},
+		"quiet":                                 {[]controller.Cycle{{Cluster: fleet(answered, down)}}, true, command.ExitSomeFailed, ""},
+		"a failure before, and then the end":    {[]controller.Cycle{{Cluster: fleet(answered, down)}, {Stopped: true, Cluster: fleet(answered), Actions: []controller.ReportResult{{Host: "a"}}}}, false, command.ExitSomeFailed, ""},
+		"well before, and a failure at the end": {[]controller.Cycle{{Cluster: fleet(answered)}, {Stopped: true, Cluster: fleet(answered), Actions: []controller.ReportResult{cutThere}}}, false, command.ExitSomeFailed, "1 of 1 host failed"},
+		"a failure, and then all is well":       {[]controller.Cycle{{Cluster: fleet(answered, down)}, {Cluster: fleet(answered, answered)}}, false, 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			progress := &render.Progress{}
+			l := &loop{log: zerolog.Nop(), service: &service{}, screen: cycleWriter{out: &out, err: &out, bar: progress}}
+			l.setup.Progress, l.setup.Quiet = progress, tt.quiet
+			for i := range tt.cycles {
+				err := l.show(t.Context(), &tt.cycles[i])
+				if tt.cycles[i].Stopped {
+					require.ErrorIs(t, err, errStopped, "with and without -q")
+				}
+			}
+			require.Equal(t, tt.want, command.ExitCode(l.last))
+			require.Contains(t, out.String(), tt.says)
+		})
+	}
+}

@@ -1,0 +1,232 @@
+package enforcement
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/enforce/notify/mail/mailtest"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/controller/statedir"
+	"github.com/seed-3119e985/genv/remote/election/etcd"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// The member of etcd that is asked first hangs: the memory is kept by the one that is asked after a second.
+func TestAMemoryThatTakesASecondMember(t *testing.T) {
+	m := mailtest.Start(t)
+	synctest.Test(t, func(t *testing.T) {
+		s := &far{store: &store{entries: map[string]etcd.Entry{}}}
+		l := electedLoop(electedPart(t, s.store), m)
+		defer l.close()
+		l.part.publisher.Store = s
+		for takes, kept := range map[time.Duration]bool{1500 * time.Millisecond: true, time.Hour: false} {
+			s.takes = takes
+			begun := time.Now()
+			err := l.publish(&l.current.Memory)()
+			require.Equal(t, kept, err == nil, "%s: %v", takes, err)
+			require.LessOrEqual(t, time.Since(begun), 2*time.Second, takes)
+		}
+	})
+}
+
+// The memory can't be written for a while: that is logged when it begins, when the reason changes and when it
+// is over, and not each cycle.
+func TestAMemoryThatIsNotWritten(t *testing.T) {
+	space := &etcd.Error{Code: 8, Message: "mvcc: database space exceeded"}
+	silent := errors.New("etcd doesn't answer: 127.0.0.1:2379: connection refused")
+	late := fmt.Errorf("etcd doesn't answer: %w", context.DeadlineExceeded)
+	parts := func(n int) error { return fmt.Errorf("%d parts %w", n, errTooLong) }
+	for name, row := range map[string]struct {
+		errors []error // one each second
+		want   []string
+	}{
+		"it is written":        {[]error{nil, nil}, nil},
+		"etcd is full":         {[]error{nil, space, space, space, nil, nil}, []string{"database space exceeded; etcdctl compact REVISION; etcdctl alarm disarm", "again, after 3s"}},
+		"etcd doesn't answer":  {[]error{silent, late, silent, nil}, []string{"connection refused; etcdctl endpoint health", "again, after 3s"}},
+		"it is slow":           {[]error{late, nil}, []string{"etcd doesn't answer: no answer", "again, after 1s"}},
+		"the lease ends":       {[]error{errNotPublished, errNotPublished, nil}, nil},
+		"and before, an error": {[]error{silent, errNotPublished, silent, nil}, []string{"connection refused", "again, after 3s"}},
+		"another reason":       {[]error{space, silent, nil}, []string{"database space exceeded", "connection refused", "again, after 2s"}},
+		"too large":            {[]error{parts(2), parts(3), nil}, []string{"2 parts too large for etcd", "again, after 2s"}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			l := &loop{program: &command.Program{Now: time.Now}, part: electedPart(t, &store{entries: map[string]etcd.Entry{}})}
+			var log bytes.Buffer
+			l.log = zerolog.New(&log)
+			for _, err := range row.errors {
+				l.sayUnpublished(err)
+				time.Sleep(time.Second)
+			}
+			lines := slices.Collect(strings.Lines(log.String()))
+			require.Len(t, lines, len(row.want), "%s: %s", name, &log)
+			for i, want := range row.want {
+				for part := range strings.SplitSeq(want, "; ") {
+					require.Contains(t, lines[i], part, name)
+				}
+				require.NotContains(t, lines[i], "context deadline exceeded", name)
+			}
+		})
+	}
+}
+
+// A leader says of its own term alone that the memory is written again.
+func TestAnotherTermOfALeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &store{entries: map[string]etcd.Entry{}}
+		l := &loop{program: &command.Program{Now: time.Now}, part: electedPart(t, s)}
+		var log bytes.Buffer
+		l.log = zerolog.New(&log)
+		l.sayUnpublished(context.DeadlineExceeded)
+		require.NoError(t, s.Revoke(t.Context(), 1))
+		time.Sleep(time.Minute)
+		l.sayUnpublished(nil)
+		require.NotContains(t, log.String(), "again, after")
+	})
+}
+
+// A controller ends when most hosts say that it was replaced, and not because some say so.
+func TestReplaced(t *testing.T) {
+	answered := snapshot.Host{Snapshot: &snapshot.Snapshot{}}
+	down := snapshot.Host{Err: remote.Errorf(remote.Unreachable, "no route")}
+	refused := snapshot.Host{Err: remote.Errorf(remote.Replaced, "the host says: refused: replaced by b")}
+	for name, row := range map[string]struct {
+		hosts []snapshot.Host
+		ends  bool
+	}{
+		"the only host":               {[]snapshot.Host{refused}, true},
+		"most hosts":                  {[]snapshot.Host{refused, answered, refused}, true},
+		"most hosts, one is down":     {[]snapshot.Host{refused, down, refused}, true},
+		"the only one that answers":   {[]snapshot.Host{down, refused, down}, false},
+		"half of them":                {[]snapshot.Host{refused, answered}, false},
+		"one of many, which may lie":  {[]snapshot.Host{answered, refused, answered}, false},
+		"hosts that failed otherwise": {[]snapshot.Host{down, down, answered}, false},
+		"no host":                     {nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := new(loop)
+			err := l.replaced(&controller.Cycle{Cluster: snapshot.Cluster{Hosts: row.hosts}})
+			if !row.ends {
+				require.NoError(t, err)
+				return
+			}
+			require.Equal(t, command.ExitReplaced, command.ExitCode(err))
+			require.ErrorContains(t, err, "replaced by b")
+			require.ErrorContains(t, err, "--take-over")
+		})
+	}
+}
+
+// Only that most hosts know a later epoch of the election says that etcd counts again from a lower one.
+func TestRefusedByElection(t *testing.T) {
+	answered := snapshot.Host{Snapshot: &snapshot.Snapshot{}}
+	later := snapshot.Host{Err: remote.Errorf(remote.Replaced, "the host says: refused: replaced by b")}
+	foreign := snapshot.Host{Err: remote.Errorf(remote.Replaced, "the host says: refused: b acts on this host")}
+	for name, row := range map[string]struct {
+		hosts []snapshot.Host
+		want  bool
+	}{
+		"most hosts":         {[]snapshot.Host{later, answered, later}, true},
+		"half of them":       {[]snapshot.Host{later, answered}, false},
+		"another controller": {[]snapshot.Host{foreign, foreign}, false},
+		"no host":            {nil, false},
+	} {
+		require.Equal(t, row.want, refusedByElection(&controller.Cycle{Cluster: snapshot.Cluster{Hosts: row.hosts}}), name)
+	}
+}
+
+// Hosts that know a later epoch mean that etcd was set up again only if this controller is still known to lead:
+// it may have been stopped while another one was elected, or a member of etcd was.
+func TestALaterEpochOnHosts(t *testing.T) {
+	answered := snapshot.Host{Snapshot: &snapshot.Snapshot{}}
+	later := snapshot.Host{Err: remote.Errorf(remote.Replaced, "the host says: refused: replaced by b")}
+	seconds := func(n int) time.Duration { return time.Duration(n) * time.Second }
+	for name, row := range map[string]struct {
+		hosts  []snapshot.Host
+		cycles int // one each second
+		before func(t *testing.T, s *store)
+		warned int
+	}{
+		"etcd was set up again":                 {[]snapshot.Host{later, answered, later}, 20, nil, 1},
+		"it may have been elected since":        {[]snapshot.Host{later, later}, 5, nil, 0},
+		"a few hosts say so":                    {[]snapshot.Host{later, answered}, 20, nil, 0},
+		"it was stopped, and another one leads": {[]snapshot.Host{later}, 20, func(_ *testing.T, s *store) { s.elect("b") }, 0},
+		"etcd doesn't answer any more":          {[]snapshot.Host{later}, 4, func(_ *testing.T, s *store) { s.fail(context.DeadlineExceeded) }, 0},
+		"etcd ended its lease, and it was elected again": {[]snapshot.Host{later}, 5, func(t *testing.T, s *store) {
+			require.NoError(t, s.Revoke(t.Context(), 1))
+		}, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &store{entries: map[string]etcd.Entry{}}
+			l := &loop{program: &command.Program{Now: time.Now}, part: electedPart(t, s)}
+			var log bytes.Buffer
+			l.log = zerolog.New(&log)
+			time.Sleep(time.Minute + seconds(1)/2)
+			if row.before != nil {
+				row.before(t, s)
+			}
+			for range row.cycles {
+				require.NoError(t, l.replaced(&controller.Cycle{Cluster: snapshot.Cluster{Hosts: row.hosts}}))
+				time.Sleep(time.Second)
+			}
+			require.Equal(t, row.warned, strings.Count(log.String(), "etcd was recreated"), name)
+		})
+	}
+}
+
+// A loop doesn't act under an id that no later start would have. A single cycle claims nothing.
+func TestAnIDThatCantBeRead(t *testing.T) {
+	dir := t.TempDir()
+	store, err := statedir.Open(dir)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, store.Close()) })
+	k := &keeper{store: store}
+	first, err := k.identity(t.Context(), time.Now(), true)
+	require.NoError(t, err)
+	again, err := k.identity(t.Context(), time.Now(), true)
+	require.NoError(t, err)
+	require.Equal(t, first.ID, again.ID)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "controller-id"), []byte("x"), 0o600))
+	_, err = k.identity(t.Context(), time.Now(), true)
+	require.ErrorContains(t, err, "controller-id is damaged")
+	single, err := k.identity(t.Context(), time.Now(), false)
+	require.NoError(t, err)
+	require.NotEmpty(t, single.ID)
+}
+
+func TestClaim(t *testing.T) {
+	long := identity{ID: strings.Repeat("I", 26), Hostname: strings.Repeat("h", 64), Person: strings.Repeat("ä", 200), PID: 4194304}
+	setup := &Setup{}
+	claim, err := (&keeper{}).claim(setup, &long)
+	require.NoError(t, err)
+	require.Nil(t, claim, "a single cycle")
+
+	setup.Interval = time.Second
+	claim, err = (&keeper{}).claim(setup, &long)
+	require.NoError(t, err)
+	require.NoError(t, claim.Check(), "hosts accept it, whatever the names")
+
+	setup.TakeOver = true
+	_, err = (&keeper{}).claim(setup, &long)
+	require.ErrorContains(t, err, "needs a state folder", "hosts could not know it again")
+	store, err := statedir.Open(t.TempDir())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, store.Close()) })
+	claim, err = (&keeper{store: store}).claim(setup, &long)
+	require.NoError(t, err)
+	require.True(t, claim.TakeOver)
+	require.NoError(t, claim.Check())
+}

@@ -1,0 +1,249 @@
+package enforcement_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
+	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/enforce/notify/mail/mailtest"
+	"github.com/seed-3119e985/genv/remote/testfleet"
+	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
+)
+
+// mailPolicy mails to all but bob, through the server of a test.
+func mailPolicy(s *mailtest.Server, more string) string {
+	return fmt.Sprintf(`
+defaults: {non-env-processes: true, warn: {cycles: 2}}
+mail:
+  smtp: %s
+  ca-file: %s
+  from: genv <genv@example.org>
+  contact: room 1.23
+  template: "{{.User}}@example.org"
+  opt-out: [bob]
+%s`, s.Address, s.CAFile, more)
+}
+
+func TestMailOverRealSSH(t *testing.T) {
+	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: genvtest.Program(t)})
+	s := mailtest.Start(t)
+	jobs := map[string]*testfleet.Process{}
+	for i, user := range []string{"alice", "bob"} {
+		p, err := f.Host("gpu-01").StartJob(testfleet.Job{User: user, Env: genvtest.Outside, Uses: []testfleet.Use{{Device: 0, MiB: int64(10 + i)}}})
+		require.NoError(t, err)
+		jobs[user] = p
+	}
+	dir := t.TempDir()
+	log, policy := filepath.Join(dir, "audit.jsonl"), filepath.Join(dir, "policy.yaml")
+	enforce := func(text string, more ...string) genvtest.Result {
+		require.NoError(t, os.WriteFile(policy, []byte(text), 0o600))
+		return genvtest.Run(t, append([]string{
+			"remote", "-F", f.SSHConfig(), "-H", "gpu-01", "enforce", "--interval", "0", "--policy", policy, "--state-dir", filepath.Join(dir, "state"), "--audit-log", log,
+		}, more...)...)
+	}
+
+	t.Run("a dry run sends nothing", func(t *testing.T) {
+		r := enforce(mailPolicy(s, ""), "--dry-run", "-v")
+		require.Zero(t, r.Code, r.Err)
+		require.Contains(t, r.Err, "dry run: this mail would be sent")
+		require.Contains(t, r.Err, "Hello alice")
+		require.NotContains(t, r.Err, "Hello bob")
+		require.Empty(t, s.Commands())
+	})
+	t.Run("the server is away: the mail waits in the state folder", func(t *testing.T) {
+		s.AnswerOnce("EHLO", "421 later")
+		r := enforce(mailPolicy(s, ""))
+		require.Zero(t, r.Code, r.Err)
+		require.Contains(t, r.Err, "mail waits, and is tried again")
+		require.Empty(t, s.Mails())
+	})
+	t.Run("the next run sends it, once", func(t *testing.T) {
+		for range 3 {
+			r := enforce(mailPolicy(s, "tell-users: false\n"))
+			require.Zero(t, r.Code, r.Err)
+		}
+		mails := s.Mails()
+		require.Len(t, mails, 1, "and that the process is ended waits for the digest")
+		require.Equal(t, "alice@example.org", mails[0].To)
+		require.Contains(t, mails[0].Data, fmt.Sprintf("Process %d is not running in a GPU environment", jobs["alice"].PID))
+		require.Contains(t, mails[0].Data, "Questions: room 1.23")
+		id := regexp.MustCompile(`Decision +([0-9a-f]{8})`).FindStringSubmatch(mails[0].Data)
+		require.NotNil(t, id)
+		r := genvtest.Run(t, "remote", "history", "--audit-log", log, id[1])
+		require.Zero(t, r.Code, r.Err)
+		require.Regexp(t, fmt.Sprintf(`(?m)^User +alice\n.*process %d `, jobs["alice"].PID), r.Out)
+		require.NotContains(t, mails[0].Data, fmt.Sprint(jobs["bob"].PID))
+		for user, p := range jobs {
+			require.False(t, p.Running(), user)
+		}
+	})
+	t.Run("the record says who got what", func(t *testing.T) {
+		data, err := os.ReadFile(log)
+		require.NoError(t, err)
+		var sent []string
+		for line := range strings.Lines(string(data)) {
+			if strings.Contains(line, `"channel":"mail"`) {
+				sent = append(sent, line)
+			}
+		}
+		require.Len(t, sent, 3, sent)
+		require.Equal(t, 2, strings.Count(strings.Join(sent, ""), "opt-out"), "before bob's process is ended, and then")
+		require.Contains(t, strings.Join(sent, ""), `"to":"alice@example.org"`)
+		entries, _, err := audit.History(log, audit.Filter{User: "alice"})
+		require.NoError(t, err)
+		require.Len(t, entries, 1)
+		r := genvtest.Run(t, "remote", "history", "--audit-log", log, "--user", "alice", "--notices")
+		require.Regexp(t, `alice +mail alice@example\.org +`, r.Out)
+		r = genvtest.Run(t, "remote", "history", "--audit-log", log, "--user", "bob", "--notices")
+		require.Regexp(t, `bob +mail +failed .*opt-out`, r.Out)
+	})
+}
+
+// A user who is not logged in finds the message at the next login: in the first
+// interactive shell, once, and in no connection that runs a command or copies files.
+func TestNoticesAtTheNextLogin(t *testing.T) {
+	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("in-bash", "in-zsh"), Genv: genvtest.Program(t)})
+	home := filepath.Join(f.Dir, "home", f.Host("in-bash").User)
+	rc := "export PATH=" + f.Dir + "/bin:" + f.Dir + "/driver:$PATH\neval \"$(genv shell --init)\"\n"
+	for _, name := range []string{".profile", ".bashrc", ".zshrc"} {
+		require.NoError(t, os.WriteFile(filepath.Join(home, name), []byte(rc), 0o644))
+	}
+	pids := map[string]string{}
+	for _, host := range []string{"in-bash", "in-zsh"} {
+		p, err := f.Host(host).StartJob(testfleet.Job{User: f.Host(host).User, Env: genvtest.Outside, Uses: []testfleet.Use{{Device: 0, MiB: 10}}})
+		require.NoError(t, err)
+		pids[host] = fmt.Sprintf("Process %d is not running in a GPU environment", p.PID)
+	}
+	dir := t.TempDir()
+	policy, log := filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "audit.jsonl")
+	require.NoError(t, os.WriteFile(policy, []byte("defaults: {non-env-processes: true, warn: {for: 1h}}\n"), 0o600))
+	enforced := genvtest.Run(t, "remote", "-F", f.SSHConfig(), "-H", "in-bash,in-zsh", "enforce", "--interval", "0", "--policy", policy, "--audit-log", log, "--state-dir", dir+"/state")
+	require.Zero(t, enforced.Code, enforced.Err)
+	record, err := os.ReadFile(log)
+	require.NoError(t, err)
+	require.Equal(t, 2, strings.Count(string(record), `"channel":"login"`), string(record))
+
+	session := func(script string, args ...string) string {
+		cmd := exec.Command("ssh", append([]string{"-F", f.SSHConfig()}, args...)...)
+		cmd.Stdin = strings.NewReader(script)
+		var out bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &out
+		_ = cmd.Run() // the shell's own status
+		return out.String()
+	}
+	t.Run("commands and copies are as always", func(t *testing.T) {
+		require.Equal(t, "hello\n", session("", "-T", "in-bash", "echo hello"))
+		require.Equal(t, "hello\n", session("", "in-bash", "bash -lc 'echo hello'"))
+		require.Equal(t, "hello\n", session("", "in-zsh", "zsh -c '. ~/.zshrc; echo hello'"))
+		from := filepath.Join(dir, "file")
+		require.NoError(t, os.WriteFile(from, []byte("content"), 0o600))
+		out, err := exec.Command("scp", "-O", "-F", f.SSHConfig(), from, "in-bash:copied").CombinedOutput()
+		require.NoError(t, err, string(out))
+	})
+	t.Run("bash", func(t *testing.T) {
+		first := session("exit\n", "-tt", "in-bash")
+		require.Equal(t, 1, strings.Count(first, pids["in-bash"]), first)
+		require.Contains(t, first, "Start GPU work in an environment")
+		require.NotContains(t, session("exit\n", "-tt", "in-bash"), pids["in-bash"])
+		require.Contains(t, session("", "in-bash", f.Dir+"/bin/genv notices"), pids["in-bash"], "they can be read again")
+		require.NotContains(t, session("", "in-bash", f.Dir+"/bin/genv notices --new"), pids["in-bash"])
+	})
+	t.Run("zsh", func(t *testing.T) {
+		first := session("exit\n", "-tt", "in-zsh", "zsh -i")
+		require.Equal(t, 1, strings.Count(first, pids["in-zsh"]), first)
+		require.NotContains(t, session("exit\n", "-tt", "in-zsh", "zsh -i"), pids["in-zsh"])
+		require.NotContains(t, session("exit\n", "-tt", "in-bash"), pids["in-bash"], "the home is the same")
+	})
+}
+
+// toldInLastRun are the records of what users were told in the last run that
+// the log has, by user.
+func toldInLastRun(t *testing.T, log string) map[string][]audit.Record {
+	t.Helper()
+	data, err := os.ReadFile(log)
+	require.NoError(t, err)
+	var all []audit.Record
+	for line := range strings.Lines(string(data)) {
+		var r audit.Record
+		require.NoError(t, json.Unmarshal([]byte(line), &r))
+		all = append(all, r)
+	}
+	require.NotEmpty(t, all)
+	told := map[string][]audit.Record{}
+	for _, r := range all {
+		if r.Kind == audit.KindNotified && r.Run == all[len(all)-1].Run {
+			user := userTold(t, r)
+			told[user] = append(told[user], r)
+		}
+	}
+	return told
+}
+
+func userTold(t *testing.T, r audit.Record) string {
+	t.Helper()
+	for _, user := range []string{"alice", "bob", "carol"} {
+		if uid, err := sshd.UID(user); err == nil && uid == *r.UID {
+			return user
+		}
+	}
+	require.Fail(t, "a stranger was told", "%+v", r)
+	return ""
+}
+
+// requireShown requires that what a user was told is on the screen, unless the
+// record says that it reached no terminal. That may be: all hosts of the fleet
+// are one machine and share the screen, and of two that write on it at the same
+// moment Linux refuses one (EAGAIN). The other one succeeds, in each cycle.
+func requireShown(t *testing.T, screen string, told []audit.Record) {
+	t.Helper()
+	shown := map[int]bool{}
+	for _, r := range told {
+		shown[r.Cycle] = shown[r.Cycle] || r.Reason == ""
+		if r.Reason == "" {
+			advice := strings.LastIndex(r.Text, "\n") // is shown once for all that have the same
+			require.Contains(t, screen, "  "+strings.ReplaceAll(r.Text[:advice], "\n", "\r\r\n  ")+"\r\r\n")
+		} else {
+			require.Contains(t, r.Reason, "takes no messages")
+		}
+	}
+	for cycle, any := range shown {
+		require.True(t, any, "cycle %d reached no terminal: %+v", cycle, told)
+	}
+}
+
+// requireNamed requires that each process was named to its user, and to no
+// other: once before, and once when it was ended.
+func requireNamed(t *testing.T, processes map[string]*testfleet.Process, told map[string][]audit.Record) {
+	t.Helper()
+	for name, p := range processes {
+		before, after := fmt.Sprintf(`Unless this changes soon, .*process %d\b`, p.PID), fmt.Sprintf(`Now .*process %d\b`, p.PID)
+		for user, records := range told {
+			times := 0
+			if user == p.User {
+				times = 1
+			}
+			require.Equal(t, times, matching(records, before), "%s, before it was ended, to %s: %+v", name, user, records)
+			require.Equal(t, times, matching(records, after), "%s, when it was ended, to %s: %+v", name, user, records)
+		}
+	}
+}
+
+func matching(records []audit.Record, pattern string) (n int) {
+	expression := regexp.MustCompile(pattern)
+	for _, r := range records {
+		if expression.MatchString(r.Text) {
+			n++
+		}
+	}
+	return n
+}

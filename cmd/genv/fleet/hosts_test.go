@@ -1,0 +1,161 @@
+package fleet_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/cmd/genv/app"
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/fleet"
+	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
+	"github.com/seed-3119e985/genv/remote/live"
+	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
+	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// TestGuardsOfHosts: what a controller learns from its hosts, and what isn't known.
+func TestGuardsOfHosts(t *testing.T) {
+	on, off := true, false
+	host := func(name string, g *snapshot.Guard, service *bool) *inprocess.Server {
+		s := metered()
+		s.Guard, s.Service = g, service
+		return &inprocess.Server{Name: name, Handler: genvhost.New(s)}
+	}
+	f := genvtest.StartFleet(t, host("on", &snapshot.Guard{Mode: snapshot.GuardEnforce}, &on),
+		host("unable", &snapshot.Guard{Mode: snapshot.GuardUnable, Reason: "kernel: no BPF"}, &off),
+		host("off", &snapshot.Guard{Mode: snapshot.GuardOff}, &off), host("silent", nil, nil),
+		&inprocess.Server{Name: "old", Handler: genvhost.New(metered()).Old()}, host("down", &snapshot.Guard{Mode: snapshot.GuardEnforce}, &on))
+	require.NoError(t, f.Host("down").Inject(inprocess.Down()))
+	socket := filepath.Join(t.TempDir(), "s")
+	run := genvtest.Begin(t, "remote", "watch", "-F", f.SSHConfig(), "-H", "on,unable,off,silent,old,down", "--interval", "200ms", "--socket", socket)
+	genvtest.View(t, socket).Wait("all answered", func(f *live.Fleet) bool { return f.Cycle > 0 && len(f.Failed) == 1 })
+
+	list := []string{"remote", "hosts", "-H", "on,unable,off,silent,old,down,stranger", "--socket", socket, "--guard"}
+	r := genvtest.Run(t, append(list, "--format", "csv")...)
+	require.Zero(t, r.Code, r.Err)
+	require.Equal(t, `HOST,ADDRESS,PORT,USER,SUDO,LABELS,SERVICE,GUARD
+on,,,,yes,,on,enforce
+unable,,,,yes,,off,unable: kernel: no BPF
+off,,,,yes,,off,off
+silent,,,,yes,,unknown,unknown
+old,,,,yes,,unknown,unknown
+down,,,,yes,,unknown,unknown: the host failed (unreachable)
+stranger,,,,yes,,unknown,unknown
+`, r.Out)
+	r = genvtest.Run(t, append(list, "--format", "json")...)
+	var document fleet.HostsDocument
+	require.NoError(t, json.Unmarshal([]byte(r.Out), &document))
+	require.Equal(t, live.Guard{Mode: snapshot.GuardUnable, Reason: "kernel: no BPF"}, document.Hosts[1].Guard)
+	require.True(t, *document.Hosts[0].Service)
+	require.Nil(t, document.Hosts[3].Service)
+	require.NotContains(t, genvtest.Run(t, "remote", "hosts", "-H", "on", "--format", "json").Out, "guard")
+	run.End()
+
+	r = genvtest.Run(t, append(list[:4:4], "--guard", "--socket", "off")...)
+	require.Zero(t, r.Code)
+	require.Contains(t, r.Err, "No controller is running, so nothing is known about the guards")
+	require.Regexp(t, `(?m)^on +yes +unknown +unknown$`, r.Out)
+	r = genvtest.Run(t, "remote", "hosts", "-H", "on", "--socket", socket)
+	require.NotZero(t, r.Code)
+	require.Contains(t, r.Err, "--socket needs --guard")
+}
+
+// TestHostsFromAPipe: hosts may come from a pipe, and a FIFO that is
+// not written to delays no command.
+func TestHostsFromAPipe(t *testing.T) {
+	fifo := filepath.Join(t.TempDir(), "hosts")
+	require.NoError(t, unix.Mkfifo(fifo, 0o666))
+	r := genvtest.Run(t, "remote", "devices", "--hostfile", fifo)
+	require.Equal(t, command.ExitFailed, r.Code)
+	require.Contains(t, r.Err, "no hosts")
+
+	config := filepath.Join(t.TempDir(), "config")
+	require.NoError(t, os.WriteFile(config, []byte("Host *\n Port 1\n"), 0o600))
+	from := genvtest.Exec(t, exec.Command("bash", "-c", genvtest.Program(t)+" remote -F "+config+" --hostfile <(sleep 0.1; echo 127.93.7.7) devices"))
+	require.Equal(t, command.ExitNoneLeft, from.Code)
+	require.Contains(t, from.Err, "127.93.7.7: no connection")
+}
+
+// manyDown is a fleet with hosts that answer, and the configuration for 60 that
+// don't exist.
+func manyDown(t *testing.T) (config string) {
+	f, _ := monitoredFleet(t)
+	hosts, err := os.ReadFile(f.SSHConfig())
+	require.NoError(t, err)
+	var b strings.Builder
+	for i := 1; i <= 60; i++ {
+		fmt.Fprintf(&b, "Host gpu-%02d.lab\n HostName 127.9.0.%d\n Port 1\n", i, i)
+	}
+	config = filepath.Join(t.TempDir(), "config")
+	require.NoError(t, os.WriteFile(config, append([]byte(b.String()), hosts...), 0o600))
+	return config
+}
+
+// oneStream runs a command line with stdout and stderr in one place, as on a terminal.
+func oneStream(t *testing.T, args ...string) (code int, said string) {
+	var both bytes.Buffer
+	p := command.Program{In: strings.NewReader(""), Out: &both, Err: &both, Getenv: genvtest.Getenv(t), Now: time.Now}
+	code = app.Run(t.Context(), p, append([]string{"genv"}, args...))
+	return code, both.String()
+}
+
+// TestManyHostsThatFailAlike: in every command they are a few lines, with the next step
+// once, in front of the result.
+func TestManyHostsThatFailAlike(t *testing.T) {
+	config := manyDown(t)
+	for command, last := range map[string]string{
+		"devices":                         "Total 2 devices with 1 available on 1 hosts; 60 hosts failed",
+		"devices --format csv":            "on 1 hosts; 60 hosts failed",
+		"devices --format json":           `"failed":[`,
+		"envs":                            "Total 1 environments on 1 hosts; 60 hosts failed",
+		"gpus":                            "; 60 hosts failed",
+		"query --query hostname":          "nosudo",
+		"top --plain --once --socket off": "nosudo: ",
+		"wait --within 5s":                "genv: no host had",
+		"enforce --interval 0":            "`ssh HOST true` connects",
+	} {
+		hosts := "nosudo,gpu-[01-60].lab"
+		if strings.HasPrefix(command, "enforce") {
+			hosts = "ours,gpu-[01-60].lab"
+		}
+		code, said := oneStream(t, append([]string{"remote", "-F", config, "-H", hosts}, strings.Fields(command)...)...)
+		if !strings.HasPrefix(command, "wait") {
+			require.Equal(t, 3, code, command)
+		}
+		lines := strings.Split(strings.TrimSuffix(said, "\n"), "\n")
+		require.LessOrEqual(t, len(lines), 9, said)
+		require.Contains(t, said, "gpu-[01-60].lab: connection refused (60 hosts)\n", command)
+		require.Equal(t, 1, strings.Count(said, "next: "), said)
+		require.Contains(t, lines[len(lines)-1], last, said)
+		require.Contains(t, lines[0], "60 of 61 hosts failed:", command)
+	}
+}
+
+// -v says what holds, and the help says the same of the default.
+func TestTheCommandTimeoutIsSaid(t *testing.T) {
+	f := genvtest.StartFleet(t, &inprocess.Server{Name: "a", Handler: genvhost.New(&snapshot.Snapshot{})})
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--interval", "0"}, "command_timeout=30s"},
+		{[]string{"--interval", "20ms", "--cycles", "2"}, "command_timeout=10s"},
+		{[]string{"--interval", "20ms", "--cycles", "2", "--command-timeout", "5"}, "command_timeout=5s"},
+	} {
+		r := genvtest.Run(t, append([]string{"remote", "enforce", "-v", "-F", f.SSHConfig(), "-H", "a"}, tt.args...)...)
+		require.Zero(t, r.Code, r.Err)
+		require.Contains(t, r.Err, tt.want)
+	}
+	require.Contains(t, genvtest.Run(t, "remote", "enforce", "--help").Out, "30; in a loop of enforce the interval, from 10 to 30")
+}

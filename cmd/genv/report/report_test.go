@@ -1,0 +1,163 @@
+package report
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/remote/usage"
+	"github.com/seed-3119e985/genv/remote/usage/report"
+	"github.com/seed-3119e985/genv/remote/usage/store"
+)
+
+func document() *report.Document {
+	row := func(name string, hours, idle int64) usage.Row {
+		return usage.Row{Name: name, Sum: usage.Sum{Amounts: usage.Amounts{Attached: hours * 3600, Idle: idle * 3600, Used: (hours - idle) * 3600, Findings: 2}, Peak: 3}}
+	}
+	return report.New(&usage.Report{Rows: []usage.Row{row("alice", 100, 50), row("bob\x1b[31m", 40, 0), row("uid 1004", 1, 1), row("", 10, 10)}}, report.ByUser, time.UTC)
+}
+
+// A table is as wide as the terminal, if that is possible; bars are what is left, and in a pipe
+// there are none.
+func TestTable(t *testing.T) {
+	wide := table(document(), render.Output{}, 160, false)
+	require.Equal(t, []string{
+		"USER        GPU-HOURS  SHARE  USED  COMPUTING  IDLE  UNKNOWN  PEAK  FINDINGS  ENDED  DETACHED",
+		"alice           100.0   66 %  50.0        0.0  50.0      0.0     3         2      0         0  ████████████████████░░░░░░░░░░░░░░░░░░░░",
+		`"bob?[31m"       40.0   26 %  40.0        0.0   0.0      0.0     3         2      0         0  ████████████████`,
+		"(unknown)        10.0    7 %   0.0        0.0  10.0      0.0     3         2      0         0  ░░░░",
+		"uid 1004          1.0    1 %   0.0        0.0   1.0      0.0     3         2      0         0",
+	}, strings.Split(strings.TrimSuffix(wide, "\n"), "\n"))
+	for width := 20; width <= 200; width++ {
+		for line := range strings.Lines(table(document(), render.Output{}, width, true)) {
+			require.LessOrEqual(t, ansi.StringWidth(strings.TrimSuffix(line, "\n")), max(width, 24), "%d", width)
+		}
+	}
+	pipe := table(document(), render.Output{NoHeader: true}, 0, false)
+	require.NotContains(t, pipe, "█")
+	require.NotContains(t, pipe, "USER")
+	require.Contains(t, table(document(), render.Output{}, 100, true), "\x1b[32m██")
+	require.NotContains(t, table(document(), render.Output{}, 100, false), "\x1b")
+}
+
+func TestCSV(t *testing.T) {
+	var b strings.Builder
+	require.NoError(t, writeCSV(&b, document(), render.Output{}))
+	lines := strings.Split(b.String(), "\n")
+	require.Equal(t, "key,attached_seconds,used_seconds,computing_seconds,idle_seconds,unknown_seconds,unmeasured_seconds,memory_mib_seconds,share,peak_devices,findings,terminated,detached", lines[0])
+	require.Equal(t, "alice,360000,180000,0,180000,0,0,0,0.6623,3,2,0,0", lines[1])
+}
+
+func TestPrimaryGroups(t *testing.T) {
+	getent := func(_ context.Context, database string, keys ...string) ([]byte, error) {
+		known := map[string]string{
+			"passwd alice": "alice:x:1001:2001::/home/alice:/bin/sh\n", "passwd bob": "bob:x:1002:2002::/:/bin/sh\n",
+			"group 2001": "vision:x:2001:\n", // 2002 has no name
+		}
+		out, err := "", error(nil)
+		for _, key := range keys {
+			if known[database+" "+key] == "" {
+				err = errors.New("exit status 2")
+			}
+			out += known[database+" "+key]
+		}
+		return []byte(out), err
+	}
+	require.Equal(t, map[string]string{"alice": "vision"}, primaryGroups(t.Context(), getent, []string{"alice", "bob", "nobody-else"}))
+	require.Empty(t, primaryGroups(t.Context(), getent, nil))
+}
+
+// A database that is damaged is moved aside, and a new one begins.
+func TestADamagedHistory(t *testing.T) {
+	path := filepath.Join(t.TempDir(), store.FileName)
+	damaged := []byte(strings.Repeat("no database ", 1000))
+	require.NoError(t, os.WriteFile(path, damaged, 0o600))
+	var log bytes.Buffer
+	now := func() time.Time { return time.Date(2026, 11, 20, 12, 30, 0, 0, time.UTC) }
+	k := &keeper{program: &command.Program{Now: now}, log: zerolog.New(&log)}
+	s, err := k.open(path, store.Options{In: time.UTC})
+	require.NoError(t, err)
+	mark, err := s.Mark(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, mark)
+	require.NoError(t, s.Close())
+	aside, err := os.ReadFile(path + ".damaged-20261120-123000")
+	require.NoError(t, err)
+	require.Equal(t, damaged, aside)
+	require.Contains(t, log.String(), "was moved to "+path+".damaged-20261120-123000, and a new one begins")
+}
+
+// Runs that start at the same time, and each later run, have the same pseudonyms.
+func TestPseudonyms(t *testing.T) {
+	dir := t.TempDir()
+	off, err := pseudonyms(dir, 0)
+	require.NoError(t, err)
+	require.Equal(t, store.Pseudonyms{}, off)
+	require.NoFileExists(t, filepath.Join(dir, keyFile))
+
+	made := make([]string, 8)
+	var work errgroup.Group
+	for i := range made {
+		work.Go(func() error {
+			p, err := pseudonyms(dir, time.Hour)
+			if err == nil {
+				made[i] = p.Of("alice")
+			}
+			return err
+		})
+	}
+	require.NoError(t, work.Wait())
+	for _, name := range made {
+		require.True(t, usage.IsPseudonym(name), name)
+		require.Equal(t, made[0], name)
+	}
+	info, err := os.Stat(filepath.Join(dir, keyFile))
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode())
+	other, err := pseudonyms(t.TempDir(), time.Hour)
+	require.NoError(t, err)
+	require.NotEqual(t, made[0], other.Of("alice"))
+
+	name, err := pseudonymOf("alice", dir)
+	require.NoError(t, err)
+	require.Equal(t, made[0], name)
+	name, err = pseudonymOf("alice", t.TempDir())
+	require.NoError(t, err)
+	require.Empty(t, name)
+}
+
+// A key that can't be used keeps no names silently.
+func TestKeysThatCanNotBeUsed(t *testing.T) {
+	for says, spoil := range map[string]func(path string) error{
+		"other users can read it":   func(path string) error { return os.Chmod(path, 0o644) }, //nolint:gosec // which is the point
+		"has 5 bytes, not 32":       func(path string) error { return os.Truncate(path, 5) },
+		"is not a regular file":     func(path string) error { return os.Rename(path, path+".was") },
+		"no such file or directory": func(path string) error { return os.RemoveAll(filepath.Dir(path)) },
+	} {
+		dir := filepath.Join(t.TempDir(), "state")
+		require.NoError(t, os.Mkdir(dir, 0o700))
+		_, err := ensureKey(dir)
+		require.NoError(t, err)
+		path := filepath.Join(dir, keyFile)
+		require.NoError(t, spoil(path))
+		if says == "is not a regular file" {
+			require.NoError(t, os.Mkdir(path, 0o700))
+		}
+		_, err = pseudonyms(dir, time.Hour)
+		require.Error(t, err, says)
+		_, err = pseudonymOf("alice", dir)
+		require.ErrorContains(t, err, says)
+	}
+}

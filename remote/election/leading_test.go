@@ -1,0 +1,230 @@
+package election_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/remote/election"
+	"github.com/seed-3119e985/genv/remote/election/etcd"
+	"github.com/seed-3119e985/genv/remote/testfleet/etcdcluster"
+)
+
+// etcd refuses to write when its space is used up: who leads goes on, and can resign, but no
+// other one can take its place until there is space, and it says why.
+func TestTheSpaceOfEtcdIsUsedUp(t *testing.T) {
+	t.Parallel()
+	c := etcdcluster.Start(t, 1, "--quota-backend-bytes", "4194304")
+	client := etcd.New(etcd.Config{Endpoints: c.Endpoints()})
+	t.Cleanup(client.Close)
+	a := stand(t, c, "a")
+	a.becomesLeader(t)
+	epoch := a.Status().Epoch
+	require.Eventually(t, func() bool {
+		err := client.Write(t.Context(), election.LeaderKey("/genv/lab"), epoch, etcd.Entry{Key: "/genv/lab/part", Value: bytes.Repeat([]byte("x"), 1<<20)})
+		return etcd.Refused(err)
+	}, patience, time.Millisecond)
+	leader, err := client.Get(t.Context(), election.LeaderKey("/genv/lab"))
+	require.NoError(t, err)
+	ttl, err := client.KeepAlive(t.Context(), leader.Lease)
+	require.NoError(t, err, "who leads can renew its lease")
+	require.Equal(t, election.TTL, ttl)
+	require.Equal(t, epoch, a.Status().Epoch)
+
+	a.resign()
+	b := stand(t, c, "b")
+	require.Eventually(t, func() bool { return etcd.Refused(b.Status().Err) }, patience, time.Millisecond)
+	require.False(t, b.Leads())
+	status := b.Status()
+	require.Equal(t, "standby; etcd refuses what this controller asks, so it can't lead", status.Shown().String())
+	part, err := client.Get(t.Context(), "/genv/lab/part")
+	require.NoError(t, err)
+	c.FreeSpace(part.Modified)
+	b.becomesLeader(t)
+	require.Greater(t, b.Status().Epoch, epoch)
+	require.NoError(t, b.Status().Err)
+}
+
+// An etcd that asks clients for certificates elects those that have one.
+func TestCertificates(t *testing.T) {
+	t.Parallel()
+	c, files := etcdcluster.StartTLS(t, 3)
+	for _, row := range []struct {
+		name   string
+		config etcd.Config
+		err    string
+	}{
+		{"with a certificate", etcd.Config{Endpoints: c.Endpoints(), TLS: files.Config(t)}, ""},
+		{"without one", etcd.Config{Endpoints: c.Endpoints(), TLS: files.Anonymous(t)}, "remote error: tls: "},
+		{"of an authority that isn't known", etcd.Config{Endpoints: c.Endpoints()}, "certificate signed by unknown authority"},
+	} {
+		client := etcd.New(row.config)
+		begun := time.Now()
+		e := election.New(election.Options{
+			Cluster: client, Key: "/genv/lab", Self: election.Candidate{ID: row.name},
+			Clock: func() time.Duration { return time.Since(begun) }, Now: time.Now,
+		})
+		campaign(t, client, e)
+		if row.err == "" {
+			(&candidate{Elector: e}).becomesLeader(t)
+			continue
+		}
+		require.Eventually(t, func() bool { return e.Status().Err != nil }, patience, time.Millisecond, row.name)
+		require.ErrorContains(t, e.Status().Err, row.err, row.name)
+		require.False(t, e.Leads(), row.name)
+	}
+}
+
+// The member of etcd that is asked first hangs: another one is asked after a second, and has time to
+// answer, so that the next leader doesn't wait for the end of the lease.
+func TestAResignationThatTakesASecondMember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &cluster{slow: time.Millisecond}
+		e, stop := run(c)
+		<-e.Changed()
+		require.True(t, e.Leads())
+		c.set(func() { c.slow = 1500 * time.Millisecond })
+		begun := time.Now()
+		stop()
+		require.LessOrEqual(t, time.Since(begun), 2*time.Second)
+		require.Nil(t, c.key, "it resigned")
+	})
+}
+
+// What etcd refuses is another thing than etcd that doesn't answer: the next steps differ.
+func TestEtcdRefuses(t *testing.T) {
+	refusal := &etcd.Error{Code: 8, Message: "mvcc: database space exceeded"}
+	denied := fmt.Errorf("log in to etcd as genv: %w", &etcd.Error{Code: 3, Message: "authentication failed, invalid user ID or password"})
+	silent := fmt.Errorf("etcd doesn't answer: %w", errors.Join(errors.New("connection refused"), &etcd.Error{Code: 14, Message: "no leader"}))
+	for _, row := range []struct {
+		role election.Role
+		err  error
+		want string
+	}{
+		{election.Standby, refusal, "standby; etcd refuses what this controller asks, so it can't lead"},
+		{election.Standby, denied, "standby; etcd refuses what this controller asks, so it can't lead"},
+		{election.Standby, silent, "standby; etcd doesn't answer, so it isn't known which controller leads"},
+		{election.Leading, denied, "etcd refuses to renew the lease: this controller acts until the lease expires"},
+		{election.Leading, silent, "etcd doesn't answer: this controller acts until its lease expires"},
+		{election.Expired, denied, "etcd refuses what this controller asks; another controller may lead, so this one only watches"},
+		{election.Expired, silent, "etcd doesn't answer; another controller may lead, so this one only watches until etcd answers"},
+		{election.Expired, nil, "the lease of this controller may have expired, and another controller may lead: this one only watches"},
+		{election.Standby, nil, "standby; etcd hasn't said yet which controller leads"},
+	} {
+		status := election.Status{Role: row.role, Err: row.err}
+		require.Equal(t, row.want, status.Shown().String())
+	}
+}
+
+// A controller that was stopped, or didn't reach etcd, doesn't know who leads before etcd has answered.
+func TestNoControllerLeads(t *testing.T) {
+	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for name, row := range map[string]struct {
+		answered time.Time
+		want     string
+	}{
+		"it has just begun":            {time.Time{}, "standby; etcd hasn't said yet which controller leads"},
+		"etcd answered while it led":   {noon.Add(-time.Millisecond), "standby; etcd hasn't said yet which controller leads"},
+		"etcd has answered":            {noon.Add(time.Millisecond), "standby; no controller leads"},
+		"etcd answered in that moment": {noon, "standby; no controller leads"},
+	} {
+		status := election.Status{Role: election.Standby, Since: noon, Answered: row.answered}
+		require.Equal(t, row.want, status.Shown().String(), name)
+		document, err := json.Marshal(status.Shown())
+		require.NoError(t, err)
+		var read election.Shown
+		require.NoError(t, json.Unmarshal(document, &read))
+		require.Equal(t, row.want, read.String(), "%s: for a viewer", name)
+	}
+}
+
+func TestRole(t *testing.T) {
+	const s = time.Second
+	won := election.State{}.Won(7, 12, 100*s, 5*s)
+	for name, row := range map[string]struct {
+		state election.State
+		at    time.Duration
+		want  election.Role
+		left  time.Duration
+	}{
+		"never led":                       {election.State{}, 0, election.Standby, 0},
+		"won":                             {won, 100 * s, election.Leading, 5 * s},
+		"until the lease may end":         {won, 105*s - 1, election.Leading, 1},
+		"the lease may have ended":        {won, 105 * s, election.Expired, 0},
+		"stopped for an hour":             {won, time.Hour, election.Expired, 0},
+		"renewed":                         {won.Renewed(7, 101*s, 5*s, 101*s), 105 * s, election.Leading, s},
+		"counted from when it was sent":   {won.Renewed(7, 101*s, 5*s, 104*s), 106 * s, election.Expired, 0},
+		"an answer that comes too late":   {won.Renewed(7, 104*s, 5*s, 105*s), 105 * s, election.Expired, 0},
+		"the answers in another order":    {won.Renewed(7, 103*s, 5*s, 104*s).Renewed(7, 101*s, 5*s, 104*s), 107 * s, election.Leading, s},
+		"a lease of another term":         {won.Renewed(6, 104*s, 5*s, 104*s), 105 * s, election.Expired, 0},
+		"a longer lease than asked for":   {won.Renewed(7, 101*s, 9*s, 101*s), 109 * s, election.Leading, s},
+		"a shorter one":                   {won.Renewed(7, 101*s, 2*s, 101*s), 104 * s, election.Leading, s},
+		"renewed as a standby":            {election.State{}.Renewed(7, 101*s, 5*s, 101*s), 101 * s, election.Standby, 0},
+		"the key is gone":                 {won.Lost(), 101 * s, election.Standby, 0},
+		"it is gone, and an answer comes": {won.Lost().Renewed(7, 101*s, 5*s, 101*s), 101 * s, election.Standby, 0},
+		"led again":                       {won.Lost().Won(8, 13, 200*s, 5*s), 201 * s, election.Leading, 4 * s},
+	} {
+		require.Equal(t, row.want, row.state.Role(row.at), name)
+		require.Equal(t, row.left, row.state.Left(row.at), name)
+	}
+}
+
+// The loop of a controller may hang while its election goes on: another one leads then, and this one
+// not again before the loop works.
+func TestALeaderThatDoesNotWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &cluster{slow: time.Millisecond}
+		var hangs atomic.Bool
+		e, stop := runWith(c, func() bool { return !hangs.Load() })
+		defer stop()
+		<-e.Changed()
+		time.Sleep(time.Hour)
+		require.True(t, e.Leads())
+		epoch := e.Status().Epoch
+
+		hangs.Store(true)
+		time.Sleep(election.TTL - 2*time.Second)
+		require.True(t, e.Leads(), "until its lease has ended")
+		time.Sleep(4 * time.Second)
+		require.False(t, e.Leads())
+		require.Nil(t, c.key)
+		time.Sleep(time.Hour)
+		require.False(t, e.Leads(), "it doesn't campaign")
+		require.Equal(t, election.Standby, e.Status().Role)
+		c.taken()
+		time.Sleep(time.Second)
+		require.Equal(t, "b", e.Status().Leader.ID)
+		c.set(func() { c.key = nil })
+
+		hangs.Store(false)
+		time.Sleep(time.Second)
+		require.True(t, e.Leads())
+		require.Greater(t, e.Status().Epoch, epoch)
+	})
+}
+
+// A loop that hangs for less than a lease lasts keeps it.
+func TestALeaderThatIsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &cluster{slow: time.Millisecond}
+		var hangs atomic.Bool
+		e, stop := runWith(c, func() bool { return !hangs.Load() })
+		defer stop()
+		<-e.Changed()
+		epoch := e.Status().Epoch
+		for range 10 {
+			hangs.Store(true)
+			time.Sleep(election.TTL - 2*time.Second)
+			hangs.Store(false)
+			time.Sleep(2 * time.Second)
+			require.True(t, e.LeadsWith(epoch))
+		}
+	})
+}

@@ -1,0 +1,227 @@
+package top
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/charmbracelet/x/ansi"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/election"
+	"github.com/seed-3119e985/genv/remote/live"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
+	"github.com/seed-3119e985/genv/snapshot/text/draw"
+)
+
+// hostileTexts are names that users and hosts may choose.
+var hostileTexts = []string{
+	"\x1b[2J\x1b[31mred", "\x1b]0;title\x07", "a\r\nb\tc", "\u202egnp.exe", "\x9b31m", "e\u0301\u0302\u0303", "漢字仮名交じり文", "👩‍👩‍👧‍👦👍🏽🇩🇪",
+	"\xff\xfe", "<b>&\"'", strings.Repeat("long", 2500), "ᄀᄀ가각", "\u200b\u200d", "عربي", "กำ",
+}
+
+// hostile is a fleet in which every text is one of those.
+func hostile(s string) *live.Fleet {
+	f := sample()
+	f.Hosts[0].Name, f.Hosts[0].Labels = snapshot.Hostname(s), map[string]string{s: s}
+	for i := range f.Hosts[0].GPUs {
+		g := &f.Hosts[0].GPUs[i]
+		g.Model, g.UUID = s, snapshot.GPUUUID(s)
+		for j := range g.Attached {
+			g.Attached[j] = gpus.Attachment{EID: snapshot.EnvID(s), Name: s, User: snapshot.Username(s)}
+		}
+		for j := range g.Processes {
+			p := &g.Processes[j]
+			p.User, p.Command, p.Container, p.Image = snapshot.Username(s), s, s, s
+		}
+	}
+	f.Users[0].Name, f.Failed[0] = snapshot.Username(s), remote.Failure{Host: s, Class: remote.Timeout, Error: s, NextStep: s}
+	f.Findings[0] = finding("f1", s, s, 4000, "act", s)
+	f.Findings[0].Waits, f.Unrecorded = s, s
+	return f
+}
+
+func TestHostileTexts(t *testing.T) {
+	for i, s := range hostileTexts {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			m, _ := acting(t)
+			m.painter.Colour = true
+			m.options.Source, m.origin = silent{}, ""
+			m.update(hostile(s), live.Event{Number: 9, Time: noon, Kind: "new", Host: snapshot.Hostname(s), User: snapshot.Username(s), Text: s})
+			for tab := range tabCount {
+				for _, keys := range [][]string{{}, {"enter"}, {"t"}, {"e"}, {"d"}, {"/", s}, {"o"}, {"enter", "esc", "space", "enter"}} {
+					m.press("esc", "esc", "esc", fmt.Sprint(tab+1), "g")
+					m.press(keys...)
+					requireHarmless(t, m)
+				}
+			}
+			m.err = fmt.Errorf("%s", s)
+			requireHarmless(t, m)
+		})
+	}
+}
+
+// requireHarmless: nothing but text and our own colours reaches the terminal, and each line
+// is as wide as both ways to measure say.
+func requireHarmless(t *testing.T, m *Model) {
+	t.Helper()
+	for _, line := range m.frame() {
+		bare := ansi.Strip(line)
+		require.NotContains(t, strings.ReplaceAll(line, "\x1b[", ""), "\x1b", "only SGR sequences")
+		require.False(t, strings.ContainsFunc(bare, func(r rune) bool { return !unicode.IsPrint(r) || unicode.Is(unicode.M, r) }), "%q", bare)
+		require.LessOrEqual(t, ansi.StringWidth(line), m.width)
+		require.Equal(t, ansi.StringWidth(bare), ansi.StringWidthWc(bare), "%q", bare)
+	}
+}
+
+// TestWideCharacters: columns stay where they are.
+func TestWideCharacters(t *testing.T) {
+	f := sample()
+	f.Hosts[0].Name, f.Hosts[1].Name = "漢字", "ab"
+	m := viewed(t, f, 120, 10)
+	lines := m.screen()
+	wide, _, _ := strings.Cut(lines[3], "A100")
+	narrow, _, _ := strings.Cut(lines[4], "A100")
+	require.Equal(t, draw.Width(narrow), draw.Width(wide))
+	f.Hosts[0].Name = snapshot.Hostname(strings.Repeat("漢字", 40))
+	m.update(f)
+	require.Contains(t, m.screen()[3], "漢…")
+}
+
+func TestSSHCommand(t *testing.T) {
+	for _, host := range []string{"gpu-1", "gpu-1.lab", "10.0.0.1", "fe80::1%eth0", "a_b"} {
+		c, err := sshCommand([]string{"-F", "my config"}, host)
+		require.NoError(t, err)
+		require.Equal(t, []string{"ssh", "-F", "my config", "--", host}, c.Args)
+	}
+	for _, host := range []string{"", "-oProxyCommand=reboot", "a b", "a;b", "$(reboot)", "a\nb", "u@h", "é", "a'b"} {
+		_, err := sshCommand(nil, host)
+		require.ErrorContains(t, err, "isn't a name that ssh is called with", host)
+	}
+}
+
+// TestAFindingForEachProcess of a host that makes up as many as it may.
+func TestAFindingForEachProcess(t *testing.T) {
+	f := sample()
+	g, other := &f.Hosts[0].GPUs[0], &f.Hosts[0].GPUs[1]
+	g.Processes, other.Processes = nil, nil
+	for i := range 65536 {
+		g.Processes = append(g.Processes, gpus.Process{PID: snapshot.PID(i + 1), Start: 1, User: "mallory"})
+		f.Findings = append(f.Findings, finding(fmt.Sprint(i), "gpu-1", "mallory", snapshot.PID(i+1), "act", ""))
+	}
+	other.Processes = g.Processes
+	begun := time.Now()
+	m := viewed(t, f, 120, 10)
+	for _, tab := range []string{"1", "2", "5"} {
+		m.press(tab)
+		requireHarmless(t, m)
+	}
+	require.Equal(t, tabProcesses, m.tab)
+	require.GreaterOrEqual(t, len(m.rows), 65536)
+	require.Len(t, m.rows[0].process.gpus, 2)
+	require.Less(t, time.Since(begun), 3*time.Minute, "it took minutes")
+}
+
+// guarded is the sample with a guard that is on, one that can't be, and one that is unknown.
+func guarded() *live.Fleet {
+	f := sample()
+	f.Hosts[0].Guard, f.Hosts[0].Service = live.Guard{Mode: snapshot.GuardEnforce, Policy: snapshot.GuardEnforce}, of(true)
+	f.Hosts[1].Guard, f.Hosts[1].Service = live.Guard{Mode: snapshot.GuardUnable, Reason: "kernel: no\x1b[2J BPF", Policy: snapshot.GuardEnforce}, of(false)
+	return f
+}
+
+func TestGuards(t *testing.T) {
+	m := viewed(t, guarded(), 120, 16)
+	golden(t, "guards", m)
+	m.press("down", "enter")
+	require.Contains(t, strings.Join(m.screen(), "\n"), `Kernel guard of gpu-2: unable, although the policy says enforce: kernel: no\x1b[2J BPF`)
+	m.press("esc", "/", "guard=unable", "enter")
+	require.Len(t, m.rows, 1)
+	require.Equal(t, snapshot.Hostname("gpu-2"), m.rows[0].id.host)
+
+	s := newScene(guarded(), nil)
+	require.Contains(t, s.sentence(s.hosts["gpu-1"]), "; kernel guard enforce; root owns the state files")
+	require.NotContains(t, s.sentence(s.hosts["gpu-3"]), "guard")
+}
+
+// TestGuardsThatVanish: the rows may have been sorted by their column.
+func TestGuardsThatVanish(t *testing.T) {
+	m := viewed(t, guarded(), 120, 16)
+	for range 9 {
+		m.press("s")
+	}
+	require.Contains(t, m.screen()[2], "GUARD^")
+	m.update(sample())
+	require.NotContains(t, m.screen()[2], "GUARD")
+	require.Len(t, m.rows, 5)
+}
+
+// TestDenials: the history says who was denied what.
+func TestDenials(t *testing.T) {
+	m := viewed(t, sample(), 120, 16)
+	m.update(sample(), live.Event{
+		Number: 4, Time: noon, Kind: enforce.EventDenied, Host: "gpu-1", User: "eve", PID: 77,
+		Text: "User eve was denied device 1, which is not attached to them: process 77 (python)",
+	}, live.Event{Number: 5, Time: noon, Kind: enforce.EventHostBack, Host: "gpu-4", Text: "answers again"})
+	m.press("6", "/", "event=denied", "enter")
+	screen := strings.Join(m.screen(), "\n")
+	require.Len(t, m.rows, 1)
+	require.Contains(t, screen, "denied")
+	require.Contains(t, screen, "eve")
+	require.Contains(t, screen, "User eve was denied device 1")
+	m.press("enter")
+	require.Contains(t, strings.Join(m.screen(), "\n"), "WHAT: User eve was denied device 1, which is not attached to them: process 77 (python)")
+}
+
+// TestADeviceWithMIG: its utilization is unknown, which is neither 0 nor idle.
+func TestADeviceWithMIG(t *testing.T) {
+	list := gpus.Of(&snapshot.Snapshot{
+		Devices: []snapshot.Device{{
+			UUID: "GPU-0", Name: "H100", TotalMemory: snapshot.MiB(81559), UsedMemory: snapshot.MiB(87), Instances: []snapshot.Instance{{UUID: "MIG-a", Profile: "1g.10gb"}},
+		}},
+		Processes: []snapshot.Process{{PID: 70, Username: "alice", Instances: []snapshot.GPUUUID{"MIG-a"}, Usage: []snapshot.DeviceUsage{{Index: 0}}}},
+	})
+	fleet := &live.Fleet{Cycle: 1, Hosts: []live.Host{{Name: "gpu-1", Seen: noon, GPUs: list}}}
+	for tab, want := range map[string]string{tabNames[tabHosts]: " ? ", tabNames[tabGPUs]: "A busy", tabNames[tabProcesses]: "A busy"} {
+		m := viewed(t, fleet, 120, 16)
+		for i, name := range tabNames {
+			if name == tab {
+				m.press(string(rune('1' + i)))
+			}
+		}
+		shown := strings.Join(m.frame(), "\n")
+		require.Contains(t, shown, want, tab)
+		require.NotContains(t, shown, "idle ", tab)
+		require.NotContains(t, shown, "0%", tab)
+	}
+}
+
+func TestWhoLeads(t *testing.T) {
+	m, _ := acting(t)
+	for name, row := range map[string]struct {
+		election *election.Shown
+		want     string
+		isnt     string
+	}{
+		"no election": {nil, "enforcing", "standby"},
+		"it leads":    {&election.Shown{Role: election.Leading, Since: noon, Epoch: 12}, "this controller leads since 2026-11-20T12:00:00Z (epoch 12)", "standby"},
+		"a standby":   {&election.Shown{Role: election.Standby, Since: noon, Leader: "ann on jump-1", LeaderSince: noon}, `standby; "ann on jump-1" leads since 2026-11-20T12:00:00Z`, "enforcing"},
+		"a leader that gets no answer from etcd": {
+			&election.Shown{Role: election.Leading, Since: noon, Epoch: 12, Error: "no answer"},
+			"etcd doesn't answer: this controller acts until its lease expires", "standby",
+		},
+		"one that may have been replaced": {&election.Shown{Role: election.Expired, Since: noon, Epoch: 12, Error: "no answer"}, "this one only watches until etcd answers", "enforcing"},
+	} {
+		f := sample()
+		f.Election = row.election
+		m.update(f)
+		screen := strings.Join(m.screen(), "\n")
+		require.Contains(t, screen, row.want, name)
+		require.NotContains(t, m.activity(), row.isnt, name)
+	}
+}
