@@ -14,27 +14,20 @@ type handler struct {
 	feed Source
 
 	mu      sync.Mutex
-	cached  map[string]encodedDocument // by path
 	encoder encoder
-}
-
-// encodedDocument is a JSON document of a revision.
-type encodedDocument struct {
-	etag string
-	body []byte
 }
 
 // NewHandler returns the handler of a feed, or of what may be seen of it. It answers GET and HEAD.
 func NewHandler(feed Source) http.Handler {
-	h := &handler{feed: feed, cached: make(map[string]encodedDocument)}
+	h := &handler{feed: feed}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/fleet", h.fleet)
-	mux.HandleFunc("GET /api/v1/gpus", h.whole(func(f *Fleet) ([]byte, error) { return json.Marshal(f.AllGPUs()) }))
-	mux.HandleFunc("GET /api/v1/findings", h.whole(func(f *Fleet) ([]byte, error) {
-		return json.Marshal(Findings{Schema: "genv.live.findings/1", Findings: f.Findings})
+	mux.HandleFunc("GET /api/v1/gpus", h.part("", func(f *Fleet, _ string) (any, bool) { return f.AllGPUs(), true }))
+	mux.HandleFunc("GET /api/v1/findings", h.part("", func(f *Fleet, _ string) (any, bool) {
+		return Findings{Schema: "genv.live.findings/1", Findings: f.Findings}, true
 	}))
-	mux.HandleFunc("GET /api/v1/hosts/{name}", part(h, "host", hostOf))
-	mux.HandleFunc("GET /api/v1/users/{name}", part(h, "user", userOf))
+	mux.HandleFunc("GET /api/v1/hosts/{name}", h.part("host", func(f *Fleet, name string) (any, bool) { return hostOf(f, name) }))
+	mux.HandleFunc("GET /api/v1/users/{name}", h.part("user", func(f *Fleet, name string) (any, bool) { return userOf(f, name) }))
 	mux.HandleFunc("GET /api/v1/events", h.events)
 	mux.HandleFunc("GET /events", h.stream)
 	return mux
@@ -69,59 +62,20 @@ func (h *handler) encodedFleet() (*fleetText, error) {
 	return h.encoder.encode(h.feed.Fleet())
 }
 
-// whole serves a document that is encoded once for each revision, for all viewers.
-func (h *handler) whole(encode func(*Fleet) ([]byte, error)) http.HandlerFunc {
+// part serves a part of the state, or that there is no such thing as the one that the path names.
+func (h *handler) part(what string, of func(f *Fleet, name string) (any, bool)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if etag := etagOf(h.feed.Position()); matches(r, etag) {
 			notModified(w, etag)
 			return
 		}
-		d, err := h.encoded(r.URL.Path, encode)
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
-		send(w, r, d)
-	}
-}
-
-func (h *handler) encoded(path string, encode func(*Fleet) ([]byte, error)) (encodedDocument, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	fleet := h.feed.Fleet()
-	etag := etagOf(Position{Run: fleet.Run, Revision: fleet.Revision})
-	if d := h.cached[path]; d.etag == etag {
-		return d, nil
-	}
-	body, err := encode(fleet)
-	if err != nil {
-		return encodedDocument{}, fmt.Errorf("encode %s: %w", path, err)
-	}
-	d := encodedDocument{etag, append(body, '\n')}
-	h.cached[path] = d
-	return d, nil
-}
-
-// part serves what the fleet has of a name, or that there is no such thing.
-func part[T any](h *handler, what string, of func(*Fleet, string) (T, bool)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
 		fleet := h.feed.Fleet()
-		etag := etagOf(Position{Run: fleet.Run, Revision: fleet.Revision})
-		if matches(r, etag) {
-			notModified(w, etag)
-			return
-		}
 		value, known := of(fleet, r.PathValue("name"))
 		if !known {
 			http.Error(w, "unknown "+what, http.StatusNotFound)
 			return
 		}
-		body, err := json.Marshal(value)
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
-		send(w, r, encodedDocument{etag, append(body, '\n')})
+		sendJSON(w, r, etagOf(Position{Run: fleet.Run, Revision: fleet.Revision}), value)
 	}
 }
 
@@ -139,7 +93,7 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request) {
 	} else {
 		document.Last, document.Events = position.Events, []Event{}
 	}
-	sendJSON(w, r, document)
+	sendJSON(w, r, "", document)
 }
 
 // number reads a number of an event; 0 if it is missing.
@@ -174,20 +128,16 @@ func notModified(w http.ResponseWriter, etag string) {
 	w.WriteHeader(http.StatusNotModified)
 }
 
-func sendJSON(w http.ResponseWriter, r *http.Request, value any) {
+func sendJSON(w http.ResponseWriter, r *http.Request, etag string, value any) {
 	body, err := json.Marshal(value)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	send(w, r, encodedDocument{body: append(body, '\n')})
-}
-
-func send(w http.ResponseWriter, r *http.Request, d encodedDocument) {
-	describe(w, d.etag)
-	w.Header().Set("Content-Length", strconv.Itoa(len(d.body)))
+	describe(w, etag)
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)+1))
 	if r.Method != http.MethodHead {
-		_, _ = w.Write(d.body) // the viewer may have gone
+		_, _ = w.Write(append(body, '\n')) // the viewer may have gone
 	}
 }
 

@@ -29,7 +29,6 @@ type Daemon struct {
 	t   testing.TB
 	cmd *exec.Cmd
 	dir string // its files that others see
-	log string
 	// host is where docker finds the daemon; empty for /run/docker.sock.
 	host string
 }
@@ -74,19 +73,26 @@ func Start(t testing.TB, flags ...string) *Daemon {
 	t.Helper()
 	Require(t)
 	d := &Daemon{t: t, dir: t.TempDir()}
-	d.log = filepath.Join(d.dir, "dockerd.log")
-	log, err := os.Create(d.log)
-	require.NoError(t, err)
-	defer log.Close()
-	d.cmd = exec.Command("unshare", append([]string{"--mount", "--propagation", "private", "sh", "-c", script, "dockerd"}, flags...)...)
-	d.cmd.Stdout, d.cmd.Stderr = log, log
-	d.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
-	require.NoError(t, d.cmd.Start())
-	t.Cleanup(d.end)
-	d.await()
-	d.makeImage()
+	d.start(script, append([]string{"dockerd"}, flags...)...)
 	return d
 }
+
+// start runs a script in a mount namespace of its own, and makes the image when it is dockerd.
+func (d *Daemon) start(script string, args ...string) {
+	d.t.Helper()
+	log, err := os.Create(d.log())
+	require.NoError(d.t, err)
+	defer log.Close()
+	d.cmd = exec.Command("unshare", append([]string{"--mount", "--propagation", "private", "sh", "-c", script}, args...)...)
+	d.cmd.Stdout, d.cmd.Stderr = log, log
+	d.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	require.NoError(d.t, d.cmd.Start())
+	d.t.Cleanup(d.end)
+	d.await()
+	d.makeImage()
+}
+
+func (d *Daemon) log() string { return filepath.Join(d.dir, "dockerd.log") }
 
 func (d *Daemon) await() {
 	d.t.Helper()
@@ -97,7 +103,7 @@ func (d *Daemon) await() {
 			return
 		}
 	}
-	text, _ := os.ReadFile(d.log)
+	text, _ := os.ReadFile(d.log())
 	d.t.Fatalf("dockerd doesn't answer: %v: %s\n%s", err, out, text)
 }
 

@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -47,7 +46,7 @@ func StartRootless(t testing.TB, uid, firstSubuid int, flags ...string) *Daemon 
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	require.NoError(t, os.Chmod(dir, 0o755))
-	d := &Daemon{t: t, dir: dir, log: filepath.Join(dir, "dockerd.log"), host: "unix://" + filepath.Join(dir, "run/docker.sock")}
+	d := &Daemon{t: t, dir: dir, host: "unix://" + filepath.Join(dir, "run/docker.sock")}
 	subordinate := fmt.Sprintf("rootless:%d:65536\n", firstSubuid)
 	for name, add := range map[string]string{
 		"passwd": fmt.Sprintf("rootless:x:%d:%d::%s/home:/bin/sh\n", uid, uid, dir), "group": fmt.Sprintf("rootless:x:%d:\n", uid),
@@ -61,15 +60,6 @@ func StartRootless(t testing.TB, uid, firstSubuid int, flags ...string) *Daemon 
 		require.NoError(t, os.Mkdir(filepath.Join(dir, name), 0o700))
 		require.NoError(t, os.Chown(filepath.Join(dir, name), uid, uid))
 	}
-	log, err := os.Create(d.log)
-	require.NoError(t, err)
-	defer log.Close()
-	d.cmd = exec.Command("unshare", append([]string{"--mount", "--propagation", "private", "sh", "-c", rootlessScript, "sh", dir, fmt.Sprint(uid)}, flags...)...)
-	d.cmd.Stdout, d.cmd.Stderr = log, log
-	d.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
-	require.NoError(t, d.cmd.Start())
-	t.Cleanup(d.end)
-	d.await()
-	d.makeImage()
+	d.start(rootlessScript, append([]string{"sh", dir, fmt.Sprint(uid)}, flags...)...)
 	return d
 }

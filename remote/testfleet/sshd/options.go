@@ -1,10 +1,5 @@
 package sshd
 
-import (
-	"fmt"
-	"regexp"
-)
-
 // Options describe a fleet.
 type Options struct {
 	// Hosts are the fleet, at least one, at most 250.
@@ -67,21 +62,3 @@ const (
 	// OnlyUsageNoGenv: what remote.SudoersLine allows, but there is no genv.
 	OnlyUsageNoGenv Rights = "only-usage-no-genv"
 )
-
-const maxHosts = 250
-
-var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
-
-func (o Options) check() error {
-	if len(o.Hosts) == 0 || len(o.Hosts) > maxHosts {
-		return fmt.Errorf("a fleet of %d hosts: it must be 1 to %d", len(o.Hosts), maxHosts)
-	}
-	seen := map[string]bool{}
-	for _, h := range o.Hosts {
-		if !namePattern.MatchString(h.Name) || seen[h.Name] {
-			return fmt.Errorf("host %q: names are letters, digits, dots and hyphens, and unique", h.Name)
-		}
-		seen[h.Name] = true
-	}
-	return nil
-}

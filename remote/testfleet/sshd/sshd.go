@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -61,7 +60,7 @@ func (f *Fleet) writeKeys() error {
 }
 
 // startSSHDs starts as many sshds as the fleet needs and waits until each host
-// answers.
+// listens.
 func (f *Fleet) startSSHDs(covers []cover) error {
 	for first := 0; first < len(f.hosts); first += maxListen {
 		hosts := f.hosts[first:min(first+maxListen, len(f.hosts))]
@@ -75,7 +74,7 @@ func (f *Fleet) startSSHDs(covers []cover) error {
 	}
 	for i, h := range f.hosts {
 		d := f.daemons[i/maxListen]
-		if err := awaitBanner(h.Address, f.Port, d.ended); err != nil {
+		if err := await(net.JoinHostPort(h.Address, strconv.Itoa(f.Port)), d.ended); err != nil {
 			return fmt.Errorf("sshd does not answer for %s: %w\n%s", h.Name, err, f.log())
 		}
 	}
@@ -152,33 +151,21 @@ func (f *Fleet) configFor(hosts []*Host) string {
 	return b.String()
 }
 
-var versionPattern = regexp.MustCompile(`OpenSSH_(\d+)\.(\d+)`)
-
 // penalises says whether sshd has PerSourcePenalties, as since 9.8.
 func penalises() bool {
 	sshd, err := find("sshd")
-	if err != nil {
-		return false
-	}
-	out, _ := exec.Command(sshd, "-V").CombinedOutput() // older ones fail, and name their version in the usage
-	m := versionPattern.FindSubmatch(out)
-	if m == nil {
-		return false
-	}
-	major, _ := strconv.Atoi(string(m[1])) // the pattern says digits
-	minor, _ := strconv.Atoi(string(m[2]))
-	return major > 9 || major == 9 && minor >= 8
+	return err == nil && exec.Command(sshd, "-G", "-f", os.DevNull, "-o", "PerSourcePenalties=no").Run() == nil
 }
 
 const startDeadline = 20 * time.Second
 
-// awaitBanner waits until an SSH server greets at the address.
-func awaitBanner(address string, port int, ended <-chan struct{}) error {
+// await waits until sshd listens on an address.
+func await(address string, ended <-chan struct{}) error {
 	deadline := time.After(startDeadline)
 	for {
-		err := readBanner(address, port)
-		if !errors.Is(err, syscall.ECONNREFUSED) {
-			return err
+		conn, err := net.DialTimeout("tcp", address, startDeadline)
+		if err == nil {
+			return conn.Close()
 		}
 		select {
 		case <-ended:
@@ -188,25 +175,6 @@ func awaitBanner(address string, port int, ended <-chan struct{}) error {
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
-}
-
-func readBanner(address string, port int) error {
-	conn, err := net.DialTimeout("tcp", net.JoinHostPort(address, strconv.Itoa(port)), startDeadline)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	banner := make([]byte, 4)
-	if err := conn.SetDeadline(time.Now().Add(startDeadline)); err != nil {
-		return err
-	}
-	if _, err := conn.Read(banner); err != nil {
-		return err
-	}
-	if string(banner) != "SSH-" {
-		return fmt.Errorf("it greets with %q", banner)
-	}
-	return nil
 }
 
 // path is where the login looks for programs.
