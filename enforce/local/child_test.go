@@ -213,14 +213,3 @@ func usage(devices ...snapshot.DeviceIndex) []snapshot.DeviceUsage {
 	}
 	return all
 }
-
-// needsRoot skips a test where it can't be done; in CI that is a failure.
-func needsRoot(t *testing.T) {
-	if os.Geteuid() == 0 {
-		return
-	}
-	if os.Getenv("CI") == "true" {
-		t.Fatal("only root can do this test, and CI=true lets none be skipped")
-	}
-	t.Skip("only root can do this test: sudo make test")
-}

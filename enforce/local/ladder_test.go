@@ -19,6 +19,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/local"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // aMoment is a wait that is to run out.
@@ -144,7 +145,7 @@ func TestContextEnd(t *testing.T) {
 // outlive SIGKILL for a while: PID 1 of a namespace, while a tracer elsewhere
 // does not let go of another process in it.
 func TestUnkillableProcessIsReportedOnce(t *testing.T) {
-	needsRoot(t)
+	proctest.NeedRoot(t)
 	c, release := unkillable(t)
 	judged := c.judged("7", 0)
 	s := newScene(local.ExecutorOptions{Grace: aMoment, Kill: true, KillWait: aMoment}, judged)

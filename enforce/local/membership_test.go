@@ -18,6 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/container"
 	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // TestEffectiveEnvironmentIsCompared: judged is the environment that was
@@ -81,7 +82,7 @@ func TestEffectiveEnvironmentIsCompared(t *testing.T) {
 // TestOwnerInUserNamespace: as in a snapshot, a uid of
 // /etc/subuid counts for the user who made the namespace.
 func TestOwnerInUserNamespace(t *testing.T) {
-	needsRoot(t)
+	proctest.NeedRoot(t)
 	inNamespace := func() *child {
 		cmd := exec.Command("/bin/sh", "-c", `exec unshare -U sh -c 'echo; read x; exec setpriv --reuid 7 --regid 7 --clear-groups sh -c "echo; cat"'`)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: person, Gid: person}, Pdeathsig: syscall.SIGKILL}

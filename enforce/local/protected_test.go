@@ -18,6 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 func number(text string) (snapshot.PID, bool) {
@@ -119,7 +120,7 @@ func statLine(pid, ppid, flags int) string {
 
 // TestSystemDaemonsAreProtected: what a system account runs.
 func TestSystemDaemonsAreProtected(t *testing.T) {
-	needsRoot(t)
+	proctest.NeedRoot(t)
 	for _, r := range []struct {
 		name string
 		uid  uint32
@@ -154,7 +155,7 @@ func TestSystemDaemonsAreProtected(t *testing.T) {
 
 // TestRootInContainerIsNotProtected: so the name counts for nothing there.
 func TestRootInContainerIsNotProtected(t *testing.T) {
-	needsRoot(t)
+	proctest.NeedRoot(t)
 	c := ready(t, "gentle", called(t, "sshd"), func(cmd *exec.Cmd) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID}
 	})
@@ -166,7 +167,7 @@ func TestRootInContainerIsNotProtected(t *testing.T) {
 // TestSystemMPSServersAreProtected: they run under the uid of the client,
 // and their parent tells them from one that the client started himself.
 func TestSystemMPSServersAreProtected(t *testing.T) {
-	needsRoot(t)
+	proctest.NeedRoot(t)
 	for name, protected := range map[string]bool{"nvidia-cuda-mps-control": true, "bash": false} {
 		t.Run(name, func(t *testing.T) {
 			c := start(t, "parent", called(t, name), variable("GENV_TEST_CHILD="+program(t, "nvidia-cuda-mps-server")))

@@ -21,6 +21,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/local"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // The proof that a PID that was reused is never signalled. In a PID
@@ -44,7 +45,7 @@ func defaultReuses() int {
 }
 
 func TestReusedPIDIsNeverSignalled(t *testing.T) {
-	needsRoot(t)
+	proctest.NeedRoot(t)
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = []string{roleVariable + "=reuse", envVariable + "=7", reusesVariable + "=" + os.Getenv(reusesVariable)}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/local"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // TestJudgedProcessIsTerminated: each row still is what was judged.
@@ -45,7 +46,7 @@ func TestJudgedProcessIsTerminated(t *testing.T) {
 	} {
 		t.Run(r.name, func(t *testing.T) {
 			if r.root {
-				needsRoot(t)
+				proctest.NeedRoot(t)
 			}
 			c := ready(t, "gentle", r.options...)
 			judged := c.judged(r.eid, 0, 1)

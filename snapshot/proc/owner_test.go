@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // Users for tests: they need no accounts, since the kernel knows only numbers.
@@ -23,14 +24,6 @@ const (
 	subuid  = 2000000
 	subuids = 65536
 )
-
-// needsRoot skips what only root can do.
-func needsRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("only root can start processes of other users")
-	}
-}
 
 // shell runs a script that says that it is ready with a line.
 func shell(t *testing.T, script string, attributes *syscall.SysProcAttr) (*exec.Cmd, io.Writer) {
@@ -109,7 +102,7 @@ func TestOwnerInTheNamespacesOfAUser(t *testing.T) {
 // root wrote the map, as newuidmap does.
 func mapped(t *testing.T, creator uint32, inside int) *exec.Cmd {
 	t.Helper()
-	needsRoot(t)
+	proctest.NeedRoot(t)
 	attributes := &syscall.SysProcAttr{
 		Cloneflags:                 syscall.CLONE_NEWUSER,
 		UidMappings:                []syscall.SysProcIDMap{{ContainerID: 0, HostID: int(creator), Size: 1}, {ContainerID: 1, HostID: subuid, Size: subuids}},
@@ -123,7 +116,7 @@ func mapped(t *testing.T, creator uint32, inside int) *exec.Cmd {
 
 // The uids of /etc/subuid count for the owner of the namespace.
 func TestOwnerOfASubuid(t *testing.T) {
-	needsRoot(t)
+	proctest.NeedRoot(t)
 	allowed(t, alice)
 	// alice makes a namespace, and root maps it; then a process in it takes
 	// another uid.
@@ -152,7 +145,7 @@ func TestOwnerInANamespaceOfRoot(t *testing.T) {
 
 // A user who may not look at another user's namespace sees the real uid.
 func TestOwnerWithoutPermission(t *testing.T) {
-	needsRoot(t)
+	proctest.NeedRoot(t)
 	allowed(t, alice)
 	cmd, _ := shell(t, "exec unshare -Ur sh -c 'echo; cat'", &syscall.SysProcAttr{Credential: as(alice)})
 	asNobody(t, func() { requireOwner(t, cmd.Process.Pid, alice) })

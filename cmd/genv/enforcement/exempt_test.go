@@ -18,6 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
 	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // exempted runs `genv remote exempt`, and returns its document.
@@ -130,7 +131,7 @@ func TestExemptRefuses(t *testing.T) {
 
 // The folder of another account's controller: the error says as whom to ask.
 func TestExemptInAnothersFolder(t *testing.T) {
-	genvtest.NeedsRoot(t)
+	proctest.NeedRoot(t)
 	state := t.TempDir()
 	require.NoError(t, os.Chown(state, 1, 1))
 	r := genvtest.Run(t, "remote", "exempt", "--socket", "off", "--state-dir", state, "--user", "bob", "--for", "1h", "--reason", "r")

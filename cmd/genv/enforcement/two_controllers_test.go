@@ -16,6 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
 	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // exits waits for the end, with an exit code.
@@ -103,7 +104,7 @@ func TestAFrozenControllerDoesNoHarm(t *testing.T) {
 // SIGTERM, and SIGKILL when the grace that it has from the first one is over.
 func TestEachProcessIsAskedOnce(t *testing.T) {
 	t.Parallel()
-	genvtest.NeedsRoot(t)
+	proctest.NeedRoot(t)
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: genvtest.Program(t)})
 	dir, signals := t.TempDir(), filepath.Join(openDir(t), "signals")
 	policy := filepath.Join(dir, "policy.yaml")

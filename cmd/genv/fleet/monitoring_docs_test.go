@@ -10,13 +10,16 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // monitoringDocs is where the files for Prometheus and Grafana are.
 const monitoringDocs = "../../../docs/monitoring"
 
 func promtool(t *testing.T, args ...string) {
-	cmd := exec.Command(needsPrometheus(t, "promtool"), args...)
+	proctest.NeedPrograms(t, "promtool")
+	cmd := exec.Command("promtool", args...)
 	cmd.Dir = monitoringDocs
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)

@@ -17,21 +17,8 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
-
-// needsPrometheus is the path of a program of Debian's package prometheus.
-func needsPrometheus(t *testing.T, program string) string {
-	t.Helper()
-	path, err := exec.LookPath(program)
-	if err == nil {
-		return path
-	}
-	if os.Getenv("CI") == "true" {
-		t.Fatal(err)
-	}
-	t.Skipf("%v (Debian: prometheus)", err)
-	return ""
-}
 
 // prometheus is a real Prometheus on loopback.
 type prometheus struct {
@@ -41,14 +28,14 @@ type prometheus struct {
 }
 
 func startPrometheus(t *testing.T, configFile string) *prometheus {
-	program := needsPrometheus(t, "prometheus")
+	proctest.NeedPrograms(t, "prometheus")
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	address := listener.Addr().String()
 	require.NoError(t, listener.Close())
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	require.NoError(t, err)
-	cmd := exec.Command(program, "--config.file="+configFile, "--storage.tsdb.path="+t.TempDir(), "--web.listen-address="+address)
+	cmd := exec.Command("prometheus", "--config.file="+configFile, "--storage.tsdb.path="+t.TempDir(), "--web.listen-address="+address)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	require.NoError(t, cmd.Start())
@@ -143,8 +130,9 @@ func TestPrometheusScrapesAHost(t *testing.T) {
 }
 
 func TestPromtoolAcceptsTheConfiguration(t *testing.T) {
+	proctest.NeedPrograms(t, "promtool")
 	f, _ := monitoredFleet(t)
 	m := startMonitor(t, genvtest.Getenv(t), "remote", "monitor", "-F", f.SSHConfig(), "-H", "ours")
-	out, err := exec.Command(needsPrometheus(t, "promtool"), "check", "config", filepath.Join(m.configDir, "prometheus/prometheus.yml")).CombinedOutput()
+	out, err := exec.Command("promtool", "check", "config", filepath.Join(m.configDir, "prometheus/prometheus.yml")).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 }

@@ -50,18 +50,6 @@ func removePrograms() {
 	}
 }
 
-// NeedsRoot skips a test of several users if this one is not root.
-func NeedsRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() == 0 {
-		return
-	}
-	if os.Getenv("CI") == "true" {
-		t.Fatal("this test has to run as root")
-	}
-	t.Skip("only root can be several users: run it with sudo")
-}
-
 // Exec runs a program.
 func Exec(t *testing.T, cmd *exec.Cmd) Result {
 	t.Helper()

@@ -15,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // serveWithFault starts the service under strace(1), which makes the nth call of a kind on a
@@ -49,12 +51,7 @@ func (h *ownHost) servicePID() int {
 // Whatever call on root's state fails or is the last one of the service: what was answered is
 // there, and what fails is said.
 func TestTheServiceLosesNothingByFaults(t *testing.T) {
-	if _, err := os.Stat("/usr/bin/strace"); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("strace is not installed: `make test` as root installs it on Debian")
-		}
-		t.Skip("strace is not installed: `make test` as root installs it on Debian")
-	}
+	proctest.NeedPrograms(t, "strace")
 	const folder, newFile = "root/host", "root/host/envs.json.tmp" // of file descriptors, below the host's folder
 	const argument = "envs.json.tmp"                               // of a call; the copy has the second one, which may fail unnoticed
 	for name, row := range map[string]struct {

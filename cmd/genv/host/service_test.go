@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // ownHost is a simulated host on which root owns the state, for the real program.
@@ -24,12 +25,7 @@ type ownHost struct {
 }
 
 func newOwnHost(t *testing.T) *ownHost {
-	if os.Geteuid() != 0 {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("this test has to run as root")
-		}
-		t.Skip("only root can be several users: run it with sudo")
-	}
+	proctest.NeedRoot(t)
 	dir, err := os.MkdirTemp("/tmp", "genv-host-") // a socket's path is short
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // TestMain lets the test binary be the genv that the shells call: the change
@@ -79,13 +80,9 @@ type session struct {
 
 func newSession(t *testing.T, kind shell.Kind, environ ...string) *session {
 	t.Helper()
+	proctest.NeedPrograms(t, string(kind))
 	path, err := exec.LookPath(string(kind))
-	if err != nil && os.Getenv("CI") == "true" {
-		t.Fatalf("%s is not installed: install it, the suite means nothing without it", kind)
-	}
-	if err != nil {
-		t.Skipf("%s is not installed", kind)
-	}
+	require.NoError(t, err)
 	options := map[shell.Kind][]string{shell.Bash: {path, "--norc", "--noprofile"}, shell.Zsh: {path, "-f"}}
 	// Built with the race detector, a program would sleep a second at its end.
 	environ = append([]string{"FAKE_GENV=1", "GORACE=atexit_sleep_ms=0", "PATH=/usr/bin:/bin", "HOME=" + t.TempDir()}, environ...)

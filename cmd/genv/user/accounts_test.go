@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
 	"github.com/seed-3119e985/genv/cmd/genv/user"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 const alice, bob = 60901, 60902 // in no one's /etc/passwd
@@ -96,7 +97,7 @@ func TestKernelIdentity(t *testing.T) {
 
 // Plain sudo drops the variables: then genv says what is missing.
 func TestSudo(t *testing.T) {
-	genvtest.NeedsRoot(t)
+	proctest.NeedRoot(t)
 	if _, err := os.Stat("/usr/bin/sudo"); err != nil {
 		t.Skip("there is no sudo: `make test` as root installs it on Debian")
 	}
@@ -116,7 +117,7 @@ func TestSudo(t *testing.T) {
 // The files keep what they hold when the disk is full, and the message says
 // what to do.
 func TestFullDisk(t *testing.T) {
-	genvtest.NeedsRoot(t)
+	proctest.NeedRoot(t)
 	s := newStation(t)
 	require.NoError(t, os.Mkdir(s.state, 0o777))
 	if err := unix.Mount("tmpfs", s.state, "tmpfs", 0, "size=64k,mode=0777"); err != nil {
@@ -145,7 +146,7 @@ func TestFullDisk(t *testing.T) {
 
 func TestSudoCannotChangeTheShell(t *testing.T) {
 	u := newStation(t).me().with("GENV_ENVIRONMENT_ID=77", "SUDO_UID=1000")
-	genvtest.NeedsRoot(t)
+	proctest.NeedRoot(t)
 	for _, command := range []string{"attach", "detach", "deactivate", "config --clear"} {
 		r := u.run(append([]string{"genv"}, strings.Fields(command)...)...)
 		require.Equal(t, 1, r.Code)

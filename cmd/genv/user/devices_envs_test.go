@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
 	"github.com/seed-3119e985/genv/cmd/genv/user"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 func TestProvisioning(t *testing.T) {
@@ -109,7 +110,7 @@ func TestListings(t *testing.T) {
 // A corrupt file of which root has no copy is reported with its place, is left as
 // it is, and --reset is the way past it.
 func TestReset(t *testing.T) {
-	genvtest.NeedsRoot(t)
+	proctest.NeedRoot(t)
 	s := newStation(t)
 	me := s.me()
 	shell := me.open("bash")
@@ -130,7 +131,7 @@ func TestReset(t *testing.T) {
 
 // The plumbing: processes and Jupyter kernels without a shell.
 func TestPlumbing(t *testing.T) {
-	genvtest.NeedsRoot(t)
+	proctest.NeedRoot(t)
 	s := newStation(t)
 	me := s.me()
 	pid := startSleeper(t, alice)

@@ -16,6 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	gpustate "github.com/seed-3119e985/genv/snapshot/gpus"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // guarded is a station of eight devices on which root has looked, and on which a guard is
@@ -23,7 +24,7 @@ import (
 // visible, by uid.
 func guarded(t *testing.T, mode string, visible map[int][]int) *station {
 	t.Helper()
-	genvtest.NeedsRoot(t)
+	proctest.NeedRoot(t)
 	s := newStation(t)
 	s.show(visible)
 	host, err := gpus.Read(s.path("gpus.json"))

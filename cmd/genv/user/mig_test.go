@@ -11,10 +11,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
 	"github.com/seed-3119e985/genv/cmd/genv/host"
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // partition gives a device of the station MIG instances.
@@ -111,7 +111,7 @@ func showInstances(t *testing.T, want parts, users ...*account) {
 // the state over and when it gives it back, and in between root's service attaches instances
 // for the user who asks.
 func TestInstancesWhereRootOwnsTheState(t *testing.T) {
-	genvtest.NeedsRoot(t)
+	proctest.NeedRoot(t)
 	t.Parallel()
 	s := newStation(t)
 	s.partition(2, gpus.MIG{Profile: "3g.40gb", UUID: "MIG-a"}, gpus.MIG{Profile: "1g.10gb", UUID: "MIG-b"}, gpus.MIG{Profile: "1g.10gb", UUID: "MIG-c"})

@@ -16,6 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // recorded is a command of a recording, and what 1.4.3 said to it.
@@ -117,7 +118,7 @@ func linesOf(text, prefix string) []string {
 // TestReplayLocal: the recording was taken on a host with two environments, and
 // goes on, from `envs find` on, with one of them that was begun again.
 func TestReplayLocal(t *testing.T) {
-	genvtest.NeedsRoot(t) // what belongs to alice and bob is changed
+	proctest.NeedRoot(t) // what belongs to alice and bob is changed
 	steps := differ(t, recording(t, "local.txt"), []difference{{
 		command: "genv devices attach --eid 9 --index 0", why: "a refusal says who has the device, and since when",
 		lines: []string{
@@ -264,7 +265,7 @@ func TestRecordingsAreRead(t *testing.T) {
 // TestReplayEnforce: on the host on which 1.4.3 was recorded, `genv enforce` says
 // and does the same. The order is our own: detachments come first.
 func TestReplayEnforce(t *testing.T) {
-	genvtest.NeedsRoot(t)
+	proctest.NeedRoot(t)
 	step := recording(t, "enforce.txt")[0]
 	s := newStation(t)
 	alices, bobs, outside := startJob(t, 1001, "GENV_ENVIRONMENT_ID=1667"), startJob(t, 1002, "GENV_ENVIRONMENT_ID=2020"), startJob(t, 1002)

@@ -15,12 +15,13 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // serve lets root own the state of the station, by a service that runs until the test ends.
 func (s *station) serve() *exec.Cmd {
 	s.t.Helper()
-	genvtest.NeedsRoot(s.t)
+	proctest.NeedRoot(s.t)
 	cmd := s.me().command("genv", "host", "serve")
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
@@ -197,7 +198,7 @@ func TestALostStateFileIsRestored(t *testing.T) {
 			require.Equal(t, genvtest.Result{Out: "0,1\n"}, s.me().run("genv", "devices", "find", "--eid", shell.pid()), "said once")
 		}
 	}
-	genvtest.NeedsRoot(t)
+	proctest.NeedRoot(t)
 	require.NoError(t, os.WriteFile(filepath.Join(s.state, "envs.json"), []byte("garbage"), 0o666))
 	require.Equal(t, genvtest.Result{Out: noEnvironments}, s.me().run("genv", "envs", "--reset", "--format", "csv"))
 	require.NoError(t, os.Remove(filepath.Join(s.state, "envs.json")))
@@ -209,7 +210,7 @@ func TestALostStateFileIsRestored(t *testing.T) {
 func TestAUserIsToldToAskRoot(t *testing.T) {
 	s := newStation(t)
 	hers := s.person("alice", alice)
-	genvtest.NeedsRoot(t)
+	proctest.NeedRoot(t)
 	shell := hers.open("bash")
 	require.Equal(t, said{}, shell.say("genv activate --gpus 1"))
 	require.Zero(t, s.me().run("genv", "envs").Code) // root has its copy

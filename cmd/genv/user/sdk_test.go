@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // python is Debian's own, which has python3-psutil.
@@ -62,12 +63,7 @@ func (c *sdkClient) end() {
 
 func needsPsutil(t *testing.T) {
 	t.Helper()
-	if err := exec.Command(python, "-c", "import psutil").Run(); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("python3-psutil is not installed: ", err)
-		}
-		t.Skip("python3-psutil is not installed: ", err)
-	}
+	proctest.Need(t, exec.Command(python, "-c", "import psutil").Run() == nil, "python3-psutil")
 }
 
 // workLikeTheSDK does with genv's commands what `client.py work` does, and returns an error

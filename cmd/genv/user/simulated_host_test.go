@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // empty while nothing was built
@@ -67,7 +68,7 @@ type account struct {
 func (s *station) person(name string, uid int) *account {
 	s.t.Helper()
 	if uid != os.Geteuid() {
-		genvtest.NeedsRoot(s.t)
+		proctest.NeedRoot(s.t)
 	}
 	home := s.path(name)
 	require.NoError(s.t, os.MkdirAll(home, 0o755))
@@ -133,12 +134,7 @@ var shells = map[string][]string{"bash": {"bash", "--norc", "--noprofile"}, "zsh
 func eachShell(t *testing.T, test func(t *testing.T, kind string)) {
 	for kind := range shells {
 		t.Run(kind, func(t *testing.T) {
-			if _, err := exec.LookPath(kind); err != nil {
-				if os.Getenv("CI") == "true" {
-					t.Fatal(err)
-				}
-				t.Skip(err)
-			}
+			proctest.NeedPrograms(t, kind)
 			test(t, kind)
 		})
 	}

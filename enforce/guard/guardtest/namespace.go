@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/enforce/guard/kernel"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // RoleVariable says what a process of the tests' program is: tests set it for their children.
@@ -112,15 +113,8 @@ func mount() error {
 	return g.Close()
 }
 
-// Need skips a test where no guard can be attached. With CI=true that is a failure, if this is
-// root.
+// Need skips a test where no guard can be attached.
 func Need(t testing.TB) {
 	t.Helper()
-	if errUnavailable == nil {
-		return
-	}
-	if os.Getenv("CI") == "true" && os.Geteuid() == 0 {
-		t.Fatalf("CI=true, so the guard's tests must run, but %v", errUnavailable)
-	}
-	t.Skipf("skipped, because it needs a kernel that can be guarded: %v", errUnavailable)
+	proctest.Need(t, errUnavailable == nil, fmt.Sprintf("a kernel that can be guarded, and %v", errUnavailable))
 }

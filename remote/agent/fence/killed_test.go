@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/remote/agent/fence"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // admitsVariable makes the test binary a genv that admits the claim with the epoch after the
@@ -38,18 +39,6 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-}
-
-// needs skips a test on a machine that lacks something; in CI that is a failure.
-func needs(t *testing.T, ok bool, what string) {
-	t.Helper()
-	if ok {
-		return
-	}
-	if os.Getenv("CI") == "true" {
-		t.Fatal("this test needs " + what)
-	}
-	t.Skip("this test needs " + what)
 }
 
 // admitUnderStrace has another process admit an epoch, under strace(1), and returns the
@@ -83,7 +72,7 @@ func nameOfCall(line []byte) string {
 // it relies on it, and removes what was left.
 func TestKilledAtEachSystemCall(t *testing.T) {
 	_, err := os.Stat("/usr/bin/strace")
-	needs(t, err == nil && os.Geteuid() == 0, "strace(1), and root")
+	proctest.Need(t, err == nil && os.Geteuid() == 0, "strace(1), and root")
 	t.Parallel()
 	noted := func(t *testing.T) *fence.File {
 		f := newFile(t)
@@ -141,13 +130,13 @@ func TestLeftovers(t *testing.T) {
 func TestOnAFullDisk(t *testing.T) {
 	const inside = "GENV_TEST_INSIDE"
 	if os.Getenv(inside) == "" {
-		needs(t, os.Geteuid() == 0, "root, to mount a file system of its own")
+		proctest.Need(t, os.Geteuid() == 0, "root, to mount a file system of its own")
 		t.Parallel()
 		cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestOnAFullDisk$")
 		cmd.Env = append(os.Environ(), inside+"=1")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 		output, err := cmd.CombinedOutput()
-		needs(t, !errors.Is(err, unix.EPERM), "a mount namespace")
+		proctest.Need(t, !errors.Is(err, unix.EPERM), "a mount namespace")
 		require.NoError(t, err, "%s", output)
 		return
 	}

@@ -2,7 +2,6 @@ package dockerd
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // Image is the image of all containers: a shell and busybox's programs.
@@ -33,30 +33,11 @@ type Daemon struct {
 	host string
 }
 
-// Require skips the test, with the reason, where no Docker can run. With CI=true it fails
-// instead if this is root.
+// Require skips the test where no Docker can run.
 func Require(t testing.TB) {
 	t.Helper()
-	err := available()
-	switch {
-	case err == nil:
-	case os.Getenv("CI") == "true" && os.Geteuid() == 0:
-		t.Fatalf("CI=true, so tests with a real Docker must run, but %v", err)
-	default:
-		t.Skipf("skipped, because it needs a real Docker: %v", err)
-	}
-}
-
-func available() error {
-	if os.Geteuid() != 0 {
-		return errors.New("this is not root")
-	}
-	for _, program := range []string{"dockerd", "docker", "busybox", "unshare", "nsenter", "tar"} {
-		if _, err := exec.LookPath(program); err != nil {
-			return fmt.Errorf("there is no %s on this machine: `make test` as root installs it on Debian", program)
-		}
-	}
-	return nil
+	proctest.NeedRoot(t)
+	proctest.NeedPrograms(t, "dockerd", "docker", "busybox", "unshare", "nsenter", "tar")
 }
 
 // script makes the namespace's own folders and becomes dockerd.

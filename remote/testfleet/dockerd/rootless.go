@@ -3,11 +3,12 @@ package dockerd
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // rootlessScript gives the user subordinate uids, in accounts of the namespace's own, and
@@ -26,14 +27,7 @@ exec dockerd --rootless --data-root "$HOME/data" --exec-root "$XDG_RUNTIME_DIR/e
 func RequireRootless(t testing.TB) {
 	t.Helper()
 	Require(t)
-	for _, program := range []string{"rootlesskit", "newuidmap", "setpriv"} {
-		if _, err := exec.LookPath(program); err != nil {
-			if os.Getenv("CI") == "true" {
-				t.Fatalf("CI=true, so tests with a rootless Docker must run, but there is no %s", program)
-			}
-			t.Skipf("skipped, because there is no %s on this machine: `make test` as root installs it on Debian", program)
-		}
-	}
+	proctest.NeedPrograms(t, "rootlesskit", "newuidmap", "setpriv")
 }
 
 // StartRootless starts the Docker of an ordinary user, in a user namespace that the user

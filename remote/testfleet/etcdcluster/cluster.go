@@ -14,20 +14,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
-// Require skips the test, with the reason, where there is no etcd. With CI=true it fails
-// instead if this is root, which could have installed it.
+// Require skips the test where there is no etcd.
 func Require(t testing.TB) {
 	t.Helper()
-	_, err := exec.LookPath("etcd")
-	switch {
-	case err == nil:
-	case os.Getenv("CI") == "true" && os.Geteuid() == 0:
-		t.Fatal("CI=true, so tests with a real etcd must run, but there is none on this machine: `make test` as root installs it on Debian")
-	default:
-		t.Skip("skipped, because it needs a real etcd: `make test` as root installs it on Debian")
-	}
+	proctest.NeedPrograms(t, "etcd")
 }
 
 // startWithin is how long a member may take to answer: it is slow on a busy machine.

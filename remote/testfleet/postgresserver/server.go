@@ -18,6 +18,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // programs is where Debian has those of PostgreSQL.
@@ -26,22 +28,14 @@ const programs = "/usr/lib/postgresql/*/bin"
 // startWithin is how long a server may take to answer: it is slow on a busy machine.
 const startWithin = time.Minute
 
-// Require skips the test, with the reason, where there is no PostgreSQL or this isn't root: the
-// server refuses to run as root, and runs as postgres. With CI=true root fails instead, which
-// could have installed it.
+// Require skips the test where there is no PostgreSQL or this isn't root: the server refuses to run
+// as root, and runs as postgres.
 func Require(t testing.TB) {
 	t.Helper()
+	proctest.NeedRoot(t)
 	found, _ := filepath.Glob(filepath.Join(programs, "postgres"))
 	_, err := user.Lookup("postgres")
-	switch {
-	case os.Geteuid() != 0:
-		t.Skip("skipped, because a real PostgreSQL runs as the user postgres, which only root can start")
-	case len(found) > 0 && err == nil:
-	case os.Getenv("CI") == "true":
-		t.Fatal("CI=true, so tests with a real PostgreSQL must run, but there is none on this machine: `make test` as root installs it on Debian")
-	default:
-		t.Skip("skipped, because it needs a real PostgreSQL: `make test` as root installs it on Debian")
-	}
+	proctest.Need(t, len(found) > 0 && err == nil, "PostgreSQL: `make test` as root installs it on Debian")
 }
 
 // Server is a running server.

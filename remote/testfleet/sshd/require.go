@@ -6,20 +6,15 @@ import (
 	"os"
 	"os/exec"
 	"testing"
+
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
-// Require skips the test, with the reason, where no fleet can run. With CI=true in
-// the environment it fails instead, so that the test isn't missed.
+// Require skips the test, with the reason, where no fleet can run.
 func Require(t testing.TB) {
 	t.Helper()
 	err := Available()
-	switch {
-	case err == nil:
-	case os.Getenv("CI") == "true":
-		t.Fatalf("CI=true, so tests with a real sshd must run, but %v", err)
-	default:
-		t.Skipf("skipped, because it needs a real sshd: %v", err)
-	}
+	proctest.Need(t, err == nil, fmt.Sprintf("a real sshd, and %v", err))
 }
 
 // Available says why no fleet can run on this machine; nil if it can.

@@ -1,4 +1,4 @@
-// Package proctest helps tests with real processes. It is for processes that a
+// Package proctest helps tests with real processes, and says what tests need. It is for processes that a
 // test starts, never for genv itself.
 package proctest
 

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
@@ -113,7 +114,7 @@ func TestInvalidStartTimesAreIgnored(t *testing.T) {
 }
 
 func TestALinkInTheFoldersPlace(t *testing.T) {
-	needsRoot(t)
+	proctest.NeedRoot(t)
 	tests := []struct {
 		name  string
 		owner int
@@ -170,7 +171,7 @@ func TestAFolderInPlaceOfATemporaryFile(t *testing.T) {
 }
 
 func TestAFileThatMayNotBeRead(t *testing.T) {
-	needsRoot(t) // to become another user
+	proctest.NeedRoot(t) // to become another user
 	dir := recordedFolder(t)
 	require.NoError(t, os.Chmod(filepath.Join(dir, "envs.json"), 0o600))
 	output, err := asUser(child(t.Context(), "owners", dir), 4001).CombinedOutput()
@@ -288,7 +289,7 @@ func whileSwapping(t *testing.T, swap, look func()) {
 // owns the folder and puts a link in its place, between a look at the link and
 // the opening.
 func TestALinkThatComesAndGoesInTheFoldersPlaceIsNeverFollowed(t *testing.T) {
-	needsRoot(t)
+	proctest.NeedRoot(t)
 	const theirs = 4001
 	dir, elsewhere := sharedDir(t), t.TempDir()
 	link := dir + ".link"

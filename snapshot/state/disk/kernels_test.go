@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
@@ -120,7 +121,7 @@ func TestKernelsOfFiles(t *testing.T) {
 }
 
 func TestKernelFilesOfOthers(t *testing.T) {
-	needsRoot(t)
+	proctest.NeedRoot(t)
 	home := t.TempDir()
 	runtime := filepath.Join(home, ".local/share/jupyter/runtime")
 	require.NoError(t, os.MkdirAll(runtime, 0o755))
@@ -135,7 +136,7 @@ func TestKernelFilesOfOthers(t *testing.T) {
 // An environment without a process lives while its kernel's file is there. Another user,
 // who can't read the folder, changes nothing.
 func TestARestartingKernelKeepsItsEnvironment(t *testing.T) {
-	needsRoot(t)
+	proctest.NeedRoot(t)
 	dir, runtime := sharedDir(t), t.TempDir()
 	require.NoError(t, os.Chmod(runtime, 0o700))
 	put(t, runtime, "kernel-0f1e.json", "{}")

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 )
@@ -21,14 +22,8 @@ import (
 // needsStrace skips a test without strace(1) and the right to use it; in CI that is a failure.
 func needsStrace(t *testing.T) {
 	t.Helper()
-	needsRoot(t)
-	if _, err := os.Stat("/usr/bin/strace"); err == nil {
-		return
-	}
-	if os.Getenv("CI") == "true" {
-		t.Fatal("strace is not installed: `make test` as root installs it on Debian")
-	}
-	t.Skip("strace is not installed: `make test` as root installs it on Debian")
+	proctest.NeedRoot(t)
+	proctest.NeedPrograms(t, "strace")
 }
 
 // changeUnderStrace is a child that changes root's state under strace(1), and what it came to.

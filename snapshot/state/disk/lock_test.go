@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
@@ -39,7 +40,7 @@ func holding(t *testing.T, cmd *exec.Cmd) (letGo func()) {
 }
 
 func TestABusyLockNamesItsHolder(t *testing.T) {
-	needsRoot(t)
+	proctest.NeedRoot(t)
 	dir := recordedFolder(t)
 	_, err := everyoneLives(dir).Read(t.Context())
 	require.NoError(t, err)
@@ -239,7 +240,7 @@ func TestAWriterThatIsKilled(t *testing.T) {
 }
 
 func TestAFullDisk(t *testing.T) {
-	needsRoot(t)
+	proctest.NeedRoot(t)
 	dir := sharedDir(t)
 	require.NoError(t, os.Mkdir(dir, 0o700))
 	require.NoError(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k,mode=0777"))

@@ -75,18 +75,6 @@ func sharedDir(t *testing.T) string {
 	return filepath.Join(dir, "genv")
 }
 
-// needsRoot skips a test that only root can do; in CI that is a failure.
-func needsRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() == 0 {
-		return
-	}
-	if os.Getenv("CI") == "true" {
-		t.Fatal("this test has to run as root")
-	}
-	t.Skip("only root can do this: run it with sudo")
-}
-
 // fakeSystem is a Machine of invented processes. Who is not in it is alive, and
 // nothing is known of them but that.
 type fakeSystem struct {

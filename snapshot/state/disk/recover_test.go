@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
@@ -132,7 +133,7 @@ const owner = 64999 // a uid without an account
 
 // Root repairs what a user did to the folder, and says so.
 func TestRootRepairsTheFolder(t *testing.T) {
-	needsRoot(t)
+	proctest.NeedRoot(t)
 	tests := map[string]func(t *testing.T, dir string){
 		"envs.json had mode 0000":         func(t *testing.T, dir string) { shut(t, filepath.Join(dir, "envs.json")) },
 		"devices.json had mode 0000":      func(t *testing.T, dir string) { shut(t, filepath.Join(dir, "devices.json")) },
@@ -188,7 +189,7 @@ func shut(t *testing.T, path string) {
 // What root itself made narrower stays so, and so does a user's own file that
 // is in the place of a lock.
 func TestRootDoesNotRepairItsOwnFiles(t *testing.T) {
-	needsRoot(t)
+	proctest.NeedRoot(t)
 	store, _, dir, _ := kept(t)
 	require.NoError(t, os.Chmod(filepath.Join(dir, "envs.json"), 0o644))
 	files, err := store.Read(t.Context())

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
@@ -174,7 +175,7 @@ func TestIntactFilesAreNotRestored(t *testing.T) {
 // Without root a file that is missing is an error as one that is corrupt: a user's
 // genv can't see what began after the copy, and missing is not empty.
 func TestAUserRestoresNothing(t *testing.T) {
-	needsRoot(t)
+	proctest.NeedRoot(t)
 	_, _, dir, root := kept(t)
 	store := disk.New(dir, disk.Config{RootDir: root})
 	_, err := store.RegisterDevices(t.Context(), gpus(1))

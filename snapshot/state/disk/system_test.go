@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
@@ -59,7 +60,7 @@ func TestProcThatHidesTheProcessesOfOthers(t *testing.T) {
 }
 
 func TestAKernelHiddenFromTheReaderIsKept(t *testing.T) {
-	needsRoot(t)
+	proctest.NeedRoot(t)
 	dir := sharedDir(t)
 	kernel := exec.CommandContext(t.Context(), "sh", "-c", "read line", "kernel-0f1e.json")
 	stdin, err := kernel.StdinPipe()
@@ -143,7 +144,7 @@ func TestRealUsers(t *testing.T) {
 // Where /proc hides the processes of others, signal 0 and a pidfd tell of those
 // that are registered, and what may go on in another user's environment is unknown.
 func TestAHiddenProcessIsNotDead(t *testing.T) {
-	needsRoot(t)
+	proctest.NeedRoot(t)
 	dir := sharedDir(t)
 	store := disk.New(dir, disk.Config{})
 	_, err := store.RegisterDevices(t.Context(), gpus(1))

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
@@ -381,7 +382,7 @@ func writeAsUser(args []string) error {
 }
 
 func TestAUserOnlyReadsRootsState(t *testing.T) {
-	needsRoot(t)
+	proctest.NeedRoot(t)
 	h := newOwnedHost(t)
 	h.takeOver(t)
 	require.NoError(t, os.Chmod(filepath.Dir(h.dir), os.ModeSticky|0o777)) // as /var/tmp

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 )
@@ -29,7 +30,7 @@ func BenchmarkAttach(b *testing.B) {
 }
 
 func benchmarkAttach(b *testing.B, parent string, flooded bool) {
-	needsRoot(b)
+	proctest.NeedRoot(b)
 	var onto unix.Statfs_t
 	require.NoError(b, unix.Statfs(parent, &onto))
 	if inMemory := onto.Type == unix.TMPFS_MAGIC; inMemory != (parent == "/dev/shm") {

@@ -10,13 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 )
 
 // A connection of a process that has ended is not served: with the uids of a user namespace
 // one user could otherwise be counted as thousands.
 func TestAConnectionThatOutlivesItsProcess(t *testing.T) {
-	needsRoot(t)
+	proctest.NeedRoot(t)
 	t.Parallel()
 	h := newHost(t, 1)
 	listener, err := service.Listen(h.socket) // it accepts later

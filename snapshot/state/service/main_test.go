@@ -60,18 +60,6 @@ func child(t *testing.T, uid int, role string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// needsRoot skips a test of several users; in CI that is a failure.
-func needsRoot(t testing.TB) {
-	t.Helper()
-	if os.Geteuid() == 0 {
-		return
-	}
-	if os.Getenv("CI") == "true" {
-		t.Fatal("this test has to run as root")
-	}
-	t.Skip("only root can be several users: run it with sudo")
-}
-
 // host is a host of which root owns the state, with its service.
 type host struct {
 	dir, root, socket string

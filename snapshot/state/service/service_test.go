@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
@@ -28,7 +29,7 @@ import (
 const alice, mallory = 4001, 4002
 
 func TestPeopleChangeRootsStateOverTheSocket(t *testing.T) {
-	needsRoot(t)
+	proctest.NeedRoot(t)
 	t.Parallel()
 	h := newHost(t, 4)
 	h.serve(t, service.Bounds{})
@@ -63,7 +64,7 @@ func TestPeopleChangeRootsStateOverTheSocket(t *testing.T) {
 // which a judgement was bent by such a file, as an ordinary user with the real files and the
 // real socket.
 func TestWhatAUserCannotForge(t *testing.T) {
-	needsRoot(t)
+	proctest.NeedRoot(t)
 	t.Parallel()
 	h := newHost(t, 4)
 	h.serve(t, service.Bounds{})
@@ -136,7 +137,7 @@ func TestWhatAUserCannotForge(t *testing.T) {
 // What users may still do in the state folder delays no change, and an id that they can see
 // is not taken from its user.
 func TestWhatAUserMayHoldOrTakeHarmsNoOther(t *testing.T) {
-	needsRoot(t)
+	proctest.NeedRoot(t)
 	t.Parallel()
 	h := newHost(t, 4)
 	h.serve(t, service.Bounds{})
@@ -158,7 +159,7 @@ func TestWhatAUserMayHoldOrTakeHarmsNoOther(t *testing.T) {
 
 // An environment with another user's process, or from a container, is never registered.
 func TestAClientInAnotherPIDNamespace(t *testing.T) {
-	needsRoot(t)
+	proctest.NeedRoot(t)
 	t.Parallel()
 	h := newHost(t, 1)
 	h.serve(t, service.Bounds{})
@@ -302,7 +303,7 @@ func TestClientsThatEnd(t *testing.T) {
 
 // While a user asks as fast as possible, others are served as fast as ever.
 func TestAFloodDoesNotDelayOthers(t *testing.T) {
-	needsRoot(t)
+	proctest.NeedRoot(t)
 	h := newHost(t, 4)
 	h.serve(t, service.Bounds{})
 	flood := child(t, mallory, "flood", h.socket, "1ms")
@@ -331,7 +332,7 @@ func TestAFloodDoesNotDelayOthers(t *testing.T) {
 
 // Ten thousand connections of a user leave the service to others.
 func TestTenThousandConnections(t *testing.T) {
-	needsRoot(t)
+	proctest.NeedRoot(t)
 	var limit syscall.Rlimit
 	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit))
 	if limit.Max < 11_000 {

@@ -9,12 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 )
 
 // A user with subordinate uids (subuid(5)) has no more connections than others.
 func TestSubordinateUIDsCountForTheirUser(t *testing.T) {
-	needsRoot(t)
+	proctest.NeedRoot(t)
 	t.Parallel()
 	h := newHost(t, 1)
 	listener, err := service.Listen(h.socket)

@@ -10,13 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot/container/grant"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 )
 
 // A token proves the user at the other end of the socket, once, and to root alone.
 func TestTokensProveWhoAsked(t *testing.T) {
-	needsRoot(t)
+	proctest.NeedRoot(t)
 	t.Parallel()
 	h := newHost(t, 1)
 	_, stop := h.serve(t, service.Bounds{})
