@@ -40,76 +40,44 @@ func TestDetachments(t *testing.T) {
 	newer.Creation = evening
 	stolen := raz
 	stolen.UID = 1002
+	type envs = []snapshot.Environment
 	untouched := []snapshot.Device{device(0, "7", "8"), device(1, "7")}
+	without := []snapshot.Device{device(0, "8"), device(1, "7")}
+	detached := func(user string) string { return "Detaching environment 7 of user " + user + " from device 0" }
+	const reason = "environment 7 was registered for another user since it was judged"
 	for name, r := range map[string]struct {
-		envs   []snapshot.Environment
+		envs   envs
 		judged snapshot.Environment
 		device snapshot.DeviceIndex
-		want   enforce.Outcome
+		status enforce.Status
+		reason string
 		line   string
 		left   []snapshot.Device
 	}{
-		"it is attached": {
-			[]snapshot.Environment{raz},
-			raz, 0,
-			enforce.Outcome{EID: "7", Status: enforce.StatusDetached},
-			"Detaching environment 7 of user raz from device 0",
-			[]snapshot.Device{device(0, "8"), device(1, "7")},
-		},
+		"it is attached": {envs{raz}, raz, 0, enforce.StatusDetached, "", detached("raz"), without},
 		"its user has no name": {
-			[]snapshot.Environment{raz},
-			environment("7", 1001, ""), 0,
-			enforce.Outcome{EID: "7", Status: enforce.StatusDetached},
-			"Detaching environment 7 of user 1001 from device 0",
-			[]snapshot.Device{device(0, "8"), device(1, "7")},
+			envs{raz}, environment("7", 1001, ""), 0, enforce.StatusDetached, "", detached("1001"), without,
 		},
 		"its user has a name that would ring": {
-			[]snapshot.Environment{raz},
-			environment("7", 1001, "raz\a"), 0,
-			enforce.Outcome{EID: "7", Status: enforce.StatusDetached},
-			`Detaching environment 7 of user "raz?" from device 0`,
-			[]snapshot.Device{device(0, "8"), device(1, "7")},
+			envs{raz}, environment("7", 1001, "raz\a"), 0, enforce.StatusDetached, "", detached(`"raz?"`), without,
 		},
-		"only the attachment is left of it": {
-			nil, raz, 0,
-			enforce.Outcome{EID: "7", Status: enforce.StatusDetached},
-			"Detaching environment 7 of user raz from device 0",
-			[]snapshot.Device{device(0, "8"), device(1, "7")},
-		},
+		"only the attachment is left of it": {nil, raz, 0, enforce.StatusDetached, "", detached("raz"), without},
 		"it is not attached there": {
-			[]snapshot.Environment{raz},
-			environment("9", 1001, "raz"), 0,
-			enforce.Outcome{EID: "9", Status: enforce.StatusNotAttached},
-			"",
-			untouched,
+			envs{raz}, environment("9", 1001, "raz"), 0, enforce.StatusNotAttached, "", "", untouched,
 		},
-		"there is no such device": {
-			[]snapshot.Environment{raz},
-			raz, 2,
-			enforce.Outcome{EID: "7", Device: 2, Status: enforce.StatusNotAttached},
-			"",
-			untouched,
-		},
+		"there is no such device": {envs{raz}, raz, 2, enforce.StatusNotAttached, "", "", untouched},
 		"its date was changed": {
-			[]snapshot.Environment{newer},
-			raz, 1,
-			enforce.Outcome{EID: "7", Device: 1, Status: enforce.StatusDetached},
-			"Detaching environment 7 of user raz from device 1",
-			[]snapshot.Device{device(0, "7", "8"), device(1)},
+			envs{newer}, raz, 1, enforce.StatusDetached, "",
+			"Detaching environment 7 of user raz from device 1", []snapshot.Device{device(0, "7", "8"), device(1)},
 		},
-		"the id was given to another user": {
-			[]snapshot.Environment{stolen},
-			raz, 1,
-			enforce.Outcome{EID: "7", Device: 1, Status: enforce.StatusChanged, Reason: "environment 7 was registered for another user since it was judged"},
-			"",
-			untouched,
-		},
+		"the id was given to another user": {envs{stolen}, raz, 1, enforce.StatusChanged, reason, "", untouched},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(local.ExecutorOptions{})
 			s.stateFiles.content = state.Files{Environments: r.envs, Devices: []snapshot.Device{device(0, "7", "8"), device(1, "7")}}
+			want := enforce.Outcome{EID: r.judged.EID, Device: r.device, Status: r.status, Reason: r.reason}
 			got := s.x.Execute(context.Background(), detaching(r.judged, r.device))
-			require.Equal(t, []enforce.Outcome{r.want}, got)
+			require.Equal(t, []enforce.Outcome{want}, got)
 			require.Equal(t, r.left, s.stateFiles.content.Devices)
 			require.Equal(t, r.line, strings.Join(s.lines, "\n"))
 		})

@@ -78,78 +78,58 @@ func TestWhenToLook(t *testing.T) {
 		do   func(m *simulated)
 		want string // milliseconds
 	}{
-		"nothing happened": {func(m *simulated) { m.until(time.Hour) }, ""},
+		"nothing happened": {func(*simulated) {}, ""},
 		"an opener that uses the device": {func(m *simulated) {
 			m.uses[7] = true
 			m.opens(1001, 7)
-			m.until(time.Hour)
 		}, "20"},
 		"an opener that begins later": {func(m *simulated) {
 			m.opens(1001, 7)
 			m.until(250 * time.Millisecond)
 			m.uses[7] = true
-			m.until(time.Hour)
 		}, "20 120 220 320"},
-		"an opener that only looks": {func(m *simulated) {
-			m.opens(1001, 7)
-			m.until(time.Hour)
-		}, "20 120 220 320 520 920 1720 3320 6520"},
+		"an opener that only looks": {func(m *simulated) { m.opens(1001, 7) }, "20 120 220 320 520 920 1720 3320 6520"},
 		"an opener that has ended": {func(m *simulated) {
 			m.opens(1001, 7)
 			m.ended[7] = true
-			m.until(time.Hour)
 		}, ""},
 		"an opener that ends after a look": {func(m *simulated) {
 			m.opens(1001, 7)
 			m.until(50 * time.Millisecond)
 			m.ended[7] = true
-			m.until(time.Hour)
 		}, "20"},
 		"a user that is known opens another device": {func(m *simulated) {
 			m.uses[7] = true
 			m.opens(1001, 7)
 			m.until(10 * time.Second)
 			m.opens(1001, 7)
-			m.until(time.Hour)
 		}, "20 10020"},
-		"a state file": {func(m *simulated) {
-			m.happened(source{party: stateFiles}, m.now)
-			m.until(time.Hour)
-		}, "0"},
-		"the end of a process": {func(m *simulated) {
-			m.happened(source{party: processEnds}, m.now)
-			m.until(time.Hour)
-		}, "0"},
+		"a state file":         {func(m *simulated) { m.happened(source{party: stateFiles}, m.now) }, "0"},
+		"the end of a process": {func(m *simulated) { m.happened(source{party: processEnds}, m.now) }, "0"},
 		"nothing within 100 ms of a look": {func(m *simulated) {
 			m.look()
 			m.happened(source{party: processEnds}, m.now)
-			m.until(time.Hour)
 		}, "100"},
 		"a look for another reason serves all": {func(m *simulated) {
 			m.happened(source{party: stateFiles}, m.now)
 			m.look()
-			m.until(time.Hour)
 		}, ""},
-		"watching begins": {func(m *simulated) {
-			m.begins(m.now)
-			m.until(time.Hour)
-		}, "0 800 2400 5600"},
+		"watching begins": {func(m *simulated) { m.begins(m.now) }, "0 800 2400 5600"},
 		"a process that opened a device before": {func(m *simulated) {
 			m.begins(m.now)
 			m.until(time.Second)
 			m.uses[7] = true
-			m.until(time.Hour)
 		}, "0 800 2400 2500 2600 2700 2900 3300 4100 5700 8900"},
 		"an event during a look needs another one": {func(m *simulated) {
 			m.lookBegins(m.now)
 			m.happened(source{party: processEnds}, m.now)
 			m.lookEnds(m.now, false, func(snapshot.PID) bool { return false }, m.alive)
-			m.until(time.Hour)
 		}, "100"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newSimulated()
 			row.do(m)
+			m.until(time.Hour)
 			require.Equal(t, row.want, m.whole())
 		})
 	}
@@ -167,34 +147,22 @@ func (m *simulated) every(d, long time.Duration, do func(i int)) {
 func TestWhatKeepsOpeningCostsLittle(t *testing.T) {
 	for name, row := range map[string]struct {
 		every time.Duration
-		do    func(m *simulated) func(i int)
+		do    func(m *simulated, i int)
 		most  int // looks in 10 minutes
 	}{
-		"a program that runs nvidia-smi every second": {time.Second, func(m *simulated) func(int) {
-			return func(i int) {
-				m.ended[snapshot.PID(i)] = true
-				m.opens(1001, snapshot.PID(i+1)) // it takes a second
-			}
+		"a program that runs nvidia-smi every second": {time.Second, func(m *simulated, i int) {
+			m.ended[snapshot.PID(i)] = true
+			m.opens(1001, snapshot.PID(i+1)) // it takes a second
 		}, 50},
-		"a daemon that opens all devices every second": {time.Second, func(m *simulated) func(int) {
-			return func(int) { m.opens(1001, 7) }
-		}, 25},
-		"as many opens as one process can make": {20 * time.Millisecond, func(m *simulated) func(int) {
-			return func(int) { m.opens(1001, 7) }
-		}, 25},
-		"as many processes that stay": {100 * time.Millisecond, func(m *simulated) func(int) {
-			return func(i int) { m.opens(1001, snapshot.PID(i+1)) }
-		}, 600},
-		"as many changes of the state files": {20 * time.Millisecond, func(m *simulated) func(int) {
-			return func(int) { m.happened(source{party: stateFiles}, m.now) }
-		}, 130},
-		"openers that aren't known": {20 * time.Millisecond, func(m *simulated) func(int) {
-			return func(int) { m.happened(source{party: unknownOpener}, m.now) }
-		}, 130},
+		"a daemon that opens all devices every second": {time.Second, func(m *simulated, _ int) { m.opens(1001, 7) }, 25},
+		"as many opens as one process can make":        {20 * time.Millisecond, func(m *simulated, _ int) { m.opens(1001, 7) }, 25},
+		"as many processes that stay":                  {100 * time.Millisecond, func(m *simulated, i int) { m.opens(1001, snapshot.PID(i+1)) }, 600},
+		"as many changes of the state files":           {20 * time.Millisecond, func(m *simulated, _ int) { m.happened(source{party: stateFiles}, m.now) }, 130},
+		"openers that aren't known":                    {20 * time.Millisecond, func(m *simulated, _ int) { m.happened(source{party: unknownOpener}, m.now) }, 130},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newSimulated()
-			m.every(row.every, 10*time.Minute, row.do(m))
+			m.every(row.every, 10*time.Minute, func(i int) { row.do(m, i) })
 			require.LessOrEqual(t, len(m.looks), row.most)
 			require.NotEmpty(t, m.looks)
 			require.LessOrEqual(t, len(m.reasons), maxOfParty+1, "what is remembered is bounded")
