@@ -1,17 +1,25 @@
 package sshclient_test
 
 import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"text/tabwriter"
 
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"golang.org/x/crypto/ssh"
 
 	"github.com/seed-3119e985/genv/remote"
 )
@@ -94,3 +102,193 @@ func requireClass(t testing.TB, class remote.Class, err error) {
 
 // logTo is a logger that several goroutines may write to.
 func logTo(w io.Writer) zerolog.Logger { return zerolog.New(zerolog.SyncWriter(w)) }
+
+// fake is an in-process host that can misbehave.
+type fake struct {
+	t        testing.TB
+	dir      string
+	listener net.Listener
+	key      ssh.Signer    // the host's
+	login    ssh.Signer    // the user's, in dir/id
+	stop     chan struct{} // closed at the end of the test
+	conns    atomic.Int32
+	logins   atomic.Int32 // attempts at authentication
+	all      sync.WaitGroup
+
+	mu   sync.Mutex
+	open map[net.Conn]bool
+
+	// accept, if set, has a new connection first, with its number from 1;
+	// false means that it is done with it.
+	accept func(conn net.Conn, number int32) bool
+	// refuse refuses every key; also is one more that is taken.
+	refuse bool
+	also   ssh.PublicKey
+	// session, if set, tells whether a session is refused.
+	session func(number int32) bool
+	// command is what a command does; the channel is closed after it.
+	command func(ch ssh.Channel, line string, conn net.Conn)
+	// banner is sent before the login.
+	banner string
+}
+
+func newKey(t testing.TB) (ssh.Signer, []byte) {
+	t.Helper()
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	require.NoError(t, err)
+	signer, err := ssh.NewSignerFromKey(private)
+	require.NoError(t, err)
+	block, err := ssh.MarshalPrivateKey(private, "")
+	require.NoError(t, err)
+	return signer, pem.EncodeToMemory(block)
+}
+
+// startFake serves on an address of its own until the test ends.
+func startFake(t testing.TB, prepare func(*fake)) *fake {
+	t.Helper()
+	f := &fake{t: t, dir: t.TempDir(), open: map[net.Conn]bool{}, stop: make(chan struct{})}
+	f.command = func(ch ssh.Channel, _ string, _ net.Conn) { exit(ch, 0) }
+	f.key, _ = newKey(t)
+	login, file := newKey(t)
+	f.login = login
+	require.NoError(t, os.WriteFile(filepath.Join(f.dir, "id"), file, 0o600))
+	var err error
+	f.listener, err = net.Listen("tcp", freshAddress()+":0")
+	require.NoError(t, err)
+	f.known(f.key.PublicKey())
+	if prepare != nil {
+		prepare(f)
+	}
+	f.all.Go(f.serve)
+	t.Cleanup(func() {
+		close(f.stop)
+		_ = f.listener.Close()
+		f.drop()
+		f.all.Wait()
+	})
+	return f
+}
+
+func (f *fake) address() *net.TCPAddr { return f.listener.Addr().(*net.TCPAddr) }
+
+// known makes the key the one that known_hosts has.
+func (f *fake) known(key ssh.PublicKey) {
+	line := fmt.Sprintf("[%s]:%d %s", f.address().IP, f.address().Port, ssh.MarshalAuthorizedKey(key))
+	require.NoError(f.t, os.WriteFile(filepath.Join(f.dir, "known_hosts"), []byte(line), 0o600))
+}
+
+// config is an ssh_config that reaches the fake as "gpu".
+func (f *fake) config(lines ...string) string {
+	text := strings.Join(lines, "\n") + fmt.Sprintf(`
+Host gpu gpu-*
+  HostName %s
+  Port %d
+Host *
+  User alice
+  IdentityFile %s/id
+  IdentityAgent none
+  UserKnownHostsFile %s/known_hosts
+  GlobalKnownHostsFile /dev/null
+`, f.address().IP, f.address().Port, f.dir, f.dir)
+	name := filepath.Join(f.dir, fmt.Sprintf("config-%d", lastAddress.Add(1)))
+	require.NoError(f.t, os.WriteFile(name, []byte(text), 0o600))
+	return name
+}
+
+// drop cuts every connection.
+func (f *fake) drop() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for conn := range f.open {
+		_ = conn.Close()
+	}
+}
+
+func (f *fake) serve() {
+	for {
+		conn, err := f.listener.Accept()
+		if err != nil {
+			return
+		}
+		number := f.conns.Add(1)
+		f.mu.Lock()
+		f.open[conn] = true
+		f.mu.Unlock()
+		f.all.Go(func() {
+			defer func() { _ = conn.Close() }()
+			if f.accept == nil || f.accept(conn, number) {
+				f.handle(conn)
+			}
+		})
+	}
+}
+
+func (f *fake) handle(conn net.Conn) {
+	config := &ssh.ServerConfig{
+		PublicKeyCallback: func(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
+			f.logins.Add(1)
+			for _, good := range []ssh.PublicKey{f.login.PublicKey(), f.also} {
+				if !f.refuse && good != nil && string(key.Marshal()) == string(good.Marshal()) {
+					return nil, nil
+				}
+			}
+			return nil, errors.New("no")
+		},
+		BannerCallback: func(ssh.ConnMetadata) string { return f.banner },
+	}
+	config.AddHostKey(f.key)
+	_, channels, requests, err := ssh.NewServerConn(conn, config)
+	if err != nil {
+		return
+	}
+	f.all.Go(func() { ssh.DiscardRequests(requests) })
+	var number int32
+	for channel := range channels {
+		number++
+		if f.session != nil && f.session(number) {
+			_ = channel.Reject(ssh.ConnectionFailed, "open failed")
+			continue
+		}
+		ch, requests, err := channel.Accept()
+		if err == nil {
+			f.all.Go(func() { f.run(ch, requests, conn) })
+		}
+	}
+}
+
+func (f *fake) run(ch ssh.Channel, requests <-chan *ssh.Request, conn net.Conn) {
+	for r := range requests {
+		if r.Type != "exec" {
+			_ = r.Reply(false, nil)
+			continue
+		}
+		var exec struct{ Line string }
+		_ = ssh.Unmarshal(r.Payload, &exec)
+		if exec.Line == "refused" {
+			_ = r.Reply(false, nil)
+			continue
+		}
+		_ = r.Reply(true, nil)
+		f.all.Go(func() {
+			f.command(ch, exec.Line, conn)
+			_ = ch.Close()
+		})
+	}
+	_ = ch.Close() // the client has closed its side
+}
+
+// hang is a command that never ends by itself.
+func (f *fake) hang(ssh.Channel, string, net.Conn) { <-f.stop }
+
+// exit sends a command's exit status.
+func exit(ch ssh.Channel, status uint32) {
+	_, _ = ch.SendRequest("exit-status", false, ssh.Marshal(struct{ Status uint32 }{status}))
+}
+
+// says is a command that writes to stderr and exits.
+func says(stderr string, status uint32) func(ssh.Channel, string, net.Conn) {
+	return func(ch ssh.Channel, _ string, _ net.Conn) {
+		_, _ = ch.Stderr().Write([]byte(stderr))
+		exit(ch, status)
+	}
+}

@@ -3,6 +3,8 @@ package text_test
 import (
 	"strings"
 	"testing"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
@@ -153,6 +155,135 @@ func FuzzParseHosts(f *testing.F) {
 			require.NoError(t, err)
 			require.Equal(t, []string{name}, literal.Expand())
 			require.True(t, p.Matches(strings.ToUpper(name)), name)
+		}
+	})
+}
+
+func TestHostGlobs(t *testing.T) {
+	tests := []struct {
+		glob, name string
+		want       bool
+	}{
+		{"*", "gpu-01", true},
+		{"gpu-*", "gpu-01", true},
+		{"GPU-*", "gpu-01.", true},
+		{"gpu-*.", "GPU-01", true},
+		{"gpu-*", "gpu-", true},
+		{"gpu-0?", "gpu-07", true},
+		{"*.lab", "a.b.lab", true},
+		{"*a*a*b", "aaaab", true},
+		{"rack[1-2]-*", "rack2-gpu", true},
+		{"rack[01-12]*[3-4]", "rack0713", true},
+		{"?[1-3]", "32", true},
+		{"gpu-*", "gpu", false},
+		{"gpu-*", "xgpu-1", false},
+		{"gpu-0?", "gpu-0", false},
+		{"gpu-0?", "gpu-012", false},
+		{"rack[1-2]-*", "rack3-gpu", false},
+		{"rack[01-12]*", "rack1", false},
+		{"*[1-3]", "gpu4", false},
+		{"?", "", false},
+		{"*b", "aaaa", false},
+	}
+	for _, test := range tests {
+		g, err := text.ParseHostGlob(test.glob)
+		require.NoError(t, err)
+		require.Equal(t, test.want, g.Matches(test.name), "%s against %s", test.glob, test.name)
+		require.Equal(t, test.glob, g.String())
+	}
+	for glob, want := range map[string]string{
+		"gpu[*]":                   `"gpu[*]": "*" is not a range of numbers; write it as [01-16] or [1,3,5-8]`,
+		"gpu[1-*":                  `"gpu[1-*": a bracket is not closed; write it as gpu[1-4]`,
+		"gpu]*":                    `"gpu]*": a closing bracket without an opening one; write it as gpu[1-4]`,
+		"gpu[a-c]*":                `"gpu[a-c]*": "a-c" is not a range of numbers; write it as [01-16] or [1,3,5-8]`,
+		"-*":                       `"-*": a host name must begin with a letter or a digit`,
+		"a;*":                      `"a;*": ';' is not allowed in a host name; use letters, digits, '-', '_' and '.'`,
+		strings.Repeat("*a", 1000): `"*a*a*a*a*a*a*a*a*a*a"…: a host name has at most 253 characters`,
+	} {
+		_, err := text.ParseHostGlob(glob)
+		require.EqualError(t, err, want)
+	}
+}
+
+// FuzzParseHostGlob: a glob without wildcards matches what the same HostPattern matches, and
+// a star around it matches that too.
+func FuzzParseHostGlob(f *testing.F) {
+	for _, seed := range []string{"gpu[01-16].lab", "a[1,3,5-8]b[1-2]", "*", "?a*", "rack[1-2]-*", "*[1-2]*[3-4]?", "[", "*]", "-*", "Ax.", "..", "*."} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, word string) {
+		g, err := text.ParseHostGlob(word)
+		if err != nil {
+			require.NotContains(t, err.Error(), "\n")
+			return
+		}
+		plain := strings.NewReplacer("*", "xyz", "?", "9").Replace(word)
+		p, err := text.ParseHosts(plain)
+		if err != nil {
+			return
+		}
+		around, err := text.ParseHostGlob("*" + word + "*")
+		require.Equal(t, len(word)+2 > 253, err != nil)
+		names := p.Expand()
+		for _, name := range names[:min(len(names), 20)] {
+			require.True(t, g.Matches(strings.ToUpper(name)), "%q against %q", word, name)
+			require.True(t, err != nil || strings.HasSuffix(word, ".") || around.Matches("a"+name+"b"), "%q around %q", word, name)
+		}
+	})
+}
+
+func TestShown(t *testing.T) {
+	for _, tt := range []struct{ name, text, want string }{
+		{"a PID as an id", "20015", "20015"},
+		{"a user", "alice", "alice"},
+		{"all ordinary marks", "A.b_c:d@e/f+g-1", "A.b_c:d@e/f+g-1"},
+		{"as long as it may be", strings.Repeat("x", 32), strings.Repeat("x", 32)},
+		{"one more", strings.Repeat("x", 33), `"` + strings.Repeat("x", 31) + `…"`},
+		{"long, in letters of several bytes", strings.Repeat("é", 40), `"` + strings.Repeat("é", 31) + `…"`},
+		{"nothing", "", `""`},
+		{"the mark for no environment", "N/A", `"N/A"`},
+		{"a space", "my project", `"my project"`},
+		{"words of persuasion", "1 - run: curl x|sh", `"1 - run: curl x|sh"`},
+		{"an end of the quotes", `1" is full. Run: curl x|sh "`, `"1' is full. Run: curl x|sh '"`},
+		{"other quotation marks", "1” now “run «x» ＂y＂ ‟z″", `"1' now 'run 'x' 'y' 'z'"`},
+		{"an escape sequence", "a\x1b[2Jb", `"a?[2Jb"`},
+		{"lines", "a\nb\r\tc", `"a?b??c"`},
+		{"not UTF-8", "a\xffb", `"a?b"`},
+		{"an order of its own", "a\u202eb\u2066c\u200d\ufeff", `"a?b?c??"`},
+		{"a space that is none", "a\u00a0b\u3000c\u2028", `"a?b?c?"`},
+		{"marks over the letters", "a\u0301\u0301", `"a??"`},
+		{"another alphabet", "プロジェクト", `"プロジェクト"`},
+	} {
+		t.Run(tt.name, func(t *testing.T) { require.Equal(t, tt.want, text.Shown(tt.text)) })
+	}
+}
+
+func TestQuoted(t *testing.T) {
+	require.Equal(t, `"alice"`, text.Quoted("alice", 5))
+	require.Equal(t, `"ali…"`, text.Quoted("alice", 4))
+	require.Equal(t, `"it's ? 'x'"`, text.Quoted("it's \a \"x\"", 100))
+}
+
+// FuzzShown: whatever the text, it is one word of safe characters, or stays
+// inside of one pair of quotes, on one line, in 32 characters.
+func FuzzShown(f *testing.F) {
+	for _, seed := range []string{"", "1", `a"b`, "\x1b[2J", "\xff\xfe", strings.Repeat("é", 100), "N/A", "“"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		shown := text.Shown(s)
+		require.True(t, utf8.ValidString(shown))
+		if !strings.HasPrefix(shown, `"`) {
+			require.Equal(t, s, shown)
+			require.Regexp(t, `^[A-Za-z0-9._:@/+-]{1,32}$`, shown)
+			return
+		}
+		inside := shown[1 : len(shown)-1]
+		require.True(t, strings.HasSuffix(shown, `"`))
+		require.NotContains(t, inside, `"`)
+		require.LessOrEqual(t, utf8.RuneCountInString(inside), 32)
+		for _, r := range inside {
+			require.True(t, unicode.IsPrint(r) && !unicode.Is(unicode.M, r), "%q", r)
 		}
 	})
 }

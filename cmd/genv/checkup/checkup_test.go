@@ -1,13 +1,18 @@
 package checkup_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/cmd/genv/checkup"
 	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/render"
+	remotedoctor "github.com/seed-3119e985/genv/remote/doctor"
 	"github.com/seed-3119e985/genv/snapshot/doctor"
 )
 
@@ -27,4 +32,66 @@ func TestExit(t *testing.T) {
 	for status, code := range map[doctor.Status]int{doctor.OK: 0, doctor.Warning: 0, doctor.Failed: 3, doctor.Skipped: 3} {
 		require.Equal(t, code, command.ExitCode(checkup.Exit(status)), status)
 	}
+}
+
+// fleet is n hosts, all in order but the last ones, with these problems.
+func fleet(n int, problems ...doctor.Check) *remotedoctor.Document {
+	all := make([]remotedoctor.Host, n)
+	for i := range all {
+		all[i].Host = fmt.Sprintf("gpu-%02d", i+1)
+		for _, name := range doctor.Names() {
+			c := doctor.Good(name, "all right")
+			if at := i - (n - len(problems)); at >= 0 && problems[at].Name == name {
+				c = problems[at]
+			}
+			all[i].Checks = append(all[i].Checks, c)
+		}
+		all[i].Status = doctor.Overall(all[i].Checks)
+	}
+	d := remotedoctor.DocumentOf(all, nil, doctor.Program{}, time.Now())
+	return &d
+}
+
+func printed(t *testing.T, d *remotedoctor.Document, s checkup.Style) string {
+	var b strings.Builder
+	require.NoError(t, checkup.WriteFleet(&b, d, s))
+	return b.String()
+}
+
+func TestHostsThatFailAlikeAreOneLine(t *testing.T) {
+	var problems []doctor.Check
+	for i := range 58 {
+		problems = append(problems, doctor.Problem(doctor.DriverState, "nvidia-smi-hung", "nvidia-smi of gpu-%02d took %ds", i+3, i))
+	}
+	out := printed(t, fleet(60, problems...), checkup.Style{})
+	require.Contains(t, out, "Failed\n  driver\n    gpu-[03-60]: nvidia-smi of … took … (58 hosts)\n    next: look at `dmesg`")
+	require.Equal(t, 1, strings.Count(out, "next: "))
+	require.Equal(t, 60+1+4+1, strings.Count(out, "\n"), "the table, the cause, the summary")
+	require.True(t, strings.HasSuffix(out, "60 hosts: 2 ok, 0 with warnings, 58 failed\n"))
+	require.NotContains(t, out, " \n")
+}
+
+func TestTheTableFits(t *testing.T) {
+	d := fleet(3, doctor.Problem(doctor.Disk, "disk-low", "%s", strings.Repeat("word ", 60)), doctor.Problem(doctor.TCP, "x", "y"))
+	for _, width := range []int{0, 60, 84, 100, 140} {
+		out := printed(t, d, checkup.Style{Width: width})
+		for line := range strings.Lines(out) {
+			if width > 0 {
+				require.LessOrEqual(t, utf8.RuneCountInString(strings.TrimRight(line, "\n")), width, line)
+			}
+		}
+		require.Regexp(t, `(?m)^HOST +.*TCP.*DISK( +CTRL)?$`, out, "the columns with problems are there")
+		require.Equal(t, width == 60, strings.Contains(out, "Columns left out"), out)
+	}
+}
+
+func TestStyles(t *testing.T) {
+	d := fleet(2, doctor.Problem(doctor.Disk, "disk-full", "x\x1b[2J"))
+	require.NotContains(t, printed(t, d, checkup.Style{}), "\x1b")
+	require.Contains(t, printed(t, d, checkup.Style{Colourful: true}), "\x1b[31;1mfailed\x1b[0m")
+	require.Contains(t, printed(t, d, checkup.Style{All: true}), "gpu-01: all right")
+	require.NotContains(t, printed(t, d, checkup.Style{TableOnly: true}), "next:")
+	csv := printed(t, d, checkup.Style{Output: render.Output{Format: "csv"}})
+	require.Equal(t, 1+2*len(doctor.Names()), strings.Count(csv, "\n"))
+	require.True(t, strings.HasPrefix(csv, "host,check,status,cause,detail,next_step\n"))
 }

@@ -2,6 +2,7 @@ package container
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -91,5 +92,73 @@ func FuzzMerge(f *testing.F) {
 		require.Equal(t, string(once), string(twice))
 		_, err = unmerge(once)
 		require.NoError(t, err)
+	})
+}
+
+func TestParse(t *testing.T) {
+	for line, want := range map[string]call{
+		"--root /r --log /l --log-format json create --bundle /b --pid-file /p ID": {command: "create", bundle: "/b", id: "ID", log: "/l"},
+		"--root=/r --log=/l --systemd-cgroup create --console-socket=/c -b /b ID":  {command: "create", bundle: "/b", id: "ID", log: "/l"},
+		"run -d --bundle=/b ID":                {command: "run", bundle: "/b", id: "ID"},
+		"create ID":                            {command: "create", bundle: ".", id: "ID"},
+		"create -- ID":                         {command: "create", bundle: ".", id: "ID"},
+		"create --no-pivot --preserve-fds 3 x": {command: "create", bundle: ".", id: "x"},
+		"--log /l start ID":                    {command: "start", bundle: ".", log: "/l"},
+		"--root create delete --force ID":      {command: "delete", bundle: "."},
+		"--version":                            {bundle: "."},
+		"":                                     {bundle: "."},
+		"create":                               {command: "create", bundle: "."},
+		"create --bundle":                      {command: "create", bundle: "."},
+	} {
+		c := parse(strings.Fields(line))
+		c.args = nil
+		require.Equal(t, want, *c, line)
+	}
+}
+
+func TestOwnFlags(t *testing.T) {
+	for line, want := range map[string][2]string{
+		"--real=/r --instead-of=runc -- --log /l create": {"/r", "--log /l create"},
+		"--real /r -- create":                            {"/r", "create"},
+		"--real /r create":                               {"/r", "create"},
+		"create --real x":                                {"", "create --real x"},
+		"-- --real x":                                    {"", "--real x"},
+		"":                                               {"", ""},
+	} {
+		own, rest := ownFlags(strings.Fields(line))
+		require.Equal(t, want, [2]string{own["real"], strings.Join(rest, " ")}, line)
+	}
+}
+
+func TestEngineName(t *testing.T) {
+	for bundle, want := range map[string]string{
+		"/run/docker/containerd/daemon/io.containerd.runtime.v2.task/moby/abc": "docker",
+		"/run/containerd/io.containerd.runtime.v2.task/k8s.io/abc":             "containerd",
+		"/var/lib/containers/storage/overlay-containers/abc/userdata":          "podman",
+		"/tmp/b": "",
+	} {
+		require.Equal(t, want, (&call{bundle: bundle}).engineName(), bundle)
+	}
+}
+
+// FuzzParseCall: whatever an engine passes on, the real runtime gets the same words, and the
+// id of a container is one of them.
+func FuzzParseCall(f *testing.F) {
+	for _, seed := range []string{
+		"--root\n/r\n--log\n/l\ncreate\n--bundle\n/b\n--pid-file\n/p\nID", "run\n-d\n--bundle=/b\nID", "create\n--\nID", "create\n--bundle", "--real=/r\n--\ncreate\nID", "-\n--\n--=",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, line string) {
+		args := strings.Split(line, "\n")
+		c := parse(args)
+		require.Equal(t, strings.Split(line, "\n"), c.args)
+		require.NotEmpty(t, c.bundle)
+		if c.id != "" {
+			require.True(t, c.starts())
+			require.Contains(t, args, c.id)
+		}
+		_, rest := ownFlags(args)
+		require.True(t, strings.HasSuffix("\n"+line, "\n"+strings.Join(rest, "\n")) || len(rest) == 0)
 	})
 }

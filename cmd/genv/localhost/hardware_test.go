@@ -22,3 +22,24 @@ func TestHardware(t *testing.T) {
 	require.Equal(t, "/run/genv", here.Run)
 	require.Equal(t, "/proc", here.Proc)
 }
+
+func TestTheLockOfNvidiaSMI(t *testing.T) {
+	dir := t.TempDir()
+	program, link := filepath.Join(dir, "nvidia-smi"), filepath.Join(dir, "link")
+	require.NoError(t, os.WriteFile(program, nil, 0o755))
+	require.NoError(t, os.Symlink(program, link))
+	lockOf := func(uid int, path string, environ map[string]string) string {
+		return smiLock(func(key string) string { return environ[key] }, uid, path)
+	}
+	root := lockOf(0, program, nil)
+	require.Regexp(t, `^/run/genv/nvidia-smi\.[0-9a-f]{16}\.lock$`, root)
+	require.Equal(t, root, lockOf(0, link, nil), "one program")
+	require.Equal(t, root, lockOf(0, program, map[string]string{"XDG_RUNTIME_DIR": "/run/user/1001"}), "root's is root's")
+	require.Equal(t, root, lockOf(0, program, map[string]string{"GENV_TMPDIR": "/var/tmp/genv/"}), "one state folder")
+	require.NotEqual(t, root, lockOf(0, filepath.Join(dir, "other"), nil))
+	require.NotEqual(t, root, lockOf(0, program, map[string]string{"GENV_TMPDIR": "/tmp/a"}), "a simulated host")
+	require.Equal(t, "/tmp/r/run", filepath.Dir(lockOf(0, program, map[string]string{"GENV_ROOT_DIR": "/tmp/r"})))
+	require.Equal(t, "/run/user/1001/genv", filepath.Dir(lockOf(1001, program, map[string]string{"XDG_RUNTIME_DIR": "/run/user/1001"})))
+	require.Empty(t, lockOf(1001, program, nil))
+	require.Empty(t, lockOf(1001, program, map[string]string{"XDG_RUNTIME_DIR": "here", "GENV_ROOT_DIR": "/tmp/r"}))
+}

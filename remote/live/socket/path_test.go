@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/seed-3119e985/genv/remote/live/socket"
 )
@@ -115,3 +116,5 @@ func TestNoPeer(t *testing.T) {
 	_, known = socket.PeerOf(socket.WithPeer(t.Context(), a))
 	require.False(t, known)
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -3,6 +3,8 @@ package change_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -157,4 +159,160 @@ func TestResultsAreJSON(t *testing.T) {
 	var again change.Result
 	require.NoError(t, json.Unmarshal(data, &again))
 	require.Equal(t, result, again)
+}
+
+// requests are a change of each kind, with every field.
+var requests = []string{
+	`{"enter":{"pid":12}}`,
+	`{"enter":{"eid":"x","pid":12,"config":{"name":"my-env","gpu_memory":"4g","gpus":2},"attach":true,"over_subscribe":true,"busy":[0,2]}}`,
+	`{"enter":{"eid":"x","kernel_id":"k-2"}}`,
+	`{"attach":{"eid":"10","count":2,"busy":[1]}}`,
+	`{"attach":{"eid":"x","indices":[0,2],"over_subscribe":true,"gpu_memory":"4g","configured":true,"exact":true,"unregistered":true}}`,
+	`{"detach":{"eid":"10"}}`,
+	`{"detach":{"eid":"10","indices":[0],"unregistered":true}}`,
+	`{"configure":{"eid":"10","clear":["name","gpu-memory","gpus"],"set":{"gpus":1}}}`,
+	`{"leave":{"pid":11,"own":true}}`,
+	`{"leave":{"kernel_id":"k-1"}}`,
+}
+
+func TestDecodeIsTheReverseOfMarshal(t *testing.T) {
+	for _, text := range requests {
+		data, err := json.Marshal(decoded(t, text))
+		require.NoError(t, err)
+		require.JSONEq(t, text, string(data))
+	}
+}
+
+func TestDecodeRefuses(t *testing.T) {
+	long := strings.Repeat("x", 257)
+	for name, text := range map[string]string{
+		"nothing":                    ``,
+		"no JSON":                    `enter`,
+		"null":                       `null`,
+		"a list":                     `[]`,
+		"no operation":               `{}`,
+		"an operation that is null":  `{"enter":null}`,
+		"two operations":             `{"leave":{"pid":1},"enter":{"pid":1}}`,
+		"two values":                 `{"leave":{"pid":1}}{"leave":{"pid":1}}`,
+		"something behind it":        `{"leave":{"pid":1}} x`,
+		"an unknown operation":       `{"reset":{}}`,
+		"an unknown field":           `{"leave":{"pid":1,"uid":0}}`,
+		"a user":                     `{"enter":{"pid":12,"uid":0}}`,
+		"a name of a user":           `{"enter":{"pid":12,"username":"root"}}`,
+		"a date":                     `{"attach":{"eid":"10","count":1,"at":"20/11/2026 10:00:00"}}`,
+		"not UTF-8":                  "{\"detach\":{\"eid\":\"\xff\"}}",
+		"more bytes than the limit":  `{"detach":{"eid":"10"}}` + strings.Repeat(" ", change.MaxBytes),
+		"a process that is negative": `{"leave":{"pid":-1}}`,
+		"a process that is too high": `{"leave":{"pid":4294967297}}`,
+		"neither process nor kernel": `{"leave":{}}`,
+		"process and kernel":         `{"leave":{"pid":1,"kernel_id":"k"}}`,
+		"a kernel without an id":     `{"enter":{"kernel_id":"k"}}`,
+		"a long kernel id":           `{"leave":{"kernel_id":"` + long + `"}}`,
+		"no environment":             `{"detach":{}}`,
+		"a long environment":         `{"detach":{"eid":"` + long + `"}}`,
+		"a control character":        `{"detach":{"eid":"a\u001b[2J"}}`,
+		"a long name":                `{"configure":{"eid":"10","set":{"name":"` + long + `"}}}`,
+		"a newline in a name":        `{"enter":{"pid":12,"config":{"name":"a\nb"}}}`,
+		"an unknown setting":         `{"configure":{"eid":"10","clear":["uid"]}}`,
+		"no devices":                 `{"configure":{"eid":"10","set":{"gpus":0}}}`,
+		"too many devices":           `{"configure":{"eid":"10","set":{"gpus":2147483648}}}`,
+		"a negative count":           `{"attach":{"eid":"10","count":-1}}`,
+		"a negative index":           `{"attach":{"eid":"10","indices":[-1]}}`,
+		"a negative busy device":     `{"enter":{"pid":12,"busy":[-1]}}`,
+		"too many indices":           `{"detach":{"eid":"10","indices":[0` + strings.Repeat(",0", 1024) + `]}}`,
+		"memory without a number":    `{"configure":{"eid":"10","set":{"gpu_memory":"much"}}}`,
+		"no memory":                  `{"configure":{"eid":"10","set":{"gpu_memory":"0g"}}}`,
+		"a long amount of memory":    `{"attach":{"eid":"10","count":1,"gpu_memory":"` + strings.Repeat("0", 64) + `4g"}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := change.Decode([]byte(text))
+			require.ErrorIs(t, err, state.ErrRequest)
+			require.Zero(t, c)
+			require.Less(t, len(err.Error()), 600)
+		})
+	}
+}
+
+func TestErrorsOfEachClass(t *testing.T) {
+	classes := []error{state.ErrNoDevices, state.ErrUnavailable, state.ErrRequest, state.ErrNotOwner, state.ErrNoEnvironment, state.ErrActive}
+	for i, class := range classes {
+		err := fmt.Errorf("%w: and why", class)
+		got := change.DecodeError(change.EncodeError(err))
+		require.Equal(t, err.Error(), got.Error())
+		for j, other := range classes {
+			require.Equal(t, i == j, errors.Is(got, other), "%v is %v", class, other)
+		}
+	}
+	plain := change.DecodeError(change.EncodeError(errors.New("the disk is full")))
+	require.EqualError(t, plain, "the disk is full")
+	for _, class := range classes {
+		require.NotErrorIs(t, plain, class)
+	}
+}
+
+func TestTextsOfErrorsAreSafe(t *testing.T) {
+	for _, text := range []string{"a\x1b[2Jb\nc\xff", strings.Repeat("é", 1<<20)} {
+		got := change.DecodeError(change.EncodeError(errors.New(text))).Error()
+		require.NotContains(t, got, "\x1b")
+		require.LessOrEqual(t, len(got), 4096)
+		require.NotEmpty(t, got)
+	}
+	hostile := change.DecodeError([]byte(`{"text":"\u001b[2J","classes":{"root":true}}`))
+	require.EqualError(t, hostile, `\x1b[2J`)
+	for _, garbage := range []string{``, `null`, `[]`, `{}`, `{"text":1}`} {
+		require.Error(t, change.DecodeError([]byte(garbage)), garbage)
+	}
+}
+
+func TestManyConflictsAreCut(t *testing.T) {
+	e := &state.UnavailableError{Reason: "no room", TooFew: true}
+	for i := range 5000 {
+		e.Conflicts = append(e.Conflicts, state.Conflict{Index: snapshot.DeviceIndex(i), EID: "x", Since: at("10:00:00")})
+	}
+	var got *state.UnavailableError
+	require.ErrorAs(t, change.DecodeError(change.EncodeError(fmt.Errorf("attach: %w", e))), &got)
+	require.Equal(t, e.Conflicts[:256], got.Conflicts)
+	require.True(t, got.TooFew)
+}
+
+// FuzzDecode: what is decoded is the same after a round trip, and whatever it does to valid
+// files, they stay valid.
+func FuzzDecode(f *testing.F) {
+	for _, text := range requests {
+		f.Add([]byte(text))
+	}
+	f.Add([]byte(`{"enter":{"pid":12,"config":{"gpus":2147483647},"attach":true,"busy":[]}}`))
+	f.Add([]byte(`{"LEAVE":{"pid":11},"leave":{"own":true}}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := change.Decode(data)
+		if err != nil {
+			require.ErrorIs(t, err, state.ErrRequest)
+			return
+		}
+		written, err := json.Marshal(c)
+		require.NoError(t, err)
+		again, err := change.Decode(written)
+		require.NoError(t, err)
+		require.Equal(t, c, again)
+		for _, uid := range []snapshot.UID{alice, 0} {
+			f := files()
+			if _, err := c.Apply(f, asker(uid)); err != nil {
+				require.NotEmpty(t, change.DecodeError(change.EncodeError(err)).Error())
+			} else {
+				reread(t, f)
+			}
+		}
+	})
+}
+
+// reread writes the state files and reads them again.
+func reread(t *testing.T, f *state.Files) *state.Files {
+	t.Helper()
+	again := &state.Files{}
+	for _, file := range []state.File{state.Envs, state.Devices} {
+		data, err := f.Encode(file)
+		require.NoError(t, err)
+		require.NoError(t, again.Decode(file, data), "%s", data)
+	}
+	return again
 }

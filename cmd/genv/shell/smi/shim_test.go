@@ -6,6 +6,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -120,4 +122,113 @@ func TestShimWithoutAProgram(t *testing.T) {
 	h.shim.Exec = func(string, []string, []string) error { return os.ErrPermission }
 	_, err = h.shim.Run(context.Background())
 	require.ErrorIs(t, err, os.ErrPermission)
+}
+
+func TestCallsThatAreUnderstood(t *testing.T) {
+	for line, want := range map[string]string{
+		"":                "",
+		"-i 0":            "-i 0",
+		"--id=0,2":        "--id=0,2",
+		"-L":              "-L",
+		"--list-gpus":     "--list-gpus",
+		"-q":              "-q",
+		"-q -i 3":         "-q -i 3",
+		"-q -d MEMORY":    "-q -d MEMORY",
+		"-x -q":           "-x -q",
+		"--query -x -i=1": "--query -x -i=1",
+		"--query-gpu=name,memory.total --format=csv":      "--query-gpu=index,name,memory.total --format=csv",
+		"--format=csv,noheader --query-compute-apps=name": "--format=csv,noheader --query-compute-apps=pid,name",
+	} {
+		call, ok := smi.Parse(strings.Fields(line))
+		require.True(t, ok, line)
+		require.Equal(t, strings.Fields(want), append([]string{}, call.Args(smi.View{})...), line)
+	}
+}
+
+// Whatever loops, changes something, writes elsewhere or is new goes to the
+// real program.
+func TestCallsThatAreNot(t *testing.T) {
+	for _, line := range []string{
+		"-h", "--help", "--version", "-l", "-l 5", "-l5", "--loop=1", "-lms 100", "-q -l 1", "-f /tmp/x", "-q -f /tmp/x", "--filename=x",
+		"dmon", "pmon -i 0", "topo -m", "mig -lgi", "nvlink -s", "clocks", "vgpu", "daemon", "-r", "--gpu-reset -i 0", "-pm 1", "-pl 300 -i 0", "-c 0",
+		"-x", "-L -q", "-d MEMORY", "--format=csv", "--query-gpu=name", "--query-gpu=name --format=xml", "--query-gpu= --format=csv",
+		"--query-gpu=name --query-compute-apps=pid --format=csv", "--query-accounted-apps=pid --format=csv", "--query-supported-clocks=mem --format=csv",
+		"-i", "-i 0 -i 1", "-q -i 0,1", "-q -i GPU-123", "-L extra", "-q=1", "--id 0", "-u", "-a", "--debug=x", "-", "--",
+	} {
+		_, ok := smi.Parse(strings.Fields(line))
+		require.False(t, ok, line)
+	}
+}
+
+func TestSelectionOutsideTheView(t *testing.T) {
+	for line, outside := range map[string]bool{"-i 0": true, "-q -i 2": true, "-i 1": false, "": false, "-i 01": false, "-i 0,1": false, "-i GPU-x": false} {
+		call, ok := smi.Parse(strings.Fields(line))
+		require.True(t, ok)
+		require.Equal(t, outside, call.Outside(view(1)), line)
+	}
+}
+
+func TestList(t *testing.T) {
+	out := sample(t, "list.constructed.txt")
+	require.Equal(t, string(out), rewrite(t, out, everything(), "-L"))
+	require.Equal(t, `GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-10000000-aaaa-bbbb-cccc-000000000001)
+  MIG 1g.10gb     Device  0: (UUID: MIG-11111111-aaaa-bbbb-cccc-000000000001)
+  MIG 1g.10gb     Device  1: (UUID: MIG-22222222-aaaa-bbbb-cccc-000000000002)
+GPU 3: NVIDIA H100 80GB HBM3 (UUID: GPU-30000000-aaaa-bbbb-cccc-000000000003)
+`, rewrite(t, out, view(1, 3), "-L"))
+	require.Empty(t, rewrite(t, out, smi.View{}, "-L"))
+	for _, other := range []string{"", "No devices were found\n", "  MIG 1g.10gb\n" + string(out), string(out) + "GPU x\n", string(out) + "\n"} {
+		unchanged(t, []byte(other), view(1), "-L")
+	}
+}
+
+const gpuRows = `index, index, name, memory.total [MiB], memory.used [MiB]
+0, 0, NVIDIA H100 80GB HBM3, 81559 MiB, 40512 MiB
+1, 1, NVIDIA H100 80GB HBM3, 81559 MiB, 1 MiB
+12, 12, NVIDIA H100 80GB HBM3, [N/A], 1 MiB
+`
+
+func TestQueriedGPUs(t *testing.T) {
+	query := "--query-gpu=index,name,memory.total,memory.used"
+	require.Equal(t, `index, name, memory.total [MiB], memory.used [MiB]
+1, NVIDIA H100 80GB HBM3, 3814 MiB, 1 MiB
+12, NVIDIA H100 80GB HBM3, [N/A], 1 MiB
+`, rewrite(t, []byte(gpuRows), view(1, 12), query, "--format=csv"))
+	require.Equal(t, "index, name, memory.total [MiB], memory.used [MiB]\n", rewrite(t, []byte(gpuRows), smi.View{}, query, "--format=csv"))
+	require.Equal(t, "3814\n81559\n", rewrite(t, []byte("0, 81559\n1, 81559\n2, 81559\n"), view(0, 1), "--query-gpu=memory.total", "--format=csv,noheader,nounits"))
+	for _, other := range []string{
+		"", "No devices were found\n", gpuRows + "GPU is lost\n", strings.TrimPrefix(gpuRows, "index, "), gpuRows + "x, 1\n",
+		"Field \"foo\" is not a valid field to query.\n",
+	} {
+		unchanged(t, []byte(other), view(1), query, "--format=csv")
+	}
+}
+
+func TestQueriedApps(t *testing.T) {
+	out := "pid, process_name, used_gpu_memory [MiB]\n1111, python, 40500 MiB\n2222, a, b, 12 MiB\n1111, python, 1 MiB\n"
+	require.Equal(t, "process_name, used_gpu_memory [MiB]\npython, 40500 MiB\npython, 1 MiB\n",
+		rewrite(t, []byte(out), view(0), "--query-compute-apps=name,used_memory", "--format=csv"))
+	require.Empty(t, rewrite(t, nil, view(0), "--query-compute-apps=name", "--format=csv,noheader"))
+	unchanged(t, []byte("No running processes found\n"), view(0), "--query-compute-apps=name", "--format=csv,noheader")
+}
+
+func FuzzCSV(f *testing.F) {
+	f.Add(gpuRows, true)
+	f.Add("0, x\n3, \n", false)
+	f.Fuzz(func(t *testing.T, out string, header bool) {
+		format := map[bool]string{true: "--format=csv", false: "--format=csv,noheader"}[header]
+		call, _ := smi.Parse([]string{"--query-gpu=name,memory.total", format})
+		shown, ok := call.Rewrite([]byte(out), view(1))
+		if !ok {
+			require.Equal(t, out, string(shown))
+		}
+		if !ok || !strings.HasSuffix(out, "\n") {
+			return
+		}
+		want := strings.Count("\n"+out, "\n1, ")
+		if header {
+			want++
+		}
+		require.Len(t, slices.Collect(strings.Lines(string(shown))), want)
+	})
 }
