@@ -18,23 +18,15 @@ import (
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/controller/handover"
 	"github.com/seed-3119e985/genv/remote/election"
+	"github.com/seed-3119e985/genv/remote/election/etcd"
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Election is how a run takes part in an election of the controller that acts.
-type Election struct {
-	*election.Elector
-	Store handover.Store // in which the memory of the leader is
-	Key   string         // by which etcd knows the election
-	// Register returns what keeps a controller registered; see election.NewRegistrar.
-	Register func(self election.Registration, refused func(error)) *election.Registrar
-	Close    func() // the connections to etcd
-}
-
 // participation is a run's part in an election. It is nil for a run without one, which acts.
 type participation struct {
-	*Election
+	*election.Elector
+	client *etcd.Client
 	// turn has a value when the role may have changed.
 	turn chan struct{}
 	work sync.WaitGroup
@@ -68,18 +60,21 @@ type writing struct {
 
 // takePart begins to campaign, until ctx ends.
 func (l *loop) takePart(ctx context.Context, setup *Setup) error {
-	if setup.Elect == nil {
+	if setup.Leader.Key == "" {
 		return nil
 	}
 	if l.memory.store == nil {
 		return command.UsageError("--leader needs a state folder, by which hosts know this controller again: add --state-dir DIR")
 	}
 	candidate := election.Candidate{ID: l.self.ID, Name: fenceName(&l.self)}
-	l.part = &participation{Election: setup.Elect(candidate), turn: make(chan struct{}, 1)}
-	l.part.Works = l.mayLead
-	l.part.registrar = l.part.Register(l.registration(candidate, setup), l.unregistered)
-	l.part.publisher = handover.Publisher{Store: l.part.Store, Key: l.part.Key}
-	l.part.follower = handover.Follower{Store: l.part.Store, Key: l.part.Key, Now: l.program.Now, Clock: election.SinceBoot}
+	client, key := etcd.New(setup.Leader.Etcd), setup.Leader.Key
+	l.part = &participation{
+		Elector:   election.New(election.Options{Cluster: client, Key: key, Self: candidate, Clock: election.SinceBoot, Now: time.Now, Works: l.mayLead}),
+		registrar: election.NewRegistrar(client, key, l.registration(candidate, setup), l.unregistered),
+		publisher: handover.Publisher{Store: client, Key: key},
+		follower:  handover.Follower{Store: client, Key: key, Now: l.program.Now, Clock: election.SinceBoot},
+		client:    client, turn: make(chan struct{}, 1),
+	}
 	ctx, l.part.cancel = remote.Outlasting(ctx, resignAfter)
 	l.part.work.Go(func() { l.part.Run(ctx) })
 	l.part.work.Go(func() { l.part.registrar.Run(ctx) })
@@ -127,7 +122,7 @@ func (p *participation) close() {
 	if p != nil {
 		p.cancel()
 		p.work.Wait()
-		p.Close()
+		p.client.Close()
 	}
 }
 

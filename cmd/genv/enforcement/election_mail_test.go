@@ -123,7 +123,7 @@ func electedPart(t *testing.T, s *store) *participation {
 	ctx, cancel := context.WithCancel(context.Background())
 	begun := time.Now()
 	e := election.New(election.Options{Cluster: s, Key: electionKey, Clock: func() time.Duration { return time.Since(begun) }, Now: time.Now})
-	p := &participation{Election: &Election{Elector: e, Store: s, Key: electionKey}, publisher: handover.Publisher{Store: s, Key: electionKey}, cancel: cancel}
+	p := &participation{Elector: e, publisher: handover.Publisher{Store: s, Key: electionKey}, cancel: cancel}
 	p.work.Go(func() { e.Run(ctx) })
 	t.Cleanup(func() { cancel(); p.work.Wait() })
 	<-e.Changed()

@@ -17,6 +17,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/listeners"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/notify"
@@ -25,7 +26,9 @@ import (
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/controller/hooks"
+	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/metrics"
+	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -89,12 +92,12 @@ func (l *loop) run(ctx context.Context, setup Setup) error {
 	first := l.controller(setup)
 	first.Memory = l.memory.load(setup.Hosts)
 	if setup.Feed != nil {
-		addresses, closeAll, err := setup.Viewers.Open(ctx, l.running(&setup), log)
+		open, err := listeners.Open(ctx, setup.Listen, l.shown(&setup), log)
 		if err != nil {
 			return err
 		}
-		defer closeAll()
-		l.sayWhere(addresses, &setup)
+		defer open.Close()
+		l.sayWhere(open.Addresses, &setup)
 	}
 	schedule := controller.Schedule{
 		Interval: setup.Interval, Cycles: setup.Cycles,
@@ -111,12 +114,20 @@ func (l *loop) run(ctx context.Context, setup Setup) error {
 	return l.last
 }
 
-// running is what viewers get.
-func (l *loop) running(setup *Setup) Running {
-	return Running{
-		Feed: setup.Feed, Counters: l.counters, Queue: l.queue, LookOnly: setup.LookOnly, History: l.history,
-		Groups: func() map[string][]string { return *l.groups.Load() },
+// shown is what viewers get.
+func (l *loop) shown(setup *Setup) listeners.Shown {
+	do := l.queue.Do
+	if setup.LookOnly {
+		do = live.RefuseActions(operator.Refuse(operator.Unable, "Ask the controller that runs genv remote enforce.", "this is genv remote watch: it changes nothing"))
 	}
+	shown := listeners.Shown{
+		Feed: setup.Feed, Actions: live.NewActions(do, UserNames()),
+		Metrics: &metrics.Exporter{Feed: setup.Feed, Counters: l.counters, Now: l.program.Now, Version: l.program.Version},
+	}
+	if l.history != nil {
+		shown.Usage = l.history.Reader(func() map[string][]string { return *l.groups.Load() })
+	}
+	return shown
 }
 
 // errStopped ends a run after a cycle that was stopped.
@@ -207,7 +218,7 @@ func (l *loop) controller(setup Setup) *controller.Controller {
 // sayWhere prints where the live state is, unless that is only the default socket of a
 // controller that enforces.
 func (l *loop) sayWhere(addresses []string, setup *Setup) {
-	if len(addresses) == 0 || setup.Quiet || !setup.LookOnly && !setup.Viewers.Asked() {
+	if len(addresses) == 0 || setup.Quiet || !setup.LookOnly && !setup.Listen.Asked() {
 		return
 	}
 	l.screen.line(fmt.Sprintf("Live state of %s, every %s: %s",

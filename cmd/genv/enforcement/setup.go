@@ -4,17 +4,15 @@ import (
 	"context"
 	"time"
 
-	"github.com/rs/zerolog"
-
 	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/leadership"
+	"github.com/seed-3119e985/genv/cmd/genv/listeners"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/remote/controller"
-	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/remote/live"
-	"github.com/seed-3119e985/genv/remote/metrics"
 	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/remote/usage/report"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -36,10 +34,8 @@ type Fleet struct {
 	// for a single cycle.
 	Announce func(id string, claim *fence.Claim)
 	// Withdraw has the hosts told no more who enforces them: this controller only looks. It is
-	// set if Elect is.
+	// set if there is a Leader.
 	Withdraw func()
-	// Elect, if set, takes part in an election: the run acts only while it leads.
-	Elect func(self election.Candidate) *Election
 	// Release, if set, has the hosts told that a controller with a claim has ended.
 	Release func(context.Context)
 }
@@ -48,9 +44,11 @@ type Fleet struct {
 type Setup struct {
 	Config
 	Fleet
-	// Feed, if set, has the live state, and Viewers serve it. A reload doesn't change them.
-	Feed    *live.Feed
-	Viewers Viewers
+	// Leader, if it has a Key, is the election in which the run takes part: it acts only while it leads.
+	Leader leadership.Config
+	// Feed, if set, has the live state, and it is served where Listen says. A reload doesn't change them.
+	Feed   *live.Feed
+	Listen listeners.Config
 	// OpenHistory, if set, keeps who used what in the folder of a loop's memory. A reload doesn't
 	// change it.
 	OpenHistory func(dir string) *History
@@ -79,25 +77,4 @@ func (s *Setup) policy() enforce.Policy {
 // live is what viewers get to know of a setup.
 func (s *Setup) live(p *command.Program) live.Options {
 	return live.Options{Now: p.Now, Interval: s.Interval, Enforcing: !s.LookOnly, Policy: s.policy()}
-}
-
-// Viewers serve the live state of a run to people and programs.
-type Viewers interface {
-	// Asked reports whether a flag or the environment asks for them, so that it is worth
-	// saying where they listen.
-	Asked() bool
-	// Open serves a run until closeAll. addresses are where, for people. After an error
-	// nothing is served, and the run doesn't begin.
-	Open(ctx context.Context, run Running, log zerolog.Logger) (addresses []string, closeAll func(), err error)
-}
-
-// Running is what viewers get of a run.
-type Running struct {
-	Feed     *live.Feed
-	Counters *metrics.Counters
-	Queue    *controller.Queue // takes what operators ask for
-	LookOnly bool              // it changes nothing, whatever operators ask for
-	History  *History          // nil for none
-	// Groups are the users of the policy's groups, as they are now. It is safe for concurrent use.
-	Groups func() map[string][]string
 }

@@ -17,74 +17,64 @@ import (
 	"github.com/seed-3119e985/genv/remote/live"
 )
 
-// enforceConfig is what the flags of `genv remote enforce` say.
-type enforceConfig struct {
-	Config
-	enforcement enforcement.Config
-	listeners   listeners.Config
-	leadership  leadership.Config
-}
-
 func takeOverFlag() cli.Flag {
 	return &cli.BoolFlag{Name: "take-over", Usage: "act on hosts on which a controller with another --state-dir acted until now, and have them refuse that one"}
 }
 
-func (p *program) readEnforceConfig(c *cli.Context) (enforceConfig, error) {
-	rules, err := enforcement.ReadConfig(c)
-	if err != nil {
-		return enforceConfig{}, err
+// readEnforce reads the flags of `genv remote enforce`: which hosts, and what is known of the setup.
+func (p *program) readEnforce(c *cli.Context) (config Config, setup enforcement.Setup, err error) {
+	if setup.Config, err = enforcement.ReadConfig(c); err != nil {
+		return config, setup, err
 	}
-	listen, err := listeners.ReadConfig(c, p.Getenv, rules.Interval == 0)
-	if err != nil {
-		return enforceConfig{}, err
+	if setup.Listen, err = listeners.ReadConfig(c, p.Getenv, setup.Interval == 0); err != nil {
+		return config, setup, err
 	}
-	leader, err := leadership.ReadConfig(c, p.Getenv, rules.Interval > 0 && !rules.DryRun)
-	if err != nil {
-		return enforceConfig{}, err
+	if setup.Leader, err = leadership.ReadConfig(c, p.Getenv, setup.Interval > 0 && !setup.DryRun); err != nil {
+		return config, setup, err
 	}
-	config, err := p.readLoopConfig(c, rules.Interval)
-	return enforceConfig{config, rules, listen, leader}, err
+	config, err = p.readLoopConfig(c, setup.Interval)
+	return config, setup, err
 }
 
 func (p *program) remoteEnforce(c *cli.Context) error {
-	config, err := p.readEnforceConfig(c)
+	config, setup, err := p.readEnforce(c)
 	if err != nil {
 		return err
 	}
-	config.leadership.WarnOfClearText(config.SSH.Log)
-	if err := config.leadership.CheckMembers(c.Context, config.SSH.Log); err != nil {
+	log := config.SSH.Log
+	setup.Leader.WarnOfClearText(log)
+	if err := setup.Leader.CheckMembers(c.Context, log); err != nil {
 		return err
 	}
-	f, err := p.open(config.Config)
+	f, err := p.open(config)
 	if err != nil {
 		return err
 	}
 	defer f.close()
-	log := config.SSH.Log
-	history, err := report.ReadHistory(c, &p.Program, config.leadership.Key, log)
-	if err != nil {
+	if setup.OpenHistory, err = report.ReadHistory(c, &p.Program, setup.Leader.Key, log); err != nil {
 		return err
 	}
-	log.Debug().Stringer("command_timeout", config.SSH.CommandTimeout).Stringer("interval", config.enforcement.Interval).Msg("how long a host has for an answer")
+	log.Debug().Stringer("command_timeout", config.SSH.CommandTimeout).Stringer("interval", setup.Interval).Msg("how long a host has for an answer")
 	pool := f.pool()
 	defer pool.Close()
-	var feed *live.Feed
-	if config.listeners.Any() {
-		feed = live.NewFeed(live.Options{Now: p.Now})
-		pool.DeviceAge = ageForViewers(feed, config.enforcement.Interval, len(config.Hosts))
+	if setup.Listen.Any() {
+		setup.Feed = live.NewFeed(live.Options{Now: p.Now})
+		pool.DeviceAge = ageForViewers(setup.Feed, setup.Interval, len(config.Hosts))
 	}
-	setup := func(config enforceConfig) enforcement.Setup {
-		hosts := f.toEnforce(&config.Config, pool)
-		hosts.Announce = func(_ string, claim *fence.Claim) { pool.Announce(claim) }
-		hosts.Withdraw, hosts.Release, hosts.Elect = pool.Withdraw, pool.Release, config.leadership.Election()
-		return enforcement.Setup{Config: config.enforcement, Feed: feed, OpenHistory: history, Viewers: listeners.Viewers{Config: config.listeners, Program: &p.Program}, Fleet: hosts}
+	hosts := func(config *Config) enforcement.Fleet {
+		fleet := f.toEnforce(config, pool)
+		fleet.Announce = func(_ string, claim *fence.Claim) { pool.Announce(claim) }
+		fleet.Withdraw, fleet.Release = pool.Withdraw, pool.Release
+		return fleet
 	}
-	return enforcement.Run(c.Context, &p.Program, log, setup(config), func() (enforcement.Setup, error) {
-		next, err := p.readEnforceConfig(c)
+	setup.Fleet = hosts(&config)
+	return enforcement.Run(c.Context, &p.Program, log, setup, func() (enforcement.Setup, error) {
+		config, next, err := p.readEnforce(c)
 		if err == nil {
-			f.reloaded(&next.Config, pool)
+			f.reloaded(&config, pool)
 		}
-		return setup(next), err
+		next.Fleet, next.Feed, next.OpenHistory = hosts(&config), setup.Feed, setup.OpenHistory
+		return next, err
 	})
 }
 

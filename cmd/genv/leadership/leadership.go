@@ -13,16 +13,13 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/rs/zerolog"
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/enforce/notify/mail"
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/remote/election/etcd"
 )
 
@@ -128,23 +125,6 @@ func (f tlsFiles) read(wanted bool) (*tls.Config, error) {
 		config.Certificates = []tls.Certificate{pair}
 	}
 	return config, nil
-}
-
-// Election returns how a run takes part in an election; nil if it doesn't.
-func (config Config) Election() func(election.Candidate) *enforcement.Election {
-	if config.Key == "" {
-		return nil
-	}
-	return func(self election.Candidate) *enforcement.Election {
-		client := etcd.New(config.Etcd)
-		return &enforcement.Election{
-			Elector: election.New(election.Options{Cluster: client, Key: config.Key, Self: self, Clock: election.SinceBoot, Now: time.Now}),
-			Store:   client, Key: config.Key, Close: client.Close,
-			Register: func(self election.Registration, refused func(error)) *election.Registrar {
-				return election.NewRegistrar(client, config.Key, self, refused)
-			},
-		}
-	}
 }
 
 // WarnOfClearText says that what goes to etcd and back goes over a network without TLS.

@@ -52,7 +52,7 @@ func TestReadConfig(t *testing.T) {
 	const url, tlsURL = "etcd://a:2379,b:2379/genv/lab", "etcds://a:2379/genv/lab"
 	config, err := read(true, map[string]string{"GENV_LEADER_LOGIN": "ann:x"})
 	require.NoError(t, err)
-	require.Nil(t, config.Election(), "no election was asked for")
+	require.Empty(t, config.Key, "no election was asked for")
 	config, err = read(true, map[string]string{"GENV_LEADER_LOGIN": "ann:x"}, "--leader", url)
 	require.NoError(t, err)
 	require.Equal(t, leadership.Config{Key: "/genv/lab", Etcd: etcd.Config{Endpoints: []string{"http://a:2379", "http://b:2379"}, User: "ann", Password: "x"}}, config)
