@@ -2,9 +2,12 @@ package controller
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/seed-3119e985/genv/enforce/early"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller/wake"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -124,4 +127,149 @@ func waitUntil(ctx context.Context, t time.Time) {
 	ctx, cancel := context.WithDeadline(ctx, t)
 	defer cancel()
 	<-ctx.Done()
+}
+
+// Events waits until something may have changed on a host; see wake.Link.
+type Events interface {
+	Await(ctx context.Context, host remote.Host, done func(woke bool, err error))
+}
+
+// between is what a controller does between two full cycles: it judges hosts that woke.
+type between struct {
+	wake  *wake.Watch // nil for none
+	spent early.Spent
+	count int                             // early cycles since the last full one began
+	acted map[snapshot.Hostname]time.Time // when the outcome of a report came last
+}
+
+// oldestWake is for how long the snapshot of a host that woke may have waited to be judged.
+const oldestWake = 2 * time.Second
+
+// mayBeEarly reports whether hosts may be judged between two full cycles. A dry run says once
+// per cycle what it would do; with StopAtFailure nothing may be done while any host fails; a
+// hold, other hosts or another policy, and a record that can't be kept are for full cycles.
+func (c *Controller) mayBeEarly(ctx context.Context) bool {
+	return c.Events != nil && c.interval > 0 && !c.DryRun && !c.StopAtFailure && ctx.Err() == nil && c.leads() &&
+		c.last != nil && !c.reloaded && c.Memory.Operator.Hold == nil && (c.last.Unrecorded == nil || c.ActUnrecorded)
+}
+
+// waitForEvents begins to wait for the hosts that answered a full cycle, until the next one ends.
+func (c *Controller) waitForEvents(cycle *Cycle) {
+	c.between.spent.Begin(&cycle.Plan)
+	if c.Events == nil || c.interval <= 0 || c.DryRun || c.StopAtFailure {
+		return
+	}
+	if c.between.wake == nil {
+		c.between.wake = wake.Start(eventLink{c.Events, c.Link})
+	}
+	hosts := make([]remote.Host, 0, len(cycle.Cluster.Hosts))
+	for i := range cycle.Cluster.Hosts {
+		if h := &cycle.Cluster.Hosts[i]; h.Err == nil {
+			hosts = append(hosts, cycle.answered[h.Name])
+		}
+	}
+	c.between.wake.Watch(hosts)
+}
+
+type eventLink struct {
+	Events
+	Link
+}
+
+// stopEvents ends the waits.
+func (c *Controller) stopEvents() {
+	c.between.wake.Close()
+	c.between.wake = nil
+}
+
+// early judges hosts that woke, and acts on them alone. Nothing is shown if nothing is new.
+func (c *Controller) early(ctx context.Context, looks []wake.Look) {
+	begun := time.Now()
+	defer func() { c.between.wake.Took(time.Since(begun)) }()
+	if !c.mayBeEarly(ctx) {
+		return
+	}
+	cycle, asked := c.earlyCycle(looks)
+	now := c.Now()
+	judged := early.All(c.Memory.Operator.Policy(c.Policy, now), asked, &cycle.Cluster, c.Memory.Rules, &c.between.spent, now)
+	if cycle.Asked = judged.Judged; len(cycle.Asked) == 0 {
+		return
+	}
+	cycle.Plan = early.Plan(c.last.Plan, judged.Plan, func(h snapshot.Hostname) bool { return cycle.Asked[h] })
+	c.last = cycle
+	c.between.count++
+	next := c.Memory
+	next.Rules = judged.Memory
+	if len(judged.Events) == 0 {
+		c.Memory = next
+		return
+	}
+	shown := *cycle
+	shown.Start = now
+	pendingEvents := c.pendingEvents // in a full cycle
+	c.act(ctx, &shown, next, judged.Events)
+	c.pendingEvents = pendingEvents
+}
+
+// earlyCycle is the last cycle with new snapshots of the hosts that woke, and these hosts.
+// Only a snapshot counts that is new, and younger than the last full one, of a host that
+// answered the last full cycle and is still the same machine. Where it is too old to be judged,
+// the host is asked again: it won't wake for what it has shown already.
+func (c *Controller) earlyCycle(looks []wake.Look) (*Cycle, []snapshot.Host) {
+	cycle := *c.last
+	cycle.Early++
+	cycle.Earlier, cycle.guards, cycle.Asked = 0, nil, nil
+	cycle.Duplicates, cycle.Actions, cycle.Notified, cycle.Records, cycle.Unrecorded = nil, nil, nil, nil, nil
+	cycle.Cluster.Hosts = slices.Clone(cycle.Cluster.Hosts)
+	cycle.operator(c.Memory.Operator)
+	byName := make(map[string]wake.Look, len(looks))
+	for _, l := range looks {
+		byName[l.Host.Name] = l
+	}
+	var asked []snapshot.Host
+	for i := range cycle.Cluster.Hosts {
+		h := &cycle.Cluster.Hosts[i]
+		look, woke := byName[cycle.answered[h.Name].Name]
+		if !woke || !c.current(&cycle, h, &look) {
+			continue
+		}
+		if !c.fresh(h.Name, &look) {
+			c.between.wake.Again(look.Host)
+			continue
+		}
+		h.Snapshot = look.Snapshot
+		asked = append(asked, *h)
+	}
+	return &cycle, asked
+}
+
+// current reports whether a look shows something new of the machine that was judged last.
+func (c *Controller) current(last *Cycle, h *snapshot.Host, look *wake.Look) bool {
+	before := h.Snapshot
+	known := c.Memory.Rules.Hosts[h.Name]
+	return h.Err == nil && before != nil && known.Answered && known.Lost == "" &&
+		look.Snapshot != before && look.Asked.After(last.askedAt[look.Host.Name]) &&
+		look.Snapshot.MachineID == before.MachineID && look.Snapshot.BootID == before.BootID && look.Snapshot.StateFolder == before.StateFolder
+}
+
+// fresh reports whether a look may be acted on: it came just now, and was asked for after the
+// outcome of the last report.
+func (c *Controller) fresh(host snapshot.Hostname, look *wake.Look) bool {
+	return look.Asked.After(c.between.acted[host]) && time.Since(look.Came) <= oldestWake
+}
+
+// concluded notes that the outcome of a report came: a snapshot from before that is too old.
+func (c *Controller) concluded(host snapshot.Hostname) {
+	if c.between.acted == nil {
+		c.between.acted = make(map[snapshot.Hostname]time.Time)
+	}
+	c.between.acted[host] = time.Now()
+}
+
+// label is the number of a cycle, unique in its run.
+func (cycle *Cycle) label() string {
+	if cycle.Early == 0 {
+		return fmt.Sprint(cycle.Number)
+	}
+	return fmt.Sprintf("%d.%d", cycle.Number, cycle.Early)
 }

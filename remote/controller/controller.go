@@ -286,9 +286,7 @@ func (c *Controller) conclude(cycle *Cycle, done []*visit) {
 		records = append(records, audit.OutcomeRecords(v.items, outcomes)...)
 		events = append(events, result.event(outcomes))
 	}
-	if err := (recordWriter{c.Audit, c.Now}).write(cycle, records); err != nil {
-		cycle.Unrecorded = err
-	}
+	c.record(cycle, records)
 	cycle.Records = records
 	c.emit(cycle, events)
 	for _, v := range done {

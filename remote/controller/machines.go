@@ -2,7 +2,6 @@ package controller
 
 import (
 	"fmt"
-	"iter"
 	"slices"
 
 	"github.com/seed-3119e985/genv/remote"
@@ -161,27 +160,21 @@ func (g *grouping) join(i, j int) {
 
 // byMachine joins names that say they are one machine, unless they show two host keys.
 func (g *grouping) byMachine(ids []*machineID) {
-	distinct := newChains[[3]string](len(ids))
+	distinct := make(map[[3]string][]int, len(ids))
 	for i, id := range ids {
 		if id == nil || !id.complete() {
 			continue
 		}
 		key := [3]string{id.Machine, id.Boot, id.Folder}
-		first, with := -1, -1
-		for j := range distinct.of(key) {
-			first = j
-			if id.same(ids[j]) {
-				with = j
-			}
-		}
-		if with >= 0 {
-			g.join(with, i)
+		others := distinct[key]
+		if at := slices.IndexFunc(others, func(j int) bool { return id.same(ids[j]) }); at >= 0 {
+			g.join(others[at], i)
 			continue
 		}
-		if first >= 0 {
-			g.disputed = append(g.disputed, [2]int{first, i})
+		if len(others) > 0 {
+			g.disputed = append(g.disputed, [2]int{others[0], i})
 		}
-		distinct.add(key, i)
+		distinct[key] = append(others, i)
 	}
 }
 
@@ -191,37 +184,17 @@ func (g *grouping) byPeer(ids []*machineID) {
 	if !slices.ContainsFunc(ids, func(id *machineID) bool { return id != nil && !id.complete() }) {
 		return
 	}
-	peers := newChains[remote.Peer](len(ids))
+	peers := make(map[remote.Peer][]int, len(ids))
 	for i, id := range ids {
 		if id == nil || !id.peer.Known() {
 			continue
 		}
-		for j := range peers.of(id.peer) {
+		for _, j := range peers[id.peer] {
 			if id.same(ids[j]) {
 				g.join(i, j)
 			}
 		}
-		peers.add(id.peer, i)
-	}
-}
-
-// chains are the indices with each key, in one list for all of them.
-type chains[K comparable] struct {
-	last   map[K]int // plus 1
-	before []int     // the index before each one, plus 1; 0 for none
-}
-
-func newChains[K comparable](n int) *chains[K] {
-	return &chains[K]{make(map[K]int, n), make([]int, n)}
-}
-
-func (c *chains[K]) add(key K, i int) { c.before[i], c.last[key] = c.last[key], i+1 }
-
-// of are the indices with a key, the last one first.
-func (c *chains[K]) of(key K) iter.Seq[int] {
-	return func(yield func(int) bool) {
-		for i := c.last[key]; i > 0 && yield(i-1); i = c.before[i-1] {
-		}
+		peers[id.peer] = append(peers[id.peer], i)
 	}
 }
 

@@ -73,9 +73,7 @@ func (c *Controller) mail(cycle *Cycle, all map[snapshot.Hostname][]notify.Notif
 		}
 	}
 	if len(refused) > 0 && !cycle.DryRun {
-		if err := (recordWriter{c.Audit, c.Now}).write(cycle, refused); err != nil {
-			cycle.Unrecorded = err
-		}
+		c.record(cycle, refused)
 	}
 	due = c.Memory.Mail.Due(c.Mailing.Rules, now)
 	for i := range due {

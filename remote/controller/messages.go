@@ -66,17 +66,16 @@ func (b batch) send(ctx context.Context, link Link, host remote.Host) []Delivery
 		}
 	}
 	shown, err := link.Notify(ctx, host, messages)
-	list := make([]Delivery, len(b.notifications), len(b.notifications)+len(b.suppressed))
-	for i, n := range b.notifications {
-		list[i] = Delivery{Notification: n, Err: err}
+	list := b.unsent(err)
+	for i := range b.notifications {
 		if of[i] < len(shown) {
 			list[i].Terminals, list[i].Kept = shown[of[i]].Terminals, shown[of[i]].Kept
 		}
 	}
-	return append(list, b.suppressed...)
+	return list
 }
 
-// unsent are the notifications of a batch that is not sent.
+// unsent are the notifications of a batch that is not sent; nil as the reason is for one that is.
 func (b batch) unsent(why error) []Delivery {
 	list := make([]Delivery, len(b.notifications), len(b.notifications)+len(b.suppressed))
 	for i, n := range b.notifications {

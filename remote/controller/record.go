@@ -28,6 +28,13 @@ type recordWriter struct {
 	now func() time.Time
 }
 
+// record records what became of something, and notes whether that failed.
+func (c *Controller) record(cycle *Cycle, records []audit.Record) {
+	if err := (recordWriter{c.Audit, c.Now}).write(cycle, records); err != nil {
+		cycle.Unrecorded = err
+	}
+}
+
 // before records what was found and decided, and what is about to be sent, before
 // anything is sent. It returns the records of the latter, which may be written even
 // when there is an error.

@@ -116,18 +116,13 @@ func encode(l Leader) ([]byte, error) { return json.Marshal(content{schema, l}) 
 
 // LeaderOf is what the key of the leader says; nil if no controller leads. The
 // epoch is that of the leader, and the cluster is etcd's.
-func LeaderOf(ctx context.Context, c Looker, key string) (leader *Leader, epoch, cluster uint64, err error) {
+func LeaderOf(ctx context.Context, c *etcd.Client, key string) (leader *Leader, epoch, cluster uint64, err error) {
 	entry, cluster, err := c.Look(ctx, LeaderKey(key))
 	if err != nil || entry == nil {
 		return nil, 0, cluster, err
 	}
 	leads := decode(entry.Value)
 	return &leads, entry.Created, cluster, nil
-}
-
-// Looker is what LeaderOf asks; *etcd.Client is one.
-type Looker interface {
-	Look(ctx context.Context, key string) (entry *etcd.Entry, cluster uint64, err error)
 }
 
 // decode reads the value of a key. Whatever is there, somebody leads: the name is for people.

@@ -112,7 +112,7 @@ func documentOf(cycle *controller.Cycle, failures []remote.Failure) CycleDocumen
 		document.Notified = append(document.Notified, notified)
 	}
 	for _, a := range cycle.Actions {
-		if !isPlanned(cycle, a.Report.ID) { // it was sent in an earlier cycle, or an early one
+		if !slices.ContainsFunc(cycle.Plan.Reports, func(r enforce.HostReport) bool { return r.Report.ID == a.Report.ID }) { // it was sent in an earlier cycle, or an early one
 			r := reportDocumentOf(cycle, enforce.HostReport{Host: a.Host, Report: a.Report})
 			r.Cycle = a.Cycle
 			document.Reports = append(document.Reports, r)
@@ -122,11 +122,6 @@ func documentOf(cycle *controller.Cycle, failures []remote.Failure) CycleDocumen
 		document.Reports = append(document.Reports, reportDocumentOf(cycle, r))
 	}
 	return document
-}
-
-// isPlanned reports whether a report is one of the cycle's own.
-func isPlanned(cycle *controller.Cycle, id string) bool {
-	return slices.ContainsFunc(cycle.Plan.Reports, func(r enforce.HostReport) bool { return r.Report.ID == id })
 }
 
 func reportDocumentOf(cycle *controller.Cycle, r enforce.HostReport) reportDocument {

@@ -3,9 +3,11 @@ package enforcement
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
+	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -101,3 +103,132 @@ func overLines(over []*finding, now time.Time) []string {
 
 // maxOver is how many findings of a host that are over in one cycle are named.
 const maxOver = 8
+
+// repeats lets a line through when it is new, and when it has been repeated for an hour,
+// then for two more hours, four, and so on: what happens in every cycle must not hide
+// everything else.
+type repeats struct {
+	known map[string]*repeat
+	tidy  time.Time
+}
+
+type repeat struct {
+	first, last, next time.Time
+	wait              time.Duration // until the one after next
+	times             int
+}
+
+const (
+	repeatAfter = time.Hour
+	repeatMost  = 24 * time.Hour
+	maxRepeats  = 1 << 16 // lines that are remembered; beyond that, all count as new
+)
+
+// admit says whether a line is to be printed, and what to add to it.
+func (r *repeats) admit(line string, now time.Time) (remark string, ok bool) {
+	r.clean(now)
+	e := r.known[line]
+	if e == nil {
+		if r.known == nil || len(r.known) >= maxRepeats {
+			r.known = make(map[string]*repeat)
+		}
+		r.known[line] = &repeat{first: now, last: now, next: now.Add(repeatAfter), wait: 2 * repeatAfter, times: 1}
+		return "", true
+	}
+	e.last = now
+	e.times++
+	if now.Before(e.next) {
+		return "", false
+	}
+	e.next, e.wait = now.Add(e.wait), min(2*e.wait, repeatMost)
+	return fmt.Sprintf(" (%d times within %s)", e.times, text.ShortDuration(now.Sub(e.first))), true
+}
+
+// clean forgets what was not repeated for as long as it would not be printed.
+func (r *repeats) clean(now time.Time) {
+	if now.Sub(r.tidy) < repeatAfter/2 {
+		return
+	}
+	r.tidy = now
+	maps.DeleteFunc(r.known, func(_ string, e *repeat) bool { return now.Sub(e.last) > repeatAfter })
+}
+
+// forget lets a line through as a new one.
+func (r *repeats) forget(line string) { delete(r.known, line) }
+
+// rateLimits keep findings of one kind that come one after the other, as of a job array that
+// starts processes all the time, from filling a screen: the first ones in an hour are
+// printed, and the others are counted. What is done because of them is printed anyway.
+type rateLimits map[rateKey]*rateLimit
+
+// rateKey is what findings have in common.
+type rateKey struct {
+	host snapshot.Hostname
+	user snapshot.Username
+	rule enforce.Rule
+}
+
+type rateLimit struct {
+	since    time.Time // of its first finding in this hour
+	findings int
+	hidden   int // of them, since that was said
+	said     bool
+}
+
+const (
+	rateWindow = time.Hour
+	rateShown  = 5 // findings that are printed in an hour
+)
+
+// admit says whether a new finding is to be printed.
+func (l *rateLimits) admit(f *enforce.Finding, now time.Time) bool {
+	if *l == nil {
+		*l = make(rateLimits)
+	}
+	of := rateKey{f.Host, f.User, f.Rule}
+	c := (*l)[of]
+	if c == nil {
+		c = &rateLimit{since: now}
+		(*l)[of] = c
+	}
+	c.findings++
+	if c.findings <= rateShown {
+		return true
+	}
+	c.hidden++
+	return false
+}
+
+// lines say how many findings were not printed: at first, and when the hour is over.
+func (l rateLimits) lines(now time.Time) []string {
+	var lines []string
+	for _, of := range slices.SortedFunc(maps.Keys(l), compareRateKeys) {
+		c := l[of]
+		ended := now.Sub(c.since) >= rateWindow
+		switch {
+		case c.hidden > 0 && !c.said:
+			lines = append(lines, on(of.host, fmt.Sprintf("… and %s%s; more are counted once in %s",
+				render.Plural(c.hidden, "more such finding"), of.about(), text.FormatDuration(rateWindow))))
+			c.hidden, c.said = 0, true
+		case c.hidden > 0 && ended:
+			lines = append(lines, on(of.host, fmt.Sprintf("… and %s%s within %s",
+				render.Plural(c.hidden, "more such finding"), of.about(), text.FormatDuration(rateWindow))))
+		}
+		if ended {
+			delete(l, of)
+		}
+	}
+	return lines
+}
+
+func (of rateKey) about() string {
+	about := " (" + string(of.rule)
+	if of.user != "" {
+		about += ", user " + text.Shown(string(of.user))
+	}
+	return about + ")"
+}
+
+func compareRateKeys(a, b rateKey) int {
+	return cmp.Or(cmp.Compare(a.host, b.host), cmp.Compare(a.user, b.user), cmp.Compare(a.rule, b.rule))
+}

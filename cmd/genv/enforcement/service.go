@@ -14,7 +14,6 @@ import (
 
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/rs/zerolog"
-	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/remote/controller"
@@ -170,15 +169,5 @@ func PingWatchdog(ctx context.Context, log zerolog.Logger, works func() bool) {
 
 // notifyReloading says that the configuration is read again. READY=1 says that this is done.
 func notifyReloading(log zerolog.Logger) {
-	NotifySystemd(log, daemon.SdNotifyReloading+"\nMONOTONIC_USEC="+monotonicMicroseconds())
-}
-
-// monotonicMicroseconds is the time by which systemd tells the answer to this
-// reload from that to an earlier one (sd_notify(3)).
-func monotonicMicroseconds() string {
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
-		return "0"
-	}
-	return fmt.Sprint(now.Nano() / 1000)
+	NotifySystemd(log, daemon.SdNotifyReloading+"\n"+daemon.SdNotifyMonotonicUsec())
 }

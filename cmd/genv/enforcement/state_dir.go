@@ -37,11 +37,6 @@ func defaultStateDir(getenv func(string) string, name string) string {
 	return filepath.Join(base, "genv", name)
 }
 
-// ControllerDir is the folder of a controller on a fleet; empty if there is none.
-func (config *Config) ControllerDir(getenv func(string) string) string {
-	return cmp.Or(config.StateDir, defaultStateDir(getenv, controllerName))
-}
-
 // controllerName distinguishes a controller on a fleet from one on a single machine.
 const controllerName = "controller"
 

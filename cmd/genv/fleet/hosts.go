@@ -42,9 +42,11 @@ type selectedHost struct {
 
 func (p *program) hostsCommand() *cli.Command {
 	return &cli.Command{
-		Name:   "hosts",
-		Usage:  "list the hosts that -H selects, and how they would be reached; it connects to none",
-		Flags:  append(append(remoteFlags(), listFlags()...), guardFlags()...),
+		Name:  "hosts",
+		Usage: "list the hosts that -H selects, and how they would be reached; it connects to none",
+		Flags: append(append(remoteFlags(), listFlags()...),
+			&cli.BoolFlag{Name: "guard", Usage: "also what the running controller knows of the hosts' kernel guards, and whether root owns their state"},
+			socketFlag("with --guard: ask the controller with this `PATH`")),
 		Action: p.remoteHosts,
 	}
 }
@@ -52,11 +54,11 @@ func (p *program) hostsCommand() *cli.Command {
 // remoteHosts shows a selection before something else uses it.
 func (p *program) remoteHosts(c *cli.Context) error {
 	list, err := p.readListing(c)
-	if err == nil {
-		err = checkGuardFlags(c)
-	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case command.IsGiven(c, "socket") && !c.Bool("guard"):
+		return command.UsageError("--socket needs --guard")
 	}
 	document := HostsDocument{Schema: "genv.remote.hosts/1", Hosts: make([]selectedHost, len(list.Hosts))}
 	for i, h := range list.Hosts {
@@ -86,7 +88,7 @@ func (p *program) writeHosts(list listing, hosts []selectedHost, guards bool) er
 	}
 	columns := []render.Column{render.Col("HOST", 25), render.Col("ADDRESS", 20), render.Col("PORT", 6), render.Col("USER", 10), render.Col("SUDO", 6), render.Col("LABELS", labels)}
 	if guards {
-		columns = append(columns, guardColumns()...)
+		columns = append(columns, render.Col("SERVICE", 9), render.Col("GUARD", 0))
 	}
 	t := list.output.Table(columns...)
 	for i := range hosts {
@@ -118,13 +120,6 @@ func labelsText(labels map[string]string) string {
 
 // controllerTime is how long a controller has to answer.
 const controllerTime = 10 * time.Second
-
-func guardFlags() []cli.Flag {
-	return []cli.Flag{
-		&cli.BoolFlag{Name: "guard", Usage: "also what the running controller knows of the hosts' kernel guards, and whether root owns their state"},
-		socketFlag("with --guard: ask the controller with this `PATH`"),
-	}
-}
 
 // addGuards adds to hosts what the running controller knows of them. Without a controller
 // nothing is known, which is said, and no error.
@@ -158,11 +153,6 @@ func (p *program) addGuards(c *cli.Context, hosts []selectedHost) error {
 	return nil
 }
 
-// guardColumns come after the others.
-func guardColumns() []render.Column {
-	return []render.Column{render.Col("SERVICE", 9), render.Col("GUARD", 0)}
-}
-
 // guardCells are what is known of a host; what isn't is unknown, and not off.
 func (h *selectedHost) guardCells() []string {
 	const unknown = "unknown"
@@ -184,12 +174,4 @@ func (h *selectedHost) guardCells() []string {
 		guard = string(h.Guard.Mode)
 	}
 	return []string{service, guard}
-}
-
-// checkGuardFlags refuses a --socket that nothing asks for.
-func checkGuardFlags(c *cli.Context) error {
-	if command.IsGiven(c, "socket") && !c.Bool("guard") {
-		return command.UsageError("--socket needs --guard")
-	}
-	return nil
 }

@@ -66,9 +66,11 @@ func (f *Follower) Poll(ctx context.Context) error {
 	}
 	changed := f.compare(keys, now.clock)
 	if len(changed) > 0 && changed[0] == headKey(f.Key) {
-		if err := f.read(ctx, changed[0], now); err != nil {
+		entry, err := f.Store.Get(ctx, changed[0])
+		if err != nil {
 			return err
 		}
+		f.keep(changed[0], entry, now)
 		if often {
 			f.learnSkew(f.values[changed[0]].data, now)
 		}
@@ -251,15 +253,6 @@ func (f *Follower) readParts(ctx context.Context, keys []string, now moment) err
 		})
 	}
 	return group.Wait()
-}
-
-// read reads a key.
-func (f *Follower) read(ctx context.Context, key string, now moment) error {
-	entry, err := f.Store.Get(ctx, key)
-	if err == nil {
-		f.keep(key, entry, now)
-	}
-	return err
 }
 
 // keep keeps what was read; nil if there is nothing.

@@ -60,7 +60,7 @@ func TestARealEtcd(t *testing.T) {
 	require.Equal(t, made.Created, foreign.Created)
 
 	write := func(created uint64, entries ...etcd.Entry) error {
-		return c.Write(ctx, "/k/leader", created, entries...)
+		return c.WriteAfter(ctx, "/k/leader", created, "/k/other", 0, entries...)
 	}
 	require.NoError(t, write(made.Created, etcd.Entry{Key: "/k/memory/1", Value: []byte("one")}, etcd.Entry{Key: "/k/memory/2", Value: []byte("two")}))
 	require.NoError(t, write(made.Created, etcd.Entry{Key: "/k/memory/1"}, etcd.Entry{Key: "/k/memory/3", Value: []byte{}}))
