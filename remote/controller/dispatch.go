@@ -1,0 +1,109 @@
+package controller
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/controller/wake"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// dispatcher makes visits to hosts without waiting for them, and returns those that
+// ended. It belongs to one goroutine.
+type dispatcher struct {
+	underWay int
+	results  chan *visit // of all visits
+}
+
+// send is the choke point: the only place from which a host is changed. It waits in the
+// background until the memory is safe, if that is not nil. leads is asked right before
+// anything is sent to a host: it may not be true any more.
+func (d *dispatcher) send(ctx context.Context, a *Asker, visits map[snapshot.Hostname]*visit, safe <-chan struct{}, leads func() bool) {
+	if len(visits) == 0 {
+		return
+	}
+	hosts := slices.DeleteFunc(slices.Clone(a.Hosts), func(h remote.Host) bool { return visits[snapshot.Hostname(h.Name)] == nil })
+	if d.results == nil {
+		d.results = make(chan *visit)
+	}
+	d.underWay += len(hosts)
+	link, results := a.Link, d.results
+	go func() {
+		if safe != nil {
+			<-safe
+		}
+		remote.Each(context.WithoutCancel(ctx), hosts, a.Fanout, func(_ context.Context, h remote.Host) (struct{}, error) {
+			v := visits[snapshot.Hostname(h.Name)]
+			v.deliver(ctx, link, leads)
+			results <- v
+			return struct{}{}, nil
+		})
+	}()
+}
+
+// ended returns the visits that have ended, and does not wait.
+func (d *dispatcher) ended() []*visit {
+	var done []*visit
+	for d.underWay > 0 {
+		select {
+		case v := <-d.results:
+			d.underWay--
+			done = append(done, v)
+		default:
+			return inOrder(done)
+		}
+	}
+	return inOrder(done)
+}
+
+// wait waits for the visits under way and returns those that ended. A time that is not
+// zero limits the wait; once ctx has ended, wait has no limit. What comes meanwhile is
+// done, until ctx ends.
+func (d *dispatcher) wait(ctx context.Context, until time.Time, m *meanwhile) []*visit {
+	var late <-chan time.Time
+	if !until.IsZero() && ctx.Err() == nil {
+		timer := time.NewTimer(time.Until(until))
+		defer timer.Stop()
+		late = timer.C
+	}
+	stopped := ctx.Done()
+	if ctx.Err() != nil {
+		m = &meanwhile{}
+	}
+	var done []*visit
+	for d.underWay > 0 {
+		select {
+		case v := <-d.results:
+			d.underWay--
+			done = append(done, v)
+		case r := <-m.requests:
+			m.serve(r)
+		case l := <-m.looks:
+			m.early(l)
+		case <-stopped:
+			stopped, late, m = nil, nil, &meanwhile{}
+		case <-late:
+			return inOrder(done)
+		}
+	}
+	return inOrder(done)
+}
+
+// meanwhile is what a loop does while it waits; its channels may be nil.
+type meanwhile struct {
+	requests <-chan *request
+	serve    func(*request)
+	looks    <-chan []wake.Look
+	early    func([]wake.Look)
+}
+
+// inOrder sorts visits by cycle and plan.
+func inOrder(visits []*visit) []*visit {
+	slices.SortFunc(visits, func(a, b *visit) int {
+		return cmp.Or(cmp.Compare(a.cycle, b.cycle), cmp.Compare(a.order, b.order), cmp.Compare(a.name, b.name))
+	})
+	return visits
+}
