@@ -6,10 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 
-	"github.com/seed-3119e985/genv/remote/live/socket"
 	"github.com/seed-3119e985/genv/remote/operator"
 )
 
@@ -28,17 +26,15 @@ func SendAction(ctx context.Context, path string, action operator.Action) (opera
 	if err != nil {
 		return operator.Answer{}, fmt.Errorf("encode the action: %w", err)
 	}
-	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return socket.Dial(ctx, path)
-	}}
-	defer transport.CloseIdleConnections()
+	client := NewClient(path)
+	defer client.Close()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://controller"+ActionsPath, bytes.NewReader(body))
 	if err != nil {
 		return operator.Answer{}, err
 	}
 	request.GetBody = nil // it is sent once
 	request.Header.Set("Content-Type", "application/json")
-	response, err := (&http.Client{Transport: transport}).Do(request)
+	response, err := client.http.Do(request)
 	if err != nil {
 		return operator.Answer{}, fmt.Errorf("ask the controller: %w", err)
 	}

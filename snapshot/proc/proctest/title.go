@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// stat returns the numeric fields of /proc/self/stat, with their numbers of proc(5).
-func stat() (field func(n int) uint64, err error) {
+// Stat returns the numeric fields of /proc/self/stat, with their numbers of proc(5).
+func Stat() (field func(n int) uint64, err error) {
 	data, err := os.ReadFile("/proc/self/stat")
 	if err != nil {
 		return nil, err
@@ -26,7 +26,7 @@ func stat() (field func(n int) uint64, err error) {
 // the environment with which the process was started, and NULs to the end of it. If the
 // title ends with "…", the rest is not changed.
 func OverwriteEnviron(title string) error {
-	field, err := stat()
+	field, err := Stat()
 	if err != nil {
 		return err
 	}
