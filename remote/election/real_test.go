@@ -16,13 +16,13 @@ import (
 // candidate is an Elector that asks a real etcd through a network that can be cut.
 type candidate struct {
 	*election.Elector
-	*etcdcluster.Cut
+	*testfleet.Cut
 	resign func()
 }
 
 func stand(t *testing.T, c *etcdcluster.Cluster, id string) *candidate {
 	cut := c.Cut(t)
-	client := etcd.New(etcd.Config{Endpoints: cut.Endpoints()})
+	client := etcd.New(etcd.Config{Endpoints: c.URLs(cut.Addresses())})
 	begun := time.Now()
 	e := election.New(election.Options{
 		Cluster: client, Key: "/genv/lab", Self: election.Candidate{ID: id, Name: id},
@@ -120,7 +120,7 @@ func TestOneDirection(t *testing.T) {
 	oneLeads(t, a, b)
 	for _, lose := range []func(*testfleet.Cut){(*testfleet.Cut).LoseAnswers, (*testfleet.Cut).LoseRequests} {
 		epoch := a.Status().Epoch
-		lose(a.Cut.Cut)
+		lose(a.Cut)
 		t.Log("another one leads after", b.becomesLeader(t))
 		require.Equal(t, election.Expired, a.Status().Role)
 		require.Error(t, a.Status().Err)

@@ -34,7 +34,7 @@ type electors struct {
 // elector is one of them.
 type elector struct {
 	*background
-	cut *etcdcluster.Cut
+	cut *testfleet.Cut
 }
 
 func newElectors(t *testing.T, hosts ...string) *electors {
@@ -67,7 +67,7 @@ func (e *electors) begin(name string, more ...string) *elector {
 	e.t.Helper()
 	cut := e.etcd.Cut(e.t)
 	d := startDaemon(e.t, e.env, append([]string{
-		"-F", e.ssh, "-H", strings.Join(e.hosts, ","), "--interval", "1", "--leader", "etcd://" + etcdcluster.Addresses(cut.Endpoints()) + "/genv/lab",
+		"-F", e.ssh, "-H", strings.Join(e.hosts, ","), "--interval", "1", "--leader", "etcd://" + strings.Join(cut.Addresses(), ",") + "/genv/lab",
 		"--state-dir", filepath.Join(e.dir, name), "--audit-log", filepath.Join(e.dir, name+".jsonl"),
 	}, more...)...)
 	return &elector{d, cut}

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
@@ -88,20 +90,30 @@ func (c *Cluster) beginAll() {
 }
 
 // Endpoints are the URLs of the members for their clients.
-func (c *Cluster) Endpoints() []string {
-	var list []string
-	for _, m := range c.members {
-		list = append(list, c.scheme+m.address+":"+clientPort)
+func (c *Cluster) Endpoints() []string { return c.URLs(c.addresses()) }
+
+// URLs lead to members by their addresses, or by others of a Cut.
+func (c *Cluster) URLs(addresses []string) (list []string) {
+	for _, address := range addresses {
+		list = append(list, c.scheme+address)
 	}
 	return list
 }
 
 // Addresses are those of the members, with ports, as --leader takes them.
-func (c *Cluster) Addresses() string { return Addresses(c.Endpoints()) }
+func (c *Cluster) Addresses() string { return strings.Join(c.addresses(), ",") }
 
-// Addresses are endpoints as --leader takes them.
-func Addresses(endpoints []string) string {
-	return strings.ReplaceAll(strings.Join(endpoints, ","), "http://", "")
+func (c *Cluster) addresses() (list []string) {
+	for _, m := range c.members {
+		list = append(list, net.JoinHostPort(m.address, clientPort))
+	}
+	return list
+}
+
+// Cut returns a way to the members that can be interrupted. It ends with the test.
+func (c *Cluster) Cut(t testing.TB) *testfleet.Cut {
+	t.Helper()
+	return testfleet.StartCut(t, c.addresses()...)
 }
 
 // Kill ends a member with SIGKILL.
