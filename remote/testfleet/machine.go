@@ -102,6 +102,18 @@ func (m *Machine) WriteProc() error {
 	return driver.WriteProc(filepath.Join(m.Root(), "proc"))
 }
 
+// ChangeDriver changes what nvidia-smi shows from now on.
+func (m *Machine) ChangeDriver(change func(*gpus.Driver)) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	driver, err := gpus.Read(m.GPUs)
+	if err != nil {
+		return err
+	}
+	change(&driver)
+	return driver.Write(m.GPUs)
+}
+
 // AuditLog is where genv on the machine records what it does.
 func (m *Machine) AuditLog() string { return filepath.Join(m.Dir, "log", "audit.jsonl") }
 

@@ -83,7 +83,7 @@ func TestGPUsThatAreDifferent(t *testing.T) {
 		driver, err := simulated.Read(h.GPUs)
 		require.NoError(t, err)
 		driver.Devices[0].MIG = []simulated.MIG{{Profile: "1g.10gb", UUID: instance}}
-		driver.Devices[1].Broken = true
+		driver.Devices[1].Fault = simulated.Broken
 		used := int64(70)
 		driver.Apps = append(driver.Apps, simulated.App{PID: int(p.PID), UUID: driver.Devices[0].MIG[0].UUID, UsedMiB: &used})
 		require.NoError(t, driver.Write(h.GPUs))

@@ -102,7 +102,7 @@ func TestAttachAvoidsBusyDevicesThatAGuardHides(t *testing.T) {
 
 	host, err := gpus.Read(s.path("gpus.json"))
 	require.NoError(t, err)
-	host.Devices[3].Broken = true
+	host.Devices[3].Fault = gpus.Broken
 	require.NoError(t, host.Write(s.path("gpus.json")))
 	require.Eventually(t, func() bool { return strings.Contains(alice.run("genv", "gpus").Out, "unknown") }, 30*time.Second, 10*time.Millisecond)
 	require.Equal(t, said{text: "Attached GPUs: 0,1,2,4\n"}, shell.sayAll("genv attach --count 4"), "device 3 may be in use")

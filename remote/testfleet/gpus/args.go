@@ -77,7 +77,7 @@ func (o *options) badCombination() string {
 		}
 	}
 	fields := o.gpuFields != nil || o.appFields != nil
-	if asked > 1 || o.query != o.xml || fields != slices.Contains(o.format, "csv") {
+	if asked > 1 || o.xml && !o.query || fields != slices.Contains(o.format, "csv") {
 		return "Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.\n"
 	}
 	return ""

@@ -17,6 +17,11 @@ type Driver struct {
 	CUDA    string   `json:"cuda"`   // empty for 12.4
 	Devices []Device `json:"devices"`
 	Apps    []App    `json:"apps"`
+	// Warnings are lines after each answer, such as one about a corrupted infoROM: the exit
+	// code is 14 then.
+	Warnings []string `json:"warnings,omitempty"`
+	// DelayMS is how long each call takes, in milliseconds.
+	DelayMS int `json:"delay_ms,omitempty"`
 	// Visible are the devices that a guard lets each user see, by uid and index; nil
 	// without a guard. Root sees all.
 	Visible map[int][]int `json:"visible,omitzero"`
@@ -29,8 +34,13 @@ type Device struct {
 	Name     string `json:"name"`
 	TotalMiB int64  `json:"total_mib"`
 	MIG      []MIG  `json:"mig,omitempty"` // its instances, when it is in MIG mode
-	// Broken makes every value but index, UUID and name "[Unknown Error]".
-	Broken bool `json:"broken,omitempty"`
+	Fault    Fault  `json:"fault,omitempty"`
+	// Unified says that it shares the machine's memory: its own is "[N/A]".
+	Unified bool `json:"unified,omitempty"`
+	// LeakedMiB is memory in use that belongs to no process.
+	LeakedMiB int64 `json:"leaked_mib,omitempty"`
+	// Display says that a screen is active on it.
+	Display bool `json:"display,omitempty"`
 	// NoPersistence turns its persistence mode off.
 	NoPersistence bool `json:"no_persistence,omitempty"`
 	// Bus is its place on the PCI bus, from 1; 0 for the one after its index.
@@ -39,18 +49,30 @@ type Device struct {
 	Minor *int `json:"minor,omitempty"`
 }
 
-// MIG is a MIG instance of a device.
+// MIG is a MIG instance of a device: a compute instance of a GPU instance.
 type MIG struct {
 	Profile string `json:"profile"` // such as "1g.10gb"
 	UUID    string `json:"uuid"`    // "MIG-…"
+	// GI is the id of the GPU instance, of which all compute instances share the memory; 0 for
+	// one of its own. CI is the id of the compute instance.
+	GI int `json:"gi,omitempty"`
+	CI int `json:"ci,omitempty"`
+	// TotalMiB is the memory of the GPU instance; 0 for what an H100 has for the profile,
+	// which is less than the profile's name says.
+	TotalMiB int64 `json:"total_mib,omitempty"`
 }
 
 // App is a process's use of one device; a process on two devices is two Apps.
 type App struct {
 	PID   int    `json:"pid"`
 	Start uint64 `json:"start"` // /proc/PID/stat field 22; 0 for whichever process has the PID
-	// Device is the index of the device. UUID takes precedence: a MIG instance, or
-	// a device that the host does not list.
+	// Foreign says that the PID is one of another PID namespace, or stale: the driver lists it,
+	// whichever process has it here.
+	Foreign bool `json:"foreign,omitempty"`
+	// Type is "C", "G" or "C+G"; empty for C. The compute list has no type and no G.
+	Type string `json:"type,omitempty"`
+	// Device is the index of the device. UUID takes precedence: a MIG instance, of which the
+	// compute list shows the device, or a device that the host does not list.
 	Device  int    `json:"device"`
 	UUID    string `json:"uuid,omitempty"`
 	UsedMiB *int64 `json:"used_mib"` // nil if the driver does not report it
@@ -111,6 +133,9 @@ func (d Driver) Write(path string) error {
 // uses no GPU. root is where /proc is mounted.
 func (d Driver) Living(root string) Driver {
 	d.Apps = slices.DeleteFunc(slices.Clone(d.Apps), func(a App) bool {
+		if a.Foreign {
+			return false
+		}
 		alive, err := proc.FS{Root: root}.Alive(snapshot.PID(a.PID), snapshot.StartTime(a.Start))
 		return err != nil || !alive
 	})

@@ -8,18 +8,22 @@ import (
 	"slices"
 )
 
-// SeenBy is the driver as nvidia-smi shows it to a user on a guarded host: only the visible
-// devices, numbered from 0, and what runs on them. It is constructed after what NVML does
-// where a process can't open some of the nodes, as in a container.
+// SeenBy is the driver as nvidia-smi shows it to a user: without the devices that are
+// drained, and on a guarded host only the visible ones. Those that it shows are numbered from
+// 0. What a guard does is constructed after what NVML does where a process can't open some of
+// the nodes, as in a container.
 func (d Driver) SeenBy(uid int) Driver {
-	if d.Visible == nil || uid == 0 {
+	shown := func(device Device) bool {
+		return device.Fault != Drained && (d.Visible == nil || uid == 0 || slices.Contains(d.Visible[uid], device.Index))
+	}
+	if !slices.ContainsFunc(d.Devices, func(device Device) bool { return !shown(device) }) {
 		return d
 	}
 	all := view{Driver: d}
 	seen := d
 	seen.Devices, seen.Apps = nil, nil
 	for _, device := range d.Devices {
-		if !slices.Contains(d.Visible[uid], device.Index) {
+		if !shown(device) {
 			continue
 		}
 		for _, app := range all.On(device) {
@@ -47,13 +51,16 @@ func (d Device) MinorNumber() int {
 
 // WriteProc writes what the driver shows in /proc/driver/nvidia, below the folder proc: as
 // long as GENV_ROOT_DIR has a folder proc with it, genv reads it there. It is laid out as
-// nv-procfs.c of NVIDIA's open-gpu-kernel-modules does it, with values of our own.
+// nv-procfs.c of NVIDIA's open-gpu-kernel-modules does it, with values of our own. A lost device is still there, a drained one isn't.
 func (d Driver) WriteProc(proc string) error {
 	folder := filepath.Join(proc, "driver/nvidia/gpus")
 	if err := os.RemoveAll(folder); err != nil {
 		return err
 	}
 	for _, device := range d.Devices {
+		if device.Fault == Drained {
+			continue
+		}
 		address := fmt.Sprintf("0000:%02x:00.0", device.place())
 		text := fmt.Sprintf("Model: \t\t %s\nIRQ:   \t\t 10\nGPU UUID: \t %s\nBus Type: \t PCIe\nBus Location: \t %s\nDevice Minor: \t %d\nGPU Excluded:\t No\n",
 			device.Name, device.UUID, address, device.MinorNumber())

@@ -29,6 +29,8 @@ const (
 const (
 	exitUsage    = 2
 	exitNotFound = 6
+	exitInfoROM  = 14
+	exitLost     = 15
 	exitUnknown  = 255
 )
 
@@ -73,7 +75,10 @@ func Main(args []string, stdout, stderr io.Writer, getenv func(string) string) i
 		return answer(stdout, "No devices were found\n", exitNotFound)
 	}
 	defer openDevices(getenv(EnvDev))()
-	return answer(stdout, show(newView(host.Living("/proc"), time.Now()), options), 0)
+	time.Sleep(time.Duration(host.DelayMS) * time.Millisecond)
+	v := newView(host.Living("/proc"), time.Now())
+	text, code := v.with(show(v, options))
+	return max(answer(stderr, v.stderr(), 0), answer(stdout, text, code))
 }
 
 // openDevices opens all device nodes, as the real program does, and returns what closes them.
@@ -102,22 +107,17 @@ func answer(w io.Writer, text string, code int) int {
 }
 
 func show(v view, o options) string {
-	var rows []map[string]string
 	switch {
 	case o.list:
 		return render(list, v)
 	case o.xml:
 		return render(xml, v)
+	case o.query:
+		return render(details, v)
 	case o.gpuFields != nil:
-		for _, d := range v.Devices {
-			rows = append(rows, gpuRow(v, d))
-		}
-		return csv(o.gpuFields, rows, o.format)
+		return csv(o.gpuFields, v.gpuRows(), o.format)
 	case o.appFields != nil:
-		for _, a := range v.Apps {
-			rows = append(rows, appRow(v, a))
-		}
-		return csv(o.appFields, rows, o.format)
+		return csv(o.appFields, v.appRows(), o.format)
 	}
 	return render(table, v)
 }

@@ -21,7 +21,7 @@ import (
 func lab() gpus.Driver {
 	h := gpus.Driver{Devices: gpus.Devices("lab", 3, "NVIDIA H100 80GB HBM3", 81559)}
 	h.Devices[1].MIG = []gpus.MIG{{Profile: "1g.10gb", UUID: "MIG-11111111-2222-3333-4444-555555555555"}}
-	h.Devices[2].Broken = true
+	h.Devices[2].Fault = gpus.Broken
 	return h
 }
 
@@ -68,7 +68,7 @@ func TestQueries(t *testing.T) {
 			"pid, gpu_uuid, used_gpu_memory [MiB], process_name\n" +
 				pid + ", " + ids[0] + ", 5000 MiB, /usr/bin/python3\n" +
 				pid + ", " + ids[2] + ", [N/A], silent, and with a comma\n" +
-				pid + ", MIG-11111111-2222-3333-4444-555555555555, 70 MiB, small\n" +
+				pid + ", " + ids[1] + ", 70 MiB, small\n" +
 				pid + ", GPU-unlisted, 1 MiB, lost\n",
 		},
 		{[]string{"--query-compute-apps=gpu_bus_id,name", "--format=csv,noheader,nounits"}, "00000000:01:00.0, /usr/bin/python3\n00000000:03:00.0, silent, and with a comma\n00000000:02:00.0, small\n[N/A], lost\n"},
@@ -98,7 +98,6 @@ func TestWhatTheRealProgramRefuses(t *testing.T) {
 		{"--query-gpu=index", "--format=json"},
 		{"--query-gpu=index", "--query-compute-apps=pid", "--format=csv"},
 		{"-L", "-q", "-x"},
-		{"-q"},
 		{"-x"},
 	} {
 		out, code := smi(t, lab(), "", args...)
@@ -151,6 +150,64 @@ func TestTableIsAsWideAsARealOne(t *testing.T) {
 			require.Len(t, line, map[bool]int{true: 89, false: 91}[strings.TrimSpace(line) == ""], line)
 		}
 		require.Equal(t, len(apps) == 0, strings.Contains(out, "No running processes found"))
+	}
+}
+
+// TestDevicesThatFail: each row of the table is what the list of two devices is, if the first
+// one has a fault.
+func TestDevicesThatFail(t *testing.T) {
+	const row = "0, 81559, 3, 0\n"
+	for fault, want := range map[gpus.Fault]struct {
+		out  string
+		code int
+	}{
+		"":               {row + "1, 81559, 0, 0\n", 0},
+		gpus.Lost:        {"Unable to determine the device handle for GPU0000:01:00.0: Unknown Error\n[Unknown Error], [Unknown Error], [Unknown Error], [Unknown Error]\n1, 81559, 0, 0\n", 15},
+		gpus.LostBetween: {"Unable to determine the device handle for GPU0000:01:00.0: Unknown Error\n1, 81559, 0, 0\n", 0},
+		gpus.LostStderr:  {"1, 81559, 0, 0\nUnable to determine the device handle for GPU0: 0000:01:00.0: Unknown Error\n", 0},
+		gpus.LostAll:     {"Unable to determine the device handle for GPU 0000:01:00.0: Unknown Error\n", 255},
+		gpus.Gap:         {"1, 81559, 0, 0\n", 0},
+		gpus.Drained:     {"0, 81559, 0, 0\n", 0},
+		gpus.OffBus:      {"0, [GPU is lost], [GPU is lost], [GPU is lost]\n1, 81559, 0, 0\n", 0},
+		gpus.NeedsReset:  {"0, 81559, 0, [GPU requires reset]\n1, 81559, 0, 0\n", 0},
+		gpus.Partial:     {"0, 81559, 3, [Unknown Error]\n1, 81559, 0, 0\n", 0},
+		gpus.Broken:      {"0, [Unknown Error], [Unknown Error], [Unknown Error]\n1, 81559, 0, 0\n", 0},
+	} {
+		h := gpus.Driver{Devices: gpus.H100s("lab", 2)}
+		h.Devices[0].Fault, h.Devices[0].LeakedMiB = fault, 3
+		out, code := smi(t, h, "", "--query-gpu=index,memory.total,memory.used,utilization.gpu", "--format=csv,noheader,nounits")
+		require.Equal(t, want.out, out, fault)
+		require.Equal(t, want.code, code, fault)
+	}
+}
+
+func TestWarningsComeAfterTheRows(t *testing.T) {
+	h := gpus.Driver{Devices: gpus.H100s("lab", 1), Warnings: []string{"WARNING: infoROM is corrupted at gpu 0000:01:00.0"}}
+	h.Devices[0].Unified = true
+	out, code := smi(t, h, "", "--query-gpu=index,memory.total", "--format=csv,noheader")
+	require.Equal(t, "0, [N/A]\nWARNING: infoROM is corrupted at gpu 0000:01:00.0\n", out)
+	require.Equal(t, 14, code)
+}
+
+// TestTypesAndInstances: the compute list has neither, and no process of type G.
+func TestTypesAndInstances(t *testing.T) {
+	h := gpus.Driver{Devices: gpus.H100s("lab", 2)}
+	h.Devices[0].Display = true
+	h.Devices[1].MIG = []gpus.MIG{{Profile: "3g.40gb", UUID: "MIG-a", GI: 2}, {Profile: "1c.3g.40gb", UUID: "MIG-b", GI: 2, CI: 1}}
+	h.Apps = []gpus.App{
+		{PID: 1 << 30, Foreign: true, Device: 0, Type: "C+G", UsedMiB: mib(25), Name: "desktop"},
+		{PID: os.Getpid(), Device: 0, Type: "G", UsedMiB: mib(3), Name: "screen"},
+		{PID: os.Getpid(), UUID: "MIG-b", UsedMiB: mib(70), Name: "job"},
+	}
+	out, _ := smi(t, h, "", "--query-compute-apps=gpu_uuid,process_name", "--format=csv,noheader")
+	require.Equal(t, h.Devices[0].UUID+", desktop\n"+h.Devices[1].UUID+", job\n", out)
+	details, _ := smi(t, h, "", "-q", "-x")
+	document, _ := smi(t, h, "", "-q")
+	for _, want := range []string{"<display_active>Enabled", "<type>C+G<", "<type>G<", "<gpu_instance_id>2</gpu_instance_id>\n\t\t\t\t<compute_instance_id>1</compute_instance_id>\n\t\t\t\t<pid>", "<total>40448 MiB</total>\n\t\t\t\t\t<used>70 MiB"} {
+		require.Contains(t, details, want)
+	}
+	for _, want := range []string{"Display Active                        : Enabled", "Type                          : C+G", "Compute instance ID               : 1"} {
+		require.Contains(t, document, want)
 	}
 }
 

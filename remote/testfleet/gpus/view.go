@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -32,6 +33,14 @@ func (v view) uuidOf(a App) string {
 	return "[N/A]"
 }
 
+// deviceUUID is that of an app's device: no list of processes names a MIG instance.
+func (v view) deviceUUID(a App) string {
+	if d, known := v.device(a); known {
+		return d.UUID
+	}
+	return v.uuidOf(a)
+}
+
 // device is the device that an app uses, perhaps through a MIG instance.
 func (v view) device(a App) (Device, bool) {
 	uuid := v.uuidOf(a)
@@ -53,8 +62,9 @@ func (v view) On(d Device) (apps []App) {
 	return apps
 }
 
-// Used is how much of a device's memory its apps use, in MiB.
+// Used is how much of a device's memory is in use, in MiB.
 func (v view) Used(d Device) (total int64) {
+	total = d.LeakedMiB
 	for _, a := range v.On(d) {
 		if a.UsedMiB != nil {
 			total += *a.UsedMiB
@@ -85,12 +95,69 @@ func (v view) Watt(d Device) int { return 70 + 5*v.Load(d) }
 // BusID is the PCI address of the device.
 func (d Device) BusID() string { return fmt.Sprintf("00000000:%02X:00.0", d.place()) }
 
+// address is the PCI address as lines about a lost device have it.
+func (d Device) address() string { return fmt.Sprintf("0000:%02X:00.0", d.place()) }
+
 // MIGMode is "Enabled" or "Disabled".
-func (d Device) MIGMode() string {
-	if len(d.MIG) > 0 {
+func (d Device) MIGMode() string { return enabled(len(d.MIG) > 0) }
+
+func enabled(on bool) string {
+	if on {
 		return "Enabled"
 	}
 	return "Disabled"
+}
+
+// Instance are the ids of the GPU instance and of the compute instance that an app uses.
+func (v view) Instance(a App) [2]string {
+	if d, known := v.device(a); known {
+		for i, m := range d.MIG {
+			if m.UUID == a.UUID {
+				return [2]string{fmt.Sprint(m.gi(i)), fmt.Sprint(m.CI)}
+			}
+		}
+	}
+	return [2]string{"N/A", "N/A"}
+}
+
+// Kind is the type of an app.
+func (a App) Kind() string { return cmp.Or(a.Type, "C") }
+
+// Instances are the MIG instances of a device with all their values.
+func (v view) Instances(d Device) []MIG {
+	list := slices.Clone(d.MIG)
+	for i := range list {
+		list[i].GI, list[i].TotalMiB = d.MIG[i].gi(i), d.MIG[i].total()
+	}
+	return list
+}
+
+// InstanceUsed is how much of the memory of a GPU instance its apps use, in MiB.
+func (v view) InstanceUsed(d Device, m MIG) (total int64) {
+	for _, a := range v.On(d) {
+		if a.UsedMiB != nil && v.Instance(a)[0] == fmt.Sprint(m.GI) {
+			total += *a.UsedMiB
+		}
+	}
+	return total
+}
+
+// gi is the id of the GPU instance; i is the place among those of the device.
+func (m MIG) gi(i int) int { return cmp.Or(m.GI, 7+i) }
+
+// total is the memory of an H100's GPU instance, in MiB, or what m says.
+func (m MIG) total() int64 {
+	sizes := map[string]int64{"10gb": 9984, "20gb": 20096, "40gb": 40448, "80gb": 80896}
+	_, size, _ := strings.Cut(m.Profile, "g.")
+	return cmp.Or(m.TotalMiB, sizes[size])
+}
+
+// ofUnified is an amount of a device's memory as -q shows it.
+func ofUnified(d Device, mib int64) string {
+	if d.Unified {
+		return "N/A"
+	}
+	return fmt.Sprint(mib) + " MiB"
 }
 
 // amount is a number of MiB with its unit, or unknown if there is none.
