@@ -25,8 +25,10 @@ type hostView struct {
 	envs     contents.Index[snapshot.EnvID, *envView]
 	// exempt are the processes that no rule may touch, and exemptUses what those
 	// of them that are in an environment use: no cap takes that.
-	exempt        map[snapshot.PID]bool
-	exemptUses    map[deviceOfEnv]contents.Evidence
+	exempt     map[snapshot.PID]bool
+	exemptUses map[deviceOfEnv]contents.Evidence
+	// exemptDevices are those that an operator exempted, that have failed, or that people can't
+	// attach.
 	exemptDevices map[snapshot.DeviceIndex]bool
 	devices       contents.Index[snapshot.DeviceIndex, *snapshot.Device] // the others
 	// adopted are the attachments that adoptReleased found.

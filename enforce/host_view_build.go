@@ -46,7 +46,7 @@ func (h *hostView) addEnvironments(policy Policy, now time.Time, views []envView
 func (h *hostView) addAttachments(policy Policy) {
 	for i := range h.snapshot.Devices {
 		d := &h.snapshot.Devices[i]
-		if _, exempt := policy.Exempt(Subject{Host: h.name, Device: d}); exempt {
+		if _, exempt := policy.Exempt(Subject{Host: h.name, Device: d}); exempt || !d.Judged() {
 			if h.exemptDevices == nil {
 				h.exemptDevices = make(map[snapshot.DeviceIndex]bool)
 			}

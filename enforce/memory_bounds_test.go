@@ -32,7 +32,7 @@ func numbers(from, count int) (list []int) {
 }
 
 func hostWith(name snapshot.Hostname, processes ...[]snapshot.Process) snapshot.Host {
-	return snapshot.Host{Name: name, Snapshot: &snapshot.Snapshot{Devices: []snapshot.Device{{Index: 0}}, Processes: slices.Concat(processes...)}}
+	return snapshot.Host{Name: name, Snapshot: &snapshot.Snapshot{Devices: []snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(81559)}}, Processes: slices.Concat(processes...)}}
 }
 
 // A user who starts twelve thousand processes, or a host that makes them up, fills
@@ -97,7 +97,7 @@ func TestAFloodLeavesTheTimesOfOthers(t *testing.T) {
 func TestAFloodOfIdleDevices(t *testing.T) {
 	policy := stated{all: enforce.Settings{Idle: &enforce.Idle{After: 8 * time.Minute}}}
 	attached := func(index int, eid snapshot.EnvID) snapshot.Device {
-		return snapshot.Device{Index: snapshot.DeviceIndex(index), Attachments: []snapshot.Attachment{{EID: eid}}}
+		return snapshot.Device{Index: snapshot.DeviceIndex(index), TotalMemory: snapshot.MiB(81559), Attachments: []snapshot.Attachment{{EID: eid}}}
 	}
 	taken := &snapshot.Snapshot{Environments: []snapshot.Environment{
 		{EID: "1", UID: 1, Username: "alice"}, {EID: "2", UID: 3, Username: "mallory"},

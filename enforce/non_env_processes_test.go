@@ -38,7 +38,7 @@ func TestANoteQuotesTheEnvironment(t *testing.T) {
 	s := &snapshot.Snapshot{
 		Processes:    []snapshot.Process{{PID: 7, EID: persuasion, Usage: used}},
 		Environments: []snapshot.Environment{{EID: persuasion, Username: "alice"}},
-		Devices:      []snapshot.Device{{Index: 0, Attachments: []snapshot.Attachment{{EID: persuasion, GPUMemory: snapshot.MiB(1)}}}},
+		Devices:      []snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(81559), Attachments: []snapshot.Attachment{{EID: persuasion, GPUMemory: snapshot.MiB(1)}}}},
 	}
 	c := snapshot.Cluster{Hosts: []snapshot.Host{{Name: "a", Snapshot: s}}}
 	plan := evaluate(stated{all: enforce.Settings{EnvMemory: true}}, c, time.Time{})

@@ -59,7 +59,7 @@ func (w *world) host(name snapshot.Hostname) snapshot.Host {
 func (w *world) date() snapshot.Date { return snapshot.DateOf(noon(-w.IntN(600))) }
 
 func (w *world) device(index snapshot.DeviceIndex, envs []snapshot.Environment) snapshot.Device {
-	d := snapshot.Device{Index: index}
+	d := snapshot.Device{Index: index, TotalMemory: snapshot.MiB(81559)}
 	if w.IntN(8) > 0 {
 		d.TotalMemory = snapshot.MiB(4000)
 	}

@@ -48,6 +48,10 @@ type (
 	}
 	nativeDevice struct {
 		wireDevice
+		// TotalMemory replaces that of wireDevice: null for a device that shares the machine's.
+		TotalMemory *string          `json:"total_memory"`
+		Failed      bool             `json:"failed,omitempty"`
+		Problem     string           `json:"problem,omitempty"`
 		UUID        GPUUUID          `json:"uuid,omitempty"`
 		Name        string           `json:"name,omitempty"`
 		UsedMemory  *string          `json:"used_memory,omitempty"`
@@ -88,7 +92,11 @@ func EncodeNative(s *Snapshot) ([]byte, error) {
 	}
 	for i, w := range devicesToWire(s.Devices) {
 		d := &s.Devices[i]
-		n.Devices = append(n.Devices, nativeDevice{w, d.UUID, d.Name, orNull(d.UsedMemory.String()), d.Utilization, d.Temperature, d.Power, nativeInstances(d.Instances), d.ProcessesUnknown, nativeParts(d.Attachments)})
+		total := &w.TotalMemory
+		if d.Unified {
+			total = nil
+		}
+		n.Devices = append(n.Devices, nativeDevice{w, total, d.Failed, d.Problem, d.UUID, d.Name, orNull(d.UsedMemory.String()), d.Utilization, d.Temperature, d.Power, nativeInstances(d.Instances), d.ProcessesUnknown, nativeParts(d.Attachments)})
 	}
 	return Marshal(n)
 }
@@ -192,14 +200,16 @@ func (n nativeEnvironment) environment() (Environment, error) {
 }
 
 func (n nativeDevice) device() (Device, error) {
+	n.wireDevice.TotalMemory = orZero(n.TotalMemory)
 	d, err := n.wireDevice.device()
+	d.Unified, d.Failed, d.Problem = n.TotalMemory == nil, n.Failed, n.Problem
 	used, bad := memoryFromWire("used_memory", orZero(n.UsedMemory))
 	d.UUID, d.Name, d.UsedMemory = n.UUID, n.Name, used
 	d.Utilization, d.Temperature, d.Power = n.Utilization, n.Temperature, n.Power
 	instances, badInstances := instancesFromWire(n.Instances)
 	d.Instances, d.ProcessesUnknown = instances, n.NotListed
 	return d, cmp.Or(
-		err, badInstances, markParts(&d, n.Parts), CheckText("uuid", string(d.UUID)), CheckText("name", d.Name), bad,
+		err, badInstances, markParts(&d, n.Parts), CheckText("uuid", string(d.UUID)), CheckText("name", d.Name), CheckText("problem", d.Problem), bad,
 		checkUtilization(orZero(d.Utilization)), CheckTemperature(orZero(d.Temperature)), CheckPower(orZero(d.Power)),
 	)
 }

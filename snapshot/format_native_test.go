@@ -112,7 +112,7 @@ func TestNativeRefusesAbsentNumbers(t *testing.T) {
 	for name, number := range map[string]string{
 		"the uid of an environment": `"uid":1001,"creation"`,
 		"the index of a usage":      `"index":1,"gpu_memory"`,
-		"the index of a device":     `"index":1,"total_memory"`,
+		"the index of a device":     `"index":1,"attachments"`,
 		"the PID of a process":      `"pid":7,"used_gpu_memory"`,
 	} {
 		key, next, _ := strings.Cut(number, ",")

@@ -58,6 +58,25 @@ func Described(registered, found []Device) []Device {
 	return devices
 }
 
+// Judged says whether rules apply to what happens on the device: it works, and people can
+// attach it, since its memory is known, or it shares that of the machine.
+func (d *Device) Judged() bool { return !d.Failed && (d.Unified || d.TotalMemory.Known()) }
+
+// SameTotal says whether two descriptions of a device have the same total memory, perhaps in
+// another notation, which only counts for whether it is that of the machine.
+func (d *Device) SameTotal(o *Device) bool {
+	return d.TotalMemory.Bytes() == o.TotalMemory.Bytes() && d.TotalMemory.OfMachine() == o.TotalMemory.OfMachine()
+}
+
+// Capacity is how much memory the device has of its own; unknown also if it shares that of the
+// machine.
+func (d *Device) Capacity() Memory {
+	if d.Unified {
+		return Memory{}
+	}
+	return d.TotalMemory
+}
+
 // AttachedTo lists the indices of those devices that an environment is attached
 // to, in the order of the devices.
 func AttachedTo(devices []Device, eid EnvID) []DeviceIndex {

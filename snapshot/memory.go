@@ -41,6 +41,16 @@ func MiB(n int64) Memory {
 	return Memory{text: strconv.FormatInt(n, 10) + "mi", bytes: n << 20}
 }
 
+// MachineKiB is all the memory of a machine, in the unit in which Linux reports it. State files
+// have it as the total memory of a device that shares it: genv 1.4.3 needs a number there.
+func MachineKiB(n int64) Memory {
+	return Memory{text: strconv.FormatInt(n, 10) + "ki", bytes: n << 10}
+}
+
+// OfMachine says whether an amount is written as MachineKiB does. The total memory of a device
+// of its own never is: nvidia-smi reports MiB.
+func (m Memory) OfMachine() bool { return strings.HasSuffix(m.text, "ki") }
+
 // Known says whether the amount is known.
 func (m Memory) Known() bool { return m.text != "" }
 

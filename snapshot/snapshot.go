@@ -144,8 +144,15 @@ type Device struct {
 
 	// The fields below are not in the 1.4.3 format.
 
-	UUID        GPUUUID
-	Name        string
+	UUID GPUUUID
+	Name string
+	// Unified says that the device shares the machine's memory and has no capacity of its own:
+	// TotalMemory is then all of the machine's, where it is known.
+	Unified bool
+	// Failed says that the device doesn't work. Problem is what the driver says about it; it may
+	// also be that some value can't be measured.
+	Failed      bool
+	Problem     string
 	UsedMemory  Memory
 	Utilization *int     // per cent over the driver's last sample; nil if not reported
 	Temperature *int     // degrees Celsius; nil if not reported

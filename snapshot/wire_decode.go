@@ -91,7 +91,7 @@ func boundedTogether(envs []Environment, err error) ([]Environment, error) {
 func (w wireDevice) device() (Device, error) {
 	memory, err := memoryFromWire("total_memory", w.TotalMemory)
 	attachments, bad := fromWire(w.Attachments, "attachment", maxAttachments, wireAttachment.attachment, idOfAttachment)
-	return Device{Index: orZero(w.Index), TotalMemory: memory, Attachments: attachments}, cmp.Or(checkIndex(w.Index), err, bad)
+	return Device{Index: orZero(w.Index), TotalMemory: memory, Unified: memory.OfMachine(), Attachments: attachments}, cmp.Or(checkIndex(w.Index), err, bad)
 }
 
 func (w wireAttachment) attachment() (Attachment, error) {

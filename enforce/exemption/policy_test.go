@@ -33,7 +33,7 @@ func cluster() snapshot.Cluster {
 	for _, host := range []snapshot.Hostname{"a", "b"} {
 		s := &snapshot.Snapshot{}
 		for i := range 6 {
-			s.Devices = append(s.Devices, snapshot.Device{Index: snapshot.DeviceIndex(i)})
+			s.Devices = append(s.Devices, snapshot.Device{Index: snapshot.DeviceIndex(i), TotalMemory: snapshot.MiB(81559)})
 		}
 		long, _ := snapshot.ParseDate("01/11/2026 10:00:00")
 		for i, user := range []snapshot.Username{"bob", "carol"} {

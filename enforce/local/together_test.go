@@ -31,8 +31,8 @@ func (l lists) Apps(context.Context) (nvidiasmi.Usage, error) {
 	return nvidiasmi.Usage{Apps: []nvidiasmi.App{{GPU: "GPU-0", PID: l.pid, Memory: snapshot.MiB(100)}}}, nil
 }
 
-func (l lists) Devices(context.Context) ([]nvidiasmi.GPU, error) {
-	return []nvidiasmi.GPU{{UUID: "GPU-0", TotalMemory: snapshot.MiB(81559)}}, nil
+func (l lists) Devices(context.Context) (nvidiasmi.Listing, error) {
+	return nvidiasmi.Listing{GPUs: []nvidiasmi.GPU{{UUID: "GPU-0", TotalMemory: snapshot.MiB(81559)}}}, nil
 }
 
 func (l lists) List(context.Context) ([]nvidiasmi.ListedGPU, error) { return nil, nvidiasmi.ErrGarbled }

@@ -226,7 +226,7 @@ func TestPlainFacts(t *testing.T) {
 		parts map[string]string
 		err   error
 	}{
-		{map[string]string{"smi": "0, Enabled, 550\n", "smi-end": "0 1000000000 1250000000\n"}, nil},
+		{map[string]string{"smi": "0, GPU-0, 1, 1, 1, 1, 1, Enabled, 550\n", "smi-end": "0 1000000000 1250000000\n"}, nil},
 		{map[string]string{"smi": ""}, nvidiasmi.ErrTimeout},
 		{map[string]string{"smi-end": "124 1 2"}, nvidiasmi.ErrTimeout},
 		{map[string]string{"smi-end": "127 1 2"}, nvidiasmi.ErrNotInstalled},

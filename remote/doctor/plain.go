@@ -82,12 +82,7 @@ func driverIn(parts map[string]string) doctor.Driver {
 	case err != nil:
 		d.Err = nvidiasmi.ErrGarbled
 	default:
-		if d.Err = nvidiasmi.Failure(nvidiasmi.RunResult{Stdout: []byte(parts["smi"]), ExitCode: code}); d.Err != nil {
-			break
-		}
-		if d.Modes, d.Err = nvidiasmi.ParseModes([]byte(parts["smi"])); d.Err == nil && len(d.Modes) == 0 {
-			d.Err = nvidiasmi.ErrNoDevices
-		}
+		d.Modes, d.Err = nvidiasmi.ParseModes(nvidiasmi.RunResult{Stdout: []byte(parts["smi"]), ExitCode: code})
 	}
 	return d
 }

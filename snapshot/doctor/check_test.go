@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/doctor"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 )
@@ -37,20 +38,30 @@ func verify(t *testing.T, rows []row) {
 	}
 }
 
-func modes(persistence ...bool) []nvidiasmi.Mode {
-	list := make([]nvidiasmi.Mode, len(persistence))
+func modes(persistence ...bool) nvidiasmi.Listing {
+	list := nvidiasmi.Listing{GPUs: make([]nvidiasmi.GPU, len(persistence))}
 	for i, on := range persistence {
-		list[i] = nvidiasmi.Mode{Persistence: &on, Driver: "550.1"}
+		list.GPUs[i] = nvidiasmi.GPU{Index: snapshot.DeviceIndex(i), Persistence: &on, Driver: "550.1"}
 	}
 	return list
+}
+
+// sick is one of eight GPUs with a problem.
+func sick(failed bool, problem string, warnings ...string) doctor.Driver {
+	list := modes(true, true, true, true, true, true, true, true)
+	list.GPUs[3].Failed, list.GPUs[3].Problem, list.Warnings = failed, problem, warnings
+	return doctor.Driver{Modes: list, Took: 80 * time.Millisecond}
 }
 
 func TestCheckDriver(t *testing.T) {
 	verify(t, []row{
 		{"well", doctor.CheckDriver(doctor.Driver{Modes: modes(true, true), Took: 80 * time.Millisecond}), doctor.OK, "", "driver 550.1, 2 GPUs, nvidia-smi took 80ms"},
-		{"persistence off", doctor.CheckDriver(doctor.Driver{Modes: modes(true, false), Took: 4 * time.Second}), doctor.Warning, "persistence-off", "off on GPU 0"},
+		{"a GPU is lost", doctor.CheckDriver(sick(true, "it is lost")), doctor.Failed, "gpu-failed", "7 of 8 GPUs, nvidia-smi took 80ms; GPU 3: it is lost"},
+		{"some values are unknown", doctor.CheckDriver(sick(false, "power: Unknown Error")), doctor.Warning, "gpu-values-unknown", "8 GPUs, nvidia-smi took 80ms; GPU 3: power: Unknown Error"},
+		{"a warning", doctor.CheckDriver(sick(false, "", "WARNING: infoROM is corrupted")), doctor.Warning, "driver-warning", "8 GPUs, nvidia-smi took 80ms; it says: WARNING: infoROM is corrupted"},
+		{"persistence off", doctor.CheckDriver(doctor.Driver{Modes: modes(true, false), Took: 4 * time.Second}), doctor.Warning, "persistence-off", "off on GPU 1"},
 		{"slow", doctor.CheckDriver(doctor.Driver{Modes: modes(true), Took: 3 * time.Second}), doctor.Warning, "nvidia-smi-slow", "3s"},
-		{"persistence unknown", doctor.CheckDriver(doctor.Driver{Modes: []nvidiasmi.Mode{{Index: 2}}}), doctor.Warning, "persistence-unknown", "GPU 2"},
+		{"persistence unknown", doctor.CheckDriver(doctor.Driver{Modes: nvidiasmi.Listing{GPUs: []nvidiasmi.GPU{{Index: 2}}}}), doctor.Warning, "persistence-unknown", "GPU 2"},
 		{"missing", doctor.CheckDriver(doctor.Driver{Err: fmt.Errorf("%w (PATH is x)", nvidiasmi.ErrNotInstalled)}), doctor.Failed, "nvidia-smi-missing", "not found in PATH"},
 		{"hung", doctor.CheckDriver(doctor.Driver{Err: nvidiasmi.ErrHung}), doctor.Failed, "nvidia-smi-hung", "does not return"},
 		{"lost", doctor.CheckDriver(doctor.Driver{Err: nvidiasmi.ErrGPULost}), doctor.Failed, "gpu-lost", "fallen off the bus"},

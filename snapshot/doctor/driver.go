@@ -13,7 +13,7 @@ import (
 
 // Driver is what a call of nvidia-smi showed.
 type Driver struct {
-	Modes []nvidiasmi.Mode
+	Modes nvidiasmi.Listing
 	Took  time.Duration
 	Err   error // of package nvidiasmi
 	// Restricted says that a guard may hide devices from the user who called it, so that
@@ -23,10 +23,12 @@ type Driver struct {
 
 // Version is that of the driver; empty if it is unknown.
 func (d Driver) Version() string {
-	if len(d.Modes) == 0 {
-		return ""
+	for i := range d.Modes.GPUs {
+		if version := d.Modes.GPUs[i].Driver; version != "" {
+			return version
+		}
 	}
-	return d.Modes[0].Driver
+	return ""
 }
 
 // slowCall is how long a call may take: each cycle of enforcement makes two.
@@ -34,13 +36,27 @@ const slowCall = 2 * time.Second
 
 // CheckDriver judges a call of nvidia-smi.
 func CheckDriver(d Driver) Check {
-	off := gpus(d.Modes, func(persistence *bool) bool { return persistence != nil && !*persistence })
-	hidden := gpus(d.Modes, func(persistence *bool) bool { return persistence == nil })
+	off := gpus(d.Modes.GPUs, func(g *nvidiasmi.GPU) bool { return g.Persistence != nil && !*g.Persistence })
+	hidden := gpus(d.Modes.GPUs, func(g *nvidiasmi.GPU) bool { return g.Persistence == nil && !g.Failed })
+	failed, unsure := 0, ""
+	for i := range d.Modes.GPUs {
+		g := &d.Modes.GPUs[i]
+		if g.Failed {
+			failed++
+		}
+		if g.Problem != "" {
+			unsure += fmt.Sprintf("; GPU %d: %s", g.Index, g.Problem)
+		}
+	}
 	precision := 10 * time.Millisecond
 	if d.Took < time.Second {
 		precision = time.Millisecond
 	}
-	seen := fmt.Sprintf("driver %s, %s, nvidia-smi took %s", cmp.Or(d.Version(), "unknown"), plural(len(d.Modes), "GPU"), d.Took.Round(precision))
+	count := plural(len(d.Modes.GPUs), "GPU")
+	if failed > 0 {
+		count = fmt.Sprintf("%d of %s", len(d.Modes.GPUs)-failed, count)
+	}
+	seen := fmt.Sprintf("driver %s, %s, nvidia-smi took %s", cmp.Or(d.Version(), "unknown"), count, d.Took.Round(precision))
 	if d.Restricted {
 		seen += "; a guard may hide others, and these have other indices"
 	}
@@ -49,6 +65,9 @@ func CheckDriver(d Driver) Check {
 		If(cause == "nvidia-smi-missing", cause, "nvidia-smi was not found in PATH"), // the error has all of PATH
 		If(d.Restricted && (cause == "no-gpus" || cause == "driver-permission"), Unsure, "a guard shows this user no GPU: run it as root"),
 		If(d.Err != nil, cause, "%v", d.Err),
+		If(failed > 0, "gpu-failed", "%s%s", seen, unsure),
+		If(unsure != "", "gpu-values-unknown", "%s%s", seen, unsure),
+		If(len(d.Modes.Warnings) > 0, "driver-warning", "%s; it says: %s", seen, strings.Join(d.Modes.Warnings, "; ")),
 		If(off != "", "persistence-off", "%s; persistence mode is off on GPU %s", seen, off),
 		If(d.Took > slowCall, "nvidia-smi-slow", "%s", seen),
 		If(hidden != "", "persistence-unknown", "%s; the persistence mode of GPU %s is unknown", seen, hidden),
@@ -77,12 +96,12 @@ func causeOf(err error) Cause {
 	return "nvidia-smi-failed"
 }
 
-// gpus are the indices of those with a persistence mode, as people write them.
-func gpus(modes []nvidiasmi.Mode, with func(*bool) bool) string {
+// gpus are the indices of those that match, as people write them.
+func gpus(list []nvidiasmi.GPU, matches func(*nvidiasmi.GPU) bool) string {
 	var words []string
-	for _, m := range modes {
-		if with(m.Persistence) {
-			words = append(words, m.Index.String())
+	for i := range list {
+		if matches(&list[i]) {
+			words = append(words, list[i].Index.String())
 		}
 	}
 	return strings.Join(words, ",")

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/hardware"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 )
@@ -20,7 +21,7 @@ import (
 type Machine struct {
 	// SMI asks nvidia-smi how the driver runs the GPUs; *nvidiasmi.Querier implements it.
 	SMI interface {
-		Modes(ctx context.Context) ([]nvidiasmi.Mode, error)
+		Modes(ctx context.Context) (nvidiasmi.Listing, error)
 	}
 	Notes *disk.Store // what root's notes say about the state folder
 	// Run runs a program for a few seconds at most, and returns its output.
@@ -46,6 +47,9 @@ func (m *Machine) Examine(ctx context.Context) ([]Check, System) {
 	go func() { // SMI ends with its timeout at the latest
 		began := time.Now()
 		modes, err := m.SMI.Modes(ctx)
+		if known, driverErr := hardware.FromDriver(m.Proc); err == nil && driverErr == nil && !m.Restricted && int(m.Owner) == os.Geteuid() {
+			modes.GPUs = hardware.WithMissing(modes.GPUs, known)
+		}
 		driver <- Driver{Modes: modes, Took: time.Since(began), Err: err, Restricted: m.Restricted}
 	}()
 	system := systemHere()

@@ -21,9 +21,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 type smi struct{ err error }
 
-func (s smi) Modes(context.Context) ([]nvidiasmi.Mode, error) {
+func (s smi) Modes(context.Context) (nvidiasmi.Listing, error) {
 	on := true
-	return []nvidiasmi.Mode{{Persistence: &on, Driver: "550.1"}}, s.err
+	return nvidiasmi.Listing{GPUs: []nvidiasmi.GPU{{Persistence: &on, Driver: "550.1"}}}, s.err
 }
 
 // here is a machine with a state folder as genv makes it, in temporary folders.

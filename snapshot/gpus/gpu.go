@@ -23,13 +23,15 @@ const (
 	Idle State = "idle"
 	// Busy: processes use it.
 	Busy State = "busy"
+	// Failed: it doesn't work, and is given to nobody.
+	Failed State = "failed"
 	// Unknown: it can't be said. The driver doesn't report the device, or none of its
 	// values, or not its processes, or memory is in use that belongs to no visible process.
 	Unknown State = "unknown"
 )
 
 // States lists all states, the most welcome first.
-func States() []State { return []State{Free, Attached, Idle, Busy, Unknown} }
+func States() []State { return []State{Free, Attached, Idle, Busy, Unknown, Failed} }
 
 // hiddenBytes is the used memory from which a GPU without a process doesn't count as free:
 // a driver and an X server use less on an idle GPU, and a CUDA job that the host doesn't
@@ -38,18 +40,22 @@ const hiddenBytes = 1 << 30
 
 // GPU is a device, who is attached to it and who uses it, as JSON shows them.
 type GPU struct {
-	Index       snapshot.DeviceIndex `json:"index"`
-	UUID        snapshot.GPUUUID     `json:"uuid,omitempty"`
-	Model       string               `json:"model,omitempty"`
-	State       State                `json:"state"`
-	MemoryUsed  *int64               `json:"memory_used_bytes,omitempty"`
-	MemoryTotal *int64               `json:"memory_total_bytes,omitempty"`
-	Utilization *int                 `json:"utilization_percent,omitempty"`
-	Temperature *int                 `json:"temperature_celsius,omitempty"`
-	Power       *float64             `json:"power_watts,omitempty"`
-	Instances   []Instance           `json:"mig,omitempty"` // its MIG instances
-	Attached    []Attachment         `json:"attached"`
-	Processes   []Process            `json:"processes"`
+	Index snapshot.DeviceIndex `json:"index"`
+	UUID  snapshot.GPUUUID     `json:"uuid,omitempty"`
+	Model string               `json:"model,omitempty"`
+	State State                `json:"state"`
+	// Problem is what the driver says about a GPU that has failed, or of which it can't measure
+	// some value.
+	Problem    string `json:"problem,omitempty"`
+	MemoryUsed *int64 `json:"memory_used_bytes,omitempty"`
+	// MemoryTotal is null if it is unknown, and for a GPU that shares the machine's memory.
+	MemoryTotal *int64       `json:"memory_total_bytes"`
+	Utilization *int         `json:"utilization_percent,omitempty"`
+	Temperature *int         `json:"temperature_celsius,omitempty"`
+	Power       *float64     `json:"power_watts,omitempty"`
+	Instances   []Instance   `json:"mig,omitempty"` // its MIG instances
+	Attached    []Attachment `json:"attached"`
+	Processes   []Process    `json:"processes"`
 }
 
 // Instance is a MIG instance of a GPU.

@@ -25,8 +25,11 @@ func Of(s *snapshot.Snapshot) []GPU {
 		}
 	}
 	for i := range j.list {
-		lost := described && j.list[i].UUID == ""
-		j.list[i].State = j.list[i].state(lost || s.Devices[i].ProcessesUnknown || j.list[i].fails())
+		d := &s.Devices[i]
+		lost := described && d.UUID == "" || d.ProcessesUnknown || d.Problem != "" || !d.Unified && j.list[i].fails()
+		if j.list[i].State = j.list[i].state(lost); d.Failed {
+			j.list[i].State = Failed
+		}
 	}
 	slices.SortFunc(j.list, func(a, b GPU) int { return cmp.Compare(a.Index, b.Index) })
 	return j.list
@@ -75,7 +78,7 @@ func newJoin(s *snapshot.Snapshot) *join {
 
 func (j *join) describe(g *GPU, d *snapshot.Device) {
 	g.Index, g.UUID, g.Model = d.Index, d.UUID, d.Name
-	g.MemoryUsed, g.MemoryTotal = j.bytesOf(d.UsedMemory), j.bytesOf(d.TotalMemory)
+	g.Problem, g.MemoryUsed, g.MemoryTotal = d.Problem, j.bytesOf(d.UsedMemory), j.bytesOf(d.Capacity())
 	g.Utilization, g.Temperature, g.Power = d.Utilization, d.Temperature, d.Power
 	for _, instance := range d.Instances {
 		g.Instances = append(g.Instances, Instance(instance))
@@ -135,8 +138,8 @@ func (g *GPU) fails() bool {
 	return g.UUID != "" && g.MemoryUsed == nil && g.Utilization == nil && g.Temperature == nil && g.Power == nil
 }
 
-// state says what the GPU is used for. lost says that the driver reports other devices of
-// the host and not this one, or that this one fails.
+// state says what a GPU that works is used for. lost says that the driver reports other devices
+// of the host and not this one, or not all of this one.
 func (g *GPU) state(lost bool) State {
 	switch {
 	case len(g.Processes) > 0 && g.Utilization != nil && *g.Utilization == 0:

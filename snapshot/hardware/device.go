@@ -17,12 +17,13 @@ type Device struct {
 	Address     string
 	Name        string
 	TotalMemory snapshot.Memory     // unknown without nvidia-smi
+	Unified     bool                // it shares the memory of the machine, which TotalMemory is then
 	Instances   []snapshot.Instance // of MIG, as nvidia-smi lists them
 }
 
 // Device is the device in the model, without attachments.
 func (d *Device) Device() snapshot.Device {
-	return snapshot.Device{Index: d.Index, UUID: d.UUID, Name: d.Name, TotalMemory: d.TotalMemory, Instances: d.Instances}
+	return snapshot.Device{Index: d.Index, UUID: d.UUID, Name: d.Name, TotalMemory: d.TotalMemory, Unified: d.Unified, Instances: d.Instances}
 }
 
 // Devices are the devices in the model.
@@ -40,7 +41,7 @@ func Devices(list []Device) []snapshot.Device {
 func Identified(found []snapshot.Device, driver []Device) []Device {
 	list := make([]Device, len(found))
 	for i, d := range found {
-		list[i] = Device{Index: d.Index, UUID: d.UUID, Name: d.Name, TotalMemory: d.TotalMemory, Instances: d.Instances}
+		list[i] = Device{Index: d.Index, UUID: d.UUID, Name: d.Name, TotalMemory: d.TotalMemory, Unified: d.Unified, Instances: d.Instances}
 		if known := byUUID(driver, d.UUID); known != nil {
 			list[i].Minor, list[i].Address = known.Minor, known.Address
 		}

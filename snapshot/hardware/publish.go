@@ -44,6 +44,7 @@ type publishedDevice struct {
 	Address     string               `json:"address,omitempty"`
 	Name        string               `json:"name,omitempty"`
 	TotalMemory *int64               `json:"total_memory,omitempty"` // bytes
+	Unified     bool                 `json:"unified_memory,omitempty"`
 	Instances   []publishedInstance  `json:"mig,omitempty"`
 }
 
@@ -88,7 +89,7 @@ func Read(dir string) ([]Device, error) {
 func encode(list []Device) published {
 	p := published{Schema: devicesSchema, Devices: make([]publishedDevice, len(list))}
 	for i, d := range list {
-		p.Devices[i] = publishedDevice{Index: d.Index, UUID: d.UUID, Minor: d.Minor, Address: d.Address, Name: d.Name}
+		p.Devices[i] = publishedDevice{Index: d.Index, UUID: d.UUID, Minor: d.Minor, Address: d.Address, Name: d.Name, Unified: d.Unified}
 		for _, instance := range d.Instances {
 			p.Devices[i].Instances = append(p.Devices[i].Instances, publishedInstance(instance))
 		}
@@ -147,14 +148,16 @@ func (d *publishedDevice) device() (Device, error) {
 	if !ok {
 		return Device{}, ErrGarbled
 	}
-	return Device{Index: d.Index, UUID: d.UUID, Minor: d.Minor, Address: d.Address, Name: d.Name, TotalMemory: memory(d.TotalMemory), Instances: instances}, nil
+	return Device{Index: d.Index, UUID: d.UUID, Minor: d.Minor, Address: d.Address, Name: d.Name, TotalMemory: memory(d.TotalMemory, d.Unified), Unified: d.Unified, Instances: instances}, nil
 }
 
-// memory is an amount in the notation of nvidia-smi, if it is whole MiB.
-func memory(total *int64) snapshot.Memory {
+// memory is an amount in the notation of nvidia-smi, if it is whole MiB, or that of a machine.
+func memory(total *int64, unified bool) snapshot.Memory {
 	switch {
 	case total == nil:
 		return snapshot.Memory{}
+	case unified:
+		return snapshot.MachineKiB(*total >> 10)
 	case *total%(1<<20) == 0:
 		return snapshot.MiB(*total >> 20)
 	}

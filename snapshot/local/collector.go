@@ -16,7 +16,7 @@ import (
 // SMI queries nvidia-smi; *nvidiasmi.Querier implements it.
 type SMI interface {
 	Apps(ctx context.Context) (nvidiasmi.Usage, error)
-	Devices(ctx context.Context) ([]nvidiasmi.GPU, error)
+	Devices(ctx context.Context) (nvidiasmi.Listing, error)
 	List(ctx context.Context) ([]nvidiasmi.ListedGPU, error)
 }
 

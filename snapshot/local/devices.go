@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/hardware"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 )
 
@@ -20,11 +21,14 @@ type deviceList struct {
 	hidden    []snapshot.DeviceIndex
 	contained bool // this process is in a container that has only some devices
 	listed    bool // the MIG instances are known
+	warnings  []string
+	machine   snapshot.Memory // of the machine, where a device shares it
 	at        time.Time
 }
 
-func newDeviceList(devices []nvidiasmi.GPU, at time.Time) *deviceList {
-	l := &deviceList{devices: devices, index: make(map[snapshot.GPUUUID]snapshot.DeviceIndex, len(devices)), at: at}
+func newDeviceList(listing nvidiasmi.Listing, at time.Time) *deviceList {
+	devices := listing.GPUs
+	l := &deviceList{devices: devices, warnings: listing.Warnings, index: make(map[snapshot.GPUUUID]snapshot.DeviceIndex, len(devices)), at: at}
 	for _, d := range devices {
 		if d.UUID != "" {
 			l.index[d.UUID] = d.Index
@@ -39,11 +43,21 @@ func (c *Collector) readDevices(ctx context.Context) (*deviceList, error) {
 	if c.hardware().Restricted(at) {
 		return c.readRestricted(ctx, at)
 	}
-	devices, err := c.SMI.Devices(ctx)
+	listing, err := c.SMI.Devices(ctx)
 	if err != nil {
 		return nil, err
 	}
-	l := newDeviceList(devices, at)
+	if c.hardware().Root { // other users may be shown fewer on purpose
+		if driver, err := hardware.FromDriver(c.hardware().Proc); err == nil {
+			listing.GPUs = hardware.WithMissing(listing.GPUs, driver)
+		}
+	}
+	l := newDeviceList(listing, at)
+	if slices.ContainsFunc(l.devices, func(g nvidiasmi.GPU) bool { return g.Unified }) {
+		if kib, err := c.Proc.MemTotal(); err == nil {
+			l.machine = snapshot.MachineKiB(kib)
+		}
+	}
 	if len(l.divided()) > 0 {
 		_ = c.addInstances(ctx, l) // a snapshot asks again if a process uses one
 	}
@@ -70,9 +84,16 @@ func (c *Collector) devicesFor(ctx context.Context, usage nvidiasmi.Usage, age t
 	return l, nil
 }
 
-// lacks says whether a process uses a device that may be missing in the list.
+// lacks says whether a process uses a device that may be missing in the list, or whether more
+// GPUs are lost than in the list.
 func (l *deviceList) lacks(usage nvidiasmi.Usage) bool {
-	return slices.ContainsFunc(usage.GPUs(), func(gpu snapshot.GPUUUID) bool {
+	failed := 0
+	for i := range l.devices {
+		if l.devices[i].Failed {
+			failed++
+		}
+	}
+	return failed < usage.Lost || slices.ContainsFunc(usage.GPUs(), func(gpu snapshot.GPUUUID) bool {
 		_, ok := l.index[gpu]
 		return !ok && gpu != "" && !l.unlisted[gpu]
 	})
@@ -82,7 +103,7 @@ func (l *deviceList) lacks(usage nvidiasmi.Usage) bool {
 // such a device.
 func (l *deviceList) divided() (found []snapshot.DeviceIndex) {
 	for _, d := range l.devices {
-		if d.Utilization == nil && d.UsedMemory.Known() {
+		if d.Utilization == nil && d.UsedMemory.Known() && !d.Failed {
 			found = append(found, d.Index)
 		}
 	}
@@ -157,8 +178,12 @@ func (l *deviceList) unreported(usage nvidiasmi.Usage) []snapshot.DeviceIndex {
 // toRegister converts the list for the state files.
 func (l *deviceList) toRegister() []snapshot.Device {
 	found := make([]snapshot.Device, 0, len(l.devices))
-	for _, d := range l.devices {
-		found = append(found, d.Device())
+	for _, g := range l.devices {
+		d := g.Device()
+		if d.Unified && l.machine.Known() {
+			d.TotalMemory = l.machine
+		}
+		found = append(found, d)
 	}
 	return found
 }
@@ -166,16 +191,15 @@ func (l *deviceList) toRegister() []snapshot.Device {
 // matches says whether exactly these devices are registered. A device with unknown
 // memory can't be registered.
 func (l *deviceList) matches(registered []snapshot.Device) bool {
-	total := make(map[snapshot.DeviceIndex]snapshot.Memory, len(registered))
-	for _, d := range registered {
-		total[d.Index] = d.TotalMemory
+	left := make(map[snapshot.DeviceIndex]*snapshot.Device, len(registered))
+	for i := range registered {
+		left[registered[i].Index] = &registered[i]
 	}
-	for _, d := range l.devices {
-		memory, ok := total[d.Index]
-		if d.TotalMemory.Known() && (!ok || memory.Bytes() != d.TotalMemory.Bytes()) {
+	for _, d := range l.toRegister() {
+		if d.TotalMemory.Known() && (left[d.Index] == nil || !left[d.Index].SameTotal(&d)) {
 			return false
 		}
-		delete(total, d.Index)
+		delete(left, d.Index)
 	}
-	return len(total) == 0
+	return len(left) == 0
 }

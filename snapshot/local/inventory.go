@@ -108,8 +108,8 @@ func (c *Collector) readRestricted(ctx context.Context, at time.Time) (*deviceLi
 	if err != nil && !hidesAll(err) {
 		return nil, err
 	}
-	measured := make(map[snapshot.GPUUUID]nvidiasmi.GPU, len(seen))
-	for _, g := range seen {
+	measured := make(map[snapshot.GPUUUID]nvidiasmi.GPU, len(seen.GPUs))
+	for _, g := range seen.GPUs {
 		measured[g.UUID] = g
 	}
 	devices := make([]nvidiasmi.GPU, len(known))
@@ -117,7 +117,7 @@ func (c *Collector) readRestricted(ctx context.Context, at time.Time) (*deviceLi
 	for i, d := range known {
 		g, visible := measured[d.UUID]
 		if !visible || d.UUID == "" {
-			g = nvidiasmi.GPU{UUID: d.UUID}
+			g = nvidiasmi.GPU{UUID: d.UUID, Unified: d.Unified}
 			hidden = append(hidden, d.Index)
 		}
 		g.Index, g.Name = d.Index, cmp.Or(d.Name, g.Name)
@@ -126,7 +126,7 @@ func (c *Collector) readRestricted(ctx context.Context, at time.Time) (*deviceLi
 		}
 		devices[i] = g
 	}
-	l := newDeviceList(devices, at)
+	l := newDeviceList(nvidiasmi.Listing{GPUs: devices, Warnings: seen.Warnings}, at)
 	for _, d := range known {
 		l.setInstances(d.Index, d.Instances)
 	}

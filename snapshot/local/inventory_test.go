@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -79,8 +80,9 @@ func TestDevicesDoNotVanishWhileTheDriverHasThem(t *testing.T) {
 
 func TestDevicesThatTheDriverNoLongerHasVanish(t *testing.T) {
 	m := newFourGPUs(t)
-	require.NoError(t, os.RemoveAll(filepath.Join(m.Proc.Root, "driver/nvidia/gpus/0000:03:00.0")))
-	m.smi.devices = "0, GPU-0, 100, 1, 0, 31, 70.12, H100\n1, GPU-1, 200, 1, 0, 31, 70.12, H100\n3, GPU-3, 400, 1, 0, 31, 70.12, H100\n"
+	require.NoError(t, os.RemoveAll(filepath.Join(m.Proc.Root, "driver/nvidia/gpus/0000:04:00.0")))
+	m.files.Devices[3].Attachments = nil
+	m.smi.devices = strings.Join(strings.SplitAfter(allFour, "\n")[:3], "")
 	_ = m.snapshot()
 	require.Len(t, m.files.Devices, 3)
 }

@@ -128,25 +128,27 @@ func (s *smi) ask(what string) error {
 	return s.err
 }
 
+func answer(stdout string) nvidiasmi.RunResult { return nvidiasmi.RunResult{Stdout: []byte(stdout)} }
+
 func (s *smi) Apps(context.Context) (nvidiasmi.Usage, error) {
 	if err := s.ask("apps"); err != nil {
 		return nvidiasmi.Usage{}, err
 	}
-	return nvidiasmi.ParseApps([]byte(s.apps))
+	return nvidiasmi.ParseApps(answer(s.apps))
 }
 
-func (s *smi) Devices(context.Context) ([]nvidiasmi.GPU, error) {
+func (s *smi) Devices(context.Context) (nvidiasmi.Listing, error) {
 	if err := s.ask("devices"); err != nil {
-		return nil, err
+		return nvidiasmi.Listing{}, err
 	}
-	return nvidiasmi.ParseDevices([]byte(s.devices))
+	return nvidiasmi.ParseDevices(answer(s.devices))
 }
 
 func (s *smi) List(context.Context) ([]nvidiasmi.ListedGPU, error) {
 	if err := s.ask("list"); err != nil {
 		return nil, err
 	}
-	return nvidiasmi.ParseList([]byte(s.list))
+	return nvidiasmi.ParseList(answer(s.list))
 }
 
 func (b *fakeFiles) Read(context.Context) (state.Files, error) {
@@ -195,8 +197,8 @@ func (l listed) Apps(context.Context) (nvidiasmi.Usage, error) {
 	return u, nil
 }
 
-func (l listed) Devices(context.Context) ([]nvidiasmi.GPU, error) {
-	return []nvidiasmi.GPU{{UUID: "GPU-0", TotalMemory: snapshot.MiB(81559)}}, nil
+func (l listed) Devices(context.Context) (nvidiasmi.Listing, error) {
+	return nvidiasmi.Listing{GPUs: []nvidiasmi.GPU{{UUID: "GPU-0", TotalMemory: snapshot.MiB(81559)}}}, nil
 }
 
 func (l listed) List(context.Context) ([]nvidiasmi.ListedGPU, error) {

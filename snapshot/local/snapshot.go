@@ -47,7 +47,7 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age time.Duration) (*sna
 		Processes:    processes,
 		Environments: files.Environments,
 		Devices:      described(files.Devices, devices, usage),
-		Warnings:     slices.Concat(warnings, more, fileWarnings(files)),
+		Warnings:     slices.Concat(remarks(devices.warnings, usage.Warnings), warnings, more, fileWarnings(files)),
 	}
 	s.Warnings = append(s.Warnings, spareAfterRestoration(s, &files, c.now())...)
 	if s.BootID, err = c.Proc.BootID(); err != nil {
@@ -67,6 +67,11 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age time.Duration) (*sna
 		s.Warnings = append(s.Warnings, err.Error())
 	}
 	return s, nil
+}
+
+// remarks are the warnings of two answers of nvidia-smi, each once.
+func remarks(first, second []string) []string {
+	return slices.Concat(first, slices.DeleteFunc(slices.Clone(second), func(w string) bool { return slices.Contains(first, w) }))
 }
 
 func described(registered []snapshot.Device, found *deviceList, usage nvidiasmi.Usage) []snapshot.Device {
@@ -101,6 +106,7 @@ func (c *Collector) Processes(ctx context.Context) ([]snapshot.Process, []string
 		return nil, nil, err
 	}
 	observer, seen, warnings := c.observe(ctx, usage, devices, processCache{})
+	warnings = append(remarks(devices.warnings, usage.Warnings), warnings...)
 	var files state.Files
 	if len(seen) > 0 {
 		files, err = c.StateFiles.Read(ctx)

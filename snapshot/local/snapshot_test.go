@@ -74,7 +74,7 @@ func TestASourceThatFailsIsNotAnEmptyMachine(t *testing.T) {
 
 func TestGarbageFromNvidiaSMIIsNotAnEmptyMachine(t *testing.T) {
 	for _, damage := range []func(*smi){
-		func(s *smi) { s.apps = "GPU-0, 1" },
+		func(s *smi) { s.apps = "rubbish" },
 		func(s *smi) { s.devices = "rubbish" },
 		func(s *smi) { s.apps, s.list = "MIG-a, 1, 5", "rubbish" },
 	} {
@@ -101,11 +101,16 @@ func TestDevicesAreRegistered(t *testing.T) {
 		"one is gone, attached": {[]snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(81559)}, {Index: 1, TotalMemory: snapshot.MiB(81559), Attachments: attached}}, "0, GPU-0, 81559, 1, 0, 31, 70.12, H100\n", true, []snapshot.DeviceIndex{0, 1}},
 		"another memory":        {[]snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(40960)}}, "0, GPU-0, 81559, 1, 0, 31, 70.12, H100\n", true, []snapshot.DeviceIndex{0}},
 		"unknown memory":        {[]snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(81559)}}, "0, GPU-0, [Unknown Error], 1, 0, 31, 70.12, H100\n", false, []snapshot.DeviceIndex{0}},
-		"always unknown":        {[]snapshot.Device{}, "0, GPU-0, [N/A], [N/A], 0, 31, 70.12, GB10\n", false, []snapshot.DeviceIndex{0}},
+		"never known":           {[]snapshot.Device{}, "0, GPU-0, [Insufficient Permissions], [N/A], 0, 31, 70.12, A100\n", false, []snapshot.DeviceIndex{0}},
+		"the machine's":         {[]snapshot.Device{}, "0, GPU-0, [N/A], [N/A], 0, 31, 70.12, GB10\n", true, []snapshot.DeviceIndex{0}},
+		"still the machine's":   {[]snapshot.Device{{Index: 0, TotalMemory: snapshot.MachineKiB(131072)}}, "0, GPU-0, [N/A], [N/A], 0, 31, 70.12, GB10\n", false, []snapshot.DeviceIndex{0}},
+		"lost":                  {[]snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(81559)}, {Index: 1, TotalMemory: snapshot.MiB(81559)}}, "Unable to determine the device handle for GPU0: 0000:01:00.0: Unknown Error\n1, GPU-1, 81559, 1, 0, 31, 70.12, H100\n", false, []snapshot.DeviceIndex{0, 1}},
+		"lost, never there":     {[]snapshot.Device{{Index: 1, TotalMemory: snapshot.MiB(81559)}}, "Unable to determine the device handle for GPU0: 0000:01:00.0: Unknown Error\n1, GPU-1, 81559, 1, 0, 31, 70.12, H100\n", false, []snapshot.DeviceIndex{1, 0}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMachine(t)
 			m.files.Devices, m.smi.devices = row.files, row.devices
+			m.write("meminfo", "MemTotal:         131072 kB\nMemFree: 5 kB\n")
 			s := m.snapshot()
 			want := []string{"apps", "devices", "read"}
 			if row.discover {

@@ -2,7 +2,9 @@ package nvidiasmi
 
 import (
 	"context"
+	"math"
 	"slices"
+	"strings"
 
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -21,6 +23,9 @@ type Usage struct {
 	// NotListed are the devices of which the driver does not list the processes:
 	// there may be any number of them.
 	NotListed []snapshot.GPUUUID
+	// Lost is how many GPUs nvidia-smi says here that are lost.
+	Lost     int
+	Warnings []string
 }
 
 // GPUs are the ids of all devices and MIG instances in it.
@@ -44,26 +49,36 @@ func (q *Querier) Apps(ctx context.Context) (Usage, error) {
 	return query(ctx, q, AppsArgs(), ParseApps)
 }
 
-// ParseApps parses the output for AppsArgs. After its error, ErrGarbled, no part of the
-// output may be used.
-func ParseApps(data []byte) (Usage, error) {
-	var usage Usage
-	for line := range lines(data) {
-		fields, err := split(line, 3)
-		if err != nil {
-			return Usage{}, err
+// ParseApps parses the answer for AppsArgs. A row that is not understood may be any process on
+// its GPU, or on any. The error is an *ExitError.
+func ParseApps(out RunResult) (Usage, error) {
+	a := sortLines(out)
+	usage := Usage{Lost: len(a.lost)}
+	for _, line := range a.lines {
+		fields := strings.SplitN(line, ",", 3)
+		uuid := known(fields[0])
+		if len(fields) == 1 || uuid != "" && !isUUID(uuid) {
+			a.warn(line)
+			continue
 		}
-		p := parser{line: line}
-		app := App{GPU: p.uuid(fields[0]), Memory: p.memory(fields[2])}
-		if known(fields[1]) == "" {
-			usage.NotListed = append(usage.NotListed, app.GPU)
-		} else {
-			app.PID = p.pid(fields[1])
+		app := App{GPU: snapshot.GPUUUID(uuid)}
+		if pid, ok := number(known(fields[1]), math.MaxInt32); len(fields) == 3 && ok && pid > 0 {
+			app.PID = snapshot.PID(pid)
+			if n, ok := number(known(fields[2]), maxMiB); ok {
+				app.Memory = snapshot.MiB(n)
+			}
 			usage.Apps = append(usage.Apps, app)
-		}
-		if p.err != nil {
-			return Usage{}, p.err
+		} else {
+			usage.NotListed = append(usage.NotListed, app.GPU)
 		}
 	}
+	odd := len(a.lines) - len(usage.Apps) - len(usage.NotListed)
+	if len(usage.Apps)+len(usage.NotListed) == 0 && (odd > 0 || !a.complete()) {
+		return Usage{}, a.failure()
+	}
+	if odd > 0 || !a.complete() {
+		usage.NotListed = append(usage.NotListed, "")
+	}
+	usage.Warnings = a.warnings
 	return usage, nil
 }

@@ -10,15 +10,14 @@ import (
 )
 
 func TestParseApps(t *testing.T) {
-	const first, second = "MIG-a0000000-0001-5fef-9c87-000000000001", "MIG-a0000000-0001-5fef-9c87-000000000002"
+	const gpu = "GPU-5a5c3f2e-0002-4c4b-9f1e-000000000000"
 	for name, want := range map[string]nvidiasmi.Usage{
 		"driver-470-apps.csv": {Apps: []nvidiasmi.App{
 			{GPU: "GPU-5a5c3f2e-0001-4c4b-9f1e-000000000001", PID: 4021, Memory: snapshot.MiB(14999)},
 		}},
 		"driver-535-mig-apps.csv": {Apps: []nvidiasmi.App{
-			{GPU: first, PID: 34965, Memory: snapshot.MiB(14195)},
-			{GPU: second, PID: 34965, Memory: snapshot.MiB(149)},
-			{GPU: second, PID: 46505},
+			{GPU: gpu, PID: 34965, Memory: snapshot.MiB(14195)}, // on an instance, which isn't named
+			{GPU: gpu, PID: 46505},
 		}},
 		"driver-580-geforce-apps.csv": {
 			Apps:      []nvidiasmi.App{{GPU: "GPU-5a5c3f2e-0005-4c4b-9f1e-000000000001", PID: 711}},
@@ -26,35 +25,59 @@ func TestParseApps(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := nvidiasmi.ParseApps(constructed(t, name))
+			got, err := nvidiasmi.ParseApps(stdout(string(constructed(t, name))))
 			require.NoError(t, err)
 			require.Equal(t, want, got)
 		})
 	}
-	usage, err := nvidiasmi.ParseApps([]byte("\n"))
+	usage, err := nvidiasmi.ParseApps(stdout("\n"))
 	require.NoError(t, err)
 	require.Equal(t, nvidiasmi.Usage{}, usage, "no process computes")
 }
 
-func TestParseAppsRefuses(t *testing.T) {
-	for name, text := range map[string]string{
-		"a header":       "gpu_uuid, pid, used_gpu_memory [MiB]\nGPU-1, 711, 5",
-		"units":          "GPU-1, 711, 5 MiB",
-		"a cut line":     "GPU-1, 711, 5\nGPU-1, 71",
-		"PID 0":          "GPU-1, 0, 5",
-		"a negative PID": "GPU-1, -711, 5",
-		"a huge PID":     "GPU-1, 2147483648, 5",
-		"a name for PID": "GPU-1, python, 5",
-		"one more field": "GPU-1, 711, 5, python",
-		"no id":          "GPU 1, 711, 5",
-		"a message":      "Unable to reach the GPU",
+// TestOddRowsOfApps: any process may be meant, on the GPU that the row names, or on any. An
+// answer without a row is no answer.
+func TestOddRowsOfApps(t *testing.T) {
+	good := nvidiasmi.App{GPU: "GPU-1", PID: 711, Memory: snapshot.MiB(5)}
+	for odd, want := range map[string]nvidiasmi.Usage{
+		"GPU-2, 71":               {NotListed: []snapshot.GPUUUID{"GPU-2"}},
+		"GPU-2, 0, 5":             {NotListed: []snapshot.GPUUUID{"GPU-2"}},
+		"GPU-2, -711, 5":          {NotListed: []snapshot.GPUUUID{"GPU-2"}},
+		"GPU-2, 2147483648, 5":    {NotListed: []snapshot.GPUUUID{"GPU-2"}},
+		"GPU-2, [N/A], [N/A]":     {NotListed: []snapshot.GPUUUID{"GPU-2"}},
+		"[N/A], [N/A], 5":         {NotListed: []snapshot.GPUUUID{""}},
+		"GPU-2, 712, 5 MiB":       {Apps: []nvidiasmi.App{{GPU: "GPU-2", PID: 712}}},
+		"GPU-2, 712, -1":          {Apps: []nvidiasmi.App{{GPU: "GPU-2", PID: 712}}},
+		"GPU 2, 712, 5":           {NotListed: []snapshot.GPUUUID{""}, Warnings: []string{"GPU 2, 712, 5"}},
+		"Unable to \x1b reach it": {NotListed: []snapshot.GPUUUID{""}, Warnings: []string{`Unable to \x1b reach it`}},
+		"WARNING: infoROM is corrupted at gpu 0000:03:00.0":                           {Warnings: []string{"WARNING: infoROM is corrupted at gpu 0000:03:00.0"}},
+		"Unable to determine the device handle for GPU2: 0000:04:00.0: Unknown Error": {Lost: 1},
 	} {
-		t.Run(name, func(t *testing.T) {
-			usage, err := nvidiasmi.ParseApps([]byte(text))
-			require.ErrorIs(t, err, nvidiasmi.ErrGarbled)
-			require.Equal(t, nvidiasmi.Usage{}, usage)
-		})
+		want.Apps = append([]nvidiasmi.App{good}, want.Apps...)
+		got, err := nvidiasmi.ParseApps(stdout("GPU-1, 711, 5\n" + odd + "\n"))
+		require.NoError(t, err, odd)
+		require.Equal(t, want, got, odd)
 	}
+	for _, text := range []string{"GPU 2, 712, 5", "a message", "gpu_uuid [x], pid"} {
+		_, err := nvidiasmi.ParseApps(stdout(text))
+		require.ErrorIs(t, err, nvidiasmi.ErrGarbled, text)
+	}
+}
+
+// TestExitCodesOfApps: after other codes than those of warnings and lost GPUs, the list may be
+// cut.
+func TestExitCodesOfApps(t *testing.T) {
+	for code, complete := range map[int]bool{0: true, 14: true, 15: true, 1: false, 255: false} {
+		usage, err := nvidiasmi.ParseApps(nvidiasmi.RunResult{Stdout: []byte("GPU-1, 711, 5\n"), ExitCode: code})
+		require.NoError(t, err)
+		require.Len(t, usage.Apps, 1)
+		require.Equal(t, complete, len(usage.NotListed) == 0, code)
+		_, err = nvidiasmi.ParseApps(nvidiasmi.RunResult{ExitCode: code})
+		require.Equal(t, complete, err == nil, code)
+	}
+	lost := "Unable to determine the device handle for GPU 0000:09:00.0: Unknown Error\n"
+	_, err := nvidiasmi.ParseApps(nvidiasmi.RunResult{Stdout: []byte(lost), ExitCode: 255})
+	require.ErrorIs(t, err, nvidiasmi.ErrGPULost, "an old driver lists nothing then")
 }
 
 func FuzzParseApps(f *testing.F) {
@@ -62,7 +85,7 @@ func FuzzParseApps(f *testing.F) {
 		f.Add(constructed(f, name))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		usage, err := nvidiasmi.ParseApps(data)
+		usage, err := nvidiasmi.ParseApps(stdout(string(data)))
 		if err != nil {
 			require.ErrorIs(t, err, nvidiasmi.ErrGarbled)
 			require.Empty(t, usage.Apps)

@@ -1,34 +1,58 @@
 package nvidiasmi
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// GPU is one line of the output for DevicesArgs.
+// GPU is a GPU as nvidia-smi shows it, in a row or in a remark.
 type GPU struct {
 	Index       snapshot.DeviceIndex
-	UUID        snapshot.GPUUUID // empty if the driver does not report it
+	UUID        snapshot.GPUUUID // empty if the driver does not report it, or says it of two
 	Name        string
 	TotalMemory snapshot.Memory // unknown for a GPU that shares the machine's memory
 	UsedMemory  snapshot.Memory
 	Utilization *int     // per cent; nil if the driver does not report it, as with MIG
 	Temperature *int     // degrees Celsius; nil likewise
 	Power       *float64 // watts; nil likewise
+	// Unified says that it shares the machine's memory.
+	Unified bool
+	// Failed says that the GPU doesn't work, and Problem what the driver says about it, which
+	// may also be that some value can't be measured.
+	Failed  bool
+	Problem string
+	// Ambiguous says that nvidia-smi contradicts itself about which GPU it is.
+	Ambiguous bool
+	// Address is that of the PCI bus, if the driver names a lost GPU so.
+	Address string
 	// Instances are its MIG instances, which only List tells.
 	Instances []snapshot.Instance
+	// Persistence is the persistence mode, and Driver the version of the driver, which only
+	// Modes tells; nil and empty if the driver doesn't report them.
+	Persistence *bool
+	Driver      string
 }
 
 // Device is the device in the model, without attachments.
 func (g *GPU) Device() snapshot.Device {
 	return snapshot.Device{
-		Index: g.Index, UUID: g.UUID, Name: g.Name, TotalMemory: g.TotalMemory,
+		Index: g.Index, UUID: g.UUID, Name: g.Name, TotalMemory: g.TotalMemory, Unified: g.Unified,
 		UsedMemory: g.UsedMemory, Utilization: g.Utilization, Temperature: g.Temperature, Power: g.Power,
-		Instances: g.Instances,
+		Instances: g.Instances, Failed: g.Failed, Problem: g.Problem, ProcessesUnknown: g.Ambiguous,
 	}
+}
+
+// Listing is the GPUs of a machine in the order of their indices, those included of which
+// nvidia-smi only says that they are lost, and what it says besides.
+type Listing struct {
+	GPUs     []GPU
+	Warnings []string
 }
 
 // DevicesArgs are the arguments for the output that ParseDevices reads.
@@ -36,57 +60,134 @@ func DevicesArgs() []string {
 	return []string{"--query-gpu=index,uuid,memory.total,memory.used,utilization.gpu,temperature.gpu,power.draw,name", "--format=csv,noheader,nounits"}
 }
 
-// Devices lists the devices in the order of their indices. There is at least one: a
-// machine without devices is ErrNoDevices.
-func (q *Querier) Devices(ctx context.Context) ([]GPU, error) {
-	devices, err := query(ctx, q, DevicesArgs(), ParseDevices)
-	if err == nil && len(devices) == 0 {
-		err = ErrNoDevices
-	}
-	return devices, err
+// Devices lists the devices. There is at least one row: a machine without devices is
+// ErrNoDevices.
+func (q *Querier) Devices(ctx context.Context) (Listing, error) {
+	return query(ctx, q, DevicesArgs(), ParseDevices)
 }
 
-// ParseDevices parses the output for DevicesArgs. After its error, ErrGarbled, no part of
-// the output may be used.
-func ParseDevices(data []byte) ([]GPU, error) {
-	var devices []GPU
-	seen := map[snapshot.DeviceIndex]bool{}
-	for line := range lines(data) {
-		d, err := parseDevice(line)
-		if err != nil {
-			return nil, err
+// ParseDevices parses the answer for DevicesArgs.
+func ParseDevices(out RunResult) (Listing, error) {
+	return parseListing(out, 1, func(g *GPU, more []string) { g.Name = plain(more[0]) })
+}
+
+// measured are the columns of each row after the index and the UUID.
+const measured = 5
+
+// parseListing parses rows of the index, the UUID, what is measured, and more fields, of which
+// the last may contain commas: fill takes those. An error is an *ExitError or ErrNoDevices.
+func parseListing(out RunResult, more int, fill func(g *GPU, more []string)) (Listing, error) {
+	a := sortLines(out)
+	var rows []GPU
+	for _, line := range a.lines {
+		if g, isRow := parseGPU(line, 2+measured+more, fill); isRow {
+			rows = append(rows, g)
+		} else {
+			a.warn(line)
 		}
-		if seen[d.Index] {
-			return nil, fmt.Errorf("%w: GPU %d is listed twice", ErrGarbled, d.Index)
-		}
-		seen[d.Index] = true
-		devices = append(devices, d)
 	}
-	return devices, nil
+	if slices.ContainsFunc(rows, func(g GPU) bool { return g.Index != noIndex }) {
+		return Listing{GPUs: place(rows, a.lost), Warnings: a.warnings}, nil
+	}
+	if len(a.lines)+len(a.lost)+out.ExitCode == 0 {
+		return Listing{}, ErrNoDevices
+	}
+	return Listing{}, a.failure()
 }
 
 // maxIndex is the limit of the 1.4.3 codec, and more than any machine has.
 const maxIndex = 1023
 
-// parseDevice parses one line. The name is the last field, so that it may contain commas.
-func parseDevice(line string) (GPU, error) {
-	fields, err := split(line, 8)
-	if err != nil {
-		return GPU{}, err
+// parseGPU parses a line of n fields. One that begins with neither a number nor a text in
+// brackets is no row. A row that is cut only proves that the GPU is there.
+func parseGPU(line string, n int, fill func(g *GPU, more []string)) (g GPU, isRow bool) {
+	fields := strings.SplitN(line, ",", n)
+	index, err := strconv.ParseUint(strings.TrimSpace(fields[0]), 10, 63)
+	isNumber := err == nil && index <= maxIndex
+	switch {
+	case len(fields) < 2 || !isNumber && (len(fields) < n || !strings.HasPrefix(fields[0], "[")):
+		return GPU{}, false
+	case len(fields) < n:
+		return GPU{Index: snapshot.DeviceIndex(index), Ambiguous: true, Problem: "unexpected row: " + shown(line)}, true
 	}
-	p := parser{line: line}
-	d := GPU{
-		Index:       snapshot.DeviceIndex(p.number(fields[0], maxIndex)),
-		UUID:        p.uuid(fields[1]),
-		TotalMemory: p.memory(fields[2]),
-		UsedMemory:  p.memory(fields[3]),
-		Utilization: p.percent(fields[4]),
-		Temperature: p.celsius(fields[5]),
-		Power:       p.watts(fields[6]),
-		Name:        strings.TrimSpace(known(fields[7])),
+	var r row
+	g = GPU{
+		Index: noIndex, UUID: r.uuid(fields[1]), TotalMemory: r.memory("total memory", fields[2]), UsedMemory: r.memory("used memory", fields[3]),
+		Utilization: r.percent(fields[4]), Temperature: r.celsius(fields[5]), Power: r.watts(fields[6]),
 	}
-	if err := snapshot.CheckText("name", d.Name); err != nil {
-		p.fail()
+	if isNumber {
+		g.Index = snapshot.DeviceIndex(index)
+	} else {
+		r.value("index", fields[0], true)
 	}
-	return d, p.err
+	g.Failed, g.Problem = r.failed, r.problem()
+	total := strings.Trim(strings.TrimSpace(fields[2]), "[]")
+	g.Unified = !g.Failed && (total == "N/A" || total == "Not Supported")
+	fill(&g, fields[2+measured:])
+	return g, true
+}
+
+// place gives each GPU an index, and says which of them are in doubt. nvidia-smi asks for GPUs
+// by their indices: one that is lost has the index that is missing.
+func place(rows, lost []GPU) []GPU {
+	for _, l := range lost {
+		i := slices.IndexFunc(rows, func(g GPU) bool {
+			return g.Index == l.Index && l.Index != noIndex || g.Failed && g.Address == "" && g.UUID == "" && (l.Index == noIndex || g.Index == noIndex)
+		})
+		if i < 0 {
+			rows = append(rows, l)
+			continue
+		}
+		rows[i].Failed, rows[i].Problem, rows[i].Address = true, l.Problem, l.Address
+		rows[i].Index = max(rows[i].Index, l.Index)
+	}
+	rows = withoutDuplicates(rows)
+	taken := make(map[snapshot.DeviceIndex]bool, len(rows))
+	last := snapshot.DeviceIndex(noIndex)
+	for i := range rows {
+		taken[rows[i].Index] = true
+		last = max(last, rows[i].Index)
+	}
+	next := snapshot.DeviceIndex(0)
+	for i := range rows {
+		if rows[i].Index != noIndex {
+			continue
+		}
+		for taken[next] {
+			next++
+		}
+		rows[i].Index, taken[next] = next, true
+	}
+	for index := range last {
+		if !taken[index] && len(rows) < 2*len(taken) { // a gap of a few
+			rows = append(rows, GPU{Index: index, Failed: true, Problem: "nvidia-smi lists later GPUs, and not this one"})
+		}
+	}
+	slices.SortFunc(rows, func(x, y GPU) int { return cmp.Compare(x.Index, y.Index) })
+	return rows
+}
+
+// withoutDuplicates leaves one GPU of those with the same index, and marks it and those with
+// the same UUID: nothing can be attributed to them.
+func withoutDuplicates(rows []GPU) []GPU {
+	uuids, indices := make(map[snapshot.GPUUUID]int), make(map[snapshot.DeviceIndex]int)
+	for i := range rows {
+		uuids[rows[i].UUID]++
+		indices[rows[i].Index]++
+	}
+	kept := rows[:0:0]
+	for _, g := range rows {
+		switch {
+		case g.Index != noIndex && indices[g.Index] > 1:
+			if slices.ContainsFunc(kept, func(k GPU) bool { return k.Index == g.Index }) {
+				continue
+			}
+			g = GPU{Index: g.Index, Name: g.Name, Ambiguous: true, Problem: fmt.Sprintf("nvidia-smi lists GPU %d twice", g.Index)}
+		case g.UUID != "" && uuids[g.UUID] > 1:
+			g.Problem = fmt.Sprintf("nvidia-smi lists the UUID %s twice", g.UUID)
+			g.UUID, g.Ambiguous = "", true
+		}
+		kept = append(kept, g)
+	}
+	return kept
 }

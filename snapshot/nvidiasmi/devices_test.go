@@ -1,6 +1,7 @@
 package nvidiasmi_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -25,69 +26,107 @@ func TestParseDevices(t *testing.T) {
 			{Index: 1, UUID: "GPU-5a5c3f2e-0002-4c4b-9f1e-000000000001", Name: "NVIDIA A100-SXM4-80GB", TotalMemory: snapshot.MiB(81920), UsedMemory: snapshot.MiB(4), Utilization: per(0), Temperature: per(30), Power: watts(53.01)},
 		},
 		"driver-580-unified-devices.csv": { // shares the machine's memory: none of its own
-			{Index: 0, UUID: "GPU-5a5c3f2e-0004-4c4b-9f1e-000000000000", Name: "NVIDIA GB10", Utilization: per(3), Temperature: per(45)},
+			{Index: 0, UUID: "GPU-5a5c3f2e-0004-4c4b-9f1e-000000000000", Name: "NVIDIA GB10", Unified: true, Utilization: per(3), Temperature: per(45)},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := nvidiasmi.ParseDevices(constructed(t, name))
+			got, err := nvidiasmi.ParseDevices(stdout(string(constructed(t, name))))
 			require.NoError(t, err)
-			require.Equal(t, want, got)
+			require.Equal(t, nvidiasmi.Listing{GPUs: want}, got)
 		})
 	}
 }
 
-func TestValuesThatTheDriverDoesNotReportAreUnknown(t *testing.T) {
-	for _, unknown := range []string{
-		"[N/A]", "[Not Supported]", "[Insufficient Permissions]", "[Unknown Error]", "[Not Found]",
-		"[GPU requires reset]", "[GPU is lost]", "N/A", "", "  [N/A]  ",
-	} {
-		devices, err := nvidiasmi.ParseDevices([]byte("0," + strings.Repeat(unknown+",", 6) + unknown))
-		require.NoError(t, err, unknown)
-		require.Equal(t, []nvidiasmi.GPU{{Index: 0}}, devices, unknown)
-		require.False(t, devices[0].TotalMemory.Known())
+// gpus are rows of a table: for each GPU its index, then "ok", "unified", "failed", "unknown"
+// (with a problem), or "?" (its identity is in doubt), and the problem.
+func gpus(l nvidiasmi.Listing) (rows []string) {
+	for _, g := range l.GPUs {
+		state := "ok"
+		switch {
+		case g.Failed:
+			state = "failed"
+		case g.Ambiguous:
+			state = "?"
+		case g.Problem != "":
+			state = "unknown"
+		case g.Unified:
+			state = "unified"
+		}
+		rows = append(rows, strings.TrimSpace(fmt.Sprintf("%d %s %s", g.Index, state, g.Problem)))
+	}
+	return rows
+}
 
-		usage, err := nvidiasmi.ParseApps([]byte("GPU-1, 711, " + unknown))
-		require.NoError(t, err, unknown)
-		require.Equal(t, nvidiasmi.Usage{Apps: []nvidiasmi.App{{GPU: "GPU-1", PID: 711}}}, usage, unknown)
-		require.False(t, usage.Apps[0].Memory.Known())
+// row is a healthy one.
+func row(index int) string {
+	return fmt.Sprintf("%d, GPU-%d, 24576, 1, 0, 30, 15.00, NVIDIA GeForce RTX 3090\n", index, index)
+}
+
+const (
+	handle  = "Unable to determine the device handle for "
+	allOdd  = "[Unknown Error], [Unknown Error], [Unknown Error], [Unknown Error], [Unknown Error], [Unknown Error], [Unknown Error], [Unknown Error]\n"
+	noError = handle + "GPU0000:02:00.0: Unknown Error"
+)
+
+// TestEveryGPUByItself: what drivers print about sick GPUs, and what is known then.
+func TestEveryGPUByItself(t *testing.T) {
+	for name, tt := range map[string]struct {
+		stdout, stderr string
+		code           int
+		want           []string
+		warnings       []string
+	}{
+		"a corrupted infoROM": {row(0) + row(1) + "WARNING: infoROM is corrupted at gpu 0000:03:00.0\n", "", 14,
+			[]string{"0 ok", "1 ok"}, []string{"WARNING: infoROM is corrupted at gpu 0000:03:00.0"}},
+		"lost, with a row":        {row(0) + noError + "\n" + allOdd + row(2), "", 15, []string{"0 ok", "1 failed " + noError, "2 ok"}, nil},
+		"lost, without a row":     {row(0) + noError + "\n" + row(2), "", 0, []string{"0 ok", "1 failed " + noError, "2 ok"}, nil},
+		"lost, the last":          {row(0) + row(1) + noError, "", 0, []string{"0 ok", "1 ok", "2 failed " + noError}, nil},
+		"lost, on stderr":         {row(0) + row(2), handle + "GPU1: 0000:02:00.0: Unknown Error\n", 0, []string{"0 ok", "1 failed " + handle + "GPU1: 0000:02:00.0: Unknown Error", "2 ok"}, nil},
+		"lost, the index alone":   {row(0) + row(1), handle + "gpu 3: Unknown Error\n", 0, []string{"0 ok", "1 ok", "2 failed nvidia-smi lists later GPUs, and not this one", "3 failed " + handle + "gpu 3: Unknown Error"}, nil},
+		"lost, on both":           {row(0) + noError + "\n" + row(2), noError + "\n", 0, []string{"0 ok", "1 failed " + noError, "2 ok"}, nil},
+		"lost, with a row of it":  {row(0) + row(1), handle + "GPU1: 0000:02:00.0: Unknown Error\n", 0, []string{"0 ok", "1 failed " + handle + "GPU1: 0000:02:00.0: Unknown Error"}, nil},
+		"two lost":                {row(1) + noError + "\n" + handle + "GPU0000:04:00.0: Unknown Error\n" + row(3), "", 0, []string{"0 failed " + noError, "1 ok", "2 failed " + handle + "GPU0000:04:00.0: Unknown Error", "3 ok"}, nil},
+		"a row of errors alone":   {row(0) + allOdd, "", 0, []string{"0 ok", "1 failed UUID, total memory, used memory, utilization, temperature, power, index: Unknown Error"}, nil},
+		"a gap":                   {row(0) + row(2), "", 0, []string{"0 ok", "1 failed nvidia-smi lists later GPUs, and not this one", "2 ok"}, nil},
+		"reset":                   {"0, GPU-0, 81559, 0, [GPU requires reset], [GPU requires reset], [GPU requires reset], H100\n" + row(1), "", 0, []string{"0 failed utilization, temperature, power: GPU requires reset", "1 ok"}, nil},
+		"off the bus":             {"0, GPU-0, 81559, 0, 0, [GPU is lost], 15.0, H100\n", "", 0, []string{"0 failed temperature: GPU is lost"}, nil},
+		"no UUID":                 {"0, [Unknown Error], 81559, 0, 0, 30, 15.0, H100\n", "", 0, []string{"0 failed UUID: Unknown Error"}, nil},
+		"no memory":               {"0, GPU-0, [Unknown Error], 0, 0, 30, 15.0, H100\n", "", 0, []string{"0 failed total memory: Unknown Error"}, nil},
+		"no used memory":          {"0, GPU-0, 81559, [Unknown Error], 0, 30, 15.0, H100\n", "", 0, []string{"0 failed used memory: Unknown Error"}, nil},
+		"some values":             {"0, GPU-0, 49140, 6, [Unknown Error], 32, [Unknown Error], A6000\n", "", 0, []string{"0 unknown utilization, power: Unknown Error"}, nil},
+		"values not supported":    {"0, GPU-0, 49140, 6, [N/A], [Not Supported], [Insufficient Permissions], A6000\n", "", 0, []string{"0 ok"}, nil},
+		"unified memory":          {"0, GPU-0, [N/A], [N/A], 37, 52, 11.00, GB10\n", "", 0, []string{"0 unified"}, nil},
+		"nothing but unified":     {"0, ddae-1, [N/A], [N/A], [N/A], [N/A], [N/A], Orin (nvgpu)\n", "", 0, []string{"0 unified"}, nil},
+		"memory is not for us":    {"0, GPU-0, [Insufficient Permissions], [Insufficient Permissions], [N/A], 47, 60.00, A100\n", "", 0, []string{"0 ok"}, nil},
+		"impossible values":       {"0, GPU-0, 49140, 6, 808334905, 2147483647, -1, A6000\n1, GPU-1, 49140, 6, 101, warm, nan, A6000\n", "", 0, []string{"0 ok", "1 ok"}, nil},
+		"impossible memory":       {"0, GPU-0, -1, 9223372036854775807, 0, 30, 15.0, A6000\n", "", 0, []string{"0 unknown total memory: -1; used memory: 9223372036854775807"}, nil},
+		"units":                   {"0, GPU-0, 16160 MiB, 3 MiB, 0 %, 31, 70.12 W, V100\n", "", 0, []string{"0 unknown total memory: 16160 MiB; used memory: 3 MiB"}, nil},
+		"one index twice":         {row(0) + row(1) + row(1), "", 0, []string{"0 ok", "1 ? nvidia-smi lists GPU 1 twice"}, nil},
+		"one UUID twice":          {row(0) + "1, GPU-0, 24576, 1, 0, 30, 15.00, X\n" + row(2), "", 0, []string{"0 ? nvidia-smi lists the UUID GPU-0 twice", "1 ? nvidia-smi lists the UUID GPU-0 twice", "2 ok"}, nil},
+		"a cut row":               {row(0) + "1, GPU-1, 245", "", 0, []string{"0 ok", `1 ? unexpected row: "1, GPU-1, 245"`}, nil},
+		"other lines":             {"hello, world\n" + row(0), "a message\n", 3, []string{"0 ok"}, []string{"a message", "nvidia-smi exited with 3", "hello, world"}},
+		"an escape in a UUID":     {"0, GPU-\x1b[31m0, 81559, 0, 0, 30, 15.0, H100\n", "", 0, []string{`0 unknown UUID: GPU-\x1b[31m0`}, nil},
+		"an escape in a name":     {"0, GPU-0, 81559, 0, 0, 30, 15.0, V\x1b[31m100\n", "", 0, []string{"0 ok"}, nil},
+		"an index that is beyond": {row(0) + "1024, GPU-1, 1, 1, 1, 1, 1, X\n", "", 0, []string{"0 ok"}, []string{"1024, GPU-1, 1, 1, 1, 1, 1, X"}},
+		"far gaps":                {row(0) + row(900), "", 0, []string{"0 ok", "1 failed nvidia-smi lists later GPUs, and not this one", "2 failed nvidia-smi lists later GPUs, and not this one", "900 ok"}, nil},
+	} {
+		got, err := nvidiasmi.ParseDevices(nvidiasmi.RunResult{Stdout: []byte(tt.stdout), Stderr: []byte(tt.stderr), ExitCode: tt.code})
+		require.NoError(t, err, name)
+		require.Equal(t, tt.want, gpus(got), name)
+		require.Equal(t, tt.warnings, got.Warnings, name)
+		for _, g := range got.GPUs {
+			require.True(t, g.Utilization == nil || *g.Utilization <= 100, name)
+			require.True(t, g.Temperature == nil || *g.Temperature < 100, name)
+			require.False(t, strings.Contains(g.Name, "\x1b"), name)
+		}
 	}
 }
 
-// A broken sensor doesn't prevent enforcing the rules on the host.
-func TestWhatNoDeviceCanHaveIsUnknown(t *testing.T) {
-	for _, sensors := range []string{"2147483647, -1", "-274, inf", "1001, nan", "65535, 1000000.01"} {
-		devices, err := nvidiasmi.ParseDevices([]byte("0, GPU-1, 16160, 3, 0, " + sensors + ", V100"))
-		require.NoError(t, err, sensors)
-		require.Nil(t, devices[0].Temperature, sensors)
-		require.Nil(t, devices[0].Power, sensors)
-	}
-}
-
-func TestParseDevicesRefuses(t *testing.T) {
-	const good = "0, GPU-1, 16160, 3, 0, 31, 70.12, V100"
-	for name, text := range map[string]string{
-		"a header":            "index, uuid, memory.total [MiB], memory.used [MiB], utilization.gpu [%], temperature.gpu, power.draw [W], name\n" + good,
-		"units":               "0, GPU-1, 16160 MiB, 3 MiB, 0 %, 31 C, 70.12 W, V100",
-		"a cut line":          good + "\n1, GPU-2, 161",
-		"an unknown index":    "[N/A], GPU-1, 16160, 3, 0, 31, 70.12, V100",
-		"a negative index":    "-1, GPU-1, 16160, 3, 0, 31, 70.12, V100",
-		"a huge index":        "1024, GPU-1, 16160, 3, 0, 31, 70.12, V100",
-		"one index twice":     good + "\n" + good,
-		"negative memory":     "0, GPU-1, -1, 3, 0, 31, 70.12, V100",
-		"endless memory":      "0, GPU-1, 9223372036854775807, 3, 0, 31, 70.12, V100",
-		"more than 100%":      "0, GPU-1, 16160, 3, 101, 31, 70.12, V100",
-		"no power":            "0, GPU-1, 16160, 3, 0, 31, 70.12 W, V100",
-		"no temperature":      "0, GPU-1, 16160, 3, 0, warm, 70.12, V100",
-		"an escape in a name": "0, GPU-1, 16160, 3, 0, 31, 70.12, V\x1b[31m100",
-		"an escape in an id":  "0, GPU-\x1b[31m1, 16160, 3, 0, 31, 70.12, V100",
-		"a message":           "Failed to initialize NVML: Unknown Error",
-		"HTML":                "<html><body>It works!</body></html>",
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := nvidiasmi.ParseDevices([]byte(text))
-			require.ErrorIs(t, err, nvidiasmi.ErrGarbled)
-			require.NotContains(t, err.Error(), "\x1b")
-		})
+// TestNoRow: an answer without any row of a GPU is an error.
+func TestNoRow(t *testing.T) {
+	for _, text := range []string{"<html><body>It works!</body></html>", allOdd, "index, uuid, memory.total [MiB]", "-1, GPU-1, 16160, 3, 0, 31, 70.12, V100"} {
+		_, err := nvidiasmi.ParseDevices(stdout(text))
+		require.ErrorIs(t, err, nvidiasmi.ErrGarbled, text)
 	}
 }
 
@@ -97,13 +136,15 @@ func FuzzParseDevices(f *testing.F) {
 	}
 	f.Add([]byte("0, GPU-1, 16160, 3, 0, 31, 70.12, a, b\r\n\r\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		devices, err := nvidiasmi.ParseDevices(data)
+		listing, err := nvidiasmi.ParseDevices(stdout(string(data)))
 		if err != nil {
-			require.ErrorIs(t, err, nvidiasmi.ErrGarbled)
-			require.Empty(t, devices)
+			require.Empty(t, listing.GPUs)
 			return
 		}
-		for _, d := range devices {
+		seen := map[snapshot.DeviceIndex]bool{}
+		for _, d := range listing.GPUs {
+			require.False(t, seen[d.Index])
+			seen[d.Index] = true
 			require.True(t, d.Index >= 0 && d.Index < 1024)
 			require.GreaterOrEqual(t, d.TotalMemory.Bytes(), int64(0))
 			require.NoError(t, snapshot.CheckText("name", d.Name))

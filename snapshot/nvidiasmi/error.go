@@ -3,7 +3,6 @@ package nvidiasmi
 import (
 	"errors"
 	"fmt"
-	"strings"
 )
 
 // Errors of nvidia-smi, each with the next step. If nvidia-smi ran and failed, an
@@ -25,7 +24,7 @@ var (
 type ExitError struct {
 	Err      error
 	ExitCode int
-	Text     string // the first line of the output, quoted; may be empty
+	Text     string // the line of the output that says why, quoted; may be empty
 }
 
 func (e *ExitError) Error() string {
@@ -57,43 +56,4 @@ var symptoms = []struct {
 
 // exitCodes are the return codes listed in nvidia-smi(1), for failures without a known
 // text.
-var exitCodes = map[int]error{4: ErrPermission, 9: ErrNoDriver, 12: ErrNotInstalled, 15: ErrGPULost, 18: ErrVersionMismatch}
-
-// Failure returns nil if a call succeeded, else an *ExitError. An error message in place
-// of a line of output is a failure with any exit code: part of the output is missing.
-func Failure(out RunResult) error {
-	err := diagnose(out)
-	if err == nil {
-		return nil
-	}
-	return &ExitError{Err: err, ExitCode: out.ExitCode, Text: firstLine(out)}
-}
-
-func diagnose(out RunResult) error {
-	if out.ExitCode == 0 {
-		return errorLine(out.Stdout)
-	}
-	text := string(out.Stdout) + "\n" + string(out.Stderr)
-	for _, s := range symptoms {
-		if strings.Contains(text, s.text) {
-			return s.err
-		}
-	}
-	if err, ok := exitCodes[out.ExitCode]; ok {
-		return err
-	}
-	return ErrFailed
-}
-
-// errorLine returns the error for an error message among the lines of output.
-func errorLine(stdout []byte) error {
-	for line := range lines(stdout) {
-		switch {
-		case strings.HasPrefix(line, "No devices were found"):
-			return ErrNoDevices
-		case strings.HasPrefix(line, "Unable to determine the device handle"):
-			return ErrGPULost
-		}
-	}
-	return nil
-}
+var exitCodes = map[int]error{4: ErrPermission, 9: ErrNoDriver, 12: ErrNotInstalled, exitLost: ErrGPULost, 18: ErrVersionMismatch, 127: ErrNotInstalled}

@@ -14,21 +14,22 @@ func TestFailure(t *testing.T) {
 		code           int
 		want           error
 	}{
-		"version mismatch":    {"Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 535.161\n", "", 18, nvidiasmi.ErrVersionMismatch},
-		"no driver":           {"NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver is installed and running.\n", "", 9, nvidiasmi.ErrNoDriver},
-		"no supported GPU":    {"Failed to initialize NVML: No supported GPUs were found\n", "", 255, nvidiasmi.ErrNoDevices},
-		"no devices":          {"No devices were found\n", "", 6, nvidiasmi.ErrNoDevices},
-		"no devices, code 0":  {"No devices were found\n", "", 0, nvidiasmi.ErrNoDevices},
-		"GPU lost":            {"Unable to determine the device handle for GPU 0000:02:00.0: GPU is lost. Reboot the system to recover this GPU\n", "", 15, nvidiasmi.ErrGPULost},
-		"GPU lost, others ok": {"0, GPU-1, 1, 1, 1, X\nUnable to determine the device handle for GPU1: 0000:02:00.0: Unknown Error\n", "", 0, nvidiasmi.ErrGPULost},
-		"on stderr":           {"", "Failed to initialize NVML: Driver Not Loaded\n", 9, nvidiasmi.ErrNoDriver},
-		"not allowed":         {"Failed to initialize NVML: Insufficient Permissions\n", "", 4, nvidiasmi.ErrPermission},
-		"code alone":          {"", "", 15, nvidiasmi.ErrGPULost},
-		"who knows":           {"Segmentation fault\n", "", 139, nvidiasmi.ErrFailed},
-		"a signal":            {"", "", -1, nvidiasmi.ErrFailed},
+		"version mismatch":   {"Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 535.161\n", "", 18, nvidiasmi.ErrVersionMismatch},
+		"no driver":          {"NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver is installed and running.\n", "", 9, nvidiasmi.ErrNoDriver},
+		"no supported GPU":   {"Failed to initialize NVML: No supported GPUs were found\n", "", 255, nvidiasmi.ErrNoDevices},
+		"no devices":         {"No devices were found\n", "", 6, nvidiasmi.ErrNoDevices},
+		"no devices, code 0": {"No devices were found\n", "", 0, nvidiasmi.ErrNoDevices},
+		"after a warning":    {"WARNING: something\nFailed to initialize NVML: Unknown Error\n", "", 255, nvidiasmi.ErrFailed},
+		"a message":          {"Something is wrong\n", "", 0, nvidiasmi.ErrGarbled},
+		"GPU lost":           {"Unable to determine the device handle for GPU 0000:02:00.0: GPU is lost. Reboot the system to recover this GPU\n", "", 15, nvidiasmi.ErrGPULost},
+		"on stderr":          {"", "Failed to initialize NVML: Driver Not Loaded\n", 9, nvidiasmi.ErrNoDriver},
+		"not allowed":        {"Failed to initialize NVML: Insufficient Permissions\n", "", 4, nvidiasmi.ErrPermission},
+		"code alone":         {"", "", 15, nvidiasmi.ErrGPULost},
+		"who knows":          {"Segmentation fault\n", "", 139, nvidiasmi.ErrFailed},
+		"a signal":           {"", "", -1, nvidiasmi.ErrFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := nvidiasmi.Failure(nvidiasmi.RunResult{Stdout: []byte(row.stdout), Stderr: []byte(row.stderr), ExitCode: row.code})
+			_, err := nvidiasmi.ParseDevices(nvidiasmi.RunResult{Stdout: []byte(row.stdout), Stderr: []byte(row.stderr), ExitCode: row.code})
 			require.ErrorIs(t, err, row.want)
 			var failed *nvidiasmi.ExitError
 			require.ErrorAs(t, err, &failed)
@@ -38,19 +39,8 @@ func TestFailure(t *testing.T) {
 	}
 }
 
-func TestNoFailure(t *testing.T) {
-	for name, stdout := range map[string]string{
-		"an answer":                     "GPU-1, 711, 5\n",
-		"no process computes":           "",
-		"a value that is not reported":  "GPU-1, 711, [Insufficient Permissions]\n",
-		"the words inside another line": "0, GPU-1, 1, 1, 1, No devices were found\n",
-	} {
-		require.NoError(t, nvidiasmi.Failure(nvidiasmi.RunResult{Stdout: []byte(stdout)}), name)
-	}
-}
-
 func TestErrorTextsAreEscaped(t *testing.T) {
-	err := nvidiasmi.Failure(nvidiasmi.RunResult{Stdout: []byte("\x1b]0;owned\x07"), ExitCode: 1})
+	_, err := nvidiasmi.ParseDevices(nvidiasmi.RunResult{Stdout: []byte("\x1b]0;owned\x07"), ExitCode: 1})
 	require.ErrorIs(t, err, nvidiasmi.ErrFailed)
 	require.NotContains(t, err.Error(), "\x1b")
 }

@@ -1,9 +1,8 @@
 package nvidiasmi
 
 import (
-	"fmt"
 	"iter"
-	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -23,15 +22,6 @@ func lines(data []byte) iter.Seq[string] {
 	}
 }
 
-// split splits a line of CSV into n fields; the last one may contain commas.
-func split(line string, n int) ([]string, error) {
-	fields := strings.SplitN(line, ",", n)
-	if len(fields) != n {
-		return nil, garbled(line)
-	}
-	return fields, nil
-}
-
 // known is the value of a field, or "" if the driver does not report it: "[N/A]", "[Not
 // Supported]", "[Insufficient Permissions]", "[Unknown Error]", "[Not Found]", "[GPU
 // requires reset]" and any other text in brackets.
@@ -43,94 +33,102 @@ func known(field string) string {
 	return field
 }
 
-// parser parses the fields of one line and keeps the first error.
-type parser struct {
-	line string
-	err  error
+// plain is a known value that is safe to show, or "".
+func plain(field string) string {
+	if field = known(field); snapshot.CheckText("value", field) != nil {
+		return ""
+	}
+	return field
 }
 
-func (p *parser) fail() {
-	if p.err == nil {
-		p.err = garbled(p.line)
-	}
+// silent are the texts that say nothing about the health of a GPU.
+var silent = []string{"N/A", "[N/A]", "[Not Supported]", "[Insufficient Permissions]", "[No Permission]", "[Function Not Found]", "[Requested functionality has been deprecated]"}
+
+// row is a row of values of a GPU. An error text in place of one is kept.
+type row struct {
+	failed  bool
+	errors  []string // each once
+	columns [][]string
 }
 
-// number parses a field that can't be unknown.
-func (p *parser) number(field string, limit int64) int64 {
-	n, err := strconv.ParseUint(strings.TrimSpace(field), 10, 63)
-	if err != nil || int64(n) > limit {
-		p.fail()
-		return 0
+// value is the value of a field, or "" if the driver does not report it. A GPU has failed if
+// the text says so, or if a vital value is an error text.
+func (r *row) value(column, field string, vital bool) string {
+	field = strings.TrimSpace(field)
+	if known(field) != "" || field == "" || slices.Contains(silent, field) {
+		return known(field)
 	}
-	return int64(n)
+	i := slices.Index(r.errors, field)
+	if i < 0 {
+		i = len(r.errors)
+		r.errors, r.columns = append(r.errors, field), append(r.columns, nil)
+	}
+	r.columns[i] = append(r.columns[i], column)
+	r.failed = r.failed || vital || field == "[GPU is lost]" || field == "[GPU requires reset]"
+	return ""
 }
 
-func (p *parser) pid(field string) snapshot.PID {
-	n := p.number(field, math.MaxInt32)
-	if n == 0 {
-		p.fail()
+// problem says which values are error texts; empty for none.
+func (r *row) problem() string {
+	var parts []string
+	for i, error := range r.errors {
+		parts = append(parts, strings.Join(r.columns[i], ", ")+": "+printed(strings.Trim(error, "[]")))
 	}
-	return snapshot.PID(n)
+	return strings.Join(parts, "; ")
+}
+
+// number is a value from 0 to limit; ok is false for what no GPU can have.
+func number(value string, limit int64) (n int64, ok bool) {
+	parsed, err := strconv.ParseUint(strings.TrimSpace(value), 10, 63)
+	return int64(parsed), err == nil && int64(parsed) <= limit
 }
 
 // maxMiB is 1 EiB: far more than any device has, and far from an overflow.
 const maxMiB = 1 << 40
 
-func (p *parser) memory(field string) snapshot.Memory {
-	if known(field) == "" {
-		return snapshot.Memory{}
+func (r *row) memory(column, field string) snapshot.Memory {
+	value := r.value(column, field, true)
+	if n, ok := number(value, maxMiB); ok {
+		return snapshot.MiB(n)
 	}
-	return snapshot.MiB(p.number(field, maxMiB))
+	if value != "" {
+		r.errors, r.columns = append(r.errors, value), append(r.columns, []string{column})
+	}
+	return snapshot.Memory{}
 }
 
-func (p *parser) percent(field string) *int {
-	if known(field) == "" {
-		return nil
-	}
-	n := int(p.number(field, 100))
-	return &n
+func (r *row) percent(field string) *int {
+	n, ok := number(r.value("utilization", field, false), 100)
+	percent := int(n)
+	return ifSo(&percent, ok)
 }
 
-// celsius parses a temperature, which may be below zero. What no device can have is
-// the value of a broken sensor: unknown.
-func (p *parser) celsius(field string) *int {
-	value := known(field)
-	if value == "" {
-		return nil
-	}
-	n, err := strconv.Atoi(value)
-	if err != nil {
-		p.fail()
-	}
-	if err != nil || snapshot.CheckTemperature(n) != nil {
-		return nil
-	}
-	return &n
+// celsius is a temperature, which may be below zero.
+func (r *row) celsius(field string) *int {
+	n, err := strconv.Atoi(r.value("temperature", field, false))
+	return ifSo(&n, err == nil && snapshot.CheckTemperature(n) == nil)
 }
 
-// watts parses a power such as "71.12"; a broken sensor's is unknown.
-func (p *parser) watts(field string) *float64 {
-	value := known(field)
-	if value == "" {
-		return nil
-	}
-	w, err := strconv.ParseFloat(value, 64)
-	if err != nil {
-		p.fail()
-	}
-	if err != nil || snapshot.CheckPower(w) != nil {
-		return nil
-	}
-	return &w
+// watts is a power such as "71.12".
+func (r *row) watts(field string) *float64 {
+	w, err := strconv.ParseFloat(r.value("power", field, false), 64)
+	return ifSo(&w, err == nil && snapshot.CheckPower(w) == nil)
 }
 
-func (p *parser) uuid(field string) snapshot.GPUUUID {
-	uuid := known(field)
-	if uuid != "" && !isUUID(uuid) {
-		p.fail()
+func ifSo[T any](value *T, ok bool) *T {
+	if !ok {
+		return nil
+	}
+	return value
+}
+
+func (r *row) uuid(field string) snapshot.GPUUUID {
+	value := r.value("UUID", field, true)
+	if value != "" && !isUUID(value) {
+		r.errors, r.columns = append(r.errors, value), append(r.columns, []string{"UUID"})
 		return ""
 	}
-	return snapshot.GPUUUID(uuid)
+	return snapshot.GPUUUID(value)
 }
 
 // isUUID says whether a text looks like "GPU-…" or "MIG-…", the latter with
@@ -142,18 +140,7 @@ func isUUID(s string) bool {
 // maxShown bounds the text of nvidia-smi in an error, in characters.
 const maxShown = 120
 
-func garbled(line string) error {
-	return fmt.Errorf("%w: %s", ErrGarbled, shown(line))
-}
+// printed is a line of nvidia-smi without the quotes that shown puts around it.
+func printed(line string) string { return text.OneLine(text.Cut(line, maxShown)) }
 
 func shown(line string) string { return text.Quoted(strings.TrimSpace(line), maxShown) }
-
-// firstLine is the first line of stdout, or else of stderr.
-func firstLine(out RunResult) string {
-	for _, stream := range [][]byte{out.Stdout, out.Stderr} {
-		for line := range lines(stream) {
-			return shown(line)
-		}
-	}
-	return ""
-}

@@ -2,7 +2,6 @@ package nvidiasmi
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -25,30 +24,28 @@ func (q *Querier) List(ctx context.Context) ([]ListedGPU, error) {
 	return query(ctx, q, ListArgs(), ParseList)
 }
 
-// ParseList parses the output of `nvidia-smi -L`. Its error is ErrGarbled. It ignores lines
-// under a device that don't name a MIG instance.
-func ParseList(data []byte) ([]ListedGPU, error) {
+// ParseList parses the answer of `nvidia-smi -L`. It ignores remarks, and lines under a device
+// that don't name a MIG instance. An error is an *ExitError: no device is listed.
+func ParseList(out RunResult) ([]ListedGPU, error) {
+	a := sortLines(out)
 	var devices []ListedGPU
-	for line := range lines(data) {
+	under := false // the line before was one of a device or below it
+	for _, line := range a.lines {
 		uuid, named := listedUUID(line)
 		if line[0] != ' ' && line[0] != '\t' {
 			index, ok := listedIndex(line)
-			if !ok || !named {
-				return nil, garbled(line)
+			if under = ok && named; under {
+				devices = append(devices, ListedGPU{Index: index, UUID: uuid})
 			}
-			devices = append(devices, ListedGPU{Index: index, UUID: uuid})
 			continue
 		}
-		if len(devices) == 0 {
-			return nil, garbled(line)
-		}
-		if mig, isInstance := strings.CutPrefix(strings.TrimLeft(line, " \t"), "MIG "); named && isInstance {
+		if mig, isInstance := strings.CutPrefix(strings.TrimLeft(line, " \t"), "MIG "); under && named && isInstance {
 			last := &devices[len(devices)-1]
 			last.MIG = append(last.MIG, snapshot.Instance{UUID: uuid, Profile: listedProfile(mig)})
 		}
 	}
 	if len(devices) == 0 {
-		return nil, fmt.Errorf("%w: it lists no GPU", ErrGarbled)
+		return nil, a.failure()
 	}
 	return devices, nil
 }

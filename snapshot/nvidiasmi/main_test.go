@@ -35,6 +35,9 @@ func constructed(t testing.TB, name string) []byte {
 	return data
 }
 
+// stdout is an answer of lines on stdout.
+func stdout(text string) nvidiasmi.RunResult { return nvidiasmi.RunResult{Stdout: []byte(text)} }
+
 // runner is a Runner that is a function.
 type runner func(ctx context.Context, args ...string) (nvidiasmi.RunResult, error)
 

@@ -5,44 +5,23 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 )
 
 func TestParseModes(t *testing.T) {
 	on, off := true, false
-	for _, tt := range []struct {
-		name, output string
-		want         []nvidiasmi.Mode
-	}{
-		{"none", "", nil},
-		{"enabled and disabled", "0, Enabled, 550.163.01\n1, Disabled, 550.163.01\n", []nvidiasmi.Mode{
-			{Index: 0, Persistence: &on, Driver: "550.163.01"}, {Index: 1, Persistence: &off, Driver: "550.163.01"},
-		}},
-		{"not reported", "3, [N/A], [N/A]\r\n", []nvidiasmi.Mode{{Index: 3}}},
-		{"another word is not known", "3, Maybe, 470.1\n", []nvidiasmi.Mode{{Index: 3, Driver: "470.1"}}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			modes, err := nvidiasmi.ParseModes([]byte(tt.output))
-			require.NoError(t, err)
-			require.Equal(t, tt.want, modes)
-		})
+	const values = "81559, 0, 0, 30, 15.0, "
+	got, err := nvidiasmi.ParseModes(stdout("0, GPU-0, " + values + "Enabled, 550.163.01\n1, GPU-1, " + values + "Disabled, 550.163.01\n" +
+		"2, GPU-2, " + values + "[N/A], [N/A]\r\n3, GPU-3, " + values + "Maybe, \x1b[2J\nUnable to determine the device handle for GPU4: 0000:05:00.0: Unknown Error\n"))
+	require.NoError(t, err)
+	var persistence []*bool
+	var drivers []string
+	for _, g := range got.GPUs {
+		persistence, drivers = append(persistence, g.Persistence), append(drivers, g.Driver)
 	}
-	for _, garbled := range []string{"No devices\n", "x, Enabled, 1\n", "-1, Enabled, 1\n", "99999, Enabled, 1\n", "0, Enabled\n", "0, Enabled, \x1b[2J\n"} {
-		_, err := nvidiasmi.ParseModes([]byte(garbled))
-		require.ErrorIs(t, err, nvidiasmi.ErrGarbled, garbled)
-	}
-}
-
-func FuzzParseModes(f *testing.F) {
-	f.Add([]byte("0, Enabled, 550.163.01\n1, Disabled, 550.163.01\n"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		modes, err := nvidiasmi.ParseModes(data)
-		if err != nil {
-			require.ErrorIs(t, err, nvidiasmi.ErrGarbled)
-			require.Nil(t, modes)
-		}
-		for _, m := range modes {
-			require.GreaterOrEqual(t, int(m.Index), 0)
-		}
-	})
+	require.Equal(t, []*bool{&on, &off, nil, nil, nil}, persistence)
+	require.Equal(t, []string{"550.163.01", "550.163.01", "", "", ""}, drivers)
+	require.True(t, got.GPUs[4].Failed)
+	require.Equal(t, snapshot.GPUUUID("GPU-1"), got.GPUs[1].UUID)
 }

@@ -53,8 +53,8 @@ func New(runner Runner, timeout time.Duration) *Querier {
 	return &Querier{runner: runner, timeout: timeout}
 }
 
-// query runs nvidia-smi and parses the stdout of a successful call.
-func query[T any](ctx context.Context, q *Querier, args []string, parse func([]byte) (T, error)) (T, error) {
+// query runs nvidia-smi and parses its answer.
+func query[T any](ctx context.Context, q *Querier, args []string, parse func(RunResult) (T, error)) (T, error) {
 	out, err := q.run(ctx, args)
 	if err != nil {
 		var none T
@@ -63,12 +63,12 @@ func query[T any](ctx context.Context, q *Querier, args []string, parse func([]b
 	return parse(out)
 }
 
-func (q *Querier) run(ctx context.Context, args []string) ([]byte, error) {
+func (q *Querier) run(ctx context.Context, args []string) (RunResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, q.timeout)
 	defer cancel()
 	run, err := q.begin(ctx)
 	if err != nil {
-		return nil, err
+		return RunResult{}, err
 	}
 	go func() {
 		run.result, run.err = q.runner.Run(ctx, args...)
@@ -77,15 +77,12 @@ func (q *Querier) run(ctx context.Context, args []string) ([]byte, error) {
 	select {
 	case <-run.done:
 	case <-ctx.Done():
-		return nil, contextError(ctx)
+		return RunResult{}, contextError(ctx)
 	}
-	switch {
-	case run.err != nil && ctx.Err() != nil:
-		return nil, contextError(ctx)
-	case run.err != nil:
-		return nil, run.err
+	if run.err != nil && ctx.Err() != nil {
+		return RunResult{}, contextError(ctx)
 	}
-	return run.result.Stdout, Failure(run.result)
+	return run.result, run.err
 }
 
 // contextError is the error of a call after its context has ended.

@@ -35,7 +35,7 @@ func TestQuerierAsks(t *testing.T) {
 	}), 0)
 	devices, err := querier.Devices(t.Context())
 	require.NoError(t, err)
-	require.Len(t, devices, 1)
+	require.Len(t, devices.GPUs, 1)
 	usage, err := querier.Apps(t.Context())
 	require.NoError(t, err)
 	require.Len(t, usage.Apps, 1)

@@ -168,8 +168,8 @@ func (f *Files) MergeDevices(found []snapshot.Device) {
 	for _, d := range f.Devices {
 		now := snapshot.FindDevice(found, d.Index)
 		switch {
-		case now != nil && now.TotalMemory.Known() && d.TotalMemory.Bytes() != now.TotalMemory.Bytes():
-			d.TotalMemory = now.TotalMemory // the same amount keeps its notation
+		case now != nil && now.TotalMemory.Known() && !d.SameTotal(now):
+			d.TotalMemory, d.Unified = now.TotalMemory, now.Unified
 		case now == nil && len(d.Attachments) == 0:
 			continue
 		case now == nil:
@@ -181,7 +181,7 @@ func (f *Files) MergeDevices(found []snapshot.Device) {
 		switch {
 		case f.Device(d.Index) != nil:
 		case d.TotalMemory.Known():
-			kept = append(kept, snapshot.Device{Index: d.Index, TotalMemory: d.TotalMemory})
+			kept = append(kept, snapshot.Device{Index: d.Index, TotalMemory: d.TotalMemory, Unified: d.Unified})
 		default:
 			f.Warn("device %d is not registered: nvidia-smi does not report its memory", d.Index)
 		}

@@ -36,7 +36,7 @@ func TestMerge(t *testing.T) {
 			0,
 		},
 		{"a changed memory", []snapshot.Device{device(0, "4g", held)}, []snapshot.Device{device(0, "8g")}, []snapshot.Device{device(0, "8g", held)}, 0},
-		{"the same memory keeps its spelling", []snapshot.Device{device(0, "1024ki")}, []snapshot.Device{device(0, "1mi")}, []snapshot.Device{device(0, "1024ki")}, 0},
+		{"the same memory keeps its spelling", []snapshot.Device{device(0, "1048576")}, []snapshot.Device{device(0, "1mi")}, []snapshot.Device{device(0, "1048576")}, 0},
 		{"a memory that nvidia-smi does not report", []snapshot.Device{device(0, "4g", held)}, []snapshot.Device{device(0, "")}, []snapshot.Device{device(0, "4g", held)}, 0},
 		{"a new one without a known memory", gpus(1), append(gpus(1), device(1, "")), gpus(1), 1},
 		{"one that is gone", gpus(2), gpus(1), gpus(1), 0},

@@ -10,6 +10,7 @@ package readonly
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -35,7 +36,7 @@ func (r Host) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapsho
 
 // Look is what nvidia-smi shows.
 func (r Host) Look(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error) {
-	devices, err := r.Devices(ctx, host)
+	listing, err := smi(ctx, r, host, nvidiasmi.DevicesArgs(), nvidiasmi.ParseDevices)
 	if err != nil {
 		return nil, err
 	}
@@ -43,9 +44,10 @@ func (r Host) Look(ctx context.Context, host remote.Host) (*snapshot.Snapshot, e
 	if err != nil {
 		return nil, err
 	}
-	s := &snapshot.Snapshot{Devices: devices}
+	s := &snapshot.Snapshot{Devices: devicesOf(listing)}
 	indices := r.indices(ctx, host, s.Devices, usage.GPUs())
 	s.Processes, s.Warnings = processesOf(usage, indices)
+	s.Warnings = slices.Compact(slices.Concat(listing.Warnings, usage.Warnings, s.Warnings))
 	markUnreported(s.Devices, usage.NotListed, indices)
 	markDivided(s.Devices, usage.Apps, indices)
 	s.Warnings = s.Warnings[:min(len(s.Warnings), maxWarnings)]
@@ -63,27 +65,37 @@ const (
 
 // Devices are the devices of a host, without attachments.
 func (r Host) Devices(ctx context.Context, host remote.Host) ([]snapshot.Device, error) {
-	found, err := smi(ctx, r, host, nvidiasmi.DevicesArgs(), nvidiasmi.ParseDevices)
-	if err != nil {
-		return nil, err
-	}
-	devices := make([]snapshot.Device, len(found))
-	for i := range found {
-		devices[i] = found[i].Device()
-	}
-	return devices, nil
+	listing, err := smi(ctx, r, host, nvidiasmi.DevicesArgs(), nvidiasmi.ParseDevices)
+	return devicesOf(listing), err
 }
 
-// smi runs nvidia-smi on a host and parses its output.
-func smi[T any](ctx context.Context, r Host, host remote.Host, args []string, parse func([]byte) (T, error)) (value T, err error) {
-	out, err := r.Run(ctx, host, remote.Command{Args: marked(append([]string{"env", "LC_ALL=C", "GENV_BYPASS=1", "nvidia-smi"}, args...)...)})
-	if err != nil {
+func devicesOf(listing nvidiasmi.Listing) []snapshot.Device {
+	devices := make([]snapshot.Device, len(listing.GPUs))
+	for i := range listing.GPUs {
+		devices[i] = listing.GPUs[i].Device()
+	}
+	return devices
+}
+
+// smi runs nvidia-smi on a host and parses its answer. What it printed is in the error.
+func smi[T any](ctx context.Context, r Host, host remote.Host, args []string, parse func(nvidiasmi.RunResult) (T, error)) (value T, err error) {
+	out, err := r.Run(ctx, host, remote.Command{Args: markedSMI(args...)})
+	answer, ok := smiAnswer(out)
+	switch {
+	case ok:
+	case err != nil:
 		return value, err
+	default:
+		return value, remote.Errorf(remote.InvalidOutput, "%w: it is cut", nvidiasmi.ErrGarbled)
 	}
-	if value, err = parse(dataIn(out.Stdout)); err != nil {
-		return value, &remote.Error{Class: remote.InvalidOutput, Err: err}
+	if value, err = parse(answer); err == nil {
+		return value, nil
 	}
-	return value, nil
+	class := remote.CommandFailed
+	if errors.Is(err, nvidiasmi.ErrGarbled) {
+		class = remote.InvalidOutput
+	}
+	return value, &remote.Error{Class: class, Err: err}
 }
 
 // indices also sets the Instances of the devices. They are those of the devices and, if processes use any, of the devices' MIG instances,

@@ -1,0 +1,118 @@
+package nvidiasmi
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// answer is what nvidia-smi printed in one call, line by line. Each line is a row, or a remark
+// about a GPU, a warning, or what is left: if there is no row, why all of it failed.
+type answer struct {
+	lines    []string // of stdout, that are no remark
+	lost     []GPU    // of which the handle can't be determined
+	warnings []string
+	out      RunResult
+}
+
+// The exit codes of an answer in which nothing is missing but lost GPUs: that an infoROM is
+// corrupted is only a warning.
+const (
+	exitInfoROM = 14
+	exitLost    = 15
+)
+
+// complete says whether the exit code allows an answer without any row.
+func (a *answer) complete() bool {
+	return slices.Contains([]int{0, exitInfoROM, exitLost}, a.out.ExitCode)
+}
+
+// maxRemarks is how many warnings are kept.
+const maxRemarks = 16
+
+func (a *answer) warn(line string) {
+	if line = printed(line); len(a.warnings) < maxRemarks && !slices.Contains(a.warnings, line) {
+		a.warnings = append(a.warnings, line)
+	}
+}
+
+// sortLines sorts the lines of an answer.
+func sortLines(out RunResult) *answer {
+	a := &answer{out: out}
+	for line := range lines(out.Stdout) {
+		if !a.remark(line) {
+			a.lines = append(a.lines, line)
+		}
+	}
+	for line := range lines(out.Stderr) {
+		if !a.remark(line) {
+			a.warn(line)
+		}
+	}
+	if !a.complete() {
+		a.warn("nvidia-smi exited with " + strconv.Itoa(out.ExitCode))
+	}
+	return a
+}
+
+// remark takes a line that is about a GPU, or a warning.
+func (a *answer) remark(line string) bool {
+	line = strings.TrimSpace(line)
+	if strings.HasPrefix(line, "WARNING:") {
+		a.warn(line)
+		return true
+	}
+	m := lostLine.FindStringSubmatch(line)
+	if m == nil {
+		return false
+	}
+	g := GPU{Index: noIndex, Address: m[2], Failed: true, Problem: printed(line)}
+	if n, err := strconv.Atoi(m[1] + m[3]); err == nil && n <= maxIndex {
+		g.Index = snapshot.DeviceIndex(n)
+	}
+	same := func(l GPU) bool { return l.Index == g.Index && l.Address == g.Address }
+	if len(a.lost) <= maxIndex && !slices.ContainsFunc(a.lost, same) {
+		a.lost = append(a.lost, g)
+	}
+	return true
+}
+
+// lostLine is what drivers print in place of a GPU, with its index, its address, or both: "GPU
+// 0000:02:00.0: …", "GPU0000:02:00.0: …" or "GPU3: 0000:04:00.0: …".
+var lostLine = regexp.MustCompile(`^Unable to determine the device handle for (?i:gpu) ?(?:(?:(\d{1,4}): ?)?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])|(\d{1,4}):)?`)
+
+// noIndex is the index of a GPU of which nvidia-smi doesn't say it.
+const noIndex = -1
+
+// failure is the error of an answer that has no row.
+func (a *answer) failure() error {
+	err, line := diagnose(a.out)
+	return &ExitError{Err: err, ExitCode: a.out.ExitCode, Text: line}
+}
+
+// diagnose finds out why there is no row, and which line says so.
+func diagnose(out RunResult) (error, string) {
+	first := ""
+	for _, stream := range [][]byte{out.Stdout, out.Stderr} {
+		for line := range lines(stream) {
+			for _, s := range symptoms {
+				if strings.Contains(line, s.text) {
+					return s.err, shown(line)
+				}
+			}
+			if first == "" {
+				first = shown(line)
+			}
+		}
+	}
+	switch known := exitCodes[out.ExitCode]; {
+	case known != nil:
+		return known, first
+	case out.ExitCode != 0:
+		return ErrFailed, first
+	}
+	return ErrGarbled, first
+}
