@@ -76,7 +76,7 @@ func (c *choice) devices(counted []*heldDevice) []*heldDevice {
 
 // compare says which of two devices goes first.
 func (d *heldDevice) compare(other *heldDevice) int {
-	return cmp.Or(cmp.Compare(d.cost, other.cost), other.newest.Compare(d.newest),
+	return cmp.Or(cmp.Compare(d.cost, other.cost), other.newest.Compare(d.newest), other.written.Compare(d.written),
 		cmp.Compare(d.h.order, other.h.order), cmp.Compare(d.Index, other.Index))
 }
 
@@ -137,7 +137,7 @@ func (c *choice) giveBack() {
 		c.set(d, true)
 	}
 	order := slices.SortedFunc(slices.Values(c.chosen), func(a, b *heldDevice) int {
-		return cmp.Or(cmp.Compare(b.cost, a.cost), a.newest.Compare(b.newest),
+		return cmp.Or(cmp.Compare(b.cost, a.cost), a.newest.Compare(b.newest), a.written.Compare(b.written),
 			cmp.Compare(without[a], without[b]), b.compare(a))
 	})
 	for _, d := range order {

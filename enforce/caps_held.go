@@ -1,6 +1,8 @@
 package enforce
 
 import (
+	"cmp"
+
 	"github.com/seed-3119e985/genv/enforce/contents"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -28,8 +30,10 @@ type heldEnv struct {
 // heldDevice is a device that the user's environments are attached to, or that the user's processes use.
 type heldDevice struct {
 	*snapshot.Device
-	h      *hostView
-	newest snapshot.Date // when the newest attachment was made; zero without attachments
+	h *hostView
+	// newest is since when the newest attachment counts, in UTC, and written what its user
+	// wrote, which decides between equal ones; zero without attachments.
+	newest, written snapshot.Date
 	// unknown is what processes of unknown environments prove about its use, and exempt what exempt ones do.
 	unknown, exempt contents.Evidence
 	envs            []*envView // that are attached to it
@@ -130,8 +134,9 @@ func (c *counting) addEnv(u *held, h *hostView, env *envView) {
 		d := c.device(u, h, a.Device)
 		d.envs = append(d.envs, env)
 		d.capacity = sumOf(d.capacity, a.GPUMemory, a.Device.TotalMemory)
-		if a.Time.Compare(d.newest) > 0 {
-			d.newest = a.Time
+		at := snapshot.DateOf(c.since(h, d.Index, env.env.EID, a.Since).UTC())
+		if cmp.Or(at.Compare(d.newest), a.Time.Compare(d.written)) > 0 {
+			d.newest, d.written = at, a.Time
 		}
 		d.exempt = max(d.exempt, h.exemptUses[deviceOfEnv{a.Device.Index, env.env.EID}])
 	}

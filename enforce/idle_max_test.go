@@ -165,14 +165,42 @@ func TestMaxDuration(t *testing.T) {
 
 // The clock on the wall of a host decides for how long something was attached
 // there.
-func TestMaxDurationByTheHostsOwnClock(t *testing.T) {
-	cluster := parseCluster(t, idleDevice) // attached at 10:01 on that clock
+// Times that lie: the zone of a host, and what a user wrote, change no age.
+func TestMaxDurationByTheLooksOfRoot(t *testing.T) {
 	policy := stated{all: enforce.Settings{MaxDuration: time.Hour}}
-	at := time.Date(2026, 11, 20, 10, 30, 0, 0, time.UTC)
-	for offset, want := range map[int]string{0: "", -3600: "", 3600: "a detach 0 1"} {
-		cluster.Hosts[0].Snapshot.UTCOffset = &offset
-		require.Equal(t, want, planText(evaluate(policy, cluster, at)), "%d s east of UTC", offset)
+	date := func(text string) snapshot.Date {
+		d, err := snapshot.ParseDate("20/11/2026 " + text)
+		require.NoError(t, err)
+		return d
 	}
+	at := time.Date(2026, 11, 20, 10, 30, 0, 0, time.UTC)
+	for since, want := range map[string]string{"09:31:00": "", "09:29:00": "a detach 0 1"} {
+		for _, written := range []string{"00:00:00", "09:00:00", "23:00:00"} {
+			for _, offset := range []int{-8 * 3600, 0, 9 * 3600} {
+				cluster := parseCluster(t, idleDevice)
+				s := cluster.Hosts[0].Snapshot
+				s.UTCOffset = &offset
+				a := &s.Devices[0].Attachments[0]
+				a.Since, a.Time = sinceBoot(date(since)), date(written)
+				require.Equal(t, want, planText(evaluate(policy, cluster, at)), "since %s, written %s", since, written)
+			}
+		}
+	}
+}
+
+// Where root keeps no note, the memory takes its place: written times count only between two looks.
+func TestMaxDurationByTheMemory(t *testing.T) {
+	hour := stated{all: enforce.Settings{MaxDuration: time.Hour}}
+	const before, attached, again = "a | env 1 alice | dev 0", "a | env 1 alice | dev 0 1~00", "a | env 1 alice | dev 0 1~12:50"
+	runStories(t, []story{
+		{"the first look begins it", hour, []cycle{{0, attached, ""}, {60, attached, ""}, {61, attached, "a detach 0 1"}}},
+		{"no older than the last look without it", hour, []cycle{{5, before, ""}, {6, attached, ""}, {65, attached, ""}, {66, attached, "a detach 0 1"}}},
+		{"no younger than the first with it", hour, []cycle{{5, before, ""}, {6, again, ""}, {66, again, ""}, {67, again, "a detach 0 1"}}},
+		{"attached again", hour, []cycle{{0, attached, ""}, {51, again, ""}, {110, again, ""}, {111, again, "a detach 0 1"}}},
+		{"a host that was down keeps it", hour, []cycle{{0, attached, ""}, {30, "a | down", ""}, {61, attached, "a detach 0 1"}}},
+		{"made while the host was down", hour, []cycle{{5, before, ""}, {30, "a | down", ""}, {40, attached, ""}, {65, attached, ""}, {66, attached, "a detach 0 1"}}},
+		{"a host that was forgotten", hour, []cycle{{0, attached, ""}, {30, "b", ""}, {61, attached, ""}, {121, attached, ""}, {122, attached, "a detach 0 1"}}},
+	})
 }
 
 func TestMaxMemory(t *testing.T) {

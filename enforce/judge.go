@@ -34,6 +34,7 @@ func (j *judgement) judge(cluster snapshot.Cluster) (Plan, Memory, []Event) {
 	j.rememberAdopted()
 	j.watchIdle()
 	j.eachHost(j.idleDevices)
+	j.rememberSeen()
 	j.inParallel((*judgement).maxDuration)
 	j.caps() // devices that the rules above detach don't count
 	j.boundTimes()

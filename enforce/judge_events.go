@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -172,7 +173,13 @@ func (j *judgement) hostEvents(cluster snapshot.Cluster) []Event {
 	for i := range cluster.Hosts {
 		h := &cluster.Hosts[i]
 		before := j.before.Hosts[h.Name]
-		now := KnownHost{Answered: before.Answered || h.Snapshot != nil, Lost: lostBecause(h)}
+		now := KnownHost{Answered: before.Answered || h.Snapshot != nil, Lost: lostBecause(h), Looked: before.Looked}
+		switch {
+		case now.Lost == "":
+			now.Looked = time.Time{}
+		case before.Answered && before.Lost == "":
+			now.Looked = j.before.Time
+		}
 		j.next.Hosts[h.Name] = now
 		switch changed := before.Lost != now.Lost; {
 		case now.Lost != "" && (changed || j.before.Resumed):

@@ -28,6 +28,8 @@ type Memory struct {
 	// when a process that got SIGTERM, or may have got it, gets no other.
 	Stuck     map[snapshot.ProcessKey]string    `json:"stuck,omitempty"`
 	LeftAlone map[snapshot.ProcessKey]time.Time `json:"left_alone,omitempty"`
+	// Seen is since when attachments and environments count, on hosts that don't say it.
+	Seen map[snapshot.AttachmentKey]Seen `json:"seen,omitempty"`
 	// Hosts are those of the last cycle.
 	Hosts map[snapshot.Hostname]KnownHost `json:"hosts,omitempty"`
 
@@ -59,6 +61,13 @@ func (m Memory) Shifted(d time.Duration) Memory {
 func (m Memory) withTimes(at func(time.Time) time.Time) Memory {
 	m.Time, m.Idle, m.LeftAlone = at(m.Time), mapped(m.Idle, at), mapped(m.LeftAlone, at)
 	m.Present = mapped(m.Present, func(p Presence) Presence { return Presence{at(p.Since), p.Cycles} })
+	m.Seen = mapped(m.Seen, func(s Seen) Seen { return Seen{s.Written, at(s.Since)} })
+	m.Hosts = mapped(m.Hosts, func(h KnownHost) KnownHost {
+		if !h.Looked.IsZero() {
+			h.Looked = at(h.Looked)
+		}
+		return h
+	})
 	return m
 }
 
@@ -84,6 +93,9 @@ type KnownHost struct {
 	Answered bool `json:"answered,omitempty"`
 	// Lost is the kind of error of a host that doesn't answer; empty if it does.
 	Lost string `json:"lost,omitempty"`
+	// Looked is when the last snapshot of a host that doesn't answer was judged: of others
+	// it is Memory.Time.
+	Looked time.Time `json:"looked,omitzero"`
 }
 
 // Presence is since when something is there without a break.

@@ -114,6 +114,7 @@ func (j *judgement) forgetHosts() {
 		return !known
 	}
 	maps.DeleteFunc(j.next.Released, func(r snapshot.AttachmentKey, _ bool) bool { return left(r.Host) })
+	maps.DeleteFunc(j.next.Seen, func(s snapshot.AttachmentKey, _ Seen) bool { return left(s.Host) })
 	maps.DeleteFunc(j.next.Stuck, func(p snapshot.ProcessKey, _ string) bool { return left(p.Host) })
 	maps.DeleteFunc(j.next.LeftAlone, func(p snapshot.ProcessKey, _ time.Time) bool { return left(p.Host) })
 }

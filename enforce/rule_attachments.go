@@ -59,8 +59,8 @@ func (j *judgement) idleDevices(h *hostView) {
 	}
 }
 
-// maxDuration detaches what was attached too long ago, by the host's own wall
-// clock. Processes that go on using the device are then for env-devices.
+// maxDuration detaches what was attached too long ago, by the looks of the host's root.
+// Processes that go on using the device are then for env-devices.
 func (j *judgement) maxDuration(h *hostView) {
 	for _, env := range h.inOrder {
 		settings := env.settings
@@ -69,7 +69,7 @@ func (j *judgement) maxDuration(h *hostView) {
 		}
 		for _, a := range env.Attachments {
 			limit := settings.MaxDuration
-			if lasted := j.now.Sub(a.Time.In(h.zone)); lasted > limit && !h.sparesUse(env, a.Device.Index) {
+			if lasted := j.now.Sub(j.since(h, a.Device.Index, env.env.EID, a.Since)); lasted > limit && !h.sparesUse(env, a.Device.Index) {
 				j.detachOld(h, env, a, settings.Warn, Finding{Rule: RuleMaxDuration, For: lasted, Limit: limit})
 			}
 		}

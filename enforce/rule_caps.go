@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -34,8 +35,9 @@ func (j *judgement) maxEnvs(u *held, limit int) {
 	if len(u.envs) <= limit {
 		return
 	}
+	since := func(e heldEnv) time.Time { return j.since(e.h, ofEnvironment, e.env.EID, e.env.Since) }
 	slices.SortStableFunc(u.envs, func(a, b heldEnv) int {
-		return cmp.Or(cmp.Compare(a.cost, b.cost), b.env.Creation.Compare(a.env.Creation),
+		return cmp.Or(cmp.Compare(a.cost, b.cost), since(b).Compare(since(a)), b.env.Creation.Compare(a.env.Creation),
 			cmp.Compare(a.h.order, b.h.order), cmp.Compare(a.env.EID, b.env.EID))
 	})
 	f := Finding{Rule: RuleMaxEnvsPerUser, Count: &CountExcess{Used: len(u.envs), Limit: limit, Hosts: u.hosts}}

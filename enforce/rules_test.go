@@ -17,7 +17,7 @@ import (
 //
 //	gpu-1 | env 10 alice 4g | env 20 bob | dev 0 10@1 20@2 | proc 500 10 0:3000 1:200
 //
-// env EID USER [CAPACITY], dev INDEX [EID@MINUTE …], proc PID EID INDEX:MIB …;
+// env EID USER [CAPACITY], dev INDEX [EID@[HOUR:]MINUTE …] (or EID~MINUTE, if root's looks don't show it), proc PID EID INDEX:MIB …;
 // EID "-" is none, "?" unknown, MIB "?" unknown. A host that is "down" failed.
 // env and proc may have u1001 for a uid (of env, what the state file says; of
 // proc, what the kernel says), and proc by:USER, in:CONTAINER, from:EID (the
@@ -28,7 +28,7 @@ func parseCluster(t *testing.T, text string) snapshot.Cluster {
 	var c snapshot.Cluster
 	for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
 		parts := strings.Split(line, "|")
-		h := snapshot.Host{Name: snapshot.Hostname(strings.TrimSpace(parts[0])), Snapshot: &snapshot.Snapshot{}}
+		h := snapshot.Host{Name: snapshot.Hostname(strings.TrimSpace(parts[0])), Snapshot: &snapshot.Snapshot{Boot: booted}}
 		for _, part := range parts[1:] {
 			words := strings.Fields(part)
 			switch words[0] {
@@ -47,6 +47,14 @@ func parseCluster(t *testing.T, text string) snapshot.Cluster {
 		c.Hosts = append(c.Hosts, h)
 	}
 	return c
+}
+
+// booted is when all hosts were.
+var booted = time.Date(2026, 11, 19, 0, 0, 0, 0, time.UTC)
+
+// sinceBoot is a date, in UTC, as root's looks have it.
+func sinceBoot(d snapshot.Date) snapshot.StartTime {
+	return snapshot.StartTime(d.In(time.UTC).Sub(booted) / (10 * time.Millisecond))
 }
 
 func parseEnv(t *testing.T, s *snapshot.Snapshot, words []string) {
@@ -77,10 +85,19 @@ func parseDevice(t *testing.T, s *snapshot.Snapshot, words []string) {
 			d.ProcessesUnknown = true
 			continue
 		}
-		eid, minute, _ := strings.Cut(word, "@")
-		at, err := snapshot.ParseDate("20/11/2026 10:" + minute + ":00")
+		eid, minute, seen := strings.Cut(word, "@")
+		if !seen {
+			eid, minute, _ = strings.Cut(word, "~")
+		}
+		if !strings.Contains(minute, ":") {
+			minute = "10:" + minute
+		}
+		at, err := snapshot.ParseDate("20/11/2026 " + minute + ":00")
 		require.NoError(t, err)
 		a := snapshot.Attachment{EID: snapshot.EnvID(eid), Time: at}
+		if seen {
+			a.Since = sinceBoot(at)
+		}
 		if e := s.Environment(a.EID); e != nil {
 			a.GPUMemory = e.Config.GPUMemory
 		}

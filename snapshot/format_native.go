@@ -44,7 +44,8 @@ type (
 	}
 	nativeEnvironment struct {
 		wireEnvironment
-		OwnerMismatch bool `json:"owner_mismatch,omitempty"`
+		OwnerMismatch bool      `json:"owner_mismatch,omitempty"`
+		Since         StartTime `json:"since,omitempty"`
 	}
 	nativeDevice struct {
 		wireDevice
@@ -62,6 +63,8 @@ type (
 		NotListed   bool             `json:"processes_unknown,omitempty"`
 		// Parts are the MIG instances that attachments are about.
 		Parts []nativePart `json:"attached_mig,omitempty"`
+		// Since are those of the attachments.
+		Since map[EnvID]StartTime `json:"attached_since,omitempty"`
 	}
 	nativePart struct {
 		EID       EnvID     `json:"eid"`
@@ -72,6 +75,19 @@ type (
 		Profile string  `json:"profile,omitempty"`
 	}
 )
+
+func nativeSince(attachments []Attachment) map[EnvID]StartTime {
+	if len(attachments) == 0 {
+		return nil
+	}
+	since := make(map[EnvID]StartTime, len(attachments))
+	for i := range attachments {
+		if a := &attachments[i]; a.Since != 0 {
+			since[a.EID] = a.Since
+		}
+	}
+	return since
+}
 
 // maxWarnings is how many warnings of a host are kept. More don't make its snapshot
 // invalid, since its users can cause warnings.
@@ -88,7 +104,7 @@ func EncodeNative(s *Snapshot) ([]byte, error) {
 		Guard: s.Guard, Service: s.Service,
 	}
 	for i, w := range environmentsToWire(s.Environments) {
-		n.Environments = append(n.Environments, nativeEnvironment{w, s.Environments[i].OwnerMismatch})
+		n.Environments = append(n.Environments, nativeEnvironment{w, s.Environments[i].OwnerMismatch, s.Environments[i].Since})
 	}
 	for i, w := range devicesToWire(s.Devices) {
 		d := &s.Devices[i]
@@ -96,7 +112,7 @@ func EncodeNative(s *Snapshot) ([]byte, error) {
 		if d.Unified {
 			total = nil
 		}
-		n.Devices = append(n.Devices, nativeDevice{w, total, d.Failed, d.Problem, d.UUID, d.Name, orNull(d.UsedMemory.String()), d.Utilization, d.Temperature, d.Power, nativeInstances(d.Instances), d.ProcessesUnknown, nativeParts(d.Attachments)})
+		n.Devices = append(n.Devices, nativeDevice{w, total, d.Failed, d.Problem, d.UUID, d.Name, orNull(d.UsedMemory.String()), d.Utilization, d.Temperature, d.Power, nativeInstances(d.Instances), d.ProcessesUnknown, nativeParts(d.Attachments), nativeSince(d.Attachments)})
 	}
 	return Marshal(n)
 }
@@ -195,7 +211,7 @@ func (n nativeProcess) process() (Process, error) {
 
 func (n nativeEnvironment) environment() (Environment, error) {
 	e, err := n.wireEnvironment.environment()
-	e.OwnerMismatch = n.OwnerMismatch
+	e.OwnerMismatch, e.Since = n.OwnerMismatch, n.Since
 	return e, err
 }
 
@@ -208,6 +224,9 @@ func (n nativeDevice) device() (Device, error) {
 	d.Utilization, d.Temperature, d.Power = n.Utilization, n.Temperature, n.Power
 	instances, badInstances := instancesFromWire(n.Instances)
 	d.Instances, d.ProcessesUnknown = instances, n.NotListed
+	for i := range d.Attachments {
+		d.Attachments[i].Since = n.Since[d.Attachments[i].EID]
+	}
 	return d, cmp.Or(
 		err, badInstances, markParts(&d, n.Parts), CheckText("uuid", string(d.UUID)), CheckText("name", d.Name), CheckText("problem", d.Problem), bad,
 		checkUtilization(orZero(d.Utilization)), CheckTemperature(orZero(d.Temperature)), CheckPower(orZero(d.Power)),

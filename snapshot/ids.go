@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -46,6 +47,19 @@ type PID int32
 // StartTime is field 22 of /proc/PID/stat: clock ticks between boot and the
 // start of the process. 0 means that it is unknown, as always in the 1.4.3 format.
 type StartTime uint64
+
+// startTick is the unit of start times: 1/USER_HZ, which is the same on all platforms that Go supports.
+const startTick = 10 * time.Millisecond
+
+// Sub is the time between two start times.
+func (t StartTime) Sub(earlier StartTime) time.Duration {
+	return time.Duration(int64(t)-int64(earlier)) * startTick
+}
+
+// Before is the start time that was d earlier, or 0 before the boot.
+func (t StartTime) Before(d time.Duration) StartTime {
+	return StartTime(max(int64(t)-int64(d/startTick), 0))
+}
 
 // DeviceIndex is the index of a device on its host in nvidia-smi's order, which
 // is the order of the PCI bus.

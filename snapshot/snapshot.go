@@ -14,6 +14,8 @@ type Snapshot struct {
 	// UTCOffset is how many seconds the host's wall clock is east of UTC; nil
 	// if not reported. Dates are on that clock.
 	UTCOffset *int
+	// Boot is when the host was booted, by the clock of this machine; zero if not reported.
+	Boot time.Time
 	// MachineID is /etc/machine-id, hashed with an application id (see
 	// machine-id(5)), and StateFolder the device and inode of the state folder,
 	// as in "8:1/131": two hosts with the same MachineID, BootID and StateFolder
@@ -106,6 +108,8 @@ type Environment struct {
 	PIDs      []PID
 	KernelIDs []string
 
+	// Since is from when its age counts, by root's own looks: see Attachment.Since.
+	Since StartTime
 	// OwnerMismatch says that the owner of its running processes is not its UID:
 	// someone else wrote it into the state files. Not in the 1.4.3 format.
 	OwnerMismatch bool
@@ -168,7 +172,10 @@ type Device struct {
 type Attachment struct {
 	EID       EnvID
 	GPUMemory Memory // capacity; unknown for "all of it"
-	Time      Date   // when it was attached
+	Time      Date   // when it was attached, as its user wrote it
+	// Since is from when its age counts: not before root's genv last looked without seeing
+	// it, and not after it saw it first. 0 if not reported, as in the 1.4.3 format.
+	Since StartTime
 	// Instances are the MIG instances that it is about; empty for the whole device. Not in
 	// the 1.4.3 format.
 	Instances []GPUUUID
@@ -181,4 +188,16 @@ func (s *Snapshot) Location() *time.Location {
 		return time.Local
 	}
 	return time.FixedZone("", *s.UTCOffset)
+}
+
+// When is when an attachment was made, or an environment created: by root's looks or, if
+// they don't show it, as its user wrote it. Zero if neither is known.
+func (s *Snapshot) When(since StartTime, written Date) time.Time {
+	switch {
+	case since != 0 && !s.Boot.IsZero():
+		return s.Boot.Add(since.Sub(0))
+	case written.IsZero():
+		return time.Time{}
+	}
+	return written.In(s.Location())
 }

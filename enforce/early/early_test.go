@@ -30,8 +30,9 @@ func (s stated) Fleet() enforce.Fleet                     { return enforce.Fleet
 func host(name string, pids ...snapshot.PID) snapshot.Host {
 	uid := snapshot.UID(1001)
 	s := &snapshot.Snapshot{
+		Boot:         noon.Add(-time.Hour),
 		Environments: []snapshot.Environment{{EID: "7", UID: uid, Username: "alice"}},
-		Devices:      []snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(100), Attachments: []snapshot.Attachment{{EID: "7"}}}},
+		Devices:      []snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(100), Attachments: []snapshot.Attachment{{EID: "7", Since: 1}}}},
 	}
 	for _, pid := range pids {
 		s.Processes = append(s.Processes, snapshot.Process{PID: pid, Start: 1, UID: &uid, Username: "alice", Usage: []snapshot.DeviceUsage{{Index: 0}}})

@@ -31,7 +31,7 @@ func (everything) Fleet() enforce.Fleet                  { return enforce.Fleet{
 func cluster() snapshot.Cluster {
 	var c snapshot.Cluster
 	for _, host := range []snapshot.Hostname{"a", "b"} {
-		s := &snapshot.Snapshot{}
+		s := &snapshot.Snapshot{Boot: noon.Add(-24 * time.Hour)}
 		for i := range 6 {
 			s.Devices = append(s.Devices, snapshot.Device{Index: snapshot.DeviceIndex(i), TotalMemory: snapshot.MiB(81559)})
 		}
@@ -45,7 +45,7 @@ func cluster() snapshot.Cluster {
 				eid := snapshot.EnvID(fmt.Sprint(100 + 10*i + k))
 				s.Environments = append(s.Environments, snapshot.Environment{EID: eid, UID: uid, Username: user})
 				d := &s.Devices[2+2*i+k]
-				d.Attachments = append(d.Attachments, snapshot.Attachment{EID: eid, Time: long})
+				d.Attachments = append(d.Attachments, snapshot.Attachment{EID: eid, Time: long, Since: 1})
 			}
 		}
 		c.Hosts = append(c.Hosts, snapshot.Host{Name: host, Snapshot: s})

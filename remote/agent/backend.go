@@ -12,6 +12,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/wire"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
 // Backend is a host as a Server sees it. It is safe for concurrent use.
@@ -181,6 +182,8 @@ func (a *Answers) snapshot(ctx context.Context, request SnapshotRequest) (answer
 	answer.Revision = a.revision
 	if request.Revision != a.revision {
 		answer.Snapshot = encoded
+		since, _ := proc.SinceBoot() // 0 is unknown
+		answer.SinceBootMS = since.Milliseconds()
 	}
 	return answer, nil
 }

@@ -62,6 +62,9 @@ func (r *SnapshotRequest) age() time.Duration {
 type SnapshotAnswer struct {
 	Revision uint64          `json:"revision"`
 	Snapshot json.RawMessage `json:"snapshot,omitempty"` // snapshot.EncodeNative
+	// SinceBootMS is how long ago the host was booted, in milliseconds, with a snapshot; 0 if
+	// that is unknown, as to an older genv.
+	SinceBootMS int64 `json:"since_boot_ms,omitempty"`
 }
 
 // ExecuteRequest has a report carried out.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/wire"
@@ -100,11 +101,17 @@ func (t *streamTransport) Snapshot(ctx context.Context, _ remote.Host) (*snapsho
 	return last, nil
 }
 
+// maxSinceBoot is more than any host runs.
+const maxSinceBoot = 50 * 365 * 24 * time.Hour
+
 // changed takes in a snapshot that the host sent.
 func (t *streamTransport) changed(answer *SnapshotAnswer) (*snapshot.Snapshot, error) {
 	taken, err := snapshot.DecodeNative(answer.Snapshot)
 	if err != nil {
 		return nil, &remote.Error{Class: remote.InvalidOutput, Err: err}
+	}
+	if since := answer.SinceBootMS; since > 0 && since < maxSinceBoot.Milliseconds() {
+		taken.Boot = time.Now().Add(-time.Duration(since) * time.Millisecond)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -103,9 +103,8 @@ func (g *GPU) own(list []snapshot.GPUUUID) (own []snapshot.GPUUUID) {
 // attachment describes an attachment. One of an environment that isn't registered any more
 // has no user.
 func (j *join) attachment(a snapshot.Attachment) Attachment {
-	described := Attachment{EID: a.EID, Memory: j.bytesOf(a.GPUMemory), Instances: a.Instances}
-	if !a.Time.IsZero() {
-		described.Since = a.Time.In(j.snapshot.Location())
+	described := Attachment{
+		EID: a.EID, Memory: j.bytesOf(a.GPUMemory), Instances: a.Instances, Since: j.snapshot.When(a.Since, a.Time),
 	}
 	if e := j.environments[a.EID]; e != nil {
 		described.Name, described.User = e.Config.Name, UserName(e.Username, &e.UID)

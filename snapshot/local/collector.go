@@ -11,6 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
 // SMI queries nvidia-smi; *nvidiasmi.Querier implements it.
@@ -52,7 +53,7 @@ type Collector struct {
 	// snapshot. What is measured, such as UsedMemory and Utilization, is as old as the
 	// list. If a process uses a device that is not in the list, it is read at once.
 	DeviceListTTL time.Duration
-	// Now is the clock for the caches; nil is time.Now.
+	// Now is the clock for the caches; nil is system.Now.
 	Now func() time.Time
 	// Brief omits the Container and the Command of processes, and the MachineID and
 	// StateFolder, which the 1.4.3 format does not contain.
@@ -93,7 +94,7 @@ func (c *Collector) update(change func(*cache)) {
 
 func (c *Collector) now() time.Time {
 	if c.Now == nil {
-		return time.Now()
+		return system.Now()
 	}
 	return c.Now()
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -48,6 +49,11 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age time.Duration) (*sna
 		Environments: files.Environments,
 		Devices:      described(files.Devices, devices, usage),
 		Warnings:     slices.Concat(remarks(devices.warnings, usage.Warnings), warnings, more, fileWarnings(files)),
+	}
+	_, offset := c.now().Zone()
+	s.UTCOffset = &offset
+	if since, err := proc.SinceBoot(); err == nil {
+		s.Boot = c.now().Add(-since)
 	}
 	s.Warnings = append(s.Warnings, spareAfterRestoration(s, &files, c.now())...)
 	if s.BootID, err = c.Proc.BootID(); err != nil {

@@ -25,7 +25,11 @@ func TestSnapshot(t *testing.T) {
 	m.files.Environments = []snapshot.Environment{env}
 	m.files.Devices[1].Attachments = []snapshot.Attachment{{EID: "2020"}}
 
-	watts := 70.12
+	watts, east := 70.12, 3*3600
+	m.Now = func() time.Time { return time.Date(2026, 11, 27, 12, 0, 0, 0, time.FixedZone("", east)) }
+	found := m.snapshot()
+	require.True(t, found.Boot.Before(m.Now()))
+	found.Boot = time.Time{}
 	require.Equal(t, &snapshot.Snapshot{
 		Processes: []snapshot.Process{
 			{PID: 100, Start: 5000, UID: uid(1001), Name: "python3", Usage: []snapshot.DeviceUsage{{Index: 0, Memory: snapshot.MiB(7)}}},
@@ -41,8 +45,8 @@ func TestSnapshot(t *testing.T) {
 				Attachments: []snapshot.Attachment{{EID: "2020"}},
 			},
 		},
-		BootID: bootID,
-	}, m.snapshot())
+		BootID: bootID, UTCOffset: &east,
+	}, found)
 }
 
 // An environment is registered before anything runs in it, so a newcomer is

@@ -28,6 +28,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/cmd/genv/user"
 	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -41,7 +42,7 @@ func Process(version string) (context.Context, command.Program) {
 		context.AfterFunc(interruptible, stop) // a second signal ends the program at once
 		ctx = interruptible
 	}
-	return ctx, command.Program{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Now: time.Now, Version: version}
+	return ctx, command.Program{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Now: system.Now, Version: version}
 }
 
 // Help is printed as the man pages have it.

@@ -67,8 +67,6 @@ func (h *host) snapshot(ctx context.Context, age time.Duration) (*snapshot.Snaps
 	if err != nil {
 		return nil, err
 	}
-	_, offset := h.record.now().Zone()
-	s.UTCOffset = &offset
 	h.names.ask(ctx, s)
 	for i := range s.Processes {
 		p := &s.Processes[i]

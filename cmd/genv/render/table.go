@@ -60,7 +60,7 @@ func (o Output) Age(d snapshot.Date, now time.Time) string {
 	if o.Timestamp || d.IsZero() {
 		return d.String()
 	}
-	return Age(now.Sub(d.In(time.Local)))
+	return Age(now.Sub(d.In(now.Location())))
 }
 
 // Table is rows under columns.

@@ -20,7 +20,7 @@ import (
 // "Cgroup PID …", "User " with a line of passwd(5), and last of all "Command PID …", which
 // users choose: no line that follows one can be anything else. Each is one line: the kernel
 // and ps escape newlines. Without a uid, getent would print all users.
-const describeProcesses = `date +'Clock %z'
+const describeProcesses = `(unset TZ; date +'Clock %z')
 [ ! -e "${GENV_TMPDIR:-/var/tmp/genv}/devices.json" ] || echo Registered
 [ $# -gt 0 ] || exit 0
 pids=$(IFS=,; echo "$*"); files=; groups=

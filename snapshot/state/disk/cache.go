@@ -57,7 +57,8 @@ const maxCacheTime = time.Minute
 func (c *Cache) Read(ctx context.Context) (state.Files, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.upToDate() {
+	if start := c.system.Uptime(); c.upToDate() {
+		c.looked.Store(uint64(start))
 		return c.last.copy(), nil
 	}
 	next := reading{at: time.Now(), processes: map[snapshot.PID]system.ProcessStatus{}}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -30,7 +31,7 @@ func Dir(getenv func(string) string) string { return cmp.Or(getenv("GENV_TMPDIR"
 type Config struct {
 	ProcRoot    string           // where the /proc file system is mounted; "" is /proc
 	System      system.System    // nil is system.New(ProcRoot)
-	Now         func() time.Time // nil is time.Now
+	Now         func() time.Time // nil is system.Now
 	LockTimeout time.Duration    // for the lock on the state files; 0 is DefaultLockTimeout
 	// RootDir is the folder of root's notes and copies, such as RootDir(os.Getenv).
 	// If it is empty there are none: the Store assumes that the PIDs belong to the
@@ -65,7 +66,8 @@ type Store struct {
 	mark      func(*state.Files)
 	keeps     func(snapshot.EnvID, snapshot.PID, snapshot.StartTime) bool
 	contained bool
-	step      func(string) // for tests: called between the steps of a write
+	looked    atomic.Uint64 // the start time of the last look that found nothing changed
+	step      func(string)  // for tests: called between the steps of a write
 }
 
 // New returns the Store for a folder, which is created on first use.
@@ -78,7 +80,7 @@ func New(dir string, o Config) *Store {
 		s.system = system.New(s.procRoot)
 	}
 	if s.now == nil {
-		s.now = time.Now
+		s.now = system.Now
 	}
 	if s.timeout <= 0 {
 		s.timeout = DefaultLockTimeout

@@ -92,6 +92,7 @@ func (t *transaction) moveToRoot(move func(*state.Files) error) error {
 	if len(t.files.Restorations) > 0 {
 		_ = dir.PutJSON(restoredFile, restorationsNote{t.system.BootID(), t.files.Restorations}, ownedMode, true)
 	}
+	t.putLooks(&access{root: dir})
 	t.step("written")
 	if move != nil {
 		if err := move(&t.files); err != nil {
@@ -123,7 +124,7 @@ func (s *Store) makeOwned() (*folder.Folder, error) {
 	if err == nil {
 		err = s.checkOther(dir)
 	}
-	for _, name := range []string{state.Envs.String(), state.Devices.String(), startsFile, restoredFile} {
+	for _, name := range []string{state.Envs.String(), state.Devices.String(), startsFile, restoredFile, looksFile} {
 		if err == nil {
 			err = dir.Remove(name)
 		}
@@ -190,6 +191,8 @@ func (t *transaction) moveBack(move func(*state.Files) error) error {
 	shared.writeStarts()
 	shared.access = t.accessTo(shared.dir, true)
 	defer shared.access.root.Close()
+	t.look(t.system.Uptime(), true)
+	t.putLooks(&shared.access)
 	if shared.writeBackup(next) { // else the copy from before the takeover would count
 		shared.noteComplete(t.system.Uptime())
 	} else if shared.access.root != nil {

@@ -24,6 +24,7 @@ type transaction struct {
 	restored bool                                    // envs.json, from root's copy
 	versions versions                                // of the files after the transaction
 	files    state.Files                             // decoded, and changed since
+	looks    state.Looks                             // with that of this transaction
 	known    starts                                  // which processes the PIDs in envs.json mean
 	process  func(snapshot.PID) system.ProcessStatus // asks about each PID once
 	running  *processList
@@ -77,6 +78,7 @@ func (t *transaction) save(uptime snapshot.StartTime) error {
 	if t.writeBackup(written) {
 		t.noteComplete(uptime)
 	}
+	t.look(uptime, true)
 	if t.access.mayClean {
 		t.writeStarts()
 	}
@@ -162,7 +164,9 @@ func (s *Store) readUnlocked(ctx context.Context, busy *BusyError, clean func(*t
 	if dir.owned {
 		t := s.readOwned(dir, func(t *transaction) { t.load(ctx) })
 		defer t.access.root.Close()
-		return t, clean(t)
+		err := clean(t)
+		t.look(s.system.Uptime(), false)
+		return t, err
 	}
 	if busy == nil { // the state was given back just now
 		return &transaction{}, errMoved
@@ -179,6 +183,7 @@ func (s *Store) readUnlocked(ctx context.Context, busy *BusyError, clean func(*t
 	if err := clean(t); err != nil {
 		return t, err
 	}
+	t.look(s.system.Uptime(), false)
 	t.files.DevicesNotSaved = lostDevices
 	t.files.Warnings = append(t.files.Warnings, fmt.Sprintf("%s: the state files were read without it, and nothing was written", busy.held()))
 	return t, nil

@@ -1,0 +1,94 @@
+package enforce
+
+import (
+	"maps"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Seen is since when an attachment counts, or an environment, on a host whose root keeps no
+// note of that: of genv 1.4.3, say.
+type Seen struct {
+	Written snapshot.Date `json:"written"`
+	Since   time.Time     `json:"since"`
+}
+
+// ofEnvironment is the index in the key of an environment, which is on no device.
+const ofEnvironment snapshot.DeviceIndex = -1
+
+// rememberSeen remembers since when the attachments and environments count of which the hosts
+// don't say it. Those of hosts without a snapshot stay as they are.
+func (j *judgement) rememberSeen() {
+	byName := j.hostsByName()
+	j.next.Seen = maps.Clone(j.before.Seen)
+	maps.DeleteFunc(j.next.Seen, func(k snapshot.AttachmentKey, _ Seen) bool { return byName[k.Host] != nil })
+	if j.next.Seen == nil {
+		j.next.Seen = make(map[snapshot.AttachmentKey]Seen)
+	}
+	for _, h := range j.hosts {
+		j.rememberSeenOn(h)
+	}
+}
+
+func (j *judgement) rememberSeenOn(h *hostView) {
+	added := 0
+	see := func(index snapshot.DeviceIndex, eid snapshot.EnvID, since snapshot.StartTime, written snapshot.Date) {
+		if h.reports(since) {
+			return
+		}
+		key := snapshot.AttachmentKey{Host: h.name, Index: index, EID: eid}
+		seen, known := j.before.Seen[key]
+		if known = known && seen.Written == written; !known {
+			seen = Seen{written, j.firstSeen(h, written)}
+			added++
+		}
+		if known || added <= maxTimes { // a host may make up many: of those age is unknown
+			j.next.Seen[key] = seen
+		}
+	}
+	for i := range h.snapshot.Environments {
+		e := &h.snapshot.Environments[i]
+		see(ofEnvironment, e.EID, e.Since, e.Creation)
+	}
+	for i := range h.snapshot.Devices {
+		d := &h.snapshot.Devices[i]
+		for _, a := range d.Attachments {
+			see(d.Index, a.EID, a.Since, a.Time)
+		}
+	}
+}
+
+// firstSeen is since when something counts that a host shows for the first time: not before
+// the last look at the host. Without one the age begins now.
+func (j *judgement) firstSeen(h *hostView, written snapshot.Date) time.Time {
+	known, last := j.before.Hosts[h.name], j.before.Time
+	if !known.Answered || known.Lost != "" {
+		last = known.Looked
+	}
+	at := written.In(h.zone)
+	switch {
+	case last.IsZero() || at.After(j.now):
+		return j.now
+	case at.Before(last):
+		return last
+	}
+	return at
+}
+
+// since is since when an attachment counts, or an environment, as root's looks show it, or as is
+// remembered. Unknown is now.
+func (j *judgement) since(h *hostView, index snapshot.DeviceIndex, eid snapshot.EnvID, reported snapshot.StartTime) time.Time {
+	if h.reports(reported) {
+		return h.snapshot.When(reported, snapshot.Date{})
+	}
+	if seen, known := j.next.Seen[snapshot.AttachmentKey{Host: h.name, Index: index, EID: eid}]; known {
+		return seen.Since
+	}
+	return j.now
+}
+
+// reports says whether root's looks show since when something counts.
+func (h *hostView) reports(since snapshot.StartTime) bool {
+	return since != 0 && !h.snapshot.Boot.IsZero()
+}
