@@ -110,6 +110,9 @@ type Environment struct {
 
 	// Since is from when its age counts, by root's own looks: see Attachment.Since.
 	Since StartTime
+	// Former are indices that its shells may still use, since GPUs of the host were renumbered
+	// and they don't know it. Not in the 1.4.3 format.
+	Former []FormerIndex
 	// OwnerMismatch says that the owner of its running processes is not its UID:
 	// someone else wrote it into the state files. Not in the 1.4.3 format.
 	OwnerMismatch bool
@@ -118,6 +121,12 @@ type Environment struct {
 // Admits says whether a process of this uid may be in the environment: it is its user's or
 // root's, or the host doesn't report uids (nil), as 1.4.3 doesn't.
 func (e *Environment) Admits(uid *UID) bool { return uid == nil || *uid == e.UID || *uid == 0 }
+
+// FormerIndex is an index that an environment may use for a while without an attachment.
+type FormerIndex struct {
+	Index DeviceIndex `json:"device"`
+	Until StartTime   `json:"until"`
+}
 
 // EnvConfig is what the owner configured.
 type EnvConfig struct {

@@ -28,6 +28,13 @@ type Files struct {
 
 	// Foreign says that the PIDs are known to belong to another PID namespace.
 	Foreign bool
+	// KeepsNote says that this genv keeps root's note about which GPU an index is. Then
+	// Devices have the UUIDs of the note, and Gone and Former are those of the note.
+	KeepsNote bool
+	Gone      []GoneAttachment
+	Former    []FormerIndex
+	// Renumbered says that attachments were moved to the present indices of their GPUs.
+	Renumbered bool
 	// Asker is the process that asks for a change; 0 for this one.
 	Asker snapshot.PID
 	// FindSuccessors lists the processes that still run in an environment when its
@@ -164,6 +171,10 @@ func (f *Files) Warn(format string, args ...any) {
 // Only a complete answer of nvidia-smi may be merged: a failure is not a host without
 // devices.
 func (f *Files) MergeDevices(found []snapshot.Device) {
+	if f.renumber(found); f.misnumbered(found) {
+		f.Warn("the GPUs of this host have other indices than when they were attached: nothing was registered until root's genv looks again")
+		return
+	}
 	kept := make([]snapshot.Device, 0, len(found))
 	for _, d := range f.Devices {
 		now := snapshot.FindDevice(found, d.Index)
@@ -181,11 +192,19 @@ func (f *Files) MergeDevices(found []snapshot.Device) {
 		switch {
 		case f.Device(d.Index) != nil:
 		case d.TotalMemory.Known():
-			kept = append(kept, snapshot.Device{Index: d.Index, TotalMemory: d.TotalMemory, Unified: d.Unified})
+			kept = append(kept, snapshot.Device{Index: d.Index, UUID: d.UUID, TotalMemory: d.TotalMemory, Unified: d.Unified})
 		default:
 			f.Warn("device %d is not registered: nvidia-smi does not report its memory", d.Index)
 		}
 	}
 	slices.SortFunc(kept, func(x, y snapshot.Device) int { return cmp.Compare(x.Index, y.Index) })
 	f.Devices = kept
+}
+
+// misnumbered says whether a registered index is known to be another GPU than is found there.
+func (f *Files) misnumbered(found []snapshot.Device) bool {
+	return slices.ContainsFunc(found, func(d snapshot.Device) bool {
+		known := f.Device(d.Index)
+		return known != nil && d.UUID != "" && known.UUID != "" && d.UUID != known.UUID
+	})
 }

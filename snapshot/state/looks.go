@@ -1,6 +1,7 @@
 package state
 
 import (
+	"slices"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -14,12 +15,15 @@ type Moment struct {
 }
 
 // Looks are what root's genv notes of its looks at the state files, in one boot: since when
-// it knows what is in them. Users write the time of an attachment themselves, in whatever
-// zone their TZ names, so it only chooses between the two looks.
+// it knows what is in them, and which GPU each index was. Users write the time of an
+// attachment themselves, in whatever zone their TZ names, so it only chooses between two looks.
 type Looks struct {
 	At           snapshot.StartTime `json:"at"` // when the last one was; 0 for none
 	Environments []SeenEnvironment  `json:"envs,omitempty"`
 	Attachments  []SeenAttachment   `json:"attachments,omitempty"`
+	Devices      []SeenDevice       `json:"devices,omitempty"`
+	Gone         []GoneAttachment   `json:"gone,omitempty"`
+	Former       []FormerIndex      `json:"former,omitempty"`
 }
 
 // SeenEnvironment is an environment, and when its age begins.
@@ -38,37 +42,84 @@ type SeenAttachment struct {
 	Since   snapshot.StartTime   `json:"since"`
 }
 
-// Look sets Since of what is in the files, and returns the looks with this one. What is new
-// was made after the last look; before the first look nothing is known, so ages begin with
-// it. What is attached again, or written with another time, is new.
-func (l Looks) Look(f *Files, now Moment) Looks {
-	if now.Start == 0 {
-		return l
+// SeenDevice is which GPU an index is in devices.json.
+type SeenDevice struct {
+	Index snapshot.DeviceIndex `json:"device"`
+	UUID  snapshot.GPUUUID     `json:"uuid"`
+}
+
+// Apply adds to the files what earlier looks noted about them: the GPUs of the indices, and
+// since when attachments and environments count. What is attached again, or written with
+// another time, is new. An environment with former indices only renews its attachments so,
+// in a shell that knows the present indices then: the former ones don't count any more.
+func (l Looks) Apply(f *Files) {
+	f.Gone, f.Former = slices.Clone(l.Gone), slices.Clone(l.Former)
+	for _, d := range l.Devices {
+		if known := f.Device(d.Index); known != nil {
+			known.UUID = d.UUID
+		}
 	}
-	next := Looks{At: now.Start}
 	environments := make(map[SeenEnvironment]snapshot.StartTime, len(l.Environments))
 	for _, e := range l.Environments {
 		environments[SeenEnvironment{EID: e.EID, UID: e.UID, Written: e.Written}] = e.Since
 	}
 	for i := range f.Environments {
 		e := &f.Environments[i]
-		key := SeenEnvironment{EID: e.EID, UID: e.UID, Written: e.Creation}
-		key.Since = l.since(environments[key], e.Creation, now)
-		next.Environments, e.Since = append(next.Environments, key), key.Since
+		e.Since = environments[SeenEnvironment{EID: e.EID, UID: e.UID, Written: e.Creation}]
 	}
-	attachments := make(map[SeenAttachment]snapshot.StartTime, len(l.Attachments))
-	for _, a := range l.Attachments {
-		attachments[SeenAttachment{EID: a.EID, Index: a.Index, Written: a.Written}] = a.Since
+	type place struct {
+		index snapshot.DeviceIndex
+		eid   snapshot.EnvID
+	}
+	attachments := make(map[place]*SeenAttachment, len(l.Attachments))
+	for i := range l.Attachments {
+		a := &l.Attachments[i]
+		attachments[place{a.Index, a.EID}] = a
 	}
 	for i := range f.Devices {
 		d := &f.Devices[i]
 		for k := range d.Attachments {
 			a := &d.Attachments[k]
-			key := SeenAttachment{EID: a.EID, Index: d.Index, Written: a.Time}
-			key.Since = l.since(attachments[key], a.Time, now)
-			next.Attachments, a.Since = append(next.Attachments, key), key.Since
+			seen := attachments[place{d.Index, a.EID}]
+			renewed := seen != nil && seen.Written != a.Time
+			if seen != nil && (!renewed || l.hasFormer(a.EID)) {
+				a.Since = seen.Since
+			}
+			if renewed {
+				f.forgetFormer(a.EID)
+			}
 		}
 	}
+}
+
+func (l *Looks) hasFormer(eid snapshot.EnvID) bool {
+	return slices.ContainsFunc(l.Former, func(o FormerIndex) bool { return o.EID == eid })
+}
+
+// Look sets Since of what is new in the files, and returns the looks with this one. It was
+// made after the last look; before the first look nothing is known, so ages begin with it.
+func (l Looks) Look(f *Files, now Moment) Looks {
+	if now.Start == 0 {
+		return l
+	}
+	next := Looks{At: now.Start}
+	for i := range f.Environments {
+		e := &f.Environments[i]
+		e.Since = l.since(e.Since, e.Creation, now)
+		next.Environments = append(next.Environments, SeenEnvironment{e.EID, e.UID, e.Creation, e.Since})
+	}
+	for i := range f.Devices {
+		d := &f.Devices[i]
+		if d.UUID != "" {
+			next.Devices = append(next.Devices, SeenDevice{d.Index, d.UUID})
+		}
+		for k := range d.Attachments {
+			a := &d.Attachments[k]
+			a.Since = l.since(a.Since, a.Time, now)
+			next.Attachments = append(next.Attachments, SeenAttachment{a.EID, d.Index, a.Time, a.Since})
+		}
+	}
+	next.Gone, next.Former = f.living(now.Start)
 	return next
 }
 
@@ -82,4 +133,10 @@ func (l Looks) since(known snapshot.StartTime, written snapshot.Date, now Moment
 	}
 	at := now.Start.Before(now.Wall.Sub(written.In(now.Wall.Location())))
 	return min(max(at, l.At), now.Start)
+}
+
+// Same says whether nothing was noted by one of them that wasn't by the other, except for when.
+func (l *Looks) Same(o *Looks) bool {
+	return slices.Equal(l.Environments, o.Environments) && slices.Equal(l.Attachments, o.Attachments) &&
+		slices.Equal(l.Devices, o.Devices) && slices.Equal(l.Gone, o.Gone) && slices.Equal(l.Former, o.Former)
 }

@@ -43,6 +43,7 @@ func TestAgesAreBoundedByLooks(t *testing.T) {
 				} else {
 					f.Environments = nil
 				}
+				looks.Apply(&f)
 				looks = looks.Look(&f, Moment{noon.Add(time.Duration(s.second) * time.Second), snapshot.StartTime(5000 + 100*s.second)})
 				if s.written == "" {
 					require.Empty(t, looks.Attachments)
@@ -66,6 +67,7 @@ func TestAgesWhenTheClockIsSet(t *testing.T) {
 	looks := Looks{At: 100}.Look(files(), Moment{noon, 5000})
 	for _, set := range []time.Duration{0, -8 * time.Hour, 8 * time.Hour} {
 		f := files()
+		looks.Apply(f)
 		looks.Look(f, Moment{noon.Add(time.Minute + set), 5000 + 6000})
 		require.Equal(t, snapshot.StartTime(5000), f.Devices[0].Attachments[0].Since)
 	}

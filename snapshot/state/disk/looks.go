@@ -1,7 +1,8 @@
 package disk
 
 import (
-	"slices"
+	"crypto/sha256"
+	"encoding/hex"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -17,36 +18,73 @@ const looksEvery = time.Minute
 type looksNote struct {
 	BootID string `json:"boot_id"`
 	state.Looks
+	// Before counts instead as long as devices.json is still that of the sum: genv may be
+	// killed between the note and the devices.json with other indices.
+	Before *earlierLooks `json:"before,omitempty"`
 }
 
-// look notes a look at the files as they are now. Another user's genv only reads the note, and
-// so does root's without the lock. Without a note, nothing is known of ages.
-func (t *transaction) look(start snapshot.StartTime, write bool) {
+type earlierLooks struct {
+	Sum   string      `json:"devices_sha256"`
+	Looks state.Looks `json:"looks"`
+}
+
+func sumOf(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+// applyLooks adds to the files what root's note says about them. Without a note, nothing is
+// known of ages.
+func (t *transaction) applyLooks() {
 	boot := t.system.BootID()
 	if t.access.root == nil || boot == "" {
 		return
 	}
-	var before looksNote
-	if !t.access.root.ReadJSON(looksFile, maxFileSize, &before) || before.BootID != boot {
-		before = looksNote{BootID: boot}
+	var n looksNote
+	if t.access.root.ReadJSON(looksFile, 2*maxFileSize, &n) && n.BootID == boot {
+		if t.looks = n.Looks; n.Before != nil && n.Before.Sum == sumOf(t.onDisk[state.Devices]) {
+			t.looks = n.Before.Looks
+		}
 	}
-	if write = write && (t.access.writable || t.dir.owned); !write && before.At == 0 {
+	t.files.KeepsNote = t.access.writable || t.dir.owned && t.dir.IsOurs()
+	t.looks.Apply(&t.files)
+}
+
+// look is a look at the files as they are now. One without KeepsNote, or without the lock,
+// notes nothing.
+func (t *transaction) look(start snapshot.StartTime) (next state.Looks, same bool) {
+	before := t.looks
+	if t.access.root == nil || before.At == 0 && !t.files.KeepsNote {
+		return before, true
+	}
+	if before.At != 0 {
+		before.At = min(max(before.At, snapshot.StartTime(t.looked.Load())), start)
+	}
+	next = before.Look(&t.files, state.Moment{Wall: t.now(), Start: start})
+	return next, t.looks.At != 0 && next.Same(&before) && start.Sub(t.looks.At) < looksEvery
+}
+
+// notePending notes a look before devices.json gets the present indices of GPUs.
+func (t *transaction) notePending(start snapshot.StartTime) {
+	if !t.files.KeepsNote || !t.files.Renumbered {
 		return
 	}
-	noted := before.At
-	if noted != 0 {
-		before.At = min(max(noted, snapshot.StartTime(t.looked.Load())), start)
-	}
-	t.looks = before.Look(&t.files, state.Moment{Wall: t.now(), Start: start})
-	same := slices.Equal(before.Environments, t.looks.Environments) && slices.Equal(before.Attachments, t.looks.Attachments)
-	if write && (noted == 0 || !same || start.Sub(noted) >= looksEvery) {
-		t.putLooks(&t.access)
+	next, _ := t.look(start)
+	t.putLooks(&t.access, next, &earlierLooks{sumOf(t.onDisk[state.Devices]), t.looks})
+	t.step("noted the indices")
+}
+
+// noteLook notes a look. The files are written.
+func (t *transaction) noteLook(start snapshot.StartTime) {
+	next, same := t.look(start)
+	if t.looks = next; t.files.KeepsNote && (!same || t.files.Renumbered) {
+		t.putLooks(&t.access, next, nil)
 	}
 }
 
 // putLooks is not synced: no age outlives a crash of the machine.
-func (t *transaction) putLooks(to *access) {
+func (t *transaction) putLooks(to *access, looks state.Looks, before *earlierLooks) {
 	if to.root != nil {
-		_ = to.root.PutJSON(looksFile, looksNote{t.system.BootID(), t.looks}, ownedMode, false)
+		_ = to.root.PutJSON(looksFile, looksNote{t.system.BootID(), looks, before}, ownedMode, before != nil)
 	}
 }

@@ -157,13 +157,13 @@ func (s *Store) Update(ctx context.Context, change func(*state.Files) error) err
 // RegisterDevices registers the devices that nvidia-smi found, as
 // Files.MergeDevices does. Where only root may do that, it just reads them.
 func (s *Store) RegisterDevices(ctx context.Context, found []snapshot.Device) (state.Files, error) {
-	t, err := s.update(ctx, s.timeout, func(f *state.Files) error {
+	if !s.MayWrite() { // root's genv registers them
+		return s.Read(ctx)
+	}
+	t, err := s.updateOrRead(ctx, func(f *state.Files) error {
 		f.MergeDevices(found)
 		return nil
 	})
-	if errors.Is(err, ErrOwned) { // root's genv registers them
-		return s.Read(ctx)
-	}
 	return s.finish(ctx, t, err)
 }
 

@@ -92,7 +92,7 @@ func (t *transaction) moveToRoot(move func(*state.Files) error) error {
 	if len(t.files.Restorations) > 0 {
 		_ = dir.PutJSON(restoredFile, restorationsNote{t.system.BootID(), t.files.Restorations}, ownedMode, true)
 	}
-	t.putLooks(&access{root: dir})
+	t.putLooks(&access{root: dir}, t.looks, nil)
 	t.step("written")
 	if move != nil {
 		if err := move(&t.files); err != nil {
@@ -191,8 +191,8 @@ func (t *transaction) moveBack(move func(*state.Files) error) error {
 	shared.writeStarts()
 	shared.access = t.accessTo(shared.dir, true)
 	defer shared.access.root.Close()
-	t.look(t.system.Uptime(), true)
-	t.putLooks(&shared.access)
+	looks, _ := t.look(t.system.Uptime())
+	t.putLooks(&shared.access, looks, nil)
 	if shared.writeBackup(next) { // else the copy from before the takeover would count
 		shared.noteComplete(t.system.Uptime())
 	} else if shared.access.root != nil {

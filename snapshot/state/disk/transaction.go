@@ -24,7 +24,7 @@ type transaction struct {
 	restored bool                                    // envs.json, from root's copy
 	versions versions                                // of the files after the transaction
 	files    state.Files                             // decoded, and changed since
-	looks    state.Looks                             // with that of this transaction
+	looks    state.Looks                             // those of root's note, then with this one
 	known    starts                                  // which processes the PIDs in envs.json mean
 	process  func(snapshot.PID) system.ProcessStatus // asks about each PID once
 	running  *processList
@@ -71,6 +71,7 @@ func (s *Store) update(ctx context.Context, timeout time.Duration, change func(*
 
 // save writes the changes, root's copy and notes, and the start times.
 func (t *transaction) save(uptime snapshot.StartTime) error {
+	t.notePending(uptime)
 	written, err := t.writeChanges()
 	if err != nil {
 		return err
@@ -78,7 +79,7 @@ func (t *transaction) save(uptime snapshot.StartTime) error {
 	if t.writeBackup(written) {
 		t.noteComplete(uptime)
 	}
-	t.look(uptime, true)
+	t.noteLook(uptime)
 	if t.access.mayClean {
 		t.writeStarts()
 	}
@@ -102,6 +103,7 @@ func (t *transaction) restoreAndClean() error {
 	}
 	t.readStarts()
 	t.clean()
+	t.applyLooks()
 	return nil
 }
 
@@ -147,6 +149,7 @@ func (s *Store) updateOrRead(ctx context.Context, change func(*state.Files) erro
 	}
 	if t, err = s.readUnlocked(ctx, busy, (*transaction).restoreAndClean); err == nil {
 		err = change(&t.files)
+		t.look(s.system.Uptime())
 	}
 	return t, err
 }
@@ -164,9 +167,7 @@ func (s *Store) readUnlocked(ctx context.Context, busy *BusyError, clean func(*t
 	if dir.owned {
 		t := s.readOwned(dir, func(t *transaction) { t.load(ctx) })
 		defer t.access.root.Close()
-		err := clean(t)
-		t.look(s.system.Uptime(), false)
-		return t, err
+		return t, clean(t)
 	}
 	if busy == nil { // the state was given back just now
 		return &transaction{}, errMoved
@@ -183,7 +184,6 @@ func (s *Store) readUnlocked(ctx context.Context, busy *BusyError, clean func(*t
 	if err := clean(t); err != nil {
 		return t, err
 	}
-	t.look(s.system.Uptime(), false)
 	t.files.DevicesNotSaved = lostDevices
 	t.files.Warnings = append(t.files.Warnings, fmt.Sprintf("%s: the state files were read without it, and nothing was written", busy.held()))
 	return t, nil
