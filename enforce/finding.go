@@ -50,6 +50,9 @@ type Finding struct {
 	Instances     []snapshot.GPUUUID      `json:"mig,omitempty"`
 	// Devices are not attached (env-devices), or over its capacity (env-memory).
 	Devices []snapshot.DeviceIndex `json:"devices,omitempty"`
+	// Renumbered says that the environment had these devices before GPUs were renumbered, so
+	// that its shell may not know the present indices: nothing is done until it is Due.
+	Renumbered bool `json:"renumbered,omitempty"`
 
 	// Memory is set for env-memory and max-memory-per-user, Count for the caps,
 	// For and Limit (how long it lasted, and how long it may) for idle and
@@ -145,6 +148,10 @@ func (f Finding) String() string {
 	case RuleNonEnvProcesses:
 		return fmt.Sprintf("Process %d is not running in a GPU environment", f.PID)
 	case RuleEnvDevices:
+		if f.Renumbered {
+			return fmt.Sprintf("Process %d from environment %s is using GPU(s) %s, the indices that its GPUs had before they were renumbered",
+				f.PID, f.EID, text.JoinIndices(f.Devices))
+		}
 		return fmt.Sprintf("Process %d from environment %s is using non-attached GPU(s) %s", f.PID, f.EID, text.JoinIndices(f.Devices))
 	case RuleEnvMemory:
 		return fmt.Sprintf("Environment %s is using %s on device %s which is %s over its capacity of %s",

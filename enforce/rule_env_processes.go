@@ -3,6 +3,7 @@ package enforce
 import (
 	"cmp"
 	"strconv"
+	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -41,7 +42,11 @@ func (j *judgement) envDevices(h *hostView) {
 	}
 	for _, env := range h.inOrder {
 		for _, p := range env.Processes {
-			if foreign := j.notAttached(h, env, p); len(foreign) > 0 {
+			foreign, former := j.notAttached(h, env, p)
+			if len(foreign) == 0 && len(former) > 0 {
+				j.usesFormer(h, env, p, former)
+			}
+			if len(foreign) > 0 {
 				f := Finding{Rule: RuleEnvDevices, User: env.env.Username, UID: env.uid(), Devices: foreign}
 				warn := env.settings.Warn
 				if p.Unproved() {
@@ -55,15 +60,57 @@ func (j *judgement) envDevices(h *hostView) {
 }
 
 // notAttached lists the devices that a process of the environment uses without
-// an attachment, in the order in which the host named them.
-func (j *judgement) notAttached(h *hostView, env *envView, p *snapshot.Process) []snapshot.DeviceIndex {
-	var foreign []snapshot.DeviceIndex
+// an attachment, in the order in which the host named them. Former are those that it may use
+// for a while, since its shell doesn't know that GPUs were renumbered.
+func (j *judgement) notAttached(h *hostView, env *envView, p *snapshot.Process) (foreign, former []snapshot.DeviceIndex) {
 	for _, u := range p.Usage {
-		if !env.Attached(u.Index) && !h.exemptDevices[u.Index] && !j.released(h, env, u.Index) {
+		switch {
+		case env.Attached(u.Index) || h.exemptDevices[u.Index] || j.released(h, env, u.Index):
+		case j.formerUntil(h, env, u.Index).After(j.now):
+			former = append(former, u.Index)
+		default:
 			foreign = append(foreign, u.Index)
 		}
 	}
-	return foreign
+	return foreign, former
+}
+
+// formerUntil is until when an environment may use an index that one of its GPUs had before
+// they were renumbered; zero if none had.
+func (j *judgement) formerUntil(h *hostView, env *envView, index snapshot.DeviceIndex) (until time.Time) {
+	for _, former := range env.env.Former {
+		if former.Index == index && h.reports(former.Until) {
+			until = h.snapshot.When(former.Until, snapshot.Date{})
+		}
+	}
+	return until
+}
+
+// usesFormer is a finding about a process that a shell started which doesn't know the present
+// indices: its user is told to refresh it. Nothing is done until the grace is over.
+func (j *judgement) usesFormer(h *hostView, env *envView, p *snapshot.Process, former []snapshot.DeviceIndex) {
+	f := Finding{Rule: RuleEnvDevices, User: env.env.Username, UID: env.uid(), Devices: former, Renumbered: true}
+	if p.Unproved() {
+		f.User, f.UID = p.Reported()
+	}
+	j.describe(h, p, &f)
+	j.checkDue(&f, Warn{}, f.ID)
+	f.Pending, f.Due = true, j.formerUntil(h, env, former[0])
+	j.end(&f, false, h, p)
+	j.add(f)
+}
+
+// describe sets the ID of a finding, and what it says of its process.
+func (j *judgement) describe(h *hostView, p *snapshot.Process, f *Finding) {
+	f.ID = string(f.Rule) + "/" + processOn(h, p)
+	f.Host, f.PID, f.EID, f.Command, f.Container = h.name, p.PID, p.EID, p.CommandOrName(), p.Container
+	f.Instances = h.instances.Of(p, f.Devices)
+	f.ContainerInfo = p.ContainerInfo.WithoutLabels()
+}
+
+// processOn is a part of the IDs and keys of what is about a process.
+func processOn(h *hostView, p *snapshot.Process) string {
+	return string(h.name) + "/" + strconv.FormatInt(int64(p.PID), 10) + "/" + strconv.FormatUint(uint64(p.Start), 10)
 }
 
 // maxKeys is how many devices of a process are remembered: a host may make up many.
@@ -71,11 +118,7 @@ const maxKeys = 16
 
 // endProcess is a finding about one process, which ends once it is due.
 func (j *judgement) endProcess(h *hostView, p *snapshot.Process, warn Warn, f Finding, eid snapshot.EnvID) {
-	process := string(h.name) + "/" + strconv.FormatInt(int64(p.PID), 10) + "/" + strconv.FormatUint(uint64(p.Start), 10)
-	f.ID = string(f.Rule) + "/" + process
-	f.Host, f.PID, f.EID, f.Command, f.Container = h.name, p.PID, p.EID, p.CommandOrName(), p.Container
-	f.Instances = h.instances.Of(p, f.Devices)
-	f.ContainerInfo = p.ContainerInfo.WithoutLabels()
+	j.describe(h, p, &f)
 	devices := f.Devices
 	if len(devices) == 0 {
 		devices = p.Indices()
@@ -90,7 +133,7 @@ func (j *judgement) endProcess(h *hostView, p *snapshot.Process, warn Warn, f Fi
 	// The process is a key of its own: by rewriting the state files a user can turn
 	// one rule's finding into the other's in every cycle.
 	keys := make([]string, 0, len(devices)+1)
-	keys = append(keys, "process/"+process)
+	keys = append(keys, "process/"+processOn(h, p))
 	use := string(f.Rule) + "/" + string(h.name) + "/" + owner + "/" + string(eid) + "/"
 	for _, index := range devices[:min(len(devices), maxKeys)] {
 		keys = append(keys, use+index.String())

@@ -19,6 +19,8 @@ import (
 //
 // env EID USER [CAPACITY], dev INDEX [EID@[HOUR:]MINUTE …] (or EID~MINUTE, if root's looks don't show it), proc PID EID INDEX:MIB …;
 // EID "-" is none, "?" unknown, MIB "?" unknown. A host that is "down" failed.
+// An env may have former:INDEX@HOUR:MINUTE, an index that it may use until then; a device is
+// unidentified with the word "who?".
 // env and proc may have u1001 for a uid (of env, what the state file says; of
 // proc, what the kernel says), and proc by:USER, in:CONTAINER, from:EID (the
 // environment of an ancestor); EID "!" is unknown since overwritten.
@@ -64,6 +66,13 @@ func parseEnv(t *testing.T, s *snapshot.Snapshot, words []string) {
 			e.UID = snapshot.UID(number(t, uid))
 			continue
 		}
+		if former, ok := strings.CutPrefix(word, "former:"); ok {
+			device, until, _ := strings.Cut(former, "@")
+			at, err := snapshot.ParseDate("20/11/2026 " + until + ":00")
+			require.NoError(t, err)
+			e.Former = append(e.Former, snapshot.FormerIndex{Index: index(t, device), Until: sinceBoot(at)})
+			continue
+		}
 		e.Config.GPUMemory = snapshot.MustMemory(word)
 	}
 	s.Environments = append(s.Environments, e)
@@ -79,6 +88,10 @@ func parseDevice(t *testing.T, s *snapshot.Snapshot, words []string) {
 		}
 		if word == "m?" {
 			d.TotalMemory = snapshot.Memory{}
+			continue
+		}
+		if word == "who?" {
+			d.Unidentified = true
 			continue
 		}
 		if word == "p?" {

@@ -44,8 +44,9 @@ type (
 	}
 	nativeEnvironment struct {
 		wireEnvironment
-		OwnerMismatch bool      `json:"owner_mismatch,omitempty"`
-		Since         StartTime `json:"since,omitempty"`
+		OwnerMismatch bool          `json:"owner_mismatch,omitempty"`
+		Since         StartTime     `json:"since,omitempty"`
+		Former        []FormerIndex `json:"former,omitempty"`
 	}
 	nativeDevice struct {
 		wireDevice
@@ -53,6 +54,7 @@ type (
 		TotalMemory *string          `json:"total_memory"`
 		Failed      bool             `json:"failed,omitempty"`
 		Problem     string           `json:"problem,omitempty"`
+		Unidentified bool            `json:"unidentified,omitempty"`
 		UUID        GPUUUID          `json:"uuid,omitempty"`
 		Name        string           `json:"name,omitempty"`
 		UsedMemory  *string          `json:"used_memory,omitempty"`
@@ -104,7 +106,7 @@ func EncodeNative(s *Snapshot) ([]byte, error) {
 		Guard: s.Guard, Service: s.Service,
 	}
 	for i, w := range environmentsToWire(s.Environments) {
-		n.Environments = append(n.Environments, nativeEnvironment{w, s.Environments[i].OwnerMismatch, s.Environments[i].Since})
+		n.Environments = append(n.Environments, nativeEnvironment{w, s.Environments[i].OwnerMismatch, s.Environments[i].Since, s.Environments[i].Former})
 	}
 	for i, w := range devicesToWire(s.Devices) {
 		d := &s.Devices[i]
@@ -112,7 +114,7 @@ func EncodeNative(s *Snapshot) ([]byte, error) {
 		if d.Unified {
 			total = nil
 		}
-		n.Devices = append(n.Devices, nativeDevice{w, total, d.Failed, d.Problem, d.UUID, d.Name, orNull(d.UsedMemory.String()), d.Utilization, d.Temperature, d.Power, nativeInstances(d.Instances), d.ProcessesUnknown, nativeParts(d.Attachments), nativeSince(d.Attachments)})
+		n.Devices = append(n.Devices, nativeDevice{w, total, d.Failed, d.Problem, d.Unidentified, d.UUID, d.Name, orNull(d.UsedMemory.String()), d.Utilization, d.Temperature, d.Power, nativeInstances(d.Instances), d.ProcessesUnknown, nativeParts(d.Attachments), nativeSince(d.Attachments)})
 	}
 	return Marshal(n)
 }
@@ -211,14 +213,17 @@ func (n nativeProcess) process() (Process, error) {
 
 func (n nativeEnvironment) environment() (Environment, error) {
 	e, err := n.wireEnvironment.environment()
-	e.OwnerMismatch, e.Since = n.OwnerMismatch, n.Since
+	e.OwnerMismatch, e.Since, e.Former = n.OwnerMismatch, n.Since, n.Former
+	if len(e.Former) > maxDevices {
+		err = cmp.Or(err, tooMany(len(e.Former), "former indices", maxDevices))
+	}
 	return e, err
 }
 
 func (n nativeDevice) device() (Device, error) {
 	n.wireDevice.TotalMemory = orZero(n.TotalMemory)
 	d, err := n.wireDevice.device()
-	d.Unified, d.Failed, d.Problem = n.TotalMemory == nil, n.Failed, n.Problem
+	d.Unified, d.Failed, d.Problem, d.Unidentified = n.TotalMemory == nil, n.Failed, n.Problem, n.Unidentified
 	used, bad := memoryFromWire("used_memory", orZero(n.UsedMemory))
 	d.UUID, d.Name, d.UsedMemory = n.UUID, n.Name, used
 	d.Utilization, d.Temperature, d.Power = n.Utilization, n.Temperature, n.Power

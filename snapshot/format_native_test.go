@@ -29,11 +29,11 @@ func everything(t testing.TB) *snapshot.Snapshot {
 			{PID: 8, EnvUnknown: true, EnvOverwritten: true, Usage: []snapshot.DeviceUsage{{Index: 0}}},
 		},
 		Environments: []snapshot.Environment{{
-			EID: "1667", UID: uid, Creation: at, Username: "alice", PIDs: []snapshot.PID{3}, KernelIDs: []string{"k"}, OwnerMismatch: true, Since: 7,
+			EID: "1667", UID: uid, Creation: at, Username: "alice", PIDs: []snapshot.PID{3}, KernelIDs: []string{"k"}, OwnerMismatch: true, Since: 7, Former: []snapshot.FormerIndex{{Index: 3, Until: 9}},
 			Config: snapshot.EnvConfig{Name: "Norwegian Wood", GPUMemory: snapshot.MustMemory("4g"), GPUs: &gpus},
 		}},
 		Devices: []snapshot.Device{{
-			Index: 1, TotalMemory: snapshot.MiB(81559), UUID: "GPU-1", Name: "H100", UsedMemory: snapshot.MiB(5), Utilization: &percent, Temperature: &celsius, Power: &watts,
+			Index: 1, TotalMemory: snapshot.MiB(81559), UUID: "GPU-1", Name: "H100", Unidentified: true, UsedMemory: snapshot.MiB(5), Utilization: &percent, Temperature: &celsius, Power: &watts,
 			Instances: []snapshot.Instance{{UUID: "MIG-1", Profile: "1g.10gb"}, {UUID: "MIG-GPU-1/2/0"}}, ProcessesUnknown: true,
 			Attachments: []snapshot.Attachment{{EID: "1667", GPUMemory: snapshot.MustMemory("4g"), Time: at, Since: 8}},
 		}},

@@ -50,6 +50,7 @@ func Described(registered, found []Device) []Device {
 	for _, d := range found {
 		if known := FindDevice(devices, d.Index); known != nil {
 			d.TotalMemory, d.Attachments = known.TotalMemory, known.Attachments
+			d.Unidentified = known.UUID != "" && d.UUID != known.UUID
 			*known = d
 		} else {
 			devices = append(devices, d)
@@ -58,9 +59,9 @@ func Described(registered, found []Device) []Device {
 	return devices
 }
 
-// Judged says whether rules apply to what happens on the device: it works, and people can
+// Judged says whether rules apply to what happens on the device: it works, it is known which GPU it is, and people can
 // attach it, since its memory is known, or it shares that of the machine.
-func (d *Device) Judged() bool { return !d.Failed && (d.Unified || d.TotalMemory.Known()) }
+func (d *Device) Judged() bool { return !d.Failed && !d.Unidentified && (d.Unified || d.TotalMemory.Known()) }
 
 // SameTotal says whether two descriptions of a device have the same total memory, perhaps in
 // another notation, which only counts for whether it is that of the machine.

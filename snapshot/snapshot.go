@@ -159,6 +159,9 @@ type Device struct {
 
 	UUID GPUUUID
 	Name string
+	// Unidentified says that this isn't known to be the GPU to which its attachments were made:
+	// what is attached to it is unknown.
+	Unidentified bool
 	// Unified says that the device shares the machine's memory and has no capacity of its own:
 	// TotalMemory is then all of the machine's, where it is known.
 	Unified bool

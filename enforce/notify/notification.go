@@ -57,7 +57,7 @@ func Notifications(f *enforce.Finding, owners *Owners, now time.Time) []Notifica
 	for _, t := range order {
 		what, follows := fmt.Sprintf("%s.%s", f.Line(), claim(f, owners)), at[t].follows(f.Pending)
 		list = append(list, Notification{
-			Host: t.host, UID: t.uid, ID: f.ID, Text: fmt.Sprintf("%s\n%s %s.", what, when(f, now), follows), Advice: Advice(f.Rule),
+			Host: t.host, UID: t.uid, ID: f.ID, Text: fmt.Sprintf("%s\n%s %s.", what, when(f, now), follows), Advice: AdviceOn(f),
 			User: owners.Name(t.host, t.uid), Details: details(f, t.host, what, follows, now),
 		})
 	}
@@ -68,7 +68,7 @@ func Notifications(f *enforce.Finding, owners *Owners, now time.Time) []Notifica
 func details(f *enforce.Finding, host snapshot.Hostname, what, follows string, now time.Time) texts.Finding {
 	return texts.Finding{
 		ID: f.ID, Host: text.OneLine(string(host)), Rule: string(f.Rule), Text: text.OneLine(what), Command: texts.Command(f.Command), Follows: follows,
-		Pending: f.Pending, Due: f.Due, Waits: f.Waits != "", Since: f.Since, At: now, Advice: Advice(f.Rule),
+		Pending: f.Pending, Due: f.Due, Waits: f.Waits != "", Since: f.Since, At: now, Advice: AdviceOn(f),
 	}
 }
 
@@ -122,6 +122,14 @@ func (s *stake) follows(pending bool) string {
 	add(len(s.pids), "process", "processes", strings.Join(s.pids, ", "), "ended")
 	add(len(s.devices), "device", "devices", text.JoinIndices(s.devices), "detached")
 	return strings.Join(parts, " and ")
+}
+
+// AdviceOn is Advice on a finding.
+func AdviceOn(f *enforce.Finding) string {
+	if f.Renumbered {
+		return "Run genv attach --refresh in that shell, and start the process again: else it is on a GPU that another user may get."
+	}
+	return Advice(f.Rule)
 }
 
 // Advice is what the user of a finding of this rule should do, in a sentence or two.

@@ -8,6 +8,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
 // deviceList is the devices of this machine. It is not changed after its creation.
@@ -186,6 +187,15 @@ func (l *deviceList) toRegister() []snapshot.Device {
 		found = append(found, d)
 	}
 	return found
+}
+
+// identifies says whether the GPUs at the registered indices are those that root's note names,
+// as far as this process can change that.
+func (l *deviceList) identifies(files *state.Files) bool {
+	return !files.KeepsNote || !slices.ContainsFunc(l.devices, func(g nvidiasmi.GPU) bool {
+		known := files.Device(g.Index)
+		return g.UUID != "" && known != nil && known.UUID != g.UUID
+	})
 }
 
 // matches says whether exactly these devices are registered. A device with unknown

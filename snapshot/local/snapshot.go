@@ -169,7 +169,7 @@ func (c *Collector) readFiles(ctx context.Context, devices *deviceList) (state.F
 	if err != nil && !errors.Is(err, state.ErrNoDevices) {
 		return state.Files{}, err
 	}
-	if err == nil && devices.matches(files.Devices) {
+	if err == nil && devices.matches(files.Devices) && devices.identifies(&files) {
 		return files, nil
 	}
 	found, registerErr := c.complete(devices, files.Devices)

@@ -103,7 +103,7 @@ func (s Sink) Consume(cycle *controller.Cycle, events []enforce.Event) {
 func (s Sink) leads() bool { return s.Leads == nil || s.Leads() }
 
 func noticed(f *enforce.Finding) NoticedFinding {
-	return NoticedFinding{*f, f.Line(), notify.Advice(f.Rule)}
+	return NoticedFinding{*f, f.Line(), notify.AdviceOn(f)}
 }
 
 func (s Sink) send(cycle *controller.Cycle, n Notice) {
