@@ -25,6 +25,10 @@ type Report struct {
 	// protects them.
 	Unprotected []string
 
+	// GPUs are the UUIDs of the devices that it names, as far as they are known: an index that
+	// is another GPU by now is left alone. A 1.4.3 host doesn't know of them.
+	GPUs map[snapshot.DeviceIndex]snapshot.GPUUUID
+
 	// ID is what the controller's log calls it; empty for none.
 	ID string
 }
@@ -49,6 +53,25 @@ type Detachment struct {
 	Because     []string // ids of the findings
 	Why         []string // the findings as people read them
 	Judged      []string // the lines of the snapshot that were judged: see package decision
+}
+
+// name sets the GPUs of a report by the devices of its host.
+func (r *Report) name(devices []snapshot.Device) {
+	named := make(map[snapshot.DeviceIndex]bool)
+	for i := range r.Terminate {
+		for _, u := range r.Terminate[i].Process.Usage {
+			named[u.Index] = true
+		}
+	}
+	for i := range r.Detach {
+		named[r.Detach[i].Device] = true
+	}
+	r.GPUs = make(map[snapshot.DeviceIndex]snapshot.GPUUUID, len(named))
+	for i := range devices {
+		if d := &devices[i]; named[d.Index] && d.UUID != "" {
+			r.GPUs[d.Index] = d.UUID
+		}
+	}
 }
 
 // Empty says that there is nothing to do.

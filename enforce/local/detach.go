@@ -12,22 +12,30 @@ import (
 
 // detach removes attachments, all of them in one update of the state files: the
 // lock is taken once, and the files are either the old ones or the new ones.
-func (x *Executor) detach(ctx context.Context, items []enforce.Detachment) []enforce.Outcome {
+func (x *Executor) detach(ctx context.Context, items []enforce.Detachment, gpus uuids) []enforce.Outcome {
 	outcomes := make([]enforce.Outcome, len(items))
 	if len(items) == 0 {
 		return outcomes
 	}
 	release := func() {}
-	err := x.stateFiles.Update(ctx, func(files *state.Files) error {
+	now, err := x.presentGPUs(ctx, gpus)
+	change := func(files *state.Files) error {
 		var err error
 		if release, err = x.hold(); err != nil {
 			return err
 		}
 		for i := range items {
+			if o := otherGPU(items[i].Device, gpus, now, files); o.raised() {
+				outcomes[i].Status, outcomes[i].Reason = o.status, o.reason
+				continue
+			}
 			outcomes[i].Status, outcomes[i].Reason = detachOne(&items[i], files, x.options.UID)
 		}
 		return context.Cause(ctx)
-	})
+	}
+	if err == nil {
+		err = x.stateFiles.Update(ctx, change)
+	}
 	if release != nil {
 		release()
 	}

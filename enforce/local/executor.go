@@ -18,6 +18,8 @@ type Inspector interface {
 	// EnvUnknown and EnvOverwritten are read of each process, nothing else. After
 	// an error nothing is signalled.
 	Processes(ctx context.Context) (processes []snapshot.Process, warnings []string, err error)
+	// GPUs asks the driver which GPU each device is now.
+	GPUs(ctx context.Context) (map[snapshot.DeviceIndex]snapshot.GPUUUID, error)
 	// Environments reads the registered environments from the state files.
 	Environments(ctx context.Context) (environments []snapshot.Environment, warnings []string, err error)
 }
@@ -83,6 +85,7 @@ func (x *Executor) proc() proc.FS { return proc.FS{Root: x.options.ProcRoot} }
 type execution struct {
 	*Executor
 	id          string // of the report
+	gpus        uuids  // of the report
 	grace       time.Duration
 	kill        bool
 	unprotected []string

@@ -11,13 +11,18 @@ import (
 // inspection is what the Inspector read right before the signals.
 type inspection struct {
 	processes map[snapshot.PID]*snapshot.Process
+	gpus      uuids // nil if the report names none
 	// environments reads the registered environments, once, and only if needed.
 	environments func() ([]snapshot.Environment, error)
 }
 
 // inspect reads which processes use devices now. It comes after the pidfds are
 // opened: a process that lives through it is the one that the driver reports.
-func (x *Executor) inspect(ctx context.Context) (*inspection, error) {
+func (x *execution) inspect(ctx context.Context) (*inspection, error) {
+	gpus, err := x.presentGPUs(ctx, x.gpus) // first, so that the processes are on these
+	if err != nil {
+		return nil, err
+	}
 	processes, _, err := x.inspector.Processes(ctx) // its warnings are about other processes
 	if err != nil {
 		return nil, err
@@ -26,7 +31,7 @@ func (x *Executor) inspect(ctx context.Context) (*inspection, error) {
 	for i := range processes {
 		byPID[processes[i].PID] = &processes[i]
 	}
-	return &inspection{byPID, sync.OnceValues(func() ([]snapshot.Environment, error) {
+	return &inspection{byPID, gpus, sync.OnceValues(func() ([]snapshot.Environment, error) {
 		environments, _, err := x.inspector.Environments(ctx)
 		return environments, err
 	})}, nil

@@ -19,6 +19,7 @@ type machine struct {
 	apps  []snapshot.Process
 	envs  []snapshot.Environment
 	err   error
+	gpus  map[snapshot.DeviceIndex]snapshot.GPUUUID
 	asked int
 	then  func() // called at each question, before the answer
 }
@@ -29,6 +30,10 @@ func (m *machine) Processes(context.Context) ([]snapshot.Process, []string, erro
 		m.then()
 	}
 	return m.apps, nil, m.err
+}
+
+func (m *machine) GPUs(context.Context) (map[snapshot.DeviceIndex]snapshot.GPUUUID, error) {
+	return m.gpus, m.err
 }
 
 func (m *machine) Environments(context.Context) ([]snapshot.Environment, []string, error) {

@@ -76,6 +76,10 @@ func (r *reuser) Processes(context.Context) ([]snapshot.Process, []string, error
 	return []snapshot.Process{{PID: reusedPID, Usage: usage(0)}}, nil, nil
 }
 
+func (r *reuser) GPUs(context.Context) (map[snapshot.DeviceIndex]snapshot.GPUUUID, error) {
+	return nil, nil
+}
+
 func (r *reuser) Environments(context.Context) ([]snapshot.Environment, []string, error) {
 	return nil, nil, nil
 }

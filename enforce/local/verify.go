@@ -50,6 +50,11 @@ func (x *execution) compare(t *target, now *inspection) objection {
 	if o := x.checkIdentity(t, stat, uid); o.raised() {
 		return o
 	}
+	for _, u := range t.judged.Usage {
+		if o := otherGPU(u.Index, x.gpus, now.gpus, nil); o.raised() {
+			return o
+		}
+	}
 	listed := now.processes[t.judged.PID]
 	o := checkEnvironment(t, now, p, uid)
 	if !o.raised() {

@@ -14,6 +14,8 @@ type nativeReport struct {
 	Terminate json.RawMessage            `json:"terminate"`
 	Outside   []snapshot.PID             `json:"outside"` // of Terminate; null if an older controller wrote it
 	Detach    map[string]json.RawMessage `json:"detach"`  // as in the 1.4.3 format
+	// GPUs are the UUIDs of the devices; absent if an older controller wrote it.
+	GPUs map[snapshot.DeviceIndex]snapshot.GPUUUID `json:"gpus,omitempty"`
 }
 
 // EncodeNative writes a report with all that is known of its processes.
@@ -33,7 +35,7 @@ func EncodeNative(r enforce.Report) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(nativeReport{Terminate: terminate, Outside: outside, Detach: detach})
+	return json.Marshal(nativeReport{Terminate: terminate, Outside: outside, Detach: detach, GPUs: r.GPUs})
 }
 
 // DecodeNative reads what EncodeNative wrote.
@@ -49,7 +51,7 @@ func DecodeNative(data []byte) (enforce.Report, error) {
 	if err != nil {
 		return enforce.Report{}, fmt.Errorf("terminate: %w", err)
 	}
-	r := enforce.Report{Terminate: terminationsOf(processes)}
+	r := enforce.Report{Terminate: terminationsOf(processes), GPUs: n.GPUs}
 	outside := make(map[snapshot.PID]bool, len(n.Outside))
 	for _, pid := range n.Outside {
 		outside[pid] = true

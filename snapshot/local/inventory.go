@@ -97,6 +97,21 @@ func (c *Collector) Instances(ctx context.Context) ([]snapshot.Device, error) {
 	return devices.toRegister(), nil
 }
 
+// GPUs asks nvidia-smi which GPU each device is now. Processes are attributed by its answer from
+// then on.
+func (c *Collector) GPUs(ctx context.Context) (map[snapshot.DeviceIndex]snapshot.GPUUUID, error) {
+	l, err := c.readDevices(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.update(func(kept *cache) { kept.devices = l })
+	uuids := make(map[snapshot.DeviceIndex]snapshot.GPUUUID, len(l.devices))
+	for _, d := range l.devices {
+		uuids[d.Index] = d.UUID
+	}
+	return uuids, nil
+}
+
 // readRestricted lists the devices that root has published. nvidia-smi measures those that
 // it shows this process, under numbers that differ from root's: they are matched by UUID.
 func (c *Collector) readRestricted(ctx context.Context, at time.Time) (*deviceList, error) {

@@ -1,0 +1,46 @@
+package local_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/local"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+)
+
+// An order names GPUs. An index that is another one by now costs neither a device nor a process.
+func TestRenumberedGPUsAreLeftAlone(t *testing.T) {
+	type uuids = map[snapshot.DeviceIndex]snapshot.GPUUUID
+	for name, row := range map[string]struct {
+		named, now uuids
+		noted      snapshot.GPUUUID // by root, when it was attached
+		detached   enforce.Status
+		ended      enforce.Status
+	}{
+		"the same":                         {uuids{0: "a"}, uuids{0: "a", 1: "b"}, "a", enforce.StatusDetached, enforce.StatusTerminated},
+		"no note of root":                  {uuids{0: "a"}, uuids{0: "a"}, "", enforce.StatusDetached, enforce.StatusTerminated},
+		"an older controller":              {nil, uuids{0: "b"}, "a", enforce.StatusDetached, enforce.StatusTerminated},
+		"another GPU":                      {uuids{0: "a"}, uuids{0: "b", 1: "a"}, "a", enforce.StatusChanged, enforce.StatusChanged},
+		"it is gone":                       {uuids{0: "a"}, uuids{1: "b"}, "a", enforce.StatusChanged, enforce.StatusChanged},
+		"another when it was attached":     {uuids{0: "a"}, uuids{0: "a"}, "b", enforce.StatusChanged, enforce.StatusTerminated},
+		"another GPU that isn't concerned": {uuids{0: "a"}, uuids{0: "a", 1: "c"}, "a", enforce.StatusDetached, enforce.StatusTerminated},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := ready(t, "gentle", in("8"))
+			report := detaching(environment("7", 1001, "raz"), 0)
+			report.Terminate, report.GPUs = []enforce.Termination{{Process: c.judged("8", 0)}}, row.named
+			s := newScene(local.ExecutorOptions{Grace: oneGrace}, c.judged("8", 0))
+			s.machine.gpus = row.now
+			d := device(0, "7")
+			d.UUID = row.noted
+			s.stateFiles.content = state.Files{Environments: []snapshot.Environment{environment("7", 1001, "raz")}, Devices: []snapshot.Device{d}}
+			got := s.x.Execute(t.Context(), report)
+			require.Equal(t, row.detached, got[0].Status, got[0].Reason)
+			require.Equal(t, row.ended, got[1].Status, got[1].Reason)
+		})
+	}
+}
