@@ -26,6 +26,8 @@ const (
 	KindFailed    Kind = "failed"  // a host did not answer
 	// KindDuplicate is for two names of the same machine.
 	KindDuplicate Kind = "duplicate"
+	// KindRenumbered is for attachments that followed their GPUs to other indices.
+	KindRenumbered Kind = "renumbered"
 	// KindOperator is for what an operator had done by hand, apart from items of reports:
 	// those have By.
 	KindOperator Kind = "operator"
@@ -61,7 +63,7 @@ const (
 )
 
 // kinds are all kinds; Check recognizes a log by them.
-var kinds = []Kind{KindFinding, KindCleared, KindReport, KindOutcome, KindNotified, KindOverLimit, KindFailed, KindDuplicate, KindOperator, KindHook, KindController, KindExtension, KindGuard, KindDenied}
+var kinds = []Kind{KindFinding, KindCleared, KindReport, KindOutcome, KindNotified, KindOverLimit, KindFailed, KindDuplicate, KindRenumbered, KindOperator, KindHook, KindController, KindExtension, KindGuard, KindDenied}
 
 // Record is a line of the log. Fields that a kind doesn't use are empty. All
 // records of one finding have its ID, and all records of one report to one host

@@ -33,8 +33,9 @@ type Files struct {
 	KeepsNote bool
 	Gone      []GoneAttachment
 	Former    []FormerIndex
-	// Renumbered says that attachments were moved to the present indices of their GPUs.
-	Renumbered bool
+	// Renumbered says which attachments were moved to the present indices of their GPUs; empty
+	// for none. It is among the Warnings.
+	Renumbered string
 	// Asker is the process that asks for a change; 0 for this one.
 	Asker snapshot.PID
 	// FindSuccessors lists the processes that still run in an environment when its

@@ -68,8 +68,8 @@ func (f *Files) renumber(found []snapshot.Device) {
 		r.setTotal(&r.next[i])
 	}
 	if len(r.moved) > 0 {
-		f.Renumbered = true
-		f.Warn("the GPUs of this host were renumbered: %s", strings.Join(r.moved, "; "))
+		f.Renumbered = "the GPUs of this host were renumbered: " + strings.Join(r.moved, "; ")
+		f.Warnings = append(f.Warnings, f.Renumbered)
 	}
 	f.Devices = slices.DeleteFunc(r.next, func(d snapshot.Device) bool {
 		return f.Device(d.Index) == nil && len(d.Attachments) == 0 // MergeDevices adds it, if it can

@@ -33,6 +33,7 @@ type Host struct {
 func Open(p command.Program) *Host {
 	containers := &container.Keeper{Run: RunDir(p.Getenv)}
 	options := disk.Config{Now: p.Now, RootDir: disk.RootDir(p.Getenv), Username: system.Users{}.Username, Keeps: containers.Keeps, Contained: contained(p.Getenv)}
+	options.OnRenumbered = func(text string) { recordRenumbered(p, text) }
 	if p.SharedAccount {
 		options.Username = nil
 	}

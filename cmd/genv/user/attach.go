@@ -59,6 +59,9 @@ func (w *person) look(ctx context.Context, eid snapshot.EnvID) (change.Result, e
 	if err != nil {
 		return change.Result{}, err
 	}
+	if len(env.Former) > 0 { // root's genv learns that this shell knows the present indices
+		return w.changeIn(ctx, eid, change.Change{Attach: &change.Attach{EID: eid, Refresh: true}})
+	}
 	attached := files.AttachedTo(eid)
 	return change.Result{EID: eid, Config: change.Config(env.Config), Before: attached, Now: attached, Instances: change.Parts(&files, eid)}, nil
 }

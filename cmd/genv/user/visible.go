@@ -65,6 +65,18 @@ func (p *program) adviseOfIndices(who *person) {
 	p.Warn(fmt.Sprintf("CUDA_VISIBLE_DEVICES of this shell is %s: since this host has a guard, it has to hold UUIDs: run genv attach --refresh", text.Quoted(visible, 80)))
 }
 
+// adviseOfFormer warns a shell with indices in CUDA_VISIBLE_DEVICES that were other GPUs when it
+// got them.
+func (p *program) adviseOfFormer(env *snapshot.Environment, attached []snapshot.DeviceIndex) {
+	visible := p.Getenv("CUDA_VISIBLE_DEVICES")
+	isIndices := visible != "" && strings.Trim(visible, "0123456789,") == ""
+	if len(env.Former) == 0 || !isIndices || visible == (shell.Active{Devices: attached}).VisibleDevices() {
+		return
+	}
+	p.Warn(fmt.Sprintf("the GPUs of this host were renumbered, and CUDA_VISIBLE_DEVICES of this shell is still %s: run genv attach --refresh, and start again what is on the old indices",
+		text.Quoted(visible, 80)))
+}
+
 func joined(instances []snapshot.GPUUUID) snapshot.GPUUUID {
 	names := make([]string, len(instances))
 	for i, uuid := range instances {

@@ -59,6 +59,8 @@ type Attach struct {
 	Configured bool `json:"configured,omitempty"`
 	// Exact detaches the last devices of more than the number.
 	Exact bool `json:"exact,omitempty"`
+	// Refresh attaches nothing: the asker's shell learns the present indices of its GPUs.
+	Refresh bool `json:"refresh,omitempty"`
 	// Unregistered allows an environment that is not registered. As in 1.4.3, its
 	// attachments end when the state is next read.
 	Unregistered bool `json:"unregistered,omitempty"`

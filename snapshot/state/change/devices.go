@@ -12,6 +12,11 @@ func (a *Attach) apply(f *state.Files, by Asker) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+	if a.Refresh {
+		f.Refresh(a.EID, by.Now)
+		attached := f.AttachedTo(a.EID)
+		return resultOf(f, a.EID, attached), nil
+	}
 	r := state.AttachRequest{
 		EID: a.EID, Count: a.Count, Indices: a.Indices, Memory: env.Config.GPUMemory,
 		OverSubscribe: a.OverSubscribe, Busy: a.Busy, At: by.Now, Instances: a.Instances,

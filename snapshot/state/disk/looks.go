@@ -66,7 +66,7 @@ func (t *transaction) look(start snapshot.StartTime) (next state.Looks, same boo
 
 // notePending notes a look before devices.json gets the present indices of GPUs.
 func (t *transaction) notePending(start snapshot.StartTime) {
-	if !t.files.KeepsNote || !t.files.Renumbered {
+	if !t.files.KeepsNote || t.files.Renumbered == "" {
 		return
 	}
 	next, _ := t.look(start)
@@ -77,7 +77,7 @@ func (t *transaction) notePending(start snapshot.StartTime) {
 // noteLook notes a look. The files are written.
 func (t *transaction) noteLook(start snapshot.StartTime) {
 	next, same := t.look(start)
-	if t.looks = next; t.files.KeepsNote && (!same || t.files.Renumbered) {
+	if t.looks = next; t.files.KeepsNote && (!same || t.files.Renumbered != "") {
 		t.putLooks(&t.access, next, nil)
 	}
 }

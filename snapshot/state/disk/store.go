@@ -48,6 +48,9 @@ type Config struct {
 	// keeps an environment alive, as the init of a container does. The start time is 0
 	// if it is unknown. nil for none. It is called under the lock.
 	Keeps func(snapshot.EnvID, snapshot.PID, snapshot.StartTime) bool
+	// OnRenumbered is called with what attachments followed their GPUs to other indices; nil
+	// for nothing.
+	OnRenumbered func(text string)
 	// Contained says that this process is in a container that genv's runtime started: that the
 	// PIDs in the files are not its own is as it has to be, and no warning.
 	Contained bool
@@ -56,25 +59,26 @@ type Config struct {
 // Store reads and writes the state files in a folder. It may be used by any
 // number of goroutines and processes at once.
 type Store struct {
-	dir       string
-	rootDir   string
-	procRoot  string
-	system    system.System
-	now       func() time.Time
-	timeout   time.Duration // for the lock
-	username  func(context.Context, snapshot.UID) snapshot.Username
-	mark      func(*state.Files)
-	keeps     func(snapshot.EnvID, snapshot.PID, snapshot.StartTime) bool
-	contained bool
-	looked    atomic.Uint64 // the start time of the last look that found nothing changed
-	step      func(string)  // for tests: called between the steps of a write
+	dir          string
+	rootDir      string
+	procRoot     string
+	system       system.System
+	now          func() time.Time
+	timeout      time.Duration // for the lock
+	username     func(context.Context, snapshot.UID) snapshot.Username
+	mark         func(*state.Files)
+	keeps        func(snapshot.EnvID, snapshot.PID, snapshot.StartTime) bool
+	contained    bool
+	onRenumbered func(string)
+	looked       atomic.Uint64 // the start time of the last look that found nothing changed
+	step         func(string)  // for tests: called between the steps of a write
 }
 
 // New returns the Store for a folder, which is created on first use.
 func New(dir string, o Config) *Store {
 	s := &Store{
 		dir: dir, rootDir: o.RootDir, procRoot: cmp.Or(o.ProcRoot, system.RealProc), system: o.System,
-		now: o.Now, timeout: o.LockTimeout, username: o.Username, mark: o.Mark, keeps: o.Keeps, contained: o.Contained, step: func(string) {},
+		now: o.Now, timeout: o.LockTimeout, username: o.Username, mark: o.Mark, keeps: o.Keeps, contained: o.Contained, onRenumbered: o.OnRenumbered, step: func(string) {},
 	}
 	if s.system == nil {
 		s.system = system.New(s.procRoot)
@@ -164,6 +168,9 @@ func (s *Store) RegisterDevices(ctx context.Context, found []snapshot.Device) (s
 		f.MergeDevices(found)
 		return nil
 	})
+	if err == nil && t.files.Renumbered != "" && s.onRenumbered != nil {
+		s.onRenumbered(t.files.Renumbered)
+	}
 	return s.finish(ctx, t, err)
 }
 

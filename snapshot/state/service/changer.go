@@ -49,7 +49,7 @@ func (c Changer) apply(ctx context.Context, asked change.Change, by change.Asker
 	}
 	err = c.Store.Update(ctx, func(f *state.Files) (err error) {
 		result, err = asked.Apply(f, by)
-		if err == nil && asked.Attach != nil && len(asked.Attach.Instances) > 0 {
+		if err == nil && asked.Attach != nil && (len(asked.Attach.Instances) > 0 || asked.Attach.Refresh) {
 			err = c.Instances.Save(f, asked.Attach.EID)
 		}
 		return err
