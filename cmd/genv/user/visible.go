@@ -70,7 +70,7 @@ func (p *program) adviseOfIndices(who *person) {
 func (p *program) adviseOfFormer(env *snapshot.Environment, attached []snapshot.DeviceIndex) {
 	visible := p.Getenv("CUDA_VISIBLE_DEVICES")
 	isIndices := visible != "" && strings.Trim(visible, "0123456789,") == ""
-	if len(env.Former) == 0 || !isIndices || visible == (shell.Active{Devices: attached}).VisibleDevices() {
+	if len(env.Former) == 0 || !isIndices || visible == (&shell.Active{Devices: attached}).VisibleDevices() {
 		return
 	}
 	p.Warn(fmt.Sprintf("the GPUs of this host were renumbered, and CUDA_VISIBLE_DEVICES of this shell is still %s: run genv attach --refresh, and start again what is on the old indices",
