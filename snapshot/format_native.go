@@ -51,18 +51,18 @@ type (
 	nativeDevice struct {
 		wireDevice
 		// TotalMemory replaces that of wireDevice: null for a device that shares the machine's.
-		TotalMemory *string          `json:"total_memory"`
-		Failed      bool             `json:"failed,omitempty"`
-		Problem     string           `json:"problem,omitempty"`
-		Unidentified bool            `json:"unidentified,omitempty"`
-		UUID        GPUUUID          `json:"uuid,omitempty"`
-		Name        string           `json:"name,omitempty"`
-		UsedMemory  *string          `json:"used_memory,omitempty"`
-		Utilization *int             `json:"utilization,omitempty"`
-		Temperature *int             `json:"temperature,omitempty"`
-		Power       *float64         `json:"power,omitempty"`
-		Instances   []nativeInstance `json:"mig,omitempty"`
-		NotListed   bool             `json:"processes_unknown,omitempty"`
+		TotalMemory  *string          `json:"total_memory"`
+		Failed       bool             `json:"failed,omitempty"`
+		Problem      string           `json:"problem,omitempty"`
+		Unidentified bool             `json:"unidentified,omitempty"`
+		UUID         GPUUUID          `json:"uuid,omitempty"`
+		Name         string           `json:"name,omitempty"`
+		UsedMemory   *string          `json:"used_memory,omitempty"`
+		Utilization  *int             `json:"utilization,omitempty"`
+		Temperature  *int             `json:"temperature,omitempty"`
+		Power        *float64         `json:"power,omitempty"`
+		Instances    []nativeInstance `json:"mig,omitempty"`
+		NotListed    bool             `json:"processes_unknown,omitempty"`
 		// Parts are the MIG instances that attachments are about.
 		Parts []nativePart `json:"attached_mig,omitempty"`
 		// Since are those of the attachments.

@@ -61,7 +61,9 @@ func Described(registered, found []Device) []Device {
 
 // Judged says whether rules apply to what happens on the device: it works, it is known which GPU it is, and people can
 // attach it, since its memory is known, or it shares that of the machine.
-func (d *Device) Judged() bool { return !d.Failed && !d.Unidentified && (d.Unified || d.TotalMemory.Known()) }
+func (d *Device) Judged() bool {
+	return !d.Failed && !d.Unidentified && (d.Unified || d.TotalMemory.Known())
+}
 
 // SameTotal says whether two descriptions of a device have the same total memory, perhaps in
 // another notation, which only counts for whether it is that of the machine.
