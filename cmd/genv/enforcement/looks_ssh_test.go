@@ -1,0 +1,78 @@
+package enforcement_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
+	"github.com/seed-3119e985/genv/remote/testfleet"
+	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// GPU 0 leaves the list, and the others get other indices: attachments follow their GPUs, and
+// no honest job ends, nor one of a shell that doesn't know.
+func TestGPUsThatAreRenumbered(t *testing.T) {
+	t.Parallel()
+	b := openBent(t, "gpu-01")
+	alice, bob := b.activate("gpu-01", "alice", 0), b.activate("gpu-01", "bob", 1)
+	honest := b.job("gpu-01", testfleet.Job{User: "bob", Env: []string{bob.Var()}, Uses: using(1)})
+	require.Zero(t, b.enforce("gpu-01").Code, "root's look notes which GPU is which")
+
+	require.NoError(t, b.Host("gpu-01").ChangeDriver(func(d *gpus.Driver) { d.Devices[0].Fault = gpus.Drained }))
+	later := b.job("gpu-01", testfleet.Job{User: "bob", Env: []string{bob.Var()}, Uses: using(2)}) // by index 1
+	outside := b.job("gpu-01", testfleet.Job{User: "carol", Env: genvtest.Outside, Uses: using(3)})
+	r := b.enforce("gpu-01", "--non-env-processes")
+	require.Zero(t, r.Code, r.Err)
+	require.Contains(t, r.Err, "the GPUs of this host were renumbered")
+	require.True(t, honest.Running(), r.Out)
+	require.True(t, later.Running(), r.Out)
+	require.False(t, outside.Running(), "rules still hold")
+	devices, err := b.Host("gpu-01").Devices()
+	require.NoError(t, err)
+	require.Equal(t, []snapshot.DeviceIndex{0}, snapshot.AttachedTo(devices, bob.EID))
+	require.Empty(t, snapshot.AttachedTo(devices, alice.EID), "her GPU is gone")
+	require.NotContains(t, b.enforce("gpu-01").Err, "renumbered", "it is said once")
+	log, err := os.ReadFile(b.Host("gpu-01").AuditLog())
+	require.NoError(t, err)
+	require.Contains(t, string(log), `"kind":"renumbered"`)
+
+	require.NoError(t, b.Host("gpu-01").ChangeDriver(func(d *gpus.Driver) { d.Devices[0].Fault = "" }))
+	require.Zero(t, b.enforce("gpu-01").Code)
+	devices, err = b.Host("gpu-01").Devices()
+	require.NoError(t, err)
+	require.Equal(t, []snapshot.DeviceIndex{0}, snapshot.AttachedTo(devices, alice.EID), "it came back")
+	require.Equal(t, []snapshot.DeviceIndex{1}, snapshot.AttachedTo(devices, bob.EID))
+	require.True(t, honest.Running())
+}
+
+// The time of an attachment is what a user wrote, with whatever TZ: root's looks bound its age.
+func TestLeasesByRootsLooks(t *testing.T) {
+	t.Parallel()
+	b := openBent(t, "gpu-01")
+	hour := b.policy("defaults: {max-duration: 1h, non-env-processes: false}\n")
+	require.Zero(t, b.enforce("gpu-01", "--policy", hour).Code)
+	for i, lie := range []time.Duration{-8 * time.Hour, 9 * time.Hour} {
+		_, err := b.Host("gpu-01").Activate(testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{snapshot.DeviceIndex(i)}, At: time.Now().Add(lie)})
+		require.NoError(t, err)
+	}
+	r := b.enforce("gpu-01", "--policy", hour)
+	require.Zero(t, r.Code, r.Err)
+	require.Empty(t, r.Out)
+	notes, err := filepath.Glob(filepath.Join(b.Host("gpu-01").Root(), "*", "looks.json"))
+	require.NoError(t, err)
+	require.Len(t, notes, 1)
+	note, err := os.ReadFile(notes[0])
+	require.NoError(t, err)
+	since := regexp.MustCompile(`"since":\d+`).ReplaceAllString(string(note), `"since":1`) // since the boot
+	require.NoError(t, os.WriteFile(notes[0], []byte(since), 0o600))
+	r = b.enforce("gpu-01", "--policy", b.policy("defaults: {max-duration: 1m, non-env-processes: false}\n"))
+	require.Zero(t, r.Code, r.Err)
+	require.Contains(t, r.Out, "from device 0")
+	require.Contains(t, r.Out, "from device 1")
+}
