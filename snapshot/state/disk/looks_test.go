@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 )
@@ -98,7 +99,7 @@ func TestTheNoteOfLooksIsWrittenRarely(t *testing.T) {
 
 // Who can't write the note only reads it, and without a note nothing is known of ages.
 func TestOtherUsersOnlyReadTheNote(t *testing.T) {
-	needsRoot(t)
+	proctest.NeedRoot(t)
 	c := newClocked(t)
 	require.NoError(t, os.Chmod(filepath.Dir(c.root), 0o755)) //nolint:gosec // users enter it
 	c.attach(t, "11:59:00")
@@ -115,7 +116,7 @@ func TestOtherUsersOnlyReadTheNote(t *testing.T) {
 
 // The ages stay when root takes the state over, and when it gives it back.
 func TestAgesOutliveATakeover(t *testing.T) {
-	needsRoot(t)
+	proctest.NeedRoot(t)
 	c := newClocked(t)
 	c.attach(t, "11:59:00")
 	s := c.store()
