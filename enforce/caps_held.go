@@ -97,6 +97,7 @@ func (c *counting) join(users []*held) {
 
 // of finds a user, and asks the policy about one who is new.
 func (c *counting) of(user snapshot.Username) *held {
+	user = c.policy.Account(user)
 	if u := c.byUser[user]; u != nil {
 		return u
 	}
@@ -191,7 +192,7 @@ func (c *counting) addUsesOf(u *held, h *hostView, in *envView, p *snapshot.Proc
 
 // addProcess adds a process, in an environment or in none, that ends when the user loses the device.
 func (c *counting) addProcess(u *held, d *heldDevice, in *envView, p *snapshot.Process) {
-	d.uses = append(d.uses, heldUse{p, in != nil && in.env.Username == u.user && in.Attached(d.Index)})
+	d.uses = append(d.uses, heldUse{p, in != nil && c.policy.Account(in.env.Username) == u.user && in.Attached(d.Index)})
 	if !p.Unproved() { // else any user may have started it
 		d.used = sumOf(d.used, p.Uses(d.Index).Memory, snapshot.Memory{})
 	}

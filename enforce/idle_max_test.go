@@ -31,7 +31,8 @@ func (s stated) Exempt(subject enforce.Subject) (string, bool) {
 	return "stated", s.exempt != nil && s.exempt(subject)
 }
 
-func (s stated) Fleet() enforce.Fleet { return s.fleet }
+func (stated) Account(user snapshot.Username) snapshot.Username { return user }
+func (s stated) Fleet() enforce.Fleet                           { return s.fleet }
 
 // capsOf gives single users a cap of their own on devices.
 func capsOf(caps map[snapshot.Username]int) func(enforce.Query, *enforce.Settings) {

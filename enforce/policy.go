@@ -17,6 +17,8 @@ type Policy interface {
 	Settings(Query) *Settings
 	// Exempt reports whether no rule may touch a subject, and why.
 	Exempt(Subject) (reason string, exempt bool)
+	// Account is the name under which it knows a user: that of all names of one account.
+	Account(snapshot.Username) snapshot.Username
 	// Fleet is what applies to the fleet as a whole.
 	Fleet() Fleet
 }

@@ -22,9 +22,10 @@ type stated struct {
 	limits   safety.Limits
 }
 
-func (s stated) Settings(enforce.Query) *enforce.Settings { return &s.settings }
-func (stated) Exempt(enforce.Subject) (string, bool)      { return "", false }
-func (s stated) Fleet() enforce.Fleet                     { return enforce.Fleet{Limits: s.limits} }
+func (s stated) Settings(enforce.Query) *enforce.Settings       { return &s.settings }
+func (stated) Exempt(enforce.Subject) (string, bool)            { return "", false }
+func (stated) Account(user snapshot.Username) snapshot.Username { return user }
+func (s stated) Fleet() enforce.Fleet                           { return enforce.Fleet{Limits: s.limits} }
 
 // host is a host with processes outside any environment, and an idle attachment of alice's.
 func host(name string, pids ...snapshot.PID) snapshot.Host {

@@ -41,7 +41,7 @@ func With(policy enforce.Policy, list List, now time.Time) Policy {
 		if e.ended(now) || e.Who.Check() != nil {
 			continue
 		}
-		at := place{e.Host, e.User}
+		at := place{e.Host, policy.Account(e.User)}
 		p.at[at] = append(p.at[at], e)
 		if e.User != "" && e.Rule == "" {
 			p.users[e.Host] = e
@@ -61,7 +61,7 @@ func (p Policy) Exempt(s enforce.Subject) (reason string, exempt bool) {
 		}
 	}
 	o := s.Owner()
-	for _, at := range places(s.Host, gpus.UserName(o.User, o.UID)) {
+	for _, at := range places(s.Host, p.Account(gpus.UserName(o.User, o.UID))) {
 		for _, e := range p.at[at] {
 			if e.Rule == "" && e.coversDevice(s) {
 				return e.String(), true
@@ -87,7 +87,7 @@ func (e *Exemption) coversDevice(s enforce.Subject) bool {
 func (p Policy) Settings(q enforce.Query) *enforce.Settings {
 	shared := p.Policy.Settings(q)
 	s, changed := *shared, false
-	for _, at := range places(q.Host, q.User) {
+	for _, at := range places(q.Host, p.Account(q.User)) {
 		for _, e := range p.at[at] {
 			if e.Device == nil {
 				e.turnOff(&s)

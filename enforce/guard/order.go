@@ -8,15 +8,13 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
 // The limits of an order.
 const (
-	MinLease = time.Second
-	MaxLease = 24 * time.Hour
-	// DefaultFirstUID is the first uid of ordinary users on common distributions.
-	DefaultFirstUID snapshot.UID = 1000
-
+	MinLease  = time.Second
+	MaxLease  = 24 * time.Hour
 	maxExempt = 1000 // of each kind
 	maxBy     = 256  // bytes
 	maxIndex  = 1023 // of a device, as in the state files
@@ -29,7 +27,7 @@ type Order struct {
 	// it has no meaning in mode off.
 	Lease time.Duration
 	// FirstUID is the first uid that is guarded. Users below it, and root, are never
-	// denied. 0 is DefaultFirstUID.
+	// denied. 0 is that of the host: see system.FirstUID.
 	FirstUID snapshot.UID
 	// Exempt users may open every device, and exempt devices may be opened by every user.
 	// The host itself finds out the uids of names.
@@ -121,7 +119,7 @@ func invalidOrder(format string, args ...any) error {
 // First is the first uid that is guarded.
 func (o *Order) First() snapshot.UID {
 	if o.FirstUID == 0 {
-		return DefaultFirstUID
+		return system.FirstUID()
 	}
 	return o.FirstUID
 }

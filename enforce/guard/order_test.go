@@ -13,6 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
 var start = guard.At{Time: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC), BootID: "b1", SinceBoot: time.Hour}
@@ -94,7 +95,7 @@ func TestExemptsDevice(t *testing.T) {
 	o.ExemptUUIDs = []snapshot.GPUUUID{""}
 	require.False(t, o.ExemptsDevice(0, ""), "an unknown UUID is not the same as an unknown one")
 	require.Equal(t, snapshot.UID(2000), o.First())
-	require.Equal(t, guard.DefaultFirstUID, (&guard.Order{}).First())
+	require.Equal(t, system.FirstUID(), (&guard.Order{}).First())
 }
 
 func TestAnOrderEndsWithItsLease(t *testing.T) {

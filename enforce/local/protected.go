@@ -7,6 +7,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
 const (
@@ -14,14 +15,12 @@ const (
 	mpsControl = "nvidia-cuda-mps-control"
 )
 
-const firstPersonUID = 1000 // UID_MIN of login.defs(5); lower ones are system accounts
-
 // ProtectedName is the name of the daemon (one of enforce.Protected) for which a
 // process would never be signalled, or "". It is for snapshots, so that no rule
 // reports such a process. Most processes belong to a person and are not an MPS
 // server: nothing more is read of those.
 func (x *Executor) ProtectedName(p *snapshot.Process) string {
-	if p.UID == nil || *p.UID >= firstPersonUID && p.Name != "" && p.Name != mpsServer[:proc.NameLength] && p.Name != mpsServer {
+	if p.UID == nil || *p.UID >= system.FirstUID() && p.Name != "" && p.Name != mpsServer[:proc.NameLength] && p.Name != mpsServer {
 		return ""
 	}
 	stat, err := x.proc().Stat(p.PID)
@@ -39,7 +38,7 @@ func (x *Executor) ProtectedName(p *snapshot.Process) string {
 // /usr/sbin/sshd with other code in it (LD_PRELOAD), so neither the name nor the
 // program's path may give immunity. The owner can't choose the uid, and can't
 // leave a container. So a name counts only
-//   - for a system account (uid below 1000, useradd(8)), such as root and those
+//   - for a system account (see system.FirstUID), such as root and those
 //     of nvidia-persistenced and nv-hostengine,
 //   - in our own PID namespace, since any user can be root in a container;
 //   - or for an nvidia-cuda-mps-server with a protected nvidia-cuda-mps-control
@@ -50,7 +49,7 @@ func (x *Executor) protectedBy(stat proc.Stat, uid snapshot.UID, unprotected []s
 	switch {
 	case name == "" || slices.Contains(unprotected, name) || !x.sameNamespace(stat.PID):
 		return ""
-	case uid < firstPersonUID:
+	case uid < system.FirstUID():
 		return name
 	case name == mpsServer && x.isSystemMPS(stat.PPID):
 		return name
@@ -79,7 +78,7 @@ func (x *Executor) isSystemMPS(pid snapshot.PID) bool {
 		return false
 	}
 	uid, err := x.proc().Owner(pid)
-	return err == nil && uid < firstPersonUID && x.nameOf(stat) == mpsControl
+	return err == nil && uid < system.FirstUID() && x.nameOf(stat) == mpsControl
 }
 
 // sameNamespace says whether a process is in our own PID namespace. If that can't

@@ -17,6 +17,7 @@ var _ enforce.Policy = (*File)(nil)
 // Settings implements enforce.Policy. What follows from the same overrides and flags is found
 // out once: there are few such combinations, and for a large fleet it is asked 50,000 times a cycle.
 func (f *File) Settings(q enforce.Query) *enforce.Settings {
+	q.User = f.Accounts.Name(q.User)
 	layers := f.layers(q)
 	var room [64]byte
 	key := f.keyOf(room[:0], q.User, layers)
@@ -29,7 +30,7 @@ func (f *File) Settings(q enforce.Query) *enforce.Settings {
 	merged := f.merged(layers, q.User)
 	settings = merged.settings()
 	if q.User == "" && merged.Guard.On { // it is a host's
-		settings.Guard = f.Exemptions.guard(merged.Guard.Value)
+		settings.Guard = f.Exemptions.guard(merged.Guard.Value, f.Accounts)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -82,11 +83,18 @@ func (s *Settings) settings() *enforce.Settings {
 }
 
 // guard is a mode of the kernel guard with those who are exempt from it.
-func (e *Exemptions) guard(m guard.Mode) guard.Setting {
+func (e *Exemptions) guard(m guard.Mode, accounts Accounts) guard.Setting {
 	if m == guard.Off {
 		return guard.Setting{}
 	}
-	return guard.Setting{Mode: m, ExemptUsers: slices.Sorted(maps.Keys(e.users)), ExemptUIDs: slices.Sorted(maps.Keys(e.uids))}
+	users := slices.Collect(maps.Keys(e.users))
+	for other, name := range accounts { // a host may know the user by that one alone
+		if _, exempt := e.users[name]; exempt {
+			users = append(users, other)
+		}
+	}
+	slices.Sort(users)
+	return guard.Setting{Mode: m, ExemptUsers: users, ExemptUIDs: slices.Sorted(maps.Keys(e.uids))}
 }
 
 // pointer is the value, or nil if it is off.
@@ -96,6 +104,9 @@ func (v Value[T]) pointer() *T {
 	}
 	return &v.Value
 }
+
+// Account implements enforce.Policy.
+func (f *File) Account(user snapshot.Username) snapshot.Username { return f.Accounts.Name(user) }
 
 // Fleet implements enforce.Policy.
 func (f *File) Fleet() enforce.Fleet {
@@ -126,6 +137,7 @@ func (l *Limit) limit() safety.Limit {
 // of them are exempt.
 func (f *File) Exempt(s enforce.Subject) (reason string, exempt bool) {
 	e, o := &f.Exemptions, s.Owner()
+	o.User = f.Accounts.Name(o.User)
 	if from, ok := e.Host(s.Host); ok {
 		return fmt.Sprintf("host %s: %s", s.Host, from), true
 	}
@@ -151,7 +163,7 @@ func (f *File) Exempt(s enforce.Subject) (reason string, exempt bool) {
 		}
 	}
 	if env := o.Environment; env != nil {
-		if from, ok := e.Environment(s.Host, env.EID, env.Username, env.Config.Name); ok {
+		if from, ok := e.Environment(s.Host, env.EID, f.Accounts.Name(env.Username), env.Config.Name); ok {
 			return fmt.Sprintf("environment %s: %s", env.EID, from), true
 		}
 	}

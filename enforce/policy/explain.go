@@ -16,6 +16,7 @@ type Explanation struct {
 // Explain lists what applies to a host and a user at a time, and why: exemptions
 // first, then the settings, then what applies to the whole fleet.
 func (f *File) Explain(q enforce.Query) []Explanation {
+	q.User = f.Accounts.Name(q.User)
 	var list []Explanation
 	if from, ok := f.Exemptions.Host(q.Host); ok {
 		list = append(list, Explanation{"exempt", "host " + string(q.Host), from.String()})

@@ -12,6 +12,8 @@ import (
 // File is a policy file. In the zero File all rules are off; Default applies
 // without a file.
 type File struct {
+	// Accounts are the other names of users; Settings and Exempt take any.
+	Accounts Accounts
 	// Defaults apply where no override does. Settings that the file leaves out
 	// have the values of Default.
 	Defaults  Settings

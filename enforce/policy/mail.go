@@ -41,6 +41,7 @@ type Mail struct {
 	ReplyTo string // an address; empty for none
 	Contact string // who to ask, as a mail says it
 
+	accounts Accounts
 	// Where mail to a user goes: Addresses first, then AddressTemplate or AddressCommand.
 	Addresses       map[snapshot.Username]string
 	AddressTemplate *template.Template // nil for none
@@ -57,7 +58,15 @@ type Mail struct {
 }
 
 // OptedOut says whether a user gets no mail.
-func (m *Mail) OptedOut(user snapshot.Username) bool { return slices.Contains(m.OptOut, string(user)) }
+func (m *Mail) OptedOut(user snapshot.Username) bool {
+	return slices.Contains(m.OptOut, string(m.accounts.Name(user)))
+}
+
+// Address is the address of a user that the policy names.
+func (m *Mail) Address(user snapshot.Username) (address string, known bool) {
+	address, known = m.Addresses[m.accounts.Name(user)]
+	return address, known
+}
 
 // ParseAddress checks that a text is one mail address and nothing else, such as
 // alice@example.org, which can be given to a program and written into a header.

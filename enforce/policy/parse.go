@@ -6,8 +6,11 @@ import (
 
 // Parse reads a policy file; name is for messages and sources. Its error is a
 // *strictyaml.ParseError, one line with the first problem and its place.
-func Parse(name string, data []byte) (*File, error) {
-	file, doc := parse(name, data)
+func Parse(name string, data []byte) (*File, error) { return ParseFor(name, data, nil) }
+
+// ParseFor is Parse for these accounts.
+func ParseFor(name string, data []byte, accounts Accounts) (*File, error) {
+	file, doc := parse(name, data, accounts)
 	if err := doc.Err(); err != nil {
 		return nil, err
 	}
@@ -16,14 +19,15 @@ func Parse(name string, data []byte) (*File, error) {
 
 // Check returns all problems of a policy file, one line for each, or nil.
 func Check(name string, data []byte) error {
-	_, doc := parse(name, data)
+	_, doc := parse(name, data, nil)
 	return doc.All()
 }
 
 // parse reads the parts in the order in which they refer to each other,
 // whatever their order in the file.
-func parse(name string, data []byte) (*File, *strictyaml.Document) {
+func parse(name string, data []byte, accounts Accounts) (*File, *strictyaml.Document) {
 	r := reader{file: Default(), doc: strictyaml.Parse(name, data)}
+	r.file.Accounts = accounts
 	parts := []struct {
 		key  string
 		read func(*strictyaml.Node)

@@ -17,9 +17,9 @@ func (r *reader) readExempt(n *strictyaml.Node) {
 	n.Map(strictyaml.Keys{
 		"users":        r.exemptUsers,
 		"uids":         func(n *strictyaml.Node) { n.List(e.readUID) },
-		"processes":    func(n *strictyaml.Node) { n.List(e.readProcess) },
+		"processes":    func(n *strictyaml.Node) { n.List(r.exemptProcess) },
 		"containers":   func(n *strictyaml.Node) { n.List(e.readContainer) },
-		"environments": func(n *strictyaml.Node) { n.List(e.readEnvironment) },
+		"environments": func(n *strictyaml.Node) { n.List(r.exemptEnvironment) },
 		"hosts":        func(n *strictyaml.Node) { n.List(e.readHost) },
 		"devices":      func(n *strictyaml.Node) { n.List(e.readDevice) },
 	})
@@ -40,11 +40,11 @@ func (e *Exemptions) readUID(n *strictyaml.Node) {
 	e.uids[snapshot.UID(n.Int(0, 1<<32-2))] = exemptAt(n)
 }
 
-// readProcess reads a name, or a mapping that also names the owner.
-func (e *Exemptions) readProcess(n *strictyaml.Node) {
+// exemptProcess reads a name, or a mapping that also names the owner.
+func (r *reader) exemptProcess(n *strictyaml.Node) {
 	p := exemption{from: exemptAt(n)}
 	if n.IsMap() {
-		n.Map(p.keys())
+		n.Map(r.owned(&p))
 		if p.name == "" {
 			n.Failf("the name of the process is missing; add `name:`")
 		}
@@ -52,22 +52,22 @@ func (e *Exemptions) readProcess(n *strictyaml.Node) {
 		p.name = n.Text()
 	}
 	p.match = glob(p.name)
-	e.processes = append(e.processes, p)
+	r.file.Exemptions.processes = append(r.file.Exemptions.processes, p)
 }
 
-// keys are those of a name and its owner.
-func (e *exemption) keys() strictyaml.Keys {
+// owned are the keys of a name and its owner.
+func (r *reader) owned(e *exemption) strictyaml.Keys {
 	return strictyaml.Keys{
 		"name": func(n *strictyaml.Node) { e.name = n.Text() },
-		"user": func(n *strictyaml.Node) { e.user = snapshot.Username(strings.Join(readUser(n), "")) },
+		"user": func(n *strictyaml.Node) { e.user = snapshot.Username(strings.Join(r.readUser(n), "")) },
 	}
 }
 
-// readEnvironment reads an owner and a name, or an id on a host. A name alone is
+// exemptEnvironment reads an owner and a name, or an id on a host. A name alone is
 // refused: any user could give it to an environment and would be exempt.
-func (e *Exemptions) readEnvironment(n *strictyaml.Node) {
+func (r *reader) exemptEnvironment(n *strictyaml.Node) {
 	x := exemption{from: exemptAt(n)}
-	keys := x.keys()
+	keys := r.owned(&x)
 	keys["eid"] = func(n *strictyaml.Node) { x.eid = snapshot.EnvID(n.Scalar()) }
 	keys["host"] = func(n *strictyaml.Node) { x.host = readPattern(n, n.Text()) }
 	n.Map(keys)
@@ -76,7 +76,7 @@ func (e *Exemptions) readEnvironment(n *strictyaml.Node) {
 	switch {
 	case byName || byID:
 		x.match = glob(x.name)
-		e.environments = append(e.environments, x)
+		r.file.Exemptions.environments = append(r.file.Exemptions.environments, x)
 	case n.IsMap():
 		n.Failf("an environment is identified by {user: bob, name: train}, or by {host: gpu-01, eid: 4711}; any user may choose a name")
 	}

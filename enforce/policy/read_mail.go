@@ -25,7 +25,7 @@ const (
 func (r *reader) readMail(n *strictyaml.Node) {
 	m := &Mail{
 		TLS: StartTLS, PerUser: mailsPerUser, InAll: mailsInAll, Digest: mailDigest, Timeout: mailTimeout,
-		Addresses: make(map[snapshot.Username]string), From: Source{Place: n.Place(), By: "mail"},
+		accounts: r.file.Accounts, Addresses: make(map[snapshot.Username]string), From: Source{Place: n.Place(), By: "mail"},
 	}
 	plaintext := false
 	var tlsAt *strictyaml.Node
@@ -45,7 +45,7 @@ func (r *reader) readMail(n *strictyaml.Node) {
 		"from":      func(n *strictyaml.Node) { m.Sender = readSender(n) },
 		"reply-to":  func(n *strictyaml.Node) { m.ReplyTo = readAddress(n) },
 		"contact":   func(n *strictyaml.Node) { m.Contact = n.Text() },
-		"addresses": func(n *strictyaml.Node) { readAddresses(n, m.Addresses) },
+		"addresses": func(n *strictyaml.Node) { r.readAddresses(n, m.Addresses) },
 		"template":  func(n *strictyaml.Node) { m.AddressTemplate = readAddressTemplate(n) },
 		"command":   func(n *strictyaml.Node) { m.AddressCommand = readCommand(n) },
 		"opt-out": func(n *strictyaml.Node) {
@@ -142,9 +142,9 @@ func readSender(n *strictyaml.Node) netmail.Address {
 	return *sender
 }
 
-func readAddresses(n *strictyaml.Node, addresses map[snapshot.Username]string) {
+func (r *reader) readAddresses(n *strictyaml.Node, addresses map[snapshot.Username]string) {
 	n.Each(func(key, value *strictyaml.Node) {
-		for _, user := range readUser(key) {
+		for _, user := range r.readUser(key) {
 			addresses[snapshot.Username(user)] = readAddress(value)
 		}
 	})

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -22,7 +23,7 @@ func (r *reader) failed() bool { return r.doc.Err() != nil }
 
 func (r *reader) readGroups(n *strictyaml.Node) {
 	r.file.Groups = strictyaml.Groups{
-		Members: readUser,
+		Members: r.readUser,
 		Other:   r.group,
 		Fold:    func(user string) string { return user }, // account names are case-sensitive
 	}.Read(n)
@@ -38,23 +39,24 @@ func (r *reader) group(name string) ([]string, error) {
 }
 
 // readUser reads the name of a user, as a list of one; nil if it isn't one.
-func readUser(n *strictyaml.Node) []string {
+func (r *reader) readUser(n *strictyaml.Node) []string {
 	user := n.Text()
-	if strings.ContainsAny(user, " ,:/@") {
+	err := snapshot.CheckUsername(user)
+	switch {
+	case user == "":
+		return nil
+	case err != nil || user[0] == '@':
 		n.Failf("%q is not a user name; write one name, or \"@group\"", user)
 		return nil
 	}
-	if user == "" {
-		return nil
-	}
-	return []string{user}
+	return []string{string(r.file.Accounts.Name(snapshot.Username(user)))}
 }
 
 // readUserOrGroup reads the name of a user, or "@group" for the users of a group.
 func (r *reader) readUserOrGroup(n *strictyaml.Node) (users []string, isGroup bool) {
 	group, isGroup := strings.CutPrefix(n.Text(), "@")
 	if !isGroup {
-		return readUser(n), false
+		return r.readUser(n), false
 	}
 	users, err := r.group(group)
 	if err != nil {

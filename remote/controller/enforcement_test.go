@@ -103,9 +103,10 @@ func (p *fakeFleet) controller(log controller.Recorder) *controller.Controller {
 // constant is a policy with the same settings for everyone, which exempts nothing.
 type constant enforce.Settings
 
-func (c constant) Settings(enforce.Query) *enforce.Settings { return (*enforce.Settings)(&c) }
-func (constant) Exempt(enforce.Subject) (string, bool)      { return "", false }
-func (constant) Fleet() enforce.Fleet                       { return enforce.Fleet{} }
+func (c constant) Settings(enforce.Query) *enforce.Settings       { return (*enforce.Settings)(&c) }
+func (constant) Exempt(enforce.Subject) (string, bool)            { return "", false }
+func (constant) Account(user snapshot.Username) snapshot.Username { return user }
+func (constant) Fleet() enforce.Fleet                             { return enforce.Fleet{} }
 
 // usual is what holds without a policy file.
 var usual = constant{EnvDevices: true, EnvMemory: true}
@@ -123,7 +124,8 @@ func (s strict) Settings(q enforce.Query) *enforce.Settings {
 	return &enforce.Settings{NonEnvProcesses: s.only == "" || q.Labels["gpu"] == s.only, Warn: s.warn, Grace: time.Second, Kill: true}
 }
 
-func (s strict) Fleet() enforce.Fleet { return enforce.Fleet{Limits: s.limits, TellUsers: s.notify} }
+func (strict) Account(user snapshot.Username) snapshot.Username { return user }
+func (s strict) Fleet() enforce.Fleet                           { return enforce.Fleet{Limits: s.limits, TellUsers: s.notify} }
 
 // If the answer to a report is lost, its outcomes are unknown, it is not repeated, and
 // the next cycle does what is left.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -57,9 +58,10 @@ func (s *settings) keys() strictyaml.Keys {
 	return strictyaml.Keys{
 		"port": func(n *strictyaml.Node) { s.port = n.Int(1, 65535) },
 		"user": func(n *strictyaml.Node) {
-			s.user = n.Text()
-			if err := checkUser(s.user); err != nil {
-				n.Failf("%v", err)
+			if s.user = n.Text(); s.user != "" {
+				if err := snapshot.CheckUsername(s.user); err != nil {
+					n.Failf("%v", err)
+				}
 			}
 		},
 		"genv": func(n *strictyaml.Node) { s.genv = n.Text() },

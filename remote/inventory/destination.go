@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -30,17 +31,13 @@ func parseDestination(word string) (destination, error) {
 // splitDestination is parseDestination without reading the name.
 func splitDestination(word string) (destination, error) {
 	t := destination{name: word}
-	if user, host, ok := strings.Cut(word, "@"); ok {
-		if strings.Contains(host, "@") {
-			return destination{}, fmt.Errorf("%q has more than one @; write it as user@host:port", word)
-		}
-		if user == "" {
-			return destination{}, fmt.Errorf("%q has no user before the @; write it as user@host, or @group alone", word)
-		}
-		if err := checkUser(user); err != nil {
+	if at := strings.LastIndexByte(word, '@'); at == 0 {
+		return destination{}, fmt.Errorf("%q has no user before the @; write it as user@host, or @group alone", word)
+	} else if at > 0 { // as in ssh, since a user may be ann@corp.example
+		if err := snapshot.CheckUsername(word[:at]); err != nil {
 			return destination{}, fmt.Errorf("%q: %w", word, err)
 		}
-		t.user, t.name = user, host
+		t.user, t.name = word[:at], word[at+1:]
 	}
 	var err error
 	if t.name, t.port, err = splitPort(t.name); err != nil {
@@ -91,17 +88,4 @@ func parsePort(digits string) (int, error) {
 		return 0, fmt.Errorf("%q is not a port; write a number from 1 to 65535", digits)
 	}
 	return int(port), nil
-}
-
-// checkUser accepts the characters of account names, including those of directory
-// services. A dash at the beginning would be an option of ssh.
-func checkUser(user string) error {
-	strange := func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`"'@:,/[]`, r) }
-	if i := strings.IndexFunc(user, strange); i >= 0 {
-		return fmt.Errorf("the user name %q contains a character that account names don't have; write only the name", user)
-	}
-	if strings.HasPrefix(user, "-") {
-		return fmt.Errorf("the user name %q begins with a dash; write only the name", user)
-	}
-	return nil
 }

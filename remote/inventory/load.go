@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // Selection is the flags that select hosts.
@@ -33,8 +34,10 @@ type Selection struct {
 // Load returns the hosts of a selection in the order in which they are named,
 // each once; there is at least one. Its errors are ErrUsage.
 func Load(sel Selection, open Open) ([]remote.Host, error) {
-	if err := checkUser(sel.User); err != nil {
-		return nil, usagef("-l: %w", err)
+	if sel.User != "" {
+		if err := snapshot.CheckUsername(sel.User); err != nil {
+			return nil, usagef("-l: %w", err)
+		}
 	}
 	sel.All = sel.All && sel.HostFile == "" // a host file without hosts never means all
 	words, files, err := sel.read(open)

@@ -137,6 +137,11 @@ func TestSettings(t *testing.T) {
 	require.Equal(t, "eve", load("eve", "big").User, "-l over the file")
 	require.Equal(t, "ann", load("eve", "ann@big:99").User, "user@host over -l")
 	require.Equal(t, 99, load("eve", "ann@big:99").Port)
+	require.Equal(t, "ann@corp.example", load("eve", "ann@corp.example@big:99").User, "the last @ is before the host, as in ssh")
+	for _, user := range []string{"ann@corp.example", `CORP\jdoe`, "First Last", "müller", "ws$"} {
+		require.Equal(t, user, load(user, "big").User)
+		require.Equal(t, user, load("", user+"@big").User)
+	}
 	require.Equal(t, "zoe", load("", "big,zoe@big,big:22").User, "named thrice, said once")
 }
 
@@ -148,7 +153,7 @@ func TestPlainNamesHaveNoSettings(t *testing.T) {
 
 func TestUsageErrors(t *testing.T) {
 	f := files{
-		"hosts.yaml": lab, "none.yaml": "hosts: []", "empty": "# nothing\n", "bad": "a\nb@c@d\n",
+		"hosts.yaml": lab, "none.yaml": "hosts: []", "empty": "# nothing\n", "bad": "a\nb:c@d\n",
 		"big": strings.Repeat("a", 5<<20), "dup.yaml": "hosts: [odd]",
 	}
 	tests := []struct {
@@ -160,7 +165,7 @@ func TestUsageErrors(t *testing.T) {
 		{"empty -H", inventory.Selection{Hosts: []string{""}}, "-H: the host name is empty; write one"},
 		{"empty item", inventory.Selection{Hosts: []string{"a,,b"}}, "-H: the host name is empty; write one"},
 		{"backwards", inventory.Selection{Hosts: []string{"gpu[3-1]"}}, `-H: "gpu[3-1]": the range 3-1 is reversed; write 1-3`},
-		{"two @", inventory.Selection{Hosts: []string{"a@b@c"}}, `-H: "a@b@c" has more than one @; write it as user@host:port`},
+		{"a bad host after two @", inventory.Selection{Hosts: []string{"a@b@c d"}}, `-H: "c d": ' ' is not allowed in a host name; use letters, digits, '-', '_' and '.'`},
 		{"bad port", inventory.Selection{Hosts: []string{"a:0"}}, `-H: "a:0": "0" is not a port; write a number from 1 to 65535`},
 		{"bare IPv6 with port", inventory.Selection{Hosts: []string{"::1:zz"}}, `-H: "::1:zz": an IPv6 address with a port must be in brackets; write it as [::1]:22`},
 		{"no IPv6", inventory.Selection{Hosts: []string{"[::g]:22"}}, `-H: "[::g]:22": [::g] is not an IPv6 address; write it as [::1]:22`},
@@ -169,7 +174,7 @@ func TestUsageErrors(t *testing.T) {
 		{"a bracket", inventory.Selection{Hosts: []string{"]"}}, `-H: "]": a closing bracket without an opening one; write it as gpu[1-4]`},
 		{"an option", inventory.Selection{Hosts: []string{"-oProxyCommand"}}, `-H: "-oProxyCommand": a host name must begin with a letter or a digit`},
 		{"a user as an option", inventory.Selection{Hosts: []string{"-l@a"}}, `-H: "-l@a": the user name "-l" begins with a dash; write only the name`},
-		{"bad -l", inventory.Selection{Hosts: []string{"a"}, User: "a b"}, `-l: the user name "a b" contains a character that account names don't have; write only the name`},
+		{"bad -l", inventory.Selection{Hosts: []string{"a"}, User: "a:b"}, `-l: "a:b" is not a user name; write one name`},
 		{"too many", inventory.Selection{Hosts: []string{"a[1-999999999]"}}, `-H: "a[1-999999999]" matches more than 100000 hosts; write a smaller range`},
 		{"too many together", inventory.Selection{Hosts: []string{"a[1-60000]", "b[1-60000]"}}, "-H: that makes more than 100000 hosts; write a smaller range"},
 		{"two users", inventory.Selection{Hosts: []string{"x@a,y@A"}}, "-H: host A is named with the users x and y; name it once"},
@@ -182,7 +187,7 @@ func TestUsageErrors(t *testing.T) {
 		{"empty group", inventory.Selection{Hosts: []string{"@empty"}, HostFile: "hosts.yaml"}, "-H: @empty has no hosts; add some to the group"},
 		{"empty yaml", inventory.Selection{HostFile: "none.yaml"}, "none.yaml: it has no hosts; add some under `hosts:`"},
 		{"empty list", inventory.Selection{HostFile: "empty"}, "--hostfile empty: it has no hosts; write one per line"},
-		{"bad line", inventory.Selection{HostFile: "bad"}, `bad:2: "b@c@d" has more than one @; write it as user@host:port`},
+		{"bad line", inventory.Selection{HostFile: "bad"}, `bad:2: "b:c@d": "b:c" is not a user name; write one name`},
 		{"no such file", inventory.Selection{HostFile: "nope"}, "--hostfile nope: file does not exist; check the path and its permissions"},
 		{"no such yaml", inventory.Selection{Hosts: []string{"lab/nope"}}, "-H lab/nope: file does not exist; check the path and its permissions"},
 		{"huge file", inventory.Selection{HostFile: "big"}, "--hostfile big: the file is larger than 4194304 bytes; is it a host file?"},

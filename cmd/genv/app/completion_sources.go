@@ -173,12 +173,15 @@ func (s *sources) users() []candidate {
 		if len(fields) != 7 {
 			continue
 		}
-		if uid, err := strconv.Atoi(fields[2]); err == nil && (uid == 0 || uid >= 1000 && uid < 65534) {
+		if uid, err := strconv.Atoi(fields[2]); err == nil && (uid == 0 || uid >= int(system.FirstUID()) && uid != nobody) {
 			candidates = append(candidates, candidate{value: fields[0]})
 		}
 	}
 	return unique(candidates)
 }
+
+// nobody is the uid of accounts that stand for none.
+const nobody = 65534
 
 // getentLimit is how long the accounts may take: with a directory service that lists them
 // all getent asks it.

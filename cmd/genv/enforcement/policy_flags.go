@@ -1,6 +1,8 @@
 package enforcement
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,14 +18,20 @@ import (
 // ReadPolicy reads the policy: the defaults, the file over them, and the flags
 // over both.
 func ReadPolicy(c *cli.Context) (*policy.File, error) {
+	caps, err := userCaps(c.StringSlice("max-devices-for-user"))
+	if err != nil {
+		return nil, err
+	}
+	names := slices.Collect(maps.Keys(caps))
 	file := policy.Default()
 	if path := c.String("policy"); path != "" && path != configfile.NoPolicy {
-		var err error
-		if file, err = parsePolicy(path); err != nil {
+		if file, err = parsePolicy(c, path, names); err != nil {
 			return nil, err
 		}
+	} else {
+		file.Accounts = accounts(c, names)
 	}
-	return file, flagsOver(c, file)
+	return file, flagsOver(c, file, caps)
 }
 
 // RuleFlags name a policy file, and override it.
@@ -46,7 +54,7 @@ func onOff(rule enforce.Rule, text, without string) []cli.Flag {
 }
 
 // flagsOver overrides a policy with the flags that were given.
-func flagsOver(c *cli.Context, file *policy.File) error {
+func flagsOver(c *cli.Context, file *policy.File, caps map[string]int) error {
 	for rule, value := range map[enforce.Rule]*policy.Value[bool]{
 		enforce.RuleNonEnvProcesses: &file.Flags.NonEnvProcesses,
 		enforce.RuleEnvDevices:      &file.Flags.EnvDevices,
@@ -69,13 +77,16 @@ func flagsOver(c *cli.Context, file *policy.File) error {
 		}
 		file.Flags.MaxDevices = policy.Value[int]{On: true, Value: n, From: policy.Source{By: "--max-devices-per-user"}}
 	}
-	caps, err := userCaps(c.StringSlice("max-devices-for-user"))
 	file.UserFlags = make(map[snapshot.Username]policy.Settings, len(caps))
 	for user, n := range caps {
+		name := file.Account(snapshot.Username(user))
+		if old, twice := file.UserFlags[name]; twice && old.MaxDevices.Value != n {
+			return command.UsageError("--max-devices-for-user: %s is another name of %s, who has both %d and %d", user, name, old.MaxDevices.Value, n)
+		}
 		limit := policy.Value[int]{On: true, Value: n, From: policy.Source{By: "--max-devices-for-user"}}
-		file.UserFlags[user] = policy.Settings{MaxDevices: limit}
+		file.UserFlags[name] = policy.Settings{MaxDevices: limit}
 	}
-	return err
+	return nil
 }
 
 func flagValue(name string, on bool) policy.Value[bool] {
@@ -83,19 +94,20 @@ func flagValue(name string, on bool) policy.Value[bool] {
 }
 
 // userCaps reads john=3 paul=2, each word also with commas.
-func userCaps(words []string) (map[snapshot.Username]int, error) {
-	caps := make(map[snapshot.Username]int)
+func userCaps(words []string) (map[string]int, error) {
+	caps := make(map[string]int)
 	for _, word := range words {
 		for pair := range strings.SplitSeq(word, ",") {
-			user, number, ok := strings.Cut(pair, "=")
-			n, err := strconv.Atoi(number)
-			if !ok || user == "" || err != nil || n < 0 {
+			at := max(strings.LastIndexByte(pair, '='), 0)
+			user := pair[:at]
+			n, err := strconv.Atoi(strings.TrimPrefix(pair[at:], "="))
+			if err != nil || n < 0 || snapshot.CheckUsername(user) != nil {
 				return nil, command.UsageError("--max-devices-for-user %q: write USER=N with N of 0 or more, such as john=3", pair)
 			}
-			if old, twice := caps[snapshot.Username(user)]; twice && old != n {
+			if old, twice := caps[user]; twice && old != n {
 				return nil, command.UsageError("--max-devices-for-user: %s has both %d and %d", user, old, n)
 			}
-			caps[snapshot.Username(user)] = n
+			caps[user] = n
 		}
 	}
 	return caps, nil

@@ -106,6 +106,11 @@ func (p *program) read(c *cli.Context) (r request, err error) {
 		}
 		a.Device = new(snapshot.DeviceIndex(n))
 	}
+	if a.User != "" {
+		if err := snapshot.CheckUsername(string(a.User)); err != nil {
+			return r, command.UsageError("--user: %w", err)
+		}
+	}
 	r.action = &a
 	return r, withNextStep(a.Check())
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -34,7 +33,7 @@ func Commands(with command.Program) []*cli.Command {
 				Flags: []cli.Flag{
 					command.OneOf(&cli.StringFlag{Name: "mode", Usage: "`MODE`: watch reports what enforce would deny"}, []string{"watch", "enforce"}),
 					&cli.StringFlag{Name: "lease", Value: "60s", Usage: "allow every open if this process hasn't renewed the guard for this `TIME`"},
-					&cli.UintFlag{Name: "first-uid", Value: uint(guard.DefaultFirstUID), Usage: "never deny users below this `UID`"},
+					&cli.UintFlag{Name: "first-uid", DefaultText: "UID_MIN of /etc/login.defs", Usage: "never deny users below this `UID`"},
 					&cli.StringSliceFlag{Name: "exempt-user", Usage: "let this `USER` open every device; may be repeated"},
 					&cli.StringSliceFlag{Name: "exempt-device", Usage: "let every user open device `INDEX`; may be repeated"},
 				},

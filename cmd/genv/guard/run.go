@@ -71,7 +71,7 @@ func (p *program) readOrder(c *cli.Context) (guard.Order, error) {
 	}
 	o.Lease = o.Lease.Truncate(time.Millisecond)
 	first := c.Uint("first-uid")
-	if first == 0 || first > math.MaxUint32 {
+	if c.IsSet("first-uid") && first == 0 || first > math.MaxUint32 {
 		return o, command.UsageError("--first-uid %d: write a uid from 1", first)
 	}
 	o.FirstUID = snapshot.UID(first)

@@ -33,6 +33,7 @@ func TestAddresses(t *testing.T) {
 		"a name like an option":  {"-oQ", "the name of the user", nil, ""},
 		"a name with quotes":     {`"a b"`, "the name of the user", nil, ""},
 		"a name for the command": {"$(id)", "the name of the user", command(`echo a@example.org`), ""},
+		"a directory's name":     {`CORP\Ann Lee`, "", command(`[ "$1" = 'CORP\Ann Lee' ] && echo a@example.org`), "a@example.org"},
 		"an empty name":          {"", "the name of the user", nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // ResolverOptions say which files and program to use; the zero value is what ssh(1)
@@ -156,8 +158,13 @@ func Valid(q Query) error {
 	if q.Host == "" {
 		return &Error{Problem: "the host's name is empty"}
 	}
-	if q.User != "" && !userName().MatchString(q.User) {
-		return &Error{Problem: fmt.Sprintf("%q is not a user name", q.User)}
+	if q.User != "" {
+		if err := snapshot.CheckUsername(q.User); err != nil {
+			return &Error{Problem: err.Error()}
+		}
+		if strings.ContainsAny(q.User, "'`\";&<>|(){}") { // as ssh
+			return &Error{Problem: fmt.Sprintf("the user name %q has a character that ssh refuses", q.User)}
+		}
 	}
 	if q.Port < 0 || q.Port > 65535 {
 		return &Error{Problem: fmt.Sprintf("%d is not a port", q.Port)}
@@ -172,8 +179,11 @@ func validTarget(s HostConfig, who identity) error {
 	if !hostName().MatchString(s.HostName) {
 		return &Error{Problem: fmt.Sprintf("HostName %q in ssh_config is not a host name", s.HostName)}
 	}
-	if s.ProxyCommand != "" && !userName().MatchString(s.User) || strings.HasPrefix(s.User, "-") {
-		return &Error{Problem: fmt.Sprintf("User %q in ssh_config is not a user name", s.User)}
+	if err := snapshot.CheckUsername(s.User); err != nil {
+		return &Error{Problem: "User in ssh_config: " + err.Error()}
+	}
+	if s.ProxyCommand != "" && !userName().MatchString(s.User) {
+		return &Error{Problem: fmt.Sprintf("the user name %q has characters that a shell interprets, and ProxyCommand is run by a shell; use ProxyJump", s.User)}
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -125,6 +126,25 @@ func Getent(ctx context.Context, database string, keys ...string) ([]byte, error
 	cmd := exec.CommandContext(ctx, "getent", args...)
 	cmd.WaitDelay = time.Second
 	return cmd.Output()
+}
+
+// FirstUID is the first uid of people, UID_MIN of login.defs(5): lower ones are those of system
+// accounts.
+var FirstUID = sync.OnceValue(func() snapshot.UID {
+	data, _ := os.ReadFile("/etc/login.defs") // without it the usual one holds
+	return firstUID(string(data))
+})
+
+func firstUID(loginDefs string) snapshot.UID {
+	const usual = 1000
+	for line := range strings.Lines(loginDefs) {
+		if fields := strings.Fields(line); len(fields) == 2 && fields[0] == "UID_MIN" {
+			if n, err := strconv.ParseUint(fields[1], 0, 32); err == nil && n > 0 {
+				return snapshot.UID(n)
+			}
+		}
+	}
+	return usual
 }
 
 // DescribeUser is a uid with its name in /etc/passwd. A directory service is not

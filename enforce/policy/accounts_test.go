@@ -1,0 +1,102 @@
+package policy_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// The account bob has other names; bobby is somebody else.
+func parseForBob(t *testing.T, text string) *policy.File {
+	file, err := policy.ParseFor("p.yaml", []byte(text), policy.Accounts{"bobalt": "bob", `CORP\bob`: "bob"})
+	require.NoError(t, err)
+	return file
+}
+
+// outside is how many processes end of a user outside of environments.
+func outside(file *policy.File, user snapshot.Username) int {
+	uid := snapshot.UID(1002)
+	process := snapshot.Process{PID: 5, Start: 1, UID: &uid, Username: user, Name: "python", Usage: []snapshot.DeviceUsage{{Index: 3}}}
+	s := &snapshot.Snapshot{Devices: []snapshot.Device{{Index: 3, UUID: "GPU-1"}}, Processes: []snapshot.Process{process}}
+	plan, _, _ := enforce.Judge(file, snapshot.Cluster{Hosts: []snapshot.Host{{Name: "gpu-01", Snapshot: s}}}, enforce.Memory{}, time.Now())
+	ended := 0
+	for _, r := range plan.Reports {
+		ended += len(r.Report.Terminate)
+	}
+	return ended
+}
+
+func TestARuleForANameHoldsForTheAccount(t *testing.T) {
+	for _, written := range []string{"bob", "bobalt", `'CORP\bob'`} {
+		for _, exempt := range []string{
+			"exempt: {users: [" + written + "]}", "groups: {staff: [" + written + "]}\nexempt: {users: ['@staff']}",
+			"exempt: {processes: [{name: python, user: " + written + "}]}",
+		} {
+			file := parseForBob(t, "defaults: {non-env-processes: true}\n"+exempt)
+			for _, reported := range []snapshot.Username{"bob", "bobalt", `CORP\bob`} {
+				require.Zero(t, outside(file, reported), "%s, reported as %s", exempt, reported)
+			}
+			for _, reported := range []snapshot.Username{"bobby", "Bob", ""} {
+				require.Equal(t, 1, outside(file, reported), "%s, reported as %s", exempt, reported)
+			}
+		}
+		file := parseForBob(t, "overrides:\n- {users: ["+written+"], set: {max-devices-per-user: 4}}\ndefaults: {guard: enforce}\nexempt: {users: ["+written+"]}\n"+
+			"mail: {sendmail: /bin/true, from: a@example.org, addresses: {"+written+": b@example.org}, opt-out: ["+written+"]}")
+		for _, asked := range []snapshot.Username{"bob", "bobalt", `CORP\bob`} {
+			require.Equal(t, 4, *file.Settings(enforce.Query{User: asked}).MaxDevices)
+			explained := file.Explain(enforce.Query{User: asked})
+			require.Equal(t, policy.Explanation{Key: "exempt", Value: "user bob", From: "exempt, p.yaml:4:18"}, explained[0])
+			address, known := file.Mail.Address(asked)
+			require.True(t, known)
+			require.Equal(t, "b@example.org", address)
+			require.True(t, file.Mail.OptedOut(asked))
+		}
+		require.Nil(t, file.Settings(enforce.Query{User: "bobby"}).MaxDevices)
+		require.False(t, file.Mail.OptedOut("bobby"))
+		require.Equal(t, []snapshot.Username{`CORP\bob`, "bob", "bobalt"}, file.Settings(enforce.Query{Host: "gpu-01"}).Guard.ExemptUsers, "a host may know one of them alone")
+	}
+}
+
+// Hosts may prefer different names of one account. A cap counts them together, and nobody else.
+func TestACapCountsAnAccountOnce(t *testing.T) {
+	const rules = "defaults: {max-devices-per-user: 2}"
+	for _, test := range []struct {
+		users [3]snapshot.Username
+		want  int
+	}{
+		{[3]snapshot.Username{"bob", "bobalt", `CORP\bob`}, 1},
+		{[3]snapshot.Username{"bobalt", "bobalt", "bobalt"}, 1},
+		{[3]snapshot.Username{"bob", "bobalt", "bobby"}, 0},
+	} {
+		var cluster snapshot.Cluster
+		for i, user := range test.users {
+			at, _ := snapshot.ParseDate("01/11/2026 10:00:00")
+			device := snapshot.Device{Attachments: []snapshot.Attachment{{EID: "7", Time: at}}}
+			cluster.Hosts = append(cluster.Hosts, snapshot.Host{Name: snapshot.Hostname(rune('a' + i)), Snapshot: &snapshot.Snapshot{
+				Devices: []snapshot.Device{device}, Environments: []snapshot.Environment{{EID: "7", UID: 1002, Username: user, Creation: at}},
+			}})
+		}
+		plan, _, _ := enforce.Judge(parseForBob(t, rules), cluster, enforce.Memory{}, time.Now())
+		detached := 0
+		for _, r := range plan.Reports {
+			detached += len(r.Report.Detach)
+		}
+		require.Equal(t, test.want, detached, test.users)
+	}
+}
+
+func TestNamesOfDirectoriesInAPolicy(t *testing.T) {
+	file := parse(t, `overrides:
+- users: ['CORP\jdoe', ann@corp.example, müller, First Last, "ws$"]
+  set: {max-devices-per-user: 4}
+`)
+	for _, user := range []snapshot.Username{`CORP\jdoe`, "ann@corp.example", "müller", "First Last", "ws$"} {
+		require.Equal(t, 4, *file.Settings(enforce.Query{User: user}).MaxDevices, user)
+	}
+	require.Nil(t, file.Settings(enforce.Query{User: "ann"}).MaxDevices)
+}
