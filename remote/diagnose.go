@@ -10,141 +10,230 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // diagnoseTimeout is for the command of Diagnose.
 const diagnoseTimeout = 5 * time.Second
 
-// Diagnose finds out why sudo did not run genv on a host. sudo prints "a password
-// is required" for three causes: a password is needed, sudoers doesn't allow the
-// command, or the program that sudoers allows doesn't exist. The result is err
+// Diagnose finds out why sudo did not run genv on a host. What sudo allows, and why it
+// refuses, is tried there, since the texts of its implementations differ. The result is err
 // with the right class, and with a next step that names the path of genv on that
 // host. It is err itself if it has another cause, or the cause can't be found.
 func Diagnose(ctx context.Context, runner Runner, host Host, err error) error {
 	var known *Error
 	if runner == nil || !errors.As(err, &known) || known.Next != "" ||
-		known.Class != Sudo && known.Class != SudoRefused && known.Class != GenvMissing {
+		known.Class != Sudo && known.Class != SudoRefused && known.Class != GenvMissing && (known.Class != CommandFailed || host.NoSudo) {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, diagnoseTimeout)
 	defer cancel()
-	script := askSudo + diagnosis
+	mode := "sudo"
 	if host.NoSudo {
-		script = withoutSudo + diagnosis
+		mode = "login"
 	}
-	out, failed := runner.Run(ctx, host, Command{Args: []string{"sh", "-c", script, "sh", host.program()}})
+	out, failed := runner.Run(ctx, host, Command{Args: []string{"sh", "-c", "m=" + diagnosisMark + "; " + TrySudo, "sh", host.program(), mode}})
 	if failed != nil {
 		return err
 	}
-	found, ok := parseDiagnosis(out.Stdout)
+	tried, ok := ParseTrial(out.Stdout, diagnosisMark)
 	if !ok {
 		return err
 	}
-	return found.explain(host, known, err)
+	return tried.explain(host, known, err)
 }
-
-// diagnosis prints a line with the status of `sudo -n -l`, the user's name and
-// the path of genv, and then the output of sudo. It looks for genv in sudo's path,
-// then in the usual folders, and last in the path of the login; a program that
-// others than root can change must not be in sudoers. It is one line without
-// exclamation marks, so that any login shell passes it on. sudo isn't
-// asked for commands that do without it: the host would log a user who has no rights.
-const (
-	askSudo     = `LC_ALL=C; export LC_ALL; l=$(sudo -n -l 2>&1); s=$?; `
-	withoutSudo = `l=; s=-; `
-	diagnosis   = `d=$(printf "%s\n" "$l" | sed -n "s/.*secure_path=\([^,]*\).*/\1/p" | head -n 1 | tr -d "\\\\"); ` +
-		`PATH="${d:+$d:}/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:$PATH"; ` +
-		`g=$(command -v "$1"); g=${g:+$(find -L "$g" -maxdepth 0 -user 0 -not -perm /022 2>/dev/null)}; ` +
-		`echo; echo "` + diagnosisMark + ` $s $(id -un) $g"; printf "%.2000s\n" "$l"`
-)
 
 const diagnosisMark = "genv-diagnosis"
 
-// diagnosed is the output of the diagnosis.
-type diagnosed struct {
-	allowed bool   // sudo runs something without a password
-	unknown bool   // sudoers has no rule for the user at all
-	user    string // empty if it has unusual characters
-	genv    string // its path; empty if it was not found
+// TrySudo is a program for sh that tries what sudo allows, and says it in lines for ParseTrial
+// that begin with $m; $1 is the genv, and $2 "sudo", or "login" for commands that do without sudo:
+// the host would log a user who has no rights. With "doctor" the command is also started where sudo lists nothing. It looks for genv in the path of sudo,
+// then in the usual folders, and last in the path of the login; a program that
+// others than root can change must not be in sudoers. Only where sudo lists the command as allowed it is
+// started: `usage serve` ends at once when it reads nothing. The terminal of script(1) shows whether
+// one is all that is missing. It is one line without exclamation marks, so that any login shell passes it on.
+const TrySudo = `LC_ALL=C; export LC_ALL; exec </dev/null; say() { echo "$m $*"; }; t() { if command -v timeout >/dev/null; then timeout 2 "$@"; else "$@"; fi; }; echo; ` +
+	`say uid "$(id -u)"; say user "$(id -un)"; ` +
+	`l=; n=; if [ "$2" = login ]; then n=yes; fi; if [ -z "$n" ]; then if command -v sudo >/dev/null; then l=$(t sudo -n -l 2>&1); s=$?; else say nosudo; s=1; fi; fi; ` +
+	`d=$(printf "%s\n" "$l" | sed -n "s/.*secure_path=\([^,]*\).*/\1/p" | head -n 1 | tr -d "\\\\\""); ` +
+	`g=$(PATH="${d:+$d:}/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:$PATH"; command -v "$1"); ` +
+	`g=${g:+$(find -L "$g" -maxdepth 0 -user 0 -not -perm /022 2>/dev/null)}; say genv "$g"; ` +
+	`if [ -z "$n" ]; then if [ "$s" = 0 ]; then say lists; ` +
+	`elif command -v script >/dev/null && t script -qec "sudo -n -l" /dev/null >/dev/null 2>&1; then say tty; fi; ` +
+	`for w in "usage serve" "usage serve --token x" "usage snapshot" "usage snapshot --type devices" "usage execute"; do ` +
+	`if [ -n "$g" ] && t sudo -n -l "$g" $w >/dev/null 2>&1; then say allows "$w"; fi; done; ` +
+	`for w in "usage serve" "usage serve --token x"; do if { [ "$s$2" = 1doctor ] || t sudo -n -l "${g:-$1}" $w >/dev/null 2>&1; }; then o=$(t sudo -n "$1" $w 2>&1 | head -c 4000 | tr -d "\000"); ` +
+	`if echo "$o" | grep -q "^genv-serve"; then say runs "$w"; break; elif [ -n "$o" ] && echo "$o" | grep -vq "^sudo"; then say fails; fi; fi; done; ` +
+	`say entry "$(t sudo -n -ll "$g" usage serve 2>/dev/null | sed -n "s/^Sudoers entry: *//p" | head -n 1)"; fi; ` +
+	`say end; printf "%.2000s\n" "$l"`
+
+// Trial is what sudo did on a host.
+type Trial struct {
+	UID, User string
+	Genv      string // its path; empty if no genv that only root can change was found
+	NoSudo    bool   // there is no sudo
+	Lists     bool   // `sudo -n -l` answered
+	NeedsTTY  bool   // it answers on a terminal alone: requiretty
+	Allows    []string
+	Runs      string // with which words `genv usage serve` ran as root; empty if it didn't
+	Fails     bool   // it was started, and failed by itself: sudo names itself before all that it says
+	Entry     string // the file with the rule that decides, where sudo says it
 }
 
-var (
-	plainUser = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]{0,31}$`) })
-	plainPath = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^/[A-Za-z0-9_./+-]{1,255}$`) })
-	noRights  = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`(?m)(is not in the sudoers file|^Sorry, user \S+ (is not allowed|may not run sudo))`)
-	})
-)
+var plainPath = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^/[A-Za-z0-9_./+-]{1,255}$`) })
 
-// parseDiagnosis reads what the diagnosis printed, after whatever the login printed.
-// Names and paths with unusual characters are dropped.
-func parseDiagnosis(stdout []byte) (diagnosed, bool) {
-	at := bytes.LastIndex(append([]byte("\n"), stdout...), []byte("\n"+diagnosisMark+" "))
-	if at < 0 {
-		return diagnosed{}, false
+// ParseTrial reads what TrySudo printed, among whatever the login printed. Paths with unusual
+// characters are dropped. It is false unless the trial came to its end.
+func ParseTrial(stdout []byte, mark string) (t Trial, ok bool) {
+	for line := range bytes.SplitSeq(stdout, []byte("\n")) {
+		rest, marked := bytes.CutPrefix(line, []byte(mark+" "))
+		if !marked {
+			continue
+		}
+		key, value, _ := strings.Cut(text.OneLine(text.Cut(string(rest), 512)), " ")
+		switch key {
+		case "uid":
+			t, ok = Trial{UID: value}, false
+		case "user":
+			t.User = value
+		case "genv":
+			if plainPath().MatchString(value) {
+				t.Genv = value
+			}
+		case "nosudo":
+			t.NoSudo = true
+		case "lists":
+			t.Lists = true
+		case "tty":
+			t.NeedsTTY = true
+		case "allows":
+			t.Allows = append(t.Allows, value)
+		case "runs":
+			t.Runs = value
+		case "fails":
+			t.Fails = true
+		case "entry":
+			if plainPath().MatchString(strings.TrimSuffix(value, ":")) {
+				t.Entry = strings.TrimSuffix(value, ":")
+			}
+		case "end":
+			ok = t.UID != ""
+		}
 	}
-	line, sudo, _ := strings.Cut(string(stdout[at:]), "\n")
-	fields := strings.SplitN(line, " ", 4)
-	if len(fields) != 4 {
-		return diagnosed{}, false
-	}
-	d := diagnosed{allowed: fields[1] == "0", unknown: noRights().MatchString(sudo)}
-	if plainUser().MatchString(fields[2]) {
-		d.user = fields[2]
-	}
-	if plainPath().MatchString(fields[3]) {
-		d.genv = fields[3]
-	}
-	return d, true
+	return t, ok
 }
 
-// explain is err with the result of the diagnosis.
-func (d diagnosed) explain(host Host, known *Error, err error) error {
+// explain is err with the result of the trial.
+func (t *Trial) explain(host Host, known *Error, err error) error {
 	e := &Error{Class: known.Class, Err: err, Stderr: known.Stderr}
-	switch missing := d.genv == ""; {
+	missing := t.Genv == ""
+	switch {
 	case host.NoSudo && missing:
 		e.Next = "install genv on the host where every login finds it (/usr/local/bin), or set `genv:` for it in hosts.yaml"
 	case host.NoSudo:
-		e.Err = fmt.Errorf("%w; it is at %s, which is not in the path of the login", err, d.genv)
-		e.Next = fmt.Sprintf("set `genv: %s` for the host in hosts.yaml, or have it linked to %s", d.genv, DefaultGenv)
+		e.Err = fmt.Errorf("%w; it is at %s, which is not in the path of the login", err, t.Genv)
+		e.Next = fmt.Sprintf("set `genv: %s` for the host in hosts.yaml, or have it linked to %s", t.Genv, DefaultGenv)
+	case (t.Runs != "" || t.Fails) && known.Class == CommandFailed: // the failure is genv's own, or is over
+		return err
 	case known.Class == GenvMissing && !missing:
-		e.Err = fmt.Errorf("%w; it is at %s, which is not in the path of sudo", err, d.genv)
-		e.Next = fmt.Sprintf("set `genv: %s` for the host in hosts.yaml, or install genv at %s", d.genv, DefaultGenv)
+		e.Err = fmt.Errorf("%w; it is at %s, which is not in the path of sudo", err, t.Genv)
+		e.Next = fmt.Sprintf("set `genv: %s` for the host in hosts.yaml, or install genv at %s", t.Genv, DefaultGenv)
 	case known.Class == GenvMissing:
-	case d.allowed && missing:
+	case t.NoSudo:
+		e.Class, e.Next = Sudo, noSudoStep
+	case missing && known.Class != Sudo || missing && t.Lists:
 		e.Class, e.Err = GenvMissing, fmt.Errorf("no %s that only root can change was found on the host (%w)", host.program(), err)
-	case d.allowed:
-		e.Class, e.Err = SudoRefused, fmt.Errorf("sudoers does not allow `%s usage …` (%w)", d.genv, err)
-		e.Next = d.allow(SudoRefused)
-	case d.unknown:
-		e.Class, e.Next = SudoRefused, d.allow(SudoRefused)
 	default:
-		e.Next = d.allow(known.Class)
+		refusal := t.Refusal()
+		if refusal == nil {
+			return err
+		}
+		if refusal.Class == Sudo && known.Class == SudoRefused && !t.NeedsTTY && !t.Lists {
+			refusal.Class, refusal.Next = SudoRefused, t.step(SudoRefused) // it says so at once, without a password
+		}
+		e.Class, e.Err, e.Next = refusal.Class, fmt.Errorf("%w (%w)", refusal.Err, err), refusal.Next
 	}
 	return e
 }
 
-// allow is the next step for sudo to run genv.
-func (d diagnosed) allow(class Class) string {
-	return SudoStep(class, cmp.Or(d.user, "USER"), cmp.Or(d.genv, DefaultGenv))
+// Refusal is why sudo doesn't run `genv usage serve` at its path, and what helps; nil if it does.
+func (t *Trial) Refusal() *Error {
+	account := SudoersAccount(t.User, t.UID)
+	allowed := len(t.Allows) > 0 && strings.HasPrefix(t.Allows[0], "usage serve")
+	e := &Error{Class: Sudo}
+	switch {
+	case t.Runs != "", t.Fails && allowed:
+		return nil
+	case t.NoSudo:
+		e.Err, e.Next = errors.New("there is no sudo"), noSudoStep
+	case t.NeedsTTY:
+		e.Err = errors.New("sudoers has `Defaults requiretty`, and genv has no terminal")
+		e.Next = fmt.Sprintf("exempt the account in /etc/sudoers.d/%s on the host: `Defaults:%s !requiretty`", SudoersFile, account)
+	case allowed && t.Lists:
+		e.Err = errors.New("sudo allows genv, and wants a password for it: the last rule in sudoers that covers it has no NOPASSWD")
+		if t.Entry != "" {
+			e.Err = fmt.Errorf("%w (it is in %s)", e.Err, t.Entry)
+		}
+		e.Next = fmt.Sprintf("of the rules in sudoers the last one counts: let the file with `%s` sort last, as /etc/sudoers.d/%s does", t.line(), SudoersFile)
+	case t.Lists:
+		e.Class, e.Err, e.Next = SudoRefused, fmt.Errorf("sudoers does not allow `%s usage serve`", cmp.Or(t.Genv, DefaultGenv)), t.step(SudoRefused)
+	default:
+		e.Err, e.Next = errors.New("sudo wants a password, or knows no rule for the account"), t.step(Sudo)
+	}
+	return e
 }
 
-// SudoStep is the next step for sudo to run the genv at a path for a user.
-func SudoStep(class Class, user, genv string) string {
-	line := SudoersLine(user, genv)
+const noSudoStep = "install sudo on the host, or log in as root with `sudo: false` for it in hosts.yaml"
+
+func (t *Trial) line() string {
+	return SudoersLine(SudoersAccount(t.User, t.UID), cmp.Or(t.Genv, DefaultGenv))
+}
+
+// step is the next step for sudo to run genv.
+func (t *Trial) step(class Class) string {
+	return SudoStep(class, SudoersAccount(t.User, t.UID), cmp.Or(t.Genv, DefaultGenv))
+}
+
+// SudoStep is the next step for sudo to run the genv at a path for an account, as SudoersAccount
+// writes it.
+func SudoStep(class Class, account, genv string) string {
+	line := SudoersLine(account, genv)
 	if class == SudoRefused {
-		return fmt.Sprintf("in /etc/sudoers.d/genv on the host, allow genv with its full path and these commands: `%s`; `sudo -l` there shows what is allowed now", line)
+		return fmt.Sprintf("in /etc/sudoers.d/%s on the host, allow genv with its full path and these commands: `%s`; `sudo -l` there shows what is allowed now", SudoersFile, line)
 	}
-	return fmt.Sprintf("allow it without a password: add the line `%s` to /etc/sudoers.d/genv on the host", line)
+	return fmt.Sprintf("allow it without a password: add the line `%s` to /etc/sudoers.d/%s on the host", line, SudoersFile)
 }
 
 // DefaultGenv is the default path of genv on a host.
 const DefaultGenv = "/usr/local/bin/genv"
 
-// SudoersLine is the line of sudoers(5) for a controller that logs in as user. It
+// SudoersFile is the name of the file with our lines. Of all rules that match the last one counts,
+// so it sorts behind the others.
+const SudoersFile = "zz-genv"
+
+// SudoersAccount is how an account is written in sudoers(5): by its name only if that can't mean
+// anything else there. It is USER if neither is known.
+func SudoersAccount(name, uid string) string {
+	switch {
+	case name != "" && name[0] != '-' && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_-") == "":
+		return name
+	case uid != "" && strings.Trim(uid, "0123456789") == "":
+		return "#" + uid
+	}
+	return "USER"
+}
+
+// SudoersLine is the line of sudoers(5) for a controller that logs in as an account. It
 // allows the commands of a controller, but none that runs a program for its caller,
-// such as `genv lock` and `genv run`. Where a command has no "*", sudo only accepts
-// it without further arguments.
-func SudoersLine(user, genv string) string {
-	return fmt.Sprintf("%s ALL=(root) NOPASSWD: %[2]s usage snapshot, %[2]s usage snapshot *, %[2]s usage execute, %[2]s usage serve *", user, genv)
+// such as `genv lock` and `genv run`. sudo accepts each without further arguments alone: not every sudo
+// knows wildcards in them.
+func SudoersLine(account, genv string) string {
+	commands := []string{
+		"usage snapshot", "usage snapshot --type devices", "usage snapshot --type envs", "usage snapshot --type processes", "usage execute", "usage serve",
+	}
+	for i, words := range commands {
+		commands[i] = genv + " " + words
+	}
+	return account + " ALL=(root) NOPASSWD: " + strings.Join(commands, ", ")
 }

@@ -3,6 +3,7 @@ package remote_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,20 +13,28 @@ import (
 
 // asked is a host that answers the diagnosis.
 type asked struct {
-	out    string
-	err    error
-	times  int
-	script string // the last one
+	out   string
+	err   error
+	times int
+	mode  string // of the last one
 }
 
 func (a *asked) Run(_ context.Context, _ remote.Host, command remote.Command) (remote.Output, error) {
 	a.times++
-	a.script = command.Args[2]
+	a.mode = command.Args[5]
 	return remote.Output{Stdout: []byte(a.out)}, a.err
 }
 
+// trial is what TrySudo prints, from words such as "genv=/g/genv lists".
+func trial(words string) string {
+	out := "\ngenv-diagnosis uid 1001\n"
+	for word := range strings.FieldsSeq(words) {
+		out += "genv-diagnosis " + strings.ReplaceAll(strings.Replace(word, "=", " ", 1), "+", " ") + "\n"
+	}
+	return out + "genv-diagnosis end\n"
+}
+
 func TestDiagnose(t *testing.T) {
-	const may = "User admin may run the following commands on gpu:\n    (root) NOPASSWD: ALL\n"
 	for _, tt := range []struct {
 		name  string
 		class remote.Class
@@ -33,21 +42,28 @@ func TestDiagnose(t *testing.T) {
 		want  remote.Class
 		next  string // a part of it
 	}{
-		{"a password", remote.Sudo, "genv-diagnosis 1 admin /usr/bin/genv\nsudo: a password is required\n", remote.Sudo, "`admin ALL=(root) NOPASSWD: /usr/bin/genv usage snapshot, "},
-		{"a password, and no genv", remote.Sudo, "genv-diagnosis 1 admin \nsudo: a password is required\n", remote.Sudo, "NOPASSWD: /usr/local/bin/genv usage snapshot, "},
-		{"the line covers something else", remote.Sudo, "genv-diagnosis 0 admin /opt/genv/bin/genv\n" + may, remote.SudoRefused, "/opt/genv/bin/genv usage serve *"},
-		{"the line's genv isn't there", remote.Sudo, "genv-diagnosis 0 admin \n" + may, remote.GenvMissing, "install genv"},
-		{"no line at all", remote.SudoRefused, "genv-diagnosis 1 bob /usr/local/bin/genv\nSorry, user bob may not run sudo on gpu.\n", remote.SudoRefused, "`bob ALL="},
-		{"a password before the refusal", remote.Sudo, "genv-diagnosis 1 bob /usr/local/bin/genv\nSorry, user bob may not run sudo on gpu.\n", remote.SudoRefused, "`bob ALL="},
-		{"sudo doesn't find it", remote.GenvMissing, "genv-diagnosis 0 admin /opt/genv/bin/genv\n" + may, remote.GenvMissing, "set `genv: /opt/genv/bin/genv`"},
-		{"it isn't there", remote.GenvMissing, "genv-diagnosis 0 admin \n" + may, remote.GenvMissing, "install genv"},
-		{"a banner before it", remote.Sudo, "Welcome\ngenv-diagnosis 9 x\nMotd\ngenv-diagnosis 0 admin /g/genv\n", remote.SudoRefused, "/g/genv usage"},
-		{"names that are none", remote.Sudo, "genv-diagnosis 0 a;b /tmp/x;reboot\n", remote.GenvMissing, "install genv"},
+		{"a password", remote.Sudo, trial("user=admin genv=/usr/bin/genv"), remote.Sudo, "`admin ALL=(root) NOPASSWD: /usr/bin/genv usage snapshot, "},
+		{"a password, and no genv", remote.Sudo, trial("user=admin genv="), remote.Sudo, "NOPASSWD: /usr/local/bin/genv usage snapshot, "},
+		{"a password, in other words", remote.CommandFailed, trial("user=admin genv=/usr/bin/genv"), remote.Sudo, "`admin ALL=(root) NOPASSWD: /usr/bin/genv usage snapshot, "},
+		{"the line covers something else", remote.Sudo, trial("user=admin genv=/opt/genv/bin/genv lists"), remote.SudoRefused, "/opt/genv/bin/genv usage serve`"},
+		{"so it does, in other words", remote.CommandFailed, trial("user=admin genv=/opt/genv/bin/genv lists allows=usage+snapshot"), remote.SudoRefused, "/opt/genv/bin/genv usage serve`"},
+		{"a later rule", remote.Sudo, trial("user=admin genv=/g/genv lists allows=usage+serve entry=/etc/sudoers.d/lab-admins:"), remote.Sudo, "the last one counts"},
+		{"requiretty", remote.Sudo, trial("user=admin genv=/g/genv tty"), remote.Sudo, "`Defaults:admin !requiretty`"},
+		{"requiretty, for a user of a directory", remote.CommandFailed, trial("user=CORP\\ann genv=/g/genv tty"), remote.Sudo, "`Defaults:#1001 !requiretty`"},
+		{"no sudo", remote.CommandFailed, trial("user=admin genv=/g/genv nosudo"), remote.Sudo, "install sudo"},
+		{"the line's genv isn't there", remote.Sudo, trial("user=admin genv= lists"), remote.GenvMissing, "install genv"},
+		{"it isn't there, in other words", remote.CommandFailed, trial("user=admin genv="), remote.GenvMissing, "install genv"},
+		{"no line at all", remote.SudoRefused, trial("user=bob genv=/usr/local/bin/genv"), remote.SudoRefused, "`bob ALL="},
+		{"a name that sudoers has to write as a uid", remote.SudoRefused, trial("user=ann@corp.example genv=/usr/local/bin/genv lists"), remote.SudoRefused, "`#1001 ALL="},
+		{"sudo doesn't find it", remote.GenvMissing, trial("user=admin genv=/opt/genv/bin/genv lists allows=usage+serve"), remote.GenvMissing, "set `genv: /opt/genv/bin/genv`"},
+		{"it isn't there", remote.GenvMissing, trial("user=admin genv= lists"), remote.GenvMissing, "install genv"},
+		{"a banner before it", remote.Sudo, "Welcome\ngenv-diagnosis uid 9\ngenv-diagnosis genv /x\nMotd\n" + trial("user=admin genv=/g/genv lists"), remote.SudoRefused, "/g/genv usage"},
+		{"names that are none", remote.Sudo, trial("user=a;b genv=/tmp/x;reboot lists"), remote.GenvMissing, "install genv"},
 		{"nothing", remote.Sudo, "", remote.Sudo, "`USER ALL="},
 		{"something else", remote.Sudo, "{}\ngenv-diagnosis\n", remote.Sudo, "`USER ALL="},
-		{"cut", remote.SudoRefused, "genv-diagnosis 0 admin", remote.SudoRefused, "`USER ALL="},
-		{"another failure", remote.Auth, "genv-diagnosis 0 admin /g/genv\n", remote.Auth, "key"},
-		{"the command's own", remote.CommandFailed, "genv-diagnosis 0 admin /g/genv\n", remote.CommandFailed, "read the output of the host"},
+		{"cut", remote.SudoRefused, "genv-diagnosis uid 3\ngenv-diagnosis lists\n", remote.SudoRefused, "`USER ALL="},
+		{"another failure", remote.Auth, trial("user=admin genv=/g/genv"), remote.Auth, "key"},
+		{"the command's own", remote.CommandFailed, trial("user=admin genv=/g/genv lists allows=usage+serve runs=usage+serve"), remote.CommandFailed, "read the output of the host"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			cause := errors.New("sudo: a password is required")
@@ -63,7 +79,7 @@ func TestDiagnose(t *testing.T) {
 }
 
 func TestDiagnoseChangesNothingElse(t *testing.T) {
-	host, a := remote.Host{Name: "gpu"}, &asked{out: "genv-diagnosis 0 admin /g/genv\n"}
+	host, a := remote.Host{Name: "gpu"}, &asked{out: trial("user=admin genv=/g/genv lists")}
 	require.NoError(t, remote.Diagnose(t.Context(), a, host, nil))
 	plain := errors.New("never classified")
 	require.Same(t, plain, remote.Diagnose(t.Context(), a, host, plain))
@@ -78,13 +94,13 @@ func TestDiagnoseChangesNothingElse(t *testing.T) {
 // A command that does without sudo: sudo isn't asked either, which would be logged.
 func TestDiagnoseWithoutSudo(t *testing.T) {
 	for says, next := range map[string]string{
-		"genv-diagnosis - bob /opt/genv/bin/genv\n\n": "set `genv: /opt/genv/bin/genv` for the host in hosts.yaml, or have it linked to /usr/local/bin/genv",
-		"genv-diagnosis - bob \n\n":                   "install genv on the host where every login finds it",
+		trial("user=bob genv=/opt/genv/bin/genv"): "set `genv: /opt/genv/bin/genv` for the host in hosts.yaml, or have it linked to /usr/local/bin/genv",
+		trial("user=bob genv="):                   "install genv on the host where every login finds it",
 	} {
 		a := &asked{out: says}
 		err := remote.Diagnose(t.Context(), a, remote.Host{Name: "gpu", NoSudo: true}, remote.Errorf(remote.GenvMissing, "genv: not found"))
 		require.Equal(t, remote.GenvMissing, remote.ClassOf(err))
 		require.Contains(t, remote.NextStepOf(err), next)
-		require.NotContains(t, a.script, "sudo -n")
+		require.Equal(t, "login", a.mode)
 	}
 }

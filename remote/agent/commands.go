@@ -38,7 +38,7 @@ func (Commands) close() {}
 // run runs a command; when sudo or genv did not run, the error says why.
 func (c Commands) run(ctx context.Context, host remote.Host, command remote.Command) (remote.Output, error) {
 	out, err := remote.UntilNotBusy(ctx, func() (remote.Output, error) { return c.Network.Run(ctx, host, command) })
-	if err != nil {
+	if err != nil && remote.ClassOf(err) != remote.CommandFailed {
 		err = remote.Diagnose(ctx, c.Network, host, err)
 	}
 	return out, err

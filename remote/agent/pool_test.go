@@ -155,8 +155,7 @@ func (f serves) Handle(ctx context.Context, r agent.Request) ([]byte, error) { r
 // speaking is a host with our protocol and an answer of its own to everything.
 func speaking(g agent.Greeting, f serves) inprocess.Func {
 	return func(ctx context.Context, r *inprocess.Request) int {
-		token := r.Line[strings.LastIndexByte(r.Line, ' ')+1:]
-		return genvhost.Speak(ctx, r, agent.Server{Token: token, Greeting: g, Handler: f, Idle: time.Hour})
+		return genvhost.Speak(ctx, r, agent.Server{ReadToken: true, Greeting: g, Handler: f, Idle: time.Hour})
 	}
 }
 

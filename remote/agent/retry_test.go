@@ -106,7 +106,7 @@ func (n *pretended) start(ctx context.Context, _ remote.Host, c remote.Command) 
 	}
 	time.Sleep(200 * time.Millisecond)
 	_, changed = n.now(new(int))
-	return newPiped(n, changed, c.Args[len(c.Args)-1]), nil
+	return newPiped(n, changed), nil
 }
 
 func (n *pretended) Run(context.Context, remote.Host, remote.Command) (remote.Output, error) {
@@ -129,12 +129,12 @@ func (s *piped) Wait() error {
 	return remote.Errorf(remote.OutcomeUnknown, "cut off")
 }
 
-func newPiped(n *pretended, changed <-chan struct{}, token string) *piped {
+func newPiped(n *pretended, changed <-chan struct{}) *piped {
 	requests, out := io.Pipe()
 	in, answers := io.Pipe()
 	s := &piped{Reader: in, Writer: out, ended: make(chan struct{})}
 	s.close = func() { _, _, _, _ = out.Close(), in.Close(), requests.Close(), answers.Close() }
-	server := agent.Server{Token: token, Greeting: agent.NewGreeting("v"), Handler: &agent.Answers{Backend: n}, Idle: 24 * time.Hour}
+	server := agent.Server{ReadToken: true, Greeting: agent.NewGreeting("v"), Handler: &agent.Answers{Backend: n}, Idle: 24 * time.Hour}
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
 		defer close(s.ended)

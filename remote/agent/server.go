@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Request is what a controller asks for.
@@ -39,10 +40,13 @@ var ErrIdle = errors.New("nothing was asked for too long")
 
 // Server is the host's end.
 type Server struct {
-	Token    string // what the greeting begins with; whoever starts the program chose it
-	Greeting Greeting
-	Handler  Handler
-	Idle     time.Duration // how long to wait for a request, and for an answer to be taken
+	// Token is what the greeting begins with; whoever starts the program chose it. With
+	// ReadToken it is the first line of the input instead: sudoers need not allow arguments then.
+	Token     string
+	ReadToken bool
+	Greeting  Greeting
+	Handler   Handler
+	Idle      time.Duration // how long to wait for a request, and for an answer to be taken
 	// Replaced, if set, says whether another program is now where this one was started
 	// from. Then Serve ends between two requests, so that controllers connect to it.
 	Replaced func() bool
@@ -69,8 +73,12 @@ func (s *Server) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 		hungUp()
 		_ = reports.Wait() // its error is returned where it is the reason
 	}()
+	token, err := s.token(ctx, in)
+	if err != nil {
+		return err
+	}
 	requests := readRequests(reading, in, hungUp)
-	greeting, err := s.Greeting.encode(s.Token)
+	greeting, err := s.Greeting.encode(token)
 	if err == nil {
 		err = c.send(ctx, greeting)
 	}
@@ -94,6 +102,36 @@ func (s *Server) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 			return err
 		}
 	}
+}
+
+// maxToken is how long a token may be, in bytes.
+const maxToken = 128
+
+// token is the token. An input that ends at once has an empty one: that is how a host is
+// asked whether the program runs at all.
+func (s *Server) token(ctx context.Context, in io.Reader) (string, error) {
+	if !s.ReadToken {
+		return s.Token, nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, s.Idle, ErrIdle)
+	defer cancel()
+	return within(ctx, func() (string, error) {
+		line, b := "", []byte{0}
+		for len(line) <= maxToken {
+			switch _, err := io.ReadFull(in, b); {
+			case errors.Is(err, io.EOF) && line == "":
+				return "", nil
+			case err != nil:
+				return "", fmt.Errorf("read the token: %w", err)
+			case b[0] == '\n':
+				return line, nil
+			case !text.IsMadeOf(string(b), ""):
+				return "", fmt.Errorf("%w: the first line is not a token of letters and digits", ErrProtocol)
+			}
+			line += string(b)
+		}
+		return "", fmt.Errorf("%w: a token of more than %d bytes", ErrProtocol, maxToken)
+	})
 }
 
 // conversation is one run of Serve.

@@ -19,7 +19,7 @@ func (v *visit) verify(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	token := rand.Text()
-	words := []string{v.wanted.Path, "usage", "serve", "--token", token}
+	words := []string{v.wanted.Path, "usage", "serve"}
 	greeting, err := v.greeting(ctx, token, words)
 	if err != nil {
 		return v.unusable(err)
@@ -45,6 +45,7 @@ func (v *visit) greeting(ctx context.Context, token string, words []string) (*ag
 	default: // as root, who may become the account
 		return v.greetingAs(ctx, token, words)
 	}
+	command.Stdin = []byte(token + "\n")
 	out, err := v.Runner.Run(ctx, v.host, command)
 	if err != nil {
 		return nil, err
@@ -55,7 +56,7 @@ func (v *visit) greeting(ctx context.Context, token string, words []string) (*ag
 func (v *visit) greetingAs(ctx context.Context, token string, words []string) (*agent.Greeting, error) {
 	line := remote.Command{Args: append([]string{"sudo", "-n", "-u", v.wanted.Account, "sudo", "-n"}, words...)}.ShellLine()
 	begin := rand.Text()
-	input := v.access.input(begin, script{text: line + " </dev/null\n"})
+	input := v.access.input(begin, script{text: "echo " + token + " | " + line + "\n"})
 	defer clear(input)
 	out, err := v.Runner.Run(ctx, v.host, remote.Command{Args: v.access.asRoot(receive(begin)), Stdin: input})
 	if err != nil {

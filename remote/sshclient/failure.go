@@ -143,12 +143,13 @@ func (s *Session) verdict(captures ...*capture) error {
 	return remote.Errorf(remote.OutcomeUnknown, "%s: the command ended without a status: %w", s.host, printableError(s.failed))
 }
 
-// Messages of sudo and shells, in the C locale; these have the same exit status.
+// Messages of sudo, sudo-rs and shells, in the C locale; these have the same exit status. They say
+// what to look for: remote.Diagnose tries what sudo does.
 var (
-	sudoPassword = lazily(`(?m)^sudo: (a password is required|a terminal is required|no tty present|sorry, you must have a tty)`)
-	sudoRefused  = lazily(`(?m)(is not in the sudoers file|^Sorry, user \S+ (is not allowed|may not run sudo)|^sudo: .*(not allowed|unknown user))`)
+	sudoPassword = lazily(`(?m)^sudo(?:-rs)?: (a password is required|a terminal is required|no tty present|sorry, you must have a tty|interactive authentication is required)`)
+	sudoRefused  = lazily(`(?m)(is not in the sudoers file|^(sudo-rs: )?(Sorry, user \S+ (is not allowed|may not run sudo)|I'm sorry )|^sudo: .*(not allowed|unknown user))`)
 	sudoMissing  = lazily(`(?m)(^|[ :])sudo: (command )?not found|[Uu]nknown command: '?sudo`)
-	notFound     = lazily(`(?m)^sudo: (\S+): command not found`)
+	notFound     = lazily(`(?m)^sudo(?:-rs)?: (\S+): command not found`)
 	// crash is how the Go runtime begins when a program of ours crashes, which
 	// then exits with statusCrashed.
 	crash = lazily(`(?m)^(panic|fatal error): .*$`)

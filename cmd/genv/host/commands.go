@@ -62,7 +62,7 @@ func (p *program) usageCommand() *cli.Command {
 				Name:  "serve",
 				Usage: "answer a controller's requests on stdin and stdout until it closes the connection",
 				Flags: []cli.Flag{
-					&cli.StringFlag{Name: "token", Usage: "begin the greeting with `TOKEN`, so that it is found after banners"},
+					&cli.StringFlag{Name: "token", Usage: "begin the greeting with `TOKEN`, so that it is found after banners; otherwise the first line of stdin has it"},
 					&cli.StringFlag{Name: "idle", Value: "10m", Usage: "end after this `TIME` without a request, in seconds or as 10m"},
 				},
 				Action: p.usageServe,

@@ -45,7 +45,7 @@ func (p *program) usageServe(c *cli.Context) error {
 	defer events.close()
 	answers := &agent.Answers{Backend: served{host, events}, Events: events}
 	server := &agent.Server{
-		Token: c.String("token"), Idle: idle, Handler: answers,
+		Token: c.String("token"), ReadToken: !c.IsSet("token"), Idle: idle, Handler: answers,
 		Greeting: agent.NewGreeting(p.Version, agent.CapabilityEvents), Replaced: replaced,
 	}
 	if f := p.openFence(host); f != nil {

@@ -20,14 +20,14 @@ const idle = time.Hour
 // Handle implements inprocess.Handler. What it does not expect is an error.
 func (h *Host) Handle(ctx context.Context, r *inprocess.Request) int {
 	line := strings.TrimPrefix(r.Line, "sudo -n ")
-	token, serve := strings.CutPrefix(line, "genv usage serve --token ")
+	token, serve := strings.CutPrefix(line, "genv usage serve")
 	switch {
 	case serve && h.old:
 		fmt.Fprint(r.Stderr, "usage: genv usage [-h] {snapshot,execute} ...\n"+
 			"genv usage: error: argument command: invalid choice: 'serve' (choose from 'snapshot', 'execute')\n")
 		return 2
 	case serve:
-		return h.serve(ctx, token, r)
+		return h.serve(ctx, strings.TrimPrefix(token, " --token "), r)
 	case line == "genv usage snapshot":
 		return h.print(r, snapshot.EncodeSnapshot)
 	case r.Line == "genv usage snapshot --type devices":
@@ -53,7 +53,7 @@ func (h *Host) serve(ctx context.Context, token string, r *inprocess.Request) in
 		answers.Events = b
 		greeting.Capabilities = append(greeting.Capabilities, agent.CapabilityEvents)
 	}
-	return Speak(ctx, r, agent.Server{Token: token, Idle: idle, Handler: answers, Greeting: greeting})
+	return Speak(ctx, r, agent.Server{Token: token, ReadToken: token == "", Idle: idle, Handler: answers, Greeting: greeting})
 }
 
 // Speak is a command that serves a conversation over its streams. No write is in
