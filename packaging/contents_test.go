@@ -125,5 +125,5 @@ func TestExampleOfSudoers(t *testing.T) {
 		text = regexp.MustCompile(`(?m)^#.*\n`).ReplaceAllString(text, "")
 		return strings.Fields(strings.ReplaceAll(text, "\\\n", ""))
 	}
-	require.Equal(t, rules(install.Sudoers("/usr/bin/genv", "genv")), rules(string(example)))
+	require.Equal(t, rules(install.Sudoers("/usr/bin/genv", "", "genv")), rules(string(example)))
 }

@@ -44,7 +44,7 @@ func (m *machine) asFleet() {
 		setpriv --reuid genv --regid genv --init-groups sh -ec "mkdir -m 0700 $home/.ssh; ssh-keygen -q -t ed25519 -N '' -f $home/.ssh/id_ed25519
 			cp $home/.ssh/id_ed25519.pub $home/.ssh/authorized_keys"
 		echo "127.0.0.1 $(cut -d' ' -f1,2 /etc/ssh/test_key.pub)" >$home/.ssh/known_hosts
-		install -m 0440 /usr/share/doc/genv/examples/sudoers /etc/sudoers.d/genv
+		install -m 0440 /usr/share/doc/genv/examples/sudoers /etc/sudoers.d/zz-genv
 		visudo -c`)
 	m.must("systemd-run", "--quiet", "--unit=sshd-of-test", "/usr/sbin/sshd", "-D", "-f", "/etc/ssh/test_config")
 }

@@ -169,7 +169,7 @@ func (t *Trial) Refusal() *Error {
 		e.Err, e.Next = errors.New("there is no sudo"), noSudoStep
 	case t.NeedsTTY:
 		e.Err = errors.New("sudoers has `Defaults requiretty`, and genv has no terminal")
-		e.Next = fmt.Sprintf("exempt the account in /etc/sudoers.d/%s on the host: `Defaults:%s !requiretty`", SudoersFile, account)
+		e.Next = fmt.Sprintf("exempt the account in sudoers on the host, after that line: `Defaults:%s !requiretty`", account)
 	case allowed && t.Lists:
 		e.Err = errors.New("sudo allows genv, and wants a password for it: the last rule in sudoers that covers it has no NOPASSWD")
 		if t.Entry != "" {

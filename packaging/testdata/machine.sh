@@ -36,7 +36,7 @@ hostname private-machine
 rm -rf etc/systemd/system/* lib/systemd/system/*.wants lib/systemd/system-generators/* var/log/journal
 mkdir -p etc/systemd/system/sockets.target.wants
 ln -s /lib/systemd/system/systemd-journald.socket etc/systemd/system/sockets.target.wants/
-rm -rf etc/genv etc/sudoers.d/genv var/lib/genv* var/log/genv* var/tmp/genv usr/local/bin/genv
+rm -rf etc/genv etc/sudoers.d/zz-genv var/lib/genv* var/log/genv* var/tmp/genv usr/local/bin/genv
 rm -f etc/dpkg/dpkg.cfg.d/* usr/sbin/policy-rc.d # images for containers leave out man pages and services
 rm -f var/lib/man-db/auto-update # the index of man pages takes its time
 : >etc/fstab

@@ -34,6 +34,7 @@ type Plan struct {
 	Result  Result
 	Program bool   // the program is uploaded
 	Sudoers string // the new content of the file; empty to leave it as it is
+	Earlier string // the checksum of the file of an earlier version, which goes then; empty for none
 	Shims   bool   // the shims are linked
 	Clean   bool   // files of an interrupted installation are removed
 	Notes   []string
@@ -159,23 +160,31 @@ func (p *Plan) decideShims(path string, s *State) {
 	}
 }
 
-// decideSudoers keeps the accounts that the file allows already, and refuses to write over
-// lines that genv didn't write.
+// decideSudoers keeps the accounts that the file allows already, also that of earlier versions, which
+// goes in the same step. It refuses to write over lines that genv didn't write.
 func (p *Plan) decideSudoers(w *Wanted, s *State) error {
 	if w.Account == "" {
 		return nil
 	}
 	accounts, known := rulesOf(s.Rules, w.Path)
-	if !slices.Contains(accounts, w.Account) {
-		accounts = append(accounts, w.Account)
+	earlier, ours := rulesOf(s.OldRules, w.Path)
+	if s.OldSum != "" && ours && !s.OldLink {
+		p.Earlier = s.OldSum
+	} else if s.OldSum != "" {
+		p.note("%s/%s has lines that genv did not write, and is left as it is", SudoersFolder, oldRulesFile)
 	}
-	content := Sudoers(w.Path, accounts...)
-	file := SudoersFolder + "/" + RulesFile
+	for _, account := range append(earlier, remote.SudoersAccount(w.Account, s.AccountUID)) {
+		if !slices.Contains(accounts, account) {
+			accounts = append(accounts, account)
+		}
+	}
+	content := Sudoers(w.Path, s.SudoPath, accounts...)
+	file := SudoersFolder + "/" + remote.SudoersFile
 	switch {
-	case strings.TrimRight(strings.Join(s.Rules, "\n"), "\n")+"\n" == content && !s.RulesLink:
+	case p.Earlier == "" && strings.TrimRight(strings.Join(s.Rules, "\n"), "\n")+"\n" == content && !s.RulesLink:
 		return nil
-	case !s.Account:
-		return refuse("create it there, or name another one with --sudoers-for", "the host has no account %s", w.Account)
+	case s.AccountUID == "":
+		return refuse("create it there, or name another one with --sudoers-for", "the host has no account %s", text.Quoted(w.Account, 80))
 	case slices.Contains(s.Missing, "visudo"):
 		return refuse("install sudo on the host", "there is no visudo on the host to check %s with", file)
 	case s.RulesFolder == nil:
@@ -187,6 +196,7 @@ func (p *Plan) decideSudoers(w *Wanted, s *State) error {
 		return refuse("replace the link with a file, or remove it", "%s is a symbolic link", file)
 	case !known:
 		p.note("%s has lines that genv did not write, and is left as it is", file)
+		p.Earlier = ""
 		return nil
 	}
 	p.Sudoers = content

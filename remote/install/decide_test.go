@@ -26,8 +26,8 @@ func wanted() *install.Wanted {
 func complete() *install.State {
 	return &install.State{
 		Found: place, Sum: sumB, Folders: []install.Folder{{Path: "/usr/local/bin", UID: "0", Mode: "755"}}, FreeKiB: -1,
-		Account: true, Shims: true, RulesSum: sumA, RulesFolder: &install.Folder{UID: "0", Mode: "755"},
-		Rules: strings.Split(strings.TrimSuffix(install.Sudoers(place, "admin"), "\n"), "\n"),
+		AccountUID: "1000", Shims: true, RulesSum: sumA, RulesFolder: &install.Folder{UID: "0", Mode: "755"},
+		Rules: strings.Split(strings.TrimSuffix(install.Sudoers(place, "", "admin"), "\n"), "\n"),
 	}
 }
 
@@ -55,18 +55,27 @@ func TestDecide(t *testing.T) {
 		"has the plain line of the documentation": {func(_ *install.Wanted, s *install.State) {
 			s.Rules = []string{"# genv", remote.SudoersLine("admin", place)}
 		}, install.Repaired, false, true, false, 0},
-		"has lines of others":        {func(_ *install.Wanted, s *install.State) { s.Rules = []string{"bob ALL=(ALL) ALL"} }, install.Unchanged, false, false, false, 1},
-		"has a rule with an include": {func(_ *install.Wanted, s *install.State) { s.Rules = []string{"#includedir /etc/x"} }, install.Unchanged, false, false, false, 1},
-		"finds another genv":         {func(_ *install.Wanted, s *install.State) { s.Found = "/opt/genv" }, install.Unchanged, false, false, false, 1},
-		"has files of a crash":       {func(_ *install.Wanted, s *install.State) { s.Leftovers = []string{"x"} }, install.Unchanged, false, false, false, 0},
-		"has a package of another":   {func(_ *install.Wanted, s *install.State) { s.Packages = []install.Package{{"coreutils", "/bin/ls"}} }, install.Unchanged, false, false, false, 0},
+		"has the file of an earlier version": {func(_ *install.Wanted, s *install.State) {
+			s.Rules, s.RulesSum = nil, ""
+			s.OldSum, s.OldRules = sumA, []string{"bob ALL=(root) NOPASSWD: " + strings.ReplaceAll("G usage snapshot, G usage snapshot *, G usage execute, G usage serve *", "G", place)}
+		}, install.Repaired, false, true, false, 0},
+		"has an earlier file of others": {func(_ *install.Wanted, s *install.State) { s.OldSum, s.OldRules = sumA, []string{"bob ALL=(ALL) ALL"} }, install.Unchanged, false, false, false, 1},
+		"has lines for a uid": {func(w *install.Wanted, s *install.State) {
+			w.Account, s.Rules = "Ann Lee", strings.Split(install.Sudoers(place, "", "#1000"), "\n")
+		}, install.Unchanged, false, false, false, 0},
+		"has another path of the site": {func(_ *install.Wanted, s *install.State) { s.SudoPath = "/bin:/opt/nvidia/bin" }, install.Repaired, false, true, false, 0},
+		"has lines of others":          {func(_ *install.Wanted, s *install.State) { s.Rules = []string{"bob ALL=(ALL) ALL"} }, install.Unchanged, false, false, false, 1},
+		"has a rule with an include":   {func(_ *install.Wanted, s *install.State) { s.Rules = []string{"#includedir /etc/x"} }, install.Unchanged, false, false, false, 1},
+		"finds another genv":           {func(_ *install.Wanted, s *install.State) { s.Found = "/opt/genv" }, install.Unchanged, false, false, false, 1},
+		"has files of a crash":         {func(_ *install.Wanted, s *install.State) { s.Leftovers = []string{"x"} }, install.Unchanged, false, false, false, 0},
+		"has a package of another":     {func(_ *install.Wanted, s *install.State) { s.Packages = []install.Package{{"coreutils", "/bin/ls"}} }, install.Unchanged, false, false, false, 0},
 		"has a place without shims": {func(w *install.Wanted, s *install.State) {
 			w.Path, s.Shims = "/opt/genv/genv", false
-			s.Rules = strings.Split(install.Sudoers(w.Path, "admin"), "\n")
+			s.Rules = strings.Split(install.Sudoers(w.Path, "", "admin"), "\n")
 			s.Found = w.Path
 		}, install.Unchanged, false, false, false, 0},
 		"has two accounts in its file": {func(_ *install.Wanted, s *install.State) {
-			s.Rules = strings.Split(install.Sudoers(place, "bob", "admin"), "\n")
+			s.Rules = strings.Split(install.Sudoers(place, "", "bob", "admin"), "\n")
 		}, install.Unchanged, false, false, false, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -78,6 +87,8 @@ func TestDecide(t *testing.T) {
 			require.Equal(t, tt.program, plan.Program)
 			require.Equal(t, tt.sudoers, plan.Sudoers != "", plan.Sudoers)
 			require.Equal(t, tt.shims, plan.Shims)
+			require.Equal(t, name == "has the file of an earlier version", plan.Earlier == sumA)
+			require.Equal(t, plan.Earlier != "", strings.Contains(plan.Sudoers, "\nbob ALL="))
 			require.Len(t, plan.Notes, tt.notes)
 			require.Equal(t, tt.result == install.Unchanged, plan.Complete())
 		})
@@ -91,21 +102,21 @@ func TestDecideRefuses(t *testing.T) {
 		"/usr/bin/genv belongs to the package genv": func(_ *install.Wanted, s *install.State) {
 			s.Found, s.Packages = "/usr/bin/genv", []install.Package{{"genv", "/usr/bin/genv"}}
 		},
-		"is not a file":                            func(_ *install.Wanted, s *install.State) { s.Other = true },
-		"is a symbolic link to /x":                 func(_ *install.Wanted, s *install.State) { s.Link = "/x" },
-		"is another genv: version v1, sha256 aaaa": func(_ *install.Wanted, s *install.State) { s.Sum = sumA },
-		"is another genv: version v1, sha256 ?":    func(_ *install.Wanted, s *install.State) { s.Sum = "?" },
-		"may change what is in /usr/local/bin":     func(_ *install.Wanted, s *install.State) { s.Folders[0].Unsafe = true },
-		"doesn't say which folders":                func(_ *install.Wanted, s *install.State) { s.Folders = nil },
-		"no sha256sum on the host":                 func(_ *install.Wanted, s *install.State) { s.Missing = []string{"sha256sum"} },
-		"is read-only":                             func(_ *install.Wanted, s *install.State) { s.Sum, s.ReadOnly = "", "/usr" },
-		"is mounted with noexec":                   func(_ *install.Wanted, s *install.State) { s.Sum, s.NoExec = "", "/usr" },
-		"has 1000 KiB left, and genv needs":        func(_ *install.Wanted, s *install.State) { s.Sum, s.FreeKiB = "", 1000 },
-		"has no account admin":                     func(_ *install.Wanted, s *install.State) { s.Rules, s.Account = nil, false },
-		"no visudo":                                func(_ *install.Wanted, s *install.State) { s.Rules, s.Missing = nil, []string{"visudo"} },
-		"there is no /etc/sudoers.d":               func(_ *install.Wanted, s *install.State) { s.Rules, s.RulesFolder = nil, nil },
-		"may change what is in /etc/sudoers.d":     func(_ *install.Wanted, s *install.State) { s.Rules, s.RulesFolder.Unsafe = nil, true },
-		"/etc/sudoers.d/genv is a symbolic link":   func(_ *install.Wanted, s *install.State) { s.RulesLink = true },
+		"is not a file":                             func(_ *install.Wanted, s *install.State) { s.Other = true },
+		"is a symbolic link to /x":                  func(_ *install.Wanted, s *install.State) { s.Link = "/x" },
+		"is another genv: version v1, sha256 aaaa":  func(_ *install.Wanted, s *install.State) { s.Sum = sumA },
+		"is another genv: version v1, sha256 ?":     func(_ *install.Wanted, s *install.State) { s.Sum = "?" },
+		"may change what is in /usr/local/bin":      func(_ *install.Wanted, s *install.State) { s.Folders[0].Unsafe = true },
+		"doesn't say which folders":                 func(_ *install.Wanted, s *install.State) { s.Folders = nil },
+		"no sha256sum on the host":                  func(_ *install.Wanted, s *install.State) { s.Missing = []string{"sha256sum"} },
+		"is read-only":                              func(_ *install.Wanted, s *install.State) { s.Sum, s.ReadOnly = "", "/usr" },
+		"is mounted with noexec":                    func(_ *install.Wanted, s *install.State) { s.Sum, s.NoExec = "", "/usr" },
+		"has 1000 KiB left, and genv needs":         func(_ *install.Wanted, s *install.State) { s.Sum, s.FreeKiB = "", 1000 },
+		"has no account \"admin\"":                  func(_ *install.Wanted, s *install.State) { s.Rules, s.AccountUID = nil, "" },
+		"no visudo":                                 func(_ *install.Wanted, s *install.State) { s.Rules, s.Missing = nil, []string{"visudo"} },
+		"there is no /etc/sudoers.d":                func(_ *install.Wanted, s *install.State) { s.Rules, s.RulesFolder = nil, nil },
+		"may change what is in /etc/sudoers.d":      func(_ *install.Wanted, s *install.State) { s.Rules, s.RulesFolder.Unsafe = nil, true },
+		"/etc/sudoers.d/zz-genv is a symbolic link": func(_ *install.Wanted, s *install.State) { s.RulesLink = true },
 	} {
 		t.Run(want, func(t *testing.T) {
 			w, s := wanted(), complete()

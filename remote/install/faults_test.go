@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -47,15 +48,15 @@ func faults() map[string]fault {
 			want: "/usr/local/bin is read-only", next: "--path", class: remote.InstallRefused,
 		},
 		"no visudo": {
-			before: "rm -f /etc/sudoers.d/genv; mount --bind /dev/null /usr/sbin/visudo", after: "umount /usr/sbin/visudo",
+			before: "rm -f /etc/sudoers.d/zz-genv; mount --bind /dev/null /usr/sbin/visudo", after: "umount /usr/sbin/visudo",
 			want: "no visudo", next: "install sudo", class: remote.InstallRefused,
 		},
 		"visudo refuses": {
-			before: `rm -f /etc/sudoers.d/genv; printf "#!/bin/sh\necho bad; exit 1\n" >/tmp/v; chmod 755 /tmp/v; mount --bind /tmp/v /usr/sbin/visudo`,
+			before: `rm -f /etc/sudoers.d/zz-genv; printf "#!/bin/sh\necho bad; exit 1\n" >/tmp/v; chmod 755 /tmp/v; mount --bind /tmp/v /usr/sbin/visudo`,
 			after:  "umount /usr/sbin/visudo; rm /tmp/v", want: "visudo refuses the lines for genv: bad", next: "visudo -c", class: remote.CommandFailed,
 		},
 		"visudo refuses them among the others": {
-			before: `rm -f /etc/sudoers.d/genv; printf "#!/bin/sh\n[ \$1 = -cf ] || [ ! -e /etc/sudoers.d/genv ]\n" >/tmp/v; chmod 755 /tmp/v; mount --bind /tmp/v /usr/sbin/visudo`,
+			before: `rm -f /etc/sudoers.d/zz-genv; printf "#!/bin/sh\n[ \$1 = -cf ] || [ ! -e /etc/sudoers.d/zz-genv ]\n" >/tmp/v; chmod 755 /tmp/v; mount --bind /tmp/v /usr/sbin/visudo`,
 			after:  "umount /usr/sbin/visudo; rm /tmp/v", want: "visudo refuses the lines for genv", next: "visudo -c", class: remote.CommandFailed,
 		},
 		"package": {
@@ -75,7 +76,7 @@ func faults() map[string]fault {
 			want: "others than root may change what is in /usr/local ", next: "chown root /usr/local", class: remote.InstallRefused,
 		},
 		"the program changes meanwhile": {
-			step: "visudo", do: "echo >>$path", before: "rm -f /etc/sudoers.d/genv", after: "true",
+			step: "visudo", do: "echo >>$path", before: "rm -f /etc/sudoers.d/zz-genv", after: "true",
 			want: "another process changed the program meanwhile", next: "run it again", class: remote.CommandFailed,
 		},
 	}
@@ -177,7 +178,7 @@ func TestAccounts(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, sshd.Named("gpu-01")...)
 	old, current := genv(t, "v1"), genv(t, "v2")
-	rules := filepath.Join(f.SudoersFolder(), "genv")
+	rules := filepath.Join(f.SudoersFolder(), remote.SudoersFile)
 	t.Run("other accounts stay", func(t *testing.T) {
 		f.reset(old)
 		require.NoError(t, os.WriteFile(rules, []byte(remote.SudoersLine("alice", remote.DefaultGenv)+"\n"), 0o440))
@@ -188,14 +189,34 @@ func TestAccounts(t *testing.T) {
 		require.True(t, outcome.Sudoers)
 		content, err := os.ReadFile(rules)
 		require.NoError(t, err)
-		require.Equal(t, install.Sudoers(remote.DefaultGenv, "alice", "bob"), string(content))
+		require.Equal(t, install.Sudoers(remote.DefaultGenv, f.sudoPath(), "alice", "bob"), string(content))
+	})
+	t.Run("the file of an earlier version goes", func(t *testing.T) {
+		f.reset(old)
+		earlier := filepath.Join(f.SudoersFolder(), "genv")
+		require.NoError(t, os.Remove(rules))
+		wildcards := strings.ReplaceAll("alice ALL=(root) NOPASSWD: G usage snapshot, G usage snapshot *, G usage execute, G usage serve *\n", "G", remote.DefaultGenv)
+		require.NoError(t, os.WriteFile(earlier, []byte(wildcards), 0o440))
+		i := f.installer(current)
+		i.Options.Account = "bob"
+		_, err := i.Install(t.Context(), host)
+		require.NoError(t, err)
+		require.NoFileExists(t, earlier)
+		content, err := os.ReadFile(rules)
+		require.NoError(t, err)
+		require.Equal(t, install.Sudoers(remote.DefaultGenv, f.sudoPath(), "alice", "bob"), string(content))
+		require.NoError(t, os.WriteFile(earlier, []byte(wildcards), 0o440))
+		_, err = i.Uninstall(t.Context(), host)
+		require.NoError(t, err)
+		require.NoFileExists(t, earlier)
+		require.NoFileExists(t, rules)
 	})
 	t.Run("an account that isn't there", func(t *testing.T) {
 		f.reset(nil)
 		i := f.installer(current)
 		i.Options.Account = "mallory"
 		_, err := i.Install(t.Context(), host)
-		require.ErrorContains(t, err, "has no account mallory")
+		require.ErrorContains(t, err, `has no account "mallory"`)
 		f.requireWorking(nil)
 	})
 	t.Run("lines of others stay", func(t *testing.T) {
@@ -221,7 +242,7 @@ func TestUninstall(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, sshd.Named("gpu-01")...)
 	old := genv(t, "v1")
-	rules := filepath.Join(f.SudoersFolder(), "genv")
+	rules := filepath.Join(f.SudoersFolder(), remote.SudoersFile)
 	f.reset(old)
 	outcome, err := f.installer(old).CheckUninstall(t.Context(), host)
 	require.NoError(t, err)

@@ -40,7 +40,7 @@ func genv(t *testing.T, version string) *install.Program {
 	data := fmt.Sprintf(`#!/bin/sh
 case "$1 ${2-}" in
 "version ") echo %s ;;
-"usage serve") [ "$(id -u)" = 0 ] && printf "\ngenv-serve $4\n" && echo %s | base64 -d ;;
+"usage serve") [ "$(id -u)" = 0 ] && read -r t && printf "\ngenv-serve $t\n" && echo %s | base64 -d ;;
 "usage snapshot") echo "[]" ;;
 esac
 exit
@@ -53,6 +53,11 @@ type fleet struct {
 	*sshd.Fleet
 	t      *testing.T
 	client *sshclient.Client
+}
+
+// sudoPath are the folders that sudo's own path has there.
+func (f *fleet) sudoPath() string {
+	return filepath.Join(f.Dir, "bin") + ":" + filepath.Join(f.Dir, "driver")
 }
 
 func startFleet(t *testing.T, hosts ...sshd.HostOptions) *fleet {
@@ -78,7 +83,7 @@ func (f *fleet) place() string { return filepath.Join(f.Local(), "bin/genv") }
 // reset gives the host a genv with all that belongs to it, or none.
 func (f *fleet) reset(p *install.Program) {
 	f.t.Helper()
-	shims, rules := filepath.Join(f.Local(), "lib/genv/shims"), filepath.Join(f.SudoersFolder(), "genv")
+	shims, rules := filepath.Join(f.Local(), "lib/genv/shims"), filepath.Join(f.SudoersFolder(), remote.SudoersFile)
 	for _, path := range []string{f.place(), filepath.Join(f.Local(), "lib"), rules} {
 		require.NoError(f.t, os.RemoveAll(path))
 	}
@@ -86,7 +91,7 @@ func (f *fleet) reset(p *install.Program) {
 		return
 	}
 	require.NoError(f.t, os.WriteFile(f.place(), p.Data, 0o755))
-	require.NoError(f.t, os.WriteFile(rules, []byte(install.Sudoers(remote.DefaultGenv, string(sshd.MaySudo))), 0o440))
+	require.NoError(f.t, os.WriteFile(rules, []byte(install.Sudoers(remote.DefaultGenv, "", string(sshd.MaySudo))), 0o440))
 	require.NoError(f.t, os.MkdirAll(shims, 0o755))
 	for _, shim := range []string{"docker", "nvidia-smi"} {
 		require.NoError(f.t, os.Symlink("../../../bin/genv", filepath.Join(shims, shim)))
@@ -95,7 +100,7 @@ func (f *fleet) reset(p *install.Program) {
 
 // forget removes what isn't the program, so that an upgrade has all steps.
 func (f *fleet) forget() {
-	require.NoError(f.t, os.RemoveAll(filepath.Join(f.SudoersFolder(), "genv")))
+	require.NoError(f.t, os.RemoveAll(filepath.Join(f.SudoersFolder(), remote.SudoersFile)))
 	require.NoError(f.t, os.RemoveAll(filepath.Join(f.Local(), "lib")))
 }
 
@@ -264,7 +269,7 @@ func TestAtTheSameTime(t *testing.T) {
 		}
 		require.NotZero(t, done)
 		for n, err := range errs { // which all say that they are done, or not
-			rules, failed := os.ReadFile(filepath.Join(f.SudoersFolder(), "genv"))
+			rules, failed := os.ReadFile(filepath.Join(f.SudoersFolder(), remote.SudoersFile))
 			require.NoError(t, failed)
 			if account := []string{"operator", "alice"}[n/2]; err == nil {
 				require.Contains(t, string(rules), remote.SudoersLine(account, remote.DefaultGenv)[:len(account)])

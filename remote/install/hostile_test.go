@@ -62,8 +62,8 @@ func TestHostsThatLie(t *testing.T) {
 		"has no folders":           {[]string{honestLogin, "TOKEN end\n"}, "doesn't say which folders"},
 		"has folders without mode": {[]string{honestLogin, "TOKEN folder\nTOKEN end\n"}, "others than root may change"},
 		"has a strange machine":    {[]string{"TOKEN uid 0\nTOKEN system Linux\nTOKEN machine \x1b]0;x\x07" + long + "\nTOKEN end\n"}, `Linux on \x1b]0;x\a`},
-		"has a strange user":       {[]string{"TOKEN uid 7\nTOKEN user ALL\nTOKEN end\n"}, "takes \"ALL\" for an alias"},
-		"has a user of two words":  {[]string{"TOKEN uid 7\nTOKEN user a ALL=(ALL)\nTOKEN end\n"}, "is not a name"},
+		"has a strange user":       {[]string{"TOKEN uid 7\nTOKEN user -x\nTOKEN end\n"}, "begins with a dash"},
+		"has a user of two words":  {[]string{"TOKEN uid 7\nTOKEN user a, b ALL=(ALL)\nTOKEN end\n"}, "is not a user name"},
 		"ends the script early":    {[]string{honestLogin, honestLook, "TOKEN step upload\n"}, "interrupted after the step upload"},
 		"says that it failed":      {[]string{honestLogin, honestLook, "TOKEN why \x1b[31mno\nTOKEN failed " + long + "\nTOKEN done\n"}, `the installation failed: x`},
 		"lies about the checksum":  {[]string{honestLogin, honestLook, "TOKEN version v9\nTOKEN done\n", "hello"}, "genv does not greet"},
@@ -97,7 +97,7 @@ func TestNothingIsUploadedInVain(t *testing.T) {
 // TestCommandLinesForAnyShell: csh and fish pass them on to sh as they are. See also
 // remote.Quote.
 func TestCommandLinesForAnyShell(t *testing.T) {
-	l := &liar{answers: []string{strings.Replace(honestLogin, "uid 0", "uid 7", 1), "TOKEN folder 0 755 /\nTOKEN account\nTOKEN rules-folder 0 755\nTOKEN end\n", "TOKEN done\n"}}
+	l := &liar{answers: []string{strings.Replace(honestLogin, "uid 0", "uid 7", 1), "TOKEN folder 0 755 /\nTOKEN account 7\nTOKEN rules-folder 0 755\nTOKEN end\n", "TOKEN done\n"}}
 	_, err := (&install.Installer{Runner: l, Programs: small()}).Install(t.Context(), host)
 	require.Error(t, err)
 	require.Len(t, l.sent, 4)

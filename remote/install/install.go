@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // Options are what is installed, and how.
@@ -180,7 +181,7 @@ func (v *visit) chooseAccount() error {
 	if v.wanted.Account == "" {
 		return nil
 	}
-	if err := CheckAccount(v.wanted.Account); err != nil {
+	if err := snapshot.CheckUsername(v.wanted.Account); err != nil {
 		return refuse("name the account with --sudoers-for", "no line of sudoers for the login: %w", err)
 	}
 	return nil
@@ -193,7 +194,7 @@ func (v *visit) becomeRoot(ctx context.Context) error {
 		return refuse("log in as root, or remove `sudo: false` for it from hosts.yaml", "the login %s is not root, and sudo is not to be used on this host", v.login.User)
 	}
 	answer, err := v.lookAsRoot(ctx)
-	if class := remote.ClassOf(err); err != nil && !v.access.direct && (class == remote.Sudo || class == remote.SudoRefused) {
+	if err != nil && !v.access.direct && len(answer) == 0 && mayBeSudo(err) {
 		if v.Password == nil {
 			return needsRights(v.host, err)
 		}
@@ -211,9 +212,15 @@ func (v *visit) becomeRoot(ctx context.Context) error {
 	return nil
 }
 
+// mayBeSudo says whether sudo can be why a command failed before it said anything.
+func mayBeSudo(err error) bool {
+	class := remote.ClassOf(err)
+	return class == remote.Sudo || class == remote.SudoRefused || class == remote.CommandFailed
+}
+
 func (v *visit) lookAsRoot(ctx context.Context) (values, error) {
 	return v.ask(ctx, v.access, script{text: lookScript, vars: variables{
-		{"path", v.wanted.Path}, {"folder", SudoersFolder}, {"shims", shimsOf(v.wanted.Path)}, {"account", v.wanted.Account},
+		{"path", v.wanted.Path}, {"folder", SudoersFolder}, {"rules_file", remote.SudoersFile}, {"shims", shimsOf(v.wanted.Path)}, {"account", v.wanted.Account},
 	}})
 }
 
@@ -242,7 +249,9 @@ func (v *visit) apply(ctx context.Context, plan *Plan) error {
 		{"folder", SudoersFolder},
 		{"shims", v.shims()},
 		{"run", rand.Text()},
+		{"rules_file", remote.SudoersFile},
 		{"content", plan.Sudoers},
+		{"earlier", plan.Earlier},
 		{"before", v.state.Sum},
 		{"rules_before", v.state.RulesSum},
 		{"seconds", strconv.Itoa(int(time.Until(limit).Seconds()) + 1)},

@@ -106,19 +106,19 @@ func (i *Installer) check(ctx context.Context, h remote.Host, secret []byte) err
 	const mark = "genv-password-accepted"
 	input := append(append(make([]byte, 0, len(secret)+1), secret...), '\n')
 	defer clear(input)
-	out, err := i.Runner.Run(ctx, h, remote.Command{Args: access{secret: secret}.asRoot("echo; echo " + mark), Stdin: input})
+	out, err := i.Runner.Run(ctx, h, remote.Command{Args: tryPassword("echo; echo " + mark), Stdin: input})
 	err = withoutSecret(err, secret)
 	if bytes.Contains(append([]byte("\n"), out.Stdout...), []byte("\n"+mark+"\n")) {
 		return nil
 	}
-	switch said := string(out.Stderr); {
+	switch said, class := string(out.Stderr), remote.ClassOf(err); {
 	case err == nil:
 		return remote.Errorf(remote.InvalidOutput, "sudo did not run a command, and did not say why")
-	case strings.Contains(said, "incorrect password attempt"), strings.Contains(said, "Sorry, try again"):
-		e := remote.Errorf(remote.Sudo, "%w", errPasswordRefused)
+	case strings.Contains(said, "incorrect password attempt"), strings.Contains(said, "Sorry, try again"), class == remote.CommandFailed:
+		e := remote.Errorf(remote.Sudo, "%w: %w", errPasswordRefused, err)
 		e.Next = "run it again with the right password; it was given to no other host"
 		return e
-	case remote.ClassOf(err) == remote.Sudo, remote.ClassOf(err) == remote.SudoRefused:
+	case class == remote.Sudo, class == remote.SudoRefused:
 		return needsRights(h, err)
 	}
 	return err

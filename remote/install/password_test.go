@@ -86,9 +86,9 @@ func TestPassword(t *testing.T) {
 		require.Equal(t, "0\n", string(seen), "no process has it in its arguments or variables")
 		require.Zero(t, g.count["gpu-01"], "sudo wants none there")
 		require.NotZero(t, g.count["b"])
-		content, err := os.ReadFile(filepath.Join(f.SudoersFolder(), "genv"))
+		content, err := os.ReadFile(filepath.Join(f.SudoersFolder(), remote.SudoersFile))
 		require.NoError(t, err)
-		require.Equal(t, install.Sudoers(remote.DefaultGenv, string(sshd.NeedsPassword), string(sshd.MaySudo)), string(content))
+		require.Equal(t, install.Sudoers(remote.DefaultGenv, f.sudoPath(), string(sshd.NeedsPassword), string(sshd.MaySudo)), string(content))
 		f.requireWorking(current)
 		i.Password.Wipe()
 		_, err = i.Uninstall(t.Context(), hosts[0])
@@ -167,7 +167,7 @@ func TestAHostThatRepeatsThePassword(t *testing.T) {
 func TestAHostThatReportsThePassword(t *testing.T) {
 	const secret = "top-secret"
 	login := strings.Replace(honestLogin, "uid 0", "uid 7", 1)
-	look := "TOKEN folder 0 755 /\nTOKEN account\nTOKEN rules-folder 0 755\nTOKEN found /" + secret + "\nTOKEN end\n"
+	look := "TOKEN folder 0 755 /\nTOKEN account 7\nTOKEN rules-folder 0 755\nTOKEN found /" + secret + "\nTOKEN end\n"
 	for name, answers := range map[string][]string{
 		"as a note":  {login, "", "genv-password-accepted\n", look},
 		"as a cause": {login, "", "genv-password-accepted\n", look, "TOKEN why " + secret + "\nTOKEN failed write\n"},

@@ -57,19 +57,24 @@ type access struct {
 // asLogin runs commands without root.
 var asLogin = access{direct: true}
 
-// asRoot is the command that runs a program of sh as root.
+// asRoot is the command that runs a program of sh as root. The password, which sudo has accepted
+// before, is the first line of stdin, and not sudo's own: sudo-rs takes more of that than a line. Only
+// where sudo doesn't remember that it was given the password the program gets its input behind it.
 func (a access) asRoot(program string) []string {
-	if a.direct {
+	switch {
+	case a.direct:
 		return []string{"sh", "-c", program}
+	case a.secret == nil:
+		return []string{"sh", "-c", `LC_ALL=C; export LC_ALL; exec sudo -n sh -c "$1"`, "sh", program}
 	}
-	return []string{"sh", "-c", `LC_ALL=C; export LC_ALL; exec sudo ` + a.sudoFlags() + ` sh -c "$1"`, "sh", program}
+	return []string{"sh", "-c", `LC_ALL=C; export LC_ALL; IFS= read -r p; v() { printf "%s\n" "$p"; }; ` +
+		`if v | sudo -S -p "" -v >/dev/null 2>&1 && sudo -n true </dev/null >/dev/null 2>&1; then unset p; sudo -n sh -c "$1"; s=$?; sudo -k; exit $s; fi; ` +
+		`{ v; unset p; cat; } | sudo -k -S -p "" sh -c "$1"`, "sh", program}
 }
 
-func (a access) sudoFlags() string {
-	if a.secret == nil {
-		return "-n"
-	}
-	return `-k -S -p ""` // -k: it takes the password also if it remembers an earlier one
+// tryPassword is the command that has sudo read a password, once, and runs a program of sh.
+func tryPassword(program string) []string { // -k: sudo takes it also if it remembers an earlier one
+	return []string{"sh", "-c", `LC_ALL=C; export LC_ALL; exec sudo -k -S -p "" sh -c "$1"`, "sh", program}
 }
 
 // input is the stdin of a script up to its end.

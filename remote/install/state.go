@@ -32,14 +32,19 @@ type State struct {
 	FreeKiB     int64  // -1 if unknown
 	Packages    []Package
 	Missing     []string // programs that the installation needs
-	Account     bool     // the account for sudoers exists
+	AccountUID  string   // of the account for sudoers; empty if it doesn't exist
+	SudoPath    string   // where sudo looks for programs
 	Shims       bool     // the shims are in their place
 	ShimFolders []Folder // that lead there
 	RulesSum    string   // of the file of sudoers; empty if it is missing
 	Rules       []string // its lines
 	RulesLink   bool     // it is a symbolic link
 	RulesFolder *Folder
-	Leftovers   []string // of interrupted installations
+	// OldSum, OldRules and OldLink are the same of the file that earlier versions wrote.
+	OldSum    string
+	OldRules  []string
+	OldLink   bool
+	Leftovers []string // of interrupted installations
 }
 
 // Folder is a folder on the way to the program.
@@ -106,8 +111,9 @@ func (v values) state() *State {
 	state := &State{
 		Found: v.one("found"), Sum: sum(v.one("file")), Link: v.one("link"), Other: v.has("other"),
 		ReadOnly: v.one("read-only"), NoExec: v.one("noexec"), FreeKiB: -1, Missing: v["missing"],
-		Account: v.has("account"), Shims: v.has("shims"),
-		RulesSum: sum(v.one("rules-file")), Rules: v["rule"], RulesLink: v.has("rules-link"), Leftovers: v["leftover"],
+		AccountUID: v.one("account"), SudoPath: v.one("sudo-path"), Shims: v.has("shims"),
+		RulesSum: sum(v.one("rule-file")), Rules: v["rule"], RulesLink: v.has("rule-link"),
+		OldSum: sum(v.one("old-rule-file")), OldRules: v["old-rule"], OldLink: v.has("old-rule-link"), Leftovers: v["leftover"],
 	}
 	if free, err := strconv.ParseInt(v.one("free"), 10, 64); err == nil {
 		state.FreeKiB = free

@@ -47,9 +47,13 @@ func (i *Installer) planUninstall(ctx context.Context, h remote.Host) (*visit, v
 	o := &v.outcome
 	o.Arch, o.Result, o.Shims = archOf(v.login.Machine), Unchanged, s.Shims && v.shims() != ""
 	_, known := rulesOf(s.Rules, v.wanted.Path)
-	o.Sudoers = s.RulesSum != "" && known && !s.RulesLink
-	if s.RulesSum != "" && !o.Sudoers {
-		o.Notes = append(o.Notes, SudoersFolder+"/"+RulesFile+" has lines that genv did not write, and stays")
+	_, oldKnown := rulesOf(s.OldRules, v.wanted.Path)
+	rules, earlier := s.RulesSum != "" && known && !s.RulesLink, s.OldSum != "" && oldKnown && !s.OldLink
+	o.Sudoers = rules || earlier
+	for file, stays := range map[string]bool{remote.SudoersFile: s.RulesSum != "" && !rules, oldRulesFile: s.OldSum != "" && !earlier} {
+		if stays {
+			o.Notes = append(o.Notes, SudoersFolder+"/"+file+" has lines that genv did not write, and stays")
+		}
 	}
 	if s.Sum != "" || o.Sudoers || o.Shims {
 		o.Result = Uninstalled
@@ -58,7 +62,9 @@ func (i *Installer) planUninstall(ctx context.Context, h remote.Host) (*visit, v
 		{"path", v.wanted.Path},
 		{"folder", SudoersFolder},
 		{"shims", v.shims()},
-		{"rules", yes(o.Sudoers)},
+		{"rules_file", remote.SudoersFile},
+		{"rules", yes(rules)},
+		{"earlier", yes(earlier)},
 		{"program", yes(s.Sum != "")},
 	}, nil
 }

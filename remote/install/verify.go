@@ -22,7 +22,7 @@ func (v *visit) verify(ctx context.Context) error {
 	words := []string{v.wanted.Path, "usage", "serve"}
 	greeting, err := v.greeting(ctx, token, words)
 	if err != nil {
-		return v.unusable(err)
+		return v.unusable(ctx, err)
 	}
 	v.outcome.Now.Version = cmp.Or(v.outcome.Now.Version, greeting.Genv)
 	if greeting.Genv != v.outcome.Now.Version || !greeting.Can(agent.RequestExecute) {
@@ -74,12 +74,17 @@ func readGreeting(ctx context.Context, output []byte, token string) (*agent.Gree
 }
 
 // unusable is the error of a program that is in place and can't be used by a controller.
-func (v *visit) unusable(err error) error {
+func (v *visit) unusable(ctx context.Context, err error) error {
+	if v.wanted.Account == v.login.User && mayBeSudo(err) {
+		host := v.host
+		host.GenvPath = v.wanted.Path
+		err = remote.Diagnose(ctx, v.Runner, host, err)
+	}
 	e := &remote.Error{Class: remote.ClassOf(err), Next: remote.NextStepOf(err)}
 	e.Err = fmt.Errorf("genv is at %s, and a controller can't run it as root: %w", v.wanted.Path, err)
-	if v.wanted.Account != "" && (e.Class == remote.Sudo || e.Class == remote.SudoRefused) {
-		e.Next = fmt.Sprintf("`sudo -l -U %s` on the host shows what is allowed; %s/%s must have `%s`, and /etc/sudoers a line `@includedir %s`",
-			v.wanted.Account, SudoersFolder, RulesFile, remote.SudoersLine(v.wanted.Account, v.wanted.Path), SudoersFolder)
+	if v.wanted.Account != "" && v.wanted.Account != v.login.User && mayBeSudo(err) {
+		e.Next = fmt.Sprintf("`sudo -l -U %s` on the host shows what is allowed, and the last rule for genv counts; %s/%s must have `%s`, and /etc/sudoers a line `@includedir %s`",
+			v.wanted.Account, SudoersFolder, remote.SudoersFile, remote.SudoersLine(remote.SudoersAccount(v.wanted.Account, v.state.AccountUID), v.wanted.Path), SudoersFolder)
 	}
 	return e
 }

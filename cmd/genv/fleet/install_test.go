@@ -14,6 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/fleet"
 	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
+	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/install"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 )
@@ -39,7 +40,7 @@ func TestInstall(t *testing.T) {
 		return genvtest.Exec(t, exec.Command(program, append(append([]string{}, flags...), more...)...))
 	}
 	place := filepath.Join(f.Local(), "bin/genv")
-	rules := filepath.Join(f.SudoersFolder(), "genv")
+	rules := filepath.Join(f.SudoersFolder(), remote.SudoersFile)
 
 	r := with(old, "--check")
 	require.Equal(t, command.ExitWork, r.Code, r.Err)
@@ -53,7 +54,7 @@ func TestInstall(t *testing.T) {
 	requireFile(t, place, old, 0o755)
 	text, err := os.ReadFile(rules)
 	require.NoError(t, err)
-	require.Equal(t, install.Sudoers("/usr/local/bin/genv", "operator"), string(text))
+	require.Equal(t, install.Sudoers("/usr/local/bin/genv", "", "operator"), string(text))
 	for _, shim := range []string{"docker", "nvidia-smi"} {
 		there, err := filepath.EvalSymlinks(filepath.Join(f.Local(), "lib/genv/shims", shim))
 		require.NoError(t, err)

@@ -59,7 +59,7 @@ func TestTheSudoersLine(t *testing.T) {
 		out, err := exec.Command("ssh", "-F", f.SSHConfig(), "gpu-01", line).CombinedOutput()
 		return string(out), err
 	}
-	for _, line := range []string{"sudo genv usage snapshot", "sudo -n genv usage snapshot --type devices", "sudo -n genv usage serve --token x </dev/null"} {
+	for _, line := range []string{"sudo genv usage snapshot", "sudo -n genv usage snapshot --type devices", "echo x | sudo -n genv usage serve"} {
 		out, err := on(line)
 		require.NoError(t, err, "%s: %s", line, out)
 	}
@@ -74,6 +74,8 @@ func TestTheSudoersLine(t *testing.T) {
 		"its group alone":                    "sudo -n genv usage",
 		"an argument too many":               "sudo -n genv usage execute id",
 		"a flag before it":                   "sudo -n genv --help usage snapshot",
+		"an argument of serve":               "sudo -n genv usage serve --token x",
+		"an argument too many of snapshot":   "sudo -n genv usage snapshot --type devices id",
 		"a separator as a word":              "sudo -n genv usage 'snapshot;' id",
 		"another program":                    "sudo -n id",
 		"another genv":                       "cp $(command -v genv) ~/genv; sudo -n ~/genv usage snapshot",

@@ -8,7 +8,7 @@ old=$dir/.genv-install-$run.old
 rules=$folder/.genv-install-$run
 old_rules=$folder/.genv-install-$run.old
 step() { say step "$1"; }
-clean() { rm -f "$new" "$old" "$rules" "$old_rules" "$shims/.genv-install-$run"; }
+clean() { rm -f "$new" "$old" "$rules" "$rules.earlier" "$old_rules" "$shims/.genv-install-$run"; }
 fail() {
   say why "$(printf '%s' "$2" | tr '\n' ' ' | head -c 1000)"
   say failed "$1"
@@ -69,8 +69,11 @@ lock
 now=; if [ -f "$path" ]; then now=$(sum "$path"); fi
 [ "$now" = "$before" ] || [ "$now" = "$program" ] || fail changed "$path has the checksum ${now:-of no file}"
 if [ -n "$content" ]; then
-  now=; if [ -e "$folder/genv" ]; then now=$(sum "$folder/genv"); fi
-  [ "$now" = "$rules_before" ] || [ "$now" = "$(sum "$rules")" ] || fail changed "$folder/genv has other lines now"
+  now=; if [ -e "$folder/$rules_file" ]; then now=$(sum "$folder/$rules_file"); fi
+  [ "$now" = "$rules_before" ] || [ "$now" = "$(sum "$rules")" ] || fail changed "$folder/$rules_file has other lines now"
+fi
+if [ -n "$earlier" ] && [ -e "$folder/genv" ]; then
+  [ "$(sum "$folder/genv")" = "$earlier" ] || fail changed "$folder/genv has other lines now"
 fi
 for file in "$dir"/.genv-install-* "$shims"/.genv-install-* "$folder"/.genv-install-*; do
   case $file in *-"$run"*) continue ;; esac
@@ -87,7 +90,8 @@ undo() {
     if [ -e "$old" ]; then mv -fT "$old" "$path"; else rm -f "$path"; fi
   fi
   if [ -n "${ruled-}" ]; then
-    if [ -e "$old_rules" ]; then mv -fT "$old_rules" "$folder/genv"; else rm -f "$folder/genv"; fi
+    if [ -e "$old_rules" ]; then mv -fT "$old_rules" "$folder/$rules_file"; else rm -f "$folder/$rules_file"; fi
+    if [ -e "$rules.earlier" ]; then mv -fT "$rules.earlier" "$folder/genv"; fi
   fi
   fail "$@"
 }
@@ -99,9 +103,10 @@ if [ -n "$program" ]; then
   why=$(limited 30 "$path" version 2>&1 </dev/null) || undo run "$why"
 fi
 if [ -n "$content" ]; then
-  if [ -e "$folder/genv" ]; then ln "$folder/genv" "$old_rules" || undo write "cannot link $folder/genv"; fi
+  if [ -e "$folder/$rules_file" ]; then ln "$folder/$rules_file" "$old_rules" || undo write "cannot link $folder/$rules_file"; fi
   ruled=yes
-  mv -fT "$rules" "$folder/genv" || undo write "cannot rename $rules"
+  mv -fT "$rules" "$folder/$rules_file" || undo write "cannot rename $rules"
+  if [ -n "$earlier" ] && [ -e "$folder/genv" ]; then mv -fT "$folder/genv" "$rules.earlier" || undo write "cannot rename $folder/genv"; fi
   step sudoers
   if [ -n "${valid-}" ]; then why=$(visudo -c 2>&1 </dev/null) || undo visudo "$why"; fi
 fi

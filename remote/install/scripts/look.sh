@@ -50,14 +50,18 @@ for tool in sha256sum visudo mv ln; do
   command -v $tool >/dev/null || say missing $tool
 done
 [ -d "$folder" ] && say rules-folder "$(stat -L -c '%u %a' "$folder")"
-[ -L "$folder/genv" ] && say rules-link
-if [ -e "$folder/genv" ]; then
-  say rules-file "$(sha256sum <"$folder/genv" | cut -d ' ' -f 1)"
-  head -c 65536 "$folder/genv" | while IFS= read -r line || [ -n "$line" ]; do
-    say rule "$line"
+rules() {
+  [ -L "$folder/$1" ] && say "$2-link"
+  [ -e "$folder/$1" ] || return
+  say "$2-file" "$(sha256sum <"$folder/$1" | cut -d ' ' -f 1)"
+  head -c 65536 "$folder/$1" | while IFS= read -r line || [ -n "$line" ]; do
+    say "$2" "$line"
   done
-fi
-if [ -n "$account" ]; then id -u "$account" >/dev/null 2>&1 && say account; fi
+}
+rules "$rules_file" rule
+rules genv old-rule
+say sudo-path "$(sudo -n printenv PATH 2>/dev/null </dev/null || { [ -z "${SUDO_USER-}" ] || printf "%s" "$sudo_path"; })"
+if [ -n "$account" ]; then say account "$(id -u -- "$account" 2>/dev/null)"; fi
 linked=yes
 for shim in docker nvidia-smi; do
   [ "$(readlink "$shims/$shim")" = "../../../bin/genv" ] || linked=

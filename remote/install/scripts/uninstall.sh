@@ -19,7 +19,8 @@ if (umask 077; : >>"$lock_file") 2>/dev/null; then # a full or read-only /run is
   fi
 fi
 step lock
-[ -z "$rules" ] || remove "$folder/genv"
+[ -z "$rules" ] || remove "$folder/$rules_file"
+[ -z "$earlier" ] || remove "$folder/genv"
 step sudoers
 for shim in docker nvidia-smi; do
   [ -z "$shims" ] || [ "$(readlink "$shims/$shim")" != "../../../bin/genv" ] || remove "$shims/$shim"
