@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -48,7 +49,7 @@ const diagnosisMark = "genv-diagnosis"
 
 // TrySudo is a program for sh that tries what sudo allows, and says it in lines for ParseTrial
 // that begin with $m; $1 is the genv, and $2 "sudo", or "login" for commands that do without sudo:
-// the host would log a user who has no rights. With "doctor" the command is also started where sudo lists nothing. It looks for genv in the path of sudo,
+// the host would log a user who has no rights. With "doctor" the command is also started where sudo lists nothing, and it is tried what else sudo allows. It looks for genv in the path of sudo,
 // then in the usual folders, and last in the path of the login; a program that
 // others than root can change must not be in sudoers. Only where sudo lists the command as allowed it is
 // started: `usage serve` ends at once when it reads nothing. The terminal of script(1) shows whether
@@ -65,8 +66,16 @@ const TrySudo = `LC_ALL=C; export LC_ALL; exec </dev/null; say() { echo "$m $*";
 	`if [ -n "$g" ] && t sudo -n -l "$g" $w >/dev/null 2>&1; then say allows "$w"; fi; done; ` +
 	`for w in "usage serve" "usage serve --token x"; do if { [ "$s$2" = 1doctor ] || t sudo -n -l "${g:-$1}" $w >/dev/null 2>&1; }; then o=$(t sudo -n "$1" $w 2>&1 | head -c 4000 | tr -d "\000"); ` +
 	`if echo "$o" | grep -q "^genv-serve"; then say runs "$w"; break; elif [ -n "$o" ] && echo "$o" | grep -vq "^sudo"; then say fails; fi; fi; done; ` +
+	`if [ "$2" = doctor ]; then if t sudo -n -l /bin/sh -c : >/dev/null 2>&1 && t sudo -n /bin/sh -c : 2>/dev/null; then say allows ` + AllowsEverything + `; ` +
+	`elif [ -n "$g" ] && t sudo -n -l "$g" version >/dev/null 2>&1 && t sudo -n "$g" version >/dev/null 2>&1; then say allows ` + AllowsAllOfGenv + `; fi; fi; ` +
 	`say entry "$(t sudo -n -ll "$g" usage serve 2>/dev/null | sed -n "s/^Sudoers entry: *//p" | head -n 1)"; fi; ` +
 	`say end; printf "%.2000s\n" "$l"`
+
+// What Trial.Allows has besides commands, without a password.
+const (
+	AllowsEverything = "everything"
+	AllowsAllOfGenv  = "all-of-genv"
+)
 
 // Trial is what sudo did on a host.
 type Trial struct {
@@ -160,7 +169,7 @@ func (t *Trial) explain(host Host, known *Error, err error) error {
 // Refusal is why sudo doesn't run `genv usage serve` at its path, and what helps; nil if it does.
 func (t *Trial) Refusal() *Error {
 	account := SudoersAccount(t.User, t.UID)
-	allowed := len(t.Allows) > 0 && strings.HasPrefix(t.Allows[0], "usage serve")
+	allowed := slices.ContainsFunc(t.Allows, func(words string) bool { return strings.HasPrefix(words, "usage serve") })
 	e := &Error{Class: Sudo}
 	switch {
 	case t.Runs != "", t.Fails && allowed:

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -103,16 +104,30 @@ func answering(sections ...string) *network {
 			}
 			return out, nil
 		}
+		if script, tries := strings.CutSuffix(args[2], remote.TrySudo); tries && len(sections) > 0 && strings.HasPrefix(sections[0], "sudo ") {
+			return tried(strings.TrimSuffix(strings.TrimPrefix(script, "m="), "; "), sections[0]), nil
+		}
 		return "", remote.Errorf(remote.CommandFailed, "exit status 1")
 	}}
 }
 
-func TestSudo(t *testing.T) {
-	who, end := "who\nadmin\n1000\n6.1.0\nx86_64\n", "end\n"
-	genv := "genv\nsudo 0 755 1:2 /usr/local/bin/genv\nlogin 0 755 1:2 /usr/local/bin/genv\n"
-	list := func(rules string) string {
-		return "sudo\n0\nUser admin may run the following commands on x:\n" + rules
+// tried is what remote.TrySudo prints, of words such as "sudo lists allows=usage+serve".
+func tried(token, words string) string {
+	out := "motd\n" + token + " uid 1000\n" + token + " user admin\n"
+	for _, word := range strings.Fields(words)[1:] {
+		out += token + " " + strings.ReplaceAll(strings.Replace(word, "=", " ", 1), "+", " ") + "\n"
 	}
+	return out + token + " end\n"
+}
+
+func TestSudo(t *testing.T) {
+	const (
+		who  = "who\nadmin\n1000\n6.1.0\nx86_64\n"
+		g    = "sudo genv=/usr/local/bin/genv "
+		all  = g + "lists allows=usage+serve allows=usage+snapshot allows=usage+execute runs=usage+serve "
+		most = g + "lists allows=usage+snapshot allows=usage+execute "
+	)
+	genv := "genv\nsudo 0 755 1:2 /usr/local/bin/genv\nlogin 0 755 1:2 /usr/local/bin/genv\n"
 	for _, tt := range []struct {
 		name, who, sudo string
 		noSudo          bool
@@ -120,23 +135,24 @@ func TestSudo(t *testing.T) {
 		cause           doctor.Cause
 		next            string
 	}{
-		{name: "narrow", sudo: list("    (root) NOPASSWD: /usr/local/bin/genv usage snapshot, /usr/local/bin/genv usage execute, /usr/local/bin/genv usage serve *"), status: doctor.OK},
-		{name: "no sudo", sudo: "sudo\n127\nsh: 1: sudo: not found", status: doctor.Failed, cause: "sudo", next: "install sudo"},
-		{name: "a terminal", sudo: "sudo\n0\nMatching Defaults entries for admin on x:\n    requiretty\n\nUser admin may run the following commands on x:\n    (ALL) NOPASSWD: ALL", status: doctor.Failed, cause: "sudo-requires-tty", next: "!requiretty"},
-		{name: "no rights", sudo: "sudo\n1\nSorry, user admin may not run sudo on x.", status: doctor.Failed, cause: "sudo-refused", next: "sudo -l"},
-		{name: "another error", sudo: "sudo\n1\nsudo: unable to resolve host", status: doctor.Failed, cause: "sudo", next: "NOPASSWD"},
-		{name: "a password for serve", sudo: list("    (root) /usr/local/bin/genv usage serve *"), status: doctor.Failed, cause: "sudo", next: "without a password"},
-		{name: "another path", sudo: list("    (root) NOPASSWD: /usr/bin/genv usage *"), status: doctor.Failed, cause: "sudo-refused", next: "/usr/local/bin/genv usage serve"},
-		{name: "without serve", sudo: list("    (root) NOPASSWD: /usr/local/bin/genv usage snapshot, /usr/local/bin/genv usage execute"), status: doctor.Warning, cause: "sudo-lacks-serve", next: "serve"},
-		{name: "in another language", sudo: "sudo\n0\nDer Benutzer darf", status: doctor.Warning, cause: "sudo-unclear", next: "sudo -l"},
+		{name: "narrow", sudo: all, status: doctor.OK},
+		{name: "the lines of earlier versions", sudo: most + "allows=usage+serve+--token+x runs=usage+serve+--token+x", status: doctor.OK},
+		{name: "it lists nothing (listpw)", sudo: g + "runs=usage+serve", status: doctor.OK},
+		{name: "no sudo", sudo: g + "nosudo", status: doctor.Failed, cause: "sudo", next: "install sudo"},
+		{name: "a terminal", sudo: g + "tty", status: doctor.Failed, cause: "sudo-requires-tty", next: "`Defaults:admin !requiretty`"},
+		{name: "no rights, or a password", sudo: g, status: doctor.Failed, cause: "sudo", next: "NOPASSWD"},
+		{name: "a later rule", sudo: most + "allows=usage+serve entry=/etc/sudoers.d/lab-admins", status: doctor.Failed, cause: "sudo", next: "zz-genv"},
+		{name: "another path", sudo: g + "lists", status: doctor.Failed, cause: "sudo-refused", next: "/usr/local/bin/genv usage serve"},
+		{name: "without serve", sudo: most, status: doctor.Warning, cause: "sudo-lacks-serve", next: "serve"},
+		{name: "without execute", sudo: g + "lists allows=usage+serve allows=usage+snapshot runs=usage+serve", status: doctor.Failed, cause: "sudo-refused", next: "execute"},
+		{name: "everything", sudo: all + "allows=everything", status: doctor.Warning, cause: "sudo-covers-everything", next: "of its own"},
+		{name: "all of genv", sudo: all + "allows=all-of-genv", status: doctor.Warning, cause: "sudo-covers-all-of-genv", next: "sudo -l"},
+		{name: "without genv", sudo: "sudo lists", status: doctor.OK},
 		{name: "root without sudo", who: "who\nroot\n0\n", sudo: "sudo\n", noSudo: true, status: doctor.OK},
 		{name: "a user without sudo", sudo: "sudo\n", noSudo: true, status: doctor.Warning, cause: "no-root", next: "hosts.yaml"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if tt.who == "" {
-				tt.who = who
-			}
-			h := examine(t.Context(), answering(tt.who, tt.sudo+"\n", genv, "version\nv1\n", end), remote.Host{NoSudo: tt.noSudo})
+			h := examine(t.Context(), answering(tt.sudo, cmp.Or(tt.who, who), genv, "version\nv1\n", "end\n"), remote.Host{NoSudo: tt.noSudo})
 			c := h.Check(doctor.Sudo)
 			require.Equal(t, tt.status, c.Status, "%+v", c)
 			require.Equal(t, tt.cause, c.Cause)

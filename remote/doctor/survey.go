@@ -12,13 +12,13 @@ import (
 )
 
 // The survey prints what the later checks depend on, in sections that begin with our
-// token: the login, what sudo allows, and where genv is. It is one line without
+// token: the login, and where genv is. It is one line without
 // exclamation marks, so that any login shell passes it on (see remote.Quote).
 // sudo isn't asked for a host that does without it: the host would log a user who has no
 // rights.
 const surveyScript = `LC_ALL=C; export LC_ALL; t=$1; say() { echo; echo "$t $1"; }; ` +
 	`say who; id -un; id -u; uname -r; uname -m; say os; head -c 4096 /etc/os-release; ` +
-	`say sudo; l=; if [ "$3" = sudo ]; then l=$(sudo -n -l 2>&1); echo $?; printf "%.65536s\n" "$l"; fi; ` +
+	`l=; if [ "$3" = sudo ]; then l=$(sudo -n -l 2>&1); fi; ` +
 	`d=$(printf "%s\n" "$l" | sed -n "s/.*secure_path=\([^,]*\).*/\1/p" | head -n 1 | tr -d "\\\\"); ` +
 	`show() { case $2 in /*) echo "$1 $(stat -Lc "%u %a %d:%i" "$2") $2";; esac; }; ` +
 	`p=$(command -v "$2"); q=$(PATH="${d:-$PATH}"; command -v "$2"); ` +
@@ -32,8 +32,7 @@ type survey struct {
 	user     string
 	uid      string // empty if it is unknown
 	system   doctor.System
-	sudo     string // what `sudo -n -l` printed
-	status   int    // its exit status; -1 if it wasn't asked
+	trial    remote.Trial // of sudo; zero if it wasn't tried
 	programs map[string]program
 	version  string // what `genv version` printed
 }
@@ -81,6 +80,13 @@ func (e *examination) survey(ctx context.Context) (s survey, ok bool) {
 		return s, false
 	}
 	s = parseSurvey(parts)
+	if !e.host.NoSudo {
+		script := "m=" + e.token + "; " + remote.TrySudo
+		out, _ := e.run(ctx, remote.Command{Args: []string{"sh", "-c", script, "sh", cmp.Or(e.host.GenvPath, "genv"), "doctor"}}) // what is incomplete isn't parsed
+		if trial, ok := remote.ParseTrial(out.Stdout, e.token); ok {
+			s.trial = trial
+		}
+	}
 	e.add(doctor.Good(doctor.Login, "as %s (uid %s)", cmp.Or(s.user, "unknown"), cmp.Or(s.uid, "unknown")))
 	return s, true
 }
@@ -99,17 +105,13 @@ func sections(output []byte, token string) map[string]string {
 }
 
 func parseSurvey(parts map[string]string) survey {
-	s := survey{status: -1, programs: map[string]program{}}
+	s := survey{programs: map[string]program{}}
 	who := append(strings.Split(parts["who"], "\n"), "", "", "", "")
 	s.user = doctor.OneLine(who[0])
 	if _, err := strconv.ParseUint(who[1], 10, 32); err == nil {
 		s.uid = who[1]
 	}
 	s.system = doctor.System{OS: doctor.OSName(parts["os"]), Kernel: doctor.OneLine(who[2]), Arch: doctor.OneLine(who[3])}
-	status, listed, _ := strings.Cut(parts["sudo"], "\n")
-	if code, err := strconv.ParseUint(status, 10, 8); err == nil {
-		s.status, s.sudo = int(code), listed
-	}
 	for line := range strings.Lines(parts["genv"]) {
 		f := strings.SplitN(strings.TrimSuffix(line, "\n"), " ", 5)
 		if len(f) < 5 || !strings.HasPrefix(f[4], "/") {
