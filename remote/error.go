@@ -50,6 +50,10 @@ func (e *Error) Kind() string { return string(e.Class) }
 // attempt after a short pause usually succeeds.
 var ErrBusy = errors.New("the server is busy")
 
+// ErrSaidWhy is wrapped when a host refused a login and said why itself, as while it is going
+// down: the key may be right, and another attempt is worthwhile soon.
+var ErrSaidWhy = errors.New("the host gave that reason")
+
 // ErrNoProbe is wrapped when a host can't be probed, since the way to it isn't a
 // plain TCP connection.
 var ErrNoProbe = errors.New("the host can't be probed")

@@ -67,7 +67,8 @@ var pauses = map[Class]struct{ first, last time.Duration }{
 //	    host keys after 10 s to 2 minutes, changed ones after 1 to 10 minutes, sudo and
 //	    versions after 3 to 30 s. A key that was accepted before gets five tries 3 s
 //	    apart, since a booting host refuses all keys. A changed known_hosts ends the
-//	    pause.
+//	    pause. A login that is refused with a reason (pam_nologin(8), an expired account)
+//	    is tried again after 3 to 30 s.
 //	  - Hosts behind a jump host or a ProxyCommand can't be probed; each try is a
 //	    login, by the second rule. One that drops packets silently is found again when
 //	    the login that waits for it is over, after at most the connect timeout.
@@ -105,6 +106,9 @@ func (b *Backoff) AfterLogin(err error, failing int) time.Duration {
 	class := ClassOf(err)
 	b.count(class)
 	pause, known := pauses[class]
+	if errors.Is(err, ErrSaidWhy) {
+		pause = pauses[Sudo]
+	}
 	if !known || (class == Auth || class == OpenSSH) && b.reached && b.failures <= authRetries {
 		wait := min(firstPause<<min(b.failures-1, 8), loginPause)
 		if known {

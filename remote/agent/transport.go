@@ -4,14 +4,18 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent/readonly"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Via is how a host is asked. The texts appear in JSON.
@@ -168,7 +172,9 @@ func (c *Conn) greet(ctx context.Context, a *attempt, tokenAsArgument bool) (*st
 	}
 	c.enter(a, StateGreeting)
 	t := &streamTransport{session: session, pool: c.pool, tookOver: &c.tookOver}
-	if t.stream, err = OpenStream(ctx, session, session, token); err == nil {
+	before := &preface{Reader: session}
+	if t.stream, err = OpenStream(ctx, before, session, token); err == nil {
+		before.over.Store(true)
 		t.able = ableTo(t.stream.Greeting)
 	}
 	switch {
@@ -185,7 +191,50 @@ func (c *Conn) greet(ctx context.Context, a *attempt, tokenAsArgument bool) (*st
 		}
 	}
 	c.pool.running.Go(session.Close)
-	return nil, classify(ctx, err)
+	return nil, before.explain(c.host.Name, classify(ctx, err))
+}
+
+// preface keeps the end of what a login prints before the greeting: where none comes it says why,
+// as nologin(8) does, a session that is refused, or an rc file that asks a question.
+type preface struct {
+	io.Reader
+	over atomic.Bool
+	mu   sync.Mutex
+	end  []byte
+}
+
+// maxPreface is how much of it is kept, in bytes.
+const maxPreface = 512
+
+func (p *preface) Read(b []byte) (int, error) {
+	n, err := p.Reader.Read(b)
+	if n > 0 && !p.over.Load() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.end = append(p.end, b[:n]...)
+		p.end = append([]byte(nil), p.end[max(0, len(p.end)-maxPreface):]...)
+	}
+	return n, err
+}
+
+// explain adds the last line to an error that doesn't say more than a status, or nothing.
+func (p *preface) explain(host string, err error) error {
+	var e *remote.Error
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	lines := strings.FieldsFunc(string(p.end), func(r rune) bool { return r == '\n' || r == '\r' })
+	if len(lines) == 0 || !errors.As(err, &e) || e.Stderr != "" || e.Next != "" {
+		return err
+	}
+	switch e.Class {
+	case remote.CommandFailed, remote.InvalidOutput, remote.Timeout:
+	default:
+		return err
+	}
+	return &remote.Error{
+		Class: e.Class, Err: fmt.Errorf("%w: it says: %s", err, text.OneLine(text.Cut(lines[len(lines)-1], 300))),
+		Next: "let the login run commands without a terminal: look at its shell and its rc files, and at limits of logins; try `ssh " + host + " true`",
+	}
 }
 
 // fallbackAge is for how long a host without `usage serve` is not asked for it

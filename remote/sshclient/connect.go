@@ -1,6 +1,7 @@
 package sshclient
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -113,6 +114,7 @@ func (c *Client) handshake(ctx context.Context, t target, conn net.Conn) (*conne
 	login := c.keyring.Keys(t.HostConfig).Login()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
+	said := ""
 	over, shown := &afterPreface{Conn: conn}, &loginKey{check: check}
 	sshConn, channels, requests, err := ssh.NewClientConn(over, t.address(), &ssh.ClientConfig{
 		Config:            ssh.Config{KeyExchanges: t.KexAlgorithms, Ciphers: t.Ciphers, MACs: t.MACs},
@@ -121,12 +123,18 @@ func (c *Client) handshake(ctx context.Context, t target, conn net.Conn) (*conne
 		HostKeyCallback:   shown.callback,
 		HostKeyAlgorithms: check.algorithms,
 		ClientVersion:     "SSH-2.0-genv",
+		BannerCallback: func(banner string) error {
+			if login.Offered() > 0 { // one that comes before is every login's
+				said = cmp.Or(lastLine(banner), said)
+			}
+			return nil
+		},
 	})
 	if err != nil {
 		if p, ok := conn.(*proxyConn); ok {
 			err = p.explain(err, check.seen)
 		}
-		err = handshakeError(ctx, t, check, login, err)
+		err = handshakeError(ctx, t, check, login, said, err)
 		return nil, &shownKey{err, peerOf(t, conn, check.key)}
 	}
 	if !stop() { // too late: the connection is being closed

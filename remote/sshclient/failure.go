@@ -49,7 +49,7 @@ func (e *droppedError) Error() string {
 func (e *droppedError) Unwrap() []error { return []error{e.cause, remote.ErrBusy} }
 
 // handshakeError classifies an error of the SSH library by how far the login came.
-func handshakeError(ctx context.Context, t target, check *hostKeyCheck, login *auth.Login, err error) error {
+func handshakeError(ctx context.Context, t target, check *hostKeyCheck, login *auth.Login, said string, err error) error {
 	err = printableError(err)
 	var negotiation *ssh.AlgorithmNegotiationError
 	switch {
@@ -57,6 +57,10 @@ func handshakeError(ctx context.Context, t target, check *hostKeyCheck, login *a
 		return check.refused
 	case ctx.Err() != nil:
 		return stopped(ctx, "connected to "+t.address()+", but it did not finish the login")
+	case check.seen && said != "":
+		refused := remote.Errorf(remote.Auth, "%s refuses user %s: %s (%w; %w)", t.address(), t.User, said, remote.ErrSaidWhy, err)
+		refused.Next = "the host says why itself: wait until that is over, or ask its administrator"
+		return refused
 	case check.seen && endedByKeys(login, err):
 		return remote.Errorf(remote.Auth, "%s refuses user %s: after %d keys it accepts no more (%w): name the right key with IdentityFile and set IdentitiesOnly yes; %s",
 			t.address(), t.User, login.Offered(), err, login.Tried())
@@ -136,7 +140,11 @@ func (s *Session) verdict(captures ...*capture) error {
 	case errors.Is(s.failed, openssh.ErrFailed) && s.conn.alive():
 		return s.sshFailed(over)
 	case errors.As(s.failed, &exit):
-		return exitError(s.host, exit.ExitStatus(), exit.Signal(), s.Stderr())
+		var stdout []byte
+		for _, c := range captures {
+			stdout = c.bytes()
+		}
+		return exitError(s.host, exit.ExitStatus(), exit.Signal(), s.Stderr(), stdout)
 	case s.conn.endsSoon():
 		return remote.Errorf(remote.OutcomeUnknown, "%s: cut off while the command ran: %w", s.host, s.conn.reason())
 	}
@@ -157,10 +165,14 @@ var (
 
 const statusCrashed = 2
 
-// exitError classifies the failure of a command.
-func exitError(host string, status int, signal string, stderr []byte) *remote.Error {
+// maxSaid is how much of the end of stdout is looked at for a reason, in bytes.
+const maxSaid = 4096
+
+// exitError classifies the failure of a command. Where it wrote nothing to stderr, the last line of
+// stdout says why, as of nologin(8), of a session that is refused, and of nvidia-smi.
+func exitError(host string, status int, signal string, stderr, stdout []byte) *remote.Error {
 	said := string(stderr)
-	last := lastLine(said)
+	last := cmp.Or(lastLine(said), lastLine(string(stdout[max(0, len(stdout)-maxSaid):])))
 	detail := ""
 	if last != "" {
 		detail = ": " + last

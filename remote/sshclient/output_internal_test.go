@@ -39,7 +39,7 @@ func FuzzExitError(f *testing.F) {
 		f.Add(text, 1)
 	}
 	f.Fuzz(func(t *testing.T, text string, status int) {
-		err := exitError("gpu", status, "", []byte(text))
+		err := exitError("gpu", status, "", []byte(text), nil)
 		require.True(t, utf8.ValidString(err.Error()))
 		require.Less(t, len(err.Error()), 4000)
 		for _, r := range err.Error() {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
@@ -36,6 +37,9 @@ type access struct {
 	// that this genv keeps the notes up to date.
 	root     *folder.Folder
 	writable bool
+	// private says that this is another folder than the one in root's note, below a mount of
+	// this login's or service's own.
+	private bool
 }
 
 // accessTo finds out what this genv may do with the open state folder, and updates
@@ -58,6 +62,11 @@ func (s *Store) accessTo(dir place, force bool) access {
 	}
 	outside, inside := now.ofSameBoot(readNote(root, rootNote)), now.ofSameBoot(readNote(dir.Folder, folderNote))
 	writable := root != nil && root.IsOurs()
+	if outside != nil && !writable && !now.sameFolder(outside) && (now.Device != outside.Device || system.IsPrivate(s.procRoot, filepath.Dir(s.path()))) {
+		a := denied(dir, "it is "+privateFolder)
+		a.root, a.private = root, true
+		return a
+	}
 	why := now.refusal(outside, inside, writable, rootDevice(s.rootDir))
 	if why != "" && !(force && writable && now.Known()) {
 		a := denied(dir, why)
@@ -70,6 +79,9 @@ func (s *Store) accessTo(dir place, force bool) access {
 	}
 	return access{mayClean: true, root: root, writable: writable}
 }
+
+// privateFolder says what such a folder is.
+const privateFolder = "another folder than the one that root's genv knows: this login or service has a /var/tmp of its own (PrivateTmp= of a systemd unit, pam_namespace)"
 
 // denied is the access to a folder in which it is not known which processes live.
 func denied(dir place, why string) access {

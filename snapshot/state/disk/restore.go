@@ -21,6 +21,9 @@ func (t *transaction) restore() error {
 	if t.backup == nil {
 		return nil
 	}
+	if t.access.private { // what isn't in it is not lost
+		return fmt.Errorf("%w: %s is %s; nothing is lost: run genv from a login that shares the folder with root, or turn that off for this one", ErrPrivate, t.dir.Path, privateFolder)
+	}
 	var lost []state.File
 	for _, file := range stateFiles {
 		if t.backup.contents[file] != nil && t.isLost(file) {
