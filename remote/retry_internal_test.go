@@ -78,3 +78,11 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 }
+
+// A login that a host refuses with a reason is tried again soon: the key may be right.
+func TestRefusedWithAReason(t *testing.T) {
+	var b Backoff
+	for range 10 {
+		require.Less(t, b.AfterLogin(Errorf(Auth, "going down: %w", ErrSaidWhy), 0), 45*time.Second)
+	}
+}

@@ -177,6 +177,12 @@ func TestHostsThatSpeakWrongly(t *testing.T) {
 		{"another version", speaking(agent.Greeting{Protocol: 2}, nil), nil, remote.Version, "version 2"},
 		{"no greeting", inprocess.Func(func(ctx context.Context, _ *inprocess.Request) int { <-ctx.Done(); return 0 }), nil, remote.Timeout, ""},
 		{"another program", prints(0, "hello\n", ""), nil, remote.InvalidOutput, "no greeting"},
+		{"a shell that says why on stdout", prints(1, "Welcome\nThis account is currently not available.\n", ""), nil, remote.CommandFailed, "it says: This account is currently not available."},
+		{"an rc file that asks", inprocess.Func(func(ctx context.Context, r *inprocess.Request) int {
+			fmt.Fprint(r.Stdout, "Which project? ")
+			<-ctx.Done()
+			return 0
+		}), nil, remote.Timeout, "it says: Which project?"},
 		{"sudo wants a password", prints(1, "", "sudo: a password is required\n"), nil, remote.Sudo, ""},
 		{"a genv that fails", prints(1, "", "genv: no\n"), nil, remote.CommandFailed, "genv: no"},
 		{"a genv that knows no such word but another", prints(2, "", "error: unknown command\n"), nil, remote.CommandFailed, ""},

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"net"
 	"sync"
 	"time"
 
@@ -76,6 +77,8 @@ type Client struct {
 	lifetime context.Context // ends with Close, and ends the connections
 	end      context.CancelCauseFunc
 	running  sync.WaitGroup // every goroutine of the client
+
+	greeted map[endpoint]net.Conn // by probes, for the logins that follow; guarded by mu
 
 	mu     sync.Mutex
 	conns  map[endpoint]*sharedConn

@@ -18,6 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/openssh"
 	"github.com/seed-3119e985/genv/remote/sshclient/auth"
+	"github.com/seed-3119e985/genv/remote/sshclient/config"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -222,9 +223,13 @@ func negotiationError(t target, e *ssh.AlgorithmNegotiationError) *remote.Error 
 	host := slices.DeleteFunc(slices.Clone(e.RequestedAlgorithms), func(name string) bool {
 		return strings.HasPrefix(name, "kex-strict-") || strings.HasPrefix(name, "ext-info-") // extensions of the protocol
 	})
-	err := remote.Errorf(remote.Configuration, "%s: no common algorithm for %s: the host has %s, which %s in ssh_config does not allow",
-		t.address(), e.What, text.Printable(text.Cut(strings.Join(host, ","), 500)), keyword)
-	err.Next = "if `ssh HOST true` connects only with an algorithm that is off by default, allow it for this host in ssh_config (`" + keyword +
-		" +NAME`); if genv's own SSH lacks it, " + openSSHStep + "; better, update the host's sshd"
+	has := text.Printable(text.Cut(strings.Join(host, ","), 500))
+	if !slices.ContainsFunc(host, func(name string) bool { return config.Implements(keyword, name) }) {
+		lacking := remote.Errorf(remote.Configuration, "%s: no common algorithm for %s: the host has %s alone, which genv's own SSH lacks", t.address(), e.What, has)
+		lacking.Next = openSSHStep
+		return lacking
+	}
+	err := remote.Errorf(remote.Configuration, "%s: no common algorithm for %s: the host has %s, which %s in ssh_config does not allow", t.address(), e.What, has, keyword)
+	err.Next = "allow one for this host in ssh_config (`" + keyword + " +NAME`), or " + openSSHStep + "; better, update the host's sshd"
 	return err
 }

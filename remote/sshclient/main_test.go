@@ -128,6 +128,8 @@ type fake struct {
 	session func(number int32) bool
 	// command is what a command does; the channel is closed after it.
 	command func(ch ssh.Channel, line string, conn net.Conn)
+	// why is sent when a key is refused, as PAM's messages are.
+	why string
 	// banner is sent before the login.
 	banner string
 }
@@ -231,6 +233,9 @@ func (f *fake) handle(conn net.Conn) {
 				if !f.refuse && good != nil && string(key.Marshal()) == string(good.Marshal()) {
 					return nil, nil
 				}
+			}
+			if f.why != "" {
+				return nil, &ssh.BannerError{Err: errors.New("no"), Message: f.why}
 			}
 			return nil, errors.New("no")
 		},

@@ -41,13 +41,15 @@ func (c *Client) Probe(ctx context.Context, h remote.Host) error {
 	if err != nil {
 		return err
 	}
-	if connected, err := greeted(ctx, way.from, way.to); err != nil {
+	conn, connected, err := greeted(ctx, way.from, way.to)
+	if err != nil {
 		class := remote.Unreachable
 		if connected {
 			class = remote.Timeout
 		}
 		return &remote.Error{Class: class, Err: &probeError{way.to, connected, err}}
 	}
+	c.keep(p.endpoint, conn)
 	return nil
 }
 

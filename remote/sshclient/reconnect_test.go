@@ -2,6 +2,7 @@ package sshclient_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -224,5 +225,34 @@ func BenchmarkProbe(b *testing.B) {
 		ctx, cancel := context.WithTimeout(b.Context(), time.Second)
 		require.Error(b, c.Probe(ctx, remote.Host{Name: "127.0.0.1", Port: port}))
 		cancel()
+	}
+}
+
+// TestAProbeGoesOnToTheLogin: a server may count a connection without a login as an attack.
+func TestAProbeGoesOnToTheLogin(t *testing.T) {
+	f := startFake(t, nil)
+	c := newClient(t, sshclient.Options{ConfigFile: f.config()})
+	for range 3 {
+		require.NoError(t, c.Probe(t.Context(), gpu), "the one before is closed")
+	}
+	_, err := c.Run(t.Context(), gpu, snapshot)
+	require.NoError(t, err)
+	require.EqualValues(t, 3, f.conns.Load(), "the last one became the login")
+	require.EqualValues(t, 1, f.logins.Load())
+}
+
+// TestAHostThatSaysWhy: what it says after a key was offered is the reason, and what it says to
+// every login isn't.
+func TestAHostThatSaysWhy(t *testing.T) {
+	for _, why := range []string{"", "System is going down.\n\x1b[2J\n"} {
+		f := startFake(t, func(f *fake) { f.refuse, f.why, f.banner = true, why, "Authorized users only\n" })
+		_, err := newClient(t, sshclient.Options{ConfigFile: f.config()}).Run(t.Context(), gpu, snapshot)
+		requireClass(t, remote.Auth, err)
+		require.NotContains(t, err.Error(), "Authorized")
+		require.Equal(t, why != "", errors.Is(err, remote.ErrSaidWhy), err)
+		if why != "" {
+			require.ErrorContains(t, err, `\x1b[2J`)
+			require.Contains(t, remote.NextStepOf(err), "says why")
+		}
 	}
 }

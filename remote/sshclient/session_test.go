@@ -253,9 +253,16 @@ func TestCommandFaults(t *testing.T) {
 		class   remote.Class
 		says    string
 	}{
-		"sudo wants a password":   {says("sudo: a password is required\n", 1), remote.Sudo, "wants a password"},
-		"sudo wants a terminal":   {says("sudo: a terminal is required to read the password; either use the -S option\nsudo: a password is required\n", 1), remote.Sudo, "wants a password"},
-		"not in sudoers":          {says("alice is not in the sudoers file.  This incident will be reported.\n", 1), remote.SudoRefused, "does not allow"},
+		"sudo wants a password":    {says("sudo: a password is required\n", 1), remote.Sudo, "wants a password"},
+		"sudo wants a terminal":    {says("sudo: a terminal is required to read the password; either use the -S option\nsudo: a password is required\n", 1), remote.Sudo, "wants a password"},
+		"not in sudoers":           {says("alice is not in the sudoers file.  This incident will be reported.\n", 1), remote.SudoRefused, "does not allow"},
+		"sudo-rs wants a password": {says("sudo-rs: interactive authentication is required\n", 1), remote.Sudo, "wants a password"},
+		"sudo-rs refuses":          {says("sudo-rs: I'm sorry alice. I'm afraid I can't do that\n", 1), remote.SudoRefused, "does not allow"},
+		"no genv under sudo-rs":    {says("sudo-rs: 'genv': command not found\n", 1), remote.GenvMissing, "not there"},
+		"it says why on stdout alone": {func(ch ssh.Channel, _ string, _ net.Conn) {
+			_, _ = ch.Write([]byte("Last login: today\nThis account is currently not available.\n"))
+			exit(ch, 1)
+		}, remote.CommandFailed, "exit status 1: This account is currently not available."},
 		"sudo for other commands": {says("Sorry, user alice is not allowed to execute '/usr/bin/genv' as root on gpu.\n", 1), remote.SudoRefused, "does not allow"},
 		"no sudo":                 {says("bash: line 1: sudo: command not found\n", 127), remote.Sudo, "no sudo"},
 		"no genv under sudo":      {says("sudo: genv: command not found\n", 1), remote.GenvMissing, "not there"},

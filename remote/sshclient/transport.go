@@ -24,8 +24,11 @@ func (c *Client) transport(ctx context.Context, t target) (conn net.Conn, releas
 	return conn, func() {}, err
 }
 
-// dial resolves the name again and tries its addresses.
+// dial resolves the name again and tries its addresses, unless a probe has connected.
 func (c *Client) dial(ctx context.Context, t target) (net.Conn, error) {
+	if conn := c.kept(t.endpoint); conn != nil {
+		return conn, nil
+	}
 	paths, err := c.paths(ctx, t.HostConfig)
 	var conn net.Conn
 	if err == nil {
