@@ -19,7 +19,7 @@ func (e *examination) askActing(ctx context.Context) {
 	sudo := e.found[doctor.Sudo]
 	switch {
 	case e.Acting == nil || slices.ContainsFunc(slices.Collect(maps.Values(e.found)), hasFailed):
-	case sudo.Cause == "sudo-lacks-serve", sudo.Cause == "no-root":
+	case sudo.Cause == "no-root":
 		e.add(doctor.Unknown(doctor.Controller, "only root's genv says it (`genv usage serve`)"))
 	case e.Genv.Protocol == 0: // genv 1.4.3 can't say it
 		e.acting = &agent.Acting{}

@@ -304,7 +304,6 @@ func TestWhichHostsAreAsked(t *testing.T) {
 	}{
 		"in order":              {doctor.Good(doctor.Sudo, ""), 1, true, true},
 		"a hung driver":         {doctor.Problem(doctor.DriverState, "nvidia-smi-hung", "x"), 1, false, false},
-		"sudo without serve":    {doctor.Problem(doctor.Sudo, "sudo-lacks-serve", "x"), 1, false, false},
 		"a login without root":  {doctor.Problem(doctor.Sudo, "no-root", "x"), 1, false, false},
 		"genv 1.4.3":            {doctor.Problem(doctor.Genv, "genv-1.4.3", "x"), 0, false, true},
 		"a warning before that": {doctor.Problem(doctor.Disk, "disk-low", "x"), 1, true, true},

@@ -143,7 +143,7 @@ func TestSudo(t *testing.T) {
 		{name: "no rights, or a password", sudo: g, status: doctor.Failed, cause: "sudo", next: "NOPASSWD"},
 		{name: "a later rule", sudo: most + "allows=usage+serve entry=/etc/sudoers.d/lab-admins", status: doctor.Failed, cause: "sudo", next: "zz-genv"},
 		{name: "another path", sudo: g + "lists", status: doctor.Failed, cause: "sudo-refused", next: "/usr/local/bin/genv usage serve"},
-		{name: "without serve", sudo: most, status: doctor.Warning, cause: "sudo-lacks-serve", next: "serve"},
+		{name: "without serve", sudo: most, status: doctor.Failed, cause: "sudo-refused", next: "usage serve`"},
 		{name: "without execute", sudo: g + "lists allows=usage+serve allows=usage+snapshot runs=usage+serve", status: doctor.Failed, cause: "sudo-refused", next: "execute"},
 		{name: "everything", sudo: all + "allows=everything", status: doctor.Warning, cause: "sudo-covers-everything", next: "of its own"},
 		{name: "all of genv", sudo: all + "allows=all-of-genv", status: doctor.Warning, cause: "sudo-covers-all-of-genv", next: "sudo -l"},

@@ -30,7 +30,7 @@ func (e *examination) checkSudo(s *survey) doctor.Check {
 		doctor.If(t.UID == "", doctor.Unsure, "sudo was not tried"),
 		doctor.If(t.NeedsTTY && t.Runs == "", "sudo-requires-tty", "%v", refusal.Err).Next(refusal.Next),
 		doctor.If(t.Genv == "" && t.Lists && t.Runs == "", "", "sudo answers; what it allows of genv can't be tried, since none was found"),
-		doctor.If(missing == "serve" && refusal.Class == remote.SudoRefused, "sudo-lacks-serve", "%s, and not serve: each question costs a command", covered).Next(step),
+		doctor.If(allowed != "" && refusal.Class == remote.SudoRefused, doctor.Cause(remote.SudoRefused), "%s, and not %s", covered, missing).Next(step),
 		doctor.If(refusal.Class != "", doctor.Cause(refusal.Class), "%v", refusal.Err).Next(refusal.Next),
 		doctor.If(!t.Lists, "", "runs usage serve of %s; what else it allows is not known, since it lists nothing without a password (listpw)", path),
 		doctor.If(missing != "", doctor.Cause(remote.SudoRefused), "%s, and not %s", covered, missing).Next(step),

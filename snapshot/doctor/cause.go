@@ -23,8 +23,6 @@ var meanings = sync.OnceValue(func() map[Cause]meaning {
 		"host-key-unchecked": {Warning, "run it again without --insecure-ignore-host-keys"},
 
 		"no-root":                 {Warning, ""},
-		"sudo-unclear":            {Warning, "look at `sudo -l` on the host, and compare it with docs/operations.md"},
-		"sudo-lacks-serve":        {Warning, ""},
 		"sudo-covers-everything":  {Warning, ""},
 		"sudo-covers-all-of-genv": {Warning, ""},
 

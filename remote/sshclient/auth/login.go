@@ -165,7 +165,7 @@ func (o *offer) SignWithAlgorithm(rand io.Reader, data []byte, algorithm string)
 	signature, err := o.AlgorithmSigner.SignWithAlgorithm(rand, data, algorithm)
 	if err != nil {
 		o.login.unsigned = true
-		o.login.note(o.AlgorithmSigner.PublicKey(), "was accepted but cannot sign: "+err.Error())
+		o.login.note(o.AlgorithmSigner.PublicKey(), "was accepted but cannot sign: "+err.Error()+" (the agent signs for ssh alone if the key is restricted to destinations, ssh-add -h)")
 	}
 	return signature, err
 }
