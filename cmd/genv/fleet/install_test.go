@@ -54,7 +54,7 @@ func TestInstall(t *testing.T) {
 	requireFile(t, place, old, 0o755)
 	text, err := os.ReadFile(rules)
 	require.NoError(t, err)
-	require.Equal(t, install.Sudoers("/usr/local/bin/genv", "", "operator"), string(text))
+	require.Equal(t, install.Sudoers("/usr/local/bin/genv", filepath.Join(f.Dir, "bin")+":"+filepath.Join(f.Dir, "driver"), "operator"), string(text))
 	for _, shim := range []string{"docker", "nvidia-smi"} {
 		there, err := filepath.EvalSymlinks(filepath.Join(f.Local(), "lib/genv/shims", shim))
 		require.NoError(t, err)
