@@ -108,7 +108,7 @@ func TestIgnoredKeys(t *testing.T) {
 		{"defaults: {max-devices-per-user: 1, extend: 1d}\n", []ignored{{"extend", "p.yaml:1:45"}}},
 		{"defaults: {max-devices-per-user: 1, extend: [x]}\n", []ignored{{"extend", "p.yaml:1:45"}}},
 		{"defaults: {max-devices-per-user: 1}\nfair-share: {boost: 2, free: 25%}\n", []ignored{{"fair-share", "p.yaml:2:14"}}},
-		{"defaults: {max-devices-per-user: 1}\nfair-share: false\noverrides: [{users: [eve], set: {extend: 2h}}]\n", []ignored{{"extend", "p.yaml:3:42"}, {"fair-share", "p.yaml:2:13"}}},
+		{"defaults: {max-devices-per-user: 1}\nfair-share: false\noverrides: [{users: [eve], set: {extend: 2h}}]\n", []ignored{{"fair-share", "p.yaml:2:13"}, {"extend", "p.yaml:3:42"}}},
 	} {
 		require.NoError(t, policy.Check("p.yaml", []byte(row.text)), row.text)
 		file := parse(t, row.text)

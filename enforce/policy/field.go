@@ -130,7 +130,7 @@ func onOffText(v Value[bool], on, off string) string {
 // readSettings reads a mapping of settings. It refuses those that may not differ
 // by what an override selects.
 func (r *reader) readSettings(n *strictyaml.Node, s *Settings, selects scope, by string) {
-	keys := strictyaml.Keys{"extend": func(n *strictyaml.Node) { r.ignore(n, "extend") }}
+	keys := strictyaml.Keys{}
 	for _, f := range fields {
 		keys[f.key] = func(n *strictyaml.Node) {
 			switch {
@@ -143,7 +143,7 @@ func (r *reader) readSettings(n *strictyaml.Node, s *Settings, selects scope, by
 			}
 		}
 	}
-	n.Map(keys)
+	n.Map(keys, strictyaml.Keys{"extend": func(n *strictyaml.Node) { r.ignore(n, "extend") }})
 }
 
 func readCap(n *strictyaml.Node) int {

@@ -42,7 +42,6 @@ func parse(name string, data []byte, accounts Accounts) (*File, *strictyaml.Docu
 		{"limits", r.readLimits},
 		{"unreachable", r.readUnreachable},
 		{"tell-users", r.readTellUsers},
-		{"fair-share", func(n *strictyaml.Node) { r.ignore(n, "fair-share") }},
 		{"hooks", func(n *strictyaml.Node) { n.List(r.readHook) }},
 		{"mail", r.readMail},
 		{"templates", r.readTemplates},
@@ -52,7 +51,7 @@ func parse(name string, data []byte, accounts Accounts) (*File, *strictyaml.Docu
 	for _, part := range parts {
 		keys[part.key] = func(n *strictyaml.Node) { nodes[part.key] = n }
 	}
-	r.doc.Root().Map(keys)
+	r.doc.Root().Map(keys, strictyaml.Keys{"fair-share": func(n *strictyaml.Node) { r.ignore(n, "fair-share") }})
 	for _, part := range parts {
 		if n := nodes[part.key]; n != nil {
 			part.read(n)

@@ -12,13 +12,18 @@ import (
 type Keys map[string]func(*Node)
 
 // Map reads a mapping with fixed keys, in the order of the file. Another key is an
-// error, which suggests a valid one.
-func (n *Node) Map(keys Keys) {
+// error, which suggests a valid one, but none of those that are read only because earlier files have them.
+func (n *Node) Map(keys Keys, earlier ...Keys) {
 	if !n.want(mapping, "key: value") {
 		return
 	}
 	for _, f := range n.fields {
 		read, ok := keys[f.key.text]
+		for _, more := range earlier {
+			if !ok {
+				read, ok = more[f.key.text]
+			}
+		}
 		if !ok {
 			f.key.Failf("unknown key %q; %s", f.key.text, hint(f.key.text, slices.Sorted(maps.Keys(keys))))
 			continue

@@ -16,6 +16,8 @@ import (
 var removed = map[string]string{
 	"--bundle":                "attach the output of --format json instead",
 	"--fair-share":            "use --by user",
+	"--history":               "the controller keeps the usage history (genv remote enforce)",
+	"--history-keep":          "the controller keeps the usage history (genv remote enforce)",
 	"--record":                tryPolicy,
 	"--record-keep":           tryPolicy,
 	"--record-max":            tryPolicy,
@@ -100,12 +102,13 @@ func HelpCommand() *cli.Command {
 	return &cli.Command{
 		Name: "help", Usage: "print the help of a command", ArgsUsage: "[COMMAND…]",
 		Action: func(c *cli.Context) error {
-			words, commands := c.Args().Slice(), c.App.Commands
+			words, commands, parent := c.Args().Slice(), c.App.Commands, "genv"
 			for _, word := range words {
 				at := slices.IndexFunc(commands, func(cmd *cli.Command) bool { return cmd.HasName(word) })
 				if at < 0 {
-					return unknown(word, commands, "genv")
+					return unknown(word, commands, parent)
 				}
+				parent += " " + word
 				commands = commands[at].Subcommands
 			}
 			return c.App.RunContext(c.Context, append(append([]string{c.App.Name}, words...), "--help"))

@@ -12,7 +12,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -54,11 +53,8 @@ func (p *program) hostsCommand() *cli.Command {
 // remoteHosts shows a selection before something else uses it.
 func (p *program) remoteHosts(c *cli.Context) error {
 	list, err := p.readListing(c)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case command.IsGiven(c, "socket") && !c.Bool("guard"):
-		return command.UsageError("--socket needs --guard")
 	}
 	document := HostsDocument{Schema: "genv.remote.hosts/1", Hosts: make([]selectedHost, len(list.Hosts))}
 	for i, h := range list.Hosts {
