@@ -32,7 +32,11 @@ func TestNoiseBeforeData(t *testing.T) {
 			fmt.Fprintln(r.Stderr, "sudo: genv: command not found")
 			return 1
 		}
-		_, _ = io.WriteString(r.Stdout, "\ngenv-data\n") // no devices
+		row := ""
+		if strings.Contains(r.Line, "--query-gpu") {
+			row = "0, GPU-0, 81559, 1, 0, 31, 70.12, H100\n"
+		}
+		_, _ = io.WriteString(r.Stdout, "\ngenv-data\n"+row+"\ngenv-data 0\n")
 		return 0
 	})
 	for name, noise := range noises {

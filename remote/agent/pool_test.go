@@ -309,9 +309,9 @@ func noGenv(_ context.Context, r *inprocess.Request) int {
 		fmt.Fprintln(r.Stderr, "sudo: genv: command not found")
 		return 1
 	case strings.Contains(r.Line, "query-gpu"):
-		fmt.Fprintln(r.Stdout, "0, GPU-1, 81559, 10, 3, 40, 70.12, NVIDIA H100")
+		fmt.Fprintln(r.Stdout, "\ngenv-data\n0, GPU-1, 81559, 10, 3, 40, 70.12, NVIDIA H100\n\ngenv-data 0")
 	case strings.Contains(r.Line, "query-compute-apps"):
-		fmt.Fprintln(r.Stdout, "GPU-1, 77, 10")
+		fmt.Fprintln(r.Stdout, "\ngenv-data\nGPU-1, 77, 10\n\ngenv-data 0")
 	default:
 		return 1
 	}

@@ -84,7 +84,7 @@ func visited() *twoHosts {
 	return &twoHosts{snapshot: snapshot.Snapshot{
 		Environments: []snapshot.Environment{{EID: "9", UID: bob, Username: "bob"}, {EID: "8", UID: root, Username: "root", OwnerMismatch: true}},
 		Devices: []snapshot.Device{
-			{Index: 0, Attachments: []snapshot.Attachment{{EID: "9"}}}, {Index: 1, Attachments: []snapshot.Attachment{{EID: "8"}, {EID: "gone"}}},
+			{Index: 0, TotalMemory: snapshot.MiB(100), Attachments: []snapshot.Attachment{{EID: "9"}}}, {Index: 1, TotalMemory: snapshot.MiB(100), Attachments: []snapshot.Attachment{{EID: "8"}, {EID: "gone"}}},
 		},
 		Processes: []snapshot.Process{
 			{PID: 5, Start: 77, UID: &bob, Username: "bob", EID: "9", Usage: use(0), Command: "python train.py"},

@@ -48,6 +48,7 @@ func (t *transaction) applyLooks() {
 	}
 	t.files.KeepsNote = t.access.writable || t.dir.owned && t.dir.IsOurs()
 	t.looks.Apply(&t.files)
+	t.markFiles() // what is kept elsewhere may be about GPUs that have other indices now
 }
 
 // look is a look at the files as they are now. One without KeepsNote, or without the lock,

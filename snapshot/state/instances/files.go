@@ -185,10 +185,24 @@ func users(files *state.Files) []snapshot.UID {
 	return uids[:min(len(uids), maxUsers)]
 }
 
+// device is the one that a note is about, which may have got another index since.
+func (n *note) device(files *state.Files) *snapshot.Device {
+	for i := range files.Devices {
+		if d := &files.Devices[i]; n.GPU != "" && d.UUID == n.GPU {
+			return d
+		}
+	}
+	d := files.Device(n.Index)
+	if d != nil && n.GPU != "" && d.UUID != "" { // that index is another GPU now
+		return nil
+	}
+	return d
+}
+
 // attachment is the one that a note is about, of an environment that is registered for its user; nil
 // if there is none. One that was made at another time is another one.
 func (n *note) attachment(files *state.Files) *snapshot.Attachment {
-	env, device := files.Environment(n.EID), files.Device(n.Index)
+	env, device := files.Environment(n.EID), n.device(files)
 	if env == nil || device == nil || env.OwnerMismatch || env.UID != n.UID {
 		return nil
 	}

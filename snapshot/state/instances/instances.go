@@ -34,7 +34,9 @@ type note struct {
 	Index     snapshot.DeviceIndex `json:"device"`
 	Attached  string               `json:"attached"`
 	Instances []snapshot.GPUUUID   `json:"mig"`
-	at        snapshot.Date
+	// GPU is the device, where root has noted which one the index is: it may get another index.
+	GPU snapshot.GPUUUID `json:"gpu,omitempty"`
+	at  snapshot.Date
 }
 
 // Mark sets the Instances of the attachments in files. What is wrong with a note becomes a
@@ -45,6 +47,11 @@ func (n Notes) Mark(files *state.Files) {
 	for _, warning := range warnings {
 		if !slices.Contains(files.Warnings, warning) {
 			files.Warnings = append(files.Warnings, warning)
+		}
+	}
+	for i := range files.Devices {
+		for k := range files.Devices[i].Attachments {
+			files.Devices[i].Attachments[k].Instances = nil
 		}
 	}
 	for i := range list {
@@ -63,7 +70,7 @@ func (n Notes) Save(files *state.Files, eid snapshot.EnvID) error {
 	for i := range files.Devices {
 		d := &files.Devices[i]
 		if a := d.Attachment(eid); a != nil && len(a.Instances) > 0 {
-			list = append(list, note{UID: env.UID, EID: eid, Index: d.Index, Attached: a.Time.String(), Instances: a.Instances, at: a.Time})
+			list = append(list, note{UID: env.UID, EID: eid, Index: d.Index, Attached: a.Time.String(), Instances: a.Instances, GPU: d.UUID, at: a.Time})
 		}
 	}
 	return n.add(files, env.UID, list)

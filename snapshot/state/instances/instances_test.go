@@ -70,6 +70,31 @@ func TestNotesThatDoNotCount(t *testing.T) {
 	}
 }
 
+// A note is about a GPU, where root has noted which one the index is.
+func TestNotesFollowTheirGPU(t *testing.T) {
+	n := Notes{Dir: t.TempDir()}
+	files := func(first, second snapshot.GPUUUID, list ...snapshot.GPUUUID) *state.Files {
+		f := attached(t, me, list...)
+		f.Devices[0].UUID, f.Devices[1].UUID = first, second
+		return &f
+	}
+	require.NoError(t, n.Save(files("GPU-a", "GPU-b", "MIG-b"), "1"))
+	for name, row := range map[string]struct {
+		files *state.Files
+		at    int // the device with the instances; -1 for none
+	}{
+		"the same":         {files("GPU-a", "GPU-b"), 1},
+		"before the looks": {files("", ""), 1},
+		"renumbered":       {files("GPU-b", "GPU-c"), 0},
+		"gone":             {files("GPU-a", "GPU-c"), -1},
+	} {
+		n.Mark(row.files)
+		for i, d := range row.files.Devices {
+			require.Equal(t, i == row.at, len(d.Attachments[0].Instances) > 0, "%s: device %d", name, i)
+		}
+	}
+}
+
 // TestNotesOfAnotherUser: the kernel says who wrote a file.
 func TestNotesOfAnotherUser(t *testing.T) {
 	n := Notes{Dir: t.TempDir()}
