@@ -247,9 +247,9 @@ func sumOf(bytes int64, more, otherwise snapshot.Memory) int64 {
 }
 
 // memory is how much memory the user has by a device: what environments may use or, if it is more, what processes
-// use, and at most all of it. Unknown is not zero.
+// use, and at most all of it. Unknown is not zero. A device that shares the memory of its machine has none.
 func (d *heldDevice) memory() int64 {
-	if d.capacity == unknownBytes || d.used == unknownBytes && len(d.envs) == 0 {
+	if d.Unified || d.capacity == unknownBytes || d.used == unknownBytes && len(d.envs) == 0 {
 		return unknownBytes
 	}
 	bytes := max(d.capacity, d.used)

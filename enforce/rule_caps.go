@@ -64,7 +64,11 @@ func (j *judgement) maxMemory(u *held, limit int64) {
 	used := int64(0)
 	counted := slices.DeleteFunc(j.counted(u), func(d *heldDevice) bool {
 		if used += max(0, d.memory()); d.memory() == unknownBytes {
-			j.note(d.h, "the memory of device %d is unknown, so memory caps don't count it", d.Index)
+			why := "the memory of device %d is unknown, so memory caps don't count it"
+			if d.Unified {
+				why = "device %d shares the memory of its machine, so memory caps don't apply to it"
+			}
+			j.note(d.h, why, d.Index)
 		}
 		return d.memory() == unknownBytes
 	})

@@ -22,7 +22,11 @@ func (j *judgement) envMemory(h *hostView) {
 			attachments = slices.SortedFunc(slices.Values(attachments), byDevice)
 		}
 		for _, a := range attachments {
-			if a.GPUMemory.Known() {
+			switch {
+			case !a.GPUMemory.Known():
+			case a.Device.Unified:
+				j.note(h, "device %d shares the memory of its machine, so env-memory does not apply to environment %s on it", a.Device.Index, env.env.EID.Shown())
+			default:
 				j.envMemoryOn(h, env, a)
 			}
 		}

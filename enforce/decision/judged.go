@@ -135,7 +135,13 @@ func (e *explainer) device(index snapshot.DeviceIndex) []string {
 	if d.UUID != "" {
 		line += " " + shown(string(d.UUID))
 	}
-	line += fmt.Sprintf(": %s of %s used", known(d.UsedMemory), known(d.TotalMemory))
+	line += fmt.Sprintf(": %s of %s used", known(d.UsedMemory), known(d.Capacity()))
+	if d.Failed {
+		line += ", failed"
+	}
+	if d.Problem != "" {
+		line += " (" + shown(d.Problem) + ")"
+	}
 	if d.Utilization != nil {
 		line += fmt.Sprintf(", computing %d%%", *d.Utilization)
 	}

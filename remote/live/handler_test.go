@@ -23,6 +23,7 @@ import (
 func full() *live.Feed {
 	feed := live.NewFeed(live.Options{Now: time.Now})
 	c := cycle(1)
+	c.Cluster.Hosts[0].Snapshot.Devices[0].TotalMemory = snapshot.MiB(16160)
 	c.Cluster.Hosts[0].Snapshot.Processes = []snapshot.Process{{PID: 9, Username: "a/b", Usage: []snapshot.DeviceUsage{{Index: 0}}}}
 	c.Plan.Findings = []enforce.Finding{{Host: "a", User: "a/b", PID: 9, Rule: enforce.RuleNonEnvProcesses}, {Host: "other"}}
 	feed.Consume(c, []enforce.Event{{Kind: enforce.EventHostLost, Host: "b"}})

@@ -12,6 +12,7 @@ type Mark byte
 
 // The marks. Each GPU has the first one that is true of it, in this order.
 const (
+	MarkFailed  Mark = 'F'
 	MarkUnknown Mark = '?'
 	MarkFinding Mark = '!' // a finding is about it
 	MarkExempt  Mark = 'x' // an operator exempted it, or one of its users
@@ -68,6 +69,8 @@ func (f *Fleet) Marks() *Marks {
 // Of is the mark of a GPU of a host.
 func (m *Marks) Of(host snapshot.Hostname, g *gpus.GPU) Mark {
 	switch {
+	case g.State == gpus.Failed:
+		return MarkFailed
 	case g.State == gpus.Unknown:
 		return MarkUnknown
 	case m.found[gpuKey{host, g.Index}]:

@@ -189,7 +189,7 @@ func count(h *Host, users map[snapshot.Username]*userTally) (host tally) {
 			host.held++
 		case gpus.Free:
 			host.free++
-		case gpus.Unknown:
+		case gpus.Unknown, gpus.Failed:
 			host.unknown++
 		}
 		using := make(map[snapshot.Username]bool) // an attachment is a claim, which others may have made

@@ -58,7 +58,7 @@ var families = []struct {
 	{"device_utilization", "Utilization of a device in per cent, over the driver's last sample.", []string{"index"}, ofDevices(func(d *snapshot.Device) (float64, bool) { return measured(d.Utilization) })},
 	{"device_temperature", "Temperature of a device in degrees Celsius.", []string{"index"}, ofDevices(func(d *snapshot.Device) (float64, bool) { return measured(d.Temperature) })},
 	{"device_memory_used_bytes", "Memory of a device that is in use.", []string{"index"}, ofDevices(func(d *snapshot.Device) (float64, bool) { return bytesOf(d.UsedMemory) })},
-	{"device_memory_total_bytes", "Memory of a device.", []string{"index"}, ofDevices(func(d *snapshot.Device) (float64, bool) { return bytesOf(d.TotalMemory) })},
+	{"device_memory_total_bytes", "Memory of a device.", []string{"index"}, ofDevices(func(d *snapshot.Device) (float64, bool) { return bytesOf(d.Capacity()) })},
 
 	{"environments_total", "Active environments.", nil, ofHost(func(v *view) int { return len(v.Snapshot.Environments) })},
 	{"processes_total", "Processes that use a device.", nil, ofHost(func(v *view) int { return len(v.Snapshot.Processes) })},

@@ -106,12 +106,17 @@ var hostFamilies = [...]hostFamily{
 		}
 	}},
 	{
-		"genv_gpus", "GPUs by what they are used for: free, attached (and not used), idle (held by a process, utilization 0), busy, or unknown.",
+		"genv_gpus", "GPUs by what they are used for: free, attached (and not used), idle (held by a process, utilization 0), busy, unknown, or failed.",
 		[]string{"host", "model", "state"},
 		writeStates,
 	},
 	{"genv_gpu_info", "1 for each GPU, with its UUID and model.", []string{"host", "gpu", "uuid", "model"}, ofGPUs(func(w *Writer, g *gpus.GPU, host, index string) {
 		w.Sample(1, host, index, cut(string(g.UUID)), cut(g.Model))
+	})},
+	{"genv_gpu_failed", "1 for each GPU that doesn't work, with its UUID if it is known.", []string{"host", "gpu", "uuid"}, ofGPUs(func(w *Writer, g *gpus.GPU, host, index string) {
+		if g.State == gpus.Failed {
+			w.Sample(1, host, index, cut(string(g.UUID)))
+		}
 	})},
 	{"genv_gpu_utilization_ratio", "Utilization of a GPU over the driver's last sample, from 0 to 1.", gpuLabels, ofGPUs(func(w *Writer, g *gpus.GPU, host, index string) {
 		if g.Utilization != nil {

@@ -26,8 +26,9 @@ func measured(g gpus.GPU, percent int, used, total int64) gpus.GPU {
 	return g
 }
 
-// states are the lines of a model's GPUs, free to unknown.
+// states are the lines of a model's GPUs, from free on; states that aren't counted have none.
 func states(model string, counts ...int) (lines string) {
+	counts = append(counts, make([]int, len(gpus.States()))...)
 	for i, state := range gpus.States() {
 		lines += fmt.Sprintf("gpus{host=\"a\",model=%q,state=%q} %d\n", model, state, counts[i])
 	}
@@ -60,6 +61,15 @@ gpu_info{host="a",gpu="1",uuid="GPU-1",model="H100"} 1
 gpu_info{host="a",gpu="2",uuid="GPU-2",model="H100"} 1
 gpu_info{host="a",gpu="3",uuid="GPU-3",model="H100"} 1
 gpu_info{host="a",gpu="4",uuid="GPU-4",model="H100"} 1
+`,
+		},
+		"one that failed, and one that failed without a UUID": {
+			live.Host{Name: "a", GPUs: []gpus.GPU{h100(0, gpus.Failed), {Index: 1, Model: "H100", State: gpus.Failed}}},
+			`host_up{host="a"} 1
+` + states("H100", 0, 0, 0, 0, 0, 2) + `gpu_info{host="a",gpu="0",uuid="GPU-0",model="H100"} 1
+gpu_info{host="a",gpu="1",uuid="",model="H100"} 1
+gpu_failed{host="a",gpu="0",uuid="GPU-0"} 1
+gpu_failed{host="a",gpu="1",uuid=""} 1
 `,
 		},
 		"what the driver measured": {

@@ -244,7 +244,7 @@ func (m *Model) answered(msg answerMsg) {
 // help is shown with ?.
 var help = []string{
 	"A GPU is a letter: . free, a attached or idle, A busy, ! finding, ? unknown,",
-	"x exempt.",
+	"F failed, x exempt.",
 	"",
 	"1-7, Tab, left, right   another tab",
 	"up, down, j, k          another row; also PgUp, PgDn, g, G",

@@ -63,6 +63,9 @@ func attached(r *row) string {
 
 func processes(r *row) string {
 	var names []string
+	if r.gpu.Problem != "" {
+		names = append(names, draw.Shown(string(r.gpu.Problem)))
+	}
 	for i := range r.gpu.Processes {
 		p := &r.gpu.Processes[i]
 		names = append(names, fmt.Sprintf("%d %s %s", p.PID, cmp.Or(draw.Shown(string(p.User)), "?"), command(p.Command)))

@@ -21,7 +21,7 @@ func (c counts) Bar() template.HTML {
 	for _, part := range []struct {
 		class string
 		n     int
-	}{{"f", c.Free}, {"b", c.Busy}, {"i", c.Idle}, {"u", c.Unknown}} {
+	}{{"f", c.Free}, {"b", c.Busy}, {"i", c.Idle}, {"u", c.Unknown + c.Broken}} {
 		if part.n == 0 {
 			continue
 		}

@@ -13,12 +13,12 @@ import (
 
 // counts are of GPUs, and of the hosts that failed.
 type counts struct {
-	Free, Busy, Idle, Unknown int
-	Failed, Hosts             int
+	Free, Busy, Idle, Unknown, Broken int
+	Failed, Hosts                     int
 }
 
 // Total is the number of GPUs.
-func (c counts) Total() int { return c.Free + c.Busy + c.Idle + c.Unknown }
+func (c counts) Total() int { return c.Free + c.Busy + c.Idle + c.Unknown + c.Broken }
 
 func (c *counts) add(g *gpus.GPU) {
 	switch g.State {
@@ -30,6 +30,8 @@ func (c *counts) add(g *gpus.GPU) {
 		c.Idle++
 	case gpus.Unknown:
 		c.Unknown++
+	case gpus.Failed:
+		c.Broken++
 	}
 }
 
@@ -60,6 +62,7 @@ var cells = []cell{
 	{live.MarkFinding, "n", "a rule is violated"},
 	{live.MarkExempt, "x", "exempt from rules"},
 	{live.MarkUnknown, "u", "unknown"},
+	{live.MarkFailed, "e", "failed"},
 }
 
 func (p *page) cell(h *live.Host, g *gpus.GPU) *cell {
@@ -100,7 +103,7 @@ func (c counts) words() string {
 	for _, part := range []struct {
 		n    int
 		word string
-	}{{c.Free, "free"}, {c.Busy, "busy"}, {c.Idle, "idle"}, {c.Unknown, "unknown"}} {
+	}{{c.Free, "free"}, {c.Busy, "busy"}, {c.Idle, "idle"}, {c.Unknown, "unknown"}, {c.Broken, "failed"}} {
 		if part.n > 0 {
 			list = append(list, strconv.Itoa(part.n)+" "+part.word)
 		}

@@ -159,7 +159,7 @@ func decision(d enforce.Decision) string { return decisions[d] }
 func kind(k enforce.EventKind) string { return strings.ReplaceAll(string(k), "-", " ") }
 
 var states = map[gpus.State]string{
-	gpus.Free: "free", gpus.Attached: "attached, not used", gpus.Idle: "held, idle", gpus.Busy: "busy", gpus.Unknown: "unknown",
+	gpus.Free: "free", gpus.Attached: "attached, not used", gpus.Idle: "held, idle", gpus.Busy: "busy", gpus.Unknown: "unknown", gpus.Failed: "failed",
 }
 
 func stateText(s gpus.State) string { return states[s] }

@@ -33,6 +33,9 @@ const (
 // States lists all states, the most welcome first.
 func States() []State { return []State{Free, Attached, Idle, Busy, Unknown, Failed} }
 
+// Problem is a text of the driver, in which no user has a word.
+type Problem string
+
 // hiddenBytes is the used memory from which a GPU without a process doesn't count as free:
 // a driver and an X server use less on an idle GPU, and a CUDA job that the host doesn't
 // show uses more.
@@ -46,8 +49,8 @@ type GPU struct {
 	State State                `json:"state"`
 	// Problem is what the driver says about a GPU that has failed, or of which it can't measure
 	// some value.
-	Problem    string `json:"problem,omitempty"`
-	MemoryUsed *int64 `json:"memory_used_bytes,omitempty"`
+	Problem    Problem `json:"problem,omitempty"`
+	MemoryUsed *int64  `json:"memory_used_bytes,omitempty"`
 	// MemoryTotal is null if it is unknown, and for a GPU that shares the machine's memory.
 	MemoryTotal *int64       `json:"memory_total_bytes"`
 	Utilization *int         `json:"utilization_percent,omitempty"`

@@ -78,7 +78,7 @@ func newJoin(s *snapshot.Snapshot) *join {
 
 func (j *join) describe(g *GPU, d *snapshot.Device) {
 	g.Index, g.UUID, g.Model = d.Index, d.UUID, d.Name
-	g.Problem, g.MemoryUsed, g.MemoryTotal = d.Problem, j.bytesOf(d.UsedMemory), j.bytesOf(d.Capacity())
+	g.Problem, g.MemoryUsed, g.MemoryTotal = Problem(d.Problem), j.bytesOf(d.UsedMemory), j.bytesOf(d.Capacity())
 	g.Utilization, g.Temperature, g.Power = d.Utilization, d.Temperature, d.Power
 	for _, instance := range d.Instances {
 		g.Instances = append(g.Instances, Instance(instance))

@@ -26,7 +26,9 @@ type AttachRequest struct {
 	// Busy are the devices that processes of others are known to use: they are
 	// attached last.
 	Busy []snapshot.DeviceIndex
-	At   snapshot.Date
+	// Failed are the devices that don't work: they are given to nobody.
+	Failed []snapshot.DeviceIndex
+	At     snapshot.Date
 }
 
 // InstanceRequest asks for a MIG instance of a device.
@@ -135,6 +137,11 @@ func (f *Files) tooMany(r AttachRequest, available int) error {
 		e.Reason = fmt.Sprintf("Requested more devices (%d) than currently available (%d)", r.Count, available)
 		e.Conflicts = f.conflicts(r.EID, nil)
 	}
+	for i := range f.Devices {
+		if d := &f.Devices[i]; d.Attachment(r.EID) == nil && r.refuses(d) != "" {
+			e.Reason += "; " + r.refuses(d)
+		}
+	}
 	return e
 }
 
@@ -149,6 +156,9 @@ func (f *Files) chooseIndices(r AttachRequest) ([]*snapshot.Device, error) {
 		if d.Attachment(r.EID) != nil || slices.Contains(chosen, d) {
 			continue
 		}
+		if reason := r.refuses(d); reason != "" {
+			return nil, &UnavailableError{Reason: reason}
+		}
 		if !r.fits(d) {
 			return nil, &UnavailableError{Reason: fmt.Sprintf("Device %d is not available", index), Conflicts: f.conflicts(r.EID, &index)}
 		}
@@ -157,8 +167,23 @@ func (f *Files) chooseIndices(r AttachRequest) ([]*snapshot.Device, error) {
 	return chosen, nil
 }
 
+// refuses says why a device is given to nobody, or not with the capacity that is asked for;
+// empty for neither.
+func (r *AttachRequest) refuses(d *snapshot.Device) string {
+	switch {
+	case slices.Contains(r.Failed, d.Index):
+		return fmt.Sprintf("GPU %d has failed and is given to nobody: `genv gpus` says why", d.Index)
+	case d.Unified && r.Memory.Known():
+		return fmt.Sprintf("GPU %d shares the memory of its machine and has no capacity of its own: attach it without --gpu-memory", d.Index)
+	}
+	return ""
+}
+
 // fits says whether a device has room for the request.
 func (r *AttachRequest) fits(d *snapshot.Device) bool {
+	if r.refuses(d) != "" {
+		return false
+	}
 	if r.OverSubscribe {
 		return true
 	}

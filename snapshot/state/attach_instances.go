@@ -16,6 +16,9 @@ func (f *Files) attachInstances(r AttachRequest) error {
 		if d == nil {
 			return f.NoDevice(wanted.Index)
 		}
+		if reason := r.refuses(d); reason != "" {
+			return &UnavailableError{Reason: reason}
+		}
 		own := d.Attachment(r.EID)
 		switch {
 		case own != nil && slices.Contains(own.Instances, wanted.UUID):

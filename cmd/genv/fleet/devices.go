@@ -7,6 +7,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/seed-3119e985/genv/cmd/genv/environment"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
@@ -34,7 +35,7 @@ type hostDevices struct {
 
 type deviceDocument struct {
 	Index            snapshot.DeviceIndex `json:"index"`
-	TotalMemoryBytes int64                `json:"total_memory_bytes"`
+	TotalMemoryBytes *int64               `json:"total_memory_bytes"`
 	Environments     []snapshot.EnvID     `json:"environments"`
 	// Processes are those that use the device; missing if they were not asked for.
 	Processes []snapshot.PID `json:"processes,omitzero"`
@@ -75,7 +76,7 @@ func (f *fleet) devicesInUse(ctx context.Context, h remote.Host) ([]deviceDocume
 func deviceDocuments(devices []snapshot.Device) []deviceDocument {
 	list := []deviceDocument{}
 	for _, d := range devices {
-		device := deviceDocument{Index: d.Index, TotalMemoryBytes: d.TotalMemory.Bytes(), Environments: []snapshot.EnvID{}}
+		device := deviceDocument{Index: d.Index, TotalMemoryBytes: environment.Bytes(d.Capacity()), Environments: []snapshot.EnvID{}}
 		for _, a := range d.Attachments {
 			device.Environments = append(device.Environments, a.EID)
 		}

@@ -100,6 +100,15 @@ func processesOf(g *gpus.GPU) string {
 	return strings.Join(list, "; ")
 }
 
+// problemAndProcesses is what is wrong with the GPU, before what uses it.
+func problemAndProcesses(g *gpus.GPU) string {
+	processes := processesOf(g)
+	if g.Problem != "" && processes != "" {
+		processes = "; " + processes
+	}
+	return text.Printable(string(g.Problem)) + processes
+}
+
 // commandOf is a command line without the folder of its program, in quotes unless all its
 // words are ordinary.
 func commandOf(command string) string {

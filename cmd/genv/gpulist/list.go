@@ -44,6 +44,7 @@ type List struct {
 	Rows        []Row
 	Total, Free int // of all GPUs of the models that are asked for
 	Unknown     int // whose state is unknown, of Total
+	Broken      int // that have failed, of Total
 	Hosts       int // that answered; 0 for `genv gpus`
 	Failed      int // hosts
 }
@@ -60,6 +61,8 @@ func (l *List) Add(host string, all []gpus.GPU, s *Selection) {
 			l.Free++
 		case gpus.Unknown:
 			l.Unknown++
+		case gpus.Failed:
+			l.Broken++
 		}
 	}
 	selected := s.Of(all)
@@ -94,10 +97,20 @@ func (l *List) summary(s *Selection) string {
 	if !l.here() {
 		line += " on " + render.Plural(l.Hosts, "host")
 	}
+	if l.Broken > 0 && s.User == "" {
+		line += fmt.Sprintf("; %d %s failed", l.Broken, has(l.Broken))
+	}
 	if l.Unknown > 0 && s.User == "" {
 		line += fmt.Sprintf("; the state of %d is unknown", l.Unknown)
 	}
 	return line + render.AlsoFailed(l.Failed)
+}
+
+func has(n int) string {
+	if n == 1 {
+		return "has"
+	}
+	return "have"
 }
 
 func is(n int) string {

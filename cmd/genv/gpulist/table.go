@@ -26,7 +26,7 @@ func columns() []column {
 		{draw.Column{Name: "POWER", Order: 1}, func(r *Row, _ *Output) string { return measured(r.GPU.Power, "W") }},
 		{draw.Column{Name: "ATTACHED TO", Least: 11, Order: 4}, func(r *Row, _ *Output) string { return attachedTo(r.GPU) }},
 		{draw.Column{Name: "SINCE", Order: 3}, func(r *Row, o *Output) string { return since(r.GPU, o) }},
-		{draw.Column{Name: "PROCESSES", Least: 14, Order: 7}, func(r *Row, _ *Output) string { return processesOf(r.GPU) }},
+		{draw.Column{Name: "PROCESSES", Least: 14, Order: 7}, func(r *Row, _ *Output) string { return problemAndProcesses(r.GPU) }},
 	}
 }
 
@@ -56,5 +56,5 @@ func (l *List) writeTable(b *strings.Builder, output *Output) {
 
 // colours are those of the states; the word says it too.
 var colours = map[gpus.State]draw.Style{
-	gpus.Free: draw.Green, gpus.Attached: draw.Yellow, gpus.Idle: draw.Yellow, gpus.Unknown: draw.Magenta,
+	gpus.Free: draw.Green, gpus.Attached: draw.Yellow, gpus.Idle: draw.Yellow, gpus.Unknown: draw.Magenta, gpus.Failed: draw.Red,
 }

@@ -94,7 +94,7 @@ func (p *program) newEntry(c *cli.Context, who *person, pid snapshot.PID) (entry
 			return e, err
 		}
 		e.others = who.inUseByOthers(c.Context, e.EID, uid)
-		e.Busy = e.others.devices()
+		e.Busy, e.Failed = e.others.devices(), e.others.ailing
 	}
 	return e, nil
 }

@@ -38,7 +38,7 @@ func (p *program) attach(c *cli.Context) error {
 	if who.eid != "" { // else it is refused
 		others = who.inUseByOthers(c.Context, who.eid, who.uid)
 	}
-	request.Busy = others.devices()
+	request.Busy, request.Failed = others.devices(), others.ailing
 	result, err := p.inShell(c.Context, who, func(ctx context.Context, eid snapshot.EnvID) (change.Result, error) {
 		request.EID = eid
 		return who.changeIn(ctx, eid, change.Change{Attach: &request})

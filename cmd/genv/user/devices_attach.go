@@ -33,7 +33,7 @@ func (p *program) devicesAttach(c *cli.Context) error {
 		return err
 	}
 	others := who.inUseByOthers(c.Context, request.EID, who.uid)
-	request.Busy, request.Memory = others.devices(), config.GPUMemory
+	request.Busy, request.Failed, request.Memory = others.devices(), others.ailing, config.GPUMemory
 	request.Configured, request.Exact, request.Unregistered = true, true, request.EID != who.eid && request.Instances == nil
 	result, err := who.changeIn(c.Context, request.EID, change.Change{Attach: &request})
 	if err != nil {

@@ -104,7 +104,7 @@ type LocalDevices struct {
 
 type localDevice struct {
 	Index            snapshot.DeviceIndex `json:"index"`
-	TotalMemoryBytes int64                `json:"total_memory_bytes"`
+	TotalMemoryBytes *int64               `json:"total_memory_bytes"`
 	Attachments      []localAttachment    `json:"attachments"`
 }
 
@@ -118,7 +118,7 @@ type localAttachment struct {
 func localDevicesOf(b *state.Files) LocalDevices {
 	document := LocalDevices{Schema: "genv.devices/1", Devices: []localDevice{}}
 	for _, d := range b.Devices {
-		device := localDevice{Index: d.Index, TotalMemoryBytes: d.TotalMemory.Bytes(), Attachments: []localAttachment{}}
+		device := localDevice{Index: d.Index, TotalMemoryBytes: environment.Bytes(d.Capacity()), Attachments: []localAttachment{}}
 		for _, a := range d.Attachments {
 			device.Attachments = append(device.Attachments, localAttachment{
 				EID: a.EID, Name: nameOf(b, a.EID), GPUMemoryBytes: environment.Bytes(a.GPUMemory), Attached: a.Time.ISO(),

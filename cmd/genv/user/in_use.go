@@ -26,6 +26,8 @@ type inUse struct {
 	unknown []snapshot.DeviceIndex
 	failed  bool
 	why     string
+	// ailing are the devices that have failed.
+	ailing []snapshot.DeviceIndex
 }
 
 // use is a process on a device.
@@ -64,7 +66,18 @@ func (w *person) ownLook(ctx context.Context) (inUse, error) {
 	if err != nil {
 		return inUse{}, err
 	}
+	problems, err := w.Machine.Problems(ctx)
+	if err != nil {
+		return inUse{}, err
+	}
 	seen := inUse{unknown: w.Machine.Hidden(), why: "a guard hid them from you; nvidia-smi shows them from now on"}
+	for _, d := range problems {
+		if d.Failed {
+			seen.ailing = append(seen.ailing, d.Index)
+		} else {
+			seen.unknown, seen.why = append(slices.Clone(seen.unknown), d.Index), fmt.Sprintf("the driver reports %s", d.Problem)
+		}
+	}
 	if unreported := w.Machine.Unreported(); len(unreported) > 0 {
 		seen.unknown, seen.why = append(slices.Clone(seen.unknown), unreported...), driverIsSilent
 	}
@@ -95,8 +108,12 @@ func (w *person) rootsLook(ctx context.Context) (inUse, error) {
 	seen := inUse{why: driverIsSilent}
 	for i := range list {
 		g := &list[i]
-		if g.State == gpus.Unknown {
+		switch g.State {
+		case gpus.Failed:
+			seen.ailing = append(seen.ailing, g.Index)
+		case gpus.Unknown:
 			seen.unknown = append(seen.unknown, g.Index)
+		case gpus.Free, gpus.Attached, gpus.Idle, gpus.Busy:
 		}
 		for _, p := range g.Processes {
 			seen.uses = append(seen.uses, use{g.Index, p})

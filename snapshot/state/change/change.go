@@ -39,8 +39,9 @@ type Enter struct {
 	Attach        bool `json:"attach,omitempty"`
 	OverSubscribe bool `json:"over_subscribe,omitempty"`
 	// Busy are the devices that processes of others use, as the asker sees it: they are
-	// attached last.
-	Busy []snapshot.DeviceIndex `json:"busy,omitzero"`
+	// attached last. Failed are those that don't work, and are given to nobody.
+	Busy   []snapshot.DeviceIndex `json:"busy,omitzero"`
+	Failed []snapshot.DeviceIndex `json:"failed,omitempty"`
 }
 
 // Attach attaches an environment to devices. Without Count and Indices it is as many as
@@ -51,6 +52,7 @@ type Attach struct {
 	Indices       []snapshot.DeviceIndex `json:"indices,omitzero"`
 	OverSubscribe bool                   `json:"over_subscribe,omitempty"`
 	Busy          []snapshot.DeviceIndex `json:"busy,omitzero"` // as in Enter
+	Failed        []snapshot.DeviceIndex `json:"failed,omitempty"`
 	// Instances are MIG instances to attach instead of devices.
 	Instances []state.InstanceRequest `json:"mig,omitempty"`
 	// Memory is the capacity on each device, instead of that of the environment.

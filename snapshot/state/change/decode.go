@@ -63,7 +63,7 @@ func (e *Enter) check() error {
 	if e.EID == "" && e.PID == 0 {
 		member = refuse("only the environment of a process has a default ID")
 	}
-	return cmp.Or(member, checkName("the environment id", string(e.EID)), checkConfig(&e.Config), checkIndices(e.Busy))
+	return cmp.Or(member, checkName("the environment id", string(e.EID)), checkConfig(&e.Config), checkIndices(e.Busy), checkIndices(e.Failed))
 }
 
 func (a *Attach) check() error {
@@ -71,7 +71,7 @@ func (a *Attach) check() error {
 	if a.Count < 0 || a.Count > math.MaxInt32 {
 		count = refuse("%d devices", a.Count)
 	}
-	return cmp.Or(checkEID(a.EID), count, checkIndices(a.Indices), checkIndices(a.Busy), checkMemory(a.Memory), a.checkInstances())
+	return cmp.Or(checkEID(a.EID), count, checkIndices(a.Indices), checkIndices(a.Busy), checkIndices(a.Failed), checkMemory(a.Memory), a.checkInstances())
 }
 
 func (a *Attach) checkInstances() error {
