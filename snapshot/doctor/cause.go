@@ -38,7 +38,7 @@ var meanings = sync.OnceValue(func() map[Cause]meaning {
 		"no-gpus":                 {Failed, "look at `lspci -d 10de:` and `dmesg`: the driver finds no GPU"},
 		"gpu-failed":              {Failed, "look at `dmesg` for Xid, then reset the GPU or reboot; genv gives the GPU to nobody until then, and enforces the others"},
 		"gpu-values-unknown":      {Warning, "look at `nvidia-smi -q` and `dmesg`: the GPU is given out after all others"},
-		"driver-warning":          {Warning, "look at `nvidia-smi -q` for what the warning is about; all GPUs are in use"},
+		"driver-warning":          {Warning, "look at `nvidia-smi -q` for what the warning is about; genv uses all GPUs as before"},
 		"gpu-lost":                {Failed, "look at `dmesg` for Xid, then reset the GPU or reboot"},
 		"driver-permission":       {Failed, "give users access to /dev/nvidia*, or look as root"},
 		"nvidia-smi-hung":         {Failed, "look at `dmesg` for Xid: a GPU or its driver hangs; reset the GPU or reboot"},

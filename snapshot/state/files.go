@@ -194,7 +194,7 @@ func (f *Files) MergeDevices(found []snapshot.Device) {
 		case f.Device(d.Index) != nil:
 		case d.TotalMemory.Known():
 			kept = append(kept, snapshot.Device{Index: d.Index, UUID: d.UUID, TotalMemory: d.TotalMemory, Unified: d.Unified})
-		default:
+		case !d.Failed:
 			f.Warn("device %d is not registered: nvidia-smi does not report its memory", d.Index)
 		}
 	}
