@@ -75,6 +75,8 @@ type (
 	nativeInstance struct {
 		UUID    GPUUUID `json:"uuid"`
 		Profile string  `json:"profile,omitempty"`
+		Total   Memory  `json:"total_memory,omitzero"`
+		Pool    string  `json:"pool,omitempty"`
 	}
 )
 

@@ -13,11 +13,18 @@ import (
 type Instance struct {
 	UUID    GPUUUID // "MIG-…"
 	Profile string  // such as "1g.10gb"; empty if it is unknown
+	// Total is how much memory it has, and Pool the GPU instance to which that belongs: all
+	// instances of a device with the same one share it. Unknown and empty if not reported.
+	Total Memory
+	Pool  string
 }
 
-// Memory is how much memory the instance has at most, according to its profile; unknown
-// without one. The driver keeps a part of it.
+// Memory is how much memory the instance has, or at most, according to its profile; unknown
+// without one.
 func (i Instance) Memory() Memory {
+	if i.Total.Known() {
+		return i.Total
+	}
 	for part := range strings.SplitSeq(i.Profile, ".") {
 		size, _, _ := strings.Cut(part, "+") // as in 1g.10gb+me
 		if digits, isSize := strings.CutSuffix(size, "gb"); isSize {
@@ -69,7 +76,7 @@ func instancesFromWire(list []nativeInstance) ([]Instance, error) {
 	}
 	var instances []Instance
 	for _, n := range list {
-		if err := cmp.Or(CheckInstance(n.UUID), CheckText("profile", n.Profile)); err != nil {
+		if err := cmp.Or(CheckInstance(n.UUID), CheckText("profile", n.Profile), CheckText("pool", n.Pool)); err != nil {
 			return nil, err
 		}
 		instances = append(instances, Instance(n))

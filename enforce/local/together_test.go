@@ -35,6 +35,10 @@ func (l lists) Devices(context.Context) (nvidiasmi.Listing, error) {
 	return nvidiasmi.Listing{GPUs: []nvidiasmi.GPU{{UUID: "GPU-0", TotalMemory: snapshot.MiB(81559)}}}, nil
 }
 
+func (l lists) Details(context.Context) (nvidiasmi.Details, error) {
+	return nvidiasmi.Details{}, nvidiasmi.ErrGarbled
+}
+
 func (l lists) List(context.Context) ([]nvidiasmi.ListedGPU, error) { return nil, nvidiasmi.ErrGarbled }
 
 // shellWithJob is a shell, and a job in it that sets a title over its environ.

@@ -64,7 +64,8 @@ type GPU struct {
 // Instance is a MIG instance of a GPU.
 type Instance struct {
 	UUID    snapshot.GPUUUID `json:"uuid"`
-	Profile string           `json:"profile,omitempty"` // such as "1g.10gb"
+	Profile string           `json:"profile,omitempty"`      // such as "1g.10gb"
+	Memory  *int64           `json:"memory_bytes,omitempty"` // which instances of one GPU instance share
 }
 
 // Attachment is an environment to which a GPU is attached.

@@ -81,7 +81,7 @@ func (j *join) describe(g *GPU, d *snapshot.Device) {
 	g.Problem, g.MemoryUsed, g.MemoryTotal = Problem(d.Problem), j.bytesOf(d.UsedMemory), j.bytesOf(d.Capacity())
 	g.Utilization, g.Temperature, g.Power = d.Utilization, d.Temperature, d.Power
 	for _, instance := range d.Instances {
-		g.Instances = append(g.Instances, Instance(instance))
+		g.Instances = append(g.Instances, Instance{instance.UUID, instance.Profile, j.bytesOf(instance.Total)})
 	}
 	begin := len(j.attachments)
 	for _, a := range d.Attachments {

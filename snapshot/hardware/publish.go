@@ -51,6 +51,8 @@ type publishedDevice struct {
 type publishedInstance struct {
 	UUID    snapshot.GPUUUID `json:"uuid"`
 	Profile string           `json:"profile,omitempty"`
+	Total   snapshot.Memory  `json:"total_memory,omitzero"`
+	Pool    string           `json:"pool,omitempty"`
 }
 
 // Publish writes root's list to devices.json in dir, for every user to read, unless it is
@@ -142,7 +144,7 @@ func (d *publishedDevice) device() (Device, error) {
 	}
 	var instances []snapshot.Instance
 	for _, instance := range d.Instances {
-		ok = ok && snapshot.CheckInstance(instance.UUID) == nil && snapshot.CheckText("profile", instance.Profile) == nil
+		ok = ok && snapshot.CheckInstance(instance.UUID) == nil && snapshot.CheckText("profile", instance.Profile) == nil && snapshot.CheckText("pool", instance.Pool) == nil
 		instances = append(instances, snapshot.Instance(instance))
 	}
 	if !ok {

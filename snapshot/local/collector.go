@@ -19,6 +19,7 @@ type SMI interface {
 	Apps(ctx context.Context) (nvidiasmi.Usage, error)
 	Devices(ctx context.Context) (nvidiasmi.Listing, error)
 	List(ctx context.Context) ([]nvidiasmi.ListedGPU, error)
+	Details(ctx context.Context) (nvidiasmi.Details, error)
 }
 
 // StateFiles are the state files; *disk.Store implements it.
@@ -76,6 +77,8 @@ type Collector struct {
 type cache struct {
 	devices   *deviceList // nil for none
 	processes processCache
+	// located are the MIG instances that processes use, by device and PID; empty for unknown.
+	located map[located]snapshot.GPUUUID
 	// unreported are the devices of which the driver didn't report the processes.
 	unreported []snapshot.DeviceIndex
 }

@@ -20,8 +20,9 @@ type deviceList struct {
 	unlisted map[snapshot.GPUUUID]bool
 	// hidden are the devices of which nvidia-smi shows this process nothing.
 	hidden    []snapshot.DeviceIndex
-	contained bool // this process is in a container that has only some devices
-	listed    bool // the MIG instances are known
+	contained bool              // this process is in a container that has only some devices
+	listed    bool              // the MIG instances are known
+	details   nvidiasmi.Details // asked for when there were MIG instances
 	warnings  []string
 	machine   snapshot.Memory // of the machine, where a device shares it
 	at        time.Time
@@ -111,11 +112,15 @@ func (l *deviceList) divided() (found []snapshot.DeviceIndex) {
 	return found
 }
 
-// addInstances adds the MIG instances of each device, which only `nvidia-smi -L` lists.
+// addInstances adds the MIG instances of each device, which only `nvidia-smi -L` lists, and how
+// much memory they have, if that can be found out.
 func (c *Collector) addInstances(ctx context.Context, l *deviceList) error {
 	listed, err := c.SMI.List(ctx)
 	if err != nil {
 		return err
+	}
+	if slices.ContainsFunc(listed, func(d nvidiasmi.ListedGPU) bool { return len(d.MIG) > 0 }) {
+		l.details, _ = c.SMI.Details(ctx) // without it their memory is what the profiles say
 	}
 	for _, d := range listed {
 		index, known := l.index[d.UUID] // nvidia-smi may number the devices that it shows us differently
@@ -125,10 +130,41 @@ func (c *Collector) addInstances(ctx context.Context, l *deviceList) error {
 		if !known {
 			index = d.Index
 		}
+		l.details.Describe(d.UUID, d.MIG)
 		l.setInstances(index, d.MIG)
 	}
 	l.listed = true
 	return nil
+}
+
+// located is a process on a device.
+type located struct {
+	gpu snapshot.GPUUUID
+	pid snapshot.PID
+}
+
+// locate finds out which MIG instances processes use. nvidia-smi is asked once for new processes.
+func (c *Collector) locate(ctx context.Context, usage *nvidiasmi.Usage, l *deviceList) {
+	before, after, asked := c.cached().located, make(map[located]snapshot.GPUUUID), false
+	details := l.details
+	for i := range usage.Apps {
+		app := &usage.Apps[i]
+		at := slices.IndexFunc(l.devices, func(g nvidiasmi.GPU) bool { return g.UUID == app.GPU && len(g.Instances) > 0 })
+		if at < 0 {
+			continue
+		}
+		process := located{app.GPU, app.PID}
+		instance, known := before[process]
+		if !known {
+			instance = details.Instance(app.GPU, app.PID, l.devices[at].Instances)
+		}
+		if !known && instance == "" && !asked {
+			details, _ = c.SMI.Details(ctx) // without it the instances are unknown
+			instance, asked = details.Instance(app.GPU, app.PID, l.devices[at].Instances), true
+		}
+		app.Instance, after[process] = instance, instance
+	}
+	c.update(func(kept *cache) { kept.located = after })
 }
 
 func (l *deviceList) setInstances(index snapshot.DeviceIndex, list []snapshot.Instance) {

@@ -46,9 +46,9 @@ type machine struct {
 
 // smi is what nvidia-smi prints.
 type smi struct {
-	m                   *machine
-	apps, devices, list string
-	err                 error
+	m                            *machine
+	apps, devices, list, details string
+	err                          error
 }
 
 // fakeFiles are state files in memory.
@@ -151,6 +151,13 @@ func (s *smi) List(context.Context) ([]nvidiasmi.ListedGPU, error) {
 	return nvidiasmi.ParseList(answer(s.list))
 }
 
+func (s *smi) Details(context.Context) (nvidiasmi.Details, error) {
+	if err := s.ask("details"); err != nil {
+		return nvidiasmi.Details{}, err
+	}
+	return nvidiasmi.ParseDetails(answer(s.details))
+}
+
 func (b *fakeFiles) Read(context.Context) (state.Files, error) {
 	b.m.asked = append(b.m.asked, "read")
 	if b.then != nil {
@@ -203,4 +210,8 @@ func (l listed) Devices(context.Context) (nvidiasmi.Listing, error) {
 
 func (l listed) List(context.Context) ([]nvidiasmi.ListedGPU, error) {
 	return nil, nvidiasmi.ErrGarbled // it has no MIG instances to ask for
+}
+
+func (l listed) Details(context.Context) (nvidiasmi.Details, error) {
+	return nvidiasmi.Details{}, nvidiasmi.ErrGarbled
 }

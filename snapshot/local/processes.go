@@ -82,7 +82,10 @@ func (l *deviceList) attribute(usage nvidiasmi.Usage) ([]snapshot.Process, []str
 		}
 		p := byPID[app.PID]
 		if snapshot.CheckInstance(app.GPU) == nil {
-			p.Instances = append(p.Instances, app.GPU)
+			app.Instance = app.GPU
+		}
+		if app.Instance != "" {
+			p.Instances = append(p.Instances, app.Instance)
 		}
 		if used := p.Uses(index); used != nil { // several MIG instances of one device
 			used.Memory = sum(used.Memory, app.Memory)

@@ -1,6 +1,7 @@
 package local_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -59,7 +60,7 @@ func TestAnUnknownDeviceIDIsLookedUpOnce(t *testing.T) {
 	m.smi.apps = "GPU-9, 100, 5\nMIG-a, 100, 5\n"
 	m.process(100, 1001, 5000, "A=1\x00")
 	require.Len(t, m.snapshot().Warnings, 1)
-	require.Equal(t, []string{"apps", "devices", "list", "read"}, m.take())
+	require.Equal(t, []string{"apps", "devices", "list", "details", "read"}, m.take())
 	s := m.snapshot()
 	require.Equal(t, []string{"apps", "read"}, m.take())
 	require.Len(t, s.Warnings, 1)
@@ -73,18 +74,33 @@ func TestInstances(t *testing.T) {
 	m.DeviceListTTL = time.Hour
 	m.smi.devices = "0, GPU-0, 81559, 10, [N/A], 31, 70.12, H100\n1, GPU-1, 81559, 20, 50, 31, 70.12, H100\n"
 	m.smi.apps = ""
+	const instance = "<mig_device><gpu_instance_id>%d</gpu_instance_id><compute_instance_id>0</compute_instance_id><fb_memory_usage><total>9984 MiB</total></fb_memory_usage></mig_device>"
+	m.smi.details = "<nvidia_smi_log><gpu><uuid>GPU-0</uuid><mig_devices>" + fmt.Sprintf(instance, 7) + fmt.Sprintf(instance, 8) +
+		"</mig_devices><processes><process_info><gpu_instance_id>8</gpu_instance_id><compute_instance_id>0</compute_instance_id><pid>100</pid></process_info></processes></gpu></nvidia_smi_log>"
 	s := m.snapshot()
-	require.Equal(t, []string{"apps", "devices", "list", "read"}, m.take())
-	require.Equal(t, []snapshot.Instance{{UUID: "MIG-a", Profile: "1g.10gb"}, {UUID: "MIG-b", Profile: "1g.10gb"}}, s.Device(0).Instances)
+	require.Equal(t, []string{"apps", "devices", "list", "details", "read"}, m.take())
+	require.Equal(t, []snapshot.Instance{
+		{UUID: "MIG-a", Profile: "1g.10gb", Total: snapshot.MiB(9984), Pool: "7"}, {UUID: "MIG-b", Profile: "1g.10gb", Total: snapshot.MiB(9984), Pool: "8"},
+	}, s.Device(0).Instances)
 	require.Nil(t, s.Device(0).Utilization)
 	require.Empty(t, s.Device(1).Instances)
 
 	m.process(100, 1001, 5000, "A=1\x00")
-	m.smi.apps = "MIG-b, 100, 5\nMIG-a, 100, 6\nMIG-a, 100, 5\nGPU-1, 100, 5\n"
+	m.smi.apps = "GPU-0, 100, 11\nGPU-1, 100, 5\n"
+	for range 2 {
+		s = m.snapshot()
+		require.Equal(t, []string{"apps", "read"}, m.take(), "the answer about the instances says it")
+		require.Equal(t, []snapshot.DeviceUsage{usage(0, 11), usage(1, 5)}, s.Processes[0].Usage)
+		require.Equal(t, []snapshot.GPUUUID{"MIG-b"}, s.Processes[0].Instances)
+	}
+	m.smi.apps, m.smi.details = "GPU-0, 100, 11\nGPU-0, 101, 3\n", "rubbish"
+	m.process(101, 1001, 5000, "A=1\x00")
 	s = m.snapshot()
-	require.Equal(t, []string{"apps", "read"}, m.take())
-	require.Equal(t, []snapshot.DeviceUsage{usage(0, 11), usage(1, 5)}, s.Processes[0].Usage, "by parent device")
-	require.Equal(t, []snapshot.GPUUUID{"MIG-a", "MIG-b"}, s.Processes[0].Instances)
+	require.Equal(t, []string{"apps", "details", "read"}, m.take())
+	require.Empty(t, s.Processes[1].Instances, "it can't be found out")
+	_ = m.snapshot()
+	require.Equal(t, []string{"apps", "read"}, m.take(), "once for each process")
+	require.Equal(t, []snapshot.DeviceUsage{usage(0, 3)}, s.Processes[1].Usage)
 }
 
 // TestDevicesWithoutAListOfProcesses: they are not unused.

@@ -16,7 +16,7 @@ import (
 )
 
 // Snapshot collects a snapshot. It calls nvidia-smi twice, or once if the list of devices
-// is cached, and a third time only where devices may have MIG instances. The processes are in ascending
+// is cached, and twice more where devices have MIG instances. The processes are in ascending
 // order of PID. An error means that nothing is known; it wraps an error of nvidiasmi or
 // state, or the context's.
 func (c *Collector) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
@@ -34,6 +34,7 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age time.Duration) (*sna
 	if err != nil {
 		return nil, err
 	}
+	c.locate(ctx, &usage, devices)
 	observer, seen, warnings := c.observe(ctx, usage, devices, c.cached().processes)
 	files, err := c.readFiles(ctx, devices)
 	if err != nil {

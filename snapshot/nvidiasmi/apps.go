@@ -10,11 +10,13 @@ import (
 )
 
 // App is a compute process on a device; graphics processes are not listed. A process
-// appears once for each device that it uses, with MIG once for each instance.
+// appears once for each device that it uses, also where that has MIG instances.
 type App struct {
-	GPU    snapshot.GPUUUID // of a device, or of a MIG instance ("MIG-…")
+	GPU    snapshot.GPUUUID
 	PID    snapshot.PID
 	Memory snapshot.Memory // unknown if the driver does not report it
+	// Instance is the MIG instance that it uses, which only Details tells.
+	Instance snapshot.GPUUUID
 }
 
 // Usage is who uses the devices.

@@ -36,6 +36,8 @@ type InstanceRequest struct {
 	Index  snapshot.DeviceIndex `json:"device"`
 	UUID   snapshot.GPUUUID     `json:"uuid"`
 	Memory snapshot.Memory      `json:"gpu_memory,omitzero"` // of the instance; unknown for that of the device
+	// Shares says that the environment has its memory already, with another instance.
+	Shares bool `json:"shares,omitempty"`
 }
 
 // Attach attaches an environment to devices, and returns the indices of all that it is

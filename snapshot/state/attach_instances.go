@@ -34,7 +34,9 @@ func (f *Files) attachInstances(r AttachRequest) error {
 		}
 		if own != nil {
 			next.Time, next.Instances = own.Time, append(slices.Clone(own.Instances), wanted.UUID)
-			next.GPUMemory = together(own.GPUMemory, next.GPUMemory, r.Memory)
+			if next.GPUMemory = together(own.GPUMemory, next.GPUMemory, r.Memory); wanted.Shares {
+				next.GPUMemory = own.GPUMemory
+			}
 			d.Attachments = without(d.Attachments, func(a snapshot.Attachment) bool { return a.EID == r.EID })
 		}
 		attach(d, next)

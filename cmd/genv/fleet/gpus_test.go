@@ -73,7 +73,7 @@ func TestGPUsOfEachKindOfHost(t *testing.T) {
 }
 
 // TestGPUsThatAreDifferent: the process of a MIG instance is on its GPU, and a GPU of which
-// nvidia-smi can't measure anything isn't free.
+// nvidia-smi can't measure anything has failed.
 func TestGPUsThatAreDifferent(t *testing.T) {
 	const instance = "MIG-11111111-2222-3333-4444-555555555555"
 	f := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "ours", GPUs: 3}, {Name: "bare", GPUs: 3, Rights: sshd.NoGenv}}, Genv: genvtest.Program(t)})
@@ -99,10 +99,10 @@ func TestGPUsThatAreDifferent(t *testing.T) {
 		require.Equal(t, gpus.Busy, host.GPUs[0].State, "unknown utilization is not idle")
 		require.Equal(t, []snapshot.GPUUUID{instance}, host.GPUs[0].Processes[0].Instances, host.Host)
 		require.Equal(t, []gpus.Instance{{UUID: instance, Profile: "1g.10gb"}}, host.GPUs[0].Instances, host.Host)
-		require.Equal(t, []gpus.State{gpus.Unknown, gpus.Free}, []gpus.State{host.GPUs[1].State, host.GPUs[2].State}, host.Host)
+		require.Equal(t, []gpus.State{gpus.Failed, gpus.Free}, []gpus.State{host.GPUs[1].State, host.GPUs[2].State}, host.Host)
 	}
 	r = genvtest.Run(t, "remote", "gpus", "-F", f.SSHConfig(), "-H", "ours,bare")
-	require.Contains(t, r.Out, "\n2 of 6 GPUs are free on 2 hosts; the state of 2 is unknown\n")
+	require.Contains(t, r.Out, "\n2 of 6 GPUs are free on 2 hosts; 2 have failed\n")
 	require.Equal(t, 2, strings.Count(r.Out, " on "+instance+"\n"), r.Out)
 }
 

@@ -31,7 +31,7 @@ func (p *program) attach(c *cli.Context) error {
 	if request.Configured && (request.Count != 0 || request.Indices != nil || c.IsSet("mig")) {
 		return command.UsageError("--config attaches as many as are configured: leave out --count, --index and --mig")
 	}
-	if request.Instances, err = who.instances(c); err != nil {
+	if request.Instances, err = who.instances(c, who.eid); err != nil {
 		return err
 	}
 	var others inUse

@@ -29,7 +29,7 @@ func (p *program) devicesAttach(c *cli.Context) error {
 	if request.EID, err = who.named(c); err != nil {
 		return err
 	}
-	if request.Instances, err = who.instances(c); err != nil {
+	if request.Instances, err = who.instances(c, request.EID); err != nil {
 		return err
 	}
 	others := who.inUseByOthers(c.Context, request.EID, who.uid)

@@ -14,7 +14,7 @@ import (
 
 // instances reads --mig: which MIG instances of which devices it means. Which ones are free
 // is decided again when they are attached.
-func (w *person) instances(c *cli.Context) ([]state.InstanceRequest, error) {
+func (w *person) instances(c *cli.Context, eid snapshot.EnvID) ([]state.InstanceRequest, error) {
 	if !c.IsSet("mig") {
 		return nil, nil
 	}
@@ -31,6 +31,7 @@ func (w *person) instances(c *cli.Context) ([]state.InstanceRequest, error) {
 		request, known := chooseInstance(devices, files.Devices, strings.TrimSpace(name), requests)
 		switch {
 		case request != nil:
+			request.Shares = shares(devices, files.Devices, eid, request, requests)
 			requests = append(requests, *request)
 		case known:
 			return nil, &state.UnavailableError{Reason: "no MIG instance of profile " + text.Shown(name) + " is free"}
@@ -53,12 +54,33 @@ func chooseInstance(devices, attached []snapshot.Device, name string, taken []st
 			}
 			known = true
 			chosen := state.InstanceRequest{Index: d.Index, UUID: instance.UUID, Memory: instance.Memory()}
-			if byUUID || !slices.Contains(taken, chosen) && isFree(snapshot.FindDevice(attached, d.Index), instance.UUID) {
+			if byUUID || !isTaken(taken, instance.UUID) && isFree(snapshot.FindDevice(attached, d.Index), instance.UUID) {
 				return &chosen, true
 			}
 		}
 	}
 	return nil, known
+}
+
+func isTaken(taken []state.InstanceRequest, uuid snapshot.GPUUUID) bool {
+	return slices.ContainsFunc(taken, func(r state.InstanceRequest) bool { return r.UUID == uuid })
+}
+
+// shares says whether an instance has its memory in common with one that the environment has or
+// asks for, too: they are compute instances of one GPU instance.
+func shares(devices, attached []snapshot.Device, eid snapshot.EnvID, request *state.InstanceRequest, others []state.InstanceRequest) bool {
+	var has []snapshot.GPUUUID
+	if d := snapshot.FindDevice(attached, request.Index); d != nil && d.Attachment(eid) != nil {
+		has = d.Attachment(eid).Instances
+	}
+	pool := func(uuid snapshot.GPUUUID) string {
+		list := snapshot.FindDevice(devices, request.Index).Instances
+		return list[slices.IndexFunc(list, func(i snapshot.Instance) bool { return i.UUID == uuid })].Pool
+	}
+	own := pool(request.UUID)
+	return own != "" && slices.ContainsFunc(snapshot.FindDevice(devices, request.Index).Instances, func(i snapshot.Instance) bool {
+		return i.UUID != request.UUID && i.Pool == own && (slices.Contains(has, i.UUID) || isTaken(others, i.UUID))
+	})
 }
 
 // isFree says whether no environment has a MIG instance of a device, or all of the device.

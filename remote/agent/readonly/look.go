@@ -45,7 +45,7 @@ func (r Host) Look(ctx context.Context, host remote.Host) (*snapshot.Snapshot, e
 		return nil, err
 	}
 	s := &snapshot.Snapshot{Devices: devicesOf(listing)}
-	indices := r.indices(ctx, host, s.Devices, usage.GPUs())
+	indices := r.indices(ctx, host, s.Devices, &usage)
 	s.Processes, s.Warnings = processesOf(usage, indices)
 	s.Warnings = slices.Compact(slices.Concat(listing.Warnings, usage.Warnings, s.Warnings))
 	markUnreported(s.Devices, usage.NotListed, indices)
@@ -98,21 +98,33 @@ func smi[T any](ctx context.Context, r Host, host remote.Host, args []string, pa
 	return value, &remote.Error{Class: class, Err: err}
 }
 
-// indices also sets the Instances of the devices. They are those of the devices and, if processes use any, of the devices' MIG instances,
-// which only `nvidia-smi -L` lists. What it doesn't list is left out.
-func (r Host) indices(ctx context.Context, host remote.Host, devices []snapshot.Device, used []snapshot.GPUUUID) map[snapshot.GPUUUID]snapshot.DeviceIndex {
+// indices are those of the devices and, where there are any, of their MIG instances, which only
+// `nvidia-smi -L` lists. What it doesn't list is left out. It also sets the Instances of the
+// devices, and of the processes on them.
+func (r Host) indices(ctx context.Context, host remote.Host, devices []snapshot.Device, usage *nvidiasmi.Usage) map[snapshot.GPUUUID]snapshot.DeviceIndex {
 	indices := make(map[snapshot.GPUUUID]snapshot.DeviceIndex)
+	divided := make(map[snapshot.GPUUUID]bool)
 	for _, d := range devices {
 		indices[d.UUID] = d.Index
+		divided[d.UUID] = mayBeDivided(&d)
 	}
-	lacks := func(gpu snapshot.GPUUUID) bool { _, known := indices[gpu]; return !known }
-	if !slices.ContainsFunc(used, lacks) {
+	if !slices.ContainsFunc(usage.GPUs(), func(gpu snapshot.GPUUUID) bool { _, known := indices[gpu]; return !known || divided[gpu] }) {
 		return indices
 	}
 	listed, _ := smi(ctx, r, host, nvidiasmi.ListArgs(), nvidiasmi.ParseList) // without it they are not attributed
+	if !slices.ContainsFunc(listed, func(d nvidiasmi.ListedGPU) bool { return len(d.MIG) > 0 }) {
+		return indices
+	}
+	details, _ := smi(ctx, r, host, nvidiasmi.DetailsArgs(), nvidiasmi.ParseDetails) // likewise
 	for _, d := range listed {
 		for _, instance := range d.MIG {
 			indices[instance.UUID] = d.Index
+		}
+		details.Describe(d.UUID, d.MIG)
+		for i := range usage.Apps {
+			if app := &usage.Apps[i]; app.GPU == d.UUID {
+				app.Instance = details.Instance(d.UUID, app.PID, d.MIG)
+			}
 		}
 		if known := snapshot.FindDevice(devices, d.Index); known != nil {
 			known.Instances = d.MIG
@@ -120,6 +132,10 @@ func (r Host) indices(ctx context.Context, host remote.Host, devices []snapshot.
 	}
 	return indices
 }
+
+// mayBeDivided says whether a device may have MIG instances: the driver measures no utilization
+// of it.
+func mayBeDivided(d *snapshot.Device) bool { return d.Utilization == nil && d.UsedMemory.Known() && !d.Failed }
 
 // markUnreported marks the devices of which the driver doesn't report the processes: all of
 // them, if it says so of one that isn't known.
@@ -144,7 +160,7 @@ func markDivided(devices []snapshot.Device, apps []nvidiasmi.App, indices map[sn
 		return
 	}
 	for i := range devices {
-		if d := &devices[i]; d.Utilization == nil && d.UsedMemory.Known() {
+		if d := &devices[i]; mayBeDivided(d) {
 			d.ProcessesUnknown = true
 		}
 	}
@@ -169,8 +185,11 @@ func processesOf(usage nvidiasmi.Usage, indices map[snapshot.GPUUUID]snapshot.De
 			at[a.PID] = i
 			list = append(list, snapshot.Process{PID: a.PID, EnvUnknown: true})
 		}
-		if snapshot.CheckInstance(a.GPU) == nil && !slices.Contains(list[i].Instances, a.GPU) {
-			list[i].Instances = append(list[i].Instances, a.GPU)
+		if snapshot.CheckInstance(a.GPU) == nil {
+			a.Instance = a.GPU
+		}
+		if a.Instance != "" && !slices.Contains(list[i].Instances, a.Instance) {
+			list[i].Instances = append(list[i].Instances, a.Instance)
 		}
 		once := nvidiasmi.App{GPU: a.GPU, PID: a.PID}
 		if used := list[i].Uses(index); used == nil {

@@ -1,0 +1,131 @@
+package nvidiasmi
+
+import (
+	"context"
+	"encoding/xml"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Details is what only `nvidia-smi -q -x` says: which processes draw, on which GPUs a screen is
+// active, and which MIG instances processes use.
+type Details struct{ GPUs []GPUDetails }
+
+// GPUDetails is a GPU in Details.
+type GPUDetails struct {
+	UUID          snapshot.GPUUUID
+	DisplayActive bool
+	Instances     []InstanceDetails // in the order of `nvidia-smi -L`
+	Processes     []ProcessDetails
+}
+
+// InstanceID identifies a MIG instance of a GPU: a compute instance of a GPU instance, of which
+// all compute instances share the memory. "N/A" for none.
+type InstanceID struct {
+	GI string `xml:"gpu_instance_id"`
+	CI string `xml:"compute_instance_id"`
+}
+
+// InstanceDetails is a MIG instance. Its memory is less than the name of its profile says.
+type InstanceDetails struct {
+	InstanceID
+	Memory snapshot.Memory
+}
+
+// ProcessDetails is a process on a GPU. Type is "C", "G" or "C+G".
+type ProcessDetails struct {
+	InstanceID
+	PID  snapshot.PID
+	Type string
+}
+
+// DetailsArgs are the arguments for the output that ParseDetails reads.
+func DetailsArgs() []string { return []string{"-q", "-x"} }
+
+// Details asks for the details of all GPUs, which takes longer than the other questions.
+func (q *Querier) Details(ctx context.Context) (Details, error) {
+	return query(ctx, q, DetailsArgs(), ParseDetails)
+}
+
+// ParseDetails parses the answer for DetailsArgs. An error is an *ExitError: an answer that isn't
+// complete is none.
+func ParseDetails(out RunResult) (Details, error) {
+	var log struct {
+		GPUs []struct {
+			UUID      string `xml:"uuid"`
+			Display   string `xml:"display_active"`
+			Instances []struct {
+				InstanceID
+				Total string `xml:"fb_memory_usage>total"`
+			} `xml:"mig_devices>mig_device"`
+			Processes []struct {
+				InstanceID
+				PID  string `xml:"pid"`
+				Type string `xml:"type"`
+			} `xml:"processes>process_info"`
+		} `xml:"gpu"`
+	}
+	if out.ExitCode != 0 || xml.Unmarshal(out.Stdout, &log) != nil {
+		return Details{}, sortLines(out).failure()
+	}
+	var d Details
+	for _, g := range log.GPUs {
+		details := GPUDetails{UUID: snapshot.GPUUUID(strings.TrimSpace(g.UUID)), DisplayActive: g.Display == "Enabled"}
+		for _, i := range g.Instances {
+			instance := InstanceDetails{InstanceID: i.InstanceID}
+			if n, ok := number(strings.TrimSuffix(i.Total, " MiB"), maxMiB); ok {
+				instance.Memory = snapshot.MiB(n)
+			}
+			details.Instances = append(details.Instances, instance)
+		}
+		for _, p := range g.Processes {
+			if pid, ok := number(p.PID, math.MaxInt32); ok && pid > 0 {
+				details.Processes = append(details.Processes, ProcessDetails{p.InstanceID, snapshot.PID(pid), p.Type})
+			}
+		}
+		d.GPUs = append(d.GPUs, details)
+	}
+	return d, nil
+}
+
+// gpu is the GPU with a UUID; nil for none.
+func (d *Details) gpu(uuid snapshot.GPUUUID) *GPUDetails {
+	if i := slices.IndexFunc(d.GPUs, func(g GPUDetails) bool { return g.UUID == uuid && uuid != "" }); i >= 0 {
+		return &d.GPUs[i]
+	}
+	return nil
+}
+
+// Describe adds to the MIG instances of a GPU how much memory they have, and which of them share
+// it. They are in the order of `nvidia-smi -L`.
+func (d *Details) Describe(uuid snapshot.GPUUUID, instances []snapshot.Instance) {
+	g := d.gpu(uuid)
+	if g == nil || len(g.Instances) != len(instances) {
+		return
+	}
+	for i, details := range g.Instances {
+		instances[i].Total, instances[i].Pool = details.Memory, details.GI
+	}
+}
+
+// Instance is the MIG instance of a GPU that a process uses; empty if it uses none, or if that
+// isn't known. The lists of processes only name the GPU.
+func (d *Details) Instance(uuid snapshot.GPUUUID, pid snapshot.PID, instances []snapshot.Instance) snapshot.GPUUUID {
+	g := d.gpu(uuid)
+	if g == nil || len(g.Instances) != len(instances) {
+		return ""
+	}
+	at := slices.IndexFunc(g.Processes, func(p ProcessDetails) bool { return p.PID == pid })
+	if at < 0 {
+		return ""
+	}
+	for i, details := range g.Instances {
+		if details.InstanceID == g.Processes[at].InstanceID {
+			return instances[i].UUID
+		}
+	}
+	return ""
+}

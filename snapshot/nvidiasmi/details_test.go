@@ -1,0 +1,72 @@
+package nvidiasmi_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+)
+
+// details is of a desktop's GPU, and of one with MIG instances, of which two share 40,448 MiB.
+const details = `<?xml version="1.0" ?>
+<!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v12.dtd">
+<nvidia_smi_log>
+	<gpu id="00000000:01:00.0">
+		<display_active>Enabled</display_active>
+		<mig_devices>None</mig_devices>
+		<uuid>GPU-0</uuid>
+		<processes>
+			<process_info><gpu_instance_id>N/A</gpu_instance_id><compute_instance_id>N/A</compute_instance_id><pid>70</pid><type>C+G</type></process_info>
+			<process_info><pid>[N/A]</pid><type>C</type></process_info>
+		</processes>
+	</gpu>
+	<gpu id="00000000:02:00.0">
+		<display_active>Disabled</display_active>
+		<mig_devices>
+			<mig_device><index>0</index><gpu_instance_id>2</gpu_instance_id><compute_instance_id>0</compute_instance_id><fb_memory_usage><total>40448 MiB</total></fb_memory_usage></mig_device>
+			<mig_device><index>1</index><gpu_instance_id>2</gpu_instance_id><compute_instance_id>1</compute_instance_id><fb_memory_usage><total>40448 MiB</total></fb_memory_usage></mig_device>
+			<mig_device><index>2</index><gpu_instance_id>9</gpu_instance_id><compute_instance_id>0</compute_instance_id><fb_memory_usage><total>[N/A]</total></fb_memory_usage></mig_device>
+		</mig_devices>
+		<uuid>GPU-1</uuid>
+		<processes>
+			<process_info><gpu_instance_id>2</gpu_instance_id><compute_instance_id>1</compute_instance_id><pid>71</pid><type>C</type></process_info>
+			<process_info><gpu_instance_id>9</gpu_instance_id><compute_instance_id>0</compute_instance_id><pid>72</pid><type>C</type></process_info>
+			<process_info><gpu_instance_id>5</gpu_instance_id><compute_instance_id>0</compute_instance_id><pid>73</pid><type>C</type></process_info>
+		</processes>
+	</gpu>
+</nvidia_smi_log>
+`
+
+func TestParseDetails(t *testing.T) {
+	got, err := nvidiasmi.ParseDetails(stdout(details))
+	require.NoError(t, err)
+	require.Len(t, got.GPUs, 2)
+	none := nvidiasmi.InstanceID{GI: "N/A", CI: "N/A"}
+	require.Equal(t, nvidiasmi.GPUDetails{UUID: "GPU-0", DisplayActive: true, Processes: []nvidiasmi.ProcessDetails{{none, 70, "C+G"}}}, got.GPUs[0])
+	require.False(t, got.GPUs[1].DisplayActive)
+
+	instances := []snapshot.Instance{{UUID: "MIG-a", Profile: "1c.3g.40gb"}, {UUID: "MIG-b", Profile: "2c.3g.40gb"}, {UUID: "MIG-c", Profile: "1g.10gb"}}
+	for pid, want := range map[snapshot.PID]snapshot.GPUUUID{71: "MIG-b", 72: "MIG-c", 73: "", 74: ""} {
+		require.Equal(t, want, got.Instance("GPU-1", pid, instances), pid)
+		require.Empty(t, got.Instance("GPU-1", pid, instances[:2]), "the answers differ")
+		require.Empty(t, got.Instance("GPU-0", pid, instances))
+		require.Empty(t, got.Instance("", pid, nil))
+	}
+	got.Describe("GPU-1", instances)
+	require.Equal(t, []snapshot.Instance{
+		{UUID: "MIG-a", Profile: "1c.3g.40gb", Total: snapshot.MiB(40448), Pool: "2"},
+		{UUID: "MIG-b", Profile: "2c.3g.40gb", Total: snapshot.MiB(40448), Pool: "2"},
+		{UUID: "MIG-c", Profile: "1g.10gb", Pool: "9"},
+	}, instances)
+	require.Equal(t, snapshot.MiB(40448), instances[0].Memory(), "and not 40 GiB")
+	require.Equal(t, snapshot.MiB(10240), instances[2].Memory())
+
+	for name, out := range map[string]nvidiasmi.RunResult{
+		"no XML": stdout("No devices were found"), "cut": stdout(details[:900]), "a failure": {Stdout: []byte(details), ExitCode: 15},
+	} {
+		_, err := nvidiasmi.ParseDetails(out)
+		require.Error(t, err, name)
+	}
+}
