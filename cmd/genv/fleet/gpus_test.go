@@ -98,7 +98,8 @@ func TestGPUsThatAreDifferent(t *testing.T) {
 		require.Nil(t, host.GPUs[0].Utilization, host.Host)
 		require.Equal(t, gpus.Busy, host.GPUs[0].State, "unknown utilization is not idle")
 		require.Equal(t, []snapshot.GPUUUID{instance}, host.GPUs[0].Processes[0].Instances, host.Host)
-		require.Equal(t, []gpus.Instance{{UUID: instance, Profile: "1g.10gb"}}, host.GPUs[0].Instances, host.Host)
+		memory := int64(9984 << 20) // less than the name of the profile says
+		require.Equal(t, []gpus.Instance{{UUID: instance, Profile: "1g.10gb", Memory: &memory}}, host.GPUs[0].Instances, host.Host)
 		require.Equal(t, []gpus.State{gpus.Failed, gpus.Free}, []gpus.State{host.GPUs[1].State, host.GPUs[2].State}, host.Host)
 	}
 	r = genvtest.Run(t, "remote", "gpus", "-F", f.SSHConfig(), "-H", "ours,bare")

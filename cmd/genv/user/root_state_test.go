@@ -104,9 +104,9 @@ func TestAttachAvoidsBusyDevicesThatAGuardHides(t *testing.T) {
 	require.NoError(t, err)
 	host.Devices[3].Fault = gpus.Broken
 	require.NoError(t, host.Write(s.path("gpus.json")))
-	require.Eventually(t, func() bool { return strings.Contains(alice.run("genv", "gpus").Out, "unknown") }, 30*time.Second, 10*time.Millisecond)
-	require.Equal(t, said{text: "Attached GPUs: 0,1,2,4\n"}, shell.sayAll("genv attach --count 4"), "device 3 may be in use")
-	require.Contains(t, shell.sayAll("genv attach --index 3").text, "It is unknown whether other processes use GPU 3: the driver doesn't say")
+	require.Eventually(t, func() bool { return strings.Contains(alice.run("genv", "gpus").Out, "failed") }, 30*time.Second, 10*time.Millisecond)
+	require.Equal(t, said{text: "Attached GPUs: 0,1,2,4\n"}, shell.sayAll("genv attach --count 4"), "device 3 has failed")
+	require.Contains(t, shell.sayAll("genv attach --index 3").text, "GPU 3 has failed and is given to nobody")
 }
 
 // An id in the environment variable counts for the user of the environment and for root, with
