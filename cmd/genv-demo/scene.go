@@ -12,15 +12,16 @@ type hostSpec struct {
 	devices       int
 	model         string
 	totalMiB      int64
+	failed        int // the index of a GPU that has fallen off the bus; 0 for none
 }
 
 const port = 7722 // of all hosts, as in hosts.example.yaml
 
 var hostSpecs = []hostSpec{
-	{"gpu-01", "127.77.0.1", 8, "NVIDIA A100-SXM4-80GB", 81920},
-	{"gpu-02", "127.77.0.2", 8, "NVIDIA A100-SXM4-80GB", 81920},
-	{"gpu-03", "127.77.0.3", 4, "NVIDIA H100 80GB HBM3", 81559},
-	{"gpu-04", "127.77.0.4", 4, "NVIDIA H100 80GB HBM3", 81559},
+	{"gpu-01", "127.77.0.1", 8, "NVIDIA A100-SXM4-80GB", 81920, 7},
+	{"gpu-02", "127.77.0.2", 8, "NVIDIA A100-SXM4-80GB", 81920, 0},
+	{"gpu-03", "127.77.0.3", 4, "NVIDIA H100 80GB HBM3", 81559, 0},
+	{"gpu-04", "127.77.0.4", 4, "NVIDIA H100 80GB HBM3", 81559, 0},
 }
 
 // rules are what the demo enforces, in addition to the two rules that always hold.

@@ -43,6 +43,9 @@ func build(example string, now time.Time) (*stage, error) {
 	}
 	for _, spec := range hostSpecs {
 		devices := gpus.Devices(spec.name, spec.devices, spec.model, spec.totalMiB)
+		if spec.failed > 0 {
+			devices[spec.failed].Fault = gpus.Lost
+		}
 		if s.machines[spec.name], err = testfleet.NewMachine(filepath.Join(s.dir, spec.name), devices, s.program); err != nil {
 			return s, err
 		}

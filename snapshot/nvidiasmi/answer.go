@@ -1,6 +1,7 @@
 package nvidiasmi
 
 import (
+	"bytes"
 	"regexp"
 	"slices"
 	"strconv"
@@ -24,6 +25,20 @@ const (
 	exitInfoROM = 14
 	exitLost    = 15
 )
+
+// Split separates the remarks in an output from the rest, which is complete if nothing is missing
+// but lost GPUs.
+func Split(out RunResult) (rest, remarks []byte, complete bool) {
+	a := &answer{out: out}
+	for line := range bytes.Lines(out.Stdout) {
+		if a.remark(string(line)) {
+			remarks = append(remarks, line...)
+		} else {
+			rest = append(rest, line...)
+		}
+	}
+	return rest, remarks, a.complete()
+}
 
 // complete says whether the exit code allows an answer without any row.
 func (a *answer) complete() bool {

@@ -17,7 +17,7 @@ func (c Call) rewriteCSV(out, column string, row func(c Call, key, rest string) 
 	for line := range strings.Lines(out) {
 		key, rest, ok := strings.Cut(line, separator)
 		switch {
-		case !ok || header && (key != column || strings.Count(rest, separator) != len(c.fields)-1) || !header && column != uuidColumn && !decimal(key):
+		case !ok || header && (key != column || strings.Count(rest, separator) != len(c.fields)-1) || !header && column != uuidColumn && !decimal(key) && !strings.HasPrefix(key, "["):
 			return "", false
 		case header:
 			header = false

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
+	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 )
 
 // Shim answers one call of nvidia-smi.
@@ -54,12 +55,13 @@ func (s Shim) rewritten(ctx context.Context, call Call, view View) (int, error) 
 	if err != nil && !errors.As(err, &exit) {
 		return 0, fmt.Errorf("start %s: %w", s.Real, err)
 	}
-	out, ok := call.Rewrite(stdout.Bytes(), view)
+	rest, remarks, complete := nvidiasmi.Split(nvidiasmi.RunResult{Stdout: stdout.Bytes(), ExitCode: cmd.ProcessState.ExitCode()})
+	out, ok := call.Rewrite(rest, view)
 	switch {
-	case err == nil && ok:
-		_, err = s.Stdout.Write(out)
+	case complete && ok:
+		_, err = s.Stdout.Write(append(out, remarks...))
 		_, _ = s.Stderr.Write(stderr.Bytes())
-		return 0, err
+		return shell.ExitStatus(cmd.ProcessState), err
 	case call.form == gpus || call.form == apps:
 		return s.handOver() // the output has one column more than the user wants
 	}

@@ -31,6 +31,7 @@ case "$*" in
   -q) echo "something new";;
   "--query-gpu=index,name --format=csv,noheader") printf '0, H100\n1, H200\n';;
   "--query-gpu=index,foo --format=csv") echo 'Field "foo" is not a valid field to query.'; exit 2;;
+  "--query-gpu=index,uuid --format=csv,noheader") printf '0, GPU-0\n1, GPU-1\nUnable to determine the device handle for GPU0000:03:00.0: Unknown Error\n[Unknown Error], [Unknown Error]\n'; exit 15;;
   "-i 1") kill -9 $$;;
   *) echo "unexpected: $*"; exit 99;;
 esac
@@ -54,6 +55,16 @@ func newHarness(t *testing.T, args ...string) *harness {
 		},
 	}
 	return h
+}
+
+// TestShimWithALostGPU: what nvidia-smi says about it comes after the rows of the view.
+func TestShimWithALostGPU(t *testing.T) {
+	h := newHarness(t, "--query-gpu=uuid", "--format=csv,noheader")
+	status, err := h.shim.Run(context.Background())
+	require.NoError(t, err)
+	require.Equal(t, 15, status)
+	require.Equal(t, "GPU-1\nUnable to determine the device handle for GPU0000:03:00.0: Unknown Error\n", h.stdout.String())
+	require.Empty(t, h.handed)
 }
 
 func TestShimShowsTheView(t *testing.T) {
