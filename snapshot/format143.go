@@ -46,7 +46,7 @@ type (
 // see Expressible.
 func EncodeSnapshot(s *Snapshot) ([]byte, error) {
 	return encode143(document143{
-		Processes:    processes143{expressibleProcesses(s.Processes)},
+		Processes:    processes143{expressibleProcesses(judgedUsage(s))},
 		Environments: environments143{environmentsToWire(s.Environments)},
 		Devices:      devices143{devicesToWire(expressibleDevices(s.Devices))},
 	})
@@ -86,6 +86,25 @@ func expressibleProcesses(processes []Process) []wireProcess {
 		}
 	}
 	return out
+}
+
+// judgedUsage are the processes without what they use of devices that no rule is about: a 1.4.3
+// controller judges all that it is shown.
+func judgedUsage(s *Snapshot) []Process {
+	spared := make(map[DeviceIndex]bool)
+	for i := range s.Devices {
+		if d := &s.Devices[i]; !d.Judged() {
+			spared[d.Index] = true
+		}
+	}
+	if len(spared) == 0 {
+		return s.Processes
+	}
+	processes := slices.Clone(s.Processes)
+	for i := range processes {
+		processes[i].Usage = slices.DeleteFunc(slices.Clone(processes[i].Usage), func(u DeviceUsage) bool { return spared[u.Index] })
+	}
+	return processes
 }
 
 // expressibleDevices are the devices with known memory.

@@ -42,6 +42,15 @@ func TestWhatTheFormatCannotExpressIsOmitted(t *testing.T) {
 		require.False(t, p.Expressible())
 	}
 	require.True(t, p.Expressible())
+
+	rich.Devices[0].Failed = true // 1.4.3 would judge what is on it
+	got, err = snapshot.EncodeSnapshot(&rich)
+	require.NoError(t, err)
+	spared, err := snapshot.DecodeSnapshot(got)
+	require.NoError(t, err)
+	require.Empty(t, spared.Processes)
+	require.Equal(t, plain.Devices, spared.Devices)
+	require.Len(t, p.Usage, 1, "the snapshot itself is as it was")
 }
 
 func TestAnEmptySnapshotIsWrittenAs143WritesIt(t *testing.T) {
