@@ -75,7 +75,7 @@ func sightOf(s *snapshot.Snapshot, names *hostNames) sight {
 	var uses []use
 	for i := range s.Devices {
 		d := &s.Devices[i]
-		blank := use{device: d.Index, model: names.model(d.Index, d.Name), blind: d.ProcessesUnknown, utilization: d.Utilization}
+		blank := use{device: d.Index, model: names.model(d.Index, d.Name), blind: d.ProcessesUnknown || d.Failed, utilization: d.Utilization}
 		devices[d.Index] = blank
 		for j := range d.Attachments {
 			u := blank
