@@ -1,0 +1,111 @@
+package fleet_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
+	"github.com/seed-3119e985/genv/remote/live"
+	"github.com/seed-3119e985/genv/remote/testfleet"
+	simulated "github.com/seed-3119e985/genv/remote/testfleet/gpus"
+	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
+)
+
+// TestOneSickGPUHidesNothing: whatever nvidia-smi says about GPU 1, the others are shown and
+// enforced, and what runs on GPU 1 is left alone, also where rules don't apply to it because it
+// can't be attached. Each host is a row.
+func TestOneSickGPUHidesNothing(t *testing.T) {
+	for fault, state := range map[simulated.Fault]gpus.State{
+		simulated.Lost: gpus.Failed, simulated.LostBetween: gpus.Failed, simulated.LostStderr: gpus.Failed, simulated.Gap: gpus.Failed,
+		simulated.OffBus: gpus.Failed, simulated.NeedsReset: gpus.Failed, simulated.Broken: gpus.Failed,
+		simulated.Partial: gpus.Busy, // it is judged: its memory is known
+	} {
+		t.Run(string(fault), func(t *testing.T) {
+			t.Parallel()
+			f := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "gpu-01", GPUs: 3}}, Genv: genvtest.Program(t)})
+			h := f.Host("gpu-01")
+			healthy, err := h.StartJob(testfleet.Job{User: "bob", Env: genvtest.Outside, Uses: []testfleet.Use{{Device: 0, MiB: 10}}})
+			require.NoError(t, err)
+			sick, err := h.StartJob(testfleet.Job{User: "bob", Env: genvtest.Outside, Uses: []testfleet.Use{{Device: 1, MiB: 10}}})
+			require.NoError(t, err)
+			require.NoError(t, h.ChangeDriver(func(d *simulated.Driver) { d.Devices[1].Fault = fault }))
+
+			r := genvtest.Run(t, "remote", "gpus", "-F", f.SSHConfig(), "-H", "gpu-01", "--format", "json")
+			require.Zero(t, r.Code, r.Err)
+			var document live.GPUs
+			require.NoError(t, json.Unmarshal([]byte(r.Out), &document))
+			list := document.Hosts[0].GPUs
+			require.Len(t, list, 3)
+			require.Equal(t, []gpus.State{gpus.Busy, state, gpus.Free}, []gpus.State{list[0].State, list[1].State, list[2].State})
+			require.NotEmpty(t, list[1].Problem)
+
+			r = genvtest.Run(t, "remote", "enforce", "-F", f.SSHConfig(), "-H", "gpu-01", "--interval", "0", "--non-env-processes")
+			require.Zero(t, r.Code, r.Err)
+			require.False(t, healthy.Running(), r.Out)
+			require.Equal(t, state == gpus.Failed, sick.Running(), r.Out)
+		})
+	}
+}
+
+// TestWarningsOfTheDriver: the rows count, although nvidia-smi exits with 14.
+func TestWarningsOfTheDriver(t *testing.T) {
+	f := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "ours", GPUs: 2}, {Name: "bare", GPUs: 2, Rights: sshd.NoGenv}}, Genv: genvtest.Program(t)})
+	job, err := f.Host("ours").StartJob(testfleet.Job{User: "bob", Env: genvtest.Outside, Uses: []testfleet.Use{{Device: 0, MiB: 10}}})
+	require.NoError(t, err)
+	const warning = "WARNING: infoROM is corrupted at gpu 0000:01:00.0"
+	for _, h := range f.Hosts() {
+		require.NoError(t, h.ChangeDriver(func(d *simulated.Driver) { d.Warnings = []string{warning} }))
+	}
+	r := genvtest.Run(t, "remote", "gpus", "-F", f.SSHConfig(), "-H", "ours,bare")
+	require.Zero(t, r.Code, r.Err)
+	require.Contains(t, r.Out, "3 of 4 GPUs are free on 2 hosts\n")
+	r = genvtest.Run(t, "remote", "enforce", "-F", f.SSHConfig(), "-H", "ours", "--interval", "0", "--non-env-processes")
+	require.Zero(t, r.Code, r.Err)
+	require.Contains(t, r.Err, warning)
+	require.False(t, job.Running())
+}
+
+// TestWhatNvidiaSMIPrintedOnAHostWithoutGenv is in the error, although it is on stdout.
+func TestWhatNvidiaSMIPrintedOnAHostWithoutGenv(t *testing.T) {
+	f := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "bare", Rights: sshd.NoGenv, Fault: simulated.FaultMismatch}}, Genv: genvtest.Program(t)})
+	r := genvtest.Run(t, "remote", "gpus", "-F", f.SSHConfig(), "-H", "bare")
+	require.NotZero(t, r.Code)
+	require.Contains(t, r.Err, "Failed to initialize NVML: Driver/library version mismatch")
+}
+
+// TestUnifiedMemory: a GPU without memory of its own is attached without a capacity, and judged
+// without memory.
+func TestUnifiedMemory(t *testing.T) {
+	f := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "gb10", GPUs: 1}}, Genv: genvtest.Program(t)})
+	h := f.Host("gb10")
+	require.NoError(t, h.ChangeDriver(func(d *simulated.Driver) { d.Devices[0].Unified = true }))
+	remote := func(args ...string) genvtest.Result {
+		r := genvtest.Run(t, append(append([]string{"remote"}, args...), "-F", f.SSHConfig(), "-H", "gb10")...)
+		require.Zero(t, r.Code, r.Err)
+		return r
+	}
+	require.Contains(t, remote("gpus").Out, "1 of 1 GPU is free")
+	devices, err := h.Devices()
+	require.NoError(t, err)
+	require.True(t, devices[0].Unified)
+	require.Positive(t, devices[0].TotalMemory.Bytes(), "genv 1.4.3 needs a number")
+
+	env, err := h.Activate(testfleet.Environment{User: "alice", Config: snapshot.EnvConfig{GPUMemory: snapshot.MiB(1)}})
+	require.NoError(t, err)
+	require.NoError(t, h.Attach(env, 0, time.Now()))
+	job, err := h.StartJob(testfleet.Job{User: "alice", Env: []string{env.Var()}, Uses: []testfleet.Use{{Device: 0, MiB: 10}}})
+	require.NoError(t, err)
+	stranger, err := h.StartJob(testfleet.Job{User: "bob", Env: genvtest.Outside, Uses: []testfleet.Use{{Device: 0, MiB: 10}}})
+	require.NoError(t, err)
+	r := remote("enforce", "--interval", "0", "--non-env-processes")
+	require.True(t, job.Running(), r.Out)
+	require.False(t, stranger.Running(), r.Out)
+	require.Contains(t, r.Out+r.Err, "device 0 shares the memory of its machine, so env-memory does not apply to environment "+fmt.Sprint(env.EID))
+	require.Contains(t, remote("gpus", "--format", "json").Out, `"memory_total_bytes":null`)
+}
