@@ -1,7 +1,6 @@
 package snapshot
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -17,21 +16,6 @@ type Hostname string
 
 // Username is a Linux account name; empty if the host did not report it.
 type Username string
-
-// CheckUsername returns an error unless a name can be that of an account. NSS may give any name
-// that fits into a field of passwd(5), such as ann@corp.example, CORP\jdoe or First Last. A comma
-// separates names, and a dash at the beginning would be an option of ssh.
-func CheckUsername(name string) error {
-	switch {
-	case name == "":
-		return errors.New("the user name is empty")
-	case strings.ContainsAny(name, ":,") || strings.TrimSpace(name) != name || CheckName("the user name", name) != nil:
-		return fmt.Errorf("%s is not a user name; write one name", text.Quoted(name, 80))
-	case name[0] == '-':
-		return fmt.Errorf("the user name %s begins with a dash; write only the name", text.Quoted(name, 80))
-	}
-	return nil
-}
 
 // EnvID identifies an environment on its host. 1.4.3 uses the PID of the shell
 // that was activated first, but any short text without control characters is

@@ -67,8 +67,10 @@ func TestDetachments(t *testing.T) {
 		},
 		"there is no such device": {envs{raz}, raz, 2, enforce.StatusNotAttached, "", "", untouched},
 		"its date was changed": {
-			envs{newer}, raz, 1, enforce.StatusDetached, "",
-			"Detaching environment 7 of user raz from device 1", []snapshot.Device{device(0, "7", "8"), device(1)},
+			envs{newer},
+			raz, 1, enforce.StatusDetached, "",
+			"Detaching environment 7 of user raz from device 1",
+			[]snapshot.Device{device(0, "7", "8"), device(1)},
 		},
 		"the id was given to another user": {envs{stolen}, raz, 1, enforce.StatusChanged, reason, "", untouched},
 	} {

@@ -41,7 +41,7 @@ func (r *reader) group(name string) ([]string, error) {
 // readUser reads the name of a user, as a list of one; nil if it isn't one.
 func (r *reader) readUser(n *strictyaml.Node) []string {
 	user := n.Text()
-	err := snapshot.CheckUsername(user)
+	err := text.CheckUsername(user)
 	switch {
 	case user == "":
 		return nil

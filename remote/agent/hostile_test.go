@@ -42,7 +42,7 @@ func (n *scripted) pool() *agent.Pool {
 	return &agent.Pool{Start: n.start, Network: n, Timeout: timeout, Fanout: n.fanout, Log: zerolog.Nop()}
 }
 
-func (n *scripted) start(_ context.Context, _ remote.Host, c remote.Command) (agent.Session, error) {
+func (n *scripted) start(_ context.Context, _ remote.Host, _ remote.Command) (agent.Session, error) {
 	if n.command != nil {
 		return nil, &remote.Error{Class: remote.CommandFailed, Err: errors.New("exit status 2"), Stderr: "invalid choice: 'serve'"}
 	}

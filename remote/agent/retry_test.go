@@ -81,7 +81,7 @@ func (n *pretended) Probe(ctx context.Context, _ remote.Host) error {
 	return nil
 }
 
-func (n *pretended) start(ctx context.Context, _ remote.Host, c remote.Command) (agent.Session, error) {
+func (n *pretended) start(ctx context.Context, _ remote.Host, _ remote.Command) (agent.Session, error) {
 	m, changed := n.now(&n.logins)
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Options are what is installed, and how.
@@ -181,7 +181,7 @@ func (v *visit) chooseAccount() error {
 	if v.wanted.Account == "" {
 		return nil
 	}
-	if err := snapshot.CheckUsername(v.wanted.Account); err != nil {
+	if err := text.CheckUsername(v.wanted.Account); err != nil {
 		return refuse("name the account with --sudoers-for", "no line of sudoers for the login: %w", err)
 	}
 	return nil

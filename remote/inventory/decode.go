@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -59,7 +58,7 @@ func (s *settings) keys() strictyaml.Keys {
 		"port": func(n *strictyaml.Node) { s.port = n.Int(1, 65535) },
 		"user": func(n *strictyaml.Node) {
 			if s.user = n.Text(); s.user != "" {
-				if err := snapshot.CheckUsername(s.user); err != nil {
+				if err := text.CheckUsername(s.user); err != nil {
 					n.Failf("%v", err)
 				}
 			}

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -31,10 +30,13 @@ func parseDestination(word string) (destination, error) {
 // splitDestination is parseDestination without reading the name.
 func splitDestination(word string) (destination, error) {
 	t := destination{name: word}
-	if at := strings.LastIndexByte(word, '@'); at == 0 {
+	switch at := strings.LastIndexByte(word, '@'); {
+	case at == 0:
 		return destination{}, fmt.Errorf("%q has no user before the @; write it as user@host, or @group alone", word)
-	} else if at > 0 { // as in ssh, since a user may be ann@corp.example
-		if err := snapshot.CheckUsername(word[:at]); err != nil {
+	case at > 0 && at == len(word)-1:
+		return destination{}, fmt.Errorf("%q has no host after the @; write it as user@host", word)
+	case at > 0: // as in ssh, since a user may be ann@corp.example
+		if err := text.CheckUsername(word[:at]); err != nil {
 			return destination{}, fmt.Errorf("%q: %w", word, err)
 		}
 		t.user, t.name = word[:at], word[at+1:]

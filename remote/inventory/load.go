@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Selection is the flags that select hosts.
@@ -35,7 +35,7 @@ type Selection struct {
 // each once; there is at least one. Its errors are ErrUsage.
 func Load(sel Selection, open Open) ([]remote.Host, error) {
 	if sel.User != "" {
-		if err := snapshot.CheckUsername(sel.User); err != nil {
+		if err := text.CheckUsername(sel.User); err != nil {
 			return nil, usagef("-l: %w", err)
 		}
 	}

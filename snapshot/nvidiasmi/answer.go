@@ -104,18 +104,18 @@ const noIndex = -1
 
 // failure is the error of an answer that has no row.
 func (a *answer) failure() error {
-	err, line := diagnose(a.out)
+	line, err := diagnose(a.out)
 	return &ExitError{Err: err, ExitCode: a.out.ExitCode, Text: line}
 }
 
 // diagnose finds out why there is no row, and which line says so.
-func diagnose(out RunResult) (error, string) {
+func diagnose(out RunResult) (line string, err error) {
 	first := ""
 	for _, stream := range [][]byte{out.Stdout, out.Stderr} {
 		for line := range lines(stream) {
 			for _, s := range symptoms {
 				if strings.Contains(line, s.text) {
-					return s.err, shown(line)
+					return shown(line), s.err
 				}
 			}
 			if first == "" {
@@ -125,9 +125,9 @@ func diagnose(out RunResult) (error, string) {
 	}
 	switch known := exitCodes[out.ExitCode]; {
 	case known != nil:
-		return known, first
+		return first, known
 	case out.ExitCode != 0:
-		return ErrFailed, first
+		return first, ErrFailed
 	}
-	return ErrGarbled, first
+	return first, ErrGarbled
 }

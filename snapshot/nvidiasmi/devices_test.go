@@ -76,8 +76,11 @@ func TestEveryGPUByItself(t *testing.T) {
 		want           []string
 		warnings       []string
 	}{
-		"a corrupted infoROM": {row(0) + row(1) + "WARNING: infoROM is corrupted at gpu 0000:03:00.0\n", "", 14,
-			[]string{"0 ok", "1 ok"}, []string{"WARNING: infoROM is corrupted at gpu 0000:03:00.0"}},
+		"a corrupted infoROM": {
+			row(0) + row(1) + "WARNING: infoROM is corrupted at gpu 0000:03:00.0\n", "", 14,
+			[]string{"0 ok", "1 ok"},
+			[]string{"WARNING: infoROM is corrupted at gpu 0000:03:00.0"},
+		},
 		"lost, with a row":        {row(0) + noError + "\n" + allOdd + row(2), "", 15, []string{"0 ok", "1 failed " + noError, "2 ok"}, nil},
 		"lost, without a row":     {row(0) + noError + "\n" + row(2), "", 0, []string{"0 ok", "1 failed " + noError, "2 ok"}, nil},
 		"lost, the last":          {row(0) + row(1) + noError, "", 0, []string{"0 ok", "1 ok", "2 failed " + noError}, nil},

@@ -11,12 +11,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/signal"
 	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/urfave/cli/v2"
 
@@ -27,22 +24,8 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/cmd/genv/user"
 	"github.com/seed-3119e985/genv/remote/agent"
-	"github.com/seed-3119e985/genv/snapshot/state/system"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
-
-// Process is this process as a Program, with a context that ends at SIGINT or SIGTERM.
-func Process(version string) (context.Context, command.Program) {
-	ctx := context.Background()
-	// Signals that this process was started to ignore, as sh starts background jobs
-	// with SIGINT ignored, stay ignored, also by the commands that it runs.
-	if ends := slices.DeleteFunc([]os.Signal{syscall.SIGINT, syscall.SIGTERM}, signal.Ignored); len(ends) > 0 {
-		interruptible, stop := signal.NotifyContext(ctx, ends...)
-		context.AfterFunc(interruptible, stop) // a second signal ends the program at once
-		ctx = interruptible
-	}
-	return ctx, command.Program{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Now: system.Now, Version: version}
-}
 
 // Help is printed as the man pages have it.
 func init() { cli.HelpPrinter = printHelp }

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // ReadPolicy reads the policy: the defaults, the file over them, and the flags
@@ -101,7 +102,7 @@ func userCaps(words []string) (map[string]int, error) {
 			at := max(strings.LastIndexByte(pair, '='), 0)
 			user := pair[:at]
 			n, err := strconv.Atoi(strings.TrimPrefix(pair[at:], "="))
-			if err != nil || n < 0 || snapshot.CheckUsername(user) != nil {
+			if err != nil || n < 0 || text.CheckUsername(user) != nil {
 				return nil, command.UsageError("--max-devices-for-user %q: write USER=N with N of 0 or more, such as john=3", pair)
 			}
 			if old, twice := caps[user]; twice && old != n {

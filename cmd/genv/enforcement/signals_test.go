@@ -196,7 +196,7 @@ func TestSIGHUP(t *testing.T) {
 	require.Contains(t, d.said(), "read again")
 	require.Equal(t, 1, f.Host("b").Counts().Commands, "the same conversation as before")
 
-	put("b\nb@b@b\n")
+	put("b\nb@\n")
 	d.signal(syscall.SIGHUP)
 	require.Eventually(t, func() bool { return strings.Contains(d.said(), "the old hosts and the old policy stay") }, 10*time.Second, 10*time.Millisecond, d.said())
 	d.next(only("b", "c"))

@@ -107,7 +107,7 @@ func (p *program) read(c *cli.Context) (r request, err error) {
 		a.Device = new(snapshot.DeviceIndex(n))
 	}
 	if a.User != "" {
-		if err := snapshot.CheckUsername(string(a.User)); err != nil {
+		if err := text.CheckUsername(string(a.User)); err != nil {
 			return r, command.UsageError("--user: %w", err)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/install"
-	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 func (p *program) installCommand() *cli.Command {
@@ -71,7 +71,7 @@ func (p *program) readInstallation(c *cli.Context) (*installation, error) {
 		}
 	}
 	if account := f.options.Account; account != "" {
-		if err := snapshot.CheckUsername(account); err != nil {
+		if err := text.CheckUsername(account); err != nil {
 			return nil, command.UsageError("--sudoers-for %w", err)
 		}
 	}

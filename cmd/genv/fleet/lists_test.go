@@ -222,7 +222,7 @@ func TestWrongUsage(t *testing.T) {
 	for _, tt := range []struct{ args, want string }{
 		{"remote devices", "no hosts are selected"},
 		{"remote enforce -H gpu[3-1]", `"gpu[3-1]"`},
-		{"remote enforce -H a@b@c", `"a@b@c"`},
+		{"remote enforce -H a@b@", `"a@b@"`},
 		{"remote enforce -H @nobody", "nobody"},
 		{"remote enforce -H /no/such/hosts.yaml", "/no/such/hosts.yaml"},
 		{"remote enforce --hostfile /no/such/file", "/no/such/file"},

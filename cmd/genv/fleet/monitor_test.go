@@ -146,9 +146,9 @@ func nvidiaSMI(others inprocess.Handler) inprocess.Handler {
 	return inprocess.Func(func(ctx context.Context, r *inprocess.Request) int {
 		switch {
 		case strings.Contains(r.Line, "--query-gpu"):
-			fmt.Fprintln(r.Stdout, "0, GPU-a, 81559, 2000, 50, 44, 70.12, NVIDIA H100")
+			fmt.Fprint(r.Stdout, "\ngenv-data\n0, GPU-a, 81559, 2000, 50, 44, 70.12, NVIDIA H100\n\ngenv-data 0\n")
 		case strings.Contains(r.Line, "--query-compute-apps"):
-			fmt.Fprintln(r.Stdout, "GPU-a, 88, 2000")
+			fmt.Fprint(r.Stdout, "\ngenv-data\nGPU-a, 88, 2000\n\ngenv-data 0\n")
 		default:
 			return others.Handle(ctx, r)
 		}

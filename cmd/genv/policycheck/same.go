@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // SameUsers finds the other names of accounts: of the users that a policy names, and of uids
@@ -115,7 +116,7 @@ func accounts(ctx context.Context, keys []string, getent Getent) (map[string]str
 func uidsIn(passwd []byte) map[string]string {
 	uids := make(map[string]string)
 	for line := range bytes.Lines(passwd) {
-		if fields := strings.Split(string(line), ":"); len(fields) == 7 && snapshot.CheckUsername(fields[0]) == nil {
+		if fields := strings.Split(string(line), ":"); len(fields) == 7 && text.CheckUsername(fields[0]) == nil {
 			uids[fields[0]] = fields[2]
 		}
 	}

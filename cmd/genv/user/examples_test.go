@@ -158,9 +158,9 @@ func TestFlagsThatHelpOffers(t *testing.T) {
 	f := genvtest.StartFleet(t, &inprocess.Server{Name: "a", Handler: inprocess.Func(func(ctx context.Context, r *inprocess.Request) int {
 		switch {
 		case strings.Contains(r.Line, "--query-gpu"):
-			fmt.Fprint(r.Stdout, "0, GPU-a, 81559, 2000, 50, 44, 70.12, NVIDIA H100\n1, GPU-b, 81559, 0, 0, 31, 70.1, NVIDIA H100\n")
+			fmt.Fprint(r.Stdout, "\ngenv-data\n0, GPU-a, 81559, 2000, 50, 44, 70.12, NVIDIA H100\n1, GPU-b, 81559, 0, 0, 31, 70.1, NVIDIA H100\n\ngenv-data 0\n")
 		case strings.Contains(r.Line, "--query-compute-apps"):
-			fmt.Fprintln(r.Stdout, "GPU-a, 88, 2000")
+			fmt.Fprint(r.Stdout, "\ngenv-data\nGPU-a, 88, 2000\n\ngenv-data 0\n")
 		default:
 			return host.Handle(ctx, r)
 		}

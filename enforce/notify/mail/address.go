@@ -34,7 +34,7 @@ func addressOf(ctx context.Context, settings *policy.Mail, user snapshot.Usernam
 
 // askAddress asks a program for the address of a user: the name is its last argument.
 func askAddress(ctx context.Context, command []string, user snapshot.Username) (string, error) {
-	if snapshot.CheckUsername(string(user)) != nil || strings.ContainsAny(string(user), "'`\"$;&<>|(){}") { // it may be a script
+	if text.CheckUsername(string(user)) != nil || strings.ContainsAny(string(user), "'`\"$;&<>|(){}") { // it may be a script
 		return "", finally(fmt.Errorf("%w: %s", policy.ErrUserName, text.Quoted(string(user), 80)))
 	}
 	out, err := runProgram(ctx, addressWithin, nil, append(command[:len(command):len(command)], string(user))...)

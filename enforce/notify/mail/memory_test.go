@@ -1,7 +1,9 @@
 package mail_test
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -217,4 +219,25 @@ func end(t *testing.T, pid string) {
 		t.Fatal(err)
 	}
 	_ = syscall.Kill(n, syscall.SIGKILL) // if it is there
+}
+
+func TestDroppedLettersAreCounted(t *testing.T) {
+	s := mailtest.Start(t)
+	s.Answer("RCPT", "hang")
+	with := settings(s)
+	with.Timeout = time.Hour
+	o := open(with, nil)
+	const sent = 5000
+	for i := range sent {
+		o.Send(letter(fmt.Sprint("user", i)))
+	}
+	unsent := o.Close(0)
+	dropped := 0
+	for _, r := range o.results {
+		require.True(t, errors.Is(r.Err, mail.ErrFull), r.Err)
+		dropped++
+	}
+	require.Equal(t, sent, len(unsent)+dropped+len(o.warned))
+	require.Positive(t, dropped+len(o.warned))
+	require.False(t, bytes.Contains([]byte(strings.Join(o.warned, "")), []byte("\n")))
 }

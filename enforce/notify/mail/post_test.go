@@ -1,15 +1,12 @@
 package mail_test
 
 import (
-	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
-	"errors"
-	"fmt"
 	"io"
 	"math/big"
 	"mime/quotedprintable"
@@ -377,25 +374,4 @@ func TestSendmail(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestDroppedLettersAreCounted(t *testing.T) {
-	s := mailtest.Start(t)
-	s.Answer("RCPT", "hang")
-	with := settings(s)
-	with.Timeout = time.Hour
-	o := open(with, nil)
-	const sent = 5000
-	for i := range sent {
-		o.Send(letter(fmt.Sprint("user", i)))
-	}
-	unsent := o.Close(0)
-	dropped := 0
-	for _, r := range o.results {
-		require.True(t, errors.Is(r.Err, mail.ErrFull), r.Err)
-		dropped++
-	}
-	require.Equal(t, sent, len(unsent)+dropped+len(o.warned))
-	require.Positive(t, dropped+len(o.warned))
-	require.False(t, bytes.Contains([]byte(strings.Join(o.warned, "")), []byte("\n")))
 }

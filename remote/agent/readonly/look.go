@@ -135,7 +135,9 @@ func (r Host) indices(ctx context.Context, host remote.Host, devices []snapshot.
 
 // mayBeDivided says whether a device may have MIG instances: the driver measures no utilization
 // of it.
-func mayBeDivided(d *snapshot.Device) bool { return d.Utilization == nil && d.UsedMemory.Known() && !d.Failed }
+func mayBeDivided(d *snapshot.Device) bool {
+	return d.Utilization == nil && d.UsedMemory.Known() && !d.Failed
+}
 
 // markUnreported marks the devices of which the driver doesn't report the processes: all of
 // them, if it says so of one that isn't known.

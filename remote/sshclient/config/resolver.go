@@ -10,7 +10,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // ResolverOptions say which files and program to use; the zero value is what ssh(1)
@@ -159,7 +159,7 @@ func Valid(q Query) error {
 		return &Error{Problem: "the host's name is empty"}
 	}
 	if q.User != "" {
-		if err := snapshot.CheckUsername(q.User); err != nil {
+		if err := text.CheckUsername(q.User); err != nil {
 			return &Error{Problem: err.Error()}
 		}
 		if strings.ContainsAny(q.User, "'`\";&<>|(){}") { // as ssh
@@ -179,7 +179,7 @@ func validTarget(s HostConfig, who identity) error {
 	if !hostName().MatchString(s.HostName) {
 		return &Error{Problem: fmt.Sprintf("HostName %q in ssh_config is not a host name", s.HostName)}
 	}
-	if err := snapshot.CheckUsername(s.User); err != nil {
+	if err := text.CheckUsername(s.User); err != nil {
 		return &Error{Problem: "User in ssh_config: " + err.Error()}
 	}
 	if s.ProxyCommand != "" && !userName().MatchString(s.User) {

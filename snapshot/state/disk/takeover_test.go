@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
@@ -379,18 +378,6 @@ func writeAsUser(args []string) error {
 	_, err = os.Open(filepath.Join(args[1], "host/genv.lock"))
 	fmt.Println(os.IsPermission(err))
 	return nil
-}
-
-func TestAUserOnlyReadsRootsState(t *testing.T) {
-	proctest.NeedRoot(t)
-	h := newOwnedHost(t)
-	h.takeOver(t)
-	require.NoError(t, os.Chmod(filepath.Dir(h.dir), os.ModeSticky|0o777)) // as /var/tmp
-	require.NoError(t, h.store.Update(t.Context(), enter(8)))
-	output, err := asUser(child(t.Context(), "write-as-user", h.dir, h.root), 4001).CombinedOutput()
-	require.NoError(t, err, string(output))
-	require.Equal(t, "2 [] <nil> false\n<nil>\ntrue true\n<nil>\n<nil> <nil>\ntrue\n", string(output))
-	h.requireState(t, "7", "8")
 }
 
 func ownedDir(t *testing.T, s *disk.Store) string {

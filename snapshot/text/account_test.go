@@ -1,4 +1,4 @@
-package snapshot_test
+package text_test
 
 import (
 	"strings"
@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 func TestCheckUsername(t *testing.T) {
@@ -14,7 +14,7 @@ func TestCheckUsername(t *testing.T) {
 		"bob", "Bob", "b", "1004", "svc-gpu", "a.b_c", "ws$", "ann@corp.example", `CORP\jdoe`, "CORP+jdoe", "CORP/jdoe", "First Last", "müller", "o'brien",
 		"李雷", "a=b", "x@y@z", strings.Repeat("a", 256),
 	} {
-		require.NoError(t, snapshot.CheckUsername(name), name)
+		require.NoError(t, text.CheckUsername(name), name)
 	}
 	for name, want := range map[string]string{
 		"":                       "the user name is empty",
@@ -28,6 +28,6 @@ func TestCheckUsername(t *testing.T) {
 		"a\xff":                  "not a user name",
 		strings.Repeat("a", 257): "not a user name",
 	} {
-		require.ErrorContains(t, snapshot.CheckUsername(name), want, "%q", name)
+		require.ErrorContains(t, text.CheckUsername(name), want, "%q", name)
 	}
 }
