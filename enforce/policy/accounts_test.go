@@ -22,7 +22,7 @@ func parseForBob(t *testing.T, text string) *policy.File {
 func outside(file *policy.File, user snapshot.Username) int {
 	uid := snapshot.UID(1002)
 	process := snapshot.Process{PID: 5, Start: 1, UID: &uid, Username: user, Name: "python", Usage: []snapshot.DeviceUsage{{Index: 3}}}
-	s := &snapshot.Snapshot{Devices: []snapshot.Device{{Index: 3, UUID: "GPU-1"}}, Processes: []snapshot.Process{process}}
+	s := &snapshot.Snapshot{Devices: []snapshot.Device{{Index: 3, UUID: "GPU-1", TotalMemory: snapshot.MustMemory("80g")}}, Processes: []snapshot.Process{process}}
 	plan, _, _ := enforce.Judge(file, snapshot.Cluster{Hosts: []snapshot.Host{{Name: "gpu-01", Snapshot: s}}}, enforce.Memory{}, time.Now())
 	ended := 0
 	for _, r := range plan.Reports {
@@ -76,7 +76,7 @@ func TestACapCountsAnAccountOnce(t *testing.T) {
 		var cluster snapshot.Cluster
 		for i, user := range test.users {
 			at, _ := snapshot.ParseDate("01/11/2026 10:00:00")
-			device := snapshot.Device{Attachments: []snapshot.Attachment{{EID: "7", Time: at}}}
+			device := snapshot.Device{TotalMemory: snapshot.MustMemory("80g"), Attachments: []snapshot.Attachment{{EID: "7", Time: at}}}
 			cluster.Hosts = append(cluster.Hosts, snapshot.Host{Name: snapshot.Hostname(rune('a' + i)), Snapshot: &snapshot.Snapshot{
 				Devices: []snapshot.Device{device}, Environments: []snapshot.Environment{{EID: "7", UID: 1002, Username: user, Creation: at}},
 			}})

@@ -39,75 +39,30 @@ func refused(t *testing.T, tests []bad) {
 func TestRefusedSettings(t *testing.T) {
 	refused(t, []bad{
 		{"unknown top key", "default: {}", `p.yaml:1:1: unknown key "default"; did you mean "defaults"?`},
-		{
-			"unknown rule", "defaults:\n  env-device: true",
-			`p.yaml:2:3: unknown key "env-device"; did you mean "env-devices"?`,
-		},
-		{
-			"a flag's name", "defaults:\n  max-device-per-users: 3",
-			`p.yaml:2:3: unknown key "max-device-per-users"; did you mean "max-devices-per-user"?`,
-		},
-		{
-			"far from all", "defaults:\n  colour: 3",
-			`p.yaml:2:3: unknown key "colour"; use one of containers, env-devices, env-memory, grace, guard, idle, kill, max-devices-per-user, max-duration, max-envs-per-user, max-memory-per-user, non-env-processes, sudo-users, unknown-environment, warn`,
-		},
+		{"unknown rule", "defaults:\n  env-device: true", `p.yaml:2:3: unknown key "env-device"; did you mean "env-devices"?`},
+		{"a flag's name", "defaults:\n  max-device-per-users: 3", `p.yaml:2:3: unknown key "max-device-per-users"; did you mean "max-devices-per-user"?`},
+		{"far from all", "defaults:\n  colour: 3", `p.yaml:2:3: unknown key "colour"; use one of containers, env-devices, env-memory, grace, guard, idle, kill, max-devices-per-user, max-duration, max-envs-per-user, max-memory-per-user, non-env-processes, sudo-users, unknown-environment, warn`},
 		{"near an ignored one", "defaults:\n  extnd: 2h", `p.yaml:2:3: unknown key "extnd"; use one of containers`},
 		{"far from all, at the top", "shards: 4", `p.yaml:1:1: unknown key "shards"; use one of defaults, exempt, groups, hooks`},
 		{"empty", "", "p.yaml:1:1: the file is empty or contains only comments; write its keys"},
-		{
-			"cap of -1", "defaults:\n  max-devices-per-user: -1",
-			"p.yaml:2:25: a cap of -1 is negative; write 0 or more, or false for no cap",
-		},
-		{
-			"cap of half", "defaults:\n  max-envs-per-user: 1.5",
-			"p.yaml:2:22: max-envs-per-user: 1.5 is not a whole number from 0 to 1000000",
-		},
-		{
-			"cap as text", "defaults:\n  max-envs-per-user: two",
-			"p.yaml:2:22: max-envs-per-user: expected a number, as in `0`, but found text \"two\"",
-		},
-		{
-			"cap that is true", "defaults:\n  max-devices-per-user: true",
-			"p.yaml:2:25: max-devices-per-user: true does not say how; write 2, or false for none",
-		},
-		{
-			"memory", "defaults:\n  max-memory-per-user: lots",
-			`p.yaml:2:24: "lots" is not an amount of memory: write a whole number with a unit of b, k, m, g, ki, mi or gi, such as 4g, or false for no cap`,
-		},
+		{"cap of -1", "defaults:\n  max-devices-per-user: -1", "p.yaml:2:25: a cap of -1 is negative; write 0 or more, or false for no cap"},
+		{"cap of half", "defaults:\n  max-envs-per-user: 1.5", "p.yaml:2:22: max-envs-per-user: 1.5 is not a whole number from 0 to 1000000"},
+		{"cap as text", "defaults:\n  max-envs-per-user: two", "p.yaml:2:22: max-envs-per-user: expected a number, as in `0`, but found text \"two\""},
+		{"cap that is true", "defaults:\n  max-devices-per-user: true", "p.yaml:2:25: max-devices-per-user: true does not say how; write 2, or false for none"},
+		{"memory", "defaults:\n  max-memory-per-user: lots", `p.yaml:2:24: "lots" is not an amount of memory: write a whole number with a unit of b, k, m, g, ki, mi or gi, such as 4g, or false for no cap`},
 		{"negative memory", "defaults:\n  max-memory-per-user: -4g", `p.yaml:2:24: "-4g" is not an amount of memory`},
-		{
-			"a rule as text", "defaults:\n  env-memory: on",
-			"p.yaml:2:15: env-memory: expected true or false, as in `true`, but found text \"on\"",
-		},
-		{
-			"idle without a time", "defaults:\n  idle: {below: 5%}",
-			"p.yaml:2:10: idle: the time is missing; write it as {after: 2h}",
-		},
-		{
-			"idle that is true", "defaults:\n  idle: true",
-			"p.yaml:2:9: idle: true does not say how; write {after: 2h, below: 5%}, or false for none",
-		},
+		{"a rule as text", "defaults:\n  env-memory: on", "p.yaml:2:15: env-memory: expected true or false, as in `true`, but found text \"on\""},
+		{"idle without a time", "defaults:\n  idle: {below: 5%}", "p.yaml:2:10: idle: the time is missing; write it as {after: 2h}"},
+		{"idle that is true", "defaults:\n  idle: true", "p.yaml:2:9: idle: true does not say how; write {after: 2h, below: 5%}, or false for none"},
 		{"idle too short", "defaults:\n  idle: {after: 10s}", "p.yaml:2:17: after: 10s is not from 1m to 365d"},
 		{"idle as a number", "defaults:\n  idle: {after: 10}", "p.yaml:2:17: after: 10 is not from 1m to 365d"},
-		{
-			"percentage", "defaults:\n  idle: {after: 2h, below: 101%}",
-			`p.yaml:2:28: "101%" is not a percentage; write it as 5%`,
-		},
+		{"percentage", "defaults:\n  idle: {after: 2h, below: 101%}", `p.yaml:2:28: "101%" is not a percentage; write it as 5%`},
 		{"percentage", "defaults:\n  idle: {after: 2h, below: -1}", `p.yaml:2:28: "-1" is not a percentage; write it as 5%`},
 		{"duration", "defaults:\n  max-duration: 400d", "p.yaml:2:17: max-duration: 400d is not from 1m to 365d"},
 		{"grace", "defaults:\n  grace: 11m", "p.yaml:2:10: grace: 11m is not from 1s to 10m"},
-		{
-			"warn both", "defaults:\n  warn: {cycles: 3, for: 10m}",
-			"p.yaml:2:10: warn: write one of {cycles: 3} and {for: 10m}, or false to act at once",
-		},
-		{
-			"warn neither", "defaults:\n  warn: {}",
-			"p.yaml:2:9: warn: write one of {cycles: 3} and {for: 10m}, or false to act at once",
-		},
-		{
-			"warn of no cycles", "defaults:\n  warn: {cycles: 0}",
-			"p.yaml:2:18: cycles: 0 is not a whole number from 1 to 1000000",
-		},
+		{"warn both", "defaults:\n  warn: {cycles: 3, for: 10m}", "p.yaml:2:10: warn: write one of {cycles: 3} and {for: 10m}, or false to act at once"},
+		{"warn neither", "defaults:\n  warn: {}", "p.yaml:2:9: warn: write one of {cycles: 3} and {for: 10m}, or false to act at once"},
+		{"warn of no cycles", "defaults:\n  warn: {cycles: 0}", "p.yaml:2:18: cycles: 0 is not a whole number from 1 to 1000000"},
 	})
 }
 
@@ -117,66 +72,21 @@ func TestRefusedOverrides(t *testing.T) {
 		hosts = "overrides:\n  - hosts: [a]\n    set:\n      "
 	)
 	refused(t, []bad{
-		{
-			"a cap by host", hosts + "max-devices-per-user: 1",
-			"p.yaml:4:29: max-devices-per-user counts on all hosts together and cannot differ by host; select users, or move it to `defaults:`",
-		},
-		{
-			"a cap by label", "overrides:\n  - labels: {a: b}\n    users: [bob]\n    set: {max-envs-per-user: 1}",
-			"max-envs-per-user counts on all hosts together and cannot differ by host",
-		},
-		{
-			"a rule by user", users + "env-memory: false",
-			"p.yaml:4:19: env-memory cannot differ by user; select hosts, or put the users under `exempt:`",
-		},
-		{
-			"grace by user", users + "grace: 1s",
-			"p.yaml:4:14: grace cannot differ by user; select hosts, or put the users under `exempt:`",
-		},
-		{
-			"without selectors", "overrides:\n  - set: {env-memory: false}",
-			"p.yaml:2:5: the override applies to all users and hosts at all times; name hosts, labels, users or when, or move it to `defaults:`",
-		},
-		{
-			"sets nothing", "overrides:\n  - users: [bob]",
-			"p.yaml:2:5: the override sets nothing; add `set:` with the settings that differ",
-		},
-		{
-			"settings outside set", "overrides:\n  - users: [bob]\n    max-devices-per-user: 3",
-			`p.yaml:3:5: unknown key "max-devices-per-user"; use one of hosts, labels, set, users, when`,
-		},
-		{
-			"a mapping of overrides", "overrides:\n  bob: {}",
-			"p.yaml:2:3: overrides: expected a list, as in `- item`, but found a mapping",
-		},
-		{
-			"text as override", "overrides:\n  - bob",
-			"p.yaml:2:5: expected a mapping, as in `key: value`, but found text \"bob\"",
-		},
-		{
-			"unknown group", "overrides:\n  - users: [\"@stundets\"]\n    set: {idle: false}\ngroups:\n  students: [a]",
-			"p.yaml:2:13: @stundets: no such group in `groups:`; did you mean \"students\"?",
-		},
-		{
-			"no groups", "overrides:\n  - users: [\"@x\"]\n    set: {idle: false}",
-			"p.yaml:2:13: @x: no such group in `groups:`; add it there",
-		},
-		{
-			"two users in one word", "overrides:\n  - users: [\"a, b\"]\n    set: {idle: false}",
-			`p.yaml:2:13: "a, b" is not a user name; write one name, or "@group"`,
-		},
-		{
-			"bad host pattern", "overrides:\n  - hosts: [\"gpu[3-1]\"]\n    set: {idle: false}",
-			`p.yaml:2:13: "gpu[3-1]": the range 3-1 is reversed; write 1-3`,
-		},
-		{
-			"a host group", "overrides:\n  - hosts: [\"@lab\"]\n    set: {idle: false}",
-			`p.yaml:2:13: "@lab": '@' is not allowed in a host name`,
-		},
-		{
-			"a circle of groups", "groups:\n  a: [\"@b\"]\n  b: [\"@a\"]",
-			"p.yaml:3:7: group a contains itself: a > b > a; remove one of these",
-		},
+		{"a cap by host", hosts + "max-devices-per-user: 1", "p.yaml:4:29: max-devices-per-user counts on all hosts together and cannot differ by host; select users, or move it to `defaults:`"},
+		{"a cap by label", "overrides:\n  - labels: {a: b}\n    users: [bob]\n    set: {max-envs-per-user: 1}", "max-envs-per-user counts on all hosts together and cannot differ by host"},
+		{"a rule by user", users + "env-memory: false", "p.yaml:4:19: env-memory cannot differ by user; select hosts, or put the users under `exempt:`"},
+		{"grace by user", users + "grace: 1s", "p.yaml:4:14: grace cannot differ by user; select hosts, or put the users under `exempt:`"},
+		{"without selectors", "overrides:\n  - set: {env-memory: false}", "p.yaml:2:5: the override applies to all users and hosts at all times; name hosts, labels, users or when, or move it to `defaults:`"},
+		{"sets nothing", "overrides:\n  - users: [bob]", "p.yaml:2:5: the override sets nothing; add `set:` with the settings that differ"},
+		{"settings outside set", "overrides:\n  - users: [bob]\n    max-devices-per-user: 3", `p.yaml:3:5: unknown key "max-devices-per-user"; use one of hosts, labels, set, users, when`},
+		{"a mapping of overrides", "overrides:\n  bob: {}", "p.yaml:2:3: overrides: expected a list, as in `- item`, but found a mapping"},
+		{"text as override", "overrides:\n  - bob", "p.yaml:2:5: expected a mapping, as in `key: value`, but found text \"bob\""},
+		{"unknown group", "overrides:\n  - users: [\"@stundets\"]\n    set: {idle: false}\ngroups:\n  students: [a]", "p.yaml:2:13: @stundets: no such group in `groups:`; did you mean \"students\"?"},
+		{"no groups", "overrides:\n  - users: [\"@x\"]\n    set: {idle: false}", "p.yaml:2:13: @x: no such group in `groups:`; add it there"},
+		{"two users in one word", "overrides:\n  - users: [\"a, b\"]\n    set: {idle: false}", `p.yaml:2:13: "a, b" is not a user name; write one name, or "@group"`},
+		{"bad host pattern", "overrides:\n  - hosts: [\"gpu[3-1]\"]\n    set: {idle: false}", `p.yaml:2:13: "gpu[3-1]": the range 3-1 is reversed; write 1-3`},
+		{"a host group", "overrides:\n  - hosts: [\"@lab\"]\n    set: {idle: false}", `p.yaml:2:13: "@lab": '@' is not allowed in a host name`},
+		{"a circle of groups", "groups:\n  a: [\"@b\"]\n  b: [\"@a\"]", "p.yaml:3:7: group a contains itself: a > b > a; remove one of these"},
 		{"a group in a group", "groups:\n  a: [\"@c\"]", "p.yaml:2:7: @c: no such group in `groups:`; add it there"},
 	})
 }
@@ -184,68 +94,28 @@ func TestRefusedOverrides(t *testing.T) {
 func TestRefusedSchedules(t *testing.T) {
 	const schedules = "timezone: UTC\nschedules:\n  s:\n    - "
 	refused(t, []bad{
-		{
-			"no zone", "schedules:\n  s: [{days: mon}]",
-			"p.yaml:2:3: schedules: the time zone is missing; add `timezone:` with a name as Europe/Berlin or UTC",
-		},
-		{
-			"unknown zone", "timezone: Europe/Berlim",
-			`p.yaml:1:11: timezone: "Europe/Berlim" is not known; write a name as Europe/Berlin, Asia/Jerusalem or UTC`,
-		},
+		{"no zone", "schedules:\n  s: [{days: mon}]", "p.yaml:2:3: schedules: the time zone is missing; add `timezone:` with a name as Europe/Berlin or UTC"},
+		{"unknown zone", "timezone: Europe/Berlim", `p.yaml:1:11: timezone: "Europe/Berlim" is not known; write a name as Europe/Berlin, Asia/Jerusalem or UTC`},
 		{"this machine's zone", "timezone: Local", `p.yaml:1:11: timezone: "Local" is not known`},
-		{
-			"unknown schedule",
-			"timezone: UTC\nschedules:\n  office: [{hours: 8-18}]\noverrides:\n  - when: ofice\n    set: {idle: false}",
-			`p.yaml:5:11: when: unknown value "ofice"; did you mean "office"?`,
-		},
-		{
-			"no schedules", "overrides:\n  - when: office\n    set: {idle: false}",
-			"p.yaml:2:11: when: there are no schedules in the file; add some under `schedules:`",
-		},
-		{
-			"no hours", "timezone: UTC\nschedules:\n  s: []",
-			"p.yaml:3:6: the schedule has no hours; write them as {days: mon-fri, hours: 8-18}",
-		},
-		{
-			"full names", schedules + "{days: monday}",
-			`p.yaml:4:14: days: "monday" is not known; write them as mon-fri, with mon, tue, wed, thu, fri, sat, sun`,
-		},
-		{
-			"hours backwards are nights, equal ones an error", schedules + "{hours: 8-8}",
-			`p.yaml:4:15: hours: "8-8" ends when it begins; leave them out for the whole day`,
-		},
-		{
-			"hour 25", schedules + "{hours: 8-25}",
-			`p.yaml:4:15: hours: "8-25" is not a range of hours; write them as 8-18 or 08:00-18:30`,
-		},
-		{
-			"minute 60", schedules + `{hours: "8:00-9:60"}`,
-			`p.yaml:4:15: hours: "8:00-9:60" is not a range of hours; write them as 8-18 or 08:00-18:30`,
-		},
+		{"unknown schedule", "timezone: UTC\nschedules:\n  office: [{hours: 8-18}]\noverrides:\n  - when: ofice\n    set: {idle: false}", `p.yaml:5:11: when: unknown value "ofice"; did you mean "office"?`},
+		{"no schedules", "overrides:\n  - when: office\n    set: {idle: false}", "p.yaml:2:11: when: there are no schedules in the file; add some under `schedules:`"},
+		{"no hours", "timezone: UTC\nschedules:\n  s: []", "p.yaml:3:6: the schedule has no hours; write them as {days: mon-fri, hours: 8-18}"},
+		{"full names", schedules + "{days: monday}", `p.yaml:4:14: days: "monday" is not known; write them as mon-fri, with mon, tue, wed, thu, fri, sat, sun`},
+		{"hours backwards are nights, equal ones an error", schedules + "{hours: 8-8}", `p.yaml:4:15: hours: "8-8" ends when it begins; leave them out for the whole day`},
+		{"hour 25", schedules + "{hours: 8-25}", `p.yaml:4:15: hours: "8-25" is not a range of hours; write them as 8-18 or 08:00-18:30`},
+		{"minute 60", schedules + `{hours: "8:00-9:60"}`, `p.yaml:4:15: hours: "8:00-9:60" is not a range of hours; write them as 8-18 or 08:00-18:30`},
 		{"from midnight's end", schedules + "{hours: 24-3}", `p.yaml:4:15: hours: "24-3" is not a range of hours`},
 		{"one hour", schedules + "{hours: \"8\"}", `p.yaml:4:15: hours: "8" is not a range of hours`},
-		{
-			"twice in a schedule", schedules + "{days: mon-fri, hours: 8-18}\n    - {days: wed, hours: 12-20}",
-			"p.yaml:5:8: wed 12:00 is in the schedule twice; write hours that do not overlap",
-		},
-		{
-			"twice over midnight", schedules + "{days: sun, hours: 22-6}\n    - {days: mon, hours: 5-7}",
-			"p.yaml:5:8: mon 05:00 is in the schedule twice",
-		},
+		{"twice in a schedule", schedules + "{days: mon-fri, hours: 8-18}\n    - {days: wed, hours: 12-20}", "p.yaml:5:8: wed 12:00 is in the schedule twice; write hours that do not overlap"},
+		{"twice over midnight", schedules + "{days: sun, hours: 22-6}\n    - {days: mon, hours: 5-7}", "p.yaml:5:8: mon 05:00 is in the schedule twice"},
 		{"a day twice", schedules + "{days: [mon, mon]}", "p.yaml:4:8: mon 00:00 is in the schedule twice"},
 	})
 }
 
 func TestRefusedFleetSettings(t *testing.T) {
 	refused(t, []bad{
-		{
-			"a limit over all", "limits: {max-percent: 101}",
-			"p.yaml:1:23: max-percent: 101 is not a whole number from 0 to 100",
-		},
-		{
-			"a negative limit", "limits: {max-terminations: -1}",
-			"p.yaml:1:28: max-terminations: -1 is not a whole number from 0 to 1000000",
-		},
+		{"a limit over all", "limits: {max-percent: 101}", "p.yaml:1:23: max-percent: 101 is not a whole number from 0 to 100"},
+		{"a negative limit", "limits: {max-terminations: -1}", "p.yaml:1:28: max-terminations: -1 is not a whole number from 0 to 1000000"},
 		{"unreachable", "unreachable: holt", `p.yaml:1:14: unreachable: unknown value "holt"; did you mean "hold"?`},
 		{"tell-users", "tell-users: maybe", "p.yaml:1:13: tell-users: expected true or false"},
 	})
@@ -255,41 +125,17 @@ func TestRefusedExemptions(t *testing.T) {
 	refused(t, []bad{
 		{"uid", "exempt: {uids: [-1]}", "p.yaml:1:17: -1 is not a whole number from 0 to 4294967294"},
 		{"uid as name", "exempt: {uids: [root]}", "p.yaml:1:17: expected a number, as in `0`, but found text \"root\""},
-		{
-			"a daemon that is not protected", "unprotected: [nvidia-cuda-mps-sever]",
-			`p.yaml:1:15: unknown value "nvidia-cuda-mps-sever"; did you mean "nvidia-cuda-mps-server"?`,
-		},
+		{"a daemon that is not protected", "unprotected: [nvidia-cuda-mps-sever]", `p.yaml:1:15: unknown value "nvidia-cuda-mps-sever"; did you mean "nvidia-cuda-mps-server"?`},
 		{"no time to end", "defaults: {grace: 0s}", "p.yaml:1:19: grace: 0s is not from 1s to 10m"},
 		{"unknown exemption", "exempt: {user: [root]}", `p.yaml:1:10: unknown key "user"; did you mean "users"?`},
 		{"exempt group", "exempt: {users: [\"@x\"]}", "p.yaml:1:18: @x: no such group in `groups:`; add it there"},
-		{
-			"environment by name alone", "exempt: {environments: [{name: llm}]}",
-			"p.yaml:1:26: an environment is identified by {user: bob, name: train}, or by {host: gpu-01, eid: 4711}; any user may choose a name",
-		},
-		{
-			"environment by id alone", "exempt: {environments: [{eid: 4711}]}",
-			"an environment is identified by {user: bob, name: train}",
-		},
-		{
-			"environment by both", "exempt: {environments: [{eid: 4711, host: a, user: bob}]}",
-			"an environment is identified by {user: bob, name: train}",
-		},
-		{
-			"process without name", "exempt: {processes: [{user: root}]}",
-			"p.yaml:1:23: the name of the process is missing; add `name:`",
-		},
-		{
-			"device", "exempt: {devices: [gpu-01]}",
-			`p.yaml:1:20: "gpu-01" is not a device; write it as gpu-01:0, gpu-[01-04]:[0-3], or by its UUID, GPU-…`,
-		},
-		{
-			"device index", "exempt: {devices: [\"gpu-01:x\"]}",
-			`p.yaml:1:20: "x" is not a device index; write a number, as in gpu-01:0`,
-		},
-		{
-			"device without index", "exempt: {devices: [\"gpu-01:\"]}",
-			"p.yaml:1:20: there is something missing; write it as gpu-01, or gpu-01:0 for a device",
-		},
+		{"environment by name alone", "exempt: {environments: [{name: llm}]}", "p.yaml:1:26: an environment is identified by {user: bob, name: train}, or by {host: gpu-01, eid: 4711}; any user may choose a name"},
+		{"environment by id alone", "exempt: {environments: [{eid: 4711}]}", "an environment is identified by {user: bob, name: train}"},
+		{"environment by both", "exempt: {environments: [{eid: 4711, host: a, user: bob}]}", "an environment is identified by {user: bob, name: train}"},
+		{"process without name", "exempt: {processes: [{user: root}]}", "p.yaml:1:23: the name of the process is missing; add `name:`"},
+		{"device", "exempt: {devices: [gpu-01]}", `p.yaml:1:20: "gpu-01" is not a device; write it as gpu-01:0, gpu-[01-04]:[0-3], or by its UUID, GPU-…`},
+		{"device index", "exempt: {devices: [\"gpu-01:x\"]}", `p.yaml:1:20: "x" is not a device index; write a number, as in gpu-01:0`},
+		{"device without index", "exempt: {devices: [\"gpu-01:\"]}", "p.yaml:1:20: there is something missing; write it as gpu-01, or gpu-01:0 for a device"},
 		{"exempt host", "exempt: {hosts: [\"a b\"]}", `p.yaml:1:18: "a b": ' ' is not allowed in a host name`},
 	})
 }
@@ -297,41 +143,17 @@ func TestRefusedExemptions(t *testing.T) {
 func TestRefusedHooks(t *testing.T) {
 	refused(t, []bad{
 		{"hook without a way", "hooks:\n  - timeout: 5s", "p.yaml:2:5: a hook is either a command or a webhook"},
-		{
-			"hook with both", "hooks:\n  - command: [/bin/x]\n    webhook: https://x",
-			"p.yaml:2:5: a hook is either a command or a webhook",
-		},
-		{
-			"a shell line", "hooks:\n  - command: notify me",
-			"p.yaml:2:14: command: expected a list, as in `- item`, but found text \"notify me\"",
-		},
-		{
-			"a program by search", "hooks:\n  - command: [notify]",
-			"p.yaml:2:14: the command begins with the full path of a program, as in [/usr/local/bin/notify, --quiet]",
-		},
-		{
-			"Slack for a program", "hooks:\n  - command: [/bin/x]\n    format: slack",
-			"p.yaml:3:13: format: slack is for a webhook; a command gets JSON",
-		},
-		{
-			"unknown format", "hooks:\n  - webhook: https://x\n    format: yaml",
-			"p.yaml:3:13: format: unknown value \"yaml\"; use one of json, slack",
-		},
+		{"hook with both", "hooks:\n  - command: [/bin/x]\n    webhook: https://x", "p.yaml:2:5: a hook is either a command or a webhook"},
+		{"a shell line", "hooks:\n  - command: notify me", "p.yaml:2:14: command: expected a list, as in `- item`, but found text \"notify me\""},
+		{"a program by search", "hooks:\n  - command: [notify]", "p.yaml:2:14: the command begins with the full path of a program, as in [/usr/local/bin/notify, --quiet]"},
+		{"Slack for a program", "hooks:\n  - command: [/bin/x]\n    format: slack", "p.yaml:3:13: format: slack is for a webhook; a command gets JSON"},
+		{"unknown format", "hooks:\n  - webhook: https://x\n    format: yaml", "p.yaml:3:13: format: unknown value \"yaml\"; use one of json, slack"},
 		{"no program", "hooks:\n  - command: []", "p.yaml:2:14: the command begins with the full path of a program"},
 		{"a file as web address", "hooks:\n  - webhook: file:///etc/passwd", `p.yaml:2:14: "file:///etc/passwd" is not a web address; write it as https://chat.example.org/hooks/1`},
 		{"a web address without host", "hooks:\n  - webhook: https:///x", `p.yaml:2:14: "https:///x" is not a web address`},
-		{
-			"a hook that may hang", "hooks:\n  - command: [/bin/x]\n    timeout: 2h",
-			"p.yaml:3:14: timeout: 2h is not from 100ms to 1m",
-		},
-		{
-			"tries without end", "hooks:\n  - command: [/bin/x]\n    retries: 100",
-			"p.yaml:3:14: retries: 100 is not a whole number from 0 to 10",
-		},
-		{
-			"unknown event", "hooks:\n  - command: [/bin/x]\n    events: [warned]",
-			`p.yaml:3:14: unknown value "warned"; did you mean "warn"?`,
-		},
+		{"a hook that may hang", "hooks:\n  - command: [/bin/x]\n    timeout: 2h", "p.yaml:3:14: timeout: 2h is not from 100ms to 1m"},
+		{"tries without end", "hooks:\n  - command: [/bin/x]\n    retries: 100", "p.yaml:3:14: retries: 100 is not a whole number from 0 to 10"},
+		{"unknown event", "hooks:\n  - command: [/bin/x]\n    events: [warned]", `p.yaml:3:14: unknown value "warned"; did you mean "warn"?`},
 	})
 }
 
@@ -345,65 +167,23 @@ func TestOverlappingSchedules(t *testing.T) {
 		name, a, b string
 		overlap    bool
 	}{
-		{
-			"the same hosts", override("hosts: [a]", "day", "idle: false"), override("hosts: [a]", "noon", "idle: {after: 1h}"),
-			true,
-		},
-		{
-			"the same schedule", override("hosts: [a]", "day", "idle: false"),
-			override("hosts: [a]", "day", "idle: {after: 1h}"), true,
-		},
+		{"the same hosts", override("hosts: [a]", "day", "idle: false"), override("hosts: [a]", "noon", "idle: {after: 1h}"), true},
+		{"the same schedule", override("hosts: [a]", "day", "idle: false"), override("hosts: [a]", "day", "idle: {after: 1h}"), true},
 		{"all users", "  - {when: day, set: {idle: false}}\n", "  - {when: noon, set: {idle: false}}\n", true},
-		{
-			"hosts in common", override(`hosts: ["a[1-3]"]`, "day", "kill: true"),
-			override(`hosts: ["a[3-5]"]`, "noon", "kill: false"), true,
-		},
-		{
-			"the same labels", override("labels: {a: b}", "day", "kill: true"),
-			override("labels: {a: b}", "noon", "kill: false"), true,
-		},
-		{
-			"a user in both", override("users: [bob]", "day", "idle: false"),
-			override("users: [eve, bob]", "noon", "idle: {after: 1h}"), true,
-		},
-		{
-			"a user in both groups", override(`users: ["@g"]`, "day", "max-envs-per-user: 1"),
-			override(`users: ["@h"]`, "noon", "max-envs-per-user: 2"), true,
-		},
+		{"hosts in common", override(`hosts: ["a[1-3]"]`, "day", "kill: true"), override(`hosts: ["a[3-5]"]`, "noon", "kill: false"), true},
+		{"the same labels", override("labels: {a: b}", "day", "kill: true"), override("labels: {a: b}", "noon", "kill: false"), true},
+		{"a user in both", override("users: [bob]", "day", "idle: false"), override("users: [eve, bob]", "noon", "idle: {after: 1h}"), true},
+		{"a user in both groups", override(`users: ["@g"]`, "day", "max-envs-per-user: 1"), override(`users: ["@h"]`, "noon", "max-envs-per-user: 2"), true},
 
-		{
-			"other hours", override("hosts: [a]", "day", "idle: false"), override("hosts: [a]", "night", "idle: {after: 1h}"),
-			false,
-		},
-		{
-			"other hosts", override("hosts: [a]", "day", "idle: false"), override("hosts: [b]", "noon", "idle: {after: 1h}"),
-			false,
-		},
+		{"other hours", override("hosts: [a]", "day", "idle: false"), override("hosts: [a]", "night", "idle: {after: 1h}"), false},
+		{"other hosts", override("hosts: [a]", "day", "idle: false"), override("hosts: [b]", "noon", "idle: {after: 1h}"), false},
 		{"other settings", override("hosts: [a]", "day", "idle: false"), override("hosts: [a]", "noon", "kill: true"), false},
-		{
-			"other users", override(`users: ["@g"]`, "day", "idle: false"),
-			override(`users: ["@i"]`, "noon", "idle: {after: 1h}"), false,
-		},
-		{
-			"a name over a group", override(`users: ["@g"]`, "day", "idle: false"),
-			override("users: [bob]", "noon", "idle: {after: 1h}"), false,
-		},
-		{
-			"a name over a pattern", override(`hosts: ["a[1-3]"]`, "day", "idle: false"),
-			override("hosts: [a2]", "noon", "idle: {after: 1h}"), false,
-		},
-		{
-			"hosts over none", "  - {when: day, set: {idle: false}}\n", override("hosts: [a]", "noon", "idle: {after: 1h}"),
-			false,
-		},
-		{
-			"more labels", override("labels: {a: b}", "day", "idle: false"),
-			override("labels: {a: b, c: d}", "noon", "idle: {after: 1h}"), false,
-		},
-		{
-			"one without a schedule", override("hosts: [a]", "day", "idle: false"),
-			"  - {hosts: [a], set: {idle: {after: 1h}}}\n", false,
-		},
+		{"other users", override(`users: ["@g"]`, "day", "idle: false"), override(`users: ["@i"]`, "noon", "idle: {after: 1h}"), false},
+		{"a name over a group", override(`users: ["@g"]`, "day", "idle: false"), override("users: [bob]", "noon", "idle: {after: 1h}"), false},
+		{"a name over a pattern", override(`hosts: ["a[1-3]"]`, "day", "idle: false"), override("hosts: [a2]", "noon", "idle: {after: 1h}"), false},
+		{"hosts over none", "  - {when: day, set: {idle: false}}\n", override("hosts: [a]", "noon", "idle: {after: 1h}"), false},
+		{"more labels", override("labels: {a: b}", "day", "idle: false"), override("labels: {a: b, c: d}", "noon", "idle: {after: 1h}"), false},
+		{"one without a schedule", override("hosts: [a]", "day", "idle: false"), "  - {hosts: [a], set: {idle: {after: 1h}}}\n", false},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -426,10 +206,7 @@ func TestRefusedMail(t *testing.T) {
 	_, err := policy.Parse("p.yaml", []byte(good))
 	require.NoError(t, err)
 	refused(t, []bad{
-		{
-			"empty", "mail: {}",
-			"p.yaml:1:7: mail: write one of `sendmail: /usr/sbin/sendmail` and `smtp: mail.example.org:587`",
-		},
+		{"empty", "mail: {}", "p.yaml:1:7: mail: write one of `sendmail: /usr/sbin/sendmail` and `smtp: mail.example.org:587`"},
 		{"both ways", good + "  sendmail: /usr/sbin/sendmail\n", "write one of `sendmail:"},
 		{"no port", "mail:\n  smtp: mail.example.org", `p.yaml:2:9: "mail.example.org" is not a server with its port`},
 		{"no such port", "mail:\n  smtp: mail.example.org:99999", `is not a server with its port`},
@@ -445,16 +222,10 @@ func TestRefusedMail(t *testing.T) {
 		{"no addresses", "mail:\n  sendmail: /x\n  from: a@b.org", "mail: it has no addresses; write `template:"},
 		{"two sources", good + "  command: [/x]\n", "write one of `template:` and `command:`"},
 		{"a template of nothing", "mail:\n  template: \"{{.Naam}}@example.org\"", `p.yaml:2:13: template: `},
-		{
-			"a template that is no address", "mail:\n  template: \"{{.User}}\"",
-			`is not a mail address such as alice@example.org`,
-		},
+		{"a template that is no address", "mail:\n  template: \"{{.User}}\"", `is not a mail address such as alice@example.org`},
 		{"a template cut short", "mail:\n  template: \"{{.User\"", `p.yaml:2:13: template: `},
 		{"no address", "mail:\n  addresses: {alice: nowhere}", `p.yaml:2:22: "nowhere" is not a mail address`},
-		{
-			"an address like an option", "mail:\n  addresses: {alice: -oQ@example.org}",
-			`has characters that genv does not send mail to`,
-		},
+		{"an address like an option", "mail:\n  addresses: {alice: -oQ@example.org}", `has characters that genv does not send mail to`},
 		{"opt-out of a group", "mail:\n  opt-out: [\"@nobodies\"]", "no such group"},
 		{"a digest of seconds", "mail:\n  digest: 5s", "digest: 5s is not from 1m to 7d"},
 	})
@@ -472,20 +243,10 @@ func TestTemplatesAreCheckedWithTheirPlace(t *testing.T) {
 	refused(t, []bad{
 		{"unknown kind", "templates:\n  mail: x", `p.yaml:2:3: unknown key "mail"; `},
 		{"a syntax error", "templates:\n  mail-body: |\n    Hello\n    {{.User}\n", `p.yaml:4:1: the template: `},
-		{
-			"an unknown field", "templates:\n  mail-body: |\n    Hello {{.User}}\n\n    {{range .Findings}}{{.Naam}}{{end}}\n",
-			`p.yaml:5:1: the template: executing "mail-body" at <.Naam>`,
-		},
-		{
-			"on one line", "templates:\n  mail-subject: \"{{.X}}\"\n",
-			`p.yaml:2:17: the template: executing "mail-subject" at <.X>`,
-		},
+		{"an unknown field", "templates:\n  mail-body: |\n    Hello {{.User}}\n\n    {{range .Findings}}{{.Naam}}{{end}}\n", `p.yaml:5:1: the template: executing "mail-body" at <.Naam>`},
+		{"on one line", "templates:\n  mail-subject: \"{{.X}}\"\n", `p.yaml:2:17: the template: executing "mail-subject" at <.X>`},
 		{"an unknown function", "templates:\n  slack: \"{{exec .User}}\"\n", `function "exec" not defined`},
-		{
-			"without end",
-			"templates:\n  terminal: \"{{define \\\"x\\\"}}xxxxxxxxxxxx{{template \\\"x\\\"}}{{end}}{{template \\\"x\\\"}}\"\n",
-			"it writes too much",
-		},
+		{"without end", "templates:\n  terminal: \"{{define \\\"x\\\"}}xxxxxxxxxxxx{{template \\\"x\\\"}}{{end}}{{template \\\"x\\\"}}\"\n", "it writes too much"},
 		{"empty", "templates:\n  mail-body: |\n\n  slack: x\n", "the text is empty"},
 		{"a folded text", "templates:\n  mail-body: >\n    a\n    b\n", "text over several lines is not supported"},
 		{"a list", "templates:\n  mail-body: [a]\n", "expected text"},

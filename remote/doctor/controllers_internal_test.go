@@ -110,102 +110,24 @@ func TestTheElection(t *testing.T) {
 		causes     string
 		detail     string
 	}{
-		"a leader and a standby": {
-			leaderOf("2"),
-			[]election.Registration{registered("1", false), registered("2", false)},
-			"etcd leader standby", "",
-			`"genv on jump-2, process 7" leads since 2026-03-01T11:59:00Z, with epoch 9; genv 2.0.0, 2 hosts, the last cycle ended 4s ago; its memory was written to etcd 8s ago`,
-		},
-		"none at all": {nil, nil, "etcd leader", "no-leader", "no controller leads, so nothing is enforced"},
-		"standbys alone": {
-			nil,
-			[]election.Registration{registered("1", false)},
-			"etcd leader standby", "no-leader",
-			"no controller leads, so nothing is enforced",
-		},
-		"no standby": {
-			leaderOf("1"),
-			[]election.Registration{registered("1", false)},
-			"etcd leader standby", "no-standby",
-			"there is no standby: if the leader fails, nothing is enforced",
-		},
-		"of another version": {
-			&election.Leader{Candidate: election.Candidate{Name: "a controller of another version"}},
-			[]election.Registration{registered("1", false)},
-			"etcd leader standby", "",
-			`"a controller of another version" leads`,
-		},
-		"a restart that isn't written": {
-			&election.Leader{Candidate: election.Candidate{ID: "1", Name: "genv on jump-1, process 6"}},
-			[]election.Registration{registered("1", false)},
-			"etcd leader standby", "", `"genv on jump-1, process 6" leads`,
-		},
-		"one is lost": {
-			leaderOf("2"),
-			[]election.Registration{registered("1", true), registered("2", false), registered("3", false)},
-			"etcd leader standby lost", "controller-lost",
-			`"genv on jump-1, process 7" is lost: it was killed, or can't reach etcd`,
-		},
-		"other hosts": {
-			leaderOf("2"),
-			[]election.Registration{with("1", "h1", "p1"), with("2", "h2", "p1")},
-			"etcd leader standby", "standby-differs",
-			`"genv on jump-1, process 7" has other hosts than the leader: if it leads, it enforces those`,
-		},
-		"another policy": {
-			leaderOf("2"),
-			[]election.Registration{with("1", "h1", "p1"), with("2", "h1", "p2")},
-			"etcd leader standby", "standby-differs",
-			`"genv on jump-1, process 7" has another policy than the leader: if it leads, it enforces that`,
-		},
-		"the same": {
-			leaderOf("2"),
-			[]election.Registration{with("1", "h1", "p1"), with("2", "h1", "p1")},
-			"etcd leader standby", "", `"genv on jump-1, process 7"; genv 2.0.0, 2 hosts, the last cycle ended 4s ago`,
-		},
-		"of an older genv": {
-			leaderOf("2"),
-			[]election.Registration{with("1", "h1", "p1"), registered("2", false)},
-			"etcd leader standby", "", "",
-		},
-		"the leader reaches no host": {
-			leaderOf("2"),
-			[]election.Registration{reaching("1", 4), reaching("2", 0)},
-			"etcd leader standby", "leader-reaches-few",
-			`only 0 of 4 hosts answer the leader, and 4 answer "genv on jump-1, process 7"`,
-		},
-		"the leader reaches a quarter": {
-			leaderOf("2"),
-			[]election.Registration{reaching("1", 2), reaching("2", 1)},
-			"etcd leader standby", "leader-reaches-few",
-			`only 1 of 4 hosts answer the leader, and 2 answer "genv on jump-1, process 7"`,
-		},
-		"the leader reaches half": {
-			leaderOf("2"),
-			[]election.Registration{reaching("1", 4), reaching("2", 2)},
-			"etcd leader standby", "", "2 of 4 hosts answer",
-		},
-		"neither reaches a host": {
-			leaderOf("2"),
-			[]election.Registration{reaching("1", 0), reaching("2", 0)},
-			"etcd leader standby", "", "0 of 4 hosts answer",
-		},
-		"a standby of an older genv": {
-			leaderOf("2"),
-			[]election.Registration{registered("1", false), reaching("2", 0)},
-			"etcd leader standby", "", "",
-		},
-		"a lost one reached more": {
-			leaderOf("2"),
-			[]election.Registration{reaching("3", 0), reaching("2", 0), lostAt("1", 4)},
-			"etcd leader standby lost",
-			"controller-lost", "is lost",
-		},
-		"without a leader both": {
-			nil,
-			[]election.Registration{with("1", "h1", "p1"), with("2", "h2", "p2")},
-			"etcd leader standby standby", "no-leader", "",
-		},
+		"a leader and a standby":       {leaderOf("2"), []election.Registration{registered("1", false), registered("2", false)}, "etcd leader standby", "", `"genv on jump-2, process 7" leads since 2026-03-01T11:59:00Z, with epoch 9; genv 2.0.0, 2 hosts, the last cycle ended 4s ago; its memory was written to etcd 8s ago`},
+		"none at all":                  {nil, nil, "etcd leader", "no-leader", "no controller leads, so nothing is enforced"},
+		"standbys alone":               {nil, []election.Registration{registered("1", false)}, "etcd leader standby", "no-leader", "no controller leads, so nothing is enforced"},
+		"no standby":                   {leaderOf("1"), []election.Registration{registered("1", false)}, "etcd leader standby", "no-standby", "there is no standby: if the leader fails, nothing is enforced"},
+		"of another version":           {&election.Leader{Candidate: election.Candidate{Name: "a controller of another version"}}, []election.Registration{registered("1", false)}, "etcd leader standby", "", `"a controller of another version" leads`},
+		"a restart that isn't written": {&election.Leader{Candidate: election.Candidate{ID: "1", Name: "genv on jump-1, process 6"}}, []election.Registration{registered("1", false)}, "etcd leader standby", "", `"genv on jump-1, process 6" leads`},
+		"one is lost":                  {leaderOf("2"), []election.Registration{registered("1", true), registered("2", false), registered("3", false)}, "etcd leader standby lost", "controller-lost", `"genv on jump-1, process 7" is lost: it was killed, or can't reach etcd`},
+		"other hosts":                  {leaderOf("2"), []election.Registration{with("1", "h1", "p1"), with("2", "h2", "p1")}, "etcd leader standby", "standby-differs", `"genv on jump-1, process 7" has other hosts than the leader: if it leads, it enforces those`},
+		"another policy":               {leaderOf("2"), []election.Registration{with("1", "h1", "p1"), with("2", "h1", "p2")}, "etcd leader standby", "standby-differs", `"genv on jump-1, process 7" has another policy than the leader: if it leads, it enforces that`},
+		"the same":                     {leaderOf("2"), []election.Registration{with("1", "h1", "p1"), with("2", "h1", "p1")}, "etcd leader standby", "", `"genv on jump-1, process 7"; genv 2.0.0, 2 hosts, the last cycle ended 4s ago`},
+		"of an older genv":             {leaderOf("2"), []election.Registration{with("1", "h1", "p1"), registered("2", false)}, "etcd leader standby", "", ""},
+		"the leader reaches no host":   {leaderOf("2"), []election.Registration{reaching("1", 4), reaching("2", 0)}, "etcd leader standby", "leader-reaches-few", `only 0 of 4 hosts answer the leader, and 4 answer "genv on jump-1, process 7"`},
+		"the leader reaches a quarter": {leaderOf("2"), []election.Registration{reaching("1", 2), reaching("2", 1)}, "etcd leader standby", "leader-reaches-few", `only 1 of 4 hosts answer the leader, and 2 answer "genv on jump-1, process 7"`},
+		"the leader reaches half":      {leaderOf("2"), []election.Registration{reaching("1", 4), reaching("2", 2)}, "etcd leader standby", "", "2 of 4 hosts answer"},
+		"neither reaches a host":       {leaderOf("2"), []election.Registration{reaching("1", 0), reaching("2", 0)}, "etcd leader standby", "", "0 of 4 hosts answer"},
+		"a standby of an older genv":   {leaderOf("2"), []election.Registration{registered("1", false), reaching("2", 0)}, "etcd leader standby", "", ""},
+		"a lost one reached more":      {leaderOf("2"), []election.Registration{reaching("3", 0), reaching("2", 0), lostAt("1", 4)}, "etcd leader standby lost", "controller-lost", "is lost"},
+		"without a leader both":        {nil, []election.Registration{with("1", "h1", "p1"), with("2", "h2", "p2")}, "etcd leader standby standby", "no-leader", ""},
 	} {
 		d, causes := judged(electionOf(row.leader, row.registered...))
 		require.Equal(t, row.rows, rows(&d), name)
@@ -245,71 +167,25 @@ func TestControllersOfHosts(t *testing.T) {
 		causes   string
 		detail   string // of the first host
 	}{
-		"all the same": {
-			nil,
-			[]Host{said("a", other, 3, false), said("b", other, 3, false), fresh, old},
-			"",
-			`acts: "by folder:x", since 2026-03-01T12:00:00Z by epoch 3 of its state folder`,
-		},
-		"one has released": {
-			nil,
-			[]Host{said("b", elected, 3, true), said("a", other, 3, false)},
-			"",
-			`no controller acts; the last one was "by election:cafe//k", since 2026-03-01T12:00:00Z by epoch 3 of etcd`,
-		},
-		"an earlier epoch": {
-			ok,
-			[]Host{said("a", elected, 8, false), said("b", elected, 9, false)},
-			"",
-			`acts: "by election:cafe//k"`,
-		},
-		"two without an election": {
-			nil,
-			[]Host{said("a", other, 3, false), said("b", elected, 9, false), said("c", elected, 9, false)},
-			"a other-controller",
-			`"by folder:x", since 2026-03-01T12:00:00Z by epoch 3 of its state folder, and another controller on other hosts`,
-		},
-		"one outside the election": {
-			ok,
-			[]Host{said("a", other, 3, false), said("b", other, 9, false), said("c", elected, 9, false)},
-			"a other-controller b other-controller", "the host refuses the controllers of this election",
-		},
-		"another cluster": {
-			ok,
-			[]Host{said("a", fence.ElectionSource(1, "/k"), 9, false)},
-			"a other-controller",
-			`"by election:1//k"`,
-		},
-		"released by another one": {
-			ok,
-			[]Host{said("a", fence.ElectionSource(cluster, "/j"), 9, true), said("b", elected, 9, false)},
-			"a other-election",
-			"the controllers of this one are refused",
-		},
-		"released before a leader": {
-			vacant,
-			[]Host{said("a", fence.ElectionSource(1, "/k"), 9, true)},
-			"a other-election no-leader", "the controllers of this one are refused",
-		},
-		"released by a folder": {ok, []Host{said("a", other, 9, true)}, "a no-controller", "so nothing is enforced here"},
-		"not in the leader's list": {
-			ok,
-			[]Host{said("a", elected, 9, false), fresh, said("b", other, 3, true)},
-			"new no-controller b no-controller", "acts",
-		},
-		"all have released": {nil, []Host{said("a", other, 3, true), fresh}, "", "no controller acts; the last one was"},
-		"none has acted":    {nil, []Host{fresh}, "", "no controller has acted yet"},
-		"etcd was set up again": {
-			ok,
-			[]Host{said("a", elected, 10, true), said("b", elected, 11, false), said("c", elected, 9, false)},
-			"a later-epoch b later-epoch", "etcd was set up again as it was, or restored",
-		},
-		"a later epoch by itself": {vacant, []Host{said("a", elected, 10, true)}, "no-leader", "no controller acts"},
-		"another one acts":        {vacant, []Host{said("a", other, 3, false)}, "a other-controller no-leader", "by folder:x"},
-		"etcd was restored":       {ok, []Host{byLeader}, "a other-cluster", "no standby can take over here"},
-		"unknown is not none":     {nil, []Host{bad, fresh}, "bad controller-unknown", "none may: damaged"},
-		"can't refuse":            {ok, []Host{old}, "old genv-refuses-none", "can't refuse a controller that was replaced"},
-		"can't refuse, and alone": {nil, []Host{old}, "", "lets each controller act"},
+		"all the same":             {nil, []Host{said("a", other, 3, false), said("b", other, 3, false), fresh, old}, "", `acts: "by folder:x", since 2026-03-01T12:00:00Z by epoch 3 of its state folder`},
+		"one has released":         {nil, []Host{said("b", elected, 3, true), said("a", other, 3, false)}, "", `no controller acts; the last one was "by election:cafe//k", since 2026-03-01T12:00:00Z by epoch 3 of etcd`},
+		"an earlier epoch":         {ok, []Host{said("a", elected, 8, false), said("b", elected, 9, false)}, "", `acts: "by election:cafe//k"`},
+		"two without an election":  {nil, []Host{said("a", other, 3, false), said("b", elected, 9, false), said("c", elected, 9, false)}, "a other-controller", `"by folder:x", since 2026-03-01T12:00:00Z by epoch 3 of its state folder, and another controller on other hosts`},
+		"one outside the election": {ok, []Host{said("a", other, 3, false), said("b", other, 9, false), said("c", elected, 9, false)}, "a other-controller b other-controller", "the host refuses the controllers of this election"},
+		"another cluster":          {ok, []Host{said("a", fence.ElectionSource(1, "/k"), 9, false)}, "a other-controller", `"by election:1//k"`},
+		"released by another one":  {ok, []Host{said("a", fence.ElectionSource(cluster, "/j"), 9, true), said("b", elected, 9, false)}, "a other-election", "the controllers of this one are refused"},
+		"released before a leader": {vacant, []Host{said("a", fence.ElectionSource(1, "/k"), 9, true)}, "a other-election no-leader", "the controllers of this one are refused"},
+		"released by a folder":     {ok, []Host{said("a", other, 9, true)}, "a no-controller", "so nothing is enforced here"},
+		"not in the leader's list": {ok, []Host{said("a", elected, 9, false), fresh, said("b", other, 3, true)}, "new no-controller b no-controller", "acts"},
+		"all have released":        {nil, []Host{said("a", other, 3, true), fresh}, "", "no controller acts; the last one was"},
+		"none has acted":           {nil, []Host{fresh}, "", "no controller has acted yet"},
+		"etcd was set up again":    {ok, []Host{said("a", elected, 10, true), said("b", elected, 11, false), said("c", elected, 9, false)}, "a later-epoch b later-epoch", "etcd was set up again as it was, or restored"},
+		"a later epoch by itself":  {vacant, []Host{said("a", elected, 10, true)}, "no-leader", "no controller acts"},
+		"another one acts":         {vacant, []Host{said("a", other, 3, false)}, "a other-controller no-leader", "by folder:x"},
+		"etcd was restored":        {ok, []Host{byLeader}, "a other-cluster", "no standby can take over here"},
+		"unknown is not none":      {nil, []Host{bad, fresh}, "bad controller-unknown", "none may: damaged"},
+		"can't refuse":             {ok, []Host{old}, "old genv-refuses-none", "can't refuse a controller that was replaced"},
+		"can't refuse, and alone":  {nil, []Host{old}, "", "lets each controller act"},
 	} {
 		d, causes := judged(row.election, row.hosts...)
 		require.Equal(t, row.causes, strings.Join(causes, " "), name)
@@ -332,11 +208,7 @@ func TestNextStepsWithoutALeader(t *testing.T) {
 		"no controller":    {nil, nil, "start one: `systemctl start"},
 		"one that is lost": {[]election.Registration{registered("1", true)}, nil, "start one: `systemctl start"},
 		"a standby":        {[]election.Registration{registered("1", false)}, nil, "wait for half a minute: a standby takes over"},
-		"another one acts": {
-			nil,
-			[]Host{said("a", fence.FolderSource("x"), 3, false)},
-			"first decide which controllers are to act",
-		},
+		"another one acts": {nil, []Host{said("a", fence.FolderSource("x"), 3, false)}, "first decide which controllers are to act"},
 	} {
 		d, _ := judged(electionOf(nil, row.registered...), row.hosts...)
 		require.Contains(t, d.Controllers[1].NextStep, row.next, name)
@@ -349,19 +221,10 @@ func TestEtcd(t *testing.T) {
 		cause  doctor.Cause
 		detail string
 	}{
-		"in order": {func(*Election) {}, "", "3 members answer for the election /k"},
-		"a member is lost": {
-			func(e *Election) { e.Silent = []string{"b:2379: refused"} }, "etcd-members-silent",
-			"1 of 3 members of etcd don't answer: b:2379: refused",
-		},
-		"two members": {
-			func(e *Election) { e.Silent = []string{"b", "c"} }, "etcd-members-silent",
-			"2 of 3 members of etcd don't answer: b; c",
-		},
-		"its space is used up": {
-			func(e *Election) { e.OutOfSpace = true }, "etcd-full",
-			"etcd's space is used up: no other controller can take over, and the memory of the leader isn't kept",
-		},
+		"in order":             {func(*Election) {}, "", "3 members answer for the election /k"},
+		"a member is lost":     {func(e *Election) { e.Silent = []string{"b:2379: refused"} }, "etcd-members-silent", "1 of 3 members of etcd don't answer: b:2379: refused"},
+		"two members":          {func(e *Election) { e.Silent = []string{"b", "c"} }, "etcd-members-silent", "2 of 3 members of etcd don't answer: b; c"},
+		"its space is used up": {func(e *Election) { e.OutOfSpace = true }, "etcd-full", "etcd's space is used up: no other controller can take over, and the memory of the leader isn't kept"},
 	} {
 		e := electionOf(leaderOf("1"), registered("1", false), registered("2", false))
 		row.change(e)

@@ -25,8 +25,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if token := os.Getenv("GENV_TEST_TOKEN"); token != "" {
-		serve(token)
+	if os.Getenv("GENV_TEST_SERVE") != "" {
+		serve()
 		os.Exit(0)
 	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {

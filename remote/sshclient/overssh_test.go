@@ -302,13 +302,13 @@ func serving(t *testing.T, s *sshd) remote.Host {
 	t.Helper()
 	program, err := os.Executable()
 	require.NoError(t, err)
-	script := fmt.Sprintf("#!/bin/sh\nGENV_TEST_TOKEN=\"$4\" exec %s\n", program)
+	script := fmt.Sprintf("#!/bin/sh\nGENV_TEST_SERVE=1 exec %s\n", program)
 	require.NoError(t, os.WriteFile(s.file("genv"), []byte(script), 0o755))
 	return remote.Host{Name: "gpu", GenvPath: s.file("genv"), NoSudo: true}
 }
 
 // serve is the genv of a host.
-func serve(token string) {
-	server := agent.Server{Token: token, Greeting: agent.NewGreeting("test"), Handler: fixed{}, Idle: time.Minute}
+func serve() {
+	server := agent.Server{ReadToken: true, Greeting: agent.NewGreeting("test"), Handler: fixed{}, Idle: time.Minute}
 	_ = server.Serve(context.Background(), os.Stdin, os.Stdout) // its client hangs up
 }

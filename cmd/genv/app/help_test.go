@@ -63,8 +63,6 @@ func TestRemoved(t *testing.T) {
 		"genv remote controllers":              `unknown command "controllers": use genv remote doctor`,
 		"genv help remote controllers":         `unknown command "controllers": use genv remote doctor`,
 		"genv help policy try":                 `unknown command "try": run genv remote enforce --dry-run --policy FILE`,
-		"genv enforce --history off":           "unknown flag --history: the controller keeps the usage history",
-		"genv enforce --history-keep 90d":      "unknown flag --history-keep: the controller keeps the usage history",
 		"genv report --since 30d":              `unknown command "report": use genv remote report on the controller`,
 		"genv report":                          `unknown command "report": use genv remote report on the controller`,
 	} {

@@ -16,8 +16,6 @@ import (
 var removed = map[string]string{
 	"--bundle":                "attach the output of --format json instead",
 	"--fair-share":            "use --by user",
-	"--history":               "the controller keeps the usage history (genv remote enforce)",
-	"--history-keep":          "the controller keeps the usage history (genv remote enforce)",
 	"--record":                tryPolicy,
 	"--record-keep":           tryPolicy,
 	"--record-max":            tryPolicy,

@@ -2,13 +2,14 @@ package readonly
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
+	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 )
 
 // published prints the devices that root's genv has published on the host. Only root can
@@ -32,8 +33,8 @@ func (r Host) Published(ctx context.Context, host remote.Host) []hardware.Device
 // ShowsNone says whether nvidia-smi failed since a guard lets the login open no device:
 // nvidia-smi(1), RETURN VALUE, 4 and 6.
 func ShowsNone(err error) bool {
-	return remote.ClassOf(err) == remote.CommandFailed &&
-		(strings.Contains(err.Error(), "exit status 6") || strings.Contains(err.Error(), "exit status 4"))
+	var failed *nvidiasmi.ExitError
+	return errors.As(err, &failed) && (failed.ExitCode == 4 || failed.ExitCode == 6)
 }
 
 // Renumbered is a look with the devices as root sees them, found by UUID: where a guard shows

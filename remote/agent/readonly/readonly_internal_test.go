@@ -148,13 +148,14 @@ func TestPublished(t *testing.T) {
 }
 
 func TestShowsNone(t *testing.T) {
-	failed := func(text string) error {
-		return &remote.Error{Class: remote.CommandFailed, Err: errors.New(text)}
+	failed := func(class remote.Class, code int) error {
+		return &remote.Error{Class: class, Err: &nvidiasmi.ExitError{Err: nvidiasmi.ErrFailed, ExitCode: code}}
 	}
-	require.True(t, ShowsNone(failed("exit status 6")))
-	require.True(t, ShowsNone(failed("exit status 4: Insufficient Permissions")))
-	require.False(t, ShowsNone(failed("exit status 18")))
+	require.True(t, ShowsNone(failed(remote.CommandFailed, 6)))
+	require.True(t, ShowsNone(failed(remote.CommandFailed, 4)))
+	require.False(t, ShowsNone(failed(remote.CommandFailed, 18)))
 	require.False(t, ShowsNone(&remote.Error{Class: remote.Timeout, Err: errors.New("exit status 6")}))
+	require.False(t, ShowsNone(nil))
 }
 
 func TestRenumbered(t *testing.T) {

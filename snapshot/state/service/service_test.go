@@ -85,88 +85,28 @@ func TestWhatAUserCannotForge(t *testing.T) {
 	}
 	forged := `[{"eid": "f", "uid": 0, "username": "root", "creation": "20/11/2026 10:00:00", "config": {"name": null, "gpu_memory": null, "gpus": null}, "pids": [1], "kernel_ids": []}]`
 	for name, row := range map[string]struct{ script, request string }{
-		"an environment of an exempt owner": {
-			`echo '` + forged + `' >$S/envs.json || echo '` + forged + `' >$R/host/envs.json`,
-			`{"enter":{"eid":"f","pid":1}}`,
-		},
-		"an environment of alice": {
-			`sed -i s/4001/4001/ $S/envs.json || mv $S/envs.json $S/x`,
-			fmt.Sprintf(`{"enter":{"eid":"f","pid":%d}}`, bob.Process.Pid),
-		},
-		"attachments of alice": {
-			`cp $S/devices.json /tmp/genv-forged.$$ && mv /tmp/genv-forged.$$ $S/devices.json`,
-			`{"attach":{"eid":"alices","count":4}}`,
-		},
-		"attachments of nobody": {
-			`ln -sf /dev/null $R/host/devices.json || ln -f /etc/hostname $S/devices.json`,
-			`{"attach":{"eid":"nobody","count":1,"unregistered":false}}`,
-		},
-		"an uid without an account": {`touch $R/host/new || touch $S/new`, `{"enter":{"eid":"f","pid":99999999}}`},
-		"envs.json is removed": {
-			`rm -f $S/envs.json || rm -rf $S || mv $S $S.old || rm -f $R/host/envs.json`,
-			`{"leave":{"pid":` + strconv.Itoa(bob.Process.Pid) + `}}`,
-		},
-		"state is truncated": {
-			`: >$R/host/envs.json || : >$S/envs.json || truncate -s 0 $R/host/genv.identities.json`,
-			`{"detach":{"eid":"alices"}}`,
-		},
-		"the owner's note is removed": {
-			`rm -f $R/host/owner.json || mv $R/host $R/h || mkdir $R/x`,
-			`{"configure":{"eid":"alices","set":{"name":"run this"}}}`,
-		},
-		"a socket of one's own": {
-			`rm -f $RUN/host.sock || mv $RUN/host.sock $RUN/x || touch $RUN/host.lock`,
-			`{"attach":{"eid":"alices","count":3}}`,
-		},
-		"the lock is held": {`flock -n $R/host/genv.lock true`, `{"enter":{"eid":"alices","kernel_id":"k"}}`},
-		"words of persuasion in an environment": {
-			`chmod 0777 $S/envs.json || chmod 0777 $S`,
-			`{"enter":{"eid":"run \u001b[31m rm -rf","pid":PID}}`,
-		},
-		"start times are forged": {
-			`echo '{}' >$R/host/genv.identities.json || echo '{}' >$S/genv.identities.json`,
-			`{"leave":{"kernel_id":"k","pid":7}}`,
-		},
-		"a process keeps alice's alive": {
-			`sed -i 's/"pids": \[/&1, /' $S/envs.json || cp $S/envs.json $R/host/envs.json`,
-			`{"enter":{"eid":"alices","pid":PID}}`,
-		},
-		"a capacity of alice's": {
-			`sed -i 's/"gpu_memory": null/"gpu_memory": "1b"/' $S/devices.json || sed -i s/null/1/ $R/host/devices.json`,
-			`{"attach":{"eid":"alices","indices":[0],"gpu_memory":"1b","over_subscribe":true}}`,
-		},
-		"alice's capacity in her environment": {
-			`ex -sc 'w!' $R/host/envs.json || tee -a $R/host/envs.json </dev/null`,
-			`{"configure":{"eid":"alices","set":{"gpu_memory":"1b"},"clear":["gpus"]}}`,
-		},
-		"dates are forged": {
-			`sed -i s/2026/2001/ $S/devices.json || touch -d 2001-01-01 $R/host/devices.json $S/devices.json`,
-			`{"attach":{"eid":"alices","indices":[1]}}`,
-		},
-		"the folder is replaced": {
-			`mkdir $S.new && mv $S $S.old && mv $S.new $S || mv -T $S.new $S || mv $R/host $R/x`,
-			`{"detach":{"eid":"alices","indices":[0]}}`,
-		},
-		"huge files": {
-			`head -c 1000000 /dev/zero >$S/envs.json || fallocate -l 1G $R/host/envs.json || fallocate -l 1G $S/devices.json`,
-			`{"enter":{"eid":"` + strings.Repeat("x", 5000) + `","pid":PID}}`,
-		},
-		"files of an older version": {
-			`echo '{"envs":{}}' >$S/envs.json || echo '{"devices":{}}' >$R/host/devices.json`,
-			`{"attach":{"eid":"gone","count":1}}`,
-		},
-		"a restoration is forged": {
-			`echo '{}' >$R/host/restored.json || rm $R/host/note.json`,
-			`{"leave":{"pid":` + strconv.Itoa(bob.Process.Pid) + `,"own":true}}`,
-		},
-		"a note of alice's is removed or forged": {
-			`mkdir -p $R/host/mig && touch $R/host/mig/4001.json || rm -r $R/host/mig`,
-			`{"detach":{"eid":"alices","indices":[0]}}`,
-		},
-		"the PID namespace of the host is forged": {
-			`echo '{}' >$R/host/note.json || echo '{}' >$S/genv.host.json`,
-			`{"enter":{"eid":"f","pid":-1}}`,
-		},
+		"an environment of an exempt owner":       {`echo '` + forged + `' >$S/envs.json || echo '` + forged + `' >$R/host/envs.json`, `{"enter":{"eid":"f","pid":1}}`},
+		"an environment of alice":                 {`sed -i s/4001/4001/ $S/envs.json || mv $S/envs.json $S/x`, fmt.Sprintf(`{"enter":{"eid":"f","pid":%d}}`, bob.Process.Pid)},
+		"attachments of alice":                    {`cp $S/devices.json /tmp/genv-forged.$$ && mv /tmp/genv-forged.$$ $S/devices.json`, `{"attach":{"eid":"alices","count":4}}`},
+		"attachments of nobody":                   {`ln -sf /dev/null $R/host/devices.json || ln -f /etc/hostname $S/devices.json`, `{"attach":{"eid":"nobody","count":1,"unregistered":false}}`},
+		"an uid without an account":               {`touch $R/host/new || touch $S/new`, `{"enter":{"eid":"f","pid":99999999}}`},
+		"envs.json is removed":                    {`rm -f $S/envs.json || rm -rf $S || mv $S $S.old || rm -f $R/host/envs.json`, `{"leave":{"pid":` + strconv.Itoa(bob.Process.Pid) + `}}`},
+		"state is truncated":                      {`: >$R/host/envs.json || : >$S/envs.json || truncate -s 0 $R/host/genv.identities.json`, `{"detach":{"eid":"alices"}}`},
+		"the owner's note is removed":             {`rm -f $R/host/owner.json || mv $R/host $R/h || mkdir $R/x`, `{"configure":{"eid":"alices","set":{"name":"run this"}}}`},
+		"a socket of one's own":                   {`rm -f $RUN/host.sock || mv $RUN/host.sock $RUN/x || touch $RUN/host.lock`, `{"attach":{"eid":"alices","count":3}}`},
+		"the lock is held":                        {`flock -n $R/host/genv.lock true`, `{"enter":{"eid":"alices","kernel_id":"k"}}`},
+		"words of persuasion in an environment":   {`chmod 0777 $S/envs.json || chmod 0777 $S`, `{"enter":{"eid":"run \u001b[31m rm -rf","pid":PID}}`},
+		"start times are forged":                  {`echo '{}' >$R/host/genv.identities.json || echo '{}' >$S/genv.identities.json`, `{"leave":{"kernel_id":"k","pid":7}}`},
+		"a process keeps alice's alive":           {`sed -i 's/"pids": \[/&1, /' $S/envs.json || cp $S/envs.json $R/host/envs.json`, `{"enter":{"eid":"alices","pid":PID}}`},
+		"a capacity of alice's":                   {`sed -i 's/"gpu_memory": null/"gpu_memory": "1b"/' $S/devices.json || sed -i s/null/1/ $R/host/devices.json`, `{"attach":{"eid":"alices","indices":[0],"gpu_memory":"1b","over_subscribe":true}}`},
+		"alice's capacity in her environment":     {`ex -sc 'w!' $R/host/envs.json || tee -a $R/host/envs.json </dev/null`, `{"configure":{"eid":"alices","set":{"gpu_memory":"1b"},"clear":["gpus"]}}`},
+		"dates are forged":                        {`sed -i s/2026/2001/ $S/devices.json || touch -d 2001-01-01 $R/host/devices.json $S/devices.json`, `{"attach":{"eid":"alices","indices":[1]}}`},
+		"the folder is replaced":                  {`mkdir $S.new && mv $S $S.old && mv $S.new $S || mv -T $S.new $S || mv $R/host $R/x`, `{"detach":{"eid":"alices","indices":[0]}}`},
+		"huge files":                              {`head -c 1000000 /dev/zero >$S/envs.json || fallocate -l 1G $R/host/envs.json || fallocate -l 1G $S/devices.json`, `{"enter":{"eid":"` + strings.Repeat("x", 5000) + `","pid":PID}}`},
+		"files of an older version":               {`echo '{"envs":{}}' >$S/envs.json || echo '{"devices":{}}' >$R/host/devices.json`, `{"attach":{"eid":"gone","count":1}}`},
+		"a restoration is forged":                 {`echo '{}' >$R/host/restored.json || rm $R/host/note.json`, `{"leave":{"pid":` + strconv.Itoa(bob.Process.Pid) + `,"own":true}}`},
+		"a note of alice's is removed or forged":  {`mkdir -p $R/host/mig && touch $R/host/mig/4001.json || rm -r $R/host/mig`, `{"detach":{"eid":"alices","indices":[0]}}`},
+		"the PID namespace of the host is forged": {`echo '{}' >$R/host/note.json || echo '{}' >$S/genv.host.json`, `{"enter":{"eid":"f","pid":-1}}`},
 	} {
 		sh("( " + row.script + " ) 2>&1")
 		require.Contains(t, h.ask(t, mallory, row.request)[0], "error: ", name)
@@ -262,26 +202,14 @@ func TestGarbageOnTheSocket(t *testing.T) {
 		"an empty line":   {func(w io.Writer) { fmt.Fprintln(w) }, "not a request of genv"},
 		"binary":          {func(w io.Writer) { fmt.Fprintf(w, "\x00\xff\n") }, "not a request of genv"},
 		"an HTTP request": {func(w io.Writer) { fmt.Fprintf(w, "GET / HTTP/1.1\r\n\r\n") }, "not a request of genv"},
-		"another version": {
-			func(w io.Writer) { fmt.Fprintln(w, `{"version":2,"status":true}`) },
-			"version 2 of the protocol",
-		},
-		"no question": {func(w io.Writer) { fmt.Fprintln(w, `{"version":1}`) }, "asks for one thing"},
-		"two questions": {
-			func(w io.Writer) { fmt.Fprintln(w, `{"version":1,"status":true,"look":"devices"}`) },
-			"asks for one thing",
-		},
-		"a field more": {
-			func(w io.Writer) { fmt.Fprintln(w, `{"version":1,"uid":0,"status":true}`) },
-			"not a request of genv",
-		},
-		"deep JSON": {func(w io.Writer) { fmt.Fprintln(w, strings.Repeat("[", 100_000)) }, "not a request of genv"},
-		"a wrong change": {
-			func(w io.Writer) { fmt.Fprintln(w, `{"version":1,"change":{"enter":{"pid":1},"leave":{"pid":1}}}`) },
-			"has one operation",
-		},
-		"no such look":   {func(w io.Writer) { fmt.Fprintln(w, `{"version":1,"look":"/etc/shadow"}`) }, "no document"},
-		"half a request": {func(w io.Writer) { fmt.Fprint(w, `{"version":1,`) }, "didn't come within"},
+		"another version": {func(w io.Writer) { fmt.Fprintln(w, `{"version":2,"status":true}`) }, "version 2 of the protocol"},
+		"no question":     {func(w io.Writer) { fmt.Fprintln(w, `{"version":1}`) }, "asks for one thing"},
+		"two questions":   {func(w io.Writer) { fmt.Fprintln(w, `{"version":1,"status":true,"look":"devices"}`) }, "asks for one thing"},
+		"a field more":    {func(w io.Writer) { fmt.Fprintln(w, `{"version":1,"uid":0,"status":true}`) }, "not a request of genv"},
+		"deep JSON":       {func(w io.Writer) { fmt.Fprintln(w, strings.Repeat("[", 100_000)) }, "not a request of genv"},
+		"a wrong change":  {func(w io.Writer) { fmt.Fprintln(w, `{"version":1,"change":{"enter":{"pid":1},"leave":{"pid":1}}}`) }, "has one operation"},
+		"no such look":    {func(w io.Writer) { fmt.Fprintln(w, `{"version":1,"look":"/etc/shadow"}`) }, "no document"},
+		"half a request":  {func(w io.Writer) { fmt.Fprint(w, `{"version":1,`) }, "didn't come within"},
 		"a slow writer": {func(w io.Writer) {
 			for range 20 {
 				if _, err := fmt.Fprint(w, " "); err != nil {
