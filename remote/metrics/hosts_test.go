@@ -63,15 +63,6 @@ gpu_info{host="a",gpu="3",uuid="GPU-3",model="H100"} 1
 gpu_info{host="a",gpu="4",uuid="GPU-4",model="H100"} 1
 `,
 		},
-		"one that failed, and one that failed without a UUID": {
-			live.Host{Name: "a", GPUs: []gpus.GPU{h100(0, gpus.Failed), {Index: 1, Model: "H100", State: gpus.Failed}}},
-			`host_up{host="a"} 1
-` + states("H100", 0, 0, 0, 0, 0, 2) + `gpu_info{host="a",gpu="0",uuid="GPU-0",model="H100"} 1
-gpu_info{host="a",gpu="1",uuid="",model="H100"} 1
-gpu_failed{host="a",gpu="0",uuid="GPU-0"} 1
-gpu_failed{host="a",gpu="1",uuid=""} 1
-`,
-		},
 		"what the driver measured": {
 			live.Host{Name: "a", GPUs: []gpus.GPU{measured(h100(7, gpus.Busy), 7, 1<<30, 80<<30)}},
 			`host_up{host="a"} 1
@@ -130,6 +121,17 @@ host_failure{host="a",class="replaced"} 1
 	} {
 		require.Equal(t, row.want, samples(metrics.Hosts([]live.Host{row.host})), name)
 	}
+}
+
+// TestFailedGPUs: one that failed, and one that failed and of which the UUID isn't known.
+func TestFailedGPUs(t *testing.T) {
+	host := live.Host{Name: "a", GPUs: []gpus.GPU{h100(0, gpus.Failed), {Index: 1, Model: "H100", State: gpus.Failed}}}
+	require.Equal(t, `host_up{host="a"} 1
+`+states("H100", 0, 0, 0, 0, 0, 2)+`gpu_info{host="a",gpu="0",uuid="GPU-0",model="H100"} 1
+gpu_info{host="a",gpu="1",uuid="",model="H100"} 1
+gpu_failed{host="a",gpu="0",uuid="GPU-0"} 1
+gpu_failed{host="a",gpu="1",uuid=""} 1
+`, samples(metrics.Hosts([]live.Host{host})))
 }
 
 // TestGuards: unknown is no series, and not off.
