@@ -2,6 +2,7 @@ package enforce
 
 import (
 	"cmp"
+	"time"
 
 	"github.com/seed-3119e985/genv/enforce/contents"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -135,7 +136,8 @@ func (c *counting) addEnv(u *held, h *hostView, env *envView) {
 		d := c.device(u, h, a.Device)
 		d.envs = append(d.envs, env)
 		d.capacity = sumOf(d.capacity, a.GPUMemory, a.Device.TotalMemory)
-		at := snapshot.DateOf(c.since(h, d.Index, env.env.EID, a.Since).UTC())
+		// To the minute, since hosts that are looked at for the first time are so one after the other.
+		at := snapshot.DateOf(c.since(h, d.Index, env.env.EID, a.Since).UTC().Truncate(time.Minute))
 		if cmp.Or(at.Compare(d.newest), a.Time.Compare(d.written)) > 0 {
 			d.newest, d.written = at, a.Time
 		}
