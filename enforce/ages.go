@@ -14,8 +14,8 @@ type Seen struct {
 	Since   time.Time     `json:"since"`
 }
 
-// ofEnvironment is the index in the key of an environment, which is on no device.
-const ofEnvironment snapshot.DeviceIndex = -1
+// ofEnvironment is the device in the key of an environment, which is on none.
+const ofEnvironment = "-1"
 
 // rememberSeen remembers since when the attachments and environments count of which the hosts
 // don't say it. Those of hosts without a snapshot stay as they are.
@@ -33,11 +33,11 @@ func (j *judgement) rememberSeen() {
 
 func (j *judgement) rememberSeenOn(h *hostView) {
 	added := 0
-	see := func(index snapshot.DeviceIndex, eid snapshot.EnvID, since snapshot.StartTime, written snapshot.Date) {
+	see := func(device string, eid snapshot.EnvID, since snapshot.StartTime, written snapshot.Date) {
 		if h.reports(since) {
 			return
 		}
-		key := snapshot.AttachmentKey{Host: h.name, Index: index, EID: eid}
+		key := snapshot.AttachmentKey{Host: h.name, Device: device, EID: eid}
 		seen, known := j.before.Seen[key]
 		if known = known && seen.Written == written; !known {
 			seen = Seen{written, j.firstSeen(h, written)}
@@ -54,7 +54,7 @@ func (j *judgement) rememberSeenOn(h *hostView) {
 	for i := range h.snapshot.Devices {
 		d := &h.snapshot.Devices[i]
 		for _, a := range d.Attachments {
-			see(d.Index, a.EID, a.Since, a.Time)
+			see(d.Key(), a.EID, a.Since, a.Time)
 		}
 	}
 }
@@ -78,11 +78,11 @@ func (j *judgement) firstSeen(h *hostView, written snapshot.Date) time.Time {
 
 // since is since when an attachment counts, or an environment, as root's looks show it, or as is
 // remembered. Unknown is now.
-func (j *judgement) since(h *hostView, index snapshot.DeviceIndex, eid snapshot.EnvID, reported snapshot.StartTime) time.Time {
+func (j *judgement) since(h *hostView, device string, eid snapshot.EnvID, reported snapshot.StartTime) time.Time {
 	if h.reports(reported) {
 		return h.snapshot.When(reported, snapshot.Date{})
 	}
-	if seen, known := j.next.Seen[snapshot.AttachmentKey{Host: h.name, Index: index, EID: eid}]; known {
+	if seen, known := j.next.Seen[snapshot.AttachmentKey{Host: h.name, Device: device, EID: eid}]; known {
 		return seen.Since
 	}
 	return j.now

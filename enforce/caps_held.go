@@ -137,7 +137,7 @@ func (c *counting) addEnv(u *held, h *hostView, env *envView) {
 		d.envs = append(d.envs, env)
 		d.capacity = sumOf(d.capacity, a.GPUMemory, a.Device.TotalMemory)
 		// To the minute, since hosts that are looked at for the first time are so one after the other.
-		at := snapshot.DateOf(c.since(h, d.Index, env.env.EID, a.Since).UTC().Truncate(time.Minute))
+		at := snapshot.DateOf(c.since(h, a.Device.Key(), env.env.EID, a.Since).UTC().Truncate(time.Minute))
 		if cmp.Or(at.Compare(d.newest), a.Time.Compare(d.written)) > 0 {
 			d.newest, d.written = at, a.Time
 		}

@@ -76,6 +76,10 @@ func (h *hostView) key(p *snapshot.Process) snapshot.ProcessKey {
 	return snapshot.ProcessKey{Host: h.name, PID: p.PID, Start: p.Start}
 }
 
-func (h *hostView) attachmentKey(env *envView, index snapshot.DeviceIndex) snapshot.AttachmentKey {
-	return snapshot.AttachmentKey{Host: h.name, Index: index, EID: env.env.EID}
+// deviceKey is the Key of a device that rules judge.
+func (h *hostView) deviceKey(index snapshot.DeviceIndex) string {
+	if d := h.devices.Get(index); d != nil {
+		return d.Key()
+	}
+	return index.String()
 }

@@ -102,6 +102,14 @@ func TestIdle(t *testing.T) {
 			cycle{75, `a | env 1 alice | env 2 bob | dev 0 u4 | proc 5 1 0:10`, ""},
 			cycle{76, `a | env 1 alice | env 2 bob | dev 0 u4 | proc 5 1 0:10 | proc 6 1 0:10`, ""},
 			cycle{77, `a | env 1 alice | env 2 bob | dev 0 u4 2@09 | proc 5 1 0:10`, "a end 5"})},
+		{"nor when the GPU gets another index, while it is known or may be it", both, append(
+			every(`a | env 1 alice | dev 0 GPU-a u90 | dev 1 GPU-b u4 1@01 | proc 5 1 1:10`, "", "", "", "", "a detach 1 1"),
+			cycle{75, `a | env 1 alice | dev 0 GPU-b u90 | proc 5 1 0:10`, ""},
+			cycle{76, `a | env 1 alice | dev 0 u90 | proc 5 1 0:10`, ""},
+			cycle{77, `a | env 1 alice | dev 0 GPU-b u90 | dev 1 GPU-c u90 | proc 5 1 0:10 | proc 6 1 1:10`, "a end 6"})},
+		{"nor does the GPU with its index count as idle since then", hour, append(
+			every(`a | env 1 alice | dev 0 GPU-a 1@01`, "", "", "", ""),
+			cycle{60, `a | env 1 alice | dev 0 GPU-b 1@01 | dev 1 GPU-a 1@01`, "a detach 1 1"})},
 		{"nor by a controller that was started since", both, []cycle{
 			{0, `a | env 1 alice | dev 0 u4 | proc 5 1 0:10`, ""},
 			{1, `a | env 1 alice | dev 0 u60 | proc 5 1 0:10`, ""},

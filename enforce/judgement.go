@@ -42,6 +42,7 @@ func newJudgement(policy Policy, cluster snapshot.Cluster, memory Memory, now ti
 		}
 	}
 	j.markUnderWay()
+	j.nameReleased()
 	return j
 }
 

@@ -1,6 +1,7 @@
 package enforce_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -32,6 +33,19 @@ func TestWarn(t *testing.T) {
 			{0, `a | env 1 alice 1g | dev 0 1@01 | proc 5 1 0:2000`, ""}, {1, `a | env 1 alice 1g | dev 0 1@01 | proc 5 1 0:2000`, "a end 5"},
 		}},
 	})
+}
+
+// An earlier version kept indices.
+func TestReleasedDevicesOfAnEarlierVersion(t *testing.T) {
+	var memory controllerMemory
+	require.NoError(t, json.Unmarshal([]byte(`{"time": "2026-11-20T11:00:00Z", "hosts": {"a": {"answered": true}}, "released": {"a/1/1": true}}`), &memory.Memory))
+	policy := stated{all: enforce.Settings{EnvDevices: true}}
+	for minute, cluster := range []string{
+		`a | env 1 alice | dev 1 GPU-b u90 | proc 5 1 1:10`, `a | down`, `a | env 1 alice | dev 0 GPU-b u90 | proc 5 1 0:10`,
+	} {
+		require.Empty(t, memory.Judge(policy, parseCluster(t, cluster), noon(minute)).Reports, cluster)
+	}
+	require.Equal(t, map[snapshot.AttachmentKey]bool{{Host: "a", Device: "GPU-b", EID: "1"}: true}, memory.Released)
 }
 
 func TestAFindingThatWaitsSaysSo(t *testing.T) {

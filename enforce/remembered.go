@@ -3,6 +3,8 @@ package enforce
 import (
 	"fmt"
 	"maps"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -13,8 +15,27 @@ import (
 // no process, so the processes that still use the device must not end in the next
 // cycle for using it without an attachment: they are left alone until another
 // environment is attached to it.
-func (j *judgement) release(h *hostView, env *envView, index snapshot.DeviceIndex) {
-	j.next.Released[h.attachmentKey(env, index)] = true
+func (j *judgement) release(h *hostView, env *envView, d *snapshot.Device) {
+	j.next.Released[snapshot.AttachmentKey{Host: h.name, Device: d.Key(), EID: env.env.EID}] = true
+}
+
+// nameReleased replaces the indices of released devices by the UUIDs that their hosts say now:
+// an earlier version kept indices, or the host didn't say a UUID.
+func (j *judgement) nameReleased() {
+	if len(j.next.Released) == 0 {
+		return
+	}
+	byName := j.hostsByName()
+	for key := range maps.Clone(j.next.Released) {
+		index, err := strconv.Atoi(key.Device)
+		if h := byName[key.Host]; h != nil && err == nil {
+			if d := h.host.Snapshot.Device(snapshot.DeviceIndex(index)); d != nil {
+				delete(j.next.Released, key)
+				key.Device = d.Key()
+				j.next.Released[key] = true
+			}
+		}
+	}
 }
 
 // adoptReleased takes over, from a host that is met for the first time, what an
@@ -49,27 +70,46 @@ func (h *hostView) adopt(released deviceOfEnv) {
 func (j *judgement) rememberAdopted() {
 	for _, h := range j.hosts {
 		for released := range h.adopted {
-			j.release(h, h.envs.Get(released.eid), released.device)
+			j.release(h, h.envs.Get(released.eid), h.snapshot.Device(released.device))
 		}
 	}
 }
 
 // released reports whether an environment's processes may keep using a device after
-// it was detached.
+// it was detached. A device of which the UUID is unknown now may be any.
 func (j *judgement) released(h *hostView, env *envView, index snapshot.DeviceIndex) bool {
 	d := h.snapshot.Device(index)
-	return d != nil && len(d.Attachments) == 0 &&
-		(h.adopted[deviceOfEnv{index, env.env.EID}] || j.next.Released[h.attachmentKey(env, index)])
+	if d == nil || len(d.Attachments) > 0 {
+		return false
+	}
+	key := snapshot.AttachmentKey{Host: h.name, Device: d.Key(), EID: env.env.EID}
+	if d.UUID == "" {
+		for other := range j.next.Released {
+			if other.Host == key.Host && other.EID == key.EID && h.withKey(other.Device) == nil {
+				return true
+			}
+		}
+	}
+	return h.adopted[deviceOfEnv{index, env.env.EID}] || j.next.Released[key]
+}
+
+// withKey returns the device with a Key, or nil.
+func (h *hostView) withKey(key string) *snapshot.Device {
+	at := slices.IndexFunc(h.snapshot.Devices, func(d snapshot.Device) bool { return d.Key() == key })
+	if at < 0 {
+		return nil
+	}
+	return &h.snapshot.Devices[at]
 }
 
 // stillUses reports whether an environment's processes use a device without an
-// attachment.
-func (h *hostView) stillUses(eid snapshot.EnvID, index snapshot.DeviceIndex) bool {
-	env := h.envs.Get(eid)
-	if env == nil || env.Attached(index) {
-		return false
+// attachment, or may: it isn't known which one it is now.
+func (h *hostView) stillUses(eid snapshot.EnvID, key string) bool {
+	env, d := h.envs.Get(eid), h.withKey(key)
+	if env == nil || d == nil || env.Attached(d.Index) {
+		return env != nil && d == nil && len(env.Processes) > 0
 	}
-	for range env.On(index) {
+	for range env.On(d.Index) {
 		return true
 	}
 	return false
@@ -93,7 +133,7 @@ func (j *judgement) forgetEnded() {
 	byName := j.hostsByName()
 	maps.DeleteFunc(j.next.Released, func(r snapshot.AttachmentKey, _ bool) bool {
 		h := byName[r.Host]
-		return h != nil && !h.stillUses(r.EID, r.Index)
+		return h != nil && !h.stillUses(r.EID, r.Device)
 	})
 	running := make(map[snapshot.Hostname]map[snapshot.ProcessKey]bool)
 	ended := func(p snapshot.ProcessKey) bool {

@@ -9,7 +9,7 @@ import (
 // idleKey names an attachment for the idle rule. It stays the same when the device
 // is detached and attached again, so that this doesn't reset the idle time.
 func idleKey(h *hostView, env *envView, a contents.Attachment) string {
-	return string(h.name) + "/" + string(env.env.Username) + "/" + string(env.env.EID) + "/" + a.Device.Index.String()
+	return string(h.name) + "/" + string(env.env.Username) + "/" + string(env.env.EID) + "/" + a.Device.Key()
 }
 
 // watchIdle finds the attachments that are idle now.
@@ -69,7 +69,7 @@ func (j *judgement) maxDuration(h *hostView) {
 		}
 		for _, a := range env.Attachments {
 			limit := settings.MaxDuration
-			if lasted := j.now.Sub(j.since(h, a.Device.Index, env.env.EID, a.Since)); lasted > limit && !h.sparesUse(env, a.Device.Index) {
+			if lasted := j.now.Sub(j.since(h, a.Device.Key(), env.env.EID, a.Since)); lasted > limit && !h.sparesUse(env, a.Device.Index) {
 				j.detachOld(h, env, a, settings.Warn, Finding{Rule: RuleMaxDuration, For: lasted, Limit: limit})
 			}
 		}
@@ -77,13 +77,13 @@ func (j *judgement) maxDuration(h *hostView) {
 }
 
 func (j *judgement) detachOld(h *hostView, env *envView, a contents.Attachment, warn Warn, f Finding) {
-	f.ID = string(f.Rule) + "/" + string(h.name) + "/" + string(env.env.EID) + "/" + a.Device.Index.String() + "/" + a.Time.ISO()
+	f.ID = string(f.Rule) + "/" + string(h.name) + "/" + string(env.env.EID) + "/" + a.Device.Key() + "/" + a.Time.ISO()
 	f.Host, f.EID, f.User, f.UID = h.name, env.env.EID, env.env.Username, env.uid()
 	f.Devices, f.Instances = append(f.Devices, a.Device.Index), a.Instances
 	due := j.checkDue(&f, warn, string(f.Rule)+"/"+idleKey(h, env, a))
 	j.loseDevice(&f, due, h, env, a.Device.Index)
 	if due && f.Rule == RuleIdle {
-		j.release(h, env, a.Device.Index)
+		j.release(h, env, a.Device)
 	}
 	j.add(f)
 }

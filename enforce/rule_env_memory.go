@@ -49,7 +49,7 @@ func (j *judgement) envMemoryOn(h *hostView, env *envView, a contents.Attachment
 		return stuck || h.draft.terminates(p)
 	})
 	f := Finding{
-		ID:   fmt.Sprintf("%s/%s/%s/%d", RuleEnvMemory, h.name, env.env.EID, index),
+		ID:   fmt.Sprintf("%s/%s/%s/%s", RuleEnvMemory, h.name, env.env.EID, a.Device.Key()),
 		Rule: RuleEnvMemory, Host: h.name, EID: env.env.EID, User: env.env.Username, UID: env.uid(),
 		Devices: []snapshot.DeviceIndex{index}, Instances: a.Instances,
 	}

@@ -136,7 +136,7 @@ func (j *judgement) endProcess(h *hostView, p *snapshot.Process, warn Warn, f Fi
 	keys = append(keys, "process/"+processOn(h, p))
 	use := string(f.Rule) + "/" + string(h.name) + "/" + owner + "/" + string(eid) + "/"
 	for _, index := range devices[:min(len(devices), maxKeys)] {
-		keys = append(keys, use+index.String())
+		keys = append(keys, use+h.deviceKey(index))
 	}
 	due := j.checkDue(&f, warn, keys...)
 	j.end(&f, due, h, p)

@@ -95,6 +95,10 @@ func parseDevice(t *testing.T, s *snapshot.Snapshot, words []string) {
 			d.TotalMemory = snapshot.Memory{}
 			continue
 		}
+		if strings.HasPrefix(word, "GPU-") {
+			d.UUID = snapshot.GPUUUID(word)
+			continue
+		}
 		if word == "who?" {
 			d.Unidentified = true
 			continue

@@ -15,9 +15,18 @@ type ProcessKey struct {
 
 // AttachmentKey identifies what attaches an environment to a device in the cluster.
 type AttachmentKey struct {
-	Host  Hostname
-	Index DeviceIndex
-	EID   EnvID
+	Host   Hostname
+	Device string // its Key
+	EID    EnvID
+}
+
+// Key names the device on its host: by its UUID or, if that is unknown, by its index, which
+// may be another device's later.
+func (d *Device) Key() string {
+	if d.UUID != "" {
+		return string(d.UUID)
+	}
+	return d.Index.String()
 }
 
 // MarshalText implements encoding.TextMarshaler, for keys of JSON objects.
@@ -42,7 +51,7 @@ func (k *ProcessKey) UnmarshalText(text []byte) error {
 
 // MarshalText implements encoding.TextMarshaler, for keys of JSON objects.
 func (k AttachmentKey) MarshalText() ([]byte, error) {
-	return fmt.Appendf(nil, "%s/%d/%s", k.Host, k.Index, k.EID), nil
+	return fmt.Appendf(nil, "%s/%s/%s", k.Host, k.Device, k.EID), nil
 }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
@@ -51,7 +60,6 @@ func (k *AttachmentKey) UnmarshalText(text []byte) error {
 	if len(parts) != 3 {
 		return fmt.Errorf("attachment %q: want host/device/environment", text)
 	}
-	index, err := strconv.Atoi(parts[1])
-	*k = AttachmentKey{Hostname(parts[0]), DeviceIndex(index), EnvID(parts[2])}
-	return err
+	*k = AttachmentKey{Hostname(parts[0]), parts[1], EnvID(parts[2])}
+	return nil
 }

@@ -123,11 +123,11 @@ func TestWhatIsKnownOfOtherHostsStays(t *testing.T) {
 	}
 	before.Stuck = map[snapshot.ProcessKey]string{on("a", 5): "D", on("b", 6): "D"}
 	before.LeftAlone = map[snapshot.ProcessKey]time.Time{on("a", 5): noon, on("b", 6): noon}
-	before.Released = map[snapshot.AttachmentKey]bool{{Host: "a", Index: 1, EID: "7"}: true, {Host: "b", Index: 1, EID: "7"}: true}
+	before.Released = map[snapshot.AttachmentKey]bool{{Host: "a", Device: "1", EID: "7"}: true, {Host: "b", Device: "1", EID: "7"}: true}
 	_, after, _ := early.Judge(p, cluster(host("a")), before, noon.Add(time.Second))
 	require.Equal(t, map[snapshot.ProcessKey]string{on("b", 6): "D"}, after.Stuck)
 	require.Equal(t, map[snapshot.ProcessKey]time.Time{on("b", 6): noon}, after.LeftAlone)
-	require.Equal(t, map[snapshot.AttachmentKey]bool{{Host: "b", Index: 1, EID: "7"}: true}, after.Released)
+	require.Equal(t, map[snapshot.AttachmentKey]bool{{Host: "b", Device: "1", EID: "7"}: true}, after.Released)
 	require.Len(t, before.Stuck, 2, "the memory before is not changed")
 }
 

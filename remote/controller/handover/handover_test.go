@@ -112,7 +112,7 @@ func memoryOf(hosts int) controller.FleetMemory {
 		m.Rules.Present[key] = enforce.Presence{Since: noon.Add(-time.Minute), Cycles: 6}
 		m.Rules.Present[fmt.Sprintf("process/%s/7/100", host)] = enforce.Presence{Since: noon.Add(-time.Minute), Cycles: 6}
 		m.Rules.Idle[fmt.Sprintf("%s/alice/1/0", host)] = noon.Add(-time.Hour)
-		m.Rules.Released[snapshot.AttachmentKey{Host: host, Index: 1, EID: "2"}] = true
+		m.Rules.Released[snapshot.AttachmentKey{Host: host, Device: "1", EID: "2"}] = true
 		m.Rules.Stuck[snapshot.ProcessKey{Host: host, PID: 8, Start: 5}] = "it survived"
 		m.Rules.LeftAlone[snapshot.ProcessKey{Host: host, PID: 9, Start: 5}] = noon.Add(time.Minute)
 		m.Rules.Hosts[host] = enforce.KnownHost{Answered: true}
