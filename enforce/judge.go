@@ -115,7 +115,7 @@ func (j *judgement) plan() Plan {
 			if r.Empty() {
 				continue
 			}
-			r.name(h.snapshot.Devices)
+			r.Name(h.snapshot.Devices)
 			r.Grace, r.Kill, r.Unprotected = h.settings.Grace, h.settings.Kill, j.fleet.Unprotected
 			reports[part] = append(reports[part], HostReport{Host: h.name, Report: r})
 		}

@@ -55,8 +55,8 @@ type Detachment struct {
 	Judged      []string // the lines of the snapshot that were judged: see package decision
 }
 
-// name sets the GPUs of a report by the devices of its host.
-func (r *Report) name(devices []snapshot.Device) {
+// Name sets the GPUs of a report by the devices of its host.
+func (r *Report) Name(devices []snapshot.Device) {
 	named := make(map[snapshot.DeviceIndex]bool)
 	for i := range r.Terminate {
 		for _, u := range r.Terminate[i].Process.Usage {

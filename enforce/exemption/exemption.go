@@ -40,13 +40,23 @@ type Who struct {
 	User   snapshot.Username     `json:"user,omitempty"`
 	Host   snapshot.Hostname     `json:"host,omitempty"`
 	Device *snapshot.DeviceIndex `json:"device,omitempty"`
-	Rule   enforce.Rule          `json:"rule,omitempty"` // empty for all rules
+	// UUID is which GPU Device is; empty until the host says it: see List.Follow.
+	UUID snapshot.GPUUUID `json:"uuid,omitempty"`
+	Rule enforce.Rule     `json:"rule,omitempty"` // empty for all rules
 }
 
 // Same reports whether the user, host, device and rule are the same.
 func (w *Who) Same(other *Who) bool {
-	device := w.Device == nil && other.Device == nil || w.Device != nil && other.Device != nil && *w.Device == *other.Device
+	device := w.Device == nil && other.Device == nil || w.Device != nil && other.Device != nil && w.IsOf(*other.Device, other.UUID)
 	return device && w.User == other.User && w.Host == other.Host && w.Rule == other.Rule
+}
+
+// IsOf reports whether Device is the device with an index and a UUID, which may be empty.
+func (w *Who) IsOf(index snapshot.DeviceIndex, uuid snapshot.GPUUUID) bool {
+	if w.UUID != "" && uuid != "" {
+		return w.UUID == uuid
+	}
+	return *w.Device == index
 }
 
 // String names who is exempt, as in "user bob on host gpu-1 from rule idle".
@@ -106,10 +116,12 @@ func (w *Who) Check() error {
 	switch {
 	case w.User == "" && w.Host == "":
 		return errors.New("an exemption needs a user or a host")
-	case len(w.User) > maxName || len(w.Host) > maxName:
-		return fmt.Errorf("the name of a user or host has at most %d bytes", maxName)
+	case max(len(w.User), len(w.Host), len(w.UUID)) > maxName:
+		return fmt.Errorf("the name of a user, host or GPU has at most %d bytes", maxName)
 	case w.Device != nil && (w.Host == "" || w.User != "" || w.Rule != ""):
 		return errors.New("a device is exempted with its host, for all users and from all rules")
+	case w.Device == nil && w.UUID != "":
+		return errors.New("a device is exempted by its index")
 	case w.Device != nil && *w.Device < 0:
 		return fmt.Errorf("%d is not a device", *w.Device)
 	case w.Rule == "":
@@ -166,8 +178,8 @@ func Hours(hours float64) (time.Duration, error) {
 
 // ID names it in a list: it is short, and the same for the same user, host, device and rule.
 func (w *Who) ID() string {
-	device := ""
-	if w.Device != nil {
+	device := string(w.UUID)
+	if w.Device != nil && device == "" {
 		device = w.Device.String()
 	}
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q", w.User, w.Host, device, w.Rule))

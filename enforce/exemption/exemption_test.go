@@ -30,6 +30,7 @@ func TestWhoMayBeExempted(t *testing.T) {
 			{User: "bob", Host: "a"},
 			{Host: "a"},
 			{Host: "a", Device: device(0)},
+			{Host: "a", Device: device(0), UUID: "GPU-0"},
 			{User: "bob", Rule: enforce.RuleIdle},
 			{User: "bob", Host: "a", Rule: enforce.RuleMaxDuration},
 			{User: "bob", Rule: enforce.RuleMaxDevicesPerUser},
@@ -37,6 +38,7 @@ func TestWhoMayBeExempted(t *testing.T) {
 		},
 		"a user or a host":      {{}, {Rule: enforce.RuleIdle}, {Device: device(1)}},
 		"with its host":         {{User: "bob", Device: device(0)}, {User: "bob", Host: "a", Device: device(0)}, {Host: "a", Device: device(0), Rule: enforce.RuleIdle}},
+		"by its index":          {{Host: "a", UUID: "GPU-0"}},
 		"not a device":          {{Host: "a", Device: device(-1)}},
 		"unknown rule":          {{User: "bob", Rule: "everything"}},
 		"for one user":          {{User: "bob", Rule: enforce.RuleNonEnvProcesses}, {User: "bob", Host: "a", Rule: enforce.RuleEnvMemory}},
@@ -112,7 +114,15 @@ func TestList(t *testing.T) {
 	require.Len(t, left, exemption.MaxCount-1)
 	_, _, found := list.Remove(exemption.Who{Host: "b", Device: device(7)})
 	require.False(t, found)
-	left, ended, found := list.Remove(exemption.Who{Host: "a", Device: device(7)})
+	named := exemption.Who{Host: "a", Device: device(7), UUID: "GPU-7"}
+	both, err := list[:5].Add(exempt(named))
+	require.NoError(t, err)
+	_, _, found = both.Remove(exemption.Who{Host: "a", Device: device(7), UUID: "GPU-8"})
+	require.False(t, found, "another GPU has the index now")
+	_, ended, found := both.Remove(exemption.Who{Host: "a", Device: device(9), UUID: "GPU-7"})
+	require.True(t, found)
+	require.Equal(t, named, ended.Who)
+	left, ended, found = list.Remove(exemption.Who{Host: "a", Device: device(7)})
 	require.True(t, found)
 	require.Equal(t, device(7), ended.Device)
 	require.Len(t, left, exemption.MaxCount-1)

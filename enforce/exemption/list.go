@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // List are the exemptions that there are, the oldest first. Its methods change no list:
@@ -52,6 +54,25 @@ func (l List) Expire(now time.Time) (left, expired List) {
 // than any may doesn't hold either: the clock was set back.
 func (e *Exemption) ended(now time.Time) bool {
 	return !now.Before(e.Until) || e.Until.Sub(now) > MaxDuration
+}
+
+// Follow returns the list with the UUIDs of exempt devices as their hosts show them, and the
+// indices that these GPUs have now. Which GPU an index is gets known once.
+func (l List) Follow(cluster snapshot.Cluster) List {
+	list := slices.Clone(l)
+	for i := range list {
+		e := &list[i]
+		at := slices.IndexFunc(cluster.Hosts, func(h snapshot.Host) bool { return e.Device != nil && h.Name == e.Host && h.Snapshot != nil })
+		if at < 0 {
+			continue
+		}
+		for _, d := range cluster.Hosts[at].Snapshot.Devices {
+			if d.UUID != "" && e.IsOf(d.Index, d.UUID) {
+				e.Device, e.UUID = &d.Index, d.UUID
+			}
+		}
+	}
+	return list
 }
 
 // At returns the list with the times that the wall clock now gives them, as

@@ -63,24 +63,12 @@ func (p Policy) Exempt(s enforce.Subject) (reason string, exempt bool) {
 	o := s.Owner()
 	for _, at := range places(s.Host, p.Account(gpus.UserName(o.User, o.UID))) {
 		for _, e := range p.at[at] {
-			if e.Rule == "" && e.coversDevice(s) {
+			if e.Rule == "" && (e.Device == nil || s.Device != nil && e.IsOf(s.Device.Index, s.Device.UUID)) {
 				return e.String(), true
 			}
 		}
 	}
 	return "", false
-}
-
-// coversDevice reports whether an exemption is about all devices, or about that of a
-// subject. A process must use no other.
-func (e *Exemption) coversDevice(s enforce.Subject) bool {
-	switch {
-	case e.Device == nil:
-		return true
-	case s.Device != nil:
-		return s.Device.Index == *e.Device
-	}
-	return s.Process != nil && s.Process.UsesOnly(func(index snapshot.DeviceIndex) bool { return index == *e.Device })
 }
 
 // Settings implements enforce.Policy: what is exempt is off.

@@ -1,6 +1,7 @@
 package exemption_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -55,9 +56,11 @@ func cluster() snapshot.Cluster {
 }
 
 // found are the findings, as "rule host user".
-func found(list exemption.List, now time.Time) []string {
+func found(list exemption.List, now time.Time) []string { return foundIn(cluster(), list, now) }
+
+func foundIn(cluster snapshot.Cluster, list exemption.List, now time.Time) []string {
 	policy := exemption.With(everything{}, list, now)
-	plan, _, _ := enforce.Judge(policy, cluster(), enforce.Memory{}, now)
+	plan, _, _ := enforce.Judge(policy, cluster, enforce.Memory{}, now)
 	var all []string
 	for i := range plan.Findings {
 		f := &plan.Findings[i]
@@ -105,6 +108,40 @@ func TestJudgeHonoursExemptions(t *testing.T) {
 		require.Equal(t, of(row.gone), found(list, noon), name)
 		require.Equal(t, without, found(list, noon.Add(4*time.Hour)), name+": it ends by itself")
 	}
+}
+
+// An exempt device is the GPU that had its index when its host first showed it.
+func TestAnExemptDeviceFollowsItsGPU(t *testing.T) {
+	numbered := func(uuids ...snapshot.GPUUUID) snapshot.Cluster {
+		c := cluster()
+		for i, uuid := range uuids {
+			c.Hosts[0].Snapshot.Devices[i].UUID = uuid
+		}
+		return c
+	}
+	list := exemption.List{exempt(exemption.Who{Host: "a", Device: device(1)}), exempt(exemption.Who{Host: "a", User: "eve"})}
+	list = list.Follow(snapshot.Cluster{Hosts: []snapshot.Host{{Name: "a", Err: errors.New("down")}}}).Follow(numbered("GPU-0", "GPU-1"))
+	require.Equal(t, snapshot.GPUUUID("GPU-1"), list[0].UUID)
+	for name, row := range map[string]struct {
+		cluster snapshot.Cluster
+		spared  string // the process of bob's on device 0, or of carol's on device 1
+		at      snapshot.DeviceIndex
+	}{
+		"as it was":             {numbered("GPU-0", "GPU-1"), "carol", 1},
+		"another index":         {numbered("GPU-1", "GPU-0"), "bob", 0},
+		"gone":                  {numbered("GPU-0", "GPU-2"), "", 1},
+		"of no index for now":   {numbered("GPU-0", ""), "carol", 1},
+		"nor any other, either": {numbered(), "carol", 1},
+	} {
+		for _, list := range []exemption.List{list, list.Follow(row.cluster)} {
+			left := foundIn(row.cluster, list, noon)
+			require.Equal(t, row.spared != "bob", slices.Contains(left, "non-env-processes a bob"), name)
+			require.Equal(t, row.spared != "carol", slices.Contains(left, "non-env-processes a carol"), name)
+		}
+		require.Equal(t, row.at, *list.Follow(row.cluster)[0].Device, name)
+		require.Equal(t, snapshot.GPUUUID("GPU-1"), list.Follow(row.cluster)[0].UUID, name)
+	}
+	require.Equal(t, device(1), list[0].Device, "it is a value")
 }
 
 // A process of a user who can't be looked up may be an exempt user's.

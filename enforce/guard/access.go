@@ -2,6 +2,7 @@ package guard
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
@@ -38,24 +39,23 @@ type access struct {
 // not guarded.
 func accessOf(f facts) access {
 	p := access{Allowed: map[snapshot.UID]Minors{}}
-	minors := map[snapshot.DeviceIndex]int{}
 	for i := range f.Devices {
 		d := judged(&f.Devices[i], f.Order)
 		if d.Guarded {
 			p.Guarded.Add(*d.Minor)
-			minors[d.Index] = *d.Minor
 		}
 		p.Devices = append(p.Devices, d)
 	}
 	owners := f.owners()
 	for i := range f.Files.Devices {
-		minor, guarded := minors[f.Files.Devices[i].Index]
-		if !guarded {
+		registered := &f.Files.Devices[i]
+		at := slices.IndexFunc(p.Devices, func(d Device) bool { return d.Guarded && d.is(registered) })
+		if at < 0 {
 			continue
 		}
-		for _, a := range f.Files.Devices[i].Attachments {
+		for _, a := range registered.Attachments {
 			for _, uid := range owners[a.EID] {
-				p.allow(uid, MinorsOf(minor))
+				p.allow(uid, MinorsOf(*p.Devices[at].Minor))
 			}
 		}
 	}
@@ -63,6 +63,15 @@ func accessOf(f facts) access {
 		p.allow(uid, AllMinors())
 	}
 	return p
+}
+
+// is says whether a device is the one that is registered: the state files and the list of
+// devices may be of before and after GPUs were renumbered.
+func (d *Device) is(registered *snapshot.Device) bool {
+	if d.UUID != "" && registered.UUID != "" {
+		return d.UUID == registered.UUID
+	}
+	return d.Index == registered.Index
 }
 
 // judged says whether a device is guarded.

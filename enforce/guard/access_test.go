@@ -79,6 +79,9 @@ func TestWhoMayOpenWhat(t *testing.T) {
 			f.Files.Environments = append(f.Files.Environments, snapshot.Environment{EID: "a", UID: mallory})
 			f.Proven[registration{EID: "a", UID: mallory}] = true
 		}, []may{{mallory, 0, true}, {alice, 0, true}, {mallory, 2, false}}},
+		"the files are of before a renumbering": {func(f *facts) {
+			f.Files.Devices[0].UUID, f.Files.Devices[1].UUID, f.Files.Devices[2].UUID = "GPU-1", "GPU-9", "GPU-0"
+		}, []may{{alice, 1, true}, {alice, 0, true}, {alice, 2, false}, {bob, 1, false}}},
 		"an attachment of no environment": {func(f *facts) { f.Files.Devices[3] = attached(3, "x") }, []may{{alice, 3, false}, {bob, 3, false}}},
 		"a device that the host doesn't have": {func(f *facts) {
 			f.Files.Devices = append(f.Files.Devices, attached(9, "b"))
@@ -108,7 +111,7 @@ func TestWhatIsNotGuarded(t *testing.T) {
 		{Index: 4, UUID: "GPU-4", Minor: number(4)},
 		{Index: 5, Minor: number(255)},
 	}
-	f.Order = &Order{ExemptDevices: []snapshot.DeviceIndex{3}, ExemptUUIDs: []snapshot.GPUUUID{"GPU-4"}}
+	f.Order = &Order{ExemptDevices: []snapshot.DeviceIndex{3, 4}, ExemptUUIDs: []snapshot.GPUUUID{"GPU-4"}}
 	p := accessOf(f)
 	require.Equal(t, MinorsOf(3), p.Guarded)
 	why := map[snapshot.DeviceIndex]string{}

@@ -124,7 +124,11 @@ func (o *Order) First() snapshot.UID {
 	return o.FirstUID
 }
 
-// ExemptsDevice says whether every user may open a device.
+// ExemptsDevice says whether every user may open a device. Its index doesn't count if the order
+// has the UUIDs of all exempt ones: it may be another's by now.
 func (o *Order) ExemptsDevice(index snapshot.DeviceIndex, uuid snapshot.GPUUUID) bool {
+	if uuid != "" && len(o.ExemptUUIDs) == len(o.ExemptDevices) {
+		return slices.Contains(o.ExemptUUIDs, uuid)
+	}
 	return slices.Contains(o.ExemptDevices, index) || uuid != "" && slices.Contains(o.ExemptUUIDs, uuid)
 }

@@ -91,7 +91,9 @@ func TestExemptsDevice(t *testing.T) {
 	require.True(t, o.ExemptsDevice(3, ""))
 	require.True(t, o.ExemptsDevice(0, "GPU-a"))
 	require.False(t, o.ExemptsDevice(0, "GPU-b"))
+	require.False(t, o.ExemptsDevice(3, "GPU-b"), "another GPU has the index now")
 	require.False(t, o.ExemptsDevice(0, ""))
+	require.True(t, (&guard.Order{ExemptDevices: o.ExemptDevices}).ExemptsDevice(3, "GPU-b"), "which UUID was meant is unknown")
 	o.ExemptUUIDs = []snapshot.GPUUUID{""}
 	require.False(t, o.ExemptsDevice(0, ""), "an unknown UUID is not the same as an unknown one")
 	require.Equal(t, snapshot.UID(2000), o.First())

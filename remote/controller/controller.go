@@ -119,6 +119,7 @@ func (c *Controller) begin(ctx context.Context, number int) Cycle {
 	}
 	now := c.Now()
 	ended := c.expire(&cycle, now)
+	c.Memory.Operator.Exemptions = c.Memory.Operator.Exemptions.Follow(cycle.Cluster)
 	cycle.operator(c.Memory.Operator)
 	next := FleetMemory{Machines: fleet.machines, Messages: c.Memory.Messages, Mail: c.Memory.Mail, Guards: c.Memory.Guards, Operator: c.Memory.Operator}
 	var events []enforce.Event

@@ -94,6 +94,9 @@ func (c *Controller) changeState(r *request) error {
 	if err != nil {
 		return err
 	}
+	if c.last != nil {
+		next.Exemptions = next.Exemptions.Follow(c.last.Cluster)
+	}
 	cycle := c.aside()
 	if err := c.recordFirst(cycle, []audit.Record{RecordOfAction(r.who, &r.action, text)}); err != nil {
 		return err

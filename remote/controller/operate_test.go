@@ -84,7 +84,7 @@ func visited() *twoHosts {
 	return &twoHosts{snapshot: snapshot.Snapshot{
 		Environments: []snapshot.Environment{{EID: "9", UID: bob, Username: "bob"}, {EID: "8", UID: root, Username: "root", OwnerMismatch: true}},
 		Devices: []snapshot.Device{
-			{Index: 0, TotalMemory: snapshot.MiB(100), Attachments: []snapshot.Attachment{{EID: "9"}}}, {Index: 1, TotalMemory: snapshot.MiB(100), Attachments: []snapshot.Attachment{{EID: "8"}, {EID: "gone"}}},
+			{Index: 0, UUID: "GPU-0", TotalMemory: snapshot.MiB(100), Attachments: []snapshot.Attachment{{EID: "9"}}}, {Index: 1, TotalMemory: snapshot.MiB(100), Attachments: []snapshot.Attachment{{EID: "8"}, {EID: "gone"}}},
 		},
 		Processes: []snapshot.Process{
 			{PID: 5, Start: 77, UID: &bob, Username: "bob", EID: "9", Usage: use(0), Command: "python train.py"},
@@ -243,6 +243,7 @@ func TestWhatIsRefused(t *testing.T) {
 		"protected: process 7 is the daemon Xorg, which is never ended":               other(func(a *operator.Action) { a.PID, a.User = 7, "gdm" }),
 		"unable: the environment of process 10 could not be read":                     other(func(a *operator.Action) { a.PID = 10 }),
 		"changed: device 1 of host a is no longer attached to environment 9":          otherDevice(func(a *operator.Action) { a.Device = index(1) }),
+		"changed: device 0 of host a is another GPU now":                              otherDevice(func(a *operator.Action) { a.UUID = "GPU-1" }),
 		"changed: device 5 of host a is no longer attached to environment 9":          otherDevice(func(a *operator.Action) { a.Device = index(5) }),
 		"changed: device 1 of host a is no longer attached to environment gone":       otherDevice(func(a *operator.Action) { a.Device, a.EID = index(1), "gone" }),
 		"changed: the user on host a is bob, and not alice":                           otherDevice(func(a *operator.Action) { a.User = "alice" }),

@@ -83,6 +83,8 @@ func (r *row) findProcess(a *operator.Action) error {
 		return changed("process %d of host %s is another one now: it started at another time", a.PID, r.host.Name)
 	case len(p.Usage) == 0 || a.Device != nil && p.Uses(*a.Device) == nil:
 		return changed("process %d no longer uses that GPU of host %s", a.PID, r.host.Name)
+	case a.Device != nil && otherGPU(s.Device(*a.Device), a.UUID):
+		return changed("device %s of host %s is another GPU now", a.Device, r.host.Name)
 	case a.EID != "" && p.EID != a.EID:
 		return changed("process %d of host %s is in environment %s now", a.PID, r.host.Name, p.EID.Shown())
 	}
@@ -93,11 +95,19 @@ func (r *row) findProcess(a *operator.Action) error {
 	return r.checkUser(a, gpus.Owner(p, r.environment))
 }
 
+// otherGPU reports whether a device is known not to be the GPU that the person saw.
+func otherGPU(d *snapshot.Device, seen snapshot.GPUUUID) bool {
+	return d != nil && d.UUID != "" && seen != "" && d.UUID != seen
+}
+
 func (r *row) findAttachment(a *operator.Action) error {
 	s := r.host.Snapshot
 	d, env := s.Device(*a.Device), s.Environment(a.EID)
 	if d == nil || env == nil || d.Attachment(a.EID) == nil {
 		return changed("device %s of host %s is no longer attached to environment %s", a.Device, r.host.Name, a.EID.Shown())
+	}
+	if otherGPU(d, a.UUID) {
+		return changed("device %s of host %s is another GPU now", a.Device, r.host.Name)
 	}
 	r.device, r.environment = d.Index, env
 	return r.checkUser(a, gpus.UserName(env.Username, &env.UID))
@@ -141,8 +151,17 @@ func (r *row) user(uid snapshot.UID) snapshot.Username {
 
 // checkChangeable refuses to change what rules would not change either.
 func (c *Controller) checkChangeable(r *row) error {
-	now := c.Now()
-	if reason, exempt := c.Memory.Operator.Policy(c.Policy, now).Exempt(r.subject()); exempt {
+	policy := c.Memory.Operator.Policy(c.Policy, c.Now())
+	reason, exempt := policy.Exempt(r.subject())
+	if r.process != nil && !exempt { // as for rules, one that uses exempt devices alone
+		exempt = r.process.UsesOnly(func(index snapshot.DeviceIndex) (is bool) {
+			if d := r.host.Snapshot.Device(index); d != nil {
+				reason, is = policy.Exempt(enforce.Subject{Host: r.host.Name, Device: d})
+			}
+			return is
+		})
+	}
+	if exempt {
 		return operator.Refuse(operator.Protected, "End the exemption first, or do it on the host.", "it is exempt: %s", reason)
 	}
 	if p := r.process; p != nil {
@@ -224,6 +243,7 @@ func (c *Controller) reportOf(r *request, row *row, number int) enforce.HostRepo
 	} else {
 		report.Detach = []enforce.Detachment{{Device: row.device, Environment: *row.environment, Because: because, Why: why}}
 	}
+	report.Name(row.host.Snapshot.Devices)
 	return enforce.HostReport{Host: row.host.Name, Report: report}
 }
 

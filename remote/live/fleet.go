@@ -62,7 +62,7 @@ func (f *Fleet) Exempt(host snapshot.Hostname, gpu *gpus.GPU) *exemption.Exempti
 		e := &f.Exemptions[i]
 		switch {
 		case e.Host != "" && e.Host != host:
-		case e.Device != nil && *e.Device != gpu.Index:
+		case e.Device != nil && !e.IsOf(gpu.Index, gpu.UUID):
 		case e.User == "" || slices.Contains(users, e.User):
 			return e
 		}

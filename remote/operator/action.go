@@ -51,6 +51,8 @@ type Action struct {
 	// exempt.
 	Device *snapshot.DeviceIndex `json:"device,omitempty"`
 	EID    snapshot.EnvID        `json:"eid,omitempty"`
+	// UUID is which GPU Device is, as its row shows it; empty if that isn't known.
+	UUID snapshot.GPUUUID `json:"uuid,omitempty"`
 	// User is the user of the process or attachment as its row shows it, and empty if the
 	// row has none; or who is exempted.
 	User snapshot.Username `json:"user,omitempty"`
@@ -180,7 +182,7 @@ func (a *Action) checkRow() error {
 	case !process && !attachment:
 		return invalid("%s needs pid and start, or device and eid", a.Kind)
 	}
-	return a.checkOnly("host", "pid", "start", "device", "eid", "user")
+	return a.checkOnly("host", "pid", "start", "device", "uuid", "eid", "user")
 }
 
 // checkExemption checks what exemption.Exemption.Check doesn't know: the fields that an
@@ -191,19 +193,19 @@ func (a *Action) checkExemption() error {
 		return invalid("%v", err)
 	}
 	if a.Kind == Unexempt {
-		return a.checkOnly("host", "device", "user", "rule")
+		return a.checkOnly("host", "device", "uuid", "user", "rule")
 	}
 	if _, err := exemption.Hours(a.Hours); err != nil {
 		return invalid("%v", err)
 	}
-	return a.checkOnly("host", "device", "user", "rule", "hours")
+	return a.checkOnly("host", "device", "uuid", "user", "rule", "hours")
 }
 
 // checkOnly refuses fields that are set and not among those that are used.
 func (a *Action) checkOnly(used ...string) error {
 	var needless []string
 	for name, set := range map[string]bool{
-		"host": a.Host != "", "pid": a.PID != 0, "start": a.Start != 0, "device": a.Device != nil, "eid": a.EID != "",
+		"host": a.Host != "", "pid": a.PID != 0, "start": a.Start != 0, "device": a.Device != nil, "uuid": a.UUID != "", "eid": a.EID != "",
 		"user": a.User != "", "rule": a.Rule != "", "hours": a.Hours != 0,
 	} {
 		if set && !slices.Contains(used, name) {
@@ -219,5 +221,5 @@ func (a *Action) checkOnly(used ...string) error {
 
 // Exemption is what Exempt and Unexempt are about, without its author and times.
 func (a *Action) Exemption() exemption.Exemption {
-	return exemption.Exemption{Who: exemption.Who{User: a.User, Host: a.Host, Device: a.Device, Rule: a.Rule}, Reason: a.Reason}
+	return exemption.Exemption{Who: exemption.Who{User: a.User, Host: a.Host, Device: a.Device, UUID: a.UUID, Rule: a.Rule}, Reason: a.Reason}
 }

@@ -39,7 +39,7 @@ func TestRequests(t *testing.T) {
 	device := snapshot.DeviceIndex(3)
 	process := operator.Action{Host: "gpu-1", PID: 4020, Start: 880123, User: "bob"}
 	found := operator.Action{Host: "gpu-2", PID: 4011, Start: 880123, User: "dave"}
-	attachment := operator.Action{Host: "gpu-1", Device: &device, EID: "1003", User: "carol"}
+	attachment := operator.Action{Host: "gpu-1", Device: &device, UUID: "GPU-3", EID: "1003", User: "carol"}
 	for name, row := range map[string]struct {
 		keys []string
 		line string
@@ -79,7 +79,7 @@ func TestExemptions(t *testing.T) {
 		want operator.Action
 	}{
 		"a host":                      {[]string{"1"}, operator.Action{Host: "gpu-1"}},
-		"a GPU":                       {[]string{"2"}, operator.Action{Host: "gpu-1", Device: &device}},
+		"a GPU":                       {[]string{"2"}, operator.Action{Host: "gpu-1", Device: &device, UUID: "GPU-0"}},
 		"a user":                      {[]string{"3", "j"}, operator.Action{User: "bob"}},
 		"a process's user on a host":  {[]string{"5"}, operator.Action{User: "alice", Host: "gpu-1"}},
 		"a finding about a process":   {[]string{"4"}, operator.Action{Host: "gpu-2", Rule: enforce.RuleNonEnvProcesses}},

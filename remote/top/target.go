@@ -44,7 +44,7 @@ func (s *scene) target(q *request, r *row) (why string) {
 
 func (q *request) attachment(host snapshot.Hostname, g *gpus.GPU, a *gpus.Attachment) {
 	index := g.Index
-	q.add(operator.Action{Host: host, Device: &index, EID: a.EID, User: a.User},
+	q.add(operator.Action{Host: host, Device: &index, UUID: g.UUID, EID: a.EID, User: a.User},
 		fmt.Sprintf("%s GPU %d of %s, environment %s (%s), of user %s", q.kind, index, draw.Shown(string(host)),
 			draw.Shown(string(a.EID)), cmp.Or(draw.Shown(a.Name), "no name"), cmp.Or(draw.Shown(string(a.User)), "unknown")))
 }
@@ -85,7 +85,7 @@ func exemptions(r *row) []operator.Action {
 	switch {
 	case r.gpu != nil:
 		index := r.gpu.Index
-		return []operator.Action{{Host: host, Device: &index}}
+		return []operator.Action{{Host: host, Device: &index, UUID: r.gpu.UUID}}
 	case r.finding != nil:
 		rule := r.finding.Rule
 		return []operator.Action{{User: user, Host: host, Rule: rule}, {User: user, Rule: rule}, {Host: host, Rule: rule}}

@@ -158,7 +158,7 @@ func revocation(list exemption.List, id, reason string) (*operator.Action, error
 	for i := range list {
 		if w := &list[i].Who; w.ID() == id {
 			a := operator.Action{
-				Schema: operator.ActionSchema, Kind: operator.Unexempt, User: w.User, Host: w.Host, Device: w.Device, Rule: w.Rule, Reason: reason,
+				Schema: operator.ActionSchema, Kind: operator.Unexempt, User: w.User, Host: w.Host, Device: w.Device, UUID: w.UUID, Rule: w.Rule, Reason: reason,
 			}
 			return &a, withNextStep(a.Check())
 		}
