@@ -6,6 +6,7 @@
 package checkup
 
 import (
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/remote"
+	remotedoctor "github.com/seed-3119e985/genv/remote/doctor"
 	"github.com/seed-3119e985/genv/snapshot/doctor"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -112,4 +115,174 @@ func (s *Style) writeCSV(w io.Writer, rows [][]string, before ...string) error {
 		rows = slices.Insert(rows, 0, slices.Concat(before, []string{"check", "status", "cause", "detail", "next_step"}))
 	}
 	return render.WriteCSV(w, rows)
+}
+
+// writeDetails writes what failed and the warnings, each cause once with its hosts and the
+// next step, and with All everything else.
+func (s *Style) writeDetails(b *strings.Builder, d *remotedoctor.Document) {
+	statuses := []doctor.Status{doctor.Failed, doctor.Warning}
+	if s.All {
+		statuses = []doctor.Status{doctor.OK, doctor.Skipped, doctor.Warning, doctor.Failed}
+	}
+	for _, status := range statuses {
+		heading := s.coloured(words[status].heading, status) + "\n"
+		for _, name := range doctor.Names() {
+			found := checksOf(d, name, status)
+			if len(found) == 0 {
+				continue
+			}
+			b.WriteString(heading + "  " + string(name) + "\n")
+			heading = ""
+			s.writeCauses(b, found)
+		}
+	}
+}
+
+// checksOf are the results of a check with a status, as failures of hosts.
+func checksOf(d *remotedoctor.Document, name doctor.Name, status doctor.Status) []remote.Failure {
+	var found []remote.Failure
+	for i := range d.Hosts {
+		if c := d.Hosts[i].Check(name); c.Status == status {
+			found = append(found, remote.Failure{Host: d.Hosts[i].Host, Class: remote.Class(c.Cause), Error: c.Detail, NextStep: c.NextStep})
+		}
+	}
+	return found
+}
+
+func (s *Style) writeCauses(b *strings.Builder, found []remote.Failure) {
+	for causes := remote.Causes(found); len(causes) > 0; {
+		same := causes
+		if other := slices.IndexFunc(causes, func(c remote.Cause) bool { return c.Class != causes[0].Class }); other > 0 {
+			same = causes[:other]
+		}
+		chunk := len(same)
+		if s.All { // all causes, else not more than are read
+			chunk = 1
+		}
+		for some := range slices.Chunk(same, chunk) {
+			for _, line := range render.CauseLines(some) {
+				s.writeItem(b, "    ", line)
+			}
+		}
+		for _, step := range render.NextSteps(same) {
+			if step != "" {
+				s.writeItem(b, "    next: ", step)
+			}
+		}
+		causes = causes[len(same):]
+	}
+}
+
+func (s *Style) writeItem(b *strings.Builder, before, item string) {
+	b.WriteString(before)
+	s.wrap(b, len(before), text.OneLine(item))
+}
+
+// WriteFleet prints what is not in order, and then a row for each host with a column for
+// each check: the table is what remains on the screen. Its error is that of w.
+func WriteFleet(w io.Writer, d *remotedoctor.Document, s Style) error {
+	if s.Format == "csv" {
+		rows := rowsOf(nil, d.Controllers, "")
+		for i := range d.Hosts {
+			rows = rowsOf(rows, d.Hosts[i].Checks, d.Hosts[i].Host)
+		}
+		return s.writeCSV(w, rows, "host")
+	}
+	var b strings.Builder
+	if !s.TableOnly {
+		if len(d.Controllers) > 0 {
+			s.writeChecks(&b, d.Controllers)
+		}
+		s.writeDetails(&b, d)
+	}
+	s.writeTable(&b, d)
+	if !s.TableOnly {
+		fmt.Fprintf(&b, "%s: %d ok, %d with warnings, %d failed\n", render.Plural(len(d.Hosts), "host"), d.OK, d.Warnings, d.Failures)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// titles are the columns that are not named like their check.
+var titles = map[doctor.Name]string{doctor.HostKey: "KEY", doctor.PIDNamespace: "PIDNS", doctor.Services: "UNITS", doctor.Controller: "CTRL"}
+
+func titleOf(name doctor.Name) string {
+	if title, other := titles[name]; other {
+		return title
+	}
+	return strings.ToUpper(string(name))
+}
+
+// writeTable writes the table. On a terminal that is too narrow for it the words get
+// shorter, then the gaps, and then columns are left out in which no host has a problem.
+func (s *Style) writeTable(b *strings.Builder, d *remotedoctor.Document) {
+	names, short, gap, left := doctor.Names(), false, 2, []string(nil)
+	rows, widths, total := cells(d, names, short)
+	for _, narrow := range []func(){
+		func() { short = true },
+		func() { gap = 1 },
+		func() { gap = 2; names, left = distinctive(d) },
+	} {
+		if s.Width > 0 && total+gap*len(names) > s.Width {
+			narrow()
+			rows, widths, total = cells(d, names, short)
+		}
+	}
+	for i, row := range rows {
+		if i == 0 && s.NoHeader {
+			continue
+		}
+		line := pad(row[0], widths[0])
+		for j, n := range names {
+			word := row[j+1]
+			if i > 0 {
+				word = s.coloured(word, d.Hosts[i-1].Check(n).Status)
+			}
+			line += strings.Repeat(" ", gap) + word + strings.Repeat(" ", widths[j+1]-len(row[j+1]))
+		}
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
+	}
+	if len(left) > 0 {
+		s.wrap(b, 0, "Columns left out, in which no host has a problem: "+strings.Join(left, ", "))
+	}
+}
+
+// cells are the words of the table, with the header, the widths of the columns, and that of all of them.
+func cells(d *remotedoctor.Document, names []doctor.Name, short bool) (rows [][]string, widths []int, total int) {
+	header := []string{"HOST"}
+	for _, n := range names {
+		header = append(header, titleOf(n))
+	}
+	rows = append(rows, header)
+	for i := range d.Hosts {
+		row := []string{text.Printable(d.Hosts[i].Host)}
+		for _, n := range names {
+			w := words[d.Hosts[i].Check(n).Status]
+			if short {
+				w.word = w.short
+			}
+			row = append(row, w.word)
+		}
+		rows = append(rows, row)
+	}
+	widths = make([]int, len(header))
+	for j := range header {
+		for _, row := range rows {
+			widths[j] = max(widths[j], utf8.RuneCountInString(row[j]))
+		}
+		total += widths[j]
+	}
+	return rows, widths, total
+}
+
+// distinctive are the checks in which a host has a problem, and the titles of the others.
+func distinctive(d *remotedoctor.Document) (names []doctor.Name, others []string) {
+	for _, n := range doctor.Names() {
+		if slices.ContainsFunc(d.Hosts, func(h remotedoctor.Host) bool { return h.Check(n).Status.Worse(doctor.Skipped) }) {
+			names = append(names, n)
+		} else {
+			others = append(others, string(n))
+		}
+	}
+	return names, others
 }

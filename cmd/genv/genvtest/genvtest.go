@@ -10,10 +10,14 @@
 package genvtest
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -25,8 +29,12 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/app"
 	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/configfile"
+	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/testfleet"
+	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // Running is a command line that runs while the test goes on.
@@ -140,4 +148,119 @@ func Getenv(t *testing.T) func(string) string {
 		}
 		return os.Getenv(name)
 	}
+}
+
+// Configure makes a configuration folder with files, which are name and text in turn.
+func Configure(t *testing.T, files ...string) string {
+	dir := filepath.Join(t.TempDir(), "genv")
+	require.NoError(t, os.Mkdir(dir, 0o755))
+	for i := 0; i < len(files); i += 2 {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, files[i]), []byte(files[i+1]), 0o600))
+	}
+	t.Setenv(configfile.Variable, dir)
+	return dir
+}
+
+// Outside is the environment of a process that is in none of genv's. An empty
+// one would say nothing: /proc shows that for processes it can't tell of, too.
+var Outside = []string{"PATH=/usr/bin:/bin"}
+
+// StartFleet starts simulated hosts, each at an address of its own.
+func StartFleet(t *testing.T, hosts ...*inprocess.Server) *inprocess.Fleet {
+	for i := range hosts {
+		hosts[i].Address = fmt.Sprintf("127.91.7.%d", i+1)
+	}
+	f, err := inprocess.Start(t.TempDir(), 0, hosts...)
+	require.NoError(t, err)
+	t.Cleanup(f.Close)
+	return f
+}
+
+// Date is a time as 1.4.3 writes it.
+func Date(t *testing.T, text string) snapshot.Date {
+	d, err := snapshot.ParseDate(text)
+	require.NoError(t, err)
+	return d
+}
+
+// Viewer is a client of a controller's socket.
+type Viewer struct {
+	*live.Client
+	t *testing.T
+}
+
+// View is a Viewer of the socket at path.
+func View(t *testing.T, path string) *Viewer {
+	v := &Viewer{live.NewClient(path), t}
+	t.Cleanup(v.Close)
+	return v
+}
+
+// Wait waits for a state for which ok holds.
+func (v *Viewer) Wait(what string, ok func(*live.Fleet) bool) (fleet *live.Fleet) {
+	v.t.Helper()
+	Eventually(v.t, what, func() bool {
+		var err error
+		fleet, err = v.Fleet(v.t.Context())
+		return err == nil && ok(fleet)
+	})
+	return fleet
+}
+
+// Programs is the folder of genv and the stand-in for nvidia-smi, built once for all
+// tests that need them as programs, where every user can run them.
+var Programs = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "genv-test-")
+	if err != nil {
+		return "", err
+	}
+	programsDir = dir
+	for name, source := range map[string]string{"bin/genv": "cmd/genv", "driver/nvidia-smi": "remote/testfleet/gpus/nvidia-smi"} {
+		err := os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o755)
+		if err == nil {
+			err = testfleet.InstallProgram(source, filepath.Join(dir, name))
+		}
+		if err != nil {
+			return dir, err
+		}
+	}
+	return dir, os.Chmod(dir, 0o755)
+})
+
+// Program is the path of genv as a program.
+func Program(t testing.TB) string {
+	t.Helper()
+	built, err := Programs()
+	require.NoError(t, err)
+	return filepath.Join(built, "bin", "genv")
+}
+
+var programsDir string // empty while nothing was built
+
+func removePrograms() {
+	if programsDir != "" {
+		_ = os.RemoveAll(programsDir)
+	}
+}
+
+// Exec runs a program.
+func Exec(t *testing.T, cmd *exec.Cmd) Result {
+	t.Helper()
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return Result{Out: out.String(), Err: errs.String(), Code: cmd.ProcessState.ExitCode()}
+}
+
+// ProgramWith is a genv with another checksum.
+func ProgramWith(t *testing.T, more string) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "genv")
+	require.NoError(t, testfleet.CopyProgram(Program(t), program))
+	require.NoError(t, exec.Command("sh", "-c", `printf %s "$1" >>"$0"`, program, more).Run()) // not written by this process
+	return program
 }

@@ -4,6 +4,7 @@ package history
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -19,6 +20,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/enforce/decision"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -262,4 +264,118 @@ func writeStats(p *command.Program, output render.Output, s audit.Stats) error {
 		add("(all)", "(all)", s.Total)
 	}
 	return t.Write(p.Out)
+}
+
+const (
+	// lastLines is how many lines of what there is already are printed first.
+	lastLines = 10
+	// followEvery is the time between two looks at a log.
+	followEvery = 250 * time.Millisecond
+)
+
+// entryDocument is a line of the JSON of `history --follow`.
+type entryDocument struct {
+	Schema string `json:"schema"`
+	audit.Entry
+}
+
+// follow prints what is in a log, only the last of it if that is asked for, and then what
+// comes, until ctx ends.
+func follow(ctx context.Context, p *command.Program, output render.Output, tail *audit.Tail, last bool) error {
+	defer tail.Close()
+	look := time.NewTicker(followEvery)
+	defer look.Stop()
+	for first := true; ; first = false {
+		entries, damage, err := tail.Entries()
+		warnOf(p, tail.Path, damage)
+		if err != nil {
+			return readError(err)
+		}
+		if first && last {
+			entries = entries[max(0, len(entries)-lastLines):]
+		}
+		if err := writeMore(p, output, entries, first); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-look.C:
+		}
+	}
+}
+
+// writeMore prints entries below others: each as a line of JSON, or as rows of a table that
+// has its header already.
+func writeMore(p *command.Program, output render.Output, entries []audit.Entry, first bool) error {
+	if output.Format == "json" {
+		for i := range entries {
+			if err := render.WriteJSON(p.Out, entryDocument{"genv.history.entry/1", entries[i]}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	output.NoHeader = output.NoHeader || !first
+	if len(entries) == 0 && output.NoHeader {
+		return nil
+	}
+	return table(output, entries).Write(p.Out)
+}
+
+// Why prints a decision with all that is recorded of it: the one that the argument names,
+// or the last action.
+func Why(p *command.Program, c *cli.Context, path string) error {
+	output, err := command.ReadOutput(c)
+	if err != nil {
+		return err
+	}
+	id, err := readID(c)
+	if err != nil {
+		return err
+	}
+	entries, err := read(p, path, audit.Filter{Notices: true})
+	if err != nil {
+		return err
+	}
+	if id != "" {
+		return writeDecisions(p, output, path, id, audit.Decided(entries, id))
+	}
+	return writeDecisions(p, output, path, id, audit.LastAction(entries))
+}
+
+// readID is the id that the argument is; empty for none.
+func readID(c *cli.Context) (string, error) {
+	if c.Args().Len() > 1 {
+		return "", command.UsageError("unexpected argument %q: name one decision", c.Args().Get(1))
+	}
+	id := strings.ToLower(c.Args().First())
+	if id != "" && !decision.IsID(id) {
+		return "", command.UsageError("%q is not the id of a decision: it has 8 hexadecimal digits, as in the column ID of the history", c.Args().First())
+	}
+	return id, nil
+}
+
+func writeDecisions(p *command.Program, output render.Output, path, id string, entries []audit.Entry) error {
+	switch {
+	case len(entries) == 0 && id != "":
+		return command.UsageError("no decision %s is recorded in %s: the history lists those that are", id, path)
+	case output.Format == "json":
+		return render.WriteJSON(p.Out, EntriesDocument{Schema: "genv.history/1", Entries: append([]audit.Entry{}, entries...)})
+	case output.Format == "csv":
+		return table(output, entries).Write(p.Out)
+	case len(entries) == 0:
+		fmt.Fprintf(p.Err, "No action is recorded in %s\n", path)
+	}
+	for i := range entries {
+		if i > 0 {
+			fmt.Fprintln(p.Out)
+		}
+		for _, line := range entries[i].Decision().Lines() {
+			if _, err := fmt.Fprintln(p.Out, line); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

@@ -15,6 +15,8 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/rs/zerolog"
@@ -133,4 +135,132 @@ func (l *Listeners) serve(listener net.Listener, handler http.Handler, address s
 	}()
 	l.Addresses = append(l.Addresses, address)
 	l.closers = append(l.closers, func() { stop(); <-ended })
+}
+
+// Metrics is the port that Prometheus scrapes.
+type Metrics struct {
+	Address string // empty for none
+	Port    int
+}
+
+func (m *Metrics) asked() bool { return m.Address != "" }
+
+func metricsFlags() []cli.Flag {
+	return []cli.Flag{&cli.StringFlag{
+		Name: "metrics", Category: command.Site + command.Loop, Usage: "serve metrics for Prometheus on `ADDRESS`, such as 127.0.0.1:9400; :9400 is on all addresses of this machine",
+	}}
+}
+
+func readMetrics(c *cli.Context, once bool) (m Metrics, err error) {
+	if !command.IsGiven(c, "metrics") {
+		return m, nil
+	}
+	if once {
+		return m, needsLoop("metrics")
+	}
+	m.Address, m.Port, err = readAddress("metrics", c.String("metrics"), "127.0.0.1:9400", "")
+	return m, err
+}
+
+// openMetrics serves only what Prometheus needs. On loopback, browsers on this machine
+// could be made to read it by another site (DNS rebinding), so the name is checked.
+// Elsewhere it answers to any name. Without --web-config whoever reaches the port may read it.
+func (l *Listeners) openMetrics(ctx context.Context, config Metrics) error {
+	if !config.asked() {
+		return nil
+	}
+	listener, address, err := l.listenTCP(ctx, config.Address, config.Port)
+	if err != nil {
+		return command.UsageError("--metrics: %w", err)
+	}
+	mux := http.NewServeMux()
+	l.mountMetrics(mux, false)
+	var handler http.Handler = mux
+	if l.access != nil {
+		handler = l.access.Protect(handler)
+	}
+	if isLoopback(config.Address) {
+		handler = loopbackOnly(handler)
+	}
+	l.serve(listener, handler, address+"metrics")
+	return nil
+}
+
+// mountMetrics adds the metrics to what a listener serves.
+func (l *Listeners) mountMetrics(mux *http.ServeMux, hideUsers bool) {
+	if l.shown.Metrics != nil {
+		l.shown.Metrics.Mount(mux, hideUsers)
+	}
+}
+
+// loopbackOnly refuses requests for names that are not loopback's.
+func loopbackOnly(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !web.AnswersTo(r.Host, nil) {
+			http.Error(w, "this server answers only to localhost", http.StatusMisdirectedRequest)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// Socket is the unix socket for the live view and for programs.
+type Socket struct {
+	Path string // absolute; empty for none
+	// Required says that somebody asked for it. One that is opened by default and can't
+	// be is a warning.
+	Required bool
+}
+
+func socketFlags() []cli.Flag {
+	return []cli.Flag{&cli.StringFlag{
+		Name: "socket", Category: command.Site + command.Loop + command.Top + command.OrOff + command.Unless(socket.Variable), DefaultText: "/run/genv-controller/" + socket.Name + ", or below $XDG_RUNTIME_DIR",
+		Usage: "serve the live state on this unix socket (`PATH`, or off); $" + socket.Variable,
+	}}
+}
+
+func readSocket(c *cli.Context, getenv func(string) string, once bool) (Socket, error) {
+	path, given := c.String("socket"), command.IsGiven(c, "socket")
+	switch {
+	case given && path == "":
+		return Socket{}, command.UsageError("--socket: write a path, or off")
+	case !given && command.Bool(c, "dry-run"): // it runs alongside a controller, which has that socket
+		return Socket{}, nil
+	case !given:
+		path = getenv(socket.Variable)
+	}
+	switch {
+	case path == socket.Off:
+		return Socket{}, nil
+	case once && given:
+		return Socket{}, needsLoop("socket")
+	case once:
+		return Socket{}, nil
+	case path == "":
+		return Socket{Path: socket.DefaultPath(getenv, os.Geteuid())}, nil
+	}
+	path, err := filepath.Abs(path)
+	return Socket{path, true}, err
+}
+
+func (l *Listeners) openSocket(ctx context.Context, config Socket) error {
+	if config.Path == "" {
+		return nil
+	}
+	listener, err := socket.Listen(ctx, config.Path)
+	switch {
+	case err != nil && config.Required:
+		return command.UsageError("--socket: %w", err)
+	case err != nil:
+		l.log.Warn().Err(err).Msg("the live state is not served; --socket PATH chooses another socket, --socket off none")
+		return nil
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/", live.NewHandler(l.shown.Feed))
+	l.mountMetrics(mux, false)
+	if l.shown.Actions != nil {
+		mux.Handle("POST /api/v1/actions", l.shown.Actions)
+	}
+	l.serve(listener, mux, config.Path)
+	return nil
 }

@@ -1,3 +1,13 @@
+// Package llm talks to Ollama's HTTP API, and knows how the environments are named in which
+// `genv llm serve` runs it.
+//
+//	client := llm.Client{Port: 11434}
+//	if err := client.WaitReady(ctx); err == nil {
+//		err = client.Load(ctx, "llama3", os.Stderr)
+//	}
+//
+// A name is a claim of the environment's user, and so is what answers at a port: all of it is
+// bounded, and made printable before it is shown.
 package llm
 
 import (
@@ -11,6 +21,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -183,4 +194,64 @@ func failure(status int, line []byte) error {
 
 func garbled(line []byte) error {
 	return fmt.Errorf("this is not an answer of Ollama: %s", text.Quoted(string(line), 80))
+}
+
+// Converse sends each line of in as a message, with all before it, and writes the answers to
+// out, until in ends or an answer fails.
+func (c Client) Converse(ctx context.Context, model string, in io.Reader, out io.Writer) error {
+	var conversation []Message
+	lines := bufio.NewScanner(in)
+	for lines.Scan() {
+		if strings.TrimSpace(lines.Text()) == "" {
+			continue
+		}
+		conversation = append(conversation, Message{Role: "user", Content: lines.Text()})
+		answer, err := c.Chat(ctx, model, conversation, out)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(out)
+		conversation = append(conversation, answer)
+	}
+	return lines.Err()
+}
+
+// Model is a model that an environment says it serves, and of which user the environment is.
+type Model struct {
+	Served
+	EID     snapshot.EnvID    `json:"eid"`
+	UID     snapshot.UID      `json:"uid"`
+	User    snapshot.Username `json:"user"`
+	PIDs    []snapshot.PID    `json:"pids"`
+	Created snapshot.Date     `json:"-"`
+}
+
+// Models are those that the environments of a host serve, never nil.
+func Models(environments []snapshot.Environment) []Model {
+	list := []Model{}
+	for i := range environments {
+		e := &environments[i]
+		if s, ok := Of(e); ok {
+			list = append(list, Model{s, e.EID, e.UID, e.Username, append([]snapshot.PID{}, e.PIDs...), e.Creation})
+		}
+	}
+	return list
+}
+
+// Choose is the first server of a model, at a port unless that is 0; one of the user's own
+// if there is any. It is nil if the model isn't served, or only at an unknown port.
+func Choose(models []Model, model string, port int, uid snapshot.UID) (chosen *Model) {
+	for i := range models {
+		m := &models[i]
+		if m.Model != model || m.Port == 0 || port != 0 && m.Port != port {
+			continue
+		}
+		if m.UID == uid {
+			return m
+		}
+		if chosen == nil {
+			chosen = m
+		}
+	}
+	return chosen
 }

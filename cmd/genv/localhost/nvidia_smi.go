@@ -8,8 +8,12 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/rs/zerolog"
+
+	"github.com/seed-3119e985/genv/snapshot/hardware"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
+	"github.com/seed-3119e985/genv/snapshot/watch"
 )
 
 // smiTimeout is how long nvidia-smi may take: without persistence mode it takes up to
@@ -59,4 +63,38 @@ func (s smiInPath) Run(ctx context.Context, args ...string) (nvidiasmi.RunResult
 		return nvidiasmi.RunResult{}, err
 	}
 	return nvidiasmi.Exec{Path: path, Lock: smiLock(s.getenv, os.Geteuid(), path)}.Run(ctx, args...)
+}
+
+// Hardware is where this process learns what the GPUs of this machine are.
+func Hardware(getenv func(string) string) hardware.Source {
+	return hardware.Source{Run: RunDir(getenv), Proc: driverProc(getenv), Root: os.Geteuid() == 0, Contained: contained(getenv)}
+}
+
+// driverProc is the folder with NVIDIA's driver/nvidia/gpus: /proc, or on a simulated host
+// with such GPUs the folder proc in GENV_ROOT_DIR.
+func driverProc(getenv func(string) string) string {
+	if root := getenv("GENV_ROOT_DIR"); root != "" {
+		proc := filepath.Join(root, "proc")
+		if _, err := os.Stat(filepath.Join(proc, "driver/nvidia/gpus")); err == nil {
+			return proc
+		}
+	}
+	return "/proc"
+}
+
+// Watch begins to watch this machine for reasons to look at it. The caller closes the
+// Watcher.
+func (h *Host) Watch(getenv func(string) string, log zerolog.Logger) *watch.Watcher {
+	smi := smiInPath{getenv}
+	return watch.Open(watch.Config{
+		DevDir:    DevDir(getenv, os.Geteuid()),
+		StateDirs: []string{disk.Dir(getenv), h.Store.OwnedPath()},
+		RunDir:    RunDir(getenv),
+		Proc:      h.Machine.Proc,
+		SMI: func() string {
+			path, _ := smi.find() // empty if there is none
+			return path
+		},
+		Debug: func(text string, err error) { log.Debug().Err(err).Msg(text) },
+	})
 }

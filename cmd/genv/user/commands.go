@@ -5,6 +5,7 @@ package user
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 
 	"github.com/urfave/cli/v2"
@@ -13,6 +14,8 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/environment"
 	"github.com/seed-3119e985/genv/cmd/genv/history"
 	"github.com/seed-3119e985/genv/cmd/genv/localhost"
+	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -127,4 +130,23 @@ func (p *program) printPlainErrors(commands []*cli.Command) {
 		}
 		p.printPlainErrors(cmd.Subcommands)
 	}
+}
+
+// historyHere reads this host's log: for root all of it, for others their part.
+func (p *program) historyHere(c *cli.Context) error {
+	return history.Show(&p.Program, c, p.ownLog(), audit.Filter{})
+}
+
+// why explains a decision from the same log.
+func (p *program) why(c *cli.Context) error { return history.Why(&p.Program, c, p.ownLog()) }
+
+func (p *program) ownLog() string {
+	path := p.Getenv("GENV_AUDIT_LOG")
+	if path == "" || path == "off" {
+		path = localhost.DefaultAuditLog
+	}
+	if os.Geteuid() != 0 {
+		path = audit.UserLogPath(path, snapshot.UID(os.Getuid()))
+	}
+	return path
 }

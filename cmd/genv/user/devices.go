@@ -1,13 +1,133 @@
 package user
 
 import (
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/environment"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
 )
+
+// deviceQueries are the values of `genv devices query --query` and what each prints.
+// As in 1.4.3, the items of a list are separated by spaces, and have none.
+var deviceQueries = map[string]func(*snapshot.Device) string{
+	"index":        func(d *snapshot.Device) string { return d.Index.String() },
+	"total_memory": func(d *snapshot.Device) string { return d.TotalMemory.String() },
+	"eids": func(d *snapshot.Device) string {
+		return eachAttachment(d, func(a *snapshot.Attachment) string { return string(a.EID) })
+	},
+	"attachments": func(d *snapshot.Device) string {
+		return eachAttachment(d, func(a *snapshot.Attachment) string {
+			return fmt.Sprintf("%s+%s+%s", a.EID, a.GPUMemory, strings.ReplaceAll(a.Time.String(), " ", "_"))
+		})
+	},
+}
+
+func deviceQueryNames() []string { return slices.Sorted(maps.Keys(deviceQueries)) }
+
+func eachAttachment(d *snapshot.Device, text func(*snapshot.Attachment) string) string {
+	words := make([]string, len(d.Attachments))
+	for i := range d.Attachments {
+		words[i] = text(&d.Attachments[i])
+	}
+	return strings.Join(words, " ")
+}
+
+func (p *program) devicesQuery(c *cli.Context) error {
+	queries := c.StringSlice("query")
+	if err := command.CheckChoices("query", queries, deviceQueryNames()); err != nil {
+		return err
+	}
+	list, err := indices(c)
+	if err != nil {
+		return err
+	}
+	output, err := command.ReadOutput(c)
+	if err != nil {
+		return err
+	}
+	files, err := p.deviceFiles(c)
+	if err != nil {
+		return err
+	}
+	if err := keepDevices(&files, list); err != nil {
+		return err
+	}
+	if output.Format == "json" {
+		return render.WriteJSON(p.Out, localDevicesOf(&files))
+	}
+	rows := make([][]string, len(files.Devices))
+	for i := range files.Devices {
+		for _, q := range queries {
+			rows[i] = append(rows[i], deviceQueries[q](&files.Devices[i]))
+		}
+	}
+	return render.WriteCSV(p.Out, rows)
+}
+
+// keepDevices removes the devices that are not on a list; nil keeps all.
+func keepDevices(b *state.Files, list []snapshot.DeviceIndex) error {
+	if list == nil {
+		return nil
+	}
+	var kept []snapshot.Device
+	for _, index := range list {
+		d := b.Device(index)
+		if d == nil {
+			return b.NoDevice(index)
+		}
+		kept = append(kept, *d)
+	}
+	b.Devices = kept
+	return nil
+}
+
+func nameOf(b *state.Files, eid snapshot.EnvID) string {
+	if env := b.Environment(eid); env != nil {
+		return env.Config.Name
+	}
+	return ""
+}
+
+// LocalDevices is the JSON of `genv devices`; docs/json.md describes it.
+type LocalDevices struct {
+	Schema  string        `json:"schema"`
+	Devices []localDevice `json:"devices"`
+}
+
+type localDevice struct {
+	Index            snapshot.DeviceIndex `json:"index"`
+	TotalMemoryBytes *int64               `json:"total_memory_bytes"`
+	Attachments      []localAttachment    `json:"attachments"`
+}
+
+type localAttachment struct {
+	EID            snapshot.EnvID `json:"eid"`
+	Name           string         `json:"name"`
+	GPUMemoryBytes *int64         `json:"gpu_memory_bytes"`
+	Attached       string         `json:"attached"` // this host's wall clock, YYYY-MM-DDTHH:MM:SS
+}
+
+func localDevicesOf(b *state.Files) LocalDevices {
+	document := LocalDevices{Schema: "genv.devices/1", Devices: []localDevice{}}
+	for _, d := range b.Devices {
+		device := localDevice{Index: d.Index, TotalMemoryBytes: environment.Bytes(d.Capacity()), Attachments: []localAttachment{}}
+		for _, a := range d.Attachments {
+			device.Attachments = append(device.Attachments, localAttachment{
+				EID: a.EID, Name: nameOf(b, a.EID), GPUMemoryBytes: environment.Bytes(a.GPUMemory), Attached: a.Time.ISO(),
+			})
+		}
+		document.Devices = append(document.Devices, device)
+	}
+	return document
+}
 
 func (p *program) devicesCommand() *cli.Command {
 	eid := eidFlag()

@@ -1,6 +1,11 @@
+// Package environment has what commands on this host and on a fleet have in
+// common about environments: settings as flags, what --query prints, and JSON.
 package environment
 
 import (
+	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -137,4 +142,61 @@ func OverSubscribeFlag() cli.Flag {
 // OverSubscribe reads that flag, and the variable with which 1.4.3 says the same.
 func OverSubscribe(c *cli.Context, getenv func(string) string) bool {
 	return c.Bool("over-subscribe") || getenv("GENV_ALLOW_OVER_SUBSCRIPTION") == "1"
+}
+
+// Document is an environment as JSON shows it; docs/json.md describes it.
+type Document struct {
+	EID            snapshot.EnvID    `json:"eid"`
+	UID            snapshot.UID      `json:"uid"`
+	User           snapshot.Username `json:"user"`
+	Name           string            `json:"name"`
+	Created        string            `json:"created"` // the host's wall clock, YYYY-MM-DDTHH:MM:SS
+	GPUs           *int              `json:"gpus"`
+	GPUMemoryBytes *int64            `json:"gpu_memory_bytes"`
+	PIDs           []snapshot.PID    `json:"pids"`
+}
+
+// DocumentOf describes an environment.
+func DocumentOf(e *snapshot.Environment) Document {
+	return Document{
+		EID: e.EID, UID: e.UID, User: e.Username, Name: e.Config.Name, Created: e.Creation.ISO(),
+		GPUs: e.Config.GPUs, GPUMemoryBytes: Bytes(e.Config.GPUMemory), PIDs: append([]snapshot.PID{}, e.PIDs...),
+	}
+}
+
+// Bytes is an amount of memory as JSON shows it: nil if it is unknown.
+func Bytes(m snapshot.Memory) *int64 {
+	if !m.Known() {
+		return nil
+	}
+	return new(m.Bytes())
+}
+
+// Queries are the values of `--query` and what each prints.
+var Queries = map[string]func(host string, e *snapshot.Environment) string{
+	"hostname":          func(host string, _ *snapshot.Environment) string { return host },
+	"eid":               func(_ string, e *snapshot.Environment) string { return string(e.EID) },
+	"uid":               func(_ string, e *snapshot.Environment) string { return strconv.FormatUint(uint64(e.UID), 10) },
+	"username":          func(_ string, e *snapshot.Environment) string { return string(e.Username) },
+	"creation":          func(_ string, e *snapshot.Environment) string { return e.Creation.String() },
+	"config.name":       func(_ string, e *snapshot.Environment) string { return e.Config.Name },
+	"config.gpu_memory": func(_ string, e *snapshot.Environment) string { return e.Config.GPUMemory.String() },
+	"config.gpus":       func(_ string, e *snapshot.Environment) string { return gpusOf(&e.Config) },
+	"pids":              func(_ string, e *snapshot.Environment) string { return JoinPIDs(e.PIDs) },
+	"kernel_ids":        func(_ string, e *snapshot.Environment) string { return strings.Join(e.KernelIDs, " ") },
+}
+
+// JoinPIDs lists processes, separated by spaces.
+func JoinPIDs(pids []snapshot.PID) string { return strings.Trim(fmt.Sprint(pids), "[]") }
+
+// QueryNames are those values, sorted.
+func QueryNames() []string { return slices.Sorted(maps.Keys(Queries)) }
+
+// Facts is a row with what each query prints about an environment of a host.
+func Facts(queries []string, host string, e *snapshot.Environment) []string {
+	row := make([]string, len(queries))
+	for i, q := range queries {
+		row[i] = Queries[q](host, e)
+	}
+	return row
 }
