@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -103,4 +104,117 @@ type rank struct{ user, host, labels, time int }
 func (r rank) compare(other rank) int {
 	return cmp.Or(cmp.Compare(r.user, other.user), cmp.Compare(r.host, other.host),
 		cmp.Compare(r.labels, other.labels), cmp.Compare(r.time, other.time))
+}
+
+// Resolve returns what applies to a host, a user and a time: each setting from
+// the most specific place that has it, with that place. A part of the query that is
+// empty selects nothing: without a User, overrides for users do not apply.
+// Exemptions are separate; see File.Exemptions.
+func (f *File) Resolve(q enforce.Query) Settings { return f.merged(f.layers(q), q.User) }
+
+// layers are the overrides that match, the most specific one last.
+func (f *File) layers(q enforce.Query) []layer {
+	var layers []layer
+	for i := range f.Overrides {
+		if rank, ok := f.Overrides[i].matches(q); ok {
+			layers = append(layers, layer{rank, i})
+		}
+	}
+	if len(layers) > 1 {
+		slices.SortStableFunc(layers, func(a, b layer) int { return a.rank.compare(b.rank) })
+	}
+	return layers
+}
+
+func (f *File) merged(layers []layer, user snapshot.Username) Settings {
+	result := f.Defaults
+	for _, l := range layers {
+		result.merge(&f.Overrides[l.override].Set)
+	}
+	if f.Flags != (Settings{}) {
+		result.merge(&f.Flags)
+	}
+	if own, ok := f.UserFlags[user]; ok {
+		result.merge(&own)
+	}
+	return result
+}
+
+// merge takes over what is set in other settings.
+func (s *Settings) merge(from *Settings) {
+	for _, field := range fields {
+		field.merge(s, from)
+	}
+}
+
+// layer is an override that matches, by its index.
+type layer struct {
+	rank     rank
+	override int
+}
+
+// checkOverlaps refuses two overrides with schedules that would both apply at some
+// time, for the same host and user, equally specific, with a value for the same
+// setting: a setting would change in the middle of its scheduled hours.
+func (r *reader) checkOverlaps(n *strictyaml.Node) {
+	i := 0
+	n.List(func(item *strictyaml.Node) {
+		later := &r.file.Overrides[i]
+		for j := range i {
+			earlier := &r.file.Overrides[j]
+			if minute, key, both := clash(earlier, later); both {
+				item.Failf("on %s both schedule %s here and schedule %s at %s set %s for the same hosts and users; write hours that do not overlap",
+					clock(minute), later.When.Name, earlier.When.Name, earlier.Place, key)
+				break
+			}
+		}
+		i++
+	})
+}
+
+// clash is the first minute at which two equally specific overrides both apply,
+// and a setting that both have.
+func clash(a, b *Override) (minute int, key string, both bool) {
+	if a.When == nil || b.When == nil || !maps.Equal(a.Labels, b.Labels) || !sameUsers(a, b) || !sameHosts(a.Hosts, b.Hosts) {
+		return 0, "", false
+	}
+	if minute, both = common(a.When.spans, b.When.spans); !both {
+		return 0, "", false
+	}
+	for _, f := range fields {
+		if f.isSet(&a.Set) && f.isSet(&b.Set) {
+			return minute, f.key, true
+		}
+	}
+	return 0, "", false
+}
+
+// sameUsers says whether both select a user in the same way: by name, or only by
+// a group.
+func sameUsers(a, b *Override) bool {
+	if len(a.writtenUsers) == 0 || len(b.writtenUsers) == 0 {
+		return len(a.writtenUsers) == len(b.writtenUsers)
+	}
+	if slices.ContainsFunc(a.Users, func(u string) bool { return slices.Contains(b.Users, u) }) {
+		return true
+	}
+	return slices.ContainsFunc(a.Members, func(u string) bool {
+		return slices.Contains(b.Members, u) && !slices.Contains(a.Users, u) && !slices.Contains(b.Users, u)
+	})
+}
+
+// sameHosts says whether both select a host in the same way: by name, or by a
+// pattern.
+func sameHosts(a, b []text.HostPattern) bool {
+	if len(a) == 0 || len(b) == 0 {
+		return len(a) == len(b)
+	}
+	for _, p := range a {
+		for _, name := range p.Expand() {
+			if rank := hostRank(b, name); rank > 0 && rank == hostRank(a, name) {
+				return true
+			}
+		}
+	}
+	return false
 }

@@ -1,3 +1,15 @@
+// Package texts makes the texts of notices to users: of mail, of messages on
+// terminals, and of messages to a chat. The policy may replace each by a template of
+// its own, in the language of text/template.
+//
+//	set, err := texts.Parse(texts.MailBody, "Hello {{.User}}, …")
+//	subject := set.MailSubject(notice, failed)
+//
+// What a template gets is a Notice. All its texts are safe to show: names and
+// commands that users chose are quoted and escaped before a template sees them. If a
+// template fails or writes too much, the built-in text is used.
+//
+// The package sends nothing, and has no clock.
 package texts
 
 import (
@@ -127,4 +139,28 @@ func samples() []Notice {
 		{User: "alice", Findings: []Finding{acted, pending, written}, More: 3, Digest: true},
 		{User: "uid 1004", Findings: []Finding{written}},
 	}
+}
+
+// Set is the templates of a policy, by kind. Those that are missing are built in. The
+// nil Set has none.
+type Set map[Kind]*Template
+
+// Text is the text of a notice by its template. Without one it is built in; also if the
+// template fails, and then failed is called.
+func (s Set) Text(kind Kind, n Notice, builtIn func(Notice) string, failed func(error)) string {
+	t := s[kind]
+	if t == nil {
+		return builtIn(n)
+	}
+	text, err := t.execute(n)
+	if err == nil && strings.TrimSpace(text) == "" {
+		err = fmt.Errorf("it writes nothing")
+	}
+	if err != nil {
+		if failed != nil {
+			failed(fmt.Errorf("the template %s failed, and the built-in text is used: %w", kind, err))
+		}
+		return builtIn(n)
+	}
+	return text
 }
