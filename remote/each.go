@@ -55,3 +55,36 @@ func notBegun(cause error) error {
 	}
 	return Errorf(Cancelled, "not begun: %w", cause)
 }
+
+// Outlasting is a context that ends when it is cancelled, or some time after ctx, with its cause:
+// for what was begun before a run ends, and is worth a moment then.
+func Outlasting(ctx context.Context, by time.Duration) (context.Context, context.CancelFunc) {
+	longer, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		select {
+		case <-longer.Done():
+		case <-time.After(by):
+			cancel(context.Cause(ctx))
+		}
+	})
+	return longer, func() { stop(); cancel(context.Canceled) }
+}
+
+// While returns a context for what may be begun only while may returns nil, such as the reports of
+// a controller that leads. Whoever sends a command or a request asks with MayBegin right before,
+// after all that it had to wait for: a place among others, a login, its turn on a connection.
+func While(ctx context.Context, may func() error) context.Context {
+	return context.WithValue(ctx, whileKey{}, may)
+}
+
+type whileKey struct{}
+
+// MayBegin returns the error of the function that While was given; nil without one. Nothing may
+// be sent after an error.
+func MayBegin(ctx context.Context) error {
+	may, _ := ctx.Value(whileKey{}).(func() error)
+	if may == nil {
+		return nil
+	}
+	return may()
+}

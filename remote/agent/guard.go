@@ -2,9 +2,105 @@ package agent
 
 import (
 	"context"
+	"errors"
+	"slices"
 
+	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
+
+// RequestGuard is the name of the request, and the capability of hosts that understand it. Such a
+// host may still have a kernel without a guard: its answer says so.
+const RequestGuard = "guard"
+
+// ErrCannotGuard means that the genv on the host knows no guard. Poll it.
+var ErrCannotGuard = errors.New("genv on this host knows no kernel guard")
+
+// GuardPrefix begins the IDs of the orders of controllers. An order without it was given on the
+// host itself.
+const GuardPrefix = "controller "
+
+// GuardRequest gives or renews an order.
+type GuardRequest struct {
+	// ID names the controller, with GuardPrefix: its orders are one that is renewed.
+	ID string `json:"id"`
+	// Order with the mode off ends the order of this controller only.
+	Order guard.Order `json:"order"`
+	// Epoch and Seq say up to where the controller knows the denials; empty and 0 for none.
+	Epoch string `json:"epoch,omitempty"`
+	Seq   uint64 `json:"seq,omitempty"`
+}
+
+// GuardAnswer is what the guard does, and what it denied since Seq.
+type GuardAnswer struct {
+	State GuardState `json:"state"`
+	// Epoch and Seq are to be sent with the next request.
+	Epoch   string        `json:"epoch"`
+	Seq     uint64        `json:"seq"`
+	Denials []GuardDenial `json:"denials"`
+	// Dropped is how many denials of this epoch there was no room for.
+	Dropped uint64 `json:"dropped,omitempty"`
+}
+
+// GuardState is what the guard of a host does. A new order may take a second to show.
+type GuardState struct {
+	Mode   guard.Mode `json:"mode"` // of the kernel at this moment
+	LeftMS int64      `json:"left_ms,omitempty"`
+	// Reason is why the mode is not the one that was ordered; empty if it is, or if the
+	// order is too new to tell.
+	Reason string `json:"reason,omitempty"`
+	// Problems are what an administrator has to know, a line each.
+	Problems []string `json:"problems,omitempty"`
+}
+
+// GuardDenial is a denial with the name of its user; empty if it is unknown.
+type GuardDenial struct {
+	guard.Denial
+	User snapshot.Username `json:"user,omitempty"`
+}
+
+// The bounds of what is kept of an answer.
+const (
+	maxText     = 1024 // bytes
+	maxProblems = 16
+	maxEpoch    = 64 // bytes
+)
+
+// Bounded is an answer as far as a controller believes it: a host may say anything.
+// Denials that are out of order, or that no guard could have written, are left out.
+func (a GuardAnswer) Bounded() GuardAnswer {
+	if len(a.Epoch) > maxEpoch || snapshot.CheckText("epoch", a.Epoch) != nil {
+		return GuardAnswer{State: a.State.bounded()}
+	}
+	a.State = a.State.bounded()
+	last := uint64(0)
+	var kept []GuardDenial
+	for i := range a.Denials[:min(len(a.Denials), guard.MaxDenials)] {
+		d := &a.Denials[i]
+		if d.Seq <= last || d.Seq > a.Seq || d.ID == 0 || d.ID > d.Seq || snapshot.CheckName("user", string(d.User)) != nil ||
+			snapshot.CheckName("name", d.Name) != nil || d.Index != nil && *d.Index < 0 {
+			continue
+		}
+		last = d.Seq
+		kept = append(kept, *d)
+	}
+	a.Denials = kept
+	return a
+}
+
+func (s GuardState) bounded() GuardState {
+	if !s.Mode.Valid() {
+		s.Mode = guard.Off
+	}
+	s.Reason = text.Cut(text.OneLine(text.Cut(s.Reason, maxText)), maxText)
+	s.Problems = slices.Clone(s.Problems[:min(len(s.Problems), maxProblems)])
+	for i, p := range s.Problems {
+		s.Problems[i] = text.Cut(text.OneLine(text.Cut(p, maxText)), maxText)
+	}
+	return s
+}
 
 // Guard is the kernel guard of a host.
 type Guard interface {

@@ -262,3 +262,127 @@ func within[T any](ctx context.Context, work func() (T, error)) (T, error) {
 		return none, context.Cause(ctx)
 	}
 }
+
+// Await is Call without a goroutine that waits: done is called once, in one of its own, with the
+// answer or the error. When limit has passed without an answer, the stream is broken. Several
+// thousand calls that take minutes need little memory so. The host must have CapabilityParallel.
+func (s *Stream) Await(ctx context.Context, limit time.Duration, name string, body []byte, done func([]byte, error)) {
+	a := &awaited{done: done}
+	f, err := newRequest(ctx, name, body)
+	if err == nil {
+		err = s.begin(ctx, f, a.answer)
+	}
+	if err != nil {
+		go done(nil, fmt.Errorf("%w: %w", ErrNotSent, err))
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !a.over {
+		a.late = time.AfterFunc(limit, func() { s.giveUp(f.id, context.DeadlineExceeded) })
+		a.forget = context.AfterFunc(ctx, func() { s.giveUp(f.id, context.Cause(ctx)) })
+	}
+}
+
+// awaited is a call of Await. The mutex of the Stream guards it.
+type awaited struct {
+	done   func([]byte, error)
+	over   bool
+	late   *time.Timer
+	forget func() bool
+}
+
+func (a *awaited) answer(r reply) {
+	a.over = true
+	if a.late != nil {
+		a.late.Stop()
+		a.forget()
+	}
+	go a.done(r.body, r.err)
+}
+
+// giveUp ends a call that is still under way, as Call does when its ctx ends.
+func (s *Stream) giveUp(id uint64, why error) {
+	hangs := errors.Is(why, context.DeadlineExceeded)
+	if !hangs {
+		why = fmt.Errorf("%w: %w", errAbandoned, why)
+	}
+	if s.drop(id, why) && hangs {
+		s.fail(why)
+	}
+}
+
+// drop ends a call, and has its answer not wanted any more; false if it has come.
+func (s *Stream) drop(id uint64, why error) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	answer := s.calls[id]
+	if answer == nil {
+		return false
+	}
+	s.calls[id] = nil
+	answer(reply{err: why})
+	return true
+}
+
+// reportTurn is the time in which a host without CapabilityParallel carries out
+// reports.
+type reportTurn struct {
+	reports int       // under way or waiting for their turn
+	begun   time.Time // the first one
+	done    chan struct{}
+}
+
+// reportWait is for how long after the begin of a report a snapshot waits for its
+// end: most reports end sooner, and a cycle must not wait for the others.
+const reportWait = time.Second
+
+// beginReport notes that a report begins, and returns what to call at its end.
+func (t *streamTransport) beginReport() (end func()) {
+	if t.stream.turn == nil {
+		return func() {}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.report == nil {
+		t.report = &reportTurn{begun: time.Now(), done: make(chan struct{})}
+	}
+	r := t.report
+	r.reports++
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if r.reports--; r.reports == 0 {
+			t.report = nil
+			close(r.done)
+		}
+	}
+}
+
+// awaitReport waits a short time for the end of a report that keeps the host from
+// answering.
+func (t *streamTransport) awaitReport(ctx context.Context) error {
+	t.mu.Lock()
+	r := t.report
+	t.mu.Unlock()
+	if r == nil {
+		return nil
+	}
+	timer := time.NewTimer(time.Until(r.begun.Add(reportWait)))
+	defer timer.Stop()
+	select {
+	case <-r.done:
+		return nil
+	case <-ctx.Done():
+		return notBegun(context.Cause(ctx))
+	case <-timer.C:
+	}
+	return &remote.Error{
+		Class: remote.Timeout,
+		Err:   fmt.Errorf("%w: the host is %w", ErrNotSent, errReporting),
+		Next:  "wait until the report is carried out; with the same version of genv as here, the host answers meanwhile",
+	}
+}
+
+// errReporting says why a host without CapabilityParallel is not asked.
+var errReporting = errors.New("still carrying out a report")

@@ -1,6 +1,8 @@
 package metrics
 
 import (
+	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -99,4 +101,44 @@ func appendValue(text []byte, value float64) []byte {
 		return strconv.AppendInt(text, whole, 10)
 	}
 	return strconv.AppendFloat(text, value, 'f', -1, 64)
+}
+
+// histogram counts values by size.
+type histogram struct {
+	bounds []float64 // in ascending order; a value equal to one is in its bucket
+	counts []uint64  // by bucket, and of what is above the last bound
+	sum    float64
+}
+
+// newHistogram returns a histogram with these upper bounds of its buckets.
+func newHistogram(bounds ...float64) *histogram {
+	return &histogram{bounds: bounds, counts: make([]uint64, len(bounds)+1)}
+}
+
+// observe counts a value.
+func (h *histogram) observe(value float64) {
+	at, _ := slices.BinarySearch(h.bounds, value)
+	h.counts[at]++
+	h.sum += value
+}
+
+// Missing says which series of a host are left out, and why; nothing if none are. The
+// texts stay the same while the reasons do.
+func (h *Host) Missing() (reasons []string) {
+	if h.Snapshot == nil || !h.Installed {
+		return nil
+	}
+	if len(h.Snapshot.Environments) > maxEnvironments {
+		reasons = append(reasons, fmt.Sprintf("more than %d environments: the series of each environment and user are left out", maxEnvironments))
+	}
+	if len(h.Snapshot.Processes) > maxProcesses || h.uses() > maxUses {
+		reasons = append(reasons, fmt.Sprintf("more than %d processes, or %d uses of devices by processes: the series of each process are left out", maxProcesses, maxUses))
+	}
+	for i := range h.Snapshot.Processes {
+		if h.Snapshot.Processes[i].EnvUnknown {
+			return append(reasons, "processes whose environment is unknown: their series are left out, and the numbers of processes "+
+				"of the environments and users that they may belong to. Only root can read which environments other users' processes are in")
+		}
+	}
+	return reasons
 }

@@ -1,14 +1,19 @@
 package etcdcluster
 
 import (
+	"bytes"
 	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -191,4 +196,123 @@ func (c *Cluster) Forget() {
 		c.begin(i)
 	}
 	c.Await()
+}
+
+// Certificates are PEM files for clients of a cluster with TLS.
+type Certificates struct {
+	CA, Cert, Key string
+}
+
+// Named are those with a common name, which etcd takes as long as it has no users.
+func (f *Certificates) Named() *Certificates {
+	dir := filepath.Join(filepath.Dir(f.CA), "named")
+	return &Certificates{f.CA, filepath.Join(dir, "cert"), filepath.Join(dir, "key")}
+}
+
+// Config is that of a client with its certificate.
+func (f *Certificates) Config(t testing.TB) *tls.Config {
+	t.Helper()
+	config := f.Anonymous(t)
+	pair, err := tls.LoadX509KeyPair(f.Cert, f.Key)
+	require.NoError(t, err)
+	config.Certificates = []tls.Certificate{pair}
+	return config
+}
+
+// Anonymous is the Config of a client without a certificate.
+func (f *Certificates) Anonymous(t testing.TB) *tls.Config {
+	t.Helper()
+	text, err := os.ReadFile(f.CA)
+	require.NoError(t, err)
+	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: x509.NewCertPool()}
+	require.True(t, config.RootCAs.AppendCertsFromPEM(text))
+	return config
+}
+
+// StartTLS is Start for a cluster that speaks TLS with clients, and only with those that have
+// one of its certificates.
+func StartTLS(t testing.TB, members int) (*Cluster, *Certificates) {
+	t.Helper()
+	c, dir := prepare(t, members), t.TempDir()
+	files := &Certificates{filepath.Join(dir, "ca"), filepath.Join(dir, "cert"), filepath.Join(dir, "key")}
+	var addresses []string
+	for _, m := range c.members {
+		addresses = append(addresses, m.address)
+	}
+	testfleet.WriteCertificate(t, dir, "", addresses...)
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "named"), 0o700))
+	testfleet.WriteCertificate(t, filepath.Join(dir, "named"), "genv")
+	cert, err := os.ReadFile(files.Cert)
+	require.NoError(t, err)
+	named, err := os.ReadFile(files.Named().Cert)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(files.CA, slices.Concat(cert, named), 0o600))
+	c.scheme, c.tls = "https://", files.Config(t)
+	c.flags = []string{"--cert-file", files.Cert, "--key-file", files.Key, "--trusted-ca-file", files.CA, "--client-cert-auth"}
+	c.beginAll()
+	return c, files
+}
+
+// AddUser makes a user who may read and write the keys with a prefix, and has the cluster ask
+// for passwords from then on.
+func (c *Cluster) AddUser(name, password, prefix string) {
+	c.t.Helper()
+	end := []byte(prefix)
+	end[len(end)-1]++
+	c.ask("/v3/auth/user/add", map[string]any{"name": "root", "password": "root"})
+	c.ask("/v3/auth/role/add", map[string]any{"name": "root"})
+	c.ask("/v3/auth/user/grant", map[string]any{"user": "root", "role": "root"})
+	c.ask("/v3/auth/user/add", map[string]any{"name": name, "password": password})
+	c.ask("/v3/auth/role/add", map[string]any{"name": name})
+	c.ask("/v3/auth/role/grant", map[string]any{"name": name, "perm": map[string]any{"permType": "READWRITE", "key": []byte(prefix), "range_end": end}})
+	c.ask("/v3/auth/user/grant", map[string]any{"user": name, "role": name})
+	c.ask("/v3/auth/enable", map[string]any{})
+}
+
+// AddAnother makes one more user, without a role.
+func (c *Cluster) AddAnother(name string) {
+	c.t.Helper()
+	var root struct{ Token string }
+	require.NoError(c.t, json.Unmarshal(c.ask("/v3/auth/authenticate", map[string]any{"name": "root", "password": "root"}), &root))
+	c.askWith(root.Token, "/v3/auth/user/add", map[string]any{"name": name, "password": "x"})
+}
+
+func (c *Cluster) ask(path string, request any) (text []byte) {
+	c.t.Helper()
+	return c.askWith("", path, request)
+}
+
+func (c *Cluster) askWith(token, path string, request any) (text []byte) {
+	c.t.Helper()
+	body, err := json.Marshal(request)
+	require.NoError(c.t, err)
+	post, err := http.NewRequestWithContext(c.t.Context(), http.MethodPost, c.Endpoints()[0]+path, bytes.NewReader(body))
+	require.NoError(c.t, err)
+	if token != "" {
+		post.Header.Set("Authorization", token)
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: c.tls}}
+	answer, err := client.Do(post)
+	require.NoError(c.t, err)
+	defer answer.Body.Close()
+	text, err = io.ReadAll(answer.Body)
+	require.NoError(c.t, err)
+	require.Equal(c.t, http.StatusOK, answer.StatusCode, "%s: %s", path, text)
+	return text
+}
+
+// FreeSpace does what an operator does when a member has used up its space: it drops all but
+// the newest values, up to a revision, and ends the alarm.
+func (c *Cluster) FreeSpace(revision uint64) {
+	c.t.Helper()
+	c.ask("/v3/kv/compaction", map[string]any{"revision": revision, "physical": true})
+	c.ask("/v3/maintenance/defragment", map[string]any{})
+	var raised struct {
+		Alarms []map[string]any `json:"alarms"`
+	}
+	require.NoError(c.t, json.Unmarshal(c.ask("/v3/maintenance/alarm", map[string]any{"action": "GET"}), &raised))
+	for _, alarm := range raised.Alarms {
+		alarm["action"] = "DEACTIVATE"
+		c.ask("/v3/maintenance/alarm", alarm)
+	}
 }

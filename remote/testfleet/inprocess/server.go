@@ -1,9 +1,15 @@
 package inprocess
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"net"
+	"strconv"
 	"sync"
+	"syscall"
+	"time"
 
 	"golang.org/x/crypto/ssh"
 )
@@ -80,4 +86,131 @@ type shared struct {
 	key  ssh.PublicKey   // the client's
 	ctx  context.Context // the fleet's life: ends every connection
 	work sync.WaitGroup  // every goroutine of the fleet
+}
+
+// Inject makes the host fail in the given ways, in place of those before; with
+// none it is healthy again. Open connections and running commands keep the faults
+// with which they began. The error is one of listening again after Down.
+func (s *Server) Inject(faults ...Fault) error {
+	f := healthy()
+	for _, fault := range faults {
+		fault(&f)
+	}
+	s.mu.Lock()
+	s.faults = f
+	port := s.port
+	s.mu.Unlock()
+	if f.down {
+		s.stopListening()
+		return nil
+	}
+	return s.listen(port)
+}
+
+// listen opens the listener, unless it is open.
+func (s *Server) listen(port int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.listener != nil || s.fleet.ctx.Err() != nil {
+		return nil
+	}
+	listener, err := net.Listen("tcp", net.JoinHostPort(s.Address, strconv.Itoa(port)))
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("%w: %s port %d: end the program that listens there, or choose another port", ErrPortInUse, s.Address, port)
+	}
+	if err != nil {
+		return fmt.Errorf("host %s: %w", s.Name, err)
+	}
+	s.listener, s.port = listener, listener.Addr().(*net.TCPAddr).Port
+	s.fleet.work.Go(func() { s.accept(listener) })
+	return nil
+}
+
+func (s *Server) stopListening() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.listener != nil {
+		_ = s.listener.Close() // nothing is lost with a listener
+		s.listener = nil
+	}
+}
+
+func (s *Server) accept(listener net.Listener) {
+	for {
+		conn, err := listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil { // no descriptor is free, or the client was gone before
+			pause(s.fleet.ctx, 10*time.Millisecond)
+			continue
+		}
+		s.count(func(c *Counts) { c.Connections++ })
+		s.fleet.work.Go(func() { s.serve(conn) })
+	}
+}
+
+// ErrPortInUse is wrapped by Start's error when another program listens where a
+// host should: end it, or choose another port.
+var ErrPortInUse = errors.New("the port is in use")
+
+// maxSessions is sshd's default: the eleventh session at a time on a connection
+// is refused (man sshd_config, MaxSessions).
+const maxSessions = 10
+
+// serve speaks SSH on a connection until either side ends it.
+func (s *Server) serve(raw net.Conn) {
+	ctx, cancel := context.WithCancel(s.connections())
+	c := &connection{server: s, faults: s.current(), net: newGate(raw), ctx: ctx}
+	s.fleet.work.Go(func() {
+		<-ctx.Done()
+		_ = c.net.Close() // it may be closed already
+	})
+	defer c.work.Wait()
+	defer cancel()
+	if c.faults.silent {
+		c.net.freeze()
+		_, _ = c.net.Read(nil) // returns when the client or the fleet ends it
+		return
+	}
+	server, channels, requests, err := ssh.NewServerConn(c.net, c.config())
+	if err != nil {
+		return // the client gets an error in its own handshake
+	}
+	c.user = server.User()
+	s.count(func(n *Counts) { n.Logins++ })
+	c.work.Go(func() { ssh.DiscardRequests(requests) }) // "no" is sshd's answer to keepalive@openssh.com too
+	for channel := range channels {
+		if channel.ChannelType() == "session" {
+			c.openSession(channel)
+		} else {
+			_ = channel.Reject(ssh.UnknownChannelType, "unknown channel type")
+		}
+	}
+}
+
+func (c *connection) config() *ssh.ServerConfig {
+	config := &ssh.ServerConfig{
+		ServerVersion: "SSH-2.0-genv_sim",
+		PublicKeyCallback: func(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
+			if c.faults.noAuth || !bytes.Equal(key.Marshal(), c.server.fleet.key.Marshal()) {
+				return nil, errors.New("not the fleet's client key")
+			}
+			return nil, nil // no restrictions
+		},
+	}
+	config.AddHostKey(c.server.key)
+	return config
+}
+
+func (c *connection) openSession(channel ssh.NewChannel) {
+	if int(c.sessions.Add(1)) > maxSessions {
+		c.sessions.Add(-1)
+		_ = channel.Reject(ssh.ConnectionFailed, "open failed") // sshd's words
+		return
+	}
+	c.work.Go(func() {
+		defer c.sessions.Add(-1)
+		c.session(channel)
+	})
 }

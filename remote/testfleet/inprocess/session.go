@@ -2,13 +2,18 @@ package inprocess
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"math/rand/v2"
+	"os/exec"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/seed-3119e985/genv/remote/testfleet"
 )
 
 // session serves one channel: it runs the first "exec" and refuses everything
@@ -86,3 +91,79 @@ type connection struct {
 	sessions atomic.Int32
 	work     sync.WaitGroup // goroutines of its channels
 }
+
+// Exec is a Handler that runs a host's commands on a machine, as sshd would: by a shell with the
+// machine's environment variables, in a process group of its own, with the session's streams.
+// sudo does nothing: all users are the caller.
+//
+// When the session or the connection ends, the whole process group is killed.
+type Exec struct {
+	Genv    string // the path of the program
+	Machine *testfleet.Machine
+	// Environ is added to the machine's environment variables.
+	Environ []string
+}
+
+// prelude defines what the machine's folder of programs doesn't have. The program is $0.
+const prelude = `sudo() { [ "$1" != -n ] || shift; "$@"; }
+genv() { "$0" "$@"; }
+`
+
+// statusFailed is that of a shell that can't be started.
+const statusFailed = 127
+
+// drainDelay is how long a child's own children may hold its streams open, or
+// its client may leave them unread, after it has ended.
+const drainDelay = 10 * time.Second
+
+// Handle runs the command. A client that did not take all of the output does not make it fail.
+func (e *Exec) Handle(ctx context.Context, r *Request) int {
+	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", prelude+r.Line, e.Genv)
+	cmd.Env = append(e.Machine.Environ(), e.Environ...)
+	cmd.Dir = e.Machine.Dir
+	cmd.Stdout, cmd.Stderr = r.Stdout, r.Stderr
+	cmd.WaitDelay = drainDelay
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	stdin, err := cmd.StdinPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		fmt.Fprintf(r.Stderr, "sh: %v\n", err)
+		return statusFailed
+	}
+	go func() { // ends with the session, which may be later than the command
+		_, _ = io.Copy(stdin, r.Stdin)
+		_ = stdin.Close()
+	}()
+	_ = cmd.Wait() // how it ended is in cmd.ProcessState
+	return cmd.ProcessState.ExitCode()
+}
+
+// Handler answers the commands of a host. It is called once for each SSH
+// "exec" request, from several goroutines at a time.
+type Handler interface {
+	// Handle runs a command and returns its exit status; 128+n means that
+	// signal n ended it, as in a shell. ctx ends when the client closes the
+	// session, when the connection is lost, and when the fleet closes.
+	Handle(ctx context.Context, request *Request) int
+}
+
+// Request is a command line and its streams. Writes fail once the client has
+// gone; Stdin ends when the client closes it.
+type Request struct {
+	Host   string // the name of the host that was asked
+	User   string // who logged in
+	Line   string // what the client would have its login shell run
+	Stdin  io.Reader
+	Stdout io.Writer
+	Stderr io.Writer
+}
+
+// Func is a Handler inside this process. It costs no fork, so that a thousand
+// hosts fit on a small machine.
+type Func func(ctx context.Context, request *Request) int
+
+// Handle calls f.
+func (f Func) Handle(ctx context.Context, request *Request) int { return f(ctx, request) }

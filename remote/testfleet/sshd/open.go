@@ -7,13 +7,16 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // Start runs a fleet until the end of the test, or skips the test where none
@@ -96,3 +99,73 @@ func (f *Fleet) addHosts() error {
 
 // defaultGPUs is how many devices a host has, unless its options say otherwise.
 const defaultGPUs = 8
+
+// Build builds a command of this module, such as "cmd/genv", for as long as the
+// test lasts, and returns the program's path.
+func Build(t testing.TB, command string) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), filepath.Base(command))
+	if err := testfleet.InstallProgram(command, program); err != nil {
+		t.Fatal(err)
+	}
+	return program
+}
+
+// install puts genv and the stand-in for nvidia-smi where hosts look for them:
+// in a folder each, for there are hosts with GPUs and without genv.
+func (f *Fleet) install() error {
+	for _, folder := range []string{f.bin(), f.driver()} {
+		if err := os.Mkdir(folder, 0o755); err != nil {
+			return err
+		}
+	}
+	if err := testfleet.InstallProgram("remote/testfleet/gpus/nvidia-smi", filepath.Join(f.driver(), "nvidia-smi")); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(f.options.Hosts, func(h HostOptions) bool { return h.Rights == MaySudo143 }) {
+		if err := os.Mkdir(f.bin143(), 0o755); err != nil {
+			return err
+		}
+		if err := testfleet.InstallProgram("remote/testfleet/genv143", f.Genv143()); err != nil {
+			return err
+		}
+	}
+	if f.options.Genv == "" {
+		return nil
+	}
+	return testfleet.CopyProgram(f.options.Genv, filepath.Join(f.bin(), "genv"))
+}
+
+// Require skips the test, with the reason, where no fleet can run.
+func Require(t testing.TB) {
+	t.Helper()
+	err := Available()
+	proctest.Need(t, err == nil, fmt.Sprintf("a real sshd, and %v", err))
+}
+
+// Available says why no fleet can run on this machine; nil if it can.
+func Available() error {
+	if os.Geteuid() != 0 {
+		return errors.New("this is not root")
+	}
+	for _, program := range []string{"sshd", "ssh", "sudo", "mount"} {
+		if _, err := find(program); err != nil {
+			return err
+		}
+	}
+	out, err := inNamespace(nil, "true").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("mount namespaces are not available here: %w: %s", err, out)
+	}
+	return nil
+}
+
+// find looks for a program in PATH and where root's programs are.
+func find(program string) (string, error) {
+	for _, folder := range []string{"", "/usr/sbin/", "/sbin/", "/usr/local/sbin/"} {
+		if path, err := exec.LookPath(folder + program); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("there is no %s on this machine: `make test` as root installs it on Debian", program)
+}

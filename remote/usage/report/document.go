@@ -1,11 +1,24 @@
+// Package report turns what a store of usage sums up into a document: sorted, with shares, by group.
+//
+//	d := report.New(sums, report.ByUser, time.Local)
+//	d.Top(10)
+//
+// A Reader reads reports for viewers, while a recorder writes: with connections of its own, one report at a
+// time, each with a time limit, and again only after a minute. Whatever many viewers ask for, the store has one
+// reader.
+//
+//	r := report.NewReader(report.ReaderOptions{Open: open, Now: time.Now, In: time.Local})
+//	reports, err := r.Report(ctx, report.Query{By: report.ByUser, Since: since, Until: until})
 package report
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/seed-3119e985/genv/remote/usage"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Schema is that of Document.
@@ -175,3 +188,12 @@ func (d *Document) Keys() (keys []string) {
 	}
 	return keys
 }
+
+// Hours are seconds as hours, with a decimal place.
+func Hours(seconds int64) string { return fmt.Sprintf("%.1f", float64(seconds)/3600) }
+
+// Time is so many seconds, in the units that suit them.
+func Time(seconds int64) string { return text.ShortDuration(time.Duration(seconds) * time.Second) }
+
+// Percent is a share, in per cent.
+func Percent(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }
