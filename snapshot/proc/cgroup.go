@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -137,3 +138,106 @@ var byPrefix = map[string]string{
 
 // maxContainer is the maximum length of a container's id, in bytes.
 const maxContainer = 128
+
+// Container is the process's container according to its cgroup, or one with the ID
+// snapshot.UnnamedContainer if only its PID namespace, which is not that of PID 1, shows
+// that it is in a container. It is empty if the process is in none, or if the kernel
+// doesn't show it.
+//
+// Users can put their own processes into a cgroup with any name, or into a PID
+// namespace, but not the processes of other users, and they can't leave a PID
+// namespace. So a container may remove an exemption, but never grants one.
+func (h *Handle) Container(c Credentials) Place {
+	if data, err := h.read("cgroup", smallLimit); err == nil {
+		if place := ParsePlace(data); place.ID != "" {
+			return place
+		}
+	}
+	if c.InnerNamespace {
+		return Place{ID: snapshot.UnnamedContainer}
+	}
+	return Place{}
+}
+
+// systemContainer is the name of a container of LXC, systemd-nspawn or Apptainer.
+func systemContainer(parent, name, child string) (id, runtime string) {
+	switch {
+	case parent == "lxc", parent == "lxc.payload":
+		return name, LXC
+	case strings.HasPrefix(name, "lxc.payload."):
+		return strings.TrimPrefix(name, "lxc.payload."), LXC
+	case parent == "machine.slice":
+		return machine(name, child)
+	}
+	return apptainer(parent, name)
+}
+
+// machine is the name of a container in a unit in machine.slice: the scope that
+// systemd-machined makes, or an instance of a service such as systemd-nspawn@.service.
+func machine(unit, child string) (id, runtime string) {
+	if child == "supervisor" { // systemd-nspawn itself is not in its container
+		return "", ""
+	}
+	if name, isScope := strings.CutSuffix(unit, ".scope"); isScope {
+		name, isMachine := strings.CutPrefix(name, "machine-")
+		name = unescape(name)
+		if !isMachine || strings.HasPrefix(name, "qemu-") { // of libvirt: the process is the emulator, outside of its machine
+			return "", ""
+		}
+		return name, Nspawn
+	}
+	name, isService := strings.CutSuffix(unit, ".service")
+	if _, instance, found := strings.Cut(name, "@"); found && isService && child == "payload" {
+		return unescape(instance), Nspawn
+	}
+	return "", ""
+}
+
+// apptainer is a container of Apptainer or Singularity. With limits for a container
+// (--apply-cgroups and others) they make a cgroup for it, which has the name of a PID;
+// those of `apptainer oci` have a name.
+func apptainer(parent, name string) (id, runtime string) {
+	of, rest := parent, name
+	if scope, isScope := strings.CutSuffix(name, ".scope"); isScope {
+		at := strings.IndexByte(scope, '-')
+		if oci := strings.Index(scope, "-oci-"); oci == at && oci >= 0 {
+			at += len("-oci")
+		}
+		if at < 0 {
+			return "", ""
+		}
+		of, rest = scope[:at], scope[at+1:]
+	}
+	switch of {
+	case "apptainer", "singularity":
+		pid := strings.TrimPrefix(rest, "parent-")
+		if _, err := strconv.ParseUint(pid, 10, 31); err == nil {
+			return "apptainer-" + pid, Apptainer
+		}
+	case "apptainer-oci", "singularity-oci":
+		if rest != "" {
+			return "apptainer-oci-" + rest, Apptainer
+		}
+	}
+	return "", ""
+}
+
+// unescape undoes systemd.unit(5)'s \xNN.
+func unescape(name string) string {
+	var b strings.Builder
+	for {
+		before, after, found := strings.Cut(name, `\x`)
+		b.WriteString(before)
+		if !found {
+			return b.String()
+		}
+		code, err := strconv.ParseUint(after[:min(2, len(after))], 16, 8)
+		if err != nil || len(after) < 2 {
+			b.WriteString(`\x`)
+			name = after
+			continue
+		}
+		b.WriteByte(byte(code))
+		name = after[2:]
+	}
+}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -153,4 +155,17 @@ func (n *numbers) parse(text []byte, bits int) uint64 {
 		n.err = err
 	}
 	return v
+}
+
+// MemTotal is the memory of the machine in KiB, according to /proc/meminfo.
+func (fs FS) MemTotal() (kib int64, err error) {
+	file, err := os.Open(filepath.Join(fs.root(), "meminfo"))
+	if err != nil {
+		return 0, err
+	}
+	defer file.Close()
+	if _, err := fmt.Fscanf(file, "MemTotal: %d kB\n", &kib); err != nil || kib <= 0 { // its first line
+		return 0, fmt.Errorf("%s: the first line is not MemTotal", file.Name())
+	}
+	return kib, nil
 }

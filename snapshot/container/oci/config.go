@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -185,3 +186,112 @@ func (c *Config) AddHook(moment string, h Hook) {
 
 // AddMount adds a mount behind the others.
 func (c *Config) AddMount(m Mount) { c.mounts = append(c.mounts, m) }
+
+// Encode is the config.json with the changes.
+func (c *Config) Encode() ([]byte, error) {
+	next := object{}
+	for name, value := range c.whole {
+		next[name] = value
+	}
+	err := change(next, "process", func(process object) error { return put(process, "env", c.Env) })
+	if len(c.added) > 0 {
+		err = errors.Join(err, change(next, "hooks", func(hooks object) error {
+			var failed error
+			for moment, added := range c.added {
+				failed = errors.Join(failed, appendTo(hooks, moment, added))
+			}
+			return failed
+		}))
+	}
+	if len(c.mounts) > 0 {
+		err = errors.Join(err, appendTo(next, "mounts", c.mounts))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("change config.json: %w", err)
+	}
+	return json.Marshal(next)
+}
+
+// change changes a value of an object that is an object itself, and may be missing.
+func change(outer object, name string, how func(object) error) error {
+	inner := object{}
+	if raw := outer[name]; raw != nil {
+		if err := json.Unmarshal(raw, &inner); err != nil {
+			return err
+		}
+	}
+	if inner == nil { // null
+		inner = object{}
+	}
+	if err := how(inner); err != nil {
+		return err
+	}
+	return put(outer, name, inner)
+}
+
+// appendTo adds elements to a list that may be missing.
+func appendTo[E any](outer object, name string, added []E) error {
+	var list []json.RawMessage
+	if raw := outer[name]; raw != nil {
+		if err := json.Unmarshal(raw, &list); err != nil {
+			return err
+		}
+	}
+	for _, e := range added {
+		raw, err := json.Marshal(e)
+		if err != nil {
+			return err
+		}
+		list = append(list, raw)
+	}
+	return put(outer, name, list)
+}
+
+func put(outer object, name string, value any) error {
+	raw, err := json.Marshal(value)
+	outer[name] = raw
+	return err
+}
+
+const (
+	fileName = "config.json"
+	// maxBytes bounds a config.json. One of dockerd's has about 10 KiB, and some
+	// hundred with --privileged.
+	maxBytes = 16 << 20
+)
+
+// Read reads the config.json of a bundle. The error wraps folder.ErrUnsafe for a file that
+// no container engine writes, such as a symbolic link or one of gigabytes, fs.ErrNotExist,
+// or ErrGarbled.
+func Read(bundle string) (*Config, error) {
+	dir, err := folder.OpenExisting(bundle)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	data, _, err := dir.Read(fileName, maxBytes)
+	if err != nil {
+		return nil, err
+	}
+	c, err := Parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", dir.Join(fileName), err)
+	}
+	c.dir = bundle
+	return c, nil
+}
+
+// Write replaces the config.json that was read by one with the changes. After an error the
+// old one is there.
+func (c *Config) Write() error {
+	data, err := c.Encode()
+	if err != nil {
+		return err
+	}
+	dir, err := folder.OpenExisting(c.dir)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return dir.Put(fileName, data, 0o600, false)
+}

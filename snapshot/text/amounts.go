@@ -8,6 +8,45 @@ import (
 	"time"
 )
 
+// memoryUnits are the units of memory in bytes, the longest suffix first.
+var memoryUnits = []struct {
+	suffix string
+	bytes  int64
+}{
+	{"ki", 1 << 10},
+	{"mi", 1 << 20},
+	{"gi", 1 << 30},
+	{"b", 1},
+	{"k", 1e3},
+	{"m", 1e6},
+	{"g", 1e9},
+}
+
+// ParseMemory reads an amount of memory in bytes: a whole number with one of the
+// units b, k, m, g (1000s) or ki, mi, gi (1024s) in lower or upper case, or
+// without a unit for bytes. Its error says how to write one.
+func ParseMemory(s string) (bytes int64, err error) {
+	digits, factor := strings.ToLower(s), int64(1)
+	for _, unit := range memoryUnits {
+		if rest, ok := strings.CutSuffix(digits, unit.suffix); ok {
+			digits, factor = rest, unit.bytes
+			break
+		}
+	}
+	n, err := strconv.ParseUint(digits, 10, 63)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not an amount of memory: write a whole number with a unit of b, k, m, g, ki, mi or gi, such as 4g", s)
+	}
+	if int64(n) > math.MaxInt64/factor {
+		return 0, fmt.Errorf("%q is more memory than can be counted", s)
+	}
+	return int64(n) * factor, nil
+}
+
+// Megabytes writes an amount of memory in whole units of 1,000,000 bytes, rounded
+// down, as genv 1.4.3 does: 4000m.
+func Megabytes(bytes int64) string { return fmt.Sprintf("%dm", bytes/1e6) }
+
 const day = 24 * time.Hour
 
 // maxSeconds is the largest number of seconds without a unit: more do not fit
@@ -81,4 +120,27 @@ func ShortDuration(d time.Duration) string {
 		return FormatDuration(seconds)
 	}
 	return FormatDuration(d.Round(time.Minute))
+}
+
+// ParseIndices reads device indices with commas between them: 0 or 0,2.
+func ParseIndices[Index ~int](list string) ([]Index, error) {
+	var indices []Index
+	for word := range strings.SplitSeq(list, ",") {
+		n, err := strconv.ParseUint(word, 10, 16)
+		if err != nil {
+			return nil, fmt.Errorf("%q is not the index of a device", word)
+		}
+		indices = append(indices, Index(n))
+	}
+	return indices, nil
+}
+
+// JoinIndices writes device indices with commas between them, as
+// CUDA_VISIBLE_DEVICES and the lines of genv 1.4.3 have them.
+func JoinIndices[Index ~int](indices []Index) string {
+	words := make([]string, len(indices))
+	for i, index := range indices {
+		words[i] = strconv.Itoa(int(index))
+	}
+	return strings.Join(words, ",")
 }

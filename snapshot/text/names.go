@@ -1,10 +1,14 @@
 package text
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/xrash/smetrics"
 )
 
 // maxShown is how many characters of a foreign text Shown keeps.
@@ -65,4 +69,62 @@ func harmless(r rune) rune {
 		return '\''
 	}
 	return r
+}
+
+// maxUsername is the length of an account name in bytes.
+const maxUsername = 256
+
+// CheckUsername returns an error unless a name can be that of an account. NSS may give any name
+// that fits into a field of passwd(5), such as ann@corp.example, CORP\jdoe or First Last. A comma
+// separates names, and a dash at the beginning would be an option of ssh.
+func CheckUsername(name string) error {
+	switch {
+	case name == "":
+		return errors.New("the user name is empty")
+	case len(name) > maxUsername || !utf8.ValidString(name) || strings.TrimSpace(name) != name,
+		strings.ContainsAny(name, ":,") || strings.ContainsFunc(name, unicode.IsControl):
+		return fmt.Errorf("%s is not a user name; write one name", Quoted(name, 80))
+	case name[0] == '-':
+		return fmt.Errorf("the user name %s begins with a dash; write only the name", Quoted(name, 80))
+	}
+	return nil
+}
+
+// Hint suggests the known word nearest to a misspelt one: did you mean "enforce"? If
+// none is near, it is otherwise.
+func Hint(word string, known []string, otherwise string) string {
+	if near := Nearest(word, known); near != "" {
+		return fmt.Sprintf("did you mean %q?", near)
+	}
+	return otherwise
+}
+
+// Nearest is the known word nearest to a misspelt one, or "" if none is near. If several
+// are equally near, it is the one that begins like the word for longest, then the first.
+func Nearest(word string, known []string) string {
+	limit := 1
+	if len(word) > 3 {
+		limit = max(2, len(word)/3) // 2 is two letters swapped
+	}
+	best, found := limit+1, ""
+	for _, k := range known {
+		if len(k)-len(word) > best || len(word)-len(k) > best {
+			continue // the distance is at least the difference in length
+		}
+		d := smetrics.WagnerFischer(strings.ToLower(word), strings.ToLower(k), 1, 1, 1)
+		if d < best || d == best && d <= limit && commonPrefix(word, k) > commonPrefix(word, found) {
+			best, found = d, k
+		}
+	}
+	return found
+}
+
+// commonPrefix is the number of bytes with which both words begin, in any case.
+func commonPrefix(a, b string) int {
+	a, b = strings.ToLower(a), strings.ToLower(b)
+	n := 0
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	return n
 }

@@ -1,0 +1,268 @@
+package container
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
+)
+
+// recordsFolder is the folder of the records in root's run folder.
+const recordsFolder = "containers"
+
+// recordsLock is a file of the folder. Who writes or removes a record holds a lock on it, which
+// only root can take.
+const recordsLock = ".lock"
+
+// recordsLockWithin is for how long that lock is waited for. It is held for a moment.
+const recordsLockWithin = 5 * time.Second
+
+// maxRecordFile bounds a record's file.
+const maxRecordFile = 16 << 10
+
+// RecordsDir is the folder of the records in root's run folder.
+func RecordsDir(run string) string { return filepath.Join(run, recordsFolder) }
+
+// recordNote is the file of a container's record.
+func recordNote(id string) folder.Note[recordFile] {
+	return folder.Note[recordFile]{
+		Name: id + ".json", Max: maxRecordFile, Mode: 0o644, Invalid: ErrInvalidRecord,
+		Check: func(f *recordFile) error {
+			switch {
+			case f.Schema != recordSchema:
+				return fmt.Errorf("%w: schema %d", ErrInvalidRecord, f.Schema)
+			case f.ID != id:
+				return fmt.Errorf("%w: it is about another container", ErrInvalidRecord)
+			}
+			return f.check()
+		},
+	}
+}
+
+// WriteRecord writes or replaces the record of a container, for everybody to read. Only root
+// calls it. Missing folders are created; an error, ErrInvalidRecord included, leaves the old
+// record.
+func WriteRecord(run string, r Record) error {
+	if err := r.check(); err != nil {
+		return err
+	}
+	parent, err := folder.MakeTrusted(run)
+	if err != nil {
+		return err
+	}
+	defer parent.Close()
+	d, err := parent.PrivateSub(recordsFolder)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := d.Hold(recordsLock, recordsLockWithin); err != nil {
+		return err
+	}
+	return recordNote(r.ID).Put(d, recordFile{recordSchema, r})
+}
+
+// ReadRecord reads the record of a container. It trusts only a file that no other user than
+// root (or the caller, on a simulated host) can have written. The error is fs.ErrNotExist
+// if the hook has recorded nothing, as for a container that was started without it; with
+// any other one it is unknown what it recorded.
+func ReadRecord(run, id string) (Record, error) {
+	if !IsID(id) {
+		return Record{}, fmt.Errorf("%w: its id is not 64 hexadecimal digits", ErrInvalidRecord)
+	}
+	f, err := recordNote(id).Read(RecordsDir(run))
+	return f.Record, err
+}
+
+// RemoveRecord removes the record of a container, which may be missing. Only root calls it.
+func RemoveRecord(run, id string) error {
+	return removeRecordIf(run, id, func() bool { return true })
+}
+
+// RemoveSameRecord removes the record of a container if it is still about the process of this
+// one: a container that was started again meanwhile keeps its record. Only root calls it.
+func RemoveSameRecord(run string, r Record) error {
+	return removeRecordIf(run, r.ID, func() bool {
+		now, err := ReadRecord(run, r.ID)
+		return err == nil && now.PID == r.PID && now.Start == r.Start
+	})
+}
+
+// removeRecordIf removes a record if that is wanted while no other process can write one.
+func removeRecordIf(run, id string, wanted func() bool) error {
+	if !IsID(id) {
+		return fmt.Errorf("%w: its id is not 64 hexadecimal digits", ErrInvalidRecord)
+	}
+	d, err := folder.OpenTrusted(RecordsDir(run))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := d.Hold(recordsLock, recordsLockWithin); err != nil {
+		return err
+	}
+	if !wanted() {
+		return nil
+	}
+	return d.Remove(recordNote(id).Name)
+}
+
+// ListRecords returns the ids of the containers that have a record, in the order of the ids.
+func ListRecords(run string) ([]string, error) {
+	entries, err := os.ReadDir(RecordsDir(run))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var ids []string
+	for _, e := range entries {
+		if id, found := strings.CutSuffix(e.Name(), ".json"); found && IsID(id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids, err
+}
+
+// ErrInvalidRecord means that a record is not one that Write accepts.
+var ErrInvalidRecord = errors.New("invalid record of a container")
+
+// Proof is how it was proved for which user a container was started.
+type Proof string
+
+// The proofs. The zero value means that nothing is proved, and Record.UID is nil then.
+const (
+	// ProofToken: the user's shim had a one-time token from root's service, bound to the uid at
+	// the other end of the socket.
+	ProofToken Proof = "token"
+	// ProofRootless: the container's user namespace belongs to the user. Earlier versions wrote
+	// it; a container that still runs keeps its environment.
+	ProofRootless Proof = "rootless"
+)
+
+// recordSchema is the version of the file's format.
+const recordSchema = 1
+
+// Record is what the hook knows about one container.
+type Record struct {
+	ID        string         `json:"id"`            // 64 hexadecimal digits, in lower case
+	EID       snapshot.EnvID `json:"eid"`           // the environment that it was started in; empty for none
+	UID       *snapshot.UID  `json:"uid,omitempty"` // the user for whom it was started; nil if that isn't proved
+	Proof     Proof          `json:"proof"`
+	Runtime   string         `json:"runtime"` // the engine, "docker" for example; empty if unknown
+	StartedAt time.Time      `json:"started_at"`
+	// PID and Start are the container's init, or what makes it: see Keeper. 0 for none.
+	PID   snapshot.PID       `json:"pid,omitempty"`
+	Start snapshot.StartTime `json:"start,omitempty"`
+}
+
+// recordFile is the content of a record's file.
+type recordFile struct {
+	Schema int `json:"schema"`
+	Record
+}
+
+func (r *Record) check() error {
+	switch {
+	case !IsID(r.ID):
+		return fmt.Errorf("%w: its id is not 64 hexadecimal digits", ErrInvalidRecord)
+	case r.EID != "" && snapshot.Claim(string(r.EID)) != r.EID:
+		return fmt.Errorf("%w: no environment has its eid", ErrInvalidRecord)
+	case r.Proof != "" && r.Proof != ProofToken && r.Proof != ProofRootless:
+		return fmt.Errorf("%w: an unknown proof", ErrInvalidRecord)
+	case (r.Proof == "") != (r.UID == nil):
+		return fmt.Errorf("%w: a uid and its proof come together", ErrInvalidRecord)
+	case len(r.Runtime) > maxRuntime || strings.Trim(r.Runtime, "abcdefghijklmnopqrstuvwxyz0123456789.-") != "":
+		return fmt.Errorf("%w: its runtime is not the name of one", ErrInvalidRecord)
+	case r.PID < 0 || (r.PID == 0) != (r.Start == 0):
+		return fmt.Errorf("%w: a process and its start time come together", ErrInvalidRecord)
+	case r.StartedAt.IsZero():
+		return fmt.Errorf("%w: it has no time", ErrInvalidRecord)
+	}
+	return nil
+}
+
+// maxRuntime is the maximum length of a runtime's name.
+const maxRuntime = 64
+
+// IsID says whether a text can be the ID of a container of Docker, Podman, containerd or
+// CRI-O: 64 hexadecimal digits in lower case. Only such a text becomes a file's name.
+func IsID(id string) bool { return len(id) == 64 && strings.Trim(id, "0123456789abcdef") == "" }
+
+// Keeper says which processes keep environments alive although they are not of the
+// environment's user: the inits of containers, as recorded in a run folder. It reads the
+// records again only when one was written or removed. Any number of goroutines may use it.
+type Keeper struct {
+	Run string
+
+	mu      sync.Mutex
+	changed time.Time // when the folder had changed last
+	settled bool      // it was read so much later that no other change has the same time
+	inits   map[registered]snapshot.StartTime
+}
+
+// tick is longer than the resolution of the times of files.
+const tick = 100 * time.Millisecond
+
+// registered is a container's init in an environment.
+type registered struct {
+	eid snapshot.EnvID
+	pid snapshot.PID
+}
+
+// Keeps is for disk.Config. A process that started at another time than the one that was
+// recorded only has its PID. With 0 it is unknown when the process started, and the PID
+// alone counts.
+func (k *Keeper) Keeps(eid snapshot.EnvID, pid snapshot.PID, start snapshot.StartTime) bool {
+	info, err := os.Stat(RecordsDir(k.Run))
+	if err != nil {
+		return false
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.settled || !info.ModTime().Equal(k.changed) {
+		k.changed, k.settled = info.ModTime(), time.Since(info.ModTime()) > tick
+		k.inits = initsIn(k.Run)
+	}
+	recorded, known := k.inits[registered{eid, pid}]
+	return known && (start == 0 || start == recorded)
+}
+
+func initsIn(run string) map[registered]snapshot.StartTime {
+	inits := map[registered]snapshot.StartTime{}
+	ids, _ := ListRecords(run) // what can't be listed keeps nothing
+	for _, id := range ids {
+		if r, err := ReadRecord(run, id); err == nil && r.PID != 0 {
+			inits[registered{r.EID, r.PID}] = r.Start
+		}
+	}
+	return inits
+}
+
+// PruneRecords removes the records of containers of which the init has ended, as after a SIGKILL
+// of the runtime. start is the start time of a process, 0 for none; ok is false where that
+// is unknown. Only root calls it.
+func PruneRecords(run string, start func(snapshot.PID) (_ snapshot.StartTime, ok bool)) error {
+	ids, err := ListRecords(run)
+	for _, id := range ids {
+		r, readErr := ReadRecord(run, id)
+		if readErr != nil || r.PID == 0 {
+			continue
+		}
+		if now, ok := start(r.PID); !ok || now == r.Start {
+			continue
+		}
+		if removeErr := RemoveSameRecord(run, r); err == nil {
+			err = removeErr
+		}
+	}
+	return err
+}

@@ -1,0 +1,108 @@
+// Package proctest helps tests with real processes, and says what tests need. It is for processes that a
+// test starts, never for genv itself.
+package proctest
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Need skips a test on a machine that lacks something. With CI=true that is a failure, so that the
+// test isn't missed.
+func Need(t testing.TB, has bool, what string) {
+	t.Helper()
+	switch {
+	case has:
+	case os.Getenv("CI") == "true":
+		t.Fatal("CI=true, so this test must run, but it needs " + what)
+	default:
+		t.Skip("this test needs " + what)
+	}
+}
+
+// NeedRoot skips a test that only root can do.
+func NeedRoot(t testing.TB) {
+	t.Helper()
+	Need(t, os.Geteuid() == 0, "root: run it with sudo")
+}
+
+// NeedPrograms skips a test without programs of Debian.
+func NeedPrograms(t testing.TB, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		_, err := exec.LookPath(name)
+		Need(t, err == nil, name+": `make test` as root installs it on Debian")
+	}
+}
+
+// Stat returns the numeric fields of /proc/self/stat, with their numbers of proc(5).
+func Stat() (field func(n int) uint64, err error) {
+	data, err := os.ReadFile("/proc/self/stat")
+	if err != nil {
+		return nil, err
+	}
+	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
+	return func(n int) uint64 {
+		value, _ := strconv.ParseUint(fields[n-3], 10, 64) // the kernel writes numbers
+		return value
+	}, nil
+}
+
+// OverwriteEnviron does to this process what setproctitle does: it writes a title over
+// the environment with which the process was started, and NULs to the end of it. If the
+// title ends with "…", the rest is not changed.
+func OverwriteEnviron(title string) error {
+	field, err := Stat()
+	if err != nil {
+		return err
+	}
+	memory, err := os.OpenFile("/proc/self/mem", os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = memory.Close() }()
+	data := make([]byte, field(51)-field(50))
+	if title, ok := strings.CutSuffix(title, "…"); ok {
+		data = data[:copy(data, title)]
+	} else {
+		copy(data, title)
+	}
+	_, err = memory.WriteAt(data, int64(field(50)))
+	return err
+}
+
+// ordinaryUID is in a range that no distribution assigns.
+const ordinaryUID = 60701
+
+// OrdinaryUser is a user who is not root, the test's own user if possible. It returns the
+// path of the test's program that this user can run, and the attributes to start it as
+// this user.
+func OrdinaryUser(t *testing.T) (uid snapshot.UID, program string, attr *syscall.SysProcAttr) {
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	attr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if os.Getuid() != 0 {
+		return snapshot.UID(os.Getuid()), exe, attr
+	}
+	dir, err := os.MkdirTemp("", "genv-program-") // t.TempDir is below a folder that others may not enter
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	require.NoError(t, os.Chmod(dir, 0o755))
+	data, err := os.ReadFile(exe)
+	require.NoError(t, err)
+	program = filepath.Join(dir, filepath.Base(exe))
+	require.NoError(t, os.WriteFile(program, data, 0o600))
+	require.NoError(t, os.Chmod(program, 0o755))
+	attr.Credential = &syscall.Credential{Uid: ordinaryUID, Gid: ordinaryUID}
+	return ordinaryUID, program, attr
+}
