@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
@@ -271,6 +272,10 @@ func (f *forgery) change() change.Change {
 	for range f.IntN(4) {
 		indices = append(indices, snapshot.DeviceIndex(f.IntN(6)))
 	}
+	states := make(map[snapshot.DeviceIndex]gpus.State)
+	for _, index := range indices {
+		states[index] = pick(f, gpus.States()...)
+	}
 	config := change.Config{Name: pick(f, "", "x"), GPUMemory: f.capacity(), GPUs: pick(f, nil, ptr(1+f.IntN(6)))}
 	pid, kernel := pick[snapshot.PID](f, 1, 50, 51, 52, 53, 100, 101, 102, 500, 501, 502), ""
 	if f.IntN(4) == 0 {
@@ -278,7 +283,7 @@ func (f *forgery) change() change.Change {
 	}
 	switch f.IntN(5) {
 	case 0:
-		return change.Change{Enter: &change.Enter{EID: eid, PID: pid, Kernel: kernel, Config: config, Attach: f.coin(), OverSubscribe: f.coin(), Busy: indices}}
+		return change.Change{Enter: &change.Enter{EID: eid, PID: pid, Kernel: kernel, Config: config, Attach: f.coin(), OverSubscribe: f.coin(), States: states}}
 	case 1:
 		a := &change.Attach{EID: eid, Indices: indices, Memory: config.GPUMemory, OverSubscribe: f.coin(), Configured: f.coin(), Exact: f.coin(), Unregistered: f.coin()}
 		if len(indices) == 0 {

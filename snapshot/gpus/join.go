@@ -137,6 +137,33 @@ func (g *GPU) fails() bool {
 	return g.UUID != "" && g.MemoryUsed == nil && g.Utilization == nil && g.Temperature == nil && g.Power == nil
 }
 
+// InUse are the states of the GPUs of a list that aren't known to be unused. Which are attached the
+// state files know better.
+func InUse(list []GPU) map[snapshot.DeviceIndex]State {
+	states := make(map[snapshot.DeviceIndex]State)
+	for i := range list {
+		g := &list[i]
+		switch {
+		case g.State == Failed, g.State == Unknown:
+			states[g.Index] = g.State
+		case g.Problem != "":
+			states[g.Index] = Unknown
+		case len(g.Processes) > 0:
+			states[g.Index] = g.State
+		}
+	}
+	return states
+}
+
+// Unexplained is how much memory is in use that belongs to no visible process; 0 for as little as
+// a driver itself uses.
+func (g *GPU) Unexplained() int64 {
+	if len(g.Processes) > 0 || g.MemoryUsed == nil || *g.MemoryUsed < hiddenBytes {
+		return 0
+	}
+	return *g.MemoryUsed
+}
+
 // state says what a GPU that works is used for. lost says that the driver reports other devices
 // of the host and not this one, or not all of this one.
 func (g *GPU) state(lost bool) State {
@@ -145,7 +172,7 @@ func (g *GPU) state(lost bool) State {
 		return Idle
 	case len(g.Processes) > 0:
 		return Busy
-	case lost, g.MemoryUsed != nil && *g.MemoryUsed >= hiddenBytes:
+	case lost, g.Unexplained() > 0:
 		return Unknown
 	case len(g.Attached) > 0:
 		return Attached

@@ -79,8 +79,6 @@ type cache struct {
 	processes processCache
 	// located are the MIG instances that processes use, by device and PID; empty for unknown.
 	located map[located]snapshot.GPUUUID
-	// unreported are the devices of which the driver didn't report the processes.
-	unreported []snapshot.DeviceIndex
 }
 
 func (c *Collector) cached() cache {

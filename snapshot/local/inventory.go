@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -171,24 +170,6 @@ func (c *Collector) Hidden() []snapshot.DeviceIndex {
 		return l.hidden
 	}
 	return nil
-}
-
-// Unreported are the devices of which the driver did not report the processes when Processes
-// asked last: whether they are in use is unknown.
-func (c *Collector) Unreported() []snapshot.DeviceIndex { return c.cached().unreported }
-
-// Problems are the devices of which the driver reports a problem, according to the list that was
-// read last.
-func (c *Collector) Problems(ctx context.Context) ([]snapshot.Device, error) {
-	l := c.cached().devices
-	if l == nil {
-		var err error
-		if l, err = c.readDevices(ctx); err != nil {
-			return nil, err
-		}
-		c.update(func(kept *cache) { kept.devices = l })
-	}
-	return slices.DeleteFunc(l.toRegister(), func(d snapshot.Device) bool { return d.Problem == "" }), nil
 }
 
 // HiddenWarning says why of the Hidden devices nothing is known; empty if there are none.

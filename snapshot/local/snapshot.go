@@ -125,7 +125,7 @@ func (c *Collector) Processes(ctx context.Context) ([]snapshot.Process, []string
 		return nil, nil, context.Cause(ctx)
 	}
 	processes, more := observer.resolve(seen, files.Environments, cmp.Or(err, unusable(files)))
-	c.update(func(kept *cache) { kept.processes, kept.unreported = observer.after, devices.unreported(usage) })
+	c.update(func(kept *cache) { kept.processes = observer.after })
 	if err != nil {
 		more = append(more, err.Error())
 	}

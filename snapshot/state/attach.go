@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -23,11 +24,9 @@ type AttachRequest struct {
 	Memory snapshot.Memory
 	// OverSubscribe attaches devices even if they have no room.
 	OverSubscribe bool
-	// Busy are the devices that processes of others are known to use: they are
-	// attached last.
-	Busy []snapshot.DeviceIndex
-	// Failed are the devices that don't work: they are given to nobody.
-	Failed []snapshot.DeviceIndex
+	// States are those of devices that aren't known to be unused: they are attached in the order of
+	// gpus.States, and those that have failed never.
+	States map[snapshot.DeviceIndex]gpus.State
 	At     snapshot.Date
 }
 
@@ -41,7 +40,7 @@ type InstanceRequest struct {
 }
 
 // Attach attaches an environment to devices, and returns the indices of all that it is
-// attached to then. It prefers devices that are not Busy, then those with the fewest
+// attached to then. It prefers devices without a State, then those with the fewest
 // attachments. After an error, which wraps ErrRequest, ErrUnavailable or
 // ErrNoDevices, nothing has changed.
 //
@@ -118,14 +117,9 @@ func (f *Files) chooseCount(r AttachRequest) ([]*snapshot.Device, error) {
 	if missing > len(free) {
 		return nil, f.tooMany(r, r.Count-missing+len(free))
 	}
-	busy := func(d *snapshot.Device) int {
-		if slices.Contains(r.Busy, d.Index) {
-			return 1
-		}
-		return 0
-	}
+	order := func(d *snapshot.Device) int { return slices.Index(gpus.States(), r.States[d.Index]) }
 	slices.SortFunc(free, func(x, y *snapshot.Device) int {
-		return cmp.Or(cmp.Compare(busy(x), busy(y)), cmp.Compare(len(x.Attachments), len(y.Attachments)), cmp.Compare(x.Index, y.Index))
+		return cmp.Or(cmp.Compare(order(x), order(y)), cmp.Compare(len(x.Attachments), len(y.Attachments)), cmp.Compare(x.Index, y.Index))
 	})
 	return free[:max(missing, 0)], nil
 }
@@ -173,7 +167,7 @@ func (f *Files) chooseIndices(r AttachRequest) ([]*snapshot.Device, error) {
 // empty for neither.
 func (r *AttachRequest) refuses(d *snapshot.Device) string {
 	switch {
-	case slices.Contains(r.Failed, d.Index):
+	case r.States[d.Index] == gpus.Failed:
 		return fmt.Sprintf("GPU %d has failed and is given to nobody: `genv gpus` says why", d.Index)
 	case d.Unified && r.Memory.Known():
 		return fmt.Sprintf("GPU %d shares the memory of its machine and has no capacity of its own: attach it without --gpu-memory", d.Index)

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	use "github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
@@ -154,26 +155,43 @@ func TestDetach(t *testing.T) {
 	}
 }
 
-// Devices that processes of others use are taken last, whatever is attached.
-func TestAttachPrefersDevicesThatNoProcessUses(t *testing.T) {
-	tests := []struct {
-		name  string
-		busy  indices
-		count int
-		want  indices
-	}{
-		{"none is known to be busy", nil, 1, indices{0}},
-		{"the first is", indices{0}, 1, indices{1}},
-		{"two of three", indices{0, 1}, 2, indices{0, 2}},
-		{"all are", indices{0, 1, 2}, 1, indices{0}},
-		{"one that is not there", indices{9}, 1, indices{0}},
+// Devices that others may use are taken in the order of their states, and failed ones never.
+func TestAttachTakesDevicesInTheOrderOfTheirStates(t *testing.T) {
+	type states map[snapshot.DeviceIndex]use.State
+	shared := func() []snapshot.Device { // GPU 0 is attached to another environment
+		devices := gpus(4)
+		devices[0].Attachments = []snapshot.Attachment{{EID: "2"}}
+		return devices
 	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			b := state.Files{Devices: gpus(3)}
-			got, err := b.Attach(state.AttachRequest{EID: "7", Count: tt.count, Busy: tt.busy, At: at("10:00:00")})
-			require.NoError(t, err)
-			require.Equal(t, tt.want, got)
+	for name, row := range map[string]struct {
+		states states
+		count  int
+		over   bool
+		want   indices
+		refuse string
+	}{
+		"free ones":                            {nil, 1, false, indices{1}, ""},
+		"the first is busy":                    {states{1: use.Busy}, 1, false, indices{2}, ""},
+		"idle before busy":                     {states{1: use.Busy, 2: use.Unknown, 3: use.Idle}, 2, false, indices{1, 3}, ""},
+		"unknown is last":                      {states{1: use.Unknown, 2: use.Busy, 3: use.Busy}, 2, false, indices{2, 3}, ""},
+		"all are unknown":                      {states{1: use.Unknown, 2: use.Unknown, 3: use.Unknown}, 1, false, indices{1}, ""},
+		"never a failed one":                   {states{1: use.Failed, 2: use.Unknown, 3: use.Unknown}, 2, false, indices{2, 3}, ""},
+		"not even the last":                    {states{1: use.Failed}, 3, false, nil, "currently available (2); GPU 1 has failed"},
+		"nor with over-subscription":           {states{1: use.Failed}, 4, true, nil, "currently available (3); GPU 1 has failed"},
+		"over-subscribed: free before shared":  {states{3: use.Busy}, 3, true, indices{0, 1, 2}, ""},
+		"over-subscribed: unused before used":  {states{1: use.Busy, 2: use.Idle, 3: use.Unknown}, 1, true, indices{0}, ""},
+		"over-subscribed: unknown is last":     {states{0: use.Busy, 1: use.Unknown, 2: use.Unknown, 3: use.Failed}, 2, true, indices{0, 1}, ""},
+		"a state of one that isn't registered": {states{9: use.Busy}, 1, false, indices{1}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := state.Files{Devices: shared()}
+			got, err := b.Attach(state.AttachRequest{EID: "7", Count: row.count, OverSubscribe: row.over, States: row.states, At: at("10:00:00")})
+			require.Equal(t, row.want, indices(got))
+			if row.refuse == "" {
+				require.NoError(t, err)
+			} else {
+				require.ErrorContains(t, err, row.refuse)
+			}
 		})
 	}
 }

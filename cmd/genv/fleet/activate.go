@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,9 +17,11 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/sshclient"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
@@ -58,7 +59,7 @@ func (p *program) findRoom(ctx context.Context, config Config, request state.Att
 		return remote.Host{}, err
 	}
 	defer f.close()
-	results := controller.Ask(ctx, f.asker(), f.commands().Devices)
+	results := controller.Ask(ctx, f.asker(), f.room)
 	failures := render.FailuresOf(results)
 	if err := f.conclude(failures, nil); len(failures) == len(results) {
 		return remote.Host{}, err
@@ -70,36 +71,35 @@ func (p *program) findRoom(ctx context.Context, config Config, request state.Att
 	return host, nil
 }
 
-// roomiest is the host with the most devices without attachments, among those
-// on which the request can be met now; the first named of equals. A request without a
-// count can be met on each.
-func roomiest(results []remote.Result[[]snapshot.Device], r state.AttachRequest) (remote.Host, bool) {
-	var fitting []remote.Result[[]snapshot.Device]
+// room asks a host which of its devices are in use, or at least which are attached.
+func (f *fleet) room(ctx context.Context, h remote.Host) (*snapshot.Snapshot, error) {
+	if s, via, err := f.commands().Visible(ctx, h); err == nil && via == agent.ViaCommands {
+		return s, nil
+	}
+	devices, err := f.commands().Devices(ctx, h)
+	return &snapshot.Snapshot{Devices: devices}, err
+}
+
+// roomiest is the host with the most free devices, among those on which the request can be met
+// now; the first named of equals. A request without a count can be met on each.
+func roomiest(results []remote.Result[*snapshot.Snapshot], r state.AttachRequest) (host remote.Host, ok bool) {
+	most := -1
 	for _, result := range results {
 		if result.Err != nil {
 			continue
 		}
-		files := state.Files{Devices: slices.Clone(result.Value)}
-		if _, err := files.Attach(r); err == nil || r.Count == 0 {
-			fitting = append(fitting, result)
+		list := gpus.Of(result.Value)
+		r.States = gpus.InUse(list)
+		files := state.Files{Devices: slices.Clone(result.Value.Devices)}
+		if _, err := files.Attach(r); err != nil && r.Count != 0 {
+			continue
+		}
+		free := len(slices.DeleteFunc(list, func(g gpus.GPU) bool { return g.State != gpus.Free }))
+		if free > most {
+			host, most = result.Host, free
 		}
 	}
-	if len(fitting) == 0 {
-		return remote.Host{}, false
-	}
-	best := slices.MaxFunc(fitting, func(a, b remote.Result[[]snapshot.Device]) int {
-		return cmp.Compare(free(a.Value), free(b.Value)) // MaxFunc returns the first of equals
-	})
-	return best.Host, true
-}
-
-func free(devices []snapshot.Device) (n int) {
-	for i := range devices {
-		if len(devices[i].Attachments) == 0 {
-			n++
-		}
-	}
-	return n
+	return host, most >= 0
 }
 
 // sshShell is the command line of ssh(1), which gives the user a terminal on the

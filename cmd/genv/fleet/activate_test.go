@@ -16,7 +16,7 @@ import (
 )
 
 func TestRoomiest(t *testing.T) {
-	devices := func(taken int, capacity string) []snapshot.Device {
+	devices := func(taken int, capacity string) *snapshot.Snapshot {
 		list := make([]snapshot.Device, 4)
 		for i := range list {
 			list[i] = snapshot.Device{Index: snapshot.DeviceIndex(i), TotalMemory: snapshot.MustMemory("80g")}
@@ -27,17 +27,20 @@ func TestRoomiest(t *testing.T) {
 				}
 			}
 		}
-		return list
+		return &snapshot.Snapshot{Devices: list}
 	}
-	results := []remote.Result[[]snapshot.Device]{
+	sick := devices(0, "")
+	sick.Devices[0].Failed, sick.Devices[1].Problem, sick.Devices[2].UsedMemory = true, "temperature: Unknown Error", snapshot.MustMemory("70g")
+	results := []remote.Result[*snapshot.Snapshot]{
 		{Host: remote.Host{Name: "failed"}, Err: os.ErrInvalid},
 		{Host: remote.Host{Name: "shared"}, Value: devices(4, "10g")},
+		{Host: remote.Host{Name: "sick"}, Value: sick},
 		{Host: remote.Host{Name: "one"}, Value: devices(3, "")},
 		{Host: remote.Host{Name: "three"}, Value: devices(1, "")},
 		{Host: remote.Host{Name: "equal"}, Value: devices(1, "")},
 	}
 	for want, request := range map[string]state.AttachRequest{
-		"three":  {EID: "new", Count: 1},
+		"three":  {EID: "new", Count: 1}, // sick has fewer free ones
 		"shared": {EID: "new", Count: 4, Memory: snapshot.MustMemory("70g")},
 		"":       {EID: "new", Count: 4, Memory: snapshot.MustMemory("71g")},
 	} {
@@ -46,7 +49,11 @@ func TestRoomiest(t *testing.T) {
 	}
 	host, _ := roomiest(results, state.AttachRequest{EID: "new"})
 	require.Equal(t, "three", host.Name, "no count is asked for")
-	require.Len(t, results[3].Value[1].Attachments, 0, "asking changes nothing")
+	for count, ok := range map[int]bool{3: true, 4: false} { // a failed one is no room
+		_, has := roomiest(results[2:3], state.AttachRequest{EID: "new", Count: count, OverSubscribe: true})
+		require.Equal(t, ok, has)
+	}
+	require.Len(t, results[4].Value.Devices[1].Attachments, 0, "asking changes nothing")
 }
 
 // The exact line that the user's shell on the host reads.

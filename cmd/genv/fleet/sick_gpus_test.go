@@ -3,6 +3,7 @@ package fleet_test
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -51,6 +52,34 @@ func TestOneSickGPUHidesNothing(t *testing.T) {
 			require.Equal(t, state == gpus.Failed, sick.Running(), r.Out)
 		})
 	}
+}
+
+// TestWaitWithSickGPUs: failed ones don't exist for it, and it prefers those of which all is known.
+func TestWaitWithSickGPUs(t *testing.T) {
+	f := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "gpu-01", GPUs: 3}, {Name: "bare", GPUs: 3, Rights: sshd.NoGenv}}, Genv: genvtest.Program(t)})
+	for _, h := range f.Hosts() {
+		for want, faults := range map[string][3]simulated.Fault{
+			"1 free GPU: 2": {simulated.Lost, simulated.Partial},
+			"2 free GPUs: 2,1\nWarning: the state of GPU 1 of %s is unknown: the driver reports utilization, temperature, power: Unknown Error": {simulated.Lost, simulated.Partial},
+			"3 free GPUs: no host has 3 GPUs, free or not": {simulated.NeedsReset},
+		} {
+			require.NoError(t, h.ChangeDriver(func(d *simulated.Driver) {
+				for i, fault := range faults {
+					d.Devices[i].Fault = fault
+				}
+			}))
+			r := genvtest.Run(t, "remote", "wait", "-F", f.SSHConfig(), "-H", h.Name, "--gpus", want[:1], "--within", "1m")
+			_, want, _ = strings.Cut(want, ": ")
+			require.Contains(t, strings.TrimPrefix(r.Out, h.Name+" ")+r.Err, strings.ReplaceAll(want, "%s", h.Name))
+		}
+	}
+	require.NoError(t, f.Host("gpu-01").ChangeDriver(func(d *simulated.Driver) {
+		for i := range d.Devices {
+			d.Devices[i].Fault, d.Devices[i].LeakedMiB = "", 70400
+		}
+	}))
+	r := genvtest.Run(t, "remote", "wait", "-F", f.SSHConfig(), "-H", "gpu-01", "--within", "1s", "--interval", "1s")
+	require.Contains(t, r.Err, "no host had 1 free GPU within 1s", "it is in use")
 }
 
 // TestWarningsOfTheDriver: the rows count, although nvidia-smi exits with 14.

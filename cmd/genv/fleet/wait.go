@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -101,10 +102,14 @@ func (w *waiter) run(ctx context.Context) error {
 		seen := w.looker.Look(ctx)
 		w.progress.End()
 		failures := render.FailuresIn(seen.Cluster)
-		host, found := w.wanted.Find(seen.Cluster)
+		host, found := w.wanted.Find(seen.Cluster, isFree)
+		if found == nil {
+			host, found = w.wanted.Find(seen.Cluster, mayBeFree)
+		}
 		switch {
 		case found != nil:
 			w.show(failures, &seen)
+			w.warn(host, found)
 			return w.print(&WaitDocument{
 				Schema: "genv.remote.wait/1", Host: host, GPUs: found, Waited: w.program.Now().Sub(begun).Seconds(),
 				Failed: failures, Duplicates: append([]controller.Duplicate{}, seen.Duplicates...),
@@ -150,6 +155,15 @@ func (w *waiter) show(failures []remote.Failure, seen *controller.Look) {
 	}
 	if !w.Quiet {
 		render.WriteFailures(w.program.Err, unnamed, len(seen.Cluster.Hosts))
+	}
+}
+
+// warn says which GPUs of a host may not be in order.
+func (w *waiter) warn(host snapshot.Hostname, found []gpus.GPU) {
+	for i := range found {
+		if g := &found[i]; !isFree(g) {
+			w.program.Warn(fmt.Sprintf("Warning: the state of GPU %d of %s is unknown: the driver reports %s", g.Index, host, g.Problem))
+		}
 	}
 }
 
@@ -213,17 +227,28 @@ func (r *requirement) mayFit(g *gpus.GPU) bool {
 	return (r.model == nil || g.Model == "" || r.model.MatchString(g.Model)) && (r.memory == 0 || g.MemoryTotal == nil || *g.MemoryTotal >= r.memory)
 }
 
-func (r *requirement) free(g *gpus.GPU) bool { return g.State == gpus.Free && r.fits(g) }
+func isFree(g *gpus.GPU) bool { return g.State == gpus.Free }
 
-// Find is the host with the most free GPUs of the kind, the first named of equals, with as
-// many of them as are wanted; nil if none has enough.
-func (r *requirement) Find(cluster snapshot.Cluster) (host snapshot.Hostname, found []gpus.GPU) {
+// mayBeFree is isFree, and true of an unused GPU of which only the temperature, utilization or power
+// is unknown.
+func mayBeFree(g *gpus.GPU) bool {
+	ails := g.State == gpus.Unknown && g.Problem != "" && g.UUID != ""
+	return isFree(g) || ails && g.Unexplained() == 0 && len(g.Attached)+len(g.Processes) == 0
+}
+
+// Find is the host with the most GPUs of the kind that match, the first named of equals, with as
+// many of them as are wanted, free ones first; nil if none has enough.
+func (r *requirement) Find(cluster snapshot.Cluster, matches func(*gpus.GPU) bool) (host snapshot.Hostname, found []gpus.GPU) {
 	for _, h := range cluster.Answered() {
-		if fitting := only(h.Snapshot, r.free); len(fitting) >= r.count && len(fitting) > len(found) {
+		fitting := only(h.Snapshot, func(g *gpus.GPU) bool { return matches(g) && r.fits(g) })
+		if len(fitting) >= r.count && len(fitting) > len(found) {
 			host, found = h.Name, fitting
 		}
 	}
 	if found != nil {
+		slices.SortStableFunc(found, func(a, b gpus.GPU) int {
+			return slices.Index(gpus.States(), a.State) - slices.Index(gpus.States(), b.State)
+		})
 		found = found[:r.count]
 	}
 	return host, found
@@ -243,18 +268,18 @@ func (r *requirement) Exists(cluster snapshot.Cluster) bool {
 func (r *requirement) Progress(cluster snapshot.Cluster) string {
 	free, total, most := 0, 0, 0
 	for _, h := range cluster.Answered() {
-		here := len(only(h.Snapshot, r.free))
+		here := len(only(h.Snapshot, func(g *gpus.GPU) bool { return isFree(g) && r.fits(g) }))
 		free, most = free+here, max(most, here)
 		total += len(only(h.Snapshot, r.fits))
 	}
 	return fmt.Sprintf("%d of %s free, at most %d on one host …", free, render.Plural(total, "GPU"), most)
 }
 
-// only are the GPUs of a host that match.
+// only are the GPUs of a host that work and match.
 func only(s *snapshot.Snapshot, matches func(*gpus.GPU) bool) []gpus.GPU {
 	var list []gpus.GPU
 	for _, g := range gpus.Of(s) {
-		if matches(&g) {
+		if g.State != gpus.Failed && matches(&g) {
 			list = append(list, g)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/environment"
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 )
@@ -94,7 +95,7 @@ func (p *program) newEntry(c *cli.Context, who *person, pid snapshot.PID) (entry
 			return e, err
 		}
 		e.others = who.inUseByOthers(c.Context, e.EID, uid)
-		e.Busy, e.Failed = e.others.devices(), e.others.ailing
+		e.States = gpus.InUse(e.others.gpus)
 	}
 	return e, nil
 }

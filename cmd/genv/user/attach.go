@@ -11,6 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 )
 
@@ -38,7 +39,7 @@ func (p *program) attach(c *cli.Context) error {
 	if who.eid != "" { // else it is refused
 		others = who.inUseByOthers(c.Context, who.eid, who.uid)
 	}
-	request.Busy, request.Failed = others.devices(), others.ailing
+	request.States = gpus.InUse(others.gpus)
 	result, err := p.inShell(c.Context, who, func(ctx context.Context, eid snapshot.EnvID) (change.Result, error) {
 		request.EID = eid
 		return who.changeIn(ctx, eid, change.Change{Attach: &request})

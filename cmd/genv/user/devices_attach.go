@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/environment"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -33,7 +34,7 @@ func (p *program) devicesAttach(c *cli.Context) error {
 		return err
 	}
 	others := who.inUseByOthers(c.Context, request.EID, who.uid)
-	request.Busy, request.Failed, request.Memory = others.devices(), others.ailing, config.GPUMemory
+	request.States, request.Memory = gpus.InUse(others.gpus), config.GPUMemory
 	request.Configured, request.Exact, request.Unregistered = true, true, request.EID != who.eid && request.Instances == nil
 	result, err := who.changeIn(c.Context, request.EID, change.Change{Attach: &request})
 	if err != nil {

@@ -18,22 +18,11 @@ import (
 // devices are attached in the order of 1.4.3.
 const inUseTimeout = 2 * time.Second
 
-// inUse is what is known of processes that are not in the caller's environment.
+// inUse is what is known of the GPUs, without the processes in the caller's environment.
 type inUse struct {
-	uses []use
-	// unknown are the devices of which it is unknown whether they are in use, and why says
-	// the reason. If failed is set, these are all devices.
-	unknown []snapshot.DeviceIndex
-	failed  bool
-	why     string
-	// ailing are the devices that have failed.
-	ailing []snapshot.DeviceIndex
-}
-
-// use is a process on a device.
-type use struct {
-	index   snapshot.DeviceIndex
-	process gpus.Process
+	gpus   []gpus.GPU
+	hidden []snapshot.DeviceIndex // by a guard
+	failed string                 // why nothing is known; empty if it is
 }
 
 // inUseByOthers may run nvidia-smi, so it must not be called with the lock held.
@@ -47,128 +36,99 @@ func (w *person) inUseByOthers(ctx context.Context, eid snapshot.EnvID, uid snap
 	seen, err := look(within)
 	switch {
 	case err != nil && errors.Is(within.Err(), context.DeadlineExceeded):
-		return inUse{failed: true, why: fmt.Sprintf("there was no answer within %s", inUseTimeout)}
+		return inUse{failed: fmt.Sprintf("there was no answer within %s", inUseTimeout)}
 	case err != nil:
-		return inUse{failed: true, why: err.Error()}
+		return inUse{failed: err.Error()}
 	}
-	user := userName(ctx, &uid)
-	seen.uses = slices.DeleteFunc(seen.uses, func(u use) bool {
-		return eid != "" && u.process.EID == eid && u.process.User == user
-	})
+	user := gpus.UserName(system.Users{}.Username(ctx, uid), &uid)
+	for i := range seen.gpus {
+		g := &seen.gpus[i]
+		g.Processes = slices.DeleteFunc(g.Processes, func(p gpus.Process) bool {
+			return eid != "" && p.EID == eid && p.User == user
+		})
+	}
 	return seen
 }
 
-const driverIsSilent = "the driver doesn't say; `genv gpus` shows what is known"
-
 // ownLook is what this user's nvidia-smi and /proc show. A guard may hide devices.
 func (w *person) ownLook(ctx context.Context) (inUse, error) {
-	processes, _, err := w.Machine.Processes(ctx)
+	s, err := w.Machine.Snapshot(ctx)
 	if err != nil {
 		return inUse{}, err
 	}
-	problems, err := w.Machine.Problems(ctx)
-	if err != nil {
-		return inUse{}, err
-	}
-	seen := inUse{unknown: w.Machine.Hidden(), why: "a guard hid them from you; nvidia-smi shows them from now on"}
-	for _, d := range problems {
-		if d.Failed {
-			seen.ailing = append(seen.ailing, d.Index)
-		} else {
-			seen.unknown, seen.why = append(slices.Clone(seen.unknown), d.Index), fmt.Sprintf("the driver reports %s", d.Problem)
-		}
-	}
-	if unreported := w.Machine.Unreported(); len(unreported) > 0 {
-		seen.unknown, seen.why = append(slices.Clone(seen.unknown), unreported...), driverIsSilent
-	}
-	for i := range processes {
-		p := &processes[i]
-		for _, usage := range p.Usage {
-			found := gpus.Process{PID: p.PID, User: userName(ctx, p.UID), EID: p.EID, Command: p.CommandOrName()}
-			if usage.Memory.Known() {
-				bytes := usage.Memory.Bytes()
-				found.Memory = &bytes
-			}
-			seen.uses = append(seen.uses, use{usage.Index, found})
-		}
-	}
-	return seen, nil
+	return inUse{gpus: gpus.Of(s), hidden: w.Machine.Hidden()}, nil
 }
 
 // rootsLook is what root's service sees, from which a guard hides nothing.
-func (w *person) rootsLook(ctx context.Context) (inUse, error) {
+func (w *person) rootsLook(ctx context.Context) (seen inUse, err error) {
 	document, err := w.Service.Look(ctx, "gpus")
 	if err != nil {
 		return inUse{}, err
 	}
-	var list []gpus.GPU
-	if err := json.Unmarshal(document, &list); err != nil {
+	if err := json.Unmarshal(document, &seen.gpus); err != nil {
 		return inUse{}, fmt.Errorf("the service gave an answer that is not understood: %w", err)
 	}
-	seen := inUse{why: driverIsSilent}
-	for i := range list {
-		g := &list[i]
-		switch g.State {
-		case gpus.Failed:
-			seen.ailing = append(seen.ailing, g.Index)
-		case gpus.Unknown:
-			seen.unknown = append(seen.unknown, g.Index)
-		case gpus.Free, gpus.Attached, gpus.Idle, gpus.Busy:
-		}
-		for _, p := range g.Processes {
-			seen.uses = append(seen.uses, use{g.Index, p})
-		}
-	}
 	return seen, nil
-}
-
-// userName is the name of a user as the service and the state files have it.
-func userName(ctx context.Context, uid *snapshot.UID) snapshot.Username {
-	if uid == nil {
-		return ""
-	}
-	return gpus.UserName(system.Users{}.Username(ctx, *uid), uid)
-}
-
-// devices are those that are in use or may be, for change.Attach.Busy.
-func (u inUse) devices() []snapshot.DeviceIndex {
-	busy := slices.Clone(u.unknown)
-	for i := range u.uses {
-		busy = append(busy, u.uses[i].index)
-	}
-	slices.Sort(busy)
-	return slices.Compact(busy)
 }
 
 // maxInUse is how many processes are named.
 const maxInUse = 8
 
-// warnings name the processes that use the devices that were attached.
-func (u inUse) warnings(attached []snapshot.DeviceIndex) []string {
-	var lines []string
-	more := 0
-	for i := range u.uses {
-		switch {
-		case !slices.Contains(attached, u.uses[i].index):
-		case len(lines) == maxInUse:
-			more++
-		default:
-			lines = append(lines, u.uses[i].line())
+// warnings name the processes that use the devices that were attached, and say of which devices
+// it is unknown.
+func (u *inUse) warnings(attached []snapshot.DeviceIndex) []string {
+	var lines, doubts []string
+	doubtful, more := make(map[string][]snapshot.DeviceIndex), 0
+	for _, index := range attached {
+		g := u.gpu(index)
+		for i := range g.Processes {
+			if len(lines) < maxInUse {
+				lines = append(lines, useLine(index, &g.Processes[i]))
+			} else {
+				more++
+			}
+		}
+		if why := u.doubt(g); why != "" {
+			doubts, doubtful[why] = append(doubts, why), append(doubtful[why], index)
 		}
 	}
 	if more > 0 {
 		lines = append(lines, fmt.Sprintf("Warning: and %d more; `genv gpus` shows them", more))
 	}
-	unknown := slices.DeleteFunc(slices.Clone(attached), func(i snapshot.DeviceIndex) bool { return !u.failed && !slices.Contains(u.unknown, i) })
-	if len(unknown) > 0 {
-		lines = append(lines, fmt.Sprintf("It is unknown whether other processes use GPU %s: %s", text.JoinIndices(unknown), u.why))
+	slices.Sort(doubts)
+	for _, why := range slices.Compact(doubts) {
+		lines = append(lines, fmt.Sprintf("It is unknown whether other processes use GPU %s: %s", text.JoinIndices(doubtful[why]), why))
 	}
 	return lines
 }
 
-func (u *use) line() string {
-	p := &u.process
-	s := fmt.Sprintf("Warning: GPU %d is in use by process %d", u.index, p.PID)
+// gpu is the GPU at an index; one in an unknown state if it wasn't seen.
+func (u *inUse) gpu(index snapshot.DeviceIndex) *gpus.GPU {
+	if i := slices.IndexFunc(u.gpus, func(g gpus.GPU) bool { return g.Index == index }); i >= 0 {
+		return &u.gpus[i]
+	}
+	return &gpus.GPU{Index: index, State: gpus.Unknown}
+}
+
+// doubt is why it is unknown whether others use a GPU; empty if it isn't.
+func (u *inUse) doubt(g *gpus.GPU) string {
+	switch {
+	case u.failed != "":
+		return u.failed
+	case g.Problem != "":
+		return fmt.Sprintf("the driver reports %s", g.Problem)
+	case slices.Contains(u.hidden, g.Index):
+		return "a guard hid them from you; nvidia-smi shows them from now on"
+	case g.State != gpus.Unknown:
+		return ""
+	case g.Unexplained() > 0:
+		return fmt.Sprintf("%.1f GiB of its memory are in use by no visible process", float64(g.Unexplained())/(1<<30))
+	}
+	return "the driver doesn't say; `genv gpus` shows what is known"
+}
+
+func useLine(index snapshot.DeviceIndex, p *gpus.Process) string {
+	s := fmt.Sprintf("Warning: GPU %d is in use by process %d", index, p.PID)
 	if p.User != "" {
 		s += " of " + gpus.ShownUser(p.User)
 	}

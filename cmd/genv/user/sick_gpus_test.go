@@ -1,12 +1,14 @@
 package user_test
 
 import (
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
 	simulated "github.com/seed-3119e985/genv/remote/testfleet/gpus"
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // sicken changes what the driver of the station says.
@@ -39,14 +41,34 @@ func TestFailedGPUsAreGivenToNobody(t *testing.T) {
 	}
 }
 
-// TestUnknownValuesAreSaid: a GPU of which some values are error texts is given out last.
-func TestUnknownValuesAreSaid(t *testing.T) {
+// TestUnknownGPUsAreGivenOutLast: after those that others use, and never silently.
+func TestUnknownGPUsAreGivenOutLast(t *testing.T) {
 	t.Parallel()
-	s := newStation(t)
-	s.devices(2)
-	s.sicken(func(d *simulated.Driver) { d.Devices[0].Fault = simulated.Partial })
-	require.Equal(t, genvtest.Result{Err: "Attached GPUs: 1\n"}, s.me().run("genv", "run", "--gpus", "1", "true"))
-	require.Contains(t, s.me().run("genv", "run", "--gpus", "2", "true").Err, "GPU 0: the driver reports utilization, temperature, power: Unknown Error")
+	for why, change := range map[string]func(d *simulated.Driver){
+		"the driver reports utilization, temperature, power: Unknown Error": func(d *simulated.Driver) { d.Devices[0].Fault = simulated.Partial },
+		"68.8 GiB of its memory are in use by no visible process":           func(d *simulated.Driver) { d.Devices[0].LeakedMiB = 70400 },
+		"68.7 GiB of its memory are in use by no visible process": func(d *simulated.Driver) { // of a process that is no more
+			used := int64(70300)
+			d.Apps = append(d.Apps, simulated.App{PID: 1 << 30, Foreign: true, Device: 0, UsedMiB: &used})
+		},
+	} {
+		s := newStation(t)
+		s.devices(3)
+		u := s.me()
+		stranger := startSleeper(t, os.Getuid())
+		s.uses(map[snapshot.PID]int{stranger: 1})
+		s.sicken(change)
+		run := func(args ...string) string { return u.run(append([]string{"genv", "run"}, args...)...).Err }
+		const used = "Warning: GPU 1 is in use by process "
+		unknown := "\nIt is unknown whether other processes use GPU 0: " + why + "\n"
+		require.Equal(t, "Attached GPUs: 2\n", run("--gpus", "1", "true"))
+		require.Contains(t, run("--gpus", "2", "true"), "Attached GPUs: 1,2\n"+used)
+		require.NotContains(t, run("--gpus", "2", "true"), unknown)
+		require.Regexp(t, "^Attached GPUs: 0,1,2\n"+used+".*"+unknown+"$", run("--gpus", "3", "true"))
+		shell := u.open("bash")
+		require.Equal(t, said{text: "Attached GPUs: 2\n"}, shell.sayAll("genv activate --gpus 1"))
+		require.Equal(t, said{text: "Attached GPUs: 0,2" + unknown}, shell.sayAll("genv attach --index 0"))
+	}
 }
 
 // TestNoCapacityOfUnifiedMemory: a GPU that shares the memory of its machine is given out as a

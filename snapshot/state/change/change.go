@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
@@ -38,10 +39,9 @@ type Enter struct {
 	// Attach attaches as many devices as Config has, if it has a number.
 	Attach        bool `json:"attach,omitempty"`
 	OverSubscribe bool `json:"over_subscribe,omitempty"`
-	// Busy are the devices that processes of others use, as the asker sees it: they are
-	// attached last. Failed are those that don't work, and are given to nobody.
-	Busy   []snapshot.DeviceIndex `json:"busy,omitzero"`
-	Failed []snapshot.DeviceIndex `json:"failed,omitempty"`
+	// States are those of the devices that others use, or may use, as the asker sees it: see
+	// state.AttachRequest.
+	States map[snapshot.DeviceIndex]gpus.State `json:"states,omitzero"`
 }
 
 // Attach attaches an environment to devices. Without Count and Indices it is as many as
@@ -51,8 +51,8 @@ type Attach struct {
 	Count         int                    `json:"count,omitempty"` // in all, with those that it has; 0 for none
 	Indices       []snapshot.DeviceIndex `json:"indices,omitzero"`
 	OverSubscribe bool                   `json:"over_subscribe,omitempty"`
-	Busy          []snapshot.DeviceIndex `json:"busy,omitzero"` // as in Enter
-	Failed        []snapshot.DeviceIndex `json:"failed,omitempty"`
+	// States are as in Enter.
+	States map[snapshot.DeviceIndex]gpus.State `json:"states,omitzero"`
 	// Instances are MIG instances to attach instead of devices.
 	Instances []state.InstanceRequest `json:"mig,omitempty"`
 	// Memory is the capacity on each device, instead of that of the environment.

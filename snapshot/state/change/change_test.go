@@ -164,9 +164,9 @@ func TestResultsAreJSON(t *testing.T) {
 // requests are a change of each kind, with every field.
 var requests = []string{
 	`{"enter":{"pid":12}}`,
-	`{"enter":{"eid":"x","pid":12,"config":{"name":"my-env","gpu_memory":"4g","gpus":2},"attach":true,"over_subscribe":true,"busy":[0,2]}}`,
+	`{"enter":{"eid":"x","pid":12,"config":{"name":"my-env","gpu_memory":"4g","gpus":2},"attach":true,"over_subscribe":true,"states":{"0":"busy","2":"failed"}}}`,
 	`{"enter":{"eid":"x","kernel_id":"k-2"}}`,
-	`{"attach":{"eid":"10","count":2,"busy":[1]}}`,
+	`{"attach":{"eid":"10","count":2,"states":{"1":"unknown"}}}`,
 	`{"attach":{"eid":"x","indices":[0,2],"over_subscribe":true,"gpu_memory":"4g","configured":true,"exact":true,"unregistered":true}}`,
 	`{"detach":{"eid":"10"}}`,
 	`{"detach":{"eid":"10","indices":[0],"unregistered":true}}`,
@@ -218,7 +218,8 @@ func TestDecodeRefuses(t *testing.T) {
 		"too many devices":           `{"configure":{"eid":"10","set":{"gpus":2147483648}}}`,
 		"a negative count":           `{"attach":{"eid":"10","count":-1}}`,
 		"a negative index":           `{"attach":{"eid":"10","indices":[-1]}}`,
-		"a negative busy device":     `{"enter":{"pid":12,"busy":[-1]}}`,
+		"a negative busy device":     `{"enter":{"pid":12,"states":{"-1":"busy"}}}`,
+		"a state that there isn't":   `{"attach":{"eid":"10","states":{"1":"gone"}}}`,
 		"too many indices":           `{"detach":{"eid":"10","indices":[0` + strings.Repeat(",0", 1024) + `]}}`,
 		"memory without a number":    `{"configure":{"eid":"10","set":{"gpu_memory":"much"}}}`,
 		"no memory":                  `{"configure":{"eid":"10","set":{"gpu_memory":"0g"}}}`,
@@ -281,7 +282,7 @@ func FuzzDecode(f *testing.F) {
 	for _, text := range requests {
 		f.Add([]byte(text))
 	}
-	f.Add([]byte(`{"enter":{"pid":12,"config":{"gpus":2147483647},"attach":true,"busy":[]}}`))
+	f.Add([]byte(`{"enter":{"pid":12,"config":{"gpus":2147483647},"attach":true,"states":{}}}`))
 	f.Add([]byte(`{"LEAVE":{"pid":11},"leave":{"own":true}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c, err := change.Decode(data)

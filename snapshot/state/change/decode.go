@@ -6,11 +6,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"unicode/utf8"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -63,7 +65,7 @@ func (e *Enter) check() error {
 	if e.EID == "" && e.PID == 0 {
 		member = refuse("only the environment of a process has a default ID")
 	}
-	return cmp.Or(member, checkName("the environment id", string(e.EID)), checkConfig(&e.Config), checkIndices(e.Busy), checkIndices(e.Failed))
+	return cmp.Or(member, checkName("the environment id", string(e.EID)), checkConfig(&e.Config), checkStates(e.States))
 }
 
 func (a *Attach) check() error {
@@ -71,7 +73,7 @@ func (a *Attach) check() error {
 	if a.Count < 0 || a.Count > math.MaxInt32 {
 		count = refuse("%d devices", a.Count)
 	}
-	return cmp.Or(checkEID(a.EID), count, checkIndices(a.Indices), checkIndices(a.Busy), checkIndices(a.Failed), checkMemory(a.Memory), a.checkInstances())
+	return cmp.Or(checkEID(a.EID), count, checkIndices(a.Indices), checkStates(a.States), checkMemory(a.Memory), a.checkInstances())
 }
 
 func (a *Attach) checkInstances() error {
@@ -144,6 +146,15 @@ func checkMemory(m snapshot.Memory) error {
 		return refuse("a capacity of %s must be greater than zero", m)
 	}
 	return nil
+}
+
+func checkStates(states map[snapshot.DeviceIndex]gpus.State) error {
+	for _, s := range states {
+		if !slices.Contains(gpus.States(), s) {
+			return refuse("a GPU can't be %s", text.Quoted(string(s), maxReason))
+		}
+	}
+	return checkIndices(slices.Collect(maps.Keys(states)))
 }
 
 func checkIndices(list []snapshot.DeviceIndex) error {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 )
@@ -90,6 +91,10 @@ func anyChange(r *rand.Rand) change.Change {
 	pid := pick[snapshot.PID](r, 10, 11, 12, 20, 21, 22, 30, 90, 99)
 	kernel := pick(r, "k-1", "k-2", "k-3")
 	indices := []snapshot.DeviceIndex{snapshot.DeviceIndex(r.IntN(4)), snapshot.DeviceIndex(r.IntN(4))}[:r.IntN(3)]
+	states := make(map[snapshot.DeviceIndex]gpus.State)
+	for _, index := range indices {
+		states[index] = pick(r, gpus.States()...)
+	}
 	var config change.Config
 	config.Name = pick(r, "", "a name", "other")
 	config.GPUMemory = pick(r, snapshot.Memory{}, snapshot.MustMemory("4g"), snapshot.MustMemory("70g"))
@@ -103,7 +108,7 @@ func anyChange(r *rand.Rand) change.Change {
 	}
 	switch r.IntN(5) {
 	case 0:
-		return change.Change{Enter: &change.Enter{EID: eid, PID: pid, Kernel: kernel, Config: config, Attach: r.IntN(2) == 0, OverSubscribe: r.IntN(2) == 0, Busy: indices}}
+		return change.Change{Enter: &change.Enter{EID: eid, PID: pid, Kernel: kernel, Config: config, Attach: r.IntN(2) == 0, OverSubscribe: r.IntN(2) == 0, States: states}}
 	case 1:
 		a := &change.Attach{EID: eid, Indices: indices, Memory: config.GPUMemory, OverSubscribe: r.IntN(2) == 0}
 		a.Configured, a.Exact, a.Unregistered = r.IntN(2) == 0, r.IntN(2) == 0, r.IntN(2) == 0
