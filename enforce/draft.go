@@ -10,7 +10,7 @@ import (
 // draft collects what is to be done on one host while the rules run.
 type draft struct {
 	terminations map[snapshot.PID]drafted[snapshot.Process]
-	detachments  map[deviceOfEnv]drafted[snapshot.Environment]
+	detachments  map[deviceOfEnv]drafted[attachment]
 	underWay     underWay
 }
 
@@ -19,6 +19,12 @@ type draft struct {
 type drafted[T any] struct {
 	object  *T
 	because []string
+}
+
+// attachment is that of an environment to a device.
+type attachment struct {
+	env    *snapshot.Environment
+	unused bool
 }
 
 // underWay is what earlier reports are about that the host is still carrying out.
@@ -69,13 +75,13 @@ func (d *draft) terminates(p *snapshot.Process) bool {
 }
 
 // detach puts a detachment into the report because of a finding.
-func (d *draft) detach(device snapshot.DeviceIndex, env *snapshot.Environment, because string) {
+func (d *draft) detach(device snapshot.DeviceIndex, env *snapshot.Environment, unused bool, because string) {
 	if d.detachments == nil {
-		d.detachments = make(map[deviceOfEnv]drafted[snapshot.Environment])
+		d.detachments = make(map[deviceOfEnv]drafted[attachment])
 	}
 	key := deviceOfEnv{device, env.EID}
 	before := d.detachments[key]
-	d.detachments[key] = drafted[snapshot.Environment]{cmp.Or(before.object, env), append(before.because, because)}
+	d.detachments[key] = drafted[attachment]{cmp.Or(before.object, &attachment{env, unused}), append(before.because, because)}
 }
 
 // detaches reports whether an environment loses a device anyway.
@@ -91,7 +97,7 @@ func (d *draft) report(lines map[string]string) Report {
 		r.Terminate = append(r.Terminate, Termination{Process: *t.object, Because: t.because, Why: linesOf(t.because, lines)})
 	}
 	for key, x := range d.detachments {
-		r.Detach = append(r.Detach, Detachment{Device: key.device, Environment: *x.object, Because: x.because, Why: linesOf(x.because, lines)})
+		r.Detach = append(r.Detach, Detachment{Device: key.device, Environment: *x.object.env, Unused: x.object.unused, Because: x.because, Why: linesOf(x.because, lines)})
 	}
 	r.Sort()
 	return r

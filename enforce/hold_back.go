@@ -67,7 +67,7 @@ func (j *judgement) actions(plan *Plan) []*safety.Action {
 			list = append(list, &safety.Action{Host: h.name, User: h.targetOf(t.object), PID: pid, Since: oldest(t.because)})
 		}
 		for key, d := range h.draft.detachments {
-			user := gpus.UserName(d.object.Username, &d.object.UID)
+			user := gpus.UserName(d.object.env.Username, &d.object.env.UID)
 			list = append(list, &safety.Action{Host: h.name, User: user, Device: key.device, EID: key.eid, Since: oldest(d.because)})
 		}
 	}

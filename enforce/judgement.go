@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/seed-3119e985/genv/enforce/contents"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -160,6 +161,6 @@ func (j *judgement) loseDevice(f *Finding, due bool, h *hostView, env *envView, 
 	}
 	f.Detach = append(f.Detach, DeviceRef{h.name, index, env.env.EID})
 	if due {
-		h.draft.detach(index, env.env, f.ID)
+		h.draft.detach(index, env.env, h.use(env, index) == contents.Unused, f.ID)
 	}
 }

@@ -73,7 +73,12 @@ type Settings struct {
 	Grace time.Duration
 	Kill  bool
 	Guard guard.Setting // the kernel guard of a host
+	// MaxAge is how old an answer of the driver may be where none comes in time; 0 for never.
+	MaxAge time.Duration
 }
+
+// DefaultMaxAge is Settings.MaxAge where no policy says it.
+const DefaultMaxAge = time.Minute
 
 // Idle says when an attached device counts as idle.
 type Idle struct {

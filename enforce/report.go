@@ -50,9 +50,12 @@ type Termination struct {
 type Detachment struct {
 	Device      snapshot.DeviceIndex
 	Environment snapshot.Environment
-	Because     []string // ids of the findings
-	Why         []string // the findings as people read them
-	Judged      []string // the lines of the snapshot that were judged: see package decision
+	// Unused says that it was judged to be used by no process of the environment or its user. A host
+	// finds out right before whether it still is.
+	Unused  bool
+	Because []string // ids of the findings
+	Why     []string // the findings as people read them
+	Judged  []string // the lines of the snapshot that were judged: see package decision
 }
 
 // Name sets the GPUs of a report by the devices of its host.

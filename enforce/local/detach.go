@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -12,20 +13,23 @@ import (
 
 // detach removes attachments, all of them in one update of the state files: the
 // lock is taken once, and the files are either the old ones or the new ones.
-func (x *Executor) detach(ctx context.Context, items []enforce.Detachment, gpus uuids) []enforce.Outcome {
+func (x *execution) detach(ctx context.Context, items []enforce.Detachment) []enforce.Outcome {
 	outcomes := make([]enforce.Outcome, len(items))
 	if len(items) == 0 {
 		return outcomes
 	}
 	release := func() {}
-	now, err := x.presentGPUs(ctx, gpus)
+	now, err := new(inspection), error(nil)
+	if len(x.gpus) > 0 || slices.ContainsFunc(items, func(d enforce.Detachment) bool { return d.Unused }) {
+		now, err = x.inspect(ctx)
+	}
 	change := func(files *state.Files) error {
 		var err error
 		if release, err = x.hold(); err != nil {
 			return err
 		}
 		for i := range items {
-			if o := otherGPU(items[i].Device, gpus, now, files); o.raised() {
+			if o := x.checkDetachment(&items[i], now, files); o.raised() {
 				outcomes[i].Status, outcomes[i].Reason = o.status, o.reason
 				continue
 			}
@@ -50,6 +54,21 @@ func (x *Executor) detach(ctx context.Context, items []enforce.Detachment, gpus 
 		}
 	}
 	return outcomes
+}
+
+// checkDetachment objects to a device that is another GPU now, or was judged to be unused and isn't.
+func (x *execution) checkDetachment(d *enforce.Detachment, now *inspection, files *state.Files) objection {
+	if o := otherGPU(d.Device, x.gpus, now.gpus, files); o.raised() || !d.Unused {
+		return o
+	}
+	for pid, p := range now.processes {
+		theirs := p.UID == nil || *p.UID == d.Environment.UID
+		within := p.EID == d.Environment.EID && (theirs || *p.UID == 0)
+		if p.Uses(d.Device) != nil && (within || theirs && p.EnvUnknown) {
+			return changed("process %d uses it now", pid)
+		}
+	}
+	return objection{}
 }
 
 // detachOne decides on one attachment and, as the user with uid, removes it from the

@@ -30,11 +30,12 @@ func New(inspector Inspector, files StateFiles, options ExecutorOptions) *Execut
 // Calls don't wait for each other. A report that is passed twice is carried out
 // twice: the caller must prevent that.
 func (x *Executor) Execute(ctx context.Context, report enforce.Report) []enforce.Outcome {
-	detached := x.detach(ctx, report.Detach, report.GPUs)
 	e := &execution{
 		Executor: x, id: report.ID, gpus: report.GPUs, grace: cmp.Or(report.Grace, x.options.Grace), kill: x.options.Kill || report.Kill,
-		unprotected: slices.Concat(x.options.Unprotected, report.Unprotected), attached: stillAttached(detached),
+		unprotected: slices.Concat(x.options.Unprotected, report.Unprotected),
 	}
+	detached := e.detach(ctx, report.Detach)
+	e.attached = stillAttached(detached)
 	return append(detached, e.terminate(ctx, report.Terminate)...)
 }
 

@@ -27,19 +27,21 @@ import (
 // lists is an nvidia-smi that lists one process.
 type lists struct{ pid snapshot.PID }
 
-func (l lists) Apps(context.Context) (nvidiasmi.Usage, error) {
+func (l lists) Apps(context.Context, nvidiasmi.Age) (nvidiasmi.Usage, error) {
 	return nvidiasmi.Usage{Apps: []nvidiasmi.App{{GPU: "GPU-0", PID: l.pid, Memory: snapshot.MiB(100)}}}, nil
 }
 
-func (l lists) Devices(context.Context) (nvidiasmi.Listing, error) {
+func (l lists) Devices(context.Context, nvidiasmi.Age) (nvidiasmi.Listing, error) {
 	return nvidiasmi.Listing{GPUs: []nvidiasmi.GPU{{UUID: "GPU-0", TotalMemory: snapshot.MiB(81559)}}}, nil
 }
 
-func (l lists) Details(context.Context) (nvidiasmi.Details, error) {
+func (l lists) Details(context.Context, nvidiasmi.Age) (nvidiasmi.Details, error) {
 	return nvidiasmi.Details{}, nvidiasmi.ErrGarbled
 }
 
-func (l lists) List(context.Context) ([]nvidiasmi.ListedGPU, error) { return nil, nvidiasmi.ErrGarbled }
+func (l lists) List(context.Context, nvidiasmi.Age) ([]nvidiasmi.ListedGPU, error) {
+	return nil, nvidiasmi.ErrGarbled
+}
 
 // shellWithJob is a shell, and a job in it that sets a title over its environ.
 func shellWithJob(t *testing.T) (uid snapshot.UID, shell, job snapshot.PID, wait func()) {

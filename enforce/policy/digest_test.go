@@ -234,3 +234,25 @@ mail:
 	require.NoError(t, err)
 	require.NotEmpty(t, references)
 }
+
+func TestMaxAgeOfAHost(t *testing.T) {
+	f, err := policy.Parse("p.yaml", []byte(`
+defaults: {max-age: 90s}
+overrides:
+  - {hosts: [gpu-02], set: {max-age: 5m}}
+  - {labels: {gpu: h100}, set: {max-age: false}}
+`))
+	require.NoError(t, err)
+	require.Equal(t, 90*time.Second, f.Settings(enforce.Query{Host: "gpu-01"}).MaxAge)
+	require.Equal(t, 5*time.Minute, f.Settings(enforce.Query{Host: "gpu-02"}).MaxAge)
+	require.Zero(t, f.Settings(enforce.Query{Host: "gpu-03", Labels: map[string]string{"gpu": "h100"}}).MaxAge)
+	require.Equal(t, enforce.DefaultMaxAge, policy.Default().Settings(enforce.Query{Host: "gpu-01"}).MaxAge)
+	for text, want := range map[string]string{
+		"defaults: {max-age: 2h}":                          "max-age",
+		"defaults: {max-age: true}":                        "true does not say how; write 60s",
+		"overrides: [{users: [bob], set: {max-age: 10s}}]": "max-age cannot differ by user",
+	} {
+		_, err := policy.Parse("p.yaml", []byte(text))
+		require.ErrorContains(t, err, want)
+	}
+}

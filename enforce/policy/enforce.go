@@ -74,6 +74,7 @@ func (s *Settings) settings() *enforce.Settings {
 		Warn:            s.Warn.Value,
 		Grace:           s.Grace.Value,
 		Kill:            s.Kill.On,
+		MaxAge:          s.MaxAge.Value,
 	}
 	if s.MaxMemory.On {
 		bytes := s.MaxMemory.Value.Bytes()

@@ -28,10 +28,10 @@ limits: {max-terminations: 7, max-percent: 20}
 	require.Equal(t, enforce.Settings{
 		NonEnvProcesses: true, EnvDevices: true, MaxDevices: &devices, MaxMemory: &memory, MaxEnvs: &envs,
 		Idle: &enforce.Idle{After: 2 * time.Hour, Below: 5}, MaxDuration: 168 * time.Hour, Warn: enforce.Warn{Cycles: 3},
-		Grace: 30 * time.Second, Kill: true,
+		Grace: 30 * time.Second, Kill: true, MaxAge: time.Minute,
 	}, *file.Settings(enforce.Query{User: "ann"}))
 	require.Equal(t, enforce.Settings{
-		NonEnvProcesses: true, EnvDevices: true, MaxEnvs: &envs, Grace: 30 * time.Second, Kill: true,
+		NonEnvProcesses: true, EnvDevices: true, MaxEnvs: &envs, Grace: 30 * time.Second, Kill: true, MaxAge: time.Minute,
 	}, *file.Settings(enforce.Query{User: "bob"}))
 	require.Equal(t, enforce.Fleet{PauseCaps: true, TellUsers: true, Limits: safety.Limits{Fleet: safety.Limit{Terminations: 7, Percent: 20}}}, file.Fleet())
 }

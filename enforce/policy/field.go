@@ -63,6 +63,8 @@ var fields = []field{
 	newSwitch("kill", func(s *Settings) *Value[bool] { return &s.Kill }),
 	newField("guard", byHost, func(s *Settings) *Value[guard.Mode] { return &s.Guard },
 		form[guard.Mode]{"watch or enforce", readGuard, guard.Mode.String}),
+	newField("max-age", byHost, func(s *Settings) *Value[time.Duration] { return &s.MaxAge },
+		form[time.Duration]{"60s", readMaxAge, text.FormatDuration}),
 }
 
 // form is how the value of a setting is written.
@@ -171,6 +173,8 @@ func readGuard(n *strictyaml.Node) guard.Mode {
 
 // readGrace has a low maximum: the controller waits while a report is carried out.
 func readGrace(n *strictyaml.Node) time.Duration { return n.Duration(time.Second, 10*time.Minute) }
+
+func readMaxAge(n *strictyaml.Node) time.Duration { return n.Duration(time.Second, time.Hour) }
 
 func readIdle(n *strictyaml.Node) enforce.Idle {
 	var idle enforce.Idle

@@ -125,6 +125,7 @@ func Default() *File {
 			EnvDevices: Value[bool]{On: true},
 			EnvMemory:  Value[bool]{On: true},
 			Grace:      Value[time.Duration]{On: true, Value: 10 * time.Second},
+			MaxAge:     Value[time.Duration]{On: true, Value: enforce.DefaultMaxAge},
 		},
 		Limits: Limits{
 			Fleet:    Limit{MaxTerminations: Value[int]{On: true, Value: 1000}},

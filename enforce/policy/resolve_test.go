@@ -290,6 +290,7 @@ tell-users: false
 		{Key: "grace", Value: "10s", From: "built in"},
 		{Key: "kill", Value: "on", From: "override for hosts gpu-[1-4], p.yaml:15:13"},
 		{Key: "guard", Value: "off", From: "built in"},
+		{Key: "max-age", Value: "1m", From: "built in"},
 		{Key: "max-terminations", Value: "off", From: "limits, p.yaml:18:45"},
 		{Key: "max-percent", Value: "20", From: "limits, p.yaml:18:23"},
 		{Key: "max-detachments", Value: "off", From: "built in"},

@@ -62,4 +62,7 @@ type Settings struct {
 	Kill  Value[bool]
 	// Guard is how far the kernel guard goes; it may differ by host and time.
 	Guard Value[guard.Mode]
+	// MaxAge is how old an answer of nvidia-smi may be where none comes in time. It may differ
+	// by host and time.
+	MaxAge Value[time.Duration]
 }

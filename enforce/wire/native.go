@@ -3,6 +3,7 @@ package wire
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -16,6 +17,8 @@ type nativeReport struct {
 	Detach    map[string]json.RawMessage `json:"detach"`  // as in the 1.4.3 format
 	// GPUs are the UUIDs of the devices; absent if an older controller wrote it.
 	GPUs map[snapshot.DeviceIndex]snapshot.GPUUUID `json:"gpus,omitempty"`
+	// Unused are the environments of Detach, by device, that were judged not to use it.
+	Unused map[snapshot.DeviceIndex][]snapshot.EnvID `json:"unused,omitempty"`
 }
 
 // EncodeNative writes a report with all that is known of its processes.
@@ -35,7 +38,13 @@ func EncodeNative(r enforce.Report) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(nativeReport{Terminate: terminate, Outside: outside, Detach: detach, GPUs: r.GPUs})
+	unused := map[snapshot.DeviceIndex][]snapshot.EnvID{}
+	for i := range r.Detach {
+		if d := &r.Detach[i]; d.Unused {
+			unused[d.Device] = append(unused[d.Device], d.Environment.EID)
+		}
+	}
+	return json.Marshal(nativeReport{Terminate: terminate, Outside: outside, Detach: detach, GPUs: r.GPUs, Unused: unused})
 }
 
 // DecodeNative reads what EncodeNative wrote.
@@ -67,6 +76,9 @@ func DecodeNative(data []byte) (enforce.Report, error) {
 		}
 	}
 	r.Detach, err = decodeDetachments(n.Detach)
+	for i := range r.Detach {
+		r.Detach[i].Unused = slices.Contains(n.Unused[r.Detach[i].Device], r.Detach[i].Environment.EID)
+	}
 	r.Sort()
 	return r, err
 }

@@ -123,8 +123,10 @@ func (h *onceHost) Hold(c *fence.Claim) (func(), error) {
 // Release implements agent.Fence.
 func (h *onceHost) Release(c *fence.Claim) error { return h.note.Release(c) }
 
-func (h *onceHost) Snapshot(context.Context, time.Duration) ([]byte, error) { return []byte("{}"), nil }
-func (h *onceHost) Notify([]agent.Message) ([]agent.Shown, error)           { return nil, nil }
+func (h *onceHost) Snapshot(context.Context, agent.Age) ([]byte, error) {
+	return []byte("{}"), nil
+}
+func (h *onceHost) Notify([]agent.Message) ([]agent.Shown, error) { return nil, nil }
 
 // Execute implements agent.Backend. The genv that does it may be killed at any moment.
 func (h *onceHost) Execute(_ context.Context, report enforce.Report, asker asked.Asker) (done agent.Execution, err error) {

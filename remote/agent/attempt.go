@@ -117,7 +117,8 @@ func (c *Conn) probe(ctx context.Context) (pause time.Duration, login bool, err 
 
 // login logs in to the host and finds out how it can be asked. A host that was lost
 // is also asked for a snapshot, which is dropped: one that greets and then hangs,
-// over a sick GPU for example, does not come back into the cycles.
+// over a file server for example, does not come back into the cycles. One that says why it has
+// none does: its driver may only be slow.
 func (c *Conn) login(a *attempt) (transport, error) {
 	c.enter(a, StateDialing)
 	c.mu.Lock()
@@ -143,7 +144,7 @@ func (c *Conn) login(a *attempt) (transport, error) {
 	if err != nil || !lost {
 		return t, err
 	}
-	if _, err := t.Snapshot(ctx, c.host); err != nil {
+	if _, err := t.Snapshot(ctx, c.host); err != nil && !errors.Is(err, ErrRefused) {
 		c.discard(t, err)
 		return nil, err
 	}

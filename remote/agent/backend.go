@@ -17,15 +17,23 @@ import (
 
 // Backend is a host as a Server sees it. It is safe for concurrent use.
 type Backend interface {
-	// Snapshot returns the host's snapshot as snapshot.EncodeNative writes it. What is
-	// measured of the devices is at most as old as age; 0 leaves that to the host. It may
-	// give up when ctx ends.
-	Snapshot(ctx context.Context, age time.Duration) ([]byte, error)
+	// Snapshot returns the host's snapshot as snapshot.EncodeNative writes it. It may give
+	// up when ctx ends.
+	Snapshot(ctx context.Context, age Age) ([]byte, error)
 	// Execute carries out a report, to its end even if the controller has hung up.
 	// It acts only while asker holds its right.
 	Execute(ctx context.Context, report enforce.Report, asker asked.Asker) (Execution, error)
 	// Notify shows messages on users' terminals, or keeps them for their next login.
 	Notify(messages []Message) ([]Shown, error)
+}
+
+// Age is how old a snapshot may be.
+type Age struct {
+	Measured time.Duration // what is measured of the devices; 0 leaves that to the host
+	// Until is how long to wait for the driver; zero leaves that to the host. If it gives no answer, an
+	// earlier one serves that is at most as old as Oldest.
+	Until  time.Time
+	Oldest time.Duration
 }
 
 // NewGreeting is the greeting of a host that answers through Answers. more are capabilities
@@ -128,7 +136,9 @@ func (a *Answers) admit(claim *fence.Claim) error {
 func (a *Answers) Handle(ctx context.Context, r Request) ([]byte, error) {
 	switch r.Name {
 	case RequestSnapshot:
-		return answer(r.Wanted, r.Body, a.snapshot)
+		return answer(r.Wanted, r.Body, func(ctx context.Context, request SnapshotRequest) (SnapshotAnswer, error) {
+			return a.snapshot(ctx, request, r.Received)
+		})
 	case RequestExecute:
 		return answer(ctx, r.Body, a.execute)
 	case RequestNotify:
@@ -167,11 +177,15 @@ func (a *Answers) release(context.Context, struct{}) (answer struct{}, err error
 	return answer, a.Fence.Release(a.claim)
 }
 
-func (a *Answers) snapshot(ctx context.Context, request SnapshotRequest) (answer SnapshotAnswer, err error) {
+func (a *Answers) snapshot(ctx context.Context, request SnapshotRequest, received time.Time) (answer SnapshotAnswer, err error) {
 	if err := a.contend(request.Claim); err != nil {
 		return answer, err
 	}
-	encoded, err := a.Backend.Snapshot(ctx, request.age())
+	age := Age{Measured: bounded(request.AgeMS), Oldest: bounded(request.MaxAgeMS)}
+	if within := bounded(request.WithinMS); within > 0 {
+		age.Until = received.Add(within / 5 * 4) // so that the answer is there in time
+	}
+	encoded, err := a.Backend.Snapshot(ctx, age)
 	if err != nil {
 		return answer, err
 	}

@@ -11,6 +11,7 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"time"
 )
 
 // MaxBody is how long a frame's body may be, in bytes.
@@ -40,6 +41,8 @@ type frame struct {
 	name string // what a request asks for
 	id   uint64
 	body []byte
+
+	received time.Time // of a request at the host
 }
 
 const headerLength = 20

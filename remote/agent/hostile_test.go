@@ -76,7 +76,9 @@ func (*scripted) Peer(remote.Host) (remote.Peer, bool)     { return remote.Peer{
 func (*scripted) Probe(context.Context, remote.Host) error { return nil }
 func (*scripted) Disconnect(remote.Host)                   {}
 
-func (*scripted) Snapshot(context.Context, time.Duration) ([]byte, error) { return empty, nil }
+func (*scripted) Snapshot(context.Context, agent.Age) ([]byte, error) {
+	return empty, nil
+}
 
 func (n *scripted) Execute(ctx context.Context, _ enforce.Report, _ asked.Asker) (agent.Execution, error) {
 	return n.execute(ctx)
@@ -254,7 +256,7 @@ func TestReportsThatHang(t *testing.T) {
 		waiting string        // what the cycles say until then
 		end     string        // what the report says
 	}{
-		{"a host that does one thing at a time", scripted{capabilities: serial}, time.Second, timeout + time.Hour + 10*time.Second, "still carrying out a report", "no answer in time"},
+		{"a host that does one thing at a time", scripted{capabilities: serial}, time.Second, 4*timeout + time.Hour + 10*time.Second, "still carrying out a report", "no answer in time"},
 		{"a host that stops reading", scripted{unread: agent.RequestExecute}, timeout, timeout, "not sent", "did not read a request within 10s"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -47,14 +47,19 @@ type SnapshotRequest struct {
 	// AgeMS is how old the utilization, temperature and power of the devices may be, in
 	// milliseconds; 0 leaves that to the host. A host with an older genv ignores it.
 	AgeMS int64 `json:"age_ms,omitempty"`
+	// WithinMS is how long the controller waits for the answer, and MaxAgeMS how old an answer of
+	// the driver may be where none comes in that time; in milliseconds. Without them the host waits
+	// as long as it likes, and uses no earlier answer.
+	WithinMS int64 `json:"within_ms,omitempty"`
+	MaxAgeMS int64 `json:"max_age_ms,omitempty"`
 	// Claim is by what right the controller acts, in the first request and when it has changed;
 	// nil for one that claims nothing, or only looks. Only hosts with CapabilityFence get it.
 	Claim *fence.Claim `json:"claim,omitempty"`
 }
 
-// age is AgeMS as a duration.
-func (r *SnapshotRequest) age() time.Duration {
-	return time.Duration(min(max(r.AgeMS, 0), time.Hour.Milliseconds())) * time.Millisecond
+// bounded is a number of milliseconds as a duration.
+func bounded(ms int64) time.Duration {
+	return time.Duration(min(max(ms, 0), time.Hour.Milliseconds())) * time.Millisecond
 }
 
 // SnapshotAnswer is the snapshot, or, if nothing changed, the revision of the request

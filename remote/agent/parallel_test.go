@@ -25,7 +25,7 @@ type grave struct {
 	begun, finished int
 }
 
-func (g *grave) Snapshot(context.Context, time.Duration) ([]byte, error) {
+func (g *grave) Snapshot(context.Context, agent.Age) ([]byte, error) {
 	return []byte(`{"n":1}`), nil
 }
 

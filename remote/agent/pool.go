@@ -43,6 +43,9 @@ type Pool struct {
 	// power of devices may be; 0 leaves that to the hosts, which need not know them then.
 	// It is called from many goroutines.
 	DeviceAge func() time.Duration
+	// MaxAge is how old an answer of a host's driver may be where none comes in time; nil for
+	// enforce.DefaultMaxAge. It is called from many goroutines.
+	MaxAge func(remote.Host) time.Duration
 	// Measure has the nvidia-smi of hosts with genv 1.4.3 asked too, for each snapshot.
 	Measure bool
 	Log     zerolog.Logger
@@ -68,6 +71,13 @@ func (p *Pool) deviceAge() time.Duration {
 		return 0
 	}
 	return p.DeviceAge()
+}
+
+func (p *Pool) maxAge(host remote.Host) time.Duration {
+	if p.MaxAge == nil {
+		return enforce.DefaultMaxAge
+	}
+	return p.MaxAge(host)
 }
 
 // beginCall counts a call until leave, unless the pool is closed. What a call begins in the
@@ -219,13 +229,13 @@ func (p *Pool) About(host remote.Host) About {
 // killWait is what the kernel and the driver get after SIGKILL.
 const killWait = 10 * time.Second
 
-// timeFor is the deadline of a report. A command does not wait for processes: genv
-// 1.4.3 knows no grace.
+// timeFor is the deadline of a report. The driver is asked again before each signal, perhaps after
+// a call that is under way. A command does not wait for processes: genv 1.4.3 knows no grace.
 func (p *Pool) timeFor(t transport, report enforce.Report) time.Duration {
 	if t.via() != ViaStream {
 		return p.Timeout
 	}
-	limit := p.Timeout + cmp.Or(report.Grace, enforce.DefaultGrace)
+	limit := 4*p.Timeout + cmp.Or(report.Grace, enforce.DefaultGrace)
 	if report.Kill {
 		limit += killWait
 	}

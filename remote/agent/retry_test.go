@@ -160,7 +160,7 @@ func newPiped(n *pretended, changed <-chan struct{}, args []string) *piped {
 
 var empty, _ = snapshot.EncodeNative(&snapshot.Snapshot{})
 
-func (n *pretended) Snapshot(ctx context.Context, _ time.Duration) ([]byte, error) {
+func (n *pretended) Snapshot(ctx context.Context, _ agent.Age) ([]byte, error) {
 	m, _ := n.now(new(int))
 	switch m {
 	case broken:

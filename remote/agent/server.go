@@ -19,6 +19,8 @@ import (
 type Request struct {
 	Name string
 	Body []byte
+	// Received is when it came; it may have waited for the answers to others since.
+	Received time.Time
 	// Wanted ends when the answer is not waited for any more: the controller has
 	// hung up, or Serve is to end. What only informs may stop then; what acts
 	// heeds Handle's own context, so that it is not left half done.
@@ -209,7 +211,7 @@ func (c *conversation) answer(ctx context.Context, request *frame) error {
 }
 
 func (c *conversation) answerWanted(ctx, wanted context.Context, request *frame) error {
-	body, err := c.Handler.Handle(ctx, Request{Name: request.name, Body: request.body, Wanted: wanted})
+	body, err := c.Handler.Handle(ctx, Request{Name: request.name, Body: request.body, Received: request.received, Wanted: wanted})
 	if request.name == RequestWait && c.wanted.Err() != nil {
 		return nil // there is no client to answer
 	}
@@ -256,11 +258,15 @@ type received struct {
 	err   error
 }
 
+// maxQueued is how many requests may wait for those before them. They are read at once, so that it is known
+// since when they wait.
+const maxQueued = 8
+
 // readRequests reads in a goroutine of its own, since a read of a pipe cannot
 // be made to heed ctx, and since the end of the requests is to be noticed while
 // one is being handled.
 func readRequests(ctx context.Context, in io.Reader, hungUp func()) <-chan received {
-	requests := make(chan received)
+	requests := make(chan received, maxQueued)
 	go func() {
 		for last := uint64(0); ; {
 			r := receive(in, last)
@@ -292,5 +298,6 @@ func receive(in io.Reader, last uint64) received {
 	case f.kind != kindRequest || f.id <= last:
 		return received{err: fmt.Errorf("%w: request %d of the kind %q after request %d", ErrProtocol, f.id, f.kind, last)}
 	}
+	f.received = time.Now()
 	return received{frame: f}
 }

@@ -60,14 +60,17 @@ func (t *streamTransport) close() {
 
 // Snapshot asks for the snapshot. One that did not change is the same value as
 // before.
-func (t *streamTransport) Snapshot(ctx context.Context, _ remote.Host) (*snapshot.Snapshot, error) {
+func (t *streamTransport) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error) {
 	if err := t.awaitReport(ctx); err != nil {
 		return nil, err
 	}
 	t.mu.Lock()
 	revision, last, before := t.revision, t.last, t.quiet
 	t.mu.Unlock()
-	request := SnapshotRequest{Revision: revision, AgeMS: t.pool.deviceAge().Milliseconds()}
+	request := SnapshotRequest{Revision: revision, AgeMS: t.pool.deviceAge().Milliseconds(), MaxAgeMS: t.pool.maxAge(host).Milliseconds()}
+	if deadline, ok := ctx.Deadline(); ok { // rounded, so that equal requests are equal
+		request.WithinMS = time.Until(deadline).Round(100 * time.Millisecond).Milliseconds()
+	}
 	claim := t.toAnnounce()
 	if claim != nil {
 		request.Claim = claimFor(claim, t.tookOver.Load())

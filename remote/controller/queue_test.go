@@ -137,7 +137,7 @@ type guardedHost struct {
 	reports  int
 }
 
-func (h *guardedHost) Snapshot(context.Context, time.Duration) ([]byte, error) {
+func (h *guardedHost) Snapshot(context.Context, agent.Age) ([]byte, error) {
 	return snapshot.EncodeNative(busy(1))
 }
 

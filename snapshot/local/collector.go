@@ -16,10 +16,10 @@ import (
 
 // SMI queries nvidia-smi; *nvidiasmi.Querier implements it.
 type SMI interface {
-	Apps(ctx context.Context) (nvidiasmi.Usage, error)
-	Devices(ctx context.Context) (nvidiasmi.Listing, error)
-	List(ctx context.Context) ([]nvidiasmi.ListedGPU, error)
-	Details(ctx context.Context) (nvidiasmi.Details, error)
+	Apps(ctx context.Context, age nvidiasmi.Age) (nvidiasmi.Usage, error)
+	Devices(ctx context.Context, age nvidiasmi.Age) (nvidiasmi.Listing, error)
+	List(ctx context.Context, age nvidiasmi.Age) ([]nvidiasmi.ListedGPU, error)
+	Details(ctx context.Context, age nvidiasmi.Age) (nvidiasmi.Details, error)
 }
 
 // StateFiles are the state files; *disk.Store implements it.

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -39,13 +40,13 @@ func newDeviceList(listing nvidiasmi.Listing, at time.Time) *deviceList {
 	return l
 }
 
-// readDevices calls nvidia-smi. What root's nvidia-smi lists is published for all users.
-func (c *Collector) readDevices(ctx context.Context) (*deviceList, error) {
+// readDevices asks nvidia-smi. What root's nvidia-smi lists is published for all users.
+func (c *Collector) readDevices(ctx context.Context, age nvidiasmi.Age) (*deviceList, error) {
 	at := c.now()
 	if c.hardware().Restricted(at) {
-		return c.readRestricted(ctx, at)
+		return c.readRestricted(ctx, age, at)
 	}
-	listing, err := c.SMI.Devices(ctx)
+	listing, err := c.SMI.Devices(ctx, age)
 	if err != nil {
 		return nil, err
 	}
@@ -54,29 +55,32 @@ func (c *Collector) readDevices(ctx context.Context) (*deviceList, error) {
 			listing.GPUs = hardware.WithMissing(listing.GPUs, driver)
 		}
 	}
-	l := newDeviceList(listing, at)
+	l := newDeviceList(listing, cmp.Or(listing.Time.Began, at))
 	if slices.ContainsFunc(l.devices, func(g nvidiasmi.GPU) bool { return g.Unified }) {
 		if kib, err := c.Proc.MemTotal(); err == nil {
 			l.machine = snapshot.MachineKiB(kib)
 		}
 	}
 	if len(l.divided()) > 0 {
-		_ = c.addInstances(ctx, l) // a snapshot asks again if a process uses one
+		_ = c.addInstances(ctx, age, l) // a snapshot asks again if a process uses one
 	}
 	_, _ = c.hardware().Publish(l.toRegister()) // without it, a user on a guarded host is told that it is missing
 	return l, nil
 }
 
 // devicesFor returns a list with every device in usage that nvidia-smi knows: the cached
-// one if that is younger than age and complete, else a new one.
-func (c *Collector) devicesFor(ctx context.Context, usage nvidiasmi.Usage, age time.Duration) (*deviceList, error) {
+// one if age finds it good and it is complete, else a new one.
+func (c *Collector) devicesFor(ctx context.Context, usage nvidiasmi.Usage, age nvidiasmi.Age) (*deviceList, error) {
 	l := c.cached().devices
-	if l != nil && c.now().Sub(l.at) < age && !l.lacks(usage) {
+	switch {
+	case l != nil && l.lacks(usage):
+		age.Good = 0
+	case l != nil && c.now().Sub(l.at) < age.Good:
 		return l, nil
 	}
-	l, err := c.readDevices(ctx)
+	l, err := c.readDevices(ctx, age)
 	if err == nil && l.lacks(usage) && !l.listed {
-		err = c.addInstances(ctx, l)
+		err = c.addInstances(ctx, age, l)
 	}
 	if err != nil {
 		return nil, err
@@ -114,13 +118,13 @@ func (l *deviceList) divided() (found []snapshot.DeviceIndex) {
 
 // addInstances adds the MIG instances of each device, which only `nvidia-smi -L` lists, and how
 // much memory they have, if that can be found out.
-func (c *Collector) addInstances(ctx context.Context, l *deviceList) error {
-	listed, err := c.SMI.List(ctx)
+func (c *Collector) addInstances(ctx context.Context, age nvidiasmi.Age, l *deviceList) error {
+	listed, err := c.SMI.List(ctx, age)
 	if err != nil {
 		return err
 	}
 	if slices.ContainsFunc(listed, func(d nvidiasmi.ListedGPU) bool { return len(d.MIG) > 0 }) {
-		l.details, _ = c.SMI.Details(ctx) // without it their memory is what the profiles say
+		l.details, _ = c.SMI.Details(ctx, age) // without it their memory is what the profiles say
 	}
 	for _, d := range listed {
 		index, known := l.index[d.UUID] // nvidia-smi may number the devices that it shows us differently
@@ -144,7 +148,7 @@ type located struct {
 }
 
 // locate finds out which MIG instances processes use. nvidia-smi is asked once for new processes.
-func (c *Collector) locate(ctx context.Context, usage *nvidiasmi.Usage, l *deviceList) {
+func (c *Collector) locate(ctx context.Context, age nvidiasmi.Age, usage *nvidiasmi.Usage, l *deviceList) {
 	before, after, asked := c.cached().located, make(map[located]snapshot.GPUUUID), false
 	details := l.details
 	for i := range usage.Apps {
@@ -159,7 +163,7 @@ func (c *Collector) locate(ctx context.Context, usage *nvidiasmi.Usage, l *devic
 			instance = details.Instance(app.GPU, app.PID, l.devices[at].Instances)
 		}
 		if !known && instance == "" && !asked {
-			details, _ = c.SMI.Details(ctx) // without it the instances are unknown
+			details, _ = c.SMI.Details(ctx, age) // without it the instances are unknown
 			instance, asked = details.Instance(app.GPU, app.PID, l.devices[at].Instances), true
 		}
 		app.Instance, after[process] = instance, instance

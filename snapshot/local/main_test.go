@@ -130,28 +130,28 @@ func (s *smi) ask(what string) error {
 
 func answer(stdout string) nvidiasmi.RunResult { return nvidiasmi.RunResult{Stdout: []byte(stdout)} }
 
-func (s *smi) Apps(context.Context) (nvidiasmi.Usage, error) {
+func (s *smi) Apps(context.Context, nvidiasmi.Age) (nvidiasmi.Usage, error) {
 	if err := s.ask("apps"); err != nil {
 		return nvidiasmi.Usage{}, err
 	}
 	return nvidiasmi.ParseApps(answer(s.apps))
 }
 
-func (s *smi) Devices(context.Context) (nvidiasmi.Listing, error) {
+func (s *smi) Devices(context.Context, nvidiasmi.Age) (nvidiasmi.Listing, error) {
 	if err := s.ask("devices"); err != nil {
 		return nvidiasmi.Listing{}, err
 	}
 	return nvidiasmi.ParseDevices(answer(s.devices))
 }
 
-func (s *smi) List(context.Context) ([]nvidiasmi.ListedGPU, error) {
+func (s *smi) List(context.Context, nvidiasmi.Age) ([]nvidiasmi.ListedGPU, error) {
 	if err := s.ask("list"); err != nil {
 		return nil, err
 	}
 	return nvidiasmi.ParseList(answer(s.list))
 }
 
-func (s *smi) Details(context.Context) (nvidiasmi.Details, error) {
+func (s *smi) Details(context.Context, nvidiasmi.Age) (nvidiasmi.Details, error) {
 	if err := s.ask("details"); err != nil {
 		return nvidiasmi.Details{}, err
 	}
@@ -196,7 +196,7 @@ func (*fakeFiles) FolderID() (string, error) { return "", nil }
 // listed is a fake nvidia-smi that lists processes on one device.
 type listed struct{ pids []snapshot.PID }
 
-func (l listed) Apps(context.Context) (nvidiasmi.Usage, error) {
+func (l listed) Apps(context.Context, nvidiasmi.Age) (nvidiasmi.Usage, error) {
 	var u nvidiasmi.Usage
 	for _, pid := range l.pids {
 		u.Apps = append(u.Apps, nvidiasmi.App{GPU: "GPU-0", PID: pid, Memory: snapshot.MiB(100)})
@@ -204,14 +204,14 @@ func (l listed) Apps(context.Context) (nvidiasmi.Usage, error) {
 	return u, nil
 }
 
-func (l listed) Devices(context.Context) (nvidiasmi.Listing, error) {
+func (l listed) Devices(context.Context, nvidiasmi.Age) (nvidiasmi.Listing, error) {
 	return nvidiasmi.Listing{GPUs: []nvidiasmi.GPU{{UUID: "GPU-0", TotalMemory: snapshot.MiB(81559)}}}, nil
 }
 
-func (l listed) List(context.Context) ([]nvidiasmi.ListedGPU, error) {
+func (l listed) List(context.Context, nvidiasmi.Age) ([]nvidiasmi.ListedGPU, error) {
 	return nil, nvidiasmi.ErrGarbled // it has no MIG instances to ask for
 }
 
-func (l listed) Details(context.Context) (nvidiasmi.Details, error) {
+func (l listed) Details(context.Context, nvidiasmi.Age) (nvidiasmi.Details, error) {
 	return nvidiasmi.Details{}, nvidiasmi.ErrGarbled
 }

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
+	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/container"
@@ -17,14 +19,18 @@ import (
 // cache.
 func (c *Collector) observe(ctx context.Context, usage nvidiasmi.Usage, devices *deviceList, before processCache) (*observer, []observation, []string) {
 	used, warnings := devices.attribute(usage)
+	if usage.Time.Late {
+		warnings = append(warnings, slowWarning(usage.Time.Began))
+	}
 	o := &observer{
 		fs: c.Proc, ancestors: c.Proc.NewAncestorFinder(), userNamespace: c.Proc.UserNamespace(), brief: c.Brief,
 		now: c.now(), before: before, after: newProcessCache(),
 	}
 	seen := make([]observation, 0, len(used))
+	ended := startOf(usage.Time.Ended)
 	for _, u := range used {
 		s, err := o.observe(u.PID)
-		if errors.Is(err, proc.ErrGone) {
+		if errors.Is(err, proc.ErrGone) || s.process.Start > ended {
 			continue // it has ended after nvidia-smi listed it
 		}
 		s.process.Usage, s.process.Instances = u.Usage, u.Instances
@@ -32,6 +38,24 @@ func (c *Collector) observe(ctx context.Context, usage nvidiasmi.Usage, devices 
 	}
 	c.askAboutContainers(ctx, o, seen)
 	return o, seen, warnings
+}
+
+// startOf is the start time of a process that was started at a time; the highest one where either is
+// unknown.
+func startOf(at time.Time) snapshot.StartTime {
+	now := proc.StartTimeNow()
+	if at.IsZero() || now == 0 {
+		return math.MaxUint64
+	}
+	return now - min(now, snapshot.StartTime(time.Since(at)/proc.Tick)) + 1
+}
+
+// slowWarning says that the list of processes is one of an earlier look. Its text changes twice a
+// minute, so that it isn't news in each cycle.
+func slowWarning(at time.Time) string {
+	const step = 30 * time.Second
+	age := (time.Since(at) + step - 1).Truncate(step)
+	return fmt.Sprintf("nvidia-smi is slow and has not answered in time: its list of processes is up to %s old", age)
 }
 
 // askAboutContainers completes the processes in containers. What could not be found out is

@@ -20,21 +20,27 @@ import (
 // order of PID. An error means that nothing is known; it wraps an error of nvidiasmi or
 // state, or the context's.
 func (c *Collector) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
-	return c.SnapshotWithin(ctx, c.DeviceListTTL)
+	return c.SnapshotWithin(ctx, nvidiasmi.Age{Good: c.DeviceListTTL})
 }
 
-// SnapshotWithin is Snapshot with a list of devices that is at most as old as age, and
-// with it UsedMemory, Utilization, Temperature and Power.
-func (c *Collector) SnapshotWithin(ctx context.Context, age time.Duration) (*snapshot.Snapshot, error) {
-	usage, err := c.apps(ctx)
+// SnapshotWithin is Snapshot with a list of devices as age has it, and with it UsedMemory,
+// Utilization, Temperature and Power. Where the driver gives no answer in time, earlier ones serve
+// that are as old as age allows.
+func (c *Collector) SnapshotWithin(ctx context.Context, age nvidiasmi.Age) (*snapshot.Snapshot, error) {
+	newest := nvidiasmi.Age{Most: age.Most, Until: age.Until}
+	usage, err := c.apps(ctx, newest)
 	if err != nil {
 		return nil, err
 	}
-	devices, err := c.devicesFor(ctx, usage, min(age, c.DeviceListTTL))
+	age.Good = min(age.Good, c.DeviceListTTL)
+	if usage.Time.Ended.Sub(usage.Time.Began) > time.Second {
+		age.Good /= 2 // a slow driver has a new list before the old one is too old
+	}
+	devices, err := c.devicesFor(ctx, usage, age)
 	if err != nil {
 		return nil, err
 	}
-	c.locate(ctx, &usage, devices)
+	c.locate(ctx, newest, &usage, devices)
 	observer, seen, warnings := c.observe(ctx, usage, devices, c.cached().processes)
 	files, err := c.readFiles(ctx, devices)
 	if err != nil {
@@ -101,13 +107,13 @@ func described(registered []snapshot.Device, found *deviceList, usage nvidiasmi.
 // claim since it was judged, and would otherwise be judged by the old claim and spared
 // for the new one in every cycle.
 func (c *Collector) Processes(ctx context.Context) ([]snapshot.Process, []string, error) {
-	usage, err := c.apps(ctx)
+	usage, err := c.apps(ctx, nvidiasmi.Age{})
 	if err != nil {
 		return nil, nil, err
 	}
 	devices := &deviceList{}
 	if len(usage.GPUs()) > 0 || c.hardware().Restricted(c.now()) {
-		devices, err = c.devicesFor(ctx, usage, c.DeviceListTTL)
+		devices, err = c.devicesFor(ctx, usage, nvidiasmi.Age{Good: c.DeviceListTTL})
 	}
 	if err != nil {
 		return nil, nil, err

@@ -203,7 +203,7 @@ func TestAListOfDevicesIsUsedAgain(t *testing.T) {
 		{time.Hour, []string{"apps", "read"}},
 		{4 * time.Second, []string{"apps", "devices", "read"}},
 	} {
-		_, err := m.SnapshotWithin(t.Context(), step.age)
+		_, err := m.SnapshotWithin(t.Context(), nvidiasmi.Age{Good: step.age})
 		require.NoError(t, err)
 		require.Equal(t, step.want, m.take(), "a list that is less than %s old", step.age)
 	}

@@ -28,6 +28,7 @@ type Usage struct {
 	// Lost is how many GPUs nvidia-smi says here that are lost.
 	Lost     int
 	Warnings []string
+	Time     Time
 }
 
 // GPUs are the ids of all devices and MIG instances in it.
@@ -47,8 +48,10 @@ func AppsArgs() []string {
 }
 
 // Apps lists the compute processes, in the order of nvidia-smi.
-func (q *Querier) Apps(ctx context.Context) (Usage, error) {
-	return query(ctx, q, AppsArgs(), ParseApps)
+func (q *Querier) Apps(ctx context.Context, age Age) (Usage, error) {
+	usage, at, err := query(ctx, q, AppsArgs(), age, ParseApps)
+	usage.Time = at
+	return usage, err
 }
 
 // ParseApps parses the answer for AppsArgs. A row that is not understood may be any process on

@@ -46,8 +46,9 @@ type ProcessDetails struct {
 func DetailsArgs() []string { return []string{"-q", "-x"} }
 
 // Details asks for the details of all GPUs, which takes longer than the other questions.
-func (q *Querier) Details(ctx context.Context) (Details, error) {
-	return query(ctx, q, DetailsArgs(), ParseDetails)
+func (q *Querier) Details(ctx context.Context, age Age) (Details, error) {
+	details, _, err := query(ctx, q, DetailsArgs(), age, ParseDetails)
+	return details, err
 }
 
 // ParseDetails parses the answer for DetailsArgs. An error is an *ExitError: an answer that isn't

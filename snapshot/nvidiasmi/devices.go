@@ -53,6 +53,7 @@ func (g *GPU) Device() snapshot.Device {
 type Listing struct {
 	GPUs     []GPU
 	Warnings []string
+	Time     Time
 }
 
 // DevicesArgs are the arguments for the output that ParseDevices reads.
@@ -62,8 +63,10 @@ func DevicesArgs() []string {
 
 // Devices lists the devices. There is at least one row: a machine without devices is
 // ErrNoDevices.
-func (q *Querier) Devices(ctx context.Context) (Listing, error) {
-	return query(ctx, q, DevicesArgs(), ParseDevices)
+func (q *Querier) Devices(ctx context.Context, age Age) (Listing, error) {
+	listing, at, err := query(ctx, q, DevicesArgs(), age, ParseDevices)
+	listing.Time = at
+	return listing, err
 }
 
 // ParseDevices parses the answer for DevicesArgs.

@@ -20,8 +20,9 @@ type ListedGPU struct {
 func ListArgs() []string { return []string{"-L"} }
 
 // List lists the devices with their MIG instances.
-func (q *Querier) List(ctx context.Context) ([]ListedGPU, error) {
-	return query(ctx, q, ListArgs(), ParseList)
+func (q *Querier) List(ctx context.Context, age Age) ([]ListedGPU, error) {
+	list, _, err := query(ctx, q, ListArgs(), age, ParseList)
+	return list, err
 }
 
 // ParseList parses the answer of `nvidia-smi -L`. It ignores remarks, and lines under a device

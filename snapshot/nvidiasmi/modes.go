@@ -12,7 +12,8 @@ func ModesArgs() []string {
 
 // Modes lists the devices with how the driver runs each of them, and without names.
 func (q *Querier) Modes(ctx context.Context) (Listing, error) {
-	return query(ctx, q, ModesArgs(), ParseModes)
+	listing, _, err := query(ctx, q, ModesArgs(), Age{}, ParseModes)
+	return listing, err
 }
 
 // ParseModes parses the answer for ModesArgs.

@@ -29,9 +29,11 @@ const DefaultTimeout = 25 * time.Second
 type Querier struct {
 	runner  Runner
 	timeout time.Duration
+	keep    func() (context.Context, context.CancelFunc) // of calls that outlive their caller; nil for none
 
-	mu      sync.Mutex
-	current *call // nil if none is in progress
+	mu        sync.Mutex
+	current   *call                // nil if none is in progress
+	questions map[string]*question // by their arguments
 }
 
 // call is one run of nvidia-smi.
@@ -54,22 +56,31 @@ func New(runner Runner, timeout time.Duration) *Querier {
 }
 
 // query runs nvidia-smi and parses its answer.
-func query[T any](ctx context.Context, q *Querier, args []string, parse func(RunResult) (T, error)) (T, error) {
-	out, err := q.run(ctx, args)
-	if err != nil {
-		var none T
-		return none, err
+func query[T any](ctx context.Context, q *Querier, args []string, age Age, parse func(RunResult) (T, error)) (T, Time, error) {
+	var out reply
+	var err error
+	if q.keep != nil {
+		out, err = q.ask(ctx, args, age)
+	} else {
+		limited, cancel := context.WithTimeout(ctx, q.timeout)
+		defer cancel()
+		out, err = q.run(limited, args)
 	}
-	return parse(out)
+	var parsed T
+	if err == nil {
+		if parsed, err = parse(out.result); err != nil {
+			q.forget(args)
+		}
+	}
+	return parsed, out.Time, err
 }
 
-func (q *Querier) run(ctx context.Context, args []string) (RunResult, error) {
-	ctx, cancel := context.WithTimeout(ctx, q.timeout)
-	defer cancel()
+func (q *Querier) run(ctx context.Context, args []string) (reply, error) {
 	run, err := q.begin(ctx)
 	if err != nil {
-		return RunResult{}, err
+		return reply{}, err
 	}
+	began := time.Now()
 	go func() {
 		run.result, run.err = q.runner.Run(ctx, args...)
 		q.end(run)
@@ -77,12 +88,12 @@ func (q *Querier) run(ctx context.Context, args []string) (RunResult, error) {
 	select {
 	case <-run.done:
 	case <-ctx.Done():
-		return RunResult{}, contextError(ctx)
+		return reply{}, contextError(ctx)
 	}
 	if run.err != nil && ctx.Err() != nil {
-		return RunResult{}, contextError(ctx)
+		return reply{}, contextError(ctx)
 	}
-	return run.result, run.err
+	return reply{run.result, Time{Began: began, Ended: time.Now()}}, run.err
 }
 
 // contextError is the error of a call after its context has ended.

@@ -33,13 +33,13 @@ func TestQuerierAsks(t *testing.T) {
 		"--query-compute-apps": "GPU-1, 711, 5\n",
 		"-L":                   "GPU 0: V100 (UUID: GPU-1)\n",
 	}), 0)
-	devices, err := querier.Devices(t.Context())
+	devices, err := querier.Devices(t.Context(), nvidiasmi.Age{})
 	require.NoError(t, err)
 	require.Len(t, devices.GPUs, 1)
-	usage, err := querier.Apps(t.Context())
+	usage, err := querier.Apps(t.Context(), nvidiasmi.Age{})
 	require.NoError(t, err)
 	require.Len(t, usage.Apps, 1)
-	listed, err := querier.List(t.Context())
+	listed, err := querier.List(t.Context(), nvidiasmi.Age{})
 	require.NoError(t, err)
 	require.Len(t, listed, 1)
 }
@@ -53,7 +53,7 @@ func TestArguments(t *testing.T) {
 
 func TestNoDevicesInAnAnswerIsAnError(t *testing.T) {
 	querier := nvidiasmi.New(answers(map[string]string{"--query-gpu": "\n"}), 0)
-	_, err := querier.Devices(t.Context())
+	_, err := querier.Devices(t.Context(), nvidiasmi.Age{})
 	require.ErrorIs(t, err, nvidiasmi.ErrNoDevices)
 }
 
@@ -74,11 +74,11 @@ func TestAHungCallIsInProgressOnce(t *testing.T) {
 	defer release()
 	querier := nvidiasmi.New(r, 20*time.Millisecond)
 
-	_, err := querier.Apps(t.Context())
+	_, err := querier.Apps(t.Context(), nvidiasmi.Age{})
 	require.ErrorIs(t, err, nvidiasmi.ErrTimeout)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	for range 2 {
-		_, err = querier.Apps(t.Context())
+		_, err = querier.Apps(t.Context(), nvidiasmi.Age{})
 		require.ErrorIs(t, err, nvidiasmi.ErrHung)
 	}
 	require.Equal(t, int32(1), running.Load())
@@ -94,13 +94,13 @@ func TestAQuerierRecoversWhenTheHungCallReturns(t *testing.T) {
 		}
 		return nvidiasmi.RunResult{Stdout: []byte("GPU-1, 711, 5\n")}, nil
 	}), 20*time.Millisecond)
-	_, err := querier.Apps(t.Context())
+	_, err := querier.Apps(t.Context(), nvidiasmi.Age{})
 	require.ErrorIs(t, err, nvidiasmi.ErrTimeout)
 
 	release()
 	require.Eventually(t, func() bool { return running.Load() == 0 }, 5*time.Second, time.Millisecond)
 	hang = false
-	usage, err := querier.Apps(t.Context()) // and what came late was dropped
+	usage, err := querier.Apps(t.Context(), nvidiasmi.Age{}) // and what came late was dropped
 	require.NoError(t, err)
 	require.Len(t, usage.Apps, 1)
 }
@@ -111,7 +111,7 @@ func TestACancelledCallReturnsTheCause(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stopped := errors.New("stopped by the user")
 	cancel(stopped)
-	_, err := nvidiasmi.New(r, 0).Apps(ctx)
+	_, err := nvidiasmi.New(r, 0).Apps(ctx, nvidiasmi.Age{})
 	require.ErrorIs(t, err, stopped)
 	require.NotErrorIs(t, err, nvidiasmi.ErrTimeout)
 }
@@ -121,7 +121,7 @@ func TestTheEarlierDeadlineCounts(t *testing.T) {
 	defer release()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	_, err := nvidiasmi.New(r, time.Hour).Apps(ctx)
+	_, err := nvidiasmi.New(r, time.Hour).Apps(ctx, nvidiasmi.Age{})
 	require.ErrorIs(t, err, nvidiasmi.ErrTimeout)
 }
 
@@ -137,7 +137,7 @@ func TestConcurrentCallsRunOneByOne(t *testing.T) {
 	var group sync.WaitGroup
 	errs := make([]error, 16)
 	for i := range errs {
-		group.Go(func() { _, errs[i] = querier.Apps(t.Context()) })
+		group.Go(func() { _, errs[i] = querier.Apps(t.Context(), nvidiasmi.Age{}) })
 	}
 	group.Wait()
 	require.NoError(t, errors.Join(errs...))
@@ -148,10 +148,10 @@ func TestErrorsOfTheRunnerAreReturned(t *testing.T) {
 	querier := nvidiasmi.New(runner(func(context.Context, ...string) (nvidiasmi.RunResult, error) {
 		return nvidiasmi.RunResult{}, nvidiasmi.ErrNotInstalled
 	}), 0)
-	_, err := querier.Devices(t.Context())
+	_, err := querier.Devices(t.Context(), nvidiasmi.Age{})
 	require.ErrorIs(t, err, nvidiasmi.ErrNotInstalled)
-	_, err = querier.Apps(t.Context())
+	_, err = querier.Apps(t.Context(), nvidiasmi.Age{})
 	require.ErrorIs(t, err, nvidiasmi.ErrNotInstalled)
-	_, err = querier.List(t.Context())
+	_, err = querier.List(t.Context(), nvidiasmi.Age{})
 	require.ErrorIs(t, err, nvidiasmi.ErrNotInstalled)
 }

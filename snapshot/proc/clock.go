@@ -23,11 +23,14 @@ func SinceBoot() (time.Duration, error) {
 // supports.
 const userHZ = 100
 
+// Tick is the unit of start times.
+const Tick = time.Second / userHZ
+
 // StartTimeNow is the start time of a process that starts now; 0 if it is unknown.
 func StartTimeNow() snapshot.StartTime {
 	since, err := SinceBoot()
 	if err != nil {
 		return 0
 	}
-	return snapshot.StartTime(since / (time.Second / userHZ))
+	return snapshot.StartTime(since / Tick)
 }

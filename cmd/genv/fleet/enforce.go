@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -11,10 +12,14 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/leadership"
 	"github.com/seed-3119e985/genv/cmd/genv/listeners"
 	"github.com/seed-3119e985/genv/cmd/genv/report"
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/live"
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
 func takeOverFlag() cli.Flag {
@@ -61,6 +66,11 @@ func (p *program) remoteEnforce(c *cli.Context) error {
 		setup.Feed = live.NewFeed(live.Options{Now: p.Now})
 		pool.DeviceAge = ageForViewers(setup.Feed, setup.Interval, len(config.Hosts))
 	}
+	var inForce atomic.Pointer[policy.File]
+	inForce.Store(setup.Policy)
+	pool.MaxAge = func(h remote.Host) time.Duration {
+		return inForce.Load().Settings(enforce.Query{Host: snapshot.Hostname(h.Name), Labels: h.Labels, At: p.Now()}).MaxAge
+	}
 	hosts := func(config *Config) enforcement.Fleet {
 		fleet := f.toEnforce(config, pool)
 		fleet.Announce = func(_ string, claim *fence.Claim) { pool.Announce(claim) }
@@ -72,6 +82,7 @@ func (p *program) remoteEnforce(c *cli.Context) error {
 		config, next, err := p.readEnforce(c)
 		if err == nil {
 			f.reloaded(&config, pool)
+			inForce.Store(next.Policy)
 		}
 		next.Fleet, next.Feed, next.OpenHistory = hosts(&config), setup.Feed, setup.OpenHistory
 		return next, err

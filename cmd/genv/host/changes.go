@@ -9,8 +9,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
+	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
@@ -51,7 +53,7 @@ func (b *changes) Look(ctx context.Context, name string) (json.RawMessage, error
 			document, _, err := b.host.document(context.WithoutCancel(ctx), name)
 			return document, err
 		}
-		s, err := b.host.snapshot(context.WithoutCancel(ctx), 0)
+		s, err := b.host.snapshot(context.WithoutCancel(ctx), nvidiasmi.Age{Most: enforce.DefaultMaxAge})
 		if err != nil {
 			return nil, err
 		}

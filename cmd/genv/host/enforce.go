@@ -12,19 +12,25 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	enforcelocal "github.com/seed-3119e985/genv/enforce/local"
 	"github.com/seed-3119e985/genv/enforce/local/asked"
+	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 )
 
 // enforceHere runs the controller's loop over a single host: this machine.
 func (p *program) enforceHere(c *cli.Context) error {
 	host := p.openHost()
+	host.SMI.Keep(c.Context)
 	link := &localLink{host: host, events: &events{host: host, log: p.Logger(c)}}
 	defer link.events.close()
 	read := func() (enforcement.Setup, error) {
 		config, err := enforcement.ReadConfig(c)
+		if err == nil {
+			link.policy.Store(config.Policy)
+		}
 		return enforcement.Setup{Config: config, Fleet: enforcement.Fleet{
 			Hosts: []remote.Host{{}}, Link: link, Announce: link.announce, Fanout: 1, LocalName: snapshot.Hostname(enforcelocal.Hostname()),
 			CycleLimit: 4 * time.Minute, Progress: &render.Progress{},
@@ -41,6 +47,7 @@ func (p *program) enforceHere(c *cli.Context) error {
 type localLink struct {
 	host   *host
 	events *events
+	policy atomic.Pointer[policy.File]
 	asker  atomic.Pointer[string] // the name of the run in the list of processes that were asked to end
 }
 
@@ -58,7 +65,8 @@ func (l *localLink) Await(ctx context.Context, _ remote.Host, done func(woke boo
 }
 
 func (l *localLink) Snapshot(ctx context.Context, _ remote.Host) (*snapshot.Snapshot, error) {
-	s, err := l.events.snapshot(ctx, 0)
+	here := enforce.Query{Host: snapshot.Hostname(enforcelocal.Hostname()), At: l.host.record.now()}
+	s, err := l.events.snapshot(ctx, nvidiasmi.Age{Most: l.policy.Load().Settings(here).MaxAge})
 	if err != nil {
 		return nil, &remote.Error{Class: remote.CommandFailed, Err: err}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/local/asked"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 )
 
 // program is genv as its commands see it.
@@ -60,8 +61,8 @@ func (p *program) openHost() *host {
 }
 
 // snapshot is this machine's snapshot, with what enforcement needs to know about its
-// processes and its clock. The list of devices is at most as old as age.
-func (h *host) snapshot(ctx context.Context, age time.Duration) (*snapshot.Snapshot, error) {
+// processes and its clock. The answers of nvidia-smi are as old as age allows.
+func (h *host) snapshot(ctx context.Context, age nvidiasmi.Age) (*snapshot.Snapshot, error) {
 	h.pruneRecords()
 	s, err := h.Machine.SnapshotWithin(ctx, age)
 	if err != nil {

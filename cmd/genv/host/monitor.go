@@ -19,7 +19,7 @@ func (p *program) monitorHere(c *cli.Context) error {
 	host := p.openHost()
 	failed := ""
 	return monitoring.Run(c.Context, &p.Program, config, monitoring.Source{Collect: func(ctx context.Context) ([]metrics.Host, error) {
-		s, err := host.snapshot(ctx, 0)
+		s, err := host.snapshot(ctx, nvidiasmi.Age{})
 		switch {
 		case ctx.Err() != nil:
 			return nil, nil

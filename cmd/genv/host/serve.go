@@ -18,6 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/local/asked"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 )
 
@@ -38,6 +39,7 @@ func (p *program) usageServe(c *cli.Context) error {
 		return err
 	}
 	host := p.openHost()
+	host.SMI.Keep(c.Context)
 	host.Machine.DeviceListTTL = devicesFor
 	host.Machine.StateFiles = disk.NewCache(host.Store)
 	debug.SetGCPercent(gcPercentServed)
@@ -95,8 +97,8 @@ type served struct {
 }
 
 // Snapshot implements agent.Backend.
-func (s served) Snapshot(ctx context.Context, age time.Duration) ([]byte, error) {
-	now, err := s.events.snapshot(ctx, cmp.Or(age, devicesFor))
+func (s served) Snapshot(ctx context.Context, age agent.Age) ([]byte, error) {
+	now, err := s.events.snapshot(ctx, nvidiasmi.Age{Good: cmp.Or(age.Measured, devicesFor), Most: age.Oldest, Until: age.Until})
 	if err != nil {
 		return nil, err
 	}

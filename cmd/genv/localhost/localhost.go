@@ -7,6 +7,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/container"
 	"github.com/seed-3119e985/genv/snapshot/local"
+	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/instances"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
@@ -16,6 +17,7 @@ import (
 // Host is this machine as a GPU host.
 type Host struct {
 	Machine *local.Collector
+	SMI     *nvidiasmi.Querier // of Machine
 	Store   *disk.Store
 	// Instances are the MIG instances that attachments are about.
 	Instances instances.Notes
@@ -41,14 +43,15 @@ func Open(p command.Program) *Host {
 	parts := instances.Notes{Dir: disk.Dir(p.Getenv), Owned: func() (string, error) { return store.OwnedDir() }}
 	options.Mark = parts.Mark
 	store = disk.New(disk.Dir(p.Getenv), options)
+	smi := NvidiaSMI(p.Getenv, smiTimeout)
 	machine := &local.Collector{
-		SMI: NvidiaSMI(p.Getenv, smiTimeout), StateFiles: store, Now: p.Now, Hardware: Hardware(p.Getenv),
+		SMI: smi, StateFiles: store, Now: p.Now, Hardware: Hardware(p.Getenv),
 		Service: func() (bool, error) {
 			owner, err := store.Owner()
 			return owner != nil, err
 		},
 	}
-	return &Host{Machine: machine, Store: store, Instances: parts, Service: service.Client{Path: SocketPath(p.Getenv)}, SharedAccount: p.SharedAccount, contained: contained(p.Getenv)}
+	return &Host{Machine: machine, SMI: smi, Store: store, Instances: parts, Service: service.Client{Path: SocketPath(p.Getenv)}, SharedAccount: p.SharedAccount, contained: contained(p.Getenv)}
 }
 
 // SocketPath is the path of the socket of root's service.

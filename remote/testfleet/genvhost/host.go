@@ -127,9 +127,9 @@ type backend struct {
 }
 
 // Snapshot implements agent.Backend.
-func (b *backend) Snapshot(ctx context.Context, age time.Duration) ([]byte, error) {
+func (b *backend) Snapshot(ctx context.Context, age agent.Age) ([]byte, error) {
 	b.host.mu.Lock()
-	b.host.deviceAge = age
+	b.host.deviceAge = age.Measured
 	b.host.mu.Unlock()
 	return as(ctx, b, agent.RequestSnapshot, b.host.snapshot)
 }

@@ -1,0 +1,154 @@
+package nvidiasmi
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+)
+
+// Age is how old an answer may be. The zero Age wants that of a new call.
+type Age struct {
+	// Good is for how long an answer serves without a new call.
+	Good time.Duration
+	// Most is how old an answer may be where no new call is answered in time.
+	Most time.Duration
+	// Until is when waiting for a new call ends; zero for the end of the context.
+	Until time.Time
+}
+
+// Time is when an answer was given. It is the zero Time where that isn't known.
+type Time struct {
+	Began, Ended time.Time // the call
+	// Late says that a newer answer didn't come in time.
+	Late bool
+}
+
+// reply is what one call printed, and when.
+type reply struct {
+	result RunResult
+	Time
+}
+
+// question is what is known about the calls with the same arguments.
+type question struct {
+	outstanding *outstanding // nil for none
+	last        *reply       // nil for none
+}
+
+// outstanding is a call that goes on without those who wait for it.
+type outstanding struct {
+	wanted time.Time
+	done   chan struct{} // closed when it has returned
+
+	// Valid once done is closed.
+	reply
+	err error
+}
+
+// longestCall is for how long a call may go on that outlives its caller.
+const longestCall = 2 * time.Minute
+
+// Keep has calls go on when those who wait for them give up, until ctx ends, and keeps their
+// answers for the next ones: a driver that needs more time than anybody waits is slow, and not
+// without an answer. At most one call for each question is outstanding. Keep is called before
+// the first question.
+func (q *Querier) Keep(ctx context.Context) {
+	q.questions = map[string]*question{}
+	q.keep = func() (context.Context, context.CancelFunc) { return context.WithTimeout(ctx, longestCall) }
+}
+
+// ask waits for the answer of a call that began after it was asked. If none comes in time, an earlier one serves that isn't older than age allows.
+func (q *Querier) ask(ctx context.Context, args []string, age Age) (reply, error) {
+	asked := time.Now()
+	until := asked.Add(2 * q.timeout)
+	if !age.Until.IsZero() && age.Until.Before(until) {
+		until = age.Until
+	}
+	ctx, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	if last := q.last(args); last != nil && asked.Sub(last.Began) <= age.Good {
+		return *last, nil
+	}
+	for {
+		call := q.outstanding(args)
+		var tooLong <-chan time.Time // a look doesn't wait for what hangs
+		if age.Most > 0 {
+			tooLong = time.After(q.timeout - time.Since(call.wanted))
+		}
+		select {
+		case <-call.done:
+		case <-tooLong:
+			return q.earlier(args, age, ErrTimeout)
+		case <-ctx.Done():
+			return q.earlier(args, age, contextError(ctx))
+		}
+		switch {
+		case call.Began.Before(asked) && !call.Began.IsZero(): // it may not know what has happened since
+		case errors.Is(call.err, ErrTimeout), errors.Is(call.err, ErrHung):
+			return q.earlier(args, age, call.err)
+		default:
+			return call.reply, call.err
+		}
+	}
+}
+
+// earlier is the last answer where why keeps a newer one from coming.
+func (q *Querier) earlier(args []string, age Age, why error) (reply, error) {
+	last := q.last(args)
+	if last == nil || errors.Is(why, context.Canceled) || time.Since(last.Began) > age.Most {
+		return reply{}, why
+	}
+	late := *last
+	late.Late = true
+	return late, nil
+}
+
+func (q *Querier) last(args []string) *reply {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.question(args).last
+}
+
+// forget drops an answer that isn't understood.
+func (q *Querier) forget(args []string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.keep != nil {
+		q.question(args).last = nil
+	}
+}
+
+// question is the one with these arguments; q.mu is held.
+func (q *Querier) question(args []string) *question {
+	key := strings.Join(args, " ")
+	if q.questions[key] == nil {
+		q.questions[key] = &question{}
+	}
+	return q.questions[key]
+}
+
+// outstanding is the outstanding call for a question, which is begun if there is none.
+func (q *Querier) outstanding(args []string) *outstanding {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	question := q.question(args)
+	if question.outstanding != nil {
+		return question.outstanding
+	}
+	call := &outstanding{wanted: time.Now(), done: make(chan struct{})}
+	question.outstanding = call
+	go func() {
+		ctx, cancel := q.keep()
+		defer cancel()
+		call.reply, call.err = q.run(ctx, args)
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		question.outstanding = nil
+		if call.err == nil {
+			question.last = &call.reply
+		}
+		close(call.done)
+	}()
+	return call
+}

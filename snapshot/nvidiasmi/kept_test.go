@@ -1,0 +1,145 @@
+package nvidiasmi_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+)
+
+// slow is a Runner that takes some time for an answer, which names the number of the call as a PID.
+func slow(calls *atomic.Int32, takes func() time.Duration) runner {
+	return func(ctx context.Context, _ ...string) (nvidiasmi.RunResult, error) {
+		n := calls.Add(1)
+		select {
+		case <-time.After(takes()):
+			return nvidiasmi.RunResult{Stdout: fmt.Appendf(nil, "GPU-1, %d, 5\n", n)}, nil
+		case <-ctx.Done():
+			return nvidiasmi.RunResult{}, context.Cause(ctx)
+		}
+	}
+}
+
+// look asks as a host does that has 9 of 10 seconds. It returns the number of the call that the answer
+// is from, 0 for none.
+func look(t *testing.T, q *nvidiasmi.Querier, age nvidiasmi.Age) (call int, late bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Second)
+	defer cancel()
+	usage, err := q.Apps(ctx, age)
+	if err != nil {
+		require.ErrorIs(t, err, nvidiasmi.ErrTimeout)
+		return 0, false
+	}
+	require.Len(t, usage.Apps, 1)
+	require.LessOrEqual(t, time.Since(usage.Time.Began), max(age.Good, age.Most, 9*time.Second))
+	return int(usage.Apps[0].PID), usage.Time.Late
+}
+
+func TestAnAnswerOutlivesTheLookThatWaited(t *testing.T) {
+	minute := nvidiasmi.Age{Most: time.Minute}
+	for name, tt := range map[string]struct {
+		takes time.Duration
+		age   nvidiasmi.Age
+		calls []int // of which each look, every 10 s, has the answer
+		late  []bool
+	}{
+		"in time":               {6 * time.Second, minute, []int{1, 2, 3}, []bool{false, false, false}},
+		"slow":                  {12 * time.Second, minute, []int{0, 1, 2, 3}, []bool{false, true, true, true}},
+		"slower":                {15 * time.Second, minute, []int{0, 1, 1, 2}, []bool{false, true, true, true}},
+		"slower than max-age":   {70 * time.Second, minute, []int{0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, make([]bool, 10)},
+		"no old answer allowed": {12 * time.Second, nvidiasmi.Age{}, []int{0, 0, 0}, make([]bool, 3)},
+		"a recent one is good":  {6 * time.Second, nvidiasmi.Age{Good: 25 * time.Second}, []int{1, 1, 1, 2}, make([]bool, 4)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var calls atomic.Int32
+				querier := nvidiasmi.New(slow(&calls, func() time.Duration { return tt.takes }), 0)
+				querier.Keep(t.Context())
+				begun := time.Now()
+				for i, want := range tt.calls {
+					time.Sleep(time.Until(begun.Add(time.Duration(i) * 10 * time.Second)))
+					call, late := look(t, querier, tt.age)
+					require.Equal(t, want, call, "look %d", i+1)
+					require.Equal(t, tt.late[i], late, "look %d", i+1)
+				}
+			})
+		})
+	}
+}
+
+// TestAHangingDriverDelaysNoLook: after the usual timeout a look no longer waits for it, and it ends
+// when the driver answers again.
+func TestAHangingDriverDelaysNoLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int32
+		takes := time.Second
+		querier := nvidiasmi.New(slow(&calls, func() time.Duration { return takes }), 0)
+		querier.Keep(t.Context())
+		age := nvidiasmi.Age{Most: time.Minute}
+		call, late := look(t, querier, age)
+		require.Equal(t, 1, call)
+		require.False(t, late)
+		takes = time.Hour
+		for range 3 {
+			call, late = look(t, querier, age)
+			require.Equal(t, 1, call)
+			require.True(t, late)
+		}
+		for range 5 {
+			before := time.Now()
+			look(t, querier, age)
+			require.Zero(t, time.Since(before))
+		}
+		require.Equal(t, int32(2), calls.Load(), "one is outstanding")
+		time.Sleep(time.Minute)
+		call, _ = look(t, querier, age)
+		require.Zero(t, call, "the answer is too old")
+		takes = time.Second
+		time.Sleep(time.Hour)
+		call, late = look(t, querier, age)
+		require.Equal(t, 3, call)
+		require.False(t, late)
+	})
+}
+
+// TestANewCallIsNewerThanTheQuestion: what is verified before a signal comes from no call that was
+// begun before.
+func TestANewCallIsNewerThanTheQuestion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int32
+		querier := nvidiasmi.New(slow(&calls, func() time.Duration { return 6 * time.Second }), 0)
+		querier.Keep(t.Context())
+		go querier.Apps(t.Context(), nvidiasmi.Age{}) //nolint:errcheck // it is only under way
+		time.Sleep(5 * time.Second)
+		usage, err := querier.Apps(t.Context(), nvidiasmi.Age{})
+		require.NoError(t, err)
+		require.EqualValues(t, 2, usage.Apps[0].PID)
+		require.False(t, usage.Time.Late)
+	})
+}
+
+// TestAFailureIsNewerThanAnAnswer: nvidia-smi that fails is not slow.
+func TestAFailureIsNewerThanAnAnswer(t *testing.T) {
+	text := "GPU-1, 711, 5\n"
+	querier := nvidiasmi.New(runner(func(context.Context, ...string) (nvidiasmi.RunResult, error) {
+		return nvidiasmi.RunResult{Stdout: []byte(text)}, nil
+	}), 0)
+	querier.Keep(t.Context())
+	_, err := querier.Apps(t.Context(), nvidiasmi.Age{Most: time.Minute})
+	require.NoError(t, err)
+	text = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."
+	for _, age := range []nvidiasmi.Age{{Most: time.Minute}, {Good: time.Minute}} {
+		_, err = querier.Apps(t.Context(), age)
+		if age.Good == 0 {
+			require.ErrorIs(t, err, nvidiasmi.ErrNoDriver)
+		}
+	}
+	require.ErrorIs(t, err, nvidiasmi.ErrNoDriver, "the answer before is forgotten")
+}
