@@ -3,20 +3,26 @@ package user
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // runIn needs no shell: this process itself is registered. If it is killed, the
@@ -122,4 +128,111 @@ func (p *program) runEnviron(active shell.Active) (shims string, environ []strin
 		return slices.Contains(names, name)
 	})
 	return shims, append(kept, set...)
+}
+
+// The exit status of commands that a shell could not run: bash(1), "EXIT STATUS".
+const (
+	exitNotExecutable = 126
+	exitNotFound      = 127
+)
+
+// forwardedSignals are those by which other programs control one.
+var forwardedSignals = []os.Signal{
+	syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2,
+	syscall.SIGTSTP, syscall.SIGCONT,
+}
+
+// supervise runs a command with the streams of a program until it ends, and forwards signals to
+// it. Its error is the exit status of the command. name is the genv command that does so.
+func supervise(p *command.Program, name string, cmd *exec.Cmd, signals <-chan os.Signal) error {
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = p.In, p.Out, p.Err
+	if err := cmd.Start(); err != nil {
+		return notStarted(p, name, err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	for {
+		select {
+		case s := <-signals:
+			forward(cmd.Process, s)
+		case err := <-done:
+			return statusOf(err)
+		}
+	}
+}
+
+// notStarted prints why a command could not be run, and returns the status of env(1) for
+// that.
+func notStarted(p *command.Program, name string, err error) error {
+	fmt.Fprintf(p.Err, "genv %s: %s\n", name, text.PrintableLines(err.Error()))
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
+		return &command.ExitError{Code: exitNotFound}
+	}
+	return &command.ExitError{Code: exitNotExecutable}
+}
+
+// caughtSignals receives the signals to forward until stop is called. Those that this process was started
+// to ignore, as with nohup(1), stay ignored, also by the command.
+func caughtSignals() (signals chan os.Signal, stop func()) {
+	signals = make(chan os.Signal, 16)
+	received := slices.DeleteFunc(slices.Clone(forwardedSignals), signal.Ignored)
+	if len(received) > 0 { // none would mean all
+		signal.Notify(signals, received...)
+	}
+	return signals, func() { signal.Stop(signals) }
+}
+
+// forward sends a signal to a command, unless the terminal has sent it already.
+// SIGTSTP stops this process too, so that the shell sees the job as stopped.
+func forward(command *os.Process, s os.Signal) {
+	if !fromTerminal(s) {
+		_ = command.Signal(s) // it may have ended meanwhile
+	}
+	if s == syscall.SIGTSTP && continuable() {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) // Go has no way back to a signal's own action
+	}
+}
+
+// continuable says whether a shell can continue this job: its process group must not
+// be orphaned. The kernel doesn't stop orphaned ones for SIGTSTP (setpgid(2)).
+func continuable() bool {
+	ancestors, err := proc.FS{}.Ancestors(snapshot.PID(os.Getpid()))
+	if err != nil {
+		return false
+	}
+	for _, pid := range ancestors {
+		if group, err := unix.Getpgid(int(pid)); err != nil || group != unix.Getpgrp() {
+			theirs, err := unix.Getsid(int(pid))
+			own, ownErr := unix.Getsid(0)
+			return err == nil && ownErr == nil && theirs == own
+		}
+	}
+	return false
+}
+
+// fromTerminal says whether the terminal sends a signal to all its foreground
+// processes. The command has received it then, and many programs take a second Ctrl-C
+// as an order to stop at once.
+func fromTerminal(s os.Signal) bool {
+	if s != syscall.SIGINT && s != syscall.SIGQUIT && s != syscall.SIGTSTP {
+		return false
+	}
+	terminal, err := os.OpenFile("/dev/tty", os.O_RDONLY|unix.O_NOCTTY, 0)
+	if err != nil {
+		return false // there is none
+	}
+	defer terminal.Close()
+	foreground, err := unix.IoctlGetInt(int(terminal.Fd()), unix.TIOCGPGRP)
+	return err == nil && foreground == unix.Getpgrp()
+}
+
+func statusOf(err error) error {
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &exit):
+		return err
+	}
+	return &command.ExitError{Code: shell.ExitStatus(exit.ProcessState)}
 }

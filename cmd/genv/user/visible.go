@@ -5,9 +5,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
+	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -83,4 +87,96 @@ func joined(instances []snapshot.GPUUUID) snapshot.GPUUUID {
 		names[i] = string(uuid)
 	}
 	return snapshot.GPUUUID(strings.Join(names, ","))
+}
+
+// instances reads --mig: which MIG instances of which devices it means. Which ones are free
+// is decided again when they are attached.
+func (w *person) instances(c *cli.Context, eid snapshot.EnvID) ([]state.InstanceRequest, error) {
+	if !c.IsSet("mig") {
+		return nil, nil
+	}
+	devices, err := w.Machine.Instances(c.Context)
+	if err != nil {
+		return nil, err
+	}
+	files, err := w.StateFiles(c.Context)
+	if err != nil {
+		return nil, err
+	}
+	var requests []state.InstanceRequest
+	for name := range strings.SplitSeq(c.String("mig"), ",") {
+		request, known := chooseInstance(devices, files.Devices, strings.TrimSpace(name), requests)
+		switch {
+		case request != nil:
+			request.Shares = shares(devices, files.Devices, eid, request, requests)
+			requests = append(requests, *request)
+		case known:
+			return nil, &state.UnavailableError{Reason: "no MIG instance of profile " + text.Shown(name) + " is free"}
+		default:
+			return nil, command.UsageError("--mig %s: there is no such MIG instance or profile here; %s", text.Shown(name), listed(devices))
+		}
+	}
+	return requests, nil
+}
+
+// chooseInstance finds the instance with a UUID, or the first one of a profile to which no
+// environment is attached. known says that there is one.
+func chooseInstance(devices, attached []snapshot.Device, name string, taken []state.InstanceRequest) (request *state.InstanceRequest, known bool) {
+	for i := range devices {
+		d := &devices[i]
+		for _, instance := range d.Instances {
+			byUUID := instance.UUID == snapshot.GPUUUID(name)
+			if !byUUID && (name == "" || instance.Profile != name) {
+				continue
+			}
+			known = true
+			chosen := state.InstanceRequest{Index: d.Index, UUID: instance.UUID, Memory: instance.Memory()}
+			if byUUID || !isTaken(taken, instance.UUID) && isFree(snapshot.FindDevice(attached, d.Index), instance.UUID) {
+				return &chosen, true
+			}
+		}
+	}
+	return nil, known
+}
+
+func isTaken(taken []state.InstanceRequest, uuid snapshot.GPUUUID) bool {
+	return slices.ContainsFunc(taken, func(r state.InstanceRequest) bool { return r.UUID == uuid })
+}
+
+// shares says whether an instance has its memory in common with one that the environment has or
+// asks for, too: they are compute instances of one GPU instance.
+func shares(devices, attached []snapshot.Device, eid snapshot.EnvID, request *state.InstanceRequest, others []state.InstanceRequest) bool {
+	var has []snapshot.GPUUUID
+	if d := snapshot.FindDevice(attached, request.Index); d != nil && d.Attachment(eid) != nil {
+		has = d.Attachment(eid).Instances
+	}
+	pool := func(uuid snapshot.GPUUUID) string {
+		list := snapshot.FindDevice(devices, request.Index).Instances
+		return list[slices.IndexFunc(list, func(i snapshot.Instance) bool { return i.UUID == uuid })].Pool
+	}
+	own := pool(request.UUID)
+	return own != "" && slices.ContainsFunc(snapshot.FindDevice(devices, request.Index).Instances, func(i snapshot.Instance) bool {
+		return i.UUID != request.UUID && i.Pool == own && (slices.Contains(has, i.UUID) || isTaken(others, i.UUID))
+	})
+}
+
+// isFree says whether no environment has a MIG instance of a device, or all of the device.
+func isFree(d *snapshot.Device, uuid snapshot.GPUUUID) bool {
+	return d == nil || !slices.ContainsFunc(d.Attachments, func(a snapshot.Attachment) bool {
+		return len(a.Instances) == 0 || slices.Contains(a.Instances, uuid)
+	})
+}
+
+// listed names the MIG instances of devices.
+func listed(devices []snapshot.Device) string {
+	var names []string
+	for i := range devices {
+		for _, instance := range devices[i].Instances {
+			names = append(names, strings.TrimSpace(instance.Profile+" "+string(instance.UUID))+" of GPU "+devices[i].Index.String())
+		}
+	}
+	if names == nil {
+		return "nvidia-smi lists no MIG instances"
+	}
+	return "there are " + strings.Join(names, ", ")
 }
