@@ -2,6 +2,8 @@ package audit
 
 import (
 	"cmp"
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -235,4 +237,112 @@ func (j *joiner) action(r *Record) {
 		e.Time, e.Status, e.Reason = r.Time, r.Status, r.Reason
 		delete(j.open, key)
 	}
+}
+
+// Stats count what was done, or would have been done in a dry run, by user and rule.
+type Stats struct {
+	// Rows are sorted by user and rule. What was done because of several rules counts for
+	// each of them.
+	Rows []StatsRow `json:"rows"`
+	// Total counts each of it once.
+	Total Counts `json:"total"`
+}
+
+// StatsRow is what was done to a user because of a rule. The user is the uid where no name
+// is known, and empty for what concerned a host; the rule is empty for what no rule led to.
+type StatsRow struct {
+	User snapshot.Username `json:"user"`
+	Rule enforce.Rule      `json:"rule"`
+	Counts
+}
+
+// Counts are numbers of actions.
+type Counts struct {
+	Warned     int `json:"warned"`     // findings of which the user was notified before anything was done
+	Terminated int `json:"terminated"` // processes
+	Detached   int `json:"detached"`   // devices
+	Exempted   int `json:"exempted"`   // exemptions that operators made
+	Refused    int `json:"refused"`    // by the host
+	Failed     int `json:"failed"`     // tried without success, or the outcome is unknown
+	// What a dry run would have done, to processes and devices.
+	WouldTerminate int `json:"would_terminate,omitempty"`
+	WouldDetach    int `json:"would_detach,omitempty"`
+}
+
+func (c Counts) plus(d Counts) Counts {
+	return Counts{
+		c.Warned + d.Warned, c.Terminated + d.Terminated, c.Detached + d.Detached,
+		c.Exempted + d.Exempted, c.Refused + d.Refused, c.Failed + d.Failed,
+		c.WouldTerminate + d.WouldTerminate, c.WouldDetach + d.WouldDetach,
+	}
+}
+
+// Sum counts entries, which must include notices: see Filter.
+func Sum(entries []Entry) Stats {
+	type row struct {
+		user snapshot.Username
+		rule enforce.Rule
+	}
+	rows := make(map[row]Counts)
+	var s Stats
+	add := func(user snapshot.Username, rules []enforce.Rule, c Counts) {
+		if c == (Counts{}) {
+			return
+		}
+		if len(rules) == 0 {
+			rules = []enforce.Rule{""}
+		}
+		for _, rule := range rules {
+			rows[row{user, rule}] = rows[row{user, rule}].plus(c)
+		}
+		s.Total = s.Total.plus(c)
+	}
+	for i := range entries {
+		e := &entries[i]
+		user := userOfEntry(e)
+		for _, id := range e.warned {
+			add(user, (&Record{IDs: []string{id}}).rules(), Counts{Warned: 1})
+		}
+		add(user, e.Rules, countsOf(e))
+	}
+	s.Rows = make([]StatsRow, 0, len(rows))
+	for r, c := range rows {
+		s.Rows = append(s.Rows, StatsRow{User: r.user, Rule: r.rule, Counts: c})
+	}
+	slices.SortFunc(s.Rows, func(a, b StatsRow) int { return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.Rule, b.Rule)) })
+	return s
+}
+
+func userOfEntry(e *Entry) snapshot.Username {
+	if e.User == "" && e.UID != nil {
+		return snapshot.Username(fmt.Sprint(*e.UID))
+	}
+	return e.User
+}
+
+// countsOf is what an entry counts for, apart from warnings: nothing if there was nothing
+// to do any more.
+func countsOf(e *Entry) Counts {
+	switch {
+	case e.Status == StatusDryRun && e.Device != nil:
+		return Counts{WouldDetach: 1}
+	case e.Status == StatusDryRun:
+		return Counts{WouldTerminate: 1}
+	case e.Action == "exempt" && e.Status == "":
+		return Counts{Exempted: 1}
+	case e.Action != "":
+		return Counts{}
+	}
+	switch e.Status {
+	case enforce.StatusTerminated, enforce.StatusKilled, enforce.StatusSignalled:
+		return Counts{Terminated: 1}
+	case enforce.StatusDetached:
+		return Counts{Detached: 1}
+	case enforce.StatusRefused:
+		return Counts{Refused: 1}
+	case enforce.StatusFailed, enforce.StatusSurvived, enforce.StatusUnknown:
+		return Counts{Failed: 1}
+	case enforce.StatusGone, enforce.StatusChanged, enforce.StatusNotAttached:
+	}
+	return Counts{}
 }

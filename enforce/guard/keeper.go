@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
@@ -113,4 +114,17 @@ func TryLock(runDir string) (*os.File, error) {
 		return nil, nil
 	}
 	return lock, err
+}
+
+// Now is what the clocks of this machine show.
+func Now() (At, error) {
+	since, err := proc.SinceBoot()
+	if err != nil {
+		return At{}, err
+	}
+	boot, err := proc.FS{}.BootID()
+	if err != nil {
+		return At{}, err
+	}
+	return At{Time: time.Now(), BootID: boot, SinceBoot: since}, nil
 }

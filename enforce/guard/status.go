@@ -1,8 +1,13 @@
 package guard
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"time"
@@ -10,6 +15,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
 // problems are what administrators have to know, by subject. Each change is logged.
@@ -104,4 +110,102 @@ func (g *loaded) users() []User {
 		users = append(users, u)
 	}
 	return users
+}
+
+// Status is what the guard of a host does, as the process that keeps it says in
+// guard.json, for everybody to read.
+type Status struct {
+	Schema string `json:"schema"`
+	// Mode is what the kernel does until Until, if the file isn't written again.
+	Mode  Mode      `json:"mode"`
+	Until time.Time `json:"until,omitzero"`
+	Time  time.Time `json:"time"` // of writing
+	// Reason is why the mode is not the one that was ordered, or why it is off.
+	Reason string `json:"reason,omitempty"`
+	// Order is the last order, also if its time is over.
+	Order *Order    `json:"order,omitempty"`
+	Given time.Time `json:"given,omitzero"` // when it was given last
+	Veto  bool      `json:"veto,omitempty"`
+
+	Keeper snapshot.PID `json:"keeper,omitempty"`
+	// KeeperStart tells the Keeper from a later process with its PID; 0 if unknown.
+	KeeperStart snapshot.StartTime `json:"keeper_start,omitempty"`
+	// Unpinned: the guard is in the process of its Keeper, and ends with that.
+	Unpinned bool         `json:"unpinned,omitempty"`
+	FirstUID snapshot.UID `json:"first_uid,omitempty"`
+	Devices  []Device     `json:"devices"`
+	// Users may open devices, in ascending order of uid; UsersLeftOut is how many more
+	// there are.
+	Users        []User   `json:"users"`
+	UsersLeftOut int      `json:"users_left_out,omitempty"`
+	Problems     []string `json:"problems,omitempty"`
+	// Lost is how many opens were not reported since the guard began: too many at once.
+	Lost uint64 `json:"lost,omitempty"`
+}
+
+// Device is a device of the host as the guard sees it.
+type Device struct {
+	Index   snapshot.DeviceIndex `json:"index"`
+	UUID    snapshot.GPUUUID     `json:"uuid,omitempty"`
+	Minor   *int                 `json:"minor,omitempty"`
+	Guarded bool                 `json:"guarded"`
+	Why     string               `json:"why,omitempty"` // it is not guarded
+}
+
+// User is a user who may open guarded devices.
+type User struct {
+	UID     snapshot.UID           `json:"uid"`
+	Devices []snapshot.DeviceIndex `json:"devices"`
+	Exempt  bool                   `json:"exempt,omitempty"` // may open all
+}
+
+const (
+	statusFile   = "guard.json"
+	statusSchema = "genv.guard/1"
+	maxStatus    = 1 << 20 // bytes
+	// MaxUsers is how many users are listed at most.
+	MaxUsers = 500
+)
+
+var statusNote = folder.Note[Status]{
+	Name: statusFile, Max: maxStatus, Mode: 0o644, Invalid: snapshot.ErrInvalid,
+	Check: func(s *Status) error { return folder.CheckSchema(s.Schema, statusSchema) },
+}
+
+// ErrNoStatus means that no guard was on since the machine was started.
+var ErrNoStatus = errors.New("no guard was on since the machine was started")
+
+// WriteStatus replaces guard.json.
+func WriteStatus(dir string, s Status) error {
+	s.Schema = statusSchema
+	if len(s.Users) > MaxUsers {
+		s.Users, s.UsersLeftOut = s.Users[:MaxUsers], len(s.Users)-MaxUsers
+	}
+	if data, err := json.Marshal(s); err == nil && len(data) >= maxStatus { // a thousand long names are exempt
+		s.Order, s.UsersLeftOut, s.Users = nil, s.UsersLeftOut+len(s.Users), []User{}
+	}
+	d, err := folder.MakePublic(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return statusNote.Put(d, s)
+}
+
+// ReadStatus reads it. The error wraps ErrNoStatus if there is none, folder.ErrUnsafe if
+// others than root could have written it, or snapshot.ErrInvalid.
+func ReadStatus(dir string) (Status, error) {
+	s, err := statusNote.Read(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w: there is no %s", ErrNoStatus, filepath.Join(dir, statusFile))
+	}
+	return s, err
+}
+
+// Now is the mode that the kernel is in at a time.
+func (s *Status) Now(at time.Time) Mode {
+	if !at.Before(s.Until) {
+		return Off
+	}
+	return s.Mode
 }
