@@ -23,6 +23,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/sshclient"
 	"github.com/seed-3119e985/genv/snapshot/doctor"
 )
@@ -159,4 +160,48 @@ func (e *examination) look(ctx context.Context) {
 // run runs a command on the host. It repeats what a busy sshd refused.
 func (e *examination) run(ctx context.Context, command remote.Command) (remote.Output, error) {
 	return remote.UntilNotBusy(ctx, func() (remote.Output, error) { return e.Client.Run(ctx, e.host, command) })
+}
+
+// Schema names the document of `genv remote doctor --format json`; docs/json.md describes it.
+const Schema = "genv.remote.doctor/1"
+
+// Document is what a controller found about a fleet.
+type Document struct {
+	Schema   string         `json:"schema"`
+	Time     time.Time      `json:"time"`
+	Genv     doctor.Program `json:"genv"` // of the controller
+	Status   doctor.Status  `json:"status"`
+	OK       int            `json:"ok"` // hosts
+	Warnings int            `json:"warnings"`
+	Failures int            `json:"failures"`
+	Hosts    []Host         `json:"hosts"`
+	// Controllers are the checks of an election: etcd, the leader, and each standby and each that is lost.
+	Controllers []doctor.Check   `json:"controllers"`
+	Failed      []remote.Failure `json:"failed"` // hosts on which no command ran
+	// Duplicates are names of machines that have another name here too.
+	Duplicates []controller.Duplicate `json:"duplicates"`
+}
+
+// DocumentOf judges the controllers of hosts, and counts hosts. e is nil if there is no election.
+func DocumentOf(hosts []Host, e *Election, genv doctor.Program, at time.Time) Document {
+	d := Document{Schema: Schema, Time: at.UTC(), Genv: genv, Hosts: hosts, Failed: []remote.Failure{}, Duplicates: []controller.Duplicate{}}
+	d.judgeControllers(e)
+	d.Status = doctor.Overall(d.Controllers)
+	for i := range hosts {
+		switch hosts[i].Status {
+		case doctor.Failed:
+			d.Failures++
+		case doctor.Warning:
+			d.Warnings++
+		default:
+			d.OK++
+		}
+		if hosts[i].Status.Worse(d.Status) {
+			d.Status = hosts[i].Status
+		}
+		if hosts[i].Failure != nil {
+			d.Failed = append(d.Failed, *hosts[i].Failure)
+		}
+	}
+	return d
 }
