@@ -5,9 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/container/grant"
@@ -144,4 +147,24 @@ func (s *Server) refuse(conn net.Conn, why error) {
 	_ = conn.SetWriteDeadline(time.Now().Add(time.Millisecond))
 	_ = writeLine(conn, answer) // or the client is gone
 	_ = conn.Close()
+}
+
+// Listen opens the socket at a path, on which every user may connect. A socket that a
+// service left is replaced: the caller makes sure that no other service runs.
+func Listen(path string) (*net.UnixListener, error) {
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err == nil && st.Mode&unix.S_IFMT == unix.S_IFSOCK {
+		if err := os.Remove(path); err != nil {
+			return nil, err
+		}
+	}
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, 0o666); err != nil {
+		_ = listener.Close()
+		return nil, err
+	}
+	return listener, nil
 }

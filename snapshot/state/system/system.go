@@ -1,9 +1,13 @@
 package system
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -154,4 +158,49 @@ func (p procfs) namespace(kind string) uint64 {
 		return 0
 	}
 	return st.Ino
+}
+
+// IsPrivate says whether what is mounted at a path is another folder of its file system, as
+// PrivateTmp= of systemd and pam_namespace(8) have it for some processes alone. That a subvolume is
+// mounted at its own place is usual.
+func IsPrivate(procRoot, path string) bool {
+	data, err := os.ReadFile(filepath.Join(cmp.Or(procRoot, RealProc), "self/mountinfo"))
+	return err == nil && isPrivate(string(data), path)
+}
+
+func isPrivate(mountinfo, path string) (private bool) {
+	for line := range strings.Lines(mountinfo) {
+		// 36 35 98:0 /part /point options… - type source options: see proc_pid_mountinfo(5)
+		if fields := strings.Fields(line); len(fields) > 6 && fields[4] == path { // the last one covers the others
+			private = fields[3] != "/" && !strings.HasSuffix(fields[3], strings.TrimPrefix(path, "/"))
+		}
+	}
+	return private
+}
+
+// localtime is the time zone of the machine, see localtime(5).
+const localtime = "/etc/localtime"
+
+// Now is the time in the zone of this machine: the dates in the state files are on that clock,
+// whatever TZ says in a user's shell or in the login of a controller.
+func Now() time.Time { return time.Now().In(zone()) }
+
+var zone = sync.OnceValue(func() *time.Location {
+	if _, set := os.LookupEnv("TZ"); !set {
+		return time.Local
+	}
+	return zoneIn(localtime)
+})
+
+// zoneIn is the zone of a file as in tzfile(5). Without a valid one, the zone is UTC.
+func zoneIn(path string) *time.Location {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return time.UTC
+	}
+	zone, err := time.LoadLocationFromTZData("Local", data)
+	if err != nil {
+		return time.UTC
+	}
+	return zone
 }
