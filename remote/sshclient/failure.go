@@ -16,7 +16,6 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/openssh"
 	"github.com/seed-3119e985/genv/remote/sshclient/auth"
 	"github.com/seed-3119e985/genv/remote/sshclient/config"
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -138,7 +137,7 @@ func (s *Session) verdict(captures ...*capture) error {
 	switch {
 	case s.failed == nil:
 		return nil
-	case errors.Is(s.failed, openssh.ErrFailed) && s.conn.alive():
+	case errors.Is(s.failed, errSSH) && s.conn.alive():
 		return s.sshFailed(over)
 	case errors.As(s.failed, &exit):
 		var stdout []byte

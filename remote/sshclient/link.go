@@ -31,7 +31,7 @@ type link interface {
 	close()
 }
 
-// channel runs a command: an *ssh.Session or an *openssh.Session.
+// channel runs a command: an *ssh.Session or an *sshProcess.
 type channel interface {
 	StdinPipe() (io.WriteCloser, error)
 	StdoutPipe() (io.Reader, error)

@@ -13,8 +13,9 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/openssh"
 	"github.com/seed-3119e985/genv/remote/sshclient/config"
 )
 
@@ -23,15 +24,15 @@ const masterTimeout = 2 * time.Second
 
 // sshLogin is a host that is reached by running ssh(1) for each command.
 type sshLogin struct {
+	sshCommand
 	client   *Client
-	login    openssh.Login
 	host     string
 	path     string // the ControlPath; empty for none
 	mastered bool   // only used while a ControlMaster is at the path
 
 	closed chan struct{}
 	mu     sync.Mutex
-	open   map[*openssh.Session]bool // nil once it is closed
+	open   map[*sshProcess]bool // nil once it is closed
 }
 
 // masterAlive returns an error if the ControlMaster that the login depends on has ended.
@@ -41,7 +42,7 @@ func (l *sshLogin) masterAlive() error {
 	}
 	ctx, cancel := context.WithTimeout(l.client.lifetime, masterTimeout)
 	defer cancel()
-	return openssh.CheckMaster(ctx, l.path)
+	return checkMaster(ctx, l.path)
 }
 
 func (l *sshLogin) newSession() (channel, error) {
@@ -53,25 +54,12 @@ func (l *sshLogin) newSession() (channel, error) {
 	if l.open == nil {
 		return nil, errDisconnected
 	}
-	s, err := l.login.NewSession()
+	s, err := l.newProcess()
 	if err != nil {
 		return nil, err
 	}
 	l.open[s] = true
-	return &sshSession{s, l}, nil
-}
-
-// sshSession is a session that its login forgets when it is closed.
-type sshSession struct {
-	*openssh.Session
-	login *sshLogin
-}
-
-func (s *sshSession) Close() error {
-	s.login.mu.Lock()
-	delete(s.login.open, s.Session)
-	s.login.mu.Unlock()
-	return s.Session.Close()
+	return s, nil
 }
 
 // ping and heard find a ControlMaster that does not answer any more. ssh itself finds a host
@@ -91,14 +79,14 @@ func (l *sshLogin) close() {
 		return
 	}
 	for s := range l.open {
-		s.End()
+		s.end()
 	}
 	l.open = nil
 	close(l.closed)
 }
 
 func (l *sshLogin) dial(_ context.Context, host string, port int) (net.Conn, error) {
-	words := l.login.Forward(net.JoinHostPort(host, strconv.Itoa(port)))
+	words := l.forward(net.JoinHostPort(host, strconv.Itoa(port)))
 	for i, word := range words {
 		words[i] = remote.Quote(word)
 	}
@@ -116,14 +104,14 @@ func (p *sharedConn) overSSH(path string, mastered bool, peer remote.Peer) (*con
 		return nil, remote.Errorf(remote.Configuration, "%s: there is no ssh in PATH: install the OpenSSH client", p.endpoint.Host)
 	default:
 		settings, _ := c.resolve(p.endpoint) // what our own login can't do with it doesn't matter
-		login := openssh.Login{
-			Program: program, Arguments: c.resolver.Destination(p.endpoint.Query),
-			ConnectTimeout: positive(positive(c.options.ConnectTimeout, settings.ConnectTimeout), defaultConnectTimeout),
-			KeepAlive:      positive(settings.ServerAliveInterval, c.options.KeepAlive),
+		command := sshCommand{
+			program: program, arguments: c.resolver.Destination(p.endpoint.Query),
+			connectTimeout: positive(positive(c.options.ConnectTimeout, settings.ConnectTimeout), defaultConnectTimeout),
+			keepAlive:      positive(settings.ServerAliveInterval, c.options.KeepAlive),
 		}
 		l, err := c.newConnection(settings, &sshLogin{
-			client: c, login: login, host: p.endpoint.Host, path: path, mastered: mastered,
-			closed: make(chan struct{}), open: map[*openssh.Session]bool{},
+			sshCommand: command, client: c, host: p.endpoint.Host, path: path, mastered: mastered,
+			closed: make(chan struct{}), open: map[*sshProcess]bool{},
 		})
 		if err == nil {
 			l.peer = peer
@@ -163,7 +151,7 @@ func (p *sharedConn) overMaster(refusal error) (*connection, error) {
 	before := stampOf(path)
 	checking, cancel := context.WithTimeout(ctx, masterTimeout)
 	defer cancel()
-	if err = openssh.CheckMaster(checking, path); err == nil {
+	if err = checkMaster(checking, path); err == nil {
 		c.options.Log.Info().Str("host", p.endpoint.Host).Str("path", path).AnErr("because", refusal).
 			Msg("the login was refused: commands run over ssh, which is logged in as ControlMaster")
 		return p.overSSH(path, true, p.refusing(ctx, refusal))
@@ -266,4 +254,60 @@ func stampOf(path string) string {
 		return ""
 	}
 	return info.ModTime().String()
+}
+
+// checkMaster returns an error that says why no ssh runs as ControlMaster at a path: one that
+// answers, and of this user alone. A master speaks first.
+func checkMaster(ctx context.Context, path string) error {
+	if err := checkOwner(path); err != nil {
+		return err
+	}
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "unix", path)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	if err = checkPeer(conn.(*net.UnixConn)); err == nil {
+		_, err = conn.Read(make([]byte, 1))
+	}
+	if err != nil {
+		return fmt.Errorf("%s: the ssh there does not answer: %w", path, errors.Join(err, context.Cause(ctx)))
+	}
+	return nil
+}
+
+// checkOwner refuses what ssh would not have made.
+func checkOwner(path string) error {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return err
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case info.Mode().Type() != os.ModeSocket:
+		return fmt.Errorf("%s is not a socket", path)
+	case !ok || int(stat.Uid) != os.Geteuid():
+		return fmt.Errorf("%s belongs to another user", path)
+	case info.Mode().Perm()&0o077 != 0:
+		return fmt.Errorf("%s can be used by others: chmod 600 it", path)
+	}
+	return nil
+}
+
+// checkPeer refuses a server that another user runs, whatever the path leads to.
+func checkPeer(conn *net.UnixConn) error {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var peer *unix.Ucred
+	var failed error
+	err = raw.Control(func(fd uintptr) { peer, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	if err = errors.Join(err, failed); err == nil && int(peer.Uid) != os.Geteuid() {
+		err = fmt.Errorf("the program there belongs to uid %d", peer.Uid)
+	}
+	return err
 }

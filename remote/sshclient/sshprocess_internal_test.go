@@ -1,4 +1,4 @@
-package openssh
+package sshclient
 
 import (
 	"context"
@@ -12,36 +12,33 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
 // TestCommandLines pins what ssh is told. Real ones are in the tests of sshclient.
-func TestCommandLines(t *testing.T) {
+func TestSSHCommandLines(t *testing.T) {
 	const fixed = "ssh -T -a -x -oBatchMode=yes -oStrictHostKeyChecking=yes -oControlMaster=no -oClearAllForwardings=yes -oPermitLocalCommand=no -oLogLevel=ERROR "
-	l := Login{Program: "ssh", Arguments: []string{"-F", "file", "--", "gpu"}}
-	require.Equal(t, fixed+"-F file -- gpu genv version", strings.Join(l.command("genv version"), " "))
-	l.ConnectTimeout, l.KeepAlive = 1500*time.Millisecond, 15*time.Second
-	require.Equal(t, fixed+"-oConnectTimeout=2 -oServerAliveInterval=15 -W 10.0.0.1:22 -F file -- gpu", strings.Join(l.Forward("10.0.0.1:22"), " "))
+	l := sshCommand{program: "ssh", arguments: []string{"-F", "file", "--", "gpu"}}
+	require.Equal(t, fixed+"-F file -- gpu genv version", strings.Join(l.running("genv version"), " "))
+	l.connectTimeout, l.keepAlive = 1500*time.Millisecond, 15*time.Second
+	require.Equal(t, fixed+"-oConnectTimeout=2 -oServerAliveInterval=15 -W 10.0.0.1:22 -F file -- gpu", strings.Join(l.forward("10.0.0.1:22"), " "))
 }
 
-func TestEnvironment(t *testing.T) {
+func TestSSHEnvironment(t *testing.T) {
 	t.Setenv("LANG", "de_DE.UTF-8")
 	t.Setenv("LC_MESSAGES", "de_DE.UTF-8")
 	t.Setenv("SSH_AUTH_SOCK", "/agent")
-	require.Contains(t, environment(), "SSH_AUTH_SOCK=/agent")
-	require.Contains(t, environment(), "LC_ALL=C")
-	require.NotContains(t, strings.Join(environment(), " "), "de_DE")
+	require.Contains(t, sshEnvironment(), "SSH_AUTH_SOCK=/agent")
+	require.Contains(t, sshEnvironment(), "LC_ALL=C")
+	require.NotContains(t, strings.Join(sshEnvironment(), " "), "de_DE")
 }
 
 // pretend is a session of a program in place of ssh.
-func pretend(t *testing.T, script string) *Session {
+func pretend(t *testing.T, script string) *sshProcess {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "ssh")
 	require.NoError(t, os.WriteFile(program, []byte("#!/bin/sh\n"+script), 0o755))
-	s, err := Login{Program: program}.NewSession()
+	s, err := (&sshLogin{sshCommand: sshCommand{program: program}}).newProcess()
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	require.NoError(t, s.Start("true"))
@@ -50,14 +47,14 @@ func pretend(t *testing.T, script string) *Session {
 
 // TestEndedBeforeStart: a connection that is closed leaves no ssh behind.
 func TestEndedBeforeStart(t *testing.T) {
-	s, err := Login{Program: "/bin/true"}.NewSession()
+	s, err := (&sshLogin{sshCommand: sshCommand{program: "/bin/true"}}).newProcess()
 	require.NoError(t, err)
-	s.End()
+	s.end()
 	require.ErrorIs(t, s.Start("true"), errEnded)
 	require.NoError(t, s.Close())
 }
 
-func TestEnds(t *testing.T) {
+func TestSSHEnds(t *testing.T) {
 	for name, tt := range map[string]struct {
 		script string
 		status int   // of the command
@@ -65,7 +62,7 @@ func TestEnds(t *testing.T) {
 	}{
 		"success":  {script: "exit 0"},
 		"failure":  {script: "exit 3", status: 3},
-		"its own":  {script: "exit 255", err: ErrFailed},
+		"its own":  {script: "exit 255", err: errSSH},
 		"a signal": {script: "kill -9 $$", status: -1},
 		"a child that keeps the pipes open, and does not end": {script: "trap '' HUP TERM; sleep 1000 & exit 4", status: 4},
 	} {
@@ -74,7 +71,7 @@ func TestEnds(t *testing.T) {
 			said, err := io.ReadAll(s.pipes[2].ours)
 			require.NoError(t, err)
 			require.Empty(t, said)
-			var exit *StatusError
+			var exit statusError
 			switch err := s.Wait(); {
 			case tt.err != nil:
 				require.ErrorIs(t, err, tt.err)
@@ -84,7 +81,7 @@ func TestEnds(t *testing.T) {
 			case tt.status < 0:
 				require.Error(t, err)
 				require.NotErrorAs(t, err, &exit)
-				require.NotErrorIs(t, err, ErrFailed)
+				require.NotErrorIs(t, err, errSSH)
 			default:
 				require.NoError(t, err)
 			}
@@ -93,7 +90,7 @@ func TestEnds(t *testing.T) {
 }
 
 // TestClose: ssh that does not react is killed, with its children.
-func TestClose(t *testing.T) {
+func TestSSHCloses(t *testing.T) {
 	s := pretend(t, "trap '' HUP TERM; sleep 1000 & echo started; wait; wait; sleep 1000")
 	_, err := io.ReadFull(s.pipes[1].ours, make([]byte, len("started")))
 	require.NoError(t, err)
@@ -110,7 +107,7 @@ func TestNoMaster(t *testing.T) {
 	check := func(path string) error {
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		defer cancel()
-		return CheckMaster(ctx, path)
+		return checkMaster(ctx, path)
 	}
 	for name, serve := range map[string]func(net.Conn){
 		"frozen":   func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) },
