@@ -12,21 +12,24 @@ import (
 )
 
 // removed says, for a flag or command that an earlier version had, what to use instead. Commands are
-// named in full, flags as people type them.
+// named in full, flags as people type them, after their command where others have one of that name.
 var removed = map[string]string{
-	"--bundle":                "attach the output of --format json instead",
-	"--fair-share":            "use --by user",
-	"--record":                tryPolicy,
-	"--record-keep":           tryPolicy,
-	"--record-max":            tryPolicy,
-	"--shards":                "leave it out: one controller enforces all hosts; start it once with --take-over",
-	"--web-auth":              "use --web-config FILE",
-	"--web-tls-cert":          "use --web-config FILE",
-	"--web-tls-key":           "use --web-config FILE",
-	"genv extend":             "ask an administrator, who can use genv remote exempt --for",
-	"genv policy try":         tryPolicy,
-	"genv remote controllers": "use genv remote doctor",
-	"genv report":             "use genv remote report on the controller",
+	"--bundle":                    "attach the output of --format json instead",
+	"--fair-share":                "use --by user",
+	"--record":                    tryPolicy,
+	"--record-keep":               tryPolicy,
+	"--record-max":                tryPolicy,
+	"--shards":                    "leave it out: one controller enforces all hosts; start it once with --take-over",
+	"--web-auth":                  "use --web-config FILE",
+	"--web-tls-cert":              "use --web-config FILE",
+	"--web-tls-key":               "use --web-config FILE",
+	"genv doctor --policy":        "attach the file itself to the output of --format json",
+	"genv enforce --history":      "leave it out; controllers (genv remote enforce) keep it, and genv remote report shows it",
+	"genv extend":                 "ask an administrator, who can use genv remote exempt --for",
+	"genv policy try":             tryPolicy,
+	"genv remote controllers":     "use genv remote doctor",
+	"genv remote doctor --policy": "attach the file itself to the output of --format json",
+	"genv report":                 "use genv remote report on the controller",
 }
 
 // tryPolicy is how to see what another policy would do.
@@ -39,7 +42,7 @@ func Instead(key string) string { return cmp.Or(removed["--"+key], removed["genv
 // unknownError is the error for a flag or command that there isn't: what replaced it, if an earlier
 // version had it, or the nearest one, or where all are listed.
 func unknownError(kind, shown, key, near, parent string) error {
-	switch instead := removed[key]; {
+	switch instead := cmp.Or(removed[parent+" "+shown], removed[key]); {
 	case instead != "":
 		return UsageError("unknown %s %s: %s", kind, shown, instead)
 	case near != "":
