@@ -68,6 +68,7 @@ func (d *demo) viewers() {
 	d.row("two free GPUs", "genv remote wait --gpus 2")
 	d.row("leave bob alone", `genv remote exempt --user bob --for 1h --reason "deadline"`)
 	d.row("what was done", "genv remote history")
+	d.row("is all in order?", "genv remote doctor")
 }
 
 // offences are the processes that break a rule in a kept demo: one of no user, and one that

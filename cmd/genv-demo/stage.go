@@ -110,9 +110,11 @@ func (s *stage) listen() error {
 	}
 	var servers []*inprocess.Server
 	for _, spec := range hostSpecs {
-		servers = append(servers, &inprocess.Server{
-			Name: spec.name, Address: spec.address, Handler: &inprocess.Exec{Genv: genv, Machine: s.machines[spec.name]},
-		})
+		m := s.machines[spec.name]
+		if err := m.Install(genv); err != nil {
+			return err
+		}
+		servers = append(servers, &inprocess.Server{Name: spec.name, Address: spec.address, Handler: &inprocess.Exec{Machine: m}})
 	}
 	s.fleet, err = inprocess.Start(s.dir, port, servers...)
 	if err == nil && s.example != "" {

@@ -87,6 +87,22 @@ func (m *Machine) Bin() string { return filepath.Join(m.Dir, "bin") }
 // NvidiaSMI is the path of the machine's nvidia-smi.
 func (m *Machine) NvidiaSMI() string { return filepath.Join(m.Bin(), "nvidia-smi") }
 
+// sudo lets everybody run everything, since all users of the machine are one, and lists what a
+// controller needs.
+const sudo = `#!/bin/sh
+[ "$1" != -n ] || shift
+case $1 in -l*) [ $# = 1 ] || [ "$3" = usage ]; exit;; esac
+exec "$@"
+`
+
+// Install makes a program the machine's genv, also for its sudo.
+func (m *Machine) Install(genv string) error {
+	return errors.Join(
+		os.Symlink(genv, filepath.Join(m.Bin(), "genv")),
+		os.WriteFile(filepath.Join(m.Bin(), "sudo"), []byte(sudo), 0o755),
+	)
+}
+
 // Root is where root's genv keeps its notes and copies of the state files.
 func (m *Machine) Root() string { return filepath.Join(m.Dir, "root") }
 

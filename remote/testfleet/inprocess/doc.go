@@ -7,11 +7,11 @@
 // SSH client can connect:
 //
 //	fleet, err := inprocess.Start(dir, 0, &inprocess.Server{
-//		Name: "gpu-01", Address: "127.77.0.1", Handler: &inprocess.Exec{Genv: genv, Machine: machine},
+//		Name: "gpu-01", Address: "127.77.0.1", Handler: &inprocess.Exec{Machine: machine},
 //	})
 //	…
 //	defer fleet.Close()
 //	// genv remote -F dir/ssh_config -H gpu-01 devices
 //
-// There are no users and no sudo: all commands run as the caller.
+// There are no users: all commands run as the caller.
 package inprocess

@@ -40,7 +40,8 @@ func execution(t *testing.T) *inprocess.Exec {
 	t.Helper()
 	program, err := os.Executable()
 	require.NoError(t, err)
-	e := &inprocess.Exec{Genv: program, Machine: newMachine(t)}
+	e := &inprocess.Exec{Machine: newMachine(t)}
+	require.NoError(t, e.Machine.Install(program))
 	e.Environ = []string{helperVariable + "=1", promptEnd}
 	return e
 }
@@ -109,7 +110,9 @@ func TestACommandEndsWithItsClient(t *testing.T) {
 }
 
 func TestExecWithoutTheProgram(t *testing.T) {
-	fleet := startFleet(t, &inprocess.Exec{Genv: "/nonexistent/genv", Machine: newMachine(t)})
+	m := newMachine(t)
+	require.NoError(t, m.Install("/nonexistent/genv"))
+	fleet := startFleet(t, &inprocess.Exec{Machine: m})
 	got := run(t, login(t, fleet, fleet.Hosts()[0]), "genv usage snapshot", "")
 	require.Equal(t, 127, status(t, got.err))
 	require.Contains(t, got.stderr, "not found")
