@@ -112,84 +112,121 @@ func expressibleDevices(devices []Device) []Device {
 	return slices.DeleteFunc(slices.Clone(devices), func(d Device) bool { return !d.TotalMemory.Known() })
 }
 
-// DecodeSnapshot reads what `genv usage snapshot` of 1.4.3 prints. It checks every
-// field; its error wraps ErrInvalid and names the field.
-func DecodeSnapshot(data []byte) (*Snapshot, error) { return decode143(data, document143.decode) }
+// DecodeSnapshot reads what `genv usage snapshot` of 1.4.3 prints. What can't be read of an
+// item is left out, and named in the Warnings. The error wraps ErrInvalid, and says that the
+// document as a whole can't be read.
+func DecodeSnapshot(data []byte) (*Snapshot, error) {
+	s, odd, err := decode143(data, document143.decode)
+	if err != nil {
+		return nil, err
+	}
+	s.Warnings = odd
+	return s, nil
+}
 
-// DecodeProcesses reads what EncodeProcesses writes.
-func DecodeProcesses(data []byte) ([]Process, error) { return decode143(data, processes143.decode) }
+// DecodeProcesses reads what EncodeProcesses writes, if all of it can be read.
+func DecodeProcesses(data []byte) ([]Process, error) {
+	return strictly(decode143(data, processes143.decode))
+}
 
-// DecodeEnvironments reads what EncodeEnvironments writes.
+// DecodeEnvironments reads what EncodeEnvironments writes, if all of it can be read.
 func DecodeEnvironments(data []byte) ([]Environment, error) {
+	return strictly(ReadEnvironments(data))
+}
+
+// ReadEnvironments is DecodeEnvironments, but leaves out what can't be read, and names it.
+func ReadEnvironments(data []byte) (environments []Environment, odd []string, err error) {
 	return decode143(data, environments143.decode)
 }
 
-// DecodeDevices reads what EncodeDevices writes.
-func DecodeDevices(data []byte) ([]Device, error) { return decode143(data, devices143.decode) }
+// DecodeDevices reads what EncodeDevices writes, if all of it can be read.
+func DecodeDevices(data []byte) ([]Device, error) { return strictly(ReadDevices(data)) }
 
-func decode143[Document, Model any](data []byte, decode func(Document) (Model, error)) (model Model, err error) {
-	var document Document
-	if err := UnmarshalExact(data, &document); err != nil {
-		return model, err
-	}
-	return decode(document)
+// ReadDevices is DecodeDevices, but leaves out what can't be read, and names it.
+func ReadDevices(data []byte) (devices []Device, odd []string, err error) {
+	return decode143(data, devices143.decode)
 }
 
-func (d document143) decode() (*Snapshot, error) {
-	processes, badProcesses := d.Processes.decode()
-	environments, badEnvironments := d.Environments.decode()
-	devices, badDevices := d.Devices.decode()
+// strictly makes an error of what was left out.
+func strictly[Model any](model Model, odd []string, err error) (Model, error) {
+	if err == nil && len(odd) > 0 {
+		err = fmt.Errorf("%w: %s", ErrInvalid, odd[0])
+	}
+	if err != nil {
+		var none Model
+		return none, err
+	}
+	return model, nil
+}
+
+func decode143[Document, Model any](data []byte, decode func(Document, *reader) (Model, error)) (model Model, odd []string, err error) {
+	var document Document
+	var r reader
+	if err := r.unmarshalExact(data, &document, reflect.TypeFor[Document]()); err != nil {
+		return model, nil, err
+	}
+	model, err = decode(document, &r)
+	return model, r.warnings(), err
+}
+
+func (d document143) decode(r *reader) (*Snapshot, error) {
+	processes, badProcesses := d.Processes.decode(r)
+	environments, badEnvironments := d.Environments.decode(r)
+	devices, badDevices := d.Devices.decode(r)
 	if err := cmp.Or(badProcesses, badEnvironments, badDevices); err != nil {
 		return nil, err
 	}
 	return &Snapshot{Processes: processes, Environments: environments, Devices: devices}, nil
 }
 
-func (d processes143) decode() ([]Process, error) {
-	return fromWire(d.Processes, "process", maxProcesses, wireProcess.process, idOfProcess)
+func (d processes143) decode(r *reader) ([]Process, error) {
+	return fromWire(r, d.Processes, "process", maxProcesses, wireProcess.process, idOfProcess)
 }
 
-func (d environments143) decode() ([]Environment, error) {
-	return boundedTogether(fromWire(d.Environments, "environment", maxEnvironments, wireEnvironment.environment, idOfEnvironment))
+func (d environments143) decode(r *reader) ([]Environment, error) {
+	return boundedTogether(fromWire(r, d.Environments, "environment", maxEnvironments, wireEnvironment.environment, idOfEnvironment))
 }
 
-// decode refuses devices with unknown memory, which 1.4.3 never writes.
-func (d devices143) decode() ([]Device, error) {
-	devices, err := fromWire(d.Devices, "device", maxDevices, wireDevice.device, idOfDevice)
-	if err != nil {
-		return nil, err
-	}
-	for i := range devices {
-		if !devices[i].TotalMemory.Known() {
-			return nil, fmt.Errorf("%w: device %d: total_memory is missing", ErrInvalid, devices[i].Index)
+// decode names devices with unknown memory, which 1.4.3 never writes.
+func (d devices143) decode(r *reader) ([]Device, error) {
+	return fromWire(r, d.Devices, "device", maxDevices, func(w wireDevice, r *reader) (Device, error) {
+		if w.TotalMemory == "" {
+			r.leaveOut("total_memory", errMissing)
 		}
-	}
-	return devices, nil
+		return w.device(r)
+	}, idOfDevice)
 }
 
 // UnmarshalExact is json.Unmarshal for the format of 1.4.3: every object must have
 // exactly the keys of its Go type, and only a pointer may be null. Its error wraps
 // ErrInvalid, also if the document has too many values.
 func UnmarshalExact[T any](data []byte, into *T) error {
+	var r reader
+	err := r.unmarshalExact(data, into, reflect.TypeFor[T]())
+	_, err = strictly(into, r.warnings(), err)
+	return err
+}
+
+func (r *reader) unmarshalExact(data []byte, into any, t reflect.Type) error {
 	if err := checkAmount(data); err != nil {
 		return err
 	}
-	if err := checkKeys("document", data, reflect.TypeFor[T]()); err != nil {
+	if err := r.checkKeys("document", data, t); err != nil {
 		return err
 	}
-	return unmarshal(data, into)
+	return r.unmarshal(data, into)
 }
 
 // checkKeys refuses a named value if an object in it does not have exactly the keys of
 // its Go type, or if something other than a pointer is null.
-func checkKeys(name string, data []byte, t reflect.Type) error {
+func (r *reader) checkKeys(name string, data []byte, t reflect.Type) error {
 	switch {
 	case t.Kind() == reflect.Pointer:
 		return nil
 	case string(data) == "null":
 		return fmt.Errorf("%w: %s is null", ErrInvalid, name)
 	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct:
-		return checkItems(data, t.Elem())
+		return r.checkItems(data, t.Elem())
 	case t.Kind() != reflect.Struct:
 		return nil
 	}
@@ -204,7 +241,7 @@ func checkKeys(name string, data []byte, t reflect.Type) error {
 		if !ok {
 			return fmt.Errorf("%w: the key %q is missing", ErrInvalid, key)
 		}
-		if err := checkKeys(key, value, field.Type); err != nil {
+		if err := r.checkKeys(key, value, field.Type); err != nil {
 			return err
 		}
 		delete(fields, key)
@@ -215,16 +252,27 @@ func checkKeys(name string, data []byte, t reflect.Type) error {
 	return nil
 }
 
-func checkItems(data []byte, t reflect.Type) error {
+// checkItems refuses a list if another version wrote all of its items. In a list of an item it
+// only notes which ones it refuses.
+func (r *reader) checkItems(data []byte, t reflect.Type) error {
 	var items []json.RawMessage
 	if err := unmarshal(data, &items); err != nil {
 		return err
 	}
-	name := strings.ToLower(strings.TrimPrefix(t.Name(), "wire")) // as in fromWire
+	var first error
+	others := 0
+	r.path = append(r.path, place{})
 	for i, item := range items {
-		if err := checkKeys(name, item, t); err != nil {
-			return fmt.Errorf("%s %d: %w", name, i, err)
+		r.path[len(r.path)-1] = place{name: strings.ToLower(strings.TrimPrefix(t.Name(), "wire")), number: i} // as in fromWire
+		if err := r.checkKeys("item", item, t); err != nil {
+			r.leaveOut("a part", err)
+			if first = cmp.Or(first, err); errors.Is(err, ErrOtherVersion) {
+				others++
+			}
 		}
+	}
+	if r.path = r.path[:len(r.path)-1]; len(r.path) == 0 && others == len(items) {
+		return first
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -75,7 +76,7 @@ type (
 	nativeInstance struct {
 		UUID    GPUUUID `json:"uuid"`
 		Profile string  `json:"profile,omitempty"`
-		Total   Memory  `json:"total_memory,omitzero"`
+		Total   string  `json:"total_memory,omitempty"`
 		Pool    string  `json:"pool,omitempty"`
 	}
 )
@@ -151,41 +152,45 @@ func EncodeNativeProcesses(processes []Process) ([]byte, error) {
 	return Marshal(nativeProcesses(processes))
 }
 
-// DecodeNativeProcesses reads what EncodeNativeProcesses writes.
+// DecodeNativeProcesses reads what EncodeNativeProcesses writes, if all of it can be read.
 func DecodeNativeProcesses(data []byte) ([]Process, error) {
 	var list []nativeProcess
-	if err := unmarshalBounded(data, &list); err != nil {
+	var r reader
+	if err := r.unmarshal(data, &list); err != nil {
 		return nil, err
 	}
-	return fromWire(list, "process", maxProcesses, nativeProcess.process, idOfProcess)
+	processes, err := fromWire(&r, list, "process", maxProcesses, nativeProcess.process, idOfProcess)
+	return strictly(processes, r.warnings(), err)
 }
 
-// DecodeNative reads what EncodeNative writes. It checks every field; its error wraps
-// ErrInvalid.
+// DecodeNative reads what EncodeNative writes. What can't be read of an item is left out, and
+// named in the Warnings. The error wraps ErrInvalid, and says that the snapshot as a whole can't
+// be read.
 func DecodeNative(data []byte) (*Snapshot, error) {
 	var n nativeSnapshot
-	if err := unmarshalBounded(data, &n); err != nil {
+	var r reader
+	if err := r.unmarshal(data, &n); err != nil {
 		return nil, err
 	}
 	if n.Processes == nil || n.Environments == nil || n.Devices == nil {
 		return nil, fmt.Errorf("%w: a part of the snapshot is missing", ErrInvalid)
 	}
 	if o := orZero(n.UTCOffset); o < -maxOffset || o > maxOffset {
-		return nil, fmt.Errorf("%w: a clock %d seconds from UTC", ErrInvalid, o)
+		r.leaveOut("utc_offset_s", fmt.Errorf("it is %d seconds", o))
+		n.UTCOffset = nil
 	}
-	processes, badProcesses := fromWire(n.Processes, "process", maxProcesses, nativeProcess.process, idOfProcess)
-	environments, badEnvironments := boundedTogether(fromWire(n.Environments, "environment", maxEnvironments, nativeEnvironment.environment, idOfEnvironment))
-	devices, badDevices := fromWire(n.Devices, "device", maxDevices, nativeDevice.device, idOfDevice)
-	err := cmp.Or(
-		CheckText("boot_id", n.BootID), CheckText("machine_id", n.MachineID), CheckText("state_folder", n.StateFolder),
-		badProcesses, badEnvironments, badDevices,
-	)
-	if err != nil {
+	cleanText(&r, "boot_id", &n.BootID)
+	cleanText(&r, "machine_id", &n.MachineID)
+	cleanText(&r, "state_folder", &n.StateFolder)
+	processes, badProcesses := fromWire(&r, n.Processes, "process", maxProcesses, nativeProcess.process, idOfProcess)
+	environments, badEnvironments := boundedTogether(fromWire(&r, n.Environments, "environment", maxEnvironments, nativeEnvironment.environment, idOfEnvironment))
+	devices, badDevices := fromWire(&r, n.Devices, "device", maxDevices, nativeDevice.device, idOfDevice)
+	if err := cmp.Or(badProcesses, badEnvironments, badDevices); err != nil {
 		return nil, err
 	}
 	return &Snapshot{
 		BootID: n.BootID, UTCOffset: n.UTCOffset, MachineID: n.MachineID, StateFolder: n.StateFolder,
-		Processes: processes, Environments: environments, Devices: devices, Warnings: keptWarnings(n.Warnings),
+		Processes: processes, Environments: environments, Devices: devices, Warnings: append(r.warnings(), keptWarnings(n.Warnings)...),
 		Guard: n.Guard.known(), Service: n.Service,
 	}, nil
 }
@@ -202,19 +207,30 @@ func keptWarnings(warnings []string) []string {
 	return kept
 }
 
-func (n nativeProcess) process() (Process, error) {
-	p, err := n.wireProcess.process()
+func (n nativeProcess) process(r *reader) (Process, error) {
+	p, err := n.wireProcess.process(r)
 	p.Start, p.UID, p.Name, p.Command, p.Username, p.UserUnknown = n.Start, n.UID, n.Name, n.Command, n.Username, n.UserUnknown
-	p.Protected, p.Container, p.Inherited, p.EnvUnknown, p.EnvOverwritten = n.Protected, n.Container, n.Inherited, n.EnvUnknown, n.EnvOverwritten
-	p.Instances, p.ContainerInfo = n.Instances, n.ContainerInfo
-	return p, cmp.Or(
-		err, CheckInstances(p.Instances), p.ContainerInfo.check(), CheckText("name", p.Name), CheckText("command", p.Command), CheckText("user", string(p.Username)),
-		CheckText("protected", p.Protected), CheckText("container", p.Container), CheckText("inherited_eid", string(p.Inherited)),
-	)
+	p.Protected, p.Container, p.EnvUnknown, p.EnvOverwritten = n.Protected, n.Container, p.EnvUnknown || n.EnvUnknown, n.EnvOverwritten
+	p.Inherited, p.ContainerInfo = r.id(n.Inherited), n.ContainerInfo
+	p.Instances = slices.DeleteFunc(n.Instances, func(uuid GPUUUID) bool { return r.leavesOut("an instance", CheckInstance(uuid)) })
+	if len(p.Instances) > maxInstances {
+		err = cmp.Or(err, tooMany(len(p.Instances), "MIG instances", maxInstances))
+	}
+	cleanText(r, "name", &p.Name)
+	cleanText(r, "command", &p.Command)
+	cleanText(r, "user", &p.Username)
+	cleanText(r, "protected", &p.Protected)
+	if r.leavesOut("container", CheckText("it", p.Container)) {
+		p.Container = UnnamedContainer
+	}
+	if r.leavesOut("container_info", p.ContainerInfo.check()) {
+		p.ContainerInfo = &ContainerInfo{Unknown: true}
+	}
+	return p, err
 }
 
-func (n nativeEnvironment) environment() (Environment, error) {
-	e, err := n.wireEnvironment.environment()
+func (n nativeEnvironment) environment(r *reader) (Environment, error) {
+	e, err := n.wireEnvironment.environment(r)
 	e.OwnerMismatch, e.Since, e.Former = n.OwnerMismatch, n.Since, n.Former
 	if len(e.Former) > maxDevices {
 		err = cmp.Or(err, tooMany(len(e.Former), "former indices", maxDevices))
@@ -222,22 +238,34 @@ func (n nativeEnvironment) environment() (Environment, error) {
 	return e, err
 }
 
-func (n nativeDevice) device() (Device, error) {
+func (n nativeDevice) device(r *reader) (Device, error) {
 	n.wireDevice.TotalMemory = orZero(n.TotalMemory)
-	d, err := n.wireDevice.device()
+	d, err := n.wireDevice.device(r)
 	d.Unified, d.Failed, d.Problem, d.Unidentified = n.TotalMemory == nil, n.Failed, n.Problem, n.Unidentified
-	used, bad := memoryFromWire("used_memory", orZero(n.UsedMemory))
-	d.UUID, d.Name, d.UsedMemory = n.UUID, n.Name, used
-	d.Utilization, d.Temperature, d.Power = n.Utilization, n.Temperature, n.Power
-	instances, badInstances := instancesFromWire(n.Instances)
-	d.Instances, d.ProcessesUnknown = instances, n.NotListed
+	d.UUID, d.Name, d.UsedMemory = n.UUID, n.Name, r.memory("used_memory", orZero(n.UsedMemory))
+	d.ProcessesUnknown = n.NotListed
+	d.Utilization = measured(r, "utilization", n.Utilization, checkUtilization)
+	d.Temperature = measured(r, "temperature", n.Temperature, CheckTemperature)
+	d.Power = measured(r, "power", n.Power, CheckPower)
+	cleanText(r, "name", &d.Name)
+	cleanText(r, "problem", &d.Problem)
+	if r.leavesOut("uuid", CheckText("it", string(d.UUID))) {
+		d.UUID, d.Unidentified = "", true
+	}
+	d.Instances = r.instances(n.Instances)
 	for i := range d.Attachments {
 		d.Attachments[i].Since = n.Since[d.Attachments[i].EID]
 	}
-	return d, cmp.Or(
-		err, badInstances, markParts(&d, n.Parts), CheckText("uuid", string(d.UUID)), CheckText("name", d.Name), CheckText("problem", d.Problem), bad,
-		checkUtilization(orZero(d.Utilization)), CheckTemperature(orZero(d.Temperature)), CheckPower(orZero(d.Power)),
-	)
+	r.markParts(&d, n.Parts)
+	return d, err
+}
+
+// measured is a value that a device can have; nil for another one.
+func measured[T any](r *reader, name string, value *T, check func(T) error) *T {
+	if value == nil || r.leavesOut(name, check(*value)) {
+		return nil
+	}
+	return value
 }
 
 func checkUtilization(percent int) error {

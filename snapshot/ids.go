@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"strconv"
 	"strings"
@@ -40,6 +41,9 @@ type GPUUUID string
 // UID is the kernel's numeric user id.
 type UID uint32
 
+// NoUID is the owner of an environment that can't be read: the kernel gives this uid to no user.
+const NoUID UID = 1<<32 - 1
+
 // PID is a process id on a host. It identifies a process only together with the
 // process's StartTime, since the kernel reuses PIDs.
 type PID int32
@@ -71,12 +75,13 @@ func (i DeviceIndex) String() string { return strconv.Itoa(int(i)) }
 // ClaimVariable is the variable by which a process claims its environment.
 const ClaimVariable = "GENV_ENVIRONMENT_ID"
 
-// Claim is the environment that a process claims by this value of ClaimVariable. It
-// is empty if no environment can have this id (see CheckName): otherwise an invalid
-// claim would exempt a process from every rule.
+// Claim is the environment that a process claims by this value of ClaimVariable. An id that
+// can't be shown and stored (see CheckName), which genv 1.4.3 takes, has another one here: one
+// made of its hash.
 func Claim(value string) EnvID {
 	if CheckName("eid", value) != nil {
-		return ""
+		sum := sha256.Sum256([]byte(value))
+		return EnvID(fmt.Sprintf("odd-%x", sum[:8]))
 	}
 	return EnvID(value)
 }

@@ -1,7 +1,6 @@
 package snapshot
 
 import (
-	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -65,23 +64,22 @@ func CheckInstances(list []GPUUUID) error {
 func nativeInstances(list []Instance) []nativeInstance {
 	out := make([]nativeInstance, len(list))
 	for i, instance := range list {
-		out[i] = nativeInstance(instance)
+		out[i] = nativeInstance{instance.UUID, instance.Profile, instance.Total.String(), instance.Pool}
 	}
 	return out
 }
 
-func instancesFromWire(list []nativeInstance) ([]Instance, error) {
-	if len(list) > maxInstances {
-		return nil, tooMany(len(list), "MIG instances", maxInstances)
-	}
-	var instances []Instance
-	for _, n := range list {
-		if err := cmp.Or(CheckInstance(n.UUID), CheckText("profile", n.Profile), CheckText("pool", n.Pool)); err != nil {
-			return nil, err
+// instances are those that can be read.
+func (r *reader) instances(list []nativeInstance) (instances []Instance) {
+	for _, n := range list[:min(len(list), maxInstances)] {
+		if r.leavesOut("an instance", CheckInstance(n.UUID)) {
+			continue
 		}
-		instances = append(instances, Instance(n))
+		cleanText(r, "profile", &n.Profile)
+		cleanText(r, "pool", &n.Pool)
+		instances = append(instances, Instance{n.UUID, n.Profile, r.memory("total_memory", n.Total), n.Pool})
 	}
-	return instances, nil
+	return instances
 }
 
 func nativeParts(attachments []Attachment) (parts []nativePart) {
@@ -93,17 +91,18 @@ func nativeParts(attachments []Attachment) (parts []nativePart) {
 	return parts
 }
 
-// markParts sets the Instances of attachments.
-func markParts(d *Device, parts []nativePart) error {
+// markParts sets the Instances of attachments. If they can't be read, what is attached to the
+// device is unknown.
+func (r *reader) markParts(d *Device, parts []nativePart) {
 	for _, part := range parts {
-		a := d.Attachment(part.EID)
+		a := d.Attachment(r.id(part.EID))
 		if a == nil {
-			return fmt.Errorf("%w: MIG instances of an environment that is not attached", ErrInvalid)
+			continue
 		}
-		if err := CheckInstances(part.Instances); err != nil {
-			return err
+		if r.leavesOut("attached_mig", CheckInstances(part.Instances)) {
+			d.Unidentified = true
+			continue
 		}
 		a.Instances = part.Instances
 	}
-	return nil
 }

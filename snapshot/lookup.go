@@ -49,7 +49,9 @@ func Described(registered, found []Device) []Device {
 	devices := slices.Clone(registered)
 	for _, d := range found {
 		if known := FindDevice(devices, d.Index); known != nil {
-			d.TotalMemory, d.Attachments = known.TotalMemory, known.Attachments
+			if d.Attachments = known.Attachments; known.TotalMemory.Known() {
+				d.TotalMemory = known.TotalMemory
+			}
 			d.Unidentified = known.UUID != "" && d.UUID != known.UUID
 			*known = d
 		} else {

@@ -32,6 +32,16 @@ type Snapshot struct {
 	Warnings []string
 }
 
+// HideState says that the state files can't be read: what is attached is unknown then, never
+// nothing, so that no rule is about the devices.
+func (s *Snapshot) HideState(reason error) {
+	s.Warnings = append(s.Warnings, "environments and attachments are unknown, and no rule acts on these GPUs: "+reason.Error())
+	s.Environments = nil
+	for i := range s.Devices {
+		s.Devices[i].Unidentified, s.Devices[i].Attachments = true, nil
+	}
+}
+
 // Process is a process that uses at least one device.
 type Process struct {
 	PID PID
@@ -119,8 +129,10 @@ type Environment struct {
 }
 
 // Admits says whether a process of this uid may be in the environment: it is its user's or
-// root's, or the host doesn't report uids (nil), as 1.4.3 doesn't.
-func (e *Environment) Admits(uid *UID) bool { return uid == nil || *uid == e.UID || *uid == 0 }
+// root's, the host doesn't report uids (nil), as 1.4.3 doesn't, or its owner can't be read.
+func (e *Environment) Admits(uid *UID) bool {
+	return uid == nil || *uid == e.UID || *uid == 0 || e.UID == NoUID
+}
 
 // FormerIndex is an index that an environment may use for a while without an attachment.
 type FormerIndex struct {

@@ -73,14 +73,6 @@ func checkAmount(data []byte) error {
 	return nil
 }
 
-// unmarshalBounded is json.Unmarshal with checkAmount.
-func unmarshalBounded(data []byte, into any) error {
-	if err := checkAmount(data); err != nil {
-		return err
-	}
-	return unmarshal(data, into)
-}
-
 func tooMany(n int, what string, limit int) error {
 	return fmt.Errorf("%w: %d %s are more than the maximum of %d", ErrInvalid, n, what, limit)
 }

@@ -2,8 +2,10 @@ package snapshot
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
+	"slices"
 )
 
 // The checks in this file are for both formats.
@@ -15,21 +17,31 @@ func idOfDevice(d Device) DeviceIndex     { return d.Index }
 func idOfUsage(u DeviceUsage) DeviceIndex { return u.Index }
 func idOfAttachment(a Attachment) EnvID   { return a.EID }
 
-// fromWire converts the items of a list. It refuses more than limit of them, and
-// two with the same id.
-func fromWire[Wire, Model any, ID comparable](items []Wire, name string, limit int, convert func(Wire) (Model, error), id func(Model) ID) ([]Model, error) {
+// errTwice is about the second of two items with the same id.
+var errTwice = errors.New("it is listed twice")
+
+// fromWire converts the items of a list. It leaves out those that convert refuses, and the second
+// of two with the same id. It refuses more than limit of them.
+func fromWire[Wire, Model any, ID comparable](r *reader, items []Wire, name string, limit int, convert func(Wire, *reader) (Model, error), id func(Model) ID) ([]Model, error) {
 	if len(items) > limit {
 		return nil, tooMany(len(items), name+" entries", limit)
 	}
 	out := make([]Model, 0, len(items))
 	seen := make(map[ID]bool, len(items))
+	r.path = append(r.path, place{})
+	defer func() { r.path = r.path[:len(r.path)-1] }()
 	for i := range items {
-		v, err := convert(items[i])
-		if err != nil {
-			return nil, fmt.Errorf("%s %d: %w", name, i, err)
+		r.path[len(r.path)-1] = place{name: name, number: i}
+		v, err := convert(items[i], r)
+		if errors.Is(err, ErrInvalid) { // a list in it is too long
+			return nil, err
 		}
-		if seen[id(v)] {
-			return nil, fmt.Errorf("%w: %s %v is listed twice", ErrInvalid, name, id(v))
+		if err == nil && seen[id(v)] {
+			err = errTwice
+		}
+		if err != nil {
+			r.leaveOut("", err)
+			continue
 		}
 		seen[id(v)] = true
 		out = append(out, v)
@@ -37,43 +49,47 @@ func fromWire[Wire, Model any, ID comparable](items []Wire, name string, limit i
 	return out, nil
 }
 
-func (w wireProcess) process() (Process, error) {
-	p := Process{PID: w.PID, EID: orZero(w.EID)}
-	usage, err := fromWire(w.Usage, "usage", maxDevices, wireUsage.usage, idOfUsage)
+func (w wireProcess) process(r *reader) (Process, error) {
+	r.at("", int(w.PID))
+	p := Process{PID: w.PID, EID: r.id(orZero(w.EID))}
+	p.EnvUnknown = p.EID == "" && r.claims
+	usage, err := fromWire(r, w.Usage, "usage", maxDevices, wireUsage.usage, idOfUsage)
 	p.Usage = usage
-	return p, cmp.Or(checkPID(p.PID), CheckText("eid", string(p.EID)), err)
+	return p, cmp.Or(checkPID(p.PID), err)
 }
 
-func (w wireUsage) usage() (DeviceUsage, error) {
-	memory, err := memoryFromWire("gpu_memory", orZero(w.Memory))
-	return DeviceUsage{Index: orZero(w.Index), Memory: memory}, cmp.Or(checkIndex(w.Index), err)
+func (w wireUsage) usage(r *reader) (DeviceUsage, error) {
+	return DeviceUsage{Index: orZero(w.Index), Memory: r.memory("gpu_memory", orZero(w.Memory))}, checkIndex(w.Index)
 }
 
-func (w wireEnvironment) environment() (Environment, error) {
-	e := Environment{EID: w.EID, UID: orZero(w.UID), Username: orZero(w.Username), PIDs: w.PIDs, KernelIDs: w.KernelIDs}
-	for _, pid := range e.PIDs {
-		if err := checkPID(pid); err != nil {
-			return e, err
-		}
+func (w wireEnvironment) environment(r *reader) (Environment, error) {
+	if w.EID == "" {
+		return Environment{}, errors.New("it has no id")
 	}
-	for _, id := range e.KernelIDs {
-		if err := checkID("kernel id", id); err != nil {
-			return e, err
-		}
+	e := Environment{EID: r.id(w.EID), UID: NoUID, Username: orZero(w.Username), PIDs: w.PIDs, KernelIDs: w.KernelIDs}
+	r.at(e.EID, 0)
+	clean(r, "username", &e.Username)
+	if w.UID != nil {
+		e.UID = *w.UID
+	} else {
+		r.leaveOut("uid", errMissing)
+		e.Username = ""
 	}
-	var badDate, badConfig error
-	e.Creation, badDate = dateFromWire("creation", w.Creation)
-	e.Config, badConfig = w.Config.config()
-	return e, cmp.Or(checkID("eid", string(e.EID)), checkGiven("uid", w.UID), badDate, CheckText("username", string(e.Username)), badConfig)
+	e.PIDs = slices.DeleteFunc(e.PIDs, func(pid PID) bool { return r.leavesOut("a pid", checkPID(pid)) })
+	e.KernelIDs = slices.DeleteFunc(e.KernelIDs, func(id string) bool { return r.leavesOut("a kernel id", checkID(id)) })
+	e.Creation = r.date("creation", w.Creation)
+	e.Config = w.Config.config(r)
+	return e, nil
 }
 
-func (w wireConfig) config() (EnvConfig, error) {
-	memory, err := memoryFromWire("gpu_memory", orZero(w.GPUMemory))
-	c := EnvConfig{Name: orZero(w.Name), GPUMemory: memory, GPUs: w.GPUs}
+func (w wireConfig) config(r *reader) EnvConfig {
+	c := EnvConfig{Name: orZero(w.Name), GPUMemory: r.memory("gpu_memory", orZero(w.GPUMemory)), GPUs: w.GPUs}
+	clean(r, "name", &c.Name)
 	if n := orZero(c.GPUs); n < 0 || n > math.MaxInt32 {
-		err = fmt.Errorf("%w: %d gpus", ErrInvalid, n)
+		r.leaveOut("gpus", fmt.Errorf("it is %d", n))
+		c.GPUs = nil
 	}
-	return c, cmp.Or(CheckText("name", c.Name), err)
+	return c
 }
 
 // boundedTogether refuses more than maxPIDs PIDs and kernels in all environments.
@@ -88,72 +104,40 @@ func boundedTogether(envs []Environment, err error) ([]Environment, error) {
 	return envs, err
 }
 
-func (w wireDevice) device() (Device, error) {
-	memory, err := memoryFromWire("total_memory", w.TotalMemory)
-	attachments, bad := fromWire(w.Attachments, "attachment", maxAttachments, wireAttachment.attachment, idOfAttachment)
-	return Device{Index: orZero(w.Index), TotalMemory: memory, Unified: memory.OfMachine(), Attachments: attachments}, cmp.Or(checkIndex(w.Index), err, bad)
+func (w wireDevice) device(r *reader) (Device, error) {
+	if w.Index != nil {
+		r.at("", int(*w.Index))
+	}
+	memory := r.memory("total_memory", w.TotalMemory)
+	attachments, err := fromWire(r, w.Attachments, "attachment", maxAttachments, wireAttachment.attachment, idOfAttachment)
+	return Device{Index: orZero(w.Index), TotalMemory: memory, Unified: memory.OfMachine(), Attachments: attachments}, cmp.Or(checkIndex(w.Index), err)
 }
 
-func (w wireAttachment) attachment() (Attachment, error) {
-	memory, err := memoryFromWire("gpu_memory", orZero(w.GPUMemory))
-	at, bad := dateFromWire("time", w.Time)
-	return Attachment{EID: w.EID, GPUMemory: memory, Time: at}, cmp.Or(checkID("eid", string(w.EID)), err, bad)
-}
-
-// memoryFromWire reads an amount of memory; the empty text is unknown.
-func memoryFromWire(name, amount string) (Memory, error) {
-	if amount == "" {
-		return Memory{}, nil
+func (w wireAttachment) attachment(r *reader) (Attachment, error) {
+	if w.EID == "" {
+		return Attachment{}, errors.New("it has no id")
 	}
-	if err := CheckText(name, amount); err != nil {
-		return Memory{}, err
-	}
-	m, err := ParseMemory(amount)
-	if err != nil {
-		return Memory{}, fmt.Errorf("%w: %s: %w", ErrInvalid, name, err)
-	}
-	return m, nil
-}
-
-func dateFromWire(name, date string) (Date, error) {
-	if err := CheckText(name, date); err != nil {
-		return Date{}, err
-	}
-	d, err := ParseDate(date)
-	if err != nil {
-		return Date{}, fmt.Errorf("%w: %s: %w", ErrInvalid, name, err)
-	}
-	return d, nil
+	a := Attachment{EID: r.id(w.EID)}
+	r.at(a.EID, 0)
+	a.GPUMemory, a.Time = r.memory("gpu_memory", orZero(w.GPUMemory)), r.date("time", w.Time)
+	return a, nil
 }
 
 func checkPID(pid PID) error {
 	if pid < 1 {
-		return fmt.Errorf("%w: %d is not a PID", ErrInvalid, pid)
+		return fmt.Errorf("%d is not a PID", pid)
 	}
 	return nil
 }
 
 func checkIndex(index *DeviceIndex) error {
-	if i := orZero(index); i < 0 || i >= maxDevices {
-		return fmt.Errorf("%w: the device index %d is not from 0 to %d", ErrInvalid, i, maxDevices-1)
+	if index == nil {
+		return errors.New("its index is missing")
 	}
-	return checkGiven("index", index)
-}
-
-// checkGiven refuses a number that is absent or null.
-func checkGiven[T any](name string, number *T) error {
-	if number == nil {
-		return fmt.Errorf("%w: %s is missing", ErrInvalid, name)
+	if i := *index; i < 0 || i >= maxDevices {
+		return fmt.Errorf("the device index %d is not from 0 to %d", i, maxDevices-1)
 	}
 	return nil
-}
-
-// checkID is CheckText for a text that must not be empty.
-func checkID(name, id string) error {
-	if id == "" {
-		return fmt.Errorf("%w: %s is empty", ErrInvalid, name)
-	}
-	return CheckText(name, id)
 }
 
 // orZero is the zero value, which means unknown or none, for JSON's null.

@@ -99,7 +99,7 @@ func TestChangedProcessIsNotSignalled(t *testing.T) {
 		},
 		"an id that no environment can have": {
 			options: []option{in("7\x1b[2J")}, eid: "7",
-			status: enforce.StatusChanged, reason: "it is in environment N/A",
+			status: enforce.StatusChanged, reason: "it is in environment odd-fdfef27baed4ea3c",
 		},
 		"a variable that only ends like ours": {
 			options: []option{variable("XGENV_ENVIRONMENT_ID=7")}, eid: "7",

@@ -149,7 +149,7 @@ func TestWhatIsNoReportIsRefused(t *testing.T) {
 
 func TestAnErrorNamesThePlace(t *testing.T) {
 	_, err := wire.Decode143([]byte(document("", `{"3":{"envs":[{"eid":"7"}]}}`)))
-	require.ErrorContains(t, err, "detach: device 3: environment 0: ")
+	require.ErrorContains(t, err, "detach: device 3: not a valid genv document: environment no. 1 of the list")
 }
 
 func TestWhatTheFormatCannotSayIsNotLeftOut(t *testing.T) {

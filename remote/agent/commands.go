@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/wire"
 	"github.com/seed-3119e985/genv/remote"
@@ -23,6 +25,8 @@ type Commands struct {
 	// Measure has nvidia-smi asked for each snapshot, since the 1.4.3 format has no
 	// room for the utilization, temperature and power of devices.
 	Measure bool
+	// Log gets what can't be read of the parts of a snapshot.
+	Log zerolog.Logger
 }
 
 func (Commands) via() Via { return ViaCommands }
@@ -50,7 +54,7 @@ func (c Commands) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Sna
 	if err != nil {
 		return nil, err
 	}
-	s.Warnings = boundLines(warnings, maxWarnings)
+	s.Warnings = append(s.Warnings, boundLines(warnings, maxWarnings)...)
 	if c.Measure {
 		c.measure(ctx, host, s)
 	}
@@ -75,14 +79,25 @@ func (c Commands) measure(ctx context.Context, host remote.Host, s *snapshot.Sna
 
 // Devices asks for the devices and their attachments alone.
 func (c Commands) Devices(ctx context.Context, host remote.Host) ([]snapshot.Device, error) {
-	devices, _, err := usageSnapshot(ctx, c, withoutSudo(host), snapshot.DecodeDevices, "--type", "devices")
-	return devices, err
+	return part(ctx, c, host, snapshot.ReadDevices, "devices")
 }
 
 // Environments asks for the environments alone.
 func (c Commands) Environments(ctx context.Context, host remote.Host) ([]snapshot.Environment, error) {
-	environments, _, err := usageSnapshot(ctx, c, withoutSudo(host), snapshot.DecodeEnvironments, "--type", "envs")
-	return environments, err
+	return part(ctx, c, host, snapshot.ReadEnvironments, "envs")
+}
+
+// part asks for a part of a snapshot. What can't be read of it is left out.
+func part[T any](ctx context.Context, c Commands, host remote.Host, read func([]byte) (T, []string, error), name string) (T, error) {
+	var odd []string
+	value, _, err := usageSnapshot(ctx, c, withoutSudo(host), func(data []byte) (value T, err error) {
+		value, odd, err = read(data)
+		return value, err
+	}, "--type", name)
+	for _, note := range odd {
+		c.Log.Warn().Msg("[" + host.Name + "] " + note)
+	}
+	return value, err
 }
 
 // withoutSudo is the host, asked without sudo. Every login may see the devices and

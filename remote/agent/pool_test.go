@@ -191,7 +191,6 @@ func TestHostsThatSpeakWrongly(t *testing.T) {
 		{"no snapshot and no revision", always("{}"), nil, remote.InvalidOutput, "unchanged"},
 		{"unchanged what was never sent", always(`{"revision":7}`), nil, remote.InvalidOutput, "unchanged"},
 		{"half a snapshot", always(`{"revision":1,"snapshot":{"processes":[],"envs":[]}}`), nil, remote.InvalidOutput, ""},
-		{"a snapshot with PID 0", always(`{"revision":1,"snapshot":{"processes":[{"pid":0}],"envs":[],"devices":[]}}`), nil, remote.InvalidOutput, ""},
 		{"a flood before the greeting", genvhost.New(busy(1)), []inprocess.Fault{inprocess.Flood(8 << 20)}, remote.InvalidOutput, "no greeting"},
 		{"a flood on stderr", inprocess.Func(flooding), nil, remote.InvalidOutput, "stderr"},
 		{"dropped as it greets", genvhost.New(busy(1)), []inprocess.Fault{inprocess.DropAfter(10)}, remote.Unreachable, ""},

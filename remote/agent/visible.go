@@ -23,11 +23,12 @@ func (c Commands) Visible(ctx context.Context, host remote.Host) (s *snapshot.Sn
 		}
 		return s, ViaReadOnly, failed
 	}
-	if err != nil {
-		return nil, ViaCommands, err
+	var environments []snapshot.Environment
+	if err == nil {
+		environments, err = c.Environments(ctx, host)
 	}
-	environments, err := c.Environments(ctx, host)
-	if err != nil {
+	unread := err
+	if err != nil && remote.ClassOf(err) != remote.CommandFailed {
 		return nil, ViaCommands, err
 	}
 	s, _, err = c.visible(ctx, host)
@@ -38,6 +39,9 @@ func (c Commands) Visible(ctx context.Context, host remote.Host) (s *snapshot.Sn
 		return nil, ViaCommands, err
 	}
 	s.Devices, s.Environments = snapshot.Described(devices, s.Devices), environments
+	if unread != nil {
+		s.HideState(unread)
+	}
 	return s, ViaCommands, nil
 }
 

@@ -60,11 +60,11 @@ func TestParseDocker(t *testing.T) {
 }
 
 // TestWhichEnvironmentAContainerWasStartedIn: the last variable counts, as for a process,
-// and an id that no environment can have is none.
+// and an id that can't be shown has another one.
 func TestWhichEnvironmentAContainerWasStartedIn(t *testing.T) {
 	for env, want := range map[string]snapshot.EnvID{
 		``: "", `"PATH=/bin"`: "", `"GENV_ENVIRONMENT_ID=7"`: "7", `"GENV_ENVIRONMENT_ID=7","GENV_ENVIRONMENT_ID=8"`: "8",
-		`"GENV_ENVIRONMENT_ID="`: "", `"GENV_ENVIRONMENT_ID=a\nb"`: "", `"XGENV_ENVIRONMENT_ID=7"`: "",
+		`"GENV_ENVIRONMENT_ID="`: "", `"GENV_ENVIRONMENT_ID=a\nb"`: "odd-7e18f737311b2dc3", `"XGENV_ENVIRONMENT_ID=7"`: "",
 	} {
 		got, err := container.ParseDocker([]byte(`{"Id":"`+id+`","Config":{"Env":[`+env+`]}}`), id)
 		require.NoError(t, err)

@@ -57,7 +57,7 @@ type GPU struct {
 	Temperature *int         `json:"temperature_celsius,omitempty"`
 	Power       *float64     `json:"power_watts,omitempty"`
 	Instances   []Instance   `json:"mig,omitempty"` // its MIG instances
-	Attached    []Attachment `json:"attached"`
+	Attached    []Attachment `json:"attached"`      // null if it is unknown
 	Processes   []Process    `json:"processes"`
 }
 

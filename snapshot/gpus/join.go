@@ -26,7 +26,7 @@ func Of(s *snapshot.Snapshot) []GPU {
 	}
 	for i := range j.list {
 		d := &s.Devices[i]
-		lost := described && d.UUID == "" || d.ProcessesUnknown || d.Problem != "" || !d.Unified && j.list[i].fails()
+		lost := described && d.UUID == "" || d.ProcessesUnknown || d.Unidentified || d.Problem != "" || !d.Unified && j.list[i].fails()
 		if j.list[i].State = j.list[i].state(lost); d.Failed {
 			j.list[i].State = Failed
 		}
@@ -87,7 +87,9 @@ func (j *join) describe(g *GPU, d *snapshot.Device) {
 	for _, a := range d.Attachments {
 		j.attachments = append(j.attachments, j.attachment(a))
 	}
-	g.Attached = slices.Clip(j.attachments[begin:])
+	if g.Attached = slices.Clip(j.attachments[begin:]); d.Unidentified && len(d.Attachments) == 0 {
+		g.Attached = nil
+	}
 }
 
 // own are those of a list of MIG instances that the GPU has.

@@ -79,6 +79,8 @@ type cache struct {
 	processes processCache
 	// located are the MIG instances that processes use, by device and PID; empty for unknown.
 	located map[located]snapshot.GPUUUID
+	// state are the warnings about the state files.
+	state []string
 }
 
 func (c *Collector) cached() cache {

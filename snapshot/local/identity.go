@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"os"
 	"strings"
 	"time"
@@ -37,9 +36,8 @@ type observation struct {
 
 // claim is the environment that a process's environ names.
 type claim struct {
-	eid     snapshot.EnvID
-	invalid error // why the environ names no valid one
-	of      programRun
+	eid snapshot.EnvID
+	of  programRun
 }
 
 // programRun identifies one run of a program by a process.
@@ -126,7 +124,7 @@ func (o *observer) observe(pid snapshot.PID) (observation, error) {
 		PID: pid, EID: c.eid, Start: stat.Start, Name: text.Masked(h.Command(stat)),
 		EnvUnknown: environErr != nil, EnvOverwritten: errors.Is(environErr, proc.ErrOverwritten),
 	}}
-	for _, err := range []error{statErr, credentialsErr, c.invalid} {
+	for _, err := range []error{statErr, credentialsErr} {
 		if err != nil {
 			seen.warnings = append(seen.warnings, err.Error())
 		}
@@ -165,18 +163,13 @@ func (o *observer) claim(h *proc.Handle, stat proc.Stat) (claim, error) {
 	return c, err
 }
 
-// readClaim reads the environ. An id that can't be registered (see snapshot.Claim) is
-// not a claim.
+// readClaim reads the environ.
 func readClaim(h *proc.Handle) (claim, error) {
 	value, _, err := h.Environ(snapshot.ClaimVariable)
 	if err != nil {
 		return claim{}, err
 	}
-	c := claim{eid: snapshot.Claim(value)}
-	if c.eid == "" && value != "" {
-		c.invalid = fmt.Errorf("process %d has a %s that no environment can have: it is ignored", h.PID, snapshot.ClaimVariable)
-	}
-	return c, nil
+	return claim{eid: snapshot.Claim(value)}, nil
 }
 
 // details returns the cached details if they are still valid. The error is about the

@@ -172,6 +172,9 @@ func (c *Collector) Hidden() []snapshot.DeviceIndex {
 	return nil
 }
 
+// StateWarnings are those about the state files, of the last snapshot.
+func (c *Collector) StateWarnings() []string { return c.cached().state }
+
 // HiddenWarning says why of the Hidden devices nothing is known; empty if there are none.
 func (c *Collector) HiddenWarning() string {
 	if l := c.cached().devices; l != nil {

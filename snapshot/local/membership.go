@@ -30,7 +30,7 @@ type currentStart struct {
 }
 
 var (
-	errNoStateFiles   = errors.New("the state files could not be read")
+	errNoStateFiles   = errors.New("the state files can't be used")
 	errOtherNamespace = errors.New("the processes in the state files are of another PID namespace")
 )
 

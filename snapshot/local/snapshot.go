@@ -17,8 +17,9 @@ import (
 
 // Snapshot collects a snapshot. It calls nvidia-smi twice, or once if the list of devices
 // is cached, and twice more where devices have MIG instances. The processes are in ascending
-// order of PID. An error means that nothing is known; it wraps an error of nvidiasmi or
-// state, or the context's.
+// order of PID. An error means that nothing is known; it wraps an error of nvidiasmi or the
+// context's. If the state files can't be read, what is attached is unknown (see
+// Device.Unidentified); a Brief one, which can't say that, is their error.
 func (c *Collector) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 	return c.SnapshotWithin(ctx, nvidiasmi.Age{Good: c.DeviceListTTL})
 }
@@ -42,11 +43,11 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age nvidiasmi.Age) (*sna
 	}
 	c.locate(ctx, newest, &usage, devices)
 	observer, seen, warnings := c.observe(ctx, usage, devices, c.cached().processes)
-	files, err := c.readFiles(ctx, devices)
-	if err != nil {
-		return nil, err
+	files, unread := c.readFiles(ctx, devices)
+	if unread != nil && (c.Brief || ctx.Err() != nil || !errors.Is(unread, errNoStateFiles)) {
+		return nil, unread
 	}
-	processes, more := observer.resolve(seen, files.Environments, unusable(files))
+	processes, more := observer.resolve(seen, files.Environments, cmp.Or(unread, unusable(files)))
 	c.update(func(kept *cache) { kept.processes = observer.after })
 	if files, err = c.reattach(ctx, processes, files); err != nil {
 		return nil, err
@@ -55,8 +56,13 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age nvidiasmi.Age) (*sna
 		Processes:    processes,
 		Environments: files.Environments,
 		Devices:      described(files.Devices, devices, usage),
-		Warnings:     slices.Concat(remarks(devices.warnings, usage.Warnings), warnings, more, fileWarnings(files)),
+		Warnings:     fileWarnings(files),
 	}
+	if unread != nil {
+		s.HideState(unread)
+	}
+	c.update(func(kept *cache) { kept.state = slices.Clip(s.Warnings) })
+	s.Warnings = slices.Concat(remarks(devices.warnings, usage.Warnings), warnings, more, s.Warnings)
 	_, offset := c.now().Zone()
 	s.UTCOffset = &offset
 	if since, err := proc.SinceBoot(); err == nil {
@@ -170,11 +176,12 @@ func (c *Collector) discover(ctx context.Context) (state.Files, error) {
 	return c.StateFiles.RegisterDevices(ctx, found)
 }
 
-// readFiles reads the state files, and registers the devices if other ones are registered.
+// readFiles reads the state files, and registers the devices if other ones are registered. The
+// error wraps errNoStateFiles if that is why nothing is known of them.
 func (c *Collector) readFiles(ctx context.Context, devices *deviceList) (state.Files, error) {
 	files, err := c.StateFiles.Read(ctx)
 	if err != nil && !errors.Is(err, state.ErrNoDevices) {
-		return state.Files{}, err
+		return state.Files{}, fmt.Errorf("%w: %w", errNoStateFiles, err)
 	}
 	if err == nil && devices.matches(files.Devices) && devices.identifies(&files) {
 		return files, nil

@@ -61,18 +61,40 @@ func TestTheStateFilesAreReadLast(t *testing.T) {
 
 func TestASourceThatFailsIsNotAnEmptyMachine(t *testing.T) {
 	for name, row := range map[string]struct{ smi, files, want error }{
-		"nvidia-smi":      {smi: nvidiasmi.ErrHung, want: nvidiasmi.ErrHung},
-		"no devices":      {smi: nvidiasmi.ErrNoDevices, want: nvidiasmi.ErrNoDevices},
-		"the state files": {files: disk.ErrCorrupt, want: disk.ErrCorrupt},
-		"the lock":        {files: disk.ErrBusy, want: disk.ErrBusy},
+		"nvidia-smi":                          {smi: nvidiasmi.ErrHung, want: nvidiasmi.ErrHung},
+		"no devices":                          {smi: nvidiasmi.ErrNoDevices, want: nvidiasmi.ErrNoDevices},
+		"the state files, which 1.4.3 wants":  {files: disk.ErrCorrupt, want: disk.ErrCorrupt},
+		"their lock, for the format of 1.4.3": {files: disk.ErrBusy, want: disk.ErrBusy},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMachine(t)
+			m.Brief = true
 			m.smi.err, m.files.err = row.smi, row.files
 			s, err := m.Snapshot(t.Context())
 			require.ErrorIs(t, err, row.want)
 			require.Nil(t, s)
 		})
+	}
+}
+
+// TestUnreadableStateHidesNoProcess: GPUs and processes are shown, what is attached is unknown,
+// and no rule is about these devices.
+func TestUnreadableStateHidesNoProcess(t *testing.T) {
+	for _, err := range []error{disk.ErrCorrupt, disk.ErrBusy, disk.ErrLost} {
+		m := newMachine(t)
+		m.smi.apps = "GPU-0, 100, 7\n"
+		m.process(100, 1001, 5000, "A=1\x00")
+		m.files.err = err
+		s, failed := m.Snapshot(t.Context())
+		require.NoError(t, failed)
+		require.Len(t, s.Processes, 1)
+		require.True(t, s.Processes[0].EnvUnknown)
+		require.Len(t, s.Devices, 2)
+		for i := range s.Devices {
+			require.False(t, s.Devices[i].Judged())
+			require.NotEmpty(t, s.Devices[i].UUID)
+		}
+		require.Contains(t, strings.Join(s.Warnings, "\n"), "attachments are unknown, and no rule acts on these GPUs: the state files can't be used: "+err.Error())
 	}
 }
 

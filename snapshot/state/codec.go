@@ -39,7 +39,8 @@ const (
 )
 
 // Decode reads the content of a state file, also of one that an older version than 1.4.3 has
-// written. Its errors wrap snapshot.ErrInvalid.
+// written. What can't be read of an entry is left out, and a warning names it. An error, which
+// wraps snapshot.ErrInvalid, says that the file as a whole can't be read.
 func (f *Files) Decode(file File, data []byte) (err error) {
 	if n := bytes.Count(data, []byte{','}); n > maxValues {
 		return fmt.Errorf("%w: %d values, more than the limit of %d", snapshot.ErrInvalid, n, maxValues)
@@ -51,17 +52,24 @@ func (f *Files) Decode(file File, data []byte) (err error) {
 	if bytes.Count(data, []byte{','}) > maxOlderValues {
 		return err
 	}
-	if older, ok := converted(file, data); ok {
-		return f.decode(file, older)
+	older, ok := converted(file, data)
+	named := len(f.Warnings)
+	if ok && f.decode(file, older) == nil && len(f.Warnings) == named {
+		return nil
 	}
+	f.Warnings = f.Warnings[:named]
 	return err
 }
 
 func (f *Files) decode(file File, data []byte) (err error) {
+	var odd []string
 	if file == Envs {
-		f.Environments, err = decodeEnvironments(data)
+		f.Environments, odd, err = snapshot.ReadEnvironments(data)
 	} else {
-		f.Devices, err = decodeDevices(data)
+		f.Devices, odd, err = readDevices(data)
+	}
+	for _, note := range odd {
+		f.Warn("%s: %s", file, note)
 	}
 	return err
 }
@@ -77,38 +85,18 @@ func (f *Files) Encode(file File) ([]byte, error) {
 	return snapshot.EncodeDevices(f.Devices)
 }
 
-func decodeEnvironments(data []byte) ([]snapshot.Environment, error) {
-	environments, err := snapshot.DecodeEnvironments(data)
-	for i := range environments {
-		e := &environments[i]
-		if err := checkNames(append([]string{string(e.EID), string(e.Username), e.Config.Name}, e.KernelIDs...)...); err != nil {
-			return nil, err
-		}
-	}
-	return environments, err
-}
-
-func decodeDevices(data []byte) ([]snapshot.Device, error) {
-	devices, err := snapshot.DecodeDevices(data)
+// readDevices reads devices.json. Of a device with an unknown amount of memory the attachments
+// stay: nvidia-smi tells the amount.
+func readDevices(data []byte) ([]snapshot.Device, []string, error) {
+	devices, odd, err := snapshot.ReadDevices(data)
 	attachments := 0
 	for i := range devices {
-		for _, a := range devices[i].Attachments {
-			if err := checkNames(string(a.EID)); err != nil {
-				return nil, err
-			}
+		if d := &devices[i]; !d.TotalMemory.Known() {
+			d.TotalMemory = snapshot.MiB(0) // without a number the device could not be written
 		}
 		if attachments += len(devices[i].Attachments); attachments > maxAttachments {
-			return nil, fmt.Errorf("%w: more than %d attachments", snapshot.ErrInvalid, maxAttachments)
+			return nil, nil, fmt.Errorf("%w: more than %d attachments", snapshot.ErrInvalid, maxAttachments)
 		}
 	}
-	return devices, err
-}
-
-func checkNames(texts ...string) error {
-	for _, text := range texts {
-		if err := snapshot.CheckName("a text", text); err != nil {
-			return err
-		}
-	}
-	return nil
+	return devices, odd, err
 }

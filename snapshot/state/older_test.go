@@ -73,7 +73,6 @@ func TestFilesThatNoVersionWrote(t *testing.T) {
 		"pids are words":         `{"envs": {"7": {` + one + `, "pids": ["x"]}}}`,
 		"an environment is null": `{"envs": {"7": null}}`,
 		"envs is null":           `{"envs": null}`,
-		"a list with less":       `{"envs": [{"eid": "7", ` + one + `, "config": {}}]}`,
 		"empty":                  `{}`,
 	} {
 		require.ErrorIs(t, new(state.Files).Decode(state.Envs, []byte(text)), snapshot.ErrInvalid, name)

@@ -103,6 +103,37 @@ func TestBentLossSeenBy143First(t *testing.T) {
 	require.NotNil(t, snapshot.FindEnvironment(b.environments(), env.EID))
 }
 
+// Odd entries, as 1.4.3 lets users write them: nobody loses anything by them, and M gains nothing.
+func TestBentOddEntries(t *testing.T) {
+	t.Parallel()
+	b := openBent(t, "gpu-01")
+	env, honest := b.began("gpu-01")
+	mine := b.activate("gpu-01", "carol", 1)
+	eve := b.job("gpu-01", testfleet.Job{User: "carol", Env: []string{mine.Var()}, Uses: using(2)})
+	for name, odd := range map[string][2]string{
+		"a control character": {`"name": null`, `"name": "a\u0001b"`},
+		"5,000 bytes":         {`"name": null`, `"name": "` + strings.Repeat("x", 5000) + `"`},
+		"a date of words":     {`"creation": "`, `"creation": "on `},
+		"a uid of words":      {`"uid": `, `"uid": -`},
+	} {
+		data, err := os.ReadFile(b.state("gpu-01", "envs.json"))
+		require.NoError(t, err)
+		require.Contains(t, string(data), odd[0])
+		require.NoError(t, os.WriteFile(b.state("gpu-01", "envs.json"), []byte(strings.ReplaceAll(string(data), odd[0], odd[1])), 0o666))
+		out, err := b.by("bob", "gpu-01", filepath.Join(b.Dir, "bin", "genv"), "envs").CombinedOutput()
+		require.NoError(t, err, "%s: %s", name, out)
+		require.Contains(t, string(out), "can't be read and is left out", name)
+		require.Contains(t, string(out), string(env.EID), name)
+		require.NoError(t, os.WriteFile(b.state("gpu-01", "envs.json"), []byte(strings.ReplaceAll(string(data), odd[0], odd[1])), 0o666))
+		r := b.enforce("gpu-01", "--non-env-processes")
+		require.True(t, honest.Running(), "%s: %s", name, r.Out+r.Err)
+		require.Contains(t, r.Err, "can't be read and is left out", name)
+		b.ended(r, eve)
+		eve = b.job("gpu-01", testfleet.Job{User: "carol", Env: []string{mine.Var()}, Uses: using(2)})
+	}
+	b.spares(honest)
+}
+
 // Who owns the state folder replaces it, and has a note in it forbid root to clean up.
 func TestBentFolderReplaced(t *testing.T) {
 	t.Parallel()

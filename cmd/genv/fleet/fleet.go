@@ -48,7 +48,7 @@ func (f *fleet) close() {
 }
 
 // commands asks hosts with one genv command at a time.
-func (f *fleet) commands() agent.Commands { return agent.Commands{Network: f.client} }
+func (f *fleet) commands() agent.Commands { return agent.Commands{Network: f.client, Log: f.SSH.Log} }
 
 // pool keeps a connection to each host, for commands that ask in a loop. The caller
 // closes it.

@@ -60,7 +60,10 @@ func (h *host) gpus(ctx context.Context) (all []gpus.GPU, warnings []string, err
 	}
 	if h.privileged { // others can't read the environ of most processes, which isn't shown
 		warnings = append(warnings, s.Warnings...)
-	} else if warning := h.Machine.HiddenWarning(); warning != "" {
+		return gpus.Of(s), warnings, nil
+	}
+	warnings = append(warnings, h.Machine.StateWarnings()...)
+	if warning := h.Machine.HiddenWarning(); warning != "" {
 		warnings = append(warnings, warning)
 	}
 	return gpus.Of(s), warnings, nil

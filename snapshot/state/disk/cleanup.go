@@ -52,7 +52,7 @@ func (t *transaction) kernels() map[system.Kernel]system.Liveness {
 func (t *transaction) belongs(env *snapshot.Environment, pid snapshot.PID) bool {
 	now := t.process(pid)
 	switch owner := now.Owner; {
-	case owner == nil || *owner == env.UID || t.keeps != nil && t.keeps(env.EID, pid, now.Start):
+	case owner == nil || *owner == env.UID || env.UID == snapshot.NoUID || t.keeps != nil && t.keeps(env.EID, pid, now.Start):
 		return true
 	case *owner != 0 || pid == 1:
 		return false
@@ -75,7 +75,7 @@ func (t *transaction) registerRemaining(empty []*snapshot.Environment) (unsure m
 	unsure = map[snapshot.EnvID]bool{}
 	for _, env := range empty {
 		m := membersOf(env.UID)
-		if len(m.pids[env.EID]) == 0 && (m.unsure || !complete && int(env.UID) != os.Geteuid()) {
+		if len(m.pids[env.EID]) == 0 && (m.unsure || env.UID == snapshot.NoUID || !complete && int(env.UID) != os.Geteuid()) {
 			unsure[env.EID] = true
 			continue
 		}

@@ -176,9 +176,9 @@ func TestStateFilesThatHoldTooMuchAreCorrupt(t *testing.T) {
 	}{
 		{"many environments", "envs.json", environments(9_000, strings.Repeat("<", 256), "k"), false},
 		{"too many", "envs.json", environments(10_001, "x", "k"), true},
-		{"a long name", "envs.json", environments(1, strings.Repeat("x", 257), "k"), true},
-		{"a long kernel id", "envs.json", environments(1, "x", strings.Repeat("x", 257)), true},
-		{"a long id", "envs.json", `{"envs":[` + strings.Replace(one, `"eid":"1"`, `"eid":"`+strings.Repeat("x", 257)+`"`, 1) + `]}`, true},
+		{"a long name", "envs.json", environments(1, strings.Repeat("x", 257), "k"), false},
+		{"a long kernel id", "envs.json", environments(1, "x", strings.Repeat("x", 257)), false},
+		{"a long id", "envs.json", `{"envs":[` + strings.Replace(one, `"eid":"1"`, `"eid":"`+strings.Repeat("x", 257)+`"`, 1) + `]}`, false},
 		{"names full of commas", "envs.json", environments(2_000, strings.Repeat(",", 256), "k"), true},
 		{"many attachments", "devices.json", devices(8, 1_250), false},
 		{"too many attachments", "devices.json", devices(8, 1_251), true},

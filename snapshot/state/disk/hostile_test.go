@@ -1,20 +1,25 @@
 package disk_test
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
+	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
 // plants are what a user may put in the place of a state file. Each returns a
@@ -189,8 +194,6 @@ func TestCorruptFilesAreKeptAsideAndLeft(t *testing.T) {
 		"another format":        `{"envs": 7}`,
 		"not even of genv 0.9":  `{"envs": {"7": {"eid": "7"}}}`,
 		"a key of the future":   `{"envs": [], "version": 2}`,
-		"a control character":   `{"envs": [{"eid": "a\nb"}]}`,
-		"two of the same id":    `{"envs": [` + one + `,` + one + `]}`,
 		"a nesting without end": `{"envs": ` + string(make([]byte, 1<<20)),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -213,6 +216,60 @@ func TestCorruptFilesAreKeptAsideAndLeft(t *testing.T) {
 			require.Equal(t, content, readFile(t, corrupt.Path), "it stays as it is")
 			require.Equal(t, content, readFile(t, corrupt.Copy))
 			require.Len(t, namesIn(t, dir), 4, "one copy, however often it is read")
+		})
+	}
+}
+
+// TestAnOddEntryHidesNoOther: what can't be read is left out, named, and kept in a copy. Whose an
+// environment is says the kernel then: no honest user loses it, and no user gains one.
+func TestAnOddEntryHidesNoOther(t *testing.T) {
+	owner := func(uid snapshot.UID) system.ProcessStatus {
+		return system.ProcessStatus{Liveness: system.Alive, Owner: &uid}
+	}
+	mine := strings.Replace(one, `"eid":"1"`, `"eid":"70"`, 1)
+	for name, row := range map[string]struct {
+		odd     string // the entry
+		eid     snapshot.EnvID
+		running []system.RunningProcess
+		uid     snapshot.UID
+	}{
+		"a control character in a name":       {odd: strings.Replace(mine, `"name":null`, `"name":"a\u0001b"`, 1), eid: "70", uid: 1},
+		"a name of 5,000 bytes":               {odd: strings.Replace(mine, `"name":null`, `"name":"`+strings.Repeat("x", 5000)+`"`, 1), eid: "70", uid: 1},
+		"a control character in an id":        {odd: strings.Replace(mine, `"70"`, `"7\u0007"`, 1), eid: snapshot.Claim("7\a"), uid: 1},
+		"no date":                             {odd: strings.Replace(mine, `"20/11/2026 21:10:33"`, `5`, 1), eid: "70", uid: 1},
+		"a pid that is a word":                {odd: strings.Replace(mine, `[1]`, `[1,"x"]`, 1), eid: "70", uid: 1},
+		"a uid that is a word: the shell's":   {odd: strings.Replace(mine, `"uid":1`, `"uid":"root"`, 1), eid: "70", uid: 1},
+		"a uid that is a word: the job's":     {odd: strings.Replace(strings.Replace(mine, `"uid":1`, `"uid":"root"`, 1), `[1]`, `[]`, 1), eid: "70", running: []system.RunningProcess{job(50, alice, "70")}, uid: alice},
+		"a uid that is a word: nobody's":      {odd: strings.Replace(strings.Replace(mine, `"uid":1`, `"uid":"root"`, 1), `[1]`, `[]`, 1)},
+		"a uid that is a word: two users' is": {odd: strings.Replace(strings.Replace(mine, `"uid":1`, `"uid":"root"`, 1), `[1]`, `[]`, 1), eid: "70", running: []system.RunningProcess{job(50, alice, "70"), job(51, bob, "70")}, uid: snapshot.NoUID},
+		"it isn't an object":                  {odd: `5`},
+		"it is listed twice":                  {odd: one, eid: "1", uid: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store, machine, dir, _ := kept(t)
+			machine.running = row.running
+			machine.processes = map[snapshot.PID]system.ProcessStatus{1: owner(1), 50: owner(alice), 51: owner(bob)}
+			put(t, dir, "envs.json", `{"envs": [`+one+`,`+row.odd+`]}`)
+			files, err := store.Read(t.Context())
+			require.NoError(t, err)
+			require.NotNil(t, files.Environment("1"))
+			require.Contains(t, strings.Join(files.Warnings, "\n"), "envs.json: ")
+			copies, err := filepath.Glob(filepath.Join(dir, "envs.json.corrupt-*"))
+			require.NoError(t, err)
+			require.Len(t, copies, 1)
+			if row.eid != "" {
+				require.NotNil(t, files.Environment(row.eid))
+				require.Equal(t, row.uid, files.Environment(row.eid).UID)
+			}
+			others := map[snapshot.EnvID]bool{"1": true, cmp.Or(row.eid, "1"): true}
+			require.Len(t, files.Environments, len(others))
+			again, err := store.Read(t.Context())
+			require.NoError(t, err)
+			read, err := files.Encode(state.Envs)
+			require.NoError(t, err)
+			written, err := again.Encode(state.Envs)
+			require.NoError(t, err)
+			require.Equal(t, string(read), string(written))
 		})
 	}
 }

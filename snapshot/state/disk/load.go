@@ -58,19 +58,27 @@ func (t *transaction) loadFile(ctx context.Context, file state.File) (unix.Stat_
 			return st, err
 		}
 		if attempt == 1 || !bytes.Equal(data, before) { // the same bytes would give the same error
+			named := len(t.files.Warnings)
 			if cause = t.files.Decode(file, data); cause == nil {
 				t.onDisk[file] = data
+				if len(t.files.Warnings) > named { // the next change drops what could not be read
+					t.keepCopy(file, data, &st)
+				}
 				return st, nil
 			}
 			before = data
 		}
 		t.step("unreadable " + file.String())
 		if attempt == attempts || !sleep(ctx, pause) {
-			e := &CorruptError{Path: t.dir.Join(file.String()), Cause: cause}
-			e.Copy, _ = t.dir.KeepCopy(file.String(), data, st.Mode, t.local(st.Mtim))
-			return st, e
+			return st, &CorruptError{Path: t.dir.Join(file.String()), Cause: cause, Copy: t.keepCopy(file, data, &st)}
 		}
 	}
+}
+
+// keepCopy keeps a copy of a file that can't be read as a whole, and returns its path.
+func (t *transaction) keepCopy(file state.File, data []byte, st *unix.Stat_t) string {
+	path, _ := t.dir.KeepCopy(file.String(), data, st.Mode, t.local(st.Mtim))
+	return path
 }
 
 // local is a time of a file in the time zone of the Store's clock.

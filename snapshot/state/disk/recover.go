@@ -112,6 +112,49 @@ func (t *transaction) registerRecovered(eid snapshot.EnvID, uid snapshot.UID, gr
 	t.files.Warn("environment %s of uid %d, which began after the copy, was registered again for its processes; its configuration is lost", text.Shown(string(eid)), uid)
 }
 
+// findOwners finds out by the kernel whose the environments are of which envs.json doesn't say it:
+// those of the user of a registered process or, for root's genv, of the processes with their id.
+// One without either has ended.
+func (t *transaction) findOwners() {
+	members := map[snapshot.EnvID][]system.RunningProcess{}
+	for i := range t.files.Environments {
+		if env := &t.files.Environments[i]; env.UID == snapshot.NoUID && !t.ownedBy(env) && t.access.writable {
+			members[env.EID] = nil
+		}
+	}
+	if len(members) == 0 {
+		return
+	}
+	list, _ := t.system.Running(func(snapshot.UID) bool { return true })
+	for _, p := range byAge(list) {
+		if group, ok := members[p.EID]; ok {
+			members[p.EID] = append(group, p)
+		}
+	}
+	pids := byPID(list)
+	t.files.Environments = slices.DeleteFunc(t.files.Environments, func(env snapshot.Environment) bool {
+		group, lost := members[env.EID]
+		return lost && len(group) == 0
+	})
+	for i := range t.files.Environments {
+		env := &t.files.Environments[i]
+		if uid, ok := ownerOf(env.EID, members[env.EID], pids); ok && uid != 0 && env.UID == snapshot.NoUID {
+			env.UID = uid
+		}
+	}
+}
+
+// ownedBy says whether a process lives that shows whose an environment is, and notes it.
+func (t *transaction) ownedBy(env *snapshot.Environment) bool {
+	for _, pid := range env.PIDs {
+		if p := t.process(pid); p.Liveness == system.Alive && !t.known.ended(pid, p) && p.Owner != nil && *p.Owner != 0 {
+			env.UID = *p.Owner
+			return true
+		}
+	}
+	return false
+}
+
 // ownerOf returns the user of the process after which an environment is named, if
 // that user is among those of the environment's processes; else their only user. ok
 // is false if that can't be decided.

@@ -3,6 +3,7 @@ package disk
 import (
 	"fmt"
 
+	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
@@ -37,7 +38,12 @@ func checkReadable(file state.File, data []byte) error {
 	if len(data) > maxFileSize {
 		return fmt.Errorf("%w: %s would be larger than %d MiB", state.ErrRequest, file, maxFileSize>>20)
 	}
-	if err := new(state.Files).Decode(file, data); err != nil {
+	var again state.Files
+	err := again.Decode(file, data)
+	if err == nil && len(again.Warnings) > 0 {
+		err = fmt.Errorf("%w: %s", snapshot.ErrInvalid, again.Warnings[0])
+	}
+	if err != nil {
 		return fmt.Errorf("refused to write %s: %w", file, err)
 	}
 	return nil

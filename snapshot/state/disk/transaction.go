@@ -120,6 +120,7 @@ func (t *transaction) clean() {
 	if t.restored {
 		t.recoverNew()
 	}
+	t.findOwners()
 	t.removeDead()
 	changed := t.backup != nil && !t.restored && !state.Same(t.backup.contents[state.Envs], t.onDisk[state.Envs])
 	if changed && t.access.writable && t.recoverDropped() {

@@ -1,0 +1,194 @@
+package snapshot
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// reader notes what of a document can't be read. That is left out, so that one odd entry, which
+// any user may have written, doesn't hide the others.
+type reader struct {
+	path   []place
+	notes  []string
+	more   int
+	claims bool // what some process claims is of another type than it must have
+}
+
+// place is an item of a list, by its id, its own number, or the one that it has in the list.
+type place struct {
+	name, id string
+	number   int
+	known    bool // number is its own
+}
+
+// maxNotes is how many values that are left out are named.
+const maxNotes = 20
+
+// errMissing is why a value that must be there is left out.
+var errMissing = errors.New("it is missing or not understood")
+
+// at says which item of a list is being read.
+func (r *reader) at(id EnvID, number int) {
+	p := &r.path[len(r.path)-1]
+	p.id, p.number, p.known = string(id), number, true
+}
+
+// leaveOut notes that a value of the item that is being read, or the whole item, is left out.
+func (r *reader) leaveOut(what string, err error) {
+	if len(r.notes) == maxNotes {
+		r.more++
+		return
+	}
+	note := ""
+	for _, p := range r.path {
+		switch {
+		case p.id != "":
+			note += p.name + " " + text.Shown(p.id) + ": "
+		case p.known:
+			note += p.name + " " + strconv.Itoa(p.number) + ": "
+		default:
+			note += fmt.Sprintf("%s no. %d of the list: ", p.name, p.number+1)
+		}
+	}
+	if what == "" {
+		note = strings.TrimSuffix(note, ": ")
+	}
+	reason := strings.TrimPrefix(text.Cut(err.Error(), maxReason), ErrInvalid.Error()+": ")
+	r.notes = append(r.notes, note+what+" can't be read and is left out: "+text.OneLine(reason))
+}
+
+// leavesOut is leaveOut unless err is nil.
+func (r *reader) leavesOut(what string, err error) bool {
+	if err != nil {
+		r.leaveOut(what, err)
+	}
+	return err != nil
+}
+
+// warnings are what was noted.
+func (r *reader) warnings() []string {
+	if r.more > 0 {
+		return append(r.notes, fmt.Sprintf("%d more values can't be read and are left out", r.more))
+	}
+	return r.notes
+}
+
+// unmarshal is json.Unmarshal with checkAmount, in which a value of another type than it must
+// have is left out. It is null then: json.Unmarshal alone would make it 0, which is root.
+func (r *reader) unmarshal(data []byte, into any) error {
+	if err := checkAmount(data); err != nil {
+		return err
+	}
+	err := json.Unmarshal(data, into)
+	if errors.As(err, new(*json.UnmarshalTypeError)) {
+		var document any
+		d := json.NewDecoder(bytes.NewReader(data))
+		d.UseNumber()
+		if err = d.Decode(&document); err == nil {
+			data, err = json.Marshal(r.fit("", document, reflect.TypeOf(into).Elem()))
+		}
+		if err == nil {
+			reflect.ValueOf(into).Elem().SetZero()
+			err = json.Unmarshal(data, into)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %s", ErrInvalid, text.Cut(err.Error(), maxReason))
+	}
+	return nil
+}
+
+// fit is a value of JSON as far as it fits a type; null for one that doesn't.
+func (r *reader) fit(path string, v any, t reflect.Type) any {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	object, isObject := v.(map[string]any)
+	list, isList := v.([]any)
+	switch {
+	case v == nil:
+	case t.Kind() == reflect.Struct && isObject:
+		for i := range t.NumField() {
+			field := t.Field(i)
+			key, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			if value, ok := object[key]; ok {
+				object[key] = r.fit(path+"."+key, value, field.Type)
+			} else if field.Anonymous {
+				r.fit(path, v, field.Type)
+			}
+		}
+	case t.Kind() == reflect.Map && isObject:
+		for key, value := range object {
+			object[key] = r.fit(path+"."+key, value, t.Elem())
+		}
+	case t.Kind() == reflect.Slice && isList:
+		for i, value := range list {
+			list[i] = r.fit(fmt.Sprintf("%s[%d]", path, i), value, t.Elem())
+		}
+	default:
+		data, err := json.Marshal(v)
+		if err == nil {
+			err = json.Unmarshal(data, reflect.New(t).Interface())
+		}
+		if err != nil {
+			r.leaveOut(text.Cut(strings.TrimPrefix(path, "."), maxReason), err)
+			r.claims = r.claims || strings.HasSuffix(path, ".eid") && strings.HasPrefix(path, ".processes")
+			return nil
+		}
+	}
+	return v
+}
+
+// clean leaves out a text that has a control character or is too long.
+func clean[T ~string](r *reader, name string, s *T) {
+	if r.leavesOut(name, CheckName("it", string(*s))) {
+		*s = ""
+	}
+}
+
+// cleanText is clean for texts that are longer than names.
+func cleanText[T ~string](r *reader, name string, s *T) {
+	if r.leavesOut(name, CheckText("it", string(*s))) {
+		*s = ""
+	}
+}
+
+// checkID is CheckName for a text that must not be empty.
+func checkID(id string) error {
+	if id == "" {
+		return errors.New("it is empty")
+	}
+	return CheckName("it", id)
+}
+
+// id is the id of an environment: its Claim, which is noted if it is another one.
+func (r *reader) id(id EnvID) EnvID {
+	safe := Claim(string(id))
+	if safe != id && len(r.notes) < maxNotes {
+		r.notes = append(r.notes, fmt.Sprintf("an environment has an id that can't be read: it is called %s here", safe))
+	}
+	return safe
+}
+
+// memory reads an amount of memory; the empty text is unknown.
+func (r *reader) memory(name, amount string) Memory {
+	if amount == "" {
+		return Memory{}
+	}
+	m, err := ParseMemory(text.Cut(amount, maxNameLength))
+	r.leavesOut(name, err)
+	return m
+}
+
+func (r *reader) date(name, date string) Date {
+	d, err := ParseDate(text.Cut(date, maxNameLength))
+	r.leavesOut(name, err)
+	return d
+}
