@@ -8,7 +8,9 @@ DESTDIR ?=
 GO        ?= go
 # The tags leave out what urfave/cli would write manuals with, which costs every start half a
 # millisecond, and HTTP/2, which costs a tenth: a reverse proxy can add it to the page.
-BUILD     := CGO_ENABLED=0 $(GO) build -tags urfave_cli_no_docs,nethttpomithttp2 -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
+# What lint and the tests build has the same flags, so that each package is compiled once for all of them.
+BUILDFLAGS := -trimpath -tags=urfave_cli_no_docs,nethttpomithttp2
+BUILD      := CGO_ENABLED=0 $(GO) build $(BUILDFLAGS) -ldflags '-s -w -X main.version=$(VERSION)'
 # Many tests wait, for processes or timeouts, so more of them run at a time than there are cores. Vet is a part of lint.
 TESTFLAGS ?= -timeout=30m -p 3 -parallel 4 -vet=off
 # Where a page fault is slow, tests that make much garbage take half the time if they keep more of it.
@@ -23,10 +25,12 @@ LINTER         := .tools/$(LINTER_VERSION)/golangci-lint
 NFPM_VERSION := v2.45.0
 NFPM         := .tools/nfpm-$(NFPM_VERSION)/nfpm
 
-# Packages that only compute (SQLite, curves, hashes, bcrypt) take five times as long under the race detector: it leaves them out.
-# One that has generic code with atomics (go tool nm shows it) must not be named: the linker may take that copy for the whole program.
-UNRACED := modernc.org/sqlite/lib golang.org/x/crypto/blowfish \
-           $(addprefix crypto/internal/fips140/,edwards25519/field nistec nistec/fiat bigmod sha256 sha512)
+# Packages that only compute (SQLite, ciphers, hashes, compression) take five times as long under the race detector: it leaves
+# them out. One that has generic code with atomics (go tool nm shows it) must not be named: the linker may take that copy for
+# the whole program.
+UNRACED := modernc.org/sqlite/lib compress/flate hash/crc32 \
+           $(addprefix golang.org/x/crypto/,blowfish chacha20 internal/poly1305) \
+           $(addprefix crypto/internal/fips140/,aes aes/gcm edwards25519/field nistec nistec/fiat bigmod sha256 sha512)
 
 # The race detector needs cgo, and so a C compiler.
 RACE = $(if $(shell command -v "$$($(GO) env CC)"),-race $(UNRACED:%=-gcflags=%=-race=false))
@@ -60,7 +64,7 @@ screenshots: build ## the pictures in docs/images, from the demo; needs chromium
 test: testdeps ## all tests, with the race detector where there is a C compiler
 	@$(if $(RACE),,echo "There is no C compiler: the tests run without the race detector.")
 	@mkdir -p $(dir $(FAULTS)) && rm -f $(FAULTS)
-	CGO_ENABLED=$(if $(RACE),1,0) GENV_FAULT_TABLE='$(CURDIR)/$(FAULTS)' GOGC=$(TESTGOGC) $(GO) test $(RACE) $(TESTFLAGS) ./...
+	MAKEFLAGS= CGO_ENABLED=$(if $(RACE),1,0) GENV_FAULT_TABLE='$(CURDIR)/$(FAULTS)' GOGC=$(TESTGOGC) $(GO) test $(RACE) $(TESTFLAGS) ./...
 	@if [ -s $(FAULTS) ]; then echo; cat $(FAULTS); fi
 
 # What the tests need beside Go: a command, and the Debian package it comes in.
@@ -90,14 +94,14 @@ testdeps:
 	fi
 
 lint: $(LINTER) ## golangci-lint with .golangci.yml; the first time it is built, which takes a minute or two
-	$(LINTER) run ./...
+	CGO_ENABLED=0 GOFLAGS='$(GOFLAGS) $(BUILDFLAGS)' $(LINTER) run ./...
 
 format: $(LINTER) ## gofumpt
 	$(LINTER) fmt ./...
 
 $(LINTER):
 	@echo "Building golangci-lint $(LINTER_VERSION) into $(@D)"
-	@GOBIN='$(CURDIR)/$(@D)' GOFLAGS= CGO_ENABLED=0 $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINTER_VERSION)
+	@GOBIN='$(CURDIR)/$(@D)' GOFLAGS=-trimpath CGO_ENABLED=0 $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINTER_VERSION)
 
 bench: build ## whole fleets against genv's goals, as a table, then the Go benchmarks of all packages
 	@$(GO) run ./cmd/genv-bench -genv $(BIN)
@@ -126,7 +130,7 @@ packages: $(NFPM) ## .deb, .rpm and .tar.gz for amd64 and arm64, and SHA256SUMS,
 
 $(NFPM):
 	@echo "Building nfpm $(NFPM_VERSION) into $(@D)"
-	@GOBIN='$(CURDIR)/$(@D)' GOFLAGS= CGO_ENABLED=0 $(GO) install github.com/goreleaser/nfpm/v2/cmd/nfpm@$(NFPM_VERSION)
+	@GOBIN='$(CURDIR)/$(@D)' GOFLAGS=-trimpath CGO_ENABLED=0 $(GO) install github.com/goreleaser/nfpm/v2/cmd/nfpm@$(NFPM_VERSION)
 
 SHIMS := nvidia-smi docker
 

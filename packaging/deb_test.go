@@ -12,7 +12,7 @@ import (
 
 // withSecondProgram replaces the installed package by an earlier one, with genv-remote.
 const withSecondProgram = `cd /tmp && dpkg-deb --raw-extract genv.deb old && mkdir -p old/usr/libexec/genv && echo program >old/usr/libexec/genv/genv-remote &&
-	dpkg-deb --build old old.deb >/dev/null && dpkg --install old.deb`
+	dpkg-deb -Znone --build old old.deb >/dev/null && dpkg --install old.deb`
 
 // TestLifeOfADeb installs, upgrades, removes and purges where systemd doesn't run, as in
 // a container.

@@ -278,7 +278,7 @@ func lock(command string) (*os.File, error) {
 
 // build has the tags of the Makefile. go build leaves a program that is up to date.
 func build(command, program string) error {
-	cmd := exec.Command("go", "build", "-buildvcs=false", "-tags", "urfave_cli_no_docs,nethttpomithttp2", "-ldflags", "-s -w", "-o", program, module+command)
+	cmd := exec.Command("go", "build", "-buildvcs=false", "-trimpath", "-tags", "urfave_cli_no_docs,nethttpomithttp2", "-ldflags", "-s -w", "-o", program, module+command)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s: %w: %s", command, err, out)

@@ -33,7 +33,7 @@ func history(t *testing.T, now time.Time, days int, first snapshot.Username) *re
 	for at := begin; !at.After(now); at = at.Add(6 * time.Hour) {
 		var cluster snapshot.Cluster
 		for i := range 12 {
-			cluster.Hosts = append(cluster.Hosts, snapshot.Host{Name: snapshot.Hostname(fmt.Sprintf("gpu-%02d", i+1)), Snapshot: machine(i+at.Day()/9, 6, at)})
+			cluster.Hosts = append(cluster.Hosts, snapshot.Host{Name: snapshot.Hostname(fmt.Sprintf("gpu-%02d", i+1)), Snapshot: machine(i+at.Day()/9%3, 6, at)})
 		}
 		if h := cluster.Hosts[0].Snapshot; len(h.Environments) > 0 {
 			h.Environments[0].Username = first

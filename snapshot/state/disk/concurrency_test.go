@@ -30,7 +30,7 @@ const (
 	processes = 16
 )
 
-func TestNoUpdateIsLostAmongManyProcessesAnd143(t *testing.T) { updateTogether(t, 800) }
+func TestNoUpdateIsLostAmongManyProcessesAnd143(t *testing.T) { updateTogether(t, 400) }
 
 func TestSoakUpdates(t *testing.T) {
 	if os.Getenv("GENV_SOAK") == "" {
