@@ -1,12 +1,90 @@
 package user_test
 
 import (
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
 	simulated "github.com/seed-3119e985/genv/remote/testfleet/gpus"
+	"github.com/seed-3119e985/genv/snapshot"
 )
+
+// sicken changes what the driver of the station says.
+func (s *station) sicken(change func(d *simulated.Driver)) {
+	s.t.Helper()
+	driver, err := simulated.Read(s.path("gpus.json"))
+	require.NoError(s.t, err)
+	change(&driver)
+	require.NoError(s.t, driver.Write(s.path("gpus.json")))
+}
+
+// TestFailedGPUsAreGivenToNobody: not by number, and not by index either.
+func TestFailedGPUsAreGivenToNobody(t *testing.T) {
+	t.Parallel()
+	for _, fault := range []simulated.Fault{simulated.Lost, simulated.LostStderr, simulated.Gap, simulated.NeedsReset} {
+		s := newStation(t)
+		s.devices(3)
+		u := s.me()
+		require.Zero(t, u.run("genv", "devices").Code, "GPU 1 is registered")
+		s.sicken(func(d *simulated.Driver) { d.Devices[1].Fault = fault })
+		require.Equal(t, genvtest.Result{Out: "0,2\n", Err: "Attached GPUs: 0,2\n"}, u.run("genv", "run", "--gpus", "2", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES"), fault)
+		r := u.run("genv", "run", "--gpus", "3", "true")
+		require.NotZero(t, r.Code)
+		require.Contains(t, r.Err, "Requested more devices (3) than currently available (2); GPU 1 has failed and is given to nobody")
+		shell := u.open("bash")
+		require.Equal(t, said{}, shell.say("genv activate"))
+		for _, line := range []string{"genv attach --index 1", "genv attach --index 1 --allow-over-subscription", "genv devices attach --eid $GENV_ENVIRONMENT_ID --index 1"} {
+			require.Contains(t, shell.sayAll(line).text, "GPU 1 has failed and is given to nobody", line)
+		}
+	}
+}
+
+// TestUnknownGPUsAreGivenOutLast: after those that others use, and never silently.
+func TestUnknownGPUsAreGivenOutLast(t *testing.T) {
+	t.Parallel()
+	for why, change := range map[string]func(d *simulated.Driver){
+		"the driver reports utilization, temperature, power: Unknown Error": func(d *simulated.Driver) { d.Devices[0].Fault = simulated.Partial },
+		"68.8 GiB of its memory are in use by no visible process":           func(d *simulated.Driver) { d.Devices[0].LeakedMiB = 70400 },
+		"68.7 GiB of its memory are in use by no visible process": func(d *simulated.Driver) { // of a process that is no more
+			used := int64(70300)
+			d.Apps = append(d.Apps, simulated.App{PID: 1 << 30, Foreign: true, Device: 0, UsedMiB: &used})
+		},
+	} {
+		s := newStation(t)
+		s.devices(3)
+		u := s.me()
+		stranger := startSleeper(t, os.Getuid())
+		s.uses(map[snapshot.PID]int{stranger: 1})
+		s.sicken(change)
+		run := func(args ...string) string { return u.run(append([]string{"genv", "run"}, args...)...).Err }
+		const used = "Warning: GPU 1 is in use by process "
+		unknown := "\nIt is unknown whether other processes use GPU 0: " + why + "\n"
+		require.Equal(t, "Attached GPUs: 2\n", run("--gpus", "1", "true"))
+		require.Contains(t, run("--gpus", "2", "true"), "Attached GPUs: 1,2\n"+used)
+		require.NotContains(t, run("--gpus", "2", "true"), unknown)
+		require.Regexp(t, "^Attached GPUs: 0,1,2\n"+used+".*"+unknown+"$", run("--gpus", "3", "true"))
+		shell := u.open("bash")
+		require.Equal(t, said{text: "Attached GPUs: 2\n"}, shell.sayAll("genv activate --gpus 1"))
+		require.Equal(t, said{text: "Attached GPUs: 0,2" + unknown}, shell.sayAll("genv attach --index 0"))
+	}
+}
+
+// TestNoCapacityOfUnifiedMemory: a GPU that shares the memory of its machine is given out as a
+// whole.
+func TestNoCapacityOfUnifiedMemory(t *testing.T) {
+	t.Parallel()
+	s := newStation(t)
+	s.devices(1)
+	s.sicken(func(d *simulated.Driver) { d.Devices[0].Unified = true })
+	u := s.me()
+	require.Equal(t, genvtest.Result{Err: "Attached GPUs: 0\n"}, u.run("genv", "run", "--gpus", "1", "true"))
+	r := u.run("genv", "run", "--gpus", "1", "--gpu-memory", "4g", "true")
+	require.NotZero(t, r.Code)
+	require.Contains(t, r.Err, "GPU 0 shares the memory of its machine and has no capacity of its own: attach it without --gpu-memory")
+	require.Contains(t, u.run("genv", "devices", "--format", "json").Out, `"total_memory_bytes":null`)
+}
 
 // TestGPUsOfThisHostWithoutRoot: somebody sees the processes of others, with their users.
 func TestGPUsOfThisHostWithoutRoot(t *testing.T) {
