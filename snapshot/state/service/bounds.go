@@ -1,15 +1,11 @@
 package service
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/state"
-	"github.com/seed-3119e985/genv/snapshot/state/disk"
 )
 
 // Bounds of what users may ask for. The zero value of a field is the default.
@@ -126,27 +122,4 @@ func (a *admission) connections() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.total
-}
-
-// WithDevices makes a change, and again with the devices that list finds if too few are
-// registered for it. list is called without the lock of the files. The error is one of change
-// or of the store, or that of list where no device is registered at all.
-func WithDevices(ctx context.Context, store *disk.Store, list func(context.Context) ([]snapshot.Device, error), change func() error) error {
-	err := change()
-	none := errors.Is(err, state.ErrNoDevices)
-	var unavailable *state.UnavailableError
-	if !none && (!errors.As(err, &unavailable) || !unavailable.TooFew) {
-		return err
-	}
-	found, listErr := list(ctx)
-	switch {
-	case listErr != nil && none:
-		return listErr
-	case listErr != nil:
-		return err
-	}
-	if _, err := store.RegisterDevices(ctx, found); err != nil {
-		return err
-	}
-	return change()
 }
