@@ -1,6 +1,7 @@
 package install
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	_ "embed" // the scripts
@@ -141,5 +142,131 @@ func interrupted(err error, answer values) error {
 	return &remote.Error{
 		Class: e.Class, Stderr: e.Stderr, Err: fmt.Errorf("the installation was interrupted %s: %w", last, err),
 		Next: "run it again: the host has the old genv or the new one, and nothing half done",
+	}
+}
+
+// Password is sudo's password for all hosts. A wrong one is tried once in all, so that it
+// locks no account: until a host has accepted it, one host at a time tries it, and when a
+// host has refused it, no other one is given it.
+type Password struct {
+	secret []byte
+	turn   chan turn // holds the state while no host tries
+}
+
+type turn struct {
+	accepted bool   // by some host
+	refused  string // the host that refused it
+}
+
+// NewPassword takes over the bytes of a password. It has one line.
+func NewPassword(secret []byte) (*Password, error) {
+	if len(secret) == 0 || bytes.ContainsAny(secret, "\n\r\x00") {
+		return nil, errors.New("the password is empty, or has a character that sudo doesn't take")
+	}
+	p := &Password{secret: secret, turn: make(chan turn, 1)}
+	p.turn <- turn{}
+	return p, nil
+}
+
+// Wipe overwrites the password. It can't be used any more.
+func (p *Password) Wipe() { clear(p.secret) }
+
+// try gives the password to a host by means of check, which says whether the host accepted
+// it. An error of check other than errRefused says nothing about the password.
+func (p *Password) try(ctx context.Context, host string, check func([]byte) error) error {
+	var now turn
+	select {
+	case now = <-p.turn:
+	case <-ctx.Done():
+		return remote.Errorf(remote.Cancelled, "while another host was asked whether the password is right: %w", context.Cause(ctx))
+	}
+	if now.refused != "" || now.accepted {
+		p.turn <- now
+		if now.refused != "" {
+			return refusedBefore(now.refused)
+		}
+		err := check(p.secret)
+		if errors.Is(err, errPasswordRefused) {
+			now = <-p.turn
+			now.refused = host
+			p.turn <- now
+		}
+		return err
+	}
+	err := check(p.secret)
+	switch {
+	case err == nil:
+		now.accepted = true
+	case errors.Is(err, errPasswordRefused):
+		now.refused = host
+	}
+	p.turn <- now
+	return err
+}
+
+func refusedBefore(host string) error {
+	e := remote.Errorf(remote.Cancelled, "not tried: %s refused the password", host)
+	e.Next = "run it again with the right password, for hosts that have the same one"
+	return e
+}
+
+// errPasswordRefused is wrapped when sudo took the password for a wrong one.
+var errPasswordRefused = errors.New("sudo refused the password")
+
+// withoutSecret is an error without the password in its text: a host may repeat what it
+// was sent.
+func withoutSecret(err error, secret []byte) error {
+	var e *remote.Error
+	if err == nil || len(secret) == 0 || !errors.As(err, &e) {
+		return err
+	}
+	message, stderr := string(hidden([]byte(err.Error()), secret)), string(hidden([]byte(e.Stderr), secret))
+	if message == err.Error() && stderr == e.Stderr {
+		return err
+	}
+	return &remote.Error{Class: e.Class, Err: errors.New(message), Stderr: stderr, Next: e.Next}
+}
+
+// hidden is what a host said, without the password.
+func hidden(said, secret []byte) []byte {
+	if len(secret) == 0 {
+		return said
+	}
+	return bytes.ReplaceAll(said, secret, []byte("********"))
+}
+
+// check gives the password to sudo alone, without anything behind it that sudo would take
+// for the next try.
+func (i *Installer) check(ctx context.Context, h remote.Host, secret []byte) error {
+	const mark = "genv-password-accepted"
+	input := append(append(make([]byte, 0, len(secret)+1), secret...), '\n')
+	defer clear(input)
+	out, err := i.Runner.Run(ctx, h, remote.Command{Args: tryPassword("echo; echo " + mark), Stdin: input})
+	err = withoutSecret(err, secret)
+	if bytes.Contains(append([]byte("\n"), out.Stdout...), []byte("\n"+mark+"\n")) {
+		return nil
+	}
+	switch said, class := string(out.Stderr), remote.ClassOf(err); {
+	case err == nil:
+		return remote.Errorf(remote.InvalidOutput, "sudo did not run a command, and did not say why")
+	case strings.Contains(said, "incorrect password attempt"), strings.Contains(said, "Sorry, try again"), class == remote.CommandFailed:
+		e := remote.Errorf(remote.Sudo, "%w: %w", errPasswordRefused, err)
+		e.Next = "run it again with the right password; it was given to no other host"
+		return e
+	case class == remote.Sudo, class == remote.SudoRefused:
+		return needsRights(h, err)
+	}
+	return err
+}
+
+// needsRights is the error of a login that may not become root.
+func needsRights(h remote.Host, err error) error {
+	var e *remote.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	return &remote.Error{
+		Class: e.Class, Stderr: e.Stderr, Err: fmt.Errorf("to install, the login must be allowed to run any command as root: %w", e.Err),
+		Next: fmt.Sprintf("log in as root or as an account with all rights (-l USER), or give its password with --ask-sudo-password; `ssh %s sudo -l` shows what is allowed", h.Name),
 	}
 }
