@@ -122,6 +122,7 @@ func TestWhySudoFails(t *testing.T) {
 		{Name: "partial", Rights: sshd.OnlySnapshot},
 		{Name: "gone", Rights: sshd.OnlyUsageNoGenv},
 		{Name: "nosudo", Rights: sshd.NoSudo},
+		{Name: "tty", Rights: sshd.NeedsTTY},
 	}
 	f := sshd.Start(t, sshd.Options{Hosts: hosts, Genv: genvtest.Program(t)})
 	there := filepath.Join(f.Dir, "bin", "genv")
@@ -133,9 +134,9 @@ func TestWhySudoFails(t *testing.T) {
 		require.Equal(t, len(document.Failed), strings.Count(r.Err, "    next: "), r.Err)
 		return document.Failed
 	}
-	failures := failed("password,nosudoer,gone,nosudo", "devices", "--processes")
+	failures := failed("password,nosudoer,gone,nosudo,tty", "devices", "--processes")
 	failures = append(failures, failed("partial", "enforce", "--interval", "0")...)
-	require.Len(t, failures, 5)
+	require.Len(t, failures, 6)
 	for i, want := range []struct {
 		host  string
 		class remote.Class
@@ -145,6 +146,7 @@ func TestWhySudoFails(t *testing.T) {
 		{"nosudoer", remote.Sudo, "the line `" + remote.SudoersLine("not-in-sudoers", there) + "` to"}, // without a password sudo does not say more
 		{"gone", remote.GenvMissing, "install genv on the host where sudo finds it"},
 		{"nosudo", remote.Sudo, "install sudo on the host, or log in as root"},
+		{"tty", remote.Sudo, "`Defaults:needs-tty !requiretty`"},
 		{"partial", remote.SudoRefused, "these commands: `" + remote.SudoersLine("only-snapshot", there) + "`"},
 	} {
 		got := failures[i]

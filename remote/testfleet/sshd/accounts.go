@@ -12,19 +12,21 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// accounts are three people who use GPUs, and an administrator's login for each
-// of the Rights.
+// Dana is a person whose account comes from a directory of Windows, as winbind names it.
+const Dana = `CORP\dana`
+
+// accounts are people who use GPUs, and an administrator's login for each of the Rights.
 var accounts = []string{
 	"alice", "bob", "carol", string(MaySudo), string(NeedsPassword), string(NotInSudoers), string(NoSudo),
 	string(NoGenv), string(OnlyUsage), string(OnlySnapshot), string(OnlyUsageNoGenv),
-	string(MaySudo143), string(AllOfGenv),
+	string(MaySudo143), string(AllOfGenv), Dana, string(FromDirectory), string(NeedsTTY),
 }
 
 // firstUID is in a range that neither distributions nor systemd assign
 // (https://systemd.io/UIDS-GIDS).
 const firstUID = 60801
 
-// UID is the user id of one of the fleet's accounts: alice, bob, carol, root or an
+// UID is the user id of one of the fleet's accounts: alice, bob, carol, Dana, root or an
 // administrator's login. It is the group id, too.
 func UID(user string) (snapshot.UID, error) {
 	if user == "root" {
@@ -56,8 +58,9 @@ Defaults env_keep += "GENV_TMPDIR GENV_SIM_GPUS GENV_SIM_FAULT GENV_AUDIT_LOG GE
 Defaults secure_path="%[1]s/bin:%[1]s/driver:` + systemPath + `"
 Defaults:` + string(NoGenv+","+OnlyUsageNoGenv) + ` secure_path="%[1]s/driver:` + pathWithoutLocal + `"
 Defaults:` + string(MaySudo143) + ` secure_path="%[1]s/bin143:%[1]s/driver:` + systemPath + `"
+Defaults:` + string(NeedsTTY) + ` requiretty
 root ALL=(ALL:ALL) ALL
-` + string(MaySudo+","+MaySudo143+","+NoGenv) + ` ALL=(ALL:ALL) NOPASSWD: ALL
+` + string(MaySudo+","+MaySudo143+","+NoGenv+","+NeedsTTY) + ` ALL=(ALL:ALL) NOPASSWD: ALL
 ` + string(NeedsPassword) + ` ALL=(ALL:ALL) ALL
 ` + string(OnlySnapshot) + ` ALL=(root) NOPASSWD: %[1]s/bin/genv usage snapshot
 ` + string(AllOfGenv) + ` ALL=(root) NOPASSWD: %[1]s/bin/genv
@@ -106,7 +109,12 @@ func (f *Fleet) writeAccounts() ([]cover, error) {
 			return nil, err
 		}
 	}
+	directory, err := UID(string(FromDirectory))
+	if err != nil {
+		return nil, err
+	}
 	rules := fmt.Sprintf(sudoers, f.Dir) +
+		remote.SudoersLine(fmt.Sprintf("#%d", directory), filepath.Join(f.bin(), "genv")) + "\n" +
 		remote.SudoersLine(string(OnlyUsage), filepath.Join(f.bin(), "genv")) + "\n" +
 		remote.SudoersLine(string(OnlyUsageNoGenv), remote.DefaultGenv) + "\n"
 	if f.options.Installable {
