@@ -73,7 +73,7 @@ func (h *hostView) addProcesses(policy Policy, fleet *Fleet) {
 		}
 		_, exempt := policy.Exempt(subject)
 		switch {
-		case exempt || env != nil && env.exempt || fleet.protects(p) || h.onExemptOnly(p) || h.settings.LeaveContainers && p.OfRootsRuntime():
+		case exempt || env != nil && env.exempt || fleet.protects(p) || p.NodeMissing || h.onExemptOnly(p) || h.settings.LeaveContainers && p.OfRootsRuntime():
 			h.spare(p, env)
 		case env != nil:
 			env.Add(p)

@@ -49,6 +49,11 @@ func (j *judgement) judge(cluster snapshot.Cluster) (Plan, Memory, []Event) {
 func (j *judgement) noteUnknowns(h *hostView) {
 	for i := range h.snapshot.Processes {
 		p := &h.snapshot.Processes[i]
+		if p.NodeMissing {
+			j.note(h, "the driver lists process %d%s on GPU %s, but it has no device of the driver open, so it is left alone (unproved): its PID may be one of another PID namespace",
+				p.PID, p.Describe(), text.JoinIndices(p.Indices()))
+			continue
+		}
 		if h.in[i] == nil {
 			if env := h.claimed(p); env != nil {
 				j.note(h, "process %d%s claims environment %s, which belongs to uid %d: it counts as outside",

@@ -39,6 +39,7 @@ type (
 		Inherited      EnvID     `json:"inherited_eid,omitempty"`
 		EnvUnknown     bool      `json:"env_unknown,omitempty"`
 		EnvOverwritten bool      `json:"env_overwritten,omitempty"`
+		NodeMissing    bool      `json:"unproved,omitempty"`
 		Instances      []GPUUUID `json:"mig,omitempty"`
 
 		ContainerInfo *ContainerInfo `json:"container_info,omitempty"`
@@ -141,7 +142,7 @@ func nativeProcesses(processes []Process) []nativeProcess {
 		out = append(out, nativeProcess{
 			wireProcess: processToWire(p), Start: p.Start, UID: p.UID, Name: p.Name, Command: p.Command,
 			Username: p.Username, UserUnknown: p.UserUnknown, Protected: p.Protected, Container: p.Container, ContainerInfo: p.ContainerInfo,
-			Inherited: p.Inherited, EnvUnknown: p.EnvUnknown, EnvOverwritten: p.EnvOverwritten, Instances: p.Instances,
+			Inherited: p.Inherited, EnvUnknown: p.EnvUnknown, EnvOverwritten: p.EnvOverwritten, NodeMissing: p.NodeMissing, Instances: p.Instances,
 		})
 	}
 	return out
@@ -210,7 +211,7 @@ func keptWarnings(warnings []string) []string {
 func (n nativeProcess) process(r *reader) (Process, error) {
 	p, err := n.wireProcess.process(r)
 	p.Start, p.UID, p.Name, p.Command, p.Username, p.UserUnknown = n.Start, n.UID, n.Name, n.Command, n.Username, n.UserUnknown
-	p.Protected, p.Container, p.EnvUnknown, p.EnvOverwritten = n.Protected, n.Container, p.EnvUnknown || n.EnvUnknown, n.EnvOverwritten
+	p.Protected, p.Container, p.EnvUnknown, p.EnvOverwritten, p.NodeMissing = n.Protected, n.Container, p.EnvUnknown || n.EnvUnknown, n.EnvOverwritten, n.NodeMissing
 	p.Inherited, p.ContainerInfo = r.id(n.Inherited), n.ContainerInfo
 	p.Instances = slices.DeleteFunc(n.Instances, func(uuid GPUUUID) bool { return r.leavesOut("an instance", CheckInstance(uuid)) })
 	if len(p.Instances) > maxInstances {

@@ -79,6 +79,9 @@ type Process struct {
 	// EnvOverwritten says, together with EnvUnknown, that the process itself
 	// overwrote its environ, as programs do that set a title.
 	EnvOverwritten bool
+	// NodeMissing says that the driver lists the process, which has no device node of the driver open or
+	// mapped: the PID is one of another namespace, or of a process before.
+	NodeMissing bool
 	// Username is the host's name for UID; empty also if it has none.
 	Username Username
 	// UserUnknown says that the host could not look up the name of UID, for example
@@ -187,7 +190,7 @@ type Device struct {
 	Power       *float64 // watts; nil if not reported
 	// Instances are its MIG instances; empty also if they are not reported.
 	Instances []Instance
-	// ProcessesUnknown says that the driver doesn't report the processes on it: there may
+	// ProcessesUnknown says that the driver doesn't report the processes on it, or that some can't be seen: there may
 	// be any, in addition to those that are known.
 	ProcessesUnknown bool
 }

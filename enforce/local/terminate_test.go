@@ -80,6 +80,10 @@ func TestChangedProcessIsNotSignalled(t *testing.T) {
 			change: func(p *snapshot.Process, _ *machine) { p.Start-- },
 			status: enforce.StatusChanged, reason: "started at another time",
 		},
+		"no device of the driver open": {
+			change: func(_ *snapshot.Process, m *machine) { m.apps[0].NodeMissing = true },
+			status: enforce.StatusRefused, reason: "no device of the driver open",
+		},
 		"another owner": {
 			change: func(p *snapshot.Process, _ *machine) { p.UID = &other },
 			status: enforce.StatusChanged, reason: fmt.Sprintf("uid %d was judged", other),

@@ -34,6 +34,8 @@ type Job struct {
 	// Opens has it open the nodes of the devices that it uses, and keep them open, as a CUDA
 	// program does. It needs an environ; its command is the default one.
 	Opens bool
+	// Files are what it has open, from descriptor 3 on.
+	Files []*os.File
 	// IgnoreTerm makes it ignore SIGTERM.
 	IgnoreTerm bool
 	// Command is what it runs until it is ended; nil for sleep. If Speaks, it
@@ -98,7 +100,7 @@ func (m *Machine) command(job Job) (*exec.Cmd, error) {
 	if job.Name != "" {
 		cmd.Args[0] = job.Name
 	}
-	cmd.Dir = "/"
+	cmd.Dir, cmd.ExtraFiles = "/", job.Files
 	cmd.Env = []string{} // nil would be this process's own
 	if !job.Bare {
 		cmd.Env = append([]string{"USER=" + job.User, "HOME=" + account.Home, "PATH=" + jobPath}, job.Env...)

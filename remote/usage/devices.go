@@ -85,6 +85,9 @@ func sightOf(s *snapshot.Snapshot, names *hostNames) sight {
 	}
 	for i := range s.Processes {
 		p := &s.Processes[i]
+		if p.NodeMissing {
+			continue
+		}
 		user := names.user(memberOf(p, environments))
 		for _, usage := range p.Usage {
 			if u, known := devices[usage.Index]; known {

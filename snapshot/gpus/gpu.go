@@ -95,6 +95,7 @@ type Process struct {
 	User      snapshot.Username  `json:"user,omitempty"` // as in UserName
 	EID       snapshot.EnvID     `json:"eid,omitempty"`  // that it claims; not valid without a look at its owner
 	Command   string             `json:"command,omitempty"`
+	Unproved  bool               `json:"unproved,omitempty"`     // see snapshot.Process.NodeMissing
 	Memory    *int64             `json:"memory_bytes,omitempty"` // of this GPU
 	Container string             `json:"container,omitempty"`
 	Image     string             `json:"image,omitempty"` // of the container

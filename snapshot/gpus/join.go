@@ -117,7 +117,7 @@ func (j *join) attachment(a snapshot.Attachment) Attachment {
 func (j *join) process(p *snapshot.Process, usage snapshot.DeviceUsage) Process {
 	described := Process{
 		PID: p.PID, Start: p.Start, User: Owner(p, j.environments[p.EID]), EID: p.EID, Command: p.CommandOrName(),
-		Memory: j.bytesOf(usage.Memory), Container: p.Container,
+		Memory: j.bytesOf(usage.Memory), Container: p.Container, Unproved: p.NodeMissing,
 	}
 	if c := p.ContainerInfo; c != nil {
 		described.ContainerName, described.Image, described.StartedBy = c.Name, c.Image, UserName(c.User, c.UID)
@@ -169,10 +169,11 @@ func (g *GPU) Unexplained() int64 {
 // state says what a GPU that works is used for. lost says that the driver reports other devices
 // of the host and not this one, or not all of this one.
 func (g *GPU) state(lost bool) State {
+	used := slices.ContainsFunc(g.Processes, func(p Process) bool { return !p.Unproved })
 	switch {
-	case len(g.Processes) > 0 && g.Utilization != nil && *g.Utilization == 0:
+	case used && g.Utilization != nil && *g.Utilization == 0:
 		return Idle
-	case len(g.Processes) > 0:
+	case used:
 		return Busy
 	case lost, g.Unexplained() > 0:
 		return Unknown

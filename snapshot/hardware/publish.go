@@ -24,14 +24,18 @@
 package hardware
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
@@ -198,9 +202,27 @@ func memory(total *int64, unified bool) snapshot.Memory {
 type Source struct {
 	Run  string // root's run folder; empty for none
 	Proc string // where /proc is mounted; empty for /proc
+	Dev  string // the folder of device nodes; empty for /dev
 	Root bool   // this process is root's
 	// Contained says that this process is in a container that has only some of the devices.
 	Contained bool
+}
+
+// NodeMajor is the major number of the driver's device nodes.
+const NodeMajor = 195
+
+// HasNodes says whether each process that uses a GPU has a node of NodeMajor open or mapped. The
+// drivers of Tegra and of WSL have other nodes.
+func (s Source) HasNodes() bool {
+	dev := cmp.Or(s.Dev, "/dev")
+	for _, other := range []string{"nvgpu", "nvhost-gpu", "dxg"} {
+		if _, err := os.Stat(filepath.Join(dev, other)); err == nil {
+			return false
+		}
+	}
+	var st unix.Stat_t
+	err := unix.Stat(filepath.Join(dev, "nvidiactl"), &st)
+	return err == nil && st.Mode&unix.S_IFMT == unix.S_IFCHR && unix.Major(st.Rdev) == NodeMajor
 }
 
 // Guarded says whether a guard is on: programs then name devices by UUID, since a user's

@@ -81,6 +81,8 @@ type cache struct {
 	located map[located]snapshot.GPUUUID
 	// state are the warnings about the state files.
 	state []string
+	// loaded are the devices that computed without a process, and when that was measured first.
+	loaded map[snapshot.GPUUUID]time.Time
 }
 
 func (c *Collector) cached() cache {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/container"
+	"github.com/seed-3119e985/genv/snapshot/hardware"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -82,10 +83,11 @@ type processCache struct {
 	claims  map[snapshot.PID]claim
 	details map[snapshot.PID]details
 	owners  map[proc.Ancestor]cachedOwner // of registered ancestors
+	proved  map[proc.Ancestor]bool        // processes that had a node of the driver open
 }
 
 func newProcessCache() processCache {
-	return processCache{map[snapshot.PID]claim{}, map[snapshot.PID]details{}, map[proc.Ancestor]cachedOwner{}}
+	return processCache{map[snapshot.PID]claim{}, map[snapshot.PID]details{}, map[proc.Ancestor]cachedOwner{}, map[proc.Ancestor]bool{}}
 }
 
 // observer reads the processes of one snapshot.
@@ -94,13 +96,15 @@ type observer struct {
 	ancestors     *proc.AncestorFinder
 	userNamespace string // our own
 	brief         bool   // see Collector.Brief
+	nodes         bool   // who uses a GPU has a node of the driver open
 	now           time.Time
 	before, after processCache
+	unseen        []snapshot.Process // that the driver lists, with their devices
 }
 
 // observe reads a process, but its environ only if the process is new or has run
 // another program since. What can't be read is unknown, and a warning says so. The
-// only error is proc.ErrGone.
+// only error is proc.ErrGone; it comes with the PID if the process was seen.
 func (o *observer) observe(pid snapshot.PID) (observation, error) {
 	h, err := o.fs.Open(pid)
 	if errors.Is(err, proc.ErrGone) {
@@ -118,7 +122,7 @@ func (o *observer) observe(pid snapshot.PID) (observation, error) {
 	c, environErr := o.claim(h, stat)
 	lineageErr := errors.Join(statErr, credentialsErr)
 	if err := errors.Join(lineageErr, environErr); errors.Is(err, proc.ErrGone) {
-		return observation{}, err
+		return observation{process: snapshot.Process{PID: pid}}, err
 	}
 	seen := observation{environErr: environErr, lineageErr: lineageErr, process: snapshot.Process{
 		PID: pid, EID: c.eid, Start: stat.Start, Name: text.Masked(h.Command(stat)),
@@ -129,6 +133,7 @@ func (o *observer) observe(pid snapshot.PID) (observation, error) {
 			seen.warnings = append(seen.warnings, err.Error())
 		}
 	}
+	seen.process.NodeMissing = statErr == nil && o.nodes && !o.proved(h, stat.Start)
 	d, err := o.details(h, stat, credentials)
 	seen.process.Container, seen.process.Command = d.container.Place.ID, d.command
 	seen.process.ContainerInfo, seen.member, seen.asked = d.info, d.container, d.asked || d.container.Place.ID == ""
@@ -146,6 +151,19 @@ func (o *observer) observe(pid snapshot.PID) (observation, error) {
 		o.after.details[pid] = d
 	}
 	return seen, nil
+}
+
+// proved says whether a process has a node of the driver open or mapped, or had it before, or may have:
+// what it can't be asked within bounds is no excuse.
+func (o *observer) proved(h *proc.Handle, start snapshot.StartTime) bool {
+	key := proc.Ancestor{PID: h.PID, Start: start}
+	if !o.before.proved[key] {
+		if has, err := h.HasNode(hardware.NodeMajor); !has && err == nil {
+			return false
+		}
+	}
+	o.after.proved[key] = true
+	return true
 }
 
 // claim returns the cached claim if the process still runs the same program.

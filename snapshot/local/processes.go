@@ -13,6 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/container"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // observe reads the processes that use devices from /proc, except for what is in the
@@ -25,13 +26,17 @@ func (c *Collector) observe(ctx context.Context, usage nvidiasmi.Usage, devices 
 	o := &observer{
 		fs: c.Proc, ancestors: c.Proc.NewAncestorFinder(), userNamespace: c.Proc.UserNamespace(), brief: c.Brief,
 		now: c.now(), before: before, after: newProcessCache(),
+		nodes: c.hardware().Root && c.hardware().HasNodes(),
 	}
 	seen := make([]observation, 0, len(used))
 	ended := startOf(usage.Time.Ended)
 	for _, u := range used {
 		s, err := o.observe(u.PID)
 		if errors.Is(err, proc.ErrGone) || s.process.Start > ended {
-			continue // it has ended after nvidia-smi listed it
+			if _, known := before.details[u.PID]; !known && s.process.PID == 0 {
+				o.unseen = append(o.unseen, u)
+			}
+			continue // otherwise it has ended after nvidia-smi listed it
 		}
 		s.process.Usage, s.process.Instances = u.Usage, u.Instances
 		seen = append(seen, s)
@@ -56,6 +61,19 @@ func slowWarning(at time.Time) string {
 	const step = 30 * time.Second
 	age := (time.Since(at) + step - 1).Truncate(step)
 	return fmt.Sprintf("nvidia-smi is slow and has not answered in time: its list of processes is up to %s old", age)
+}
+
+// maxUnseen is how many processes that can't be seen are named.
+const maxUnseen = 8
+
+// unseenWarnings name processes that the driver lists and /proc doesn't show.
+func (o *observer) unseenWarnings() (warnings []string) {
+	for i := range o.unseen[:min(len(o.unseen), maxUnseen)] {
+		p := &o.unseen[i]
+		warnings = append(warnings, fmt.Sprintf("process %d, which the driver lists on GPU %s, can't be seen: it has just ended, or is in another PID namespace, or hidepid hides it",
+			p.PID, text.JoinIndices(p.Indices())))
+	}
+	return warnings
 }
 
 // askAboutContainers completes the processes in containers. What could not be found out is

@@ -203,7 +203,7 @@ func TestIdentity(t *testing.T) {
 			func(m *machine) { m.write("100/stat", stat(100, "\x1b[2J\xff", "S", 5000, 6000)) },
 			seenAs(func(p *snapshot.Process) { p.Name = "?[2J?" }), 0,
 		},
-		"ended":    {func(m *machine) { m.remove(100) }, nil, 0},
+		"gone":     {func(m *machine) { m.remove(100) }, nil, 1},
 		"a zombie": {func(m *machine) { m.write("100/stat", stat(100, "python3", "Z", 5000, 0)) }, nil, 0},
 	})
 }

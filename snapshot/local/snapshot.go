@@ -55,14 +55,14 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age nvidiasmi.Age) (*sna
 	s := &snapshot.Snapshot{
 		Processes:    processes,
 		Environments: files.Environments,
-		Devices:      described(files.Devices, devices, usage),
+		Devices:      described(files.Devices, devices, slices.Concat(devices.unreported(usage), observer.doubtful(processes), c.unexplained(usage, devices))),
 		Warnings:     fileWarnings(files),
 	}
 	if unread != nil {
 		s.HideState(unread)
 	}
 	c.update(func(kept *cache) { kept.state = slices.Clip(s.Warnings) })
-	s.Warnings = slices.Concat(remarks(devices.warnings, usage.Warnings), warnings, more, s.Warnings)
+	s.Warnings = slices.Concat(remarks(devices.warnings, usage.Warnings), warnings, observer.unseenWarnings(), more, s.Warnings)
 	_, offset := c.now().Zone()
 	s.UTCOffset = &offset
 	if since, err := proc.SinceBoot(); err == nil {
@@ -93,13 +93,49 @@ func remarks(first, second []string) []string {
 	return slices.Concat(first, slices.DeleteFunc(slices.Clone(second), func(w string) bool { return slices.Contains(first, w) }))
 }
 
-func described(registered []snapshot.Device, found *deviceList, usage nvidiasmi.Usage) []snapshot.Device {
+// described are the registered devices. Of those in doubt there may be processes that aren't in the snapshot.
+func described(registered []snapshot.Device, found *deviceList, doubtful []snapshot.DeviceIndex) []snapshot.Device {
 	devices := snapshot.Described(registered, found.toRegister())
-	for _, index := range found.unreported(usage) {
+	for _, index := range doubtful {
 		if d := snapshot.FindDevice(devices, index); d != nil {
 			d.ProcessesUnknown = true
 		}
 	}
+	return devices
+}
+
+// doubtful are the devices on which the driver lists processes that can't be seen, or of which the
+// PID isn't proved.
+func (o *observer) doubtful(processes []snapshot.Process) (devices []snapshot.DeviceIndex) {
+	for i := range o.unseen {
+		devices = append(devices, o.unseen[i].Indices()...)
+	}
+	for i := range processes {
+		if processes[i].NodeMissing {
+			devices = append(devices, processes[i].Indices()...)
+		}
+	}
+	return devices
+}
+
+// busyPercent is the utilization above which something computes.
+const busyPercent = 5
+
+// unexplained are the devices that computed in two measurements without a process.
+func (c *Collector) unexplained(usage nvidiasmi.Usage, l *deviceList) (devices []snapshot.DeviceIndex) {
+	before, after := c.cached().loaded, make(map[snapshot.GPUUUID]time.Time)
+	used := usage.GPUs()
+	for i := range l.devices {
+		d := &l.devices[i]
+		if d.Utilization == nil || *d.Utilization <= busyPercent || slices.Contains(used, d.UUID) {
+			continue
+		}
+		first := cmp.Or(before[d.UUID], l.at)
+		if after[d.UUID] = first; first != l.at {
+			devices = append(devices, d.Index)
+		}
+	}
+	c.update(func(kept *cache) { kept.loaded = after })
 	return devices
 }
 
@@ -124,7 +160,7 @@ func (c *Collector) Processes(ctx context.Context) ([]snapshot.Process, []string
 	if err != nil {
 		return nil, nil, err
 	}
-	observer, seen, warnings := c.observe(ctx, usage, devices, processCache{})
+	observer, seen, warnings := c.observe(ctx, usage, devices, processCache{proved: c.cached().processes.proved})
 	warnings = append(remarks(devices.warnings, usage.Warnings), warnings...)
 	var files state.Files
 	if len(seen) > 0 {

@@ -89,7 +89,7 @@ func Main(m *testing.M) {
 		err = os.Chmod(root, 0o755)
 	}
 	if err == nil {
-		err = os.Setenv("GENV_ROOT_DIR", root)
+		err = errors.Join(os.Setenv("GENV_ROOT_DIR", root), os.Setenv("GENV_DEV_DIR", filepath.Join(root, "dev")))
 	}
 	if err != nil {
 		panic(err)

@@ -67,15 +67,15 @@ func (s smiInPath) Run(ctx context.Context, args ...string) (nvidiasmi.RunResult
 
 // Hardware is where this process learns what the GPUs of this machine are.
 func Hardware(getenv func(string) string) hardware.Source {
-	return hardware.Source{Run: RunDir(getenv), Proc: driverProc(getenv), Root: os.Geteuid() == 0, Contained: contained(getenv)}
+	return hardware.Source{Run: RunDir(getenv), Proc: driverProc(getenv), Dev: DevDir(getenv, os.Geteuid()), Root: os.Geteuid() == 0, Contained: contained(getenv)}
 }
 
 // driverProc is the folder with NVIDIA's driver/nvidia/gpus: /proc, or on a simulated host
-// with such GPUs the folder proc in GENV_ROOT_DIR.
+// the folder proc in GENV_ROOT_DIR, also where the machine below has a driver.
 func driverProc(getenv func(string) string) string {
 	if root := getenv("GENV_ROOT_DIR"); root != "" {
 		proc := filepath.Join(root, "proc")
-		if _, err := os.Stat(filepath.Join(proc, "driver/nvidia/gpus")); err == nil {
+		if _, err := os.Stat(filepath.Join(proc, "driver/nvidia/gpus")); err == nil || simulated(getenv) {
 			return proc
 		}
 	}

@@ -10,11 +10,19 @@ import (
 
 func TestHardware(t *testing.T) {
 	root := t.TempDir()
-	getenv := func(key string) string { return map[string]string{"GENV_ROOT_DIR": root}[key] }
+	environ := map[string]string{"GENV_ROOT_DIR": root}
+	getenv := func(key string) string { return environ[key] }
 	source := Hardware(getenv)
 	require.Equal(t, filepath.Join(root, "run"), source.Run)
 	require.Equal(t, "/proc", source.Proc, "only the notes of root are elsewhere")
+	require.Equal(t, "/dev", source.Dev)
 	require.Equal(t, os.Geteuid() == 0, source.Root)
+	environ["GENV_DEV_DIR"] = "/sim/dev"
+	require.Equal(t, filepath.Join(root, "proc"), Hardware(getenv).Proc, "a simulated host has its own or none")
+	if source.Root {
+		require.Equal(t, "/sim/dev", Hardware(getenv).Dev)
+	}
+	delete(environ, "GENV_DEV_DIR")
 	require.NoError(t, os.MkdirAll(filepath.Join(root, "proc/driver/nvidia/gpus"), 0o755))
 	require.Equal(t, filepath.Join(root, "proc"), Hardware(getenv).Proc)
 

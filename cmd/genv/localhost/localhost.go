@@ -62,10 +62,14 @@ func SocketPath(getenv func(string) string) string {
 // DevDir is the folder of device nodes: /dev, except for root's genv on simulated hosts, which
 // have a GENV_ROOT_DIR: there it may be GENV_DEV_DIR.
 func DevDir(getenv func(string) string, uid int) string {
-	if dir := getenv("GENV_DEV_DIR"); uid == 0 && getenv("GENV_ROOT_DIR") != "" && filepath.IsAbs(dir) {
-		return dir
+	if uid == 0 && simulated(getenv) {
+		return getenv("GENV_DEV_DIR")
 	}
 	return "/dev"
+}
+
+func simulated(getenv func(string) string) bool {
+	return getenv("GENV_ROOT_DIR") != "" && filepath.IsAbs(getenv("GENV_DEV_DIR"))
 }
 
 // RunDir is the folder of what root's genv keeps while the machine runs: sockets, locks,

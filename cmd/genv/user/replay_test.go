@@ -234,7 +234,7 @@ func TestReplayShell(t *testing.T) {
 				typed = strings.Join(words[:len(words)-1], " ") + " '" + words[len(words)-1] + "'"
 			}
 			if strings.HasPrefix(typed, "env ") {
-				typed += " | grep -v -e GENV_CONFIG_DIR -e GENV_SIM_GPUS -e GENV_ROOT_DIR | sort"
+				typed += " | grep -v -e GENV_CONFIG_DIR -e GENV_SIM_GPUS -e GENV_ROOT_DIR -e GENV_DEV_DIR | sort"
 			}
 			said := shell.say(typed)
 			text := strings.NewReplacer(shell.pid(), "PID", s.state, "DIR").Replace(said.text)

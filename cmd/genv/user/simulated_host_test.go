@@ -41,7 +41,7 @@ func newStation(t *testing.T) *station {
 	require.NoError(t, os.Mkdir(s.path("root"), 0o755)) // who runs the test keeps root's notes
 	s.env = []string{
 		"PATH=" + built + "/bin:" + built + "/driver:/usr/local/bin:/usr/bin:/bin",
-		"GENV_CONFIG_DIR=off", "GENV_TMPDIR=" + s.state, "GENV_ROOT_DIR=" + s.path("root"), gpus.EnvFile + "=" + s.path("gpus.json"), "TZ=UTC",
+		"GENV_CONFIG_DIR=off", "GENV_TMPDIR=" + s.state, "GENV_ROOT_DIR=" + s.path("root"), gpus.EnvDev + "=" + s.path("dev"), gpus.EnvFile + "=" + s.path("gpus.json"), "TZ=UTC",
 	}
 	return s
 }
