@@ -251,7 +251,7 @@ func (a *Account) action(
 	names := a.known.of(host)
 	model := ""
 	if len(devices) > 0 {
-		model = names.model(devices[0], "")
+		model = names.devices[devices[0]].model
 	}
 	sum := Sum{Amounts: amounts}
 	a.sums.Add(SumKey{hour, OfAll, ""}, &sum)

@@ -105,6 +105,11 @@ func TestWhatCountsForOne(t *testing.T) {
 			usage.Amounts{Attached: 100, Unmeasured: 100},
 		},
 		{
+			"which GPU is attached is unknown", newHost().attach(0, "1", "alice").with(func(s *snapshot.Snapshot) { s.Devices[0].Unidentified = true }),
+			usage.Amounts{Attached: 100, Unmeasured: 100},
+			usage.Amounts{Attached: 100, Unmeasured: 100},
+		},
+		{
 			"unknown memory", newHost().attach(0, "1", "alice").run(0, "1", "alice").with(func(s *snapshot.Snapshot) { s.Processes[0].Usage[0].Memory = snapshot.Memory{} }),
 			usage.Amounts{Attached: 100, Used: 100, Computing: 100},
 			usage.Amounts{Attached: 100, Used: 100, Computing: 100},
@@ -237,6 +242,21 @@ func TestWhenItCounts(t *testing.T) {
 			sums := account.Take()
 			require.Equal(t, test.alice, sum(sums, usage.ByUser, "alice").Amounts)
 		})
+	}
+}
+
+// A GPU that doesn't say its model has the one that it said last, whichever index it has.
+func TestModels(t *testing.T) {
+	named := func(uuid snapshot.GPUUUID, name string) *host {
+		return newHost().attach(0, "1", "alice").with(func(s *snapshot.Snapshot) { s.Devices[0].UUID, s.Devices[0].Name = uuid, name })
+	}
+	account := usage.NewAccount(time.UTC)
+	for i, h := range []*host{named("GPU-a", "A100"), named("GPU-a", ""), named("", ""), named("GPU-b", ""), named("GPU-b", "L4"), newHost()} {
+		account.Look(begin.Add(time.Duration(i)*time.Second), clusterOf(on(h)))
+	}
+	sums := account.Take()
+	for model, seconds := range map[string]int64{"A100": 3, "": 1, "L4": 1, "H100": 0} {
+		require.Equal(t, seconds, sum(sums, usage.ByModel, model).Attached, model)
 	}
 }
 

@@ -14,7 +14,7 @@ type use struct {
 	model          string
 	user           snapshot.Username
 	attached, used bool
-	// blind says that the driver doesn't report processes, utilization what it measured; nil
+	// blind says that its processes, or its attachments, are unknown, utilization what it measured; nil
 	// for nothing.
 	blind       bool
 	utilization *int
@@ -75,7 +75,7 @@ func sightOf(s *snapshot.Snapshot, names *hostNames) sight {
 	var uses []use
 	for i := range s.Devices {
 		d := &s.Devices[i]
-		blank := use{device: d.Index, model: names.model(d.Index, d.Name), blind: d.ProcessesUnknown || d.Failed, utilization: d.Utilization}
+		blank := use{device: d.Index, model: names.model(d), blind: d.ProcessesUnknown || d.Failed || d.Unidentified, utilization: d.Utilization}
 		devices[d.Index] = blank
 		for j := range d.Attachments {
 			u := blank

@@ -33,7 +33,13 @@ type known struct {
 type hostNames struct {
 	known      *known
 	introduced int // users
-	devices    map[snapshot.DeviceIndex]string
+	devices    map[snapshot.DeviceIndex]namedDevice
+}
+
+// namedDevice is which GPU an index was when its model was reported last.
+type namedDevice struct {
+	uuid  snapshot.GPUUUID
+	model string
 }
 
 func newKnown() known {
@@ -47,7 +53,7 @@ func newKnown() known {
 func (k *known) of(host snapshot.Hostname) *hostNames {
 	h := k.perHost[host]
 	if h == nil {
-		h = &hostNames{known: k, devices: make(map[snapshot.DeviceIndex]string)}
+		h = &hostNames{known: k, devices: make(map[snapshot.DeviceIndex]namedDevice)}
 		k.perHost[host] = h
 	}
 	return h
@@ -70,19 +76,19 @@ func (h *hostNames) user(name snapshot.Username) snapshot.Username {
 	return name
 }
 
-// model is the model of a device: the last one that was reported, if it isn't now.
-func (h *hostNames) model(index snapshot.DeviceIndex, name string) string {
-	name = cut(name)
+// model is the model of a device: the last one that was reported of the same GPU, if it isn't now.
+func (h *hostNames) model(d *snapshot.Device) string {
+	name := cut(d.Name)
 	if _, found := h.known.models[name]; !found && name != "" {
 		if len(h.known.models) >= maxModels {
 			return ""
 		}
 		h.known.models[name] = struct{}{}
 	}
-	if name != "" {
-		h.devices[index] = name
+	if known := h.devices[d.Index]; name != "" || d.UUID != "" && known.uuid != d.UUID {
+		h.devices[d.Index] = namedDevice{d.UUID, name}
 	}
-	return h.devices[index]
+	return h.devices[d.Index].model
 }
 
 // cut bounds a name. Two that differ only behind that are one.
