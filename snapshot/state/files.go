@@ -42,6 +42,7 @@ type Files struct {
 	// last registered process leaves it; nil if that is unknown.
 	FindSuccessors func(env *snapshot.Environment, leaving snapshot.PID) []snapshot.PID
 
+	compared   bool // with the GPUs that there are now
 	successors map[snapshot.EnvID][]snapshot.PID
 }
 

@@ -103,6 +103,9 @@ func (l Looks) Look(f *Files, now Moment) Looks {
 		return l
 	}
 	next := Looks{At: now.Start}
+	if f.Unplaced() {
+		next.At = l.At
+	}
 	for i := range f.Environments {
 		e := &f.Environments[i]
 		e.Since = l.since(e.Since, e.Creation, now)
@@ -115,6 +118,9 @@ func (l Looks) Look(f *Files, now Moment) Looks {
 		}
 		for k := range d.Attachments {
 			a := &d.Attachments[k]
+			if f.unplaced(d, a) {
+				continue
+			}
 			a.Since = l.since(a.Since, a.Time, now)
 			next.Attachments = append(next.Attachments, SeenAttachment{a.EID, d.Index, a.Time, a.Since})
 		}
@@ -133,6 +139,18 @@ func (l Looks) since(known snapshot.StartTime, written snapshot.Date, now Moment
 	}
 	at := now.Start.Before(now.Wall.Sub(written.In(now.Wall.Location())))
 	return min(max(at, l.At), now.Start)
+}
+
+// Unplaced says whether it isn't known to which GPU something was attached: root's genv hasn't
+// compared the GPUs since, and an index may be another one by now. Such a look is none at it.
+func (f *Files) Unplaced() bool {
+	return slices.ContainsFunc(f.Devices, func(d snapshot.Device) bool {
+		return slices.ContainsFunc(d.Attachments, func(a snapshot.Attachment) bool { return f.unplaced(&d, &a) })
+	})
+}
+
+func (f *Files) unplaced(d *snapshot.Device, a *snapshot.Attachment) bool {
+	return f.KeepsNote && !f.compared && d.UUID != "" && a.Since == 0
 }
 
 // Same says whether nothing was noted by one of them that wasn't by the other, except for when.

@@ -48,6 +48,7 @@ func (f *Files) renumber(found []snapshot.Device) {
 	if !f.KeepsNote {
 		return
 	}
+	f.compared = true
 	r := renumbering{Files: f, found: found}
 	for _, d := range found {
 		if was := r.registered(d.Index).UUID; d.UUID == "" && !slices.ContainsFunc(found, func(o snapshot.Device) bool { return o.UUID == was }) {

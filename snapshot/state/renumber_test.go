@@ -21,7 +21,8 @@ type gpuHost struct {
 	start   snapshot.StartTime
 }
 
-// look is one of root's, at the GPUs "0:a 1:b", where nvidia-smi says nothing of "2:?".
+// look is one of root's, at the GPUs "0:a 1:b", where nvidia-smi says nothing of "2:?", or at the
+// files alone.
 func (h *gpuHost) look(gpus string) (*Files, string) {
 	f := &Files{Environments: slices.Clone(h.envs), KeepsNote: true}
 	for _, d := range h.devices {
@@ -42,7 +43,9 @@ func (h *gpuHost) look(gpus string) (*Files, string) {
 		d.UUID = snapshot.GPUUUID(strings.Trim(uuid, "?"))
 		found = append(found, d)
 	}
-	f.MergeDevices(found)
+	if gpus != "" {
+		f.MergeDevices(found)
+	}
 	h.start += 1000
 	h.looks = h.looks.Look(f, Moment{Wall: time.Unix(int64(h.start/100), 0).UTC(), Start: h.start})
 	h.devices, h.envs = f.Devices, f.Environments
@@ -143,6 +146,21 @@ func TestAttachedDuringARenumbering(t *testing.T) {
 	require.Len(t, f.Warnings, 1)
 	_, got = h.look("0:b 1:c")
 	require.Equal(t, "1:c=1 1~0", got, "and it stays")
+}
+
+// Root's genv often reads the files alone, and attaches by them: that says nothing about GPUs.
+func TestLooksAtTheFilesAlone(t *testing.T) {
+	for next, want := range map[string]string{"0:a 1:b 2:c": "1:b=1", "0:b 1:c": "1:c=1 1~0"} {
+		h := newGPUHost(t)
+		h.look("0:a 1:b 2:c")
+		h.attach("1", 1)
+		h.look("")
+		seen := h.start
+		h.look("")
+		f, got := h.look(next)
+		require.Equal(t, want, got)
+		require.Less(t, f.Device(1).Attachment("1").Since, seen)
+	}
 }
 
 // The grace for shells that don't know ends when one is refreshed, after a day, and with the environment.

@@ -64,7 +64,7 @@ func (c *Cache) Read(ctx context.Context) (state.Files, error) {
 	next := reading{at: time.Now(), processes: map[snapshot.PID]system.ProcessStatus{}}
 	var err error
 	next.files, next.versions, err = c.read(ctx)
-	next.valid = err == nil && len(next.files.Warnings) == 0 && next.versions.cacheable(c.now())
+	next.valid = err == nil && len(next.files.Warnings) == 0 && !next.files.Unplaced() && next.versions.cacheable(c.now())
 	for i := range next.files.Environments {
 		e := &next.files.Environments[i]
 		next.valid = next.valid && len(e.KernelIDs) == 0 // no PID says whether these live
