@@ -44,7 +44,7 @@ func (g *GPU) Device() snapshot.Device {
 	return snapshot.Device{
 		Index: g.Index, UUID: g.UUID, Name: g.Name, TotalMemory: g.TotalMemory, Unified: g.Unified,
 		UsedMemory: g.UsedMemory, Utilization: g.Utilization, Temperature: g.Temperature, Power: g.Power,
-		Instances: g.Instances, Failed: g.Failed, Problem: g.Problem, ProcessesUnknown: g.Ambiguous,
+		Instances: g.Instances, Failed: g.Failed, Problem: g.Problem, ProcessesUnknown: g.Ambiguous, Unidentified: g.Ambiguous,
 	}
 }
 

@@ -41,11 +41,11 @@ func TestParseDevices(t *testing.T) {
 // (with a problem), or "?" (its identity is in doubt), and the problem.
 func gpus(l nvidiasmi.Listing) (rows []string) {
 	for _, g := range l.GPUs {
-		state := "ok"
+		state, d := "ok", g.Device()
 		switch {
 		case g.Failed:
 			state = "failed"
-		case g.Ambiguous:
+		case g.Ambiguous && d.Unidentified && !d.Judged():
 			state = "?"
 		case g.Problem != "":
 			state = "unknown"

@@ -25,11 +25,17 @@ type GoneAttachment struct {
 }
 
 // FormerIndex is an index that shells of an environment may still use for a GPU that has
-// another one, since GPUs were renumbered At then.
+// another one, since GPUs were renumbered At then; or, with a UUID, a GPU that had such an index
+// later, on which its processes may run.
 type FormerIndex struct {
 	EID   snapshot.EnvID       `json:"eid"`
 	Index snapshot.DeviceIndex `json:"device"`
+	UUID  snapshot.GPUUUID     `json:"uuid,omitempty"`
 	At    snapshot.StartTime   `json:"at"`
+}
+
+func (o *FormerIndex) isOf(eid snapshot.EnvID, index snapshot.DeviceIndex) bool {
+	return o.EID == eid && o.Index == index && o.UUID == ""
 }
 
 // renumbering moves attachments to the indices that their GPUs have now.
@@ -59,6 +65,7 @@ func (f *Files) renumber(found []snapshot.Device) {
 	for _, d := range f.Devices {
 		r.keepRow(d)
 	}
+	r.followFormer()
 	for _, d := range f.Devices {
 		for _, a := range d.Attachments {
 			r.place(&d, a)
@@ -105,12 +112,12 @@ func (r *renumbering) place(was *snapshot.Device, a snapshot.Attachment) {
 	here, there := snapshot.FindDevice(r.next, was.Index), r.at(was.UUID)
 	switch {
 	case here != nil && (was.UUID == "" || there == here):
-		attach(here, a)
+		r.follow(here, a)
 	case there == nil && a.Since != 0:
 		r.Gone = append(r.Gone, GoneAttachment{was.UUID, was.Index, a.EID, a.GPUMemory, a.Time, a.Since})
 		r.move(a.EID, was.Index, "its GPU is not there any more, and the attachment comes back with it")
 	case here != nil && a.Since == 0: // it may be to either
-		attach(here, a)
+		r.follow(here, a)
 		if there != nil {
 			r.move(a.EID, there.Index, fmt.Sprintf("attached to device %s meanwhile, by the old or the new index", was.Index))
 		}
@@ -135,7 +142,7 @@ func (r *renumbering) setTotal(d *snapshot.Device) {
 	}
 }
 
-// follow attaches to the device of a GPU, unless the environment has attached to it since.
+// follow attaches to the device of a GPU, once: the environment may have attached to it since.
 func (r *renumbering) follow(d *snapshot.Device, a snapshot.Attachment) {
 	d.Attachments = without(d.Attachments, func(o snapshot.Attachment) bool { return o.EID == a.EID })
 	attach(d, a)
@@ -144,7 +151,20 @@ func (r *renumbering) follow(d *snapshot.Device, a snapshot.Attachment) {
 // move notes that shells of an environment may use an index that isn't its own any more.
 func (r *renumbering) move(eid snapshot.EnvID, index snapshot.DeviceIndex, what string) {
 	r.moved = append(r.moved, fmt.Sprintf("device %s of environment %s: %s", index, text.Shown(string(eid)), what))
-	r.Former = append(without(r.Former, func(o FormerIndex) bool { return o.EID == eid && o.Index == index }), FormerIndex{EID: eid, Index: index})
+	r.forgetFormerIndex(eid, index)
+	r.Former = append(r.Former, FormerIndex{EID: eid, Index: index})
+}
+
+// followFormer notes the GPUs that lose a former index: what was started by it goes on there.
+func (r *renumbering) followFormer() {
+	for _, o := range r.Former {
+		was := r.registered(o.Index).UUID
+		if now := snapshot.FindDevice(r.found, o.Index); o.UUID != "" || was == "" || now != nil && now.UUID == was {
+			continue
+		}
+		r.Former = append(without(r.Former, func(x FormerIndex) bool { return x.EID == o.EID && x.UUID == was }),
+			FormerIndex{EID: o.EID, UUID: was, At: o.At})
+	}
 }
 
 // bringBack attaches to GPUs that are there again.
@@ -167,7 +187,7 @@ func (r *renumbering) bringBack() {
 }
 
 func (f *Files) forgetFormerIndex(eid snapshot.EnvID, index snapshot.DeviceIndex) {
-	f.Former = without(f.Former, func(o FormerIndex) bool { return o.EID == eid && o.Index == index })
+	f.Former = without(f.Former, func(o FormerIndex) bool { return o.isOf(eid, index) })
 }
 
 // forgetFormer drops the former indices of an environment.
@@ -204,8 +224,16 @@ func (f *Files) living(now snapshot.StartTime) (gone []GoneAttachment, former []
 		if o.At == 0 {
 			o.At = now
 		}
-		if e := environments[o.EID]; e != nil && now < o.At+formerGrace {
-			former = append(former, o)
+		e := environments[o.EID]
+		if e == nil || now >= o.At+formerGrace {
+			continue
+		}
+		former = append(former, o)
+		at := slices.IndexFunc(f.Devices, func(d snapshot.Device) bool { return o.UUID != "" && d.UUID == o.UUID })
+		if at >= 0 {
+			o.Index = f.Devices[at].Index
+		}
+		if at >= 0 || o.UUID == "" {
 			e.Former = append(e.Former, snapshot.FormerIndex{Index: o.Index, Until: o.At + formerGrace})
 		}
 	}

@@ -96,7 +96,7 @@ func TestAttachmentsFollowTheirGPUs(t *testing.T) {
 		want   []string
 	}{
 		"nothing changes":                     {[]string{all}, []string{all, all}, []string{"0:a=1 1:b=2", "0:a=1 1:b=2"}},
-		"GPU 0 leaves and comes back":         {[]string{all}, []string{"0:b 1:c 2:d", all}, []string{"0:b=2 1~0 2~1 a-1", "0:a=1 1:b=2 2~1 2~0"}},
+		"GPU 0 leaves and comes back":         {[]string{all}, []string{"0:b 1:c 2:d", all}, []string{"0:b=2 1~0 2~1 a-1", "0:a=1 1:b=2 1~1 2~1 2~2 2~0"}},
 		"GPU 0 is another one for good":       {[]string{all}, []string{"0:x 1:b 2:c 3:d"}, []string{"1:b=2 1~0 a-1"}},
 		"a GPU joins below":                   {[]string{"0:a 1:b"}, []string{"0:x 1:a 2:b"}, []string{"1:a=1 2:b=2 1~0 2~1"}},
 		"a GPU joins above":                   {[]string{"0:a 1:b"}, []string{"0:a 1:b 2:x"}, []string{"0:a=1 1:b=2"}},
