@@ -3,6 +3,7 @@ package enforce
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/seed-3119e985/genv/enforce/contents"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -20,6 +21,7 @@ const (
 // choice is a choice of devices that a user is to lose, on which nothing else depends yet.
 type choice struct {
 	j             *judgement
+	by            time.Time // when it will be made; zero for now
 	excess, freed int64 // how much is to go, and how much goes by what is chosen
 	weight        func(*heldDevice) int64
 	ending        map[*snapshot.Process]int // by how many chosen devices processes end
@@ -30,10 +32,11 @@ type choice struct {
 	mayKeep, used int64
 }
 
-// counted lists the devices that count for the user's caps: those that the user doesn't lose anyway. Where exempt
+// counted lists the devices that count for the user's caps: those that the user doesn't lose anyway, now or by a
+// time. Where exempt
 // processes use one, it counts only if one of the user's own uid does: otherwise a job elsewhere could end for it.
-func (j *judgement) counted(u *held) []*heldDevice {
-	c := &choice{j: j}
+func (j *judgement) counted(u *held, by time.Time) []*heldDevice {
+	c := &choice{j: j, by: by}
 	list := make([]*heldDevice, 0, len(u.devices))
 	for _, d := range u.devices {
 		if c.leaves(d) {
@@ -197,14 +200,14 @@ func (c *choice) leaves(d *heldDevice) bool {
 	if len(d.envs) == 0 && d.unknown == contents.Proven {
 		return false
 	}
-	return !slices.ContainsFunc(d.envs, func(env *envView) bool { return !d.h.draft.detaches(d.Index, env.env.EID) }) &&
+	return !slices.ContainsFunc(d.envs, func(env *envView) bool { return !d.h.draft.detachesBy(d.Index, env.env.EID, c.by) }) &&
 		!slices.ContainsFunc(d.uses, func(use heldUse) bool { return !use.attached && !c.ends(d.h, use.process) })
 }
 
 // ends reports whether a process ends by what is in the draft, or by what is chosen and can be ended.
 func (c *choice) ends(h *hostView, p *snapshot.Process) bool {
-	if c.ending[p] == 0 || h.draft.terminates(p) {
-		return h.draft.terminates(p)
+	if c.ending[p] == 0 || h.draft.endsBy(p, c.by) {
+		return h.draft.endsBy(p, c.by)
 	}
 	_, stuck := c.j.stuckBecause(h, p)
 	return !stuck
@@ -220,7 +223,7 @@ func (c *choice) costOf(d *heldDevice) (cost int8) {
 	}
 	for _, use := range d.uses {
 		switch p := use.process; {
-		case c.ending[p] > 0 || d.h.draft.terminates(p):
+		case c.ending[p] > 0 || d.h.draft.endsBy(p, c.by):
 			cost = max(cost, costEndsAnyway)
 		case p.UID == nil || *p.CountedUID() == 0:
 			cost = max(cost, costReported)

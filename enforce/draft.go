@@ -3,6 +3,7 @@ package enforce
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -12,6 +13,9 @@ type draft struct {
 	terminations map[snapshot.PID]drafted[snapshot.Process]
 	detachments  map[deviceOfEnv]drafted[attachment]
 	underWay     underWay
+	// ending and detaching are what is not due yet, with the earliest time when it is.
+	ending    map[snapshot.PID]time.Time
+	detaching map[deviceOfEnv]time.Time
 }
 
 // drafted is a process that is to end, or an environment that is to lose a device, because of
@@ -72,6 +76,32 @@ func (d *draft) terminate(p *snapshot.Process, because string) {
 func (d *draft) terminates(p *snapshot.Process) bool {
 	_, ok := d.terminations[p.PID]
 	return ok || d.underWay.ends(p)
+}
+
+// endsBy reports whether a process ends anyway, or will by a time; the zero time is now.
+func (d *draft) endsBy(p *snapshot.Process, by time.Time) bool {
+	return d.terminates(p) || isBy(d.ending, p.PID, by)
+}
+
+// detachesBy reports whether an environment loses a device anyway, or will by a time; the zero
+// time is now.
+func (d *draft) detachesBy(device snapshot.DeviceIndex, eid snapshot.EnvID, by time.Time) bool {
+	return d.detaches(device, eid) || isBy(d.detaching, deviceOfEnv{device, eid}, by)
+}
+
+func isBy[K comparable](due map[K]time.Time, key K, by time.Time) bool {
+	at, ok := due[key]
+	return ok && !at.After(by)
+}
+
+// expect notes when something will be due.
+func expect[K comparable](due *map[K]time.Time, key K, at time.Time) {
+	if *due == nil {
+		*due = make(map[K]time.Time)
+	}
+	if before, known := (*due)[key]; !known || at.Before(before) {
+		(*due)[key] = at
+	}
 }
 
 // detach puts a detachment into the report because of a finding.

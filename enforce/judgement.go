@@ -96,6 +96,23 @@ func (j *judgement) checkDue(f *Finding, warn Warn, keys ...string) (due bool) {
 	return due
 }
 
+// dueAt is when a finding with only one key will be due at the earliest, before checkDue; zero if
+// it is. What is named in its warning must not end by then for another reason.
+func (j *judgement) dueAt(warn Warn, key string) time.Time {
+	p, counted := j.next.Present[key]
+	if !counted {
+		p = j.presence(key)
+	}
+	due, at := p.due(warn, j.now)
+	switch {
+	case due:
+		return time.Time{}
+	case at.Before(j.now):
+		return j.now
+	}
+	return at
+}
+
 // countPresence counts a key of a finding once in this cycle, and returns how long it
 // has been there.
 func (j *judgement) countPresence(key string) Presence {
@@ -147,8 +164,11 @@ func (j *judgement) end(f *Finding, due bool, h *hostView, p *snapshot.Process) 
 		return
 	}
 	f.Terminate = append(f.Terminate, ref)
-	if due {
+	switch {
+	case due:
 		h.draft.terminate(p, f.ID)
+	case f.Waits == "":
+		expect(&h.draft.ending, p.PID, f.Due)
 	}
 }
 
@@ -160,7 +180,10 @@ func (j *judgement) loseDevice(f *Finding, due bool, h *hostView, env *envView, 
 		return
 	}
 	f.Detach = append(f.Detach, DeviceRef{h.name, index, env.env.EID})
-	if due {
+	switch {
+	case due:
 		h.draft.detach(index, env.env, h.use(env, index) == contents.Unused, f.ID)
+	case f.Waits == "":
+		expect(&h.draft.detaching, deviceOfEnv{index, env.env.EID}, f.Due)
 	}
 }

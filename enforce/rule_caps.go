@@ -46,23 +46,38 @@ func (j *judgement) maxEnvs(u *held, limit int) {
 
 // maxDevices takes devices beyond the cap.
 func (j *judgement) maxDevices(u *held, limit int) {
-	counted := j.counted(u)
+	counted := j.counted(u, time.Time{})
 	if len(counted) <= limit {
 		return
 	}
-	c := &choice{j: j, excess: int64(len(counted) - limit), weight: func(*heldDevice) int64 { return 1 }, mayKeep: -1}
+	by := j.dueAt(u.settings.Warn, u.findingOf(RuleMaxDevicesPerUser))
+	then := j.counted(u, by)
+	c := &choice{j: j, by: by, excess: int64(len(then) - limit), weight: func(*heldDevice) int64 { return 1 }, mayKeep: -1}
 	f := Finding{Rule: RuleMaxDevicesPerUser, Count: &CountExcess{Used: len(counted), Limit: limit, Hosts: u.hosts}}
 	for _, d := range counted {
 		f.Count.Attached += min(len(d.envs), 1)
 	}
 	f.Count.Unattached = len(counted) - f.Count.Attached
-	j.overCap(u, f, nil, c.devices(counted))
+	j.overCap(u, f, nil, c.devices(then))
 }
 
 // maxMemory takes devices until the user has no more memory than the cap allows.
 func (j *judgement) maxMemory(u *held, limit int64) {
-	used := int64(0)
-	counted := slices.DeleteFunc(j.counted(u), func(d *heldDevice) bool {
+	counted, used := j.withMemory(u, time.Time{})
+	if used <= limit {
+		return
+	}
+	by := j.dueAt(u.settings.Warn, u.findingOf(RuleMaxMemoryPerUser))
+	then, left := j.withMemory(u, by)
+	c := &choice{j: j, by: by, excess: left - limit, weight: (*heldDevice).memory, mayKeep: limit}
+	f := Finding{Rule: RuleMaxMemoryPerUser, Memory: &MemoryExcess{UsedBytes: used, CapacityBytes: limit}}
+	f.Count = &CountExcess{Used: len(counted), Hosts: u.hosts}
+	j.overCap(u, f, nil, c.devices(then))
+}
+
+// withMemory are the counted devices of which the memory is known, and how much that is.
+func (j *judgement) withMemory(u *held, by time.Time) (counted []*heldDevice, used int64) {
+	counted = slices.DeleteFunc(j.counted(u, by), func(d *heldDevice) bool {
 		if used += max(0, d.memory()); d.memory() == unknownBytes {
 			why := "the memory of device %d is unknown, so memory caps don't count it"
 			if d.Unified {
@@ -72,18 +87,15 @@ func (j *judgement) maxMemory(u *held, limit int64) {
 		}
 		return d.memory() == unknownBytes
 	})
-	if used <= limit {
-		return
-	}
-	c := &choice{j: j, excess: used - limit, weight: (*heldDevice).memory, mayKeep: limit}
-	f := Finding{Rule: RuleMaxMemoryPerUser, Memory: &MemoryExcess{UsedBytes: used, CapacityBytes: limit}}
-	f.Count = &CountExcess{Used: len(counted), Hosts: u.hosts}
-	j.overCap(u, f, nil, c.devices(counted))
+	return counted, used
 }
+
+// findingOf is the ID of a finding about the user.
+func (u *held) findingOf(rule Rule) string { return fmt.Sprintf("%s/%s", rule, u.user) }
 
 // overCap adds a finding about a user who is to lose environments or devices.
 func (j *judgement) overCap(u *held, f Finding, envs []heldEnv, devices []*heldDevice) {
-	f.User, f.ID, f.HostsMissing = u.user, fmt.Sprintf("%s/%s", f.Rule, u.user), len(j.missing)
+	f.User, f.ID, f.HostsMissing = u.user, u.findingOf(f.Rule), len(j.missing)
 	due := j.checkDue(&f, u.settings.Warn, f.ID)
 	if j.fleet.PauseCaps && f.HostsMissing > 0 {
 		// The user may have more there, never less; but what costs least to lose may be there.

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +14,54 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/snapshot"
 )
+
+// TestForecast: a warning names exactly what goes when it is due, if nothing changes. So a job that
+// keeps the rules isn't threatened where another process ends anyway.
+func TestForecast(t *testing.T) {
+	const both = "a | env 1 alice u1001 | dev 0 1@01 | dev 1 | proc 5 1 u1001 0:1 | proc 6 1 u1001 1:1"
+	one := 1
+	for _, tt := range []struct {
+		name     string
+		cluster  string
+		settings enforce.Settings
+		want     []snapshot.PID // that end because of a cap or a capacity
+	}{
+		{"a process on a device that isn't attached ends anyway", both, enforce.Settings{EnvDevices: true, MaxDevices: &one}, nil},
+		{"so it does for a cap on memory", strings.ReplaceAll(strings.ReplaceAll(both, "alice u1001", "alice u1001 3mi"), "1:1", "1:2"), enforce.Settings{EnvDevices: true, MaxMemory: ptr(int64(3 << 20))}, nil},
+		{"no other rule ends it", both, enforce.Settings{MaxDevices: &one}, []snapshot.PID{5}},
+		{"one ends anyway, and one more has to", both + " | dev 2 1@02 | proc 7 1 u1001 2:1", enforce.Settings{EnvDevices: true, MaxDevices: &one}, []snapshot.PID{7}},
+		{
+			"it ends anyway, and so the environment is within its capacity", "a | env 1 alice u1001 4g | dev 0 1@01 | dev 1 | proc 5 1 u1001 0:2000 | proc 6 1 u1001 0:3000 1:1",
+			enforce.Settings{EnvDevices: true, EnvMemory: true}, []snapshot.PID{6},
+		},
+		{"an idle device is detached anyway", "a | env 1 alice u1001 | dev 0 1@01 | dev 1 1@02 | proc 5 1 u1001 0:1", enforce.Settings{Idle: &enforce.Idle{}, MaxDevices: &one}, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.settings.Warn = enforce.Warn{For: 10 * time.Minute}
+			policy, cluster, now := stated{all: tt.settings}, parseCluster(t, tt.cluster), time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+			warned, memory, _ := enforce.Judge(policy, cluster, enforce.Memory{}, now)
+			require.Empty(t, warned.Reports)
+			acted, _, _ := enforce.Judge(policy, cluster, memory, now.Add(10*time.Minute))
+			done := make(map[string]enforce.Finding)
+			for _, f := range acted.Findings {
+				done[f.ID] = f
+			}
+			for _, f := range warned.Findings {
+				require.Equal(t, done[f.ID].Terminate, f.Terminate, f.ID)
+				require.Equal(t, done[f.ID].Detach, f.Detach, f.ID)
+			}
+			var ends []snapshot.PID
+			for _, f := range warned.Findings {
+				for _, ref := range f.Terminate {
+					if f.Rule != enforce.RuleEnvDevices {
+						ends = append(ends, ref.PID)
+					}
+				}
+			}
+			require.Equal(t, tt.want, ends)
+		})
+	}
+}
 
 // A cap takes no more than the excess where processes use devices to which their environment isn't attached:
 // ending one frees all of them.

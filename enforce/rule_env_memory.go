@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/seed-3119e985/genv/enforce/contents"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -44,29 +45,36 @@ func (j *judgement) envMemoryOn(h *hostView, env *envView, a contents.Attachment
 	}
 	// What an unproved container uses must not count for the warning of the user, nor the
 	// user's own use for that of the container.
-	proved, unproved := env.Usages(index).Relieve(a.GPUMemory.Bytes(), func(p *snapshot.Process) bool {
-		_, stuck := j.stuckBecause(h, p)
-		return stuck || h.draft.terminates(p)
-	})
+	by := time.Time{}
+	relieve := func() (proved, unproved contents.Excess) {
+		return env.Usages(index).Relieve(a.GPUMemory.Bytes(), func(p *snapshot.Process) bool {
+			_, stuck := j.stuckBecause(h, p)
+			return stuck || h.draft.endsBy(p, by)
+		})
+	}
+	proved, unproved := relieve()
 	f := Finding{
 		ID:   fmt.Sprintf("%s/%s/%s/%s", RuleEnvMemory, h.name, env.env.EID, a.Device.Key()),
 		Rule: RuleEnvMemory, Host: h.name, EID: env.env.EID, User: env.env.Username, UID: env.uid(),
 		Devices: []snapshot.DeviceIndex{index}, Instances: a.Instances,
 	}
-	j.relieve(h, f, env.settings.Warn, a, proved)
+	by = j.dueAt(env.settings.Warn, f.ID)
+	then, unprovedThen := relieve()
+	j.relieve(h, f, env.settings.Warn, a, proved, then)
 	f.ID, f.User, f.UID = f.ID+"/unproved", "", nil
-	j.relieve(h, f, h.settings.Warn, a, unproved)
+	j.relieve(h, f, h.settings.Warn, a, unproved, unprovedThen)
 }
 
-// relieve is a finding about the processes that end for an excess, if there are any.
-func (j *judgement) relieve(h *hostView, f Finding, warn Warn, a contents.Attachment, excess contents.Excess) {
+// relieve is a finding about the processes that end for an excess, if there are any. Those that end
+// once it is due are then's.
+func (j *judgement) relieve(h *hostView, f Finding, warn Warn, a contents.Attachment, excess, then contents.Excess) {
 	if len(excess.Ending) == 0 {
 		return
 	}
 	f.Memory = &MemoryExcess{UsedBytes: excess.Used, CapacityBytes: a.GPUMemory.Bytes(), Capacity: a.GPUMemory.String()}
 	f.Container, f.ContainerInfo = excess.Container()
 	due := j.checkDue(&f, warn, f.ID)
-	for _, p := range excess.Ending {
+	for _, p := range then.Ending {
 		j.end(&f, due, h, p)
 	}
 	j.add(f)
