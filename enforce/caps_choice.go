@@ -22,7 +22,7 @@ const (
 type choice struct {
 	j             *judgement
 	by            time.Time // when it will be made; zero for now
-	excess, freed int64 // how much is to go, and how much goes by what is chosen
+	excess, freed int64     // how much is to go, and how much goes by what is chosen
 	weight        func(*heldDevice) int64
 	ending        map[*snapshot.Process]int // by how many chosen devices processes end
 	chosen        []*heldDevice

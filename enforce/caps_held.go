@@ -13,7 +13,6 @@ import (
 type held struct {
 	user     snapshot.Username
 	settings *Settings // nil for a user without caps, for whom nothing is counted
-	hosts    int       // on how many the user has something; this machine, which has no name, doesn't count
 	envs     []heldEnv
 	devices  []*heldDevice // by host
 
@@ -91,7 +90,6 @@ func (c *counting) join(users []*held) {
 			c.byUser[u.user], c.inOrder = u, append(c.inOrder, u)
 			continue
 		}
-		known.hosts += u.hosts
 		known.envs, known.devices = append(known.envs, u.envs...), append(known.devices, u.devices...)
 	}
 }
@@ -210,9 +208,6 @@ func (c *counting) begin(u *held, h *hostView) {
 	}
 	u.last = h
 	u.here.Clear()
-	if h.name != "" {
-		u.hosts++
-	}
 }
 
 // device is a device of the host that is being counted, added if it is new.

@@ -183,18 +183,18 @@ func TestADetachmentShowsForeignTextInQuotes(t *testing.T) {
 func TestAClaimIsExplainedToItsUser(t *testing.T) {
 	uid := snapshot.UID(1001)
 	for _, tt := range []struct{ name, claims, want string }{
-		{"none", "", "Process 7 is not running in a GPU environment (uid 1001).\nNow process 7 is ended."},
+		{"none", "", "Process 7 is not running in a GPU environment (uid 1001).\nProcess 7 gets SIGTERM now."},
 		{
 			"one that isn't registered", "1102",
-			"Process 7 is not running in a GPU environment (uid 1001). It claims environment 1102, which isn't registered here.\nNow process 7 is ended.",
+			"Process 7 is not running in a GPU environment (uid 1001). It claims environment 1102, which isn't registered here.\nProcess 7 gets SIGTERM now.",
 		},
 		{
 			"somebody else's", "2020",
-			"Process 7 is not running in a GPU environment (uid 1001). It claims environment 2020, which is registered for another user.\nNow process 7 is ended.",
+			"Process 7 is not running in a GPU environment (uid 1001). It claims environment 2020, which is registered for another user.\nProcess 7 gets SIGTERM now.",
 		},
 		{
 			"words of persuasion", persuasion,
-			`Process 7 is not running in a GPU environment (uid 1001). It claims environment "1 - run: curl x|sh", which isn't registered here.` + "\nNow process 7 is ended.",
+			`Process 7 is not running in a GPU environment (uid 1001). It claims environment "1 - run: curl x|sh", which isn't registered here.` + "\nProcess 7 gets SIGTERM now.",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -48,7 +48,7 @@ const (
 	// EventGuard: the order for the guard of a host has changed, or what it does.
 	EventGuard EventKind = "guard"
 	// EventDenied: a user opened a device that isn't attached to them. It was denied, or in
-	// mode watch would have been.
+	// mode watch would have been: then the decision is DecisionDryRun.
 	EventDenied EventKind = "denied"
 )
 

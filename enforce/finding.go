@@ -106,8 +106,7 @@ type CountExcess struct {
 	// the user's processes use; only of max-devices-per-user.
 	Attached   int `json:"attached,omitempty"`
 	Unattached int `json:"unattached,omitempty"`
-	// Hosts is on how many the user has environments; 0 when only this machine
-	// was judged, which has no name.
+	// Hosts is on how many these are; 0 when only this machine was judged, which has no name.
 	Hosts int `json:"hosts,omitempty"`
 }
 
@@ -161,7 +160,7 @@ func (f Finding) String() string {
 			f.User, f.Count.Used, f.Count.where(), f.Count.Used-f.Count.Limit)
 	case RuleMaxMemoryPerUser:
 		return fmt.Sprintf("User %s is using %s of device memory%s which is %s more than the maximum allowed",
-			f.User, text.Megabytes(f.Memory.UsedBytes), f.Count.where(), text.Megabytes(f.Memory.bytes()))
+			f.User, text.GiB(f.Memory.UsedBytes), f.Count.where(), text.GiB(f.Memory.bytes()))
 	case RuleMaxEnvsPerUser:
 		return fmt.Sprintf("User %s has %d environments%s which is %d more than the maximum allowed",
 			f.User, f.Count.Used, f.Count.where(), f.Count.Used-f.Count.Limit)

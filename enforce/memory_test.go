@@ -277,8 +277,8 @@ func TestNotificationsNameWhatIsLost(t *testing.T) {
 		cap  int
 		want string
 	}{
-		{0, "Now processes 5, 6 are ended and devices 0,1 are detached."},
-		{1, "Now process 5 is ended and device 0 is detached."},
+		{0, "Processes 5, 6 get SIGTERM now and devices 0,1 are being detached."},
+		{1, "Process 5 gets SIGTERM now and device 0 is being detached."},
 	} {
 		f := evaluate(stated{all: enforce.Settings{MaxDevices: &tt.cap}}, cluster, noon(0)).Findings[0]
 		list := notify.Notifications(&f, notify.NewOwners(cluster), noon(0))

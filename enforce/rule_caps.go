@@ -40,7 +40,7 @@ func (j *judgement) maxEnvs(u *held, limit int) {
 		return cmp.Or(cmp.Compare(a.cost, b.cost), since(b).Compare(since(a)), b.env.Creation.Compare(a.env.Creation),
 			cmp.Compare(a.h.order, b.h.order), cmp.Compare(a.env.EID, b.env.EID))
 	})
-	f := Finding{Rule: RuleMaxEnvsPerUser, Count: &CountExcess{Used: len(u.envs), Limit: limit, Hosts: u.hosts}}
+	f := Finding{Rule: RuleMaxEnvsPerUser, Count: &CountExcess{Used: len(u.envs), Limit: limit, Hosts: hostsOf(u.envs, func(e heldEnv) *hostView { return e.h })}}
 	j.overCap(u, f, u.envs[:len(u.envs)-limit], nil)
 }
 
@@ -53,7 +53,7 @@ func (j *judgement) maxDevices(u *held, limit int) {
 	by := j.dueAt(u.settings.Warn, u.findingOf(RuleMaxDevicesPerUser))
 	then := j.counted(u, by)
 	c := &choice{j: j, by: by, excess: int64(len(then) - limit), weight: func(*heldDevice) int64 { return 1 }, mayKeep: -1}
-	f := Finding{Rule: RuleMaxDevicesPerUser, Count: &CountExcess{Used: len(counted), Limit: limit, Hosts: u.hosts}}
+	f := Finding{Rule: RuleMaxDevicesPerUser, Count: &CountExcess{Used: len(counted), Limit: limit, Hosts: hostsOf(counted, hostOf)}}
 	for _, d := range counted {
 		f.Count.Attached += min(len(d.envs), 1)
 	}
@@ -71,7 +71,7 @@ func (j *judgement) maxMemory(u *held, limit int64) {
 	then, left := j.withMemory(u, by)
 	c := &choice{j: j, by: by, excess: left - limit, weight: (*heldDevice).memory, mayKeep: limit}
 	f := Finding{Rule: RuleMaxMemoryPerUser, Memory: &MemoryExcess{UsedBytes: used, CapacityBytes: limit}}
-	f.Count = &CountExcess{Used: len(counted), Hosts: u.hosts}
+	f.Count = &CountExcess{Used: len(counted), Hosts: hostsOf(counted, hostOf)}
 	j.overCap(u, f, nil, c.devices(then))
 }
 
@@ -89,6 +89,18 @@ func (j *judgement) withMemory(u *held, by time.Time) (counted []*heldDevice, us
 	})
 	return counted, used
 }
+
+// hostsOf is on how many hosts something is; this machine, which has no name, doesn't count.
+func hostsOf[T any](list []T, of func(T) *hostView) int {
+	hosts := make(map[snapshot.Hostname]bool)
+	for _, item := range list {
+		hosts[of(item).name] = true
+	}
+	delete(hosts, "")
+	return len(hosts)
+}
+
+func hostOf(d *heldDevice) *hostView { return d.h }
 
 // findingOf is the ID of a finding about the user.
 func (u *held) findingOf(rule Rule) string { return fmt.Sprintf("%s/%s", rule, u.user) }

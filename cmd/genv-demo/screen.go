@@ -7,6 +7,8 @@ import (
 	"os"
 
 	"golang.org/x/term"
+
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // screen prints the demo, with colours only on a terminal whose user has not set
@@ -68,10 +70,10 @@ func (s screen) introduce(on *stage) {
 	if on.fleet.Port != port {
 		fmt.Fprintf(s.out, "Another program listens on port %d, so the hosts are on port %d.\n", port, on.fleet.Port)
 	}
-	fmt.Fprintf(s.out, "\n%s\n", s.paint(dim, fmt.Sprintf("  %-8s %-7s %8s  %-11s %3s %8s", "HOST", "USER", "PID", "PROCESS", "GPU", "MEMORY")))
+	fmt.Fprintf(s.out, "\n%s\n", s.paint(dim, fmt.Sprintf("  %-8s %-7s %8s  %-11s %3s %9s", "HOST", "USER", "PID", "PROCESS", "GPU", "MEMORY")))
 	for i, spec := range jobSpecs {
-		s.item(fmt.Sprintf("%-8s %-7s %8d  %-11s %3d %5d MiB",
-			spec.host, cmp.Or(spec.user, "-"), on.jobs[i].PID, spec.program, spec.device, spec.miB), spec.violation)
+		s.item(fmt.Sprintf("%-8s %-7s %8d  %-11s %3d %9s",
+			spec.host, cmp.Or(spec.user, "-"), on.jobs[i].PID, spec.program, spec.device, text.GiB(int64(spec.miB)<<20)), spec.violation)
 	}
 	for _, env := range envSpecs {
 		for _, a := range env.attached {

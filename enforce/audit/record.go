@@ -45,7 +45,7 @@ const (
 	KindDenied Kind = "denied"
 )
 
-// The actions of KindDenied on a host.
+// The actions of KindDenied.
 const (
 	ActionDenied    = "denied"
 	ActionWouldDeny = "would-deny" // it was allowed, since the guard only watched

@@ -178,7 +178,7 @@ func known(m snapshot.Memory) string {
 	if !m.Known() {
 		return "unknown memory"
 	}
-	return text.Megabytes(m.Bytes())
+	return text.GiB(m.Bytes())
 }
 
 // bounded are lines that can be shown anywhere.

@@ -71,8 +71,12 @@ func Notifications(f *enforce.Finding, owners *Owners, now time.Time) []Notifica
 	}
 	for _, t := range order {
 		what, follows := fmt.Sprintf("%s.%s", f.Line(), claim(f, owners)), at[t].follows(f.Pending)
+		outcome := fmt.Sprintf("%s %s.", when(f, now), follows)
+		if !f.Pending {
+			outcome = strings.ToUpper(follows[:min(len(follows), 1)]) + follows[min(len(follows), 1):] + "."
+		}
 		list = append(list, Notification{
-			Host: t.host, UID: t.uid, ID: f.ID, Text: fmt.Sprintf("%s\n%s %s.", what, when(f, now), follows), Advice: AdviceOn(f),
+			Host: t.host, UID: t.uid, ID: f.ID, Text: what + "\n" + outcome, Advice: AdviceOn(f),
 			User: owners.Name(t.host, t.uid), Details: details(f, t.host, what, follows, now),
 		})
 	}
@@ -109,8 +113,6 @@ type stake struct {
 func when(f *enforce.Finding, now time.Time) string {
 	left := f.Due.Sub(now)
 	switch {
-	case !f.Pending:
-		return "Now"
 	case f.Waits != "":
 		return "Unless this changes, once all hosts answer"
 	case left <= 0:
@@ -119,23 +121,24 @@ func when(f *enforce.Finding, now time.Time) string {
 	return fmt.Sprintf("Unless this changes, in %s", text.ShortDuration(left))
 }
 
-// follows says what will happen, or happens now.
+// follows says what will happen or, as nothing has ended yet, what begins now.
 func (s *stake) follows(pending bool) string {
 	var parts []string
-	add := func(n int, one, many, names, participle string) {
-		noun, verb := one, "is"
+	add := func(n int, names, one, many string) {
 		if n > 1 {
-			noun, verb = many, "are"
-		}
-		if pending {
-			verb = "will be"
+			one = many
 		}
 		if n > 0 {
-			parts = append(parts, strings.Join([]string{noun, names, verb, participle}, " "))
+			parts = append(parts, fmt.Sprintf(one, names))
 		}
 	}
-	add(len(s.pids), "process", "processes", strings.Join(s.pids, ", "), "ended")
-	add(len(s.devices), "device", "devices", text.JoinIndices(s.devices), "detached")
+	if pending {
+		add(len(s.pids), strings.Join(s.pids, ", "), "process %s will be ended", "processes %s will be ended")
+		add(len(s.devices), text.JoinIndices(s.devices), "device %s will be detached", "devices %s will be detached")
+	} else {
+		add(len(s.pids), strings.Join(s.pids, ", "), "process %s gets SIGTERM now", "processes %s get SIGTERM now")
+		add(len(s.devices), text.JoinIndices(s.devices), "device %s is being detached", "devices %s are being detached")
+	}
 	return strings.Join(parts, " and ")
 }
 
@@ -153,7 +156,7 @@ func Advice(r enforce.Rule) string { return cmp.Or(advice[r], "Ask your administ
 var advice = map[enforce.Rule]string{
 	enforce.RuleNonEnvProcesses:   "Start GPU work in an environment: genv activate, genv attach, then run it in that shell.",
 	enforce.RuleEnvDevices:        "Use only devices that are attached: genv devices shows them, genv attach attaches one.",
-	enforce.RuleEnvMemory:         "Use less memory on that device, or give the environment more: genv config gpu-memory.",
+	enforce.RuleEnvMemory:         "Use less memory on that GPU, or give the environment more, if the GPU has that room: genv config gpu-memory AMOUNT in its shell.",
 	enforce.RuleMaxDevicesPerUser: adviceDetach,
 	enforce.RuleMaxMemoryPerUser:  adviceDetach,
 	enforce.RuleMaxEnvsPerUser:    "End environments that you need no more: genv deactivate, or exit their shells.",

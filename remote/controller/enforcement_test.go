@@ -307,7 +307,7 @@ func TestUsersAreNotifiedOfWarningAndActionOnceEach(t *testing.T) {
 	p.down = true
 	cycleOf(t.Context(), c, 4, policy) // b is due; a did not answer, so what is there is not known
 	require.Len(t, p.messages, 5)
-	require.Contains(t, p.messages[4].Text, "Now process 8 is ended.")
+	require.Contains(t, p.messages[4].Text, "Process 8 gets SIGTERM now.")
 	p.down = false
 	cycleOf(t.Context(), c, 5, policy)
 	require.Len(t, p.messages, 5, "users are notified once")

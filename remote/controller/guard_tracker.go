@@ -188,11 +188,15 @@ func (s *GuardSeen) events(a *guardAsk) (events []enforce.Event) {
 		if d.Index != nil {
 			f.Devices = []snapshot.DeviceIndex{*d.Index}
 		}
-		events = append(events, enforce.Event{Kind: enforce.EventDenied, Host: a.name, Finding: f, Text: denialText(d)})
+		event := enforce.Event{Kind: enforce.EventDenied, Host: a.name, Finding: f, Decision: enforce.DecisionAct, Text: denialText(d)}
+		if !d.Denied {
+			event.Decision = enforce.DecisionDryRun
+		}
+		events = append(events, event)
 	}
 	s.ID = latest
 	if more > 0 {
-		events = append(events, enforce.Event{Kind: enforce.EventGuard, Host: a.name, Text: fmt.Sprintf("and %d more denials by the kernel guard", more)})
+		events = append(events, enforce.Event{Kind: enforce.EventGuard, Host: a.name, Text: fmt.Sprintf("and %d more opens of devices that are not attached", more)})
 	}
 	return events
 }
@@ -222,7 +226,10 @@ func guardRecord(e *enforce.Event) audit.Record {
 	r := audit.Record{Kind: audit.KindGuard, Host: e.Host, Text: e.Text}
 	if e.Kind == enforce.EventDenied {
 		f := e.Finding
-		r.Kind, r.User, r.UID, r.PID = audit.KindDenied, f.User, f.UID, f.PID
+		r.Kind, r.User, r.UID, r.PID, r.Action = audit.KindDenied, f.User, f.UID, f.PID, audit.ActionDenied
+		if e.Decision == enforce.DecisionDryRun {
+			r.Action = audit.ActionWouldDeny
+		}
 		if len(f.Devices) > 0 {
 			r.Device = &f.Devices[0]
 		}

@@ -80,7 +80,7 @@ func TestHeldFindingsNotifyNoUser(t *testing.T) {
 	require.Equal(t, "b", string(cycle.Notified[0].Host))
 	cycleOf(t.Context(), c, 2, strict{notify: true})
 	require.Len(t, p.messages, 2)
-	require.Contains(t, p.messages[1].Text, "Now process 100 is ended.")
+	require.Contains(t, p.messages[1].Text, "Process 100 gets SIGTERM now.")
 }
 
 // Safety limits hold actions, not warnings: users of new findings are notified at

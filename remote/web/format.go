@@ -101,10 +101,7 @@ func bytesText(value any) string {
 	case int64:
 		bytes = v
 	}
-	if bytes < 1<<30 {
-		return fmt.Sprintf("%d MiB", bytes>>20)
-	}
-	return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30))
+	return text.GiB(bytes)
 }
 
 // memoryText is how much of a memory is used.

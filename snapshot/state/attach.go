@@ -196,6 +196,31 @@ func (r *AttachRequest) fits(d *snapshot.Device) bool {
 	return r.Memory.Bytes() <= room
 }
 
+// Resize changes the capacity of an environment on its devices; an unknown one is all of them. If
+// one has no room, the error wraps ErrUnavailable. Attachments to MIG instances stay as they are.
+func (f *Files) Resize(eid snapshot.EnvID, memory snapshot.Memory) error {
+	r := AttachRequest{EID: eid, Memory: memory}
+	for i := range f.Devices {
+		d := &f.Devices[i]
+		a := d.Attachment(eid)
+		if a == nil || len(a.Instances) > 0 {
+			continue
+		}
+		others := *d
+		others.Attachments = without(d.Attachments, func(o snapshot.Attachment) bool { return o.EID == eid })
+		smaller := memory.Known() && (!a.GPUMemory.Known() || memory.Bytes() <= a.GPUMemory.Bytes())
+		switch reason := r.refuses(d); {
+		case reason != "":
+			return &UnavailableError{Reason: reason}
+		case !smaller && !r.fits(&others):
+			return &UnavailableError{Reason: fmt.Sprintf("GPU %d doesn't have that room: nothing was changed", d.Index), Conflicts: f.conflicts(eid, &d.Index)}
+		}
+		d.Attachments = slices.Clone(d.Attachments)
+		d.Attachment(eid).GPUMemory = memory
+	}
+	return nil
+}
+
 // Detach ends an environment's attachments to the given devices, or to all devices if
 // none is given, and returns the indices of those to which it is still attached. A
 // device that is not attached is not an error.

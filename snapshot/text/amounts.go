@@ -43,8 +43,16 @@ func ParseMemory(s string) (bytes int64, err error) {
 	return int64(n) * factor, nil
 }
 
+// GiB writes an amount of memory for people, in units of 2^30 bytes: 61.2 GiB, 0.005 GiB.
+func GiB(bytes int64) string {
+	if bytes > 0 && bytes < 1<<30/10 {
+		return fmt.Sprintf("%.3f GiB", max(float64(bytes)/(1<<30), 0.001))
+	}
+	return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30))
+}
+
 // Megabytes writes an amount of memory in whole units of 1,000,000 bytes, rounded
-// down, as genv 1.4.3 does: 4000m.
+// down, as genv 1.4.3 does in the lines that its users know: 4000m.
 func Megabytes(bytes int64) string { return fmt.Sprintf("%dm", bytes/1e6) }
 
 const day = 24 * time.Hour

@@ -113,6 +113,7 @@ func (p *program) config(c *cli.Context) error {
 			if err != nil {
 				return change.Result{}, err
 			}
+			changed.Configure.Resize = true
 			return who.changeIn(ctx, eid, changed)
 		}
 	}

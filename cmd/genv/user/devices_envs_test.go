@@ -43,6 +43,21 @@ func TestNewHardware(t *testing.T) {
 	require.Equal(t, said{"Requested more devices (5) than total available (4)\n", "1"}, shell.say("genv attach --count 5"))
 }
 
+// TestConfiguredMemory: in a shell it changes what is attached, too; envs config doesn't, as 1.4.3.
+func TestConfiguredMemory(t *testing.T) {
+	s := newStation(t)
+	s.devices(1)
+	shell := s.me().open("bash")
+	require.Equal(t, said{}, shell.say("genv activate --id x --gpus 1 --gpu-memory 4g"))
+	require.Equal(t, said{}, shell.say("genv config gpu-memory 12g"))
+	require.Contains(t, s.stateFiles()["devices.json"], `"gpu_memory": "12g"`)
+	require.Equal(t, said{"GPU 0 doesn't have that room: nothing was changed\n", "1"}, shell.say("genv config gpu-memory 900g"))
+	require.Contains(t, s.stateFiles()["envs.json"], `"gpu_memory": "12g"`)
+	require.Equal(t, said{}, shell.say("genv envs config --eid x gpu-memory --gpu-memory 5g"))
+	require.Contains(t, s.stateFiles()["envs.json"], `"gpu_memory": "5g"`)
+	require.Contains(t, s.stateFiles()["devices.json"], `"gpu_memory": "12g"`)
+}
+
 func TestBadInput(t *testing.T) {
 	s := newStation(t)
 	shell := s.me().open("bash")

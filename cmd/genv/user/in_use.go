@@ -122,7 +122,7 @@ func (u *inUse) doubt(g *gpus.GPU) string {
 	case g.State != gpus.Unknown:
 		return ""
 	case g.Unexplained() > 0:
-		return fmt.Sprintf("%.1f GiB of its memory are in use by no visible process", float64(g.Unexplained())/(1<<30))
+		return text.GiB(g.Unexplained()) + " of its memory are in use by no visible process"
 	}
 	return "the driver doesn't say; `genv gpus` shows what is known"
 }
@@ -136,7 +136,7 @@ func useLine(index snapshot.DeviceIndex, p *gpus.Process) string {
 		s += ": " + text.ShownCommand(p.Command)
 	}
 	if p.Memory != nil {
-		s += fmt.Sprintf(", with %s", snapshot.MiB(*p.Memory>>20))
+		s += ", with " + text.GiB(*p.Memory)
 	}
 	return s
 }

@@ -96,7 +96,7 @@ func TestAttachAvoidsBusyDevicesThatAGuardHides(t *testing.T) {
 	alice := s.person("alice", 4242)
 	shell := alice.open("bash")
 	require.Equal(t, said{text: "Attached GPUs: 1,2\n"}, shell.sayAll("genv activate --gpus 2"), "device 0 is in use")
-	require.Regexp(t, fmt.Sprintf("^Attached GPUs: 0,1,2\nWarning: GPU 0 is in use by process %d of uid 4243: .*sleep.*, with 1000mi\n$", stranger),
+	require.Regexp(t, fmt.Sprintf("^Attached GPUs: 0,1,2\nWarning: GPU 0 is in use by process %d of uid 4243: .*sleep.*, with 1.0 GiB\n$", stranger),
 		shell.sayAll("genv attach --index 0").text)
 	require.Equal(t, genvtest.Result{Out: "0,1,2\n"}, alice.run("genv", "devices", "attach", "--eid", shell.pid(), "--count", "3"), "nothing new, no warning")
 

@@ -227,7 +227,7 @@ func TestAttachPrefersUnusedDevicesAndWarns(t *testing.T) {
 	require.Equal(t, said{text: "Attached GPUs: 1,2\n"}, shell.sayAll("genv activate --gpus 2"), "device 0 is in use")
 	said := shell.sayAll("genv attach --index 0")
 	require.Empty(t, said.status)
-	require.Regexp(t, fmt.Sprintf("^Attached GPUs: 0,1,2\nWarning: GPU 0 is in use by process %d of .*: .*sleep.*, with 1000mi\n$", stranger), said.text)
+	require.Regexp(t, fmt.Sprintf("^Attached GPUs: 0,1,2\nWarning: GPU 0 is in use by process %d of .*: .*sleep.*, with 1.0 GiB\n$", stranger), said.text)
 	require.Equal(t, genvtest.Result{Out: "0,1,2\n"}, u.run("genv", "devices", "attach", "--eid", shell.pid(), "--count", "3"), "nothing new, no warning")
 
 	refused := u.open("bash").sayAll("genv activate; genv attach --index 1")

@@ -132,7 +132,7 @@ func samples() []Notice {
 		Command: `"python train.py"`, Follows: "process 4242 will be ended", Pending: true, Due: at.Add(time.Minute), Since: at, At: at, Advice: "Start it in one.",
 	}
 	acted := pending
-	acted.Pending, acted.Follows = false, "process 4242 is ended"
+	acted.Pending, acted.Follows = false, "process 4242 gets SIGTERM now"
 	written := Finding{ID: "id", Host: "gpu-01", Text: "root writes", At: at}
 	return []Notice{
 		{User: "alice", Contact: "admin@example.org", Findings: []Finding{pending}},

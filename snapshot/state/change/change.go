@@ -75,12 +75,15 @@ type Detach struct {
 	Unregistered bool                   `json:"unregistered,omitempty"` // as in Attach
 }
 
-// Configure changes settings of an environment. Its attachments stay as they are.
+// Configure changes settings of an environment.
 type Configure struct {
 	EID snapshot.EnvID `json:"eid"`
 	// Clear are the settings to remove, before those in Set are set.
 	Clear []Setting `json:"clear,omitzero"`
 	Set   Config    `json:"set,omitzero"`
+	// Resize changes the capacity on the attached devices, too, if they have that room. Otherwise
+	// the attachments stay as they are.
+	Resize bool `json:"resize,omitempty"`
 }
 
 // Setting names a field of Config.

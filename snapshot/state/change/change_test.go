@@ -317,3 +317,53 @@ func reread(t *testing.T, f *state.Files) *state.Files {
 	}
 	return again
 }
+
+// TestConfigureResizes: a capacity changes what is attached, too, where the device has that room.
+func TestConfigureResizes(t *testing.T) {
+	gib := func(n string) snapshot.Memory { return snapshot.MustMemory(n) }
+	shared := func(f *state.Files) {
+		f.Devices[0].Attachments = []snapshot.Attachment{{EID: "10", GPUMemory: gib("4g")}, {EID: "20", GPUMemory: gib("70g"), Time: at("10:00:00")}}
+	}
+	for name, row := range map[string]struct {
+		setup func(*state.Files)
+		set   string // empty to clear it
+		alone bool   // the configuration
+		want  string // of device 0; empty for all of it
+		err   string
+	}{
+		"alone on it":            {set: "12g", want: "12g"},
+		"there is room":          {setup: shared, set: "10g", want: "10g"},
+		"less is always there":   {setup: shared, set: "1g", want: "1g"},
+		"bob has the room":       {setup: shared, set: "12g", want: "4g", err: "GPU 0 doesn't have that room: nothing was changed"},
+		"all of it":              {setup: func(f *state.Files) { f.Devices[0].Attachments[0].GPUMemory = gib("4g") }},
+		"all of it, but bob has": {setup: shared, want: "4g", err: "GPU 0 doesn't have that room"},
+		"the configuration":      {setup: shared, set: "12g", alone: true, want: "4g"},
+		"unified memory":         {setup: func(f *state.Files) { f.Devices[0].Unified = true }, set: "12g", err: "without --gpu-memory"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := files()
+			if row.setup != nil {
+				row.setup(f)
+			}
+			c := &change.Configure{EID: "10", Resize: !row.alone}
+			if row.set == "" {
+				c.Clear = []change.Setting{change.GPUMemory}
+			} else {
+				c.Set.GPUMemory = gib(row.set)
+			}
+			_, err := change.Change{Configure: c}.Apply(f, asker(alice))
+			if row.err == "" {
+				require.NoError(t, err)
+			} else {
+				require.ErrorContains(t, err, row.err)
+				require.ErrorIs(t, err, state.ErrUnavailable)
+			}
+			if row.set == "12g" && row.setup != nil && row.err != "" && row.want != "" {
+				var full *state.UnavailableError
+				require.ErrorAs(t, err, &full)
+				require.Equal(t, "device 0: environment 20 of bob(1002) has 70g since 20/11/2026 10:00:00", full.Conflicts[0].String())
+			}
+			require.Equal(t, row.want, f.Devices[0].Attachment("10").GPUMemory.String())
+		})
+	}
+}

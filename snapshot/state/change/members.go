@@ -2,6 +2,7 @@ package change
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
@@ -109,8 +110,14 @@ func (c *Configure) apply(f *state.Files, by Asker) (Result, error) {
 			config.GPUs = nil
 		}
 	}
-	if err := f.Configure(c.EID, config.With(snapshot.EnvConfig(c.Set))); err != nil {
+	config = config.With(snapshot.EnvConfig(c.Set))
+	if err := f.Configure(c.EID, config); err != nil {
 		return Result{}, err
+	}
+	if c.Resize && (c.Set.GPUMemory.Known() || slices.Contains(c.Clear, GPUMemory)) {
+		if err := f.Resize(c.EID, config.GPUMemory); err != nil {
+			return Result{}, err
+		}
 	}
 	attached := f.AttachedTo(c.EID)
 	return resultOf(f, c.EID, attached), nil
