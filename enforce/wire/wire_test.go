@@ -207,7 +207,8 @@ func FuzzDecodeReport(f *testing.F) {
 
 // A host does not need the text of the findings to know who is outside.
 func TestTheNativeReportSaysWhoIsOutside(t *testing.T) {
-	report := enforce.Report{Terminate: []enforce.Termination{
+	gpus := map[snapshot.DeviceIndex]snapshot.GPUUUID{0: "GPU-a", 12: "GPU-b"}
+	report := enforce.Report{GPUs: gpus, Terminate: []enforce.Termination{
 		{Process: snapshot.Process{PID: 7, EID: "1102"}, Because: []string{"non-env-processes/a/7/1"}},
 		{Process: snapshot.Process{PID: 8}, Because: []string{"env-devices/a/8/1"}},
 	}}
@@ -218,11 +219,15 @@ func TestTheNativeReportSaysWhoIsOutside(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, got.Terminate[0].Outside(), "although it claims an environment")
 	require.False(t, got.Terminate[1].Outside(), "although it has no id")
+	require.Equal(t, gpus, got.GPUs)
 
-	older := strings.Replace(string(data), `"outside":[7],`, "", 1)
+	const names = `,"gpus":{"0":"GPU-a","12":"GPU-b"}`
+	require.Contains(t, string(data), names)
+	older := strings.NewReplacer(`"outside":[7],`, "", names, "").Replace(string(data))
 	got, err = wire.DecodeNative([]byte(older))
 	require.NoError(t, err)
 	wire.SetReasons(got, [][]string{{"Process 7 is not running in a GPU environment (uid 1001)"}, {"Process 8 from environment 1 is using non-attached GPU(s) 0"}})
+	require.Empty(t, got.GPUs)
 	require.True(t, got.Terminate[0].Outside(), "by the text of the finding")
 	require.False(t, got.Terminate[1].Outside())
 }

@@ -14,8 +14,8 @@ type use struct {
 	model          string
 	user           snapshot.Username
 	attached, used bool
-	// blind says that its processes, or its attachments, are unknown, utilization what it measured; nil
-	// for nothing.
+	// blind says that its processes are unknown, or to which GPU it was attached; utilization is
+	// what the driver measured, nil for nothing.
 	blind       bool
 	utilization *int
 	memory      int64 // MiB

@@ -130,6 +130,7 @@ func TestDevicesAreRegistered(t *testing.T) {
 		"never known":           {[]snapshot.Device{}, "0, GPU-0, [Insufficient Permissions], [N/A], 0, 31, 70.12, A100\n", false, []snapshot.DeviceIndex{0}},
 		"the machine's":         {[]snapshot.Device{}, "0, GPU-0, [N/A], [N/A], 0, 31, 70.12, GB10\n", true, []snapshot.DeviceIndex{0}},
 		"still the machine's":   {[]snapshot.Device{{Index: 0, TotalMemory: snapshot.MachineKiB(131072)}}, "0, GPU-0, [N/A], [N/A], 0, 31, 70.12, GB10\n", false, []snapshot.DeviceIndex{0}},
+		"forged as machine's":   {[]snapshot.Device{{Index: 0, Unified: true, TotalMemory: snapshot.MachineKiB(81559 << 10)}}, "0, GPU-0, 81559, 1, 0, 31, 70.12, H100\n", true, []snapshot.DeviceIndex{0}},
 		"lost":                  {[]snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(81559)}, {Index: 1, TotalMemory: snapshot.MiB(81559)}}, "Unable to determine the device handle for GPU0: 0000:01:00.0: Unknown Error\n1, GPU-1, 81559, 1, 0, 31, 70.12, H100\n", false, []snapshot.DeviceIndex{0, 1}},
 		"lost, never there":     {[]snapshot.Device{{Index: 1, TotalMemory: snapshot.MiB(81559)}}, "Unable to determine the device handle for GPU0: 0000:01:00.0: Unknown Error\n1, GPU-1, 81559, 1, 0, 31, 70.12, H100\n", false, []snapshot.DeviceIndex{1, 0}},
 	} {
@@ -148,6 +149,9 @@ func TestDevicesAreRegistered(t *testing.T) {
 				indices = append(indices, d.Index)
 			}
 			require.Equal(t, row.want, indices)
+			unified := strings.Contains(row.devices, "GB10")
+			require.Equal(t, unified, s.Devices[0].Unified)
+			require.Equal(t, unified, s.Devices[0].TotalMemory.OfMachine(), "what users wrote is corrected before it is judged")
 		})
 	}
 }

@@ -141,8 +141,9 @@ func (l Looks) since(known snapshot.StartTime, written snapshot.Date, now Moment
 	return min(max(at, l.At), now.Start)
 }
 
-// Unplaced says whether it isn't known to which GPU something was attached: root's genv hasn't
-// compared the GPUs since, and an index may be another one by now. Such a look is none at it.
+// Unplaced says whether it isn't known to which GPU something was attached: since then, root's genv
+// hasn't compared the GPUs with its note, and an index may be another GPU by now. Until it has, the
+// attachment isn't noted, and the time of the last look stays what it was.
 func (f *Files) Unplaced() bool {
 	return slices.ContainsFunc(f.Devices, func(d snapshot.Device) bool {
 		return slices.ContainsFunc(d.Attachments, func(a snapshot.Attachment) bool { return f.unplaced(&d, &a) })

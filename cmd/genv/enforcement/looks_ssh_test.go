@@ -2,6 +2,7 @@ package enforcement_test
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"testing"
@@ -12,7 +13,9 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
 	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
+	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
 // GPU 0 leaves the list, and the others get other indices: attachments follow their GPUs, and
@@ -52,15 +55,23 @@ func TestGPUsThatAreRenumbered(t *testing.T) {
 }
 
 // The time of an attachment is what a user wrote, with whatever TZ: root's looks bound its age.
+// genv writes it in the machine's zone, also where logins and the controller's have a TZ.
 func TestLeasesByRootsLooks(t *testing.T) {
 	t.Parallel()
-	b := openBent(t, "gpu-01")
+	b := &bent{sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: genvtest.Program(t), Env: []string{"TZ=Asia/Tokyo"}}), t}
 	hour := b.policy("defaults: {max-duration: 1h, non-env-processes: false}\n")
 	require.Zero(t, b.enforce("gpu-01", "--policy", hour).Code)
 	for i, lie := range []time.Duration{-8 * time.Hour, 9 * time.Hour} {
 		_, err := b.Host("gpu-01").Activate(testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{snapshot.DeviceIndex(i)}, At: time.Now().Add(lie)})
 		require.NoError(t, err)
 	}
+	bob := b.activate("gpu-01", "bob")
+	attach := exec.Command("ssh", "-F", b.SSHConfig(), "-l", "bob", "gpu-01", `[ "$TZ" = Asia/Tokyo ] && genv devices attach --index 2 --eid `+string(bob.EID))
+	out, err := attach.CombinedOutput()
+	require.NoError(t, err, string(out))
+	devices, err := b.Host("gpu-01").Devices()
+	require.NoError(t, err)
+	require.WithinDuration(t, time.Now(), devices[2].Attachments[0].Time.In(system.Now().Location()), time.Minute)
 	r := b.enforce("gpu-01", "--policy", hour)
 	require.Zero(t, r.Code, r.Err)
 	require.Empty(t, r.Out)
@@ -75,4 +86,5 @@ func TestLeasesByRootsLooks(t *testing.T) {
 	require.Zero(t, r.Code, r.Err)
 	require.Contains(t, r.Out, "from device 0")
 	require.Contains(t, r.Out, "from device 1")
+	require.Contains(t, r.Out, "from device 2")
 }

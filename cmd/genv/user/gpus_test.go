@@ -9,6 +9,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
 	simulated "github.com/seed-3119e985/genv/remote/testfleet/gpus"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // sicken changes what the driver of the station says.
@@ -69,6 +70,24 @@ func TestUnknownGPUsAreGivenOutLast(t *testing.T) {
 		require.Equal(t, said{text: "Attached GPUs: 2\n"}, shell.sayAll("genv activate --gpus 1"))
 		require.Equal(t, said{text: "Attached GPUs: 0,2" + unknown}, shell.sayAll("genv attach --index 0"))
 	}
+}
+
+// TestShellsLearnOtherIndices: GPU 0 is drained, and the others get other indices.
+func TestShellsLearnOtherIndices(t *testing.T) {
+	proctest.NeedRoot(t)
+	t.Parallel()
+	s := newStation(t)
+	root, shell := s.me(), s.person("alice", 4001).open("bash")
+	require.Zero(t, root.run("genv", "gpus").Code)
+	require.Equal(t, said{}, shell.say("genv activate"))
+	require.Contains(t, shell.sayAll("genv attach --index 1").text, "Attached GPUs: 1")
+	require.NotContains(t, root.run("genv", "gpus").Err, "renumbered")
+	s.sicken(func(d *simulated.Driver) { d.Devices[0].Fault = simulated.Drained })
+	require.Contains(t, root.run("genv", "gpus").Err, "its GPU is device 0 now")
+	require.Contains(t, shell.sayAll("genv status").text, `CUDA_VISIBLE_DEVICES of this shell is still "1": run genv attach --refresh`)
+	require.NotContains(t, shell.sayAll("genv attach --refresh").text, "still")
+	require.Equal(t, said{text: "0\n"}, shell.say("echo $CUDA_VISIBLE_DEVICES"))
+	require.NotContains(t, shell.sayAll("genv status").text, "refresh")
 }
 
 // TestNoCapacityOfUnifiedMemory: a GPU that shares the memory of its machine is given out as a

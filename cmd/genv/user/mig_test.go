@@ -63,6 +63,16 @@ func TestAttachInstance(t *testing.T) {
 	require.Contains(t, second.sayAll("genv attach --mig 1g.10gb").text, "Attached GPUs: 2")
 	require.Equal(t, "MIG-a,MIG-b", second.sayAll("printf %s $CUDA_VISIBLE_DEVICES").text)
 	require.Contains(t, second.sayAll("genv attach --index 1 --mig MIG-a").text, "exclude each other")
+
+	// Compute instances of one GPU instance share its memory.
+	s.partition(3, gpus.MIG{Profile: "1c.3g.40gb", UUID: "MIG-c", GI: 2}, gpus.MIG{Profile: "2c.3g.40gb", UUID: "MIG-d", GI: 2, CI: 1})
+	require.Contains(t, first.sayAll("genv attach --mig MIG-c").text, "Attached GPUs: 3")
+	require.Contains(t, first.sayAll("genv attach --mig MIG-d").text, "Attached GPUs: 3")
+	require.Equal(t, "MIG-c,MIG-d", first.sayAll("printf %s $CUDA_VISIBLE_DEVICES").text)
+	devices, err = os.ReadFile(s.path("state/devices.json"))
+	require.NoError(t, err)
+	require.Equal(t, 1, strings.Count(string(devices), `"gpu_memory": "40448mi"`), string(devices))
+	require.Equal(t, 1, strings.Count(string(devices), `"gpu_memory": "50432mi"`), string(devices)) // of MIG-a and MIG-b
 }
 
 // TestDockerRunGetsTheInstances: each is a device of the container.

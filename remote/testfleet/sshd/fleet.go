@@ -89,6 +89,8 @@ type Options struct {
 	Hosts []HostOptions
 	// AcceptEnv are patterns of the variables that clients may set (sshd_config(5)).
 	AcceptEnv []string
+	// Env are more variables of each login, as NAME=value.
+	Env []string
 	// Genv is the program that the hosts find as genv; empty for none.
 	Genv string
 	// Installable gives the fleet an empty /usr/local and an empty /etc/sudoers.d of

@@ -168,7 +168,7 @@ func (f *Fleet) configFor(hosts []*Host) string {
 	for _, h := range hosts {
 		// sshd takes the first SetEnv that matches, so it has all variables.
 		fmt.Fprintf(&b, "Match LocalAddress %s\n\tSetEnv", h.Address)
-		for _, v := range append(h.Variables(), "PATH="+h.path()) {
+		for _, v := range append(append(h.Variables(), "PATH="+h.path()), f.options.Env...) {
 			fmt.Fprintf(&b, " %q", v)
 		}
 		b.WriteString("\n")
