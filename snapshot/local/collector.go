@@ -76,6 +76,7 @@ type Collector struct {
 // cache is what one snapshot leaves for the next. Nothing that it refers to changes.
 type cache struct {
 	devices   *deviceList // nil for none
+	unplaced  bool        // something was attached since the devices were listed
 	processes processCache
 	// located are the MIG instances that processes use, by device and PID; empty for unknown.
 	located map[located]snapshot.GPUUUID

@@ -232,7 +232,7 @@ func (l *deviceList) toRegister() []snapshot.Device {
 // identifies says whether the GPUs at the registered indices are those that root's note names,
 // as far as this process can change that.
 func (l *deviceList) identifies(files *state.Files) bool {
-	return !files.KeepsNote || !files.Unplaced() && !slices.ContainsFunc(l.devices, func(g nvidiasmi.GPU) bool {
+	return !files.KeepsNote || !slices.ContainsFunc(l.devices, func(g nvidiasmi.GPU) bool {
 		known := files.Device(g.Index)
 		return g.UUID != "" && known != nil && known.UUID != g.UUID
 	})

@@ -33,7 +33,10 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age nvidiasmi.Age) (*sna
 	if err != nil {
 		return nil, err
 	}
-	age.Good = min(age.Good, c.DeviceListTTL)
+	before := c.cached()
+	if age.Good = min(age.Good, c.DeviceListTTL); before.unplaced {
+		age.Good = 0
+	}
 	if usage.Time.Ended.Sub(usage.Time.Began) > time.Second {
 		age.Good /= 2 // a slow driver has a new list before the old one is too old
 	}
@@ -43,7 +46,7 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age nvidiasmi.Age) (*sna
 	}
 	c.locate(ctx, newest, &usage, devices)
 	observer, seen, warnings := c.observe(ctx, usage, devices, c.cached().processes)
-	files, unread := c.readFiles(ctx, devices)
+	files, unread := c.readFiles(ctx, devices, devices != before.devices)
 	if unread != nil && (c.Brief || ctx.Err() != nil || !errors.Is(unread, errNoStateFiles)) {
 		return nil, unread
 	}
@@ -213,13 +216,16 @@ func (c *Collector) discover(ctx context.Context) (state.Files, error) {
 }
 
 // readFiles reads the state files, and registers the devices if other ones are registered. The
-// error wraps errNoStateFiles if that is why nothing is known of them.
-func (c *Collector) readFiles(ctx context.Context, devices *deviceList) (state.Files, error) {
+// error wraps errNoStateFiles if that is why nothing is known of them. An older list doesn't say to
+// which GPU something new was attached: then the next look takes a new one.
+func (c *Collector) readFiles(ctx context.Context, devices *deviceList, isNew bool) (state.Files, error) {
 	files, err := c.StateFiles.Read(ctx)
 	if err != nil && !errors.Is(err, state.ErrNoDevices) {
 		return state.Files{}, fmt.Errorf("%w: %w", errNoStateFiles, err)
 	}
-	if err == nil && devices.matches(files.Devices) && devices.identifies(&files) {
+	unplaced := files.Unplaced()
+	c.update(func(kept *cache) { kept.unplaced = unplaced && !isNew })
+	if err == nil && devices.matches(files.Devices) && devices.identifies(&files) && !(unplaced && isNew) {
 		return files, nil
 	}
 	found, registerErr := c.complete(devices, files.Devices)
