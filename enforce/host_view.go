@@ -37,6 +37,7 @@ type hostView struct {
 	unknownOn map[snapshot.DeviceIndex][]*snapshot.Process
 	instances contents.Instances
 	notes     int // how many there are
+	untyped   bool
 	draft     draft
 }
 

@@ -60,6 +60,9 @@ func (j *judgement) noteUnknowns(h *hostView) {
 					p.PID, p.Describe(), text.Shown(string(p.EID)), env.env.UID)
 			}
 		}
+		if !h.settings.JudgeGraphics && slices.ContainsFunc(p.Usage, func(u snapshot.DeviceUsage) bool { return u.Type == snapshot.TypePending }) {
+			j.note(h, "nvidia-smi has not said yet whether process %d%s draws on a screen, so it is left alone", p.PID, p.Describe())
+		}
 		if p.UserUnknown {
 			j.note(h, "the user of process %d%s could not be looked up: if the policy exempts users by name, it is left alone", p.PID, p.Describe())
 		}
@@ -106,12 +109,16 @@ func (j *judgement) lines() map[string]string {
 
 // plan puts together what the rules found and drafted.
 func (j *judgement) plan() Plan {
+	var untyped []snapshot.Hostname
 	for _, h := range j.hosts {
+		if h.untyped {
+			untyped = append(untyped, h.name)
+		}
 		if h.draft.underWay.reports >= MaxReportsUnderWay {
 			j.postpone(h)
 		}
 	}
-	plan := Plan{Findings: j.findings, Notes: j.notes, TellUsers: j.fleet.TellUsers}
+	plan := Plan{Findings: j.findings, Notes: j.notes, Untyped: untyped, TellUsers: j.fleet.TellUsers}
 	lines := j.lines()
 	reports := make([][]HostReport, partsOf(len(j.hosts)))
 	inParts(len(j.hosts), func(part, from, to int) {

@@ -56,6 +56,9 @@ type Settings struct {
 	// LeaveContainers leaves processes in containers of root's runtimes alone.
 	LeaveContainers bool
 
+	// JudgeGraphics judges the processes of a desktop like others.
+	JudgeGraphics bool
+
 	// The caps of a user on all hosts together; nil for none.
 	MaxDevices *int
 	MaxMemory  *int64 // bytes of the devices that are attached

@@ -24,6 +24,7 @@ import (
 // env and proc may have u1001 for a uid (of env, what the state file says; of
 // proc, what the kernel says), and proc by:USER, in:CONTAINER, from:EID (the
 // environment of an ancestor); EID "!" is unknown since overwritten.
+// After INDEX:MIB may come a type, as in 0:25:C+G; a device with an active display says screen.
 // After the index of a device u7 is a utilization of 7 per cent, and m? a memory
 // that is not known, and p? processes that the driver doesn't report; failed and unified are
 // what they say.
@@ -91,6 +92,10 @@ func parseDevice(t *testing.T, s *snapshot.Snapshot, words []string) {
 			d.Utilization = &u
 			continue
 		}
+		if word == "screen" {
+			d.Display = true
+			continue
+		}
 		if word == "m?" {
 			d.TotalMemory = snapshot.Memory{}
 			continue
@@ -142,7 +147,8 @@ func parseProcess(t *testing.T, s *snapshot.Snapshot, words []string) {
 			continue
 		}
 		device, mib, _ := strings.Cut(word, ":")
-		u := snapshot.DeviceUsage{Index: index(t, device)}
+		mib, kind, _ := strings.Cut(mib, ":")
+		u := snapshot.DeviceUsage{Index: index(t, device), Type: snapshot.ProcessType(kind)}
 		if mib != "?" {
 			u.Memory = snapshot.MiB(int64(number(t, mib)))
 		}
@@ -288,6 +294,56 @@ func TestUnifiedMemory(t *testing.T) {
 		if tt.note != "" {
 			require.Equal(t, []enforce.Note{{Host: "a", Text: tt.note}}, plan.Notes)
 		}
+	}
+}
+
+// TestGraphics: a desktop on its screen is left alone, and what only looks like one isn't.
+func TestGraphics(t *testing.T) {
+	for name, row := range map[string]struct {
+		hosts   string
+		judge   bool // graphics: judge
+		want    string
+		untyped string
+	}{
+		"a compositor":                                       {"a | dev 0 screen | proc 500 - 0:25:C+G", false, "", ""},
+		"an X server":                                        {"a | dev 0 screen | proc 500 - 0:25:G", false, "", ""},
+		"a job on the desktop's GPU":                         {"a | dev 0 screen | proc 500 - 0:25:C", false, "500", ""},
+		"an EGL context where no screen is":                  {"a | dev 0 | proc 500 - 0:25:C+G", false, "500", ""},
+		"and where another GPU has one":                      {"a | dev 0 | dev 1 screen | proc 500 - 0:25:C+G", false, "500", ""},
+		"a desktop that also computes elsewhere":             {"a | dev 0 | dev 1 screen | proc 500 - 1:25:C+G 0:25:C", false, "500", ""},
+		"graphics: judge":                                    {"a | dev 0 screen | proc 500 - 0:25:C+G", true, "500", ""},
+		"no answer yet":                                      {"a | dev 0 screen | dev 1 | proc 500 - 0:25:? | proc 501 - 1:9:C", false, "501", ""},
+		"no answer yet, judged anyway":                       {"a | dev 0 screen | proc 500 - 0:25:?", true, "500", ""},
+		"not asked":                                          {"a | dev 0 | proc 500 - 0:25\nb | dev 0 | proc 501 - 0:9:C", false, "500 501", "a"},
+		"not asked, judged anyway":                           {"a | dev 0 | proc 500 - 0:25", true, "500", ""},
+		"nothing would be done":                              {"a | env 10 alice | dev 0 10@01 | proc 500 10 0:25", false, "", ""},
+		"in an environment, on its GPU and on the screen's":  {"a | env 10 alice | dev 0 10@01 | dev 1 screen | proc 500 10 0:9:C 1:25:C+G", false, "", ""},
+		"in an environment, on its GPU and without a screen": {"a | env 10 alice | dev 0 10@01 | dev 1 | proc 500 10 0:9:C 1:25:C+G", false, "500", ""},
+		"over its memory":                                    {"a | env 10 alice 10m | dev 0 screen 10@01 | proc 500 10 0:25:C+G", false, "", ""},
+		"a job over its memory, not asked":                   {"a | env 10 alice 10m | dev 0 10@01 | proc 500 10 0:25", false, "500", "a"},
+		"over its memory, without a screen":                  {"a | env 10 alice 10m | dev 0 10@01 | proc 500 10 0:25:C+G", false, "500", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			settings := enforce.Settings{NonEnvProcesses: true, EnvDevices: true, EnvMemory: true, JudgeGraphics: row.judge}
+			cluster := parseCluster(t, row.hosts)
+			plan := evaluate(stated{all: settings}, cluster, time.Time{})
+			var ended []string
+			for _, r := range plan.Reports {
+				for i := range r.Report.Terminate {
+					ended = append(ended, fmt.Sprint(r.Report.Terminate[i].Process.PID))
+				}
+			}
+			require.Equal(t, row.want, strings.Join(ended, " "))
+			require.Equal(t, row.untyped, strings.Trim(fmt.Sprint(plan.Untyped), "[]"))
+			settings.Warn.Cycles = 9
+			require.Equal(t, plan.Untyped, evaluate(stated{all: settings}, cluster, time.Time{}).Untyped, "before anything is announced")
+			for i := range cluster.Hosts {
+				cluster.Hosts[i].Snapshot.TypesAsked = true // of an older genv: what the compute list says counts
+			}
+			asked := evaluate(stated{all: settings}, cluster, time.Time{})
+			require.Empty(t, asked.Untyped)
+			require.Equal(t, len(plan.Findings), len(asked.Findings))
+		})
 	}
 }
 

@@ -41,6 +41,8 @@ type (
 		EnvOverwritten bool      `json:"env_overwritten,omitempty"`
 		NodeMissing    bool      `json:"unproved,omitempty"`
 		Instances      []GPUUUID `json:"mig,omitempty"`
+		// Types are those of the uses, as far as they are known.
+		Types map[DeviceIndex]ProcessType `json:"types,omitempty"`
 
 		ContainerInfo *ContainerInfo `json:"container_info,omitempty"`
 	}
@@ -59,6 +61,7 @@ type (
 		Unidentified bool             `json:"unidentified,omitempty"`
 		UUID         GPUUUID          `json:"uuid,omitempty"`
 		Name         string           `json:"name,omitempty"`
+		Display      bool             `json:"display,omitempty"`
 		UsedMemory   *string          `json:"used_memory,omitempty"`
 		Utilization  *int             `json:"utilization,omitempty"`
 		Temperature  *int             `json:"temperature,omitempty"`
@@ -118,7 +121,7 @@ func EncodeNative(s *Snapshot) ([]byte, error) {
 		if d.Unified {
 			total = nil
 		}
-		n.Devices = append(n.Devices, nativeDevice{w, total, d.Failed, d.Problem, d.Unidentified, d.UUID, d.Name, orNull(d.UsedMemory.String()), d.Utilization, d.Temperature, d.Power, nativeInstances(d.Instances), d.ProcessesUnknown, nativeParts(d.Attachments), nativeSince(d.Attachments)})
+		n.Devices = append(n.Devices, nativeDevice{w, total, d.Failed, d.Problem, d.Unidentified, d.UUID, d.Name, d.Display, orNull(d.UsedMemory.String()), d.Utilization, d.Temperature, d.Power, nativeInstances(d.Instances), d.ProcessesUnknown, nativeParts(d.Attachments), nativeSince(d.Attachments)})
 	}
 	return Marshal(n)
 }
@@ -142,10 +145,23 @@ func nativeProcesses(processes []Process) []nativeProcess {
 		out = append(out, nativeProcess{
 			wireProcess: processToWire(p), Start: p.Start, UID: p.UID, Name: p.Name, Command: p.Command,
 			Username: p.Username, UserUnknown: p.UserUnknown, Protected: p.Protected, Container: p.Container, ContainerInfo: p.ContainerInfo,
-			Inherited: p.Inherited, EnvUnknown: p.EnvUnknown, EnvOverwritten: p.EnvOverwritten, NodeMissing: p.NodeMissing, Instances: p.Instances,
+			Inherited: p.Inherited, EnvUnknown: p.EnvUnknown, EnvOverwritten: p.EnvOverwritten, NodeMissing: p.NodeMissing, Instances: p.Instances, Types: nativeTypes(p.Usage),
 		})
 	}
 	return out
+}
+
+func nativeTypes(usage []DeviceUsage) (types map[DeviceIndex]ProcessType) {
+	for _, u := range usage {
+		if u.Type == "" {
+			continue
+		}
+		if types == nil {
+			types = make(map[DeviceIndex]ProcessType, len(usage))
+		}
+		types[u.Index] = u.Type
+	}
+	return types
 }
 
 // EncodeNativeProcesses writes processes as EncodeNative does, for reports.
@@ -213,6 +229,14 @@ func (n nativeProcess) process(r *reader) (Process, error) {
 	p.Start, p.UID, p.Name, p.Command, p.Username, p.UserUnknown = n.Start, n.UID, n.Name, n.Command, n.Username, n.UserUnknown
 	p.Protected, p.Container, p.EnvUnknown, p.EnvOverwritten, p.NodeMissing = n.Protected, n.Container, p.EnvUnknown || n.EnvUnknown, n.EnvOverwritten, n.NodeMissing
 	p.Inherited, p.ContainerInfo = r.id(n.Inherited), n.ContainerInfo
+	for i := range p.Usage {
+		switch u := &p.Usage[i]; n.Types[u.Index] {
+		case "", TypeCompute, TypeGraphics, TypeComputeGraphics, TypePending:
+			u.Type = n.Types[u.Index]
+		default: // of a newer genv
+			u.Type = TypeCompute
+		}
+	}
 	p.Instances = slices.DeleteFunc(n.Instances, func(uuid GPUUUID) bool { return r.leavesOut("an instance", CheckInstance(uuid)) })
 	if len(p.Instances) > maxInstances {
 		err = cmp.Or(err, tooMany(len(p.Instances), "MIG instances", maxInstances))
@@ -243,7 +267,7 @@ func (n nativeDevice) device(r *reader) (Device, error) {
 	n.wireDevice.TotalMemory = orZero(n.TotalMemory)
 	d, err := n.wireDevice.device(r)
 	d.Unified, d.Failed, d.Problem, d.Unidentified = n.TotalMemory == nil, n.Failed, n.Problem, n.Unidentified
-	d.UUID, d.Name, d.UsedMemory = n.UUID, n.Name, r.memory("used_memory", orZero(n.UsedMemory))
+	d.UUID, d.Name, d.Display, d.UsedMemory = n.UUID, n.Name, n.Display, r.memory("used_memory", orZero(n.UsedMemory))
 	d.ProcessesUnknown = n.NotListed
 	d.Utilization = measured(r, "utilization", n.Utilization, checkUtilization)
 	d.Temperature = measured(r, "temperature", n.Temperature, CheckTemperature)

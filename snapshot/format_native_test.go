@@ -25,7 +25,7 @@ func everything(t testing.TB) *snapshot.Snapshot {
 			{PID: 7, EID: "1667", Start: 12345, UID: &uid, Name: "python", Command: "python train.py", Username: "alice", Container: "0123abcd", ContainerInfo: &snapshot.ContainerInfo{
 				Runtime: "docker", Name: "web", Image: "pytorch:24.10", Labels: map[string]string{"team": "vision"}, LabelsCut: true, Unknown: true, Init: true,
 				EID: "1667", UID: &uid, User: "alice", Proof: snapshot.ProofRecord,
-			}, Inherited: "1667", Usage: []snapshot.DeviceUsage{{Index: 1, Memory: snapshot.MiB(5)}}},
+			}, Inherited: "1667", Usage: []snapshot.DeviceUsage{{Index: 1, Memory: snapshot.MiB(5), Type: snapshot.TypeComputeGraphics}}},
 			{PID: 9, Protected: "nvidia-cuda-mps-server", UserUnknown: true, Usage: []snapshot.DeviceUsage{{Index: 1}}},
 			{PID: 8, EnvUnknown: true, EnvOverwritten: true, Usage: []snapshot.DeviceUsage{{Index: 0}}},
 		},
@@ -34,7 +34,7 @@ func everything(t testing.TB) *snapshot.Snapshot {
 			Config: snapshot.EnvConfig{Name: "Norwegian Wood", GPUMemory: snapshot.MustMemory("4g"), GPUs: &gpus},
 		}},
 		Devices: []snapshot.Device{{
-			Index: 1, TotalMemory: snapshot.MiB(81559), UUID: "GPU-1", Name: "H100", Unidentified: true, UsedMemory: snapshot.MiB(5), Utilization: &percent, Temperature: &celsius, Power: &watts,
+			Index: 1, TotalMemory: snapshot.MiB(81559), UUID: "GPU-1", Name: "H100", Unidentified: true, Display: true, UsedMemory: snapshot.MiB(5), Utilization: &percent, Temperature: &celsius, Power: &watts,
 			Instances: []snapshot.Instance{{UUID: "MIG-1", Profile: "1g.10gb", Total: snapshot.MiB(9984), Pool: "7"}, {UUID: "MIG-GPU-1/2/0"}}, ProcessesUnknown: true,
 			Attachments: []snapshot.Attachment{{EID: "1667", GPUMemory: snapshot.MustMemory("4g"), Time: at, Since: 8}},
 		}, {Index: 2, Failed: true, Problem: "it is lost", Attachments: []snapshot.Attachment{}}, {Index: 3, Unified: true, Attachments: []snapshot.Attachment{}}},

@@ -27,6 +27,8 @@ type Snapshot struct {
 	// Service says whether root owns the state files there (genv host serve), so that users
 	// can't forge them; nil if not reported.
 	Service *bool
+	// TypesAsked says that this host was asked WithTypes: a Type that is empty is not known there.
+	TypesAsked bool
 	// Warnings are messages for people about problems that the model can't express,
 	// one line each.
 	Warnings []string
@@ -107,6 +109,9 @@ const MaxCommand = 256
 type DeviceUsage struct {
 	Index  DeviceIndex
 	Memory Memory
+	// Type says whether the process draws there. It is known only of processes that would be
+	// ended: see WithTypes.
+	Type ProcessType
 }
 
 // Environment is a registered environment.
@@ -182,8 +187,10 @@ type Device struct {
 	Unified bool
 	// Failed says that the device doesn't work. Problem is what the driver says about it; it may
 	// also be that some value can't be measured.
-	Failed      bool
-	Problem     string
+	Failed  bool
+	Problem string
+	// Display says that a screen was active on it when nvidia-smi was last asked for that.
+	Display     bool
 	UsedMemory  Memory
 	Utilization *int     // per cent over the driver's last sample; nil if not reported
 	Temperature *int     // degrees Celsius; nil if not reported

@@ -111,16 +111,21 @@ type Round struct {
 	// Judged are the hosts that were judged. The others are left to the next full cycle, since
 	// what would follow is more than the safety limits allow.
 	Judged map[snapshot.Hostname]bool
+	// Untyped are those that have to be asked for the types of processes first.
+	Untyped map[snapshot.Hostname]bool
 }
 
 // All judges hosts that were asked: together, or if that is more than the limits allow, one by
 // one. The cluster is that of the last full cycle, with the new snapshots of these hosts.
 func All(policy enforce.Policy, asked []snapshot.Host, cluster *snapshot.Cluster, memory enforce.Memory, spent *Spent, now time.Time) Round {
 	limits := policy.Fleet().Limits
-	all := Round{Memory: memory, Judged: make(map[snapshot.Hostname]bool)}
+	all := Round{Memory: memory, Judged: make(map[snapshot.Hostname]bool), Untyped: make(map[snapshot.Hostname]bool)}
 	try := func(hosts []snapshot.Host) bool {
 		plan, memory, events := Judge(policy, snapshot.Cluster{Hosts: hosts}, all.Memory, now)
-		if !spent.Allow(limits, &plan, events, cluster) {
+		for _, name := range plan.Untyped {
+			all.Untyped[name] = true
+		}
+		if len(plan.Untyped) > 0 || !spent.Allow(limits, &plan, events, cluster) {
 			return false
 		}
 		all.Memory, all.Events = memory, append(all.Events, events...)

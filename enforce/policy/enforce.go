@@ -67,6 +67,7 @@ func (s *Settings) settings() *enforce.Settings {
 		SudoUsers:       s.SudoUsers.On,
 		UnknownOutside:  s.UnknownOutside.On,
 		LeaveContainers: s.LeaveContainers.On,
+		JudgeGraphics:   s.JudgeGraphics.On,
 		MaxDevices:      s.MaxDevices.pointer(),
 		MaxEnvs:         s.MaxEnvs.pointer(),
 		Idle:            s.Idle.pointer(),

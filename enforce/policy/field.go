@@ -46,6 +46,7 @@ var fields = []field{
 	newChoice("sudo-users", "allow", "deny", func(s *Settings) *Value[bool] { return &s.SudoUsers }),
 	newChoice("unknown-environment", "outside", "leave", func(s *Settings) *Value[bool] { return &s.UnknownOutside }),
 	newChoice("containers", "leave", "judge", func(s *Settings) *Value[bool] { return &s.LeaveContainers }),
+	newChoice("graphics", "judge", "leave", func(s *Settings) *Value[bool] { return &s.JudgeGraphics }),
 	newField("max-devices-per-user", byUser, func(s *Settings) *Value[int] { return &s.MaxDevices },
 		form[int]{"2", readCap, strconv.Itoa}),
 	newField("max-memory-per-user", byUser, func(s *Settings) *Value[snapshot.Memory] { return &s.MaxMemory },

@@ -281,6 +281,7 @@ tell-users: false
 		{Key: "sudo-users", Value: "allow", From: "defaults, p.yaml:7:15"},
 		{Key: "unknown-environment", Value: "outside", From: "override for hosts gpu-[1-4], p.yaml:16:28"},
 		{Key: "containers", Value: "judge", From: "built in"},
+		{Key: "graphics", Value: "leave", From: "built in"},
 		{Key: "max-devices-per-user", Value: "2", From: "defaults, p.yaml:5:25"},
 		{Key: "max-memory-per-user", Value: "off", From: "built in"},
 		{Key: "max-envs-per-user", Value: "off", From: "built in"},

@@ -47,6 +47,8 @@ type Settings struct {
 	UnknownOutside Value[bool]
 	// LeaveContainers judges no process in a container of root's runtimes.
 	LeaveContainers Value[bool]
+	// JudgeGraphics judges processes that draw on an active screen.
+	JudgeGraphics Value[bool]
 	// The caps of a user on all hosts together, which may differ by user and time.
 	// On with 0 means that the user may have none.
 	MaxDevices Value[int]

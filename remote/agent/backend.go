@@ -18,7 +18,7 @@ import (
 // Backend is a host as a Server sees it. It is safe for concurrent use.
 type Backend interface {
 	// Snapshot returns the host's snapshot as snapshot.EncodeNative writes it. It may give
-	// up when ctx ends.
+	// up when ctx ends, which may be of snapshot.WithTypes.
 	Snapshot(ctx context.Context, age Age) ([]byte, error)
 	// Execute carries out a report, to its end even if the controller has hung up.
 	// It acts only while asker holds its right.
@@ -184,6 +184,9 @@ func (a *Answers) snapshot(ctx context.Context, request SnapshotRequest, receive
 	age := Age{Measured: bounded(request.AgeMS), Oldest: bounded(request.MaxAgeMS)}
 	if within := bounded(request.WithinMS); within > 0 {
 		age.Until = received.Add(within / 5 * 4) // so that the answer is there in time
+	}
+	if request.Types {
+		ctx = snapshot.WithTypes(ctx)
 	}
 	encoded, err := a.Backend.Snapshot(ctx, age)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent/readonly"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 )
 
 // Commands asks hosts by one genv command for each request, in the 1.4.3 format:
@@ -27,6 +28,8 @@ type Commands struct {
 	Measure bool
 	// Log gets what can't be read of the parts of a snapshot.
 	Log zerolog.Logger
+	// types are those of the processes of one host; nil if they are not asked for.
+	types *nvidiasmi.Types
 }
 
 func (Commands) via() Via { return ViaCommands }
@@ -58,6 +61,9 @@ func (c Commands) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Sna
 	if c.Measure {
 		c.measure(ctx, host, s)
 	}
+	if c.types != nil && snapshot.WantsTypes(ctx) {
+		c.setTypes(ctx, host, s)
+	}
 	return s, nil
 }
 
@@ -75,6 +81,22 @@ func (c Commands) measure(ctx context.Context, host remote.Host, s *snapshot.Sna
 		return
 	}
 	s.Devices = snapshot.Described(s.Devices, found)
+}
+
+// setTypes sets the types of processes as nvidia-smi, run as the login user, tells them.
+func (c Commands) setTypes(ctx context.Context, host remote.Host, s *snapshot.Snapshot) {
+	look := readonly.Host{Runner: c.Network}
+	devices, failed := look.Devices(ctx, host)
+	gpus := make(map[snapshot.DeviceIndex]snapshot.GPUUUID, len(devices))
+	for i := range devices {
+		gpus[devices[i].Index] = devices[i].UUID
+	}
+	c.types.Set(ctx, s, gpus, time.Now(), func(ctx context.Context) (nvidiasmi.Details, error) {
+		if failed != nil {
+			return nvidiasmi.Details{}, nvidiasmi.ErrTimeout // whatever it is: the types are not known yet
+		}
+		return look.Details(ctx, host)
+	})
 }
 
 // Devices asks for the devices and their attachments alone.

@@ -52,6 +52,8 @@ type SnapshotRequest struct {
 	// as long as it likes, and uses no earlier answer.
 	WithinMS int64 `json:"within_ms,omitempty"`
 	MaxAgeMS int64 `json:"max_age_ms,omitempty"`
+	// Types asks for the types of processes: see snapshot.WithTypes. An older genv ignores it.
+	Types bool `json:"types,omitempty"`
 	// Claim is by what right the controller acts, in the first request and when it has changed;
 	// nil for one that claims nothing, or only looks. Only hosts with CapabilityFence get it.
 	Claim *fence.Claim `json:"claim,omitempty"`

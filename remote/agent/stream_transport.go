@@ -67,7 +67,9 @@ func (t *streamTransport) Snapshot(ctx context.Context, host remote.Host) (*snap
 	t.mu.Lock()
 	revision, last, before := t.revision, t.last, t.quiet
 	t.mu.Unlock()
-	request := SnapshotRequest{Revision: revision, AgeMS: t.pool.deviceAge().Milliseconds(), MaxAgeMS: t.pool.maxAge(host).Milliseconds()}
+	request := SnapshotRequest{
+		Revision: revision, AgeMS: t.pool.deviceAge().Milliseconds(), MaxAgeMS: t.pool.maxAge(host).Milliseconds(), Types: snapshot.WantsTypes(ctx),
+	}
 	if deadline, ok := ctx.Deadline(); ok { // rounded, so that equal requests are equal
 		request.WithinMS = time.Until(deadline).Round(100 * time.Millisecond).Milliseconds()
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent/readonly"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -90,7 +91,7 @@ func (c *Conn) dial(ctx context.Context, a *attempt) (transport, error) {
 	case err == nil:
 		t = stream
 	case class == remote.CommandFailed && hasNoServe(err):
-		commands := &Commands{Network: p.Network, Measure: p.Measure}
+		commands := &Commands{Network: p.Network, Measure: p.Measure, types: new(nvidiasmi.Types)}
 		if err := commands.requireRoot(ctx, c.host); err != nil {
 			return nil, err
 		}

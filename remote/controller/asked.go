@@ -192,6 +192,9 @@ func (c *Controller) early(ctx context.Context, looks []wake.Look) {
 	cycle, asked := c.earlyCycle(looks)
 	now := c.Now()
 	judged := early.All(c.Memory.Operator.Policy(c.Policy, now), asked, &cycle.Cluster, c.Memory.Rules, &c.between.spent, now)
+	for name := range judged.Untyped {
+		c.between.wake.Again(cycle.answered[name], true)
+	}
 	if cycle.Asked = judged.Judged; len(cycle.Asked) == 0 {
 		return
 	}
@@ -234,7 +237,7 @@ func (c *Controller) earlyCycle(looks []wake.Look) (*Cycle, []snapshot.Host) {
 			continue
 		}
 		if !c.fresh(h.Name, &look) {
-			c.between.wake.Again(look.Host)
+			c.between.wake.Again(look.Host, false)
 			continue
 		}
 		h.Snapshot = look.Snapshot
@@ -249,7 +252,7 @@ func (c *Controller) current(last *Cycle, h *snapshot.Host, look *wake.Look) boo
 	known := c.Memory.Rules.Hosts[h.Name]
 	return h.Err == nil && before != nil && known.Answered && known.Lost == "" &&
 		look.Snapshot != before && look.Asked.After(last.askedAt[look.Host.Name]) &&
-		look.Snapshot.MachineID == before.MachineID && look.Snapshot.BootID == before.BootID && look.Snapshot.StateFolder == before.StateFolder
+		sameMachine(look.Snapshot, before)
 }
 
 // fresh reports whether a look may be acted on: it came just now, and was asked for after the

@@ -124,7 +124,7 @@ func (c *Controller) begin(ctx context.Context, number int) Cycle {
 	next := FleetMemory{Machines: fleet.machines, Messages: c.Memory.Messages, Mail: c.Memory.Mail, Guards: c.Memory.Guards, Operator: c.Memory.Operator}
 	var events []enforce.Event
 	policy := c.Memory.Operator.Policy(c.Policy, now)
-	cycle.Plan, next.Rules, events = enforce.Judge(policy, cycle.Cluster, c.Memory.Rules, now)
+	cycle.Plan, next.Rules, events = c.judge(ctx, &cycle, policy, now)
 	c.planGuards(&cycle, policy, now)
 	events = slices.Concat(c.pendingEvents, ended, events)
 	for _, d := range fleet.disputes {

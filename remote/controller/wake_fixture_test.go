@@ -35,7 +35,8 @@ type wakefulHost struct {
 	ignores   time.Duration // SIGTERM
 	quiet     bool          // it doesn't wake when a process ends
 	lost      error
-	deaf      bool // its events end
+	deaf      bool                 // its events end
+	kind      snapshot.ProcessType // of its processes, which draw on a screen if they aren't compute processes
 	asked     int
 	looks     []time.Duration // when it was asked, since the beginning
 	last      *snapshot.Snapshot
@@ -44,7 +45,7 @@ type wakefulHost struct {
 func newWakeful(names ...string) *wakeful {
 	w := &wakeful{begun: time.Now(), hosts: make(map[string]*wakefulHost)}
 	for _, name := range names {
-		w.hosts[name] = &wakefulHost{boot: "1", woke: make(chan struct{}, 1)}
+		w.hosts[name] = &wakefulHost{boot: "1", kind: snapshot.TypeCompute, woke: make(chan struct{}, 1)}
 	}
 	return w
 }
@@ -93,7 +94,7 @@ func (w *wakeful) wait(ctx context.Context, h remote.Host) (bool, error) {
 	}
 }
 
-func (w *wakeful) Snapshot(_ context.Context, h remote.Host) (*snapshot.Snapshot, error) {
+func (w *wakeful) Snapshot(ctx context.Context, h remote.Host) (*snapshot.Snapshot, error) {
 	w.mu.Lock()
 	host := w.hosts[h.Name]
 	takes := host.takes
@@ -106,17 +107,21 @@ func (w *wakeful) Snapshot(_ context.Context, h remote.Host) (*snapshot.Snapshot
 	if host.lost != nil {
 		return nil, host.lost
 	}
-	if host.last != nil && !host.changes {
+	asks, kind := snapshot.WantsTypes(ctx), host.kind
+	if kind != snapshot.TypeCompute && !asks {
+		kind = "" // it has not been asked
+	}
+	if host.last != nil && !host.changes && !asks {
 		return host.last, nil
 	}
 	uid := snapshot.UID(1001)
-	s := &snapshot.Snapshot{BootID: host.boot, Devices: []snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(100)}}}
+	s := &snapshot.Snapshot{BootID: host.boot, Devices: []snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(100), Display: true}}}
 	if host.attached {
 		s.Environments = []snapshot.Environment{{EID: "7", UID: uid, Username: "alice"}}
 		s.Devices[0].Attachments = []snapshot.Attachment{{EID: "7"}}
 	}
 	for _, pid := range host.processes {
-		s.Processes = append(s.Processes, snapshot.Process{PID: pid, Start: 1, UID: &uid, Username: "alice", Usage: []snapshot.DeviceUsage{{Index: 0}}})
+		s.Processes = append(s.Processes, snapshot.Process{PID: pid, Start: 1, UID: &uid, Username: "alice", Usage: []snapshot.DeviceUsage{{Index: 0, Type: kind}}})
 	}
 	host.last = s
 	return s, nil

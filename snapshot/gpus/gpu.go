@@ -90,16 +90,18 @@ type Attachment struct {
 
 // Process is a process that uses a GPU.
 type Process struct {
-	PID       snapshot.PID       `json:"pid"`
-	Start     snapshot.StartTime `json:"start,omitempty"`
-	User      snapshot.Username  `json:"user,omitempty"` // as in UserName
-	EID       snapshot.EnvID     `json:"eid,omitempty"`  // that it claims; not valid without a look at its owner
-	Command   string             `json:"command,omitempty"`
-	Unproved  bool               `json:"unproved,omitempty"`     // see snapshot.Process.NodeMissing
-	Memory    *int64             `json:"memory_bytes,omitempty"` // of this GPU
-	Container string             `json:"container,omitempty"`
-	Image     string             `json:"image,omitempty"` // of the container
-	Instances []snapshot.GPUUUID `json:"mig,omitempty"`   // MIG instances of this GPU
+	PID      snapshot.PID       `json:"pid"`
+	Start    snapshot.StartTime `json:"start,omitempty"`
+	User     snapshot.Username  `json:"user,omitempty"` // as in UserName
+	EID      snapshot.EnvID     `json:"eid,omitempty"`  // that it claims; not valid without a look at its owner
+	Command  string             `json:"command,omitempty"`
+	Unproved bool               `json:"unproved,omitempty"`     // see snapshot.Process.NodeMissing
+	Memory   *int64             `json:"memory_bytes,omitempty"` // of this GPU
+	// Type is "C", "G" or "C+G"; empty if nvidia-smi wasn't asked for it.
+	Type      snapshot.ProcessType `json:"type,omitempty"`
+	Container string               `json:"container,omitempty"`
+	Image     string               `json:"image,omitempty"` // of the container
+	Instances []snapshot.GPUUUID   `json:"mig,omitempty"`   // MIG instances of this GPU
 	// ContainerName is the name that the container's runtime has for it, and StartedBy the
 	// user who started it, as in UserName; empty if that isn't proved.
 	ContainerName string            `json:"container_name,omitempty"`

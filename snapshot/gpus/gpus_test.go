@@ -15,6 +15,7 @@ func TestStates(t *testing.T) {
 	zero, some := 0, 40
 	attached := []snapshot.Attachment{{EID: "7"}}
 	used := []snapshot.Process{{PID: 9, Usage: []snapshot.DeviceUsage{{Index: 0}}}}
+	drawn := []snapshot.Process{{PID: 9, Usage: []snapshot.DeviceUsage{{Index: 0, Type: snapshot.TypeComputeGraphics}}}}
 	for name, row := range map[string]struct {
 		device    snapshot.Device
 		processes []snapshot.Process
@@ -33,6 +34,8 @@ func TestStates(t *testing.T) {
 		"of unified memory":                  {device: snapshot.Device{UUID: "GPU-0", Temperature: &some}, want: gpus.Free},
 		"attached":                           {device: snapshot.Device{Attachments: attached}, want: gpus.Attached},
 		"computing without a process":        {device: snapshot.Device{Attachments: attached, Utilization: &some}, want: gpus.Attached},
+		"a desktop's":                        {device: snapshot.Device{Display: true, Utilization: &some, UsedMemory: snapshot.MiB(1024)}, processes: drawn, want: gpus.Free},
+		"drawn on without a screen":          {processes: drawn, want: gpus.Busy},
 		"used, unknown utilization":          {processes: used, want: gpus.Busy},
 		"used and computing":                 {device: snapshot.Device{Utilization: &some}, processes: used, want: gpus.Busy},
 		"held, not computing":                {device: snapshot.Device{Utilization: &zero}, processes: used, want: gpus.Idle},

@@ -14,11 +14,13 @@ func Of(s *snapshot.Snapshot) []GPU {
 	for i := range s.Devices {
 		j.describe(&j.list[i], &s.Devices[i])
 	}
+	used := make([]bool, len(j.list)) // by more than a desktop on its screen, and what is unproved
 	for i := range s.Processes {
 		p := &s.Processes[i]
 		for _, usage := range p.Usage {
 			if at, known := j.position[usage.Index]; known {
 				process := j.process(p, usage)
+				used[at] = used[at] || !p.NodeMissing && !s.OfDesktop(usage)
 				process.Instances = j.list[at].own(p.Instances)
 				j.list[at].Processes = append(j.list[at].Processes, process)
 			}
@@ -27,7 +29,7 @@ func Of(s *snapshot.Snapshot) []GPU {
 	for i := range j.list {
 		d := &s.Devices[i]
 		lost := described && d.UUID == "" || d.ProcessesUnknown || d.Unidentified || d.Problem != "" || !d.Unified && j.list[i].fails()
-		if j.list[i].State = j.list[i].state(lost); d.Failed {
+		if j.list[i].State = j.list[i].state(lost, used[i]); d.Failed {
 			j.list[i].State = Failed
 		}
 	}
@@ -119,6 +121,9 @@ func (j *join) process(p *snapshot.Process, usage snapshot.DeviceUsage) Process 
 		PID: p.PID, Start: p.Start, User: Owner(p, j.environments[p.EID]), EID: p.EID, Command: p.CommandOrName(),
 		Memory: j.bytesOf(usage.Memory), Container: p.Container, Unproved: p.NodeMissing,
 	}
+	if usage.Type != snapshot.TypePending {
+		described.Type = usage.Type
+	}
 	if c := p.ContainerInfo; c != nil {
 		described.ContainerName, described.Image, described.StartedBy = c.Name, c.Image, UserName(c.User, c.UID)
 	}
@@ -168,8 +173,7 @@ func (g *GPU) Unexplained() int64 {
 
 // state says what a GPU that works is used for. lost says that the driver reports other devices
 // of the host and not this one, or not all of this one.
-func (g *GPU) state(lost bool) State {
-	used := slices.ContainsFunc(g.Processes, func(p Process) bool { return !p.Unproved })
+func (g *GPU) state(lost, used bool) State {
 	switch {
 	case used && g.Utilization != nil && *g.Utilization == 0:
 		return Idle

@@ -68,6 +68,7 @@ type Collector struct {
 
 	mu    sync.Mutex
 	cache cache
+	types nvidiasmi.Types
 
 	readMachineID sync.Once
 	machineIDHash string

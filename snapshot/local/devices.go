@@ -229,6 +229,15 @@ func (l *deviceList) toRegister() []snapshot.Device {
 	return found
 }
 
+// uuids are those of the devices.
+func (l *deviceList) uuids() map[snapshot.DeviceIndex]snapshot.GPUUUID {
+	uuids := make(map[snapshot.DeviceIndex]snapshot.GPUUUID, len(l.devices))
+	for i := range l.devices {
+		uuids[l.devices[i].Index] = l.devices[i].UUID
+	}
+	return uuids
+}
+
 // identifies says whether the GPUs at the registered indices are those that root's note names,
 // as far as this process can change that.
 func (l *deviceList) identifies(files *state.Files) bool {

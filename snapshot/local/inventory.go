@@ -105,11 +105,7 @@ func (c *Collector) GPUs(ctx context.Context) (map[snapshot.DeviceIndex]snapshot
 		return nil, err
 	}
 	c.update(func(kept *cache) { kept.devices = l })
-	uuids := make(map[snapshot.DeviceIndex]snapshot.GPUUUID, len(l.devices))
-	for _, d := range l.devices {
-		uuids[d.Index] = d.UUID
-	}
-	return uuids, nil
+	return l.uuids(), nil
 }
 
 // readRestricted lists the devices that root has published. nvidia-smi measures those that

@@ -12,7 +12,10 @@ import (
 
 // Details is what only `nvidia-smi -q -x` says: which processes draw, on which GPUs a screen is
 // active, and which MIG instances processes use.
-type Details struct{ GPUs []GPUDetails }
+type Details struct {
+	GPUs []GPUDetails
+	Time Time
+}
 
 // GPUDetails is a GPU in Details.
 type GPUDetails struct {
@@ -47,7 +50,8 @@ func DetailsArgs() []string { return []string{"-q", "-x"} }
 
 // Details asks for the details of all GPUs, which takes longer than the other questions.
 func (q *Querier) Details(ctx context.Context, age Age) (Details, error) {
-	details, _, err := query(ctx, q, DetailsArgs(), age, ParseDetails)
+	details, at, err := query(ctx, q, DetailsArgs(), age, ParseDetails)
+	details.Time = at
 	return details, err
 }
 
@@ -56,8 +60,8 @@ func (q *Querier) Details(ctx context.Context, age Age) (Details, error) {
 func ParseDetails(out RunResult) (Details, error) {
 	var log struct {
 		GPUs []struct {
-			UUID      string `xml:"uuid"`
-			Display   string `xml:"display_active"`
+			UUID      string   `xml:"uuid"`
+			Display   []string `xml:"display_active"` // one, unless the name of a process has more
 			Instances []struct {
 				InstanceID
 				Total string `xml:"fb_memory_usage>total"`
@@ -74,7 +78,7 @@ func ParseDetails(out RunResult) (Details, error) {
 	}
 	var d Details
 	for _, g := range log.GPUs {
-		details := GPUDetails{UUID: snapshot.GPUUUID(strings.TrimSpace(g.UUID)), DisplayActive: g.Display == "Enabled"}
+		details := GPUDetails{UUID: snapshot.GPUUUID(strings.TrimSpace(g.UUID)), DisplayActive: len(g.Display) > 0 && g.Display[0] == "Enabled"}
 		for _, i := range g.Instances {
 			instance := InstanceDetails{InstanceID: i.InstanceID}
 			if n, ok := number(strings.TrimSuffix(i.Total, " MiB"), maxMiB); ok {

@@ -52,10 +52,23 @@ const longestCall = 2 * time.Minute
 // Keep has calls go on when those who wait for them give up, until ctx ends, and keeps their
 // answers for the next ones: a driver that needs more time than anybody waits is slow, and not
 // without an answer. At most one call for each question is outstanding. Keep is called before
-// the first question.
-func (q *Querier) Keep(ctx context.Context) {
+// the first question; end ends the calls, as far as the kernel allows that.
+func (q *Querier) Keep(ctx context.Context) (end func()) {
+	ctx, cancel := context.WithCancel(ctx)
 	q.questions = map[string]*question{}
 	q.keep = func() (context.Context, context.CancelFunc) { return context.WithTimeout(ctx, longestCall) }
+	return func() {
+		cancel()
+		q.mu.Lock()
+		current := q.current
+		q.mu.Unlock()
+		if current != nil {
+			select {
+			case <-current.done:
+			case <-time.After(killTime):
+			}
+		}
+	}
 }
 
 // ask waits for the answer of a call that began after it was asked. If none comes in time, an earlier one serves that isn't older than age allows.

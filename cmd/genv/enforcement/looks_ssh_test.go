@@ -1,6 +1,7 @@
 package enforcement_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -87,4 +88,67 @@ func TestLeasesByRootsLooks(t *testing.T) {
 	require.Contains(t, r.Out, "from device 0")
 	require.Contains(t, r.Out, "from device 1")
 	require.Contains(t, r.Out, "from device 2")
+}
+
+// TestDesktops: what draws on an active screen is left alone, on hosts with this genv and with 1.4.3.
+// nvidia-smi is asked for it once, and only if a process would be ended.
+func TestDesktops(t *testing.T) {
+	t.Parallel()
+	f := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "ours", GPUs: 3}, {Name: "old", GPUs: 3, Rights: sshd.MaySudo143}}, Genv: genvtest.Program(t)})
+	dir, asked := filepath.Join(f.Dir, "driver"), filepath.Join(t.TempDir(), "asked")
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "real"), 0o755))
+	require.NoError(t, os.Rename(filepath.Join(dir, "nvidia-smi"), filepath.Join(dir, "real", "nvidia-smi")))
+	answers := func(how string) {
+		require.NoError(t, os.WriteFile(asked, nil, 0o666))
+		require.NoError(t, os.Chmod(asked, 0o666))
+		script := fmt.Sprintf("#!/bin/sh\ncase \"$*\" in *-x*) echo >>%s; %s;; esac\nexec %s \"$@\"\n", asked, how, filepath.Join(dir, "real", "nvidia-smi"))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "new"), []byte(script), 0o755))
+		require.NoError(t, os.Rename(filepath.Join(dir, "new"), filepath.Join(dir, "nvidia-smi")))
+	}
+	for dir := filepath.Dir(asked); dir != "/" && dir != os.TempDir(); dir = filepath.Dir(dir) {
+		require.NoError(t, os.Chmod(dir, 0o755)) // logins write to it
+	}
+	for _, h := range f.Hosts() {
+		enforce := func(rules string) (calls int) {
+			policy := filepath.Join(t.TempDir(), "policy.yaml")
+			require.NoError(t, os.WriteFile(policy, []byte("defaults: {"+rules+"}\n"), 0o600))
+			r := genvtest.Run(t, "remote", "enforce", "-F", f.SSHConfig(), "-H", h.Name, "--interval", "0", "--policy", policy, "--command-timeout", "10")
+			require.Zero(t, r.Code, r.Err)
+			data, err := os.ReadFile(asked)
+			require.NoError(t, err)
+			return len(data)
+		}
+		draws := func(device snapshot.DeviceIndex) *testfleet.Process {
+			p, err := h.StartJob(testfleet.Job{User: "bob", Env: genvtest.Outside, Uses: []testfleet.Use{{Device: device, MiB: 25}}})
+			require.NoError(t, err)
+			require.NoError(t, h.ChangeDriver(func(d *gpus.Driver) {
+				d.Devices[0].Display = true
+				d.Apps[len(d.Apps)-1].Type = "C+G"
+			}))
+			return p
+		}
+		env, err := h.Activate(testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{2}})
+		require.NoError(t, err)
+		honest, err := h.StartJob(testfleet.Job{User: "alice", Env: []string{env.Var()}, Uses: []testfleet.Use{{Device: 2, MiB: 25}}})
+		require.NoError(t, err)
+		answers("")
+		require.Zero(t, enforce("non-env-processes: true"), "nothing would be ended")
+		desktop, context := draws(0), draws(1)
+		require.Zero(t, enforce("non-env-processes: false"), "nothing would be ended")
+		answers("exec sleep 1000")
+		require.Equal(t, 1, enforce("non-env-processes: true"))
+		require.True(t, desktop.Running() && context.Running(), "there is no answer yet")
+		answers("")
+		require.Equal(t, 1, enforce("non-env-processes: true"), "one call for both")
+		require.True(t, desktop.Running())
+		require.False(t, context.Running(), "any job can open an EGL context")
+		answers("exit 1")
+		require.Equal(t, 1, enforce("non-env-processes: true"))
+		require.False(t, desktop.Running(), "it counts as what the list of processes says")
+		desktop = draws(0)
+		answers("")
+		require.Zero(t, enforce("non-env-processes: true, graphics: judge"))
+		require.False(t, desktop.Running())
+		require.True(t, honest.Running())
+	}
 }

@@ -90,6 +90,9 @@ func processesOf(g *gpus.GPU) string {
 		if command := commandOf(p.Command); command != "" {
 			words = append(words, command)
 		}
+		if p.Type.Draws() {
+			words = append(words, "("+string(p.Type)+")")
+		}
 		for _, instance := range p.Instances {
 			words = append(words, "on "+string(instance))
 		}

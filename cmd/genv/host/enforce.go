@@ -23,7 +23,7 @@ import (
 // enforceHere runs the controller's loop over a single host: this machine.
 func (p *program) enforceHere(c *cli.Context) error {
 	host := p.openHost()
-	host.SMI.Keep(c.Context)
+	defer host.SMI.Keep(c.Context)()
 	link := &localLink{host: host, events: &events{host: host, log: p.Logger(c)}}
 	defer link.events.close()
 	read := func() (enforcement.Setup, error) {

@@ -39,7 +39,7 @@ func (p *program) usageServe(c *cli.Context) error {
 		return err
 	}
 	host := p.openHost()
-	host.SMI.Keep(c.Context)
+	defer host.SMI.Keep(c.Context)()
 	host.Machine.DeviceListTTL = devicesFor
 	host.Machine.StateFiles = disk.NewCache(host.Store)
 	debug.SetGCPercent(gcPercentServed)

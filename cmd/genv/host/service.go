@@ -69,7 +69,7 @@ func (p *program) hostServe(c *cli.Context) error {
 	}
 	defer lock.Close()
 	h := p.openHost()
-	h.SMI.Keep(ctx)
+	defer h.SMI.Keep(ctx)()
 	if err := h.takeOver(ctx, log); err != nil || ctx.Err() != nil {
 		return err
 	}

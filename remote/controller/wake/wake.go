@@ -25,14 +25,19 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
+// Snapshotter asks hosts for their snapshots.
+type Snapshotter interface {
+	Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error)
+}
+
 // Link is how hosts are waited for and asked; *agent.Pool is one.
 type Link interface {
+	Snapshotter
 	// Await waits until something may have changed on a host since its last snapshot, for some
 	// minutes at most, and calls done then, once, in a goroutine of its own: woke is false if
 	// nothing did. An error means that the host has to be asked at intervals; with
 	// agent.ErrNoEvents, as long as its genv is the same.
 	Await(ctx context.Context, host remote.Host, done func(woke bool, err error))
-	Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error)
 }
 
 // Look is a snapshot of a host that woke.
@@ -133,15 +138,29 @@ func (w *Watch) Offer(l Look) {
 	}
 }
 
-// Again asks a host once more, since a look at it came too late to be judged. A look that fails
-// is left to the next full cycle. A nil Watch asks none.
-func (w *Watch) Again(h remote.Host) {
+// Typed asks a host for its snapshot with the types of processes.
+func Typed(ctx context.Context, link Snapshotter, h remote.Host) (*snapshot.Snapshot, error) {
+	s, err := link.Snapshot(snapshot.WithTypes(ctx), h)
+	if err != nil {
+		return nil, err
+	}
+	typed := *s // which the link may have for others
+	typed.TypesAsked = true
+	return &typed, nil
+}
+
+// Again asks a host once more, since a look at it came too late to be judged, or without the types of
+// processes. A look that fails is left to the next full cycle. A nil Watch asks none.
+func (w *Watch) Again(h remote.Host, types bool) {
 	if w == nil {
 		return
 	}
 	w.work.Go(func() {
-		asked := time.Now()
-		if s, err := w.link.Snapshot(w.ctx, h); err == nil {
+		ask, asked := w.link.Snapshot, time.Now()
+		if types {
+			ask = func(ctx context.Context, h remote.Host) (*snapshot.Snapshot, error) { return Typed(ctx, w.link, h) }
+		}
+		if s, err := ask(w.ctx, h); err == nil {
 			w.Offer(Look{h, s, asked, time.Now()})
 		}
 	})

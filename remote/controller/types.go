@@ -1,0 +1,65 @@
+package controller
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/controller/wake"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// judge judges the cluster of a cycle, and again as long as that shows hosts that have to be asked
+// for the types of processes first.
+func (c *Controller) judge(ctx context.Context, cycle *Cycle, policy enforce.Policy, now time.Time) (enforce.Plan, enforce.Memory, []enforce.Event) {
+	for {
+		plan, next, events := enforce.Judge(policy, cycle.Cluster, c.Memory.Rules, now)
+		if len(plan.Untyped) == 0 {
+			return plan, next, events
+		}
+		c.askTypes(ctx, cycle, plan.Untyped)
+	}
+}
+
+// askTypes asks hosts for the types of processes. Where that fails none is known yet.
+func (c *Controller) askTypes(ctx context.Context, cycle *Cycle, names []snapshot.Hostname) {
+	hosts := make([]remote.Host, len(names))
+	for i, name := range names {
+		hosts[i] = cycle.answered[name]
+	}
+	cycle.Cluster.Hosts = slices.Clone(cycle.Cluster.Hosts)
+	begun := time.Now()
+	for i, r := range remote.Each(ctx, hosts, c.Fanout, func(ctx context.Context, h remote.Host) (*snapshot.Snapshot, error) {
+		return wake.Typed(ctx, c.Link, h)
+	}) {
+		at := slices.IndexFunc(cycle.Cluster.Hosts, func(h snapshot.Host) bool { return h.Name == names[i] })
+		h := &cycle.Cluster.Hosts[at]
+		if r.Err != nil || !sameMachine(r.Value, h.Snapshot) {
+			h.Snapshot = untyped(h.Snapshot)
+			continue
+		}
+		h.Snapshot, cycle.askedAt[r.Host.Name] = r.Value, begun
+	}
+}
+
+func sameMachine(a, b *snapshot.Snapshot) bool {
+	return a.MachineID == b.MachineID && a.BootID == b.BootID && a.StateFolder == b.StateFolder
+}
+
+// untyped is a snapshot of which no type is known yet.
+func untyped(s *snapshot.Snapshot) *snapshot.Snapshot {
+	pending := *s
+	pending.TypesAsked, pending.Processes = true, slices.Clone(s.Processes)
+	for i := range pending.Processes {
+		p := &pending.Processes[i]
+		p.Usage = slices.Clone(p.Usage)
+		for j := range p.Usage {
+			if p.Usage[j].Type == "" {
+				p.Usage[j].Type = snapshot.TypePending
+			}
+		}
+	}
+	return &pending
+}

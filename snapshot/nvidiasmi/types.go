@@ -1,0 +1,127 @@
+package nvidiasmi
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// How often Types asks for Details, and how long it waits for them.
+const (
+	typesEvery   = 30 * time.Second
+	typesTimeout = 10 * time.Second
+)
+
+// Types finds out the types of processes, which only Details tells. One answer is for all processes,
+// and what it says of one is kept. The zero Types knows none. It is safe for concurrent use.
+type Types struct {
+	mu    sync.Mutex
+	asked time.Time
+	// answer is the last one. Without one, failed says that there is none, and not only none in time.
+	answer   *Details
+	failed   bool
+	displays map[snapshot.GPUUUID]bool
+	known    map[typed]snapshot.ProcessType
+}
+
+// typed is the use of a GPU by a process.
+type typed struct {
+	gpu   snapshot.GPUUUID
+	pid   snapshot.PID
+	start snapshot.StartTime
+}
+
+// Set sets what is known about the types of the processes of a snapshot, and about displays. If the
+// context is of snapshot.WithTypes and there are unknown ones, it asks, but not too often: until
+// then they are pending, unless no screen was active on their GPUs. Where there is no answer, they
+// are what the list of processes says: compute processes.
+func (t *Types) Set(ctx context.Context, s *snapshot.Snapshot, gpus map[snapshot.DeviceIndex]snapshot.GPUUUID, now time.Time, ask func(context.Context) (Details, error)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	known, unknown := make(map[typed]snapshot.ProcessType), false
+	each := func(f func(*snapshot.DeviceUsage, typed)) {
+		for i := range s.Processes {
+			p := &s.Processes[i]
+			for j := range p.Usage {
+				u := &p.Usage[j]
+				f(u, typed{gpus[u.Index], p.PID, p.Start})
+			}
+		}
+	}
+	each(func(u *snapshot.DeviceUsage, key typed) {
+		if u.Type = t.known[key]; u.Type != "" {
+			known[key] = u.Type
+		} else {
+			unknown = true
+		}
+	})
+	if unknown && snapshot.WantsTypes(ctx) {
+		isNew := t.asked.IsZero() || now.Sub(t.asked) >= typesEvery
+		if isNew {
+			t.ask(ctx, now, ask)
+			isNew = t.answer != nil && !t.answer.Time.Late
+		}
+		each(func(u *snapshot.DeviceUsage, key typed) {
+			if u.Type != "" {
+				return
+			}
+			if u.Type = t.of(key, isNew); u.Type != snapshot.TypePending && key.start != 0 {
+				known[key] = u.Type
+			}
+		})
+	}
+	t.known = known
+	for i := range s.Devices {
+		s.Devices[i].Display = t.displays[gpus[s.Devices[i].Index]]
+	}
+}
+
+func (t *Types) ask(ctx context.Context, now time.Time, ask func(context.Context) (Details, error)) {
+	within := typesTimeout
+	if deadline, ok := ctx.Deadline(); ok { // leaves time to return the snapshot
+		within = min(within, time.Until(deadline)/2)
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	details, err := ask(ctx)
+	t.asked, t.answer, t.failed = now, nil, false
+	if err != nil {
+		t.failed = !errors.Is(err, ErrTimeout) && !errors.Is(err, ErrHung) && ctx.Err() == nil
+		return
+	}
+	t.answer, t.displays = &details, make(map[snapshot.GPUUUID]bool)
+	for _, g := range details.GPUs {
+		before, twice := t.displays[g.UUID]
+		t.displays[g.UUID] = g.DisplayActive && (before || !twice)
+	}
+}
+
+// of is the type of a use according to the last answer, which is new or some seconds old.
+func (t *Types) of(key typed, isNew bool) snapshot.ProcessType {
+	switch {
+	case t.failed:
+		return snapshot.TypeCompute
+	case t.answer == nil:
+		return snapshot.TypePending
+	}
+	answered := t.answer.Type(key.gpu, key.pid)
+	if known := isNew || key.start == 0 && answered.Draws(); !known && t.displays[key.gpu] {
+		return snapshot.TypePending
+	}
+	return answered
+}
+
+// Type is the type of a process on a GPU; that of a compute process if it isn't listed.
+func (d *Details) Type(uuid snapshot.GPUUUID, pid snapshot.PID) snapshot.ProcessType {
+	if g := d.gpu(uuid); g != nil {
+		for _, p := range g.Processes {
+			if t := snapshot.ProcessType(p.Type); p.PID == pid && t.Draws() {
+				return t
+			}
+		}
+	}
+	return snapshot.TypeCompute
+}

@@ -1,0 +1,120 @@
+package nvidiasmi_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+)
+
+// TestTypes: one answer is for all processes, at most one in 30 s, and what it says of one is kept.
+// GPU-0 has a screen, GPU-1 has none.
+func TestTypes(t *testing.T) {
+	answer := func(pids ...snapshot.PID) nvidiasmi.Details {
+		d := nvidiasmi.Details{GPUs: []nvidiasmi.GPUDetails{{UUID: "GPU-0", DisplayActive: true}, {UUID: "GPU-1"}}}
+		for _, pid := range pids {
+			for i := range d.GPUs {
+				d.GPUs[i].Processes = append(d.GPUs[i].Processes, nvidiasmi.ProcessDetails{PID: pid, Type: "C+G"})
+			}
+		}
+		return d
+	}
+	failed := &nvidiasmi.ExitError{Err: nvidiasmi.ErrFailed, ExitCode: 1}
+	type look struct {
+		after time.Duration // the one before
+		plain bool          // types aren't wanted
+		uses  []snapshot.PID
+		on    snapshot.DeviceIndex
+		says  nvidiasmi.Details
+		err   error
+		asked bool
+		want  []snapshot.ProcessType
+	}
+	for name, looks := range map[string][]look{
+		"not wanted":       {{plain: true, uses: []snapshot.PID{5}, want: []snapshot.ProcessType{""}}},
+		"nothing is there": {{}},
+		"one answer for all": {
+			{uses: []snapshot.PID{5, 6}, says: answer(5), asked: true, want: []snapshot.ProcessType{"C+G", "C"}},
+			{after: time.Hour, uses: []snapshot.PID{5, 6}, want: []snapshot.ProcessType{"C+G", "C"}},
+			{after: time.Hour, plain: true, uses: []snapshot.PID{5, 6}, want: []snapshot.ProcessType{"C+G", "C"}},
+		},
+		"a process starts": {
+			{uses: []snapshot.PID{5}, says: answer(5), asked: true, want: []snapshot.ProcessType{"C+G"}},
+			{after: 10 * time.Second, uses: []snapshot.PID{5, 6}, want: []snapshot.ProcessType{"C+G", "?"}},
+			{after: 20 * time.Second, uses: []snapshot.PID{5, 6}, says: answer(), asked: true, want: []snapshot.ProcessType{"C+G", "C"}},
+		},
+		"a process starts where there is no screen": {
+			{uses: []snapshot.PID{5}, on: 1, says: answer(5), asked: true, want: []snapshot.ProcessType{"C+G"}},
+			{after: 10 * time.Second, uses: []snapshot.PID{5, 6}, on: 1, want: []snapshot.ProcessType{"C+G", "C"}},
+		},
+		"no answer": {
+			{uses: []snapshot.PID{5}, err: failed, asked: true, want: []snapshot.ProcessType{"C"}},
+			{after: 10 * time.Second, uses: []snapshot.PID{6}, want: []snapshot.ProcessType{"C"}},
+		},
+		"too much": {{uses: []snapshot.PID{5}, err: nvidiasmi.ErrGarbled, asked: true, want: []snapshot.ProcessType{"C"}}},
+		"no answer in time": {
+			{uses: []snapshot.PID{5}, err: nvidiasmi.ErrTimeout, asked: true, want: []snapshot.ProcessType{"?"}},
+			{after: 10 * time.Second, uses: []snapshot.PID{5}, want: []snapshot.ProcessType{"?"}},
+			{after: 20 * time.Second, uses: []snapshot.PID{5}, says: answer(5), asked: true, want: []snapshot.ProcessType{"C+G"}},
+		},
+		"an answer to an earlier question": {
+			{uses: []snapshot.PID{5}, says: nvidiasmi.Details{GPUs: answer(5).GPUs, Time: nvidiasmi.Time{Late: true}}, asked: true, want: []snapshot.ProcessType{"?"}},
+			{uses: []snapshot.PID{6}, on: 1, want: []snapshot.ProcessType{"C"}},
+		},
+		"it hangs": {{uses: []snapshot.PID{5}, err: nvidiasmi.ErrHung, asked: true, want: []snapshot.ProcessType{"?"}}},
+		"a name of a process that says that a screen is active": {
+			{uses: []snapshot.PID{5}, on: 1, says: nvidiasmi.Details{GPUs: append(answer(5).GPUs, nvidiasmi.GPUDetails{UUID: "GPU-1", DisplayActive: true})}, asked: true, want: []snapshot.ProcessType{"C+G"}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var types nvidiasmi.Types
+			now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+			for _, l := range looks {
+				s := &snapshot.Snapshot{Devices: []snapshot.Device{{Index: 0}, {Index: 1}}}
+				for _, pid := range l.uses {
+					s.Processes = append(s.Processes, snapshot.Process{PID: pid, Start: 1, Usage: []snapshot.DeviceUsage{{Index: l.on}}})
+				}
+				ctx := snapshot.WithTypes(t.Context())
+				if l.plain {
+					ctx = t.Context()
+				}
+				now = now.Add(l.after)
+				asked := false
+				types.Set(ctx, s, map[snapshot.DeviceIndex]snapshot.GPUUUID{0: "GPU-0", 1: "GPU-1"}, now, func(context.Context) (nvidiasmi.Details, error) {
+					asked = true
+					return l.says, l.err
+				})
+				require.Equal(t, l.asked, asked)
+				for i, want := range l.want {
+					require.Equal(t, want, s.Processes[i].Usage[0].Type)
+				}
+				require.False(t, s.Devices[1].Display)
+				require.Equal(t, l.says.GPUs != nil, l.says.GPUs != nil && s.Devices[0].Display)
+			}
+		})
+	}
+}
+
+// TestTypesOfProcessesWithoutAStartTime, as genv 1.4.3 reports them: what is said of a PID isn't kept for
+// longer than the answer.
+func TestTypesOfProcessesWithoutAStartTime(t *testing.T) {
+	var types nvidiasmi.Types
+	now, calls := time.Now(), 0
+	for _, want := range []snapshot.ProcessType{"C+G", "C+G", "C"} {
+		s := &snapshot.Snapshot{Processes: []snapshot.Process{{PID: 5, Usage: []snapshot.DeviceUsage{{}}}}}
+		types.Set(snapshot.WithTypes(t.Context()), s, map[snapshot.DeviceIndex]snapshot.GPUUUID{0: "GPU-0"}, now, func(context.Context) (nvidiasmi.Details, error) {
+			if calls++; calls > 1 {
+				return nvidiasmi.Details{}, errors.New("nvidia-smi is broken")
+			}
+			return nvidiasmi.Details{GPUs: []nvidiasmi.GPUDetails{{UUID: "GPU-0", DisplayActive: true, Processes: []nvidiasmi.ProcessDetails{{PID: 5, Type: "C+G"}}}}}, nil
+		})
+		require.Equal(t, want, s.Processes[0].Usage[0].Type)
+		now = now.Add(20 * time.Second)
+	}
+	require.Equal(t, 2, calls)
+}
