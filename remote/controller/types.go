@@ -40,6 +40,11 @@ func (c *Controller) askTypes(ctx context.Context, cycle *Cycle, names []snapsho
 			h.Snapshot = untyped(h.Snapshot)
 			continue
 		}
+		for _, w := range h.Snapshot.Warnings { // a host may say it once
+			if !slices.Contains(r.Value.Warnings, w) {
+				r.Value.Warnings = append(slices.Clip(r.Value.Warnings), w)
+			}
+		}
 		h.Snapshot, cycle.askedAt[r.Host.Name] = r.Value, begun
 	}
 }
