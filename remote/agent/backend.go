@@ -183,7 +183,7 @@ func (a *Answers) snapshot(ctx context.Context, request SnapshotRequest, receive
 	}
 	age := Age{Measured: bounded(request.AgeMS), Oldest: bounded(request.MaxAgeMS)}
 	if within := bounded(request.WithinMS); within > 0 {
-		age.Until = received.Add(within / 5 * 4) // so that the answer is there in time
+		age.Until = received.Add(within / 3 * 2) // so that the answer is there in time
 	}
 	if request.Types {
 		ctx = snapshot.WithTypes(ctx)
