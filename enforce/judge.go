@@ -45,8 +45,17 @@ func (j *judgement) judge(cluster snapshot.Cluster) (Plan, Memory, []Event) {
 	return plan, j.next, events
 }
 
-// noteUnknowns notes what is unknown about processes, and false claims.
+// noteUnknowns notes what is unknown about GPUs and processes, and false claims.
 func (j *judgement) noteUnknowns(h *hostView) {
+	unknown := 0
+	for i := range h.snapshot.Devices {
+		if h.snapshot.Devices[i].Unidentified {
+			unknown++
+		}
+	}
+	if unknown > 0 {
+		j.note(h, "what is attached to %d of its %d GPUs is unknown, so no rule acts on them", unknown, len(h.snapshot.Devices))
+	}
 	for i := range h.snapshot.Processes {
 		p := &h.snapshot.Processes[i]
 		if p.NodeMissing {

@@ -223,13 +223,15 @@ func TestEachDenialBecomesOneEvent(t *testing.T) {
 	}
 	said = cycle(t, &tracker, &memory, f, l)
 	require.Len(t, said, enforce.MaxEventsPerHost+1)
-	require.Equal(t, "guard h1: and 768 more denials by the kernel guard", said[len(said)-1])
+	require.Equal(t, "guard h1: and 768 more opens of devices that are not attached", said[len(said)-1])
 }
 
 func TestRecords(t *testing.T) {
 	uid, index := snapshot.UID(1002), snapshot.DeviceIndex(3)
 	r := guardRecord(&enforce.Event{Kind: enforce.EventDenied, Host: "h1", Text: "x", Finding: &enforce.Finding{User: "bob", UID: &uid, PID: 7, Devices: []snapshot.DeviceIndex{3}}})
-	require.Equal(t, audit.Record{Kind: audit.KindDenied, Host: "h1", Text: "x", User: "bob", UID: &uid, PID: 7, Device: &index}, r)
+	require.Equal(t, audit.Record{Kind: audit.KindDenied, Host: "h1", Text: "x", User: "bob", UID: &uid, PID: 7, Device: &index, Action: audit.ActionDenied}, r)
+	r = guardRecord(&enforce.Event{Kind: enforce.EventDenied, Decision: enforce.DecisionDryRun, Finding: &enforce.Finding{}})
+	require.Equal(t, audit.ActionWouldDeny, r.Action, "in mode watch")
 	r = guardRecord(&enforce.Event{Kind: enforce.EventGuard, Host: "h1", Text: "x"})
 	require.Equal(t, audit.Record{Kind: audit.KindGuard, Host: "h1", Text: "x"}, r)
 }

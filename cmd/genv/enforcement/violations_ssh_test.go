@@ -171,8 +171,8 @@ func TestEnforceOverRealSSH(t *testing.T) {
 	requireRunning(t, l.honest)
 }
 
-// TestHostsThatFail: each in its own way, named with its cause; the healthy one
-// is enforced all the same, and no bad state is touched.
+// TestHostsThatFail: each in its own way, named with its cause; the healthy one is enforced all
+// the same, no bad state is touched, and no rule acts where it can't be read.
 func TestHostsThatFail(t *testing.T) {
 	hosts := append(sshd.Named("good", "corrupt", "link", "fifo", "huge"),
 		sshd.HostOptions{Name: "password", Rights: sshd.NeedsPassword},
@@ -199,10 +199,12 @@ func TestHostsThatFail(t *testing.T) {
 		classes[f.Host] = string(f.Class)
 	}
 	require.Equal(t, map[string]string{
-		"corrupt": "command-failed", "link": "command-failed", "fifo": "command-failed", "huge": "command-failed",
 		"password": "sudo", "nosudoer": "sudo", "mismatch": "command-failed", "lost": "command-failed",
 	}, classes, r.Out)
-	require.Equal(t, map[snapshot.Hostname]agent.Via{"good": "stream", "nogenv": "read-only"}, document.Via)
+	require.Equal(t, map[snapshot.Hostname]agent.Via{
+		"good": "stream", "nogenv": "read-only", "corrupt": "stream", "link": "stream", "fifo": "stream", "huge": "stream",
+	}, document.Via, "without state files that can be read, attachments are unknown, and processes are shown")
+	require.Equal(t, 4, strings.Count(r.Out, "is unknown, so no rule acts on them"), r.Out)
 	require.Contains(t, r.Err, "Driver/library version mismatch")
 	for path, content := range untouched {
 		got, err := os.ReadFile(path)
