@@ -234,7 +234,9 @@ func (c *Collector) readFiles(ctx context.Context, devices *deviceList, isNew bo
 	found, registerErr := c.complete(devices, files.Devices)
 	switch {
 	case registerErr == nil:
-		return c.StateFiles.RegisterDevices(ctx, found)
+		registered, err := c.StateFiles.RegisterDevices(ctx, found)
+		registered.Warnings = remarks(files.Warnings, registered.Warnings) // what the first reading mended is said, too
+		return registered, err
 	case err == nil: // what is registered is more than this process sees
 		return files, nil
 	}
