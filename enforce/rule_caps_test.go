@@ -32,7 +32,8 @@ func TestForecast(t *testing.T) {
 		{"one ends anyway, and one more has to", both + " | dev 2 1@02 | proc 7 1 u1001 2:1", enforce.Settings{EnvDevices: true, MaxDevices: &one}, []snapshot.PID{7}},
 		{
 			"it ends anyway, and so the environment is within its capacity", "a | env 1 alice u1001 4g | dev 0 1@01 | dev 1 | proc 5 1 u1001 0:2000 | proc 6 1 u1001 0:3000 1:1",
-			enforce.Settings{EnvDevices: true, EnvMemory: true}, []snapshot.PID{6},
+			enforce.Settings{EnvDevices: true, EnvMemory: true},
+			[]snapshot.PID{6},
 		},
 		{"an idle device is detached anyway", "a | env 1 alice u1001 | dev 0 1@01 | dev 1 1@02 | proc 5 1 u1001 0:1", enforce.Settings{Idle: &enforce.Idle{}, MaxDevices: &one}, nil},
 	} {

@@ -247,56 +247,6 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestDevicesThatNoRuleIsAbout: those that have failed, and those that nobody can attach, because
-// their memory is not known. What a process uses besides is judged.
-func TestDevicesThatNoRuleIsAbout(t *testing.T) {
-	one := 1
-	all := stated{all: enforce.Settings{NonEnvProcesses: true, EnvDevices: true, EnvMemory: true}}
-	capped := stated{all: enforce.Settings{MaxDevices: &one}}
-	old := stated{all: enforce.Settings{MaxDuration: time.Minute}}
-	later := time.Date(2026, 11, 20, 12, 0, 0, 0, time.Local)
-	for _, state := range []string{"failed", "m?"} {
-		for name, tt := range map[string]struct {
-			policy  stated
-			cluster string
-			want    string
-		}{
-			"a process outside, on it alone":       {all, `a | dev 0 | dev 1 STATE | proc 5 - 1:1`, ""},
-			"a process outside, also on another":   {all, `a | dev 0 | dev 1 STATE | proc 5 - 0:1 1:1`, "a end 5"},
-			"a process inside that isn't attached": {all, `a | env 1 alice | dev 0 1@01 | dev 1 STATE | proc 5 1 0:1 1:1`, ""},
-			"nor to the other one":                 {all, `a | env 1 alice | dev 0 | dev 1 STATE | proc 5 1 0:1 1:1`, "a end 5"},
-			"over the capacity":                    {all, `a | env 1 alice 4g | dev 0 STATE 1@01 | proc 5 1 0:9000`, ""},
-			"it doesn't count for a cap":           {capped, `a | env 1 alice | dev 0 STATE 1@01 | dev 1 1@02`, ""},
-			"the others do":                        {capped, `a | env 1 alice | dev 0 STATE 1@01 | dev 1 1@02 | dev 2 1@03`, "a detach 2 1"},
-			"it stays attached":                    {old, `a | env 1 alice | dev 0 STATE 1@01 | dev 1 1@02`, "a detach 1 1"},
-		} {
-			plan := evaluate(tt.policy, parseCluster(t, strings.ReplaceAll(tt.cluster, "STATE", state)), later)
-			require.Equal(t, tt.want, planText(plan), "%s: %s", state, name)
-		}
-	}
-}
-
-// TestUnifiedMemory: a device that shares the memory of its machine is judged like any other,
-// but not for its memory.
-func TestUnifiedMemory(t *testing.T) {
-	all := stated{all: enforce.Settings{NonEnvProcesses: true, EnvDevices: true, EnvMemory: true}}
-	for _, tt := range []struct {
-		policy              stated
-		cluster, want, note string
-	}{
-		{all, `a | env 1 alice | dev 0 unified 1@01 | proc 5 - 0:1 | proc 6 1 0:1`, "a end 5", ""},
-		{all, `a | env 1 alice | env 2 bob | dev 0 unified 1@01 | proc 5 2 0:1`, "a end 5", ""},
-		{all, `a | env 1 alice 4g | dev 0 unified 1@01 | proc 5 1 0:9000`, "", "device 0 shares the memory of its machine, so env-memory does not apply to environment 1 on it"},
-		{stated{all: enforce.Settings{MaxMemory: ptr(int64(1000000000))}}, `a | env 1 alice | dev 0 unified 1@01 | proc 5 1 0:9000`, "", "device 0 shares the memory of its machine, so memory caps don't apply to it"},
-	} {
-		plan := evaluate(tt.policy, parseCluster(t, tt.cluster), time.Time{})
-		require.Equal(t, tt.want, planText(plan), tt.cluster)
-		if tt.note != "" {
-			require.Equal(t, []enforce.Note{{Host: "a", Text: tt.note}}, plan.Notes)
-		}
-	}
-}
-
 // TestGraphics: a desktop on its screen is left alone, and what only looks like one isn't.
 func TestGraphics(t *testing.T) {
 	for name, row := range map[string]struct {

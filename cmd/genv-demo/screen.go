@@ -73,7 +73,7 @@ func (s screen) introduce(on *stage) {
 	fmt.Fprintf(s.out, "\n%s\n", s.paint(dim, fmt.Sprintf("  %-8s %-7s %8s  %-11s %3s %9s", "HOST", "USER", "PID", "PROCESS", "GPU", "MEMORY")))
 	for i, spec := range jobSpecs {
 		s.item(fmt.Sprintf("%-8s %-7s %8d  %-11s %3d %9s",
-			spec.host, cmp.Or(spec.user, "-"), on.jobs[i].PID, spec.program, spec.device, text.GiB(int64(spec.miB)<<20)), spec.violation)
+			spec.host, cmp.Or(spec.user, "-"), on.jobs[i].PID, spec.program, spec.device, text.GiB(spec.miB<<20)), spec.violation)
 	}
 	for _, env := range envSpecs {
 		for _, a := range env.attached {

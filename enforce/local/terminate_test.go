@@ -92,11 +92,8 @@ func TestChangedProcessIsNotSignalled(t *testing.T) {
 			options: []option{in("8")}, eid: "7",
 			status: enforce.StatusChanged, reason: "it is in environment 8, and environment 7 was judged",
 		},
-		"in an environment, and none was judged": {
-			options: []option{in("8")},
-			status:  enforce.StatusChanged, reason: "it is in environment 8, and environment N/A was judged",
-		},
-		"in none, and one was judged": {eid: "7", status: enforce.StatusChanged, reason: "it is in environment N/A, and environment 7 was judged"},
+		"in an environment, and none was judged": {options: []option{in("8")}, status: enforce.StatusChanged, reason: "it is in environment 8, and environment N/A was judged"},
+		"in none, and one was judged":            {eid: "7", status: enforce.StatusChanged, reason: "it is in environment N/A, and environment 7 was judged"},
 		"a longer name of the same beginning": {
 			options: []option{in("77")}, eid: "7",
 			status: enforce.StatusChanged, reason: "it is in environment 77",

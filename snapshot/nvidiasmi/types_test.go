@@ -24,7 +24,6 @@ func TestTypes(t *testing.T) {
 		}
 		return d
 	}
-	failed := &nvidiasmi.ExitError{Err: nvidiasmi.ErrFailed, ExitCode: 1}
 	type look struct {
 		after time.Duration // the one before
 		plain bool          // types aren't wanted
@@ -53,7 +52,7 @@ func TestTypes(t *testing.T) {
 			{after: 10 * time.Second, uses: []snapshot.PID{5, 6}, on: 1, want: []snapshot.ProcessType{"C+G", "C"}},
 		},
 		"no answer": {
-			{uses: []snapshot.PID{5}, err: failed, asked: true, want: []snapshot.ProcessType{"C"}},
+			{uses: []snapshot.PID{5}, err: &nvidiasmi.ExitError{Err: nvidiasmi.ErrFailed, ExitCode: 1}, asked: true, want: []snapshot.ProcessType{"C"}},
 			{after: 10 * time.Second, uses: []snapshot.PID{6}, want: []snapshot.ProcessType{"C"}},
 		},
 		"too much": {{uses: []snapshot.PID{5}, err: nvidiasmi.ErrGarbled, asked: true, want: []snapshot.ProcessType{"C"}}},

@@ -66,10 +66,10 @@ func TestHasNodeThatIsMapped(t *testing.T) {
 		t.Skip(err)
 	}
 	data, err := unix.Mmap(int(file.Fd()), 0, os.Getpagesize(), unix.PROT_READ, unix.MAP_SHARED)
-	file.Close()
+	_ = file.Close()
 	if err != nil {
 		t.Skip(err)
 	}
-	defer unix.Munmap(data) //nolint:errcheck // the test ends
+	defer func() { require.NoError(t, unix.Munmap(data)) }()
 	require.True(t, hasNode(t, os.Getpid(), memMajor))
 }

@@ -320,7 +320,7 @@ func reread(t *testing.T, f *state.Files) *state.Files {
 
 // TestConfigureResizes: a capacity changes what is attached, too, where the device has that room.
 func TestConfigureResizes(t *testing.T) {
-	gib := func(n string) snapshot.Memory { return snapshot.MustMemory(n) }
+	gib := snapshot.MustMemory
 	shared := func(f *state.Files) {
 		f.Devices[0].Attachments = []snapshot.Attachment{{EID: "10", GPUMemory: gib("4g")}, {EID: "20", GPUMemory: gib("70g"), Time: at("10:00:00")}}
 	}
