@@ -44,7 +44,7 @@ type Stream struct {
 	mu     sync.Mutex
 	last   uint64
 	calls  map[uint64]func(reply) // under way, called once; nil for those whose answer is not wanted any more
-	late   uint64                 // the last RequestNotify that was not answered in time
+	late   uint64                 // the last call of mayBeLate that was not answered in time
 	broken error
 	onEnd  func(why error)
 }
@@ -76,8 +76,8 @@ func OpenStream(ctx context.Context, in io.Reader, out io.Writer, token string) 
 // Call asks for name with a body, and waits for the answer. When the deadline of
 // ctx passes first, the stream is broken: the host hangs. When ctx is cancelled,
 // other calls that are under way go on, and the answer is dropped. So it is when
-// messages or orders for a guard are late, which are worth no report that is under
-// way; but if those before have not been answered either, the stream is broken.
+// a call of mayBeLate is late; but if the late one before has not been answered either,
+// or a snapshot isn't there after maxLate, the stream is broken.
 func (s *Stream) Call(ctx context.Context, name string, body []byte) ([]byte, error) {
 	f, err := newRequest(ctx, name, body)
 	if err == nil {
@@ -97,12 +97,25 @@ func (s *Stream) Call(ctx context.Context, name string, body []byte) ([]byte, er
 	case <-ctx.Done():
 	}
 	missed := errors.Is(context.Cause(ctx), context.DeadlineExceeded)
-	if s.turn != nil || missed && f.name != RequestNotify && f.name != RequestGuard || !s.abandon(f.id, missed) {
+	if s.turn != nil || missed && !mayBeLate(f.name) || !s.abandon(f.id, missed) {
 		s.fail(context.Cause(ctx))
 		return nil, context.Cause(ctx)
 	}
+	if missed && f.name == RequestSnapshot {
+		time.AfterFunc(maxLate, func() { s.failWithout(f.id) })
+	}
 	return nil, fmt.Errorf("%w: %w", errAbandoned, context.Cause(ctx))
 }
+
+// mayBeLate says whether a connection outlives a late answer to a request: to messages and orders for a guard,
+// since a report may be under way, and to a snapshot, since a slow host keeps what nvidia-smi said for the next one.
+func mayBeLate(name string) bool {
+	return name == RequestNotify || name == RequestGuard || name == RequestSnapshot
+}
+
+// maxLate is how long after its time a snapshot may come. It is short, since a host that was frozen or
+// cut off, and doesn't know its connections any more, is to be in the cycles soon after it is back.
+const maxLate = 3 * time.Second
 
 func newRequest(ctx context.Context, name string, body []byte) (*frame, error) {
 	f := &frame{kind: kindRequest, name: name, body: body}
@@ -163,6 +176,16 @@ func (s *Stream) abandon(id uint64, late bool) bool {
 		s.calls[id] = nil
 	}
 	return true
+}
+
+// failWithout breaks the stream unless an answer has come.
+func (s *Stream) failWithout(id uint64) {
+	s.mu.Lock()
+	_, missing := s.calls[id]
+	s.mu.Unlock()
+	if missing {
+		s.fail(context.DeadlineExceeded)
+	}
 }
 
 // fail ends all calls with why, unless the stream was broken before.
