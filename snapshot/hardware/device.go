@@ -117,6 +117,20 @@ func WithMissing(list []nvidiasmi.GPU, driver []Device) []nvidiasmi.GPU {
 	return list
 }
 
+// Lost are the GPUs that the driver has, where nvidia-smi lists none because of one that is lost:
+// err is its error.
+func Lost(driver []Device, err error) []nvidiasmi.GPU {
+	problem := "nvidia-smi lists no GPU, because one is lost"
+	if exit := new(nvidiasmi.ExitError); errors.As(err, &exit) && exit.Text != "" {
+		problem = "nvidia-smi lists no GPU, and says " + exit.Text
+	}
+	list := make([]nvidiasmi.GPU, len(driver))
+	for i, d := range driver {
+		list[i] = nvidiasmi.GPU{Index: d.Index, UUID: d.UUID, Name: d.Name, Failed: true, Problem: problem}
+	}
+	return list
+}
+
 const (
 	guardFile = "guard.json"
 	maxGuard  = 1 << 20 // bytes

@@ -3,6 +3,7 @@ package local
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -47,13 +48,14 @@ func (c *Collector) readDevices(ctx context.Context, age nvidiasmi.Age) (*device
 		return c.readRestricted(ctx, age, at)
 	}
 	listing, err := c.SMI.Devices(ctx, age)
-	if err != nil {
+	driver, unknown := hardware.FromDriver(c.hardware().Proc)
+	switch {
+	case errors.Is(err, nvidiasmi.ErrGPULost) && len(driver) > 0:
+		listing.GPUs = hardware.Lost(driver, err)
+	case err != nil:
 		return nil, err
-	}
-	if c.hardware().Root { // other users may be shown fewer on purpose
-		if driver, err := hardware.FromDriver(c.hardware().Proc); err == nil {
-			listing.GPUs = hardware.WithMissing(listing.GPUs, driver)
-		}
+	case c.hardware().Root && unknown == nil: // other users may be shown fewer on purpose
+		listing.GPUs = hardware.WithMissing(listing.GPUs, driver)
 	}
 	l := newDeviceList(listing, cmp.Or(listing.Time.Began, at))
 	if slices.ContainsFunc(l.devices, func(g nvidiasmi.GPU) bool { return g.Unified }) {

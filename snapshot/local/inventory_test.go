@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -50,6 +51,29 @@ func (m *machine) publish() {
 	require.NoError(m.t, err)
 	m.Hardware.Root, m.smi.devices = was, seen
 	m.take()
+}
+
+// TestAllAreLost: nvidia-smi has a line about one GPU and nothing else, and the driver counts them.
+func TestAllAreLost(t *testing.T) {
+	const line = "Unable to determine the device handle for GPU 0000:03:00.0: Unknown Error"
+	for _, root := range []bool{true, false} {
+		m := newFourGPUs(t)
+		before := slices.Clone(m.files.Devices)
+		m.Hardware.Root, m.smi.apps, m.smi.devices = root, line, line
+		list := gpus.Of(m.snapshot())
+		require.Len(t, list, 4)
+		for i, g := range list {
+			require.Equal(t, gpus.Failed, g.State)
+			require.Equal(t, fmt.Sprintf("GPU-%d", i), string(g.UUID))
+			require.Contains(t, g.Problem, line)
+		}
+		require.Equal(t, before, m.files.Devices)
+		require.Len(t, list[3].Attached, 1)
+	}
+	m := newMachine(t)
+	m.smi.apps, m.smi.devices = line, line
+	_, err := m.Snapshot(t.Context())
+	require.ErrorIs(t, err, nvidiasmi.ErrGPULost, "the driver doesn't count them")
 }
 
 func TestDevicesDoNotVanishWhileTheDriverHasThem(t *testing.T) {

@@ -73,12 +73,15 @@ func ParseApps(out RunResult) (Usage, error) {
 				app.Memory = snapshot.MiB(n)
 			}
 			usage.Apps = append(usage.Apps, app)
-		} else {
-			usage.NotListed = append(usage.NotListed, app.GPU)
+			continue
+		}
+		usage.NotListed = append(usage.NotListed, app.GPU)
+		if !strings.Contains(line, "[N/A]") && !strings.Contains(line, "[Not Supported]") { // as for ever on some models
+			a.warn(line)
 		}
 	}
 	odd := len(a.lines) - len(usage.Apps) - len(usage.NotListed)
-	if len(usage.Apps)+len(usage.NotListed) == 0 && (odd > 0 || !a.complete()) {
+	if len(usage.Apps)+len(usage.NotListed) == 0 && (odd > 0 || !a.complete() && usage.Lost == 0) {
 		return Usage{}, a.failure()
 	}
 	if odd > 0 || !a.complete() {

@@ -40,11 +40,14 @@ func TestParseApps(t *testing.T) {
 func TestOddRowsOfApps(t *testing.T) {
 	good := nvidiasmi.App{GPU: "GPU-1", PID: 711, Memory: snapshot.MiB(5)}
 	for odd, want := range map[string]nvidiasmi.Usage{
-		"GPU-2, 71":               {NotListed: []snapshot.GPUUUID{"GPU-2"}},
-		"GPU-2, 0, 5":             {NotListed: []snapshot.GPUUUID{"GPU-2"}},
-		"GPU-2, -711, 5":          {NotListed: []snapshot.GPUUUID{"GPU-2"}},
-		"GPU-2, 2147483648, 5":    {NotListed: []snapshot.GPUUUID{"GPU-2"}},
-		"GPU-2, [N/A], [N/A]":     {NotListed: []snapshot.GPUUUID{"GPU-2"}},
+		"GPU-2, 71":            {NotListed: []snapshot.GPUUUID{"GPU-2"}, Warnings: []string{"GPU-2, 71"}},
+		"GPU-2, 0, 5":          {NotListed: []snapshot.GPUUUID{"GPU-2"}, Warnings: []string{"GPU-2, 0, 5"}},
+		"GPU-2, -711, 5":       {NotListed: []snapshot.GPUUUID{"GPU-2"}, Warnings: []string{"GPU-2, -711, 5"}},
+		"GPU-2, 2147483648, 5": {NotListed: []snapshot.GPUUUID{"GPU-2"}, Warnings: []string{"GPU-2, 2147483648, 5"}},
+		"GPU-2, [N/A], [N/A]":  {NotListed: []snapshot.GPUUUID{"GPU-2"}},
+		"GPU-2, [Insufficient Permissions], [Insufficient Permissions]": {
+			NotListed: []snapshot.GPUUUID{"GPU-2"}, Warnings: []string{"GPU-2, [Insufficient Permissions], [Insufficient Permissions]"},
+		},
 		"[N/A], [N/A], 5":         {NotListed: []snapshot.GPUUUID{""}},
 		"GPU-2, 712, 5 MiB":       {Apps: []nvidiasmi.App{{GPU: "GPU-2", PID: 712}}},
 		"GPU-2, 712, -1":          {Apps: []nvidiasmi.App{{GPU: "GPU-2", PID: 712}}},
@@ -76,8 +79,9 @@ func TestExitCodesOfApps(t *testing.T) {
 		require.Equal(t, complete, err == nil, code)
 	}
 	lost := "Unable to determine the device handle for GPU 0000:09:00.0: Unknown Error\n"
-	_, err := nvidiasmi.ParseApps(nvidiasmi.RunResult{Stdout: []byte(lost), ExitCode: 255})
-	require.ErrorIs(t, err, nvidiasmi.ErrGPULost, "an old driver lists nothing then")
+	usage, err := nvidiasmi.ParseApps(nvidiasmi.RunResult{Stdout: []byte(lost), ExitCode: 255})
+	require.NoError(t, err)
+	require.Equal(t, []snapshot.GPUUUID{""}, usage.NotListed, "an old driver lists nothing then")
 }
 
 func FuzzParseApps(f *testing.F) {

@@ -83,9 +83,12 @@ func parseListing(out RunResult, more int, fill func(g *GPU, more []string)) (Li
 	a := sortLines(out)
 	var rows []GPU
 	for _, line := range a.lines {
-		if g, isRow := parseGPU(line, 2+measured+more, fill); isRow {
+		g, isRow := parseGPU(line, 2+measured+more, fill)
+		if isRow {
 			rows = append(rows, g)
-		} else {
+			isRow = g.Failed || g.Unified || g.TotalMemory.Known() || g.Problem != ""
+		}
+		if !isRow { // or its memory says "[Insufficient Permissions]"
 			a.warn(line)
 		}
 	}
