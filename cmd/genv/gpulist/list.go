@@ -90,7 +90,7 @@ func (l *List) Write(w io.Writer, s *Selection, output *Output) error {
 
 // summary says how many are free, or how many a user has.
 func (l *List) summary(s *Selection) string {
-	line := fmt.Sprintf("%d of %s %s free", l.Free, render.Plural(l.Total, "GPU"), is(l.Free))
+	line := fmt.Sprintf("%d of %s %s free", l.Free, render.Plural(l.Total, "GPU"), is(l.Free, l.Total))
 	if s.User != "" {
 		line = fmt.Sprintf("%s has or uses %d of %s", text.Shown(string(s.User)), len(l.Rows), render.Plural(l.Total, "GPU"))
 	}
@@ -113,8 +113,8 @@ func has(n int) string {
 	return "have"
 }
 
-func is(n int) string {
-	if n == 1 {
+func is(n, of int) string {
+	if n == 1 || of == 1 {
 		return "is"
 	}
 	return "are"

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -97,7 +98,11 @@ func (u *inUse) warnings(attached []snapshot.DeviceIndex) []string {
 	}
 	slices.Sort(doubts)
 	for _, why := range slices.Compact(doubts) {
-		lines = append(lines, fmt.Sprintf("It is unknown whether other processes use GPU %s: %s", text.JoinIndices(doubtful[why]), why))
+		about := "It is unknown whether other processes use GPU %s: %s"
+		if strings.HasPrefix(why, reports) {
+			about = "GPU %s may not work well: %s"
+		}
+		lines = append(lines, fmt.Sprintf(about, text.JoinIndices(doubtful[why]), why))
 	}
 	return lines
 }
@@ -110,13 +115,16 @@ func (u *inUse) gpu(index snapshot.DeviceIndex) *gpus.GPU {
 	return &gpus.GPU{Index: index, State: gpus.Unknown}
 }
 
-// doubt is why it is unknown whether others use a GPU; empty if it isn't.
+// reports is what the text of a driver about a GPU follows.
+const reports = "the driver reports "
+
+// doubt is why it is unknown whether others use a GPU, or whether it works; empty if it isn't.
 func (u *inUse) doubt(g *gpus.GPU) string {
 	switch {
 	case u.failed != "":
 		return u.failed
 	case g.Problem != "":
-		return fmt.Sprintf("the driver reports %s", g.Problem)
+		return reports + string(g.Problem)
 	case slices.Contains(u.hidden, g.Index):
 		return "a guard hid them from you; nvidia-smi shows them from now on"
 	case g.State != gpus.Unknown:
@@ -124,7 +132,7 @@ func (u *inUse) doubt(g *gpus.GPU) string {
 	case g.Unexplained() > 0:
 		return text.GiB(g.Unexplained()) + " of its memory are in use by no visible process"
 	}
-	return "the driver doesn't say; `genv gpus` shows what is known"
+	return "not all processes on it can be seen; `genv gpus` shows what is known"
 }
 
 func useLine(index snapshot.DeviceIndex, p *gpus.Process) string {
