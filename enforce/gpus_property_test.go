@@ -261,5 +261,5 @@ func TestPropertyGPUsThatMoveCostNoHonestUser(t *testing.T) {
 			}
 		}
 	}
-	require.Greater(t, ended, 400, "carol's")
+	require.Greater(t, ended, int(cases(400)), "carol's")
 }

@@ -91,11 +91,15 @@ func (c Commands) setTypes(ctx context.Context, host remote.Host, s *snapshot.Sn
 	for i := range devices {
 		gpus[devices[i].Index] = devices[i].UUID
 	}
-	c.types.Set(ctx, s, gpus, time.Now(), func(ctx context.Context) (nvidiasmi.Details, error) {
-		if failed != nil {
-			return nvidiasmi.Details{}, nvidiasmi.ErrTimeout // whatever it is: the types are not known yet
+	c.types.Set(ctx, s, gpus, time.Now(), func(ctx context.Context) (details nvidiasmi.Details, err error) {
+		if err = failed; err == nil {
+			details, err = look.Details(ctx, host)
 		}
-		return look.Details(ctx, host)
+		switch remote.ClassOf(err) {
+		case remote.Timeout, remote.Unreachable, remote.OutcomeUnknown, remote.Cancelled: // it may answer the next time
+			err = fmt.Errorf("%w: %w", nvidiasmi.ErrTimeout, err)
+		}
+		return details, err
 	})
 }
 

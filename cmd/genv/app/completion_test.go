@@ -302,7 +302,7 @@ var hostileIDs = []string{
 }
 
 // TestHostileNames: names that users choose are inserted so that the shell reads them as
-// they are, and those that would change the terminal are not offered.
+// they are, and those that would change the terminal are not offered as they are.
 func TestHostileNames(t *testing.T) {
 	t.Parallel()
 	ids := append(slices.Clone(hostileIDs), "d\u202ebidi")
@@ -328,7 +328,7 @@ func TestHostileNames(t *testing.T) {
 			require.NotContains(t, s.screen()[before:], "\u202e")
 			require.NoError(t, os.WriteFile(filepath.Join(s.dir, "state/envs.json"), []byte(completedEnvs("\x1b[31mred", "a\nb", "c\x1b[31mred", "e\x00")), 0o644))
 			before = len(s.screen())
-			require.Equal(t, "genv activate --id ", s.line("genv activate --id "+tab+tab))
+			require.Equal(t, "genv activate --id odd-", s.line("genv activate --id "+tab+tab), "names that stand for these ids")
 			require.NotContains(t, s.screen()[before:], "\x1b[31m")
 			require.NoFileExists(t, filepath.Join(s.dir, "PWNED"))
 		})

@@ -132,7 +132,7 @@ func TestAPolicyOverRealSSH(t *testing.T) {
 		for user, s := range map[string]screen{"alice": alice, "bob": bob, "carol": carol} {
 			text := s.text(t)
 			requireShown(t, text, told[user])
-			require.Contains(t, text, "Now ", user)
+			require.Contains(t, text, "SIGTERM now", user)
 			for name, p := range l.guilty {
 				if p.User != user {
 					require.NotContains(t, text, fmt.Sprintf("rocess %d ", p.PID), "%s, to %s", name, user)

@@ -69,15 +69,9 @@ func (r Host) Devices(ctx context.Context, host remote.Host) ([]snapshot.Device,
 	return devicesOf(listing), err
 }
 
-// Details are the details of the GPUs of a host. An error that isn't about an answer of nvidia-smi
-// is nvidiasmi.ErrTimeout.
+// Details are the details of the GPUs of a host.
 func (r Host) Details(ctx context.Context, host remote.Host) (nvidiasmi.Details, error) {
-	details, err := smi(ctx, r, host, nvidiasmi.DetailsArgs(), nvidiasmi.ParseDetails)
-	var exit *nvidiasmi.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		err = fmt.Errorf("%w: %w", nvidiasmi.ErrTimeout, err)
-	}
-	return details, err
+	return smi(ctx, r, host, nvidiasmi.DetailsArgs(), nvidiasmi.ParseDetails)
 }
 
 func devicesOf(listing nvidiasmi.Listing) []snapshot.Device {
