@@ -16,14 +16,13 @@ import (
 // deviceList is the devices of this machine. It is not changed after its creation.
 type deviceList struct {
 	devices []nvidiasmi.GPU
-	index   map[snapshot.GPUUUID]snapshot.DeviceIndex // of devices and MIG instances
+	index   map[snapshot.GPUUUID]snapshot.DeviceIndex
 	// unlisted are ids that processes use and nvidia-smi does not list, so that it is
 	// not called again for these.
 	unlisted map[snapshot.GPUUUID]bool
 	// hidden are the devices of which nvidia-smi shows this process nothing.
 	hidden    []snapshot.DeviceIndex
 	contained bool              // this process is in a container that has only some devices
-	listed    bool              // the MIG instances are known
 	details   nvidiasmi.Details // asked for when there were MIG instances
 	warnings  []string
 	machine   snapshot.Memory // of the machine, where a device shares it
@@ -64,7 +63,7 @@ func (c *Collector) readDevices(ctx context.Context, age nvidiasmi.Age) (*device
 		}
 	}
 	if len(l.divided()) > 0 {
-		_ = c.addInstances(ctx, age, l) // a snapshot asks again if a process uses one
+		_ = c.addInstances(ctx, age, l) // without them it is a device as others
 	}
 	_, _ = c.hardware().Publish(l.toRegister()) // without it, a user on a guarded host is told that it is missing
 	return l, nil
@@ -81,9 +80,6 @@ func (c *Collector) devicesFor(ctx context.Context, usage nvidiasmi.Usage, age n
 		return l, nil
 	}
 	l, err := c.readDevices(ctx, age)
-	if err == nil && l.lacks(usage) && !l.listed {
-		err = c.addInstances(ctx, age, l)
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +135,6 @@ func (c *Collector) addInstances(ctx context.Context, age nvidiasmi.Age, l *devi
 		l.details.Describe(d.UUID, d.MIG)
 		l.setInstances(index, d.MIG)
 	}
-	l.listed = true
 	return nil
 }
 
@@ -174,9 +169,6 @@ func (c *Collector) locate(ctx context.Context, age nvidiasmi.Age, usage *nvidia
 }
 
 func (l *deviceList) setInstances(index snapshot.DeviceIndex, list []snapshot.Instance) {
-	for _, instance := range list {
-		l.index[instance.UUID] = index
-	}
 	if i := slices.IndexFunc(l.devices, func(g nvidiasmi.GPU) bool { return g.Index == index }); i >= 0 {
 		l.devices[i].Instances = list
 	}
@@ -193,8 +185,7 @@ func (l *deviceList) recordUnlisted(usage nvidiasmi.Usage) {
 }
 
 // unreported are the devices of which the driver doesn't report the processes, in ascending
-// order: all of them, if it says so of one that isn't in the list. A process on a MIG instance
-// that isn't in the list may use each device that may be divided.
+// order: all of them, if it says so of one that isn't in the list.
 func (l *deviceList) unreported(usage nvidiasmi.Usage) []snapshot.DeviceIndex {
 	var found []snapshot.DeviceIndex
 	for _, gpu := range usage.NotListed {
@@ -207,12 +198,6 @@ func (l *deviceList) unreported(usage nvidiasmi.Usage) []snapshot.DeviceIndex {
 			break
 		}
 		found = append(found, index)
-	}
-	for _, app := range usage.Apps {
-		if _, ok := l.index[app.GPU]; !ok && snapshot.CheckInstance(app.GPU) == nil {
-			found = append(found, l.divided()...)
-			break
-		}
 	}
 	slices.Sort(found)
 	return slices.Compact(found)

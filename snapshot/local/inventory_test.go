@@ -151,12 +151,11 @@ func TestWhatAGuardHidesIsUnknown(t *testing.T) {
 	m.publish()
 	m.process(51, 1001, 100, "GENV_ENVIRONMENT_ID=7\x00")
 	m.process(52, 1001, 100, "GENV_ENVIRONMENT_ID=7\x00")
-	m.smi.apps = "GPU-3, 51, 5\nMIG-a, 52, 6\n"
+	m.smi.apps = "GPU-3, 51, 5\nGPU-3, 52, 6\n"
 	s := m.snapshot()
 	require.Equal(t, []snapshot.DeviceIndex{0, 1, 2}, m.Hidden())
 	require.Contains(t, s.Warnings, "a guard hides devices 0,1,2 from this user: whether they are in use is unknown")
 	require.Equal(t, []snapshot.DeviceUsage{{Index: 3, Memory: snapshot.MiB(5)}}, s.Processes[0].Usage, "by UUID, not as index 0")
-	require.Equal(t, []snapshot.DeviceIndex{3}, s.Processes[1].Indices(), "a MIG instance of it, too")
 	states := []gpus.State{}
 	for _, g := range gpus.Of(s) {
 		states = append(states, g.State)

@@ -123,22 +123,15 @@ func (l *deviceList) attribute(usage nvidiasmi.Usage) ([]snapshot.Process, []str
 			byPID[app.PID] = &snapshot.Process{PID: app.PID}
 		}
 		p := byPID[app.PID]
-		if snapshot.CheckInstance(app.GPU) == nil {
-			app.Instance = app.GPU
-		}
 		if app.Instance != "" {
 			p.Instances = append(p.Instances, app.Instance)
 		}
-		if used := p.Uses(index); used != nil { // several MIG instances of one device
-			used.Memory = sum(used.Memory, app.Memory)
-		} else {
-			p.Usage = append(p.Usage, snapshot.DeviceUsage{Index: index, Memory: app.Memory})
-		}
+		p.Usage = append(p.Usage, snapshot.DeviceUsage{Index: index, Memory: app.Memory})
 	}
 	return sorted(byPID), warnings
 }
 
-// merge combines several lines of a process on the same device or instance. They count
+// merge combines several lines of a process on the same device. They count
 // the same memory, so the largest amount is taken.
 func merge(apps []nvidiasmi.App) []nvidiasmi.App {
 	type key struct {
@@ -157,15 +150,6 @@ func merge(apps []nvidiasmi.App) []nvidiasmi.App {
 		}
 	}
 	return merged
-}
-
-// sum adds amounts of whole MiB, as nvidia-smi prints them. The sum with an unknown amount
-// is unknown.
-func sum(a, b snapshot.Memory) snapshot.Memory {
-	if !a.Known() || !b.Known() {
-		return snapshot.Memory{}
-	}
-	return snapshot.MiB(a.Bytes()>>20 + b.Bytes()>>20)
 }
 
 func sorted(byPID map[snapshot.PID]*snapshot.Process) []snapshot.Process {

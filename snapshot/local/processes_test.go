@@ -28,12 +28,8 @@ func TestAttribution(t *testing.T) {
 		"listed twice: the same memory": {"GPU-0, 100, 5\nGPU-0, 100, 6", []snapshot.DeviceUsage{usage(0, 6)}, 0, false},
 		"listed twice, once unknown":    {"GPU-0, 100, [N/A]\nGPU-0, 100, 6", []snapshot.DeviceUsage{usage(0, 6)}, 0, false},
 		"listed twice, first known":     {"GPU-0, 100, 6\nGPU-0, 100, [N/A]", []snapshot.DeviceUsage{usage(0, 6)}, 0, false},
-		"a MIG instance":                {"MIG-a, 100, 5", []snapshot.DeviceUsage{usage(0, 5)}, 0, true},
-		"two instances of a device":     {"MIG-a, 100, 5\nMIG-b, 100, 6", []snapshot.DeviceUsage{usage(0, 11)}, 0, true},
-		"two instances, one unknown":    {"MIG-a, 100, 5\nMIG-b, 100, [N/A]", []snapshot.DeviceUsage{{Index: 0}}, 0, true},
-		"an instance and a device":      {"MIG-a, 100, 5\nGPU-1, 100, 6", []snapshot.DeviceUsage{usage(0, 5), usage(1, 6)}, 0, true},
-		"an unknown id":                 {"GPU-9, 100, 5", nil, 1, true},
-		"an unknown id and a known one": {"GPU-9, 100, 5\nGPU-1, 100, 6", []snapshot.DeviceUsage{usage(1, 6)}, 1, true},
+		"an unknown id":                 {"GPU-9, 100, 5", nil, 1, false},
+		"an unknown id and a known one": {"GPU-9, 100, 5\nGPU-1, 100, 6", []snapshot.DeviceUsage{usage(1, 6)}, 1, false},
 		"no id":                         {"[N/A], 100, 5", nil, 1, false},
 		"processes not listed":          {"GPU-0, [Not Supported], [Not Supported]", nil, 1, false},
 	} {
@@ -57,10 +53,10 @@ func TestAttribution(t *testing.T) {
 func TestAnUnknownDeviceIDIsLookedUpOnce(t *testing.T) {
 	m := newMachine(t)
 	m.DeviceListTTL = time.Hour
-	m.smi.apps = "GPU-9, 100, 5\nMIG-a, 100, 5\n"
+	m.smi.apps = "GPU-9, 100, 5\nGPU-0, 100, 5\n"
 	m.process(100, 1001, 5000, "A=1\x00")
 	require.Len(t, m.snapshot().Warnings, 1)
-	require.Equal(t, []string{"apps", "devices", "list", "details", "read"}, m.take())
+	require.Equal(t, []string{"apps", "devices", "read"}, m.take())
 	s := m.snapshot()
 	require.Equal(t, []string{"apps", "read"}, m.take())
 	require.Len(t, s.Warnings, 1)
@@ -109,12 +105,11 @@ func TestDevicesWithoutAListOfProcesses(t *testing.T) {
 		"":                  nil,
 		"GPU-0, 100, 5":     nil,
 		"GPU-0, 100, [N/A]": nil,
-		"GPU-0, [Not Supported], [Not Supported]":                 {0},
-		"GPU-1, [N/A], [N/A]\nGPU-0, 100, 5":                      {1},
-		"GPU-1, [N/A], [N/A]\nGPU-0, [N/A], [N/A]":                {0, 1},
-		"MIG-b, [N/A], [N/A]\nMIG-a, 100, 5\nMIG-a, [N/A], [N/A]": {0},
-		"GPU-9, [N/A], [N/A]":                                     {0, 1},
-		"[N/A], [N/A], [N/A]":                                     {0, 1},
+		"GPU-0, [Not Supported], [Not Supported]":  {0},
+		"GPU-1, [N/A], [N/A]\nGPU-0, 100, 5":       {1},
+		"GPU-1, [N/A], [N/A]\nGPU-0, [N/A], [N/A]": {0, 1},
+		"GPU-9, [N/A], [N/A]":                      {0, 1},
+		"[N/A], [N/A], [N/A]":                      {0, 1},
 	} {
 		m := newMachine(t)
 		m.process(100, 1001, 5000, "A=1\x00")
@@ -134,20 +129,6 @@ func TestInstancesThatAreNotListed(t *testing.T) {
 	m := newMachine(t)
 	m.smi.devices, m.smi.list = "0, GPU-0, 81559, 10, [N/A], 31, 70.12, H100\n", "garbled"
 	require.Empty(t, m.snapshot().Device(0).Instances)
-}
-
-// TestAProcessOnAnInstanceThatIsNotListed: it may use each device that may be divided, so
-// these are not unused.
-func TestAProcessOnAnInstanceThatIsNotListed(t *testing.T) {
-	for apps, want := range map[string]bool{"MIG-a, 100, 5": false, "GPU-9, 100, 5": false, "MIG-gone, 100, 5": true} {
-		m := newMachine(t)
-		m.smi.devices = "0, GPU-0, 81559, 10, [N/A], 31, 70.12, H100\n1, GPU-1, 81559, 20, 50, 31, 70.12, H100\n"
-		m.process(100, 1001, 5000, "A=1\x00")
-		m.smi.apps = apps
-		s := m.snapshot()
-		require.Equal(t, want, s.Device(0).ProcessesUnknown, apps)
-		require.False(t, s.Device(1).ProcessesUnknown, apps)
-	}
 }
 
 // identity is process 100 in the lists of nvidia-smi, and what /proc says of it.

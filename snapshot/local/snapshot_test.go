@@ -102,7 +102,6 @@ func TestGarbageFromNvidiaSMIIsNotAnEmptyMachine(t *testing.T) {
 	for _, damage := range []func(*smi){
 		func(s *smi) { s.apps = "rubbish" },
 		func(s *smi) { s.devices = "rubbish" },
-		func(s *smi) { s.apps, s.list = "MIG-a, 1, 5", "rubbish" },
 	} {
 		m := newMachine(t)
 		damage(m.smi)

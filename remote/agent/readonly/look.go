@@ -49,7 +49,6 @@ func (r Host) Look(ctx context.Context, host remote.Host) (*snapshot.Snapshot, e
 	s.Processes, s.Warnings = processesOf(usage, indices)
 	s.Warnings = slices.Compact(slices.Concat(listing.Warnings, usage.Warnings, s.Warnings))
 	markUnreported(s.Devices, usage.NotListed, indices)
-	markDivided(s.Devices, usage.Apps, indices)
 	s.Warnings = s.Warnings[:min(len(s.Warnings), maxWarnings)]
 	for i, w := range s.Warnings {
 		s.Warnings[i] = strings.Clone(text.Cut(w, maxWarning))
@@ -103,9 +102,8 @@ func smi[T any](ctx context.Context, r Host, host remote.Host, args []string, pa
 	return value, &remote.Error{Class: class, Err: err}
 }
 
-// indices are those of the devices and, where there are any, of their MIG instances, which only
-// `nvidia-smi -L` lists. What it doesn't list is left out. It also sets the Instances of the
-// devices, and of the processes on them.
+// indices are those of the devices. It also sets the Instances of the devices, which only `nvidia-smi
+// -L` lists, and of the processes on them.
 func (r Host) indices(ctx context.Context, host remote.Host, devices []snapshot.Device, usage *nvidiasmi.Usage) map[snapshot.GPUUUID]snapshot.DeviceIndex {
 	indices := make(map[snapshot.GPUUUID]snapshot.DeviceIndex)
 	divided := make(map[snapshot.GPUUUID]bool)
@@ -113,18 +111,15 @@ func (r Host) indices(ctx context.Context, host remote.Host, devices []snapshot.
 		indices[d.UUID] = d.Index
 		divided[d.UUID] = mayBeDivided(&d)
 	}
-	if !slices.ContainsFunc(usage.GPUs(), func(gpu snapshot.GPUUUID) bool { _, known := indices[gpu]; return !known || divided[gpu] }) {
+	if !slices.ContainsFunc(usage.GPUs(), func(gpu snapshot.GPUUUID) bool { return divided[gpu] }) {
 		return indices
 	}
-	listed, _ := smi(ctx, r, host, nvidiasmi.ListArgs(), nvidiasmi.ParseList) // without it they are not attributed
+	listed, _ := smi(ctx, r, host, nvidiasmi.ListArgs(), nvidiasmi.ParseList) // without it they are unknown
 	if !slices.ContainsFunc(listed, func(d nvidiasmi.ListedGPU) bool { return len(d.MIG) > 0 }) {
 		return indices
 	}
 	details, _ := smi(ctx, r, host, nvidiasmi.DetailsArgs(), nvidiasmi.ParseDetails) // likewise
 	for _, d := range listed {
-		for _, instance := range d.MIG {
-			indices[instance.UUID] = d.Index
-		}
 		details.Describe(d.UUID, d.MIG)
 		for i := range usage.Apps {
 			if app := &usage.Apps[i]; app.GPU == d.UUID {
@@ -157,29 +152,13 @@ func markUnreported(devices []snapshot.Device, unreported []snapshot.GPUUUID, in
 	}
 }
 
-// markDivided marks the devices that a process on a MIG instance may use that isn't known: those
-// of which the driver measures no utilization.
-func markDivided(devices []snapshot.Device, apps []nvidiasmi.App, indices map[snapshot.GPUUUID]snapshot.DeviceIndex) {
-	if !slices.ContainsFunc(apps, func(a nvidiasmi.App) bool {
-		_, known := indices[a.GPU]
-		return !known && snapshot.CheckInstance(a.GPU) == nil
-	}) {
-		return
-	}
-	for i := range devices {
-		if d := &devices[i]; mayBeDivided(d) {
-			d.ProcessesUnknown = true
-		}
-	}
-}
-
 // processesOf gathers what each process uses. What can't be attributed to a device is a
 // warning.
 func processesOf(usage nvidiasmi.Usage, indices map[snapshot.GPUUUID]snapshot.DeviceIndex) (list []snapshot.Process, warnings []string) {
 	for _, gpu := range usage.NotListed {
 		warnings = append(warnings, fmt.Sprintf("the driver does not report which processes use %s: there may be any", cmp.Or(gpu, "a device")))
 	}
-	at, counted := make(map[snapshot.PID]int), make(map[nvidiasmi.App]bool)
+	at := make(map[snapshot.PID]int)
 	for _, a := range usage.Apps {
 		index, known := indices[a.GPU]
 		if !known {
@@ -192,28 +171,12 @@ func processesOf(usage nvidiasmi.Usage, indices map[snapshot.GPUUUID]snapshot.De
 			at[a.PID] = i
 			list = append(list, snapshot.Process{PID: a.PID, EnvUnknown: true})
 		}
-		if snapshot.CheckInstance(a.GPU) == nil {
-			a.Instance = a.GPU
-		}
 		if a.Instance != "" && !slices.Contains(list[i].Instances, a.Instance) {
 			list[i].Instances = append(list[i].Instances, a.Instance)
 		}
-		once := nvidiasmi.App{GPU: a.GPU, PID: a.PID}
-		if used := list[i].Uses(index); used == nil {
+		if list[i].Uses(index) == nil {
 			list[i].Usage = append(list[i].Usage, snapshot.DeviceUsage{Index: index, Memory: a.Memory})
-		} else if !counted[once] { // another MIG instance of the device
-			used.Memory = sum(used.Memory, a.Memory)
 		}
-		counted[once] = true
 	}
 	return list, warnings
-}
-
-// sum adds amounts of whole MiB, as nvidia-smi prints them. The sum with an unknown amount
-// is unknown.
-func sum(a, b snapshot.Memory) snapshot.Memory {
-	if !a.Known() || !b.Known() {
-		return snapshot.Memory{}
-	}
-	return snapshot.MiB(a.Bytes()>>20 + b.Bytes()>>20)
 }

@@ -45,52 +45,39 @@ func TestProcessesOfInstances(t *testing.T) {
 	mib := snapshot.MiB
 	list, warnings := processesOf(nvidiasmi.Usage{
 		Apps: []nvidiasmi.App{
-			{GPU: "MIG-1", PID: 7, Memory: mib(100)},
-			{GPU: "MIG-1", PID: 7, Memory: mib(100)},
-			{GPU: "MIG-2", PID: 7, Memory: mib(50)},
+			{GPU: "GPU-0", PID: 7, Memory: mib(150), Instance: "MIG-1"},
+			{GPU: "GPU-0", PID: 7, Memory: mib(150), Instance: "MIG-2"},
 			{GPU: "GPU-1", PID: 7, Memory: mib(5)},
-			{GPU: "MIG-1", PID: 9},
-			{GPU: "MIG-2", PID: 9, Memory: mib(1)},
-			{GPU: "MIG-gone", PID: 11},
+			{GPU: "GPU-0", PID: 9},
+			{GPU: "GPU-gone", PID: 11},
 		},
 		NotListed: []snapshot.GPUUUID{"GPU-2"},
-	}, map[snapshot.GPUUUID]snapshot.DeviceIndex{"MIG-1": 0, "MIG-2": 0, "GPU-1": 1})
+	}, map[snapshot.GPUUUID]snapshot.DeviceIndex{"GPU-0": 0, "GPU-1": 1})
 	require.Equal(t, []snapshot.Process{
 		{PID: 7, EnvUnknown: true, Usage: []snapshot.DeviceUsage{{Index: 0, Memory: mib(150)}, {Index: 1, Memory: mib(5)}}, Instances: []snapshot.GPUUUID{"MIG-1", "MIG-2"}},
-		{PID: 9, EnvUnknown: true, Usage: []snapshot.DeviceUsage{{Index: 0}}, Instances: []snapshot.GPUUUID{"MIG-1", "MIG-2"}},
+		{PID: 9, EnvUnknown: true, Usage: []snapshot.DeviceUsage{{Index: 0}}},
 	}, list)
 	require.Equal(t, []string{
 		"the driver does not report which processes use GPU-2: there may be any",
-		"process 11 uses MIG-gone, which the driver does not list: it is attributed to no device",
+		"process 11 uses GPU-gone, which the driver does not list: it is attributed to no device",
 	}, warnings)
 }
 
 // TestDevicesWithoutAListOfProcesses: they are not unused.
 func TestDevicesWithoutAListOfProcesses(t *testing.T) {
-	indices := map[snapshot.GPUUUID]snapshot.DeviceIndex{"GPU-0": 0, "GPU-1": 1, "MIG-1": 1}
+	indices := map[snapshot.GPUUUID]snapshot.DeviceIndex{"GPU-0": 0, "GPU-1": 1}
 	for _, row := range []struct {
 		unreported []snapshot.GPUUUID
 		want       [2]bool
 	}{
 		{nil, [2]bool{}},
 		{[]snapshot.GPUUUID{"GPU-0"}, [2]bool{true, false}},
-		{[]snapshot.GPUUUID{"MIG-1"}, [2]bool{false, true}},
 		{[]snapshot.GPUUUID{"GPU-9"}, [2]bool{true, true}},
 		{[]snapshot.GPUUUID{""}, [2]bool{true, true}},
 	} {
 		devices := []snapshot.Device{{Index: 0}, {Index: 1}}
 		markUnreported(devices, row.unreported, indices)
 		require.Equal(t, row.want, [2]bool{devices[0].ProcessesUnknown, devices[1].ProcessesUnknown}, "%v", row.unreported)
-	}
-}
-
-// TestAProcessOnAnInstanceThatIsNotListed: it may use each device that may be divided.
-func TestAProcessOnAnInstanceThatIsNotListed(t *testing.T) {
-	for gpu, want := range map[snapshot.GPUUUID]bool{"MIG-1": false, "GPU-9": false, "MIG-gone": true} {
-		percent := 0
-		devices := []snapshot.Device{{Index: 0, UsedMemory: snapshot.MiB(5)}, {Index: 1, UsedMemory: snapshot.MiB(5), Utilization: &percent}, {Index: 2}}
-		markDivided(devices, []nvidiasmi.App{{GPU: gpu, PID: 7}}, map[snapshot.GPUUUID]snapshot.DeviceIndex{"MIG-1": 0})
-		require.Equal(t, []bool{want, false, false}, []bool{devices[0].ProcessesUnknown, devices[1].ProcessesUnknown, devices[2].ProcessesUnknown}, gpu)
 	}
 }
 
