@@ -54,6 +54,22 @@ func TestOneSickGPUHidesNothing(t *testing.T) {
 	}
 }
 
+// TestAllGPUsAreLost: an old driver says only that one is lost, and root's genv knows which there are.
+func TestAllGPUsAreLost(t *testing.T) {
+	f := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "gpu-01", GPUs: 2}}, Genv: genvtest.Program(t)})
+	remote := func(args ...string) genvtest.Result {
+		return genvtest.Run(t, append(append([]string{"remote"}, args...), "-F", f.SSHConfig(), "-H", "gpu-01")...)
+	}
+	require.NoError(t, f.Host("gpu-01").WriteProc())
+	require.Zero(t, remote("enforce", "--interval", "0").Code)
+	require.NoError(t, f.Host("gpu-01").ChangeDriver(func(d *simulated.Driver) { d.Devices[1].Fault = simulated.LostAll }))
+	r := remote("gpus")
+	require.Zero(t, r.Code, r.Err)
+	require.Contains(t, r.Out, "0 of 2 GPUs are free on 1 host; 2 have failed\n")
+	require.Contains(t, r.Out, "Unable to determine the device handle")
+	require.Zero(t, remote("enforce", "--interval", "0").Code)
+}
+
 // TestWaitWithSickGPUs: failed ones don't exist for it, and it prefers those of which all is known.
 func TestWaitWithSickGPUs(t *testing.T) {
 	f := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "gpu-01", GPUs: 3}, {Name: "bare", GPUs: 3, Rights: sshd.NoGenv}}, Genv: genvtest.Program(t)})

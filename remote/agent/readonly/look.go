@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/hardware"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -34,9 +35,14 @@ func (r Host) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapsho
 	return s, err
 }
 
-// Look is what nvidia-smi shows.
+// Look is what nvidia-smi shows. If that is only that a GPU is lost, root's genv says which there are.
 func (r Host) Look(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error) {
 	listing, err := smi(ctx, r, host, nvidiasmi.DevicesArgs(), nvidiasmi.ParseDevices)
+	if errors.Is(err, nvidiasmi.ErrGPULost) {
+		if known := r.Published(ctx, host); len(known) > 0 {
+			listing.GPUs, err = hardware.Lost(known, err), nil
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
