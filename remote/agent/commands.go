@@ -91,7 +91,10 @@ func (c Commands) setTypes(ctx context.Context, host remote.Host, s *snapshot.Sn
 	for i := range devices {
 		gpus[devices[i].Index] = devices[i].UUID
 	}
-	c.types.Set(ctx, s, gpus, time.Now(), func(ctx context.Context) (details nvidiasmi.Details, err error) {
+	c.types.Set(ctx, s, gpus, time.Now(), func(ctx context.Context, since time.Time) (details nvidiasmi.Details, err error) {
+		if !since.IsZero() {
+			return details, nvidiasmi.ErrTimeout // no call goes on there
+		}
 		if err = failed; err == nil {
 			details, err = look.Details(ctx, host)
 		}

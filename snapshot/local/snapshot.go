@@ -66,8 +66,8 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age nvidiasmi.Age) (*sna
 	}
 	c.update(func(kept *cache) { kept.state = slices.Clip(s.Warnings) })
 	s.Warnings = slices.Concat(remarks(devices.warnings, usage.Warnings), warnings, observer.unseenWarnings(), more, s.Warnings)
-	c.types.Set(ctx, s, devices.uuids(), c.now(), func(ctx context.Context) (nvidiasmi.Details, error) {
-		return c.SMI.Details(ctx, nvidiasmi.Age{Most: time.Minute, Until: age.Until})
+	c.types.Set(ctx, s, devices.uuids(), c.now(), func(ctx context.Context, since time.Time) (nvidiasmi.Details, error) {
+		return c.SMI.Details(ctx, nvidiasmi.Age{Most: time.Minute, Until: age.Until, Since: since})
 	})
 	_, offset := c.now().Zone()
 	s.UTCOffset = &offset

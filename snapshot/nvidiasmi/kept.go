@@ -15,6 +15,8 @@ type Age struct {
 	Most time.Duration
 	// Until is when waiting for a new call ends; zero for the end of the context.
 	Until time.Time
+	// Since, if set, makes no new call: only the answer to one serves that began since then.
+	Since time.Time
 }
 
 // Time is when an answer was given. It is the zero Time where that isn't known.
@@ -115,6 +117,17 @@ func (q *Querier) earlier(args []string, age Age, why error) (reply, error) {
 	late := *last
 	late.Late = true
 	return late, nil
+}
+
+// since is the last answer of a call that began since a time.
+func (q *Querier) since(args []string, since time.Time) (reply, error) {
+	if q.keep == nil {
+		return reply{}, ErrTimeout
+	}
+	if last := q.last(args); last != nil && !last.Began.Before(since) {
+		return *last, nil
+	}
+	return reply{}, ErrTimeout
 }
 
 func (q *Querier) last(args []string) *reply {

@@ -122,6 +122,12 @@ func TestANewCallIsNewerThanTheQuestion(t *testing.T) {
 		require.NoError(t, err)
 		require.EqualValues(t, 2, usage.Apps[0].PID)
 		require.False(t, usage.Time.Late)
+		again, err := querier.Apps(t.Context(), nvidiasmi.Age{Since: usage.Time.Began})
+		require.NoError(t, err)
+		require.Equal(t, usage, again)
+		_, err = querier.Apps(t.Context(), nvidiasmi.Age{Since: usage.Time.Began.Add(1)})
+		require.ErrorIs(t, err, nvidiasmi.ErrTimeout)
+		require.EqualValues(t, 2, calls.Load())
 	})
 }
 

@@ -80,9 +80,12 @@ func New(runner Runner, timeout time.Duration) *Querier {
 func query[T any](ctx context.Context, q *Querier, args []string, age Age, parse func(RunResult) (T, error)) (T, Time, error) {
 	var out reply
 	var err error
-	if q.keep != nil {
+	switch {
+	case !age.Since.IsZero():
+		out, err = q.since(args, age.Since)
+	case q.keep != nil:
 		out, err = q.ask(ctx, args, age)
-	} else {
+	default:
 		limited, cancel := context.WithTimeout(ctx, q.timeout)
 		defer cancel()
 		out, err = q.run(limited, args)

@@ -3,6 +3,7 @@ package nvidiasmi
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,8 +19,9 @@ const (
 // Types finds out the types of processes, which only Details tells. One answer is for all processes,
 // and what it says of one is kept. The zero Types knows none. It is safe for concurrent use.
 type Types struct {
-	mu    sync.Mutex
-	asked time.Time
+	mu      sync.Mutex
+	asked   time.Time
+	waiting []typed // what asked was for, until there is an answer
 	// answer is the last one. Without one, failed says that there is none, and not only none in time.
 	answer   *Details
 	failed   bool
@@ -37,11 +39,12 @@ type typed struct {
 // Set sets what is known about the types of the processes of a snapshot, and about displays. If the
 // context is of snapshot.WithTypes and there are unknown ones, it asks, but not too often: until
 // then they are pending, unless no screen was active on their GPUs. Where there is no answer, they
-// are what the list of processes says: compute processes.
-func (t *Types) Set(ctx context.Context, s *snapshot.Snapshot, gpus map[snapshot.DeviceIndex]snapshot.GPUUUID, now time.Time, ask func(context.Context) (Details, error)) {
+// are what the list of processes says: compute processes. Where there was none in time, ask is called with
+// the time of the question, for what came since then.
+func (t *Types) Set(ctx context.Context, s *snapshot.Snapshot, gpus map[snapshot.DeviceIndex]snapshot.GPUUUID, now time.Time, ask AskDetails) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	known, unknown := make(map[typed]snapshot.ProcessType), false
+	known, unknown := make(map[typed]snapshot.ProcessType), []typed(nil)
 	each := func(f func(*snapshot.DeviceUsage, typed)) {
 		for i := range s.Processes {
 			p := &s.Processes[i]
@@ -55,23 +58,28 @@ func (t *Types) Set(ctx context.Context, s *snapshot.Snapshot, gpus map[snapshot
 		if u.Type = t.known[key]; u.Type != "" {
 			known[key] = u.Type
 		} else {
-			unknown = true
+			unknown = append(unknown, key)
 		}
 	})
-	if unknown && snapshot.WantsTypes(ctx) {
-		isNew := t.asked.IsZero() || now.Sub(t.asked) >= typesEvery
-		if isNew {
-			t.ask(ctx, now, ask)
-			isNew = t.answer != nil && !t.answer.Time.Late
+	if len(unknown) > 0 && snapshot.WantsTypes(ctx) {
+		switch {
+		case t.asked.IsZero() || now.Sub(t.asked) >= typesEvery:
+			t.asked, t.waiting = now, unknown
+			t.ask(ctx, time.Time{}, ask)
+		case t.waiting != nil:
+			t.ask(ctx, t.asked, ask)
 		}
 		each(func(u *snapshot.DeviceUsage, key typed) {
 			if u.Type != "" {
 				return
 			}
-			if u.Type = t.of(key, isNew); u.Type != snapshot.TypePending && key.start != 0 {
+			if u.Type = t.of(key); u.Type != snapshot.TypePending && key.start != 0 {
 				known[key] = u.Type
 			}
 		})
+		if t.answer != nil && !t.answer.Time.Late || t.failed {
+			t.waiting = nil
+		}
 	}
 	t.known = known
 	for i := range s.Devices {
@@ -79,15 +87,22 @@ func (t *Types) Set(ctx context.Context, s *snapshot.Snapshot, gpus map[snapshot
 	}
 }
 
-func (t *Types) ask(ctx context.Context, now time.Time, ask func(context.Context) (Details, error)) {
+// AskDetails asks for Details. If since isn't zero it makes no new call, and returns what a call said that
+// began since then, or ErrTimeout.
+type AskDetails func(ctx context.Context, since time.Time) (Details, error)
+
+func (t *Types) ask(ctx context.Context, since time.Time, ask AskDetails) {
 	within := typesTimeout
 	if deadline, ok := ctx.Deadline(); ok { // leaves time to return the snapshot
 		within = min(within, time.Until(deadline)/2)
 	}
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	details, err := ask(ctx)
-	t.asked, t.answer, t.failed = now, nil, false
+	details, err := ask(ctx, since)
+	if err != nil && !since.IsZero() {
+		return
+	}
+	t.answer, t.failed = nil, false
 	if err != nil {
 		t.failed = !errors.Is(err, ErrTimeout) && !errors.Is(err, ErrHung) && ctx.Err() == nil
 		return
@@ -99,8 +114,8 @@ func (t *Types) ask(ctx context.Context, now time.Time, ask func(context.Context
 	}
 }
 
-// of is the type of a use according to the last answer, which is new or some seconds old.
-func (t *Types) of(key typed, isNew bool) snapshot.ProcessType {
+// of is the type of a use according to the last answer, which it waited for or is some seconds older.
+func (t *Types) of(key typed) snapshot.ProcessType {
 	switch {
 	case t.failed:
 		return snapshot.TypeCompute
@@ -108,7 +123,8 @@ func (t *Types) of(key typed, isNew bool) snapshot.ProcessType {
 		return snapshot.TypePending
 	}
 	answered := t.answer.Type(key.gpu, key.pid)
-	if known := isNew || key.start == 0 && answered.Draws(); !known && t.displays[key.gpu] {
+	waited := !t.answer.Time.Late && slices.Contains(t.waiting, key)
+	if known := waited || key.start == 0 && answered.Draws(); !known && t.displays[key.gpu] {
 		return snapshot.TypePending
 	}
 	return answered

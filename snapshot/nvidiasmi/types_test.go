@@ -30,6 +30,7 @@ func TestTypes(t *testing.T) {
 		uses  []snapshot.PID
 		on    snapshot.DeviceIndex
 		says  nvidiasmi.Details
+		since nvidiasmi.Details // came since the last question
 		err   error
 		asked bool
 		want  []snapshot.ProcessType
@@ -61,9 +62,16 @@ func TestTypes(t *testing.T) {
 			{after: 10 * time.Second, uses: []snapshot.PID{5}, want: []snapshot.ProcessType{"?"}},
 			{after: 20 * time.Second, uses: []snapshot.PID{5}, says: answer(5), asked: true, want: []snapshot.ProcessType{"C+G"}},
 		},
+		"an answer that comes after the look": {
+			{uses: []snapshot.PID{5, 7}, err: nvidiasmi.ErrTimeout, asked: true, want: []snapshot.ProcessType{"?", "?"}},
+			{after: 10 * time.Second, uses: []snapshot.PID{5, 7, 6}, since: answer(5), want: []snapshot.ProcessType{"C+G", "C", "?"}},
+			{after: 10 * time.Second, uses: []snapshot.PID{5, 7, 6}, want: []snapshot.ProcessType{"C+G", "C", "?"}},
+			{after: 10 * time.Second, uses: []snapshot.PID{5, 7, 6}, says: answer(6), asked: true, want: []snapshot.ProcessType{"C+G", "C", "C+G"}},
+		},
 		"an answer to an earlier question": {
 			{uses: []snapshot.PID{5}, says: nvidiasmi.Details{GPUs: answer(5).GPUs, Time: nvidiasmi.Time{Late: true}}, asked: true, want: []snapshot.ProcessType{"?"}},
 			{uses: []snapshot.PID{6}, on: 1, want: []snapshot.ProcessType{"C"}},
+			{after: 10 * time.Second, uses: []snapshot.PID{5}, since: answer(5), want: []snapshot.ProcessType{"C+G"}},
 		},
 		"it hangs": {{uses: []snapshot.PID{5}, err: nvidiasmi.ErrHung, asked: true, want: []snapshot.ProcessType{"?"}}},
 		"a name of a process that says that a screen is active": {
@@ -84,7 +92,12 @@ func TestTypes(t *testing.T) {
 				}
 				now = now.Add(l.after)
 				asked := false
-				types.Set(ctx, s, map[snapshot.DeviceIndex]snapshot.GPUUUID{0: "GPU-0", 1: "GPU-1"}, now, func(context.Context) (nvidiasmi.Details, error) {
+				types.Set(ctx, s, map[snapshot.DeviceIndex]snapshot.GPUUUID{0: "GPU-0", 1: "GPU-1"}, now, func(_ context.Context, since time.Time) (nvidiasmi.Details, error) {
+					if !since.IsZero() && l.since.GPUs == nil {
+						return nvidiasmi.Details{}, nvidiasmi.ErrTimeout
+					} else if !since.IsZero() {
+						return l.since, nil
+					}
 					asked = true
 					return l.says, l.err
 				})
@@ -93,7 +106,9 @@ func TestTypes(t *testing.T) {
 					require.Equal(t, want, s.Processes[i].Usage[0].Type)
 				}
 				require.False(t, s.Devices[1].Display)
-				require.Equal(t, l.says.GPUs != nil, l.says.GPUs != nil && s.Devices[0].Display)
+				if said := l.says.GPUs != nil || l.since.GPUs != nil; said {
+					require.True(t, s.Devices[0].Display)
+				}
 			}
 		})
 	}
@@ -106,7 +121,7 @@ func TestTypesOfProcessesWithoutAStartTime(t *testing.T) {
 	now, calls := time.Now(), 0
 	for _, want := range []snapshot.ProcessType{"C+G", "C+G", "C"} {
 		s := &snapshot.Snapshot{Processes: []snapshot.Process{{PID: 5, Usage: []snapshot.DeviceUsage{{}}}}}
-		types.Set(snapshot.WithTypes(t.Context()), s, map[snapshot.DeviceIndex]snapshot.GPUUUID{0: "GPU-0"}, now, func(context.Context) (nvidiasmi.Details, error) {
+		types.Set(snapshot.WithTypes(t.Context()), s, map[snapshot.DeviceIndex]snapshot.GPUUUID{0: "GPU-0"}, now, func(context.Context, time.Time) (nvidiasmi.Details, error) {
 			if calls++; calls > 1 {
 				return nvidiasmi.Details{}, errors.New("nvidia-smi is broken")
 			}
