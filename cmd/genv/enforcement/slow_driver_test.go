@@ -20,7 +20,7 @@ func TestASlowDriverIsNotALostOne(t *testing.T) {
 	t.Parallel()
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01", "gpu-02"), Genv: genvtest.Program(t)})
 	var honest, others []*testfleet.Process
-	for host, delay := range map[string]time.Duration{"gpu-01": 2500 * time.Millisecond, "gpu-02": 5 * time.Second} {
+	for host, delay := range map[string]time.Duration{"gpu-01": 900 * time.Millisecond, "gpu-02": 1600 * time.Millisecond} {
 		h := f.Host(host)
 		require.NoError(t, h.ChangeDriver(func(d *gpus.Driver) { d.DelayMS = int(delay.Milliseconds()) }))
 		env, err := h.Activate(testfleet.Environment{User: "carol"})
@@ -33,7 +33,7 @@ func TestASlowDriverIsNotALostOne(t *testing.T) {
 		require.NoError(t, err)
 		others = append(others, p)
 	}
-	d := startDaemon(t, nil, "-F", f.SSHConfig(), "-H", "gpu-01,gpu-02", "--interval", "4", "--command-timeout", "4", "--state-dir", t.TempDir(), "--non-env-processes")
+	d := startDaemon(t, nil, "-F", f.SSHConfig(), "-H", "gpu-01,gpu-02", "--interval", "1", "--command-timeout", "1500ms", "--state-dir", t.TempDir(), "--non-env-processes")
 	for _, p := range others {
 		select {
 		case <-p.Ended():
