@@ -79,14 +79,18 @@ func TestAnAnswerOutlivesTheLookThatWaited(t *testing.T) {
 func TestAHangingDriverDelaysNoLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int32
-		takes := time.Second
-		querier := nvidiasmi.New(slow(&calls, func() time.Duration { return takes }), 0)
+		begun := time.Now()
+		querier := nvidiasmi.New(slow(&calls, func() time.Duration {
+			if since := time.Since(begun); since >= time.Second && since < 30*time.Minute {
+				return time.Hour
+			}
+			return time.Second
+		}), 0)
 		querier.Keep(t.Context())
 		age := nvidiasmi.Age{Most: time.Minute}
 		call, late := look(t, querier, age)
 		require.Equal(t, 1, call)
 		require.False(t, late)
-		takes = time.Hour
 		for range 3 {
 			call, late = look(t, querier, age)
 			require.Equal(t, 1, call)
@@ -101,7 +105,6 @@ func TestAHangingDriverDelaysNoLook(t *testing.T) {
 		time.Sleep(time.Minute)
 		call, _ = look(t, querier, age)
 		require.Zero(t, call, "the answer is too old")
-		takes = time.Second
 		time.Sleep(time.Hour)
 		call, late = look(t, querier, age)
 		require.Equal(t, 3, call)

@@ -203,7 +203,7 @@ func TestALostStateFileIsRestored(t *testing.T) {
 	require.Equal(t, genvtest.Result{Out: noEnvironments}, s.me().run("genv", "envs", "--reset", "--format", "csv"))
 	require.NoError(t, os.Remove(filepath.Join(s.state, "envs.json")))
 	r := s.me().run("genv", "envs", "--format", "csv")
-	require.Equal(t, noEnvironments, r.Out, "the loss was accepted")
+	require.NotContains(t, r.Out, shell.pid()+",", "the loss was accepted; there may be shells of other tests")
 }
 
 // Without root a bad file is an error with a next step, and nothing changes.
