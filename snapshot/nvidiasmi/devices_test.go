@@ -101,7 +101,8 @@ func TestEveryGPUByItself(t *testing.T) {
 		"unified memory":         {"0, GPU-0, [N/A], [N/A], 37, 52, 11.00, GB10\n", "", 0, []string{"0 unified"}, nil},
 		"nothing but unified":    {"0, ddae-1, [N/A], [N/A], [N/A], [N/A], [N/A], Orin (nvgpu)\n", "", 0, []string{"0 unified"}, nil},
 		"memory is not for us": {
-			"0, GPU-0, [Insufficient Permissions], [Insufficient Permissions], [N/A], 47, 60.00, A100\n", "", 0, []string{"0 ok"},
+			"0, GPU-0, [Insufficient Permissions], [Insufficient Permissions], [N/A], 47, 60.00, A100\n", "", 0,
+			[]string{"0 ok"},
 			[]string{"0, GPU-0, [Insufficient Permissions], [Insufficient Permissions], [N/A], 47, 60.00, A100"},
 		},
 		"impossible values":       {"0, GPU-0, 49140, 6, 808334905, 2147483647, -1, A6000\n1, GPU-1, 49140, 6, 101, warm, nan, A6000\n", "", 0, []string{"0 ok", "1 ok"}, nil},

@@ -12,44 +12,48 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 )
 
+// screened is an answer with GPU-0, which has a screen, and GPU-1, which has none, and these processes on both.
+func screened(pids ...snapshot.PID) nvidiasmi.Details {
+	d := nvidiasmi.Details{GPUs: []nvidiasmi.GPUDetails{{UUID: "GPU-0", DisplayActive: true}, {UUID: "GPU-1"}}}
+	for _, pid := range pids {
+		for i := range d.GPUs {
+			d.GPUs[i].Processes = append(d.GPUs[i].Processes, nvidiasmi.ProcessDetails{PID: pid, Type: "C+G"})
+		}
+	}
+	return d
+}
+
+// typesLook is a look at processes.
+type typesLook struct {
+	after time.Duration // the one before
+	plain bool          // types aren't wanted
+	uses  []snapshot.PID
+	on    snapshot.DeviceIndex
+	says  nvidiasmi.Details
+	since nvidiasmi.Details // came since the last question
+	err   error
+	asked bool
+	want  []snapshot.ProcessType
+}
+
 // TestTypes: one answer is for all processes, at most one in 30 s, and what it says of one is kept.
 // GPU-0 has a screen, GPU-1 has none.
 func TestTypes(t *testing.T) {
-	answer := func(pids ...snapshot.PID) nvidiasmi.Details {
-		d := nvidiasmi.Details{GPUs: []nvidiasmi.GPUDetails{{UUID: "GPU-0", DisplayActive: true}, {UUID: "GPU-1"}}}
-		for _, pid := range pids {
-			for i := range d.GPUs {
-				d.GPUs[i].Processes = append(d.GPUs[i].Processes, nvidiasmi.ProcessDetails{PID: pid, Type: "C+G"})
-			}
-		}
-		return d
-	}
-	type look struct {
-		after time.Duration // the one before
-		plain bool          // types aren't wanted
-		uses  []snapshot.PID
-		on    snapshot.DeviceIndex
-		says  nvidiasmi.Details
-		since nvidiasmi.Details // came since the last question
-		err   error
-		asked bool
-		want  []snapshot.ProcessType
-	}
-	for name, looks := range map[string][]look{
+	for name, looks := range map[string][]typesLook{
 		"not wanted":       {{plain: true, uses: []snapshot.PID{5}, want: []snapshot.ProcessType{""}}},
 		"nothing is there": {{}},
 		"one answer for all": {
-			{uses: []snapshot.PID{5, 6}, says: answer(5), asked: true, want: []snapshot.ProcessType{"C+G", "C"}},
+			{uses: []snapshot.PID{5, 6}, says: screened(5), asked: true, want: []snapshot.ProcessType{"C+G", "C"}},
 			{after: time.Hour, uses: []snapshot.PID{5, 6}, want: []snapshot.ProcessType{"C+G", "C"}},
 			{after: time.Hour, plain: true, uses: []snapshot.PID{5, 6}, want: []snapshot.ProcessType{"C+G", "C"}},
 		},
 		"a process starts": {
-			{uses: []snapshot.PID{5}, says: answer(5), asked: true, want: []snapshot.ProcessType{"C+G"}},
+			{uses: []snapshot.PID{5}, says: screened(5), asked: true, want: []snapshot.ProcessType{"C+G"}},
 			{after: 10 * time.Second, uses: []snapshot.PID{5, 6}, want: []snapshot.ProcessType{"C+G", "?"}},
-			{after: 20 * time.Second, uses: []snapshot.PID{5, 6}, says: answer(), asked: true, want: []snapshot.ProcessType{"C+G", "C"}},
+			{after: 20 * time.Second, uses: []snapshot.PID{5, 6}, says: screened(), asked: true, want: []snapshot.ProcessType{"C+G", "C"}},
 		},
 		"a process starts where there is no screen": {
-			{uses: []snapshot.PID{5}, on: 1, says: answer(5), asked: true, want: []snapshot.ProcessType{"C+G"}},
+			{uses: []snapshot.PID{5}, on: 1, says: screened(5), asked: true, want: []snapshot.ProcessType{"C+G"}},
 			{after: 10 * time.Second, uses: []snapshot.PID{5, 6}, on: 1, want: []snapshot.ProcessType{"C+G", "C"}},
 		},
 		"no answer": {
@@ -60,22 +64,22 @@ func TestTypes(t *testing.T) {
 		"no answer in time": {
 			{uses: []snapshot.PID{5}, err: nvidiasmi.ErrTimeout, asked: true, want: []snapshot.ProcessType{"?"}},
 			{after: 10 * time.Second, uses: []snapshot.PID{5}, want: []snapshot.ProcessType{"?"}},
-			{after: 20 * time.Second, uses: []snapshot.PID{5}, says: answer(5), asked: true, want: []snapshot.ProcessType{"C+G"}},
+			{after: 20 * time.Second, uses: []snapshot.PID{5}, says: screened(5), asked: true, want: []snapshot.ProcessType{"C+G"}},
 		},
 		"an answer that comes after the look": {
 			{uses: []snapshot.PID{5, 7}, err: nvidiasmi.ErrTimeout, asked: true, want: []snapshot.ProcessType{"?", "?"}},
-			{after: 10 * time.Second, uses: []snapshot.PID{5, 7, 6}, since: answer(5), want: []snapshot.ProcessType{"C+G", "C", "?"}},
+			{after: 10 * time.Second, uses: []snapshot.PID{5, 7, 6}, since: screened(5), want: []snapshot.ProcessType{"C+G", "C", "?"}},
 			{after: 10 * time.Second, uses: []snapshot.PID{5, 7, 6}, want: []snapshot.ProcessType{"C+G", "C", "?"}},
-			{after: 10 * time.Second, uses: []snapshot.PID{5, 7, 6}, says: answer(6), asked: true, want: []snapshot.ProcessType{"C+G", "C", "C+G"}},
+			{after: 10 * time.Second, uses: []snapshot.PID{5, 7, 6}, says: screened(6), asked: true, want: []snapshot.ProcessType{"C+G", "C", "C+G"}},
 		},
 		"an answer to an earlier question": {
-			{uses: []snapshot.PID{5}, says: nvidiasmi.Details{GPUs: answer(5).GPUs, Time: nvidiasmi.Time{Late: true}}, asked: true, want: []snapshot.ProcessType{"?"}},
+			{uses: []snapshot.PID{5}, says: nvidiasmi.Details{GPUs: screened(5).GPUs, Time: nvidiasmi.Time{Late: true}}, asked: true, want: []snapshot.ProcessType{"?"}},
 			{uses: []snapshot.PID{6}, on: 1, want: []snapshot.ProcessType{"C"}},
-			{after: 10 * time.Second, uses: []snapshot.PID{5}, since: answer(5), want: []snapshot.ProcessType{"C+G"}},
+			{after: 10 * time.Second, uses: []snapshot.PID{5}, since: screened(5), want: []snapshot.ProcessType{"C+G"}},
 		},
 		"it hangs": {{uses: []snapshot.PID{5}, err: nvidiasmi.ErrHung, asked: true, want: []snapshot.ProcessType{"?"}}},
 		"a name of a process that says that a screen is active": {
-			{uses: []snapshot.PID{5}, on: 1, says: nvidiasmi.Details{GPUs: append(answer(5).GPUs, nvidiasmi.GPUDetails{UUID: "GPU-1", DisplayActive: true})}, asked: true, want: []snapshot.ProcessType{"C+G"}},
+			{uses: []snapshot.PID{5}, on: 1, says: nvidiasmi.Details{GPUs: append(screened(5).GPUs, nvidiasmi.GPUDetails{UUID: "GPU-1", DisplayActive: true})}, asked: true, want: []snapshot.ProcessType{"C+G"}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
