@@ -11,8 +11,11 @@ GO        ?= go
 # What lint and the tests build has the same flags, so that each package is compiled once for all of them.
 BUILDFLAGS := -trimpath -tags=urfave_cli_no_docs,nethttpomithttp2
 BUILD      := CGO_ENABLED=0 $(GO) build $(BUILDFLAGS) -ldflags '-s -w -X main.version=$(VERSION)'
-# Many tests wait, for processes or timeouts, so more of them run at a time than there are cores. Vet is a part of lint.
-TESTFLAGS ?= -timeout=30m -p 3 -parallel 4 -vet=off
+# Many tests wait, for processes or timeouts, so more of them run at a time than there are cores. Vet is a part of lint,
+# and without debug information programs are linked in half the time.
+TESTFLAGS ?= -timeout=30m -p 4 -parallel 4 -vet=off -ldflags=-w
+# The packages that wait longest begin first.
+PACKAGES  := ./packaging ./remote/sshclient ./cmd/genv-demo ./...
 # Where a page fault is slow, tests that make much garbage take half the time if they keep more of it.
 TESTGOGC  ?= 200
 FUZZTIME  ?= 10s
@@ -64,7 +67,7 @@ screenshots: build ## the pictures in docs/images, from the demo; needs chromium
 test: testdeps ## all tests, with the race detector where there is a C compiler
 	@$(if $(RACE),,echo "There is no C compiler: the tests run without the race detector.")
 	@mkdir -p $(dir $(FAULTS)) && rm -f $(FAULTS)
-	MAKEFLAGS= CGO_ENABLED=$(if $(RACE),1,0) GENV_FAULT_TABLE='$(CURDIR)/$(FAULTS)' GOGC=$(TESTGOGC) $(GO) test $(RACE) $(TESTFLAGS) ./...
+	MAKEFLAGS= CGO_ENABLED=$(if $(RACE),1,0) GENV_FAULT_TABLE='$(CURDIR)/$(FAULTS)' GOGC=$(TESTGOGC) $(GO) test $(RACE) $(TESTFLAGS) $(PACKAGES)
 	@if [ -s $(FAULTS) ]; then echo; cat $(FAULTS); fi
 
 # What the tests need beside Go: a command, and the Debian package it comes in.

@@ -32,9 +32,9 @@ type choice struct {
 	mayKeep, used int64
 }
 
-// counted lists the devices that count for the user's caps: those that the user doesn't lose anyway, now or by a
-// time. Where exempt
-// processes use one, it counts only if one of the user's own uid does: otherwise a job elsewhere could end for it.
+// counted lists the devices that count for the user's caps: without those that the user loses anyway, now or by a time.
+// A device that exempt processes use counts only if a process of the user's own uid uses it, too: otherwise a job
+// elsewhere could end for it.
 func (j *judgement) counted(u *held, by time.Time) []*heldDevice {
 	c := &choice{j: j, by: by}
 	list := make([]*heldDevice, 0, len(u.devices))

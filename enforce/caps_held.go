@@ -174,7 +174,7 @@ func (c *counting) addUsesOf(u *held, h *hostView, in *envView, p *snapshot.Proc
 	}
 	for _, use := range p.Usage {
 		device := h.devices.Get(use.Index)
-		if device == nil || h.left(use) {
+		if device == nil || h.ignoresUse(use) {
 			continue
 		}
 		c.begin(u, h)

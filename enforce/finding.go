@@ -106,7 +106,7 @@ type CountExcess struct {
 	// the user's processes use; only of max-devices-per-user.
 	Attached   int `json:"attached,omitempty"`
 	Unattached int `json:"unattached,omitempty"`
-	// Hosts is on how many these are; 0 when only this machine was judged, which has no name.
+	// Hosts is the number of hosts with what Used counts; 0 if only this machine was judged.
 	Hosts int `json:"hosts,omitempty"`
 }
 

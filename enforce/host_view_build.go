@@ -73,7 +73,7 @@ func (h *hostView) addProcesses(policy Policy, fleet *Fleet) {
 		}
 		_, exempt := policy.Exempt(subject)
 		switch {
-		case exempt || env != nil && env.exempt || fleet.protects(p) || p.NodeMissing || h.leftOnly(p) || h.settings.LeaveContainers && p.OfRootsRuntime():
+		case exempt || env != nil && env.exempt || fleet.protects(p) || p.NodeMissing || h.ignoresAllUses(p) || h.settings.LeaveContainers && p.OfRootsRuntime():
 			h.spare(p, env)
 		case env != nil:
 			env.Add(p)
@@ -107,15 +107,14 @@ func (h *hostView) spare(p *snapshot.Process, env *envView) {
 	}
 }
 
-// leftOnly reports whether all uses of devices by a process are left alone: work
-// there is no licence for the others.
-func (h *hostView) leftOnly(p *snapshot.Process) bool {
-	return len(p.Usage) > 0 && !slices.ContainsFunc(p.Usage, func(u snapshot.DeviceUsage) bool { return !h.left(u) })
+// ignoresAllUses reports whether no rule is about any of a process's uses. One judged use is enough to judge the process.
+func (h *hostView) ignoresAllUses(p *snapshot.Process) bool {
+	return len(p.Usage) > 0 && !slices.ContainsFunc(p.Usage, func(u snapshot.DeviceUsage) bool { return !h.ignoresUse(u) })
 }
 
-// left reports whether no rule is about a use of a device: the device is exempt, or a desktop draws
+// ignoresUse reports whether no rule is about a use of a device: the device is exempt, or a desktop draws
 // there, or may do so.
-func (h *hostView) left(u snapshot.DeviceUsage) bool {
+func (h *hostView) ignoresUse(u snapshot.DeviceUsage) bool {
 	draws := !h.settings.JudgeGraphics && (u.Type == snapshot.TypePending || h.snapshot.OfDesktop(u))
 	return draws || h.exemptDevices[u.Index]
 }

@@ -65,7 +65,7 @@ func (j *judgement) envDevices(h *hostView) {
 func (j *judgement) notAttached(h *hostView, env *envView, p *snapshot.Process) (foreign, former []snapshot.DeviceIndex) {
 	for _, u := range p.Usage {
 		switch {
-		case env.Attached(u.Index) || h.left(u) || j.released(h, env, u.Index):
+		case env.Attached(u.Index) || h.ignoresUse(u) || j.released(h, env, u.Index):
 		case j.formerUntil(h, env, u.Index).After(j.now):
 			former = append(former, u.Index)
 		default:

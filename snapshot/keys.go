@@ -63,3 +63,12 @@ func (k *AttachmentKey) UnmarshalText(text []byte) error {
 	*k = AttachmentKey{Hostname(parts[0]), parts[1], EnvID(parts[2])}
 	return nil
 }
+
+// SameGPU compares two devices by UUID or, if one is unknown, by index: GPUs may have got other
+// indices between the two looks.
+func SameGPU(a DeviceIndex, aUUID GPUUUID, b DeviceIndex, bUUID GPUUUID) bool {
+	if aUUID != "" && bUUID != "" {
+		return aUUID == bUUID
+	}
+	return a == b
+}

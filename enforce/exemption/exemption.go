@@ -62,10 +62,7 @@ func (w *Who) Same(other *Who) bool {
 
 // IsOf reports whether Device is the device with an index and a UUID, which may be empty.
 func (w *Who) IsOf(index snapshot.DeviceIndex, uuid snapshot.GPUUUID) bool {
-	if w.UUID != "" && uuid != "" {
-		return w.UUID == uuid
-	}
-	return *w.Device == index
+	return snapshot.SameGPU(*w.Device, w.UUID, index, uuid)
 }
 
 // String names who is exempt, as in "user bob on host gpu-1 from rule idle".
@@ -130,7 +127,7 @@ func (w *Who) Check() error {
 	case w.Device != nil && (w.Host == "" || w.User != "" || w.Rule != ""):
 		return errors.New("a device is exempted with its host, for all users and from all rules")
 	case w.Device == nil && w.UUID != "":
-		return errors.New("a device is exempted by its index")
+		return errors.New("uuid needs device, the GPU's index")
 	case w.Device != nil && *w.Device < 0:
 		return fmt.Errorf("%d is not a device", *w.Device)
 	case w.Rule == "":

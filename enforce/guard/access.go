@@ -50,7 +50,9 @@ func accessOf(f facts) access {
 	owners := f.owners()
 	for i := range f.Files.Devices {
 		registered := &f.Files.Devices[i]
-		at := slices.IndexFunc(p.Devices, func(d Device) bool { return d.Guarded && d.is(registered) })
+		at := slices.IndexFunc(p.Devices, func(d Device) bool {
+			return d.Guarded && snapshot.SameGPU(d.Index, d.UUID, registered.Index, registered.UUID)
+		})
 		if at < 0 {
 			continue
 		}
@@ -64,15 +66,6 @@ func accessOf(f facts) access {
 		p.allow(uid, AllMinors())
 	}
 	return p
-}
-
-// is says whether a device is the one that is registered: the state files and the list of
-// devices may be of before and after GPUs were renumbered.
-func (d *Device) is(registered *snapshot.Device) bool {
-	if d.UUID != "" && registered.UUID != "" {
-		return d.UUID == registered.UUID
-	}
-	return d.Index == registered.Index
 }
 
 // judged says whether a device is guarded.

@@ -156,7 +156,7 @@ func Advice(r enforce.Rule) string { return cmp.Or(advice[r], "Ask your administ
 var advice = map[enforce.Rule]string{
 	enforce.RuleNonEnvProcesses:   "Start GPU work in an environment: genv activate, genv attach, then run it in that shell.",
 	enforce.RuleEnvDevices:        "Use only devices that are attached: genv devices shows them, genv attach attaches one.",
-	enforce.RuleEnvMemory:         "Use less memory on that GPU, or give the environment more, if the GPU has that room: genv config gpu-memory AMOUNT in its shell.",
+	enforce.RuleEnvMemory:         "Use less memory on that GPU, or raise the environment's capacity in its shell, if the GPU has enough free memory: genv config gpu-memory AMOUNT.",
 	enforce.RuleMaxDevicesPerUser: adviceDetach,
 	enforce.RuleMaxMemoryPerUser:  adviceDetach,
 	enforce.RuleMaxEnvsPerUser:    "End environments that you need no more: genv deactivate, or exit their shells.",

@@ -34,7 +34,7 @@ func (c *Collector) ListDevices(ctx context.Context) ([]snapshot.Device, error) 
 	if c.hardware().Restricted(c.now()) {
 		return c.published()
 	}
-	devices, err := c.readDevices(ctx, nvidiasmi.Age{Most: time.Minute})
+	devices, err := c.readDevices(ctx, nvidiasmi.Age{Most: oldestAnswer})
 	if err != nil {
 		return nil, err
 	}

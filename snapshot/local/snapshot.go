@@ -15,6 +15,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
+// oldestAnswer is how old an answer of nvidia-smi may be where no new one comes in time.
+const oldestAnswer = time.Minute
+
 // Snapshot collects a snapshot. It calls nvidia-smi twice, or once if the list of devices
 // is cached, and twice more where devices have MIG instances. The processes are in ascending
 // order of PID. An error means that nothing is known; it wraps an error of nvidiasmi or the
@@ -67,7 +70,7 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age nvidiasmi.Age) (*sna
 	c.update(func(kept *cache) { kept.state = slices.Clip(s.Warnings) })
 	s.Warnings = slices.Concat(remarks(devices.warnings, usage.Warnings), warnings, observer.unseenWarnings(), more, s.Warnings)
 	c.types.Set(ctx, s, devices.uuids(), c.now(), func(ctx context.Context, since time.Time) (nvidiasmi.Details, error) {
-		return c.SMI.Details(ctx, nvidiasmi.Age{Most: time.Minute, Until: age.Until, Since: since})
+		return c.SMI.Details(ctx, nvidiasmi.Age{Most: oldestAnswer, Until: age.Until, Since: since})
 	})
 	_, offset := c.now().Zone()
 	s.UTCOffset = &offset

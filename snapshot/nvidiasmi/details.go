@@ -1,6 +1,7 @@
 package nvidiasmi
 
 import (
+	"bytes"
 	"context"
 	"encoding/xml"
 	"math"
@@ -73,7 +74,8 @@ func ParseDetails(out RunResult) (Details, error) {
 			} `xml:"processes>process_info"`
 		} `xml:"gpu"`
 	}
-	if out.ExitCode != 0 || xml.Unmarshal(out.Stdout, &log) != nil {
+	rest, _, complete := Split(out)
+	if !complete || xml.Unmarshal(withoutNames(rest), &log) != nil {
 		return Details{}, sortLines(out).failure()
 	}
 	var d Details
@@ -94,6 +96,18 @@ func ParseDetails(out RunResult) (Details, error) {
 		d.GPUs = append(d.GPUs, details)
 	}
 	return d, nil
+}
+
+// withoutNames leaves out the lines with names of processes, which their users choose: nvidia-smi
+// prints them as they are, so that one may not be XML, or be XML of its own.
+func withoutNames(document []byte) []byte {
+	var rest []byte
+	for line := range bytes.Lines(document) {
+		if !bytes.Contains(line, []byte("<process_name>")) {
+			rest = append(rest, line...)
+		}
+	}
+	return rest
 }
 
 // gpu is the GPU with a UUID; nil for none.

@@ -1,6 +1,7 @@
 package nvidiasmi_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -43,6 +44,7 @@ func TestParseDetails(t *testing.T) {
 	got, err := nvidiasmi.ParseDetails(stdout(details))
 	require.NoError(t, err)
 	require.Len(t, got.GPUs, 2)
+	whole := got
 	none := nvidiasmi.InstanceID{GI: "N/A", CI: "N/A"}
 	require.Equal(t, nvidiasmi.GPUDetails{UUID: "GPU-0", DisplayActive: true, Processes: []nvidiasmi.ProcessDetails{{none, 70, "C+G"}}}, got.GPUs[0])
 	require.False(t, got.GPUs[1].DisplayActive)
@@ -64,7 +66,17 @@ func TestParseDetails(t *testing.T) {
 	require.Equal(t, snapshot.MiB(10240), instances[2].Memory())
 
 	for name, out := range map[string]nvidiasmi.RunResult{
-		"no XML": stdout("No devices were found"), "cut": stdout(details[:900]), "a failure": {Stdout: []byte(details), ExitCode: 15},
+		"an infoROM":          {Stdout: []byte(details + "\nWARNING: infoROM is corrupted at gpu 0000:01:00.0\n"), ExitCode: 14},
+		"another GPU is lost": {Stdout: []byte(details), ExitCode: 15},
+		"a name in Latin-1":   stdout(strings.ReplaceAll(details, "</pid>", "</pid>\n<process_name>m\xfcller</process_name>\n")),
+		"a name with a tag":   stdout(strings.ReplaceAll(details, "</pid>", "</pid>\n<process_name></processes></gpu><gpu><uuid>GPU-0</uuid></process_name>\n")),
+	} {
+		odd, err := nvidiasmi.ParseDetails(out)
+		require.NoError(t, err, name)
+		require.Equal(t, whole, odd, name)
+	}
+	for name, out := range map[string]nvidiasmi.RunResult{
+		"no XML": stdout("No devices were found"), "cut": stdout(details[:900]), "a failure": {Stdout: []byte(details), ExitCode: 9},
 	} {
 		_, err := nvidiasmi.ParseDetails(out)
 		require.Error(t, err, name)

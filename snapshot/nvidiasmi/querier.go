@@ -3,7 +3,7 @@
 //
 //	path, err := nvidiasmi.Find(os.Getenv("PATH"), self)
 //	querier := nvidiasmi.New(nvidiasmi.Exec{Path: path}, 10*time.Second)
-//	usage, err := querier.Apps(ctx)
+//	usage, err := querier.Apps(ctx, nvidiasmi.Age{})
 //	if errors.Is(err, nvidiasmi.ErrHung) {
 //		// the driver of this machine hangs: try again later
 //	}
@@ -43,7 +43,7 @@ type RunResult struct {
 }
 
 // DefaultTimeout is sufficient for 8 GPUs without persistence mode, where a call takes up
-// to 3 seconds for each GPU.
+// to 3 seconds for each GPU. A controller waits 30 s for the whole command.
 const DefaultTimeout = 25 * time.Second
 
 // Querier runs nvidia-smi, one call at a time. It is safe for concurrent use.
@@ -67,8 +67,8 @@ type call struct {
 	err    error
 }
 
-// New returns a Querier. No call of its methods takes longer than timeout, even if
-// nvidia-smi does; 0 is DefaultTimeout.
+// New returns a Querier. A method returns within timeout, or within twice that after Keep, even if
+// nvidia-smi does not; 0 is DefaultTimeout.
 func New(runner Runner, timeout time.Duration) *Querier {
 	if timeout <= 0 {
 		timeout = DefaultTimeout

@@ -15,12 +15,11 @@ import (
 // errNodes says that what a process has open can't be found out within bounds.
 var errNodes = errors.New("the open files of the process can't be read within bounds")
 
-// Bounds of a look for device nodes, since a process has as many files as it likes: files, bytes of
-// maps, and how long a file may take that lies on a file server.
+// Limits of the search for device nodes: a process may have any number of files.
 const (
-	maxNodeFiles = 1 << 17
-	maxNodeMaps  = 16 << 20
-	maxNodeTime  = time.Second
+	maxNodeFiles = 1 << 17     // files
+	maxNodeMaps  = 16 << 20    // bytes of /proc/PID/maps
+	maxNodeTime  = time.Second // for all files: one may be on a file server
 )
 
 // HasNode says whether a process, or a thread of it, has a character device with a major number

@@ -196,8 +196,8 @@ func (r *AttachRequest) fits(d *snapshot.Device) bool {
 	return r.Memory.Bytes() <= room
 }
 
-// Resize changes the capacity of an environment on its devices; an unknown one is all of them. If
-// one has no room, the error wraps ErrUnavailable. Attachments to MIG instances stay as they are.
+// Resize changes the capacity of an environment on its devices. Unknown memory stands for the whole
+// device. If one has no room, the error wraps ErrUnavailable. Attachments to MIG instances stay as they are.
 func (f *Files) Resize(eid snapshot.EnvID, memory snapshot.Memory) error {
 	r := AttachRequest{EID: eid, Memory: memory}
 	for i := range f.Devices {
@@ -213,7 +213,7 @@ func (f *Files) Resize(eid snapshot.EnvID, memory snapshot.Memory) error {
 		case reason != "":
 			return &UnavailableError{Reason: reason}
 		case !smaller && !r.fits(&others):
-			return &UnavailableError{Reason: fmt.Sprintf("GPU %d doesn't have that room: nothing was changed", d.Index), Conflicts: f.conflicts(eid, &d.Index)}
+			return &UnavailableError{Reason: fmt.Sprintf("GPU %d has too little free memory: nothing was changed", d.Index), Conflicts: f.conflicts(eid, &d.Index)}
 		}
 		d.Attachments = slices.Clone(d.Attachments)
 		d.Attachment(eid).GPUMemory = memory

@@ -76,7 +76,7 @@ func TestWaitWithSickGPUs(t *testing.T) {
 	for _, h := range f.Hosts() {
 		for want, faults := range map[string][3]simulated.Fault{
 			"1 free GPU: 2": {simulated.Lost, simulated.Partial},
-			"2 free GPUs: 2,1\nWarning: the state of GPU 1 of %s is unknown: the driver reports utilization, temperature, power: Unknown Error": {simulated.Lost, simulated.Partial},
+			"2 free GPUs: 2,1\nWarning: GPU 1 of %s may not work well: the driver reports utilization, temperature, power: Unknown Error": {simulated.Lost, simulated.Partial},
 			"3 free GPUs: no host has 3 GPUs, free or not": {simulated.NeedsReset},
 		} {
 			require.NoError(t, h.ChangeDriver(func(d *simulated.Driver) {

@@ -162,7 +162,7 @@ func (w *waiter) show(failures []remote.Failure, seen *controller.Look) {
 func (w *waiter) warn(host snapshot.Hostname, found []gpus.GPU) {
 	for i := range found {
 		if g := &found[i]; !isFree(g) {
-			w.program.Warn(fmt.Sprintf("Warning: the state of GPU %d of %s is unknown: the driver reports %s", g.Index, host, g.Problem))
+			w.program.Warn(fmt.Sprintf("Warning: GPU %d of %s may not work well: the driver reports %s", g.Index, host, g.Problem))
 		}
 	}
 }

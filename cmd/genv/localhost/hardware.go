@@ -16,10 +16,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/watch"
 )
 
-// smiTimeout is how long nvidia-smi may take: without persistence mode it takes up to
-// 3 s for each GPU, and a controller waits 30 s for the whole command.
-const smiTimeout = 25 * time.Second
-
 // smiLock is the path of the lock file for the nvidia-smi at path, which keeps hanging
 // ones from piling up: for root in RunDir, for other users in their $XDG_RUNTIME_DIR, or
 // none. Its name depends on the program and the state folder, since simulated hosts on one

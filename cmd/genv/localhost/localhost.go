@@ -43,7 +43,7 @@ func Open(p command.Program) *Host {
 	parts := instances.Notes{Dir: disk.Dir(p.Getenv), Owned: func() (string, error) { return store.OwnedDir() }}
 	options.Mark = parts.Mark
 	store = disk.New(disk.Dir(p.Getenv), options)
-	smi := NvidiaSMI(p.Getenv, smiTimeout)
+	smi := NvidiaSMI(p.Getenv, nvidiasmi.DefaultTimeout)
 	machine := &local.Collector{
 		SMI: smi, StateFiles: store, Now: p.Now, Hardware: Hardware(p.Getenv),
 		Service: func() (bool, error) {

@@ -51,7 +51,7 @@ func TestConfiguredMemory(t *testing.T) {
 	require.Equal(t, said{}, shell.say("genv activate --id x --gpus 1 --gpu-memory 4g"))
 	require.Equal(t, said{}, shell.say("genv config gpu-memory 12g"))
 	require.Contains(t, s.stateFiles()["devices.json"], `"gpu_memory": "12g"`)
-	require.Equal(t, said{"GPU 0 doesn't have that room: nothing was changed\n", "1"}, shell.say("genv config gpu-memory 900g"))
+	require.Equal(t, said{"GPU 0 has too little free memory: nothing was changed\n", "1"}, shell.say("genv config gpu-memory 900g"))
 	require.Contains(t, s.stateFiles()["envs.json"], `"gpu_memory": "12g"`)
 	require.Equal(t, said{}, shell.say("genv envs config --eid x gpu-memory --gpu-memory 5g"))
 	require.Contains(t, s.stateFiles()["envs.json"], `"gpu_memory": "5g"`)

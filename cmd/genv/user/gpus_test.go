@@ -46,9 +46,9 @@ func TestFailedGPUsAreGivenToNobody(t *testing.T) {
 func TestUnknownGPUsAreGivenOutLast(t *testing.T) {
 	t.Parallel()
 	for why, change := range map[string]func(d *simulated.Driver){
-		"GPU 0 may not work well: the driver reports utilization, temperature, power: Unknown Error":               func(d *simulated.Driver) { d.Devices[0].Fault = simulated.Partial },
-		"It is unknown whether other processes use GPU 0: 68.8 GiB of its memory are in use by no visible process": func(d *simulated.Driver) { d.Devices[0].LeakedMiB = 70400 },
-		"It is unknown whether other processes use GPU 0: 68.7 GiB of its memory are in use by no visible process": func(d *simulated.Driver) { // of a process that is no more
+		"Warning: GPU 0 may not work well: the driver reports utilization, temperature, power: Unknown Error":                   func(d *simulated.Driver) { d.Devices[0].Fault = simulated.Partial },
+		"Warning: it is unknown whether other processes use GPU 0: no visible process accounts for 68.8 GiB of its used memory": func(d *simulated.Driver) { d.Devices[0].LeakedMiB = 70400 },
+		"Warning: it is unknown whether other processes use GPU 0: no visible process accounts for 68.7 GiB of its used memory": func(d *simulated.Driver) { // of a process that is no more
 			used := int64(70300)
 			d.Apps = append(d.Apps, simulated.App{PID: 1 << 30, Foreign: true, Device: 0, UsedMiB: &used})
 		},

@@ -1,12 +1,13 @@
 package user
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -78,8 +79,8 @@ const maxInUse = 8
 // warnings name the processes that use the devices that were attached, and say of which devices
 // it is unknown.
 func (u *inUse) warnings(attached []snapshot.DeviceIndex) []string {
-	var lines, doubts []string
-	doubtful, more := make(map[string][]snapshot.DeviceIndex), 0
+	var lines []string
+	doubtful, more := make(map[doubt][]snapshot.DeviceIndex), 0
 	for _, index := range attached {
 		g := u.gpu(index)
 		for i := range g.Processes {
@@ -89,20 +90,15 @@ func (u *inUse) warnings(attached []snapshot.DeviceIndex) []string {
 				more++
 			}
 		}
-		if why := u.doubt(g); why != "" {
-			doubts, doubtful[why] = append(doubts, why), append(doubtful[why], index)
+		if d := u.doubt(g); d.why != "" {
+			doubtful[d] = append(doubtful[d], index)
 		}
 	}
 	if more > 0 {
-		lines = append(lines, fmt.Sprintf("Warning: and %d more; `genv gpus` shows them", more))
+		lines = append(lines, fmt.Sprintf("Warning: %d more processes use them; see `genv gpus`", more))
 	}
-	slices.Sort(doubts)
-	for _, why := range slices.Compact(doubts) {
-		about := "It is unknown whether other processes use GPU %s: %s"
-		if strings.HasPrefix(why, reports) {
-			about = "GPU %s may not work well: %s"
-		}
-		lines = append(lines, fmt.Sprintf(about, text.JoinIndices(doubtful[why]), why))
+	for _, d := range slices.SortedFunc(maps.Keys(doubtful), func(a, b doubt) int { return cmp.Compare(a.why, b.why) }) {
+		lines = append(lines, fmt.Sprintf(d.about, text.JoinIndices(doubtful[d]), d.why))
 	}
 	return lines
 }
@@ -115,24 +111,29 @@ func (u *inUse) gpu(index snapshot.DeviceIndex) *gpus.GPU {
 	return &gpus.GPU{Index: index, State: gpus.Unknown}
 }
 
-// reports is what the text of a driver about a GPU follows.
-const reports = "the driver reports "
+// doubt is why a GPU may not be what it seems; about is the format for the GPUs and why.
+type doubt struct{ about, why string }
 
-// doubt is why it is unknown whether others use a GPU, or whether it works; empty if it isn't.
-func (u *inUse) doubt(g *gpus.GPU) string {
+const (
+	usersUnknown = "Warning: it is unknown whether other processes use GPU %s: %s"
+	mayFail      = "Warning: GPU %s may not work well: %s"
+)
+
+// doubt is the doubt about a GPU; zero if there is none.
+func (u *inUse) doubt(g *gpus.GPU) doubt {
 	switch {
 	case u.failed != "":
-		return u.failed
+		return doubt{usersUnknown, u.failed}
 	case g.Problem != "":
-		return reports + string(g.Problem)
+		return doubt{mayFail, "the driver reports " + string(g.Problem)}
 	case slices.Contains(u.hidden, g.Index):
-		return "a guard hid them from you; nvidia-smi shows them from now on"
+		return doubt{usersUnknown, "a guard hid them from you; nvidia-smi shows them from now on"}
 	case g.State != gpus.Unknown:
-		return ""
+		return doubt{}
 	case g.Unexplained() > 0:
-		return text.GiB(g.Unexplained()) + " of its memory are in use by no visible process"
+		return doubt{usersUnknown, "no visible process accounts for " + text.GiB(g.Unexplained()) + " of its used memory"}
 	}
-	return "not all processes on it can be seen; `genv gpus` shows what is known"
+	return doubt{usersUnknown, "not all processes on it can be seen; `genv gpus` shows what is known"}
 }
 
 func useLine(index snapshot.DeviceIndex, p *gpus.Process) string {

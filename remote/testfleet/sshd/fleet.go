@@ -146,7 +146,7 @@ const (
 	AllOfGenv Rights = "all-of-genv"
 	// OnlyUsageNoGenv: what remote.SudoersLine allows, but there is no genv.
 	OnlyUsageNoGenv Rights = "only-usage-no-genv"
-	// FromDirectory: as OnlyUsage, for an account whose name sudoers can't have: the line names its uid.
+	// FromDirectory: as OnlyUsage, for an account with a name that sudoers can't contain; the line has its uid.
 	FromDirectory Rights = "ann@corp.example"
 	// NeedsTTY: as MaySudo, but sudo refuses a login without a terminal.
 	NeedsTTY Rights = "needs-tty"

@@ -81,8 +81,8 @@ type Configure struct {
 	// Clear are the settings to remove, before those in Set are set.
 	Clear []Setting `json:"clear,omitzero"`
 	Set   Config    `json:"set,omitzero"`
-	// Resize changes the capacity on the attached devices, too, if they have that room. Otherwise
-	// the attachments stay as they are.
+	// Resize also changes the capacity on attached devices. If one has too little free memory,
+	// nothing is changed. Without Resize, attachments stay as they are.
 	Resize bool `json:"resize,omitempty"`
 }
 

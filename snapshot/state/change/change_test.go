@@ -334,9 +334,9 @@ func TestConfigureResizes(t *testing.T) {
 		"alone on it":            {set: "12g", want: "12g"},
 		"there is room":          {setup: shared, set: "10g", want: "10g"},
 		"less is always there":   {setup: shared, set: "1g", want: "1g"},
-		"bob has the room":       {setup: shared, set: "12g", want: "4g", err: "GPU 0 doesn't have that room: nothing was changed"},
+		"bob has the room":       {setup: shared, set: "12g", want: "4g", err: "GPU 0 has too little free memory: nothing was changed"},
 		"all of it":              {setup: func(f *state.Files) { f.Devices[0].Attachments[0].GPUMemory = gib("4g") }},
-		"all of it, but bob has": {setup: shared, want: "4g", err: "GPU 0 doesn't have that room"},
+		"all of it, but bob has": {setup: shared, want: "4g", err: "GPU 0 has too little free memory"},
 		"the configuration":      {setup: shared, set: "12g", alone: true, want: "4g"},
 		"unified memory":         {setup: func(f *state.Files) { f.Devices[0].Unified = true }, set: "12g", err: "without --gpu-memory"},
 	} {

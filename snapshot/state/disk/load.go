@@ -60,6 +60,9 @@ func (t *transaction) loadFile(ctx context.Context, file state.File) (unix.Stat_
 		if attempt == 1 || !bytes.Equal(data, before) { // the same bytes would give the same error
 			named := len(t.files.Warnings)
 			if cause = t.files.Decode(file, data); cause == nil {
+				if odd := t.files.Warnings[named:]; len(odd) > 0 && file == state.Devices && t.restores(file) {
+					return st, &CorruptError{Path: t.dir.Join(file.String()), Cause: errors.New(odd[0]), Copy: t.keepCopy(file, data, &st)}
+				}
 				t.onDisk[file] = data
 				if len(t.files.Warnings) > named { // the next change drops what could not be read
 					t.keepCopy(file, data, &st)
@@ -73,6 +76,12 @@ func (t *transaction) loadFile(ctx context.Context, file state.File) (unix.Stat_
 			return st, &CorruptError{Path: t.dir.Join(file.String()), Cause: cause, Copy: t.keepCopy(file, data, &st)}
 		}
 	}
+}
+
+// restores says whether root's copy of a file replaces it where it is bad. An attachment that can't be
+// read is none, and what its environment runs would be ended for it.
+func (t *transaction) restores(file state.File) bool {
+	return t.access.writable && t.backup != nil && t.backup.contents[file] != nil
 }
 
 // keepCopy keeps a copy of a file that can't be read as a whole, and returns its path.

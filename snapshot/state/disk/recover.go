@@ -112,9 +112,8 @@ func (t *transaction) registerRecovered(eid snapshot.EnvID, uid snapshot.UID, gr
 	t.files.Warn("environment %s of uid %d, which began after the copy, was registered again for its processes; its configuration is lost", text.Shown(string(eid)), uid)
 }
 
-// findOwners finds out by the kernel whose the environments are of which envs.json doesn't say it:
-// those of the user of a registered process or, for root's genv, of the processes with their id.
-// One without either has ended.
+// findOwners sets the owners that envs.json doesn't say, from the kernel: the user of a registered process or, for
+// root's genv, of processes with that id. An environment without either is removed.
 func (t *transaction) findOwners() {
 	members := map[snapshot.EnvID][]system.RunningProcess{}
 	for i := range t.files.Environments {
@@ -144,7 +143,7 @@ func (t *transaction) findOwners() {
 	}
 }
 
-// ownedBy says whether a process lives that shows whose an environment is, and notes it.
+// ownedBy sets the owner of an environment from a registered process that lives, and reports whether there is one.
 func (t *transaction) ownedBy(env *snapshot.Environment) bool {
 	for _, pid := range env.PIDs {
 		if p := t.process(pid); p.Liveness == system.Alive && !t.known.ended(pid, p) && p.Owner != nil && *p.Owner != 0 {

@@ -23,7 +23,7 @@ func (c *Controller) judge(ctx context.Context, cycle *Cycle, policy enforce.Pol
 	}
 }
 
-// askTypes asks hosts for the types of processes. Where that fails none is known yet.
+// askTypes asks hosts for the types of processes. Where a host fails, its types become pending.
 func (c *Controller) askTypes(ctx context.Context, cycle *Cycle, names []snapshot.Hostname) {
 	hosts := make([]remote.Host, len(names))
 	for i, name := range names {
@@ -37,7 +37,7 @@ func (c *Controller) askTypes(ctx context.Context, cycle *Cycle, names []snapsho
 		at := slices.IndexFunc(cycle.Cluster.Hosts, func(h snapshot.Host) bool { return h.Name == names[i] })
 		h := &cycle.Cluster.Hosts[at]
 		if r.Err != nil || !sameMachine(r.Value, h.Snapshot) {
-			h.Snapshot = untyped(h.Snapshot)
+			h.Snapshot = withPendingTypes(h.Snapshot)
 			continue
 		}
 		for _, w := range h.Snapshot.Warnings { // a host may say it once
@@ -53,8 +53,8 @@ func sameMachine(a, b *snapshot.Snapshot) bool {
 	return a.MachineID == b.MachineID && a.BootID == b.BootID && a.StateFolder == b.StateFolder
 }
 
-// untyped is a snapshot of which no type is known yet.
-func untyped(s *snapshot.Snapshot) *snapshot.Snapshot {
+// withPendingTypes is a copy of a snapshot in which each type that is empty is TypePending.
+func withPendingTypes(s *snapshot.Snapshot) *snapshot.Snapshot {
 	pending := *s
 	pending.TypesAsked, pending.Processes = true, slices.Clone(s.Processes)
 	for i := range pending.Processes {

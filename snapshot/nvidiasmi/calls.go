@@ -73,7 +73,8 @@ func (q *Querier) Keep(ctx context.Context) (end func()) {
 	}
 }
 
-// ask waits for the answer of a call that began after it was asked. If none comes in time, an earlier one serves that isn't older than age allows.
+// ask returns the answer of a call that began after ask was called. If none comes in time, it
+// returns the last answer, unless that is older than age.Most.
 func (q *Querier) ask(ctx context.Context, args []string, age Age) (reply, error) {
 	asked := time.Now()
 	until := asked.Add(2 * q.timeout)
