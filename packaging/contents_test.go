@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/remote/install"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // TestPackageContents: what is in the .deb, the .rpm and the .tar.gz.
@@ -31,7 +32,7 @@ esac
 // TestReproducible: the same input gives the same bytes, whatever the time and the umask.
 func TestReproducible(t *testing.T) {
 	genv := filepath.Join(t.TempDir(), "genv")
-	require.NoError(t, os.WriteFile(genv, []byte(standIn), 0o755))
+	require.NoError(t, proctest.WriteProgram(genv, []byte(standIn)))
 	var sums [2]string
 	for i := range sums {
 		dist := t.TempDir()

@@ -132,7 +132,7 @@ func program(t *testing.T, name string) string {
 	data, err := os.ReadFile("/proc/self/exe")
 	require.NoError(t, err)
 	path := filepath.Join(dir, name)
-	require.NoError(t, os.WriteFile(path, data, 0o755))
+	require.NoError(t, proctest.WriteProgram(path, data))
 	return path
 }
 

@@ -202,7 +202,7 @@ func TestProtectedName(t *testing.T) {
 	require.NoError(t, err)
 	start := func(name string, uid uint32) *snapshot.Process {
 		program := filepath.Join(folder, name)
-		require.NoError(t, os.WriteFile(program+".new", sleep, 0o755))
+		require.NoError(t, proctest.WriteProgram(program+".new", sleep))
 		require.NoError(t, os.Rename(program+".new", program))
 		cmd := exec.Command(program, "1000")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}, Pdeathsig: syscall.SIGKILL}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -60,7 +61,7 @@ func sendOnce(t *testing.T, h policy.Hook, event policy.Event, body string) []st
 // script is a program that does what the shell text says.
 func script(t *testing.T, text string) []string {
 	path := filepath.Join(t.TempDir(), "hook")
-	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o700))
+	require.NoError(t, proctest.WriteProgram(path, []byte("#!/bin/sh\n"+text)))
 	return []string{path, "an argument"}
 }
 

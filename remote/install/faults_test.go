@@ -12,6 +12,7 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/install"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // fault is what is wrong with a host, and what is said about it.
@@ -275,7 +276,7 @@ func TestShimsInAFolderOfOthers(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.MkdirAll(filepath.Join(lib, "genv"), 0o755))
 	require.NoError(t, os.MkdirAll(elsewhere, 0o755))
-	require.NoError(t, os.WriteFile(filepath.Join(elsewhere, "docker"), []byte("another program"), 0o755))
+	require.NoError(t, proctest.WriteProgram(filepath.Join(elsewhere, "docker"), []byte("another program")))
 	require.NoError(t, os.Symlink(elsewhere, filepath.Join(lib, "genv", "shims")))
 	require.NoError(t, os.Chown(filepath.Join(lib, "genv"), int(alice), 0))
 	for _, want := range []install.Result{install.Installed, install.Unchanged} {

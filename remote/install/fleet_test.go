@@ -23,6 +23,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/install"
 	"github.com/seed-3119e985/genv/remote/sshclient"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -90,7 +91,7 @@ func (f *fleet) reset(p *install.Program) {
 	if p == nil {
 		return
 	}
-	require.NoError(f.t, os.WriteFile(f.place(), p.Data, 0o755))
+	require.NoError(f.t, proctest.WriteProgram(f.place(), p.Data))
 	require.NoError(f.t, os.WriteFile(rules, []byte(install.Sudoers(remote.DefaultGenv, "", string(sshd.MaySudo))), 0o440))
 	require.NoError(f.t, os.MkdirAll(shims, 0o755))
 	for _, shim := range []string{"docker", "nvidia-smi"} {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/sshclient"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // asNamed has known_hosts know the fake by another name.
@@ -30,7 +31,7 @@ func TestNameThatOnlyNSSKnows(t *testing.T) {
 	f.asNamed("gpu.mdns.invalid")
 	dir := t.TempDir()
 	getent := fmt.Sprintf("#!/bin/sh\n[ \"$1 $3\" = 'ahosts gpu.mdns.invalid' ] && echo '%s STREAM gpu'\n", f.address().IP)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "getent"), []byte(getent), 0o755))
+	require.NoError(t, proctest.WriteProgram(filepath.Join(dir, "getent"), []byte(getent)))
 	host := remote.Host{Name: "gpu", Address: "gpu.mdns.invalid", Port: f.address().Port}
 	config := f.config()
 	_, err := newClient(t, sshclient.Options{ConfigFile: config}).Run(t.Context(), host, snapshot)
@@ -120,7 +121,7 @@ func TestOneAddressThatAnswers(t *testing.T) {
 	f.asNamed("gpu.mdns.invalid")
 	dir := t.TempDir()
 	getent := fmt.Sprintf("#!/bin/sh\nfor a in 127.77.251.1 127.77.251.2 %s 127.77.251.3; do echo \"$a STREAM gpu\"; done\n", f.address().IP)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "getent"), []byte(getent), 0o755))
+	require.NoError(t, proctest.WriteProgram(filepath.Join(dir, "getent"), []byte(getent)))
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	c := newClient(t, sshclient.Options{ConfigFile: f.config()})
 	_, err := c.Run(t.Context(), remote.Host{Name: "gpu", Address: "gpu.mdns.invalid", Port: f.address().Port}, snapshot)

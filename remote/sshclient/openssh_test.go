@@ -21,6 +21,7 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/sshclient"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // byOpenSSH is a host that is reached by running ssh(1).
@@ -297,7 +298,7 @@ func TestOpenSSHEnds(t *testing.T) {
 // order leaves its outcome unknown.
 func TestOpenSSHOrder(t *testing.T) {
 	s := startSSHD(t)
-	require.NoError(t, os.WriteFile(s.file("genv"), []byte("#!/bin/sh\ntouch "+s.file("begun")+"\nexec sleep 60\n"), 0o755))
+	require.NoError(t, proctest.WriteProgram(s.file("genv"), []byte("#!/bin/sh\ntouch "+s.file("begun")+"\nexec sleep 60\n")))
 	host := remote.Host{Name: "gpu", GenvPath: s.file("genv"), NoSudo: true, OpenSSH: true}
 	report := enforce.Report{}
 	for name, signal := range map[string]unix.Signal{"killed": unix.SIGKILL, "the status 255": unix.SIGTERM} {

@@ -21,6 +21,7 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/sshclient"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // controlled is a server that refuses new logins, and an ssh that logged in before and
@@ -303,7 +304,7 @@ func serving(t *testing.T, s *sshd) remote.Host {
 	program, err := os.Executable()
 	require.NoError(t, err)
 	script := fmt.Sprintf("#!/bin/sh\nGENV_TEST_SERVE=1 exec %s\n", program)
-	require.NoError(t, os.WriteFile(s.file("genv"), []byte(script), 0o755))
+	require.NoError(t, proctest.WriteProgram(s.file("genv"), []byte(script)))
 	return remote.Host{Name: "gpu", GenvPath: s.file("genv"), NoSudo: true}
 }
 

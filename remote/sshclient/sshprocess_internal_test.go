@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // TestCommandLines pins what ssh is told. Real ones are in the tests of sshclient.
@@ -37,7 +39,7 @@ func TestSSHEnvironment(t *testing.T) {
 func pretend(t *testing.T, script string) *sshProcess {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "ssh")
-	require.NoError(t, os.WriteFile(program, []byte("#!/bin/sh\n"+script), 0o755))
+	require.NoError(t, proctest.WriteProgram(program, []byte("#!/bin/sh\n"+script)))
 	s, err := (&sshLogin{sshCommand: sshCommand{program: program}}).newProcess()
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })

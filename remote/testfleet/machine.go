@@ -27,6 +27,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // Machine is a simulated GPU host: a folder with its GPUs, a program named
@@ -117,7 +118,7 @@ exec "$@"
 func (m *Machine) Install(genv string) error {
 	return errors.Join(
 		os.Symlink(genv, filepath.Join(m.Bin(), "genv")),
-		os.WriteFile(filepath.Join(m.Bin(), "sudo"), []byte(sudo), 0o755),
+		proctest.WriteProgram(filepath.Join(m.Bin(), "sudo"), []byte(sudo)),
 	)
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/doctor"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 )
 
@@ -35,7 +36,7 @@ func here(t *testing.T) *doctor.Machine {
 		Run:  func(context.Context, string, ...string) ([]byte, error) { return nil, errors.New("not to be run") },
 		Genv: doctor.Program{Path: filepath.Join(dir, "program"), Version: "v1", Protocol: 1},
 	}
-	require.NoError(t, os.WriteFile(m.Genv.Path, nil, 0o755))
+	require.NoError(t, proctest.WriteProgram(m.Genv.Path, nil))
 	require.NoError(t, os.Mkdir(m.RootDir, 0o755))
 	store := disk.New(m.StateDir, disk.Config{RootDir: m.RootDir})
 	m.Notes = store

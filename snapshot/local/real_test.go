@@ -15,6 +15,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/local"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 )
@@ -47,7 +48,7 @@ func realMachine(t testing.TB, pids ...snapshot.PID) (*local.Collector, *disk.St
 		body += fmt.Sprintf("echo 'GPU-0, %d, 100'\n", pid)
 	}
 	path := filepath.Join(dir, "nvidia-smi")
-	require.NoError(t, os.WriteFile(path, []byte(body+";;\n*) exit 2 ;;\nesac\n"), 0o755))
+	require.NoError(t, proctest.WriteProgram(path, []byte(body+";;\n*) exit 2 ;;\nesac\n")))
 	store := disk.New(filepath.Join(dir, "state"), disk.Config{})
 	return &local.Collector{SMI: nvidiasmi.New(nvidiasmi.Exec{Path: path}, time.Minute), StateFiles: store}, store
 }

@@ -13,13 +13,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // script is a program in a folder of its own.
 func script(t *testing.T, body string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "nvidia-smi")
-	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"+body), 0o755))
+	require.NoError(t, proctest.WriteProgram(path, []byte("#!/bin/sh\n"+body)))
 	return path
 }
 
@@ -42,7 +43,7 @@ func TestExecOfAMissingProgram(t *testing.T) {
 
 func TestExecOfAFileThatIsNotAProgram(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "nvidia-smi")
-	require.NoError(t, os.WriteFile(path, []byte("\x7fELF nonsense"), 0o755))
+	require.NoError(t, proctest.WriteProgram(path, []byte("\x7fELF nonsense")))
 	_, err := nvidiasmi.Exec{Path: path}.Run(t.Context())
 	require.ErrorIs(t, err, nvidiasmi.ErrFailed)
 }

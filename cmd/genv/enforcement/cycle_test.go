@@ -27,6 +27,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // TestOnATerminal: lines are dated and coloured on a terminal, as far as it is wanted, and
@@ -193,7 +194,7 @@ func TestExitOfACycle(t *testing.T) {
 func TestHooksGetWhatWasQueuedBeforeAReload(t *testing.T) {
 	dir := t.TempDir()
 	text := "#!/bin/sh\nsleep 0.3; echo told >> " + dir + "/out\n"
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "hook"), []byte(text), 0o700))
+	require.NoError(t, proctest.WriteProgram(filepath.Join(dir, "hook"), []byte(text)))
 	file := policy.Default()
 	file.Hooks = []policy.Hook{{Command: []string{filepath.Join(dir, "hook")}, On: []policy.Event{policy.OnAct}, Timeout: time.Minute}}
 	ctx, service := startService(t.Context(), zerolog.Nop(), false)

@@ -21,6 +21,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // newSimulatedElectors are controllers of simulated hosts, which fail on demand.
@@ -75,7 +76,7 @@ func TestMailIsLeftToTheNextLeader(t *testing.T) {
 	host := genvhost.New(&snapshot.Snapshot{BootID: "a"})
 	e := newSimulatedElectors(t, &inprocess.Server{Name: "a", Handler: host})
 	sendmail, mails, policy, quiet := filepath.Join(e.dir, "sendmail"), filepath.Join(e.dir, "mails"), filepath.Join(e.dir, "policy.yaml"), filepath.Join(e.dir, "quiet.yaml")
-	require.NoError(t, os.WriteFile(sendmail, []byte("#!/bin/sh\ncat >> "+mails+"\n"), 0o700))
+	require.NoError(t, proctest.WriteProgram(sendmail, []byte("#!/bin/sh\ncat >> "+mails+"\n")))
 	const rules = "defaults:\n  non-env-processes: true\n  warn: {for: 1h}\n"
 	require.NoError(t, os.WriteFile(quiet, []byte(rules), 0o600))
 	require.NoError(t, os.WriteFile(policy, []byte(rules+"mail:\n  from: genv@example.org\n  template: '{{.User}}@example.org'\n  sendmail: "+sendmail+"\n"), 0o600))

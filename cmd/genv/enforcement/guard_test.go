@@ -16,6 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
 	"github.com/seed-3119e985/genv/enforce/guard/kernel"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // guardedGenv is a genv for the hosts of a fleet, of which each has its guard in a cgroup below
@@ -42,7 +43,7 @@ func guardedGenv(t *testing.T) (program, cgroup string) {
 	program = filepath.Join(t.TempDir(), "genv")
 	script := fmt.Sprintf("#!/bin/sh\n[ \"$(stat -f -c %%T %[1]s)\" = bpf_fs ] || [ \"$(id -u)\" != 0 ] || mount -t bpf bpf %[1]s\n"+
 		"export GENV_GUARD_PINS=%[1]s/genv GENV_GUARD_CGROUP=%[2]s\nexec %[3]s \"$@\"\n", bpf, cgroup, genvtest.Program(t))
-	require.NoError(t, os.WriteFile(program, []byte(script), 0o755))
+	require.NoError(t, proctest.WriteProgram(program, []byte(script)))
 	return program, cgroup
 }
 

@@ -24,6 +24,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // A host's genv is killed while it waits for processes to end: the outcome is
@@ -157,7 +158,7 @@ func TestUpgradeUnderALoop(t *testing.T) {
 	f := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "gpu-01", GPUs: 1}}, Installable: true})
 	driver, err := os.ReadFile(filepath.Join(f.Dir, "driver", "nvidia-smi"))
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(filepath.Join(f.Local(), "bin/nvidia-smi"), driver, 0o755))
+	require.NoError(t, proctest.WriteProgram(filepath.Join(f.Local(), "bin/nvidia-smi"), driver))
 	install := func(program string) {
 		r := genvtest.Exec(t, exec.Command(program, "remote", "install", "-F", f.SSHConfig(), "-H", "gpu-01", "--upgrade"))
 		require.Zero(t, r.Code, r.Err)

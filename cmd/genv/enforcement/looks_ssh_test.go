@@ -16,6 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
@@ -102,7 +103,7 @@ func TestDesktops(t *testing.T) {
 		require.NoError(t, os.WriteFile(asked, nil, 0o666))
 		require.NoError(t, os.Chmod(asked, 0o666))
 		script := fmt.Sprintf("#!/bin/sh\ncase \"$*\" in *-x*) echo >>%s; %s;; esac\nexec %s \"$@\"\n", asked, how, filepath.Join(dir, "real", "nvidia-smi"))
-		require.NoError(t, os.WriteFile(filepath.Join(dir, "new"), []byte(script), 0o755))
+		require.NoError(t, proctest.WriteProgram(filepath.Join(dir, "new"), []byte(script)))
 		require.NoError(t, os.Rename(filepath.Join(dir, "new"), filepath.Join(dir, "nvidia-smi")))
 	}
 	for dir := filepath.Dir(asked); dir != "/" && dir != os.TempDir(); dir = filepath.Dir(dir) {

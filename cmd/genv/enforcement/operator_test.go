@@ -25,6 +25,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/usage/store"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // processOf is a process as viewers see it; nil if they don't.
@@ -181,7 +182,7 @@ func TestHeldCyclesReachTheAdministrator(t *testing.T) {
 	f := genvtest.StartFleet(t, &inprocess.Server{Name: "a", Handler: host})
 	dir := t.TempDir()
 	hook, log, policy := filepath.Join(dir, "hook"), filepath.Join(dir, "audit.jsonl"), filepath.Join(dir, "policy.yaml")
-	require.NoError(t, os.WriteFile(hook, []byte("#!/bin/sh\n{ cat; echo; } >> $0.events\n"), 0o700))
+	require.NoError(t, proctest.WriteProgram(hook, []byte("#!/bin/sh\n{ cat; echo; } >> $0.events\n")))
 	text := "defaults: {non-env-processes: true}\nlimits: {max-terminations: 2}\nhooks: [{command: [" + hook + "], events: [hold]}]\n"
 	require.NoError(t, os.WriteFile(policy, []byte(text), 0o600))
 	r := genvtest.Run(t, "remote", "enforce", "-F", f.SSHConfig(), "-H", "a", "--interval", "100ms", "--cycles", "3", "--policy", policy, "--audit-log", log)
@@ -200,7 +201,7 @@ func TestHeldCyclesReachTheAdministrator(t *testing.T) {
 func TestACrashOnAHost(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "genv")
 	script := "#!/bin/sh\necho 'panic: runtime error: index out of range [3] with length 3\n\ngoroutine 1 [running]:\nmain.main()' >&2\nexit 2\n"
-	require.NoError(t, os.WriteFile(program, []byte(script), 0o755))
+	require.NoError(t, proctest.WriteProgram(program, []byte(script)))
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: program})
 	for _, name := range []string{"devices", "enforce"} {
 		args := []string{"remote", name, "-F", f.SSHConfig(), "-H", "gpu-01"}

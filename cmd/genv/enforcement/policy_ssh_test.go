@@ -26,6 +26,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // labPolicy says what the flags of lab.enforce say, and more.
@@ -122,7 +123,7 @@ func TestAPolicyOverRealSSH(t *testing.T) {
 	require.Equal(t, 1, matching(told["carol"], fmt.Sprintf(`^Process %d is not running in a GPU environment \(user carol, sleep.*\)\.\nUnless this changes soon, process`, l.guilty["carol outside any environment"].PID)))
 
 	hook := filepath.Join(t.TempDir(), "hook")
-	require.NoError(t, os.WriteFile(hook, []byte("#!/bin/sh\n{ cat; echo; } >> $0.events\n"), 0o700))
+	require.NoError(t, proctest.WriteProgram(hook, []byte("#!/bin/sh\n{ cat; echo; } >> $0.events\n")))
 	r := l.with(labPolicy+"hooks: [{command: ["+hook+"]}]\n", "--audit-log", log, "--interval", "50ms", "--cycles", "2")
 	require.Zero(t, r.Code, r.Err)
 	requireOnlyTheGuiltyEnded(t, l, r)

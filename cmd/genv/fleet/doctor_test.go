@@ -23,6 +23,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot/doctor"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // sickHost is a host with one fault, and what `genv remote doctor` says about it.
@@ -165,7 +166,7 @@ func openSickFleet(t *testing.T, hosts []sickHost) (f *sshd.Fleet, inventory str
 	}
 	f = sshd.Start(t, options)
 	genvPath := filepath.Join(f.Dir, "bin", "genv")
-	require.NoError(t, os.WriteFile(filepath.Join(f.Dir, "bin", "date"), []byte(fakeDate), 0o755))
+	require.NoError(t, proctest.WriteProgram(filepath.Join(f.Dir, "bin", "date"), []byte(fakeDate)))
 	for _, s := range hosts {
 		if h := f.Host(s.name); h != nil { // as root's genv leaves the state files behind
 			cmd := exec.Command(genvPath, "devices")
@@ -184,7 +185,7 @@ func openSickFleet(t *testing.T, hosts []sickHost) (f *sshd.Fleet, inventory str
 		}
 		if s.genv != "" {
 			script := filepath.Join(f.Dir, "bin", "genv-"+s.name)
-			require.NoError(t, os.WriteFile(script, []byte("#!/bin/sh\nGENV="+genvPath+"\n"+s.genv+"\n"), 0o755))
+			require.NoError(t, proctest.WriteProgram(script, []byte("#!/bin/sh\nGENV="+genvPath+"\n"+s.genv+"\n")))
 			fmt.Fprintf(&list, "    genv: %s\n", script)
 		}
 		if s.ail != nil {

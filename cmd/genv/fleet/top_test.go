@@ -18,6 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // pane is a terminal in tmux, with a program on it.
@@ -238,7 +239,7 @@ func TestTopAsksTheController(t *testing.T) {
 func TestTopWithoutAController(t *testing.T) {
 	f, _, path, flags := topFleet(t)
 	bin := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(bin, "ssh"), []byte("#!/bin/sh\necho \"ssh was called with $*.\"\nread line\n"), 0o700))
+	require.NoError(t, proctest.WriteProgram(filepath.Join(bin, "ssh"), []byte("#!/bin/sh\necho \"ssh was called with $*.\"\nread line\n")))
 	env := []string{"GENV_SOCKET=" + path, "NO_COLOR=1"}
 	s := startPane(t, 110, 20, env, "env", "PATH="+bin+":"+os.Getenv("PATH"), genvtest.Program(t), "remote", "-F", f.SSHConfig(), "-H", "a,b", "top", "-i", "200ms")
 	s.shows("2 hosts", "watching (own looks)")

@@ -19,6 +19,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // mixedFleet is a host with our genv and one with 1.4.3; alice has an environment with
@@ -43,7 +44,7 @@ func callsOfSudo(t *testing.T, f *sshd.Fleet) (called func() string) {
 	require.NoError(t, os.Chmod(calls, 0o666))
 	script := fmt.Sprintf("#!/bin/sh\nprintf '%%s\\n' \"$*\" >>%s\necho sudo: a password is required >&2\nexit 1\n", calls)
 	for _, folder := range []string{"bin", "bin143", "driver"} {
-		if folder = filepath.Join(f.Dir, folder); os.WriteFile(filepath.Join(folder, "sudo"), []byte(script), 0o755) != nil {
+		if folder = filepath.Join(f.Dir, folder); proctest.WriteProgram(filepath.Join(folder, "sudo"), []byte(script)) != nil {
 			require.NoDirExists(t, folder)
 		}
 	}

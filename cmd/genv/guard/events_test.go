@@ -17,6 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/watch"
 )
 
@@ -32,7 +33,7 @@ func (s *site) answeringSMI() {
 	require.NoError(s, os.Mkdir(filepath.Dir(program), 0o755))
 	require.NoError(s, testfleet.InstallProgram("remote/testfleet/gpus/nvidia-smi", program))
 	script := fmt.Sprintf("#!/bin/sh\nGENV_SIM_GPUS=%s exec %s \"$@\"\n", file, program)
-	require.NoError(s, os.WriteFile(filepath.Join(s.dir, "nvidia-smi"), []byte(script), 0o755))
+	require.NoError(s, proctest.WriteProgram(filepath.Join(s.dir, "nvidia-smi"), []byte(script)))
 }
 
 // look has the host looked at.

@@ -20,6 +20,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // ability is what a process of genv lacks in a test; empty for nothing.
@@ -99,7 +100,7 @@ func (s *site) simulate() {
 	require.NoError(s, testfleet.InstallProgram("remote/testfleet/gpus/nvidia-smi", program))
 	require.NoError(s, gpus.Driver{Devices: gpus.H100s("guard", 4)}.Write(driver))
 	script := fmt.Sprintf("#!/bin/sh\n%s=%s exec %s \"$@\"\n", gpus.EnvFile, driver, program)
-	require.NoError(s, os.WriteFile(filepath.Join(s.dir, "nvidia-smi"), []byte(script), 0o755))
+	require.NoError(s, proctest.WriteProgram(filepath.Join(s.dir, "nvidia-smi"), []byte(script)))
 }
 
 // TestKernelsThatCannotGuard: each says why, to an administrator and to a controller, no open is

@@ -21,6 +21,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
@@ -102,7 +103,7 @@ func newSite(t testing.TB) *site {
 	require.NoError(t, err)
 	_, err = hardware.Publish(filepath.Join(s.root, "run"), devices)
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "nvidia-smi"), []byte("#!/bin/sh\nexec sleep 600\n"), 0o755))
+	require.NoError(t, proctest.WriteProgram(filepath.Join(dir, "nvidia-smi"), []byte("#!/bin/sh\nexec sleep 600\n")))
 	require.NoError(t, os.Mkdir(s.state, 0o777))
 	require.NoError(t, os.Chmod(s.state, 0o777))
 	var files state.Files

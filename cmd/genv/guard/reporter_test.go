@@ -16,6 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // listing is an nvidia-smi that shows the four GPUs of a site, which nothing uses.
@@ -40,7 +41,7 @@ func (c *stream) snapshot() *snapshot.Snapshot {
 func TestASnapshotSaysWhatTheGuardDoes(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "nvidia-smi"), []byte(listing), 0o755))
+	require.NoError(t, proctest.WriteProgram(filepath.Join(s.dir, "nvidia-smi"), []byte(listing)))
 	b, c := s.person(bob), s.serve()
 	says := func(want snapshot.GuardMode, reason string) {
 		t.Helper()

@@ -16,6 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/container"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
 	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 )
@@ -56,7 +57,7 @@ func newRuntimeHost(t *testing.T) *runtimeHost {
 
 	bin, config := filepath.Join(h.dir, "bin"), filepath.Join(h.dir, "daemon.json")
 	require.NoError(t, os.Mkdir(bin, 0o755))
-	require.NoError(t, os.WriteFile(filepath.Join(bin, "nvidia-container-runtime-hook"), []byte("#!/bin/sh\n"), 0o755))
+	require.NoError(t, proctest.WriteProgram(filepath.Join(bin, "nvidia-container-runtime-hook"), []byte("#!/bin/sh\n")))
 	require.NoError(t, os.WriteFile(config, []byte(`{"debug": false}`), 0o644))
 	t.Setenv("PATH", bin+":/usr/sbin:/usr/bin:/sbin:/bin")
 	h.Daemon = dockerd.Start(t, "--config-file", config)
@@ -226,7 +227,7 @@ func TestKilledPartsOfDocker(t *testing.T) {
 	bundle, runc := filepath.Join(h.dir, "bundle"), filepath.Join(h.dir, "runc")
 	require.NoError(t, os.Mkdir(bundle, 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(bundle, "config.json"), []byte(`{"ociVersion": "1.0.2", "process": {"env": ["GENV_GPUS=2"]}}`), 0o600))
-	require.NoError(t, os.WriteFile(runc, []byte("#!/bin/sh\nexec sleep 1000000\n"), 0o755))
+	require.NoError(t, proctest.WriteProgram(runc, []byte("#!/bin/sh\nexec sleep 1000000\n")))
 	creating := h.as(0, "container-runtime", "--real", runc, "--", "create", "--bundle", bundle, strings.Repeat("ab", 32))
 	require.NoError(t, creating.Start())
 	t.Cleanup(func() { _ = creating.Process.Kill(); _ = creating.Wait() })
@@ -238,7 +239,7 @@ func TestKilledPartsOfDocker(t *testing.T) {
 	// The hook at the end: what it doesn't give back is given back all the same.
 	h.Run("--name", "unhooked", "-e", "GENV_GPUS=1", dockerd.Image, "sleep", "1000000")
 	require.NoError(t, os.Rename(h.binary, h.binary+".away"))
-	require.NoError(t, os.WriteFile(h.binary, []byte("#!/bin/sh\ncase $1 in container-hook) kill -9 $$;; *) exec "+h.binary+".away \"$@\";; esac\n"), 0o755))
+	require.NoError(t, proctest.WriteProgram(h.binary, []byte("#!/bin/sh\ncase $1 in container-hook) kill -9 $$;; *) exec "+h.binary+".away \"$@\";; esac\n")))
 	h.Docker("kill", "unhooked")
 	h.free("SIGKILL of the hook")
 	require.NoError(t, os.Rename(h.binary+".away", h.binary))
@@ -267,7 +268,7 @@ exec runc "$@"
 	h.Signal(syscall.SIGHUP)
 	require.Eventually(h.t, func() bool { return strings.Contains(h.Docker("info", "--format", "{{json .Runtimes}}"), "hooked") }, time.Minute, 50*time.Millisecond)
 	for _, before := range []string{"", h.binary + ` "$@" || exit; `} {
-		require.NoError(h.t, os.WriteFile(killer, []byte("#!/bin/sh\n"+before+"touch "+started+"; kill -9 $$\n"), 0o755))
+		require.NoError(h.t, proctest.WriteProgram(killer, []byte("#!/bin/sh\n"+before+"touch "+started+"; kill -9 $$\n")))
 		out, err := h.Command("docker", "run", "--rm", "--network", "none", "--runtime", "hooked", "-e", "GENV_GPUS=1", dockerd.Image, "env").CombinedOutput()
 		require.Error(h.t, err, "%s", out)
 		require.NotContains(h.t, string(out), "NVIDIA_VISIBLE_DEVICES", "the program was not started")

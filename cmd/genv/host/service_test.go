@@ -37,7 +37,7 @@ func newOwnHost(t *testing.T) *ownHost {
 	self, err := os.ReadFile(genvtest.Program(t))
 	require.NoError(t, err)
 	h := &ownHost{t: t, dir: dir, binary: filepath.Join(dir, "genv")}
-	require.NoError(t, os.WriteFile(h.binary, self, 0o755))
+	require.NoError(t, proctest.WriteProgram(h.binary, self))
 	return h
 }
 

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 func TestHardware(t *testing.T) {
@@ -34,7 +36,7 @@ func TestHardware(t *testing.T) {
 func TestTheLockOfNvidiaSMI(t *testing.T) {
 	dir := t.TempDir()
 	program, link := filepath.Join(dir, "nvidia-smi"), filepath.Join(dir, "link")
-	require.NoError(t, os.WriteFile(program, nil, 0o755))
+	require.NoError(t, proctest.WriteProgram(program, nil))
 	require.NoError(t, os.Symlink(program, link))
 	lockOf := func(uid int, path string, environ map[string]string) string {
 		return smiLock(func(key string) string { return environ[key] }, uid, path)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 func TestShimByName(t *testing.T) {
@@ -31,7 +32,7 @@ func program(t *testing.T, elements ...string) string {
 	t.Helper()
 	path := filepath.Join(elements...)
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"), 0o755))
+	require.NoError(t, proctest.WriteProgram(path, []byte("#!/bin/sh\n")))
 	return path
 }
 

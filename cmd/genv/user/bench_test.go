@@ -19,6 +19,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // desk is a simulated GPU host for measurements: with shims, a docker that does
@@ -37,7 +38,7 @@ func newDesk(t testing.TB) *desk {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, m.Close()) })
 	d := &desk{machine: m, genv: filepath.Join(built, "bin", "genv")}
-	require.NoError(t, os.WriteFile(filepath.Join(m.Bin(), "docker"), []byte("#!/bin/sh\nexit 0\n"), 0o755))
+	require.NoError(t, proctest.WriteProgram(filepath.Join(m.Bin(), "docker"), []byte("#!/bin/sh\nexit 0\n")))
 	require.NoError(t, os.Mkdir(filepath.Join(m.Dir, "shims"), 0o755))
 	for _, program := range []string{"nvidia-smi", "docker"} {
 		require.NoError(t, os.Symlink(d.genv, d.shim(program)))

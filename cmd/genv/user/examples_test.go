@@ -25,6 +25,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // examples have lines for each command, after its name, that together use all of
@@ -203,7 +204,7 @@ func runExamples(t *testing.T, f *inprocess.Fleet, path string, formats []string
 	dir := s.path("files")
 	require.NoError(t, os.MkdirAll(dir, 0o777))
 	for name, text := range map[string]string{"policy": "{}\n", "log": "", "hosts": "a\nb\n", "report": `{"terminate": {"processes": []}, "detach": {}}`, "ssh": "#!/bin/sh\n", "ollama": "#!/bin/sh\n", "docker": "#!/bin/sh\n"} {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755))
+		require.NoError(t, proctest.WriteProgram(filepath.Join(dir, name), []byte(text)))
 	}
 	writeWebFiles(t, dir)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "login"), []byte("genv:secret\n"), 0o600))

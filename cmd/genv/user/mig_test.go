@@ -83,7 +83,7 @@ func TestDockerRunGetsTheInstances(t *testing.T) {
 	u := s.me()
 	docker := filepath.Join(u.home, "bin", "docker")
 	require.NoError(t, os.MkdirAll(filepath.Dir(docker), 0o755))
-	require.NoError(t, os.WriteFile(docker, []byte("#!/bin/sh\nprintf '[%s]' \"$2\" \"$3\"; echo\n"), 0o755))
+	require.NoError(t, proctest.WriteProgram(docker, []byte("#!/bin/sh\nprintf '[%s]' \"$2\" \"$3\"; echo\n")))
 	shell := u.open("bash")
 	require.Equal(t, said{}, shell.say("PATH="+filepath.Dir(docker)+":$PATH; genv activate; genv attach --mig MIG-b,MIG-c"))
 	for ask, want := range map[string]string{

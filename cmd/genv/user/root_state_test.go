@@ -145,7 +145,7 @@ func TestAnIDCountsOnlyForItsUser(t *testing.T) {
 	setuid := s.path("setuid-sleep")
 	data, err := os.ReadFile("/bin/sleep")
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(setuid, data, 0o755))
+	require.NoError(t, proctest.WriteProgram(setuid, data))
 	require.NoError(t, os.Chmod(setuid, os.ModeSetuid|0o755))
 	uses := map[snapshot.PID]int{}
 	start := func(u *account, words ...string) string {

@@ -17,6 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // noEnvironments is what `genv envs` prints where there are none.
@@ -70,7 +71,7 @@ func TestRunHasTheCommandsStatus(t *testing.T) {
 	}
 	// What cannot be started after all leaves nothing behind either.
 	broken := filepath.Join(u.home, "broken")
-	require.NoError(t, os.WriteFile(broken, []byte("#!/no/interpreter\n"), 0o755))
+	require.NoError(t, proctest.WriteProgram(broken, []byte("#!/no/interpreter\n")))
 	require.Equal(t, 127, u.run("genv", "run", "-q", "--gpus", "1", broken).Code)
 	require.Equal(t, noEnvironments, u.environments())
 }
@@ -248,7 +249,7 @@ func TestAttachWithoutNvidiaSMI(t *testing.T) {
 		"echo 'Failed to initialize NVML: Driver/library version mismatch'; exit 18": "Driver/library version mismatch",
 		"exec sleep 1000": "there was no answer within 2s\n",
 	} {
-		require.NoError(t, os.WriteFile(filepath.Join(sick, "nvidia-smi"), []byte("#!/bin/sh\n"+body+"\n"), 0o755))
+		require.NoError(t, proctest.WriteProgram(filepath.Join(sick, "nvidia-smi"), []byte("#!/bin/sh\n"+body+"\n")))
 		begun := time.Now()
 		said := shell.sayAll("genv detach; PATH=" + sick + ":$PATH genv attach --index 0")
 		require.Empty(t, said.status)

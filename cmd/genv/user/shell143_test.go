@@ -13,6 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // function143 behaves towards genv as the shell function of 1.4.3 does.
@@ -215,7 +216,7 @@ func TestDockerRunGetsTheAttachedDevices(t *testing.T) {
 	u := s.me()
 	docker := filepath.Join(u.home, "bin", "docker")
 	require.NoError(t, os.MkdirAll(filepath.Dir(docker), 0o755))
-	require.NoError(t, os.WriteFile(docker, []byte("#!/bin/sh\nprintf '[%s]' \"$@\"; echo; exit 4\n"), 0o755))
+	require.NoError(t, proctest.WriteProgram(docker, []byte("#!/bin/sh\nprintf '[%s]' \"$@\"; echo; exit 4\n")))
 	shell := u.open("bash")
 	shell.say("PATH=" + filepath.Dir(docker) + ":$PATH")
 	require.Equal(t, said{"[run][--gpus][all][cuda]\n", "4"}, shell.say("docker run --gpus all cuda"))

@@ -28,6 +28,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/notify/texts"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -319,7 +320,7 @@ func TestOneRefusalDelaysNoOther(t *testing.T) {
 // script is a program that does what the shell text says.
 func script(t *testing.T, text string) string {
 	path := filepath.Join(t.TempDir(), "program")
-	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o700))
+	require.NoError(t, proctest.WriteProgram(path, []byte("#!/bin/sh\n"+text)))
 	return path
 }
 

@@ -1,7 +1,6 @@
 package config_test
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -10,6 +9,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/seed-3119e985/genv/remote/sshclient/config"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // local resolves "gpu" without ssh.
@@ -131,7 +131,7 @@ func TestRestrictionsWithoutALogin(t *testing.T) {
 // What an older ssh prints under another name is obeyed as well.
 func TestOldNames(t *testing.T) {
 	ssh := filepath.Join(t.TempDir(), "ssh")
-	require.NoError(t, os.WriteFile(ssh, []byte("#!/bin/sh\nprintf 'hostname gpu\\nport 22\\nuser u\\npubkeyacceptedkeytypes ssh-ed25519\\nrsaminsize 3072\\n'\n"), 0o700))
+	require.NoError(t, proctest.WriteProgram(ssh, []byte("#!/bin/sh\nprintf 'hostname gpu\\nport 22\\nuser u\\npubkeyacceptedkeytypes ssh-ed25519\\nrsaminsize 3072\\n'\n")))
 	s, err := config.New(config.ResolverOptions{File: write(t, "Match all\n"), SSH: ssh}).Resolve(t.Context(), config.Query{Host: "gpu"})
 	require.NoError(t, err)
 	require.Equal(t, []string{"ssh-ed25519"}, s.PubkeyAcceptedAlgorithms)

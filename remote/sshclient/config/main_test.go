@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/seed-3119e985/genv/remote/sshclient/config"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // TestStaleEnvironment: what another user's shell left behind names neither the user
@@ -57,7 +58,7 @@ func TestUserThatOnlyNSSKnows(t *testing.T) {
 	program := filepath.Join(dir, "test")
 	copyFile(t, "/proc/self/exe", program)
 	getent := "#!/bin/sh\n[ \"$1 $3\" = \"passwd %d\" ] && echo 'ldap.alice:x:%d:1::/home/ldap.alice:/bin/sh'\n"
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "getent"), []byte(fmt.Sprintf(getent, uid, uid)), 0o755))
+	require.NoError(t, proctest.WriteProgram(filepath.Join(dir, "getent"), []byte(fmt.Sprintf(getent, uid, uid))))
 	for parent := dir; parent != "/"; parent = filepath.Dir(parent) {
 		if strings.HasPrefix(parent, os.TempDir()+"/") {
 			require.NoError(t, os.Chmod(parent, 0o755))
@@ -79,7 +80,7 @@ func copyFile(t *testing.T, from, to string) {
 	t.Helper()
 	content, err := os.ReadFile(from)
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(to, content, 0o755))
+	require.NoError(t, proctest.WriteProgram(to, content))
 }
 
 // asUID runs the test program's TestUserThatOnlyNSSKnows as a uid without an account.

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/remote/sshclient/hostkeys"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -19,7 +20,7 @@ var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 func script(t *testing.T, text string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "command")
-	require.NoError(t, os.WriteFile(name, []byte("#!/bin/sh\n"+text+"\n"), 0o700))
+	require.NoError(t, proctest.WriteProgram(name, []byte("#!/bin/sh\n"+text+"\n")))
 	return name
 }
 

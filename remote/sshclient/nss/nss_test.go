@@ -17,6 +17,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -27,7 +29,7 @@ func pretend(t *testing.T, script string) (calls func() int) {
 	dir := t.TempDir()
 	log := filepath.Join(dir, "calls")
 	text := fmt.Sprintf("#!/bin/sh\necho \"$@\" >> %s\n%s\n", log, script)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "getent"), []byte(text), 0o755))
+	require.NoError(t, proctest.WriteProgram(filepath.Join(dir, "getent"), []byte(text)))
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	return func() int {
 		content, _ := os.ReadFile(log) // not there before the first call
@@ -182,7 +184,7 @@ func TestAnAccountThatIsNowhere(t *testing.T) {
 	program := filepath.Join(dir, "test")
 	self, err := os.ReadFile("/proc/self/exe")
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(program, self, 0o755))
+	require.NoError(t, proctest.WriteProgram(program, self))
 	for folder := dir; folder != os.TempDir() && len(folder) > 1; folder = filepath.Dir(folder) {
 		require.NoError(t, os.Chmod(folder, 0o755))
 	}

@@ -157,7 +157,7 @@ func (d *Daemon) makeImage() {
 	require.NoError(d.t, os.MkdirAll(filepath.Join(tree, "bin"), 0o755))
 	data, err := os.ReadFile(busybox)
 	require.NoError(d.t, err)
-	require.NoError(d.t, os.WriteFile(filepath.Join(tree, "bin/busybox"), data, 0o755))
+	require.NoError(d.t, proctest.WriteProgram(filepath.Join(tree, "bin/busybox"), data))
 	for _, name := range []string{"sh", "sleep", "env", "cat"} {
 		require.NoError(d.t, os.Symlink("busybox", filepath.Join(tree, "bin", name)))
 	}

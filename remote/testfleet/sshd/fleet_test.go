@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -65,7 +66,7 @@ func TestFleetsLiveSideBySide(t *testing.T) {
 
 func TestRightsAndFaults(t *testing.T) {
 	genv := t.TempDir() + "/genv"
-	require.NoError(t, os.WriteFile(genv, []byte("#!/bin/sh\necho this is genv\n"), 0o700))
+	require.NoError(t, proctest.WriteProgram(genv, []byte("#!/bin/sh\necho this is genv\n")))
 	fleet := sshd.Start(t, sshd.Options{Genv: genv, Hosts: []sshd.HostOptions{
 		{Name: "fine"},
 		{Name: "password", Rights: sshd.NeedsPassword},

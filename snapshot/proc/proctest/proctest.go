@@ -45,6 +45,15 @@ func NeedPrograms(t testing.TB, names ...string) {
 	}
 }
 
+// WriteProgram writes a program that the test, or what it starts, will run. Another test of the package may start
+// a process at that moment, which has the file open for writing until its exec, and Linux runs no program that is
+// open for writing ("text file busy"). So none is started meanwhile.
+func WriteProgram(path string, content []byte) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	return os.WriteFile(path, content, 0o755)
+}
+
 // Stat returns the numeric fields of /proc/self/stat, with their numbers of proc(5).
 func Stat() (field func(n int) uint64, err error) {
 	data, err := os.ReadFile("/proc/self/stat")
@@ -101,8 +110,8 @@ func OrdinaryUser(t *testing.T) (uid snapshot.UID, program string, attr *syscall
 	data, err := os.ReadFile(exe)
 	require.NoError(t, err)
 	program = filepath.Join(dir, filepath.Base(exe))
-	require.NoError(t, os.WriteFile(program, data, 0o600))
-	require.NoError(t, os.Chmod(program, 0o755))
+	require.NoError(t, WriteProgram(program, data))
+	require.NoError(t, os.Chmod(program, 0o755)) // whatever the umask is
 	attr.Credential = &syscall.Credential{Uid: ordinaryUID, Gid: ordinaryUID}
 	return ordinaryUID, program, attr
 }

@@ -169,7 +169,7 @@ func TestAHiddenProcessIsNotDead(t *testing.T) {
 	binary := filepath.Join(filepath.Dir(dir), "test-binary") // where that user can run it
 	content, err := os.ReadFile(exe)
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(binary, content, 0o755))
+	require.NoError(t, proctest.WriteProgram(binary, content))
 	reader.Args[5] = binary
 	reader.Env = append(os.Environ(), roleVariable+"=owners", "GORACE=atexit_sleep_ms=0")
 	out, err := reader.CombinedOutput()

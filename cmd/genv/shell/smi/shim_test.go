@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/cmd/genv/shell/smi"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // harness has a shell script in the real nvidia-smi's place. What it is asked
@@ -41,7 +42,7 @@ func newHarness(t *testing.T, args ...string) *harness {
 	t.Helper()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "nvidia-smi")
-	require.NoError(t, os.WriteFile(path, []byte(program), 0o755))
+	require.NoError(t, proctest.WriteProgram(path, []byte(program)))
 	samples, err := filepath.Abs("testdata")
 	require.NoError(t, err)
 	h := &harness{}
