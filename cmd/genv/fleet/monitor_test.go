@@ -5,11 +5,14 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/url"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -57,7 +60,7 @@ func startMonitor(t *testing.T, getenv func(string) string, args ...string) *mon
 	ctx, stop := context.WithCancel(context.Background())
 	m.stop = stop
 	p := command.Program{In: strings.NewReader(""), Out: io.Discard, Err: m, Getenv: getenv, Now: time.Now}
-	args = append(append([]string{"genv"}, args...), "--address", "127.0.0.1", "--port", "0", "--interval", "500ms", "--config-dir", m.configDir)
+	args = append(append([]string{"genv"}, args...), "--port", "0", "--interval", "500ms", "--config-dir", m.configDir)
 	go func() { m.ended <- app.Run(ctx, p, args) }()
 	t.Cleanup(func() { m.end() })
 	require.Eventually(t, func() bool { return servedAt.MatchString(m.said()) || len(m.ended) > 0 }, time.Minute, 10*time.Millisecond)
@@ -294,6 +297,10 @@ func TestMonitorOfThisHost(t *testing.T) {
 		fmt.Sprintf("genv_environment_processes_total{eid=%q} 1", env.EID), `genv_device_memory_total_bytes{index="0"} 85520809984`,
 	})
 	require.Regexp(t, fmt.Sprintf(`(?m)^genv_process_used_gpu_memory_bytes{pid="\d+",eid=%q,device="1"} 1048576000$`, env.EID), m.get())
+	at, err := url.Parse(m.url)
+	require.NoError(t, err)
+	_, err = net.Dial("tcp", "127.0.0.2:"+at.Port())
+	require.ErrorIs(t, err, syscall.ECONNREFUSED, "it listens on 127.0.0.1 alone")
 	require.NoError(t, machine.Close()) // ends the job and the shell
 	m.wait([]string{"genv_environments_total 0", "genv_processes_total 0", "genv_users_total 0"}, "genv_environment_", "genv_process_", "genv_user_")
 	require.Zero(t, m.end())

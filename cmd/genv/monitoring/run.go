@@ -167,7 +167,7 @@ func Flags(getenv func(string) string) []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "config-dir", Category: command.Site, Value: defaultDir(getenv), Usage: "`FOLDER` for the configuration files of Prometheus and Grafana"},
 		&cli.IntFlag{Name: "port", Category: command.Site, Aliases: []string{"p"}, Value: 8000, Usage: "serve the metrics on this `PORT`"},
-		&cli.StringFlag{Name: "address", Category: command.Site, Value: "0.0.0.0", Usage: "serve them on this IP `ADDRESS`; 127.0.0.1 for this machine only"},
+		&cli.StringFlag{Name: "address", Category: command.Site, Value: "127.0.0.1", Usage: "serve them on this IP `ADDRESS`; 0.0.0.0 for all of this machine, to everybody who reaches it"},
 		&cli.StringFlag{Name: "interval", Category: command.Site, Aliases: []string{"i"}, Value: "10", Usage: "`TIME` between two collections, in seconds or as 500ms"},
 	}
 }
