@@ -73,8 +73,10 @@ func (h *hostView) addProcesses(policy Policy, fleet *Fleet) {
 		}
 		_, exempt := policy.Exempt(subject)
 		switch {
-		case exempt || env != nil && env.exempt || fleet.protects(p) || p.NodeMissing || h.ignoresAllUses(p) || h.settings.LeaveContainers && p.OfRootsRuntime():
+		case exempt || env != nil && env.exempt || fleet.protects(p) || h.ignoresAllUses(p) || h.settings.LeaveContainers && p.OfRootsRuntime():
 			h.spare(p, env)
+		case p.NodeMissing:
+			h.spare(p, nil) // what is attached is judged as without it
 		case env != nil:
 			env.Add(p)
 		case p.EnvUnknown:
@@ -92,7 +94,7 @@ func (h *hostView) addUnknown(p *snapshot.Process) {
 	}
 }
 
-// spare exempts a process.
+// spare exempts a process, and what it uses of its environment.
 func (h *hostView) spare(p *snapshot.Process, env *envView) {
 	if h.exempt == nil {
 		h.exempt, h.exemptUses = make(map[snapshot.PID]bool), make(map[deviceOfEnv]contents.Evidence)

@@ -10,27 +10,37 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 )
 
-// TestAPIDIsNotAProof: a process that the driver lists and that has no device of the driver open is shown, and
-// nothing is done about it.
+// TestAPIDIsNotAProof: a process that the driver lists and that has no device of the driver open is shown and
+// left alone. What its environment is attached to is judged as without it.
 func TestAPIDIsNotAProof(t *testing.T) {
 	none := 0
+	minute := enforce.Settings{MaxDuration: time.Minute}
 	for name, tt := range map[string]struct {
-		policy  enforce.Settings
-		cluster string
-		proved  string // the plan for the same process with a device open
+		policy   enforce.Settings
+		cluster  string
+		proved   string // the plan for the same process with a device open
+		unproved string
 	}{
-		"outside":              {enforce.Settings{NonEnvProcesses: true}, `a | dev 0 | proc 5 - u1002 0:1`, "a end 5"},
-		"another's GPU":        {enforce.Settings{EnvDevices: true}, `a | env 1 alice u1001 | dev 0 | proc 5 1 u1001 0:1`, "a end 5"},
-		"over its memory":      {enforce.Settings{EnvMemory: true}, `a | env 1 alice 1000mi u1001 | dev 0 1@01 | proc 5 1 u1001 0:2000`, "a end 5"},
-		"beyond a cap":         {enforce.Settings{MaxDevices: &none}, `a | env 1 alice u1001 | dev 0 | proc 5 1 u1001 by:alice 0:1`, "a end 5"},
-		"of nobody we can see": {enforce.Settings{NonEnvProcesses: true, UnknownOutside: true}, `a | dev 0 | proc 5 ! u1002 0:1`, "a end 5"},
+		"outside":              {enforce.Settings{NonEnvProcesses: true}, `a | dev 0 | proc 5 - u1002 0:1`, "a end 5", ""},
+		"another's GPU":        {enforce.Settings{EnvDevices: true}, `a | env 1 alice u1001 | dev 0 | proc 5 1 u1001 0:1`, "a end 5", ""},
+		"over its memory":      {enforce.Settings{EnvMemory: true}, `a | env 1 alice 1000mi u1001 | dev 0 1@01 | proc 5 1 u1001 0:2000`, "a end 5", ""},
+		"beyond a cap":         {enforce.Settings{MaxDevices: &none}, `a | env 1 alice u1001 | dev 0 | proc 5 1 u1001 by:alice 0:1`, "a end 5", ""},
+		"of nobody we can see": {enforce.Settings{NonEnvProcesses: true, UnknownOutside: true}, `a | dev 0 | proc 5 ! u1002 0:1`, "a end 5", ""},
+
+		"attached beyond a cap": {enforce.Settings{MaxDevices: &none}, `a | env 1 alice u1001 | dev 0 p? 1@01 | proc 5 1 u1001 0:1`, "a detach 0 1; a end 5", "a detach 0 1"},
+		"an environment beyond": {enforce.Settings{MaxEnvs: &none}, `a | env 1 alice u1001 | dev 0 p? 1@01 | proc 5 1 u1001 0:1`, "a detach 0 1; a end 5", "a detach 0 1"},
+		"attached for too long": {minute, `a | env 1 alice u1001 | dev 0 p? 1@01 | proc 5 1 u1001 0:1`, "a detach 0 1", "a detach 0 1"},
+		"within what is allowed": {enforce.Settings{MaxDevices: ptr(1), MaxDuration: 24 * time.Hour},
+			`a | env 1 alice u1001 | dev 0 p? 1@01 | proc 5 1 u1001 0:1`, "", ""},
+		"of somebody exempt": {enforce.Settings{MaxDevices: &none, LeaveContainers: true},
+			`a | env 1 alice u1001 | dev 0 p? 1@01 | proc 5 1 u0 started:1001 0:1`, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := parseCluster(t, tt.cluster)
 			require.Equal(t, tt.proved, planText(evaluate(stated{all: tt.policy}, cluster, noon(0))))
 			cluster.Hosts[0].Snapshot.Processes[0].NodeMissing = true
 			plan := evaluate(stated{all: tt.policy}, cluster, noon(0))
-			require.Empty(t, planText(plan))
+			require.Equal(t, tt.unproved, planText(plan))
 			require.Len(t, plan.Notes, 1)
 			require.True(t, strings.Contains(plan.Notes[0].Text, "(unproved)"), plan.Notes[0].Text)
 		})

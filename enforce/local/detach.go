@@ -64,7 +64,7 @@ func (x *execution) checkDetachment(d *enforce.Detachment, now *inspection, file
 	for pid, p := range now.processes {
 		theirs := p.UID == nil || *p.UID == d.Environment.UID
 		within := p.EID == d.Environment.EID && (theirs || *p.UID == 0)
-		if p.Uses(d.Device) != nil && (within || theirs && p.EnvUnknown) {
+		if p.Uses(d.Device) != nil && !p.NodeMissing && (within || theirs && p.EnvUnknown) {
 			return changed("process %d uses it now", pid)
 		}
 	}

@@ -30,6 +30,7 @@ func TestDetachWhatWasUnused(t *testing.T) {
 		"used by now":                      {apps: []snapshot.Process{user(1001, snapshot.Process{EID: "7"})}, status: enforce.StatusChanged},
 		"by root's process in it":          {apps: []snapshot.Process{user(0, snapshot.Process{EID: "7"})}, status: enforce.StatusChanged},
 		"by one in an unknown environment": {apps: []snapshot.Process{user(1001, snapshot.Process{EnvUnknown: true})}, status: enforce.StatusChanged},
+		"by one without a device open":     {apps: []snapshot.Process{user(1001, snapshot.Process{EID: "7", NodeMissing: true})}, status: enforce.StatusDetached},
 		"by a stranger's process in it":    {apps: []snapshot.Process{user(1002, snapshot.Process{EID: "7"})}, status: enforce.StatusDetached},
 		"by an unknown one of a stranger":  {apps: []snapshot.Process{user(1002, snapshot.Process{EnvUnknown: true})}, status: enforce.StatusDetached},
 		"by another environment":           {apps: []snapshot.Process{user(1001, snapshot.Process{EID: "8"})}, status: enforce.StatusDetached},
