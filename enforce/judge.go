@@ -59,8 +59,12 @@ func (j *judgement) noteUnknowns(h *hostView) {
 	for i := range h.snapshot.Processes {
 		p := &h.snapshot.Processes[i]
 		if p.NodeMissing {
-			j.note(h, "the driver lists process %d%s on GPU %s, but it has no device of the driver open, so it is left alone (unproved): its PID may be one of another PID namespace",
-				p.PID, p.Describe(), text.JoinIndices(p.Indices()))
+			holder := "its PID may be one of another PID namespace"
+			if p.NodeHolder != 0 {
+				holder = fmt.Sprintf("process %d of the same user has one open, and the driver doesn't list it", p.NodeHolder)
+			}
+			j.note(h, "the driver lists process %d%s on GPU %s, but it has not been seen with a device of the driver open, so it is left alone (unproved): %s",
+				p.PID, p.Describe(), text.JoinIndices(p.Indices()), holder)
 			continue
 		}
 		if h.in[i] == nil {

@@ -40,6 +40,7 @@ type (
 		EnvUnknown     bool      `json:"env_unknown,omitempty"`
 		EnvOverwritten bool      `json:"env_overwritten,omitempty"`
 		NodeMissing    bool      `json:"unproved,omitempty"`
+		NodeHolder     PID       `json:"unproved_holder,omitempty"`
 		Instances      []GPUUUID `json:"mig,omitempty"`
 		// Types are those of the uses, as far as they are known.
 		Types map[DeviceIndex]ProcessType `json:"types,omitempty"`
@@ -145,7 +146,8 @@ func nativeProcesses(processes []Process) []nativeProcess {
 		out = append(out, nativeProcess{
 			wireProcess: processToWire(p), Start: p.Start, UID: p.UID, Name: p.Name, Command: p.Command,
 			Username: p.Username, UserUnknown: p.UserUnknown, Protected: p.Protected, Container: p.Container, ContainerInfo: p.ContainerInfo,
-			Inherited: p.Inherited, EnvUnknown: p.EnvUnknown, EnvOverwritten: p.EnvOverwritten, NodeMissing: p.NodeMissing, Instances: p.Instances, Types: nativeTypes(p.Usage),
+			Inherited: p.Inherited, EnvUnknown: p.EnvUnknown, EnvOverwritten: p.EnvOverwritten,
+			NodeMissing: p.NodeMissing, NodeHolder: p.NodeHolder, Instances: p.Instances, Types: nativeTypes(p.Usage),
 		})
 	}
 	return out
@@ -228,7 +230,7 @@ func (n nativeProcess) process(r *reader) (Process, error) {
 	p, err := n.wireProcess.process(r)
 	p.Start, p.UID, p.Name, p.Command, p.Username, p.UserUnknown = n.Start, n.UID, n.Name, n.Command, n.Username, n.UserUnknown
 	p.Protected, p.Container, p.EnvUnknown, p.EnvOverwritten, p.NodeMissing = n.Protected, n.Container, p.EnvUnknown || n.EnvUnknown, n.EnvOverwritten, n.NodeMissing
-	p.Inherited, p.ContainerInfo = r.id(n.Inherited), n.ContainerInfo
+	p.Inherited, p.ContainerInfo, p.NodeHolder = r.id(n.Inherited), n.ContainerInfo, n.NodeHolder
 	for i := range p.Usage {
 		switch u := &p.Usage[i]; n.Types[u.Index] {
 		case "", TypeCompute, TypeGraphics, TypeComputeGraphics, TypePending:

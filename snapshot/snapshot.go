@@ -82,8 +82,10 @@ type Process struct {
 	// overwrote its environ, as programs do that set a title.
 	EnvOverwritten bool
 	// NodeMissing says that the driver lists the process, which has no device node of the driver open or
-	// mapped: the PID is one of another namespace, or of a process before.
+	// mapped, or that root's look hasn't got as far: the PID may be one of another namespace, or of a process
+	// before. NodeHolder is then another process of its user that has one open and isn't listed; 0 for none.
 	NodeMissing bool
+	NodeHolder  PID
 	// Username is the host's name for UID; empty also if it has none.
 	Username Username
 	// UserUnknown says that the host could not look up the name of UID, for example

@@ -6,7 +6,6 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/container"
-	"github.com/seed-3119e985/genv/snapshot/hardware"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -90,7 +89,6 @@ type observer struct {
 	ancestors     *proc.AncestorFinder
 	userNamespace string // our own
 	brief         bool   // see Collector.Brief
-	nodes         bool   // who uses a GPU has a node of the driver open
 	now           time.Time
 	before, after processCache
 	unseen        []snapshot.Process // that the driver lists, with their devices
@@ -127,7 +125,6 @@ func (o *observer) observe(pid snapshot.PID) (observation, error) {
 			seen.warnings = append(seen.warnings, err.Error())
 		}
 	}
-	seen.process.NodeMissing = statErr == nil && o.nodes && !o.proved(h, stat.Start)
 	d, err := o.details(h, stat, credentials)
 	seen.process.Container, seen.process.Command = d.container.Place.ID, d.command
 	seen.process.ContainerInfo, seen.member, seen.asked = d.info, d.container, d.asked || d.container.Place.ID == ""
@@ -145,19 +142,6 @@ func (o *observer) observe(pid snapshot.PID) (observation, error) {
 		o.after.details[pid] = d
 	}
 	return seen, nil
-}
-
-// proved reports whether a process has, or had, a node of the driver open or mapped. It is true if that
-// can't be found out within bounds.
-func (o *observer) proved(h *proc.Handle, start snapshot.StartTime) bool {
-	key := proc.Ancestor{PID: h.PID, Start: start}
-	if !o.before.proved[key] {
-		if has, err := h.HasNode(hardware.NodeMajor); !has && err == nil {
-			return false
-		}
-	}
-	o.after.proved[key] = true
-	return true
 }
 
 // claim returns the cached claim if the process still runs the same program.

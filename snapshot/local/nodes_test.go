@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -46,6 +47,11 @@ func TestAListedProcessWithoutADeviceOfTheDriver(t *testing.T) {
 		return list
 	}
 	require.Equal(t, []bool{false, true, false}, missing(m.snapshot().Processes))
+	for _, holder := range []string{"300", "301"} { // not listed
+		require.NoError(t, os.Symlink(node, filepath.Join(folder(holder, "fd"), "3")))
+	}
+	require.NoError(t, os.Chown(filepath.Join(m.Proc.Root, "301"), 1001, 0))
+	require.Equal(t, snapshot.PID(301), m.snapshot().Processes[1].NodeHolder, "only one of the same user is named")
 	require.NoError(t, os.Remove(filepath.Join(folder("100", "fd"), "3")))
 	require.Equal(t, []bool{false, true, false}, missing(m.snapshot().Processes), "once seen, it holds")
 	processes, _, err := m.Processes(t.Context())
@@ -56,6 +62,60 @@ func TestAListedProcessWithoutADeviceOfTheDriver(t *testing.T) {
 	require.Equal(t, []bool{false, false, false}, missing(m.snapshot().Processes), "unreadable is no excuse")
 	m.Hardware.Dev = t.TempDir()
 	require.Equal(t, []bool{false, false, false}, missing(m.snapshot().Processes), "no nodes, no proof")
+}
+
+// TestAnAccountWithManyFiles: its processes share the limits of a look, which others keep. Later looks reach all of them.
+func TestAnAccountWithManyFiles(t *testing.T) {
+	m := newMachine(t)
+	m.Hardware.Root, m.Hardware.Dev = true, t.TempDir()
+	node := filepath.Join(m.Hardware.Dev, "nvidiactl")
+	if err := unix.Mknod(node, unix.S_IFCHR|0o666, int(unix.Mkdev(hardware.NodeMajor, 255))); err != nil {
+		t.Skip(err)
+	}
+	files, open := t.TempDir(), t.TempDir()
+	for i := range 1000 {
+		require.NoError(t, os.Symlink("none", filepath.Join(files, strconv.Itoa(i))))
+	}
+	require.NoError(t, os.Symlink(node, filepath.Join(open, "3")))
+	// process has many files in its threads, and the node in its only mapping.
+	process := func(pid, uid, threads int) {
+		m.process(pid, uid, 5000+pid, "A=1\x00")
+		m.smi.apps += fmt.Sprintf("GPU-0, %d, 5\n", pid)
+		m.write(fmt.Sprintf("%d/maps", pid), "0a00-0a01 rw-s 00000000 00:05 77 /dev/x\n")
+		m.write(fmt.Sprintf("%d/map_files/none", pid), "")
+		require.NoError(t, os.Symlink(node, filepath.Join(m.Proc.Root, strconv.Itoa(pid), "map_files/a00-a01")))
+		require.NoError(t, os.Symlink(files, filepath.Join(m.Proc.Root, strconv.Itoa(pid), "fd")))
+		for tid := range threads {
+			task := filepath.Join(m.Proc.Root, strconv.Itoa(pid), "task", strconv.Itoa(tid))
+			require.NoError(t, os.MkdirAll(task, 0o755))
+			require.NoError(t, os.Symlink(files, filepath.Join(task, "fd")))
+		}
+	}
+	for pid := 100; pid < 102; pid++ {
+		process(pid, 1001, 35) // two are too many for one look
+	}
+	process(200, 1002, 3)
+	process(201, 1003, 70) // alone it is too many: it can't be read
+	for look := 1; look <= 2; look++ {
+		unproved := 0
+		for _, p := range m.snapshot().Processes {
+			if p.NodeMissing {
+				unproved++
+				require.Equal(t, snapshot.UID(1001), *p.UID, "others keep their share")
+			}
+		}
+		require.Equal(t, 2-look, unproved)
+	}
+
+	process(102, 1001, 35)
+	process(99, 1001, 35) // without a node: what it takes of each look doesn't hide the other one for good
+	require.NoError(t, os.Remove(filepath.Join(m.Proc.Root, "99/map_files/a00-a01")))
+	for range 60 {
+		if processes := m.snapshot().Processes; !processes[3].NodeMissing {
+			return
+		}
+	}
+	require.Fail(t, "a process was never looked at")
 }
 
 // TestDevicesInDoubt: what computes without a visible process is never free.

@@ -26,7 +26,6 @@ func (c *Collector) observe(ctx context.Context, usage nvidiasmi.Usage, devices 
 	o := &observer{
 		fs: c.Proc, ancestors: c.Proc.NewAncestorFinder(), userNamespace: c.Proc.UserNamespace(), brief: c.Brief,
 		now: c.now(), before: before, after: newProcessCache(),
-		nodes: c.hardware().Root && c.hardware().HasNodes(),
 	}
 	seen := make([]observation, 0, len(used))
 	ended := startOf(usage.Time.Ended)
@@ -40,6 +39,9 @@ func (c *Collector) observe(ctx context.Context, usage nvidiasmi.Usage, devices 
 		}
 		s.process.Usage, s.process.Instances = u.Usage, u.Instances
 		seen = append(seen, s)
+	}
+	if c.hardware().Root && c.hardware().HasNodes() {
+		o.prove(seen)
 	}
 	c.askAboutContainers(ctx, o, seen)
 	return o, seen, warnings

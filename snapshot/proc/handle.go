@@ -63,6 +63,24 @@ func (fs FS) Open(pid snapshot.PID) (*Handle, error) {
 	return &Handle{PID: pid, fs: fs, dir: dir}, nil
 }
 
+// PIDs lists the processes.
+func (fs FS) PIDs() (pids []snapshot.PID, err error) {
+	entries, err := os.ReadDir(fs.root())
+	for _, e := range entries {
+		if pid, err := strconv.ParseInt(e.Name(), 10, 32); err == nil {
+			pids = append(pids, snapshot.PID(pid))
+		}
+	}
+	return pids, err
+}
+
+// FolderOwner is the owner of the folder of a process: its effective uid, or root.
+func (fs FS) FolderOwner(pid snapshot.PID) (snapshot.UID, error) {
+	var st unix.Stat_t
+	err := unix.Stat(fs.path(pid), &st)
+	return snapshot.UID(st.Uid), err
+}
+
 // path is the folder of a process.
 func (fs FS) path(pid snapshot.PID) string { return fs.root() + "/" + strconv.Itoa(int(pid)) }
 

@@ -10,40 +10,76 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// errNodes says that what a process has open can't be found out within bounds.
-var errNodes = errors.New("the open files of the process can't be read within bounds")
+var (
+	// errNodes says that what a process has open can't be found out within bounds.
+	errNodes = errors.New("the open files of the process can't be read within bounds")
+	// errSpent says that the limits of a search are used up.
+	errSpent = errors.New("the limits of the search are used up")
+)
 
 // Limits of the search for device nodes: a process may have any number of files.
 const (
-	maxNodeFiles = 1 << 17     // files
+	maxNodeFiles = 1 << 16     // files
 	maxNodeMaps  = 16 << 20    // bytes of /proc/PID/maps
 	maxNodeTime  = time.Second // for all files: one may be on a file server
 )
 
-// HasNode says whether a process, or a thread of it, has a character device with a major number
-// open or mapped. After an error that is unknown.
-func (h *Handle) HasNode(major uint32) (bool, error) {
-	dir, err := unix.FcntlInt(uintptr(h.dir), unix.F_DUPFD_CLOEXEC, 0) // it may outlive h
+// NodeSearch looks for character devices with a major number among the files of processes. Its limits
+// are those of one process, and of all of them together: whoever has many processes makes no look longer.
+type NodeSearch struct {
+	Major uint32
+	files int
+	spent time.Duration
+}
+
+// Finds says whether a process, or a thread of it, has such a device open or mapped. It is false, too, where
+// the processes before it have left too little of the limits. An error says that the process can't be read.
+func (s *NodeSearch) Finds(fs FS, pid snapshot.PID) (bool, error) {
+	return s.run(fs, pid, (*nodeSearch).process)
+}
+
+// FindsOpen is Finds without what threads or mappings alone have open.
+func (s *NodeSearch) FindsOpen(fs FS, pid snapshot.PID) (bool, error) {
+	return s.run(fs, pid, (*nodeSearch).open)
+}
+
+func (s *NodeSearch) run(fs FS, pid snapshot.PID, look func(*nodeSearch, int) (bool, error)) (bool, error) {
+	first, left := s.spent == 0, maxNodeTime-s.spent
+	if left <= 0 || s.files > maxNodeFiles {
+		return false, nil
+	}
+	h, err := fs.Open(pid)
 	if err != nil {
 		return false, err
 	}
+	began := time.Now()
+	search := nodeSearch{major: s.Major, files: s.files, until: began.Add(left)}
 	type answer struct {
 		has bool
 		err error
 	}
 	done := make(chan answer, 1)
 	go func() {
-		defer unix.Close(dir)
-		search := nodeSearch{major: major, until: time.Now().Add(maxNodeTime)}
-		has, err := search.process(dir)
+		defer func() { _ = h.Close() }() // it may outlive run
+		has, err := look(&search, h.dir)
 		done <- answer{has, err}
 	}()
 	select {
 	case a := <-done:
+		s.files, s.spent = search.files, s.spent+max(1, time.Since(began))
+		if errors.Is(a.err, errSpent) {
+			a.err = nil
+			if first {
+				a.err = errNodes
+			}
+		}
 		return a.has, a.err
-	case <-time.After(2 * maxNodeTime):
+	case <-time.After(left + maxNodeTime):
+		s.spent = maxNodeTime
 		return false, errNodes
 	}
 }
@@ -55,8 +91,10 @@ type nodeSearch struct {
 	until time.Time
 }
 
+func (s *nodeSearch) open(dir int) (bool, error) { return s.folder(dir, "fd", nil) }
+
 func (s *nodeSearch) process(dir int) (bool, error) {
-	has, err := s.folder(dir, "fd", nil)
+	has, err := s.open(dir)
 	if has || err != nil {
 		return has, err
 	}
@@ -69,6 +107,9 @@ func (s *nodeSearch) process(dir int) (bool, error) {
 
 // folder looks at each entry of a folder: with look, or else whether it is a link to the node.
 func (s *nodeSearch) folder(dir int, name string, look func(entry string) (bool, error)) (bool, error) {
+	if err := s.spend(); err != nil {
+		return false, err
+	}
 	fd, err := openAt(dir, name, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return false, err
@@ -97,10 +138,18 @@ func (s *nodeSearch) folder(dir int, name string, look func(entry string) (bool,
 	}
 }
 
+// spend counts a file or a folder.
+func (s *nodeSearch) spend() error {
+	if s.files++; s.files > maxNodeFiles || s.files%64 == 0 && time.Now().After(s.until) {
+		return errSpent
+	}
+	return nil
+}
+
 // isNode never asks a file server, nor a file system that belongs to a user.
 func (s *nodeSearch) isNode(dir int, name string) (bool, error) {
-	if s.files++; s.files > maxNodeFiles || s.files%64 == 0 && time.Now().After(s.until) {
-		return false, errNodes
+	if err := s.spend(); err != nil {
+		return false, err
 	}
 	var st unix.Statx_t
 	err := unix.Statx(dir, name, unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE, &st)

@@ -18,15 +18,13 @@ const memMajor = 1
 
 func hasNode(t *testing.T, pid int, major uint32) bool {
 	t.Helper()
-	h, err := proc.FS{}.Open(snapshot.PID(pid))
-	require.NoError(t, err)
-	defer h.Close()
-	has, err := h.HasNode(major)
+	search := proc.NodeSearch{Major: major}
+	has, err := search.Finds(proc.FS{}, snapshot.PID(pid))
 	require.NoError(t, err)
 	return has
 }
 
-func TestHasNode(t *testing.T) {
+func TestNodeSearch(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can look at what is mapped")
 	}
@@ -55,8 +53,8 @@ func TestHasNode(t *testing.T) {
 	}
 }
 
-// TestHasNodeThatIsMapped: a device of which only the mapping is left.
-func TestHasNodeThatIsMapped(t *testing.T) {
+// TestNodeSearchThatIsMapped: a device of which only the mapping is left.
+func TestNodeSearchThatIsMapped(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can look at what is mapped")
 	}

@@ -23,7 +23,7 @@ type Kernel struct {
 // Only the user and root can know all runtime folders of a user. For others, and where
 // /proc hides processes or a folder doesn't answer, a kernel that is not found is Unknown.
 func (p procfs) Kernels(kernels []Kernel) map[Kernel]Liveness {
-	pids, err := p.pids()
+	pids, err := p.fs.PIDs()
 	if err != nil {
 		return nil
 	}
@@ -115,5 +115,5 @@ func (p procfs) owner(pid snapshot.PID) (snapshot.UID, error) {
 	if err == nil {
 		return uid, nil
 	}
-	return p.folderOwner(pid)
+	return p.fs.FolderOwner(pid)
 }

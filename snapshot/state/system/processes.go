@@ -3,11 +3,8 @@ package system
 import (
 	"errors"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strconv"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
@@ -37,7 +34,7 @@ func (p procfs) Uptime() snapshot.StartTime { return proc.StartTimeNow() }
 
 // Running reads /proc.
 func (p procfs) Running(wanted func(snapshot.UID) bool) (list []RunningProcess, complete bool) {
-	pids, err := p.pids()
+	pids, err := p.fs.PIDs()
 	if err != nil {
 		return nil, false
 	}
@@ -47,17 +44,6 @@ func (p procfs) Running(wanted func(snapshot.UID) bool) (list []RunningProcess, 
 		}
 	}
 	return list, p.showsAll()
-}
-
-// pids lists the processes in /proc.
-func (p procfs) pids() (pids []snapshot.PID, err error) {
-	entries, err := os.ReadDir(p.root)
-	for _, e := range entries {
-		if pid, err := strconv.ParseInt(e.Name(), 10, 32); err == nil {
-			pids = append(pids, snapshot.PID(pid))
-		}
-	}
-	return pids, err
 }
 
 // path is the path of a file of a process.
@@ -73,7 +59,7 @@ func (p procfs) running(pid snapshot.PID, wanted func(snapshot.UID) bool) (Runni
 	defer func() { _ = process.Close() }() // it was only read
 	r := RunningProcess{PID: pid}
 	if r.UID, err = process.UID(); err != nil && !errors.Is(err, proc.ErrGone) {
-		r.UID, err = p.folderOwner(pid) // hidepid=1 shows the owner of the folder, and nothing in it
+		r.UID, err = p.fs.FolderOwner(pid) // hidepid=1 shows the owner of the folder, and nothing in it
 	}
 	if err != nil || !wanted(r.UID) {
 		return r, false
@@ -95,11 +81,4 @@ func (p procfs) running(pid snapshot.PID, wanted func(snapshot.UID) bool) (Runni
 		r.Environ = EnvironWiped
 	}
 	return r, true
-}
-
-// folderOwner is the owner of the folder of a process.
-func (p procfs) folderOwner(pid snapshot.PID) (snapshot.UID, error) {
-	var st unix.Stat_t
-	err := unix.Stat(p.path(pid, ""), &st)
-	return snapshot.UID(st.Uid), err
 }
