@@ -13,19 +13,16 @@ import (
 // holdBack takes out of the plan what the safety limits hold back, and marks the findings
 // that have no action left.
 func (j *judgement) holdBack(plan *Plan) {
-	terminations, detachments, processes := 0, 0, 0
+	terminations, detachments := 0, 0
 	for _, r := range plan.Reports {
 		terminations += len(r.Report.Terminate)
 		detachments += len(r.Report.Detach)
 	}
-	for _, h := range j.hosts {
-		processes += len(h.snapshot.Processes)
-	}
-	if !j.fleet.Limits.Exceedable(terminations, detachments, processes) {
+	if !j.fleet.Limits.Exceedable(terminations, detachments) {
 		return
 	}
 	actions := j.actions(plan)
-	for _, held := range safety.Hold(j.fleet.Limits, actions, j.processes()) {
+	for _, held := range safety.Hold(j.fleet.Limits, actions) {
 		if held.User != "" {
 			plan.HeldUsers = append(plan.HeldUsers, held)
 		} else {
@@ -85,18 +82,6 @@ func (h *hostView) targetOf(p *snapshot.Process) snapshot.Username {
 		return env.env.Username
 	}
 	return ""
-}
-
-// processes counts the GPU processes of each user on each host.
-func (j *judgement) processes() []safety.Processes {
-	list := make([]safety.Processes, len(j.hosts))
-	for i, h := range j.hosts {
-		list[i] = safety.Processes{Host: h.name, ByUser: make(map[snapshot.Username]int)}
-		for k := range h.snapshot.Processes {
-			list[i].ByUser[h.userOf(&h.snapshot.Processes[k])]++
-		}
-	}
-	return list
 }
 
 // holdBack takes actions out of a plan.

@@ -43,6 +43,7 @@ func eventText(events []enforce.Event) string {
 // Each event comes once, when it happens.
 func TestEvents(t *testing.T) {
 	const outside, gone = `a | dev 0 | proc 5 - 0:10`, `a | dev 0`
+	const two = outside + ` | proc 6 - 0:10`
 	rule := enforce.Settings{NonEnvProcesses: true}
 	waits := rule
 	waits.Warn = enforce.Warn{Cycles: 1}
@@ -61,8 +62,8 @@ func TestEvents(t *testing.T) {
 		{"users are told of the warning and of the action", stated{all: waits, fleet: enforce.Fleet{TellUsers: true}}, []cycle{
 			{outside, "new 5 wait, notify 5 wait"}, {outside, "changed 5 act, due 5 act, notify 5 act"}, {outside, "due 5 act"},
 		}},
-		{"a limit holds in every cycle, and users are not told", stated{all: rule, fleet: enforce.Fleet{TellUsers: true, Limits: safety.Limits{Fleet: safety.Limit{Percent: 1}}}}, []cycle{
-			{outside, "new 5 hold, held a"}, {outside, "held a"}, {outside, "held a"},
+		{"a limit holds in every cycle, and users are not told", stated{all: rule, fleet: enforce.Fleet{TellUsers: true, Limits: safety.Limits{Fleet: safety.Limit{Terminations: 1}}}}, []cycle{
+			{two, "new 5 hold, new 6 hold, held a"}, {two, "held a"}, {two, "held a"},
 		}},
 		{"a host is lost and comes back; what was found there is not over", stated{all: waits}, []cycle{
 			{outside, "new 5 wait"}, {`a | down`, "host-lost a"}, {`a | down`, ""}, {outside, "host-back a"}, {outside, "changed 5 act, due 5 act"},

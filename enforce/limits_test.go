@@ -30,7 +30,7 @@ func heldText(plan enforce.Plan) string {
 	return strings.Join(list, ", ")
 }
 
-func TestLimitsHoldWholeUsersOrHosts(t *testing.T) {
+func TestLimitsHoldPairsOfUserAndHost(t *testing.T) {
 	fleet := func(n int) safety.Limits { return safety.Limits{Fleet: safety.Limit{Terminations: n}} }
 	throttled := func(l safety.Limits) safety.Limits { l.Throttle = true; return l }
 	two := "a | dev 0 | " + outside(100, 60, "1") + " | " + outside(300, 2, "2") + "\nb | dev 0 | " + outside(100, 60, "1") + " | " + outside(300, 3, "3")
@@ -39,6 +39,12 @@ func TestLimitsHoldWholeUsersOrHosts(t *testing.T) {
 		many += " | " + outside(200+i, 1, fmt.Sprint(50+i))
 	}
 	many += "\nb | dev 0 | " + outside(100, 5, "2")
+	heldOf := func(held string, n int) string { // and the first n of the made-up users
+		for i := range n {
+			held += fmt.Sprintf(", user%da 1+0", 50+i)
+		}
+		return held
+	}
 	for _, tt := range []struct {
 		name   string
 		limits safety.Limits
@@ -48,10 +54,11 @@ func TestLimitsHoldWholeUsersOrHosts(t *testing.T) {
 	}{
 		{"no limit", safety.Limits{}, two, "", 125},
 		{"within", fleet(125), two, "", 125},
-		{"one user on two hosts is held alone", fleet(100), two, "user1 120+0", 5},
-		{"then the next, until the rest fits", fleet(3), two, "user1 120+0, user3 3+0", 2},
-		{"nothing fits", fleet(1), "a | dev 0 | " + outside(100, 2, "1"), "user1 2+0", 0},
-		{"a host with most of the rest is held whole", fleet(20), many, "user1 40+0, a 30+0", 5},
+		{"the largest pair of a user and a host is held, and the rest is done", fleet(100), two, "user1b 60+0", 65},
+		{"then the next, until the rest fits", fleet(3), two, "user1a 60+0, user1b 60+0, user3b 3+0", 2},
+		{"nothing fits", fleet(1), "a | dev 0 | " + outside(100, 2, "1"), "user1a 2+0", 0},
+		{"a host with most actions waits, however many users it names", fleet(20), many, heldOf("user1a 40+0", 15), 20},
+		{"one with few actions does not, whoever has most of them", fleet(30), many, heldOf("user1a 40+0", 5), 30},
 		{
 			"a host that makes up processes of a user keeps no other host from that user", fleet(100),
 			"a | dev 0 | " + outside(100, 60, "1") + " | " + outside(300, 50, "2") + "\nb | dev 0 | " + outside(100, 2, "1") + " | " + outside(300, 3, "2"), "user1a 60+0", 55,
@@ -59,30 +66,20 @@ func TestLimitsHoldWholeUsersOrHosts(t *testing.T) {
 		{
 			"nor by the limit per user",
 			safety.Limits{PerUser: safety.Limit{Terminations: 10}},
-			"a | dev 0 | " + outside(100, 50, "1") + "\nb | dev 0 | " + outside(100, 3, "1"), "user1a 50+0", 3,
+			"a | dev 0 | " + outside(100, 14, "1") + "\nb | dev 0 | " + outside(100, 10, "1"), "user1a 14+0", 10,
 		},
-		{
-			"nor when throttled", throttled(safety.Limits{PerUser: safety.Limit{Terminations: 10}}),
-			"a | dev 0 | " + outside(100, 50, "1") + "\nb | dev 0 | " + outside(100, 9, "1"), "user1a 49+0", 10,
-		},
-		{"processes without a user are held with their host", fleet(1), "a | dev 0 | proc 5 - 0:1 | proc 6 - 0:1\nb | dev 0 | proc 7 - 0:1", "a 2+0", 1},
+		{"nor when throttled", throttled(safety.Limits{PerUser: safety.Limit{Terminations: 10}}), "a | dev 0 | " + outside(100, 50, "1") + "\nb | dev 0 | " + outside(100, 9, "1"), "user1a 40+0", 19},
+		{"processes of unknown users are one pair", fleet(1), "a | dev 0 | proc 5 - 0:1 | proc 6 - 0:1\nb | dev 0 | proc 7 - 0:1", "a 2+0", 1},
+		{"which is no user's", safety.Limits{PerUser: safety.Limit{Terminations: 1}}, "a | dev 0 | proc 5 - 0:1 | proc 6 - 0:1", "", 2},
 
-		{"per user", safety.Limits{PerUser: safety.Limit{Terminations: 2}}, two, "user1 120+0, user3 3+0", 2},
-		{"per host", safety.Limits{PerHost: safety.Limit{Terminations: 62}}, two, "b 63+0", 62},
-		{"per user, then per host", safety.Limits{PerUser: safety.Limit{Terminations: 50}, PerHost: safety.Limit{Terminations: 2}}, two, "user1 120+0, b 3+0", 2},
-		{"per user, counted for each alone", safety.Limits{PerUser: safety.Limit{Terminations: 120}}, two, "", 125},
+		{"per user", safety.Limits{PerUser: safety.Limit{Terminations: 2}}, two, "user1a 60+0, user1b 60+0, user3b 3+0", 2},
+		{"per host", safety.Limits{PerHost: safety.Limit{Terminations: 62}}, two, "user1b 60+0", 65},
+		{"per user, then per host", safety.Limits{PerUser: safety.Limit{Terminations: 50}, PerHost: safety.Limit{Terminations: 2}}, two, "user1a 60+0, user1b 60+0, user3b 3+0", 2},
+		{"per user, counted for each alone", safety.Limits{PerUser: safety.Limit{Terminations: 60}}, two, "", 125},
 
-		{"per cent of the fleet", safety.Limits{Fleet: safety.Limit{Percent: 50}}, two, "user1 120+0, user2 2+0, user3 3+0", 0},
-		{
-			"who makes up processes doesn't raise a share of them",
-			safety.Limits{Fleet: safety.Limit{Percent: 50}},
-			"a | env 1 alice u9 | dev 0 1@01 | proc 5 1 u9 by:alice 0:1 | proc 6 - u8 by:bob 0:1\nb | dev 0 | " + outside(100, 99, "1"), "user1 99+0", 1,
-		},
-		{"per cent of a host", safety.Limits{PerHost: safety.Limit{Percent: 50}}, "a | env 1 alice u9 | dev 0 1@01 | proc 5 1 u9 by:alice 0:1 | proc 6 - u8 by:bob 0:1\nb | dev 0 | proc 7 - u8 by:bob 0:1", "b 1+0", 1},
-
-		{"throttled: as many as the limit", throttled(fleet(100)), two, "user1 25+0", 100},
-		{"throttled per user", throttled(safety.Limits{PerUser: safety.Limit{Terminations: 10}}), two, "user1 110+0", 15},
-		{"throttled per host", throttled(safety.Limits{PerHost: safety.Limit{Terminations: 10}}), two, "a 52+0, b 53+0", 20},
+		{"throttled: as many as the limit", throttled(fleet(100)), two, "user1b 25+0", 100},
+		{"throttled per user", throttled(safety.Limits{PerUser: safety.Limit{Terminations: 10}}), two, "user1a 50+0, user1b 50+0", 25},
+		{"throttled per host", throttled(safety.Limits{PerHost: safety.Limit{Terminations: 10}}), two, "user1a 52+0, user1b 53+0", 20},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			policy := stated{all: enforce.Settings{NonEnvProcesses: true}, fleet: enforce.Fleet{Limits: tt.limits}}
@@ -107,10 +104,10 @@ func TestLimitOfDetachments(t *testing.T) {
 	hosts := "a | env 1 alice | env 2 bob | dev 0 1@01 | dev 1 1@02 | dev 2 1@03 | dev 3 2@01"
 	for limits, want := range map[safety.Limits]string{
 		{Fleet: safety.Limit{Detachments: 4}}:                   "",
-		{Fleet: safety.Limit{Detachments: 3}}:                   "alice 0+3",
-		{PerUser: safety.Limit{Detachments: 2}}:                 "alice 0+3",
-		{PerHost: safety.Limit{Detachments: 3}}:                 "a 0+4",
-		{PerUser: safety.Limit{Detachments: 2}, Throttle: true}: "alice 0+1",
+		{Fleet: safety.Limit{Detachments: 3}}:                   "alicea 0+3",
+		{PerUser: safety.Limit{Detachments: 2}}:                 "alicea 0+3",
+		{PerHost: safety.Limit{Detachments: 3}}:                 "alicea 0+3",
+		{PerUser: safety.Limit{Detachments: 2}, Throttle: true}: "alicea 0+1",
 		{Fleet: safety.Limit{Terminations: 1}}:                  "",
 	} {
 		policy := stated{all: enforce.Settings{MaxDevices: ptr(0)}, fleet: enforce.Fleet{Limits: limits}}
@@ -121,23 +118,23 @@ func TestLimitOfDetachments(t *testing.T) {
 // A cap of a user whose actions are held waits on all hosts; one of whose
 // actions only those on one host are held goes on elsewhere.
 func TestACapIsHeldWithItsActions(t *testing.T) {
-	user := "a | env 1 alice u1 | dev 0 1@01 | proc 5 1 u1 by:alice 0:1\nb | env 2 alice u1 | dev 0 2@02"
-	policy := stated{all: enforce.Settings{MaxDevices: ptr(0)}, fleet: enforce.Fleet{Limits: safety.Limits{PerUser: safety.Limit{Detachments: 1}}}}
-	plan := evaluate(policy, parseCluster(t, user), noon(0))
+	user := "a | env 1 alice u1 | dev 0 1@01 | proc 5 1 u1 by:alice 0:1\nb | env 2 alice u1 | dev 0 2@02 | dev 1 2@02"
+	policy := stated{all: enforce.Settings{MaxDevices: ptr(0)}, fleet: enforce.Fleet{Limits: safety.Limits{Fleet: safety.Limit{Detachments: 1}}}}
+	plan := evaluate(policy, parseCluster(t, strings.Replace(user, "1@01", "1@01 | dev 1 1@01", 1)), noon(0))
 	require.Empty(t, planText(plan))
 	require.True(t, plan.Findings[0].Held && plan.Findings[0].Pending)
 
-	policy.fleet.Limits = safety.Limits{PerHost: safety.Limit{Terminations: 0, Detachments: 1}}
-	plan = evaluate(policy, parseCluster(t, user+" | dev 1 2@02"), noon(0))
+	policy.fleet.Limits = safety.Limits{PerHost: safety.Limit{Detachments: 1}}
+	plan = evaluate(policy, parseCluster(t, user), noon(0))
 	require.Equal(t, "a detach 0 1; a end 5", planText(plan))
-	require.Equal(t, "b 0+2", heldText(plan))
+	require.Equal(t, "aliceb 0+2", heldText(plan))
 	require.False(t, plan.Findings[0].Held)
 }
 
 func TestAHeldUserIsNamed(t *testing.T) {
 	for throttle, want := range map[bool]string{
-		false: "No action taken against user user1 in this cycle (held: 3 terminations, 0 detachments)",
-		true:  "Only some actions taken against user user1 in this cycle (held: 2 terminations, 0 detachments)",
+		false: "No action taken against user user1 on host a in this cycle (held: 3 terminations, 0 detachments)",
+		true:  "Only some actions taken against user user1 on host a in this cycle (held: 2 terminations, 0 detachments)",
 	} {
 		limits := safety.Limits{PerUser: safety.Limit{Terminations: 1}, Throttle: throttle}
 		policy := stated{all: enforce.Settings{NonEnvProcesses: true}, fleet: enforce.Fleet{Limits: limits}}
@@ -173,9 +170,9 @@ func TestLimitsOfManyUsersTakeLittleTime(t *testing.T) {
 		hosts = append(hosts, line)
 	}
 	cluster := parseCluster(t, strings.Join(hosts, "\n"))
-	policy := stated{all: enforce.Settings{NonEnvProcesses: true}, fleet: enforce.Fleet{Limits: safety.Limits{Fleet: safety.Limit{Terminations: 1000, Percent: 10}}}}
+	policy := stated{all: enforce.Settings{NonEnvProcesses: true}, fleet: enforce.Fleet{Limits: safety.Limits{Fleet: safety.Limit{Terminations: 1000}}}}
 	begun := time.Now()
 	plan := evaluate(policy, cluster, noon(0))
 	t.Logf("40,000 users: %v", time.Since(begun))
-	require.NotEmpty(t, plan.HeldHosts)
+	require.Len(t, plan.HeldUsers, 39_000)
 }

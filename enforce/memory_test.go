@@ -95,10 +95,7 @@ func TestLimits(t *testing.T) {
 	}{
 		{"none", safety.Limits{}, false},
 		{"as many as allowed", safety.Limits{Fleet: safety.Limit{Terminations: 3}}, false},
-		{"as large a part as allowed", safety.Limits{Fleet: safety.Limit{Percent: 75}}, false},
 		{"more than allowed", safety.Limits{Fleet: safety.Limit{Terminations: 2}}, true},
-		{"a larger part than allowed", safety.Limits{Fleet: safety.Limit{Percent: 74}}, true},
-		{"one of both is enough", safety.Limits{Fleet: safety.Limit{Terminations: 100, Percent: 10}}, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			policy := stated{all: enforce.Settings{NonEnvProcesses: true}, fleet: enforce.Fleet{Limits: tt.limits}}

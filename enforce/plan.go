@@ -12,8 +12,8 @@ type Plan struct {
 	Reports []HostReport
 	// Notes say what could not be judged, and why nothing is done about it.
 	Notes []Note
-	// HeldUsers and HeldHosts are those whose actions the safety limits held
-	// back: these are not in Reports.
+	// HeldUsers are those whose actions on a host the safety limits held back; in HeldHosts are
+	// those against unknown users there. They are not in Reports.
 	HeldUsers []safety.Held
 	HeldHosts []safety.Held
 	// Untyped are the hosts that are to be asked for the types of processes (snapshot.WithTypes)

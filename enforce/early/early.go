@@ -2,7 +2,7 @@
 // there. It is pure.
 //
 //	plan, memory, events := early.Judge(policy, asked, memory, now)
-//	if spent.Allow(limits, &plan, cluster) { … }
+//	if spent.Allow(limits, &plan, events) { … }
 //
 // It decides only what the snapshot of a host alone shows: the rules about processes
 // (non-env-processes, env-devices, env-memory). Caps, which count what users have on all
@@ -125,7 +125,7 @@ func All(policy enforce.Policy, asked []snapshot.Host, cluster *snapshot.Cluster
 		for _, name := range plan.Untyped {
 			all.Untyped[name] = true
 		}
-		if len(plan.Untyped) > 0 || !spent.Allow(limits, &plan, events, cluster) {
+		if len(plan.Untyped) > 0 || !spent.Allow(limits, &plan, events) {
 			return false
 		}
 		all.Memory, all.Events = memory, append(all.Events, events...)

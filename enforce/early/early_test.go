@@ -154,7 +154,6 @@ func TestPlan(t *testing.T) {
 
 func TestLimitsHoldForAllSinceTheFullCycle(t *testing.T) {
 	p := stated{settings: enforce.Settings{NonEnvProcesses: true}}
-	all := cluster(host("a", 5, 6, 7, 8), host("b", 5, 6, 7, 8))
 	plan := func(hosts ...snapshot.Host) *enforce.Plan {
 		made, _, _ := enforce.Judge(p, cluster(hosts...), enforce.Memory{}, noon)
 		return &made
@@ -169,21 +168,20 @@ func TestLimitsHoldForAllSinceTheFullCycle(t *testing.T) {
 		"within":                  {safety.Limits{Fleet: safety.Limit{Terminations: 3}}, plan(host("a", 5)), []*enforce.Plan{plan(host("b", 5)), plan(host("b", 6))}, "yy"},
 		"beyond":                  {safety.Limits{Fleet: safety.Limit{Terminations: 2}}, plan(host("a", 5)), []*enforce.Plan{plan(host("b", 5)), plan(host("b", 6))}, "yn"},
 		"nothing to do is no act": {safety.Limits{Fleet: safety.Limit{Terminations: 1}}, plan(host("a", 5)), []*enforce.Plan{plan(host("b")), plan(host("b", 6))}, "yn"},
-		"for a user":              {safety.Limits{PerUser: safety.Limit{Terminations: 1}}, plan(host("a", 5)), []*enforce.Plan{plan(host("b", 5))}, "n"},
+		"for a user":              {safety.Limits{PerUser: safety.Limit{Terminations: 1}}, plan(host("a", 5)), []*enforce.Plan{plan(host("a", 6)), plan(host("b", 5))}, "ny"},
 		"for a host":              {safety.Limits{PerHost: safety.Limit{Terminations: 1}}, plan(host("a", 5)), []*enforce.Plan{plan(host("a", 6)), plan(host("b", 6))}, "ny"},
 		"what was not done doesn't count": {safety.Limits{Fleet: safety.Limit{Terminations: 2}}, plan(), []*enforce.Plan{
 			plan(host("a", 5, 6, 7)), plan(host("b", 5)), plan(host("b", 6)),
 		}, "nyy"},
-		"per cent of the whole fleet": {safety.Limits{Fleet: safety.Limit{Percent: 25}}, plan(host("a", 5)), []*enforce.Plan{plan(host("b", 5)), plan(host("b", 6))}, "yn"},
-		"throttled":                   {safety.Limits{Fleet: safety.Limit{Terminations: 2}, Throttle: true}, plan(host("a", 5)), []*enforce.Plan{plan(host("b", 5, 6))}, "n"},
-		"on hold":                     {safety.Limits{Paused: "maintenance"}, plan(), []*enforce.Plan{plan()}, "n"},
+		"throttled": {safety.Limits{Fleet: safety.Limit{Terminations: 2}, Throttle: true}, plan(host("a", 5)), []*enforce.Plan{plan(host("b", 5, 6))}, "n"},
+		"on hold":   {safety.Limits{Paused: "maintenance"}, plan(), []*enforce.Plan{plan()}, "n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var spent early.Spent
 			spent.Begin(row.full)
 			got := ""
 			for _, p := range row.plans {
-				if spent.Allow(row.limits, p, nil, &all) {
+				if spent.Allow(row.limits, p, nil) {
 					got += "y"
 				} else {
 					got += "n"
@@ -217,10 +215,9 @@ func TestUnprovedContainersUseUpNoUsersLimit(t *testing.T) {
 			row.process.PID = 6 + pid
 			plan.Reports[0].Report.Terminate = append(plan.Reports[0].Report.Terminate, enforce.Termination{Process: row.process, Because: []string{"x"}})
 		}
-		all := cluster(host("a", 5))
 		var spent early.Spent
 		spent.Begin(&plan)
-		require.Equal(t, row.want, spent.Allow(limits, &own, nil, &all), name)
+		require.Equal(t, row.want, spent.Allow(limits, &own, nil), name)
 	}
 }
 
@@ -234,10 +231,9 @@ func TestEventsOfAHostAreBounded(t *testing.T) {
 		}
 		return events
 	}
-	none := &snapshot.Cluster{}
-	require.True(t, spent.Allow(safety.Limits{}, &enforce.Plan{}, of("a", enforce.MaxEventsPerHost), none))
-	require.False(t, spent.Allow(safety.Limits{}, &enforce.Plan{}, of("a", 1), none))
-	require.True(t, spent.Allow(safety.Limits{}, &enforce.Plan{}, of("b", 1), none))
+	require.True(t, spent.Allow(safety.Limits{}, &enforce.Plan{}, of("a", enforce.MaxEventsPerHost)))
+	require.False(t, spent.Allow(safety.Limits{}, &enforce.Plan{}, of("a", 1)))
+	require.True(t, spent.Allow(safety.Limits{}, &enforce.Plan{}, of("b", 1)))
 	spent.Begin(&enforce.Plan{})
-	require.True(t, spent.Allow(safety.Limits{}, &enforce.Plan{}, of("a", 1), none))
+	require.True(t, spent.Allow(safety.Limits{}, &enforce.Plan{}, of("a", 1)))
 }

@@ -20,10 +20,8 @@ type Spent struct {
 func (s *Spent) Begin(plan *enforce.Plan) { *s = Spent{actions: actionsOf(plan)} }
 
 // Allow reports whether a plan of Judge and its events are within the limits, and counts them
-// if they are. Otherwise none of it may be done: the next full cycle decides. GPU processes,
-// for limits in per cent, are those of the cluster: the hosts that were asked as they are now,
-// the others as in the last full cycle.
-func (s *Spent) Allow(limits safety.Limits, plan *enforce.Plan, events []enforce.Event, cluster *snapshot.Cluster) bool {
+// if they are. Otherwise none of it may be done: the next full cycle decides.
+func (s *Spent) Allow(limits safety.Limits, plan *enforce.Plan, events []enforce.Event) bool {
 	if plan.Held() || limits.Paused != "" || !s.roomFor(events) {
 		return false
 	}
@@ -36,7 +34,7 @@ func (s *Spent) Allow(limits safety.Limits, plan *enforce.Plan, events []enforce
 				all = append(all, &a)
 			}
 		}
-		if len(safety.Hold(limits, all, processesOf(cluster))) > 0 {
+		if len(safety.Hold(limits, all)) > 0 {
 			return false
 		}
 	}
@@ -98,20 +96,4 @@ func userOf(p *snapshot.Process) snapshot.Username {
 		return ""
 	}
 	return gpus.UserName(p.CountedUser(), p.CountedUID())
-}
-
-// processesOf counts the GPU processes of a cluster.
-func processesOf(cluster *snapshot.Cluster) []safety.Processes {
-	list := make([]safety.Processes, len(cluster.Hosts))
-	for i := range cluster.Hosts {
-		h := &cluster.Hosts[i]
-		list[i] = safety.Processes{Host: h.Name, ByUser: make(map[snapshot.Username]int)}
-		if h.Snapshot == nil {
-			continue
-		}
-		for k := range h.Snapshot.Processes {
-			list[i].ByUser[userOf(&h.Snapshot.Processes[k])]++
-		}
-	}
-	return list
 }

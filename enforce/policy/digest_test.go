@@ -98,7 +98,13 @@ func TestGuardAndExemptionsOfOperators(t *testing.T) {
 // Keys of an earlier version don't stop enforcement: they are named, whatever their value, and the
 // rest of the file applies.
 func TestIgnoredKeys(t *testing.T) {
-	const instead = " is ignored, and the next version refuses it: remove it, and use overrides with a schedule, or genv remote exempt --for"
+	const ignoredKey = " is ignored, and the next version refuses it: remove it, and use "
+	instead := map[string]string{
+		"extend":               "overrides with a schedule, or genv remote exempt --for",
+		"fair-share":           "overrides with a schedule, or genv remote exempt --for",
+		"max-percent":          "max-terminations, a number",
+		"max-percent-per-host": "max-terminations-per-host, a number",
+	}
 	type ignored struct{ key, place string }
 	for _, row := range []struct {
 		text string
@@ -109,12 +115,13 @@ func TestIgnoredKeys(t *testing.T) {
 		{"defaults: {max-devices-per-user: 1, extend: [x]}\n", []ignored{{"extend", "p.yaml:1:45"}}},
 		{"defaults: {max-devices-per-user: 1}\nfair-share: {boost: 2, free: 25%}\n", []ignored{{"fair-share", "p.yaml:2:14"}}},
 		{"defaults: {max-devices-per-user: 1}\nfair-share: false\noverrides: [{users: [eve], set: {extend: 2h}}]\n", []ignored{{"fair-share", "p.yaml:2:13"}, {"extend", "p.yaml:3:42"}}},
+		{"defaults: {max-devices-per-user: 1}\nlimits: {max-percent: 50, max-percent-per-host: x}\n", []ignored{{"max-percent", "p.yaml:2:23"}, {"max-percent-per-host", "p.yaml:2:49"}}},
 	} {
 		require.NoError(t, policy.Check("p.yaml", []byte(row.text)), row.text)
 		file := parse(t, row.text)
 		var got []ignored
 		for _, i := range file.Ignored {
-			require.Equal(t, i.Key+instead, i.Message)
+			require.Equal(t, i.Key+ignoredKey+instead[i.Key], i.Message)
 			got = append(got, ignored{i.Key, i.Place.String()})
 		}
 		require.Equal(t, row.want, got, row.text)

@@ -122,7 +122,7 @@ func (f *File) Fleet() enforce.Fleet {
 }
 
 func (l *Limit) limit() safety.Limit {
-	return safety.Limit{Terminations: l.MaxTerminations.Value, Percent: l.MaxPercent.Value, Detachments: l.MaxDetachments.Value}
+	return safety.Limit{Terminations: l.MaxTerminations.Value, Detachments: l.MaxDetachments.Value}
 }
 
 // Exempt implements enforce.Policy. The reason is what is exempt, and the place in

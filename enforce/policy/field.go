@@ -146,7 +146,7 @@ func (r *reader) readSettings(n *strictyaml.Node, s *Settings, selects scope, by
 			}
 		}
 	}
-	n.Map(keys, strictyaml.Keys{"extend": func(n *strictyaml.Node) { r.ignore(n, "extend") }})
+	n.Map(keys, strictyaml.Keys{"extend": r.ignore("extend", useSchedules)})
 }
 
 func readCap(n *strictyaml.Node) int {

@@ -55,10 +55,9 @@ type Limits struct {
 	Throttle Value[bool]
 }
 
-// Limit is how much may be done in a cycle in the fleet, to a user, or on a host.
+// Limit is how much may be done in a cycle in the fleet, to a user on a host, or on a host.
 type Limit struct {
 	MaxTerminations Value[int] // processes
-	MaxPercent      Value[int] // of the GPU processes
 	MaxDetachments  Value[int] // devices
 }
 
@@ -71,7 +70,6 @@ func (l *Limits) each() []limitKey {
 	}{{"", &l.Fleet}, {"-per-user", &l.PerUser}, {"-per-host", &l.PerHost}} {
 		list = append(list,
 			limitKey{"max-terminations" + part.suffix, maxCap, &part.of.MaxTerminations},
-			limitKey{"max-percent" + part.suffix, 100, &part.of.MaxPercent},
 			limitKey{"max-detachments" + part.suffix, maxCap, &part.of.MaxDetachments})
 	}
 	return list

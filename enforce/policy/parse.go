@@ -59,7 +59,7 @@ func parse(name string, data []byte, accounts Accounts) (*File, *strictyaml.Docu
 	for _, part := range parts {
 		keys[part.key] = func(n *strictyaml.Node) { nodes[part.key] = n }
 	}
-	r.doc.Root().Map(keys, strictyaml.Keys{"fair-share": func(n *strictyaml.Node) { r.ignore(n, "fair-share") }})
+	r.doc.Root().Map(keys, strictyaml.Keys{"fair-share": r.ignore("fair-share", useSchedules)})
 	for _, part := range parts {
 		if n := nodes[part.key]; n != nil {
 			part.read(n)
@@ -83,7 +83,11 @@ func (r *reader) readLimits(n *strictyaml.Node) {
 			*limit.at = Value[int]{On: v > 0, Value: v, From: Source{n.Place(), "limits"}}
 		}
 	}
-	n.Map(keys)
+	earlier := strictyaml.Keys{}
+	for _, suffix := range []string{"", "-per-user", "-per-host"} {
+		earlier["max-percent"+suffix] = r.ignore("max-percent"+suffix, "use max-terminations"+suffix+", a number")
+	}
+	n.Map(keys, earlier)
 }
 
 func (r *reader) readUnreachable(n *strictyaml.Node) {
@@ -103,10 +107,16 @@ type Ignored struct {
 	Message string // what to use instead, in one line
 }
 
+// useSchedules is what there is instead of extend and fair-share.
+const useSchedules = "use overrides with a schedule, or genv remote exempt --for"
+
 // ignore reads the value of a key that does nothing any more.
-func (r *reader) ignore(n *strictyaml.Node, key string) {
-	r.file.Ignored = append(r.file.Ignored, Ignored{Key: key, Place: n.Place(), Message: fmt.Sprintf(
-		"%s is ignored, and the next version refuses it: remove it, and use overrides with a schedule, or genv remote exempt --for", key)})
+func (r *reader) ignore(key, instead string) func(*strictyaml.Node) {
+	return func(n *strictyaml.Node) {
+		r.file.Ignored = append(r.file.Ignored, Ignored{
+			Key: key, Place: n.Place(), Message: fmt.Sprintf("%s is ignored, and the next version refuses it: remove it, and %s", key, instead),
+		})
+	}
 }
 
 // reader reads the parts of a file.

@@ -114,7 +114,7 @@ func TestRefusedSchedules(t *testing.T) {
 
 func TestRefusedFleetSettings(t *testing.T) {
 	refused(t, []bad{
-		{"a limit over all", "limits: {max-percent: 101}", "p.yaml:1:23: max-percent: 101 is not a whole number from 0 to 100"},
+		{"a limit over all", "limits: {max-detachments: 1000001}", "p.yaml:1:27: max-detachments: 1000001 is not a whole number from 0 to 1000000"},
 		{"a negative limit", "limits: {max-terminations: -1}", "p.yaml:1:28: max-terminations: -1 is not a whole number from 0 to 1000000"},
 		{"unreachable", "unreachable: holt", `p.yaml:1:14: unreachable: unknown value "holt"; did you mean "hold"?`},
 		{"tell-users", "tell-users: maybe", "p.yaml:1:13: tell-users: expected true or false"},

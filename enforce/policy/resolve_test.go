@@ -247,7 +247,7 @@ func TestExample(t *testing.T) {
 	require.Equal(t, []string{"/usr/local/bin/genv-notify"}, file.Hooks[0].Command)
 	require.Equal(t, []policy.Event{policy.OnHold}, file.Hooks[1].On)
 	require.Equal(t, 2, file.Hooks[1].Retries)
-	require.Equal(t, 50, file.Limits.Fleet.MaxPercent.Value)
+	require.Equal(t, 200, file.Limits.Fleet.MaxDetachments.Value)
 }
 
 func TestExplain(t *testing.T) {
@@ -268,7 +268,7 @@ overrides:
       kill: true
       unknown-environment: outside
 exempt: {users: [bob], hosts: [gpu-2]}
-limits: {max-percent: 20, max-terminations: 0, max-detachments-per-user: 3, over-limit: throttle}
+limits: {max-terminations: 0, max-detachments-per-user: 3, over-limit: throttle}
 tell-users: false
 `)
 	got := file.Explain(enforce.Query{Host: "gpu-2", User: "bob", Labels: map[string]string{"gpu": "h100", "rack": "2"}, At: berlin(t, "2026-11-16 12:00")})
@@ -292,16 +292,13 @@ tell-users: false
 		{Key: "kill", Value: "on", From: "override for hosts gpu-[1-4], p.yaml:15:13"},
 		{Key: "guard", Value: "off", From: "built in"},
 		{Key: "max-age", Value: "1m", From: "built in"},
-		{Key: "max-terminations", Value: "off", From: "limits, p.yaml:18:45"},
-		{Key: "max-percent", Value: "20", From: "limits, p.yaml:18:23"},
+		{Key: "max-terminations", Value: "off", From: "limits, p.yaml:18:28"},
 		{Key: "max-detachments", Value: "off", From: "built in"},
 		{Key: "max-terminations-per-user", Value: "off", From: "built in"},
-		{Key: "max-percent-per-user", Value: "off", From: "built in"},
-		{Key: "max-detachments-per-user", Value: "3", From: "limits, p.yaml:18:74"},
+		{Key: "max-detachments-per-user", Value: "3", From: "limits, p.yaml:18:57"},
 		{Key: "max-terminations-per-host", Value: "off", From: "built in"},
-		{Key: "max-percent-per-host", Value: "off", From: "built in"},
 		{Key: "max-detachments-per-host", Value: "off", From: "built in"},
-		{Key: "over-limit", Value: "throttle", From: "limits, p.yaml:18:89"},
+		{Key: "over-limit", Value: "throttle", From: "limits, p.yaml:18:72"},
 		{Key: "unreachable", Value: "ignore", From: "built in"},
 		{Key: "tell-users", Value: "off", From: "the file, p.yaml:19:13"},
 	}, got)

@@ -2,7 +2,7 @@
 // policy can have meant, and names the daemons that are never ended. It is pure, and
 // knows of a plan only which users and hosts its actions are about.
 //
-//	held := safety.Hold(limits, actions, processes)
+//	held := safety.Hold(limits, actions)
 package safety
 
 import (
@@ -17,7 +17,7 @@ import (
 // the policy's author can have meant. The zero Limits hold nothing back.
 type Limits struct {
 	Fleet   Limit // for a cycle as a whole
-	PerUser Limit // for each user, on all hosts together
+	PerUser Limit // for each user on each host
 	PerHost Limit // for each host
 	// Throttle carries out as many actions as a limit allows in a cycle, those
 	// of the oldest findings first, where otherwise none is.
@@ -27,23 +27,20 @@ type Limits struct {
 }
 
 // Exceedable reports whether any limit may be exceeded by as many terminations and
-// detachments, while there are as many GPU processes. Hold need not be called if not.
-func (l Limits) Exceedable(terminations, detachments, processes int) bool {
-	all := tally{terminations, detachments, processes}
-	return terminations+detachments > 0 && (l.Paused != "" || l.PerUser != Limit{} || l.PerHost != Limit{} || l.Fleet.over(all, perFleet) != "")
+// detachments. Hold need not be called if not.
+func (l Limits) Exceedable(terminations, detachments int) bool {
+	over, _ := l.Fleet.over(tally{terminations, detachments}, perFleet)
+	return terminations+detachments > 0 && (l.Paused != "" || l.PerUser != Limit{} || l.PerHost != Limit{} || over != "")
 }
 
 // Limit is how much may be done in one cycle; 0 is no limit.
 type Limit struct {
 	Terminations int
-	// Percent limits terminations to a share of the GPU processes: of those on
-	// the host for a limit per host, otherwise of all.
-	Percent     int
-	Detachments int
+	Detachments  int
 }
 
-// Held are the actions against one user, or on one host, that a limit held back;
-// with both those against the user on that host.
+// Held are the actions against one user on one host that a limit held back. Those against unknown users have no
+// User, and those of a plan for this machine alone have no Host.
 type Held struct {
 	User         snapshot.Username `json:"user,omitempty"`
 	Host         snapshot.Hostname `json:"host,omitempty"`
@@ -65,20 +62,23 @@ func (h *Held) Waits() string {
 
 // String is a line about it.
 func (h Held) String() string {
-	whom := "on this machine"
-	switch {
-	case h.User != "" && h.Host != "":
-		whom = fmt.Sprintf("against user %s on host %s", text.Shown(string(h.User)), h.Host)
-	case h.User != "":
-		whom = "against user " + text.Shown(string(h.User))
-	case h.Host != "":
-		whom = "on host " + string(h.Host)
-	}
 	taken := "No action"
 	if h.partly {
 		taken = "Only some actions"
 	}
-	return fmt.Sprintf("Safety limit exceeded: %s. %s taken %s in this cycle (held: %d terminations, %d detachments)", h.Because, taken, whom, h.Terminations, h.Detachments)
+	return fmt.Sprintf("Safety limit exceeded: %s. %s taken %s in this cycle (held: %d terminations, %d detachments)", h.Because, taken, h.Whom(), h.Terminations, h.Detachments)
+}
+
+// Whom says against whom, and where, they are.
+func (h *Held) Whom() string {
+	whom := "against users who are not known"
+	if h.User != "" {
+		whom = "against user " + text.Shown(string(h.User))
+	}
+	if h.Host != "" {
+		whom += " on host " + string(h.Host)
+	}
+	return whom
 }
 
 // Action is a termination or a detachment.
@@ -92,14 +92,8 @@ type Action struct {
 	Held   *Held     // set by Hold; nil if it is carried out
 }
 
-// Processes are the GPU processes on a host, by user.
-type Processes struct {
-	Host   snapshot.Hostname
-	ByUser map[snapshot.Username]int
-}
-
-// tally counts actions, and GPU processes for limits that are a share of them.
-type tally struct{ terminations, detachments, processes int }
+// tally counts actions.
+type tally struct{ terminations, detachments int }
 
 func (t *tally) add(a *Action, n int) {
 	if a.PID == 0 {
@@ -109,18 +103,18 @@ func (t *tally) add(a *Action, n int) {
 	}
 }
 
-// over says which limit a tally exceeds, by its key in a policy file, which ends
-// with suffix; "" for none.
-func (l Limit) over(t tally, suffix string) string {
+// over says which limit a tally exceeds, by its key in a policy file, which ends with suffix; "" for none. size
+// counts the actions that are too many.
+func (l Limit) over(t tally, suffix string) (why string, size func(tally) int) {
 	switch {
 	case l.Terminations > 0 && t.terminations > l.Terminations:
-		return fmt.Sprintf("%d processes would be terminated, and max-terminations%s is %d", t.terminations, suffix, l.Terminations)
-	case l.Percent > 0 && t.terminations*100 > l.Percent*t.processes:
-		return fmt.Sprintf("%d of %d GPU processes would be terminated, and max-percent%s is %d", t.terminations, t.processes, suffix, l.Percent)
+		return fmt.Sprintf("%d processes would be terminated, and max-terminations%s is %d", t.terminations, suffix, l.Terminations),
+			func(t tally) int { return t.terminations }
 	case l.Detachments > 0 && t.detachments > l.Detachments:
-		return fmt.Sprintf("%d devices would be detached, and max-detachments%s is %d", t.detachments, suffix, l.Detachments)
+		return fmt.Sprintf("%d devices would be detached, and max-detachments%s is %d", t.detachments, suffix, l.Detachments),
+			func(t tally) int { return t.detachments }
 	}
-	return ""
+	return "", nil
 }
 
 // The ends of the keys of limits.

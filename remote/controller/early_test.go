@@ -166,7 +166,7 @@ var earlyCases = map[string]struct {
 			w.starts("a", snapshot.PID(5+i))
 		}
 	}, want: "1 a 5, 2 a 6"},
-	"a limit that the full cycle used up": {policy: limited(safety.Limits{PerUser: safety.Limit{Terminations: 1}}), do: func(w *wakeful) {
+	"a limit that the full cycle used up": {policy: limited(safety.Limits{Fleet: safety.Limit{Terminations: 1}}), do: func(w *wakeful) {
 		w.change("a", "", func(h *wakefulHost) { h.processes = []snapshot.PID{4} })
 		at(3)
 		w.starts("b", 5)

@@ -258,12 +258,12 @@ func TestNoActionIfHeldDryOrPending(t *testing.T) {
 		dry      bool
 		decision enforce.Decision
 	}{
-		"held":    {strict{notify: true, limits: safety.Limits{Fleet: safety.Limit{Percent: 1}}}, false, enforce.DecisionHold},
+		"held":    {strict{notify: true, limits: safety.Limits{Fleet: safety.Limit{Terminations: 1}}}, false, enforce.DecisionHold},
 		"dry run": {strict{notify: true}, true, enforce.DecisionDryRun},
 		"waiting": {strict{warn: enforce.Warn{Cycles: 3}}, false, enforce.DecisionWait},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newFakeFleet(t)
+			p := sameUser(t, map[string]int{"a": 2, "b": 2})
 			path := filepath.Join(t.TempDir(), "audit.jsonl")
 			c := p.controller(&audit.Log{Path: path})
 			c.DryRun = tt.dry
@@ -347,13 +347,13 @@ func (h *hookEvents) Send(e notify.Event) {
 
 func TestHooksGetWarningsActionsAndHeldCycles(t *testing.T) {
 	var hooks hookEvents
-	p := newFakeFleet(t)
+	p := sameUser(t, map[string]int{"a": 2, "b": 2})
 	c := p.controller(nil)
 	c.Sinks = append(c.Sinks, hooksink.Sink{Queue: &hooks, Now: c.Now})
 	cycleOf(t.Context(), c, 1, strict{warn: enforce.Warn{Cycles: 2}})
 	cycleOf(t.Context(), c, 2, strict{warn: enforce.Warn{Cycles: 2}})
-	cycleOf(t.Context(), c, 3, strict{limits: safety.Limits{Fleet: safety.Limit{Percent: 1}}})
-	cycleOf(t.Context(), c, 4, strict{limits: safety.Limits{Fleet: safety.Limit{Percent: 1}}})
+	cycleOf(t.Context(), c, 3, strict{limits: safety.Limits{Fleet: safety.Limit{Terminations: 1}}})
+	cycleOf(t.Context(), c, 4, strict{limits: safety.Limits{Fleet: safety.Limit{Terminations: 1}}})
 	c.DryRun = true
 	cycleOf(t.Context(), c, 5, strict{})
 	c.DryRun = false

@@ -75,7 +75,7 @@ func TestHeldFindingsNotifyNoUser(t *testing.T) {
 	p := sameUser(t, map[string]int{"a": 99, "b": 1})
 	c := p.controller(nil)
 	cycle := cycleOf(t.Context(), c, 1, strict{notify: true, limits: safety.Limits{PerHost: safety.Limit{Terminations: 50}}})
-	require.Equal(t, "a", string(cycle.Plan.HeldHosts[0].Host))
+	require.Equal(t, "a", string(cycle.Plan.HeldUsers[0].Host))
 	require.Len(t, cycle.Notified, 1)
 	require.Equal(t, "b", string(cycle.Notified[0].Host))
 	cycleOf(t.Context(), c, 2, strict{notify: true})

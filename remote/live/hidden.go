@@ -154,7 +154,7 @@ func (r *restricted) reveal(hidden, all *Fleet) *Fleet {
 	}
 	for _, held := range all.HeldUsers {
 		if r.owns(held.User) {
-			f.HeldUsers = append(f.HeldUsers[:0:0], held)
+			f.HeldUsers = append(f.HeldUsers, held)
 		}
 	}
 	return &f

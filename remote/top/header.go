@@ -2,6 +2,7 @@ package top
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/charmbracelet/x/ansi"
@@ -101,7 +102,9 @@ func (m *Model) alerts() []string {
 			list = append(list, "The record can't be written: "+draw.Shown(f.Unrecorded))
 		}
 		for _, h := range append(f.HeldUsers[:len(f.HeldUsers):len(f.HeldUsers)], f.HeldHosts...) {
-			list = append(list, "Safety limit: "+draw.Shown(h.Because))
+			if line := "Safety limit: " + draw.Shown(h.Because); !slices.Contains(list, line) {
+				list = append(list, line)
+			}
 		}
 	}
 	if guard := m.guardAlert(); guard != "" {

@@ -39,7 +39,7 @@ type cycleWriter struct {
 	findings findings
 	repeats  repeats
 	limits   rateLimits
-	held     map[string]time.Time // since when safety limits hold actions back, by heldKey
+	held     map[string]time.Time // since when safety limits hold actions back, by whom they are against
 	intended map[string]bool      // what the last cycle of a dry run left undone
 
 	undelivered []remote.Failure // reports that failed in this cycle

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/seed-3119e985/genv/cmd/genv/render"
@@ -58,7 +57,7 @@ func failuresOfCycle(cycle *controller.Cycle) []remote.Failure {
 
 // holds says what a safety limit holds back, when that begins and then now and then.
 func (w *cycleWriter) holds(e *enforce.Event, now time.Time) {
-	key := heldKey(e.Held)
+	key := e.Held.Whom()
 	if w.held == nil {
 		w.held = make(map[string]time.Time)
 	}
@@ -70,14 +69,7 @@ func (w *cycleWriter) holds(e *enforce.Event, now time.Time) {
 	}
 }
 
-func heldKey(h *safety.Held) string {
-	if h == nil {
-		return ""
-	}
-	return string(h.Host) + "/" + string(h.User)
-}
-
-// released says for which users and hosts nothing is held back any more.
+// released says against whom nothing is held back any more.
 func (w *cycleWriter) released(cycle *controller.Cycle, now time.Time) {
 	if len(w.held) == 0 || cycle.Stopped {
 		return
@@ -85,24 +77,14 @@ func (w *cycleWriter) released(cycle *controller.Cycle, now time.Time) {
 	left := make(map[string]bool)
 	for _, list := range [][]safety.Held{cycle.Plan.HeldHosts, cycle.Plan.HeldUsers} {
 		for i := range list {
-			left[heldKey(&list[i])] = true
+			left[list[i].Whom()] = true
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(w.held)) {
 		if left[key] {
 			continue
 		}
-		host, user, _ := strings.Cut(key, "/")
-		where := "on this machine"
-		switch {
-		case user != "" && host != "":
-			where = fmt.Sprintf("against user %s on host %s", text.Shown(user), host)
-		case user != "":
-			where = "against user " + text.Shown(user)
-		case host != "":
-			where = "on host " + host
-		}
-		w.remark(fmt.Sprintf("No safety limit holds actions back any more %s, after %s.", where, text.ShortDuration(now.Sub(w.held[key]))))
+		w.remark(fmt.Sprintf("No safety limit holds actions back any more %s, after %s.", key, text.ShortDuration(now.Sub(w.held[key]))))
 		delete(w.held, key)
 		w.repeats.forget("held " + key)
 	}
