@@ -116,8 +116,8 @@ type Round struct {
 }
 
 // All judges hosts that were asked: together, or if that is more than the limits allow, one by
-// one. The cluster is that of the last full cycle, with the new snapshots of these hosts.
-func All(policy enforce.Policy, asked []snapshot.Host, cluster *snapshot.Cluster, memory enforce.Memory, spent *Spent, now time.Time) Round {
+// one.
+func All(policy enforce.Policy, asked []snapshot.Host, memory enforce.Memory, spent *Spent, now time.Time) Round {
 	limits := policy.Fleet().Limits
 	all := Round{Memory: memory, Judged: make(map[snapshot.Hostname]bool), Untyped: make(map[snapshot.Hostname]bool)}
 	try := func(hosts []snapshot.Host) bool {

@@ -191,7 +191,7 @@ func (c *Controller) early(ctx context.Context, looks []wake.Look) {
 	}
 	cycle, asked := c.earlyCycle(looks)
 	now := c.Now()
-	judged := early.All(c.Memory.Operator.Policy(c.Policy, now), asked, &cycle.Cluster, c.Memory.Rules, &c.between.spent, now)
+	judged := early.All(c.Memory.Operator.Policy(c.Policy, now), asked, c.Memory.Rules, &c.between.spent, now)
 	for name := range judged.Untyped {
 		c.between.wake.Again(cycle.answered[name], true)
 	}
