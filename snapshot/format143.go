@@ -208,7 +208,7 @@ func UnmarshalExact[T any](data []byte, into *T) error {
 }
 
 func (r *reader) unmarshalExact(data []byte, into any, t reflect.Type) error {
-	if err := checkAmount(data); err != nil {
+	if err := CheckAmount(data); err != nil {
 		return err
 	}
 	if err := r.checkKeys("document", data, t); err != nil {

@@ -1,6 +1,7 @@
 package snapshot_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"runtime"
 	"strings"
@@ -185,8 +186,8 @@ func TestTheProcessesOfAllEnvironmentsTogetherAreBounded(t *testing.T) {
 // Every decoded value takes memory, even if it is refused later: a host must not be able
 // to fill the memory of the controller.
 func TestTooManyValuesAreRefusedWithoutDecoding(t *testing.T) {
-	for _, value := range []string{"{}", "0", "null"} {
-		many := strings.Repeat(value+",", 2<<20) + value
+	for value, n := range map[string]int{"{}": 1 << 18, "0": 2 << 20, "null": 2 << 20} {
+		many := strings.Repeat(value+",", n) + value
 		for name, row := range map[string]struct {
 			data   []byte
 			decode func([]byte) error
@@ -203,6 +204,14 @@ func TestTooManyValuesAreRefusedWithoutDecoding(t *testing.T) {
 			require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(1<<20), "bytes for %s of %q", name, value)
 		}
 	}
+}
+
+// What users choose, such as the command lines of their processes, makes no host unreadable.
+func TestTextsAreNotValues(t *testing.T) {
+	text := `["` + strings.Repeat(`,{\\\",`, 1<<20) + `"]`
+	require.True(t, json.Valid([]byte(text)))
+	require.NoError(t, snapshot.CheckAmount([]byte(text)))
+	require.ErrorIs(t, snapshot.CheckAmount([]byte(text[:len(text)-1]+strings.Repeat(",0", 2<<20)+"]")), snapshot.ErrInvalid)
 }
 
 func TestCheckText(t *testing.T) {

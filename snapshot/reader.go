@@ -80,10 +80,10 @@ func (r *reader) warnings() []string {
 	return r.notes
 }
 
-// unmarshal is json.Unmarshal with checkAmount, in which a value of another type than it must
+// unmarshal is json.Unmarshal with CheckAmount, in which a value of another type than it must
 // have is left out. It is null then: json.Unmarshal alone would make it 0, which is root.
 func (r *reader) unmarshal(data []byte, into any) error {
-	if err := checkAmount(data); err != nil {
+	if err := CheckAmount(data); err != nil {
 		return err
 	}
 	err := json.Unmarshal(data, into)

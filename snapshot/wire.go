@@ -56,21 +56,48 @@ const (
 	maxAttachments  = 65536
 	maxPIDs         = 65536 // with kernels, of all environments: each is looked up under the lock
 	maxTextLength   = 4096  // bytes
-	// maxValues is for a whole document. Decoding a list of empty objects takes a
-	// hundred times its length in memory, so a larger document is not decoded.
-	maxValues = 1 << 20
+	// maxValues and maxObjects are for a whole document. A decoded process takes 600 bytes, and as an
+	// empty object 3 before, so a larger document is not decoded.
+	maxValues  = 1 << 20
+	maxObjects = 1 << 17
 	// maxReason is the maximum length in bytes of an error of package json, which
 	// repeats the input.
 	maxReason = 200
 )
 
-// checkAmount refuses more values than maxValues. It counts the commas between them, and
-// those in texts, which only makes it stricter.
-func checkAmount(data []byte) error {
-	if n := bytes.Count(data, []byte{','}); n > maxValues {
-		return tooMany(n, "values", maxValues)
+// CheckAmount refuses JSON with more values or objects than a host can have to report, before it is decoded. Its
+// error wraps ErrInvalid.
+func CheckAmount(data []byte) error {
+	if bytes.Count(data, []byte{','}) <= maxValues && bytes.Count(data, []byte{'{'}) <= maxObjects {
+		return nil
+	}
+	switch values, objects := amountOf(data); {
+	case values > maxValues:
+		return tooMany(values, "values", maxValues)
+	case objects > maxObjects:
+		return tooMany(objects, "objects", maxObjects)
 	}
 	return nil
+}
+
+// amountOf counts the commas between values, and the objects. Those in texts don't count: users choose the command
+// lines of their processes.
+func amountOf(data []byte) (values, objects int) {
+	inText := false
+	for i := 0; i < len(data); i++ {
+		switch c := data[i]; {
+		case c == '"':
+			inText = !inText
+		case inText && c == '\\':
+			i++
+		case inText:
+		case c == ',':
+			values++
+		case c == '{':
+			objects++
+		}
+	}
+	return values, objects
 }
 
 func tooMany(n int, what string, limit int) error {

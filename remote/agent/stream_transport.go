@@ -218,18 +218,14 @@ func encodeRequest(name string, request any) ([]byte, error) {
 }
 
 func decodeReply(name string, reply []byte, answer any) error {
-	if n := bytes.Count(reply, []byte{','}); n > maxValues {
-		return remote.Errorf(remote.InvalidOutput, "the answer to %s: %d values are more than the %d that are read", name, n, maxValues)
+	if err := snapshot.CheckAmount(reply); err != nil {
+		return remote.Errorf(remote.InvalidOutput, "the answer to %s: %w", name, err)
 	}
 	if err := json.Unmarshal(reply, answer); err != nil {
 		return remote.Errorf(remote.InvalidOutput, "the answer to %s: %w", name, err)
 	}
 	return nil
 }
-
-// maxValues bounds what an answer costs once it is decoded: a comma takes one
-// byte on the wire and many in memory.
-const maxValues = 1 << 20
 
 // reportTurn is the time in which a host without CapabilityParallel carries out
 // reports.
