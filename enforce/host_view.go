@@ -27,6 +27,9 @@ type hostView struct {
 	// of them that are in an environment use: no cap takes that.
 	exempt     map[snapshot.PID]bool
 	exemptUses map[deviceOfEnv]contents.Evidence
+	// drawnOn is what processes that draw on a screen use of their environments. It is in use, and rules
+	// judge what is attached.
+	drawnOn map[deviceOfEnv]contents.Evidence
 	// exemptDevices are those that an operator exempted, that have failed, or that people can't
 	// attach.
 	exemptDevices map[snapshot.DeviceIndex]bool

@@ -73,10 +73,14 @@ func (h *hostView) addProcesses(policy Policy, fleet *Fleet) {
 		}
 		_, exempt := policy.Exempt(subject)
 		switch {
-		case exempt || env != nil && env.exempt || fleet.protects(p) || h.ignoresAllUses(p) || h.settings.LeaveContainers && p.OfRootsRuntime():
+		case exempt || env != nil && env.exempt || fleet.protects(p) || h.settings.LeaveContainers && p.OfRootsRuntime():
 			h.spare(p, env)
 		case p.NodeMissing:
 			h.spare(p, nil) // what is attached is judged as without it
+		case h.ignoresAllUses(p) && p.HasType(snapshot.TypePending):
+			h.spare(p, env)
+		case h.ignoresAllUses(p):
+			h.spareDesktop(p, env)
 		case env != nil:
 			env.Add(p)
 		case p.EnvUnknown:
@@ -106,6 +110,20 @@ func (h *hostView) spare(p *snapshot.Process, env *envView) {
 	for _, u := range p.Usage {
 		use := deviceOfEnv{u.Index, env.env.EID}
 		h.exemptUses[use] = max(h.exemptUses[use], contents.Reported, contents.UseBy(env.env.UID, p))
+	}
+}
+
+// spareDesktop exempts a process, and nothing that its environment is attached to.
+func (h *hostView) spareDesktop(p *snapshot.Process, env *envView) {
+	if h.spare(p, nil); env == nil {
+		return
+	}
+	if h.drawnOn == nil {
+		h.drawnOn = make(map[deviceOfEnv]contents.Evidence)
+	}
+	for _, u := range p.Usage {
+		use := deviceOfEnv{u.Index, env.env.EID}
+		h.drawnOn[use] = max(h.drawnOn[use], contents.UseBy(env.env.UID, p))
 	}
 }
 

@@ -73,7 +73,7 @@ func (j *judgement) noteUnknowns(h *hostView) {
 					p.PID, p.Describe(), text.Shown(string(p.EID)), env.env.UID)
 			}
 		}
-		if !h.settings.JudgeGraphics && slices.ContainsFunc(p.Usage, func(u snapshot.DeviceUsage) bool { return u.Type == snapshot.TypePending }) {
+		if !h.settings.JudgeGraphics && p.HasType(snapshot.TypePending) {
 			j.note(h, "nvidia-smi has not said yet whether process %d%s draws on a screen, so it is left alone", p.PID, p.Describe())
 		}
 		if p.UserUnknown {

@@ -164,7 +164,7 @@ func (j *judgement) end(f *Finding, due bool, h *hostView, p *snapshot.Process) 
 		return
 	}
 	f.Terminate = append(f.Terminate, ref)
-	h.untyped = h.untyped || !h.settings.JudgeGraphics && !h.snapshot.TypesAsked && p.Untyped()
+	h.untyped = h.untyped || !h.settings.JudgeGraphics && !h.snapshot.TypesAsked && p.HasType("")
 	switch {
 	case due:
 		h.draft.terminate(p, f.ID)

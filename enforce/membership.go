@@ -51,7 +51,7 @@ func (h *hostView) claimed(p *snapshot.Process) *envView {
 // use says how an environment uses a device now. Processes whose environment is
 // unknown count for the environments of their own uid.
 func (h *hostView) use(env *envView, index snapshot.DeviceIndex) contents.Evidence {
-	most := contents.Unused
+	most := h.drawnOn[deviceOfEnv{index, env.env.EID}]
 	for p := range env.On(index) {
 		most = max(most, contents.UseBy(env.env.UID, p))
 	}

@@ -47,6 +47,38 @@ func TestAPIDIsNotAProof(t *testing.T) {
 	}
 }
 
+// TestADesktopKeepsNoAttachment: what draws on a screen is left alone. What its environment is attached to is in use,
+// and is judged, except as long as it isn't known that it draws.
+func TestADesktopKeepsNoAttachment(t *testing.T) {
+	none := 0
+	attached := `a | env 1 alice 10m u1001 | dev 0 screen 1@01 | proc 5 1 u1001 0:25:`
+	for name, tt := range map[string]struct {
+		policy                     enforce.Settings
+		cluster                    string
+		draws, computes, mayBeBoth string
+	}{
+		"attached beyond a cap":  {enforce.Settings{MaxDevices: &none}, attached, "a detach 0 1", "a detach 0 1; a end 5", ""},
+		"an environment beyond":  {enforce.Settings{MaxEnvs: &none}, attached, "a detach 0 1", "a detach 0 1; a end 5", ""},
+		"attached for too long":  {enforce.Settings{MaxDuration: time.Minute}, attached, "a detach 0 1", "a detach 0 1", ""},
+		"idle":                   {enforce.Settings{Idle: &enforce.Idle{}}, attached, "", "", ""},
+		"within what is allowed": {enforce.Settings{MaxDevices: ptr(1), MaxDuration: 24 * time.Hour, Idle: &enforce.Idle{}}, attached, "", "", ""},
+		"over its memory":        {enforce.Settings{EnvMemory: true}, attached, "", "a end 5", ""},
+		"beside a job within it": {enforce.Settings{EnvMemory: true}, `a | env 1 alice 10m u1001 | dev 0 screen 1@01 | proc 6 1 u1001 0:9:C | proc 5 1 u1001 0:25:`, "", "a end 5", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for kind, want := range map[string]string{"C+G": tt.draws, "C": tt.computes, "?": tt.mayBeBoth} {
+				plan := evaluate(stated{all: tt.policy}, parseCluster(t, tt.cluster+kind), noon(0))
+				require.Equal(t, want, planText(plan), kind)
+				for _, r := range plan.Reports {
+					for _, d := range r.Report.Detach {
+						require.False(t, d.Unused, "else its host would keep it")
+					}
+				}
+			}
+		})
+	}
+}
+
 // TestDevicesThatNoRuleIsAbout: those that have failed, and those that nobody can attach, because
 // their memory is not known. What a process uses besides is judged.
 func TestDevicesThatNoRuleIsAbout(t *testing.T) {

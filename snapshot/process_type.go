@@ -1,6 +1,9 @@
 package snapshot
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
 // ProcessType says what a process uses a device for.
 type ProcessType string
@@ -27,14 +30,9 @@ func (s *Snapshot) OfDesktop(u DeviceUsage) bool {
 	return d != nil && d.Display
 }
 
-// Untyped says whether it isn't known of all uses of a process what type they have.
-func (p *Process) Untyped() bool {
-	for i := range p.Usage {
-		if p.Usage[i].Type == "" {
-			return true
-		}
-	}
-	return false
+// HasType says whether a use of a process has a type; an empty one isn't known.
+func (p *Process) HasType(t ProcessType) bool {
+	return slices.ContainsFunc(p.Usage, func(u DeviceUsage) bool { return u.Type == t })
 }
 
 type typesKey struct{}
