@@ -57,17 +57,20 @@ const longestCall = 2 * time.Minute
 // the first question; end ends the calls, as far as the kernel allows that.
 func (q *Querier) Keep(ctx context.Context) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	q.questions = map[string]*question{}
-	q.keep = func() (context.Context, context.CancelFunc) { return context.WithTimeout(ctx, longestCall) }
+	for _, one := range []*Querier{q, q.details} {
+		one.questions = map[string]*question{}
+		one.keep = func() (context.Context, context.CancelFunc) { return context.WithTimeout(ctx, longestCall) }
+	}
 	return func() {
 		cancel()
-		q.mu.Lock()
-		current := q.current
-		q.mu.Unlock()
-		if current != nil {
-			select {
-			case <-current.done:
-			case <-time.After(killTime):
+		waited, stop := context.WithTimeout(context.Background(), killTime)
+		defer stop()
+		for _, one := range []*Querier{q, q.details} {
+			one.mu.Lock()
+			current := one.current
+			one.mu.Unlock()
+			if current != nil {
+				_ = current.wait(waited) // what hangs is left to the kernel
 			}
 		}
 	}

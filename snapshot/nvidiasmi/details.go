@@ -51,7 +51,7 @@ func DetailsArgs() []string { return []string{"-q", "-x"} }
 
 // Details asks for the details of all GPUs, which takes longer than the other questions.
 func (q *Querier) Details(ctx context.Context, age Age) (Details, error) {
-	details, at, err := query(ctx, q, DetailsArgs(), age, ParseDetails)
+	details, at, err := query(ctx, q.details, DetailsArgs(), age, ParseDetails)
 	details.Time = at
 	return details, err
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -26,11 +27,15 @@ type Exec struct {
 	// Lock is the path of a lock file in a folder of the caller's own, which is
 	// created if necessary; empty for none. All processes with the same lock file run
 	// the program one at a time: while it hangs in the kernel, the others get ErrHung.
+	// With DetailsArgs it is the file with ".details" after its name.
 	Lock string
 }
 
 // Run runs the program and waits until it and its output have ended.
 func (e Exec) Run(ctx context.Context, args ...string) (RunResult, error) {
+	if e.Lock != "" && slices.Equal(args, DetailsArgs()) {
+		e.Lock += ".details"
+	}
 	lock, err := acquire(ctx, e.Lock)
 	if err != nil {
 		return RunResult{}, err

@@ -16,12 +16,16 @@ const (
 	typesTimeout = 10 * time.Second
 )
 
+// longestPending is for how long processes may be pending that started since the last answer.
+const longestPending = 10 * time.Minute
+
 // Types finds out the types of processes, which only Details tells. One answer is for all processes,
 // and what it says of one is kept. The zero Types knows none. It is safe for concurrent use.
 type Types struct {
 	mu      sync.Mutex
 	asked   time.Time
-	waiting []typed // what asked was for, until there is an answer
+	since   time.Time // of the first question without an answer
+	waiting []typed   // what that was for, until there is an answer
 	// answer is the last one. Without one, failed says that there is none, and not only none in time.
 	answer   *Details
 	failed   bool
@@ -41,6 +45,11 @@ type typed struct {
 // then they are pending, unless no screen was active on their GPUs. Where there is no answer, they
 // are what the list of processes says: compute processes. Where there was none in time, ask is called with
 // the time of the question, for what came since then.
+//
+// Any user may be able to make nvidia-smi hang, and so may a sick GPU. So only the look that asked first waits for
+// all: at later ones, processes on GPUs that had no active screen in the last answer are what the list
+// says, and after longestPending all are of which no type is known. A desktop's was asked for when a
+// rule was about it first, so it stays known for as long as that process runs.
 func (t *Types) Set(ctx context.Context, s *snapshot.Snapshot, gpus map[snapshot.DeviceIndex]snapshot.GPUUUID, now time.Time, ask AskDetails) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -64,16 +73,22 @@ func (t *Types) Set(ctx context.Context, s *snapshot.Snapshot, gpus map[snapshot
 	if len(unknown) > 0 && snapshot.WantsTypes(ctx) {
 		switch {
 		case t.asked.IsZero() || now.Sub(t.asked) >= typesEvery:
-			t.asked, t.waiting = now, unknown
-			t.ask(ctx, time.Time{}, ask)
+			if t.waiting == nil || now.Sub(t.asked) >= longestPending && !t.waitsForOne(unknown) {
+				t.since, t.waiting = now, unknown
+			}
+			t.asked = now
+			if t.ask(ctx, time.Time{}, ask); t.answer != nil && !t.answer.Time.Late {
+				t.waiting = unknown
+			}
 		case t.waiting != nil:
-			t.ask(ctx, t.asked, ask)
+			t.ask(ctx, t.since, ask)
 		}
+		late := t.answer == nil && !t.failed
 		each(func(u *snapshot.DeviceUsage, key typed) {
 			if u.Type != "" {
 				return
 			}
-			if u.Type = t.of(key); u.Type != snapshot.TypePending && key.start != 0 {
+			if u.Type = t.of(key, now); u.Type != snapshot.TypePending && key.start != 0 && !late {
 				known[key] = u.Type
 			}
 		})
@@ -85,6 +100,11 @@ func (t *Types) Set(ctx context.Context, s *snapshot.Snapshot, gpus map[snapshot
 	for i := range s.Devices {
 		s.Devices[i].Display = t.displays[gpus[s.Devices[i].Index]]
 	}
+}
+
+// waitsForOne says whether a question is still about one of the unknown.
+func (t *Types) waitsForOne(unknown []typed) bool {
+	return slices.ContainsFunc(unknown, func(key typed) bool { return slices.Contains(t.waiting, key) })
 }
 
 // AskDetails asks for Details. If since isn't zero it makes no new call, and returns what a call said that
@@ -115,9 +135,11 @@ func (t *Types) ask(ctx context.Context, since time.Time, ask AskDetails) {
 }
 
 // of is the type of a use according to the last answer, which it waited for or is some seconds older.
-func (t *Types) of(key typed) snapshot.ProcessType {
-	switch {
+func (t *Types) of(key typed, now time.Time) snapshot.ProcessType {
+	switch active, known := t.displays[key.gpu]; {
 	case t.failed:
+		return snapshot.TypeCompute
+	case t.answer == nil && now.After(t.since) && (known && !active || now.Sub(t.since) >= longestPending):
 		return snapshot.TypeCompute
 	case t.answer == nil:
 		return snapshot.TypePending

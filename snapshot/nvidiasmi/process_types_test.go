@@ -77,7 +77,31 @@ func TestTypes(t *testing.T) {
 			{uses: []snapshot.PID{6}, on: 1, want: []snapshot.ProcessType{"C"}},
 			{after: 10 * time.Second, uses: []snapshot.PID{5}, since: screened(5), want: []snapshot.ProcessType{"C+G"}},
 		},
-		"it hangs": {{uses: []snapshot.PID{5}, err: nvidiasmi.ErrHung, asked: true, want: []snapshot.ProcessType{"?"}}},
+		"it hangs where there is no screen": {
+			{uses: []snapshot.PID{5}, on: 1, says: screened(), asked: true, want: []snapshot.ProcessType{"C"}},
+			{after: 30 * time.Second, uses: []snapshot.PID{5, 6}, on: 1, err: nvidiasmi.ErrTimeout, asked: true, want: []snapshot.ProcessType{"C", "?"}},
+			{after: 10 * time.Second, uses: []snapshot.PID{5, 6, 7}, on: 1, want: []snapshot.ProcessType{"C", "C", "C"}},
+			{after: 20 * time.Second, uses: []snapshot.PID{5, 6, 7}, on: 1, err: nvidiasmi.ErrHung, asked: true, want: []snapshot.ProcessType{"C", "C", "C"}},
+			{after: 10 * time.Second, uses: []snapshot.PID{5, 6}, on: 1, since: screened(6), want: []snapshot.ProcessType{"C", "C+G"}},
+		},
+		"it hangs on a desktop": {
+			{uses: []snapshot.PID{5}, says: screened(5), asked: true, want: []snapshot.ProcessType{"C+G"}},
+			{after: 30 * time.Second, uses: []snapshot.PID{5, 6}, err: nvidiasmi.ErrTimeout, asked: true, want: []snapshot.ProcessType{"C+G", "?"}},
+			{after: 10 * time.Second, uses: []snapshot.PID{5, 6}, want: []snapshot.ProcessType{"C+G", "?"}},
+			{after: 9 * time.Minute, uses: []snapshot.PID{5, 6}, err: nvidiasmi.ErrHung, asked: true, want: []snapshot.ProcessType{"C+G", "?"}},
+			{after: time.Minute, uses: []snapshot.PID{5, 6, 7}, err: nvidiasmi.ErrHung, asked: true, want: []snapshot.ProcessType{"C+G", "C", "C"}},
+			{after: time.Minute, uses: []snapshot.PID{5, 6, 7}, says: screened(5, 7), asked: true, want: []snapshot.ProcessType{"C+G", "C", "C+G"}},
+		},
+		"it has never answered": {
+			{uses: []snapshot.PID{5}, on: 1, err: nvidiasmi.ErrHung, asked: true, want: []snapshot.ProcessType{"?"}},
+			{after: time.Minute, uses: []snapshot.PID{5}, on: 1, err: nvidiasmi.ErrHung, asked: true, want: []snapshot.ProcessType{"?"}},
+			{after: time.Hour, uses: []snapshot.PID{5}, on: 1, err: nvidiasmi.ErrHung, asked: true, want: []snapshot.ProcessType{"C"}},
+		},
+		"it hangs again much later": {
+			{uses: []snapshot.PID{5}, err: nvidiasmi.ErrTimeout, asked: true, want: []snapshot.ProcessType{"?"}},
+			{after: time.Hour, uses: []snapshot.PID{6}, err: nvidiasmi.ErrTimeout, asked: true, want: []snapshot.ProcessType{"?"}},
+			{after: time.Minute, uses: []snapshot.PID{6}, err: nvidiasmi.ErrHung, asked: true, want: []snapshot.ProcessType{"?"}},
+		},
 		"a name of a process that says that a screen is active": {
 			{uses: []snapshot.PID{5}, on: 1, says: nvidiasmi.Details{GPUs: append(screened(5).GPUs, nvidiasmi.GPUDetails{UUID: "GPU-1", DisplayActive: true})}, asked: true, want: []snapshot.ProcessType{"C+G"}},
 		},

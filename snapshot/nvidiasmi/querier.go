@@ -12,7 +12,8 @@
 // does not end it. So a Querier has at most one call in progress: its caller gets
 // ErrTimeout at the deadline, and later callers get ErrHung until the call returns. A
 // lock file (Exec.Lock) extends this to all genv processes of the machine, even after
-// the one that started the call was killed.
+// the one that started the call was killed. A call for Details, which reads more of the
+// driver and of processes, has a place and a lock of its own: if it hangs, the others go on.
 //
 // The parsers are pure. A value that the driver does not report, such as "[N/A]", is
 // unknown and never 0. The package does not read /proc and does not know users: that is
@@ -46,8 +47,10 @@ type RunResult struct {
 // to 3 seconds for each GPU. A controller waits 30 s for the whole command.
 const DefaultTimeout = 25 * time.Second
 
-// Querier runs nvidia-smi, one call at a time. It is safe for concurrent use.
+// Querier runs nvidia-smi, one call at a time, and one for Details. It is safe for concurrent use.
 type Querier struct {
+	details *Querier // for Details; nil in itself
+
 	runner  Runner
 	timeout time.Duration
 	keep    func() (context.Context, context.CancelFunc) // of calls that outlive their caller; nil for none
@@ -73,7 +76,7 @@ func New(runner Runner, timeout time.Duration) *Querier {
 	if timeout <= 0 {
 		timeout = DefaultTimeout
 	}
-	return &Querier{runner: runner, timeout: timeout}
+	return &Querier{runner: runner, timeout: timeout, details: &Querier{runner: runner, timeout: timeout}}
 }
 
 // query runs nvidia-smi and parses its answer.

@@ -84,6 +84,33 @@ func TestAHungCallIsInProgressOnce(t *testing.T) {
 	require.Equal(t, int32(1), running.Load())
 }
 
+// TestDetailsThatHang stop no other question: not of the same genv, nor of another one on the machine.
+func TestDetailsThatHang(t *testing.T) {
+	r, _, release := stuck()
+	defer release()
+	lock := lockFile(t)
+	hold(t, lock+".details")
+	for name, smi := range map[string]nvidiasmi.Runner{
+		"in this process": runner(func(ctx context.Context, args ...string) (nvidiasmi.RunResult, error) {
+			if args[0] == "-q" {
+				return r(ctx, args...)
+			}
+			return nvidiasmi.RunResult{Stdout: []byte("GPU-1, 711, 5\n")}, nil
+		}),
+		"in another one": nvidiasmi.Exec{Path: script(t, `echo 'GPU-1, 711, 5'`), Lock: lock},
+	} {
+		querier := nvidiasmi.New(smi, time.Minute)
+		defer querier.Keep(t.Context())()
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		_, err := querier.Details(ctx, nvidiasmi.Age{})
+		require.ErrorIs(t, err, nvidiasmi.ErrTimeout, name)
+		usage, err := querier.Apps(t.Context(), nvidiasmi.Age{})
+		require.NoError(t, err, name)
+		require.Len(t, usage.Apps, 1)
+	}
+}
+
 func TestAQuerierRecoversWhenTheHungCallReturns(t *testing.T) {
 	r, running, release := stuck()
 	defer release()
