@@ -31,7 +31,7 @@ NFPM         := .tools/nfpm-$(NFPM_VERSION)/nfpm
 # Packages that only compute (SQLite, ciphers, hashes, compression) take five times as long under the race detector: it leaves
 # them out. One that has generic code with atomics (go tool nm shows it) must not be named: the linker may take that copy for
 # the whole program.
-UNRACED := modernc.org/sqlite/lib compress/flate hash/crc32 \
+UNRACED := modernc.org/memory modernc.org/sqlite/lib compress/flate hash/crc32 \
            $(addprefix golang.org/x/crypto/,blowfish chacha20 internal/poly1305) \
            $(addprefix crypto/internal/fips140/,aes aes/gcm edwards25519/field nistec nistec/fiat bigmod sha256 sha512)
 
