@@ -292,14 +292,15 @@ func encode143(v any) ([]byte, error) {
 
 // escapeNonASCII works on whole JSON, since only strings can contain such runes.
 func escapeNonASCII(data []byte) []byte {
+	const hex = "0123456789abcdef"
 	out := make([]byte, 0, len(data))
 	for len(data) > 0 {
 		r, size := utf8.DecodeRune(data)
 		if r < 0x7f {
 			out = append(out, data[0])
 		} else {
-			for _, unit := range utf16.Encode([]rune{r}) {
-				out = fmt.Appendf(out, `\u%04x`, unit)
+			for _, unit := range utf16.AppendRune(nil, r) {
+				out = append(out, '\\', 'u', hex[unit>>12], hex[unit>>8&15], hex[unit>>4&15], hex[unit&15])
 			}
 		}
 		data = data[size:]
