@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -154,16 +155,20 @@ func schemaOf(t *testing.T, path string) (schema []string) {
 // A database of an older version is read as it is. The next writer removes the tables that nothing reads; reports stay
 // the same, there is room for more, and users can be forgotten.
 func TestUpgrade(t *testing.T) {
+	in, begin := zone(t), time.Date(2026, 7, 20, 7, 0, 0, 0, zone(t))
+	newest := filepath.Join(t.TempDir(), store.FileName)
+	o := store.Options{In: in, MaxBytes: 1 << 20}
+	first, err := store.Open(t.Context(), newest, o)
+	require.NoError(t, err)
+	written := filled(t, first, begin)
+	require.NoError(t, first.Close())
+	current := schemaOf(t, newest)
 	for version, older := range map[int]string{3: oldTables, 2: oldTables + "DROP TABLE month_sums", 1: oldTables + "DROP TABLE month_sums"} {
 		t.Run(fmt.Sprint("version ", version), func(t *testing.T) {
-			in, begin := zone(t), time.Date(2026, 7, 20, 7, 0, 0, 0, zone(t))
-			path := filepath.Join(t.TempDir(), store.FileName)
-			o := store.Options{In: in, MaxBytes: 1 << 20}
-			first, err := store.Open(t.Context(), path, o)
+			path, entries := filepath.Join(t.TempDir(), store.FileName), slices.Clone(written)
+			data, err := os.ReadFile(newest)
 			require.NoError(t, err)
-			entries := filled(t, first, begin)
-			require.NoError(t, first.Close())
-			current := schemaOf(t, path)
+			require.NoError(t, os.WriteFile(path, data, 0o600))
 			db, err := sql.Open("sqlite", path)
 			require.NoError(t, err)
 			_, err = db.Exec(older + fmt.Sprintf("; PRAGMA user_version = %d", version))
@@ -209,7 +214,7 @@ func TestUpgrade(t *testing.T) {
 
 // A full disk refuses an entry as a whole; with room again it is added.
 func TestFull(t *testing.T) {
-	s, err := store.Open(t.Context(), filepath.Join(t.TempDir(), store.FileName), store.Options{In: time.UTC, MaxBytes: 256 << 10})
+	s, err := store.Open(t.Context(), filepath.Join(t.TempDir(), store.FileName), store.Options{In: time.UTC, MaxBytes: 128 << 10})
 	require.NoError(t, err)
 	defer s.Close()
 	hour := int64(firstHour)
