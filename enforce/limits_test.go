@@ -159,10 +159,10 @@ func TestThrottleTakesTheOldestFirst(t *testing.T) {
 	require.Equal(t, "a end 5", judge(2, "a | dev 0 | dev 1 | proc 5 - u1 by:bob 0:1 | proc 6 - u1 by:bob 0:1"))
 }
 
-// Tens of thousands of made-up users and processes cost little time.
+// Ten thousand made-up users and processes cost little time.
 func TestLimitsOfManyUsersTakeLittleTime(t *testing.T) {
 	var hosts []string
-	for h := range 40 {
+	for h := range 10 {
 		line := fmt.Sprintf("h%d | dev 0", h)
 		for i := range 1000 {
 			line += " | " + outside(100+i, 1, fmt.Sprint(h*1000+i+1))
@@ -173,6 +173,6 @@ func TestLimitsOfManyUsersTakeLittleTime(t *testing.T) {
 	policy := stated{all: enforce.Settings{NonEnvProcesses: true}, fleet: enforce.Fleet{Limits: safety.Limits{Fleet: safety.Limit{Terminations: 1000}}}}
 	begun := time.Now()
 	plan := evaluate(policy, cluster, noon(0))
-	t.Logf("40,000 users: %v", time.Since(begun))
-	require.Len(t, plan.HeldUsers, 39_000)
+	t.Logf("10,000 users: %v", time.Since(begun))
+	require.Len(t, plan.HeldUsers, 9_000)
 }

@@ -200,14 +200,14 @@ func TestLinesNameThePersonAndTheProgram(t *testing.T) {
 		line(func(p *snapshot.Process) { p.Name = "python" }, `a | env 1 alice u1001 | dev 0 | proc 5 1 u1001 0:1`))
 }
 
-// A host with 60,000 processes and 1,000 attachments costs little time.
+// A host with 20,000 processes and 1,000 attachments costs little time.
 func TestManyProcessesAndAttachmentsTakeLittleTime(t *testing.T) {
 	s := &snapshot.Snapshot{Environments: []snapshot.Environment{{EID: "1", UID: 1001, Username: "alice", Config: snapshot.EnvConfig{GPUMemory: snapshot.MustMemory("1g")}}}}
 	for i := range 1000 {
 		a := snapshot.Attachment{EID: "1", GPUMemory: snapshot.MustMemory("1g")}
 		s.Devices = append(s.Devices, snapshot.Device{Index: snapshot.DeviceIndex(i), TotalMemory: snapshot.MiB(80000), Attachments: []snapshot.Attachment{a}})
 	}
-	for i := range 60000 {
+	for i := range 20_000 {
 		s.Processes = append(s.Processes, snapshot.Process{
 			PID: snapshot.PID(i + 1), Start: 1, EID: "1", UID: ptr(snapshot.UID(1001)), Username: "alice",
 			Usage: []snapshot.DeviceUsage{{Index: snapshot.DeviceIndex(i % 1000), Memory: snapshot.MiB(1)}},

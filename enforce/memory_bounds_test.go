@@ -35,19 +35,19 @@ func hostWith(name snapshot.Hostname, processes ...[]snapshot.Process) snapshot.
 	return snapshot.Host{Name: name, Snapshot: &snapshot.Snapshot{Devices: []snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(81559)}}, Processes: slices.Concat(processes...)}}
 }
 
-// A user who starts twelve thousand processes, or a host that makes them up, fills
+// A user who starts nine thousand processes, or a host that makes them up, fills
 // neither the memory nor the file; and the warning periods of others don't begin again.
 func TestAFloodLeavesTheTimesOfOthers(t *testing.T) {
-	policy := stated{all: enforce.Settings{NonEnvProcesses: true, Warn: enforce.Warn{For: 10 * time.Minute}}, fleet: enforce.Fleet{TellUsers: true}}
+	policy := stated{all: enforce.Settings{NonEnvProcesses: true, Warn: enforce.Warn{For: 6 * time.Minute}}, fleet: enforce.Fleet{TellUsers: true}}
 	quiet := snapshot.Cluster{Hosts: []snapshot.Host{hostWith("a", outsideAll("alice", 1, 5)), hostWith("b", outsideAll("mallory", 3, 5))}}
 	flood := snapshot.Cluster{Hosts: []snapshot.Host{
-		hostWith("a", outsideAll("alice", 1, 5, 6), outsideAll("mallory", 3, numbers(100, 12_000)...), outsideAll("bob", 2, 7)),
+		hostWith("a", outsideAll("alice", 1, 5, 6), outsideAll("mallory", 3, numbers(100, 9_000)...), outsideAll("bob", 2, 7)),
 		hostWith("b", outsideAll("mallory", 3, 5)),
 	}}
 	var memory controllerMemory
 	memory.Judge(policy, quiet, noon(0))
 	notified, said := map[string]bool{}, 0
-	for minute := 1; minute <= 11; minute++ {
+	for minute := 1; minute <= 7; minute++ {
 		plan := memory.Judge(policy, flood, noon(minute))
 		present := map[string]int{}
 		for key := range memory.Present {
@@ -73,10 +73,10 @@ func TestAFloodLeavesTheTimesOfOthers(t *testing.T) {
 				ended[fmt.Sprintf("%s/%d", r.Host, p.Process.PID)] = true
 			}
 		}
-		require.Equal(t, minute >= 10, ended["a/5"], "alice's first, minute %d", minute)
-		require.Equal(t, minute >= 10, ended["b/5"], "on another host")
-		require.Equal(t, minute >= 11, ended["a/7"], "bob's began with the flood")
-		require.Equal(t, minute >= 11, ended["a/100"], "those of the flood are not spared")
+		require.Equal(t, minute >= 6, ended["a/5"], "alice's first, minute %d", minute)
+		require.Equal(t, minute >= 6, ended["b/5"], "on another host")
+		require.Equal(t, minute >= 7, ended["a/7"], "bob's began with the flood")
+		require.Equal(t, minute >= 7, ended["a/100"], "those of the flood are not spared")
 	}
 	require.Equal(t, 1, said, "the administrator is told once")
 	for _, id := range []string{"a/5/1", "a/6/1", "a/7/1", "b/5/1"} {
@@ -88,14 +88,14 @@ func TestAFloodLeavesTheTimesOfOthers(t *testing.T) {
 	}
 	require.Equal(t, map[snapshot.Hostname]int{"a": 1024 + 3, "b": 1}, known)
 
-	memory.Judge(policy, quiet, noon(12))
+	memory.Judge(policy, quiet, noon(8))
 	require.Len(t, memory.Findings, 2, "it is over")
 	require.Len(t, memory.Present, 4)
 }
 
 // As many attachments as a host can have: the idle times of others stay.
 func TestAFloodOfIdleDevices(t *testing.T) {
-	policy := stated{all: enforce.Settings{Idle: &enforce.Idle{After: 8 * time.Minute}}}
+	policy := stated{all: enforce.Settings{Idle: &enforce.Idle{After: 4 * time.Minute}}}
 	attached := func(index int, eid snapshot.EnvID) snapshot.Device {
 		return snapshot.Device{Index: snapshot.DeviceIndex(index), TotalMemory: snapshot.MiB(81559), Attachments: []snapshot.Attachment{{EID: eid}}}
 	}
@@ -103,15 +103,15 @@ func TestAFloodOfIdleDevices(t *testing.T) {
 		{EID: "1", UID: 1, Username: "alice"}, {EID: "2", UID: 3, Username: "mallory"},
 	}}
 	taken.Devices = append(taken.Devices, attached(0, "1"))
-	for i := range 12_000 {
+	for i := range 9_000 {
 		taken.Devices = append(taken.Devices, attached(1+i, "2"))
 	}
 	var memory controllerMemory
-	for minute := range 9 {
+	for minute := range 5 {
 		plan := memory.Judge(policy, snapshot.Cluster{Hosts: []snapshot.Host{{Name: "a", Snapshot: taken}}}, noon(minute))
 		require.Len(t, memory.Idle, 8192)
 		require.Contains(t, memory.Idle, "a/alice/1/0")
 		detached := len(plan.Reports) > 0 && slices.ContainsFunc(plan.Reports[0].Report.Detach, func(d enforce.Detachment) bool { return d.Device == 0 })
-		require.Equal(t, minute >= 8, detached)
+		require.Equal(t, minute >= 4, detached)
 	}
 }

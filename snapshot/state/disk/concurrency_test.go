@@ -27,10 +27,10 @@ import (
 // writer that works in the way of 1.4.3.
 const (
 	users     = 4
-	processes = 16
+	processes = 8
 )
 
-func TestNoUpdateIsLostAmongManyProcessesAnd143(t *testing.T) { updateTogether(t, 400) }
+func TestNoUpdateIsLostAmongManyProcessesAnd143(t *testing.T) { updateTogether(t, 200) }
 
 func TestSoakUpdates(t *testing.T) {
 	if os.Getenv("GENV_SOAK") == "" {

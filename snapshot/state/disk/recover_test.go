@@ -92,7 +92,7 @@ func TestNewerEnvironmentsAreRecoveredToo(t *testing.T) {
 // Any number of environments of any number of users may be lost.
 func TestProcessesOfManyUsersAreReadOnce(t *testing.T) {
 	store, machine, dir, _ := kept(t)
-	const count = 3000
+	const count = 300
 	require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
 		for i := range snapshot.PID(count) {
 			b.Environments = append(b.Environments, snapshot.Environment{
