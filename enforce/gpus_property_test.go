@@ -14,6 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
@@ -224,7 +225,7 @@ func TestPropertyGPUsThatMoveCostNoHonestUser(t *testing.T) {
 		NonEnvProcesses: true, EnvDevices: true, EnvMemory: true, MaxDevices: ptr(2), MaxDuration: 12 * time.Hour, Idle: &enforce.Idle{After: 24 * time.Hour, Below: 5},
 	}}
 	ended := 0
-	for seed := range cases(400) {
+	for seed := range proctest.Cases(400) {
 		s := newSite(t, seed)
 		var memory controllerMemory
 		for minutes := 0; minutes < 10*60; minutes += 20 {
@@ -261,5 +262,5 @@ func TestPropertyGPUsThatMoveCostNoHonestUser(t *testing.T) {
 			}
 		}
 	}
-	require.Greater(t, ended, int(cases(400)), "carol's")
+	require.Greater(t, ended, int(proctest.Cases(400)), "carol's")
 }

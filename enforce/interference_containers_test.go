@@ -15,6 +15,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 )
@@ -163,7 +164,7 @@ func (x *intrusion) fates(t *testing.T, cycles []snapshot.Cluster) (fates []map[
 // cycles, with the same warnings, and the same processes end.
 func TestPropertyUnprovedContainersChangeNoUsersFate(t *testing.T) {
 	findings, intruders := 0, 0
-	for seed := range cases(1500) {
+	for seed := range proctest.Cases(1500) {
 		x := newIntrusion(seed)
 		want, _ := x.fates(t, x.cycles)
 		got, caught := x.fates(t, x.intruded)
@@ -174,8 +175,8 @@ func TestPropertyUnprovedContainersChangeNoUsersFate(t *testing.T) {
 			require.Equal(t, want[i], got[i], "seed %d, cycle %d", seed, i)
 		}
 	}
-	require.Greater(t, findings, int(cases(1500)), "users are found to break rules")
-	require.Greater(t, intruders, int(cases(1500)), "and so are the containers")
+	require.Greater(t, findings, int(proctest.Cases(1500)), "users are found to break rules")
+	require.Greater(t, intruders, int(proctest.Cases(1500)), "and so are the containers")
 }
 
 // Where root owns the state, M can only start processes, which claim what they like, and ask
@@ -343,7 +344,7 @@ func interferenceEverywhere(t *testing.T, from, cases uint64) {
 }
 
 func TestPropertyWhereRootOwnsTheStateNoForgeryHarms(t *testing.T) {
-	interferenceEverywhere(t, 0, cases(800))
+	interferenceEverywhere(t, 0, proctest.Cases(800))
 }
 
 func TestSoakWhereRootOwnsTheStateNoForgeryHarms(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // Whatever a user M forges on one host, by writing into both state files and by
@@ -390,7 +391,7 @@ func interference(t *testing.T, from, cases uint64) {
 }
 
 func TestPropertyForgeryOnOneHostHarmsNobodyElsewhere(t *testing.T) {
-	interference(t, 0, cases(10_000))
+	interference(t, 0, proctest.Cases(10_000))
 }
 
 func TestSoakForgeryOnOneHostHarmsNobodyElsewhere(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // newFleet is a world with caps, more hosts and processes that can't be ended.
@@ -105,7 +106,7 @@ func TestPropertyTheNumberOfGoroutinesChangesNothing(t *testing.T) {
 	processors := runtime.GOMAXPROCS(0)
 	defer runtime.GOMAXPROCS(processors)
 	findings, capped := 0, 0
-	for seed := range cases(30) {
+	for seed := range proctest.Cases(40) {
 		w := newLargeFleet(seed)
 		runtime.GOMAXPROCS(1)
 		alone := w.cycles()

@@ -12,6 +12,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // world is a random cluster and a random policy.
@@ -149,7 +150,7 @@ func items(plan enforce.Plan) []string {
 	return list
 }
 
-var worlds = cases(1500)
+var worlds = proctest.Cases(1500)
 
 func TestPropertyTheSameClusterTwiceGivesTheSamePlan(t *testing.T) {
 	for seed := range worlds {

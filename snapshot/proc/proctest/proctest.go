@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -114,4 +116,15 @@ func OrdinaryUser(t *testing.T) (uid snapshot.UID, program string, attr *syscall
 	require.NoError(t, os.Chmod(program, 0o755)) // whatever the umask is
 	attr.Credential = &syscall.Credential{Uid: ordinaryUID, Gid: ordinaryUID}
 	return ordinaryUID, program, attr
+}
+
+// Cases is how many random cases of n a property test tries. The race detector makes each one
+// seven times as slow, and finds little where there are few goroutines: a twentieth has to do
+// with it. Without it, and in `make soak`, all are tried.
+func Cases(n uint64) uint64 {
+	info, ok := debug.ReadBuildInfo()
+	if ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) && os.Getenv("GENV_SOAK") == "" {
+		return n / 20
+	}
+	return n
 }

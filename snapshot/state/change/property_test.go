@@ -11,16 +11,17 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 )
 
 // Whatever a user asks for, what other users have stays as it was, and no process is in
 // an environment of another user than its own.
-func TestAUserChangesNothingOfOthers(t *testing.T) {
+func TestPropertyAUserChangesNothingOfOthers(t *testing.T) {
 	t.Parallel()
 	made := map[string]int{}
-	for seed := range uint64(50) {
+	for seed := range proctest.Cases(100) {
 		r, f := rand.New(rand.NewPCG(seed, 14)), files()
 		by := []snapshot.UID{alice, bob, alice, bob, 1003}[r.IntN(5)]
 		for range 40 {
@@ -229,10 +230,10 @@ func TestFullFilesCanBeRead(t *testing.T) {
 
 // What is asked for twice, since the first answer was an error although the change was made,
 // is made once.
-func TestAskingAgainChangesNothingMore(t *testing.T) {
+func TestPropertyAskingAgainChangesNothingMore(t *testing.T) {
 	t.Parallel()
 	made := map[string]int{}
-	for seed := range uint64(50) {
+	for seed := range proctest.Cases(100) {
 		r, f := rand.New(rand.NewPCG(seed, 15)), files()
 		by := []snapshot.UID{alice, bob}[r.IntN(2)]
 		for range 40 {
