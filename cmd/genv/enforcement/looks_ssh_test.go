@@ -1,6 +1,7 @@
 package enforcement_test
 
 import (
+	"bufio"
 	"fmt"
 	"os"
 	"os/exec"
@@ -27,7 +28,10 @@ func TestGPUsThatAreRenumbered(t *testing.T) {
 	b := openBent(t, "gpu-01")
 	alice, bob := b.activate("gpu-01", "alice", 0), b.activate("gpu-01", "bob", 1)
 	honest := b.job("gpu-01", testfleet.Job{User: "bob", Env: []string{bob.Var()}, Uses: using(1)})
+	shell := b.shell("gpu-01", "carol")
+	require.Contains(t, shell("genv activate; genv attach --index 5"), "Attached GPUs: 5")
 	require.Zero(t, b.enforce("gpu-01").Code, "root's look notes which GPU is which")
+	require.NotContains(t, shell("genv status"), "renumbered")
 
 	require.NoError(t, b.Host("gpu-01").ChangeDriver(func(d *gpus.Driver) { d.Devices[0].Fault = gpus.Drained }))
 	later := b.job("gpu-01", testfleet.Job{User: "bob", Env: []string{bob.Var()}, Uses: using(2)}) // by index 1
@@ -46,6 +50,9 @@ func TestGPUsThatAreRenumbered(t *testing.T) {
 	log, err := os.ReadFile(b.Host("gpu-01").AuditLog())
 	require.NoError(t, err)
 	require.Contains(t, string(log), `"kind":"renumbered"`)
+	require.Contains(t, shell("genv status"), `CUDA_VISIBLE_DEVICES of this shell is still "5": run genv attach --refresh`)
+	require.Contains(t, shell("genv attach --refresh; echo devices $CUDA_VISIBLE_DEVICES"), "devices 4\n")
+	require.NotContains(t, shell("genv status"), "renumbered")
 
 	require.NoError(t, b.Host("gpu-01").ChangeDriver(func(d *gpus.Driver) { d.Devices[0].Fault = "" }))
 	require.Zero(t, b.enforce("gpu-01").Code)
@@ -54,6 +61,30 @@ func TestGPUsThatAreRenumbered(t *testing.T) {
 	require.Equal(t, []snapshot.DeviceIndex{0}, snapshot.AttachedTo(devices, alice.EID), "it came back")
 	require.Equal(t, []snapshot.DeviceIndex{1}, snapshot.AttachedTo(devices, bob.EID))
 	require.True(t, honest.Running())
+	require.Contains(t, shell("genv status"), `is still "4"`)
+	require.Contains(t, shell("genv deactivate; genv activate; genv attach --index 5; echo devices $CUDA_VISIBLE_DEVICES"), "devices 5\n")
+	require.NotContains(t, shell("genv status"), "renumbered")
+}
+
+// shell is an interactive shell of a user, which runs commands and answers with what they print.
+func (b *bent) shell(host, user string) (run func(commands string) string) {
+	b.t.Helper()
+	ssh := exec.CommandContext(b.t.Context(), "ssh", "-F", b.SSHConfig(), "-l", user, host, `exec bash -c 'eval "$(genv shell --init --shell bash)"; while read -r c; do eval "$c" 2>&1; echo .; done'`)
+	in, err := ssh.StdinPipe()
+	require.NoError(b.t, err)
+	out, err := ssh.StdoutPipe()
+	require.NoError(b.t, err)
+	require.NoError(b.t, ssh.Start())
+	b.t.Cleanup(func() { _, _ = in.Close(), ssh.Wait() })
+	lines := bufio.NewScanner(out)
+	return func(commands string) (printed string) {
+		_, err := fmt.Fprintln(in, commands)
+		require.NoError(b.t, err)
+		for lines.Scan() && lines.Text() != "." {
+			printed += lines.Text() + "\n"
+		}
+		return printed
+	}
 }
 
 // The time of an attachment is what a user wrote, with whatever TZ: root's looks bound its age.
