@@ -156,7 +156,7 @@ func (s *scene) sentence(h *live.Host) string {
 			line += fmt.Sprintf(", %d %s", n, state)
 		}
 	}
-	line += fmt.Sprintf("; memory %s; utilization %s", memoryCell(s, &r, time.Time{}).Plain(), amount(utilization(&r), "%").Plain())
+	line += fmt.Sprintf("; memory %s GiB; utilization %s", memoryCell(s, &r, time.Time{}).Plain(), amount(utilization(&r), "%").Plain())
 	if users := joinUsers(&r); users != "" {
 		line += "; users " + users
 	}

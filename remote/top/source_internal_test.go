@@ -157,14 +157,14 @@ func TestPlain(t *testing.T) {
 	require.Equal(t, 43, fleet.Cycle)
 	at := "2026-11-20T12:00:00Z "
 	require.Equal(t, []string{
-		at + "gpu-1: 3 of 8 GPUs free, 1 attached, 1 idle, 2 busy, 1 unknown; memory ?/640G; utilization ?; users alice bob carol",
-		at + "gpu-2: 0 of 2 GPUs free, 2 busy; memory 72/160G; utilization 97%; users bob dave; findings: Process 4011 is not running in a GPU environment of user dave: python train.py",
-		at + "gpu-3: 2 of 2 GPUs free; memory 0/160G; utilization 0%",
+		at + "gpu-1: 3 of 8 GPUs free, 1 attached, 1 idle, 2 busy, 1 unknown; memory ?/640 GiB; utilization ?; users alice bob carol",
+		at + "gpu-2: 0 of 2 GPUs free, 2 busy; memory 72.0/160 GiB; utilization 97%; users bob dave; findings: Process 4011 is not running in a GPU environment of user dave: python train.py",
+		at + "gpu-3: 2 of 2 GPUs free; memory 0.0/160 GiB; utilization 0%",
 		at + "gpu-4: failed (unreachable): dial tcp 10.0.0.4:22: connect: no route to host; it answered 5m ago",
 		at + "gpu-5: failed (): ; it has never answered",
 		at + "no new data: the controller doesn't answer; the last data are 2s old",
 		at + "new data again",
-		at + "gpu-3: 1 of 1 GPUs free; memory 0/80G; utilization 0%",
+		at + "gpu-3: 1 of 1 GPUs free; memory 0.0/80 GiB; utilization 0%",
 		at + "gpu-5: not shown any more",
 	}, lines)
 }

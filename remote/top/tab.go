@@ -11,6 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
+	"github.com/seed-3119e985/genv/snapshot/text"
 	"github.com/seed-3119e985/genv/snapshot/text/draw"
 )
 
@@ -128,7 +129,7 @@ func gpuColumns() []column {
 		{right("GPU", 3, 0), words(func(r *row) string { return r.gpu.Index.String() }), nil},
 		worded(flexible("MODEL", 8, 4), func(r *row) string { return gpus.ShortModel(r.gpu.Model) }),
 		{left("STATE", 8, 0), stateCell, byState},
-		{right("MEM", 6, 8), memoryCell, known(usedMemory)},
+		{right("MEM GIB", 7, 8), memoryCell, known(usedMemory)},
 		measured(right("UTIL", 4, 9), "%", func(r *row) *int { return r.gpu.Utilization }),
 		measured(right("TEMP", 4, 2), "C", func(r *row) *int { return r.gpu.Temperature }),
 		measured(right("POWER", 5, 1), "W", func(r *row) *float64 { return r.gpu.Power }),
@@ -199,7 +200,7 @@ func processColumns() []column {
 		worded(flexible("USER", 8, 0), func(r *row) string { return cmp.Or(string(r.process.User), "?") }),
 		{left("GPU", 3, 0), words(indices), nil},
 		{
-			right("MEM", 6, 8), words(func(r *row) string { return memory(r.process.memory) }),
+			right("MEM", 8, 8), words(func(r *row) string { return memory(r.process.memory) }),
 			known(func(r *row) *int64 { return r.process.memory }),
 		},
 		{left("STATE", 5, 7), processStateCell, nil},
@@ -219,15 +220,12 @@ func indices(r *row) string {
 	return strings.Join(names, ",")
 }
 
-// memory is an amount in the unit that suits it.
+// memory is an amount, if it is known.
 func memory(bytes *int64) string {
-	switch {
-	case bytes == nil:
+	if bytes == nil {
 		return "?"
-	case *bytes > 0 && *bytes < 10<<30:
-		return fmt.Sprintf("%.1fG", float64(*bytes)/(1<<30))
 	}
-	return gibibytes(bytes) + "G"
+	return text.GiB(*bytes)
 }
 
 // processStateCell says whether a process computes, and whether there is a finding.
@@ -259,7 +257,7 @@ func userColumns() []column {
 		counted(right("USED", 4, 8), func(r *row) int { return r.user.Used }),
 		{right("CAP", 7, 9), capCell, nil},
 		{
-			right("MEM", 6, 7), words(func(r *row) string { return memory(&r.user.Memory) }),
+			right("MEM", 8, 7), words(func(r *row) string { return memory(&r.user.Memory) }),
 			by(func(r *row) int64 { return r.user.Memory }),
 		},
 		counted(right("HOSTS", 5, 6), func(r *row) int { return r.user.Hosts }),

@@ -20,7 +20,7 @@ func hostColumns() []column {
 		worded(flexible("MODEL", 7, 4), func(r *row) string { return modelsOf(r.host) }),
 		{flexible("GPUS", 8, 0), gpuCells, nil},
 		{right("FREE", 5, 0), freeCell, by(func(r *row) int { return free(r.host) })},
-		{right("MEM", 7, 6), memoryCell, known(usedMemory)},
+		{right("MEM GIB", 7, 6), memoryCell, known(usedMemory)},
 		measured(right("UTIL", 4, 7), "%", utilization),
 		{flexible("USERS", 6, 5), words(joinUsers), by(func(r *row) int { return len(usersOf(r)) })},
 		{right("FINDINGS", 8, 8), findingsCell, byFindings},
@@ -152,15 +152,7 @@ func total[N int | int64](list []*gpus.GPU, amount func(*gpus.GPU) *N) *N {
 
 func memoryCell(_ *scene, r *row, _ time.Time) draw.Cell {
 	size := total(gpusOf(r), func(g *gpus.GPU) *int64 { return g.MemoryTotal })
-	return draw.Text(gibibytes(usedMemory(r)) + "/" + gibibytes(size) + "G")
-}
-
-// gibibytes are rounded to a whole number, as nvidia-smi's amounts are labelled on cards.
-func gibibytes(bytes *int64) string {
-	if bytes == nil {
-		return "?"
-	}
-	return strconv.FormatInt((*bytes+1<<29)>>30, 10)
+	return draw.Text(text.UsedGiB(usedMemory(r), size))
 }
 
 // utilization is the mean of a host's GPUs; nil if it is unknown for one.

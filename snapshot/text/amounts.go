@@ -51,6 +51,18 @@ func GiB(bytes int64) string {
 	return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30))
 }
 
+// UsedGiB writes how much of a memory is used for a column of GiB: 61.2/80. What is nil is unknown.
+func UsedGiB(used, total *int64) string {
+	words := [2]string{"?", "?"}
+	if used != nil {
+		words[0] = fmt.Sprintf("%.1f", float64(*used)/(1<<30))
+	}
+	if total != nil {
+		words[1] = fmt.Sprintf("%.0f", float64(*total)/(1<<30))
+	}
+	return words[0] + "/" + words[1]
+}
+
 // Megabytes writes an amount of memory in whole units of 1,000,000 bytes, rounded
 // down, as genv 1.4.3 does in the lines that its users know: 4000m.
 func Megabytes(bytes int64) string { return fmt.Sprintf("%dm", bytes/1e6) }

@@ -256,7 +256,7 @@ func TestTopWithoutAController(t *testing.T) {
 
 	r := genvtest.Run(t, "remote", "-F", f.SSHConfig(), "-H", "a", "top", "--plain", "--once", "--socket", path)
 	require.Zero(t, r.Code, r.Err)
-	require.Regexp(t, `^\S+ a: 1 of 2 GPUs free, 1 busy; memory 4/160G; utilization \?; users alice\n$`, r.Out)
+	require.Regexp(t, `^\S+ a: 1 of 2 GPUs free, 1 busy; memory 3\.9/160 GiB; utilization \?; users alice\n$`, r.Out)
 	r = genvtest.Run(t, "remote", "top", "--socket", path)
 	require.Equal(t, 1, r.Code)
 	require.Contains(t, r.Err, "the output is not a terminal: --plain prints lines")

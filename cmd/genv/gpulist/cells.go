@@ -31,18 +31,6 @@ func number[N int | int64 | float64](n *N) string {
 	return fmt.Sprint(*n)
 }
 
-// memoryOf is used and total memory in GiB, as in 61.2/80.
-func memoryOf(g *gpus.GPU) string {
-	used, total := unknown, unknown
-	if g.MemoryUsed != nil {
-		used = fmt.Sprintf("%.1f", float64(*g.MemoryUsed)/(1<<30))
-	}
-	if g.MemoryTotal != nil {
-		total = fmt.Sprintf("%.0f", float64(*g.MemoryTotal)/(1<<30))
-	}
-	return used + "/" + total
-}
-
 // modelOf is the model, for people without the maker, which is always the same.
 func modelOf(g *gpus.GPU) string {
 	if g.Model == "" {
@@ -78,14 +66,14 @@ func nameOf(user snapshot.Username) string {
 }
 
 // processesOf are users, PIDs, memory, commands and containers, as in
-// "alice 4242 60.1GiB python train.py; bob 77 0.5GiB sleep 60 (container web (cuda:12), started by bob)".
+// "alice 4242 60.1 GiB python train.py; bob 77 0.5 GiB sleep 60 (container web (cuda:12), started by bob)".
 func processesOf(g *gpus.GPU) string {
 	list := make([]string, len(g.Processes))
 	for i := range g.Processes {
 		p := &g.Processes[i]
 		words := []string{nameOf(p.User), strconv.Itoa(int(p.PID))}
 		if p.Memory != nil {
-			words = append(words, fmt.Sprintf("%.1fGiB", float64(*p.Memory)/(1<<30)))
+			words = append(words, text.GiB(*p.Memory))
 		}
 		if command := commandOf(p.Command); command != "" {
 			words = append(words, command)
@@ -156,7 +144,7 @@ func columns() []column {
 		{draw.Column{Name: "GPU"}, func(r *Row, _ *Output) string { return r.GPU.Index.String() }},
 		{draw.Column{Name: "MODEL", Least: 8, Order: 6}, func(r *Row, _ *Output) string { return modelOf(r.GPU) }},
 		{draw.Column{Name: "STATE"}, func(r *Row, _ *Output) string { return string(r.GPU.State) }},
-		{draw.Column{Name: "MEM GIB", Order: 8}, func(r *Row, _ *Output) string { return memoryOf(r.GPU) }},
+		{draw.Column{Name: "MEM GIB", Order: 8}, func(r *Row, _ *Output) string { return text.UsedGiB(r.GPU.MemoryUsed, r.GPU.MemoryTotal) }},
 		{draw.Column{Name: "UTIL", Order: 5}, func(r *Row, _ *Output) string { return measured(r.GPU.Utilization, "%") }},
 		{draw.Column{Name: "TEMP", Order: 2}, func(r *Row, _ *Output) string { return measured(r.GPU.Temperature, "C") }},
 		{draw.Column{Name: "POWER", Order: 1}, func(r *Row, _ *Output) string { return measured(r.GPU.Power, "W") }},

@@ -117,6 +117,6 @@ func TestGPUsOfThisHostWithoutRoot(t *testing.T) {
 	r := bob.run("genv", "gpus")
 	require.Zero(t, r.Code, r.Err)
 	require.Empty(t, r.Err)
-	require.Regexp(t, `(?m)^0    H100 80GB HBM3  busy +2\.0/80 .* root `+pidText(pid)+` 2\.0GiB sleep`, r.Out)
+	require.Regexp(t, `(?m)^0    H100 80GB HBM3  busy +2\.0/80 .* root `+pidText(pid)+` 2\.0 GiB sleep`, r.Out)
 	require.Contains(t, r.Out, "\n1 of 2 GPUs is free\n")
 }
