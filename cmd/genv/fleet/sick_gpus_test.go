@@ -3,6 +3,7 @@ package fleet_test
 import (
 	"encoding/json"
 	"fmt"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -71,6 +72,7 @@ func TestAllGPUsAreLost(t *testing.T) {
 }
 
 // TestWaitWithSickGPUs: failed ones don't exist for it, and it prefers those of which all is known.
+// So do attach and run.
 func TestWaitWithSickGPUs(t *testing.T) {
 	f := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "gpu-01", GPUs: 3}, {Name: "bare", GPUs: 3, Rights: sshd.NoGenv}}, Genv: genvtest.Program(t)})
 	for _, h := range f.Hosts() {
@@ -87,6 +89,19 @@ func TestWaitWithSickGPUs(t *testing.T) {
 			r := genvtest.Run(t, "remote", "wait", "-F", f.SSHConfig(), "-H", h.Name, "--gpus", want[:1], "--within", "1m")
 			_, want, _ = strings.Cut(want, ": ")
 			require.Contains(t, strings.TrimPrefix(r.Out, h.Name+" ")+r.Err, strings.ReplaceAll(want, "%s", h.Name))
+		}
+	}
+	require.NoError(t, f.Host("gpu-01").ChangeDriver(func(d *simulated.Driver) {
+		d.Devices[0].Fault, d.Devices[1].Fault, d.Devices[2].Fault = simulated.Lost, simulated.Partial, ""
+	}))
+	for _, gives := range []string{`genv run --gpus %s true`, `eval "$(genv shell --init --shell bash)"; genv activate --gpus %s`} {
+		for n, want := range map[string]string{
+			"1": "^Attached GPUs: 2\n$",
+			"2": "^Attached GPUs: 1,2\nWarning: GPU 1 may not work well: .*\n$",
+			"3": `than total available \(2\)`,
+		} {
+			out, _ := exec.Command("ssh", "-F", f.SSHConfig(), "-l", "alice", "gpu-01", "bash -c '"+fmt.Sprintf(gives, n)+"'").CombinedOutput()
+			require.Regexp(t, want, string(out))
 		}
 	}
 	require.NoError(t, f.Host("gpu-01").ChangeDriver(func(d *simulated.Driver) {
