@@ -182,6 +182,9 @@ const debianPython = "/usr/bin/python3"
 // knows, and ends the connection when it is offered one that it doesn't know.
 func TestServerWithoutServerSigAlgs(t *testing.T) {
 	needs(t, exec.Command(debianPython, "-c", "import paramiko").Run() == nil, "Debian's python3-paramiko")
+	dir := t.TempDir()
+	run(t, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", filepath.Join(dir, "hostkey"))
+	run(t, "ssh-keygen", "-q", "-t", "rsa", "-b", "2048", "-N", "", "-f", filepath.Join(dir, "id"))
 	for name, tt := range map[string]struct {
 		unknown []string
 		fails   bool
@@ -192,9 +195,7 @@ func TestServerWithoutServerSigAlgs(t *testing.T) {
 		"it knows ssh-rsa":        {unknown: []string{"rsa-sha2-256", "rsa-sha2-512"}, fails: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &sshd{dir: t.TempDir(), address: freshAddress()}
-			run(t, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", s.file("hostkey"))
-			run(t, "ssh-keygen", "-q", "-t", "rsa", "-b", "2048", "-N", "", "-f", s.file("id"))
+			s := &sshd{dir: dir, address: freshAddress()}
 			s.port = startParamiko(t, append([]string{s.address, s.file("hostkey"), strings.Fields(s.read(t, "id.pub"))[1]}, tt.unknown...))
 			s.write(t, "known_hosts", fmt.Sprintf("[%s]:%d %s", s.address, s.port, s.read(t, "hostkey.pub")))
 			_, err := newClient(t, sshclient.Options{ConfigFile: s.config(t)}).Run(t.Context(), gpu, sh("true"))

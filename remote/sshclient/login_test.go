@@ -60,7 +60,7 @@ func (s *sshd) agent(t testing.TB, keys ...string) string {
 func TestKeyFormats(t *testing.T) {
 	s := startSSHD(t)
 	for name, options := range map[string][]string{
-		"ed25519": {"-t", "ed25519", "-N", ""}, "rsa-openssh": {"-t", "rsa", "-b", "3072", "-N", ""},
+		"ed25519": {"-t", "ed25519", "-N", ""}, "rsa-openssh": {"-t", "rsa", "-b", "2048", "-N", ""},
 		"rsa-pem": {"-t", "rsa", "-b", "2048", "-m", "PEM", "-N", ""}, "rsa-pkcs8": {"-t", "rsa", "-b", "2048", "-m", "PKCS8", "-N", ""},
 		"ecdsa-256": {"-t", "ecdsa", "-b", "256", "-N", ""}, "ecdsa-521-pem": {"-t", "ecdsa", "-b", "521", "-m", "PEM", "-N", ""},
 		"ecdsa-384-pkcs8": {"-t", "ecdsa", "-b", "384", "-m", "PKCS8", "-N", ""},
