@@ -208,7 +208,7 @@ func stateIn(parts map[string]string) doctor.State {
 		case len(content) > maxContent:
 			f.Unread = fmt.Sprintf("it has more than %d bytes", maxContent)
 		default:
-			f.Content = doctor.ContentError(f.Name, []byte(strings.TrimSuffix(content, "\n")))
+			f.Decode([]byte(strings.TrimSuffix(content, "\n")))
 		}
 		s.Files = append(s.Files, f)
 	}

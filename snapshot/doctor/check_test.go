@@ -103,6 +103,7 @@ func TestCheckState(t *testing.T) {
 		{"hard links", file(func(f *doctor.File) { f.Links = 2 }), doctor.Failed, "state-unsafe", "2 hard links"},
 		{"huge", file(func(f *doctor.File) { f.Size = 1 << 40 }), doctor.Failed, "state-unsafe", "more than genv ever writes"},
 		{"corrupt", file(func(f *doctor.File) { f.Content = errors.New("cut") }), doctor.Failed, "state-corrupt", "envs.json of uid 0: cut"},
+		{"an odd entry", file(func(f *doctor.File) { f.Odd = []string{"x is left out"} }), doctor.Warning, "state-odd", "envs.json of uid 0: x is left out"},
 		{"unread", file(func(f *doctor.File) { f.Unread = "no" }), doctor.Skipped, "", "envs.json was not read: no"},
 		{"a file of root, read-only", file(func(f *doctor.File) { f.Mode = 0o644 }), doctor.Warning, "state-read-only", "0644"},
 		{"a file of a user, read-only", file(func(f *doctor.File) { f.Mode, f.UID = 0o644, 7 }), doctor.Failed, "state-mode", "0644"},

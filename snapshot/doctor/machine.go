@@ -215,7 +215,7 @@ func read(ctx context.Context, dir *folder.Folder, name string, f File) File {
 			f.Unread = err.Error()
 			return true
 		}
-		f.Content = ContentError(name, data)
+		f.Decode(data)
 		return f.Content == nil
 	})
 	return f

@@ -85,6 +85,9 @@ func TestStateFaults(t *testing.T) {
 		{"corrupt", func(t *testing.T, m *doctor.Machine) {
 			require.NoError(t, os.WriteFile(filepath.Join(m.StateDir, "devices.json"), []byte("{"), 0o666))
 		}, "state-corrupt"},
+		{"an odd entry", func(t *testing.T, m *doctor.Machine) {
+			require.NoError(t, os.WriteFile(filepath.Join(m.StateDir, "envs.json"), []byte(`{"envs": [5]}`), 0o666))
+		}, "state-odd"},
 		{"a link", func(t *testing.T, m *doctor.Machine) {
 			require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(m.StateDir, "x")))
 			require.NoError(t, os.Rename(filepath.Join(m.StateDir, "x"), filepath.Join(m.StateDir, "envs.json")))

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io/fs"
+	"strings"
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
@@ -36,7 +37,8 @@ type File struct {
 	Links uint64
 	// Content says what is wrong with what is in it; nil if nothing is, or if Unread.
 	Content error
-	Unread  string // why its content was not looked at; empty if it was
+	Odd     []string // entries in it that are left out
+	Unread  string   // why its content was not looked at; empty if it was
 }
 
 // CheckState judges the state folder.
@@ -82,7 +84,8 @@ func (f *File) check(path string) Check {
 		If(f.Links > 1, "state-unsafe", "%s of uid %d has %d hard links", path, f.UID, f.Links),
 		If(f.Size > MaxStateFile && f.Name != lockName, "state-unsafe", "%s of uid %d has %d bytes, more than genv ever writes", path, f.UID, f.Size),
 		If(f.Content != nil, "state-corrupt", "%s of uid %d: %v", path, f.UID, f.Content),
-		f.narrowed(path, 0o666, f.Name != lockName))
+		f.narrowed(path, 0o666, f.Name != lockName),
+		If(len(f.Odd) > 0, "state-odd", "%s of uid %d: %s", path, f.UID, strings.Join(f.Odd, "; ")))
 }
 
 // narrowed is a folder or file that not all users can use as these bits say. Root may have made it
@@ -138,13 +141,13 @@ func StateNames() []string {
 	return []string{state.Envs.String(), state.Devices.String(), lockName}
 }
 
-// ContentError says what is wrong with the content of a state file; nil if nothing is, or
-// if the file is not one that is decoded.
-func ContentError(name string, data []byte) error {
+// Decode looks at the content of a state file, if it is one that is decoded.
+func (f *File) Decode(data []byte) {
 	for _, file := range []state.File{state.Envs, state.Devices} {
-		if file.String() == name {
-			return new(state.Files).Decode(file, data)
+		if file.String() == f.Name {
+			var files state.Files
+			f.Content = files.Decode(file, data)
+			f.Odd = files.Warnings
 		}
 	}
-	return nil
 }

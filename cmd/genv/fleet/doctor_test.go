@@ -103,6 +103,12 @@ func sickMachines() []sickHost {
 			check: doctor.StateFolder, status: doctor.Failed, cause: "state-corrupt", detail: "envs.json of uid 0", next: "restores root's last good copy",
 		},
 		{
+			name: "odd", ail: func(t *testing.T, _ *sshd.Fleet, h *sshd.Host) {
+				require.NoError(t, os.WriteFile(filepath.Join(h.State, "devices.json"), []byte(`{"devices": [5]}`), 0o666))
+			},
+			check: doctor.StateFolder, status: doctor.Warning, cause: "state-odd", detail: "device no. 1 of the list can't be read and is left out", next: "find out who wrote it",
+		},
+		{
 			name: "link", ail: func(t *testing.T, _ *sshd.Fleet, h *sshd.Host) {
 				require.NoError(t, os.Remove(filepath.Join(h.State, "devices.json")))
 				require.NoError(t, os.Symlink("/etc/shadow", filepath.Join(h.State, "devices.json")))
