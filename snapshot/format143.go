@@ -189,12 +189,35 @@ func (d environments143) decode(r *reader) ([]Environment, error) {
 
 // decode names devices with unknown memory, which 1.4.3 never writes.
 func (d devices143) decode(r *reader) ([]Device, error) {
-	return fromWire(r, d.Devices, "device", maxDevices, func(w wireDevice, r *reader) (Device, error) {
+	return fromWire(r, joined(d.Devices, r), "device", maxDevices, func(w wireDevice, r *reader) (Device, error) {
 		if w.TotalMemory == "" {
 			r.leaveOut("total_memory", errMissing)
 		}
 		return w.device(r)
 	}, idOfDevice)
+}
+
+// joined has the attachments of two rows of one device in the first: which row is right isn't
+// known, and no environment is to lose an attachment.
+func joined(rows []wireDevice, r *reader) (list []wireDevice) {
+	first := make(map[DeviceIndex]int)
+	for _, row := range rows {
+		if row.Index == nil {
+			list = append(list, row)
+			continue
+		}
+		i, twice := first[*row.Index]
+		if !twice {
+			first[*row.Index] = len(list)
+			list = append(list, row)
+			continue
+		}
+		list[i].Attachments = append(list[i].Attachments, row.Attachments...)
+		if len(r.notes) < maxNotes {
+			r.notes = append(r.notes, fmt.Sprintf("device %d is listed twice: it has the attachments of both", *row.Index))
+		}
+	}
+	return list
 }
 
 // UnmarshalExact is json.Unmarshal for the format of 1.4.3: every object must have

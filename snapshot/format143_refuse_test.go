@@ -38,8 +38,7 @@ func TestTheValidPartsAreAccepted(t *testing.T) {
 func TestOneOddValueHidesNothing(t *testing.T) {
 	long := `"` + strings.Repeat("x", 5000) + `"`
 	other := strings.NewReplacer("2020", "7", `"pid": 5`, `"pid": 6`, `"index": 0, "total`, `"index": 1, "total`)
-	good := string(document(
-		goodProcess+","+other.Replace(goodProcess), goodEnv+","+other.Replace(goodEnv), goodDevice+","+other.Replace(goodDevice)))
+	good := string(document(goodProcess+","+other.Replace(goodProcess), goodEnv+","+other.Replace(goodEnv), goodDevice+","+other.Replace(goodDevice)))
 	want, err := snapshot.DecodeSnapshot([]byte(good))
 	require.NoError(t, err)
 	for _, row := range []struct{ what, gone, part, with string }{
@@ -141,6 +140,10 @@ func TestOddOwnersAndIDs(t *testing.T) {
 	require.Empty(t, env.Username)
 	require.True(t, env.Admits(&uid))
 
+	s, err = snapshot.DecodeSnapshot(document(goodProcess, goodEnv, goodDevice+","+strings.ReplaceAll(goodDevice, "2020", "7")))
+	require.NoError(t, err)
+	require.Len(t, s.Devices[0].Attachments, 2, "a device that is listed twice has the attachments of both")
+	require.Equal(t, []string{"device 0 is listed twice: it has the attachments of both"}, s.Warnings)
 	s, err = snapshot.DecodeSnapshot([]byte(strings.Replace(string(document(goodProcess, goodEnv, goodDevice)), `"eid": "2020"}`, `"eid": 2020}`, 1)))
 	require.NoError(t, err)
 	require.True(t, s.Processes[0].EnvUnknown, "which environment the host meant isn't known")
