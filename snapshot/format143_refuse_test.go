@@ -66,7 +66,6 @@ func TestOneOddValueHidesNothing(t *testing.T) {
 		{"a missing key", "process", `"pid": 5, `, ``},
 		{"a key in upper case", "", `"pid": 5`, `"PID": 5`},
 		{"a long key", "", `"pid": 5`, `"pid": 5, ` + long + `: 1`},
-
 		{"an environment without an id", "environment", `"eid": "2020", "uid"`, `"eid": null, "uid"`},
 		{"an environment with an empty id", "environment", `"eid": "2020", "uid"`, `"eid": "", "uid"`},
 		{"a negative uid", "", `1002`, `-1`},
