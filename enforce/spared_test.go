@@ -30,10 +30,14 @@ func TestAPIDIsNotAProof(t *testing.T) {
 		"attached beyond a cap": {enforce.Settings{MaxDevices: &none}, `a | env 1 alice u1001 | dev 0 p? 1@01 | proc 5 1 u1001 0:1`, "a detach 0 1; a end 5", "a detach 0 1"},
 		"an environment beyond": {enforce.Settings{MaxEnvs: &none}, `a | env 1 alice u1001 | dev 0 p? 1@01 | proc 5 1 u1001 0:1`, "a detach 0 1; a end 5", "a detach 0 1"},
 		"attached for too long": {minute, `a | env 1 alice u1001 | dev 0 p? 1@01 | proc 5 1 u1001 0:1`, "a detach 0 1", "a detach 0 1"},
-		"within what is allowed": {enforce.Settings{MaxDevices: ptr(1), MaxDuration: 24 * time.Hour},
-			`a | env 1 alice u1001 | dev 0 p? 1@01 | proc 5 1 u1001 0:1`, "", ""},
-		"of somebody exempt": {enforce.Settings{MaxDevices: &none, LeaveContainers: true},
-			`a | env 1 alice u1001 | dev 0 p? 1@01 | proc 5 1 u0 started:1001 0:1`, "", ""},
+		"within what is allowed": {
+			enforce.Settings{MaxDevices: ptr(1), MaxDuration: 24 * time.Hour},
+			`a | env 1 alice u1001 | dev 0 p? 1@01 | proc 5 1 u1001 0:1`, "", "",
+		},
+		"of somebody exempt": {
+			enforce.Settings{MaxDevices: &none, LeaveContainers: true},
+			`a | env 1 alice u1001 | dev 0 p? 1@01 | proc 5 1 u0 started:1001 0:1`, "", "",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := parseCluster(t, tt.cluster)

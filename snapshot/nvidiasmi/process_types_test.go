@@ -39,7 +39,7 @@ type typesLook struct {
 // TestTypes: one answer is for all processes, at most one in 30 s, and what it says of one is kept.
 // GPU-0 has a screen, GPU-1 has none.
 func TestTypes(t *testing.T) {
-	for name, looks := range map[string][]typesLook{
+	lookForTypes(t, map[string][]typesLook{
 		"not wanted":       {{plain: true, uses: []snapshot.PID{5}, want: []snapshot.ProcessType{""}}},
 		"nothing is there": {{}},
 		"one answer for all": {
@@ -77,6 +77,14 @@ func TestTypes(t *testing.T) {
 			{uses: []snapshot.PID{6}, on: 1, want: []snapshot.ProcessType{"C"}},
 			{after: 10 * time.Second, uses: []snapshot.PID{5}, since: screened(5), want: []snapshot.ProcessType{"C+G"}},
 		},
+		"a name of a process that says that a screen is active": {
+			{uses: []snapshot.PID{5}, on: 1, says: nvidiasmi.Details{GPUs: append(screened(5).GPUs, nvidiasmi.GPUDetails{UUID: "GPU-1", DisplayActive: true})}, asked: true, want: []snapshot.ProcessType{"C+G"}},
+		},
+	})
+}
+
+func TestTypesWhileNvidiaSMIHangs(t *testing.T) {
+	lookForTypes(t, map[string][]typesLook{
 		"it hangs where there is no screen": {
 			{uses: []snapshot.PID{5}, on: 1, says: screened(), asked: true, want: []snapshot.ProcessType{"C"}},
 			{after: 30 * time.Second, uses: []snapshot.PID{5, 6}, on: 1, err: nvidiasmi.ErrTimeout, asked: true, want: []snapshot.ProcessType{"C", "?"}},
@@ -102,10 +110,12 @@ func TestTypes(t *testing.T) {
 			{after: time.Hour, uses: []snapshot.PID{6}, err: nvidiasmi.ErrTimeout, asked: true, want: []snapshot.ProcessType{"?"}},
 			{after: time.Minute, uses: []snapshot.PID{6}, err: nvidiasmi.ErrHung, asked: true, want: []snapshot.ProcessType{"?"}},
 		},
-		"a name of a process that says that a screen is active": {
-			{uses: []snapshot.PID{5}, on: 1, says: nvidiasmi.Details{GPUs: append(screened(5).GPUs, nvidiasmi.GPUDetails{UUID: "GPU-1", DisplayActive: true})}, asked: true, want: []snapshot.ProcessType{"C+G"}},
-		},
-	} {
+	})
+}
+
+func lookForTypes(t *testing.T, rows map[string][]typesLook) {
+	t.Helper()
+	for name, looks := range rows {
 		t.Run(name, func(t *testing.T) {
 			var types nvidiasmi.Types
 			now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
