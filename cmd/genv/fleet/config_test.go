@@ -228,13 +228,13 @@ func TestPolicyCheckWarns(t *testing.T) {
 	require.Equal(t, "nobody-by-this-name", document.Warnings[0].Name)
 	require.Contains(t, r.Out, `"errors":[]`)
 
-	require.NoError(t, os.WriteFile(file, []byte("limits: {max-percent: 101}\nunreachable: 3\n"), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte("limits: {max-detachments: 1000001}\nunreachable: 3\n"), 0o600))
 	r = genvtest.Run(t, "policy", "check", "--format", "json")
 	require.Equal(t, command.ExitFailed, r.Code)
 	require.NoError(t, json.Unmarshal([]byte(r.Out), &document))
 	require.Len(t, document.Errors, 2)
 	require.Equal(t, 1, document.Errors[0].Line)
-	require.Contains(t, document.Errors[0].Message, "101 is not a whole number")
+	require.Contains(t, document.Errors[0].Message, "1000001 is not a whole number")
 
 	t.Setenv(configfile.Variable, "off")
 	require.NoError(t, os.WriteFile(file, []byte("exempt: {hosts: [gpu-01]}\n"), 0o600))

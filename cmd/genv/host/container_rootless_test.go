@@ -174,7 +174,7 @@ func (h *judgedHost) enforce(policy string, flags ...string) string {
 	require.NoError(h.t, os.WriteFile(path, []byte(policy), 0o600))
 	cmd := h.Command(h.binary, append([]string{"enforce", "--interval", "0", "--policy", path}, flags...)...)
 	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(h.dir, "driver")+":/usr/bin:/bin", gpus.EnvFile+"="+filepath.Join(h.dir, "gpus.json"),
-		"GENV_AUDIT_LOG="+filepath.Join(h.dir, "log/audit.jsonl"), "GENV_TELL=off", "GENV_CONFIG_DIR=off")
+		"GENV_AUDIT_LOG="+filepath.Join(h.dir, "log/audit.jsonl"), "XDG_STATE_HOME="+filepath.Join(h.dir, "memory"), "GENV_TELL=off", "GENV_CONFIG_DIR=off")
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	if err != nil {
