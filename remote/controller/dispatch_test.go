@@ -110,23 +110,29 @@ func TestReportsAreNotWaitedFor(t *testing.T) {
 	})
 }
 
-// When the loop ends, reports that were begun are waited for.
+// When the loop ends, between two cycles or while one is shown, reports that were begun are waited for.
 func TestReportsUnderWayAreWaitedForAtTheEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := &graceful{hosts: map[string][]snapshot.PID{"a": {5}}, begun: time.Now()}
-		c := &controller.Controller{Asker: controller.Asker{Hosts: []remote.Host{{Name: "a"}}, Link: g, Fanout: 1}, Now: time.Now, Policy: strict{}}
-		ctx, cancel := context.WithTimeout(t.Context(), 3500*time.Millisecond)
-		defer cancel()
-		var last controller.Cycle
-		require.NoError(t, controller.Loop(ctx, c, controller.Schedule{Interval: time.Second}, func(cycle controller.Cycle) error {
-			last = cycle
-			return nil
-		}))
-		require.Equal(t, 10*time.Second, time.Since(g.begun).Round(time.Second))
-		require.Len(t, last.Actions, 1)
-		require.Equal(t, enforce.StatusTerminated, last.Actions[0].Execution.Outcomes[0].Status)
-		require.Empty(t, last.UnderWay)
-	})
+	for name, inShow := range map[string]bool{"between two cycles": false, "while a cycle is shown": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := &graceful{hosts: map[string][]snapshot.PID{"a": {5}}, begun: time.Now()}
+				c := &controller.Controller{Asker: controller.Asker{Hosts: []remote.Host{{Name: "a"}}, Link: g, Fanout: 1}, Now: time.Now, Policy: strict{}}
+				ctx, cancel := context.WithTimeout(t.Context(), 3500*time.Millisecond)
+				defer cancel()
+				var last controller.Cycle
+				require.NoError(t, controller.Loop(ctx, c, controller.Schedule{Interval: time.Second}, func(cycle controller.Cycle) error {
+					if last = cycle; inShow {
+						cancel()
+					}
+					return nil
+				}))
+				require.Equal(t, 10*time.Second, time.Since(g.begun).Round(time.Second))
+				require.Len(t, last.Actions, 1)
+				require.Equal(t, enforce.StatusTerminated, last.Actions[0].Execution.Outcomes[0].Status)
+				require.Empty(t, last.UnderWay)
+			})
+		})
+	}
 }
 
 // noticed keeps what hooks get.

@@ -70,10 +70,10 @@ func Loop(ctx context.Context, c *Controller, s Schedule, each func(Cycle) error
 			s.stepForReports(c, time.Time{})
 			return errors.Join(err, c.finish(ctx, &cycle, func(Cycle) error { return nil }))
 		}
-		if last || ctx.Err() != nil {
+		if last {
 			return nil
 		}
-		var goOn bool
+		var goOn bool // not if ctx ended while the cycle was shown: then its reports may still be under way
 		if c, goOn = s.wait(ctx, c, nextStart(start, time.Now(), s.Interval)); !goOn {
 			s.stepForReports(c, time.Time{})
 			return c.finish(ctx, &cycle, each)
