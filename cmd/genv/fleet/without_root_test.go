@@ -190,7 +190,9 @@ func TestExecuteWithoutRoot(t *testing.T) {
 func TestRemoteByOpenSSH(t *testing.T) {
 	f, _ := mixedFleet(t)
 	remote := func(args ...string) genvtest.Result {
-		return genvtest.Exec(t, exec.Command(genvtest.Program(t), append([]string{"remote", "-F", f.SSHConfig(), "-H", "ours,old", "--ssh", "openssh"}, args...)...))
+		cmd := exec.Command(genvtest.Program(t), append([]string{"remote", "-F", f.SSHConfig(), "-H", "ours,old", "--ssh", "openssh"}, args...)...)
+		cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+f.Dir)
+		return genvtest.Exec(t, cmd)
 	}
 	for _, args := range [][]string{
 		{"devices"},
