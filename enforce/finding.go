@@ -44,10 +44,12 @@ type Finding struct {
 	// Command is the command line of the process and Container the container that it runs
 	// in; empty when not known. Instances are the MIG instances of Devices that the process
 	// uses, or to which the environment is attached; empty for whole devices.
-	Command       string                  `json:"command,omitempty"`
-	Container     string                  `json:"container,omitempty"`
-	ContainerInfo *snapshot.ContainerInfo `json:"container_info,omitempty"`
-	Instances     []snapshot.GPUUUID      `json:"mig,omitempty"`
+	Command string `json:"command,omitempty"`
+	// PrivateCommand is it where /proc of the host hides it: see snapshot.Process. No text has it.
+	PrivateCommand string                  `json:"private_command,omitempty"`
+	Container      string                  `json:"container,omitempty"`
+	ContainerInfo  *snapshot.ContainerInfo `json:"container_info,omitempty"`
+	Instances      []snapshot.GPUUUID      `json:"mig,omitempty"`
 	// Devices are not attached (env-devices), or over its capacity (env-memory).
 	Devices []snapshot.DeviceIndex `json:"devices,omitempty"`
 	// Renumbered says that the environment had these devices before GPUs were renumbered, so

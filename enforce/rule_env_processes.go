@@ -104,6 +104,7 @@ func (j *judgement) usesFormer(h *hostView, env *envView, p *snapshot.Process, f
 func (j *judgement) describe(h *hostView, p *snapshot.Process, f *Finding) {
 	f.ID = string(f.Rule) + "/" + processOn(h, p)
 	f.Host, f.PID, f.EID, f.Command, f.Container = h.name, p.PID, p.EID, p.CommandOrName(), p.Container
+	f.PrivateCommand = p.PrivateCommand
 	f.Instances = h.instances.Of(p, f.Devices)
 	f.ContainerInfo = p.ContainerInfo.WithoutLabels()
 }

@@ -36,6 +36,12 @@ func (p *Process) Describe() string {
 // CommandOrName is the command line of a process, or at least its name.
 func (p *Process) CommandOrName() string { return cmp.Or(p.Command, p.Name) }
 
+// HideCommand makes the command private, where /proc of its host hides it. Without this it is in texts and on
+// pages for everybody.
+func (p *Process) HideCommand() {
+	p.PrivateCommand, p.Command, p.Name = cmp.Or(p.CommandOrName(), p.PrivateCommand), "", ""
+}
+
 // ShortID is a container's id as container runtimes show it, with 12 of its 64 digits.
 func ShortID(id string) string {
 	if len(id) == 64 {

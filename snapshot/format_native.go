@@ -32,6 +32,7 @@ type (
 		UID            *UID      `json:"uid,omitempty"`
 		Name           string    `json:"name,omitempty"`
 		Command        string    `json:"command,omitempty"`
+		PrivateCommand string    `json:"private_command,omitempty"`
 		Username       Username  `json:"user,omitempty"`
 		UserUnknown    bool      `json:"user_unknown,omitempty"`
 		Protected      string    `json:"protected,omitempty"`
@@ -144,7 +145,7 @@ func nativeProcesses(processes []Process) []nativeProcess {
 	for i := range processes {
 		p := &processes[i]
 		out = append(out, nativeProcess{
-			wireProcess: processToWire(p), Start: p.Start, UID: p.UID, Name: p.Name, Command: p.Command,
+			wireProcess: processToWire(p), Start: p.Start, UID: p.UID, Name: p.Name, Command: p.Command, PrivateCommand: p.PrivateCommand,
 			Username: p.Username, UserUnknown: p.UserUnknown, Protected: p.Protected, Container: p.Container, ContainerInfo: p.ContainerInfo,
 			Inherited: p.Inherited, EnvUnknown: p.EnvUnknown, EnvOverwritten: p.EnvOverwritten,
 			NodeMissing: p.NodeMissing, NodeHolder: p.NodeHolder, Instances: p.Instances, Types: nativeTypes(p.Usage),
@@ -229,6 +230,7 @@ func keptWarnings(warnings []string) []string {
 func (n nativeProcess) process(r *reader) (Process, error) {
 	p, err := n.wireProcess.process(r)
 	p.Start, p.UID, p.Name, p.Command, p.Username, p.UserUnknown = n.Start, n.UID, n.Name, n.Command, n.Username, n.UserUnknown
+	p.PrivateCommand = n.PrivateCommand
 	p.Protected, p.Container, p.EnvUnknown, p.EnvOverwritten, p.NodeMissing = n.Protected, n.Container, p.EnvUnknown || n.EnvUnknown, n.EnvOverwritten, n.NodeMissing
 	p.Inherited, p.ContainerInfo, p.NodeHolder = r.id(n.Inherited), n.ContainerInfo, n.NodeHolder
 	for i := range p.Usage {
@@ -245,6 +247,7 @@ func (n nativeProcess) process(r *reader) (Process, error) {
 	}
 	cleanText(r, "name", &p.Name)
 	cleanText(r, "command", &p.Command)
+	cleanText(r, "private_command", &p.PrivateCommand)
 	cleanText(r, "user", &p.Username)
 	cleanText(r, "protected", &p.Protected)
 	if r.leavesOut("container", CheckText("it", p.Container)) {

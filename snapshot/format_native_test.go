@@ -22,7 +22,7 @@ func everything(t testing.TB) *snapshot.Snapshot {
 		BootID: "6f2c", UTCOffset: &offset, MachineID: "9c1e", StateFolder: "8:1/131", Warnings: []string{"a warning"},
 		Guard: &snapshot.Guard{Mode: snapshot.GuardUnable, Reason: "no BPF"}, Service: &service,
 		Processes: []snapshot.Process{
-			{PID: 7, EID: "1667", Start: 12345, UID: &uid, Name: "python", Command: "python train.py", Username: "alice", Container: "0123abcd", ContainerInfo: &snapshot.ContainerInfo{
+			{PID: 7, EID: "1667", Start: 12345, UID: &uid, Name: "python", Command: "python train.py", PrivateCommand: "python private.py", Username: "alice", Container: "0123abcd", ContainerInfo: &snapshot.ContainerInfo{
 				Runtime: "docker", Name: "web", Image: "pytorch:24.10", Labels: map[string]string{"team": "vision"}, LabelsCut: true, Unknown: true, Init: true,
 				EID: "1667", UID: &uid, User: "alice", Proof: snapshot.ProofRecord,
 			}, Inherited: "1667", Usage: []snapshot.DeviceUsage{{Index: 1, Memory: snapshot.MiB(5), Type: snapshot.TypeComputeGraphics}}},

@@ -67,6 +67,9 @@ type Process struct {
 	// Command is the beginning of the command line, at most MaxCommand bytes,
 	// printable. The process may have overwritten it.
 	Command string
+	// PrivateCommand is it instead of Name and Command where /proc of the host hides it from other
+	// users: it is for its owner, root and operators.
+	PrivateCommand string
 	// Container is the id of the process's container according to its cgroup, or
 	// UnnamedContainer if only its PID namespace shows that it is in a container.
 	// Empty also if it is in none.

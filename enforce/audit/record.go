@@ -130,6 +130,7 @@ func encode(r *Record) ([]byte, error) {
 	if r.Finding != nil {
 		f := *r.Finding // the finding itself stays whole
 		f.Command, f.Container = text.Cut(f.Command, snapshot.MaxCommand), text.Cut(f.Container, snapshot.MaxCommand)
+		f.PrivateCommand = text.Cut(f.PrivateCommand, snapshot.MaxCommand)
 		short.Finding = &f
 	}
 	line, err := json.Marshal(&short)

@@ -86,7 +86,7 @@ func Notifications(f *enforce.Finding, owners *Owners, now time.Time) []Notifica
 // details are a finding as a template gets it.
 func details(f *enforce.Finding, host snapshot.Hostname, what, follows string, now time.Time) texts.Finding {
 	return texts.Finding{
-		ID: f.ID, Host: text.OneLine(string(host)), Rule: string(f.Rule), Text: text.OneLine(what), Command: texts.Command(f.Command), Follows: follows,
+		ID: f.ID, Host: text.OneLine(string(host)), Rule: string(f.Rule), Text: text.OneLine(what), Command: texts.Command(cmp.Or(f.Command, f.PrivateCommand)), Follows: follows,
 		Pending: f.Pending, Due: f.Due, Waits: f.Waits != "", Since: f.Since, At: now, Advice: AdviceOn(f),
 	}
 }

@@ -184,6 +184,41 @@ type Source interface {
 // hosts. What stays are the names of hosts and models, states and numbers.
 func (f *Feed) For(user snapshot.Username) Source { return &restricted{f, user} }
 
+// Public is a Feed for a page on which all may see all names, without the command lines that /proc of
+// their hosts hides.
+func (f *Feed) Public() Source { return public{f} }
+
+type public struct{ *Feed }
+
+// Fleet implements Source.
+func (p public) Fleet() *Fleet {
+	f := *p.Feed.Fleet()
+	f.Hosts, f.Findings = slices.Clone(f.Hosts), slices.Clone(f.Findings)
+	for i := range f.Hosts {
+		f.Hosts[i].GPUs = publicGPUs(f.Hosts[i].GPUs)
+	}
+	for i := range f.Findings {
+		f.Findings[i].PrivateCommand = ""
+	}
+	return &f
+}
+
+// publicGPUs are GPUs without command lines that /proc hides.
+func publicGPUs(list []gpus.GPU) []gpus.GPU {
+	private := func(p gpus.Process) bool { return p.PrivateCommand != "" }
+	if !slices.ContainsFunc(list, func(g gpus.GPU) bool { return slices.ContainsFunc(g.Processes, private) }) {
+		return list
+	}
+	list = slices.Clone(list)
+	for i := range list {
+		list[i].Processes = slices.Clone(list[i].Processes)
+		for j := range list[i].Processes {
+			list[i].Processes[j].PrivateCommand = ""
+		}
+	}
+	return list
+}
+
 // restricted is a Feed as one user may see it.
 type restricted struct {
 	*Feed

@@ -1,6 +1,7 @@
 package top
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/seed-3119e985/genv/remote/live"
@@ -200,12 +201,12 @@ func (s *scene) commands(r *row, field string) (values []filterValue) {
 	}
 	switch {
 	case r.finding != nil:
-		of(r.finding.Command, (&snapshot.Process{Container: r.finding.Container, ContainerInfo: r.finding.ContainerInfo}).ContainerText())
+		of(cmp.Or(r.finding.Command, r.finding.PrivateCommand), (&snapshot.Process{Container: r.finding.Container, ContainerInfo: r.finding.ContainerInfo}).ContainerText())
 	case r.process != nil:
-		of(r.process.Command, r.process.ContainerText())
+		of(r.process.CommandLine(), r.process.ContainerText())
 	case r.gpu != nil:
 		for i := range r.gpu.Processes {
-			of(r.gpu.Processes[i].Command, r.gpu.Processes[i].ContainerText())
+			of(r.gpu.Processes[i].CommandLine(), r.gpu.Processes[i].ContainerText())
 		}
 	}
 	return values

@@ -179,7 +179,7 @@ func processes(r *row) string {
 	}
 	for i := range r.gpu.Processes {
 		p := &r.gpu.Processes[i]
-		names = append(names, fmt.Sprintf("%d %s %s", p.PID, cmp.Or(draw.Shown(string(p.User)), "?"), command(p.Command)))
+		names = append(names, fmt.Sprintf("%d %s %s", p.PID, cmp.Or(draw.Shown(string(p.User)), "?"), command(p.CommandLine())))
 	}
 	return strings.Join(names, ", ")
 }
@@ -204,7 +204,7 @@ func processColumns() []column {
 			known(func(r *row) *int64 { return r.process.memory }),
 		},
 		{left("STATE", 5, 7), processStateCell, nil},
-		worded(flexible("COMMAND", 8, 9), func(r *row) string { return command(r.process.Command) }),
+		worded(flexible("COMMAND", 8, 9), func(r *row) string { return command(r.process.CommandLine()) }),
 		{flexible("CONTAINER", 12, 5), words(func(r *row) string {
 			return cmp.Or(r.process.ContainerName, r.process.Container)
 		}), nil},

@@ -23,7 +23,7 @@ func (s *scene) target(q *request, r *row) (why string) {
 	case p != nil && q.kind != operator.Detach:
 		a := operator.Action{Host: r.id.host, PID: p.PID, Start: p.Start, User: p.User}
 		q.add(a, fmt.Sprintf("%s process %d on %s, start %d, of user %s: %s", q.kind, p.PID, draw.Shown(string(r.id.host)), p.Start,
-			cmp.Or(draw.Shown(string(p.User)), "unknown"), cmp.Or(draw.Shown(p.Command), "command unknown")))
+			cmp.Or(draw.Shown(string(p.User)), "unknown"), cmp.Or(draw.Shown(p.CommandLine()), "command unknown")))
 		return ""
 	case q.kind == operator.Terminate:
 		return "select a process: Enter shows those of a host or GPU"

@@ -209,7 +209,7 @@ func (m *Model) describe(r *row) []string {
 		}
 	}
 	if r.process != nil {
-		lines = append(lines, fmt.Sprintf("START: %d", r.id.start), "COMMAND: "+draw.Shown(r.process.Command))
+		lines = append(lines, fmt.Sprintf("START: %d", r.id.start), "COMMAND: "+draw.Shown(r.process.CommandLine()))
 	}
 	if r.process != nil || r.finding != nil {
 		for _, g := range gpusOf(r) {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/web"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -104,4 +105,45 @@ func TestAFindingForEachProcess(t *testing.T) {
 	page := pageOf(t, web.New(f.feed, f.options()), "/")
 	require.Less(t, time.Since(begun), 30*time.Second, "it took minutes")
 	require.Equal(t, 8, strings.Count(page, `<i class="n">!</i>`)-1, "besides the legend")
+}
+
+// outside ends what runs in no environment.
+type outside struct{ cap5 }
+
+func (outside) Settings(enforce.Query) *enforce.Settings {
+	return &enforce.Settings{NonEnvProcesses: true, Warn: enforce.Warn{}}
+}
+
+// TestCommandsThatHostsHide: operators see them on the control socket, and nobody on the page.
+func TestCommandsThatHostsHide(t *testing.T) {
+	for _, hides := range []bool{false, true} {
+		f := newFleet(1, 1)
+		s := machine(0, 1, f.now)
+		s.Processes = []snapshot.Process{
+			{PID: 4000, Username: "alice", Command: "train --token=hunter2", Usage: []snapshot.DeviceUsage{{Index: 0}}},
+			{PID: 4001, Username: "alice", Command: "train --token=hunter2", EnvUnknown: true, Usage: []snapshot.DeviceUsage{{Index: 0}}},
+		}
+		for i := range s.Processes {
+			if hides {
+				s.Processes[i].HideCommand()
+			}
+		}
+		f.cycle.Cluster.Hosts[0].Snapshot = s
+		plan, _, _ := enforce.Judge(outside{}, f.cycle.Cluster, enforce.Memory{}, f.now)
+		require.Len(t, plan.Findings, 1)
+		require.Len(t, plan.Notes, 1)
+		f.cycle.Plan = plan
+		f.judged(plan.Findings...)
+		for _, names := range []web.Names{web.AllNames, web.NoNames} {
+			options := f.options()
+			options.Names = names
+			handler := web.New(f.feed, options)
+			for _, path := range []string{"/", "/h/gpu-01", "/u/alice", "/findings", "/api/v1/fleet", "/api/v1/gpus", "/api/v1/findings", "/api/v1/hosts/gpu-01", "/api/v1/events"} {
+				shown := strings.Contains(get(t, handler, path).Body.String(), "hunter2")
+				require.Equal(t, !hides && names == web.AllNames && path != "/", shown, "%s %s", names, path)
+			}
+		}
+		all := get(t, live.NewHandler(f.feed), "/api/v1/fleet").Body.String()
+		require.Equal(t, 3, strings.Count(all, `"private_command":"train --token=hunter2"`)+strings.Count(all, `"command":"train --token=hunter2"`))
+	}
 }

@@ -117,7 +117,7 @@ func (s *server) view(r *http.Request) *view {
 		if len(s.views) >= maxViews {
 			clear(s.views)
 		}
-		v = &view{Source: s.feed, names: s.options.Names, self: self}
+		v = &view{Source: s.feed.Public(), names: s.options.Names, self: self}
 		if s.options.Names != AllNames {
 			v.Source = s.feed.For(self)
 		}

@@ -10,6 +10,7 @@
 package gpus
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -90,13 +91,15 @@ type Attachment struct {
 
 // Process is a process that uses a GPU.
 type Process struct {
-	PID      snapshot.PID       `json:"pid"`
-	Start    snapshot.StartTime `json:"start,omitempty"`
-	User     snapshot.Username  `json:"user,omitempty"` // as in UserName
-	EID      snapshot.EnvID     `json:"eid,omitempty"`  // that it claims; not valid without a look at its owner
-	Command  string             `json:"command,omitempty"`
-	Unproved bool               `json:"unproved,omitempty"`     // see snapshot.Process.NodeMissing
-	Memory   *int64             `json:"memory_bytes,omitempty"` // of this GPU
+	PID     snapshot.PID       `json:"pid"`
+	Start   snapshot.StartTime `json:"start,omitempty"`
+	User    snapshot.Username  `json:"user,omitempty"` // as in UserName
+	EID     snapshot.EnvID     `json:"eid,omitempty"`  // that it claims; not valid without a look at its owner
+	Command string             `json:"command,omitempty"`
+	// PrivateCommand is it where /proc of the host hides it: see snapshot.Process.
+	PrivateCommand string `json:"private_command,omitempty"`
+	Unproved       bool   `json:"unproved,omitempty"`     // see snapshot.Process.NodeMissing
+	Memory         *int64 `json:"memory_bytes,omitempty"` // of this GPU
 	// Type is "C", "G" or "C+G"; empty if nvidia-smi wasn't asked for it.
 	Type      snapshot.ProcessType `json:"type,omitempty"`
 	Container string               `json:"container,omitempty"`
@@ -154,6 +157,9 @@ func (p *Process) ContainerText() string {
 	}
 	return shown
 }
+
+// CommandLine is the command line, for those who may see it.
+func (p *Process) CommandLine() string { return cmp.Or(p.Command, p.PrivateCommand) }
 
 // Users are those who are attached to the GPU or use it, each once, in alphabetical order.
 func (g *GPU) Users() []snapshot.Username {

@@ -75,7 +75,7 @@ func processesOf(g *gpus.GPU) string {
 		if p.Memory != nil {
 			words = append(words, text.GiB(*p.Memory))
 		}
-		if command := commandOf(p.Command); command != "" {
+		if command := commandOf(p.CommandLine()); command != "" {
 			words = append(words, command)
 		}
 		if p.Type.Draws() {

@@ -5,11 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/user"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/remote/live/socket"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
@@ -28,6 +31,7 @@ const (
 type changes struct {
 	host     *host
 	looks    recent[string, json.RawMessage]
+	gpus     recent[struct{}, *snapshot.Snapshot]
 	listings recent[struct{}, []snapshot.Device]
 }
 
@@ -43,22 +47,45 @@ func (b *changes) listDevices(ctx context.Context) ([]snapshot.Device, error) {
 }
 
 // Look implements service.Backend: the documents of `genv usage snapshot --type devices` and
-// `--type envs`, and of `genv gpus`.
-func (b *changes) Look(ctx context.Context, name string) (json.RawMessage, error) {
+// `--type envs`, and of `genv gpus`, with the command lines that /proc would show to the user.
+func (b *changes) Look(ctx context.Context, name string, by service.Viewer) (json.RawMessage, error) {
+	ctx = context.WithoutCancel(ctx)
 	if !slices.Contains(views, name) {
 		return nil, fmt.Errorf("%w: there is no such document", state.ErrRequest)
 	}
-	return b.looks.get(name, looksFor, func() (json.RawMessage, error) {
-		if name != "gpus" {
-			document, _, err := b.host.document(context.WithoutCancel(ctx), name)
+	if name != "gpus" {
+		return b.looks.get(name, looksFor, func() (json.RawMessage, error) {
+			document, _, err := b.host.document(ctx, name)
 			return document, err
-		}
-		s, err := b.host.snapshot(context.WithoutCancel(ctx), nvidiasmi.Age{Most: enforce.DefaultMaxAge})
-		if err != nil {
-			return nil, err
-		}
-		return json.Marshal(gpus.Of(s))
+		})
+	}
+	s, err := b.gpus.get(struct{}{}, looksFor, func() (*snapshot.Snapshot, error) {
+		return b.host.snapshot(ctx, nvidiasmi.Age{Most: enforce.DefaultMaxAge})
 	})
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(gpus.Of(b.visibleTo(s, by)))
+}
+
+// visibleTo is a snapshot without the commands that /proc hides from a viewer.
+func (b *changes) visibleTo(s *snapshot.Snapshot, by service.Viewer) *snapshot.Snapshot {
+	hiding := b.host.Machine.Proc.Hiding()
+	operators, _ := user.LookupGroup(socket.Group) // there may be none
+	if !hiding.On || by.UID == 0 || slices.ContainsFunc(by.Groups, func(gid uint32) bool {
+		g := strconv.FormatUint(uint64(gid), 10)
+		return g == hiding.Group || operators != nil && g == operators.Gid
+	}) {
+		return s
+	}
+	visible := *s
+	visible.Processes = slices.Clone(s.Processes)
+	for i := range visible.Processes {
+		if p := &visible.Processes[i]; p.UID == nil || *p.UID != by.UID {
+			p.Command, p.Name = "", ""
+		}
+	}
+	return &visible
 }
 
 // views are the documents that root's service has for every user.

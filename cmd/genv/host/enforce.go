@@ -66,7 +66,7 @@ func (l *localLink) Await(ctx context.Context, _ remote.Host, done func(woke boo
 
 func (l *localLink) Snapshot(ctx context.Context, _ remote.Host) (*snapshot.Snapshot, error) {
 	here := enforce.Query{Host: snapshot.Hostname(enforcelocal.Hostname()), At: l.host.record.now()}
-	s, err := l.events.snapshot(ctx, nvidiasmi.Age{Most: l.policy.Load().Settings(here).MaxAge})
+	s, err := l.host.forController(l.events.snapshot(ctx, nvidiasmi.Age{Most: l.policy.Load().Settings(here).MaxAge}))
 	if err != nil {
 		return nil, &remote.Error{Class: remote.CommandFailed, Err: err}
 	}

@@ -83,6 +83,17 @@ func (h *host) snapshot(ctx context.Context, age nvidiasmi.Age) (*snapshot.Snaps
 	return s, nil
 }
 
+// forController is a snapshot for a controller, which shows it to others: what /proc hides from them is
+// marked as private.
+func (h *host) forController(s *snapshot.Snapshot, err error) (*snapshot.Snapshot, error) {
+	if err == nil && h.Machine.Proc.Hiding().On {
+		for i := range s.Processes {
+			s.Processes[i].HideCommand()
+		}
+	}
+	return s, err
+}
+
 // execution carries out a report for a controller.
 func (h *host) execution(ctx context.Context, report enforce.Report, asker asked.Asker) agent.Execution {
 	var done agent.Execution

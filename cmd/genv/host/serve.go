@@ -98,7 +98,7 @@ type served struct {
 
 // Snapshot implements agent.Backend.
 func (s served) Snapshot(ctx context.Context, age agent.Age) ([]byte, error) {
-	now, err := s.events.snapshot(ctx, nvidiasmi.Age{Good: cmp.Or(age.Measured, devicesFor), Most: age.Oldest, Until: age.Until})
+	now, err := s.host.forController(s.events.snapshot(ctx, nvidiasmi.Age{Good: cmp.Or(age.Measured, devicesFor), Most: age.Oldest, Until: age.Until}))
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -19,10 +20,12 @@ import (
 )
 
 // serve lets root own the state of the station, by a service that runs until the test ends.
-func (s *station) serve() *exec.Cmd {
+func (s *station) serve() *exec.Cmd { return s.serveBy("genv", "host", "serve") }
+
+func (s *station) serveBy(words ...string) *exec.Cmd {
 	s.t.Helper()
 	proctest.NeedRoot(s.t)
-	cmd := s.me().command("genv", "host", "serve")
+	cmd := s.me().command(words...)
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
 	require.NoError(s.t, cmd.Start())
@@ -107,6 +110,42 @@ func TestAttachAvoidsBusyDevicesThatAGuardHides(t *testing.T) {
 	require.Eventually(t, func() bool { return strings.Contains(alice.run("genv", "gpus").Out, "failed") }, 30*time.Second, 10*time.Millisecond)
 	require.Equal(t, said{text: "Attached GPUs: 0,1,2,4\n"}, shell.sayAll("genv attach --count 4"), "device 3 has failed")
 	require.Contains(t, shell.sayAll("genv attach --index 3").text, "GPU 3 has failed and is given to nobody")
+}
+
+// TestCommandsThatProcHides: root's service shows a command line to those who could read it in /proc, and to
+// the group genv.
+func TestCommandsThatProcHides(t *testing.T) {
+	proctest.NeedPrograms(t, "unshare", "mount")
+	proctest.NeedRoot(t)
+	proctest.Need(t, exec.Command("unshare", "--mount", "mount", "-t", "proc", "proc", "/proc").Run() == nil, "a /proc of its own")
+	t.Parallel()
+	const alice, bob, all, operators = 4242, 4243, 4700, 4701
+	for options, hides := range map[string]bool{"hidepid=0": false, "hidepid=1": true, "hidepid=2,gid=4700": true} {
+		t.Run(options, func(t *testing.T) {
+			s := newStation(t)
+			job := startSleeper(t, alice)
+			s.uses(map[snapshot.PID]int{job: 0})
+			require.NoError(t, os.WriteFile(s.path("group"), []byte("root:x:0:\ngenv:x:4701:\n"), 0o644))
+			s.serveBy("unshare", "--mount", "sh", "-c",
+				`mount -t proc -o "$0" proc /proc && mount --bind "$1" /etc/group && exec genv host serve`, options, s.path("group"))
+			for name, viewer := range map[string]struct {
+				uid    int
+				groups []uint32
+				sees   bool
+			}{
+				"the owner": {uid: alice, sees: true}, "root": {uid: 0, sees: true}, "another": {uid: bob, sees: !hides},
+				"a group of another": {uid: bob, groups: []uint32{5, 6}, sees: !hides}, "of genv": {uid: bob, groups: []uint32{5, operators}, sees: true},
+				"of the group of the mount": {uid: bob, groups: []uint32{all}, sees: strings.Contains(options, "gid") || !hides},
+			} {
+				cmd := s.person(name, viewer.uid).command("genv", "gpus", "--format", "json")
+				cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(viewer.uid), Gid: uint32(viewer.uid), Groups: viewer.groups}
+				r := genvtest.Exec(t, cmd)
+				require.Zero(t, r.Code, r.Err)
+				require.Contains(t, r.Out, fmt.Sprintf(`"pid":%d`, job), name)
+				require.Equal(t, viewer.sees, strings.Contains(r.Out, "sleep"), "%s: %s", name, r.Out)
+			}
+		})
+	}
 }
 
 // An id in the environment variable counts for the user of the environment and for root, with

@@ -16,7 +16,7 @@ import (
 
 // describeProcesses prints the time zone of the host's clock, whether genv's state files are
 // there, and what /proc, ps(1) and getent(1) show of the processes with the
-// PIDs $@, as far as the host has these programs: status (proc_pid_status(5)), lines
+// PIDs $@, as far as the host has these programs: how /proc is mounted, status (proc_pid_status(5)), lines
 // "Cgroup PID …", "User " with a line of passwd(5), and last of all "Command PID …", which
 // users choose: no line that follows one can be anything else. Each is one line: the kernel
 // and ps escape newlines. Without a uid, getent would print all users.
@@ -25,6 +25,7 @@ const describeProcesses = `(unset TZ; date +'Clock %z')
 [ $# -gt 0 ] || exit 0
 pids=$(IFS=,; echo "$*"); files=; groups=
 for p do files="$files /proc/$p/status"; groups="$groups /proc/$p/cgroup"; done
+sed -n 's|.* /proc .*|Mount &|p' /proc/self/mountinfo
 cat $files
 grep -H : $groups | sed 's|^/proc/\([0-9]*\)/cgroup:|Cgroup \1 |'
 uids=$(cat $files | sed -n 's/^Uid:[^0-9]*\([0-9]*\).*/\1/p' | sort -u)
@@ -54,6 +55,7 @@ type Descriptions struct {
 	// Registered says that the host has state files, so that devices may be attached there.
 	Registered bool
 
+	mounts  string            // at /proc, as in mountinfo
 	name    string            // the last one
 	process *snapshot.Process // whose status is read; nil for none
 }
@@ -73,6 +75,8 @@ func (d *Descriptions) parse(data []byte) {
 				_, east := at.Zone()
 				d.UTCOffset = &east
 			}
+		case "Mount":
+			d.mounts += value + "\n"
 		case "Registered":
 			d.Registered = true
 		case "Cgroup":
@@ -83,6 +87,11 @@ func (d *Descriptions) parse(data []byte) {
 			d.parseUser(value)
 		default:
 			d.parseStatus(line)
+		}
+	}
+	if proc.ParseHiding(d.mounts).On {
+		for _, p := range d.byPID {
+			p.HideCommand()
 		}
 	}
 }

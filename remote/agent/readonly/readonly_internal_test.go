@@ -38,6 +38,10 @@ func TestParseDescriptions(t *testing.T) {
 	require.Equal(t, &snapshot.Process{PID: 7, Name: "python3", Command: "python3 train.py", Container: container, UID: &uid}, p,
 		"and nothing of a process that was not asked for")
 	require.Equal(t, map[snapshot.UID]snapshot.Username{1001: "alice"}, d.Names)
+	for options, hides := range map[string]bool{"rw": false, "rw,hidepid=invisible": true} {
+		p, _ = describe7("Mount 23 28 0:21 / /proc rw shared:13 - proc proc " + options + "\nMount 5 23 0:9 / /proc/sys/fs/binfmt_misc rw - autofs x rw\n" + described)
+		require.Equal(t, hides, p.CommandOrName() == "" && p.PrivateCommand == "python3 train.py", options)
+	}
 }
 
 // TestProcessesOfInstances: the MIG instances of a device count for it, each once.

@@ -103,7 +103,9 @@ func (s Sink) Consume(cycle *controller.Cycle, events []enforce.Event) {
 func (s Sink) leads() bool { return s.Leads == nil || s.Leads() }
 
 func noticed(f *enforce.Finding) NoticedFinding {
-	return NoticedFinding{*f, f.Line(), notify.AdviceOn(f)}
+	public := *f
+	public.PrivateCommand = "" // who reads what a hook passes on isn't known
+	return NoticedFinding{public, f.Line(), notify.AdviceOn(f)}
 }
 
 func (s Sink) send(cycle *controller.Cycle, n Notice) {

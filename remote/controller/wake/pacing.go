@@ -34,7 +34,7 @@ func entries(s *snapshot.Snapshot) int {
 	n := len(s.Processes) + len(s.Environments) + len(s.Devices)
 	for i := range s.Processes {
 		p := &s.Processes[i]
-		n += len(p.Usage)/usagesEach + (len(p.Name)+len(p.Command))/textEach
+		n += len(p.Usage)/usagesEach + (len(p.Name)+len(p.Command)+len(p.PrivateCommand))/textEach
 	}
 	for i := range s.Environments {
 		n += len(s.Environments[i].PIDs) + len(s.Environments[i].KernelIDs)

@@ -76,7 +76,11 @@ func (s *Server) answer(ctx context.Context, line []byte, by peer) Answer {
 			Served: s.served.Load(), Refused: s.refused.Load(),
 		}}
 	case r.Look != "":
-		document, err := s.Backend.Look(ctx, r.Look)
+		viewer := Viewer{by.account, by.groups}
+		if by.contained {
+			viewer = Viewer{UID: snapshot.NoUID}
+		}
+		document, err := s.Backend.Look(ctx, r.Look, viewer)
 		if err != nil {
 			return failure(err)
 		}

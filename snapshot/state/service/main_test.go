@@ -90,7 +90,7 @@ func (h *host) Change(ctx context.Context, c change.Change, by change.Asker, tur
 }
 
 // Look implements service.Backend.
-func (h *host) Look(_ context.Context, name string) (json.RawMessage, error) {
+func (h *host) Look(_ context.Context, name string, _ service.Viewer) (json.RawMessage, error) {
 	if name != "devices" {
 		return nil, fmt.Errorf("%w: no document %q", state.ErrRequest, name)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -20,6 +21,7 @@ type peer struct {
 	// of the process, and the owner of a subordinate uid (Server.Owner), since a user may
 	// have thousands of uids.
 	account snapshot.UID
+	groups  []uint32 // as far as they are known
 	pid     snapshot.PID
 	// unknown is why the PIDs that the process names may mean nothing here, or nil.
 	unknown error
@@ -40,12 +42,32 @@ var errPeerGone = errors.New("the process that asked has ended")
 // credentialsOf asks the kernel who is at the other end of a connection.
 func credentialsOf(raw syscall.RawConn) (p peer, err error) {
 	var credentials *unix.Ucred
+	var groups []uint32
 	if ctlErr := raw.Control(func(fd uintptr) {
+		groups = groupsOf(fd)
 		credentials, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
 	}); ctlErr != nil || err != nil {
 		return p, fmt.Errorf("who is at the other end: %w", errors.Join(ctlErr, err))
 	}
-	return peer{uid: snapshot.UID(credentials.Uid), account: snapshot.UID(credentials.Uid), pid: snapshot.PID(credentials.Pid)}, nil
+	uid := snapshot.UID(credentials.Uid)
+	return peer{uid: uid, account: uid, groups: append(groups, credentials.Gid), pid: snapshot.PID(credentials.Pid)}, nil
+}
+
+// groupsOf are the supplementary groups of the other end of a connection (SO_PEERGROUPS, Linux 4.13).
+func groupsOf(fd uintptr) []uint32 {
+	groups := make([]uint32, 32)
+	for {
+		size := uint32(4 * len(groups))
+		_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, fd, unix.SOL_SOCKET, unix.SO_PEERGROUPS,
+			uintptr(unsafe.Pointer(&groups[0])), uintptr(unsafe.Pointer(&size)), 0)
+		switch {
+		case errno == 0:
+			return groups[:size/4]
+		case errno != unix.ERANGE:
+			return nil
+		}
+		groups = make([]uint32, size/4)
+	}
 }
 
 // identify looks at the process that connected. begun is when the connection was accepted.

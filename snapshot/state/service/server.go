@@ -42,8 +42,14 @@ type Backend interface {
 	// Change makes a change for an asker, as changer.Changer does. It takes the turn
 	// before it takes the lock of the state files, and releases it then.
 	Change(ctx context.Context, c change.Change, by change.Asker, turn Turn) (change.Result, error)
-	// Look returns a document of root's view of the host, by its name.
-	Look(ctx context.Context, name string) (json.RawMessage, error)
+	// Look returns a document of root's view of the host, by its name, as a viewer may see it.
+	Look(ctx context.Context, name string, by Viewer) (json.RawMessage, error)
+}
+
+// Viewer is who looks, as the kernel reports it. NoUID is somebody who is not known.
+type Viewer struct {
+	UID    snapshot.UID
+	Groups []uint32
 }
 
 // Turn waits for the turn of a user at the state files.
