@@ -15,6 +15,7 @@ import (
 // evidence is what the state files say, and what the kernel says about it.
 type evidence struct {
 	begun  time.Time // when reading began
+	owned  bool      // only root may write the files
 	files  state.Files
 	proven map[registration]bool
 	// doubt is why nothing may be taken away from users because of it; empty for none.
@@ -27,8 +28,8 @@ type evidence struct {
 const maxStateFile = 8 << 20
 
 // glance reads the state files as they are at this moment, without a lock and without a
-// cleanup: whatever else hangs, a new attachment is noticed. It is no reason to take
-// anything away: a file may just be in the middle of being written.
+// cleanup: whatever else hangs, a new attachment is noticed. It is a reason to take something
+// away only where a look is late: a file may just be in the middle of being written.
 func (k *Keeper) glance(context.Context) evidence {
 	begun := time.Now()
 	place, owned, err := k.State.Place()
@@ -40,7 +41,7 @@ func (k *Keeper) glance(context.Context) evidence {
 		return evidence{err: err}
 	}
 	defer dir.Close()
-	e := evidence{begun: begun}
+	e := evidence{begun: begun, owned: owned}
 	for _, file := range []state.File{state.Envs, state.Devices} {
 		data, _, err := dir.Read(file.String(), maxStateFile)
 		if err == nil {

@@ -322,9 +322,53 @@ func TestWhatHangsHoldsNothingUp(t *testing.T) {
 	h.set(func() { h.hang = make(chan struct{}) })
 	h.write(attachments{bob: {1}})
 	h.soon("Bob's device", h.may(bob, 1))
-	require.True(t, h.pins.may(alice, 3), "a glance takes nothing away")
+	require.True(t, h.pins.may(alice, 3), "a glance takes nothing away at once")
 	h.give(Off, 0)
 	h.soon("off", func() bool { return !h.isAttached() })
+}
+
+// TestALateLookTakesAway: what a user can delay, such as reading a process, keeps no attachment that is gone.
+func TestALateLookTakesAway(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		owned bool
+		begin attachments // before the Keeper begins; nil if looks hang only later
+		then  attachments
+		away  bool // alice's device 0
+	}{
+		"detached":             {then: attachments{alice: nil, bob: {0}}, away: true},
+		"her environment ends": {then: attachments{bob: {0}}, away: true},
+		"still attached":       {then: attachments{alice: {0}, bob: {0}}},
+		"emptied":              {then: attachments{}},
+		"emptied by root":      {owned: true, then: attachments{}, away: true},
+		"before the first look, of which users may forge the files": {begin: attachments{bob: {0}}},
+		"before the first look, of root's files":                    {owned: true, begin: attachments{bob: {0}}, away: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t)
+			h.owned = tt.owned
+			if tt.begin != nil {
+				h.hang = make(chan struct{})
+				h.write(tt.begin)
+				h.give(Enforce, time.Minute)
+				h.keep(h.keeper())
+			} else {
+				h.write(attachments{alice: {0}})
+				h.give(Enforce, time.Minute)
+				h.keep(h.keeper())
+				h.soon("the guard", h.mayNot(bob, 0))
+				h.set(func() { h.hang = make(chan struct{}) })
+				h.write(tt.then)
+			}
+			if tt.away {
+				h.soon("it is taken away", h.mayNot(alice, 0))
+				return
+			}
+			time.Sleep(lateAfter + 2*tick)
+			require.True(t, h.pins.may(alice, 3))
+		})
+	}
 }
 
 func TestExemptUsersAndDevices(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -86,14 +87,37 @@ func (v *view) tookOver(allowed map[snapshot.UID]Minors) {
 	v.whole = true
 }
 
+// lateAfter is how soon a look has to follow a glance. A process that can't be read may delay looks for
+// as long as its user likes.
+const lateAfter = 2 * time.Second
+
+// decides is what takes away: the last look, or the newest glance where a look is late. What a glance can't say
+// of an environment, such as whether it has other processes, was said by the last look. It doesn't count
+// before the first look, or if the files were emptied: a look may restore them, unless only root writes them.
+func (v *view) decides() *evidence {
+	g := v.glance
+	switch {
+	case g == nil || time.Since(g.begun) < lateAfter:
+		return v.look
+	case !g.owned && (v.look == nil || len(g.files.Environments) == 0 || len(g.files.Devices) == 0):
+		return v.look
+	}
+	late := evidence{files: g.files, proven: maps.Clone(g.proven)}
+	if v.look != nil {
+		maps.Copy(late.proven, v.look.proven)
+	}
+	return &late
+}
+
 // plan is who may open what. ok is false as long as too little is known to deny anything.
 func (v *view) plan(o *Order) (_ access, ok bool) {
-	if v.look == nil && v.kept == nil || !v.known {
+	look := v.decides()
+	if look == nil && v.kept == nil || !v.known {
 		return access{}, false
 	}
 	facts := facts{Files: &state.Files{}, Devices: v.devices, Order: o, ExemptUIDs: slices.Concat(o.ExemptUIDs, v.users.uids)}
-	if v.look != nil {
-		facts.Files, facts.Proven = &v.look.files, v.look.proven
+	if look != nil {
+		facts.Files, facts.Proven = &look.files, look.proven
 	}
 	p := accessOf(facts)
 	if v.glance != nil {
