@@ -70,7 +70,7 @@ func TestADesktopKeepsNoAttachment(t *testing.T) {
 		"beside a job within it": {enforce.Settings{EnvMemory: true}, `a | env 1 alice 10m u1001 | dev 0 screen 1@01 | proc 6 1 u1001 0:9:C | proc 5 1 u1001 0:25:`, "", "a end 5", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for kind, want := range map[string]string{"C+G": tt.draws, "C": tt.computes, "?": tt.mayBeBoth} {
+			for kind, want := range map[string]string{"C+G": tt.draws, "G": tt.draws, "C": tt.computes, "?": tt.mayBeBoth} {
 				plan := evaluate(stated{all: tt.policy}, parseCluster(t, tt.cluster+kind), noon(0))
 				require.Equal(t, want, planText(plan), kind)
 				for _, r := range plan.Reports {
