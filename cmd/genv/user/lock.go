@@ -5,12 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -23,14 +27,21 @@ func (p *program) lock(c *cli.Context) error {
 		words = words[1:]
 	}
 	who := p.person()
-	devices, err := who.lockable(c.Context)
-	if errors.Is(err, errNotActive) {
+	devices, files, err := who.lockable(c.Context)
+	owned, ownedErr := who.Store.OwnedDir()
+	notActive := errors.Is(err, errNotActive)
+	switch {
+	case ownedErr != nil:
+		return ownedErr
+	case owned != "" && (notActive || err == nil && len(devices) == 0):
+		return errors.New("no device is locked, and the command was not run: this shell has no device; run `genv attach` first")
+	case notActive:
 		fmt.Fprintln(p.Err, "genv: no device is locked: this shell is in no environment; run `genv activate` first")
-	} else if err != nil {
+	case err != nil:
 		return err
 	}
 	if len(devices) > 0 {
-		release, err := p.lockDevices(c.Context, who, devices)
+		release, err := p.lockDevices(c.Context, who, devices, files)
 		if err != nil {
 			return err
 		}
@@ -48,7 +59,9 @@ func (p *program) lock(c *cli.Context) error {
 const silentWait = 2 * time.Second
 
 // lockDevices waits as long as it takes, and prints which process has the lock.
-func (p *program) lockDevices(ctx context.Context, who *person, devices []snapshot.DeviceIndex) (release func(), err error) {
+func (p *program) lockDevices(
+	ctx context.Context, who *person, devices []snapshot.DeviceIndex, files *state.Files,
+) (release func(), err error) {
 	soon, cancel := context.WithTimeout(ctx, silentWait)
 	defer cancel()
 	release, err = who.Store.LockDevices(soon, devices)
@@ -59,6 +72,9 @@ func (p *program) lockDevices(ctx context.Context, who *person, devices []snapsh
 	holder := "a process that can't be seen from here"
 	if busy.Holder != nil {
 		holder = busy.Holder.String()
+		if isStranger(files, filepath.Base(busy.Path), busy.Holder.UID) {
+			holder += ", to whom the device is not attached"
+		}
 	}
 	fmt.Fprintln(p.Err, text.PrintableLines(fmt.Sprintf("genv: waiting for %s, which is held by %s", busy.Path, holder)))
 	release, err = who.Store.LockDevices(ctx, devices)
@@ -68,18 +84,33 @@ func (p *program) lockDevices(ctx context.Context, who *person, devices []snapsh
 	return release, err
 }
 
-// lockable are the devices of this shell's environment.
-func (w *person) lockable(ctx context.Context) ([]snapshot.DeviceIndex, error) {
+// isStranger says whether the device of a lock is known not to be attached to the user of a
+// uid. Root is no stranger.
+func isStranger(files *state.Files, lock string, uid *snapshot.UID) bool {
+	if uid == nil || *uid == 0 {
+		return false
+	}
+	environments, user := files.ByID(), new(system.Subordinates).Owner(*uid)
+	return !slices.ContainsFunc(files.Devices, func(d snapshot.Device) bool {
+		return disk.LockOf(d.Index) == lock && slices.ContainsFunc(d.Attachments, func(a snapshot.Attachment) bool {
+			env := environments[a.EID]
+			return env != nil && env.UID == user
+		})
+	})
+}
+
+// lockable are the devices of this shell's environment, and the state files.
+func (w *person) lockable(ctx context.Context) ([]snapshot.DeviceIndex, *state.Files, error) {
 	eid, err := w.active(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	files, err := w.StateFiles(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if _, err := w.mine(&files, eid); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return files.AttachedTo(eid), nil
+	return files.AttachedTo(eid), &files, nil
 }

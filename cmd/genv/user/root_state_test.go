@@ -39,7 +39,7 @@ func (s *station) serveBy(words ...string) *exec.Cmd {
 }
 
 // `genv lock`, and what takes the same locks as 1.4.3 does, by users who can't write the
-// state: a lock file that does not exist yet is made by whoever locks first.
+// state. Who has no device is refused.
 func TestLockWhereRootOwnsTheState(t *testing.T) {
 	t.Parallel()
 	flock, err := exec.LookPath("flock")
@@ -50,7 +50,10 @@ func TestLockWhereRootOwnsTheState(t *testing.T) {
 	s.serve()
 	alice, bob := s.person("alice", 4242), s.person("bob", 4243)
 	shell := alice.open("bash")
-	require.Equal(t, said{}, shell.say("genv activate; genv attach --index 1,3"))
+	refused := genvtest.Result{Code: 1, Err: "no device is locked, and the command was not run: this shell has no device; run `genv attach` first\n"}
+	require.Equal(t, refused, bob.run("genv", "lock", "echo", "ran"))
+	require.Equal(t, said{text: refused.Err, status: "1"}, shell.sayAll("genv activate; genv lock echo ran"))
+	require.Equal(t, said{}, shell.say("genv attach --index 1,3"))
 	info, err := os.Stat(s.state)
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o755), info.Mode().Perm())
@@ -64,8 +67,7 @@ func TestLockWhereRootOwnsTheState(t *testing.T) {
 		require.Equal(t, said{status: "9"}, shell.say("genv lock "+flock+" -n -E 9 "+file(index)+" true"))
 		require.Equal(t, genvtest.Result{}, bob.run("flock", "-n", file(index), "true"))
 	}
-	require.NoFileExists(t, file("0"), "alice doesn't have it")
-	require.Equal(t, genvtest.Result{}, bob.run("sh", "-c", "umask 0; flock -n "+file("0")+" true"), "1.4.3 makes it")
+	require.Equal(t, genvtest.Result{}, bob.run("flock", "-n", file("0"), "true"), "1.4.3 locks what it likes")
 
 	marker := s.path("alice/ran")
 	shell.say("command genv lock sleep 1000 & job=$!; until ! " + flock + " -n " + file("3") + " true; do :; done")
@@ -81,7 +83,7 @@ func TestLockWhereRootOwnsTheState(t *testing.T) {
 	require.NoError(t, err)
 	waits := shell.sayAll("timeout 3 genv lock touch " + marker)
 	require.Contains(t, waits.text, `/devices/1.lock, which is held by process`, "alice waits for bob")
-	require.Contains(t, waits.text, "of uid 4243")
+	require.Contains(t, waits.text, "of uid 4243, to whom the device is not attached\n")
 	require.NoFileExists(t, marker)
 	require.NoError(t, in.Close())
 	_ = holder.Wait() // the status of read

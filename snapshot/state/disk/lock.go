@@ -65,7 +65,7 @@ func (s *Store) lock(ctx context.Context, dir *folder.Folder, name string, mode 
 		if err := dir.Ensure(name, mode); err != nil {
 			return nil, err
 		}
-		file, st, err := dir.OpenFile(name, maxFileSize)
+		file, st, err := dir.OpenLock(name, maxFileSize)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // removed since
 		}
@@ -128,6 +128,9 @@ func unlock(file *os.File) {
 // locksName is the folder of the locks of devices, in the state folder.
 const locksName = "devices"
 
+// LockOf is the name of the lock of a device.
+func LockOf(index snapshot.DeviceIndex) string { return index.String() + ".lock" }
+
 // openLocks opens the folder of the locks of devices.
 func (s *Store) openLocks() (*folder.Folder, error) {
 	parent, err := folder.Open(s.dir)
@@ -147,7 +150,7 @@ func (s *Store) LocksDir(indices []snapshot.DeviceIndex) (string, error) {
 	}
 	defer dir.Close()
 	for _, index := range indices {
-		if err := dir.Ensure(index.String()+".lock", folder.SharedMode); err != nil {
+		if err := dir.Ensure(LockOf(index), folder.SharedMode); err != nil {
 			return "", err
 		}
 	}
@@ -177,7 +180,7 @@ func (s *Store) LockDevices(ctx context.Context, indices []snapshot.DeviceIndex)
 			release()
 			return nil, fmt.Errorf("%w: device %d: an index can't be negative", state.ErrRequest, index)
 		}
-		file, err := s.lock(ctx, dir, index.String()+".lock", folder.SharedMode)
+		file, err := s.lock(ctx, dir, LockOf(index), folder.SharedMode)
 		if err != nil {
 			release()
 			return nil, err

@@ -39,8 +39,8 @@ func (s *Store) Publish() error {
 }
 
 // publish writes the copy into the state folder, in which only root may write from then on.
-// The lock file stays one for all, since 1.4.3 only reads with the lock; and so does the
-// folder of the devices' locks. The caller holds the lock of root's files.
+// The lock file stays one that all may lock, since 1.4.3 only reads with the lock; and so do
+// those of the devices. The caller holds the lock of root's files.
 func (s *Store) publish(contents state.Contents, durable bool) error {
 	dir, err := s.openShared()
 	if err != nil {
@@ -51,10 +51,10 @@ func (s *Store) publish(contents state.Contents, durable bool) error {
 		return err
 	}
 	s.step("sealed")
-	if err := s.ownLock(dir); err != nil {
+	if err := s.ownLock(dir, lockFile); err != nil {
 		return err
 	}
-	if err := s.ownLocks(dir); err != nil {
+	if err := s.ownLocks(dir, contents[state.Devices]); err != nil {
 		return err
 	}
 	for _, file := range stateFiles {
@@ -100,10 +100,10 @@ func seal(dir *folder.Folder) error {
 	return dir.Own(0o755)
 }
 
-// ownLocks lets every user make and lock files in the folder of the devices' locks, which
-// becomes root's, so that its mode stays. What is no folder is moved aside without following
-// it. dir is sealed: no user can replace what is in it meanwhile.
-func (s *Store) ownLocks(dir *folder.Folder) error {
+// ownLocks makes the folder of the devices' locks root's, with a file for each device: every
+// user may lock these, and none can remove or replace one that is held. What is no folder is
+// moved aside without following it. dir is sealed: no user can replace what is in it meanwhile.
+func (s *Store) ownLocks(dir *folder.Folder, devices []byte) error {
 	locks, err := dir.SharedSub(locksName)
 	if errors.Is(err, folder.ErrUnsafe) {
 		if err := dir.MoveAside(locksName, s.now()); err != nil {
@@ -115,32 +115,38 @@ func (s *Store) ownLocks(dir *folder.Folder) error {
 		return err
 	}
 	defer locks.Close()
-	st, err := locks.Status()
-	if err != nil || int(st.Uid) == os.Geteuid() && st.Mode&0o777 == 0o777 {
-		return err
+	var files state.Files
+	if devices != nil {
+		err = files.Decode(state.Devices, devices)
 	}
-	return locks.Own(0o777)
+	err = errors.Join(err, seal(locks))
+	for i := range files.Devices {
+		if err == nil {
+			err = s.ownLock(locks, LockOf(files.Devices[i].Index))
+		}
+	}
+	return err
 }
 
-// ownLock makes the lock file root's, so that no user can change its mode, and one that
-// every user may lock. What is no file that can be locked is moved aside, and so is one with
-// content that not all may read: a user may have moved it here.
-func (s *Store) ownLock(dir *folder.Folder) error {
-	if err := dir.Ensure(lockFile, folder.SharedMode); err != nil {
+// ownLock makes a lock file root's, so that no user can change its mode, and one that every
+// user may lock. It stays the same file, since a user may hold it, unless it is no file that
+// can be locked, or one with content that not all may read: a user may have moved it here.
+func (s *Store) ownLock(dir *folder.Folder, name string) error {
+	if err := dir.Ensure(name, folder.SharedMode); err != nil {
 		return err
 	}
-	file, st, err := dir.OpenFile(lockFile, maxFileSize)
+	file, st, err := dir.OpenLock(name, maxFileSize)
 	private := st.Size != 0 && st.Mode&folder.SharedMode != folder.SharedMode
 	if err == nil {
 		defer file.Close()
 	}
 	if err != nil || private {
-		if err := dir.MoveAside(lockFile, s.now()); err != nil {
+		if err := dir.MoveAside(name, s.now()); err != nil {
 			return err
 		}
-		return dir.Ensure(lockFile, folder.SharedMode)
+		return dir.Ensure(name, folder.SharedMode)
 	}
-	if int(st.Uid) == os.Geteuid() && st.Mode&0o7777 == folder.SharedMode {
+	if folder.IsLock(&st) {
 		return nil
 	}
 	if err := unix.Fchown(int(file.Fd()), os.Geteuid(), os.Getegid()); err != nil {

@@ -238,5 +238,11 @@ func unseal(dir *folder.Folder) error {
 			return &fs.PathError{Op: "chmod", Path: dir.Join(name), Err: err}
 		}
 	}
+	if locks, err := dir.Sub(locksName); err == nil {
+		defer locks.Close()
+		if err := locks.Own(0o777); err != nil {
+			return err
+		}
+	}
 	return dir.Own(0o777)
 }

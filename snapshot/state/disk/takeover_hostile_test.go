@@ -2,9 +2,11 @@ package disk_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -97,13 +99,63 @@ func TestTheLocksOfDevicesStayForAllUsers(t *testing.T) {
 		require.NoError(t, os.Chown(locks, 4001, 4001))
 	}
 	h.takeOver(t)
-	require.Equal(t, os.FileMode(0o777), mode(t, locks))
+	require.Equal(t, os.FileMode(0o755), mode(t, locks))
 	var st syscall.Stat_t
 	require.NoError(t, syscall.Stat(locks, &st))
 	require.Equal(t, os.Geteuid(), int(st.Uid), "only root can close it")
 	release, err := h.store.LockDevices(t.Context(), []snapshot.DeviceIndex{0})
 	require.NoError(t, err)
 	release()
+}
+
+// A lock stays the same file while it is held, whatever its users do to it: who made it before the
+// takeover, how large they make it, and how many names they give it.
+func TestALockThatIsHeldStaysTheSame(t *testing.T) {
+	proctest.NeedRoot(t)
+	h := newOwnedHost(t)
+	for dir := h.dir; dir != os.TempDir(); dir = filepath.Dir(dir) {
+		require.NoError(t, os.Chmod(dir, mode(t, dir)|0o111))
+	}
+	locks := filepath.Join(h.dir, "devices")
+	lock := filepath.Join(locks, "0.lock")
+	elsewhere := filepath.Join(t.TempDir(), "elsewhere")
+	require.NoError(t, os.Mkdir(elsewhere, 0o777))
+	for dir := elsewhere; dir != os.TempDir(); dir = filepath.Dir(dir) {
+		require.NoError(t, os.Chmod(dir, mode(t, dir)|0o111))
+	}
+	require.NoError(t, os.Chmod(elsewhere, 0o777))
+	bob := func(script string) error {
+		cmd := exec.Command("sh", "-c", script, "sh", lock, elsewhere)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 4001, Gid: 4001}}
+		return cmd.Run()
+	}
+	require.NoError(t, os.MkdirAll(locks, 0o777))
+	require.NoError(t, os.Chmod(locks, 0o777))
+	require.NoError(t, bob(`: >"$1"`))
+	held, err := os.Open(lock)
+	require.NoError(t, err)
+	defer held.Close()
+	require.NoError(t, syscall.Flock(int(held.Fd()), syscall.LOCK_EX))
+	h.takeOver(t)
+
+	require.NoError(t, bob(`exec 9>>"$1"`), "1.4.3 opens it for writing")
+	for _, attack := range []string{`rm -f "$1"`, `mv "$1" "$2"`, `mv "${1%/*}" "$2"`, `ln -s "$1" "${1%/*}/8.lock"`, `chmod 0600 "$1"`} {
+		require.Error(t, bob(attack), attack)
+	}
+	require.NoError(t, bob(`head -c 9437184 /dev/zero >"$1"`))
+	_ = bob(`ln "$1" "$2/another"`) // fs.protected_hardlinks allows what the user may write
+	require.NoError(t, h.store.Publish())
+	now, err := os.Stat(lock)
+	require.NoError(t, err)
+	info, err := held.Stat()
+	require.NoError(t, err)
+	require.True(t, os.SameFile(info, now))
+	soon, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err = h.store.LockDevices(soon, []snapshot.DeviceIndex{0})
+	var busy *disk.BusyError
+	require.ErrorAs(t, err, &busy, "it can be waited for")
+	require.Equal(t, os.Getpid(), int(busy.Holder.PID))
 }
 
 // What a user has put at the place of the devices' locks is moved aside as it is, and leads
@@ -130,7 +182,7 @@ func TestNoFolderInThePlaceOfTheLocks(t *testing.T) {
 			h.takeOver(t)
 			made, err := os.Lstat(locks)
 			require.NoError(t, err)
-			require.Equal(t, os.ModeDir|0o777, made.Mode())
+			require.Equal(t, os.ModeDir|0o755, made.Mode())
 			aside, err := filepath.Glob(locks + ".corrupt-*")
 			require.NoError(t, err)
 			require.Len(t, aside, 1)

@@ -87,7 +87,7 @@ func TestTakeOverAndHandOver(t *testing.T) {
 	for name, want := range map[string]os.FileMode{"": 0o755, "envs.json": 0o644, "devices.json": 0o644, "owner.json": 0o644, "genv.identities.json": 0o644, "note.json": 0o644} {
 		require.Equal(t, want, mode(t, h.owned(name)), name)
 	}
-	for name, want := range map[string]os.FileMode{"": 0o755, "envs.json": 0o644, "devices.json": 0o644, "genv.lock": 0o666, "devices": 0o777} {
+	for name, want := range map[string]os.FileMode{"": 0o755, "envs.json": 0o644, "devices.json": 0o644, "genv.lock": 0o666, "devices": 0o755, "devices/0.lock": 0o666, "devices/3.lock": 0o666} {
 		require.Equal(t, want, mode(t, filepath.Join(h.dir, name)), name)
 	}
 	done, err = h.store.TakeOver(t.Context(), move)

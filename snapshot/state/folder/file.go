@@ -20,6 +20,27 @@ const SharedMode = 0o666
 // with a single name and at most limit bytes. O_NONBLOCK is for a FIFO, which
 // would block.
 func (d *Folder) OpenFile(name string, limit int64) (*os.File, unix.Stat_t, error) {
+	return d.openFile(name, func(st *unix.Stat_t) string { return suspicious(st, limit) })
+}
+
+// OpenLock is OpenFile for a file that every user may lock. Of one of root's in a folder of
+// root's, the size and the number of names don't matter: every user may write it, and link it
+// elsewhere.
+func (d *Folder) OpenLock(name string, limit int64) (*os.File, unix.Stat_t, error) {
+	return d.openFile(name, func(st *unix.Stat_t) string {
+		if IsLock(st) && d.CheckPrivate() == nil {
+			return ""
+		}
+		return suspicious(st, limit)
+	})
+}
+
+// IsLock says whether a file is one of root's, or ours, that every user may lock.
+func IsLock(st *unix.Stat_t) bool {
+	return st.Mode&(unix.S_IFMT|0o7777) == unix.S_IFREG|SharedMode && (st.Uid == 0 || int(st.Uid) == os.Geteuid())
+}
+
+func (d *Folder) openFile(name string, check func(*unix.Stat_t) string) (*os.File, unix.Stat_t, error) {
 	var st unix.Stat_t
 	fd, err := unix.Openat(d.fd, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	switch {
@@ -36,7 +57,7 @@ func (d *Folder) OpenFile(name string, limit int64) (*os.File, unix.Stat_t, erro
 	file := os.NewFile(uintptr(fd), d.Join(name))
 	if err = unix.Fstat(fd, &st); err != nil {
 		err = &fs.PathError{Op: "stat", Path: file.Name(), Err: err}
-	} else if why := suspicious(&st, limit); why != "" {
+	} else if why := check(&st); why != "" {
 		err = d.unsafe(name, why)
 	}
 	if err != nil {
