@@ -51,7 +51,7 @@ func TestReproducible(t *testing.T) {
 // everywhere is in all packages, below /usr or in the tarball.
 var everywhere = []string{
 	"/bin/genv", "/bin/genv-docker", "/lib/genv/shims/nvidia-smi", "/lib/genv/shims/docker", "/lib/systemd/system/genv-controller.service",
-	"/lib/systemd/system/genv-enforce.service", "/lib/systemd/system/genv-host.service", "/lib/systemd/system/genv-host.socket",
+	"/lib/systemd/system/genv-enforce.service", "/lib/systemd/system/genv-guard.service", "/lib/systemd/system/genv-host.service", "/lib/systemd/system/genv-host.socket",
 	"/lib/tmpfiles.d/genv.conf", "/share/man/man1/genv.1.gz",
 	"/share/bash-completion/completions/genv", "/share/doc/genv/copyright", "/share/doc/genv/README.md",
 	"/share/doc/genv/docs/operations.md", "/share/doc/genv/examples/hosts.yaml", "/share/doc/genv/examples/policy.yaml",

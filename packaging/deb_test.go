@@ -162,7 +162,7 @@ func TestUnitsAreValid(t *testing.T) {
 	m := startMachine(t)
 	need(t, "systemd-analyze")
 	m.install("v1.0.0")
-	for _, unit := range []string{"genv-controller.service", "genv-enforce.service", "genv-host.service", "genv-host.socket"} {
+	for _, unit := range []string{"genv-controller.service", "genv-enforce.service", "genv-guard.service", "genv-host.service", "genv-host.socket"} {
 		out := m.must("systemd-analyze", "verify", "--man=no", "/usr/lib/systemd/system/"+unit)
 		require.Empty(t, out, unit)
 	}
@@ -176,7 +176,7 @@ func TestUnitsAreValid(t *testing.T) {
 // TestUnitsAreHardened keeps the exposure that systemd computes, from 0 to 10, low.
 func TestUnitsAreHardened(t *testing.T) {
 	need(t, "systemd-analyze")
-	for unit, threshold := range map[string]string{"genv-controller.service": "18", "genv-enforce.service": "40", "genv-host.service": "80"} {
+	for unit, threshold := range map[string]string{"genv-controller.service": "18", "genv-enforce.service": "40", "genv-host.service": "40", "genv-guard.service": "80"} {
 		path, err := filepath.Abs(filepath.Join("systemd", unit))
 		require.NoError(t, err)
 		out, err := exec.Command("systemd-analyze", "security", "--offline=true", "--no-pager", "--threshold="+threshold, path).CombinedOutput()
@@ -184,10 +184,10 @@ func TestUnitsAreHardened(t *testing.T) {
 	}
 }
 
-// TestTheHostServiceHasNoMountsOfItsOwn: the guard's pins are in /sys/fs/bpf, which all of
+// TestTheGuardsServiceHasNoMountsOfItsOwn: the guard's pins are in /sys/fs/bpf, which all of
 // the machine has to see.
-func TestTheHostServiceHasNoMountsOfItsOwn(t *testing.T) {
-	unit, err := os.ReadFile("systemd/genv-host.service")
+func TestTheGuardsServiceHasNoMountsOfItsOwn(t *testing.T) {
+	unit, err := os.ReadFile("systemd/genv-guard.service")
 	require.NoError(t, err)
 	require.NotRegexp(t, `(?m)^(Private\w+|Protect(System|Home|Kernel\w*|ControlGroups|Proc|Hostname)|Read(Write|Only)Paths|InaccessiblePaths|ExecPaths|NoExecPaths|BindPaths|BindReadOnlyPaths|TemporaryFileSystem|Mount\w+|Root\w+|DynamicUser|ProcSubset|RemoveIPC)=`, string(unit))
 }

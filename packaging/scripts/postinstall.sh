@@ -70,3 +70,4 @@ for unit in genv-controller.service genv-enforce.service; do
 	fi
 done
 restart genv-host.service
+restart genv-guard.service

@@ -9,6 +9,7 @@ if [ "$1" = purge ]; then
 		echo "genv: some of its files are left" >&2
 	rm -f /etc/systemd/system/multi-user.target.wants/genv-controller.service \
 		/etc/systemd/system/multi-user.target.wants/genv-enforce.service \
+		/etc/systemd/system/multi-user.target.wants/genv-guard.service \
 		/etc/systemd/system/multi-user.target.wants/genv-host.service \
 		/etc/systemd/system/sockets.target.wants/genv-host.socket
 	# The account stays: its uid would go to another account, with all files

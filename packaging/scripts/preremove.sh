@@ -3,7 +3,7 @@
 # number of versions that will be left, 0 in a removal.
 set -e
 
-units='genv-controller.service genv-enforce.service genv-host.socket genv-host.service'
+units='genv-controller.service genv-enforce.service genv-guard.service genv-host.socket genv-host.service'
 case "$1" in
 # Running services continue during an upgrade; postinstall restarts them.
 remove | 0) ;;

@@ -50,7 +50,7 @@ func CheckGuard(release, mounts string, bpf *bool) Check {
 
 // Units are genv's units.
 func Units() []string {
-	return []string{"genv-host.service", "genv-enforce.service", "genv-controller.service"}
+	return []string{"genv-host.service", "genv-guard.service", "genv-enforce.service", "genv-controller.service"}
 }
 
 // UnitProperties are the properties that CheckServices reads.

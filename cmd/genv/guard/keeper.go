@@ -22,8 +22,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
-// NewKeeper is the Keeper of this machine's guard. It serves `genv guard run`, root's
-// service and a controller's stream alike: the one that holds the lock works.
+// NewKeeper is the Keeper of this machine's guard. It serves `genv guard run` and a
+// controller's stream alike: the one that holds the lock works.
 func NewKeeper(p *command.Program, log zerolog.Logger) *guard.Keeper {
 	pins := pinsOf(p.Getenv)
 	reports := newReporter(p, log)

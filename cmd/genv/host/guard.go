@@ -36,13 +36,8 @@ func (p *program) openGuard(c *cli.Context, host *host) *guarded {
 	log := p.Logger(c)
 	return &guarded{
 		dir: localhost.RunDir(p.Getenv), now: guard.Now, names: &host.names, log: log,
-		keep: func(ctx context.Context) { p.keepGuard(ctx, log) },
+		keep: func(ctx context.Context) { keepTrying(ctx, log, keeper.NewKeeper(&p.Program, log).Run) },
 	}
-}
-
-// keepGuard keeps the kernel guard of this machine, as far as it has orders, until ctx ends.
-func (p *program) keepGuard(ctx context.Context, log zerolog.Logger) {
-	keepTrying(ctx, log, keeper.NewKeeper(&p.Program, log).Run)
 }
 
 // How long keepTrying waits after the first error, and at most.

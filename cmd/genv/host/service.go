@@ -85,7 +85,6 @@ func (p *program) hostServe(c *cli.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	work.Go(func() { h.upkeep(ctx, log) })
-	work.Go(func() { p.keepGuard(ctx, log) })
 	work.Go(func() { enforcement.PingWatchdog(ctx, log, func() bool { return true }) })
 	backend := &changes{host: h}
 	server := &service.Server{
