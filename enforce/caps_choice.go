@@ -46,7 +46,57 @@ func (j *judgement) counted(u *held, by time.Time) []*heldDevice {
 			list = append(list, d)
 		}
 	}
-	return list
+	return j.once(list)
+}
+
+// once leaves one of the devices on which two hosts report the same process: they may be one machine, although that
+// isn't proved. The others count no more, and go with it. What one of the hosts understates is not believed.
+func (j *judgement) once(list []*heldDevice) []*heldDevice {
+	type shared struct {
+		boot   string
+		device snapshot.DeviceIndex
+		pid    snapshot.PID
+		start  snapshot.StartTime
+	}
+	first := make(map[shared]int)
+	kept := list[:0]
+	for _, d := range list {
+		at := len(kept)
+		d.copies = nil
+		for _, use := range d.uses {
+			if boot := d.h.snapshot.BootID; j.sharedBoots[boot] {
+				key := shared{boot, d.Index, use.process.PID, use.process.Start}
+				if _, known := first[key]; !known {
+					first[key] = at
+				}
+				at = min(at, first[key])
+			}
+		}
+		if at == len(kept) {
+			kept = append(kept, d)
+			continue
+		}
+		other := kept[at]
+		if cmp.Or(cmp.Compare(other.exempt, d.exempt), cmp.Compare(d.memory(), other.memory())) > 0 {
+			kept[at], d, other = d, other, d
+			other.copies = d.copies
+		}
+		other.copies = append(other.copies, d)
+	}
+	slices.SortStableFunc(kept, func(a, b *heldDevice) int { return cmp.Compare(a.h.order, b.h.order) })
+	return kept
+}
+
+// boots are those that more than one host reports.
+func (j *judgement) boots() map[string]bool {
+	seen, shared := make(map[string]bool, len(j.hosts)), make(map[string]bool)
+	for _, h := range j.hosts {
+		if boot := h.snapshot.BootID; boot != "" {
+			shared[boot] = seen[boot]
+			seen[boot] = true
+		}
+	}
+	return shared
 }
 
 // devices chooses among the devices that count until it is enough: idle ones first, then those of processes

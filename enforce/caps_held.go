@@ -44,6 +44,7 @@ type heldDevice struct {
 	mates               []*heldDevice
 	cost                int8
 	chosen, stays, gone bool
+	copies              []*heldDevice // see once
 }
 
 // heldUse is a process that uses a device.

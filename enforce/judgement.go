@@ -22,6 +22,8 @@ type judgement struct {
 	keys     [][]string // in next.Present, of each finding
 	notes    []Note
 	slabs    viewSlabs
+
+	sharedBoots map[string]bool // see once
 }
 
 func newJudgement(policy Policy, cluster snapshot.Cluster, memory Memory, now time.Time) *judgement {

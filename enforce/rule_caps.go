@@ -13,6 +13,7 @@ import (
 // that cost the user least. What one cap takes doesn't count for the next.
 func (j *judgement) caps() {
 	users := j.usersWithCaps()
+	j.sharedBoots = j.boots()
 	for _, u := range users {
 		if limit := u.settings.MaxEnvs; limit != nil {
 			j.maxEnvs(u, max(0, *limit))
@@ -132,6 +133,9 @@ func (j *judgement) overCap(u *held, f Finding, envs []heldEnv, devices []*heldD
 				end(e.h, p)
 			}
 		}
+	}
+	for _, d := range slices.Clone(devices) {
+		devices = append(devices, d.copies...)
 	}
 	for _, d := range devices {
 		for _, env := range d.envs {

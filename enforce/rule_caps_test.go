@@ -70,6 +70,8 @@ func TestUnattachedDevicesAndCaps(t *testing.T) {
 	const (
 		host  = "a | env 1 alice u1001 | dev 0 1@01 | dev 1 1@02 | dev 2 | dev 3 | dev 4 | dev 5 "
 		empty = "a | env 1 alice u1001 | dev 0 | dev 1 | dev 2 | dev 3 "
+		one   = " | boot 7 | env 1 alice u1001 | dev 0 | dev 1 | proc 5 1 u1001 0:1"
+		other = " | boot 8 | env 1 alice u1001 | dev 0 | dev 1 | proc 5 1 u1001 0:1"
 	)
 	for _, tt := range []struct {
 		name    string
@@ -91,7 +93,13 @@ func TestUnattachedDevicesAndCaps(t *testing.T) {
 		{"the attached device stays when its process ends", 1, host + "| dev 6 | env 2 alice u1001 | proc 5 1 u1001 0:1 2:1 | proc 6 1 u1001 1:1", "a detach 1 1; a end 5; a end 6"},
 		{"a device of two processes is free when both end", 1, empty + "| proc 5 1 u1001 0:1 1:1 | proc 6 1 u1001 1:1 2:1", "a end 5; a end 6"},
 		{"on several hosts", 1, "a | env 1 alice u1001 | dev 0 1@01 | dev 1 1@02\nb | env 1 alice u1001 | dev 0 | dev 1 | proc 5 1 u1001 0:1 1:1", "a detach 1 1; b end 5"},
+		{"a process that two hosts report ends on both", 0, "a" + one + "\nb" + one, "a end 5; b end 5"},
+		{"so do a copy that says less, and its device", 1, "a" + one + " | proc 6 1 u1001 1:1\nb" + strings.Replace(one, "dev 0", "dev 0 1@01", 1), "a end 5; b detach 0 1; b end 5"},
+		{"the PID in another boot", 1, "a" + one + "\nb" + other, "a end 5"},
+		{"the process on another device", 1, "a" + one + "\nb" + strings.Replace(one, "0:1", "1:1", 1), "a end 5"},
 
+		{"a process that two hosts report counts once", 1, "a" + one + "\nb" + one, ""},
+		{"that three hosts report, attached", 1, strings.ReplaceAll("a"+one+"\nb"+one+"\nc"+one, "dev 0", "dev 0 1@01"), ""},
 		{"at the cap", 4, host + "| proc 5 1 u1001 2:1 3:1", ""},
 		{"at the cap with processes alone", 2, empty + "| proc 5 1 u1001 0:1 1:1", ""},
 		{"two processes on the same devices", 2, empty + "| proc 5 1 u1001 0:1 1:1 | proc 6 1 u1001 0:1 1:1", ""},

@@ -38,6 +38,8 @@ func parseCluster(t *testing.T, text string) snapshot.Cluster {
 			switch words[0] {
 			case "down":
 				h.Snapshot, h.Err = nil, errDown
+			case "boot":
+				h.Snapshot.BootID = words[1]
 			case "env":
 				parseEnv(t, h.Snapshot, words[1:])
 			case "dev":

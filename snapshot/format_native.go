@@ -17,7 +17,6 @@ type (
 	nativeSnapshot struct {
 		BootID       string              `json:"boot_id,omitempty"`
 		UTCOffset    *int                `json:"utc_offset_s,omitempty"`
-		MachineID    string              `json:"machine_id,omitempty"`
 		StateFolder  string              `json:"state_folder,omitempty"`
 		Processes    []nativeProcess     `json:"processes"`
 		Environments []nativeEnvironment `json:"envs"`
@@ -110,7 +109,7 @@ const maxOffset = 24 * 60 * 60
 // EncodeNative writes a whole snapshot as one line of JSON.
 func EncodeNative(s *Snapshot) ([]byte, error) {
 	n := nativeSnapshot{
-		BootID: s.BootID, UTCOffset: s.UTCOffset, MachineID: s.MachineID, StateFolder: s.StateFolder, Warnings: s.Warnings,
+		BootID: s.BootID, UTCOffset: s.UTCOffset, StateFolder: s.StateFolder, Warnings: s.Warnings,
 		Processes: nativeProcesses(s.Processes), Environments: []nativeEnvironment{}, Devices: []nativeDevice{},
 		Guard: s.Guard, Service: s.Service,
 	}
@@ -200,7 +199,6 @@ func DecodeNative(data []byte) (*Snapshot, error) {
 		n.UTCOffset = nil
 	}
 	cleanText(&r, "boot_id", &n.BootID)
-	cleanText(&r, "machine_id", &n.MachineID)
 	cleanText(&r, "state_folder", &n.StateFolder)
 	processes, badProcesses := fromWire(&r, n.Processes, "process", maxProcesses, nativeProcess.process, idOfProcess)
 	environments, badEnvironments := boundedTogether(fromWire(&r, n.Environments, "environment", maxEnvironments, nativeEnvironment.environment, idOfEnvironment))
@@ -209,7 +207,7 @@ func DecodeNative(data []byte) (*Snapshot, error) {
 		return nil, err
 	}
 	return &Snapshot{
-		BootID: n.BootID, UTCOffset: n.UTCOffset, MachineID: n.MachineID, StateFolder: n.StateFolder,
+		BootID: n.BootID, UTCOffset: n.UTCOffset, StateFolder: n.StateFolder,
 		Processes: processes, Environments: environments, Devices: devices, Warnings: append(r.warnings(), keptWarnings(n.Warnings)...),
 		Guard: n.Guard.known(), Service: n.Service,
 	}, nil

@@ -19,7 +19,7 @@ func everything(t testing.TB) *snapshot.Snapshot {
 	service := true
 	uid, gpus, percent, offset, celsius, watts := snapshot.UID(1001), 2, 97, 7200, 63, 555.12
 	return &snapshot.Snapshot{
-		BootID: "6f2c", UTCOffset: &offset, MachineID: "9c1e", StateFolder: "8:1/131", Warnings: []string{"a warning"},
+		BootID: "6f2c", UTCOffset: &offset, StateFolder: "8:1/131", Warnings: []string{"a warning"},
 		Guard: &snapshot.Guard{Mode: snapshot.GuardUnable, Reason: "no BPF"}, Service: &service,
 		Processes: []snapshot.Process{
 			{PID: 7, EID: "1667", Start: 12345, UID: &uid, Name: "python", Command: "python train.py", PrivateCommand: "python private.py", Username: "alice", Container: "0123abcd", ContainerInfo: &snapshot.ContainerInfo{

@@ -16,12 +16,13 @@ type Snapshot struct {
 	UTCOffset *int
 	// Boot is when the host was booted, by the clock of this machine; zero if not reported.
 	Boot time.Time
-	// MachineID is /etc/machine-id, hashed with an application id (see
-	// machine-id(5)), and StateFolder the device and inode of the state folder,
-	// as in "8:1/131": two hosts with the same MachineID, BootID and StateFolder
-	// are one machine under two names. Empty if not reported.
-	MachineID   string
+	// StateFolder is the device and inode of the state folder, as in "8:1/131". Empty if not reported.
 	StateFolder string
+	// Token was given to the host with the connection that the snapshot came over, and Tokens
+	// are those that the same machine and state folder got with other ones: that, and nothing
+	// that hosts say of themselves, proves that two names lead to one machine. Nil if not shown.
+	Token  string
+	Tokens []string
 	// Guard is what the host's kernel guard does; nil if not reported.
 	Guard *Guard
 	// Service says whether root owns the state files there (genv host serve), so that users

@@ -88,6 +88,8 @@ type Answers struct {
 	// Events says when a look at the host is worth it; nil for a host without
 	// CapabilityEvents.
 	Events Events
+	// Tokens keeps the token of a conversation, and returns those of others: see SnapshotAnswer. It may be nil.
+	Tokens func(own string) ([]string, error)
 
 	revision uint64
 	last     []byte       // the snapshot of that revision
@@ -137,7 +139,7 @@ func (a *Answers) Handle(ctx context.Context, r Request) ([]byte, error) {
 	switch r.Name {
 	case RequestSnapshot:
 		return answer(r.Wanted, r.Body, func(ctx context.Context, request SnapshotRequest) (SnapshotAnswer, error) {
-			return a.snapshot(ctx, request, r.Received)
+			return a.snapshot(ctx, request, &r)
 		})
 	case RequestExecute:
 		return answer(ctx, r.Body, a.execute)
@@ -177,13 +179,13 @@ func (a *Answers) release(context.Context, struct{}) (answer struct{}, err error
 	return answer, a.Fence.Release(a.claim)
 }
 
-func (a *Answers) snapshot(ctx context.Context, request SnapshotRequest, received time.Time) (answer SnapshotAnswer, err error) {
+func (a *Answers) snapshot(ctx context.Context, request SnapshotRequest, r *Request) (answer SnapshotAnswer, err error) {
 	if err := a.contend(request.Claim); err != nil {
 		return answer, err
 	}
 	age := Age{Measured: bounded(request.AgeMS), Oldest: bounded(request.MaxAgeMS)}
 	if within := bounded(request.WithinMS); within > 0 {
-		age.Until = received.Add(within / 3 * 2) // so that the answer is there in time
+		age.Until = r.Received.Add(within / 3 * 2) // so that the answer is there in time
 	}
 	if request.Types {
 		ctx = snapshot.WithTypes(ctx)
@@ -197,6 +199,9 @@ func (a *Answers) snapshot(ctx context.Context, request SnapshotRequest, receive
 		a.last = encoded
 	}
 	answer.Revision = a.revision
+	if a.Tokens != nil && r.Token != "" {
+		answer.Tokens, _ = a.Tokens(r.Token) // without them nothing is proved
+	}
 	if request.Revision != a.revision {
 		answer.Snapshot = encoded
 		since, _ := proc.SinceBoot() // 0 is unknown

@@ -200,11 +200,6 @@ func (p *Pool) Notify(ctx context.Context, host remote.Host, messages []Message)
 	return p.conn(host).notify(ctx, messages)
 }
 
-// Identify asks a host what identifies its machine.
-func (p *Pool) Identify(ctx context.Context, host remote.Host) (Identity, error) {
-	return Commands{Network: p.Network}.Identify(ctx, host)
-}
-
 // About is what is known about a host without asking it.
 type About struct {
 	State State

@@ -19,6 +19,8 @@ import (
 type Request struct {
 	Name string
 	Body []byte
+	// Token is that of the conversation; empty if it was given as an argument, which others can see.
+	Token string
 	// Received is when it came; it may have waited for the answers to others since.
 	Received time.Time
 	// Wanted ends when the answer is not waited for any more: the controller has
@@ -78,6 +80,9 @@ func (s *Server) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	token, err := s.token(ctx, in)
 	if err != nil {
 		return err
+	}
+	if s.ReadToken {
+		c.secret = token
 	}
 	requests := readRequests(reading, in, hungUp)
 	greeting, err := s.Greeting.encode(token)
@@ -142,6 +147,7 @@ type conversation struct {
 	wanted  context.Context // ends when the controller hangs up
 	out     io.Writer
 	writing sync.Mutex
+	secret  string // see Request.Token
 
 	reports  *errgroup.Group
 	underWay atomic.Int32 // reports
@@ -211,7 +217,7 @@ func (c *conversation) answer(ctx context.Context, request *frame) error {
 }
 
 func (c *conversation) answerWanted(ctx, wanted context.Context, request *frame) error {
-	body, err := c.Handler.Handle(ctx, Request{Name: request.name, Body: request.body, Received: request.received, Wanted: wanted})
+	body, err := c.Handler.Handle(ctx, Request{Name: request.name, Body: request.body, Token: c.secret, Received: request.received, Wanted: wanted})
 	if request.name == RequestWait && c.wanted.Err() != nil {
 		return nil // there is no client to answer
 	}

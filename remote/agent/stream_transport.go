@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +24,7 @@ type streamTransport struct {
 	session Session
 	pool    *Pool
 	able    Capabilities
+	token   string // of the conversation; empty if others than root can see it
 
 	mu       sync.Mutex
 	revision uint64
@@ -102,8 +104,13 @@ func (t *streamTransport) Snapshot(ctx context.Context, host remote.Host) (*snap
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if !slices.Equal(answer.Tokens, last.Tokens) {
+		copied := *last
+		copied.Tokens = answer.Tokens
+		t.last = &copied
+	}
 	t.quiet = newQuiet(request, body, reply)
-	return last, nil
+	return t.last, nil
 }
 
 // maxSinceBoot is more than any host runs.
@@ -118,6 +125,7 @@ func (t *streamTransport) changed(answer *SnapshotAnswer) (*snapshot.Snapshot, e
 	if since := answer.SinceBootMS; since > 0 && since < maxSinceBoot.Milliseconds() {
 		taken.Boot = time.Now().Add(-time.Duration(since) * time.Millisecond)
 	}
+	taken.Token, taken.Tokens = t.token, answer.Tokens
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.revision, t.last, t.quiet = answer.Revision, taken, nil

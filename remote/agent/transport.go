@@ -173,6 +173,9 @@ func (c *Conn) greet(ctx context.Context, a *attempt, tokenAsArgument bool) (*st
 	}
 	c.enter(a, StateGreeting)
 	t := &streamTransport{session: session, pool: c.pool, tookOver: &c.tookOver}
+	if !tokenAsArgument {
+		t.token = token
+	}
 	before := &preface{Reader: session}
 	if t.stream, err = OpenStream(ctx, before, session, token); err == nil {
 		before.over.Store(true)

@@ -24,8 +24,6 @@ type Link interface {
 	Notify(ctx context.Context, host remote.Host, messages []agent.Message) ([]agent.Shown, error)
 	// About returns what is known about a host without asking it.
 	About(host remote.Host) agent.About
-	// Identify asks a host what identifies its machine.
-	Identify(ctx context.Context, host remote.Host) (agent.Identity, error)
 }
 
 // Asker asks all hosts of a fleet, and changes none.

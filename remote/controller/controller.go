@@ -127,12 +127,6 @@ func (c *Controller) begin(ctx context.Context, number int) Cycle {
 	cycle.Plan, next.Rules, events = c.judge(ctx, &cycle, policy, now)
 	c.planGuards(&cycle, policy, now)
 	events = slices.Concat(c.pendingEvents, ended, events)
-	for _, d := range fleet.disputes {
-		cycle.Plan.Notes = append(cycle.Plan.Notes, d.Note)
-		if d.isNew {
-			events = append(events, enforce.Event{Kind: enforce.EventNote, Host: d.Host, Text: d.Text})
-		}
-	}
 	c.last, c.reloaded = &cycle, false
 	c.waitForEvents(&cycle)
 	c.act(ctx, &cycle, next, events)

@@ -50,7 +50,7 @@ func (c *Controller) askTypes(ctx context.Context, cycle *Cycle, names []snapsho
 }
 
 func sameMachine(a, b *snapshot.Snapshot) bool {
-	return a.MachineID == b.MachineID && a.BootID == b.BootID && a.StateFolder == b.StateFolder
+	return a.BootID == b.BootID && a.StateFolder == b.StateFolder
 }
 
 // withPendingTypes is a copy of a snapshot in which each type that is empty is TypePending.

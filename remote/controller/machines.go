@@ -5,49 +5,15 @@ import (
 	"slices"
 
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// machineID is what is known of the machine of a name: what it reports about
-// itself, and to what the connection was made.
-type machineID struct {
-	agent.Identity
-	peer remote.Peer
-}
-
-// complete reports whether the machine reported all that identifies it. The machine
-// and the boot are not enough: several simulated hosts or containers may share them.
-func (id *machineID) complete() bool { return id.Machine != "" && id.Boot != "" && id.Folder != "" }
-
-// claims reports whether two names say that they are one machine.
-func (id *machineID) claims(other *machineID) bool {
-	return id.complete() && id.Machine == other.Machine && id.Boot == other.Boot && id.Folder == other.Folder
-}
-
-// otherKey reports whether two names are known to have shown different host keys. A
-// host can claim any identity: with that of another machine it would take that
-// machine's place, which would then not be judged any more. But it can't prove to
-// have the other machine's host key.
-func (id *machineID) otherKey(other *machineID) bool {
-	return id.peer.Known() && other.peer.Known() && id.peer.HostKey != other.peer.HostKey
-}
-
-// same reports whether two names are known to be one machine now.
-func (id *machineID) same(other *machineID) bool {
-	if id.complete() && other.complete() {
-		return id.claims(other) && !id.otherKey(other)
-	}
-	return id.peer.Known() && id.peer == other.peer
-}
-
-// differs reports whether two names are known to be two machines. One that was
-// restarted between the two answers is still one.
-func (id *machineID) differs(other *machineID) bool {
-	if id.complete() && other.complete() {
-		return id.Machine != other.Machine || id.Folder != other.Folder || id.otherKey(other)
-	}
-	return id.otherKey(other)
+// lead is what is known about where a name leads.
+type lead struct {
+	answered bool
+	token    string // see snapshot.Snapshot
+	tokens   []string
+	peer     remote.Peer
 }
 
 // Duplicate is a name of a machine that has another name in the fleet. The
@@ -91,13 +57,15 @@ func (m *Machines) report(a, b string) bool {
 	return true
 }
 
-// group finds the names that are one machine, and the pairs of names that say they
-// are but are not. The identity of a name that did not answer is nil.
-func (m Machines) group(names []string, ids []*machineID) *grouping {
-	g := newGrouping(len(names))
-	g.byMachine(ids)
-	g.byPeer(ids)
-	g.byMemory(m.Twins, names, ids)
+// group finds the names that are one machine: for each name the index of the first of them.
+func (m Machines) group(names []string, leads []lead) grouping {
+	g := make(grouping, len(names))
+	for i := range g {
+		g[i] = i
+	}
+	g.byToken(leads)
+	g.byPeer(leads)
+	g.bySilence(m.Twins, names, leads)
 	return g
 }
 
@@ -105,9 +73,9 @@ func (m Machines) group(names []string, ids []*machineID) *grouping {
 const maxTwins = 8
 
 // next is what to remember of a grouping: names that left the fleet are forgotten.
-func (m Machines) next(names []string, g *grouping) Machines {
+func (m Machines) next(names []string, g grouping) Machines {
 	members := make(map[int][]string)
-	for i, first := range g.first {
+	for i, first := range g {
 		if i == first {
 			continue
 		}
@@ -132,76 +100,58 @@ func (m Machines) next(names []string, g *grouping) Machines {
 }
 
 // grouping puts indices into groups; each group is identified by its first index.
-type grouping struct {
-	first []int
-	// disputed are pairs that say they are one machine and show two host keys.
-	disputed [][2]int
-}
+type grouping []int
 
-func newGrouping(n int) *grouping {
-	g := &grouping{first: make([]int, n)}
-	for i := range g.first {
-		g.first[i] = i
-	}
-	return g
-}
-
-func (g *grouping) join(i, j int) {
-	from, to := max(g.first[i], g.first[j]), min(g.first[i], g.first[j])
+func (g grouping) join(i, j int) {
+	from, to := max(g[i], g[j]), min(g[i], g[j])
 	if from == to {
 		return
 	}
-	for k := range g.first { // duplicates are rare, so this loop is too
-		if g.first[k] == from {
-			g.first[k] = to
+	for k := range g { // duplicates are rare, so this loop is too
+		if g[k] == from {
+			g[k] = to
 		}
 	}
 }
 
-// byMachine joins names that say they are one machine, unless they show two host keys.
-func (g *grouping) byMachine(ids []*machineID) {
-	distinct := make(map[[3]string][]int, len(ids))
-	for i, id := range ids {
-		if id == nil || !id.complete() {
-			continue
+// byToken joins names of which one shows what was given to the other. What hosts say about
+// themselves proves nothing: one that shows what another one says would take its place, which
+// would then not be judged any more.
+func (g grouping) byToken(leads []lead) {
+	given := make(map[string]int, len(leads))
+	for i := range leads {
+		if leads[i].token != "" {
+			given[leads[i].token] = i
 		}
-		key := [3]string{id.Machine, id.Boot, id.Folder}
-		others := distinct[key]
-		if at := slices.IndexFunc(others, func(j int) bool { return id.same(ids[j]) }); at >= 0 {
-			g.join(others[at], i)
-			continue
-		}
-		if len(others) > 0 {
-			g.disputed = append(g.disputed, [2]int{others[0], i})
-		}
-		distinct[key] = append(others, i)
 	}
-}
-
-// byPeer joins names that lead to one machine by their connections, if one of them doesn't say
-// which machine it is: byMachine has joined the others.
-func (g *grouping) byPeer(ids []*machineID) {
-	if !slices.ContainsFunc(ids, func(id *machineID) bool { return id != nil && !id.complete() }) {
-		return
-	}
-	peers := make(map[remote.Peer][]int, len(ids))
-	for i, id := range ids {
-		if id == nil || !id.peer.Known() {
-			continue
-		}
-		for _, j := range peers[id.peer] {
-			if id.same(ids[j]) {
+	for i := range leads {
+		for _, token := range leads[i].tokens {
+			if j, known := given[token]; known {
 				g.join(i, j)
 			}
 		}
-		peers[id.peer] = append(peers[id.peer], i)
 	}
 }
 
-// byMemory joins names that were one machine before and are not known to be two
-// now. A name that did not answer joins only one of its twins, so that it can't
-// join two that are different machines now.
-func (g *grouping) byMemory(twins map[string][]string, names []string, ids []*machineID) {
+// byPeer joins names with one address, port and host key, if one of them can't show tokens.
+func (g grouping) byPeer(leads []lead) {
+	first := make(map[remote.Peer]int)
+	for i := range leads {
+		l := &leads[i]
+		if !l.answered || !l.peer.Known() {
+			continue
+		}
+		if j, known := first[l.peer]; !known {
+			first[l.peer] = i
+		} else if l.tokens == nil || leads[j].tokens == nil {
+			g.join(i, j)
+		}
+	}
+}
+
+// bySilence joins a name that did not answer, and that was one machine with others before, to the
+// first of them that did, or to the first if none did.
+func (g grouping) bySilence(twins map[string][]string, names []string, leads []lead) {
 	if len(twins) == 0 {
 		return
 	}
@@ -210,33 +160,17 @@ func (g *grouping) byMemory(twins map[string][]string, names []string, ids []*ma
 		at[name] = i
 	}
 	for i, name := range names {
-		var others []int
-		for _, twin := range twins[name] {
-			if j, known := at[twin]; known {
-				others = append(others, j)
-			}
-		}
-		if ids[i] == nil {
-			g.joinSilent(i, others, ids)
+		if leads[i].answered {
 			continue
 		}
-		for _, j := range others {
-			if ids[j] != nil && !ids[i].differs(ids[j]) {
-				g.join(i, j)
+		with := -1
+		for _, twin := range twins[name] {
+			if j, known := at[twin]; known && (with < 0 || leads[j].answered && !leads[with].answered) {
+				with = j
 			}
 		}
+		if with >= 0 {
+			g.join(i, with)
+		}
 	}
-}
-
-// joinSilent joins a name that did not answer to the first of its twins that did,
-// or to the first twin if none did.
-func (g *grouping) joinSilent(i int, twins []int, ids []*machineID) {
-	if len(twins) == 0 {
-		return
-	}
-	with := twins[0]
-	if at := slices.IndexFunc(twins, func(j int) bool { return ids[j] != nil }); at >= 0 {
-		with = twins[at]
-	}
-	g.join(i, with)
 }

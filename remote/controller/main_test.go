@@ -168,9 +168,6 @@ func (plain) Notify(context.Context, remote.Host, []agent.Message) ([]agent.Show
 	return nil, agent.ErrCannotNotify
 }
 func (plain) About(remote.Host) agent.About { return agent.About{} }
-func (plain) Identify(context.Context, remote.Host) (agent.Identity, error) {
-	return agent.Identity{}, nil
-}
 
 // busy is a host with a process in no environment on each of n devices.
 func busy(n int) *snapshot.Snapshot {

@@ -56,22 +56,17 @@ type Collector struct {
 	DeviceListTTL time.Duration
 	// Now is the clock for the caches; nil is system.Now.
 	Now func() time.Time
-	// Brief omits the Container and the Command of processes, and the MachineID and
-	// StateFolder, which the 1.4.3 format does not contain.
+	// Brief omits the Container and the Command of processes, and the StateFolder, which the
+	// 1.4.3 format does not contain.
 	Brief bool
 	// Service says whether root owns the state files; nil where that isn't known.
 	Service func() (bool, error)
 	// Containers finds out about the containers of processes; nil to report their ids alone.
 	Containers Containers
-	// MachineIDFile contains the machine's id; empty for /etc/machine-id.
-	MachineIDFile string
 
 	mu    sync.Mutex
 	cache cache
 	types nvidiasmi.Types
-
-	readMachineID sync.Once
-	machineIDHash string
 }
 
 // cache is what one snapshot leaves for the next. Nothing that it refers to changes.

@@ -73,7 +73,6 @@ func newMachine(t testing.TB) *machine {
 	m.files = &fakeFiles{m: m}
 	m.files.Devices = []snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(81559)}, {Index: 1, TotalMemory: snapshot.MiB(81559)}}
 	m.SMI, m.StateFiles, m.Proc = m.smi, m.files, proc.FS{Root: t.TempDir()}
-	m.MachineIDFile = filepath.Join(m.Proc.Root, "none")
 	m.write("sys/kernel/random/boot_id", bootID+"\n")
 	m.process(1, 0, 2, "HOME=/\x00")
 	return m

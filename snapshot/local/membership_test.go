@@ -239,7 +239,7 @@ func TestBrief(t *testing.T) {
 	m.files.Environments = []snapshot.Environment{registered("7", 1001, 50)}
 	m.Brief = true
 	s := m.snapshot()
-	require.Empty(t, s.Processes[0].Command+s.Processes[0].Container+s.MachineID+s.StateFolder)
+	require.Empty(t, s.Processes[0].Command+s.Processes[0].Container+s.StateFolder)
 	require.Equal(t, snapshot.EnvID("7"), s.Processes[0].EID)
 }
 

@@ -84,7 +84,6 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age nvidiasmi.Age) (*sna
 	if c.Brief {
 		return s, nil
 	}
-	s.MachineID = c.machineID()
 	s.Guard = c.hardware().Guard(c.now())
 	if c.Service != nil {
 		if owned, err := c.Service(); err == nil { // an error fails the reading of the state files

@@ -75,7 +75,7 @@ func dayName(n int) string { return fmt.Sprintf("gpu-%02d.lab", n) }
 func openDay(t *testing.T) *day {
 	d := &day{t: t, begin: time.Now(), hosts: make(map[string]*dayHost)}
 	for n := 1; n <= dayHosts; n++ {
-		s := &snapshot.Snapshot{BootID: fmt.Sprint("boot-", n), MachineID: fmt.Sprint("machine-", n)}
+		s := &snapshot.Snapshot{BootID: fmt.Sprint("boot-", n)}
 		for i := range 8 {
 			s.Devices = append(s.Devices, snapshot.Device{Index: snapshot.DeviceIndex(i), TotalMemory: snapshot.MiB(81559)})
 		}
@@ -206,11 +206,6 @@ func (d *day) Notify(_ context.Context, _ remote.Host, messages []agent.Message)
 
 // About implements controller.Link.
 func (d *day) About(remote.Host) agent.About { return agent.About{} }
-
-// Identify implements controller.Link.
-func (d *day) Identify(context.Context, remote.Host) (agent.Identity, error) {
-	return agent.Identity{}, nil
-}
 
 // dayStart is a midnight in the zone of the machine, so that the lines are the same in each.
 var dayStart = time.Date(2026, 11, 20, 0, 0, 0, 0, time.Local)

@@ -113,15 +113,40 @@ func requireNameThatAnswers(t *testing.T, f *sshd.Fleet) {
 	require.Equal(t, one.Total, both.Total, "the name that answers serves")
 }
 
-// TestTwoAddressesOfOneMachine: one host key on two addresses is a machine with
-// two addresses, if the machine says so.
-func TestTwoAddressesOfOneMachine(t *testing.T) {
-	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01", "gpu-02"), Genv: genvtest.Program(t)})
-	_, err := f.Host("gpu-01").Activate(testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0}})
-	require.NoError(t, err)
-	require.NoError(t, os.Symlink(f.Host("gpu-01").State, f.Host("gpu-02").State), "its other address")
-	r := genvtest.Run(t, "remote", "envs", "-F", f.SSHConfig(), "-H", "gpu-01,gpu-02")
-	require.Zero(t, r.Code, r.Err)
-	require.Contains(t, r.Out, "\nTotal 1 environments on 1 hosts\n")
-	require.Equal(t, "gpu-01 and gpu-02 are one machine: it counts once, as gpu-01\n", r.Err)
+// TestTwoAddresses: two addresses lead to one machine only if one shows the token that the other was given, in
+// root's folder. What a host shows of itself, its boot, host key and state folder, proves nothing.
+func TestTwoAddresses(t *testing.T) {
+	one, two := []snapshot.Hostname{"gpu-01"}, []snapshot.Hostname{"gpu-01", "gpu-02"}
+	for _, tt := range []struct {
+		name    string
+		same    func(h *sshd.Host) []string // the folders of gpu-01 that are those of gpu-02
+		want    []snapshot.Hostname
+	}{
+		{"of one machine", func(h *sshd.Host) []string { return []string{h.State, h.Root()} }, one},
+		{"a hostile host that shows the identity of another one", func(h *sshd.Host) []string { return []string{h.State} }, two},
+		{"several state folders on one machine", func(h *sshd.Host) []string { return []string{h.Root()} }, two},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01", "gpu-02"), Genv: genvtest.Program(t)})
+			honest := f.Host("gpu-02")
+			_, err := honest.Activate(testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0}})
+			require.NoError(t, err)
+			theirs := tt.same(honest)
+			for i, path := range tt.same(f.Host("gpu-01")) {
+				require.NoError(t, os.RemoveAll(path))
+				require.NoError(t, os.Symlink(theirs[i], path))
+			}
+			rogue, err := honest.StartJob(testfleet.Job{User: "bob", Env: genvtest.Outside, Uses: []testfleet.Use{{Device: 5, MiB: 10}}})
+			require.NoError(t, err)
+			r := genvtest.Run(t, "remote", "enforce", "-F", f.SSHConfig(), "-H", "gpu-01,gpu-02", "--interval", "50ms", "--cycles", "2", "--non-env-processes", "--format", "json")
+			require.Zero(t, r.Code, r.Err)
+			var document enforcement.CycleDocument
+			for line := range strings.Lines(r.Out) {
+				require.NoError(t, json.Unmarshal([]byte(line), &document))
+				require.Equal(t, len(tt.want), document.Hosts, r.Out)
+				require.Len(t, document.Duplicates, 2-len(tt.want))
+			}
+			require.Equal(t, len(tt.want) == 1, rogue.Running(), "gpu-02 is judged unless it is proved to be gpu-01, where other GPUs are simulated")
+		})
+	}
 }

@@ -103,7 +103,7 @@ func (f *fleet) examine(ctx context.Context, leader *leadership.Config) *remoted
 		}
 		return &found, nil
 	})
-	_, duplicates := controller.Distinct(ctx, asker, results)
+	_, duplicates := controller.Distinct(asker, results)
 	examined := make([]remotedoctor.Host, len(results))
 	for i, r := range results {
 		if r.Value == nil { // it was stopped before this one

@@ -130,7 +130,7 @@ func list[T any](p *program, c *cli.Context, question func(*fleet, context.Conte
 	defer f.close()
 	asker := f.asker()
 	results := controller.Ask(c.Context, asker, func(ctx context.Context, h remote.Host) (T, error) { return question(f, ctx, h) })
-	results, duplicates := controller.Distinct(c.Context, asker, results)
+	results, duplicates := controller.Distinct(asker, results)
 	failures := render.FailuresOf(results)
 	f.report(failures, duplicates)                                                                  // first, so that the table is what remains on the screen
 	if stopped := f.StopAtFailure && len(failures) > 0; !stopped || flags.output.Format == "json" { // which names the failures

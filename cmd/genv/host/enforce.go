@@ -86,7 +86,3 @@ func (l *localLink) Notify(ctx context.Context, _ remote.Host, messages []agent.
 }
 
 func (l *localLink) About(remote.Host) agent.About { return agent.About{} }
-
-func (l *localLink) Identify(context.Context, remote.Host) (agent.Identity, error) {
-	return agent.Identity{}, nil
-}

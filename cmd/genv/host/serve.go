@@ -17,6 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/local/asked"
 	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
@@ -51,7 +52,13 @@ func (p *program) usageServe(c *cli.Context) error {
 		Greeting: agent.NewGreeting(p.Version, agent.CapabilityEvents), Replaced: replaced,
 	}
 	if f := p.openFence(host); f != nil {
-		answers.Fence = f
+		answers.Fence, answers.Tokens = f, func(own string) ([]string, error) {
+			folder, err := host.Store.FolderID()
+			if err != nil {
+				return nil, err
+			}
+			return fence.Tokens(disk.RunDir(p.Getenv), folder, own, p.Now())
+		}
 		server.Greeting.Capabilities = append(server.Greeting.Capabilities, agent.CapabilityFence, agent.RequestActing)
 	}
 	if os.Geteuid() == 0 {
