@@ -16,7 +16,7 @@ BUILD      := CGO_ENABLED=0 $(GO) build $(BUILDFLAGS) -ldflags '-s -w -X main.ve
 TESTFLAGS ?= -timeout=30m -p 3 -parallel 4 -vet=off -ldflags=-w
 # The packages that wait longest begin first.
 PACKAGES  := ./packaging ./remote/sshclient ./cmd/genv-demo ./...
-# Where a page fault is slow, tests that make much garbage take half the time if they keep more of it.
+# Where a page fault is slow, what makes much garbage (lint, some tests) takes half the time if it keeps more of it.
 TESTGOGC  ?= 200
 FUZZTIME  ?= 10s
 FAULTS    := .tools/faults.txt
@@ -97,7 +97,7 @@ testdeps:
 	fi
 
 lint: $(LINTER) ## golangci-lint with .golangci.yml; the first time it is built, which takes a minute or two
-	CGO_ENABLED=0 GOFLAGS='$(GOFLAGS) $(BUILDFLAGS)' $(LINTER) run ./...
+	CGO_ENABLED=0 GOFLAGS='$(GOFLAGS) $(BUILDFLAGS)' GOGC=$(TESTGOGC) $(LINTER) run ./...
 
 format: $(LINTER) ## gofumpt
 	$(LINTER) fmt ./...
