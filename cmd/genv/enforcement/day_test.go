@@ -30,7 +30,7 @@ import (
 
 const (
 	dayHosts  = 40
-	dayCycles = 24 * 360
+	dayCycles = 24 * 120
 )
 
 // day is a simulated fleet of 40 hosts over 24 hours.
@@ -276,14 +276,14 @@ func (d *day) write() {
 			d.end(28, snapshot.PID(8000+pid))
 		}
 	})
-	for i := range 40 { // a job array that starts a process every 30 s
-		clock := fmt.Sprintf("18:%02d:%02d", i/2, i%2*30)
+	for i := range 10 { // a job array that starts a process every 90 s
+		clock := fmt.Sprintf("18:%02d:%02d", i*90/60, i*90%60)
 		d.at(clock, func() {
 			d.end(29, snapshot.PID(9000+i-1))
 			d.start(29, snapshot.PID(9000+i), 1006, "grace", "", 4, "python step.py")
 		})
 	}
-	d.at("18:20", func() { d.end(29, 9039) })
+	d.at("18:15", func() { d.end(29, 9009) })
 	d.at("20:00", func() {
 		d.fail(remote.Unreachable, noRoute, slices.DeleteFunc(all, func(n int) bool { return n == 17 })...)
 	})
@@ -306,7 +306,7 @@ func (d *day) run() string {
 		file, err := policy.Parse("policy.yaml", []byte(d.policy))
 		setup := Setup{
 			Config: Config{
-				Policy: file, Interval: 10 * time.Second, Cycles: dayCycles, Format: "tui",
+				Policy: file, Interval: 30 * time.Second, Cycles: dayCycles, Format: "tui",
 				ActUnrecorded: true, Timestamps: TimestampsAlways, Summary: 6 * time.Hour,
 			},
 			Fleet: Fleet{Link: d, Fanout: dayHosts, CycleLimit: time.Minute, Progress: &render.Progress{}},
@@ -337,7 +337,7 @@ func TestADayOfALoop(t *testing.T) {
 		got = d.run()
 	})
 	const golden = "testdata/day.txt"
-	if os.Getenv("GENV_UPDATE_GOLDEN") != "" {
+	if os.Getenv("UPDATE_GOLDEN") != "" {
 		require.NoError(t, os.WriteFile(golden, []byte(got), 0o644))
 	}
 	want, err := os.ReadFile(golden)
