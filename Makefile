@@ -15,7 +15,7 @@ BUILD      := CGO_ENABLED=0 $(GO) build $(BUILDFLAGS) -ldflags '-s -w -X main.ve
 # and without debug information programs are linked in half the time.
 TESTFLAGS ?= -timeout=30m -p 3 -parallel 4 -vet=off -ldflags=-w
 # The packages that wait longest begin first.
-PACKAGES  := ./packaging ./remote/sshclient ./cmd/genv-demo ./...
+PACKAGES  := ./packaging ./remote/sshclient ./cmd/genv-demo ./snapshot/state/disk ./...
 # Where a page fault is slow, what makes much garbage (lint, some tests) takes half the time if it keeps more of it.
 TESTGOGC  ?= 200
 FUZZTIME  ?= 10s
