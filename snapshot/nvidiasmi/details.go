@@ -42,8 +42,9 @@ type InstanceDetails struct {
 // ProcessDetails is a process on a GPU. Type is "C", "G" or "C+G".
 type ProcessDetails struct {
 	InstanceID
-	PID  snapshot.PID
-	Type string
+	PID    snapshot.PID
+	Type   string
+	Memory snapshot.Memory
 }
 
 // DetailsArgs are the arguments for the output that ParseDetails reads.
@@ -71,6 +72,7 @@ func ParseDetails(out RunResult) (Details, error) {
 				InstanceID
 				PID  string `xml:"pid"`
 				Type string `xml:"type"`
+				Used string `xml:"used_memory"`
 			} `xml:"processes>process_info"`
 		} `xml:"gpu"`
 	}
@@ -82,20 +84,24 @@ func ParseDetails(out RunResult) (Details, error) {
 	for _, g := range log.GPUs {
 		details := GPUDetails{UUID: snapshot.GPUUUID(strings.TrimSpace(g.UUID)), DisplayActive: len(g.Display) > 0 && g.Display[0] == "Enabled"}
 		for _, i := range g.Instances {
-			instance := InstanceDetails{InstanceID: i.InstanceID}
-			if n, ok := number(strings.TrimSuffix(i.Total, " MiB"), maxMiB); ok {
-				instance.Memory = snapshot.MiB(n)
-			}
-			details.Instances = append(details.Instances, instance)
+			details.Instances = append(details.Instances, InstanceDetails{i.InstanceID, mebibytes(i.Total)})
 		}
 		for _, p := range g.Processes {
 			if pid, ok := number(p.PID, math.MaxInt32); ok && pid > 0 {
-				details.Processes = append(details.Processes, ProcessDetails{p.InstanceID, snapshot.PID(pid), p.Type})
+				details.Processes = append(details.Processes, ProcessDetails{p.InstanceID, snapshot.PID(pid), p.Type, mebibytes(p.Used)})
 			}
 		}
 		d.GPUs = append(d.GPUs, details)
 	}
 	return d, nil
+}
+
+// mebibytes is an amount such as "24 MiB"; unknown if it is none.
+func mebibytes(text string) (m snapshot.Memory) {
+	if n, ok := number(strings.TrimSuffix(text, " MiB"), maxMiB); ok {
+		m = snapshot.MiB(n)
+	}
+	return m
 }
 
 // withoutNames leaves out the lines with names of processes, which their users choose: nvidia-smi

@@ -46,7 +46,7 @@ func TestParseDetails(t *testing.T) {
 	require.Len(t, got.GPUs, 2)
 	whole := got
 	none := nvidiasmi.InstanceID{GI: "N/A", CI: "N/A"}
-	require.Equal(t, nvidiasmi.GPUDetails{UUID: "GPU-0", DisplayActive: true, Processes: []nvidiasmi.ProcessDetails{{none, 70, "C+G"}}}, got.GPUs[0])
+	require.Equal(t, nvidiasmi.GPUDetails{UUID: "GPU-0", DisplayActive: true, Processes: []nvidiasmi.ProcessDetails{{InstanceID: none, PID: 70, Type: "C+G"}}}, got.GPUs[0])
 	require.False(t, got.GPUs[1].DisplayActive)
 
 	instances := []snapshot.Instance{{UUID: "MIG-a", Profile: "1c.3g.40gb"}, {UUID: "MIG-b", Profile: "2c.3g.40gb"}, {UUID: "MIG-c", Profile: "1g.10gb"}}

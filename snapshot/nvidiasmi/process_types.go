@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -29,6 +30,7 @@ type Types struct {
 	// answer is the last one. Without one, failed says that there is none, and not only none in time.
 	answer   *Details
 	failed   bool
+	drawn    atomic.Pointer[Details] // answer, for Drawn, which doesn't wait for the next one
 	displays map[snapshot.GPUUUID]bool
 	known    map[typed]snapshot.ProcessType
 }
@@ -88,7 +90,8 @@ func (t *Types) Set(ctx context.Context, s *snapshot.Snapshot, gpus map[snapshot
 			if u.Type != "" {
 				return
 			}
-			if u.Type = t.of(key, now); u.Type != snapshot.TypePending && key.start != 0 && !late {
+			u.Type = t.of(key, now)
+			if drawn := u.Type == snapshot.TypeGraphics; u.Type != snapshot.TypePending && !drawn && key.start != 0 && !late {
 				known[key] = u.Type
 			}
 		})
@@ -99,6 +102,42 @@ func (t *Types) Set(ctx context.Context, s *snapshot.Snapshot, gpus map[snapshot
 	t.known = known
 	for i := range s.Devices {
 		s.Devices[i].Display = t.displays[gpus[s.Devices[i].Index]]
+	}
+}
+
+// Drawn are the processes that only draw, which the list of compute processes doesn't have, and when nvidia-smi
+// said so: at most a minute ago, and only if it was asked for types. What draws on an active screen is a
+// desktop's, whatever it draws besides, and is left out.
+func (t *Types) Drawn(listed []App, now time.Time) (drawn []App, at time.Time) {
+	answer := t.drawn.Load()
+	if answer == nil || now.Sub(answer.Time.Ended) > 2*typesEvery {
+		return nil, at
+	}
+	spared := make(map[snapshot.PID]bool)
+	for i := range listed {
+		spared[listed[i].PID] = true
+	}
+	for _, g := range answer.GPUs {
+		for _, p := range g.Processes {
+			spared[p.PID] = spared[p.PID] || g.DisplayActive || p.Type != string(snapshot.TypeGraphics)
+		}
+	}
+	for _, g := range answer.GPUs {
+		for _, p := range g.Processes {
+			if !spared[p.PID] {
+				drawn = append(drawn, App{GPU: g.UUID, PID: p.PID, Memory: p.Memory})
+			}
+		}
+	}
+	return drawn, answer.Time.Ended
+}
+
+// Renew asks again if there are Drawn processes, before one of them is ended.
+func (t *Types) Renew(ctx context.Context, listed []App, now time.Time, ask AskDetails) {
+	if drawn, _ := t.Drawn(listed, now); len(drawn) > 0 {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.ask(ctx, time.Time{}, ask)
 	}
 }
 
@@ -123,6 +162,7 @@ func (t *Types) ask(ctx context.Context, since time.Time, ask AskDetails) {
 		return
 	}
 	t.answer, t.failed = nil, false
+	defer func() { t.drawn.Store(t.answer) }()
 	if err != nil {
 		t.failed = !errors.Is(err, ErrTimeout) && !errors.Is(err, ErrHung) && ctx.Err() == nil
 		return

@@ -3,6 +3,7 @@ package nvidiasmi_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -169,4 +170,57 @@ func TestTypesOfProcessesWithoutAStartTime(t *testing.T) {
 		now = now.Add(20 * time.Second)
 	}
 	require.Equal(t, 2, calls)
+}
+
+// TestDrawn: what only draws is known from the answer about types alone, and no desktop is in it.
+func TestDrawn(t *testing.T) {
+	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	says := screened()
+	says.Time.Ended = now
+	for i, list := range [][]string{{"5 G", "6 G", "7 C", "9 C+G", "10 G"}, {"5 G", "6 C", "8 G", "9 G", "10 C+G", "11 C+G"}} {
+		for _, line := range list {
+			var p nvidiasmi.ProcessDetails
+			_, err := fmt.Sscan(line, &p.PID, &p.Type)
+			require.NoError(t, err)
+			p.Memory = snapshot.MiB(24)
+			says.GPUs[i].Processes = append(says.GPUs[i].Processes, p)
+		}
+	}
+	vulkan := nvidiasmi.App{GPU: "GPU-1", PID: 8, Memory: snapshot.MiB(24)}
+	for name, row := range map[string]struct {
+		types  bool // they were asked for
+		err    error
+		listed []nvidiasmi.App
+		after  time.Duration
+		want   []nvidiasmi.App
+	}{
+		"on a GPU without a screen":     {types: true, want: []nvidiasmi.App{vulkan}},
+		"nvidia-smi wasn't asked":       {},
+		"it failed":                     {types: true, err: nvidiasmi.ErrGarbled},
+		"it timed out":                  {types: true, err: nvidiasmi.ErrTimeout},
+		"a minute later":                {types: true, after: 61 * time.Second},
+		"it is a compute process, too":  {types: true, listed: []nvidiasmi.App{{GPU: "GPU-0", PID: 8}}},
+		"another is a compute process":  {types: true, listed: []nvidiasmi.App{{GPU: "GPU-1", PID: 7}}, want: []nvidiasmi.App{vulkan}},
+		"asked a while ago, still held": {types: true, after: 50 * time.Second, want: []nvidiasmi.App{vulkan}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var types nvidiasmi.Types
+			ctx := t.Context()
+			if row.types {
+				ctx = snapshot.WithTypes(ctx)
+			}
+			s := &snapshot.Snapshot{Processes: []snapshot.Process{{PID: 99, Start: 1, Usage: []snapshot.DeviceUsage{{Index: 1}}}}}
+			types.Set(ctx, s, map[snapshot.DeviceIndex]snapshot.GPUUUID{1: "GPU-1"}, now, func(context.Context, time.Time) (nvidiasmi.Details, error) { return says, row.err })
+			drawn, _ := types.Drawn(row.listed, now.Add(row.after))
+			require.Equal(t, row.want, drawn)
+			asked := false
+			types.Renew(t.Context(), row.listed, now.Add(row.after), func(context.Context, time.Time) (nvidiasmi.Details, error) {
+				asked = true
+				return nvidiasmi.Details{}, nvidiasmi.ErrHung
+			})
+			require.Equal(t, row.want != nil, asked, "only before one may be ended")
+			drawn, _ = types.Drawn(row.listed, now.Add(row.after))
+			require.Empty(t, drawn, "without a new answer none is")
+		})
+	}
 }

@@ -189,3 +189,48 @@ func TestDesktops(t *testing.T) {
 		require.True(t, honest.Running())
 	}
 }
+
+// TestGraphicsContexts: a process that only draws isn't in the list of compute processes. Where nvidia-smi is asked
+// for types, because of another one, it is judged like any other from then on, unless it is a desktop's.
+func TestGraphicsContexts(t *testing.T) {
+	t.Parallel()
+	f := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "ours", GPUs: 3}}, Genv: genvtest.Program(t)})
+	h := f.Hosts()[0]
+	env, err := h.Activate(testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{2}})
+	require.NoError(t, err)
+	start := func(user, kind string, environ []string, devices ...snapshot.DeviceIndex) *testfleet.Process {
+		job := testfleet.Job{User: user, Env: environ}
+		for _, device := range devices {
+			job.Uses = append(job.Uses, testfleet.Use{Device: device, MiB: 25})
+		}
+		p, err := h.StartJob(job)
+		require.NoError(t, err)
+		require.NoError(t, h.ChangeDriver(func(d *gpus.Driver) {
+			d.Devices[0].Display = true
+			for i := range devices {
+				d.Apps[len(d.Apps)-1-i].Type = kind
+			}
+		}))
+		return p
+	}
+	vulkan, desktop := start("bob", "G", genvtest.Outside, 1), start("carol", "G", genvtest.Outside, 0, 1)
+	honest := start("alice", "G", []string{env.Var()}, 2)
+	headless := honest
+	if os.Geteuid() == 0 {
+		headless = start("root", "G", genvtest.Outside, 1)
+	}
+	policy := filepath.Join(t.TempDir(), "policy.yaml")
+	require.NoError(t, os.WriteFile(policy, []byte("defaults: {non-env-processes: true, env-devices: true}\n"), 0o600))
+	enforce := func() genvtest.Result {
+		return genvtest.Run(t, "remote", "enforce", "-F", f.SSHConfig(), "-H", "ours", "--interval", "500ms", "--cycles", "4", "--events", "off", "--policy", policy)
+	}
+	r := enforce()
+	require.Zero(t, r.Code, r.Err)
+	require.Empty(t, r.Out)
+	require.True(t, vulkan.Running(), "there is no reason to ask")
+	compute := start("bob", "C", genvtest.Outside, 1)
+	r = enforce()
+	require.False(t, compute.Running(), r.Err)
+	require.False(t, vulkan.Running(), r.Out+r.Err)
+	require.True(t, desktop.Running() && honest.Running() && headless.Running(), r.Out)
+}
