@@ -15,6 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
+	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
+	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
@@ -22,6 +24,7 @@ import (
 type ownHost struct {
 	t           *testing.T
 	dir, binary string
+	mounts      int // a process with the mount namespace of all commands; 0 for this one's
 }
 
 func newOwnHost(t *testing.T) *ownHost {
@@ -42,8 +45,14 @@ func newOwnHost(t *testing.T) *ownHost {
 }
 
 func (h *ownHost) as(uid uint32, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(h.t.Context(), h.binary, args...)
-	cmd.Env = append(cmd.Environ(), "PATH=/usr/bin:/bin", "HOME=/nonexistent", "GENV_CONFIG_DIR=off",
+	words := append([]string{h.binary}, args...)
+	if h.mounts != 0 {
+		id := strconv.Itoa(int(uid))
+		words = append([]string{"nsenter", "--target", strconv.Itoa(h.mounts), "--mount", "--setuid", id, "--setgid", id, "--"}, words...)
+		uid = 0
+	}
+	cmd := exec.CommandContext(h.t.Context(), words[0], words[1:]...)
+	cmd.Env = append(cmd.Environ(), "PATH=/usr/bin:/bin:"+filepath.Join(h.dir, "bin"), "GENV_SIM_GPUS="+filepath.Join(h.dir, "gpus.json"), "HOME=/nonexistent", "GENV_CONFIG_DIR=off",
 		"GENV_TMPDIR="+filepath.Join(h.dir, "tmp/genv"), "GENV_ROOT_DIR="+filepath.Join(h.dir, "root"))
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}, Pdeathsig: syscall.SIGKILL}
@@ -126,6 +135,77 @@ func TestTheServiceOfAHost(t *testing.T) {
 	require.Contains(t, text, "again")
 	text, _ = h.does(bob, "host", "status")
 	require.Contains(t, text, "every user's")
+}
+
+// Whatever a user does to the state folder, root judges by its own state, waits for nothing, and
+// says whose doing it is; so does the service.
+func TestTheFolderIsTamperedWith(t *testing.T) {
+	proctest.NeedRoot(t)
+	for _, program := range []string{"unshare", "nsenter", "mount", "setpriv"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skip(err)
+		}
+	}
+	for name, tt := range map[string]struct {
+		tamper, says string
+		now          bool // it can be mended
+	}{
+		"a FUSE file system that never answers": {
+			`exec 5<>/dev/fuse; mount -i -t fuse -o fd=5,rootmode=40000,user_id=4002,group_id=4002,allow_other none "$1"`,
+			"tampering: a fuse file system of uid 4002 is mounted at ", false,
+		},
+		"a FUSE file system for its user alone": {
+			`exec 5<>/dev/fuse; mount -i -t fuse -o fd=5,rootmode=40000,user_id=4002,group_id=4002 none "$1/devices"`,
+			"tampering: a fuse file system of uid 4002 is mounted at ", false,
+		},
+		"a tmpfs":           {`mount -t tmpfs -o uid=4002,mode=0777 none "$1"`, "tampering: a tmpfs file system of uid 4002 is mounted at ", false},
+		"a replaced folder": {`rm -r "$1"; setpriv --reuid 4002 --clear-groups mkdir -m 0777 "$1"`, "what was found there is of uid 4002 with mode 0777", true},
+		"a removed folder":  {`rm -r "$1"`, "was removed or replaced", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newOwnHost(t)
+			require.NoError(t, os.Mkdir(filepath.Join(h.dir, "bin"), 0o755))
+			require.NoError(t, os.Symlink(sshd.Build(t, "remote/testfleet/gpus/nvidia-smi"), filepath.Join(h.dir, "bin/nvidia-smi")))
+			require.NoError(t, gpus.Driver{Devices: gpus.H100s("own", 2)}.Write(filepath.Join(h.dir, "gpus.json")))
+			const alice = 4001
+			job := exec.Command("sleep", "1000")
+			job.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: alice, Gid: alice}, Pdeathsig: syscall.SIGKILL}
+			require.NoError(t, job.Start())
+			t.Cleanup(func() { _ = job.Process.Kill(); _ = job.Wait() })
+			service := h.serve()
+			text, ok := h.does(alice, "envs", "activate", "--eid", "job", "--pid", strconv.Itoa(job.Process.Pid))
+			require.True(t, ok, text)
+			require.NoError(t, service.Process.Signal(syscall.SIGTERM))
+			require.NoError(t, service.Wait())
+
+			folder := filepath.Join(h.dir, "tmp/genv")
+			attack := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-c", tt.tamper+" || exit; echo done; exec sleep 1000", "sh", folder)
+			attack.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+			out, err := attack.StdoutPipe()
+			require.NoError(t, err)
+			require.NoError(t, attack.Start())
+			t.Cleanup(func() { _ = attack.Process.Kill(); _ = attack.Wait() })
+			if line, _ := bufio.NewReader(out).ReadString('\n'); line != "done\n" {
+				t.Skip("nothing can be mounted here")
+			}
+			h.mounts = attack.Process.Pid
+			for again := range 2 {
+				begun := time.Now()
+				text, ok = h.does(0, "usage", "snapshot")
+				require.True(t, ok, text)
+				require.Less(t, time.Since(begun), 10*time.Second)
+				require.Contains(t, text, `"job"`)
+				if again == 0 || !tt.now {
+					require.Contains(t, text, tt.says)
+				} else {
+					require.NotContains(t, text, "tampering")
+				}
+			}
+			h.serve()
+			text, ok = h.does(alice, "envs", "config", "--eid", "job", "name", "--name", "renamed")
+			require.True(t, ok, text)
+		})
+	}
 }
 
 // A user who holds the lock of the state files delays the takeover, and is named.

@@ -4,16 +4,19 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
 // Publish writes the copy of root's state files for the readers of genv 1.4.3 again, if it
-// isn't what it should be. It is never read back. Without root's state it does nothing.
+// isn't what it should be. It is never read back. Without root's state it does nothing. That the
+// folder was removed or replaced is an error, too, after it was mended.
 func (s *Store) Publish() error {
 	dir, owner, err := s.openOwned()
 	if owner == nil || err != nil {
@@ -35,43 +38,53 @@ func (s *Store) Publish() error {
 	if contents[state.Envs] == nil {
 		return t.missingEnvs()
 	}
-	return s.publish(contents, false)
+	said, err := s.publish(contents, false)
+	if err == nil && said != "" {
+		err = errors.New(said)
+	}
+	return err
 }
 
 // publish writes the copy into the state folder, in which only root may write from then on.
 // The lock file stays one that all may lock, since 1.4.3 only reads with the lock; and so do
-// those of the devices. The caller holds the lock of root's files.
-func (s *Store) publish(contents state.Contents, durable bool) error {
+// those of the devices. The caller holds the lock of root's files. If the folder was root's before and
+// is another one now, that is said.
+func (s *Store) publish(contents state.Contents, durable bool) (said string, err error) {
 	dir, err := s.openShared()
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer dir.Close()
+	st, _ := dir.Status()
+	if owner, err := s.Owner(); err == nil && owner != nil && !sealed(&st) {
+		said = fmt.Sprintf("tampering: the folder %s was removed or replaced: what was found there is of %s with mode %04o, and is root's again; root goes by the state in %s",
+			dir.Path, system.DescribeUser(st.Uid), st.Mode&0o7777, s.OwnedPath())
+	}
 	if err := seal(dir); err != nil {
-		return err
+		return said, err
 	}
 	s.step("sealed")
 	if err := s.ownLock(dir, lockFile); err != nil {
-		return err
+		return said, err
 	}
 	if err := s.ownLocks(dir, contents[state.Devices]); err != nil {
-		return err
+		return said, err
 	}
 	for _, file := range stateFiles {
 		if err := s.publishFile(dir, file.String(), contents[file], durable); err != nil {
-			return err
+			return said, err
 		}
 		s.step("published " + file.String())
 	}
 	now, err := s.noteAbout(place{dir, false})
 	if err != nil {
-		return err
+		return said, err
 	}
 	data, err := json.Marshal(now) // for containers that have only this folder
 	if err != nil {
-		return err
+		return said, err
 	}
-	return s.publishFile(dir, folderNote, append(data, '\n'), false)
+	return said, s.publishFile(dir, folderNote, append(data, '\n'), false)
 }
 
 // publishFile replaces a file that has another content, owner or mode.
@@ -94,11 +107,13 @@ func (s *Store) publishFile(dir *folder.Folder, name string, content []byte, dur
 // seal makes a folder one in which only root may write.
 func seal(dir *folder.Folder) error {
 	st, err := dir.Status()
-	if err != nil || int(st.Uid) == os.Geteuid() && st.Mode&0o7777 == 0o755 {
+	if err != nil || sealed(&st) {
 		return err
 	}
 	return dir.Own(0o755)
 }
+
+func sealed(st *unix.Stat_t) bool { return int(st.Uid) == os.Geteuid() && st.Mode&0o7777 == 0o755 }
 
 // ownLocks makes the folder of the devices' locks root's, with a file for each device: every
 // user may lock these, and none can remove or replace one that is held. What is no folder is

@@ -26,12 +26,15 @@ func (s *Store) mayRepair() bool {
 }
 
 // openShared opens the state folder that all users share. Root removes what another user put in its place, and
-// restores the mode that all users need.
+// restores the mode that all users need. It doesn't touch a file system that a user has mounted there.
 func (s *Store) openShared() (*folder.Folder, error) {
-	dir, err := folder.Open(s.dir)
 	if !s.mayRepair() {
-		return dir, err
+		return folder.Open(s.dir)
 	}
+	if mount := system.UsersMount(s.procRoot, s.path()); mount != "" {
+		return nil, fmt.Errorf("%w: %s; have root unmount it: umount --lazy %s", ErrTampered, mount, s.path())
+	}
+	dir, err := folder.Open(s.dir)
 	var repairs []string
 	if errors.Is(err, folder.ErrUnsafe) {
 		what, removeErr := s.removePlanted()

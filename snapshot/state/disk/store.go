@@ -210,7 +210,8 @@ func (s *Store) reset(ctx context.Context, name state.File, fresh *state.Files) 
 		t.renewCopy(name, data)
 		if dir.owned {
 			t.onDisk[name] = data
-			return s.publish(t.onDisk, false)
+			_, err := s.publish(t.onDisk, false)
+			return err
 		}
 		return nil
 	})
@@ -236,9 +237,9 @@ func (t *transaction) renewCopy(name state.File, data []byte) {
 }
 
 // FolderID identifies the state folder on this machine by its device and inode, as in
-// "8:1/131": it is the same for all paths to the folder.
+// "8:1/131": it is the same for all paths to the folder. Root's own is that of root's state.
 func (s *Store) FolderID() (string, error) {
-	dir, err := folder.Open(s.dir)
+	dir, err := s.open()
 	if err != nil {
 		return "", err
 	}

@@ -99,7 +99,7 @@ func (t *transaction) moveToRoot(move func(*state.Files) error) error {
 			return err
 		}
 	}
-	if err := t.publish(next, true); err != nil {
+	if _, err := t.publish(next, true); err != nil {
 		return err
 	}
 	_ = t.dir.Remove(startsFile) // it is not read any more
@@ -179,7 +179,7 @@ func (t *transaction) moveBack(move func(*state.Files) error) error {
 	if err != nil {
 		return err
 	}
-	if err := t.publish(next, true); err != nil {
+	if _, err := t.publish(next, true); err != nil {
 		return err
 	}
 	dir, err := t.openShared()

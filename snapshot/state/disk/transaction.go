@@ -85,7 +85,11 @@ func (t *transaction) save(uptime snapshot.StartTime) error {
 	}
 	t.files.Warnings = append(t.files.Warnings, t.dir.Repairs...)
 	if t.dir.owned {
-		if err := t.publish(written, false); err != nil {
+		said, err := t.publish(written, false)
+		if said != "" {
+			t.files.Warn("%s", said)
+		}
+		if err != nil {
 			t.files.Warn("the copy of the state files for genv 1.4.3 could not be written: %v", err)
 		}
 	}
