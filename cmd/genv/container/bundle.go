@@ -2,6 +2,7 @@ package container
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 
@@ -88,11 +89,15 @@ func (c *claimed) mountGenv(config *oci.Config, self string) error {
 	if err != nil {
 		return err
 	}
+	source, err := c.host.Store.MountPath()
+	if err != nil {
+		return fmt.Errorf("the state files can't be mounted: %w", err)
+	}
 	bind(config, self, filepath.Join(insideBin, "genv"))
 	prependPath(config, insideBin)
 	// Read-only also where every user writes it: uid 0 of a container could leave programs
 	// there that run as root on the host.
-	bind(config, dir, dir)
+	bind(config, source, dir)
 	for _, name := range []string{"GENV_TMPDIR", "GENV_ROOT_DIR"} {
 		if value := c.Getenv(name); value != "" {
 			config.SetEnv(name, value)
@@ -117,9 +122,11 @@ func (c *claimed) mountShims(config *oci.Config, self string) {
 func (c *claimed) mountLocks(config *oci.Config) error {
 	dir, err := c.host.Store.LocksDir(c.Devices)
 	if err != nil {
-		return err
+		return fmt.Errorf("the locks can't be mounted: %w", err)
 	}
-	bind(config, dir, dir)
+	if dir != "" {
+		bind(config, dir, dir)
+	}
 	return nil
 }
 

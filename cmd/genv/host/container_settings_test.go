@@ -135,7 +135,7 @@ func (h *judgedHost) rootReadsOnly(run string) {
 	}
 	entries, err := os.ReadDir(locks)
 	require.NoError(h.t, err)
-	require.Len(h.t, entries, 2, "those of its devices")
+	require.Len(h.t, entries, 4, "those of the devices")
 
 	eid := snapshot.EnvID(h.Docker("inspect", "--format", "{{slice .Id 0 12}}", "job"))
 	for _, change := range []string{"genv attach --index 3", "genv detach --index 1"} {

@@ -141,8 +141,8 @@ func (s *Store) openLocks() (*folder.Folder, error) {
 	return parent.SharedSub(locksName)
 }
 
-// LocksDir is the path of the folder of the locks that LockDevices takes. It creates the
-// folder, and the files of some devices.
+// LocksDir is the path of the folder of the locks that LockDevices takes, for a mount as that of
+// MountPath; empty if it is in that folder. It creates the folder, and the files of some devices.
 func (s *Store) LocksDir(indices []snapshot.DeviceIndex) (string, error) {
 	dir, err := s.openLocks()
 	if err != nil {
@@ -154,7 +154,10 @@ func (s *Store) LocksDir(indices []snapshot.DeviceIndex) (string, error) {
 			return "", err
 		}
 	}
-	return dir.Path, nil
+	if owned, err := s.OwnedDir(); owned == "" || err != nil {
+		return "", err
+	}
+	return folder.TrustedPath("", dir.Path)
 }
 
 // LockDevices takes the exclusive locks of devices, in index order, and waits for them

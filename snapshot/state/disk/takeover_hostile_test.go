@@ -116,14 +116,8 @@ func TestALockThatIsHeldStaysTheSame(t *testing.T) {
 	for dir := h.dir; dir != os.TempDir(); dir = filepath.Dir(dir) {
 		require.NoError(t, os.Chmod(dir, mode(t, dir)|0o111))
 	}
-	locks := filepath.Join(h.dir, "devices")
+	locks, elsewhere := filepath.Join(h.dir, "devices"), openToAll(t, 0o777)
 	lock := filepath.Join(locks, "0.lock")
-	elsewhere := filepath.Join(t.TempDir(), "elsewhere")
-	require.NoError(t, os.Mkdir(elsewhere, 0o777))
-	for dir := elsewhere; dir != os.TempDir(); dir = filepath.Dir(dir) {
-		require.NoError(t, os.Chmod(dir, mode(t, dir)|0o111))
-	}
-	require.NoError(t, os.Chmod(elsewhere, 0o777))
 	bob := func(script string) error {
 		cmd := exec.Command("sh", "-c", script, "sh", lock, elsewhere)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 4001, Gid: 4001}}
