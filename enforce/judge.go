@@ -97,7 +97,7 @@ const MaxReportsUnderWay = 16
 func (j *judgement) postpone(h *hostView) {
 	h.draft.terminations, h.draft.detachments = nil, nil
 	for i := range j.findings {
-		if f := &j.findings[i]; !f.Pending && f.affects() == h.name && len(f.Terminate)+len(f.Detach) > 0 {
+		if f := &j.findings[i]; !f.Pending && f.Affects() == h.name && len(f.Terminate)+len(f.Detach) > 0 {
 			f.Pending, f.Waits = true, fmt.Sprintf("%d reports are under way on the host", MaxReportsUnderWay)
 		}
 	}

@@ -66,7 +66,7 @@ func (c *eventCollector) add(f *Finding) {
 	before, known := c.j.before.Findings[f.ID]
 	now := KnownFinding{Host: f.Host, Decision: f.Decision(), Notified: before.Notified}
 	event := Event{Host: f.Host, ID: f.ID, Finding: f, Decision: now.Decision}
-	kind, host, acts := changeOf(before, known, now), f.affects(), now.Decision == DecisionAct
+	kind, host, acts := changeOf(before, known, now), f.Affects(), now.Decision == DecisionAct
 	switch {
 	case !known && !c.admit(f):
 		c.more[host]++
@@ -113,10 +113,10 @@ func (e Event) of(kind EventKind) Event {
 	return e
 }
 
-// affects is the host that a finding is about or, for one about a user, the first host
+// Affects is the host that a finding is about or, for one about a user, the first host
 // on which something ends because of it. What one host makes up must not use up the
 // events of others.
-func (f *Finding) affects() snapshot.Hostname {
+func (f *Finding) Affects() snapshot.Hostname {
 	switch {
 	case f.Host == "" && len(f.Detach) > 0:
 		return f.Detach[0].Host

@@ -51,7 +51,7 @@ func (j *judgement) timesByHost() map[snapshot.Hostname]map[group][]string {
 		if !f.ofOneHost() {
 			continue
 		}
-		host, owner := f.affects(), group{rule: f.Rule, user: f.User}
+		host, owner := f.Affects(), group{rule: f.Rule, user: f.User}
 		if f.UID != nil {
 			owner.uid = *f.UID
 		}
@@ -111,7 +111,7 @@ func (j *judgement) knownBefore(plan *Plan) *room {
 	for i := range plan.Findings {
 		f := &plan.Findings[i]
 		if _, ok := j.before.Findings[f.ID]; ok {
-			r.Add(f.affects(), f.User)
+			r.Add(f.Affects(), f.User)
 		}
 	}
 	return r
@@ -119,9 +119,9 @@ func (j *judgement) knownBefore(plan *Plan) *room {
 
 // admit counts a finding that is new, and reports whether there is room to know it.
 func (c *eventCollector) admit(f *Finding) bool {
-	if f.ofOneHost() && c.room.Full(f.affects(), f.User) {
+	if f.ofOneHost() && c.room.Full(f.Affects(), f.User) {
 		return false
 	}
-	c.room.Add(f.affects(), f.User)
+	c.room.Add(f.Affects(), f.User)
 	return true
 }

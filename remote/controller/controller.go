@@ -76,6 +76,8 @@ type state struct {
 	between  between
 	operated int // actions of operators so far
 
+	recorded Budget[snapshot.Username]
+
 	guards        guardTracker
 	pendingEvents []enforce.Event // about guards, in cycles that didn't count
 }
@@ -187,7 +189,7 @@ func (c *Controller) act(ctx context.Context, cycle *Cycle, next FleetMemory, ev
 		return
 	}
 	visits := visitsFor(cycle)
-	record := recordWriter{c.Audit, c.Now}
+	record := c.recordWriter()
 	items, err := record.before(cycle, events, visits)
 	cycle.Unrecorded = err
 	if err != nil && !c.ActUnrecorded {

@@ -1,7 +1,9 @@
 package controller
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -191,32 +193,31 @@ func TestNothingToWrite(*testing.T) {
 
 func TestMessages(t *testing.T) {
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	var l MessageCounts
-	alice := Recipient{"a", 1001}
+	var l Budget[snapshot.UID]
 	for i := range messagesAnHour - 1 {
-		note, ok := l.Admit(alice, now.Add(time.Duration(i)*time.Second))
+		note, ok := admit(&l, "a", 1001, now.Add(time.Duration(i)*time.Second))
 		require.True(t, ok)
 		require.Empty(t, note)
 	}
-	note, ok := l.Admit(alice, now.Add(time.Minute))
+	note, ok := admit(&l, "a", 1001, now.Add(time.Minute))
 	require.True(t, ok, "the last one")
 	require.Contains(t, note, "suppressed for up to an hour")
 	for range 7 {
-		_, ok = l.Admit(alice, now.Add(time.Hour-1))
+		_, ok = admit(&l, "a", 1001, now.Add(time.Hour-1))
 		require.False(t, ok)
 	}
-	for _, other := range []Recipient{{"a", 1002}, {"b", 1001}} {
-		_, ok = l.Admit(other, now.Add(time.Hour-1))
-		require.True(t, ok, "other users, and the user of this uid elsewhere")
-	}
+	_, ok = admit(&l, "a", 1002, now.Add(time.Hour-1))
+	require.True(t, ok, "another user")
+	_, ok = admit(&l, "b", 1001, now.Add(time.Hour-1))
+	require.True(t, ok, "the user of this uid elsewhere")
 	l.Forget(now.Add(time.Hour))
-	note, ok = l.Admit(alice, now.Add(time.Hour))
+	note, ok = admit(&l, "a", 1001, now.Add(time.Hour))
 	require.True(t, ok)
 	require.Equal(t, "7 more messages suppressed.", note)
-	note, ok = l.Admit(alice, now.Add(time.Hour))
+	note, ok = admit(&l, "a", 1001, now.Add(time.Hour))
 	require.True(t, ok)
 	require.Empty(t, note, "it is said once")
-	_, ok = l.Admit(alice, now)
+	_, ok = admit(&l, "a", 1001, now)
 	require.True(t, ok, "a clock that was set back suppresses nothing")
 	l.Forget(now.Add(24 * time.Hour))
 	require.Empty(t, l.Users)
@@ -226,15 +227,68 @@ func TestMessages(t *testing.T) {
 // other hosts' room.
 func TestMessagesAreBounded(t *testing.T) {
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	var l MessageCounts
+	var l Budget[snapshot.UID]
 	admitted := 0
-	for i := range 10 * maxRecipients {
-		if _, ok := l.Admit(Recipient{"evil", snapshot.UID(i)}, now); ok {
+	for i := range 10 * maxAccounts {
+		if _, ok := admit(&l, "evil", snapshot.UID(i+1), now); ok {
 			admitted++
 		}
 	}
-	require.Equal(t, maxRecipients, admitted)
-	require.Len(t, l.Users["evil"], maxRecipients)
-	_, ok := l.Admit(Recipient{"good", 1001}, now)
+	require.Equal(t, maxAccounts, admitted)
+	require.Len(t, l.Users["evil"], maxAccounts+1)
+	_, ok := admit(&l, "good", 1001, now)
 	require.True(t, ok)
+}
+
+// kept is a record in memory.
+type kept []audit.Record
+
+func (k *kept) Append(records ...audit.Record) error {
+	*k = append(*k, records...)
+	return nil
+}
+
+func (*kept) Reserve(int64) error { return nil }
+
+// TestTheRecordOfAnHour: a user who makes up findings, and a host that makes up users, fill neither the record nor
+// what others have of it; what is done is always recorded.
+func TestTheRecordOfAnHour(t *testing.T) {
+	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	var log kept
+	w := recordWriter{log: &log, now: func() time.Time { return now }, budget: &Budget[snapshot.Username]{}}
+	found := func(host snapshot.Hostname, user snapshot.Username, n int) (recorded int) {
+		events, before := make([]enforce.Event, n), len(log)
+		for i := range events {
+			f := &enforce.Finding{ID: fmt.Sprint(host, user, i), Rule: enforce.RuleNonEnvProcesses, Host: host, User: user}
+			events[i] = enforce.Event{Kind: enforce.EventNew, Host: host, Finding: f}
+		}
+		visits := []*visit{{items: []audit.Record{{Kind: audit.KindReport, Host: host, User: user}}}}
+		_, err := w.before(&Cycle{}, events, visits)
+		require.NoError(t, err)
+		require.Equal(t, audit.KindReport, log[len(log)-1].Kind, "it is done, so it is recorded")
+		return len(log) - before - 1
+	}
+	eve := found("a", "eve", 10_000)
+	require.Less(t, eve, 5000)
+	require.Regexp(t, `^and \d+ more records within an hour.*; more are counted once in an hour$`, log[len(log)-2].Text)
+	require.Equal(t, snapshot.Username("eve"), log[len(log)-2].User)
+	require.Zero(t, found("a", "eve", 100))
+	require.Equal(t, 100, found("a", "alice", 100), "half of it is left")
+	require.Equal(t, 100, found("b", "eve", 100), "what she does elsewhere")
+	for i := range 2000 {
+		found("a", snapshot.Username(fmt.Sprint("madeup", i)), 10)
+	}
+	size := 0
+	for i := range log {
+		if line, err := json.Marshal(log[i]); log[i].Host == "a" && log[i].Kind == audit.KindFinding && log[i].Finding != nil {
+			require.NoError(t, err)
+			size += len(line)
+		}
+	}
+	require.Less(t, size, recordsAnHour+recordsAnHour/2, "a record has its time, too")
+	require.Equal(t, 10, found("b", "bob", 10))
+	now = now.Add(budgetHour)
+	before := len(log)
+	require.Greater(t, found("a", "alice", 10), 10)
+	require.Regexp(t, `^and \d+ more records within an hour, of findings that are left out$`, log[before].Text, "the rest of the hour before")
 }

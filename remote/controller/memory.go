@@ -9,6 +9,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/notify/mail"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/operator"
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // MaxMemoryAge is how old a memory may be to be continued: what happened meanwhile is not
@@ -19,11 +20,11 @@ const MaxMemoryAge = time.Hour
 // It is replaced after a cycle that counts: one that was judged, and recorded if there
 // is a record. Otherwise it stays as it was, as if there had been no such cycle.
 type FleetMemory struct {
-	Rules    enforce.Memory `json:"rules"`
-	Machines Machines       `json:"machines"`
-	Messages MessageCounts  `json:"messages"`
-	Mail     mail.Memory    `json:"mail,omitzero"`
-	Guards   GuardMemory    `json:"guards,omitempty"`
+	Rules    enforce.Memory       `json:"rules"`
+	Machines Machines             `json:"machines"`
+	Messages Budget[snapshot.UID] `json:"messages"`
+	Mail     mail.Memory          `json:"mail,omitzero"`
+	Guards   GuardMemory          `json:"guards,omitempty"`
 	// Operator is what operators asked for that lasts. It has a file of its own, since
 	// it doesn't age: see statedir.
 	Operator operator.State `json:"-"`
@@ -34,7 +35,11 @@ type FleetMemory struct {
 // actions are not sent again: the action has taken place.
 func (m *FleetMemory) learnOfDeliveries(deliveries []Delivery) {
 	var lost []string
-	uncounted := make(map[Recipient]bool)
+	type recipient struct {
+		host snapshot.Hostname
+		uid  snapshot.UID
+	}
+	uncounted := make(map[recipient]bool)
 	for _, d := range deliveries {
 		if errors.Is(d.Err, errSuppressed) {
 			continue
@@ -42,9 +47,9 @@ func (m *FleetMemory) learnOfDeliveries(deliveries []Delivery) {
 		if d.Err != nil && !errors.Is(d.Err, agent.ErrCannotNotify) && !errors.Is(d.Err, agent.ErrRefused) {
 			lost = append(lost, d.ID)
 		}
-		if to := (Recipient{Host: d.Host, UID: d.UID}); d.Terminals == 0 && !uncounted[to] {
+		if to := (recipient{d.Host, d.UID}); d.Terminals == 0 && !uncounted[to] {
 			uncounted[to] = true
-			m.Messages.Refund(to)
+			m.Messages.Refund(to.host, to.uid, 1)
 		}
 	}
 	m.Rules = m.Rules.WarnAgain(lost)

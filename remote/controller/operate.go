@@ -70,7 +70,7 @@ func (cycle *Cycle) operator(s operator.State) { cycle.Hold, cycle.Exemptions = 
 // recordFirst records what an operator is going to have done. If that fails, nothing may be
 // done, unless ActUnrecorded.
 func (c *Controller) recordFirst(cycle *Cycle, items []audit.Record) error {
-	record := recordWriter{c.Audit, c.Now}
+	record := c.recordWriter()
 	err := record.ahead(cycle, items)
 	if err == nil || c.ActUnrecorded {
 		return nil

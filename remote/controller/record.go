@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // Recorder keeps the record; *audit.Log is one.
@@ -24,13 +26,49 @@ const bytesPerItem = 2 << 10
 // recordWriter completes the records of a cycle, and writes them to the log, if there
 // is one.
 type recordWriter struct {
-	log Recorder // nil for none
-	now func() time.Time
+	log    Recorder // nil for none
+	now    func() time.Time
+	budget *Budget[snapshot.Username] // of what was found, in bytes
 }
+
+// recordsAnHour is how many bytes of the record about what was found on a host are written in an hour: honest
+// hosts have less. What is done is always recorded.
+const recordsAnHour = 1 << 20
+
+// within reports whether a record of what was found is within the budget of its user on its host.
+func (w recordWriter) within(r *audit.Record) bool {
+	host, user := r.Host, r.User
+	if r.Kind != audit.KindFinding && r.Kind != audit.KindCleared && r.Kind != audit.KindDenied || r.Decision == enforce.DecisionAct {
+		return true
+	}
+	if r.Finding != nil {
+		host = r.Finding.Affects()
+	}
+	if user == "" && r.UID != nil {
+		user = snapshot.Username(fmt.Sprintf("uid %d", *r.UID))
+	}
+	line, err := json.Marshal(r)
+	_, _, ok := w.budget.Spend(host, user, len(line), Share{Host: recordsAnHour}, w.now())
+	return ok || err != nil
+}
+
+// beyond are records that count those that were left out.
+func (w recordWriter) beyond() (records []audit.Record) {
+	for _, over := range w.budget.Over(w.now()) {
+		text := fmt.Sprintf("and %d more records within an hour, of findings that are left out", over.Count)
+		if !over.Ended {
+			text += "; more are counted once in an hour"
+		}
+		records = append(records, audit.Record{Kind: audit.KindFinding, Host: over.Host, User: over.User, Text: text})
+	}
+	return records
+}
+
+func (c *Controller) recordWriter() recordWriter { return recordWriter{c.Audit, c.Now, &c.recorded} }
 
 // record records what became of something, and notes whether that failed.
 func (c *Controller) record(cycle *Cycle, records []audit.Record) {
-	if err := (recordWriter{c.Audit, c.Now}).write(cycle, records); err != nil {
+	if err := c.recordWriter().write(cycle, records); err != nil {
 		cycle.Unrecorded = err
 	}
 }
@@ -45,12 +83,14 @@ func (w recordWriter) before(cycle *Cycle, events []enforce.Event, visits []*vis
 	if err := w.log.Append(); err != nil {
 		return nil, err // writing the records that still wait is enough
 	}
-	var records, items []audit.Record
+	var items []audit.Record
+	records := w.beyond() // of the hour before
 	for i := range events {
-		if r, ok := recordOf(&events[i], cycle); ok {
+		if r, ok := recordOf(&events[i], cycle); ok && w.within(&r) {
 			records = append(records, r)
 		}
 	}
+	records = append(records, w.beyond()...)
 	for _, d := range cycle.Duplicates {
 		if d.New {
 			records = append(records, audit.Record{Kind: audit.KindDuplicate, Host: d.Name, Text: d.String()})

@@ -38,7 +38,7 @@ type cycleWriter struct {
 	looked   int // the last cycle whose hosts were looked at
 	findings findings
 	repeats  repeats
-	limits   rateLimits
+	budget   controller.Budget[lineKey]
 	held     map[string]time.Time // since when safety limits hold actions back, by whom they are against
 	intended map[string]bool      // what the last cycle of a dry run left undone
 
@@ -66,6 +66,7 @@ func (w *cycleWriter) Consume(cycle *controller.Cycle, events []enforce.Event) {
 	w.bar.End()
 	now := w.time(cycle)
 	w.look(cycle)
+	w.leftOut(now)
 	for i := range events {
 		e := &events[i]
 		w.summary.count(e)
@@ -76,8 +77,12 @@ func (w *cycleWriter) Consume(cycle *controller.Cycle, events []enforce.Event) {
 			w.remark(e.Text)
 		case enforce.EventOutcome:
 			w.outcome(e, now)
-		case enforce.EventGuard, enforce.EventDenied:
+		case enforce.EventGuard:
 			w.note(e.Host, e.Text)
+		case enforce.EventDenied:
+			if w.admit(e.Host, lineKey{e.Finding.User, "denied"}, notesShown, now) {
+				w.note(e.Host, e.Text)
+			}
 		case enforce.EventNote:
 			w.repeatedNote(e.Host, e.Text, now)
 		case enforce.EventMore:
@@ -132,7 +137,7 @@ func (w *cycleWriter) finding(e *enforce.Event, now time.Time) {
 		return
 	case earlier && e.Decision == enforce.DecisionHold: // who or what holds it back is said, for all
 		return
-	case w.dated && !earlier && !w.limits.admit(e.Finding, now):
+	case w.dated && !earlier && !w.admit(e.Host, lineKey{e.Finding.User, string(e.Finding.Rule)}, rateShown, now):
 		return
 	case !known.sayAgain(e.Decision, now):
 		return
@@ -195,7 +200,7 @@ func (w *cycleWriter) note(host snapshot.Hostname, s string) {
 
 // repeatedNote is a note that may come in every cycle.
 func (w *cycleWriter) repeatedNote(host snapshot.Hostname, s string, now time.Time) {
-	if again, ok := w.repeats.admit(on(host, s), now); ok {
+	if again, ok := w.repeats.admit(on(host, s), now); ok && w.admit(host, lineKey{}, notesShown, now) {
 		w.note(host, s+again)
 	}
 }
@@ -222,9 +227,7 @@ func (w *cycleWriter) write(cycle *controller.Cycle, part *election.Shown) error
 	case cycle.DryRun && !cycle.Stopped && !cycle.Standby:
 		w.intentions(cycle)
 	}
-	for _, line := range w.limits.lines(now) {
-		w.note("", line)
-	}
+	w.leftOut(now)
 	for _, line := range overLines(w.over, now) { // after what was done because of them
 		w.note("", line)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -156,79 +157,44 @@ func (r *repeats) clean(now time.Time) {
 // forget lets a line through as a new one.
 func (r *repeats) forget(line string) { delete(r.known, line) }
 
-// rateLimits keep findings of one kind that come one after the other, as of a job array that
-// starts processes all the time, from filling a screen: the first ones in an hour are
-// printed, and the others are counted. What is done because of them is printed anyway.
-type rateLimits map[rateKey]*rateLimit
-
-// rateKey is what findings have in common.
-type rateKey struct {
-	host snapshot.Hostname
+// lineKey is what lines about a host have in common. Of findings, as of a job array that starts processes all the time,
+// and of notes the first ones in an hour are printed, and the others are counted. What is done because of them is printed anyway.
+type lineKey struct {
 	user snapshot.Username
-	rule enforce.Rule
-}
-
-type rateLimit struct {
-	since    time.Time // of its first finding in this hour
-	findings int
-	hidden   int // of them, since that was said
-	said     bool
+	what string // a rule, or denied; empty for notes
 }
 
 const (
-	rateWindow = time.Hour
-	rateShown  = 5 // findings that are printed in an hour
+	rateShown   = 5   // findings of a rule and a user that are printed in an hour
+	notesShown  = 100 // notes of a host, and opens of a user that were denied
+	linesOfHost = 500
 )
 
-// admit says whether a new finding is to be printed.
-func (l *rateLimits) admit(f *enforce.Finding, now time.Time) bool {
-	if *l == nil {
-		*l = make(rateLimits)
-	}
-	of := rateKey{f.Host, f.User, f.Rule}
-	c := (*l)[of]
-	if c == nil {
-		c = &rateLimit{since: now}
-		(*l)[of] = c
-	}
-	c.findings++
-	if c.findings <= rateShown {
+// admit says whether a line is to be printed.
+func (w *cycleWriter) admit(host snapshot.Hostname, key lineKey, most int, now time.Time) bool {
+	if !w.dated {
 		return true
 	}
-	c.hidden++
-	return false
+	_, _, ok := w.budget.Spend(host, key, 1, controller.Share{User: most, Host: linesOfHost}, now)
+	return ok
 }
 
-// lines say how many findings were not printed: at first, and when the hour is over.
-func (l rateLimits) lines(now time.Time) []string {
-	var lines []string
-	for _, of := range slices.SortedFunc(maps.Keys(l), compareRateKeys) {
-		c := l[of]
-		ended := now.Sub(c.since) >= rateWindow
-		switch {
-		case c.hidden > 0 && !c.said:
-			lines = append(lines, on(of.host, fmt.Sprintf("… and %s%s; more are counted once in %s",
-				render.Plural(c.hidden, "more such finding"), of.about(), text.FormatDuration(rateWindow))))
-			c.hidden, c.said = 0, true
-		case c.hidden > 0 && ended:
-			lines = append(lines, on(of.host, fmt.Sprintf("… and %s%s within %s",
-				render.Plural(c.hidden, "more such finding"), of.about(), text.FormatDuration(rateWindow))))
+// leftOut says how many lines were not printed: at first, and when the hour is over.
+func (w *cycleWriter) leftOut(now time.Time) {
+	for _, over := range w.budget.Over(now) {
+		about := over.User.what
+		if over.User.user != "" {
+			about += ", user " + text.Shown(string(over.User.user))
 		}
-		if ended {
-			delete(l, of)
+		line := "… and " + render.Plural(over.Count, "more note")
+		if about != "" {
+			line = "… and " + render.Plural(over.Count, "more such finding") + " (" + about + ")"
 		}
+		if over.Ended {
+			line += " within 1h"
+		} else {
+			line += "; more are counted once in 1h"
+		}
+		w.note(over.Host, line)
 	}
-	return lines
-}
-
-func (of rateKey) about() string {
-	about := " (" + string(of.rule)
-	if of.user != "" {
-		about += ", user " + text.Shown(string(of.user))
-	}
-	return about + ")"
-}
-
-func compareRateKeys(a, b rateKey) int {
-	return cmp.Or(cmp.Compare(a.host, b.host), cmp.Compare(a.user, b.user), cmp.Compare(a.rule, b.rule))
 }

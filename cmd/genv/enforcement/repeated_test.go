@@ -146,10 +146,30 @@ func TestCrowd(t *testing.T) {
 		require.Equal(t, 2*rateShown, strings.Count(outs.String(), "\n"), "of two hours: %s", outs.String())
 		require.Equal(t, 2*rateShown, strings.Count(errs.String(), "Resolved after"))
 		require.Contains(t, errs.String(), "[a] … and 1 more such finding (non-env-processes, user bob); more are counted once in 1h\n")
-		require.Contains(t, errs.String(), "[a] … and 55 more such findings (non-env-processes, user bob) within 1h\n")
+		require.Contains(t, errs.String(), "[a] … and 54 more such findings (non-env-processes, user bob) within 1h\n")
 		out, _ := s.cycle(controller.Cycle{}, outside(99, enforce.EventChanged, enforce.DecisionAct), outside(99, enforce.EventDue, enforce.DecisionAct), terminating(99, enforce.StatusTerminated))
 		require.Equal(t, "[a] Process 99 is not running in a GPU environment (user bob)\n[a] Terminating process 99\n", out)
 	}
+}
+
+// TestNotesOfAHost: a host that makes up warnings, another one in each cycle, leaves the log to the others.
+func TestNotesOfAHost(t *testing.T) {
+	s := newScreen(t, true)
+	var lines strings.Builder
+	for cycle := range 40 {
+		var events []enforce.Event
+		for i := range 20 {
+			events = append(events, enforce.Event{Kind: enforce.EventNote, Host: "evil", Text: fmt.Sprint(cycle, "/", i)})
+			denied := enforce.Finding{Host: "evil", User: "eve"}
+			events = append(events, enforce.Event{Kind: enforce.EventDenied, Host: "evil", Finding: &denied, Text: "denied"})
+		}
+		_, err := s.cycle(controller.Cycle{}, append(events, enforce.Event{Kind: enforce.EventNote, Host: "good", Text: fmt.Sprint(cycle)})...)
+		lines.WriteString(err)
+	}
+	require.Equal(t, 40, strings.Count(lines.String(), "[good] "))
+	require.Equal(t, 2*notesShown+2, strings.Count(lines.String(), "[evil] "))
+	require.Contains(t, lines.String(), "[evil] … and 20 more notes; more are counted once in 1h\n")
+	require.Contains(t, lines.String(), "more such findings (denied, user eve); more are counted once in 1h\n")
 }
 
 // TestHeld: what a safety limit holds back is said when it begins and ends, also with -q.

@@ -118,7 +118,7 @@ func memoryOf(hosts int) controller.FleetMemory {
 		m.Rules.Hosts[host] = enforce.KnownHost{Answered: true}
 		m.Machines.Twins[string(host)] = []string{string(host) + "-twin"}
 		m.Guards[host] = controller.GuardSeen{Epoch: "e", Seq: 3, ID: 4}
-		m.Messages.Admit(controller.Recipient{Host: host, UID: 1000}, noon)
+		m.Messages.Spend(host, 1000, 1, controller.Share{}, noon)
 	}
 	m.Rules.Findings["max-devices-per-user/alice"] = enforce.KnownFinding{Decision: enforce.DecisionAct}
 	m.Rules.Present["max-devices-per-user/alice"] = enforce.Presence{Since: noon.Add(-time.Hour), Cycles: 360}

@@ -1,0 +1,134 @@
+package controller
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Budget is what each user of each host may use up in an hour: of messages, of the record, of the
+// log. What one host causes never takes anything from another one, and what a user causes there
+// never takes all from the others. It has no clock. The zero Budget is unspent.
+type Budget[A comparable] struct {
+	Users map[snapshot.Hostname]map[A]Spent `json:"users,omitempty"`
+}
+
+// Spent is what a user of a host used up within an hour.
+type Spent struct {
+	Since      time.Time `json:"since"`
+	Sent       int       `json:"sent"`
+	Suppressed int       `json:"suppressed,omitempty"` // how often there was nothing left
+	said       bool      // Over said it
+}
+
+// Share is how much a user, and all users of a host, may use up; 0 for no bound. With a bound for the
+// host a user may have no more than is left for the others.
+type Share struct{ User, Host int }
+
+const (
+	budgetHour = time.Hour
+	// maxAccounts bounds what is remembered for one host, since a host may make up users: what
+	// more of them cause is suppressed, and counted together.
+	maxAccounts = 1024
+)
+
+// Spend uses up n, if that much is left. It returns what was spent in the hour before, if this
+// is the first time in another one, and what is spent now.
+func (b *Budget[A]) Spend(host snapshot.Hostname, user A, n int, share Share, now time.Time) (before, after Spent, ok bool) {
+	users := b.Users[host]
+	_, known := users[user]
+	full := !known && len(users) >= maxAccounts
+	if full {
+		user = *new(A)
+	}
+	if b.Users == nil {
+		b.Users = make(map[snapshot.Hostname]map[A]Spent)
+	}
+	if users == nil {
+		users = make(map[A]Spent)
+		b.Users[host] = users
+	}
+	after = users[user]
+	if after.ended(now) {
+		before, after = after, Spent{Since: now}
+	}
+	left := share.Host
+	for _, w := range users {
+		if !w.ended(now) {
+			left -= w.Sent
+		}
+	}
+	ok = !full && (share.User == 0 || after.Sent+n <= share.User) && (share.Host == 0 || after.Sent+n <= left)
+	if ok {
+		after.Sent += n
+	} else {
+		after.Suppressed++
+	}
+	users[user] = after
+	return before, after, ok
+}
+
+func (w *Spent) ended(now time.Time) bool {
+	age := now.Sub(w.Since)
+	return age >= budgetHour || age < 0
+}
+
+// Refund gives back what was used up.
+func (b *Budget[A]) Refund(host snapshot.Hostname, user A, n int) {
+	if w, known := b.Users[host][user]; known {
+		w.Sent = max(0, w.Sent-n)
+		b.Users[host][user] = w
+	}
+}
+
+// Forget drops hours that have ended. One in which something was suppressed is kept for
+// another hour, so that Spend can return it.
+func (b *Budget[A]) Forget(now time.Time) {
+	for host, users := range b.Users {
+		maps.DeleteFunc(users, func(_ A, w Spent) bool {
+			age := now.Sub(w.Since)
+			return age >= 2*budgetHour || age >= budgetHour && w.Suppressed == 0
+		})
+		if len(users) == 0 {
+			delete(b.Users, host)
+		}
+	}
+}
+
+// Over is what was suppressed of a user.
+type Over[A comparable] struct {
+	Host  snapshot.Hostname
+	User  A
+	Count int
+	Ended bool // the hour is over; otherwise more may follow
+}
+
+// Over returns what was suppressed: when that begins, and the rest when the hour has ended. Then it is forgotten. Spend
+// forgets it, too, so that Over comes first in each cycle.
+func (b *Budget[A]) Over(now time.Time) []Over[A] {
+	var list []Over[A]
+	for host, users := range b.Users {
+		for user, w := range users {
+			ended := w.ended(now)
+			if w.Suppressed > 0 && (ended || !w.said) {
+				list = append(list, Over[A]{host, user, w.Suppressed, ended})
+				w.Suppressed, w.said = 0, true
+				users[user] = w
+			}
+			if ended {
+				delete(users, user)
+			}
+		}
+		if len(users) == 0 {
+			delete(b.Users, host)
+		}
+	}
+	slices.SortFunc(list, func(a, b Over[A]) int {
+		return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(fmt.Sprint(a.User), fmt.Sprint(b.User)))
+	})
+	return list
+}
