@@ -5,6 +5,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/seed-3119e985/genv/cmd/genv/app"
 	"github.com/seed-3119e985/genv/cmd/genv/container"
@@ -27,6 +28,9 @@ func main() {
 	}
 	if shim, isShim := user.Shim(os.Args[0]); isShim {
 		os.Exit(user.RunShim(ctx, p, shim, os.Args[1:]))
+	}
+	if slices.Equal(os.Args[1:], app.ReaderCommand) {
+		os.Exit(app.Read())
 	}
 	os.Exit(app.Run(ctx, p, os.Args))
 }

@@ -55,8 +55,8 @@ type ExecutorOptions struct {
 	Containers Containers
 	// Asked is the list of the processes that were asked to end; nil to keep none.
 	Asked *asked.Register
-	// ProcRoot is where the proc file system is mounted; empty for /proc.
-	ProcRoot string
+	// Proc is the proc file system; the zero FS is /proc.
+	Proc proc.FS
 }
 
 // Executor carries out reports on this machine. It is safe for concurrent use. Use
@@ -79,7 +79,7 @@ func (x *Executor) hold() (release func(), err error) {
 	return x.asker.Hold()
 }
 
-func (x *Executor) proc() proc.FS { return proc.FS{Root: x.options.ProcRoot} }
+func (x *Executor) proc() proc.FS { return x.options.Proc }
 
 // execution is one report that an Executor carries out.
 type execution struct {

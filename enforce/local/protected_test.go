@@ -81,7 +81,7 @@ func TestKernelThreadFlag(t *testing.T) {
 	write(t, root, c.pid(), "status", "Name:\tx\nUid:\t0\t0\t0\t0\n")
 	p := c.judged("", 0)
 	p.Start = 0
-	s := newScene(local.ExecutorOptions{Grace: oneGrace, Kill: true, ProcRoot: root}, p)
+	s := newScene(local.ExecutorOptions{Grace: oneGrace, Kill: true, Proc: proc.FS{Root: root}}, p)
 	require.Equal(t, "it is a kernel thread", s.terminate(t, p)[0].Reason)
 	c.answers()
 }
@@ -90,7 +90,7 @@ func TestKernelThreadFlag(t *testing.T) {
 func TestProcOfAnotherNamespace(t *testing.T) {
 	c := ready(t, "gentle")
 	p := c.judged("", 0)
-	s := newScene(local.ExecutorOptions{Grace: oneGrace, ProcRoot: fakeProc(t, 1)}, p)
+	s := newScene(local.ExecutorOptions{Grace: oneGrace, Proc: proc.FS{Root: fakeProc(t, 1)}}, p)
 	got := s.terminate(t, p)[0]
 	require.Equal(t, enforce.StatusFailed, got.Status)
 	require.Contains(t, got.Reason, "is of another PID namespace: mount proc again")

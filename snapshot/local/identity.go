@@ -73,14 +73,18 @@ func detailsTTLOf(pid snapshot.PID) time.Duration {
 
 // processCache is what one snapshot read of processes, for the next one.
 type processCache struct {
-	claims  map[snapshot.PID]claim
-	details map[snapshot.PID]details
-	owners  map[proc.Ancestor]cachedOwner // of registered ancestors
-	proved  map[proc.Ancestor]bool        // processes that had a node of the driver open
+	claims map[snapshot.PID]claim
+	// unverified are claims that are read again, and serve where the budget of an account is used up.
+	unverified map[snapshot.PID]claim
+	details    map[snapshot.PID]details
+	owners     map[proc.Ancestor]cachedOwner // of registered ancestors
+	proved     map[proc.Ancestor]bool        // processes that had a node of the driver open
 }
 
 func newProcessCache() processCache {
-	return processCache{map[snapshot.PID]claim{}, map[snapshot.PID]details{}, map[proc.Ancestor]cachedOwner{}, map[proc.Ancestor]bool{}}
+	return processCache{
+		claims: map[snapshot.PID]claim{}, details: map[snapshot.PID]details{}, owners: map[proc.Ancestor]cachedOwner{}, proved: map[proc.Ancestor]bool{},
+	}
 }
 
 // observer reads the processes of one snapshot.
@@ -91,6 +95,7 @@ type observer struct {
 	brief         bool   // see Collector.Brief
 	now           time.Time
 	before, after processCache
+	budgets       map[snapshot.UID]*proc.Budget
 	unseen        []snapshot.Process // that the driver lists, with their devices
 }
 
@@ -111,6 +116,7 @@ func (o *observer) observe(pid snapshot.PID) (observation, error) {
 		statErr = proc.ErrGone
 	}
 	credentials, credentialsErr := h.Credentials()
+	h.Budget = o.budgetOf(credentials.UID)
 	c, environErr := o.claim(h, stat)
 	lineageErr := errors.Join(statErr, credentialsErr)
 	if err := errors.Join(lineageErr, environErr); errors.Is(err, proc.ErrGone) {
@@ -144,6 +150,13 @@ func (o *observer) observe(pid snapshot.PID) (observation, error) {
 	return seen, nil
 }
 
+func (o *observer) budgetOf(uid snapshot.UID) *proc.Budget {
+	if o.budgets[uid] == nil {
+		o.budgets[uid] = &proc.Budget{}
+	}
+	return o.budgets[uid]
+}
+
 // claim returns the cached claim if the process still runs the same program.
 func (o *observer) claim(h *proc.Handle, stat proc.Stat) (claim, error) {
 	c, now := o.before.claims[h.PID], runOf(stat)
@@ -152,6 +165,9 @@ func (o *observer) claim(h *proc.Handle, stat proc.Stat) (claim, error) {
 		return c, nil
 	}
 	c, err := readClaim(h)
+	if before, ok := o.before.unverified[h.PID]; ok && before.of == now && errors.Is(err, proc.ErrNotRead) {
+		c, err = before, nil
+	}
 	if err == nil {
 		c.of = now
 		o.after.claims[h.PID] = c

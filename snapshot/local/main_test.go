@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -24,6 +25,13 @@ import (
 const titleVariable = "GENV_TEST_TITLE"
 
 func TestMain(m *testing.M) {
+	proctest.RunStall()
+	if slices.Equal(os.Args[1:], []string{"read"}) {
+		if err := proc.ServeReader(os.Stdin, os.Stdout); err != nil {
+			panic(err)
+		}
+		return
+	}
 	if title, ok := os.LookupEnv(titleVariable); ok {
 		if err := proctest.OverwriteEnviron(title); err != nil {
 			fmt.Println(err)

@@ -54,6 +54,7 @@ func (o *observer) resolve(seen []observation, environments []snapshot.Environme
 	}
 	processes := make([]snapshot.Process, 0, len(seen))
 	var warnings []string
+	unread := 0
 	for i := range seen {
 		s := &seen[i]
 		env, err := r.inherited(s)
@@ -62,9 +63,15 @@ func (o *observer) resolve(seen []observation, environments []snapshot.Environme
 		}
 		unknown := s.assign(env, err)
 		processes, warnings = append(processes, s.process), append(warnings, s.warnings...)
-		if unknown != nil {
+		switch {
+		case errors.Is(unknown, proc.ErrNotRead):
+			unread++
+		case unknown != nil:
 			warnings = append(warnings, unknown.Error())
 		}
+	}
+	if unread > 0 {
+		warnings = append(warnings, fmt.Sprintf("the environments of %d processes are not known yet: their users have many or slow processes, and the next looks read on", unread))
 	}
 	return processes, warnings
 }

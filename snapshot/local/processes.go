@@ -26,7 +26,7 @@ func (c *Collector) observe(ctx context.Context, usage nvidiasmi.Usage, devices 
 	}
 	o := &observer{
 		fs: c.Proc, ancestors: c.Proc.NewAncestorFinder(), userNamespace: c.Proc.UserNamespace(), brief: c.Brief,
-		now: c.now(), before: before, after: newProcessCache(),
+		now: c.now(), before: before, after: newProcessCache(), budgets: map[snapshot.UID]*proc.Budget{},
 	}
 	seen := make([]observation, 0, len(used))
 	ended := startOf(usage.Time.Ended)

@@ -175,7 +175,7 @@ func (c *Collector) Processes(ctx context.Context) ([]snapshot.Process, []string
 	if err != nil {
 		return nil, nil, err
 	}
-	observer, seen, warnings := c.observe(ctx, usage, devices, processCache{proved: c.cached().processes.proved})
+	observer, seen, warnings := c.observe(ctx, usage, devices, processCache{proved: c.cached().processes.proved, unverified: c.cached().processes.claims})
 	warnings = append(remarks(devices.warnings, usage.Warnings), warnings...)
 	var files state.Files
 	if len(seen) > 0 {

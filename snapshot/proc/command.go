@@ -46,10 +46,18 @@ func (fs FS) Program(pid snapshot.PID) string {
 // arguments, truncated to snapshot.MaxCommand bytes. The process may have overwritten
 // it. It is empty if there is none or it can't be read.
 func (h *Handle) CommandLine() string {
-	data, err := readAt(h.dir, "cmdline", 2*snapshot.MaxCommand) // more would be truncated
-	if err != nil {
-		return ""
-	}
+	data := h.Arguments(2 * snapshot.MaxCommand) // more would be truncated
 	data = bytes.ReplaceAll(bytes.TrimRight(data, "\x00"), []byte{0}, []byte{' '})
 	return text.Cut(strings.TrimSpace(text.Masked(string(data))), snapshot.MaxCommand)
+}
+
+// Arguments is the beginning of /proc/PID/cmdline: each argument ends with a NUL. It is empty if there is none, or if
+// it can't be read.
+func (h *Handle) Arguments(limit int) []byte {
+	if h.isOther() {
+		a, _ := h.ask(request{Read: readCommand, Limit: limit}, readWithin)
+		return a.Value
+	}
+	data, _ := readAt(h.dir, readCommand, limit)
+	return data
 }

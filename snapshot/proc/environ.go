@@ -26,8 +26,22 @@ var ErrOverwritten = errors.New("the process has overwritten its environment")
 // memory of the process, and the environment in it is not intact. Stat.NoEnviron
 // recognizes a process that was started with an empty environment, as by `env -i`. The
 // error is ErrGone if the process has ended.
+//
+// One of more than MaxEnviron bytes is not read: ErrTooLarge. With a Reader the error may also be ErrStalled or
+// ErrNotRead. All of these are ErrUnreadable, too.
 func (h *Handle) Environ(key string) (value string, found bool, err error) {
-	data, err := h.readEnviron()
+	if !h.isOther() {
+		return h.environ(key)
+	}
+	a, err := h.ask(request{Read: readEnviron, Key: key}, readWithin)
+	return string(a.Value), a.Found, err
+}
+
+func (h *Handle) environ(key string) (value string, found bool, err error) {
+	if stat, err := h.Stat(); err == nil && stat.EnvSize > MaxEnviron {
+		return "", false, fmt.Errorf("%w: PID %d: %w: %d MiB", ErrUnreadable, h.PID, ErrTooLarge, stat.EnvSize>>20)
+	}
+	data, err := h.environBytes()
 	if err != nil {
 		return "", false, h.checkGone(err)
 	}
@@ -39,7 +53,7 @@ func (h *Handle) Environ(key string) (value string, found bool, err error) {
 	for range attempts {
 		memory := h.openMemory()
 		before, beforeErr := h.memory()
-		data, err := h.readEnviron()
+		data, err := h.environBytes()
 		after, afterErr := h.memory()
 		same := memory.close() || before.image() == after.image()
 		if err != nil {
@@ -111,9 +125,9 @@ func (h *Handle) noEnviron() error {
 	return h.checkGone(fmt.Errorf("%w: PID %d", ErrGone, h.PID))
 }
 
-// readEnviron reads the environ of the process, or of another thread: after the first
+// environBytes reads the environ of the process, or of another thread: after the first
 // thread has ended, the process itself shows none, while other threads still run.
-func (h *Handle) readEnviron() ([]byte, error) {
+func (h *Handle) environBytes() ([]byte, error) {
 	data, err := h.environOf("environ")
 	if len(data) > 0 {
 		return data, nil

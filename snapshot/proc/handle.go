@@ -28,12 +28,16 @@ var (
 const (
 	smallLimit   = 64 << 10
 	environLimit = 8 << 20
+	// MaxEnviron is the size of an environment that is read. More needs a raised limit of the stack (execve(2)).
+	MaxEnviron = 2 << 20
 )
 
 // FS is a mounted /proc file system.
 type FS struct {
 	// Root is its mount point; empty for /proc.
 	Root string
+	// Reader reads what users can make large or slow; nil to read that here.
+	Reader *Reader
 }
 
 func (fs FS) root() string {
@@ -47,8 +51,10 @@ func (fs FS) root() string {
 // concurrent use.
 type Handle struct {
 	PID snapshot.PID
-	fs  FS
-	dir int // the descriptor of /proc/PID, which is of this process only
+	// Budget bounds how long the processes of its account may be read; nil for each by itself.
+	Budget *Budget
+	fs     FS
+	dir    int // the descriptor of /proc/PID, which is of this process only
 }
 
 // Open opens a process. Its error wraps ErrGone or ErrUnreadable.
@@ -106,7 +112,7 @@ func readAt(dir int, name string, limit int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer unix.Close(fd)
+	defer func() { _ = unix.Close(fd) }()      // it was only read
 	data := make([]byte, 0, min(limit, 2<<10)) // most files are read with one call
 	for len(data) < limit {
 		if len(data) == cap(data) {
@@ -145,12 +151,15 @@ func uninterrupted(call func() (int, error)) (int, error) {
 
 // link is the target of a link of the process.
 func (h *Handle) link(name string) (string, error) {
-	target := make([]byte, unix.PathMax)
-	n, err := unix.Readlinkat(h.dir, name, target)
+	target, err := soon(h.fs, h.PID, func() (string, error) {
+		target := make([]byte, unix.PathMax)
+		n, err := unix.Readlinkat(h.dir, name, target)
+		return string(target[:max(n, 0)]), err
+	})
 	if err != nil {
 		return "", classify(h.PID, err)
 	}
-	return string(target[:n]), nil
+	return target, nil
 }
 
 // classify is classify for the folder of a process. Where /proc is mounted with

@@ -23,9 +23,9 @@ var (
 
 // Limits of the search for device nodes: a process may have any number of files.
 const (
-	maxNodeFiles = 1 << 16     // files
-	maxNodeMaps  = 16 << 20    // bytes of /proc/PID/maps
-	maxNodeTime  = time.Second // for all files: one may be on a file server
+	maxNodeFiles = 1 << 16                // files
+	maxNodeMaps  = 16 << 20               // bytes of /proc/PID/maps
+	maxNodeTime  = 250 * time.Millisecond // for all files: one may be on a file server
 )
 
 // NodeSearch looks for character devices with a major number among the files of processes. Its limits
@@ -38,16 +38,14 @@ type NodeSearch struct {
 
 // Finds says whether a process, or a thread of it, has such a device open or mapped. It is false, too, where
 // the processes before it have left too little of the limits. An error says that the process can't be read.
-func (s *NodeSearch) Finds(fs FS, pid snapshot.PID) (bool, error) {
-	return s.run(fs, pid, (*nodeSearch).process)
-}
+func (s *NodeSearch) Finds(fs FS, pid snapshot.PID) (bool, error) { return s.run(fs, pid, readNodes) }
 
 // FindsOpen is Finds without what threads or mappings alone have open.
 func (s *NodeSearch) FindsOpen(fs FS, pid snapshot.PID) (bool, error) {
-	return s.run(fs, pid, (*nodeSearch).open)
+	return s.run(fs, pid, readOpen)
 }
 
-func (s *NodeSearch) run(fs FS, pid snapshot.PID, look func(*nodeSearch, int) (bool, error)) (bool, error) {
+func (s *NodeSearch) run(fs FS, pid snapshot.PID, what string) (has bool, err error) {
 	first, left := s.spent == 0, maxNodeTime-s.spent
 	if left <= 0 || s.files > maxNodeFiles {
 		return false, nil
@@ -56,32 +54,25 @@ func (s *NodeSearch) run(fs FS, pid snapshot.PID, look func(*nodeSearch, int) (b
 	if err != nil {
 		return false, err
 	}
+	defer func() { _ = h.Close() }() // it was only read
 	began := time.Now()
-	search := nodeSearch{major: s.Major, files: s.files, until: began.Add(left)}
-	type answer struct {
-		has bool
-		err error
+	if h.isOther() {
+		var a answer
+		a, err = h.ask(request{Read: what, Major: s.Major, Files: s.files, Left: left}, left+readWithin)
+		has, s.files = a.Found, max(s.files, a.Files)
+	} else {
+		search := nodeSearch{major: s.Major, files: s.files, until: began.Add(left)}
+		has, err = search.look(h.dir, what)
+		s.files = search.files
 	}
-	done := make(chan answer, 1)
-	go func() {
-		defer func() { _ = h.Close() }() // it may outlive run
-		has, err := look(&search, h.dir)
-		done <- answer{has, err}
-	}()
-	select {
-	case a := <-done:
-		s.files, s.spent = search.files, s.spent+max(1, time.Since(began))
-		if errors.Is(a.err, errSpent) {
-			a.err = nil
-			if first {
-				a.err = errNodes
-			}
+	s.spent += max(1, time.Since(began))
+	if errors.Is(err, errSpent) {
+		err = nil
+		if first {
+			err = errNodes
 		}
-		return a.has, a.err
-	case <-time.After(left + maxNodeTime):
-		s.spent = maxNodeTime
-		return false, errNodes
 	}
+	return has, err
 }
 
 // nodeSearch looks for a node among the files of one process.
@@ -89,6 +80,14 @@ type nodeSearch struct {
 	major uint32
 	files int
 	until time.Time
+}
+
+// look looks at all of a process, or at what it has open.
+func (s *nodeSearch) look(dir int, what string) (bool, error) {
+	if what == readOpen {
+		return s.open(dir)
+	}
+	return s.process(dir)
 }
 
 func (s *nodeSearch) open(dir int) (bool, error) { return s.folder(dir, "fd", nil) }

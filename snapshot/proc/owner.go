@@ -82,7 +82,7 @@ func (h *Handle) namespaceOwner() (snapshot.UID, bool) {
 	if !ok {
 		return 0, false
 	}
-	at, err := openAt(h.dir, "ns/user", unix.O_RDONLY)
+	at, err := soon(h.fs, h.PID, func() (int, error) { return openAt(h.dir, "ns/user", unix.O_RDONLY) })
 	if err != nil {
 		return 0, false
 	}
@@ -132,7 +132,7 @@ func (fs FS) CheckNamespace() error {
 
 // Namespace is the name of a process's PID namespace (pid_namespaces(7)).
 func (fs FS) Namespace(pid snapshot.PID) (string, error) {
-	return os.Readlink(fs.path(pid) + "/ns/pid")
+	return soon(fs, pid, func() (string, error) { return os.Readlink(fs.path(pid) + "/ns/pid") })
 }
 
 // Credentials are the parts of /proc/PID/status that are used here.
@@ -146,17 +146,32 @@ type Credentials struct {
 	InnerNamespace bool
 }
 
-// Credentials reads /proc/PID/status.
+// Credentials reads the first page of /proc/PID/status: the rest is as long as the process makes it, with
+// up to 65,536 groups.
 func (h *Handle) Credentials() (Credentials, error) {
-	data, err := h.read("status", smallLimit)
+	data, err := readAt(h.dir, "status", statusLimit)
 	if err != nil {
-		return Credentials{}, err
+		return Credentials{}, classify(h.PID, err)
 	}
 	uid, err := ParseUID(data)
 	if err != nil {
 		return Credentials{}, fmt.Errorf("%w: PID %d: %w", ErrUnreadable, h.PID, err)
 	}
-	return Credentials{UID: uid, InnerNamespace: inInnerNamespace(data)}, nil
+	return Credentials{UID: uid, InnerNamespace: h.inInnerNamespace(data)}, nil
+}
+
+// statusLimit is a page. The name, of at most 64 bytes, and some numbers are before the uid.
+const statusLimit = 4 << 10
+
+// inInnerNamespace says whether a process is in a PID namespace inside ours. Where the kernel doesn't show it, the
+// status does, unless many groups are in it.
+func (h *Handle) inInnerNamespace(status []byte) bool {
+	theirs, err := h.link("ns/pid")
+	ours, oursErr := os.Readlink(h.fs.root() + "/self/ns/pid")
+	if err == nil && oursErr == nil {
+		return theirs != ours
+	}
+	return inInnerNamespace(status)
 }
 
 // inInnerNamespace says whether a process has PIDs in several namespaces.
@@ -173,6 +188,15 @@ func inInnerNamespace(status []byte) bool {
 func (h *Handle) UID() (snapshot.UID, error) {
 	c, err := h.Credentials()
 	return c.UID, err
+}
+
+// realUID is UID without anything else.
+func (fs FS) realUID(pid snapshot.PID) (snapshot.UID, error) {
+	data, err := readAt(unix.AT_FDCWD, fs.path(pid)+"/status", statusLimit)
+	if err != nil {
+		return 0, err
+	}
+	return ParseUID(data)
 }
 
 // UID is the real uid of one process.

@@ -17,7 +17,10 @@
 // ParsePlace finds the container that a process is in by the names of its cgroups. It is pure and
 // asks no runtime: a name is a claim where a user may have made the cgroup (Place.Delegated).
 //
-// The package sends no signals and writes nothing. Its facts are from proc(5),
+// The owner of a process decides how long its environ, cmdline, maps and fd take to read. A Reader has them read by
+// another program, which it kills if that takes too long.
+//
+// The package sends no other signals and writes nothing. Its facts are from proc(5),
 // Documentation/filesystems/proc.rst and fs/proc of the kernel.
 package proc
 
@@ -53,6 +56,8 @@ type Stat struct {
 	// 51) is env_start. They differ if a program wrote its title over its
 	// environment.
 	NoEnviron bool
+	// EnvSize is the size of the environment in its memory, in bytes; 0 also if it isn't shown.
+	EnvSize uint64
 }
 
 // kernelThread is PF_KTHREAD of include/linux/sched.h.
@@ -80,9 +85,9 @@ func (h *Handle) Stat() (Stat, error) { return h.statOf("stat") }
 
 // statOf reads the stat of the process, or of one of its threads.
 func (h *Handle) statOf(name string) (Stat, error) {
-	data, err := h.read(name, smallLimit)
+	data, err := soon(h.fs, h.PID, func() ([]byte, error) { return readAt(h.dir, name, smallLimit) })
 	if err != nil {
-		return Stat{}, err
+		return Stat{}, classify(h.PID, err)
 	}
 	return statFrom(h.PID, data)
 }
@@ -101,7 +106,7 @@ func (fs FS) Stat(pid snapshot.PID) (Stat, error) {
 	if pid <= 0 {
 		return Stat{}, fmt.Errorf("%w: %d is not a PID", ErrGone, pid)
 	}
-	data, err := readAt(unix.AT_FDCWD, fs.path(pid)+"/stat", smallLimit)
+	data, err := soon(fs, pid, func() ([]byte, error) { return readAt(unix.AT_FDCWD, fs.path(pid)+"/stat", smallLimit) })
 	if err != nil {
 		return Stat{}, fs.classify(pid, err)
 	}
@@ -159,7 +164,11 @@ func ParseStat(data []byte) (Stat, error) {
 	}
 	if len(fields) > 51-3 && n.parse(fields[26-3], 64) != 0 { // execve(2) sets start_code last
 		stat.EnvAddress = n.parse(fields[50-3], 64)
-		stat.NoEnviron = stat.EnvAddress != 0 && n.parse(fields[51-3], 64) == stat.EnvAddress
+		end := n.parse(fields[51-3], 64)
+		stat.NoEnviron = stat.EnvAddress != 0 && end == stat.EnvAddress
+		if stat.EnvAddress != 0 && end > stat.EnvAddress {
+			stat.EnvSize = end - stat.EnvAddress
+		}
 	}
 	if n.err != nil {
 		return Stat{}, fmt.Errorf("%w: %w", errStat, n.err)

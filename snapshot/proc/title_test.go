@@ -43,6 +43,13 @@ func moveEnviron() {
 }
 
 func TestMain(m *testing.M) {
+	proctest.RunStall()
+	if slices.Equal(os.Args[1:], []string{"read"}) {
+		if err := proc.ServeReader(os.Stdin, os.Stdout); err != nil {
+			panic(err)
+		}
+		return
+	}
 	if os.Getenv(titleVariable) == moving {
 		moveEnviron()
 		return

@@ -8,8 +8,20 @@ import (
 	"syscall"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
+
+// ReaderCommand is the command of the helper that reads what users can make large or slow; see proc.Reader.
+var ReaderCommand = []string{"usage", "read"}
+
+// Read is the helper.
+func Read() int {
+	if err := proc.ServeReader(os.Stdin, os.Stdout); err != nil {
+		return command.ExitFailed
+	}
+	return command.ExitOK
+}
 
 // Process is this process as a Program, with a context that ends at SIGINT or SIGTERM.
 func Process(version string) (context.Context, command.Program) {
@@ -21,5 +33,8 @@ func Process(version string) (context.Context, command.Program) {
 		context.AfterFunc(interruptible, stop) // a second signal ends the program at once
 		ctx = interruptible
 	}
-	return ctx, command.Program{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Now: system.Now, Version: version}
+	return ctx, command.Program{
+		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Now: system.Now, Version: version,
+		Reader: &proc.Reader{Command: append([]string{"/proc/self/exe"}, ReaderCommand...)},
+	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -26,6 +27,8 @@ type Program struct {
 	Getenv   func(string) string
 	Now      func() time.Time
 	Version  string
+	// Reader reads what users can make large or slow, in a process that can be killed; nil to read it here.
+	Reader *proc.Reader
 
 	// SharedAccount means that one account plays several users on this host, as in
 	// genv-demo: the names in envs.json are believed, and the owners of processes

@@ -17,6 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/enforce/guard/kernel"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
@@ -29,7 +30,7 @@ func NewKeeper(p *command.Program, log zerolog.Logger) *guard.Keeper {
 	reports := newReporter(p, log)
 	return &guard.Keeper{
 		RunDir: localhost.RunDir(p.Getenv), Veto: VetoFile(p.Getenv), Open: pins.open, Remove: pins.remove,
-		State: newStateFiles(p), Process: system.New("/proc").Process, Devices: localhost.Hardware(p.Getenv).Known,
+		State: newStateFiles(p), Process: system.On(proc.FS{Reader: p.Reader}).Process, Devices: localhost.Hardware(p.Getenv).Known,
 		UserID: userID, Owner: new(system.Subordinates).Owner, Denied: reports.denied, Log: log,
 	}
 }

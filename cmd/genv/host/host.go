@@ -40,7 +40,7 @@ const executeGrace = 10 * time.Second
 
 func (p *program) openHost() *host {
 	here := localhost.Open(p.Program)
-	options := enforcelocal.ExecutorOptions{Grace: executeGrace, UID: snapshot.UID(os.Geteuid()), Asked: p.askedList(here.Machine.Proc)}
+	options := enforcelocal.ExecutorOptions{Grace: executeGrace, UID: snapshot.UID(os.Geteuid()), Asked: p.askedList(here.Machine.Proc), Proc: here.Machine.Proc}
 	if p.SharedAccount {
 		options.UID = 0
 	}

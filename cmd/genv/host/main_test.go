@@ -5,9 +5,11 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
 	"github.com/seed-3119e985/genv/cmd/genv/host"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 func TestMain(m *testing.M) {
 	host.ServeAndCrash()
+	proctest.RunStall()
 	genvtest.Main(m)
 }

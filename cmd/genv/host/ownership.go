@@ -132,13 +132,18 @@ func oldGenvs(fs proc.FS) []int {
 	if err != nil {
 		return nil
 	}
-	pids := []int{}
+	pids, budgets := []int{}, map[snapshot.UID]*proc.Budget{}
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil {
 			continue
 		}
 		if h, err := fs.Open(snapshot.PID(pid)); err == nil {
+			uid, _ := fs.FolderOwner(h.PID)
+			if budgets[uid] == nil {
+				budgets[uid] = &proc.Budget{}
+			}
+			h.Budget = budgets[uid]
 			if runsOldGenv(h.CommandLine()) {
 				pids = append(pids, pid)
 			}

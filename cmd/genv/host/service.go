@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -84,8 +85,12 @@ func (p *program) hostServe(c *cli.Context) error {
 	defer work.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	work.Go(func() { h.upkeep(ctx, log) })
-	work.Go(func() { enforcement.PingWatchdog(ctx, log, func() bool { return true }) })
+	var moved atomic.Int64 // when the last round of upkeep began
+	moved.Store(time.Now().UnixMilli())
+	work.Go(func() { h.upkeep(ctx, log, &moved) })
+	work.Go(func() {
+		enforcement.PingWatchdog(ctx, log, func() bool { return time.Since(time.UnixMilli(moved.Load())) < stuckAfter })
+	})
 	backend := &changes{host: h}
 	server := &service.Server{
 		Backend: backend, Proc: h.Machine.Proc, Genv: p.Version, Now: p.Now, Username: system.Users{}.Username, Owner: new(system.Subordinates).Owner,
@@ -134,11 +139,15 @@ func (p *program) listen() (*net.UnixListener, error) {
 	return service.Listen(localhost.SocketPath(p.Getenv))
 }
 
+// stuckAfter is how long one round of upkeep may take: the watchdog is not pinged for the one that hangs.
+const stuckAfter = 2 * time.Minute
+
 // upkeep registers the devices, cleans up what has ended, and keeps the copy for genv 1.4.3
 // as it should be.
-func (h *host) upkeep(ctx context.Context, log zerolog.Logger) {
+func (h *host) upkeep(ctx context.Context, log zerolog.Logger, moved *atomic.Int64) {
 	failed, notesAt := "", time.Time{}
 	for {
+		moved.Store(time.Now().UnixMilli())
 		_, err := h.Devices(ctx, false)
 		err = errors.Join(err, h.Store.Publish(), container.PruneRecords(localhost.RunDir(h.getenv), h.StartOf))
 		if time.Since(notesAt) > notesEvery {

@@ -237,3 +237,34 @@ func TestTheTakeoverWaitsForTheLock(t *testing.T) {
 		return strings.Contains(text, "served") && strings.Contains(text, "root's, in")
 	}, 30*time.Second, 20*time.Millisecond)
 }
+
+// Nobody waits for a process that the file system of its user holds: not the service, nor the commands of others.
+func TestTheServiceBesideAStalledProcess(t *testing.T) {
+	for name, inExec := range map[string]bool{"munmap": false, "execve": true} {
+		t.Run(name, func(t *testing.T) {
+			h := newOwnHost(t)
+			pid, uid := proctest.Stall(t, inExec)
+			h.serve()
+			job := exec.Command("sleep", "1000")
+			job.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 4001, Gid: 4001}, Pdeathsig: syscall.SIGKILL}
+			require.NoError(t, job.Start())
+			t.Cleanup(func() { _ = job.Process.Kill(); _ = job.Wait() })
+			owned := func(eid string, pid int) []string {
+				return []string{"envs", "activate", "--eid", eid, "--pid", strconv.Itoa(pid)}
+			}
+			for _, row := range []struct {
+				uid  uint32
+				args []string
+				says string
+			}{
+				{4001, []string{"host", "status"}, "State"}, {4001, owned("honest", job.Process.Pid), ""}, {4001, []string{"envs"}, "honest"},
+				{uint32(uid), owned("stuck", int(pid)), ""}, {4001, []string{"envs"}, "honest"}, {0, []string{"envs"}, "honest"},
+			} {
+				began := time.Now()
+				text, _ := h.does(row.uid, row.args...)
+				require.Less(t, time.Since(began), 5*time.Second, "%v: %s", row.args, text)
+				require.Contains(t, text, row.says)
+			}
+		})
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/container"
 	"github.com/seed-3119e985/genv/snapshot/local"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/instances"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
@@ -35,6 +36,8 @@ type Host struct {
 func Open(p command.Program) *Host {
 	containers := &container.Keeper{Run: RunDir(p.Getenv)}
 	options := disk.Config{Now: p.Now, RootDir: disk.RootDir(p.Getenv), Username: system.Users{}.Username, Keeps: containers.Keeps, Contained: contained(p.Getenv)}
+	processes := proc.FS{Reader: p.Reader}
+	options.System = system.On(processes)
 	options.OnRenumbered = func(text string) { recordRenumbered(p, text) }
 	if p.SharedAccount {
 		options.Username = nil
@@ -45,7 +48,7 @@ func Open(p command.Program) *Host {
 	store = disk.New(disk.Dir(p.Getenv), options)
 	smi := NvidiaSMI(p.Getenv, nvidiasmi.DefaultTimeout)
 	machine := &local.Collector{
-		SMI: smi, StateFiles: store, Now: p.Now, Hardware: Hardware(p.Getenv),
+		Proc: processes, SMI: smi, StateFiles: store, Now: p.Now, Hardware: Hardware(p.Getenv),
 		Service: func() (bool, error) {
 			owner, err := store.Owner()
 			return owner != nil, err

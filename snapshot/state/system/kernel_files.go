@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
 // The lock is held while files are looked for, and a user can make a folder that never
@@ -146,7 +147,7 @@ func (p procfs) runtimeFolders(ctx context.Context, uid snapshot.UID, pids []sna
 	reader := os.Geteuid()
 	home, err := p.users.Home(ctx, uid)
 	complete = (err == nil || errors.Is(err, errNoAccount)) && (reader == 0 || int64(reader) == int64(uid))
-	seen := map[string]bool{}
+	seen, budget := map[string]bool{}, &proc.Budget{}
 	add := func(folder string) {
 		if filepath.IsAbs(folder) && !seen[folder] {
 			seen[folder], folders = true, append(folders, folder)
@@ -162,11 +163,21 @@ func (p procfs) runtimeFolders(ctx context.Context, uid snapshot.UID, pids []sna
 		if owner, err := p.owner(pid); err != nil || owner != uid {
 			continue
 		}
+		h, err := p.fs.Open(pid)
+		if err != nil {
+			continue
+		}
+		h.Budget = budget
 		for _, v := range runtimeVariables {
-			if value, found, err := p.fs.Environ(pid, v.name); err == nil && found && value != "" && len(seen) < maxRuntimeFolders {
+			value, found, err := h.Environ(v.name)
+			if unread := errors.Is(err, proc.ErrNotRead) || errors.Is(err, proc.ErrStalled); unread {
+				complete = false
+			}
+			if err == nil && found && value != "" && len(seen) < maxRuntimeFolders {
 				add(filepath.Join(value, v.below))
 			}
 		}
+		_ = h.Close() // it was only read
 	}
 	return folders, complete && len(seen) < maxRuntimeFolders
 }

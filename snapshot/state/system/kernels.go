@@ -1,12 +1,11 @@
 package system
 
 import (
-	"io"
-	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
 // Kernel is a Jupyter kernel that is registered in an environment of a user. Any user can
@@ -53,12 +52,13 @@ func (p procfs) runningKernels(pids []snapshot.PID, kernels []Kernel) map[Kernel
 	for _, k := range kernels {
 		lives[k], byID[k.ID] = missing, append(byID[k.ID], k)
 	}
+	budgets := budgets{}
 	for _, pid := range pids {
-		named := kernelsNamed(commandLine(p.path(pid, "cmdline")), byID)
+		owner, err := p.owner(pid)
+		named := kernelsNamed(p.commandLine(pid, budgets.of(owner)), byID)
 		if len(named) == 0 {
 			continue
 		}
-		owner, err := p.owner(pid)
 		for id := range named {
 			if err != nil {
 				unsure(lives, byID[id])
@@ -85,14 +85,24 @@ func unsure(lives map[Kernel]Liveness, kernels []Kernel) {
 const maxCommandLine = 64 << 10
 
 // commandLine is the beginning of a command line; empty if the process has ended.
-func commandLine(path string) string {
-	file, err := os.Open(path)
+func (p procfs) commandLine(pid snapshot.PID, budget *proc.Budget) string {
+	h, err := p.fs.Open(pid)
 	if err != nil {
 		return ""
 	}
-	defer file.Close()
-	text, _ := io.ReadAll(io.LimitReader(file, maxCommandLine))
-	return string(text)
+	defer func() { _ = h.Close() }() // it was only read
+	h.Budget = budget
+	return string(h.Arguments(maxCommandLine))
+}
+
+// budgets are those of the users of the processes that are read for one answer.
+type budgets map[snapshot.UID]*proc.Budget
+
+func (b budgets) of(uid snapshot.UID) *proc.Budget {
+	if b[uid] == nil {
+		b[uid] = &proc.Budget{}
+	}
+	return b[uid]
 }
 
 // kernelsNamed are those of the asked kernels that a command line names by their connection

@@ -14,7 +14,7 @@ import (
 type Environ int
 
 const (
-	EnvironHidden Environ = iota // this user may not read it
+	EnvironHidden Environ = iota // this user may not read it, or not within bounds
 	EnvironRead
 	EnvironWiped // the process has overwritten its environ, or never had one
 )
@@ -38,8 +38,9 @@ func (p procfs) Running(wanted func(snapshot.UID) bool) (list []RunningProcess, 
 	if err != nil {
 		return nil, false
 	}
+	budgets := budgets{}
 	for _, pid := range pids {
-		if r, ok := p.running(pid, wanted); ok {
+		if r, ok := p.running(pid, wanted, budgets); ok {
 			list = append(list, r)
 		}
 	}
@@ -51,7 +52,7 @@ func (p procfs) path(pid snapshot.PID, name string) string {
 	return filepath.Join(p.root, strconv.Itoa(int(pid)), name)
 }
 
-func (p procfs) running(pid snapshot.PID, wanted func(snapshot.UID) bool) (RunningProcess, bool) {
+func (p procfs) running(pid snapshot.PID, wanted func(snapshot.UID) bool, budgets budgets) (RunningProcess, bool) {
 	process, err := p.fs.Open(pid)
 	if err != nil {
 		return RunningProcess{}, false
@@ -69,13 +70,14 @@ func (p procfs) running(pid snapshot.PID, wanted func(snapshot.UID) bool) (Runni
 		return r, false
 	}
 	r.Parent, r.Start, r.Name = stat.PPID, stat.Start, stat.Name
+	process.Budget = budgets.of(r.UID)
 	value, _, err := process.Environ(snapshot.ClaimVariable)
 	switch {
 	case err == nil:
 		r.Environ, r.EID = EnvironRead, snapshot.Claim(value)
 	case errors.Is(err, proc.ErrGone):
 		return r, false
-	case errors.Is(err, fs.ErrPermission):
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, proc.ErrStalled), errors.Is(err, proc.ErrNotRead), errors.Is(err, proc.ErrTooLarge):
 		r.Environ = EnvironHidden
 	default:
 		r.Environ = EnvironWiped

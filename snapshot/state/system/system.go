@@ -68,6 +68,13 @@ func New(root string) System { return NewWith(root, Users{}) }
 // NewWith is New, with another way to look up accounts.
 func NewWith(root string, users Users) System { return newProcfs(root, users) }
 
+// On is New with the Reader of a /proc file system.
+func On(fs proc.FS) System {
+	p := newProcfs(cmp.Or(fs.Root, RealProc), Users{})
+	p.fs.Reader = fs.Reader
+	return p
+}
+
 func newProcfs(root string, users Users) procfs {
 	return procfs{root: root, fs: proc.FS{Root: root}, users: users, kernelsPending: &pendingUsers{}}
 }

@@ -1,0 +1,317 @@
+package proc
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+var (
+	// ErrStalled says that a file of a process did not answer in time, and comes with ErrUnreadable.
+	ErrStalled = errors.New("its memory does not answer")
+	// ErrTooLarge says that an environment is larger than MaxEnviron, and comes with ErrUnreadable.
+	ErrTooLarge = errors.New("its environment is too large")
+	// ErrNotRead says that a Budget is used up, and comes with ErrUnreadable: the next look reads on.
+	ErrNotRead = errors.New("it has not been read yet, since its user has many or slow processes")
+)
+
+// How long a file may take, and for how long a process that took longer isn't asked again.
+const (
+	readWithin = 250 * time.Millisecond
+	stalledFor = time.Minute
+)
+
+// Budget is the time that reading the processes of one account may take in one look.
+type Budget struct{ spent time.Duration }
+
+// maxReadTime is the time of a Budget.
+const maxReadTime = 500 * time.Millisecond
+
+// Reader reads what the owner of a process can make large or slow (environ, cmdline, maps, fd) in another
+// process, the helper: a file system of a user (FUSE) can hold the memory of a process for any time, and
+// with it whoever reads these files. It starts the helper when it is first needed, and kills one that takes
+// too long. It is safe for concurrent use.
+type Reader struct {
+	// Command starts a helper, a program that calls ServeReader with its stdin and stdout.
+	Command []string
+
+	mu      sync.Mutex
+	helper  *helper
+	stalled map[Ancestor]stall
+	slow    slowReads
+}
+
+// stall is a process that a helper could not read in time.
+type stall struct {
+	at     time.Time
+	helper *helper // that was killed
+}
+
+// request is what a helper is asked for.
+type request struct {
+	Root  string             `json:"root,omitempty"`
+	PID   snapshot.PID       `json:"pid"`
+	Start snapshot.StartTime `json:"start"`
+	Read  string             `json:"read"`
+	Key   string             `json:"key,omitempty"`   // of environ
+	Limit int                `json:"limit,omitempty"` // of cmdline, in bytes
+	Major uint32             `json:"major,omitempty"` // of nodes
+	Files int                `json:"files,omitempty"`
+	Left  time.Duration      `json:"left,omitempty"`
+}
+
+// answer is what a helper says.
+type answer struct {
+	Value []byte `json:"value,omitempty"`
+	Found bool   `json:"found,omitempty"`
+	Files int    `json:"files,omitempty"`
+	Error string `json:"error,omitempty"`
+	Kinds []int  `json:"kinds,omitempty"` // of the error: indices into kinds
+}
+
+// The files that a helper reads.
+const (
+	readEnviron = "environ"
+	readCommand = "cmdline"
+	readNodes   = "nodes"
+	readOpen    = "fd"
+)
+
+// maxValue bounds the value of a variable: no id and no path is longer.
+const maxValue = 64 << 10
+
+// kinds are the errors that callers tell apart.
+var kinds = []error{ErrGone, ErrUnreadable, ErrOverwritten, ErrTooLarge, errNodes, errSpent, os.ErrPermission}
+
+// helperError is the error of a helper.
+type helperError struct {
+	text  string
+	kinds []error
+}
+
+func (e *helperError) Error() string   { return e.text }
+func (e *helperError) Unwrap() []error { return e.kinds }
+
+func (a *answer) err() error {
+	if a.Error == "" {
+		return nil
+	}
+	e := &helperError{text: a.Error}
+	for _, i := range a.Kinds {
+		if i >= 0 && i < len(kinds) {
+			e.kinds = append(e.kinds, kinds[i])
+		}
+	}
+	return e
+}
+
+// isOther says that the process is another one than this, and a helper reads it.
+func (h *Handle) isOther() bool { return h.fs.Reader != nil && int(h.PID) != os.Getpid() }
+
+// ask has the helper read a file of the process.
+func (h *Handle) ask(q request, within time.Duration) (answer, error) {
+	if h.Budget != nil {
+		if h.Budget.spent >= maxReadTime {
+			return answer{}, fmt.Errorf("%w: PID %d: %w", ErrUnreadable, h.PID, ErrNotRead)
+		}
+		began := time.Now()
+		defer func() { h.Budget.spent += time.Since(began) }()
+	}
+	stat, err := h.Stat()
+	if err != nil {
+		return answer{}, err
+	}
+	q.Root, q.PID, q.Start = h.fs.Root, h.PID, stat.Start
+	a, err := h.fs.Reader.ask(q, within)
+	if err != nil {
+		return a, fmt.Errorf("%w: PID %d: %w", ErrUnreadable, h.PID, err)
+	}
+	return a, a.err()
+}
+
+// ask waits for an answer. One that doesn't come in time is ErrStalled, also for a while after it: the helper
+// is killed, and nobody waits for its end. As long as it lives, no other one reads that process.
+func (r *Reader) ask(q request, within time.Duration) (answer, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key := Ancestor{q.PID, q.Start}
+	if s, ok := r.stalled[key]; ok && (!s.helper.hasEnded() || time.Since(s.at) < stalledFor) {
+		return answer{}, ErrStalled
+	}
+	const attempts = 2 // the helper may have been killed
+	var a answer
+	var err error
+	for range attempts {
+		if r.helper == nil {
+			if r.helper, err = startHelper(r.Command); err != nil {
+				return a, err
+			}
+		}
+		if a, err = r.helper.ask(q, within); err == nil {
+			return a, nil
+		}
+		stalled := r.helper
+		stalled.kill()
+		r.helper = nil
+		if errors.Is(err, ErrStalled) {
+			r.note(key, stall{time.Now(), stalled})
+			return a, err
+		}
+	}
+	return a, err
+}
+
+// note remembers a process, and forgets those that may be asked again.
+func (r *Reader) note(key Ancestor, s stall) {
+	if r.stalled == nil {
+		r.stalled = map[Ancestor]stall{}
+	}
+	for other, before := range r.stalled {
+		if before.helper.hasEnded() && time.Since(before.at) >= stalledFor {
+			delete(r.stalled, other)
+		}
+	}
+	r.stalled[key] = s
+}
+
+// Close ends the helper.
+func (r *Reader) Close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.helper != nil {
+		r.helper.kill()
+		r.helper = nil
+	}
+}
+
+// helper is a process that reads.
+type helper struct {
+	cmd     *exec.Cmd
+	in      io.Closer
+	to      *json.Encoder
+	answers chan answer
+	ended   chan struct{}
+}
+
+func startHelper(command []string) (*helper, error) {
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Env = []string{}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true} // Ctrl-C is for its parent
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	h := &helper{cmd: cmd, in: in, to: json.NewEncoder(in), answers: make(chan answer, 1), ended: make(chan struct{})}
+	go func() {
+		defer close(h.ended)
+		from := json.NewDecoder(out)
+		for {
+			var a answer
+			if from.Decode(&a) != nil {
+				break
+			}
+			h.answers <- a
+		}
+		close(h.answers)
+		_ = cmd.Wait() // it was killed
+	}()
+	return h, nil
+}
+
+var errHelper = errors.New("the process that reads it has ended")
+
+func (h *helper) ask(q request, within time.Duration) (answer, error) {
+	if h.to.Encode(q) != nil {
+		return answer{}, errHelper
+	}
+	late := time.NewTimer(within)
+	defer late.Stop()
+	select {
+	case a, ok := <-h.answers:
+		if !ok {
+			return a, errHelper
+		}
+		return a, nil
+	case <-late.C:
+		return answer{}, ErrStalled
+	}
+}
+
+func (h *helper) kill() {
+	_ = h.cmd.Process.Kill() // or it has ended
+	_ = h.in.Close()
+}
+
+func (h *helper) hasEnded() bool {
+	select {
+	case <-h.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// ServeReader is the helper: it answers requests until in ends.
+func ServeReader(in io.Reader, out io.Writer) error {
+	from, to := json.NewDecoder(in), json.NewEncoder(out)
+	for {
+		var q request
+		if err := from.Decode(&q); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		a, err := q.run()
+		if err != nil {
+			a.Error = err.Error()
+			for i, kind := range kinds {
+				if errors.Is(err, kind) {
+					a.Kinds = append(a.Kinds, i)
+				}
+			}
+		}
+		if err := to.Encode(a); err != nil {
+			return err
+		}
+	}
+}
+
+// run reads what is asked for.
+func (q *request) run() (a answer, err error) {
+	h, err := FS{Root: q.Root}.Open(q.PID)
+	if err != nil {
+		return a, err
+	}
+	defer func() { _ = h.Close() }() // it was only read
+	if stat, err := h.Stat(); err != nil || stat.Start != q.Start {
+		return a, errors.Join(err, fmt.Errorf("%w: PID %d", ErrGone, q.PID))
+	}
+	switch q.Read {
+	case readEnviron:
+		var value string
+		value, a.Found, err = h.environ(q.Key)
+		a.Value = []byte(value[:min(len(value), maxValue)])
+	case readCommand:
+		a.Value, err = readAt(h.dir, readCommand, q.Limit)
+	case readNodes, readOpen:
+		search := nodeSearch{major: q.Major, files: q.Files, until: time.Now().Add(q.Left)}
+		a.Found, err = search.look(h.dir, q.Read)
+		a.Files = search.files
+	}
+	return a, err
+}

@@ -1,0 +1,95 @@
+package proc
+
+import (
+	"sync"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// slowReads are the users of the processes of which a stat or a link is still being read. Some kernels have readers
+// wait while the process is in execve(2), in which FUSE can hold it. They end with this process, unlike those of what
+// a helper reads, and cost too little for one.
+type slowReads struct {
+	mu     sync.Mutex
+	userOf map[snapshot.PID]snapshot.UID
+}
+
+// statWithin is how long such a reading may take. Of one user, only maxSlow processes may be slow, each for less time
+// than the one before.
+const (
+	statWithin = 50 * time.Millisecond
+	maxSlow    = 16
+)
+
+// soon reads a file of a process that is small, but may wait.
+func soon[T any](fs FS, pid snapshot.PID, read func() (T, error)) (T, error) {
+	if fs.Reader == nil {
+		return read()
+	}
+	var none T
+	slow := &fs.Reader.slow
+	within := slow.within(fs, pid)
+	if within == 0 {
+		return none, ErrStalled
+	}
+	type result struct {
+		value T
+		err   error
+	}
+	done, late := make(chan result, 1), time.NewTimer(within)
+	defer late.Stop()
+	go func() {
+		value, err := read()
+		done <- result{value, err}
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-late.C:
+		slow.add(fs, pid)
+		go func() {
+			<-done
+			slow.remove(pid)
+		}()
+		return none, ErrStalled
+	}
+}
+
+// within is how long a reading of a process may take; 0 not to begin it.
+func (s *slowReads) within(fs FS, pid snapshot.PID) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.userOf) == 0 {
+		return statWithin
+	}
+	if _, slow := s.userOf[pid]; slow {
+		return 0
+	}
+	uid, err := fs.realUID(pid)
+	others := time.Duration(0)
+	for _, user := range s.userOf {
+		if err == nil && user == uid {
+			others++
+		}
+	}
+	if others >= maxSlow {
+		return 0
+	}
+	return statWithin / (others + 1)
+}
+
+func (s *slowReads) add(fs FS, pid snapshot.PID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.userOf == nil {
+		s.userOf = map[snapshot.PID]snapshot.UID{}
+	}
+	s.userOf[pid], _ = fs.realUID(pid) // 0: it has ended
+}
+
+func (s *slowReads) remove(pid snapshot.PID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.userOf, pid)
+}
