@@ -26,11 +26,12 @@ type Spent struct {
 }
 
 // Share is how much a user, and all users of a host, may use up; 0 for no bound. With a bound for the
-// host a user may have no more than is left for the others.
+// host a user may have no more than an eighth of what is left: however many have their part, others have one, too.
 type Share struct{ User, Host int }
 
 const (
 	budgetHour = time.Hour
+	reserve    = 8 // see Share
 	// maxAccounts bounds what is remembered for one host, since a host may make up users: what
 	// more of them cause is suppressed, and counted together.
 	maxAccounts = 1024
@@ -62,7 +63,7 @@ func (b *Budget[A]) Spend(host snapshot.Hostname, user A, n int, share Share, no
 			left -= w.Sent
 		}
 	}
-	ok = !full && (share.User == 0 || after.Sent+n <= share.User) && (share.Host == 0 || after.Sent+n <= left)
+	ok = !full && (share.User == 0 || after.Sent+n <= share.User) && (share.Host == 0 || reserve*(after.Sent+n) <= left)
 	if ok {
 		after.Sent += n
 	} else {

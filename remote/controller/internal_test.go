@@ -273,7 +273,7 @@ func TestTheRecordOfAnHour(t *testing.T) {
 	require.Regexp(t, `^and \d+ more records within an hour.*; more are counted once in an hour$`, log[len(log)-2].Text)
 	require.Equal(t, snapshot.Username("eve"), log[len(log)-2].User)
 	require.Zero(t, found("a", "eve", 100))
-	require.Equal(t, 100, found("a", "alice", 100), "half of it is left")
+	require.Equal(t, 100, found("a", "alice", 100), "there is a part for her")
 	require.Equal(t, 100, found("b", "eve", 100), "what she does elsewhere")
 	for i := range 2000 {
 		found("a", snapshot.Username(fmt.Sprint("madeup", i)), 10)

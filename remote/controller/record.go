@@ -31,9 +31,9 @@ type recordWriter struct {
 	budget *Budget[snapshot.Username] // of what was found, in bytes
 }
 
-// recordsAnHour is how many bytes of the record about what was found on a host are written in an hour: honest
-// hosts have less. What is done is always recorded.
-const recordsAnHour = 1 << 20
+// recordsAnHour is how many bytes of the record about what was found on a host are written in an hour, a ninth of them
+// about one user. Honest hosts have less. What is done is always recorded.
+const recordsAnHour = 4 << 20
 
 // within reports whether a record of what was found is within the budget of its user on its host.
 func (w recordWriter) within(r *audit.Record) bool {

@@ -118,9 +118,9 @@ func requireNameThatAnswers(t *testing.T, f *sshd.Fleet) {
 func TestTwoAddresses(t *testing.T) {
 	one, two := []snapshot.Hostname{"gpu-01"}, []snapshot.Hostname{"gpu-01", "gpu-02"}
 	for _, tt := range []struct {
-		name    string
-		same    func(h *sshd.Host) []string // the folders of gpu-01 that are those of gpu-02
-		want    []snapshot.Hostname
+		name string
+		same func(h *sshd.Host) []string // the folders of gpu-01 that are those of gpu-02
+		want []snapshot.Hostname
 	}{
 		{"of one machine", func(h *sshd.Host) []string { return []string{h.State, h.Root()} }, one},
 		{"a hostile host that shows the identity of another one", func(h *sshd.Host) []string { return []string{h.State} }, two},

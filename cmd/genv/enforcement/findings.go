@@ -167,7 +167,7 @@ type lineKey struct {
 const (
 	rateShown   = 5   // findings of a rule and a user that are printed in an hour
 	notesShown  = 100 // notes of a host, and opens of a user that were denied
-	linesOfHost = 500
+	linesOfHost = 2000
 )
 
 // admit says whether a line is to be printed.

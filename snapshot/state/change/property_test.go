@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -226,6 +227,30 @@ func TestFullFilesCanBeRead(t *testing.T) {
 		return
 	}
 	require.Fail(t, "they are never full")
+}
+
+// Many users who take all that they can leave some for others.
+func TestUsersTogetherLeaveRoom(t *testing.T) {
+	f := files()
+	enter := func(uid snapshot.UID, n int) error {
+		next := *f
+		next.Environments = slices.Clone(f.Environments)
+		eid := snapshot.EnvID(fmt.Sprint(uid, "-", n))
+		_, err := change.Change{Enter: &change.Enter{EID: eid, Kernel: string(eid), Config: change.Config{Name: strings.Repeat("n", 250)}}}.Apply(&next, asker(uid))
+		if err == nil {
+			f = &next
+		}
+		return err
+	}
+	for uid := snapshot.UID(3000); uid < 3020; uid++ {
+		n := 0
+		for enter(uid, n) == nil {
+			n++
+		}
+		require.Greater(t, n, 20, "uid %d", uid)
+	}
+	require.ErrorContains(t, enter(3019, 1000), "nearly full, and uid 3019 has its part of them")
+	require.NoError(t, enter(alice, 0))
 }
 
 // What is asked for twice, since the first answer was an error although the change was made,

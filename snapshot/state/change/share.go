@@ -15,6 +15,7 @@ import (
 const (
 	maxShare  = 64 << 10 // about 450 environments
 	maxWeight = 1_000_000
+	reserve   = 8 // a user has no more than an eighth of what is left, so that others have room however many fill theirs
 
 	entryWeight  = 112 // an environment or an attachment, without its texts
 	memberWeight = 16  // a process or a Jupyter kernel, without its id
@@ -38,6 +39,8 @@ func CheckShare(f *state.Files, uid snapshot.UID) error {
 		}
 	}
 	switch {
+	case uid != 0 && (reserve*envs.own > maxWeight-envs.all && envs.own <= maxShare || reserve*devices.own > maxWeight-devices.all && devices.own <= maxShare):
+		return fmt.Errorf("%w: the state files of this host are nearly full, and uid %d has its part of them", state.ErrRequest, uid)
 	case uid != 0 && envs.own > maxShare:
 		return fmt.Errorf("%w: uid %d has more environments, processes and kernels than one user may have: end some with `genv deactivate`", state.ErrRequest, uid)
 	case uid != 0 && devices.own > maxShare:
