@@ -88,6 +88,38 @@ func TestOneMachineUnderTwoNamesIsJudgedOnce(t *testing.T) {
 	}
 }
 
+// TestProvedByToken: a name that shows what another one was given is the same machine, also when only the tokens change.
+func TestProvedByToken(t *testing.T) {
+	for _, tt := range []struct {
+		name        string
+		folders     []string
+		runs, hosts int
+	}{
+		{"two addresses of one machine", []string{"8:1/5", "8:1/5"}, 1, 1},
+		{"two state folders on one machine", []string{"8:1/5", "8:1/6"}, 1, 2},
+		{"one that shows the boot and the folder of another one", []string{"8:1/5", "8:1/5"}, 2, 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var handlers []inprocess.Handler
+			runs := []string{t.TempDir(), t.TempDir()}
+			for i, folder := range tt.folders {
+				handlers = append(handlers, genvhost.New(machine("m", folder)).WithTokens(runs[i%tt.runs]))
+			}
+			f := startFleet(t, 3*time.Second, handlers...)
+			c := &controller.Controller{Asker: controller.Asker{Hosts: f.hosts[:1], Link: f.streams, Fanout: 8}, Now: time.Now}
+			cycleOf(t.Context(), c, 1, capped(100))
+			before := cycleOf(t.Context(), c, 2, capped(100)).Cluster.Hosts[0].Snapshot
+			require.Empty(t, before.Tokens)
+			c.Hosts = f.hosts
+			cycle := cycleOf(t.Context(), c, 3, capped(100))
+			require.Len(t, cycle.Cluster.Hosts, tt.hosts)
+			cycle = cycleOf(t.Context(), c, 4, capped(100))
+			require.Len(t, cycle.Cluster.Hosts, tt.hosts)
+			require.Len(t, cycle.Cluster.Hosts[0].Snapshot.Tokens, 2-tt.hosts)
+		})
+	}
+}
+
 func startMachines(t *testing.T, snapshots ...*snapshot.Snapshot) (*fleet, []*genvhost.Host) {
 	var hosts []*genvhost.Host
 	var handlers []inprocess.Handler

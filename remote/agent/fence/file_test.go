@@ -139,6 +139,29 @@ func TestPath(t *testing.T) {
 	require.Equal(t, "/r", filepath.Dir(fence.Path(get)))
 }
 
+func TestTokens(t *testing.T) {
+	run, now := filepath.Join(t.TempDir(), "run"), time.Now()
+	tokens := func(folder, own string) []string {
+		others, err := fence.Tokens(run, folder, own, now)
+		require.NoError(t, err)
+		return others
+	}
+	require.Empty(t, tokens("8:1/5", "a"))
+	require.Equal(t, []string{"a"}, tokens("8:1/5", "b"))
+	require.Empty(t, tokens("8:1/6", "c"), "another state folder")
+	info, err := os.Stat(filepath.Join(run, "tokens"))
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o700), info.Mode().Perm(), "nobody else sees them")
+	now = now.Add(6 * time.Minute)
+	require.Equal(t, []string{"a"}, tokens("8:1/5", "b"), "a conversation that has ended proves for some time what it showed")
+	now = now.Add(6 * time.Minute)
+	require.Equal(t, []string{"b"}, tokens("8:1/5", "d"))
+	require.Equal(t, []string{"b", "d"}, tokens("8:1/5", "a"), "one that is quiet for long")
+	require.NoError(t, os.Chmod(run, 0o777))
+	_, err = fence.Tokens(run, "8:1/5", "a", now)
+	require.Error(t, err, "others can write there")
+}
+
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"schema":"genv.host.controller/1","source":"folder:a","epoch":1,"controller":"a","since":"2026-03-01T10:00:00Z"}`))
 	f.Add([]byte(`{"schema":"genv.host.controller/1","source":"election:1/k","epoch":18446744073709551615,"controller":"a","name":"\u001b"}`))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce/wire"
 	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -52,6 +53,11 @@ func (h *Host) serve(ctx context.Context, token string, r *inprocess.Request) in
 	r.Stdout = b.out
 	greeting := agent.NewGreeting("simulated")
 	answers := &agent.Answers{Backend: b}
+	if h.run != "" {
+		answers.Tokens = func(own string) ([]string, error) {
+			return fence.Tokens(h.run, h.state.StateFolder, own, time.Now())
+		}
+	}
 	if h.events {
 		answers.Events = b
 		greeting.Capabilities = append(greeting.Capabilities, agent.CapabilityEvents)

@@ -39,6 +39,7 @@ type Host struct {
 
 	deviceAge time.Duration
 
+	run     string // see WithTokens
 	events  bool
 	changed chan struct{} // closed when the state changes
 	waits   int           // that were begun
@@ -59,6 +60,12 @@ func New(state *snapshot.Snapshot) *Host {
 // WithEvents makes it a host that reports when its snapshot changes.
 func (h *Host) WithEvents() *Host {
 	h.events = true
+	return h
+}
+
+// WithTokens makes it a host of which root keeps tokens in a folder: see fence.Tokens.
+func (h *Host) WithTokens(run string) *Host {
+	h.run = run
 	return h
 }
 
