@@ -47,6 +47,8 @@ var meanings = sync.OnceValue(func() map[Cause]meaning {
 		"persistence-unknown":     {Warning, "run `nvidia-smi -q -d PERFORMANCE` on the host: the driver does not report its persistence mode"},
 		"nvidia-smi-slow":         {Warning, "look at `dmesg` and at the load of the host: a call should take less than 2 s"},
 
+		"state-shared":       {OK, "unless genv 1.4.3 is used there, let root own it: `genv remote install --state root -H HOST`, or with a package `sudo systemctl enable --now genv-host.socket genv-host.service`; docs/host.md says what changes"},
+		"state-tampered":     {Failed, "find out who did it, and unmount it as root: `umount --lazy FOLDER`"},
 		"state-unsafe":       {Failed, "find out who put it there and remove it, then run `sudo genv envs` on the host: genv makes only regular files there"},
 		"state-corrupt":      {Failed, "run `sudo genv envs` on the host, which restores root's last good copy; without one, start over with `sudo genv envs --reset` or `sudo genv devices --reset`"},
 		"state-odd":          {Warning, "find out who wrote it: genv leaves it out and uses the rest, and keeps a copy of the file beside it (FILE.corrupt-…)"},

@@ -245,6 +245,9 @@ func Decode(data []byte) (*Document, error) {
 		c := Check{Name: name, Status: given[at].Status, Detail: OneLine(given[at].Detail)}
 		switch c.Status {
 		case OK, Skipped:
+			if m := meaningOf(given[at].Cause); m.status == c.Status { // a proposal
+				c.Cause, c.NextStep = given[at].Cause, m.step
+			}
 		case Warning, Failed:
 			c.Cause = Cause(text.OneLine(text.Cut(string(given[at].Cause), 64)))
 			c.NextStep = cmp.Or(meaningOf(c.Cause).step, "run `genv doctor` on the host, which has a newer genv and knows the next step")

@@ -18,6 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
 // Machine is this machine. All fields but Owner and Restricted are set.
@@ -55,15 +56,15 @@ func (m *Machine) Examine(ctx context.Context) ([]Check, System) {
 		}
 		driver <- Driver{Modes: modes, Took: time.Since(began), Err: err, Restricted: m.Restricted}
 	}()
-	system := systemHere()
+	software := systemHere()
 	mounts, _ := os.ReadFile(filepath.Join(m.Proc, "self/mounts")) // empty is unknown
 	checks := []Check{
 		m.checkGenv(), CheckState(m.state(ctx)), clock(), m.checkNamespace(),
-		CheckGuard(system.Kernel, string(mounts), hasBPF()), m.checkServices(ctx), CheckDisk(m.spaces()),
+		CheckGuard(software.Kernel, string(mounts), hasBPF()), m.checkServices(ctx), CheckDisk(m.spaces()),
 	}
 	found := <-driver
-	system.Driver = found.Version()
-	return slices.Insert(checks, 1, CheckDriver(found)), system
+	software.Driver = found.Version()
+	return slices.Insert(checks, 1, CheckDriver(found)), software
 }
 
 // checkGenv judges this program: others than root must not be able to change what sudo runs.
@@ -107,8 +108,14 @@ func hasBPF() *bool {
 	return &has
 }
 
+// hasSystemd is sd_booted(3).
+func (m *Machine) hasSystemd() bool {
+	_, err := os.Stat(filepath.Join(m.SysRun, "systemd/system"))
+	return err == nil
+}
+
 func (m *Machine) checkServices(ctx context.Context) Check {
-	if _, err := os.Stat(filepath.Join(m.SysRun, "systemd/system")); err != nil { // as sd_booted(3)
+	if !m.hasSystemd() {
 		return CheckServices(true, "", nil)
 	}
 	out, err := m.Run(ctx, "systemctl", append([]string{"show", "--no-pager", "--property=" + UnitProperties}, Units()...)...)
@@ -131,11 +138,17 @@ func systemHere() System {
 
 // state looks at the state folder, and follows no link in it.
 func (m *Machine) state(ctx context.Context) State {
-	s := State{Path: m.StateDir, Owner: m.Owner}
+	s := State{Path: m.StateDir, Owner: m.Owner, Systemd: m.hasSystemd(), Tampered: system.UsersMount(m.Proc, m.StateDir)}
 	if root, err := stat(m.RootDir, os.Lstat); err == nil {
 		s.Root = &root
 	}
-	here, err := statFolder(m.StateDir)
+	path, owned, err := m.Notes.Where()
+	if s.Tampered != "" || err != nil { // what a user has mounted may never answer
+		s.Err = err
+		return s
+	}
+	s.Path, s.Owned = path, owned
+	here, err := statFolder(path)
 	if err != nil {
 		if s.Missing = errors.Is(err, fs.ErrNotExist); !s.Missing {
 			s.Err = err
@@ -145,13 +158,16 @@ func (m *Machine) state(ctx context.Context) State {
 	if s.Folder = &here; !here.Mode.IsDir() {
 		return s
 	}
-	dir, err := folder.OpenExisting(m.StateDir)
+	dir, err := folder.OpenExisting(path)
 	if err != nil {
 		s.Err = err
 		return s
 	}
 	defer dir.Close()
 	for _, name := range StateNames() {
+		if owned && name == lockName {
+			continue // it is for root alone
+		}
 		if f, err := stat(dir.Join(name), os.Lstat); err == nil {
 			s.Files = append(s.Files, read(ctx, dir, name, f))
 		}
@@ -240,7 +256,11 @@ func (m *Machine) holder(ctx context.Context, dir *folder.Folder) string {
 
 // spaces are the file systems on which genv writes.
 func (m *Machine) spaces() []Space {
-	found := []Space{space("the state files", m.StateDir, false), space("root's notes", m.RootDir, true)}
+	path, _, err := m.Notes.Where()
+	if err != nil || system.UsersMount(m.Proc, path) != "" {
+		path = filepath.Dir(m.StateDir)
+	}
+	found := []Space{space("the state files", path, false), space("root's notes", m.RootDir, true)}
 	if m.Record == "" {
 		return found
 	}

@@ -14,7 +14,11 @@ import (
 type State struct {
 	Path    string
 	Missing bool  // there is no folder yet
+	Owned   bool  // it is root's own
+	Systemd bool  // root's service could own it
 	Err     error // why it could not be looked at
+	// Tampered says what a user did to the folder that all share; empty for nothing.
+	Tampered string
 	Folder  *File
 	Files   []File // those that exist
 	// Lost are files of which root has a copy, and which are missing.
@@ -45,6 +49,9 @@ type File struct {
 func CheckState(s State) Check {
 	r := cmp.Or(s.Root, &File{Mode: fs.ModeDir, UID: s.Owner})
 	root := First(StateFolder, If(!r.Mode.IsDir() || !r.trusted(s.Owner), "root-folder-unsafe", "%s is %s", r.Name, r.describe()))
+	if s.Tampered != "" {
+		return Problem(StateFolder, "state-tampered", "%s", s.Tampered)
+	}
 	f := s.Folder
 	if f == nil || s.Err != nil {
 		return Worst(First(StateFolder,
@@ -54,16 +61,24 @@ func CheckState(s State) Check {
 	}
 	found := []Check{s.inOrder(), First(StateFolder,
 		If(!f.Mode.IsDir(), "state-unsafe", "%s of uid %d is %s, and not a folder", s.Path, f.UID, kindOf(f.Mode)),
-		f.narrowed(s.Path, 0o777, true),
+		f.narrowed(s.Path, s.bits(0o777), true),
 		If(f.Mode&fs.ModeSticky != 0, "state-sticky", "%s has mode %04o, with the sticky bit", s.Path, f.permissions()))}
 	for _, f := range s.Files {
-		found = append(found, f.check(s.Path+"/"+f.Name))
+		found = append(found, f.check(s.Path+"/"+f.Name, s.bits(0o666)))
 	}
 	for _, name := range s.Lost {
 		found = append(found, Problem(StateFolder, "state-lost", "%s/%s is missing, although root has a copy of it", s.Path, name))
 	}
 	locked := First(StateFolder, If(s.Holder != "", "state-locked", "%s/genv.lock is held by %s", s.Path, s.Holder))
 	return Worst(append(found, locked, root)...)
+}
+
+// bits are those of a folder or file of root's, if all users may do this with theirs.
+func (s *State) bits(all uint32) uint32 {
+	if s.Owned {
+		return all &^ 0o022
+	}
+	return all
 }
 
 // inOrder describes a folder in which all is in order.
@@ -74,17 +89,23 @@ func (s *State) inOrder() Check {
 			cause, unread = Unsure, unread+"; "+f.Name+" was not read: "+f.Unread
 		}
 	}
+	switch {
+	case s.Owned:
+		unread += "; it is root's"
+	case s.Systemd && cause == "":
+		cause, unread = "state-shared", "; every user writes it, and can forge, remove or lock what others have there"
+	}
 	return Problem(StateFolder, cause, "%s, uid %d, mode %04o, %s%s", s.Path, s.Folder.UID, s.Folder.permissions(), plural(len(s.Files), "file"), unread)
 }
 
-// check judges a state file.
-func (f *File) check(path string) Check {
+// check judges a state file, which all users may use as these bits say.
+func (f *File) check(path string, bits uint32) Check {
 	return First(StateFolder,
 		If(!f.Mode.IsRegular(), "state-unsafe", "%s of uid %d is %s", path, f.UID, kindOf(f.Mode)),
 		If(f.Links > 1, "state-unsafe", "%s of uid %d has %d hard links", path, f.UID, f.Links),
 		If(f.Size > MaxStateFile && f.Name != lockName, "state-unsafe", "%s of uid %d has %d bytes, more than genv ever writes", path, f.UID, f.Size),
 		If(f.Content != nil, "state-corrupt", "%s of uid %d: %v", path, f.UID, f.Content),
-		f.narrowed(path, 0o666, f.Name != lockName),
+		f.narrowed(path, bits, f.Name != lockName),
 		If(len(f.Odd) > 0, "state-odd", "%s of uid %d: %s", path, f.UID, strings.Join(f.Odd, "; ")))
 }
 
