@@ -71,7 +71,7 @@ tarball() {
 	cp "$BUILD"/man/*.1.gz "$top/share/man/man1/"
 	cp "$BUILD/completion/genv.bash" "$top/share/bash-completion/completions/genv"
 	cp "$BUILD/completion/genv.zsh" "$top/share/zsh/site-functions/_genv"
-	for unit in packaging/systemd/*.service packaging/systemd/*.socket; do
+	for unit in packaging/systemd/*.service remote/install/systemd/*; do
 		sed 's,/usr/bin/genv,/usr/local/bin/genv,; s,/usr/share/doc,/usr/local/share/doc,' "$unit" >"$top/lib/systemd/system/${unit##*/}"
 	done
 	cp packaging/systemd/tmpfiles.conf "$top/lib/tmpfiles.d/genv.conf"

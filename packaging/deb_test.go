@@ -176,8 +176,10 @@ func TestUnitsAreValid(t *testing.T) {
 // TestUnitsAreHardened keeps the exposure that systemd computes, from 0 to 10, low.
 func TestUnitsAreHardened(t *testing.T) {
 	need(t, "systemd-analyze")
-	for unit, threshold := range map[string]string{"genv-controller.service": "18", "genv-enforce.service": "40", "genv-host.service": "40", "genv-guard.service": "80"} {
-		path, err := filepath.Abs(filepath.Join("systemd", unit))
+	for unit, threshold := range map[string]string{
+		"systemd/genv-controller.service": "18", "systemd/genv-enforce.service": "40", "../remote/install/systemd/genv-host.service": "40", "systemd/genv-guard.service": "80",
+	} {
+		path, err := filepath.Abs(unit)
 		require.NoError(t, err)
 		out, err := exec.Command("systemd-analyze", "security", "--offline=true", "--no-pager", "--threshold="+threshold, path).CombinedOutput()
 		require.NoError(t, err, string(out))

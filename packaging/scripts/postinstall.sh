@@ -40,7 +40,18 @@ folder /var/log/genv-controller 0750 genv
 [ -d /run/systemd/system ] || exit 0
 systemd-tmpfiles --create genv.conf || :
 systemctl daemon-reload || :
-[ "$upgrade" ] || exit 0
+invoke=systemctl
+if command -v deb-systemd-invoke >/dev/null; then invoke=deb-systemd-invoke; fi # honours policy-rc.d
+if [ -z "$upgrade" ]; then
+	# Root owns the state from the beginning where that changes nothing for anybody.
+	. /usr/lib/genv/new-host.sh
+	if [ -z "$(not_new)" ]; then
+		echo "genv: root owns the state of this host, by genv-host.service: see docs/host.md"
+		{ systemctl --quiet enable genv-host.socket genv-host.service && $invoke start genv-host.socket genv-host.service; } ||
+			echo "genv: genv-host.service did not start: systemctl status genv-host" >&2
+	fi
+	exit 0
+fi
 # policy_ok says what the new version does not accept in the policy, or ignores.
 policy_ok() {
 	ok=yes
@@ -54,8 +65,6 @@ policy_ok() {
 # Only services that run are restarted. One that fails with the new version is no
 # reason to leave the package half installed. Those that enforce go on with the old
 # version as long as the new one would not accept the policy.
-invoke=systemctl
-if command -v deb-systemd-invoke >/dev/null; then invoke=deb-systemd-invoke; fi # honours policy-rc.d
 restart() {
 	$invoke try-restart "$1" || echo "genv: $1 did not start again: systemctl status $1" >&2
 }

@@ -27,21 +27,36 @@ type Wanted struct {
 	Program *Program
 	Account string // for sudoers; empty for none, since the login is root
 	Upgrade bool
+	State   Ownership // empty to have root own it on a new host, and to change nothing on others
 }
+
+// Ownership says who owns the state of a host.
+type Ownership string
+
+// Who owns the state.
+const (
+	StateRoot   Ownership = "root"   // by its service
+	StateShared Ownership = "shared" // every user writes it
+)
 
 // Plan is what is to be done on a host.
 type Plan struct {
 	Result  Result
-	Program bool   // the program is uploaded
-	Sudoers string // the new content of the file; empty to leave it as it is
-	Earlier string // the checksum of the file of an earlier version, which goes then; empty for none
-	Shims   bool   // the shims are linked
-	Clean   bool   // files of an interrupted installation are removed
+	Program bool      // the program is uploaded
+	Sudoers string    // the new content of the file; empty to leave it as it is
+	Earlier string    // the checksum of the file of an earlier version, which goes then; empty for none
+	Shims   bool      // the shims are linked
+	Clean   bool      // files of an interrupted installation are removed
+	State   Ownership // who is to own the state; empty to leave it as it is
+	Units   bool      // the service of root is written, or continues with another program
 	Notes   []string
 }
 
 // Complete says that the host has everything.
-func (p *Plan) Complete() bool { return !p.Program && p.Sudoers == "" && !p.Shims }
+func (p *Plan) Complete() bool { return !p.files() && p.State == "" && !p.Units }
+
+// files says that the program, sudoers or the shims change.
+func (p *Plan) files() bool { return p.Program || p.Sudoers != "" || p.Shims }
 
 // Decide compares what a host has with what it is to have. The error is why it can't be
 // given that, with the next step; nothing has been changed then.
@@ -60,6 +75,9 @@ func Decide(w *Wanted, login Login, s *State) (*Plan, error) {
 	if err := plan.decideSudoers(w, s); err != nil {
 		return nil, err
 	}
+	if err := plan.decideState(w, s); err != nil {
+		return nil, err
+	}
 	switch {
 	case plan.Program && s.Sum == "":
 		plan.Result = Installed
@@ -72,6 +90,27 @@ func Decide(w *Wanted, login Login, s *State) (*Plan, error) {
 		plan.note("sudo finds another genv first: %s", s.Found)
 	}
 	return plan, nil
+}
+
+// decideState has root own the state of a new host. An upgrade never changes who owns it.
+func (p *Plan) decideState(w *Wanted, s *State) error {
+	has := len(s.Units) > 0
+	switch {
+	case w.State == StateRoot && !s.Systemd:
+		return refuse("use --state shared there", "root's service needs systemd, which the host doesn't run")
+	case w.State == StateRoot && !(has && s.Owned), w.State == "" && s.Sum == "" && s.NotNew == "" && s.Systemd && !has:
+		p.State, p.Units = StateRoot, true
+		p.note("root owns the state by its service: `genv host status` there")
+	case w.State == StateShared && (has || s.Owned):
+		p.State = StateShared
+		p.note("every user writes the state, and can change and remove what others have registered")
+	case w.State == "" && s.Sum == "" && strings.Contains(s.NotNew, "1.4.3"):
+		p.note("every user writes the state: %s; `--state root` lets root own it", s.NotNew)
+	}
+	if has && p.State == "" { // they run the program that is there
+		p.Units = p.Program || !slices.Equal(s.Units, []string{sumOf(hostSocket), sumOf(serviceOf(w.Path))})
+	}
+	return nil
 }
 
 func (p *Plan) note(format string, args ...any) {

@@ -186,3 +186,46 @@ func TestOneProgramForAnArchitecture(t *testing.T) {
 	require.NoError(t, programs.Add(program([]byte("a"), "amd64")), "the same again")
 	require.ErrorContains(t, programs.Add(program([]byte("c"), "amd64")), "two different programs for amd64")
 }
+
+// TestDecideState: root owns the state of new hosts, and an upgrade never changes who owns it.
+func TestDecideState(t *testing.T) {
+	fresh := func(s *install.State) { s.Sum, s.Systemd = "", true }
+	owned := func(s *install.State) { s.Systemd, s.Owned, s.Units = true, true, []string{sumA, sumB} }
+	for name, tt := range map[string]struct {
+		wanted install.Ownership
+		change func(*install.State)
+		state  install.Ownership
+		units  bool
+		notes  int
+	}{
+		"a new host":                         {"", fresh, install.StateRoot, true, 1},
+		"a new host without systemd":         {"", func(s *install.State) { s.Sum = "" }, "", false, 0},
+		"a new host that is to be shared":    {install.StateShared, fresh, "", false, 0},
+		"a host with state":                  {"", func(s *install.State) { fresh(s); s.NotNew = "it has a state folder" }, "", false, 0},
+		"a host with genv 1.4.3":             {"", func(s *install.State) { fresh(s); s.NotNew = "it has genv 1.4.3, /x" }, "", false, 1},
+		"the same, and root is to own it":    {install.StateRoot, func(s *install.State) { fresh(s); s.NotNew = "it has genv 1.4.3, /x" }, install.StateRoot, true, 1},
+		"an upgrade of shared state":         {"", func(s *install.State) { s.Systemd, s.Sum = true, sumA }, "", false, 0},
+		"an upgrade of root's state":         {"", func(s *install.State) { owned(s); s.Sum = sumA }, "", true, 0},
+		"a unit that differs":                {"", owned, "", true, 0},
+		"root's state is to be shared":       {install.StateShared, owned, install.StateShared, false, 1},
+		"shared state is to be root's":       {install.StateRoot, func(s *install.State) { s.Systemd = true }, install.StateRoot, true, 1},
+		"a service that was turned off":      {"", func(s *install.State) { owned(s); s.Owned = false; s.Sum = sumA }, "", true, 0},
+		"a service that is to be root's now": {install.StateRoot, func(s *install.State) { owned(s); s.Owned = false }, install.StateRoot, true, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, s := wanted(), complete()
+			w.State, w.Upgrade = tt.wanted, true
+			tt.change(s)
+			plan, err := install.Decide(w, login, s)
+			require.NoError(t, err)
+			require.Equal(t, tt.state, plan.State)
+			require.Equal(t, tt.units, plan.Units)
+			require.Len(t, plan.Notes, tt.notes, "%q", plan.Notes)
+			require.Equal(t, tt.state == "" && !tt.units && s.Sum == sumB, plan.Complete())
+		})
+	}
+	w := wanted()
+	w.State = install.StateRoot
+	_, err := install.Decide(w, login, complete())
+	require.ErrorContains(t, err, "needs systemd")
+}

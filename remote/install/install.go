@@ -41,6 +41,8 @@ type Options struct {
 	Account string
 	// Upgrade replaces another genv at Path.
 	Upgrade bool
+	// State is who is to own the state; empty to decide that on new hosts alone.
+	State Ownership
 	// Timeout is for everything on a host; 0 is 10 minutes.
 	Timeout time.Duration
 }
@@ -76,8 +78,9 @@ type Outcome struct {
 	Before  *Version
 	Now     *Version // after it; what it would be under Check
 	Result  Result
-	Sudoers bool // the file of sudoers was written, or removed
-	Shims   bool // the shims were linked, or removed
+	Sudoers bool      // the file of sudoers was written, or removed
+	Shims   bool      // the shims were linked, or removed
+	State   Ownership // who owns the state, if that was changed
 	Notes   []string
 }
 
@@ -106,8 +109,11 @@ func (i *Installer) Install(ctx context.Context, h remote.Host) (*Outcome, error
 	ctx, cancel := i.limited(ctx)
 	defer cancel()
 	v, plan, err := i.plan(ctx, h)
-	if err == nil && (!plan.Complete() || plan.Clean) {
+	if err == nil && (plan.files() || plan.Clean) {
 		err = v.apply(ctx, plan)
+	}
+	if err == nil && (plan.State != "" || plan.Units) {
+		err = v.changeState(ctx, plan.State)
 	}
 	if err == nil {
 		err = v.verify(ctx)
@@ -142,13 +148,13 @@ func (i *Installer) plan(ctx context.Context, h remote.Host) (*visit, *Plan, err
 		return v, nil, refuse(fmt.Sprintf("name a genv for it with --binary-%s FILE", arch),
 			"the host is %s, and this genv is for %s", arch, i.Programs.names())
 	}
-	v.wanted.Program, v.wanted.Upgrade = program, i.Options.Upgrade
+	v.wanted.Program, v.wanted.Upgrade, v.wanted.State = program, i.Options.Upgrade, i.Options.State
 	plan, err := Decide(&v.wanted, v.login, v.state)
 	if err != nil {
 		return v, nil, err
 	}
 	v.outcome.Arch, v.outcome.Result, v.outcome.Notes = arch, plan.Result, plan.Notes
-	v.outcome.Sudoers, v.outcome.Shims = plan.Sudoers != "", plan.Shims
+	v.outcome.Sudoers, v.outcome.Shims, v.outcome.State = plan.Sudoers != "", plan.Shims, plan.State
 	v.outcome.Now = &Version{Sum: program.Sum}
 	if !plan.Program {
 		v.outcome.Now.Version = v.login.Version
@@ -236,8 +242,8 @@ func mayBeSudo(err error) bool {
 }
 
 func (v *visit) lookAsRoot(ctx context.Context) (values, error) {
-	return v.ask(ctx, v.access, script{text: lookScript, vars: variables{
-		{"path", v.wanted.Path}, {"folder", SudoersFolder}, {"rules_file", remote.SudoersFile}, {"shims", shimsOf(v.wanted.Path)}, {"account", v.wanted.Account},
+	return v.ask(ctx, v.access, script{text: newHostScript + lookScript, vars: variables{
+		{"path", v.wanted.Path}, {"folder", SudoersFolder}, {"rules_file", remote.SudoersFile}, {"shims", shimsOf(v.wanted.Path)}, {"account", v.wanted.Account}, {"units", unitsFolder},
 	}})
 }
 
@@ -287,6 +293,15 @@ func (v *visit) apply(ctx context.Context, plan *Plan) error {
 	return err
 }
 
+// changeState gives the state to root, or to all users; empty leaves it to the one that has it, and
+// has the service that is there continue with the program.
+func (v *visit) changeState(ctx context.Context, to Ownership) error {
+	_, err := v.change(ctx, script{text: stateScript, vars: variables{
+		{"path", v.wanted.Path}, {"state", string(to)}, {"units", unitsFolder}, {"socket", hostSocket}, {"service", serviceOf(v.wanted.Path)},
+	}})
+	return err
+}
+
 func yes(b bool) string {
 	if b {
 		return "yes"
@@ -321,6 +336,9 @@ func (i *Installer) Uninstall(ctx context.Context, h remote.Host) (*Outcome, err
 	ctx, cancel := i.limited(ctx)
 	defer cancel()
 	v, vars, err := i.planUninstall(ctx, h)
+	if err == nil && v.outcome.State != "" { // without the program no user could change the state that root owns
+		err = v.changeState(ctx, StateShared)
+	}
 	if err == nil && (v.outcome.Result != Unchanged || len(v.state.Leftovers) > 0) {
 		err = v.remove(ctx, vars)
 	}
@@ -356,6 +374,9 @@ func (i *Installer) planUninstall(ctx context.Context, h remote.Host) (*visit, v
 		if stays {
 			o.Notes = append(o.Notes, SudoersFolder+"/"+file+" has lines that genv did not write, and stays")
 		}
+	}
+	if s.Sum != "" && (len(s.Units) > 0 || s.Owned) {
+		o.State = StateShared
 	}
 	if s.Sum != "" || o.Sudoers || o.Shims {
 		o.Result = Uninstalled

@@ -68,9 +68,13 @@ func NewProgram(data []byte) (*Program, error) {
 	case !bytes.Contains(data, mainPackage()):
 		return nil, errors.New("it is not genv")
 	}
-	sum := sha256.Sum256(data)
-	p.Sum = hex.EncodeToString(sum[:])
+	p.Sum = sumOf(string(data))
 	return p, nil
+}
+
+func sumOf(data string) string {
+	sum := sha256.Sum256([]byte(data))
+	return hex.EncodeToString(sum[:])
 }
 
 // mainPackage is how genv names its package main in itself. It is put together here, since

@@ -25,7 +25,22 @@ var (
 	applyScript string
 	//go:embed scripts/uninstall.sh
 	uninstallScript string
+	//go:embed scripts/new-host.sh
+	newHostScript string
+	//go:embed scripts/state.sh
+	stateScript string
+	// The units of root's service, which the packages have too.
+	//go:embed systemd/genv-host.socket
+	hostSocket string
+	//go:embed systemd/genv-host.service
+	hostService string
 )
+
+// unitsFolder is where the units are put.
+const unitsFolder = "/etc/systemd/system"
+
+// serviceOf is the unit of root's service for a program at a path.
+func serviceOf(path string) string { return strings.ReplaceAll(hostService, "/usr/bin/genv", path) }
 
 // script is a script with its input.
 type script struct {

@@ -45,6 +45,11 @@ type State struct {
 	OldRules  []string
 	OldLink   bool
 	Leftovers []string // of interrupted installations
+
+	NotNew  string   // why it isn't a host on which root owns the state from the beginning
+	Owned   bool     // root owns the state
+	Systemd bool     // it runs
+	Units   []string // the checksums of the units of root's service that are there
 }
 
 // Folder is a folder on the way to the program.
@@ -114,6 +119,7 @@ func (v values) state() *State {
 		AccountUID: v.one("account"), SudoPath: v.one("sudo-path"), Shims: v.has("shims"),
 		RulesSum: sum(v.one("rule-file")), Rules: v["rule"], RulesLink: v.has("rule-link"),
 		OldSum: sum(v.one("old-rule-file")), OldRules: v["old-rule"], OldLink: v.has("old-rule-link"), Leftovers: v["leftover"],
+		NotNew: v.one("not-new"), Owned: v.has("owned"), Systemd: v.has("systemd"), Units: v["unit"],
 	}
 	if free, err := strconv.ParseInt(v.one("free"), 10, 64); err == nil {
 		state.FreeKiB = free

@@ -135,6 +135,8 @@ func (v *visit) failure(failed, why string) error {
 		text, next = "visudo refuses the lines for genv", "correct what visudo says with `sudo visudo -c` on the host; nothing was changed"
 	case "busy":
 		text, next = "another installation is under way", "run it again when the other one has ended"
+	case "state":
+		text, next = "genv is in place, and who owns the state was not changed", "look at `systemctl status genv-host` on the host, then run it again with --state root or --state shared"
 	case "changed":
 		text, next = "another process changed the program meanwhile", "run it again"
 	}

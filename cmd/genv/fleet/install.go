@@ -35,6 +35,7 @@ func installFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "check", Usage: "change nothing; print what is installed and what would be done, and exit with 10 if something would change"},
 		&cli.BoolFlag{Name: "upgrade", Usage: "replace another version of genv; connected controllers continue with the new one"},
 		&cli.BoolFlag{Name: "uninstall", Usage: "remove genv, its shims and its sudoers file; state and logs stay"},
+		command.OneOf(&cli.StringFlag{Name: "state", DefaultText: "root on new hosts, else as it is", Usage: "`WHO` owns the state: root (by its service, docs/host.md) or shared (every user)"}, []string{string(install.StateRoot), string(install.StateShared)}),
 		&cli.StringFlag{Name: "path", Category: command.Site, DefaultText: remote.DefaultGenv + ", or `genv:` of hosts.yaml", Usage: "`PATH` of genv on the hosts"},
 		&cli.StringFlag{Name: "sudoers-for", Category: command.Site, DefaultText: "the login", Usage: "the `USER` who may run genv with sudo on the hosts, without a password"},
 		&cli.StringFlag{Name: "binary-amd64", Category: command.Site, Usage: "`FILE` with genv for hosts with this architecture, if this one is for another"},
@@ -61,7 +62,7 @@ func (p *program) readInstallation(c *cli.Context) (*installation, error) {
 	}
 	f := &installation{
 		listing: flags, check: c.Bool("check"), uninstall: c.Bool("uninstall"),
-		options: install.Options{Path: c.String("path"), Account: c.String("sudoers-for"), Upgrade: c.Bool("upgrade")},
+		options: install.Options{Path: c.String("path"), Account: c.String("sudoers-for"), Upgrade: c.Bool("upgrade"), State: install.Ownership(c.String("state"))},
 	}
 	if f.options.Timeout, err = command.PositiveDuration(c, "host-timeout"); err != nil {
 		return nil, err
@@ -77,8 +78,8 @@ func (p *program) readInstallation(c *cli.Context) (*installation, error) {
 			return nil, command.UsageError("--sudoers-for %w", err)
 		}
 	}
-	if f.uninstall && f.options.Upgrade {
-		return nil, command.UsageError("--upgrade and --uninstall exclude each other")
+	if f.uninstall && (f.options.Upgrade || f.options.State != "") {
+		return nil, command.UsageError("--uninstall excludes --upgrade and --state")
 	}
 	if f.programs, err = readPrograms(c.String("binary-amd64"), c.String("binary-arm64")); err != nil {
 		return nil, err
@@ -224,16 +225,17 @@ type InstallDocument struct {
 }
 
 type installedHost struct {
-	Host    string           `json:"host"`
-	Arch    string           `json:"arch"`
-	Path    string           `json:"path"`
-	Before  *install.Version `json:"before"`
-	Now     *install.Version `json:"now"`
-	Result  install.Result   `json:"result"`
-	Account string           `json:"sudoers_for,omitzero"`
-	Sudoers bool             `json:"sudoers_changed"`
-	Shims   bool             `json:"shims_changed"`
-	Notes   []string         `json:"notes"`
+	Host    string            `json:"host"`
+	Arch    string            `json:"arch"`
+	Path    string            `json:"path"`
+	Before  *install.Version  `json:"before"`
+	Now     *install.Version  `json:"now"`
+	Result  install.Result    `json:"result"`
+	Account string            `json:"sudoers_for,omitzero"`
+	Sudoers bool              `json:"sudoers_changed"`
+	Shims   bool              `json:"shims_changed"`
+	State   install.Ownership `json:"state,omitzero"`
+	Notes   []string          `json:"notes"`
 }
 
 func (f *installation) write(w io.Writer, results []remote.Result[*install.Outcome], failures []remote.Failure) error {
@@ -241,7 +243,7 @@ func (f *installation) write(w io.Writer, results []remote.Result[*install.Outco
 	for i := range results {
 		if o := results[i].Value; results[i].Err == nil {
 			document.Hosts = append(document.Hosts, installedHost{
-				results[i].Host.Name, o.Arch, o.Path, o.Before, o.Now, o.Result, o.Account, o.Sudoers, o.Shims, append([]string{}, o.Notes...),
+				results[i].Host.Name, o.Arch, o.Path, o.Before, o.Now, o.Result, o.Account, o.Sudoers, o.Shims, o.State, append([]string{}, o.Notes...),
 			})
 		}
 	}

@@ -62,6 +62,12 @@ rules "$rules_file" rule
 rules genv old-rule
 say sudo-path "$(sudo -n printenv PATH 2>/dev/null </dev/null || { [ -z "${SUDO_USER-}" ] || printf "%s" "$sudo_path"; })"
 if [ -n "$account" ]; then say account "$(id -u -- "$account" 2>/dev/null)"; fi
+say not-new "$(not_new)"
+[ ! -e /var/lib/genv/host/owner.json ] || say owned
+[ ! -d /run/systemd/system ] || say systemd
+for unit in genv-host.socket genv-host.service; do
+  [ ! -f "$units/$unit" ] || say unit "$(sha256sum <"$units/$unit" | cut -d ' ' -f 1)"
+done
 linked=yes
 for shim in docker nvidia-smi; do
   [ "$(readlink "$shims/$shim")" = "../../../bin/genv" ] || linked=

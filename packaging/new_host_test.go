@@ -1,0 +1,107 @@
+package packaging
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// asNew gives the machine a driver, and takes away what an earlier genv left.
+func (m *machine) asNew() {
+	m.t.Helper()
+	m.sh(`dpkg --purge genv
+		rm -rf /var/tmp/genv /var/lib/genv /usr/local/bin/genv
+		[ -e /proc/driver/nvidia/version ] || { mount -t tmpfs -o mode=0755 none /proc/driver && mkdir /proc/driver/nvidia && echo 550 >/proc/driver/nvidia/version; }`)
+}
+
+// stateOf says who owns the state, and whether the service runs and is enabled.
+func (m *machine) stateOf() string {
+	m.t.Helper()
+	owner := "shared"
+	if m.exists("/var/lib/genv/host/owner.json") {
+		owner = "root"
+	}
+	return owner + " " + m.show(hostSocket, "ActiveState") + " " + m.show(hostSocket, "UnitFileState")
+}
+
+const rootOwns, usersWrite = "root active enabled", "shared inactive disabled"
+
+// TestWhoOwnsTheStateOfANewHost: root does from the beginning, unless that would change something for somebody;
+// and an upgrade changes nothing.
+func TestWhoOwnsTheStateOfANewHost(t *testing.T) {
+	m := startMachine(t)
+	m.asGPUHost()
+	m.boot()
+	for _, tt := range []struct{ name, has, want string }{
+		{"a new host", ":", rootOwns},
+		{"no driver", "umount /proc/driver", usersWrite},
+		{"a state folder", "mkdir /var/tmp/genv", usersWrite},
+		{"a link in its place", "ln -s /nowhere /var/tmp/genv", usersWrite},
+		{"genv 1.4.3 in PATH", "printf '#!/usr/bin/python3\\n' >/usr/local/bin/genv", usersWrite},
+		{"another program of that name", "printf '#!/bin/sh\\n' >/usr/local/bin/genv", rootOwns},
+		{"genv 1.4.3 in site-packages", "mkdir -p /usr/local/lib/python3.11/dist-packages/genv", usersWrite},
+		{"genv 1.4.3 runs", `mkdir /opt/python; cp /bin/sleep /opt/python/python3; ln -s /opt/python/python3 /opt/python/genv
+			systemd-run --quiet --unit=old --service-type=exec /opt/python/genv 1000`, usersWrite},
+	} {
+		m.asNew()
+		m.sh(tt.has)
+		m.install("v1.0.0")
+		require.Equal(t, tt.want, m.stateOf(), tt.name)
+		m.sh("systemctl stop old 2>/dev/null || :; rm -rf /usr/local/lib/python3.11/dist-packages/genv")
+	}
+
+	m.asNew()
+	m.install("v1.0.0")
+	m.install("v1.0.1")
+	require.Equal(t, rootOwns, m.stateOf(), "it stays root's")
+	m.sh("systemctl disable --now " + hostSocket + " " + hostService + "; genv host handover; rm -r /var/tmp/genv")
+	m.install("v1.0.0")
+	require.Equal(t, usersWrite, m.stateOf(), "it stays the users'")
+}
+
+// TestRemoteInstallDecidesWhoOwnsTheState does the same over ssh, and with --state.
+func TestRemoteInstallDecidesWhoOwnsTheState(t *testing.T) {
+	m := startMachine(t)
+	need(t, "sshd", "ssh-keygen")
+	m.asGPUHost()
+	m.boot()
+	m.asNew()
+	m.write("/etc/ssh/test_config", sshdConfig+"PermitRootLogin yes\n", 0o644)
+	m.sh(`mount -t tmpfs -o mode=0700 none /root # not this machine's keys
+		mkdir -p /run/sshd /root/.ssh
+		ssh-keygen -q -t ed25519 -N '' -f /etc/ssh/test_key
+		ssh-keygen -q -t ed25519 -N '' -f /root/.ssh/id_ed25519
+		cp /root/.ssh/id_ed25519.pub /root/.ssh/authorized_keys
+		echo "127.0.0.1 $(cut -d' ' -f1,2 /etc/ssh/test_key.pub)" >/root/.ssh/known_hosts
+		chmod 0700 /root/.ssh`)
+	m.must("systemd-run", "--quiet", "--unit=sshd-of-test", "/usr/sbin/sshd", "-D", "-f", "/etc/ssh/test_config")
+	m.copyIn(program(t, "genv"), "/tmp/genv", 0o755)
+	install := func(flags ...string) string {
+		t.Helper()
+		return m.must(append([]string{"env", "HOME=/root", "/tmp/genv", "remote", "install", "-H", "127.0.0.1", "-l", "root"}, flags...)...)
+	}
+	require.Contains(t, install(), "root owns the state by its service")
+	require.Equal(t, rootOwns, m.stateOf())
+	require.Equal(t, "/usr/local/bin/genv", strings.Fields(m.must("cat", "/proc/"+m.show(hostService, "MainPID")+"/cmdline"))[0][:19])
+	require.Contains(t, install(), "unchanged")
+
+	require.Contains(t, install("--state", "shared"), "every user writes the state")
+	require.Equal(t, "shared inactive ", m.stateOf())
+	require.Equal(t, "root 777", m.owner("/var/tmp/genv"))
+	m.sh("rm -r /var/tmp/genv")
+	require.Contains(t, install("--upgrade"), "unchanged", "an upgrade doesn't change it")
+	install("--state", "root")
+	require.Equal(t, rootOwns, m.stateOf())
+
+	before := m.show(hostService, "MainPID")
+	m.sh("cp /usr/local/bin/genv /tmp/other; printf x >>/tmp/other; mv /tmp/other /usr/local/bin/genv")
+	require.Contains(t, install("--upgrade"), "upgraded")
+	require.Equal(t, rootOwns, m.stateOf())
+	require.NotEqual(t, before, m.show(hostService, "MainPID"), "it continues with the new program")
+
+	install("--uninstall")
+	require.Equal(t, "shared inactive ", m.stateOf())
+	require.Empty(t, strings.TrimSpace(m.sh("find /etc/systemd/system -name '*genv*'")))
+	require.Equal(t, "root 777", m.owner("/var/tmp/genv"))
+}
