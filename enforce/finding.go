@@ -21,6 +21,7 @@ const (
 	RuleMaxEnvsPerUser    Rule = "max-envs-per-user"
 	RuleIdle              Rule = "idle"
 	RuleMaxDuration       Rule = "max-duration"
+	RuleUnreadable        Rule = "unreadable-processes"
 )
 
 // Finding is a violated rule, why it is violated, and what the plan does about
@@ -55,6 +56,9 @@ type Finding struct {
 	// Renumbered says that the environment had these devices before GPUs were renumbered, so
 	// that its shell may not know the present indices: nothing is done until it is Due.
 	Renumbered bool `json:"renumbered,omitempty"`
+
+	// Unreadable is set for unreadable-processes.
+	Unreadable *snapshot.Unreadable `json:"unreadable,omitempty"`
 
 	// Memory is set for env-memory and max-memory-per-user, Count for the caps,
 	// For and Limit (how long it lasted, and how long it may) for idle and
@@ -166,6 +170,8 @@ func (f Finding) String() string {
 	case RuleMaxEnvsPerUser:
 		return fmt.Sprintf("User %s has %d environments%s which is %d more than the maximum allowed",
 			f.User, f.Count.Used, f.Count.where(), f.Count.Used-f.Count.Limit)
+	case RuleUnreadable:
+		return fmt.Sprintf("Process %d can't be judged: %s", f.PID, f.Unreadable.Why)
 	case RuleIdle:
 		return fmt.Sprintf("Environment %s has not used device %s for %s, and %s are allowed", f.EID, text.JoinIndices(f.Devices), text.ShortDuration(f.For), text.ShortDuration(f.Limit))
 	case RuleMaxDuration:

@@ -27,6 +27,7 @@ func (j *judgement) judge(cluster snapshot.Cluster) (Plan, Memory, []Event) {
 		(*judgement).adoptReleased,
 		(*judgement).noteUnknowns,
 		(*judgement).nonEnvProcesses,
+		(*judgement).unreadable,
 		(*judgement).envDevices,
 		(*judgement).envMemory, // what ends because of the rules above frees memory
 	)
@@ -79,7 +80,7 @@ func (j *judgement) noteUnknowns(h *hostView) {
 		if p.UserUnknown {
 			j.note(h, "the user of process %d%s could not be looked up: if the policy exempts users by name, it is left alone", p.PID, p.Describe())
 		}
-		if p.EnvUnknown && !h.outsideByPolicy(p) {
+		if p.EnvUnknown && p.Unreadable == nil && !h.outsideByPolicy(p) {
 			why := ""
 			if p.EnvOverwritten {
 				why = ": it has overwritten its environment variables (unknown-environment: leave)"

@@ -139,10 +139,10 @@ func changeOf(before KnownFinding, known bool, now KnownFinding) EventKind {
 
 // wantsNotified is what the users of a finding are to be notified of: the finding when
 // it is first seen, and the action. They are not notified of what a safety limit holds
-// back: that may be a mistake, or made up by a host.
+// back: that may be a mistake, or made up by a host. Nor of what is only reported.
 func (f *Finding) wantsNotified() Notified {
 	switch {
-	case f.Held:
+	case f.Held, f.Rule == RuleUnreadable && f.Decision() == DecisionNone:
 		return 0
 	case f.Pending:
 		return NotifiedOfWarning

@@ -53,6 +53,9 @@ type Settings struct {
 	// every environment, unless an ancestor's environment is known.
 	UnknownOutside bool
 
+	// EndUnreadable terminates processes of which the user has made unreadable what root judges them by.
+	EndUnreadable bool
+
 	// LeaveContainers leaves processes in containers of root's runtimes alone.
 	LeaveContainers bool
 

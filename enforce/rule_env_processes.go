@@ -26,6 +26,26 @@ func (j *judgement) nonEnvProcesses(h *hostView) {
 	}
 }
 
+// unreadable finds processes of which root can't find out within bounds whether they are in an environment. It ends
+// those whose user has caused that, if the policy says so.
+func (j *judgement) unreadable(h *hostView) {
+	for i := range h.snapshot.Processes {
+		p := &h.snapshot.Processes[i]
+		if p.Unreadable == nil || !p.EnvUnknown || h.exempt[p.PID] || h.in[i] != nil || p.NodeMissing {
+			continue
+		}
+		f := Finding{Rule: RuleUnreadable, Unreadable: p.Unreadable}
+		f.User, f.UID = p.Reported()
+		if h.settings.EndUnreadable && p.Unreadable.IsByUser() && p.Start != 0 && p.UID != nil && *p.UID != 0 {
+			j.endProcess(h, p, j.warnReported(h, &f), f, "")
+			continue
+		}
+		j.describe(h, p, &f)
+		j.checkDue(&f, Warn{}, f.ID)
+		j.add(f)
+	}
+}
+
 // warnReported is the warning of the user whom a finding names, or the host's.
 func (j *judgement) warnReported(h *hostView, f *Finding) Warn {
 	if f.User == "" {

@@ -165,6 +165,8 @@ func describeProcess(p *snapshot.Process, key, value string) bool {
 		p.Username = snapshot.Username(value)
 	case "in":
 		p.Container = value
+	case "stalled": // by its user or by anything else
+		p.Unreadable, p.EnvUnknown = &snapshot.Unreadable{Why: "its memory does not answer", ByUser: value == "user"}, true
 	case "from":
 		p.Inherited = snapshot.EnvID(value)
 	case "started": // in a container of root's runtime, by a user or by "?"

@@ -27,21 +27,22 @@ type (
 	}
 	nativeProcess struct {
 		wireProcess
-		Start          StartTime `json:"start,omitempty"`
-		UID            *UID      `json:"uid,omitempty"`
-		Name           string    `json:"name,omitempty"`
-		Command        string    `json:"command,omitempty"`
-		PrivateCommand string    `json:"private_command,omitempty"`
-		Username       Username  `json:"user,omitempty"`
-		UserUnknown    bool      `json:"user_unknown,omitempty"`
-		Protected      string    `json:"protected,omitempty"`
-		Container      string    `json:"container,omitempty"`
-		Inherited      EnvID     `json:"inherited_eid,omitempty"`
-		EnvUnknown     bool      `json:"env_unknown,omitempty"`
-		EnvOverwritten bool      `json:"env_overwritten,omitempty"`
-		NodeMissing    bool      `json:"unproved,omitempty"`
-		NodeHolder     PID       `json:"unproved_holder,omitempty"`
-		Instances      []GPUUUID `json:"mig,omitempty"`
+		Start          StartTime   `json:"start,omitempty"`
+		UID            *UID        `json:"uid,omitempty"`
+		Name           string      `json:"name,omitempty"`
+		Command        string      `json:"command,omitempty"`
+		PrivateCommand string      `json:"private_command,omitempty"`
+		Username       Username    `json:"user,omitempty"`
+		UserUnknown    bool        `json:"user_unknown,omitempty"`
+		Protected      string      `json:"protected,omitempty"`
+		Container      string      `json:"container,omitempty"`
+		Inherited      EnvID       `json:"inherited_eid,omitempty"`
+		EnvUnknown     bool        `json:"env_unknown,omitempty"`
+		EnvOverwritten bool        `json:"env_overwritten,omitempty"`
+		Unreadable     *Unreadable `json:"unreadable,omitempty"`
+		NodeMissing    bool        `json:"unproved,omitempty"`
+		NodeHolder     PID         `json:"unproved_holder,omitempty"`
+		Instances      []GPUUUID   `json:"mig,omitempty"`
 		// Types are those of the uses, as far as they are known.
 		Types map[DeviceIndex]ProcessType `json:"types,omitempty"`
 
@@ -146,7 +147,7 @@ func nativeProcesses(processes []Process) []nativeProcess {
 		out = append(out, nativeProcess{
 			wireProcess: processToWire(p), Start: p.Start, UID: p.UID, Name: p.Name, Command: p.Command, PrivateCommand: p.PrivateCommand,
 			Username: p.Username, UserUnknown: p.UserUnknown, Protected: p.Protected, Container: p.Container, ContainerInfo: p.ContainerInfo,
-			Inherited: p.Inherited, EnvUnknown: p.EnvUnknown, EnvOverwritten: p.EnvOverwritten,
+			Inherited: p.Inherited, EnvUnknown: p.EnvUnknown, EnvOverwritten: p.EnvOverwritten, Unreadable: p.Unreadable,
 			NodeMissing: p.NodeMissing, NodeHolder: p.NodeHolder, Instances: p.Instances, Types: nativeTypes(p.Usage),
 		})
 	}
@@ -231,6 +232,9 @@ func (n nativeProcess) process(r *reader) (Process, error) {
 	p.PrivateCommand = n.PrivateCommand
 	p.Protected, p.Container, p.EnvUnknown, p.EnvOverwritten, p.NodeMissing = n.Protected, n.Container, p.EnvUnknown || n.EnvUnknown, n.EnvOverwritten, n.NodeMissing
 	p.Inherited, p.ContainerInfo, p.NodeHolder = r.id(n.Inherited), n.ContainerInfo, n.NodeHolder
+	if n.Unreadable != nil {
+		p.Unreadable = &Unreadable{Why: text.Cut(n.Unreadable.Why, maxTextLength), ByUser: n.Unreadable.ByUser}
+	}
 	for i := range p.Usage {
 		switch u := &p.Usage[i]; n.Types[u.Index] {
 		case "", TypeCompute, TypeGraphics, TypeComputeGraphics, TypePending:

@@ -85,6 +85,8 @@ type Process struct {
 	// EnvOverwritten says, together with EnvUnknown, that the process itself
 	// overwrote its environ, as programs do that set a title.
 	EnvOverwritten bool
+	// Unreadable is why root could not read its environ within bounds; nil where it could.
+	Unreadable *Unreadable
 	// NodeMissing says that the driver lists the process, which has no device node of the driver open or
 	// mapped, or that root's look hasn't got as far: the PID may be one of another namespace, or of a process
 	// before. NodeHolder is then another process of its user that has one open and isn't listed; 0 for none.
@@ -102,6 +104,17 @@ type Process struct {
 	// device.
 	Instances []GPUUUID
 }
+
+// Unreadable is why a process can't be read within bounds.
+type Unreadable struct {
+	// Why says what can't be read, and why, as in "its environment has 30 MiB, and at most 2 MiB are read".
+	Why string `json:"why"`
+	// ByUser says that its owner has certainly caused that.
+	ByUser bool `json:"by_user,omitempty"`
+}
+
+// IsByUser says whether there is one that the owner has caused.
+func (u *Unreadable) IsByUser() bool { return u != nil && u.ByUser }
 
 // UnnamedContainer is the Container of a process in a PID namespace other than the
 // host's, if its cgroup names no container.

@@ -5,7 +5,7 @@
 //	if spent.Allow(limits, &plan, events) { … }
 //
 // It decides only what the snapshot of a host alone shows: the rules about processes
-// (non-env-processes, env-devices, env-memory). Caps, which count what users have on all
+// (non-env-processes, env-devices, env-memory, unreadable-processes). Caps, which count what users have on all
 // hosts, idle times and leases are for full cycles, and so are hosts that were lost. What is
 // known of other hosts and by other rules stays as it is: not new, not over, not due. No
 // finding advances a cycle, and none gets older by a look between two cycles: one that has
@@ -23,7 +23,7 @@ import (
 )
 
 // rules are those that are judged early.
-var rules = []enforce.Rule{enforce.RuleNonEnvProcesses, enforce.RuleEnvDevices, enforce.RuleEnvMemory}
+var rules = []enforce.Rule{enforce.RuleNonEnvProcesses, enforce.RuleEnvDevices, enforce.RuleEnvMemory, enforce.RuleUnreadable}
 
 // Judged reports whether a rule is judged early.
 func Judged(rule enforce.Rule) bool { return slices.Contains(rules, rule) }

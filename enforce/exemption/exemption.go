@@ -100,6 +100,7 @@ var scopes = map[enforce.Rule]scope{
 	enforce.RuleNonEnvProcesses:   {host: true},
 	enforce.RuleEnvDevices:        {host: true},
 	enforce.RuleEnvMemory:         {host: true},
+	enforce.RuleUnreadable:        {host: true},
 	enforce.RuleIdle:              {user: true, userOnHost: true, host: true},
 	enforce.RuleMaxDuration:       {user: true, userOnHost: true, host: true},
 	enforce.RuleMaxDevicesPerUser: {user: true},

@@ -113,6 +113,7 @@ func (e *Exemption) turnOff(s *enforce.Settings) {
 		s.NonEnvProcesses = s.NonEnvProcesses && !off(enforce.RuleNonEnvProcesses)
 		s.EnvDevices = s.EnvDevices && !off(enforce.RuleEnvDevices)
 		s.EnvMemory = s.EnvMemory && !off(enforce.RuleEnvMemory)
+		s.EndUnreadable = s.EndUnreadable && !off(enforce.RuleUnreadable)
 		if e.Rule == "" {
 			s.Guard = guard.Setting{}
 		}

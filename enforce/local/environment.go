@@ -20,6 +20,12 @@ func checkEnvironment(t *target, now *inspection, p *proc.Handle, uid snapshot.U
 	if listed == nil { // it uses no device any more, see checkDevices
 		return objection{}
 	}
+	if t.judged.Unreadable != nil {
+		if !listed.Unreadable.IsByUser() {
+			return changed("it can be read now, or its user has not caused that it can't")
+		}
+		return objection{}
+	}
 	value, _, err := p.Environ(snapshot.ClaimVariable)
 	seen := snapshot.Process{EID: snapshot.Claim(value), Inherited: listed.Inherited}
 	claimed := seen.EID != ""

@@ -27,7 +27,10 @@ func TestEffectiveEnvironmentIsCompared(t *testing.T) {
 	type membership struct {
 		eid, inherited       snapshot.EnvID
 		unknown, overwritten bool
+		unreadable           *snapshot.Unreadable
 	}
+	stalled := membership{unknown: true, unreadable: &snapshot.Unreadable{Why: "its memory does not answer", ByUser: true}}
+	perhaps := membership{unknown: true, unreadable: &snapshot.Unreadable{Why: "its memory does not answer"}}
 	hidden := membership{unknown: true, overwritten: true}
 	for name, row := range map[string]struct {
 		role        string
@@ -41,6 +44,11 @@ func TestEffectiveEnvironmentIsCompared(t *testing.T) {
 		"hidden, and judged so":            {"titled", []option{in("7")}, hidden, hidden, enforce.StatusTerminated, ""},
 		"none, though of another's shell":  {"gentle", nil, membership{}, membership{inherited: "7"}, enforce.StatusTerminated, ""},
 		"a claim, and another inherited":   {"gentle", []option{in("7")}, membership{eid: "7"}, membership{eid: "7", inherited: "8"}, enforce.StatusTerminated, ""},
+		"unreadable by its user":           {"gentle", nil, stalled, stalled, enforce.StatusTerminated, ""},
+		"unreadable by anything":           {"gentle", nil, perhaps, perhaps, enforce.StatusRefused, "its environment was not known"},
+		"unreadable by anything by now":    {"gentle", nil, stalled, perhaps, enforce.StatusChanged, "it can be read now"},
+		"unreadable, and read by now":      {"gentle", nil, stalled, membership{}, enforce.StatusChanged, "it can be read now"},
+		"unreadable, and inherited by now": {"gentle", nil, stalled, membership{eid: "7", inherited: "7"}, enforce.StatusChanged, "it can be read now"},
 		"hidden, but inherited by now":     {"titled", nil, hidden, membership{eid: "7", inherited: "7"}, enforce.StatusChanged, "it is in environment 7, and an unknown one was judged"},
 		"hidden, but a claim":              {"gentle", []option{in("7")}, hidden, hidden, enforce.StatusChanged, "it is in environment 7, and an unknown one was judged"},
 		"hidden, but none":                 {"gentle", nil, hidden, membership{}, enforce.StatusTerminated, ""},
@@ -60,6 +68,7 @@ func TestEffectiveEnvironmentIsCompared(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := ready(t, row.role, row.options...)
 			judged, now := c.judged(row.judged.eid, 0), c.judged(row.now.eid, 0)
+			judged.Unreadable, now.Unreadable = row.judged.unreadable, row.now.unreadable
 			judged.EnvUnknown, judged.EnvOverwritten = row.judged.unknown, row.judged.overwritten
 			now.EnvUnknown, now.EnvOverwritten, now.Inherited = row.now.unknown, row.now.overwritten, row.now.inherited
 			s := newScene(local.ExecutorOptions{Grace: oneGrace}, now)

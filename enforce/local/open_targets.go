@@ -47,7 +47,7 @@ func (x *execution) checkItem(ctx context.Context, p *snapshot.Process) objectio
 		return notBegun(ctx)
 	case p.PID <= 1:
 		return refused("PID %d is never signalled", p.PID)
-	case p.EnvUnknown && (!p.EnvOverwritten || p.EID != ""):
+	case p.EnvUnknown && (!p.EnvOverwritten && !p.Unreadable.IsByUser() || p.EID != ""):
 		return refused("it was judged although its environment was not known")
 	case len(p.Usage) == 0:
 		return refused("it was judged although it used no device")

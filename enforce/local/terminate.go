@@ -89,7 +89,11 @@ func (x *execution) sendSIGKILL(ctx context.Context, targets []*target) {
 	}
 	left, err := wait(ctx, signalled, x.options.KillWait, enforce.StatusKilled)
 	for _, t := range left {
-		t.conclude(notEnded(err, "SIGKILL", x.options.KillWait))
+		o := notEnded(err, "SIGKILL", x.options.KillWait)
+		if err == nil && x.proc().WaitsForFUSE(t.judged.PID) {
+			o.reason = fmt.Sprintf("it did not end within %s of SIGKILL: a thread waits for a FUSE file system, and ends when its server does", x.options.KillWait)
+		}
+		t.conclude(o)
 		if err == nil {
 			x.memories.change(t.key(), func(m *memory) { m.unkillable = true })
 		}

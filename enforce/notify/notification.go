@@ -156,6 +156,7 @@ func Advice(r enforce.Rule) string { return cmp.Or(advice[r], "Ask your administ
 var advice = map[enforce.Rule]string{
 	enforce.RuleNonEnvProcesses:   "Start GPU work in an environment: genv activate, genv attach, then run it in that shell.",
 	enforce.RuleEnvDevices:        "Use only devices that are attached: genv devices shows them, genv attach attaches one.",
+	enforce.RuleUnreadable:        "Start it without that file system, or with fewer environment variables.",
 	enforce.RuleEnvMemory:         "Use less memory on that GPU, or raise the environment's capacity in its shell, if the GPU has enough free memory: genv config gpu-memory AMOUNT.",
 	enforce.RuleMaxDevicesPerUser: adviceDetach,
 	enforce.RuleMaxMemoryPerUser:  adviceDetach,

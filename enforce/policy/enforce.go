@@ -66,6 +66,7 @@ func (s *Settings) settings() *enforce.Settings {
 		EnvMemory:       s.EnvMemory.On,
 		SudoUsers:       s.SudoUsers.On,
 		UnknownOutside:  s.UnknownOutside.On,
+		EndUnreadable:   s.EndUnreadable.On,
 		LeaveContainers: s.LeaveContainers.On,
 		JudgeGraphics:   s.JudgeGraphics.On,
 		MaxDevices:      s.MaxDevices.pointer(),

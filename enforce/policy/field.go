@@ -45,6 +45,7 @@ var fields = []field{
 	newSwitch("env-memory", func(s *Settings) *Value[bool] { return &s.EnvMemory }),
 	newChoice("sudo-users", "allow", "deny", func(s *Settings) *Value[bool] { return &s.SudoUsers }),
 	newChoice("unknown-environment", "outside", "leave", func(s *Settings) *Value[bool] { return &s.UnknownOutside }),
+	newChoice("unreadable-processes", "end", "report", func(s *Settings) *Value[bool] { return &s.EndUnreadable }),
 	newChoice("containers", "leave", "judge", func(s *Settings) *Value[bool] { return &s.LeaveContainers }),
 	newChoice("graphics", "judge", "leave", func(s *Settings) *Value[bool] { return &s.JudgeGraphics }),
 	newField("max-devices-per-user", byUser, func(s *Settings) *Value[int] { return &s.MaxDevices },

@@ -280,6 +280,7 @@ tell-users: false
 		{Key: "env-memory", Value: "on", From: "built in"},
 		{Key: "sudo-users", Value: "allow", From: "defaults, p.yaml:7:15"},
 		{Key: "unknown-environment", Value: "outside", From: "override for hosts gpu-[1-4], p.yaml:16:28"},
+		{Key: "unreadable-processes", Value: "report", From: "built in"},
 		{Key: "containers", Value: "judge", From: "built in"},
 		{Key: "graphics", Value: "leave", From: "built in"},
 		{Key: "max-devices-per-user", Value: "2", From: "defaults, p.yaml:5:25"},

@@ -45,6 +45,8 @@ type Settings struct {
 	// outside any environment. Both may differ by host and time.
 	SudoUsers      Value[bool]
 	UnknownOutside Value[bool]
+	// EndUnreadable ends processes that their users have made unreadable.
+	EndUnreadable Value[bool]
 	// LeaveContainers judges no process in a container of root's runtimes.
 	LeaveContainers Value[bool]
 	// JudgeGraphics judges processes that draw on an active screen.

@@ -75,7 +75,7 @@ func DecodeNative(data []byte) (enforce.Report, error) {
 	}
 	for i := range r.Terminate {
 		p := &r.Terminate[i].Process
-		if p.EnvUnknown && !p.EnvOverwritten {
+		if p.EnvUnknown && !p.EnvOverwritten && !p.Unreadable.IsByUser() {
 			return enforce.Report{}, fmt.Errorf("%w: process %d was judged without its environment", snapshot.ErrInvalid, p.PID)
 		}
 		if n.Outside != nil {

@@ -21,7 +21,7 @@ const (
 func rules() []enforce.Rule {
 	return []enforce.Rule{
 		enforce.RuleNonEnvProcesses, enforce.RuleEnvDevices, enforce.RuleEnvMemory, enforce.RuleMaxDevicesPerUser,
-		enforce.RuleMaxMemoryPerUser, enforce.RuleMaxEnvsPerUser, enforce.RuleIdle, enforce.RuleMaxDuration, operatorRule, otherRule,
+		enforce.RuleMaxMemoryPerUser, enforce.RuleMaxEnvsPerUser, enforce.RuleIdle, enforce.RuleMaxDuration, enforce.RuleUnreadable, operatorRule, otherRule,
 	}
 }
 

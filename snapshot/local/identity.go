@@ -1,7 +1,9 @@
 package local
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -132,6 +134,7 @@ func (o *observer) observe(pid snapshot.PID) (observation, error) {
 		}
 	}
 	d, err := o.details(h, stat, credentials)
+	seen.process.Unreadable = unreadable(h, cmp.Or(statErr, environErr), d.owner, d.container.Rootless)
 	seen.process.Container, seen.process.Command = d.container.Place.ID, d.command
 	seen.process.ContainerInfo, seen.member, seen.asked = d.info, d.container, d.asked || d.container.Place.ID == ""
 	if d.at.Equal(o.now) {
@@ -148,6 +151,26 @@ func (o *observer) observe(pid snapshot.PID) (observation, error) {
 		o.after.details[pid] = d
 	}
 	return seen, nil
+}
+
+// unreadable is why a process can't be read within bounds, if that is what err says.
+func unreadable(h *proc.Handle, err error, owner snapshot.UID, rootless bool) *snapshot.Unreadable {
+	switch {
+	case errors.Is(err, proc.ErrTooLarge):
+		return &snapshot.Unreadable{Why: fmt.Sprintf("its environment has more than the %d MiB that are read", proc.MaxEnviron>>20), ByUser: true}
+	case !errors.Is(err, proc.ErrStalled):
+		return nil
+	}
+	const what = "its environment and memory map "
+	switch stall := h.Stall(owner, rootless); {
+	case stall.Network:
+		return &snapshot.Unreadable{Why: what + "are stalled by a network file system"}
+	case stall.Mounter != nil:
+		return &snapshot.Unreadable{Why: fmt.Sprintf("%sare stalled by a FUSE file system of uid %d", what, *stall.Mounter), ByUser: *stall.Mounter != 0}
+	case stall.FUSE:
+		return &snapshot.Unreadable{Why: what + "are stalled by a FUSE file system"}
+	}
+	return &snapshot.Unreadable{Why: what + "do not answer"}
 }
 
 func (o *observer) budgetOf(uid snapshot.UID) *proc.Budget {

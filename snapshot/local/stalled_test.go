@@ -1,6 +1,7 @@
 package local_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -44,6 +45,12 @@ func TestALookAtStalledProcesses(t *testing.T) {
 			require.Equal(t, &uid, p.UID)
 		}
 		require.NotZero(t, processes[mapped].Start)
+		require.Equal(t, &snapshot.Unreadable{
+			Why: fmt.Sprintf("its environment and memory map are stalled by a FUSE file system of uid %d", uid), ByUser: true,
+		}, processes[mapped].Unreadable)
+		require.NotNil(t, processes[inExec].Unreadable)
+		require.False(t, processes[inExec].Unreadable.ByUser, "the kernel doesn't say")
+		require.Nil(t, processes[honest].Unreadable)
 		require.Contains(t, strings.Join(s.Warnings, "\n"), "does not answer")
 	}
 }
@@ -69,6 +76,7 @@ func TestManyProcessesWithLargeEnvironments(t *testing.T) {
 		require.Less(t, time.Since(began), 3*time.Second)
 		for i := range s.Processes {
 			require.True(t, s.Processes[i].EnvUnknown || s.Processes[i].EID == "2020")
+			require.Nil(t, s.Processes[i].Unreadable, "many are not unreadable")
 		}
 		return !slices.ContainsFunc(s.Processes, func(p snapshot.Process) bool { return p.EnvUnknown })
 	}, time.Minute, time.Millisecond)

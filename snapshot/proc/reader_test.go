@@ -3,6 +3,7 @@ package proc_test
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -90,6 +91,12 @@ func TestStalledMemory(t *testing.T) {
 			owner, err := h.Owner()
 			require.NoError(t, err)
 			require.Equal(t, uid, owner)
+			if !inExec { // while it is in execve(2), the kernel doesn't say
+				require.Equal(t, proc.Stall{FUSE: true, Mounter: &uid}, h.Stall(uid, true))
+				require.True(t, fs.WaitsForFUSE(pid))
+				require.Nil(t, h.Stall(uid, false).Mounter, "a file system of whoever made that namespace")
+			}
+			require.False(t, fs.WaitsForFUSE(honest))
 			value, _, err := fs.Environ(honest, "A")
 			require.NoError(t, err)
 			require.Equal(t, "1", value, "others are read")
@@ -167,4 +174,49 @@ func TestEnvironmentOverTheBound(t *testing.T) {
 	}
 	_, _, err := proc.FS{}.Environ(snapshot.PID(os.Getpid()), "A")
 	require.NoError(t, err)
+}
+
+func TestStall(t *testing.T) {
+	const (
+		munmap = "[<0>] folio_wait_bit+0x1\n[<0>] fuse_vma_close+0x22/0x90\n[<0>] __mmap_region+0x42a/0xfd0\n"
+		reads  = "[<0>] request_wait_answer+0x1\n[<0>] fuse_file_read_iter+0x1\n[<0>] vfs_read+0x1\n"
+		nfs    = "[<0>] rpc_wait_bit_killable+0x1\n[<0>] nfs_file_fsync+0x1\n[<0>] __mmap_region+0x1\n"
+		root   = "30 1 0:30 / /data rw - fuse.glusterfs gluster rw,user_id=0,group_id=0\n"
+		alices = "31 1 0:31 / /home/alice/remote rw - fuse.sshfs sshfs rw,user_id=1001,group_id=1001\n"
+		bobs   = "32 1 0:32 / /home/bob/remote rw - fuse.sshfs sshfs rw,user_id=1002,group_id=1002\n"
+		inside = "33 1 0:33 / /mnt rw shared:1 - fuse test rw,user_id=0,group_id=0\n"
+		disk   = "20 1 8:1 / / rw - ext4 /dev/sda1 rw,user_id=1001\n"
+	)
+	alice := snapshot.UID(1001)
+	for name, tt := range map[string]struct {
+		stack, theirs, ours string
+		rootless            bool
+		want                proc.Stall
+	}{
+		"in a namespace of its own":     {munmap, disk + inside, disk, true, proc.Stall{FUSE: true, Mounter: &alice}},
+		"by fusermount":                 {munmap, disk + alices, disk + alices, false, proc.Stall{FUSE: true, Mounter: &alice}},
+		"both":                          {munmap, disk + alices + inside, disk + alices, true, proc.Stall{FUSE: true, Mounter: &alice}},
+		"of root":                       {munmap, disk + root, disk + root, false, proc.Stall{FUSE: true}},
+		"of root, perhaps":              {munmap, disk + root + alices, disk + root + alices, false, proc.Stall{FUSE: true}},
+		"of another user":               {munmap, disk + bobs, disk + bobs, false, proc.Stall{FUSE: true}},
+		"in a namespace of root's":      {munmap, disk + inside, disk, false, proc.Stall{FUSE: true}},
+		"not mounted any more":          {munmap, disk, disk, true, proc.Stall{FUSE: true}},
+		"a reader of FUSE":              {reads, disk + alices, disk + alices, false, proc.Stall{}},
+		"NFS":                           {nfs, disk + alices, disk + alices, false, proc.Stall{Network: true}},
+		"NFS, and a reader of FUSE":     {nfs + reads, disk + inside, disk, true, proc.Stall{FUSE: true, Network: true, Mounter: &alice}},
+		"nothing that the kernel shows": {"", disk + inside, disk, true, proc.Stall{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for file, text := range map[string]string{"7/task/7/stack": tt.stack, "7/mountinfo": tt.theirs, "self/mountinfo": tt.ours} {
+				path := filepath.Join(dir, file)
+				require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755)) //nolint:gosec // as in /proc
+				require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+			}
+			h, err := proc.FS{Root: dir}.Open(7)
+			require.NoError(t, err)
+			defer h.Close()
+			require.Equal(t, tt.want, h.Stall(alice, tt.rootless))
+		})
+	}
 }

@@ -44,18 +44,12 @@ func Stall(t *testing.T, inExec bool) (pid snapshot.PID, uid snapshot.UID) {
 	} else {
 		_ = file.Close()
 	}
-	attr.Cloneflags = unix.CLONE_NEWUSER | unix.CLONE_NEWNS
-	attr.UidMappings = []syscall.SysProcIDMap{{HostID: int(uid), Size: 1}}
-	attr.GidMappings = []syscall.SysProcIDMap{{HostID: int(uid), Size: 1}}
-	attr.Credential = &syscall.Credential{NoSetGroups: true} // root of the namespace
 	cmd := exec.Command(program)
-	cmd.Env = []string{stallVariable + "=server", "DIR=" + dir, "EXEC=" + strconv.FormatBool(inExec)}
+	cmd.Env = []string{stallVariable + "=user", "DIR=" + dir, "EXEC=" + strconv.FormatBool(inExec)}
 	cmd.SysProcAttr, cmd.Stderr = attr, os.Stderr
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
-	if err := cmd.Start(); err != nil {
-		t.Skipf("no user namespaces: %v", err)
-	}
+	require.NoError(t, cmd.Start())
 	t.Cleanup(func() { // without the server, the kernel answers with an error
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -76,6 +70,8 @@ func RunStall() {
 	switch os.Getenv(stallVariable) {
 	case "":
 		return
+	case "user":
+		err = enterNamespace()
 	case "server":
 		err = serveStall(os.Getenv("DIR"))
 	case "stalled":
@@ -83,6 +79,19 @@ func RunStall() {
 	}
 	fmt.Println("none:", err)
 	os.Exit(0)
+}
+
+// enterNamespace has the server run as root of a user namespace that the user creates.
+func enterNamespace() error {
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), stallVariable+"=server")
+	cmd.Stdout = os.Stdout
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Pdeathsig: syscall.SIGKILL, Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
+	}
+	return cmd.Run()
 }
 
 // stall never returns: the kernel writes what it has changed in the file before it maps something else there.

@@ -1,0 +1,130 @@
+package proc
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Stall is what holds the memory of a process, as far as the kernel shows that to root.
+type Stall struct {
+	// FUSE says that a thread of it changes its memory and waits for FUSE, and Network that one waits for a
+	// network file system.
+	FUSE, Network bool
+	// Mounter is the user who mounted all FUSE file systems that the process sees; nil if there are
+	// none, or others, too.
+	Mounter *snapshot.UID
+}
+
+// Stall finds out what holds the memory of the process, which counts for owner (see OwnerOfUID).
+func (h *Handle) Stall(owner snapshot.UID, rootless bool) Stall {
+	var s Stall
+	for _, stack := range h.stacks() {
+		s.FUSE = s.FUSE || changesMemory(stack) && strings.Contains(stack, "] fuse_")
+		for _, name := range []string{"] nfs", "] rpc_", "] ceph_", "] cifs_", "] smb2_", "] ll_", "] gpfs"} {
+			s.Network = s.Network || strings.Contains(stack, name)
+		}
+	}
+	if s.FUSE {
+		s.Mounter = h.mounter(owner, rootless)
+	}
+	return s
+}
+
+// changesMemory says whether a kernel's stack is that of a thread that changes, or faults in, its memory.
+func changesMemory(stack string) bool {
+	for _, name := range []string{"mmap", "munmap", "vma", "fault"} {
+		if strings.Contains(stack, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// Limits of what is read of a stalled process.
+const (
+	maxStacks     = 1024
+	maxMountBytes = 1 << 20
+)
+
+// stacks are what the threads of the process do in the kernel.
+func (h *Handle) stacks() []string {
+	stacks, _ := soon(h.fs, h.PID, func() (stacks []string, err error) {
+		fd, err := openAt(h.dir, "task", unix.O_RDONLY|unix.O_DIRECTORY)
+		if err != nil {
+			return nil, err
+		}
+		dir := os.NewFile(uintptr(fd), "task")
+		defer func() { _ = dir.Close() }() // it was only read
+		threads, err := dir.Readdirnames(maxStacks)
+		for _, thread := range threads {
+			if stack, err := readAt(int(dir.Fd()), thread+"/stack", smallLimit); err == nil {
+				stacks = append(stacks, string(stack))
+			}
+		}
+		return stacks, err
+	})
+	return stacks
+}
+
+// mounter is Stall.Mounter. A file system that isn't mounted in our namespace, too, is the owner's if the process is in
+// a user namespace of the owner.
+func (h *Handle) mounter(owner snapshot.UID, rootless bool) *snapshot.UID {
+	read := func(dir int, name string) (map[string]snapshot.UID, error) {
+		data, err := soon(h.fs, h.PID, func() ([]byte, error) { return readAt(dir, name, maxMountBytes) })
+		return fuseMounts(data), err
+	}
+	theirs, err := read(h.dir, "mountinfo")
+	ours, oursErr := read(unix.AT_FDCWD, h.fs.root()+"/self/mountinfo")
+	if err != nil || oursErr != nil || len(theirs) == 0 {
+		return nil
+	}
+	for device := range theirs {
+		uid, shared := ours[device]
+		if !shared && !rootless || shared && uid != owner {
+			return nil
+		}
+	}
+	return &owner
+}
+
+// fuseMounts are the FUSE file systems in /proc/PID/mountinfo by device, with the users who mounted them.
+func fuseMounts(mountinfo []byte) map[string]snapshot.UID {
+	mounts := map[string]snapshot.UID{}
+	for line := range bytes.Lines(mountinfo) {
+		mount, of, _ := strings.Cut(string(line), " - ")
+		fields, system := strings.Fields(mount), strings.Fields(of)
+		if len(fields) < 3 || len(system) < 3 || system[0] != "fuse" && system[0] != "fuseblk" && !strings.HasPrefix(system[0], "fuse.") {
+			continue
+		}
+		mounts[fields[2]] = 0
+		for option := range strings.SplitSeq(system[2], ",") {
+			if text, ok := strings.CutPrefix(option, "user_id="); ok {
+				uid, _ := strconv.ParseUint(text, 10, 32) // the kernel writes it
+				mounts[fields[2]] = snapshot.UID(uid)
+			}
+		}
+	}
+	return mounts
+}
+
+// WaitsForFUSE says whether a thread of a process waits for a FUSE file system: signals don't end it before the
+// server answers or ends.
+func (fs FS) WaitsForFUSE(pid snapshot.PID) bool {
+	h, err := fs.Open(pid)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = h.Close() }() // it was only read
+	for _, stack := range h.stacks() {
+		if strings.Contains(stack, "] fuse_") || strings.Contains(stack, "] request_wait_answer") {
+			return true
+		}
+	}
+	return false
+}
