@@ -189,13 +189,13 @@ func TestTheProcessesOfAllEnvironmentsTogetherAreBounded(t *testing.T) {
 // Judging the processes of a host keeps the others waiting.
 func TestTheProcessesOfAHostAreBounded(t *testing.T) {
 	for n, refused := range map[int]bool{1 << 14: false, 1<<14 + 1: true} {
-		s := &snapshot.Snapshot{Processes: make([]snapshot.Process, n)}
+		s := &snapshot.Snapshot{Processes: make([]snapshot.Process, n), Environments: []snapshot.Environment{}, Devices: []snapshot.Device{{Index: 1}}}
 		for i := range s.Processes {
 			s.Processes[i] = snapshot.Process{PID: snapshot.PID(i + 1), Usage: []snapshot.DeviceUsage{{Index: 1}}}
 		}
-		data, err := snapshot.EncodeSnapshot(s)
+		data, err := snapshot.EncodeNative(s)
 		require.NoError(t, err)
-		_, err = snapshot.DecodeSnapshot(data)
+		_, err = snapshot.DecodeNative(data)
 		require.Equal(t, refused, errors.Is(err, snapshot.ErrInvalid), err)
 	}
 }
