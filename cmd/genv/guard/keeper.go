@@ -106,7 +106,9 @@ const stateLock = 250 * time.Millisecond
 // newStateFiles opens the state files without looking up names of users, which a directory
 // service may delay.
 func newStateFiles(p *command.Program) *stateFiles {
-	store := disk.New(disk.Dir(p.Getenv), disk.Config{Now: p.Now, RootDir: disk.RootDir(p.Getenv), LockTimeout: stateLock})
+	store := disk.New(disk.Dir(p.Getenv), disk.Config{
+		Now: p.Now, RootDir: disk.RootDir(p.Getenv), LockTimeout: stateLock, System: system.On(proc.FS{Reader: p.Reader}),
+	})
 	return &stateFiles{dir: disk.Dir(p.Getenv), store: store, cache: disk.NewCache(store)}
 }
 

@@ -33,6 +33,7 @@ const (
 
 // TestMain runs the tests in a mount namespace of their own, or a role.
 func TestMain(m *testing.M) {
+	proctest.RunStall()
 	role := os.Getenv(guardtest.RoleVariable)
 	if role == unableRole {
 		fmt.Fprintln(os.Stderr, unable())
