@@ -283,6 +283,7 @@ func (c *Controller) conclude(cycle *Cycle, done []*visit) {
 		records = append(records, audit.OutcomeRecords(v.items, outcomes)...)
 		events = append(events, result.event(outcomes))
 	}
+	records = c.recordWriter().bounded(records)
 	c.record(cycle, records)
 	cycle.Records = records
 	c.emit(cycle, events)

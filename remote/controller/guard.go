@@ -3,6 +3,7 @@ package controller
 import (
 	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
@@ -119,19 +120,21 @@ func guardLease(interval time.Duration) time.Duration {
 	return min(max(time.Minute, 3*interval), guard.MaxLease)
 }
 
-// planGuards decides what the kernel guards are asked. Events wait in pendingEvents.
+// planGuards decides what the kernel guards are asked. The latest event of each
+// host waits in pendingEvents.
 func (c *Controller) planGuards(cycle *Cycle, policy enforce.Policy, now time.Time) {
 	fleet := guardFleet{Cluster: cycle.Cluster, Answered: cycle.answered, About: c.Link.About}
 	options := guardOptions{
 		ID: cmp.Or(c.ID, c.run), By: cmp.Or(c.By, "genv remote enforce"), Interval: c.interval, DryRun: c.DryRun, Now: now,
 	}
 	asks, events := c.guards.Plan(policy, fleet, c.Memory.Guards, options)
-	c.pendingEvents = append(c.pendingEvents, events...)
-	cycle.guards, c.pendingEvents = asks, c.pendingEvents[max(0, len(c.pendingEvents)-maxPendingEvents):]
+	newer := make(map[snapshot.Hostname]bool, len(events))
+	for i := range events {
+		newer[events[i].Host] = true
+	}
+	waiting := slices.DeleteFunc(c.pendingEvents, func(e enforce.Event) bool { return newer[e.Host] })
+	cycle.guards, c.pendingEvents = asks, append(waiting, events...)
 }
-
-// maxPendingEvents is how many events wait for a cycle that can be recorded.
-const maxPendingEvents = 256
 
 // withGuards adds what guards are asked to the visits.
 func withGuards(visits map[snapshot.Hostname]*visit, asks []*guardAsk) {

@@ -120,6 +120,28 @@ func TestADryRunTellsHostsNothing(t *testing.T) {
 	require.Empty(t, events)
 }
 
+// withAbout is a Link of which only About is known.
+type withAbout struct {
+	Link
+	about func(remote.Host) agent.About
+}
+
+func (l withAbout) About(h remote.Host) agent.About { return l.about(h) }
+
+// TestPendingEvents: while no cycle can be recorded, the latest event of each host waits, however many hosts there are.
+func TestPendingEvents(t *testing.T) {
+	var names []snapshot.Hostname
+	for i := range 300 {
+		names = append(names, snapshot.Hostname(fmt.Sprint("h", i)))
+	}
+	fleet := guardFleetOf(names...)
+	c := &Controller{Asker: Asker{Link: withAbout{about: fleet.About}}}
+	for _, mode := range []string{"watch", "enforce", "watch", "enforce"} {
+		c.planGuards(&Cycle{Cluster: fleet.Cluster, answered: fleet.Answered}, read(t, "defaults: {guard: "+mode+"}"), guardNoon)
+		require.Len(t, c.pendingEvents, 300)
+	}
+}
+
 // cycle plans for one host, and has it answer.
 func cycle(t *testing.T, tracker *guardTracker, memory *GuardMemory, f *policy.File, l any) []string {
 	t.Helper()

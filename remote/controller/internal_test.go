@@ -273,6 +273,19 @@ func TestTheRecordOfAnHour(t *testing.T) {
 	require.Regexp(t, `^and \d+ more records within an hour.*; more are counted once in an hour$`, log[len(log)-2].Text)
 	require.Equal(t, snapshot.Username("eve"), log[len(log)-2].User)
 	require.Zero(t, found("a", "eve", 100))
+	uid, index := snapshot.UID(1001), snapshot.DeviceIndex(1)
+	for kind, recorded := range map[*audit.Record]bool{
+		{Kind: audit.KindDenied, Device: &index}:                   false,
+		{Kind: audit.KindNotified, Reason: errSuppressed.Error()}:  false,
+		{Kind: audit.KindNotified, Channel: audit.ChannelTerminal}: true,
+		{Kind: audit.KindOutcome}:                                  true,
+		{Kind: audit.KindFinding, Decision: enforce.DecisionAct}:   true,
+		{Kind: audit.KindFinding, Decision: enforce.DecisionWait}:  false,
+		{Kind: audit.KindOperator, By: "root"}:                     true,
+	} {
+		kind.Host, kind.User, kind.UID, kind.Text = "a", "eve", &uid, strings.Repeat("x", 1000)
+		require.Equal(t, recorded, len(w.bounded([]audit.Record{*kind})) == 1, kind)
+	}
 	require.Equal(t, 100, found("a", "alice", 100), "there is a part for her")
 	require.Equal(t, 100, found("b", "eve", 100), "what she does elsewhere")
 	for i := range 2000 {

@@ -35,12 +35,30 @@ type recordWriter struct {
 // about one user. Honest hosts have less. What is done is always recorded.
 const recordsAnHour = 4 << 20
 
-// within reports whether a record of what was found is within the budget of its user on its host.
-func (w recordWriter) within(r *audit.Record) bool {
-	host, user := r.Host, r.User
-	if r.Kind != audit.KindFinding && r.Kind != audit.KindCleared && r.Kind != audit.KindDenied || r.Decision == enforce.DecisionAct {
-		return true
+// bounded leaves out records beyond the budgets of their users on their hosts.
+func (w recordWriter) bounded(records []audit.Record) []audit.Record {
+	if w.log == nil {
+		return records
 	}
+	return slices.DeleteFunc(records, func(r audit.Record) bool { return !isDone(&r) && !w.spend(&r) })
+}
+
+// isDone reports whether a record is about what was done, and not about what was found.
+func isDone(r *audit.Record) bool {
+	switch r.Kind {
+	case audit.KindFinding:
+		return r.Decision == enforce.DecisionAct
+	case audit.KindNotified:
+		return r.Reason == "" // else the message was not shown
+	case audit.KindCleared, audit.KindDenied:
+		return false
+	}
+	return true
+}
+
+// spend reports whether there is room for a record.
+func (w recordWriter) spend(r *audit.Record) bool {
+	host, user := r.Host, r.User
 	if r.Finding != nil {
 		host = r.Finding.Affects()
 	}
@@ -84,13 +102,14 @@ func (w recordWriter) before(cycle *Cycle, events []enforce.Event, visits []*vis
 		return nil, err // writing the records that still wait is enough
 	}
 	var items []audit.Record
-	records := w.beyond() // of the hour before
+	before := w.beyond() // of the hour before
+	var records []audit.Record
 	for i := range events {
-		if r, ok := recordOf(&events[i], cycle); ok && w.within(&r) {
+		if r, ok := recordOf(&events[i], cycle); ok {
 			records = append(records, r)
 		}
 	}
-	records = append(records, w.beyond()...)
+	records = slices.Concat(before, w.bounded(records), w.beyond())
 	for _, d := range cycle.Duplicates {
 		if d.New {
 			records = append(records, audit.Record{Kind: audit.KindDuplicate, Host: d.Name, Text: d.String()})
