@@ -39,12 +39,12 @@ func CheckShare(f *state.Files, uid snapshot.UID) error {
 		}
 	}
 	switch {
-	case uid != 0 && (reserve*envs.own > maxWeight-envs.all && envs.own <= maxShare || reserve*devices.own > maxWeight-devices.all && devices.own <= maxShare):
-		return fmt.Errorf("%w: the state files of this host are nearly full, and uid %d has its part of them", state.ErrRequest, uid)
 	case uid != 0 && envs.own > maxShare:
 		return fmt.Errorf("%w: uid %d has more environments, processes and kernels than one user may have: end some with `genv deactivate`", state.ErrRequest, uid)
 	case uid != 0 && devices.own > maxShare:
 		return fmt.Errorf("%w: uid %d has more attachments than one user may have: end some with `genv detach`", state.ErrRequest, uid)
+	case uid != 0 && (envs.isCrowded() || devices.isCrowded()):
+		return fmt.Errorf("%w: the state files of this host are nearly full, and uid %d has its part of them", state.ErrRequest, uid)
 	case envs.all > maxWeight || devices.all > maxWeight:
 		return fmt.Errorf("%w: the state files of this host are full", state.ErrRequest)
 	}
@@ -60,6 +60,9 @@ func (u *usage) add(weight int, own bool) {
 		u.own += weight
 	}
 }
+
+// isCrowded reports whether the user leaves too little for others.
+func (u *usage) isCrowded() bool { return reserve*u.own > maxWeight-u.all }
 
 func weightOf(e *snapshot.Environment) int {
 	weight := entryWeight + memberWeight*(len(e.PIDs)+len(e.KernelIDs))
