@@ -40,6 +40,7 @@ var roles = map[string]func(){
 }
 
 func TestMain(m *testing.M) {
+	proctest.RunStall()
 	if role, ok := roles[os.Getenv(roleVariable)]; ok {
 		role()
 		return

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -30,15 +31,15 @@ func (c *Collector) observe(ctx context.Context, usage nvidiasmi.Usage, devices 
 	}
 	seen := make([]observation, 0, len(used))
 	ended := startOf(usage.Time.Ended)
-	for _, u := range used {
-		s, err := o.observe(u.PID)
+	for _, u := range o.read(used) {
+		s, err := u.observation, u.err
 		if errors.Is(err, proc.ErrGone) || s.process.Start > ended {
-			if _, known := before.details[u.PID]; !known && s.process.PID == 0 {
-				o.unseen = append(o.unseen, u)
+			if _, known := before.details[u.used.PID]; !known && s.process.PID == 0 {
+				o.unseen = append(o.unseen, u.used)
 			}
 			continue // otherwise it has ended after nvidia-smi listed it
 		}
-		s.process.Usage, s.process.Instances = u.Usage, u.Instances
+		s.process.Usage, s.process.Instances = u.used.Usage, u.used.Instances
 		seen = append(seen, s)
 	}
 	seen = c.addDrawn(o, seen, usage, devices)
@@ -67,6 +68,23 @@ func (c *Collector) addDrawn(o *observer, seen []observation, usage nvidiasmi.Us
 	}
 	slices.SortFunc(seen, func(a, b observation) int { return cmp.Compare(a.process.PID, b.process.PID) })
 	return seen
+}
+
+// read is what was read of a process that uses devices.
+type read struct {
+	observation
+	used snapshot.Process
+	err  error
+}
+
+// read reads processes, each time in another order: what the budgets of accounts leave out, a later look reaches.
+func (o *observer) read(used []snapshot.Process) []read {
+	list := make([]read, len(used))
+	for _, i := range rand.Perm(len(used)) {
+		s, err := o.observe(used[i].PID)
+		list[i] = read{s, used[i], err}
+	}
+	return list
 }
 
 // startOf is the start time of a process that was started at a time; the highest one where either is

@@ -25,8 +25,15 @@ var (
 
 // How long a file may take, and for how long a process that took longer isn't asked again.
 const (
-	readWithin = 250 * time.Millisecond
-	stalledFor = time.Minute
+	readWithin  = 250 * time.Millisecond
+	againWithin = 20 * time.Millisecond // if it has taken longer before
+	leastWithin = 5 * time.Millisecond
+	// provedWithin is more than a large environment takes on a busy machine.
+	provedWithin = 50 * time.Millisecond
+	startWithin  = 5 * time.Second
+	stalledFor   = time.Minute
+	// forgottenAfter is when a process that was not asked again has certainly ended.
+	forgottenAfter = time.Hour
 )
 
 // Budget is the time that reading the processes of one account may take in one look.
@@ -51,8 +58,8 @@ type Reader struct {
 
 // stall is a process that a helper could not read in time.
 type stall struct {
-	at     time.Time
-	helper *helper // that was killed
+	at     time.Time // zero if it had too little time
+	helper *helper   // that was killed
 }
 
 // request is what a helper is asked for.
@@ -118,10 +125,9 @@ func (h *Handle) isOther() bool { return h.fs.Reader != nil && int(h.PID) != os.
 
 // ask has the helper read a file of the process.
 func (h *Handle) ask(q request, within time.Duration) (answer, error) {
-	if h.Budget != nil {
-		if h.Budget.spent >= maxReadTime {
-			return answer{}, fmt.Errorf("%w: PID %d: %w", ErrUnreadable, h.PID, ErrNotRead)
-		}
+	if h.Budget != nil { // the more slow processes an account has, the less time each of them gets
+		left := max(0, maxReadTime-h.Budget.spent)
+		within = min(within, left/2)
 		began := time.Now()
 		defer func() { h.Budget.spent += time.Since(began) }()
 	}
@@ -138,13 +144,22 @@ func (h *Handle) ask(q request, within time.Duration) (answer, error) {
 }
 
 // ask waits for an answer. One that doesn't come in time is ErrStalled, also for a while after it: the helper
-// is killed, and nobody waits for its end. As long as it lives, no other one reads that process.
+// is killed, and nobody waits for its end. As long as it lives, no other one reads that process. After that, a process
+// that was slow has to be fast. ErrNotRead means that there is no time.
 func (r *Reader) ask(q request, within time.Duration) (answer, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := Ancestor{q.PID, q.Start}
-	if s, ok := r.stalled[key]; ok && (!s.helper.hasEnded() || time.Since(s.at) < stalledFor) {
+	s, known := r.stalled[key]
+	wasSlow := known && !s.at.IsZero()
+	if wasSlow {
+		within = min(within, againWithin)
+	}
+	switch {
+	case known && !s.helper.hasEnded(), wasSlow && (within < leastWithin || time.Since(s.at) < stalledFor):
 		return answer{}, ErrStalled
+	case within < leastWithin:
+		return answer{}, ErrNotRead
 	}
 	const attempts = 2 // the helper may have been killed
 	var a answer
@@ -156,12 +171,18 @@ func (r *Reader) ask(q request, within time.Duration) (answer, error) {
 			}
 		}
 		if a, err = r.helper.ask(q, within); err == nil {
+			delete(r.stalled, key)
 			return a, nil
 		}
 		stalled := r.helper
 		stalled.kill()
 		r.helper = nil
-		if errors.Is(err, ErrStalled) {
+		switch {
+		case !errors.Is(err, ErrStalled):
+		case !wasSlow && within < provedWithin:
+			r.note(key, stall{helper: stalled})
+			return a, ErrNotRead
+		default:
 			r.note(key, stall{time.Now(), stalled})
 			return a, err
 		}
@@ -169,13 +190,13 @@ func (r *Reader) ask(q request, within time.Duration) (answer, error) {
 	return a, err
 }
 
-// note remembers a process, and forgets those that may be asked again.
+// note remembers a process, and forgets old ones.
 func (r *Reader) note(key Ancestor, s stall) {
 	if r.stalled == nil {
 		r.stalled = map[Ancestor]stall{}
 	}
 	for other, before := range r.stalled {
-		if before.helper.hasEnded() && time.Since(before.at) >= stalledFor {
+		if before.helper.hasEnded() && time.Since(before.at) >= forgottenAfter {
 			delete(r.stalled, other)
 		}
 	}
@@ -230,6 +251,10 @@ func startHelper(command []string) (*helper, error) {
 		close(h.answers)
 		_ = cmd.Wait() // it was killed
 	}()
+	if _, err := h.answer(startWithin); err != nil {
+		h.kill()
+		return nil, err
+	}
 	return h, nil
 }
 
@@ -239,6 +264,11 @@ func (h *helper) ask(q request, within time.Duration) (answer, error) {
 	if h.to.Encode(q) != nil {
 		return answer{}, errHelper
 	}
+	return h.answer(within)
+}
+
+// answer waits for an answer. The first one says that the helper has started.
+func (h *helper) answer(within time.Duration) (answer, error) {
 	late := time.NewTimer(within)
 	defer late.Stop()
 	select {
@@ -269,6 +299,9 @@ func (h *helper) hasEnded() bool {
 // ServeReader is the helper: it answers requests until in ends.
 func ServeReader(in io.Reader, out io.Writer) error {
 	from, to := json.NewDecoder(in), json.NewEncoder(out)
+	if err := to.Encode(answer{}); err != nil {
+		return err
+	}
 	for {
 		var q request
 		if err := from.Decode(&q); errors.Is(err, io.EOF) {
