@@ -156,9 +156,9 @@ func (r *Reader) ask(q request, within time.Duration) (answer, error) {
 		within = min(within, againWithin)
 	}
 	switch {
-	case known && !s.helper.hasEnded(), wasSlow && (within < leastWithin || time.Since(s.at) < stalledFor):
+	case wasSlow && (within < leastWithin || !s.helper.hasEnded() || time.Since(s.at) < stalledFor):
 		return answer{}, ErrStalled
-	case within < leastWithin:
+	case within < leastWithin, known && !s.helper.hasEnded():
 		return answer{}, ErrNotRead
 	}
 	const attempts = 2 // the helper may have been killed
