@@ -25,7 +25,7 @@ var (
 
 // How long a file may take, and for how long a process that took longer isn't asked again.
 const (
-	readWithin  = 250 * time.Millisecond
+	readWithin  = 400 * time.Millisecond
 	againWithin = 20 * time.Millisecond // if it has taken longer before
 	leastWithin = 5 * time.Millisecond
 	// provedWithin is more than a large environment takes on a busy machine.
@@ -40,7 +40,7 @@ const (
 type Budget struct{ spent time.Duration }
 
 // maxReadTime is the time of a Budget.
-const maxReadTime = 500 * time.Millisecond
+const maxReadTime = 700 * time.Millisecond
 
 // Reader reads what the owner of a process can make large or slow (environ, cmdline, maps, fd) in another
 // process, the helper: a file system of a user (FUSE) can hold the memory of a process for any time, and

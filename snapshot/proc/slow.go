@@ -18,8 +18,8 @@ type slowReads struct {
 // statWithin is how long such a reading may take. Of one user, only maxSlow processes may be slow, each for less time
 // than the one before.
 const (
-	statWithin = 50 * time.Millisecond
-	maxSlow    = 16
+	statWithin = 150 * time.Millisecond
+	maxSlow    = 4
 )
 
 // soon reads a file of a process that is small, but may wait.
@@ -37,16 +37,22 @@ func soon[T any](fs FS, pid snapshot.PID, read func() (T, error)) (T, error) {
 		value T
 		err   error
 	}
-	done, late := make(chan result, 1), time.NewTimer(within)
-	defer late.Stop()
+	done := make(chan result, 1)
 	go func() {
 		value, err := read()
 		done <- result{value, err}
 	}()
-	select {
-	case r := <-done:
-		return r.value, r.err
-	case <-late.C:
+	for again := true; ; again = false {
+		began, late := time.Now(), time.NewTimer(within)
+		select {
+		case r := <-done:
+			late.Stop()
+			return r.value, r.err
+		case <-late.C:
+		}
+		if again && time.Since(began) > within+within/4 { // this process was slow
+			continue
+		}
 		slow.add(fs, pid)
 		go func() {
 			<-done

@@ -72,8 +72,8 @@ func (h *Handle) stacks() []string {
 	return stacks
 }
 
-// mounter is Stall.Mounter. A file system that isn't mounted in our namespace, too, is the owner's if the process is in
-// a user namespace of the owner.
+// mounter is Stall.Mounter. A file system that isn't mounted in our namespace, too, is the owner's if the process
+// is in a user namespace of the owner.
 func (h *Handle) mounter(owner snapshot.UID, rootless bool) *snapshot.UID {
 	read := func(dir int, name string) (map[string]snapshot.UID, error) {
 		data, err := soon(h.fs, h.PID, func() ([]byte, error) { return readAt(dir, name, maxMountBytes) })
@@ -99,7 +99,10 @@ func fuseMounts(mountinfo []byte) map[string]snapshot.UID {
 	for line := range bytes.Lines(mountinfo) {
 		mount, of, _ := strings.Cut(string(line), " - ")
 		fields, system := strings.Fields(mount), strings.Fields(of)
-		if len(fields) < 3 || len(system) < 3 || system[0] != "fuse" && system[0] != "fuseblk" && !strings.HasPrefix(system[0], "fuse.") {
+		if len(fields) < 3 || len(system) < 3 {
+			continue
+		}
+		if kind, _, _ := strings.Cut(system[0], "."); kind != "fuse" && kind != "fuseblk" {
 			continue
 		}
 		mounts[fields[2]] = 0
