@@ -78,9 +78,8 @@ type Outcome struct {
 	Before  *Version
 	Now     *Version // after it; what it would be under Check
 	Result  Result
-	Sudoers bool      // the file of sudoers was written, or removed
-	Shims   bool      // the shims were linked, or removed
-	State   Ownership // who owns the state, if that was changed
+	Sudoers bool // the file of sudoers was written, or removed
+	Shims   bool // the shims were linked, or removed
 	Notes   []string
 }
 
@@ -154,7 +153,7 @@ func (i *Installer) plan(ctx context.Context, h remote.Host) (*visit, *Plan, err
 		return v, nil, err
 	}
 	v.outcome.Arch, v.outcome.Result, v.outcome.Notes = arch, plan.Result, plan.Notes
-	v.outcome.Sudoers, v.outcome.Shims, v.outcome.State = plan.Sudoers != "", plan.Shims, plan.State
+	v.outcome.Sudoers, v.outcome.Shims = plan.Sudoers != "", plan.Shims
 	v.outcome.Now = &Version{Sum: program.Sum}
 	if !plan.Program {
 		v.outcome.Now.Version = v.login.Version
@@ -336,7 +335,7 @@ func (i *Installer) Uninstall(ctx context.Context, h remote.Host) (*Outcome, err
 	ctx, cancel := i.limited(ctx)
 	defer cancel()
 	v, vars, err := i.planUninstall(ctx, h)
-	if err == nil && v.outcome.State != "" { // without the program no user could change the state that root owns
+	if err == nil && v.state.Sum != "" && (len(v.state.Units) > 0 || v.state.Owned) { // without the program no user could change the state that root owns
 		err = v.changeState(ctx, StateShared)
 	}
 	if err == nil && (v.outcome.Result != Unchanged || len(v.state.Leftovers) > 0) {
@@ -374,9 +373,6 @@ func (i *Installer) planUninstall(ctx context.Context, h remote.Host) (*visit, v
 		if stays {
 			o.Notes = append(o.Notes, SudoersFolder+"/"+file+" has lines that genv did not write, and stays")
 		}
-	}
-	if s.Sum != "" && (len(s.Units) > 0 || s.Owned) {
-		o.State = StateShared
 	}
 	if s.Sum != "" || o.Sudoers || o.Shims {
 		o.Result = Uninstalled

@@ -92,7 +92,9 @@ func TestCheckState(t *testing.T) {
 	verify(t, []row{
 		{"well", state(func(*doctor.State) {}), doctor.OK, "", "mode 0777, 2 files"},
 		{"well, with a proposal", state(func(s *doctor.State) { s.Systemd = true }), doctor.OK, "state-shared", "2 files; every user writes it, and can forge"},
-		{"root's", state(func(s *doctor.State) { s.Systemd, s.Owned, s.Folder.Mode, s.Files = true, true, fs.ModeDir|0o755, s.Files[:1] }), doctor.OK, "", "1 file; it is root's"},
+		{"root's", state(func(s *doctor.State) {
+			s.Systemd, s.Owned, s.Folder.Mode, s.Files = true, true, fs.ModeDir|0o755, s.Files[:1]
+		}), doctor.OK, "", "1 file; it is root's"},
 		{"tampered with", state(func(s *doctor.State) { s.Tampered, s.Folder = "a fuse file system of uid 7", nil }), doctor.Failed, "state-tampered", "of uid 7"},
 		{"not there", state(func(s *doctor.State) { s.Missing, s.Folder = true, nil }), doctor.OK, "", "not there yet"},
 		{"unknown", state(func(s *doctor.State) { s.Folder = nil }), doctor.Skipped, "", "could not be looked at"},

@@ -19,8 +19,8 @@ type State struct {
 	Err     error // why it could not be looked at
 	// Tampered says what a user did to the folder that all share; empty for nothing.
 	Tampered string
-	Folder  *File
-	Files   []File // those that exist
+	Folder   *File
+	Files    []File // those that exist
 	// Lost are files of which root has a copy, and which are missing.
 	Lost []string
 	// Holder is the process that holds the lock, if it does so for longer than a moment.

@@ -225,17 +225,16 @@ type InstallDocument struct {
 }
 
 type installedHost struct {
-	Host    string            `json:"host"`
-	Arch    string            `json:"arch"`
-	Path    string            `json:"path"`
-	Before  *install.Version  `json:"before"`
-	Now     *install.Version  `json:"now"`
-	Result  install.Result    `json:"result"`
-	Account string            `json:"sudoers_for,omitzero"`
-	Sudoers bool              `json:"sudoers_changed"`
-	Shims   bool              `json:"shims_changed"`
-	State   install.Ownership `json:"state,omitzero"`
-	Notes   []string          `json:"notes"`
+	Host    string           `json:"host"`
+	Arch    string           `json:"arch"`
+	Path    string           `json:"path"`
+	Before  *install.Version `json:"before"`
+	Now     *install.Version `json:"now"`
+	Result  install.Result   `json:"result"`
+	Account string           `json:"sudoers_for,omitzero"`
+	Sudoers bool             `json:"sudoers_changed"`
+	Shims   bool             `json:"shims_changed"`
+	Notes   []string         `json:"notes"`
 }
 
 func (f *installation) write(w io.Writer, results []remote.Result[*install.Outcome], failures []remote.Failure) error {
@@ -243,7 +242,7 @@ func (f *installation) write(w io.Writer, results []remote.Result[*install.Outco
 	for i := range results {
 		if o := results[i].Value; results[i].Err == nil {
 			document.Hosts = append(document.Hosts, installedHost{
-				results[i].Host.Name, o.Arch, o.Path, o.Before, o.Now, o.Result, o.Account, o.Sudoers, o.Shims, o.State, append([]string{}, o.Notes...),
+				results[i].Host.Name, o.Arch, o.Path, o.Before, o.Now, o.Result, o.Account, o.Sudoers, o.Shims, append([]string{}, o.Notes...),
 			})
 		}
 	}

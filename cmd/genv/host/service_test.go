@@ -155,56 +155,69 @@ func TestTheFolderIsTamperedWith(t *testing.T) {
 			"tampering: a fuse file system of uid 4002 is mounted at ", false,
 		},
 		"a FUSE file system for its user alone": {
-			`exec 5<>/dev/fuse; mount -i -t fuse -o fd=5,rootmode=40000,user_id=4002,group_id=4002 none "$1/devices"`,
+			`mkdir -p "$1/devices"; exec 5<>/dev/fuse; mount -i -t fuse -o fd=5,rootmode=40000,user_id=4002,group_id=4002 none "$1/devices"`,
 			"tampering: a fuse file system of uid 4002 is mounted at ", false,
 		},
 		"a tmpfs":           {`mount -t tmpfs -o uid=4002,mode=0777 none "$1"`, "tampering: a tmpfs file system of uid 4002 is mounted at ", false},
 		"a replaced folder": {`rm -r "$1"; setpriv --reuid 4002 --clear-groups mkdir -m 0777 "$1"`, "what was found there is of uid 4002 with mode 0777", true},
 		"a removed folder":  {`rm -r "$1"`, "was removed or replaced", true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			h := newOwnHost(t)
-			require.NoError(t, os.Mkdir(filepath.Join(h.dir, "bin"), 0o755))
-			require.NoError(t, os.Symlink(sshd.Build(t, "remote/testfleet/gpus/nvidia-smi"), filepath.Join(h.dir, "bin/nvidia-smi")))
-			require.NoError(t, gpus.Driver{Devices: gpus.H100s("own", 2)}.Write(filepath.Join(h.dir, "gpus.json")))
-			const alice = 4001
-			job := exec.Command("sleep", "1000")
-			job.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: alice, Gid: alice}, Pdeathsig: syscall.SIGKILL}
-			require.NoError(t, job.Start())
-			t.Cleanup(func() { _ = job.Process.Kill(); _ = job.Wait() })
-			service := h.serve()
-			text, ok := h.does(alice, "envs", "activate", "--eid", "job", "--pid", strconv.Itoa(job.Process.Pid))
-			require.True(t, ok, text)
-			require.NoError(t, service.Process.Signal(syscall.SIGTERM))
-			require.NoError(t, service.Wait())
+		t.Run(name, func(t *testing.T) { tamper(t, tt.tamper, tt.says, tt.now, true) })
+		if !tt.now { // root's copy of shared state
+			t.Run(name+", shared", func(t *testing.T) { tamper(t, tt.tamper, tt.says, tt.now, false) })
+		}
+	}
+}
 
-			folder := filepath.Join(h.dir, "tmp/genv")
-			attack := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-c", tt.tamper+" || exit; echo done; exec sleep 1000", "sh", folder)
-			attack.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-			out, err := attack.StdoutPipe()
-			require.NoError(t, err)
-			require.NoError(t, attack.Start())
-			t.Cleanup(func() { _ = attack.Process.Kill(); _ = attack.Wait() })
-			if line, _ := bufio.NewReader(out).ReadString('\n'); line != "done\n" {
-				t.Skip("nothing can be mounted here")
-			}
-			h.mounts = attack.Process.Pid
-			for again := range 2 {
-				begun := time.Now()
-				text, ok = h.does(0, "usage", "snapshot")
-				require.True(t, ok, text)
-				require.Less(t, time.Since(begun), 10*time.Second)
-				require.Contains(t, text, `"job"`)
-				if again == 0 || !tt.now {
-					require.Contains(t, text, tt.says)
-				} else {
-					require.NotContains(t, text, "tampering")
-				}
-			}
-			h.serve()
-			text, ok = h.does(alice, "envs", "config", "--eid", "job", "name", "--name", "renamed")
-			require.True(t, ok, text)
-		})
+func tamper(t *testing.T, script, says string, mended, owned bool) {
+	h := newOwnHost(t)
+	require.NoError(t, os.Mkdir(filepath.Join(h.dir, "bin"), 0o755))
+	require.NoError(t, os.Symlink(sshd.Build(t, "remote/testfleet/gpus/nvidia-smi"), filepath.Join(h.dir, "bin/nvidia-smi")))
+	require.NoError(t, gpus.Driver{Devices: gpus.H100s("own", 2)}.Write(filepath.Join(h.dir, "gpus.json")))
+	const alice = 4001
+	job := exec.Command("sleep", "1000")
+	job.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: alice, Gid: alice}, Pdeathsig: syscall.SIGKILL}
+	require.NoError(t, job.Start())
+	t.Cleanup(func() { _ = job.Process.Kill(); _ = job.Wait() })
+	var service *exec.Cmd
+	if owned {
+		service = h.serve()
+	}
+	text, ok := h.does(alice, "envs", "activate", "--eid", "job", "--pid", strconv.Itoa(job.Process.Pid))
+	require.True(t, ok, text)
+	if owned {
+		require.NoError(t, service.Process.Signal(syscall.SIGTERM))
+		require.NoError(t, service.Wait())
+	}
+	text, ok = h.does(0, "usage", "snapshot")
+	require.True(t, ok, text)
+
+	attack := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-c", script+" || exit; echo done; exec sleep 1000", "sh", filepath.Join(h.dir, "tmp/genv"))
+	attack.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	out, err := attack.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, attack.Start())
+	t.Cleanup(func() { _ = attack.Process.Kill(); _ = attack.Wait() })
+	if line, _ := bufio.NewReader(out).ReadString('\n'); line != "done\n" {
+		t.Skip("nothing can be mounted here")
+	}
+	h.mounts = attack.Process.Pid
+	for again := range 2 {
+		begun := time.Now()
+		text, ok = h.does(0, "usage", "snapshot")
+		require.True(t, ok, text)
+		require.Less(t, time.Since(begun), 10*time.Second)
+		require.Contains(t, text, `"job"`)
+		if again == 0 || !mended {
+			require.Contains(t, text, says)
+		} else {
+			require.NotContains(t, text, "tampering")
+		}
+	}
+	if owned {
+		h.serve()
+		text, ok = h.does(alice, "envs", "config", "--eid", "job", "name", "--name", "renamed")
+		require.True(t, ok, text)
 	}
 }
 

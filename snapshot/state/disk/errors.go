@@ -18,6 +18,8 @@ var (
 	ErrLost = errors.New("state is lost")
 	// ErrTampered is wrapped if a user has mounted a file system over the folder.
 	ErrTampered = errors.New("tampering")
+	// errReplaced says that the folder is another one than the one that was root's. It was mended.
+	errReplaced = errors.New("tampering")
 	// ErrPrivate is wrapped if the folder is one that only this login or service sees.
 	ErrPrivate = errors.New("the state folder is not that of this machine")
 	// ErrOwned is wrapped if this process may not change the state, which belongs to root:

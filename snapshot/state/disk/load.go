@@ -36,9 +36,9 @@ func (t *transaction) load(ctx context.Context) {
 	t.markFiles()
 }
 
-// markFiles adds to the files what is kept elsewhere.
+// markFiles adds to the files what is kept elsewhere, also in the folder of the files.
 func (t *transaction) markFiles() {
-	if t.mark != nil {
+	if t.mark != nil && !t.tampered {
 		t.mark(&t.files)
 	}
 }

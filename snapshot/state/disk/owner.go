@@ -153,12 +153,12 @@ func (s *Store) open() (place, error) {
 }
 
 // Where is the path of the folder of the state files, for looks at it without a lock. owned
-// says that they belong to root. The error is Owner's.
+// says that they belong to root. The error is Owner's, or ErrTampered.
 func (s *Store) Where() (dir string, owned bool, err error) {
 	if dir, err := s.OwnedDir(); dir != "" || err != nil {
 		return dir, true, err
 	}
-	return s.dir, false, nil
+	return s.dir, false, s.tampered()
 }
 
 // MountPath is the path of the folder of the state files for a mount by root, which looks it up

@@ -2,6 +2,7 @@ package disk
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -38,53 +39,51 @@ func (s *Store) Publish() error {
 	if contents[state.Envs] == nil {
 		return t.missingEnvs()
 	}
-	said, err := s.publish(contents, false)
-	if err == nil && said != "" {
-		err = errors.New(said)
-	}
-	return err
+	return s.publish(contents, false)
 }
 
 // publish writes the copy into the state folder, in which only root may write from then on.
 // The lock file stays one that all may lock, since 1.4.3 only reads with the lock; and so do
 // those of the devices. The caller holds the lock of root's files. If the folder was root's before and
-// is another one now, that is said.
-func (s *Store) publish(contents state.Contents, durable bool) (said string, err error) {
+// is another one now, the error says that at the end.
+func (s *Store) publish(contents state.Contents, durable bool) (err error) {
 	dir, err := s.openShared()
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer dir.Close()
 	st, _ := dir.Status()
-	if owner, err := s.Owner(); err == nil && owner != nil && !sealed(&st) {
-		said = fmt.Sprintf("tampering: the folder %s was removed or replaced: what was found there is of %s with mode %04o, and is root's again; root goes by the state in %s",
-			dir.Path, system.DescribeUser(st.Uid), st.Mode&0o7777, s.OwnedPath())
+	if owner, unknown := s.Owner(); unknown == nil && owner != nil && !sealed(&st) {
+		defer func() {
+			err = cmp.Or(err, fmt.Errorf("%w: the folder %s was removed or replaced; what was found there is of %s with mode %04o, and is root's again; root goes by its own state",
+				errReplaced, dir.Path, system.DescribeUser(st.Uid), st.Mode&0o7777))
+		}()
 	}
 	if err := seal(dir); err != nil {
-		return said, err
+		return err
 	}
 	s.step("sealed")
 	if err := s.ownLock(dir, lockFile); err != nil {
-		return said, err
+		return err
 	}
 	if err := s.ownLocks(dir, contents[state.Devices]); err != nil {
-		return said, err
+		return err
 	}
 	for _, file := range stateFiles {
 		if err := s.publishFile(dir, file.String(), contents[file], durable); err != nil {
-			return said, err
+			return err
 		}
 		s.step("published " + file.String())
 	}
 	now, err := s.noteAbout(place{dir, false})
 	if err != nil {
-		return said, err
+		return err
 	}
 	data, err := json.Marshal(now) // for containers that have only this folder
 	if err != nil {
-		return said, err
+		return err
 	}
-	return said, s.publishFile(dir, folderNote, append(data, '\n'), false)
+	return s.publishFile(dir, folderNote, append(data, '\n'), false)
 }
 
 // publishFile replaces a file that has another content, owner or mode.

@@ -31,8 +31,8 @@ func (s *Store) openShared() (*folder.Folder, error) {
 	if !s.mayRepair() {
 		return folder.Open(s.dir)
 	}
-	if mount := system.UsersMount(s.procRoot, s.path()); mount != "" {
-		return nil, fmt.Errorf("%w: %s; have root unmount it: umount --lazy %s", ErrTampered, mount, s.path())
+	if err := s.tampered(); err != nil {
+		return nil, err
 	}
 	dir, err := folder.Open(s.dir)
 	var repairs []string
@@ -50,6 +50,14 @@ func (s *Store) openShared() (*folder.Folder, error) {
 	dir.Repairs = repairs
 	restoreMode(dir)
 	return dir, nil
+}
+
+// tampered is an ErrTampered if a user has mounted a file system over the folder.
+func (s *Store) tampered() error {
+	if mount := system.UsersMount(s.procRoot, s.path()); mount != "" {
+		return fmt.Errorf("%w: %s, and root goes by its own copy; have root unmount it: umount --lazy %s", ErrTampered, mount, s.path())
+	}
+	return nil
 }
 
 // removePlanted removes a link, or moves a file aside, that another user put in the

@@ -53,6 +53,27 @@ func (t *transaction) restore() error {
 	return nil
 }
 
+// readCopy reads root's copy while a user keeps root from the files, and writes nothing to them.
+func (s *Store) readCopy(tampered error) (*transaction, error) {
+	root, err := s.openRoot()
+	if root == nil || err != nil {
+		return &transaction{}, tampered
+	}
+	defer root.Close()
+	inPlace := *root
+	inPlace.Path = s.path() // for people
+	now := note{BootID: s.system.BootID(), Namespaces: s.system.Namespaces()}
+	last := now.ofSameBoot(readNote(root, rootNote))
+	ours := last != nil && last.Namespaces == now.Namespaces
+	t := s.beginWith(place{&inPlace, false}, access{root: root, writable: ours, mayClean: ours})
+	if !ours || t.backup == nil {
+		return t, tampered
+	}
+	t.tampered = true
+	t.files.Warn("%v", tampered)
+	return t, t.restoreAndClean()
+}
+
 // isLost says whether a file is missing, or for root also whether it is bad.
 func (t *transaction) isLost(file state.File) bool {
 	err := t.errs[file]

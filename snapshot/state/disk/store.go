@@ -210,8 +210,7 @@ func (s *Store) reset(ctx context.Context, name state.File, fresh *state.Files) 
 		t.renewCopy(name, data)
 		if dir.owned {
 			t.onDisk[name] = data
-			_, err := s.publish(t.onDisk, false)
-			return err
+			return s.publish(t.onDisk, false)
 		}
 		return nil
 	})

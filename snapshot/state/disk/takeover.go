@@ -99,7 +99,7 @@ func (t *transaction) moveToRoot(move func(*state.Files) error) error {
 			return err
 		}
 	}
-	if _, err := t.publish(next, true); err != nil {
+	if err := t.publish(next, true); folder.Ignore(err, errReplaced) != nil {
 		return err
 	}
 	_ = t.dir.Remove(startsFile) // it is not read any more
@@ -179,7 +179,7 @@ func (t *transaction) moveBack(move func(*state.Files) error) error {
 	if err != nil {
 		return err
 	}
-	if _, err := t.publish(next, true); err != nil {
+	if err := t.publish(next, true); folder.Ignore(err, errReplaced) != nil {
 		return err
 	}
 	dir, err := t.openShared()

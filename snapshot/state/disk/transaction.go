@@ -24,6 +24,7 @@ type transaction struct {
 	restored bool                                    // envs.json, from root's copy
 	versions versions                                // of the files after the transaction
 	files    state.Files                             // decoded, and changed since
+	tampered bool                                    // the folder can't be entered
 	looks    state.Looks                             // those of root's note, then with this one
 	known    starts                                  // which processes the PIDs in envs.json mean
 	process  func(snapshot.PID) system.ProcessStatus // asks about each PID once
@@ -33,9 +34,11 @@ type transaction struct {
 }
 
 // begin reads root's copy, and what this genv may do with the folder.
-func (s *Store) begin(dir place) *transaction {
+func (s *Store) begin(dir place) *transaction { return s.beginWith(dir, s.accessTo(dir, false)) }
+
+func (s *Store) beginWith(dir place, may access) *transaction {
 	t := &transaction{
-		Store: s, dir: dir, access: s.accessTo(dir, false),
+		Store: s, dir: dir, access: may,
 		process: once(s.system.Process), running: &processList{system: s.system},
 	}
 	t.rootProcesses = sync.OnceValue(func() map[snapshot.PID]system.RunningProcess {
@@ -85,11 +88,9 @@ func (t *transaction) save(uptime snapshot.StartTime) error {
 	}
 	t.files.Warnings = append(t.files.Warnings, t.dir.Repairs...)
 	if t.dir.owned {
-		said, err := t.publish(written, false)
-		if said != "" {
-			t.files.Warn("%s", said)
-		}
-		if err != nil {
+		if err := t.publish(written, false); errors.Is(err, errReplaced) {
+			t.files.Warn("%v", err)
+		} else if err != nil {
 			t.files.Warn("the copy of the state files for genv 1.4.3 could not be written: %v", err)
 		}
 	}
@@ -149,10 +150,14 @@ func (s *Store) updateOrRead(ctx context.Context, change func(*state.Files) erro
 	}
 	t, err := s.update(ctx, timeout, change)
 	var busy *BusyError
-	if owned := errors.Is(err, ErrOwned); !owned && (!errors.As(err, &busy) || !s.mayRepair()) || ctx.Err() != nil {
+	if errors.Is(err, ErrTampered) {
+		t, err = s.readCopy(err)
+	} else if owned := errors.Is(err, ErrOwned); !owned && (!errors.As(err, &busy) || !s.mayRepair()) || ctx.Err() != nil {
 		return t, err
+	} else {
+		t, err = s.readUnlocked(ctx, busy, (*transaction).restoreAndClean)
 	}
-	if t, err = s.readUnlocked(ctx, busy, (*transaction).restoreAndClean); err == nil {
+	if err == nil {
 		err = change(&t.files)
 		t.look(s.system.Uptime())
 	}
