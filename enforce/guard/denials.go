@@ -15,10 +15,12 @@ import (
 
 // Open is an open of a device that was denied, or would have been.
 type Open struct {
-	UID   snapshot.UID
-	PID   snapshot.PID // 0 if the kernel doesn't report it
-	Name  string       // of the process's program, empty if unknown; a claim of the process
-	Minor int
+	UID snapshot.UID // the account
+	// Subordinate: the process had a subordinate uid of the account, which is not let in.
+	Subordinate bool
+	PID         snapshot.PID // 0 if the kernel doesn't report it
+	Name        string       // of the process's program, empty if unknown; a claim of the process
+	Minor       int
 	// Index and UUID are those of the device; nil and empty if unknown.
 	Index  *snapshot.DeviceIndex
 	UUID   snapshot.GPUUUID
@@ -35,13 +37,15 @@ type Denial struct {
 	Last  time.Time `json:"last"`
 	Count uint64    `json:"count"` // at least: the kernel reports at most ten a second
 	// Denied is false for opens that were allowed, since the guard only watched.
-	Denied bool                  `json:"denied"`
-	UID    snapshot.UID          `json:"uid"`
-	PID    snapshot.PID          `json:"pid,omitempty"`  // of the last one
-	Name   string                `json:"name,omitempty"` // of its program, as the process calls itself
-	Minor  int                   `json:"minor"`
-	Index  *snapshot.DeviceIndex `json:"index,omitempty"`
-	UUID   snapshot.GPUUUID      `json:"uuid,omitempty"`
+	Denied bool         `json:"denied"`
+	UID    snapshot.UID `json:"uid"`
+	// Subordinate says of the last one what Open.Subordinate does.
+	Subordinate bool                  `json:"subordinate,omitempty"`
+	PID         snapshot.PID          `json:"pid,omitempty"`  // of the last one
+	Name        string                `json:"name,omitempty"` // of its program, as the process calls itself
+	Minor       int                   `json:"minor"`
+	Index       *snapshot.DeviceIndex `json:"index,omitempty"`
+	UUID        snapshot.GPUUUID      `json:"uuid,omitempty"`
 }
 
 // Denials are the last denials of a host, in ascending order of Seq.
@@ -52,9 +56,6 @@ type Denials struct {
 	LastSeq uint64   `json:"last_seq"`
 	Dropped uint64   `json:"dropped,omitempty"` // denials that there was no room for
 	Denials []Denial `json:"denials"`
-	// Owner is the user for whom a uid counts, such as the one who has it as a subordinate
-	// uid; nil is the uid itself.
-	Owner func(snapshot.UID) snapshot.UID `json:"-"`
 }
 
 const (
@@ -78,6 +79,7 @@ func (l *Denials) Add(o Open, now time.Time) (_ Denial, isNew bool) {
 		l.Denials = slices.Delete(l.Denials, i, i+1)
 	}
 	d.Seq, d.Last, d.Count = l.LastSeq, now, d.Count+1
+	d.Subordinate = o.Subordinate
 	d.PID, d.Name, d.Index, d.UUID = o.PID, o.Name, o.Index, o.UUID
 	l.Denials = append(l.Denials, d)
 	l.makeRoom()
@@ -86,14 +88,10 @@ func (l *Denials) Add(o Open, now time.Time) (_ Denial, isNew bool) {
 
 // makeRoom removes the oldest denial of the user with the most, if there are too many.
 func (l *Denials) makeRoom() {
-	owner := l.Owner
-	if owner == nil {
-		owner = func(uid snapshot.UID) snapshot.UID { return uid }
-	}
-	latest := owner(l.Denials[len(l.Denials)-1].UID)
+	latest := l.Denials[len(l.Denials)-1].UID
 	counts := map[snapshot.UID]int{}
 	for i := range l.Denials {
-		counts[owner(l.Denials[i].UID)]++
+		counts[l.Denials[i].UID]++
 	}
 	most := latest
 	if counts[latest] <= MaxDenialsOfUser {
@@ -106,7 +104,7 @@ func (l *Denials) makeRoom() {
 			}
 		}
 	}
-	oldest := slices.IndexFunc(l.Denials, func(d Denial) bool { return owner(d.UID) == most })
+	oldest := slices.IndexFunc(l.Denials, func(d Denial) bool { return d.UID == most })
 	l.Denials = slices.Delete(l.Denials, oldest, oldest+1)
 	l.Dropped++
 }

@@ -117,27 +117,6 @@ func TestReadRefusesWhatItDidNotWrite(t *testing.T) {
 	}
 }
 
-// A user with subordinate uids doesn't crowd out the denials of others.
-func TestSubordinateUIDsCountForTheirUser(t *testing.T) {
-	l := guard.NewDenials()
-	l.Owner = func(uid snapshot.UID) snapshot.UID {
-		if uid >= 100_000 {
-			return 1001
-		}
-		return uid
-	}
-	for minor := range 2 {
-		l.Add(guard.Open{UID: 2_000, Minor: minor, Denied: true}, noon)
-	}
-	for i := range snapshot.UID(guard.MaxDenials) {
-		l.Add(guard.Open{UID: 100_000 + i, Denied: true}, noon)
-	}
-	require.Len(t, l.Denials, 2+guard.MaxDenialsOfUser)
-	require.EqualValues(t, 2_000, l.Denials[0].UID)
-	require.EqualValues(t, 2_000, l.Denials[1].UID)
-	require.EqualValues(t, guard.MaxDenials-guard.MaxDenialsOfUser, l.Dropped)
-}
-
 func TestModesAreWrittenAsTheyAreRead(t *testing.T) {
 	for _, m := range []guard.Mode{guard.Off, guard.Watch, guard.Enforce} {
 		b, err := json.Marshal(m)

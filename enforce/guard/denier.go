@@ -59,7 +59,8 @@ func (d *denier) take(e Event) {
 	if e.Kind != Denied && e.Kind != WouldDeny {
 		return
 	}
-	o := Open{UID: e.UID, PID: e.PID, Minor: e.Minor, Denied: e.Kind == Denied}
+	uid, _ := proc.FS{Accounts: d.Accounts}.Account(e.UID) // the range, as long as that isn't known
+	o := Open{UID: uid, Subordinate: uid != e.UID, PID: e.PID, Minor: e.Minor, Denied: e.Kind == Denied}
 	if stat, err := (proc.FS{}).Stat(e.PID); err == nil && e.PID != 0 && snapshot.CheckText("name", stat.Name) == nil {
 		o.Name = stat.Name
 	}
@@ -83,7 +84,6 @@ func (d *denier) keep(ctx context.Context) {
 		d.Log.Warn().Err(err).Msg("the denials so far can't be read: they are forgotten")
 		list = NewDenials()
 	}
-	list.Owner = d.Owner
 	var write <-chan time.Time
 	for {
 		select {

@@ -2,12 +2,14 @@ package guard
 
 import (
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/watch"
 )
 
@@ -15,11 +17,17 @@ func TestDenialsAreKept(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	h.give(Enforce, time.Minute)
-	stop := h.keep(h.keeper())
+	etc := h.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(etc, "passwd"), []byte("bob:x:4002:1::/:/bin/sh\n"), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(etc, "subuid"), []byte("bob:100000:10\n"), 0o644))
+	k := h.keeper()
+	k.Accounts = &proc.Accounts{Etc: etc}
+	require.Equal(t, bob, k.Accounts.Resolve(t.Context(), 100007))
+	stop := h.keep(k)
 	h.soon("a denial", h.mayNot(bob, 0))
 	h.says(Enforce)
-	for range 3 {
-		h.events <- Event{Kind: Denied, UID: bob, PID: snapshot.PID(os.Getpid()), Minor: 3}
+	for _, uid := range []snapshot.UID{bob, bob, 100007} { // a subordinate one
+		h.events <- Event{Kind: Denied, UID: uid, PID: snapshot.PID(os.Getpid()), Minor: 3}
 	}
 	h.events <- Event{Kind: Opened, UID: bob, Minor: 3}
 	h.events <- Event{Kind: WouldDeny, UID: bob, Minor: 0}
@@ -31,6 +39,7 @@ func TestDenialsAreKept(t *testing.T) {
 	require.Equal(t, snapshot.DeviceIndex(0), *l.Denials[0].Index, "the index, not the minor")
 	require.Equal(t, snapshot.GPUUUID("GPU-0"), l.Denials[0].UUID)
 	require.NotEmpty(t, l.Denials[0].Name)
+	require.True(t, l.Denials[0].Subordinate && !l.Denials[1].Subordinate)
 	require.False(t, l.Denials[1].Denied)
 	h.soon("both are passed on", func() bool { h.mu.Lock(); defer h.mu.Unlock(); return len(h.denied) == 2 })
 	stop()

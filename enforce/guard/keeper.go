@@ -40,11 +40,10 @@ type Keeper struct {
 	Process func(snapshot.PID) system.ProcessStatus
 	// Devices are the devices of the host with their minors. It may hang.
 	Devices func() ([]hardware.Device, error)
+	// Accounts are those of the uids that open devices; nil for this machine's.
+	Accounts *proc.Accounts
 	// UserID finds the uid of a user; found is false if there certainly is no such user.
 	UserID func(ctx context.Context, name snapshot.Username) (uid snapshot.UID, found bool, err error)
-	// Owner is the user for whose share of the list of denials a uid counts; nil is the uid
-	// itself.
-	Owner func(snapshot.UID) snapshot.UID
 	// Denied gets each new denial, one at a time; nil for nothing. It may be slow: then it
 	// misses some.
 	Denied func(d Denial)

@@ -2,6 +2,7 @@ package local
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -51,6 +52,7 @@ type details struct {
 	of        detailsKey
 	at        time.Time
 	owner     snapshot.UID
+	ownerErr  error // why the owner is unknown
 	container container.Member
 	info      *snapshot.ContainerInfo // of the container
 	asked     bool                    // whether info is what Containers said
@@ -96,6 +98,7 @@ type observer struct {
 	userNamespace string // our own
 	brief         bool   // see Collector.Brief
 	now           time.Time
+	patience      time.Duration // how long this look still waits for accounts
 	before, after processCache
 	budgets       map[snapshot.UID]*proc.Budget
 	unseen        []snapshot.Process // that the driver lists, with their devices
@@ -118,7 +121,8 @@ func (o *observer) observe(pid snapshot.PID) (observation, error) {
 		statErr = proc.ErrGone
 	}
 	credentials, credentialsErr := h.Credentials()
-	h.Budget = o.budgetOf(credentials.UID)
+	payer, _ := o.awaitAccount(credentials.UID)
+	h.Budget = o.budgetOf(payer)
 	c, environErr := o.claim(h, stat)
 	lineageErr := errors.Join(statErr, credentialsErr)
 	if err := errors.Join(lineageErr, environErr); errors.Is(err, proc.ErrGone) {
@@ -140,14 +144,17 @@ func (o *observer) observe(pid snapshot.PID) (observation, error) {
 	if d.at.Equal(o.now) {
 		seen.member.Ancestors = d.ancestors
 	}
-	if owner := d.owner; credentialsErr == nil {
+	switch owner := d.owner; {
+	case d.ownerErr != nil:
+		seen.hideOwner(d.ownerErr)
+	case credentialsErr == nil:
 		seen.process.UID = &owner
 	}
 	seen.lineage = []proc.Ancestor{{PID: pid, Start: stat.Start}}
 	if lineageErr == nil {
 		seen.lineage, seen.lineageErr = append(seen.lineage, d.ancestors...), err
 	}
-	if seen.lineageErr == nil {
+	if seen.lineageErr == nil && d.ownerErr == nil {
 		o.after.details[pid] = d
 	}
 	return seen, nil
@@ -178,6 +185,31 @@ func (o *observer) budgetOf(uid snapshot.UID) *proc.Budget {
 		o.budgets[uid] = &proc.Budget{}
 	}
 	return o.budgets[uid]
+}
+
+// hideOwner hides the environment of a process of unknown owner, too: what the process claims
+// would count for whoever owns that.
+func (s *observation) hideOwner(err error) {
+	s.process.EID, s.process.EnvUnknown, s.process.EnvOverwritten, s.process.Unreadable = "", true, false, nil
+	s.environErr = fmt.Errorf("the owner of process %d: %w", s.process.PID, err)
+}
+
+// accountsWithin is how long one look waits for accounts. What is unknown then is for a later one.
+const accountsWithin = 500 * time.Millisecond
+
+// awaitAccount is the account for which a uid counts. Users can have many subordinate uids: one
+// look waits for them together.
+func (o *observer) awaitAccount(uid snapshot.UID) (snapshot.UID, error) {
+	account, err := o.fs.Account(uid)
+	if err == nil || o.patience <= 0 {
+		return account, err
+	}
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(context.Background(), o.patience)
+	defer cancel()
+	account, err = o.fs.AllAccounts().Wait(ctx, uid)
+	o.patience -= time.Since(began)
+	return account, err
 }
 
 // claim returns the cached claim if the process still runs the same program.
@@ -217,11 +249,11 @@ func (o *observer) details(h *proc.Handle, stat proc.Stat, credentials proc.Cred
 	}
 	d = details{of: key, at: o.now}
 	owner, rootless := h.OwnerOfUID(credentials.UID, o.userNamespace)
-	d.owner = owner
+	d.owner, d.ownerErr = o.awaitAccount(owner)
 	if !o.brief {
 		d.command = h.CommandLine()
 		d.container = container.Member{
-			PID: h.PID, Start: stat.Start, Place: h.Container(credentials), Rootless: rootless, UID: owner, InnerNamespace: credentials.InnerNamespace,
+			PID: h.PID, Start: stat.Start, Place: h.Container(credentials), Rootless: rootless, UID: d.owner, InnerNamespace: credentials.InnerNamespace,
 		}
 	}
 	d.ancestors, err = o.ancestors.Ancestors(stat)

@@ -27,7 +27,7 @@ func (c *Collector) observe(ctx context.Context, usage nvidiasmi.Usage, devices 
 	}
 	o := &observer{
 		fs: c.Proc, ancestors: c.Proc.NewAncestorFinder(), userNamespace: c.Proc.UserNamespace(), brief: c.Brief,
-		now: c.now(), before: before, after: newProcessCache(), budgets: map[snapshot.UID]*proc.Budget{},
+		now: c.now(), before: before, after: newProcessCache(), budgets: map[snapshot.UID]*proc.Budget{}, patience: accountsWithin,
 	}
 	seen := make([]observation, 0, len(used))
 	ended := startOf(usage.Time.Ended)

@@ -2,6 +2,8 @@ package local_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 func usage(index snapshot.DeviceIndex, mib int64) snapshot.DeviceUsage {
@@ -305,4 +309,39 @@ func TestAClaimThatWasOverwrittenIsNoticedWhenTheProcessIsVerified(t *testing.T)
 	require.NoError(t, err)
 	require.Equal(t, snapshot.EnvID("2020"), processes[0].EID)
 	require.Equal(t, snapshot.EnvID("2020"), m.snapshot().Processes[0].EID)
+}
+
+// A subordinate uid is its account's. As long as that is unknown, what a process claims is, too.
+func TestAccountsOfProcesses(t *testing.T) {
+	etc, bin := t.TempDir(), t.TempDir()
+	for name, text := range map[string]string{
+		"passwd": "alice:x:1001:1001::/:/bin/sh\nerin:x:100500:1::/:/bin/sh\n", "subuid": "alice:100000:65536\nbob:165536:10\n",
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(etc, name), []byte(text), 0o644))
+	}
+	require.NoError(t, proctest.WriteProgram(filepath.Join(bin, "getent"), []byte("#!/bin/sh\ncase \"$*\" in *165540*) sleep 1; exit 1;; esac; exit 2\n")))
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	m := newMachine(t)
+	m.Proc.Accounts = &proc.Accounts{Etc: etc}
+	m.process(50, 1001, 5, "A=1\x00")
+	m.files.Environments = []snapshot.Environment{registered("7", 1001, 50), registered("8", 165540, 2)}
+	uids := []int{1001, 100001, 100500, 70000, 165540}
+	for i, uid := range uids {
+		m.process(100+i, uid, 10, "GENV_ENVIRONMENT_ID=7\x00")
+		m.write(fmt.Sprintf("%d/stat", 100+i), statOf(100+i, 50, "python3", "S", 10, 1010))
+		m.smi.apps += fmt.Sprintf("GPU-0, %d, 10\n", 100+i)
+	}
+	began := time.Now()
+	s := m.snapshot()
+	require.Less(t, time.Since(began), time.Second, "a directory that hangs")
+	for i, want := range []snapshot.UID{1001, 1001, 100500, 70000} {
+		require.Equal(t, want, *s.Processes[i].UID, uids[i])
+		require.Equal(t, snapshot.EnvID("7"), s.Processes[i].EID)
+	}
+	_, err := m.Proc.Accounts.Wait(t.Context(), 165540)
+	require.ErrorIs(t, err, proc.ErrAccountUnknown)
+	p := s.Processes[4]
+	require.Nil(t, p.UID)
+	require.True(t, p.EnvUnknown && !p.EnvOverwritten && p.EID == "", "it is in no environment of anybody")
+	require.Contains(t, strings.Join(s.Warnings, "\n"), "the owner of process 104: uid 165540: the account of a subordinate uid is unknown")
 }

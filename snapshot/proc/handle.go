@@ -38,6 +38,19 @@ type FS struct {
 	Root string
 	// Reader reads what users can make large or slow; nil to read that here.
 	Reader *Reader
+	// Accounts are those of its uids; nil for this machine's.
+	Accounts *Accounts
+}
+
+// Account is the account that a uid of the kernel belongs to: see Accounts.Of.
+func (fs FS) Account(uid snapshot.UID) (snapshot.UID, error) { return fs.AllAccounts().Of(uid) }
+
+// AllAccounts are the accounts of the uids.
+func (fs FS) AllAccounts() *Accounts {
+	if fs.Accounts == nil {
+		return &ofMachine
+	}
+	return fs.Accounts
 }
 
 func (fs FS) root() string {
@@ -80,11 +93,13 @@ func (fs FS) PIDs() (pids []snapshot.PID, err error) {
 	return pids, err
 }
 
-// FolderOwner is the owner of the folder of a process: its effective uid, or root.
+// FolderOwner is the account of the folder of a process: that of its effective uid, or root.
 func (fs FS) FolderOwner(pid snapshot.PID) (snapshot.UID, error) {
 	var st unix.Stat_t
-	err := unix.Stat(fs.path(pid), &st)
-	return snapshot.UID(st.Uid), err
+	if err := unix.Stat(fs.path(pid), &st); err != nil {
+		return 0, err
+	}
+	return fs.Account(snapshot.UID(st.Uid))
 }
 
 // path is the folder of a process.

@@ -14,21 +14,21 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Owner is the user for whom a process counts: its real uid (see UID), or the owner of
-// its user namespace if a user created that. Rootless containers run under the uids of
-// /etc/subuid, which belong to no account: with these, one user could count as many.
+// Owner is the account for which a process counts: that of its real uid (see Accounts), or that
+// of the owner of its user namespace if a user created that. Rootless containers run under
+// subordinate uids: with these, one user could count as many.
 //
 // With nested namespaces, the outermost one below our own counts: its owner is a user
 // of this machine. If that is root (Docker's userns-remap, systemd's PrivateUsers),
 // root has chosen the uids, and the real uid counts. The real uid also counts if the
-// kernel doesn't show us the namespace.
+// kernel doesn't show us the namespace. The error also wraps ErrAccountUnknown.
 func (h *Handle) Owner() (snapshot.UID, error) {
-	uid, err := h.UID()
+	c, err := h.Credentials()
 	if err != nil {
 		return 0, err
 	}
-	owner, _ := h.OwnerOfUID(uid, h.fs.UserNamespace())
-	return owner, nil
+	uid, _ := h.OwnerOfUID(c.UID, h.fs.UserNamespace())
+	return h.fs.Account(uid)
 }
 
 // UserNamespace is the name of our own user namespace; empty if it can't be read.
@@ -48,9 +48,9 @@ func InUserNamespace() bool {
 	return ok && stat.Uid != 0
 }
 
-// OwnerOfUID is Owner for a caller that knows the real uid of the process, and the name
-// of our own user namespace. rootless says that the process is in a user namespace that
-// the owner created, as in a rootless container.
+// OwnerOfUID is the uid by which Owner finds the account, for a caller that knows the real uid of
+// the process, and the name of our own user namespace. rootless says that the process is in a user
+// namespace that the owner created, as in a rootless container.
 func (h *Handle) OwnerOfUID(uid snapshot.UID, ours string) (owner snapshot.UID, rootless bool) {
 	theirs, err := h.link("ns/user")
 	if err != nil || ours == "" || ours == theirs {
@@ -184,22 +184,30 @@ func inInnerNamespace(status []byte) bool {
 	return false // a kernel before 4.1
 }
 
-// UID is the real uid of the process.
+// UID is the account of the real uid of the process: Owner without a look at its namespaces, which
+// can stall while it starts a program. The error also wraps ErrAccountUnknown.
 func (h *Handle) UID() (snapshot.UID, error) {
 	c, err := h.Credentials()
-	return c.UID, err
+	if err != nil {
+		return 0, err
+	}
+	return h.fs.Account(c.UID)
 }
 
-// realUID is UID without anything else.
-func (fs FS) realUID(pid snapshot.PID) (snapshot.UID, error) {
+// payer is the account, or as long as that isn't known the range, for which a process is slow.
+func (fs FS) payer(pid snapshot.PID) (snapshot.UID, error) {
 	data, err := readAt(unix.AT_FDCWD, fs.path(pid)+"/status", statusLimit)
 	if err != nil {
 		return 0, err
 	}
-	return ParseUID(data)
+	uid, err := ParseUID(data)
+	if err == nil {
+		uid, _ = fs.Account(uid)
+	}
+	return uid, err
 }
 
-// UID is the real uid of one process.
+// UID is the account of the real uid of one process.
 func (fs FS) UID(pid snapshot.PID) (snapshot.UID, error) { return with(fs, pid, (*Handle).UID) }
 
 var errStatus = errors.New("no uid in /proc/PID/status")

@@ -72,7 +72,7 @@ func (s *slowReads) within(fs FS, pid snapshot.PID) time.Duration {
 	if _, slow := s.userOf[pid]; slow {
 		return 0
 	}
-	uid, err := fs.realUID(pid)
+	uid, err := fs.payer(pid)
 	others := time.Duration(0)
 	for _, user := range s.userOf {
 		if err == nil && user == uid {
@@ -91,7 +91,7 @@ func (s *slowReads) add(fs FS, pid snapshot.PID) {
 	if s.userOf == nil {
 		s.userOf = map[snapshot.PID]snapshot.UID{}
 	}
-	s.userOf[pid], _ = fs.realUID(pid) // 0: it has ended
+	s.userOf[pid], _ = fs.payer(pid) // 0: it has ended
 }
 
 func (s *slowReads) remove(pid snapshot.PID) {

@@ -86,6 +86,7 @@ func (h *Handle) mounter(owner snapshot.UID, rootless bool) *snapshot.UID {
 	}
 	for device := range theirs {
 		uid, shared := ours[device]
+		uid, _ = h.fs.Account(uid)
 		if !shared && !rootless || shared && uid != owner {
 			return nil
 		}

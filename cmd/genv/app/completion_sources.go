@@ -17,6 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/inventory"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
@@ -192,7 +193,7 @@ const getentLimit = 300 * time.Millisecond
 func (s *sources) passwd() []byte {
 	ctx, cancel := context.WithTimeout(s.ctx, getentLimit)
 	defer cancel()
-	out, err := system.Getent(ctx, "passwd")
+	out, err := proc.Getent(ctx, "passwd")
 	if err != nil {
 		out, _ = os.ReadFile("/etc/passwd")
 	}

@@ -31,7 +31,7 @@ func NewKeeper(p *command.Program, log zerolog.Logger) *guard.Keeper {
 	return &guard.Keeper{
 		RunDir: localhost.RunDir(p.Getenv), Veto: VetoFile(p.Getenv), Open: pins.open, Remove: pins.remove,
 		State: newStateFiles(p), Process: system.On(proc.FS{Reader: p.Reader}).Process, Devices: localhost.Hardware(p.Getenv).Known,
-		UserID: userID, Owner: new(system.Subordinates).Owner, Denied: reports.denied, Log: log,
+		UserID: userID, Denied: reports.denied, Log: log,
 	}
 }
 
@@ -120,7 +120,7 @@ func (s *stateFiles) Read(ctx context.Context) (state.Files, error) { return s.c
 
 // userID finds the uid of a user with getent(1), which asks directory services, too.
 func userID(ctx context.Context, name snapshot.Username) (uid snapshot.UID, found bool, err error) {
-	out, err := system.Getent(ctx, "passwd", string(name))
+	out, err := proc.Getent(ctx, "passwd", string(name))
 	const notFound = 2
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == notFound {
 		return 0, false, nil

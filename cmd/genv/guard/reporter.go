@@ -186,6 +186,9 @@ func noticeOf(list []guard.Denial) string {
 			indices = append(indices, *list[i].Index)
 		}
 	}
+	if last := list[len(list)-1]; last.Subordinate {
+		return deviceName(&last) + " can't be opened with a subordinate uid: run the program as the root of its container, which is you"
+	}
 	slices.Sort(indices)
 	indices = slices.Compact(indices)
 	switch len(indices) {

@@ -93,8 +93,11 @@ func (p *program) hostServe(c *cli.Context) error {
 	})
 	backend := &changes{host: h}
 	server := &service.Server{
-		Backend: backend, Proc: h.Machine.Proc, Genv: p.Version, Now: p.Now, Username: system.Users{}.Username, Owner: new(system.Subordinates).Owner,
+		Backend: backend, Proc: h.Machine.Proc, Genv: p.Version, Now: p.Now, Username: system.Users{}.Username,
 		Failed: func(err error) { log.Warn().Err(err).Msg("a connection failed") },
+	}
+	if p.Getenv("GENV_ROOT_DIR") == "" { // simulated hosts have users without accounts
+		server.Lacks = h.Machine.Proc.AllAccounts().Lacks
 	}
 	enforcement.NotifySystemd(log, daemon.SdNotifyReady)
 	log.Info().Str("state", h.Store.OwnedPath()).Str("socket", localhost.SocketPath(p.Getenv)).Msg("the service owns the state of this host")

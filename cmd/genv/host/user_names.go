@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
@@ -103,5 +104,5 @@ func noSuchUser(err error) bool {
 func getentPasswd(ctx context.Context, uid string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, nameWithin)
 	defer cancel()
-	return system.Getent(ctx, "passwd", uid)
+	return proc.Getent(ctx, "passwd", uid)
 }

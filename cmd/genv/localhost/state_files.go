@@ -118,10 +118,15 @@ func (h *Host) Change(ctx context.Context, c change.Change) (change.Result, erro
 	return service.Changer{Store: h.Store, Instances: h.Instances, ListDevices: h.Machine.ListDevices}.Change(ctx, c, h.asker(ctx))
 }
 
+// UID is the account of this process as reported by the kernel; LOGNAME is only a claim.
+func (h *Host) UID(ctx context.Context) snapshot.UID {
+	return h.Machine.Proc.AllAccounts().Resolve(ctx, snapshot.UID(os.Getuid()))
+}
+
 // asker is the user of this process.
 func (h *Host) asker(ctx context.Context) change.Asker {
 	return change.Asker{
-		UID: snapshot.UID(os.Getuid()), PID: snapshot.PID(os.Getpid()), Now: snapshot.DateOf(h.Machine.Now()),
+		UID: h.UID(ctx), PID: snapshot.PID(os.Getpid()), Now: snapshot.DateOf(h.Machine.Now()),
 		Owner: h.Machine.Proc.UID,
 		Username: func(uid snapshot.UID) snapshot.Username {
 			return cmp.Or(system.Users{}.Username(ctx, uid), h.Unnamed)

@@ -25,7 +25,7 @@ type Accounts struct {
 	Err error
 }
 
-// Getent asks a database such as passwd for keys, or lists it without keys; see system.Getent.
+// Getent asks a database such as passwd for keys, or lists it without keys; see proc.Getent.
 type Getent func(ctx context.Context, database string, keys ...string) ([]byte, error)
 
 const (

@@ -19,8 +19,8 @@ import (
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/remote/usage/store"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
-	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
 // noGroup is the group of users of whom none is known.
@@ -62,7 +62,7 @@ func groupsOf(ctx context.Context, groups map[string][]string, users []string) f
 	}
 	ctx, cancel := context.WithTimeout(ctx, getentTimeout)
 	defer cancel()
-	for user, group := range primaryGroups(ctx, system.Getent, others) {
+	for user, group := range primaryGroups(ctx, proc.Getent, others) {
 		of[user] = []string{group}
 	}
 	return func(user string) []string {

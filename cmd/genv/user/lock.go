@@ -14,7 +14,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
-	"github.com/seed-3119e985/genv/snapshot/state/system"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -90,11 +89,11 @@ func isStranger(files *state.Files, lock string, uid *snapshot.UID) bool {
 	if uid == nil || *uid == 0 {
 		return false
 	}
-	environments, user := files.ByID(), new(system.Subordinates).Owner(*uid)
+	environments := files.ByID()
 	return !slices.ContainsFunc(files.Devices, func(d snapshot.Device) bool {
 		return disk.LockOf(d.Index) == lock && slices.ContainsFunc(d.Attachments, func(a snapshot.Attachment) bool {
 			env := environments[a.EID]
-			return env != nil && env.UID == user
+			return env != nil && env.UID == *uid
 		})
 	})
 }

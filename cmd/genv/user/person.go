@@ -23,15 +23,16 @@ type program struct{ command.Program }
 // person is the user of a command on a GPU host.
 type person struct {
 	*localhost.Host
-	uid    snapshot.UID   // as reported by the kernel; LOGNAME is only a claim
+	uid    snapshot.UID   // the account
 	eid    snapshot.EnvID // the environment that the shell claims to be in; empty for none
 	sudoed bool           // started by sudo, directly or not
 }
 
 func (p *program) person() *person {
+	here := localhost.Open(p.Program)
 	return &person{
-		Host:   localhost.Open(p.Program),
-		uid:    snapshot.UID(os.Getuid()),
+		Host:   here,
+		uid:    here.UID(context.Background()),
 		eid:    snapshot.EnvID(p.Getenv("GENV_ENVIRONMENT_ID")),
 		sudoed: p.Getenv("SUDO_UID") != "",
 	}

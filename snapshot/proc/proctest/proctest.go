@@ -128,3 +128,28 @@ func Cases(n uint64) uint64 {
 	}
 	return n
 }
+
+// InEtc runs a test in a process of its own that has other files in /etc, such as subuid: it and
+// what it starts see them, nothing else does. It returns true there, and false in the first
+// process when that has ended.
+func InEtc(t *testing.T, files map[string]string) bool {
+	t.Helper()
+	const variable = "PROCTEST_IN_ETC" // genvtest.Main removes GENV_…
+	if os.Getenv(variable) == t.Name() {
+		return true
+	}
+	NeedRoot(t)
+	etc := filepath.Join(t.TempDir(), "etc")
+	require.NoError(t, exec.Command("cp", "-a", "/etc", etc).Run())
+	for name, text := range files {
+		require.NoError(t, os.WriteFile(filepath.Join(etc, name), []byte(text), 0o644))
+	}
+	cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "sh", "-c", `mount --bind "$1" /etc && shift && exec "$@"`, "sh",
+		etc, os.Args[0], "-test.v", "-test.count=1", "-test.run=^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), variable+"="+t.Name())
+	output, err := cmd.CombinedOutput()
+	Need(t, !bytes.Contains(output, []byte("unshare failed")), "a mount namespace of its own")
+	require.NoError(t, err, string(output))
+	require.Contains(t, string(output), "--- PASS: "+t.Name())
+	return false
+}

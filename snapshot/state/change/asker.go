@@ -14,10 +14,12 @@ type Asker struct {
 	// PID is the process that asks: it doesn't keep an environment that it leaves.
 	PID snapshot.PID
 	Now snapshot.Date
-	// Owner is the real uid of a process. It is called under the lock of the state files.
+	// Owner is the account of a process. It is called under the lock of the state files.
 	Owner func(snapshot.PID) (snapshot.UID, error)
 	// Username is the name of a user; empty for none. It may take seconds: see Prepare.
 	Username func(snapshot.UID) snapshot.Username
+	// Lacks says that a uid certainly has no account: it gets no environment. Nil doesn't ask.
+	Lacks func(snapshot.UID) bool
 }
 
 // Prepare looks up what takes too long for the lock: the Asker that it returns is for
@@ -29,6 +31,9 @@ func (c Change) Prepare(by Asker) (Asker, error) {
 	uid, err := by.userOf(c.Enter.PID)
 	if err != nil {
 		return by, err
+	}
+	if by.Lacks != nil && by.Lacks(uid) {
+		return by, fmt.Errorf("%w: uid %d has no account on this host, so it gets no environment", state.ErrRequest, uid)
 	}
 	name := by.Username(uid)
 	by.Username = func(of snapshot.UID) snapshot.Username {

@@ -10,6 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
@@ -36,8 +38,15 @@ func (t *transaction) load(ctx context.Context) {
 	t.markFiles()
 }
 
-// markFiles adds to the files what is kept elsewhere, also in the folder of the files.
+// markFiles adds to the files what is kept elsewhere, and says of which accounts environments are:
+// genv 1.4.3 registers them for the uid. What is kept is also in the folder of the files.
 func (t *transaction) markFiles() {
+	for i := range t.files.Environments {
+		env := &t.files.Environments[i]
+		if account, err := (proc.FS{Root: t.procRoot}).Account(env.UID); err == nil && env.UID != snapshot.NoUID {
+			env.UID = account
+		}
+	}
 	if t.mark != nil && !t.tampered {
 		t.mark(&t.files)
 	}

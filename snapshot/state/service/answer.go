@@ -110,8 +110,9 @@ func (s *Server) change(ctx context.Context, data []byte, by peer) (change.Resul
 	named := &processes{fs: s.Proc, by: by, held: map[snapshot.PID]*proc.Handle{}}
 	defer named.close()
 	asker := change.Asker{
-		UID: by.uid, Now: snapshot.DateOf(s.Now()), Owner: named.owner,
+		UID: by.account, Now: snapshot.DateOf(s.Now()), Owner: named.owner,
 		Username: func(uid snapshot.UID) snapshot.Username { return s.Username(ctx, uid) },
+		Lacks:    func(uid snapshot.UID) bool { return s.Lacks != nil && s.Lacks(ctx, uid) },
 	}
 	if by.unknown == nil {
 		asker.PID = by.pid

@@ -28,7 +28,7 @@ func TestAConnectionThatOutlivesItsProcess(t *testing.T) {
 		require.NoError(t, err)
 		conn := os.NewFile(uintptr(fd), "connection")
 		t.Cleanup(func() { _ = conn.Close() })
-		connecting := child(t, 100_000+i, "connect", h.socket)
+		connecting := child(t, 1_500_000_000+i, "connect", h.socket)
 		connecting.Stdin = conn
 		output, err := connecting.CombinedOutput()
 		require.NoError(t, err, string(output))

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
@@ -64,6 +65,7 @@ func child(t *testing.T, uid int, role string, args ...string) *exec.Cmd {
 type host struct {
 	dir, root, socket string
 	store             *disk.Store
+	proc              proc.FS
 	before            func(change.Change) // a change is made
 	made              []change.Change     // the changes that were made
 	mu                sync.Mutex
@@ -110,9 +112,13 @@ func newHostIn(t testing.TB, parent string, devices int) *host {
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(top)) })
 	require.NoError(t, os.Chmod(top, 0o755))
 	h := &host{dir: filepath.Join(top, "tmp/genv"), root: filepath.Join(top, "root"), socket: filepath.Join(top, "run/host.sock")}
-	for _, dir := range []string{filepath.Dir(h.dir), h.root, filepath.Dir(h.socket)} {
+	etc := filepath.Join(top, "etc")
+	for _, dir := range []string{filepath.Dir(h.dir), h.root, filepath.Dir(h.socket), etc} {
 		require.NoError(t, os.Mkdir(dir, 0o755))
 	}
+	passwd := accountLines(map[string]int{"root": 0, "alice": alice, "mallory": mallory})
+	require.NoError(t, os.WriteFile(filepath.Join(etc, "passwd"), []byte(passwd), 0o644))
+	h.proc.Accounts = &proc.Accounts{Etc: etc}
 	require.NoError(t, os.Chmod(filepath.Dir(h.dir), os.ModeSticky|0o777))
 	h.store = disk.New(h.dir, disk.Config{RootDir: h.root})
 	found := make([]snapshot.Device, devices)
@@ -134,7 +140,8 @@ func (h *host) serve(t testing.TB, bounds service.Bounds) (server *service.Serve
 	ctx, cancel := context.WithCancel(context.Background())
 	server = &service.Server{
 		Backend: h, Bounds: bounds, Genv: "test", Now: time.Now,
-		Username: func(context.Context, snapshot.UID) snapshot.Username { return "somebody" },
+		Username: func(context.Context, snapshot.UID) snapshot.Username { return "somebody" }, Proc: h.proc,
+		Lacks: h.proc.AllAccounts().Lacks,
 	}
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(ctx, listener) }()

@@ -17,12 +17,11 @@ import (
 // peer is the process at the other end of a connection, as the kernel reports it.
 type peer struct {
 	uid snapshot.UID
-	// account is the user for whom requests are counted: the one who made the user namespace
-	// of the process, and the owner of a subordinate uid (Server.Owner), since a user may
-	// have thousands of uids.
-	account snapshot.UID
-	groups  []uint32 // as far as they are known
-	pid     snapshot.PID
+	// owner is the uid for which the process counts: that of who made its user namespace, or its own.
+	// account is the account of that: a user may have thousands of uids.
+	owner, account snapshot.UID
+	groups         []uint32 // as far as they are known
+	pid            snapshot.PID
 	// unknown is why the PIDs that the process names may mean nothing here, or nil.
 	unknown error
 	// contained says that the uid proves nothing: it is one that an engine of root's, or the
@@ -50,7 +49,7 @@ func credentialsOf(raw syscall.RawConn) (p peer, err error) {
 		return p, fmt.Errorf("who is at the other end: %w", errors.Join(ctlErr, err))
 	}
 	uid := snapshot.UID(credentials.Uid)
-	return peer{uid: uid, account: uid, groups: append(groups, credentials.Gid), pid: snapshot.PID(credentials.Pid)}, nil
+	return peer{uid: uid, owner: uid, account: uid, groups: append(groups, credentials.Gid), pid: snapshot.PID(credentials.Pid)}, nil
 }
 
 // groupsOf are the supplementary groups of the other end of a connection (SO_PEERGROUPS, Linux 4.13).
@@ -104,14 +103,13 @@ func (p *peer) examine(fs proc.FS, pidfd int, byPID bool, begun snapshot.StartTi
 	defer func() { _ = h.Close() }() // it was only read
 	stat, err := h.Stat()
 	namespace, nsErr := fs.Namespace(p.pid)
-	account, accountErr := h.Owner()
 	ended, endErr := proc.HasEnded(pidfd)
 	switch {
 	case err != nil, nsErr != nil, endErr != nil, ended, byPID && stat.Start > begun:
 		return // what was read may be of another process with this PID
 	}
-	if accountErr == nil && p.uid != 0 {
-		p.account = account
+	if p.uid != 0 {
+		p.owner, _ = h.OwnerOfUID(p.uid, fs.UserNamespace())
 	}
 	if ours, err := os.Readlink("/proc/self/ns/pid"); err != nil || namespace != ours {
 		p.unknown, p.contained = errForeign, isContained(h, p.uid)

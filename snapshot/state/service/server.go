@@ -63,9 +63,8 @@ type Server struct {
 	Genv     string // the version, for Status
 	Now      func() time.Time
 	Username func(context.Context, snapshot.UID) snapshot.Username
-	// Owner is the user for whom the requests of a uid count, such as the one who has it as
-	// a subordinate uid; nil is the uid itself. It doesn't wait for anything.
-	Owner func(snapshot.UID) snapshot.UID
+	// Lacks says that a uid certainly has no account, and so gets no environment; nil doesn't ask.
+	Lacks func(context.Context, snapshot.UID) bool
 	// Failed is called with errors that no client sees; nil ignores them.
 	Failed func(error)
 
@@ -122,13 +121,6 @@ func (s *Server) failed(err error) {
 	}
 }
 
-func (s *Server) owner(uid snapshot.UID) snapshot.UID {
-	if s.Owner == nil {
-		return uid
-	}
-	return s.Owner(uid)
-}
-
 // accept never waits for the client: what is refused is said into the empty buffer of the
 // connection.
 func (s *Server) accept(ctx context.Context, conn *net.UnixConn) {
@@ -143,12 +135,14 @@ func (s *Server) accept(ctx context.Context, conn *net.UnixConn) {
 		_ = conn.Close()
 		return
 	}
-	if account := s.owner(by.uid); !s.admission.mayAdmit(account) { // a look at the process would cost more than the answer
-		s.refuse(conn, refused{account})
+	// While the account isn't known, the request counts for the range of the uid.
+	by.account, _ = s.Proc.Account(by.uid)
+	if !s.admission.mayAdmit(by.account) { // a look at the process would cost more than the answer
+		s.refuse(conn, refused{by.account})
 		return
 	}
 	by.identify(raw, s.Proc, begun)
-	by.account = s.owner(by.account)
+	by.account, _ = s.Proc.Account(by.owner)
 	if errors.Is(by.unknown, errPeerGone) { // it is unknown which user's requests these are
 		s.refuse(conn, errPeerGone)
 		return
@@ -161,7 +155,9 @@ func (s *Server) accept(ctx context.Context, conn *net.UnixConn) {
 	s.users.Go(func() {
 		defer release()
 		defer conn.Close()
-		s.converse(context.WithoutCancel(ctx), conn, by)
+		ctx := context.WithoutCancel(ctx)
+		by.account = s.Proc.AllAccounts().Resolve(ctx, by.owner)
+		s.converse(ctx, conn, by)
 	})
 }
 

@@ -2,38 +2,45 @@ package service_test
 
 import (
 	"bufio"
-	"context"
+	"fmt"
+	"os/exec"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 )
 
+// etc has a range for mallory, in which erin has an account, and one that is also alice's.
+var etc = map[string]string{
+	"passwd": accountLines(map[string]int{"root": 0, "alice": alice, "mallory": mallory, "erin": 100_500}),
+	"subuid": "mallory:100000:65536\nalice:110000:10\n", "nsswitch.conf": "passwd: files\n",
+}
+
+func accountLines(uids map[string]int) (passwd string) {
+	for name, uid := range uids {
+		passwd += fmt.Sprintf("%s:x:%d:%d::/:/bin/sh\n", name, uid, uid)
+	}
+	return passwd
+}
+
 // A user with subordinate uids (subuid(5)) has no more connections than others.
 func TestSubordinateUIDsCountForTheirUser(t *testing.T) {
-	proctest.NeedRoot(t)
-	t.Parallel()
-	h := newHost(t, 1)
-	listener, err := service.Listen(h.socket)
-	require.NoError(t, err)
-	const first, users = 100_000, 6
-	server := &service.Server{
-		Backend: h, Bounds: service.Bounds{Connections: users, PerUser: 2, Send: time.Minute}, Genv: "test", Now: time.Now,
-		Username: func(context.Context, snapshot.UID) snapshot.Username { return "" },
-		Owner: func(uid snapshot.UID) snapshot.UID {
-			if uid >= first {
-				return mallory
-			}
-			return uid
-		},
+	if !proctest.InEtc(t, etc) {
+		return
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- server.Serve(ctx, listener) }()
+	const first, users = 100_000, 6
+	h := newHost(t, 1)
+	h.proc = proc.FS{}
+	h.serve(t, service.Bounds{Connections: users, PerUser: 2, Send: time.Minute})
+	for uid := range snapshot.UID(users) { // until that is known, a uid counts for its range
+		require.EqualValues(t, mallory, h.proc.AllAccounts().Resolve(t.Context(), first+uid))
+	}
 	sit := func(uid int) {
 		sitting := child(t, uid, "sit", h.socket, "1")
 		output, err := sitting.StdoutPipe()
@@ -52,7 +59,39 @@ func TestSubordinateUIDsCountForTheirUser(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 4, status.Connections, "two of mallory, one of alice, and this one")
 	require.EqualValues(t, users-1, status.Refused)
-	cancel()
+}
 
-	t.Cleanup(func() { require.NoError(t, <-done) }) // after those who sit have ended
+// Who asks is an account: a subordinate uid is its owner, in requests and in the state.
+func TestSubordinateUIDsAreTheirAccount(t *testing.T) {
+	if !proctest.InEtc(t, etc) {
+		return
+	}
+	h := newHost(t, 8)
+	h.proc = proc.FS{}
+	h.serve(t, service.Bounds{})
+	for _, tt := range []struct {
+		name      string
+		uid       int
+		want, not snapshot.UID // whose environment it is, and who may not change it
+	}{
+		{"a subordinate uid", 100_001, mallory, alice},
+		{"an account in a range", 100_500, 100_500, mallory},
+		{"the owner", mallory, mallory, 100_500},
+	} {
+		sleeper := exec.Command("sleep", "1000")
+		sleeper.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Credential: &syscall.Credential{Uid: uint32(tt.uid), Gid: uint32(tt.uid)}}
+		require.NoError(t, sleeper.Start())
+		t.Cleanup(func() { _ = sleeper.Process.Kill(); _ = sleeper.Wait() })
+		eid := fmt.Sprint("e", tt.uid)
+		require.Regexp(t, `now \[\d\]`, h.ask(t, tt.uid, fmt.Sprintf(`{"enter":{"eid":"%s","pid":%d,"attach":true,"config":{"gpus":1}}}`, eid, sleeper.Process.Pid))[0], tt.name)
+		files := h.files(t)
+		require.Equal(t, tt.want, files.Environment(snapshot.EnvID(eid)).UID, tt.name)
+		require.False(t, files.Environment(snapshot.EnvID(eid)).OwnerMismatch, tt.name)
+		require.Contains(t, h.ask(t, int(tt.not), `{"detach":{"eid":"`+eid+`"}}`)[0], "not your environment", tt.name)
+		require.Equal(t, "now []", h.ask(t, int(tt.want), `{"detach":{"eid":"`+eid+`"}}`)[0], tt.name)
+	}
+	for _, uid := range []int{110_001, 54_321} { // of two owners, of none
+		refused := fmt.Sprintf("error: not a valid request: uid %d has no account on this host, so it gets no environment", uid)
+		require.Equal(t, []string{refused, refused}, h.ask(t, uid, `{"enter":{"eid":"x","pid":PID}}`, `{"enter":{"eid":"x","kernel_id":"k"}}`))
+	}
 }

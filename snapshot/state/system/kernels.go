@@ -119,7 +119,7 @@ func kernelsNamed(cmdline string, asked map[string][]Kernel) map[string]bool {
 	return named
 }
 
-// owner is the real uid of a process, or the owner of its folder where /proc hides it.
+// owner is the account of a process, or that of its folder where /proc hides it.
 func (p procfs) owner(pid snapshot.PID) (snapshot.UID, error) {
 	uid, err := p.fs.UID(pid)
 	if err == nil {

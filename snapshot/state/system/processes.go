@@ -23,7 +23,7 @@ const (
 type RunningProcess struct {
 	PID, Parent snapshot.PID
 	Start       snapshot.StartTime
-	UID         snapshot.UID // the real one
+	UID         snapshot.UID // the account
 	Name        string
 	Environ     Environ
 	EID         snapshot.EnvID // the environment that the environ names; empty for none
@@ -39,12 +39,17 @@ func (p procfs) Running(wanted func(snapshot.UID) bool) (list []RunningProcess, 
 		return nil, false
 	}
 	budgets := budgets{}
+	complete = p.showsAll()
 	for _, pid := range pids {
-		if r, ok := p.running(pid, wanted, budgets); ok {
+		r, err := p.running(pid, wanted, budgets)
+		switch {
+		case err == nil:
 			list = append(list, r)
+		case errors.Is(err, proc.ErrAccountUnknown): // it may be wanted
+			complete = false
 		}
 	}
-	return list, p.showsAll()
+	return list, complete
 }
 
 // path is the path of a file of a process.
@@ -52,22 +57,27 @@ func (p procfs) path(pid snapshot.PID, name string) string {
 	return filepath.Join(p.root, strconv.Itoa(int(pid)), name)
 }
 
-func (p procfs) running(pid snapshot.PID, wanted func(snapshot.UID) bool, budgets budgets) (RunningProcess, bool) {
+var errUnwanted = errors.New("not a process that is asked for")
+
+func (p procfs) running(pid snapshot.PID, wanted func(snapshot.UID) bool, budgets budgets) (RunningProcess, error) {
 	process, err := p.fs.Open(pid)
 	if err != nil {
-		return RunningProcess{}, false
+		return RunningProcess{}, err
 	}
 	defer func() { _ = process.Close() }() // it was only read
 	r := RunningProcess{PID: pid}
 	if r.UID, err = process.UID(); err != nil && !errors.Is(err, proc.ErrGone) {
 		r.UID, err = p.fs.FolderOwner(pid) // hidepid=1 shows the owner of the folder, and nothing in it
 	}
-	if err != nil || !wanted(r.UID) {
-		return r, false
+	switch {
+	case err != nil:
+		return r, err
+	case !wanted(r.UID):
+		return r, errUnwanted
 	}
 	stat, err := process.Stat()
 	if errors.Is(err, proc.ErrGone) || (err == nil && (stat.Gone() || stat.IsKernelThread())) {
-		return r, false
+		return r, errUnwanted
 	}
 	r.Parent, r.Start, r.Name = stat.PPID, stat.Start, stat.Name
 	process.Budget = budgets.of(r.UID)
@@ -76,11 +86,11 @@ func (p procfs) running(pid snapshot.PID, wanted func(snapshot.UID) bool, budget
 	case err == nil:
 		r.Environ, r.EID = EnvironRead, snapshot.Claim(value)
 	case errors.Is(err, proc.ErrGone):
-		return r, false
+		return r, err
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, proc.ErrStalled), errors.Is(err, proc.ErrNotRead), errors.Is(err, proc.ErrTooLarge):
 		r.Environ = EnvironHidden
 	default:
 		r.Environ = EnvironWiped
 	}
-	return r, true
+	return r, nil
 }

@@ -1,6 +1,6 @@
 // Package system answers what the state files don't say: which processes and Jupyter
 // kernels live and who owns them, in which namespaces and since which boot this program runs,
-// the names of users, and the owners of subordinate uids.
+// and the names of users.
 //
 //	s := system.New("/proc")
 //	gone := s.Process(pid).Liveness == system.Gone

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
 // Users looks up the names of users.
@@ -113,19 +114,7 @@ func parsePasswd(line, uid string) snapshot.Username {
 func getentPasswd(ctx context.Context, uid string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	return Getent(ctx, "passwd", uid)
-}
-
-// Getent asks a database of the system such as passwd for keys with getent(1), which also asks
-// directory services, or lists it without keys. It ends soon after ctx.
-func Getent(ctx context.Context, database string, keys ...string) ([]byte, error) {
-	args := []string{database}
-	if len(keys) > 0 {
-		args = append(append(args, "--"), keys...)
-	}
-	cmd := exec.CommandContext(ctx, "getent", args...)
-	cmd.WaitDelay = time.Second
-	return cmd.Output()
+	return proc.Getent(ctx, "passwd", uid)
 }
 
 // FirstUID is the first uid of people, UID_MIN of login.defs(5): lower ones are those of system

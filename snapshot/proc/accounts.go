@@ -1,0 +1,294 @@
+package proc
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Accounts says which account a uid of the kernel belongs to. With subordinate uids (subuid(5)),
+// one account can run processes with thousands of uids, also outside of its user namespaces: by
+// a set-uid file. A uid that has an account of its own is that account's, whatever range it is in.
+//
+// A uid is the owner's if exactly one account has it in a range. root and dockremap give theirs
+// to others: such a uid, like one of several owners or of an unknown one, counts as its number.
+//
+// The zero value is for this machine. It is safe for concurrent use.
+type Accounts struct {
+	Etc string // the folder of subuid, nsswitch.conf and passwd; empty for /etc
+
+	mu       sync.Mutex
+	subuids  subuids
+	answers  map[string]knownAccount // by name or uid
+	wanted   map[string]bool         // what is asked for next
+	asking   chan struct{}           // closed when what is asked for now is answered; nil if nothing is
+	failed   error                   // why the last question has no answer
+	failedAt time.Time
+}
+
+// knownAccount says whether there is an account, and its uid.
+type knownAccount struct {
+	uid   snapshot.UID
+	found bool
+	at    time.Time
+}
+
+const (
+	// answerFor is how long an answer holds, and failedFor for how long no question is asked
+	// after one without an answer.
+	answerFor = time.Minute
+	failedFor = 10 * time.Second
+	// askWithin bounds one question to the directory service, of at most askAtOnce keys.
+	askWithin = 2 * time.Second
+	askAtOnce = 1000
+)
+
+// ofMachine are the accounts of this machine, for every FS without others.
+var ofMachine Accounts
+
+// ErrAccountUnknown says that it is not known, or not yet, which account a uid belongs to.
+var ErrAccountUnknown = errors.New("the account of a subordinate uid is unknown")
+
+var errAsking = fmt.Errorf("%w yet", ErrAccountUnknown)
+
+// Of is the account that a uid belongs to. It doesn't wait for a directory service: the error
+// wraps ErrAccountUnknown until there is an answer, and the uid is the first one of the range
+// then, for what is shared out meanwhile.
+func (a *Accounts) Of(uid snapshot.UID) (snapshot.UID, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.of(uid)
+}
+
+func (a *Accounts) of(uid snapshot.UID) (snapshot.UID, error) {
+	a.subuids.etc = cmp.Or(a.Etc, "/etc")
+	a.subuids.read(time.Now())
+	owners, first := a.subuids.owners(uid)
+	if len(owners) == 0 {
+		return uid, nil
+	}
+	found, err := a.find(append(owners, fmt.Sprint(uid))...)
+	if err != nil {
+		return first, fmt.Errorf("uid %d: %w", uid, err)
+	}
+	for i, name := range owners {
+		if !found[i].found || found[i].uid == 0 || found[i].uid != found[0].uid || name == "dockremap" {
+			return uid, nil
+		}
+	}
+	if found[len(owners)].found {
+		return uid, nil
+	}
+	return found[0].uid, nil
+}
+
+// Wait is Of for those who can wait for the answer until ctx ends.
+func (a *Accounts) Wait(ctx context.Context, uid snapshot.UID) (account snapshot.UID, err error) {
+	err = a.wait(ctx, func() (err error) {
+		account, err = a.of(uid)
+		return err
+	})
+	return account, err
+}
+
+// resolveWithin is how long Resolve waits.
+const resolveWithin = time.Second
+
+// Resolve is Wait for whoever acts for themselves: where the account stays unknown, it is the
+// uid alone, by which the kernel lets them act as well.
+func (a *Accounts) Resolve(ctx context.Context, uid snapshot.UID) snapshot.UID {
+	ctx, cancel := context.WithTimeout(ctx, resolveWithin)
+	defer cancel()
+	account, err := a.Wait(ctx, uid)
+	if err != nil {
+		return uid
+	}
+	return account
+}
+
+// Lacks says whether a uid certainly has no account, neither its own nor one that it is
+// subordinate to. It waits for the answer until ctx ends.
+func (a *Accounts) Lacks(ctx context.Context, uid snapshot.UID) bool {
+	lacks := false
+	err := a.wait(ctx, func() error {
+		account, err := a.of(uid)
+		if err == nil && account == uid {
+			var own []knownAccount
+			if own, err = a.find(fmt.Sprint(uid)); err == nil {
+				lacks = !own[0].found
+			}
+		}
+		return err
+	})
+	return err == nil && lacks
+}
+
+func (a *Accounts) wait(ctx context.Context, try func() error) error {
+	for {
+		a.mu.Lock()
+		err := try()
+		asking := a.asking
+		a.mu.Unlock()
+		if !errors.Is(err, errAsking) {
+			return err
+		}
+		select {
+		case <-asking:
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// find is what is known of accounts. If something isn't, it is asked for in the background.
+func (a *Accounts) find(keys ...string) (found []knownAccount, err error) {
+	now := time.Now()
+	for _, key := range keys {
+		known, ok := a.answers[key]
+		if !ok || now.Sub(known.at).Abs() > answerFor {
+			if now.Sub(a.failedAt).Abs() < failedFor {
+				return nil, a.failed
+			}
+			if a.wanted == nil {
+				a.wanted = map[string]bool{}
+			}
+			a.wanted[key], err = true, errAsking
+		}
+		found = append(found, known)
+	}
+	if err != nil && a.asking == nil {
+		a.ask()
+	}
+	return found, err
+}
+
+// ask begins to ask for what is wanted.
+func (a *Accounts) ask() {
+	a.asking = make(chan struct{})
+	var keys []string
+	for key := range a.wanted {
+		if len(keys) == askAtOnce {
+			break
+		}
+		delete(a.wanted, key)
+		keys = append(keys, key)
+	}
+	directories := a.subuids.directories
+	go func() {
+		found, err := a.lookUp(keys, directories)
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		close(a.asking)
+		a.asking = nil
+		a.note(keys, found, err)
+		if len(a.wanted) > 0 {
+			a.ask()
+		}
+	}()
+}
+
+// note keeps answers. Those that are too old are forgotten when there are many.
+func (a *Accounts) note(keys []string, found map[string]snapshot.UID, err error) {
+	now := time.Now()
+	if err != nil {
+		a.failed, a.failedAt = fmt.Errorf("%w: %w", ErrAccountUnknown, err), now
+		clear(a.wanted)
+		return
+	}
+	for key, old := range a.answers {
+		if now.Sub(old.at).Abs() > answerFor {
+			delete(a.answers, key)
+		}
+	}
+	if a.answers == nil {
+		a.answers = map[string]knownAccount{}
+	}
+	for _, key := range keys {
+		uid, ok := found[key]
+		a.answers[key] = knownAccount{uid, ok, now}
+	}
+}
+
+// lookUp asks for accounts by name or uid. An error means that nothing is known.
+func (a *Accounts) lookUp(keys, directories []string) (map[string]snapshot.UID, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), askWithin)
+	defer cancel()
+	found := map[string]snapshot.UID{}
+	passwd, _ := os.ReadFile(filepath.Join(cmp.Or(a.Etc, "/etc"), "passwd"))
+	addAccounts(found, passwd)
+	keys = slices.DeleteFunc(slices.Clone(keys), func(key string) bool { _, ok := found[key]; return ok })
+	if len(keys) == 0 {
+		return found, nil
+	}
+	out, err := Getent(ctx, "passwd", keys...)
+	addAccounts(found, out)
+	switch {
+	case errors.Is(err, exec.ErrNotFound): // /etc/passwd has all accounts
+		err = nil
+	case notFound(err):
+		err = answering(ctx, directories)
+	}
+	return found, err
+}
+
+// addAccounts adds the accounts of lines as in passwd(5), by name and by uid.
+func addAccounts(found map[string]snapshot.UID, passwd []byte) {
+	for line := range bytes.Lines(passwd) {
+		if fields := strings.Split(string(line), ":"); len(fields) == 7 {
+			if uid, err := strconv.ParseUint(fields[2], 10, 32); err == nil {
+				found[fields[0]], found[fields[2]] = snapshot.UID(uid), snapshot.UID(uid)
+			}
+		}
+	}
+}
+
+// answering returns an error if a directory service can't be asked. getent(1) reports such an
+// account as one that isn't there; so root, whom the files have, is asked for behind services
+// that end the search where they don't answer.
+func answering(ctx context.Context, directories []string) error {
+	if len(directories) == 0 {
+		return nil
+	}
+	config := "passwd:"
+	for _, service := range directories {
+		config += service + " [UNAVAIL=return TRYAGAIN=return] "
+	}
+	if _, err := getent(ctx, "-s", config+"files", "passwd", "0"); err != nil {
+		return fmt.Errorf("the directory service (%s) doesn't answer: %w", strings.Join(directories, ", "), err)
+	}
+	return nil
+}
+
+// notFound says whether getent(1) didn't find all keys.
+func notFound(err error) bool {
+	const status = 2
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	return ok && exit.ExitCode() == status
+}
+
+// Getent asks a database of the system such as passwd for keys with getent(1), which also asks
+// directory services, or lists it without keys. It ends soon after ctx.
+func Getent(ctx context.Context, database string, keys ...string) ([]byte, error) {
+	if len(keys) > 0 {
+		keys = append([]string{"--"}, keys...)
+	}
+	return getent(ctx, append([]string{database}, keys...)...)
+}
+
+func getent(ctx context.Context, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, "getent", args...)
+	cmd.WaitDelay = time.Second
+	return cmd.Output()
+}

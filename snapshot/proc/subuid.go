@@ -1,0 +1,116 @@
+package proc
+
+import (
+	"math"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
+)
+
+// subuidRange are the subordinate uids from First to Last of an owner, who is named by name or
+// uid as in subuid(5).
+type subuidRange struct {
+	First, Last snapshot.UID
+	Owner       string
+}
+
+// subuids are the ranges of a machine, and where its accounts are.
+type subuids struct {
+	etc         string
+	looked      time.Time      // when the files were last checked for changes
+	versions    [2]fileVersion // of what was read
+	ranges      []subuidRange
+	directories []string // the services of nsswitch.conf(5) that ask others for accounts
+}
+
+// maxSubuids bounds the files, in bytes.
+const maxSubuids = 4 << 20
+
+// read reads the files again if they have changed, and looks for that at most once a second. A
+// file that others than root may have written counts as empty.
+func (s *subuids) read(now time.Time) {
+	if now.Sub(s.looked).Abs() <= time.Second {
+		return
+	}
+	s.looked = now
+	versions := [2]fileVersion{versionOf(filepath.Join(s.etc, "subuid")), versionOf(filepath.Join(s.etc, "nsswitch.conf"))}
+	if versions == s.versions {
+		return
+	}
+	nsswitch, _ := folder.ReadTrusted(s.etc, "nsswitch.conf", maxSubuids)
+	s.versions, s.ranges = versions, nil
+	s.directories = slices.DeleteFunc(servicesOf(string(nsswitch), "passwd"), func(service string) bool {
+		return slices.Contains([]string{"files", "compat", "db", "systemd"}, service)
+	})
+	if source := servicesOf(string(nsswitch), "subid"); len(source) == 0 || source[0] == "files" {
+		text, _ := folder.ReadTrusted(s.etc, "subuid", maxSubuids)
+		s.ranges = parseSubuids(string(text))
+	}
+}
+
+// owners are those who have a uid as a subordinate one, and their first range with it. uid 0 is
+// root's.
+func (s *subuids) owners(uid snapshot.UID) (owners []string, first snapshot.UID) {
+	for _, r := range s.ranges {
+		if uid == 0 || uid < r.First || uid > r.Last || slices.Contains(owners, r.Owner) {
+			continue
+		}
+		if owners = append(owners, r.Owner); len(owners) == 1 {
+			first = r.First
+		}
+	}
+	return owners, first
+}
+
+// parseSubuids reads subuid(5).
+func parseSubuids(text string) (ranges []subuidRange) {
+	for line := range strings.Lines(text) {
+		fields := strings.Split(strings.TrimSpace(line), ":")
+		if len(fields) != 3 || fields[0] == "" {
+			continue
+		}
+		first, err := strconv.ParseUint(fields[1], 10, 32)
+		count, countErr := strconv.ParseUint(fields[2], 10, 32)
+		if err == nil && countErr == nil && count > 0 {
+			ranges = append(ranges, subuidRange{snapshot.UID(first), snapshot.UID(min(first+count-1, math.MaxUint32)), fields[0]})
+		}
+	}
+	return ranges
+}
+
+// servicesOf are the services of a database in nsswitch.conf(5), without their actions.
+func servicesOf(nsswitch, database string) (services []string) {
+	for line := range strings.Lines(nsswitch) {
+		rest, found := strings.CutPrefix(strings.TrimSpace(line), database+":")
+		for _, word := range strings.Fields(rest) {
+			if found && word[0] != '#' && !strings.ContainsAny(word, "[]=") {
+				services = append(services, word)
+			} else if word[0] == '#' {
+				break
+			}
+		}
+	}
+	return services
+}
+
+// fileVersion changes when a file changes. It is zero for a missing file.
+type fileVersion struct {
+	inode          uint64
+	size           int64
+	written, since unix.Timespec
+}
+
+func versionOf(path string) fileVersion {
+	var st unix.Stat_t
+	if unix.Stat(path, &st) != nil {
+		return fileVersion{}
+	}
+	return fileVersion{st.Ino, st.Size, st.Mtim, st.Ctim}
+}
