@@ -50,9 +50,10 @@ const (
 	// after one without an answer.
 	answerFor = time.Minute
 	failedFor = 10 * time.Second
-	// askWithin bounds one question to the directory service, of at most askAtOnce keys.
+	// askWithin bounds one question to the directory service. It is about few enough keys that one
+	// user's uids can't make it take longer.
 	askWithin = 2 * time.Second
-	askAtOnce = 1000
+	askAtOnce = 100
 )
 
 // ofMachine are the accounts of this machine, for every FS without others.
