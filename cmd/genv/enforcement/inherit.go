@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce/notify/mail"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/controller/handover"
@@ -31,7 +30,7 @@ const (
 	inheritWithin = 2 * time.Second
 	inheritAgain  = 100 * time.Millisecond
 	inheritTries  = 10
-	// inheritAll is for how long a new leader that has read the head waits for all parts.
+	// inheritAll is for how long a new leader that has read the head waits for the rest.
 	inheritAll = 4 * time.Second
 )
 
@@ -61,7 +60,7 @@ func (l *loop) inherit() controller.FleetMemory {
 	if own := l.part.own(now, failed); own != nil {
 		return *own
 	}
-	memory, missing, err := l.part.follower.Memory(now)
+	memory, found, err := l.part.follower.Memory(now)
 	switch {
 	case errors.Is(err, handover.ErrNone) && failed == nil:
 		return l.memory.load(l.setup.Hosts)
@@ -74,12 +73,12 @@ func (l *loop) inherit() controller.FleetMemory {
 	case failed != nil:
 		l.log.Warn().Str("error", etcdText(failed)).Msg("etcd did not return the latest memory of the previous leader")
 	}
-	if missing > 0 {
-		l.log.Warn().Msgf("%s of the previous leader's memory missing: warning periods, idle times and graces of these hosts and users start again", render.Plural(missing, "part"))
+	if !found {
+		l.log.Warn().Msg("the previous leader's memory is not in etcd: warning periods, idle times and graces start again")
 	}
 	memory.Operator = memory.Operator.With(l.memory.askedSince(memory.Rules.Time))
-	if behind := l.part.follower.Behind(); behind > 0 {
-		l.log.Warn().Msgf("etcd did not return the latest version of %s of the previous leader's memory: messages about these hosts and users may be repeated", render.Plural(behind, "part"))
+	if l.part.follower.Behind() {
+		l.log.Warn().Msg("etcd did not return the latest version of the previous leader's memory: messages may be repeated")
 	}
 	if hold := memory.Operator.Hold; hold != nil {
 		l.log.Warn().Msg(hold.String())
@@ -88,8 +87,8 @@ func (l *loop) inherit() controller.FleetMemory {
 }
 
 // catchUp reads the memory of the previous leader. Nothing may be done before it is known who that was, and
-// what operators asked for, so it tries again until then, while this controller leads. It waits for the other
-// parts, too, since without them messages are repeated, but not for long: no rule is enforced meanwhile.
+// what operators asked for, so it tries again until then, while this controller leads. It waits for the
+// rest, too, since without it messages are repeated, but not for long: no rule is enforced meanwhile.
 func (p *participation) catchUp() (err error) {
 	begun, start := p.follower.Clock(), time.Now()
 	for range inheritTries {
@@ -152,7 +151,7 @@ var errNotPublished = errors.New("etcd doesn't answer, or another controller lea
 // publish returns what keeps the memory as it is now in etcd. It gives up early while etcd
 // doesn't answer. The error may be errNotPublished.
 func (l *loop) publish(m *controller.FleetMemory) func() error {
-	documents, err := handover.Encode(m, l.program.Now())
+	document, err := handover.Encode(m, l.program.Now())
 	epoch := l.part.epoch
 	l.part.kept = m.Operator
 	return func() error {
@@ -165,15 +164,15 @@ func (l *loop) publish(m *controller.FleetMemory) func() error {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), publishWithin)
 		defer cancel()
-		err := l.part.publisher.Publish(ctx, epoch, documents)
+		err := l.part.publisher.Publish(ctx, epoch, document)
 		if errors.Is(err, etcd.ErrConflict) {
 			return errNotPublished
 		}
 		if err == nil {
 			l.part.written.Store(&writing{epoch, l.program.Now()})
 		}
-		if err == nil && documents.TooLong > 0 {
-			err = fmt.Errorf("%s %w", render.Plural(documents.TooLong, "part"), errTooLong)
+		if err == nil && document.TooLong() {
+			err = errTooLong
 		}
 		return err
 	}
@@ -196,8 +195,8 @@ func (u *unpublished) turn(kind string, now time.Time) (changed bool) {
 	return changed
 }
 
-// errTooLong says that the memory is in etcd without a part.
-var errTooLong = errors.New("too large for etcd")
+// errTooLong says that of the memory only what operators asked for is in etcd.
+var errTooLong = errors.New("it is too large for etcd")
 
 // sayUnpublished logs once that the memory could not be written to etcd, again for an error of another
 // kind, and once that it is written again.

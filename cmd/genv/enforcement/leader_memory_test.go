@@ -49,7 +49,6 @@ func TestAMemoryThatIsNotWritten(t *testing.T) {
 	space := &etcd.Error{Code: 8, Message: "mvcc: database space exceeded"}
 	silent := errors.New("etcd doesn't answer: 127.0.0.1:2379: connection refused")
 	late := fmt.Errorf("etcd doesn't answer: %w", context.DeadlineExceeded)
-	parts := func(n int) error { return fmt.Errorf("%d parts %w", n, errTooLong) }
 	for name, row := range map[string]struct {
 		errors []error // one each second
 		want   []string
@@ -61,7 +60,7 @@ func TestAMemoryThatIsNotWritten(t *testing.T) {
 		"the lease ends":       {[]error{errNotPublished, errNotPublished, nil}, nil},
 		"and before, an error": {[]error{silent, errNotPublished, silent, nil}, []string{"connection refused", "again, after 3s"}},
 		"another reason":       {[]error{space, silent, nil}, []string{"database space exceeded", "connection refused", "again, after 2s"}},
-		"too large":            {[]error{parts(2), parts(3), nil}, []string{"2 parts too large for etcd", "again, after 2s"}},
+		"too large":            {[]error{errTooLong, errTooLong, nil}, []string{"it is too large for etcd", "again, after 2s"}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			l := &loop{program: &command.Program{Now: time.Now}, part: electedPart(t, &store{entries: map[string]etcd.Entry{}})}

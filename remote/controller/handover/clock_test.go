@@ -14,7 +14,6 @@ import (
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/controller/handover"
 	"github.com/seed-3119e985/genv/remote/election/etcd"
-	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // ahead is a time as a wall clock shows it that was set forward by d. Its monotonic clock doesn't change.
@@ -56,13 +55,6 @@ func newFleet(set time.Duration) *fleet {
 func (f *fleet) now() time.Time    { return f.begun.Add(f.passed) }
 func (f *fleet) leader() time.Time { return ahead(f.now(), f.set) }
 
-// newLongFleet is newFleet with a memory that needs several requests.
-func newLongFleet(set time.Duration) *fleet {
-	f := newFleet(set)
-	f.m = long("v1", f.leader())
-	return f
-}
-
 // publish publishes the memory a second later.
 func (f *fleet) publish(t *testing.T) error {
 	f.passed += time.Second
@@ -70,25 +62,24 @@ func (f *fleet) publish(t *testing.T) error {
 	return f.Publish(t.Context(), 7, encode(t, &f.m, f.leader()))
 }
 
-// check checks that a new leader knows for how long devices have been idle, of each host that it knows. It
-// returns how many hosts and parts are missing.
-func (f *fleet) check(t *testing.T) (hosts, parts int) {
+// check checks that a new leader knows for how long devices have been idle, if it found the memory.
+func (f *fleet) check(t *testing.T) (found bool) {
 	t.Helper()
-	got, parts, err := f.Memory(f.now())
+	got, found, err := f.Memory(f.now())
 	require.NoError(t, err)
 	require.NotNil(t, got.Operator.Hold)
 	require.WithinDuration(t, f.now(), got.Rules.Time, 5*time.Second)
 	for host := range got.Rules.Hosts {
 		require.InDelta(t, f.passed.Seconds(), f.now().Sub(got.Rules.Idle[string(host)+"/alice/1/0"]).Seconds(), 3, host)
 	}
-	return len(f.m.Rules.Hosts) - len(got.Rules.Hosts), parts
+	require.Equal(t, found, len(got.Rules.Hosts) == len(f.m.Rules.Hosts))
+	return found
 }
 
 // complete checks that a new leader knows all.
 func (f *fleet) complete(t *testing.T) {
 	t.Helper()
-	hosts, parts := f.check(t)
-	require.Zero(t, hosts+parts)
+	require.True(t, f.check(t))
 }
 
 // The leader's clock is set: what has been idle for 10 seconds is so for the next leader. A small correction
@@ -134,25 +125,6 @@ func TestTheNextLeaderHasAnotherClock(t *testing.T) {
 	f.complete(t)
 }
 
-// A leader is killed while it writes all parts again, since its clock was set: those with times of the clock
-// as it was are missing. One that isn't killed goes on where etcd stopped answering.
-func TestACutAfterTheClockWasSet(t *testing.T) {
-	f := newLongFleet(-3 * time.Hour)
-	require.NoError(t, f.publish(t))
-	f.set, f.requests, f.most = 0, nil, 2
-	require.Error(t, f.publish(t))
-	require.NoError(t, f.Poll(t.Context()))
-	hosts, parts := f.check(t)
-	require.Less(t, hosts, 120)
-	require.Positive(t, hosts)
-	require.Positive(t, parts)
-	f.most = -1
-	require.NoError(t, f.publish(t))
-	require.NoError(t, f.Poll(t.Context()))
-	f.complete(t)
-	require.Less(t, len(f.requests), 6, "it goes on where etcd stopped answering")
-}
-
 // The clock of a controller is set after it took over: what it inherited is as old as before.
 func TestAClockThatIsSetAfterATakeOver(t *testing.T) {
 	f := newFleet(0)
@@ -185,7 +157,7 @@ func TestTheClockIsSetBetweenTwoPolls(t *testing.T) {
 	}
 }
 
-// between is a store in which something happens between the reading of the head and that of the parts.
+// between is a store in which something happens between the reading of the head and that of the memory.
 type between struct {
 	*store
 	once sync.Once
@@ -193,13 +165,13 @@ type between struct {
 }
 
 func (s *between) Get(ctx context.Context, key string) (*etcd.Entry, error) {
-	if strings.Contains(key, "part-") {
+	if strings.HasSuffix(key, "/all") {
 		s.once.Do(s.then)
 	}
 	return s.store.Get(ctx, key)
 }
 
-// A standby has the head of a clock and parts of another one: it takes them as missing.
+// A standby has the head of a clock and a memory of another one: it takes it as missing.
 func TestAHeadOfAnotherClock(t *testing.T) {
 	f := newFleet(-3 * time.Hour)
 	require.NoError(t, f.Poll(t.Context()))
@@ -208,11 +180,10 @@ func TestAHeadOfAnotherClock(t *testing.T) {
 	f.complete(t)
 	f.set = 0
 	require.NoError(t, f.publish(t))
-	s := &slow{f.store, 0, "part-"}
+	s := &slow{f.store, 0, "/all"}
 	f.Follower.Store = s
 	require.Error(t, poll(t, &f.Follower, 10*time.Millisecond))
-	hosts, parts := f.check(t)
-	require.Equal(t, []int{20, len(f.parts())}, []int{hosts, parts}, "they have the clock before")
+	require.False(t, f.check(t), "it has the clock before")
 	s.stuck = ""
 	require.NoError(t, f.Poll(t.Context()))
 	f.complete(t)
@@ -225,31 +196,5 @@ func TestAHeadOfAnotherClock(t *testing.T) {
 		require.NoError(t, f.publish(t))
 	}}
 	require.NoError(t, f.Poll(t.Context()))
-	hosts, parts = f.check(t)
-	require.Equal(t, []int{20, len(f.parts())}, []int{hosts, parts}, "they have the clock after")
-}
-
-// What a version wrote that doesn't say which clock it has is continued.
-func TestDocumentsWithoutAClock(t *testing.T) {
-	for _, of := range []string{"head", "part-", ""} {
-		s, m, now := newStore(), memoryOf(20), noon
-		require.NoError(t, (&handover.Publisher{Store: s, Key: "/lab"}).Publish(t.Context(), 7, encode(t, &m, noon)))
-		for key, e := range s.entries {
-			if !strings.Contains(key, of) {
-				continue
-			}
-			var document map[string]any
-			require.NoError(t, handover.UnpackWithin(e.Value, 1<<20, &document))
-			require.Contains(t, document, "clock")
-			delete(document, "clock")
-			var err error
-			e.Value, err = handover.Pack(document)
-			require.NoError(t, err)
-			s.entries[key] = e
-		}
-		got, missing, err := follow(t, s, &now).Memory(now)
-		require.NoError(t, err)
-		require.Zero(t, missing, of)
-		require.Contains(t, got.Rules.Hosts, snapshot.Hostname("gpu-0019"), of)
-	}
+	require.False(t, f.check(t), "it has the clock after")
 }

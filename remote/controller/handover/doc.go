@@ -1,16 +1,11 @@
 // Package handover carries the memory of the controller that leads to those that wait to take
 // its place, through etcd:
 //
-//	publisher.Publish(ctx, epoch, documents)  // the leader, after each cycle
-//	follower.Poll(ctx)                        // a standby, every second
+//	publisher.Publish(ctx, epoch, document)  // the leader, after each cycle
+//	follower.Poll(ctx)                       // a standby, every second
 //	memory, found, err := follower.Memory(now)
 //
-// The memory is split by host and by user into parts, each smaller than etcd's limit for a request.
-// Only parts that have changed are written. If a part is missing, its findings start again: warnings
-// and graces are repeated. A head, written with every request, has what is not split, such as holds
-// and exemptions. A leader may die between two requests: then each host and user is as before or
-// after the write, and the memory counts as old as its oldest part.
-//
-// When the leader's clock is set, all parts are written again. Until then, those that have times of the
-// clock as it was are missing.
+// The memory is one value. It is written, together with a head, only when it has changed; else the head is written
+// alone: it says of when the memory is, and has what operators asked for, such as holds and exemptions. A memory
+// that is longer than etcd takes is left out: then warnings and graces start again.
 package handover

@@ -18,76 +18,67 @@ import (
 
 const (
 	schema = "genv.controller.handover/1"
-	// maxPart is how long a part may be, as etcd keeps it: its requests have at most 1.5 MiB.
-	maxPart = 1 << 20
+	// maxMemory is how long a memory may be, as etcd keeps it: its requests have at most 1.5 MiB.
+	maxMemory = 1 << 20
 	// maxDocument is how long a document may be that is read.
 	maxDocument = 256 << 20
 )
 
-// head is what belongs to all parts.
+// head is what is written after each cycle.
 type head struct {
 	Schema   string          `json:"schema"`
-	Epoch    uint64          `json:"epoch"`             // of the leader that wrote it
-	Time     time.Time       `json:"time"`              // when it was written, by the leader's clock
-	Judged   time.Time       `json:"judged"`            // see enforce.Memory.Time
-	Clock    time.Time       `json:"clock,omitzero"`    // see clockOf
-	Parts    []int           `json:"parts"`             // that there are
-	Missing  int             `json:"missing,omitempty"` // that are not written yet
+	Epoch    uint64          `json:"epoch"`            // of the leader that wrote it
+	Time     time.Time       `json:"time"`             // when it was written, by the leader's clock
+	Judged   time.Time       `json:"judged"`           // see enforce.Memory.Time
+	Clock    time.Time       `json:"clock"`            // see clockOf
+	Memory   []byte          `json:"memory,omitempty"` // the hash of the memory, as it is written; none if that is too long
 	Operator json.RawMessage `json:"operator"`
 	Mail     mail.Sent       `json:"mail,omitzero"`
 }
 
-// part is a part of the memory.
-type part struct {
-	Schema string                 `json:"schema"`
-	Clock  time.Time              `json:"clock,omitzero"` // see clockOf
+// content is what is written when it has changed.
+type content struct {
+	Clock  time.Time              `json:"clock"` // see clockOf
 	Memory controller.FleetMemory `json:"memory"`
 }
 
-// Documents are a memory as etcd keeps it.
-type Documents struct {
-	made  time.Time // by a clock that can't be set, where there is one
-	head  head
-	parts [parts][]byte // nil for one that is empty, or longer than etcd takes
-	// sums change when a part has to be written again.
-	sums [parts][sha256.Size]byte
-	// TooLong is how many parts are longer than etcd takes.
-	TooLong int
+// Document is a memory as etcd keeps it.
+type Document struct {
+	made time.Time // by a clock that can't be set, where there is one
+	head head
+	data []byte            // nil if it is longer than etcd takes
+	sum  [sha256.Size]byte // changes when data has to be written again
 }
 
 // Encode returns the memory, with its times by the clock of now.
-func Encode(m *controller.FleetMemory, now time.Time) (*Documents, error) {
+func Encode(m *controller.FleetMemory, now time.Time) (*Document, error) {
 	kept, err := m.Operator.Encode(now)
 	if err != nil {
 		return nil, err
 	}
 	current := *m
 	current.Rules = m.Rules.At(now)
-	d := &Documents{made: now, head: head{
+	d := &Document{made: now, head: head{
 		Schema: schema, Time: now.Round(0).UTC(), Judged: current.Rules.Time.Round(0).UTC(), Clock: clockOf(now),
 		Operator: kept, Mail: m.Mail.Sent,
 	}}
-	encoded, filled := split(&current)
-	compared, _ := split(m)
-	for i := range encoded {
-		if d.sums[i], err = sumOf(&compared[i]); err != nil {
-			return nil, err
-		}
-		if !filled[i] {
-			continue
-		}
-		if d.parts[i], err = pack(part{schema, d.head.Clock, encoded[i]}); err != nil {
-			return nil, err
-		}
-		if len(d.parts[i]) > maxPart {
-			d.parts[i] = nil
-			d.TooLong++
-		}
+	if d.sum, err = sumOf(m); err != nil {
+		return nil, err
+	}
+	current.Rules.Time, current.Mail.Sent = time.Time{}, mail.Sent{} // the head has them
+	if d.data, err = pack(content{d.head.Clock, current}); err != nil {
+		return nil, err
+	}
+	if len(d.data) > maxMemory {
+		d.data = nil
 	}
 	return d, nil
 }
 
-// countedCycles is up to how many cycles of a finding a part is written for each of them. What
+// TooLong reports whether the memory is longer than etcd takes.
+func (d *Document) TooLong() bool { return d.data == nil }
+
+// countedCycles is up to how many cycles of a finding the memory is written for each of them. What
 // a policy lets pass before it acts is less.
 const countedCycles = 64
 
@@ -95,6 +86,7 @@ const countedCycles = 64
 // of a clock don't change it.
 func sumOf(m *controller.FleetMemory) ([sha256.Size]byte, error) {
 	compared := *m
+	compared.Rules.Time, compared.Mail.Sent = time.Time{}, mail.Sent{}
 	compared.Rules.Present = make(map[string]enforce.Presence, len(m.Rules.Present))
 	for key, p := range m.Rules.Present {
 		p.Cycles = min(p.Cycles, countedCycles)
@@ -111,11 +103,8 @@ var started = time.Now()
 // is set, since the time since then is measured by the monotonic clock.
 func clockOf(now time.Time) time.Time { return now.Add(-now.Sub(started)).Round(0).UTC() }
 
-// differ reports whether documents have times of different clocks. Zero means that it isn't known: the
-// document is from a version that didn't write it.
-func differ(a, b time.Time) bool {
-	return !a.IsZero() && !b.IsZero() && beyondTolerated(a.Sub(b)) != 0
-}
+// differ reports whether documents have times of different clocks.
+func differ(a, b time.Time) bool { return beyondTolerated(a.Sub(b)) != 0 }
 
 // unpack reads a document of another controller.
 func unpack(data []byte, document any) error {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -49,16 +48,6 @@ func (s *store) Get(_ context.Context, key string) (*etcd.Entry, error) {
 	return &e, nil
 }
 
-func (s *store) Keys(_ context.Context, prefix string) (list []etcd.Entry, err error) {
-	for key, e := range s.entries {
-		if strings.HasPrefix(key, prefix) {
-			list = append(list, etcd.Entry{Key: key, Modified: e.Modified})
-		}
-	}
-	slices.SortFunc(list, func(a, b etcd.Entry) int { return strings.Compare(a.Key, b.Key) })
-	return list, s.fails
-}
-
 func (s *store) WriteAfter(_ context.Context, guard string, created uint64, key string, modified uint64, entries ...etcd.Entry) error {
 	if s.stalls {
 		s.late = func() bool { return s.write(guard, created, key, modified, entries...) == nil }
@@ -85,16 +74,6 @@ func (s *store) write(guard string, created uint64, key string, modified uint64,
 		}
 	}
 	return nil
-}
-
-// parts are the keys of the parts that there are.
-func (s *store) parts() (keys []string) {
-	for key := range s.entries {
-		if strings.Contains(key, "/part-") {
-			keys = append(keys, key)
-		}
-	}
-	return keys
 }
 
 // memoryOf is what a controller may know of hosts.
@@ -130,7 +109,7 @@ func memoryOf(hosts int) controller.FleetMemory {
 	return m
 }
 
-func encode(t *testing.T, m *controller.FleetMemory, now time.Time) *handover.Documents {
+func encode(t *testing.T, m *controller.FleetMemory, now time.Time) *handover.Document {
 	t.Helper()
 	d, err := handover.Encode(m, now)
 	require.NoError(t, err)
@@ -152,9 +131,9 @@ func TestTheNextLeaderKnowsAll(t *testing.T) {
 		require.NoError(t, p.Publish(t.Context(), 7, encode(t, &m, noon)))
 		f := follow(t, s, &now)
 		now = noon.Add(10 * time.Second)
-		got, missing, err := f.Memory(now)
+		got, found, err := f.Memory(now)
 		require.NoError(t, err)
-		require.Zero(t, missing)
+		require.True(t, found)
 		require.True(t, got.Rules.Resumed)
 		got.Rules.Resumed = false
 		want, err := enforceJSON(&m)
@@ -166,7 +145,7 @@ func TestTheNextLeaderKnowsAll(t *testing.T) {
 	}
 }
 
-// What stays the same isn't written again; what has changed is, alone and with the head.
+// What stays the same isn't written again: the head alone is.
 func TestOnlyChangesAreWritten(t *testing.T) {
 	s, ctx := newStore(), t.Context()
 	m := memoryOf(100)
@@ -181,7 +160,7 @@ func TestOnlyChangesAreWritten(t *testing.T) {
 		}
 		return sum
 	}
-	require.Equal(t, 65, publish(noon))
+	require.Equal(t, 2, publish(noon))
 	require.Equal(t, 1, publish(noon.Add(time.Second)), "the head alone")
 	m.Rules.Stuck[snapshot.ProcessKey{Host: "gpu-0001", PID: 10, Start: 5}] = "it survived"
 	require.Equal(t, 2, publish(noon.Add(2*time.Second)))
@@ -204,36 +183,42 @@ func TestOnlyChangesAreWritten(t *testing.T) {
 	restored := maps.Clone(s.entries)
 	require.Equal(t, 1, publish(noon.Add(7*time.Second)))
 	s.entries = restored
-	require.Equal(t, 65, publish(noon.Add(8*time.Second)), "it isn't known what else was lost")
+	require.Equal(t, 2, publish(noon.Add(8*time.Second)), "it isn't known what else was lost")
 	s.epoch = 9
 	require.ErrorIs(t, p.Publish(ctx, 7, encode(t, &m, noon.Add(9*time.Second))), etcd.ErrConflict)
-	require.Equal(t, 65, publish(noon.Add(9*time.Second)), "another leader may have written meanwhile")
+	require.Equal(t, 2, publish(noon.Add(9*time.Second)), "another leader may have written meanwhile")
 }
 
-// A part that is missing or damaged is a fresh start for its hosts and users, and for no others.
-func TestAMissingPart(t *testing.T) {
-	s, now := newStore(), noon
-	m := memoryOf(200)
-	p := handover.Publisher{Store: s, Key: "/lab"}
-	require.NoError(t, p.Publish(t.Context(), 7, encode(t, &m, noon)))
-	keys := s.parts()
-	delete(s.entries, keys[0])
-	s.entries[keys[1]] = etcd.Entry{Key: keys[1], Value: []byte("\x1f\x8b damaged"), Modified: 99}
-	got, missing, err := follow(t, s, &now).Memory(noon)
-	require.NoError(t, err)
-	require.Equal(t, 2, missing)
-	require.Less(t, len(got.Rules.Hosts), 200)
-	require.Greater(t, len(got.Rules.Hosts), 150)
-	for host := range m.Rules.Hosts {
-		key := fmt.Sprintf("env-devices/%s/7/100", host)
-		_, known := got.Rules.Hosts[host]
-		_, finding := got.Rules.Findings[key]
-		_, present := got.Rules.Present[key]
-		_, process := got.Rules.Present[fmt.Sprintf("process/%s/7/100", host)]
-		_, idle := got.Rules.Idle[fmt.Sprintf("%s/alice/1/0", host)]
-		require.Equal(t, []bool{known, known, known, known}, []bool{finding, present, process, idle}, "all or nothing of %s", host)
+// A memory that is missing, damaged or too long for etcd is a fresh start; what operators asked for is there.
+func TestAMissingMemory(t *testing.T) {
+	const key = "/lab/memory/all"
+	random := rand.New(rand.NewPCG(1, 2))
+	for name, change := range map[string]func(*store, *controller.FleetMemory){
+		"missing": func(s *store, _ *controller.FleetMemory) { delete(s.entries, key) },
+		"damaged": func(s *store, _ *controller.FleetMemory) {
+			s.entries[key] = etcd.Entry{Key: key, Value: []byte("\x1f\x8b damaged"), Modified: 99}
+		},
+		"too long": func(s *store, m *controller.FleetMemory) {
+			text := make([]byte, 2<<20)
+			for i := range text {
+				text[i] = byte('!' + random.IntN(90))
+			}
+			m.Rules.Stuck[snapshot.ProcessKey{Host: "gpu-0001", PID: 10, Start: 5}] = string(text)
+			d := encode(t, m, noon.Add(time.Second))
+			require.True(t, d.TooLong())
+			require.NoError(t, (&handover.Publisher{Store: s, Key: "/lab"}).Publish(t.Context(), 7, d))
+			require.NotContains(t, s.entries, key)
+		},
+	} {
+		s, m, now := newStore(), memoryOf(200), noon
+		require.NoError(t, (&handover.Publisher{Store: s, Key: "/lab"}).Publish(t.Context(), 7, encode(t, &m, noon)))
+		change(s, &m)
+		got, found, err := follow(t, s, &now).Memory(noon)
+		require.NoError(t, err, name)
+		require.False(t, found, name)
+		require.Empty(t, got.Rules.Findings, name)
+		require.NotNil(t, got.Operator.Hold, name)
 	}
-	require.NotNil(t, got.Operator.Hold)
 }
 
 func TestWhatCantBeContinued(t *testing.T) {
@@ -318,25 +303,6 @@ func TestAClockThatIsSet(t *testing.T) {
 	}
 }
 
-// A part that etcd wouldn't take is left out: the next leader starts fresh there.
-func TestAPartThatIsTooLong(t *testing.T) {
-	s, now := newStore(), noon
-	m := memoryOf(100)
-	random := rand.New(rand.NewPCG(1, 2))
-	for i := range 60_000 {
-		m.Rules.Findings[fmt.Sprintf("env-devices/gpu-0001/%d/%x", i, random.Uint64())] = enforce.KnownFinding{Host: "gpu-0001"}
-		m.Rules.Present[fmt.Sprintf("process/gpu-0001/%d/%x", i, random.Uint64())] = enforce.Presence{Since: noon, Cycles: 1}
-	}
-	d := encode(t, &m, noon)
-	require.Equal(t, 1, d.TooLong)
-	require.NoError(t, (&handover.Publisher{Store: s, Key: "/lab"}).Publish(t.Context(), 7, d))
-	got, missing, err := follow(t, s, &now).Memory(noon)
-	require.NoError(t, err)
-	require.Zero(t, missing)
-	require.NotContains(t, got.Rules.Hosts, snapshot.Hostname("gpu-0001"))
-	require.Contains(t, got.Rules.Findings, "env-devices/gpu-0000/7/100")
-}
-
 func enforceJSON(m *controller.FleetMemory) (string, error) {
 	data, err := json.Marshal(m)
 	return string(data), err
@@ -353,18 +319,14 @@ func FuzzMemory(f *testing.F) {
 	if err := (&handover.Publisher{Store: s, Key: "/lab"}).Publish(context.Background(), 7, d); err != nil {
 		f.Fatal(err)
 	}
-	f.Add(s.entries["/lab/memory/head"].Value, s.entries[s.parts()[0]].Value)
-	f.Fuzz(func(t *testing.T, head, part []byte) {
+	f.Add(s.entries["/lab/memory/head"].Value, s.entries["/lab/memory/all"].Value)
+	f.Fuzz(func(t *testing.T, head, memory []byte) {
 		s := newStore()
 		s.entries["/lab/memory/head"] = etcd.Entry{Key: "/lab/memory/head", Value: head, Modified: 1}
-		for i := range 64 {
-			key := fmt.Sprintf("/lab/memory/part-%02d", i)
-			s.entries[key] = etcd.Entry{Key: key, Value: part, Modified: 1}
-		}
+		s.entries["/lab/memory/all"] = etcd.Entry{Key: "/lab/memory/all", Value: memory, Modified: 1}
 		now := noon
-		_, missing, err := follow(t, s, &now).Memory(noon)
-		if err == nil && missing < 0 {
-			t.Fatal(missing)
+		if _, found, err := follow(t, s, &now).Memory(noon); err != nil && found {
+			t.Fatal(err)
 		}
 	})
 }

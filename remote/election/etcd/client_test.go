@@ -65,11 +65,11 @@ func TestARealEtcd(t *testing.T) {
 	require.NoError(t, write(made.Created, etcd.Entry{Key: "/k/memory/1", Value: []byte("one")}, etcd.Entry{Key: "/k/memory/2", Value: []byte("two")}))
 	require.NoError(t, write(made.Created, etcd.Entry{Key: "/k/memory/1"}, etcd.Entry{Key: "/k/memory/3", Value: []byte{}}))
 	require.ErrorIs(t, write(made.Created-1, etcd.Entry{Key: "/k/memory/2", Value: []byte("of another")}), etcd.ErrConflict, "it was replaced")
-	keys, err := c.Keys(ctx, "/k/memory/")
+	keys, err := c.List(ctx, "/k/memory/")
 	require.NoError(t, err)
 	require.Len(t, keys, 2)
 	require.Equal(t, "/k/memory/2", keys[0].Key)
-	require.Empty(t, keys[0].Value)
+	require.Equal(t, []byte("two"), keys[0].Value)
 	require.NotZero(t, keys[0].Modified)
 	after := func(modified uint64) error {
 		return c.WriteAfter(ctx, "/k/leader", made.Created, "/k/memory/2", modified, etcd.Entry{Key: "/k/memory/2", Value: []byte("later")})

@@ -148,7 +148,7 @@ func TestAnEmptyAnswerIsNotAnEmptyEtcd(t *testing.T) {
 		c := open(t, etcd.Config{Endpoints: []string{proxy.URL}})
 		_, err := c.Get(t.Context(), "/k")
 		require.ErrorContains(t, err, "not an answer of etcd", answer)
-		_, err = c.Keys(t.Context(), "/k")
+		_, err = c.List(t.Context(), "/k")
 		require.ErrorContains(t, err, "not an answer of etcd", answer)
 		_, err = c.KeepAlive(t.Context(), 7)
 		require.ErrorContains(t, err, "not an answer of etcd", answer)

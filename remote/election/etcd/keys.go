@@ -141,24 +141,10 @@ func (c *Client) get(ctx context.Context, key string) (*Entry, header, error) {
 	return &first, answer.Header, nil
 }
 
-// Keys are the entries of the keys with a prefix, without their values.
-func (c *Client) Keys(ctx context.Context, prefix string) ([]Entry, error) {
-	return c.list(ctx, rangeRequest{Key: []byte(prefix), End: after(prefix), KeysOnly: true})
-}
-
 // List are the entries of the keys with a prefix, with their values.
 func (c *Client) List(ctx context.Context, prefix string) ([]Entry, error) {
-	return c.list(ctx, rangeRequest{Key: []byte(prefix), End: after(prefix)})
-}
-
-// Put writes a key, which then depends on a lease, and on no other one; 0 for none.
-func (c *Client) Put(ctx context.Context, key string, value []byte, lease int64) error {
-	return c.call(ctx, "/v3/kv/put", entryMessage{Key: []byte(key), Value: value, Lease: lease}, &struct{}{})
-}
-
-func (c *Client) list(ctx context.Context, request rangeRequest) ([]Entry, error) {
 	var answer rangeAnswer
-	if err := c.call(ctx, "/v3/kv/range", request, &answer); err != nil {
+	if err := c.call(ctx, "/v3/kv/range", rangeRequest{Key: []byte(prefix), End: after(prefix)}, &answer); err != nil {
 		return nil, err
 	}
 	list := make([]Entry, len(answer.Entries))
@@ -166,6 +152,11 @@ func (c *Client) list(ctx context.Context, request rangeRequest) ([]Entry, error
 		list[i] = answer.Entries[i].entry()
 	}
 	return list, nil
+}
+
+// Put writes a key, which then depends on a lease, and on no other one; 0 for none.
+func (c *Client) Put(ctx context.Context, key string, value []byte, lease int64) error {
+	return c.call(ctx, "/v3/kv/put", entryMessage{Key: []byte(key), Value: value, Lease: lease}, &struct{}{})
 }
 
 // after is the first key that doesn't have the prefix.
