@@ -1,7 +1,9 @@
 package guard
 
 import (
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -140,4 +142,27 @@ func TestUsersWhoAreNeverDeniedTakeNoRoom(t *testing.T) {
 func TestWithKeepsWhatWasAllowed(t *testing.T) {
 	p := accessOf(accessFacts()).with(map[snapshot.UID]Minors{alice: MinorsOf(0), mallory: MinorsOf(2)})
 	require.Equal(t, map[snapshot.UID]Minors{alice: MinorsOf(0, 1, 3), bob: MinorsOf(2), mallory: MinorsOf(2)}, p.Allowed)
+}
+
+func TestExemptUsersAndDevices(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.give(Enforce, time.Minute, func(o *Order) {
+		o.ExemptUsers, o.ExemptDevices = []snapshot.Username{"bob", "gone"}, []snapshot.DeviceIndex{2}
+	})
+	h.keep(h.keeper())
+	h.soon("the first denial", h.mayNot(alice, 0))
+	require.True(t, h.pins.may(bob, 3))
+	require.True(t, h.pins.may(alice, 1), "device 2 is exempt")
+	s := h.says(Enforce)
+	require.Equal(t, []User{{UID: bob, Devices: []snapshot.DeviceIndex{0, 1, 3}, Exempt: true}}, s.Users)
+	h.soon("the user who doesn't exist is said", func() bool { return len(h.status().Problems) == 1 })
+
+	h.give(Enforce, time.Minute, func(o *Order) { o.ExemptUsers = []snapshot.Username{"unknown"} })
+	h.says(Watch)
+	h.soon("why it only watches", func() bool { return strings.Contains(h.status().Reason, "the directory doesn't answer") })
+	require.True(t, h.pins.may(alice, 3), "she may be the exempt one")
+	h.give(Enforce, time.Minute, func(o *Order) { o.FirstUID = bob })
+	h.soon("Bob is denied", h.mayNot(bob, 0))
+	require.True(t, h.pins.may(alice, 3), "her uid is below the first one")
 }

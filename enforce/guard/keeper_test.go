@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -369,29 +368,6 @@ func TestALateLookTakesAway(t *testing.T) {
 			require.True(t, h.pins.may(alice, 3))
 		})
 	}
-}
-
-func TestExemptUsersAndDevices(t *testing.T) {
-	t.Parallel()
-	h := newHost(t)
-	h.give(Enforce, time.Minute, func(o *Order) {
-		o.ExemptUsers, o.ExemptDevices = []snapshot.Username{"bob", "gone"}, []snapshot.DeviceIndex{2}
-	})
-	h.keep(h.keeper())
-	h.soon("the first denial", h.mayNot(alice, 0))
-	require.True(t, h.pins.may(bob, 3))
-	require.True(t, h.pins.may(alice, 1), "device 2 is exempt")
-	s := h.says(Enforce)
-	require.Equal(t, []User{{UID: bob, Devices: []snapshot.DeviceIndex{0, 1, 3}, Exempt: true}}, s.Users)
-	h.soon("the user who doesn't exist is said", func() bool { return len(h.status().Problems) == 1 })
-
-	h.give(Enforce, time.Minute, func(o *Order) { o.ExemptUsers = []snapshot.Username{"unknown"} })
-	h.says(Watch)
-	h.soon("why it only watches", func() bool { return strings.Contains(h.status().Reason, "the directory doesn't answer") })
-	require.True(t, h.pins.may(alice, 3), "she may be the exempt one")
-	h.give(Enforce, time.Minute, func(o *Order) { o.FirstUID = bob })
-	h.soon("Bob is denied", h.mayNot(bob, 0))
-	require.True(t, h.pins.may(alice, 3), "her uid is below the first one")
 }
 
 func TestOnlyRootMayWriteTheState(t *testing.T) {

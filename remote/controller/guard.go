@@ -132,8 +132,8 @@ func (c *Controller) planGuards(cycle *Cycle, policy enforce.Policy, now time.Ti
 	for i := range events {
 		newer[events[i].Host] = true
 	}
-	waiting := slices.DeleteFunc(c.pendingEvents, func(e enforce.Event) bool { return newer[e.Host] })
-	cycle.guards, c.pendingEvents = asks, append(waiting, events...)
+	c.pendingEvents = slices.DeleteFunc(c.pendingEvents, func(e enforce.Event) bool { return newer[e.Host] })
+	cycle.guards, c.pendingEvents = asks, append(c.pendingEvents, events...)
 }
 
 // withGuards adds what guards are asked to the visits.

@@ -153,3 +153,31 @@ func TestKernelsThatCannotGuard(t *testing.T) {
 		})
 	}
 }
+
+// TestRunRefuses says what is wrong, and changes nothing.
+func TestRunRefuses(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for line, want := range map[string]string{
+		"":                                    "--mode watch or --mode enforce",
+		"--mode off":                          "--mode watch or --mode enforce",
+		"--mode enforce --lease 0":            "--lease",
+		"--mode enforce --lease 100ms":        "lease of 100ms",
+		"--mode enforce --lease 30h":          "lease of 30h",
+		"--mode enforce --first-uid 0":        "--first-uid 0",
+		"--mode enforce --exempt-device x":    "--exempt-device",
+		"--mode enforce --exempt-device 9999": "index that no device can have",
+		"--mode enforce --exempt-user a:b":    "can't be the name of a user",
+	} {
+		out, err := s.genv(append([]string{"guard", "run"}, strings.Fields(line)...)...)
+		require.Error(t, err, line)
+		require.Contains(t, out, want, line)
+	}
+	s.cgroup = s.dir
+	out, err := s.genv("guard", "run", "--mode", "enforce")
+	s.cgroup = filepath.Join(place, "cgroup", "genv-guard-test-"+filepath.Base(s.dir))
+	require.Error(t, err)
+	require.Contains(t, out, "no guard is possible here")
+	require.NoDirExists(t, s.pins)
+	require.NoFileExists(t, filepath.Join(s.root, "run/guard-order.json"))
+}

@@ -270,8 +270,12 @@ func TestTheServiceBesideAStalledProcess(t *testing.T) {
 				args []string
 				says string
 			}{
-				{4001, []string{"host", "status"}, "State"}, {4001, owned("honest", job.Process.Pid), ""}, {4001, []string{"envs"}, "honest"},
-				{uint32(uid), owned("stuck", int(pid)), ""}, {4001, []string{"envs"}, "honest"}, {0, []string{"envs"}, "honest"},
+				{4001, []string{"host", "status"}, "State"},
+				{4001, owned("honest", job.Process.Pid), ""},
+				{4001, []string{"envs"}, "honest"},
+				{uint32(uid), owned("stuck", int(pid)), ""},
+				{4001, []string{"envs"}, "honest"},
+				{0, []string{"envs"}, "honest"},
 			} {
 				began := time.Now()
 				text, _ := h.does(row.uid, row.args...)
