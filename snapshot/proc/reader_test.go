@@ -1,6 +1,7 @@
 package proc_test
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -168,8 +169,11 @@ func TestEnvironmentOverTheBound(t *testing.T) {
 		_ = cmd.Wait()
 	})
 	pid := snapshot.PID(cmd.Process.Pid) //nolint:gosec // a PID fits
-	sleeps := func() bool { stat, err := proc.FS{}.Stat(pid); return err == nil && stat.Name == "sleep" }
-	require.Eventually(t, sleeps, 10*time.Second, 10*time.Millisecond)
+	large := func() bool {               // sleep has its name before its environment
+		_, _, err := proc.FS{}.Environ(pid, "A")
+		return errors.Is(err, proc.ErrTooLarge)
+	}
+	require.Eventually(t, large, 10*time.Second, 10*time.Millisecond)
 	for _, fs := range []proc.FS{{}, withReader()} {
 		_, _, err := fs.Environ(pid, "A")
 		require.ErrorIs(t, err, proc.ErrTooLarge)
