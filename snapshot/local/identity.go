@@ -212,22 +212,30 @@ func (o *observer) awaitAccount(uid snapshot.UID) (snapshot.UID, error) {
 	return account, err
 }
 
-// claim returns the cached claim if the process still runs the same program.
+// claim returns the cached claim if the process still runs the same program. Where the budget of
+// its account is used up, the last claim that was read serves, whatever the process runs now:
+// users could otherwise make it unknown by renaming the process.
 func (o *observer) claim(h *proc.Handle, stat proc.Stat) (claim, error) {
-	c, now := o.before.claims[h.PID], runOf(stat)
-	if c.of == now && now.envAddress != 0 {
-		o.after.claims[h.PID] = c
-		return c, nil
+	now := runOf(stat)
+	last, known := o.before.claims[h.PID]
+	if known && last.of == now && now.envAddress != 0 {
+		o.after.claims[h.PID] = last
+		return last, nil
+	}
+	if !known {
+		last, known = o.before.unverified[h.PID]
 	}
 	c, err := readClaim(h)
-	if before, ok := o.before.unverified[h.PID]; ok && before.of == now && errors.Is(err, proc.ErrNotRead) {
-		c, err = before, nil
-	}
-	if err == nil {
+	switch {
+	case err == nil:
 		c.of = now
-		o.after.claims[h.PID] = c
+	case errors.Is(err, proc.ErrNotRead) && known && now.start != 0 && last.of.start == now.start:
+		c = last // of the run that was read: the next look tries again
+	default:
+		return c, err
 	}
-	return c, err
+	o.after.claims[h.PID] = c
+	return c, nil
 }
 
 // readClaim reads the environ.
