@@ -23,6 +23,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/snapshot/container"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
@@ -78,9 +79,6 @@ func (p *program) hostServe(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if old := oldGenvs(h.Machine.Proc); len(old) > 0 {
-		log.Warn().Ints("pids", old).Msg("genv 1.4.3 runs on this host: its commands still show the state but can't change it any more")
-	}
 	var work sync.WaitGroup
 	defer work.Wait()
 	ctx, cancel := context.WithCancel(ctx)
@@ -100,10 +98,18 @@ func (p *program) hostServe(c *cli.Context) error {
 		server.Lacks = h.Machine.Proc.AllAccounts().Lacks
 	}
 	enforcement.NotifySystemd(log, daemon.SdNotifyReady)
+	go warnOfOldGenvs(h.Machine.Proc, log) // users can make it slow: neither the start nor the end waits for it
 	log.Info().Str("state", h.Store.OwnedPath()).Str("socket", localhost.SocketPath(p.Getenv)).Msg("the service owns the state of this host")
 	err = server.Serve(ctx, listener)
 	enforcement.NotifySystemd(log, daemon.SdNotifyStopping)
 	return err
+}
+
+// warnOfOldGenvs logs which processes of genv 1.4.3 there are.
+func warnOfOldGenvs(fs proc.FS, log zerolog.Logger) {
+	if old := oldGenvs(fs); len(old) > 0 {
+		log.Warn().Ints("pids", old).Msg("genv 1.4.3 runs on this host: its commands still show the state but can't change it any more")
+	}
 }
 
 // lockService makes sure that one service runs. Its error is command.UsageError if another
