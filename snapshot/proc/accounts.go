@@ -200,13 +200,12 @@ func (a *Accounts) ask() {
 	}()
 }
 
-// note keeps answers. Those that are too old are forgotten when there are many.
+// note keeps answers: with an error, of the accounts that were found nevertheless. Old ones are forgotten.
 func (a *Accounts) note(keys []string, found map[string]snapshot.UID, err error) {
 	now := time.Now()
 	if err != nil {
 		a.failed, a.failedAt = fmt.Errorf("%w: %w", ErrAccountUnknown, err), now
 		clear(a.wanted)
-		return
 	}
 	for key, old := range a.answers {
 		if now.Sub(old.at).Abs() > answerFor {
@@ -217,12 +216,13 @@ func (a *Accounts) note(keys []string, found map[string]snapshot.UID, err error)
 		a.answers = map[string]knownAccount{}
 	}
 	for _, key := range keys {
-		uid, ok := found[key]
-		a.answers[key] = knownAccount{uid, ok, now}
+		if uid, ok := found[key]; ok || err == nil {
+			a.answers[key] = knownAccount{uid, ok, now}
+		}
 	}
 }
 
-// lookUp asks for accounts by name or uid. An error means that nothing is known.
+// lookUp asks for accounts by name or uid. With an error, nothing is known of those that are not found.
 func (a *Accounts) lookUp(keys, directories []string) (map[string]snapshot.UID, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), askWithin)
 	defer cancel()

@@ -112,7 +112,7 @@ var examples = map[string][]string{
 		"--socket off --state-dir $DIR --host a --device 1 --for 1h --reason x", "--socket off --state-dir $DIR --list", "--socket off --state-dir $DIR --revoke x " + otherwise(command.ExitFailed),
 	},
 	"remote install": {
-		"$FLEET --check --upgrade --path /usr/local/bin/genv --sudoers-for admin --host-timeout 1m --format json --no-header " + otherwise(command.ExitNoneLeft),
+		"$FLEET --check --upgrade --state root --path /usr/local/bin/genv --sudoers-for admin --host-timeout 1m --format json --no-header " + otherwise(command.ExitNoneLeft),
 		"$MORE --check --uninstall " + otherwise(command.ExitNoneLeft), "$FLEET --ask-sudo-password " + otherwise(command.ExitFailed),
 		"$FLEET --check --binary-amd64 none --binary-arm64 none " + otherwise(command.ExitFailed),
 	},
