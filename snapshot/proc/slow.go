@@ -1,6 +1,8 @@
 package proc
 
 import (
+	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -20,6 +22,7 @@ type slowReads struct {
 const (
 	statWithin = 150 * time.Millisecond
 	maxSlow    = 4
+	maxTries   = 8 // of waiting while no thread waits in the kernel
 )
 
 // soon reads a file of a process that is small, but may wait.
@@ -42,15 +45,15 @@ func soon[T any](fs FS, pid snapshot.PID, read func() (T, error)) (T, error) {
 		value, err := read()
 		done <- result{value, err}
 	}()
-	for again := true; ; again = false {
-		began, late := time.Now(), time.NewTimer(within)
+	for try := 1; ; try++ {
+		late := time.NewTimer(within)
 		select {
 		case r := <-done:
 			late.Stop()
 			return r.value, r.err
 		case <-late.C:
 		}
-		if again && time.Since(began) > within+within/4 { // this process was slow
+		if try < maxTries && !blocked("/proc/self/task") { // this machine is busy
 			continue
 		}
 		slow.add(fs, pid)
@@ -98,4 +101,16 @@ func (s *slowReads) remove(pid snapshot.PID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.userOf, pid)
+}
+
+// blocked says whether a thread waits in the kernel and can't be interrupted, as it does for memory that is held.
+func blocked(tasks string) bool {
+	threads, _ := filepath.Glob(tasks + "/*/stat")
+	for _, thread := range threads {
+		data, err := os.ReadFile(thread)
+		if stat, bad := ParseStat(data); err == nil && bad == nil && stat.State == 'D' {
+			return true
+		}
+	}
+	return false
 }
