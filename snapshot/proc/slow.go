@@ -53,7 +53,7 @@ func soon[T any](fs FS, pid snapshot.PID, read func() (T, error)) (T, error) {
 			return r.value, r.err
 		case <-late.C:
 		}
-		if try < maxTries && !blocked("/proc/self/task") { // this machine is busy
+		if try < maxTries && threadsIn('D', "/proc/self/task") <= slow.count() { // this machine is busy
 			continue
 		}
 		slow.add(fs, pid)
@@ -97,20 +97,28 @@ func (s *slowReads) add(fs FS, pid snapshot.PID) {
 	s.userOf[pid], _ = fs.payer(pid) // 0: it has ended
 }
 
+// count is how many readings are still going on.
+func (s *slowReads) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.userOf)
+}
+
 func (s *slowReads) remove(pid snapshot.PID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.userOf, pid)
 }
 
-// blocked says whether a thread waits in the kernel and can't be interrupted, as it does for memory that is held.
-func blocked(tasks string) bool {
+// threadsIn is how many threads are in a state: R is running or waiting for its turn, D is waiting in the kernel
+// without being interruptible, as for memory that is held.
+func threadsIn(state byte, tasks string) (count int) {
 	threads, _ := filepath.Glob(tasks + "/*/stat")
 	for _, thread := range threads {
 		data, err := os.ReadFile(thread)
-		if stat, bad := ParseStat(data); err == nil && bad == nil && stat.State == 'D' {
-			return true
+		if stat, bad := ParseStat(data); err == nil && bad == nil && stat.State == state {
+			count++
 		}
 	}
-	return false
+	return count
 }
