@@ -29,18 +29,21 @@ func logIn(t *testing.T, uid snapshot.UID, mode os.FileMode) *login {
 	return &login{screen, tty}
 }
 
-// shows is what has appeared on the screen; it waits for the first of it.
-func (l *login) shows(t *testing.T, patience time.Duration) string {
+// shows is the message that has appeared on the screen, which may come in parts; it waits for the next one.
+func (l *login) shows(t *testing.T, patience time.Duration) (text string) {
 	fds := []unix.PollFd{{Fd: int32(l.screen.Fd()), Events: unix.POLLIN}}
-	n, err := unix.Poll(fds, int(patience.Milliseconds()))
-	require.NoError(t, err)
-	if n == 0 {
-		return ""
+	part := make([]byte, 8192)
+	for strings.Count(text, "\n") < 3 || !strings.HasSuffix(text, "\n") { // a blank line, a heading and what is said
+		n, err := unix.Poll(fds, int(patience.Milliseconds()))
+		require.NoError(t, err)
+		if n == 0 {
+			break
+		}
+		n, err = l.screen.Read(part)
+		require.NoError(t, err)
+		text += string(part[:n])
 	}
-	text := make([]byte, 8192)
-	n, err = l.screen.Read(text)
-	require.NoError(t, err)
-	return string(text[:n])
+	return text
 }
 
 const (
