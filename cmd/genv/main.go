@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/seed-3119e985/genv/cmd/genv/app"
-	"github.com/seed-3119e985/genv/cmd/genv/container"
+	"github.com/seed-3119e985/genv/cmd/genv/host"
 	"github.com/seed-3119e985/genv/cmd/genv/user"
 )
 
@@ -20,11 +20,11 @@ func main() {
 		os.Args = append([]string{"genv", "docker"}, os.Args[1:]...)
 	}
 	ctx, p := app.Process(version)
-	if called(container.RuntimeCommand) {
-		os.Exit(container.Runtime(ctx, p, os.Args[2:]))
+	if called(host.RuntimeCommand) {
+		os.Exit(host.ContainerRuntime(ctx, p, os.Args[2:]))
 	}
-	if called(container.HookCommand) {
-		os.Exit(container.Hook(ctx, p, os.Args[2:]))
+	if called(host.HookCommand) {
+		os.Exit(host.ContainerHook(ctx, p, os.Args[2:]))
 	}
 	if shim, isShim := user.Shim(os.Args[0]); isShim {
 		os.Exit(user.RunShim(ctx, p, shim, os.Args[1:]))

@@ -22,10 +22,10 @@ import (
 // program is genv as these commands see it.
 type program struct{ command.Program }
 
-// Commands are `genv guard …`.
-func Commands(with command.Program) []*cli.Command {
+// Command is `genv guard …`.
+func Command(with command.Program) *cli.Command {
 	p := &program{with}
-	return []*cli.Command{{
+	return &cli.Command{
 		Name:  "guard",
 		Usage: "have the kernel deny users the GPUs that are not attached to them",
 		Subcommands: []*cli.Command{
@@ -61,7 +61,7 @@ func Commands(with command.Program) []*cli.Command {
 				Action: p.resume,
 			},
 		},
-	}}
+	}
 }
 
 // needsRoot refuses a command for others than root.

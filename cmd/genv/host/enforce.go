@@ -20,6 +20,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 )
 
+func (p *program) enforceCommand() *cli.Command {
+	return &cli.Command{Name: "enforce", Usage: "enforce the rules on this machine, in a loop", Flags: enforcement.Flags(), Action: p.enforceHere}
+}
+
 // enforceHere runs the controller's loop over a single host: this machine.
 func (p *program) enforceHere(c *cli.Context) error {
 	host := p.openHost()

@@ -20,6 +20,12 @@ type GPUsDocument struct {
 	GPUs   []gpus.GPU `json:"gpus"`
 }
 
+func (p *program) gpusCommand() *cli.Command {
+	return &cli.Command{
+		Name: "gpus", Usage: "list the GPUs of this machine: which are free, and who uses the others", Flags: gpulist.Flags(), Action: p.gpusHere,
+	}
+}
+
 // gpusHere lists the GPUs of this machine, and who uses them. It takes no root.
 func (p *program) gpusHere(c *cli.Context) error {
 	selection, err := gpulist.Read(c)

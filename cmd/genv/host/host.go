@@ -1,3 +1,6 @@
+// Package host has the commands that root runs on a GPU host: `genv usage` for controllers,
+// `genv enforce`, `genv monitor`, `genv doctor`, `genv gpus`, the service `genv host`, and
+// `genv guard`; and what container engines call there: a runtime in place of runc, and hooks.
 package host
 
 import (
@@ -5,7 +8,10 @@ import (
 	"os"
 	"time"
 
+	"github.com/urfave/cli/v2"
+
 	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/guard"
 	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/enforce"
 	enforcelocal "github.com/seed-3119e985/genv/enforce/local"
@@ -17,6 +23,14 @@ import (
 
 // program is genv as its commands see it.
 type program struct{ command.Program }
+
+// Commands are what root runs on a GPU host.
+func Commands(with command.Program) []*cli.Command {
+	p := &program{with}
+	return []*cli.Command{
+		guard.Command(with), p.doctorCommand(), p.enforceCommand(), p.gpusCommand(), p.serviceCommand(), p.monitorCommand(), p.usageCommand(),
+	}
+}
 
 // host is this machine, for enforcement.
 type host struct {

@@ -10,6 +10,13 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 )
 
+func (p *program) monitorCommand() *cli.Command {
+	return &cli.Command{
+		Name: "monitor", Usage: "export metrics of this machine for Prometheus, and configuration for it and Grafana",
+		Flags: monitoring.Flags(p.Getenv), Action: p.monitorHere,
+	}
+}
+
 // monitorHere exports the metrics of this machine.
 func (p *program) monitorHere(c *cli.Context) error {
 	config, err := monitoring.ReadConfig(c)

@@ -19,7 +19,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	containercmd "github.com/seed-3119e985/genv/cmd/genv/container"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/snapshot/container"
@@ -44,7 +43,7 @@ func (p *program) serviceCommand() *cli.Command {
 				Usage:  "give the state back to all users, after the service has been stopped",
 				Action: p.hostHandover,
 			},
-			containercmd.SetupCommand(p.Program),
+			p.setupDockerCommand(),
 			{
 				Name:   "status",
 				Usage:  "say who owns the state of this host, and whether the service runs",

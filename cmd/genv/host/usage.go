@@ -16,6 +16,36 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
+// usageCommand is `genv usage`.
+func (p *program) usageCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "usage",
+		Usage: "commands that a controller runs on this host",
+		Subcommands: []*cli.Command{
+			{
+				Name:   "snapshot",
+				Usage:  "print the devices, environments and processes of this host, as JSON",
+				Flags:  []cli.Flag{command.OneOf(&cli.StringFlag{Name: "type", Usage: "only one `PART`: devices, envs or processes"}, []string{"devices", "envs", "processes"}), command.FormatFlag("json")},
+				Action: p.usageSnapshot,
+			},
+			{
+				Name:   "execute",
+				Usage:  "carry out the report on stdin, and print a line for each action",
+				Action: p.usageExecute,
+			},
+			{
+				Name:  "serve",
+				Usage: "answer a controller's requests on stdin and stdout until it closes the connection",
+				Flags: []cli.Flag{
+					&cli.StringFlag{Name: "token", Usage: "begin the greeting with `TOKEN`, so that it is found after banners; otherwise the first line of stdin has it"},
+					&cli.StringFlag{Name: "idle", Value: "10m", Usage: "end after this `TIME` without a request, in seconds or as 10m"},
+				},
+				Action: p.usageServe,
+			},
+		},
+	}
+}
+
 func (p *program) usageSnapshot(c *cli.Context) error {
 	if _, err := command.FormatOf(c, "json"); err != nil {
 		return err

@@ -24,7 +24,7 @@
 // removed when the engine doesn't know the container any more, and at the latest RestartLife after
 // its last start.
 //
-// Except for these notes it reads and writes nothing: see package oci and cmd/genv/container.
+// Except for these notes it reads and writes nothing: see package oci and cmd/genv/host.
 package grant
 
 import (

@@ -1,4 +1,4 @@
-package container
+package host
 
 import (
 	"errors"
@@ -110,7 +110,7 @@ func TestParse(t *testing.T) {
 		"create":                               {command: "create", bundle: "."},
 		"create --bundle":                      {command: "create", bundle: "."},
 	} {
-		c := parse(strings.Fields(line))
+		c := parseCall(strings.Fields(line))
 		c.args = nil
 		require.Equal(t, want, *c, line)
 	}
@@ -151,7 +151,7 @@ func FuzzParseCall(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, line string) {
 		args := strings.Split(line, "\n")
-		c := parse(args)
+		c := parseCall(args)
 		require.Equal(t, strings.Split(line, "\n"), c.args)
 		require.NotEmpty(t, c.bundle)
 		if c.id != "" {

@@ -1,4 +1,4 @@
-package container
+package host
 
 import (
 	"encoding/json"
@@ -48,7 +48,7 @@ func (c *claimed) writeConfig(config *oci.Config, request grant.Request) error {
 
 // addHooks has genv called when the container's init exists, and when it has ended.
 func (c *claimed) addHooks(config *oci.Config, self string) error {
-	order, err := json.Marshal(order{
+	order, err := json.Marshal(hookOrder{
 		Run: localhost.RunDir(c.Getenv), EID: c.EID, UID: c.UID, Proof: c.record.Proof, Runtime: c.record.Runtime, GPUs: c.GPUs, Registered: c.Registered,
 	})
 	if err != nil {
@@ -67,8 +67,8 @@ func (c *claimed) addHooks(config *oci.Config, self string) error {
 	return nil
 }
 
-// order is what the runtime tells the hooks.
-type order struct {
+// hookOrder is what the runtime tells the hooks.
+type hookOrder struct {
 	Run     string          `json:"run"`
 	EID     snapshot.EnvID  `json:"eid,omitempty"`
 	UID     *snapshot.UID   `json:"uid,omitempty"`

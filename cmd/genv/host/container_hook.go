@@ -1,4 +1,4 @@
-package container
+package host
 
 import (
 	"context"
@@ -43,13 +43,13 @@ type started struct {
 type hook struct {
 	command.Program
 	host *localhost.Host
-	order
+	hookOrder
 	started
 }
 
-// Hook is what the real runtime calls at the start and at the end of a container. It returns
+// ContainerHook is what the real runtime calls at the start and at the end of a container. It returns
 // the exit status: another one than 0 at the start keeps the container from starting.
-func Hook(ctx context.Context, p command.Program, args []string) int {
+func ContainerHook(ctx context.Context, p command.Program, args []string) int {
 	h := &hook{Program: p}
 	err := h.run(ctx, args)
 	if err == nil {
@@ -66,7 +66,7 @@ func (h *hook) run(ctx context.Context, args []string) error {
 	if len(args) != 2 || args[0] != hookStart && args[0] != hookStop {
 		return errors.New("the container runtime of genv adds this hook to containers: it isn't for people")
 	}
-	if err := json.Unmarshal([]byte(args[1]), &h.order); err != nil {
+	if err := json.Unmarshal([]byte(args[1]), &h.hookOrder); err != nil {
 		return fmt.Errorf("the hook's order: %w", err)
 	}
 	if err := json.NewDecoder(io.LimitReader(h.In, maxState)).Decode(&h.started); err != nil {
@@ -166,10 +166,10 @@ var (
 // starts says whether the command creates a container.
 func (c *call) starts() bool { return c.command == "create" || c.command == "run" }
 
-// parse reads a command line of runc, without the program's name.
-func parse(args []string) *call {
+// parseCall reads a command line of runc, without the program's name.
+func parseCall(args []string) *call {
 	c := &call{args: args, bundle: "."}
-	flags, rest := take(args, globalValued)
+	flags, rest := takeFlags(args, globalValued)
 	c.log = flags["log"]
 	if len(rest) == 0 {
 		return c
@@ -178,7 +178,7 @@ func parse(args []string) *call {
 	if !c.starts() {
 		return c
 	}
-	flags, rest = take(rest[1:], createValued)
+	flags, rest = takeFlags(rest[1:], createValued)
 	for _, name := range []string{"bundle", "b"} {
 		if flags[name] != "" {
 			c.bundle = flags[name]
@@ -190,8 +190,8 @@ func parse(args []string) *call {
 	return c
 }
 
-// take takes flags from the beginning, and returns the values of those that have one.
-func take(args, valued []string) (flags map[string]string, rest []string) {
+// takeFlags takes flags from the beginning, and returns the values of those that have one.
+func takeFlags(args, valued []string) (flags map[string]string, rest []string) {
 	flags = map[string]string{}
 	for len(args) > 0 && len(args[0]) > 1 && args[0][0] == '-' {
 		word := args[0]

@@ -1,16 +1,4 @@
-// Package container makes a container engine's containers take part in genv: it has the
-// program that dockerd calls in place of runc, the OCI hooks of the containers that it
-// starts, and what `genv host setup-docker` writes into daemon.json.
-//
-//	genv container-runtime --real /usr/sbin/runc -- create --bundle B ID
-//
-// becomes runc with exec(2). Only for `create` and `run` of a container that asks for GPUs,
-// or has a token of root's service, does it do something before: it attaches devices (see
-// package grant), and changes the bundle's config.json so that the container sees them.
-//
-// A container that asks for no GPU is always started, whatever is wrong here. One that asks
-// for some is not, and the error says why.
-package container
+package host
 
 import (
 	"cmp"
@@ -38,8 +26,17 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// The commands that engines call, which people don't: they are not in the list of commands,
-// and start without reading one.
+// The commands that container engines call, which people don't: they are not in the list of
+// commands, and start without reading one.
+//
+//	genv container-runtime --real /usr/sbin/runc -- create --bundle B ID
+//
+// becomes runc with exec(2). Only for `create` and `run` of a container that asks for GPUs,
+// or has a token of root's service, does it do something before: it attaches devices (see
+// package grant), and changes the bundle's config.json so that the container sees them.
+//
+// A container that asks for no GPU is always started, whatever is wrong here. One that asks
+// for some is not, and the error says why.
 const (
 	RuntimeCommand = "container-runtime"
 	HookCommand    = "container-hook"
@@ -55,12 +52,12 @@ type runtime struct {
 	exec func(path string, argv, environ []string) error
 }
 
-// Runtime becomes the real runtime. args are those behind the command's name: --real PATH
+// ContainerRuntime becomes the real runtime. args are those behind the command's name: --real PATH
 // (or else runc in PATH), flags of setup-docker, `--`, and the line for the real runtime. It
 // returns the exit status if that fails.
-func Runtime(ctx context.Context, p command.Program, args []string) int {
+func ContainerRuntime(ctx context.Context, p command.Program, args []string) int {
 	own, line := ownFlags(args)
-	r := &runtime{Program: p, call: parse(line), exec: syscall.Exec}
+	r := &runtime{Program: p, call: parseCall(line), exec: syscall.Exec}
 	var err error
 	if r.real, err = realRuntime(own["real"]); err == nil {
 		err = r.start(ctx)

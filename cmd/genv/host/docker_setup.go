@@ -1,4 +1,4 @@
-package container
+package host
 
 import (
 	"errors"
@@ -10,19 +10,14 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
 // maxDaemonJSON bounds a daemon.json, in bytes.
 const maxDaemonJSON = 1 << 20
 
-// setup is `genv host setup-docker`.
-type setup struct{ command.Program }
-
-// SetupCommand is `genv host setup-docker`.
-func SetupCommand(p command.Program) *cli.Command {
-	s := &setup{p}
+// setupDockerCommand is `genv host setup-docker`.
+func (p *program) setupDockerCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "setup-docker",
 		Usage: "have dockerd start containers with genv's runtime, which gives them devices and an environment",
@@ -32,11 +27,11 @@ func SetupCommand(p command.Program) *cli.Command {
 			&cli.StringFlag{Name: "real", Usage: "the `PROGRAM` that genv's runtime becomes, instead of the present default runtime"},
 			&cli.StringFlag{Name: "config", Value: "/etc/docker/daemon.json", Usage: "the configuration `FILE` of dockerd"},
 		},
-		Action: s.run,
+		Action: p.setupDocker,
 	}
 }
 
-func (s *setup) run(c *cli.Context) error {
+func (p *program) setupDocker(c *cli.Context) error {
 	path := c.String("config")
 	old, err := readDaemonJSON(path)
 	if err != nil {
@@ -46,24 +41,24 @@ func (s *setup) run(c *cli.Context) error {
 	if c.Bool("remove") {
 		next, err = unmerge(old)
 	} else {
-		next, err = s.merged(c, old)
+		next, err = mergedDaemon(c, old)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	if same(old, next) {
-		fmt.Fprintf(s.Out, "%s is as it should be.\n", path)
+		fmt.Fprintf(p.Out, "%s is as it should be.\n", path)
 		return nil
 	}
 	if err := writeDaemonJSON(path, next); err != nil {
 		return err
 	}
-	fmt.Fprintf(s.Out, "%s has been changed.\nNext: systemctl reload docker (or a SIGHUP for dockerd). "+
+	fmt.Fprintf(p.Out, "%s has been changed.\nNext: systemctl reload docker (or a SIGHUP for dockerd). "+
 		"Containers go on running; those that exist keep the runtime that they have.\n", path)
 	return nil
 }
 
-func (s *setup) merged(c *cli.Context, old []byte) ([]byte, error) {
+func mergedDaemon(c *cli.Context, old []byte) ([]byte, error) {
 	self, err := os.Executable()
 	if err == nil {
 		err = checkProgram(self)
