@@ -7,7 +7,10 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/seed-3119e985/genv/cmd/genv/app"
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/fleet"
 	"github.com/seed-3119e985/genv/cmd/genv/host"
 	"github.com/seed-3119e985/genv/cmd/genv/user"
 )
@@ -15,11 +18,15 @@ import (
 // version is set by the linker; see the Makefile.
 var version = "devel"
 
+func commands(p command.Program, named string) []*cli.Command {
+	return slices.Concat(user.Commands(p), host.Commands(p), fleet.Commands(p, named))
+}
+
 func main() {
 	if filepath.Base(os.Args[0]) == "genv-docker" { // its name in 1.4.3
 		os.Args = append([]string{"genv", "docker"}, os.Args[1:]...)
 	}
-	ctx, p := app.Process(version)
+	ctx, p := command.Process(version)
 	if called(host.RuntimeCommand) {
 		os.Exit(host.ContainerRuntime(ctx, p, os.Args[2:]))
 	}
@@ -29,10 +36,10 @@ func main() {
 	if shim, isShim := user.Shim(os.Args[0]); isShim {
 		os.Exit(user.RunShim(ctx, p, shim, os.Args[1:]))
 	}
-	if slices.Equal(os.Args[1:], app.ReaderCommand) {
-		os.Exit(app.Read())
+	if slices.Equal(os.Args[1:], command.ReaderCommand) {
+		os.Exit(command.Read())
 	}
-	os.Exit(app.Run(ctx, p, os.Args))
+	os.Exit(command.Run(ctx, p, commands, os.Args))
 }
 
 // called says whether this program was started with a command of a container engine, which

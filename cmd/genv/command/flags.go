@@ -20,11 +20,17 @@ const (
 	OrNone  = "none "   // with Site: `none` in place of a path
 	OfFleet = Site + Top + Remote
 
+	// AllHosts is for --host: without it, the command takes all hosts of the inventory.
+	AllHosts = "all-hosts "
+
 	// These can't be keys.
 	Asked    = "asked"  // for what is dangerous
 	Output   = "output" // programs rely on the default
 	OfPolicy = "policy" // policy.yaml says it
 )
+
+// Configured is the category of a command that reads the configuration files, with all below it.
+const Configured = "configured"
 
 // Unless is a word for the category of a flag that an environment variable may replace.
 func Unless(variable string) string { return "$" + variable + " " }

@@ -1,6 +1,11 @@
-// Package command has what the commands of genv share: the program's streams,
-// clock and environment variables, its exit codes, and the reading of flags and
-// arguments. What commands print is formatted by package render.
+// Package command makes a program of genv's commands: it parses a command line, reads the
+// configuration files for it, runs the command, prints its error, and decides the exit code.
+//
+//	ctx, p := command.Process(version)
+//	os.Exit(command.Run(ctx, p, commands, os.Args))
+//
+// It has what commands share (streams, clock, flags and arguments), and the commands about genv
+// itself: version, help, man and completion. What commands print is formatted by package render.
 package command
 
 import (

@@ -97,9 +97,9 @@ func nearestFlag(name string, flags []cli.Flag) string {
 	return part
 }
 
-// HelpCommand is `genv help`: `genv help remote enforce` prints what `genv remote enforce
+// helpCommand is `genv help`: `genv help remote enforce` prints what `genv remote enforce
 // --help` does.
-func HelpCommand() *cli.Command {
+func helpCommand() *cli.Command {
 	return &cli.Command{
 		Name: "help", Usage: "print the help of a command", ArgsUsage: "[COMMAND…]",
 		Action: func(c *cli.Context) error {

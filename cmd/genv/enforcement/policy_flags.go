@@ -11,7 +11,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/configfile"
 	"github.com/seed-3119e985/genv/cmd/genv/policycheck"
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/policy"
@@ -29,7 +28,7 @@ func ReadPolicy(c *cli.Context) (*policy.File, error) {
 	}
 	names := slices.Collect(maps.Keys(caps))
 	file := policy.Default()
-	if path := c.String("policy"); path != "" && path != configfile.NoPolicy {
+	if path := c.String("policy"); path != "" && path != command.NoPolicy {
 		if file, err = parsePolicy(c, path, names); err != nil {
 			return nil, err
 		}

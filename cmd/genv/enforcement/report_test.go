@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/configfile"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
 	"github.com/seed-3119e985/genv/enforce/audit"
@@ -251,11 +250,11 @@ func TestRemoteReport(t *testing.T) {
 // What `enforce:` in config.yaml says counts for the commands that read what it keeps.
 func TestReportReadsWhatEnforceKeeps(t *testing.T) {
 	dir := usageOfTenDays(t)
-	genvtest.Configure(t, configfile.Config, "enforce: {state-dir: "+dir+", history: 'on'}\n")
+	genvtest.Configure(t, command.ConfigFile, "enforce: {state-dir: "+dir+", history: 'on'}\n")
 	d := reported(t)
 	require.Equal(t, []string{"alice", "bob"}, d.Keys())
 	require.Contains(t, genvtest.Run(t, "remote", "history", "forget", "--user", "bob", "--dry-run").Out, "rows would go to user:forgotten")
-	genvtest.Configure(t, configfile.Config, "enforce: {state-dir: "+dir+", history: 'postgres://127.0.0.1:1/genv', history-fleet: lab}\n")
+	genvtest.Configure(t, command.ConfigFile, "enforce: {state-dir: "+dir+", history: 'postgres://127.0.0.1:1/genv', history-fleet: lab}\n")
 	log := audit.Log{Path: filepath.Join(dir, "log")}
 	require.NoError(t, log.Append(audit.Record{Time: time.Now(), Kind: audit.KindFinding, User: "bob"}))
 	off := genvtest.Run(t, "remote", "history", "forget", "--user", "bob", "--history", "off", "--audit-log", log.Path, "--dry-run")

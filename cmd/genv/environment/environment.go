@@ -189,6 +189,11 @@ var Queries = map[string]func(host string, e *snapshot.Environment) string{
 // JoinPIDs lists processes, separated by spaces.
 func JoinPIDs(pids []snapshot.PID) string { return strings.Trim(fmt.Sprint(pids), "[]") }
 
+// QueryFlag chooses them.
+func QueryFlag() cli.Flag {
+	return command.SomeOf(&cli.StringSliceFlag{Name: "query", Aliases: []string{"queries"}, Usage: "`WHAT` to print, several values allowed: " + strings.Join(QueryNames(), " ")}, QueryNames())
+}
+
 // QueryNames are those values, sorted.
 func QueryNames() []string { return slices.Sorted(maps.Keys(Queries)) }
 

@@ -25,6 +25,18 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
+func (p *program) activateCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "activate",
+		Usage: "open a shell with an environment on a host that has the devices for it",
+		Flags: remoteFlags(allHosts, append(environment.SettingFlags(),
+			&cli.BoolFlag{Name: "no-prompt", Usage: "leave the shell's prompt as it is"},
+			&cli.BoolFlag{Name: "no-attach", Usage: "attach no devices yet"},
+			environment.OverSubscribeFlag())...),
+		Action: p.remoteActivate,
+	}
+}
+
 func (p *program) remoteActivate(c *cli.Context) error {
 	var settings snapshot.EnvConfig
 	if err := environment.ReadSettings(c, &settings); err != nil {

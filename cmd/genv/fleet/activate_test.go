@@ -60,7 +60,7 @@ func TestRoomiest(t *testing.T) {
 func TestTheLineOnTheHost(t *testing.T) {
 	t.Setenv("GENV_CONFIG_DIR", "off")
 	p := &program{command.Program{Err: io.Discard, Getenv: os.Getenv}}
-	app := &cli.App{Flags: remoteFlags(), Action: func(c *cli.Context) error {
+	app := &cli.App{Flags: remoteFlags(allHosts), Action: func(c *cli.Context) error {
 		config, err := p.readConfig(c)
 		args := sshShell(&config.SSH, remote.Host{Name: "gpu-1", Address: "10.0.0.1", Port: 2222, User: "raz"}, []string{"GENV_PREACTIVATE=1", "GENV_PREACTIVATE_NAME=it's; $(id)"})
 		require.NoError(t, err)

@@ -7,7 +7,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/configfile"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/inventory"
@@ -26,11 +25,18 @@ type Config struct {
 	Quiet         bool // don't print which hosts failed
 }
 
-// remoteFlags are taken by `genv remote` and by its commands that work on hosts.
-func remoteFlags() []cli.Flag {
-	return []cli.Flag{
-		hostFlag(),
-		&cli.StringFlag{Name: "hostfile", Category: command.OfFleet, Usage: "`FILE` of hosts, one per line or YAML"},
+// The category of the flags that name hosts.
+const (
+	allHosts   = namedHosts + command.AllHosts // of a command that only looks
+	namedHosts = command.OfFleet               // of one that acts on hosts, and only on those that are named
+	ownHosts   = command.Site                  // of one for which config.yaml has to name them separately
+)
+
+// remoteFlags are taken by `genv remote`, and with others by its commands that work on hosts.
+func remoteFlags(hosts string, more ...cli.Flag) []cli.Flag {
+	return append([]cli.Flag{
+		&cli.StringSliceFlag{Name: "host", Category: hosts, Aliases: []string{"H"}, Usage: "`HOSTS`: a,b or gpu[01-16].lab or 'gpu-*,!gpu-07' or label:gpu=h100 or @group or hosts.yaml; several times"},
+		&cli.StringFlag{Name: "hostfile", Category: hosts, Usage: "`FILE` of hosts, one per line or YAML"},
 		&cli.StringSliceFlag{Name: "exclude", Category: command.OfFleet, Aliases: []string{"x"}, Usage: "`HOSTS` to leave out, written as with -H"},
 		&cli.StringFlag{Name: "username", Category: command.OfFleet, Aliases: []string{"l"}, Usage: "`USER` to log in as"},
 		&cli.StringFlag{Name: "timeout", Category: command.OfFleet, Aliases: []string{"t"}, DefaultText: "10, or ssh_config's ConnectTimeout", Usage: "`TIME` for connecting, the handshake included, in seconds or as 500ms"},
@@ -43,16 +49,8 @@ func remoteFlags() []cli.Flag {
 		&cli.StringFlag{Name: "ssh", Category: command.OfFleet, DefaultText: "builtin, or `ssh:` in hosts.yaml", Usage: "`WAY` to reach hosts: builtin, or openssh to run ssh(1), for second factors, GSSAPI and what else genv's own SSH can't do"},
 		&cli.BoolFlag{Name: "insecure-ignore-host-keys", Category: command.Asked, Usage: "connect to hosts without checking their keys, in this run"},
 		&cli.BoolFlag{Name: "verbose", Category: command.OfFleet, Aliases: []string{"v"}, Usage: "log more to stderr, such as how each host is reached"},
-	}
+	}, more...)
 }
-
-func hostFlag() cli.Flag {
-	return &cli.StringSliceFlag{Name: "host", Category: command.OfFleet, Aliases: []string{"H"}, Usage: "`HOSTS`: a,b or gpu[01-16].lab or 'gpu-*,!gpu-07' or label:gpu=h100 or @group or hosts.yaml; several times"}
-}
-
-// looking are the commands that take all hosts of the default inventory if none are named.
-// The others act on hosts, and only on those that are named.
-var looking = []string{"activate", "devices", "doctor", "envs", "gpus", "hosts", "monitor", "query", "top", "wait", "watch"}
 
 // readConfig reads remoteFlags, on both levels.
 func (p *program) readConfig(c *cli.Context) (Config, error) {
@@ -72,9 +70,9 @@ func (p *program) readConfig(c *cli.Context) (Config, error) {
 		HostFile:     command.String(c, "hostfile"),
 		Exclude:      command.AllGiven(c, "exclude"),
 		User:         command.String(c, "username"),
-		DefaultFiles: configfile.Paths(p.Getenv, configfile.Hosts),
-		OpenDefault:  configfile.Open,
-		All:          slices.Contains(looking, c.Command.Name),
+		DefaultFiles: command.ConfigPaths(p.Getenv, command.HostsFile),
+		OpenDefault:  command.OpenConfig,
+		All:          command.Has(command.FlagOf(c.Command, "host"), command.AllHosts),
 	}
 	if !selection.All && len(selection.Hosts) == 0 && selection.HostFile == "" {
 		return config, p.unnamedHosts(c)
@@ -123,7 +121,7 @@ func setWay(c *cli.Context, config Config) error {
 
 // unnamedHosts says how to name hosts for a command that doesn't take all of the inventory.
 func (p *program) unnamedHosts(c *cli.Context) error {
-	files := configfile.Paths(p.Getenv, configfile.Config)
+	files := command.ConfigPaths(p.Getenv, command.ConfigFile)
 	if len(files) == 0 {
 		return command.UsageError("no hosts are selected: %s takes only hosts that are named; write -H a,b or --hostfile FILE", c.Command.HelpName)
 	}

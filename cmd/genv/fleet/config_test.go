@@ -13,7 +13,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/configfile"
 	"github.com/seed-3119e985/genv/cmd/genv/fleet"
 	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
 	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
@@ -45,7 +44,7 @@ func TestWhereFlagsComeFrom(t *testing.T) {
 		{"another command's section", "gpus: {username: x}\n", "remote hosts -H gpu-01", "gpu-01,10.0.0.1,,admin,yes,gpu=a100\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			genvtest.Configure(t, configfile.Hosts, fourHosts, configfile.Config, test.config)
+			genvtest.Configure(t, command.HostsFile, fourHosts, command.ConfigFile, test.config)
 			r := genvtest.Run(t, append(strings.Fields(test.line), "--format", "csv", "--no-header")...)
 			require.Equal(t, genvtest.Result{Out: test.want}, r)
 		})
@@ -53,7 +52,7 @@ func TestWhereFlagsComeFrom(t *testing.T) {
 }
 
 func TestTheUsersFileIsBeforeTheSystems(t *testing.T) {
-	etc := genvtest.Configure(t, configfile.Hosts, fourHosts, configfile.Config, "username: etc\n")
+	etc := genvtest.Configure(t, command.HostsFile, fourHosts, command.ConfigFile, "username: etc\n")
 	r := genvtest.Run(t, "remote", "hosts", "-v", "-H", "gpu-01", "--format", "csv", "--no-header")
 	require.Equal(t, "gpu-01,10.0.0.1,,etc,yes,gpu=a100\n", r.Out)
 	require.Contains(t, r.Err, "set by the configuration")
@@ -61,15 +60,15 @@ func TestTheUsersFileIsBeforeTheSystems(t *testing.T) {
 }
 
 func TestNoHostsAreNamed(t *testing.T) {
-	dir := genvtest.Configure(t, configfile.Hosts, fourHosts)
+	dir := genvtest.Configure(t, command.HostsFile, fourHosts)
 	r := genvtest.Run(t, "remote", "enforce", "--interval", "0")
 	require.Equal(t, genvtest.Result{Code: 1, Err: "genv: no hosts are selected: genv remote enforce takes only hosts that are named; write -H a,b or -H @all, or `hosts: \"@all\"` under `enforce:` in " + dir + "/config.yaml\n"}, r)
 	r = genvtest.Run(t, "remote", "enforce", "--interval", "0", "-H", "!gpu-01")
 	require.Equal(t, genvtest.Result{Code: 1, Err: "genv: no hosts are selected; use -H a,b or --hostfile FILE, or -H @all for all of hosts.yaml\n"}, r, "nor by exclusion")
-	t.Setenv(configfile.Variable, "off")
+	t.Setenv(command.ConfigVariable, "off")
 	r = genvtest.Run(t, "remote", "enforce", "--interval", "0")
 	require.Equal(t, genvtest.Result{Code: 1, Err: "genv: no hosts are selected: genv remote enforce takes only hosts that are named; write -H a,b or --hostfile FILE\n"}, r, "no file is read")
-	t.Setenv(configfile.Variable, dir)
+	t.Setenv(command.ConfigVariable, dir)
 
 	empty := genvtest.Configure(t)
 	for _, name := range []string{"gpus", "devices", "envs", "query --query eid", "wait", "top --plain --once --socket off", "watch --socket " + empty + "/s", "monitor", "activate", "hosts", "doctor"} {
@@ -94,8 +93,8 @@ func TestDefaultFilesAreUsed(t *testing.T) {
 	})
 	f := genvtest.StartFleet(t, &inprocess.Server{Name: "gpu-01", Handler: host}, &inprocess.Server{Name: "gpu-02", Handler: host})
 	config := "ssh-config: " + f.SSHConfig() + "\nenforce: {hosts: 'label:gpu=a*', interval: 0, web: '127.0.0.1:1'}\n"
-	dir := genvtest.Configure(t, configfile.Hosts, "hosts: [{name: gpu-01, labels: {gpu: a100}}, gpu-02]", configfile.Config, config,
-		configfile.Policy, "defaults: {max-devices-per-user: 0}\n")
+	dir := genvtest.Configure(t, command.HostsFile, "hosts: [{name: gpu-01, labels: {gpu: a100}}, gpu-02]", command.ConfigFile, config,
+		command.PolicyFile, "defaults: {max-devices-per-user: 0}\n")
 
 	r := genvtest.Run(t, "remote", "devices", "--format", "csv", "--no-header", "--no-summary")
 	require.Equal(t, genvtest.Result{Out: "gpu-01,1,0\ngpu-02,1,0\n"}, r)
@@ -125,15 +124,15 @@ func TestWrongConfiguration(t *testing.T) {
 	for _, test := range []struct {
 		name, file, text, line, want string
 	}{
-		{"an unknown key", configfile.Config, "fanot: 3", "remote gpus -H a", `config.yaml:1:1: unknown key "fanot"; did you mean "fanout"?`},
-		{"in another command's section", configfile.Config, "top: {interval: x}", "remote gpus -H a", `config.yaml:1:17: interval: "x"`},
-		{"what is asked for in one run", configfile.Config, "insecure-ignore-host-keys: true", "remote gpus -H a", "it is asked for in a single run"},
-		{"also for enforce here", configfile.Config, "fanot: 3", "enforce --interval 0", "unknown key"},
-		{"also for policies", configfile.Config, "fanot: 3", "policy explain", "unknown key"},
-		{"a value that the command refuses", configfile.Config, "enforce: {web: nowhere}", "remote enforce -H a", "/config.yaml:1:11)"},
-		{"hosts that there aren't", configfile.Config, "hosts: '@lab'", "remote gpus", "group @lab: no hosts.yaml was found that could define it; name one with --hostfile (--host is set at "},
-		{"a wrong policy", configfile.Policy, "defaults: {env-device: true}", "remote enforce -H a --interval 0", `policy.yaml:1:12: unknown key "env-device"`},
-		{"a wrong inventory", configfile.Hosts, "host: []", "remote gpus", `hosts.yaml:1:1: unknown key "host"`},
+		{"an unknown key", command.ConfigFile, "fanot: 3", "remote gpus -H a", `config.yaml:1:1: unknown key "fanot"; did you mean "fanout"?`},
+		{"in another command's section", command.ConfigFile, "top: {interval: x}", "remote gpus -H a", `config.yaml:1:17: interval: "x"`},
+		{"what is asked for in one run", command.ConfigFile, "insecure-ignore-host-keys: true", "remote gpus -H a", "it is asked for in a single run"},
+		{"also for enforce here", command.ConfigFile, "fanot: 3", "enforce --interval 0", "unknown key"},
+		{"also for policies", command.ConfigFile, "fanot: 3", "policy explain", "unknown key"},
+		{"a value that the command refuses", command.ConfigFile, "enforce: {web: nowhere}", "remote enforce -H a", "/config.yaml:1:11)"},
+		{"hosts that there aren't", command.ConfigFile, "hosts: '@lab'", "remote gpus", "group @lab: no hosts.yaml was found that could define it; name one with --hostfile (--host is set at "},
+		{"a wrong policy", command.PolicyFile, "defaults: {env-device: true}", "remote enforce -H a --interval 0", `policy.yaml:1:12: unknown key "env-device"`},
+		{"a wrong inventory", command.HostsFile, "host: []", "remote gpus", `hosts.yaml:1:1: unknown key "host"`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			genvtest.Configure(t, test.file, test.text)
@@ -143,7 +142,7 @@ func TestWrongConfiguration(t *testing.T) {
 			require.Empty(t, r.Out)
 		})
 	}
-	for _, name := range []string{configfile.Config, configfile.Policy, configfile.Hosts} {
+	for _, name := range []string{command.ConfigFile, command.PolicyFile, command.HostsFile} {
 		t.Run("others may write "+name, func(t *testing.T) {
 			dir := genvtest.Configure(t, name, "hosts: [a]")
 			require.NoError(t, os.Chmod(filepath.Join(dir, name), 0o606))
@@ -159,7 +158,7 @@ func TestSettingsAreFlags(t *testing.T) {
 	var known []string
 	for _, cmd := range fleet.Commands(command.Program{Getenv: os.Getenv}, "") {
 		for _, sub := range cmd.Subcommands {
-			keys := configfile.Keys(onHosts(), sub.Name)
+			keys := command.ConfigKeys(onHosts(), sub.Name)
 			if cmd.Name != "remote" {
 				keys = nil
 			}
@@ -177,7 +176,7 @@ func TestSettingsAreFlags(t *testing.T) {
 		}
 	}
 	for _, section := range []string{"", "remote"} {
-		for _, key := range configfile.Keys(onHosts(), section) {
+		for _, key := range command.ConfigKeys(onHosts(), section) {
 			require.True(t, key == "hosts" || slices.Contains(known, key), key)
 		}
 	}
@@ -194,7 +193,7 @@ func flagsOf(c *cli.Command) (names []string) {
 }
 
 func TestHostsAsJSON(t *testing.T) {
-	genvtest.Configure(t, configfile.Hosts, fourHosts)
+	genvtest.Configure(t, command.HostsFile, fourHosts)
 	var document fleet.HostsDocument
 	require.NoError(t, json.Unmarshal([]byte(genvtest.Run(t, "remote", "hosts", "-H", "label:gpu=h*,new:22", "--format", "json").Out), &document))
 	text, err := json.Marshal(document)
@@ -208,7 +207,7 @@ func TestHostsAsJSON(t *testing.T) {
 // The names in a policy that nothing knows.
 func TestPolicyCheckWarns(t *testing.T) {
 	const text = "groups: {staff: [root, nobody-by-this-name]}\noverrides:\n  - {hosts: [gpu-01, gqu-01], labels: {gpu: h100}, users: [\"@staff\"], set: {idle: false}}\n"
-	dir := genvtest.Configure(t, configfile.Hosts, fourHosts, configfile.Policy, text)
+	dir := genvtest.Configure(t, command.HostsFile, fourHosts, command.PolicyFile, text)
 	file := dir + "/policy.yaml"
 	r := genvtest.Run(t, "policy", "check")
 	require.Equal(t, genvtest.Result{Out: file + ": OK\n", Err: file + ":1:24: warning: getent knows no user \"nobody-by-this-name\"; correct the name, or ignore this if the accounts are only on the hosts\n" +
@@ -236,7 +235,7 @@ func TestPolicyCheckWarns(t *testing.T) {
 	require.Equal(t, 1, document.Errors[0].Line)
 	require.Contains(t, document.Errors[0].Message, "1000001 is not a whole number")
 
-	t.Setenv(configfile.Variable, "off")
+	t.Setenv(command.ConfigVariable, "off")
 	require.NoError(t, os.WriteFile(file, []byte("exempt: {hosts: [gpu-01]}\n"), 0o600))
 	r = genvtest.Run(t, "policy", "check", "--strict", file)
 	require.Equal(t, genvtest.Result{Out: file + ": OK\n", Err: "Not checked: hosts: no inventory was found; name one with -H hosts.yaml\n"}, r, "what is not known isn't wrong")
@@ -244,7 +243,7 @@ func TestPolicyCheckWarns(t *testing.T) {
 
 func TestExplainKnowsLabels(t *testing.T) {
 	const text = "overrides:\n  - {labels: {gpu: h100}, set: {grace: 33s}}\n"
-	dir := genvtest.Configure(t, configfile.Hosts, fourHosts, configfile.Policy, text)
+	dir := genvtest.Configure(t, command.HostsFile, fourHosts, command.PolicyFile, text)
 	for _, test := range []struct{ line, grace string }{
 		{"--host gpu-04", "33s"},
 		{"--host GPU-04.", "33s"},

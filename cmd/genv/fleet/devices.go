@@ -41,6 +41,16 @@ type deviceDocument struct {
 	Processes []snapshot.PID `json:"processes,omitzero"`
 }
 
+func (p *program) devicesCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "devices",
+		Usage: "list the devices of every host, and how many are available",
+		Flags: remoteFlags(allHosts, append(listFlags(),
+			&cli.BoolFlag{Name: "processes", Usage: "ask nvidia-smi too, with sudo: only a device that no process uses is available"})...),
+		Action: p.remoteDevices,
+	}
+}
+
 func (p *program) remoteDevices(c *cli.Context) error {
 	if c.Bool("processes") {
 		return list(p, c, (*fleet).devicesInUse, p.writeDevices)

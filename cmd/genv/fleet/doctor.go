@@ -24,8 +24,8 @@ func (p *program) doctorCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "doctor",
 		Usage: "check every host (name, SSH, sudo, genv, driver, disks and so on) and which controllers act, and print the next step for each problem; it changes nothing",
-		Flags: append(slices.Concat(remoteFlags(), leaderFlags(), command.OutputFlags()),
-			&cli.BoolFlag{Name: "all", Usage: "print the details of what is in order too"}),
+		Flags: remoteFlags(allHosts, append(slices.Concat(leaderFlags(), command.OutputFlags()),
+			&cli.BoolFlag{Name: "all", Usage: "print the details of what is in order too"})...),
 		Action: p.remoteDoctor,
 	}
 }

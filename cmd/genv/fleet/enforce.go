@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -22,8 +23,14 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-func takeOverFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "take-over", Usage: "act on hosts on which a controller with another --state-dir acted until now, and have them refuse that one"}
+func (p *program) enforceCommand() *cli.Command {
+	takeOver := &cli.BoolFlag{Name: "take-over", Usage: "act on hosts on which a controller with another --state-dir acted until now, and have them refuse that one"}
+	return &cli.Command{
+		Name:   "enforce",
+		Usage:  "enforce the rules on all hosts, in a loop",
+		Flags:  slices.Concat(remoteFlags(namedHosts), enforcement.Flags(), report.HistoryFlags(), leadership.Flags(), []cli.Flag{takeOver}, listeners.Flags()),
+		Action: p.remoteEnforce,
+	}
 }
 
 // readEnforce reads the flags of `genv remote enforce`: which hosts, and what is known of the setup.

@@ -31,6 +31,13 @@ type hostEnvironments struct {
 	Environments []environment.Document `json:"environments"`
 }
 
+func (p *program) envsCommand() *cli.Command {
+	return &cli.Command{
+		Name: "envs", Usage: "list the environments of every host",
+		Flags: remoteFlags(allHosts, append(listFlags(), command.TimestampFlag())...), Action: p.remoteEnvs,
+	}
+}
+
 func (p *program) remoteEnvs(c *cli.Context) error {
 	return list(p, c, (*fleet).environments, p.writeEnvs)
 }
@@ -76,6 +83,18 @@ func (p *program) writeEnvs(list listing, results []remote.Result[[]snapshot.Env
 	}
 	_, err := fmt.Fprintf(p.Out, "\nTotal %d environments on %d hosts%s\n", t.Len(), hosts, list.alsoFailed(len(results)-hosts))
 	return err
+}
+
+func (p *program) queryCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "query",
+		Usage: "print facts about environments, one per line",
+		Flags: remoteFlags(allHosts,
+			&cli.StringFlag{Name: "name", Usage: "only environments of this `NAME`"},
+			environment.QueryFlag(),
+			command.FormatFlag("tui", "csv", "json")),
+		Action: p.remoteQuery,
+	}
 }
 
 func (p *program) remoteQuery(c *cli.Context) error {

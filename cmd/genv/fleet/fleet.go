@@ -4,19 +4,11 @@ package fleet
 
 import (
 	"context"
-	"slices"
-	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
-	"github.com/seed-3119e985/genv/cmd/genv/environment"
-	"github.com/seed-3119e985/genv/cmd/genv/exempt"
 	"github.com/seed-3119e985/genv/cmd/genv/history"
-	"github.com/seed-3119e985/genv/cmd/genv/leadership"
-	"github.com/seed-3119e985/genv/cmd/genv/listeners"
-	"github.com/seed-3119e985/genv/cmd/genv/monitoring"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/cmd/genv/report"
 	"github.com/seed-3119e985/genv/remote"
@@ -145,7 +137,7 @@ func list[T any](p *program, c *cli.Context, question func(*fleet, context.Conte
 // remote` is without its many subcommands.
 func Commands(with command.Program, named string) []*cli.Command {
 	p := &program{with}
-	onHosts := &cli.Command{Name: "remote", Usage: "work on many hosts over SSH", Flags: remoteFlags()}
+	onHosts := &cli.Command{Name: "remote", Category: command.Configured, Usage: "work on many hosts over SSH", Flags: remoteFlags(namedHosts)}
 	if named == "" || named == onHosts.Name {
 		onHosts.Subcommands = OnHosts(with)
 	}
@@ -156,97 +148,19 @@ func Commands(with command.Program, named string) []*cli.Command {
 func OnHosts(with command.Program) []*cli.Command {
 	p := &program{with}
 	return []*cli.Command{
-		{
-			Name:  "activate",
-			Usage: "open a shell with an environment on a host that has the devices for it",
-			Flags: append(append(remoteFlags(), environment.SettingFlags()...),
-				&cli.BoolFlag{Name: "no-prompt", Usage: "leave the shell's prompt as it is"},
-				&cli.BoolFlag{Name: "no-attach", Usage: "attach no devices yet"},
-				environment.OverSubscribeFlag()),
-			Action: p.remoteActivate,
-		},
-		p.doctorCommand(),
-		{
-			Name:   "enforce",
-			Usage:  "enforce the rules on all hosts, in a loop",
-			Flags:  slices.Concat(remoteFlags(), enforcement.Flags(), report.HistoryFlags(), leadership.Flags(), []cli.Flag{takeOverFlag()}, listeners.Flags()),
-			Action: p.remoteEnforce,
-		},
-		p.llmCommand(),
-		{
-			Name:        "history",
-			Usage:       "print what was done to users, when and why, from the log of `enforce --audit-log`; or all of the decision with this ID",
-			ArgsUsage:   "[ID]",
-			Flags:       history.ControllerFlags(),
-			Action:      func(c *cli.Context) error { return history.ShowController(&p.Program, c) },
-			Subcommands: []*cli.Command{report.ForgetCommand(p.Program)},
-		},
-		{
-			Name:  "devices",
-			Usage: "list the devices of every host, and how many are available",
-			Flags: append(append(remoteFlags(), listFlags()...),
-				&cli.BoolFlag{Name: "processes", Usage: "ask nvidia-smi too, with sudo: only a device that no process uses is available"}),
-			Action: p.remoteDevices,
-		},
-		{
-			Name:  "envs",
-			Usage: "list the environments of every host",
-			Flags: append(append(remoteFlags(), listFlags()...),
-				command.TimestampFlag()),
-			Action: p.remoteEnvs,
-		},
-		p.gpusCommand(),
-		p.installCommand(),
-		p.hostsCommand(),
-		{
-			Name:   "monitor",
-			Usage:  "export metrics of all hosts for Prometheus, and configuration for it and Grafana",
-			Flags:  append(remoteFlags(), monitoring.Flags(p.Getenv)...),
-			Action: p.remoteMonitor,
-		},
-		{
-			Name:  "query",
-			Usage: "print facts about environments, one per line",
-			Flags: append(remoteFlags(),
-				&cli.StringFlag{Name: "name", Usage: "only environments of this `NAME`"},
-				command.SomeOf(&cli.StringSliceFlag{Name: "query", Aliases: []string{"queries"}, Usage: "`WHAT` to print, several values allowed: " + strings.Join(environment.QueryNames(), " ")}, environment.QueryNames()),
-				command.FormatFlag("tui", "csv", "json")),
-			Action: p.remoteQuery,
-		},
-		exempt.Command(p.Program),
-		report.Command(p.Program),
-		p.waitCommand(),
-		{
-			Name:   "top",
-			Usage:  "watch hosts, GPUs, users and findings live on the terminal",
-			Flags:  append(remoteFlags(), topFlags()...),
-			Action: p.remoteTop,
-		},
-		{
-			Name:   "watch",
-			Usage:  "serve the live state of all hosts, as enforce does, without enforcing anything",
-			Flags:  append(remoteFlags(), watchFlags()...),
-			Action: p.remoteWatch,
-		},
+		p.activateCommand(), p.doctorCommand(), p.enforceCommand(), p.llmCommand(), p.historyCommand(), p.devicesCommand(), p.envsCommand(),
+		p.gpusCommand(), p.installCommand(), p.hostsCommand(), p.monitorCommand(), p.queryCommand(), p.exemptCommand(), report.Command(p.Program),
+		p.waitCommand(), p.topCommand(), p.watchCommand(),
 	}
 }
 
-func (p *program) policyCommand() *cli.Command {
+func (p *program) historyCommand() *cli.Command {
 	return &cli.Command{
-		Name:  "policy",
-		Usage: "check and explain policy files",
-		Subcommands: []*cli.Command{
-			p.policyCheckCommand(),
-			{
-				Name: "explain", Usage: "print the settings for a user on a host, and where each comes from",
-				Flags: append(append(inventoryFlags(), enforcement.RuleFlags()...), command.FormatFlag("tui", "csv", "json"),
-					&cli.StringFlag{Name: "user", Usage: "the settings for this `USER`; without it, those for users that the policy doesn't name"},
-					&cli.StringFlag{Name: "host", Usage: "on this `HOST`, by its name in the inventory"},
-					&cli.StringSliceFlag{Name: "label", Usage: "a label of the host: `KEY=VALUE`, over those of the inventory; may be repeated"},
-					&cli.StringFlag{Name: "at", Usage: "at this `TIME`, such as 2026-11-20T22:00; now by default"},
-				),
-				Action: p.policyExplain,
-			},
-		},
+		Name:        "history",
+		Usage:       "print what was done to users, when and why, from the log of `enforce --audit-log`; or all of the decision with this ID",
+		ArgsUsage:   "[ID]",
+		Flags:       history.ControllerFlags(),
+		Action:      func(c *cli.Context) error { return history.ShowController(&p.Program, c) },
+		Subcommands: []*cli.Command{report.ForgetCommand(p.Program)},
 	}
 }

@@ -18,7 +18,7 @@ func (p *program) gpusCommand() *cli.Command {
 	return &cli.Command{
 		Name:   "gpus",
 		Usage:  "list the GPUs of every host: which are free, and who uses the others",
-		Flags:  append(remoteFlags(), gpulist.Flags()...),
+		Flags:  remoteFlags(allHosts, gpulist.Flags()...),
 		Action: p.remoteGPUs,
 	}
 }

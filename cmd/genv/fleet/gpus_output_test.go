@@ -12,7 +12,6 @@ import (
 	"github.com/creack/pty"
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/cmd/genv/app"
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
 	"github.com/seed-3119e985/genv/remote/live"
@@ -37,7 +36,7 @@ func onTerminal(t *testing.T, width uint16, getenv func(string) string, args ...
 	}()
 	var errs strings.Builder
 	p := command.Program{In: strings.NewReader(""), Out: tty, Err: &errs, Getenv: getenv, Now: time.Now}
-	code := app.Run(t.Context(), p, append([]string{"genv"}, args...))
+	code := command.Run(t.Context(), p, genvtest.Commands, append([]string{"genv"}, args...))
 	require.NoError(t, tty.Close())
 	require.Zero(t, code, errs.String())
 	return strings.ReplaceAll(<-shown, "\r\n", "\n")

@@ -43,9 +43,9 @@ func (p *program) hostsCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "hosts",
 		Usage: "list the hosts that -H selects, and how they would be reached; it connects to none",
-		Flags: append(append(remoteFlags(), listFlags()...),
+		Flags: remoteFlags(allHosts, append(listFlags(),
 			&cli.BoolFlag{Name: "guard", Usage: "also what the running controller knows of the hosts' kernel guards, and whether root owns their state"},
-			socketFlag("with --guard: ask the controller with this `PATH`")),
+			socketFlag("with --guard: ask the controller with this `PATH`"))...),
 		Action: p.remoteHosts,
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-3119e985/genv/cmd/genv/app"
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/fleet"
 	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
@@ -104,7 +103,7 @@ func manyDown(t *testing.T) (config string) {
 func oneStream(t *testing.T, args ...string) (code int, said string) {
 	var both bytes.Buffer
 	p := command.Program{In: strings.NewReader(""), Out: &both, Err: &both, Getenv: genvtest.Getenv(t), Now: time.Now}
-	code = app.Run(t.Context(), p, append([]string{"genv"}, args...))
+	code = command.Run(t.Context(), p, genvtest.Commands, append([]string{"genv"}, args...))
 	return code, both.String()
 }
 

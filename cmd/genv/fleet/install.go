@@ -24,7 +24,7 @@ func (p *program) installCommand() *cli.Command {
 	return &cli.Command{
 		Name:   "install",
 		Usage:  "install this genv on the hosts, with the lines of sudoers that a controller needs; or upgrade or uninstall it",
-		Flags:  append(remoteFlags(), installFlags()...),
+		Flags:  remoteFlags(ownHosts, installFlags()...),
 		Action: p.remoteInstall,
 	}
 }

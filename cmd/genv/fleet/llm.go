@@ -20,7 +20,7 @@ import (
 )
 
 func (p *program) llmCommand() *cli.Command {
-	list := append(append(remoteFlags(), listFlags()...), command.TimestampFlag())
+	list := remoteFlags(namedHosts, append(listFlags(), command.TimestampFlag())...)
 	return &cli.Command{
 		Name: "llm", Aliases: []string{"llms"}, Usage: "list the language models that the hosts serve, serve one, or talk to one",
 		Flags: list, Action: p.remoteLLMs,
@@ -28,11 +28,11 @@ func (p *program) llmCommand() *cli.Command {
 			{Name: "ps", Usage: "list the models that environments on the hosts serve", Flags: list, Action: p.remoteLLMs},
 			{
 				Name: "serve", Usage: "serve a model on a host that has the devices for it, in this terminal", ArgsUsage: "MODEL",
-				Flags: append(remoteFlags(), &cli.StringFlag{Name: "gpus", Usage: "attach `N` devices"},
+				Flags: remoteFlags(namedHosts, &cli.StringFlag{Name: "gpus", Usage: "attach `N` devices"},
 					&cli.StringFlag{Name: "gpu-memory", Usage: "`CAPACITY` on each device, such as 4g; shares devices with others"}, environment.OverSubscribeFlag()),
 				Action: p.remoteServe,
 			},
-			{Name: "attach", Usage: "talk to a model that a host serves", ArgsUsage: "MODEL", Flags: remoteFlags(), Action: p.remoteLLMAttach},
+			{Name: "attach", Usage: "talk to a model that a host serves", ArgsUsage: "MODEL", Flags: remoteFlags(namedHosts), Action: p.remoteLLMAttach},
 		},
 	}
 }

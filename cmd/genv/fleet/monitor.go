@@ -13,6 +13,15 @@ import (
 	"github.com/seed-3119e985/genv/remote/metrics"
 )
 
+func (p *program) monitorCommand() *cli.Command {
+	return &cli.Command{
+		Name:   "monitor",
+		Usage:  "export metrics of all hosts for Prometheus, and configuration for it and Grafana",
+		Flags:  remoteFlags(allHosts, monitoring.Flags(p.Getenv)...),
+		Action: p.remoteMonitor,
+	}
+}
+
 // remoteMonitor exports the metrics of all hosts.
 func (p *program) remoteMonitor(c *cli.Context) error {
 	monitor, err := monitoring.ReadConfig(c)

@@ -18,7 +18,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/cmd/genv/app"
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
 	"github.com/seed-3119e985/genv/remote/testfleet"
@@ -61,7 +60,7 @@ func startMonitor(t *testing.T, getenv func(string) string, args ...string) *mon
 	m.stop = stop
 	p := command.Program{In: strings.NewReader(""), Out: io.Discard, Err: m, Getenv: getenv, Now: time.Now}
 	args = append(append([]string{"genv"}, args...), "--port", "0", "--interval", "500ms", "--config-dir", m.configDir)
-	go func() { m.ended <- app.Run(ctx, p, args) }()
+	go func() { m.ended <- command.Run(ctx, p, genvtest.Commands, args) }()
 	t.Cleanup(func() { m.end() })
 	require.Eventually(t, func() bool { return servedAt.MatchString(m.said()) || len(m.ended) > 0 }, time.Minute, 10*time.Millisecond)
 	require.Regexp(t, servedAt, m.said())

@@ -10,7 +10,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/configfile"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/cmd/genv/policycheck"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
@@ -23,6 +22,27 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
+
+func (p *program) policyCommand() *cli.Command {
+	return &cli.Command{
+		Name:     "policy",
+		Category: command.Configured,
+		Usage:    "check and explain policy files",
+		Subcommands: []*cli.Command{
+			p.policyCheckCommand(),
+			{
+				Name: "explain", Usage: "print the settings for a user on a host, and where each comes from",
+				Flags: append(append(inventoryFlags(), enforcement.RuleFlags()...), command.FormatFlag("tui", "csv", "json"),
+					&cli.StringFlag{Name: "user", Usage: "the settings for this `USER`; without it, those for users that the policy doesn't name"},
+					&cli.StringFlag{Name: "host", Usage: "on this `HOST`, by its name in the inventory"},
+					&cli.StringSliceFlag{Name: "label", Usage: "a label of the host: `KEY=VALUE`, over those of the inventory; may be repeated"},
+					&cli.StringFlag{Name: "at", Usage: "at this `TIME`, such as 2026-11-20T22:00; now by default"},
+				),
+				Action: p.policyExplain,
+			},
+		},
+	}
+}
 
 func (p *program) policyExplain(c *cli.Context) error {
 	output, err := command.ReadOutput(c)
@@ -150,7 +170,7 @@ func inventoryFlags() []cli.Flag {
 func (p *program) readInventory(c *cli.Context) (hosts []remote.Host, groups []string, err error) {
 	selection := inventory.Selection{
 		Hosts: c.StringSlice("inventory"), All: true,
-		DefaultFiles: configfile.Paths(p.Getenv, configfile.Hosts), OpenDefault: configfile.Open,
+		DefaultFiles: command.ConfigPaths(p.Getenv, command.HostsFile), OpenDefault: command.OpenConfig,
 	}
 	if hosts, groups, err = inventory.Known(selection, command.OpenAtOnce); err != nil || len(selection.Hosts) == 0 {
 		return hosts, groups, err
@@ -166,7 +186,7 @@ func (p *program) policyCheck(c *cli.Context) error {
 	}
 	path := c.Args().First()
 	if path == "" {
-		if path, err = configfile.Find(p.Getenv, configfile.Policy); err != nil {
+		if path, err = command.FindConfig(p.Getenv, command.PolicyFile); err != nil {
 			return err
 		}
 	}

@@ -34,6 +34,15 @@ type topConfig struct {
 	filter   top.Filter
 }
 
+func (p *program) topCommand() *cli.Command {
+	return &cli.Command{
+		Name:   "top",
+		Usage:  "watch hosts, GPUs, users and findings live on the terminal",
+		Flags:  remoteFlags(allHosts, topFlags()...),
+		Action: p.remoteTop,
+	}
+}
+
 func topFlags() []cli.Flag {
 	return []cli.Flag{
 		socketFlag("read from the controller with this `PATH` (or off: look at the hosts)"),

@@ -34,7 +34,7 @@ func (p *program) waitCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "wait",
 		Usage: "wait until a host has enough free GPUs, and print the host and the GPUs' indices",
-		Flags: append(remoteFlags(),
+		Flags: remoteFlags(allHosts,
 			&cli.IntFlag{Name: "gpus", Value: 1, Usage: "wait for `N` free GPUs on one host"},
 			gpulist.ModelFlag(),
 			&cli.StringFlag{Name: "memory", Usage: "only GPUs with at least this `MEMORY` in all, such as 40g"},

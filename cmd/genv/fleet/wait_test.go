@@ -14,7 +14,6 @@ import (
 	"github.com/creack/pty"
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/cmd/genv/app"
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/fleet"
 	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
@@ -96,7 +95,7 @@ func startWaiting(t *testing.T, f *inprocess.Fleet, args ...string) *waiting {
 	w.stop = stop
 	p := command.Program{In: strings.NewReader(""), Out: &w.out, Err: w, Getenv: os.Getenv, Now: time.Now}
 	args = append([]string{"genv", "remote", "wait", "-F", f.SSHConfig(), "--interval", "20ms"}, args...)
-	go func() { w.ended <- app.Run(ctx, p, args) }()
+	go func() { w.ended <- command.Run(ctx, p, genvtest.Commands, args) }()
 	t.Cleanup(func() { w.stop(); w.code() })
 	return w
 }
@@ -150,7 +149,7 @@ func TestWaitOnATerminal(t *testing.T) {
 	var out strings.Builder
 	p := command.Program{In: strings.NewReader(""), Out: &out, Err: tty, Getenv: os.Getenv, Now: time.Now}
 	go func() {
-		ended <- app.Run(t.Context(), p, []string{"genv", "remote", "wait", "-F", f.SSHConfig(), "--interval", "20ms", "-H", "a,b,t4", "--gpus", "3", "--model", "a100"})
+		ended <- command.Run(t.Context(), p, genvtest.Commands, []string{"genv", "remote", "wait", "-F", f.SSHConfig(), "--interval", "20ms", "-H", "a,b,t4", "--gpus", "3", "--model", "a100"})
 		_ = tty.Close()
 	}()
 	var shown strings.Builder

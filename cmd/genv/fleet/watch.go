@@ -10,11 +10,16 @@ import (
 	"github.com/seed-3119e985/genv/remote/live"
 )
 
-func watchFlags() []cli.Flag {
-	return append([]cli.Flag{
-		&cli.StringFlag{Name: "interval", Category: command.Site, Aliases: []string{"i"}, Value: "10", Usage: "`TIME` between two looks at the hosts, in seconds or as 500ms"},
-		enforcement.TimestampsFlag(),
-	}, listeners.Flags()...)
+func (p *program) watchCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "watch",
+		Usage: "serve the live state of all hosts, as enforce does, without enforcing anything",
+		Flags: remoteFlags(allHosts, append([]cli.Flag{
+			&cli.StringFlag{Name: "interval", Category: command.Site, Aliases: []string{"i"}, Value: "10", Usage: "`TIME` between two looks at the hosts, in seconds or as 500ms"},
+			enforcement.TimestampsFlag(),
+		}, listeners.Flags()...)...),
+		Action: p.remoteWatch,
+	}
 }
 
 // readWatch reads the flags of `genv remote watch`: which hosts, and what is known of the setup.

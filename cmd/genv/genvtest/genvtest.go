@@ -18,6 +18,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -25,17 +26,24 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/urfave/cli/v2"
 	"go.uber.org/goleak"
 
-	"github.com/seed-3119e985/genv/cmd/genv/app"
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/configfile"
+	"github.com/seed-3119e985/genv/cmd/genv/fleet"
+	"github.com/seed-3119e985/genv/cmd/genv/host"
+	"github.com/seed-3119e985/genv/cmd/genv/user"
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
 )
+
+// Commands are those of genv.
+func Commands(p command.Program, named string) []*cli.Command {
+	return slices.Concat(user.Commands(p), host.Commands(p), fleet.Commands(p, named))
+}
 
 // Running is a command line that runs while the test goes on.
 type Running struct {
@@ -49,7 +57,7 @@ func Begin(t *testing.T, args ...string) *Running {
 	r := &Running{}
 	code := make(chan int, 1)
 	p := command.Program{In: strings.NewReader(""), Out: &r.Out, Err: &r.Err, Getenv: Getenv(t), Now: time.Now}
-	go func() { code <- app.Run(ctx, p, append([]string{"genv"}, args...)) }()
+	go func() { code <- command.Run(ctx, p, Commands, append([]string{"genv"}, args...)) }()
 	r.End = sync.OnceValue(func() int { cancel(); return <-code })
 	t.Cleanup(func() { r.End() })
 	return r
@@ -134,7 +142,7 @@ func Run(t *testing.T, args ...string) Result {
 	defer cancel()
 	var out, errs testfleet.Output
 	p := command.Program{In: strings.NewReader(""), Out: &out, Err: &errs, Getenv: Getenv(t), Now: time.Now}
-	code := app.Run(ctx, p, append([]string{"genv"}, args...))
+	code := command.Run(ctx, p, Commands, append([]string{"genv"}, args...))
 	return Result{Out: out.String(), Err: errs.String(), Code: code}
 }
 
@@ -157,7 +165,7 @@ func Configure(t *testing.T, files ...string) string {
 	for i := 0; i < len(files); i += 2 {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, files[i]), []byte(files[i+1]), 0o600))
 	}
-	t.Setenv(configfile.Variable, dir)
+	t.Setenv(command.ConfigVariable, dir)
 	return dir
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce"
@@ -21,7 +22,7 @@ import (
 )
 
 func (p *program) enforceCommand() *cli.Command {
-	return &cli.Command{Name: "enforce", Usage: "enforce the rules on this machine, in a loop", Flags: enforcement.Flags(), Action: p.enforceHere}
+	return &cli.Command{Name: "enforce", Category: command.Configured, Usage: "enforce the rules on this machine, in a loop", Flags: enforcement.Flags(), Action: p.enforceHere}
 }
 
 // enforceHere runs the controller's loop over a single host: this machine.

@@ -13,7 +13,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/configfile"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/cmd/genv/policycheck"
 	"github.com/seed-3119e985/genv/enforce/policy"
@@ -31,7 +30,7 @@ const getentTimeout = 10 * time.Second
 
 // groups are the groups of users that a policy has, by name.
 func (p *program) groups(path string) (map[string][]string, error) {
-	if path == "" || path == configfile.NoPolicy {
+	if path == "" || path == command.NoPolicy {
 		return map[string][]string{}, nil
 	}
 	data, err := enforcement.ReadPolicyFile(path)

@@ -6,7 +6,6 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -49,7 +48,7 @@ func (p *program) envsCommand() *cli.Command {
 			{
 				Name: "query", Usage: "print facts about environments, one per line",
 				Flags: append(fileFlags(), command.FormatFlag("tui", "csv", "json"), eid,
-					command.SomeOf(&cli.StringSliceFlag{Name: "query", Aliases: []string{"queries"}, Usage: "`WHAT` to print, several values allowed: " + strings.Join(environment.QueryNames(), " ")}, environment.QueryNames())),
+					environment.QueryFlag()),
 				Action: p.envsQuery,
 			},
 		},

@@ -15,9 +15,7 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/crypto/bcrypt"
 
-	"github.com/seed-3119e985/genv/cmd/genv/app"
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/configfile"
 	"github.com/seed-3119e985/genv/cmd/genv/fleet"
 	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
 	"github.com/seed-3119e985/genv/remote/testfleet"
@@ -239,7 +237,7 @@ func TestFlagsOfConfig(t *testing.T) {
 	for path, cmd := range allCommands() {
 		for _, flag := range cmd.Flags {
 			if name := flag.Names()[0]; !flag.(cli.VisibleFlag).IsVisible() {
-				require.Contains(t, configfile.Keys(fleet.OnHosts(command.Program{Getenv: os.Getenv}), "enforce"), name, path)
+				require.Contains(t, command.ConfigKeys(fleet.OnHosts(command.Program{Getenv: os.Getenv}), "enforce"), name, path)
 				hidden[name] = true
 			}
 		}
@@ -313,7 +311,7 @@ func allCommands() map[string]*cli.Command {
 			add(prefix+cmd.Name+" ", cmd.Subcommands)
 		}
 	}
-	all := app.New(p)
+	all := command.New(p, genvtest.Commands)
 	add("", all.Commands)
 	return commands
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/cmd/genv/configfile"
+	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -239,7 +239,7 @@ func TestDockerRunGetsTheAttachedDevices(t *testing.T) {
 // Commands of people and of controllers on GPU hosts read no configuration.
 func TestWhoReadsNoConfiguration(t *testing.T) {
 	s := newStation(t)
-	dir := genvtest.Configure(t, configfile.Config, "not: [yaml")
+	dir := genvtest.Configure(t, command.ConfigFile, "not: [yaml")
 	u := s.me().with("GENV_CONFIG_DIR=" + dir)
 	for _, line := range []string{"version", "devices", "envs", "gpus", "status", "usage snapshot", "usage snapshot --type devices", "history", "home", "monitor --help"} {
 		out, err := u.command(append([]string{"genv"}, strings.Fields(line)...)...).CombinedOutput()

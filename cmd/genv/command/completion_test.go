@@ -1,4 +1,4 @@
-package app_test
+package command_test
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package app
+package command
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"slices"
 	"syscall"
 
-	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
@@ -18,13 +17,13 @@ var ReaderCommand = []string{"usage", "read"}
 // Read is the helper.
 func Read() int {
 	if err := proc.ServeReader(os.Stdin, os.Stdout); err != nil {
-		return command.ExitFailed
+		return ExitFailed
 	}
-	return command.ExitOK
+	return ExitOK
 }
 
 // Process is this process as a Program, with a context that ends at SIGINT or SIGTERM.
-func Process(version string) (context.Context, command.Program) {
+func Process(version string) (context.Context, Program) {
 	ctx := context.Background()
 	// Signals that this process was started to ignore, as sh starts background jobs
 	// with SIGINT ignored, stay ignored, also by the commands that it runs.
@@ -33,7 +32,7 @@ func Process(version string) (context.Context, command.Program) {
 		context.AfterFunc(interruptible, stop) // a second signal ends the program at once
 		ctx = interruptible
 	}
-	return ctx, command.Program{
+	return ctx, Program{
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Now: system.Now, Version: version,
 		Reader: &proc.Reader{Command: append([]string{"/proc/self/exe"}, ReaderCommand...)},
 	}

@@ -1,4 +1,4 @@
-package app
+package command
 
 import (
 	"fmt"
@@ -9,8 +9,6 @@ import (
 	"sync"
 
 	"github.com/urfave/cli/v2"
-
-	"github.com/seed-3119e985/genv/cmd/genv/command"
 )
 
 // manCommand is `genv man`, which writes all man pages. root is the whole program.
@@ -19,7 +17,7 @@ func manCommand(root func() *cli.App) *cli.Command {
 		Name: "man", Usage: "write the man pages of all commands into a folder", ArgsUsage: "DIR", Hidden: true,
 		Action: func(c *cli.Context) error {
 			if c.NArg() != 1 {
-				return command.UsageError("missing folder: write `genv man DIR`")
+				return UsageError("missing folder: write `genv man DIR`")
 			}
 			app := root()
 			return writeAll(c.Args().First(), Root(app), app.Name, app.Version)

@@ -1,4 +1,4 @@
-package app_test
+package command_test
 
 import (
 	"os"
@@ -11,21 +11,20 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/urfave/cli/v2"
 
-	"github.com/seed-3119e985/genv/cmd/genv/app"
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
 )
 
 // wholeApp has all commands.
 func wholeApp() *cli.App {
-	return app.New(command.Program{Getenv: os.Getenv, Version: "v1"})
+	return command.New(command.Program{Getenv: os.Getenv, Version: "v1"}, genvtest.Commands)
 }
 
 // eachPage calls with the page of each visible command.
-func eachPage(visit func(cmd *cli.Command, page *app.Page)) {
+func eachPage(visit func(cmd *cli.Command, page *command.Page)) {
 	var walk func(cmd *cli.Command, name string)
 	walk = func(cmd *cli.Command, name string) {
-		page := app.PageOf(cmd, name)
+		page := command.PageOf(cmd, name)
 		visit(cmd, &page)
 		for _, sub := range cmd.Subcommands {
 			if !sub.Hidden {
@@ -33,7 +32,7 @@ func eachPage(visit func(cmd *cli.Command, page *app.Page)) {
 			}
 		}
 	}
-	walk(app.Root(wholeApp()), "genv")
+	walk(command.Root(wholeApp()), "genv")
 }
 
 // TestManPages: there is one for each command, and groff has nothing to say about them.
@@ -44,7 +43,9 @@ func TestManPages(t *testing.T) {
 	written, err := filepath.Glob(filepath.Join(dir, "*"))
 	require.NoError(t, err)
 	var want []string
-	eachPage(func(_ *cli.Command, page *app.Page) { want = append(want, filepath.Join(dir, page.FileName()+".1")) })
+	eachPage(func(_ *cli.Command, page *command.Page) {
+		want = append(want, filepath.Join(dir, page.FileName()+".1"))
+	})
 	require.ElementsMatch(t, want, written)
 	require.Contains(t, written, filepath.Join(dir, "genv-remote-enforce.1"))
 	require.NotContains(t, strings.Join(written, " "), "__complete")
@@ -68,11 +69,11 @@ func TestManPages(t *testing.T) {
 }
 
 func TestManPageIsRoff(t *testing.T) {
-	page := app.Page{
+	page := command.Page{
 		Name: "genv x", Usage: `it's a "test" -- with \e and ~^`, Synopsis: ".SH evil",
 		Description: []string{".SH evil", "'ne 9", "a `bold` word, and ` alone", "é…"},
-		Options:     []app.Option{{Names: []string{"--a-b", "-a"}, Value: "N", Text: ".TH x", Default: `C:\d`}},
-		Examples:    []app.Entry{{Name: `.so /etc/passwd | sed 's/\./-/'`, Text: "reads"}},
+		Options:     []command.Option{{Names: []string{"--a-b", "-a"}, Value: "N", Text: ".TH x", Default: `C:\d`}},
+		Examples:    []command.Entry{{Name: `.so /etc/passwd | sed 's/\./-/'`, Text: "reads"}},
 	}
 	text := page.Man("v1")
 	require.Equal(t, golden(t, "testdata/man/escapes.1", text), text)
@@ -111,7 +112,7 @@ var startsGenv = regexp.MustCompile(`(^|[ (])genv `)
 // that it has.
 func TestExamplesOfHelp(t *testing.T) {
 	whole := wholeApp()
-	eachPage(func(_ *cli.Command, page *app.Page) {
+	eachPage(func(_ *cli.Command, page *command.Page) {
 		require.NotEmpty(t, page.Usage, page.Name)
 		for _, example := range page.Examples {
 			require.NotEmpty(t, example.Text, example.Name)

@@ -1,10 +1,4 @@
-// Package exempt has the command `genv remote exempt`, which makes, lists and revokes
-// exemptions from the rules. It asks the running controller over its socket; if none runs, it
-// changes the exemptions in the folder of the stopped one. It connects to no host, and doesn't
-// decide which exemptions are allowed: package operator does.
-//
-//	commands = append(commands, exempt.Command(program))
-package exempt
+package fleet
 
 import (
 	"context"
@@ -25,8 +19,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Document is the JSON of `genv remote exempt`; docs/json.md describes it.
-type Document struct {
+// ExemptDocument is the JSON of `genv remote exempt`; docs/json.md describes it.
+type ExemptDocument struct {
 	Schema string `json:"schema"`
 	// Controller is the socket of the controller that was asked; StateDir is the folder of
 	// one that doesn't run.
@@ -41,12 +35,10 @@ type exemptionWithID struct {
 	exemption.Exemption
 }
 
-// program is genv as this command sees it.
-type program struct{ command.Program }
-
-// Command is `genv remote exempt`.
-func Command(with command.Program) *cli.Command {
-	p := &program{with}
+// exemptCommand is `genv remote exempt`. It asks the running controller over its socket; if none
+// runs, it changes the exemptions in the folder of the stopped one. It connects to no host, and
+// package operator decides which exemptions are allowed.
+func (p *program) exemptCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "exempt",
 		Usage: "exempt a user, a host or a GPU from the rules for some time, list exemptions, or end one",
@@ -63,18 +55,18 @@ func Command(with command.Program) *cli.Command {
 			&cli.StringFlag{Name: "state-dir", Category: command.Site + command.Shared + command.Unless("STATE_DIRECTORY"), Usage: "the `DIR` of a controller that doesn't run"},
 			&cli.StringFlag{Name: "audit-log", Category: command.Site + command.Top + command.Shared, Usage: "record it in `FILE` if no controller runs; otherwise the next one records it at its start"},
 		}, command.OutputFlags()...),
-		Action: p.exempt,
+		Action: p.remoteExempt,
 	}
 }
 
-// request is what the flags say: an action, or an id to revoke, or neither to list.
-type request struct {
+// exemptRequest is what the flags say: an action, or an id to revoke, or neither to list.
+type exemptRequest struct {
 	output render.Output
 	action *operator.Action
 	revoke string
 }
 
-func (p *program) read(c *cli.Context) (r request, err error) {
+func (p *program) readExempt(c *cli.Context) (r exemptRequest, err error) {
 	if r.output, err = command.ReadOutput(c); err != nil {
 		return r, err
 	}
@@ -121,8 +113,8 @@ func (p *program) read(c *cli.Context) (r request, err error) {
 	return r, withNextStep(a.Check())
 }
 
-func (p *program) exempt(c *cli.Context) error {
-	r, err := p.read(c)
+func (p *program) remoteExempt(c *cli.Context) error {
+	r, err := p.readExempt(c)
 	if err != nil {
 		return err
 	}
@@ -135,7 +127,7 @@ func (p *program) exempt(c *cli.Context) error {
 	if err != nil {
 		return withNextStep(err)
 	}
-	document := Document{Schema: "genv.remote.exempt/1"}
+	document := ExemptDocument{Schema: "genv.remote.exempt/1"}
 	document.Controller, document.StateDir = at.where()
 	if r.revoke != "" {
 		if r.action, err = revocation(list, r.revoke, c.String("reason")); err != nil {
@@ -156,7 +148,7 @@ func (p *program) exempt(c *cli.Context) error {
 	for _, e := range list {
 		document.Exemptions = append(document.Exemptions, exemptionWithID{e.ID(), e})
 	}
-	return p.write(r, &document)
+	return p.writeExemptions(r, &document)
 }
 
 // revocation is the action that ends an exemption.
@@ -181,7 +173,7 @@ func withNextStep(err error) error {
 	return err
 }
 
-func (p *program) write(r request, d *Document) error {
+func (p *program) writeExemptions(r exemptRequest, d *ExemptDocument) error {
 	if r.output.Format == "json" {
 		d.Exemptions = append([]exemptionWithID{}, d.Exemptions...) // an empty list, not null
 		return render.WriteJSON(p.Out, d)

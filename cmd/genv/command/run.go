@@ -1,11 +1,4 @@
-// Package app is the program of all commands: it parses a command line, reads the configuration
-// for it, runs the command, prints its error, and decides the exit code.
-//
-//	ctx, p := app.Process(version)
-//	os.Exit(app.Run(ctx, p, os.Args))
-//
-// It has the commands about genv itself: version, help, man and completion.
-package app
+package command
 
 import (
 	"context"
@@ -17,12 +10,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/configfile"
-	"github.com/seed-3119e985/genv/cmd/genv/fleet"
-	"github.com/seed-3119e985/genv/cmd/genv/host"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
-	"github.com/seed-3119e985/genv/cmd/genv/user"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -30,23 +18,26 @@ import (
 // Help is printed as the man pages have it.
 func init() { cli.HelpPrinter = printHelp }
 
+// Commands makes the commands of the program. If one is named, the others may lack their
+// subcommands: most lines are for a command of a user, and making all commands of a fleet takes time.
+type Commands func(p Program, named string) []*cli.Command
+
 // Run carries out one command line, of which the first word is the program's name, and
 // returns the exit code.
-func Run(ctx context.Context, p command.Program, args []string) int {
-	app := build(p, named(args))
-	line, err := command.Arrange(app, args)
+func Run(ctx context.Context, p Program, commands Commands, args []string) int {
+	app := build(p, commands, named(args))
+	line, err := Arrange(app, args)
 	if err == nil {
 		err = app.RunContext(ctx, line)
 	}
-	var exit *command.ExitError
+	var exit *ExitError
 	if err != nil && !(errors.As(err, &exit) && exit.Err == nil) {
 		fmt.Fprintln(p.Err, "genv:", text.PrintableLines(err.Error()))
 	}
-	return command.ExitCode(err)
+	return ExitCode(err)
 }
 
-// named is the command that a line is for; empty if the line may be about any. Most lines are
-// for a command of a user, and take less time than the making of all commands of a fleet.
+// named is the command that a line is for; empty if the line may be about any.
 func named(args []string) string {
 	if len(args) < 2 || strings.HasPrefix(args[1], "-") || slices.Contains([]string{"help", "man", "__complete"}, args[1]) {
 		return ""
@@ -54,12 +45,10 @@ func named(args []string) string {
 	return args[1]
 }
 
-// New has all commands of genv.
-func New(p command.Program) *cli.App { return build(p, "") }
+// New is the program with all commands.
+func New(p Program, commands Commands) *cli.App { return build(p, commands, "") }
 
-// build gives the command that is named its subcommands; all have them if none is named, and others
-// may lack them.
-func build(p command.Program, named string) *cli.App {
+func build(p Program, commands Commands, named string) *cli.App {
 	app := &cli.App{
 		Name:                      "genv",
 		Usage:                     "GPU environments on shared machines, and their enforcement on a fleet",
@@ -71,43 +60,46 @@ func build(p command.Program, named string) *cli.App {
 		Flags:                     []cli.Flag{cli.HelpFlag}, // which the command help would replace
 		HideHelpCommand:           true,
 		OnUsageError:              usageError,
-		Action:                    command.RefuseUnknown,
+		Action:                    RefuseUnknown,
 		ExitErrHandler:            func(*cli.Context, error) {}, // run decides
-		Commands:                  slices.Concat(user.Commands(p), host.Commands(p), fleet.Commands(p, named), common(p)),
+		Commands:                  append(commands(p, named), common(p, commands)...),
 	}
 	for _, cmd := range app.Commands {
-		prepare(p, cmd)
+		prepare(p, commands, cmd, cmd.Category == Configured)
 	}
 	return app
 }
 
 // prepare makes every command report errors in one line, refuse what it doesn't know,
-// and read the configuration.
-func prepare(p command.Program, cmd *cli.Command) {
+// and read the configuration if it is to.
+func prepare(p Program, commands Commands, cmd *cli.Command, configured bool) {
 	cmd.OnUsageError = usageError
 	cmd.HideHelpCommand = true
-	cmd.Action = checked(p, cmd.Action)
+	cmd.Action = checked(p, commands, cmd.Action, configured)
 	for _, flag := range cmd.Flags {
 		if f, ok := flag.(*cli.BoolFlag); ok {
 			f.DisableDefaultText = f.DefaultText == "" // "(default: false)" is no help
 		}
 	}
 	for _, sub := range cmd.Subcommands {
-		prepare(p, sub)
+		prepare(p, commands, sub, configured)
 	}
 }
 
 // checked runs an action only if its command takes what was given, with the defaults of
 // the configuration.
-func checked(p command.Program, action cli.ActionFunc) cli.ActionFunc {
+func checked(p Program, commands Commands, action cli.ActionFunc, configured bool) cli.ActionFunc {
 	if action == nil {
-		return command.RefuseUnknown
+		return RefuseUnknown
 	}
 	return func(c *cli.Context) error {
-		if err := command.Check(c); err != nil {
+		if err := Check(c); err != nil {
 			return err
 		}
-		defaults, err := configfile.Apply(&p, c, func() []*cli.Command { return fleet.OnHosts(p) })
+		if !configured {
+			return action(c)
+		}
+		defaults, err := applyConfig(&p, c, commands)
 		if err != nil {
 			return err
 		}
@@ -116,14 +108,14 @@ func checked(p command.Program, action cli.ActionFunc) cli.ActionFunc {
 }
 
 func usageError(c *cli.Context, err error, _ bool) error {
-	return command.FlagError(c, err)
+	return FlagError(c, err)
 }
 
 // common are the commands about genv itself.
-func common(p command.Program) []*cli.Command {
-	root := func() *cli.App { return New(p) }
+func common(p Program, commands Commands) []*cli.Command {
+	root := func() *cli.App { return New(p, commands) }
 	return []*cli.Command{
-		versionCommand(p), command.HelpCommand(), manCommand(root),
+		versionCommand(p), helpCommand(), manCommand(root),
 		completionCommand(p), completeCommand(p, root),
 	}
 }
@@ -138,13 +130,13 @@ type VersionDocument struct {
 	Arch     string `json:"arch"`
 }
 
-func versionCommand(p command.Program) *cli.Command {
+func versionCommand(p Program) *cli.Command {
 	return &cli.Command{
 		Name:  "version",
 		Usage: "print the version",
-		Flags: []cli.Flag{command.FormatFlag("tui", "json")},
+		Flags: []cli.Flag{FormatFlag("tui", "json")},
 		Action: func(c *cli.Context) error {
-			format, err := command.FormatOf(c, "tui", "json")
+			format, err := FormatOf(c, "tui", "json")
 			switch {
 			case err != nil:
 				return err

@@ -1,4 +1,4 @@
-package app
+package command
 
 import (
 	"bytes"
@@ -12,8 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/configfile"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/inventory"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -40,13 +38,13 @@ type known struct {
 	groups []string
 }
 
-func newSources(ctx context.Context, p command.Program) *sources {
+func newSources(ctx context.Context, p Program) *sources {
 	return &sources{ctx: ctx, getenv: p.Getenv, uid: snapshot.UID(os.Geteuid())}
 }
 
 // read takes what a line says about the inventory.
-func (s *sources) read(place *command.Place) {
-	s.written.DefaultFiles, s.written.OpenDefault = configfile.Paths(s.getenv, configfile.Hosts), configfile.Open
+func (s *sources) read(place *Place) {
+	s.written.DefaultFiles, s.written.OpenDefault = ConfigPaths(s.getenv, HostsFile), OpenConfig
 	if files := place.Values("hostfile"); len(files) > 0 {
 		s.written.HostFile = files[len(files)-1]
 	}
@@ -67,7 +65,7 @@ func (s *sources) addFiles(hosts string) {
 func (s *sources) inventory() *known {
 	if s.known == nil {
 		s.known = new(known)
-		s.known.hosts, s.known.groups, _ = inventory.Known(s.written, command.OpenAtOnce) // without those of an error
+		s.known.hosts, s.known.groups, _ = inventory.Known(s.written, OpenAtOnce) // without those of an error
 	}
 	return s.known
 }

@@ -1,19 +1,4 @@
-// Package configfile finds and reads the configuration files of a controller: hosts.yaml,
-// policy.yaml, and config.yaml with defaults for flags. They are in ~/.config/genv (or
-// below $XDG_CONFIG_HOME) and in /etc/genv, and $GENV_CONFIG_DIR replaces both.
-//
-//	applied, err := configfile.Apply(p, c) // sets the flags that the command line leaves out
-//
-// A flag of the command line takes precedence, then an environment variable, then the
-// user's config.yaml, then that in /etc/genv. In one file the section of a command takes
-// precedence over `remote:`, and that over the top.
-//
-// Only `genv remote …`, `genv enforce` and `genv policy …` read these files. The commands
-// of people and controllers on GPU hosts never do. Who may change a file decides what root
-// does with it, so one that others could have written is refused.
-//
-// It doesn't read what is in hosts.yaml and policy.yaml: packages inventory and policy do.
-package configfile
+package command
 
 import (
 	"bytes"
@@ -29,32 +14,43 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
+// The configuration files of a controller: hosts.yaml, policy.yaml, and config.yaml with
+// defaults for flags. They are in ~/.config/genv (or below $XDG_CONFIG_HOME) and in /etc/genv,
+// and $GENV_CONFIG_DIR replaces both.
+//
+// A flag of the command line takes precedence, then an environment variable, then the
+// user's config.yaml, then that in /etc/genv. In one file the section of a command takes
+// precedence over `remote:`, and that over the top.
+//
+// Only `genv remote …`, `genv enforce` and `genv policy …` read these files. The commands
+// of people and controllers on GPU hosts never do. Who may change a file decides what root
+// does with it, so one that others could have written is refused. What is in hosts.yaml and
+// policy.yaml is read by packages inventory and policy.
 const (
-	// Variable names an environment variable: the only folder in which files are looked
-	// for, or Off.
-	Variable = "GENV_CONFIG_DIR"
-	// Off as the value of Variable reads no file.
-	Off = "off"
+	// ConfigVariable names an environment variable: the only folder in which files are looked
+	// for, or ConfigOff.
+	ConfigVariable = "GENV_CONFIG_DIR"
+	// ConfigOff as the value of ConfigVariable reads no file.
+	ConfigOff = "off"
 
-	// Hosts is the name of the inventory's file.
-	Hosts = "hosts.yaml"
-	// Policy is the name of the default policy file.
-	Policy = "policy.yaml"
-	// Config is the name of the file with defaults for flags.
-	Config = "config.yaml"
+	// HostsFile is the name of the inventory's file.
+	HostsFile = "hosts.yaml"
+	// PolicyFile is the name of the default policy file.
+	PolicyFile = "policy.yaml"
+	// ConfigFile is the name of the file with defaults for flags.
+	ConfigFile = "config.yaml"
 
-	system = "/etc/genv"
+	systemFolder = "/etc/genv"
 )
 
 // Paths are where a file is looked for; the first one that exists counts.
-func Paths(getenv func(string) string, name string) []string {
+func ConfigPaths(getenv func(string) string, name string) []string {
 	var paths []string
-	folders, _ := folders(getenv)
+	folders, _ := configFolders(getenv)
 	for _, folder := range folders {
 		paths = append(paths, filepath.Join(folder, name))
 	}
@@ -62,26 +58,26 @@ func Paths(getenv func(string) string, name string) []string {
 }
 
 // Find is the path of a file, or "" if it doesn't exist.
-func Find(getenv func(string) string, name string) (string, error) {
-	for _, path := range Paths(getenv, name) {
-		file, err := Open(path)
+func FindConfig(getenv func(string) string, name string) (string, error) {
+	for _, path := range ConfigPaths(getenv, name) {
+		file, err := OpenConfig(path)
 		if err == nil {
 			return path, file.Close()
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
-			return "", command.UsageError("%w", err)
+			return "", UsageError("%w", err)
 		}
 	}
 	return "", nil
 }
 
-// folders are where files are looked for. A folder of another user is left out, with the
+// configFolders are where files are looked for. A folder of another user is left out, with the
 // reason: with `sudo -E` and `sudo -u` HOME may be that of another user, who doesn't decide
 // what this one does.
-func folders(getenv func(string) string) (folders []string, leftOut error) {
-	switch dir := getenv(Variable); dir {
+func configFolders(getenv func(string) string) (folders []string, leftOut error) {
+	switch dir := getenv(ConfigVariable); dir {
 	case "":
-	case Off:
+	case ConfigOff:
 		return nil, nil
 	default:
 		return []string{dir}, nil
@@ -92,13 +88,13 @@ func folders(getenv func(string) string) (folders []string, leftOut error) {
 	} else if dir := getenv("HOME"); filepath.IsAbs(dir) {
 		own, home = filepath.Join(dir, ".config", "genv"), filepath.Clean(dir)
 	}
-	if own == "" || own == system {
-		return []string{system}, nil
+	if own == "" || own == systemFolder {
+		return []string{systemFolder}, nil
 	}
 	if leftOut = notOurs(own, home); leftOut == nil { // also where it is missing: the messages name it
 		folders = []string{own}
 	}
-	return append(folders, system), leftOut
+	return append(folders, systemFolder), leftOut
 }
 
 // notOurs is why a folder below home isn't read: another user could have put there what is
@@ -121,7 +117,7 @@ func notOurs(own, home string) error {
 }
 
 // Open opens a file, unless others than root and the running user could have written it.
-func Open(path string) (io.ReadCloser, error) {
+func OpenConfig(path string) (io.ReadCloser, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
@@ -155,7 +151,7 @@ func Open(path string) (io.ReadCloser, error) {
 func check(path string, about *unix.Stat_t) error {
 	switch {
 	case !trusted(about.Uid):
-		return fmt.Errorf("%s belongs to uid %d, who could change what genv does: run `chown root %s`, or set %s=off", path, about.Uid, path, Variable)
+		return fmt.Errorf("%s belongs to uid %d, who could change what genv does: run `chown root %s`, or set %s=off", path, about.Uid, path, ConfigVariable)
 	case about.Mode&unix.S_IWOTH != 0:
 		return fmt.Errorf("%s may be changed by every user: run `chmod o-w %s`", path, path)
 	case about.Mode&unix.S_IWGRP != 0 && about.Gid != 0 && int(about.Gid) != os.Geteuid():
@@ -169,25 +165,25 @@ func check(path string, about *unix.Stat_t) error {
 // trusted says whether a user may decide what this program does.
 func trusted(uid uint32) bool { return uid == 0 || int(uid) == os.Geteuid() }
 
-// Value is the default of a flag in a config.yaml.
-type Value struct {
+// configValue is the default of a flag in a config.yaml.
+type configValue struct {
 	Flag  string
 	short string   // its name of one letter, if it has one
 	Words []string // several only for a flag that may be repeated
 	Place strictyaml.Place
 }
 
-// File is a config.yaml.
-type File struct {
+// configFile is a config.yaml.
+type configFile struct {
 	// sections are the values by section; "" is the top of the file.
-	sections map[string][]Value
+	sections map[string][]configValue
 }
 
 // Parse reads a config.yaml, which may set flags of the commands below `genv remote`; name is for
 // messages. Its error is a *strictyaml.ParseError,
 // one line with the first problem and its place. A file of comments alone has no values.
-func Parse(name string, data []byte, commands []*cli.Command) (*File, error) {
-	file := &File{sections: map[string][]Value{}}
+func parseConfig(name string, data []byte, commands []*cli.Command) (*configFile, error) {
+	file := &configFile{sections: map[string][]configValue{}}
 	if isEmpty(data) {
 		return file, nil
 	}
@@ -196,7 +192,7 @@ func Parse(name string, data []byte, commands []*cli.Command) (*File, error) {
 	doc.Root().Each(func(key, value *strictyaml.Node) {
 		section := key.Text()
 		if known[section] == nil || section == "" {
-			file.read(known, top, key, value)
+			file.read(known, topSection, key, value)
 			return
 		}
 		value.Each(func(key, value *strictyaml.Node) { file.read(known, section, key, value) })
@@ -218,19 +214,19 @@ func isEmpty(data []byte) bool {
 }
 
 // read reads a value of a section.
-func (f *File) read(known keys, section string, key, value *strictyaml.Node) {
+func (f *configFile) read(known keys, section string, key, value *strictyaml.Node) {
 	name := key.Text()
 	flag, ok := known[section][name]
 	switch {
 	case name == "":
 	case ok:
-		v := Value{Flag: flag.Names()[0], Words: words(flag, value), Place: key.Place()}
+		v := configValue{Flag: flag.Names()[0], Words: wordsOf(flag, value), Place: key.Place()}
 		if i := slices.IndexFunc(flag.Names(), func(name string) bool { return len(name) == 1 }); i >= 0 {
 			v.short = flag.Names()[i]
 		}
 		f.sections[section] = append(f.sections[section], v)
-	case command.Instead(name) != "":
-		key.Failf("unknown key %q: %s", name, command.Instead(name))
+	case Instead(name) != "":
+		key.Failf("unknown key %q: %s", name, Instead(name))
 	case known.refusal(name) != "":
 		key.Failf("%s can't be set here: %s", name, known.refusal(name))
 	case len(known.sections(name)) > 0:
@@ -238,34 +234,39 @@ func (f *File) read(known keys, section string, key, value *strictyaml.Node) {
 		key.Failf("%s is not a flag of %s; write it under %s", name, sectionTitle(section), text.Shorten(sections, 200))
 	default:
 		names := sorted(known[section])
-		if section == top {
+		if section == topSection {
 			names = append(names, known.sections("")...)
 		}
 		key.Failf("unknown key %q; %s", name, text.Hint(name, names, "`genv remote --help` lists the flags"))
 	}
 }
 
-// merge are the values for a command: of files, the first one first, and of sections, the
-// command's own one first. `install` takes hosts from its own section alone: hosts that are
-// named for the others must not become those that it changes.
-func merge(files []*File, sections []string) map[string]Value {
-	values := map[string]Value{}
+// valuesFor are the values for the flags of a command: of files, the first one first, and of
+// sections, the command's own one first. Those under `enforce:` come last, for what a command
+// shows or changes of a controller.
+func valuesFor(cmd *cli.Command, files []*configFile) map[string]configValue {
+	values := map[string]configValue{}
 	for _, file := range slices.Backward(files) {
-		for _, section := range slices.Backward(sections) {
-			list := file.sections[section]
-			if slices.ContainsFunc(list, namesHosts) {
-				delete(values, "host") // which hosts there are is said in one place
-				delete(values, "hostfile")
-			}
-			for _, v := range list {
-				if namesHosts(v) && sections[0] == "install" && section != "install" {
-					continue
-				}
-				values[v.Flag] = v
-			}
-		}
+		file.addTo(values, cmd, "enforce", Shared)
+	}
+	for _, file := range slices.Backward(files) {
+		file.addTo(values, cmd, topSection, Top)
+		file.addTo(values, cmd, remoteSection, Remote)
+		file.addTo(values, cmd, cmd.Name, Site)
 	}
 	return values
 }
 
-func namesHosts(v Value) bool { return v.Flag == "host" || v.Flag == "hostfile" }
+// addTo adds the values of a section for those flags of a command that take them from there.
+func (f *configFile) addTo(values map[string]configValue, cmd *cli.Command, section, from string) {
+	list := slices.DeleteFunc(slices.Clone(f.sections[section]), func(v configValue) bool { return !Has(FlagOf(cmd, v.Flag), from) })
+	if slices.ContainsFunc(list, namesHosts) {
+		delete(values, "host") // which hosts there are is said in one place
+		delete(values, "hostfile")
+	}
+	for _, v := range list {
+		values[v.Flag] = v
+	}
+}
+
+func namesHosts(v configValue) bool { return v.Flag == "host" || v.Flag == "hostfile" }

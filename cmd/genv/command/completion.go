@@ -1,4 +1,4 @@
-package app
+package command
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -18,13 +17,13 @@ import (
 var scripts embed.FS
 
 // completionCommand is `genv completion`, which prints the script for a shell.
-func completionCommand(p command.Program) *cli.Command {
+func completionCommand(p Program) *cli.Command {
 	return &cli.Command{
 		Name: "completion", Usage: "print the script that completes command lines of genv in bash or zsh", ArgsUsage: "bash|zsh",
 		Action: func(c *cli.Context) error {
 			script, err := scripts.ReadFile("genv." + c.Args().First())
 			if err != nil || c.NArg() != 1 {
-				return command.UsageError("missing shell: write `genv completion bash` or `genv completion zsh`")
+				return UsageError("missing shell: write `genv completion bash` or `genv completion zsh`")
 			}
 			_, err = p.Out.Write(script)
 			return err
@@ -37,13 +36,13 @@ const limit = time.Second
 
 // completeCommand is the hidden command that the scripts run. root is the whole program. LINE begins
 // with genv and ends at the cursor.
-func completeCommand(p command.Program, root func() *cli.App) *cli.Command {
+func completeCommand(p Program, root func() *cli.App) *cli.Command {
 	return &cli.Command{
 		Name: "__complete", Usage: "print completions for a shell's script", ArgsUsage: "bash|zsh LINE WORDBREAKS",
 		Hidden: true, SkipFlagParsing: true,
 		Action: func(c *cli.Context) error {
 			if c.NArg() != 3 {
-				return command.UsageError("missing words: the scripts of `genv completion` write them")
+				return UsageError("missing words: the scripts of `genv completion` write them")
 			}
 			ctx, cancel := context.WithTimeout(c.Context, limit)
 			defer cancel()
@@ -99,9 +98,9 @@ type engine struct {
 // complete continues the current word, which follows others.
 func (e *engine) complete(words []string, current string) answer {
 	app := e.root()
-	place := command.PlaceAfter(app, words)
+	place := PlaceAfter(app, words)
 	if n := len(place.Path); n > 0 && place.Path[n-1].Name == "help" {
-		return matching(commandsOf(command.PlaceAfter(app, place.Arguments).Commands), current, 0)
+		return matching(commandsOf(PlaceAfter(app, place.Arguments).Commands), current, 0)
 	}
 	e.sources.read(place)
 	isFlag := strings.HasPrefix(current, "-") && !place.Ended
@@ -123,7 +122,7 @@ func (e *engine) complete(words []string, current string) answer {
 }
 
 // argument completes a command, or an argument of one: ArgsUsage says what it may be.
-func (e *engine) argument(place *command.Place, current string) answer {
+func (e *engine) argument(place *Place, current string) answer {
 	if len(place.Commands) > 0 {
 		return matching(commandsOf(place.Commands), current, 0)
 	}
@@ -141,11 +140,11 @@ func (e *engine) argument(place *command.Place, current string) answer {
 }
 
 // value completes the value of a flag, after skip bytes of the word.
-func (e *engine) value(place *command.Place, flag cli.DocGenerationFlag, current string, skip int) answer {
-	if choices := command.ChoicesOf(flag); choices != nil {
+func (e *engine) value(place *Place, flag cli.DocGenerationFlag, current string, skip int) answer {
+	if choices := ChoicesOf(flag); choices != nil {
 		return matching(valuesOf(choices, place.More...), current, skip)
 	}
-	kind := command.Placeholder(flag)
+	kind := Placeholder(flag)
 	if kind == "ID" {
 		kind = flag.Names()[0] // of an environment, or of a kernel
 	}
@@ -249,7 +248,7 @@ func commandsOf(commands []*cli.Command) (candidates []candidate) {
 }
 
 // flagsOf are the names of flags: of each the first that begins as the word does.
-func flagsOf(place *command.Place, word string) (candidates []candidate) {
+func flagsOf(place *Place, word string) (candidates []candidate) {
 	for _, flag := range place.Flags() {
 		option := optionOf(flag)
 		if at := slices.IndexFunc(option.Names, func(name string) bool { return strings.HasPrefix(name, word) }); at >= 0 {

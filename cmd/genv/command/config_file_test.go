@@ -1,4 +1,4 @@
-package configfile
+package command
 
 import (
 	"io"
@@ -15,31 +15,31 @@ func environment(entries map[string]string) func(string) string {
 	return func(name string) string { return entries[name] }
 }
 
-func TestPaths(t *testing.T) {
+func TestConfigPaths(t *testing.T) {
 	for name, test := range map[string]struct {
 		env  map[string]string
 		want []string
 	}{
-		"home":                {map[string]string{"HOME": "/home/u"}, []string{"/home/u/.config/genv/hosts.yaml", "/etc/genv/hosts.yaml"}},
-		"XDG":                 {map[string]string{"HOME": "/home/u", "XDG_CONFIG_HOME": "/cfg"}, []string{"/cfg/genv/hosts.yaml", "/etc/genv/hosts.yaml"}},
-		"a relative XDG":      {map[string]string{"HOME": "/home/u", "XDG_CONFIG_HOME": "cfg"}, []string{"/home/u/.config/genv/hosts.yaml", "/etc/genv/hosts.yaml"}},
-		"neither":             {nil, []string{"/etc/genv/hosts.yaml"}},
-		"a relative home":     {map[string]string{"HOME": "."}, []string{"/etc/genv/hosts.yaml"}},
-		"XDG is the system's": {map[string]string{"XDG_CONFIG_HOME": "/etc"}, []string{"/etc/genv/hosts.yaml"}},
-		"a folder":            {map[string]string{"HOME": "/home/u", Variable: "/mine"}, []string{"/mine/hosts.yaml"}},
-		"off":                 {map[string]string{"HOME": "/home/u", Variable: Off}, nil},
+		"home":                      {map[string]string{"HOME": "/home/u"}, []string{"/home/u/.config/genv/hosts.yaml", "/etc/genv/hosts.yaml"}},
+		"XDG":                       {map[string]string{"HOME": "/home/u", "XDG_CONFIG_HOME": "/cfg"}, []string{"/cfg/genv/hosts.yaml", "/etc/genv/hosts.yaml"}},
+		"a relative XDG":            {map[string]string{"HOME": "/home/u", "XDG_CONFIG_HOME": "cfg"}, []string{"/home/u/.config/genv/hosts.yaml", "/etc/genv/hosts.yaml"}},
+		"neither":                   {nil, []string{"/etc/genv/hosts.yaml"}},
+		"a relative home":           {map[string]string{"HOME": "."}, []string{"/etc/genv/hosts.yaml"}},
+		"XDG is the systemFolder's": {map[string]string{"XDG_CONFIG_HOME": "/etc"}, []string{"/etc/genv/hosts.yaml"}},
+		"a folder":                  {map[string]string{"HOME": "/home/u", ConfigVariable: "/mine"}, []string{"/mine/hosts.yaml"}},
+		"off":                       {map[string]string{"HOME": "/home/u", ConfigVariable: ConfigOff}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			require.Equal(t, test.want, Paths(environment(test.env), Hosts))
+			require.Equal(t, test.want, ConfigPaths(environment(test.env), HostsFile))
 		})
 	}
 }
 
 // Files that others could have written, and what is said about them.
-func TestOpen(t *testing.T) {
+func TestOpenConfig(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "genv")
 	require.NoError(t, os.Mkdir(folder, 0o755))
-	path := filepath.Join(folder, Config)
+	path := filepath.Join(folder, ConfigFile)
 	require.NoError(t, os.WriteFile(path, []byte("fanout: 3\n"), 0o600))
 	group := 4000
 	owner := func(uid, gid int) func(t *testing.T) {
@@ -78,7 +78,7 @@ func TestOpen(t *testing.T) {
 			if os.Geteuid() == 0 {
 				defer func() { require.NoError(t, os.Chown(path, 0, 0)) }()
 			}
-			found, err := Find(environment(map[string]string{Variable: folder}), Config)
+			found, err := FindConfig(environment(map[string]string{ConfigVariable: folder}), ConfigFile)
 			if test.want != "" {
 				require.ErrorContains(t, err, test.want)
 				return
@@ -88,7 +88,7 @@ func TestOpen(t *testing.T) {
 		})
 	}
 	mode(0o600, 0o755)(t)
-	file, err := Open(path)
+	file, err := OpenConfig(path)
 	require.NoError(t, err)
 	text, err := io.ReadAll(file)
 	require.NoError(t, err)
@@ -96,19 +96,19 @@ func TestOpen(t *testing.T) {
 	require.Equal(t, "fanout: 3\n", string(text))
 }
 
-func TestOpenRefusesWhatIsNoFile(t *testing.T) {
+func TestOpenConfigRefusesWhatIsNoFile(t *testing.T) {
 	folder := t.TempDir()
-	pipe := filepath.Join(folder, Hosts)
+	pipe := filepath.Join(folder, HostsFile)
 	require.NoError(t, unix.Mkfifo(pipe, 0o600))
-	_, err := Open(pipe)
+	_, err := OpenConfig(pipe)
 	require.EqualError(t, err, pipe+" is not a regular file", "and genv waits for no writer")
-	_, err = Open(filepath.Join(folder, "none"))
+	_, err = OpenConfig(filepath.Join(folder, "none"))
 	require.ErrorIs(t, err, fs.ErrNotExist)
-	link := filepath.Join(folder, Config)
+	link := filepath.Join(folder, ConfigFile)
 	require.NoError(t, os.Symlink("/nowhere", link))
-	_, err = Open(link)
+	_, err = OpenConfig(link)
 	require.ErrorIs(t, err, fs.ErrNotExist)
-	found, err := Find(environment(map[string]string{Variable: folder}), Policy)
+	found, err := FindConfig(environment(map[string]string{ConfigVariable: folder}), PolicyFile)
 	require.NoError(t, err)
 	require.Empty(t, found)
 }
@@ -122,44 +122,44 @@ func TestAFolderOfAnotherUserIsLeftOut(t *testing.T) {
 	folder := filepath.Join(home, ".config", "genv")
 	require.NoError(t, os.MkdirAll(folder, 0o755))
 	env := environment(map[string]string{"HOME": home})
-	all, leftOut := folders(env)
-	require.Equal(t, []string{folder, system}, all)
+	all, leftOut := configFolders(env)
+	require.Equal(t, []string{folder, systemFolder}, all)
 	require.NoError(t, leftOut)
 
 	require.NoError(t, os.Chown(folder, 4000, 4000))
-	all, leftOut = folders(env)
-	require.Equal(t, []string{system}, all)
+	all, leftOut = configFolders(env)
+	require.Equal(t, []string{systemFolder}, all)
 	require.EqualError(t, leftOut, folder+" isn't read: "+folder+" belongs to uid 4000, and this program runs as uid 0; name its files with -H and --policy")
 
 	// Whoever has the home decides where a link in it leads.
 	require.NoError(t, os.Chown(folder, 0, 0))
 	for _, above := range []string{filepath.Dir(folder), home} {
 		require.NoError(t, os.Chown(above, 4000, 4000))
-		all, leftOut = folders(env)
-		require.Equal(t, []string{system}, all)
+		all, leftOut = configFolders(env)
+		require.Equal(t, []string{systemFolder}, all)
 		require.ErrorContains(t, leftOut, folder+" isn't read: "+above+" belongs to uid 4000")
 		require.NoError(t, os.Chown(above, 0, 0))
 	}
-	all, leftOut = folders(environment(map[string]string{"XDG_CONFIG_HOME": filepath.Dir(folder)}))
-	require.Equal(t, []string{folder, system}, all)
+	all, leftOut = configFolders(environment(map[string]string{"XDG_CONFIG_HOME": filepath.Dir(folder)}))
+	require.Equal(t, []string{folder, systemFolder}, all)
 	require.NoError(t, leftOut)
 
 	require.NoError(t, os.Chown(home, 4000, 4000))
 	require.NoError(t, os.RemoveAll(folder))
-	_, leftOut = folders(env)
+	_, leftOut = configFolders(env)
 	require.NoError(t, leftOut, "there is nothing to leave out")
 }
 
 // A link leads to a file in a folder where somebody else may replace it.
-func TestOpenChecksTheFolderBehindALink(t *testing.T) {
+func TestOpenConfigChecksTheFolderBehindALink(t *testing.T) {
 	folder, elsewhere := t.TempDir(), t.TempDir()
-	path := filepath.Join(folder, Policy)
+	path := filepath.Join(folder, PolicyFile)
 	require.NoError(t, os.WriteFile(filepath.Join(elsewhere, "p.yaml"), nil, 0o600))
 	require.NoError(t, os.Symlink(filepath.Join(elsewhere, "p.yaml"), path))
-	file, err := Open(path)
+	file, err := OpenConfig(path)
 	require.NoError(t, err)
 	require.NoError(t, file.Close())
 	require.NoError(t, os.Chmod(elsewhere, 0o777))
-	_, err = Open(path)
+	_, err = OpenConfig(path)
 	require.ErrorContains(t, err, elsewhere+" may be changed by every user")
 }

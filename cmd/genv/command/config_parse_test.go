@@ -1,26 +1,22 @@
-package configfile_test
+package command_test
 
 import (
 	"maps"
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/configfile"
 	"github.com/seed-3119e985/genv/cmd/genv/fleet"
 )
 
 // onHosts are the commands below `genv remote`.
-func onHosts() []*cli.Command { return fleet.OnHosts(command.Program{Getenv: os.Getenv}) }
-
-func parse(name, text string) (*configfile.File, error) {
-	return configfile.Parse(name, []byte(text), onHosts())
-}
+var onHosts = sync.OnceValue(func() []*cli.Command { return fleet.OnHosts(command.Program{Getenv: os.Getenv}) })
 
 func TestValuesOfACommand(t *testing.T) {
 	etc := `
@@ -43,11 +39,12 @@ wait: {within: 2h}
 		{"yes and no", "quiet: false\nremote: {no-sudo: true}\n", "devices", "exclude=gpu-07,label:x fanout=8 host=@all no-sudo=true quiet=false timeout=5 username=everyone"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			system, err := parse("/etc/genv/config.yaml", etc)
+			system, err := command.ParseConfig("/etc/genv/config.yaml", []byte(etc), onHosts())
 			require.NoError(t, err)
-			own, err := parse("config.yaml", test.user)
+			own, err := command.ParseConfig("config.yaml", []byte(test.user), onHosts())
 			require.NoError(t, err)
-			values := configfile.Merge([]*configfile.File{own, system}, []string{test.command, "remote", "(top)"})
+			at := slices.IndexFunc(onHosts(), func(cmd *cli.Command) bool { return cmd.Name == test.command })
+			values := command.ConfigFor(onHosts()[at], own, system)
 			var got []string
 			for _, flag := range slices.Sorted(maps.Keys(values)) {
 				got = append(got, flag+"="+strings.Join(values[flag].Words, ","))
@@ -60,7 +57,7 @@ wait: {within: 2h}
 	}
 }
 
-func TestParseErrors(t *testing.T) {
+func TestConfigErrors(t *testing.T) {
 	for _, test := range []struct{ text, want string }{
 		{"fanot: 3", `c.yaml:1:1: unknown key "fanot"; did you mean "fanout"?`},
 		{"enforc: {interval: 3}", `c.yaml:1:1: unknown key "enforc"; did you mean "enforce"?`},
@@ -102,23 +99,23 @@ func TestParseErrors(t *testing.T) {
 		{"enforce: {take-over: true}", "c.yaml:1:11: take-over can't be set here: it is about a single run"},
 	} {
 		t.Run(test.text, func(t *testing.T) {
-			file, err := parse("c.yaml", test.text)
+			file, err := command.ParseConfig("c.yaml", []byte(test.text), onHosts())
 			require.ErrorContains(t, err, test.want)
 			require.NotContains(t, err.Error(), "\n")
 			require.Nil(t, file)
 		})
 	}
 	for _, text := range []string{"policy: none", "policy: /p", "enforce: {socket: 'off', policy: none}", "hosts: [/x/hosts.yaml, 'label:file=a.yaml', '!b']", "hosts: 'gpu-*,!gpu-07'", "enforce: {interval: 0}", "\uFEFF# none", "top: {filter: 'util<5'}"} {
-		_, err := parse("c.yaml", text)
+		_, err := command.ParseConfig("c.yaml", []byte(text), onHosts())
 		require.NoError(t, err, text)
 	}
 }
 
 // The example's values are comments, and all are valid.
-func TestExample(t *testing.T) {
+func TestConfigExample(t *testing.T) {
 	text, err := os.ReadFile("../../../config.example.yaml")
 	require.NoError(t, err)
-	file, err := parse("config.example.yaml", string(text))
+	file, err := command.ParseConfig("config.example.yaml", text, onHosts())
 	require.NoError(t, err)
 	require.Empty(t, file.Sections(), "installed as it is, it changes nothing")
 
@@ -128,26 +125,26 @@ func TestExample(t *testing.T) {
 			all = append(all, rest)
 		}
 	}
-	file, err = parse("config.example.yaml", strings.Join(all, ""))
+	file, err = command.ParseConfig("config.example.yaml", []byte(strings.Join(all, "")), onHosts())
 	require.NoError(t, err)
 	require.NotEmpty(t, file.Sections()["(top)"])
 	require.NotEmpty(t, file.Sections()["enforce"])
 }
 
-// FuzzParse: any text gives values or an error of one line, and nothing that is refused.
-func FuzzParse(f *testing.F) {
+// FuzzParseConfig: any text gives values or an error of one line, and nothing that is refused.
+func FuzzParseConfig(f *testing.F) {
 	for _, seed := range []string{"fanout: 3\nenforce: {interval: 5}", "enforce: {act-unrecorded: true}", "hosts: [a, 'b,c.yaml']", "a: [", "top: {top: 1}", "{}", "#", "policy: none"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		file, err := parse("c.yaml", text)
+		file, err := command.ParseConfig("c.yaml", []byte(text), onHosts())
 		if err != nil {
 			require.NotContains(t, err.Error(), "\n")
 			return
 		}
 		for section, values := range file.Sections() {
 			for _, v := range values {
-				require.Empty(t, configfile.Refusal(onHosts(), v.Flag))
+				require.Empty(t, command.Refusal(onHosts(), v.Flag))
 				require.NotEmpty(t, section)
 				require.NotContains(t, v.Words, "")
 			}

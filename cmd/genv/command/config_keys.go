@@ -1,4 +1,4 @@
-package configfile
+package command
 
 import (
 	"fmt"
@@ -10,7 +10,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -18,8 +17,8 @@ import (
 
 // The sections that aren't a command.
 const (
-	top    = "(top)"
-	remote = "remote"
+	topSection    = "(top)"
+	remoteSection = "remote"
 )
 
 // keys are the flags that config.yaml may set, by section and key. Section "" has those that it
@@ -36,7 +35,7 @@ func keysOf(commands []*cli.Command) keys {
 			}
 		}
 	}
-	for key, flag := range k[top] {
+	for key, flag := range k[topSection] {
 		delete(k, key) // `hosts` is a key, and no section
 		delete(k[""], flag.Names()[0])
 	}
@@ -44,23 +43,23 @@ func keysOf(commands []*cli.Command) keys {
 }
 
 func sectionsFor(cmd *cli.Command, flag cli.Flag) []string {
-	if !command.Has(flag, command.Site) {
+	if !Has(flag, Site) {
 		return []string{""}
 	}
 	var sections []string
 	if !slices.ContainsFunc(cmd.Subcommands, takesHosts) { // else it would be theirs, too
 		sections = append(sections, cmd.Name)
 	}
-	if command.Has(flag, command.Top) {
-		sections = append(sections, top)
+	if Has(flag, Top) {
+		sections = append(sections, topSection)
 	}
-	if command.Has(flag, command.Remote) {
-		sections = append(sections, remote)
+	if Has(flag, Remote) {
+		sections = append(sections, remoteSection)
 	}
 	return sections
 }
 
-func takesHosts(cmd *cli.Command) bool { return command.Takes(cmd, "hostfile") }
+func takesHosts(cmd *cli.Command) bool { return Takes(cmd, "hostfile") }
 
 func (k keys) put(section string, flag cli.Flag) {
 	key := flag.Names()[0]
@@ -85,9 +84,9 @@ func (k keys) sections(key string) (sections []string) {
 }
 
 // Keys are the keys of a section; "" is the top of the file.
-func Keys(commands []*cli.Command, section string) []string {
+func ConfigKeys(commands []*cli.Command, section string) []string {
 	if section == "" {
-		section = top
+		section = topSection
 	}
 	return sorted(keysOf(commands)[section])
 }
@@ -96,9 +95,9 @@ func sorted[V any](values map[string]V) []string { return slices.Sorted(maps.Key
 
 func sectionTitle(section string) string {
 	switch section {
-	case top:
+	case topSection:
 		return "all commands"
-	case remote:
+	case remoteSection:
 		return "all commands of genv remote"
 	}
 	return "genv remote " + section
@@ -112,19 +111,19 @@ func (k keys) refusal(name string) string {
 	}
 	reason := "it is about a single run"
 	switch {
-	case command.Has(flag, command.OfPolicy):
-		return "it would override the policy file; write it into " + Policy
-	case command.Has(flag, command.Asked):
+	case Has(flag, OfPolicy):
+		return "it would override the policy file; write it into " + PolicyFile
+	case Has(flag, Asked):
 		reason = "it is asked for in a single run"
-	case command.Has(flag, command.Output):
+	case Has(flag, Output):
 		reason = "programs that run genv rely on the default"
 	}
 	return fmt.Sprintf("%s; write --%s in the command line", reason, name)
 }
 
 // words reads the value of a flag: of the kind that its type and its placeholder say.
-func words(flag cli.Flag, n *strictyaml.Node) []string {
-	placeholder := command.Placeholder(flag.(cli.DocGenerationFlag)) //nolint:forcetypeassert // as all flags
+func wordsOf(flag cli.Flag, n *strictyaml.Node) []string {
+	placeholder := Placeholder(flag.(cli.DocGenerationFlag)) //nolint:forcetypeassert // as all flags
 	switch flag.(type) {
 	case *cli.BoolFlag:
 		n.Bool()
@@ -139,21 +138,21 @@ func words(flag cli.Flag, n *strictyaml.Node) []string {
 	}
 	switch placeholder {
 	case "HOSTS":
-		return hostList(n)
+		return hostWords(n)
 	case "TIME":
-		return duration(flag, n)
+		return durationWord(flag, n)
 	case "SIZE":
-		return size(n)
+		return sizeWord(n)
 	case "FILE", "PATH", "DIR", "FOLDER":
-		return path(flag, n)
+		return pathWord(flag, n)
 	}
 	if _, many := flag.(*cli.StringSliceFlag); many {
 		return wordList(n)
 	}
-	return word(n)
+	return oneWord(n)
 }
 
-func word(n *strictyaml.Node) []string {
+func oneWord(n *strictyaml.Node) []string {
 	text := n.Scalar()
 	if text == "" {
 		n.Failf("the value is empty; write it, or remove the line")
@@ -164,16 +163,16 @@ func word(n *strictyaml.Node) []string {
 // wordList is a word, or a list of words.
 func wordList(n *strictyaml.Node) []string {
 	if !n.IsList() {
-		return word(n)
+		return oneWord(n)
 	}
 	var words []string
-	n.List(func(item *strictyaml.Node) { words = append(words, word(item)...) })
+	n.List(func(item *strictyaml.Node) { words = append(words, oneWord(item)...) })
 	return words
 }
 
-// hostList is hosts as with -H. Files in it must not depend on the folder in which genv is
+// hostWords is hosts as with -H. Files in it must not depend on the folder in which genv is
 // started.
-func hostList(n *strictyaml.Node) []string {
+func hostWords(n *strictyaml.Node) []string {
 	words := wordList(n)
 	for _, word := range words {
 		for _, item := range text.SplitHosts(word) {
@@ -186,20 +185,20 @@ func hostList(n *strictyaml.Node) []string {
 	return words
 }
 
-// path is a path that doesn't depend on the folder in which genv is started.
-func path(flag cli.Flag, n *strictyaml.Node) []string {
-	if n.IsText() && (n.Text() == Off && command.Has(flag, command.OrOff) || n.Text() == NoPolicy && command.Has(flag, command.OrNone)) {
+// pathWord is a path that doesn't depend on the folder in which genv is started.
+func pathWord(flag cli.Flag, n *strictyaml.Node) []string {
+	if n.IsText() && (n.Text() == ConfigOff && Has(flag, OrOff) || n.Text() == NoPolicy && Has(flag, OrNone)) {
 		return []string{n.Text()}
 	}
-	words := word(n)
+	words := oneWord(n)
 	if words[0] != "" && !filepath.IsAbs(words[0]) {
 		n.Failf("%q is not an absolute path; write one that begins with /", words[0])
 	}
 	return words
 }
 
-// duration allows 0 for an interval: its command says whether that means anything.
-func duration(flag cli.Flag, n *strictyaml.Node) []string {
+// durationWord allows 0 for an interval: its command says whether that means anything.
+func durationWord(flag cli.Flag, n *strictyaml.Node) []string {
 	low := time.Millisecond
 	if flag.Names()[0] == "interval" {
 		low = 0
@@ -208,8 +207,8 @@ func duration(flag cli.Flag, n *strictyaml.Node) []string {
 	return []string{n.Scalar()}
 }
 
-func size(n *strictyaml.Node) []string {
-	words := word(n)
+func sizeWord(n *strictyaml.Node) []string {
+	words := oneWord(n)
 	if m, err := snapshot.ParseMemory(words[0]); words[0] != "" && (err != nil || m.Bytes() < 1e6) {
 		n.Failf("%q is not a size of 1m or more; write it as 64m", words[0])
 	}

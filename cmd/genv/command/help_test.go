@@ -1,4 +1,4 @@
-package app_test
+package command_test
 
 import (
 	"bytes"
@@ -10,24 +10,23 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/cmd/genv/app"
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
 )
 
 func TestHelpFitsOnTheTerminal(t *testing.T) {
-	page := app.Page{
+	page := command.Page{
 		Name: "genv sample", Usage: strings.Repeat("usage ", 30), Synopsis: "[options]",
 		Description: []string{strings.Repeat("description ", 30) + "\n  laid out already"},
-		Options: []app.Option{
+		Options: []command.Option{
 			{Names: []string{"--host", "-H"}, Value: "HOSTS", Text: strings.Repeat("option ", 30), Default: "none"},
 			{Names: []string{"--a-longer-flag"}, Text: "short"},
 		},
-		Examples: []app.Entry{{Name: "genv sample " + strings.Repeat("x", 45), Text: strings.Repeat("example ", 10)}},
+		Examples: []command.Entry{{Name: "genv sample " + strings.Repeat("x", 45), Text: strings.Repeat("example ", 10)}},
 	}
 	for _, width := range []int{80, 100, 200} {
 		var b bytes.Buffer
-		require.NoError(t, app.WriteHelp(&b, &page, width))
+		require.NoError(t, command.WriteHelp(&b, &page, width))
 		for line := range strings.Lines(b.String()) {
 			require.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), min(width, 120), "width %d: %s", width, line)
 		}
@@ -37,14 +36,14 @@ func TestHelpFitsOnTheTerminal(t *testing.T) {
 	}
 	t.Run("an example takes its text below it where there is little room", func(t *testing.T) {
 		var narrow, wide bytes.Buffer
-		require.NoError(t, app.WriteHelp(&narrow, &page, 80))
+		require.NoError(t, command.WriteHelp(&narrow, &page, 80))
 		require.Contains(t, narrow.String(), "xxx\n          example example")
-		require.NoError(t, app.WriteHelp(&wide, &page, 120))
+		require.NoError(t, command.WriteHelp(&wide, &page, 120))
 		require.Contains(t, wide.String(), "xxx  example example")
 	})
 	t.Run("a pipe gets one line each", func(t *testing.T) {
 		var b bytes.Buffer
-		require.NoError(t, app.WriteHelp(&b, &page, 0))
+		require.NoError(t, command.WriteHelp(&b, &page, 0))
 		require.Contains(t, b.String(), "   --host, -H HOSTS  "+page.Options[0].Text+" (default: none)\n")
 	})
 }
@@ -130,7 +129,7 @@ func TestAbbreviationsOf143(t *testing.T) {
 	for line := range strings.SplitSeq(strings.TrimSpace(flags143), "\n") {
 		name, list, _ := strings.Cut(line, ":")
 		flags, words := strings.Fields(list), strings.Fields(name)
-		place := command.PlaceAfter(app.New(p), words)
+		place := command.PlaceAfter(command.New(p, genvtest.Commands), words)
 		for _, flag := range flags {
 			for length := 1; length <= len(flag); length++ {
 				prefix := flag[:length]

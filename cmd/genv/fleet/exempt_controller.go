@@ -1,4 +1,4 @@
-package exempt
+package fleet
 
 import (
 	"context"
@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/configfile"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/exemption"
@@ -205,7 +204,7 @@ func (s *stoppedController) act(ctx context.Context, a *operator.Action) (string
 }
 
 func (s *stoppedController) hosts(context.Context) (names []string) {
-	hosts, _, err := inventory.Known(inventory.Selection{DefaultFiles: configfile.Paths(s.program.Getenv, configfile.Hosts)}, command.OpenAtOnce)
+	hosts, _, err := inventory.Known(inventory.Selection{DefaultFiles: command.ConfigPaths(s.program.Getenv, command.HostsFile)}, command.OpenAtOnce)
 	if err != nil {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package app
+package command
 
 import (
 	_ "embed"
@@ -10,7 +10,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 )
 
@@ -166,7 +165,7 @@ func optionOf(flag cli.DocGenerationFlag) Option {
 		o.Names = append(o.Names, "--"[:min(len(name), 2)]+name)
 	}
 	if flag.TakesValue() {
-		o.Value = command.Placeholder(flag)
+		o.Value = Placeholder(flag)
 		o.Text = strings.Replace(o.Text, "`"+o.Value+"`", o.Value, 1)
 	}
 	return o
