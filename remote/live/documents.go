@@ -25,14 +25,8 @@ type HostDocument struct {
 type UserDocument struct {
 	Schema string `json:"schema"`
 	User
-	GPUs     []UserGPU `json:"gpus"`
-	Findings []Finding `json:"findings"`
-}
-
-// UserGPU is a GPU that is attached to a user's environment or used by the user.
-type UserGPU struct {
-	Host snapshot.Hostname `json:"host"`
-	gpus.GPU
+	GPUs     []gpus.Row `json:"gpus"` // attached to the user's environments, or used by the user
+	Findings []Finding  `json:"findings"`
 }
 
 // Findings is the document genv.live.findings/1.
@@ -70,11 +64,11 @@ func userOf(f *Fleet, name string) (UserDocument, bool) {
 	}
 	user := f.Users[i]
 	about := func(finding *Finding) bool { return finding.User == user.Name }
-	document := UserDocument{Schema: "genv.live.user/1", User: user, GPUs: []UserGPU{}, Findings: selected(f.Findings, about)}
+	document := UserDocument{Schema: "genv.live.user/1", User: user, GPUs: []gpus.Row{}, Findings: selected(f.Findings, about)}
 	for h := range f.Hosts {
 		for g := range f.Hosts[h].GPUs {
 			if gpu := &f.Hosts[h].GPUs[g]; slices.Contains(gpu.Users(), user.Name) {
-				document.GPUs = append(document.GPUs, UserGPU{f.Hosts[h].Name, *gpu})
+				document.GPUs = append(document.GPUs, gpus.Row{Host: f.Hosts[h].Name, GPU: gpu})
 			}
 		}
 	}

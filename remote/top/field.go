@@ -3,129 +3,140 @@ package top
 import (
 	"cmp"
 	"slices"
+	"sync"
 
-	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
+// field is what rows of some tabs can be filtered by.
+type field struct {
+	name   string
+	kind   fieldKind
+	tabs   []tabID
+	values func(*scene, *row) []gpus.Value
+}
+
+// fieldKind says how the values of a field are compared.
+type fieldKind int
+
+const (
+	textField fieldKind = iota
+	numberField
+	memoryField
+)
+
+// fields are all of them. Those of GPUs are columns of gpus.
+var fields = sync.OnceValue(func() []field {
+	tabs := func(list ...tabID) []tabID { return list }
+	onGPUs, onStates := tabs(tabHosts, tabGPUs, tabProcesses), tabs(tabHosts, tabGPUs, tabFindings, tabProcesses, tabHistory)
+	return []field{
+		{"host", textField, append(tabs(tabFailed), onStates...), func(_ *scene, r *row) []gpus.Value { return texts(r.id.host) }},
+		{"user", textField, append(tabs(tabUsers), onStates...), func(_ *scene, r *row) []gpus.Value { return texts(usersOf(r)...) }},
+		{"state", textField, onStates, (*scene).statesOf},
+		{"rule", textField, onStates, (*scene).rulesOf},
+		{"label", textField, tabs(tabHosts, tabGPUs, tabFindings, tabProcesses, tabFailed), labels},
+		{"model", textField, onGPUs, ofGPUs("model")},
+		{"util", numberField, onGPUs, ofGPUs("util")},
+		{"mem", memoryField, tabs(tabHosts, tabGPUs, tabUsers, tabProcesses), memoryOf},
+		{"gpu", numberField, tabs(tabGPUs, tabFindings, tabProcesses), indicesOf},
+		{"pid", numberField, tabs(tabGPUs, tabFindings, tabProcesses, tabHistory), pids},
+		{"command", textField, tabs(tabGPUs, tabFindings, tabProcesses), commands},
+		{"container", textField, tabs(tabFindings, tabProcesses), containers},
+		{"free", numberField, tabs(tabHosts), func(_ *scene, r *row) []gpus.Value { return number(free(r.host)) }},
+		{"guard", textField, tabs(tabHosts), guardOf},
+		{"devices", numberField, tabs(tabUsers), func(_ *scene, r *row) []gpus.Value { return number(r.user.Attached) }},
+		{"idle", numberField, tabs(tabUsers), func(_ *scene, r *row) []gpus.Value { return number(r.user.Idle) }},
+		{"event", textField, tabs(tabHistory), func(_ *scene, r *row) []gpus.Value { return texts(r.event.Kind) }},
+		{"class", textField, tabs(tabFailed), func(_ *scene, r *row) []gpus.Value { return texts(r.failure.Class) }},
+	}
+})
+
+func fieldNames() (names []string) {
+	for _, f := range fields() {
+		names = append(names, f.name)
+	}
+	slices.Sort(names)
+	return names
+}
+
 // keep returns the rows that meet a filter.
 func (s *scene) keep(f Filter, rows []row) []row {
-	if len(f.Fields()) == 0 {
+	if len(f.terms) == 0 {
 		return rows
 	}
-	return slices.DeleteFunc(rows, func(r row) bool { return !s.meets(f, &r) })
+	return slices.DeleteFunc(rows, func(r row) bool { return !f.matches(s, &r) })
 }
-
-func (s *scene) meets(f Filter, r *row) bool {
-	return f.Matches(func(field string) ([]filterValue, bool) {
-		if !hasField(r.id.tab, field) {
-			return nil, false
-		}
-		return s.values(r, field), true
-	})
-}
-
-func hasField(tab tabID, name string) bool { return name == "" || slices.Contains(fieldsOf(tab), name) }
 
 // ignored are the fields of a filter that the rows of a tab don't have.
-func ignored(f Filter, tab tabID) []string {
-	return slices.DeleteFunc(f.Fields(), func(name string) bool { return hasField(tab, name) })
+func ignored(f Filter, tab tabID) (names []string) {
+	for i := range f.terms {
+		if has := f.terms[i].field; has != nil && !slices.Contains(has.tabs, tab) {
+			names = append(names, has.name)
+		}
+	}
+	return names
 }
 
-func texts[T ~string](list ...T) (values []filterValue) {
+func texts[T ~string](list ...T) (values []gpus.Value) {
 	for _, s := range list {
 		if s != "" {
-			values = append(values, filterValue{Text: string(s)})
+			values = append(values, gpus.Value{Text: string(s)})
 		}
 	}
 	return values
 }
 
-func number[T ~int | ~int32 | ~int64](n T) []filterValue {
-	return []filterValue{{Number: float64(n), IsNumber: true}}
+func number[T ~int | ~int32 | ~int64](n T) []gpus.Value {
+	return []gpus.Value{{Number: float64(n), IsNumber: true}}
 }
 
-// fieldsOf are the fields that the rows of a tab have.
-func fieldsOf(tab tabID) []string {
-	switch tab {
-	case tabHosts:
-		return []string{"host", "model", "user", "state", "rule", "label", "util", "free", "mem", "guard"}
-	case tabGPUs:
-		return []string{"host", "model", "user", "state", "rule", "label", "gpu", "util", "mem", "pid", "command"}
-	case tabUsers:
-		return []string{"user", "devices", "idle", "mem"}
-	case tabFindings:
-		return []string{"host", "user", "state", "rule", "pid", "gpu", "command", "container", "label"}
-	case tabProcesses:
-		return []string{"host", "user", "model", "state", "rule", "pid", "gpu", "mem", "util", "command", "container", "label"}
-	case tabHistory:
-		return []string{"host", "user", "state", "rule", "pid", "event"}
+// ofGPUs are the values of a row's GPUs in a column.
+func ofGPUs(name string) func(*scene, *row) []gpus.Value {
+	columns := gpus.Columns()
+	c := &columns[slices.IndexFunc(columns, func(c gpus.Column) bool { return c.Filter == name })]
+	return func(_ *scene, r *row) (values []gpus.Value) {
+		if r.gpu != nil {
+			return c.Values(r.gpu)
+		}
+		for _, g := range gpusOf(r) {
+			values = append(values, c.Values(&gpus.Row{Host: r.id.host, GPU: g})...)
+		}
+		return values
 	}
-	return []string{"host", "class", "label"}
-}
-
-// values are what a row has in a field of its tab; without a name, in all fields with text.
-func (s *scene) values(r *row, field string) []filterValue {
-	if field == "" {
-		return s.allTexts(r)
-	}
-	switch field {
-	case "host":
-		return texts(r.id.host)
-	case "user":
-		return texts(usersOf(r)...)
-	case "label":
-		return labels(r.host)
-	case "state":
-		return s.statesOf(r)
-	case "rule":
-		return s.rulesOf(r)
-	case "pid":
-		return pids(r)
-	case "command", "container":
-		return s.commands(r, field)
-	case "class":
-		return texts(r.failure.Class)
-	case "event":
-		return texts(r.event.Kind)
-	case "guard":
-		return guardOf(r)
-	}
-	return numbers(r, field)
 }
 
 // allTexts are the texts of a row, and what its tab shows.
-func (s *scene) allTexts(r *row) (values []filterValue) {
-	for _, name := range fieldsOf(r.id.tab) {
-		if isTextField(name) {
-			values = append(values, s.values(r, name)...)
+func (s *scene) allTexts(r *row) (values []gpus.Value) {
+	for _, f := range fields() {
+		if f.kind == textField && slices.Contains(f.tabs, r.id.tab) {
+			values = append(values, f.values(s, r)...)
 		}
 	}
 	switch {
 	case r.finding != nil:
-		values = append(values, filterValue{Text: r.finding.Line})
+		return append(values, texts(r.finding.Line)...)
 	case r.event != nil:
-		values = append(values, filterValue{Text: r.event.Text})
+		return append(values, texts(r.event.Text)...)
 	case r.failure != nil:
-		values = append(values, filterValue{Text: r.failure.Error})
+		return append(values, texts(r.failure.Error)...)
 	}
 	return values
 }
 
-func labels(h *live.Host) (values []filterValue) {
-	if h == nil {
+func labels(_ *scene, r *row) (values []gpus.Value) {
+	if r.host == nil {
 		return nil
 	}
-	for key, label := range h.Labels {
-		values = append(values, filterValue{Text: key + "=" + label})
+	for key, label := range r.host.Labels {
+		values = append(values, gpus.Value{Text: key + "=" + label})
 	}
 	return values
 }
 
 // statesOf are the states of a row's GPUs, "finding" and "failed"; for a finding or an
 // event what is done about it.
-func (s *scene) statesOf(r *row) (values []filterValue) {
+func (s *scene) statesOf(r *row) (values []gpus.Value) {
 	switch {
 	case r.finding != nil:
 		return texts(string(r.finding.Decision), "finding")
@@ -133,127 +144,98 @@ func (s *scene) statesOf(r *row) (values []filterValue) {
 		return texts(string(r.event.Decision), string(r.event.Status))
 	}
 	for _, g := range gpusOf(r) {
-		values = append(values, filterValue{Text: string(g.State)})
+		if values = append(values, texts(g.State)...); s.fleet.Exempt(r.id.host, g) != nil {
+			values = append(values, texts("exempt")...)
+		}
 	}
 	if len(s.rulesOf(r)) > 0 {
-		values = append(values, filterValue{Text: "finding"})
+		values = append(values, texts("finding")...)
 	}
 	if failureOf(r.host) != nil {
-		values = append(values, filterValue{Text: "failed"})
-	}
-	for _, g := range gpusOf(r) {
-		if s.fleet.Exempt(r.id.host, g) != nil {
-			values = append(values, filterValue{Text: "exempt"})
-		}
+		values = append(values, texts("failed")...)
 	}
 	return values
 }
 
-func (s *scene) rulesOf(r *row) (values []filterValue) {
+func (s *scene) rulesOf(r *row) (values []gpus.Value) {
+	found := s.findings[r.id.host]
 	switch {
 	case r.finding != nil:
 		return texts(r.finding.Rule)
 	case r.event != nil:
 		return texts(r.event.Rule)
 	case r.process != nil:
-		if f := findingOf(s, r); f != nil {
-			return texts(f.Rule)
+		f := findingOf(s, r)
+		if f == nil {
+			return nil
 		}
-		return nil
-	}
-	found := s.findings[r.id.host]
-	if r.gpu != nil {
-		found = s.of(r.id.host, r.gpu)
+		return texts(f.Rule)
+	case r.gpu != nil:
+		found = s.of(r.id.host, r.gpu.GPU)
 	}
 	for _, f := range found {
-		values = append(values, filterValue{Text: string(f.Rule)})
+		values = append(values, texts(f.Rule)...)
 	}
 	return values
 }
 
-func pids(r *row) (values []filterValue) {
-	if r.gpu == nil {
-		return pid(r)
+func pids(s *scene, r *row) []gpus.Value {
+	pid := r.id.pid
+	switch {
+	case r.gpu != nil:
+		return ofGPUs("pid")(s, r)
+	case r.event != nil:
+		pid = r.event.PID
 	}
-	for i := range r.gpu.Processes {
-		values = append(values, number(r.gpu.Processes[i].PID)...)
-	}
-	return values
-}
-
-func pid(r *row) []filterValue {
-	n := r.id.pid
-	if r.event != nil {
-		n = r.event.PID
-	}
-	if n == 0 {
+	if pid == 0 {
 		return nil
 	}
-	return number(n)
+	return number(pid)
 }
 
-func (s *scene) commands(r *row, field string) (values []filterValue) {
-	of := func(command, container string) {
-		if field == "container" {
-			command = container
-		}
-		values = append(values, texts(command)...)
-	}
+func commands(s *scene, r *row) []gpus.Value {
 	switch {
 	case r.finding != nil:
-		of(cmp.Or(r.finding.Command, r.finding.PrivateCommand), (&snapshot.Process{Container: r.finding.Container, ContainerInfo: r.finding.ContainerInfo}).ContainerText())
+		return texts(cmp.Or(r.finding.Command, r.finding.PrivateCommand))
 	case r.process != nil:
-		of(r.process.CommandLine(), r.process.ContainerText())
-	case r.gpu != nil:
-		for i := range r.gpu.Processes {
-			of(r.gpu.Processes[i].CommandLine(), r.gpu.Processes[i].ContainerText())
-		}
+		return texts(r.process.CommandLine())
 	}
-	return values
+	return ofGPUs("command")(s, r)
 }
 
-// numbers are the fields that depend on GPUs, and the counts of users.
-func numbers(r *row, field string) (values []filterValue) {
+func containers(_ *scene, r *row) []gpus.Value {
+	if r.finding != nil {
+		return texts((&snapshot.Process{Container: r.finding.Container, ContainerInfo: r.finding.ContainerInfo}).ContainerText())
+	}
+	return texts(r.process.ContainerText())
+}
+
+func memoryOf(s *scene, r *row) []gpus.Value {
 	switch {
-	case field == "devices":
-		return number(r.user.Attached)
-	case field == "idle":
-		return number(r.user.Idle)
-	case field == "free":
-		return number(free(r.host))
-	case field == "mem" && r.user != nil:
+	case r.user != nil:
 		return number(r.user.Memory)
-	case field == "mem" && r.process != nil:
-		return optional(r.process.memory)
-	case field == "gpu" && r.finding != nil:
-		for _, index := range r.finding.Devices {
-			values = append(values, number(index)...)
-		}
-		return values
-	}
-	for _, g := range gpusOf(r) {
-		values = append(values, gpuValue(g, field)...)
-	}
-	return values
-}
-
-func gpuValue(g *gpus.GPU, field string) []filterValue {
-	switch field {
-	case "model":
-		return texts(g.Model)
-	case "gpu":
-		return number(g.Index)
-	case "util":
-		return optional(g.Utilization)
-	case "mem":
-		return optional(g.MemoryUsed)
-	}
-	return nil
-}
-
-func optional[T ~int | ~int64](n *T) []filterValue {
-	if n == nil {
+	case r.process == nil:
+		return ofGPUs("mem")(s, r)
+	case r.process.memory == nil:
 		return nil
 	}
-	return number(*n)
+	return number(*r.process.memory)
+}
+
+func indicesOf(s *scene, r *row) (values []gpus.Value) {
+	if r.finding == nil {
+		return ofGPUs("gpu")(s, r)
+	}
+	for _, index := range r.finding.Devices {
+		values = append(values, number(index)...)
+	}
+	return values
+}
+
+// guardOf is what a row of the hosts has to say about a guard.
+func guardOf(_ *scene, r *row) []gpus.Value {
+	if r.host.Guard.String() == "" {
+		return nil
+	}
+	return texts(cmp.Or(string(r.host.Guard.Mode), "unknown"))
 }

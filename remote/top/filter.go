@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -16,23 +17,15 @@ import (
 //
 //	host~gpu-1 user=bob util<5 state=finding
 //
-// It knows the names and kinds of fields; what a row has in them, its caller says. The zero Filter
-// takes all rows.
+// The zero Filter takes all rows.
 type Filter struct {
 	text  string
 	terms []term
 }
 
-// filterValue is what a row has in a field: a text or a number.
-type filterValue struct {
-	Text     string
-	Number   float64
-	IsNumber bool
-}
-
 // term is one condition. A term without a field looks for its value in all texts of a row.
 type term struct {
-	field    string
+	field    *field
 	operator string // = != ~ !~ < <= > >=
 	value    string // in lower case
 	number   float64
@@ -100,34 +93,35 @@ func parseTerm(word string) (term, error) {
 	if at < 0 {
 		return term{operator: "~", value: strings.ToLower(word)}, nil
 	}
-	t := term{field: strings.ToLower(word[:at])}
-	rest := word[at:]
+	name, rest := strings.ToLower(word[:at]), word[at:]
+	var t term
 	for _, operator := range []string{"!=", "!~", "<=", ">=", "=", "~", "<", ">"} { // the longer ones first
 		if value, found := strings.CutPrefix(rest, operator); found {
 			t.operator, t.value = operator, strings.ToLower(value)
 			break
 		}
 	}
-	kind, known := fields()[t.field]
+	i := slices.IndexFunc(fields(), func(f field) bool { return f.name == name })
 	switch {
 	case t.operator == "":
 		return t, fmt.Errorf("%s: write != or !~ after the field", text.Shown(word))
-	case !known:
-		return t, fmt.Errorf("unknown field %s (%s)", text.Shown(t.field), text.Hint(t.field, fieldNames(), "the fields are "+strings.Join(fieldNames(), " ")))
+	case i < 0:
+		return t, fmt.Errorf("unknown field %s (%s)", text.Shown(name), text.Hint(name, fieldNames(), "the fields are "+strings.Join(fieldNames(), " ")))
 	case t.value == "":
-		return t, fmt.Errorf("%s%s: a value is missing", t.field, t.operator)
+		return t, fmt.Errorf("%s%s: a value is missing", name, t.operator)
 	}
-	return t.check(kind)
+	t.field = &fields()[i]
+	return t.check()
 }
 
 // check reads the number of a term.
-func (t term) check(kind fieldKind) (term, error) {
-	compares := strings.ContainsAny(t.operator, "<>")
+func (t term) check() (term, error) {
+	name, kind, compares := t.field.name, t.field.kind, strings.ContainsAny(t.operator, "<>")
 	switch {
 	case kind == textField && compares:
-		return t, fmt.Errorf("%s is a text: compare it with =, !=, ~ or !~", t.field)
+		return t, fmt.Errorf("%s is a text: compare it with =, !=, ~ or !~", name)
 	case kind != textField && strings.Contains(t.operator, "~"):
-		return t, fmt.Errorf("%s is a number: compare it with =, !=, <, <=, > or >=", t.field)
+		return t, fmt.Errorf("%s is a number: compare it with =, !=, <, <=, > or >=", name)
 	}
 	var err error
 	switch kind {
@@ -135,68 +129,27 @@ func (t term) check(kind fieldKind) (term, error) {
 	case numberField:
 		t.number, err = strconv.ParseFloat(strings.TrimSuffix(t.value, "%"), 64)
 		if err != nil || math.IsNaN(t.number) {
-			return t, fmt.Errorf("%s: %s is not a number", t.field, text.Shown(t.value))
+			return t, fmt.Errorf("%s: %s is not a number", name, text.Shown(t.value))
 		}
 	case memoryField:
 		bytes, err := text.ParseMemory(t.value)
 		if err != nil {
-			return t, fmt.Errorf("%s: %w", t.field, err)
+			return t, fmt.Errorf("%s: %w", name, err)
 		}
 		t.number = float64(bytes)
 	}
 	return t, nil
 }
 
-// fieldKind says how the values of a field are compared.
-type fieldKind int
-
-const (
-	textField fieldKind = iota
-	numberField
-	memoryField
-)
-
-// fields are what a filter can ask for.
-func fields() map[string]fieldKind {
-	return map[string]fieldKind{
-		"host": textField, "model": textField, "user": textField, "state": textField, "rule": textField,
-		"command": textField, "container": textField, "class": textField, "label": textField, "event": textField,
-		"guard": textField,
-		"gpu":   numberField, "pid": numberField, "util": numberField, "free": numberField, "devices": numberField,
-		"idle": numberField, "mem": memoryField,
-	}
-}
-
-// isTextField reports whether a field has texts, and not numbers.
-func isTextField(field string) bool {
-	kind, known := fields()[field]
-	return known && kind == textField
-}
-
-func fieldNames() (names []string) {
-	for name := range fields() {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
-
-// Fields are those that the filter has conditions on, each once for a condition; "" is for
-// a word alone.
-func (f Filter) Fields() (names []string) {
-	for i := range f.terms {
-		names = append(names, f.terms[i].field)
-	}
-	return names
-}
-
-// Matches reports whether a row meets all conditions. values is what it has in a field, or
-// with "" all its texts; false for a field that such rows don't have: conditions on it are
-// ignored.
-func (f Filter) Matches(values func(field string) ([]filterValue, bool)) bool {
+// matches reports whether a row meets all conditions. Those on fields that such rows don't have are ignored.
+func (f Filter) matches(s *scene, r *row) bool {
 	for i := range f.terms {
 		t := &f.terms[i]
-		if list, has := values(t.field); has && !t.matches(list) {
+		if t.field == nil {
+			if !t.matches(s.allTexts(r)) {
+				return false
+			}
+		} else if slices.Contains(t.field.tabs, r.id.tab) && !t.matches(t.field.values(s, r)) {
 			return false
 		}
 	}
@@ -205,16 +158,16 @@ func (f Filter) Matches(values func(field string) ([]filterValue, bool)) bool {
 
 // matches reports whether one of the values meets the condition; for != and !~, whether
 // all do. What is unknown meets no condition on a number.
-func (t *term) matches(list []filterValue) bool {
+func (t *term) matches(list []gpus.Value) bool {
 	switch t.operator {
 	case "!=", "!~":
-		return !slices.ContainsFunc(list, func(v filterValue) bool { return t.equals(v) })
+		return !slices.ContainsFunc(list, func(v gpus.Value) bool { return t.equals(v) })
 	}
 	return slices.ContainsFunc(list, t.meets)
 }
 
 // equals ignores that the operator may be negative.
-func (t *term) equals(v filterValue) bool {
+func (t *term) equals(v gpus.Value) bool {
 	switch {
 	case v.IsNumber:
 		return v.Number == t.number
@@ -224,7 +177,7 @@ func (t *term) equals(v filterValue) bool {
 	return strings.EqualFold(v.Text, t.value)
 }
 
-func (t *term) meets(v filterValue) bool {
+func (t *term) meets(v gpus.Value) bool {
 	switch t.operator {
 	case "<":
 		return v.IsNumber && v.Number < t.number

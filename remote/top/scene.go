@@ -116,9 +116,11 @@ func (s *scene) rows(tab tabID) []row {
 }
 
 func gpuRows(rows []row, h *live.Host) []row {
+	list := make([]gpus.Row, len(h.GPUs))
 	for i := range h.GPUs {
 		g := &h.GPUs[i]
-		rows = append(rows, row{id: identity{host: h.Name, uuid: g.UUID, gpu: g.Index}, host: h, gpu: g})
+		list[i] = gpus.Row{Host: h.Name, GPU: g}
+		rows = append(rows, row{id: identity{host: h.Name, uuid: g.UUID, gpu: g.Index}, host: h, gpu: &list[i]})
 	}
 	return rows
 }
@@ -203,7 +205,7 @@ func (id identity) String() string {
 type row struct {
 	id      identity
 	host    *live.Host
-	gpu     *gpus.GPU
+	gpu     *gpus.Row
 	process *process
 	user    *live.User
 	finding *live.Finding

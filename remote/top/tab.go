@@ -3,7 +3,6 @@ package top
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -123,65 +122,34 @@ func hostColumn() column {
 	return worded(flexible("HOST", 10, 0), func(r *row) string { return string(r.id.host) })
 }
 
-func gpuColumns() []column {
-	return []column{
-		hostColumn(),
-		{right("GPU", 3, 0), words(func(r *row) string { return r.gpu.Index.String() }), nil},
-		worded(flexible("MODEL", 8, 4), func(r *row) string { return gpus.ShortModel(r.gpu.Model) }),
-		{left("STATE", 8, 0), stateCell, byState},
-		{right("MEM GIB", 7, 8), memoryCell, known(usedMemory)},
-		measured(right("UTIL", 4, 9), "%", func(r *row) *int { return r.gpu.Utilization }),
-		measured(right("TEMP", 4, 2), "C", func(r *row) *int { return r.gpu.Temperature }),
-		measured(right("POWER", 5, 1), "W", func(r *row) *float64 { return r.gpu.Power }),
-		{right("SINCE", 5, 5), sinceCell, by(func(r *row) int64 { return -r.gpu.Since().UnixNano() })},
-		{flexible("ATTACHED TO", 11, 6), words(attached), nil},
-		{flexible("PROCESSES", 10, 3), words(processes), by(func(r *row) int { return len(r.gpu.Processes) })},
-		{right("AGE", 5, 7), ageCell, nil},
+// gpuColumns are those that all lists of GPUs have, and how old that is.
+func gpuColumns() (list []column) {
+	for _, c := range gpus.Columns() {
+		if c.Name == "" {
+			continue
+		}
+		as := column{Column: c.Column, cell: func(_ *scene, r *row, now time.Time) draw.Cell {
+			s := c.Text(r.gpu, func(t time.Time) string { return short(now.Sub(t)) })
+			if s == "?" {
+				return draw.Styled(s, draw.Faint)
+			}
+			return draw.Text(draw.Shown(s))
+		}}
+		if c.Name == "STATE" {
+			as.cell = stateCell
+		}
+		if c.Sorts() {
+			as.compare = func(_ *scene, a, b *row) int { return c.Compare(a.gpu, b.gpu) }
+		}
+		list = append(list, as)
 	}
-}
-
-// byState has the most welcome state first.
-func byState(_ *scene, a, b *row) int {
-	states := gpus.States()
-	return cmp.Compare(slices.Index(states, a.gpu.State), slices.Index(states, b.gpu.State))
+	return append(list, column{right("AGE", 5, 9), ageCell, nil})
 }
 
 // stateCell has the mark of the hosts tab, and the state.
 func stateCell(s *scene, r *row, _ time.Time) draw.Cell {
-	mark := s.mark(r.host, r.gpu)
+	mark := s.mark(r.host, r.gpu.GPU)
 	return draw.Styled(mark.Text+" "+string(r.gpu.State), mark.Style)
-}
-
-func sinceCell(_ *scene, r *row, now time.Time) draw.Cell {
-	if since := r.gpu.Since(); !since.IsZero() {
-		return draw.Text(short(now.Sub(since)))
-	}
-	return draw.Text("")
-}
-
-func attached(r *row) string {
-	var names []string
-	for i := range r.gpu.Attached {
-		a := &r.gpu.Attached[i]
-		name := cmp.Or(draw.Shown(string(a.User)), "?")
-		if env := cmp.Or(a.Name, string(a.EID)); env != "" {
-			name += " (" + draw.Shown(env) + ")"
-		}
-		names = append(names, name)
-	}
-	return strings.Join(names, ", ")
-}
-
-func processes(r *row) string {
-	var names []string
-	if r.gpu.Problem != "" {
-		names = append(names, draw.Shown(string(r.gpu.Problem)))
-	}
-	for i := range r.gpu.Processes {
-		p := &r.gpu.Processes[i]
-		names = append(names, fmt.Sprintf("%d %s %s", p.PID, cmp.Or(draw.Shown(string(p.User)), "?"), command(p.CommandLine())))
-	}
-	return strings.Join(names, ", ")
 }
 
 // command is a command line without the folder of its program.

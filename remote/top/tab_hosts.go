@@ -120,7 +120,7 @@ func freeCell(_ *scene, r *row, _ time.Time) draw.Cell {
 func gpusOf(r *row) []*gpus.GPU {
 	switch {
 	case r.gpu != nil:
-		return []*gpus.GPU{r.gpu}
+		return []*gpus.GPU{r.gpu.GPU}
 	case r.process != nil:
 		return r.process.gpus
 	case r.host != nil:
@@ -260,17 +260,6 @@ func serviceState(r *row) string {
 		return "-"
 	}
 	return r.host.ServiceState()
-}
-
-// guardOf is what a row of the hosts has to say about a guard, for filters.
-func guardOf(r *row) []filterValue {
-	if r.host == nil || r.host.Guard.String() == "" {
-		return nil
-	}
-	if r.host.Guard.Mode == "" {
-		return texts("unknown")
-	}
-	return texts(r.host.Guard.Mode)
 }
 
 // guardAlert says why the guard of the host that a tab is narrowed to doesn't do what it

@@ -18,10 +18,9 @@ const (
 	maxEvents   = 100
 )
 
-// gpuRow is a GPU with its host and its letter.
+// gpuRow is a GPU of a host with its letter.
 type gpuRow struct {
-	*gpus.GPU
-	Host      *live.Host
+	*gpus.Row
 	Class     string
 	Letter    string
 	IdleSince time.Time
@@ -69,7 +68,7 @@ func hostPage(p *page, r *http.Request) (string, any) {
 
 func (p *page) gpu(h *live.Host, g *gpus.GPU) gpuRow {
 	c := p.cell(h, g)
-	return gpuRow{g, h, c.class, c.letter(), p.view.IdleSince(h.Name, g.Index)}
+	return gpuRow{&gpus.Row{Host: h.Name, GPU: g}, c.class, c.letter(), p.view.IdleSince(h.Name, g.Index)}
 }
 
 // userBody is what the page of a user shows.
@@ -163,10 +162,11 @@ func (p *page) events(selected func(*live.Event) bool) []live.Event {
 // Parts of pages, with what they need of the page.
 type (
 	gpuTable struct {
-		Rows             []gpuRow
-		More             int
-		WithHost, Hidden bool
-		now              time.Time
+		Columns []gpus.Column
+		Rows    []gpuRow
+		More    int
+		Hidden  bool
+		now     time.Time
 	}
 	findingTable struct {
 		List findingList
@@ -182,7 +182,8 @@ type (
 // GPUTable is for the template of this name.
 func (p *page) GPUTable(rows []gpuRow, withHost bool) gpuTable {
 	shown := rows[:min(len(rows), maxGPUs)]
-	return gpuTable{shown, len(rows) - len(shown), withHost, p.Hidden, p.Now}
+	columns := slices.DeleteFunc(gpus.Columns(), func(c gpus.Column) bool { return c.Page == "" || c.Page == "Host" && !withHost })
+	return gpuTable{columns, shown, len(rows) - len(shown), p.Hidden, p.Now}
 }
 
 // Since is for how long something is the case.

@@ -26,7 +26,7 @@ const (
 )
 
 var functions = template.FuncMap{
-	"ago": ago, "span": span, "clock": clock, "stamp": stamp, "amount": amount, "bytes": bytesText, "memory": memoryText, "top": topOf, "percent": percent,
+	"ago": ago, "span": span, "clock": clock, "stamp": stamp, "bytes": bytesText, "memory": memoryText, "top": topOf,
 	"name": name, "host": hostName, "model": model, "command": command, "line": line, "userPath": userPath, "hostPath": hostPath,
 	"decision": decision, "state": stateText, "hours": hours, "memoryBar": memoryBar, "rule": func(r enforce.Rule) string { return line(string(r)) },
 	"usageHours": report.Hours, "usageTime": report.Time, "round": roundHours, "usageName": usageName, "share": report.Percent,
@@ -71,23 +71,6 @@ func clock(t time.Time) string { return t.Local().Format("15:04:05") }
 
 // stamp is a time as programs read it.
 func stamp(t time.Time) string { return t.Format(time.RFC3339) }
-
-// amount is a number with its unit; – if it is unknown.
-func amount(value any, unit string) string {
-	switch v := value.(type) {
-	case *int:
-		if v != nil {
-			return strconv.Itoa(*v) + unit
-		}
-	case *float64:
-		if v != nil {
-			return strconv.FormatFloat(*v, 'f', 0, 64) + unit
-		}
-	}
-	return "–"
-}
-
-func percent(value *int) string { return amount(value, " %") }
 
 // bytesText is an amount of memory; – if it is unknown.
 func bytesText(value any) string {

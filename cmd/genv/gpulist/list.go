@@ -5,6 +5,7 @@ package gpulist
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,8 +13,10 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/text"
+	"github.com/seed-3119e985/genv/snapshot/text/draw"
 )
 
 // Output is how a list is printed.
@@ -33,15 +36,9 @@ func ReadOutput(c *cli.Context, p *command.Program) (Output, error) {
 	}, err
 }
 
-// Row is a GPU of a host. The host of `genv gpus` has no name, and no column.
-type Row struct {
-	Host string
-	GPU  *gpus.GPU
-}
-
-// List is the selected GPUs, and how many there are.
+// List is the selected GPUs, and how many there are. The host of `genv gpus` has no name, and no column.
 type List struct {
-	Rows        []Row
+	Rows        []gpus.Row
 	Total, Free int // of all GPUs of the models that are asked for
 	Unknown     int // whose state is unknown, of Total
 	Broken      int // that have failed, of Total
@@ -67,7 +64,7 @@ func (l *List) Add(host string, all []gpus.GPU, s *Selection) {
 	}
 	selected := s.Of(all)
 	for i := range selected {
-		l.Rows = append(l.Rows, Row{host, &selected[i]})
+		l.Rows = append(l.Rows, gpus.Row{Host: snapshot.Hostname(host), GPU: &selected[i]})
 	}
 }
 
@@ -120,34 +117,68 @@ func is(n, of int) string {
 	return "are"
 }
 
+// columns are those that a list has.
+func (l *List) columns(has func(*gpus.Column) bool) []gpus.Column {
+	return slices.DeleteFunc(gpus.Columns(), func(c gpus.Column) bool { return !has(&c) || c.Name == "HOST" && l.here() })
+}
+
 func (l *List) writeCSV(w io.Writer, output *Output) error {
-	var rows [][]string
-	if !output.NoHeader {
-		rows = append(rows, []string{
-			"HOST", "GPU", "UUID", "MODEL", "STATE", "MEMORY USED", "MEMORY TOTAL", "UTILIZATION", "TEMPERATURE", "POWER",
-			"USERS", "ATTACHED TO", "SINCE", "PROCESSES",
-		})
+	columns := l.columns(func(c *gpus.Column) bool { return c.CSV != "" })
+	rows := make([][]string, 1+len(l.Rows))
+	for _, c := range columns {
+		rows[0] = append(rows[0], c.CSV)
+		for i := range l.Rows {
+			rows[i+1] = append(rows[i+1], text.Printable(c.Data(&l.Rows[i], output.times)))
+		}
 	}
-	for _, r := range l.Rows {
-		g := r.GPU
-		var users []string
-		for _, user := range g.Users() {
-			users = append(users, nameOf(user))
-		}
-		row := []string{
-			r.Host, g.Index.String(), string(g.UUID), g.Model, string(g.State), number(g.MemoryUsed), number(g.MemoryTotal),
-			number(g.Utilization), number(g.Temperature), number(g.Power),
-			strings.Join(users, ", "), attachedTo(g), since(g, output), processesOf(g),
-		}
-		for i := range row {
-			row[i] = text.Printable(row[i])
-		}
-		rows = append(rows, row)
-	}
-	if l.here() {
-		for i := range rows {
-			rows[i] = rows[i][1:]
-		}
+	if output.NoHeader {
+		rows = rows[1:]
 	}
 	return render.WriteCSV(w, rows)
+}
+
+func (l *List) writeTable(b *strings.Builder, output *Output) {
+	table := draw.Table{Painter: draw.Painter{Colour: output.Colourful}, Rows: make([]draw.Row, len(l.Rows))}
+	columns := l.columns(func(c *gpus.Column) bool { return c.Name != "" && !c.Last })
+	columns = append(columns, l.columns(func(c *gpus.Column) bool { return c.Last })...)
+	for _, c := range columns {
+		cells := make([]string, len(l.Rows))
+		for i := range l.Rows {
+			cells[i] = text.Printable(c.Text(&l.Rows[i], output.times))
+			var as draw.Style
+			if c.Name == "STATE" {
+				as = colours[l.Rows[i].State]
+			}
+			table.Rows[i].Cells = append(table.Rows[i].Cells, draw.Styled(cells[i], as))
+		}
+		if c.Name == "HOST" {
+			c.Least = max(c.Least, draw.Distinct(cells)+1)
+		}
+		c.Width, c.Right = 0, false // the width of rows that don't change
+		table.Columns = append(table.Columns, c.Column)
+	}
+	table.Fit(output.Width)
+	table.Write(b, !output.NoHeader)
+}
+
+// colours are those of the states; the word says it too.
+var colours = map[gpus.State]draw.Style{
+	gpus.Free: draw.Green, gpus.Attached: draw.Yellow, gpus.Idle: draw.Yellow, gpus.Unknown: draw.Magenta, gpus.Failed: draw.Red,
+}
+
+// times writes since when something is, or for how long in the largest unit.
+func (o *Output) times(at time.Time) string {
+	switch {
+	case o.Timestamp && o.Format == "csv":
+		return at.Format(time.RFC3339)
+	case o.Timestamp:
+		return at.Local().Format("2006-01-02 15:04")
+	}
+	age := max(o.Now.Sub(at), 0) // clocks of hosts differ
+	for _, unit := range []time.Duration{24 * time.Hour, time.Hour, time.Minute, time.Second} {
+		if age >= unit {
+			return text.FormatDuration(age.Truncate(unit))
+		}
+	}
+	return "now"
 }

@@ -25,7 +25,7 @@ var now = time.Date(2026, 11, 20, 22, 0, 0, 0, time.UTC)
 func ptr[T any](v T) *T { return &v }
 
 // lab is a fleet of two hosts with a GPU in each state.
-func lab() []Row {
+func lab() []gpus.Row {
 	gib := func(n float64) *int64 { return ptr(int64(n * (1 << 30))) }
 	gpu := func(index snapshot.DeviceIndex, model string, state gpus.State, used, total float64, percent, celsius int, watts float64) *gpus.GPU {
 		return &gpus.GPU{
@@ -44,12 +44,12 @@ func lab() []Row {
 	idle := gpu(2, "NVIDIA A100-SXM4-80GB", gpus.Idle, 12, 80, 0, 35, 61)
 	idle.Processes = []gpus.Process{{PID: 77, User: "uid 1004", Command: "VLLM::EngineCore", Memory: nil}}
 	lost := &gpus.GPU{Index: 1, State: gpus.Unknown, MemoryTotal: gib(24)}
-	return []Row{
-		{"gpu-01.lab.example", busy},
-		{"gpu-01.lab.example", attached},
-		{"gpu-01.lab.example", idle},
-		{"gpu-02.lab.example", gpu(0, "NVIDIA GeForce RTX 4090", gpus.Free, 0.4, 24, 0, 38, 22)},
-		{"gpu-02.lab.example", lost},
+	return []gpus.Row{
+		{Host: "gpu-01.lab.example", GPU: busy},
+		{Host: "gpu-01.lab.example", GPU: attached},
+		{Host: "gpu-01.lab.example", GPU: idle},
+		{Host: "gpu-02.lab.example", GPU: gpu(0, "NVIDIA GeForce RTX 4090", gpus.Free, 0.4, 24, 0, 38, 22)},
+		{Host: "gpu-02.lab.example", GPU: lost},
 	}
 }
 
@@ -58,7 +58,7 @@ func listOf(s *Selection) *List {
 	l := &List{Hosts: 2}
 	byHost := map[string][]gpus.GPU{}
 	for _, r := range lab() {
-		byHost[r.Host] = append(byHost[r.Host], *r.GPU)
+		byHost[string(r.Host)] = append(byHost[string(r.Host)], *r.GPU)
 	}
 	for _, host := range []string{"gpu-01.lab.example", "gpu-02.lab.example"} {
 		l.Add(host, byHost[host], s)
@@ -112,7 +112,7 @@ func TestHostsStayDistinct(t *testing.T) {
 	} {
 		list := List{Hosts: len(hosts)}
 		for _, h := range hosts {
-			list.Rows = append(list.Rows, Row{h, &gpus.GPU{State: gpus.Free}})
+			list.Rows = append(list.Rows, gpus.Row{Host: snapshot.Hostname(h), GPU: &gpus.GPU{State: gpus.Free}})
 		}
 		var shown []string
 		for line := range strings.Lines(written(t, &list, &Selection{}, Output{Output: render.Output{NoHeader: true}, Width: 24, NoSummary: true})) {
@@ -124,9 +124,9 @@ func TestHostsStayDistinct(t *testing.T) {
 
 // TestWideCharacters: Chinese and emoji take two cells each, which moves no column.
 func TestWideCharacters(t *testing.T) {
-	l := List{Hosts: 1, Rows: []Row{
-		{"gpu-01", &gpus.GPU{State: gpus.Busy, Model: "图形处理器一号图形处理器", Processes: []gpus.Process{{PID: 7, User: "alice", Command: strings.Repeat("训练🚀", 30)}}}},
-		{"gpu-02", &gpus.GPU{State: gpus.Free}},
+	l := List{Hosts: 1, Rows: []gpus.Row{
+		{Host: "gpu-01", GPU: &gpus.GPU{State: gpus.Busy, Model: "图形处理器一号图形处理器", Processes: []gpus.Process{{PID: 7, User: "alice", Command: strings.Repeat("训练🚀", 30)}}}},
+		{Host: "gpu-02", GPU: &gpus.GPU{State: gpus.Free}},
 	}}
 	for _, width := range []int{60, 80, 120} {
 		text := written(t, &l, &Selection{}, Output{Width: width, NoSummary: true})
@@ -239,7 +239,11 @@ func TestHostileNames(t *testing.T) {
 			row := strings.Split(text, "\n")[1]
 			require.True(t, width == 0 || ansi.StringWidth(row) <= width, row)
 		}
-		for _, cell := range []string{attachedTo(&g), processesOf(&g)} {
+		for _, c := range gpus.Columns() {
+			if c.CSV != "ATTACHED TO" && c.CSV != "PROCESSES" {
+				continue
+			}
+			cell := c.Data(&gpus.Row{GPU: &g}, nil)
 			require.NotRegexp(t, "(^|[;,] )(bob|carol)", regexp.MustCompile(`"[^"]*"`).ReplaceAllString(cell, "quoted"), "that looks like another one")
 		}
 		text := written(t, &l, s, Output{Output: render.Output{Format: "csv", NoHeader: true}})

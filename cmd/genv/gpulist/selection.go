@@ -1,7 +1,6 @@
 package gpulist
 
 import (
-	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -74,70 +73,41 @@ func (s *Selection) Of(list []gpus.GPU) []gpus.GPU {
 	list = slices.DeleteFunc(slices.Clone(s.OfModel(list)), func(g gpus.GPU) bool {
 		return s.Free && g.State != gpus.Free || s.User != "" && !slices.Contains(g.Users(), s.User)
 	})
-	if order := orders[s.Sort]; order != nil {
-		slices.SortStableFunc(list, func(a, b gpus.GPU) int { return order(&a, &b) })
+	if c := s.sortColumn(); c != nil {
+		slices.SortStableFunc(list, func(a, b gpus.GPU) int { return compare(c, &gpus.Row{GPU: &a}, &gpus.Row{GPU: &b}) })
 	}
 	return list
 }
 
 // sort sorts the rows of all hosts.
-func (s *Selection) sort(rows []Row) {
-	if order := orders[s.Sort]; order != nil {
-		slices.SortStableFunc(rows, func(a, b Row) int { return order(a.GPU, b.GPU) })
+func (s *Selection) sort(rows []gpus.Row) {
+	if c := s.sortColumn(); c != nil {
+		slices.SortStableFunc(rows, func(a, b gpus.Row) int { return compare(c, &a, &b) })
 	}
 }
 
-// orders are the values of --sort: names from a to z, the most welcome state, the longest
-// attachment, and the largest numbers first.
-var orders = map[string]func(a, b *gpus.GPU) int{
-	"state":       func(a, b *gpus.GPU) int { return cmp.Compare(rank(a.State), rank(b.State)) },
-	"model":       func(a, b *gpus.GPU) int { return byName(a.Model, b.Model) },
-	"user":        func(a, b *gpus.GPU) int { return byName(firstUser(a), firstUser(b)) },
-	"memory":      func(a, b *gpus.GPU) int { return largest(a.MemoryUsed, b.MemoryUsed) },
-	"utilization": func(a, b *gpus.GPU) int { return largest(a.Utilization, b.Utilization) },
-	"temperature": func(a, b *gpus.GPU) int { return largest(a.Temperature, b.Temperature) },
-	"power":       func(a, b *gpus.GPU) int { return largest(a.Power, b.Power) },
-	"since":       oldest,
-}
-
-func sortNames() []string {
-	return []string{"state", "model", "user", "memory", "utilization", "temperature", "power", "since"}
-}
-
-func rank(s gpus.State) int { return slices.Index(gpus.States(), s) }
-
-// byName compares names; none comes last.
-func byName(a, b string) int {
-	if a == "" || b == "" {
-		return cmp.Compare(b, a)
+// sortColumn is the column of --sort; nil for none.
+func (s *Selection) sortColumn() *gpus.Column {
+	columns := gpus.Columns()
+	if i := slices.IndexFunc(columns, func(c gpus.Column) bool { return s.Sort != "" && c.Sort == s.Sort }); i >= 0 {
+		return &columns[i]
 	}
-	return cmp.Compare(a, b)
+	return nil
 }
 
-func firstUser(g *gpus.GPU) string {
-	if users := g.Users(); len(users) > 0 {
-		return string(users[0])
+// compare has the largest numbers first, and what is unknown last.
+func compare(c *gpus.Column, a, b *gpus.Row) int {
+	if c.Descending {
+		return c.Compare(b, a)
 	}
-	return ""
+	return c.Compare(a, b)
 }
 
-// largest compares numbers, the largest first; nil comes last.
-func largest[N cmp.Ordered](a, b *N) int {
-	switch {
-	case a != nil && b != nil:
-		return cmp.Compare(*b, *a)
-	case a != nil:
-		return -1
-	case b != nil:
-		return 1
+func sortNames() (names []string) {
+	for _, c := range gpus.Columns() {
+		if c.Sort != "" {
+			names = append(names, c.Sort)
+		}
 	}
-	return 0
-}
-
-func oldest(a, b *gpus.GPU) int {
-	first, second := a.Since(), b.Since()
-	if first.IsZero() || second.IsZero() {
-		return -first.Compare(second)
-	}
-	return first.Compare(second)
+	return names
 }

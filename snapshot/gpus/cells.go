@@ -1,0 +1,96 @@
+package gpus
+
+import (
+	"cmp"
+	"strconv"
+	"strings"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// attachedTo are users and environments, as in "alice train, bob 4242". Users choose names:
+// one that isn't an ordinary word is quoted.
+func attachedTo(g *GPU) string {
+	list := make([]string, len(g.Attached))
+	for i := range g.Attached {
+		a := &g.Attached[i]
+		list[i] = nameOf(a.User) + " " + text.Shown(cmp.Or(a.Name, string(a.EID)))
+		for _, instance := range a.Instances {
+			list[i] += " on " + string(instance)
+		}
+	}
+	return strings.Join(list, ", ")
+}
+
+// nameOf is a user's name, or its uid.
+func nameOf(user snapshot.Username) string {
+	if user == "" {
+		return "?"
+	}
+	return ShownUser(user)
+}
+
+func shownUsers(r *Row, _ Times) string {
+	var list []string
+	for _, user := range r.Users() {
+		list = append(list, nameOf(user))
+	}
+	return strings.Join(list, ", ")
+}
+
+// since is for how long the GPU has been attached, or since when.
+func since(r *Row, times Times) string {
+	at := r.Since()
+	if at.IsZero() {
+		return ""
+	}
+	return times(at)
+}
+
+// processesOf are users, PIDs, memory, commands and containers, as in
+// "alice 4242 60.1 GiB python train.py; bob 77 0.5 GiB sleep 60 (container web (cuda:12), started by bob)".
+func processesOf(g *GPU) string {
+	list := make([]string, len(g.Processes))
+	for i := range g.Processes {
+		p := &g.Processes[i]
+		words := []string{nameOf(p.User), strconv.Itoa(int(p.PID))}
+		if p.Memory != nil {
+			words = append(words, text.GiB(*p.Memory))
+		}
+		if command := commandOf(p.CommandLine()); command != "" {
+			words = append(words, command)
+		}
+		if p.Type.Draws() {
+			words = append(words, "("+string(p.Type)+")")
+		}
+		for _, instance := range p.Instances {
+			words = append(words, "on "+string(instance))
+		}
+		if container := p.ContainerText(); container != "" {
+			words = append(words, "("+container+")")
+		}
+		list[i] = strings.Join(words, " ")
+	}
+	return strings.Join(list, "; ")
+}
+
+// problemAndProcesses is what is wrong with the GPU, before what uses it.
+func problemAndProcesses(g *GPU) string {
+	processes := processesOf(g)
+	if g.Problem != "" && processes != "" {
+		processes = "; " + processes
+	}
+	return text.Printable(string(g.Problem)) + processes
+}
+
+// commandOf is a command line without the folder of its program, in quotes unless all its
+// words are ordinary.
+func commandOf(command string) string {
+	program, _, _ := strings.Cut(command, " ")
+	command = strings.TrimPrefix(command, program[:strings.LastIndexByte(program, '/')+1])
+	if text.IsMadeOf(command, "._:@/+- ") {
+		return strings.TrimSpace(command)
+	}
+	return text.Quoted(command, snapshot.MaxCommand)
+}

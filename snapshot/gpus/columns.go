@@ -1,0 +1,208 @@
+package gpus
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
+	"github.com/seed-3119e985/genv/snapshot/text/draw"
+)
+
+// Row is a GPU of a host.
+type Row struct {
+	Host snapshot.Hostname `json:"host"`
+	*GPU
+}
+
+// Column is something that is known of GPUs, as all lists of GPUs show it, sort by it and filter by it: tables of
+// text, CSV and the web page. In JSON it is a field of GPU.
+type Column struct {
+	draw.Column        // in tables of text; without a Name they don't have it
+	Last        bool   // there, as it may have any length
+	CSV, Page   string // its name there; empty if it isn't there
+	Sort        string // its name for --sort; empty if rows can't be sorted by it
+	Descending  bool   // --sort begins with the largest
+	Filter      string // its name in filters; empty if rows can't be filtered by it
+	Unit        string // of numbers
+
+	value func(*Row) Value
+	all   func(*Row) []Value // if it has several values
+	text  func(*Row, Times) string
+	data  func(*Row, Times) string // in CSV, if that isn't value or text
+	order func(*Row) Value         // what rows are sorted by, if that isn't value
+}
+
+// Value is a text or a number. The zero Value is unknown.
+type Value struct {
+	Text     string
+	Number   float64
+	IsNumber bool
+}
+
+// Times is how a list writes since when something is.
+type Times func(time.Time) string
+
+// Columns are all of them, in the order of lists. Add new ones at the end: scripts read CSV by position.
+func Columns() []Column {
+	return []Column{
+		{
+			Column: draw.Column{Name: "HOST", Width: 10, Least: 10}, CSV: "HOST", Page: "Host", Filter: "host",
+			value: func(r *Row) Value { return Value{Text: string(r.Host)} },
+		},
+		{
+			Column: draw.Column{Name: "GPU", Width: 3, Right: true}, CSV: "GPU", Page: "GPU", Filter: "gpu",
+			value: func(r *Row) Value { return number(&r.Index) },
+		},
+		{CSV: "UUID", value: func(r *Row) Value { return Value{Text: string(r.UUID)} }},
+		{
+			Column: draw.Column{Name: "MODEL", Width: 8, Least: 8, Order: 6}, CSV: "MODEL", Sort: "model", Filter: "model",
+			value: func(r *Row) Value { return Value{Text: r.Model} }, text: func(r *Row, _ Times) string { return cmp.Or(ShortModel(r.Model), "?") },
+		},
+		{
+			Column: draw.Column{Name: "STATE", Width: 8}, CSV: "STATE", Page: "State", Sort: "state", Filter: "state",
+			value: func(r *Row) Value { return Value{Text: string(r.State)} },
+			order: func(r *Row) Value { return Value{Number: float64(slices.Index(States(), r.State)), IsNumber: true} },
+		},
+		{
+			Column: draw.Column{Name: "MEM GIB", Width: 7, Order: 8, Right: true}, CSV: "MEMORY USED", Page: "Memory",
+			Sort: "memory", Descending: true, Filter: "mem",
+			value: func(r *Row) Value { return number(r.MemoryUsed) }, text: func(r *Row, _ Times) string { return text.UsedGiB(r.MemoryUsed, r.MemoryTotal) },
+		},
+		{CSV: "MEMORY TOTAL", value: func(r *Row) Value { return number(r.MemoryTotal) }},
+		{
+			Column: draw.Column{Name: "UTIL", Width: 4, Order: 5, Right: true}, CSV: "UTILIZATION", Page: "Use", Unit: "%",
+			Sort: "utilization", Descending: true, Filter: "util", value: func(r *Row) Value { return number(r.Utilization) },
+		},
+		{
+			Column: draw.Column{Name: "TEMP", Width: 4, Order: 2, Right: true}, CSV: "TEMPERATURE", Page: "Temp.", Unit: "°C",
+			Sort: "temperature", Descending: true, value: func(r *Row) Value { return number(r.Temperature) },
+		},
+		{
+			Column: draw.Column{Name: "POWER", Width: 5, Order: 1, Right: true}, CSV: "POWER", Page: "Power", Unit: "W",
+			Sort: "power", Descending: true, value: func(r *Row) Value { return number(r.Power) },
+		},
+		{CSV: "USERS", Sort: "user", Filter: "user", value: func(r *Row) Value { return append(users(r), Value{})[0] }, all: users, data: shownUsers},
+		{
+			Column: draw.Column{Name: "ATTACHED TO", Width: 11, Least: 11, Order: 4}, CSV: "ATTACHED TO", Page: "Attached to",
+			text: func(r *Row, _ Times) string { return attachedTo(r.GPU) },
+		},
+		{
+			Column: draw.Column{Name: "SINCE", Width: 5, Order: 3, Right: true}, CSV: "SINCE", Sort: "since", Descending: true,
+			value: func(r *Row) Value { return age(r.Since()) }, text: since, data: since,
+		},
+		{
+			Column: draw.Column{Name: "PROCESSES", Width: 10, Least: 14, Order: 7}, Last: true, CSV: "PROCESSES", Page: "Processes",
+			text:  func(r *Row, _ Times) string { return problemAndProcesses(r.GPU) },
+			data:  func(r *Row, _ Times) string { return processesOf(r.GPU) },
+			order: func(r *Row) Value { return Value{Number: float64(len(r.Processes)), IsNumber: true} },
+		},
+		{Filter: "pid", all: func(r *Row) []Value { return each(r.Processes, func(p *Process) Value { return number(&p.PID) }) }},
+		{Filter: "command", all: func(r *Row) []Value {
+			return each(r.Processes, func(p *Process) Value { return Value{Text: p.CommandLine()} })
+		}},
+	}
+}
+
+func number[N ~int | ~int32 | ~int64 | float64](n *N) Value {
+	if n == nil {
+		return Value{}
+	}
+	return Value{Number: float64(*n), IsNumber: true}
+}
+
+func each[T any](list []T, value func(*T) Value) (values []Value) {
+	for i := range list {
+		values = append(values, value(&list[i]))
+	}
+	return values
+}
+
+func users(r *Row) []Value {
+	list := r.Users()
+	return each(list, func(u *snapshot.Username) Value { return Value{Text: string(*u)} })
+}
+
+// age is a number that is larger for what is older.
+func age(t time.Time) Value {
+	if t.IsZero() {
+		return Value{}
+	}
+	return Value{Number: -float64(t.UnixMilli()), IsNumber: true}
+}
+
+// Values are what a row has in the column, without what is unknown.
+func (c *Column) Values(r *Row) []Value {
+	if c.all != nil {
+		return c.all(r)
+	}
+	if v := c.value(r); v != (Value{}) {
+		return []Value{v}
+	}
+	return nil
+}
+
+// Text is what people read: "?" for a number that is unknown, which isn't the same as none. It may be foreign
+// text, and isn't escaped.
+func (c *Column) Text(r *Row, times Times) string {
+	if c.text != nil {
+		return c.text(r, times)
+	}
+	return cmp.Or(c.value(r).measured(strings.TrimPrefix(c.Unit, "°")), "?")
+}
+
+// Measured is a number with its unit for the page, or a text; "–" if it is unknown.
+func (c *Column) Measured(r *Row) string {
+	if c.Unit == "" {
+		return cmp.Or(c.value(r).Text, "–")
+	}
+	return cmp.Or(c.value(r).measured(" "+c.Unit), "–")
+}
+
+func (v Value) measured(unit string) string {
+	if !v.IsNumber {
+		return v.Text
+	}
+	return strconv.FormatFloat(v.Number, 'f', 0, 64) + unit
+}
+
+// Data is what programs read in CSV; empty if it is unknown.
+func (c *Column) Data(r *Row, times Times) string {
+	switch {
+	case c.data != nil:
+		return c.data(r, times)
+	case c.value == nil:
+		return c.text(r, times)
+	}
+	v := c.value(r)
+	if v.IsNumber {
+		return strconv.FormatFloat(v.Number, 'f', -1, 64)
+	}
+	return v.Text
+}
+
+// Sorts reports whether rows can be sorted by the column.
+func (c *Column) Sorts() bool { return c.Sort != "" || c.Filter == "host" || c.order != nil }
+
+// Compare orders rows: texts from a to z, and the smallest number first. What is unknown is the smallest where --sort begins
+// with the largest; elsewhere it is the last.
+func (c *Column) Compare(a, b *Row) int {
+	key := c.value
+	if c.order != nil {
+		key = c.order
+	}
+	x, y := key(a), key(b)
+	if unknown := (Value{}); x == unknown || y == unknown {
+		switch {
+		case x == y:
+			return 0
+		case (x == unknown) == c.Descending:
+			return -1
+		}
+		return 1
+	}
+	return cmp.Or(cmp.Compare(x.Number, y.Number), cmp.Compare(x.Text, y.Text))
+}
