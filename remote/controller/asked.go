@@ -149,7 +149,7 @@ const oldestWake = 2 * time.Second
 // per cycle what it would do; with StopAtFailure nothing may be done while any host fails; a
 // hold, other hosts or another policy, and a record that can't be kept are for full cycles.
 func (c *Controller) mayBeEarly(ctx context.Context) bool {
-	return c.Events != nil && c.interval > 0 && !c.DryRun && !c.StopAtFailure && ctx.Err() == nil && c.leads() &&
+	return c.Events != nil && c.interval > 0 && !c.DryRun && !c.StopAtFailure && !over(ctx) &&
 		c.last != nil && !c.reloaded && c.Memory.Operator.Hold == nil && (c.last.Unrecorded == nil || c.ActUnrecorded)
 }
 

@@ -47,13 +47,8 @@ type Controller struct {
 	ID, By string
 	// Events, if set, has hosts judged between two cycles when something happened there.
 	Events Events
-	// Standby only looks and judges, for viewers: another controller acts. It goes with DryRun.
+	// Standby says that another controller acts, in the cycles. It goes with DryRun.
 	Standby bool
-	// Leads, if set, is asked whether this controller may act, right before each message and
-	// report. While it may not, cycles don't count.
-	Leads func() bool
-	// Election says how the election is, for operators; it is set where Leads or Standby is.
-	Election func() string
 
 	Memory FleetMemory
 	state
@@ -62,9 +57,11 @@ type Controller struct {
 // state is what a controller hands over to the next one besides its Memory.
 type state struct {
 	run        string // the name of this run in the log
+	number     int    // of the last full cycle
 	visits     dispatcher
-	unrecorded string // why the record could not be kept in the last cycle
-	unsaved    bool   // the memory changed since it was saved
+	sentLog    Recorder // of the visits; nil for none
+	unrecorded string   // why the record could not be kept in the last cycle
+	unsaved    bool     // the memory changed since it was saved
 	saved      time.Time
 	writer     *stateWriter // nil before the first save
 
@@ -82,9 +79,9 @@ type state struct {
 	pendingEvents []enforce.Event // about guards, in cycles that didn't count
 }
 
-// takeOver continues with the memory and the reports under way of another controller,
-// which must not be used any more.
-func (c *Controller) takeOver(old *Controller) {
+// Continue goes on with the reports under way of another controller of the same run, which must
+// not be used any more, and with its memory.
+func (c *Controller) Continue(old *Controller) {
 	old.stopEvents()
 	c.Memory, c.state = old.Memory, old.state
 	c.reloaded = true
@@ -93,7 +90,7 @@ func (c *Controller) takeOver(old *Controller) {
 // Cycle collects, judges and acts once, and waits for the outcome.
 func (c *Controller) Cycle(ctx context.Context, number int) Cycle {
 	cycle := c.begin(ctx, number)
-	c.await(ctx, &cycle, time.Time{})
+	c.await(ctx, &cycle, time.Time{}, 0)
 	c.writer.Wait()
 	return cycle
 }
@@ -103,7 +100,7 @@ func (c *Controller) begin(ctx context.Context, number int) Cycle {
 	if c.run == "" {
 		c.run = rand.Text()[:8]
 	}
-	cycle := Cycle{Run: c.run, Number: number, Start: c.Now(), DryRun: c.DryRun}
+	cycle := Cycle{Run: c.run, Number: number, Start: c.Now(), DryRun: c.DryRun, Standby: c.Standby}
 	cycle.Actions, cycle.Notified, c.carried = c.carried.Actions, c.carried.Notified, Cycle{}
 	c.conclude(&cycle, c.visits.ended())
 	cycle.Earlier, c.between.count = c.between.count, 0
@@ -111,12 +108,8 @@ func (c *Controller) begin(ctx context.Context, number int) Cycle {
 	fleet := merge(&c.Asker, c.collect(ctx, link), c.Memory.Machines)
 	cycle.Cluster, cycle.Duplicates, cycle.answered = fleet.cluster, fleet.duplicates, fleet.answered
 	cycle.Via, cycle.askedAt = fleet.via, link.at
-	if ctx.Err() != nil || c.StopAtFailure && len(cycle.Cluster.Failed()) > 0 {
+	if over(ctx) || c.StopAtFailure && len(cycle.Cluster.Failed()) > 0 {
 		cycle.Stopped = true
-		return cycle
-	}
-	if cycle.Standby = !c.leads(); cycle.Standby && !c.Standby {
-		cycle.DryRun = true
 		return cycle
 	}
 	now := c.Now()
@@ -135,16 +128,8 @@ func (c *Controller) begin(ctx context.Context, number int) Cycle {
 	return cycle
 }
 
-// hurryEvery is how often a standby that waits for hosts finds out whether it leads.
-const hurryEvery = time.Second
-
-// firstLogins is how long hosts have to be logged in to when a controller starts, also if it is
-// elected at once.
-const firstLogins = 10 * time.Second
-
-// errHurried is why a standby that has to act waits for no host any more: those that hang have
-// had their time, and the others are enforced at once. In its first cycle hosts have firstLogins.
-var errHurried = remote.Errorf(remote.Timeout, "it didn't answer before this controller had to act: %w", context.DeadlineExceeded)
+// over reports whether nothing may be begun any more: the run ends, or this controller doesn't lead.
+func over(ctx context.Context) bool { return ctx.Err() != nil || remote.MayBegin(ctx) != nil }
 
 // collect asks every host. Meanwhile it takes the actions of operators, and judges hosts on
 // which something has happened.
@@ -154,19 +139,10 @@ func (c *Controller) collect(ctx context.Context, link *asked) snapshot.Cluster 
 	if c.queue == nil && c.Events == nil {
 		return asker.Collect(ctx)
 	}
-	limited, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	collected := make(chan snapshot.Cluster, 1)
-	go func() { collected <- asker.Collect(limited) }()
-	begun, hurry := time.Now(), time.NewTicker(hurryEvery)
-	defer hurry.Stop()
+	go func() { collected <- asker.Collect(ctx) }()
 	for {
 		select {
-		case <-hurry.C:
-			hadTime := c.last != nil || time.Since(begun) >= firstLogins
-			if c.Standby && hadTime && c.Leads != nil && c.Leads() {
-				cancel(errHurried)
-			}
 		case cluster := <-collected:
 			link.renew(c.Hosts, &cluster)
 			return cluster
@@ -183,11 +159,6 @@ func (c *Controller) collect(ctx context.Context, link *asked) snapshot.Cluster 
 // recorded, nothing is sent and the cycle does not count: its memory is dropped. With
 // ActUnrecorded the reports are sent anyway.
 func (c *Controller) act(ctx context.Context, cycle *Cycle, next FleetMemory, events []enforce.Event) {
-	if c.Standby {
-		c.Memory, c.pendingEvents = next, nil
-		c.emit(cycle, events)
-		return
-	}
 	visits := visitsFor(cycle)
 	record := c.recordWriter()
 	items, err := record.before(cycle, events, visits)
@@ -202,7 +173,7 @@ func (c *Controller) act(ctx context.Context, cycle *Cycle, next FleetMemory, ev
 	nameDecisions(notifications, visits, now)
 	letters := c.mail(cycle, notifications, now)
 	if c.DryRun {
-		c.post(letters, nil)
+		c.post(ctx, letters, nil)
 	} else {
 		if c.NoTerminals {
 			notifications = nil
@@ -225,15 +196,12 @@ func (c *Controller) send(ctx context.Context, reports []enforce.HostReport, vis
 	for _, r := range reports {
 		c.Memory.Rules = c.Memory.Rules.Begin(r, c.Now())
 	}
-	c.unsaved = true
-	safe := c.save(len(visits)+len(letters) > 0) // before sending: a crash must not lead to a second report
-	c.post(letters, safe)
+	c.unsaved, c.sentLog = true, c.Audit
+	safe := c.save(ctx, len(visits)+len(letters) > 0) // before sending: a crash must not lead to a second report
+	c.post(ctx, letters, safe)
 	withGuards(visits, asks)
-	c.visits.send(ctx, &c.Asker, visits, safe, c.leads)
+	c.visits.send(ctx, &c.Asker, visits, safe)
 }
-
-// leads reports whether this controller may act now.
-func (c *Controller) leads() bool { return !c.Standby && (c.Leads == nil || c.Leads()) }
 
 func (c *Controller) emit(cycle *Cycle, events []enforce.Event) {
 	for _, sink := range c.Sinks {
@@ -242,8 +210,8 @@ func (c *Controller) emit(cycle *Cycle, events []enforce.Event) {
 }
 
 // await ends a cycle: it waits for the visits under way as dispatcher.wait does.
-func (c *Controller) await(ctx context.Context, cycle *Cycle, until time.Time) {
-	c.conclude(cycle, c.visits.wait(ctx, until, &meanwhile{
+func (c *Controller) await(ctx context.Context, cycle *Cycle, until time.Time, settle time.Duration) {
+	c.conclude(cycle, c.visits.wait(ctx, until, settle, &meanwhile{
 		requests: c.queue.waiting(), serve: func(r *request) { c.operate(ctx, r) },
 		looks: c.between.wake.Looks(), early: func(l []wake.Look) { c.early(ctx, l) },
 	}))
@@ -254,7 +222,7 @@ func (c *Controller) await(ctx context.Context, cycle *Cycle, until time.Time) {
 		unrecorded = cycle.Unrecorded.Error()
 	}
 	cycle.RecordChanged, c.unrecorded = unrecorded != c.unrecorded, unrecorded
-	c.save(false)
+	c.save(ctx, false)
 }
 
 // conclude records the outcomes of visits, updates the memory, and passes the events on.
@@ -283,8 +251,12 @@ func (c *Controller) conclude(cycle *Cycle, done []*visit) {
 		records = append(records, audit.OutcomeRecords(v.items, outcomes)...)
 		events = append(events, result.event(outcomes))
 	}
-	records = c.recordWriter().bounded(records)
-	c.record(cycle, records)
+	record := c.recordWriter()
+	record.log = c.sentLog
+	records = record.bounded(records)
+	if err := record.write(cycle, records); err != nil {
+		cycle.Unrecorded = err
+	}
 	cycle.Records = records
 	c.emit(cycle, events)
 	for _, v := range done {
@@ -298,9 +270,9 @@ const saveEvery = 10 * time.Second
 // save saves the memory, if it changed and was not saved a short while ago, or at once
 // if it is urgent. What it returns is closed when the memory is on disk; nil if it is not
 // saved.
-func (c *Controller) save(urgent bool) (safe <-chan struct{}) {
+func (c *Controller) save(ctx context.Context, urgent bool) (safe <-chan struct{}) {
 	since := c.Now().Sub(c.saved)
-	if !c.unsaved || c.Save == nil || c.DryRun || !c.leads() || !urgent && !c.SaveEach && since >= 0 && since < saveEvery {
+	if !c.unsaved || c.Save == nil || c.DryRun || remote.MayBegin(ctx) != nil || !urgent && !c.SaveEach && since >= 0 && since < saveEvery {
 		return nil
 	}
 	if c.writer == nil {

@@ -19,9 +19,8 @@ type dispatcher struct {
 }
 
 // send is the choke point: the only place from which a host is changed. It waits in the
-// background until the memory is safe, if that is not nil. leads is asked right before
-// anything is sent to a host: it may not be true any more.
-func (d *dispatcher) send(ctx context.Context, a *Asker, visits map[snapshot.Hostname]*visit, safe <-chan struct{}, leads func() bool) {
+// background until the memory is safe, if that is not nil.
+func (d *dispatcher) send(ctx context.Context, a *Asker, visits map[snapshot.Hostname]*visit, safe <-chan struct{}) {
 	if len(visits) == 0 {
 		return
 	}
@@ -37,7 +36,7 @@ func (d *dispatcher) send(ctx context.Context, a *Asker, visits map[snapshot.Hos
 		}
 		remote.Each(context.WithoutCancel(ctx), hosts, a.Fanout, func(_ context.Context, h remote.Host) (struct{}, error) {
 			v := visits[snapshot.Hostname(h.Name)]
-			v.deliver(ctx, link, leads)
+			v.deliver(ctx, link)
 			results <- v
 			return struct{}{}, nil
 		})
@@ -60,21 +59,22 @@ func (d *dispatcher) ended() []*visit {
 }
 
 // wait waits for the visits under way and returns those that ended. A time that is not
-// zero limits the wait; once ctx has ended, wait has no limit. What comes meanwhile is
+// zero limits the wait; once ctx has ended, settle does: 0 is no limit. What comes meanwhile is
 // done, until ctx ends.
-func (d *dispatcher) wait(ctx context.Context, until time.Time, m *meanwhile) []*visit {
+func (d *dispatcher) wait(ctx context.Context, until time.Time, settle time.Duration, m *meanwhile) []*visit {
 	var late <-chan time.Time
-	if !until.IsZero() && ctx.Err() == nil {
-		timer := time.NewTimer(time.Until(until))
-		defer timer.Stop()
-		late = timer.C
+	if !until.IsZero() {
+		late = time.After(time.Until(until))
 	}
 	stopped := ctx.Done()
-	if ctx.Err() != nil {
-		m = &meanwhile{}
-	}
 	var done []*visit
 	for d.underWay > 0 {
+		if ctx.Err() != nil && stopped != nil { // it is waited for, and nothing else begun
+			stopped, late, m = nil, nil, &meanwhile{}
+			if settle > 0 {
+				late = time.After(settle)
+			}
+		}
 		select {
 		case v := <-d.results:
 			d.underWay--
@@ -84,7 +84,6 @@ func (d *dispatcher) wait(ctx context.Context, until time.Time, m *meanwhile) []
 		case l := <-m.looks:
 			m.early(l)
 		case <-stopped:
-			stopped, late, m = nil, nil, &meanwhile{}
 		case <-late:
 			return inOrder(done)
 		}

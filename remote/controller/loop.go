@@ -24,14 +24,11 @@ type Schedule struct {
 	Hangup <-chan os.Signal
 	Reload func() *Controller
 	// Actions brings what operators ask for; nil for none. It is carried out while the
-	// loop waits for hosts or for the next cycle. The loop closes it at its end.
+	// loop waits for hosts or for the next cycle.
 	Actions *Queue
-	// Turn brings that another controller may have to continue, as one that acts or as a
-	// standby; nil for none. Turned returns it with its memory, or nil for the one that runs.
-	// A cycle follows at once. settle waits some seconds for the reports under way. The next
-	// controller records and shows what comes of the others.
-	Turn   <-chan struct{}
-	Turned func(settle func()) *Controller
+	// Settle is how long the outcomes of reports are waited for when ctx ends; 0 is as long as
+	// they take. A Loop of a controller that continues this one has those that come later.
+	Settle time.Duration
 	// Step, if set, is called before each cycle with 0, and before each wait with its length,
 	// also one for reports: a loop that is not stuck gets to the next step.
 	Step func(wait time.Duration)
@@ -46,14 +43,14 @@ func Loop(ctx context.Context, c *Controller, s Schedule, each func(Cycle) error
 		s.Step = func(time.Duration) {}
 	}
 	c.queue, c.interval = s.Actions, s.Interval
-	defer s.Actions.end()
 	defer func() { c.stopEvents(); c.writer.Wait() }() // of the controller that a reload left
 	start := time.Now()                                // carries the monotonic clock: steps of the wall clock do not matter
-	for number := 1; ; number++ {
+	for {
+		c.number++
 		s.Step(0)
 		begun := time.Now()
-		cycle := c.begin(ctx, number)
-		last := s.Interval == 0 || number == s.Cycles
+		cycle := c.begin(ctx, c.number)
+		last := s.Interval == 0 || c.number == s.Cycles
 		var until time.Time
 		if last {
 			c.stopEvents() // or what they lead to would have to be waited for, too
@@ -61,35 +58,42 @@ func Loop(ctx context.Context, c *Controller, s Schedule, each func(Cycle) error
 			until = nextStart(start, time.Now(), s.Interval).Add(-s.Interval / 20) // which leaves time to show it
 		}
 		s.stepForReports(c, until)
-		c.await(ctx, &cycle, until)
+		c.await(ctx, &cycle, until, s.Settle)
+		settled := s.Settle > 0 && ctx.Err() != nil
 		cycle.Took = time.Since(begun)
-		if judged := !cycle.Stopped && cycle.Standby == c.Standby; judged && c.last.Early == 0 { // otherwise hosts were asked again since
+		if !cycle.Stopped && c.last.Early == 0 { // otherwise hosts were asked again since
 			c.last = &cycle
 		}
 		if err := each(cycle); err != nil {
 			s.stepForReports(c, time.Time{})
-			return errors.Join(err, c.finish(ctx, &cycle, func(Cycle) error { return nil }))
+			return errors.Join(err, c.finish(ctx, &cycle, s.Settle, func(Cycle) error { return nil }))
 		}
-		if last {
+		if last || settled {
 			return nil
 		}
 		var goOn bool // not if ctx ended while the cycle was shown: then its reports may still be under way
 		if c, goOn = s.wait(ctx, c, nextStart(start, time.Now(), s.Interval)); !goOn {
 			s.stepForReports(c, time.Time{})
-			return c.finish(ctx, &cycle, each)
+			return c.finish(ctx, &cycle, s.Settle, each)
 		}
 	}
 }
 
+// Finish waits for the reports that are still under way after a Loop that had to Settle.
+func (c *Controller) Finish(ctx context.Context, each func(Cycle) error) error {
+	return c.finish(ctx, &Cycle{}, 0, each)
+}
+
 // finish waits for the reports under way when the loop ends after a cycle.
-func (c *Controller) finish(ctx context.Context, last *Cycle, each func(Cycle) error) error {
+func (c *Controller) finish(ctx context.Context, last *Cycle, settle time.Duration, each func(Cycle) error) error {
 	c.stopEvents()
 	if c.visits.underWay == 0 && len(c.carried.Actions) == 0 {
 		return nil
 	}
-	cycle := Cycle{Run: c.run, Number: last.Number + 1, Start: c.Now(), Cluster: last.Cluster, DryRun: c.DryRun, Stopped: true}
+	c.number++
+	cycle := Cycle{Run: c.run, Number: c.number, Start: c.Now(), Cluster: last.Cluster, DryRun: c.DryRun, Stopped: true}
 	cycle.Actions, cycle.Notified = c.carried.Actions, c.carried.Notified
-	c.await(ctx, &cycle, time.Time{})
+	c.await(ctx, &cycle, time.Time{}, settle)
 	return each(cycle)
 }
 
@@ -117,15 +121,10 @@ func (s *Schedule) wait(ctx context.Context, c *Controller, t time.Time) (*Contr
 			return c, false
 		case <-s.Hangup:
 			c = s.reload(c)
-		case <-s.Turn:
-			if next := s.turn(c); next != c {
-				return next, ctx.Err() == nil
-			}
-			s.stepUntil(t)
 		case r := <-s.Actions.waiting():
 			c.operate(ctx, r)
 		case v := <-c.visits.results:
-			c.concludeAside(v)
+			c.concludeAside(ctx, v)
 		case looks := <-c.between.wake.Looks():
 			c.early(ctx, looks)
 		case <-timer.C:
@@ -153,40 +152,13 @@ const longestReports = 2 * agent.MaxGrace
 func (s *Schedule) stepUntil(t time.Time) { s.Step(max(1, time.Until(t))) }
 
 // concludeAside concludes a visit that ends between two cycles.
-func (c *Controller) concludeAside(v *visit) {
+func (c *Controller) concludeAside(ctx context.Context, v *visit) {
 	c.visits.underWay--
 	aside := c.aside()
 	c.conclude(aside, []*visit{v})
 	c.carried.Actions = append(c.carried.Actions, aside.Actions...)
 	c.carried.Notified = append(c.carried.Notified, aside.Notified...)
-	c.save(false)
-}
-
-// settle waits for the reports under way, for a while: what comes of them later, since a process
-// may have a long grace, is recorded then.
-func (c *Controller) settle() {
-	late := time.After(5 * time.Second)
-	for c.visits.underWay > 0 {
-		select {
-		case v := <-c.visits.results:
-			c.concludeAside(v)
-		case <-late:
-			return
-		}
-	}
-}
-
-// turn is the controller to continue with after a Turn.
-func (s *Schedule) turn(old *Controller) *Controller {
-	s.Step(0)
-	next := s.Turned(old.settle)
-	if next == nil {
-		return old
-	}
-	memory := next.Memory
-	next.takeOver(old)
-	next.Memory = memory
-	return next
+	c.save(ctx, false)
 }
 
 func (s *Schedule) reload(old *Controller) *Controller {
@@ -194,6 +166,6 @@ func (s *Schedule) reload(old *Controller) *Controller {
 	if c == nil {
 		return old
 	}
-	c.takeOver(old)
+	c.Continue(old)
 	return c
 }

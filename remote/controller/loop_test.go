@@ -136,21 +136,15 @@ func TestSteps(t *testing.T) {
 	})
 }
 
-// A watchdog hears of the wait for reports, which may be much longer than a cycle may be, and of that which
-// goes on after a turn that changes nothing.
+// A watchdog hears of the wait for reports, which may be much longer than a cycle may be.
 func TestStepsOfLongWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &graceful{hosts: map[string][]snapshot.PID{"a": {5}}, begun: time.Now()}
 		c := &controller.Controller{Asker: controller.Asker{Hosts: []remote.Host{{Name: "a"}}, Link: g, Fanout: 1}, Now: time.Now, Policy: strict{}}
-		turn := make(chan struct{}, 1)
-		time.AfterFunc(time.Minute, func() { turn <- struct{}{} })
 		var steps []time.Duration
-		schedule := controller.Schedule{
-			Interval: 20 * time.Minute, Cycles: 2, Turn: turn, Turned: func(func()) *controller.Controller { return nil },
-			Step: func(wait time.Duration) { steps = append(steps, wait.Round(time.Second)) },
-		}
+		schedule := controller.Schedule{Interval: 20 * time.Minute, Cycles: 2, Step: func(wait time.Duration) { steps = append(steps, wait.Round(time.Second)) }}
 		require.NoError(t, controller.Loop(t.Context(), c, schedule, func(controller.Cycle) error { return nil }))
-		require.Equal(t, []time.Duration{0, 19 * time.Minute, 20*time.Minute - 10*time.Second, 0, 19 * time.Minute, 0}, steps)
+		require.Equal(t, []time.Duration{0, 19 * time.Minute, 20*time.Minute - 10*time.Second, 0}, steps)
 	})
 }
 
@@ -181,92 +175,6 @@ func TestStepsAtTheEnd(t *testing.T) {
 	}
 }
 
-// hanging is a Link to hosts of which some never answer.
-type hanging struct {
-	plain
-	hangs map[string]bool
-}
-
-func (l *hanging) Snapshot(ctx context.Context, h remote.Host) (*snapshot.Snapshot, error) {
-	if l.hangs[h.Name] {
-		<-ctx.Done()
-		return nil, context.Cause(ctx)
-	}
-	return &snapshot.Snapshot{}, nil
-}
-
-func (l *hanging) Execute(context.Context, remote.Host, enforce.Report) (agent.Execution, error) {
-	return agent.Execution{}, nil
-}
-
-// A standby that has to act waits for no host that hangs, and one that hasn't to does.
-func TestAStandbyThatHasToAct(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		begun, link := time.Now(), &hanging{hangs: map[string]bool{"b": true}}
-		standby, leader := looping(link), looping(&hanging{})
-		standby.Hosts = append(standby.Hosts, remote.Host{Name: "b"})
-		standby.Fanout, standby.Standby, standby.DryRun, leader.Policy = 2, true, true, usual
-		standby.Leads = func() bool { return time.Since(begun) > 30*time.Second }
-		turn := make(chan struct{}, 1)
-		time.AfterFunc(20*time.Second, func() { turn <- struct{}{} }) // another controller leads
-		time.AfterFunc(30*time.Second, func() {
-			select {
-			case turn <- struct{}{}:
-			default:
-			}
-		})
-		schedule := controller.Schedule{
-			Interval: time.Minute, Cycles: 2, Turn: turn, Actions: controller.NewQueue(),
-			Turned: func(func()) *controller.Controller { return leader },
-		}
-		var at []time.Duration
-		require.NoError(t, loopOf(t.Context(), standby, usual, schedule, func(c controller.Cycle) error {
-			at = append(at, time.Since(begun))
-			if c.Number == 1 {
-				require.ErrorIs(t, c.Cluster.Hosts[1].Err, context.DeadlineExceeded)
-				require.NoError(t, c.Cluster.Hosts[0].Err)
-			}
-			return nil
-		}))
-		require.Equal(t, []time.Duration{31 * time.Second, 31 * time.Second}, at)
-	})
-}
-
-// loggingIn is a Link to hosts that are logged in to first, which takes some time.
-type loggingIn struct {
-	hanging
-	login time.Duration
-}
-
-func (l *loggingIn) Snapshot(ctx context.Context, _ remote.Host) (*snapshot.Snapshot, error) {
-	select {
-	case <-time.After(l.login):
-		return &snapshot.Snapshot{}, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-}
-
-// A controller that is elected as soon as it starts leaves hosts the time to be logged in to.
-func TestAStandbyThatHasToActAtOnce(t *testing.T) {
-	for _, row := range []struct {
-		login, ends time.Duration
-		answers     bool
-	}{{5 * time.Second, 5 * time.Second, true}, {time.Hour, 10 * time.Second, false}} {
-		synctest.Test(t, func(t *testing.T) {
-			begun := time.Now()
-			standby := looping(&loggingIn{login: row.login})
-			standby.Standby, standby.DryRun, standby.Leads = true, true, func() bool { return true }
-			schedule := controller.Schedule{Interval: time.Minute, Cycles: 1, Turn: make(chan struct{}), Actions: controller.NewQueue()}
-			require.NoError(t, loopOf(t.Context(), standby, usual, schedule, func(c controller.Cycle) error {
-				require.Equal(t, row.ends, time.Since(begun))
-				require.Equal(t, row.answers, c.Cluster.Hosts[0].Err == nil)
-				return nil
-			}))
-		})
-	}
-}
-
 // patient is a Link to a host on which a report takes an hour.
 type patient struct{ plain }
 
@@ -281,27 +189,23 @@ func (patient) Execute(_ context.Context, _ remote.Host, r enforce.Report) (agen
 
 // A leader that becomes a standby doesn't wait until a process has had its grace, or it could be
 // elected again and not act meanwhile. What came of it is shown when it is known.
-func TestATurnDuringALongReport(t *testing.T) {
+func TestARoleThatEndsDuringALongReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leader, standby := looping(patient{}), looping(patient{})
-		standby.Standby, standby.DryRun, standby.Policy = true, true, usual
-		turn, begun := make(chan struct{}, 1), time.Now()
-		var settled time.Duration
-		schedule := controller.Schedule{Interval: time.Minute, Cycles: 80, Turn: turn, Turned: func(settle func()) *controller.Controller {
-			asked := time.Now()
-			settle()
-			settled = time.Since(asked)
-			return standby
-		}}
-		time.AfterFunc(10*time.Second, func() { turn <- struct{}{} })
+		standby.Standby, standby.DryRun = true, true
+		term, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		begun := time.Now()
+		require.NoError(t, loopOf(term, leader, strict{}, controller.Schedule{Interval: time.Minute, Settle: 4 * time.Second}, func(controller.Cycle) error { return nil }))
+		require.Equal(t, 14*time.Second, time.Since(begun))
+		standby.Continue(leader)
 		var came []time.Duration
-		require.NoError(t, loopOf(t.Context(), leader, strict{}, schedule, func(c controller.Cycle) error {
+		require.NoError(t, loopOf(t.Context(), standby, usual, controller.Schedule{Interval: time.Minute, Cycles: 80}, func(c controller.Cycle) error {
 			if len(c.Actions) > 0 {
 				came = append(came, time.Since(begun).Truncate(time.Minute))
 			}
 			return nil
 		}))
-		require.Equal(t, 5*time.Second, settled)
 		require.Equal(t, []time.Duration{time.Hour}, came)
 	})
 }

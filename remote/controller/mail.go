@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/enforce/notify/mail"
 	"github.com/seed-3119e985/genv/enforce/notify/texts"
+	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -85,13 +87,13 @@ func (c *Controller) mail(cycle *Cycle, all map[snapshot.Hostname][]notify.Notif
 // post sends mails when the memory is safe that says so: whoever goes on with that memory sends
 // them no second time. If another controller leads by then, it has them in its memory. In a dry
 // run the Mailer only says what would be sent.
-func (c *Controller) post(letters []mail.Letter, safe <-chan struct{}) {
+func (c *Controller) post(ctx context.Context, letters []mail.Letter, safe <-chan struct{}) {
 	send := func() {
 		for _, l := range letters {
-			if c.leads() {
-				c.Mailing.Mailer.Send(l)
+			if err := remote.MayBegin(ctx); err != nil {
+				c.Mailing.Mailer.Unsent(l, err)
 			} else {
-				c.Mailing.Mailer.Unsent(l, errNotLeading)
+				c.Mailing.Mailer.Send(l)
 			}
 		}
 	}

@@ -15,8 +15,10 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/notify/mail"
+	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
 	hooksink "github.com/seed-3119e985/genv/remote/controller/hooks"
+	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -177,15 +179,20 @@ func TestALeaseThatEndsBeforeMailAndHooks(t *testing.T) {
 				var hooks hookEvents
 				c := mailing(named(t, "alice"), log, nil)
 				c.Mailing.Mailer = post
-				c.Leads = leads.Load
-				c.Sinks = append(c.Sinks, hooksink.Sink{Queue: &hooks, Now: c.Now, Leads: c.Leads})
+				term := remote.While(t.Context(), func() error {
+					if leads.Load() {
+						return nil
+					}
+					return election.ErrNotLeading
+				})
+				c.Sinks = append(c.Sinks, hooksink.Sink{Queue: &hooks, Now: c.Now, Leads: leads.Load})
 				c.Save = func(*controller.FleetMemory) func() {
 					return func() {
 						time.Sleep(time.Second) // the loop goes on
 						leads.Store(!row.whileSaved && leads.Load())
 					}
 				}
-				cycleOf(t.Context(), c, 1, strict{notify: true, warn: enforce.Warn{Cycles: 2}})
+				cycleOf(term, c, 1, strict{notify: true, warn: enforce.Warn{Cycles: 2}})
 				require.Len(t, hooks, row.hooks)
 				require.Len(t, post.letters, row.mails)
 				require.Len(t, post.unsent, 1-row.mails)

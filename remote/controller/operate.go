@@ -8,6 +8,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/exemption"
+	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -29,8 +30,8 @@ func (c *Controller) operate(ctx context.Context, r *request) {
 func (c *Controller) carryOut(ctx context.Context, r *request) error {
 	a := &r.action
 	switch {
-	case !c.leads():
-		return operator.Refuse(operator.Unable, "Ask the controller that leads: `genv remote doctor --leader URL` shows it.", "this controller doesn't act now: %s", c.Election())
+	case c.Standby || remote.MayBegin(ctx) != nil:
+		return operator.Refuse(operator.Unable, "Ask the controller that leads: `genv remote doctor --leader URL` shows it.", "this controller doesn't act now")
 	case c.DryRun:
 		return operator.Refuse(operator.Unable, "Run the controller without --dry-run.", "this controller runs with --dry-run: it does nothing")
 	case c.Audit == nil && !c.ActUnrecorded:
@@ -125,9 +126,6 @@ func (c *Controller) show(events []enforce.Event) {
 
 // expire ends the exemptions that are over, and returns the events of that.
 func (c *Controller) expire(cycle *Cycle, now time.Time) []enforce.Event {
-	if c.Standby {
-		return nil
-	}
 	left, expired := c.Memory.Operator.Exemptions.Expire(now)
 	if len(expired) == 0 {
 		return nil
@@ -168,10 +166,10 @@ const answerWithin = 5 * time.Second
 // Queue carries the actions of operators to a Loop. It is safe for concurrent use.
 type Queue struct {
 	requests chan *request
-	ended    chan struct{} // closed when the loop ends
+	ended    chan struct{} // closed by End
 }
 
-// NewQueue returns a Queue, for one Loop.
+// NewQueue returns a Queue.
 func NewQueue() *Queue {
 	return &Queue{requests: make(chan *request, maxWaiting), ended: make(chan struct{})}
 }
@@ -244,12 +242,8 @@ func (q *Queue) waiting() <-chan *request {
 	return q.requests
 }
 
-// end answers what waits, and what comes later.
-func (q *Queue) end() {
-	if q != nil {
-		close(q.ended)
-	}
-}
+// End answers what waits, and what comes later, when there is no Loop any more.
+func (q *Queue) End() { close(q.ended) }
 
 // begun answers that an action is under way.
 func (r *request) begun(text string) {

@@ -148,7 +148,7 @@ func run(t *testing.T, h *twoHosts, change func(*controller.Controller)) *runnin
 			return nil
 		})
 	}()
-	r.stop = func() { cancel(); require.NoError(t, <-ended); r.stop = func() {} }
+	r.stop = func() { cancel(); require.NoError(t, <-ended); r.queue.End(); r.stop = func() {} }
 	synctest.Wait()
 	return r
 }
@@ -270,12 +270,7 @@ func TestConditionsOfTheController(t *testing.T) {
 		"unable: this controller keeps no record of who asks for what":                 func(c *controller.Controller) { c.Audit = nil },
 		"unable: nothing was done, since it could not be recorded: " + errFull.Error(): func(c *controller.Controller) { c.Audit = broken },
 		"protected: it is exempt: in the policy":                                       func(c *controller.Controller) { c.Policy = exempting{user: "bob"} },
-		"unable: this controller doesn't act now: standby; bob leads": func(c *controller.Controller) {
-			c.Standby, c.Election = true, func() string { return "standby; bob leads" }
-		},
-		"unable: this controller doesn't act now: etcd doesn't answer": func(c *controller.Controller) {
-			c.Leads, c.Election = func() bool { return false }, func() string { return "etcd doesn't answer" }
-		},
+		"unable: this controller doesn't act now":                                      func(c *controller.Controller) { c.Standby = true },
 	} {
 		for _, a := range []operator.Action{endBobs, takeBobs, hold} {
 			if a.Kind == operator.Hold && strings.HasPrefix(says, "protected") {

@@ -91,34 +91,25 @@ func withMessages(cycle *Cycle, visits []*visit, messages map[snapshot.Hostname]
 	return all
 }
 
-// errNotLeading is why a controller that was replaced sends nothing any more.
-var errNotLeading = remote.Errorf(remote.Cancelled, "not sent: this controller doesn't lead any more")
-
 // deliver sends the messages and the report, and waits for the report's outcome even if ctx
 // ends meanwhile.
-func (v *visit) deliver(ctx context.Context, link Link, leads func() bool) {
-	ctx = remote.While(ctx, func() error {
-		if leads() {
-			return nil
-		}
-		return errNotLeading
-	})
-	if leads() {
-		v.guard.Send(ctx, link)
+func (v *visit) deliver(ctx context.Context, link Link) {
+	if err := remote.MayBegin(ctx); err != nil {
+		v.guard.Unsent(err)
 	} else {
-		v.guard.Unsent(errNotLeading)
+		v.guard.Send(ctx, link)
 	}
-	if leads() {
+	if err := remote.MayBegin(ctx); err != nil {
+		v.deliveries = v.messages.unsent(err)
+	} else {
 		longer, cancel := remote.Outlasting(ctx, messagesWithin)
 		v.deliveries = v.messages.send(longer, link, v.host)
 		cancel()
-	} else {
-		v.deliveries = v.messages.unsent(errNotLeading)
 	}
-	switch {
+	switch err := remote.MayBegin(ctx); {
 	case v.report == nil:
-	case !leads():
-		v.err = errNotLeading
+	case err != nil:
+		v.err = err
 	case ctx.Err() != nil:
 		v.err = remote.Errorf(remote.Cancelled, "stopped before the report was sent: %w", context.Cause(ctx))
 	default:

@@ -2,7 +2,7 @@
 //
 //	elector := election.New(election.Options{Cluster: client, Key: "/genv/lab", Self: self, Clock: clock})
 //	go elector.Run(ctx)
-//	if elector.Leads() { … }
+//	err := elector.Follow(ctx, election.Roles{Stand: watch, Lead: enforce, Changed: log})
 //
 // The leader is the one that made the key KEY/leader, which depends on its lease. The revision
 // of the cluster in which the key was made is its epoch: each later leader has a higher one. A

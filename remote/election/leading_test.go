@@ -2,6 +2,7 @@ package election_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/remote/election/etcd"
 	"github.com/seed-3119e985/genv/remote/testfleet/etcdcluster"
@@ -226,5 +228,69 @@ func TestALeaderThatIsLate(t *testing.T) {
 			time.Sleep(2 * time.Second)
 			require.True(t, e.LeadsWith(epoch))
 		}
+	})
+}
+
+// Each role has a context that ends with it, and that of a leader may begin nothing from the end of its lease on.
+func TestRoles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &cluster{slow: time.Millisecond}
+		e, stop := run(c)
+		defer stop()
+		ctx, cancel := context.WithCancel(t.Context())
+		var roles []string
+		var epoch uint64
+		errEnd := errors.New("the end")
+		role := func(ctx context.Context, name string) error {
+			roles = append(roles, name)
+			<-ctx.Done()
+			return errors.New("it ended with its role")
+		}
+		time.AfterFunc(10*time.Second, func() { c.set(func() { c.key = nil }) }) // it is elected again
+		time.AfterFunc(20*time.Second, func() { c.taken() })
+		time.AfterFunc(30*time.Second, func() { c.set(func() { c.key, c.silent = nil, false }) })
+		time.AfterFunc(40*time.Second, func() { c.set(func() { c.silent = true }) })
+		time.AfterFunc(50*time.Second, cancel)
+		err := e.Follow(ctx, election.Roles{
+			Changed: func(election.Status) {},
+			Stand: func(ctx context.Context) error {
+				require.NoError(t, remote.MayBegin(ctx))
+				if len(roles) == 6 {
+					<-ctx.Done()
+					return errEnd
+				}
+				err := role(ctx, "standby")
+				require.ErrorIs(t, context.Cause(ctx), context.DeadlineExceeded, "hosts that hang have had their time")
+				return err
+			},
+			Lead: func(ctx context.Context, term election.Term) error {
+				require.NoError(t, remote.MayBegin(ctx))
+				require.EqualValues(t, 0xabc, term.Cluster)
+				require.Greater(t, term.Epoch, epoch)
+				epoch = term.Epoch
+				err := role(ctx, "leader")
+				require.ErrorIs(t, context.Cause(ctx), election.ErrNotLeading)
+				require.ErrorIs(t, remote.MayBegin(ctx), election.ErrNotLeading)
+				return err
+			},
+		})
+		require.ErrorIs(t, err, errEnd)
+		require.Equal(t, []string{"standby", "leader", "standby", "leader", "standby", "leader"}, roles)
+	})
+}
+
+// A role that returns before its end ends the run.
+func TestARoleThatReturns(t *testing.T) {
+	errBroken := errors.New("stdout is closed")
+	synctest.Test(t, func(t *testing.T) {
+		c := &cluster{slow: time.Millisecond}
+		e, stop := run(c)
+		defer stop()
+		err := e.Follow(t.Context(), election.Roles{
+			Changed: func(election.Status) {},
+			Stand:   func(ctx context.Context) error { <-ctx.Done(); return nil },
+			Lead:    func(context.Context, election.Term) error { time.Sleep(time.Minute); return errBroken },
+		})
+		require.ErrorIs(t, err, errBroken)
 	})
 }

@@ -202,11 +202,11 @@ func TestHooksGetWhatWasQueuedBeforeAReload(t *testing.T) {
 	require.NoError(t, ctx.Err())
 	l := &loop{program: &command.Program{}, service: service, memory: &keeper{}}
 	fleet := Fleet{Progress: &render.Progress{}}
-	l.controller(Setup{Config: Config{Policy: file}, Fleet: fleet})
+	l.configure(Setup{Config: Config{Policy: file}, Fleet: fleet})
 	l.hooks.Send(notify.Event{Name: "act"})
 	l.hooks.Send(notify.Event{Name: "act"})
 	begun := time.Now()
-	l.controller(Setup{Config: Config{Policy: policy.Default()}, Fleet: fleet})
+	l.configure(Setup{Config: Config{Policy: policy.Default()}, Fleet: fleet})
 	require.Less(t, time.Since(begun), hooksTimeout, "the end does not wait for it")
 	l.close()
 	out, err := os.ReadFile(dir + "/out")

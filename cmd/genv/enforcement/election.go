@@ -27,22 +27,24 @@ import (
 type participation struct {
 	*election.Elector
 	client *etcd.Client
-	// turn has a value when the role may have changed.
-	turn chan struct{}
-	work sync.WaitGroup
+	work   sync.WaitGroup
 	// cancel ends it.
 	cancel context.CancelFunc
 
-	// epoch is that with which the current controller acts; 0 for a standby.
-	epoch uint64
-	led   *led           // nil if it has not led
-	kept  operator.State // what operators asked for, as it was published last
+	led  *led           // nil if it has not led
+	kept operator.State // what operators asked for, as it was published last
 
 	registrar   *election.Registrar
 	written     atomic.Pointer[writing] // of the memory, the last one
 	publisher   handover.Publisher
 	unpublished unpublished
 	follower    handover.Follower
+}
+
+// term is the one in which a run leads. ctx ends with it, and says whether anything may be begun.
+type term struct {
+	election.Term
+	ctx context.Context //nolint:containedctx // it is the life of the term
 }
 
 // led is the memory with which this controller led, until when.
@@ -73,13 +75,11 @@ func (l *loop) takePart(ctx context.Context, setup *Setup) error {
 		registrar: election.NewRegistrar(client, key, l.registration(candidate, setup), l.unregistered),
 		publisher: handover.Publisher{Store: client, Key: key},
 		follower:  handover.Follower{Store: client, Key: key, Now: l.program.Now, Clock: election.SinceBoot},
-		client:    client, turn: make(chan struct{}, 1),
+		client:    client,
 	}
 	ctx, l.part.cancel = remote.Outlasting(ctx, resignAfter)
 	l.part.work.Go(func() { l.part.Run(ctx) })
 	l.part.work.Go(func() { l.part.registrar.Run(ctx) })
-	takeOver := setup.TakeOver
-	l.part.work.Go(func() { l.watchElection(ctx, takeOver) })
 	l.part.work.Go(func() { l.part.follow(ctx) })
 	return nil
 }
@@ -93,10 +93,7 @@ const mailWithin = 2 * time.Second
 
 // resign gives up leadership. Mails that could not be sent are left to the next leader.
 func (l *loop) resign() {
-	if l.part == nil {
-		return
-	}
-	if l.mail.end(l.current, mailWithin) {
+	if l.mail.end(&l.current.Memory.Mail, l.mayAct, mailWithin) {
 		l.save(&l.current.Memory)()
 	}
 	log := l.log.Level(zerolog.InfoLevel) // as what becomes of the election
@@ -127,14 +124,17 @@ func (p *participation) close() {
 }
 
 // acts reports whether the current controller is one that acts.
-func (p *participation) acts() bool { return p == nil || p.epoch != 0 }
+func (l *loop) acts() bool { return l.part == nil || l.term != nil }
 
-// turns brings that the role may have changed; nil for none.
-func (p *participation) turns() <-chan struct{} {
-	if p == nil {
+// mayAct returns why nothing may be begun now, for what has no context of a cycle; nil if it may.
+func (l *loop) mayAct() error {
+	switch {
+	case l.part == nil:
 		return nil
+	case l.term == nil:
+		return election.ErrNotLeading
 	}
-	return p.turn
+	return remote.MayBegin(l.term.ctx)
 }
 
 // shown is the state of the election; nil without one.
@@ -150,42 +150,19 @@ func (p *participation) shown() *election.Shown {
 	return shown
 }
 
-// leads is asked right before each act; nil for always. A controller that was elected again
-// since it judged doesn't act on that. A standby asks whether it was elected meanwhile.
-func (p *participation) leads() func() bool {
-	switch {
-	case p == nil:
-		return nil
-	case p.epoch == 0:
-		return p.Leads
+// sayElection says what becomes of the election.
+func (l *loop) sayElection(status election.Status) {
+	line := electionLine(&status, l.setup.TakeOver)
+	if line == "" || line == l.saidOfElection {
+		return
 	}
-	epoch := p.epoch
-	return func() bool { return p.LeadsWith(epoch) }
-}
-
-// watchElection says what becomes of the election, and wakes the loop.
-func (l *loop) watchElection(ctx context.Context, takeOver bool) {
-	log, said := l.log.Level(zerolog.InfoLevel), ""
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-l.part.Changed():
-		}
-		status := l.part.Status()
-		if line := electionLine(&status, takeOver); line != "" && line != said {
-			said = line
-			event := log.Info()
-			if status.Err != nil {
-				event = log.Warn().Str("etcd", etcdText(status.Err))
-			}
-			event.Msg(line)
-		}
-		select {
-		case l.part.turn <- struct{}{}:
-		default: // the loop is woken already
-		}
+	l.saidOfElection = line
+	log := l.log.Level(zerolog.InfoLevel)
+	event := log.Info()
+	if status.Err != nil {
+		event = log.Warn().Str("etcd", etcdText(status.Err))
 	}
+	event.Msg(line)
 }
 
 // electionLine is what the log says of the election: also that a standby takes no host over. It is
@@ -201,40 +178,30 @@ func electionLine(status *election.Status, takeOver bool) string {
 	return line
 }
 
-// turned is the controller to continue with when the role may have changed; nil for the one
-// that runs.
-func (l *loop) turned(settle func()) *controller.Controller {
-	if actingEpoch(l.part.Status()) == l.part.epoch {
-		return nil
-	}
-	settle()
-	if l.part.epoch != 0 {
-		l.part.led = &led{l.part.epoch, l.current.Memory, l.program.Now()}
-		l.part.follower.Restart()
-	}
-	status := l.part.Status() // settle takes time
-	epoch := actingEpoch(status)
-	l.part.epoch = epoch
-	if epoch == 0 {
-		l.claim = nil
+// settle is how long a role waits for the outcomes of reports when it ends: a process may have a long
+// grace, and another term may begin.
+const settle = 4 * time.Second
+
+// stand looks and judges for viewers, while another controller leads.
+func (l *loop) stand(ctx context.Context) error {
+	if l.term != nil {
 		l.setup.Withdraw()
-		return l.controller(l.setup)
 	}
-	l.claim = &fence.Claim{
-		Source: fence.ElectionSource(status.Cluster, l.part.Key), Epoch: epoch,
-		Controller: fenceID(&l.self), Name: fenceName(&l.self), TakeOver: l.setup.TakeOver, Start: l.start,
-	}
-	next := l.controller(l.setup)
-	next.Memory = l.inherit()
-	return next
+	l.term, l.claim = nil, nil
+	return l.cycles(ctx, controller.FleetMemory{}, settle)
 }
 
-// actingEpoch is the epoch of a leader; 0 for a standby.
-func actingEpoch(s election.Status) uint64 {
-	if s.Role != election.Leading {
-		return 0
+// lead enforces for a term.
+func (l *loop) lead(ctx context.Context, t election.Term) error {
+	l.term = &term{t, ctx}
+	l.claim = &fence.Claim{
+		Source: fence.ElectionSource(t.Cluster, l.part.Key), Epoch: t.Epoch,
+		Controller: fenceID(&l.self), Name: fenceName(&l.self), TakeOver: l.setup.TakeOver, Start: l.start,
 	}
-	return s.Epoch
+	err := l.cycles(ctx, l.inherit(), settle)
+	l.part.led = &led{t.Epoch, l.current.Memory, l.program.Now()}
+	l.part.follower.Restart()
+	return err
 }
 
 // replacedByElection reports whether a host refused an elected controller because of a later

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce/notify/mail/mailtest"
+	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller/handover"
 	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/remote/election/etcd"
@@ -117,8 +118,19 @@ func electedPart(t *testing.T, s *store) *participation {
 	t.Cleanup(func() { cancel(); p.work.Wait() })
 	<-e.Changed()
 	require.True(t, e.Leads())
-	p.epoch = e.Status().Epoch
 	return p
+}
+
+// leading is a loop in the term in which its part leads now.
+func leading(l *loop) *loop {
+	epoch := l.part.Status().Epoch
+	l.term = &term{election.Term{Epoch: epoch}, remote.While(context.Background(), func() error {
+		if l.part.LeadsWith(epoch) {
+			return nil
+		}
+		return election.ErrNotLeading
+	})}
+	return l
 }
 
 // electedLoop is a loop that mails bob in a minute.
@@ -127,7 +139,7 @@ func electedLoop(p *participation, server *mailtest.Server) *loop {
 	l.mail = mailer{log: l.log, now: time.Now}
 	setup := mailSetup(server)
 	setup.Progress = &render.Progress{}
-	l.controller(*setup)
+	leading(l).configure(*setup)
 	l.current.Memory.Mail.Add("bob", letterTo("bob").Items[0], mailRules(setup), time.Now())
 	return l
 }
@@ -200,9 +212,9 @@ func TestAMailIsSentAtMostOnce(t *testing.T) {
 // What waits in the folder of a standby was mailed by the one that leads, perhaps long ago.
 func TestAStandbyMailsNothing(t *testing.T) {
 	m := mailtest.Start(t)
-	p := electedPart(t, &store{entries: map[string]etcd.Entry{}})
-	p.epoch = 0
-	l := electedLoop(p, m)
+	l := electedLoop(electedPart(t, &store{entries: map[string]etcd.Entry{}}), m)
+	l.term = nil
+	l.configure(l.setup)
 	require.Nil(t, l.current.Mailing.Mailer)
 	l.resign()
 	l.close()
@@ -219,8 +231,8 @@ func TestMailOfALeaderThatBecameAStandby(t *testing.T) {
 	l.mail.record = recorded.add
 	l.mail.Send(letterTo("alice"))
 	require.Eventually(t, func() bool { return len(m.Commands()) > 0 }, time.Minute, time.Millisecond)
-	l.part.epoch = 0
-	l.controller(l.setup)
+	l.term = nil
+	l.configure(l.setup)
 	l.close()
 	require.Empty(t, m.Mails())
 	require.Len(t, recorded.list, 1)
@@ -231,15 +243,12 @@ func TestMailOfALeaderThatBecameAStandby(t *testing.T) {
 func TestAnEarlierEpochDoesNotLead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{entries: map[string]etcd.Entry{}}
-		p := electedPart(t, s)
-		leads := p.leads()
-		require.True(t, leads())
+		l := leading(&loop{part: electedPart(t, s)})
+		require.NoError(t, l.mayAct())
 		require.NoError(t, s.Revoke(t.Context(), 1))
 		time.Sleep(time.Minute)
-		require.True(t, p.Leads())
-		require.False(t, leads())
-		require.False(t, p.leads()())
-		p.epoch = 0
-		require.True(t, p.leads()(), "this standby has to act")
+		require.True(t, l.part.Leads())
+		require.ErrorIs(t, l.mayAct(), election.ErrNotLeading)
+		require.NoError(t, leading(l).mayAct())
 	})
 }

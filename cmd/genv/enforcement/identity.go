@@ -64,7 +64,7 @@ func (s *Setup) announces() bool { return !s.DryRun && !s.LookOnly && s.Announce
 // announce has the hosts of a setup know who enforces them. It returns how their guards know the
 // run; empty if nothing is enforced.
 func (l *loop) announce(setup *Setup) (id, by string) {
-	if !setup.announces() || !l.part.acts() {
+	if !setup.announces() || !l.acts() {
 		return "", ""
 	}
 	setup.Announce(l.self.ID, l.claim)
@@ -162,11 +162,11 @@ func (l *loop) sayOlder(cycle *controller.Cycle) {
 	switch {
 	case l.part == nil || l.older.said:
 		return
-	case !l.part.LeadsWith(l.part.epoch) || !refusedByElection(cycle):
+	case l.mayAct() != nil || !refusedByElection(cycle):
 		l.older = older{}
 		return
-	case l.older.since.IsZero() || l.older.epoch != l.part.epoch:
-		l.older = older{epoch: l.part.epoch, since: l.program.Now()}
+	case l.older.since.IsZero() || l.older.epoch != l.term.Epoch:
+		l.older = older{epoch: l.term.Epoch, since: l.program.Now()}
 	}
 	if l.part.Status().Answered.Sub(l.older.since) < election.TTL {
 		return

@@ -152,14 +152,14 @@ var errNotPublished = errors.New("etcd doesn't answer, or another controller lea
 // doesn't answer. The error may be errNotPublished.
 func (l *loop) publish(m *controller.FleetMemory) func() error {
 	document, err := handover.Encode(m, l.program.Now())
-	epoch := l.part.epoch
+	epoch := l.term.Epoch
 	l.part.kept = m.Operator
 	return func() error {
 		status := l.part.Status()
 		if err != nil {
 			return err
 		}
-		if actingEpoch(status) != epoch || status.Err != nil {
+		if !l.part.LeadsWith(epoch) || status.Err != nil {
 			return errNotPublished
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), publishWithin)

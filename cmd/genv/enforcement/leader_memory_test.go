@@ -170,7 +170,7 @@ func TestALaterEpochOnHosts(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &store{entries: map[string]etcd.Entry{}}
-			l := &loop{program: &command.Program{Now: time.Now}, part: electedPart(t, s)}
+			l := leading(&loop{program: &command.Program{Now: time.Now}, part: electedPart(t, s)})
 			var log bytes.Buffer
 			l.log = zerolog.New(&log)
 			time.Sleep(time.Minute + seconds(1)/2)

@@ -122,20 +122,20 @@ func (m *mailer) done(r mail.Result) {
 	m.record(record)
 }
 
-// close sends what waits for less than a minute, unless that is for the next leader of an
-// election. Digests wait in the memory.
+// close sends what waits for less than a minute. Digests wait in the memory.
 func (m *mailer) close(last *controller.Controller) {
-	if last.Mailing.Mailer != nil && last.Leads == nil {
+	if last.Mailing.Mailer != nil {
 		for _, l := range last.Memory.Mail.Flush(last.Mailing.Rules, m.now()) {
 			last.Mailing.Mailer.Send(l)
 		}
 	}
-	m.end(last, hooksTimeout)
+	m.end(&last.Memory.Mail, func() error { return nil }, hooksTimeout)
 }
 
 // end sends what was taken out of the memory, and gives back to it what could not be sent within
-// a time, for the next run or leader. It reports whether that is something.
-func (m *mailer) end(last *controller.Controller, within time.Duration) (returned bool) {
+// a time, for the next run or leader, unless mayAct says that it isn't the fleet's any more. It reports whether
+// that is something.
+func (m *mailer) end(memory *mail.Memory, mayAct func() error, within time.Duration) (returned bool) {
 	m.former.Wait()
 	m.mu.Lock()
 	post := m.post
@@ -145,11 +145,11 @@ func (m *mailer) end(last *controller.Controller, within time.Duration) (returne
 		return false
 	}
 	for _, l := range post.Close(within) {
-		if last.Leads != nil && (last.Standby || !last.Leads()) {
-			m.Unsent(l, errNotLeading) // its memory isn't that of the fleet any more
+		if mayAct() != nil {
+			m.Unsent(l, errNotLeading)
 			continue
 		}
-		last.Memory.Mail.Return(l, m.now())
+		memory.Return(l, m.now())
 		returned = true
 	}
 	return returned

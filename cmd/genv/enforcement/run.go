@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/rs/zerolog"
@@ -26,6 +27,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/controller/hooks"
+	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/metrics"
 	"github.com/seed-3119e985/genv/remote/operator"
@@ -58,6 +60,7 @@ func (l *loop) run(ctx context.Context, setup Setup) error {
 		return err
 	}
 	defer l.close()
+	defer l.queue.End()
 	l.history = l.memory.history(&setup)
 	l.memory.recordWaiting(l.record, setup.DryRun)
 	ctx, l.service = startService(ctx, log, setup.Interval > 0)
@@ -89,8 +92,8 @@ func (l *loop) run(ctx context.Context, setup Setup) error {
 	if l.record != nil {
 		l.mail.record = l.recordLater
 	}
-	first := l.controller(setup)
-	first.Memory = l.memory.load(setup.Hosts)
+	l.setup = setup
+	l.viewers(&setup)
 	if setup.Feed != nil {
 		open, err := listeners.Open(ctx, setup.Listen, l.shown(&setup), log)
 		if err != nil {
@@ -99,12 +102,7 @@ func (l *loop) run(ctx context.Context, setup Setup) error {
 		defer open.Close()
 		l.sayWhere(open.Addresses, &setup)
 	}
-	schedule := controller.Schedule{
-		Interval: setup.Interval, Cycles: setup.Cycles,
-		Hangup: l.service.hangup, Reload: l.reloaded, Turn: l.part.turns(), Turned: l.turned, Step: l.service.step, Actions: l.queue,
-	}
-	err = controller.Loop(ctx, first, schedule, func(cycle controller.Cycle) error { return l.show(ctx, &cycle) })
-	l.resign()
+	err = l.enforce(ctx)
 	if l.claim != nil && setup.Release != nil {
 		setup.Release(context.WithoutCancel(ctx))
 	}
@@ -116,7 +114,7 @@ func (l *loop) run(ctx context.Context, setup Setup) error {
 
 // shown is what viewers get.
 func (l *loop) shown(setup *Setup) listeners.Shown {
-	do := l.queue.Do
+	do := l.do
 	if setup.LookOnly {
 		do = live.RefuseActions(operator.Refuse(operator.Unable, "Ask the controller that runs genv remote enforce.", "this is genv remote watch: it changes nothing"))
 	}
@@ -128,6 +126,40 @@ func (l *loop) shown(setup *Setup) listeners.Shown {
 		shown.Usage = l.history.Reader(func() map[string][]string { return *l.groups.Load() })
 	}
 	return shown
+}
+
+// do has an operator's action carried out.
+func (l *loop) do(ctx context.Context, who operator.Person, a operator.Action) (operator.Answer, error) {
+	if l.part != nil && !l.part.Leads() {
+		return operator.Answer{}, operator.Refuse(operator.Unable, "Ask the controller that leads: `genv remote doctor --leader URL` shows it.", "this controller doesn't act now: %s", l.part.shown())
+	}
+	return l.queue.Do(ctx, who, a)
+}
+
+// enforce runs the loop: with an election that of a standby, and that of a leader in each term in which this
+// controller leads.
+func (l *loop) enforce(ctx context.Context) error {
+	if l.part == nil {
+		return l.cycles(ctx, l.memory.load(l.setup.Hosts), 0)
+	}
+	err := l.part.Follow(ctx, election.Roles{Stand: l.stand, Lead: l.lead, Changed: l.sayElection})
+	l.resign()
+	return errors.Join(err, l.current.Finish(ctx, func(cycle controller.Cycle) error { return l.show(ctx, &cycle) }))
+}
+
+// cycles runs the loop with a memory, as what this run is now.
+func (l *loop) cycles(ctx context.Context, memory controller.FleetMemory, settle time.Duration) error {
+	former := l.current
+	l.configure(l.setup)
+	if former != nil {
+		l.current.Continue(former)
+	}
+	l.current.Memory = memory
+	schedule := controller.Schedule{
+		Interval: l.setup.Interval, Cycles: l.setup.Cycles, Settle: settle,
+		Hangup: l.service.hangup, Reload: l.reloaded, Step: l.service.step, Actions: l.queue,
+	}
+	return controller.Loop(ctx, l.current, schedule, func(cycle controller.Cycle) error { return l.show(ctx, &cycle) })
 }
 
 // errStopped ends a run after a cycle that was stopped.
@@ -155,6 +187,9 @@ type loop struct {
 	older        older
 	unrecorded   unrecorded
 	part         *participation // in an election; nil for none
+	term         *term          // in which it leads; nil without an election, and for a standby
+	// saidOfElection is what the log says last.
+	saidOfElection string
 
 	current *controller.Controller
 	setup   Setup
@@ -164,8 +199,8 @@ type loop struct {
 	last    error          // with the exit code of the last cycle
 }
 
-// controller builds the controller of a setup. It replaces the one before.
-func (l *loop) controller(setup Setup) *controller.Controller {
+// configure builds the controller of a setup, as what this run is now. It replaces the one before.
+func (l *loop) configure(setup Setup) {
 	if former := l.hooks; former != nil {
 		l.former.Go(func() { former.Close(hooksTimeout) })
 	}
@@ -174,45 +209,56 @@ func (l *loop) controller(setup Setup) *controller.Controller {
 	l.part.configure(&setup)
 	l.groups.Store(&setup.Policy.Groups)
 	l.service.limit.Store(int64(setup.CycleLimit))
-	c := &controller.Controller{
+	mailing := l.mail.configure(&setup)
+	l.current = &controller.Controller{
 		Asker: controller.Asker{
 			Hosts: setup.Hosts, Link: l.screen.summary.timed(setup.Link), Fanout: setup.Fanout,
 			StopAtFailure: setup.StopAtFailure, Progress: setup.Progress.Update,
 		},
-		Policy: setup.policy(), DryRun: setup.DryRun, ActUnrecorded: setup.ActUnrecorded,
-		Sinks: []controller.Sink{hooks.Sink{Queue: l.hooks, Now: l.program.Now, Templates: setup.Policy.Templates, Failed: l.templateFailed, Leads: l.part.leads()}, &l.screen},
-		Save:  l.save, SaveEach: l.part != nil, Keep: l.keep, Now: l.program.Now,
-		Texts:   l.texts(setup.Policy),
-		Mailing: l.mail.configure(&setup), NoTerminals: !setup.Policy.TellUsers.On,
+		Policy: setup.policy(), Now: l.program.Now,
 	}
-	c.ID, c.By = l.announce(&setup)
+	if l.acts() {
+		l.enable(l.current, &setup, mailing)
+	} else {
+		l.current.Standby, l.current.DryRun = true, true
+	}
+	l.current.Sinks = append(l.current.Sinks, l.viewers(&setup)...)
+}
+
+// enable adds what a controller that enforces has, and one that only looks doesn't.
+func (l *loop) enable(c *controller.Controller, setup *Setup, mailing controller.Mailing) {
+	c.DryRun, c.ActUnrecorded = setup.DryRun, setup.ActUnrecorded
+	if l.record != nil {
+		c.Audit = l.record
+	}
+	c.Save, c.SaveEach, c.Keep = l.save, l.part != nil, l.keep
+	c.Texts, c.Mailing, c.NoTerminals = l.texts(setup.Policy), mailing, !setup.Policy.TellUsers.On
+	c.ID, c.By = l.announce(setup)
 	if events, ok := setup.Link.(controller.Events); ok && setup.Events {
 		c.Events = events
 	}
-	if l.record != nil {
-		c.Audit = l.record
+	c.Sinks = []controller.Sink{
+		hooks.Sink{Queue: l.hooks, Now: l.program.Now, Templates: setup.Policy.Templates, Failed: l.templateFailed, Leads: func() bool { return l.mayAct() == nil }},
+		&l.screen,
 	}
 	if l.history != nil {
 		l.history.Configure(setup.Interval)
 		c.Sinks = append(c.Sinks, l.history)
 	}
-	var viewers []controller.Sink
-	if setup.Feed != nil {
-		options := setup.live(l.program)
-		if l.part != nil {
-			options.Election = l.part.shown
-		}
-		setup.Feed.Configure(options)
-		l.counters.Configure(setup.Interval)
-		viewers = []controller.Sink{setup.Feed, l.counters}
+}
+
+// viewers are the sinks of the live state.
+func (l *loop) viewers(setup *Setup) []controller.Sink {
+	if setup.Feed == nil {
+		return nil
 	}
-	c.Sinks = append(c.Sinks, viewers...)
-	c.Election = func() string { return l.part.shown().String() }
-	if c.Leads = l.part.leads(); !l.part.acts() {
-		c.Standby, c.DryRun, c.Save, c.Keep, c.Sinks, c.Mailing = true, true, nil, nil, viewers, controller.Mailing{}
+	options := setup.live(l.program)
+	if l.part != nil {
+		options.Election = l.part.shown
 	}
-	l.current = c
-	return c
+	setup.Feed.Configure(options)
+	l.counters.Configure(setup.Interval)
+	return []controller.Sink{setup.Feed, l.counters}
 }
 
 // sayWhere prints where the live state is, unless that is only the default socket of a
@@ -240,7 +286,8 @@ func (l *loop) reloaded() *controller.Controller {
 		return nil
 	}
 	l.warnOfIgnored(setup.Policy)
-	return l.controller(setup)
+	l.configure(setup)
+	return l.current
 }
 
 // warnOfIgnored names the keys of a policy that do nothing any more.
@@ -265,7 +312,7 @@ func (l *loop) show(ctx context.Context, cycle *controller.Cycle) error {
 		l.counters.Show(cycle)
 		l.setup.Feed.Show(cycle)
 	}
-	if ctx.Err() != nil && len(cycle.Actions) == 0 {
+	if (ctx.Err() != nil || remote.MayBegin(ctx) != nil) && len(cycle.Actions) == 0 {
 		return nil // interrupted before anything was done: it says nothing about the hosts
 	}
 	if exit := l.exit(cycle, ctx.Err() != nil && l.setup.loops()); exit != nil || !cycle.Stopped { // a stopped cycle is not a better one
@@ -308,7 +355,11 @@ func (l *loop) close() {
 	if l.history != nil {
 		l.history.Close() // while no other run may use its folder
 	}
-	l.mail.close(l.current)
+	if l.part == nil {
+		l.mail.close(l.current)
+	} else { // what waits is for the next leader
+		l.mail.end(&l.current.Memory.Mail, l.mayAct, hooksTimeout)
+	}
 	l.memory.close(l.current)
 	hooks.Wait()
 	l.former.Wait()

@@ -222,8 +222,23 @@ func TestResignation(t *testing.T) {
 			time.Sleep(50 * time.Second)
 			row.before(s)
 			time.Sleep(10 * time.Second)
-			l.resign()
+			leading(l).resign()
 			require.Contains(t, log.String(), row.want, name)
 		})
 	}
+}
+
+// An operator who asks a standby is told who leads.
+func TestAnOperatorAsksAStandby(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &store{entries: map[string]etcd.Entry{}}
+		l := &loop{part: electedPart(t, s), queue: controller.NewQueue()}
+		s.elect("bob")
+		time.Sleep(10 * time.Second)
+		_, err := l.do(t.Context(), operator.Person{}, operator.Action{})
+		var refusal *operator.Refusal
+		require.ErrorAs(t, err, &refusal)
+		require.Equal(t, operator.Unable, refusal.Code)
+		require.Contains(t, refusal.Text, "this controller doesn't act now: standby; ")
+	})
 }
