@@ -15,9 +15,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Controller enforces a policy on a fleet. Set its fields before the first cycle. To
-// change them later, return another Controller from Schedule.Reload.
-type Controller struct {
+// Options are what a controller is told: the hosts, the policy, and what it does with what it finds.
+type Options struct {
 	Asker
 	Policy enforce.Policy
 	// DryRun does everything except change hosts.
@@ -49,13 +48,13 @@ type Controller struct {
 	Events Events
 	// Standby says that another controller acts, in the cycles. It goes with DryRun.
 	Standby bool
-
-	Memory FleetMemory
-	state
 }
 
-// state is what a controller hands over to the next one besides its Memory.
-type state struct {
+// Controller enforces a policy on a fleet.
+type Controller struct {
+	Options
+	Memory FleetMemory
+
 	run        string // the name of this run in the log
 	number     int    // of the last full cycle
 	visits     dispatcher
@@ -79,12 +78,11 @@ type state struct {
 	pendingEvents []enforce.Event // about guards, in cycles that didn't count
 }
 
-// Continue goes on with the reports under way of another controller of the same run, which must
-// not be used any more, and with its memory.
-func (c *Controller) Continue(old *Controller) {
-	old.stopEvents()
-	c.Memory, c.state = old.Memory, old.state
-	c.reloaded = true
+// Configure has a controller go on with other options, and with the reports under way. It must not be
+// called while a cycle runs.
+func (c *Controller) Configure(options Options) {
+	c.stopEvents()
+	c.Options, c.reloaded = options, true
 }
 
 // Cycle collects, judges and acts once, and waits for the outcome.

@@ -84,7 +84,7 @@ func (g *graceful) start(host string, pid snapshot.PID) {
 func TestReportsAreNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &graceful{hosts: map[string][]snapshot.PID{"a": {5}}, begun: time.Now()}
-		c := &controller.Controller{Asker: controller.Asker{Hosts: []remote.Host{{Name: "a"}, {Name: "b"}}, Link: g, Fanout: 2}, Now: time.Now, Policy: strict{}}
+		c := &controller.Controller{Options: controller.Options{Asker: controller.Asker{Hosts: []remote.Host{{Name: "a"}, {Name: "b"}}, Link: g, Fanout: 2}, Now: time.Now, Policy: strict{}}}
 		time.AfterFunc(2500*time.Millisecond, func() { g.start("b", 8) })
 		time.AfterFunc(4500*time.Millisecond, func() { g.start("a", 6) })
 		var starts []time.Duration
@@ -116,7 +116,7 @@ func TestReportsUnderWayAreWaitedForAtTheEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := &graceful{hosts: map[string][]snapshot.PID{"a": {5}}, begun: time.Now()}
-				c := &controller.Controller{Asker: controller.Asker{Hosts: []remote.Host{{Name: "a"}}, Link: g, Fanout: 1}, Now: time.Now, Policy: strict{}}
+				c := &controller.Controller{Options: controller.Options{Asker: controller.Asker{Hosts: []remote.Host{{Name: "a"}}, Link: g, Fanout: 1}, Now: time.Now, Policy: strict{}}}
 				ctx, cancel := context.WithTimeout(t.Context(), 3500*time.Millisecond)
 				defer cancel()
 				var last controller.Cycle
@@ -154,10 +154,10 @@ func TestHooksGetCompleteOutcomes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &graceful{hosts: map[string][]snapshot.PID{"a": {5}}, begun: time.Now()}
 		var hooks noticed
-		c := &controller.Controller{
+		c := &controller.Controller{Options: controller.Options{
 			Asker: controller.Asker{Hosts: []remote.Host{{Name: "a"}}, Link: g, Fanout: 1}, Now: time.Now, Policy: strict{},
 			Sinks: []controller.Sink{hooksink.Sink{Queue: &hooks, Now: time.Now}},
-		}
+		}}
 		broken := errors.New("broken pipe")
 		err := controller.Loop(t.Context(), c, controller.Schedule{Interval: time.Second}, func(controller.Cycle) error { return broken })
 		require.ErrorIs(t, err, broken)
@@ -189,11 +189,11 @@ func (f *failing) Execute(context.Context, remote.Host, enforce.Report) (agent.E
 func TestAnotherClassOfFailureIsAnEvent(t *testing.T) {
 	var kinds []string
 	link := &failing{}
-	c := &controller.Controller{Asker: controller.Asker{Hosts: []remote.Host{{Name: "a"}}, Link: link, Fanout: 1}, Now: time.Now, Sinks: []controller.Sink{sinkFunc(func(events []enforce.Event) {
+	c := &controller.Controller{Options: controller.Options{Asker: controller.Asker{Hosts: []remote.Host{{Name: "a"}}, Link: link, Fanout: 1}, Now: time.Now, Sinks: []controller.Sink{sinkFunc(func(events []enforce.Event) {
 		for _, e := range events {
 			kinds = append(kinds, fmt.Sprintf("%s %s", e.Kind, remote.ClassOf(e.Err)))
 		}
-	})}}
+	})}}}
 	for _, class := range []remote.Class{remote.Unreachable, remote.Unreachable, remote.HostKeyChanged, remote.HostKeyChanged} {
 		link.err = remote.Errorf(class, "no")
 		cycleOf(t.Context(), c, 1, strict{})

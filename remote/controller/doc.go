@@ -2,7 +2,7 @@
 // every host, judge, record, send reports, and learn what came of them.
 //
 //	fleet := controller.Asker{Hosts: hosts, Link: pool, Fanout: 64}
-//	c := &controller.Controller{Asker: fleet, Policy: policy, Now: time.Now}
+//	c := &controller.Controller{Options: controller.Options{Asker: fleet, Policy: policy, Now: time.Now}}
 //	err := controller.Loop(ctx, c, controller.Schedule{Interval: 10 * time.Second}, show)
 //
 // Only dispatcher.send changes hosts; in a dry run it is not called. Hosts are asked

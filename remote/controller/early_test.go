@@ -208,9 +208,9 @@ func TestEarlyCycles(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWakeful("a", "b")
-				c := &controller.Controller{
+				c := &controller.Controller{Options: controller.Options{
 					Asker: controller.Asker{Hosts: []remote.Host{{Name: "a"}, {Name: "b"}}, Link: w, Fanout: 2}, Policy: row.policy, Now: time.Now, Events: w,
-				}
+				}}
 				if row.policy == nil {
 					c.Policy = warned(enforce.Warn{})
 				}
@@ -250,10 +250,10 @@ func TestAHostThatAlwaysWakes(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWakeful("a", "b")
 				w.hosts["a"].always, w.hosts["a"].changes = true, row.changes
-				c := &controller.Controller{
+				c := &controller.Controller{Options: controller.Options{
 					Asker:  controller.Asker{Hosts: []remote.Host{{Name: "a"}, {Name: "b"}}, Link: w, Fanout: 2},
 					Policy: strict{constant: constant{NonEnvProcesses: true}}, Now: time.Now, Events: w,
-				}
+				}}
 				go func() {
 					at(35)
 					w.starts("b", 9)
@@ -274,11 +274,11 @@ func TestWhatAnEarlyCycleShows(t *testing.T) {
 		w := newWakeful("a", "b")
 		w.hosts["b"].processes = []snapshot.PID{3}
 		var seen []controller.Cycle
-		c := &controller.Controller{
+		c := &controller.Controller{Options: controller.Options{
 			Asker:  controller.Asker{Hosts: []remote.Host{{Name: "a"}, {Name: "b"}}, Link: w, Fanout: 2},
 			Policy: strict{constant: constant{NonEnvProcesses: true}, warn: enforce.Warn{For: time.Hour}}, Now: time.Now, Events: w,
 			Sinks: []controller.Sink{sinkOf(func(cycle *controller.Cycle, _ []enforce.Event) { seen = append(seen, *cycle) })},
-		}
+		}}
 		go func() {
 			at(3)
 			w.starts("a", 5)
@@ -308,7 +308,7 @@ func TestASlowDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWakeful("a", "b")
 		var found []string
-		c := &controller.Controller{
+		c := &controller.Controller{Options: controller.Options{
 			Asker:  controller.Asker{Hosts: []remote.Host{{Name: "a"}, {Name: "b"}}, Link: w, Fanout: 2},
 			Policy: warned(enforce.Warn{}), Now: time.Now, Events: w,
 			Save: func(*controller.FleetMemory) func() { return func() { time.Sleep(5 * time.Second) } },
@@ -319,7 +319,7 @@ func TestASlowDisk(t *testing.T) {
 					}
 				}
 			})},
-		}
+		}}
 		go func() {
 			at(6) // the save of the first cycle is over
 			w.starts("a", 5)

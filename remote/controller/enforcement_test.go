@@ -94,10 +94,10 @@ func (p *fakeFleet) Notify(_ context.Context, _ remote.Host, messages []agent.Me
 
 func (p *fakeFleet) controller(log controller.Recorder) *controller.Controller {
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	return &controller.Controller{
+	return &controller.Controller{Options: controller.Options{
 		Asker: controller.Asker{Hosts: []remote.Host{{Name: "a", Labels: map[string]string{"gpu": "h100"}}, {Name: "b"}}, Link: p, Fanout: 1},
 		Audit: log, Now: func() time.Time { now = now.Add(time.Second); return now },
-	}
+	}}
 }
 
 // constant is a policy with the same settings for everyone, which exempts nothing.
@@ -370,7 +370,7 @@ func TestOutcomesFromPrintedLines(t *testing.T) {
 
 func outcomesFromLines(t *testing.T, old *oldHost) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
-	c := &controller.Controller{Asker: controller.Asker{Hosts: []remote.Host{{Name: "a"}}, Link: old, Fanout: 1}, Now: time.Now, Audit: &audit.Log{Path: path}}
+	c := &controller.Controller{Options: controller.Options{Asker: controller.Asker{Hosts: []remote.Host{{Name: "a"}}, Link: old, Fanout: 1}, Now: time.Now, Audit: &audit.Log{Path: path}}}
 	cycle := cycleOf(t.Context(), c, 1, strict{})
 	require.Equal(t, []string{"Terminating process 5 from environment N/A that is running on GPU(s) 0"}, cycle.Actions[0].Execution.Lines,
 		"it ends for being in no environment, whatever it claims")

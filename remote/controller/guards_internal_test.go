@@ -135,7 +135,7 @@ func TestPendingEvents(t *testing.T) {
 		names = append(names, snapshot.Hostname(fmt.Sprint("h", i)))
 	}
 	fleet := guardFleetOf(names...)
-	c := &Controller{Asker: Asker{Link: withAbout{about: fleet.About}}}
+	c := &Controller{Options: Options{Asker: Asker{Link: withAbout{about: fleet.About}}}}
 	for _, mode := range []string{"watch", "enforce", "watch", "enforce"} {
 		c.planGuards(&Cycle{Cluster: fleet.Cluster, answered: fleet.Answered}, read(t, "defaults: {guard: "+mode+"}"), guardNoon)
 		require.Len(t, c.pendingEvents, 300)

@@ -19,10 +19,9 @@ type Schedule struct {
 	Cycles int
 
 	// Hangup brings SIGHUP; nil for none. Reload is called for each, between two
-	// cycles. It returns the controller to continue with, which takes over from the
-	// one before; nil to continue with that.
+	// cycles. It may Configure the controller.
 	Hangup <-chan os.Signal
-	Reload func() *Controller
+	Reload func()
 	// Actions brings what operators ask for; nil for none. It is carried out while the
 	// loop waits for hosts or for the next cycle.
 	Actions *Queue
@@ -43,8 +42,8 @@ func Loop(ctx context.Context, c *Controller, s Schedule, each func(Cycle) error
 		s.Step = func(time.Duration) {}
 	}
 	c.queue, c.interval = s.Actions, s.Interval
-	defer func() { c.stopEvents(); c.writer.Wait() }() // of the controller that a reload left
-	start := time.Now()                                // carries the monotonic clock: steps of the wall clock do not matter
+	defer func() { c.stopEvents(); c.writer.Wait() }()
+	start := time.Now() // carries the monotonic clock: steps of the wall clock do not matter
 	for {
 		c.number++
 		s.Step(0)
@@ -71,8 +70,7 @@ func Loop(ctx context.Context, c *Controller, s Schedule, each func(Cycle) error
 		if last || settled {
 			return nil
 		}
-		var goOn bool // not if ctx ended while the cycle was shown: then its reports may still be under way
-		if c, goOn = s.wait(ctx, c, nextStart(start, time.Now(), s.Interval)); !goOn {
+		if !s.wait(ctx, c, nextStart(start, time.Now(), s.Interval)) { // ctx may have ended while the cycle was shown: then its reports may still be under way
 			s.stepForReports(c, time.Time{})
 			return c.finish(ctx, &cycle, s.Settle, each)
 		}
@@ -105,22 +103,22 @@ func nextStart(start, now time.Time, interval time.Duration) time.Time {
 
 // wait waits until t, and reloads meanwhile when SIGHUP comes. It is false when ctx
 // ended first.
-func (s *Schedule) wait(ctx context.Context, c *Controller, t time.Time) (*Controller, bool) {
+func (s *Schedule) wait(ctx context.Context, c *Controller, t time.Time) bool {
 	s.stepUntil(t)
 	timer := time.NewTimer(time.Until(t))
 	defer timer.Stop()
 	for {
 		select {
 		case <-s.Hangup: // first, should all be due at once
-			c = s.reload(c)
+			s.Reload()
 			continue
 		default:
 		}
 		select {
 		case <-ctx.Done():
-			return c, false
+			return false
 		case <-s.Hangup:
-			c = s.reload(c)
+			s.Reload()
 		case r := <-s.Actions.waiting():
 			c.operate(ctx, r)
 		case v := <-c.visits.results:
@@ -128,7 +126,7 @@ func (s *Schedule) wait(ctx context.Context, c *Controller, t time.Time) (*Contr
 		case looks := <-c.between.wake.Looks():
 			c.early(ctx, looks)
 		case <-timer.C:
-			return c, ctx.Err() == nil
+			return ctx.Err() == nil
 		}
 	}
 }
@@ -159,13 +157,4 @@ func (c *Controller) concludeAside(ctx context.Context, v *visit) {
 	c.carried.Actions = append(c.carried.Actions, aside.Actions...)
 	c.carried.Notified = append(c.carried.Notified, aside.Notified...)
 	c.save(ctx, false)
-}
-
-func (s *Schedule) reload(old *Controller) *Controller {
-	c := s.Reload()
-	if c == nil {
-		return old
-	}
-	c.Continue(old)
-	return c
 }

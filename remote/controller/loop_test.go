@@ -43,7 +43,7 @@ func (l *slow) Execute(context.Context, remote.Host, enforce.Report) (agent.Exec
 }
 
 func looping(l controller.Link) *controller.Controller {
-	return &controller.Controller{Asker: controller.Asker{Hosts: []remote.Host{{Name: "a"}}, Link: l, Fanout: 1}, Now: time.Now}
+	return &controller.Controller{Options: controller.Options{Asker: controller.Asker{Hosts: []remote.Host{{Name: "a"}}, Link: l, Fanout: 1}, Now: time.Now}}
 }
 
 // TestCyclesKeepTime: cycles begin at multiples of the interval after the first,
@@ -111,12 +111,7 @@ func TestSIGHUPBetweenCycles(t *testing.T) {
 		var reread []time.Duration
 		schedule := controller.Schedule{
 			Interval: time.Minute, Cycles: 3, Hangup: hangup,
-			Reload: func() *controller.Controller {
-				reread = append(reread, time.Since(begun))
-				next := looping(&slow{takes: []time.Duration{10 * time.Second}})
-				next.Policy = strict{}
-				return next
-			},
+			Reload: func() { reread = append(reread, time.Since(begun)) },
 		}
 		time.AfterFunc(3*time.Second, func() { hangup <- syscall.SIGHUP })  // within the first cycle
 		time.AfterFunc(30*time.Second, func() { hangup <- syscall.SIGHUP }) // in the wait after it
@@ -140,7 +135,7 @@ func TestSteps(t *testing.T) {
 func TestStepsOfLongWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &graceful{hosts: map[string][]snapshot.PID{"a": {5}}, begun: time.Now()}
-		c := &controller.Controller{Asker: controller.Asker{Hosts: []remote.Host{{Name: "a"}}, Link: g, Fanout: 1}, Now: time.Now, Policy: strict{}}
+		c := &controller.Controller{Options: controller.Options{Asker: controller.Asker{Hosts: []remote.Host{{Name: "a"}}, Link: g, Fanout: 1}, Now: time.Now, Policy: strict{}}}
 		var steps []time.Duration
 		schedule := controller.Schedule{Interval: 20 * time.Minute, Cycles: 2, Step: func(wait time.Duration) { steps = append(steps, wait.Round(time.Second)) }}
 		require.NoError(t, controller.Loop(t.Context(), c, schedule, func(controller.Cycle) error { return nil }))
@@ -163,7 +158,7 @@ func TestStepsAtTheEnd(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			g := &graceful{hosts: map[string][]snapshot.PID{"a": {5}}, begun: time.Now()}
-			c := &controller.Controller{Asker: controller.Asker{Hosts: []remote.Host{{Name: "a"}}, Link: g, Fanout: 1}, Now: time.Now, Policy: strict{}}
+			c := &controller.Controller{Options: controller.Options{Asker: controller.Asker{Hosts: []remote.Host{{Name: "a"}}, Link: g, Fanout: 1}, Now: time.Now, Policy: strict{}}}
 			ctx, cancel := context.WithTimeout(t.Context(), 4990*time.Millisecond)
 			defer cancel()
 			var steps []time.Duration
@@ -198,9 +193,9 @@ func TestARoleThatEndsDuringALongReport(t *testing.T) {
 		begun := time.Now()
 		require.NoError(t, loopOf(term, leader, strict{}, controller.Schedule{Interval: time.Minute, Settle: 4 * time.Second}, func(controller.Cycle) error { return nil }))
 		require.Equal(t, 14*time.Second, time.Since(begun))
-		standby.Continue(leader)
+		leader.Configure(standby.Options)
 		var came []time.Duration
-		require.NoError(t, loopOf(t.Context(), standby, usual, controller.Schedule{Interval: time.Minute, Cycles: 80}, func(c controller.Cycle) error {
+		require.NoError(t, loopOf(t.Context(), leader, usual, controller.Schedule{Interval: time.Minute, Cycles: 80}, func(c controller.Cycle) error {
 			if len(c.Actions) > 0 {
 				came = append(came, time.Since(begun).Truncate(time.Minute))
 			}

@@ -126,10 +126,10 @@ var alice = operator.Person{UID: 0, Name: "root", Login: new(snapshot.UID(1000))
 func run(t *testing.T, h *twoHosts, change func(*controller.Controller)) *running {
 	t.Helper()
 	r := &running{twoHosts: h, t: t, queue: controller.NewQueue(), log: &audit.Log{Path: filepath.Join(t.TempDir(), "audit.jsonl")}}
-	r.c = &controller.Controller{
+	r.c = &controller.Controller{Options: controller.Options{
 		Asker:  controller.Asker{Hosts: []remote.Host{{Name: "a"}, {Name: "b"}}, Link: h, Fanout: 2},
 		Policy: exempting{constant: constant{Grace: 3 * time.Second, Kill: true}}, Audit: r.log, Now: time.Now,
-	}
+	}}
 	r.c.Sinks = append(r.c.Sinks, sinkFunc(func(events []enforce.Event) {
 		r.mu.Lock()
 		defer r.mu.Unlock()

@@ -103,17 +103,16 @@ func TestWhoHasLeft(t *testing.T) {
 func TestAfterAReload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, queue, hangup := visited(), controller.NewQueue(), make(chan os.Signal)
-		build := func() *controller.Controller {
-			return &controller.Controller{
-				Asker:  controller.Asker{Hosts: []remote.Host{{Name: "a"}}, Link: h, Fanout: 1},
-				Policy: exempting{}, ActUnrecorded: true, Now: time.Now,
-			}
+		options := controller.Options{
+			Asker:  controller.Asker{Hosts: []remote.Host{{Name: "a"}}, Link: h, Fanout: 1},
+			Policy: exempting{}, ActUnrecorded: true, Now: time.Now,
 		}
+		c := &controller.Controller{Options: options}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() {
-			s := controller.Schedule{Interval: 10 * time.Second, Actions: queue, Hangup: hangup, Reload: build}
-			ended <- controller.Loop(ctx, build(), s, func(controller.Cycle) error { return nil })
+			s := controller.Schedule{Interval: 10 * time.Second, Actions: queue, Hangup: hangup, Reload: func() { c.Configure(options) }}
+			ended <- controller.Loop(ctx, c, s, func(controller.Cycle) error { return nil })
 		}()
 		r := &running{twoHosts: h, t: t, queue: queue}
 		synctest.Wait()
@@ -188,10 +187,10 @@ func TestGuardsOfAFleet(t *testing.T) {
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "audit.log")
 	var seen []enforce.Event
-	c := &controller.Controller{
+	c := &controller.Controller{Options: controller.Options{
 		Asker: controller.Asker{Hosts: f.hosts, Link: f.streams, Fanout: 8}, Now: time.Now, Audit: &audit.Log{Path: path},
 		Sinks: []controller.Sink{sinkFunc(func(events []enforce.Event) { seen = append(seen, events...) })},
-	}
+	}}
 	said := func() (texts []string) {
 		for i := range seen {
 			if kind := seen[i].Kind; kind == enforce.EventGuard || kind == enforce.EventDenied {

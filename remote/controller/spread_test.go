@@ -24,7 +24,7 @@ func spreadFleet(policy enforce.Policy) (*wakeful, *controller.Controller) {
 		hosts[i] = remote.Host{Name: names[i]}
 	}
 	w := newWakeful(names...)
-	c := &controller.Controller{Asker: controller.Asker{Hosts: hosts, Link: w, Fanout: len(hosts)}, Policy: policy, Now: time.Now, Events: w}
+	c := &controller.Controller{Options: controller.Options{Asker: controller.Asker{Hosts: hosts, Link: w, Fanout: len(hosts)}, Policy: policy, Now: time.Now, Events: w}}
 	go func() {
 		at(1)
 		for _, name := range names {

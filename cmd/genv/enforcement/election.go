@@ -93,8 +93,8 @@ const mailWithin = 2 * time.Second
 
 // resign gives up leadership. Mails that could not be sent are left to the next leader.
 func (l *loop) resign() {
-	if l.mail.end(&l.current.Memory.Mail, l.mayAct, mailWithin) {
-		l.save(&l.current.Memory)()
+	if l.mail.end(&l.controller.Memory.Mail, l.mayAct, mailWithin) {
+		l.save(&l.controller.Memory)()
 	}
 	log := l.log.Level(zerolog.InfoLevel) // as what becomes of the election
 	log.Info().Msg(l.part.resignation(l.program.Now()))
@@ -199,7 +199,7 @@ func (l *loop) lead(ctx context.Context, t election.Term) error {
 		Controller: fenceID(&l.self), Name: fenceName(&l.self), TakeOver: l.setup.TakeOver, Start: l.start,
 	}
 	err := l.cycles(ctx, l.inherit(), settle)
-	l.part.led = &led{t.Epoch, l.current.Memory, l.program.Now()}
+	l.part.led = &led{t.Epoch, l.controller.Memory, l.program.Now()}
 	l.part.follower.Restart()
 	return err
 }

@@ -140,7 +140,7 @@ func electedLoop(p *participation, server *mailtest.Server) *loop {
 	setup := mailSetup(server)
 	setup.Progress = &render.Progress{}
 	leading(l).configure(*setup)
-	l.current.Memory.Mail.Add("bob", letterTo("bob").Items[0], mailRules(setup), time.Now())
+	l.controller.Memory.Mail.Add("bob", letterTo("bob").Items[0], mailRules(setup), time.Now())
 	return l
 }
 
@@ -156,7 +156,7 @@ func TestMailOfALeaderThatEnds(t *testing.T) {
 			l := electedLoop(electedPart(t, s), m)
 			var recorded records
 			l.mail.record = recorded.add
-			l.save(&l.current.Memory)()
+			l.save(&l.controller.Memory)()
 			l.mail.Send(letterTo("alice"))
 			l.resign()
 			l.part.work.Wait()
@@ -188,11 +188,11 @@ func TestAMailIsSentAtMostOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m, s := mailtest.Start(t), &store{entries: map[string]etcd.Entry{}}
 			l := electedLoop(electedPart(t, s), m)
-			l.save(&l.current.Memory)()
-			due := l.current.Memory.Mail.Due(mailRules(&l.setup), time.Now().Add(2*mailGather))
+			l.save(&l.controller.Memory)()
+			due := l.controller.Memory.Mail.Due(mailRules(&l.setup), time.Now().Add(2*mailGather))
 			require.Len(t, due, 1)
 			if row.saved > 0 {
-				l.save(&l.current.Memory)()
+				l.save(&l.controller.Memory)()
 			}
 			if row.mailed > 0 {
 				l.mail.Send(due[0])
@@ -215,7 +215,7 @@ func TestAStandbyMailsNothing(t *testing.T) {
 	l := electedLoop(electedPart(t, &store{entries: map[string]etcd.Entry{}}), m)
 	l.term = nil
 	l.configure(l.setup)
-	require.Nil(t, l.current.Mailing.Mailer)
+	require.Nil(t, l.controller.Mailing.Mailer)
 	l.resign()
 	l.close()
 	require.Empty(t, m.Mails())

@@ -137,7 +137,7 @@ func (l *loop) keep(state operator.State) error {
 	if l.part == nil || reflect.DeepEqual(state, l.part.kept) {
 		return nil
 	}
-	memory := l.current.Memory
+	memory := l.controller.Memory
 	memory.Operator = state
 	if err := l.publish(&memory)(); err != nil {
 		return fmt.Errorf("kept here, but not in etcd, so it is lost if another controller takes over: %s", etcdText(err))

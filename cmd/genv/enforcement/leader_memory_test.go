@@ -36,7 +36,7 @@ func TestAMemoryThatTakesASecondMember(t *testing.T) {
 		for takes, kept := range map[time.Duration]bool{1500 * time.Millisecond: true, time.Hour: false} {
 			s.takes = takes
 			begun := time.Now()
-			err := l.publish(&l.current.Memory)()
+			err := l.publish(&l.controller.Memory)()
 			require.Equal(t, kept, err == nil, "%s: %v", takes, err)
 			require.LessOrEqual(t, time.Since(begun), 2*time.Second, takes)
 		}

@@ -54,7 +54,7 @@ func TestMailAfterAReload(t *testing.T) {
 	m := &mailer{log: zerolog.Nop(), record: recorded.add, now: time.Now}
 	m.configure(mailSetup(old)).Mailer.Send(letterTo("alice"))
 	require.Eventually(t, func() bool { return len(old.Commands()) > 0 }, time.Minute, time.Millisecond)
-	last := &controller.Controller{Mailing: m.configure(mailSetup(next))}
+	last := &controller.Controller{Options: controller.Options{Mailing: m.configure(mailSetup(next))}}
 	require.Eventually(t, func() bool { return len(next.Mails()) == 1 }, time.Minute, time.Millisecond)
 	m.close(last)
 	require.Len(t, next.Mails(), 1)
@@ -79,7 +79,7 @@ func TestMailIsSwitchedOff(t *testing.T) {
 	require.Eventually(t, func() bool { return len(old.Commands()) > 0 }, time.Minute, time.Millisecond)
 	mailing := m.configure(mailSetup(nil))
 	require.Nil(t, mailing.Mailer)
-	m.close(&controller.Controller{Mailing: mailing})
+	m.close(&controller.Controller{Options: controller.Options{Mailing: mailing}})
 	require.Len(t, recorded.list, 1)
 	require.Contains(t, recorded.list[0].Reason, "no `mail:` any more")
 	require.Empty(t, old.Mails())
@@ -90,7 +90,7 @@ func TestMailThatIsNotSentStaysInTheMemory(t *testing.T) {
 	s := mailtest.Start(t)
 	s.Answer("EHLO", "421 closed")
 	m := &mailer{log: zerolog.Nop(), now: time.Now}
-	last := &controller.Controller{Mailing: m.configure(mailSetup(s))}
+	last := &controller.Controller{Options: controller.Options{Mailing: m.configure(mailSetup(s))}}
 	require.True(t, last.Memory.Mail.Add("bob", letterTo("bob").Items[0], last.Mailing.Rules, time.Now()))
 	m.close(last)
 	require.Empty(t, s.Mails())

@@ -144,22 +144,18 @@ func (l *loop) enforce(ctx context.Context) error {
 	}
 	err := l.part.Follow(ctx, election.Roles{Stand: l.stand, Lead: l.lead, Changed: l.sayElection})
 	l.resign()
-	return errors.Join(err, l.current.Finish(ctx, func(cycle controller.Cycle) error { return l.show(ctx, &cycle) }))
+	return errors.Join(err, l.controller.Finish(ctx, func(cycle controller.Cycle) error { return l.show(ctx, &cycle) }))
 }
 
 // cycles runs the loop with a memory, as what this run is now.
 func (l *loop) cycles(ctx context.Context, memory controller.FleetMemory, settle time.Duration) error {
-	former := l.current
 	l.configure(l.setup)
-	if former != nil {
-		l.current.Continue(former)
-	}
-	l.current.Memory = memory
+	l.controller.Memory = memory
 	schedule := controller.Schedule{
 		Interval: l.setup.Interval, Cycles: l.setup.Cycles, Settle: settle,
 		Hangup: l.service.hangup, Reload: l.reloaded, Step: l.service.step, Actions: l.queue,
 	}
-	return controller.Loop(ctx, l.current, schedule, func(cycle controller.Cycle) error { return l.show(ctx, &cycle) })
+	return controller.Loop(ctx, &l.controller, schedule, func(cycle controller.Cycle) error { return l.show(ctx, &cycle) })
 }
 
 // errStopped ends a run after a cycle that was stopped.
@@ -191,15 +187,15 @@ type loop struct {
 	// saidOfElection is what the log says last.
 	saidOfElection string
 
-	current *controller.Controller
-	setup   Setup
-	hooks   *notify.Queue
-	mail    mailer
-	former  sync.WaitGroup // the hooks of earlier policies, which finish what they were sent
-	last    error          // with the exit code of the last cycle
+	controller controller.Controller
+	setup      Setup
+	hooks      *notify.Queue
+	mail       mailer
+	former     sync.WaitGroup // the hooks of earlier policies, which finish what they were sent
+	last       error          // with the exit code of the last cycle
 }
 
-// configure builds the controller of a setup, as what this run is now. It replaces the one before.
+// configure has the controller do what a setup says, as what this run is now.
 func (l *loop) configure(setup Setup) {
 	if former := l.hooks; former != nil {
 		l.former.Go(func() { former.Close(hooksTimeout) })
@@ -210,7 +206,7 @@ func (l *loop) configure(setup Setup) {
 	l.groups.Store(&setup.Policy.Groups)
 	l.service.limit.Store(int64(setup.CycleLimit))
 	mailing := l.mail.configure(&setup)
-	l.current = &controller.Controller{
+	options := controller.Options{
 		Asker: controller.Asker{
 			Hosts: setup.Hosts, Link: l.screen.summary.timed(setup.Link), Fanout: setup.Fanout,
 			StopAtFailure: setup.StopAtFailure, Progress: setup.Progress.Update,
@@ -218,15 +214,16 @@ func (l *loop) configure(setup Setup) {
 		Policy: setup.policy(), Now: l.program.Now,
 	}
 	if l.acts() {
-		l.enable(l.current, &setup, mailing)
+		l.enable(&options, &setup, mailing)
 	} else {
-		l.current.Standby, l.current.DryRun = true, true
+		options.Standby, options.DryRun = true, true
 	}
-	l.current.Sinks = append(l.current.Sinks, l.viewers(&setup)...)
+	options.Sinks = append(options.Sinks, l.viewers(&setup)...)
+	l.controller.Configure(options)
 }
 
 // enable adds what a controller that enforces has, and one that only looks doesn't.
-func (l *loop) enable(c *controller.Controller, setup *Setup, mailing controller.Mailing) {
+func (l *loop) enable(c *controller.Options, setup *Setup, mailing controller.Mailing) {
 	c.DryRun, c.ActUnrecorded = setup.DryRun, setup.ActUnrecorded
 	if l.record != nil {
 		c.Audit = l.record
@@ -271,23 +268,21 @@ func (l *loop) sayWhere(addresses []string, setup *Setup) {
 		render.Plural(len(setup.Hosts), "host"), text.FormatDuration(setup.Interval), strings.Join(addresses, ", ")))
 }
 
-// reloaded is the controller with which a run continues after a SIGHUP; nil for the
-// same one.
-func (l *loop) reloaded() *controller.Controller {
+// reloaded reads the hosts and the policy again, after a SIGHUP.
+func (l *loop) reloaded() {
 	if l.service.lostTerminal() {
 		l.service.cancel()
-		return nil
+		return
 	}
 	notifyReloading(l.log)
 	defer l.service.notify(daemon.SdNotifyReady)
 	setup, err := l.reload()
 	if err != nil {
 		l.log.Error().Err(err).Msg("reload failed: the old hosts and the old policy stay")
-		return nil
+		return
 	}
 	l.warnOfIgnored(setup.Policy)
 	l.configure(setup)
-	return l.current
 }
 
 // warnOfIgnored names the keys of a policy that do nothing any more.
@@ -356,11 +351,11 @@ func (l *loop) close() {
 		l.history.Close() // while no other run may use its folder
 	}
 	if l.part == nil {
-		l.mail.close(l.current)
+		l.mail.close(&l.controller)
 	} else { // what waits is for the next leader
-		l.mail.end(&l.current.Memory.Mail, l.mayAct, hooksTimeout)
+		l.mail.end(&l.controller.Memory.Mail, l.mayAct, hooksTimeout)
 	}
-	l.memory.close(l.current)
+	l.memory.close(&l.controller)
 	hooks.Wait()
 	l.former.Wait()
 }

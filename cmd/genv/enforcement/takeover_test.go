@@ -36,7 +36,7 @@ func TestAHoldThatIsReadLate(t *testing.T) {
 			l := electedLoop(electedPart(t, s), m)
 			defer l.close()
 			l.part.follower = handover.Follower{Store: s, Key: electionKey, Now: time.Now, Clock: election.SinceBoot}
-			before := l.current.Memory
+			before := l.controller.Memory
 			l.save(&before)()
 			require.NoError(t, l.part.follower.Poll(t.Context()), "before the hold")
 			before.Operator.Hold = &operator.OnHold{Since: time.Now(), By: "ann", Reason: "a test"}
@@ -102,7 +102,7 @@ func TestWarningsThatAreReadSlowly(t *testing.T) {
 			l.log = zerolog.New(&log)
 			begun := time.Now()
 			l.part.follower = handover.Follower{Store: s, Key: electionKey, Now: time.Now, Clock: func() time.Duration { return time.Since(begun) }}
-			before := l.current.Memory
+			before := l.controller.Memory
 			before.Rules.Time = time.Now()
 			warn(&before.Rules, 0)
 			l.save(&before)()
@@ -218,7 +218,7 @@ func TestResignation(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := &store{entries: map[string]etcd.Entry{}}
 			var log bytes.Buffer
-			l := &loop{program: &command.Program{Now: time.Now}, log: zerolog.New(&log), part: electedPart(t, s), current: &controller.Controller{}}
+			l := &loop{program: &command.Program{Now: time.Now}, log: zerolog.New(&log), part: electedPart(t, s)}
 			time.Sleep(50 * time.Second)
 			row.before(s)
 			time.Sleep(10 * time.Second)

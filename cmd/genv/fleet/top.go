@@ -285,10 +285,10 @@ func (f *fleet) look(ctx context.Context, interval time.Duration, appeared func(
 	ctx, cancel := context.WithCancelCause(ctx)
 	feed := live.NewFeed(live.Options{Now: f.program.Now, Interval: interval})
 	l := &look{FeedSource: top.OfFeed(feed, "own looks"), fleet: f, pool: f.pool(), context: ctx, cancel: cancel, stopped: make(chan struct{})}
-	c := &controller.Controller{
+	c := &controller.Controller{Options: controller.Options{
 		Asker:  controller.Asker{Hosts: f.Hosts, Link: f.visible(l.pool, interval), Fanout: len(f.Hosts)},
 		Policy: new(policy.File), DryRun: true, Sinks: []controller.Sink{feed}, Now: f.program.Now,
-	}
+	}}
 	schedule := controller.Schedule{Interval: interval, Step: func(wait time.Duration) {
 		if wait > 0 {
 			return
