@@ -209,9 +209,7 @@ func (c *Controller) early(ctx context.Context, looks []wake.Look) {
 	}
 	shown := *cycle
 	shown.Start = now
-	pendingEvents := c.pendingEvents // in a full cycle
 	c.act(ctx, &shown, next, judged.Events)
-	c.pendingEvents = pendingEvents
 }
 
 // earlyCycle is the last cycle with new snapshots of the hosts that woke, and these hosts.
@@ -261,8 +259,8 @@ func (c *Controller) fresh(host snapshot.Hostname, look *wake.Look) bool {
 	return look.Asked.After(c.between.acted[host]) && time.Since(look.Came) <= oldestWake
 }
 
-// concluded notes that the outcome of a report came: a snapshot from before that is too old.
-func (c *Controller) concluded(host snapshot.Hostname) {
+// outcomeCame notes that the outcome of a report came: a snapshot from before that is too old.
+func (c *Controller) outcomeCame(host snapshot.Hostname) {
 	if c.between.acted == nil {
 		c.between.acted = make(map[snapshot.Hostname]time.Time)
 	}

@@ -87,43 +87,63 @@ func (c *Controller) Configure(options Options) {
 
 // Cycle collects, judges and acts once, and waits for the outcome.
 func (c *Controller) Cycle(ctx context.Context, number int) Cycle {
-	cycle := c.begin(ctx, number)
+	c.number = number
+	cycle := c.begin(ctx)
 	c.await(ctx, &cycle, time.Time{}, 0)
 	c.writer.Wait()
 	return cycle
 }
 
-// begin collects, judges and sends the reports.
-func (c *Controller) begin(ctx context.Context, number int) Cycle {
-	if c.run == "" {
-		c.run = rand.Text()[:8]
-	}
-	cycle := Cycle{Run: c.run, Number: number, Start: c.Now(), DryRun: c.DryRun, Standby: c.Standby}
-	cycle.Actions, cycle.Notified, c.carried = c.carried.Actions, c.carried.Notified, Cycle{}
-	c.conclude(&cycle, c.visits.ended())
-	cycle.Earlier, c.between.count = c.between.count, 0
-	link := c.newAsked()
-	fleet := merge(&c.Asker, c.collect(ctx, link), c.Memory.Machines)
-	cycle.Cluster, cycle.Duplicates, cycle.answered = fleet.cluster, fleet.duplicates, fleet.answered
-	cycle.Via, cycle.askedAt = fleet.via, link.at
+// begin asks all hosts, judges what they say, and acts on it.
+func (c *Controller) begin(ctx context.Context) Cycle {
+	cycle := c.newCycle()
+	machines := c.snapshot(ctx, &cycle)
 	if over(ctx) || c.StopAtFailure && len(cycle.Cluster.Failed()) > 0 {
 		cycle.Stopped = true
 		return cycle
 	}
-	now := c.Now()
-	ended := c.expire(&cycle, now)
-	c.Memory.Operator.Exemptions = c.Memory.Operator.Exemptions.Follow(cycle.Cluster)
-	cycle.operator(c.Memory.Operator)
-	next := FleetMemory{Machines: fleet.machines, Messages: c.Memory.Messages, Mail: c.Memory.Mail, Guards: c.Memory.Guards, Operator: c.Memory.Operator}
-	var events []enforce.Event
-	policy := c.Memory.Operator.Policy(c.Policy, now)
-	cycle.Plan, next.Rules, events = c.judge(ctx, &cycle, policy, now)
-	c.planGuards(&cycle, policy, now)
-	events = slices.Concat(c.pendingEvents, ended, events)
+	next, events := c.judge(ctx, &cycle)
+	next.Machines = machines
 	c.last, c.reloaded = &cycle, false
 	c.waitForEvents(&cycle)
-	c.act(ctx, &cycle, next, events)
+	if c.act(ctx, &cycle, next, events) {
+		c.pendingEvents = nil
+	}
 	return cycle
+}
+
+// newCycle has what came of earlier cycles.
+func (c *Controller) newCycle() Cycle {
+	if c.run == "" {
+		c.run = rand.Text()[:8]
+	}
+	cycle := Cycle{Run: c.run, Number: c.number, Start: c.Now(), DryRun: c.DryRun, Standby: c.Standby}
+	cycle.Actions, cycle.Notified, c.carried = c.carried.Actions, c.carried.Notified, Cycle{}
+	c.learn(&cycle, c.visits.ended())
+	cycle.Earlier, c.between.count = c.between.count, 0
+	return cycle
+}
+
+// snapshot asks all hosts, and finds out which names are one machine.
+func (c *Controller) snapshot(ctx context.Context, cycle *Cycle) Machines {
+	link := c.newAsked()
+	fleet := merge(&c.Asker, c.collect(ctx, link), c.Memory.Machines)
+	cycle.Cluster, cycle.Duplicates, cycle.answered = fleet.cluster, fleet.duplicates, fleet.answered
+	cycle.Via, cycle.askedAt = fleet.via, link.at
+	return fleet.machines
+}
+
+// judge applies the policy. It returns the next memory, which counts if the plan is acted on.
+func (c *Controller) judge(ctx context.Context, cycle *Cycle) (next FleetMemory, events []enforce.Event) {
+	now := c.Now()
+	ended := c.expire(cycle, now)
+	c.Memory.Operator.Exemptions = c.Memory.Operator.Exemptions.Follow(cycle.Cluster)
+	cycle.operator(c.Memory.Operator)
+	policy := c.Memory.Operator.Policy(c.Policy, now)
+	next = c.Memory
+	cycle.Plan, next.Rules, events = c.judgeTyped(ctx, cycle, policy, now)
+	c.planGuards(cycle, policy, now)
+	return next, slices.Concat(c.pendingEvents, ended, events)
 }
 
 // over reports whether nothing may be begun any more: the run ends, or this controller doesn't lead.
@@ -153,52 +173,54 @@ func (c *Controller) collect(ctx context.Context, link *asked) snapshot.Cluster 
 	}
 }
 
-// act records the plan, sends its reports, and passes the events on. If the plan can't be
-// recorded, nothing is sent and the cycle does not count: its memory is dropped. With
-// ActUnrecorded the reports are sent anyway.
-func (c *Controller) act(ctx context.Context, cycle *Cycle, next FleetMemory, events []enforce.Event) {
+// act records the plan and what was found, remembers it, sends the reports and the messages to users, and passes
+// the events on. If it can't be recorded, nothing of that is done, and the cycle does not count. In a dry run there
+// is nothing to send.
+func (c *Controller) act(ctx context.Context, cycle *Cycle, next FleetMemory, events []enforce.Event) (counts bool) {
 	visits := visitsFor(cycle)
-	record := c.recordWriter()
-	items, err := record.before(cycle, events, visits)
-	cycle.Unrecorded = err
-	if err != nil && !c.ActUnrecorded {
-		record.notSent(cycle, items)
-		return
+	if err := c.recordFirst(cycle, events, itemsOf(visits)); err != nil {
+		return false
 	}
-	c.Memory, c.unsaved, c.pendingEvents = next, true, nil
+	c.Memory = next
+	messages, letters := c.tell(cycle, events, visits)
+	c.send(ctx, complete(cycle, visits, messages), letters)
+	for _, v := range visits {
+		events = append(events, v.acting())
+	}
+	c.emit(cycle, events)
+	return true
+}
+
+// tell is what users are told of a cycle: on terminals, nothing in a dry run, and by mail.
+func (c *Controller) tell(cycle *Cycle, events []enforce.Event, visits []*visit) (map[snapshot.Hostname]batch, []mail.Letter) {
 	now := c.Now()
 	notifications := notificationsFor(cycle.Cluster, events, now)
 	nameDecisions(notifications, visits, now)
 	letters := c.mail(cycle, notifications, now)
 	if c.DryRun {
-		c.post(ctx, letters, nil)
-	} else {
-		if c.NoTerminals {
-			notifications = nil
-		}
-		messages := admitAll(&c.Memory.Messages, notifications, now)
-		for host, b := range messages {
-			b.text = c.terminalText
-			messages[host] = b
-		}
-		c.send(ctx, cycle.Plan.Reports, withMessages(cycle, visits, messages), letters, cycle.guards...)
+		return nil, letters
 	}
-	for _, v := range visits {
-		events = append(events, v.acting())
+	if c.NoTerminals {
+		notifications = nil
 	}
-	c.emit(cycle, events)
+	return admitAll(&c.Memory.Messages, notifications, now), letters
 }
 
-// send saves in the memory what is going to be sent, and sends it.
-func (c *Controller) send(ctx context.Context, reports []enforce.HostReport, visits map[snapshot.Hostname]*visit, letters []mail.Letter, asks ...*guardAsk) {
-	for _, r := range reports {
-		c.Memory.Rules = c.Memory.Rules.Begin(r, c.Now())
+// send remembers and saves what is going to be sent, and sends it.
+func (c *Controller) send(ctx context.Context, visits []*visit, letters []mail.Letter) {
+	for _, v := range visits {
+		if v.report != nil {
+			c.Memory.Rules = c.Memory.Rules.Begin(*v.report, c.Now())
+		}
+		v.messages.text = c.terminalText
 	}
-	c.unsaved, c.sentLog = true, c.Audit
+	c.unsaved = true
 	safe := c.save(ctx, len(visits)+len(letters) > 0) // before sending: a crash must not lead to a second report
 	c.post(ctx, letters, safe)
-	withGuards(visits, asks)
-	c.visits.send(ctx, &c.Asker, visits, safe)
+	if len(visits) > 0 {
+		c.sentLog = c.Audit
+		c.visits.send(ctx, &c.Asker, visits, safe)
+	}
 }
 
 func (c *Controller) emit(cycle *Cycle, events []enforce.Event) {
@@ -209,7 +231,7 @@ func (c *Controller) emit(cycle *Cycle, events []enforce.Event) {
 
 // await ends a cycle: it waits for the visits under way as dispatcher.wait does.
 func (c *Controller) await(ctx context.Context, cycle *Cycle, until time.Time, settle time.Duration) {
-	c.conclude(cycle, c.visits.wait(ctx, until, settle, &meanwhile{
+	c.learn(cycle, c.visits.wait(ctx, until, settle, &meanwhile{
 		requests: c.queue.waiting(), serve: func(r *request) { c.operate(ctx, r) },
 		looks: c.between.wake.Looks(), early: func(l []wake.Look) { c.early(ctx, l) },
 	}))
@@ -223,8 +245,8 @@ func (c *Controller) await(ctx context.Context, cycle *Cycle, until time.Time, s
 	c.save(ctx, false)
 }
 
-// conclude records the outcomes of visits, updates the memory, and passes the events on.
-func (c *Controller) conclude(cycle *Cycle, done []*visit) {
+// learn records the outcomes of visits, updates the memory, and passes the events on.
+func (c *Controller) learn(cycle *Cycle, done []*visit) {
 	if len(done) == 0 {
 		return
 	}
@@ -244,18 +266,17 @@ func (c *Controller) conclude(cycle *Cycle, done []*visit) {
 		result := v.result()
 		outcomes := result.outcomes()
 		cycle.Actions = append(cycle.Actions, result)
-		c.concluded(v.name)
+		c.outcomeCame(v.name)
 		c.Memory.Rules = c.Memory.Rules.End(result.Report.ID).Learn(*v.report, outcomes, c.Now())
 		records = append(records, audit.OutcomeRecords(v.items, outcomes)...)
 		events = append(events, result.event(outcomes))
 	}
 	record := c.recordWriter()
 	record.log = c.sentLog
-	records = record.bounded(records)
-	if err := record.write(cycle, records); err != nil {
+	cycle.Records = record.bounded(records)
+	if err := record.write(cycle, cycle.Records); err != nil {
 		cycle.Unrecorded = err
 	}
-	cycle.Records = records
 	c.emit(cycle, events)
 	for _, v := range done {
 		v.answer() // now it is recorded

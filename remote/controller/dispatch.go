@@ -20,11 +20,12 @@ type dispatcher struct {
 
 // send is the choke point: the only place from which a host is changed. It waits in the
 // background until the memory is safe, if that is not nil.
-func (d *dispatcher) send(ctx context.Context, a *Asker, visits map[snapshot.Hostname]*visit, safe <-chan struct{}) {
-	if len(visits) == 0 {
-		return
+func (d *dispatcher) send(ctx context.Context, a *Asker, visits []*visit, safe <-chan struct{}) {
+	byName := make(map[snapshot.Hostname]*visit, len(visits))
+	for _, v := range visits {
+		byName[v.name] = v
 	}
-	hosts := slices.DeleteFunc(slices.Clone(a.Hosts), func(h remote.Host) bool { return visits[snapshot.Hostname(h.Name)] == nil })
+	hosts := slices.DeleteFunc(slices.Clone(a.Hosts), func(h remote.Host) bool { return byName[snapshot.Hostname(h.Name)] == nil })
 	if d.results == nil {
 		d.results = make(chan *visit)
 	}
@@ -35,7 +36,7 @@ func (d *dispatcher) send(ctx context.Context, a *Asker, visits map[snapshot.Hos
 			<-safe
 		}
 		remote.Each(context.WithoutCancel(ctx), hosts, a.Fanout, func(_ context.Context, h remote.Host) (struct{}, error) {
-			v := visits[snapshot.Hostname(h.Name)]
+			v := byName[snapshot.Hostname(h.Name)]
 			v.deliver(ctx, link)
 			results <- v
 			return struct{}{}, nil

@@ -135,14 +135,3 @@ func (c *Controller) planGuards(cycle *Cycle, policy enforce.Policy, now time.Ti
 	c.pendingEvents = slices.DeleteFunc(c.pendingEvents, func(e enforce.Event) bool { return newer[e.Host] })
 	cycle.guards, c.pendingEvents = asks, append(c.pendingEvents, events...)
 }
-
-// withGuards adds what guards are asked to the visits.
-func withGuards(visits map[snapshot.Hostname]*visit, asks []*guardAsk) {
-	for _, a := range asks {
-		name, host := a.Host()
-		if visits[name] == nil {
-			visits[name] = &visit{name: name, host: host}
-		}
-		visits[name].guard = a
-	}
-}

@@ -255,7 +255,8 @@ func (*kept) Reserve(int64) error { return nil }
 func TestTheRecordOfAnHour(t *testing.T) {
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	var log kept
-	w := recordWriter{log: &log, now: func() time.Time { return now }, budget: &Budget[snapshot.Username]{}}
+	c := &Controller{Options: Options{Audit: &log, Now: func() time.Time { return now }}}
+	w := c.recordWriter()
 	found := func(host snapshot.Hostname, user snapshot.Username, n int) (recorded int) {
 		events, before := make([]enforce.Event, n), len(log)
 		for i := range events {
@@ -263,8 +264,7 @@ func TestTheRecordOfAnHour(t *testing.T) {
 			events[i] = enforce.Event{Kind: enforce.EventNew, Host: host, Finding: f}
 		}
 		visits := []*visit{{items: []audit.Record{{Kind: audit.KindReport, Host: host, User: user}}}}
-		_, err := w.before(&Cycle{}, events, visits)
-		require.NoError(t, err)
+		require.NoError(t, c.recordFirst(&Cycle{}, events, itemsOf(visits)))
 		require.Equal(t, audit.KindReport, log[len(log)-1].Kind, "it is done, so it is recorded")
 		return len(log) - before - 1
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// judge judges the cluster of a cycle, and again as long as that shows hosts that have to be asked
+// judgeTyped judges the cluster of a cycle, and again as long as that shows hosts that have to be asked
 // for the types of processes first.
-func (c *Controller) judge(ctx context.Context, cycle *Cycle, policy enforce.Policy, now time.Time) (enforce.Plan, enforce.Memory, []enforce.Event) {
+func (c *Controller) judgeTyped(ctx context.Context, cycle *Cycle, policy enforce.Policy, now time.Time) (enforce.Plan, enforce.Memory, []enforce.Event) {
 	for {
 		plan, next, events := enforce.Judge(policy, cycle.Cluster, c.Memory.Rules, now)
 		if len(plan.Untyped) == 0 {

@@ -48,7 +48,7 @@ func Loop(ctx context.Context, c *Controller, s Schedule, each func(Cycle) error
 		c.number++
 		s.Step(0)
 		begun := time.Now()
-		cycle := c.begin(ctx, c.number)
+		cycle := c.begin(ctx)
 		last := s.Interval == 0 || c.number == s.Cycles
 		var until time.Time
 		if last {
@@ -122,7 +122,7 @@ func (s *Schedule) wait(ctx context.Context, c *Controller, t time.Time) bool {
 		case r := <-s.Actions.waiting():
 			c.operate(ctx, r)
 		case v := <-c.visits.results:
-			c.concludeAside(ctx, v)
+			c.learnAside(ctx, v)
 		case looks := <-c.between.wake.Looks():
 			c.early(ctx, looks)
 		case <-timer.C:
@@ -149,11 +149,11 @@ const longestReports = 2 * agent.MaxGrace
 // stepUntil is Step for a wait until t, also if that is over.
 func (s *Schedule) stepUntil(t time.Time) { s.Step(max(1, time.Until(t))) }
 
-// concludeAside concludes a visit that ends between two cycles.
-func (c *Controller) concludeAside(ctx context.Context, v *visit) {
+// learnAside learns of a visit that ends between two cycles.
+func (c *Controller) learnAside(ctx context.Context, v *visit) {
 	c.visits.underWay--
 	aside := c.aside()
-	c.conclude(aside, []*visit{v})
+	c.learn(aside, []*visit{v})
 	c.carried.Actions = append(c.carried.Actions, aside.Actions...)
 	c.carried.Notified = append(c.carried.Notified, aside.Notified...)
 	c.save(ctx, false)

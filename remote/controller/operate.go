@@ -68,17 +68,13 @@ func (c *Controller) aside() *Cycle {
 // operator shows what operators asked for that lasts.
 func (cycle *Cycle) operator(s operator.State) { cycle.Hold, cycle.Exemptions = s.Hold, s.Exemptions }
 
-// recordFirst records what an operator is going to have done. If that fails, nothing may be
+// recordAction records what an operator is going to have done. If that fails, nothing may be
 // done, unless ActUnrecorded.
-func (c *Controller) recordFirst(cycle *Cycle, items []audit.Record) error {
-	record := c.recordWriter()
-	err := record.ahead(cycle, items)
-	if err == nil || c.ActUnrecorded {
-		return nil
+func (c *Controller) recordAction(cycle *Cycle, items []audit.Record) error {
+	if err := c.recordFirst(cycle, nil, items); err != nil {
+		return operator.Refuse(operator.Unable, "Make room for the audit log, or run with --act-unrecorded.", "nothing was done, since it could not be recorded: %v", err)
 	}
-	cycle.Unrecorded = err
-	record.notSent(cycle, items)
-	return operator.Refuse(operator.Unable, "Make room for the audit log, or run with --act-unrecorded.", "nothing was done, since it could not be recorded: %v", err)
+	return nil
 }
 
 // RecordOfAction is the record of an action that has no report.
@@ -99,7 +95,7 @@ func (c *Controller) changeState(r *request) error {
 		next.Exemptions = next.Exemptions.Follow(c.last.Cluster)
 	}
 	cycle := c.aside()
-	if err := c.recordFirst(cycle, []audit.Record{RecordOfAction(r.who, &r.action, text)}); err != nil {
+	if err := c.recordAction(cycle, []audit.Record{RecordOfAction(r.who, &r.action, text)}); err != nil {
 		return err
 	}
 	c.Memory.Operator = next

@@ -91,17 +91,27 @@ func (c *Controller) record(cycle *Cycle, records []audit.Record) {
 	}
 }
 
-// before records what was found and decided, and what is about to be sent, before
-// anything is sent. It returns the records of the latter, which may be written even
-// when there is an error.
-func (w recordWriter) before(cycle *Cycle, events []enforce.Event, visits []*visit) ([]audit.Record, error) {
+// recordFirst records what was found, and the items that are about to be done, before anything is sent. The error
+// says that nothing may be done, since it can't be recorded.
+func (c *Controller) recordFirst(cycle *Cycle, events []enforce.Event, items []audit.Record) error {
+	w := c.recordWriter()
 	if w.log == nil {
-		return nil, nil
+		return nil
 	}
-	if err := w.log.Append(); err != nil {
-		return nil, err // writing the records that still wait is enough
+	if cycle.Unrecorded = w.log.Append(); cycle.Unrecorded == nil { // else it is enough to try the records that wait
+		cycle.Unrecorded = w.ahead(cycle, events, items)
+		if cycle.Unrecorded != nil && !c.ActUnrecorded {
+			w.notSent(cycle, items)
+		}
 	}
-	var items []audit.Record
+	if c.ActUnrecorded {
+		return nil
+	}
+	return cycle.Unrecorded
+}
+
+// ahead writes what was found, within the budgets, and items, and makes room for their outcomes.
+func (w recordWriter) ahead(cycle *Cycle, events []enforce.Event, items []audit.Record) error {
 	before := w.beyond() // of the hour before
 	var records []audit.Record
 	for i := range events {
@@ -115,25 +125,10 @@ func (w recordWriter) before(cycle *Cycle, events []enforce.Event, visits []*vis
 			records = append(records, audit.Record{Kind: audit.KindDuplicate, Host: d.Name, Text: d.String()})
 		}
 	}
-	for _, v := range visits {
-		items = append(items, v.items...)
-	}
 	if err := w.write(cycle, append(records, items...)); err != nil || len(items) == 0 {
-		return items, err
+		return err
 	}
-	return items, w.log.Reserve(int64(len(items)) * bytesPerItem)
-}
-
-// ahead records what an operator is about to have done.
-func (w recordWriter) ahead(cycle *Cycle, items []audit.Record) error {
-	if w.log == nil {
-		return nil
-	}
-	err := w.write(cycle, items)
-	if err == nil {
-		err = w.log.Reserve(int64(len(items)) * bytesPerItem)
-	}
-	return err
+	return w.log.Reserve(int64(len(items)) * bytesPerItem)
 }
 
 // notSent closes the records of what was not sent after all, or not done.

@@ -222,10 +222,10 @@ func (c *Controller) change(ctx context.Context, r *request, row *row) error {
 	for i := range v.items {
 		v.items[i].Report, v.items[i].By = report.Report.ID, r.who.String()
 	}
-	if err := c.recordFirst(cycle, v.items); err != nil {
+	if err := c.recordAction(cycle, v.items); err != nil {
 		return err
 	}
-	c.send(ctx, []enforce.HostReport{report}, map[snapshot.Hostname]*visit{v.name: v}, nil)
+	c.send(ctx, []*visit{v}, nil)
 	text := fmt.Sprintf("%s. %s", v.items[0].Text, v.items[0].Why[0])
 	c.show([]enforce.Event{v.acting(), {Kind: EventOperator, Host: v.name, Text: text}})
 	r.begun(v.items[0].Text + ": under way. An event says what came of it.")
@@ -263,16 +263,15 @@ func (c *Controller) warn(ctx context.Context, r *request, row *row) error {
 	n.Details = texts.Finding{ID: n.ID, Host: string(n.Host), Text: text.OneLine(n.Text), At: c.Now(), Advice: n.Advice}
 	record := RecordOfAction(r.who, &r.action, fmt.Sprintf("%s warns the user of %s", r.who, row))
 	record.IDs, record.UID = []string{n.ID}, &uid
-	if err := c.recordFirst(cycle, []audit.Record{record}); err != nil {
+	if err := c.recordAction(cycle, []audit.Record{record}); err != nil {
 		return err
 	}
 	now := c.Now()
 	all := map[snapshot.Hostname][]notify.Notification{n.Host: {n}}
 	letters := c.mail(cycle, all, now)
-	b := admitAll(&c.Memory.Messages, all, now)[n.Host]
-	b.text = c.terminalText
-	v := &visit{cycle: cycle.Number, name: n.Host, host: row.answered, messages: b, request: r}
-	c.send(ctx, nil, map[snapshot.Hostname]*visit{v.name: v}, letters)
+	messages := admitAll(&c.Memory.Messages, all, now)[n.Host]
+	v := &visit{cycle: cycle.Number, name: n.Host, host: row.answered, messages: messages, request: r}
+	c.send(ctx, []*visit{v}, letters)
 	c.show([]enforce.Event{{Kind: EventOperator, Host: n.Host, ID: n.ID, Text: record.Text + ": " + r.action.Reason}})
 	r.begun("The message is on its way.")
 	return nil

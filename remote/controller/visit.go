@@ -72,23 +72,37 @@ func newVisit(cycle *Cycle, name snapshot.Hostname, order int) *visit {
 	return &visit{cycle: cycle.Number, order: order, name: name, host: cycle.answered[name]}
 }
 
-// withMessages returns the visits by host, with the messages to users; a host that gets
-// messages but no report has a visit of its own.
-func withMessages(cycle *Cycle, visits []*visit, messages map[snapshot.Hostname]batch) map[snapshot.Hostname]*visit {
-	all := make(map[snapshot.Hostname]*visit, len(visits))
+// complete adds messages and what guards are asked to the visits with reports. A host without a report gets a
+// visit of its own.
+func complete(cycle *Cycle, visits []*visit, messages map[snapshot.Hostname]batch) []*visit {
+	known := make(map[snapshot.Hostname]*visit, len(visits))
 	for _, v := range visits {
-		all[v.name] = v
+		known[v.name] = v
+	}
+	to := func(host snapshot.Hostname) *visit {
+		if known[host] == nil {
+			known[host] = newVisit(cycle, host, len(cycle.Plan.Reports))
+			visits = append(visits, known[host])
+		}
+		return known[host]
 	}
 	for host, b := range messages {
-		if b.empty() {
-			continue
+		if !b.empty() {
+			to(host).messages = b
 		}
-		if all[host] == nil {
-			all[host] = newVisit(cycle, host, len(cycle.Plan.Reports))
-		}
-		all[host].messages = b
 	}
-	return all
+	for _, a := range cycle.guards {
+		to(a.name).guard = a
+	}
+	return visits
+}
+
+// itemsOf are the items of the visits' reports, as the log has them.
+func itemsOf(visits []*visit) (items []audit.Record) {
+	for _, v := range visits {
+		items = append(items, v.items...)
+	}
+	return items
 }
 
 // deliver sends the messages and the report, and waits for the report's outcome even if ctx
