@@ -8,9 +8,6 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// manyValued are the flags that take several values, as in 1.4.3.
-var manyValued = []string{"max-devices-for-user", "query", "queries"}
-
 // Arrange rewrites a command line so that package cli reads it as 1.4.3, with Python's
 // argparse, does:
 //
@@ -60,7 +57,7 @@ func (a *arrangement) take(words []string) (int, error) {
 		a.command, a.commands = a.commands[sub], a.commands[sub].Subcommands
 		a.path = append(a.path, a.command)
 		return 1, nil
-	case a.command != nil && a.command.Name == "run": // what follows is its command's
+	case takesProgram(a.command): // what follows is its command's
 		a.arguments = append(a.arguments, words...)
 		return len(words), nil
 	case len(a.arguments) == 0:
@@ -99,7 +96,7 @@ func (a *arrangement) takeFlag(words []string) (int, error) {
 	case joined || !a.takesValue(name):
 		a.line = append(a.line, flag)
 		return 1, nil
-	case !slices.Contains(manyValued, name):
+	case !takesMany(a.flag(name)):
 		taken := min(2, len(words))
 		a.line = append(append(a.line, flag), words[1:taken]...)
 		return taken, nil
@@ -123,6 +120,11 @@ func (a *arrangement) flags() []cli.Flag {
 		return []cli.Flag{cli.HelpFlag, cli.VersionFlag}
 	}
 	return append([]cli.Flag{cli.HelpFlag}, a.command.Flags...)
+}
+
+// takesProgram says whether a command runs another one, whose command line follows its flags.
+func takesProgram(cmd *cli.Command) bool {
+	return cmd != nil && strings.HasPrefix(cmd.ArgsUsage, "COMMAND ")
 }
 
 // takesValue says whether a flag has a value; unknown flags are left to the parser.

@@ -18,15 +18,18 @@ func app() *cli.App {
 	list := func(name string, aliases ...string) cli.Flag {
 		return &cli.StringSliceFlag{Name: name, Aliases: aliases}
 	}
+	many := func(name string, aliases ...string) cli.Flag {
+		return &cli.StringSliceFlag{Name: name, Aliases: aliases, Category: command.Many}
+	}
 	over := &cli.BoolFlag{Name: "over-subscribe", Aliases: []string{"o", "allow-over-subscription"}}
 	return &cli.App{Commands: []*cli.Command{
 		{Name: "attach", Flags: []cli.Flag{text("count"), text("index"), &cli.BoolFlag{Name: "config"}, over}},
 		{Name: "config", ArgsUsage: "WORD", Flags: []cli.Flag{&cli.BoolFlag{Name: "clear"}, text("count")}},
 		{Name: "lock", SkipFlagParsing: true},
-		{Name: "run", Flags: []cli.Flag{text("gpus"), &cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}}}},
+		{Name: "run", ArgsUsage: "COMMAND [ARGUMENT…]", Flags: []cli.Flag{text("gpus"), &cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}}}},
 		{Name: "remote", Flags: []cli.Flag{list("host", "H")}, Subcommands: []*cli.Command{
-			{Name: "query", Flags: []cli.Flag{list("query", "queries"), list("host", "H"), text("format")}},
-			{Name: "enforce", Flags: []cli.Flag{list("max-devices-for-user"), text("max-devices-per-user"), &cli.BoolFlag{Name: "env-memory"}, &cli.BoolFlag{Name: "no-env-memory"}}},
+			{Name: "query", Flags: []cli.Flag{many("query", "queries"), list("host", "H"), text("format")}},
+			{Name: "enforce", Flags: []cli.Flag{many("max-devices-for-user"), text("max-devices-per-user"), &cli.BoolFlag{Name: "env-memory"}, &cli.BoolFlag{Name: "no-env-memory"}}},
 		}},
 	}}
 }

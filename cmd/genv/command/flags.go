@@ -24,9 +24,12 @@ const (
 	AllHosts = "all-hosts "
 
 	// These can't be keys.
-	Asked    = "asked"  // for what is dangerous
-	Output   = "output" // programs rely on the default
-	OfPolicy = "policy" // policy.yaml says it
+	Asked    = "asked"   // for what is dangerous
+	Output   = "output"  // programs rely on the default
+	OfPolicy = "policy " // policy.yaml says it
+
+	// Many is for a flag that takes all words up to the next flag, as in 1.4.3.
+	Many = "many "
 )
 
 // Configured is the category of a command that reads the configuration files, with all below it.
@@ -73,6 +76,12 @@ func OneOf(flag *cli.StringFlag, choices []string) cli.Flag { return &choiceFlag
 // SomeOf is a flag that takes several of some words.
 func SomeOf(flag *cli.StringSliceFlag, choices []string) cli.Flag {
 	return &choicesFlag{flag, choices}
+}
+
+// takesMany says whether all words up to the next flag are values of a flag.
+func takesMany(flag cli.Flag) bool {
+	_, some := flag.(*choicesFlag)
+	return some || Has(flag, Many)
 }
 
 type choiceFlag struct {

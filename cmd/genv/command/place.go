@@ -77,7 +77,7 @@ func (p *Place) step(words []string, at int) int {
 func (p *Place) takesAll() bool { return p.at.command != nil && p.at.command.SkipFlagParsing }
 
 func (p *Place) takesProgram() bool {
-	return p.takesAll() || p.at.command != nil && p.at.command.Name == "run"
+	return p.takesAll() || takesProgram(p.at.command)
 }
 
 // Flags are those that may follow: of the last command, and not those that were given
@@ -113,8 +113,6 @@ func (p *Place) Flag(word string) cli.DocGenerationFlag {
 	name, _, _ := strings.Cut(strings.TrimLeft(full, "-"), "=")
 	return p.at.flag(name)
 }
-
-func takesMany(flag cli.Flag) bool { return slices.Contains(manyValued, flag.Names()[0]) }
 
 // Values are the values of a flag that were given, on all levels.
 func (p *Place) Values(name string) []string {

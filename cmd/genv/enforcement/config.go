@@ -60,7 +60,7 @@ func Flags() []cli.Flag {
 			Usage: "save in `DIR`, for a restart, how long each finding has existed and which users were notified",
 		},
 		TimestampsFlag(),
-		&cli.StringFlag{Name: "summary", Category: command.Site, DefaultText: "none", Usage: "print a line about what happened, on stderr, once in this `TIME`, such as 1h"},
+		&cli.StringFlag{Name: "summary", Category: command.Site, Hidden: true, DefaultText: "none", Usage: "print a line about what happened, on stderr, once in this `TIME`, such as 1h"},
 		command.FormatFlag("tui", "json"),
 	)
 }
@@ -157,7 +157,7 @@ const (
 // TimestampsFlag is that of loops.
 func TimestampsFlag() cli.Flag {
 	return command.OneOf(&cli.StringFlag{
-		Name: "timestamps", Category: command.Site, Value: string(TimestampsAuto),
+		Name: "timestamps", Category: command.Site, Hidden: true, Value: string(TimestampsAuto),
 		Usage: "`WHEN` to print the time in front of lines on stdout: auto (on a terminal), always or never; on stderr it is always printed",
 	}, []string{string(TimestampsAuto), string(TimestampsAlways), string(TimestampsNever)})
 }

@@ -41,7 +41,7 @@ func remoteFlags(hosts string, more ...cli.Flag) []cli.Flag {
 		&cli.StringFlag{Name: "username", Category: command.OfFleet, Aliases: []string{"l"}, Usage: "`USER` to log in as"},
 		&cli.StringFlag{Name: "timeout", Category: command.OfFleet, Aliases: []string{"t"}, DefaultText: "10, or ssh_config's ConnectTimeout", Usage: "`TIME` for connecting, the handshake included, in seconds or as 500ms"},
 		&cli.StringFlag{Name: "command-timeout", Category: command.OfFleet, Value: "30", DefaultText: "30; in a loop of enforce the interval, from 10 to 30", Usage: "`TIME` for a command or an answer of a host, in seconds or as 500ms"},
-		&cli.IntFlag{Name: "fanout", Category: command.OfFleet, Value: 64, Usage: "log in to `N` hosts at a time"},
+		&cli.IntFlag{Name: "fanout", Category: command.OfFleet, Hidden: true, Value: 64, Usage: "log in to `N` hosts at a time"},
 		&cli.BoolFlag{Name: "exit-on-error", Category: command.OfFleet, Aliases: []string{"e"}, Usage: "stop at the first host that fails"},
 		&cli.BoolFlag{Name: "quiet", Category: command.OfFleet, Aliases: []string{"q"}, Usage: "don't print which hosts failed"},
 		&cli.StringFlag{Name: "ssh-config", Category: command.OfFleet, Aliases: []string{"F"}, Usage: "ssh configuration `FILE` instead of ~/.ssh/config"},

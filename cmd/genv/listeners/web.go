@@ -33,7 +33,7 @@ func (w *Web) asked() bool { return w.Unix != "" || w.Address != "" }
 func webFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "web", Category: command.Site + command.Loop, Usage: "serve a web page on `ADDRESS`, such as 127.0.0.1:8080 or unix:/run/genv-controller/web.sock"},
-		command.OneOf(&cli.StringFlag{Name: "web-names", Category: command.Site + command.Loop, Value: string(web.AllNames), Usage: "the users' `NAMES` that the web page shows: all, self (of who is logged in) or none"}, []string{"all", "self", "none"}),
+		command.OneOf(&cli.StringFlag{Name: "web-names", Category: command.Site + command.Loop, Hidden: true, Value: string(web.AllNames), Usage: "the users' `NAMES` that the web page shows: all, self (of who is logged in) or none"}, []string{"all", "self", "none"}),
 		&cli.StringSliceFlag{Name: "web-host", Category: command.Site + command.Loop, Usage: "a `NAME` by which browsers may ask for the web page, besides localhost; repeatable"},
 	}
 }

@@ -15,6 +15,22 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 )
 
+func (p *program) activateCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "activate",
+		Usage: "activate an environment in this shell",
+		Flags: append(environment.SettingFlags(),
+			&cli.StringFlag{Name: "id", Aliases: []string{"eid"}, Usage: "enter the existing environment with this `ID`, for example from another terminal"},
+			&cli.BoolFlag{Name: "no-prompt", Usage: "leave the shell's prompt as it is"},
+			&cli.BoolFlag{Name: "no-attach", Usage: "attach no devices yet"},
+			&cli.BoolFlag{Name: "no-load", Usage: "don't load the configuration from the folder that genv home prints"},
+			shellFlag("answer the shell with this `PID`, which genv 1.4.3 initialised, on stdout"),
+			environment.OverSubscribeFlag(),
+		),
+		Action: p.outsideContainers(p.activate),
+	}
+}
+
 func (p *program) activate(c *cli.Context) error {
 	who := p.person()
 	caller, err := p.activationCaller(c, who)

@@ -1,6 +1,7 @@
 package user
 
 import (
+	"strconv"
 	"context"
 	"errors"
 	"fmt"
@@ -8,12 +9,58 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/seed-3119e985/genv/cmd/genv/environment"
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 )
+
+func (p *program) attachCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "attach",
+		Usage: "attach devices to this environment: as many as are configured, or one",
+		Flags: append(attachFlags(),
+			&cli.BoolFlag{Name: "config", Usage: "attach as many as are configured, and none if no number is"},
+			&cli.BoolFlag{Name: "refresh", Usage: "attach nothing; update this shell after another terminal attached or detached devices"}),
+		Action: p.outsideContainers(p.attach),
+	}
+}
+
+// attachFlags are those of `genv attach` and `genv devices attach`.
+func attachFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "count", Usage: "attach devices until there are `N` in all"},
+		indexFlag("attach these devices: `INDEX`, or several with commas"),
+		&cli.StringFlag{Name: "mig", Usage: "attach this MIG `INSTANCE`, or several with commas: a UUID, or a profile such as 1g.10gb for any free one"},
+		environment.OverSubscribeFlag(),
+	}
+}
+
+// attachRequest reads attachFlags.
+func (p *program) attachRequest(c *cli.Context) (change.Attach, error) {
+	r := change.Attach{OverSubscribe: environment.OverSubscribe(c, p.Getenv)}
+	if c.IsSet("count") {
+		n, err := strconv.Atoi(c.String("count"))
+		if err != nil || n < 1 {
+			return r, command.UsageError("--count %q: write how many devices you need in all, 1 or more", c.String("count"))
+		}
+		r.Count = n
+	}
+	var err error
+	r.Indices, err = indices(c)
+	given := 0
+	for _, name := range []string{"count", "index", "mig"} {
+		if c.IsSet(name) {
+			given++
+		}
+	}
+	if err == nil && given > 1 {
+		err = command.UsageError("--count, --index and --mig exclude each other")
+	}
+	return r, err
+}
 
 func (p *program) attach(c *cli.Context) error {
 	request, err := p.attachRequest(c)
@@ -101,6 +148,15 @@ func (p *program) adviseScript(active shell.Active) {
 		return
 	}
 	p.Warn(fmt.Sprintf("CUDA_VISIBLE_DEVICES of this shell is still %q: run eval \"$(genv shell --reattach)\"", visible))
+}
+
+func (p *program) detachCommand() *cli.Command {
+	return &cli.Command{
+		Name:   "detach",
+		Usage:  "detach devices from this environment, by default all",
+		Flags:  []cli.Flag{indexFlag("detach only these devices: `INDEX`, or several with commas")},
+		Action: p.outsideContainers(p.detach),
+	}
 }
 
 func (p *program) detach(c *cli.Context) error {

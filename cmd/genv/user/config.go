@@ -28,6 +28,22 @@ func (p *program) configCommand() *cli.Command {
 	}
 }
 
+func configFlags() []cli.Flag {
+	return []cli.Flag{&cli.BoolFlag{Name: "clear", Usage: "remove the setting, or all"}}
+}
+
+// valueFlags are how programs give `genv envs config` a value, each for one setting.
+func valueFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "count", Usage: "the number `N` of gpus; the same as gpus N"},
+		&cli.StringFlag{Name: "gpu-memory", Usage: "the `CAPACITY` of gpu-memory; the same as gpu-memory CAPACITY"},
+		&cli.StringFlag{Name: "name", Usage: "the `NAME`; the same as name NAME"},
+	}
+}
+
+// settingOf are the settings that valueFlags set.
+var settingOf = map[string]string{"count": "gpus", "gpu-memory": "gpu-memory", "name": "name"}
+
 // configRequest is what to do with which settings.
 type configRequest struct {
 	which             []environment.Setting

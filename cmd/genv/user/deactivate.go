@@ -18,6 +18,15 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
+func (p *program) deactivateCommand() *cli.Command {
+	return &cli.Command{
+		Name:   "deactivate",
+		Usage:  "leave the environment, which ends with its last process",
+		Flags:  []cli.Flag{shellFlag("answer the shell with this `PID`, which genv 1.4.3 initialised, on stdout")},
+		Action: p.outsideContainers(p.deactivate),
+	}
+}
+
 // deactivate also works in a shell that isn't registered, because it was started
 // from an active one or its environment has ended: it removes the variables.
 func (p *program) deactivate(c *cli.Context) error {
@@ -54,6 +63,10 @@ func (w *person) unregistered(ctx context.Context, pid snapshot.PID) (inactive, 
 		return nil, err
 	}
 	return errNotActive, nil
+}
+
+func (p *program) statusCommand() *cli.Command {
+	return &cli.Command{Name: "status", Usage: "print whether this shell is in an environment, and in which", Action: p.status}
 }
 
 func (p *program) status(c *cli.Context) error {

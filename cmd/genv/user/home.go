@@ -18,6 +18,15 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
+func (p *program) homeCommand() *cli.Command {
+	return &cli.Command{
+		Name:   "home",
+		Usage:  "print the folder in which configuration is saved",
+		Flags:  []cli.Flag{quietFlag("print nothing if there is none, and exit with 0")},
+		Action: p.printHome,
+	}
+}
+
 func (p *program) printHome(c *cli.Context) error {
 	dir, err := p.home()
 	if errors.Is(err, errNoHome) && c.Bool("quiet") {

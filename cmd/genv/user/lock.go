@@ -17,6 +17,16 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
+func (p *program) lockCommand() *cli.Command {
+	return &cli.Command{
+		Name:            "lock",
+		Usage:           "run a command, or without one only wait, while no other `genv lock` uses this environment's devices",
+		ArgsUsage:       "[COMMAND [ARGUMENT…]]",
+		SkipFlagParsing: true, // all that follows is the command's
+		Action:          p.lock,
+	}
+}
+
 func (p *program) lock(c *cli.Context) error {
 	words := c.Args().Slice()
 	switch {

@@ -18,12 +18,24 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/environment"
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
+
+func (p *program) runCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "run",
+		Usage:     "run a command in an environment of its own, which ends with it; for cron, at, scripts and systemd",
+		ArgsUsage: "COMMAND [ARGUMENT…]",
+		Flags: append(environment.SettingFlags(), environment.OverSubscribeFlag(),
+			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "don't print its devices"}),
+		Action: p.outsideContainers(p.runIn),
+	}
+}
 
 // runIn needs no shell: this process itself is registered. If it is killed, the
 // environment lasts until the command has ended.

@@ -161,7 +161,7 @@ func (p *program) dockerCommand() *cli.Command {
 		Usage:           "run docker; a container that it starts gets GPUs and an environment of its own",
 		ArgsUsage:       "run|create [--gpus N] [--gpu-memory SIZE] [--over-subscribe] [--mount-shims] [--mount-locks] [OPTION…] IMAGE [COMMAND…]",
 		SkipFlagParsing: true, // all that follows is docker's
-		Action:          p.docker,
+		Action:          p.outsideContainers(p.docker),
 	}
 }
 
