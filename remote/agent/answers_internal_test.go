@@ -3,6 +3,7 @@ package agent
 import (
 	"bytes"
 	"context"
+	"errors"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -157,6 +158,7 @@ func TestNextStepOfARefusal(t *testing.T) {
 		err := refusedByHost(fmt.Errorf("%w: %w", ErrRefused, &tt.refusal), tt.claim)
 		require.Equal(t, remote.Replaced, remote.ClassOf(err), name)
 		require.Equal(t, tt.want, remote.NextStepOf(err), name)
+		require.Equal(t, !tt.refusal.Foreign, errors.Is(err, ErrLater), name)
 	}
 	require.Empty(t, refusedByHost(ErrRefused, folder).Next)
 }

@@ -61,13 +61,26 @@ func refusedByHost(err error, claim *fence.Claim) *remote.Error {
 		e.Class = remote.CommandFailed
 	case strings.HasSuffix(said, hasEnded):
 		e.Next = endedStep
-	case strings.HasPrefix(said, fence.Replaced) && claim != nil && claim.Kind() == fence.KindFolder:
-		e.Next = folderStep
 	case strings.HasPrefix(said, fence.Replaced):
-		e.Next = electedStep
+		e.Err, e.Next = laterError{err}, electedStep
+		if claim != nil && claim.Kind() == fence.KindFolder {
+			e.Next = folderStep
+		}
 	}
 	return e
 }
+
+// ErrLater says that a host has seen a later controller of the same election or state folder.
+var ErrLater = errors.New("a later controller acts on the host")
+
+// laterError is a refusal that is ErrLater.
+type laterError struct{ error }
+
+// Is says so.
+func (laterError) Is(target error) bool { return target == ErrLater }
+
+// Unwrap returns what the host said.
+func (e laterError) Unwrap() error { return e.error }
 
 // explain is the error of a call, or of a stream that ended by itself.
 func (t *streamTransport) explain(ctx context.Context, err error) error {

@@ -204,12 +204,6 @@ func (l *loop) lead(ctx context.Context, t election.Term) error {
 	return err
 }
 
-// replacedByElection reports whether a host refused an elected controller because of a later
-// one. That one leads, so this one finds out by itself, and goes on as a standby.
-func (p *participation) replacedByElection(err error) bool {
-	return p != nil && strings.Contains(err.Error(), fence.Replaced)
-}
-
 // registration is what the other controllers of an election get to know of this one.
 func (l *loop) registration(self election.Candidate, setup *Setup) election.Registration {
 	r := election.Registration{

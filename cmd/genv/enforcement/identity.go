@@ -4,14 +4,15 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/election"
@@ -135,7 +136,7 @@ func (l *loop) replaced(cycle *controller.Cycle) error {
 	var first error
 	for i := range cycle.Cluster.Hosts {
 		err := cycle.Cluster.Hosts[i].Err
-		if remote.ClassOf(err) == remote.Replaced && !l.part.replacedByElection(err) {
+		if remote.ClassOf(err) == remote.Replaced && (l.part == nil || !errors.Is(err, agent.ErrLater)) { // else it finds out that it doesn't lead
 			refused++
 			first = cmp.Or(first, err)
 		}
@@ -182,7 +183,7 @@ func refusedByElection(cycle *controller.Cycle) bool {
 	var refused int
 	for i := range cycle.Cluster.Hosts {
 		err := cycle.Cluster.Hosts[i].Err
-		if remote.ClassOf(err) == remote.Replaced && strings.Contains(err.Error(), fence.Replaced) {
+		if errors.Is(err, agent.ErrLater) {
 			refused++
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/enforce/notify/mail/mailtest"
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/controller/statedir"
 	"github.com/seed-3119e985/genv/remote/election/etcd"
@@ -101,7 +102,7 @@ func TestAnotherTermOfALeader(t *testing.T) {
 func TestReplaced(t *testing.T) {
 	answered := snapshot.Host{Snapshot: &snapshot.Snapshot{}}
 	down := snapshot.Host{Err: remote.Errorf(remote.Unreachable, "no route")}
-	refused := snapshot.Host{Err: remote.Errorf(remote.Replaced, "the host says: refused: replaced by b")}
+	refused := snapshot.Host{Err: remote.Errorf(remote.Replaced, "the host says: refused: replaced by b: %w", agent.ErrLater)}
 	for name, row := range map[string]struct {
 		hosts []snapshot.Host
 		ends  bool
@@ -132,7 +133,7 @@ func TestReplaced(t *testing.T) {
 // Only that most hosts know a later epoch of the election says that etcd counts again from a lower one.
 func TestRefusedByElection(t *testing.T) {
 	answered := snapshot.Host{Snapshot: &snapshot.Snapshot{}}
-	later := snapshot.Host{Err: remote.Errorf(remote.Replaced, "the host says: refused: replaced by b")}
+	later := snapshot.Host{Err: remote.Errorf(remote.Replaced, "the host says: refused: replaced by b: %w", agent.ErrLater)}
 	foreign := snapshot.Host{Err: remote.Errorf(remote.Replaced, "the host says: refused: b acts on this host")}
 	for name, row := range map[string]struct {
 		hosts []snapshot.Host
@@ -151,7 +152,7 @@ func TestRefusedByElection(t *testing.T) {
 // it may have been stopped while another one was elected, or a member of etcd was.
 func TestALaterEpochOnHosts(t *testing.T) {
 	answered := snapshot.Host{Snapshot: &snapshot.Snapshot{}}
-	later := snapshot.Host{Err: remote.Errorf(remote.Replaced, "the host says: refused: replaced by b")}
+	later := snapshot.Host{Err: remote.Errorf(remote.Replaced, "the host says: refused: replaced by b: %w", agent.ErrLater)}
 	seconds := func(n int) time.Duration { return time.Duration(n) * time.Second }
 	for name, row := range map[string]struct {
 		hosts  []snapshot.Host
