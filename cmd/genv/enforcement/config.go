@@ -9,7 +9,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/leadership"
 	"github.com/seed-3119e985/genv/cmd/genv/listeners"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce"
@@ -203,7 +202,7 @@ type Setup struct {
 	Config
 	Fleet
 	// Leader, if it has a Key, is the election in which the run takes part: it acts only while it leads.
-	Leader leadership.Config
+	Leader LeaderConfig
 	// Feed, if set, has the live state, and it is served where Listen says. A reload doesn't change them.
 	Feed   *live.Feed
 	Listen listeners.Config

@@ -11,7 +11,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/checkup"
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/leadership"
+	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
@@ -32,20 +32,20 @@ func (p *program) doctorCommand() *cli.Command {
 
 // leaderFlags are those about a leader: here --leader has nothing act.
 func leaderFlags() []cli.Flag {
-	flags := leadership.Flags()
+	flags := enforcement.LeaderFlags()
 	flags[0] = &cli.StringFlag{Name: "leader", Category: command.Site + command.Shared, Usage: "also check the election of controllers at this `URL`, such as etcd://a:2379,b:2379,c:2379/genv/lab or, with TLS, etcds://…; off for none"}
 	return flags
 }
 
 // readLeader reads these flags. What another account keeps to itself is not asked.
-func (p *program) readLeader(c *cli.Context) (leadership.Config, error) {
+func (p *program) readLeader(c *cli.Context) (enforcement.LeaderConfig, error) {
 	if c.String("leader") == "off" {
-		return leadership.Config{}, nil
+		return enforcement.LeaderConfig{}, nil
 	}
-	config, err := leadership.ReadConfig(c, p.Getenv, true)
+	config, err := enforcement.ReadLeader(c, p.Getenv, true)
 	if errors.Is(err, fs.ErrPermission) {
 		p.Warn("the election is not checked: " + err.Error())
-		return leadership.Config{}, nil
+		return enforcement.LeaderConfig{}, nil
 	}
 	return config, err
 }
@@ -89,7 +89,7 @@ func (p *program) remoteDoctor(c *cli.Context) error {
 }
 
 // examine looks at all hosts. Names of one machine are each examined.
-func (f *fleet) examine(ctx context.Context, leader *leadership.Config) *remotedoctor.Document {
+func (f *fleet) examine(ctx context.Context, leader *enforcement.LeaderConfig) *remotedoctor.Document {
 	pool := f.pool()
 	defer pool.Close()
 	d := &remotedoctor.Doctor{

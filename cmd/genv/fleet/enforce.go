@@ -10,7 +10,6 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
-	"github.com/seed-3119e985/genv/cmd/genv/leadership"
 	"github.com/seed-3119e985/genv/cmd/genv/listeners"
 	"github.com/seed-3119e985/genv/cmd/genv/report"
 	"github.com/seed-3119e985/genv/enforce"
@@ -28,7 +27,7 @@ func (p *program) enforceCommand() *cli.Command {
 	return &cli.Command{
 		Name:   "enforce",
 		Usage:  "enforce the rules on all hosts, in a loop",
-		Flags:  slices.Concat(remoteFlags(namedHosts), enforcement.Flags(), report.HistoryFlags(), leadership.Flags(), []cli.Flag{takeOver}, listeners.Flags()),
+		Flags:  slices.Concat(remoteFlags(namedHosts), enforcement.Flags(), report.HistoryFlags(), enforcement.LeaderFlags(), []cli.Flag{takeOver}, listeners.Flags()),
 		Action: p.remoteEnforce,
 	}
 }
@@ -41,7 +40,7 @@ func (p *program) readEnforce(c *cli.Context) (config Config, setup enforcement.
 	if setup.Listen, err = listeners.ReadConfig(c, p.Getenv, setup.Interval == 0); err != nil {
 		return config, setup, err
 	}
-	if setup.Leader, err = leadership.ReadConfig(c, p.Getenv, setup.Interval > 0 && !setup.DryRun); err != nil {
+	if setup.Leader, err = enforcement.ReadLeader(c, p.Getenv, setup.Interval > 0 && !setup.DryRun); err != nil {
 		return config, setup, err
 	}
 	config, err = p.readLoopConfig(c, setup.Interval)

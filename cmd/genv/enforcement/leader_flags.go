@@ -1,6 +1,4 @@
-// Package leadership is the flags of `genv remote enforce` about a leader among several
-// controllers, and the etcd that they name.
-package leadership
+package enforcement
 
 import (
 	"context"
@@ -23,8 +21,8 @@ import (
 	"github.com/seed-3119e985/genv/remote/election/etcd"
 )
 
-// Config is what the flags say. Without a Key there is no election.
-type Config struct {
+// LeaderConfig is what the flags about a leader say. Without a Key there is no election.
+type LeaderConfig struct {
 	Key  string
 	Etcd etcd.Config
 
@@ -37,8 +35,8 @@ type tlsFiles struct{ ca, cert, key string }
 // loginVariable has what the file of --leader-login has.
 const loginVariable = "GENV_LEADER_LOGIN"
 
-// Flags are those about a leader. Few set more than the first, so that help leaves them to config.yaml.
-func Flags() []cli.Flag {
+// LeaderFlags are those about a leader. Few set more than the first, so that help leaves them to config.yaml.
+func LeaderFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "leader", Category: command.Site + command.Shared + command.Loop, Usage: "act only while this controller leads among those with the same `URL`, such as etcd://a:2379,b:2379,c:2379/genv/lab or, with TLS, etcds://…"},
 		&cli.StringFlag{Name: "leader-ca", Category: command.Site + command.Shared + command.Loop, Hidden: true, DefaultText: "the system's", Usage: "the authorities of etcd's certificates (`FILE`, PEM)"},
@@ -48,26 +46,26 @@ func Flags() []cli.Flag {
 	}
 }
 
-// ReadConfig reads Flags. acts says that the command runs in a loop and is no dry run: others
+// ReadLeader reads LeaderFlags. acts says that the command runs in a loop and is no dry run: others
 // don't take part.
-func ReadConfig(c *cli.Context, getenv func(string) string, acts bool) (Config, error) {
+func ReadLeader(c *cli.Context, getenv func(string) string, acts bool) (LeaderConfig, error) {
 	if !command.IsGiven(c, "leader") {
 		for _, name := range []string{"leader-ca", "leader-cert", "leader-key", "leader-login"} {
 			if command.IsGiven(c, name) {
-				return Config{}, command.UsageError("--%s needs --leader", name)
+				return LeaderConfig{}, command.UsageError("--%s needs --leader", name)
 			}
 		}
-		return Config{}, nil
+		return LeaderConfig{}, nil
 	}
 	if !acts {
-		return Config{}, command.UsageError("--leader needs a loop that acts: write an --interval of more than 0, and no --dry-run")
+		return LeaderConfig{}, command.UsageError("--leader needs a loop that acts: write an --interval of more than 0, and no --dry-run")
 	}
 	address, err := etcd.ParseURL(c.String("leader"))
 	if err != nil {
-		return Config{}, command.UsageError("--leader: %w", err)
+		return LeaderConfig{}, command.UsageError("--leader: %w", err)
 	}
 	files := tlsFiles{c.String("leader-ca"), c.String("leader-cert"), c.String("leader-key")}
-	config := Config{Key: address.Key, Etcd: etcd.Config{Endpoints: address.Endpoints}, files: files}
+	config := LeaderConfig{Key: address.Key, Etcd: etcd.Config{Endpoints: address.Endpoints}, files: files}
 	if err := config.readLogin(c.String("leader-login"), getenv(loginVariable)); err != nil {
 		return config, err
 	}
@@ -76,7 +74,7 @@ func ReadConfig(c *cli.Context, getenv func(string) string, acts bool) (Config, 
 }
 
 // readLogin reads the user and the password: from a file, or else from the environment.
-func (config *Config) readLogin(file, variable string) error {
+func (config *LeaderConfig) readLogin(file, variable string) error {
 	from, login := "$"+loginVariable, variable
 	if file != "" {
 		from = "--leader-login " + file
@@ -128,7 +126,7 @@ func (f tlsFiles) read(wanted bool) (*tls.Config, error) {
 }
 
 // WarnOfClearText says that what goes to etcd and back goes over a network without TLS.
-func (config Config) WarnOfClearText(log zerolog.Logger) {
+func (config LeaderConfig) WarnOfClearText(log zerolog.Logger) {
 	members := config.inClearText()
 	if len(members) == 0 {
 		return
@@ -143,7 +141,7 @@ func (config Config) WarnOfClearText(log zerolog.Logger) {
 
 // inClearText are the members that are asked without TLS and are not on this machine, as far as
 // their names say.
-func (config Config) inClearText() (members []string) {
+func (config LeaderConfig) inClearText() (members []string) {
 	for _, endpoint := range config.Etcd.Endpoints {
 		at, err := url.Parse(endpoint)
 		if err != nil || at.Scheme != "http" || isLoopback(at.Hostname()) {
@@ -162,7 +160,7 @@ func isLoopback(host string) bool {
 // CheckMembers asks each member of etcd once, before the election: one that doesn't answer is a warning,
 // as it may be started later, and members of different clusters are an error, since each cluster
 // would have a leader of its own.
-func (config Config) CheckMembers(ctx context.Context, log zerolog.Logger) error {
+func (config LeaderConfig) CheckMembers(ctx context.Context, log zerolog.Logger) error {
 	if config.Key == "" {
 		return nil
 	}
@@ -199,7 +197,7 @@ func shown(clusters map[uint64][]string) string {
 
 // Health is the command by which an operator sees how the members are. It asks for the password of
 // the user, if there is one.
-func (config Config) Health() string {
+func (config LeaderConfig) Health() string {
 	args := []string{"etcdctl", "--endpoints", strings.Join(config.Etcd.Endpoints, ",")}
 	for _, flag := range [][2]string{{"--cacert", config.files.ca}, {"--cert", config.files.cert}, {"--key", config.files.key}, {"--user", config.Etcd.User}} {
 		if flag[1] != "" {

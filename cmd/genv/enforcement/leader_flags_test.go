@@ -1,4 +1,4 @@
-package leadership_test
+package enforcement_test
 
 import (
 	"bytes"
@@ -16,16 +16,16 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/urfave/cli/v2"
 
-	"github.com/seed-3119e985/genv/cmd/genv/leadership"
+	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/remote/election/etcd"
 	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/etcdcluster"
 )
 
-// read reads flags as `genv remote enforce` does.
-func read(acts bool, env map[string]string, args ...string) (config leadership.Config, err error) {
-	app := &cli.App{Name: "genv", Flags: leadership.Flags(), Writer: io.Discard, ErrWriter: io.Discard, Action: func(c *cli.Context) error {
-		config, err = leadership.ReadConfig(c, func(name string) string { return env[name] }, acts)
+// readLeader reads flags as `genv remote enforce` does.
+func readLeader(acts bool, env map[string]string, args ...string) (config enforcement.LeaderConfig, err error) {
+	app := &cli.App{Name: "genv", Flags: enforcement.LeaderFlags(), Writer: io.Discard, ErrWriter: io.Discard, Action: func(c *cli.Context) error {
+		config, err = enforcement.ReadLeader(c, func(name string) string { return env[name] }, acts)
 		return nil
 	}}
 	if failed := app.Run(append([]string{"genv"}, args...)); failed != nil {
@@ -47,16 +47,16 @@ func files(t *testing.T) string {
 	return dir
 }
 
-func TestReadConfig(t *testing.T) {
+func TestReadLeader(t *testing.T) {
 	dir := files(t)
 	const url, tlsURL = "etcd://a:2379,b:2379/genv/lab", "etcds://a:2379/genv/lab"
-	config, err := read(true, map[string]string{"GENV_LEADER_LOGIN": "ann:x"})
+	config, err := readLeader(true, map[string]string{"GENV_LEADER_LOGIN": "ann:x"})
 	require.NoError(t, err)
 	require.Empty(t, config.Key, "no election was asked for")
-	config, err = read(true, map[string]string{"GENV_LEADER_LOGIN": "ann:x"}, "--leader", url)
+	config, err = readLeader(true, map[string]string{"GENV_LEADER_LOGIN": "ann:x"}, "--leader", url)
 	require.NoError(t, err)
-	require.Equal(t, leadership.Config{Key: "/genv/lab", Etcd: etcd.Config{Endpoints: []string{"http://a:2379", "http://b:2379"}, User: "ann", Password: "x"}}, config)
-	config, err = read(true, map[string]string{"GENV_LEADER_LOGIN": "ann:x"}, "--leader", url, "--leader-login", dir+"/login")
+	require.Equal(t, enforcement.LeaderConfig{Key: "/genv/lab", Etcd: etcd.Config{Endpoints: []string{"http://a:2379", "http://b:2379"}, User: "ann", Password: "x"}}, config)
+	config, err = readLeader(true, map[string]string{"GENV_LEADER_LOGIN": "ann:x"}, "--leader", url, "--leader-login", dir+"/login")
 	require.NoError(t, err)
 	require.Equal(t, []string{"genv", "a:b"}, []string{config.Etcd.User, config.Etcd.Password}, "the file counts")
 
@@ -74,12 +74,12 @@ func TestReadConfig(t *testing.T) {
 		"so that others may read or change it": "--leader " + url + " --leader-login DIR/open",
 		"--leader-login: open":                 "--leader " + url + " --leader-login DIR/none",
 	} {
-		_, err := read(true, nil, strings.Fields(strings.ReplaceAll(args, "DIR", dir))...)
+		_, err := readLeader(true, nil, strings.Fields(strings.ReplaceAll(args, "DIR", dir))...)
 		require.ErrorContains(t, err, why, args)
 	}
-	_, err = read(false, nil, "--leader", url)
+	_, err = readLeader(false, nil, "--leader", url)
 	require.ErrorContains(t, err, "needs a loop that acts")
-	_, err = read(true, map[string]string{"GENV_LEADER_LOGIN": "secret"}, "--leader", url)
+	_, err = readLeader(true, map[string]string{"GENV_LEADER_LOGIN": "secret"}, "--leader", url)
 	require.ErrorContains(t, err, "$GENV_LEADER_LOGIN")
 	require.NotContains(t, err.Error(), "secret")
 }
@@ -96,7 +96,7 @@ func TestTLS(t *testing.T) {
 	member.StartTLS()
 	defer member.Close()
 	ask := func(args ...string) error {
-		config, err := read(true, nil, append([]string{"--leader", "etcds://" + strings.TrimPrefix(member.URL, "https://") + "/lab"}, args...)...)
+		config, err := readLeader(true, nil, append([]string{"--leader", "etcds://" + strings.TrimPrefix(member.URL, "https://") + "/lab"}, args...)...)
 		require.NoError(t, err)
 		client := etcd.New(config.Etcd)
 		defer client.Close()
@@ -120,7 +120,7 @@ func TestAWarningOfClearText(t *testing.T) {
 		"etcd://[fe80::1%25eth0]:1/genv/lab":              "error",
 	} {
 		for _, login := range []string{"", "ann:secret"} {
-			config, err := read(true, map[string]string{"GENV_LEADER_LOGIN": login}, "--leader", url)
+			config, err := readLeader(true, map[string]string{"GENV_LEADER_LOGIN": login}, "--leader", url)
 			if members == "error" {
 				require.Error(t, err, url)
 				continue
@@ -138,7 +138,7 @@ func TestAWarningOfClearText(t *testing.T) {
 			require.NotContains(t, log.String(), "secret")
 		}
 	}
-	config, err := read(true, nil)
+	config, err := readLeader(true, nil)
 	require.NoError(t, err)
 	var log bytes.Buffer
 	config.WarnOfClearText(zerolog.New(&log))
@@ -159,7 +159,7 @@ func TestCheckMembers(t *testing.T) {
 		"two clusters":           {[]string{one, other}, one + " of ", ""},
 		"two clusters, one dead": {[]string{gone, other, one}, "name those of one", "1 of 3 members"},
 	} {
-		config, err := read(true, nil, "--leader", "etcd://"+strings.Join(row.members, ",")+"/genv/lab")
+		config, err := readLeader(true, nil, "--leader", "etcd://"+strings.Join(row.members, ",")+"/genv/lab")
 		require.NoError(t, err, name)
 		var log bytes.Buffer
 		err = config.CheckMembers(t.Context(), zerolog.New(&log))
@@ -175,7 +175,7 @@ func TestCheckMembers(t *testing.T) {
 			require.Contains(t, log.String(), "127.0.0.1:1: dial tcp", name)
 		}
 	}
-	config, err := read(true, nil)
+	config, err := readLeader(true, nil)
 	require.NoError(t, err)
 	require.NoError(t, config.CheckMembers(t.Context(), zerolog.Nop()), "there is no election")
 }
@@ -185,7 +185,7 @@ func TestCheckMembersThatRefuse(t *testing.T) {
 	t.Parallel()
 	cluster := etcdcluster.Start(t, 1)
 	cluster.AddUser("genv", "x", "/genv/")
-	config, err := read(true, map[string]string{"GENV_LEADER_LOGIN": "genv:y"}, "--leader", "etcd://"+cluster.Addresses()+"/genv/lab")
+	config, err := readLeader(true, map[string]string{"GENV_LEADER_LOGIN": "genv:y"}, "--leader", "etcd://"+cluster.Addresses()+"/genv/lab")
 	require.NoError(t, err)
 	var log bytes.Buffer
 	require.NoError(t, config.CheckMembers(t.Context(), zerolog.New(&log)))
@@ -195,7 +195,7 @@ func TestCheckMembersThatRefuse(t *testing.T) {
 // The command is one that can be copied, and has no password.
 func TestHealth(t *testing.T) {
 	dir := files(t)
-	config, err := read(true, nil, "--leader", "etcds://a,b:2380/genv/lab", "--leader-login", dir+"/login",
+	config, err := readLeader(true, nil, "--leader", "etcds://a,b:2380/genv/lab", "--leader-login", dir+"/login",
 		"--leader-ca", dir+"/cert", "--leader-cert", dir+"/cert", "--leader-key", dir+"/key")
 	require.NoError(t, err)
 	require.Equal(t, "etcdctl --endpoints https://a:2379,https://b:2380 --cacert DIR/cert --cert DIR/cert --key DIR/key --user genv endpoint health",
