@@ -63,6 +63,7 @@ type (
 		Unidentified bool             `json:"unidentified,omitempty"`
 		UUID         GPUUUID          `json:"uuid,omitempty"`
 		Name         string           `json:"name,omitempty"`
+		Driver       string           `json:"driver,omitempty"`
 		Display      bool             `json:"display,omitempty"`
 		UsedMemory   *string          `json:"used_memory,omitempty"`
 		Utilization  *int             `json:"utilization,omitempty"`
@@ -123,7 +124,7 @@ func EncodeNative(s *Snapshot) ([]byte, error) {
 		if d.Unified {
 			total = nil
 		}
-		n.Devices = append(n.Devices, nativeDevice{w, total, d.Failed, d.Problem, d.Unidentified, d.UUID, d.Name, d.Display, orNull(d.UsedMemory.String()), d.Utilization, d.Temperature, d.Power, nativeInstances(d.Instances), d.ProcessesUnknown, nativeParts(d.Attachments), nativeSince(d.Attachments)})
+		n.Devices = append(n.Devices, nativeDevice{w, total, d.Failed, d.Problem, d.Unidentified, d.UUID, d.Name, d.Driver, d.Display, orNull(d.UsedMemory.String()), d.Utilization, d.Temperature, d.Power, nativeInstances(d.Instances), d.ProcessesUnknown, nativeParts(d.Attachments), nativeSince(d.Attachments)})
 	}
 	return Marshal(n)
 }
@@ -274,12 +275,13 @@ func (n nativeDevice) device(r *reader) (Device, error) {
 	n.wireDevice.TotalMemory = orZero(n.TotalMemory)
 	d, err := n.wireDevice.device(r)
 	d.Unified, d.Failed, d.Problem, d.Unidentified = n.TotalMemory == nil, n.Failed, n.Problem, n.Unidentified
-	d.UUID, d.Name, d.Display, d.UsedMemory = n.UUID, n.Name, n.Display, r.memory("used_memory", orZero(n.UsedMemory))
+	d.UUID, d.Name, d.Driver, d.Display, d.UsedMemory = n.UUID, n.Name, n.Driver, n.Display, r.memory("used_memory", orZero(n.UsedMemory))
 	d.ProcessesUnknown = n.NotListed
 	d.Utilization = measured(r, "utilization", n.Utilization, checkUtilization)
 	d.Temperature = measured(r, "temperature", n.Temperature, CheckTemperature)
 	d.Power = measured(r, "power", n.Power, CheckPower)
 	cleanText(r, "name", &d.Name)
+	cleanText(r, "driver", &d.Driver)
 	cleanText(r, "problem", &d.Problem)
 	if r.leavesOut("uuid", CheckText("it", string(d.UUID))) {
 		d.UUID, d.Unidentified = "", true

@@ -198,6 +198,8 @@ type Device struct {
 
 	UUID GPUUUID
 	Name string
+	// Driver is the version of the driver; empty if not reported.
+	Driver string
 	// Unidentified says that this isn't known to be the GPU to which its attachments were made:
 	// what is attached to it is unknown.
 	Unidentified bool

@@ -32,7 +32,7 @@ func fill(v reflect.Value, field string) {
 	}
 	switch v.Kind() {
 	case reflect.String:
-		if v.SetString(secret); slices.Contains([]string{"Schema", "Run", "Model", "Profile", "Host"}, field) {
+		if v.SetString(secret); slices.Contains([]string{"Schema", "Run", "Model", "Driver", "Profile", "Host"}, field) {
 			v.SetString("harmless")
 		}
 	case reflect.Struct:

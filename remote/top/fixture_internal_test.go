@@ -27,7 +27,7 @@ func of[T any](v T) *T { return &v }
 // gpu has a state, with what belongs to that.
 func gpu(index int, state gpus.State, users ...string) gpus.GPU {
 	g := gpus.GPU{
-		Index: snapshot.DeviceIndex(index), UUID: snapshot.GPUUUID(fmt.Sprintf("GPU-%d", index)), Model: "NVIDIA A100-SXM4-80GB", State: state,
+		Index: snapshot.DeviceIndex(index), UUID: snapshot.GPUUUID(fmt.Sprintf("GPU-%d", index)), Model: "NVIDIA A100-SXM4-80GB", Driver: "550.163.01", State: state,
 		MemoryTotal: of(int64(80 << 30)), MemoryUsed: of(int64(0)), Utilization: of(0), Temperature: of(31), Power: of(62.4),
 		Attached: []gpus.Attachment{}, Processes: []gpus.Process{},
 	}

@@ -143,7 +143,7 @@ func gpuColumns() (list []column) {
 		}
 		list = append(list, as)
 	}
-	return append(list, column{right("AGE", 5, 9), ageCell, nil})
+	return append(list, column{right("AGE", 5, 10), ageCell, nil})
 }
 
 // stateCell has the mark of the hosts tab, and the state.

@@ -59,7 +59,7 @@ func Columns() []Column {
 		},
 		{CSV: "UUID", value: func(r *Row) Value { return Value{Text: string(r.UUID)} }},
 		{
-			Column: draw.Column{Name: "MODEL", Width: 8, Least: 8, Order: 6}, CSV: "MODEL", Sort: "model", Filter: "model",
+			Column: draw.Column{Name: "MODEL", Width: 8, Least: 8, Order: 7}, CSV: "MODEL", Sort: "model", Filter: "model",
 			value: func(r *Row) Value { return Value{Text: r.Model} }, text: func(r *Row, _ Times) string { return cmp.Or(ShortModel(r.Model), "?") },
 		},
 		{
@@ -68,34 +68,34 @@ func Columns() []Column {
 			order: func(r *Row) Value { return Value{Number: float64(slices.Index(States(), r.State)), IsNumber: true} },
 		},
 		{
-			Column: draw.Column{Name: "MEM GIB", Width: 7, Order: 8, Right: true}, CSV: "MEMORY USED", Page: "Memory",
+			Column: draw.Column{Name: "MEM GIB", Width: 7, Order: 9, Right: true}, CSV: "MEMORY USED", Page: "Memory",
 			Sort: "memory", Descending: true, Filter: "mem",
 			value: func(r *Row) Value { return number(r.MemoryUsed) }, text: func(r *Row, _ Times) string { return text.UsedGiB(r.MemoryUsed, r.MemoryTotal) },
 		},
 		{CSV: "MEMORY TOTAL", value: func(r *Row) Value { return number(r.MemoryTotal) }},
 		{
-			Column: draw.Column{Name: "UTIL", Width: 4, Order: 5, Right: true}, CSV: "UTILIZATION", Page: "Use", Unit: "%",
+			Column: draw.Column{Name: "UTIL", Width: 4, Order: 6, Right: true}, CSV: "UTILIZATION", Page: "Use", Unit: "%",
 			Sort: "utilization", Descending: true, Filter: "util", value: func(r *Row) Value { return number(r.Utilization) },
 		},
 		{
-			Column: draw.Column{Name: "TEMP", Width: 4, Order: 2, Right: true}, CSV: "TEMPERATURE", Page: "Temp.", Unit: "°C",
+			Column: draw.Column{Name: "TEMP", Width: 4, Order: 3, Right: true}, CSV: "TEMPERATURE", Page: "Temp.", Unit: "°C",
 			Sort: "temperature", Descending: true, value: func(r *Row) Value { return number(r.Temperature) },
 		},
 		{
-			Column: draw.Column{Name: "POWER", Width: 5, Order: 1, Right: true}, CSV: "POWER", Page: "Power", Unit: "W",
+			Column: draw.Column{Name: "POWER", Width: 5, Order: 2, Right: true}, CSV: "POWER", Page: "Power", Unit: "W",
 			Sort: "power", Descending: true, value: func(r *Row) Value { return number(r.Power) },
 		},
 		{CSV: "USERS", Sort: "user", Filter: "user", value: func(r *Row) Value { return append(users(r), Value{})[0] }, all: users, data: shownUsers},
 		{
-			Column: draw.Column{Name: "ATTACHED TO", Width: 11, Least: 11, Order: 4}, CSV: "ATTACHED TO", Page: "Attached to",
+			Column: draw.Column{Name: "ATTACHED TO", Width: 11, Least: 11, Order: 5}, CSV: "ATTACHED TO", Page: "Attached to",
 			text: func(r *Row, _ Times) string { return attachedTo(r.GPU) },
 		},
 		{
-			Column: draw.Column{Name: "SINCE", Width: 5, Order: 3, Right: true}, CSV: "SINCE", Sort: "since", Descending: true,
+			Column: draw.Column{Name: "SINCE", Width: 5, Order: 4, Right: true}, CSV: "SINCE", Sort: "since", Descending: true,
 			value: func(r *Row) Value { return age(r.Since()) }, text: since, data: since,
 		},
 		{
-			Column: draw.Column{Name: "PROCESSES", Width: 10, Least: 14, Order: 7}, Last: true, CSV: "PROCESSES", Page: "Processes",
+			Column: draw.Column{Name: "PROCESSES", Width: 10, Least: 14, Order: 8}, Last: true, CSV: "PROCESSES", Page: "Processes",
 			text:  func(r *Row, _ Times) string { return problemAndProcesses(r.GPU) },
 			data:  func(r *Row, _ Times) string { return processesOf(r.GPU) },
 			order: func(r *Row) Value { return Value{Number: float64(len(r.Processes)), IsNumber: true} },
@@ -104,6 +104,10 @@ func Columns() []Column {
 		{Filter: "command", all: func(r *Row) []Value {
 			return each(r.Processes, func(p *Process) Value { return Value{Text: p.CommandLine()} })
 		}},
+		{
+			Column: draw.Column{Name: "DRIVER", Width: 6, Order: 1}, CSV: "DRIVER", Page: "Driver",
+			value: func(r *Row) Value { return Value{Text: r.Driver} },
+		},
 	}
 }
 

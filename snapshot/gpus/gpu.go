@@ -53,10 +53,11 @@ const hiddenBytes = 1 << 30
 
 // GPU is a device, who is attached to it and who uses it, as JSON shows them.
 type GPU struct {
-	Index snapshot.DeviceIndex `json:"index"`
-	UUID  snapshot.GPUUUID     `json:"uuid,omitempty"`
-	Model string               `json:"model,omitempty"`
-	State State                `json:"state"`
+	Index  snapshot.DeviceIndex `json:"index"`
+	UUID   snapshot.GPUUUID     `json:"uuid,omitempty"`
+	Model  string               `json:"model,omitempty"`
+	Driver string               `json:"driver,omitempty"` // its version
+	State  State                `json:"state"`
 	// Problem is what the driver says about a GPU that has failed, or of which it can't measure
 	// some value.
 	Problem    Problem `json:"problem,omitempty"`

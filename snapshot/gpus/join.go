@@ -79,7 +79,7 @@ func newJoin(s *snapshot.Snapshot) *join {
 }
 
 func (j *join) describe(g *GPU, d *snapshot.Device) {
-	g.Index, g.UUID, g.Model = d.Index, d.UUID, d.Name
+	g.Index, g.UUID, g.Model, g.Driver = d.Index, d.UUID, d.Name, d.Driver
 	g.Problem, g.MemoryUsed, g.MemoryTotal = Problem(d.Problem), j.bytesOf(d.UsedMemory), j.bytesOf(d.Capacity())
 	g.Utilization, g.Temperature, g.Power = d.Utilization, d.Temperature, d.Power
 	for _, instance := range d.Instances {

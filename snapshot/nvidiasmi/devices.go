@@ -33,10 +33,10 @@ type GPU struct {
 	Address string
 	// Instances are its MIG instances, which only List tells.
 	Instances []snapshot.Instance
-	// Persistence is the persistence mode, and Driver the version of the driver, which only
-	// Modes tells; nil and empty if the driver doesn't report them.
+	// Driver is the version of the driver; empty if it isn't reported.
+	Driver string
+	// Persistence is the persistence mode, which only Modes tells; nil if it isn't reported.
 	Persistence *bool
-	Driver      string
 }
 
 // Device is the device in the model, without attachments.
@@ -44,7 +44,7 @@ func (g *GPU) Device() snapshot.Device {
 	return snapshot.Device{
 		Index: g.Index, UUID: g.UUID, Name: g.Name, TotalMemory: g.TotalMemory, Unified: g.Unified,
 		UsedMemory: g.UsedMemory, Utilization: g.Utilization, Temperature: g.Temperature, Power: g.Power,
-		Instances: g.Instances, Failed: g.Failed, Problem: g.Problem, ProcessesUnknown: g.Ambiguous, Unidentified: g.Ambiguous,
+		Driver: g.Driver, Instances: g.Instances, Failed: g.Failed, Problem: g.Problem, ProcessesUnknown: g.Ambiguous, Unidentified: g.Ambiguous,
 	}
 }
 
@@ -58,7 +58,7 @@ type Listing struct {
 
 // DevicesArgs are the arguments for the output that ParseDevices reads.
 func DevicesArgs() []string {
-	return []string{"--query-gpu=index,uuid,memory.total,memory.used,utilization.gpu,temperature.gpu,power.draw,name", "--format=csv,noheader,nounits"}
+	return []string{"--query-gpu=index,uuid,memory.total,memory.used,utilization.gpu,temperature.gpu,power.draw,name,driver_version", "--format=csv,noheader,nounits"}
 }
 
 // Devices lists the devices. There is at least one row: a machine without devices is
@@ -71,8 +71,18 @@ func (q *Querier) Devices(ctx context.Context, age Age) (Listing, error) {
 
 // ParseDevices parses the answer for DevicesArgs.
 func ParseDevices(out RunResult) (Listing, error) {
-	return parseListing(out, 1, func(g *GPU, more []string) { g.Name = plain(more[0]) })
+	return parseListing(out, 1, func(g *GPU, more []string) {
+		name := more[0]
+		if at := strings.LastIndexByte(name, ','); at >= 0 && isVersion(known(name[at+1:])) {
+			name, g.Driver = name[:at], known(name[at+1:])
+		}
+		g.Name = plain(name)
+	})
 }
+
+// isVersion says whether a text is a version of the driver, such as 550.163.01, or empty: it is unknown. What else
+// follows a comma belongs to the name.
+func isVersion(s string) bool { return len(s) < 32 && strings.Trim(s, ".0123456789") == "" }
 
 // measured are the columns of each row after the index and the UUID.
 const measured = 5

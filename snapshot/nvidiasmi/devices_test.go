@@ -59,7 +59,7 @@ func gpus(l nvidiasmi.Listing) (rows []string) {
 
 // row is a healthy one.
 func row(index int) string {
-	return fmt.Sprintf("%d, GPU-%d, 24576, 1, 0, 30, 15.00, NVIDIA GeForce RTX 3090\n", index, index)
+	return fmt.Sprintf("%d, GPU-%d, 24576, 1, 0, 30, 15.00, NVIDIA GeForce RTX 3090, 550.163.01\n", index, index)
 }
 
 const (
@@ -126,6 +126,23 @@ func TestEveryGPUByItself(t *testing.T) {
 			require.True(t, g.Temperature == nil || *g.Temperature < 100, name)
 			require.False(t, strings.Contains(g.Name, "\x1b"), name)
 		}
+	}
+}
+
+// TestDriver: a name may contain commas, and the version of the driver comes after it.
+func TestDriver(t *testing.T) {
+	for fields, want := range map[string][2]string{
+		"H100, 550.163.01":   {"H100", "550.163.01"},
+		"Orin, nvgpu, 540.4": {"Orin, nvgpu", "540.4"},
+		"H100, [N/A]\r":      {"H100", ""},
+		"H100":               {"H100", ""},
+		"Orin, nvgpu":        {"Orin, nvgpu", ""},
+		"H100, 5\x1b[2J":     {"", ""},
+	} {
+		got, err := nvidiasmi.ParseDevices(stdout("0, GPU-0, 24576, 1, 0, 30, 15.00, " + fields + "\n"))
+		require.NoError(t, err)
+		require.Equal(t, want, [2]string{got.GPUs[0].Name, got.GPUs[0].Driver}, fields)
+		require.Equal(t, want[1], got.GPUs[0].Device().Driver)
 	}
 }
 

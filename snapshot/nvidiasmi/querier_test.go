@@ -46,7 +46,7 @@ func TestQuerierAsks(t *testing.T) {
 
 // Fakes and older drivers must understand these arguments.
 func TestArguments(t *testing.T) {
-	require.Equal(t, "--query-gpu=index,uuid,memory.total,memory.used,utilization.gpu,temperature.gpu,power.draw,name --format=csv,noheader,nounits", strings.Join(nvidiasmi.DevicesArgs(), " "))
+	require.Equal(t, "--query-gpu=index,uuid,memory.total,memory.used,utilization.gpu,temperature.gpu,power.draw,name,driver_version --format=csv,noheader,nounits", strings.Join(nvidiasmi.DevicesArgs(), " "))
 	require.Equal(t, "--query-compute-apps=gpu_uuid,pid,used_gpu_memory --format=csv,noheader,nounits", strings.Join(nvidiasmi.AppsArgs(), " "))
 	require.Equal(t, "-L", strings.Join(nvidiasmi.ListArgs(), " "))
 }

@@ -29,7 +29,7 @@ func lab() []gpus.Row {
 	gib := func(n float64) *int64 { return ptr(int64(n * (1 << 30))) }
 	gpu := func(index snapshot.DeviceIndex, model string, state gpus.State, used, total float64, percent, celsius int, watts float64) *gpus.GPU {
 		return &gpus.GPU{
-			Index: index, UUID: snapshot.GPUUUID(fmt.Sprintf("GPU-%d", index)), Model: model, State: state, MemoryUsed: gib(used), MemoryTotal: gib(total),
+			Index: index, UUID: snapshot.GPUUUID(fmt.Sprintf("GPU-%d", index)), Model: model, Driver: "550.163.01", State: state, MemoryUsed: gib(used), MemoryTotal: gib(total),
 			Utilization: &percent, Temperature: &celsius, Power: &watts,
 		}
 	}
@@ -201,7 +201,7 @@ func TestFlagsOfOutput(t *testing.T) {
 	require.Contains(t, text, now.Add(-50*time.Hour).Local().Format("  2006-01-02 15:04  "))
 
 	text = written(t, listOf(&Selection{Free: true}), &Selection{Free: true}, Output{Output: render.Output{Format: "csv", NoHeader: true, Timestamp: true}, Width: 10, Colourful: true})
-	require.Equal(t, "gpu-02.lab.example,0,GPU-0,NVIDIA GeForce RTX 4090,free,429496729,25769803776,0,38,22,,,,\n", text, "a line for each GPU, whole, and no summary")
+	require.Equal(t, "gpu-02.lab.example,0,GPU-0,NVIDIA GeForce RTX 4090,free,429496729,25769803776,0,38,22,,,,,550.163.01\n", text, "a line for each GPU, whole, and no summary")
 	text = written(t, listOf(&Selection{User: "bob"}), &Selection{User: "bob"}, Output{Output: render.Output{Format: "csv", Timestamp: true}})
 	rows, err := csv.NewReader(strings.NewReader(text)).ReadAll()
 	require.NoError(t, err)
@@ -212,9 +212,9 @@ func TestFlagsOfOutput(t *testing.T) {
 func TestOneHost(t *testing.T) {
 	var l List
 	l.Add("", []gpus.GPU{{State: gpus.Free}}, &Selection{})
-	require.Equal(t, "GPU  MODEL  STATE  MEM GIB  UTIL  TEMP  POWER  ATTACHED TO  SINCE  PROCESSES\n0    ?      free   ?/?      ?     ?     ?\n\n1 of 1 GPU is free\n",
+	require.Equal(t, "GPU  MODEL  STATE  MEM GIB  UTIL  TEMP  POWER  ATTACHED TO  SINCE  DRIVER  PROCESSES\n0    ?      free   ?/?      ?     ?     ?                          ?\n\n1 of 1 GPU is free\n",
 		written(t, &l, &Selection{}, Output{}))
-	require.Equal(t, "0,,,free,,,,,,,,,\n", written(t, &l, &Selection{}, Output{Output: render.Output{Format: "csv", NoHeader: true}}))
+	require.Equal(t, "0,,,free,,,,,,,,,,\n", written(t, &l, &Selection{}, Output{Output: render.Output{Format: "csv", NoHeader: true}}))
 }
 
 // TestHostileNames: whatever users and hosts call things, each GPU is a line, and nothing
