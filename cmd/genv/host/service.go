@@ -90,11 +90,8 @@ func (p *program) hostServe(c *cli.Context) error {
 	})
 	backend := &changes{host: h}
 	server := &service.Server{
-		Backend: backend, Proc: h.Machine.Proc, Genv: p.Version, Now: p.Now, Username: system.Users{}.Username,
+		Backend: backend, Proc: h.Machine.Proc, Genv: p.Version, Now: p.Now, Username: system.Users{}.Username, Lacks: h.Lacks,
 		Failed: func(err error) { log.Warn().Err(err).Msg("a connection failed") },
-	}
-	if p.Getenv("GENV_ROOT_DIR") == "" { // simulated hosts have users without accounts
-		server.Lacks = h.Machine.Proc.AllAccounts().Lacks
 	}
 	enforcement.NotifySystemd(log, daemon.SdNotifyReady)
 	go warnOfOldGenvs(h.Machine.Proc, log) // users can make it slow: neither the start nor the end waits for it

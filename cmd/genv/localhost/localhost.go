@@ -30,6 +30,7 @@ type Host struct {
 	SharedAccount bool
 
 	contained bool // see ErrContained
+	simulated bool
 }
 
 // Open is this machine with its state files. Nothing is read yet.
@@ -37,7 +38,7 @@ func Open(p command.Program) *Host {
 	containers := &container.Keeper{Run: RunDir(p.Getenv)}
 	options := disk.Config{Now: p.Now, RootDir: disk.RootDir(p.Getenv), Username: system.Users{}.Username, Keeps: containers.Keeps, Contained: contained(p.Getenv)}
 	processes := proc.FS{Reader: p.Reader}
-	options.System = system.On(processes)
+	options.System, options.Lacks = system.On(processes), processes.AllAccounts().Lacks
 	options.OnRenumbered = func(text string) { recordRenumbered(p, text) }
 	if p.SharedAccount {
 		options.Username = nil
@@ -54,7 +55,7 @@ func Open(p command.Program) *Host {
 			return owner != nil, err
 		},
 	}
-	return &Host{Machine: machine, SMI: smi, Store: store, Instances: parts, Service: service.Client{Path: SocketPath(p.Getenv)}, SharedAccount: p.SharedAccount, contained: contained(p.Getenv)}
+	return &Host{Machine: machine, SMI: smi, Store: store, Instances: parts, Service: service.Client{Path: SocketPath(p.Getenv)}, SharedAccount: p.SharedAccount, contained: contained(p.Getenv), simulated: p.Getenv("GENV_ROOT_DIR") != ""}
 }
 
 // SocketPath is the path of the socket of root's service.

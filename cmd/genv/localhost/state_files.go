@@ -131,7 +131,14 @@ func (h *Host) asker(ctx context.Context) change.Asker {
 		Username: func(uid snapshot.UID) snapshot.Username {
 			return cmp.Or(system.Users{}.Username(ctx, uid), h.Unnamed)
 		},
+		Lacks: func(uid snapshot.UID) bool { return h.Lacks(ctx, uid) },
 	}
+}
+
+// Lacks says that a uid certainly has no account on this host, and so gets no environment. Users
+// of simulated hosts need none.
+func (h *Host) Lacks(ctx context.Context, uid snapshot.UID) bool {
+	return !h.simulated && h.Machine.Proc.AllAccounts().Lacks(ctx, uid)
 }
 
 // StartOf is the start time of a process, for record.Prune: 0 if it has ended. ok is false

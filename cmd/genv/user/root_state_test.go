@@ -269,6 +269,19 @@ func TestAUserIsToldToAskRoot(t *testing.T) {
 	require.Equal(t, said{text: "0\n"}, shell.say("genv devices find"))
 }
 
+// A uid without an account gets no environment, also where users write the state themselves.
+func TestAUIDWithoutAnAccount(t *testing.T) {
+	proctest.NeedRoot(t)
+	s := newStation(t)
+	const sshd = 60800 // has an account where tests run
+	activate := []string{"sh", "-c", "env -u GENV_ROOT_DIR genv envs activate --eid 5 --username alice --pid $$"}
+	require.Zero(t, s.person("sshd", sshd).run(activate...).Code)
+	require.Contains(t, s.stateFiles()["envs.json"], `"sshd"`)
+	r := s.person("alice", alice).run(activate...)
+	require.Contains(t, r.Err, "uid 60901 has no account on this host, so it gets no environment")
+	require.NotContains(t, s.stateFiles()["envs.json"], `"alice"`)
+}
+
 // `genv envs` in a container that shares the state folder changes nothing.
 func TestAContainerCleansNothingUp(t *testing.T) {
 	s := newStation(t)

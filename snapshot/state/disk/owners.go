@@ -48,15 +48,17 @@ func (s *Store) flagOwners(ctx context.Context, f *state.Files) {
 // registered process of their user.
 func (s *Store) nameOwners(ctx context.Context, f *state.Files, proven map[snapshot.UID]bool) {
 	unproven, unnamed := 0, 0
-	name := once(func(uid snapshot.UID) snapshot.Username {
+	name := once(func(uid snapshot.UID) (name userName) {
 		if !proven[uid] {
 			unproven++
 		}
 		if ctx.Err() != nil || unproven > maxUnproven && !proven[uid] {
 			unnamed++
-			return ""
+			return name
 		}
-		return s.username(ctx, uid)
+		name.name = s.username(ctx, uid)
+		name.none = name.name == "" && s.lacks != nil && s.lacks(ctx, uid)
+		return name
 	})
 	for _, first := range []bool{true, false} {
 		for i := range f.Environments {
@@ -83,14 +85,20 @@ func ownersDiffer(uid snapshot.UID, owners []snapshot.UID) bool {
 	return len(owners) > 0 && !own
 }
 
+// userName is the name of a uid; none says that it certainly has no account.
+type userName struct {
+	name snapshot.Username
+	none bool
+}
+
 // rename sets the user name of an environment to that of its uid, and says whether
 // envs.json had another one: the environment counts for its uid, not for the name in
 // the file. An unknown name changes nothing.
-func rename(env *snapshot.Environment, name snapshot.Username) (misnamed bool) {
-	if name == "" || name == env.Username {
+func rename(env *snapshot.Environment, to userName) (misnamed bool) {
+	if to.name == env.Username || to.name == "" && !to.none {
 		return false
 	}
 	misnamed = env.Username != ""
-	env.Username = name
+	env.Username = to.name
 	return misnamed
 }

@@ -41,6 +41,9 @@ type Config struct {
 	// environment gets that name whatever the state file says, and is marked
 	// OwnerMismatch if the file has another one. It is called without any lock held.
 	Username func(context.Context, snapshot.UID) snapshot.Username
+	// Lacks says that a uid certainly has no account: then its environments have no name, whatever
+	// the state file says. It is called as Username is; nil doesn't ask.
+	Lacks func(context.Context, snapshot.UID) bool
 	// Mark adds to the files what is kept elsewhere, after each reading, and again after a
 	// restoration; nil adds nothing.
 	Mark func(*state.Files)
@@ -66,6 +69,7 @@ type Store struct {
 	now          func() time.Time
 	timeout      time.Duration // for the lock
 	username     func(context.Context, snapshot.UID) snapshot.Username
+	lacks        func(context.Context, snapshot.UID) bool
 	mark         func(*state.Files)
 	keeps        func(snapshot.EnvID, snapshot.PID, snapshot.StartTime) bool
 	contained    bool
@@ -78,7 +82,7 @@ type Store struct {
 func New(dir string, o Config) *Store {
 	s := &Store{
 		dir: dir, rootDir: o.RootDir, procRoot: cmp.Or(o.ProcRoot, system.RealProc), system: o.System,
-		now: o.Now, timeout: o.LockTimeout, username: o.Username, mark: o.Mark, keeps: o.Keeps, contained: o.Contained, onRenumbered: o.OnRenumbered, step: func(string) {},
+		now: o.Now, timeout: o.LockTimeout, username: o.Username, lacks: o.Lacks, mark: o.Mark, keeps: o.Keeps, contained: o.Contained, onRenumbered: o.OnRenumbered, step: func(string) {},
 	}
 	if s.system == nil {
 		s.system = system.New(s.procRoot)
