@@ -60,6 +60,9 @@ func (d *denier) take(e Event) {
 		return
 	}
 	uid, _ := proc.FS{Accounts: d.Accounts}.Account(e.UID) // the range, as long as that isn't known
+	if uid == proc.UnknownAccount {
+		uid = e.UID
+	}
 	o := Open{UID: uid, Subordinate: uid != e.UID, PID: e.PID, Minor: e.Minor, Denied: e.Kind == Denied}
 	if stat, err := (proc.FS{}).Stat(e.PID); err == nil && e.PID != 0 && snapshot.CheckText("name", stat.Name) == nil {
 		o.Name = stat.Name

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,7 +24,9 @@ import (
 // a set-uid file. A uid that has an account of its own is that account's, whatever range it is in.
 //
 // A uid is the owner's if exactly one account has it in a range. root and dockremap give theirs
-// to others: such a uid, like one of several owners or of an unknown one, counts as its number.
+// to others: such a uid, like one of several owners or of an unknown one, counts as its number. If
+// the ranges are not in subuid(5) but in a directory, which can't be asked by uid, the account of
+// a high uid without one of its own is unknown.
 //
 // The zero value is for this machine. It is safe for concurrent use.
 type Accounts struct {
@@ -59,13 +62,19 @@ const (
 // ofMachine are the accounts of this machine, for every FS without others.
 var ofMachine Accounts
 
+// UnknownAccount stands for the uids of unknown accounts of which no range is known either.
+const UnknownAccount snapshot.UID = math.MaxUint32
+
+// minSubordinate is more than the uids of accounts and images; subordinate ones begin at 100000 (login.defs(5)).
+const minSubordinate = 1 << 16
+
 // ErrAccountUnknown says that it is not known, or not yet, which account a uid belongs to.
 var ErrAccountUnknown = errors.New("the account of a subordinate uid is unknown")
 
 var errAsking = fmt.Errorf("%w yet", ErrAccountUnknown)
 
 // Of is the account that a uid belongs to. It doesn't wait for a directory service: the error
-// wraps ErrAccountUnknown until there is an answer, and the uid is the first one of the range
+// wraps ErrAccountUnknown until there is an answer, and the uid is the first one of the range, or UnknownAccount,
 // then, for what is shared out meanwhile.
 func (a *Accounts) Of(uid snapshot.UID) (snapshot.UID, error) {
 	a.mu.Lock()
@@ -77,10 +86,14 @@ func (a *Accounts) of(uid snapshot.UID) (snapshot.UID, error) {
 	a.subuids.etc = cmp.Or(a.Etc, "/etc")
 	a.subuids.read(time.Now())
 	owners, first := a.subuids.owners(uid)
-	if len(owners) == 0 {
+	source := a.subuids.source
+	if len(owners) == 0 && (source == "" || uid < minSubordinate) {
 		return uid, nil
 	}
 	found, err := a.find(append(owners, fmt.Sprint(uid))...)
+	if err == nil && source != "" && !found[0].found {
+		err = fmt.Errorf("%w: its range is known to %s alone", ErrAccountUnknown, source)
+	}
 	if err != nil {
 		return first, fmt.Errorf("uid %d: %w", uid, err)
 	}

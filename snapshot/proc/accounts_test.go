@@ -137,6 +137,24 @@ func TestDirectoryWithoutAnAnswer(t *testing.T) {
 	require.EqualValues(t, 1001, got)
 }
 
+// Where another source than the files has the ranges, a uid without an account may be anybody's.
+func TestRangesOfAnotherSource(t *testing.T) {
+	accounts := &proc.Accounts{Etc: etcOf(t, "passwd: files sss\nsubid: sss\n", directory)}
+	for _, uid := range []snapshot.UID{0, 1001, 100500, 54321} {
+		got, err := accounts.Wait(t.Context(), uid)
+		require.NoError(t, err)
+		require.Equal(t, uid, got)
+	}
+	for _, uid := range []snapshot.UID{65536, 100001, 2147483648} {
+		shared, err := accounts.Wait(t.Context(), uid)
+		require.ErrorIs(t, err, proc.ErrAccountUnknown)
+		require.ErrorContains(t, err, "its range is known to sss alone")
+		require.EqualValues(t, proc.UnknownAccount, shared, "they share one budget")
+		require.False(t, accounts.Lacks(t.Context(), uid))
+		require.Equal(t, uid, accounts.Resolve(t.Context(), uid))
+	}
+}
+
 // getent(1) itself finds out that a service doesn't answer.
 func TestServiceThatIsNotThere(t *testing.T) {
 	etc := etcOf(t, "passwd: files nosuchservice\n", "exit 9")

@@ -27,6 +27,7 @@ type subuids struct {
 	looked      time.Time      // when the files were last checked for changes
 	versions    [2]fileVersion // of what was read
 	ranges      []subuidRange
+	source      string   // what has the ranges in place of the file; empty for the file
 	directories []string // the services of nsswitch.conf(5) that ask others for accounts
 }
 
@@ -45,19 +46,22 @@ func (s *subuids) read(now time.Time) {
 		return
 	}
 	nsswitch, _ := folder.ReadTrusted(s.etc, "nsswitch.conf", maxSubuids)
-	s.versions, s.ranges = versions, nil
+	s.versions, s.ranges, s.source = versions, nil, ""
 	s.directories = slices.DeleteFunc(servicesOf(string(nsswitch), "passwd"), func(service string) bool {
 		return slices.Contains([]string{"files", "compat", "db", "systemd"}, service)
 	})
-	if source := servicesOf(string(nsswitch), "subid"); len(source) == 0 || source[0] == "files" {
+	if sources := servicesOf(string(nsswitch), "subid"); len(sources) > 0 && sources[0] != "files" {
+		s.source = sources[0]
+	} else {
 		text, _ := folder.ReadTrusted(s.etc, "subuid", maxSubuids)
 		s.ranges = parseSubuids(string(text))
 	}
 }
 
-// owners are those who have a uid as a subordinate one, and their first range with it. uid 0 is
-// root's.
+// owners are those who have a uid as a subordinate one, and the start of their first range with it:
+// without one UnknownAccount. uid 0 is root's.
 func (s *subuids) owners(uid snapshot.UID) (owners []string, first snapshot.UID) {
+	first = UnknownAccount
 	for _, r := range s.ranges {
 		if uid == 0 || uid < r.First || uid > r.Last || slices.Contains(owners, r.Owner) {
 			continue
