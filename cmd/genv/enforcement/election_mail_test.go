@@ -135,7 +135,7 @@ func leading(l *loop) *loop {
 
 // electedLoop is a loop that mails bob in a minute.
 func electedLoop(p *participation, server *mailtest.Server) *loop {
-	l := &loop{program: &command.Program{Now: time.Now}, log: zerolog.Nop(), service: &service{}, memory: &keeper{now: time.Now}, part: p}
+	l := &loop{program: &command.Program{Now: time.Now}, log: zerolog.Nop(), service: &service{}, memory: &keeper{now: time.Now}, part: p, begun: true}
 	l.mail = mailer{log: l.log, now: time.Now}
 	setup := mailSetup(server)
 	setup.Progress = &render.Progress{}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,11 +19,14 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/enforce/notify/mail/mailtest"
+	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/controller/statedir"
 	"github.com/seed-3119e985/genv/remote/election/etcd"
+	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -229,4 +233,24 @@ func TestClaim(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, claim.TakeOver)
 	require.NoError(t, claim.Check())
+}
+
+// A run that ends before its first cycle, here since a single cycle takes no host over, leaves what its folder has.
+func TestARunThatDoesNotBegin(t *testing.T) {
+	dir := t.TempDir()
+	store, err := statedir.Open(dir)
+	require.NoError(t, err)
+	held := operator.State{Hold: &operator.OnHold{By: "ann", Reason: "a new driver"}}
+	require.NoError(t, store.KeepOperator(held, time.Now()))
+	require.NoError(t, store.Close())
+	setup := Setup{Config: Config{Policy: policy.Default(), TakeOver: true, StateDir: dir}, Fleet: Fleet{Announce: func(string, *fence.Claim) {}}}
+	program := &command.Program{Now: time.Now, Getenv: func(string) string { return "" }, Out: io.Discard, Err: io.Discard}
+	err = newLoop(program, zerolog.Nop(), &setup, nil).run(t.Context(), setup)
+	require.ErrorContains(t, err, "a single cycle")
+	store, err = statedir.Open(dir)
+	require.NoError(t, err)
+	defer store.Close()
+	kept, err := store.LoadOperator(time.Now())
+	require.NoError(t, err)
+	require.NotNil(t, kept.Hold)
 }

@@ -150,7 +150,7 @@ func (l *loop) enforce(ctx context.Context) error {
 // cycles runs the loop with a memory, as what this run is now.
 func (l *loop) cycles(ctx context.Context, memory controller.FleetMemory, settle time.Duration) error {
 	l.configure(l.setup)
-	l.controller.Memory = memory
+	l.controller.Memory, l.begun = memory, true
 	schedule := controller.Schedule{
 		Interval: l.setup.Interval, Cycles: l.setup.Cycles, Settle: settle,
 		Hangup: l.service.hangup, Reload: l.reloaded, Step: l.service.step, Actions: l.queue,
@@ -187,6 +187,7 @@ type loop struct {
 	// saidOfElection is what the log says last.
 	saidOfElection string
 
+	begun      bool // it has a memory: that of the run before, or of the leader before
 	controller controller.Controller
 	setup      Setup
 	hooks      *notify.Queue
@@ -344,18 +345,31 @@ func (l *loop) exit(cycle *controller.Cycle, ends bool) error {
 	return nil
 }
 
+// close ends what the run has opened. A run that has begun also saves its memory.
 func (l *loop) close() {
 	var hooks sync.WaitGroup
-	hooks.Go(func() { l.hooks.Close(hooksTimeout) })
+	if l.hooks != nil {
+		hooks.Go(func() { l.hooks.Close(hooksTimeout) })
+	}
 	if l.history != nil {
 		l.history.Close() // while no other run may use its folder
 	}
-	if l.part == nil {
-		l.mail.close(&l.controller)
-	} else { // what waits is for the next leader
-		l.mail.end(&l.controller.Memory.Mail, l.mayAct, hooksTimeout)
+	if l.begun {
+		l.finish()
 	}
-	l.memory.close(&l.controller)
+	l.memory.close()
 	hooks.Wait()
 	l.former.Wait()
+}
+
+// finish sends what mail waits, unless that is for the next leader, and saves the memory a last time.
+func (l *loop) finish() {
+	if l.part == nil {
+		l.mail.close(&l.controller)
+	} else {
+		l.mail.end(&l.controller.Memory.Mail, l.mayAct, hooksTimeout)
+	}
+	if !l.controller.DryRun { // nor is it a standby: what another controller keeps is newer
+		l.memory.saveLast(&l.controller.Memory)
+	}
 }

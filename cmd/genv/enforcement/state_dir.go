@@ -168,20 +168,26 @@ func (k *keeper) save(m *controller.FleetMemory) (write func()) {
 	}
 }
 
-// close saves the memory of a controller a last time, and closes the folder for other
-// runs.
-func (k *keeper) close(last *controller.Controller) {
+// saveLast saves the memory at the end of a run.
+func (k *keeper) saveLast(m *controller.FleetMemory) {
 	if k.store == nil {
 		return
 	}
-	var err error
-	if !last.DryRun { // nor is it a standby: what another controller keeps is newer
-		err = k.store.Save(&last.Memory, k.now())
-		if kept := k.keep(last.Memory.Operator); !errors.Is(kept, statedir.ErrInUse) {
-			err = errors.Join(err, kept)
-		}
+	err := k.store.Save(m, k.now())
+	if kept := k.keep(m.Operator); !errors.Is(kept, statedir.ErrInUse) {
+		err = errors.Join(err, kept)
 	}
-	if err = cmp.Or(err, k.store.Close()); err != nil {
+	if err != nil {
 		k.log.Warn().Err(err).Msg("the memory could not be saved: after a restart, times start again")
+	}
+}
+
+// close closes the folder for other runs.
+func (k *keeper) close() {
+	if k.store == nil {
+		return
+	}
+	if err := k.store.Close(); err != nil {
+		k.log.Warn().Err(err).Msg("the state folder could not be closed")
 	}
 }
