@@ -69,23 +69,10 @@ func (l *loop) run(ctx context.Context, setup Setup) error {
 		l.counters = metrics.NewCounters(p.Now(), setup.Interval)
 	}
 	if setup.announces() {
-		if l.self, err = l.memory.identity(ctx, p.Now(), setup.loops()); err != nil {
-			return err
-		}
-		l.start = rand.Text()
-		if err := l.takePart(ctx, &setup); err != nil {
+		if err := l.claimHosts(ctx, &setup); err != nil {
 			return err
 		}
 		defer func() { l.part.close() }()
-		if l.part == nil {
-			l.claim, err = l.memory.claim(&setup, &l.self)
-		}
-		if err != nil {
-			return err
-		}
-		if l.claim != nil {
-			l.claim.Start = l.start
-		}
 	}
 	l.warnOfIgnored(setup.Policy)
 	l.mail = mailer{log: log, now: p.Now}
@@ -110,6 +97,21 @@ func (l *loop) run(ctx context.Context, setup Setup) error {
 		return err
 	}
 	return l.last
+}
+
+// claimHosts finds out who this run is, and by what right it acts: the leader's, or that of its state folder.
+func (l *loop) claimHosts(ctx context.Context, setup *Setup) (err error) {
+	if l.self, err = l.memory.identity(ctx, l.program.Now(), setup.loops()); err != nil {
+		return err
+	}
+	l.start = rand.Text()
+	if err := l.takePart(ctx, setup); err != nil || l.part != nil {
+		return err
+	}
+	if l.claim, err = l.memory.claim(setup, &l.self); l.claim != nil {
+		l.claim.Start = l.start
+	}
+	return err
 }
 
 // shown is what viewers get.
