@@ -210,25 +210,46 @@ func runExamples(t *testing.T, f *inprocess.Fleet, path string, formats []string
 	fleet := fmt.Sprintf("--ssh-config %s --host a", f.SSHConfig())
 	more := fleet + " --hostfile " + dir + "/hosts --exclude b --username u --timeout 10 --command-timeout 10 --fanout 1 --exit-on-error --quiet --no-sudo --ssh builtin --insecure-ignore-host-keys --verbose"
 	u := s.me().with("DIR="+dir, "FLEET="+fleet, "MORE="+more, "REPORT="+dir+"/report", "GENV_AUDIT_LOG="+dir+"/log")
-	other := u.open("bash")
-	require.Empty(t, other.say("genv activate --gpus 1").status) // its text may say that nvidia-smi is slow
+	shell := u.open("bash")
+	set := "PATH=$DIR:$PATH"
+	if strings.Contains(strings.Join(examples[path], "\n"), "$OTHER") {
+		other := u.open("bash")
+		require.Empty(t, other.say("genv activate --gpus 1").status) // its text may say that nvidia-smi is slow
+		set += " OTHER=" + other.pid()
+	}
+	shell.sayAll(set)
 	for _, example := range examples[path] {
-		for _, format := range formats {
-			shell := u.open("bash")
-			shell.sayAll("PATH=$DIR:$PATH OTHER=" + other.pid())
-			if slices.Contains([]string{"deactivate", "attach", "detach", "config", "shell"}, path) {
-				shell.sayAll("genv activate --gpus 1")
+		for _, line := range inFormats(example, formats) {
+			switch path {
+			case "deactivate", "attach", "detach", "config", "shell":
+				shell = u.open("bash")
+				shell.sayAll(set + "; genv activate --gpus 1")
+			case "activate":
+				shell = u.open("bash")
+				shell.sayAll(set)
 			}
-			line := "genv " + path + " " + regexp.MustCompile(`--format \w+`).ReplaceAllString(example, "--format "+format)
-			answer := shell.sayAll(line)
+			answer := shell.sayAll("genv " + path + " " + line)
 			switch {
-			case strings.Contains(example, "--reset") && os.Geteuid() != 0:
+			case strings.Contains(line, "--reset") && os.Geteuid() != 0:
 				require.Contains(t, answer.text, "only root may", line)
 			default:
-				require.Empty(t, answer.status, "%s: %s", line, answer.text)
+				require.Empty(t, answer.status, "%s %s: %s", path, line, answer.text)
 			}
 		}
 	}
+}
+
+var formatFlag = regexp.MustCompile(`--format \w+`)
+
+// inFormats has an example with each format, or as it is without --format.
+func inFormats(example string, formats []string) (lines []string) {
+	if !formatFlag.MatchString(example) {
+		return []string{example}
+	}
+	for _, format := range formats {
+		lines = append(lines, formatFlag.ReplaceAllLiteralString(example, "--format "+format))
+	}
+	return lines
 }
 
 // TestFlagsOfConfig: help and man pages leave them out, and config.yaml has them as keys.
