@@ -68,8 +68,8 @@ func (p *Page) Man(version string) string {
 		m.option(&p.Options[i])
 	}
 	m.entries("EXIT STATUS", p.exitStatus())
-	m.entries("ENVIRONMENT", p.factsOf(variablesOfAll()))
-	m.entries("FILES", p.factsOf(filesOfAll()))
+	m.entries("ENVIRONMENT", p.factsOf("ENVIRONMENT"))
+	m.entries("FILES", p.factsOf("FILES"))
 	var examples []Entry
 	for _, e := range p.Examples {
 		examples = append(examples, Entry{e.Name, sentence(e.Text)})
