@@ -42,17 +42,13 @@ func (p *program) remoteActivate(c *cli.Context) error {
 	if err := environment.ReadSettings(c, &settings); err != nil {
 		return err
 	}
-	config, err := p.readConfig(c)
-	if err != nil {
-		return err
-	}
 	request := state.AttachRequest{EID: "new", Memory: settings.GPUMemory, OverSubscribe: environment.OverSubscribe(c, p.Getenv)}
 	activation := shell.Preactivation{"name": settings.Name, "gpu-memory": settings.GPUMemory.String()}
 	if settings.GPUs != nil { // otherwise it is what is saved in the user's .genv on the host, as with `genv activate`
 		request.Count = *settings.GPUs
 		activation["gpus"] = strconv.Itoa(request.Count)
 	}
-	host, err := p.findRoom(c.Context, config, request)
+	ssh, host, err := p.findRoom(c, request)
 	if err != nil {
 		return err
 	}
@@ -61,26 +57,26 @@ func (p *program) remoteActivate(c *cli.Context) error {
 			activation[flag] = "1"
 		}
 	}
-	return become(sshShell(&config.SSH, host, activation.Environ()))
+	return become(sshShell(ssh, host, activation.Environ()))
 }
 
-// findRoom is the host on which to activate.
-func (p *program) findRoom(ctx context.Context, config Config, request state.AttachRequest) (remote.Host, error) {
-	f, err := p.open(config)
+// findRoom is the host on which to activate, and how ssh reaches it.
+func (p *program) findRoom(c *cli.Context, request state.AttachRequest) (ssh *sshclient.Options, host remote.Host, err error) {
+	f, err := p.openHosts(c)
 	if err != nil {
-		return remote.Host{}, err
+		return nil, host, err
 	}
 	defer f.close()
-	results := controller.Ask(ctx, f.asker(), f.room)
+	results := controller.Ask(c.Context, f.asker(), f.room)
 	failures := render.FailuresOf(results)
 	if err := f.conclude(failures, nil); len(failures) == len(results) {
-		return remote.Host{}, err
+		return nil, host, err
 	}
 	host, ok := roomiest(results, request)
 	if !ok {
-		return host, fmt.Errorf("no host has %s for this now; `genv remote devices` shows what there is", render.Plural(request.Count, "device"))
+		return nil, host, fmt.Errorf("no host has %s for this now; `genv remote devices` shows what there is", render.Plural(request.Count, "device"))
 	}
-	return host, nil
+	return &f.SSH, host, nil
 }
 
 // room asks a host which of its devices are in use, or at least which are attached.

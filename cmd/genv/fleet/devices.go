@@ -16,14 +16,11 @@ import (
 
 // DevicesDocument is the JSON of `genv remote devices`; docs/json.md describes it.
 type DevicesDocument struct {
-	Schema    string           `json:"schema"`
-	Total     int              `json:"total"`
-	Available int              `json:"available"`
-	Hosts     []hostDevices    `json:"hosts"`
-	Failed    []remote.Failure `json:"failed"`
-	// Duplicates are names that are left out because they lead to the same machine as
-	// another one.
-	Duplicates []controller.Duplicate `json:"duplicates"`
+	Schema    string        `json:"schema"`
+	Total     int           `json:"total"`
+	Available int           `json:"available"`
+	Hosts     []hostDevices `json:"hosts"`
+	unanswered
 }
 
 type hostDevices struct {
@@ -96,7 +93,7 @@ func deviceDocuments(devices []snapshot.Device) []deviceDocument {
 }
 
 func devicesDocumentOf(results []remote.Result[[]deviceDocument], duplicates []controller.Duplicate) DevicesDocument {
-	document := DevicesDocument{Schema: "genv.remote.devices/1", Hosts: []hostDevices{}, Failed: render.FailuresOf(results), Duplicates: append([]controller.Duplicate{}, duplicates...)}
+	document := DevicesDocument{Schema: "genv.remote.devices/1", Hosts: []hostDevices{}, unanswered: unansweredOf(results, duplicates)}
 	for _, r := range results {
 		if r.Err != nil {
 			continue

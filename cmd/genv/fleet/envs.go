@@ -20,10 +20,7 @@ type EnvsDocument struct {
 	Schema string             `json:"schema"`
 	Total  int                `json:"total"`
 	Hosts  []hostEnvironments `json:"hosts"`
-	Failed []remote.Failure   `json:"failed"`
-	// Duplicates are names that are left out because they lead to the same machine as
-	// another one.
-	Duplicates []controller.Duplicate `json:"duplicates"`
+	unanswered
 }
 
 type hostEnvironments struct {
@@ -47,7 +44,7 @@ func (f *fleet) environments(ctx context.Context, h remote.Host) ([]snapshot.Env
 }
 
 func envsDocumentOf(results []remote.Result[[]snapshot.Environment], duplicates []controller.Duplicate) EnvsDocument {
-	document := EnvsDocument{Schema: "genv.remote.envs/1", Hosts: []hostEnvironments{}, Failed: render.FailuresOf(results), Duplicates: append([]controller.Duplicate{}, duplicates...)}
+	document := EnvsDocument{Schema: "genv.remote.envs/1", Hosts: []hostEnvironments{}, unanswered: unansweredOf(results, duplicates)}
 	for _, r := range results {
 		if r.Err != nil {
 			continue

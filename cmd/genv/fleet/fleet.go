@@ -34,6 +34,15 @@ func (p *program) open(config Config) (*fleet, error) {
 	return &fleet{Config: config, program: p, client: client, progress: render.NewProgress(p.Err)}, err
 }
 
+// openHosts prepares connections to the hosts of the flags.
+func (p *program) openHosts(c *cli.Context) (*fleet, error) {
+	config, err := p.readConfig(c)
+	if err != nil {
+		return nil, err
+	}
+	return p.open(config)
+}
+
 func (f *fleet) close() {
 	f.progress.End()
 	f.client.Close()
@@ -104,6 +113,17 @@ func (p *program) readListing(c *cli.Context) (listing, error) {
 	}
 	config, err := p.readConfig(c)
 	return listing{Config: config, output: output, noSummary: c.Bool("no-summary")}, err
+}
+
+// unanswered is the part of a document about the hosts of which it says nothing.
+type unanswered struct {
+	Failed []remote.Failure `json:"failed"`
+	// Duplicates are names that are left out because they lead to the same machine as another one.
+	Duplicates []controller.Duplicate `json:"duplicates"`
+}
+
+func unansweredOf[T any](results []remote.Result[T], duplicates []controller.Duplicate) unanswered {
+	return unanswered{render.FailuresOf(results), append([]controller.Duplicate{}, duplicates...)}
 }
 
 // list asks all hosts a question, keeps one answer for each machine, and prints the

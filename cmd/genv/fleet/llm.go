@@ -41,7 +41,7 @@ func (p *program) remoteLLMs(c *cli.Context) error {
 	return list(p, c, (*fleet).environments, func(list listing, results []remote.Result[[]snapshot.Environment], duplicates []controller.Duplicate) error {
 		models, answered := llmModels(results)
 		if list.output.Format == "json" {
-			return render.WriteJSON(p.Out, llmDocument{Schema: "genv.remote.llm/1", Models: models, Failed: render.FailuresOf(results), Duplicates: append([]controller.Duplicate{}, duplicates...)})
+			return render.WriteJSON(p.Out, llmDocument{Schema: "genv.remote.llm/1", Models: models, unanswered: unansweredOf(results, duplicates)})
 		}
 		if err := writeModels(p.Out, models, list.output, p.Now()); err != nil || list.noSummary {
 			return err
@@ -65,11 +65,7 @@ func (p *program) remoteLLMAttach(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	config, err := p.readConfig(c)
-	if err != nil {
-		return err
-	}
-	f, err := p.open(config)
+	f, err := p.openHosts(c)
 	if err != nil {
 		return err
 	}
@@ -80,7 +76,7 @@ func (p *program) remoteLLMAttach(c *cli.Context) error {
 		return err
 	}
 	if host, port, ok := findModel(results, model); ok {
-		return become(sshCommand(&config.SSH, host, []string{"genv", "llm", "attach", "--port", strconv.Itoa(port), model}))
+		return become(sshCommand(&f.SSH, host, []string{"genv", "llm", "attach", "--port", strconv.Itoa(port), model}))
 	}
 	return fmt.Errorf("no host serves %s: `genv remote llm ps` lists what is served", text.Shown(model))
 }
@@ -95,10 +91,6 @@ func (p *program) remoteServe(c *cli.Context) error {
 	if err := environment.ReadSettings(c, &settings); err != nil {
 		return err
 	}
-	config, err := p.readConfig(c)
-	if err != nil {
-		return err
-	}
 	request := state.AttachRequest{EID: "new", Memory: settings.GPUMemory, OverSubscribe: environment.OverSubscribe(c, p.Getenv)}
 	words := []string{"genv", "llm", "serve"}
 	if settings.GPUs != nil {
@@ -111,19 +103,18 @@ func (p *program) remoteServe(c *cli.Context) error {
 	if request.OverSubscribe {
 		words = append(words, "--over-subscribe")
 	}
-	host, err := p.findRoom(c.Context, config, request)
+	ssh, host, err := p.findRoom(c, request)
 	if err != nil {
 		return err
 	}
-	return become(sshCommand(&config.SSH, host, append(words, model)))
+	return become(sshCommand(ssh, host, append(words, model)))
 }
 
 // llmDocument is the JSON of `genv remote llm ps`; docs/json.md describes it.
 type llmDocument struct {
-	Schema     string                 `json:"schema"`
-	Models     []llmModel             `json:"models"`
-	Failed     []remote.Failure       `json:"failed"`
-	Duplicates []controller.Duplicate `json:"duplicates"`
+	Schema string     `json:"schema"`
+	Models []llmModel `json:"models"`
+	unanswered
 }
 
 // llmModel is a line of the list.

@@ -22,12 +22,11 @@ import (
 
 // WaitDocument is the JSON of `genv remote wait`; docs/json.md describes it.
 type WaitDocument struct {
-	Schema     string                 `json:"schema"`
-	Host       snapshot.Hostname      `json:"host"`
-	GPUs       []gpus.GPU             `json:"gpus"`
-	Waited     float64                `json:"waited_seconds"`
-	Failed     []remote.Failure       `json:"failed"`
-	Duplicates []controller.Duplicate `json:"duplicates"`
+	Schema string            `json:"schema"`
+	Host   snapshot.Hostname `json:"host"`
+	GPUs   []gpus.GPU        `json:"gpus"`
+	Waited float64           `json:"waited_seconds"`
+	unanswered
 }
 
 func (p *program) waitCommand() *cli.Command {
@@ -75,11 +74,7 @@ func (p *program) remoteWait(c *cli.Context) error {
 			return err
 		}
 	}
-	config, err := p.readConfig(c)
-	if err != nil {
-		return err
-	}
-	if w.fleet, err = p.open(config); err != nil {
+	if w.fleet, err = p.openHosts(c); err != nil {
 		return err
 	}
 	defer w.close()
@@ -112,7 +107,7 @@ func (w *waiter) run(ctx context.Context) error {
 			w.warn(host, found)
 			return w.print(&WaitDocument{
 				Schema: "genv.remote.wait/1", Host: host, GPUs: found, Waited: w.program.Now().Sub(begun).Seconds(),
-				Failed: failures, Duplicates: append([]controller.Duplicate{}, seen.Duplicates...),
+				unanswered: unanswered{failures, append([]controller.Duplicate{}, seen.Duplicates...)},
 			})
 		case ctx.Err() != nil:
 			return w.ended(ctx)
