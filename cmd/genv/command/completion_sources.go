@@ -29,11 +29,11 @@ type sources struct {
 	getenv  func(string) string
 	uid     snapshot.UID
 	written inventory.Selection // what the line says about hosts
-	known   *known              // nil until it is needed
+	known   *knownInventory     // nil until it is needed
 }
 
-// known is the inventory.
-type known struct {
+// knownInventory is the inventory.
+type knownInventory struct {
 	hosts  []remote.Host
 	groups []string
 }
@@ -62,9 +62,9 @@ func (s *sources) addFiles(hosts string) {
 	}
 }
 
-func (s *sources) inventory() *known {
+func (s *sources) inventory() *knownInventory {
 	if s.known == nil {
-		s.known = new(known)
+		s.known = new(knownInventory)
 		s.known.hosts, s.known.groups, _ = inventory.Known(s.written, OpenAtOnce) // without those of an error
 	}
 	return s.known

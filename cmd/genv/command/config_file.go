@@ -214,7 +214,7 @@ func isEmpty(data []byte) bool {
 }
 
 // read reads a value of a section.
-func (f *configFile) read(known keys, section string, key, value *strictyaml.Node) {
+func (f *configFile) read(known configKeys, section string, key, value *strictyaml.Node) {
 	name := key.Text()
 	flag, ok := known[section][name]
 	switch {

@@ -21,13 +21,13 @@ const (
 	remoteSection = "remote"
 )
 
-// keys are the flags that config.yaml may set, by section and key. Section "" has those that it
+// configKeys are the flags that config.yaml may set, by section and key. Section "" has those that it
 // may not set.
-type keys map[string]map[string]cli.Flag
+type configKeys map[string]map[string]cli.Flag
 
 // keysOf reads them from the flags of the commands below `genv remote`.
-func keysOf(commands []*cli.Command) keys {
-	k := keys{}
+func keysOf(commands []*cli.Command) configKeys {
+	k := configKeys{}
 	for _, cmd := range commands {
 		for _, flag := range cmd.Flags {
 			for _, section := range sectionsFor(cmd, flag) {
@@ -61,7 +61,7 @@ func sectionsFor(cmd *cli.Command, flag cli.Flag) []string {
 
 func takesHosts(cmd *cli.Command) bool { return Takes(cmd, "hostfile") }
 
-func (k keys) put(section string, flag cli.Flag) {
+func (k configKeys) put(section string, flag cli.Flag) {
 	key := flag.Names()[0]
 	if key == "host" && section != "" {
 		key = "hosts"
@@ -73,7 +73,7 @@ func (k keys) put(section string, flag cli.Flag) {
 }
 
 // sections are those with a key, or all with "".
-func (k keys) sections(key string) (sections []string) {
+func (k configKeys) sections(key string) (sections []string) {
 	for section, flags := range k {
 		if _, ok := flags[key]; section != "" && (ok || key == "") {
 			sections = append(sections, section)
@@ -104,7 +104,7 @@ func sectionTitle(section string) string {
 }
 
 // refusal is why a flag can't be set here, if it can't.
-func (k keys) refusal(name string) string {
+func (k configKeys) refusal(name string) string {
 	flag, ok := k[""][name]
 	if !ok {
 		return ""

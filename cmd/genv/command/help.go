@@ -36,7 +36,7 @@ func printHelp(w io.Writer, _ string, of any) {
 
 // WriteHelp writes a page as --help prints it: wrapped to the width of the terminal, or not at
 // all if that is 0.
-func WriteHelp(w io.Writer, p *Page, width int) error {
+func WriteHelp(w io.Writer, p *HelpPage, width int) error {
 	h := helpText{width: min(width, mostWidth)}
 	h.section("NAME", p.Name+" - "+p.Usage)
 	h.section("USAGE", strings.TrimSpace(p.Name+" "+p.Synopsis))
@@ -97,8 +97,8 @@ func (h *helpText) columns(title string, rows []Entry) {
 	}
 }
 
-// Page is what is said about a command, by its help and its man page.
-type Page struct {
+// HelpPage is what is said about a command, by its help and its man page.
+type HelpPage struct {
 	Name        string // with those of its parents: genv remote enforce
 	Usage       string // in one line
 	Synopsis    string // what follows the name
@@ -120,8 +120,8 @@ type Option struct {
 }
 
 // PageOf describes a command by its full name.
-func PageOf(cmd *cli.Command, name string) Page {
-	p := Page{Name: name, Usage: cmd.Usage}
+func PageOf(cmd *cli.Command, name string) HelpPage {
+	p := HelpPage{Name: name, Usage: cmd.Usage}
 	p.describe()
 	for _, sub := range visible(cmd.Subcommands) {
 		p.Commands = append(p.Commands, Entry{sub.Name, sub.Usage})
@@ -187,7 +187,7 @@ func (o *Option) entry() Entry {
 var texts string
 
 // describe adds the texts about the command.
-func (p *Page) describe() {
+func (p *HelpPage) describe() {
 	_, section, _ := strings.Cut("\n"+texts, "\n== "+p.Name+"\n")
 	section, _, _ = strings.Cut(section, "\n== ")
 	lines := strings.Split(section, "\n")
@@ -210,7 +210,7 @@ var facts string
 
 // factsOf are the entries of a kind for this page: those of its second or last word. The page of
 // genv itself has all.
-func (p *Page) factsOf(kind string) (entries []Entry) {
+func (p *HelpPage) factsOf(kind string) (entries []Entry) {
 	_, section, _ := strings.Cut(facts, "== "+kind+"\n")
 	section, _, _ = strings.Cut(section, "\n\n")
 	words := strings.Fields(p.Name)
@@ -224,7 +224,7 @@ func (p *Page) factsOf(kind string) (entries []Entry) {
 	return entries
 }
 
-func (p *Page) exitStatus() []Entry {
+func (p *HelpPage) exitStatus() []Entry {
 	if p.Name == "genv run" || p.Name == "genv lock" {
 		return []Entry{{"0 to 255", "that of the command"}, {"1", "genv failed, and says why; nothing was changed"}}
 	}

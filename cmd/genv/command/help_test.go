@@ -15,7 +15,7 @@ import (
 )
 
 func TestHelpFitsOnTheTerminal(t *testing.T) {
-	page := command.Page{
+	page := command.HelpPage{
 		Name: "genv sample", Usage: strings.Repeat("usage ", 30), Synopsis: "[options]",
 		Description: []string{strings.Repeat("description ", 30) + "\n  laid out already"},
 		Options: []command.Option{

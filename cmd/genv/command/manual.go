@@ -41,10 +41,10 @@ func writeAll(dir string, cmd *cli.Command, name, version string) error {
 }
 
 // FileName is the name of the page, which is that of its file without the section.
-func (p *Page) FileName() string { return strings.ReplaceAll(p.Name, " ", "-") }
+func (p *HelpPage) FileName() string { return strings.ReplaceAll(p.Name, " ", "-") }
 
 // Man is the page in the language of man(7).
-func (p *Page) Man(version string) string {
+func (p *HelpPage) Man(version string) string {
 	m := &roff{}
 	m.macro("TH", strings.ToUpper(p.FileName()), "1", "", "genv "+version, "genv manual")
 	m.raw(".nh\n.ad l") // words, names and paths stay whole
@@ -81,7 +81,7 @@ func (p *Page) Man(version string) string {
 }
 
 // seeAlso are the pages of the commands above and below.
-func (p *Page) seeAlso() (pages []string) {
+func (p *HelpPage) seeAlso() (pages []string) {
 	if end := strings.LastIndexByte(p.Name, ' '); end > 0 {
 		pages = append(pages, p.Name[:end])
 	}

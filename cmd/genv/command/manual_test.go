@@ -21,7 +21,7 @@ func wholeApp() *cli.App {
 }
 
 // eachPage calls with the page of each visible command.
-func eachPage(visit func(cmd *cli.Command, page *command.Page)) {
+func eachPage(visit func(cmd *cli.Command, page *command.HelpPage)) {
 	var walk func(cmd *cli.Command, name string)
 	walk = func(cmd *cli.Command, name string) {
 		page := command.PageOf(cmd, name)
@@ -43,7 +43,7 @@ func TestManPages(t *testing.T) {
 	written, err := filepath.Glob(filepath.Join(dir, "*"))
 	require.NoError(t, err)
 	var want []string
-	eachPage(func(_ *cli.Command, page *command.Page) {
+	eachPage(func(_ *cli.Command, page *command.HelpPage) {
 		want = append(want, filepath.Join(dir, page.FileName()+".1"))
 	})
 	require.ElementsMatch(t, want, written)
@@ -69,7 +69,7 @@ func TestManPages(t *testing.T) {
 }
 
 func TestManPageIsRoff(t *testing.T) {
-	page := command.Page{
+	page := command.HelpPage{
 		Name: "genv x", Usage: `it's a "test" -- with \e and ~^`, Synopsis: ".SH evil",
 		Description: []string{".SH evil", "'ne 9", "a `bold` word, and ` alone", "é…"},
 		Options:     []command.Option{{Names: []string{"--a-b", "-a"}, Value: "N", Text: ".TH x", Default: `C:\d`}},
@@ -112,7 +112,7 @@ var startsGenv = regexp.MustCompile(`(^|[ (])genv `)
 // that it has.
 func TestExamplesOfHelp(t *testing.T) {
 	whole := wholeApp()
-	eachPage(func(_ *cli.Command, page *command.Page) {
+	eachPage(func(_ *cli.Command, page *command.HelpPage) {
 		require.NotEmpty(t, page.Usage, page.Name)
 		for _, example := range page.Examples {
 			require.NotEmpty(t, example.Text, example.Name)

@@ -115,12 +115,12 @@ func (l *loop) claimHosts(ctx context.Context, setup *Setup) (err error) {
 }
 
 // shown is what viewers get.
-func (l *loop) shown(setup *Setup) listeners.Shown {
+func (l *loop) shown(setup *Setup) listeners.Content {
 	do := l.do
 	if setup.LookOnly {
 		do = live.RefuseActions(operator.Refuse(operator.Unable, "Ask the controller that runs genv remote enforce.", "this is genv remote watch: it changes nothing"))
 	}
-	shown := listeners.Shown{
+	shown := listeners.Content{
 		Feed: setup.Feed, Actions: live.NewActions(do, UserNames()),
 		Metrics: &metrics.Exporter{Feed: setup.Feed, Counters: l.counters, Now: l.program.Now, Version: l.program.Version},
 	}

@@ -17,7 +17,7 @@ import (
 
 // Settings are what an environment can be configured with, in the order in
 // which they are listed.
-var Settings = []Setting{
+var Settings = []Configurable{
 	{
 		Name: "gpu-memory",
 		Get:  func(c *snapshot.EnvConfig) string { return c.GPUMemory.String() },
@@ -35,8 +35,8 @@ var Settings = []Setting{
 	},
 }
 
-// Setting is one of them; its text is empty if it is not set.
-type Setting struct {
+// Configurable is one of them; its text is empty if it is not set.
+type Configurable struct {
 	Name string
 	Get  func(*snapshot.EnvConfig) string
 	Set  func(*snapshot.EnvConfig, string) error
@@ -95,7 +95,7 @@ func setName(c *snapshot.EnvConfig, text string) error {
 }
 
 // SettingNamed is the setting of a name.
-func SettingNamed(name string) (Setting, error) {
+func SettingNamed(name string) (Configurable, error) {
 	names := make([]string, len(Settings))
 	for i, s := range Settings {
 		if s.Name == name {
@@ -103,7 +103,7 @@ func SettingNamed(name string) (Setting, error) {
 		}
 		names[i] = s.Name
 	}
-	return Setting{}, command.UsageError("unknown setting %q: write one of %s", name, strings.Join(names, " "))
+	return Configurable{}, command.UsageError("unknown setting %q: write one of %s", name, strings.Join(names, " "))
 }
 
 // SettingFlags configure a new environment.

@@ -143,7 +143,7 @@ func findModel(results []remote.Result[[]snapshot.Environment], model string) (h
 	for i := range results {
 		models, _ := llmModels(results[i : i+1])
 		for _, m := range models {
-			if m.Served.Model == model && m.Port != 0 {
+			if m.ServedModel.Model == model && m.Port != 0 {
 				return results[i].Host, m.Port, true
 			}
 		}
@@ -155,7 +155,7 @@ func findModel(results []remote.Result[[]snapshot.Environment], model string) (h
 func writeModels(w io.Writer, models []llmModel, output render.Output, now time.Time) error {
 	t := output.Table(render.Col("HOST", 25), render.Col("MODEL", 12), render.Col("PORT", 8), render.Col("CREATED", 21), render.Col("EID", 8), render.Col("USER", 0))
 	for _, m := range models {
-		t.Add(m.Host, output.Name(m.Served.Model), m.ShownPort(), output.Age(m.Created, now), output.Name(string(m.EID)), output.Name(string(m.User)))
+		t.Add(m.Host, output.Name(m.ServedModel.Model), m.ShownPort(), output.Age(m.Created, now), output.Name(string(m.EID)), output.Name(string(m.User)))
 	}
 	return t.Write(w)
 }

@@ -169,7 +169,7 @@ func (p *program) topHosts(c *cli.Context) (arguments []string, hosts map[snapsh
 // controller: never both.
 type topSource struct {
 	follower *top.Follower
-	look     *look
+	look     *ownLooks
 
 	mu   sync.Mutex
 	path string // of the controller's socket; empty while there is none
@@ -265,8 +265,8 @@ func (s *topSource) act(ctx context.Context, action *operator.Action) (operator.
 	return answer, err
 }
 
-// look asks the hosts at an interval, as `genv remote watch` does.
-type look struct {
+// ownLooks asks the hosts at an interval, as `genv remote watch` does.
+type ownLooks struct {
 	*top.FeedSource
 	fleet   *fleet
 	pool    *agent.Pool
@@ -281,10 +281,10 @@ type startedError struct{ path string }
 func (e *startedError) Error() string { return "a controller was started: " + e.path }
 
 // look begins. It ends by itself before a look if a controller appeared.
-func (f *fleet) look(ctx context.Context, interval time.Duration, appeared func() string) *look {
+func (f *fleet) look(ctx context.Context, interval time.Duration, appeared func() string) *ownLooks {
 	ctx, cancel := context.WithCancelCause(ctx)
 	feed := live.NewFeed(live.Options{Now: f.program.Now, Interval: interval})
-	l := &look{FeedSource: top.OfFeed(feed, "own looks"), fleet: f, pool: f.pool(), context: ctx, cancel: cancel, stopped: make(chan struct{})}
+	l := &ownLooks{FeedSource: top.OfFeed(feed, "own looks"), fleet: f, pool: f.pool(), context: ctx, cancel: cancel, stopped: make(chan struct{})}
 	c := &controller.Controller{Options: controller.Options{
 		Asker:  controller.Asker{Hosts: f.Hosts, Link: f.visible(l.pool, interval), Fanout: len(f.Hosts)},
 		Policy: new(policy.File), DryRun: true, Sinks: []controller.Sink{feed}, Now: f.program.Now,
@@ -308,7 +308,7 @@ func (f *fleet) look(ctx context.Context, interval time.Duration, appeared func(
 }
 
 // Next implements top.Source.
-func (l *look) Next(ctx context.Context) (top.Update, error) {
+func (l *ownLooks) Next(ctx context.Context) (top.Update, error) {
 	within, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(l.context, cancel)()
@@ -319,7 +319,7 @@ func (l *look) Next(ctx context.Context) (top.Update, error) {
 	return update, err
 }
 
-func (l *look) close() {
+func (l *ownLooks) close() {
 	l.cancel(nil)
 	<-l.stopped
 	l.Close()

@@ -87,12 +87,12 @@ type waitLink struct {
 
 	mu      sync.Mutex
 	via     map[string]agent.Via // by the name of the host
-	refused map[string]refusal
+	refused map[string]failedLogin
 }
 
-// refusal is why a host can't be reached until somebody changes something, and when that
+// failedLogin is why a host can't be reached until somebody changes something, and when that
 // was found.
-type refusal struct {
+type failedLogin struct {
 	at  time.Time
 	err error
 }
@@ -100,7 +100,7 @@ type refusal struct {
 func newWaitLink(f *fleet) *waitLink {
 	return &waitLink{
 		Commands: f.commands(), now: f.program.Now,
-		via: make(map[string]agent.Via), refused: make(map[string]refusal),
+		via: make(map[string]agent.Via), refused: make(map[string]failedLogin),
 	}
 }
 
@@ -115,7 +115,7 @@ func (l *waitLink) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Sn
 	l.via[host.Name] = via
 	switch remote.ClassOf(err) {
 	case remote.Auth, remote.OpenSSH, remote.HostKey, remote.HostKeyChanged, remote.Configuration:
-		l.refused[host.Name] = refusal{l.now(), err}
+		l.refused[host.Name] = failedLogin{l.now(), err}
 	}
 	return s, err
 }

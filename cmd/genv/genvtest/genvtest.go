@@ -191,21 +191,21 @@ func Date(t *testing.T, text string) snapshot.Date {
 	return d
 }
 
-// Viewer is a client of a controller's socket.
-type Viewer struct {
+// SocketClient is a client of a controller's socket.
+type SocketClient struct {
 	*live.Client
 	t *testing.T
 }
 
 // View is a Viewer of the socket at path.
-func View(t *testing.T, path string) *Viewer {
-	v := &Viewer{live.NewClient(path), t}
+func View(t *testing.T, path string) *SocketClient {
+	v := &SocketClient{live.NewClient(path), t}
 	t.Cleanup(v.Close)
 	return v
 }
 
 // Wait waits for a state for which ok holds.
-func (v *Viewer) Wait(what string, ok func(*live.Fleet) bool) (fleet *live.Fleet) {
+func (v *SocketClient) Wait(what string, ok func(*live.Fleet) bool) (fleet *live.Fleet) {
 	v.t.Helper()
 	Eventually(v.t, what, func() bool {
 		var err error

@@ -117,11 +117,11 @@ func keeperEnded(said *guard.Status) bool {
 // askKernel asks what the kernel can do, and what it does.
 func (d *StatusDocument) askKernel(at pins) {
 	if at.err != nil {
-		d.Kernel = &Kernel{Why: at.err.Error(), Abilities: []Ability{}, Programs: []Program{}}
+		d.Kernel = &KernelReport{Why: at.err.Error(), Abilities: []Ability{}, Programs: []Program{}}
 		return
 	}
 	report := kernel.Probe(at.Options)
-	k := &Kernel{Possible: report.Err == nil, Abilities: []Ability{}, Programs: []Program{}}
+	k := &KernelReport{Possible: report.Err == nil, Abilities: []Ability{}, Programs: []Program{}}
 	if report.Err != nil {
 		k.Why = report.Err.Error()
 	}
@@ -210,7 +210,7 @@ type StatusDocument struct {
 	Keeper       snapshot.PID `json:"keeper,omitempty"`
 	// Unpinned: without a bpffs, the guard ends at once with the process Keeper.
 	Unpinned     bool           `json:"unpinned,omitempty"`
-	Kernel       *Kernel        `json:"kernel,omitempty"` // what only root can ask
+	Kernel       *KernelReport  `json:"kernel,omitempty"` // what only root can ask
 	Devices      []guard.Device `json:"devices"`
 	Users        []User         `json:"users"`
 	UsersLeftOut int            `json:"users_left_out,omitempty"`
@@ -229,8 +229,8 @@ type Events struct {
 	Why   string       `json:"why,omitempty"` // it isn't fanotify
 }
 
-// Kernel is what the kernel can do.
-type Kernel struct {
+// KernelReport is what the kernel can do.
+type KernelReport struct {
 	Possible  bool      `json:"possible"`
 	Why       string    `json:"why,omitempty"` // it isn't
 	Abilities []Ability `json:"abilities"`

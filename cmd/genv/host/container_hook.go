@@ -39,8 +39,8 @@ type started struct {
 	PID snapshot.PID `json:"pid"` // of its init; 0 if it has ended
 }
 
-// hook is one call of a hook.
-type hook struct {
+// hookCall is one call of a hook.
+type hookCall struct {
 	command.Program
 	host *localhost.Host
 	hookOrder
@@ -50,7 +50,7 @@ type hook struct {
 // ContainerHook is what the real runtime calls at the start and at the end of a container. It returns
 // the exit status: another one than 0 at the start keeps the container from starting.
 func ContainerHook(ctx context.Context, p command.Program, args []string) int {
-	h := &hook{Program: p}
+	h := &hookCall{Program: p}
 	err := h.run(ctx, args)
 	if err == nil {
 		return command.ExitOK
@@ -62,7 +62,7 @@ func ContainerHook(ctx context.Context, p command.Program, args []string) int {
 	return command.ExitFailed
 }
 
-func (h *hook) run(ctx context.Context, args []string) error {
+func (h *hookCall) run(ctx context.Context, args []string) error {
 	if len(args) != 2 || args[0] != hookStart && args[0] != hookStop {
 		return errors.New("the container runtime of genv adds this hook to containers: it isn't for people")
 	}
@@ -83,7 +83,7 @@ func (h *hook) run(ctx context.Context, args []string) error {
 }
 
 // start registers the init in the container's environment, and records it.
-func (h *hook) start(ctx context.Context) error {
+func (h *hookCall) start(ctx context.Context) error {
 	stat, err := h.host.Machine.Proc.Stat(h.PID)
 	if err != nil {
 		return fmt.Errorf("the container's init: %w", err)
@@ -108,7 +108,7 @@ func (h *hook) start(ctx context.Context) error {
 
 // owner is the user of the container's environment: if it ended, another user may have one
 // with the same id.
-func (h *hook) owner() snapshot.UID {
+func (h *hookCall) owner() snapshot.UID {
 	if h.UID == nil {
 		return grant.Nobody
 	}
@@ -117,7 +117,7 @@ func (h *hook) owner() snapshot.UID {
 
 // stop gives back what the container had. If it isn't called, as after a SIGKILL, the next
 // look at the state files finds that the init has ended.
-func (h *hook) stop(ctx context.Context) error {
+func (h *hookCall) stop(ctx context.Context) error {
 	r, err := container.ReadRecord(h.Run, h.ID)
 	if notFound(err) {
 		return nil
@@ -139,7 +139,7 @@ func (h *hook) stop(ctx context.Context) error {
 
 // runsAgain says whether the container was started again meanwhile: its record is of another
 // process than the one that has ended, or that couldn't create it and calls the hook now.
-func (h *hook) runsAgain(r *container.Record) bool {
+func (h *hookCall) runsAgain(r *container.Record) bool {
 	if r.PID == 0 || int(r.PID) == os.Getppid() {
 		return false
 	}
@@ -147,8 +147,8 @@ func (h *hook) runsAgain(r *container.Record) bool {
 	return known && start == r.Start
 }
 
-// call is a command line of runc, of which the runtime needs to know what starts containers.
-type call struct {
+// runcCall is a command line of runc, of which the runtime needs to know what starts containers.
+type runcCall struct {
 	args    []string
 	command string // "create", for example; empty if there is none
 	bundle  string
@@ -164,11 +164,11 @@ var (
 )
 
 // starts says whether the command creates a container.
-func (c *call) starts() bool { return c.command == "create" || c.command == "run" }
+func (c *runcCall) starts() bool { return c.command == "create" || c.command == "run" }
 
 // parseCall reads a command line of runc, without the program's name.
-func parseCall(args []string) *call {
-	c := &call{args: args, bundle: "."}
+func parseCall(args []string) *runcCall {
+	c := &runcCall{args: args, bundle: "."}
 	flags, rest := takeFlags(args, globalValued)
 	c.log = flags["log"]
 	if len(rest) == 0 {

@@ -47,7 +47,7 @@ type runtime struct {
 	command.Program
 	host *localhost.Host
 	real string // the runtime that it becomes
-	*call
+	*runcCall
 	// exec becomes another program, as syscall.Exec.
 	exec func(path string, argv, environ []string) error
 }
@@ -57,7 +57,7 @@ type runtime struct {
 // returns the exit status if that fails.
 func ContainerRuntime(ctx context.Context, p command.Program, args []string) int {
 	own, line := ownFlags(args)
-	r := &runtime{Program: p, call: parseCall(line), exec: syscall.Exec}
+	r := &runtime{Program: p, runcCall: parseCall(line), exec: syscall.Exec}
 	var err error
 	if r.real, err = realRuntime(own["real"]); err == nil {
 		err = r.start(ctx)
@@ -172,7 +172,7 @@ const (
 )
 
 // engineName is the engine that calls, as far as the paths that it gives show.
-func (c *call) engineName() string {
+func (c *runcCall) engineName() string {
 	bundle, err := filepath.Abs(c.bundle)
 	switch {
 	case err != nil:

@@ -96,7 +96,7 @@ func FuzzMerge(f *testing.F) {
 }
 
 func TestParse(t *testing.T) {
-	for line, want := range map[string]call{
+	for line, want := range map[string]runcCall{
 		"--root /r --log /l --log-format json create --bundle /b --pid-file /p ID": {command: "create", bundle: "/b", id: "ID", log: "/l"},
 		"--root=/r --log=/l --systemd-cgroup create --console-socket=/c -b /b ID":  {command: "create", bundle: "/b", id: "ID", log: "/l"},
 		"run -d --bundle=/b ID":                {command: "run", bundle: "/b", id: "ID"},
@@ -137,7 +137,7 @@ func TestEngineName(t *testing.T) {
 		"/var/lib/containers/storage/overlay-containers/abc/userdata":          "podman",
 		"/tmp/b": "",
 	} {
-		require.Equal(t, want, (&call{bundle: bundle}).engineName(), bundle)
+		require.Equal(t, want, (&runcCall{bundle: bundle}).engineName(), bundle)
 	}
 }
 

@@ -46,7 +46,7 @@ func (p *program) usageServe(c *cli.Context) error {
 	debug.SetGCPercent(gcPercentServed)
 	events := &events{host: host, log: p.Logger(c)}
 	defer events.close()
-	answers := &agent.Answers{Backend: served{host, events}, Events: events}
+	answers := &agent.Answers{Backend: streamBackend{host, events}, Events: events}
 	server := &agent.Server{
 		Token: c.String("token"), ReadToken: !c.IsSet("token"), Idle: idle, Handler: answers,
 		Greeting: agent.NewGreeting(p.Version, agent.CapabilityEvents), Replaced: replaced,
@@ -97,14 +97,14 @@ func endWithParent(parent int) error {
 	return nil
 }
 
-// served is this machine as the Backend of `usage serve`.
-type served struct {
+// streamBackend is this machine as the Backend of `usage serve`.
+type streamBackend struct {
 	host   *host
 	events *events
 }
 
 // Snapshot implements agent.Backend.
-func (s served) Snapshot(ctx context.Context, age agent.Age) ([]byte, error) {
+func (s streamBackend) Snapshot(ctx context.Context, age agent.Age) ([]byte, error) {
 	now, err := s.host.forController(s.events.snapshot(ctx, nvidiasmi.Age{Good: cmp.Or(age.Measured, devicesFor), Most: age.Oldest, Until: age.Until}))
 	if err != nil {
 		return nil, err
@@ -113,12 +113,12 @@ func (s served) Snapshot(ctx context.Context, age agent.Age) ([]byte, error) {
 }
 
 // Execute implements agent.Backend.
-func (s served) Execute(ctx context.Context, report enforce.Report, asker asked.Asker) (agent.Execution, error) {
+func (s streamBackend) Execute(ctx context.Context, report enforce.Report, asker asked.Asker) (agent.Execution, error) {
 	return s.host.execution(ctx, report, asker), nil
 }
 
 // Notify implements agent.Backend.
-func (s served) Notify(messages []agent.Message) ([]agent.Shown, error) {
+func (s streamBackend) Notify(messages []agent.Message) ([]agent.Shown, error) {
 	return s.host.notify(context.Background(), messages), nil
 }
 

@@ -76,8 +76,8 @@ func (config Config) Asked() bool {
 	return config.Socket.Required || config.Metrics.asked() || config.Web.asked()
 }
 
-// Shown is what the listeners serve.
-type Shown struct {
+// Content is what the listeners serve.
+type Content struct {
 	Feed *live.Feed
 	// Metrics are served with everything else, and on a port of their own; nil for none.
 	Metrics *metrics.Exporter
@@ -92,14 +92,14 @@ type Listeners struct {
 	// Addresses are where they listen, for people, in the order of the flags.
 	Addresses []string
 
-	shown   Shown
+	shown   Content
 	access  *web.Access // of the TCP listeners; nil for everybody who can connect
 	log     zerolog.Logger
 	closers []func()
 }
 
 // Open opens what a Config asks for. If it fails, nothing is open.
-func Open(ctx context.Context, config Config, shown Shown, log zerolog.Logger) (*Listeners, error) {
+func Open(ctx context.Context, config Config, shown Content, log zerolog.Logger) (*Listeners, error) {
 	l := &Listeners{shown: shown, log: log}
 	for _, open := range []func() error{
 		func() error { return l.openAccess(config.Access) },

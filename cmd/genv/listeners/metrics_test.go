@@ -46,7 +46,7 @@ func TestAddresses(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	feed := live.NewFeed(live.Options{Now: time.Now})
-	shown := listeners.Shown{Feed: feed, Metrics: &metrics.Exporter{Feed: feed, Counters: metrics.NewCounters(time.Now(), time.Second), Now: time.Now, Version: "v7"}}
+	shown := listeners.Content{Feed: feed, Metrics: &metrics.Exporter{Feed: feed, Counters: metrics.NewCounters(time.Now(), time.Second), Now: time.Now, Version: "v7"}}
 	config := listeners.Config{Socket: listeners.Socket{Path: path}, Metrics: listeners.Metrics{Address: "127.0.0.1"}}
 	open, err := listeners.Open(t.Context(), config, shown, zerolog.Nop())
 	require.NoError(t, err)
@@ -88,7 +88,7 @@ func TestMetrics(t *testing.T) {
 // TestMetricsOnEveryAddress: Prometheus comes by whichever name.
 func TestMetricsOnEveryAddress(t *testing.T) {
 	feed := live.NewFeed(live.Options{Now: time.Now})
-	shown := listeners.Shown{Feed: feed, Metrics: &metrics.Exporter{Feed: feed, Counters: metrics.NewCounters(time.Now(), time.Second), Now: time.Now}}
+	shown := listeners.Content{Feed: feed, Metrics: &metrics.Exporter{Feed: feed, Counters: metrics.NewCounters(time.Now(), time.Second), Now: time.Now}}
 	open, err := listeners.Open(t.Context(), listeners.Config{Metrics: listeners.Metrics{Address: "0.0.0.0"}}, shown, zerolog.Nop())
 	require.NoError(t, err)
 	defer open.Close()
@@ -110,7 +110,7 @@ func TestMetricsOfTheWebPage(t *testing.T) {
 	}}}}}
 	counters.Show(cycle)
 	feed.Show(cycle)
-	shown := listeners.Shown{Feed: feed, Metrics: &metrics.Exporter{Feed: feed, Counters: counters, Now: time.Now}}
+	shown := listeners.Content{Feed: feed, Metrics: &metrics.Exporter{Feed: feed, Counters: counters, Now: time.Now}}
 	for names, want := range map[web.Names]bool{web.AllNames: true, web.NoNames: false} {
 		open, err := listeners.Open(t.Context(), listeners.Config{Web: listeners.Web{Address: "127.0.0.1", Names: names}}, shown, zerolog.Nop())
 		require.NoError(t, err)

@@ -37,7 +37,7 @@ func TestSocket(t *testing.T) {
 		require.NoError(t, json.NewEncoder(w).Encode(peer))
 	})
 	config := listeners.Config{Socket: listeners.Socket{Path: path, Required: true}}
-	open, err := listeners.Open(t.Context(), config, listeners.Shown{Feed: feed, Actions: actions}, zerolog.Nop())
+	open, err := listeners.Open(t.Context(), config, listeners.Content{Feed: feed, Actions: actions}, zerolog.Nop())
 	require.NoError(t, err)
 	require.Equal(t, []string{path}, open.Addresses)
 	viewer := live.NewClient(path)
@@ -59,10 +59,10 @@ func TestSocket(t *testing.T) {
 	require.EqualValues(t, os.Getpid(), peer.PID)
 	require.EqualValues(t, os.Geteuid(), peer.UID)
 
-	_, err = listeners.Open(t.Context(), config, listeners.Shown{Feed: feed}, zerolog.Nop())
+	_, err = listeners.Open(t.Context(), config, listeners.Content{Feed: feed}, zerolog.Nop())
 	require.ErrorIs(t, err, socket.ErrInUse, "a living controller has it")
 	config.Socket.Required = false
-	without, err := listeners.Open(t.Context(), config, listeners.Shown{Feed: feed}, zerolog.Nop())
+	without, err := listeners.Open(t.Context(), config, listeners.Content{Feed: feed}, zerolog.Nop())
 	require.NoError(t, err, "the default one is no reason not to enforce")
 	require.Empty(t, without.Addresses)
 	without.Close()

@@ -104,7 +104,7 @@ func seen() *live.Feed {
 func open(t *testing.T, flags ...string) *listeners.Listeners {
 	config, err := read(false, flags...)
 	require.NoError(t, err)
-	l, err := listeners.Open(t.Context(), config, listeners.Shown{Feed: seen()}, zerolog.Nop())
+	l, err := listeners.Open(t.Context(), config, listeners.Content{Feed: seen()}, zerolog.Nop())
 	require.NoError(t, err)
 	t.Cleanup(l.Close)
 	require.Len(t, l.Addresses, 1)
@@ -222,7 +222,7 @@ func TestWebThatCannotBeServed(t *testing.T) {
 	} {
 		config, err := read(false, strings.Fields(strings.ReplaceAll(flags, "DIR", dir))...)
 		require.NoError(t, err, flags)
-		_, err = listeners.Open(t.Context(), config, listeners.Shown{Feed: seen()}, zerolog.Nop())
+		_, err = listeners.Open(t.Context(), config, listeners.Content{Feed: seen()}, zerolog.Nop())
 		require.ErrorContains(t, err, want, flags)
 	}
 }
@@ -243,7 +243,7 @@ func TestMetricsWithTLS(t *testing.T) {
 		config, err := read(false, "--metrics", "127.0.0.1:0", "--web-config", dir+"/"+file)
 		require.NoError(t, err)
 		feed := seen()
-		shown := listeners.Shown{Feed: feed, Metrics: &metrics.Exporter{Feed: feed, Counters: metrics.NewCounters(time.Now(), time.Second), Now: time.Now}}
+		shown := listeners.Content{Feed: feed, Metrics: &metrics.Exporter{Feed: feed, Counters: metrics.NewCounters(time.Now(), time.Second), Now: time.Now}}
 		l, err := listeners.Open(t.Context(), config, shown, zerolog.Nop())
 		require.NoError(t, err)
 		address := l.Addresses[0]
@@ -277,7 +277,7 @@ func TestAFileThatBreaks(t *testing.T) {
 	config, err := read(false, "--web", "127.0.0.1:0", "--web-config", dir+"/users")
 	require.NoError(t, err)
 	var log bytes.Buffer
-	l, err := listeners.Open(t.Context(), config, listeners.Shown{Feed: seen()}, zerolog.New(zerolog.SyncWriter(&log)))
+	l, err := listeners.Open(t.Context(), config, listeners.Content{Feed: seen()}, zerolog.New(zerolog.SyncWriter(&log)))
 	require.NoError(t, err)
 	status := func(user string) int {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, l.Addresses[0], http.NoBody)
@@ -362,7 +362,7 @@ func TestExampleOfWebConfig(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 		config, err := read(false, "--web", "127.0.0.1:0", "--web-config", path)
 		require.NoError(t, err)
-		l, err := listeners.Open(t.Context(), config, listeners.Shown{Feed: seen()}, zerolog.Nop())
+		l, err := listeners.Open(t.Context(), config, listeners.Content{Feed: seen()}, zerolog.Nop())
 		require.NoError(t, err)
 		l.Close()
 		promtool, err := exec.LookPath("promtool")

@@ -218,7 +218,7 @@ func (c Client) Converse(ctx context.Context, model string, in io.Reader, out io
 
 // Model is a model that an environment says it serves, and of which user the environment is.
 type Model struct {
-	Served
+	ServedModel
 	EID     snapshot.EnvID    `json:"eid"`
 	UID     snapshot.UID      `json:"uid"`
 	User    snapshot.Username `json:"user"`

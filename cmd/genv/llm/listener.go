@@ -63,8 +63,8 @@ func listens(line string, port int) (uid snapshot.UID, ok bool) {
 	return snapshot.UID(id), err == nil && uidErr == nil && int(n) == port && (everywhere || loopback)
 }
 
-// Served is a model that an environment says it serves.
-type Served struct {
+// ServedModel is a model that an environment says it serves.
+type ServedModel struct {
 	Model string `json:"model"`
 	Port  int    `json:"port,omitzero"` // 0 if it is unknown
 }
@@ -91,7 +91,7 @@ func FreePort(host string) (port int, err error) {
 }
 
 // ShownPort is the port for a table.
-func (s Served) ShownPort() string {
+func (s ServedModel) ShownPort() string {
 	if s.Port == 0 {
 		return "N/A"
 	}
@@ -99,19 +99,19 @@ func (s Served) ShownPort() string {
 }
 
 // Name is the name of the environment, as genv 1.4.3 gives it: llm/MODEL/PORT.
-func (s Served) Name() string { return "llm/" + s.Model + "/" + strconv.Itoa(s.Port) }
+func (s ServedModel) Name() string { return "llm/" + s.Model + "/" + strconv.Itoa(s.Port) }
 
 // Of reads the name of an environment; ok is false if it isn't that of a model. A genv
 // before 1.4.1 names only the model.
-func Of(e *snapshot.Environment) (s Served, ok bool) {
+func Of(e *snapshot.Environment) (s ServedModel, ok bool) {
 	rest, isModel := strings.CutPrefix(e.Config.Name, "llm/")
 	slash := strings.LastIndexByte(rest, '/')
 	switch {
 	case !isModel || rest == "" || slash == 0:
 		return s, false
 	case slash < 0:
-		return Served{Model: rest}, true
+		return ServedModel{Model: rest}, true
 	}
 	port, err := strconv.ParseUint(rest[slash+1:], 10, 16)
-	return Served{Model: rest[:slash], Port: int(port)}, err == nil && port > 0
+	return ServedModel{Model: rest[:slash], Port: int(port)}, err == nil && port > 0
 }

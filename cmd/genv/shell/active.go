@@ -37,7 +37,7 @@ var environmentVariables = []string{
 }
 
 // Activate is the change that activates an environment in a shell.
-func Activate(a Active, noPrompt bool) Change {
+func Activate(a Active, noPrompt bool) Edit {
 	change := Update(a)
 	change.Shims = ShimsAdd
 	change.Prompt = PromptAdd
@@ -49,7 +49,7 @@ func Activate(a Active, noPrompt bool) Change {
 
 // Update is the change after an attach, a detach or a config in an active
 // shell.
-func Update(a Active) Change {
+func Update(a Active) Edit {
 	values := map[string]string{
 		"GENV_SHELL":            "1",
 		"GENV_ENVIRONMENT_ID":   string(a.EID),
@@ -59,7 +59,7 @@ func Update(a Active) Change {
 		"CUDA_DEVICE_ORDER":     "PCI_BUS_ID",
 		"CUDA_VISIBLE_DEVICES":  a.VisibleDevices(),
 	}
-	change := Change{Prompt: PromptReplace, Prefix: Prompt(cmp.Or(a.Config.Name, string(a.EID)))}
+	change := Edit{Prompt: PromptReplace, Prefix: Prompt(cmp.Or(a.Config.Name, string(a.EID)))}
 	for _, variable := range environmentVariables {
 		if value := values[variable]; value != "" {
 			change.Set = append(change.Set, Variable{variable, value})
@@ -71,8 +71,8 @@ func Update(a Active) Change {
 }
 
 // Deactivate is the change that gives a shell back what it had.
-func Deactivate() Change {
-	return Change{Restore: environmentVariables, Shims: ShimsRemove, Prompt: PromptRemove}
+func Deactivate() Edit {
+	return Edit{Restore: environmentVariables, Shims: ShimsRemove, Prompt: PromptRemove}
 }
 
 // VisibleDevices is the value of CUDA_VISIBLE_DEVICES: indices, or UUIDs if they are given.
@@ -118,7 +118,7 @@ type Caller struct {
 	// user before it is written to the state files.
 	PID    snapshot.PID
 	answer io.Writer
-	render func(Change) (string, error)
+	render func(Edit) (string, error)
 }
 
 // CallerFrom finds the calling shell by the variables that the genv function
@@ -140,7 +140,7 @@ func CallerFrom(getenv func(string) string) (Caller, error) {
 
 // Apply has the shell make the change, once the program ends with status 0. It
 // is called once, after everything that can fail.
-func (c Caller) Apply(change Change) error {
+func (c Caller) Apply(change Edit) error {
 	code, err := c.render(change)
 	if err != nil {
 		return err

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Change is what a command does to the shell that called it. Rendered, it only
+// Edit is what a command does to the shell that called it. Rendered, it only
 // calls functions that Init defines. The zero Change does nothing.
-type Change struct {
+type Edit struct {
 	Set     []Variable // exported variables, in order
 	Unset   []string   // variables that this environment doesn't have
 	Restore []string   // variables that get back what they were
@@ -43,7 +43,7 @@ const (
 
 // Render writes the change as code for an initialised shell. Every value is
 // quoted; a name or a value that no shell can hold is ErrUnquotable.
-func (c Change) Render() (string, error) {
+func (c Edit) Render() (string, error) {
 	var code script
 	for _, v := range c.Set {
 		code.call("__genv_set", v.Name, v.Value)

@@ -53,7 +53,7 @@ func fakeGenv(args []string) int {
 	return 0
 }
 
-func fakeChange(args []string) shell.Change {
+func fakeChange(args []string) shell.Edit {
 	gpus := 1
 	a := shell.Active{
 		EID:     "1667",

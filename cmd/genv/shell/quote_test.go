@@ -33,7 +33,7 @@ func TestQuotedTextComesOutTheSame(t *testing.T) {
 func TestNULIsRefused(t *testing.T) {
 	_, err := shell.Quote("a\x00b")
 	require.ErrorIs(t, err, shell.ErrUnquotable)
-	for _, change := range []shell.Change{
+	for _, change := range []shell.Edit{
 		{Set: []shell.Variable{{"X", "fine"}, {"Y", "a\x00"}}},
 		{Set: []shell.Variable{{"X;id", "fine"}}},
 		{Unset: []string{"$(id)"}},
@@ -129,7 +129,7 @@ __genv_prompt PS1 '(genv:it?s) '
 }
 
 func TestTheZeroChangeDoesNothing(t *testing.T) {
-	code, err := shell.Change{}.Render()
+	code, err := shell.Edit{}.Render()
 	require.NoError(t, err)
 	require.Empty(t, code)
 }

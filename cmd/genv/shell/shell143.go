@@ -47,7 +47,7 @@ func (s Shell143) Caller(pid string, out io.Writer) (Caller, error) {
 
 // Render writes a change as code for the shell. PromptReplace changes nothing: 1.4.3
 // doesn't show in the prompt which environment is active.
-func (s Shell143) Render(change Change) (string, error) {
+func (s Shell143) Render(change Edit) (string, error) {
 	code := &script143{shell: s}
 	if len(change.Restore) > 0 {
 		code.restore(change.Restore)
@@ -76,12 +76,12 @@ func (s Shell143) Render(change Change) (string, error) {
 
 // renderInitialised is for a shell that this genv has initialised. If 1.4.3 has activated it
 // before, deactivate also undoes that.
-func (s Shell143) renderInitialised(change Change) (string, error) {
+func (s Shell143) renderInitialised(change Edit) (string, error) {
 	code, err := change.Render()
 	if err != nil || len(change.Restore) == 0 || !s.Active() {
 		return code, err
 	}
-	more, err := s.Render(Change{Restore: []string{snapshot.ClaimVariable}})
+	more, err := s.Render(Edit{Restore: []string{snapshot.ClaimVariable}})
 	return code + more, err
 }
 

@@ -57,7 +57,7 @@ func (p *program) activate(c *cli.Context) error {
 
 // activationCaller is the shell to activate. One that 1.4.3 initialised doesn't know the
 // folder of the shims.
-func (p *program) activationCaller(c *cli.Context, who *person) (shell.Caller, error) {
+func (p *program) activationCaller(c *cli.Context, who *hostUser) (shell.Caller, error) {
 	if !c.IsSet("shell") {
 		return shell.CallerFrom(p.Getenv)
 	}
@@ -68,7 +68,7 @@ func (p *program) activationCaller(c *cli.Context, who *person) (shell.Caller, e
 	return p.callerOf(c, who, shell.Shell143{Environ: p.Getenv, Shims: p.shims(exe)})
 }
 
-func (w *person) alreadyActive(ctx context.Context) error {
+func (w *hostUser) alreadyActive(ctx context.Context) error {
 	files, err := w.StateFiles(ctx)
 	if err == nil && files.Environment(w.eid) == nil {
 		return endedError{w.eid}
@@ -95,7 +95,7 @@ type entry struct {
 }
 
 // newEntry is how a process enters the environment that the flags ask for.
-func (p *program) newEntry(c *cli.Context, who *person, pid snapshot.PID) (entry, error) {
+func (p *program) newEntry(c *cli.Context, who *hostUser, pid snapshot.PID) (entry, error) {
 	e := entry{Enter: change.Enter{
 		EID: snapshot.EnvID(c.String("id")), PID: pid,
 		Attach: !c.Bool("no-attach"), OverSubscribe: environment.OverSubscribe(c, p.Getenv),
@@ -117,7 +117,7 @@ func (p *program) newEntry(c *cli.Context, who *person, pid snapshot.PID) (entry
 }
 
 // leave undoes an activation that could not be applied to the shell.
-func (w *person) leave(ctx context.Context, pid snapshot.PID, cause error) error {
+func (w *hostUser) leave(ctx context.Context, pid snapshot.PID, cause error) error {
 	if _, err := w.Change(ctx, change.Change{Leave: &change.Leave{PID: pid}}); err != nil {
 		return fmt.Errorf("%w; and the environment is still registered: %w", cause, err)
 	}

@@ -98,7 +98,7 @@ func (p *program) attach(c *cli.Context) error {
 }
 
 // look is the environment as it is.
-func (w *person) look(ctx context.Context, eid snapshot.EnvID) (change.Result, error) {
+func (w *hostUser) look(ctx context.Context, eid snapshot.EnvID) (change.Result, error) {
 	files, err := w.StateFiles(ctx)
 	if err != nil {
 		return change.Result{}, err
@@ -117,7 +117,7 @@ func (w *person) look(ctx context.Context, eid snapshot.EnvID) (change.Result, e
 // inShell changes the environment of this shell by a function, and then the shell. After an error
 // neither is changed. A script has no shell to change, and one that 1.4.3 initialised asks
 // for its change afterwards, by `genv shell --reattach`.
-func (p *program) inShell(ctx context.Context, who *person, by func(context.Context, snapshot.EnvID) (change.Result, error)) (change.Result, error) {
+func (p *program) inShell(ctx context.Context, who *hostUser, by func(context.Context, snapshot.EnvID) (change.Result, error)) (change.Result, error) {
 	eid, err := who.active(ctx)
 	if err != nil {
 		return change.Result{}, err

@@ -46,7 +46,7 @@ var settingOf = map[string]string{"count": "gpus", "gpu-memory": "gpu-memory", "
 
 // configRequest is what to do with which settings.
 type configRequest struct {
-	which             []environment.Setting
+	which             []environment.Configurable
 	value             *string // nil to show
 	clear, save, load bool
 	quiet             bool // show nothing
@@ -74,7 +74,7 @@ func readConfigRequest(c *cli.Context) (configRequest, error) {
 		if err != nil {
 			return r, err
 		}
-		r.which = []environment.Setting{one}
+		r.which = []environment.Configurable{one}
 	}
 	if len(words) == 2 {
 		if words[1] == "" {
@@ -145,7 +145,7 @@ func (p *program) config(c *cli.Context) error {
 func (r *configRequest) changes() bool { return r.value != nil || r.clear || r.load }
 
 // showOrSave only reads the state files.
-func (p *program) showOrSave(ctx context.Context, who *person, eid snapshot.EnvID, r configRequest) error {
+func (p *program) showOrSave(ctx context.Context, who *hostUser, eid snapshot.EnvID, r configRequest) error {
 	files, err := who.StateFiles(ctx)
 	if err != nil {
 		return err
@@ -169,7 +169,7 @@ func (p *program) showOrSave(ctx context.Context, who *person, eid snapshot.EnvI
 }
 
 // configText lists the settings that have a value; a single one without its name.
-func configText(config *snapshot.EnvConfig, which []environment.Setting) string {
+func configText(config *snapshot.EnvConfig, which []environment.Configurable) string {
 	var b strings.Builder
 	for _, s := range which {
 		value := s.Get(config)

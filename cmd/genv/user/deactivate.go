@@ -47,7 +47,7 @@ func (p *program) deactivate(c *cli.Context) error {
 
 // leave removes a process from its environment, and warns if other processes still
 // run in that.
-func (p *program) leave(ctx context.Context, who *person, l change.Leave) error {
+func (p *program) leave(ctx context.Context, who *hostUser, l change.Leave) error {
 	left, err := who.Change(ctx, change.Change{Leave: &l})
 	if len(left.Remaining) > 0 {
 		p.Warn(fmt.Sprintf("Environment %s and its devices remain until its processes end: %s", text.Shown(string(left.EID)), environment.JoinPIDs(left.Remaining)))
@@ -57,7 +57,7 @@ func (p *program) leave(ctx context.Context, who *person, l change.Leave) error 
 
 // unregistered is errNotActive, unless the shell is registered although it has lost
 // the variable with its environment.
-func (w *person) unregistered(ctx context.Context, pid snapshot.PID) (inactive, err error) {
+func (w *hostUser) unregistered(ctx context.Context, pid snapshot.PID) (inactive, err error) {
 	files, err := w.StateFiles(ctx)
 	if err != nil || files.EnvironmentOf(pid) != nil {
 		return nil, err

@@ -239,7 +239,7 @@ func (p *program) envsActivate(c *cli.Context) error {
 
 // checkUID refuses a process that doesn't have the uid that --uid gives. One that only
 // another user may register is refused anyway.
-func (w *person) checkUID(r member, given string) error {
+func (w *hostUser) checkUID(r member, given string) error {
 	uid := w.uid
 	if r.pid != 0 {
 		var err error

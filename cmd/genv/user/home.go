@@ -73,7 +73,7 @@ func ownedBy(info fs.FileInfo, uid int) bool {
 
 // loadSettings reads the files of a .genv folder: one for each setting, named
 // after it, with its value on the only line.
-func loadSettings(dir string, config *snapshot.EnvConfig, which []environment.Setting) error {
+func loadSettings(dir string, config *snapshot.EnvConfig, which []environment.Configurable) error {
 	for _, s := range which {
 		text, err := readSetting(filepath.Join(dir, s.Name))
 		if errors.Is(err, fs.ErrNotExist) {
@@ -106,7 +106,7 @@ func readSetting(path string) (string, error) {
 }
 
 // saveSettings writes them; a setting without a value has no file.
-func saveSettings(dir string, config *snapshot.EnvConfig, which []environment.Setting) error {
+func saveSettings(dir string, config *snapshot.EnvConfig, which []environment.Configurable) error {
 	for _, s := range which {
 		path, text := filepath.Join(dir, s.Name), s.Get(config)
 		if text == "" {

@@ -28,7 +28,7 @@ type inUse struct {
 }
 
 // inUseByOthers may run nvidia-smi, so it must not be called with the lock held.
-func (w *person) inUseByOthers(ctx context.Context, eid snapshot.EnvID, uid snapshot.UID) inUse {
+func (w *hostUser) inUseByOthers(ctx context.Context, eid snapshot.EnvID, uid snapshot.UID) inUse {
 	within, cancel := context.WithTimeout(ctx, inUseTimeout)
 	defer cancel()
 	look := w.ownLook
@@ -53,7 +53,7 @@ func (w *person) inUseByOthers(ctx context.Context, eid snapshot.EnvID, uid snap
 }
 
 // ownLook is what this user's nvidia-smi and /proc show. A guard may hide devices.
-func (w *person) ownLook(ctx context.Context) (inUse, error) {
+func (w *hostUser) ownLook(ctx context.Context) (inUse, error) {
 	s, err := w.Machine.Snapshot(ctx)
 	if err != nil {
 		return inUse{}, err
@@ -62,7 +62,7 @@ func (w *person) ownLook(ctx context.Context) (inUse, error) {
 }
 
 // rootsLook is what root's service sees, from which a guard hides nothing.
-func (w *person) rootsLook(ctx context.Context) (seen inUse, err error) {
+func (w *hostUser) rootsLook(ctx context.Context) (seen inUse, err error) {
 	document, err := w.Service.Look(ctx, "gpus")
 	if err != nil {
 		return inUse{}, err

@@ -60,7 +60,7 @@ func (p *program) llmServe(c *cli.Context) error {
 		return err
 	}
 	client := llm.Client{Host: c.String("host"), Port: served.Port}
-	return p.runJob(c, job{
+	return p.runJob(c, envCommand{
 		words: []string{"ollama", "serve"}, name: served.Name(), environ: []string{"OLLAMA_HOST=" + net.JoinHostPort(client.Host, strconv.Itoa(served.Port))},
 		meanwhile: func(ctx context.Context) {
 			err := client.WaitReady(ctx)
@@ -79,8 +79,8 @@ func (p *program) llmServe(c *cli.Context) error {
 }
 
 // servedOf is what the command line asks to serve.
-func (p *program) servedOf(c *cli.Context) (s llm.Served, err error) {
-	s = llm.Served{Model: c.Args().First(), Port: c.Int("port")}
+func (p *program) servedOf(c *cli.Context) (s llm.ServedModel, err error) {
+	s = llm.ServedModel{Model: c.Args().First(), Port: c.Int("port")}
 	if c.NArg() != 1 || s.Model == "" || strings.HasPrefix(s.Model, "-") {
 		return s, command.UsageError("write one model, as in `genv llm serve llama3`")
 	}

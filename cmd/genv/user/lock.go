@@ -69,7 +69,7 @@ const silentWait = 2 * time.Second
 
 // lockDevices waits as long as it takes, and prints which process has the lock.
 func (p *program) lockDevices(
-	ctx context.Context, who *person, devices []snapshot.DeviceIndex, files *state.Files,
+	ctx context.Context, who *hostUser, devices []snapshot.DeviceIndex, files *state.Files,
 ) (release func(), err error) {
 	soon, cancel := context.WithTimeout(ctx, silentWait)
 	defer cancel()
@@ -109,7 +109,7 @@ func isStranger(files *state.Files, lock string, uid *snapshot.UID) bool {
 }
 
 // lockable are the devices of this shell's environment, and the state files.
-func (w *person) lockable(ctx context.Context) ([]snapshot.DeviceIndex, *state.Files, error) {
+func (w *hostUser) lockable(ctx context.Context) ([]snapshot.DeviceIndex, *state.Files, error) {
 	eid, err := w.active(ctx)
 	if err != nil {
 		return nil, nil, err

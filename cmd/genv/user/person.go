@@ -20,17 +20,17 @@ import (
 // program is genv as its commands see it.
 type program struct{ command.Program }
 
-// person is the user of a command on a GPU host.
-type person struct {
+// hostUser is the user of a command on a GPU host.
+type hostUser struct {
 	*localhost.Host
 	uid    snapshot.UID   // the account
 	eid    snapshot.EnvID // the environment that the shell claims to be in; empty for none
 	sudoed bool           // started by sudo, directly or not
 }
 
-func (p *program) person() *person {
+func (p *program) person() *hostUser {
 	here := localhost.Open(p.Program)
-	return &person{
+	return &hostUser{
 		Host:   here,
 		uid:    here.UID(context.Background()),
 		eid:    snapshot.EnvID(p.Getenv("GENV_ENVIRONMENT_ID")),
@@ -40,7 +40,7 @@ func (p *program) person() *person {
 
 // active is the environment of this shell. sudo drops the variable with its ID; then
 // an ancestor process may show that there is one.
-func (w *person) active(ctx context.Context) (snapshot.EnvID, error) {
+func (w *hostUser) active(ctx context.Context) (snapshot.EnvID, error) {
 	switch {
 	case w.eid != "":
 		return w.eid, nil
@@ -65,7 +65,7 @@ func (w *person) active(ctx context.Context) (snapshot.EnvID, error) {
 
 // caller is the shell to change. Under sudo there is none, even if the shell was
 // initialised.
-func (p *program) caller(who *person) (shell.Caller, error) {
+func (p *program) caller(who *hostUser) (shell.Caller, error) {
 	caller, err := shell.CallerFrom(p.Getenv)
 	if err != nil && who.sudoed && who.eid != "" {
 		err = errors.New("sudo can't change this shell: run it without sudo, or `genv devices attach` with sudo and then `genv attach --refresh` without")
@@ -74,7 +74,7 @@ func (p *program) caller(who *person) (shell.Caller, error) {
 }
 
 // callerOf is the shell of --shell, which 1.4.3 initialised, or else caller.
-func (p *program) callerOf(c *cli.Context, who *person, old shell.Shell143) (shell.Caller, error) {
+func (p *program) callerOf(c *cli.Context, who *hostUser, old shell.Shell143) (shell.Caller, error) {
 	if c.IsSet("shell") {
 		return old.Caller(c.String("shell"), p.Out)
 	}
@@ -82,7 +82,7 @@ func (p *program) callerOf(c *cli.Context, who *person, old shell.Shell143) (she
 }
 
 // mine is a registered environment that this user may change.
-func (w *person) mine(b *state.Files, eid snapshot.EnvID) (*snapshot.Environment, error) {
+func (w *hostUser) mine(b *state.Files, eid snapshot.EnvID) (*snapshot.Environment, error) {
 	err := b.CheckOwner(eid, w.uid)
 	if errors.Is(err, state.ErrNoEnvironment) && eid == w.eid {
 		err = endedError{eid}
@@ -91,7 +91,7 @@ func (w *person) mine(b *state.Files, eid snapshot.EnvID) (*snapshot.Environment
 }
 
 // changeIn makes a change in an environment.
-func (w *person) changeIn(ctx context.Context, eid snapshot.EnvID, c change.Change) (change.Result, error) {
+func (w *hostUser) changeIn(ctx context.Context, eid snapshot.EnvID, c change.Change) (change.Result, error) {
 	result, err := w.Change(ctx, c)
 	if errors.Is(err, state.ErrNoEnvironment) && eid == w.eid {
 		err = endedError{eid}
@@ -100,7 +100,7 @@ func (w *person) changeIn(ctx context.Context, eid snapshot.EnvID, c change.Chan
 }
 
 // named is the environment of --eid, or else the one of this shell.
-func (w *person) named(c *cli.Context) (snapshot.EnvID, error) {
+func (w *hostUser) named(c *cli.Context) (snapshot.EnvID, error) {
 	eid := c.String("eid")
 	if !c.IsSet("eid") {
 		return w.active(c.Context)
@@ -113,7 +113,7 @@ func (w *person) named(c *cli.Context) (snapshot.EnvID, error) {
 
 // environment is the one that this shell claims to be in, with the state files. Its ID counts
 // only for its user and root.
-func (w *person) environment(ctx context.Context) (state.Files, *snapshot.Environment, error) {
+func (w *hostUser) environment(ctx context.Context) (state.Files, *snapshot.Environment, error) {
 	files, err := w.StateFiles(ctx)
 	if err != nil {
 		return files, nil, err

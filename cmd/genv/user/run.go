@@ -44,11 +44,11 @@ func (p *program) runIn(c *cli.Context) error {
 	if len(words) == 0 {
 		return command.UsageError("missing command: write `genv run COMMAND`")
 	}
-	return p.runJob(c, job{words: words})
+	return p.runJob(c, envCommand{words: words})
 }
 
-// job is a command that runs in an environment of its own.
-type job struct {
+// envCommand is a command that runs in an environment of its own.
+type envCommand struct {
 	words   []string
 	name    string   // of the environment, instead of that of the flags; empty for that
 	environ []string // more variables
@@ -56,7 +56,7 @@ type job struct {
 	meanwhile func(context.Context)
 }
 
-func (p *program) runJob(c *cli.Context, j job) error {
+func (p *program) runJob(c *cli.Context, j envCommand) error {
 	words := j.words
 	if _, err := exec.LookPath(words[0]); err != nil {
 		return notStarted(&p.Program, "run", err) // before anything is registered
@@ -92,7 +92,7 @@ func (p *program) runJob(c *cli.Context, j job) error {
 }
 
 // runEntry registers this process.
-func (p *program) runEntry(c *cli.Context, who *person, name string) (shell.Active, error) {
+func (p *program) runEntry(c *cli.Context, who *hostUser, name string) (shell.Active, error) {
 	e, err := p.newEntry(c, who, snapshot.PID(os.Getpid()))
 	if err != nil {
 		return shell.Active{}, err
@@ -112,7 +112,7 @@ func (p *program) runEntry(c *cli.Context, who *person, name string) (shell.Acti
 // too.
 const leaveWithin = 30 * time.Second
 
-func (p *program) runLeave(ctx context.Context, who *person) error {
+func (p *program) runLeave(ctx context.Context, who *hostUser) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveWithin)
 	defer cancel()
 	return p.leave(ctx, who, change.Leave{PID: snapshot.PID(os.Getpid())})

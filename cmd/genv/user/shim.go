@@ -58,7 +58,7 @@ func (p *program) startShim(ctx context.Context, name string, args []string) (in
 	if name == "docker" {
 		return 0, docker.Shim{
 			Real: program, Args: args, Environ: os.Environ(), Bypass: bypass, Stderr: p.Err, Exec: syscall.Exec,
-			Environment: func() (docker.Environment, error) { return who.container(ctx) },
+			Environment: func() (docker.ContainerEnvironment, error) { return who.container(ctx) },
 		}.Run()
 	}
 	return smi.Shim{
@@ -73,21 +73,21 @@ func (p *program) startShim(ctx context.Context, name string, args []string) (in
 }
 
 // container is what a container may use.
-func (w *person) container(ctx context.Context) (docker.Environment, error) {
+func (w *hostUser) container(ctx context.Context) (docker.ContainerEnvironment, error) {
 	files, env, err := w.environment(ctx)
 	if err != nil {
-		return docker.Environment{}, err
+		return docker.ContainerEnvironment{}, err
 	}
 	token := ""
 	if env.UID == w.uid {
 		token = w.containerToken(ctx, w.eid)
 	}
-	return docker.Environment{EID: w.eid, Name: env.Config.Name, Devices: w.containerDevices(&files), Token: token}, nil
+	return docker.ContainerEnvironment{EID: w.eid, Name: env.Config.Name, Devices: w.containerDevices(&files), Token: token}, nil
 }
 
 // containerDevices are the attached devices, and of those that are attached by MIG instance
 // the instances.
-func (w *person) containerDevices(files *state.Files) (devices []docker.Device) {
+func (w *hostUser) containerDevices(files *state.Files) (devices []docker.Device) {
 	attached, parts := files.AttachedTo(w.eid), change.Parts(files, w.eid)
 	uuids, _ := w.uuids(attached, parts) // a daemon of root's also knows the indices
 	for i, index := range attached {
@@ -108,7 +108,7 @@ func (w *person) containerDevices(files *state.Files) (devices []docker.Device) 
 
 // containerToken proves to genv's container runtime who starts a container; it is empty
 // where root's service doesn't run.
-func (w *person) containerToken(ctx context.Context, eid snapshot.EnvID) string {
+func (w *hostUser) containerToken(ctx context.Context, eid snapshot.EnvID) string {
 	if dir, err := w.Store.OwnedDir(); dir == "" || err != nil { // then there is no service
 		return ""
 	}
@@ -122,7 +122,7 @@ func (w *person) containerToken(ctx context.Context, eid snapshot.EnvID) string 
 const tokenWithin = 3 * time.Second
 
 // view is what nvidia-smi shows.
-func (w *person) view(ctx context.Context) (smi.View, error) {
+func (w *hostUser) view(ctx context.Context) (smi.View, error) {
 	files, _, err := w.environment(ctx)
 	view := smi.View{Owns: w.owns, Renumbered: w.Machine.Hardware.Restricted(w.Machine.Now())}
 	for i := range files.Devices {
@@ -137,7 +137,7 @@ func (w *person) view(ctx context.Context) (smi.View, error) {
 }
 
 // identify adds by what nvidia-smi's output is recognized where its numbers mean nothing.
-func (w *person) identify(devices []smi.Device) error {
+func (w *hostUser) identify(devices []smi.Device) error {
 	known, err := w.Machine.Hardware.Known()
 	for i := range devices {
 		d := &devices[i]
@@ -150,7 +150,7 @@ func (w *person) identify(devices []smi.Device) error {
 
 // owns says whether a process was started in this environment; no if this user may
 // not see it.
-func (w *person) owns(pid snapshot.PID) bool {
+func (w *hostUser) owns(pid snapshot.PID) bool {
 	eid, _, err := w.Machine.Proc.Environ(pid, "GENV_ENVIRONMENT_ID")
 	return err == nil && snapshot.EnvID(eid) == w.eid
 }

@@ -17,12 +17,12 @@ import (
 )
 
 // guarded says whether this host has a guard on, so that devices are named by UUID.
-func (w *person) guarded() bool { return w.Machine.Hardware.Guarded(w.Machine.Now()) }
+func (w *hostUser) guarded() bool { return w.Machine.Hardware.Guarded(w.Machine.Now()) }
 
 // uuids are those of devices on a guarded host, or if some of them are attached by MIG
 // instance, in the same order; otherwise nil. CUDA reads a list of indices or of UUIDs, and
 // not one of both.
-func (w *person) uuids(devices []snapshot.DeviceIndex, parts []change.Part) ([]snapshot.GPUUUID, error) {
+func (w *hostUser) uuids(devices []snapshot.DeviceIndex, parts []change.Part) ([]snapshot.GPUUUID, error) {
 	if len(devices) == 0 || len(parts) == 0 && !w.guarded() {
 		return nil, nil
 	}
@@ -51,7 +51,7 @@ func (w *person) uuids(devices []snapshot.DeviceIndex, parts []change.Part) ([]s
 
 // visible adds the UUIDs of the devices where they are needed. Without them, which is a
 // warning, the shell gets their indices, as on other hosts.
-func (p *program) visible(who *person, active shell.Active) shell.Active {
+func (p *program) visible(who *hostUser, active shell.Active) shell.Active {
 	var err error
 	if active.UUIDs, err = who.uuids(active.Devices, active.Parts); err != nil {
 		p.Warn(fmt.Sprintf("CUDA_VISIBLE_DEVICES needs UUIDs here (a guard is on, or MIG instances are attached), and they are not known: %v", err))
@@ -61,7 +61,7 @@ func (p *program) visible(who *person, active shell.Active) shell.Active {
 
 // adviseOfIndices warns a shell that was activated before the guard came on: its indices
 // are those of all devices, but its programs count only those that they may open.
-func (p *program) adviseOfIndices(who *person) {
+func (p *program) adviseOfIndices(who *hostUser) {
 	visible := p.Getenv("CUDA_VISIBLE_DEVICES")
 	if visible == "" || strings.Trim(visible, "0123456789,") != "" || !who.guarded() {
 		return
@@ -91,7 +91,7 @@ func joined(instances []snapshot.GPUUUID) snapshot.GPUUUID {
 
 // instances reads --mig: which MIG instances of which devices it means. Which ones are free
 // is decided again when they are attached.
-func (w *person) instances(c *cli.Context, eid snapshot.EnvID) ([]state.InstanceRequest, error) {
+func (w *hostUser) instances(c *cli.Context, eid snapshot.EnvID) ([]state.InstanceRequest, error) {
 	if !c.IsSet("mig") {
 		return nil, nil
 	}

@@ -57,7 +57,7 @@ func TestTheShimHandsOnItsToken(t *testing.T) {
 	env.Token = "secret"
 	var handed, environ []string
 	s := docker.Shim{
-		Real: "/usr/bin/docker", Args: words("run|--gpus|all|c"), Environment: func() (docker.Environment, error) { return env, nil },
+		Real: "/usr/bin/docker", Args: words("run|--gpus|all|c"), Environment: func() (docker.ContainerEnvironment, error) { return env, nil },
 		Exec: func(_ string, argv, env []string) error { handed, environ = argv, env; return nil },
 	}
 	require.NoError(t, s.Run())

@@ -13,8 +13,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Environment is what a container may use, and the names that it gets.
-type Environment struct {
+// ContainerEnvironment is what a container may use, and the names that it gets.
+type ContainerEnvironment struct {
 	EID     snapshot.EnvID
 	Name    string
 	Devices []Device // the attached ones, by index
@@ -49,7 +49,7 @@ func all(value string) bool {
 
 // gpus rewrites the value of --gpus, which is a line of CSV: "all", a number, or
 // fields such as count=2, "device=0,1" and driver=nvidia.
-func (env Environment) gpus(value string) (string, error) {
+func (env ContainerEnvironment) gpus(value string) (string, error) {
 	if all(value) && len(env.Devices) == 0 {
 		return "0", nil // all of none, as in 1.4.3
 	}
@@ -85,7 +85,7 @@ func (env Environment) gpus(value string) (string, error) {
 }
 
 // first picks so many of the attached devices, or all.
-func (env Environment) first(what, count string) ([]Device, error) {
+func (env ContainerEnvironment) first(what, count string) ([]Device, error) {
 	if count == "all" || count == "-1" {
 		return env.pick(what, "all")
 	}
@@ -103,7 +103,7 @@ func (env Environment) first(what, count string) ([]Device, error) {
 
 // pick passes listed devices that are attached, or all. The index of a device that has MIG
 // instances means all that are attached.
-func (env Environment) pick(what, list string) ([]Device, error) {
+func (env ContainerEnvironment) pick(what, list string) ([]Device, error) {
 	if len(env.Devices) == 0 {
 		return nil, env.noDevices(what)
 	}
@@ -133,7 +133,7 @@ func (env Environment) pick(what, list string) ([]Device, error) {
 }
 
 // indices lists those of the attached devices.
-func (env Environment) indices() string {
+func (env ContainerEnvironment) indices() string {
 	var indices []snapshot.DeviceIndex
 	for _, d := range env.Devices {
 		indices = append(indices, d.Index)
@@ -141,7 +141,7 @@ func (env Environment) indices() string {
 	return text.JoinIndices(slices.Compact(indices))
 }
 
-func (env Environment) noDevices(what string) error {
+func (env ContainerEnvironment) noDevices(what string) error {
 	return fmt.Errorf("%s: %w to environment %s: run genv attach first", what, ErrNoDevices, env.EID)
 }
 
@@ -162,7 +162,7 @@ const cdi = "nvidia.com/gpu="
 // cdi rewrites one such flag, which names one device or all. Root makes the names, so they
 // are always root's indices, except for MIG instances: a device in MIG mode has no name of its
 // own, and its instances have their UUIDs.
-func (env Environment) cdi(value string) ([]string, error) {
+func (env ContainerEnvironment) cdi(value string) ([]string, error) {
 	devices, err := env.pick("--device "+value, strings.TrimPrefix(value, cdi))
 	var args []string
 	for _, d := range devices {
@@ -196,7 +196,7 @@ func join(devices []Device) string {
 
 // byUUID reads a list of UUIDs of attached devices, as CUDA_VISIBLE_DEVICES has them on a
 // guarded host and with MIG instances.
-func (env Environment) byUUID(list string) (devices []Device, ok bool) {
+func (env ContainerEnvironment) byUUID(list string) (devices []Device, ok bool) {
 	for uuid := range strings.SplitSeq(list, ",") {
 		i := slices.IndexFunc(env.Devices, func(d Device) bool { return uuid != "" && string(d.UUID) == uuid })
 		if i < 0 {

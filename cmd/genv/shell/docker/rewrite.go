@@ -10,8 +10,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/container/grant"
 )
 
-// Call is a command line of docker that starts a container.
-type Call struct {
+// StartCommand is a command line of docker that starts a container.
+type StartCommand struct {
 	head  []string // up to the command, with it
 	flags []flag
 	rest  []string // from the image on
@@ -20,20 +20,20 @@ type Call struct {
 // Parse finds the flags of `docker [container] run|create`; ok is false for every other
 // command, and for one that docker refuses since a value or the image is missing. An
 // error is ErrUnknownFlag.
-func Parse(args []string) (call Call, ok bool, err error) { return parse(args, runFlags) }
+func Parse(args []string) (call StartCommand, ok bool, err error) { return parse(args, runFlags) }
 
 // parseOwn is Parse for `genv docker`, which has flags of its own.
-func parseOwn(args []string) (call Call, ok bool, err error) {
+func parseOwn(args []string) (call StartCommand, ok bool, err error) {
 	return parse(args, flagSet{switches: runFlags.switches + ownSwitches, valued: runFlags.valued + ownValued})
 }
 
-func parse(args []string, known flagSet) (call Call, ok bool, err error) {
+func parse(args []string, known flagSet) (call StartCommand, ok bool, err error) {
 	_, rest, err := globalFlags.read(args)
 	if len(rest) > 0 && rest[0] == "container" {
 		rest = rest[1:]
 	}
 	if len(rest) == 0 || rest[0] != "run" && rest[0] != "create" {
-		return Call{}, false, err
+		return StartCommand{}, false, err
 	}
 	call.head = args[:len(args)-len(rest)+1]
 	call.flags, call.rest, err = known.read(rest[1:])
@@ -42,7 +42,7 @@ func parse(args []string, known flagSet) (call Call, ok bool, err error) {
 
 // Args is the command line in the environment. Its error is ErrNotAttached,
 // ErrTooMany, ErrNoDevices or ErrRequest, and is a whole message.
-func (c Call) Args(env Environment) ([]string, error) {
+func (c StartCommand) Args(env ContainerEnvironment) ([]string, error) {
 	args := slices.Clone(c.head)
 	variables := []string{snapshot.ClaimVariable + "=" + string(env.EID)}
 	if env.Name != "" {
@@ -73,12 +73,12 @@ func (c Call) Args(env Environment) ([]string, error) {
 
 // WithoutDevices says whether the container gets no device although it asks for all, since
 // none is attached.
-func (c Call) WithoutDevices(env Environment) bool {
+func (c StartCommand) WithoutDevices(env ContainerEnvironment) bool {
 	return len(env.Devices) == 0 && slices.ContainsFunc(c.flags, func(f flag) bool { return f.name == "--gpus" && all(f.value) })
 }
 
 // flag is what replaces a flag.
-func (env Environment) flag(f flag) ([]string, error) {
+func (env ContainerEnvironment) flag(f flag) ([]string, error) {
 	switch {
 	case f.name == "--gpus" && f.value != "":
 		value, err := env.gpus(f.value)
@@ -91,7 +91,7 @@ func (env Environment) flag(f flag) ([]string, error) {
 
 // visible is the value for NVIDIA_VISIBLE_DEVICES; empty to set none. The nvidia runtime
 // also obeys the variable of the image, which is "all" in the images of CUDA.
-func (env Environment) visible(flags []flag) (string, error) {
+func (env ContainerEnvironment) visible(flags []flag) (string, error) {
 	gpus, runtime := false, false
 	for _, f := range slices.Backward(flags) { // the last one counts
 		name, list, given := strings.Cut(f.value, "=")
@@ -110,7 +110,7 @@ func (env Environment) visible(flags []flag) (string, error) {
 	return join(env.Devices), nil
 }
 
-func (env Environment) visibleList(f flag, list string) (string, error) {
+func (env ContainerEnvironment) visibleList(f flag, list string) (string, error) {
 	if list == "" || list == "none" || list == visibleNone {
 		return list, nil
 	}
@@ -126,7 +126,7 @@ const (
 
 // own is the command line for a container with an environment of its own: the flags of genv
 // become variables, which genv's container runtime reads.
-func (c Call) own(over, token bool) ([]string, error) {
+func (c StartCommand) own(over, token bool) ([]string, error) {
 	args := slices.Clone(c.head)
 	var variables []string
 	set := func(name, value string) { variables = append(variables, name+"="+value) }

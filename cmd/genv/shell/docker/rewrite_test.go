@@ -11,7 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/shell/docker"
 )
 
-var two = docker.Environment{EID: "1667", Name: "my env", Devices: []docker.Device{{Index: 1}, {Index: 3}}}
+var two = docker.ContainerEnvironment{EID: "1667", Name: "my env", Devices: []docker.Device{{Index: 1}, {Index: 3}}}
 
 const (
 	ids = "-e|GENV_ENVIRONMENT_ID=1667|-e|GENV_ENVIRONMENT_NAME=my env"
@@ -26,7 +26,7 @@ func words(line string) []string {
 	return strings.Split(line, "|")
 }
 
-func rewrite(t *testing.T, args []string, env docker.Environment) ([]string, error) {
+func rewrite(t *testing.T, args []string, env docker.ContainerEnvironment) ([]string, error) {
 	t.Helper()
 	call, ok, err := docker.Parse(args)
 	require.NoError(t, err)
@@ -119,7 +119,7 @@ func TestContainersWithMIGInstances(t *testing.T) {
 	instances.Devices = env.Devices[1:3]
 	for _, row := range []struct {
 		line string
-		env  docker.Environment
+		env  docker.ContainerEnvironment
 		want string
 	}{
 		{"run|--gpus|all|cuda", instances, `run|--gpus|"device=MIG-a,MIG-b"|` + ids + "|cuda"},
@@ -154,10 +154,10 @@ func TestContainersWithMIGInstances(t *testing.T) {
 }
 
 func TestContainersThatGetNoMoreThanIsAttached(t *testing.T) {
-	none := docker.Environment{EID: "1667"}
+	none := docker.ContainerEnvironment{EID: "1667"}
 	for _, row := range []struct {
 		line string
-		env  docker.Environment
+		env  docker.ContainerEnvironment
 		want error
 	}{
 		{"run|--gpus|3|c", two, docker.ErrTooMany},
@@ -187,7 +187,7 @@ func TestContainersThatGetNoMoreThanIsAttached(t *testing.T) {
 }
 
 func TestAnEnvironmentWithoutDevices(t *testing.T) {
-	none := docker.Environment{EID: "1667"}
+	none := docker.ContainerEnvironment{EID: "1667"}
 	for line, want := range map[string]string{
 		"run|ubuntu":                "run|-e|GENV_ENVIRONMENT_ID=1667|ubuntu",
 		"run|--gpus|all|cuda":       "run|--gpus|0|-e|GENV_ENVIRONMENT_ID=1667|cuda",
@@ -244,7 +244,7 @@ func FuzzRewrite(f *testing.F) {
 }
 
 // harness has no docker: who is handed what is all that is seen.
-func shim(handed *[]string, environment func() (docker.Environment, error), args ...string) (docker.Shim, *strings.Builder) {
+func shim(handed *[]string, environment func() (docker.ContainerEnvironment, error), args ...string) (docker.Shim, *strings.Builder) {
 	stderr := &strings.Builder{}
 	return docker.Shim{
 		Real: "/usr/bin/docker", Args: args, Environment: environment, Stderr: stderr,
@@ -256,15 +256,17 @@ func shim(handed *[]string, environment func() (docker.Environment, error), args
 }
 
 func TestShim(t *testing.T) {
-	attached := func() (docker.Environment, error) { return two, nil }
-	broken := func() (docker.Environment, error) { return docker.Environment{}, errors.New("envs.json is corrupt") }
+	attached := func() (docker.ContainerEnvironment, error) { return two, nil }
+	broken := func() (docker.ContainerEnvironment, error) {
+		return docker.ContainerEnvironment{}, errors.New("envs.json is corrupt")
+	}
 	var handed []string
 
 	s, _ := shim(&handed, attached, words("run|--gpus|all|c")...)
 	require.NoError(t, s.Run())
 	require.Equal(t, words("/usr/bin/docker|run|"+gpu+"|"+ids+"|c"), handed)
 
-	idle := func() (docker.Environment, error) { return docker.Environment{EID: "1667"}, nil }
+	idle := func() (docker.ContainerEnvironment, error) { return docker.ContainerEnvironment{EID: "1667"}, nil }
 	s, said := shim(&handed, idle, words("run|--gpus|all|c")...)
 	require.NoError(t, s.Run())
 	require.Equal(t, words("/usr/bin/docker|run|--gpus|0|-e|GENV_ENVIRONMENT_ID=1667|c"), handed)

@@ -31,7 +31,7 @@ type Shim struct {
 	Environ []string
 	Bypass  bool // run docker as it was called: outside an environment, or with GENV_BYPASS=1
 	// Environment is asked only for calls that start a container.
-	Environment func() (Environment, error)
+	Environment func() (ContainerEnvironment, error)
 	Stderr      io.Writer
 	// Exec becomes another program, as syscall.Exec: it returns only an error.
 	Exec func(path string, argv, environ []string) error

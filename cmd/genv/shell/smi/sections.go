@@ -42,7 +42,7 @@ var xmlDialect = dialect{
 }
 
 // rewriteSections keeps the sections of the attached devices.
-func (c Call) rewriteSections(out string, v View, d dialect) (string, bool) {
+func (c CommandLine) rewriteSections(out string, v View, d dialect) (string, bool) {
 	body := strings.TrimRight(out, "\n")
 	head, sections, tail, ok := d.split(body)
 	line := slices.IndexFunc(head, d.attached().MatchString)

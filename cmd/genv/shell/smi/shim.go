@@ -66,7 +66,7 @@ func (s Shim) Run(ctx context.Context) (status int, err error) {
 
 // rewritten runs the real program and shows its output in the view. Errors, and what
 // isn't understood, are shown as they are.
-func (s Shim) rewritten(ctx context.Context, call Call, view View) (int, error) {
+func (s Shim) rewritten(ctx context.Context, call CommandLine, view View) (int, error) {
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, s.Real, call.Args(view)...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = s.Environ, &stdout, &stderr
@@ -100,7 +100,7 @@ func (s Shim) handOver() (int, error) {
 
 // Rewrite shows what of an output is in the view; not ok when the output isn't
 // what it should be.
-func (c Call) Rewrite(out []byte, v View) ([]byte, bool) {
+func (c CommandLine) Rewrite(out []byte, v View) ([]byte, bool) {
 	var text string
 	var ok bool
 	switch c.form {
@@ -123,8 +123,8 @@ func (c Call) Rewrite(out []byte, v View) ([]byte, bool) {
 	return []byte(text), true
 }
 
-// Call is a command line of nvidia-smi whose output can be rewritten.
-type Call struct {
+// CommandLine is a command line of nvidia-smi whose output can be rewritten.
+type CommandLine struct {
 	form     form
 	args     []string
 	fields   []string // of form gpus or apps
@@ -157,7 +157,7 @@ var (
 
 // Parse understands a command line, without the program's name. What it doesn't
 // know is not ok: it is for the real program only.
-func Parse(args []string) (Call, bool) {
+func Parse(args []string) (CommandLine, bool) {
 	values := map[string]string{}
 	for i := 0; i < len(args); i++ {
 		flag, value, joined := strings.Cut(args[i], "=")
@@ -171,7 +171,7 @@ func Parse(args []string) (Call, bool) {
 		}
 		key, ok := known[flag]
 		if _, twice := values[key]; !ok || twice || joined && value == "" {
-			return Call{}, false
+			return CommandLine{}, false
 		}
 		values[key] = value
 	}
@@ -179,13 +179,13 @@ func Parse(args []string) (Call, bool) {
 	delete(values, "i")
 	form, ok := forms[strings.Join(slices.Sorted(maps.Keys(values)), " ")]
 	if !ok {
-		return Call{}, false
+		return CommandLine{}, false
 	}
-	return Call{form: form, args: args, selected: selected}.finish(values)
+	return CommandLine{form: form, args: args, selected: selected}.finish(values)
 }
 
 // finish reads the operands that a form depends on.
-func (c Call) finish(values map[string]string) (Call, bool) {
+func (c CommandLine) finish(values map[string]string) (CommandLine, bool) {
 	switch c.form {
 	case gpus, apps:
 		c.fields = strings.Split(values["gpus"]+values["apps"], ",")
@@ -203,14 +203,14 @@ func (c Call) finish(values map[string]string) (Call, bool) {
 }
 
 // single is the device that -i names by its index, if it names only one.
-func (c Call) single() (string, bool) {
+func (c CommandLine) single() (string, bool) {
 	n, err := strconv.ParseUint(c.selected, 10, 16)
 	return strconv.FormatUint(n, 10), err == nil
 }
 
 // Outside is whether the call selects a device that the view doesn't have, or where numbers
 // mean nothing only such devices: the answer is NoDevices.
-func (c Call) Outside(v View) bool {
+func (c CommandLine) Outside(v View) bool {
 	if v.Renumbered && c.selected != "" {
 		return v.uuids(c.selected) == ""
 	}
@@ -227,7 +227,7 @@ const (
 
 // Args are the arguments for the real program: to a query the field is added by
 // which rows are chosen, and where numbers mean nothing, devices are selected by UUID.
-func (c Call) Args(v View) []string {
+func (c CommandLine) Args(v View) []string {
 	args := slices.Clone(c.args)
 	for i, arg := range args {
 		switch flag, value, _ := strings.Cut(arg, "="); flag {

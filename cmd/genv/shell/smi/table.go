@@ -236,7 +236,7 @@ const uuidColumn = "uuid"
 
 // rewriteCSV drops the first column, which was added to the query, and the rows
 // that it doesn't choose.
-func (c Call) rewriteCSV(out, column string, row func(c Call, key, rest string) (string, bool)) (string, bool) {
+func (c CommandLine) rewriteCSV(out, column string, row func(c CommandLine, key, rest string) (string, bool)) (string, bool) {
 	var kept strings.Builder
 	header := c.header
 	for line := range strings.Lines(out) {
@@ -257,7 +257,7 @@ func (c Call) rewriteCSV(out, column string, row func(c Call, key, rest string) 
 }
 
 // gpuRow is the row of an attached device.
-func (v View) gpuRow(c Call, key, rest string) (string, bool) {
+func (v View) gpuRow(c CommandLine, key, rest string) (string, bool) {
 	device := v.find(key, named(key))
 	if device == nil {
 		return "", false
@@ -284,6 +284,6 @@ func (v View) gpuRow(c Call, key, rest string) (string, bool) {
 }
 
 // appRow is the row of a process of the environment.
-func (v View) appRow(_ Call, pid, rest string) (string, bool) { return rest, v.owns(pid) }
+func (v View) appRow(_ CommandLine, pid, rest string) (string, bool) { return rest, v.owns(pid) }
 
 func decimal(text string) bool { return text != "" && strings.Trim(text, "0123456789") == "" }
