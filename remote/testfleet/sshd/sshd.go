@@ -61,6 +61,7 @@ PasswordAuthentication no
 KbdInteractiveAuthentication no
 LogLevel VERBOSE
 MaxStartups 1000
+KexAlgorithms curve25519-sha256
 `
 
 // writeKeys writes the key of all hosts and the one key that may log in, with
