@@ -7,6 +7,7 @@
 #   ARCHES    architectures (amd64 arm64)
 #   FORMATS   of deb, rpm and tar (deb rpm tar)
 #   NFPM      the program nfpm
+#   DEB_COMPRESSION  gzip, or none, for tests: it takes a tenth of the time
 #   GENV      a built genv to pack instead of building one, for tests
 #
 # The same commit and the same Go give the same bytes.
@@ -17,6 +18,7 @@ VERSION=${VERSION:-unversioned}
 ARCHES=${ARCHES:-amd64 arm64}
 FORMATS=${FORMATS:-deb rpm tar}
 NFPM=${NFPM:-nfpm}
+DEB_COMPRESSION=${DEB_COMPRESSION:-gzip}
 GENV=${GENV:-}
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}
 umask 022
@@ -90,7 +92,8 @@ tarball() {
 
 # package FORMAT. nfpm prints its errors on stdout.
 package() {
-	"$NFPM" package --config packaging/nfpm.yaml --packager "$1" --target "$DIST/" >"$BUILD/nfpm.log" || {
+	sed "s/compression: gzip/compression: $DEB_COMPRESSION/" packaging/nfpm.yaml >"$BUILD/nfpm.yaml"
+	"$NFPM" package --config "$BUILD/nfpm.yaml" --packager "$1" --target "$DIST/" >"$BUILD/nfpm.log" || {
 		cat "$BUILD/nfpm.log" >&2
 		exit 1
 	}

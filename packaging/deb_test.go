@@ -133,7 +133,7 @@ func TestLifeOfAnRPM(t *testing.T) {
 	need(t, "rpm")
 	rpm := func(action, version string) string {
 		t.Helper()
-		m.copyIn(only(t, pack(t, version, "rpm"), "*.rpm"), "/tmp/genv.rpm", 0o644)
+		m.copyIn(only(t, pack(t, version), "*.rpm"), "/tmp/genv.rpm", 0o644)
 		return m.must("rpm", "--nodeps", action, "/tmp/genv.rpm")
 	}
 	rpm("--install", "v1.0.0")

@@ -150,6 +150,6 @@ func (m *machine) owner(path string) string {
 // install puts a .deb of this version into the machine, and installs it.
 func (m *machine) install(version string) {
 	m.t.Helper()
-	m.copyIn(only(m.t, pack(m.t, version, "deb"), "*.deb"), "/tmp/genv.deb", 0o644)
+	m.copyIn(only(m.t, pack(m.t, version), "*.deb"), "/tmp/genv.deb", 0o644)
 	m.must("dpkg", "--install", "/tmp/genv.deb")
 }

@@ -73,28 +73,27 @@ func skip(t testing.TB, why string) {
 	t.Skip("skipped: " + why)
 }
 
-// packed has the folders of packages that were made, by version and format.
+// packed has the folders of packages that were made, by version.
 var packed = map[string]string{}
 
-// pack makes a package for this architecture with the built genv, once for all tests, and
-// returns its folder.
-func pack(t testing.TB, version, format string) string {
+// pack makes the .deb and the .rpm for this architecture with the built genv, once for all tests, and
+// returns their folder.
+func pack(t testing.TB, version string) string {
 	t.Helper()
-	key := version + " " + format
-	if packed[key] == "" {
+	if packed[version] == "" {
 		genv := program(t, "genv")
-		dist := filepath.Join(programsDir, version, format)
-		packInto(t, dist, version, format, genv)
-		packed[key] = dist
+		dist := filepath.Join(programsDir, version)
+		packInto(t, dist, version, "deb rpm", genv, "DEB_COMPRESSION=none")
+		packed[version] = dist
 	}
-	return packed[key]
+	return packed[version]
 }
 
-func packInto(t testing.TB, dist, version, formats, genv string) {
+func packInto(t testing.TB, dist, version, formats, genv string, env ...string) {
 	t.Helper()
 	cmd := exec.Command("packaging/build.sh")
 	cmd.Dir = ".."
-	cmd.Env = append(os.Environ(), "DIST="+dist, "VERSION="+version, "FORMATS="+formats,
+	cmd.Env = append(append(os.Environ(), env...), "DIST="+dist, "VERSION="+version, "FORMATS="+formats,
 		"ARCHES="+runtime.GOARCH, "NFPM="+nfpm(t), "GENV="+genv, "SOURCE_DATE_EPOCH=1700000000")
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, string(out))

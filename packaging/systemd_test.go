@@ -112,7 +112,7 @@ func TestControllerUnderSystemd(t *testing.T) {
 
 	// A package that can't be unpacked leaves the service alone, a good one restarts it.
 	pid := m.show(unit, "MainPID")
-	deb, err := os.ReadFile(only(t, pack(t, "v1.0.1", "deb"), "*.deb"))
+	deb, err := os.ReadFile(only(t, pack(t, "v1.0.1"), "*.deb"))
 	require.NoError(t, err)
 	m.write("/tmp/cut.deb", string(deb[:len(deb)/2]), 0o644)
 	out, err = m.run("dpkg", "--install", "/tmp/cut.deb")
