@@ -88,7 +88,7 @@ func TestFindingsNameTheContainer(t *testing.T) {
 	}
 }
 
-// TestNoticesNameTheContainer: to the user who started it, on terminals, in mail, in a chat and
+// TestNoticesNameTheContainer: to the user who started it, on terminals, in mail and
 // in what hooks get; and to no user where that isn't proved.
 func TestNoticesNameTheContainer(t *testing.T) {
 	policy := stated{all: enforce.Settings{NonEnvProcesses: true}}
@@ -102,10 +102,9 @@ func TestNoticesNameTheContainer(t *testing.T) {
 	require.Len(t, notices, 1)
 	require.Equal(t, snapshot.UID(1002), notices[0].UID)
 	const want = "Process 5 is not running in a GPU environment (user bob, container web (\"lab/<x>:1\"), started by bob)."
-	n := texts.Notice{User: "bob", Event: "act", Findings: []texts.Finding{notices[0].Details}}
+	n := texts.Notice{User: "bob", Findings: []texts.Finding{notices[0].Details}}
 	require.Contains(t, notices[0].Text, want)
 	require.Contains(t, texts.Body(n), "* a: "+want+"\n")
-	require.Contains(t, texts.Set{}.SlackText(n, nil), "container web (\"lab/&lt;x&gt;:1\"), started by bob)")
 	data, err := json.Marshal(plan.Findings[0])
 	require.NoError(t, err)
 	require.Contains(t, string(data), `"container":"web","container_info":{"name":"web","image":"lab/\u003cx\u003e:1","started_by_uid":1002,"started_by":"bob","proof":"record"}`)

@@ -23,10 +23,9 @@ const queueLength = 64
 
 // Event is what hooks get.
 type Event struct {
-	Name  policy.Event
-	JSON  []byte
-	Slack []byte   // the same for people, as JSON of Slack
-	IDs   []string // of findings that it is about
+	Name policy.Event
+	JSON []byte
+	IDs  []string // of findings that it is about
 }
 
 // Result is what became of an event at one hook.
@@ -191,11 +190,7 @@ var client = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) er
 // post sends the event to the address. After a redirect or a client error, another try
 // would fail again.
 func post(ctx context.Context, h policy.Hook, e Event) (final bool, err error) {
-	body := e.JSON
-	if h.Slack {
-		body = e.Slack
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, h.Webhook, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, h.Webhook, bytes.NewReader(e.JSON))
 	if err != nil {
 		return true, errors.New("the address cannot be used") // the error would show it
 	}

@@ -52,7 +52,7 @@ func sendOnce(t *testing.T, h policy.Hook, event policy.Event, body string) []st
 	}
 	var failed failures
 	q := notify.New([]policy.Hook{h}, failed.add)
-	q.Send(notify.Event{Name: event, JSON: []byte(body), Slack: []byte("for Slack: " + body)})
+	q.Send(notify.Event{Name: event, JSON: []byte(body)})
 	q.Close(time.Minute)
 	q.Send(notify.Event{Name: event, JSON: []byte("too late, and no harm")})
 	return failed.list
@@ -169,18 +169,6 @@ func TestASlowHookKeepsNobodyWaiting(t *testing.T) {
 	q.Close(0)
 	require.Greater(t, len(failed.list), 400)
 	require.Contains(t, failed.list[0], "it is too slow: an event \"warn\" is dropped, since 64 wait already")
-}
-
-func TestAChatGetsTextForPeople(t *testing.T) {
-	got := make(chan string, 1)
-	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body) // a short one differs
-		got <- string(body)
-	}))
-	defer server.Close()
-	defer http.DefaultTransport.(*http.Transport).CloseIdleConnections()
-	require.Empty(t, sendOnce(t, policy.Hook{Webhook: server.URL + "/secret", Slack: true}, "act", "x"))
-	require.Equal(t, "for Slack: x", <-got)
 }
 
 func TestEachHookHasAResult(t *testing.T) {

@@ -107,7 +107,6 @@ type Hook struct {
 	// Webhook is a URL to which it is posted. One of the two is set.
 	Command []string
 	Webhook string
-	Slack   bool // a text for people is posted, as Slack and Mattermost take it
 	On      []Event
 	Timeout time.Duration // for each try
 	Retries int           // after the first try

@@ -191,5 +191,5 @@ func (r *reader) readTemplates(n *strictyaml.Node) {
 			}
 		}
 	}
-	n.Map(keys)
+	n.Map(keys, strictyaml.Keys{"slack": r.ignore("slack", "use a hook with a command (docs/policy.md)")})
 }

@@ -138,13 +138,11 @@ func TestReportsUnderWayAreWaitedForAtTheEnd(t *testing.T) {
 // noticed keeps what hooks get.
 type noticed struct {
 	notices []hooksink.Notice
-	events  []notify.Event
 }
 
 func (n *noticed) Send(e notify.Event) {
 	var notice hooksink.Notice
 	_ = json.Unmarshal(e.JSON, &notice)
-	n.events = append(n.events, e)
 	n.notices = append(n.notices, notice)
 }
 
@@ -162,7 +160,8 @@ func TestHooksGetCompleteOutcomes(t *testing.T) {
 		err := controller.Loop(t.Context(), c, controller.Schedule{Interval: time.Second}, func(controller.Cycle) error { return broken })
 		require.ErrorIs(t, err, broken)
 		require.Len(t, hooks.notices, 1)
-		require.JSONEq(t, `{"text":"*Actions* (2)\n• `+"`a: Process 5 is not running in a GPU environment (uid 1005)`"+`\n• `+"`a: process 5: terminated`"+`\n"}`, string(hooks.events[0].Slack))
+		require.Equal(t, "Process 5 is not running in a GPU environment (uid 1005)", hooks.notices[0].Findings[0].Line)
+		require.Equal(t, enforce.StatusTerminated, hooks.notices[0].Outcomes[0].Status)
 		require.NotEmpty(t, hooks.notices[0].Run)
 		require.Equal(t, 2, hooks.notices[0].Cycle)
 		outcome := hooks.notices[0].Outcomes[0]

@@ -238,7 +238,7 @@ func (l *loop) enable(c *controller.Options, setup *Setup, mailing controller.Ma
 		c.Events = events
 	}
 	c.Sinks = []controller.Sink{
-		hooks.Sink{Queue: l.hooks, Now: l.program.Now, Templates: setup.Policy.Templates, Failed: l.templateFailed, Leads: func() bool { return l.mayAct() == nil }},
+		hooks.Sink{Queue: l.hooks, Now: l.program.Now, Leads: func() bool { return l.mayAct() == nil }},
 		&l.screen,
 	}
 	if l.history != nil {

@@ -16,8 +16,6 @@ type Notice struct {
 	Findings []Finding
 	// More is how many findings are left out, since there were too many.
 	More int
-	// Event is what happened, for a chat: warn, act or hold.
-	Event string
 	// Digest says that these findings were collected, and are not news of this minute.
 	Digest bool
 }

@@ -1,5 +1,5 @@
-// Package texts makes the texts of notices to users: of mail, of messages on
-// terminals, and of messages to a chat. The policy may replace each by a template of
+// Package texts makes the texts of notices to users: of mail and of messages on
+// terminals. The policy may replace each by a template of
 // its own, in the language of text/template.
 //
 //	set, err := texts.Parse(texts.MailBody, "Hello {{.User}}, …")
@@ -28,11 +28,10 @@ const (
 	MailSubject Kind = "mail-subject"
 	MailBody    Kind = "mail-body"
 	Terminal    Kind = "terminal"
-	Slack       Kind = "slack"
 )
 
 // Kinds are all kinds, in the order of the documentation.
-var Kinds = []Kind{MailSubject, MailBody, Terminal, Slack}
+var Kinds = []Kind{MailSubject, MailBody, Terminal}
 
 // limits are how many bytes a template may write.
 func (k Kind) limit() int {
@@ -41,7 +40,7 @@ func (k Kind) limit() int {
 		return 500
 	case Terminal:
 		return 4 << 10
-	case MailBody, Slack:
+	case MailBody:
 	}
 	return 64 << 10
 }

@@ -5,14 +5,11 @@ package hooks
 
 import (
 	"encoding/json"
-	"fmt"
-	"slices"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/notify"
-	"github.com/seed-3119e985/genv/enforce/notify/texts"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/remote/controller"
@@ -56,10 +53,8 @@ type NoticedFinding struct {
 // Sink sends to hooks: new findings, of what was done, and of what limits held
 // back.
 type Sink struct {
-	Queue     Queue
-	Now       func() time.Time
-	Templates texts.Set   // of texts for a chat
-	Failed    func(error) // is called for a template that fails; nil for none
+	Queue Queue
+	Now   func() time.Time
 	// Leads, if set, is asked whether the controller may act, right before each event but those
 	// of what it did: the controller that leads has the others, too.
 	Leads func() bool
@@ -115,19 +110,11 @@ func (s Sink) send(cycle *controller.Cycle, n Notice) {
 	if err != nil {
 		return // these types have nothing that JSON can't express
 	}
-	slack, err := json.Marshal(map[string]string{"text": s.Templates.SlackText(n.forChat(), s.Failed)})
-	if err != nil {
-		return // nor has this
-	}
-	s.Queue.Send(notify.Event{Name: n.Event, JSON: body, Slack: slack, IDs: n.ids()})
+	s.Queue.Send(notify.Event{Name: n.Event, JSON: body, IDs: n.ids()})
 }
 
-// maxForChat is how many findings a message to a chat lists, and maxIDs how many the
-// record of an event names.
-const (
-	maxForChat = 20
-	maxIDs     = 100
-)
+// maxIDs is how many findings the record of an event names.
+const maxIDs = 100
 
 func (n *Notice) ids() []string {
 	var ids []string
@@ -138,48 +125,4 @@ func (n *Notice) ids() []string {
 		ids = append(ids, n.Messages[i].ID)
 	}
 	return ids
-}
-
-// forChat is what a template for a chat gets.
-func (n *Notice) forChat() texts.Notice {
-	chat := texts.Notice{Event: string(n.Event)}
-	add := func(f texts.Finding) {
-		if f.At = n.Time; len(chat.Findings) < maxForChat {
-			chat.Findings = append(chat.Findings, f)
-		} else {
-			chat.More++
-		}
-	}
-	for i := range n.Findings {
-		f := &n.Findings[i]
-		add(texts.Finding{
-			ID: f.ID, Host: string(f.Host), Rule: string(f.Rule), Text: f.Line, Command: texts.Command(f.Command), Advice: f.Advice,
-			Pending: f.Pending, Due: f.Due, Waits: f.Waits != "", Since: f.Since,
-		})
-	}
-	for i := range n.Outcomes {
-		if r := &n.Outcomes[i]; r.Kind == audit.KindOutcome {
-			add(texts.Finding{Host: string(r.Host), Text: outcomeText(r)})
-		}
-	}
-	for _, m := range n.Messages {
-		add(texts.Finding{ID: m.ID, Host: string(m.Host), Text: m.Text})
-	}
-	for _, held := range slices.Concat(n.HeldUsers, n.HeldHosts) {
-		add(texts.Finding{Host: string(held.Host), Text: held.String()})
-	}
-	return chat
-}
-
-// outcomeText is an outcome in words.
-func outcomeText(r *audit.Record) string {
-	what := fmt.Sprintf("process %d", r.PID)
-	if r.Device != nil {
-		what = fmt.Sprintf("device %s of environment %s", r.Device, r.EID.Shown())
-	}
-	line := fmt.Sprintf("%s: %s", what, r.Status)
-	if r.Reason != "" {
-		line += " (" + r.Reason + ")"
-	}
-	return line
 }

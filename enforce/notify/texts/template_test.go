@@ -3,54 +3,13 @@ package texts_test
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce/notify/texts"
 )
-
-func TestAMessageToAChatMentionsNoOneAndLinksNothing(t *testing.T) {
-	for _, tt := range []struct{ text, want string }{
-		{"Process 5 (user bob)", "Process 5 (user bob)"},
-		{"<!here> & <@U1>", "&lt;!here&gt; &amp; &lt;@\u200bU1&gt;"},
-		{"@channel @here @everyone", "@\u200bchannel @\u200bhere @\u200beveryone"},
-		{"<https://evil.example|your bank>", "&lt;https:\u200b//evil.example|your bank&gt;"},
-		{"`out of the code` *bold*", "'out of the code' *bold*"},
-		{"two\nlines\x1b[2J", `two lines\x1b[2J`},
-	} {
-		n := texts.Notice{Event: "warn", Findings: []texts.Finding{{Host: "a", Text: tt.text}}}
-		require.Equal(t, "*New findings* (1)\n• `a: "+tt.want+"`\n", texts.Set{}.SlackText(n, nil))
-	}
-}
-
-func TestAMessageToAChatIsShort(t *testing.T) {
-	n := texts.Notice{Event: "act", More: 500}
-	for range 20 {
-		n.Findings = append(n.Findings, texts.Finding{Host: "a", Text: strings.Repeat("é&", 2000)})
-	}
-	s := texts.Set{}.SlackText(n, nil)
-	require.LessOrEqual(t, utf8.RuneCountInString(s), 3900)
-	require.True(t, strings.HasPrefix(s, "*Actions* (520)\n"))
-}
-
-func FuzzSlack(f *testing.F) {
-	for _, s := range []string{"<!channel>", "&lt;", "`", "@here", "\xff\u202e", "a\nb"} {
-		f.Add(s, s)
-	}
-	f.Fuzz(func(t *testing.T, text, host string) {
-		s := texts.Set{}.SlackText(texts.Notice{Event: "warn", Findings: []texts.Finding{{Host: host, Text: text}}}, nil)
-		require.True(t, utf8.ValidString(s))
-		require.NotContains(t, s, "<")
-		require.NotContains(t, s, ">")
-		require.NotContains(t, s, "@c")
-		require.LessOrEqual(t, strings.Count(s, "`"), 2)
-		require.LessOrEqual(t, strings.Count(s, "\n"), 2)
-	})
-}
 
 func parse(t *testing.T, kind texts.Kind, source string) texts.Set {
 	t.Helper()
@@ -62,10 +21,9 @@ func parse(t *testing.T, kind texts.Kind, source string) texts.Set {
 func TestTemplates(t *testing.T) {
 	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.Local)
 	n := texts.Notice{User: "alice", Findings: []texts.Finding{{Host: "a", Text: "x <y>", Rule: "idle", At: at, Due: at.Add(time.Minute), Pending: true, Follows: "device 0 will be detached"}}}
-	set := parse(t, texts.Slack, "{{range .Findings}}{{.Host}} {{.Text}}: {{.Outcome}}{{end}}")
-	require.Equal(t, "a x &lt;y&gt;: Unless this changes, at "+texts.Clock(at.Add(time.Minute))+": device 0 will be detached.", set.SlackText(n, nil))
-
 	builtIn := func(texts.Notice) string { return "built in" }
+	set := parse(t, texts.Terminal, "{{range .Findings}}{{.Host}} {{.Text}}: {{.Outcome}}{{end}}")
+	require.Equal(t, "a x <y>: Unless this changes, at "+texts.Clock(at.Add(time.Minute))+": device 0 will be detached.", set.Text(texts.Terminal, n, builtIn, nil))
 	require.Equal(t, "built in", set.Text(texts.MailBody, n, builtIn, nil), "another kind")
 	for _, source := range []string{`{{if eq .User "zoe"}}{{index .Findings 7}}{{else}}x{{end}}`, `{{if eq .User "zoe"}}  {{else}}x{{end}}`} {
 		var failed error
