@@ -39,7 +39,6 @@ type asked struct {
 type reportBody struct {
 	*report.Document
 	Asked  asked
-	Charts usageCharts
 	Choose []string
 	Ranges []int
 	Latest string // date
@@ -124,29 +123,30 @@ func (a *asked) values() string {
 }
 
 // report is the report that a request asks for, as the viewer may see it.
-func (s *server) report(r *http.Request, v *view) (a asked, found report.Reports, status int, err error) {
+func (s *server) report(r *http.Request, v *view) (a asked, d *report.Document, status int, err error) {
 	if s.options.Usage == nil {
-		return a, found, http.StatusNotFound, errNone
+		return a, nil, http.StatusNotFound, errNone
 	}
 	hidden, now := v.names != AllNames, s.options.Now()
 	if a, err = readReport(r.URL.Query(), hidden, now); err != nil {
-		return a, found, http.StatusBadRequest, err
+		return a, nil, http.StatusBadRequest, err
 	}
-	found, err = s.options.Usage.Report(r.Context(), a.query)
+	read, err := s.options.Usage.Report(r.Context(), a.query)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return a, found, http.StatusNotFound, errors.New("no usage is recorded yet: the first is, about a minute after the controller has started")
+		return a, nil, http.StatusNotFound, errors.New("no usage is recorded yet: the first is, about a minute after the controller has started")
 	case errors.Is(err, report.ErrNoGroups):
-		return a, found, http.StatusNotFound, errors.New("there are no reports by group here")
+		return a, nil, http.StatusNotFound, errors.New("there are no reports by group here")
 	case errors.Is(err, report.ErrBusy), errors.Is(err, context.Canceled):
-		return a, found, http.StatusServiceUnavailable, errors.New("the usage history is busy: try again in a minute, or ask for a shorter time")
+		return a, nil, http.StatusServiceUnavailable, errors.New("the usage history is busy: try again in a minute, or ask for a shorter time")
 	case err != nil:
 		if s.options.Failed != nil {
 			s.options.Failed(fmt.Errorf("the usage history: %w", err))
 		}
-		return a, found, http.StatusInternalServerError, errors.New("the usage history can't be read: the controller's log says why")
+		return a, nil, http.StatusInternalServerError, errors.New("the usage history can't be read: the controller's log says why")
 	}
-	d := *found.Document // others have it too
+	shown := *read // others have it too
+	d = &shown
 	d.Rows = slices.Clone(d.Rows)
 	if hidden && d.By == report.ByUser {
 		d.HideUsers(string(v.self))
@@ -155,8 +155,7 @@ func (s *server) report(r *http.Request, v *view) (a asked, found report.Reports
 	if d.Until.After(now) {
 		d.Until = now.Truncate(time.Second) // the hour that isn't over counts as far as it is known
 	}
-	found.Document = &d
-	return a, found, http.StatusOK, nil
+	return a, d, http.StatusOK, nil
 }
 
 // sentence is an error as a sentence.
@@ -167,7 +166,7 @@ func sentence(err error) string {
 
 // reportPage serves the page of a report.
 func (s *server) reportPage(w http.ResponseWriter, r *http.Request) {
-	a, found, status, err := s.report(r, s.view(r))
+	a, d, status, err := s.report(r, s.view(r))
 	if err != nil {
 		if status == http.StatusServiceUnavailable {
 			w.Header().Set("Retry-After", "60")
@@ -176,9 +175,9 @@ func (s *server) reportPage(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.servePage(w, r, a.values(), func(p *page, _ *http.Request) (string, any) {
-		p.Title, p.Query = "GPU usage by "+found.By, template.URL(a.values()) //nolint:gosec // Values.Encode has escaped it
+		p.Title, p.Query = "GPU usage by "+d.By, template.URL(a.values()) //nolint:gosec // Values.Encode has escaped it
 		return "report", reportBody{
-			Asked: a, Document: found.Document, Charts: usageChartsOf(found.Document, found.Days),
+			Asked: a, Document: d,
 			Choose: choices(p.Hidden), Ranges: ranges, Latest: p.Now.Local().Format(time.DateOnly),
 		}
 	})
@@ -186,11 +185,11 @@ func (s *server) reportPage(w http.ResponseWriter, r *http.Request) {
 
 // reportDocument serves a report as JSON.
 func (s *server) reportDocument(w http.ResponseWriter, r *http.Request) {
-	_, found, status, err := s.report(r, s.view(r))
+	_, d, status, err := s.report(r, s.view(r))
 	if err != nil {
 		http.Error(w, sentence(err), status)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(found.Document) // the client may have gone
+	_ = json.NewEncoder(w).Encode(d) // the client may have gone
 }

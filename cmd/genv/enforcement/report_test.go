@@ -240,7 +240,7 @@ func TestRemoteReport(t *testing.T) {
 	require.Contains(t, table.Err, " GPU hours attached, ")
 	page := genvtest.Run(t, "remote", "report", "--state-dir", dir, "--format", "html")
 	require.Equal(t, command.ExitFailed, page.Code)
-	require.Contains(t, page.Err, "--format html was removed: write tui, csv or json")
+	require.Contains(t, page.Err, `--format "html": write tui, csv or json`)
 	nothing := genvtest.Run(t, "remote", "report", "--state-dir", dir, "--since", "2020-01-01", "--until", "2020-02-01")
 	require.Zero(t, nothing.Code)
 	require.Empty(t, nothing.Out)

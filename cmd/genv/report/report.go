@@ -166,9 +166,6 @@ type request struct {
 
 // read reads the flags.
 func (p *program) read(c *cli.Context) (r request, err error) {
-	if command.String(c, "format") == "html" {
-		return r, command.UsageError("--format html was removed: write tui, csv or json; the controller's page has charts under /report")
-	}
 	if r.output, err = command.ReadOutput(c); err != nil {
 		return r, err
 	}

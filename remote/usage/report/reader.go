@@ -49,13 +49,6 @@ type Query struct {
 // Groups are the groups of users.
 type Groups func(ctx context.Context, users []string) func(user string) []string
 
-// Reports are a report and the same time by day. Several viewers may have the same ones: they
-// must not be changed.
-type Reports struct {
-	*Document
-	Days *Document // nil if Document is that itself
-}
-
 // Reader reads reports. It is safe for concurrent use.
 type Reader struct {
 	options ReaderOptions
@@ -67,7 +60,7 @@ type Reader struct {
 
 type kept struct {
 	at time.Time
-	Reports
+	*Document
 }
 
 // NewReader returns a Reader, which opens nothing yet.
@@ -76,9 +69,10 @@ func NewReader(options ReaderOptions) *Reader {
 	return &Reader{options: options, reading: make(chan struct{}, 1), kept: make(map[Query]kept)}
 }
 
-// Report is a report, which is at most a minute old. Besides those above, errors are those of
+// Report is a report, which is at most a minute old. Several viewers may have the same one: it must not be
+// changed. Besides those above, errors are those of
 // the store.
-func (r *Reader) Report(ctx context.Context, q Query) (Reports, error) {
+func (r *Reader) Report(ctx context.Context, q Query) (*Document, error) {
 	if found, ok := r.known(q); ok {
 		return found, nil
 	}
@@ -87,11 +81,11 @@ func (r *Reader) Report(ctx context.Context, q Query) (Reports, error) {
 	select {
 	case r.reading <- struct{}{}:
 	case <-ctx.Done():
-		return Reports{}, context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
 	defer func() { <-r.reading }()
 	if ctx.Err() != nil { // both were ready
-		return Reports{}, context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
 	if found, ok := r.known(q); ok { // somebody else asked for it meanwhile
 		return found, nil
@@ -101,7 +95,7 @@ func (r *Reader) Report(ctx context.Context, q Query) (Reports, error) {
 		if errors.Is(context.Cause(ctx), ErrBusy) {
 			err = ErrBusy
 		}
-		return Reports{}, err
+		return nil, err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -112,30 +106,24 @@ func (r *Reader) Report(ctx context.Context, q Query) (Reports, error) {
 	return found, nil
 }
 
-func (r *Reader) known(q Query) (Reports, bool) {
+func (r *Reader) known(q Query) (*Document, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	found, ok := r.kept[q]
 	age := r.options.Now().Sub(found.at)
-	return found.Reports, ok && age >= 0 && age < freshFor
+	return found.Document, ok && age >= 0 && age < freshFor
 }
 
-// read reads a report and its days.
-func (r *Reader) read(ctx context.Context, q Query) (found Reports, err error) {
+func (r *Reader) read(ctx context.Context, q Query) (*Document, error) {
 	if err := q.check(r.options.Groups); err != nil {
-		return found, err
+		return nil, err
 	}
 	s, err := r.options.Open()
 	if err != nil {
-		return found, err
+		return nil, err
 	}
 	defer s.Close()
-	if found.Document, err = Read(ctx, s, q, r.options.In, r.options.Groups); err != nil || q.By == ByDay {
-		return found, err
-	}
-	q.By = ByDay
-	found.Days, err = Read(ctx, s, q, r.options.In, nil)
-	return found, err
+	return Read(ctx, s, q, r.options.In, r.options.Groups)
 }
 
 // check refuses a report that there isn't.
