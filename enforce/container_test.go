@@ -9,7 +9,6 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/notify"
-	"github.com/seed-3119e985/genv/enforce/notify/texts"
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -102,9 +101,9 @@ func TestNoticesNameTheContainer(t *testing.T) {
 	require.Len(t, notices, 1)
 	require.Equal(t, snapshot.UID(1002), notices[0].UID)
 	const want = "Process 5 is not running in a GPU environment (user bob, container web (\"lab/<x>:1\"), started by bob)."
-	n := texts.Notice{User: "bob", Findings: []texts.Finding{notices[0].Details}}
+	n := notify.Notice{User: "bob", Findings: []notify.Finding{notices[0].Details}}
 	require.Contains(t, notices[0].Text, want)
-	require.Contains(t, texts.Body(n), "* a: "+want+"\n")
+	require.Contains(t, notify.Body(n), "* a: "+want+"\n")
 	data, err := json.Marshal(plan.Findings[0])
 	require.NoError(t, err)
 	require.Contains(t, string(data), `"container":"web","container_info":{"name":"web","image":"lab/\u003cx\u003e:1","started_by_uid":1002,"started_by":"bob","proof":"record"}`)

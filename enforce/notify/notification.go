@@ -1,18 +1,22 @@
-// Package notify writes the texts of messages to users, and sends events as JSON
-// to programs and web addresses, without delaying the caller.
+// Package notify makes the notices to users: what is wrong, what follows, and what to do. On
+// terminals and in mail they are built in, or by templates of the policy.
 //
 //	for _, n := range notify.Notifications(finding, notify.NewOwners(cluster), now) {
 //		fmt.Println(n.UID, n.Text, n.Advice)
 //	}
+//	subject := templates.Text(notify.MailSubject, notice, notify.Subject, failed)
 //
-//	q := notify.New(file.Hooks, func(r notify.Result) { … })
-//	q.Send(notify.Event{Name: "warn", JSON: body})
-//	…
-//	q.Close(5 * time.Second)
+// What a template gets is a Notice. All its texts are safe to show: names and
+// commands that users chose are quoted and escaped before a template sees them. If a
+// template fails or writes too much, the built-in text is used.
 //
-// Each hook has its own short queue and gets one event after the other. Each try
-// has a deadline, and failures are retried. Events that don't fit into the queue
-// are dropped, which is reported. Hooks don't influence any decision.
+// A Box keeps the notices for users who are not logged in, until their next login:
+//
+//	box := notify.Box{Root: "/var/lib/genv"}
+//	err := box.Keep(1001, text, now)                        // root's genv
+//	unseen, err := box.Unseen(1001, notify.Seen{Path: …})   // the user's shell
+//
+// The package sends nothing, and has no clock.
 package notify
 
 import (
@@ -23,7 +27,6 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/notify/texts"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -40,7 +43,7 @@ type Notification struct {
 	// User is the name of the account on that host; empty if it is not known.
 	User snapshot.Username
 	// Details are the same as a template gets it.
-	Details texts.Finding
+	Details Finding
 }
 
 // Notifications are those of a finding, one for each user and host that is affected,
@@ -84,9 +87,9 @@ func Notifications(f *enforce.Finding, owners *Owners, now time.Time) []Notifica
 }
 
 // details are a finding as a template gets it.
-func details(f *enforce.Finding, host snapshot.Hostname, what, follows string, now time.Time) texts.Finding {
-	return texts.Finding{
-		ID: f.ID, Host: text.OneLine(string(host)), Rule: string(f.Rule), Text: text.OneLine(what), Command: texts.Command(cmp.Or(f.Command, f.PrivateCommand)), Follows: follows,
+func details(f *enforce.Finding, host snapshot.Hostname, what, follows string, now time.Time) Finding {
+	return Finding{
+		ID: f.ID, Host: text.OneLine(string(host)), Rule: string(f.Rule), Text: text.OneLine(what), Command: QuotedCommand(cmp.Or(f.Command, f.PrivateCommand)), Follows: follows,
 		Pending: f.Pending, Due: f.Due, Waits: f.Waits != "", Since: f.Since, At: now, Advice: AdviceOn(f),
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/notify/texts"
+	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -33,7 +33,7 @@ type File struct {
 	Hooks     []Hook
 	Mail      *Mail // nil for none
 	// Templates replace built-in texts of notices.
-	Templates texts.Set
+	Templates notify.Templates
 
 	// Ignored are the keys of the file that do nothing any more.
 	Ignored []Ignored

@@ -10,7 +10,7 @@ import (
 	"text/template"
 	"time"
 
-	"github.com/seed-3119e985/genv/enforce/notify/texts"
+	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 )
@@ -171,16 +171,16 @@ func readAddressTemplate(n *strictyaml.Node) *template.Template {
 
 // readTemplates reads `templates:`. An error in a template has the place in the file.
 func (r *reader) readTemplates(n *strictyaml.Node) {
-	r.file.Templates = texts.Set{}
+	r.file.Templates = notify.Templates{}
 	keys := strictyaml.Keys{}
-	for _, kind := range texts.Kinds {
+	for _, kind := range notify.TemplateKinds {
 		keys[string(kind)] = func(n *strictyaml.Node) {
 			source := n.Lines()
 			if source == "" {
 				return
 			}
-			parsed, err := texts.Parse(kind, source)
-			var wrong *texts.ParseError
+			parsed, err := notify.ParseTemplate(kind, source)
+			var wrong *notify.TemplateError
 			switch {
 			case errors.As(err, &wrong):
 				n.FailLine(wrong.Line, "the template: %s", wrong.Message)

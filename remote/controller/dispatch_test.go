@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
@@ -140,7 +139,7 @@ type noticed struct {
 	notices []hooksink.Notice
 }
 
-func (n *noticed) Send(e notify.Event) {
+func (n *noticed) Send(e hooksink.Event) {
 	var notice hooksink.Notice
 	_ = json.Unmarshal(e.JSON, &notice)
 	n.notices = append(n.notices, notice)

@@ -17,7 +17,6 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
-	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
@@ -336,7 +335,7 @@ func TestActionsDoNotDependOnNotifications(t *testing.T) {
 // hookEvents are the events that hooks got.
 type hookEvents []string
 
-func (h *hookEvents) Send(e notify.Event) {
+func (h *hookEvents) Send(e hooksink.Event) {
 	var n hooksink.Notice
 	event := e.Name
 	if err := json.Unmarshal(e.JSON, &n); err != nil || n.Event != event || n.Schema != "genv.hook/1" {

@@ -20,7 +20,6 @@ import (
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/decision"
 	"github.com/seed-3119e985/genv/enforce/notify"
-	"github.com/seed-3119e985/genv/enforce/notify/texts"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller/wake"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -115,7 +114,7 @@ func TestNameDecisions(t *testing.T) {
 	}
 	visits := []*visit{{name: "a", items: []audit.Record{item(1, &bob), item(2, &alice), item(3, &alice), item(4, nil)}}}
 	all := map[snapshot.Hostname][]notify.Notification{
-		"a": {{ID: "cap", UID: alice}, {ID: "other", UID: alice}, {ID: "cap", UID: alice, Details: texts.Finding{Pending: true}}},
+		"a": {{ID: "cap", UID: alice}, {ID: "other", UID: alice}, {ID: "cap", UID: alice, Details: notify.Finding{Pending: true}}},
 		"b": {{ID: "cap", UID: alice}},
 	}
 	nameDecisions(all, visits, now)
@@ -128,7 +127,7 @@ func TestNameDecisions(t *testing.T) {
 	require.Empty(t, all["a"][1].Details.Decisions)
 	require.Equal(t, []string{decision.WarningID("cap")}, all["a"][2].Details.Decisions)
 	require.Empty(t, all["b"][0].Details.Record)
-	require.Contains(t, texts.Body(texts.Notice{Findings: []texts.Finding{first}}), "  Decision    "+first.Decisions[0]+", "+first.Decisions[1]+"\n  Recorded:\n    Decision   "+first.Decisions[0]+"\n")
+	require.Contains(t, notify.Body(notify.Notice{Findings: []notify.Finding{first}}), "  Decision    "+first.Decisions[0]+", "+first.Decisions[1]+"\n  Recorded:\n    Decision   "+first.Decisions[0]+"\n")
 }
 
 // While the disk is slow, what comes is written together, the newest once.

@@ -11,7 +11,6 @@ import (
 	"github.com/seed-3119e985/genv/enforce/decision"
 	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/enforce/notify/mail"
-	"github.com/seed-3119e985/genv/enforce/notify/texts"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -40,14 +39,14 @@ var (
 
 // Texts are the texts of messages on terminals.
 type Texts struct {
-	Templates texts.Set
+	Templates notify.Templates
 	Contact   string
 	Failed    func(error) // is called for a template that fails, by several goroutines; nil for none
 }
 
 // terminalText is the message to one user on a host.
 func (c *Controller) terminalText(list []notify.Notification) string {
-	n := texts.Notice{User: texts.User(list[0].User, list[0].UID), Contact: c.Texts.Contact}
+	n := notify.Notice{User: notify.NameOf(list[0].User, list[0].UID), Contact: c.Texts.Contact}
 	for i := range list {
 		if i == maxShownInMessage {
 			n.More = len(list) - i
@@ -55,7 +54,7 @@ func (c *Controller) terminalText(list []notify.Notification) string {
 		}
 		n.Findings = append(n.Findings, list[i].Details)
 	}
-	return c.Texts.Templates.Text(texts.Terminal, n, func(texts.Notice) string { return textOf(list) }, c.Texts.Failed)
+	return c.Texts.Templates.Text(notify.Terminal, n, func(notify.Notice) string { return textOf(list) }, c.Texts.Failed)
 }
 
 // mail returns the mails that are due, after it has added what users are notified of. From now

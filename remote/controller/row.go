@@ -13,7 +13,6 @@ import (
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/decision"
 	"github.com/seed-3119e985/genv/enforce/notify"
-	"github.com/seed-3119e985/genv/enforce/notify/texts"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -260,7 +259,7 @@ func (c *Controller) warn(ctx context.Context, r *request, row *row) error {
 		Advice: notify.Advice(""),
 	}
 	n.User = row.user(uid)
-	n.Details = texts.Finding{ID: n.ID, Host: string(n.Host), Text: text.OneLine(n.Text), At: c.Now(), Advice: n.Advice}
+	n.Details = notify.Finding{ID: n.ID, Host: string(n.Host), Text: text.OneLine(n.Text), At: c.Now(), Advice: n.Advice}
 	record := RecordOfAction(r.who, &r.action, fmt.Sprintf("%s warns the user of %s", r.who, row))
 	record.IDs, record.UID = []string{n.ID}, &uid
 	if err := c.recordAction(cycle, []audit.Record{record}); err != nil {

@@ -21,11 +21,11 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
-	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/controller/hooks"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
@@ -203,8 +203,8 @@ func TestHooksGetWhatWasQueuedBeforeAReload(t *testing.T) {
 	l := &loop{program: &command.Program{}, service: service, memory: &keeper{}}
 	fleet := Fleet{Progress: &render.Progress{}}
 	l.configure(Setup{Config: Config{Policy: file}, Fleet: fleet})
-	l.hooks.Send(notify.Event{Name: "act"})
-	l.hooks.Send(notify.Event{Name: "act"})
+	l.hooks.Send(hooks.Event{Name: "act"})
+	l.hooks.Send(hooks.Event{Name: "act"})
 	begun := time.Now()
 	l.configure(Setup{Config: Config{Policy: policy.Default()}, Fleet: fleet})
 	require.Less(t, time.Since(begun), hooksTimeout, "the end does not wait for it")

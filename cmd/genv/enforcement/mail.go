@@ -9,10 +9,10 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/seed-3119e985/genv/enforce/audit"
-	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/enforce/notify/mail"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/controller/hooks"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -177,7 +177,7 @@ func (d dryMailer) Send(l mail.Letter) {
 const hooksTimeout = 10 * time.Second
 
 // hookDone records what became of an event at a hook.
-func (l *loop) hookDone(r notify.Result) {
+func (l *loop) hookDone(r hooks.Result) {
 	if r.Err != nil {
 		l.log.Warn().Err(r.Err).Msg("a hook failed; enforcement continues")
 	}

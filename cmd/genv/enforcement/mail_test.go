@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/enforce/notify/mail"
 	"github.com/seed-3119e985/genv/enforce/notify/mail/mailtest"
-	"github.com/seed-3119e985/genv/enforce/notify/texts"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote/controller"
 )
@@ -43,7 +43,7 @@ func mailSetup(s *mailtest.Server) *Setup {
 }
 
 func letterTo(user string) mail.Letter {
-	return mail.Letter{User: "alice", Run: "run", Cycle: 7, Items: []texts.Finding{{ID: "id of " + user, Host: "a", Rule: "idle", Text: "It is idle.", At: time.Now()}}}
+	return mail.Letter{User: "alice", Run: "run", Cycle: 7, Items: []notify.Finding{{ID: "id of " + user, Host: "a", Rule: "idle", Text: "It is idle.", At: time.Now()}}}
 }
 
 // After SIGHUP what waits for the old server is sent by the new one, once.

@@ -21,7 +21,6 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/listeners"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce/audit"
-	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
@@ -192,7 +191,7 @@ type loop struct {
 	begun      bool // it has a memory: that of the run before, or of the leader before
 	controller controller.Controller
 	setup      Setup
-	hooks      *notify.Queue
+	hooks      *hooks.Queue
 	mail       mailer
 	former     sync.WaitGroup // the hooks of earlier policies, which finish what they were sent
 	last       error          // with the exit code of the last cycle
@@ -203,7 +202,7 @@ func (l *loop) configure(setup Setup) {
 	if former := l.hooks; former != nil {
 		l.former.Go(func() { former.Close(hooksTimeout) })
 	}
-	l.hooks = notify.New(setup.Policy.Hooks, l.hookDone)
+	l.hooks = hooks.NewQueue(setup.Policy.Hooks, l.hookDone)
 	l.setup = setup
 	l.part.configure(&setup)
 	l.groups.Store(&setup.Policy.Groups)

@@ -9,7 +9,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	enforcelocal "github.com/seed-3119e985/genv/enforce/local"
-	"github.com/seed-3119e985/genv/enforce/notify/login"
+	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
@@ -105,6 +105,6 @@ func (h *host) keep(ctx context.Context, m agent.Message) bool {
 	if name, err := h.names.lookUp(ctx, m.UID); err == nil && name == "" {
 		return false
 	}
-	box := login.Box{Root: disk.RootDir(h.getenv)}
+	box := notify.Box{Root: disk.RootDir(h.getenv)}
 	return box.Keep(m.UID, m.Text, h.record.now()) == nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	enforcelocal "github.com/seed-3119e985/genv/enforce/local"
-	"github.com/seed-3119e985/genv/enforce/notify/login"
+	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -27,19 +27,19 @@ func (p *program) noticesCommand() *cli.Command {
 }
 
 // box has the notices of this machine.
-func (p *program) box() login.Box { return login.Box{Root: disk.RootDir(p.Getenv)} }
+func (p *program) box() notify.Box { return notify.Box{Root: disk.RootDir(p.Getenv)} }
 
 // seenNotices is the user's own file with the notices that were shown. A home may be
 // shared by several machines.
-func (p *program) seenNotices() login.Seen {
+func (p *program) seenNotices() notify.Seen {
 	dir := p.Getenv("XDG_STATE_HOME")
 	if home := p.Getenv("HOME"); !filepath.IsAbs(dir) && filepath.IsAbs(home) {
 		dir = filepath.Join(home, ".local", "state")
 	}
 	if !filepath.IsAbs(dir) {
-		return login.Seen{}
+		return notify.Seen{}
 	}
-	return login.Seen{Path: filepath.Join(dir, "genv", "notices."+strings.ReplaceAll(enforcelocal.Hostname(), "/", "-"))}
+	return notify.Seen{Path: filepath.Join(dir, "genv", "notices."+strings.ReplaceAll(enforcelocal.Hostname(), "/", "-"))}
 }
 
 func ownUID() snapshot.UID { return snapshot.UID(os.Geteuid()) } //nolint:gosec // the kernel's uids fit
@@ -54,7 +54,7 @@ func (p *program) hasNotices() bool {
 func (p *program) notices(c *cli.Context) error {
 	if c.Bool("new") {
 		err := p.box().ShowUnseen(ownUID(), p.seenNotices(), p.Now(), p.printNotices)
-		if errors.Is(err, login.ErrBusy) {
+		if errors.Is(err, notify.ErrShownElsewhere) {
 			return nil
 		}
 		return err
@@ -70,7 +70,7 @@ func (p *program) notices(c *cli.Context) error {
 }
 
 // printNotices prints notices as they would have appeared on a terminal.
-func (p *program) printNotices(list []login.Notice) error {
+func (p *program) printNotices(list []notify.KeptNotice) error {
 	for _, n := range list {
 		_, err := fmt.Fprintf(p.Out, "Message from genv on %s at %s:\n  %s\n", text.Printable(enforcelocal.Hostname()), n.Time.Local().Format(time.DateTime),
 			strings.ReplaceAll(strings.TrimRight(text.PrintableLines(n.Text), "\n"), "\n", "\n  "))

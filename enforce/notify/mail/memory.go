@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/seed-3119e985/genv/enforce/notify/texts"
+	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -47,9 +47,9 @@ type Memory struct {
 
 // Person is what waits for one user.
 type Person struct {
-	Items []texts.Finding `json:"items,omitempty"`
-	More  int             `json:"more,omitempty"` // that found no room in Items
-	Host  string          `json:"host,omitempty"` // that was the first to add something
+	Items []notify.Finding `json:"items,omitempty"`
+	More  int              `json:"more,omitempty"` // that found no room in Items
+	Host  string           `json:"host,omitempty"` // that was the first to add something
 	// News is when the first finding of a new matter came; zero for none.
 	News time.Time `json:"news,omitzero"`
 	// Since is when the last digest began, or the first finding came. Matters are
@@ -75,7 +75,7 @@ type Sent struct {
 // Letter is a mail that is due.
 type Letter struct {
 	User   snapshot.Username
-	Items  []texts.Finding
+	Items  []notify.Finding
 	More   int
 	Digest bool
 	Run    string // of the controller, and its cycle, for the record
@@ -83,7 +83,7 @@ type Letter struct {
 }
 
 // Add adds a finding for a user. It is false if there is no room for the user.
-func (m *Memory) Add(user snapshot.Username, f texts.Finding, r Rules, now time.Time) bool {
+func (m *Memory) Add(user snapshot.Username, f notify.Finding, r Rules, now time.Time) bool {
 	p := m.Users[user]
 	if p == nil {
 		if len(m.Users) >= maxUsers || m.addedBy(f.Host) >= maxUsersPerHost {
@@ -110,7 +110,7 @@ func (m *Memory) addedBy(host string) int {
 	return n
 }
 
-func (p *Person) add(f texts.Finding, r Rules, now time.Time) {
+func (p *Person) add(f notify.Finding, r Rules, now time.Time) {
 	stage := fmt.Sprintf("%s %t", f.ID, f.Pending)
 	if slices.Contains(p.Known, stage) {
 		return

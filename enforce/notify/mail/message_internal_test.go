@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/enforce/notify/texts"
+	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -20,7 +20,7 @@ import (
 // crash, and have the next leader crash, too.
 func TestADamagedMemoryTakesMore(t *testing.T) {
 	m := &Memory{Users: map[snapshot.Username]*Person{"bob": nil}}
-	require.True(t, m.Add("ann", texts.Finding{Host: "gpu-01"}, Rules{}, time.Unix(0, 0)))
+	require.True(t, m.Add("ann", notify.Finding{Host: "gpu-01"}, Rules{}, time.Unix(0, 0)))
 }
 
 // Whatever a user or a host writes, the mail has exactly the headers that it is to have.

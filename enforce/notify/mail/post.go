@@ -31,14 +31,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-3119e985/genv/enforce/notify/texts"
+	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/enforce/policy"
 )
 
 // Options are how a Post works.
 type Options struct {
 	Settings  *policy.Mail
-	Templates texts.Set
+	Templates notify.Templates
 	Now       func() time.Time
 	// Done is called once for each letter that Close doesn't return, by one goroutine.
 	Done func(Result)
@@ -228,12 +228,12 @@ func (p *Post) write(j *job, to string, now time.Time) (data []byte, body string
 }
 
 // Compose is the subject and the text of a letter.
-func Compose(l Letter, settings *policy.Mail, templates texts.Set, failed func(error)) (subject, body string) {
-	n := texts.Notice{User: texts.User(l.User, 0), Contact: settings.Contact, Findings: l.Items, More: l.More, Digest: l.Digest}
+func Compose(l Letter, settings *policy.Mail, templates notify.Templates, failed func(error)) (subject, body string) {
+	n := notify.Notice{User: notify.NameOf(l.User, 0), Contact: settings.Contact, Findings: l.Items, More: l.More, Digest: l.Digest}
 	if n.Contact == "" {
 		n.Contact = settings.ReplyTo
 	}
-	return templates.Text(texts.MailSubject, n, texts.Subject, failed), templates.Text(texts.MailBody, n, texts.Body, failed)
+	return templates.Text(notify.MailSubject, n, notify.Subject, failed), templates.Text(notify.MailBody, n, notify.Body, failed)
 }
 
 // finish tries what was not tried yet, and keeps the rest.

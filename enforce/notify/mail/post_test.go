@@ -23,9 +23,9 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/enforce/notify/mail"
 	"github.com/seed-3119e985/genv/enforce/notify/mail/mailtest"
-	"github.com/seed-3119e985/genv/enforce/notify/texts"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
@@ -74,9 +74,9 @@ func (o *outbox) wait(t *testing.T) []mail.Result {
 
 func letter(user string) mail.Letter {
 	at := time.Now()
-	return mail.Letter{User: snapshot.Username(user), Items: []texts.Finding{{
+	return mail.Letter{User: snapshot.Username(user), Items: []notify.Finding{{
 		ID: "id-" + user, Host: "gpu-01", Rule: "non-env-processes", Text: "Process 4242 is not running in a GPU environment.",
-		Command: texts.Command("python train.py --name Jörg"), Follows: "process 4242 will be ended", Pending: true, Due: at.Add(10 * time.Minute), Since: at, At: at,
+		Command: notify.QuotedCommand("python train.py --name Jörg"), Follows: "process 4242 will be ended", Pending: true, Due: at.Add(10 * time.Minute), Since: at, At: at,
 		Advice: "Start GPU work in an environment.",
 	}}}
 }

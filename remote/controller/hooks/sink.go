@@ -1,6 +1,13 @@
-// Package hooks sends what happens in cycles to the hooks of a policy.
+// Package hooks sends what happens in cycles to the hooks of a policy: as JSON to programs and web
+// addresses, without delaying a cycle.
 //
+//	queue := hooks.NewQueue(file.Hooks, func(r hooks.Result) { … })
 //	c.Sinks = append(c.Sinks, hooks.Sink{Queue: queue, Now: time.Now})
+//	…
+//	queue.Close(5 * time.Second)
+//
+// Each hook has its own short queue and gets one event after the other. Each try has a deadline,
+// and failures are retried. Events that don't fit into the queue are dropped, which is reported.
 package hooks
 
 import (
@@ -15,9 +22,6 @@ import (
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/snapshot"
 )
-
-// Queue takes events for hooks; *notify.Queue is one. Send must not wait.
-type Queue interface{ Send(notify.Event) }
 
 // Notice is what hooks get, as JSON; docs/json.md describes it.
 type Notice struct {
@@ -53,7 +57,7 @@ type NoticedFinding struct {
 // Sink sends to hooks: new findings, of what was done, and of what limits held
 // back.
 type Sink struct {
-	Queue Queue
+	Queue interface{ Send(Event) } // a *Queue; it must not wait
 	Now   func() time.Time
 	// Leads, if set, is asked whether the controller may act, right before each event but those
 	// of what it did: the controller that leads has the others, too.
@@ -110,7 +114,7 @@ func (s Sink) send(cycle *controller.Cycle, n Notice) {
 	if err != nil {
 		return // these types have nothing that JSON can't express
 	}
-	s.Queue.Send(notify.Event{Name: n.Event, JSON: body, IDs: n.ids()})
+	s.Queue.Send(Event{Name: n.Event, JSON: body, IDs: n.ids()})
 }
 
 // maxIDs is how many findings the record of an event names.

@@ -1,16 +1,4 @@
-// Package login keeps notices for users who are not logged in, until their next login.
-//
-//	box := login.Box{Root: "/var/lib/genv"}
-//	err := box.Keep(1001, text, now)                       // root's genv
-//	unseen, err := box.Unseen(1001, login.Seen{Path: …})   // the user's shell
-//
-// A user's notices are in one file of root's, which only that user may read besides: an
-// access control list says so, as with the user's history. Which of them the user has
-// seen is in a file of the user's own.
-//
-// The number of notices, their size and their age are bounded. The package shows
-// nothing: texts are as they came, and the caller escapes them.
-package login
+package notify
 
 import (
 	"crypto/rand"
@@ -32,36 +20,39 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Notice is a message that was kept.
-type Notice struct {
+// KeptNotice is a message that was kept.
+type KeptNotice struct {
 	ID   string    `json:"id"` // random, and never used again
 	Time time.Time `json:"time"`
 	Text string    `json:"text"`
 }
 
 const (
-	// MaxAge is how long a notice is kept.
-	MaxAge = 14 * 24 * time.Hour
+	// MaxKeptAge is how long a notice is kept.
+	MaxKeptAge = 14 * 24 * time.Hour
 	// maxNotices is how many are kept for a user: the last ones. maxUsers is for how many
 	// users there are files.
-	maxNotices = 20
-	maxUsers   = 4096
-	maxText    = 2000 // bytes, as on a terminal
-	maxFile    = 256 << 10
+	maxNotices  = 20
+	maxUsers    = 4096
+	maxKeptText = 2000 // bytes, as on a terminal
+	maxFile     = 256 << 10
 	// lockWithin is how long another genv of root's may hold the lock: it only writes a
 	// small file.
 	lockWithin = time.Second
 )
 
-// Box has the notices of all users of a host.
+// Box has the notices of all users of a host. A user's are in one file of root's, which only that
+// user may read besides: an access control list says so, as with the user's history. Which of them
+// the user has seen is in a file of the user's own. Their number, size and age are bounded. Texts
+// are as they came: the caller escapes them.
 type Box struct {
 	Root string // root's folder; the notices are in a folder below it
 }
 
 // file is what is kept for one user.
 type file struct {
-	Schema  string   `json:"schema"`
-	Notices []Notice `json:"notices"`
+	Schema  string       `json:"schema"`
+	Notices []KeptNotice `json:"notices"`
 }
 
 const schema = "genv.notices/1"
@@ -78,8 +69,8 @@ func noteOf(uid snapshot.UID) folder.Note[file] {
 	}
 }
 
-// ErrFull is wrapped when there are notices for too many users.
-var ErrFull = errors.New("notices for too many users are kept already")
+// ErrTooManyUsers is wrapped when there are notices for too many users.
+var ErrTooManyUsers = errors.New("notices for too many users are kept already")
 
 // Keep keeps a notice for a user. It is for root.
 func (b Box) Keep(uid snapshot.UID, message string, now time.Time) error {
@@ -96,7 +87,7 @@ func (b Box) Keep(uid snapshot.UID, message string, now time.Time) error {
 			return fmt.Errorf("keep a notice: %w", err)
 		}
 	}
-	kept.Notices = append(recent(kept.Notices, now), Notice{ID: rand.Text()[:12], Time: now.UTC(), Text: text.Cut(message, maxText)})
+	kept.Notices = append(recent(kept.Notices, now), KeptNotice{ID: rand.Text()[:12], Time: now.UTC(), Text: text.Cut(message, maxKeptText)})
 	kept.Notices = kept.Notices[max(0, len(kept.Notices)-maxNotices):]
 	if err = note.Put(dir, kept); err == nil {
 		err = folder.AllowToRead(dir.Join(note.Name), uint32(uid))
@@ -140,23 +131,23 @@ func makeRoom(dir *folder.Folder, now time.Time) error {
 	left := len(entries)
 	for _, e := range entries {
 		status, err := dir.Stat(e.Name())
-		if err == nil && now.Sub(time.Unix(status.Mtim.Unix())) > MaxAge && filepath.Ext(e.Name()) == ".json" && dir.Remove(e.Name()) == nil {
+		if err == nil && now.Sub(time.Unix(status.Mtim.Unix())) > MaxKeptAge && filepath.Ext(e.Name()) == ".json" && dir.Remove(e.Name()) == nil {
 			left--
 		}
 	}
 	if left >= maxUsers {
-		return ErrFull
+		return ErrTooManyUsers
 	}
 	return nil
 }
 
 // recent are the notices that are not too old. A clock that was set back makes none old.
-func recent(list []Notice, now time.Time) []Notice {
-	return slices.DeleteFunc(slices.Clone(list), func(n Notice) bool { return now.Sub(n.Time) > MaxAge })
+func recent(list []KeptNotice, now time.Time) []KeptNotice {
+	return slices.DeleteFunc(slices.Clone(list), func(n KeptNotice) bool { return now.Sub(n.Time) > MaxKeptAge })
 }
 
 // Notices are those that are kept for a user, the oldest first.
-func (b Box) Notices(uid snapshot.UID, now time.Time) ([]Notice, error) {
+func (b Box) Notices(uid snapshot.UID, now time.Time) ([]KeptNotice, error) {
 	f, err := os.OpenFile(filepath.Join(b.dir(), noteOf(uid).Name), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -186,7 +177,7 @@ const (
 )
 
 // Unseen are the notices that a user has not seen, the oldest first.
-func (b Box) Unseen(uid snapshot.UID, seen Seen, now time.Time) ([]Notice, error) {
+func (b Box) Unseen(uid snapshot.UID, seen Seen, now time.Time) ([]KeptNotice, error) {
 	list, err := b.Notices(uid, now)
 	if err != nil || len(list) == 0 {
 		return nil, err
@@ -199,13 +190,13 @@ func (b Box) Unseen(uid snapshot.UID, seen Seen, now time.Time) ([]Notice, error
 	return without(list, readSeen(f)), nil
 }
 
-// ErrBusy says that another shell shows the notices at this moment.
-var ErrBusy = errors.New("another shell shows the notices")
+// ErrShownElsewhere says that another shell shows the notices at this moment.
+var ErrShownElsewhere = errors.New("another shell shows the notices")
 
 // ShowUnseen calls show with the notices that a user has not seen, and remembers that they
-// were shown. Of several shells that start at once, one shows them; the others get ErrBusy
+// were shown. Of several shells that start at once, one shows them; the others get ErrShownElsewhere
 // or none. Where the file can't be written, they are shown all the same.
-func (b Box) ShowUnseen(uid snapshot.UID, seen Seen, now time.Time, show func([]Notice) error) error {
+func (b Box) ShowUnseen(uid snapshot.UID, seen Seen, now time.Time, show func([]KeptNotice) error) error {
 	list, err := b.Notices(uid, now)
 	if err != nil || len(list) == 0 {
 		return err
@@ -220,7 +211,7 @@ func (b Box) ShowUnseen(uid snapshot.UID, seen Seen, now time.Time, show func([]
 	}
 	defer f.Close()
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) { //nolint:gosec // a descriptor fits
-		return ErrBusy
+		return ErrShownElsewhere
 	}
 	before := readSeen(f)
 	unseen := without(list, before)
@@ -254,6 +245,6 @@ func readSeen(f *os.File) []string {
 	return ids
 }
 
-func without(list []Notice, ids []string) []Notice {
-	return slices.DeleteFunc(slices.Clone(list), func(n Notice) bool { return slices.Contains(ids, n.ID) })
+func without(list []KeptNotice, ids []string) []KeptNotice {
+	return slices.DeleteFunc(slices.Clone(list), func(n KeptNotice) bool { return slices.Contains(ids, n.ID) })
 }

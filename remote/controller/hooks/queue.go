@@ -1,4 +1,4 @@
-package notify
+package hooks
 
 import (
 	"bytes"
@@ -53,9 +53,9 @@ type worker struct {
 	events chan Event
 }
 
-// New starts a Queue, which must be closed. done is called, by several goroutines, for
+// NewQueue starts a Queue, which must be closed. done is called, by several goroutines, for
 // each event of each hook.
-func New(hooks []policy.Hook, done func(Result)) *Queue {
+func NewQueue(hooks []policy.Hook, done func(Result)) *Queue {
 	ctx, cancel := context.WithCancel(context.Background())
 	q := &Queue{done: done, cancel: cancel}
 	for _, h := range hooks {

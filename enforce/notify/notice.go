@@ -1,4 +1,4 @@
-package texts
+package notify
 
 import (
 	"fmt"
@@ -49,17 +49,17 @@ type Finding struct {
 // maxCommand is how many characters of a command line a mail shows.
 const maxCommand = 200
 
-// Command is a command line as a notice shows it: quoted, so that it can't look like a
+// QuotedCommand is a command line as a notice shows it: quoted, so that it can't look like a
 // part of the notice. Empty for none.
-func Command(line string) string {
+func QuotedCommand(line string) string {
 	if line == "" {
 		return ""
 	}
 	return text.Quoted(strings.Join(strings.Fields(line), " "), maxCommand)
 }
 
-// User is how a notice names a user.
-func User(name snapshot.Username, uid snapshot.UID) string {
+// NameOf is how a notice names a user.
+func NameOf(name snapshot.Username, uid snapshot.UID) string {
 	if name == "" {
 		return fmt.Sprintf("uid %d", uid)
 	}

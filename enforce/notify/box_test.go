@@ -1,4 +1,4 @@
-package login_test
+package notify_test
 
 import (
 	"errors"
@@ -15,14 +15,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/enforce/notify/login"
+	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-func texts(list []login.Notice) (all []string) {
+func texts(list []notify.KeptNotice) (all []string) {
 	for _, n := range list {
 		all = append(all, n.Text)
 	}
@@ -32,12 +32,12 @@ func texts(list []login.Notice) (all []string) {
 // own is the uid of this test, whose notices any test may keep; another one is for root.
 func own() snapshot.UID { return snapshot.UID(os.Geteuid()) }
 
-func newBox(t *testing.T) login.Box { return login.Box{Root: filepath.Join(t.TempDir(), "root")} }
+func newBox(t *testing.T) notify.Box { return notify.Box{Root: filepath.Join(t.TempDir(), "root")} }
 
 func TestANoticeIsShownOnce(t *testing.T) {
-	box, seen := newBox(t), login.Seen{Path: filepath.Join(t.TempDir(), "a", "b", "seen")}
+	box, seen := newBox(t), notify.Seen{Path: filepath.Join(t.TempDir(), "a", "b", "seen")}
 	show := func() (shown []string) {
-		require.NoError(t, box.ShowUnseen(own(), seen, noon, func(list []login.Notice) error { shown = texts(list); return nil }))
+		require.NoError(t, box.ShowUnseen(own(), seen, noon, func(list []notify.KeptNotice) error { shown = texts(list); return nil }))
 		return shown
 	}
 	require.Empty(t, show())
@@ -57,7 +57,7 @@ func TestANoticeIsShownOnce(t *testing.T) {
 
 	broken := errors.New("the terminal is gone")
 	require.NoError(t, box.Keep(own(), "fourth", noon))
-	require.ErrorIs(t, box.ShowUnseen(own(), seen, noon, func([]login.Notice) error { return broken }), broken)
+	require.ErrorIs(t, box.ShowUnseen(own(), seen, noon, func([]notify.KeptNotice) error { return broken }), broken)
 	require.Equal(t, []string{"fourth"}, show(), "what could not be shown is shown again")
 	require.NoError(t, os.WriteFile(seen.Path, []byte(`["cut o`), 0o600))
 	require.Len(t, show(), 4, "a lost memory shows them again")
@@ -66,7 +66,7 @@ func TestANoticeIsShownOnce(t *testing.T) {
 
 func TestWhatIsKeptIsBounded(t *testing.T) {
 	box := newBox(t)
-	require.NoError(t, box.Keep(own(), "old", noon.Add(-login.MaxAge-time.Second)))
+	require.NoError(t, box.Keep(own(), "old", noon.Add(-notify.MaxKeptAge-time.Second)))
 	for i := range 30 {
 		require.NoError(t, box.Keep(own(), fmt.Sprint(i, strings.Repeat("ä", 10_000)), noon))
 	}
@@ -75,21 +75,21 @@ func TestWhatIsKeptIsBounded(t *testing.T) {
 	require.Len(t, all, 20)
 	require.True(t, strings.HasPrefix(all[0].Text, "10ä"), "the last ones")
 	require.LessOrEqual(t, len(all[0].Text), 2000)
-	all, err = box.Notices(own(), noon.Add(login.MaxAge+time.Second))
+	all, err = box.Notices(own(), noon.Add(notify.MaxKeptAge+time.Second))
 	require.NoError(t, err)
 	require.Empty(t, all)
 }
 
 // Of shells that start at once, one shows the notices.
 func TestShellsThatStartAtOnce(t *testing.T) {
-	box, seen := newBox(t), login.Seen{Path: filepath.Join(t.TempDir(), "seen")}
+	box, seen := newBox(t), notify.Seen{Path: filepath.Join(t.TempDir(), "seen")}
 	require.NoError(t, box.Keep(own(), "x", noon))
 	var shown atomic.Int64
 	var shells sync.WaitGroup
 	for range 20 {
 		shells.Go(func() {
-			err := box.ShowUnseen(own(), seen, noon, func([]login.Notice) error { shown.Add(1); return nil })
-			if err != nil && !errors.Is(err, login.ErrBusy) {
+			err := box.ShowUnseen(own(), seen, noon, func([]notify.KeptNotice) error { shown.Add(1); return nil })
+			if err != nil && !errors.Is(err, notify.ErrShownElsewhere) {
 				t.Error(err)
 			}
 		})
@@ -120,13 +120,13 @@ func TestAHomeThatCannotBeWritten(t *testing.T) {
 	require.NoError(t, box.Keep(own(), "x", noon))
 	shown := 0
 	for _, path := range []string{"", "/proc/no/such/folder/seen", "/dev/null/seen"} {
-		require.NoError(t, box.ShowUnseen(own(), login.Seen{Path: path}, noon, func(list []login.Notice) error { shown += len(list); return nil }))
+		require.NoError(t, box.ShowUnseen(own(), notify.Seen{Path: path}, noon, func(list []notify.KeptNotice) error { shown += len(list); return nil }))
 	}
 	require.Equal(t, 3, shown)
 }
 
 func TestDamagedAndStrangeFiles(t *testing.T) {
-	box, seen := newBox(t), login.Seen{}
+	box, seen := newBox(t), notify.Seen{}
 	require.NoError(t, box.Keep(own(), "x", noon))
 	file := filepath.Join(box.Root, "notices", fmt.Sprint(own(), ".json"))
 	for _, content := range []string{"", "{", `{"schema":"genv.notices/9"}`, `[]`, strings.Repeat("[", 1<<20)} {
@@ -171,7 +171,7 @@ func TestNoticesArePrivate(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(root) })
 	require.NoError(t, os.Chmod(root, 0o755))
-	box := login.Box{Root: root}
+	box := notify.Box{Root: root}
 	require.NoError(t, box.Keep(alice, "for alice", noon))
 	file := filepath.Join(root, "notices", fmt.Sprint(alice, ".json"))
 	as := func(uid uint32, command ...string) error {

@@ -1,16 +1,4 @@
-// Package texts makes the texts of notices to users: of mail and of messages on
-// terminals. The policy may replace each by a template of
-// its own, in the language of text/template.
-//
-//	set, err := texts.Parse(texts.MailBody, "Hello {{.User}}, …")
-//	subject := set.MailSubject(notice, failed)
-//
-// What a template gets is a Notice. All its texts are safe to show: names and
-// commands that users chose are quoted and escaped before a template sees them. If a
-// template fails or writes too much, the built-in text is used.
-//
-// The package sends nothing, and has no clock.
-package texts
+package notify
 
 import (
 	"errors"
@@ -20,21 +8,21 @@ import (
 	"time"
 )
 
-// Kind says where a template is used. The texts are keys of the policy.
-type Kind string
+// TemplateKind says where a template is used. The texts are keys of the policy.
+type TemplateKind string
 
 // The kinds.
 const (
-	MailSubject Kind = "mail-subject"
-	MailBody    Kind = "mail-body"
-	Terminal    Kind = "terminal"
+	MailSubject TemplateKind = "mail-subject"
+	MailBody    TemplateKind = "mail-body"
+	Terminal    TemplateKind = "terminal"
 )
 
-// Kinds are all kinds, in the order of the documentation.
-var Kinds = []Kind{MailSubject, MailBody, Terminal}
+// TemplateKinds are all kinds, in the order of the documentation.
+var TemplateKinds = []TemplateKind{MailSubject, MailBody, Terminal}
 
 // limits are how many bytes a template may write.
-func (k Kind) limit() int {
+func (k TemplateKind) limit() int {
 	switch k {
 	case MailSubject:
 		return 500
@@ -47,16 +35,16 @@ func (k Kind) limit() int {
 
 // Template is a parsed template. The nil Template fails.
 type Template struct {
-	kind   Kind
+	kind   TemplateKind
 	parsed *template.Template
 }
 
 // functions are what templates may call besides those of text/template.
 var functions = template.FuncMap{"clock": Clock}
 
-// Parse parses a template, and tries it out on samples. The error says what is wrong;
-// Line of a *ParseError is the line in the template.
-func Parse(kind Kind, source string) (*Template, error) {
+// ParseTemplate parses a template, and tries it out on samples. The error says what is wrong;
+// Line of a *TemplateError is the line in the template.
+func ParseTemplate(kind TemplateKind, source string) (*Template, error) {
 	parsed, err := template.New(string(kind)).Funcs(functions).Option("missingkey=error").Parse(source)
 	if err != nil {
 		return nil, parseError(err)
@@ -70,18 +58,18 @@ func Parse(kind Kind, source string) (*Template, error) {
 	return t, nil
 }
 
-// ParseError is an error in a template.
-type ParseError struct {
+// TemplateError is an error in a template.
+type TemplateError struct {
 	Line    int // 1 for the first
 	Message string
 }
 
-func (e *ParseError) Error() string { return fmt.Sprintf("line %d: %s", e.Line, e.Message) }
+func (e *TemplateError) Error() string { return fmt.Sprintf("line %d: %s", e.Line, e.Message) }
 
 // parseError finds the line in an error of text/template, as in
 // "template: mail-body:3:7: executing …".
 func parseError(err error) error {
-	e := &ParseError{Line: 1, Message: strings.TrimPrefix(err.Error(), "template: ")}
+	e := &TemplateError{Line: 1, Message: strings.TrimPrefix(err.Error(), "template: ")}
 	_, rest, found := strings.Cut(e.Message, ":")
 	if !found {
 		return e
@@ -140,13 +128,13 @@ func samples() []Notice {
 	}
 }
 
-// Set is the templates of a policy, by kind. Those that are missing are built in. The
-// nil Set has none.
-type Set map[Kind]*Template
+// Templates are the templates of a policy, by kind. Those that are missing are built in. The
+// nil Templates have none.
+type Templates map[TemplateKind]*Template
 
 // Text is the text of a notice by its template. Without one it is built in; also if the
 // template fails, and then failed is called.
-func (s Set) Text(kind Kind, n Notice, builtIn func(Notice) string, failed func(error)) string {
+func (s Templates) Text(kind TemplateKind, n Notice, builtIn func(Notice) string, failed func(error)) string {
 	t := s[kind]
 	if t == nil {
 		return builtIn(n)

@@ -1,4 +1,4 @@
-package notify_test
+package hooks_test
 
 import (
 	"io"
@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/remote/controller/hooks"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
@@ -28,10 +28,10 @@ type failures struct {
 	mu   sync.Mutex
 	list []string
 	// arrived are those that did.
-	arrived []notify.Result
+	arrived []hooks.Result
 }
 
-func (f *failures) add(r notify.Result) {
+func (f *failures) add(r hooks.Result) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if r.Err == nil {
@@ -51,10 +51,10 @@ func sendOnce(t *testing.T, h policy.Hook, event policy.Event, body string) []st
 		h.Timeout = 10 * time.Second
 	}
 	var failed failures
-	q := notify.New([]policy.Hook{h}, failed.add)
-	q.Send(notify.Event{Name: event, JSON: []byte(body)})
+	q := hooks.NewQueue([]policy.Hook{h}, failed.add)
+	q.Send(hooks.Event{Name: event, JSON: []byte(body)})
 	q.Close(time.Minute)
-	q.Send(notify.Event{Name: event, JSON: []byte("too late, and no harm")})
+	q.Send(hooks.Event{Name: event, JSON: []byte("too late, and no harm")})
 	return failed.list
 }
 
@@ -160,11 +160,11 @@ func TestASlowHookKeepsNobodyWaiting(t *testing.T) {
 	slow := policy.Hook{Command: script(t, "exec sleep 1000"), Timeout: time.Hour, On: []policy.Event{policy.OnWarn}}
 	out := filepath.Join(t.TempDir(), "out")
 	quick := policy.Hook{Command: script(t, "echo told >> "+out), Timeout: time.Minute, On: []policy.Event{policy.OnWarn}}
-	q := notify.New([]policy.Hook{slow, quick}, failed.add)
-	q.Send(notify.Event{Name: "warn"})
+	q := hooks.NewQueue([]policy.Hook{slow, quick}, failed.add)
+	q.Send(hooks.Event{Name: "warn"})
 	require.Eventually(t, func() bool { _, err := os.Stat(out); return err == nil }, time.Minute, time.Millisecond)
 	for range 500 {
-		q.Send(notify.Event{Name: "warn"})
+		q.Send(hooks.Event{Name: "warn"})
 	}
 	q.Close(0)
 	require.Greater(t, len(failed.list), 400)
@@ -173,12 +173,12 @@ func TestASlowHookKeepsNobodyWaiting(t *testing.T) {
 
 func TestEachHookHasAResult(t *testing.T) {
 	var results failures
-	q := notify.New([]policy.Hook{
+	q := hooks.NewQueue([]policy.Hook{
 		{Command: []string{"/bin/true"}, On: []policy.Event{"act"}, Timeout: time.Minute},
 		{Command: []string{"/bin/false"}, On: []policy.Event{"act"}, Timeout: time.Minute},
 		{Command: []string{"/bin/true"}, On: []policy.Event{"warn"}, Timeout: time.Minute},
 	}, results.add)
-	q.Send(notify.Event{Name: "act", IDs: []string{"x"}})
+	q.Send(hooks.Event{Name: "act", IDs: []string{"x"}})
 	q.Close(time.Minute)
 	require.Len(t, results.list, 1)
 	require.Len(t, results.arrived, 1)
