@@ -7,8 +7,7 @@
 //		return d.Examine(ctx, h), nil
 //	})
 //
-// Where the host has genv 1.4.3 or none, plain commands (stat, df, nvidia-smi, …) show
-// what the login can see. Nothing is run with sudo but `sudo -n -l`, which lists what is
+// Where the host has genv 1.4.3 or none, its own checks are skipped. Nothing is run with sudo but `sudo -n -l`, which lists what is
 // allowed, and `genv usage serve`, which says which controller acts there. Nothing changes the host.
 //
 // Hosts may lie about themselves: their output is bounded and checked, never tells the

@@ -122,7 +122,6 @@ func TestCheckState(t *testing.T) {
 }
 
 func TestCheckHost(t *testing.T) {
-	yes, no := true, false
 	units := func(units ...string) doctor.Check {
 		return doctor.CheckServices(false, strings.Join(units, "\n\n"), nil)
 	}
@@ -136,18 +135,17 @@ func TestCheckHost(t *testing.T) {
 	good := doctor.Space{For: "the record", Path: "/var/log/genv", Free: 1 << 40, Inodes: 1e6}
 	with := func(change func(*doctor.Space)) doctor.Check { s := good; change(&s); return space(s) }
 	verify(t, []row{
-		{"initial", doctor.CheckNamespace(0xEFFFFFFC, "", true), doctor.OK, "", "initial"},
-		{"no /proc", doctor.CheckNamespace(0, "", true), doctor.Skipped, "", "/proc"},
-		{"a machine that is a container", doctor.CheckNamespace(5, "", true), doctor.OK, "", "namespace 5"},
-		{"unsure", doctor.CheckNamespace(5, "", false), doctor.Skipped, "", "only genv knows"},
-		{"foreign", doctor.CheckNamespace(5, "they belong to 6", true), doctor.Failed, "other-pid-namespace", "they belong to 6"},
+		{"initial", doctor.CheckNamespace(0xEFFFFFFC, ""), doctor.OK, "", "initial"},
+		{"no /proc", doctor.CheckNamespace(0, ""), doctor.Skipped, "", "/proc"},
+		{"a machine that is a container", doctor.CheckNamespace(5, ""), doctor.OK, "", "namespace 5"},
+		{"foreign", doctor.CheckNamespace(5, "they belong to 6"), doctor.Failed, "other-pid-namespace", "they belong to 6"},
 
-		{"guard", doctor.CheckGuard("6.1.0-18-amd64", cgroup2, &yes), doctor.OK, "", "Linux 6.1.0-18-amd64, cgroup2 at /sys/fs/cgroup, BPF"},
-		{"guard, seen from outside", doctor.CheckGuard("5.8", cgroup2, nil), doctor.OK, "", "cgroup2 at /sys/fs/cgroup"},
-		{"old", doctor.CheckGuard("5.7.19", cgroup2, &yes), doctor.Warning, "old-kernel", "5.7.19"},
-		{"no BPF", doctor.CheckGuard("6.1", cgroup2, &no), doctor.Warning, "no-bpf", "bpf(2)"},
-		{"no cgroup2", doctor.CheckGuard("6.1", "", nil), doctor.Warning, "no-cgroup2", "without cgroup2"},
-		{"no version", doctor.CheckGuard("x\x1b", "", nil), doctor.Skipped, "", "unknown"},
+		{"guard", doctor.CheckGuard("6.1.0-18-amd64", cgroup2, true), doctor.OK, "", "Linux 6.1.0-18-amd64, cgroup2 at /sys/fs/cgroup, BPF"},
+		{"the oldest kernel", doctor.CheckGuard("5.8", cgroup2, true), doctor.OK, "", "cgroup2 at /sys/fs/cgroup"},
+		{"old", doctor.CheckGuard("5.7.19", cgroup2, true), doctor.Warning, "old-kernel", "5.7.19"},
+		{"no BPF", doctor.CheckGuard("6.1", cgroup2, false), doctor.Warning, "no-bpf", "bpf(2)"},
+		{"no cgroup2", doctor.CheckGuard("6.1", "", true), doctor.Warning, "no-cgroup2", "without cgroup2"},
+		{"no version", doctor.CheckGuard("x\x1b", "", true), doctor.Skipped, "", "unknown"},
 
 		{"no systemd", doctor.CheckServices(true, "absent", nil), doctor.Skipped, "", "systemd"},
 		{"systemctl fails", doctor.CheckServices(false, "", errors.New("bus")), doctor.Warning, "services-unknown", "bus"},

@@ -19,44 +19,31 @@ import (
 const initialPID = 0xEFFFFFFC
 
 // CheckNamespace judges the PID namespace in which genv runs, by its inode, or 0 if it is unknown. A refusal
-// says why its PIDs may not be those of the state files; without one they are, if that is known.
-func CheckNamespace(inode uint64, refusal string, known bool) Check {
-	const other = "PID namespace %d, which is not the initial one"
+// says why its PIDs may not be those of the state files; without one they are.
+func CheckNamespace(inode uint64, refusal string) Check {
 	return First(PIDNamespace,
 		If(inode == 0, Unsure, "/proc doesn't show the PID namespace"),
 		If(refusal != "", "other-pid-namespace", "%s", refusal),
 		If(inode == initialPID, "", "the initial PID namespace"),
-		If(!known, Unsure, other+": whether the state files are of it, only genv knows", inode),
-		If(true, "", other+" and is that of the state files", inode))
+		If(true, "", "PID namespace %d, which is not the initial one and is that of the state files", inode))
 }
 
 // CheckGuard judges whether the kernel could guard devices: a program on cgroup2, with a ring buffer for
 // its events, since Linux 5.8. mounts is the text of /proc/self/mounts, and bpf whether the kernel has
-// bpf(2); nil if that is unknown.
-func CheckGuard(release, mounts string, bpf *bool) Check {
+// bpf(2).
+func CheckGuard(release, mounts string, bpf bool) Check {
 	var major, minor int
 	parsed, _ := fmt.Sscanf(release, "%d.%d", &major, &minor) // such as 6.1.0-18-amd64
-	seen, suffix, cgroup2 := "Linux "+release, "", cgroup2In(mounts)
-	if bpf != nil {
-		suffix = ", BPF"
-	}
+	seen, cgroup2 := "Linux "+release, cgroup2In(mounts)
 	return First(Guard,
 		If(parsed < 2 || major <= 0, Unsure, "the kernel's version is unknown (%q)", OneLine(release)),
 		If(major < 5 || major == 5 && minor < 8, "old-kernel", "%s", seen),
-		If(bpf != nil && !*bpf, "no-bpf", "%s has no bpf(2)", seen),
+		If(!bpf, "no-bpf", "%s has no bpf(2)", seen),
 		If(cgroup2 == "", "no-cgroup2", "%s, without cgroup2", seen),
-		If(true, "", "%s, cgroup2 at %s%s", seen, cgroup2, suffix))
+		If(true, "", "%s, cgroup2 at %s, BPF", seen, cgroup2))
 }
 
-// Units are genv's units.
-func Units() []string {
-	return []string{"genv-host.service", "genv-guard.service", "genv-enforce.service", "genv-controller.service"}
-}
-
-// UnitProperties are the properties that CheckServices reads.
-const UnitProperties = "Id,LoadState,ActiveState,UnitFileState"
-
-// CheckServices judges genv's units by the output of `systemctl show --property=…`: lines KEY=VALUE, with
+// CheckServices judges genv's units by the output of showUnits: lines KEY=VALUE, with
 // an empty line between units. absent says that the machine doesn't run systemd.
 func CheckServices(absent bool, output string, err error) Check {
 	var found []Check

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -83,7 +84,7 @@ func (m *Machine) checkNamespace() Check {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		found.Refusal = err.Error()
 	}
-	return CheckNamespace(found.Namespaces.PID, found.Refusal, true)
+	return CheckNamespace(found.Namespaces.PID, found.Refusal)
 }
 
 // clock asks the kernel whether its clock is synchronized (adjtimex(2)). How it differs
@@ -102,10 +103,9 @@ const noCommand = 1 << 30
 
 // hasBPF says whether the kernel has bpf(2). A command that doesn't exist is refused
 // whoever asks, and nothing is loaded.
-func hasBPF() *bool {
+func hasBPF() bool {
 	_, _, err := unix.Syscall(unix.SYS_BPF, noCommand, 0, 0)
-	has := err != unix.ENOSYS
-	return &has
+	return err != unix.ENOSYS
 }
 
 // hasSystemd is sd_booted(3).
@@ -114,11 +114,15 @@ func (m *Machine) hasSystemd() bool {
 	return err == nil
 }
 
+// showUnits has systemctl show what CheckServices reads of genv's units.
+const showUnits = "show --no-pager --property=Id,LoadState,ActiveState,UnitFileState " +
+	"genv-host.service genv-guard.service genv-enforce.service genv-controller.service"
+
 func (m *Machine) checkServices(ctx context.Context) Check {
 	if !m.hasSystemd() {
 		return CheckServices(true, "", nil)
 	}
-	out, err := m.Run(ctx, "systemctl", append([]string{"show", "--no-pager", "--property=" + UnitProperties}, Units()...)...)
+	out, err := m.Run(ctx, "systemctl", strings.Fields(showUnits)...)
 	if err != nil {
 		err = fmt.Errorf("systemctl: %w", err)
 	}
