@@ -85,13 +85,16 @@ func (c *crowded) fail(format string, args ...any) {
 	c.failures = append(c.failures, fmt.Sprintf(format, args...))
 }
 
+// pause leaves the machine to the others between two rounds.
+const pause = 400 * time.Millisecond
+
 // until calls f again and again until the end, with 0, 1, ….
 func (c *crowded) until(f func(round int)) {
 	for round := 0; ; round++ {
 		select {
 		case <-c.stop:
 			return
-		default:
+		case <-time.After(pause):
 			f(round)
 		}
 	}
