@@ -16,6 +16,8 @@ BUILD      := CGO_ENABLED=0 $(GO) build $(BUILDFLAGS) -ldflags '-s -w -X main.ve
 TESTFLAGS ?= -timeout=30m -p 3 -parallel 4 -vet=off -ldflags=-w
 # The packages that wait longest begin first.
 PACKAGES  := ./packaging ./remote/sshclient ./cmd/genv-demo ./snapshot/state/disk ./...
+# The tests start these without the race detector.
+PROGRAMS  := ./cmd/genv ./cmd/genv-demo ./remote/testfleet/genv143 ./remote/testfleet/gpus/nvidia-smi
 # Where a page fault is slow, what makes much garbage (lint, some tests) takes half the time if it keeps more of it.
 TESTGOGC  ?= 200
 FUZZTIME  ?= 10s
@@ -71,7 +73,8 @@ screenshots: build ## the pictures in docs/images, from the demo; needs chromium
 test: testdeps ## all tests, with the race detector where there is a C compiler
 	@$(if $(RACE),,echo "There is no C compiler: the tests run without the race detector.")
 	@mkdir -p $(dir $(FAULTS)) && rm -f $(FAULTS)
-	MAKEFLAGS= CGO_ENABLED=$(if $(RACE),1,0) GENV_FAULT_TABLE='$(CURDIR)/$(FAULTS)' GOGC=$(TESTGOGC) $(GO) test $(RACE) $(TESTFLAGS) $(PACKAGES)
+	CGO_ENABLED=0 $(GO) build $(BUILDFLAGS) -ldflags '-s -w' -o bin/test/ $(PROGRAMS)
+	MAKEFLAGS= CGO_ENABLED=$(if $(RACE),1,0) GENV_FAULT_TABLE='$(CURDIR)/$(FAULTS)' TESTFLEET_PROGRAMS='$(CURDIR)/bin/test' GOGC=$(TESTGOGC) $(GO) test $(RACE) $(TESTFLAGS) $(PACKAGES)
 	@if [ -s $(FAULTS) ]; then echo; cat $(FAULTS); fi
 
 # What the tests need beside Go: a command, and the Debian package it comes in.

@@ -26,9 +26,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if code, ok := playRole(); ok {
-		os.Exit(code)
-	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		if built != "" {
 			_ = os.RemoveAll(built)
@@ -43,11 +40,16 @@ var built string
 // runDemo runs the whole program and looks whether anything is left of it.
 func runDemo(t *testing.T, ctx context.Context, out io.Writer, args ...string) (code int, stderr string) { //nolint:revive // t first, as in all helpers
 	t.Helper()
-	folder := t.TempDir()
+	player, folder := program(t, "genv-demo"), t.TempDir()
 	t.Setenv("TMPDIR", folder)
 	before := children(t)
 	var errors bytes.Buffer
-	code = run(ctx, args, out, &errors, func(string) string { return "" })
+	code = run(ctx, args, out, &errors, func(name string) string {
+		if name == playerVariable {
+			return player
+		}
+		return ""
+	})
 	left, err := os.ReadDir(folder)
 	require.NoError(t, err)
 	require.Empty(t, left)
@@ -68,17 +70,19 @@ func children(t *testing.T) string {
 	return all.String()
 }
 
-// genv builds the program, once for all tests.
-func genv(t *testing.T) string {
+func genv(t *testing.T) string { return program(t, "genv") }
+
+// program builds genv or genv-demo, once for all tests.
+func program(t *testing.T, name string) string {
 	t.Helper()
 	if built == "" {
 		var err error
 		built, err = os.MkdirTemp("", "genv-demo-test-")
 		require.NoError(t, err)
 	}
-	program := filepath.Join(built, "genv")
+	program := filepath.Join(built, name)
 	if _, err := os.Stat(program); err != nil {
-		require.NoError(t, testfleet.InstallProgram("cmd/genv", program))
+		require.NoError(t, testfleet.InstallProgram("cmd/"+name, program))
 	}
 	return program
 }

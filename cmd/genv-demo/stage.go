@@ -17,7 +17,7 @@ import (
 // stage is the scene with real processes.
 type stage struct {
 	dir      string
-	program  string // this program, which plays jobs and nvidia-smi
+	program  string // plays jobs, nvidia-smi and genv on the hosts
 	machines map[string]*testfleet.Machine
 	envs     map[envKey]*testfleet.Env
 	jobs     []*testfleet.Process // in the order of jobSpecs
@@ -30,14 +30,11 @@ type envKey struct {
 	user string
 }
 
-// build makes the hosts, their environments and their processes. Close ends all
-// of it, also after an error.
-func build(example string, now time.Time) (*stage, error) {
-	s := &stage{machines: map[string]*testfleet.Machine{}, envs: map[envKey]*testfleet.Env{}, example: example}
+// build makes the hosts, their environments and their processes, which the program plays. Close ends
+// all of it, also after an error.
+func build(program, example string, now time.Time) (*stage, error) {
+	s := &stage{program: program, machines: map[string]*testfleet.Machine{}, envs: map[envKey]*testfleet.Env{}, example: example}
 	var err error
-	if s.program, err = os.Executable(); err != nil {
-		return s, fmt.Errorf("find this program: %w", err)
-	}
 	if s.dir, err = os.MkdirTemp("", "genv-demo-"); err != nil {
 		return s, err
 	}

@@ -156,6 +156,7 @@ func newMachine(t *testing.T) *testfleet.Machine {
 // TestInstall: a program can be had by several at a time, and each can be run at once.
 func TestInstall(t *testing.T) {
 	const smi = "remote/testfleet/gpus/nvidia-smi"
+	t.Setenv("TESTFLEET_PROGRAMS", "")
 	dir := t.TempDir()
 	var codes [4]int
 	var group sync.WaitGroup

@@ -25,9 +25,19 @@ var folder = sync.OnceValues(func() (string, error) {
 
 var upToDate sync.Map // the commands that this process has built
 
+// programsVariable names a folder with programs that make test has built: then not each test binary
+// has go find out that they are up to date.
+const programsVariable = "TESTFLEET_PROGRAMS"
+
 // InstallProgram puts the program of a command, such as "cmd/genv", at path, where every user can
 // run it. It needs Go and the source tree.
 func InstallProgram(command, path string) error {
+	if dir := os.Getenv(programsVariable); dir != "" {
+		program := filepath.Join(dir, filepath.Base(command))
+		if _, err := os.Stat(program); err == nil {
+			return CopyProgram(program, path)
+		}
+	}
 	shared, err := lock(command)
 	if err != nil {
 		return build(command, path) // the source tree is another user's
