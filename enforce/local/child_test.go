@@ -37,6 +37,7 @@ var roles = map[string]func(){
 	"turncoat": turncoat,
 	"titled":   func() { titled(); echo() },
 	"reuse":    reusePIDs,
+	"holder":   holdTerminal,
 }
 
 func TestMain(m *testing.M) {

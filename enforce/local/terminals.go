@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -40,18 +41,45 @@ type terminal struct {
 	used time.Time // when something was typed on it last
 }
 
+// held are the users of whom a terminal is still being opened.
+var held sync.Map
+
+// showWithin is how long the terminals of one user may take.
+const showWithin = 500 * time.Millisecond
+
 // Notify shows a text to a user, and returns on how many terminals. Control
 // characters of the text are escaped. It waits for no terminal: one that accepts
-// no output (Ctrl-S) is skipped.
+// no output (Ctrl-S) is skipped. By changing its line discipline, a user can make the
+// kernel hold whoever opens it: then the result is 0, also for later texts until that ends.
 func (t Terminals) Notify(uid snapshot.UID, text string) (shown int) {
+	if _, stuck := held.Load(uid); stuck {
+		return 0
+	}
 	list := t.of(uid)
 	message := t.message(text)
-	for _, each := range list[:min(len(list), maxTerminals)] {
-		if show(each.path, uid, message) {
-			shown++
+	done := make(chan int, 1)
+	go func() {
+		shown := 0
+		for _, each := range list[:min(len(list), maxTerminals)] {
+			if show(each.path, uid, message) {
+				shown++
+			}
 		}
+		done <- shown
+	}()
+	late := time.NewTimer(showWithin)
+	defer late.Stop()
+	select {
+	case shown := <-done:
+		return shown
+	case <-late.C:
 	}
-	return shown
+	held.Store(uid, true)
+	go func() {
+		<-done
+		held.Delete(uid)
+	}()
+	return 0
 }
 
 // of lists the terminals of a user that accept messages, the one used last first.

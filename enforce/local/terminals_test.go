@@ -1,10 +1,16 @@
 package local_test
 
 import (
+	"bufio"
+	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/creack/pty"
 	"github.com/stretchr/testify/require"
@@ -97,6 +103,73 @@ func TestStoppedTerminalIsSkipped(t *testing.T) {
 	require.Equal(t, 1, shown)
 	require.NotEmpty(t, other.shows(t, time.Minute))
 	require.NoError(t, unix.IoctlSetInt(int(stopped.tty.Fd()), unix.TCXONC, unix.TCOON))
+}
+
+// holdTerminal keeps whoever opens a terminal of oneUser waiting in the kernel: one thread reads a line from it into
+// memory that is never there, and others want to change its line discipline meanwhile. The test itself must not have
+// it open: Go's poller would wait, too.
+func holdTerminal() {
+	screen, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY, 0)
+	number, numberErr := unix.IoctlGetInt(screen, unix.TIOCGPTN)
+	name := fmt.Sprint("/dev/pts/", number)
+	err = errors.Join(err, numberErr, unix.IoctlSetPointerInt(screen, unix.TIOCSPTLCK, 0), os.Chown(name, int(oneUser), 5), os.Chmod(name, takesMessages))
+	tty, openErr := unix.Open(name, unix.O_RDWR|unix.O_NOCTTY, 0)
+	_, writeErr := unix.Write(screen, []byte("x\n"))
+	memory, memoryErr := unix.MmapPtr(-1, 0, nil, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	uffd, _, errno := unix.Syscall(unix.SYS_USERFAULTFD, unix.O_CLOEXEC, 0, 0)
+	ask := func(request uintptr, words ...uint64) {
+		if errno == 0 {
+			_, _, errno = unix.Syscall(unix.SYS_IOCTL, uffd, request, uintptr(unsafe.Pointer(&words[0])))
+		}
+	}
+	const api, register = 0xc018aa3f, 0xc020aa00 // UFFDIO_API and UFFDIO_REGISTER of linux/userfaultfd.h
+	ask(api, 0xaa, 0, 0)
+	ask(register, uint64(uintptr(memory)), 4096, 1, 0)
+	if err := errors.Join(err, openErr, writeErr, memoryErr); err != nil || errno != 0 {
+		fmt.Println(err, errno)
+		return
+	}
+	go func() { _, _, _ = unix.Syscall(unix.SYS_READ, uintptr(tty), uintptr(memory), 4096) }()
+	time.Sleep(100 * time.Millisecond)
+	for range 2 {
+		go func() {
+			for {
+				_ = unix.IoctlSetPointerInt(tty, unix.TIOCSETD, 0)
+			}
+		}()
+	}
+	fmt.Println("ready")
+	select {}
+}
+
+// A user may make a terminal hold whoever opens it: others get their messages.
+func TestTerminalThatHoldsWriters(t *testing.T) {
+	other := logIn(t, anotherUser, takesMessages)
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = []string{roleVariable + "=holder"}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	if line != "ready\n" {
+		t.Skip("userfaultfd(2): " + line)
+	}
+	waits := 0
+	for began := time.Now(); waits < 3; began = time.Now() {
+		if (local.Terminals{}).Notify(oneUser, "x") == 0 {
+			waits++
+		}
+		require.Equal(t, 1, local.Terminals{}.Notify(anotherUser, "x"))
+		require.Less(t, time.Since(began), 2*time.Second)
+		time.Sleep(10 * time.Millisecond)
+	}
+	require.NotEmpty(t, other.shows(t, time.Minute))
 }
 
 // What only looks like a terminal is none.
