@@ -136,7 +136,7 @@ func (a *Account) countHost(name snapshot.Hostname, h *host) {
 		rate := h.byDevice[i].rate(since.lost)
 		total.Add(&rate)
 	}
-	a.countSum(SumKey{since.hour, ByHost, string(name)}, &total, since.seconds)
+	a.countSum(SumKey{since.hour, OfHost, string(name)}, &total, since.seconds)
 }
 
 func (a *Account) countSum(key SumKey, rate *Amounts, seconds int64) {
@@ -178,12 +178,12 @@ func (a *Account) ratesOf(gap bool) map[SumKey]Amounts {
 	for _, h := range a.hosts {
 		for i := range h.byUser {
 			if rate := h.byUser[i].rate(h.lost || gap); rate != (Amounts{}) {
-				add(ByUser, string(h.byUser[i].user), &rate)
+				add(OfUser, string(h.byUser[i].user), &rate)
 			}
 		}
 		for i := range h.byDevice {
 			if rate := h.byDevice[i].rate(h.lost || gap); rate != (Amounts{}) {
-				add(ByModel, h.byDevice[i].model, &rate)
+				add(OfModel, h.byDevice[i].model, &rate)
 				add(OfAll, "", &rate)
 			}
 		}
@@ -255,7 +255,7 @@ func (a *Account) action(
 	}
 	sum := Sum{Amounts: amounts}
 	a.sums.Add(SumKey{hour, OfAll, ""}, &sum)
-	a.sums.Add(SumKey{hour, ByUser, string(names.user(user))}, &sum)
-	a.sums.Add(SumKey{hour, ByHost, string(host)}, &sum) // empty for what is about several
-	a.sums.Add(SumKey{hour, ByModel, model}, &sum)
+	a.sums.Add(SumKey{hour, OfUser, string(names.user(user))}, &sum)
+	a.sums.Add(SumKey{hour, OfHost, string(host)}, &sum) // empty for what is about several
+	a.sums.Add(SumKey{hour, OfModel, model}, &sum)
 }

@@ -182,8 +182,8 @@ func (test *whatCounts) run(t *testing.T) {
 	account.Look(begin, clusterOf(on(test.host)))
 	account.Settle(begin.Add(100 * time.Second))
 	sums := account.Take()
-	require.Equal(t, test.alice, sum(sums, usage.ByUser, "alice").Amounts)
-	for kind, name := range map[usage.Kind]string{usage.ByHost: "a", usage.ByModel: "H100", usage.OfAll: ""} {
+	require.Equal(t, test.alice, sum(sums, usage.OfUser, "alice").Amounts)
+	for kind, name := range map[usage.Kind]string{usage.OfHost: "a", usage.OfModel: "H100", usage.OfAll: ""} {
 		require.Equal(t, test.everybody, sum(sums, kind, name).Amounts)
 	}
 	require.Equal(t, test.everybody.Attached/100, sum(sums, usage.OfAll, "").Peak)
@@ -240,7 +240,7 @@ func TestWhenItCounts(t *testing.T) {
 				account.Look(begin.Add(time.Duration(l.after*1000)*time.Millisecond), clusterOf(l.hosts))
 			}
 			sums := account.Take()
-			require.Equal(t, test.alice, sum(sums, usage.ByUser, "alice").Amounts)
+			require.Equal(t, test.alice, sum(sums, usage.OfUser, "alice").Amounts)
 		})
 	}
 }
@@ -256,7 +256,7 @@ func TestModels(t *testing.T) {
 	}
 	sums := account.Take()
 	for model, seconds := range map[string]int64{"A100": 3, "": 1, "L4": 1, "H100": 0} {
-		require.Equal(t, seconds, sum(sums, usage.ByModel, model).Attached, model)
+		require.Equal(t, seconds, sum(sums, usage.OfModel, model).Attached, model)
 	}
 }
 
@@ -278,7 +278,7 @@ func TestHours(t *testing.T) {
 		sums := account.Take()
 		var hours []int64
 		for hour := usage.HourOf(from.Unix(), in); len(hours) < len(test.hours); hour += 3600 {
-			hours = append(hours, sums[usage.SumKey{Hour: hour, Kind: usage.ByUser, Name: "alice"}].Attached)
+			hours = append(hours, sums[usage.SumKey{Hour: hour, Kind: usage.OfUser, Name: "alice"}].Attached)
 		}
 		require.Equal(t, test.hours, hours, test.zone)
 		require.Empty(t, account.Take(), "each second once")
@@ -346,11 +346,11 @@ func TestActions(t *testing.T) {
 		name string
 		want usage.Amounts
 	}{
-		{usage.ByUser, "alice", usage.Amounts{Findings: 2, Terminated: 1}},
-		{usage.ByUser, "bob", usage.Amounts{Terminated: 1}},
-		{usage.ByUser, "uid 1004", usage.Amounts{Detached: 1}},
-		{usage.ByHost, "a", usage.Amounts{Findings: 1, Terminated: 2, Detached: 1}},
-		{usage.ByModel, "H100", usage.Amounts{Findings: 1, Terminated: 1, Detached: 1}},
+		{usage.OfUser, "alice", usage.Amounts{Findings: 2, Terminated: 1}},
+		{usage.OfUser, "bob", usage.Amounts{Terminated: 1}},
+		{usage.OfUser, "uid 1004", usage.Amounts{Detached: 1}},
+		{usage.OfHost, "a", usage.Amounts{Findings: 1, Terminated: 2, Detached: 1}},
+		{usage.OfModel, "H100", usage.Amounts{Findings: 1, Terminated: 1, Detached: 1}},
 		{usage.OfAll, "", usage.Amounts{Findings: 2, Terminated: 2, Detached: 1}},
 	} {
 		require.Equal(t, test.want, sum(sums, test.kind, test.name).Amounts, test.name)
@@ -371,5 +371,5 @@ func TestFindingsAddUp(t *testing.T) {
 		sum := sums[key]
 		found[key.Kind] += sum.Findings
 	}
-	require.Equal(t, map[usage.Kind]int64{usage.ByUser: 3, usage.ByHost: 3, usage.ByModel: 3, usage.OfAll: 3}, found)
+	require.Equal(t, map[usage.Kind]int64{usage.OfUser: 3, usage.OfHost: 3, usage.OfModel: 3, usage.OfAll: 3}, found)
 }

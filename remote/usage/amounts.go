@@ -44,9 +44,9 @@ type Kind int
 
 // The kinds of sums. They are stored as these numbers.
 const (
-	ByUser Kind = iota + 1
-	ByHost
-	ByModel
+	OfUser Kind = iota + 1
+	OfHost
+	OfModel
 	OfAll // the fleet; its Name is empty
 )
 

@@ -185,15 +185,15 @@ func TestPropertyOfSums(t *testing.T) {
 		want := countSeconds(randomEvents(rand.New(rand.NewPCG(seed, 1))))
 		var all usage.Amounts
 		for name, amounts := range want.users {
-			got := sum(total, usage.ByUser, name)
+			got := sum(total, usage.OfUser, name)
 			require.Equal(t, amounts, got.Amounts, "%s, seed %d", name, seed)
 			require.GreaterOrEqual(t, got.Peak, want.peak[name], "a peak may be of less than a second")
 		}
 		for name, amounts := range want.hosts {
-			require.Equal(t, amounts, sum(total, usage.ByHost, name).Amounts, "%s, seed %d", name, seed)
+			require.Equal(t, amounts, sum(total, usage.OfHost, name).Amounts, "%s, seed %d", name, seed)
 			all.Add(&amounts)
 		}
 		require.Equal(t, all, sum(total, usage.OfAll, "").Amounts)
-		require.Equal(t, all, sum(total, usage.ByModel, "H100").Amounts)
+		require.Equal(t, all, sum(total, usage.OfModel, "H100").Amounts)
 	}
 }

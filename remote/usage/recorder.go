@@ -33,6 +33,12 @@
 //
 // It writes once a minute, so that kill -9 loses a minute at most; the next run says so. What can't be written is
 // kept in memory, within bounds, and written later.
+//
+// A Reader reads reports for viewers meanwhile: with connections of its own, one report at a time, each with a
+// time limit, and again only after a minute. Whatever many viewers ask for, the store has one reader.
+//
+//	r := usage.NewReader(usage.ReaderOptions{Open: open, Now: time.Now, In: time.Local})
+//	document, err := r.Report(ctx, usage.Query{By: usage.ByUser, Since: since, Until: until})
 package usage
 
 import (

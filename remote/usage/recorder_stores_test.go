@@ -45,7 +45,7 @@ func attachedIn(t *testing.T, path string) int64 {
 	defer s.Close()
 	mark, err := s.Mark(t.Context())
 	require.NoError(t, err)
-	r, err := s.Report(t.Context(), usage.Query{Kind: usage.OfAll, Since: 0, Until: mark.Until})
+	r, err := s.Report(t.Context(), usage.Query{By: usage.ByDay, Since: 0, Until: mark.Until})
 	require.NoError(t, err)
 	return r.Total.Attached
 }
@@ -145,7 +145,7 @@ func TestAServerThatIsLost(t *testing.T) {
 	defer s.Close()
 	mark, err := s.Mark(t.Context())
 	require.NoError(t, err)
-	kept, err := s.Report(t.Context(), usage.Query{Kind: usage.OfAll, Until: mark.Until})
+	kept, err := s.Report(t.Context(), usage.Query{By: usage.ByDay, Until: mark.Until})
 	require.NoError(t, err)
 	require.Equal(t, int64(4500), kept.Total.Attached)
 	require.Zero(t, kept.Missing)

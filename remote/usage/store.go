@@ -60,10 +60,13 @@ type Gap struct{ Since, Until int64 }
 
 // Query is what a report is about.
 type Query struct {
-	Kind Kind
-	// ByDay has the sums of each day instead, for the fleet.
-	ByDay        bool
-	Since, Until int64
+	By           string // ByUser and others
+	Since, Until int64  // in seconds since 1970
+}
+
+// Kind is the kind of sums that a report needs: those of groups are made of those of their users.
+func (q *Query) Kind() Kind {
+	return map[string]Kind{ByUser: OfUser, ByGroup: OfUser, ByHost: OfHost, ByModel: OfModel, ByDay: OfAll}[q.By]
 }
 
 // Report is what is known of a time.
@@ -75,12 +78,12 @@ type Report struct {
 	Mark         Mark
 	// Missing is for how many seconds of the time nothing is known.
 	Missing int64
-	Rows    []Row
+	Rows    []NamedSum
 	Total   Sum // of all devices
 }
 
-// Row is the sum of a user, a host or a model, or of a day, by its date.
-type Row struct {
+// NamedSum is the sum of a user, a host or a model, or of a day, by its date.
+type NamedSum struct {
 	Name string
 	Sum
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/live"
-	"github.com/seed-3119e985/genv/remote/usage/report"
+	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/remote/web"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -31,7 +31,7 @@ type fleet struct {
 	feed  *live.Feed
 	now   time.Time
 	cycle controller.Cycle
-	usage *report.Reader // nil for none
+	usage *usage.Reader // nil for none
 }
 
 // cap5 lets each user have five GPUs.

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/live"
-	"github.com/seed-3119e985/genv/remote/usage/report"
+	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -29,7 +29,7 @@ var functions = template.FuncMap{
 	"ago": ago, "span": span, "clock": clock, "stamp": stamp, "bytes": bytesText, "memory": memoryText, "top": topOf,
 	"name": name, "host": hostName, "model": model, "command": command, "line": line, "userPath": userPath, "hostPath": hostPath,
 	"decision": decision, "state": stateText, "hours": hours, "memoryBar": memoryBar, "rule": func(r enforce.Rule) string { return line(string(r)) },
-	"usageHours": report.Hours, "usageTime": report.Time, "round": roundHours, "usageName": usageName, "share": report.Percent,
+	"usageHours": usage.Hours, "usageTime": usage.ShortTime, "round": roundHours, "usageName": usageName, "share": usage.Percent,
 	"spark": spark, "chart": chart, "hourly": hourly, "kind": kind, "via": viaText, "first": first, "more": more,
 }
 
@@ -166,7 +166,7 @@ func usageName(key string) string { return line(cmp.Or(key, "(unknown)")) }
 func roundHours(seconds int64) string {
 	const many = 1000
 	if seconds < many*3600 {
-		return report.Hours(seconds)
+		return usage.Hours(seconds)
 	}
 	return strconv.FormatInt((seconds+1800)/3600, 10)
 }

@@ -16,7 +16,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/seed-3119e985/genv/remote/usage/report"
+	"github.com/seed-3119e985/genv/remote/usage"
 )
 
 // ranges are the times that a report can be about, in days; own dates besides them.
@@ -32,12 +32,12 @@ type asked struct {
 	Days         int    // of the last ones; 0 for own dates
 	Since, Until string // own dates; until midnight before the last one
 	Top          int
-	query        report.Query
+	query        usage.Query
 }
 
 // reportBody is what the page of a report shows.
 type reportBody struct {
-	*report.Document
+	*usage.Document
 	Asked  asked
 	Choose []string
 	Ranges []int
@@ -46,7 +46,7 @@ type reportBody struct {
 
 // choices are what a report can be by.
 func choices(hidden bool) []string {
-	return slices.DeleteFunc(report.Choices(), func(by string) bool { return hidden && by == report.ByGroup }) // groups have the names of users on many systems
+	return slices.DeleteFunc(usage.Choices(), func(by string) bool { return hidden && by == usage.ByGroup }) // groups have the names of users on many systems
 }
 
 // What viewers are told.
@@ -58,8 +58,8 @@ var (
 // readReport reads what a request asks for. Its error says what is wrong with that.
 func readReport(values url.Values, hidden bool, now time.Time) (a asked, err error) {
 	a = asked{Days: ranges[0], Top: defaultTop, Since: values.Get("since"), Until: values.Get("until")}
-	a.query.By = cmp.Or(values.Get("by"), report.ByUser)
-	if a.query.By == report.ByGroup && hidden {
+	a.query.By = cmp.Or(values.Get("by"), usage.ByUser)
+	if a.query.By == usage.ByGroup && hidden {
 		return a, errNames
 	}
 	if !slices.Contains(choices(hidden), a.query.By) {
@@ -123,7 +123,7 @@ func (a *asked) values() string {
 }
 
 // report is the report that a request asks for, as the viewer may see it.
-func (s *server) report(r *http.Request, v *view) (a asked, d *report.Document, status int, err error) {
+func (s *server) report(r *http.Request, v *view) (a asked, d *usage.Document, status int, err error) {
 	if s.options.Usage == nil {
 		return a, nil, http.StatusNotFound, errNone
 	}
@@ -135,9 +135,9 @@ func (s *server) report(r *http.Request, v *view) (a asked, d *report.Document, 
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return a, nil, http.StatusNotFound, errors.New("no usage is recorded yet: the first is, about a minute after the controller has started")
-	case errors.Is(err, report.ErrNoGroups):
+	case errors.Is(err, usage.ErrNoGroups):
 		return a, nil, http.StatusNotFound, errors.New("there are no reports by group here")
-	case errors.Is(err, report.ErrBusy), errors.Is(err, context.Canceled):
+	case errors.Is(err, usage.ErrBusy), errors.Is(err, context.Canceled):
 		return a, nil, http.StatusServiceUnavailable, errors.New("the usage history is busy: try again in a minute, or ask for a shorter time")
 	case err != nil:
 		if s.options.Failed != nil {
@@ -148,7 +148,7 @@ func (s *server) report(r *http.Request, v *view) (a asked, d *report.Document, 
 	shown := *read // others have it too
 	d = &shown
 	d.Rows = slices.Clone(d.Rows)
-	if hidden && d.By == report.ByUser {
+	if hidden && d.By == usage.ByUser {
 		d.HideUsers(string(v.self))
 	}
 	d.Top(a.Top)

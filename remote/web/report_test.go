@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/remote/usage"
-	"github.com/seed-3119e985/genv/remote/usage/report"
 	"github.com/seed-3119e985/genv/remote/usage/store"
 	"github.com/seed-3119e985/genv/remote/web"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -23,7 +22,7 @@ import (
 
 // history is a database with what a fleet showed in the last days; the first host's first
 // attachment is from the user who is named.
-func history(t *testing.T, now time.Time, days int, first snapshot.Username) *report.Reader {
+func history(t *testing.T, now time.Time, days int, first snapshot.Username) *usage.Reader {
 	path := filepath.Join(t.TempDir(), store.FileName)
 	s, err := store.Open(t.Context(), path, store.Options{In: time.Local})
 	require.NoError(t, err)
@@ -45,7 +44,7 @@ func history(t *testing.T, now time.Time, days int, first snapshot.Username) *re
 		Gaps: []usage.Gap{{Since: begin.Unix() + 7200, Until: begin.Unix() + 10800}},
 	}))
 	require.NoError(t, s.Close())
-	return report.NewReader(report.ReaderOptions{
+	return usage.NewReader(usage.ReaderOptions{
 		Open: func() (usage.Store, error) { return store.OpenToRead(t.Context(), path, store.Options{In: time.Local}) },
 		Now:  func() time.Time { return now }, In: time.Local,
 		Groups: func(context.Context, []string) func(string) []string {
@@ -54,7 +53,7 @@ func history(t *testing.T, now time.Time, days int, first snapshot.Username) *re
 	})
 }
 
-func document(t *testing.T, handler http.Handler, path string, change ...func(*http.Request)) (d report.Document) {
+func document(t *testing.T, handler http.Handler, path string, change ...func(*http.Request)) (d usage.Document) {
 	t.Helper()
 	w := get(t, handler, path, change...)
 	require.Equal(t, http.StatusOK, w.Code, w.Body)
@@ -80,7 +79,7 @@ func TestReport(t *testing.T) {
 	}
 	for by, want := range map[string]int{"user": 12, "host": 12, "model": 2, "day": 8, "group": 12} {
 		d := document(t, handler, "/api/v1/report?top=50&by="+by)
-		require.Equal(t, report.Schema, d.Schema)
+		require.Equal(t, usage.DocumentSchema, d.Schema)
 		require.Equal(t, by, d.By)
 		require.Len(t, d.Rows, want, by)
 		present(t, pageOf(t, handler, "/report?by="+by), "Figures", by)
@@ -121,7 +120,7 @@ func TestReportOfNone(t *testing.T) {
 	var failure atomic.Value
 	failed := 0
 	options.Failed = func(error) { failed++ }
-	options.Usage = report.NewReader(report.ReaderOptions{Now: time.Now, In: time.Local, Open: func() (usage.Store, error) { return nil, failure.Load().(error) }}) //nolint:forcetypeassert // set below
+	options.Usage = usage.NewReader(usage.ReaderOptions{Now: time.Now, In: time.Local, Open: func() (usage.Store, error) { return nil, failure.Load().(error) }}) //nolint:forcetypeassert // set below
 	handler = web.New(f.feed, options)
 	for _, test := range []struct {
 		err    error
@@ -129,7 +128,7 @@ func TestReportOfNone(t *testing.T) {
 		says   string
 	}{
 		{fmt.Errorf("it: %w", fs.ErrNotExist), http.StatusNotFound, "No usage is recorded yet"},
-		{fmt.Errorf("it: %w", report.ErrBusy), http.StatusServiceUnavailable, "busy"},
+		{fmt.Errorf("it: %w", usage.ErrBusy), http.StatusServiceUnavailable, "busy"},
 		{fmt.Errorf("it: %w", usage.ErrDamaged), http.StatusInternalServerError, "log says why"},
 	} {
 		failure.Store(test.err)
@@ -148,11 +147,11 @@ func TestReportOfNone(t *testing.T) {
 func TestReportHidesNames(t *testing.T) {
 	const secret = "mallory-secret"
 	f := newFleet(2, 2)
-	usage := history(t, f.now, 3, secret)
+	reader := history(t, f.now, 3, secret)
 	all := f.options()
-	all.Usage = usage
+	all.Usage = reader
 	whole := document(t, web.New(f.feed, all), "/api/v1/report?by=user")
-	var own report.Row
+	var own usage.Row
 	for _, row := range whole.Rows {
 		if row.Key == secret {
 			own = row
@@ -162,7 +161,7 @@ func TestReportHidesNames(t *testing.T) {
 	others := []string{"bob", "carol", "dave", "erin", "frank", "grace", "heidi", "ivan", "judy", "niaj"}
 	for names, logins := range map[web.Names][]string{web.NoNames: {"", "alice", secret}, web.OwnName: {"alice", secret}} {
 		options := f.options()
-		options.Names, options.Usage = names, usage
+		options.Names, options.Usage = names, reader
 		if names == web.OwnName {
 			options.Access = passwords(t)
 		}

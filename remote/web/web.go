@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/remote/live"
-	"github.com/seed-3119e985/genv/remote/usage/report"
+	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -47,7 +47,7 @@ type Options struct {
 	// API serves the documents and events of a source at /api/v1/ and /events.
 	API func(live.Source) http.Handler
 	// Usage reads reports of who used what; nil for none.
-	Usage *report.Reader
+	Usage *usage.Reader
 	// Mount adds handlers of other paths, such as /metrics; nil for none. They get the same
 	// checks. hideUsers says that they must show the name of no user.
 	Mount func(mux *http.ServeMux, hideUsers bool)

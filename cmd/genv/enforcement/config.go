@@ -19,7 +19,6 @@ import (
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/usage"
-	"github.com/seed-3119e985/genv/remote/usage/report"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -218,7 +217,7 @@ type Setup struct {
 type History struct {
 	*usage.Recorder
 	// Reader reads it for viewers. groups are the users of the policy's groups, as they are now.
-	Reader func(groups func() map[string][]string) *report.Reader
+	Reader func(groups func() map[string][]string) *usage.Reader
 }
 
 // loops reports whether there is more than one cycle.

@@ -22,17 +22,16 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/remote/testfleet/postgresserver"
 	"github.com/seed-3119e985/genv/remote/usage"
-	"github.com/seed-3119e985/genv/remote/usage/report"
 	"github.com/seed-3119e985/genv/remote/usage/store"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // reported runs `genv remote report`, and returns its document.
-func reported(t *testing.T, args ...string) report.Document {
+func reported(t *testing.T, args ...string) usage.Document {
 	t.Helper()
 	r := genvtest.Run(t, append([]string{"remote", "report", "--format", "json"}, args...)...)
 	require.Zero(t, r.Code, r.Err)
-	var d report.Document
+	var d usage.Document
 	require.NoError(t, json.Unmarshal([]byte(r.Out), &d))
 	return d
 }
@@ -63,8 +62,8 @@ func TestUsageOfAController(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, mark.Ended)
 	now := time.Now()
-	sums := func(kind usage.Kind) map[string]usage.Sum {
-		r, err := db.Report(t.Context(), usage.Query{Kind: kind, Since: now.Add(-time.Hour).Unix(), Until: now.Add(time.Hour).Unix()})
+	sums := func(by string) map[string]usage.Sum {
+		r, err := db.Report(t.Context(), usage.Query{By: by, Since: now.Add(-time.Hour).Unix(), Until: now.Add(time.Hour).Unix()})
 		require.NoError(t, err)
 		rows := make(map[string]usage.Sum)
 		for _, row := range r.Rows {
@@ -163,7 +162,7 @@ func TestUsageOnAServer(t *testing.T) {
 }
 
 // reportOnPage is the report that a controller's web page has.
-func reportOnPage(t *testing.T, socket string) report.Document {
+func reportOnPage(t *testing.T, socket string) usage.Document {
 	t.Helper()
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
@@ -175,7 +174,7 @@ func reportOnPage(t *testing.T, socket string) report.Document {
 	require.NoError(t, err)
 	defer answer.Body.Close()
 	require.Equal(t, http.StatusOK, answer.StatusCode)
-	var d report.Document
+	var d usage.Document
 	require.NoError(t, json.NewDecoder(answer.Body).Decode(&d))
 	return d
 }
@@ -204,14 +203,14 @@ func usageOfTenDays(t *testing.T) (stateDir string) {
 
 func TestRemoteReport(t *testing.T) {
 	dir := usageOfTenDays(t)
-	keys := func(d report.Document) (keys []string) {
+	keys := func(d usage.Document) (keys []string) {
 		for _, row := range d.Rows {
 			keys = append(keys, row.Key)
 		}
 		return keys
 	}
 	week := reported(t, "--state-dir", dir)
-	require.Equal(t, report.Schema, week.Schema)
+	require.Equal(t, usage.DocumentSchema, week.Schema)
 	require.Equal(t, []string{"alice", "bob"}, keys(week))
 	require.InDelta(t, 7*24*3600, week.Rows[1].Attached, 3600, "an hour counts as a whole")
 	require.Equal(t, 2*week.Rows[1].Attached, week.Rows[0].Attached)

@@ -26,7 +26,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/live/socket"
 	"github.com/seed-3119e985/genv/remote/metrics"
-	"github.com/seed-3119e985/genv/remote/usage/report"
+	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/remote/web"
 )
 
@@ -84,7 +84,7 @@ type Content struct {
 	// Actions serves POST /api/v1/actions, on the unix socket only; nil for none.
 	Actions http.Handler
 	// Usage reads who used what; nil for none.
-	Usage *report.Reader
+	Usage *usage.Reader
 }
 
 // Listeners are those that are open.

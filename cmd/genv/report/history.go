@@ -16,7 +16,6 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/remote/usage"
-	"github.com/seed-3119e985/genv/remote/usage/report"
 	"github.com/seed-3119e985/genv/remote/usage/store"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -110,7 +109,7 @@ func (k *keeper) keep(dir string) *enforcement.History {
 	read := func() (usage.Store, error) { return store.OpenToRead(context.Background(), place, k.options) }
 	return &enforcement.History{
 		Recorder: usage.StartRecorder(options),
-		Reader:   func(groups func() map[string][]string) *report.Reader { return k.reader(read, groups) },
+		Reader:   func(groups func() map[string][]string) *usage.Reader { return k.reader(read, groups) },
 	}
 }
 
@@ -133,8 +132,8 @@ func (k *keeper) open(place string, options store.Options) (usage.Store, error) 
 }
 
 // reader reads a history for viewers. groups are the users of the policy's groups.
-func (k *keeper) reader(open func() (usage.Store, error), groups func() map[string][]string) *report.Reader {
-	return report.NewReader(report.ReaderOptions{
+func (k *keeper) reader(open func() (usage.Store, error), groups func() map[string][]string) *usage.Reader {
+	return usage.NewReader(usage.ReaderOptions{
 		Open: open, Now: k.program.Now, In: time.Local,
 		Groups: func(ctx context.Context, users []string) func(string) []string { return groupsOf(ctx, groups(), users) },
 	})

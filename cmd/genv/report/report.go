@@ -2,8 +2,8 @@
 // `genv remote history forget`, and the flags with which `genv remote enforce` keeps what they read. It reads the
 // folder of the controller or a server, and connects to no host and to no controller.
 //
-//	commands = append(commands, report.Command(program))
-//	history, err := report.ReadHistory(c, &program, leader, log)
+//	commands = append(commands, usage.Command(program))
+//	history, err := usage.ReadHistory(c, &program, leader, log)
 package report
 
 import (
@@ -27,7 +27,6 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/usage"
-	"github.com/seed-3119e985/genv/remote/usage/report"
 	"github.com/seed-3119e985/genv/remote/usage/store"
 )
 
@@ -56,7 +55,7 @@ func (p *program) report(c *cli.Context) error {
 		return err
 	}
 	var groups map[string][]string
-	if r.query.By == report.ByGroup {
+	if r.query.By == usage.ByGroup {
 		if groups, err = p.groups(r.policy); err != nil {
 			return err
 		}
@@ -66,7 +65,7 @@ func (p *program) report(c *cli.Context) error {
 		return err
 	}
 	defer s.Close()
-	d, err := report.Read(c.Context, s, r.query, time.Local, func(ctx context.Context, users []string) func(string) []string {
+	d, err := usage.Read(c.Context, s, r.query, time.Local, func(ctx context.Context, users []string) func(string) []string {
 		return groupsOf(ctx, groups, users)
 	})
 	if err != nil {
@@ -150,14 +149,14 @@ func flags() []cli.Flag {
 	return append([]cli.Flag{
 		&cli.StringFlag{Name: "since", Value: "7d", Usage: "from this `TIME` on, such as 7d or 2026-11-01"},
 		&cli.StringFlag{Name: "until", DefaultText: "now", Usage: "until this `TIME`, such as 1d or 2026-12-01"},
-		command.OneOf(&cli.StringFlag{Name: "by", Value: report.ByUser, Usage: "`WHAT` the lines are: " + strings.Join(report.Choices(), ", ")}, report.Choices()),
+		command.OneOf(&cli.StringFlag{Name: "by", Value: usage.ByUser, Usage: "`WHAT` the lines are: " + strings.Join(usage.Choices(), ", ")}, usage.Choices()),
 		&cli.IntFlag{Name: "top", Usage: "only the first `N` lines; 0 for all"},
 	}, command.OutputFlags()...)
 }
 
 // request is what the flags say.
 type request struct {
-	query  report.Query
+	query  usage.Query
 	top    int
 	output render.Output
 	policy string
@@ -174,7 +173,7 @@ func (p *program) read(c *cli.Context) (r request, err error) {
 	if r.top < 0 {
 		return r, command.UsageError("--top %d: write 0 or more", r.top)
 	}
-	if err := command.CheckChoices("by", []string{r.query.By}, report.Choices()); err != nil {
+	if err := command.CheckChoices("by", []string{r.query.By}, usage.Choices()); err != nil {
 		return r, err
 	}
 	return r, p.readTime(c, &r)

@@ -18,15 +18,14 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/remote/usage"
-	"github.com/seed-3119e985/genv/remote/usage/report"
 	"github.com/seed-3119e985/genv/remote/usage/store"
 )
 
-func document() *report.Document {
-	row := func(name string, hours, idle int64) usage.Row {
-		return usage.Row{Name: name, Sum: usage.Sum{Amounts: usage.Amounts{Attached: hours * 3600, Idle: idle * 3600, Used: (hours - idle) * 3600, Findings: 2}, Peak: 3}}
+func document() *usage.Document {
+	row := func(name string, hours, idle int64) usage.NamedSum {
+		return usage.NamedSum{Name: name, Sum: usage.Sum{Amounts: usage.Amounts{Attached: hours * 3600, Idle: idle * 3600, Used: (hours - idle) * 3600, Findings: 2}, Peak: 3}}
 	}
-	return report.New(&usage.Report{Rows: []usage.Row{row("alice", 100, 50), row("bob\x1b[31m", 40, 0), row("uid 1004", 1, 1), row("", 10, 10)}}, report.ByUser, time.UTC)
+	return usage.NewDocument(&usage.Report{Rows: []usage.NamedSum{row("alice", 100, 50), row("bob\x1b[31m", 40, 0), row("uid 1004", 1, 1), row("", 10, 10)}}, usage.ByUser, time.UTC)
 }
 
 // A table is as wide as the terminal, if that is possible; bars are what is left, and in a pipe

@@ -8,7 +8,6 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/remote/usage"
-	"github.com/seed-3119e985/genv/remote/usage/report"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -17,7 +16,7 @@ import (
 
 // write prints a document in the format that a request asks for: as a table with bars, as CSV or
 // as JSON. What else is to be said of it goes to stderr.
-func write(p *command.Program, d *report.Document, output render.Output) error {
+func write(p *command.Program, d *usage.Document, output render.Output) error {
 	switch output.Format {
 	case "json":
 		return render.WriteJSON(p.Out, d)
@@ -28,7 +27,7 @@ func write(p *command.Program, d *report.Document, output render.Output) error {
 }
 
 // writeCSV prints the figures as they are in JSON, under the same names.
-func writeCSV(w io.Writer, d *report.Document, output render.Output) error {
+func writeCSV(w io.Writer, d *usage.Document, output render.Output) error {
 	var rows [][]string
 	if !output.NoHeader {
 		rows = append(rows, []string{
@@ -52,7 +51,7 @@ func writeCSV(w io.Writer, d *report.Document, output render.Output) error {
 }
 
 // peak is the most devices at a time; empty if it isn't known.
-func peak(r *report.Row) string {
+func peak(r *usage.Row) string {
 	if r.Peak == nil {
 		return ""
 	}
@@ -60,7 +59,7 @@ func peak(r *report.Row) string {
 }
 
 // writeText prints a table with bars, as far as there is room for them, and what the time is.
-func writeText(p *command.Program, d *report.Document, output render.Output) error {
+func writeText(p *command.Program, d *usage.Document, output render.Output) error {
 	if len(d.Rows) == 0 {
 		fmt.Fprintf(p.Err, "No usage is recorded from %s to %s.\n", d.Since.Format(shortTime), d.Until.Format(shortTime))
 	} else if _, err := io.WriteString(p.Out, table(d, output, render.Width(p.Out), render.Colourful(p.Out, p.Getenv))); err != nil {
@@ -72,10 +71,10 @@ func writeText(p *command.Program, d *report.Document, output render.Output) err
 
 const shortTime = "2006-01-02 15:04"
 
-func writeSummary(w io.Writer, d *report.Document) {
+func writeSummary(w io.Writer, d *usage.Document) {
 	t := &d.Total
 	fmt.Fprintf(w, "%s to %s: %s GPU hours attached, %s used, %s idle, peak %s.", d.Since.Format(shortTime), d.Until.Format(shortTime),
-		report.Hours(t.Attached), report.Hours(t.Used), report.Hours(t.Idle), render.Plural(int(*t.Peak), "GPU"))
+		usage.Hours(t.Attached), usage.Hours(t.Used), usage.Hours(t.Idle), render.Plural(int(*t.Peak), "GPU"))
 	if d.LeftOut > 0 {
 		fmt.Fprintf(w, " %s left out.", render.Plural(d.LeftOut, "line"))
 	}
@@ -84,7 +83,7 @@ func writeSummary(w io.Writer, d *report.Document) {
 		fmt.Fprintf(w, "Usage is kept since %s.\n", d.Begun.Format(shortTime))
 	}
 	if d.Missing > 0 {
-		fmt.Fprintf(w, "Of %s of this time nothing is known: no controller ran, or nothing could be kept.\n", report.Time(d.Missing))
+		fmt.Fprintf(w, "Of %s of this time nothing is known: no controller ran, or nothing could be kept.\n", usage.ShortTime(d.Missing))
 	}
 }
 
@@ -93,28 +92,28 @@ func writeSummary(w io.Writer, d *report.Document) {
 type column struct {
 	title string
 	order int
-	cell  func(*report.Row) string
+	cell  func(*usage.Row) string
 }
 
-func columns(d *report.Document) []column {
-	hours := func(of func(*report.Row) int64) func(*report.Row) string {
-		return func(r *report.Row) string { return report.Hours(of(r)) }
+func columns(d *usage.Document) []column {
+	hours := func(of func(*usage.Row) int64) func(*usage.Row) string {
+		return func(r *usage.Row) string { return usage.Hours(of(r)) }
 	}
-	count := func(of func(*report.Row) int64) func(*report.Row) string {
-		return func(r *report.Row) string { return fmt.Sprint(of(r)) }
+	count := func(of func(*usage.Row) int64) func(*usage.Row) string {
+		return func(r *usage.Row) string { return fmt.Sprint(of(r)) }
 	}
 	return []column{
-		{strings.ToUpper(d.By), 0, func(r *report.Row) string { return keyOf(d.By, r.Key) }},
-		{"GPU-HOURS", 0, hours(func(r *report.Row) int64 { return r.Attached })},
-		{"SHARE", 6, func(r *report.Row) string { return report.Percent(r.Share) }},
-		{"USED", 7, hours(func(r *report.Row) int64 { return r.Used })},
-		{"COMPUTING", 3, hours(func(r *report.Row) int64 { return r.Computing })},
-		{"IDLE", 8, hours(func(r *report.Row) int64 { return r.Idle })},
-		{"UNKNOWN", 2, hours(func(r *report.Row) int64 { return r.Unknown })},
+		{strings.ToUpper(d.By), 0, func(r *usage.Row) string { return keyOf(d.By, r.Key) }},
+		{"GPU-HOURS", 0, hours(func(r *usage.Row) int64 { return r.Attached })},
+		{"SHARE", 6, func(r *usage.Row) string { return usage.Percent(r.Share) }},
+		{"USED", 7, hours(func(r *usage.Row) int64 { return r.Used })},
+		{"COMPUTING", 3, hours(func(r *usage.Row) int64 { return r.Computing })},
+		{"IDLE", 8, hours(func(r *usage.Row) int64 { return r.Idle })},
+		{"UNKNOWN", 2, hours(func(r *usage.Row) int64 { return r.Unknown })},
 		{"PEAK", 4, peak},
-		{"FINDINGS", 5, count(func(r *report.Row) int64 { return r.Findings })},
-		{"ENDED", 1, count(func(r *report.Row) int64 { return r.Terminated })},
-		{"DETACHED", 1, count(func(r *report.Row) int64 { return r.Detached })},
+		{"FINDINGS", 5, count(func(r *usage.Row) int64 { return r.Findings })},
+		{"ENDED", 1, count(func(r *usage.Row) int64 { return r.Terminated })},
+		{"DETACHED", 1, count(func(r *usage.Row) int64 { return r.Detached })},
 	}
 }
 
@@ -123,7 +122,7 @@ func keyOf(by, key string) string {
 	switch {
 	case key == "":
 		return "(unknown)"
-	case by == report.ByUser && key != string(usage.Other):
+	case by == usage.ByUser && key != string(usage.Other):
 		return gpus.ShownUser(snapshot.Username(key))
 	}
 	return text.PrintableLines(key)
@@ -138,7 +137,7 @@ const (
 
 // table is the rows as text: as many columns as fit, and bars in what is left. width is that of
 // the terminal; 0 for none, which gets no bars.
-func table(d *report.Document, output render.Output, width int, colourful bool) string {
+func table(d *usage.Document, output render.Output, width int, colourful bool) string {
 	t := draw.Table{Painter: draw.Painter{Colour: colourful}, Rows: make([]draw.Row, len(d.Rows))}
 	for i, c := range columns(d) {
 		t.Columns = append(t.Columns, draw.Column{Name: c.title, Order: c.order, Right: i > 0})
@@ -167,7 +166,7 @@ func table(d *report.Document, output render.Output, width int, colourful bool) 
 }
 
 // barOf is a bar of the attached time: used, then idle.
-func barOf(r *report.Row, d *report.Document, width int) draw.Cell {
+func barOf(r *usage.Row, d *usage.Document, width int) draw.Cell {
 	most := int64(1)
 	for i := range d.Rows {
 		most = max(most, d.Rows[i].Attached)

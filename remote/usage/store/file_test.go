@@ -111,7 +111,7 @@ func TestKilled(t *testing.T) {
 			sum := entryOf(firstHour+i*3600, uint64(i)).Sums[usage.SumKey{Hour: firstHour + i*3600, Kind: usage.OfAll}] //nolint:gosec // it is not negative
 			want.Add(&sum)
 		}
-		r, err := s.Report(t.Context(), usage.Query{Kind: usage.OfAll, Since: firstHour, Until: mark.Until})
+		r, err := s.Report(t.Context(), usage.Query{By: usage.ByDay, Since: firstHour, Until: mark.Until})
 		require.NoError(t, err)
 		require.Equal(t, want, r.Total)
 		require.NoError(t, s.Close())
@@ -178,7 +178,7 @@ func TestUpgrade(t *testing.T) {
 			require.NoError(t, err)
 			require.Greater(t, info.Size(), o.MaxBytes)
 			checkAll := func(s *store.Store) {
-				for _, q := range []usage.Query{{Kind: usage.ByUser}, {Kind: usage.ByHost}, {Kind: usage.ByModel}, {Kind: usage.OfAll, ByDay: true}} {
+				for _, q := range []usage.Query{{By: usage.ByUser}, {By: usage.ByHost}, {By: usage.ByModel}, {By: usage.ByDay}} {
 					q.Since, q.Until = begin.Unix(), begin.AddDate(0, 0, 110).Unix()
 					check(t, s, entries, q)
 				}
@@ -230,7 +230,7 @@ func TestFull(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, early, "what it kept by hour until 2026-")
 	require.NoError(t, s.Add(t.Context(), entryOf(hour, 1)))
-	r, err := s.Report(t.Context(), usage.Query{Kind: usage.ByUser, Since: firstHour, Until: hour + 3600})
+	r, err := s.Report(t.Context(), usage.Query{By: usage.ByUser, Since: firstHour, Until: hour + 3600})
 	require.NoError(t, err)
 	one := entryOf(hour, 1).Sums[usage.SumKey{Hour: hour, Kind: usage.OfAll}]
 	require.Equal(t, one.Attached*(hour-firstHour)/3600, r.Total.Attached, "what it kept by day stays")

@@ -48,7 +48,7 @@ func crowd(t *testing.T, path string) *store.Store {
 			if k > 0 {
 				name = fmt.Sprintf("%s-%d-%d", victim, i, k)
 			}
-			e.Sums[usage.SumKey{Hour: hour, Kind: usage.ByUser, Name: name}] = usage.Sum{Amounts: usage.Amounts{Attached: int64(i + k)}, Peak: int64(k)}
+			e.Sums[usage.SumKey{Hour: hour, Kind: usage.OfUser, Name: name}] = usage.Sum{Amounts: usage.Amounts{Attached: int64(i + k)}, Peak: int64(k)}
 		}
 		require.NoError(t, s.Add(t.Context(), e))
 	}
@@ -113,7 +113,7 @@ func TestForgetKilled(t *testing.T) {
 	s := crowd(t, path)
 	defer s.Close()
 	total := func() (sum int64, names []string) {
-		r, err := s.Report(t.Context(), usage.Query{Kind: usage.ByUser, Since: firstHour, Until: firstHour + 200*24*3600})
+		r, err := s.Report(t.Context(), usage.Query{By: usage.ByUser, Since: firstHour, Until: firstHour + 200*24*3600})
 		require.NoError(t, err)
 		for _, row := range r.Rows {
 			sum += row.Attached
@@ -130,7 +130,7 @@ func TestForgetKilled(t *testing.T) {
 		require.NoError(t, forgetter.Start())
 		kill := time.AfterFunc(time.Duration(50+i*25)*time.Millisecond, func() { _ = forgetter.Process.Kill() })
 		e := &usage.Entry{Sums: usage.Sums{
-			{Hour: firstHour + (crowdDays+1)*24*3600, Kind: usage.ByUser, Name: victim + "-other"}: {Amounts: usage.Amounts{Attached: 1}},
+			{Hour: firstHour + (crowdDays+1)*24*3600, Kind: usage.OfUser, Name: victim + "-other"}: {Amounts: usage.Amounts{Attached: 1}},
 		}, Mark: usage.Mark{Until: firstHour + (crowdDays+2)*24*3600}}
 		require.NoError(t, s.Add(t.Context(), e))
 		want++

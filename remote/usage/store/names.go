@@ -33,7 +33,7 @@ func (t *tx) extent(users []string) (rows, first, last int64, err error) {
 	var all []string
 	for _, in := range t.tables() {
 		all = append(all, fmt.Sprintf("SELECT r.start FROM %s r WHERE {fleet} AND r.kind = %d AND r.name IN (%s)",
-			in, usage.ByUser, of.text.String()))
+			in, usage.OfUser, of.text.String()))
 	}
 	query := "SELECT count(*), coalesce(min(start), 0), coalesce(max(start), 0) FROM (" + strings.Join(all, " UNION ALL ") + ") r"
 	err = t.row(query).Scan(&rows, &first, &last)
@@ -110,7 +110,7 @@ func (t *tx) rename(names map[string]string, since, until int64) error {
 	}
 	renamed := "WITH renamed (former, next) AS MATERIALIZED (" + pairs.text.String() + ") "
 	for _, in := range t.tables() {
-		of := fmt.Sprintf("{fleet} AND r.kind = %d AND r.start >= %d AND r.start < %d", usage.ByUser, since, until)
+		of := fmt.Sprintf("{fleet} AND r.kind = %d AND r.start >= %d AND r.start < %d", usage.OfUser, since, until)
 		// SQLite reads the first one of a CROSS JOIN once, and not once for each user.
 		err := t.run(renamed + in.upsert(fmt.Sprintf("SELECT {id,}r.kind, r.start, renamed.next, %s FROM %s r CROSS JOIN renamed "+
 			"WHERE renamed.former = r.name AND %s GROUP BY r.kind, r.start, renamed.next", summed(), in, of)))
@@ -141,7 +141,7 @@ func (t *tx) usePseudonyms(now time.Time) (done bool, err error) {
 	}
 	const during = " r WHERE {fleet} AND r.kind = $1 AND r.start >= $2 AND r.start < $3"
 	first, found, err := t.number("SELECT min(start) FROM (SELECT min(r.start) AS start FROM hour_sums"+during+
-		" UNION ALL SELECT min(r.start) AS start FROM day_sums"+during+") f", int64(usage.ByUser), t.nameless, before)
+		" UNION ALL SELECT min(r.start) AS start FROM day_sums"+during+") f", int64(usage.OfUser), t.nameless, before)
 	if err != nil || !found {
 		return false, err
 	}
@@ -153,7 +153,7 @@ func (t *tx) usePseudonyms(now time.Time) (done bool, err error) {
 			names[user] = pseudonym
 		}
 	}, "SELECT name FROM names WHERE id IN (SELECT r.name FROM hour_sums"+during+
-		" UNION SELECT r.name FROM day_sums"+during+")", int64(usage.ByUser), day, next)
+		" UNION SELECT r.name FROM day_sums"+during+")", int64(usage.OfUser), day, next)
 	if err != nil {
 		return false, err
 	}

@@ -27,7 +27,7 @@ func filled(t *testing.T, s *store.Store, begin time.Time) (entries []*usage.Ent
 
 // byUser are the rows of a report about all users.
 func byUser(t *testing.T, s *store.Store, since, until time.Time) map[string]usage.Sum {
-	r, err := s.Report(t.Context(), usage.Query{Kind: usage.ByUser, Since: since.Unix(), Until: until.Unix()})
+	r, err := s.Report(t.Context(), usage.Query{By: usage.ByUser, Since: since.Unix(), Until: until.Unix()})
 	require.NoError(t, err)
 	rows := make(map[string]usage.Sum)
 	for _, row := range r.Rows {
@@ -60,12 +60,12 @@ func forgotten(t *testing.T, d database) {
 	odd := "'; DROP TABLE names; -- ../../\x1b[31m"
 	more := &usage.Entry{Sums: make(usage.Sums), Since: end.Unix()}
 	for _, name := range []string{odd, "gpu-1"} { // a user who is named like a host
-		more.Sums[usage.SumKey{Hour: end.Unix(), Kind: usage.ByUser, Name: name}] = usage.Sum{Amounts: usage.Amounts{Attached: 7}, Peak: 1}
+		more.Sums[usage.SumKey{Hour: end.Unix(), Kind: usage.OfUser, Name: name}] = usage.Sum{Amounts: usage.Amounts{Attached: 7}, Peak: 1}
 	}
 	require.NoError(t, w.Add(t.Context(), more))
 	until := end.Add(2 * time.Hour)
 	before := byUser(t, w, begin, until)
-	hosts := usage.Query{Kind: usage.ByHost, Since: begin.Unix(), Until: until.Unix()}
+	hosts := usage.Query{By: usage.ByHost, Since: begin.Unix(), Until: until.Unix()}
 	hostsBefore, err := w.Report(t.Context(), hosts)
 	require.NoError(t, err)
 
@@ -102,7 +102,7 @@ func forgotten(t *testing.T, d database) {
 	again := entryOf(end.Add(time.Hour).Unix(), 3)
 	require.NoError(t, w.Add(t.Context(), again))
 	want := renamed(before, names)
-	rows, _ := expect([]*usage.Entry{again}, usage.Query{Kind: usage.ByUser, Until: 1 << 40}, in)
+	rows, _ := expect([]*usage.Entry{again}, usage.Query{By: usage.ByUser, Until: 1 << 40}, in)
 	for user := range rows {
 		sum, total := rows[user], want[user]
 		total.Add(&sum)
@@ -136,7 +136,7 @@ func pseudonyms(t *testing.T, d database) {
 			q  usage.Query
 			of func(string) string
 		}{{usage.Query{Until: boundary}, of}, {usage.Query{Since: boundary, Until: 1 << 40}, func(user string) string { return user }}} {
-			part.q.Kind = usage.ByUser
+			part.q.By = usage.ByUser
 			rows, _ := expect(entries, part.q, in)
 			for user := range rows {
 				sum, total := rows[user], want[part.of(user)]
@@ -152,6 +152,6 @@ func pseudonyms(t *testing.T, d database) {
 		for user := range old {
 			require.True(t, usage.IsPseudonym(user), user)
 		}
-		check(t, s, entries, usage.Query{Kind: usage.ByHost, Since: begin.Unix(), Until: end.Unix()})
+		check(t, s, entries, usage.Query{By: usage.ByHost, Since: begin.Unix(), Until: end.Unix()})
 	}
 }

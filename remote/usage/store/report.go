@@ -40,15 +40,15 @@ func (t *tx) report(q *usage.Query) (report usage.Report, err error) {
 		return report, err
 	}
 	for _, whole := range parts {
-		if q.ByDay {
+		if q.By == usage.ByDay {
 			if err := t.sum(whole, usage.OfAll, true, rows); err != nil {
 				return report, err
 			}
 		}
 		for _, p := range months.divide(whole, t.options.In) {
 			err := t.sum(p, usage.OfAll, false, total)
-			if err == nil && !q.ByDay {
-				err = t.sum(p, q.Kind, false, rows)
+			if err == nil && q.By != usage.ByDay {
+				err = t.sum(p, q.Kind(), false, rows)
 			}
 			if err != nil {
 				return report, err
@@ -57,9 +57,9 @@ func (t *tx) report(q *usage.Query) (report usage.Report, err error) {
 	}
 	report.Total = total[""]
 	for name, sum := range rows {
-		report.Rows = append(report.Rows, usage.Row{Name: name, Sum: sum})
+		report.Rows = append(report.Rows, usage.NamedSum{Name: name, Sum: sum})
 	}
-	slices.SortFunc(report.Rows, func(a, b usage.Row) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(report.Rows, func(a, b usage.NamedSum) int { return cmp.Compare(a.Name, b.Name) })
 	report.Missing, _, err = t.number("SELECT CAST(coalesce(sum({least}(until, $2) - {greatest}(since, $1)), 0) AS bigint) FROM gaps WHERE {fleet}{part} AND since < $2 AND until > $1",
 		report.Since, report.Until)
 	return report, err

@@ -71,7 +71,7 @@ func theStore(t *testing.T, server *postgresserver.Server) {
 }
 
 func total(t *testing.T, s *store.Store) usage.Report {
-	r, err := s.Report(t.Context(), usage.Query{Kind: usage.ByUser, Since: firstHour, Until: firstHour + 1000*3600})
+	r, err := s.Report(t.Context(), usage.Query{By: usage.ByUser, Since: firstHour, Until: firstHour + 1000*3600})
 	require.NoError(t, err)
 	return r
 }
@@ -231,7 +231,7 @@ func namesRemovedMeanwhile(t *testing.T, server *postgresserver.Server) {
 	s := open(t, server, options())
 	first, second := entryOf(firstHour, 1), entryOf(firstHour, 1)
 	for _, e := range []*usage.Entry{first, second} { // names that other tests don't have
-		e.Sums = usage.Sums{{Kind: usage.ByUser, Hour: firstHour, Name: "removed"}: {Peak: 1}}
+		e.Sums = usage.Sums{{Kind: usage.OfUser, Hour: firstHour, Name: "removed"}: {Peak: 1}}
 	}
 	require.NoError(t, s.Add(t.Context(), first))
 	db, err := sql.Open("pgx", server.URL())

@@ -73,7 +73,7 @@ func summed() string {
 }
 
 // allKinds is a condition for rows r of all kinds. They are named so that SQLite uses its index by kind.
-var allKinds = fmt.Sprintf(" AND r.kind IN (%d, %d, %d, %d)", usage.ByUser, usage.ByHost, usage.ByModel, usage.OfAll)
+var allKinds = fmt.Sprintf(" AND r.kind IN (%d, %d, %d, %d)", usage.OfUser, usage.OfHost, usage.OfModel, usage.OfAll)
 
 // upsert adds rows with keys and amounts to those that the table has.
 func (t table) upsert(rows string) string {

@@ -68,7 +68,7 @@ func entryOf(hour int64, seed uint64) *usage.Entry {
 		host, user, device := fmt.Sprintf("gpu-%d", r.IntN(3)), fmt.Sprintf("user-%d", r.IntN(5)), r.IntN(8)
 		a := usage.Amounts{Attached: 1 + r.Int64N(3600), Used: r.Int64N(3600), Computing: r.Int64N(100), Idle: r.Int64N(100), Memory: r.Int64N(1 << 40)}
 		a.Unknown, a.Unmeasured, a.Findings, a.Terminated, a.Detached = r.Int64N(100), r.Int64N(100), r.Int64N(3), r.Int64N(3), r.Int64N(3)
-		for kind, name := range map[usage.Kind]string{usage.ByUser: user, usage.ByHost: host, usage.ByModel: "H100", usage.OfAll: ""} {
+		for kind, name := range map[usage.Kind]string{usage.OfUser: user, usage.OfHost: host, usage.OfModel: "H100", usage.OfAll: ""} {
 			sums.Merge(usage.Sums{{Hour: hour, Kind: kind, Name: name}: {Amounts: a, Peak: int64(device)}})
 		}
 	}
@@ -80,7 +80,7 @@ func empty(t *testing.T, d database) {
 	mark, err := s.Mark(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, mark)
-	r, err := s.Report(t.Context(), usage.Query{Kind: usage.ByUser, Since: 0, Until: 1e9})
+	r, err := s.Report(t.Context(), usage.Query{By: usage.ByUser, Since: 0, Until: 1e9})
 	require.NoError(t, err)
 	require.Empty(t, r.Rows)
 	require.Zero(t, r.Total)
@@ -102,10 +102,10 @@ func expect(entries []*usage.Entry, q usage.Query, in *time.Location) (rows map[
 				total.Add(&sum)
 			}
 			name := key.Name
-			if q.ByDay {
+			if q.By == usage.ByDay {
 				name = time.Unix(key.Hour, 0).In(in).Format(time.DateOnly)
 			}
-			if q.ByDay && key.Kind == usage.OfAll || !q.ByDay && key.Kind == q.Kind {
+			if key.Kind == q.Kind() {
 				row := rows[name]
 				row.Add(&sum)
 				rows[name] = row
@@ -147,13 +147,11 @@ func sums(t *testing.T, d database) {
 	for range 20 {
 		since := begin.Add(time.Duration(r.IntN(140)-10) * time.Hour)
 		q := usage.Query{Since: since.Unix(), Until: since.Add(time.Duration(r.IntN(72)) * time.Hour).Unix()}
-		for _, q.Kind = range []usage.Kind{usage.ByUser, usage.ByHost, usage.ByModel} {
+		for _, q.By = range []string{usage.ByUser, usage.ByHost, usage.ByModel, usage.ByDay} {
 			check(t, s, entries, q)
 		}
-		q.ByDay = true
-		check(t, s, entries, q)
 	}
-	whole := check(t, s, entries, usage.Query{Kind: usage.OfAll, ByDay: true, Since: begin.Unix(), Until: begin.AddDate(0, 0, 5).Unix()})
+	whole := check(t, s, entries, usage.Query{By: usage.ByDay, Since: begin.Unix(), Until: begin.AddDate(0, 0, 5).Unix()})
 	require.Len(t, whole.Rows, 5)
 	require.Equal(t, begin.Unix(), whole.Begun)
 }
@@ -184,11 +182,9 @@ func months(t *testing.T, d database) {
 	for range 20 {
 		since := begin.Add(time.Duration(r.IntN(60*53)) * time.Hour)
 		q := usage.Query{Since: since.Unix(), Until: since.Add(time.Duration(r.IntN(60*53)) * time.Hour).Unix()}
-		for _, q.Kind = range []usage.Kind{usage.ByUser, usage.ByHost, usage.ByModel} {
+		for _, q.By = range []string{usage.ByUser, usage.ByHost, usage.ByModel, usage.ByDay} {
 			check(t, s, entries, q)
 		}
-		q.ByDay = true
-		check(t, s, entries, q)
 	}
 }
 
@@ -199,7 +195,7 @@ func readerAndWriter(t *testing.T, d database) {
 	require.NoError(t, err)
 	defer r.Close()
 	entries := []*usage.Entry{entryOf(begin, 1)}
-	q := usage.Query{Kind: usage.ByUser, Since: begin, Until: begin + 3600}
+	q := usage.Query{By: usage.ByUser, Since: begin, Until: begin + 3600}
 	check(t, r, entries, q)
 	for i := range 5 {
 		e := entryOf(begin, uint64(i))
@@ -218,7 +214,7 @@ func gaps(t *testing.T, d database) {
 	e.Ended = true
 	require.NoError(t, s.Add(t.Context(), e))
 	for until, want := range map[int64]int64{begin: 0, begin + 3600: 100, begin + 7200: 300, begin + 10800: 1100} {
-		r, err := s.Report(t.Context(), usage.Query{Kind: usage.ByUser, Since: begin, Until: until})
+		r, err := s.Report(t.Context(), usage.Query{By: usage.ByUser, Since: begin, Until: until})
 		require.NoError(t, err)
 		require.Equal(t, want, r.Missing)
 	}
@@ -244,7 +240,7 @@ func oldHours(t *testing.T, d database) {
 	early, err := s.Tidy(t.Context(), now)
 	require.NoError(t, err)
 	require.Empty(t, early)
-	for _, by := range []usage.Query{{Kind: usage.ByUser}, {Kind: usage.ByHost}, {ByDay: true}} {
+	for _, by := range []usage.Query{{By: usage.ByUser}, {By: usage.ByHost}, {By: usage.ByDay}} {
 		for _, at := range []time.Time{now, now.AddDate(0, 0, -1), old, older, oldest} {
 			by.Since, by.Until = at.Unix(), at.Add(time.Hour).Unix()
 			check(t, s, entries, by)
@@ -252,7 +248,7 @@ func oldHours(t *testing.T, d database) {
 		by.Since, by.Until = oldest.Unix(), now.Add(time.Hour).Unix()
 		check(t, s, entries, by)
 	}
-	r := check(t, s, entries, usage.Query{Kind: usage.ByUser, Since: old.Unix(), Until: old.Add(time.Hour).Unix()})
+	r := check(t, s, entries, usage.Query{By: usage.ByUser, Since: old.Unix(), Until: old.Add(time.Hour).Unix()})
 	require.Equal(t, [2]int64{usage.DayOf(old.Unix(), in), usage.NextDay(old.Unix(), in)}, [2]int64{r.Since, r.Until})
 }
 
@@ -263,10 +259,10 @@ func oddNames(t *testing.T, d database) {
 	sums := make(usage.Sums)
 	names := []string{"", "'; DROP TABLE names; --", "007", "7", "ünï", "a b", "NULL", "?1"}
 	for i, name := range names {
-		sums[usage.SumKey{Hour: hour, Kind: usage.ByUser, Name: name}] = usage.Sum{Amounts: usage.Amounts{Attached: int64(i + 1)}}
+		sums[usage.SumKey{Hour: hour, Kind: usage.OfUser, Name: name}] = usage.Sum{Amounts: usage.Amounts{Attached: int64(i + 1)}}
 	}
 	require.NoError(t, s.Add(context.Background(), &usage.Entry{Sums: sums, Since: hour}))
-	r, err := s.Report(t.Context(), usage.Query{Kind: usage.ByUser, Since: hour, Until: hour + 3600})
+	r, err := s.Report(t.Context(), usage.Query{By: usage.ByUser, Since: hour, Until: hour + 3600})
 	require.NoError(t, err)
 	require.Len(t, r.Rows, len(names))
 	for _, row := range r.Rows {

@@ -88,7 +88,7 @@ func (t *tx) insert(to table, sums usage.Sums, names map[string]int64) error {
 
 // nameOf is the name of a sum as it is stored: the pseudonym in an hour whose users have pseudonyms already.
 func (t *tx) nameOf(key *usage.SumKey) string {
-	if of := t.options.Pseudonyms.Of; key.Kind == usage.ByUser && of != nil && key.Hour < t.nameless {
+	if of := t.options.Pseudonyms.Of; key.Kind == usage.OfUser && of != nil && key.Hour < t.nameless {
 		return valid(of(key.Name))
 	}
 	return valid(key.Name)
@@ -248,7 +248,7 @@ func (t *tx) removeOldest(from table, before int64) (done bool, err error) {
 // oldest is the first start in a table. The index is by kind: each has its own.
 func (t *tx) oldest(in table) (start int64, found bool, err error) {
 	var first []string
-	for _, kind := range []usage.Kind{usage.ByUser, usage.ByHost, usage.ByModel, usage.OfAll} {
+	for _, kind := range []usage.Kind{usage.OfUser, usage.OfHost, usage.OfModel, usage.OfAll} {
 		first = append(first, fmt.Sprintf("SELECT min(r.start) AS start FROM %s r WHERE {fleet} AND r.kind = %d", in, kind))
 	}
 	return t.number("SELECT min(start) FROM (" + strings.Join(first, " UNION ALL ") + ") f")

@@ -181,7 +181,7 @@ func (s *simulation) entry(now time.Time) *usage.Entry {
 
 func checkReports(t *testing.T, s *store.Store, sim *simulation, begin, now time.Time) {
 	for _, of := range []time.Duration{24 * time.Hour, 7 * 24 * time.Hour, 30 * 24 * time.Hour, 365 * 24 * time.Hour, now.Sub(begin)} {
-		for by, q := range map[string]usage.Query{"user": {Kind: usage.ByUser}, "host": {Kind: usage.ByHost}, "model": {Kind: usage.ByModel}, "day": {Kind: usage.OfAll, ByDay: true}} {
+		for by, q := range map[string]usage.Query{"user": {By: usage.ByUser}, "host": {By: usage.ByHost}, "model": {By: usage.ByModel}, "day": {By: usage.ByDay}} {
 			q.Since, q.Until = now.Add(-of+time.Hour).Unix(), now.Unix()
 			if of == now.Sub(begin) {
 				q.Since = begin.Unix()

@@ -1,4 +1,4 @@
-package report
+package usage
 
 import (
 	"cmp"
@@ -8,24 +8,22 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/seed-3119e985/genv/remote/usage"
 )
 
 // ReaderOptions are what a Reader needs.
 type ReaderOptions struct {
 	// Open opens the store to read it. It is called for each report that isn't kept.
-	Open func() (usage.Store, error)
+	Open func() (Store, error)
 	Now  func() time.Time
 	In   *time.Location // of days
 	// Groups are the groups of users; nil where reports by group aren't possible.
 	Groups Groups
-	// Timeout is how long a report may take, waiting included; 0 for DefaultTimeout.
+	// Timeout is how long a report may take, waiting included; 0 for DefaultReadTimeout.
 	Timeout time.Duration
 }
 
-// DefaultTimeout is enough for a year of 1,000 hosts on a slow disk.
-const DefaultTimeout = 15 * time.Second
+// DefaultReadTimeout is enough for a year of 1,000 hosts on a slow disk.
+const DefaultReadTimeout = 15 * time.Second
 
 const (
 	freshFor   = time.Minute // as often as the recorder writes
@@ -39,12 +37,6 @@ var (
 	// ErrNoGroups says that there are no reports by group.
 	ErrNoGroups = errors.New("there are no reports by group here")
 )
-
-// Query is what a report is about.
-type Query struct {
-	By           string // ByUser and others
-	Since, Until int64  // in seconds since 1970
-}
 
 // Groups are the groups of users.
 type Groups func(ctx context.Context, users []string) func(user string) []string
@@ -65,7 +57,7 @@ type kept struct {
 
 // NewReader returns a Reader, which opens nothing yet.
 func NewReader(options ReaderOptions) *Reader {
-	options.Timeout = cmp.Or(options.Timeout, DefaultTimeout)
+	options.Timeout = cmp.Or(options.Timeout, DefaultReadTimeout)
 	return &Reader{options: options, reading: make(chan struct{}, 1), kept: make(map[Query]kept)}
 }
 
@@ -138,16 +130,15 @@ func (q Query) check(groups Groups) error {
 }
 
 // Read reads a report from a store. in is the location of its days.
-func Read(ctx context.Context, s usage.Store, q Query, in *time.Location, groups Groups) (*Document, error) {
+func Read(ctx context.Context, s Store, q Query, in *time.Location, groups Groups) (*Document, error) {
 	if err := q.check(groups); err != nil {
 		return nil, err
 	}
-	kinds := map[string]usage.Kind{ByUser: usage.ByUser, ByGroup: usage.ByUser, ByHost: usage.ByHost, ByModel: usage.ByModel, ByDay: usage.OfAll}
-	sums, err := s.Report(ctx, usage.Query{Kind: kinds[q.By], ByDay: q.By == ByDay, Since: q.Since, Until: q.Until})
+	sums, err := s.Report(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	d := New(&sums, q.By, in)
+	d := NewDocument(&sums, q.By, in)
 	if q.By == ByGroup {
 		d.Groups(groups(ctx, d.Keys()))
 	}

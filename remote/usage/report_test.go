@@ -1,4 +1,4 @@
-package report_test
+package usage_test
 
 import (
 	"context"
@@ -10,13 +10,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/seed-3119e985/genv/remote/usage"
-	"github.com/seed-3119e985/genv/remote/usage/report"
 )
 
-func sums(rows ...usage.Row) *usage.Report {
+func sums(rows ...usage.NamedSum) *usage.Report {
 	r := &usage.Report{Since: 1_790_000_000, Until: 1_790_600_000, Begun: 1_780_000_000, Rows: rows}
 	for i := range rows {
 		r.Total.Add(&rows[i].Sum)
@@ -24,8 +22,8 @@ func sums(rows ...usage.Row) *usage.Report {
 	return r
 }
 
-func row(name string, attached, idle int64) usage.Row {
-	return usage.Row{Name: name, Sum: usage.Sum{Amounts: usage.Amounts{Attached: attached, Idle: idle, Used: attached - idle}, Peak: attached / 3600}}
+func row(name string, attached, idle int64) usage.NamedSum {
+	return usage.NamedSum{Name: name, Sum: usage.Sum{Amounts: usage.Amounts{Attached: attached, Idle: idle, Used: attached - idle}, Peak: attached / 3600}}
 }
 
 func TestDocument(t *testing.T) {
@@ -37,13 +35,13 @@ func TestDocument(t *testing.T) {
 		shares   []float64
 		leftOut  int
 	}{
-		{"most first", report.ByUser, 0, []string{"alice", "bob", ""}, []float64{0.75, 0.25, 0}, 0},
-		{"top", report.ByUser, 2, []string{"alice", "bob"}, []float64{0.75, 0.25}, 1},
-		{"top of more than there are", report.ByHost, 9, []string{"alice", "bob", ""}, []float64{0.75, 0.25, 0}, 0},
-		{"days by date", report.ByDay, 0, []string{"", "alice", "bob"}, []float64{0, 0.75, 0.25}, 0},
-		{"the last days", report.ByDay, 1, []string{"bob"}, []float64{0.25}, 2},
+		{"most first", usage.ByUser, 0, []string{"alice", "bob", ""}, []float64{0.75, 0.25, 0}, 0},
+		{"top", usage.ByUser, 2, []string{"alice", "bob"}, []float64{0.75, 0.25}, 1},
+		{"top of more than there are", usage.ByHost, 9, []string{"alice", "bob", ""}, []float64{0.75, 0.25, 0}, 0},
+		{"days by date", usage.ByDay, 0, []string{"", "alice", "bob"}, []float64{0, 0.75, 0.25}, 0},
+		{"the last days", usage.ByDay, 1, []string{"bob"}, []float64{0.25}, 2},
 	} {
-		d := report.New(three(), test.by, time.UTC)
+		d := usage.NewDocument(three(), test.by, time.UTC)
 		d.Top(test.top)
 		require.Equal(t, test.keys, d.Keys(), test.name)
 		for i, share := range test.shares {
@@ -52,18 +50,18 @@ func TestDocument(t *testing.T) {
 		require.Equal(t, test.leftOut, d.LeftOut, test.name)
 		require.Equal(t, int64(14400), d.Total.Attached, "also of what is left out")
 	}
-	empty := report.New(sums(), report.ByUser, time.UTC)
+	empty := usage.NewDocument(sums(), usage.ByUser, time.UTC)
 	require.NotNil(t, empty.Rows, "an empty list in JSON")
 	require.Zero(t, empty.Total.Share)
 }
 
 // The keys of docs/json.md: others read them.
 func TestJSON(t *testing.T) {
-	r := sums(usage.Row{Name: "alice", Sum: usage.Sum{Peak: 3, Amounts: usage.Amounts{
+	r := sums(usage.NamedSum{Name: "alice", Sum: usage.Sum{Peak: 3, Amounts: usage.Amounts{
 		Attached: 3600, Used: 2000, Computing: 1000, Idle: 1600, Unknown: 60, Unmeasured: 5, Memory: 7, Findings: 4, Terminated: 2, Detached: 1,
 	}}})
 	r.Missing, r.Mark.Until = 30, r.Until
-	text, err := json.Marshal(report.New(r, report.ByUser, time.UTC))
+	text, err := json.Marshal(usage.NewDocument(r, usage.ByUser, time.UTC))
 	require.NoError(t, err)
 	const row = `"attached_seconds": 3600, "used_seconds": 2000, "computing_seconds": 1000, "idle_seconds": 1600, "unknown_seconds": 60, "unmeasured_seconds": 5,
 		"memory_mib_seconds": 7, "share": 1, "findings": 4, "terminated": 2, "detached": 1`
@@ -73,11 +71,11 @@ func TestJSON(t *testing.T) {
 }
 
 func TestGroups(t *testing.T) {
-	d := report.New(sums(row("alice", 3600, 0), row("bob", 3600, 3600), row("carol", 7200, 0)), report.ByUser, time.UTC)
+	d := usage.NewDocument(sums(row("alice", 3600, 0), row("bob", 3600, 3600), row("carol", 7200, 0)), usage.ByUser, time.UTC)
 	d.Groups(func(user string) []string {
 		return map[string][]string{"alice": {"vision", "speech"}, "bob": {"vision"}, "carol": {"other"}}[user]
 	})
-	require.Equal(t, report.ByGroup, d.By)
+	require.Equal(t, usage.ByGroup, d.By)
 	require.Equal(t, []string{"other", "vision", "speech"}, d.Keys())
 	require.Equal(t, int64(7200), d.Rows[1].Attached)
 	require.Equal(t, int64(3600), d.Rows[1].Idle)
@@ -90,12 +88,12 @@ func TestHideUsers(t *testing.T) {
 		but  string
 		want []string
 	}{
-		{"bob", []string{"bob", report.OtherUsers}},
-		{"", []string{report.OtherUsers}},
-		{"mallory", []string{report.OtherUsers}},
-		{"Bob", []string{report.OtherUsers}},
+		{"bob", []string{"bob", usage.OtherUsers}},
+		{"", []string{usage.OtherUsers}},
+		{"mallory", []string{usage.OtherUsers}},
+		{"Bob", []string{usage.OtherUsers}},
 	} {
-		d := report.New(sums(row("alice", 3600, 0), row("bob", 3600, 3600), row("", 7200, 0)), report.ByUser, time.UTC)
+		d := usage.NewDocument(sums(row("alice", 3600, 0), row("bob", 3600, 3600), row("", 7200, 0)), usage.ByUser, time.UTC)
 		d.HideUsers(test.but)
 		require.Equal(t, test.want, d.Keys(), test.but)
 		sum, share := int64(0), 0.0
@@ -105,12 +103,11 @@ func TestHideUsers(t *testing.T) {
 		require.Equal(t, d.Total.Attached, sum)
 		require.InDelta(t, 1, share, 1e-9)
 	}
-	alone := report.New(sums(row("bob", 3600, 3600)), report.ByUser, time.UTC)
+	alone := usage.NewDocument(sums(row("bob", 3600, 3600)), usage.ByUser, time.UTC)
 	alone.HideUsers("bob")
 	require.Equal(t, []string{"bob"}, alone.Keys())
 }
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // slow is a store in which each sum takes a time.
 type slow struct {
@@ -121,7 +118,7 @@ type slow struct {
 	now, most, sums, set int
 	closed               int
 	broken               bool
-	more                 []usage.Row
+	more                 []usage.NamedSum
 }
 
 // summed is how many sums were asked for.
@@ -147,13 +144,10 @@ func (s *slow) Report(ctx context.Context, q usage.Query) (usage.Report, error) 
 		return usage.Report{}, errors.New("broken")
 	}
 	now := time.Now().Unix()
-	name := map[usage.Kind]string{usage.ByUser: "alice", usage.ByHost: "a", usage.ByModel: "H100"}[q.Kind]
-	if q.ByDay {
-		name = "2026-11-20"
-	}
-	rows := []usage.Row{{Name: name, Sum: usage.Sum{Amounts: usage.Amounts{Attached: 60}}}}
-	if q.Kind == usage.ByUser && !q.ByDay && q.Since > 1e6 {
-		rows = append(rows, usage.Row{Sum: usage.Sum{Amounts: usage.Amounts{Attached: 5}}})
+	name := map[usage.Kind]string{usage.OfUser: "alice", usage.OfHost: "a", usage.OfModel: "H100", usage.OfAll: "2026-11-20"}[q.Kind()]
+	rows := []usage.NamedSum{{Name: name, Sum: usage.Sum{Amounts: usage.Amounts{Attached: 60}}}}
+	if q.Kind() == usage.OfUser && q.Since > 1e6 {
+		rows = append(rows, usage.NamedSum{Sum: usage.Sum{Amounts: usage.Amounts{Attached: 5}}})
 		rows = append(rows, s.more...)
 	}
 	return usage.Report{Since: q.Since, Until: q.Until, Begun: now - 24*3600, Mark: usage.Mark{Until: now - 3600}, Missing: 600, Rows: rows}, nil
@@ -161,8 +155,8 @@ func (s *slow) Report(ctx context.Context, q usage.Query) (usage.Report, error) 
 
 func (s *slow) Close() error { s.closed++; return nil }
 
-func readerOf(s *slow) *report.Reader {
-	return report.NewReader(report.ReaderOptions{
+func readerOf(s *slow) *usage.Reader {
+	return usage.NewReader(usage.ReaderOptions{
 		Now: time.Now, In: time.UTC, Open: func() (usage.Store, error) { s.set++; return s, nil },
 		Groups: func(_ context.Context, users []string) func(string) []string {
 			if users[0] != "alice" {
@@ -174,20 +168,20 @@ func readerOf(s *slow) *report.Reader {
 }
 
 func TestReports(t *testing.T) {
-	for by, want := range map[string][]string{report.ByUser: {"alice"}, report.ByHost: {"a"}, report.ByModel: {"H100"}, report.ByDay: {"2026-11-20"}, report.ByGroup: {"speech", "vision"}} {
+	for by, want := range map[string][]string{usage.ByUser: {"alice"}, usage.ByHost: {"a"}, usage.ByModel: {"H100"}, usage.ByDay: {"2026-11-20"}, usage.ByGroup: {"speech", "vision"}} {
 		s := &slow{}
-		found, err := readerOf(s).Report(t.Context(), report.Query{By: by, Since: 1000, Until: 2000})
+		found, err := readerOf(s).Report(t.Context(), usage.Query{By: by, Since: 1000, Until: 2000})
 		require.NoError(t, err, by)
 		require.Equal(t, by, found.By)
 		require.Equal(t, want, found.Keys())
 		require.Equal(t, 1, s.closed)
 	}
-	_, err := readerOf(&slow{}).Report(t.Context(), report.Query{By: "week"})
+	_, err := readerOf(&slow{}).Report(t.Context(), usage.Query{By: "week"})
 	require.ErrorContains(t, err, "week")
-	_, err = report.NewReader(report.ReaderOptions{Now: time.Now, In: time.UTC}).Report(t.Context(), report.Query{By: report.ByGroup})
-	require.ErrorIs(t, err, report.ErrNoGroups)
+	_, err = usage.NewReader(usage.ReaderOptions{Now: time.Now, In: time.UTC}).Report(t.Context(), usage.Query{By: usage.ByGroup})
+	require.ErrorIs(t, err, usage.ErrNoGroups)
 	broken := errors.New("broken")
-	_, err = report.NewReader(report.ReaderOptions{Now: time.Now, Open: func() (usage.Store, error) { return nil, broken }}).Report(t.Context(), report.Query{By: report.ByHost})
+	_, err = usage.NewReader(usage.ReaderOptions{Now: time.Now, Open: func() (usage.Store, error) { return nil, broken }}).Report(t.Context(), usage.Query{By: usage.ByHost})
 	require.ErrorIs(t, err, broken)
 }
 
@@ -199,11 +193,11 @@ func TestManyAsk(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 20 {
 			all.Go(func() {
-				by := report.ByUser
+				by := usage.ByUser
 				if i%2 == 0 {
-					by = report.ByHost
+					by = usage.ByHost
 				}
-				if _, err := r.Report(t.Context(), report.Query{By: by}); err != nil {
+				if _, err := r.Report(t.Context(), usage.Query{By: by}); err != nil {
 					t.Error(err)
 				}
 			})
@@ -212,11 +206,11 @@ func TestManyAsk(t *testing.T) {
 		require.Equal(t, 1, s.most)
 		require.Equal(t, 2, s.summed(), "two reports")
 		time.Sleep(59 * time.Second)
-		_, err := r.Report(t.Context(), report.Query{By: report.ByHost, Since: 5})
+		_, err := r.Report(t.Context(), usage.Query{By: usage.ByHost, Since: 5})
 		require.NoError(t, err)
 		require.Equal(t, 3, s.summed(), "another time is another report")
 		time.Sleep(2 * time.Second)
-		_, err = r.Report(t.Context(), report.Query{By: report.ByHost})
+		_, err = r.Report(t.Context(), usage.Query{By: usage.ByHost})
 		require.NoError(t, err)
 		require.Equal(t, 4, s.summed())
 	})
@@ -231,21 +225,21 @@ func TestTooSlow(t *testing.T) {
 		var all sync.WaitGroup
 		for range 3 {
 			all.Go(func() {
-				_, err := r.Report(t.Context(), report.Query{By: report.ByUser})
-				if !errors.Is(err, report.ErrBusy) {
+				_, err := r.Report(t.Context(), usage.Query{By: usage.ByUser})
+				if !errors.Is(err, usage.ErrBusy) {
 					t.Error(err)
 				}
 			})
 		}
 		all.Wait()
-		require.Equal(t, report.DefaultTimeout, time.Since(begun))
+		require.Equal(t, usage.DefaultReadTimeout, time.Since(begun))
 		s.takes = 0
-		_, err := r.Report(t.Context(), report.Query{By: report.ByUser})
+		_, err := r.Report(t.Context(), usage.Query{By: usage.ByUser})
 		require.NoError(t, err, "a failure isn't kept")
 
 		gone, leave := context.WithCancel(t.Context())
 		leave()
-		_, err = r.Report(gone, report.Query{By: report.ByModel})
+		_, err = r.Report(gone, usage.Query{By: usage.ByModel})
 		require.ErrorIs(t, err, context.Canceled)
 	})
 }

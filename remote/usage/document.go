@@ -1,15 +1,4 @@
-// Package report turns what a store of usage sums up into a document: sorted, with shares, by group.
-//
-//	d := report.New(sums, report.ByUser, time.Local)
-//	d.Top(10)
-//
-// A Reader reads reports for viewers, while a recorder writes: with connections of its own, one report at a
-// time, each with a time limit, and again only after a minute. Whatever many viewers ask for, the store has one
-// reader.
-//
-//	r := report.NewReader(report.ReaderOptions{Open: open, Now: time.Now, In: time.Local})
-//	reports, err := r.Report(ctx, report.Query{By: report.ByUser, Since: since, Until: until})
-package report
+package usage
 
 import (
 	"cmp"
@@ -17,12 +6,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Schema is that of Document.
-const Schema = "genv.remote.report/1"
+// DocumentSchema is that of Document.
+const DocumentSchema = "genv.remote.report/1"
 
 // What a report is by.
 const (
@@ -70,11 +58,11 @@ type Row struct {
 	Detached   int64   `json:"detached"`
 }
 
-// New is the document about what a store sums up, by anything but groups. Days are in their
+// NewDocument is the document about what a store sums up, by anything but groups. Days are in their
 // order, and other rows by their attached time, the longest first.
-func New(r *usage.Report, by string, in *time.Location) *Document {
+func NewDocument(r *Report, by string, in *time.Location) *Document {
 	d := &Document{
-		Schema: Schema, By: by, Missing: r.Missing, Rows: []Row{}, Total: rowOf(&usage.Row{Sum: r.Total}),
+		Schema: DocumentSchema, By: by, Missing: r.Missing, Rows: []Row{}, Total: rowOf(&NamedSum{Sum: r.Total}),
 		Since: time.Unix(r.Since, 0).In(in), Until: time.Unix(r.Until, 0).In(in),
 		Begun: time.Unix(r.Begun, 0).In(in), Recorded: time.Unix(r.Mark.Until, 0).In(in),
 	}
@@ -85,7 +73,7 @@ func New(r *usage.Report, by string, in *time.Location) *Document {
 	return d
 }
 
-func rowOf(r *usage.Row) Row {
+func rowOf(r *NamedSum) Row {
 	return Row{
 		Key: r.Name, Attached: r.Attached, Used: r.Used, Computing: r.Computing, Idle: r.Idle, Unknown: r.Unknown, Unmeasured: r.Unmeasured,
 		Memory: r.Memory, Peak: new(r.Peak), Findings: r.Findings, Terminated: r.Terminated, Detached: r.Detached,
@@ -192,8 +180,8 @@ func (d *Document) Keys() (keys []string) {
 // Hours are seconds as hours, with a decimal place.
 func Hours(seconds int64) string { return fmt.Sprintf("%.1f", float64(seconds)/3600) }
 
-// Time is so many seconds, in the units that suit them.
-func Time(seconds int64) string { return text.ShortDuration(time.Duration(seconds) * time.Second) }
+// ShortTime is so many seconds, in the units that suit them.
+func ShortTime(seconds int64) string { return text.ShortDuration(time.Duration(seconds) * time.Second) }
 
 // Percent is a share, in per cent.
 func Percent(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }
