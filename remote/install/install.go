@@ -70,17 +70,17 @@ type Version struct {
 	Sum     string `json:"sha256"`
 }
 
-// Outcome is what was done on a host.
+// Outcome is what was done on a host; in JSON, a part of the document of `genv remote install`.
 type Outcome struct {
-	Path    string
-	Arch    string
-	Account string // that may run genv by sudoers; empty for none
-	Before  *Version
-	Now     *Version // after it; what it would be under Check
-	Result  Result
-	Sudoers bool // the file of sudoers was written, or removed
-	Shims   bool // the shims were linked, or removed
-	Notes   []string
+	Arch    string   `json:"arch"`
+	Path    string   `json:"path"`
+	Before  *Version `json:"before"`
+	Now     *Version `json:"now"` // after it; what it would be under Check
+	Result  Result   `json:"result"`
+	Account string   `json:"sudoers_for,omitzero"` // that may run genv by sudoers; empty for none
+	Sudoers bool     `json:"sudoers_changed"`      // the file of sudoers was written, or removed
+	Shims   bool     `json:"shims_changed"`        // the shims were linked, or removed
+	Notes   []string `json:"notes"`
 }
 
 // visit is the work on one host.

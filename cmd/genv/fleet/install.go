@@ -225,25 +225,16 @@ type InstallDocument struct {
 }
 
 type installedHost struct {
-	Host    string           `json:"host"`
-	Arch    string           `json:"arch"`
-	Path    string           `json:"path"`
-	Before  *install.Version `json:"before"`
-	Now     *install.Version `json:"now"`
-	Result  install.Result   `json:"result"`
-	Account string           `json:"sudoers_for,omitzero"`
-	Sudoers bool             `json:"sudoers_changed"`
-	Shims   bool             `json:"shims_changed"`
-	Notes   []string         `json:"notes"`
+	Host string `json:"host"`
+	install.Outcome
 }
 
 func (f *installation) write(w io.Writer, results []remote.Result[*install.Outcome], failures []remote.Failure) error {
 	document := InstallDocument{Schema: "genv.remote.install/1", Check: f.check, Hosts: []installedHost{}, Failed: failures}
 	for i := range results {
 		if o := results[i].Value; results[i].Err == nil {
-			document.Hosts = append(document.Hosts, installedHost{
-				results[i].Host.Name, o.Arch, o.Path, o.Before, o.Now, o.Result, o.Account, o.Sudoers, o.Shims, append([]string{}, o.Notes...),
-			})
+			o.Notes = append([]string{}, o.Notes...) // an empty list, not null
+			document.Hosts = append(document.Hosts, installedHost{results[i].Host.Name, *o})
 		}
 	}
 	if f.output.Format == "json" {

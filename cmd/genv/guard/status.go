@@ -117,21 +117,16 @@ func keeperEnded(said *guard.Status) bool {
 // askKernel asks what the kernel can do, and what it does.
 func (d *StatusDocument) askKernel(at pins) {
 	if at.err != nil {
-		d.Kernel = &KernelReport{Why: at.err.Error(), Abilities: []Ability{}, Programs: []Program{}}
+		d.Kernel = &KernelReport{Why: at.err.Error(), Abilities: []kernel.Ability{}, Programs: []kernel.Program{}}
 		return
 	}
 	report := kernel.Probe(at.Options)
-	k := &KernelReport{Possible: report.Err == nil, Abilities: []Ability{}, Programs: []Program{}}
+	d.Kernel = &KernelReport{
+		Possible: report.Err == nil, Abilities: append([]kernel.Ability{}, report.Abilities...), Programs: append([]kernel.Program{}, report.Programs...),
+	}
 	if report.Err != nil {
-		k.Why = report.Err.Error()
+		d.Kernel.Why = report.Err.Error()
 	}
-	for _, a := range report.Abilities {
-		k.Abilities = append(k.Abilities, Ability(a))
-	}
-	for _, other := range report.Programs {
-		k.Programs = append(k.Programs, Program{other.ID, other.Name, other.Cgroup, other.Exclusive})
-	}
-	d.Kernel = k
 	if d.Unpinned {
 		return // only its process can reach it
 	}
@@ -231,26 +226,10 @@ type Events struct {
 
 // KernelReport is what the kernel can do.
 type KernelReport struct {
-	Possible  bool      `json:"possible"`
-	Why       string    `json:"why,omitempty"` // it isn't
-	Abilities []Ability `json:"abilities"`
-	Programs  []Program `json:"programs"`
-}
-
-// Ability is something that the guard needs or can make use of.
-type Ability struct {
-	Name   string `json:"name"`
-	OK     bool   `json:"ok"`
-	Needed bool   `json:"needed"`
-	Detail string `json:"detail,omitempty"`
-}
-
-// Program is a program of others that judges opens of devices.
-type Program struct {
-	ID       uint32 `json:"id"`
-	Name     string `json:"name,omitempty"`
-	Cgroup   string `json:"cgroup"`
-	InTheWay bool   `json:"in_the_way"` // the guard can't be attached next to it
+	Possible  bool             `json:"possible"`
+	Why       string           `json:"why,omitempty"` // it isn't
+	Abilities []kernel.Ability `json:"abilities"`
+	Programs  []kernel.Program `json:"programs"`
 }
 
 // User is a user who may open devices.

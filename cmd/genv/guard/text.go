@@ -113,7 +113,7 @@ func writeKernel(line func(name, format string, args ...any), d *StatusDocument)
 	}
 	for _, p := range d.Kernel.Programs {
 		what := "its consent is needed as well"
-		if p.InTheWay {
+		if p.Exclusive {
 			what = "it is in the way"
 		}
 		line("program", "%d %s at %s: %s", p.ID, text.Shown(p.Name), p.Cgroup, what)

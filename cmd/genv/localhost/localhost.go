@@ -1,3 +1,5 @@
+// Package localhost opens this machine as a GPU host for commands: its state
+// files, nvidia-smi and /proc.
 package localhost
 
 import (

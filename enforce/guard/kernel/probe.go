@@ -13,10 +13,10 @@ import (
 
 // Ability is something that the guard needs or can make use of.
 type Ability struct {
-	Name   string
-	OK     bool
-	Needed bool   // without it there is no guard
-	Detail string // where it is; or why it is missing, and what to do
+	Name   string `json:"name"`
+	OK     bool   `json:"ok"`
+	Needed bool   `json:"needed"`           // without it there is no guard
+	Detail string `json:"detail,omitempty"` // where it is; or why it is missing, and what to do
 }
 
 // Report is what the kernel of this machine can do for a guard.

@@ -13,11 +13,11 @@ import (
 
 // Program is another program that judges opens of devices.
 type Program struct {
-	ID     uint32 // as bpftool shows it
-	Name   string // as its maker called it; may be empty
-	Cgroup string // the folder that it is attached to
+	ID     uint32 `json:"id"`             // as bpftool shows it
+	Name   string `json:"name,omitempty"` // as its maker called it; may be empty
+	Cgroup string `json:"cgroup"`         // the folder that it is attached to
 	// Exclusive: it was attached without BPF_F_ALLOW_MULTI, so that the guard can't be.
-	Exclusive bool
+	Exclusive bool `json:"in_the_way"`
 }
 
 // programs lists the programs of others at the cgroup and above it.
