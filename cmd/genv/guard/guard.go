@@ -14,8 +14,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/enforce/guard"
+	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -115,7 +115,7 @@ func (p *program) awaitUnpinned(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, unpinnedWithin)
 	defer cancel()
 	for {
-		said, err := guard.ReadStatus(localhost.RunDir(p.Getenv))
+		said, err := guard.ReadStatus(disk.RunDir(p.Getenv))
 		if err != nil || !said.Unpinned || said.Now(p.Now()) == guard.Off || keeperEnded(&said) {
 			return nil
 		}
@@ -139,7 +139,7 @@ func (p *program) resume(c *cli.Context) error {
 	if err := needsRoot(c); err != nil {
 		return err
 	}
-	dir := localhost.RunDir(p.Getenv)
+	dir := disk.RunDir(p.Getenv)
 	present, err := guard.ReadOrder(dir)
 	if err != nil && !errors.Is(err, guard.ErrNoOrder) {
 		return err
@@ -170,7 +170,7 @@ func (p *program) turnOff(by string) error {
 	if err != nil {
 		return err
 	}
-	given, err := guard.GiveOrder(localhost.RunDir(p.Getenv), guard.Order{Mode: guard.Off, By: by}, "", now)
+	given, err := guard.GiveOrder(disk.RunDir(p.Getenv), guard.Order{Mode: guard.Off, By: by}, "", now)
 	if err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func (p *program) remove(s guard.Status) error {
 
 // say writes the status, unless a Keeper does.
 func (p *program) say(s guard.Status) error {
-	dir := localhost.RunDir(p.Getenv)
+	dir := disk.RunDir(p.Getenv)
 	lock, err := guard.TryLock(dir)
 	if err != nil || lock == nil {
 		return err

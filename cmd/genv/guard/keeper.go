@@ -29,7 +29,7 @@ func NewKeeper(p *command.Program, log zerolog.Logger) *guard.Keeper {
 	pins := pinsOf(p.Getenv)
 	reports := newReporter(p, log)
 	return &guard.Keeper{
-		RunDir: localhost.RunDir(p.Getenv), Veto: VetoFile(p.Getenv), Open: pins.open, Remove: pins.remove,
+		RunDir: disk.RunDir(p.Getenv), Veto: VetoFile(p.Getenv), Open: pins.open, Remove: pins.remove,
 		State: newStateFiles(p), Process: system.On(proc.FS{Reader: p.Reader}).Process, Devices: localhost.Hardware(p.Getenv).Known,
 		UserID: userID, Denied: reports.denied, Log: log,
 	}

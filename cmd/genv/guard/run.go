@@ -13,10 +13,10 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/enforce/guard/kernel"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -42,7 +42,7 @@ func (p *program) run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	given, err := guard.GiveOrder(localhost.RunDir(p.Getenv), o, "", now)
+	given, err := guard.GiveOrder(disk.RunDir(p.Getenv), o, "", now)
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func possible(at pins) error {
 // renew gives the order again, three times within its lease. It ends everything if the
 // guard is turned off meanwhile; another order that replaces this one is followed.
 func (p *program) renew(ctx context.Context, end func(), log zerolog.Logger, given guard.Given) error {
-	dir := localhost.RunDir(p.Getenv)
+	dir := disk.RunDir(p.Getenv)
 	every := time.NewTicker(min(given.Lease/3, time.Second))
 	defer every.Stop()
 	for due, mine := time.Now().Add(given.Lease/3), true; ; {
@@ -149,7 +149,7 @@ func renewed(dir string, given guard.Given) (guard.Given, error) {
 // leave ends the guard if the order is still this process's. It leaves no order, so that a
 // controller can give one.
 func (p *program) leave(given guard.Given, log zerolog.Logger) error {
-	err := guard.WithdrawOrder(localhost.RunDir(p.Getenv), given)
+	err := guard.WithdrawOrder(disk.RunDir(p.Getenv), given)
 	if errors.Is(err, guard.ErrReplaced) {
 		return nil
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
 	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 	"github.com/seed-3119e985/genv/snapshot/watch"
 )
@@ -61,7 +62,7 @@ func (p *program) document(ctx context.Context) StatusDocument {
 	}
 	_, err := os.Lstat(d.VetoFile)
 	d.Veto = err == nil
-	said, err := guard.ReadStatus(localhost.RunDir(p.Getenv))
+	said, err := guard.ReadStatus(disk.RunDir(p.Getenv))
 	switch {
 	case errors.Is(err, guard.ErrNoStatus):
 		d.Reason = "it was never on since the machine was started"
@@ -81,7 +82,7 @@ func (p *program) document(ctx context.Context) StatusDocument {
 	if d.Root {
 		d.askKernel(pins)
 		d.askEvents(localhost.DevDir(p.Getenv, 0), &said)
-		d.listDenials(localhost.RunDir(p.Getenv), now, name)
+		d.listDenials(disk.RunDir(p.Getenv), now, name)
 	}
 	if len(d.Devices) == 0 {
 		d.listDevices(localhost.Hardware(p.Getenv))

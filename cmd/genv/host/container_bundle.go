@@ -6,12 +6,12 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/container"
 	"github.com/seed-3119e985/genv/snapshot/container/grant"
 	"github.com/seed-3119e985/genv/snapshot/container/oci"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
+	"github.com/seed-3119e985/genv/snapshot/state/disk"
 )
 
 // Where a container has what is mounted into it.
@@ -49,7 +49,7 @@ func (c *claimed) writeConfig(config *oci.Config, request grant.Request) error {
 // addHooks has genv called when the container's init exists, and when it has ended.
 func (c *claimed) addHooks(config *oci.Config, self string) error {
 	order, err := json.Marshal(hookOrder{
-		Run: localhost.RunDir(c.Getenv), EID: c.EID, UID: c.UID, Proof: c.record.Proof, Runtime: c.record.Runtime, GPUs: c.GPUs, Registered: c.Registered,
+		Run: disk.RunDir(c.Getenv), EID: c.EID, UID: c.UID, Proof: c.record.Proof, Runtime: c.record.Runtime, GPUs: c.GPUs, Registered: c.Registered,
 	})
 	if err != nil {
 		return err
@@ -105,7 +105,7 @@ func (c *claimed) mountGenv(config *oci.Config, self string) error {
 	}
 	// Not the folder: in it is the socket of root's service, for which root of a container
 	// would be root.
-	if published := hardware.Path(localhost.RunDir(c.Getenv)); exists(published) {
+	if published := hardware.Path(disk.RunDir(c.Getenv)); exists(published) {
 		bind(config, published, published)
 	}
 	return nil

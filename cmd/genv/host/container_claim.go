@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/container"
 	"github.com/seed-3119e985/genv/snapshot/container/grant"
@@ -41,7 +40,7 @@ func (r *runtime) claim(ctx context.Context, request grant.Request) (*claimed, e
 	if err != nil {
 		return nil, err
 	}
-	run := localhost.RunDir(r.Getenv)
+	run := disk.RunDir(r.Getenv)
 	_ = container.PruneRecords(run, r.host.StartOf) // what is left keeps nothing alive
 	proof, why := r.proof(ctx, request)
 	if why != nil && request.Token == "" && !request.AsksForGPUs() {
@@ -120,7 +119,7 @@ func (r *runtime) proof(ctx context.Context, request grant.Request) (grant.Proof
 
 // undo ends what was claimed, for a container that is not created.
 func (c *claimed) undo(ctx context.Context) {
-	run := localhost.RunDir(c.Getenv)
+	run := disk.RunDir(c.Getenv)
 	_ = c.host.Store.Update(ctx, func(f *state.Files) error {
 		forget(f, &c.record)
 		return nil

@@ -6,7 +6,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/enforce/local/asked"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
@@ -21,7 +20,7 @@ import (
 // stopped.
 func containers(getenv func(string) string, fs proc.FS) *container.Source {
 	engines := container.Engines{}
-	return &container.Source{Engines: engines, Stopper: engines, Run: localhost.RunDir(getenv), Proc: fs}
+	return &container.Source{Engines: engines, Stopper: engines, Run: disk.RunDir(getenv), Proc: fs}
 }
 
 // nameStarter adds the name of the user who is proved to have started the container of a
@@ -51,7 +50,7 @@ func (h *host) pruneRecords() {
 		return
 	}
 	h.recordsPruned = now
-	_ = container.PruneRecords(localhost.RunDir(h.getenv), h.StartOf) // the next look tries again
+	_ = container.PruneRecords(disk.RunDir(h.getenv), h.StartOf) // the next look tries again
 }
 
 // How often engines are asked whether containers that may be started again still exist, and

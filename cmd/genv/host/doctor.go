@@ -56,7 +56,7 @@ func (p *program) examine(ctx context.Context, timeout time.Duration) *doctor.Do
 	options := disk.Config{Now: p.Now, RootDir: disk.RootDir(p.Getenv)}
 	m := &doctor.Machine{
 		SMI: localhost.NvidiaSMI(p.Getenv, timeout), Notes: disk.New(disk.Dir(p.Getenv), options), Run: runProgram,
-		StateDir: disk.Dir(p.Getenv), RootDir: options.RootDir, Record: p.recordOfRoot(), Proc: "/proc", SysRun: "/run",
+		StateDir: disk.Dir(p.Getenv), RootDir: options.RootDir, Record: localhost.RootLog(p.Getenv), Proc: "/proc", SysRun: "/run",
 		Genv: doctor.Program{Version: p.Version, Protocol: agent.Version}, Restricted: localhost.Hardware(p.Getenv).Restricted(p.Now()),
 	}
 	if self, err := os.Executable(); err == nil {
@@ -83,16 +83,4 @@ func runProgram(ctx context.Context, program string, args ...string) ([]byte, er
 	cmd.Env = append(cmd.Environ(), "LC_ALL=C")
 	cmd.WaitDelay = time.Second
 	return cmd.CombinedOutput()
-}
-
-// recordOfRoot is the audit log that root's genv writes here; empty for none.
-func (p *program) recordOfRoot() string {
-	switch path := p.Getenv("GENV_AUDIT_LOG"); path {
-	case "off":
-		return ""
-	case "":
-		return localhost.DefaultAuditLog
-	default:
-		return path
-	}
 }

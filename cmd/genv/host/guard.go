@@ -12,10 +12,10 @@ import (
 	"github.com/urfave/cli/v2"
 
 	keeper "github.com/seed-3119e985/genv/cmd/genv/guard"
-	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state/disk"
 )
 
 // guarded is the kernel guard of this machine as a controller orders it. From the first
@@ -35,7 +35,7 @@ type guarded struct {
 func (p *program) openGuard(c *cli.Context, host *host) *guarded {
 	log := p.Logger(c)
 	return &guarded{
-		dir: localhost.RunDir(p.Getenv), now: guard.Now, names: &host.names, log: log,
+		dir: disk.RunDir(p.Getenv), now: guard.Now, names: &host.names, log: log,
 		keep: func(ctx context.Context) { keepTrying(ctx, log, keeper.NewKeeper(&p.Program, log).Run) },
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/snapshot/container"
 	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
@@ -111,7 +112,7 @@ func warnOfOldGenvs(fs proc.FS, log zerolog.Logger) {
 // lockService makes sure that one service runs. Its error is command.UsageError if another
 // one does.
 func (p *program) lockService() (*os.File, error) {
-	dir := localhost.RunDir(p.Getenv)
+	dir := disk.RunDir(p.Getenv)
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return nil, err
 	}
@@ -154,7 +155,7 @@ func (h *host) upkeep(ctx context.Context, log zerolog.Logger, moved *atomic.Int
 	for {
 		moved.Store(time.Now().UnixMilli())
 		_, err := h.Devices(ctx, false)
-		err = errors.Join(err, h.Store.Publish(), container.PruneRecords(localhost.RunDir(h.getenv), h.StartOf))
+		err = errors.Join(err, h.Store.Publish(), container.PruneRecords(disk.RunDir(h.getenv), h.StartOf))
 		if time.Since(notesAt) > notesEvery {
 			err, notesAt = errors.Join(err, h.pruneRestarts(ctx)), time.Now()
 		}

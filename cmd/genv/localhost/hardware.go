@@ -21,7 +21,7 @@ import (
 // none. Its name depends on the program and the state folder, since simulated hosts on one
 // machine have different GPUs.
 func smiLock(getenv func(string) string, uid int, path string) string {
-	dir := RunDir(getenv)
+	dir := disk.RunDir(getenv)
 	if runtime := getenv("XDG_RUNTIME_DIR"); uid != 0 {
 		if !filepath.IsAbs(runtime) {
 			return ""
@@ -63,7 +63,7 @@ func (s smiInPath) Run(ctx context.Context, args ...string) (nvidiasmi.RunResult
 
 // Hardware is where this process learns what the GPUs of this machine are.
 func Hardware(getenv func(string) string) hardware.Source {
-	return hardware.Source{Run: RunDir(getenv), Proc: driverProc(getenv), Dev: DevDir(getenv, os.Geteuid()), Root: os.Geteuid() == 0, Contained: contained(getenv)}
+	return hardware.Source{Run: disk.RunDir(getenv), Proc: driverProc(getenv), Dev: DevDir(getenv, os.Geteuid()), Root: os.Geteuid() == 0, Contained: contained(getenv)}
 }
 
 // driverProc is the folder with NVIDIA's driver/nvidia/gpus: /proc, or on a simulated host
@@ -85,7 +85,7 @@ func (h *Host) Watch(getenv func(string) string, log zerolog.Logger) *watch.Watc
 	return watch.Open(watch.Config{
 		DevDir:    DevDir(getenv, os.Geteuid()),
 		StateDirs: []string{disk.Dir(getenv), h.Store.OwnedPath()},
-		RunDir:    RunDir(getenv),
+		RunDir:    disk.RunDir(getenv),
 		Proc:      h.Machine.Proc,
 		SMI: func() string {
 			path, _ := smi.find() // empty if there is none

@@ -37,7 +37,7 @@ type Host struct {
 
 // Open is this machine with its state files. Nothing is read yet.
 func Open(p command.Program) *Host {
-	containers := &container.Keeper{Run: RunDir(p.Getenv)}
+	containers := &container.Keeper{Run: disk.RunDir(p.Getenv)}
 	options := disk.Config{Now: p.Now, RootDir: disk.RootDir(p.Getenv), Username: system.Users{}.Username, Keeps: containers.Keeps, Contained: contained(p.Getenv)}
 	processes := proc.FS{Reader: p.Reader}
 	options.System, options.Lacks = system.On(processes), processes.AllAccounts().Lacks
@@ -62,7 +62,7 @@ func Open(p command.Program) *Host {
 
 // SocketPath is the path of the socket of root's service.
 func SocketPath(getenv func(string) string) string {
-	return filepath.Join(RunDir(getenv), service.SocketName)
+	return filepath.Join(disk.RunDir(getenv), service.SocketName)
 }
 
 // DevDir is the folder of device nodes: /dev, except for root's genv on simulated hosts, which
@@ -77,8 +77,3 @@ func DevDir(getenv func(string) string, uid int) string {
 func simulated(getenv func(string) string) bool {
 	return getenv("GENV_ROOT_DIR") != "" && filepath.IsAbs(getenv("GENV_DEV_DIR"))
 }
-
-// RunDir is the folder of what root's genv keeps while the machine runs: sockets, locks,
-// and what it publishes for others. getenv looks up environment variables, such as
-// os.Getenv.
-func RunDir(getenv func(string) string) string { return disk.RunDir(getenv) }

@@ -72,13 +72,19 @@ const DefaultAuditLog = "/var/log/genv/audit.jsonl"
 // HostLog is the audit log of this host; "" for none. Users other than root have none
 // unless GENV_AUDIT_LOG names it.
 func HostLog(getenv func(string) string) string {
-	switch path := getenv("GENV_AUDIT_LOG"); {
-	case path == "off", path == "" && os.Geteuid() != 0:
+	if getenv("GENV_AUDIT_LOG") == "" && os.Geteuid() != 0 {
 		return ""
-	case path != "":
-		return path
 	}
-	return DefaultAuditLog
+	return RootLog(getenv)
+}
+
+// RootLog is the audit log that root's genv writes on this host; "" for none.
+func RootLog(getenv func(string) string) string {
+	path := cmp.Or(getenv("GENV_AUDIT_LOG"), DefaultAuditLog)
+	if path == "off" {
+		return ""
+	}
+	return path
 }
 
 // recordRenumbered records which attachments followed their GPUs to other indices. Where nothing

@@ -1,6 +1,7 @@
 package user
 
 import (
+	"cmp"
 	"os"
 
 	"github.com/urfave/cli/v2"
@@ -41,10 +42,7 @@ func (p *program) historyHere(c *cli.Context) error {
 func (p *program) why(c *cli.Context) error { return history.Why(&p.Program, c, p.ownLog()) }
 
 func (p *program) ownLog() string {
-	path := p.Getenv("GENV_AUDIT_LOG")
-	if path == "" || path == "off" {
-		path = localhost.DefaultAuditLog
-	}
+	path := cmp.Or(localhost.RootLog(p.Getenv), localhost.DefaultAuditLog)
 	if os.Geteuid() != 0 {
 		path = audit.UserLogPath(path, snapshot.UID(os.Getuid()))
 	}
