@@ -20,7 +20,7 @@ func TestContainersCountForWhoStartedThem(t *testing.T) {
 	outside := stated{all: enforce.Settings{NonEnvProcesses: true, EnvDevices: true}}
 	memory := stated{all: enforce.Settings{EnvMemory: true}}
 	capOf := func(n int) stated { return stated{all: enforce.Settings{MaxDevices: &n}} }
-	bytes := int64(10 << 30)
+	bytes := snapshot.MustMemory("10gi")
 	gib := stated{all: enforce.Settings{MaxMemory: &bytes}}
 	for _, tt := range []struct {
 		name    string

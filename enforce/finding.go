@@ -5,23 +5,6 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/text"
-)
-
-// Rule names a rule as its flag does. The texts appear in JSON.
-type Rule string
-
-// The rules that Judge applies.
-const (
-	RuleNonEnvProcesses   Rule = "non-env-processes"
-	RuleEnvDevices        Rule = "env-devices"
-	RuleEnvMemory         Rule = "env-memory"
-	RuleMaxDevicesPerUser Rule = "max-devices-per-user"
-	RuleMaxMemoryPerUser  Rule = "max-memory-per-user"
-	RuleMaxEnvsPerUser    Rule = "max-envs-per-user"
-	RuleIdle              Rule = "idle"
-	RuleMaxDuration       Rule = "max-duration"
-	RuleUnreadable        Rule = "unreadable-processes"
 )
 
 // Finding is a violated rule, why it is violated, and what the plan does about
@@ -138,8 +121,7 @@ type DeviceRef struct {
 // Line is String followed by the user and the command of the process, as far as
 // they are known.
 func (f Finding) Line() string {
-	switch f.Rule {
-	case RuleMaxDevicesPerUser, RuleMaxMemoryPerUser, RuleMaxEnvsPerUser:
+	if known := f.Rule.of(); known != nil && known.user != nil {
 		return f.String() // it names the user already
 	}
 	return f.String() + (&snapshot.Process{
@@ -149,35 +131,18 @@ func (f Finding) Line() string {
 
 // String is the line that users of 1.4.3 know, without a host in front.
 func (f Finding) String() string {
-	switch f.Rule {
-	case RuleNonEnvProcesses:
-		return fmt.Sprintf("Process %d is not running in a GPU environment", f.PID)
-	case RuleEnvDevices:
-		if f.Renumbered {
-			return fmt.Sprintf("Process %d from environment %s is using GPU(s) %s, the indices that its GPUs had before they were renumbered",
-				f.PID, f.EID, text.JoinIndices(f.Devices))
-		}
-		return fmt.Sprintf("Process %d from environment %s is using non-attached GPU(s) %s", f.PID, f.EID, text.JoinIndices(f.Devices))
-	case RuleEnvMemory:
-		return fmt.Sprintf("Environment %s is using %s on device %s which is %s over its capacity of %s",
-			f.EID, text.Megabytes(f.Memory.UsedBytes), text.JoinIndices(f.Devices), text.Megabytes(f.Memory.bytes()), f.Memory.Capacity)
-	case RuleMaxDevicesPerUser:
-		return fmt.Sprintf("User %s is using %d devices%s which is %d more than the maximum allowed",
-			f.User, f.Count.Used, f.Count.where(), f.Count.Used-f.Count.Limit)
-	case RuleMaxMemoryPerUser:
-		return fmt.Sprintf("User %s is using %s of device memory%s which is %s more than the maximum allowed",
-			f.User, text.GiB(f.Memory.UsedBytes), f.Count.where(), text.GiB(f.Memory.bytes()))
-	case RuleMaxEnvsPerUser:
-		return fmt.Sprintf("User %s has %d environments%s which is %d more than the maximum allowed",
-			f.User, f.Count.Used, f.Count.where(), f.Count.Used-f.Count.Limit)
-	case RuleUnreadable:
-		return fmt.Sprintf("Process %d can't be judged: %s", f.PID, f.Unreadable.Why)
-	case RuleIdle:
-		return fmt.Sprintf("Environment %s has not used device %s for %s, and %s are allowed", f.EID, text.JoinIndices(f.Devices), text.ShortDuration(f.For), text.ShortDuration(f.Limit))
-	case RuleMaxDuration:
-		return fmt.Sprintf("Environment %s is attached to device %s for %s, and %s are allowed", f.EID, text.JoinIndices(f.Devices), text.ShortDuration(f.For), text.ShortDuration(f.Limit))
+	if known := f.Rule.of(); known != nil {
+		return known.line(&f)
 	}
 	return string(f.Rule)
+}
+
+// Advice is what the user of the finding should do, in a sentence or two.
+func (f *Finding) Advice() string {
+	if f.Renumbered {
+		return "Run genv attach --refresh in that shell, and start the process again: else it is on a GPU that another user may get."
+	}
+	return f.Rule.Advice()
 }
 
 func (c CountExcess) where() string {

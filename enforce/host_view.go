@@ -34,8 +34,8 @@ type hostView struct {
 	// attach.
 	exemptDevices map[snapshot.DeviceIndex]bool
 	devices       contents.Index[snapshot.DeviceIndex, *snapshot.Device] // the others
-	// adopted are the attachments that adoptReleased found.
-	adopted map[deviceOfEnv]bool
+	// released are the devices that adoptReleased found, or that are detached because they are idle.
+	released map[deviceOfEnv]bool
 	// unknownOn are the processes on a device whose environment is unknown.
 	unknownOn map[snapshot.DeviceIndex][]*snapshot.Process
 	instances contents.Instances

@@ -1,6 +1,7 @@
 package enforce_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -44,6 +45,8 @@ func capsOf(caps map[snapshot.Username]int) func(enforce.Query, *enforce.Setting
 }
 
 func ptr[T any](v T) *T { return &v }
+
+func memory(bytes int64) snapshot.Memory { return snapshot.MustMemory(fmt.Sprint(bytes)) }
 
 // noon is when the tables begin: attachments are made at 10:MM of this day.
 func noon(minutes int) time.Time {
@@ -241,7 +244,7 @@ func TestMaxDurationByTheMemory(t *testing.T) {
 
 func TestMaxMemory(t *testing.T) {
 	limit := func(text string) stated {
-		return stated{all: enforce.Settings{MaxMemory: ptr(snapshot.MustMemory(text).Bytes())}}
+		return stated{all: enforce.Settings{MaxMemory: ptr(snapshot.MustMemory(text))}}
 	}
 	runStories(t, []story{
 		{"whole devices count whole", limit("100g"), []cycle{{0, `a | env 1 alice | dev 0 1@01 | dev 1 1@02`, "a detach 1 1"}}},

@@ -61,7 +61,7 @@ func TestIdleGoesByProcessesWithMIG(t *testing.T) {
 
 // TestRulesWithMIG: instances of a device are judged together, as the device.
 func TestRulesWithMIG(t *testing.T) {
-	one, total := 1, snapshot.MustMemory("12g").Bytes()
+	one, total := 1, snapshot.MustMemory("12g")
 	for _, tt := range []struct {
 		name     string
 		settings enforce.Settings

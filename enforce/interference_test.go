@@ -126,7 +126,7 @@ func (f *forgery) rules() stated {
 		all.MaxDevices = ptr(f.IntN(6))
 	}
 	if f.coin() {
-		all.MaxMemory = ptr(int64(f.IntN(300)) * 1e9)
+		all.MaxMemory = ptr(memory(int64(f.IntN(300)) * 1e9))
 	}
 	if f.coin() {
 		all.MaxEnvs = ptr(f.IntN(5))

@@ -16,28 +16,19 @@ import (
 //
 // Hosts without a snapshot are skipped and don't count toward per-user caps.
 func Judge(policy Policy, cluster snapshot.Cluster, memory Memory, now time.Time) (Plan, Memory, []Event) {
-	return newJudgement(policy, cluster, memory, now).judge(cluster)
+	return newJudgement(policy, cluster, memory, now).judge(cluster, false)
 }
 
-func (j *judgement) judge(cluster snapshot.Cluster) (Plan, Memory, []Event) {
-	// Each rule adds findings. What is due it puts into the drafts of the hosts' reports,
-	// where the rules after it see what ends anyway: their order matters.
-	j.inParallel(
-		(*judgement).see,
-		(*judgement).adoptReleased,
-		(*judgement).noteUnknowns,
-		(*judgement).nonEnvProcesses,
-		(*judgement).unreadable,
-		(*judgement).envDevices,
-		(*judgement).envMemory, // what ends because of the rules above frees memory
-	)
+func (j *judgement) judge(cluster snapshot.Cluster, early bool) (Plan, Memory, []Event) {
+	j.inParallel((*judgement).see, (*judgement).adoptReleased, (*judgement).noteUnknowns)
 	j.forgetEnded()
-	j.rememberAdopted()
-	j.watchIdle()
-	j.eachHost(j.idleDevices)
 	j.rememberSeen()
-	j.inParallel((*judgement).maxDuration)
-	j.caps() // devices that the rules above detach don't count
+	// Each rule adds findings. What is due it puts into the drafts of the hosts' reports.
+	j.inParallel(ofHosts(early)...)
+	j.rememberReleased()
+	if !early {
+		j.caps()
+	}
 	j.boundTimes()
 
 	plan := j.plan()

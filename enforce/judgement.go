@@ -71,13 +71,6 @@ func (j *judgement) hostsByName() map[snapshot.Hostname]*hostView {
 	return byName
 }
 
-// eachHost is inParallel for rules that change what is remembered as well: one host after the other.
-func (j *judgement) eachHost(rule func(*hostView)) {
-	for _, h := range j.hosts {
-		rule(h)
-	}
-}
-
 // checkDue sets Since of a finding, and reports whether it is time to act on it. Each of
 // the keys, at least one, names what must be there without a break: a process; or user,
 // host, environment, rule and device, so that restarting a process does not reset the

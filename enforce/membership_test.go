@@ -108,7 +108,7 @@ func TestCapsGoByTheUIDOfTheKernel(t *testing.T) {
 // The capacities of a state file are claims too: whatever they say, a process
 // ends for the cap of memory only while what processes use is over it.
 func TestMemoryCapEndsOnlyWhatIsUsed(t *testing.T) {
-	policy := stated{all: enforce.Settings{MaxMemory: ptr(snapshot.MustMemory("14g").Bytes())}}
+	policy := stated{all: enforce.Settings{MaxMemory: ptr(snapshot.MustMemory("14g"))}}
 	honest := "\nb | env 2 alice u1001 10g | dev 0 2@09 | proc 5 2 u1001 by:alice 0:9000"
 	for capacity, want := range map[string]string{"4g": "", "12g": "", "80g": ""} {
 		require.Equal(t, want, planText(evaluate(policy, parseCluster(t, "a | env 7 alice u1001 "+capacity+" | dev 0 7@01 | proc 9 7 u1001 by:alice 0:3000"+honest), noon(0))), capacity)
@@ -215,7 +215,7 @@ func TestManyProcessesAndAttachmentsTakeLittleTime(t *testing.T) {
 	}
 	cluster := snapshot.Cluster{Hosts: []snapshot.Host{{Name: "a", Snapshot: s}}}
 	policy := stated{all: enforce.Settings{
-		NonEnvProcesses: true, EnvDevices: true, EnvMemory: true, MaxDevices: ptr(5), MaxMemory: ptr(int64(1e9)), MaxEnvs: ptr(3),
+		NonEnvProcesses: true, EnvDevices: true, EnvMemory: true, MaxDevices: ptr(5), MaxMemory: ptr(memory(1e9)), MaxEnvs: ptr(3),
 		Idle: &enforce.Idle{After: time.Hour}, MaxDuration: time.Hour,
 	}}
 	begun := time.Now()

@@ -105,7 +105,7 @@ func TestLimits(t *testing.T) {
 }
 
 func TestExempt(t *testing.T) {
-	all := enforce.Settings{NonEnvProcesses: true, EnvDevices: true, EnvMemory: true, MaxDevices: ptr(0), MaxMemory: ptr(int64(0)), MaxEnvs: ptr(0), MaxDuration: time.Minute}
+	all := enforce.Settings{NonEnvProcesses: true, EnvDevices: true, EnvMemory: true, MaxDevices: ptr(0), MaxMemory: ptr(memory(0)), MaxEnvs: ptr(0), MaxDuration: time.Minute}
 	text := `a | env 1 alice 1g | dev 0 1@01 | dev 1 | proc 5 1 0:2000 | proc 6 - 1:5 | proc 7 1 1:5`
 	everything := "a detach 0 1; a end 5; a end 6; a end 7"
 	for _, tt := range []struct {
@@ -138,7 +138,7 @@ func TestExempt(t *testing.T) {
 // An exempt process keeps its device from the caps.
 func TestAnExemptProcessKeepsItsDeviceFromTheCaps(t *testing.T) {
 	policy := stated{
-		all:    enforce.Settings{MaxDevices: ptr(0), MaxMemory: ptr(int64(0)), MaxEnvs: ptr(0)},
+		all:    enforce.Settings{MaxDevices: ptr(0), MaxMemory: ptr(memory(0)), MaxEnvs: ptr(0)},
 		exempt: func(s enforce.Subject) bool { return s.Process != nil },
 	}
 	require.Empty(t, planText(evaluate(policy, parseCluster(t, busyDevice), noon(0))))

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"runtime"
 	"sync"
+	"time"
 )
 
 // minPart is how many hosts are worth a goroutine of their own.
@@ -25,7 +26,7 @@ func inParts(n int, handle func(part, from, to int)) {
 func partsOf(n int) int { return max(1, min(n/minPart, runtime.GOMAXPROCS(0))) }
 
 // inParallel applies rules to each host, one after the other, and to several hosts at once. A rule
-// may change what is of its host, add findings and notes, and count presence; the rest it only
+// may change what is of its host, add findings and notes, count presence and watch what is idle; the rest it only
 // reads. What the rules add is put together by rule, and then by host: the result is the same as
 // if each was applied to all hosts before the next, whatever the number of parts.
 func (j *judgement) inParallel(rules ...func(*judgement, *hostView)) {
@@ -52,7 +53,8 @@ func (j *judgement) inParallel(rules ...func(*judgement, *hostView)) {
 // empty is the judgement before its rules have found anything.
 func (j *judgement) empty() judgement {
 	e := *j
-	e.findings, e.keys, e.notes, e.next.Present = nil, nil, nil, make(map[string]Presence)
+	e.findings, e.keys, e.notes = nil, nil, nil
+	e.next.Present, e.next.Idle = make(map[string]Presence), make(map[string]time.Time)
 	return e
 }
 
@@ -61,4 +63,5 @@ func (j *judgement) join(part *judgement) {
 	j.keys = append(j.keys, part.keys...)
 	j.notes = append(j.notes, part.notes...)
 	maps.Copy(j.next.Present, part.next.Present)
+	maps.Copy(j.next.Idle, part.next.Idle)
 }

@@ -211,7 +211,7 @@ func BenchmarkCrowded(b *testing.B) {
 	cluster := crowded(40_000)
 	policy := stated{all: enforce.Settings{
 		NonEnvProcesses: true, EnvDevices: true, EnvMemory: true, Idle: &enforce.Idle{After: time.Hour},
-		MaxDevices: ptr(0), MaxMemory: ptr(int64(1)), MaxEnvs: ptr(1), Warn: enforce.Warn{Cycles: 1},
+		MaxDevices: ptr(0), MaxMemory: ptr(memory(1)), MaxEnvs: ptr(1), Warn: enforce.Warn{Cycles: 1},
 	}}
 	for b.Loop() {
 		plan := evaluate(policy, cluster, noon(0))

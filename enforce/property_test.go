@@ -109,7 +109,7 @@ func (w *world) rules() stated {
 		p.all.MaxDevices = ptr(w.IntN(4))
 	}
 	if w.coin() {
-		p.all.MaxMemory = ptr(int64(w.IntN(12)) * 1e9)
+		p.all.MaxMemory = ptr(memory(int64(w.IntN(12)) * 1e9))
 	}
 	if w.coin() {
 		p.all.MaxEnvs = ptr(w.IntN(3))

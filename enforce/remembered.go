@@ -11,12 +11,25 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// release remembers that a device is detached because it was idle. That rule ends
+// release notes that a device is detached because it was idle. That rule ends
 // no process, so the processes that still use the device must not end in the next
 // cycle for using it without an attachment: they are left alone until another
 // environment is attached to it.
-func (j *judgement) release(h *hostView, env *envView, d *snapshot.Device) {
-	j.next.Released[snapshot.AttachmentKey{Host: h.name, Device: d.Key(), EID: env.env.EID}] = true
+func (h *hostView) release(device deviceOfEnv) {
+	if h.released == nil {
+		h.released = make(map[deviceOfEnv]bool)
+	}
+	h.released[device] = true
+}
+
+func (j *judgement) rememberReleased() {
+	for _, h := range j.hosts {
+		for released := range h.released {
+			if d := h.snapshot.Device(released.device); d != nil {
+				j.next.Released[snapshot.AttachmentKey{Host: h.name, Device: d.Key(), EID: released.eid}] = true
+			}
+		}
+	}
 }
 
 // nameReleased replaces the indices of released devices by the UUIDs that their hosts say now:
@@ -53,24 +66,9 @@ func (j *judgement) adoptReleased(h *hostView) {
 		for _, p := range env.Processes {
 			for _, u := range p.Usage {
 				if d := h.snapshot.Device(u.Index); d != nil && len(d.Attachments) == 0 && d.ComputesLess(rule.Below) {
-					h.adopt(deviceOfEnv{u.Index, env.env.EID})
+					h.release(deviceOfEnv{u.Index, env.env.EID})
 				}
 			}
-		}
-	}
-}
-
-func (h *hostView) adopt(released deviceOfEnv) {
-	if h.adopted == nil {
-		h.adopted = make(map[deviceOfEnv]bool)
-	}
-	h.adopted[released] = true
-}
-
-func (j *judgement) rememberAdopted() {
-	for _, h := range j.hosts {
-		for released := range h.adopted {
-			j.release(h, h.envs.Get(released.eid), h.snapshot.Device(released.device))
 		}
 	}
 }
@@ -90,7 +88,7 @@ func (j *judgement) released(h *hostView, env *envView, index snapshot.DeviceInd
 			}
 		}
 	}
-	return h.adopted[deviceOfEnv{index, env.env.EID}] || j.next.Released[key]
+	return h.released[deviceOfEnv{index, env.env.EID}] || j.next.Released[key]
 }
 
 // withKey returns the device with a Key, or nil.

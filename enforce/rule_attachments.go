@@ -1,10 +1,68 @@
 package enforce
 
 import (
+	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce/contents"
+	"github.com/seed-3119e985/genv/snapshot/strictyaml"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
+
+// RuleIdle is about attached devices that are not used.
+const RuleIdle Rule = "idle"
+
+var idleRule = rule{
+	Setting: newOptional(string(RuleIdle), ByHost|ByUser, func(s *Settings) **Idle { return &s.Idle }, "{after: 2h, below: 5%}", readIdle, Idle.String),
+	advice:  "Your processes stay until somebody else is given it. Attach it again when you need it: genv attach.",
+	line: func(f *Finding) string {
+		return fmt.Sprintf("Environment %s has not used device %s for %s, and %s are allowed",
+			f.EID, text.JoinIndices(f.Devices), text.ShortDuration(f.For), text.ShortDuration(f.Limit))
+	},
+	host: (*judgement).idle,
+}
+
+// Idle says when an attached device counts as idle.
+type Idle struct {
+	// After is for how long nothing must have used it, without a break.
+	After time.Duration
+	// Below is the utilization in per cent under which a device counts as idle
+	// although processes use it; 0 for only devices without a process.
+	Below int
+}
+
+func readIdle(n *strictyaml.Node) Idle {
+	var idle Idle
+	hasAfter := false
+	n.Map(strictyaml.Keys{
+		"after": func(n *strictyaml.Node) { hasAfter, idle.After = true, n.Duration(time.Minute, year) },
+		"below": func(n *strictyaml.Node) { idle.Below = readPercent(n) },
+	})
+	if n.IsMap() && !hasAfter {
+		n.Failf("idle: the time is missing; write it as {after: 2h}")
+	}
+	return idle
+}
+
+func readPercent(n *strictyaml.Node) int {
+	text := n.Scalar()
+	p, err := strconv.Atoi(strings.TrimSuffix(text, "%"))
+	if err != nil || p < 0 || p > 100 {
+		n.Failf("%q is not a percentage; write it as 5%%", text)
+		return 0
+	}
+	return p
+}
+
+// String is the setting as it is written in a file.
+func (i Idle) String() string {
+	if i.Below == 0 {
+		return fmt.Sprintf("{after: %s}", text.FormatDuration(i.After))
+	}
+	return fmt.Sprintf("{after: %s, below: %d%%}", text.FormatDuration(i.After), i.Below)
+}
 
 // idleKey names an attachment for the idle rule. It stays the same when the device
 // is detached and attached again, so that this doesn't reset the idle time.
@@ -12,80 +70,41 @@ func idleKey(h *hostView, env *envView, a contents.Attachment) string {
 	return string(h.name) + "/" + string(env.env.Username) + "/" + string(env.env.EID) + "/" + a.Device.Key()
 }
 
-// watchIdle finds the attachments that are idle now.
-func (j *judgement) watchIdle() {
-	idle := make(map[string]time.Duration)
-	var many []*hostView
-	for _, h := range j.hosts {
-		before := len(idle)
-		for _, env := range h.inOrder {
-			rule := env.settings.Idle
-			if rule == nil {
-				continue
-			}
-			for _, a := range env.Attachments {
-				index := a.Device.Index
-				unused := !a.Device.ProcessesUnknown && h.use(env, index) == contents.Unused
-				if !h.sparesUse(env, index) && (unused || a.Device.ComputesLess(rule.Below)) {
-					idle[idleKey(h, env, a)] = rule.After
-				}
-			}
-		}
-		if len(idle)-before > maxTimes {
-			many = append(many, h)
-		}
-	}
-	j.rememberIdle(idle)
-	for _, h := range many {
-		j.boundIdle(h)
-	}
-}
-
-// idleDevices detaches what was idle for long enough. It ends no process:
-// see release.
-func (j *judgement) idleDevices(h *hostView) {
+// idle detaches what was idle for long enough. It ends no process: see release.
+func (j *judgement) idle(h *hostView) {
+	j.watchIdle(h)
 	for _, env := range h.inOrder {
-		settings := env.settings
-		if settings.Idle == nil {
+		if env.settings.Idle == nil {
 			continue
 		}
 		for _, a := range env.Attachments {
 			since, idle := j.next.Idle[idleKey(h, env, a)]
-			limit := settings.Idle.After
-			if lasted := j.now.Sub(since); idle && lasted >= limit {
-				j.detachOld(h, env, a, settings.Warn, Finding{Rule: RuleIdle, For: lasted, Limit: limit})
+			if lasted := j.now.Sub(since); idle && lasted >= env.settings.Idle.After {
+				j.detachOld(h, env, a, Finding{Rule: RuleIdle, For: lasted, Limit: env.settings.Idle.After})
 			}
 		}
 	}
 }
 
-// maxDuration detaches what was attached too long ago, by the looks of the host's root.
-// Processes that go on using the device are then for env-devices.
-func (j *judgement) maxDuration(h *hostView) {
+// watchIdle remembers since when attachments are idle that are idle now.
+func (j *judgement) watchIdle(h *hostView) {
+	before := len(j.next.Idle)
 	for _, env := range h.inOrder {
-		settings := env.settings
-		if settings.MaxDuration <= 0 {
+		rule := env.settings.Idle
+		if rule == nil {
 			continue
 		}
 		for _, a := range env.Attachments {
-			limit := settings.MaxDuration
-			if lasted := j.now.Sub(j.since(h, a.Device.Key(), env.env.EID, a.Since)); lasted > limit && !h.sparesUse(env, a.Device.Index) {
-				j.detachOld(h, env, a, settings.Warn, Finding{Rule: RuleMaxDuration, For: lasted, Limit: limit})
+			index := a.Device.Index
+			unused := !a.Device.ProcessesUnknown && h.use(env, index) == contents.Unused
+			if !h.sparesUse(env, index) && (unused || a.Device.ComputesLess(rule.Below)) {
+				j.rememberIdle(idleKey(h, env, a), rule.After)
 			}
 		}
 	}
-}
-
-func (j *judgement) detachOld(h *hostView, env *envView, a contents.Attachment, warn Warn, f Finding) {
-	f.ID = string(f.Rule) + "/" + string(h.name) + "/" + string(env.env.EID) + "/" + a.Device.Key() + "/" + a.Time.ISO()
-	f.Host, f.EID, f.User, f.UID = h.name, env.env.EID, env.env.Username, env.uid()
-	f.Devices, f.Instances = append(f.Devices, a.Device.Index), a.Instances
-	due := j.checkDue(&f, warn, string(f.Rule)+"/"+idleKey(h, env, a))
-	j.loseDevice(&f, due, h, env, a.Device.Index)
-	if due && f.Rule == RuleIdle {
-		j.release(h, env, a.Device)
+	if len(j.next.Idle)-before > maxTimes {
+		j.boundIdle(h)
 	}
-	j.add(f)
 }
 
 // looksPerIdleTime is how often idleness must have been observed, at least, within
@@ -93,15 +112,51 @@ func (j *judgement) detachOld(h *hostView, env *envView, a contents.Attachment, 
 // which the controller didn't run was not seen idle all night.
 const looksPerIdleTime = 4
 
-// rememberIdle remembers since when attachments are idle that are idle now. The map
-// says how long each may be.
-func (j *judgement) rememberIdle(idle map[string]time.Duration) {
-	gap := j.now.Sub(j.before.Time)
-	for key, allowed := range idle {
-		since, known := j.before.Idle[key]
-		if !known || gap > allowed/looksPerIdleTime {
-			since = j.now
-		}
-		j.next.Idle[key] = since
+func (j *judgement) rememberIdle(key string, allowed time.Duration) {
+	since, known := j.before.Idle[key]
+	if !known || j.now.Sub(j.before.Time) > allowed/looksPerIdleTime {
+		since = j.now
 	}
+	j.next.Idle[key] = since
+}
+
+// RuleMaxDuration is about devices that have been attached for too long.
+const RuleMaxDuration Rule = "max-duration"
+
+var maxDurationRule = rule{
+	Setting: newDuration(string(RuleMaxDuration), ByHost|ByUser, func(s *Settings) *time.Duration { return &s.MaxDuration }, "7d", time.Minute, year),
+	advice:  "Save your work: what goes on using the device may be ended. Attach it again afterwards, if it is free: genv attach.",
+	line: func(f *Finding) string {
+		return fmt.Sprintf("Environment %s is attached to device %s for %s, and %s are allowed",
+			f.EID, text.JoinIndices(f.Devices), text.ShortDuration(f.For), text.ShortDuration(f.Limit))
+	},
+	host: (*judgement).maxDuration,
+}
+
+// maxDuration detaches what was attached too long ago, by the looks of the host's root.
+// Processes that go on using the device are then for env-devices.
+func (j *judgement) maxDuration(h *hostView) {
+	for _, env := range h.inOrder {
+		limit := env.settings.MaxDuration
+		if limit <= 0 {
+			continue
+		}
+		for _, a := range env.Attachments {
+			if lasted := j.now.Sub(j.since(h, a.Device.Key(), env.env.EID, a.Since)); lasted > limit && !h.sparesUse(env, a.Device.Index) {
+				j.detachOld(h, env, a, Finding{Rule: RuleMaxDuration, For: lasted, Limit: limit})
+			}
+		}
+	}
+}
+
+func (j *judgement) detachOld(h *hostView, env *envView, a contents.Attachment, f Finding) {
+	f.ID = string(f.Rule) + "/" + string(h.name) + "/" + string(env.env.EID) + "/" + a.Device.Key() + "/" + a.Time.ISO()
+	f.Host, f.EID, f.User, f.UID = h.name, env.env.EID, env.env.Username, env.uid()
+	f.Devices, f.Instances = append(f.Devices, a.Device.Index), a.Instances
+	due := j.checkDue(&f, env.settings.Warn, string(f.Rule)+"/"+idleKey(h, env, a))
+	j.loseDevice(&f, due, h, env, a.Device.Index)
+	if due && f.Rule == RuleIdle {
+		h.release(deviceOfEnv{a.Device.Index, env.env.EID})
+	}
+	j.add(f)
 }

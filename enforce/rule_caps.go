@@ -7,7 +7,57 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/strictyaml"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
+
+// The caps of a user on all hosts together.
+const (
+	RuleMaxEnvsPerUser    Rule = "max-envs-per-user"
+	RuleMaxDevicesPerUser Rule = "max-devices-per-user"
+	RuleMaxMemoryPerUser  Rule = "max-memory-per-user"
+)
+
+const adviceDetach = "Give back devices that you need less: genv detach."
+
+var maxEnvsRule = rule{
+	Setting: newCap(string(RuleMaxEnvsPerUser), func(s *Settings) **int { return &s.MaxEnvs }, "4"),
+	advice:  "End environments that you need no more: genv deactivate, or exit their shells.",
+	line: func(f *Finding) string {
+		return fmt.Sprintf("User %s has %d environments%s which is %d more than the maximum allowed",
+			f.User, f.Count.Used, f.Count.where(), f.Count.Used-f.Count.Limit)
+	},
+	user: (*judgement).maxEnvs,
+}
+
+var maxDevicesRule = rule{
+	Setting: newCap(string(RuleMaxDevicesPerUser), func(s *Settings) **int { return &s.MaxDevices }, "2"),
+	advice:  adviceDetach,
+	line: func(f *Finding) string {
+		return fmt.Sprintf("User %s is using %d devices%s which is %d more than the maximum allowed",
+			f.User, f.Count.Used, f.Count.where(), f.Count.Used-f.Count.Limit)
+	},
+	user: (*judgement).maxDevices,
+}
+
+var maxMemoryRule = rule{
+	Setting: newOptional(string(RuleMaxMemoryPerUser), ByUser, func(s *Settings) **snapshot.Memory { return &s.MaxMemory },
+		"80g", readMemory, snapshot.Memory.String),
+	advice: adviceDetach,
+	line: func(f *Finding) string {
+		return fmt.Sprintf("User %s is using %s of device memory%s which is %s more than the maximum allowed",
+			f.User, text.GiB(f.Memory.UsedBytes), f.Count.where(), text.GiB(f.Memory.bytes()))
+	},
+	user: (*judgement).maxMemory,
+}
+
+func readMemory(n *strictyaml.Node) snapshot.Memory {
+	m, err := snapshot.ParseMemory(n.Scalar())
+	if err != nil {
+		n.Failf("%v, or false for no cap", err)
+	}
+	return m
+}
 
 // caps takes environments and devices from users who are over a cap: never more than the excess, and those first
 // that cost the user least. What one cap takes doesn't count for the next.
@@ -15,14 +65,10 @@ func (j *judgement) caps() {
 	users := j.usersWithCaps()
 	j.sharedBoots = j.boots()
 	for _, u := range users {
-		if limit := u.settings.MaxEnvs; limit != nil {
-			j.maxEnvs(u, max(0, *limit))
-		}
-		if limit := u.settings.MaxDevices; limit != nil && len(u.devices) > *limit {
-			j.maxDevices(u, max(0, *limit))
-		}
-		if limit := u.settings.MaxMemory; limit != nil {
-			j.maxMemory(u, *limit)
+		for i := range rules {
+			if rules[i].user != nil {
+				rules[i].user(j, u)
+			}
 		}
 	}
 	if len(users) > 0 && len(j.missing) > 0 { // without their number, so that it is the same note while some are missing
@@ -32,10 +78,11 @@ func (j *judgement) caps() {
 
 // maxEnvs takes environments beyond the cap: those without any device first, from which there is nothing to
 // take, then those without a process, then the newest. The environments themselves stay: they are people's shells.
-func (j *judgement) maxEnvs(u *held, limit int) {
-	if len(u.envs) <= limit {
+func (j *judgement) maxEnvs(u *held) {
+	if u.settings.MaxEnvs == nil || len(u.envs) <= *u.settings.MaxEnvs {
 		return
 	}
+	limit := max(0, *u.settings.MaxEnvs)
 	since := func(e heldEnv) time.Time { return j.since(e.h, ofEnvironment, e.env.EID, e.env.Since) }
 	slices.SortStableFunc(u.envs, func(a, b heldEnv) int {
 		return cmp.Or(cmp.Compare(a.cost, b.cost), since(b).Compare(since(a)), b.env.Creation.Compare(a.env.Creation),
@@ -46,7 +93,11 @@ func (j *judgement) maxEnvs(u *held, limit int) {
 }
 
 // maxDevices takes devices beyond the cap.
-func (j *judgement) maxDevices(u *held, limit int) {
+func (j *judgement) maxDevices(u *held) {
+	if u.settings.MaxDevices == nil || len(u.devices) <= *u.settings.MaxDevices {
+		return
+	}
+	limit := max(0, *u.settings.MaxDevices)
 	counted := j.counted(u, time.Time{})
 	if len(counted) <= limit {
 		return
@@ -63,7 +114,11 @@ func (j *judgement) maxDevices(u *held, limit int) {
 }
 
 // maxMemory takes devices until the user has no more memory than the cap allows.
-func (j *judgement) maxMemory(u *held, limit int64) {
+func (j *judgement) maxMemory(u *held) {
+	if u.settings.MaxMemory == nil {
+		return
+	}
+	limit := u.settings.MaxMemory.Bytes()
 	counted, used := j.withMemory(u, time.Time{})
 	if used <= limit {
 		return

@@ -27,7 +27,7 @@ func TestForecast(t *testing.T) {
 		want     []snapshot.PID // that end because of a cap or a capacity
 	}{
 		{"a process on a device that isn't attached ends anyway", both, enforce.Settings{EnvDevices: true, MaxDevices: &one}, nil},
-		{"so it does for a cap on memory", strings.ReplaceAll(strings.ReplaceAll(both, "alice u1001", "alice u1001 3mi"), "1:1", "1:2"), enforce.Settings{EnvDevices: true, MaxMemory: ptr(int64(3 << 20))}, nil},
+		{"so it does for a cap on memory", strings.ReplaceAll(strings.ReplaceAll(both, "alice u1001", "alice u1001 3mi"), "1:1", "1:2"), enforce.Settings{EnvDevices: true, MaxMemory: ptr(memory(3 << 20))}, nil},
 		{"no other rule ends it", both, enforce.Settings{MaxDevices: &one}, []snapshot.PID{5}},
 		{"one ends anyway, and one more has to", both + " | dev 2 1@02 | proc 7 1 u1001 2:1", enforce.Settings{EnvDevices: true, MaxDevices: &one}, []snapshot.PID{7}},
 		{
@@ -135,7 +135,7 @@ func TestWhatACapOfMemoryGivesBack(t *testing.T) {
 		1000: "a detach 1 1; a end 5",
 		999:  "a detach 0 1; a detach 1 1; a end 5",
 	} {
-		plan := evaluate(stated{all: enforce.Settings{MaxMemory: ptr(limit << 20)}}, parseCluster(t, host), time.Time{})
+		plan := evaluate(stated{all: enforce.Settings{MaxMemory: ptr(memory(limit << 20))}}, parseCluster(t, host), time.Time{})
 		require.Equal(t, want, planText(plan), "%d MiB", limit)
 	}
 }

@@ -2,11 +2,24 @@ package enforce
 
 import (
 	"cmp"
+	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
+
+// RuleNonEnvProcesses is about processes that are in no environment.
+const RuleNonEnvProcesses Rule = "non-env-processes"
+
+var nonEnvProcessesRule = rule{
+	Setting: newSwitch(string(RuleNonEnvProcesses), func(s *Settings) *bool { return &s.NonEnvProcesses }),
+	early:   true,
+	advice:  "Start GPU work in an environment: genv activate, genv attach, then run it in that shell.",
+	line:    func(f *Finding) string { return fmt.Sprintf("Process %d is not running in a GPU environment", f.PID) },
+	host:    (*judgement).nonEnvProcesses,
+}
 
 // nonEnvProcesses ends processes that are in no environment of this host. A
 // claim alone is not enough, since anyone can set GENV_ENVIRONMENT_ID=bogus: the
@@ -24,6 +37,17 @@ func (j *judgement) nonEnvProcesses(h *hostView) {
 		f.User, f.UID = p.Reported()
 		j.endProcess(h, p, j.warnReported(h, &f), f, "")
 	}
+}
+
+// RuleUnreadable is about processes that can't be judged by the other rules.
+const RuleUnreadable Rule = "unreadable-processes"
+
+var unreadableRule = rule{
+	Setting: newChoice(string(RuleUnreadable), "end", "report", func(s *Settings) *bool { return &s.EndUnreadable }),
+	early:   true,
+	advice:  "Start it without that file system, or with fewer environment variables.",
+	line:    func(f *Finding) string { return fmt.Sprintf("Process %d can't be judged: %s", f.PID, f.Unreadable.Why) },
+	host:    (*judgement).unreadable,
 }
 
 // unreadable finds processes of which root can't find out within bounds whether they are in an environment. It ends
@@ -52,6 +76,23 @@ func (j *judgement) warnReported(h *hostView, f *Finding) Warn {
 		return h.settings.Warn
 	}
 	return h.ask(j.policy, f.User, j.now).Warn
+}
+
+// RuleEnvDevices is about processes on devices to which their environment is not attached.
+const RuleEnvDevices Rule = "env-devices"
+
+var envDevicesRule = rule{
+	Setting: newSwitch(string(RuleEnvDevices), func(s *Settings) *bool { return &s.EnvDevices }),
+	early:   true,
+	advice:  "Use only devices that are attached: genv devices shows them, genv attach attaches one.",
+	line: func(f *Finding) string {
+		devices := text.JoinIndices(f.Devices)
+		if f.Renumbered {
+			return fmt.Sprintf("Process %d from environment %s is using GPU(s) %s, the indices that its GPUs had before they were renumbered", f.PID, f.EID, devices)
+		}
+		return fmt.Sprintf("Process %d from environment %s is using non-attached GPU(s) %s", f.PID, f.EID, devices)
+	},
+	host: (*judgement).envDevices,
 }
 
 // envDevices ends processes that use a device to which their environment is not

@@ -11,13 +11,11 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/exemption"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -114,25 +112,12 @@ func (r *Record) rules() []enforce.Rule {
 		list = append(list, r.Rule)
 	}
 	for _, id := range r.IDs {
-		if rule := ruleOf(id); rule != "" && !slices.Contains(list, rule) {
+		if rule := enforce.RuleOf(id); rule != "" && !slices.Contains(list, rule) {
 			list = append(list, rule)
 		}
 	}
 	return list
 }
-
-// ruleOf is the rule of a finding, with which its id begins; empty for an id that is not
-// of a finding.
-func ruleOf(id string) enforce.Rule {
-	rule, _, _ := strings.Cut(id, "/")
-	if !slices.Contains(Rules, rule) {
-		return ""
-	}
-	return enforce.Rule(rule)
-}
-
-// Rules are the names of all rules, sorted.
-var Rules = exemption.Rules()
 
 // Tail lists the actions of a log as History does, and then those that follow. Close it.
 type Tail struct {

@@ -91,27 +91,10 @@ func (e *Exemption) String() string {
 	return fmt.Sprintf("%s is exempt until %s by %s: %s", e.Who.String(), e.Until.Local().Format(time.DateTime), e.By, e.Reason)
 }
 
-// scope is what a rule can be kept away from.
-type scope struct{ user, userOnHost, host bool }
-
-// scopes are those of all rules. Rules about processes are asked for host by host, and caps
-// count on all hosts together.
-var scopes = map[enforce.Rule]scope{
-	enforce.RuleNonEnvProcesses:   {host: true},
-	enforce.RuleEnvDevices:        {host: true},
-	enforce.RuleEnvMemory:         {host: true},
-	enforce.RuleUnreadable:        {host: true},
-	enforce.RuleIdle:              {user: true, userOnHost: true, host: true},
-	enforce.RuleMaxDuration:       {user: true, userOnHost: true, host: true},
-	enforce.RuleMaxDevicesPerUser: {user: true},
-	enforce.RuleMaxMemoryPerUser:  {user: true},
-	enforce.RuleMaxEnvsPerUser:    {user: true},
-}
-
 // Rules are the names of the rules from which something can be exempted, sorted.
 func Rules() []string {
 	var names []string
-	for rule := range scopes {
+	for _, rule := range enforce.Rules() {
 		names = append(names, string(rule))
 	}
 	slices.Sort(names)
@@ -134,15 +117,15 @@ func (w *Who) Check() error {
 	case w.Rule == "":
 		return nil
 	}
-	s, known := scopes[w.Rule]
+	s, known := w.Rule.Setting()
 	switch {
 	case !known:
 		return fmt.Errorf("unknown rule %s: write one of %s", text.Shown(string(w.Rule)), strings.Join(Rules(), ", "))
-	case w.User == "" && !s.host:
+	case w.User == "" && !s.By(enforce.ByHost):
 		return fmt.Errorf("rule %s counts on all hosts together: name a user, and no host", w.Rule)
-	case w.User != "" && !s.user:
+	case w.User != "" && !s.By(enforce.ByUser):
 		return fmt.Errorf("rule %s can't be exempted for one user: leave out the rule, or the user", w.Rule)
-	case w.User != "" && w.Host != "" && !s.userOnHost:
+	case w.User != "" && w.Host != "" && !s.By(enforce.ByHost):
 		return fmt.Errorf("rule %s counts on all hosts together: leave out the host", w.Rule)
 	}
 	return nil

@@ -105,32 +105,16 @@ func (p Policy) usersOn(host snapshot.Hostname) (users []snapshot.Username) {
 }
 
 // turnOff turns off the rules from which somebody is exempt, in settings that concern the
-// exemption. Rules about processes are on for a host as a whole: a user's processes are
+// exemption. Rules that can't differ by user are on for a host as a whole: a user's processes are
 // exempt by themselves.
 func (e *Exemption) turnOff(s *enforce.Settings) {
-	off := func(rule enforce.Rule) bool { return e.Rule == "" || e.Rule == rule }
-	if e.User == "" {
-		s.NonEnvProcesses = s.NonEnvProcesses && !off(enforce.RuleNonEnvProcesses)
-		s.EnvDevices = s.EnvDevices && !off(enforce.RuleEnvDevices)
-		s.EnvMemory = s.EnvMemory && !off(enforce.RuleEnvMemory)
-		s.EndUnreadable = s.EndUnreadable && !off(enforce.RuleUnreadable)
-		if e.Rule == "" {
-			s.Guard = guard.Setting{}
+	for _, rule := range enforce.Rules() {
+		setting, _ := rule.Setting()
+		if (e.Rule == "" || e.Rule == rule) && (e.User == "" || setting.By(enforce.ByUser)) {
+			setting.Copy(s, &enforce.Settings{})
 		}
 	}
-	if off(enforce.RuleIdle) {
-		s.Idle = nil
-	}
-	if off(enforce.RuleMaxDuration) {
-		s.MaxDuration = 0
-	}
-	if off(enforce.RuleMaxDevicesPerUser) {
-		s.MaxDevices = nil
-	}
-	if off(enforce.RuleMaxMemoryPerUser) {
-		s.MaxMemory = nil
-	}
-	if off(enforce.RuleMaxEnvsPerUser) {
-		s.MaxEnvs = nil
+	if e.User == "" && e.Rule == "" {
+		s.Guard = guard.Setting{}
 	}
 }

@@ -18,7 +18,7 @@ import (
 type everything struct{}
 
 func (everything) Settings(enforce.Query) *enforce.Settings {
-	one, bytes := 1, int64(1)
+	one, bytes := 1, snapshot.MustMemory("1")
 	return &enforce.Settings{
 		NonEnvProcesses: true, EnvDevices: true, EnvMemory: true, MaxDevices: &one, MaxMemory: &bytes, MaxEnvs: &one,
 		Idle: &enforce.Idle{}, MaxDuration: time.Hour,

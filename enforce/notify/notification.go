@@ -79,7 +79,7 @@ func Notifications(f *enforce.Finding, owners *Owners, now time.Time) []Notifica
 			outcome = strings.ToUpper(follows[:min(len(follows), 1)]) + follows[min(len(follows), 1):] + "."
 		}
 		list = append(list, Notification{
-			Host: t.host, UID: t.uid, ID: f.ID, Text: what + "\n" + outcome, Advice: AdviceOn(f),
+			Host: t.host, UID: t.uid, ID: f.ID, Text: what + "\n" + outcome, Advice: f.Advice(),
 			User: owners.Name(t.host, t.uid), Details: details(f, t.host, what, follows, now),
 		})
 	}
@@ -90,7 +90,7 @@ func Notifications(f *enforce.Finding, owners *Owners, now time.Time) []Notifica
 func details(f *enforce.Finding, host snapshot.Hostname, what, follows string, now time.Time) Finding {
 	return Finding{
 		ID: f.ID, Host: text.OneLine(string(host)), Rule: string(f.Rule), Text: text.OneLine(what), Command: QuotedCommand(cmp.Or(f.Command, f.PrivateCommand)), Follows: follows,
-		Pending: f.Pending, Due: f.Due, Waits: f.Waits != "", Since: f.Since, At: now, Advice: AdviceOn(f),
+		Pending: f.Pending, Due: f.Due, Waits: f.Waits != "", Since: f.Since, At: now, Advice: f.Advice(),
 	}
 }
 
@@ -144,31 +144,6 @@ func (s *stake) follows(pending bool) string {
 	}
 	return strings.Join(parts, " and ")
 }
-
-// AdviceOn is Advice on a finding.
-func AdviceOn(f *enforce.Finding) string {
-	if f.Renumbered {
-		return "Run genv attach --refresh in that shell, and start the process again: else it is on a GPU that another user may get."
-	}
-	return Advice(f.Rule)
-}
-
-// Advice is what the user of a finding of this rule should do, in a sentence or two.
-func Advice(r enforce.Rule) string { return cmp.Or(advice[r], "Ask your administrator.") }
-
-var advice = map[enforce.Rule]string{
-	enforce.RuleNonEnvProcesses:   "Start GPU work in an environment: genv activate, genv attach, then run it in that shell.",
-	enforce.RuleEnvDevices:        "Use only devices that are attached: genv devices shows them, genv attach attaches one.",
-	enforce.RuleUnreadable:        "Start it without that file system, or with fewer environment variables.",
-	enforce.RuleEnvMemory:         "Use less memory on that GPU, or raise the environment's capacity in its shell, if the GPU has enough free memory: genv config gpu-memory AMOUNT.",
-	enforce.RuleMaxDevicesPerUser: adviceDetach,
-	enforce.RuleMaxMemoryPerUser:  adviceDetach,
-	enforce.RuleMaxEnvsPerUser:    "End environments that you need no more: genv deactivate, or exit their shells.",
-	enforce.RuleIdle:              "Your processes stay until somebody else is given it. Attach it again when you need it: genv attach.",
-	enforce.RuleMaxDuration:       "Save your work: what goes on using the device may be ended. Attach it again afterwards, if it is free: genv attach.",
-}
-
-const adviceDetach = "Give back devices that you need less: genv detach."
 
 // Owners finds the users of the processes and environments of a cluster. The users
 // of a host are collected once, when the first of them is looked up.

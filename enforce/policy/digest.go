@@ -46,16 +46,16 @@ func (f *File) canonical() []string {
 // canonical lists the settings that are set and that flags don't replace; all of them if
 // flags is nil.
 func (s *Settings) canonical(flags *Settings) string {
-	exact := *s
-	if m := &exact.MaxMemory; m.On { // 80g is 80000m
-		if bytes, err := snapshot.ParseMemory(strconv.FormatInt(m.Value.Bytes(), 10)); err == nil {
-			m.Value = bytes
+	exact := s.Settings
+	if exact.MaxMemory != nil { // 80g is 80000m
+		if bytes, err := snapshot.ParseMemory(strconv.FormatInt(exact.MaxMemory.Bytes(), 10)); err == nil {
+			exact.MaxMemory = &bytes
 		}
 	}
 	var b strings.Builder
-	for _, field := range fields {
-		if flags == nil || field.isSet(&exact) && !field.isSet(flags) {
-			fmt.Fprintf(&b, "%s=%s;", field.key, field.text(&exact))
+	for _, key := range keys {
+		if flags == nil || s.has(key.Key) && !flags.has(key.Key) {
+			fmt.Fprintf(&b, "%s=%s;", key.Key, key.Text(&exact))
 		}
 	}
 	return b.String()

@@ -166,7 +166,7 @@ overrides:
 		require.Equal(t, want, parse(t, text).Digest(), name)
 	}
 	file := parse(t, digested)
-	file.Flags.MaxDevices = policy.Value[int]{On: true, Value: 2, From: policy.Source{By: "--max-devices-per-user"}}
+	file.Flags = capOf(2, "--max-devices-per-user")
 	require.Equal(t, want, file.Digest(), "a flag that says what the file says")
 	require.Equal(t, policy.Default().Digest(), parse(t, "defaults: {env-devices: true}\n").Digest())
 }
@@ -182,14 +182,14 @@ func TestDigestOfOtherPolicies(t *testing.T) {
 	}
 	for name, change := range map[string]func(*policy.File){
 		"a flag": func(f *policy.File) {
-			f.Flags.EnvMemory = policy.Value[bool]{From: policy.Source{By: "--no-env-memory"}}
+			f.Flags.Set("env-memory", policy.Source{By: "--no-env-memory"})
 		},
-		"another cap": func(f *policy.File) { f.Defaults.MaxDevices.Value = 3 },
-		"no cap":      func(f *policy.File) { f.Defaults.MaxDevices.On = false },
+		"another cap": func(f *policy.File) { *f.Defaults.MaxDevices = 3 },
+		"no cap":      func(f *policy.File) { f.Defaults.MaxDevices = nil },
 		"for a user": func(f *policy.File) {
-			f.UserFlags = map[snapshot.Username]policy.Settings{"eve": {MaxDevices: policy.Value[int]{On: true, Value: 9, From: policy.Source{By: "--max-devices-for-user"}}}}
+			f.UserFlags = map[snapshot.Username]policy.Settings{"eve": capOf(9, "--max-devices-for-user")}
 		},
-		"another override":  func(f *policy.File) { f.Overrides[0].Set.Idle.Value.After = time.Hour },
+		"another override":  func(f *policy.File) { f.Overrides[0].Set.Idle.After = time.Hour },
 		"one override less": func(f *policy.File) { f.Overrides = f.Overrides[1:] },
 		"other users":       func(f *policy.File) { f.Overrides[0].Members = []string{"alice"} },
 		"another label":     func(f *policy.File) { f.Overrides[1].Labels["rack"] = "2" },

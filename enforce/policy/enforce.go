@@ -28,9 +28,11 @@ func (f *File) Settings(q enforce.Query) *enforce.Settings {
 		return settings
 	}
 	merged := f.merged(layers, q.User)
-	settings = merged.settings()
-	if q.User == "" && merged.Guard.On { // it is a host's
-		settings.Guard = f.Exemptions.guard(merged.Guard.Value, f.Accounts)
+	settings = &merged.Settings
+	if mode := settings.Guard.Mode; q.User == "" { // it is a host's
+		settings.Guard = f.Exemptions.guard(mode, f.Accounts)
+	} else {
+		settings.Guard = guard.Setting{}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -58,33 +60,6 @@ func (f *File) keyOf(key []byte, user snapshot.Username, layers []layer) []byte 
 	return key
 }
 
-// settings are s as the rules need them.
-func (s *Settings) settings() *enforce.Settings {
-	settings := &enforce.Settings{
-		NonEnvProcesses: s.NonEnvProcesses.On,
-		EnvDevices:      s.EnvDevices.On,
-		EnvMemory:       s.EnvMemory.On,
-		SudoUsers:       s.SudoUsers.On,
-		UnknownOutside:  s.UnknownOutside.On,
-		EndUnreadable:   s.EndUnreadable.On,
-		LeaveContainers: s.LeaveContainers.On,
-		JudgeGraphics:   s.JudgeGraphics.On,
-		MaxDevices:      s.MaxDevices.pointer(),
-		MaxEnvs:         s.MaxEnvs.pointer(),
-		Idle:            s.Idle.pointer(),
-		MaxDuration:     s.MaxDuration.Value,
-		Warn:            s.Warn.Value,
-		Grace:           s.Grace.Value,
-		Kill:            s.Kill.On,
-		MaxAge:          s.MaxAge.Value,
-	}
-	if s.MaxMemory.On {
-		bytes := s.MaxMemory.Value.Bytes()
-		settings.MaxMemory = &bytes
-	}
-	return settings
-}
-
 // guard is a mode of the kernel guard with those who are exempt from it.
 func (e *Exemptions) guard(m guard.Mode, accounts Accounts) guard.Setting {
 	if m == guard.Off {
@@ -98,14 +73,6 @@ func (e *Exemptions) guard(m guard.Mode, accounts Accounts) guard.Setting {
 	}
 	slices.Sort(users)
 	return guard.Setting{Mode: m, ExemptUsers: users, ExemptUIDs: slices.Sorted(maps.Keys(e.uids))}
-}
-
-// pointer is the value, or nil if it is off.
-func (v Value[T]) pointer() *T {
-	if !v.On {
-		return nil
-	}
-	return &v.Value
 }
 
 // Account implements enforce.Policy.

@@ -24,7 +24,7 @@ overrides:
 unreachable: hold
 limits: {max-terminations: 7, max-detachments: 20}
 `)
-	devices, memory, envs := 2, int64(80e9), 0
+	devices, memory, envs := 2, snapshot.MustMemory("80g"), 0
 	require.Equal(t, enforce.Settings{
 		NonEnvProcesses: true, EnvDevices: true, MaxDevices: &devices, MaxMemory: &memory, MaxEnvs: &envs,
 		Idle: &enforce.Idle{After: 2 * time.Hour, Below: 5}, MaxDuration: 168 * time.Hour, Warn: enforce.Warn{Cycles: 3},
@@ -41,13 +41,18 @@ func TestUnprotected(t *testing.T) {
 	require.Equal(t, []string{"nvidia-cuda-mps-server"}, parse(t, "unprotected: [nvidia-cuda-mps-server]").Fleet().Unprotected)
 }
 
+// capOf is a cap on devices that a flag sets.
+func capOf(n int, flag string) policy.Settings {
+	s := policy.Settings{Settings: enforce.Settings{MaxDevices: &n}}
+	s.Set("max-devices-per-user", policy.Source{By: flag})
+	return s
+}
+
 func TestFlagsTakePrecedence(t *testing.T) {
 	file := parse(t, "defaults: {env-devices: true, max-devices-per-user: 4}\noverrides:\n  - {users: [bob], set: {max-devices-per-user: 3}}\n  - {hosts: [a], set: {env-devices: true}}\n")
-	file.Flags.EnvDevices = policy.Value[bool]{From: policy.Source{By: "--no-env-devices"}}
-	file.Flags.MaxDevices = policy.Value[int]{On: true, Value: 1, From: policy.Source{By: "--max-devices-per-user"}}
-	file.UserFlags = map[snapshot.Username]policy.Settings{
-		"eve": {MaxDevices: policy.Value[int]{On: true, Value: 5, From: policy.Source{By: "--max-devices-for-user"}}},
-	}
+	file.Flags = capOf(1, "--max-devices-per-user")
+	file.Flags.Set("env-devices", policy.Source{By: "--no-env-devices"})
+	file.UserFlags = map[snapshot.Username]policy.Settings{"eve": capOf(5, "--max-devices-for-user")}
 	require.False(t, file.Settings(enforce.Query{Host: "a"}).EnvDevices)
 	require.True(t, file.Settings(enforce.Query{Host: "a"}).EnvMemory, "what no flag says is left alone")
 	require.Equal(t, 1, *file.Settings(enforce.Query{User: "bob"}).MaxDevices)
@@ -71,8 +76,8 @@ overrides:
   - {when: day, labels: {rack: b}, set: {idle: {after: 6h}, grace: 9s}}
 exempt: {users: [zoe]}
 `)
-		file.Flags.MaxDevices = policy.Value[int]{On: true, Value: 1, From: policy.Source{By: "--max-devices-per-user"}}
-		file.UserFlags = map[snapshot.Username]policy.Settings{"eve": {MaxDevices: policy.Value[int]{On: true, Value: 5, From: policy.Source{By: "--max-devices-for-user"}}}}
+		file.Flags = capOf(1, "--max-devices-per-user")
+		file.UserFlags = map[snapshot.Username]policy.Settings{"eve": capOf(5, "--max-devices-for-user")}
 		return file
 	}
 	var queries []enforce.Query

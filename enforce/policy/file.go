@@ -69,18 +69,20 @@ func (l *Limits) each() []limitKey {
 		of     *Limit
 	}{{"", &l.Fleet}, {"-per-user", &l.PerUser}, {"-per-host", &l.PerHost}} {
 		list = append(list,
-			limitKey{"max-terminations" + part.suffix, maxCap, &part.of.MaxTerminations},
-			limitKey{"max-detachments" + part.suffix, maxCap, &part.of.MaxDetachments})
+			limitKey{"max-terminations" + part.suffix, &part.of.MaxTerminations},
+			limitKey{"max-detachments" + part.suffix, &part.of.MaxDetachments})
 	}
 	return list
 }
 
-// limitKey is a limit, its key in the file, and its maximum.
+// limitKey is a limit and its key in the file.
 type limitKey struct {
 	key string
-	max int
 	at  *Value[int]
 }
+
+// maxLimit is the most that a limit can be.
+const maxLimit = 1_000_000
 
 // Unreachable is what happens to caps while hosts are unreachable.
 type Unreachable string
@@ -118,12 +120,7 @@ type Hook struct {
 func Default() *File {
 	builtIn := Source{By: "built in"}
 	f := &File{
-		Defaults: Settings{
-			EnvDevices: Value[bool]{On: true},
-			EnvMemory:  Value[bool]{On: true},
-			Grace:      Value[time.Duration]{On: true, Value: 10 * time.Second},
-			MaxAge:     Value[time.Duration]{On: true, Value: enforce.DefaultMaxAge},
-		},
+		Defaults: Settings{Settings: enforce.Settings{EnvDevices: true, EnvMemory: true, Grace: enforce.DefaultGrace, MaxAge: enforce.DefaultMaxAge}},
 		Limits: Limits{
 			Fleet:    Limit{MaxTerminations: Value[int]{On: true, Value: 1000}},
 			Throttle: Value[bool]{From: builtIn},
@@ -131,8 +128,8 @@ func Default() *File {
 		Unreachable: Value[Unreachable]{On: true, Value: IgnoreMissing, From: builtIn},
 		TellUsers:   Value[bool]{On: true, From: builtIn},
 	}
-	for _, field := range fields {
-		*field.from(&f.Defaults) = builtIn
+	for _, key := range keys {
+		f.Defaults.Set(key.Key, builtIn)
 	}
 	for _, limit := range f.Limits.each() {
 		limit.at.From = builtIn

@@ -132,20 +132,11 @@ func (f *File) merged(layers []layer, user snapshot.Username) Settings {
 	for _, l := range layers {
 		result.merge(&f.Overrides[l.override].Set)
 	}
-	if f.Flags != (Settings{}) {
-		result.merge(&f.Flags)
-	}
+	result.merge(&f.Flags)
 	if own, ok := f.UserFlags[user]; ok {
 		result.merge(&own)
 	}
 	return result
-}
-
-// merge takes over what is set in other settings.
-func (s *Settings) merge(from *Settings) {
-	for _, field := range fields {
-		field.merge(s, from)
-	}
 }
 
 // layer is an override that matches, by its index.
@@ -182,9 +173,9 @@ func clash(a, b *Override) (minute int, key string, both bool) {
 	if minute, both = common(a.When.spans, b.When.spans); !both {
 		return 0, "", false
 	}
-	for _, f := range fields {
-		if f.isSet(&a.Set) && f.isSet(&b.Set) {
-			return minute, f.key, true
+	for _, k := range keys {
+		if a.Set.has(k.Key) && b.Set.has(k.Key) {
+			return minute, k.Key, true
 		}
 	}
 	return 0, "", false
@@ -239,8 +230,8 @@ func (f *File) Explain(q enforce.Query) []Explanation {
 		list = append(list, Explanation{"exempt", "user " + string(q.User), from.String()})
 	}
 	settings := f.Resolve(q)
-	for _, field := range fields {
-		list = append(list, Explanation{field.key, field.text(&settings), field.from(&settings).String()})
+	for _, key := range keys {
+		list = append(list, Explanation{key.Key, key.Text(&settings.Settings), settings.From[key.Key].String()})
 	}
 	for _, limit := range f.Limits.each() {
 		text := "off"

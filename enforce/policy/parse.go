@@ -79,7 +79,7 @@ func (r *reader) readLimits(n *strictyaml.Node) {
 	}
 	for _, limit := range r.file.Limits.each() {
 		keys[limit.key] = func(n *strictyaml.Node) {
-			v := n.Int(0, limit.max)
+			v := n.Int(0, maxLimit)
 			*limit.at = Value[int]{On: v > 0, Value: v, From: Source{n.Place(), "limits"}}
 		}
 	}

@@ -56,8 +56,8 @@ func (r *reader) readMail(n *strictyaml.Node) {
 				m.OptOut = append(m.OptOut, users...)
 			})
 		},
-		"per-user": func(n *strictyaml.Node) { m.PerUser = n.Int(1, maxCap) },
-		"in-all":   func(n *strictyaml.Node) { m.InAll = n.Int(1, maxCap) },
+		"per-user": func(n *strictyaml.Node) { m.PerUser = n.Int(1, maxLimit) },
+		"in-all":   func(n *strictyaml.Node) { m.InAll = n.Int(1, maxLimit) },
 		"digest":   func(n *strictyaml.Node) { m.Digest = n.Duration(time.Minute, 7*24*time.Hour) },
 		"timeout":  func(n *strictyaml.Node) { m.Timeout = n.Duration(time.Second, 10*time.Minute) },
 	})

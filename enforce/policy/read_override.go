@@ -1,6 +1,9 @@
 package policy
 
-import "github.com/seed-3119e985/genv/snapshot/strictyaml"
+import (
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/snapshot/strictyaml"
+)
 
 // readOverride reads one item of `overrides:`.
 func (r *reader) readOverride(n *strictyaml.Node) {
@@ -32,13 +35,13 @@ func (o *Override) readLabels(n *strictyaml.Node) {
 }
 
 // scope is what the override selects by, apart from the time.
-func (o *Override) scope() scope {
-	var s scope
+func (o *Override) scope() enforce.Scope {
+	var s enforce.Scope
 	if len(o.Hosts)+len(o.Labels) > 0 {
-		s |= byHost
+		s |= enforce.ByHost
 	}
 	if len(o.writtenUsers) > 0 {
-		s |= byUser
+		s |= enforce.ByUser
 	}
 	return s
 }

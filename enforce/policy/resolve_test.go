@@ -83,33 +83,27 @@ overrides:
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			idle := file.Resolve(test.q).Idle
-			require.True(t, idle.On)
-			require.Equal(t, time.Duration(test.hours)*time.Hour, idle.Value.After, idle.From)
+			s := file.Resolve(test.q)
+			require.Equal(t, time.Duration(test.hours)*time.Hour, s.Idle.After, s.From["idle"])
 		})
 	}
-	require.False(t, file.Resolve(enforce.Query{User: "zoe", At: noon}).Idle.On, "an override can switch off")
+	require.Nil(t, file.Resolve(enforce.Query{User: "zoe", At: noon}).Idle, "an override can switch off")
 }
 
 func TestSettingsAreOverriddenOneByOne(t *testing.T) {
 	file := parse(t, "defaults: {max-devices-per-user: 4, max-envs-per-user: 3}\noverrides:\n  - {users: [bob], set: {max-devices-per-user: 0}}\n  - {users: [eve], set: {max-envs-per-user: false}}\n")
 	bob, eve := file.Resolve(enforce.Query{User: "bob"}), file.Resolve(enforce.Query{User: "eve"})
-	n, capped := bob.MaxDevices.Value, bob.MaxDevices.On
-	require.True(t, capped, "a cap of 0 is a cap")
-	require.Zero(t, n)
-	require.Equal(t, 3, bob.MaxEnvs.Value)
-	require.Equal(t, 4, eve.MaxDevices.Value)
-	capped = eve.MaxEnvs.On
-	require.False(t, capped)
+	require.Equal(t, 0, *bob.MaxDevices, "a cap of 0 is a cap")
+	require.Equal(t, 3, *bob.MaxEnvs)
+	require.Equal(t, 4, *eve.MaxDevices)
+	require.Nil(t, eve.MaxEnvs)
 }
 
 func TestDefault(t *testing.T) {
 	for name, file := range map[string]*policy.File{"built in": policy.Default(), "a file that says nothing of it": parse(t, "unreachable: hold")} {
 		s := file.Resolve(enforce.Query{Host: "h", User: "u"})
-		require.True(t, s.EnvDevices.On && s.EnvMemory.On, name)
-		require.False(t, s.NonEnvProcesses.On || s.MaxDevices.On || s.MaxMemory.On || s.MaxEnvs.On || s.Idle.On || s.MaxDuration.On || s.Warn.On || s.Kill.On, name)
-		require.Equal(t, 10*time.Second, s.Grace.Value)
-		require.Equal(t, "built in", s.Grace.From.String())
+		require.Equal(t, enforce.Settings{EnvDevices: true, EnvMemory: true, Grace: 10 * time.Second, MaxAge: time.Minute}, s.Settings, name)
+		require.Equal(t, "built in", s.From["grace"].String())
 	}
 	require.Equal(t, policy.IgnoreMissing, policy.Default().Unreachable.Value)
 }
@@ -229,7 +223,7 @@ func TestExample(t *testing.T) {
 	file := example(t)
 	day, night := berlin(t, "2026-11-16 12:00"), berlin(t, "2026-11-16 22:00")
 	devices := func(user string, at time.Time) int {
-		return file.Resolve(enforce.Query{Host: "gpu-01", User: snapshot.Username(user), At: at}).MaxDevices.Value
+		return *file.Resolve(enforce.Query{Host: "gpu-01", User: snapshot.Username(user), At: at}).MaxDevices
 	}
 	require.Equal(t, 4, devices("zoe", day))
 	require.Equal(t, 1, devices("alice", day))
@@ -237,11 +231,11 @@ func TestExample(t *testing.T) {
 	require.Equal(t, 3, devices("bob", night), "his name over his group, whatever the hour")
 
 	h100 := file.Resolve(enforce.Query{Host: "gpu-03", Labels: map[string]string{"gpu": "h100"}, At: day})
-	require.Equal(t, enforce.Idle{After: time.Hour, Below: 10}, h100.Idle.Value)
-	require.False(t, file.Resolve(enforce.Query{Host: "gpu-04", At: day}).NonEnvProcesses.On)
-	require.True(t, file.Resolve(enforce.Query{Host: "gpu-04", At: night}).NonEnvProcesses.On)
-	require.Equal(t, int64(320e9), h100.MaxMemory.Value.Bytes())
-	require.Equal(t, enforce.Warn{For: 30 * time.Minute}, h100.Warn.Value)
+	require.Equal(t, enforce.Idle{After: time.Hour, Below: 10}, *h100.Idle)
+	require.False(t, file.Resolve(enforce.Query{Host: "gpu-04", At: day}).NonEnvProcesses)
+	require.True(t, file.Resolve(enforce.Query{Host: "gpu-04", At: night}).NonEnvProcesses)
+	require.Equal(t, int64(320e9), h100.MaxMemory.Bytes())
+	require.Equal(t, enforce.Warn{For: 30 * time.Minute}, h100.Warn)
 
 	require.Len(t, file.Hooks, 2)
 	require.Equal(t, []string{"/usr/local/bin/genv-notify"}, file.Hooks[0].Command)
@@ -276,18 +270,18 @@ tell-users: false
 		{Key: "exempt", Value: "host gpu-2", From: "exempt, p.yaml:17:32"},
 		{Key: "exempt", Value: "user bob", From: "exempt, p.yaml:17:18"},
 		{Key: "non-env-processes", Value: "off", From: "built in"},
+		{Key: "unreadable-processes", Value: "report", From: "built in"},
 		{Key: "env-devices", Value: "on", From: "built in"},
 		{Key: "env-memory", Value: "on", From: "built in"},
-		{Key: "sudo-users", Value: "allow", From: "defaults, p.yaml:7:15"},
-		{Key: "unknown-environment", Value: "outside", From: "override for hosts gpu-[1-4], p.yaml:16:28"},
-		{Key: "unreadable-processes", Value: "report", From: "built in"},
-		{Key: "containers", Value: "judge", From: "built in"},
-		{Key: "graphics", Value: "leave", From: "built in"},
-		{Key: "max-devices-per-user", Value: "2", From: "defaults, p.yaml:5:25"},
-		{Key: "max-memory-per-user", Value: "off", From: "built in"},
-		{Key: "max-envs-per-user", Value: "off", From: "built in"},
 		{Key: "idle", Value: "{after: 1h30m, below: 5%}", From: "override for users @team; labels gpu=h100, rack=2; schedule day, p.yaml:12:18"},
 		{Key: "max-duration", Value: "off", From: "built in"},
+		{Key: "max-envs-per-user", Value: "off", From: "built in"},
+		{Key: "max-devices-per-user", Value: "2", From: "defaults, p.yaml:5:25"},
+		{Key: "max-memory-per-user", Value: "off", From: "built in"},
+		{Key: "sudo-users", Value: "allow", From: "defaults, p.yaml:7:15"},
+		{Key: "unknown-environment", Value: "outside", From: "override for hosts gpu-[1-4], p.yaml:16:28"},
+		{Key: "containers", Value: "judge", From: "built in"},
+		{Key: "graphics", Value: "leave", From: "built in"},
 		{Key: "warn", Value: "{cycles: 3}", From: "defaults, p.yaml:6:10"},
 		{Key: "grace", Value: "10s", From: "built in"},
 		{Key: "kill", Value: "on", From: "override for hosts gpu-[1-4], p.yaml:15:13"},

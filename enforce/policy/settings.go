@@ -1,11 +1,9 @@
 package policy
 
 import (
-	"time"
+	"maps"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/guard"
-	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 )
 
@@ -33,40 +31,68 @@ func (s Source) String() string {
 	return s.By + ", " + s.Place.String()
 }
 
-// Settings are what may differ by host, user and time. A Value whose Source is
-// zero is not set.
+// Settings are values of a policy that may differ by host, user and time.
 type Settings struct {
-	// The rules, which may differ by host and time. Their Value is not used.
-	NonEnvProcesses Value[bool]
-	EnvDevices      Value[bool]
-	EnvMemory       Value[bool]
-	// SudoUsers accepts processes of other users that descend from a process of the
-	// environment. UnknownOutside treats processes that overwrote their environ as
-	// outside any environment. Both may differ by host and time.
-	SudoUsers      Value[bool]
-	UnknownOutside Value[bool]
-	// EndUnreadable ends processes that their users have made unreadable.
-	EndUnreadable Value[bool]
-	// LeaveContainers judges no process in a container of root's runtimes.
-	LeaveContainers Value[bool]
-	// JudgeGraphics judges processes that draw on an active screen.
-	JudgeGraphics Value[bool]
-	// The caps of a user on all hosts together, which may differ by user and time.
-	// On with 0 means that the user may have none.
-	MaxDevices Value[int]
-	MaxMemory  Value[snapshot.Memory] // of the devices that are attached
-	MaxEnvs    Value[int]
-	// These may differ by host, user and time. They lead to a detachment only.
-	Idle        Value[enforce.Idle]
-	MaxDuration Value[time.Duration] // of an attachment
-	Warn        Value[enforce.Warn]
-	// How processes are ended, which may differ by host and time. With Kill,
-	// SIGKILL is sent when Grace is over.
-	Grace Value[time.Duration]
-	Kill  Value[bool]
-	// Guard is how far the kernel guard goes; it may differ by host and time.
-	Guard Value[guard.Mode]
-	// MaxAge is how old an answer of nvidia-smi may be where none comes in time. It may differ
-	// by host and time.
-	MaxAge Value[time.Duration]
+	enforce.Settings
+	// From is where each comes from, by its key; a setting without a Source is not set.
+	From map[string]Source
+}
+
+// Set notes where a setting comes from.
+func (s *Settings) Set(key string, from Source) {
+	if s.From == nil {
+		s.From = make(map[string]Source)
+	}
+	s.From[key] = from
+}
+
+func (s *Settings) has(key string) bool {
+	_, set := s.From[key]
+	return set
+}
+
+// merge takes over what is set in other settings.
+func (s *Settings) merge(from *Settings) {
+	if len(from.From) == 0 {
+		return
+	}
+	s.From = maps.Clone(s.From)
+	for _, key := range keys {
+		if source, set := from.From[key.Key]; set {
+			key.Copy(&s.Settings, &from.Settings)
+			s.Set(key.Key, source)
+		}
+	}
+}
+
+// keys are the settings in the order in which they are explained.
+var keys = enforce.Keys()
+
+// readSettings reads a mapping of settings. It refuses those that may not differ
+// by what an override selects.
+func (r *reader) readSettings(n *strictyaml.Node, s *Settings, selects enforce.Scope, by string) {
+	read := strictyaml.Keys{}
+	for _, key := range keys {
+		read[key.Key] = func(n *strictyaml.Node) {
+			switch {
+			case selects&enforce.ByHost > key.Scope&enforce.ByHost:
+				n.Failf("%s counts on all hosts together and cannot differ by host; select users, or move it to `defaults:`", key.Key)
+			case selects&enforce.ByUser > key.Scope&enforce.ByUser:
+				n.Failf("%s cannot differ by user; select hosts, or put the users under `exempt:`", key.Key)
+			default:
+				key.Read(&s.Settings, n)
+				s.Set(key.Key, Source{Place: n.Place(), By: by})
+			}
+		}
+	}
+	n.Map(read, strictyaml.Keys{"extend": r.ignore("extend", useSchedules)})
+}
+
+func onOff(on bool, from Source) Value[bool] { return Value[bool]{On: on, Value: on, From: from} }
+
+func onOffText(v Value[bool], on, off string) string {
+	if v.On {
+		return on
+	}
+	return off
 }

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-3119e985/genv/enforce/early"
+	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller/wake"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -137,7 +137,7 @@ type Events interface {
 // between is what a controller does between two full cycles: it judges hosts that woke.
 type between struct {
 	wake  *wake.Watch // nil for none
-	spent early.Spent
+	spent enforce.Spent
 	count int                             // early cycles since the last full one began
 	acted map[snapshot.Hostname]time.Time // when the outcome of a report came last
 }
@@ -191,14 +191,14 @@ func (c *Controller) early(ctx context.Context, looks []wake.Look) {
 	}
 	cycle, asked := c.earlyCycle(looks)
 	now := c.Now()
-	judged := early.All(c.Memory.Operator.Policy(c.Policy, now), asked, c.Memory.Rules, &c.between.spent, now)
+	judged := enforce.JudgeAsked(c.Memory.Operator.Policy(c.Policy, now), asked, c.Memory.Rules, &c.between.spent, now)
 	for name := range judged.Untyped {
 		c.between.wake.Again(cycle.answered[name], true)
 	}
 	if cycle.Asked = judged.Judged; len(cycle.Asked) == 0 {
 		return
 	}
-	cycle.Plan = early.Plan(c.last.Plan, judged.Plan, func(h snapshot.Hostname) bool { return cycle.Asked[h] })
+	cycle.Plan = c.last.Plan.With(judged.Plan, func(h snapshot.Hostname) bool { return cycle.Asked[h] })
 	c.last = cycle
 	c.between.count++
 	next := c.Memory

@@ -256,7 +256,7 @@ func (c *Controller) warn(ctx context.Context, r *request, row *row) error {
 	n := notify.Notification{
 		Host: row.host.Name, UID: uid, ID: c.id(row.host.Name, cycle.Number),
 		Text:   fmt.Sprintf("%s writes about %s: %s", r.who, row, r.action.Reason),
-		Advice: notify.Advice(""),
+		Advice: enforce.Rule("").Advice(),
 	}
 	n.User = row.user(uid)
 	n.Details = notify.Finding{ID: n.ID, Host: string(n.Host), Text: text.OneLine(n.Text), At: c.Now(), Advice: n.Advice}

@@ -161,7 +161,7 @@ func TestUsers(t *testing.T) {
 	s := newStage(answered("a", "alice"), busy, failed("c"))
 	file := policy.Default()
 	two := 2
-	file.Defaults.MaxDevices = policy.Value[int]{On: true, Value: two}
+	file.Defaults.MaxDevices = &two
 	s.Configure(live.Options{Now: func() time.Time { return s.now }, Enforcing: true, Policy: file})
 	f := s.run(func(c *controller.Cycle) {
 		c.Plan.Findings = []enforce.Finding{{User: "alice"}, {User: "carol"}, {}}

@@ -18,12 +18,7 @@ const (
 )
 
 // rules are all that can be a label.
-func rules() []enforce.Rule {
-	return []enforce.Rule{
-		enforce.RuleNonEnvProcesses, enforce.RuleEnvDevices, enforce.RuleEnvMemory, enforce.RuleMaxDevicesPerUser,
-		enforce.RuleMaxMemoryPerUser, enforce.RuleMaxEnvsPerUser, enforce.RuleIdle, enforce.RuleMaxDuration, enforce.RuleUnreadable, operatorRule, otherRule,
-	}
-}
+func rules() []enforce.Rule { return append(enforce.Rules(), operatorRule, otherRule) }
 
 // decisions are all about a finding.
 func decisions() []enforce.Decision {

@@ -59,7 +59,7 @@ func onOff(rule enforce.Rule, text, without string) []cli.Flag {
 
 // flagsOver overrides a policy with the flags that were given.
 func flagsOver(c *cli.Context, file *policy.File, caps map[string]int) error {
-	for rule, value := range map[enforce.Rule]*policy.Value[bool]{
+	for rule, value := range map[enforce.Rule]*bool{
 		enforce.RuleNonEnvProcesses: &file.Flags.NonEnvProcesses,
 		enforce.RuleEnvDevices:      &file.Flags.EnvDevices,
 		enforce.RuleEnvMemory:       &file.Flags.EnvMemory,
@@ -69,9 +69,11 @@ func flagsOver(c *cli.Context, file *policy.File, caps map[string]int) error {
 		case yes && no:
 			return command.UsageError("--%s and --%s exclude each other", name, negation)
 		case yes:
-			*value = flagValue(name, c.Bool(name))
+			*value = c.Bool(name)
+			file.Flags.Set(name, fromFlag(name))
 		case no:
-			*value = flagValue(negation, !c.Bool(negation))
+			*value = !c.Bool(negation)
+			file.Flags.Set(name, fromFlag(negation))
 		}
 	}
 	if c.IsSet("max-devices-per-user") {
@@ -79,23 +81,23 @@ func flagsOver(c *cli.Context, file *policy.File, caps map[string]int) error {
 		if n < 0 {
 			return command.UsageError("--max-devices-per-user %d: write 0 or more", n)
 		}
-		file.Flags.MaxDevices = policy.Value[int]{On: true, Value: n, From: policy.Source{By: "--max-devices-per-user"}}
+		file.Flags.MaxDevices = &n
+		file.Flags.Set("max-devices-per-user", fromFlag("max-devices-per-user"))
 	}
 	file.UserFlags = make(map[snapshot.Username]policy.Settings, len(caps))
 	for user, n := range caps {
 		name := file.Account(snapshot.Username(user))
-		if old, twice := file.UserFlags[name]; twice && old.MaxDevices.Value != n {
-			return command.UsageError("--max-devices-for-user: %s is another name of %s, who has both %d and %d", user, name, old.MaxDevices.Value, n)
+		if old, twice := file.UserFlags[name]; twice && *old.MaxDevices != n {
+			return command.UsageError("--max-devices-for-user: %s is another name of %s, who has both %d and %d", user, name, *old.MaxDevices, n)
 		}
-		limit := policy.Value[int]{On: true, Value: n, From: policy.Source{By: "--max-devices-for-user"}}
-		file.UserFlags[name] = policy.Settings{MaxDevices: limit}
+		own := policy.Settings{Settings: enforce.Settings{MaxDevices: &n}}
+		own.Set("max-devices-per-user", fromFlag("max-devices-for-user"))
+		file.UserFlags[name] = own
 	}
 	return nil
 }
 
-func flagValue(name string, on bool) policy.Value[bool] {
-	return policy.Value[bool]{On: on, Value: on, From: policy.Source{By: "--" + name}}
-}
+func fromFlag(name string) policy.Source { return policy.Source{By: "--" + name} }
 
 // userCaps reads john=3 paul=2, each word also with commas.
 func userCaps(words []string) (map[string]int, error) {

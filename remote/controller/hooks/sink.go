@@ -16,7 +16,6 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
-	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/remote/controller"
@@ -104,7 +103,7 @@ func (s Sink) leads() bool { return s.Leads == nil || s.Leads() }
 func noticed(f *enforce.Finding) NoticedFinding {
 	public := *f
 	public.PrivateCommand = "" // who reads what a hook passes on isn't known
-	return NoticedFinding{public, f.Line(), notify.AdviceOn(f)}
+	return NoticedFinding{public, f.Line(), f.Advice()}
 }
 
 func (s Sink) send(cycle *controller.Cycle, n Notice) {

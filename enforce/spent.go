@@ -1,9 +1,8 @@
-package early
+package enforce
 
 import (
 	"cmp"
 
-	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
@@ -17,11 +16,11 @@ type Spent struct {
 }
 
 // Begin begins with the plan of a full cycle.
-func (s *Spent) Begin(plan *enforce.Plan) { *s = Spent{actions: actionsOf(plan)} }
+func (s *Spent) Begin(plan *Plan) { *s = Spent{actions: actionsOf(plan)} }
 
-// Allow reports whether a plan of Judge and its events are within the limits, and counts them
+// Allow reports whether a plan of JudgeEarly and its events are within the limits, and counts them
 // if they are. Otherwise none of it may be done: the next full cycle decides.
-func (s *Spent) Allow(limits safety.Limits, plan *enforce.Plan, events []enforce.Event) bool {
+func (s *Spent) Allow(limits safety.Limits, plan *Plan, events []Event) bool {
 	if plan.Held() || limits.Paused != "" || !s.roomFor(events) {
 		return false
 	}
@@ -50,11 +49,11 @@ func (s *Spent) Allow(limits safety.Limits, plan *enforce.Plan, events []enforce
 
 // roomFor reports whether no host has more events between two full cycles than in one: what a
 // host makes up fills neither the record nor the screen faster then.
-func (s *Spent) roomFor(events []enforce.Event) bool {
+func (s *Spent) roomFor(events []Event) bool {
 	more := make(map[snapshot.Hostname]int)
 	for i := range events {
 		host := events[i].Host
-		if more[host]++; s.events[host]+more[host] > enforce.MaxEventsPerHost {
+		if more[host]++; s.events[host]+more[host] > MaxEventsPerHost {
 			return false
 		}
 	}
@@ -62,7 +61,7 @@ func (s *Spent) roomFor(events []enforce.Event) bool {
 }
 
 // actionsOf are the items of all reports, with the users that they are directed against.
-func actionsOf(plan *enforce.Plan) []safety.Action {
+func actionsOf(plan *Plan) []safety.Action {
 	users := make(map[string]snapshot.Username, len(plan.Findings))
 	for i := range plan.Findings {
 		users[plan.Findings[i].ID] = plan.Findings[i].User
@@ -72,7 +71,7 @@ func actionsOf(plan *enforce.Plan) []safety.Action {
 		r := &plan.Reports[i]
 		for j := range r.Report.Terminate {
 			t := &r.Report.Terminate[j]
-			a := safety.Action{Host: r.Host, PID: t.Process.PID, User: userOf(&t.Process)}
+			a := safety.Action{Host: r.Host, PID: t.Process.PID, User: targetOf(&t.Process)}
 			if !t.Process.Unproved() { // such a process counts for no user
 				for _, id := range t.Because {
 					a.User = cmp.Or(a.User, users[id])
@@ -90,8 +89,8 @@ func actionsOf(plan *enforce.Plan) []safety.Action {
 	return list
 }
 
-// userOf is the user of a process; "" if it counts for no user.
-func userOf(p *snapshot.Process) snapshot.Username {
+// targetOf is the user of a process; "" if it counts for no user.
+func targetOf(p *snapshot.Process) snapshot.Username {
 	if p.Unproved() {
 		return ""
 	}

@@ -1,4 +1,4 @@
-package early_test
+package enforce_test
 
 import (
 	"fmt"
@@ -9,29 +9,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/early"
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+// fullCycle is when the last full cycle was judged.
+var fullCycle = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// stated is a policy with the same settings for everyone.
-type stated struct {
-	settings enforce.Settings
-	limits   safety.Limits
-}
-
-func (s stated) Settings(enforce.Query) *enforce.Settings       { return &s.settings }
-func (stated) Exempt(enforce.Subject) (string, bool)            { return "", false }
-func (stated) Account(user snapshot.Username) snapshot.Username { return user }
-func (s stated) Fleet() enforce.Fleet                           { return enforce.Fleet{Limits: s.limits} }
-
-// host is a host with processes outside any environment, and an idle attachment of alice's.
-func host(name string, pids ...snapshot.PID) snapshot.Host {
+// earlyHost is a host with processes outside any environment, and an idle attachment of alice's.
+func earlyHost(name string, pids ...snapshot.PID) snapshot.Host {
 	uid := snapshot.UID(1001)
 	s := &snapshot.Snapshot{
-		Boot:         noon.Add(-time.Hour),
+		Boot:         fullCycle.Add(-time.Hour),
 		Environments: []snapshot.Environment{{EID: "7", UID: uid, Username: "alice"}},
 		Devices:      []snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(100), Attachments: []snapshot.Attachment{{EID: "7", Since: 1}}}},
 	}
@@ -41,9 +30,9 @@ func host(name string, pids ...snapshot.PID) snapshot.Host {
 	return snapshot.Host{Name: snapshot.Hostname(name), Snapshot: s}
 }
 
-func cluster(hosts ...snapshot.Host) snapshot.Cluster { return snapshot.Cluster{Hosts: hosts} }
+func clusterOf(hosts ...snapshot.Host) snapshot.Cluster { return snapshot.Cluster{Hosts: hosts} }
 
-func eventText(events []enforce.Event) string {
+func earlyEvents(events []enforce.Event) string {
 	var list []string
 	for _, e := range events {
 		list = append(list, fmt.Sprintf("%s %s", e.Kind, e.ID))
@@ -51,7 +40,7 @@ func eventText(events []enforce.Event) string {
 	return strings.Join(list, ", ")
 }
 
-func planText(p enforce.Plan) string {
+func earlyPlan(p enforce.Plan) string {
 	var list []string
 	for _, r := range p.Reports {
 		for _, t := range r.Report.Terminate {
@@ -64,7 +53,7 @@ func planText(p enforce.Plan) string {
 	return strings.Join(list, ", ")
 }
 
-func TestJudge(t *testing.T) {
+func TestJudgeEarly(t *testing.T) {
 	none, hour := 0, time.Hour
 	outside := enforce.Settings{NonEnvProcesses: true}
 	for name, row := range map[string]struct {
@@ -75,63 +64,63 @@ func TestJudge(t *testing.T) {
 		events   string
 		known    int // findings in the memory after that
 	}{
-		"a process starts":                  {outside, cluster(host("a"), host("b")), cluster(host("a", 5)), "a 5", "new non-env-processes/a/5/1, due non-env-processes/a/5/1", 1},
-		"nothing is new":                    {outside, cluster(host("a"), host("b")), cluster(host("a")), "", "", 0},
-		"a process has ended":               {outside, cluster(host("a", 5), host("b", 6)), cluster(host("a")), "", "over non-env-processes/a/5/1", 1},
-		"one that is known is due again":    {outside, cluster(host("a", 5), host("b", 6)), cluster(host("a", 5)), "a 5", "due non-env-processes/a/5/1", 2},
-		"another host stays as it is":       {outside, cluster(host("a"), host("b", 6)), cluster(host("a")), "", "", 1},
-		"a cap":                             {enforce.Settings{MaxDevices: &none}, cluster(host("a")), cluster(host("a")), "", "", 1},
-		"a cap of environments":             {enforce.Settings{MaxEnvs: &none}, cluster(host("a")), cluster(host("a")), "", "", 1},
-		"a lease":                           {enforce.Settings{MaxDuration: 1}, cluster(host("a")), cluster(host("a")), "", "", 1},
-		"an idle device":                    {enforce.Settings{Idle: &enforce.Idle{After: 0}}, cluster(host("a")), cluster(host("a")), "", "", 1},
-		"a warning for a time":              {enforce.Settings{NonEnvProcesses: true, Warn: enforce.Warn{For: hour}}, cluster(host("a")), cluster(host("a", 5)), "", "new non-env-processes/a/5/1", 1},
-		"a warning for a time that is over": {enforce.Settings{NonEnvProcesses: true, Warn: enforce.Warn{For: 2 * time.Second}}, cluster(host("a", 5)), cluster(host("a", 5)), "a 5", "changed non-env-processes/a/5/1, due non-env-processes/a/5/1", 1},
-		"a warning for cycles":              {enforce.Settings{NonEnvProcesses: true, Warn: enforce.Warn{Cycles: 1}}, cluster(host("a", 5)), cluster(host("a", 5)), "", "", 1},
-		"a process that is in order":        {enforce.Settings{EnvDevices: true}, cluster(host("a")), cluster(host("a", 5)), "", "", 0},
+		"a process starts":                  {outside, clusterOf(earlyHost("a"), earlyHost("b")), clusterOf(earlyHost("a", 5)), "a 5", "new non-env-processes/a/5/1, due non-env-processes/a/5/1", 1},
+		"nothing is new":                    {outside, clusterOf(earlyHost("a"), earlyHost("b")), clusterOf(earlyHost("a")), "", "", 0},
+		"a process has ended":               {outside, clusterOf(earlyHost("a", 5), earlyHost("b", 6)), clusterOf(earlyHost("a")), "", "over non-env-processes/a/5/1", 1},
+		"one that is known is due again":    {outside, clusterOf(earlyHost("a", 5), earlyHost("b", 6)), clusterOf(earlyHost("a", 5)), "a 5", "due non-env-processes/a/5/1", 2},
+		"another host stays as it is":       {outside, clusterOf(earlyHost("a"), earlyHost("b", 6)), clusterOf(earlyHost("a")), "", "", 1},
+		"a cap":                             {enforce.Settings{MaxDevices: &none}, clusterOf(earlyHost("a")), clusterOf(earlyHost("a")), "", "", 1},
+		"a cap of environments":             {enforce.Settings{MaxEnvs: &none}, clusterOf(earlyHost("a")), clusterOf(earlyHost("a")), "", "", 1},
+		"a lease":                           {enforce.Settings{MaxDuration: 1}, clusterOf(earlyHost("a")), clusterOf(earlyHost("a")), "", "", 1},
+		"an idle device":                    {enforce.Settings{Idle: &enforce.Idle{After: 0}}, clusterOf(earlyHost("a")), clusterOf(earlyHost("a")), "", "", 1},
+		"a warning for a time":              {enforce.Settings{NonEnvProcesses: true, Warn: enforce.Warn{For: hour}}, clusterOf(earlyHost("a")), clusterOf(earlyHost("a", 5)), "", "new non-env-processes/a/5/1", 1},
+		"a warning for a time that is over": {enforce.Settings{NonEnvProcesses: true, Warn: enforce.Warn{For: 2 * time.Second}}, clusterOf(earlyHost("a", 5)), clusterOf(earlyHost("a", 5)), "a 5", "changed non-env-processes/a/5/1, due non-env-processes/a/5/1", 1},
+		"a warning for cycles":              {enforce.Settings{NonEnvProcesses: true, Warn: enforce.Warn{Cycles: 1}}, clusterOf(earlyHost("a", 5)), clusterOf(earlyHost("a", 5)), "", "", 1},
+		"a process that is in order":        {enforce.Settings{EnvDevices: true}, clusterOf(earlyHost("a")), clusterOf(earlyHost("a", 5)), "", "", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := stated{settings: row.settings}
-			_, before, _ := enforce.Judge(p, row.full, enforce.Memory{}, noon)
-			plan, after, events := early.Judge(p, row.asked, before, noon.Add(3*time.Second))
-			require.Equal(t, row.plan, planText(plan))
-			require.Equal(t, row.events, eventText(events))
+			p := stated{all: row.settings}
+			_, before, _ := enforce.Judge(p, row.full, enforce.Memory{}, fullCycle)
+			plan, after, events := enforce.JudgeEarly(p, row.asked, before, fullCycle.Add(3*time.Second))
+			require.Equal(t, row.plan, earlyPlan(plan))
+			require.Equal(t, row.events, earlyEvents(events))
 			require.Len(t, after.Findings, row.known)
 			require.Equal(t, before.Time, after.Time)
 			require.Equal(t, before.Present, after.Present, "no time begins or ends")
 			require.Equal(t, before.Idle, after.Idle)
 			require.Equal(t, before.Hosts, after.Hosts)
 
-			again, unchanged, events := early.Judge(p, row.asked, after, noon.Add(4*time.Second))
-			require.Equal(t, row.plan, planText(again))
-			require.NotContains(t, eventText(events), "new", "it is said once")
+			again, unchanged, events := enforce.JudgeEarly(p, row.asked, after, fullCycle.Add(4*time.Second))
+			require.Equal(t, row.plan, earlyPlan(again))
+			require.NotContains(t, earlyEvents(events), "new", "it is said once")
 			require.Equal(t, after.Findings, unchanged.Findings)
 
-			_, _, events = enforce.Judge(p, row.full, before, noon.Add(10*time.Second))
-			_, _, late := enforce.Judge(p, row.full, after, noon.Add(10*time.Second))
+			_, _, events = enforce.Judge(p, row.full, before, fullCycle.Add(10*time.Second))
+			_, _, late := enforce.Judge(p, row.full, after, fullCycle.Add(10*time.Second))
 			if row.events == "" {
-				require.Equal(t, eventText(events), eventText(late), "the next full cycle is as without it")
+				require.Equal(t, earlyEvents(events), earlyEvents(late), "the next full cycle is as without it")
 			}
 		})
 	}
 }
 
 func TestWhatIsKnownOfOtherHostsStays(t *testing.T) {
-	p := stated{settings: enforce.Settings{NonEnvProcesses: true}}
-	_, before, _ := enforce.Judge(p, cluster(host("a", 5), host("b", 6)), enforce.Memory{}, noon)
+	p := stated{all: enforce.Settings{NonEnvProcesses: true}}
+	_, before, _ := enforce.Judge(p, clusterOf(earlyHost("a", 5), earlyHost("b", 6)), enforce.Memory{}, fullCycle)
 	on := func(name snapshot.Hostname, pid snapshot.PID) snapshot.ProcessKey {
 		return snapshot.ProcessKey{Host: name, PID: pid, Start: 1}
 	}
 	before.Stuck = map[snapshot.ProcessKey]string{on("a", 5): "D", on("b", 6): "D"}
-	before.LeftAlone = map[snapshot.ProcessKey]time.Time{on("a", 5): noon, on("b", 6): noon}
+	before.LeftAlone = map[snapshot.ProcessKey]time.Time{on("a", 5): fullCycle, on("b", 6): fullCycle}
 	before.Released = map[snapshot.AttachmentKey]bool{{Host: "a", Device: "1", EID: "7"}: true, {Host: "b", Device: "1", EID: "7"}: true}
-	_, after, _ := early.Judge(p, cluster(host("a")), before, noon.Add(time.Second))
+	_, after, _ := enforce.JudgeEarly(p, clusterOf(earlyHost("a")), before, fullCycle.Add(time.Second))
 	require.Equal(t, map[snapshot.ProcessKey]string{on("b", 6): "D"}, after.Stuck)
-	require.Equal(t, map[snapshot.ProcessKey]time.Time{on("b", 6): noon}, after.LeftAlone)
+	require.Equal(t, map[snapshot.ProcessKey]time.Time{on("b", 6): fullCycle}, after.LeftAlone)
 	require.Equal(t, map[snapshot.AttachmentKey]bool{{Host: "b", Device: "1", EID: "7"}: true}, after.Released)
 	require.Len(t, before.Stuck, 2, "the memory before is not changed")
 }
 
-func TestPlan(t *testing.T) {
+func TestEarlyPlan(t *testing.T) {
 	last := enforce.Plan{
 		Findings: []enforce.Finding{
 			{ID: "1", Rule: enforce.RuleNonEnvProcesses, Host: "a"},
@@ -142,7 +131,7 @@ func TestPlan(t *testing.T) {
 		Reports: []enforce.HostReport{{Host: "b"}},
 	}
 	of := enforce.Plan{Findings: []enforce.Finding{{ID: "5", Rule: enforce.RuleEnvDevices, Host: "a"}}, Reports: []enforce.HostReport{{Host: "a"}}}
-	whole := early.Plan(last, of, func(h snapshot.Hostname) bool { return h == "a" })
+	whole := last.With(of, func(h snapshot.Hostname) bool { return h == "a" })
 	ids := ""
 	for _, f := range whole.Findings {
 		ids += f.ID
@@ -153,9 +142,9 @@ func TestPlan(t *testing.T) {
 }
 
 func TestLimitsHoldForAllSinceTheFullCycle(t *testing.T) {
-	p := stated{settings: enforce.Settings{NonEnvProcesses: true}}
+	p := stated{all: enforce.Settings{NonEnvProcesses: true}}
 	plan := func(hosts ...snapshot.Host) *enforce.Plan {
-		made, _, _ := enforce.Judge(p, cluster(hosts...), enforce.Memory{}, noon)
+		made, _, _ := enforce.Judge(p, clusterOf(hosts...), enforce.Memory{}, fullCycle)
 		return &made
 	}
 	for name, row := range map[string]struct {
@@ -164,20 +153,20 @@ func TestLimitsHoldForAllSinceTheFullCycle(t *testing.T) {
 		plans  []*enforce.Plan
 		want   string
 	}{
-		"no limit":                {safety.Limits{}, plan(host("a", 5)), []*enforce.Plan{plan(host("b", 5)), plan(host("b", 6))}, "yy"},
-		"within":                  {safety.Limits{Fleet: safety.Limit{Terminations: 3}}, plan(host("a", 5)), []*enforce.Plan{plan(host("b", 5)), plan(host("b", 6))}, "yy"},
-		"beyond":                  {safety.Limits{Fleet: safety.Limit{Terminations: 2}}, plan(host("a", 5)), []*enforce.Plan{plan(host("b", 5)), plan(host("b", 6))}, "yn"},
-		"nothing to do is no act": {safety.Limits{Fleet: safety.Limit{Terminations: 1}}, plan(host("a", 5)), []*enforce.Plan{plan(host("b")), plan(host("b", 6))}, "yn"},
-		"for a user":              {safety.Limits{PerUser: safety.Limit{Terminations: 1}}, plan(host("a", 5)), []*enforce.Plan{plan(host("a", 6)), plan(host("b", 5))}, "ny"},
-		"for a host":              {safety.Limits{PerHost: safety.Limit{Terminations: 1}}, plan(host("a", 5)), []*enforce.Plan{plan(host("a", 6)), plan(host("b", 6))}, "ny"},
+		"no limit":                {safety.Limits{}, plan(earlyHost("a", 5)), []*enforce.Plan{plan(earlyHost("b", 5)), plan(earlyHost("b", 6))}, "yy"},
+		"within":                  {safety.Limits{Fleet: safety.Limit{Terminations: 3}}, plan(earlyHost("a", 5)), []*enforce.Plan{plan(earlyHost("b", 5)), plan(earlyHost("b", 6))}, "yy"},
+		"beyond":                  {safety.Limits{Fleet: safety.Limit{Terminations: 2}}, plan(earlyHost("a", 5)), []*enforce.Plan{plan(earlyHost("b", 5)), plan(earlyHost("b", 6))}, "yn"},
+		"nothing to do is no act": {safety.Limits{Fleet: safety.Limit{Terminations: 1}}, plan(earlyHost("a", 5)), []*enforce.Plan{plan(earlyHost("b")), plan(earlyHost("b", 6))}, "yn"},
+		"for a user":              {safety.Limits{PerUser: safety.Limit{Terminations: 1}}, plan(earlyHost("a", 5)), []*enforce.Plan{plan(earlyHost("a", 6)), plan(earlyHost("b", 5))}, "ny"},
+		"for a host":              {safety.Limits{PerHost: safety.Limit{Terminations: 1}}, plan(earlyHost("a", 5)), []*enforce.Plan{plan(earlyHost("a", 6)), plan(earlyHost("b", 6))}, "ny"},
 		"what was not done doesn't count": {safety.Limits{Fleet: safety.Limit{Terminations: 2}}, plan(), []*enforce.Plan{
-			plan(host("a", 5, 6, 7)), plan(host("b", 5)), plan(host("b", 6)),
+			plan(earlyHost("a", 5, 6, 7)), plan(earlyHost("b", 5)), plan(earlyHost("b", 6)),
 		}, "nyy"},
-		"throttled": {safety.Limits{Fleet: safety.Limit{Terminations: 2}, Throttle: true}, plan(host("a", 5)), []*enforce.Plan{plan(host("b", 5, 6))}, "n"},
+		"throttled": {safety.Limits{Fleet: safety.Limit{Terminations: 2}, Throttle: true}, plan(earlyHost("a", 5)), []*enforce.Plan{plan(earlyHost("b", 5, 6))}, "n"},
 		"on hold":   {safety.Limits{Paused: "maintenance"}, plan(), []*enforce.Plan{plan()}, "n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var spent early.Spent
+			var spent enforce.Spent
 			spent.Begin(row.full)
 			got := ""
 			for _, p := range row.plans {
@@ -194,7 +183,7 @@ func TestLimitsHoldForAllSinceTheFullCycle(t *testing.T) {
 
 // What ends in containers of unknown users is directed against no user, whatever user the
 // finding or the environment is of.
-func TestUnprovedContainersUseUpNoUsersLimit(t *testing.T) {
+func TestUnprovedContainersAreSpentOnNoUser(t *testing.T) {
 	uid, zero := snapshot.UID(1001), snapshot.UID(0)
 	limits := safety.Limits{PerUser: safety.Limit{Terminations: 1}}
 	for name, row := range map[string]struct {
@@ -210,19 +199,19 @@ func TestUnprovedContainersUseUpNoUsersLimit(t *testing.T) {
 		row.process.Container = "web"
 		plan := enforce.Plan{Findings: []enforce.Finding{{ID: "x", User: "alice"}}, Reports: []enforce.HostReport{{Host: "a"}}}
 		own := plan
-		own.Reports = []enforce.HostReport{{Host: "a", Report: enforce.Report{Terminate: []enforce.Termination{{Process: host("a", 5).Snapshot.Processes[0], Because: []string{"x"}}}}}}
+		own.Reports = []enforce.HostReport{{Host: "a", Report: enforce.Report{Terminate: []enforce.Termination{{Process: earlyHost("a", 5).Snapshot.Processes[0], Because: []string{"x"}}}}}}
 		for pid := range snapshot.PID(3) {
 			row.process.PID = 6 + pid
 			plan.Reports[0].Report.Terminate = append(plan.Reports[0].Report.Terminate, enforce.Termination{Process: row.process, Because: []string{"x"}})
 		}
-		var spent early.Spent
+		var spent enforce.Spent
 		spent.Begin(&plan)
 		require.Equal(t, row.want, spent.Allow(limits, &own, nil), name)
 	}
 }
 
-func TestEventsOfAHostAreBounded(t *testing.T) {
-	var spent early.Spent
+func TestEarlyEventsOfAHostAreBounded(t *testing.T) {
+	var spent enforce.Spent
 	spent.Begin(&enforce.Plan{})
 	of := func(host snapshot.Hostname, n int) []enforce.Event {
 		events := make([]enforce.Event, n)
