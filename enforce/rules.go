@@ -30,7 +30,7 @@ type rule struct {
 // rules are all rules, in the order in which they are applied: each sees in the drafts of the
 // hosts' reports what ends because of those before it.
 var rules = []rule{
-	nonEnvProcessesRule, unreadableRule, envDevicesRule,
+	nonEnvProcessesRule, unreadableRule, envDevicesRule, processAgeRule,
 	envMemoryRule, // what ends because of the rules above frees memory
 	idleRule, maxDurationRule,
 	maxEnvsRule, maxDevicesRule, maxMemoryRule, // devices that the rules above detach don't count
@@ -50,6 +50,8 @@ type Settings struct {
 	EnvMemory bool
 	// EndUnreadable terminates processes of which the user has made unreadable what root judges them by.
 	EndUnreadable bool
+	// MaxProcessAge terminates processes that started longer ago; 0 for never.
+	MaxProcessAge time.Duration
 	// Idle detaches devices that are not used; nil for never.
 	Idle *Idle
 	// MaxDuration detaches what was attached longer ago; 0 for never.

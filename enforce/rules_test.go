@@ -22,7 +22,7 @@ import (
 // An env may have former:INDEX@HOUR:MINUTE, an index that it may use until then; a device is
 // unidentified with the word "who?".
 // env and proc may have u1001 for a uid (of env, what the state file says; of
-// proc, what the kernel says), and proc by:USER, in:CONTAINER, from:EID (the
+// proc, what the kernel says), and proc by:USER, started-at:HOUR, in:CONTAINER, from:EID (the
 // environment of an ancestor); EID "!" is unknown since overwritten.
 // After INDEX:MIB may come a type, as in 0:25:C+G; a device with an active display says screen.
 // After the index of a device u7 is a utilization of 7 per cent, and m? a memory
@@ -165,6 +165,11 @@ func describeProcess(p *snapshot.Process, key, value string) bool {
 		p.Username = snapshot.Username(value)
 	case "in":
 		p.Container = value
+	case "started-at": // an hour of the day of booted, or "?"
+		p.Start = 0
+		if hour, err := strconv.Atoi(value); err == nil {
+			p.Start = snapshot.StartTime(time.Duration(hour) * time.Hour / (10 * time.Millisecond))
+		}
 	case "stalled": // by its user or by anything else
 		p.Unreadable, p.EnvUnknown = &snapshot.Unreadable{Why: "its memory does not answer", ByUser: value == "user"}, true
 	case "from":

@@ -41,7 +41,7 @@ func TestRefusedSettings(t *testing.T) {
 		{"unknown top key", "default: {}", `p.yaml:1:1: unknown key "default"; did you mean "defaults"?`},
 		{"unknown rule", "defaults:\n  env-device: true", `p.yaml:2:3: unknown key "env-device"; did you mean "env-devices"?`},
 		{"a flag's name", "defaults:\n  max-device-per-users: 3", `p.yaml:2:3: unknown key "max-device-per-users"; did you mean "max-devices-per-user"?`},
-		{"far from all", "defaults:\n  colour: 3", `p.yaml:2:3: unknown key "colour"; use one of containers, env-devices, env-memory, grace, graphics, guard, idle, kill, max-age, max-devices-per-user, max-duration, max-envs-per-user, max-memory-per-user, non-env-processes, sudo-users, unknown-environment, unreadable-processes, warn`},
+		{"far from all", "defaults:\n  colour: 3", `p.yaml:2:3: unknown key "colour"; use one of containers, env-devices, env-memory, grace, graphics, guard, idle, kill, max-age, max-devices-per-user, max-duration, max-envs-per-user, max-memory-per-user, max-process-age, non-env-processes, sudo-users, unknown-environment, unreadable-processes, warn`},
 		{"near an ignored one", "defaults:\n  extnd: 2h", `p.yaml:2:3: unknown key "extnd"; use one of containers`},
 		{"far from all, at the top", "shards: 4", `p.yaml:1:1: unknown key "shards"; use one of defaults, exempt, groups, hooks`},
 		{"empty", "", "p.yaml:1:1: the file is empty or contains only comments; write its keys"},

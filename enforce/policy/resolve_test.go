@@ -272,6 +272,7 @@ tell-users: false
 		{Key: "non-env-processes", Value: "off", From: "built in"},
 		{Key: "unreadable-processes", Value: "report", From: "built in"},
 		{Key: "env-devices", Value: "on", From: "built in"},
+		{Key: "max-process-age", Value: "off", From: "built in"},
 		{Key: "env-memory", Value: "on", From: "built in"},
 		{Key: "idle", Value: "{after: 1h30m, below: 5%}", From: "override for users @team; labels gpu=h100, rack=2; schedule day, p.yaml:12:18"},
 		{Key: "max-duration", Value: "off", From: "built in"},
