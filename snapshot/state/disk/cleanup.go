@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
@@ -13,9 +14,11 @@ import (
 // is unknown has not ended. A process that does not belong to its environment does
 // not keep it alive, since any user can register any process.
 func (t *transaction) removeDead() {
-	kernels := t.kernels()
+	if t.kernels == nil && !t.known.rebooted {
+		t.kernels = t.system.Kernels(registeredKernels(&t.files))
+	}
 	ended := func(id string, uid snapshot.UID) bool {
-		return t.known.rebooted || kernels[system.Kernel{ID: id, UID: uid}] == system.Gone
+		return t.known.rebooted || t.kernels[system.Kernel{ID: id, UID: uid}] == system.Gone
 	}
 	var empty []*snapshot.Environment
 	for i := range t.files.Environments {
@@ -33,18 +36,14 @@ func (t *transaction) removeDead() {
 	t.forgetUnregistered()
 }
 
-// kernels says which of the registered Jupyter kernels live.
-func (t *transaction) kernels() map[system.Kernel]system.Liveness {
-	var kernels []system.Kernel
-	for i := range t.files.Environments {
-		for _, id := range t.files.Environments[i].KernelIDs {
-			kernels = append(kernels, system.Kernel{ID: id, UID: t.files.Environments[i].UID})
+// registeredKernels are the Jupyter kernels of all environments.
+func registeredKernels(f *state.Files) (kernels []system.Kernel) {
+	for i := range f.Environments {
+		for _, id := range f.Environments[i].KernelIDs {
+			kernels = append(kernels, system.Kernel{ID: id, UID: f.Environments[i].UID})
 		}
 	}
-	if len(kernels) == 0 { // not worth a walk through /proc
-		return nil
-	}
-	return t.system.Kernels(kernels)
+	return kernels
 }
 
 // belongs is false if a registered process is certainly not the environment's: it

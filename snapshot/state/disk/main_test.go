@@ -81,6 +81,7 @@ type fakeSystem struct {
 	boot      string
 	processes map[snapshot.PID]system.ProcessStatus
 	kernels   map[string]system.Liveness // by their id, whoever's
+	onKernels func()                     // called when they are asked for
 
 	namespaces system.Namespaces // those of here
 	uptime     snapshot.StartTime
@@ -116,6 +117,9 @@ func (m *fakeSystem) Running(wanted func(snapshot.UID) bool) ([]system.RunningPr
 }
 
 func (m *fakeSystem) Kernels(kernels []system.Kernel) map[system.Kernel]system.Liveness {
+	if m.onKernels != nil {
+		m.onKernels()
+	}
 	lives := map[system.Kernel]system.Liveness{}
 	for _, k := range kernels {
 		lives[k] = m.kernels[k.ID]

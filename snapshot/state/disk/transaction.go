@@ -29,6 +29,8 @@ type transaction struct {
 	known    starts                                  // which processes the PIDs in envs.json mean
 	process  func(snapshot.PID) system.ProcessStatus // asks about each PID once
 	running  *processList
+	// kernels says which Jupyter kernels live; nil to ask for it when it is needed, without the lock.
+	kernels map[system.Kernel]system.Liveness
 	// rootProcesses are the processes of root, listed once.
 	rootProcesses func() map[snapshot.PID]system.RunningProcess
 }
@@ -49,14 +51,32 @@ func (s *Store) beginWith(dir place, may access) *transaction {
 	return t
 }
 
-// update runs a transaction. After an error of writing, its files are valid.
+// errKernels says that kernels have to be asked for before a transaction.
+var errKernels = errors.New("kernels are registered")
+
+// update runs a transaction. After an error of writing, its files are valid. Users can make it slow to find out
+// which of their kernels live: then the lock is released, and those that are registered meanwhile count as living.
 func (s *Store) update(ctx context.Context, timeout time.Duration, change func(*state.Files) error) (*transaction, error) {
+	t, err := s.updateWith(ctx, timeout, change, nil)
+	if errors.Is(err, errKernels) {
+		t, err = s.updateWith(ctx, timeout, change, s.system.Kernels(registeredKernels(&t.files)))
+	}
+	return t, err
+}
+
+func (s *Store) updateWith(ctx context.Context, timeout time.Duration, change func(*state.Files) error, kernels map[system.Kernel]system.Liveness) (*transaction, error) {
 	t := &transaction{Store: s}
 	err := s.locked(ctx, timeout, func(dir place) error {
 		uptime := s.system.Uptime()
 		t = s.begin(dir)
 		defer t.access.root.Close()
 		t.load(ctx)
+		if kernels == nil && len(registeredKernels(&t.files)) > 0 {
+			return errKernels
+		}
+		if t.kernels = kernels; kernels == nil { // what root's copy restores is unknown
+			t.kernels = map[system.Kernel]system.Liveness{}
+		}
 		if err := t.restoreAndClean(); err != nil {
 			return err
 		}
