@@ -51,6 +51,11 @@ func plants() map[string]func(t *testing.T, path string) func() {
 			require.NoError(t, unix.Mkfifo(path, 0o666))
 			return nothing
 		},
+		"a leased file": func(t *testing.T, path string) func() {
+			require.NoError(t, os.WriteFile(path, nil, 0o666))
+			lease(t, path)
+			return nothing
+		},
 		"a folder": func(t *testing.T, path string) func() {
 			require.NoError(t, os.Mkdir(path, 0o777))
 			return nothing

@@ -62,6 +62,7 @@ func losses() map[string]func(t *testing.T, path string) {
 			remove(t, path)
 			require.NoError(t, unix.Mkfifo(path, 0o666))
 		},
+		"leased": lease,
 		"a folder": func(t *testing.T, path string) {
 			remove(t, path)
 			require.NoError(t, os.MkdirAll(filepath.Join(path, "full"), 0o777))
@@ -71,6 +72,16 @@ func losses() map[string]func(t *testing.T, path string) {
 			require.NoError(t, os.RemoveAll(filepath.Dir(path)))
 		},
 	}
+}
+
+// lease makes others who open a file wait, or fail, as its owner can.
+func lease(t *testing.T, path string) {
+	t.Helper()
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = file.Close() })
+	_, err = unix.FcntlInt(file.Fd(), unix.F_SETLEASE, unix.F_WRLCK)
+	require.NoError(t, err)
 }
 
 func TestLostFilesAreRestoredFromRootsCopy(t *testing.T) {

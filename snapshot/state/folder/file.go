@@ -48,6 +48,8 @@ func (d *Folder) openFile(name string, check func(*unix.Stat_t) string) (*os.Fil
 		return nil, st, d.unsafe(name, "is a symbolic link")
 	case errors.Is(err, unix.ENXIO):
 		return nil, st, d.unsafe(name, "is a socket")
+	case errors.Is(err, unix.EAGAIN):
+		return nil, st, d.unsafe(name, "is held by a lease of its owner (fcntl(2))")
 	case errors.Is(err, unix.EACCES):
 		return nil, st, fmt.Errorf("%s cannot be read by uid %d: its owner or root has to `chmod a+rw` it: %w",
 			d.Join(name), os.Geteuid(), err)
