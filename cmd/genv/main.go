@@ -3,9 +3,12 @@
 package main
 
 import (
+	"context"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"github.com/urfave/cli/v2"
 
@@ -13,6 +16,8 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/fleet"
 	"github.com/seed-3119e985/genv/cmd/genv/host"
 	"github.com/seed-3119e985/genv/cmd/genv/user"
+	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
 // version is set by the linker; see the Makefile.
@@ -26,7 +31,7 @@ func main() {
 	if filepath.Base(os.Args[0]) == "genv-docker" { // its name in 1.4.3
 		os.Args = append([]string{"genv", "docker"}, os.Args[1:]...)
 	}
-	ctx, p := command.Process(version)
+	ctx, p := process()
 	if called(host.RuntimeCommand) {
 		os.Exit(host.ContainerRuntime(ctx, p, os.Args[2:]))
 	}
@@ -36,8 +41,8 @@ func main() {
 	if shim, isShim := user.Shim(os.Args[0]); isShim {
 		os.Exit(user.RunShim(ctx, p, shim, os.Args[1:]))
 	}
-	if slices.Equal(os.Args[1:], command.ReaderCommand) {
-		os.Exit(command.Read())
+	if slices.Equal(os.Args[1:], readerCommand) {
+		os.Exit(read())
 	}
 	os.Exit(command.Run(ctx, p, commands, os.Args))
 }
@@ -45,3 +50,30 @@ func main() {
 // called says whether this program was started with a command of a container engine, which
 // calls it for every container.
 func called(command string) bool { return len(os.Args) > 1 && os.Args[1] == command }
+
+// readerCommand is the command of the helper that reads what users can make large or slow; see proc.Reader.
+var readerCommand = []string{"usage", "read"}
+
+// read is the helper.
+func read() int {
+	if err := proc.ServeReader(os.Stdin, os.Stdout); err != nil {
+		return command.ExitFailed
+	}
+	return command.ExitOK
+}
+
+// process is this process as a Program, with a context that ends at SIGINT or SIGTERM.
+func process() (context.Context, command.Program) {
+	ctx := context.Background()
+	// Signals that this process was started to ignore, as sh starts background jobs
+	// with SIGINT ignored, stay ignored, also by the commands that it runs.
+	if ends := slices.DeleteFunc([]os.Signal{syscall.SIGINT, syscall.SIGTERM}, signal.Ignored); len(ends) > 0 {
+		interruptible, stop := signal.NotifyContext(ctx, ends...)
+		context.AfterFunc(interruptible, stop) // a second signal ends the program at once
+		ctx = interruptible
+	}
+	return ctx, command.Program{
+		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Now: system.Now, Version: version,
+		Reader: &proc.Reader{Command: append([]string{"/proc/self/exe"}, readerCommand...)},
+	}
+}

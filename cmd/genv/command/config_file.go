@@ -47,7 +47,7 @@ const (
 	systemFolder = "/etc/genv"
 )
 
-// Paths are where a file is looked for; the first one that exists counts.
+// ConfigPaths are where a file is looked for; the first one that exists counts.
 func ConfigPaths(getenv func(string) string, name string) []string {
 	var paths []string
 	folders, _ := configFolders(getenv)
@@ -57,7 +57,7 @@ func ConfigPaths(getenv func(string) string, name string) []string {
 	return paths
 }
 
-// Find is the path of a file, or "" if it doesn't exist.
+// FindConfig is the path of a file, or "" if it doesn't exist.
 func FindConfig(getenv func(string) string, name string) (string, error) {
 	for _, path := range ConfigPaths(getenv, name) {
 		file, err := OpenConfig(path)
@@ -116,7 +116,7 @@ func notOurs(own, home string) error {
 	}
 }
 
-// Open opens a file, unless others than root and the running user could have written it.
+// OpenConfig opens a file, unless others than root and the running user could have written it.
 func OpenConfig(path string) (io.ReadCloser, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -83,7 +83,7 @@ func (k configKeys) sections(key string) (sections []string) {
 	return sections
 }
 
-// Keys are the keys of a section; "" is the top of the file.
+// ConfigKeys are the keys of a section; "" is the top of the file.
 func ConfigKeys(commands []*cli.Command, section string) []string {
 	if section == "" {
 		section = topSection

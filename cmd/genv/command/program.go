@@ -1,22 +1,17 @@
 // Package command makes a program of genv's commands: it parses a command line, reads the
 // configuration files for it, runs the command, prints its error, and decides the exit code.
 //
-//	ctx, p := command.Process(version)
-//	os.Exit(command.Run(ctx, p, commands, os.Args))
+//	os.Exit(command.Run(ctx, program, commands, os.Args))
 //
 // It has what commands share (streams, clock, flags and arguments), and the commands about genv
 // itself: version, help, man and completion. What commands print is formatted by package render.
 package command
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"slices"
-	"syscall"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -26,7 +21,6 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/snapshot/proc"
-	"github.com/seed-3119e985/genv/snapshot/state/system"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -44,33 +38,6 @@ type Program struct {
 	// genv-demo: the names in envs.json are believed, and the owners of processes
 	// are not reported. It is never set in genv itself.
 	SharedAccount bool
-}
-
-// ReaderCommand is the command of the helper that reads what users can make large or slow; see proc.Reader.
-var ReaderCommand = []string{"usage", "read"}
-
-// Read is the helper.
-func Read() int {
-	if err := proc.ServeReader(os.Stdin, os.Stdout); err != nil {
-		return ExitFailed
-	}
-	return ExitOK
-}
-
-// Process is this process as a Program, with a context that ends at SIGINT or SIGTERM.
-func Process(version string) (context.Context, Program) {
-	ctx := context.Background()
-	// Signals that this process was started to ignore, as sh starts background jobs
-	// with SIGINT ignored, stay ignored, also by the commands that it runs.
-	if ends := slices.DeleteFunc([]os.Signal{syscall.SIGINT, syscall.SIGTERM}, signal.Ignored); len(ends) > 0 {
-		interruptible, stop := signal.NotifyContext(ctx, ends...)
-		context.AfterFunc(interruptible, stop) // a second signal ends the program at once
-		ctx = interruptible
-	}
-	return ctx, Program{
-		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Now: system.Now, Version: version,
-		Reader: &proc.Reader{Command: append([]string{"/proc/self/exe"}, ReaderCommand...)},
-	}
 }
 
 // Warn prints warnings to stderr, one per line.
