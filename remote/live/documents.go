@@ -111,14 +111,11 @@ func GPUsOf(hosts []HostGPUs, failed []remote.Failure, duplicates []controller.D
 		Schema: "genv.remote.gpus/1", Hosts: append([]HostGPUs{}, hosts...),
 		Failed: append([]remote.Failure{}, failed...), Duplicates: append([]controller.Duplicate{}, duplicates...),
 	}
+	var counts gpus.Counts
 	for i := range hosts {
-		list.Total += len(hosts[i].GPUs)
-		for j := range hosts[i].GPUs {
-			if hosts[i].GPUs[j].State == gpus.Free {
-				list.Free++
-			}
-		}
+		counts.Add(hosts[i].GPUs...)
 	}
+	list.Total, list.Free = counts.Total(), counts.Free
 	return list
 }
 

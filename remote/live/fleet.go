@@ -142,21 +142,3 @@ type Finding struct {
 	Line     string           `json:"line"`
 	Decision enforce.Decision `json:"decision"`
 }
-
-// About reports whether the finding is about a GPU of a host.
-func (f *Finding) About(host snapshot.Hostname, gpu *gpus.GPU) bool {
-	if f.Host != host {
-		return false
-	}
-	for _, index := range f.Devices {
-		if index == gpu.Index {
-			return true
-		}
-	}
-	for i := range gpu.Processes {
-		if f.PID != 0 && gpu.Processes[i].PID == f.PID {
-			return true
-		}
-	}
-	return false
-}

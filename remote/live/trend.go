@@ -179,19 +179,11 @@ func (t *trends) forget(point int64) {
 }
 
 // count counts the GPUs of a host, and of each of its users.
-func count(h *Host, users map[snapshot.Username]*userTally) (host tally) {
+func count(h *Host, users map[snapshot.Username]*userTally) tally {
+	var counts gpus.Counts
+	counts.Add(h.GPUs...)
 	for i := range h.GPUs {
 		g := &h.GPUs[i]
-		switch g.State {
-		case gpus.Busy:
-			host.busy++
-		case gpus.Attached, gpus.Idle:
-			host.held++
-		case gpus.Free:
-			host.free++
-		case gpus.Unknown, gpus.Failed:
-			host.unknown++
-		}
 		using := make(map[snapshot.Username]bool) // an attachment is a claim, which others may have made
 		for j := range g.Processes {
 			using[g.Processes[j].User] = true
@@ -210,7 +202,7 @@ func count(h *Host, users map[snapshot.Username]*userTally) (host tally) {
 			}
 		}
 	}
-	return host
+	return tally{uint16(counts.Busy), uint16(counts.Held()), uint16(counts.Free), uint16(counts.Unknown + counts.Failed)} //nolint:gosec // a host has fewer
 }
 
 // maxUserName is the longest name in bytes that a trend is kept for.

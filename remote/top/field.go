@@ -144,7 +144,7 @@ func (s *scene) statesOf(r *row) (values []gpus.Value) {
 		return texts(string(r.event.Decision), string(r.event.Status))
 	}
 	for _, g := range gpusOf(r) {
-		if values = append(values, texts(g.State)...); s.fleet.Exempt(r.id.host, g) != nil {
+		if values = append(values, texts(g.State)...); s.Exempt(r.id.host, g) != nil {
 			values = append(values, texts("exempt")...)
 		}
 	}
@@ -158,7 +158,7 @@ func (s *scene) statesOf(r *row) (values []gpus.Value) {
 }
 
 func (s *scene) rulesOf(r *row) (values []gpus.Value) {
-	found := s.findings[r.id.host]
+	found := s.FindingsOn(r.id.host)
 	switch {
 	case r.finding != nil:
 		return texts(r.finding.Rule)
@@ -171,7 +171,7 @@ func (s *scene) rulesOf(r *row) (values []gpus.Value) {
 		}
 		return texts(f.Rule)
 	case r.gpu != nil:
-		found = s.of(r.id.host, r.gpu.GPU)
+		found = s.FindingsAbout(r.id.host, r.gpu.GPU)
 	}
 	for _, f := range found {
 		values = append(values, texts(f.Rule)...)

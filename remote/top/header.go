@@ -17,8 +17,8 @@ func (m *Model) old() string {
 	if m.scene == nil {
 		return ""
 	}
-	age := m.now.Sub(m.scene.fleet.Time)
-	if m.scene.fleet.Time.IsZero() || m.err == nil && age <= m.scene.patience() {
+	age := m.now.Sub(m.scene.Time)
+	if m.scene.Time.IsZero() || m.err == nil && age <= m.scene.patience() {
 		return ""
 	}
 	return "OLD: " + short(age)
@@ -29,7 +29,7 @@ func (m *Model) header() string {
 	if m.scene == nil {
 		return m.painter.Paint("genv top", draw.Bold)
 	}
-	f := m.scene.fleet
+	f := m.scene.Fleet
 	var parts []string
 	if m.paused {
 		parts = append(parts, m.painter.Paint("PAUSED", draw.Reverse))
@@ -58,17 +58,17 @@ func (m *Model) header() string {
 func (m *Model) counts() string {
 	names := []string{}
 	for _, state := range gpus.States() {
-		n := m.scene.states[state]
+		n := m.scene.Counts.In(state)
 		if n > 0 || state == gpus.Free {
 			names = append(names, m.painter.Paint(fmt.Sprintf("%d %s", n, state), stateStyle(state)))
 		}
 	}
-	return fmt.Sprintf("%d GPUs: %s", m.scene.gpus, strings.Join(names, ", "))
+	return fmt.Sprintf("%d GPUs: %s", m.scene.Counts.Total(), strings.Join(names, ", "))
 }
 
 // activity is what the controller does.
 func (m *Model) activity() string {
-	f := m.scene.fleet
+	f := m.scene.Fleet
 	doing := "watching"
 	switch {
 	case f.Election != nil && f.Election.Role != election.Leading:
@@ -91,7 +91,7 @@ func (m *Model) alerts() []string {
 		list = append(list, "No new data: "+draw.Shown(m.err.Error()))
 	}
 	if m.scene != nil {
-		f := m.scene.fleet
+		f := m.scene.Fleet
 		if f.Hold != nil {
 			list = append(list, draw.Shown(f.Hold.String()))
 		}
@@ -113,8 +113,8 @@ func (m *Model) alerts() []string {
 	for i := range list {
 		list[i] = m.painter.Paint(list[i], draw.Bold, draw.Red)
 	}
-	if m.scene != nil && leads(m.scene.fleet.Election) {
-		list = append(list, draw.Shown(m.scene.fleet.Election.String()))
+	if m.scene != nil && leads(m.scene.Election) {
+		list = append(list, draw.Shown(m.scene.Election.String()))
 	}
 	return list[:min(len(list), max(0, (m.height-4)/4))]
 }
@@ -150,9 +150,9 @@ func (m *Model) tabCount(tab tabID) int {
 	switch {
 	case m.scene == nil:
 	case tab == tabFindings:
-		return len(m.scene.fleet.Findings)
+		return len(m.scene.Findings)
 	case tab == tabFailed:
-		return len(m.scene.fleet.Failed)
+		return len(m.scene.Failed)
 	}
 	return 0
 }

@@ -149,7 +149,7 @@ func (m *Model) take(msg updateMsg) {
 
 func (m *Model) show(u *Update) {
 	var kept []live.Event
-	if m.scene != nil && m.scene.fleet.Run == u.Fleet.Run { // another controller counts from 1
+	if m.scene != nil && m.scene.Run == u.Fleet.Run { // another controller counts from 1
 		kept = m.scene.events
 	}
 	m.scene, m.origin = newScene(u.Fleet, withEvents(kept, u.Events)), u.Origin

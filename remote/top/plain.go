@@ -146,13 +146,11 @@ func (s *scene) sentence(h *live.Host) string {
 		return fmt.Sprintf("%s: failed (%s): %s", name, h.Failure.Class, draw.Shown(h.Failure.Error))
 	}
 	r := row{id: identity{host: h.Name}, host: h}
-	counts := make(map[gpus.State]int)
-	for i := range h.GPUs {
-		counts[h.GPUs[i].State]++
-	}
-	line := fmt.Sprintf("%s: %d of %d GPUs free", name, counts[gpus.Free], len(h.GPUs))
+	var counts gpus.Counts
+	counts.Add(h.GPUs...)
+	line := fmt.Sprintf("%s: %d of %d GPUs free", name, counts.Free, len(h.GPUs))
 	for _, state := range gpus.States()[1:] {
-		if n := counts[state]; n > 0 {
+		if n := counts.In(state); n > 0 {
 			line += fmt.Sprintf(", %d %s", n, state)
 		}
 	}
@@ -167,7 +165,7 @@ func (s *scene) sentence(h *live.Host) string {
 		line += "; root owns the state files"
 	}
 	var found []string
-	for _, f := range s.findings[h.Name] {
+	for _, f := range s.FindingsOn(h.Name) {
 		found = append(found, draw.Shown(f.Line))
 	}
 	if len(found) > 0 {

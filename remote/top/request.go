@@ -190,7 +190,7 @@ func (m *Model) send(q *request) tea.Cmd {
 
 // holdOrRelease is what h asks for.
 func (m *Model) holdOrRelease() operator.Kind {
-	if m.scene != nil && m.scene.fleet.Hold != nil {
+	if m.scene != nil && m.scene.Hold != nil {
 		return operator.Release
 	}
 	return operator.Hold

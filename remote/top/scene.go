@@ -11,67 +11,26 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text/draw"
 )
 
-// about is a GPU or a process that findings are about.
-type about struct {
-	host snapshot.Hostname
-	gpu  snapshot.DeviceIndex
-	pid  snapshot.PID // 0 for a GPU
-}
-
-// scene is a fleet with what is looked up in it, once for each update.
+// scene is a fleet as the view shows it, looked up once for each update.
 type scene struct {
-	fleet    *live.Fleet
-	events   []live.Event // the oldest first
-	hosts    map[snapshot.Hostname]*live.Host
-	findings map[snapshot.Hostname][]*live.Finding // those of a host
-	marks    *live.Marks                           // of the GPUs
-	found    map[about][]*live.Finding             // those about a GPU or a process
-	states   map[gpus.State]int
-	gpus     int  // all of them
-	guarded  bool // there is something to say about the guard of a host
-	owned    bool // root owns the state of a host
+	*live.View
+	events  []live.Event // the oldest first
+	guarded bool         // there is something to say about the guard of a host
+	owned   bool         // root owns the state of a host
 }
 
 func newScene(fleet *live.Fleet, events []live.Event) *scene {
-	s := &scene{
-		fleet: fleet, events: events, hosts: make(map[snapshot.Hostname]*live.Host, len(fleet.Hosts)),
-		findings: make(map[snapshot.Hostname][]*live.Finding), marks: fleet.Marks(), states: make(map[gpus.State]int),
-		found: make(map[about][]*live.Finding),
-	}
+	s := &scene{View: live.NewView(fleet), events: events}
 	for i := range fleet.Hosts {
 		h := &fleet.Hosts[i]
-		s.hosts[h.Name], s.gpus = h, s.gpus+len(h.GPUs)
 		s.guarded, s.owned = s.guarded || h.Guard.String() != "", s.owned || h.RootOwnsState()
-		for j := range h.GPUs {
-			s.states[h.GPUs[j].State]++
-		}
-	}
-	for i := range fleet.Findings {
-		f := &fleet.Findings[i]
-		if f.Host != "" {
-			s.findings[f.Host] = append(s.findings[f.Host], f)
-			s.find(f)
-		}
 	}
 	return s
 }
 
-// find notes what a finding is about: a host may make up thousands of findings, and of
-// processes to compare them with.
-func (s *scene) find(f *live.Finding) {
-	if f.PID != 0 {
-		key := about{host: f.Host, pid: f.PID}
-		s.found[key] = append(s.found[key], f)
-	}
-	for _, index := range f.Devices {
-		key := about{host: f.Host, gpu: index}
-		s.found[key] = append(s.found[key], f)
-	}
-}
-
 // rows lists the rows of a tab, in the order of the fleet.
 func (s *scene) rows(tab tabID) []row {
-	f := s.fleet
+	f := s.Fleet
 	var rows []row
 	switch tab {
 	case tabHosts:
@@ -80,7 +39,7 @@ func (s *scene) rows(tab tabID) []row {
 			rows[i] = row{id: identity{host: f.Hosts[i].Name}, host: &f.Hosts[i]}
 		}
 	case tabGPUs:
-		rows = make([]row, 0, s.gpus)
+		rows = make([]row, 0, s.Counts.Total())
 		for i := range f.Hosts {
 			rows = gpuRows(rows, &f.Hosts[i])
 		}
@@ -91,22 +50,22 @@ func (s *scene) rows(tab tabID) []row {
 	case tabFindings:
 		for i := range f.Findings {
 			p := &f.Findings[i]
-			rows = append(rows, row{id: identity{finding: p.ID, host: p.Host, pid: p.PID, user: p.User}, finding: p, host: s.hosts[p.Host]})
+			rows = append(rows, row{id: identity{finding: p.ID, host: p.Host, pid: p.PID, user: p.User}, finding: p, host: s.Host(p.Host)})
 		}
 	case tabProcesses:
-		rows = make([]row, 0, s.gpus) // about as many
+		rows = make([]row, 0, s.Counts.Total()) // about as many
 		for i := range f.Hosts {
 			rows = processRows(rows, &f.Hosts[i])
 		}
 	case tabHistory:
 		for i := len(s.events) - 1; i >= 0; i-- { // the last one first
 			e := &s.events[i]
-			rows = append(rows, row{id: identity{event: e.Number, host: e.Host}, event: e, host: s.hosts[e.Host]})
+			rows = append(rows, row{id: identity{event: e.Number, host: e.Host}, event: e, host: s.Host(e.Host)})
 		}
 	case tabFailed:
 		for i := range f.Failed {
 			name := snapshot.Hostname(f.Failed[i].Host)
-			rows = append(rows, row{id: identity{host: name}, failure: &f.Failed[i], host: s.hosts[name]})
+			rows = append(rows, row{id: identity{host: name}, failure: &f.Failed[i], host: s.Host(name)})
 		}
 	}
 	for i := range rows {
@@ -151,15 +110,6 @@ func sum[N int | int64](a, b *N) *N {
 	}
 	total := *a + *b
 	return &total
-}
-
-// of are the findings about a GPU or a process that uses it. One about both is there twice.
-func (s *scene) of(host snapshot.Hostname, g *gpus.GPU) []*live.Finding {
-	list := slices.Clone(s.found[about{host: host, gpu: g.Index}])
-	for i := range g.Processes {
-		list = append(list, s.found[about{host: host, pid: g.Processes[i].PID}]...)
-	}
-	return list
 }
 
 // failureOf is why a host didn't answer; nil if it did.

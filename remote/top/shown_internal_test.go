@@ -145,8 +145,8 @@ func TestGuards(t *testing.T) {
 	require.Equal(t, snapshot.Hostname("gpu-2"), m.rows[0].id.host)
 
 	s := newScene(guarded(), nil)
-	require.Contains(t, s.sentence(s.hosts["gpu-1"]), "; kernel guard enforce; root owns the state files")
-	require.NotContains(t, s.sentence(s.hosts["gpu-3"]), "guard")
+	require.Contains(t, s.sentence(s.Host("gpu-1")), "; kernel guard enforce; root owns the state files")
+	require.NotContains(t, s.sentence(s.Host("gpu-3")), "guard")
 }
 
 // TestGuardsThatVanish: the rows may have been sorted by their column.

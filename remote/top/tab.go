@@ -211,7 +211,7 @@ func processStateCell(s *scene, r *row, _ time.Time) draw.Cell {
 
 // findingOf is what was found about a process; nil for nothing.
 func findingOf(s *scene, r *row) *live.Finding {
-	if list := s.found[about{host: r.id.host, pid: r.id.pid}]; len(list) > 0 {
+	if list := s.FindingsOf(r.id.host, r.id.pid); len(list) > 0 {
 		return list[0]
 	}
 	return nil

@@ -30,7 +30,7 @@ func hostColumns() []column {
 
 // byFindings has the hosts with the fewest findings first.
 func byFindings(s *scene, a, b *row) int {
-	return cmp.Compare(len(s.findings[a.id.host]), len(s.findings[b.id.host]))
+	return cmp.Compare(len(s.FindingsOn(a.id.host)), len(s.FindingsOn(b.id.host)))
 }
 
 // age is the order of the AGE columns.
@@ -70,7 +70,7 @@ func gpuCells(s *scene, r *row, _ time.Time) draw.Cell {
 
 // mark is a GPU in one character.
 func (s *scene) mark(h *live.Host, g *gpus.GPU) draw.Span {
-	mark, as := s.marks.Of(h.Name, g), stateStyle(g.State)
+	mark, as := s.Mark(h.Name, g), stateStyle(g.State)
 	switch mark {
 	case live.MarkFinding:
 		as = draw.Red
@@ -96,13 +96,10 @@ func stateStyle(state gpus.State) draw.Style {
 	return draw.Faint
 }
 
-func free(h *live.Host) (n int) {
-	for i := range h.GPUs {
-		if h.GPUs[i].State == gpus.Free {
-			n++
-		}
-	}
-	return n
+func free(h *live.Host) int {
+	var counts gpus.Counts
+	counts.Add(h.GPUs...)
+	return counts.Free
 }
 
 func freeCell(_ *scene, r *row, _ time.Time) draw.Cell {
@@ -174,11 +171,11 @@ func joinUsers(r *row) string {
 }
 
 func findingsCell(s *scene, r *row, _ time.Time) draw.Cell {
-	n := len(s.findings[r.id.host])
+	n := len(s.FindingsOn(r.id.host))
 	switch {
 	case n > 0:
 		return draw.Styled(strconv.Itoa(n), draw.Red)
-	case !s.fleet.Enforcing, r.host.Failure != nil:
+	case !s.Enforcing, r.host.Failure != nil:
 		return draw.Text("-")
 	}
 	return draw.Text("0")
@@ -199,8 +196,8 @@ func ageCell(s *scene, r *row, now time.Time) draw.Cell {
 
 // patience is the age from which data counts as old.
 func (s *scene) patience() time.Duration {
-	interval := time.Duration(s.fleet.Interval * float64(time.Second))
-	took := time.Duration(s.fleet.Took * float64(time.Second))
+	interval := time.Duration(s.Interval * float64(time.Second))
+	took := time.Duration(s.Took * float64(time.Second))
 	return 2*interval + took + 5*time.Second
 }
 
@@ -268,7 +265,7 @@ func (m *Model) guardAlert() string {
 	if m.scene == nil || m.scope.host == "" {
 		return ""
 	}
-	h := m.scene.hosts[m.scope.host]
+	h := m.scene.Host(m.scope.host)
 	if h == nil || !h.Guard.Differs() {
 		return ""
 	}

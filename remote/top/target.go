@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 
 	"github.com/seed-3119e985/genv/remote/operator"
@@ -30,7 +31,7 @@ func (s *scene) target(q *request, r *row) (why string) {
 	}
 	before := len(q.actions)
 	for _, g := range gpusOf(r) {
-		if r.gpu == nil && r.finding == nil || r.finding != nil && !r.finding.About(r.id.host, g) {
+		if r.gpu == nil && r.finding == nil || r.finding != nil && !slices.Contains(s.FindingsAbout(r.id.host, g), r.finding) {
 			continue
 		}
 		for i := range g.Attached {

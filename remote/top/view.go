@@ -100,7 +100,7 @@ func (m *Model) empty() string {
 	if m.filter.String() != "" {
 		return "no row meets the filter (Esc removes it)"
 	}
-	if m.tab == tabFindings && !m.scene.fleet.Enforcing {
+	if m.tab == tabFindings && !m.scene.Enforcing {
 		return "no rules are applied: this only watches"
 	}
 	return "none"
@@ -213,7 +213,7 @@ func (m *Model) describe(r *row) []string {
 	}
 	if r.process != nil || r.finding != nil {
 		for _, g := range gpusOf(r) {
-			if e := m.scene.fleet.Exempt(r.id.host, g); e != nil {
+			if e := m.scene.Exempt(r.id.host, g); e != nil {
 				lines = append(lines, fmt.Sprintf("GPU %d: %s", g.Index, draw.Shown(e.String())))
 			}
 		}

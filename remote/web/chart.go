@@ -8,20 +8,21 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/remote/live"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
 // Charts consist of numbers and classes only, so that the texts of hosts can't get into
 // them.
 
-// Bar is a bar of the parts, in percent of their sum.
-func (c counts) Bar() template.HTML {
+// bar is a bar of the parts, in percent of their sum.
+func bar(c gpus.Counts) template.HTML {
 	var b strings.Builder
 	b.WriteString(`<svg class="bar" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">`)
 	x := 0.0
 	for _, part := range []struct {
 		class string
 		n     int
-	}{{"f", c.Free}, {"b", c.Busy}, {"i", c.Idle}, {"u", c.Unknown + c.Broken}} {
+	}{{"f", c.Free}, {"b", c.Busy}, {"i", c.Held()}, {"u", c.Unknown + c.Failed}} {
 		if part.n == 0 {
 			continue
 		}

@@ -41,7 +41,7 @@ type findingList struct {
 // hostBody is what the page of a host shows.
 type hostBody struct {
 	*live.Host
-	counts
+	Counts   gpus.Counts
 	GPUs     []gpuRow
 	Findings findingList
 	Events   []live.Event
@@ -49,14 +49,14 @@ type hostBody struct {
 }
 
 func hostPage(p *page, r *http.Request) (string, any) {
-	i := slices.IndexFunc(p.Fleet.Hosts, func(h live.Host) bool { return string(h.Name) == r.PathValue("host") })
-	if i < 0 {
+	h := p.Fleet.Host(snapshot.Hostname(r.PathValue("host")))
+	if h == nil {
 		p.Title = "The fleet has no host of this name."
 		return "", nil
 	}
-	h := &p.Fleet.Hosts[i]
 	p.Title = hostName(h.Name)
-	body := hostBody{Host: h, counts: p.count([]live.Host{*h})}
+	body := hostBody{Host: h}
+	body.Counts.Add(h.GPUs...)
 	for j := range h.GPUs {
 		body.GPUs = append(body.GPUs, p.gpu(h, &h.GPUs[j]))
 	}

@@ -93,8 +93,8 @@ func (p *page) Dense() bool { return len(p.Fleet.Hosts) >= manyHosts }
 
 // modelRow is what is free of a model, and where.
 type modelRow struct {
-	Model string
-	counts
+	Model  string
+	Counts gpus.Counts
 	Free1  []freeAt // where most are free
 	More   int      // hosts with free ones besides
 	Search string
@@ -108,9 +108,9 @@ type freeAt struct {
 // tile is a host in the grid.
 type tile struct {
 	*live.Host
-	counts
-	Users []snapshot.Username
-	More  int // users
+	Counts gpus.Counts
+	Users  []snapshot.Username
+	More   int // users
 }
 
 type userRow struct {
@@ -126,7 +126,7 @@ type failedRow struct {
 
 func overview(p *page, r *http.Request) (string, any) {
 	p.Title = "GPUs"
-	body := overviewBody{Filter: filterOf(r), Models: modelsOf(p.Fleet)}
+	body := overviewBody{Filter: filterOf(r), Models: modelsOf(p.Fleet.Fleet)}
 	for i := range p.Fleet.Hosts {
 		h := &p.Fleet.Hosts[i]
 		switch {
@@ -137,7 +137,7 @@ func overview(p *page, r *http.Request) (string, any) {
 			body.MoreFailed++
 		}
 		if body.Filter.selects(h) {
-			body.Tiles = append(body.Tiles, p.tile(h))
+			body.Tiles = append(body.Tiles, newTile(h))
 		}
 	}
 	users := slices.Clone(p.Fleet.Users)
@@ -152,8 +152,9 @@ func overview(p *page, r *http.Request) (string, any) {
 	return "overview", body
 }
 
-func (p *page) tile(h *live.Host) tile {
-	t := tile{Host: h, counts: p.count([]live.Host{*h}), Users: h.Users()}
+func newTile(h *live.Host) tile {
+	t := tile{Host: h, Users: h.Users()}
+	t.Counts.Add(h.GPUs...)
 	if excess := len(t.Users) - maxTags; excess > 0 {
 		t.Users, t.More = t.Users[:maxTags], excess
 	}
@@ -170,7 +171,7 @@ func modelsOf(f *live.Fleet) []modelRow {
 			if rows[g.Model] == nil {
 				rows[g.Model] = &modelRow{Model: g.Model}
 			}
-			rows[g.Model].add(g)
+			rows[g.Model].Counts.Add(*g)
 			if g.State == gpus.Free {
 				free[g.Model]++
 			}
@@ -188,7 +189,9 @@ func modelsOf(f *live.Fleet) []modelRow {
 		row.Search = "/?" + filter{Model: model(row.Model), Free: true}.key() + "#hosts"
 		list = append(list, *row)
 	}
-	slices.SortFunc(list, func(a, b modelRow) int { return cmp.Or(cmp.Compare(b.Free, a.Free), cmp.Compare(a.Model, b.Model)) })
+	slices.SortFunc(list, func(a, b modelRow) int {
+		return cmp.Or(cmp.Compare(b.Counts.Free, a.Counts.Free), cmp.Compare(a.Model, b.Model))
+	})
 	if len(list) > maxModels {
 		list = list[:maxModels]
 	}
@@ -218,12 +221,12 @@ func (p *page) writeTile(b *strings.Builder, t *tile) {
 	switch {
 	case t.Failure != nil:
 		b.WriteString(`<span class="badge bad">failed</span>`)
-	case t.Free > 0:
-		b.WriteString(`<span class="free">` + strconv.Itoa(t.Free) + ` free</span>`)
+	case t.Counts.Free > 0:
+		b.WriteString(`<span class="free">` + strconv.Itoa(t.Counts.Free) + ` free</span>`)
 	}
 	b.WriteString(`</div>`)
 	if len(t.GPUs) > 0 {
-		p.writeCells(b, t.Host, &t.counts)
+		p.writeCells(b, t.Host, t.Counts)
 	} else {
 		b.WriteString(`<span class="cells"><i class="u">?</i></span>`)
 	}
@@ -250,43 +253,6 @@ func link(b *strings.Builder, path, text string) {
 	b.WriteString(`<a href="` + html.EscapeString(path) + `">` + html.EscapeString(text) + `</a>`)
 }
 
-// counts are of GPUs, and of the hosts that failed.
-type counts struct {
-	Free, Busy, Idle, Unknown, Broken int
-	Failed, Hosts                     int
-}
-
-// Total is the number of GPUs.
-func (c counts) Total() int { return c.Free + c.Busy + c.Idle + c.Unknown + c.Broken }
-
-func (c *counts) add(g *gpus.GPU) {
-	switch g.State {
-	case gpus.Free:
-		c.Free++
-	case gpus.Busy:
-		c.Busy++
-	case gpus.Attached, gpus.Idle:
-		c.Idle++
-	case gpus.Unknown:
-		c.Unknown++
-	case gpus.Failed:
-		c.Broken++
-	}
-}
-
-func (p *page) count(hosts []live.Host) (c counts) {
-	c.Hosts = len(hosts)
-	for i := range hosts {
-		if hosts[i].Failure != nil {
-			c.Failed++
-		}
-		for j := range hosts[i].GPUs {
-			c.add(&hosts[i].GPUs[j])
-		}
-	}
-	return c
-}
-
 // cell is how a mark looks, and what it means.
 type cell struct {
 	mark         live.Mark
@@ -305,7 +271,7 @@ var cells = []cell{
 }
 
 func (p *page) cell(h *live.Host, g *gpus.GPU) *cell {
-	mark := p.marks.Of(h.Name, g)
+	mark := p.Fleet.Mark(h.Name, g)
 	return &cells[slices.IndexFunc(cells, func(c cell) bool { return c.mark == mark })]
 }
 
@@ -325,8 +291,8 @@ const maxCells = 64
 
 // writeCells writes the GPUs of a host as letters, with the numbers for those who don't see
 // them.
-func (p *page) writeCells(b *strings.Builder, h *live.Host, c *counts) {
-	b.WriteString(`<span class="cells" role="img" aria-label="` + c.words() + `">`)
+func (p *page) writeCells(b *strings.Builder, h *live.Host, c gpus.Counts) {
+	b.WriteString(`<span class="cells" role="img" aria-label="` + words(c) + `">`)
 	for i := range h.GPUs[:min(len(h.GPUs), maxCells)] {
 		cell := p.cell(h, &h.GPUs[i])
 		b.WriteString(`<i class="` + cell.class + `">` + cell.letter() + `</i>`)
@@ -337,12 +303,12 @@ func (p *page) writeCells(b *strings.Builder, h *live.Host, c *counts) {
 	b.WriteString(`</span>`)
 }
 
-func (c counts) words() string {
+func words(c gpus.Counts) string {
 	var list []string
 	for _, part := range []struct {
 		n    int
 		word string
-	}{{c.Free, "free"}, {c.Busy, "busy"}, {c.Idle, "idle"}, {c.Unknown, "unknown"}, {c.Broken, "failed"}} {
+	}{{c.Free, "free"}, {c.Busy, "busy"}, {c.Held(), "idle"}, {c.Unknown, "unknown"}, {c.Failed, "failed"}} {
 		if part.n > 0 {
 			list = append(list, strconv.Itoa(part.n)+" "+part.word)
 		}

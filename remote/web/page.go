@@ -35,8 +35,7 @@ type pageFunc func(p *page, r *http.Request) (name string, body any)
 type page struct {
 	Title   string
 	Path    string // of the menu's entry
-	Fleet   *live.Fleet
-	Counts  counts
+	Fleet   *live.View
 	Hidden  bool         // names of others are hidden
 	Me      bool         // it may be known who asks
 	Usage   bool         // there are reports of usage
@@ -45,8 +44,7 @@ type page struct {
 	Version string // of the script and the styles
 	Body    any
 
-	view  *view
-	marks *live.Marks // of the GPUs
+	view *view
 }
 
 // Stale reports whether the state is older than it should be.
@@ -78,8 +76,7 @@ func (s *server) servePage(w http.ResponseWriter, r *http.Request, key string, o
 }
 
 func (s *server) render(of pageFunc, r *http.Request, v *view, fleet *live.Fleet, now time.Time) (*rendered, error) {
-	p := &page{Fleet: fleet, Now: now, Hidden: v.names != AllNames, Me: s.knowsUsers(), Usage: s.options.Usage != nil, Version: assets().version, view: v, marks: fleet.Marks(), Path: r.URL.Path}
-	p.Counts = p.count(fleet.Hosts)
+	p := &page{Fleet: live.NewView(fleet), Now: now, Hidden: v.names != AllNames, Me: s.knowsUsers(), Usage: s.options.Usage != nil, Version: assets().version, view: v, Path: r.URL.Path}
 	status := http.StatusOK
 	name, body := of(p, r)
 	if name == "" {
@@ -96,7 +93,7 @@ func (s *server) render(of pageFunc, r *http.Request, v *view, fleet *live.Fleet
 
 // refuse says in a page why there is nothing else.
 func (s *server) refuse(w http.ResponseWriter, r *http.Request, status int, why string) {
-	p := &page{Title: http.StatusText(status), Fleet: &live.Fleet{}, Version: assets().version, Body: why}
+	p := &page{Title: http.StatusText(status), Fleet: live.NewView(&live.Fleet{}), Version: assets().version, Body: why}
 	if !strings.Contains(r.Header.Get("Accept"), "text/html") {
 		http.Error(w, why, status)
 		return

@@ -38,12 +38,10 @@ func ReadOutput(c *cli.Context, p *command.Program) (Output, error) {
 
 // List is the selected GPUs, and how many there are. The host of `genv gpus` has no name, and no column.
 type List struct {
-	Rows        []gpus.Row
-	Total, Free int // of all GPUs of the models that are asked for
-	Unknown     int // whose state is unknown, of Total
-	Broken      int // that have failed, of Total
-	Hosts       int // that answered; 0 for `genv gpus`
-	Failed      int // hosts
+	Rows   []gpus.Row
+	Counts gpus.Counts // of all GPUs of the models that are asked for
+	Hosts  int         // that answered; 0 for `genv gpus`
+	Failed int         // hosts
 }
 
 // here says whether it is a list of `genv gpus`.
@@ -51,17 +49,7 @@ func (l *List) here() bool { return l.Hosts+l.Failed == 0 }
 
 // Add counts the GPUs of a host, and adds those that are selected.
 func (l *List) Add(host string, all []gpus.GPU, s *Selection) {
-	for _, g := range s.OfModel(all) {
-		l.Total++
-		switch g.State {
-		case gpus.Free:
-			l.Free++
-		case gpus.Unknown:
-			l.Unknown++
-		case gpus.Failed:
-			l.Broken++
-		}
-	}
+	l.Counts.Add(s.OfModel(all)...)
 	selected := s.Of(all)
 	for i := range selected {
 		l.Rows = append(l.Rows, gpus.Row{Host: snapshot.Hostname(host), GPU: &selected[i]})
@@ -87,18 +75,19 @@ func (l *List) Write(w io.Writer, s *Selection, output *Output) error {
 
 // summary says how many are free, or how many a user has.
 func (l *List) summary(s *Selection) string {
-	line := fmt.Sprintf("%d of %s %s free", l.Free, render.Plural(l.Total, "GPU"), is(l.Free, l.Total))
+	free, total, failed, unknown := l.Counts.Free, l.Counts.Total(), l.Counts.Failed, l.Counts.Unknown
+	line := fmt.Sprintf("%d of %s %s free", free, render.Plural(total, "GPU"), is(free, total))
 	if s.User != "" {
-		line = fmt.Sprintf("%s has or uses %d of %s", text.Shown(string(s.User)), len(l.Rows), render.Plural(l.Total, "GPU"))
+		line = fmt.Sprintf("%s has or uses %d of %s", text.Shown(string(s.User)), len(l.Rows), render.Plural(total, "GPU"))
 	}
 	if !l.here() {
 		line += " on " + render.Plural(l.Hosts, "host")
 	}
-	if l.Broken > 0 && s.User == "" {
-		line += fmt.Sprintf("; %d %s failed", l.Broken, has(l.Broken))
+	if failed > 0 && s.User == "" {
+		line += fmt.Sprintf("; %d %s failed", failed, has(failed))
 	}
-	if l.Unknown > 0 && s.User == "" {
-		line += fmt.Sprintf("; the state of %d is unknown", l.Unknown)
+	if unknown > 0 && s.User == "" {
+		line += fmt.Sprintf("; the state of %d is unknown", unknown)
 	}
 	return line + render.AlsoFailed(l.Failed)
 }

@@ -45,7 +45,7 @@ func (p *program) gpusHere(c *cli.Context) error {
 	var found gpulist.List
 	found.Add("", all, &selection)
 	if output.Format == "json" {
-		return render.WriteJSON(p.Out, GPUsDocument{Schema: "genv.gpus/1", Total: found.Total, Free: found.Free, GPUs: selection.Of(all)})
+		return render.WriteJSON(p.Out, GPUsDocument{Schema: "genv.gpus/1", Total: found.Counts.Total(), Free: found.Counts.Free, GPUs: selection.Of(all)})
 	}
 	return found.Write(p.Out, &selection, &output)
 }

@@ -1,0 +1,124 @@
+package live
+
+import (
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
+)
+
+// View is a Fleet with what its viewers look up in it. A host may make up thousands of findings and
+// processes: they are not compared one by one.
+type View struct {
+	*Fleet
+	Counts gpus.Counts // of all hosts
+
+	hosts    map[snapshot.Hostname]*Host
+	findings map[snapshot.Hostname][]*Finding
+	gpus     map[gpuKey][]*Finding
+	pids     map[processKey][]*Finding
+	found    map[gpuKey]bool // the GPUs with a finding, or whose processes are ended because of one
+}
+
+// processKey is a process of a host.
+type processKey struct {
+	host snapshot.Hostname
+	pid  snapshot.PID
+}
+
+// NewView looks at a Fleet once for all that is asked later.
+func NewView(f *Fleet) *View {
+	v := &View{
+		Fleet: f, hosts: make(map[snapshot.Hostname]*Host, len(f.Hosts)), findings: make(map[snapshot.Hostname][]*Finding),
+		gpus: make(map[gpuKey][]*Finding), pids: make(map[processKey][]*Finding), found: make(map[gpuKey]bool),
+	}
+	ended := make(map[processKey]bool)
+	for i := range f.Findings {
+		v.add(&f.Findings[i], ended)
+	}
+	for i := range f.Hosts {
+		h := &f.Hosts[i]
+		v.hosts[h.Name] = h
+		v.Counts.Add(h.GPUs...)
+		for j := 0; j < len(h.GPUs) && len(ended) > 0; j++ {
+			g := &h.GPUs[j]
+			for k := range g.Processes {
+				if ended[processKey{h.Name, g.Processes[k].PID}] {
+					v.found[gpuKey{h.Name, g.Index}] = true
+				}
+			}
+		}
+	}
+	return v
+}
+
+// add notes what a finding is about. The processes that are ended because of it may be on other hosts.
+func (v *View) add(f *Finding, ended map[processKey]bool) {
+	if f.Host != "" {
+		v.findings[f.Host] = append(v.findings[f.Host], f)
+	}
+	for _, index := range f.Devices {
+		key := gpuKey{f.Host, index}
+		v.gpus[key], v.found[key] = append(v.gpus[key], f), true
+	}
+	for _, d := range f.Detach {
+		v.found[gpuKey{d.Host, d.Index}] = true
+	}
+	if key := (processKey{f.Host, f.PID}); f.PID != 0 {
+		v.pids[key], ended[key] = append(v.pids[key], f), true
+	}
+	for _, p := range f.Terminate {
+		ended[processKey{p.Host, p.PID}] = true
+	}
+}
+
+// Host is a host of the fleet; nil if it has none of this name.
+func (v *View) Host(name snapshot.Hostname) *Host { return v.hosts[name] }
+
+// FindingsOn are those on a host.
+func (v *View) FindingsOn(host snapshot.Hostname) []*Finding { return v.findings[host] }
+
+// FindingsOf are those about a process.
+func (v *View) FindingsOf(host snapshot.Hostname, pid snapshot.PID) []*Finding {
+	return v.pids[processKey{host, pid}]
+}
+
+// FindingsAbout are those about a GPU or a process that uses it. One about both is there twice.
+func (v *View) FindingsAbout(host snapshot.Hostname, g *gpus.GPU) []*Finding {
+	list := append([]*Finding(nil), v.gpus[gpuKey{host, g.Index}]...)
+	for i := range g.Processes {
+		list = append(list, v.FindingsOf(host, g.Processes[i].PID)...)
+	}
+	return list
+}
+
+// Mark is a GPU in one character, for views that show many.
+type Mark byte
+
+// The marks. Each GPU has the first one that is true of it, in this order.
+const (
+	MarkFailed  Mark = 'F'
+	MarkUnknown Mark = '?'
+	MarkFinding Mark = '!' // a finding is about it
+	MarkExempt  Mark = 'x' // an operator exempted it, or one of its users
+	MarkBusy    Mark = 'A'
+	MarkFree    Mark = '.'
+	MarkUnused  Mark = 'a' // attached, or held by processes, and idle
+)
+
+// Mark is the mark of a GPU of a host.
+func (v *View) Mark(host snapshot.Hostname, g *gpus.GPU) Mark {
+	switch {
+	case g.State == gpus.Failed:
+		return MarkFailed
+	case g.State == gpus.Unknown:
+		return MarkUnknown
+	case v.found[gpuKey{host, g.Index}]:
+		return MarkFinding
+	case v.Exempt(host, g) != nil:
+		return MarkExempt
+	case g.State == gpus.Busy:
+		return MarkBusy
+	case g.State == gpus.Free:
+		return MarkFree
+	}
+	return MarkUnused
+}
