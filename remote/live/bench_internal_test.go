@@ -33,8 +33,8 @@ func BenchmarkFleet(b *testing.B) {
 	fleet := feed.Fleet()
 	for name, run := range map[string]func(){
 		"take":   func() { feed.take(cycle) },
-		"derive": func() { feed.moment.fleet(nil) },
-		"again":  func() { feed.moment.fleet(fleet) },
+		"derive": func() { feed.state.fleet(nil) },
+		"again":  func() { feed.state.fleet(fleet) },
 		"hide":   func() { withoutNames(fleet) },
 		"encode": func() {
 			var e encoder

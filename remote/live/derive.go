@@ -18,15 +18,13 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
-// moment is what a cycle left behind, and what is derived from it when somebody looks.
-type moment struct {
-	cycle     controller.Cycle
-	hosts     []seen // in the cluster's order
-	policy    enforce.Policy
-	interval  time.Duration
-	enforcing bool
-	election  *election.Shown // nil for none
-	revision  uint64
+// fleetState is what a cycle left behind, and what is derived from it when somebody looks.
+type fleetState struct {
+	cycle    controller.Cycle
+	hosts    []seen // in the cluster's order
+	options  Options
+	election *election.Shown // nil for none
+	revision uint64
 }
 
 // seen is a host's last answer.
@@ -37,19 +35,19 @@ type seen struct {
 	snapshot *snapshot.Snapshot // nil if it never answered
 }
 
-// fleet derives the document. before is the one of an earlier moment, from which what is
+// fleet derives the document. before is the one of an earlier state, from which what is
 // the same is kept.
-func (m *moment) fleet(before *Fleet) *Fleet {
+func (m *fleetState) fleet(before *Fleet) *Fleet {
 	cycle := &m.cycle
 	f := &Fleet{
 		Schema: "genv.live.fleet/1", Revision: m.revision, Run: cycle.Run, Cycle: cycle.Number, Time: cycle.Start,
-		Took: cycle.Took.Seconds(), Interval: m.interval.Seconds(), Enforcing: m.enforcing, DryRun: cycle.DryRun && m.enforcing && !cycle.Standby, Election: m.election,
+		Took: cycle.Took.Seconds(), Interval: m.options.Interval.Seconds(), Enforcing: m.options.Enforcing, DryRun: cycle.DryRun && m.options.Enforcing && !cycle.Standby, Election: m.election,
 		Hosts: make([]Host, len(cycle.Cluster.Hosts)), Findings: make([]Finding, len(cycle.Plan.Findings)),
 		Failed: []remote.Failure{}, Notes: []enforce.Note{},
 		Duplicates: append([]controller.Duplicate{}, cycle.Duplicates...),
 		HeldUsers:  append([]safety.Held{}, cycle.Plan.HeldUsers...), HeldHosts: append([]safety.Held{}, cycle.Plan.HeldHosts...),
 	}
-	if m.enforcing { // else nothing is judged
+	if m.options.Enforcing { // else nothing is judged
 		f.Notes = append(f.Notes, cycle.Plan.Notes...)
 	}
 	f.Hold, f.Exemptions = cycle.Hold, append(exemption.List{}, cycle.Exemptions...)
@@ -76,7 +74,7 @@ func (m *moment) fleet(before *Fleet) *Fleet {
 }
 
 // host describes a host, or returns what it was before, if that is the same.
-func (m *moment) host(i int, before *Host) Host {
+func (m *fleetState) host(i int, before *Host) Host {
 	h, last := &m.cycle.Cluster.Hosts[i], &m.hosts[i]
 	host := Host{Name: h.Name, Labels: h.Labels, Via: last.via, Seen: last.at, GPUs: []gpus.GPU{}, Changed: m.revision, snapshot: last.snapshot}
 	if h.Err != nil {
@@ -146,14 +144,14 @@ func unknown(rows []gpus.GPU) []gpus.GPU {
 }
 
 // users adds up what each user has.
-func (m *moment) users(f *Fleet) []User {
+func (m *fleetState) users(f *Fleet) []User {
 	byName := make(map[snapshot.Username]*User)
 	user := func(name snapshot.Username) *User {
 		u := byName[name]
 		if u == nil {
 			u = &User{Name: name}
-			if m.policy != nil {
-				u.Cap = m.policy.Settings(enforce.Query{User: name, At: m.cycle.Start}).MaxDevices
+			if m.options.Policy != nil {
+				u.Cap = m.options.Policy.Settings(enforce.Query{User: name, At: m.cycle.Start}).MaxDevices
 			}
 			byName[name] = u
 		}
@@ -275,14 +273,14 @@ func (g Guard) String() string {
 }
 
 // guard is that of a host that answered with a snapshot.
-func (m *moment) guard(h *snapshot.Host, s *snapshot.Snapshot) (g Guard) {
+func (m *fleetState) guard(h *snapshot.Host, s *snapshot.Snapshot) (g Guard) {
 	if s.Guard != nil {
 		g.Mode, g.Reason = s.Guard.Mode, s.Guard.Reason
 	}
-	if m.policy == nil || !m.enforcing || m.cycle.DryRun {
+	if m.options.Policy == nil || !m.options.Enforcing || m.cycle.DryRun {
 		return g
 	}
-	if wanted := controller.WantedGuard(m.policy, h, m.cycle.Start).Mode; wanted != guard.Off {
+	if wanted := controller.WantedGuard(m.options.Policy, h, m.cycle.Start).Mode; wanted != guard.Off {
 		g.Policy = snapshot.GuardMode(wanted.String())
 	}
 	return g

@@ -65,14 +65,20 @@ func userOf(f *Fleet, name string) (UserDocument, bool) {
 	user := f.Users[i]
 	about := func(finding *Finding) bool { return finding.User == user.Name }
 	document := UserDocument{Schema: "genv.live.user/1", User: user, GPUs: []gpus.Row{}, Findings: selected(f.Findings, about)}
+	document.GPUs = append(document.GPUs, f.GPUsOf(user.Name)...)
+	return document, true
+}
+
+// GPUsOf are those that are attached to a user's environments, or used by the user.
+func (f *Fleet) GPUsOf(user snapshot.Username) (rows []gpus.Row) {
 	for h := range f.Hosts {
 		for g := range f.Hosts[h].GPUs {
-			if gpu := &f.Hosts[h].GPUs[g]; slices.Contains(gpu.Users(), user.Name) {
-				document.GPUs = append(document.GPUs, gpus.Row{Host: f.Hosts[h].Name, GPU: gpu})
+			if gpu := &f.Hosts[h].GPUs[g]; slices.Contains(gpu.Users(), user) {
+				rows = append(rows, gpus.Row{Host: f.Hosts[h].Name, GPU: gpu})
 			}
 		}
 	}
-	return document, true
+	return rows
 }
 
 func selected(findings []Finding, about func(*Finding) bool) []Finding {
@@ -105,8 +111,8 @@ type HostGPUs struct {
 	Warnings []string          `json:"warnings,omitempty"`
 }
 
-// GPUsOf lists the GPUs of hosts. It does not change them.
-func GPUsOf(hosts []HostGPUs, failed []remote.Failure, duplicates []controller.Duplicate) *GPUs {
+// ListGPUs lists the GPUs of hosts. It does not change them.
+func ListGPUs(hosts []HostGPUs, failed []remote.Failure, duplicates []controller.Duplicate) *GPUs {
 	list := &GPUs{
 		Schema: "genv.remote.gpus/1", Hosts: append([]HostGPUs{}, hosts...),
 		Failed: append([]remote.Failure{}, failed...), Duplicates: append([]controller.Duplicate{}, duplicates...),
@@ -127,7 +133,7 @@ func (f *Fleet) AllGPUs() *GPUs {
 			hosts = append(hosts, HostGPUs{Host: h.Name, Via: h.Via, GPUs: h.GPUs, Warnings: h.Warnings})
 		}
 	}
-	return GPUsOf(hosts, f.Failed, f.Duplicates)
+	return ListGPUs(hosts, f.Failed, f.Duplicates)
 }
 
 // encoder encodes a Fleet. This is what costs most when somebody looks: hosts that haven't

@@ -59,12 +59,12 @@ type Options struct {
 // Feed has the present state of a fleet. It is safe for concurrent use.
 type Feed struct {
 	deriving sync.Mutex // is locked before mu, and may be for long
-	derived  *Fleet     // of moment, or of an earlier one
+	derived  *Fleet     // of state, or of an earlier one
 	nameless *Fleet     // derived without names, or an earlier one
 
 	mu       sync.Mutex
 	options  Options
-	moment   moment
+	state    fleetState
 	trends   trends
 	events   []Event // the last ones
 	count    uint64  // of all events
@@ -91,7 +91,7 @@ func (f *Feed) Consume(cycle *controller.Cycle, events []enforce.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := f.options.Now()
-	before := sync.OnceValue(func() findings { return byID(f.moment.cycle.Plan.Findings) })
+	before := sync.OnceValue(func() findings { return byID(f.state.cycle.Plan.Findings) })
 	for i := range events {
 		if events[i].Kind == enforce.EventNote && !f.options.Enforcing {
 			continue // it is about what can't be judged
@@ -157,7 +157,7 @@ func (f *Feed) Show(cycle *controller.Cycle) {
 // take makes a cycle the present state. The caller holds the lock.
 func (f *Feed) take(cycle *controller.Cycle) {
 	hosts := make([]seen, len(cycle.Cluster.Hosts))
-	before := finder[seen]{list: f.moment.hosts, name: func(s *seen) snapshot.Hostname { return s.host }}
+	before := finder[seen]{list: f.state.hosts, name: func(s *seen) snapshot.Hostname { return s.host }}
 	for i := range cycle.Cluster.Hosts {
 		h := &cycle.Cluster.Hosts[i]
 		if asked := cycle.Early == 0 || cycle.Asked[h.Name]; asked && h.Err == nil {
@@ -168,12 +168,9 @@ func (f *Feed) take(cycle *controller.Cycle) {
 			hosts[i].host = h.Name
 		}
 	}
-	f.moment = moment{
-		cycle: *cycle, hosts: hosts, policy: f.options.Policy,
-		interval: f.options.Interval, enforcing: f.options.Enforcing, revision: f.moment.revision + 1,
-	}
+	f.state = fleetState{cycle: *cycle, hosts: hosts, options: f.options, revision: f.state.revision + 1}
 	if f.options.Election != nil {
-		f.moment.election = f.options.Election()
+		f.state.election = f.options.Election()
 	}
 }
 
@@ -191,7 +188,7 @@ func (f *Feed) present() *Fleet {
 	f.deriving.Lock()
 	defer f.deriving.Unlock()
 	f.mu.Lock()
-	now := f.moment
+	now := f.state
 	f.mu.Unlock()
 	if f.derived == nil || f.derived.Revision != now.revision {
 		f.derived = now.fleet(f.derived)
@@ -211,7 +208,7 @@ type Position struct {
 func (f *Feed) Position() Position {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return Position{f.moment.cycle.Run, f.moment.revision, f.count}
+	return Position{f.state.cycle.Run, f.state.revision, f.count}
 }
 
 // Watched reports whether somebody looked within a time.
@@ -233,8 +230,7 @@ func (f *Feed) Events(after uint64) []Event {
 // Watcher is woken when there is something new.
 type Watcher struct {
 	// C gets a value after changes. Several changes may be one value.
-	C    <-chan struct{}
-	c    chan struct{}
+	C    chan struct{}
 	feed *Feed
 }
 
@@ -243,7 +239,7 @@ type Watcher struct {
 func (f *Feed) Watch() *Watcher {
 	c := make(chan struct{}, 1)
 	c <- struct{}{}
-	w := &Watcher{C: c, c: c, feed: f}
+	w := &Watcher{c, f}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.watchers[w] = struct{}{}
@@ -261,7 +257,7 @@ func (w *Watcher) Close() {
 func (f *Feed) wake() {
 	for w := range f.watchers {
 		select {
-		case w.c <- struct{}{}:
+		case w.C <- struct{}{}:
 		default: // it has yet to notice the last change
 		}
 	}

@@ -97,7 +97,6 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request) {
 	}
 	position := h.feed.Position()
 	document := Events{Schema: "genv.live.events/1", Run: position.Run, Events: h.feed.Events(after)}
-	document.Last = max(position.Events, after+uint64(len(document.Events)))
 	if list := document.Events; len(list) > 0 {
 		document.Last, document.Missed = list[len(list)-1].Number, list[0].Number-after-1
 	} else {

@@ -82,7 +82,7 @@ func TestHidden(t *testing.T) {
 	event.Number, event.Text, event.Host = 1, secret, "gpu-1"
 	require.Contains(t, document(t, all), secret)
 	feed := NewFeed(Options{Now: time.Now})
-	feed.moment.revision, feed.derived, feed.events = all.Revision, &all, []Event{event}
+	feed.state.revision, feed.derived, feed.events = all.Revision, &all, []Event{event}
 	feed.trends.users = map[snapshot.Username]*series{secret: {}}
 
 	for _, user := range []snapshot.Username{"", "alice"} {
@@ -119,7 +119,7 @@ func TestHiddenOthers(t *testing.T) {
 		Processes: []gpus.Process{{User: secret, PID: 9, Command: secret}, {User: "alice", PID: 8}, {Command: secret}},
 	}}}}, Users: []User{{Name: "alice"}, {Name: secret}}}
 	feed := NewFeed(Options{Now: time.Now})
-	feed.moment.revision, feed.derived = 1, &all
+	feed.state.revision, feed.derived = 1, &all
 	f := feed.For("alice").Fleet()
 	require.NotContains(t, document(t, f), secret)
 	require.Equal(t, []User{{Name: "alice"}}, f.Users)

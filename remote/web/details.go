@@ -58,7 +58,7 @@ func hostPage(p *page, r *http.Request) (string, any) {
 	body := hostBody{Host: h}
 	body.Counts.Add(h.GPUs...)
 	for j := range h.GPUs {
-		body.GPUs = append(body.GPUs, p.gpu(h, &h.GPUs[j]))
+		body.GPUs = append(body.GPUs, p.gpu(gpus.Row{Host: h.Name, GPU: &h.GPUs[j]}))
 	}
 	body.Findings = p.findings(func(f *live.Finding) bool { return f.Host == h.Name })
 	body.Events = p.events(func(e *live.Event) bool { return e.Host == h.Name })
@@ -66,9 +66,9 @@ func hostPage(p *page, r *http.Request) (string, any) {
 	return "host", body
 }
 
-func (p *page) gpu(h *live.Host, g *gpus.GPU) gpuRow {
-	c := p.cell(h, g)
-	return gpuRow{&gpus.Row{Host: h.Name, GPU: g}, c.class, c.letter(), p.view.IdleSince(h.Name, g.Index)}
+func (p *page) gpu(row gpus.Row) gpuRow {
+	c := p.cell(row.Host, row.GPU)
+	return gpuRow{&row, c.class, c.letter(), p.view.IdleSince(row.Host, row.Index)}
 }
 
 // userBody is what the page of a user shows.
@@ -104,13 +104,8 @@ func userPage(p *page, r *http.Request) (string, any) {
 		p.Title = "No user of this name has been seen since the controller started."
 		return "", nil
 	}
-	for i := range p.Fleet.Hosts {
-		h := &p.Fleet.Hosts[i]
-		for j := range h.GPUs {
-			if slices.Contains(h.GPUs[j].Users(), user) {
-				body.GPUs = append(body.GPUs, p.gpu(h, &h.GPUs[j]))
-			}
-		}
+	for _, row := range p.Fleet.GPUsOf(user) {
+		body.GPUs = append(body.GPUs, p.gpu(row))
 	}
 	body.Findings = p.findings(func(f *live.Finding) bool { return f.User == user })
 	p.Title = name(user)

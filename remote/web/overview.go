@@ -270,8 +270,8 @@ var cells = []cell{
 	{live.MarkFailed, "e", "failed"},
 }
 
-func (p *page) cell(h *live.Host, g *gpus.GPU) *cell {
-	mark := p.Fleet.Mark(h.Name, g)
+func (p *page) cell(host snapshot.Hostname, g *gpus.GPU) *cell {
+	mark := p.Fleet.Mark(host, g)
 	return &cells[slices.IndexFunc(cells, func(c cell) bool { return c.mark == mark })]
 }
 
@@ -294,7 +294,7 @@ const maxCells = 64
 func (p *page) writeCells(b *strings.Builder, h *live.Host, c gpus.Counts) {
 	b.WriteString(`<span class="cells" role="img" aria-label="` + words(c) + `">`)
 	for i := range h.GPUs[:min(len(h.GPUs), maxCells)] {
-		cell := p.cell(h, &h.GPUs[i])
+		cell := p.cell(h.Name, &h.GPUs[i])
 		b.WriteString(`<i class="` + cell.class + `">` + cell.letter() + `</i>`)
 	}
 	if excess := len(h.GPUs) - maxCells; excess > 0 {

@@ -76,7 +76,7 @@ func (s *server) servePage(w http.ResponseWriter, r *http.Request, key string, o
 }
 
 func (s *server) render(of pageFunc, r *http.Request, v *view, fleet *live.Fleet, now time.Time) (*rendered, error) {
-	p := &page{Fleet: live.NewView(fleet), Now: now, Hidden: v.names != AllNames, Me: s.knowsUsers(), Usage: s.options.Usage != nil, Version: assets().version, view: v, Path: r.URL.Path}
+	p := &page{Fleet: live.NewView(fleet), Now: now, Hidden: s.options.Names != AllNames, Me: s.knowsUsers(), Usage: s.options.Usage != nil, Version: assets().version, view: v, Path: r.URL.Path}
 	status := http.StatusOK
 	name, body := of(p, r)
 	if name == "" {

@@ -127,7 +127,7 @@ func (s *server) report(r *http.Request, v *view) (a asked, d *usage.Document, s
 	if s.options.Usage == nil {
 		return a, nil, http.StatusNotFound, errNone
 	}
-	hidden, now := v.names != AllNames, s.options.Now()
+	hidden, now := s.options.Names != AllNames, s.options.Now()
 	if a, err = readReport(r.URL.Query(), hidden, now); err != nil {
 		return a, nil, http.StatusBadRequest, err
 	}

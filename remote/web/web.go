@@ -67,9 +67,8 @@ type server struct {
 // view is what viewers with the same rights get to see.
 type view struct {
 	live.Source
-	names Names
-	self  snapshot.Username // only if it makes a difference
-	api   http.Handler
+	self snapshot.Username // only if it makes a difference
+	api  http.Handler
 }
 
 // maxViews bounds how many users' views are kept, each with its last documents.
@@ -117,7 +116,7 @@ func (s *server) view(r *http.Request) *view {
 		if len(s.views) >= maxViews {
 			clear(s.views)
 		}
-		v = &view{Source: s.feed.Public(), names: s.options.Names, self: self}
+		v = &view{Source: s.feed.Public(), self: self}
 		if s.options.Names != AllNames {
 			v.Source = s.feed.For(self)
 		}

@@ -189,7 +189,7 @@ func (c *Column) Data(r *Row, times Times) string {
 }
 
 // Sorts reports whether rows can be sorted by the column.
-func (c *Column) Sorts() bool { return c.Sort != "" || c.Filter == "host" || c.order != nil }
+func (c *Column) Sorts() bool { return c.value != nil || c.order != nil }
 
 // Compare orders rows: texts from a to z, and the smallest number first. What is unknown is the smallest where --sort begins
 // with the largest; elsewhere it is the last.

@@ -64,7 +64,7 @@ func gpusDocumentOf(results []remote.Result[live.HostGPUs], s *gpulist.Selection
 			hosts = append(hosts, host)
 		}
 	}
-	document := live.GPUsOf(hosts, failures, duplicates)
+	document := live.ListGPUs(hosts, failures, duplicates)
 	for i := range document.Hosts {
 		document.Hosts[i].GPUs = s.Of(document.Hosts[i].GPUs)
 	}
