@@ -152,15 +152,6 @@ func stateCell(s *scene, r *row, _ time.Time) draw.Cell {
 	return draw.Styled(mark.Text+" "+string(r.gpu.State), mark.Style)
 }
 
-// command is a command line without the folder of its program.
-func command(s string) string {
-	program, arguments, _ := strings.Cut(s, " ")
-	if arguments != "" {
-		arguments = " " + arguments
-	}
-	return draw.Shown(program[strings.LastIndexByte(program, '/')+1:] + arguments)
-}
-
 func processColumns() []column {
 	return []column{
 		hostColumn(),
@@ -172,7 +163,7 @@ func processColumns() []column {
 			known(func(r *row) *int64 { return r.process.memory }),
 		},
 		{left("STATE", 5, 7), processStateCell, nil},
-		worded(flexible("COMMAND", 8, 9), func(r *row) string { return command(r.process.CommandLine()) }),
+		worded(flexible("COMMAND", 8, 9), func(r *row) string { return r.process.ShownCommand() }),
 		{flexible("CONTAINER", 12, 5), words(func(r *row) string {
 			return cmp.Or(r.process.ContainerName, r.process.Container)
 		}), nil},

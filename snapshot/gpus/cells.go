@@ -58,7 +58,7 @@ func processesOf(g *GPU) string {
 		if p.Memory != nil {
 			words = append(words, text.GiB(*p.Memory))
 		}
-		if command := commandOf(p.CommandLine()); command != "" {
+		if command := p.ShownCommand(); command != "" {
 			words = append(words, command)
 		}
 		if p.Type.Draws() {
@@ -84,9 +84,10 @@ func problemAndProcesses(g *GPU) string {
 	return text.Printable(string(g.Problem)) + processes
 }
 
-// commandOf is a command line without the folder of its program, in quotes unless all its
+// ShownCommand is the command line without the folder of its program, in quotes unless all its
 // words are ordinary.
-func commandOf(command string) string {
+func (p *Process) ShownCommand() string {
+	command := p.CommandLine()
 	program, _, _ := strings.Cut(command, " ")
 	command = strings.TrimPrefix(command, program[:strings.LastIndexByte(program, '/')+1])
 	if text.IsMadeOf(command, "._:@/+- ") {
