@@ -10,7 +10,9 @@ import (
 	"fmt"
 	"hash/fnv"
 	"html/template"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -76,7 +78,7 @@ func (s *server) servePage(w http.ResponseWriter, r *http.Request, key string, o
 }
 
 func (s *server) render(of pageFunc, r *http.Request, v *view, fleet *live.Fleet, now time.Time) (*rendered, error) {
-	p := &page{Fleet: live.NewView(fleet), Now: now, Hidden: s.options.Names != AllNames, Me: s.knowsUsers(), Usage: s.options.Usage != nil, Version: assets().version, view: v, Path: r.URL.Path}
+	p := &page{Fleet: live.NewView(fleet), Now: now, Hidden: s.options.Names != AllNames, Me: s.knowsUsers(), Usage: s.options.Usage != nil, Version: staticVersion(), view: v, Path: r.URL.Path}
 	status := http.StatusOK
 	name, body := of(p, r)
 	if name == "" {
@@ -93,7 +95,7 @@ func (s *server) render(of pageFunc, r *http.Request, v *view, fleet *live.Fleet
 
 // refuse says in a page why there is nothing else.
 func (s *server) refuse(w http.ResponseWriter, r *http.Request, status int, why string) {
-	p := &page{Title: http.StatusText(status), Fleet: live.NewView(&live.Fleet{}), Version: assets().version, Body: why}
+	p := &page{Title: http.StatusText(status), Fleet: live.NewView(&live.Fleet{}), Version: staticVersion(), Body: why}
 	if !strings.Contains(r.Header.Get("Accept"), "text/html") {
 		http.Error(w, why, status)
 		return
@@ -106,48 +108,39 @@ func (s *server) refuse(w http.ResponseWriter, r *http.Request, status int, why 
 //go:embed static
 var staticFiles embed.FS
 
-// asset is a file that pages refer to.
-type asset struct {
-	content []byte
-	kind    string
+// staticKinds are the files that pages refer to.
+var staticKinds = map[string]string{
+	"style.css": "text/css; charset=utf-8", "live.js": "text/javascript; charset=utf-8", "icon.svg": "image/svg+xml",
 }
 
-type assetList struct {
-	files   map[string]asset
-	version string // changes with the content
-}
-
-var assets = sync.OnceValue(func() assetList {
-	list, hash := assetList{files: make(map[string]asset)}, sha256.New()
-	for _, file := range []struct{ name, kind string }{
-		{"style.css", "text/css; charset=utf-8"}, {"live.js", "text/javascript; charset=utf-8"}, {"icon.svg", "image/svg+xml"},
-	} {
-		content, err := staticFiles.ReadFile("static/" + file.name)
+// staticVersion changes with the content of the files.
+var staticVersion = sync.OnceValue(func() string {
+	hash := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(staticKinds)) {
+		content, err := staticFiles.ReadFile("static/" + name)
 		if err != nil {
 			panic(err) // it is embedded
 		}
 		hash.Write(content)
-		list.files[file.name] = asset{content, file.kind}
 	}
-	list.version = hex.EncodeToString(hash.Sum(nil)[:8])
-	return list
+	return hex.EncodeToString(hash.Sum(nil)[:8])
 })
 
 // static serves the script and the styles, which may be kept for as long as their version
 // is the same.
 func static(w http.ResponseWriter, r *http.Request) {
-	list := assets()
-	file, exists := list.files[r.PathValue("file")]
+	name := r.PathValue("file")
+	kind, exists := staticKinds[name]
 	if !exists {
 		http.Error(w, "There is no such file.", http.StatusNotFound)
 		return
 	}
-	w.Header().Set("Content-Type", file.kind)
+	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Cache-Control", "no-cache")
-	if r.URL.RawQuery == list.version {
+	if r.URL.RawQuery == staticVersion() {
 		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
 	}
-	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(file.content))
+	http.ServeFileFS(w, r, staticFiles, "static/"+name)
 }
 
 const (
