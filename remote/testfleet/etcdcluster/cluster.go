@@ -163,6 +163,7 @@ func (c *Cluster) begin(i int) {
 	clients, peer := c.scheme+m.address+":"+clientPort, "http://"+m.address+":"+peerPort
 	m.cmd = exec.Command("etcd", append([]string{
 		"--name", m.name, "--data-dir", filepath.Join(m.dir, "data"), "--log-level", "error", "--logger", "zap",
+		"--bcrypt-cost", "4", // or a login on a busy machine takes longer than a client waits for
 		"--listen-client-urls", clients, "--advertise-client-urls", clients,
 		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", strings.Join(peers, ","),
 	}, c.flags...)...)
