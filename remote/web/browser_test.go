@@ -165,12 +165,13 @@ func TestAccessibility(t *testing.T) {
 			if name == "usual" {
 				looks = append(looks, look{390, 844, false, true}, look{1920, 1080, true, true})
 			}
+			page := b.open(s.URL+path, looks[0])
 			for _, l := range looks {
-				page := b.open(s.URL+path, l)
+				page.resize(l)
 				page.evaluate(string(audit), &wrong)
 				require.Empty(t, wrong, "%s %s, %s", name, path, l)
-				page.close()
 			}
+			page.close()
 		}
 	}
 	for _, problem := range b.problems() {

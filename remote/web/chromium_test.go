@@ -148,10 +148,6 @@ func (b *browser) open(url string, l look) *tab {
 	var attached struct{ SessionID string }
 	b.call("", "Target.attachToTarget", object{"targetId": target.TargetID, "flatten": true}, &attached)
 	page := &tab{b, attached.SessionID}
-	theme := "light"
-	if l.dark {
-		theme = "dark"
-	}
 	for _, step := range []struct {
 		method     string
 		parameters object
@@ -159,15 +155,24 @@ func (b *browser) open(url string, l look) *tab {
 		{"Page.enable", object{}},
 		{"Runtime.enable", object{}},
 		{"Log.enable", object{}},
-		{"Emulation.setDeviceMetricsOverride", object{"width": l.width, "height": l.height, "deviceScaleFactor": 1, "mobile": false}},
-		{"Emulation.setEmulatedMedia", object{"features": []object{{"name": "prefers-color-scheme", "value": theme}}}},
 		{"Emulation.setScriptExecutionDisabled", object{"value": !l.scripts}},
-		{"Page.navigate", object{"url": url}},
 	} {
 		b.call(page.session, step.method, step.parameters, nil)
 	}
+	page.resize(l)
+	b.call(page.session, "Page.navigate", object{"url": url}, nil)
 	page.wait(`document.readyState === "complete" && location.href !== "about:blank"`)
 	return page
+}
+
+// resize gives the page another size and theme.
+func (p *tab) resize(l look) {
+	theme := "light"
+	if l.dark {
+		theme = "dark"
+	}
+	p.call(p.session, "Emulation.setDeviceMetricsOverride", object{"width": l.width, "height": l.height, "deviceScaleFactor": 1, "mobile": false}, nil)
+	p.call(p.session, "Emulation.setEmulatedMedia", object{"features": []object{{"name": "prefers-color-scheme", "value": theme}}}, nil)
 }
 
 // evaluate returns what an expression is.
