@@ -20,13 +20,11 @@ import (
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
-const (
-	schedules = 1000
-	// latest bounds how late a request arrives that was sent, frozen or resent.
-	latest = time.Minute
-)
+// latest bounds how late a request arrives that was sent, frozen or resent.
+const latest = time.Minute
 
 // signalled is a line of a host's own record: a process got a signal.
 type signalled struct {
@@ -370,7 +368,7 @@ func (c *conductor) finish() bool {
 // each report is carried out at most once, no process gets a second SIGTERM during its grace,
 // or SIGKILL before the end of it, nothing is done for a controller that was replaced, and all
 // processes end.
-func TestEachReportIsCarriedOutAtMostOnce(t *testing.T) {
+func TestPropertyEachReportIsCarriedOutAtMostOnce(t *testing.T) {
 	t.Parallel()
 	base := "/dev/shm" // it has many files synced
 	if _, err := os.Stat(base); err != nil {
@@ -379,8 +377,8 @@ func TestEachReportIsCarriedOutAtMostOnce(t *testing.T) {
 	dir, err := os.MkdirTemp(base, "genv-once-")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
-	signals := 0
-	for seed := range uint64(schedules) {
+	signals, schedules := uint64(0), proctest.Cases(5_000)
+	for seed := range schedules {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // a schedule, no secret
 			own := filepath.Join(dir, fmt.Sprint(seed))
@@ -392,7 +390,7 @@ func TestEachReportIsCarriedOutAtMostOnce(t *testing.T) {
 			ended := c.finish()
 			require.Empty(t, c.check(), "schedule %d", seed)
 			require.True(t, ended, "schedule %d: not all processes ended", seed)
-			signals += len(c.record)
+			signals += uint64(len(c.record))
 			require.NoError(t, os.RemoveAll(own))
 		})
 	}
