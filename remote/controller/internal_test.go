@@ -228,7 +228,7 @@ func TestMessagesAreBounded(t *testing.T) {
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	var l Budget[snapshot.UID]
 	admitted := 0
-	for i := range 10 * maxAccounts {
+	for i := range 3 * maxAccounts {
 		if _, ok := admit(&l, "evil", snapshot.UID(i+1), now); ok {
 			admitted++
 		}

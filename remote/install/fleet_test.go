@@ -45,7 +45,7 @@ case "$1 ${2-}" in
 "usage snapshot") echo "[]" ;;
 esac
 exit
-`, version, base64.StdEncoding.EncodeToString(frame)) + strings.Repeat("#"+strings.Repeat("-", 1022)+"\n", 1500)
+`, version, base64.StdEncoding.EncodeToString(frame)) + strings.Repeat("#"+strings.Repeat("-", 1022)+"\n", 300)
 	return program([]byte(data), runtime.GOARCH)
 }
 
