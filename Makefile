@@ -15,7 +15,7 @@ BUILD      := CGO_ENABLED=0 $(GO) build $(BUILDFLAGS) -ldflags '-s -w -X main.ve
 # and without debug information programs are linked in half the time.
 TESTFLAGS ?= -timeout=30m -p 3 -parallel 4 -vet=off -ldflags=-w
 # The packages that wait longest begin first.
-PACKAGES  := ./packaging ./remote/sshclient ./cmd/genv-demo ./snapshot/state/disk ./...
+PACKAGES  := ./packaging ./remote/sshclient ./cmd/genv-demo ./snapshot/state/disk ./remote/usage/store ./remote/agent ./remote/web ./...
 # The tests start these without the race detector.
 PROGRAMS  := ./cmd/genv ./cmd/genv-demo ./remote/testfleet/genv143 ./remote/testfleet/gpus/nvidia-smi
 # Where a page fault is slow, what makes much garbage (lint, some tests) takes half the time if it keeps more of it.
