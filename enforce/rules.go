@@ -92,6 +92,16 @@ func Rules() []Rule {
 	return names
 }
 
+// RuleNames are the names of all rules, sorted, as a command offers them.
+func RuleNames() []string {
+	var names []string
+	for _, rule := range Rules() {
+		names = append(names, string(rule))
+	}
+	slices.Sort(names)
+	return names
+}
+
 // of is what there is to know of a rule; nil if there is no such rule.
 func (r Rule) of() *rule {
 	at := slices.IndexFunc(rules, func(known rule) bool { return known.Key == string(r) })

@@ -91,7 +91,7 @@ func (e *Exemptions) canonical() []string {
 	for uuid := range e.uuids {
 		lines = append(lines, fmt.Sprintf("exempt uuid %q", uuid))
 	}
-	for kind, entries := range map[string][]exemption{"process": e.processes, "environment": e.environments, "host": e.hosts, "device": e.devices} {
+	for kind, entries := range map[string][]exemptEntry{"process": e.processes, "environment": e.environments, "host": e.hosts, "device": e.devices} {
 		for i := range entries {
 			x := &entries[i]
 			lines = append(lines, fmt.Sprintf("exempt %s %q %q %q %q %q", kind, x.name, x.user, x.host, x.index, x.eid))

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/exemption"
 	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -76,13 +75,13 @@ func TestGuardAndExemptionsOfOperators(t *testing.T) {
 	f, err := policy.Parse("p.yaml", []byte(guardPolicy))
 	require.NoError(t, err)
 	now := time.Date(2026, 11, 23, 11, 0, 0, 0, time.UTC)
-	list := exemption.List{}
-	for _, who := range []exemption.Who{
+	list := policy.ExemptionList{}
+	for _, who := range []policy.Who{
 		{User: "bob"}, {User: "carol", Host: "gpu-02"}, {User: "dave", Rule: enforce.RuleIdle}, {Host: "gpu-05"}, {Host: "gpu-06", Rule: enforce.RuleIdle},
 	} {
-		list = append(list, exemption.Exemption{Who: who, By: "op", Reason: "test", Created: now.Add(-time.Hour), Until: now.Add(time.Hour)})
+		list = append(list, policy.Exemption{Who: who, By: "op", Reason: "test", Created: now.Add(-time.Hour), Until: now.Add(time.Hour)})
 	}
-	p := exemption.With(f, list, now)
+	p := policy.WithExemptions(f, list, now)
 	guardOf := func(host snapshot.Hostname) guard.Setting {
 		return p.Settings(enforce.Query{Host: host, At: now}).Guard
 	}
@@ -92,7 +91,7 @@ func TestGuardAndExemptionsOfOperators(t *testing.T) {
 	require.Zero(t, guardOf("gpu-03"), "off stays off")
 	require.Zero(t, guardOf("gpu-05"), "the host is exempt")
 	require.Equal(t, guard.Watch, guardOf("gpu-06").Mode, "exempt from one rule is not exempt from the guard")
-	require.Equal(t, guard.Watch, exemption.With(f, list, now.Add(2*time.Hour)).Settings(enforce.Query{Host: "gpu-05", At: now}).Guard.Mode)
+	require.Equal(t, guard.Watch, policy.WithExemptions(f, list, now.Add(2*time.Hour)).Settings(enforce.Query{Host: "gpu-05", At: now}).Guard.Mode)
 }
 
 // Keys of an earlier version don't stop enforcement: they are named, whatever their value, and the

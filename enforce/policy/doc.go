@@ -29,6 +29,11 @@
 //
 // Every value keeps its place in the file; Explain shows it.
 //
+// # Exemptions of operators
+//
+// WithExemptions keeps rules away from a user, a host or a GPU for some hours, because
+// an operator said so. Each such exemption has an author, a reason and an end.
+//
 // The package has no clock and reads no file: the time and the bytes are
 // arguments. Hosts and their labels are read by remote/inventory.
 package policy

@@ -17,13 +17,13 @@ type Exemptions struct {
 	uids  map[snapshot.UID]Source
 	uuids map[snapshot.GPUUUID]Source
 
-	processes, environments, hosts, devices []exemption
+	processes, environments, hosts, devices []exemptEntry
 
 	containers []containerExemption
 }
 
-// exemption is an entry of the file. Fields that its list doesn't use are empty.
-type exemption struct {
+// exemptEntry is an entry of the file. Fields that its list doesn't use are empty.
+type exemptEntry struct {
 	name  string // in which * is any text
 	match *regexp.Regexp
 	user  snapshot.Username
@@ -34,7 +34,7 @@ type exemption struct {
 }
 
 // find returns the first entry that matches.
-func find(list []exemption, matches func(*exemption) bool) (Source, bool) {
+func find(list []exemptEntry, matches func(*exemptEntry) bool) (Source, bool) {
 	for i := range list {
 		if matches(&list[i]) {
 			return list[i].from, true
@@ -67,7 +67,7 @@ func (e *Exemptions) UID(uid snapshot.UID) (Source, bool) {
 
 // Host says whether a host is exempt.
 func (e *Exemptions) Host(host snapshot.Hostname) (Source, bool) {
-	return find(e.hosts, func(h *exemption) bool { return h.host.Matches(string(host)) })
+	return find(e.hosts, func(h *exemptEntry) bool { return h.host.Matches(string(host)) })
 }
 
 // commLength is how much of a process's name the kernel keeps: TASK_COMM_LEN
@@ -77,7 +77,7 @@ const commLength = 15
 // Process says whether a process with this name is exempt; user is its owner, ""
 // if that is not known. Users can give any name to their own processes.
 func (e *Exemptions) Process(name string, user snapshot.Username) (Source, bool) {
-	return find(e.processes, func(p *exemption) bool {
+	return find(e.processes, func(p *exemptEntry) bool {
 		cut := len(name) == commLength && strings.HasPrefix(p.name, name)
 		return (cut || p.match.MatchString(name)) && (p.user == "" || p.user == user)
 	})
@@ -86,7 +86,7 @@ func (e *Exemptions) Process(name string, user snapshot.Username) (Source, bool)
 // Environment says whether an environment is exempt, by its id on its host or
 // by its owner and name.
 func (e *Exemptions) Environment(host snapshot.Hostname, eid snapshot.EnvID, user snapshot.Username, name string) (Source, bool) {
-	return find(e.environments, func(x *exemption) bool {
+	return find(e.environments, func(x *exemptEntry) bool {
 		if x.eid != "" {
 			return x.eid == eid && x.host.Matches(string(host))
 		}
@@ -100,7 +100,7 @@ func (e *Exemptions) Device(host snapshot.Hostname, index snapshot.DeviceIndex, 
 		return from, true
 	}
 	written := index.String()
-	return find(e.devices, func(d *exemption) bool { return d.index.Matches(written) && d.host.Matches(string(host)) })
+	return find(e.devices, func(d *exemptEntry) bool { return d.index.Matches(written) && d.host.Matches(string(host)) })
 }
 
 // containerExemption is an entry of exempt: containers:. What it doesn't name may be

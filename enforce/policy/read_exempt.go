@@ -42,7 +42,7 @@ func (e *Exemptions) readUID(n *strictyaml.Node) {
 
 // exemptProcess reads a name, or a mapping that also names the owner.
 func (r *reader) exemptProcess(n *strictyaml.Node) {
-	p := exemption{from: exemptAt(n)}
+	p := exemptEntry{from: exemptAt(n)}
 	if n.IsMap() {
 		n.Map(r.owned(&p))
 		if p.name == "" {
@@ -56,7 +56,7 @@ func (r *reader) exemptProcess(n *strictyaml.Node) {
 }
 
 // owned are the keys of a name and its owner.
-func (r *reader) owned(e *exemption) strictyaml.Keys {
+func (r *reader) owned(e *exemptEntry) strictyaml.Keys {
 	return strictyaml.Keys{
 		"name": func(n *strictyaml.Node) { e.name = n.Text() },
 		"user": func(n *strictyaml.Node) { e.user = snapshot.Username(strings.Join(r.readUser(n), "")) },
@@ -66,7 +66,7 @@ func (r *reader) owned(e *exemption) strictyaml.Keys {
 // exemptEnvironment reads an owner and a name, or an id on a host. A name alone is
 // refused: any user could give it to an environment and would be exempt.
 func (r *reader) exemptEnvironment(n *strictyaml.Node) {
-	x := exemption{from: exemptAt(n)}
+	x := exemptEntry{from: exemptAt(n)}
 	keys := r.owned(&x)
 	keys["eid"] = func(n *strictyaml.Node) { x.eid = snapshot.EnvID(n.Scalar()) }
 	keys["host"] = func(n *strictyaml.Node) { x.host = readPattern(n, n.Text()) }
@@ -83,7 +83,7 @@ func (r *reader) exemptEnvironment(n *strictyaml.Node) {
 }
 
 func (e *Exemptions) readHost(n *strictyaml.Node) {
-	e.hosts = append(e.hosts, exemption{host: readPattern(n, n.Text()), from: exemptAt(n)})
+	e.hosts = append(e.hosts, exemptEntry{host: readPattern(n, n.Text()), from: exemptAt(n)})
 }
 
 // readUnprotected reads names of daemons that are protected by default. Any other
@@ -115,7 +115,7 @@ func (e *Exemptions) readDevice(n *strictyaml.Node) {
 			return
 		}
 	}
-	e.devices = append(e.devices, exemption{host: readPattern(n, written[:colon]), index: index, from: exemptAt(n)})
+	e.devices = append(e.devices, exemptEntry{host: readPattern(n, written[:colon]), index: index, from: exemptAt(n)})
 }
 
 // isUUID says whether a device is named by its UUID.

@@ -5,7 +5,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
-	"github.com/seed-3119e985/genv/enforce/exemption"
+	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/operator"
@@ -54,7 +54,7 @@ type Cycle struct {
 	// Hold is why operators had rules do nothing, nil if they did not; Exemptions are
 	// those that operators made.
 	Hold       *operator.OnHold
-	Exemptions exemption.List
+	Exemptions policy.ExemptionList
 
 	guards []*guardAsk // what the guards of hosts are asked
 	// Records are of what came of the reports that ended last.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
-	"github.com/seed-3119e985/genv/enforce/exemption"
+	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -142,7 +142,7 @@ func (c *Controller) expire(cycle *Cycle, now time.Time) []enforce.Event {
 	return events
 }
 
-func expiryRecord(e *exemption.Exemption, text string) audit.Record {
+func expiryRecord(e *policy.Exemption, text string) audit.Record {
 	return audit.Record{Kind: audit.KindOperator, Action: "expired", Host: e.Host, User: e.User, Device: e.Device, Rule: e.Rule, Text: text}
 }
 

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/exemption"
 	"github.com/seed-3119e985/genv/enforce/guard"
+	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
@@ -50,7 +50,7 @@ func (m *fleetState) fleet(before *Fleet) *Fleet {
 	if m.options.Enforcing { // else nothing is judged
 		f.Notes = append(f.Notes, cycle.Plan.Notes...)
 	}
-	f.Hold, f.Exemptions = cycle.Hold, append(exemption.List{}, cycle.Exemptions...)
+	f.Hold, f.Exemptions = cycle.Hold, append(policy.ExemptionList{}, cycle.Exemptions...)
 	if cycle.Unrecorded != nil {
 		f.Unrecorded = cycle.Unrecorded.Error()
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/decision"
-	"github.com/seed-3119e985/genv/enforce/exemption"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
@@ -182,8 +181,8 @@ func TestAnotherModeIsAChange(t *testing.T) {
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-func exempt(w exemption.Who) exemption.Exemption {
-	return exemption.Exemption{Who: w, Reason: "deadline", By: "alice (uid 1000)", Created: noon, Until: noon.Add(time.Hour)}
+func exempt(w policy.Who) policy.Exemption {
+	return policy.Exemption{Who: w, Reason: "deadline", By: "alice (uid 1000)", Created: noon, Until: noon.Add(time.Hour)}
 }
 
 func TestWhichGPUsAreExempt(t *testing.T) {
@@ -192,22 +191,22 @@ func TestWhichGPUsAreExempt(t *testing.T) {
 	attached := &gpus.GPU{Index: 1, Attached: []gpus.Attachment{{User: "bob"}}}
 	free := &gpus.GPU{Index: 1}
 	for _, row := range []struct {
-		who  exemption.Who
+		who  policy.Who
 		host snapshot.Hostname
 		gpu  *gpus.GPU
 		want bool
 	}{
-		{exemption.Who{User: "bob"}, "a", bobs, true},
-		{exemption.Who{User: "bob"}, "a", attached, true},
-		{exemption.Who{User: "bob"}, "a", free, false},
-		{exemption.Who{User: "carol"}, "a", bobs, false},
-		{exemption.Who{User: "bob", Host: "a"}, "a", bobs, true},
-		{exemption.Who{User: "bob", Host: "a"}, "b", bobs, false},
-		{exemption.Who{Host: "a"}, "a", free, true},
-		{exemption.Who{Host: "a", Device: &one}, "a", free, true},
-		{exemption.Who{Host: "a", Device: &one}, "a", bobs, false},
+		{policy.Who{User: "bob"}, "a", bobs, true},
+		{policy.Who{User: "bob"}, "a", attached, true},
+		{policy.Who{User: "bob"}, "a", free, false},
+		{policy.Who{User: "carol"}, "a", bobs, false},
+		{policy.Who{User: "bob", Host: "a"}, "a", bobs, true},
+		{policy.Who{User: "bob", Host: "a"}, "b", bobs, false},
+		{policy.Who{Host: "a"}, "a", free, true},
+		{policy.Who{Host: "a", Device: &one}, "a", free, true},
+		{policy.Who{Host: "a", Device: &one}, "a", bobs, false},
 	} {
-		f := live.Fleet{Exemptions: exemption.List{exempt(row.who)}}
+		f := live.Fleet{Exemptions: policy.ExemptionList{exempt(row.who)}}
 		require.Equal(t, row.want, f.Exempt(row.host, row.gpu) != nil, row)
 	}
 }
@@ -218,7 +217,7 @@ func TestWhatOperatorsAskedFor(t *testing.T) {
 	cycle := &controller.Cycle{
 		Number: 3, Cluster: snapshot.Cluster{Hosts: []snapshot.Host{{Name: "a", Snapshot: &snapshot.Snapshot{}}}},
 		Hold:       &operator.OnHold{Since: noon, By: "alice (uid 1000)", Reason: "<b>"},
-		Exemptions: exemption.List{exempt(exemption.Who{User: "bob"})},
+		Exemptions: policy.ExemptionList{exempt(policy.Who{User: "bob"})},
 	}
 	report := enforce.Report{Terminate: []enforce.Termination{{
 		Process: snapshot.Process{PID: 5, Username: "bob"}, Because: []string{"operator/1"}, Why: []string{"Requested by alice (uid 1000): r"},

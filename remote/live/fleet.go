@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/exemption"
+	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
@@ -46,14 +46,14 @@ type Fleet struct {
 	// Hold is why operators had rules do nothing, and since when; nil if rules act.
 	Hold *operator.OnHold `json:"hold,omitempty"`
 	// Exemptions are those that operators made, the oldest first.
-	Exemptions exemption.List `json:"exemptions"`
+	Exemptions policy.ExemptionList `json:"exemptions"`
 	// Unrecorded is why the record can't be written; empty if it can.
 	Unrecorded string `json:"unrecorded,omitempty"`
 }
 
 // Exempt returns the first exemption that concerns a GPU of a host, or somebody who is
 // attached to it or uses it; nil for none. What a policy file exempts is not among them.
-func (f *Fleet) Exempt(host snapshot.Hostname, gpu *gpus.GPU) *exemption.Exemption {
+func (f *Fleet) Exempt(host snapshot.Hostname, gpu *gpus.GPU) *policy.Exemption {
 	if len(f.Exemptions) == 0 {
 		return nil
 	}

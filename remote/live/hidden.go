@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/exemption"
+	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/election"
@@ -36,7 +36,7 @@ func withoutNames(f *Fleet) *Fleet {
 		Enforcing: f.Enforcing, DryRun: f.DryRun, Hosts: make([]Host, len(f.Hosts)), Users: []User{},
 		Findings: make([]Finding, len(f.Findings)), Notes: []enforce.Note{}, Failed: make([]remote.Failure, len(f.Failed)),
 		Duplicates: f.Duplicates, HeldUsers: []safety.Held{}, HeldHosts: make([]safety.Held, len(f.HeldHosts)),
-		Exemptions: exemption.List{},
+		Exemptions: policy.ExemptionList{},
 	}
 	if f.Hold != nil {
 		h.Hold = &operator.OnHold{Since: f.Hold.Since, By: hiddenText, Reason: hiddenText}

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/exemption"
+	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -61,7 +61,7 @@ type Action struct {
 	Rule  enforce.Rule `json:"rule,omitempty"`
 	Hours float64      `json:"hours,omitempty"`
 	// Reason is why, for the record, for other operators and, with Warn, for the user: at
-	// most exemption.MaxReason characters, printable.
+	// most policy.MaxReason characters, printable.
 	Reason string `json:"reason,omitempty"`
 }
 
@@ -153,7 +153,7 @@ func (a *Action) Check() error {
 		return invalid("%s needs a reason", a.Kind)
 	}
 	if a.Reason != "" {
-		if err := exemption.CheckReason(a.Reason); err != nil {
+		if err := policy.CheckReason(a.Reason); err != nil {
 			return invalid("%v", err)
 		}
 	}
@@ -185,7 +185,7 @@ func (a *Action) checkRow() error {
 	return a.checkOnly("host", "pid", "start", "device", "uuid", "eid", "user")
 }
 
-// checkExemption checks what exemption.Exemption.Check doesn't know: the fields that an
+// checkExemption checks what policy.Exemption.Check doesn't know: the fields that an
 // exemption doesn't have.
 func (a *Action) checkExemption() error {
 	e := a.Exemption()
@@ -195,7 +195,7 @@ func (a *Action) checkExemption() error {
 	if a.Kind == Unexempt {
 		return a.checkOnly("host", "device", "uuid", "user", "rule")
 	}
-	if _, err := exemption.Hours(a.Hours); err != nil {
+	if _, err := policy.ExemptionHours(a.Hours); err != nil {
 		return invalid("%v", err)
 	}
 	return a.checkOnly("host", "device", "uuid", "user", "rule", "hours")
@@ -220,6 +220,6 @@ func (a *Action) checkOnly(used ...string) error {
 }
 
 // Exemption is what Exempt and Unexempt are about, without its author and times.
-func (a *Action) Exemption() exemption.Exemption {
-	return exemption.Exemption{Who: exemption.Who{User: a.User, Host: a.Host, Device: a.Device, UUID: a.UUID, Rule: a.Rule}, Reason: a.Reason}
+func (a *Action) Exemption() policy.Exemption {
+	return policy.Exemption{Who: policy.Who{User: a.User, Host: a.Host, Device: a.Device, UUID: a.UUID, Rule: a.Rule}, Reason: a.Reason}
 }

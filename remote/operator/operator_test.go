@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/exemption"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -185,7 +184,7 @@ func TestDamage(t *testing.T) {
 
 // A file that is whole, but has what this version doesn't know, is not read in part.
 func TestUnknownLimitsOfAnExemption(t *testing.T) {
-	s := operator.State{Exemptions: exemption.List{{Reason: "r", By: "b", Created: noon, Until: noon.Add(time.Hour)}}}
+	s := operator.State{Exemptions: policy.ExemptionList{{Reason: "r", By: "b", Created: noon, Until: noon.Add(time.Hour)}}}
 	data, err := s.Encode(noon)
 	require.NoError(t, err)
 	_, err = operator.Decode(data, noon)
@@ -224,13 +223,13 @@ func TestThePolicyIsNotChanged(t *testing.T) {
 		return file
 	}
 	file := read()
-	created := exemption.Exemption{Reason: "r", By: "b", Created: noon, Until: noon.Add(time.Hour)}
+	created := policy.Exemption{Reason: "r", By: "b", Created: noon, Until: noon.Add(time.Hour)}
 	hostsAlice, allOfH1, bobs := created, created, created
-	hostsAlice.Who = exemption.Who{User: "alice", Host: "h2"}
-	allOfH1.Who = exemption.Who{Host: "h1"}
-	bobs.Who = exemption.Who{User: "bob"}
+	hostsAlice.Who = policy.Who{User: "alice", Host: "h2"}
+	allOfH1.Who = policy.Who{Host: "h1"}
+	bobs.Who = policy.Who{User: "bob"}
 	held := operator.State{Hold: &operator.OnHold{Since: noon, By: "b", Reason: "r"}}
-	exempted := operator.State{Exemptions: exemption.List{hostsAlice, allOfH1, bobs}}
+	exempted := operator.State{Exemptions: policy.ExemptionList{hostsAlice, allOfH1, bobs}}
 	policies := []enforce.Policy{file, held.Policy(file, noon), exempted.Policy(file, noon), held.Policy(exempted.Policy(file, noon), noon)}
 	different := make(map[string]bool)
 	for _, host := range []snapshot.Hostname{"", "h1", "h2", "h3"} {
@@ -266,7 +265,7 @@ func FuzzAction(f *testing.F) {
 		}
 		for i := range s.Exemptions {
 			e := &s.Exemptions[i]
-			if err := e.Check(); err != nil || e.User == "" && e.Host == "" || e.Until.After(noon.Add(exemption.MaxDuration)) {
+			if err := e.Check(); err != nil || e.User == "" && e.Host == "" || e.Until.After(noon.Add(policy.MaxExemption)) {
 				t.Fatal(e, err)
 			}
 		}

@@ -24,14 +24,14 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/exemption"
 	"github.com/seed-3119e985/genv/enforce/guard"
+	"github.com/seed-3119e985/genv/enforce/policy"
 )
 
 // State is what operators asked for that lasts. It is a value.
 type State struct {
-	Exemptions exemption.List `json:"exemptions"`
-	Hold       *OnHold        `json:"hold,omitempty"` // nil if enforcement goes on
+	Exemptions policy.ExemptionList `json:"exemptions"`
+	Hold       *OnHold              `json:"hold,omitempty"` // nil if enforcement goes on
 }
 
 // OnHold says that rules do nothing until an operator releases them.
@@ -53,7 +53,7 @@ func (s State) With(other State) State {
 		s.Hold = other.Hold
 	}
 	for _, e := range other.Exemptions {
-		known := slices.ContainsFunc(s.Exemptions, func(own exemption.Exemption) bool { return own.Same(&e.Who) && !own.Until.Before(e.Until) })
+		known := slices.ContainsFunc(s.Exemptions, func(own policy.Exemption) bool { return own.Same(&e.Who) && !own.Until.Before(e.Until) })
 		if longer, err := s.Exemptions.Add(e); !known && err == nil { // with too many, the first ones stay
 			s.Exemptions = longer
 		}
@@ -62,14 +62,14 @@ func (s State) With(other State) State {
 }
 
 // Policy returns the policy by which to judge at a moment.
-func (s State) Policy(policy enforce.Policy, now time.Time) enforce.Policy {
+func (s State) Policy(base enforce.Policy, now time.Time) enforce.Policy {
 	if len(s.Exemptions) > 0 {
-		policy = exemption.With(policy, s.Exemptions, now)
+		base = policy.WithExemptions(base, s.Exemptions, now)
 	}
 	if s.Hold != nil {
-		policy = paused{policy, s.Hold.String()}
+		base = paused{base, s.Hold.String()}
 	}
-	return policy
+	return base
 }
 
 // paused is a policy of which nothing is done.
@@ -171,7 +171,7 @@ func Decode(data []byte, now time.Time) (State, error) {
 			return State{}, fmt.Errorf("exemption %d: %w", i+1, err)
 		}
 	}
-	if len(s.Exemptions) > exemption.MaxCount {
+	if len(s.Exemptions) > policy.MaxExemptions {
 		return State{}, fmt.Errorf("it has %d exemptions", len(s.Exemptions))
 	}
 	if back := f.Time.Sub(now); back > 0 {
@@ -219,7 +219,7 @@ func (s State) After(who Person, a *Action, now time.Time) (next State, line str
 }
 
 func (s State) exempt(who Person, a *Action, now time.Time) (State, string, error) {
-	length, err := exemption.Hours(a.Hours)
+	length, err := policy.ExemptionHours(a.Hours)
 	if err != nil {
 		return s, "", invalid("%v", err)
 	}

@@ -11,7 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/exemption"
+	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -76,7 +76,7 @@ func sample() *live.Fleet {
 		},
 		Failed: []remote.Failure{*lost, {Host: "gpu-5", Class: remote.HostKeyChanged, Error: "the host key has changed", NextStep: "Find out why before you trust it"}},
 	}
-	f.Exemptions = exemption.List{{Who: exemption.Who{User: "carol"}, Reason: "deadline", By: "root (uid 0)", Created: noon, Until: noon.Add(8 * time.Hour)}}
+	f.Exemptions = policy.ExemptionList{{Who: policy.Who{User: "carol"}, Reason: "deadline", By: "root (uid 0)", Created: noon, Until: noon.Add(8 * time.Hour)}}
 	f.Findings[1].Rule, f.Findings[1].Due = enforce.RuleMaxDevicesPerUser, noon.Add(4*time.Minute)
 	return f
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/exemption"
+	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
@@ -193,7 +193,7 @@ func (t gpuTable) Idle(since time.Time) string {
 }
 
 // exemptionTable are exemptions of operators.
-type exemptionTable struct{ Rows exemption.List }
+type exemptionTable struct{ Rows policy.ExemptionList }
 
 // Exemptions are those that name a user or a host; all without either.
 func (p *page) Exemptions(user snapshot.Username, host snapshot.Hostname) (list exemptionTable) {

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/exemption"
+	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/live"
@@ -106,7 +106,7 @@ func date(t time.Time) snapshot.Date {
 // judged adds findings and their history.
 func (f *fleet) judged(findings ...enforce.Finding) {
 	f.cycle.Plan.Findings = findings
-	f.cycle.Exemptions = exemption.List{{Who: exemption.Who{User: "judy", Host: "gpu-04"}, Reason: "paper deadline", By: "root", Created: f.now, Until: f.now.Add(5 * time.Hour)}}
+	f.cycle.Exemptions = policy.ExemptionList{{Who: policy.Who{User: "judy", Host: "gpu-04"}, Reason: "paper deadline", By: "root", Created: f.now, Until: f.now.Add(5 * time.Hour)}}
 	events := make([]enforce.Event, 0, len(findings))
 	for i := range findings {
 		events = append(events, enforce.Event{Kind: enforce.EventNew, Host: findings[i].Host, ID: findings[i].ID, Finding: &findings[i], Decision: findings[i].Decision()})

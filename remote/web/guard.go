@@ -11,8 +11,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// policy is what browsers may do with the pages. They contain no scripts and styles.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+// contentPolicy is what browsers may do with the pages. They contain no scripts and styles.
+const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 
 // userHeaders are where oauth2-proxy and others say who the user is.
@@ -30,7 +30,7 @@ func userOf(r *http.Request) snapshot.Username {
 func (s *server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
-		header.Set("Content-Security-Policy", policy)
+		header.Set("Content-Security-Policy", contentPolicy)
 		header.Set("X-Content-Type-Options", "nosniff")
 		header.Set("Referrer-Policy", "no-referrer")
 		header.Set("Cross-Origin-Resource-Policy", "same-origin")

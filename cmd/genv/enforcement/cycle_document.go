@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/exemption"
+	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
@@ -41,8 +41,8 @@ type CycleDocument struct {
 	Unrecorded string             `json:"unrecorded,omitempty"`
 	Notified   []notifiedDocument `json:"told"`
 	// Hold is why operators had rules do nothing; missing if they act.
-	Hold       *operator.OnHold `json:"hold,omitempty"`
-	Exemptions exemption.List   `json:"exemptions"`
+	Hold       *operator.OnHold     `json:"hold,omitempty"`
+	Exemptions policy.ExemptionList `json:"exemptions"`
 	// Standby says that another controller acts, or may; Election is who leads. Both are for
 	// controllers with --leader.
 	Standby  bool            `json:"standby,omitempty"`
@@ -94,7 +94,7 @@ func documentOf(cycle *controller.Cycle, failures []remote.Failure) CycleDocumen
 		Via:      cycle.Via,
 		Findings: []findingDocument{}, Notes: append([]enforce.Note{}, cycle.Plan.Notes...), Reports: []reportDocument{}, Failed: failures,
 		Duplicates: append([]controller.Duplicate{}, cycle.Duplicates...), Notified: []notifiedDocument{},
-		Hold: cycle.Hold, Exemptions: append(exemption.List{}, cycle.Exemptions...),
+		Hold: cycle.Hold, Exemptions: append(policy.ExemptionList{}, cycle.Exemptions...),
 		HeldUsers: append([]safety.Held{}, cycle.Plan.HeldUsers...), HeldHosts: append([]safety.Held{}, cycle.Plan.HeldHosts...),
 	}
 	for i := range cycle.Plan.Findings {

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/exemption"
+	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -32,7 +32,7 @@ type ExemptDocument struct {
 
 type exemptionWithID struct {
 	ID string `json:"id"`
-	exemption.Exemption
+	policy.Exemption
 }
 
 // exemptCommand is `genv remote exempt`. It asks the running controller over its socket; if none
@@ -46,7 +46,7 @@ func (p *program) exemptCommand() *cli.Command {
 			&cli.StringFlag{Name: "user", Usage: "exempt this `USER`"},
 			&cli.StringSliceFlag{Name: "host", Aliases: []string{"H"}, Usage: "exempt this `HOST`, or with --user the user there"},
 			&cli.StringFlag{Name: "device", Usage: "exempt the GPU with this `INDEX` of --host"},
-			command.OneOf(&cli.StringFlag{Name: "rule", Usage: "from this `RULE` only, such as idle or max-duration"}, exemption.Rules()),
+			command.OneOf(&cli.StringFlag{Name: "rule", Usage: "from this `RULE` only, such as idle or max-duration"}, enforce.RuleNames()),
 			&cli.StringFlag{Name: "for", Usage: "for this `TIME`, such as 12h or 7d; at most 30d"},
 			&cli.StringFlag{Name: "reason", Usage: "why, for the record and for other operators: `TEXT`"},
 			&cli.BoolFlag{Name: "list", Usage: "list the exemptions"},
@@ -87,8 +87,8 @@ func (p *program) readExempt(c *cli.Context) (r exemptRequest, err error) {
 	if err != nil {
 		return r, err
 	}
-	if length > exemption.MaxDuration {
-		return r, command.UsageError("--for %s: an exemption lasts for at most %s", c.String("for"), text.FormatDuration(exemption.MaxDuration))
+	if length > policy.MaxExemption {
+		return r, command.UsageError("--for %s: an exemption lasts for at most %s", c.String("for"), text.FormatDuration(policy.MaxExemption))
 	}
 	a := operator.Action{
 		Schema: operator.ActionSchema, Kind: operator.Exempt, User: snapshot.Username(c.String("user")), Rule: enforce.Rule(c.String("rule")),
@@ -152,7 +152,7 @@ func (p *program) remoteExempt(c *cli.Context) error {
 }
 
 // revocation is the action that ends an exemption.
-func revocation(list exemption.List, id, reason string) (*operator.Action, error) {
+func revocation(list policy.ExemptionList, id, reason string) (*operator.Action, error) {
 	for i := range list {
 		if w := &list[i].Who; w.ID() == id {
 			a := operator.Action{

@@ -17,7 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/enforce/audit"
-	"github.com/seed-3119e985/genv/enforce/exemption"
+	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/controller/statedir"
@@ -32,7 +32,7 @@ import (
 // exemptions are those of a controller: one that runs, or the folder of one that doesn't.
 type exemptions interface {
 	where() (socket, stateDir string)
-	list(ctx context.Context) (exemption.List, error)
+	list(ctx context.Context) (policy.ExemptionList, error)
 	act(ctx context.Context, a *operator.Action) (string, error)
 	hosts(ctx context.Context) []string // none if they aren't known
 	knowsUser(ctx context.Context, name snapshot.Username) bool
@@ -70,7 +70,7 @@ type runningController struct {
 func (r *runningController) where() (path, stateDir string) { return r.path, "" }
 func (r *runningController) close()                         { r.client.Close() }
 
-func (r *runningController) list(ctx context.Context) (exemption.List, error) {
+func (r *runningController) list(ctx context.Context) (policy.ExemptionList, error) {
 	fleet, err := r.client.Fleet(ctx)
 	if err != nil {
 		return nil, err
@@ -180,7 +180,7 @@ func otherOwner(dir string) string {
 func (s *stoppedController) where() (path, stateDir string) { return "", s.dir }
 func (s *stoppedController) close()                         { _ = s.store.Close() } // what was done is on the disk
 
-func (s *stoppedController) list(context.Context) (exemption.List, error) {
+func (s *stoppedController) list(context.Context) (policy.ExemptionList, error) {
 	now := s.program.Now()
 	state, err := s.store.LoadOperator(now)
 	if err != nil {

@@ -21,7 +21,6 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/decision"
-	"github.com/seed-3119e985/genv/enforce/exemption"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -31,7 +30,7 @@ func Flags() []cli.Flag {
 	return append([]cli.Flag{
 		&cli.StringFlag{Name: "user", Usage: "only actions on this `USER`, by name or uid"},
 		&cli.IntFlag{Name: "pid", DefaultText: "any", Usage: "only actions on process `PID`"},
-		command.OneOf(&cli.StringFlag{Name: "rule", Usage: "only actions because of this `RULE`, such as idle"}, exemption.Rules()),
+		command.OneOf(&cli.StringFlag{Name: "rule", Usage: "only actions because of this `RULE`, such as idle"}, enforce.RuleNames()),
 		&cli.StringFlag{Name: "since", Usage: "only actions since `TIME`, such as 2h, 7d or 2026-11-20T22:00"},
 		&cli.StringFlag{Name: "until", Usage: "only actions before `TIME`, such as 1d or 2026-12-01"},
 		&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "also print what comes, until Ctrl-C; without --since after the last 10 lines"},
@@ -81,8 +80,8 @@ func readFilter(p *command.Program, c *cli.Context, q *audit.Filter) (err error)
 		return command.UsageError("--pid %d: write the number of a process", c.Int("pid"))
 	}
 	q.User, q.PID, q.Rule = snapshot.Username(c.String("user")), snapshot.PID(c.Int("pid")), enforce.Rule(c.String("rule"))
-	if q.Rule != "" && !slices.Contains(exemption.Rules(), string(q.Rule)) {
-		return command.UsageError("--rule %q: write one of %s", q.Rule, strings.Join(exemption.Rules(), ", "))
+	if q.Rule != "" && !slices.Contains(enforce.RuleNames(), string(q.Rule)) {
+		return command.UsageError("--rule %q: write one of %s", q.Rule, strings.Join(enforce.RuleNames(), ", "))
 	}
 	if c.Bool("follow") && (c.Bool("stats") || c.String("until") != "") {
 		return command.UsageError("--follow can't be used with --stats or --until")

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/exemption"
 	"github.com/seed-3119e985/genv/enforce/notify/mail"
+	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/controller/handover"
 	"github.com/seed-3119e985/genv/remote/election"
@@ -103,8 +103,8 @@ func memoryOf(hosts int) controller.FleetMemory {
 	m.Rules.Present["max-devices-per-user/alice"] = enforce.Presence{Since: noon.Add(-time.Hour), Cycles: 360}
 	m.Mail.Users["alice"] = &mail.Person{Host: "gpu-0000", Since: noon}
 	m.Operator.Hold = &operator.OnHold{Since: noon.Add(-time.Minute), By: "ann", Reason: "a test"}
-	m.Operator.Exemptions = exemption.List{{
-		Who: exemption.Who{User: "alice"}, Reason: "a test", By: "ann", Created: noon.Add(-time.Minute), Until: noon.Add(time.Hour),
+	m.Operator.Exemptions = policy.ExemptionList{{
+		Who: policy.Who{User: "alice"}, Reason: "a test", By: "ann", Created: noon.Add(-time.Minute), Until: noon.Add(time.Hour),
 	}}
 	return m
 }

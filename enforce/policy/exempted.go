@@ -1,4 +1,4 @@
-package exemption
+package policy
 
 import (
 	"cmp"
@@ -11,10 +11,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
-// Policy is a policy with exemptions. As in a policy file, a process belongs to the user
+// exempting is a policy with exemptions. As in a policy file, a process belongs to the user
 // that the kernel reports, and an environment is not exempt by its owner, which is a claim;
 // but none of an exempt owner's attachments is idle for too long or attached for too long.
-type Policy struct {
+type exempting struct {
 	enforce.Policy
 	at map[place][]*Exemption
 	// users is an exemption of some user from all rules, by host: a user without a known
@@ -33,9 +33,9 @@ func places(host snapshot.Hostname, user snapshot.Username) [3]place {
 	return [3]place{{host, ""}, {host, user}, {"", user}}
 }
 
-// With returns a policy with those exemptions of a list that hold at a moment.
-func With(policy enforce.Policy, list List, now time.Time) Policy {
-	p := Policy{policy, make(map[place][]*Exemption), make(map[snapshot.Hostname]*Exemption)}
+// WithExemptions returns a policy with those exemptions of a list that hold at a moment.
+func WithExemptions(policy enforce.Policy, list ExemptionList, now time.Time) enforce.Policy {
+	p := exempting{policy, make(map[place][]*Exemption), make(map[snapshot.Hostname]*Exemption)}
 	for i := range list {
 		e := &list[i]
 		if e.ended(now) || e.Who.Check() != nil {
@@ -51,7 +51,7 @@ func With(policy enforce.Policy, list List, now time.Time) Policy {
 }
 
 // Exempt implements enforce.Policy.
-func (p Policy) Exempt(s enforce.Subject) (reason string, exempt bool) {
+func (p exempting) Exempt(s enforce.Subject) (reason string, exempt bool) {
 	if reason, exempt = p.Policy.Exempt(s); exempt {
 		return reason, true
 	}
@@ -72,7 +72,7 @@ func (p Policy) Exempt(s enforce.Subject) (reason string, exempt bool) {
 }
 
 // Settings implements enforce.Policy: what is exempt is off.
-func (p Policy) Settings(q enforce.Query) *enforce.Settings {
+func (p exempting) Settings(q enforce.Query) *enforce.Settings {
 	shared := p.Policy.Settings(q)
 	s, changed := *shared, false
 	for _, at := range places(q.Host, p.Account(q.User)) {
@@ -94,7 +94,7 @@ func (p Policy) Settings(q enforce.Query) *enforce.Settings {
 }
 
 // usersOn are the users who are exempt from all rules on a host, sorted.
-func (p Policy) usersOn(host snapshot.Hostname) (users []snapshot.Username) {
+func (p exempting) usersOn(host snapshot.Hostname) (users []snapshot.Username) {
 	for at, list := range p.at {
 		if at.user != "" && (at.host == "" || at.host == host) && slices.ContainsFunc(list, func(e *Exemption) bool { return e.Rule == "" }) {
 			users = append(users, at.user)

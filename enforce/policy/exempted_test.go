@@ -1,4 +1,4 @@
-package exemption_test
+package policy_test
 
 import (
 	"errors"
@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/exemption"
+	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -56,11 +56,11 @@ func cluster() snapshot.Cluster {
 }
 
 // found are the findings, as "rule host user".
-func found(list exemption.List, now time.Time) []string { return foundIn(cluster(), list, now) }
+func found(list policy.ExemptionList, now time.Time) []string { return foundIn(cluster(), list, now) }
 
-func foundIn(cluster snapshot.Cluster, list exemption.List, now time.Time) []string {
-	policy := exemption.With(everything{}, list, now)
-	plan, _, _ := enforce.Judge(policy, cluster, enforce.Memory{}, now)
+func foundIn(cluster snapshot.Cluster, list policy.ExemptionList, now time.Time) []string {
+	exempted := policy.WithExemptions(everything{}, list, now)
+	plan, _, _ := enforce.Judge(exempted, cluster, enforce.Memory{}, now)
 	var all []string
 	for i := range plan.Findings {
 		f := &plan.Findings[i]
@@ -83,28 +83,28 @@ func TestJudgeHonoursExemptions(t *testing.T) {
 		})
 	}
 	for name, row := range map[string]struct {
-		who  exemption.Who
+		who  policy.Who
 		gone func(rule, host, user string) bool
 	}{
-		"a user":                      {exemption.Who{User: "bob"}, func(_, _, user string) bool { return user == "bob" }},
-		"a user on a host":            {exemption.Who{User: "bob", Host: "a"}, func(_, host, user string) bool { return user == "bob" && host == "a" }},
-		"a user from a rule":          {exemption.Who{User: "bob", Rule: enforce.RuleIdle}, func(rule, _, user string) bool { return user == "bob" && rule == "idle" }},
-		"a user from a cap":           {exemption.Who{User: "bob", Rule: enforce.RuleMaxEnvsPerUser}, func(rule, _, user string) bool { return user == "bob" && rule == "max-envs-per-user" }},
-		"a user from a rule there":    {exemption.Who{User: "bob", Host: "b", Rule: enforce.RuleMaxDuration}, func(rule, host, user string) bool { return user == "bob" && host == "b" && rule == "max-duration" }},
-		"a host":                      {exemption.Who{Host: "a"}, func(_, host, _ string) bool { return host == "a" }},
-		"a host from a rule":          {exemption.Who{Host: "a", Rule: enforce.RuleNonEnvProcesses}, func(rule, host, _ string) bool { return host == "a" && rule == "non-env-processes" }},
-		"another host":                {exemption.Who{Host: "c"}, func(_, _, _ string) bool { return false }},
-		"another user":                {exemption.Who{User: "bo"}, func(_, _, _ string) bool { return false }},
-		"a user of another host":      {exemption.Who{User: "bob", Host: "c"}, func(_, _, _ string) bool { return false }},
-		"no one (damaged)":            {exemption.Who{}, func(_, _, _ string) bool { return false }},
-		"no one from idle (damaged)":  {exemption.Who{Rule: enforce.RuleIdle}, func(_, _, _ string) bool { return false }},
-		"an unknown rule (damaged)":   {exemption.Who{User: "bob", Rule: "x"}, func(_, _, _ string) bool { return false }},
-		"a device of bob's (damaged)": {exemption.Who{User: "bob", Device: device(0)}, func(_, _, _ string) bool { return false }},
-		"the device that carol uses": {exemption.Who{Host: "a", Device: device(1)}, func(rule, host, user string) bool {
+		"a user":                      {policy.Who{User: "bob"}, func(_, _, user string) bool { return user == "bob" }},
+		"a user on a host":            {policy.Who{User: "bob", Host: "a"}, func(_, host, user string) bool { return user == "bob" && host == "a" }},
+		"a user from a rule":          {policy.Who{User: "bob", Rule: enforce.RuleIdle}, func(rule, _, user string) bool { return user == "bob" && rule == "idle" }},
+		"a user from a cap":           {policy.Who{User: "bob", Rule: enforce.RuleMaxEnvsPerUser}, func(rule, _, user string) bool { return user == "bob" && rule == "max-envs-per-user" }},
+		"a user from a rule there":    {policy.Who{User: "bob", Host: "b", Rule: enforce.RuleMaxDuration}, func(rule, host, user string) bool { return user == "bob" && host == "b" && rule == "max-duration" }},
+		"a host":                      {policy.Who{Host: "a"}, func(_, host, _ string) bool { return host == "a" }},
+		"a host from a rule":          {policy.Who{Host: "a", Rule: enforce.RuleNonEnvProcesses}, func(rule, host, _ string) bool { return host == "a" && rule == "non-env-processes" }},
+		"another host":                {policy.Who{Host: "c"}, func(_, _, _ string) bool { return false }},
+		"another user":                {policy.Who{User: "bo"}, func(_, _, _ string) bool { return false }},
+		"a user of another host":      {policy.Who{User: "bob", Host: "c"}, func(_, _, _ string) bool { return false }},
+		"no one (damaged)":            {policy.Who{}, func(_, _, _ string) bool { return false }},
+		"no one from idle (damaged)":  {policy.Who{Rule: enforce.RuleIdle}, func(_, _, _ string) bool { return false }},
+		"an unknown rule (damaged)":   {policy.Who{User: "bob", Rule: "x"}, func(_, _, _ string) bool { return false }},
+		"a device of bob's (damaged)": {policy.Who{User: "bob", Device: device(0)}, func(_, _, _ string) bool { return false }},
+		"the device that carol uses": {policy.Who{Host: "a", Device: device(1)}, func(rule, host, user string) bool {
 			return rule == "non-env-processes" && host == "a" && user == "carol"
 		}},
 	} {
-		list := exemption.List{exempt(row.who)}
+		list := policy.ExemptionList{exempt(row.who)}
 		require.Equal(t, of(row.gone), found(list, noon), name)
 		require.Equal(t, without, found(list, noon.Add(4*time.Hour)), name+": it ends by itself")
 	}
@@ -119,7 +119,7 @@ func TestAnExemptDeviceFollowsItsGPU(t *testing.T) {
 		}
 		return c
 	}
-	list := exemption.List{exempt(exemption.Who{Host: "a", Device: device(1)}), exempt(exemption.Who{Host: "a", User: "eve"})}
+	list := policy.ExemptionList{exempt(policy.Who{Host: "a", Device: device(1)}), exempt(policy.Who{Host: "a", User: "eve"})}
 	list = list.Follow(snapshot.Cluster{Hosts: []snapshot.Host{{Name: "a", Err: errors.New("down")}}}).Follow(numbered("GPU-0", "GPU-1"))
 	require.Equal(t, snapshot.GPUUUID("GPU-1"), list[0].UUID)
 	for name, row := range map[string]struct {
@@ -133,7 +133,7 @@ func TestAnExemptDeviceFollowsItsGPU(t *testing.T) {
 		"of no index for now":   {numbered("GPU-0", ""), "carol", 1},
 		"nor any other, either": {numbered(), "carol", 1},
 	} {
-		for _, list := range []exemption.List{list, list.Follow(row.cluster)} {
+		for _, list := range []policy.ExemptionList{list, list.Follow(row.cluster)} {
 			left := foundIn(row.cluster, list, noon)
 			require.Equal(t, row.spared != "bob", slices.Contains(left, "non-env-processes a bob"), name)
 			require.Equal(t, row.spared != "carol", slices.Contains(left, "non-env-processes a carol"), name)
@@ -148,14 +148,14 @@ func TestAnExemptDeviceFollowsItsGPU(t *testing.T) {
 func TestAUserWithoutAKnownName(t *testing.T) {
 	uid := snapshot.UID(7)
 	p := &snapshot.Process{PID: 1, UID: &uid, UserUnknown: true}
-	policy := exemption.With(everything{}, exemption.List{exempt(exemption.Who{User: "bob", Host: "a"})}, noon)
-	_, there := policy.Exempt(enforce.Subject{Host: "a", Process: p})
-	_, elsewhere := policy.Exempt(enforce.Subject{Host: "b", Process: p})
+	exempted := policy.WithExemptions(everything{}, policy.ExemptionList{exempt(policy.Who{User: "bob", Host: "a"})}, noon)
+	_, there := exempted.Exempt(enforce.Subject{Host: "a", Process: p})
+	_, elsewhere := exempted.Exempt(enforce.Subject{Host: "b", Process: p})
 	require.True(t, there)
 	require.False(t, elsewhere)
 
-	policy = exemption.With(everything{}, exemption.List{exempt(exemption.Who{User: "uid 7"})}, noon)
-	_, named := policy.Exempt(enforce.Subject{Host: "a", Process: &snapshot.Process{PID: 1, UID: &uid}})
+	exempted = policy.WithExemptions(everything{}, policy.ExemptionList{exempt(policy.Who{User: "uid 7"})}, noon)
+	_, named := exempted.Exempt(enforce.Subject{Host: "a", Process: &snapshot.Process{PID: 1, UID: &uid}})
 	require.True(t, named)
 }
 
@@ -164,7 +164,7 @@ func TestAUserWithoutAKnownName(t *testing.T) {
 func TestClaimsAreNotExempt(t *testing.T) {
 	mallory, zero := snapshot.UID(1009), snapshot.UID(0)
 	env := &snapshot.Environment{EID: "100", UID: 1001, Username: "bob"}
-	policy := exemption.With(everything{}, exemption.List{exempt(exemption.Who{User: "bob"}), exempt(exemption.Who{User: "root"})}, noon)
+	exempted := policy.WithExemptions(everything{}, policy.ExemptionList{exempt(policy.Who{User: "bob"}), exempt(policy.Who{User: "root"})}, noon)
 	for _, s := range []enforce.Subject{
 		{Host: "a", Process: &snapshot.Process{PID: 1, UID: &mallory, Username: "mallory", EID: "100"}, Environment: env},
 		{Host: "a", Process: &snapshot.Process{PID: 1, UID: &mallory, EID: "100"}, Environment: env},
@@ -174,7 +174,7 @@ func TestClaimsAreNotExempt(t *testing.T) {
 		{Host: "a", Device: &snapshot.Device{}},
 		{},
 	} {
-		_, exempt := policy.Exempt(s)
+		_, exempt := exempted.Exempt(s)
 		require.False(t, exempt, s)
 	}
 }
@@ -187,7 +187,7 @@ func TestContainersAreNotExemptByTheirUid(t *testing.T) {
 	started := func(by *snapshot.UID, user snapshot.Username) *snapshot.ContainerInfo {
 		return &snapshot.ContainerInfo{Name: "web", UID: by, User: user, Proof: snapshot.ProofRecord}
 	}
-	policy := exemption.With(everything{}, exemption.List{exempt(exemption.Who{User: "bob"}), exempt(exemption.Who{User: "root"})}, noon)
+	exempted := policy.WithExemptions(everything{}, policy.ExemptionList{exempt(policy.Who{User: "bob"}), exempt(policy.Who{User: "root"})}, noon)
 	for name, row := range map[string]struct {
 		process snapshot.Process
 		exempt  bool
@@ -203,7 +203,7 @@ func TestContainersAreNotExemptByTheirUid(t *testing.T) {
 		"on an older host":        {snapshot.Process{UID: &zero, Username: "root", EID: "100"}, false},
 	} {
 		row.process.Container = "abc"
-		_, exempt := policy.Exempt(enforce.Subject{Host: "a", Process: &row.process, Environment: env})
+		_, exempt := exempted.Exempt(enforce.Subject{Host: "a", Process: &row.process, Environment: env})
 		require.Equal(t, row.exempt, exempt, name)
 	}
 }

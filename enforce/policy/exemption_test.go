@@ -1,4 +1,4 @@
-package exemption_test
+package policy_test
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/exemption"
+	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -18,12 +18,12 @@ var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
 func device(index snapshot.DeviceIndex) *snapshot.DeviceIndex { return &index }
 
-func exempt(w exemption.Who) exemption.Exemption {
-	return exemption.Exemption{Who: w, Reason: "deadline", By: "alice (uid 1000)", Created: noon, Until: noon.Add(4 * time.Hour)}
+func exempt(w policy.Who) policy.Exemption {
+	return policy.Exemption{Who: w, Reason: "deadline", By: "alice (uid 1000)", Created: noon, Until: noon.Add(4 * time.Hour)}
 }
 
 func TestWhoMayBeExempted(t *testing.T) {
-	for says, rows := range map[string][]exemption.Who{
+	for says, rows := range map[string][]policy.Who{
 		"": {
 			{User: "bob"},
 			{User: "uid 1004"},
@@ -58,80 +58,80 @@ func TestWhoMayBeExempted(t *testing.T) {
 }
 
 func TestWhatAnExemptionNeeds(t *testing.T) {
-	good := exempt(exemption.Who{User: "bob"})
+	good := exempt(policy.Who{User: "bob"})
 	require.NoError(t, good.Check())
-	for name, change := range map[string]func(*exemption.Exemption){
-		"no author":      func(e *exemption.Exemption) { e.By = "" },
-		"no reason":      func(e *exemption.Exemption) { e.Reason = " " },
-		"a long reason":  func(e *exemption.Exemption) { e.Reason = strings.Repeat("é", exemption.MaxReason+1) },
-		"an escape":      func(e *exemption.Exemption) { e.Reason = "\x1b]0;x\a" },
-		"two lines":      func(e *exemption.Exemption) { e.Reason = "a\nb" },
-		"reordered text": func(e *exemption.Exemption) { e.Reason = "a\u202eb" },
-		"no beginning":   func(e *exemption.Exemption) { e.Created = time.Time{} },
-		"no end":         func(e *exemption.Exemption) { e.Until = time.Time{} },
-		"no length":      func(e *exemption.Exemption) { e.Until = e.Created },
-		"too long":       func(e *exemption.Exemption) { e.Until = e.Created.Add(exemption.MaxDuration + 1) },
-		"no one":         func(e *exemption.Exemption) { e.User = "" },
+	for name, change := range map[string]func(*policy.Exemption){
+		"no author":      func(e *policy.Exemption) { e.By = "" },
+		"no reason":      func(e *policy.Exemption) { e.Reason = " " },
+		"a long reason":  func(e *policy.Exemption) { e.Reason = strings.Repeat("é", policy.MaxReason+1) },
+		"an escape":      func(e *policy.Exemption) { e.Reason = "\x1b]0;x\a" },
+		"two lines":      func(e *policy.Exemption) { e.Reason = "a\nb" },
+		"reordered text": func(e *policy.Exemption) { e.Reason = "a\u202eb" },
+		"no beginning":   func(e *policy.Exemption) { e.Created = time.Time{} },
+		"no end":         func(e *policy.Exemption) { e.Until = time.Time{} },
+		"no length":      func(e *policy.Exemption) { e.Until = e.Created },
+		"too long":       func(e *policy.Exemption) { e.Until = e.Created.Add(policy.MaxExemption + 1) },
+		"no one":         func(e *policy.Exemption) { e.User = "" },
 	} {
 		bad := good
 		change(&bad)
 		require.Error(t, bad.Check(), name)
-		list, err := exemption.List{}.Add(bad)
+		list, err := policy.ExemptionList{}.Add(bad)
 		require.Error(t, err, name)
 		require.Empty(t, list)
 	}
-	good.Reason = strings.Repeat("é", exemption.MaxReason-10) + "<b>&'\""
+	good.Reason = strings.Repeat("é", policy.MaxReason-10) + "<b>&'\""
 	require.NoError(t, good.Check(), "what pages escape is text")
 }
 
 func TestHours(t *testing.T) {
 	for _, hours := range []float64{0, -1, 720.1, math.NaN(), math.Inf(1), math.Inf(-1), 1e300, 1e-300} {
-		_, err := exemption.Hours(hours)
+		_, err := policy.ExemptionHours(hours)
 		require.Error(t, err, hours)
 	}
-	length, err := exemption.Hours(0.5)
+	length, err := policy.ExemptionHours(0.5)
 	require.NoError(t, err)
 	require.Equal(t, 30*time.Minute, length)
 }
 
 func TestList(t *testing.T) {
-	var list exemption.List
+	var list policy.ExemptionList
 	var err error
-	for i := range exemption.MaxCount {
-		list, err = list.Add(exempt(exemption.Who{Host: "a", Device: device(snapshot.DeviceIndex(i))}))
+	for i := range policy.MaxExemptions {
+		list, err = list.Add(exempt(policy.Who{Host: "a", Device: device(snapshot.DeviceIndex(i))}))
 		require.NoError(t, err)
 	}
-	_, err = list.Add(exempt(exemption.Who{User: "bob"}))
+	_, err = list.Add(exempt(policy.Who{User: "bob"}))
 	require.ErrorContains(t, err, "already")
-	again := exempt(exemption.Who{Host: "a", Device: device(7)})
+	again := exempt(policy.Who{Host: "a", Device: device(7)})
 	again.Until = noon.Add(time.Hour)
 	shorter, err := list.Add(again)
 	require.NoError(t, err, "it takes the place of the same one")
-	require.Len(t, shorter, exemption.MaxCount)
-	require.Len(t, list, exemption.MaxCount)
+	require.Len(t, shorter, policy.MaxExemptions)
+	require.Len(t, list, policy.MaxExemptions)
 	left, expired := shorter.Expire(noon.Add(time.Hour))
-	require.Equal(t, exemption.List{again}, expired)
-	require.Len(t, left, exemption.MaxCount-1)
-	_, _, found := list.Remove(exemption.Who{Host: "b", Device: device(7)})
+	require.Equal(t, policy.ExemptionList{again}, expired)
+	require.Len(t, left, policy.MaxExemptions-1)
+	_, _, found := list.Remove(policy.Who{Host: "b", Device: device(7)})
 	require.False(t, found)
-	named := exemption.Who{Host: "a", Device: device(7), UUID: "GPU-7"}
+	named := policy.Who{Host: "a", Device: device(7), UUID: "GPU-7"}
 	both, err := list[:5].Add(exempt(named))
 	require.NoError(t, err)
-	_, _, found = both.Remove(exemption.Who{Host: "a", Device: device(7), UUID: "GPU-8"})
+	_, _, found = both.Remove(policy.Who{Host: "a", Device: device(7), UUID: "GPU-8"})
 	require.False(t, found, "another GPU has the index now")
-	_, ended, found := both.Remove(exemption.Who{Host: "a", Device: device(9), UUID: "GPU-7"})
+	_, ended, found := both.Remove(policy.Who{Host: "a", Device: device(9), UUID: "GPU-7"})
 	require.True(t, found)
 	require.Equal(t, named, ended.Who)
-	left, ended, found = list.Remove(exemption.Who{Host: "a", Device: device(7)})
+	left, ended, found = list.Remove(policy.Who{Host: "a", Device: device(7)})
 	require.True(t, found)
 	require.Equal(t, device(7), ended.Device)
-	require.Len(t, left, exemption.MaxCount-1)
+	require.Len(t, left, policy.MaxExemptions-1)
 }
 
 // A clock that is set back lengthens no exemption beyond what any may have.
 func TestExpireAfterTheClockWasSetBack(t *testing.T) {
-	list := exemption.List{exempt(exemption.Who{User: "bob"})}
-	left, expired := list.Expire(noon.Add(-exemption.MaxDuration))
+	list := policy.ExemptionList{exempt(policy.Who{User: "bob"})}
+	left, expired := list.Expire(noon.Add(-policy.MaxExemption))
 	require.Empty(t, left)
 	require.Len(t, expired, 1)
 	left, _ = list.Expire(noon.Add(4*time.Hour - 1))
@@ -141,7 +141,7 @@ func TestExpireAfterTheClockWasSetBack(t *testing.T) {
 
 // BenchmarkJudge judges 500 pairs of hosts, without exemptions and with as many as there
 // may be.
-func BenchmarkJudge(b *testing.B) {
+func BenchmarkJudgeWithExemptions(b *testing.B) {
 	var big snapshot.Cluster
 	for i := range 500 {
 		for _, h := range cluster().Hosts {
@@ -149,11 +149,11 @@ func BenchmarkJudge(b *testing.B) {
 			big.Hosts = append(big.Hosts, h)
 		}
 	}
-	var list exemption.List
-	for i := range exemption.MaxCount {
-		list = append(list, exempt(exemption.Who{User: snapshot.Username(fmt.Sprint("user", i))}))
+	var list policy.ExemptionList
+	for i := range policy.MaxExemptions {
+		list = append(list, exempt(policy.Who{User: snapshot.Username(fmt.Sprint("user", i))}))
 	}
-	for name, policy := range map[string]enforce.Policy{"without": everything{}, "with": exemption.With(everything{}, list, noon)} {
+	for name, policy := range map[string]enforce.Policy{"without": everything{}, "with": policy.WithExemptions(everything{}, list, noon)} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				enforce.Judge(policy, big, enforce.Memory{}, noon)

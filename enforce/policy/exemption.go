@@ -1,13 +1,4 @@
-// Package exemption keeps rules away from a user, a host or a GPU for some hours, because
-// an operator said so.
-//
-//	list, err := list.Add(exemption.Exemption{Who: exemption.Who{User: "bob"}, …})
-//	policy := exemption.With(file, list, now) // for enforce.Judge
-//	list, expired := list.Expire(now)
-//
-// Each exemption has an author, a reason and an end. What a policy file exempts stays
-// exempt without them: package enforce/policy. The package is pure: a List is a value.
-package exemption
+package policy
 
 import (
 	"crypto/sha256"
@@ -26,11 +17,11 @@ import (
 
 // The most that an exemption may have.
 const (
-	MaxReason   = 200 // characters
-	MaxDuration = 30 * 24 * time.Hour
-	// MaxCount is how many exemptions there are at a time.
-	MaxCount = 1000
-	maxName  = 256 // bytes of a user, host or author
+	MaxReason    = 200 // characters
+	MaxExemption = 30 * 24 * time.Hour
+	// MaxExemptions is how many exemptions there are at a time.
+	MaxExemptions = 1000
+	maxName       = 256 // bytes of a user, host or author
 )
 
 // Exemption keeps rules away from somebody, for a time.
@@ -49,7 +40,7 @@ type Who struct {
 	User   snapshot.Username     `json:"user,omitempty"`
 	Host   snapshot.Hostname     `json:"host,omitempty"`
 	Device *snapshot.DeviceIndex `json:"device,omitempty"`
-	// UUID is which GPU Device is; empty until the host says it: see List.Follow.
+	// UUID is which GPU Device is; empty until the host says it: see ExemptionList.Follow.
 	UUID snapshot.GPUUUID `json:"uuid,omitempty"`
 	Rule enforce.Rule     `json:"rule,omitempty"` // empty for all rules
 }
@@ -91,16 +82,6 @@ func (e *Exemption) String() string {
 	return fmt.Sprintf("%s is exempt until %s by %s: %s", e.Who.String(), e.Until.Local().Format(time.DateTime), e.By, e.Reason)
 }
 
-// Rules are the names of the rules from which something can be exempted, sorted.
-func Rules() []string {
-	var names []string
-	for _, rule := range enforce.Rules() {
-		names = append(names, string(rule))
-	}
-	slices.Sort(names)
-	return names
-}
-
 // Check returns an error unless it can be exempted.
 func (w *Who) Check() error {
 	switch {
@@ -120,7 +101,7 @@ func (w *Who) Check() error {
 	s, known := w.Rule.Setting()
 	switch {
 	case !known:
-		return fmt.Errorf("unknown rule %s: write one of %s", text.Shown(string(w.Rule)), strings.Join(Rules(), ", "))
+		return fmt.Errorf("unknown rule %s: write one of %s", text.Shown(string(w.Rule)), strings.Join(enforce.RuleNames(), ", "))
 	case w.User == "" && !s.By(enforce.ByHost):
 		return fmt.Errorf("rule %s counts on all hosts together: name a user, and no host", w.Rule)
 	case w.User != "" && !s.By(enforce.ByUser):
@@ -137,8 +118,8 @@ func (e *Exemption) Check() error {
 	switch {
 	case e.By == "" || len(e.By) > maxName:
 		return errors.New("an exemption needs an author")
-	case e.Created.IsZero() || length <= 0 || length > MaxDuration:
-		return fmt.Errorf("an exemption lasts for more than 0 and at most %d hours", int(MaxDuration.Hours()))
+	case e.Created.IsZero() || length <= 0 || length > MaxExemption:
+		return fmt.Errorf("an exemption lasts for more than 0 and at most %d hours", int(MaxExemption.Hours()))
 	}
 	return errors.Join(CheckReason(e.Reason), e.Who.Check())
 }
@@ -157,11 +138,11 @@ func CheckReason(reason string) error {
 	return nil
 }
 
-// Hours is a number of hours as a length of an exemption.
-func Hours(hours float64) (time.Duration, error) {
+// ExemptionHours is a number of hours as a length of an exemption.
+func ExemptionHours(hours float64) (time.Duration, error) {
 	length := time.Duration(hours * float64(time.Hour))
-	if !(hours > 0 && hours <= MaxDuration.Hours()) || length <= 0 { // also NaN
-		return 0, fmt.Errorf("hours: write more than 0 and at most %d", int(MaxDuration.Hours()))
+	if !(hours > 0 && hours <= MaxExemption.Hours()) || length <= 0 { // also NaN
+		return 0, fmt.Errorf("hours: write more than 0 and at most %d", int(MaxExemption.Hours()))
 	}
 	return length, nil
 }
@@ -176,18 +157,18 @@ func (w *Who) ID() string {
 	return hex.EncodeToString(sum[:4])
 }
 
-// List are the exemptions that there are, the oldest first. Its methods change no list:
+// ExemptionList are the exemptions that there are, the oldest first. Its methods change no list:
 // they return another.
-type List []Exemption
+type ExemptionList []Exemption
 
 // Add returns the list with an exemption; one of the same user, host, device and rule is
 // replaced.
-func (l List) Add(e Exemption) (List, error) {
+func (l ExemptionList) Add(e Exemption) (ExemptionList, error) {
 	if err := e.Check(); err != nil {
 		return l, err
 	}
 	list, _, _ := l.Remove(e.Who)
-	if len(list) >= MaxCount {
+	if len(list) >= MaxExemptions {
 		return l, fmt.Errorf("there are %d exemptions already: end some of them first", len(l))
 	}
 	return append(list, e), nil
@@ -195,7 +176,7 @@ func (l List) Add(e Exemption) (List, error) {
 
 // Remove returns the list without the exemption of a user, host, device and rule, and that
 // exemption; false if there is none.
-func (l List) Remove(w Who) (List, Exemption, bool) {
+func (l ExemptionList) Remove(w Who) (ExemptionList, Exemption, bool) {
 	at := slices.IndexFunc(l, func(e Exemption) bool { return e.Same(&w) })
 	if at < 0 {
 		return slices.Clone(l), Exemption{}, false
@@ -204,7 +185,7 @@ func (l List) Remove(w Who) (List, Exemption, bool) {
 }
 
 // Expire returns the list without the exemptions that have ended, and those.
-func (l List) Expire(now time.Time) (left, expired List) {
+func (l ExemptionList) Expire(now time.Time) (left, expired ExemptionList) {
 	if !slices.ContainsFunc(l, func(e Exemption) bool { return e.ended(now) }) {
 		return l, nil
 	}
@@ -221,12 +202,12 @@ func (l List) Expire(now time.Time) (left, expired List) {
 // ended reports whether an exemption doesn't hold any more. One that would last for longer
 // than any may doesn't hold either: the clock was set back.
 func (e *Exemption) ended(now time.Time) bool {
-	return !now.Before(e.Until) || e.Until.Sub(now) > MaxDuration
+	return !now.Before(e.Until) || e.Until.Sub(now) > MaxExemption
 }
 
 // Follow returns the list with the UUIDs of exempt devices as their hosts show them, and the
 // indices that these GPUs have now. Which GPU an index is gets known once.
-func (l List) Follow(cluster snapshot.Cluster) List {
+func (l ExemptionList) Follow(cluster snapshot.Cluster) ExemptionList {
 	list := slices.Clone(l)
 	for i := range list {
 		e := &list[i]
@@ -245,7 +226,7 @@ func (l List) Follow(cluster snapshot.Cluster) List {
 
 // At returns the list with the times that the wall clock now gives them, as
 // enforce.Memory.At does.
-func (l List) At(now time.Time) List {
+func (l ExemptionList) At(now time.Time) ExemptionList {
 	list := slices.Clone(l)
 	for i := range list {
 		e := &list[i]
@@ -258,7 +239,7 @@ func (l List) At(now time.Time) List {
 
 // From returns the list with the same times, measured by the monotonic clock of now from
 // here on: a clock that is set changes nothing.
-func (l List) From(now time.Time) List {
+func (l ExemptionList) From(now time.Time) ExemptionList {
 	list := slices.Clone(l)
 	for i := range list {
 		e := &list[i]
@@ -268,7 +249,7 @@ func (l List) From(now time.Time) List {
 }
 
 // Earlier returns the list with all times earlier by d.
-func (l List) Earlier(d time.Duration) List {
+func (l ExemptionList) Earlier(d time.Duration) ExemptionList {
 	list := slices.Clone(l)
 	for i := range list {
 		list[i].Created, list[i].Until = list[i].Created.Add(-d), list[i].Until.Add(-d)
