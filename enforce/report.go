@@ -40,7 +40,7 @@ type Termination struct {
 	Because []string // ids of the findings
 	Why     []string // the findings as people read them
 
-	Judged []string // the lines of the snapshot that were judged: see package decision
+	Judged []string // the lines of the snapshot that were judged: see audit.Explain
 
 	// InNoEnvironment is the answer of Outside; nil if the controller did not send it.
 	InNoEnvironment *bool
@@ -55,7 +55,7 @@ type Detachment struct {
 	Unused  bool
 	Because []string // ids of the findings
 	Why     []string // the findings as people read them
-	Judged  []string // the lines of the snapshot that were judged: see package decision
+	Judged  []string // the lines of the snapshot that were judged: see audit.Explain
 }
 
 // Name sets the GPUs of a report by the devices of its host.

@@ -8,14 +8,13 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/decision"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // Entry is an action on a process or an attachment, and why it was taken, or something
 // else that an operator had done: a line of `genv remote history` and `genv history`.
 type Entry struct {
-	// ID is the decision's: see package decision. Empty for what an operator had done that
+	// ID is the decision's: see Decision. Empty for what an operator had done that
 	// is not a report, and for a notice about several findings.
 	ID     string                `json:"id,omitempty"`
 	Time   time.Time             `json:"time"`
@@ -175,7 +174,7 @@ func (j *joiner) notice(r *Record, filter *Filter) {
 		warned: warned, Text: r.Text,
 	}
 	if len(r.IDs) == 1 && r.Kind == KindNotified {
-		e.ID = decision.WarningID(r.IDs[0])
+		e.ID = WarningID(r.IDs[0])
 	}
 	if r.Reason != "" {
 		e.Status = enforce.StatusFailed
@@ -219,7 +218,7 @@ func (j *joiner) action(r *Record) {
 	e := j.open[key]
 	if e == nil {
 		e = &Entry{
-			ID: decision.ID(r.Report, r.PID, r.EID, r.Device), Text: r.Text, Judged: r.Judged,
+			ID: DecisionID(r.Report, r.PID, r.EID, r.Device), Text: r.Text, Judged: r.Judged,
 			Time: r.Time, Host: r.Host, User: r.User, UID: r.UID, PID: r.PID, EID: r.EID, Device: r.Device, Report: r.Report,
 			Container: r.Container,
 			IDs:       r.IDs, Why: r.Why, Rules: r.rules(), By: r.By, Status: enforce.StatusUnknown, Reason: "genv ended before it received the outcome",

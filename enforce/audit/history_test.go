@@ -16,7 +16,6 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
-	"github.com/seed-3119e985/genv/enforce/decision"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -166,13 +165,13 @@ func TestDecided(t *testing.T) {
 	entries, _, err := audit.History(path, audit.Filter{Notices: true})
 	require.NoError(t, err)
 	require.Len(t, entries, 2)
-	action := audit.Decided(entries, decision.ID("r/1/a", 0, "10", item.Device))
+	action := audit.Decided(entries, audit.DecisionID("r/1/a", 0, "10", item.Device))
 	require.Len(t, action, 1)
 	require.Equal(t, audit.LastAction(entries), action)
-	require.Len(t, action[0].Judged, decision.MaxLines)
-	require.Len(t, action[0].Judged[0], decision.MaxBytes)
+	require.Len(t, action[0].Judged, audit.MaxJudgedLines)
+	require.Len(t, action[0].Judged[0], audit.MaxJudgedBytes)
 	require.Equal(t, "Detaching", action[0].Decision().What)
-	require.Len(t, audit.Decided(entries, decision.WarningID(idle)), 2)
+	require.Len(t, audit.Decided(entries, audit.WarningID(idle)), 2)
 	require.Contains(t, entries[0].Decision().Lines(), "What       It is idle. Advice")
 	require.Empty(t, audit.Decided(entries, "00000000"))
 	require.Len(t, records[1].Judged, 50, "others see it whole")

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/decision"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -122,9 +121,9 @@ func encode(r *Record) ([]byte, error) {
 	short := *r
 	short.Text, short.Reason = text.Cut(r.Text, maxText), text.Cut(r.Reason, maxText)
 	if len(r.Judged) > 0 {
-		short.Judged = slices.Clone(r.Judged[:min(len(r.Judged), decision.MaxLines)])
+		short.Judged = slices.Clone(r.Judged[:min(len(r.Judged), MaxJudgedLines)])
 		for i, line := range short.Judged {
-			short.Judged[i] = text.Cut(line, decision.MaxBytes)
+			short.Judged[i] = text.Cut(line, MaxJudgedBytes)
 		}
 	}
 	if r.Finding != nil {
@@ -144,7 +143,7 @@ func encode(r *Record) ([]byte, error) {
 // action; or the warnings about a finding, and what was done because of it.
 func Decided(entries []Entry, id string) []Entry {
 	return slices.DeleteFunc(slices.Clone(entries), func(e Entry) bool {
-		return e.ID != id && !slices.ContainsFunc(e.IDs, func(finding string) bool { return decision.WarningID(finding) == id })
+		return e.ID != id && !slices.ContainsFunc(e.IDs, func(finding string) bool { return WarningID(finding) == id })
 	})
 }
 
@@ -159,17 +158,17 @@ func LastAction(entries []Entry) []Entry {
 }
 
 // Decided is an item of a report, before its outcome is known, as every output shows it.
-func (r *Record) Decided() decision.Record {
+func (r *Record) Decided() Decision {
 	e := Entry{
-		ID: decision.ID(r.Report, r.PID, r.EID, r.Device), Time: r.Time, Host: r.Host, User: r.User, UID: r.UID,
+		ID: DecisionID(r.Report, r.PID, r.EID, r.Device), Time: r.Time, Host: r.Host, User: r.User, UID: r.UID,
 		Text: r.Text, Why: r.Why, By: r.By, Judged: r.Judged,
 	}
 	return e.Decision()
 }
 
 // Decision is the entry as every output shows it.
-func (e *Entry) Decision() decision.Record {
-	r := decision.Record{
+func (e *Entry) Decision() Decision {
+	r := Decision{
 		ID: e.ID, Time: e.Time, Host: e.Host, User: string(userOfEntry(e)), What: e.Text, Status: e.Status, Reason: e.Reason,
 		Why: e.Why, Notified: e.Notified, By: e.By, Judged: e.Judged,
 	}
@@ -272,7 +271,7 @@ func (j *joiner) leftUndone(r *Record, what string, filter *Filter) {
 	e := j.undone[key]
 	if e == nil {
 		e = &Entry{
-			ID: decision.WarningID(r.IDs[0]), Time: r.Time, Host: r.Host, User: r.User, UID: r.UID, PID: r.PID, EID: r.EID, Device: r.Device,
+			ID: WarningID(r.IDs[0]), Time: r.Time, Host: r.Host, User: r.User, UID: r.UID, PID: r.PID, EID: r.EID, Device: r.Device,
 			Status: StatusDryRun, Text: what,
 		}
 		j.undone[key] = e

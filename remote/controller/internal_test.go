@@ -18,7 +18,6 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
-	"github.com/seed-3119e985/genv/enforce/decision"
 	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller/wake"
@@ -119,13 +118,13 @@ func TestNameDecisions(t *testing.T) {
 	}
 	nameDecisions(all, visits, now)
 	first := all["a"][0].Details
-	require.Equal(t, []string{decision.ID("r/1/a", 2, "", nil), decision.ID("r/1/a", 3, "", nil)}, first.Decisions)
+	require.Equal(t, []string{audit.DecisionID("r/1/a", 2, "", nil), audit.DecisionID("r/1/a", 3, "", nil)}, first.Decisions)
 	want := item(2, &alice)
 	want.Time = now
 	require.Equal(t, want.Decided().Lines(), first.Record)
 	require.Contains(t, first.Record, "Judged     process")
 	require.Empty(t, all["a"][1].Details.Decisions)
-	require.Equal(t, []string{decision.WarningID("cap")}, all["a"][2].Details.Decisions)
+	require.Equal(t, []string{audit.WarningID("cap")}, all["a"][2].Details.Decisions)
 	require.Empty(t, all["b"][0].Details.Record)
 	require.Contains(t, notify.Body(notify.Notice{Findings: []notify.Finding{first}}), "  Decision    "+first.Decisions[0]+", "+first.Decisions[1]+"\n  Recorded:\n    Decision   "+first.Decisions[0]+"\n")
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce/audit"
-	"github.com/seed-3119e985/genv/enforce/decision"
 	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/enforce/notify/mail"
 	"github.com/seed-3119e985/genv/remote"
@@ -130,7 +129,7 @@ func nameDecisions(all map[snapshot.Hostname][]notify.Notification, visits []*vi
 		for i := range notifications {
 			n := &notifications[i]
 			if n.Details.Pending {
-				n.Details.Decisions = []string{decision.WarningID(n.ID)}
+				n.Details.Decisions = []string{audit.WarningID(n.ID)}
 				continue
 			}
 			for _, item := range items[host] {
@@ -141,7 +140,7 @@ func nameDecisions(all map[snapshot.Hostname][]notify.Notification, visits []*vi
 					item.Time = now
 					n.Details.Record = item.Decided().Lines()
 				}
-				n.Details.Decisions = append(n.Details.Decisions, decision.ID(item.Report, item.PID, item.EID, item.Device))
+				n.Details.Decisions = append(n.Details.Decisions, audit.DecisionID(item.Report, item.PID, item.EID, item.Device))
 			}
 		}
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
-	"github.com/seed-3119e985/genv/enforce/decision"
 	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/operator"
@@ -216,7 +215,7 @@ func (c *Controller) change(ctx context.Context, r *request, row *row) error {
 	cycle := c.aside()
 	report := c.reportOf(r, row, cycle.Number)
 	v := &visit{cycle: cycle.Number, name: row.host.Name, host: row.answered, report: &report, request: r}
-	decision.Explain(&report.Report, report.Host, row.host.Snapshot, c.Now())
+	audit.Explain(&report.Report, report.Host, row.host.Snapshot, c.Now())
 	v.items = audit.ReportRecords(report.Host, report.Report, row.host.Snapshot)
 	for i := range v.items {
 		v.items[i].Report, v.items[i].By = report.Report.ID, r.who.String()

@@ -9,7 +9,6 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
-	"github.com/seed-3119e985/genv/enforce/decision"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -53,7 +52,7 @@ func visitsFor(cycle *Cycle) []*visit {
 		r := &cycle.Plan.Reports[i]
 		r.Report.ID = fmt.Sprintf("%s/%s/%s", cycle.Run, cycle.label(), r.Host)
 		v := newVisit(cycle, r.Host, i)
-		decision.Explain(&r.Report, r.Host, snapshots[r.Host], cmp.Or(cycle.askedAt[v.host.Name], cycle.Start))
+		audit.Explain(&r.Report, r.Host, snapshots[r.Host], cmp.Or(cycle.askedAt[v.host.Name], cycle.Start))
 		v.report, v.items = r, audit.ReportRecords(r.Host, r.Report, snapshots[r.Host])
 		for j := range v.items {
 			v.items[j].Report = r.Report.ID

@@ -7,7 +7,6 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
-	"github.com/seed-3119e985/genv/enforce/decision"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -30,7 +29,7 @@ type Event struct {
 	// Why is the finding because of which an item of a report was sent, as people read it.
 	Why string `json:"why,omitempty"`
 	// Record is the decision about that item; nil if the report has no id.
-	Record *decision.Record `json:"-"`
+	Record *audit.Decision `json:"-"`
 }
 
 // findings are findings by their ID.
@@ -128,7 +127,7 @@ func isAbout(item *audit.Record, o enforce.Outcome) bool {
 }
 
 // recordOf is the decision about an item of a report.
-func recordOf(item *audit.Record, report string, o enforce.Outcome) *decision.Record {
+func recordOf(item *audit.Record, report string, o enforce.Outcome) *audit.Decision {
 	item.Report = report
 	r := item.Decided()
 	r.Status, r.Reason = o.Status, o.Reason

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/decision"
+	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
@@ -51,8 +51,8 @@ func TestEventsOfAFinding(t *testing.T) {
 	require.Equal(t, []enforce.EventKind{enforce.EventNew, enforce.EventDue, enforce.EventOutcome, enforce.EventOutcome, enforce.EventOver, enforce.EventOver}, kinds)
 	require.Equal(t, finding.Line(), list[2].Why)
 	require.Equal(t, finding.User, list[2].User, "it is on the page of who lost the process")
-	require.Equal(t, &decision.Record{
-		ID: decision.ID("r", 9, "", nil), Time: list[2].Time, Host: "a", What: report.Terminate[0].String(), Status: enforce.StatusTerminated,
+	require.Equal(t, &audit.Decision{
+		ID: audit.DecisionID("r", 9, "", nil), Time: list[2].Time, Host: "a", What: report.Terminate[0].String(), Status: enforce.StatusTerminated,
 		Why: []string{finding.Line()}, Judged: []string{"process 9"},
 	}, list[2].Record)
 	require.Nil(t, list[3].Record, "it isn't about that process")

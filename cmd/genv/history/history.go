@@ -20,7 +20,6 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
-	"github.com/seed-3119e985/genv/enforce/decision"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -350,7 +349,7 @@ func readID(c *cli.Context) (string, error) {
 		return "", command.UsageError("unexpected argument %q: name one decision", c.Args().Get(1))
 	}
 	id := strings.ToLower(c.Args().First())
-	if id != "" && !decision.IsID(id) {
+	if id != "" && !audit.IsDecisionID(id) {
 		return "", command.UsageError("%q is not the id of a decision: it has 8 hexadecimal digits, as in the column ID of the history", c.Args().First())
 	}
 	return id, nil

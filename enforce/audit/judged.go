@@ -1,4 +1,4 @@
-package decision
+package audit
 
 import (
 	"fmt"
@@ -21,10 +21,10 @@ const (
 	maxCommand   = 120 // characters of a command line
 )
 
-// MaxLines is how many lines an item has at most, and MaxBytes the length of each.
+// MaxJudgedLines is how many lines an item has at most, and MaxJudgedBytes the length of each.
 const (
-	MaxLines = 16
-	MaxBytes = 4 * maxLine
+	MaxJudgedLines = 16
+	MaxJudgedBytes = 4 * maxLine
 )
 
 // Explain sets the lines that were judged, of each item of a report. The snapshot is that
@@ -91,7 +91,7 @@ func processLine(p *snapshot.Process) string {
 	if p.Start != 0 {
 		parts = append(parts, fmt.Sprintf("started %d ticks after boot", p.Start))
 	}
-	parts = append(parts, userOf(p))
+	parts = append(parts, userText(p))
 	if command := p.CommandOrName(); command != "" {
 		parts = append(parts, "command "+text.Quoted(strings.Join(strings.Fields(text.Cut(command, snapshot.MaxCommand)), " "), maxCommand))
 	}
@@ -112,7 +112,7 @@ func processLine(p *snapshot.Process) string {
 	return strings.Join(parts, ", ")
 }
 
-func userOf(p *snapshot.Process) string {
+func userText(p *snapshot.Process) string {
 	switch {
 	case p.UID == nil:
 		return "user unknown"
@@ -183,7 +183,7 @@ func known(m snapshot.Memory) string {
 
 // bounded are lines that can be shown anywhere.
 func bounded(lines []string) []string {
-	lines = slices.Clone(lines[:min(len(lines), MaxLines)])
+	lines = slices.Clone(lines[:min(len(lines), MaxJudgedLines)])
 	for i := range lines {
 		lines[i] = text.Shorten(text.OneLine(lines[i]), maxLine)
 	}

@@ -1,4 +1,4 @@
-package decision_test
+package audit_test
 
 import (
 	"fmt"
@@ -11,33 +11,31 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/decision"
+	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-func ptr[T any](v T) *T { return &v }
-
 // TestIDs pins them: the ids of old records, mails and hosts must stay what they are.
 func TestIDs(t *testing.T) {
 	device := ptr(snapshot.DeviceIndex(0))
-	require.Equal(t, "695bbea2", decision.ID("run/7/gpu-01", 4242, "5", nil))
-	require.Equal(t, decision.ID("run/7/gpu-01", 4242, "5", nil), decision.ID("run/7/gpu-01", 4242, "", nil), "a process by its PID")
-	require.Equal(t, "084cc5d2", decision.ID("run/7/gpu-01", 0, "5", device))
-	require.Equal(t, "3a5b27d3", decision.WarningID("idle/gpu-01/5/0/2026-11-20T08:00:00"))
-	require.Empty(t, decision.ID("", 4242, "", nil), "a report without an id")
+	require.Equal(t, "695bbea2", audit.DecisionID("run/7/gpu-01", 4242, "5", nil))
+	require.Equal(t, audit.DecisionID("run/7/gpu-01", 4242, "5", nil), audit.DecisionID("run/7/gpu-01", 4242, "", nil), "a process by its PID")
+	require.Equal(t, "084cc5d2", audit.DecisionID("run/7/gpu-01", 0, "5", device))
+	require.Equal(t, "3a5b27d3", audit.WarningID("idle/gpu-01/5/0/2026-11-20T08:00:00"))
+	require.Empty(t, audit.DecisionID("", 4242, "", nil), "a report without an id")
 	seen := map[string]bool{}
 	for _, id := range []string{
-		decision.ID("a", 1, "", nil), decision.ID("a", 2, "", nil), decision.ID("b", 1, "", nil), decision.ID("a", 0, "", device),
-		decision.ID("a", 0, "1", device), decision.ID("a", 0, "1", ptr(snapshot.DeviceIndex(1))), decision.WarningID("a"),
+		audit.DecisionID("a", 1, "", nil), audit.DecisionID("a", 2, "", nil), audit.DecisionID("b", 1, "", nil), audit.DecisionID("a", 0, "", device),
+		audit.DecisionID("a", 0, "1", device), audit.DecisionID("a", 0, "1", ptr(snapshot.DeviceIndex(1))), audit.WarningID("a"),
 	} {
-		require.True(t, decision.IsID(id), id)
+		require.True(t, audit.IsDecisionID(id), id)
 		require.False(t, seen[id], id)
 		seen[id] = true
 	}
 	for _, text := range []string{"", "5b1c09e", "5b1c09e2f", "5b1c09eg", "-b1c09e2"} {
-		require.False(t, decision.IsID(text), text)
+		require.False(t, audit.IsDecisionID(text), text)
 	}
 }
 
@@ -62,7 +60,7 @@ func judged() *snapshot.Snapshot {
 }
 
 func explain(s *snapshot.Snapshot, r enforce.Report) enforce.Report {
-	decision.Explain(&r, "gpu-01", s, noon)
+	audit.Explain(&r, "gpu-01", s, noon)
 	return r
 }
 
@@ -125,14 +123,14 @@ func TestExplainHostileNames(t *testing.T) {
 	}
 	require.Less(t, total, 4<<20, "a report stays far below the size that a host reads")
 	require.Contains(t, report.Detach[0].Judged, "1996 more processes of this user on the device")
-	for _, lines := range [][]string{report.Terminate[0].Judged, report.Detach[0].Judged, decision.Record{What: long, User: evil, Judged: []string{long}}.Lines()} {
-		require.LessOrEqual(t, len(lines), decision.MaxLines)
+	for _, lines := range [][]string{report.Terminate[0].Judged, report.Detach[0].Judged, audit.Decision{What: long, User: evil, Judged: []string{long}}.Lines()} {
+		require.LessOrEqual(t, len(lines), audit.MaxJudgedLines)
 		for _, line := range lines {
 			require.False(t, strings.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }), "%q", line)
 		}
 	}
 	for _, line := range report.Terminate[0].Judged {
-		require.LessOrEqual(t, len(line), decision.MaxBytes)
+		require.LessOrEqual(t, len(line), audit.MaxJudgedBytes)
 		require.LessOrEqual(t, utf8.RuneCountInString(line), 320)
 	}
 }
@@ -143,9 +141,9 @@ func TestLines(t *testing.T) {
 	require.Equal(t, []string{
 		"Decision   5b1c09e2", "Time       2026-11-20 12:00:00 " + zone, "Host       gpu-01", "User       alice", "What       Terminating process 10",
 		"Outcome    refused: it is a daemon", "Because    one", "           two", "Notified   2026-11-20 11:00:00 " + zone, "By         root", "Judged     a", "           b",
-	}, decision.Record{
+	}, audit.Decision{
 		ID: "5b1c09e2", Time: at, Host: "gpu-01", User: "alice", What: "Terminating process 10", Status: enforce.StatusRefused, Reason: "it is a daemon",
 		Why: []string{"one", "two"}, Notified: at.Add(-time.Hour), By: "root", Judged: []string{"a", "b"},
 	}.Lines())
-	require.Equal(t, []string{"Decision   5b1c09e2", "Outcome    under way"}, decision.Record{ID: "5b1c09e2"}.Lines())
+	require.Equal(t, []string{"Decision   5b1c09e2", "Outcome    under way"}, audit.Decision{ID: "5b1c09e2"}.Lines())
 }

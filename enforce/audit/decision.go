@@ -1,13 +1,4 @@
-// Package decision says of a single action why it was decided: with a short id, which is
-// the same in the record of a controller and of a host, in mail and on the web page, and
-// with the lines of the snapshot that were judged.
-//
-//	decision.Explain(&report, snapshot, at)          // the lines, for each item
-//	id := decision.ID(report.ID, pid, eid, device)   // of an item
-//	lines := decision.Record{ID: id, …}.Lines()      // as people read it, everywhere
-//
-// The lines say nothing about processes of other users. The package is pure.
-package decision
+package audit
 
 import (
 	"cmp"
@@ -22,8 +13,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Record is what is known of a decision. Fields that are not known are empty.
-type Record struct {
+// Decision says of a single action why it was decided: with a short id, which is
+// the same in the record of a controller and of a host, in mail and on the web page, and
+// with the lines of the snapshot that were judged. Fields that are not known are empty.
+type Decision struct {
 	ID       string
 	Time     time.Time
 	Host     snapshot.Hostname
@@ -39,7 +32,7 @@ type Record struct {
 
 // Lines are the record as people read it: on a controller and on the host, in mail and on
 // the web page. Nothing in them needs to be escaped for a terminal.
-func (r Record) Lines() []string {
+func (r Decision) Lines() []string {
 	lines := []string{"Decision   " + r.ID}
 	add := func(name, value string) {
 		if value != "" {
@@ -62,7 +55,7 @@ func (r Record) Lines() []string {
 	return lines
 }
 
-func (r Record) outcome() string {
+func (r Decision) outcome() string {
 	return strings.TrimSuffix(cmp.Or(string(r.Status), "under way")+": "+r.Reason, ": ")
 }
 
@@ -82,10 +75,10 @@ func clock(t time.Time) string {
 	return t.Local().Format("2006-01-02 15:04:05 MST")
 }
 
-// ID is the id of an item of a report: 8 hexadecimal digits. It is made from what the
+// DecisionID is the id of an item of a report: 8 hexadecimal digits. It is made from what the
 // controller calls the report and from the process or, if there is a device, the
 // attachment, which the record of each machine has. Empty for a report without an ID.
-func ID(report string, pid snapshot.PID, eid snapshot.EnvID, device *snapshot.DeviceIndex) string {
+func DecisionID(report string, pid snapshot.PID, eid snapshot.EnvID, device *snapshot.DeviceIndex) string {
 	if report == "" {
 		return ""
 	}
@@ -99,8 +92,8 @@ func ID(report string, pid snapshot.PID, eid snapshot.EnvID, device *snapshot.De
 // has the same one.
 func WarningID(finding string) string { return short("warning", finding) }
 
-// IsID says whether a text has the form of an id.
-func IsID(text string) bool {
+// IsDecisionID says whether a text has the form of an id.
+func IsDecisionID(text string) bool {
 	decoded, err := hex.DecodeString(text)
 	return err == nil && len(decoded) == idBytes
 }
