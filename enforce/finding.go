@@ -132,7 +132,7 @@ func (f Finding) Line() string {
 // String is the line that users of 1.4.3 know, without a host in front.
 func (f Finding) String() string {
 	if known := f.Rule.of(); known != nil {
-		return known.line(&f)
+		return known.line(f)
 	}
 	return string(f.Rule)
 }

@@ -23,7 +23,7 @@ const adviceDetach = "Give back devices that you need less: genv detach."
 var maxEnvsRule = rule{
 	Setting: newCap(string(RuleMaxEnvsPerUser), func(s *Settings) **int { return &s.MaxEnvs }, "4"),
 	advice:  "End environments that you need no more: genv deactivate, or exit their shells.",
-	line: func(f *Finding) string {
+	line: func(f Finding) string {
 		return fmt.Sprintf("User %s has %d environments%s which is %d more than the maximum allowed",
 			f.User, f.Count.Used, f.Count.where(), f.Count.Used-f.Count.Limit)
 	},
@@ -33,7 +33,7 @@ var maxEnvsRule = rule{
 var maxDevicesRule = rule{
 	Setting: newCap(string(RuleMaxDevicesPerUser), func(s *Settings) **int { return &s.MaxDevices }, "2"),
 	advice:  adviceDetach,
-	line: func(f *Finding) string {
+	line: func(f Finding) string {
 		return fmt.Sprintf("User %s is using %d devices%s which is %d more than the maximum allowed",
 			f.User, f.Count.Used, f.Count.where(), f.Count.Used-f.Count.Limit)
 	},
@@ -44,7 +44,7 @@ var maxMemoryRule = rule{
 	Setting: newOptional(string(RuleMaxMemoryPerUser), ByUser, func(s *Settings) **snapshot.Memory { return &s.MaxMemory },
 		"80g", readMemory, snapshot.Memory.String),
 	advice: adviceDetach,
-	line: func(f *Finding) string {
+	line: func(f Finding) string {
 		return fmt.Sprintf("User %s is using %s of device memory%s which is %s more than the maximum allowed",
 			f.User, text.GiB(f.Memory.UsedBytes), f.Count.where(), text.GiB(f.Memory.bytes()))
 	},

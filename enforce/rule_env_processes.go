@@ -17,7 +17,7 @@ var nonEnvProcessesRule = rule{
 	Setting: newSwitch(string(RuleNonEnvProcesses), func(s *Settings) *bool { return &s.NonEnvProcesses }),
 	early:   true,
 	advice:  "Start GPU work in an environment: genv activate, genv attach, then run it in that shell.",
-	line:    func(f *Finding) string { return fmt.Sprintf("Process %d is not running in a GPU environment", f.PID) },
+	line:    func(f Finding) string { return fmt.Sprintf("Process %d is not running in a GPU environment", f.PID) },
 	host:    (*judgement).nonEnvProcesses,
 }
 
@@ -46,7 +46,7 @@ var unreadableRule = rule{
 	Setting: newChoice(string(RuleUnreadable), "end", "report", func(s *Settings) *bool { return &s.EndUnreadable }),
 	early:   true,
 	advice:  "Start it without that file system, or with fewer environment variables.",
-	line:    func(f *Finding) string { return fmt.Sprintf("Process %d can't be judged: %s", f.PID, f.Unreadable.Why) },
+	line:    func(f Finding) string { return fmt.Sprintf("Process %d can't be judged: %s", f.PID, f.Unreadable.Why) },
 	host:    (*judgement).unreadable,
 }
 
@@ -85,7 +85,7 @@ var envDevicesRule = rule{
 	Setting: newSwitch(string(RuleEnvDevices), func(s *Settings) *bool { return &s.EnvDevices }),
 	early:   true,
 	advice:  "Use only devices that are attached: genv devices shows them, genv attach attaches one.",
-	line: func(f *Finding) string {
+	line: func(f Finding) string {
 		devices := text.JoinIndices(f.Devices)
 		if f.Renumbered {
 			return fmt.Sprintf("Process %d from environment %s is using GPU(s) %s, the indices that its GPUs had before they were renumbered", f.PID, f.EID, devices)

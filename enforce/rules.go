@@ -20,8 +20,8 @@ type rule struct {
 	Setting
 	// early says that a look at one host between two full cycles may apply it.
 	early  bool
-	advice string                // to the user of a finding, in a sentence or two
-	line   func(*Finding) string // the finding in plain English
+	advice string               // to the user of a finding, in a sentence or two
+	line   func(Finding) string // the finding in plain English
 	// One of these applies it: to one host alone, or to what a user has on all hosts.
 	host func(*judgement, *hostView)
 	user func(*judgement, *held)
@@ -104,11 +104,12 @@ func RuleNames() []string {
 
 // of is what there is to know of a rule; nil if there is no such rule.
 func (r Rule) of() *rule {
-	at := slices.IndexFunc(rules, func(known rule) bool { return known.Key == string(r) })
-	if at < 0 {
-		return nil
+	for i := range rules {
+		if rules[i].Key == string(r) {
+			return &rules[i]
+		}
 	}
-	return &rules[at]
+	return nil
 }
 
 // Setting is that of the rule; false if there is no such rule.
