@@ -8,9 +8,11 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/local"
@@ -26,10 +28,18 @@ const titleVariable = "GENV_TEST_TITLE"
 
 func TestMain(m *testing.M) {
 	proctest.RunStall()
-	if slices.Equal(os.Args[1:], []string{"read"}) {
+	switch {
+	case slices.Equal(os.Args[1:], []string{"read"}):
 		if err := proc.ServeReader(os.Stdin, os.Stdout); err != nil {
 			panic(err)
 		}
+		return
+	case slices.Equal(os.Args[1:], []string{"read slowly"}):
+		_ = proc.ServeReader(os.Stdin, slowly{})
+		return
+	case os.Args[0] == "become": // the owner of its file, who has set the set-uid bit
+		fmt.Println(unix.Setresuid(unix.Geteuid(), unix.Geteuid(), unix.Geteuid()))
+		_, _ = os.Stdin.Read(make([]byte, 1))
 		return
 	}
 	if title, ok := os.LookupEnv(titleVariable); ok {
@@ -41,6 +51,16 @@ func TestMain(m *testing.M) {
 		return
 	}
 	goleak.VerifyTestMain(m)
+}
+
+// slowly is a stdout that takes its time.
+type slowly struct{}
+
+const slowlyTakes = 100 * time.Millisecond
+
+func (slowly) Write(data []byte) (int, error) {
+	time.Sleep(slowlyTakes)
+	return os.Stdout.Write(data)
 }
 
 // machine is a machine with fake sources.

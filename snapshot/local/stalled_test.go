@@ -1,9 +1,15 @@
 package local_test
 
 import (
+	"bufio"
 	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -80,4 +86,90 @@ func TestManyProcessesWithLargeEnvironments(t *testing.T) {
 		}
 		return !slices.ContainsFunc(s.Processes, func(p snapshot.Process) bool { return p.EnvUnknown })
 	}, time.Minute, time.Millisecond)
+}
+
+// runAs starts a program as another user. It ends with the test.
+func runAs(t *testing.T, uid uint32, environ string, path string, args ...string) (*exec.Cmd, *bufio.Reader) {
+	t.Helper()
+	cmd := &exec.Cmd{Path: path, Args: args, Env: []string{environ}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+	_, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return cmd, bufio.NewReader(out)
+}
+
+// aliceHas is a machine on which a uid has the 65536 from 100000 as subordinate ones.
+func aliceHas(t *testing.T, machine *local.Collector, uid snapshot.UID) {
+	etc := t.TempDir()
+	for name, text := range map[string]string{"passwd": fmt.Sprintf("alice:x:%d:1::/:/bin/sh\n", uid), "subuid": "alice:100000:65536\n"} {
+		require.NoError(t, os.WriteFile(filepath.Join(etc, name), []byte(text), 0o644))
+	}
+	machine.Proc.Accounts = &proc.Accounts{Etc: etc}
+}
+
+// TestSubordinateUIDsShareABudget: with many uids, one account gets no more time than with one.
+func TestSubordinateUIDsShareABudget(t *testing.T) {
+	proctest.NeedRoot(t)
+	var pids []snapshot.PID
+	for i := range uint32(20) {
+		cmd, _ := runAs(t, 100_000+i, "GENV_ENVIRONMENT_ID=2020", "/bin/sleep", "sleep", "1000")
+		pids = append(pids, snapshot.PID(cmd.Process.Pid))
+	}
+	machine, _ := realMachine(t, pids...)
+	machine.Proc = proc.FS{Reader: &proc.Reader{Command: []string{"/proc/self/exe", "read slowly"}}}
+	t.Cleanup(machine.Proc.Reader.Close)
+	machine.Brief = true
+	aliceHas(t, machine, 60701)
+	s, err := machine.Snapshot(t.Context())
+	require.NoError(t, err)
+	known := len(slices.DeleteFunc(s.Processes, func(p snapshot.Process) bool { return p.EnvUnknown }))
+	require.Positive(t, known)
+	require.LessOrEqual(t, known, int(700*time.Millisecond/slowlyTakes))
+}
+
+// TestASetUIDProgram: whoever starts one, and whatever uid it takes then, is the account that judges it.
+func TestASetUIDProgram(t *testing.T) {
+	uid, program, _ := proctest.OrdinaryUser(t)
+	proctest.NeedRoot(t)
+	const environ = "GENV_ENVIRONMENT_ID=2020"
+	owned := func(by int) string {
+		data, err := os.ReadFile(program)
+		require.NoError(t, err)
+		path := fmt.Sprintf("%s-%d", program, by)
+		require.NoError(t, proctest.WriteProgram(path, data))
+		require.NoError(t, os.Chown(path, by, by))
+		require.NoError(t, os.Chmod(path, 0o755|os.ModeSetuid))
+		return path
+	}
+	want := map[snapshot.PID]snapshot.UID{}
+	for by, owner := range map[int]snapshot.UID{100_007: uid, 60702: 60702} { // of alice's, of another user's
+		cmd, out := runAs(t, uint32(uid), environ, owned(by), "become")
+		line, err := out.ReadString('\n')
+		require.NoError(t, err)
+		require.Equal(t, "<nil>\n", line)
+		want[snapshot.PID(cmd.Process.Pid)] = owner
+	}
+	cmd, _ := runAs(t, uint32(uid), environ, fmt.Sprint(program, "-60702"), "sleeper", "read") // the real uid stays
+	want[snapshot.PID(cmd.Process.Pid)] = uid
+	machine, _ := realMachine(t, slices.Collect(maps.Keys(want))...)
+	withReader(t, machine)
+	aliceHas(t, machine, uid)
+	require.Eventually(t, func() bool {
+		s, err := machine.Snapshot(t.Context())
+		require.NoError(t, err)
+		require.Len(t, s.Processes, len(want))
+		for i := range s.Processes {
+			if p := &s.Processes[i]; p.UID == nil || *p.UID != want[p.PID] || p.EID != "2020" {
+				return false
+			}
+		}
+		return true
+	}, time.Minute, 10*time.Millisecond)
 }
