@@ -44,7 +44,7 @@ func TestSubordinateUIDsOverSSH(t *testing.T) {
 	}
 
 	first := start("54321", "7774", 3) // of no account
-	b.forge(snapshot.Environment{EID: "7774", UID: 54321, Username: "alice", PIDs: []snapshot.PID{first.PID}}, 3, 4)
+	b.forge(snapshot.Environment{EID: "7774", UID: 54321, PIDs: []snapshot.PID{first.PID}}, 3, 4)
 	last := start("54321", "7774", 4)
 	r = b.enforce("gpu-01", "--max-devices-per-user", "1", "--no-env-devices")
 	require.Contains(t, r.Out, "uid 54321 is using 2 devices on 1 hosts which is 1 more than the maximum allowed")

@@ -40,7 +40,10 @@ func Open(p command.Program) *Host {
 	containers := &container.Keeper{Run: disk.RunDir(p.Getenv)}
 	options := disk.Config{Now: p.Now, RootDir: disk.RootDir(p.Getenv), Username: system.Users{}.Username, Keeps: containers.Keeps, Contained: contained(p.Getenv)}
 	processes := proc.FS{Reader: p.Reader}
-	options.System, options.Lacks = system.On(processes), processes.AllAccounts().Lacks
+	options.System = system.On(processes)
+	if p.Getenv("GENV_ROOT_DIR") == "" { // users of simulated hosts need no accounts
+		options.Lacks = processes.AllAccounts().Lacks
+	}
 	options.OnRenumbered = func(text string) { recordRenumbered(p, text) }
 	if p.SharedAccount {
 		options.Username = nil

@@ -3,6 +3,7 @@ package disk_test
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -178,6 +179,24 @@ func TestAFolderInPlaceOfATemporaryFile(t *testing.T) {
 	require.ElementsMatch(t, []string{
 		"envs.json", "devices.json", "genv.lock", "genv.identities.json", "envs.json.tmp", "devices.json.tmp",
 	}, namesIn(t, dir))
+}
+
+// The name of a uid without an account is nobody's; one that is only unknown stays.
+func TestANameWithoutAnAccount(t *testing.T) {
+	config := disk.Config{System: &fakeSystem{}, Username: func(context.Context, snapshot.UID) snapshot.Username { return "" }}
+	config.Lacks = func(_ context.Context, uid snapshot.UID) bool { return uid == 54321 }
+	store := disk.New(t.TempDir(), config)
+	require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
+		return errors.Join(
+			b.Activate(state.Activation{EID: "forged", UID: 54321, Username: "alice", PID: 7, At: at("12:00:00")}),
+			b.Activate(state.Activation{EID: "unknown", UID: 54322, Username: "bob", PID: 8, At: at("12:00:00")}))
+	}))
+	files, err := store.Read(t.Context())
+	require.ErrorIs(t, err, state.ErrNoDevices)
+	require.Empty(t, files.Environment("forged").Username)
+	require.True(t, files.Environment("forged").OwnerMismatch)
+	require.EqualValues(t, "bob", files.Environment("unknown").Username)
+	require.False(t, files.Environment("unknown").OwnerMismatch)
 }
 
 func TestAFileThatMayNotBeRead(t *testing.T) {
