@@ -108,7 +108,6 @@ func TestHideUsers(t *testing.T) {
 	require.Equal(t, []string{"bob"}, alone.Keys())
 }
 
-
 // slow is a store in which each sum takes a time.
 type slow struct {
 	usage.Store
