@@ -77,14 +77,14 @@ func (a *Asker) Collect(ctx context.Context) snapshot.Cluster {
 	return cluster
 }
 
-// Looker collects snapshots again and again, and judges nothing: for commands that only
+// Snapshotter collects snapshots again and again, and judges nothing: for commands that only
 // show what is there. It is not safe for concurrent use.
-type Looker struct {
+type Snapshotter struct {
 	Asker
 	machines Machines
 }
 
-// Look is what a Looker saw.
+// Look is what a Snapshotter saw.
 type Look struct {
 	Cluster snapshot.Cluster
 	// Duplicates are the names that are left out of Cluster because another name leads to
@@ -95,7 +95,7 @@ type Look struct {
 }
 
 // Look asks every host once.
-func (l *Looker) Look(ctx context.Context) Look {
+func (l *Snapshotter) Look(ctx context.Context) Look {
 	fleet := merge(&l.Asker, l.Collect(ctx), l.machines)
 	l.machines = fleet.machines
 	return Look{Cluster: fleet.cluster, Duplicates: fleet.duplicates, Via: fleet.via}

@@ -34,7 +34,7 @@ type Cycle struct {
 	Plan   enforce.Plan
 	DryRun bool
 	// Standby says that this controller may not act, since another one does or may: what it
-	// judged is for viewers, and nothing was judged if it acted before.
+	// judged is for viewers.
 	Standby bool
 	// Actions are the reports that ended in this cycle, in the order of the plan;
 	// some may have been sent in earlier ones. UnderWay are those that hosts are

@@ -39,7 +39,7 @@ func (p *program) remoteMonitor(c *cli.Context) error {
 	defer f.close()
 	pool := f.pool()
 	defer pool.Close()
-	looker := &controller.Looker{Asker: *f.asker()}
+	looker := &controller.Snapshotter{Asker: *f.asker()}
 	looker.Link = f.visible(pool, monitor.Interval)
 	looker.Fanout = len(config.Hosts)
 	m := fleetMonitor{fleet: f, looker: looker}
@@ -49,7 +49,7 @@ func (p *program) remoteMonitor(c *cli.Context) error {
 // fleetMonitor collects the metrics of a fleet.
 type fleetMonitor struct {
 	*fleet
-	looker *controller.Looker
+	looker *controller.Snapshotter
 	hosts  render.HostLog
 }
 

@@ -52,7 +52,7 @@ type waiter struct {
 	within   time.Duration // 0 for ever
 	format   string
 
-	looker *controller.Looker
+	looker *controller.Snapshotter
 	named  map[string]bool // the hosts of which it was printed that they failed
 }
 
@@ -78,7 +78,7 @@ func (p *program) remoteWait(c *cli.Context) error {
 		return err
 	}
 	defer w.close()
-	w.looker = &controller.Looker{Asker: *w.asker()}
+	w.looker = &controller.Snapshotter{Asker: *w.asker()}
 	w.looker.Link = newWaitLink(w.fleet)
 	return w.run(c.Context)
 }
