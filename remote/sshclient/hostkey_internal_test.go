@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -34,7 +35,8 @@ func shown(t *testing.T, o Options, host target, peer net.Addr, key ssh.PublicKe
 	c, err := New(o)
 	require.NoError(t, err)
 	defer c.Close()
-	check := c.hostKeyCheck(host)
+	check, err := c.hostKeyCheck(t.Context(), host)
+	require.NoError(t, err)
 	return check.callback("", peer, key)
 }
 
@@ -59,18 +61,19 @@ func TestCheckHostIP(t *testing.T) {
 		peer    net.Addr
 		refused bool
 	}{
-		"the address is unknown":    {line("gpu", right), nil, nil, false},
-		"the address is right":      {line("gpu", right) + line("192.0.2.1", right), nil, nil, false},
-		"the address is stale":      {line("gpu", right) + line("192.0.2.1", wrong), nil, nil, true},
-		"another address":           {line("gpu", right) + line("192.0.2.2", wrong), nil, nil, false},
-		"revoked for the address":   {line("gpu", right) + line("@revoked 192.0.2.1", right), nil, nil, true},
-		"not asked for":             {line("gpu", right) + line("192.0.2.1", wrong), func(t *target) { t.CheckHostIP = false }, nil, false},
-		"with a port":               {line("[gpu]:2222", right) + line("[192.0.2.1]:2222", wrong), func(t *target) { t.Port = 2222 }, nil, true},
-		"behind a jump host":        {line("gpu", right) + line("192.0.2.1", wrong), func(t *target) { t.ProxyJump = []string{"j"} }, nil, false},
-		"behind a ProxyCommand":     {line("gpu", right) + line("192.0.2.1", wrong), func(t *target) { t.ProxyCommand = "nc" }, nil, false},
-		"loopback":                  {line("gpu", right) + line("127.0.0.1", wrong), nil, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}, false},
-		"an address without TCP":    {line("gpu", right), nil, &net.UnixAddr{}, false},
-		"only the address is known": {line("192.0.2.1", right), nil, nil, true},
+		"the address is unknown":     {line("gpu", right), nil, nil, false},
+		"the address is right":       {line("gpu", right) + line("192.0.2.1", right), nil, nil, false},
+		"the address is stale":       {line("gpu", right) + line("192.0.2.1", wrong), nil, nil, true},
+		"another address":            {line("gpu", right) + line("192.0.2.2", wrong), nil, nil, false},
+		"revoked for the address":    {line("gpu", right) + line("@revoked 192.0.2.1", right), nil, nil, true},
+		"not asked for":              {line("gpu", right) + line("192.0.2.1", wrong), func(t *target) { t.CheckHostIP = false }, nil, false},
+		"with a port":                {line("[gpu]:2222", right) + line("[192.0.2.1]:2222", wrong), func(t *target) { t.Port = 2222 }, nil, true},
+		"behind a jump host":         {line("gpu", right) + line("192.0.2.1", wrong), func(t *target) { t.ProxyJump = []string{"j"} }, nil, false},
+		"behind a ProxyCommand":      {line("gpu", right) + line("192.0.2.1", wrong), func(t *target) { t.ProxyCommand = "nc" }, nil, false},
+		"loopback":                   {line("gpu", right) + line("127.0.0.1", wrong), nil, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}, false},
+		"an address without TCP":     {line("gpu", right), nil, &net.UnixAddr{}, false},
+		"only the address is known":  {line("192.0.2.1", right), nil, nil, true},
+		"stale by KnownHostsCommand": {line("gpu", right), func(t *target) { t.KnownHostsCommand = strings.Fields("/bin/echo 192.0.2.1 " + line("", wrong)) }, nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			known := filepath.Join(t.TempDir(), "known_hosts")
@@ -99,7 +102,8 @@ func TestTheKeyOfALogin(t *testing.T) {
 	c, err := New(Options{ConfigFile: "none", OpenSSH: "none"})
 	require.NoError(t, err)
 	defer c.Close()
-	check := c.hostKeyCheck(target{HostConfig: config.HostConfig{HostName: "gpu", Port: 22, UserKnownHosts: []string{known}}})
+	check, err := c.hostKeyCheck(t.Context(), target{HostConfig: config.HostConfig{HostName: "gpu", Port: 22, UserKnownHosts: []string{known}}})
+	require.NoError(t, err)
 	shown := &loginKey{check: check}
 	unknown := testKey(t, "unknown")
 	require.Error(t, shown.callback("", nil, unknown))

@@ -128,7 +128,7 @@ func (p *sharedConn) byChoice() (*connection, error) {
 	if err != nil {
 		return nil, remote.Errorf(remote.Configuration, "%s: %w", p.endpoint.Host, err)
 	}
-	return p.overSSH(path, false, p.expected())
+	return p.overSSH(path, false, p.expected(ctx))
 }
 
 // noLogin reports whether the host refused the login, or ssh_config forbids one with a
@@ -154,7 +154,7 @@ func (p *sharedConn) overMaster(refusal error) (*connection, error) {
 	if err = checkMaster(checking, path); err == nil {
 		c.options.Log.Info().Str("host", p.endpoint.Host).Str("path", path).AnErr("because", refusal).
 			Msg("the login was refused: commands run over ssh, which is logged in as ControlMaster")
-		return p.overSSH(path, true, p.refusing(refusal))
+		return p.overSSH(path, true, p.refusing(ctx, refusal))
 	}
 	otherwise := "check that a key of yours is accepted: ssh -v " + remote.Quote(p.endpoint.Host) + " true"
 	if remote.NextStepOf(refusal) == openSSHStep {
@@ -198,19 +198,22 @@ func (p *sharedConn) redialMaster() (*connection, error) {
 // refusing is the machine that refused our login, or that is expected if ssh_config does not
 // allow one. Without the key, a host could say that it is another one of the fleet, and take
 // its place.
-func (p *sharedConn) refusing(refusal error) remote.Peer {
+func (p *sharedConn) refusing(ctx context.Context, refusal error) remote.Peer {
 	var shown *shownKey
 	if errors.As(refusal, &shown) {
 		return shown.peer
 	}
-	return p.expected()
+	return p.expected(ctx)
 }
 
 // expected is the machine of which known_hosts has a key, which ssh checks.
-func (p *sharedConn) expected() remote.Peer {
+func (p *sharedConn) expected(ctx context.Context) remote.Peer {
 	settings, _ := p.client.resolve(p.endpoint)
 	t := target{endpoint: p.endpoint, HostConfig: settings}
-	check := p.client.hostKeyCheck(t)
+	check, err := p.client.hostKeyCheck(ctx, t)
+	if err != nil {
+		return remote.Peer{}
+	}
 	return expectedPeer(t, check.host.Expected(check.algorithms))
 }
 

@@ -37,7 +37,10 @@ type HostConfig struct {
 	CheckHostIP      bool
 	// NoHostAuthentication is NoHostAuthenticationForLocalhost.
 	NoHostAuthentication bool
-	FingerprintMD5       bool
+	// KnownHostsCommand is a program and its arguments, for no shell. In these, NUL
+	// bytes followed by f, H, I, K or t stand for tokens of the handshake.
+	KnownHostsCommand []string
+	FingerprintMD5    bool
 
 	// Algorithms in the order of preference, each of which the SSH library has. The
 	// resolver leaves no list empty. PubkeyAcceptedAlgorithms are for keys of the
@@ -97,7 +100,11 @@ func ParseHop(item string) (Query, error) {
 // (SSH_RSA_MINIMUM_MODULUS_SIZE).
 const minRSASize = 1024
 
-// leftOut are rare keywords that ssh(1) alone honours; of ProxyUseFdpass only what comes with a ProxyCommand.
+// commandTokens are those of KnownHostsCommand, except for what is only known in the handshake.
+const commandTokens = "CdHhikLlnpru"
+
+// leftOut are rare keywords that ssh(1) alone honours: KnownHostsCommand with quotes or other tokens,
+// ProxyUseFdpass with a ProxyCommand.
 var leftOut = []string{"bindinterface", "knownhostscommand", "proxyusefdpass", "revokedhostkeys"}
 
 // restrictions sets what limits the algorithms and keys of a login, and refuses a
@@ -117,7 +124,8 @@ func (r raw) restrictions(s *HostConfig) error {
 	}
 	for _, keyword := range leftOut {
 		value := unlessNone(r.first(keyword))
-		harmless := keyword == "proxyusefdpass" && (s.ProxyCommand == "" || !yes(value))
+		harmless := keyword == "proxyusefdpass" && (s.ProxyCommand == "" || !yes(value)) ||
+			keyword == "knownhostscommand" && !strings.ContainsAny(value, `'"\`) && tokensAmong(commandTokens, value)
 		if value != "" && !harmless {
 			return &Error{keyword: keyword, Problem: fmt.Sprintf("%s %s cannot be honoured by genv's own SSH, but by ssh(1)", keyword, value)}
 		}

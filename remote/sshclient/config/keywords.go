@@ -42,7 +42,7 @@ var honoured = sync.OnceValue(func() map[string]keyword {
 		"nohostauthenticationforlocalhost": {one, isFlag},
 		"fingerprinthash":                  {one, oneOf("md5", "sha256")},
 		"revokedhostkeys":                  {one, isFileName},
-		"knownhostscommand":                {rest, func(value string) bool { return tokensAmong("CdfHhIiKkLlnprtu", value) }},
+		"knownhostscommand":                {rest, func(value string) bool { return tokensAmong(commandTokens+"fIKt", value) }},
 		"connecttimeout":                   {one, isNumber(0, math.MaxInt32)},
 		"serveraliveinterval":              {one, isNumber(0, math.MaxInt32)},
 		"serveralivecountmax":              {one, isNumber(0, math.MaxInt)},

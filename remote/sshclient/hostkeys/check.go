@@ -1,5 +1,5 @@
 // Package hostkeys decides on a host's key as OpenSSH does: known_hosts files with
-// hashed names, patterns, ports, @cert-authority and @revoked. A host certificate that is not accepted counts as the key in
+// hashed names, patterns, ports, @cert-authority and @revoked, and KnownHostsCommand. A host certificate that is not accepted counts as the key in
 // it, and a host that is not known with its port is looked up without. A file that
 // changes is read again; one that can't be read, or a bad line, is skipped with a
 // warning, and refuses only hosts whose key is not found elsewhere.
@@ -205,7 +205,7 @@ func (c *check) compare(key ssh.PublicKey, entries []*entry) error {
 	case len(changed.Known) > 0:
 		return changed
 	}
-	return &Unknown{Name: changed.Name, Key: inner, md5: c.rules.MD5, also: errors.Join(slices.Concat(c.missing, []error{c.refused})...)}
+	return &Unknown{Name: changed.Name, Key: inner, md5: c.rules.MD5, Refused: c.refused != nil, also: errors.Join(slices.Concat(c.missing, []error{c.refused})...)}
 }
 
 // certificate checks all but the authority of a certificate.
@@ -229,6 +229,8 @@ type Unknown struct {
 	Key  ssh.PublicKey
 	md5  bool
 	also error // what could not be read, and why a certificate was not accepted
+	// Refused says that a known authority signed its certificate, which was not accepted.
+	Refused bool
 }
 
 func (e *Unknown) Error() string {
