@@ -37,12 +37,8 @@ UNRACED := modernc.org/memory modernc.org/sqlite/lib compress/flate hash/crc32 \
            $(addprefix golang.org/x/crypto/,blowfish chacha20 internal/poly1305) \
            $(addprefix crypto/internal/fips140/,aes aes/gcm edwards25519/field nistec nistec/fiat bigmod sha256 sha512)
 
-# With the race detector, the compiler also checks pointers that come of unsafe: ours, but not those of packages that are used
-# as they are, where it takes a fifth of the time of tests that compute.
-UNCHECKED := std modernc.org/...
-
 # The race detector needs cgo, and so a C compiler.
-RACE = $(if $(shell command -v "$$($(GO) env CC)"),-race $(UNCHECKED:%=-gcflags=%=-d=checkptr=0) $(UNRACED:%=-gcflags=%=-race=false))
+RACE = $(if $(shell command -v "$$($(GO) env CC)"),-race $(UNRACED:%=-gcflags=%=-race=false))
 
 # A program with the race detector sleeps for a second before it ends, unless it is told not to.
 export GORACE := $(strip atexit_sleep_ms=0 $(GORACE))
