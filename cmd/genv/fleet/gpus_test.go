@@ -65,7 +65,7 @@ func TestGPUsOfEachKindOfHost(t *testing.T) {
 			require.WithinDuration(t, time.Now(), host.GPUs[1].Since(), time.Minute)
 		}
 	}
-	require.Regexp(t, `(?m)^ours  0    H100 80GB HBM3  busy      2\.0/80   97%   63C   555W   alice train  \S+ +alice \d+ 2\.0 GiB sleep 1000001$`, look().Out)
+	require.Regexp(t, `(?m)^ours  0    H100 80GB HBM3  busy      2\.0/80   97%   63C   555W   alice train  \S+ +550\.163\.01 +alice \d+ 2\.0 GiB sleep 1000001$`, look().Out)
 	require.Equal(t, "ours,1,bob\nold,1,bob\n", onlyColumns(t, look("--user", "bob", "--format", "csv", "--no-header").Out, 0, 1, 10))
 	require.Equal(t, "ours,2\nold,2\nbare,1\nbare,2\n", onlyColumns(t, look("--free", "--format", "csv", "--no-header").Out, 0, 1))
 	require.Contains(t, look("--free", "--model", "a100").Out, "\n0 of 0 GPUs are free on 3 hosts\n")

@@ -177,7 +177,7 @@ func TestSelection(t *testing.T) {
 			text := written(t, l, &row.s, Output{})
 			var got []string
 			for _, r := range l.Rows {
-				got = append(got, fmt.Sprintf("%s/%d", r.Host[4:6], r.GPU.Index))
+				got = append(got, fmt.Sprintf("%s/%d", r.Host[4:6], r.Index))
 			}
 			require.Equal(t, row.want, strings.Join(got, " "))
 			if row.summary != "" {

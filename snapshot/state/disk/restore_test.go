@@ -398,14 +398,3 @@ func FuzzTheNoteInsideOnlyForbids(f *testing.F) {
 		require.Empty(t, outside.Refusal(here, inside), "these are the namespaces of root's note")
 	})
 }
-
-func FuzzBackup(f *testing.F) {
-	f.Add([]byte("{\"boot_id\":\"b\",\"envs_bytes\":2,\"devices_bytes\":-1}\n{}"))
-	f.Add([]byte("{\"envs_bytes\":9223372036854775807,\"devices_bytes\":9223372036854775807}\n"))
-	f.Add([]byte("\n"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		envs, devices, err := disk.ParseBackup(data)
-		require.True(t, err == nil || (envs == nil && devices == nil))
-		require.LessOrEqual(t, len(envs)+len(devices), len(data))
-	})
-}
