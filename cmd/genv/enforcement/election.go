@@ -150,9 +150,9 @@ func (p *participation) shown() *election.Shown {
 	return shown
 }
 
-// sayElection says what becomes of the election.
-func (l *loop) sayElection(status election.Status) {
-	line := electionLine(&status, l.setup.TakeOver)
+// sayElection says what becomes of the election, beside the loop.
+func (l *loop) sayElection(status *election.Status, takeOver bool) {
+	line := electionLine(status, takeOver)
 	if line == "" || line == l.saidOfElection {
 		return
 	}

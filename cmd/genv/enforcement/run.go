@@ -143,7 +143,8 @@ func (l *loop) enforce(ctx context.Context) error {
 	if l.part == nil {
 		return l.cycles(ctx, l.memory.load(l.setup.Hosts), 0)
 	}
-	err := l.part.Follow(ctx, election.Roles{Stand: l.stand, Lead: l.lead, Changed: l.sayElection})
+	takeOver := l.setup.TakeOver // which a reload doesn't change
+	err := l.part.Follow(ctx, election.Roles{Stand: l.stand, Lead: l.lead, Changed: func(s election.Status) { l.sayElection(&s, takeOver) }})
 	l.resign()
 	return errors.Join(err, l.controller.Finish(ctx, func(cycle controller.Cycle) error { return l.show(ctx, &cycle) }))
 }
