@@ -174,7 +174,7 @@ func TestALeaseThatEndsBeforeMailAndHooks(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var leads atomic.Bool
 				leads.Store(true)
-				log := &slowLog{audit.Log{Path: filepath.Join(t.TempDir(), "audit.jsonl")}, func() { leads.Store(!row.whileRecorded) }}
+				log := &slowLog{audit.Log{Path: filepath.Join(t.TempDir(), "audit.jsonl")}, func() { leads.Store(leads.Load() && !row.whileRecorded) }}
 				post := &outbox{sending: func() {}}
 				var hooks hookEvents
 				c := mailing(named(t, "alice"), log, nil)
