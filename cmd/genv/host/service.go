@@ -83,12 +83,9 @@ func (p *program) hostServe(c *cli.Context) error {
 	defer work.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var moved atomic.Int64 // when the last round of upkeep began
-	moved.Store(time.Now().UnixMilli())
-	work.Go(func() { h.upkeep(ctx, log, &moved) })
-	work.Go(func() {
-		enforcement.PingWatchdog(ctx, log, func() bool { return time.Since(time.UnixMilli(moved.Load())) < stuckAfter })
-	})
+	rounds := &pulse{begun: time.Now()}
+	work.Go(func() { h.upkeep(ctx, log, rounds) })
+	work.Go(func() { enforcement.PingWatchdog(ctx, log, rounds.moves) })
 	backend := &changes{host: h}
 	server := &service.Server{
 		Backend: backend, Proc: h.Machine.Proc, Genv: p.Version, Now: p.Now, Username: system.Users{}.Username, Lacks: h.Lacks,
@@ -148,12 +145,23 @@ func (p *program) listen() (*net.UnixListener, error) {
 // stuckAfter is how long one round of upkeep may take: the watchdog is not pinged for the one that hangs.
 const stuckAfter = 2 * time.Minute
 
+// pulse is when the last round of upkeep began. It is safe for concurrent use.
+type pulse struct {
+	begun time.Time
+	last  atomic.Int64 // in nanoseconds since begun, by a clock that can't be set
+}
+
+func (p *pulse) beat() { p.last.Store(int64(time.Since(p.begun))) }
+
+// moves reports whether that is not too long ago.
+func (p *pulse) moves() bool { return time.Since(p.begun)-time.Duration(p.last.Load()) < stuckAfter }
+
 // upkeep registers the devices, cleans up what has ended, and keeps the copy for genv 1.4.3
 // as it should be.
-func (h *host) upkeep(ctx context.Context, log zerolog.Logger, moved *atomic.Int64) {
+func (h *host) upkeep(ctx context.Context, log zerolog.Logger, rounds *pulse) {
 	failed, notesAt := "", time.Time{}
 	for {
-		moved.Store(time.Now().UnixMilli())
+		rounds.beat()
 		_, err := h.Devices(ctx, false)
 		err = errors.Join(err, h.Store.Publish(), container.PruneRecords(disk.RunDir(h.getenv), h.StartOf))
 		if time.Since(notesAt) > notesEvery {
