@@ -7,8 +7,9 @@
 //		return d.Examine(ctx, h), nil
 //	})
 //
-// Where the host has genv 1.4.3 or none, its own checks are skipped. Nothing is run with sudo but `sudo -n -l`, which lists what is
-// allowed, and `genv usage serve`, which says which controller acts there. Nothing changes the host.
+// Where the host has genv 1.4.3 or none, its own checks are skipped. Nothing is run with sudo but
+// `sudo -n -l`, which lists what is allowed, and `genv usage serve`, which says which controller acts
+// there. Nothing changes the host.
 //
 // Hosts may lie about themselves: their output is bounded and checked, never tells the
 // next step, and can't change what the controller found.

@@ -194,6 +194,19 @@ func TestKernelsAreAskedForWithoutTheLock(t *testing.T) {
 	require.Equal(t, 2, asked)
 }
 
+// Where /proc can't be read, kernels are unknown: they stay, and others can work.
+func TestKernelsOfAnUnreadableProc(t *testing.T) {
+	store := everyoneLives(t.TempDir())
+	for _, id := range []string{"a", "b"} {
+		require.NoError(t, store.Update(t.Context(), func(f *state.Files) error {
+			return f.Activate(state.Activation{EID: snapshot.EnvID(id), UID: 4002, KernelID: id, At: at("12:00:00")})
+		}))
+	}
+	files, err := store.Read(t.Context())
+	require.ErrorIs(t, err, state.ErrNoDevices)
+	require.Len(t, files.Environments, 2)
+}
+
 // A folder that doesn't answer delays others only briefly, and is unknown.
 func TestAKernelFolderThatHangs(t *testing.T) {
 	waiting := make(chan struct{})

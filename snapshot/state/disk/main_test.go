@@ -120,6 +120,9 @@ func (m *fakeSystem) Kernels(kernels []system.Kernel) map[system.Kernel]system.L
 	if m.onKernels != nil {
 		m.onKernels()
 	}
+	if m.kernels == nil { // as where /proc can't be read
+		return nil
+	}
 	lives := map[system.Kernel]system.Liveness{}
 	for _, k := range kernels {
 		lives[k] = m.kernels[k.ID]

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -59,7 +60,9 @@ var errKernels = errors.New("kernels are registered")
 func (s *Store) update(ctx context.Context, timeout time.Duration, change func(*state.Files) error) (*transaction, error) {
 	t, err := s.updateWith(ctx, timeout, change, nil)
 	if errors.Is(err, errKernels) {
-		t, err = s.updateWith(ctx, timeout, change, s.system.Kernels(registeredKernels(&t.files)))
+		kernels := map[system.Kernel]system.Liveness{} // unknown, if /proc can't be read
+		maps.Copy(kernels, s.system.Kernels(registeredKernels(&t.files)))
+		t, err = s.updateWith(ctx, timeout, change, kernels)
 	}
 	return t, err
 }
