@@ -19,7 +19,7 @@ func TestMaxProcessAge(t *testing.T) {
 		change(&policy.all)
 		return policy
 	}
-	exempt := func(s enforce.Subject) bool { return s.Process != nil && s.Owner().User == "bob" }
+	exempt := func(s enforce.Subject) bool { return s.Process != nil && s.Process.CountedUser() == "bob" }
 	outside := with(func(s *enforce.Settings) { s.UnknownOutside = true })
 	ofBob := stated{asked: func(q enforce.Query, s *enforce.Settings) {
 		if q.User == "bob" {

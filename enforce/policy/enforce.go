@@ -106,7 +106,7 @@ func (l *Limit) limit() safety.Limit {
 // Without a Device in the subject, a process is exempt by its devices only if all
 // of them are exempt.
 func (f *File) Exempt(s enforce.Subject) (reason string, exempt bool) {
-	e, o := &f.Exemptions, s.Owner()
+	e, o := &f.Exemptions, ownerOf(s)
 	o.User = f.Accounts.Name(o.User)
 	if from, ok := e.Host(s.Host); ok {
 		return fmt.Sprintf("host %s: %s", s.Host, from), true

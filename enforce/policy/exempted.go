@@ -60,7 +60,7 @@ func (p exempting) Exempt(s enforce.Subject) (reason string, exempt bool) {
 			return e.String(), true
 		}
 	}
-	o := s.Owner()
+	o := ownerOf(s)
 	for _, at := range places(s.Host, p.Account(gpus.UserName(o.User, o.UID))) {
 		for _, e := range p.at[at] {
 			if e.Rule == "" && (e.Device == nil || s.Device != nil && e.IsOf(s.Device.Index, s.Device.UUID)) {
