@@ -12,6 +12,7 @@ import (
 // may list many thousand environments (a hostile host's does), so nothing here
 // is looked up by scanning.
 type hostView struct {
+	j        *judgement
 	name     snapshot.Hostname
 	host     *snapshot.Host
 	order    int // in the cluster
@@ -42,6 +43,8 @@ type hostView struct {
 	notes     int // how many there are
 	untyped   bool
 	draft     draft
+	// sharedBoot is its boot id if another host reports it, too.
+	sharedBoot string
 }
 
 // envView is a registered environment with its processes and attachments.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed-3119e985/genv/enforce/contents"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -54,7 +55,7 @@ func (j *judgement) findingEvents(plan *Plan) (events, notify []Event) {
 type eventCollector struct {
 	j         *judgement
 	tellUsers bool
-	room      *room
+	room      *contents.Room
 
 	// Counts by host: findings with an event, without one, and notifications.
 	announced, more, notified map[snapshot.Hostname]int

@@ -22,8 +22,6 @@ type judgement struct {
 	keys     [][]string // in next.Present, of each finding
 	notes    []Note
 	slabs    viewSlabs
-
-	sharedBoots map[string]bool // see once
 }
 
 func newJudgement(policy Policy, cluster snapshot.Cluster, memory Memory, now time.Time) *judgement {
@@ -40,7 +38,7 @@ func newJudgement(policy Policy, cluster snapshot.Cluster, memory Memory, now ti
 		case h.Err != nil || h.Snapshot == nil:
 			j.missing = append(j.missing, h.Name)
 		default:
-			views = append(views, hostView{name: h.Name, host: h, order: i})
+			views = append(views, hostView{j: j, name: h.Name, host: h, order: i})
 			j.hosts = append(j.hosts, &views[len(views)-1])
 		}
 	}
@@ -154,7 +152,7 @@ func (j *judgement) end(f *Finding, due bool, h *hostView, p *snapshot.Process) 
 		f.UnderWay++
 		return
 	}
-	if reason, stuck := j.stuckBecause(h, p); stuck {
+	if reason, stuck := h.stuckBecause(p); stuck {
 		f.Stuck = append(f.Stuck, StuckProcess{ref, reason})
 		return
 	}

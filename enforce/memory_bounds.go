@@ -3,6 +3,7 @@ package enforce
 import (
 	"time"
 
+	"github.com/seed-3119e985/genv/enforce/contents"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -35,7 +36,7 @@ func (j *judgement) boundTimes() {
 	}
 	times := j.timesByHost()
 	for _, h := range j.hosts {
-		dropped := newestBeyond(times[h.name], maxTimes, func(key string) time.Time { return j.next.Present[key].Since })
+		dropped := contents.NewestBeyond(times[h.name], maxTimes, func(key string) time.Time { return j.next.Present[key].Since })
 		for _, key := range dropped {
 			delete(j.next.Present, key)
 		}
@@ -83,7 +84,7 @@ func (j *judgement) boundIdle(h *hostView) {
 			}
 		}
 	}
-	dropped := newestBeyond(groups, maxTimes, func(key string) time.Time { return j.next.Idle[key] })
+	dropped := contents.NewestBeyond(groups, maxTimes, func(key string) time.Time { return j.next.Idle[key] })
 	for _, key := range dropped {
 		delete(j.next.Idle, key)
 	}
@@ -99,12 +100,9 @@ func (j *judgement) noteDropped(h *hostView, what string, dropped int) {
 	}
 }
 
-// room counts the findings of the last events, by host and by user there.
-type room = Room[snapshot.Hostname, snapshot.Username]
-
 // knownBefore counts the findings of the plan that were known before.
-func (j *judgement) knownBefore(plan *Plan) *room {
-	r := &room{Max: maxKnown, MaxEach: maxKnownOfUser}
+func (j *judgement) knownBefore(plan *Plan) *contents.Room {
+	r := &contents.Room{Max: maxKnown, MaxEach: maxKnownOfUser}
 	if len(plan.Findings) <= maxKnownOfUser {
 		return r // there is room for all
 	}

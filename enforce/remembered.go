@@ -114,8 +114,8 @@ func (h *hostView) stillUses(eid snapshot.EnvID, key string) bool {
 }
 
 // stuckBecause says why a process can't be ended.
-func (j *judgement) stuckBecause(h *hostView, p *snapshot.Process) (reason string, stuck bool) {
-	key := h.key(p)
+func (h *hostView) stuckBecause(p *snapshot.Process) (reason string, stuck bool) {
+	j, key := h.j, h.key(p)
 	if left := j.next.LeftAlone[key].Sub(j.now); left > 0 {
 		return fmt.Sprintf("it got SIGTERM already, and gets it again in %s if it still runs", text.ShortDuration(left)), true
 	}

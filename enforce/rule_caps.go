@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed-3119e985/genv/enforce/caps"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -63,7 +64,7 @@ func readMemory(n *strictyaml.Node) snapshot.Memory {
 // that cost the user least. What one cap takes doesn't count for the next.
 func (j *judgement) caps() {
 	users := j.usersWithCaps()
-	j.sharedBoots = j.boots()
+	j.markSharedBoots()
 	for _, u := range users {
 		for i := range rules {
 			if rules[i].user != nil {
@@ -98,19 +99,19 @@ func (j *judgement) maxDevices(u *held) {
 		return
 	}
 	limit := max(0, *u.settings.MaxDevices)
-	counted := j.counted(u, time.Time{})
+	counted := caps.Counted(u.devices, time.Time{})
 	if len(counted) <= limit {
 		return
 	}
 	by := j.dueAt(u.settings.Warn, u.findingOf(RuleMaxDevicesPerUser))
-	then := j.counted(u, by)
-	c := &choice{j: j, by: by, excess: int64(len(then) - limit), weight: func(*heldDevice) int64 { return 1 }, mayKeep: -1}
+	then := caps.Counted(u.devices, by)
+	c := caps.Choice{By: by, Excess: int64(len(then) - limit), Weight: func(*caps.HeldDevice) int64 { return 1 }, MayKeep: -1}
 	f := Finding{Rule: RuleMaxDevicesPerUser, Count: &CountExcess{Used: len(counted), Limit: limit, Hosts: hostsOf(counted, hostOf)}}
 	for _, d := range counted {
-		f.Count.Attached += min(len(d.envs), 1)
+		f.Count.Attached += min(len(d.Envs), 1)
 	}
 	f.Count.Unattached = len(counted) - f.Count.Attached
-	j.overCap(u, f, nil, c.devices(then))
+	j.overCap(u, f, nil, c.Devices(then))
 }
 
 // maxMemory takes devices until the user has no more memory than the cap allows.
@@ -125,25 +126,54 @@ func (j *judgement) maxMemory(u *held) {
 	}
 	by := j.dueAt(u.settings.Warn, u.findingOf(RuleMaxMemoryPerUser))
 	then, left := j.withMemory(u, by)
-	c := &choice{j: j, by: by, excess: left - limit, weight: (*heldDevice).memory, mayKeep: limit}
+	c := caps.Choice{By: by, Excess: left - limit, Weight: (*caps.HeldDevice).Memory, MayKeep: limit}
 	f := Finding{Rule: RuleMaxMemoryPerUser, Memory: &MemoryExcess{UsedBytes: used, CapacityBytes: limit}}
 	f.Count = &CountExcess{Used: len(counted), Hosts: hostsOf(counted, hostOf)}
-	j.overCap(u, f, nil, c.devices(then))
+	j.overCap(u, f, nil, c.Devices(then))
 }
 
 // withMemory are the counted devices of which the memory is known, and how much that is.
-func (j *judgement) withMemory(u *held, by time.Time) (counted []*heldDevice, used int64) {
-	counted = slices.DeleteFunc(j.counted(u, by), func(d *heldDevice) bool {
-		if used += max(0, d.memory()); d.memory() == unknownBytes {
+func (j *judgement) withMemory(u *held, by time.Time) (counted []*caps.HeldDevice, used int64) {
+	counted = slices.DeleteFunc(caps.Counted(u.devices, by), func(d *caps.HeldDevice) bool {
+		if used += max(0, d.Memory()); d.Memory() == caps.UnknownBytes {
 			why := "the memory of device %d is unknown, so memory caps don't count it"
 			if d.Unified {
 				why = "device %d shares the memory of its machine, so memory caps don't apply to it"
 			}
-			j.note(d.h, why, d.Index)
+			j.note(hostOf(d), why, d.Index)
 		}
-		return d.memory() == unknownBytes
+		return d.Memory() == caps.UnknownBytes
 	})
 	return counted, used
+}
+
+// markSharedBoots marks the hosts that report a boot which another one reports, too.
+func (j *judgement) markSharedBoots() {
+	hosts := make(map[string]int, len(j.hosts))
+	for _, h := range j.hosts {
+		hosts[h.snapshot.BootID]++
+	}
+	for _, h := range j.hosts {
+		if boot := h.snapshot.BootID; hosts[boot] > 1 {
+			h.sharedBoot = boot
+		}
+	}
+}
+
+// The methods of a caps.Host.
+
+func (h *hostView) Order() int         { return h.order }
+func (h *hostView) SharedBoot() string { return h.sharedBoot }
+
+func (h *hostView) EndsBy(p *snapshot.Process, by time.Time) bool { return h.draft.endsBy(p, by) }
+
+func (h *hostView) DetachesBy(device snapshot.DeviceIndex, eid snapshot.EnvID, by time.Time) bool {
+	return h.draft.detachesBy(device, eid, by)
+}
+
+func (h *hostView) Stuck(p *snapshot.Process) bool {
+	_, stuck := h.stuckBecause(p)
+	return stuck
 }
 
 // hostsOf is on how many hosts something is; this machine, which has no name, doesn't count.
@@ -156,13 +186,13 @@ func hostsOf[T any](list []T, of func(T) *hostView) int {
 	return len(hosts)
 }
 
-func hostOf(d *heldDevice) *hostView { return d.h }
+func hostOf(d *caps.HeldDevice) *hostView { return d.Host.(*hostView) }
 
 // findingOf is the ID of a finding about the user.
 func (u *held) findingOf(rule Rule) string { return fmt.Sprintf("%s/%s", rule, u.user) }
 
 // overCap adds a finding about a user who is to lose environments or devices.
-func (j *judgement) overCap(u *held, f Finding, envs []heldEnv, devices []*heldDevice) {
+func (j *judgement) overCap(u *held, f Finding, envs []heldEnv, devices []*caps.HeldDevice) {
 	f.User, f.ID, f.HostsMissing = u.user, u.findingOf(f.Rule), len(j.missing)
 	due := j.checkDue(&f, u.settings.Warn, f.ID)
 	if j.fleet.PauseCaps && f.HostsMissing > 0 {
@@ -190,16 +220,17 @@ func (j *judgement) overCap(u *held, f Finding, envs []heldEnv, devices []*heldD
 		}
 	}
 	for _, d := range slices.Clone(devices) {
-		devices = append(devices, d.copies...)
+		devices = append(devices, d.Copies...)
 	}
 	for _, d := range devices {
-		for _, env := range d.envs {
-			if !d.stays {
-				j.loseDevice(&f, due, d.h, env, d.Index)
+		h := hostOf(d)
+		for _, eid := range d.Envs {
+			if !d.Stays {
+				j.loseDevice(&f, due, h, h.envs.Get(eid), d.Index)
 			}
 		}
-		for _, use := range d.uses {
-			end(d.h, use.process)
+		for _, use := range d.Uses {
+			end(h, use.Process)
 		}
 	}
 	j.add(f)

@@ -64,8 +64,7 @@ func (j *judgement) envMemoryOn(h *hostView, env *envView, a contents.Attachment
 	by := time.Time{}
 	relieve := func() (proved, unproved contents.Excess) {
 		return env.Usages(index).Relieve(a.GPUMemory.Bytes(), func(p *snapshot.Process) bool {
-			_, stuck := j.stuckBecause(h, p)
-			return stuck || h.draft.endsBy(p, by)
+			return h.Stuck(p) || h.draft.endsBy(p, by)
 		})
 	}
 	proved, unproved := relieve()

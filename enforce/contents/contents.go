@@ -1,6 +1,6 @@
 // Package contents has what is in an environment of a host: its processes and attachments,
 // looked up by device, how sure it is that a user uses a device, and which processes end
-// where too much memory is used. It is pure, and
+// where too much memory is used; and what is dropped where there is too much to remember. It is pure, and
 // applies no rule: that is for package enforce.
 //
 //	var c contents.Contents

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"time"
 
+	"github.com/seed-3119e985/genv/enforce/caps"
 	"github.com/seed-3119e985/genv/enforce/contents"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -14,10 +15,10 @@ type held struct {
 	user     snapshot.Username
 	settings *Settings // nil for a user without caps, for whom nothing is counted
 	envs     []heldEnv
-	devices  []*heldDevice // by host
+	devices  []*caps.HeldDevice // by host
 
-	last *hostView                                         // the host that was counted last,
-	here contents.Index[snapshot.DeviceIndex, *heldDevice] // and the user's devices there
+	last *hostView                                              // the host that was counted last,
+	here contents.Index[snapshot.DeviceIndex, *caps.HeldDevice] // and the user's devices there
 }
 
 // heldEnv is an environment of a user.
@@ -27,40 +28,14 @@ type heldEnv struct {
 	cost int8 // of losing its devices
 }
 
-// heldDevice is a device that the user's environments are attached to, or that the user's processes use.
-type heldDevice struct {
-	*snapshot.Device
-	h *hostView
-	// newest is since when the newest attachment counts, in UTC, and written what its user
-	// wrote, which decides between equal ones; zero without attachments.
-	newest, written snapshot.Date
-	// unknown is what processes of unknown environments prove about its use, and exempt what exempt ones do.
-	unknown, exempt contents.Evidence
-	envs            []*envView // that are attached to it
-	uses            []heldUse  // by processes that end when the user loses it
-	capacity, used  int64      // bytes that environments may use, and that processes use; or unknownBytes
-	// For a choice: the devices of the host that count, what losing it costs, whether it is to go, whether its
-	// attachments stay nevertheless, and whether it no longer counts then.
-	mates               []*heldDevice
-	cost                int8
-	chosen, stays, gone bool
-	copies              []*heldDevice // see once
-}
-
-// heldUse is a process that uses a device.
-type heldUse struct {
-	process  *snapshot.Process
-	attached bool // it is in an environment of the user's that is attached to it
-}
-
 // counting are what users have on some hosts.
 type counting struct {
 	judgement
 	byUser  map[snapshot.Username]*held
 	inOrder []*held // those with caps who have something
-	devices contents.Slab[heldDevice]
-	envs    contents.Firsts[*envView] // most lists have one item: these are where they begin
-	uses    contents.Firsts[heldUse]
+	devices contents.Slab[caps.HeldDevice]
+	envs    contents.Firsts[snapshot.EnvID] // most lists have one item: these are where they begin
+	uses    contents.Firsts[caps.Use]
 }
 
 // usersWithCaps lists the users who have caps, in the order in which they appear. An environment without a user
@@ -133,14 +108,14 @@ func (c *counting) addEnv(u *held, h *hostView, env *envView) {
 	}
 	for _, a := range env.Attachments {
 		d := c.device(u, h, a.Device)
-		d.envs = append(d.envs, env)
-		d.capacity = sumOf(d.capacity, a.GPUMemory, a.Device.TotalMemory)
+		d.Envs = append(d.Envs, env.env.EID)
+		d.Capacity = caps.Sum(d.Capacity, a.GPUMemory, a.Device.TotalMemory)
 		// To the minute, since hosts that are looked at for the first time are so one after the other.
 		at := snapshot.DateOf(c.since(h, a.Device.Key(), env.env.EID, a.Since).UTC().Truncate(time.Minute))
-		if cmp.Or(at.Compare(d.newest), a.Time.Compare(d.written)) > 0 {
-			d.newest, d.written = at, a.Time
+		if cmp.Or(at.Compare(d.Newest), a.Time.Compare(d.Written)) > 0 {
+			d.Newest, d.Written = at, a.Time
 		}
-		d.exempt = max(d.exempt, h.exemptUses[deviceOfEnv{a.Device.Index, env.env.EID}])
+		d.Exempt = max(d.Exempt, h.exemptUses[deviceOfEnv{a.Device.Index, env.env.EID}])
 	}
 }
 
@@ -192,10 +167,10 @@ func (c *counting) addUsesOf(u *held, h *hostView, in *envView, p *snapshot.Proc
 }
 
 // addProcess adds a process, in an environment or in none, that ends when the user loses the device.
-func (c *counting) addProcess(u *held, d *heldDevice, in *envView, p *snapshot.Process) {
-	d.uses = append(d.uses, heldUse{p, in != nil && c.policy.Account(in.env.Username) == u.user && in.Attached(d.Index)})
+func (c *counting) addProcess(u *held, d *caps.HeldDevice, in *envView, p *snapshot.Process) {
+	d.Uses = append(d.Uses, caps.Use{Process: p, Attached: in != nil && c.policy.Account(in.env.Username) == u.user && in.Attached(d.Index)})
 	if !p.Unproved() { // else any user may have started it
-		d.used = sumOf(d.used, p.Uses(d.Index).Memory, snapshot.Memory{})
+		d.Used = caps.Sum(d.Used, p.Uses(d.Index).Memory, snapshot.Memory{})
 	}
 }
 
@@ -212,47 +187,21 @@ func (c *counting) begin(u *held, h *hostView) {
 }
 
 // device is a device of the host that is being counted, added if it is new.
-func (c *counting) device(u *held, h *hostView, device *snapshot.Device) *heldDevice {
+func (c *counting) device(u *held, h *hostView, device *snapshot.Device) *caps.HeldDevice {
 	if d := u.here.Get(device.Index); d != nil {
 		return d
 	}
 	d := c.devices.Next()
-	*d = heldDevice{Device: device, h: h, envs: c.envs.Next(), uses: c.uses.Next()}
+	*d = caps.HeldDevice{Device: device, Host: h, Envs: c.envs.Next(), Uses: c.uses.Next()}
 	for _, p := range h.unknownOn[device.Index] {
 		switch h.userOf(p) {
 		case "":
-			d.unknown = max(d.unknown, contents.Reported)
+			d.Unknown = max(d.Unknown, contents.Reported)
 		case u.user:
-			d.unknown = contents.Proven
+			d.Unknown = contents.Proven
 		}
 	}
 	u.devices = append(u.devices, d)
 	u.here.Set(device.Index, d)
 	return d
-}
-
-const unknownBytes, maxBytes = -1, 1 << 44 // what hosts claim is cut to 16 TiB, more than any device has
-
-// sumOf adds an amount that a host claims, or the other one if that is not known.
-func sumOf(bytes int64, more, otherwise snapshot.Memory) int64 {
-	if !more.Known() {
-		more = otherwise
-	}
-	if bytes == unknownBytes || !more.Known() {
-		return unknownBytes
-	}
-	return min(bytes+min(more.Bytes(), maxBytes), maxBytes)
-}
-
-// memory is how much memory the user has by a device: what environments may use or, if it is more, what processes
-// use, and at most all of it. Unknown is not zero. A device that shares the memory of its machine has none.
-func (d *heldDevice) memory() int64 {
-	if d.Unified || d.capacity == unknownBytes || d.used == unknownBytes && len(d.envs) == 0 {
-		return unknownBytes
-	}
-	bytes := max(d.capacity, d.used)
-	if d.TotalMemory.Known() {
-		bytes = min(bytes, d.TotalMemory.Bytes())
-	}
-	return bytes
 }

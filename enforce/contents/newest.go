@@ -1,10 +1,12 @@
-package enforce
+package contents
 
 import (
 	"cmp"
 	"math"
 	"slices"
 	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // fairLimit returns the most that each of the sizes may keep, so that their sum is at most
@@ -20,9 +22,9 @@ func fairLimit(sizes []int, limit int) int {
 	return math.MaxInt
 }
 
-// newestBeyond returns the keys to drop, so that at most limit are left: the largest groups
+// NewestBeyond returns the keys to drop, so that at most limit are left: the largest groups
 // lose their newest keys.
-func newestBeyond[G comparable](groups map[G][]string, limit int, since func(key string) time.Time) (dropped []string) {
+func NewestBeyond[G comparable](groups map[G][]string, limit int, since func(key string) time.Time) (dropped []string) {
 	sizes := make([]int, 0, len(groups))
 	for _, keys := range groups {
 		sizes = append(sizes, len(keys))
@@ -51,4 +53,30 @@ func oldestFirst(keys []string, since func(key string) time.Time) []string {
 		sorted[i] = d.key
 	}
 	return sorted
+}
+
+// Room counts entries that belong to users of hosts. Each host, and each user there, has room for so many.
+type Room struct {
+	Max, MaxEach int // of a host, and of a user there
+	hosts        map[snapshot.Hostname]int
+	users        map[userOfHost]int
+}
+
+type userOfHost struct {
+	host snapshot.Hostname
+	user snapshot.Username
+}
+
+// Full reports whether there is no room for another entry.
+func (r *Room) Full(host snapshot.Hostname, user snapshot.Username) bool {
+	return r.hosts[host] >= r.Max || r.users[userOfHost{host, user}] >= r.MaxEach
+}
+
+// Add counts an entry.
+func (r *Room) Add(host snapshot.Hostname, user snapshot.Username) {
+	if r.hosts == nil {
+		r.hosts, r.users = make(map[snapshot.Hostname]int), make(map[userOfHost]int)
+	}
+	r.hosts[host]++
+	r.users[userOfHost{host, user}]++
 }

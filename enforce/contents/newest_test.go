@@ -1,4 +1,4 @@
-package enforce
+package contents
 
 import (
 	"math"
@@ -36,14 +36,14 @@ func TestNewest(t *testing.T) {
 	since := func(key string) time.Time { return time.Unix(int64(at[key]), 0) }
 	groups := map[string][]string{"a": {"a4", "a2", "a3", "a1"}, "b": {"b1"}}
 
-	require.Empty(t, newestBeyond(groups, 5, since))
-	require.Equal(t, []string{"a4"}, newestBeyond(groups, 4, since), "of the same age, the later by name")
-	require.Equal(t, []string{"a3", "a4"}, newestBeyond(groups, 3, since), "b keeps the newest of all")
-	require.ElementsMatch(t, []string{"a1", "a2", "a3", "a4", "b1"}, newestBeyond(groups, 1, since), "less than one for each")
+	require.Empty(t, NewestBeyond(groups, 5, since))
+	require.Equal(t, []string{"a4"}, NewestBeyond(groups, 4, since), "of the same age, the later by name")
+	require.Equal(t, []string{"a3", "a4"}, NewestBeyond(groups, 3, since), "b keeps the newest of all")
+	require.ElementsMatch(t, []string{"a1", "a2", "a3", "a4", "b1"}, NewestBeyond(groups, 1, since), "less than one for each")
 }
 
 func TestRoom(t *testing.T) {
-	r := Room[string, string]{Max: 3, MaxEach: 2}
+	r := Room{Max: 3, MaxEach: 2}
 	require.False(t, r.Full("a", "alice"))
 	r.Add("a", "alice")
 	require.False(t, r.Full("a", "alice"))

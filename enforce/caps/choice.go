@@ -1,0 +1,231 @@
+package caps
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce/contents"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// The cost of losing a device. One of which the use is only reported, without a uid of the user, goes before
+// one that is proven to be in use: whoever forges state on one host can't have a job ended on another.
+const (
+	costIdle int8 = iota
+	costEndsAnyway
+	costReported
+	costBusy
+)
+
+// Choice is a choice of devices that a user is to lose, on which nothing else depends yet.
+type Choice struct {
+	By     time.Time // when it will be made; zero for now
+	Excess int64     // how much is to go
+	Weight func(*HeldDevice) int64
+	// MayKeep is up to how much memory of busy devices no process ends, whatever the environments may use: that
+	// is a claim of state files.
+	MayKeep int64
+
+	freed, used int64                     // how much goes by what is chosen, and what processes on busy devices use
+	ending      map[*snapshot.Process]int // by how many chosen devices processes end
+	chosen      []*HeldDevice
+}
+
+// Counted lists those of a user's devices, by host, that count for the caps: without those that the user loses anyway,
+// now or by a time. A device that exempt processes use counts only if a process of the user's own uid uses it, too:
+// otherwise a job elsewhere could end for it.
+func Counted(devices []*HeldDevice, by time.Time) []*HeldDevice {
+	c := &Choice{By: by}
+	list := make([]*HeldDevice, 0, len(devices))
+	for _, d := range devices {
+		if c.leaves(d) {
+			continue
+		}
+		if d.cost = c.costOf(d); d.Exempt != contents.Reported || d.cost == costBusy {
+			list = append(list, d)
+		}
+	}
+	return once(list)
+}
+
+// Devices chooses among the devices that count until it is enough: idle ones first, then those of processes
+// that end anyway, then the others; within each the newest attachment first, then by host and index. The more
+// a choice is proven to hurt, the later it is made.
+func (c *Choice) Devices(counted []*HeldDevice) []*HeldDevice {
+	c.ending = make(map[*snapshot.Process]int)
+	for from, to := 0, 0; from < len(counted); from = to {
+		for to < len(counted) && counted[to].Host == counted[from].Host {
+			to++
+		}
+		for _, d := range counted[from:to] {
+			d.mates, d.chosen, d.Stays, d.gone = counted[from:to], false, false, false
+			if d.cost == costBusy {
+				c.used += max(0, d.Used)
+			}
+		}
+	}
+	queue := slices.DeleteFunc(slices.Clone(counted), func(d *HeldDevice) bool { return d.Exempt != contents.Unused })
+	slices.SortFunc(queue, (*HeldDevice).compare)
+	for n := 0; len(queue) > 0; queue, n = queue[n:], 0 {
+		for n < len(queue) && queue[n].cost == queue[0].cost {
+			n++
+		}
+		c.takeFrom(queue[0].cost, queue[:n])
+	}
+	c.giveBack()
+	return slices.DeleteFunc(c.chosen, func(d *HeldDevice) bool { return !d.chosen })
+}
+
+// compare says which of two devices goes first.
+func (d *HeldDevice) compare(other *HeldDevice) int {
+	return cmp.Or(cmp.Compare(d.cost, other.cost), other.Newest.Compare(d.Newest), other.Written.Compare(d.Written),
+		cmp.Compare(d.Host.Order(), other.Host.Order()), cmp.Compare(d.Index, other.Index))
+}
+
+// enough reports whether no device of a cost need go any more.
+func (c *Choice) enough(cost int8) bool {
+	return c.freed >= c.Excess || cost == costBusy && c.used <= c.MayKeep
+}
+
+// takeFrom chooses among devices of the same cost: first those that take no more than the excess, and then, if
+// that is not enough, the one that takes the least more. A device takes more if its processes use others.
+func (c *Choice) takeFrom(cost int8, devices []*HeldDevice) {
+	for len(devices) > 0 && !c.enough(cost) {
+		var over []*HeldDevice
+		for _, d := range devices {
+			switch {
+			case d.gone || c.enough(cost):
+			case c.freedWith(d) > c.Excess:
+				over = append(over, d)
+			default:
+				c.take(d)
+			}
+		}
+		if devices = over; len(over) > 0 && !c.enough(cost) {
+			least := slices.MinFunc(over, func(a, b *HeldDevice) int { return cmp.Compare(c.freedWith(a), c.freedWith(b)) })
+			c.take(least)
+		}
+	}
+}
+
+// take chooses a device. Once its processes end, what else they alone used on the host goes
+// before the next device that is in use.
+func (c *Choice) take(d *HeldDevice) {
+	c.set(d, true)
+	if c.chosen = append(c.chosen, d); len(d.Uses) == 0 || len(d.mates) == 1 {
+		return
+	}
+	for _, mate := range slices.SortedFunc(slices.Values(d.mates), (*HeldDevice).compare) {
+		if mate.gone || mate.Exempt != contents.Unused || c.enough(d.cost) || c.costOf(mate) > costEndsAnyway {
+			continue
+		}
+		if c.freedWith(mate) <= c.Excess {
+			c.set(mate, true)
+			c.chosen = append(c.chosen, mate)
+		}
+	}
+}
+
+// giveBack gives back what turned out not to be needed, the busiest and the oldest first; of the same age what
+// most depends on. Then it gives back attachments to devices of which the processes must end.
+func (c *Choice) giveBack() {
+	if c.freed <= c.Excess {
+		return
+	}
+	without := make(map[*HeldDevice]int64, len(c.chosen)) // how much would still go
+	for _, d := range c.chosen {
+		c.set(d, false)
+		without[d] = c.freed
+		c.set(d, true)
+	}
+	order := slices.SortedFunc(slices.Values(c.chosen), func(a, b *HeldDevice) int {
+		return cmp.Or(cmp.Compare(b.cost, a.cost), a.Newest.Compare(b.Newest), a.Written.Compare(b.Written),
+			cmp.Compare(without[a], without[b]), b.compare(a))
+	})
+	for _, d := range order {
+		if c.set(d, false); c.freed < c.Excess {
+			c.set(d, true)
+		}
+	}
+	for _, d := range order {
+		if d.Stays = d.chosen && len(d.Envs) > 0; d.Stays {
+			if c.update(d); c.freed < c.Excess {
+				d.Stays = false
+				c.update(d)
+			}
+		}
+	}
+}
+
+// freedWith is how much would go if a device were chosen as well.
+func (c *Choice) freedWith(d *HeldDevice) int64 {
+	c.set(d, true)
+	defer c.set(d, false)
+	return c.freed
+}
+
+// set chooses a device or gives it back, and finds which other ones go because its processes end.
+func (c *Choice) set(d *HeldDevice, chosen bool) {
+	d.chosen = chosen
+	c.update(d)
+	for _, use := range d.Uses {
+		if c.ending[use.Process]--; chosen {
+			c.ending[use.Process] += 2
+		}
+	}
+	if len(d.Uses) > 0 {
+		for _, mate := range d.mates {
+			c.update(mate)
+		}
+	}
+}
+
+func (c *Choice) update(d *HeldDevice) {
+	was, sign := d.gone, int64(1)
+	if d.gone = d.chosen && !d.Stays || c.leaves(d); d.gone == was {
+		return
+	} else if was {
+		sign = -1
+	}
+	c.freed += sign * c.Weight(d)
+	if d.cost == costBusy {
+		c.used -= sign * max(0, d.Used)
+	}
+}
+
+// leaves reports whether the user loses a device anyway, so that it no longer counts. Processes that use it
+// without an attachment must end for that, too.
+func (c *Choice) leaves(d *HeldDevice) bool {
+	if len(d.Envs) == 0 && d.Unknown == contents.Proven {
+		return false
+	}
+	return !slices.ContainsFunc(d.Envs, func(eid snapshot.EnvID) bool { return !d.Host.DetachesBy(d.Index, eid, c.By) }) &&
+		!slices.ContainsFunc(d.Uses, func(use Use) bool { return !use.Attached && !c.ends(d.Host, use.Process) })
+}
+
+// ends reports whether a process ends anyway, or by what is chosen if it can be ended.
+func (c *Choice) ends(h HostState, p *snapshot.Process) bool {
+	return h.EndsBy(p, c.By) || c.ending[p] > 0 && !h.Stuck(p)
+}
+
+// costOf is what losing a device costs the user, if the processes of the chosen devices end as well.
+func (c *Choice) costOf(d *HeldDevice) (cost int8) {
+	switch d.Unknown {
+	case contents.Proven:
+		return costBusy
+	case contents.Reported:
+		cost = costReported
+	}
+	for _, use := range d.Uses {
+		switch p := use.Process; {
+		case c.ending[p] > 0 || d.Host.EndsBy(p, c.By):
+			cost = max(cost, costEndsAnyway)
+		case p.UID == nil || *p.CountedUID() == 0:
+			cost = max(cost, costReported)
+		default:
+			return costBusy
+		}
+	}
+	return cost
+}

@@ -1,0 +1,122 @@
+// Package caps chooses which devices a user is to lose who has more than a cap allows: never more than the excess,
+// and those first that cost the user least. It is pure. What a user has, and what follows from a choice, is for
+// package enforce.
+//
+//	counted := caps.Counted(devices, time.Time{})
+//	choice := caps.Choice{Excess: int64(len(counted) - limit), Weight: func(*caps.HeldDevice) int64 { return 1 }, MayKeep: -1}
+//	for _, d := range choice.Devices(counted) { … }
+package caps
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce/contents"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// HostState is what other rules do on a host, and what is possible there.
+type HostState interface {
+	Order() int // in the cluster
+	// SharedBoot is the boot id of the host if another host reports it, too; "" otherwise.
+	SharedBoot() string
+	// EndsBy and DetachesBy report whether a process ends anyway, or an environment loses a device, now or by a
+	// time; the zero time is now.
+	EndsBy(p *snapshot.Process, by time.Time) bool
+	DetachesBy(device snapshot.DeviceIndex, eid snapshot.EnvID, by time.Time) bool
+	Stuck(p *snapshot.Process) bool // it can't be ended
+}
+
+// HeldDevice is a device that a user's environments are attached to, or that the user's processes use.
+type HeldDevice struct {
+	*snapshot.Device
+	Host HostState
+	// Newest is since when the newest attachment counts, in UTC, and Written what its user
+	// wrote, which decides between equal ones; zero without attachments.
+	Newest, Written snapshot.Date
+	// Unknown is what processes of unknown environments prove about its use, and Exempt what exempt ones do.
+	Unknown, Exempt contents.Evidence
+	Envs            []snapshot.EnvID // that are attached to it
+	Uses            []Use            // by processes that end when the user loses it
+	Capacity, Used  int64            // bytes that environments may use, and that processes use; or UnknownBytes
+
+	// Of a choice:
+	Stays  bool          // its attachments stay, although it is to go
+	Copies []*HeldDevice // the same device as other hosts report it, which goes with it
+
+	mates        []*HeldDevice // the devices of the host that count
+	cost         int8
+	chosen, gone bool // whether it is to go, and whether it no longer counts then
+}
+
+// Use is a process that uses a device.
+type Use struct {
+	Process  *snapshot.Process
+	Attached bool // it is in an environment of the user's that is attached to it
+}
+
+// once leaves one of the devices on which two hosts report the same process: they may be one machine, although that
+// isn't proved. The others count no more, and go with it. What one of the hosts understates is not believed.
+func once(list []*HeldDevice) []*HeldDevice {
+	type shared struct {
+		boot   string
+		device snapshot.DeviceIndex
+		pid    snapshot.PID
+		start  snapshot.StartTime
+	}
+	first := make(map[shared]int)
+	kept := list[:0]
+	for _, d := range list {
+		at := len(kept)
+		d.Copies = nil
+		for _, use := range d.Uses {
+			if boot := d.Host.SharedBoot(); boot != "" {
+				key := shared{boot, d.Index, use.Process.PID, use.Process.Start}
+				if _, known := first[key]; !known {
+					first[key] = at
+				}
+				at = min(at, first[key])
+			}
+		}
+		if at == len(kept) {
+			kept = append(kept, d)
+			continue
+		}
+		other := kept[at]
+		if cmp.Or(cmp.Compare(other.Exempt, d.Exempt), cmp.Compare(d.Memory(), other.Memory())) > 0 {
+			kept[at], d, other = d, other, d
+			other.Copies = d.Copies
+		}
+		other.Copies = append(other.Copies, d)
+	}
+	slices.SortStableFunc(kept, func(a, b *HeldDevice) int { return cmp.Compare(a.Host.Order(), b.Host.Order()) })
+	return kept
+}
+
+// UnknownBytes is an amount that isn't known. What hosts claim is cut to 16 TiB, more than any device has.
+const UnknownBytes, maxBytes = -1, 1 << 44
+
+// Sum adds an amount that a host claims, or the other one if that is not known.
+func Sum(bytes int64, more, otherwise snapshot.Memory) int64 {
+	if !more.Known() {
+		more = otherwise
+	}
+	if bytes == UnknownBytes || !more.Known() {
+		return UnknownBytes
+	}
+	return min(bytes+min(more.Bytes(), maxBytes), maxBytes)
+}
+
+// Memory is how much memory the user has by a device: what environments may use or, if it is more, what processes
+// use, and at most all of it. Unknown is not zero. A device that shares the memory of its machine has none.
+func (d *HeldDevice) Memory() int64 {
+	if d.Unified || d.Capacity == UnknownBytes || d.Used == UnknownBytes && len(d.Envs) == 0 {
+		return UnknownBytes
+	}
+	bytes := max(d.Capacity, d.Used)
+	if d.TotalMemory.Known() {
+		bytes = min(bytes, d.TotalMemory.Bytes())
+	}
+	return bytes
+}
