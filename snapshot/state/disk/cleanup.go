@@ -14,11 +14,12 @@ import (
 // is unknown has not ended. A process that does not belong to its environment does
 // not keep it alive, since any user can register any process.
 func (t *transaction) removeDead() {
-	if t.kernels == nil && !t.known.rebooted {
-		t.kernels = t.system.Kernels(registeredKernels(&t.files))
+	var kernels map[system.Kernel]system.Liveness // a reboot ended all of them
+	if !t.known.rebooted {
+		kernels = t.census.kernelStates(registeredKernels(&t.files))
 	}
 	ended := func(id string, uid snapshot.UID) bool {
-		return t.known.rebooted || t.kernels[system.Kernel{ID: id, UID: uid}] == system.Gone
+		return t.known.rebooted || kernels[system.Kernel{ID: id, UID: uid}] == system.Gone
 	}
 	var empty []*snapshot.Environment
 	for i := range t.files.Environments {
@@ -67,18 +68,18 @@ func (t *transaction) registerRemaining(empty []*snapshot.Environment) (unsure m
 	if len(empty) == 0 {
 		return nil
 	}
-	membersOf, complete := func(snapshot.UID) members { return members{} }, true // a reboot ended all processes
+	membersOf, complete := func(*snapshot.Environment) members { return members{} }, true // a reboot ended all processes
 	if !t.known.rebooted {
 		membersOf, complete = t.membersByUser(empty, isSelf)
 	}
 	unsure = map[snapshot.EnvID]bool{}
 	for _, env := range empty {
-		m := membersOf(env.UID)
-		if len(m.pids[env.EID]) == 0 && (m.unsure || env.UID == snapshot.NoUID || !complete && int(env.UID) != os.Geteuid()) {
+		m := membersOf(env)
+		if len(m.of[env.EID]) == 0 && (m.unsure || env.UID == snapshot.NoUID || !complete && int(env.UID) != os.Geteuid()) {
 			unsure[env.EID] = true
 			continue
 		}
-		env.PIDs, env.KernelIDs = m.pids[env.EID], nil
+		env.PIDs, env.KernelIDs = t.register(m.of[env.EID]), nil
 	}
 	return unsure
 }

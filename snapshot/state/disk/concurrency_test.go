@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -97,15 +98,18 @@ func worker(args []string) error {
 	store := disk.New(args[0], disk.Config{System: &fakeSystem{}, LockTimeout: 5 * time.Minute})
 	c := &clerk{store: store, number: i, eid: workerEID(i)}
 	for n := range count {
+		next := *c
 		err := c.store.Update(context.Background(), func(b *state.Files) error {
 			if err := c.agrees(b); err != nil {
 				return err
 			}
-			return c.act(b, n)
+			next = clerk{c.store, c.number, c.eid, slices.Clone(c.pids), slices.Clone(c.has)} // it may be called again
+			return next.act(b, n)
 		})
 		if err != nil {
 			return fmt.Errorf("operation %d: %w", n, err)
 		}
+		*c = next
 	}
 	return c.store.Update(context.Background(), func(b *state.Files) error {
 		if err := c.agrees(b); err != nil {

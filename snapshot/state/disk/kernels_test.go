@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
@@ -165,33 +164,6 @@ func TestARestartingKernelKeepsItsEnvironment(t *testing.T) {
 	files, err = store.Read(t.Context())
 	require.NoError(t, err)
 	require.Nil(t, files.Environment(ownEID()), "root does")
-}
-
-// What users can make slow is not read under the lock.
-func TestKernelsAreAskedForWithoutTheLock(t *testing.T) {
-	dir, asked := t.TempDir(), 0
-	machine := &fakeSystem{kernels: map[string]system.Liveness{"a": system.Alive, "b": system.Alive}}
-	store := disk.New(dir, disk.Config{System: machine})
-	activate := func(id string) {
-		require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
-			return b.Activate(state.Activation{EID: snapshot.EnvID(id), UID: 4002, KernelID: id, At: at("12:00:00")})
-		}))
-	}
-	activate("a")
-	machine.onKernels = func() {
-		asked++
-		lock, err := os.Open(filepath.Join(dir, "genv.lock"))
-		require.NoError(t, err)
-		defer lock.Close()
-		require.NoError(t, unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB))
-	}
-	activate("b")
-	machine.kernels["a"] = system.Gone
-	files, err := store.Read(t.Context())
-	require.ErrorIs(t, err, state.ErrNoDevices)
-	require.Nil(t, files.Environment("a"))
-	require.NotNil(t, files.Environment("b"))
-	require.Equal(t, 2, asked)
 }
 
 // Where /proc can't be read, kernels are unknown: they stay, and others can work.

@@ -16,6 +16,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
@@ -38,6 +40,11 @@ var roles = map[string]func(args []string) error{
 const roleVariable = "GENV_STATE_TEST_ROLE"
 
 func TestMain(m *testing.M) {
+	proctest.RunStall()
+	if len(os.Args) > 1 && os.Args[1] == "read" {
+		_ = proc.ServeReader(os.Stdin, os.Stdout)
+		return
+	}
 	role, isChild := os.LookupEnv(roleVariable)
 	if !isChild {
 		goleak.VerifyTestMain(m)
@@ -81,7 +88,7 @@ type fakeSystem struct {
 	boot      string
 	processes map[snapshot.PID]system.ProcessStatus
 	kernels   map[string]system.Liveness // by their id, whoever's
-	onKernels func()                     // called when they are asked for
+	onRead    func()                     // called when processes or kernels are looked for
 
 	namespaces system.Namespaces // those of here
 	uptime     snapshot.StartTime
@@ -113,13 +120,12 @@ func (m *fakeSystem) Uptime() snapshot.StartTime { return m.uptime }
 
 func (m *fakeSystem) Running(wanted func(snapshot.UID) bool) ([]system.RunningProcess, bool) {
 	m.walks++
+	m.read()
 	return slices.DeleteFunc(slices.Clone(m.running), func(r system.RunningProcess) bool { return !wanted(r.UID) }), !m.hidden
 }
 
 func (m *fakeSystem) Kernels(kernels []system.Kernel) map[system.Kernel]system.Liveness {
-	if m.onKernels != nil {
-		m.onKernels()
-	}
+	m.read()
 	if m.kernels == nil { // as where /proc can't be read
 		return nil
 	}
@@ -128,6 +134,12 @@ func (m *fakeSystem) Kernels(kernels []system.Kernel) map[system.Kernel]system.L
 		lives[k] = m.kernels[k.ID]
 	}
 	return lives
+}
+
+func (m *fakeSystem) read() {
+	if m.onRead != nil {
+		m.onRead()
+	}
 }
 
 // everyoneLives is a Store on a machine where every process is alive.

@@ -13,28 +13,6 @@ import (
 // have ended. When these have ended too, others are searched for.
 const maxSuccessors = 16
 
-// processList lists the processes of some users. It is read when it is first needed,
-// and again when another user is asked for.
-type processList struct {
-	system   system.System
-	asked    map[snapshot.UID]bool
-	list     []system.RunningProcess
-	complete bool
-}
-
-// of lists the living processes of some users. complete is false where /proc hides the
-// processes of others.
-func (l *processList) of(uids ...snapshot.UID) (list []system.RunningProcess, complete bool) {
-	if slices.ContainsFunc(uids, func(uid snapshot.UID) bool { return !l.asked[uid] }) {
-		l.asked = map[snapshot.UID]bool{}
-		for _, uid := range uids {
-			l.asked[uid] = true
-		}
-		l.list, l.complete = l.system.Running(func(uid snapshot.UID) bool { return l.asked[uid] })
-	}
-	return l.list, l.complete
-}
-
 func byPID(list []system.RunningProcess) map[snapshot.PID]system.RunningProcess {
 	processes := make(map[snapshot.PID]system.RunningProcess, len(list))
 	for _, p := range list {
@@ -47,8 +25,8 @@ func byPID(list []system.RunningProcess) map[snapshot.PID]system.RunningProcess 
 // those with an environment's id in a readable environ, and descendants of these
 // with an unreadable one.
 type members struct {
-	pids   map[snapshot.EnvID][]snapshot.PID // at most maxSuccessors of each
-	unsure bool                              // there may be others
+	of     map[snapshot.EnvID][]system.RunningProcess // at most maxSuccessors of each
+	unsure bool                                       // there may be others
 }
 
 // membersOf lists the members among the processes of one user, for all environments
@@ -60,15 +38,15 @@ func membersOf(uid snapshot.UID, processes []system.RunningProcess, excluded fun
 			own[p.PID] = p
 		}
 	}
-	m, cache := members{pids: map[snapshot.EnvID][]snapshot.PID{}}, map[snapshot.PID]claim{}
+	m, cache := members{of: map[snapshot.EnvID][]system.RunningProcess{}}, map[snapshot.PID]claim{}
 	for _, p := range byAge(processes) {
 		if _, ok := own[p.PID]; !ok || slices.Contains(loginPrograms, p.Name) {
 			continue
 		}
 		switch claim := claimOf(own, p.PID, cache); {
 		case claim.known:
-			if len(m.pids[claim.eid]) < maxSuccessors {
-				m.pids[claim.eid] = append(m.pids[claim.eid], p.PID)
+			if len(m.of[claim.eid]) < maxSuccessors {
+				m.of[claim.eid] = append(m.of[claim.eid], p)
 			}
 		case p.Environ == system.EnvironHidden && p.PID != 1:
 			m.unsure = true
@@ -77,19 +55,40 @@ func membersOf(uid snapshot.UID, processes []system.RunningProcess, excluded fun
 	return m
 }
 
-// membersByUser returns membersOf for the users of environments. complete is false
-// where processes may be hidden.
-func (t *transaction) membersByUser(environments []*snapshot.Environment, excluded func(system.RunningProcess) bool) (of func(snapshot.UID) members, complete bool) {
+// membersByUser returns membersOf for the users of environments that have no process now. complete is false where
+// processes may be hidden.
+func (t *transaction) membersByUser(environments []*snapshot.Environment, excluded func(system.RunningProcess) bool) (of func(*snapshot.Environment) members, complete bool) {
 	uids := make([]snapshot.UID, 0, len(environments))
 	for _, env := range environments {
 		uids = append(uids, env.UID)
 	}
-	list, complete := t.running.of(uids...)
+	readBefore := !t.census.missing && t.census.covers(uids)
+	list, complete := t.census.processes(uids...)
 	byUser := map[snapshot.UID][]system.RunningProcess{}
 	for _, p := range list {
 		byUser[p.UID] = append(byUser[p.UID], p)
 	}
-	return once(func(uid snapshot.UID) members { return membersOf(uid, byUser[uid], excluded) }), complete
+	ofUser := once(func(uid snapshot.UID) members { return membersOf(uid, byUser[uid], excluded) })
+	return func(env *snapshot.Environment) members {
+		m := ofUser(env.UID)
+		if !readBefore {
+			t.census.emptied[env.EID] = true
+		}
+		m.unsure = m.unsure || !t.census.emptied[env.EID] // it may have got a process since
+		return m
+	}, complete
+}
+
+// register is the PIDs of processes, which are registered in an environment: those that they had when the census was
+// read.
+func (t *transaction) register(processes []system.RunningProcess) (pids []snapshot.PID) {
+	if t.known.Processes == nil {
+		t.known.Processes = map[snapshot.PID]snapshot.StartTime{}
+	}
+	for _, p := range processes {
+		pids, t.known.Processes[p.PID] = append(pids, p.PID), p.Start
+	}
+	return pids
 }
 
 // claim is the environment that a process claims to be in, if that is known.
@@ -137,10 +136,10 @@ func isSelf(p system.RunningProcess) bool { return int(p.PID) == os.Getpid() }
 // process does not count, nor do those between it and the one that asks, such as a
 // shell's $(…).
 func (t *transaction) findSuccessors(env *snapshot.Environment, leaving snapshot.PID) []snapshot.PID {
-	list, _ := t.running.of(env.UID)
+	list, _ := t.census.processes(env.UID)
 	between := processesBetween(list, leaving, cmp.Or(t.files.Asker, snapshot.PID(os.Getpid())))
 	m := membersOf(env.UID, list, func(p system.RunningProcess) bool { return p.PID == leaving || between[p.PID] })
-	return m.pids[env.EID]
+	return t.register(m.of[env.EID])
 }
 
 // processesBetween are a process and its ancestors below the given one; the process

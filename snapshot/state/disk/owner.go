@@ -243,7 +243,7 @@ func (s *Store) errOwned() error {
 // lack its newest attachments.
 func (s *Store) readOwned(dir place, load func(*transaction)) *transaction {
 	const attempts = 10
-	t := s.begin(dir)
+	t := s.begin(dir, newCensus(s.system))
 	for range attempts {
 		again := &transaction{Store: s, dir: dir}
 		load(t)

@@ -44,11 +44,11 @@ func (t *transaction) recoverDropped() (found bool) {
 		return isSelf(p) || wasRegistered[p.PID] && slices.Contains(shells, p.Name)
 	})
 	for _, env := range lost {
-		pids := of(env.UID).pids[env.EID]
-		if len(pids) == 0 {
+		still := of(env).of[env.EID]
+		if len(still) == 0 {
 			continue
 		}
-		env.PIDs, env.KernelIDs = pids, nil
+		env.PIDs, env.KernelIDs = t.register(still), nil
 		t.files.Environments = append(t.files.Environments, *env)
 		t.files.AttachAsBefore(env.EID, before.Devices)
 		t.files.Warn("environment %s of uid %d was no longer in %s although processes of its user still run in it: registered again",
@@ -72,7 +72,7 @@ const maxRecovered = 64
 // to the user of the process after which it is named. If there is none, it is not
 // registered, and its processes are protected for a while: see Restoration.
 func (t *transaction) recoverNew() {
-	list, _ := t.system.Running(func(snapshot.UID) bool { return true })
+	list, _ := t.census.processes()
 	processes, since := byAge(list), t.lastComplete()
 	registered, pids := t.files.ByID(), byPID(processes)
 	members := map[snapshot.EnvID][]system.RunningProcess{}
@@ -102,12 +102,9 @@ func (t *transaction) recoverNew() {
 }
 
 func (t *transaction) registerRecovered(eid snapshot.EnvID, uid snapshot.UID, group []system.RunningProcess) {
-	env := snapshot.Environment{EID: eid, UID: uid, Creation: snapshot.DateOf(t.now())}
-	for _, p := range group {
-		if p.UID == uid && len(env.PIDs) < maxSuccessors {
-			env.PIDs = append(env.PIDs, p.PID)
-		}
-	}
+	own := slices.DeleteFunc(slices.Clone(group), func(p system.RunningProcess) bool { return p.UID != uid })
+	pids := t.register(own[:min(len(own), maxSuccessors)])
+	env := snapshot.Environment{EID: eid, UID: uid, PIDs: pids, Creation: snapshot.DateOf(t.now())}
 	t.files.Environments = append(t.files.Environments, env)
 	t.files.Warn("environment %s of uid %d, which began after the copy, was registered again for its processes; its configuration is lost", text.Shown(string(eid)), uid)
 }
@@ -124,7 +121,7 @@ func (t *transaction) findOwners() {
 	if len(members) == 0 {
 		return
 	}
-	list, _ := t.system.Running(func(snapshot.UID) bool { return true })
+	list, _ := t.census.processes()
 	for _, p := range byAge(list) {
 		if group, ok := members[p.EID]; ok {
 			members[p.EID] = append(group, p)

@@ -16,7 +16,7 @@ import (
 // although there is a copy of this boot is ErrLost: missing is not empty.
 //
 // The contents are only loaded here, and saved later. What is written here is a note
-// about the restoration; an unsafe file is moved aside. The warnings say what was done.
+// about the restoration.
 func (t *transaction) restore() error {
 	if t.backup == nil {
 		return nil
@@ -39,14 +39,12 @@ func (t *transaction) restore() error {
 	}
 	t.noteRestoration() // first, so that processes are protected even if genv is killed before it has finished
 	t.step("noted")
+	t.lost = map[state.File]error{}
 	for _, file := range lost {
 		if err := t.files.Decode(file, t.backup.contents[file]); err != nil {
 			return fmt.Errorf("root's copy of %s: %w", file, err)
 		}
-		if err := t.clearWay(file); err != nil {
-			return err
-		}
-		t.onDisk[file], t.errs[file] = nil, nil
+		t.onDisk[file], t.errs[file], t.lost[file] = nil, nil, t.errs[file]
 		t.restored = t.restored || file == state.Envs
 	}
 	t.markFiles() // the notes were read without what is restored
@@ -65,7 +63,7 @@ func (s *Store) readCopy(tampered error) (*transaction, error) {
 	now := note{BootID: s.system.BootID(), Namespaces: s.system.Namespaces()}
 	last := now.ofSameBoot(readNote(root, rootNote))
 	ours := last != nil && last.Namespaces == now.Namespaces
-	t := s.beginWith(place{&inPlace, false}, access{root: root, writable: ours, mayClean: ours})
+	t := s.beginWith(place{&inPlace, false}, access{root: root, writable: ours, mayClean: ours}, newCensus(s.system))
 	if !ours || t.backup == nil {
 		return t, tampered
 	}
@@ -83,21 +81,27 @@ func (t *transaction) isLost(file state.File) bool {
 	return t.access.writable && (errors.Is(err, ErrCorrupt) || errors.Is(err, folder.ErrUnsafe))
 }
 
-// clearWay moves an unsafe file aside, and adds a warning about the lost file.
-func (t *transaction) clearWay(file state.File) error {
-	name, what := file.String(), "missing"
-	if st, err := t.dir.Stat(name); err == nil {
-		what = fmt.Sprintf("bad (%v); it belongs to %s and was last changed at %s",
-			reason(t.errs[file]), system.DescribeUser(st.Uid), t.local(st.Mtim).Format(time.DateTime))
-	}
-	if errors.Is(t.errs[file], folder.ErrUnsafe) {
-		if err := t.dir.MoveAside(name, t.now()); err != nil {
-			return err
+// clearWay moves unsafe files aside that root's copy replaces, and adds warnings about all that it replaces.
+func (t *transaction) clearWay() error {
+	for _, file := range stateFiles {
+		why, lost := t.lost[file]
+		if !lost {
+			continue
 		}
-		t.step("aside " + name)
+		name, what := file.String(), "missing"
+		if st, err := t.dir.Stat(name); err == nil {
+			what = fmt.Sprintf("bad (%v); it belongs to %s and was last changed at %s",
+				reason(why), system.DescribeUser(st.Uid), t.local(st.Mtim).Format(time.DateTime))
+		}
+		if errors.Is(why, folder.ErrUnsafe) {
+			if err := t.dir.MoveAside(name, t.now()); err != nil {
+				return err
+			}
+			t.step("aside " + name)
+		}
+		t.files.Warn("%s was %s: restored from root's copy of %s",
+			t.dir.Join(name), what, t.backup.Taken.In(t.now().Location()).Format(time.DateTime))
 	}
-	t.files.Warn("%s was %s: restored from root's copy of %s",
-		t.dir.Join(name), what, t.backup.Taken.In(t.now().Location()).Format(time.DateTime))
 	return nil
 }
 

@@ -157,6 +157,8 @@ func (s *Store) finish(ctx context.Context, t *transaction, err error) (state.Fi
 // change, and writes the differences. If change returns an error, Update returns
 // that error and leaves the files as they were. After any other error the files are
 // intact; if the disk failed at the very end, the error says that they may have changed.
+// When it has to look for the processes of an environment that a process leaves, it calls
+// change again, with the files as they are then.
 func (s *Store) Update(ctx context.Context, change func(*state.Files) error) error {
 	_, err := s.update(ctx, s.timeout, change)
 	return err

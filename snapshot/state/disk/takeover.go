@@ -36,13 +36,11 @@ func (s *Store) TakeOver(ctx context.Context, move func(*state.Files) error) (do
 	if s.rootDir == "" {
 		return done, errors.New("without a folder for root's notes, the state can't be taken over")
 	}
-	err = s.locked(ctx, min(s.timeout, readerTimeout), func(dir place) error {
-		if dir.owned {
+	_, err = s.transact(ctx, min(s.timeout, readerTimeout), func(t *transaction) error {
+		if t.dir.owned {
 			return nil
 		}
 		uptime := s.system.Uptime()
-		t := s.begin(dir)
-		defer t.access.root.Close()
 		if !t.access.mayClean {
 			return errors.New(t.access.warning)
 		}
@@ -55,7 +53,7 @@ func (s *Store) TakeOver(ctx context.Context, move func(*state.Files) error) (do
 		}
 		if err := t.moveToRoot(move); err != nil {
 			if owner, unknown := s.Owner(); owner == nil && unknown == nil {
-				err = errors.Join(err, unseal(dir.Folder))
+				err = errors.Join(err, unseal(t.dir.Folder))
 			}
 			return err
 		}
@@ -150,12 +148,10 @@ func (s *Store) checkOther(dir *folder.Folder) error {
 // what is interrupted later is only that users can't write yet, which another call ends.
 // No service may run meanwhile. It needs root.
 func (s *Store) HandOver(ctx context.Context, move func(*state.Files) error) (done bool, err error) {
-	err = s.locked(ctx, s.timeout, func(dir place) error {
-		if !dir.owned {
+	_, err = s.transact(ctx, s.timeout, func(t *transaction) error {
+		if !t.dir.owned {
 			return nil
 		}
-		t := s.begin(dir)
-		defer t.access.root.Close()
 		t.load(ctx)
 		if err := t.restoreAndClean(); err != nil {
 			return err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"sync"
 	"time"
 
@@ -29,57 +28,53 @@ type transaction struct {
 	looks    state.Looks                             // those of root's note, then with this one
 	known    starts                                  // which processes the PIDs in envs.json mean
 	process  func(snapshot.PID) system.ProcessStatus // asks about each PID once
-	running  *processList
-	// kernels says which Jupyter kernels live; nil to ask for it when it is needed, without the lock.
-	kernels map[system.Kernel]system.Liveness
+	census   *census
+	lost     map[state.File]error // why root's copy replaces a file
 	// rootProcesses are the processes of root, listed once.
 	rootProcesses func() map[snapshot.PID]system.RunningProcess
 }
 
 // begin reads root's copy, and what this genv may do with the folder.
-func (s *Store) begin(dir place) *transaction { return s.beginWith(dir, s.accessTo(dir, false)) }
+func (s *Store) begin(dir place, known *census) *transaction {
+	return s.beginWith(dir, s.accessTo(dir, false), known)
+}
 
-func (s *Store) beginWith(dir place, may access) *transaction {
-	t := &transaction{
-		Store: s, dir: dir, access: may,
-		process: once(s.system.Process), running: &processList{system: s.system},
-	}
+func (s *Store) beginWith(dir place, may access, known *census) *transaction {
+	t := &transaction{Store: s, dir: dir, access: may, process: once(s.system.Process), census: known}
 	t.rootProcesses = sync.OnceValue(func() map[snapshot.PID]system.RunningProcess {
-		list, _ := t.running.of(0)
+		list, _ := t.census.processes(0)
 		return byPID(list)
 	})
 	t.backup = t.readBackup()
 	return t
 }
 
-// errKernels says that kernels have to be asked for before a transaction.
-var errKernels = errors.New("kernels are registered")
-
-// update runs a transaction. After an error of writing, its files are valid. Users can make it slow to find out
-// which of their kernels live: then the lock is released, and those that are registered meanwhile count as living.
-func (s *Store) update(ctx context.Context, timeout time.Duration, change func(*state.Files) error) (*transaction, error) {
-	t, err := s.updateWith(ctx, timeout, change, nil)
-	if errors.Is(err, errKernels) {
-		kernels := map[system.Kernel]system.Liveness{} // unknown, if /proc can't be read
-		maps.Copy(kernels, s.system.Kernels(registeredKernels(&t.files)))
-		t, err = s.updateWith(ctx, timeout, change, kernels)
+// transact runs a transaction with the lock held. When it needs a census that isn't read, the lock is released, and
+// it is tried again from the start after the reading.
+func (s *Store) transact(ctx context.Context, timeout time.Duration, run func(*transaction) error) (*transaction, error) {
+	t, known := &transaction{Store: s}, newCensus(s.system)
+	var repairs []string // of earlier attempts
+	for {
+		known.locked = true
+		err := s.locked(ctx, timeout, func(dir place) error {
+			dir.Repairs = append(repairs, dir.Repairs...)
+			t = s.begin(dir, known)
+			defer t.access.root.Close()
+			return run(t)
+		})
+		if !errors.Is(err, errMissing) {
+			return t, err
+		}
+		repairs = t.dir.Repairs
+		known.read()
 	}
-	return t, err
 }
 
-func (s *Store) updateWith(ctx context.Context, timeout time.Duration, change func(*state.Files) error, kernels map[system.Kernel]system.Liveness) (*transaction, error) {
-	t := &transaction{Store: s}
-	err := s.locked(ctx, timeout, func(dir place) error {
+// update is transact for a change. After an error of writing, its files are valid.
+func (s *Store) update(ctx context.Context, timeout time.Duration, change func(*state.Files) error) (*transaction, error) {
+	return s.transact(ctx, timeout, func(t *transaction) error {
 		uptime := s.system.Uptime()
-		t = s.begin(dir)
-		defer t.access.root.Close()
 		t.load(ctx)
-		if kernels == nil && len(registeredKernels(&t.files)) > 0 {
-			return errKernels
-		}
-		if t.kernels = kernels; kernels == nil { // what root's copy restores is unknown
-			t.kernels = map[system.Kernel]system.Liveness{}
-		}
 		if err := t.restoreAndClean(); err != nil {
 			return err
 		}
@@ -87,12 +82,14 @@ func (s *Store) updateWith(ctx context.Context, timeout time.Duration, change fu
 		t.files.FindSuccessors = t.findSuccessors
 		err := change(&t.files)
 		t.files.FindSuccessors = nil
-		if err != nil {
+		switch {
+		case t.census.missing:
+			return errMissing
+		case err != nil:
 			return err
 		}
 		return t.save(uptime)
 	})
-	return t, err
 }
 
 // save writes the changes, root's copy and notes, and the start times.
@@ -131,6 +128,12 @@ func (t *transaction) restoreAndClean() error {
 	}
 	t.readStarts()
 	t.clean()
+	if t.census.missing {
+		return errMissing
+	}
+	if err := t.clearWay(); err != nil {
+		return err
+	}
 	t.applyLooks()
 	return nil
 }
@@ -205,7 +208,7 @@ func (s *Store) readUnlocked(ctx context.Context, busy *BusyError, clean func(*t
 	if busy == nil { // the state was given back just now
 		return &transaction{}, errMoved
 	}
-	t := s.begin(dir)
+	t := s.begin(dir, newCensus(s.system))
 	defer t.access.root.Close()
 	t.load(ctx)
 	again := &transaction{Store: s, dir: dir}
