@@ -9,10 +9,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// example is the block of docs/operations.md that begins with a line.
+// example is the block of docs/several-controllers.md that begins with a line.
 func example(t *testing.T, first string) string {
 	t.Helper()
-	text, err := os.ReadFile("../docs/operations.md")
+	text, err := os.ReadFile("../docs/several-controllers.md")
 	require.NoError(t, err)
 	_, rest, found := strings.Cut(string(text), "\n```\n"+first)
 	require.True(t, found, first)
@@ -21,7 +21,7 @@ func example(t *testing.T, first string) string {
 }
 
 // TestTwoControllersAsInTheDocs sets up an etcd of three members and two controllers, by what
-// docs/operations.md says, on one machine with systemd that is all of theirs.
+// docs/several-controllers.md says, on one machine with systemd that is all of theirs.
 func TestTwoControllersAsInTheDocs(t *testing.T) {
 	m := startMachine(t)
 	need(t, "sshd", "sudo", "ssh-keygen", "openssl", "etcd", "etcdctl")

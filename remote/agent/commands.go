@@ -203,7 +203,7 @@ func (c Commands) About(host remote.Host) About {
 func withoutRoot(host remote.Host) error {
 	next := "have sudo run genv as root there (`sudo -n genv usage serve`): look for runas_default and `Runas` in sudoers"
 	if host.NoSudo {
-		next = "remove `sudo: false` for it from hosts.yaml and allow genv in sudoers, as docs/operations.md says, or log in as root"
+		next = "remove `sudo: false` for it from hosts.yaml and allow genv in sudoers, as docs/fleet.md says, or log in as root"
 	}
 	return &remote.Error{
 		Class: remote.Sudo, Next: next,

@@ -25,7 +25,7 @@ func joined(text string) (lines []string) {
 
 // TestSudoersIsWhatTheDocumentationSays: and visudo takes it, for several accounts too.
 func TestSudoersIsWhatTheDocumentationSays(t *testing.T) {
-	page, err := os.ReadFile("../../docs/operations.md")
+	page, err := os.ReadFile("../../docs/fleet.md")
 	require.NoError(t, err)
 	_, documented, found := strings.Cut(string(page), "```\nDefaults!")
 	require.True(t, found)

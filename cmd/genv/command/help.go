@@ -203,7 +203,7 @@ func (p *HelpPage) describe() {
 }
 
 // facts are exit codes, variables and files with the commands on whose pages they are; those
-// without commands are on all pages. README.md has the same exit codes.
+// without commands are on all pages. docs/daily-work.md has the same exit codes.
 //
 //go:embed facts.txt
 var facts string

@@ -143,15 +143,15 @@ func pathOf(place *command.Place) string {
 	return strings.Join(names, " ")
 }
 
-// TestExitCodesOfTheManual: they are those of the README.
+// TestExitCodesOfTheManual: they are those of docs/daily-work.md.
 func TestExitCodesOfTheManual(t *testing.T) {
-	readme, err := os.ReadFile("../../../README.md")
+	document, err := os.ReadFile("../../../docs/daily-work.md")
 	require.NoError(t, err)
 	dir := t.TempDir()
 	require.Zero(t, genvtest.Run(t, "man", dir).Code)
 	page, err := os.ReadFile(filepath.Join(dir, "genv.1"))
 	require.NoError(t, err)
-	_, section, _ := strings.Cut(string(readme), "## Exit codes")
+	_, section, _ := strings.Cut(string(document), "## Exit codes")
 	section, _, _ = strings.Cut(section, "\n## ")
 	_, status, _ := strings.Cut(string(page), `.SH "EXIT STATUS"`)
 	status, _, _ = strings.Cut(status, "\n.SH ")

@@ -63,7 +63,7 @@ func OpenAtOnce(path string) (io.ReadCloser, error) {
 	return os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 }
 
-// The exit codes, in one place. README.md documents them.
+// The exit codes, in one place. docs/daily-work.md documents them.
 const (
 	ExitOK         = 0 // all hosts answered
 	ExitFailed     = 1 // wrong usage or configuration: nothing was done

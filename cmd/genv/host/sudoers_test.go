@@ -21,7 +21,7 @@ import (
 func TestTheSudoersLineIsTheSameEverywhere(t *testing.T) {
 	line := remote.SudoersLine("admin", remote.DefaultGenv)
 	var texts []string
-	for _, file := range []string{"docs/operations.md", "docs/migrating.md"} {
+	for _, file := range []string{"docs/fleet.md", "docs/migrating.md"} {
 		text, err := os.ReadFile("../../../" + file)
 		require.NoError(t, err)
 		require.Contains(t, strings.Join(strings.Fields(strings.ReplaceAll(string(text), "\\\n", "")), " "), line, file)
@@ -37,11 +37,11 @@ func TestTheSudoersLineIsTheSameEverywhere(t *testing.T) {
 	if _, err := os.Stat(visudo); err != nil {
 		t.Skip("there is no visudo on this machine")
 	}
-	_, operations, _ := strings.Cut(texts[0], "```\nDefaults!")
-	operations, _, _ = strings.Cut(operations, "```")
+	_, fleet, _ := strings.Cut(texts[0], "```\nDefaults!")
+	fleet, _, _ = strings.Cut(fleet, "```")
 	_, migrating, _ := strings.Cut(texts[1], "echo 'admin ")
 	migrating, _, _ = strings.Cut(migrating, "'")
-	for name, content := range map[string]string{"next step": line + "\n", "migrating.md": "admin " + migrating + "\n", "operations.md": "Defaults!" + operations} {
+	for name, content := range map[string]string{"next step": line + "\n", "migrating.md": "admin " + migrating + "\n", "fleet.md": "Defaults!" + fleet} {
 		path := filepath.Join(t.TempDir(), "genv")
 		require.NoError(t, os.WriteFile(path, []byte(content), 0o440))
 		out, err := exec.Command(visudo, "-c", "-f", path).CombinedOutput()
