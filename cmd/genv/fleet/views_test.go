@@ -113,7 +113,7 @@ func TestTheCommandsOfMigrating(t *testing.T) {
 		require.NoError(t, err)
 	}
 	var printed []string
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(strings.ReplaceAll(string(text), "\\\n", "")) {
 		words := strings.Fields(strings.ReplaceAll(line, "'", ""))
 		if !strings.HasPrefix(line, "   ") || len(words) < 2 || words[0] != "genv" || words[1] != "remote" {
 			continue
