@@ -164,7 +164,7 @@ func TestInterruptLeavesNothing(t *testing.T) {
 func TestKeep(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	var out testfleet.Output
+	var out testfleet.ProgramOutput
 	go func() {
 		defer cancel()
 		assert.Eventually(t, func() bool {

@@ -43,14 +43,14 @@ type Stream struct {
 
 	mu     sync.Mutex
 	last   uint64
-	calls  map[uint64]func(reply) // under way, called once; nil for those whose answer is not wanted any more
-	late   uint64                 // the last call of mayBeLate that was not answered in time
+	calls  map[uint64]func(callEnd) // under way, called once; nil for those whose answer is not wanted any more
+	late   uint64                   // the last call of mayBeLate that was not answered in time
 	broken error
 	onEnd  func(why error)
 }
 
-// reply is the end of a call.
-type reply struct {
+// callEnd is the end of a call.
+type callEnd struct {
 	body []byte
 	err  error
 }
@@ -65,7 +65,7 @@ func OpenStream(ctx context.Context, in io.Reader, out io.Writer, token string) 
 	if err != nil {
 		return nil, err
 	}
-	s := &Stream{Greeting: greeting, out: out, writing: newSlots(1), calls: make(map[uint64]func(reply))}
+	s := &Stream{Greeting: greeting, out: out, writing: newSlots(1), calls: make(map[uint64]func(callEnd))}
 	if !greeting.Can(CapabilityParallel) {
 		s.turn = newSlots(1)
 	}
@@ -87,8 +87,8 @@ func (s *Stream) Call(ctx context.Context, name string, body []byte) ([]byte, er
 		return nil, fmt.Errorf("%w: %w", ErrNotSent, err)
 	}
 	defer s.turn.release()
-	answer := make(chan reply, 1)
-	if err := s.begin(ctx, f, func(r reply) { answer <- r }); err != nil {
+	answer := make(chan callEnd, 1)
+	if err := s.begin(ctx, f, func(r callEnd) { answer <- r }); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNotSent, err)
 	}
 	select {
@@ -131,7 +131,7 @@ var errAbandoned = errors.New("the answer is not waited for")
 // begin gives a request its id and has it written. One request is written at a
 // time, so that ids ascend on the wire. After an error nothing was sent, and answer is not
 // called; otherwise it is, once, and must not wait.
-func (s *Stream) begin(ctx context.Context, f *frame, answer func(reply)) error {
+func (s *Stream) begin(ctx context.Context, f *frame, answer func(callEnd)) error {
 	if err := s.writing.acquire(ctx); err != nil {
 		return err
 	}
@@ -198,7 +198,7 @@ func (s *Stream) fail(why error) {
 	s.broken = why
 	for _, answer := range s.calls {
 		if answer != nil {
-			answer(reply{err: why})
+			answer(callEnd{err: why})
 		}
 	}
 	s.calls = nil
@@ -243,14 +243,14 @@ func (s *Stream) deliver(f *frame) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	answer, underWay := s.calls[f.id]
-	r := reply{body: f.body}
+	r := callEnd{body: f.body}
 	switch {
 	case s.broken != nil:
 		return s.broken
 	case !underWay:
 		return fmt.Errorf("%w: an answer to request %d, which is not under way", ErrProtocol, f.id)
 	case f.kind == kindRefusal:
-		r = reply{err: fmt.Errorf("%w: %s", ErrRefused, f.body[:min(len(f.body), maxRefusalKept)])}
+		r = callEnd{err: fmt.Errorf("%w: %s", ErrRefused, f.body[:min(len(f.body), maxRefusalKept)])}
 	case f.kind != kindAnswer:
 		return fmt.Errorf("%w: a frame of the kind %q for an answer", ErrProtocol, f.kind)
 	}
@@ -315,7 +315,7 @@ type awaited struct {
 	forget func() bool
 }
 
-func (a *awaited) answer(r reply) {
+func (a *awaited) answer(r callEnd) {
 	a.over = true
 	if a.late != nil {
 		a.late.Stop()
@@ -344,6 +344,6 @@ func (s *Stream) drop(id uint64, why error) bool {
 		return false
 	}
 	s.calls[id] = nil
-	answer(reply{err: why})
+	answer(callEnd{err: why})
 	return true
 }

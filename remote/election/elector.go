@@ -24,8 +24,8 @@ import (
 	"github.com/seed-3119e985/genv/remote/election/etcd"
 )
 
-// Cluster is what an Elector asks; *etcd.Client is one.
-type Cluster interface {
+// LeaseStore is what an Elector asks; *etcd.Client is one.
+type LeaseStore interface {
 	Grant(ctx context.Context, ttl time.Duration) (etcd.Lease, error)
 	// Renew renews a lease, and reads a key after it. ttl is 0 for a lease that has ended. A renewal that
 	// a majority of etcd's members doesn't confirm is an error.
@@ -51,7 +51,7 @@ const (
 
 // Options are what an Elector needs.
 type Options struct {
-	Cluster Cluster
+	Cluster LeaseStore
 	// Key is the name of the election, such as /genv/lab. All that is kept in etcd is below.
 	Key  string
 	Self Candidate

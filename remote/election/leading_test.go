@@ -102,9 +102,9 @@ func TestAResignationThatTakesASecondMember(t *testing.T) {
 
 // What etcd refuses is another thing than etcd that doesn't answer: the next steps differ.
 func TestEtcdRefuses(t *testing.T) {
-	refusal := &etcd.Error{Code: 8, Message: "mvcc: database space exceeded"}
-	denied := fmt.Errorf("log in to etcd as genv: %w", &etcd.Error{Code: 3, Message: "authentication failed, invalid user ID or password"})
-	silent := fmt.Errorf("etcd doesn't answer: %w", errors.Join(errors.New("connection refused"), &etcd.Error{Code: 14, Message: "no leader"}))
+	refusal := &etcd.MemberError{Code: 8, Message: "mvcc: database space exceeded"}
+	denied := fmt.Errorf("log in to etcd as genv: %w", &etcd.MemberError{Code: 3, Message: "authentication failed, invalid user ID or password"})
+	silent := fmt.Errorf("etcd doesn't answer: %w", errors.Join(errors.New("connection refused"), &etcd.MemberError{Code: 14, Message: "no leader"}))
 	for _, row := range []struct {
 		role election.Role
 		err  error

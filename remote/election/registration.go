@@ -38,8 +38,8 @@ type Registration struct {
 
 const registrationSchema = "genv.election.controller/1"
 
-// stored is the value of a key.
-type stored struct {
+// storedRegistration is the value of a key.
+type storedRegistration struct {
 	Schema string `json:"schema"`
 	Registration
 }
@@ -87,7 +87,7 @@ func read(ctx context.Context, r Registry, prefix string) ([]Registration, error
 	}
 	var list []Registration
 	for _, e := range entries {
-		var s stored
+		var s storedRegistration
 		if json.Unmarshal(e.Value, &s) == nil && s.Schema == registrationSchema && s.name() == strings.TrimPrefix(e.Key, prefix) {
 			list = append(list, s.Registration)
 		}
@@ -109,13 +109,13 @@ type Leader struct {
 
 const schema = "genv.election/1"
 
-// content is the value of the key.
-type content struct {
+// storedLeader is the value of the key.
+type storedLeader struct {
 	Schema string `json:"schema"`
 	Leader
 }
 
-func encode(l Leader) ([]byte, error) { return json.Marshal(content{schema, l}) }
+func encode(l Leader) ([]byte, error) { return json.Marshal(storedLeader{schema, l}) }
 
 // LeaderOf is what the key of the leader says; nil if no controller leads. The
 // epoch is that of the leader, and the cluster is etcd's.
@@ -130,7 +130,7 @@ func LeaderOf(ctx context.Context, c *etcd.Client, key string) (leader *Leader, 
 
 // decode reads the value of a key. Whatever is there, somebody leads: the name is for people.
 func decode(value []byte) Leader {
-	var c content
+	var c storedLeader
 	if err := json.Unmarshal(value, &c); err != nil || c.Schema != schema {
 		return Leader{Candidate: Candidate{Name: "a controller of another version"}}
 	}
@@ -163,7 +163,7 @@ const (
 type Registrar struct {
 	cluster           RegistrarCluster
 	refused           func(error)
-	registered, known record
+	registered, known leasedKey
 
 	mu   sync.Mutex
 	self Registration
@@ -174,8 +174,8 @@ type Registrar struct {
 func NewRegistrar(cluster RegistrarCluster, key string, self Registration, refused func(error)) *Registrar {
 	return &Registrar{
 		cluster: cluster, self: self, refused: refused,
-		registered: record{key: registeredPrefix(key) + self.name(), ttl: RegisteredFor, every: registerEvery},
-		known:      record{key: knownPrefix(key) + self.name(), ttl: keepKnown, every: renewKnownEvery, anyway: true},
+		registered: leasedKey{key: registeredPrefix(key) + self.name(), ttl: RegisteredFor, every: registerEvery},
+		known:      leasedKey{key: knownPrefix(key) + self.name(), ttl: keepKnown, every: renewKnownEvery, anyway: true},
 	}
 }
 
@@ -207,7 +207,7 @@ func (r *Registrar) Run(ctx context.Context) {
 	}
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), resignWithin)
 	defer cancel()
-	for _, k := range []*record{&r.registered, &r.known} {
+	for _, k := range []*leasedKey{&r.registered, &r.known} {
 		if k.lease != 0 {
 			_ = r.cluster.Revoke(limited, k.lease) // or it ends by itself
 		}
@@ -222,8 +222,8 @@ func (r *Registrar) register(ctx context.Context) error {
 	return errors.Join(r.registered.keep(ctx, r.cluster, self), r.known.keep(ctx, r.cluster, self))
 }
 
-// record is a key that depends on a lease.
-type record struct {
+// leasedKey is a key that depends on a lease.
+type leasedKey struct {
 	key        string
 	ttl, every time.Duration
 	anyway     bool  // write it also if it hasn't changed: an operator may have deleted it
@@ -233,12 +233,12 @@ type record struct {
 }
 
 // keep renews the lease, or makes one, and writes the key if it has changed or is written anyway.
-func (k *record) keep(ctx context.Context, cluster RegistrarCluster, self Registration) error {
+func (k *leasedKey) keep(ctx context.Context, cluster RegistrarCluster, self Registration) error {
 	now := time.Now()
 	if k.lease != 0 && now.Sub(k.renewed) < k.every-registerEvery/2 {
 		return nil
 	}
-	value, err := json.Marshal(stored{registrationSchema, self})
+	value, err := json.Marshal(storedRegistration{registrationSchema, self})
 	if err != nil {
 		return err
 	}

@@ -88,7 +88,7 @@ type visit struct {
 	*Installer
 	host    remote.Host
 	login   Login
-	access  access
+	access  rootAccess
 	state   *State
 	wanted  Wanted
 	outcome Outcome

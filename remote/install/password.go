@@ -14,10 +14,10 @@ import (
 // host has refused it, no other one is given it.
 type Password struct {
 	secret []byte
-	turn   chan turn // holds the state while no host tries
+	turn   chan passwordState // holds the state while no host tries
 }
 
-type turn struct {
+type passwordState struct {
 	accepted bool   // by some host
 	refused  string // the host that refused it
 }
@@ -27,8 +27,8 @@ func NewPassword(secret []byte) (*Password, error) {
 	if len(secret) == 0 || bytes.ContainsAny(secret, "\n\r\x00") {
 		return nil, errors.New("the password is empty, or has a character that sudo doesn't take")
 	}
-	p := &Password{secret: secret, turn: make(chan turn, 1)}
-	p.turn <- turn{}
+	p := &Password{secret: secret, turn: make(chan passwordState, 1)}
+	p.turn <- passwordState{}
 	return p, nil
 }
 
@@ -38,7 +38,7 @@ func (p *Password) Wipe() { clear(p.secret) }
 // try gives the password to a host by means of check, which says whether the host accepted
 // it. An error of check other than errRefused says nothing about the password.
 func (p *Password) try(ctx context.Context, host string, check func([]byte) error) error {
-	var now turn
+	var now passwordState
 	select {
 	case now = <-p.turn:
 	case <-ctx.Done():

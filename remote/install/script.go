@@ -63,20 +63,20 @@ func receive(token string) string {
 		`until [ "$l" = TOKEN ]; do s="$s$l$n"; IFS= read -r l || exit 90; done; unset l; eval "$s"`, "TOKEN", token)
 }
 
-// access is how commands become root on a host.
-type access struct {
+// rootAccess is how commands become root on a host.
+type rootAccess struct {
 	direct bool // without sudo, since the login is root
 	// secret is sudo's password; nil for none.
 	secret []byte
 }
 
 // asLogin runs commands without root.
-var asLogin = access{direct: true}
+var asLogin = rootAccess{direct: true}
 
 // asRoot is the command that runs a program of sh as root. The password, which sudo has accepted
 // before, is the first line of stdin, and not sudo's own: sudo-rs takes more of that than a line. Only
 // where sudo doesn't remember that it was given the password the program gets its input behind it.
-func (a access) asRoot(program string) []string {
+func (a rootAccess) asRoot(program string) []string {
 	switch {
 	case a.direct:
 		return []string{"sh", "-c", program}
@@ -94,7 +94,7 @@ func tryPassword(program string) []string { // -k: sudo takes it also if it reme
 }
 
 // input is the stdin of a script up to its end.
-func (a access) input(token string, s script) []byte {
+func (a rootAccess) input(token string, s script) []byte {
 	var b strings.Builder
 	b.WriteString(token + "\ntoken=" + token + "\n")
 	for _, pair := range s.vars {
@@ -113,7 +113,7 @@ func (a access) input(token string, s script) []byte {
 var errIncomplete = errors.New("the host's answer is not complete")
 
 // run runs a script, and returns what it reported.
-func (v *visit) run(ctx context.Context, a access, s script) (values, error) {
+func (v *visit) run(ctx context.Context, a rootAccess, s script) (values, error) {
 	token := rand.Text()
 	input := a.input(token, s)
 	defer clear(input)
@@ -122,7 +122,7 @@ func (v *visit) run(ctx context.Context, a access, s script) (values, error) {
 }
 
 // ask runs a script that changes nothing.
-func (v *visit) ask(ctx context.Context, a access, s script) (values, error) {
+func (v *visit) ask(ctx context.Context, a rootAccess, s script) (values, error) {
 	answer, err := v.run(ctx, a, s)
 	if err == nil && !answer.complete() {
 		err = &remote.Error{Class: remote.InvalidOutput, Err: errIncomplete}

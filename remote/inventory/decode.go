@@ -20,8 +20,8 @@ const (
 // Ways are the values of `ssh:`.
 var Ways = []string{Builtin, OpenSSH}
 
-// settings are what both `defaults:` and an entry of `hosts:` may set.
-type settings struct {
+// hostSettings are what both `defaults:` and an entry of `hosts:` may set.
+type hostSettings struct {
 	port   int
 	user   string
 	genv   string
@@ -34,7 +34,7 @@ type settings struct {
 func (f *fleet) add(file yamlFile) error {
 	doc := strictyaml.Parse(file.path, file.data)
 	f.files = append(f.files, file.path)
-	var defaults settings
+	var defaults hostSettings
 	var hosts, groups *strictyaml.Node
 	doc.Root().Map(strictyaml.Keys{
 		"defaults": func(n *strictyaml.Node) { n.Map(defaults.keys()) },
@@ -53,7 +53,7 @@ func (f *fleet) add(file yamlFile) error {
 	return nil
 }
 
-func (s *settings) keys() strictyaml.Keys {
+func (s *hostSettings) keys() strictyaml.Keys {
 	return strictyaml.Keys{
 		"port": func(n *strictyaml.Node) { s.port = n.Int(1, 65535) },
 		"user": func(n *strictyaml.Node) {
@@ -78,7 +78,7 @@ func (s *settings) keys() strictyaml.Keys {
 }
 
 // over is a host with these settings, and with the defaults for the others.
-func (s settings) over(defaults settings) remote.Host {
+func (s hostSettings) over(defaults hostSettings) remote.Host {
 	labels := maps.Clone(defaults.labels)
 	if labels == nil {
 		labels = map[string]string{}
@@ -96,15 +96,15 @@ func (s settings) over(defaults settings) remote.Host {
 }
 
 // addEntry reads an item of `hosts:`, a pattern or a mapping.
-func (f *fleet) addEntry(n *strictyaml.Node, defaults settings) {
+func (f *fleet) addEntry(n *strictyaml.Node, defaults hostSettings) {
 	if !n.IsMap() {
 		if t, ok := readDestination(n); ok {
-			s := settings{user: t.user, port: t.port}
+			s := hostSettings{user: t.user, port: t.port}
 			f.addHosts(n, t.pattern.Expand(), nil, s.over(defaults))
 		}
 		return
 	}
-	var s settings
+	var s hostSettings
 	var name, address *strictyaml.Node
 	keys := s.keys()
 	keys["name"] = func(n *strictyaml.Node) { name = n }

@@ -237,8 +237,8 @@ func (c *userCounter) count(g *gpus.GPU, number int) {
 	}
 }
 
-// Guard is what the kernel guard of a host does, and what it should do.
-type Guard struct {
+// HostGuard is what the kernel guard of a host does, and what it should do.
+type HostGuard struct {
 	// Mode is as the host says; empty if it didn't, as one without genv, with an older one,
 	// or that failed: that is not GuardOff.
 	Mode   snapshot.GuardMode `json:"mode,omitempty"`
@@ -249,13 +249,13 @@ type Guard struct {
 }
 
 // Differs reports whether the guard doesn't do what it should, or can't.
-func (g Guard) Differs() bool {
+func (g HostGuard) Differs() bool {
 	return g.Policy != "" && g.Policy != g.Mode || g.Mode == snapshot.GuardUnable
 }
 
 // String is what people have to know; empty for a guard that is off or unknown, if it needn't
 // be on. It is not escaped.
-func (g Guard) String() string {
+func (g HostGuard) String() string {
 	if g.Policy == "" && (g.Mode == "" || g.Mode == snapshot.GuardOff) {
 		return ""
 	}
@@ -273,7 +273,7 @@ func (g Guard) String() string {
 }
 
 // guard is that of a host that answered with a snapshot.
-func (m *fleetState) guard(h *snapshot.Host, s *snapshot.Snapshot) (g Guard) {
+func (m *fleetState) guard(h *snapshot.Host, s *snapshot.Snapshot) (g HostGuard) {
 	if s.Guard != nil {
 		g.Mode, g.Reason = s.Guard.Mode, s.Guard.Reason
 	}

@@ -122,7 +122,7 @@ func TestAnUnchangedHostIsNotEncodedAgain(t *testing.T) {
 // TestOneEncodingForAllViewers of a revision.
 func TestOneEncodingForAllViewers(t *testing.T) {
 	feed := NewFeed(Options{Now: time.Now})
-	h := &handler{feed: feed}
+	h := &feedHandler{feed: feed}
 	feed.Show(&controller.Cycle{Run: "r"})
 	first, err := h.encodedFleet()
 	require.NoError(t, err)

@@ -89,20 +89,20 @@ func TestNoGPUs(t *testing.T) {
 func TestWhatIsSaidOfAGuard(t *testing.T) {
 	const off, watch, enforce, unable = snapshot.GuardOff, snapshot.GuardWatch, snapshot.GuardEnforce, snapshot.GuardUnable
 	for _, c := range []struct {
-		guard   live.Guard
+		guard   live.HostGuard
 		want    string
 		differs bool
 	}{
-		{live.Guard{}, "", false},
-		{live.Guard{Mode: off}, "", false},
-		{live.Guard{Mode: off, Reason: "it was turned off by root"}, "", false},
-		{live.Guard{Mode: watch}, "watch", false},
-		{live.Guard{Mode: enforce, Policy: enforce}, "enforce", false},
-		{live.Guard{Policy: watch}, "unknown, although the policy says watch", true},
-		{live.Guard{Mode: off, Policy: enforce, Reason: "guard.off exists"}, "off, although the policy says enforce: guard.off exists", true},
-		{live.Guard{Mode: watch, Policy: enforce, Reason: "no room"}, "watch, although the policy says enforce: no room", true},
-		{live.Guard{Mode: unable, Policy: enforce, Reason: "no BPF"}, "unable, although the policy says enforce: no BPF", true},
-		{live.Guard{Mode: unable, Reason: "no BPF"}, "unable: no BPF", true},
+		{live.HostGuard{}, "", false},
+		{live.HostGuard{Mode: off}, "", false},
+		{live.HostGuard{Mode: off, Reason: "it was turned off by root"}, "", false},
+		{live.HostGuard{Mode: watch}, "watch", false},
+		{live.HostGuard{Mode: enforce, Policy: enforce}, "enforce", false},
+		{live.HostGuard{Policy: watch}, "unknown, although the policy says watch", true},
+		{live.HostGuard{Mode: off, Policy: enforce, Reason: "guard.off exists"}, "off, although the policy says enforce: guard.off exists", true},
+		{live.HostGuard{Mode: watch, Policy: enforce, Reason: "no room"}, "watch, although the policy says enforce: no room", true},
+		{live.HostGuard{Mode: unable, Policy: enforce, Reason: "no BPF"}, "unable, although the policy says enforce: no BPF", true},
+		{live.HostGuard{Mode: unable, Reason: "no BPF"}, "unable: no BPF", true},
 	} {
 		require.Equal(t, c.want, c.guard.String(), "%+v", c.guard)
 		require.Equal(t, c.differs, c.guard.Differs(), "%+v", c.guard)
@@ -125,7 +125,7 @@ func guarded(t *testing.T, file string) *stage {
 	return s
 }
 
-func guardsOf(f *live.Fleet) (list []live.Guard) {
+func guardsOf(f *live.Fleet) (list []live.HostGuard) {
 	for i := range f.Hosts {
 		list = append(list, f.Hosts[i].Guard)
 	}
@@ -135,7 +135,7 @@ func guardsOf(f *live.Fleet) (list []live.Guard) {
 func TestGuardsOfAFleet(t *testing.T) {
 	const enforce = snapshot.GuardEnforce
 	f := guarded(t, "defaults: {guard: enforce}\n").Fleet()
-	require.Equal(t, []live.Guard{
+	require.Equal(t, []live.HostGuard{
 		{Mode: snapshot.GuardOff, Policy: enforce},
 		{Mode: snapshot.GuardUnable, Reason: "turned off by alice", Policy: enforce},
 		{Policy: enforce},
@@ -150,7 +150,7 @@ func TestGuardsOfAFleet(t *testing.T) {
 	require.Contains(t, string(text), `"guard":{"policy":"enforce"}`)
 
 	f = guarded(t, "defaults: {guard: off}\n").Fleet()
-	require.Equal(t, live.Guard{Mode: snapshot.GuardOff}, f.Hosts[0].Guard)
+	require.Equal(t, live.HostGuard{Mode: snapshot.GuardOff}, f.Hosts[0].Guard)
 	text, err = json.Marshal(f.Hosts[2])
 	require.NoError(t, err)
 	require.NotContains(t, string(text), "guard")
@@ -161,7 +161,7 @@ func TestGuardsOfAFleet(t *testing.T) {
 func TestADryRunOrdersNoGuard(t *testing.T) {
 	s := guarded(t, "defaults: {guard: watch}\n")
 	f := s.run(func(c *controller.Cycle) { c.DryRun = true })
-	require.Equal(t, []live.Guard{{Mode: snapshot.GuardOff}, {Mode: snapshot.GuardUnable, Reason: "turned off by alice"}, {}, {}}, guardsOf(f))
+	require.Equal(t, []live.HostGuard{{Mode: snapshot.GuardOff}, {Mode: snapshot.GuardUnable, Reason: "turned off by alice"}, {}, {}}, guardsOf(f))
 }
 
 func TestAnotherModeIsAChange(t *testing.T) {

@@ -85,8 +85,8 @@ type Host struct {
 	Warnings []string `json:"warnings,omitempty"`
 	// Guard is what the kernel guard does. Service says whether root owns the state files
 	// (genv host serve); nil if the host didn't say, or failed.
-	Guard   Guard `json:"guard,omitzero"`
-	Service *bool `json:"service,omitempty"`
+	Guard   HostGuard `json:"guard,omitzero"`
+	Service *bool     `json:"service,omitempty"`
 	// Changed is the revision in which anything but Seen changed last.
 	Changed uint64 `json:"changed"`
 

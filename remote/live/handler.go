@@ -19,8 +19,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// handler serves a feed.
-type handler struct {
+// feedHandler serves a feed.
+type feedHandler struct {
 	feed Source
 
 	mu      sync.Mutex
@@ -29,7 +29,7 @@ type handler struct {
 
 // NewHandler returns the handler of a feed, or of what may be seen of it. It answers GET and HEAD.
 func NewHandler(feed Source) http.Handler {
-	h := &handler{feed: feed}
+	h := &feedHandler{feed: feed}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/fleet", h.fleet)
 	mux.HandleFunc("GET /api/v1/gpus", h.part("", func(f *Fleet, _ string) (any, bool) { return f.AllGPUs(), true }))
@@ -45,7 +45,7 @@ func NewHandler(feed Source) http.Handler {
 
 // fleet serves the whole state. A viewer that has an earlier one names it by its ETag
 // (`since`), and gets only the hosts that have changed since.
-func (h *handler) fleet(w http.ResponseWriter, r *http.Request) {
+func (h *feedHandler) fleet(w http.ResponseWriter, r *http.Request) {
 	if etag := etagOf(h.feed.Position()); matches(r, etag) {
 		notModified(w, etag)
 		return
@@ -66,14 +66,14 @@ func (h *handler) fleet(w http.ResponseWriter, r *http.Request) {
 	_ = text.writeTo(w, since) // the viewer may have gone
 }
 
-func (h *handler) encodedFleet() (*fleetText, error) {
+func (h *feedHandler) encodedFleet() (*fleetText, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.encoder.encode(h.feed.Fleet())
 }
 
 // part serves a part of the state, or that there is no such thing as the one that the path names.
-func (h *handler) part(what string, of func(f *Fleet, name string) (any, bool)) http.HandlerFunc {
+func (h *feedHandler) part(what string, of func(f *Fleet, name string) (any, bool)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if etag := etagOf(h.feed.Position()); matches(r, etag) {
 			notModified(w, etag)
@@ -89,7 +89,7 @@ func (h *handler) part(what string, of func(f *Fleet, name string) (any, bool)) 
 	}
 }
 
-func (h *handler) events(w http.ResponseWriter, r *http.Request) {
+func (h *feedHandler) events(w http.ResponseWriter, r *http.Request) {
 	after, err := number(r.FormValue("after"))
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)

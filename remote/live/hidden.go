@@ -72,7 +72,7 @@ func withoutNames(f *Fleet) *Fleet {
 func hideHost(h *Host, shown func(snapshot.Username) bool) Host {
 	host := Host{
 		Name: h.Name, Via: h.Via, Seen: h.Seen, Changed: h.Changed, GPUs: make([]gpus.GPU, len(h.GPUs)),
-		Guard: Guard{Mode: h.Guard.Mode, Policy: h.Guard.Policy}, Service: h.Service, // the reason may name somebody
+		Guard: HostGuard{Mode: h.Guard.Mode, Policy: h.Guard.Policy}, Service: h.Service, // the reason may name somebody
 	}
 	if h.Failure != nil {
 		failure := hideFailure(h.Failure)

@@ -35,7 +35,7 @@ type Missed struct {
 
 // stream sends server-sent events for as long as the viewer reads them. Without a number
 // after which it wants events (`after`, or Last-Event-ID), it gets those from now on.
-func (h *handler) stream(w http.ResponseWriter, r *http.Request) {
+func (h *feedHandler) stream(w http.ResponseWriter, r *http.Request) {
 	s := stream{feed: h.feed, w: w, control: http.NewResponseController(w)}
 	if err := s.begin(r); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)

@@ -14,12 +14,12 @@ type View struct {
 	hosts    map[snapshot.Hostname]*Host
 	findings map[snapshot.Hostname][]*Finding
 	gpus     map[gpuKey][]*Finding
-	pids     map[processKey][]*Finding
+	pids     map[hostPID][]*Finding
 	found    map[gpuKey]bool // the GPUs with a finding, or whose processes are ended because of one
 }
 
-// processKey is a process of a host.
-type processKey struct {
+// hostPID is a process of a host.
+type hostPID struct {
 	host snapshot.Hostname
 	pid  snapshot.PID
 }
@@ -28,9 +28,9 @@ type processKey struct {
 func NewView(f *Fleet) *View {
 	v := &View{
 		Fleet: f, hosts: make(map[snapshot.Hostname]*Host, len(f.Hosts)), findings: make(map[snapshot.Hostname][]*Finding),
-		gpus: make(map[gpuKey][]*Finding), pids: make(map[processKey][]*Finding), found: make(map[gpuKey]bool),
+		gpus: make(map[gpuKey][]*Finding), pids: make(map[hostPID][]*Finding), found: make(map[gpuKey]bool),
 	}
-	ended := make(map[processKey]bool)
+	ended := make(map[hostPID]bool)
 	for i := range f.Findings {
 		v.add(&f.Findings[i], ended)
 	}
@@ -41,7 +41,7 @@ func NewView(f *Fleet) *View {
 		for j := 0; j < len(h.GPUs) && len(ended) > 0; j++ {
 			g := &h.GPUs[j]
 			for k := range g.Processes {
-				if ended[processKey{h.Name, g.Processes[k].PID}] {
+				if ended[hostPID{h.Name, g.Processes[k].PID}] {
 					v.found[gpuKey{h.Name, g.Index}] = true
 				}
 			}
@@ -51,7 +51,7 @@ func NewView(f *Fleet) *View {
 }
 
 // add notes what a finding is about. The processes that are ended because of it may be on other hosts.
-func (v *View) add(f *Finding, ended map[processKey]bool) {
+func (v *View) add(f *Finding, ended map[hostPID]bool) {
 	if f.Host != "" {
 		v.findings[f.Host] = append(v.findings[f.Host], f)
 	}
@@ -62,11 +62,11 @@ func (v *View) add(f *Finding, ended map[processKey]bool) {
 	for _, d := range f.Detach {
 		v.found[gpuKey{d.Host, d.Index}] = true
 	}
-	if key := (processKey{f.Host, f.PID}); f.PID != 0 {
+	if key := (hostPID{f.Host, f.PID}); f.PID != 0 {
 		v.pids[key], ended[key] = append(v.pids[key], f), true
 	}
 	for _, p := range f.Terminate {
-		ended[processKey{p.Host, p.PID}] = true
+		ended[hostPID{p.Host, p.PID}] = true
 	}
 }
 
@@ -78,7 +78,7 @@ func (v *View) FindingsOn(host snapshot.Hostname) []*Finding { return v.findings
 
 // FindingsOf are those about a process.
 func (v *View) FindingsOf(host snapshot.Hostname, pid snapshot.PID) []*Finding {
-	return v.pids[processKey{host, pid}]
+	return v.pids[hostPID{host, pid}]
 }
 
 // FindingsAbout are those about a GPU or a process that uses it. One about both is there twice.

@@ -137,14 +137,14 @@ gpu_failed{host="a",gpu="1",uuid=""} 1
 // TestGuards: unknown is no series, and not off.
 func TestGuards(t *testing.T) {
 	for _, row := range []struct {
-		guard   live.Guard
+		guard   live.HostGuard
 		service *bool
 		want    string
 	}{
-		{live.Guard{}, nil, ""},
-		{live.Guard{Mode: snapshot.GuardOff}, ptr(false), "host_guard{host=\"a\",mode=\"off\"} 1\nhost_service{host=\"a\"} 0\n"},
-		{live.Guard{Mode: snapshot.GuardEnforce, Policy: snapshot.GuardEnforce}, ptr(true), "host_guard{host=\"a\",mode=\"enforce\"} 1\nhost_guard_policy{host=\"a\",mode=\"enforce\"} 1\nhost_service{host=\"a\"} 1\n"},
-		{live.Guard{Policy: snapshot.GuardWatch}, nil, "host_guard_policy{host=\"a\",mode=\"watch\"} 1\n"},
+		{live.HostGuard{}, nil, ""},
+		{live.HostGuard{Mode: snapshot.GuardOff}, ptr(false), "host_guard{host=\"a\",mode=\"off\"} 1\nhost_service{host=\"a\"} 0\n"},
+		{live.HostGuard{Mode: snapshot.GuardEnforce, Policy: snapshot.GuardEnforce}, ptr(true), "host_guard{host=\"a\",mode=\"enforce\"} 1\nhost_guard_policy{host=\"a\",mode=\"enforce\"} 1\nhost_service{host=\"a\"} 1\n"},
+		{live.HostGuard{Policy: snapshot.GuardWatch}, nil, "host_guard_policy{host=\"a\",mode=\"watch\"} 1\n"},
 	} {
 		require.Equal(t, "host_up{host=\"a\"} 1\n"+row.want, samples(metrics.Hosts([]live.Host{{Name: "a", Guard: row.guard, Service: row.service}})))
 	}

@@ -118,7 +118,7 @@ var (
 // New makes a Client without connecting to a host.
 func New(o Options) (*Client, error) {
 	if o.User != "" {
-		if err := config.Valid(config.Query{Host: "host", User: o.User}); err != nil {
+		if err := config.Valid(config.Lookup{Host: "host", User: o.User}); err != nil {
 			return nil, &remote.Error{Class: remote.Configuration, Err: err}
 		}
 	}
@@ -181,8 +181,8 @@ func (c *Client) shared(e endpoint) (*sharedConn, error) {
 
 // endpointOf is the endpoint of a host.
 func (c *Client) endpointOf(h remote.Host) endpoint {
-	q := config.Query{Host: h.Name, HostName: h.Address, User: cmp.Or(c.options.User, h.User), Port: h.Port}
-	return endpoint{Query: q, openSSH: h.OpenSSH}
+	q := config.Lookup{Host: h.Name, HostName: h.Address, User: cmp.Or(c.options.User, h.User), Port: h.Port}
+	return endpoint{Lookup: q, openSSH: h.OpenSSH}
 }
 
 // Forget closes the connections to hosts that left the fleet. Commands on them

@@ -21,14 +21,14 @@ import (
 // defaultConnectTimeout applies if neither the caller nor ssh_config sets one.
 const defaultConnectTimeout = 10 * time.Second
 
-// target is an endpoint with what the configuration says about it.
-type target struct {
+// resolvedEndpoint is an endpoint with what the configuration says about it.
+type resolvedEndpoint struct {
 	endpoint
 	config.HostConfig
 	chain []endpoint // itself, after the endpoints that are reached through it
 }
 
-func (t target) address() string { return net.JoinHostPort(t.HostName, strconv.Itoa(t.Port)) }
+func (t resolvedEndpoint) address() string { return net.JoinHostPort(t.HostName, strconv.Itoa(t.Port)) }
 
 // connect makes a connection that is ready for commands, within one deadline.
 func (c *Client) connect(p *sharedConn, chain []endpoint) (*connection, error) {
@@ -48,7 +48,7 @@ func (c *Client) connect(p *sharedConn, chain []endpoint) (*connection, error) {
 	if other := c.lender(p, id); other != nil {
 		return other.connected(c.lifetime, chain)
 	}
-	t := target{endpoint: e, HostConfig: settings, chain: append(chain[:len(chain):len(chain)], e)}
+	t := resolvedEndpoint{endpoint: e, HostConfig: settings, chain: append(chain[:len(chain):len(chain)], e)}
 	timeout := positive(positive(c.options.ConnectTimeout, settings.ConnectTimeout), defaultConnectTimeout)
 	for {
 		ctx, cancel := context.WithDeadlineCause(c.lifetime, started.Add(timeout), errTimeout{timeout})
@@ -67,7 +67,7 @@ func (c *Client) connect(p *sharedConn, chain []endpoint) (*connection, error) {
 func (c *Client) resolve(e endpoint) (config.HostConfig, error) {
 	ctx, cancel := context.WithTimeout(c.lifetime, positive(c.options.ConnectTimeout, defaultConnectTimeout))
 	defer cancel()
-	settings, err := c.resolver.Resolve(ctx, e.Query)
+	settings, err := c.resolver.Resolve(ctx, e.Lookup)
 	if err != nil {
 		class := remote.Configuration
 		if ctx.Err() != nil {
@@ -86,7 +86,7 @@ func (c *Client) resolve(e endpoint) (config.HostConfig, error) {
 }
 
 // login dials, and does the handshake and the login.
-func (c *Client) login(ctx context.Context, t target) (*connection, error) {
+func (c *Client) login(ctx context.Context, t resolvedEndpoint) (*connection, error) {
 	release, err := c.dials.acquire(ctx, t.via+" "+t.address(), dialsPerAddress)
 	if err != nil {
 		return nil, stopped(ctx, "while waiting to connect to "+t.HostName)
@@ -107,7 +107,7 @@ func (c *Client) login(ctx context.Context, t target) (*connection, error) {
 
 // handshake does the handshake and the login. When ctx ends it closes the
 // connection, which is the only way to stop them.
-func (c *Client) handshake(ctx context.Context, t target, conn net.Conn) (*connection, error) {
+func (c *Client) handshake(ctx context.Context, t resolvedEndpoint, conn net.Conn) (*connection, error) {
 	check, err := c.hostKeyCheck(ctx, t)
 	if err != nil {
 		return nil, err

@@ -20,7 +20,7 @@ const sessionsPerConnection = 2
 
 // connection is a connection that is logged in.
 type connection struct {
-	link     link
+	link     carrier
 	sessions chan struct{}
 	done     chan struct{} // closed when the connection is over
 	peer     remote.Peer   // the machine at the other end
@@ -29,7 +29,7 @@ type connection struct {
 	why error // the first reason for its end
 }
 
-func (c *Client) newConnection(s config.HostConfig, over link) (*connection, error) {
+func (c *Client) newConnection(s config.HostConfig, over carrier) (*connection, error) {
 	l := &connection{link: over, sessions: make(chan struct{}, sessionsPerConnection), done: make(chan struct{})}
 	forget := context.AfterFunc(c.lifetime, func() { l.close(errClosed) }) // also if it has been replaced
 	watch := func() {
@@ -148,7 +148,7 @@ func (k *keepAlive) asks() bool {
 
 // transport connects to the host's sshd: through jump hosts, a command, or TCP. The
 // caller calls release when the login is over.
-func (c *Client) transport(ctx context.Context, t target) (conn net.Conn, release func(), err error) {
+func (c *Client) transport(ctx context.Context, t resolvedEndpoint) (conn net.Conn, release func(), err error) {
 	switch {
 	case len(t.ProxyJump) > 0:
 		return c.jump(ctx, t)
@@ -161,7 +161,7 @@ func (c *Client) transport(ctx context.Context, t target) (conn net.Conn, releas
 }
 
 // dial resolves the name again and tries its addresses, unless a probe has connected.
-func (c *Client) dial(ctx context.Context, t target) (net.Conn, error) {
+func (c *Client) dial(ctx context.Context, t resolvedEndpoint) (net.Conn, error) {
 	if conn := c.kept(t.endpoint); conn != nil {
 		return conn, nil
 	}
@@ -190,7 +190,7 @@ func (c *Client) dial(ctx context.Context, t target) (net.Conn, error) {
 
 // jump reaches the host through the last hop of its chain. The hop's connection
 // is shared by all hosts behind it.
-func (c *Client) jump(ctx context.Context, t target) (net.Conn, func(), error) {
+func (c *Client) jump(ctx context.Context, t resolvedEndpoint) (net.Conn, func(), error) {
 	e, err := lastHop(t.HostConfig)
 	if err != nil {
 		return nil, nil, err

@@ -49,7 +49,7 @@ func (e *droppedError) Error() string {
 func (e *droppedError) Unwrap() []error { return []error{e.cause, remote.ErrBusy} }
 
 // handshakeError classifies an error of the SSH library by how far the login came.
-func handshakeError(ctx context.Context, t target, check *hostKeyCheck, login *auth.Login, said string, err error) error {
+func handshakeError(ctx context.Context, t resolvedEndpoint, check *hostKeyCheck, login *auth.Login, said string, err error) error {
 	err = printableError(err)
 	var negotiation *ssh.AlgorithmNegotiationError
 	switch {
@@ -207,7 +207,7 @@ func lazily(pattern string) func() *regexp.Regexp {
 
 // negotiationError is the error for a host that has no algorithm of a kind that
 // ssh_config allows.
-func negotiationError(t target, e *ssh.AlgorithmNegotiationError) *remote.Error {
+func negotiationError(t resolvedEndpoint, e *ssh.AlgorithmNegotiationError) *remote.Error {
 	keyword := "Compression"
 	switch {
 	case e.What == "key exchange":

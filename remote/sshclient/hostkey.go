@@ -20,7 +20,7 @@ import (
 type hostKeyCheck struct {
 	client     *Client
 	ctx        context.Context // of the login
-	target     target
+	target     resolvedEndpoint
 	name       hostkeys.Name // under which the key is looked up
 	rules      hostkeys.Rules
 	host       *hostkeys.Host
@@ -32,7 +32,7 @@ type hostKeyCheck struct {
 	refused error         // why the key was refused
 }
 
-func (c *Client) hostKeyCheck(ctx context.Context, t target) (*hostKeyCheck, error) {
+func (c *Client) hostKeyCheck(ctx context.Context, t resolvedEndpoint) (*hostKeyCheck, error) {
 	check := &hostKeyCheck{client: c, ctx: ctx, target: t, name: hostkeys.Name{Host: t.HostName, Port: t.Port}}
 	if t.HostKeyAlias != "" {
 		check.name = hostkeys.Name{Host: t.HostKeyAlias}
@@ -173,7 +173,7 @@ func (c *Client) checkResult(k *hostKeyCheck, key ssh.PublicKey, err error) erro
 }
 
 // addCommand is the command that adds the host's key to known_hosts.
-func addCommand(t target) string {
+func addCommand(t resolvedEndpoint) string {
 	file := "~/.ssh/known_hosts"
 	if len(t.UserKnownHosts) > 0 {
 		file = remote.Quote(t.UserKnownHosts[0])

@@ -29,7 +29,7 @@ func line(name string, key ssh.PublicKey) string {
 }
 
 // shown is what a client with the options makes of a key that a host shows.
-func shown(t *testing.T, o Options, host target, peer net.Addr, key ssh.PublicKey) error {
+func shown(t *testing.T, o Options, host resolvedEndpoint, peer net.Addr, key ssh.PublicKey) error {
 	t.Helper()
 	o.ConfigFile, o.OpenSSH = "none", "none"
 	c, err := New(o)
@@ -46,7 +46,7 @@ func TestInsecureHostKeys(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			known := filepath.Join(t.TempDir(), "known_hosts")
 			require.NoError(t, os.WriteFile(known, []byte(content), 0o600))
-			host := target{HostConfig: config.HostConfig{HostName: "gpu", Port: 22, CheckHostIP: true, UserKnownHosts: []string{known}}}
+			host := resolvedEndpoint{HostConfig: config.HostConfig{HostName: "gpu", Port: 22, CheckHostIP: true, UserKnownHosts: []string{known}}}
 			require.NoError(t, shown(t, Options{InsecureHostKeys: true}, host, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}, right))
 		})
 	}
@@ -57,28 +57,30 @@ func TestCheckHostIP(t *testing.T) {
 	right, wrong, address := testKey(t, "right"), testKey(t, "wrong"), net.ParseIP("192.0.2.1")
 	for name, tt := range map[string]struct {
 		known   string
-		change  func(*target)
+		change  func(*resolvedEndpoint)
 		peer    net.Addr
 		refused bool
 	}{
-		"the address is unknown":     {line("gpu", right), nil, nil, false},
-		"the address is right":       {line("gpu", right) + line("192.0.2.1", right), nil, nil, false},
-		"the address is stale":       {line("gpu", right) + line("192.0.2.1", wrong), nil, nil, true},
-		"another address":            {line("gpu", right) + line("192.0.2.2", wrong), nil, nil, false},
-		"revoked for the address":    {line("gpu", right) + line("@revoked 192.0.2.1", right), nil, nil, true},
-		"not asked for":              {line("gpu", right) + line("192.0.2.1", wrong), func(t *target) { t.CheckHostIP = false }, nil, false},
-		"with a port":                {line("[gpu]:2222", right) + line("[192.0.2.1]:2222", wrong), func(t *target) { t.Port = 2222 }, nil, true},
-		"behind a jump host":         {line("gpu", right) + line("192.0.2.1", wrong), func(t *target) { t.ProxyJump = []string{"j"} }, nil, false},
-		"behind a ProxyCommand":      {line("gpu", right) + line("192.0.2.1", wrong), func(t *target) { t.ProxyCommand = "nc" }, nil, false},
-		"loopback":                   {line("gpu", right) + line("127.0.0.1", wrong), nil, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}, false},
-		"an address without TCP":     {line("gpu", right), nil, &net.UnixAddr{}, false},
-		"only the address is known":  {line("192.0.2.1", right), nil, nil, true},
-		"stale by KnownHostsCommand": {line("gpu", right), func(t *target) { t.KnownHostsCommand = strings.Fields("/bin/echo 192.0.2.1 " + line("", wrong)) }, nil, true},
+		"the address is unknown":    {line("gpu", right), nil, nil, false},
+		"the address is right":      {line("gpu", right) + line("192.0.2.1", right), nil, nil, false},
+		"the address is stale":      {line("gpu", right) + line("192.0.2.1", wrong), nil, nil, true},
+		"another address":           {line("gpu", right) + line("192.0.2.2", wrong), nil, nil, false},
+		"revoked for the address":   {line("gpu", right) + line("@revoked 192.0.2.1", right), nil, nil, true},
+		"not asked for":             {line("gpu", right) + line("192.0.2.1", wrong), func(t *resolvedEndpoint) { t.CheckHostIP = false }, nil, false},
+		"with a port":               {line("[gpu]:2222", right) + line("[192.0.2.1]:2222", wrong), func(t *resolvedEndpoint) { t.Port = 2222 }, nil, true},
+		"behind a jump host":        {line("gpu", right) + line("192.0.2.1", wrong), func(t *resolvedEndpoint) { t.ProxyJump = []string{"j"} }, nil, false},
+		"behind a ProxyCommand":     {line("gpu", right) + line("192.0.2.1", wrong), func(t *resolvedEndpoint) { t.ProxyCommand = "nc" }, nil, false},
+		"loopback":                  {line("gpu", right) + line("127.0.0.1", wrong), nil, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}, false},
+		"an address without TCP":    {line("gpu", right), nil, &net.UnixAddr{}, false},
+		"only the address is known": {line("192.0.2.1", right), nil, nil, true},
+		"stale by KnownHostsCommand": {line("gpu", right), func(t *resolvedEndpoint) {
+			t.KnownHostsCommand = strings.Fields("/bin/echo 192.0.2.1 " + line("", wrong))
+		}, nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			known := filepath.Join(t.TempDir(), "known_hosts")
 			require.NoError(t, os.WriteFile(known, []byte(tt.known), 0o600))
-			target := target{HostConfig: config.HostConfig{HostName: "gpu", Port: 22, CheckHostIP: true, UserKnownHosts: []string{known}}}
+			target := resolvedEndpoint{HostConfig: config.HostConfig{HostName: "gpu", Port: 22, CheckHostIP: true, UserKnownHosts: []string{known}}}
 			if tt.change != nil {
 				tt.change(&target)
 			}
@@ -102,7 +104,7 @@ func TestTheKeyOfALogin(t *testing.T) {
 	c, err := New(Options{ConfigFile: "none", OpenSSH: "none"})
 	require.NoError(t, err)
 	defer c.Close()
-	check, err := c.hostKeyCheck(t.Context(), target{HostConfig: config.HostConfig{HostName: "gpu", Port: 22, UserKnownHosts: []string{known}}})
+	check, err := c.hostKeyCheck(t.Context(), resolvedEndpoint{HostConfig: config.HostConfig{HostName: "gpu", Port: 22, UserKnownHosts: []string{known}}})
 	require.NoError(t, err)
 	shown := &loginKey{check: check}
 	unknown := testKey(t, "unknown")
@@ -128,7 +130,7 @@ func TestNegotiationError(t *testing.T) {
 		{"key exchange", "diffie-hellman-group14-sha1", "which KexAlgorithms in ssh_config does not allow", "`KexAlgorithms +NAME`"},
 		{"host key", "ssh-rsa", "which HostKeyAlgorithms in ssh_config does not allow", "`HostKeyAlgorithms +NAME`"},
 	} {
-		err := negotiationError(target{}, &ssh.AlgorithmNegotiationError{What: test.what, RequestedAlgorithms: []string{test.host, "ext-info-s"}})
+		err := negotiationError(resolvedEndpoint{}, &ssh.AlgorithmNegotiationError{What: test.what, RequestedAlgorithms: []string{test.host, "ext-info-s"}})
 		require.ErrorContains(t, err, test.says)
 		require.Contains(t, remote.NextStepOf(err), test.next)
 		require.Equal(t, remote.Configuration, err.Class)

@@ -17,8 +17,8 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 )
 
-// link is what a connection runs over: our own login, or ssh(1).
-type link interface {
+// carrier is what a connection runs over: our own login, or ssh(1).
+type carrier interface {
 	newSession() (channel, error)
 	// ping returns when the other end has answered, or the link has ended.
 	ping() error

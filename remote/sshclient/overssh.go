@@ -105,7 +105,7 @@ func (p *sharedConn) overSSH(path string, mastered bool, peer remote.Peer) (*con
 	default:
 		settings, _ := c.resolve(p.endpoint) // what our own login can't do with it doesn't matter
 		command := sshCommand{
-			program: program, arguments: c.resolver.Destination(p.endpoint.Query),
+			program: program, arguments: c.resolver.Destination(p.endpoint.Lookup),
 			connectTimeout: positive(positive(c.options.ConnectTimeout, settings.ConnectTimeout), defaultConnectTimeout),
 			keepAlive:      positive(settings.ServerAliveInterval, c.options.KeepAlive),
 		}
@@ -124,7 +124,7 @@ func (p *sharedConn) overSSH(path string, mastered bool, peer remote.Peer) (*con
 func (p *sharedConn) byChoice() (*connection, error) {
 	ctx, cancel := context.WithTimeout(p.client.lifetime, defaultConnectTimeout)
 	defer cancel()
-	path, err := p.client.resolver.ControlPath(ctx, p.endpoint.Query)
+	path, err := p.client.resolver.ControlPath(ctx, p.endpoint.Lookup)
 	if err != nil {
 		return nil, remote.Errorf(remote.Configuration, "%s: %w", p.endpoint.Host, err)
 	}
@@ -144,7 +144,7 @@ func (p *sharedConn) overMaster(refusal error) (*connection, error) {
 	c := p.client
 	ctx, cancel := context.WithTimeout(c.lifetime, defaultConnectTimeout)
 	defer cancel()
-	path, err := c.resolver.ControlPath(ctx, p.endpoint.Query)
+	path, err := c.resolver.ControlPath(ctx, p.endpoint.Lookup)
 	if err != nil || path == "" || c.options.InsecureHostKeys {
 		return nil, refusal
 	}
@@ -209,7 +209,7 @@ func (p *sharedConn) refusing(ctx context.Context, refusal error) remote.Peer {
 // expected is the machine of which known_hosts has a key, which ssh checks.
 func (p *sharedConn) expected(ctx context.Context) remote.Peer {
 	settings, _ := p.client.resolve(p.endpoint)
-	t := target{endpoint: p.endpoint, HostConfig: settings}
+	t := resolvedEndpoint{endpoint: p.endpoint, HostConfig: settings}
 	check, err := p.client.hostKeyCheck(ctx, t)
 	if err != nil {
 		return remote.Peer{}

@@ -14,7 +14,7 @@ import (
 // endpoint identifies a connection: the host, and the hops of a jump chain that
 // replace the host's own ProxyJump (ssh -J).
 type endpoint struct {
-	config.Query
+	config.Lookup
 	via     string // hops, separated by commas; empty for those of ssh_config
 	openSSH bool   // reached by running ssh(1), as the administrator said
 }
@@ -154,5 +154,5 @@ func (p *sharedConn) close() {
 // hop is the endpoint of a ProxyJump item, reached through the hops before it.
 func hop(item string, before []string) (endpoint, error) {
 	q, err := config.ParseHop(item)
-	return endpoint{Query: q, via: strings.Join(before, ",")}, err
+	return endpoint{Lookup: q, via: strings.Join(before, ",")}, err
 }

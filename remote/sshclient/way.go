@@ -86,7 +86,7 @@ func (c *Client) Peer(h remote.Host) (remote.Peer, bool) {
 
 // peerOf is the machine that a connection led to. Behind a jump host or a
 // ProxyCommand, the address of the connection is not that of the host.
-func peerOf(t target, conn net.Conn, key ssh.PublicKey) remote.Peer {
+func peerOf(t resolvedEndpoint, conn net.Conn, key ssh.PublicKey) remote.Peer {
 	if key == nil {
 		return remote.Peer{}
 	}
@@ -103,7 +103,7 @@ func peerOf(t target, conn net.Conn, key ssh.PublicKey) remote.Peer {
 }
 
 // expectedPeer is the machine that ssh(1) leads to, with the key that is known of the host.
-func expectedPeer(t target, key ssh.PublicKey) remote.Peer {
+func expectedPeer(t resolvedEndpoint, key ssh.PublicKey) remote.Peer {
 	if key == nil {
 		return remote.Peer{}
 	}

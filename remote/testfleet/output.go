@@ -5,22 +5,22 @@ import (
 	"sync"
 )
 
-// Output is what a program has printed so far: it may be read while the program writes. The
-// zero Output is empty.
-type Output struct {
+// ProgramOutput is what a program has printed so far: it may be read while the program writes. The
+// zero ProgramOutput is empty.
+type ProgramOutput struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
 // Write implements io.Writer. It has no error.
-func (o *Output) Write(p []byte) (int, error) {
+func (o *ProgramOutput) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.text.Write(p)
 }
 
 // String is all that was written so far.
-func (o *Output) String() string {
+func (o *ProgramOutput) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.text.String()

@@ -20,11 +20,11 @@ import (
 // The zero Filter takes all rows.
 type Filter struct {
 	text  string
-	terms []term
+	terms []condition
 }
 
-// term is one condition. A term without a field looks for its value in all texts of a row.
-type term struct {
+// condition is one condition. A term without a field looks for its value in all texts of a row.
+type condition struct {
 	field    *field
 	operator string // = != ~ !~ < <= > >=
 	value    string // in lower case
@@ -88,13 +88,13 @@ func splitWords(s string) (words []string, err error) {
 	return words, nil
 }
 
-func parseTerm(word string) (term, error) {
+func parseTerm(word string) (condition, error) {
 	at := strings.IndexAny(word, "=!~<>")
 	if at < 0 {
-		return term{operator: "~", value: strings.ToLower(word)}, nil
+		return condition{operator: "~", value: strings.ToLower(word)}, nil
 	}
 	name, rest := strings.ToLower(word[:at]), word[at:]
-	var t term
+	var t condition
 	for _, operator := range []string{"!=", "!~", "<=", ">=", "=", "~", "<", ">"} { // the longer ones first
 		if value, found := strings.CutPrefix(rest, operator); found {
 			t.operator, t.value = operator, strings.ToLower(value)
@@ -115,7 +115,7 @@ func parseTerm(word string) (term, error) {
 }
 
 // check reads the number of a term.
-func (t term) check() (term, error) {
+func (t condition) check() (condition, error) {
 	name, kind, compares := t.field.name, t.field.kind, strings.ContainsAny(t.operator, "<>")
 	switch {
 	case kind == textField && compares:
@@ -158,7 +158,7 @@ func (f Filter) matches(s *scene, r *row) bool {
 
 // matches reports whether one of the values meets the condition; for != and !~, whether
 // all do. What is unknown meets no condition on a number.
-func (t *term) matches(list []gpus.Value) bool {
+func (t *condition) matches(list []gpus.Value) bool {
 	switch t.operator {
 	case "!=", "!~":
 		return !slices.ContainsFunc(list, func(v gpus.Value) bool { return t.equals(v) })
@@ -167,7 +167,7 @@ func (t *term) matches(list []gpus.Value) bool {
 }
 
 // equals ignores that the operator may be negative.
-func (t *term) equals(v gpus.Value) bool {
+func (t *condition) equals(v gpus.Value) bool {
 	switch {
 	case v.IsNumber:
 		return v.Number == t.number
@@ -177,7 +177,7 @@ func (t *term) equals(v gpus.Value) bool {
 	return strings.EqualFold(v.Text, t.value)
 }
 
-func (t *term) meets(v gpus.Value) bool {
+func (t *condition) meets(v gpus.Value) bool {
 	switch t.operator {
 	case "<":
 		return v.IsNumber && v.Number < t.number

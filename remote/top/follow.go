@@ -18,9 +18,9 @@ const (
 	pauseFactor = 9
 )
 
-// Follower is a Source of a controller's socket. It connects again when the controller
+// SocketSource is a Source of a controller's socket. It connects again when the controller
 // was away.
-type Follower struct {
+type SocketSource struct {
 	client *live.Client
 	cancel context.CancelFunc
 	ended  chan struct{}
@@ -34,10 +34,10 @@ type Follower struct {
 	err    error
 }
 
-// Follow begins to follow a controller. The caller closes the Follower.
-func Follow(ctx context.Context, client *live.Client) *Follower {
+// Follow begins to follow a controller. The caller closes the SocketSource.
+func Follow(ctx context.Context, client *live.Client) *SocketSource {
 	ctx, cancel := context.WithCancel(ctx)
-	f := &Follower{client: client, cancel: cancel, ended: make(chan struct{}), wake: make(chan struct{}, 1)}
+	f := &SocketSource{client: client, cancel: cancel, ended: make(chan struct{}), wake: make(chan struct{}, 1)}
 	go func() {
 		defer close(f.ended)
 		f.watch(ctx)
@@ -46,14 +46,14 @@ func Follow(ctx context.Context, client *live.Client) *Follower {
 }
 
 // Close ends the connections.
-func (f *Follower) Close() {
+func (f *SocketSource) Close() {
 	f.cancel()
 	<-f.ended
 	f.client.Close()
 }
 
 // watch takes the messages of the controller, over one connection after the other.
-func (f *Follower) watch(ctx context.Context) {
+func (f *SocketSource) watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		f.mu.Lock()
 		run, after := f.run, f.after
@@ -67,7 +67,7 @@ func (f *Follower) watch(ctx context.Context) {
 	}
 }
 
-func (f *Follower) take(m live.Message) {
+func (f *SocketSource) take(m live.Message) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.err = nil
@@ -83,7 +83,7 @@ func (f *Follower) take(m live.Message) {
 	f.notify()
 }
 
-func (f *Follower) notify() {
+func (f *SocketSource) notify() {
 	select {
 	case f.wake <- struct{}{}:
 	default:
@@ -91,7 +91,7 @@ func (f *Follower) notify() {
 }
 
 // Next implements Source.
-func (f *Follower) Next(ctx context.Context) (Update, error) {
+func (f *SocketSource) Next(ctx context.Context) (Update, error) {
 	select {
 	case <-ctx.Done():
 		return Update{}, ctx.Err()

@@ -225,7 +225,7 @@ func (m *Model) ssh() tea.Cmd {
 		m.message = err.Error()
 		return nil
 	}
-	var said tail // the view hides it again
+	var said sshErrors // the view hides it again
 	command.Stderr = io.MultiWriter(m.options.Out, &said)
 	return tea.ExecProcess(command, func(err error) tea.Msg {
 		if err != nil {

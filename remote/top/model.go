@@ -31,7 +31,7 @@ type Model struct {
 	scope   scope
 	way     []place // to go back with Esc
 	cursors [tabCount]cursor
-	tagged  map[identity]bool
+	tagged  map[rowID]bool
 	filter  Filter
 	rows    []row // of the tab, filtered and sorted
 
@@ -61,7 +61,7 @@ type place struct {
 
 // cursor is which row of a tab is selected, and how the rows are sorted.
 type cursor struct {
-	id       identity
+	id       rowID
 	chosen   bool // a row has been selected
 	gone     bool // it isn't there any more
 	at       int  // where it is, or was
@@ -86,7 +86,7 @@ type answerMsg struct {
 func newModel(ctx context.Context, options Options) *Model {
 	return &Model{
 		options: options, context: ctx, painter: draw.Painter{Colour: options.Colour}, now: options.Now(),
-		filter: options.Filter, tagged: make(map[identity]bool),
+		filter: options.Filter, tagged: make(map[rowID]bool),
 	}
 }
 
@@ -239,7 +239,7 @@ func (m *Model) forgetTags() {
 	if len(m.tagged) == 0 {
 		return
 	}
-	there := make(map[identity]bool)
+	there := make(map[rowID]bool)
 	for tab := range tabCount {
 		for _, r := range m.scene.rows(tab) {
 			there[r.id] = true

@@ -145,7 +145,7 @@ func (s *scene) sentence(h *live.Host) string {
 	if h.Failure != nil {
 		return fmt.Sprintf("%s: failed (%s): %s", name, h.Failure.Class, draw.Shown(h.Failure.Error))
 	}
-	r := row{id: identity{host: h.Name}, host: h}
+	r := row{id: rowID{host: h.Name}, host: h}
 	var counts gpus.Counts
 	counts.Add(h.GPUs...)
 	line := fmt.Sprintf("%s: %d of %d GPUs free", name, counts.Free, len(h.GPUs))

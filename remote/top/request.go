@@ -163,7 +163,7 @@ func (m *Model) decided(name string) tea.Cmd {
 	q := m.request
 	m.mode, m.request = browse, nil
 	m.message = "asking the controller …"
-	m.tagged = make(map[identity]bool)
+	m.tagged = make(map[rowID]bool)
 	return m.send(q)
 }
 

@@ -36,7 +36,7 @@ func (s *scene) rows(tab tabID) []row {
 	case tabHosts:
 		rows = make([]row, len(f.Hosts))
 		for i := range f.Hosts {
-			rows[i] = row{id: identity{host: f.Hosts[i].Name}, host: &f.Hosts[i]}
+			rows[i] = row{id: rowID{host: f.Hosts[i].Name}, host: &f.Hosts[i]}
 		}
 	case tabGPUs:
 		rows = make([]row, 0, s.Counts.Total())
@@ -45,12 +45,12 @@ func (s *scene) rows(tab tabID) []row {
 		}
 	case tabUsers:
 		for i := range f.Users {
-			rows = append(rows, row{id: identity{user: f.Users[i].Name}, user: &f.Users[i]})
+			rows = append(rows, row{id: rowID{user: f.Users[i].Name}, user: &f.Users[i]})
 		}
 	case tabFindings:
 		for i := range f.Findings {
 			p := &f.Findings[i]
-			rows = append(rows, row{id: identity{finding: p.ID, host: p.Host, pid: p.PID, user: p.User}, finding: p, host: s.Host(p.Host)})
+			rows = append(rows, row{id: rowID{finding: p.ID, host: p.Host, pid: p.PID, user: p.User}, finding: p, host: s.Host(p.Host)})
 		}
 	case tabProcesses:
 		rows = make([]row, 0, s.Counts.Total()) // about as many
@@ -60,12 +60,12 @@ func (s *scene) rows(tab tabID) []row {
 	case tabHistory:
 		for i := len(s.events) - 1; i >= 0; i-- { // the last one first
 			e := &s.events[i]
-			rows = append(rows, row{id: identity{event: e.Number, host: e.Host}, event: e, host: s.Host(e.Host)})
+			rows = append(rows, row{id: rowID{event: e.Number, host: e.Host}, event: e, host: s.Host(e.Host)})
 		}
 	case tabFailed:
 		for i := range f.Failed {
 			name := snapshot.Hostname(f.Failed[i].Host)
-			rows = append(rows, row{id: identity{host: name}, failure: &f.Failed[i], host: s.Host(name)})
+			rows = append(rows, row{id: rowID{host: name}, failure: &f.Failed[i], host: s.Host(name)})
 		}
 	}
 	for i := range rows {
@@ -79,19 +79,19 @@ func gpuRows(rows []row, h *live.Host) []row {
 	for i := range h.GPUs {
 		g := &h.GPUs[i]
 		list[i] = gpus.Row{Host: h.Name, GPU: g}
-		rows = append(rows, row{id: identity{host: h.Name, uuid: g.UUID, gpu: g.Index}, host: h, gpu: &list[i]})
+		rows = append(rows, row{id: rowID{host: h.Name, uuid: g.UUID, gpu: g.Index}, host: h, gpu: &list[i]})
 	}
 	return rows
 }
 
 // processRows has a row for each process, also if it uses several GPUs.
 func processRows(rows []row, h *live.Host) []row {
-	known := make(map[identity]*process)
+	known := make(map[rowID]*process)
 	for i := range h.GPUs {
 		g := &h.GPUs[i]
 		for j := range g.Processes {
 			p := &g.Processes[j]
-			id := identity{host: h.Name, pid: p.PID, start: p.Start}
+			id := rowID{host: h.Name, pid: p.PID, start: p.Start}
 			if use := known[id]; use != nil {
 				use.gpus, use.memory = append(use.gpus, g), sum(use.memory, p.Memory)
 				continue
@@ -120,8 +120,8 @@ func failureOf(h *live.Host) *remote.Failure {
 	return h.Failure
 }
 
-// identity is what a row is about. It is the same in all updates.
-type identity struct {
+// rowID is what a row is about. It is the same in all updates.
+type rowID struct {
 	tab     tabID
 	host    snapshot.Hostname
 	uuid    snapshot.GPUUUID
@@ -134,7 +134,7 @@ type identity struct {
 }
 
 // String names the row for people.
-func (id identity) String() string {
+func (id rowID) String() string {
 	switch id.tab {
 	case tabGPUs:
 		return fmt.Sprintf("GPU %d of %s", id.gpu, draw.Shown(string(id.host)))
@@ -153,7 +153,7 @@ func (id identity) String() string {
 // row is a line of a tab. Of the fields after id those are set that the tab has; they
 // belong to the fleet, and are not changed.
 type row struct {
-	id      identity
+	id      rowID
 	host    *live.Host
 	gpu     *gpus.Row
 	process *process

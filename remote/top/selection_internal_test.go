@@ -87,7 +87,7 @@ func TestARowThatIsGone(t *testing.T) {
 	}
 	require.Empty(t, m.tagged)
 	m.press("j")
-	require.Equal(t, identity{tab: tabProcesses, host: "gpu-2", pid: 4000, start: 880123}, m.selected().id, "the row that followed it")
+	require.Equal(t, rowID{tab: tabProcesses, host: "gpu-2", pid: 4000, start: 880123}, m.selected().id, "the row that followed it")
 	require.Empty(t, *asked)
 
 	m.update(sample())

@@ -130,8 +130,8 @@ func TestAFindingForEachProcess(t *testing.T) {
 // guarded is the sample with a guard that is on, one that can't be, and one that is unknown.
 func guarded() *live.Fleet {
 	f := sample()
-	f.Hosts[0].Guard, f.Hosts[0].Service = live.Guard{Mode: snapshot.GuardEnforce, Policy: snapshot.GuardEnforce}, of(true)
-	f.Hosts[1].Guard, f.Hosts[1].Service = live.Guard{Mode: snapshot.GuardUnable, Reason: "kernel: no\x1b[2J BPF", Policy: snapshot.GuardEnforce}, of(false)
+	f.Hosts[0].Guard, f.Hosts[0].Service = live.HostGuard{Mode: snapshot.GuardEnforce, Policy: snapshot.GuardEnforce}, of(true)
+	f.Hosts[1].Guard, f.Hosts[1].Service = live.HostGuard{Mode: snapshot.GuardUnable, Reason: "kernel: no\x1b[2J BPF", Policy: snapshot.GuardEnforce}, of(false)
 	return f
 }
 

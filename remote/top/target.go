@@ -111,18 +111,18 @@ func sshCommand(arguments []string, host string) (*exec.Cmd, error) {
 	return exec.Command("ssh", words...), nil
 }
 
-// tail keeps the end of what is written to it.
-type tail struct{ text []byte }
+// sshErrors keeps the end of what is written to it.
+type sshErrors struct{ text []byte }
 
 // Write implements io.Writer.
-func (t *tail) Write(p []byte) (int, error) {
+func (t *sshErrors) Write(p []byte) (int, error) {
 	t.text = append(t.text, p...)
 	t.text = t.text[max(0, len(t.text)-draw.MaxText):]
 	return len(p), nil
 }
 
 // lastLine is the last line with a text.
-func (t *tail) lastLine() string {
+func (t *sshErrors) lastLine() string {
 	said := strings.TrimSpace(string(t.text))
 	return strings.TrimSpace(said[strings.LastIndexByte(said, '\n')+1:])
 }

@@ -19,14 +19,14 @@ type Account struct {
 	in    *time.Location
 	known known
 	last  time.Time // of the last look; zero before the first
-	hosts map[snapshot.Hostname]*host
+	hosts map[snapshot.Hostname]*hostCounts
 	rates map[SumKey]Amounts // what a second amounts to, by sum but those of hosts; of no Hour
 	since uncounted          // for the rates
 	sums  Sums
 }
 
-// host is what is known of a host.
-type host struct {
+// hostCounts is what is known of a host.
+type hostCounts struct {
 	snapshot *snapshot.Snapshot // the last one
 	sight
 	lost  bool      // it didn't answer since
@@ -50,19 +50,19 @@ func (u *uncounted) add(hour, seconds int64, lost bool, count func()) {
 
 // NewAccount returns an Account that has counted nothing. Its hours are those of a location.
 func NewAccount(in *time.Location) *Account {
-	return &Account{in: in, known: newKnown(), hosts: make(map[snapshot.Hostname]*host), sums: make(Sums)}
+	return &Account{in: in, known: newKnown(), hosts: make(map[snapshot.Hostname]*hostCounts), sums: make(Sums)}
 }
 
 // Renewed returns an Account that has counted nothing, and knows the same names.
 func (a *Account) Renewed() *Account {
-	return &Account{MaxGap: a.MaxGap, in: a.in, known: a.known, hosts: make(map[snapshot.Hostname]*host), sums: make(Sums)}
+	return &Account{MaxGap: a.MaxGap, in: a.in, known: a.known, hosts: make(map[snapshot.Hostname]*hostCounts), sums: make(Sums)}
 }
 
 // Look counts the time since the last look for what that one showed, and takes in what the
 // hosts show now. A host that isn't in the cluster has left the fleet.
 func (a *Account) Look(now time.Time, cluster snapshot.Cluster) {
 	a.Settle(now)
-	hosts := make(map[snapshot.Hostname]*host, len(cluster.Hosts))
+	hosts := make(map[snapshot.Hostname]*hostCounts, len(cluster.Hosts))
 	changed := false
 	for i := range cluster.Hosts {
 		h := &cluster.Hosts[i]
@@ -92,12 +92,12 @@ func (a *Account) Look(now time.Time, cluster snapshot.Cluster) {
 }
 
 // seen is a host that answered. One that hasn't changed answers with the same snapshot.
-func (a *Account) seen(before *host, h *snapshot.Host) *host {
+func (a *Account) seen(before *hostCounts, h *snapshot.Host) *hostCounts {
 	if before != nil && before.snapshot == h.Snapshot {
 		before.lost = false
 		return before
 	}
-	return &host{snapshot: h.Snapshot, sight: sightOf(h.Snapshot, a.known.of(h.Name))}
+	return &hostCounts{snapshot: h.Snapshot, sight: sightOf(h.Snapshot, a.known.of(h.Name))}
 }
 
 // Settle counts the time since the last look, as at the end of a run.
@@ -108,9 +108,9 @@ func (a *Account) Settle(now time.Time) {
 }
 
 // passed is the time since the last look, and whether that is longer than MaxGap.
-func (a *Account) passed(now time.Time) (s span, gap bool) {
+func (a *Account) passed(now time.Time) (s timeRange, gap bool) {
 	if a.last.IsZero() {
-		return span{}, false
+		return timeRange{}, false
 	}
 	elapsed := now.Sub(a.last) // by the monotonic clock, where there is one
 	return between(a.last, now, elapsed), a.MaxGap > 0 && elapsed > a.MaxGap
@@ -125,7 +125,7 @@ func (a *Account) count(hour, seconds int64, gap bool) {
 }
 
 // countHost adds the time that is uncounted for a host to the sums.
-func (a *Account) countHost(name snapshot.Hostname, h *host) {
+func (a *Account) countHost(name snapshot.Hostname, h *hostCounts) {
 	since := h.since
 	h.since.seconds = 0
 	if since.seconds == 0 {

@@ -26,7 +26,7 @@ func TestASetClock(t *testing.T) {
 		{"no monotonic clock", -time.Hour, -time.Hour, 0, -3600},
 	} {
 		s := between(last, last.Add(test.wall), test.elapsed)
-		require.Equal(t, span{last.Add(test.from).Unix(), last.Add(test.from).Unix() + test.seconds}, s, test.name)
+		require.Equal(t, timeRange{last.Add(test.from).Unix(), last.Add(test.from).Unix() + test.seconds}, s, test.name)
 		counted := int64(0)
 		s.hours(time.UTC, func(_, seconds int64) { counted += seconds })
 		require.Equal(t, max(test.seconds, 0), counted, test.name)

@@ -131,11 +131,11 @@ func startOfDay(year int, month time.Month, day int, in *time.Location) time.Tim
 	return start
 }
 
-// span is a time in whole seconds, from its first second to before its end.
-type span struct{ from, to int64 }
+// timeRange is a time in whole seconds, from its first second to before its end.
+type timeRange struct{ from, to int64 }
 
 // hours calls f for each hour of a span, with the seconds of the span in it.
-func (s span) hours(in *time.Location, f func(hour, seconds int64)) {
+func (s timeRange) hours(in *time.Location, f func(hour, seconds int64)) {
 	for at := s.from; at < s.to; {
 		hour := HourOf(at, in)
 		end := min(s.to, hour+3600)
@@ -146,8 +146,8 @@ func (s span) hours(in *time.Location, f func(hour, seconds int64)) {
 
 // between is the time between two looks, in which as much time elapsed. It ends at the second
 // one by the wall clock, also if that was set meanwhile.
-func between(last, now time.Time, elapsed time.Duration) span {
-	s := span{last.Unix(), now.Unix()}
+func between(last, now time.Time, elapsed time.Duration) timeRange {
+	s := timeRange{last.Unix(), now.Unix()}
 	if step := now.Round(0).Sub(last.Round(0)) - elapsed; step > time.Second || step < -time.Second {
 		s.from = s.to - int64(elapsed.Round(time.Second)/time.Second)
 	}

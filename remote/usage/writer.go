@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// writer writes what a Recorder counts. It is used by one goroutine alone.
-type writer struct {
+// dbWriter writes what a Recorder counts. It is used by one goroutine alone.
+type dbWriter struct {
 	*Recorder
 	store   Store  // nil while it can't be opened
 	entry   Entry  // what wasn't written yet
@@ -27,12 +27,12 @@ const tidyEvery = time.Hour
 // writeTimeout is how long a write may take.
 const writeTimeout = 5 * time.Minute
 
-func newWriter(r *Recorder) *writer {
-	return &writer{Recorder: r, entry: Entry{Sums: make(Sums)}}
+func newWriter(r *Recorder) *dbWriter {
+	return &dbWriter{Recorder: r, entry: Entry{Sums: make(Sums)}}
 }
 
 // run writes when it is woken, and at the end.
-func (w *writer) run() {
+func (w *dbWriter) run() {
 	defer close(w.ended)
 	for {
 		select {
@@ -49,7 +49,7 @@ func (w *writer) run() {
 }
 
 // write writes what was counted. ended says that nothing follows.
-func (w *writer) write(ended bool) {
+func (w *dbWriter) write(ended bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
 	defer cancel()
 	taken := w.take()
@@ -82,7 +82,7 @@ func (w *writer) write(ended bool) {
 	}
 }
 
-func (w *writer) openAndAdd(ctx context.Context) error {
+func (w *dbWriter) openAndAdd(ctx context.Context) error {
 	if err := w.open(ctx); err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func (w *writer) openAndAdd(ctx context.Context) error {
 }
 
 // replace has a damaged store moved aside.
-func (w *writer) replace(why error) error {
+func (w *dbWriter) replace(why error) error {
 	if w.store != nil {
 		_ = w.store.Close() // it is damaged
 		w.store = nil
@@ -102,7 +102,7 @@ func (w *writer) replace(why error) error {
 }
 
 // add adds what wasn't written: first what perhaps was.
-func (w *writer) add(ctx context.Context) error {
+func (w *dbWriter) add(ctx context.Context) error {
 	if w.unsure != nil {
 		if err := w.put(ctx, w.unsure); err != nil {
 			return err
@@ -123,7 +123,7 @@ func (w *writer) add(ctx context.Context) error {
 }
 
 // put adds an entry. If there is no room, some is made first.
-func (w *writer) put(ctx context.Context, e *Entry) error {
+func (w *dbWriter) put(ctx context.Context, e *Entry) error {
 	err := w.store.Add(ctx, e)
 	if !errors.Is(err, ErrFull) {
 		return err
@@ -134,7 +134,7 @@ func (w *writer) put(ctx context.Context, e *Entry) error {
 }
 
 // open opens the store, and notes for which time it has nothing.
-func (w *writer) open(ctx context.Context) error {
+func (w *dbWriter) open(ctx context.Context) error {
 	if w.store != nil {
 		return nil
 	}
@@ -160,7 +160,7 @@ func (w *writer) open(ctx context.Context) error {
 }
 
 // failed says that nothing could be written, and keeps what waits within its bounds.
-func (w *writer) failed(err error, ended bool) {
+func (w *dbWriter) failed(err error, ended bool) {
 	if text := err.Error(); text != w.said || ended {
 		w.said = text
 		next := "it is tried again, and what is counted meanwhile waits"
@@ -181,7 +181,7 @@ func (w *writer) failed(err error, ended bool) {
 }
 
 // waiting is how many sums wait to be written.
-func (w *writer) waiting() int {
+func (w *dbWriter) waiting() int {
 	if w.unsure == nil {
 		return len(w.entry.Sums)
 	}
@@ -189,7 +189,7 @@ func (w *writer) waiting() int {
 }
 
 // written says, after a failure, that it works again.
-func (w *writer) written() {
+func (w *dbWriter) written() {
 	if w.said == "" {
 		return
 	}
@@ -202,7 +202,7 @@ func (w *writer) written() {
 }
 
 // tidy removes what is too old.
-func (w *writer) tidy(ctx context.Context) {
+func (w *dbWriter) tidy(ctx context.Context) {
 	now := w.options.Now()
 	if since := now.Sub(w.tidied); since >= 0 && since < tidyEvery {
 		return

@@ -29,22 +29,22 @@ const (
 	maxTags   = 3   // users that are named for a host
 )
 
-// filter selects hosts.
-type filter struct {
+// hostFilter selects hosts.
+type hostFilter struct {
 	Query string // a part of the name of a host or of a user
 	Model string
 	Free  bool
 }
 
-func filterOf(r *http.Request) filter {
+func filterOf(r *http.Request) hostFilter {
 	q := r.URL.Query()
-	return filter{text.Cut(strings.TrimSpace(q.Get("q")), 64), text.Cut(q.Get("model"), 256), q.Get("free") != ""}
+	return hostFilter{text.Cut(strings.TrimSpace(q.Get("q")), 64), text.Cut(q.Get("model"), 256), q.Get("free") != ""}
 }
 
 // Any reports whether it leaves anything out.
-func (f filter) Any() bool { return f != filter{} }
+func (f hostFilter) Any() bool { return f != hostFilter{} }
 
-func (f filter) key() string {
+func (f hostFilter) key() string {
 	if !f.Any() {
 		return ""
 	}
@@ -55,7 +55,7 @@ func (f filter) key() string {
 	return q.Encode()
 }
 
-func (f filter) selects(h *live.Host) bool {
+func (f hostFilter) selects(h *live.Host) bool {
 	has := func(is func(*gpus.GPU) bool) bool {
 		for i := range h.GPUs {
 			if is(&h.GPUs[i]) {
@@ -78,7 +78,7 @@ func (f filter) selects(h *live.Host) bool {
 
 // overviewBody is what the first page shows.
 type overviewBody struct {
-	Filter    filter
+	Filter    hostFilter
 	Models    []modelRow
 	Tiles     []tile
 	Users     []userRow
@@ -186,7 +186,7 @@ func modelsOf(f *live.Fleet) []modelRow {
 		if excess := len(row.Free1) - maxPlaces; excess > 0 {
 			row.Free1, row.More = row.Free1[:maxPlaces], excess
 		}
-		row.Search = "/?" + filter{Model: model(row.Model), Free: true}.key() + "#hosts"
+		row.Search = "/?" + hostFilter{Model: model(row.Model), Free: true}.key() + "#hosts"
 		list = append(list, *row)
 	}
 	slices.SortFunc(list, func(a, b modelRow) int {

@@ -159,8 +159,8 @@ type rendered struct {
 	body, compressed []byte
 }
 
-// cache has pages, each rendered once for all who ask at the same time.
-type cache struct {
+// pageCache has pages, each rendered once for all who ask at the same time.
+type pageCache struct {
 	rendering sync.Mutex // one at a time: enforcement needs the machine too
 
 	mu       sync.Mutex
@@ -176,7 +176,7 @@ type entry struct {
 }
 
 // get is a page, which is rendered unless that was just done.
-func (c *cache) get(key string, revision uint64, now time.Time, render func() (*rendered, error)) (*rendered, error) {
+func (c *pageCache) get(key string, revision uint64, now time.Time, render func() (*rendered, error)) (*rendered, error) {
 	c.mu.Lock()
 	if c.pages == nil || c.revision != revision || now.After(c.until) || now.Add(freshFor).Before(c.until) || len(c.pages) >= maxPages {
 		c.revision, c.until, c.pages = revision, now.Add(freshFor), make(map[string]*entry)

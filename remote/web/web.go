@@ -58,7 +58,7 @@ type server struct {
 	feed    *live.Feed
 	options Options
 	mux     *http.ServeMux
-	pages   cache
+	pages   pageCache
 
 	mu    sync.Mutex
 	views map[snapshot.Username]*view // by what they may see; "" for those who have no name of their own

@@ -51,7 +51,7 @@ func TestAMemoryThatTakesASecondMember(t *testing.T) {
 // The memory can't be written for a while: that is logged when it begins, when the reason changes and when it
 // is over, and not each cycle.
 func TestAMemoryThatIsNotWritten(t *testing.T) {
-	space := &etcd.Error{Code: 8, Message: "mvcc: database space exceeded"}
+	space := &etcd.MemberError{Code: 8, Message: "mvcc: database space exceeded"}
 	silent := errors.New("etcd doesn't answer: 127.0.0.1:2379: connection refused")
 	late := fmt.Errorf("etcd doesn't answer: %w", context.DeadlineExceeded)
 	for name, row := range map[string]struct {

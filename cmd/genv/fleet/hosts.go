@@ -34,8 +34,8 @@ type selectedHost struct {
 	Labels  map[string]string `json:"labels"`
 
 	// With --guard, as far as the controller knows.
-	Guard   live.Guard `json:"guard,omitzero"`
-	Service *bool      `json:"service,omitempty"`
+	Guard   live.HostGuard `json:"guard,omitzero"`
+	Service *bool          `json:"service,omitempty"`
 	live    *live.Host
 }
 

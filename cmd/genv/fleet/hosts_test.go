@@ -55,7 +55,7 @@ stranger,,,,yes,,unknown,unknown
 	r = genvtest.Run(t, append(list, "--format", "json")...)
 	var document fleet.HostsDocument
 	require.NoError(t, json.Unmarshal([]byte(r.Out), &document))
-	require.Equal(t, live.Guard{Mode: snapshot.GuardUnable, Reason: "kernel: no BPF"}, document.Hosts[1].Guard)
+	require.Equal(t, live.HostGuard{Mode: snapshot.GuardUnable, Reason: "kernel: no BPF"}, document.Hosts[1].Guard)
 	require.True(t, *document.Hosts[0].Service)
 	require.Nil(t, document.Hosts[3].Service)
 	require.NotContains(t, genvtest.Run(t, "remote", "hosts", "-H", "on", "--format", "json").Out, "guard")

@@ -168,7 +168,7 @@ func (p *program) topHosts(c *cli.Context) (arguments []string, hosts map[snapsh
 // topSource is a running controller, or looks of this program for as long as there is no
 // controller: never both.
 type topSource struct {
-	follower *top.Follower
+	follower *top.SocketSource
 	look     *ownLooks
 
 	mu   sync.Mutex

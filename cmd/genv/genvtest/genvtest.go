@@ -47,7 +47,7 @@ func Commands(p command.Program, named string) []*cli.Command {
 
 // Running is a command line that runs while the test goes on.
 type Running struct {
-	Out, Err testfleet.Output
+	Out, Err testfleet.ProgramOutput
 	End      func() int // has it end, and returns its exit code
 }
 
@@ -140,7 +140,7 @@ func Run(t *testing.T, args ...string) Result {
 	defer inThisProcess.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	var out, errs testfleet.Output
+	var out, errs testfleet.ProgramOutput
 	p := command.Program{In: strings.NewReader(""), Out: &out, Err: &errs, Getenv: Getenv(t), Now: time.Now}
 	code := command.Run(ctx, p, Commands, append([]string{"genv"}, args...))
 	return Result{Out: out.String(), Err: errs.String(), Code: code}

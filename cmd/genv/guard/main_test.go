@@ -184,7 +184,7 @@ func (s *site) must(args ...string) string {
 type guardRun struct {
 	*site
 	cmd  *exec.Cmd
-	log  *testfleet.Output
+	log  *testfleet.ProgramOutput
 	done chan struct{}
 	err  error
 }
@@ -198,7 +198,7 @@ func (s *site) run(args ...string) *guardRun {
 func (s *site) start(args ...string) *guardRun {
 	s.Helper()
 	cmd := s.command(args...)
-	g := &guardRun{site: s, cmd: cmd, log: &testfleet.Output{}, done: make(chan struct{})}
+	g := &guardRun{site: s, cmd: cmd, log: &testfleet.ProgramOutput{}, done: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = g.log, g.log
 	require.NoError(s, cmd.Start())
 	go func() { g.err = cmd.Wait(); close(g.done) }()

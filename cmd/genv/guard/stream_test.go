@@ -29,7 +29,7 @@ type stream struct {
 func (s *site) serve() *stream {
 	s.Helper()
 	cmd := s.command("usage", "serve", "--token", "t")
-	log := &testfleet.Output{}
+	log := &testfleet.ProgramOutput{}
 	cmd.Stderr = log
 	in, err := cmd.StdinPipe()
 	require.NoError(s, err)

@@ -36,11 +36,11 @@ type File struct {
 	Now  func() time.Time
 
 	mu     sync.Mutex
-	synced version // of the note that is known to be safe on the disk
+	synced noteVersion // of the note that is known to be safe on the disk
 }
 
-// version changes when the note is replaced.
-type version struct {
+// noteVersion changes when the note is replaced.
+type noteVersion struct {
 	inode   uint64
 	changed unix.Timespec
 }
@@ -57,8 +57,8 @@ const (
 	lockWithin = 5 * time.Second
 )
 
-// stored is the file.
-type stored struct {
+// storedNote is the file.
+type storedNote struct {
 	Schema string `json:"schema"`
 	Note
 }
@@ -182,7 +182,7 @@ func (f *File) update(create bool, change func(*Note) (*Note, error)) error {
 		return err
 	}
 	dir.RemoveLeftovers(name)
-	return f.file().Put(dir, stored{schema, *next})
+	return f.file().Put(dir, storedNote{schema, *next})
 }
 
 // read reads the note; nil if there is none. One that is damaged is an error: it may have
@@ -202,7 +202,7 @@ func (f *File) read(dir *folder.Folder, name string) (*Note, error) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if v := (version{st.Ino, st.Ctim}); v != f.synced {
+	if v := (noteVersion{st.Ino, st.Ctim}); v != f.synced {
 		if err := dir.Sync(); err != nil {
 			return nil, err
 		}
@@ -212,10 +212,10 @@ func (f *File) read(dir *folder.Folder, name string) (*Note, error) {
 }
 
 // file is the file of the note.
-func (f *File) file() folder.Note[stored] {
-	return folder.Note[stored]{
+func (f *File) file() folder.Note[storedNote] {
+	return folder.Note[storedNote]{
 		Name: filepath.Base(f.Path), Max: maxBytes, Mode: 0o600, Durable: true, Invalid: errDamaged,
-		Check: func(s *stored) error { return cmp.Or(folder.CheckSchema(s.Schema, schema), s.Check()) },
+		Check: func(s *storedNote) error { return cmp.Or(folder.CheckSchema(s.Schema, schema), s.Check()) },
 	}
 }
 

@@ -68,14 +68,14 @@ func notFollowed(*http.Request, []*http.Request) error { return http.ErrUseLastR
 // Close closes the connections that wait for the next call.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Error is what a member answered instead of a result.
-type Error struct {
+// MemberError is what a member answered instead of a result.
+type MemberError struct {
 	Code    int // of gRPC
 	Message string
 }
 
 // Error is what etcd said and, where the flags can be the reason, which ones.
-func (e *Error) Error() string {
+func (e *MemberError) Error() string {
 	for said, hint := range refusals {
 		if strings.Contains(e.Message, said) {
 			return e.Message + " (" + hint + ")"
@@ -95,7 +95,7 @@ const (
 )
 
 // another reports whether another member may know better.
-func (e *Error) another() bool {
+func (e *MemberError) another() bool {
 	switch e.Code {
 	case 0, codeDeadline, codeUnavailable:
 		return true
@@ -106,18 +106,18 @@ func (e *Error) another() bool {
 }
 
 // expired reports whether a new token helps. With JWT, each change of a user or a role ends all tokens.
-func (e *Error) expired() bool {
+func (e *MemberError) expired() bool {
 	return e.Code == codeUnauthenticated || e.Code == codeInvalid && strings.Contains(e.Message, "revision of auth store is old")
 }
 
 // Refused reports whether an error is that etcd answered, and doesn't do what was asked: no room
 // is left, the password is wrong, or the user may not.
 func Refused(err error) bool {
-	var refused *Error
+	var refused *MemberError
 	return errors.As(err, &refused) && !refused.another()
 }
 
-// call asks the cluster. An *Error says that a member refused the request; every other error
+// call asks the cluster. A *MemberError says that a member refused the request; every other error
 // that none of them answered, and then whether the request was carried out isn't known. It takes
 // at most a second for each member, and up to four times that if the token is missing or has expired.
 func (c *Client) call(ctx context.Context, path string, request, answer any) error {
@@ -126,7 +126,7 @@ func (c *Client) call(ctx context.Context, path string, request, answer any) err
 		return err
 	}
 	err = c.authorized(ctx, path, body, answer)
-	var refused *Error
+	var refused *MemberError
 	if errors.As(err, &refused) && refused.expired() && c.config.User != "" {
 		c.setToken("")
 		return c.authorized(ctx, path, body, answer)
@@ -189,7 +189,7 @@ func (c *Client) try(ctx context.Context, path, token string, body []byte, answe
 		at := (first + i) % len(c.config.Endpoints)
 		asked := time.Now()
 		err := c.ask(ctx, c.config.Endpoints[at], path, token, body, answer)
-		var refused *Error
+		var refused *MemberError
 		if err == nil || errors.As(err, &refused) && !refused.another() {
 			c.mu.Lock()
 			c.current = at
@@ -217,7 +217,7 @@ func (c *Client) skip(at int) {
 	}
 }
 
-// ask asks one member. An *Error is what it said itself.
+// ask asks one member. A *MemberError is what it said itself.
 func (c *Client) ask(ctx context.Context, endpoint, path, token string, body []byte, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, memberTimeout)
 	defer cancel()
@@ -225,7 +225,7 @@ func (c *Client) ask(ctx context.Context, endpoint, path, token string, body []b
 	if err == nil {
 		err = decode(status, data, answer)
 	}
-	var refused *Error
+	var refused *MemberError
 	if err == nil || errors.As(err, &refused) && !refused.another() {
 		return err
 	}

@@ -80,10 +80,10 @@ var errNoGateway = errors.New("not an answer of etcd: HTTP status 404")
 const maxMessage = 300
 
 // asError is what a member refused, and why.
-func (r *refusal) asError() *Error {
+func (r *refusal) asError() *MemberError {
 	var text string
 	_ = json.Unmarshal(r.Error, &text) // the same as the message, in some versions alone
-	e := &Error{Code: cmp.Or(r.GRPC, r.Code), Message: cmp.Or(r.Message, text, "an error without a message")}
+	e := &MemberError{Code: cmp.Or(r.GRPC, r.Code), Message: cmp.Or(r.Message, text, "an error without a message")}
 	e.Message = e.Message[:min(len(e.Message), maxMessage)]
 	return e
 }

@@ -22,7 +22,7 @@ func FuzzDecode(f *testing.F) {
 		if status != http.StatusOK && err == nil {
 			t.Fatal("an error that is none")
 		}
-		var refused *Error
+		var refused *MemberError
 		if errors.As(err, &refused) && (len(refused.Message) > maxMessage || refused.Message == "") {
 			t.Fatal(refused)
 		}

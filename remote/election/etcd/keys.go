@@ -82,7 +82,7 @@ type transaction struct {
 	Else []operation `json:"failure,omitempty"`
 }
 
-type outcome struct {
+type transactionResult struct {
 	Header    header `json:"header"`
 	Succeeded bool   `json:"succeeded"`
 	Responses []struct {
@@ -100,7 +100,7 @@ type Creation struct {
 // Create makes a key that depends on a lease, unless there is one. The key that is there is
 // the caller's Own also if it is from a try of which the answer was lost.
 func (c *Client) Create(ctx context.Context, key string, value []byte, lease int64) (Creation, error) {
-	var o outcome
+	var o transactionResult
 	err := c.call(ctx, "/v3/kv/txn", transaction{
 		If:   []compare{createdIn(key, 0)},
 		Then: []operation{{Put: &entryMessage{Key: []byte(key), Value: value, Lease: lease}}},
@@ -187,7 +187,7 @@ func (c *Client) WriteAfter(ctx context.Context, guard string, created uint64, k
 		}
 		request.Then = append(request.Then, operation{Put: &entryMessage{Key: key, Value: e.Value}})
 	}
-	var o outcome
+	var o transactionResult
 	if err := c.call(ctx, "/v3/kv/txn", request, &o); err != nil {
 		return err
 	}
@@ -266,7 +266,7 @@ func (c *Client) Revoke(ctx context.Context, id int64) error {
 }
 
 func isNotFound(err error) bool {
-	var refused *Error
+	var refused *MemberError
 	return errors.As(err, &refused) && refused.Code == codeNotFound
 }
 

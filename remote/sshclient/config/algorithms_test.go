@@ -15,7 +15,7 @@ import (
 // local resolves "gpu" without ssh.
 func local(t *testing.T, text string) (config.HostConfig, error) {
 	t.Helper()
-	return config.New(config.ResolverOptions{File: write(t, text), SSH: "none", User: "tester"}).Resolve(t.Context(), config.Query{Host: "gpu"})
+	return config.New(config.ResolverOptions{File: write(t, text), SSH: "none", User: "tester"}).Resolve(t.Context(), config.Lookup{Host: "gpu"})
 }
 
 func TestAlgorithmLists(t *testing.T) {
@@ -110,7 +110,7 @@ func TestRestrictionsWithoutALogin(t *testing.T) {
 	} {
 		t.Run(line, func(t *testing.T) {
 			file := write(t, "Host other\n Port 1\nHost gpu\n "+line+"\n")
-			_, err := config.New(config.ResolverOptions{File: file}).Resolve(t.Context(), config.Query{Host: "gpu"})
+			_, err := config.New(config.ResolverOptions{File: file}).Resolve(t.Context(), config.Lookup{Host: "gpu"})
 			var e *config.Error
 			require.ErrorAs(t, err, &e)
 			if !leftToSSH[line] {
@@ -119,10 +119,10 @@ func TestRestrictionsWithoutALogin(t *testing.T) {
 			}
 			require.ErrorContains(t, err, says)
 
-			_, opensshErr := bySSH(t, file, config.Query{Host: "gpu"})
+			_, opensshErr := bySSH(t, file, config.Lookup{Host: "gpu"})
 			require.Contains(t, strings.ToLower(opensshErr.Error()), strings.ToLower(strings.Fields(line)[0]))
 
-			_, err = config.New(config.ResolverOptions{File: file}).Resolve(t.Context(), config.Query{Host: "other"})
+			_, err = config.New(config.ResolverOptions{File: file}).Resolve(t.Context(), config.Lookup{Host: "other"})
 			require.NoError(t, err, "another host")
 		})
 	}
@@ -132,7 +132,7 @@ func TestRestrictionsWithoutALogin(t *testing.T) {
 func TestOldNames(t *testing.T) {
 	ssh := filepath.Join(t.TempDir(), "ssh")
 	require.NoError(t, proctest.WriteProgram(ssh, []byte("#!/bin/sh\nprintf 'hostname gpu\\nport 22\\nuser u\\npubkeyacceptedkeytypes ssh-ed25519\\nrsaminsize 3072\\n'\n")))
-	s, err := config.New(config.ResolverOptions{File: write(t, "Match all\n"), SSH: ssh}).Resolve(t.Context(), config.Query{Host: "gpu"})
+	s, err := config.New(config.ResolverOptions{File: write(t, "Match all\n"), SSH: ssh}).Resolve(t.Context(), config.Lookup{Host: "gpu"})
 	require.NoError(t, err)
 	require.Equal(t, []string{"ssh-ed25519"}, s.PubkeyAcceptedAlgorithms)
 	require.Equal(t, 3072, s.RequiredRSASize)
@@ -141,9 +141,9 @@ func TestOldNames(t *testing.T) {
 func TestRefuseConnection(t *testing.T) {
 	file := write(t, "Host gpu\n RefuseConnection \"in repair until Monday\"\nHost *\n Protocol 2\n")
 	r := config.New(config.ResolverOptions{File: file, SSH: "none", User: "tester"})
-	_, err := r.Resolve(t.Context(), config.Query{Host: "gpu"})
+	_, err := r.Resolve(t.Context(), config.Lookup{Host: "gpu"})
 	require.EqualError(t, err, file+":2: RefuseConnection: in repair until Monday")
-	_, err = r.Resolve(t.Context(), config.Query{Host: "other"})
+	_, err = r.Resolve(t.Context(), config.Lookup{Host: "other"})
 	require.NoError(t, err)
 }
 
@@ -156,7 +156,7 @@ func TestInvalidLists(t *testing.T) {
 		"PubkeyAcceptedAlgorithms +!ssh-rsa", "CASignatureAlgorithms ssh-ed25519-cert-v01@openssh.com", "CASignatureAlgorithms nonesuch", "RequiredRSASize big", "RequiredRSASize -1", "PubkeyAuthentication perhaps",
 	} {
 		t.Run(line, func(t *testing.T) {
-			_, _, localErr, opensshErr := both(t, write(t, line+"\n"), config.Query{Host: "gpu"})
+			_, _, localErr, opensshErr := both(t, write(t, line+"\n"), config.Lookup{Host: "gpu"})
 			require.Error(t, localErr)
 			require.Error(t, opensshErr)
 		})

@@ -88,14 +88,14 @@ func TestLeftToSSH(t *testing.T) {
 	for name, tt := range leftToSSH {
 		t.Run(name, func(t *testing.T) {
 			file := write(t, tt.text)
-			_, err := config.New(config.ResolverOptions{File: file, SSH: "none"}).Resolve(t.Context(), config.Query{Host: "gpu"})
+			_, err := config.New(config.ResolverOptions{File: file, SSH: "none"}).Resolve(t.Context(), config.Lookup{Host: "gpu"})
 			var e *config.Error
 			require.ErrorAs(t, err, &e)
 			require.Equal(t, file, e.File)
 			require.Equal(t, tt.line, e.Line)
 			require.ErrorContains(t, err, "install the OpenSSH client")
 
-			s, err := config.New(config.ResolverOptions{File: file}).Resolve(t.Context(), config.Query{Host: "gpu"})
+			s, err := config.New(config.ResolverOptions{File: file}).Resolve(t.Context(), config.Lookup{Host: "gpu"})
 			require.NoError(t, err)
 			require.Equal(t, tt.want, fmt.Sprintf("%s@%s:%d", s.User, s.HostName, s.Port))
 		})
@@ -111,7 +111,7 @@ func TestReaderAgreesWithOpenSSH(t *testing.T) {
 	for name, text := range agreed {
 		t.Run(name, func(t *testing.T) {
 			file := write(t, strings.ReplaceAll(text, "%[1]s", dir))
-			for _, q := range []config.Query{
+			for _, q := range []config.Lookup{
 				{Host: "gpu"},
 				{Host: "other"},
 				{Host: "GPU"},
@@ -150,7 +150,7 @@ func TestErrorsNameThePlace(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := write(t, tt.text)
-			_, err := config.New(config.ResolverOptions{File: file, SSH: "none"}).Resolve(t.Context(), config.Query{Host: "gpu"})
+			_, err := config.New(config.ResolverOptions{File: file, SSH: "none"}).Resolve(t.Context(), config.Lookup{Host: "gpu"})
 			var e *config.Error
 			require.ErrorAs(t, err, &e)
 			require.Equal(t, file, e.File)
@@ -223,7 +223,7 @@ func compareGenerated(t *testing.T, rounds int) {
 
 // compared is a configuration, and what both ways make of it.
 type compared struct {
-	query                config.Query
+	query                config.Lookup
 	text                 string
 	local, openssh       config.HostConfig
 	localErr, opensshErr error

@@ -115,8 +115,8 @@ func (g generator) file(lines int) string {
 }
 
 // query is a host, in one of four cases with a user, an address or a port.
-func (g generator) query() config.Query {
-	q := config.Query{Host: g.pick(hosts...)}
+func (g generator) query() config.Lookup {
+	q := config.Lookup{Host: g.pick(hosts...)}
 	if g.IntN(4) == 0 {
 		q.User = g.pick("alice", "root")
 	}

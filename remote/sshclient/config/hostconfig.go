@@ -60,9 +60,9 @@ type HostConfig struct {
 	BindAddress         string // an address or a name; empty: left to the kernel
 }
 
-// Query is a host as the administrator names it, with the settings that take
+// Lookup is a host as the administrator names it, with the settings that take
 // precedence over ssh_config.
-type Query struct {
+type Lookup struct {
 	Host     string // matched against Host patterns
 	HostName string // empty: left to ssh_config
 	User     string // empty: likewise
@@ -70,15 +70,15 @@ type Query struct {
 }
 
 // target is where to connect with a value of HostName, which may be empty.
-func (q Query) target(hostName string) string {
+func (q Lookup) target(hostName string) string {
 	return strings.NewReplacer("%%", "%", "%h", q.Host).Replace(cmp.Or(hostName, q.Host))
 }
 
 // ParseHop reads an item of ProxyJump: [user@]host[:port] or an ssh:// URI
 // (ssh_config(5), ProxyJump).
-func ParseHop(item string) (Query, error) {
+func ParseHop(item string) (Lookup, error) {
 	rest, _ := strings.CutPrefix(item, "ssh://")
-	q := Query{Host: strings.TrimSuffix(rest, "/")}
+	q := Lookup{Host: strings.TrimSuffix(rest, "/")}
 	if at := strings.LastIndexByte(q.Host, '@'); at >= 0 {
 		q.User, q.Host = q.Host[:at], q.Host[at+1:]
 	}

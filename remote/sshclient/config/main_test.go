@@ -26,7 +26,7 @@ func TestStaleEnvironment(t *testing.T) {
 	t.Setenv("USER", "mallory")
 	t.Setenv("LOGNAME", "mallory")
 	t.Setenv("HOME", t.TempDir())
-	s, err := config.New(config.ResolverOptions{File: "none", SSH: "none"}).Resolve(t.Context(), config.Query{Host: "gpu"})
+	s, err := config.New(config.ResolverOptions{File: "none", SSH: "none"}).Resolve(t.Context(), config.Lookup{Host: "gpu"})
 	require.NoError(t, err)
 	require.NotEqual(t, "mallory", s.User)
 	for _, file := range s.IdentityFiles {
@@ -47,7 +47,7 @@ func output(t *testing.T, name string, args ...string) string {
 func TestUserThatOnlyNSSKnows(t *testing.T) {
 	const uid = 1<<31 - 11
 	if os.Getenv("GENV_TEST_NSS") == "1" {
-		s, err := config.New(config.ResolverOptions{File: "none", SSH: "none"}).Resolve(t.Context(), config.Query{Host: "gpu"})
+		s, err := config.New(config.ResolverOptions{File: "none", SSH: "none"}).Resolve(t.Context(), config.Lookup{Host: "gpu"})
 		fmt.Printf("said: %q %q %v\n", s.User, s.IdentityFiles, err)
 		return
 	}
@@ -103,7 +103,7 @@ func TestSpellingsOfAddresses(t *testing.T) {
 		"256.1": "256.1", "1.2.3.4.5": "1.2.3.4.5", "1.256.1": "1.256.1", "4294967296": "4294967296", "1.2.3.256": "1.2.3.256", "1.": "1.", "08.1": "08.1", "0x.1": "0x.1",
 		"gpu": "gpu", "1a": "1a",
 	} {
-		s, err := r.Resolve(t.Context(), config.Query{Host: "gpu", HostName: text})
+		s, err := r.Resolve(t.Context(), config.Lookup{Host: "gpu", HostName: text})
 		require.NoError(t, err)
 		require.Equal(t, want, s.HostName, text)
 	}
@@ -135,7 +135,7 @@ func write(t testing.TB, content string) string {
 }
 
 // bySSH resolves a query by ssh alone, which a Match line is left to.
-func bySSH(t testing.TB, file string, q config.Query) (config.HostConfig, error) {
+func bySSH(t testing.TB, file string, q config.Lookup) (config.HostConfig, error) {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
@@ -143,7 +143,7 @@ func bySSH(t testing.TB, file string, q config.Query) (config.HostConfig, error)
 }
 
 // both resolves a query by the local reader alone and by ssh alone.
-func both(t testing.TB, file string, q config.Query) (local, openssh config.HostConfig, localErr, opensshErr error) {
+func both(t testing.TB, file string, q config.Lookup) (local, openssh config.HostConfig, localErr, opensshErr error) {
 	t.Helper()
 	local, localErr = config.New(config.ResolverOptions{File: file, SSH: "none"}).Resolve(t.Context(), q)
 	openssh, opensshErr = bySSH(t, file, q)

@@ -15,7 +15,7 @@ import (
 // askOpenSSH runs `ssh -G`, which prints what ssh would do without connecting.
 // The host's name is a separate argument, not part of a shell command. Only so many
 // run at a time.
-func (r *Resolver) askOpenSSH(ctx context.Context, q Query) (raw, error) {
+func (r *Resolver) askOpenSSH(ctx context.Context, q Lookup) (raw, error) {
 	select {
 	case r.running <- struct{}{}:
 	case <-ctx.Done():
@@ -46,7 +46,7 @@ func (r *Resolver) askOpenSSH(ctx context.Context, q Query) (raw, error) {
 //
 // It always asks ssh, which may put a hash into the name that differs between its
 // versions (%C). Without ssh there is no master.
-func (r *Resolver) ControlPath(ctx context.Context, q Query) (string, error) {
+func (r *Resolver) ControlPath(ctx context.Context, q Lookup) (string, error) {
 	if err := Valid(q); err != nil || r.ssh == "" {
 		return "", err
 	}
@@ -66,7 +66,7 @@ func (r *Resolver) Program() string { return r.ssh }
 
 // Destination is the arguments of ssh(1) for a host: the configuration file, what takes
 // precedence over it, and the name.
-func (r *Resolver) Destination(q Query) []string {
+func (r *Resolver) Destination(q Lookup) []string {
 	var arguments []string
 	if r.options.File != "" {
 		arguments = append(arguments, "-F", r.options.File)

@@ -60,7 +60,7 @@ var defaultIdentities = []string{
 }
 
 // settings expands raw values for a host, whichever way they were read.
-func (r raw) settings(q Query, who identity) (HostConfig, error) {
+func (r raw) settings(q Lookup, who identity) (HostConfig, error) {
 	s := HostConfig{User: cmp.Or(r.first("user"), who.user), AddressFamily: cmp.Or(strings.ToLower(r.first("addressfamily")), "any")}
 	s.HostName = usualSpelling(strings.ToLower(q.target(r.first("hostname"))))
 	if err := r.numbers(&s); err != nil {

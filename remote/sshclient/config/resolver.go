@@ -8,7 +8,7 @@
 // the line, never silently a default.
 //
 //	resolver := config.New(config.ResolverOptions{})
-//	hostConfig, err := resolver.Resolve(ctx, config.Query{Host: "gpu-07"})
+//	hostConfig, err := resolver.Resolve(ctx, config.Lookup{Host: "gpu-07"})
 //
 // The package opens no connection and checks no key. It ignores forwardings,
 // environment and terminal options, which change nothing for genv. ControlPath is only
@@ -54,7 +54,7 @@ type Resolver struct {
 	files   *files
 
 	mu      sync.Mutex
-	answers map[Query]answer
+	answers map[Lookup]answer
 	lists   map[string][]string // that hosts share, by their items
 }
 
@@ -66,7 +66,7 @@ type answer struct {
 
 // New finds ssh and the user; it reads no configuration yet.
 func New(o ResolverOptions) *Resolver {
-	r := &Resolver{options: o, running: make(chan struct{}, max(2, runtime.NumCPU())), answers: map[Query]answer{}, lists: map[string][]string{}}
+	r := &Resolver{options: o, running: make(chan struct{}, max(2, runtime.NumCPU())), answers: map[Lookup]answer{}, lists: map[string][]string{}}
 	r.who = whoAmI(o)
 	switch o.SSH {
 	case "none":
@@ -81,7 +81,7 @@ func New(o ResolverOptions) *Resolver {
 
 // Resolve returns what OpenSSH would use for the host. Its error is an *Error, or
 // the context's cause.
-func (r *Resolver) Resolve(ctx context.Context, q Query) (HostConfig, error) {
+func (r *Resolver) Resolve(ctx context.Context, q Lookup) (HostConfig, error) {
 	if err := Valid(q); err != nil {
 		return HostConfig{}, err
 	}
@@ -119,7 +119,7 @@ func (r *Resolver) share(s *HostConfig) {
 	}
 }
 
-func (r *Resolver) resolve(ctx context.Context, q Query) (HostConfig, error) {
+func (r *Resolver) resolve(ctx context.Context, q Lookup) (HostConfig, error) {
 	values, lines, err := r.read(ctx, q)
 	if err != nil {
 		return HostConfig{}, err
@@ -135,7 +135,7 @@ func (r *Resolver) resolve(ctx context.Context, q Query) (HostConfig, error) {
 // read uses the local reader if that understands every line, since one process per
 // host makes the first cycle slow; otherwise ssh. Without ssh the error is that of
 // the reader. The lines are those that the local reader selected.
-func (r *Resolver) read(ctx context.Context, q Query) (raw, []line, error) {
+func (r *Resolver) read(ctx context.Context, q Lookup) (raw, []line, error) {
 	values, lines, err := r.files.evaluate(q)
 	if err == nil || r.ssh == "" {
 		return values, lines, err
@@ -166,7 +166,7 @@ var hostName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(
 var userName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[\pL\pN_.@+\\][\pL\pN_.@+\\ -]*\$?$`) })
 
 // Valid refuses names that could be interpreted as an option or by a shell.
-func Valid(q Query) error {
+func Valid(q Lookup) error {
 	for _, name := range []string{q.Host, q.HostName} {
 		if name != "" && !hostName().MatchString(name) {
 			return &Error{Problem: fmt.Sprintf("%q is not a host name", name)}

@@ -31,7 +31,7 @@ func TestUserAndSystemFiles(t *testing.T) {
 		".hidden":  "Port 1\n",
 		"unneeded": "Port 2\n",
 	})
-	s, err := config.New(o).Resolve(t.Context(), config.Query{Host: "gpu"})
+	s, err := config.New(o).Resolve(t.Context(), config.Lookup{Host: "gpu"})
 	require.NoError(t, err)
 	require.Equal(t, []string{"/other", o.Home + "/mine", "/sys"}, s.IdentityFiles, "gathered from all of them")
 	require.Equal(t, "early", s.User)
@@ -43,7 +43,7 @@ func TestChangedFileIsReadAgain(t *testing.T) {
 	o := home(t, "", map[string]string{"config": "Include extra\nPort 1001\n"})
 	r := config.New(o)
 	port := func() int {
-		s, err := r.Resolve(t.Context(), config.Query{Host: "gpu"})
+		s, err := r.Resolve(t.Context(), config.Lookup{Host: "gpu"})
 		require.NoError(t, err)
 		return s.Port
 	}
@@ -70,14 +70,14 @@ func TestUntrustedFiles(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := home(t, "", map[string]string{"config": "Port 22\n"})
 			change(&o)
-			_, err := config.New(o).Resolve(t.Context(), config.Query{Host: "gpu"})
+			_, err := config.New(o).Resolve(t.Context(), config.Lookup{Host: "gpu"})
 			require.ErrorAs(t, err, new(*config.Error))
 		})
 	}
 }
 
 func TestNoFile(t *testing.T) {
-	s, err := config.New(config.ResolverOptions{File: "none", SSH: "none", User: "tester"}).Resolve(t.Context(), config.Query{Host: "gpu"})
+	s, err := config.New(config.ResolverOptions{File: "none", SSH: "none", User: "tester"}).Resolve(t.Context(), config.Lookup{Host: "gpu"})
 	require.NoError(t, err)
 	require.Equal(t, "gpu", s.HostName)
 	require.Equal(t, 22, s.Port)
@@ -88,13 +88,13 @@ func TestFallBackToOpenSSH(t *testing.T) {
 	needsSSH(t)
 	file := write(t, "Match exec \"true\"\n Port 2345\nHost gpu\n ProxyCommand nc foo#bar %h\n")
 	r := config.New(config.ResolverOptions{File: file})
-	s, err := r.Resolve(t.Context(), config.Query{Host: "gpu"})
+	s, err := r.Resolve(t.Context(), config.Lookup{Host: "gpu"})
 	require.NoError(t, err)
 	require.Equal(t, 2345, s.Port)
 	require.Equal(t, "nc foo#bar gpu", s.ProxyCommand)
 
 	file = write(t, "Host gpu\n\n  Prot 22\n")
-	_, err = config.New(config.ResolverOptions{File: file}).Resolve(t.Context(), config.Query{Host: "gpu"})
+	_, err = config.New(config.ResolverOptions{File: file}).Resolve(t.Context(), config.Lookup{Host: "gpu"})
 	var e *config.Error
 	require.ErrorAs(t, err, &e)
 	require.Equal(t, file, e.File, "%v", err)
@@ -103,7 +103,7 @@ func TestFallBackToOpenSSH(t *testing.T) {
 
 func TestInvalidNames(t *testing.T) {
 	r := config.New(config.ResolverOptions{File: "none", SSH: "none", User: "tester"})
-	for _, q := range []config.Query{
+	for _, q := range []config.Lookup{
 		{},
 		{Host: "-oProxyCommand=id"},
 		{Host: "a b"},
@@ -123,7 +123,7 @@ func TestInvalidNames(t *testing.T) {
 		_, err := r.Resolve(t.Context(), q)
 		require.ErrorAs(t, err, new(*config.Error), "%+v", q)
 	}
-	for _, q := range []config.Query{
+	for _, q := range []config.Lookup{
 		{Host: "gpu-01.lab"}, {Host: "10.0.0.1"}, {Host: "fe80::1%eth0"}, {Host: "host_1"}, {Host: "gpu", User: "alice.b-c_d"}, {Host: "münchen"},
 	} {
 		_, err := r.Resolve(t.Context(), q)
@@ -132,7 +132,7 @@ func TestInvalidNames(t *testing.T) {
 }
 
 func TestParseHop(t *testing.T) {
-	for item, want := range map[string]config.Query{
+	for item, want := range map[string]config.Lookup{
 		"bastion":            {Host: "bastion"},
 		"u@bastion:2222":     {Host: "bastion", User: "u", Port: 2222},
 		"a@b@bastion":        {Host: "bastion", User: "a@b"},
@@ -157,7 +157,7 @@ func FuzzEvaluate(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		s, err := config.New(config.ResolverOptions{File: write(t, text), SSH: "none", User: "tester"}).Resolve(t.Context(), config.Query{Host: "gpu"})
+		s, err := config.New(config.ResolverOptions{File: write(t, text), SSH: "none", User: "tester"}).Resolve(t.Context(), config.Lookup{Host: "gpu"})
 		if err != nil {
 			require.ErrorAs(t, err, new(*config.Error))
 			return

@@ -9,22 +9,22 @@ import (
 	"sync"
 )
 
-// selection are the lines that apply to one host, in the order in which ssh reads them.
+// hostLines are the lines that apply to one host, in the order in which ssh reads them.
 // The first line of a keyword wins, except for keywords that may be repeated.
-type selection struct {
+type hostLines struct {
 	host  string // what Host patterns are matched against
 	lines []line
 }
 
 // evaluate reads the configuration for a host, and returns the lines it came from;
 // its error is the *Error of the first line anywhere that cannot be honoured.
-func (f *files) evaluate(q Query) (raw, []line, error) {
+func (f *files) evaluate(q Lookup) (raw, []line, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.refused != nil {
 		return nil, nil, f.refused
 	}
-	s := &selection{host: q.Host}
+	s := &hostLines{host: q.Host}
 	s.set("hostname", strings.ReplaceAll(q.HostName, "%", "%%"))
 	s.set("user", q.User)
 	if q.Port != 0 {
@@ -44,13 +44,13 @@ func (f *files) evaluate(q Query) (raw, []line, error) {
 }
 
 // set selects what the query sets, before any file.
-func (s *selection) set(keyword, value string) {
+func (s *hostLines) set(keyword, value string) {
 	if value != "" {
 		s.lines = append(s.lines, line{keyword: keyword, words: []string{value}})
 	}
 }
 
-func (s *selection) file(blocks []block) {
+func (s *hostLines) file(blocks []block) {
 	for _, b := range blocks {
 		if !MatchesAny(b.patterns, s.host) {
 			continue
@@ -67,7 +67,7 @@ func (s *selection) file(blocks []block) {
 }
 
 // counts says whether a line still adds a value.
-func (s *selection) counts(l line) bool {
+func (s *hostLines) counts(l line) bool {
 	h := honoured()[l.keyword]
 	for _, known := range s.lines {
 		switch {

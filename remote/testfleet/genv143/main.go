@@ -26,8 +26,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
-// host is the machine on which this program runs.
-type host struct {
+// machine is the machine on which this program runs.
+type machine struct {
 	*testfleet.Machine
 	in   io.Reader
 	out  io.Writer
@@ -35,7 +35,7 @@ type host struct {
 }
 
 // update changes the state files without what has ended.
-func (h host) update(change func(*state.Files) error) error {
+func (h machine) update(change func(*state.Files) error) error {
 	return h.Update(func(files *state.Files) error {
 		alive := func(pid snapshot.PID) bool { return !errors.Is(syscall.Kill(int(pid), 0), syscall.ESRCH) }
 		for i := range files.Environments {
@@ -51,7 +51,7 @@ func (h host) update(change func(*state.Files) error) error {
 	})
 }
 
-func (h host) snapshot(part string) error {
+func (h machine) snapshot(part string) error {
 	s := &snapshot.Snapshot{}
 	err := h.update(func(files *state.Files) error {
 		s.Environments, s.Devices = files.Environments, files.Devices
@@ -82,7 +82,7 @@ func (h host) snapshot(part string) error {
 }
 
 // execute signals processes and then detaches.
-func (h host) execute() error {
+func (h machine) execute() error {
 	data, err := io.ReadAll(h.in)
 	if err != nil {
 		return err
@@ -107,7 +107,7 @@ func (h host) execute() error {
 	})
 }
 
-func (h host) activate(flags map[string]string) error {
+func (h machine) activate(flags map[string]string) error {
 	pid, err := strconv.Atoi(flags["pid"])
 	if err != nil {
 		return err
@@ -125,7 +125,7 @@ func (h host) activate(flags map[string]string) error {
 	})
 }
 
-func (h host) attach(flags map[string]string) error {
+func (h machine) attach(flags map[string]string) error {
 	return h.onDevice(flags, func(_ *state.Files, d *snapshot.Device, eid snapshot.EnvID) {
 		if d.Attachment(eid) == nil {
 			d.Attachments = append(d.Attachments, snapshot.Attachment{EID: eid, Time: snapshot.DateOf(time.Now())})
@@ -133,11 +133,11 @@ func (h host) attach(flags map[string]string) error {
 	})
 }
 
-func (h host) detach(flags map[string]string) error {
+func (h machine) detach(flags map[string]string) error {
 	return h.onDevice(flags, func(files *state.Files, d *snapshot.Device, eid snapshot.EnvID) { files.Detach(eid, d.Index) })
 }
 
-func (h host) onDevice(flags map[string]string, do func(*state.Files, *snapshot.Device, snapshot.EnvID)) error {
+func (h machine) onDevice(flags map[string]string, do func(*state.Files, *snapshot.Device, snapshot.EnvID)) error {
 	index, err := strconv.Atoi(flags["index"])
 	if err != nil {
 		return err
@@ -154,7 +154,7 @@ func (h host) onDevice(flags map[string]string, do func(*state.Files, *snapshot.
 
 // processes are those on the simulated GPUs, with the environments that they claim. One
 // whose environ can't be read is outside any.
-func (h host) processes() ([]snapshot.Process, error) {
+func (h machine) processes() ([]snapshot.Process, error) {
 	driver, err := gpus.Read(h.GPUs)
 	if err != nil {
 		return nil, err
@@ -176,14 +176,14 @@ func (h host) processes() ([]snapshot.Process, error) {
 }
 
 func main() {
-	h := host{&testfleet.Machine{State: os.Getenv("GENV_TMPDIR"), GPUs: os.Getenv(gpus.EnvFile)}, os.Stdin, os.Stdout, os.Getenv("USER")}
+	h := machine{&testfleet.Machine{State: os.Getenv("GENV_TMPDIR"), GPUs: os.Getenv(gpus.EnvFile)}, os.Stdin, os.Stdout, os.Getenv("USER")}
 	if err := h.run(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
 	}
 }
 
-func (h host) run(args []string) error {
+func (h machine) run(args []string) error {
 	if len(args) == 1 && args[0] == "version" {
 		_, err := fmt.Fprintln(h.out, "1.4.3")
 		return err

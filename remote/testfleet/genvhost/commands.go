@@ -49,7 +49,7 @@ func (h *Host) serve(ctx context.Context, token string, r *inprocess.Request) in
 	wanted, hungUp := context.WithCancel(ctx)
 	defer hungUp()
 	r.Stdin = watched{r.Stdin, hungUp}
-	b := &backend{host: h, out: &damager{w: r.Stdout}, wanted: wanted}
+	b := &conversation{host: h, out: &damager{w: r.Stdout}, wanted: wanted}
 	r.Stdout = b.out
 	greeting := agent.NewGreeting("simulated")
 	answers := &agent.Answers{Backend: b}

@@ -31,7 +31,7 @@ type Host struct {
 	mu       sync.Mutex
 	state    *snapshot.Snapshot
 	encoded  []byte // of state; nil when it has changed since
-	actions  []Action
+	actions  []GivenItem
 	behavior func(request string) Behavior
 	old      bool
 	answered []time.Time // if keeps
@@ -45,8 +45,8 @@ type Host struct {
 	waits   int           // that were begun
 }
 
-// Action is an item of a report that the host was given.
-type Action struct {
+// GivenItem is an item of a report that the host was given.
+type GivenItem struct {
 	At      time.Time
 	Outcome enforce.Outcome
 	Judged  snapshot.Process // for a termination
@@ -93,7 +93,7 @@ func (h *Host) Change(change func(*snapshot.Snapshot)) {
 }
 
 // Actions are what the host was asked to do so far, in order.
-func (h *Host) Actions() []Action {
+func (h *Host) Actions() []GivenItem {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.actions)
@@ -101,7 +101,7 @@ func (h *Host) Actions() []Action {
 
 // TakeActions is Actions, and the host forgets them: a long test must not need
 // more memory than a short one.
-func (h *Host) TakeActions() []Action {
+func (h *Host) TakeActions() []GivenItem {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	taken := h.actions
@@ -140,15 +140,15 @@ func (h *Host) TakeAnswered() []time.Time {
 	return taken
 }
 
-// backend is the host as one conversation of `usage serve` sees it.
-type backend struct {
+// conversation is the host as one conversation of `usage serve` sees it.
+type conversation struct {
 	host   *Host
 	out    *damager
 	wanted context.Context // ends when the controller hangs up
 }
 
 // Snapshot implements agent.Backend.
-func (b *backend) Snapshot(ctx context.Context, age agent.Age) ([]byte, error) {
+func (b *conversation) Snapshot(ctx context.Context, age agent.Age) ([]byte, error) {
 	b.host.mu.Lock()
 	b.host.deviceAge = age.Measured
 	b.host.mu.Unlock()
@@ -156,7 +156,7 @@ func (b *backend) Snapshot(ctx context.Context, age agent.Age) ([]byte, error) {
 }
 
 // Execute implements agent.Backend.
-func (b *backend) Execute(ctx context.Context, report enforce.Report, _ asked.Asker) (agent.Execution, error) {
+func (b *conversation) Execute(ctx context.Context, report enforce.Report, _ asked.Asker) (agent.Execution, error) {
 	return as(ctx, b, agent.RequestExecute, func() (agent.Execution, error) {
 		lines, outcomes := b.host.carryOut(report)
 		return agent.Execution{Lines: lines, Outcomes: outcomes}, nil
@@ -164,7 +164,7 @@ func (b *backend) Execute(ctx context.Context, report enforce.Report, _ asked.As
 }
 
 // Wait implements agent.Events: a change that comes before the wait is missed.
-func (b *backend) Wait(ctx context.Context) error {
+func (b *conversation) Wait(ctx context.Context) error {
 	b.host.mu.Lock()
 	b.host.waits++
 	changed := b.host.changed
@@ -178,7 +178,7 @@ func (b *backend) Wait(ctx context.Context) error {
 }
 
 // Notify implements agent.Backend: users of this host have no terminals.
-func (b *backend) Notify(messages []agent.Message) ([]agent.Shown, error) {
+func (b *conversation) Notify(messages []agent.Message) ([]agent.Shown, error) {
 	b.host.mu.Lock()
 	behavior := b.host.behavior(agent.RequestNotify)
 	b.host.mu.Unlock()
@@ -186,7 +186,7 @@ func (b *backend) Notify(messages []agent.Message) ([]agent.Shown, error) {
 }
 
 // as does what a request asks for, and behaves as the host does now.
-func as[T any](ctx context.Context, b *backend, request string, do func() (T, error)) (T, error) {
+func as[T any](ctx context.Context, b *conversation, request string, do func() (T, error)) (T, error) {
 	b.host.mu.Lock()
 	choose := b.host.behavior
 	b.host.mu.Unlock()
@@ -224,7 +224,7 @@ func (h *Host) carryOut(report enforce.Report) (lines []string, outcomes []enfor
 	h.encoded = nil
 	note := func(o enforce.Outcome, judged snapshot.Process) {
 		outcomes = append(outcomes, o)
-		h.actions = append(h.actions, Action{At: time.Now(), Outcome: o, Judged: judged})
+		h.actions = append(h.actions, GivenItem{At: time.Now(), Outcome: o, Judged: judged})
 	}
 	lines = []string{}
 	for _, d := range report.Detach {

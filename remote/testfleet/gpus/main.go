@@ -109,7 +109,7 @@ func answer(w io.Writer, text string, code int) int {
 	return code
 }
 
-func show(v view, o options) string {
+func show(v view, o smiFlags) string {
 	switch {
 	case o.list:
 		return render(list, v)
@@ -132,8 +132,8 @@ func hang() {
 	}
 }
 
-// options are what the command line asks for; without any, the table is shown.
-type options struct {
+// smiFlags are what the command line asks for; without any, the table is shown.
+type smiFlags struct {
 	list, query, xml     bool
 	gpuFields, appFields []string
 	format               []string
@@ -141,7 +141,7 @@ type options struct {
 
 // parseArgs also returns nvidia-smi's message about arguments that it refuses,
 // "" for none.
-func parseArgs(args []string) (o options, refusal string) {
+func parseArgs(args []string) (o smiFlags, refusal string) {
 	for _, arg := range args {
 		name, value, _ := strings.Cut(arg, "=")
 		switch name {
@@ -176,7 +176,7 @@ func notRecognized(arg string) string {
 	return fmt.Sprintf("Option %q is not recognized. Please run 'nvidia-smi -h' for help.\n", arg)
 }
 
-func (o *options) badFormat() string {
+func (o *smiFlags) badFormat() string {
 	for _, word := range o.format {
 		if !slices.Contains([]string{"csv", "noheader", "nounits"}, word) {
 			return notRecognized("--format=" + strings.Join(o.format, ","))
@@ -194,7 +194,7 @@ func badField(fields []string, known map[string]string) string {
 	return ""
 }
 
-func (o *options) badCombination() string {
+func (o *smiFlags) badCombination() string {
 	asked := 0
 	for _, mode := range []bool{o.list, o.query || o.xml, o.gpuFields != nil, o.appFields != nil} {
 		if mode {

@@ -29,7 +29,7 @@ func TestCommandsReachTheHostThatWasAsked(t *testing.T) {
 			require.NoError(t, got.err)
 			require.Equal(t, fmt.Sprintf("someone@%s: %s\n", host.Name, line), got.stdout)
 		}
-		require.Equal(t, inprocess.Counts{Connections: 1, Logins: 1, Commands: 2}, host.Counts())
+		require.Equal(t, inprocess.Totals{Connections: 1, Logins: 1, Commands: 2}, host.Counts())
 	}
 	require.Nil(t, fleet.Host("gpu-99"))
 }

@@ -29,26 +29,26 @@ type Server struct {
 	faults   faults
 	listener net.Listener // nil while the host is down
 	port     int          // that it got
-	counts   Counts
+	counts   Totals
 	life     context.Context //nolint:containedctx // of the connections that are open
 	cut      context.CancelFunc
 }
 
-// Counts are what happened on a host since it started.
-type Counts struct {
+// Totals are what happened on a host since it started.
+type Totals struct {
 	Connections int // accepted TCP connections
 	Logins      int // of these, how many authenticated
 	Commands    int // exec requests that were accepted
 }
 
 // Counts returns what happened so far.
-func (s *Server) Counts() Counts {
+func (s *Server) Counts() Totals {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.counts
 }
 
-func (s *Server) count(add func(*Counts)) {
+func (s *Server) count(add func(*Totals)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	add(&s.counts)
@@ -145,7 +145,7 @@ func (s *Server) accept(listener net.Listener) {
 			pause(s.fleet.ctx, 10*time.Millisecond)
 			continue
 		}
-		s.count(func(c *Counts) { c.Connections++ })
+		s.count(func(c *Totals) { c.Connections++ })
 		s.fleet.work.Go(func() { s.serve(conn) })
 	}
 }
@@ -161,7 +161,7 @@ const maxSessions = 10
 // serve speaks SSH on a connection until either side ends it.
 func (s *Server) serve(raw net.Conn) {
 	ctx, cancel := context.WithCancel(s.connections())
-	c := &connection{server: s, faults: s.current(), net: newGate(raw), ctx: ctx}
+	c := &clientConn{server: s, faults: s.current(), net: newGate(raw), ctx: ctx}
 	s.fleet.work.Go(func() {
 		<-ctx.Done()
 		_ = c.net.Close() // it may be closed already
@@ -178,7 +178,7 @@ func (s *Server) serve(raw net.Conn) {
 		return // the client gets an error in its own handshake
 	}
 	c.user = server.User()
-	s.count(func(n *Counts) { n.Logins++ })
+	s.count(func(n *Totals) { n.Logins++ })
 	c.work.Go(func() { ssh.DiscardRequests(requests) }) // "no" is sshd's answer to keepalive@openssh.com too
 	for channel := range channels {
 		if channel.ChannelType() == "session" {
@@ -189,7 +189,7 @@ func (s *Server) serve(raw net.Conn) {
 	}
 }
 
-func (c *connection) config() *ssh.ServerConfig {
+func (c *clientConn) config() *ssh.ServerConfig {
 	config := &ssh.ServerConfig{
 		ServerVersion: "SSH-2.0-genv_sim",
 		PublicKeyCallback: func(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
@@ -203,7 +203,7 @@ func (c *connection) config() *ssh.ServerConfig {
 	return config
 }
 
-func (c *connection) openSession(channel ssh.NewChannel) {
+func (c *clientConn) openSession(channel ssh.NewChannel) {
 	if int(c.sessions.Add(1)) > maxSessions {
 		c.sessions.Add(-1)
 		_ = channel.Reject(ssh.ConnectionFailed, "open failed") // sshd's words

@@ -18,7 +18,7 @@ import (
 
 // session serves one channel: it runs the first "exec" and refuses everything
 // else, since the fleet has no terminals, subsystems or login shells.
-func (c *connection) session(offer ssh.NewChannel) {
+func (c *clientConn) session(offer ssh.NewChannel) {
 	channel, requests, err := offer.Accept()
 	if err != nil {
 		return // the connection is gone
@@ -36,14 +36,14 @@ func (c *connection) session(offer ssh.NewChannel) {
 		}
 		if ok {
 			begun = true
-			c.server.count(func(n *Counts) { n.Commands++ })
+			c.server.count(func(n *Totals) { n.Commands++ })
 			command.Go(func() { c.run(ctx, channel, exec.Line) })
 		}
 	}
 }
 
 // run answers a command, with the host's faults.
-func (c *connection) run(ctx context.Context, channel ssh.Channel, line string) {
+func (c *clientConn) run(ctx context.Context, channel ssh.Channel, line string) {
 	defer func() { _ = channel.Close() }() // io.EOF when the client was first
 	if !pause(ctx, c.faults.delay) {
 		return
@@ -61,7 +61,7 @@ func (c *connection) run(ctx context.Context, channel ssh.Channel, line string) 
 	_, _ = channel.SendRequest("exit-status", false, ssh.Marshal(struct{ Status uint32 }{uint32(status)}))
 }
 
-func (c *connection) makeNoise(stdout, stderr io.Writer) {
+func (c *clientConn) makeNoise(stdout, stderr io.Writer) {
 	_, _ = stdout.Write(c.faults.before)
 	random := rand.NewChaCha8([32]byte{byte(c.server.number), byte(c.server.number >> 8)}) // the same in each run
 	_, _ = io.CopyN(stdout, random, c.faults.flood)
@@ -81,8 +81,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// connection is one client's connection to a host.
-type connection struct {
+// clientConn is one client's connection to a host.
+type clientConn struct {
 	server   *Server
 	faults   faults
 	net      *gate

@@ -48,7 +48,7 @@ func (s *Store) openFile(path string) error {
 	if err != nil {
 		return err
 	}
-	s.driver, s.words = file{}, fileWords
+	s.dialect, s.words = file{}, fileWords
 	s.db, err = sql.Open("sqlite", (&url.URL{Scheme: "file", Path: path, RawQuery: query.Encode()}).String())
 	return err
 }
@@ -98,19 +98,19 @@ var fileSchema = "CREATE TABLE facts (name TEXT PRIMARY KEY, value INTEGER NOT N
 	"CREATE TABLE names (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);\n" +
 	createSums(hourSums) + createSums(daySums)
 
-func createSums(in table) string {
+func createSums(in sumTable) string {
 	return fmt.Sprintf("CREATE TABLE %s (kind INTEGER, start INTEGER, name INTEGER, %s, PRIMARY KEY (kind, start, name)) WITHOUT ROWID;\n",
 		in, columnTypes("INTEGER"))
 }
 
 // byName are the facts as they are named in the table.
-func (f *facts) byName() map[string]any {
+func (f *databaseFacts) byName() map[string]any {
 	return map[string]any{
 		"begun": &f.begun, "hours": &f.hours, "months": &f.months, "nameless": &f.nameless, "until": &f.Until, "ended": &f.Ended,
 	}
 }
 
-func (file) facts(t *tx) (f facts, err error) {
+func (file) facts(t *tx) (f databaseFacts, err error) {
 	for name, value := range f.byName() {
 		if err := t.row("SELECT value FROM facts WHERE name = $1", name).Scan(value); err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return f, err

@@ -26,7 +26,7 @@ func (t *tx) extent(users []string) (rows, first, last int64, err error) {
 	if err != nil || len(ids) == 0 {
 		return 0, 0, 0, err
 	}
-	var of list
+	var of valuesList
 	for _, id := range ids {
 		of.add(id)
 	}
@@ -99,7 +99,7 @@ func (t *tx) rename(names map[string]string, since, until int64) error {
 	if err != nil {
 		return err
 	}
-	var pairs list
+	var pairs valuesList
 	for user, name := range names {
 		if id, found := former[valid(user)]; found && id != next[name] {
 			pairs.add(id, next[name])
@@ -161,7 +161,7 @@ func (t *tx) usePseudonyms(now time.Time) (done bool, err error) {
 		return false, err
 	}
 	t.nameless = next
-	if month := usage.MonthOf(day, t.options.In); t.Store.months && month < t.facts.months {
+	if month := usage.MonthOf(day, t.options.In); t.Store.months && month < t.databaseFacts.months {
 		return true, t.sumMonth(month) // its names were those of the whole month
 	}
 	return true, nil

@@ -13,7 +13,7 @@ import (
 // Mark is up to when usage is kept.
 func (s *Store) Mark(ctx context.Context) (mark usage.Mark, err error) {
 	err = s.transaction(ctx, func(t *tx) error {
-		mark = t.facts.Mark
+		mark = t.databaseFacts.Mark
 		return nil
 	})
 	return mark, err
@@ -29,7 +29,7 @@ func (s *Store) Report(ctx context.Context, q usage.Query) (report usage.Report,
 }
 
 func (t *tx) report(q *usage.Query) (report usage.Report, err error) {
-	report = usage.Report{Begun: t.begun, Mark: t.facts.Mark, Since: q.Since, Until: q.Until}
+	report = usage.Report{Begun: t.begun, Mark: t.databaseFacts.Mark, Since: q.Since, Until: q.Until}
 	parts := partsOf(q.Since, q.Until, t.hours, t.options.In)
 	if len(parts) > 0 {
 		report.Since, report.Until = parts[0].since, parts[len(parts)-1].until
@@ -66,7 +66,7 @@ func (t *tx) report(q *usage.Query) (report usage.Report, err error) {
 }
 
 // sum adds the sums of a part of the time, by name or by date.
-func (t *tx) sum(p part, kind usage.Kind, byDay bool, to map[string]usage.Sum) error {
+func (t *tx) sum(p periodTable, kind usage.Kind, byDay bool, to map[string]usage.Sum) error {
 	by := "name"
 	if byDay {
 		by = "start"
@@ -84,17 +84,17 @@ func (t *tx) sum(p part, kind usage.Kind, byDay bool, to map[string]usage.Sum) e
 		total.Add(&sum)
 		to[name] = total
 	}, fmt.Sprintf("SELECT n.name, s.* FROM (SELECT min(r.start) AS start, min(r.name) AS id, %s FROM %s r WHERE {fleet} AND r.kind = $1 AND r.start >= $2 AND r.start < $3 GROUP BY r.%s) s "+
-		"JOIN names n ON n.id = s.id", summed(), p.table, by), int(kind), p.since, p.until)
+		"JOIN names n ON n.id = s.id", summed(), p.sumTable, by), int(kind), p.since, p.until)
 }
 
-// part is a time, and the table with its sums.
-type part struct {
-	table
+// periodTable is a time, and the table with its sums.
+type periodTable struct {
+	sumTable
 	since, until int64
 }
 
 // nonEmpty are the parts that have time.
-func nonEmpty(parts ...part) (list []part) {
+func nonEmpty(parts ...periodTable) (list []periodTable) {
 	for _, p := range parts {
 		if p.since < p.until {
 			list = append(list, p)
@@ -106,7 +106,7 @@ func nonEmpty(parts ...part) (list []part) {
 // partsOf divide the time of a query: whole days are in the sums of days, what is before and after them in
 // those of hours. hours is from when on hours are kept: what is earlier is in whole days only, so the
 // time may begin and end earlier and later than asked for.
-func partsOf(since, until, hours int64, in *time.Location) []part {
+func partsOf(since, until, hours int64, in *time.Location) []periodTable {
 	if until <= since {
 		return nil
 	}
@@ -127,9 +127,9 @@ func partsOf(since, until, hours int64, in *time.Location) []part {
 		until = last
 	}
 	if first >= last {
-		return []part{{hourSums, since, until}}
+		return []periodTable{{hourSums, since, until}}
 	}
-	return nonEmpty(part{hourSums, since, first}, part{daySums, first, last}, part{hourSums, last, until})
+	return nonEmpty(periodTable{hourSums, since, first}, periodTable{daySums, first, last}, periodTable{hourSums, last, until})
 }
 
 // months is from when on, and up to when, there are sums of months.
@@ -142,19 +142,19 @@ func (t *tx) monthsThere() (m months, err error) {
 	var found bool
 	m.first, found, err = t.number("SELECT min(start) FROM month_sums WHERE kind = $1", int(usage.OfAll))
 	if found {
-		m.end = t.facts.months
+		m.end = t.databaseFacts.months
 	}
 	return m, err
 }
 
 // divide takes whole months of days from the sums of months.
-func (m months) divide(p part, in *time.Location) []part {
+func (m months) divide(p periodTable, in *time.Location) []periodTable {
 	first, last := max(p.since, m.first), min(usage.MonthOf(p.until, in), m.end)
 	if start := usage.MonthOf(first, in); start != first {
 		first = usage.NextMonth(first, in)
 	}
-	if p.table != daySums || first >= last {
-		return []part{p}
+	if p.sumTable != daySums || first >= last {
+		return []periodTable{p}
 	}
-	return nonEmpty(part{daySums, p.since, first}, part{monthSums, first, last}, part{daySums, last, p.until})
+	return nonEmpty(periodTable{daySums, p.since, first}, periodTable{monthSums, first, last}, periodTable{daySums, last, p.until})
 }

@@ -77,7 +77,7 @@ func (s *Store) connect(url string) error {
 	}
 	// Statements have lists of rows, so that few of them are run twice: none is worth keeping.
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec
-	s.driver, s.words, s.shared, s.timeout, s.db = server{}, serverWords(0), true, callTimeout, stdlib.OpenDB(*config)
+	s.dialect, s.words, s.shared, s.timeout, s.db = server{}, serverWords(0), true, callTimeout, stdlib.OpenDB(*config)
 	return nil
 }
 
@@ -179,7 +179,7 @@ func versionOf(t *tx) (int64, error) {
 }
 
 // facts locks the fleet, so that its writers write one after the other.
-func (server) facts(t *tx) (f facts, err error) {
+func (server) facts(t *tx) (f databaseFacts, err error) {
 	lock := ""
 	if t.writes {
 		lock = " FOR UPDATE"
@@ -197,7 +197,7 @@ func (server) facts(t *tx) (f facts, err error) {
 
 func (server) saveFacts(t *tx) error {
 	err := t.run("UPDATE fleets SET begun = $2, hours = $3, nameless = $4 WHERE id = $1", t.fleet, t.begun, t.hours, t.nameless)
-	if err == nil && t.facts.Mark != (usage.Mark{}) {
+	if err == nil && t.databaseFacts.Mark != (usage.Mark{}) {
 		err = t.run("INSERT INTO marks (fleet, part, until, ended) VALUES ({id,}{'',}$1, $2) ON CONFLICT (fleet, part) DO UPDATE SET until = excluded.until, ended = excluded.ended",
 			t.Until, t.Ended)
 	}

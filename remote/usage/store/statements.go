@@ -28,22 +28,22 @@ func serverWords(fleet int64) *strings.Replacer {
 	)
 }
 
-// table is one with sums, by kind, start and name. Names are those of users, hosts and models, by their ids.
-type table string
+// sumTable is one with sums, by kind, start and name. Names are those of users, hosts and models, by their ids.
+type sumTable string
 
 const (
-	hourSums table = "hour_sums"
-	daySums  table = "day_sums"
+	hourSums sumTable = "hour_sums"
+	daySums  sumTable = "day_sums"
 	// monthSums are there so that a report of a year doesn't read as many rows as there are days.
-	monthSums table = "month_sums"
+	monthSums sumTable = "month_sums"
 )
 
 // tables are those of a database.
-func (s *Store) tables() []table {
+func (s *Store) tables() []sumTable {
 	if s.months {
-		return []table{hourSums, daySums, monthSums}
+		return []sumTable{hourSums, daySums, monthSums}
 	}
-	return []table{hourSums, daySums}
+	return []sumTable{hourSums, daySums}
 }
 
 // columns are those of usage.Amounts, which are summed up. A peak follows.
@@ -76,7 +76,7 @@ func summed() string {
 var allKinds = fmt.Sprintf(" AND r.kind IN (%d, %d, %d, %d)", usage.OfUser, usage.OfHost, usage.OfModel, usage.OfAll)
 
 // upsert adds rows with keys and amounts to those that the table has.
-func (t table) upsert(rows string) string {
+func (t sumTable) upsert(rows string) string {
 	var set strings.Builder
 	for _, column := range columns {
 		fmt.Fprintf(&set, "%[1]s = %[2]s.%[1]s + excluded.%[1]s, ", column, t)
@@ -88,16 +88,16 @@ func (t table) upsert(rows string) string {
 // maxRows is how many rows a statement has. SQLite takes 32,766 parameters and a text of a megabyte.
 const maxRows = 500
 
-// list is a list of rows in a statement, as VALUES: numbers as they are, whatever type their columns have, and texts as
+// valuesList is a list of rows in a statement, as VALUES: numbers as they are, whatever type their columns have, and texts as
 // parameters.
-type list struct {
+type valuesList struct {
 	prefix string // of each row
 	text   strings.Builder
 	args   []any
 }
 
-func listOf(texts []string) *list {
-	l := new(list)
+func listOf(texts []string) *valuesList {
+	l := new(valuesList)
 	for _, text := range texts {
 		l.add(text)
 	}
@@ -105,7 +105,7 @@ func listOf(texts []string) *list {
 }
 
 // add adds a row: numbers, texts, and pointers to them.
-func (l *list) add(fields ...any) {
+func (l *valuesList) add(fields ...any) {
 	before := ", ("
 	if l.text.Len() == 0 {
 		before = "VALUES ("

@@ -62,7 +62,7 @@ type Pseudonyms struct {
 // Store is a database. It is safe for concurrent use, one call after the other. A connection to a
 // server is made again after it was lost. It implements usage.Store.
 type Store struct {
-	driver
+	dialect
 	words   *strings.Replacer // of the driver
 	db      *sql.DB
 	options Options
@@ -74,12 +74,12 @@ type Store struct {
 	name    string        // of the fleet
 }
 
-// driver is where SQLite and PostgreSQL differ in more than words.
-type driver interface {
+// dialect is where SQLite and PostgreSQL differ in more than words.
+type dialect interface {
 	// prepare makes or finds the tables, and the fleet.
 	prepare(t *tx) error
 	// facts are those of the database, of which no other writer changes them during the transaction.
-	facts(t *tx) (facts, error)
+	facts(t *tx) (databaseFacts, error)
 	saveFacts(t *tx) error
 	// removeNames removes the names that no row has any more, and what is left of them.
 	removeNames(ctx context.Context, s *Store) error
@@ -87,8 +87,8 @@ type driver interface {
 	translated(err error, committing bool) error
 }
 
-// facts are what a database has only once.
-type facts struct {
+// databaseFacts are what a database has only once.
+type databaseFacts struct {
 	begun    int64 // from when on usage is kept
 	hours    int64 // from when on hours are kept
 	months   int64 // up to when the sums of months are written, if those of all its days are kept
@@ -101,7 +101,7 @@ type tx struct {
 	*sql.Tx
 	*Store
 	ctx context.Context //nolint:containedctx // of one call
-	facts
+	databaseFacts
 }
 
 var errReadOnly = errors.New("it was opened to read")
@@ -150,11 +150,11 @@ func (s *Store) Close() error { return s.db.Close() }
 // transaction does something as a whole or not at all.
 func (s *Store) transaction(ctx context.Context, f func(*tx) error) error {
 	return s.change(ctx, func(t *tx) (err error) {
-		if t.facts, err = s.facts(t); err != nil {
+		if t.databaseFacts, err = s.facts(t); err != nil {
 			return err
 		}
-		before := t.facts
-		if err = f(t); err == nil && t.facts != before {
+		before := t.databaseFacts
+		if err = f(t); err == nil && t.databaseFacts != before {
 			err = s.saveFacts(t)
 		}
 		return err

@@ -42,7 +42,7 @@ func (t *tx) isNew(id string) (isNew bool, err error) {
 // addSums adds to the sums of hours and days. What is earlier than the sums of months that are written is added
 // to those, too. Names that differ only in what databases don't take are the same.
 func (t *tx) addSums(sums usage.Sums) error {
-	added := map[table]usage.Sums{hourSums: {}, daySums: {}, monthSums: {}}
+	added := map[sumTable]usage.Sums{hourSums: {}, daySums: {}, monthSums: {}}
 	var list []string
 	for key := range sums {
 		sum, hour := sums[key], key.Hour
@@ -51,7 +51,7 @@ func (t *tx) addSums(sums usage.Sums) error {
 		added[hourSums].Add(key, &sum)
 		key.Hour = usage.DayOf(hour, t.options.In)
 		added[daySums].Add(key, &sum)
-		if hour < t.facts.months {
+		if hour < t.databaseFacts.months {
 			key.Hour = usage.MonthOf(hour, t.options.In)
 			added[monthSums].Add(key, &sum)
 		}
@@ -69,12 +69,12 @@ func (t *tx) addSums(sums usage.Sums) error {
 }
 
 // insert adds rows in the order of their keys: so pages are written one after the other.
-func (t *tx) insert(to table, sums usage.Sums, names map[string]int64) error {
+func (t *tx) insert(to sumTable, sums usage.Sums, names map[string]int64) error {
 	keys := slices.SortedFunc(maps.Keys(sums), func(a, b usage.SumKey) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Hour, b.Hour), cmp.Compare(names[a.Name], names[b.Name]))
 	})
 	for chunk := range slices.Chunk(keys, maxRows) {
-		list := list{prefix: "{id,}"}
+		list := valuesList{prefix: "{id,}"}
 		for _, key := range chunk {
 			sum := sums[key]
 			list.add(append([]any{int64(key.Kind), key.Hour, names[key.Name]}, amountsOf(&sum)...)...)
@@ -130,7 +130,7 @@ func (t *tx) addMark(e *usage.Entry) error {
 		return err
 	}
 	if e.Until >= t.Until || !t.shared {
-		t.facts.Mark = e.Mark
+		t.databaseFacts.Mark = e.Mark
 	}
 	if t.begun == 0 || t.begun > e.Since {
 		t.begun = e.Since
@@ -210,7 +210,7 @@ func (t *tx) rollUp() (done bool, err error) {
 	if !t.Store.months {
 		return false, nil
 	}
-	month := t.facts.months
+	month := t.databaseFacts.months
 	if month == 0 {
 		oldest, found, err := t.oldest(daySums)
 		if err != nil || !found {
@@ -222,7 +222,7 @@ func (t *tx) rollUp() (done bool, err error) {
 	if next > t.Until {
 		return false, nil
 	}
-	t.facts.months = next
+	t.databaseFacts.months = next
 	return true, t.sumMonth(month)
 }
 
@@ -237,7 +237,7 @@ func (t *tx) sumMonth(month int64) error {
 }
 
 // removeOldest removes what begins first in a table, if that is before a moment: so each change is small.
-func (t *tx) removeOldest(from table, before int64) (done bool, err error) {
+func (t *tx) removeOldest(from sumTable, before int64) (done bool, err error) {
 	start, found, err := t.oldest(from)
 	if err != nil || !found || start >= before {
 		return false, err
@@ -246,7 +246,7 @@ func (t *tx) removeOldest(from table, before int64) (done bool, err error) {
 }
 
 // oldest is the first start in a table. The index is by kind: each has its own.
-func (t *tx) oldest(in table) (start int64, found bool, err error) {
+func (t *tx) oldest(in sumTable) (start int64, found bool, err error) {
 	var first []string
 	for _, kind := range []usage.Kind{usage.OfUser, usage.OfHost, usage.OfModel, usage.OfAll} {
 		first = append(first, fmt.Sprintf("SELECT min(r.start) AS start FROM %s r WHERE {fleet} AND r.kind = %d", in, kind))
@@ -255,7 +255,7 @@ func (t *tx) oldest(in table) (start int64, found bool, err error) {
 }
 
 // remove removes what begins at a moment from a table.
-func (t *tx) remove(from table, start int64) error {
+func (t *tx) remove(from sumTable, start int64) error {
 	return t.run(fmt.Sprintf("DELETE FROM %s AS r WHERE {fleet}%s AND r.start = $1", from, allKinds), start)
 }
 
