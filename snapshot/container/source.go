@@ -187,7 +187,7 @@ func (s *Source) first(pid snapshot.PID) (process, bool) {
 	if err != nil || stat.Gone() {
 		return process{}, false
 	}
-	return process{stat.Start, h.Container(proc.Credentials{})}, true
+	return process{stat.Start, h.Place()}, true
 }
 
 // readRecord adds what root's hook has recorded when this first process of the container
@@ -237,12 +237,12 @@ func (s *Source) Init(ctx context.Context, pid snapshot.PID) (Running, error) {
 		return Running{}, err
 	}
 	defer func() { _ = h.Close() }() // it was only read
-	credentials, err := h.Credentials()
+	uid, err := h.RealUID()
 	if err != nil {
 		return Running{}, err
 	}
-	_, rootless := h.OwnerOfUID(credentials.UID, s.Proc.UserNamespace())
-	m := Member{PID: pid, Place: h.Container(credentials), Rootless: rootless}
+	_, rootless := h.OwnerOfUID(uid, s.Proc.UserNamespace())
+	m := Member{PID: pid, Place: h.Container(), Rootless: rootless}
 	if !m.inspectable() {
 		return Running{}, ErrNotInit
 	}

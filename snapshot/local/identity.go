@@ -120,11 +120,11 @@ func (o *observer) observe(pid snapshot.PID) (observation, error) {
 	if statErr == nil && stat.Gone() {
 		statErr = proc.ErrGone
 	}
-	credentials, credentialsErr := h.Credentials()
-	payer, _ := o.awaitAccount(credentials.UID)
+	uid, uidErr := h.RealUID()
+	payer, _ := o.awaitAccount(uid)
 	h.Budget = o.budgetOf(payer)
 	c, environErr := o.claim(h, stat)
-	lineageErr := errors.Join(statErr, credentialsErr)
+	lineageErr := errors.Join(statErr, uidErr)
 	if err := errors.Join(lineageErr, environErr); errors.Is(err, proc.ErrGone) {
 		return observation{process: snapshot.Process{PID: pid}}, err
 	}
@@ -132,12 +132,12 @@ func (o *observer) observe(pid snapshot.PID) (observation, error) {
 		PID: pid, EID: c.eid, Start: stat.Start, Name: text.Masked(h.Command(stat)),
 		EnvUnknown: environErr != nil, EnvOverwritten: errors.Is(environErr, proc.ErrOverwritten),
 	}}
-	for _, err := range []error{statErr, credentialsErr} {
+	for _, err := range []error{statErr, uidErr} {
 		if err != nil {
 			seen.warnings = append(seen.warnings, err.Error())
 		}
 	}
-	d, err := o.details(h, stat, credentials)
+	d, err := o.details(h, stat, uid)
 	seen.process.Unreadable = unreadable(h, cmp.Or(statErr, environErr), d.owner, d.container.Rootless)
 	seen.process.Container, seen.process.Command = d.container.Place.ID, d.command
 	seen.process.ContainerInfo, seen.member, seen.asked = d.info, d.container, d.asked || d.container.Place.ID == ""
@@ -147,7 +147,7 @@ func (o *observer) observe(pid snapshot.PID) (observation, error) {
 	switch owner := d.owner; {
 	case d.ownerErr != nil:
 		seen.hideOwner(d.ownerErr)
-	case credentialsErr == nil:
+	case uidErr == nil:
 		seen.process.UID = &owner
 	}
 	seen.lineage = []proc.Ancestor{{PID: pid, Start: stat.Start}}
@@ -249,19 +249,19 @@ func readClaim(h *proc.Handle) (claim, error) {
 
 // details returns the cached details if they are still valid. The error is about the
 // ancestors.
-func (o *observer) details(h *proc.Handle, stat proc.Stat, credentials proc.Credentials) (d details, err error) {
-	key := detailsKey{runOf(stat), stat.PPID, credentials.UID}
+func (o *observer) details(h *proc.Handle, stat proc.Stat, uid snapshot.UID) (d details, err error) {
+	key := detailsKey{runOf(stat), stat.PPID, uid}
 	d, known := o.before.details[h.PID]
 	if known && d.of == key && key.envAddress != 0 && o.now.Sub(d.at) < detailsTTLOf(h.PID) {
 		return d, nil
 	}
 	d = details{of: key, at: o.now}
-	owner, rootless := h.OwnerOfUID(credentials.UID, o.userNamespace)
+	owner, rootless := h.OwnerOfUID(uid, o.userNamespace)
 	d.owner, d.ownerErr = o.awaitAccount(owner)
 	if !o.brief {
 		d.command = h.CommandLine()
 		d.container = container.Member{
-			PID: h.PID, Start: stat.Start, Place: h.Container(credentials), Rootless: rootless, UID: d.owner, InnerNamespace: credentials.InnerNamespace,
+			PID: h.PID, Start: stat.Start, Place: h.Container(), Rootless: rootless, UID: d.owner, InnerNamespace: h.InInnerNamespace(),
 		}
 	}
 	d.ancestors, err = o.ancestors.Ancestors(stat)

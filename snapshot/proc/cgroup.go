@@ -147,16 +147,21 @@ const maxContainer = 128
 // Users can put their own processes into a cgroup with any name, or into a PID
 // namespace, but not the processes of other users, and they can't leave a PID
 // namespace. So a container may remove an exemption, but never grants one.
-func (h *Handle) Container(c Credentials) Place {
-	if data, err := h.read("cgroup", smallLimit); err == nil {
-		if place := ParsePlace(data); place.ID != "" {
-			return place
-		}
+func (h *Handle) Container() Place {
+	place := h.Place()
+	if place.ID == "" && h.InInnerNamespace() {
+		place.ID = snapshot.UnnamedContainer
 	}
-	if c.InnerNamespace {
-		return Place{ID: snapshot.UnnamedContainer}
+	return place
+}
+
+// Place is the process's container according to its cgroup alone.
+func (h *Handle) Place() Place {
+	data, err := h.read("cgroup", smallLimit)
+	if err != nil {
+		return Place{}
 	}
-	return Place{}
+	return ParsePlace(data)
 }
 
 // systemContainer is the name of a container of LXC, systemd-nspawn or Apptainer.

@@ -280,9 +280,7 @@ func containerOf(t *testing.T, fs proc.FS, pid snapshot.PID) string {
 	p, err := fs.Open(pid)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, p.Close()) }()
-	status, err := p.Credentials()
-	require.NoError(t, err)
-	return p.Container(status).ID
+	return p.Container().ID
 }
 
 // A real process in a PID namespace of its own.

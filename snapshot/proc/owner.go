@@ -23,11 +23,11 @@ import (
 // root has chosen the uids, and the real uid counts. The real uid also counts if the
 // kernel doesn't show us the namespace. The error also wraps ErrAccountUnknown.
 func (h *Handle) Owner() (snapshot.UID, error) {
-	c, err := h.Credentials()
+	uid, err := h.RealUID()
 	if err != nil {
 		return 0, err
 	}
-	uid, _ := h.OwnerOfUID(c.UID, h.fs.UserNamespace())
+	uid, _ = h.OwnerOfUID(uid, h.fs.UserNamespace())
 	return h.fs.Account(uid)
 }
 
@@ -135,47 +135,41 @@ func (fs FS) Namespace(pid snapshot.PID) (string, error) {
 	return soon(fs, pid, func() (string, error) { return os.Readlink(fs.path(pid) + "/ns/pid") })
 }
 
-// Credentials are the parts of /proc/PID/status that are used here.
-type Credentials struct {
-	// UID is the real uid, that of the user who started the process. A set-uid
-	// program changes the effective uid, and with it the owner of /proc/PID, who is
-	// root if the process is not dumpable, but not the real uid.
-	UID snapshot.UID
-	// InnerNamespace says that the process is in a PID namespace inside that of this
-	// /proc. Every user may read it, unlike /proc/PID/ns/pid.
-	InnerNamespace bool
+// RealUID is that of the user who started the process. A set-uid program changes the effective uid, and with it
+// the owner of /proc/PID, who is root if the process is not dumpable, but not the real uid.
+func (h *Handle) RealUID() (snapshot.UID, error) {
+	uid, err := realUID(h.dir, "status")
+	if err != nil {
+		return 0, classify(h.PID, err)
+	}
+	return uid, nil
 }
 
-// Credentials reads the first page of /proc/PID/status: the rest is as long as the process makes it, with
-// up to 65,536 groups.
-func (h *Handle) Credentials() (Credentials, error) {
-	data, err := readAt(h.dir, "status", statusLimit)
+func realUID(dir int, name string) (snapshot.UID, error) {
+	status, err := readAt(dir, name, statusLimit)
 	if err != nil {
-		return Credentials{}, classify(h.PID, err)
+		return 0, err
 	}
-	uid, err := ParseUID(data)
-	if err != nil {
-		return Credentials{}, fmt.Errorf("%w: PID %d: %w", ErrUnreadable, h.PID, err)
-	}
-	return Credentials{UID: uid, InnerNamespace: h.inInnerNamespace(data)}, nil
+	return ParseUID(status)
 }
 
-// statusLimit is a page. The name, of at most 64 bytes, and some numbers are before the uid.
+// realUID is Handle.RealUID with the error of the system call. A single file needs no Handle.
+func (fs FS) realUID(pid snapshot.PID) (snapshot.UID, error) {
+	return realUID(unix.AT_FDCWD, fs.path(pid)+"/status")
+}
+
+// statusLimit is a page, in which the uid is. The rest is as long as the process makes it, with up to 65,536 groups.
 const statusLimit = 4 << 10
 
-// inInnerNamespace says whether a process is in a PID namespace inside ours. Where the kernel doesn't show it, the
-// status does, unless many groups are in it.
-func (h *Handle) inInnerNamespace(status []byte) bool {
+// InInnerNamespace says whether the process is in a PID namespace inside that of this /proc, for as long as it runs.
+// Every user may read the status, which shows that, too, unless many groups are in it.
+func (h *Handle) InInnerNamespace() bool {
 	theirs, err := h.link("ns/pid")
 	ours, oursErr := os.Readlink(h.fs.root() + "/self/ns/pid")
 	if err == nil && oursErr == nil {
 		return theirs != ours
 	}
-	return inInnerNamespace(status)
-}
-
-// inInnerNamespace says whether a process has PIDs in several namespaces.
-func inInnerNamespace(status []byte) bool {
+	status, _ := readAt(h.dir, "status", statusLimit) // without it, the process has ended
 	for line := range bytes.Lines(status) {
 		if pids, ok := bytes.CutPrefix(line, []byte("NSpid:")); ok {
 			return len(bytes.Fields(pids)) > 1
@@ -187,20 +181,16 @@ func inInnerNamespace(status []byte) bool {
 // UID is the account of the real uid of the process: Owner without a look at its namespaces, which
 // can stall while it starts a program. The error also wraps ErrAccountUnknown.
 func (h *Handle) UID() (snapshot.UID, error) {
-	c, err := h.Credentials()
+	uid, err := h.RealUID()
 	if err != nil {
 		return 0, err
 	}
-	return h.fs.Account(c.UID)
+	return h.fs.Account(uid)
 }
 
 // payer is the account, or as long as that isn't known the range, for which a process is slow.
 func (fs FS) payer(pid snapshot.PID) (snapshot.UID, error) {
-	data, err := readAt(unix.AT_FDCWD, fs.path(pid)+"/status", statusLimit)
-	if err != nil {
-		return 0, err
-	}
-	uid, err := ParseUID(data)
+	uid, err := fs.realUID(pid)
 	if err == nil {
 		uid, _ = fs.Account(uid)
 	}
@@ -208,7 +198,13 @@ func (fs FS) payer(pid snapshot.PID) (snapshot.UID, error) {
 }
 
 // UID is the account of the real uid of one process.
-func (fs FS) UID(pid snapshot.PID) (snapshot.UID, error) { return with(fs, pid, (*Handle).UID) }
+func (fs FS) UID(pid snapshot.PID) (snapshot.UID, error) {
+	uid, err := fs.realUID(pid)
+	if err != nil {
+		return 0, fs.classify(pid, err)
+	}
+	return fs.Account(uid)
+}
 
 var errStatus = errors.New("no uid in /proc/PID/status")
 

@@ -122,7 +122,7 @@ func (p *peer) examine(fs proc.FS, pidfd int, byPID bool, begun snapshot.StartTi
 // engine of root's, by its cgroup: a process in such a container can make user namespaces as
 // any user. No engine of a user gives uid 0.
 func isContained(h *proc.Handle, uid snapshot.UID) bool {
-	place := h.Container(proc.Credentials{})
+	place := h.Place()
 	return uid == 0 || place.ID != "" && !place.Delegated
 }
 
