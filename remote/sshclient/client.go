@@ -58,7 +58,7 @@ type Options struct {
 	// "none" is none.
 	OpenSSH string
 
-	// MaxStdout limits a command's output, in bytes; 0 is 64 MiB. A command that
+	// MaxStdout limits a command's output, in bytes; 0 is 32 MiB. A command that
 	// writes more is closed.
 	MaxStdout int64
 
@@ -74,7 +74,7 @@ type Options struct {
 
 func (o Options) withDefaults() Options {
 	o.CommandTimeout = positive(o.CommandTimeout, 30*time.Second)
-	o.MaxStdout = positive(o.MaxStdout, 64<<20)
+	o.MaxStdout = positive(o.MaxStdout, 32<<20)
 	o.KeepAlive = positive(o.KeepAlive, 15*time.Second)
 	return o
 }

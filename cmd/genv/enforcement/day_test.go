@@ -29,11 +29,11 @@ import (
 )
 
 const (
-	dayHosts  = 40
+	dayHosts  = 33
 	dayCycles = 24 * 120
 )
 
-// day is a simulated fleet of 40 hosts over 24 hours.
+// day is a simulated fleet of 33 hosts over 24 hours.
 type day struct {
 	t     *testing.T
 	begin time.Time // in the bubble

@@ -146,6 +146,7 @@ func TestDesktops(t *testing.T) {
 			require.NoError(t, os.WriteFile(policy, []byte("defaults: {"+rules+"}\n"), 0o600))
 			r := genvtest.Run(t, "remote", "enforce", "-F", f.SSHConfig(), "-H", h.Name, "--interval", "0", "--policy", policy, "--command-timeout", "10")
 			require.Zero(t, r.Code, r.Err)
+			t.Log(r.Out, r.Err)
 			data, err := os.ReadFile(asked)
 			require.NoError(t, err)
 			return len(data)

@@ -198,7 +198,7 @@ func TestHostsThatTalkNonsense(t *testing.T) {
 		&inprocess.Server{Name: "flood", Handler: genvhost.New(good).Old()},
 		&inprocess.Server{Name: "silent", Handler: inprocess.Func(func(ctx context.Context, _ *inprocess.Request) int { <-ctx.Done(); return 0 })},
 	)
-	require.NoError(t, f.Host("flood").Inject(inprocess.Flood(65<<20)))
+	require.NoError(t, f.Host("flood").Inject(inprocess.Flood(33<<20)))
 	r := genvtest.Run(t, "remote", "devices", "-F", f.SSHConfig(), "-H", "good,banner,nothing,garbage,half,twice,other,silent", "--format", "json", "--command-timeout", "3")
 	require.Equal(t, command.ExitSomeFailed, r.Code)
 	require.NotContains(t, r.Err, "\x1b")
