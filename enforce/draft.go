@@ -11,7 +11,7 @@ import (
 // draft collects what is to be done on one host while the rules run.
 type draft struct {
 	terminations map[snapshot.PID]drafted[snapshot.Process]
-	detachments  map[deviceOfEnv]drafted[attachment]
+	detachments  map[deviceOfEnv]drafted[draftedDetachment]
 	underWay     underWay
 	// ending and detaching are what is not due yet, with the earliest time when it is.
 	ending    map[snapshot.PID]time.Time
@@ -25,8 +25,8 @@ type drafted[T any] struct {
 	because []string
 }
 
-// attachment is that of an environment to a device.
-type attachment struct {
+// draftedDetachment is that of an environment to a device.
+type draftedDetachment struct {
 	env    *snapshot.Environment
 	unused bool
 }
@@ -107,11 +107,11 @@ func expect[K comparable](due *map[K]time.Time, key K, at time.Time) {
 // detach puts a detachment into the report because of a finding.
 func (d *draft) detach(device snapshot.DeviceIndex, env *snapshot.Environment, unused bool, because string) {
 	if d.detachments == nil {
-		d.detachments = make(map[deviceOfEnv]drafted[attachment])
+		d.detachments = make(map[deviceOfEnv]drafted[draftedDetachment])
 	}
 	key := deviceOfEnv{device, env.EID}
 	before := d.detachments[key]
-	d.detachments[key] = drafted[attachment]{cmp.Or(before.object, &attachment{env, unused}), append(before.because, because)}
+	d.detachments[key] = drafted[draftedDetachment]{cmp.Or(before.object, &draftedDetachment{env, unused}), append(before.because, because)}
 }
 
 // detaches reports whether an environment loses a device anyway.

@@ -244,8 +244,8 @@ func (f *forgery) ask(before *snapshot.Snapshot) *snapshot.Snapshot {
 
 // asker is M as the kernel reports it. The shells of environments have the PIDs from 50, their
 // jobs those from 100, and M's processes those from 500.
-func (f *forgery) asker(s *snapshot.Snapshot) change.Asker {
-	return change.Asker{
+func (f *forgery) asker(s *snapshot.Snapshot) change.Requester {
+	return change.Requester{
 		UID: uidM, PID: firstOfM, Now: f.date(), Username: func(uid snapshot.UID) snapshot.Username { return names[uid] },
 		Owner: func(pid snapshot.PID) (snapshot.UID, error) {
 			for i := range s.Environments {
@@ -294,7 +294,7 @@ func (f *forgery) change() change.Change {
 	case 2:
 		return change.Change{Detach: &change.Detach{EID: eid, Indices: indices, Unregistered: f.coin()}}
 	case 3:
-		return change.Change{Configure: &change.Configure{EID: eid, Set: config, Clear: []change.Setting{change.Name, change.GPUMemory, change.GPUs}[:f.IntN(4)]}}
+		return change.Change{Configure: &change.Configure{EID: eid, Set: config, Clear: []change.ConfigField{change.Name, change.GPUMemory, change.GPUs}[:f.IntN(4)]}}
 	}
 	return change.Change{Leave: &change.Leave{PID: pid, Kernel: kernel, Own: f.coin()}}
 }

@@ -78,7 +78,7 @@ type Settings struct {
 	// follow then.
 	Grace time.Duration
 	Kill  bool
-	Guard guard.Setting // the kernel guard of a host
+	Guard guard.PolicySetting // the kernel guard of a host
 	// MaxAge is how old an answer of the driver may be where none comes in time; 0 for never.
 	MaxAge time.Duration
 }

@@ -244,7 +244,7 @@ type Stats struct {
 	// each of them.
 	Rows []StatsRow `json:"rows"`
 	// Total counts each of it once.
-	Total Counts `json:"total"`
+	Total ActionCounts `json:"total"`
 }
 
 // StatsRow is what was done to a user because of a rule. The user is the uid where no name
@@ -252,11 +252,11 @@ type Stats struct {
 type StatsRow struct {
 	User snapshot.Username `json:"user"`
 	Rule enforce.Rule      `json:"rule"`
-	Counts
+	ActionCounts
 }
 
-// Counts are numbers of actions.
-type Counts struct {
+// ActionCounts are numbers of actions.
+type ActionCounts struct {
 	Warned     int `json:"warned"`     // findings of which the user was notified before anything was done
 	Terminated int `json:"terminated"` // processes
 	Detached   int `json:"detached"`   // devices
@@ -268,8 +268,8 @@ type Counts struct {
 	WouldDetach    int `json:"would_detach,omitempty"`
 }
 
-func (c Counts) plus(d Counts) Counts {
-	return Counts{
+func (c ActionCounts) plus(d ActionCounts) ActionCounts {
+	return ActionCounts{
 		c.Warned + d.Warned, c.Terminated + d.Terminated, c.Detached + d.Detached,
 		c.Exempted + d.Exempted, c.Refused + d.Refused, c.Failed + d.Failed,
 		c.WouldTerminate + d.WouldTerminate, c.WouldDetach + d.WouldDetach,
@@ -282,10 +282,10 @@ func Sum(entries []Entry) Stats {
 		user snapshot.Username
 		rule enforce.Rule
 	}
-	rows := make(map[row]Counts)
+	rows := make(map[row]ActionCounts)
 	var s Stats
-	add := func(user snapshot.Username, rules []enforce.Rule, c Counts) {
-		if c == (Counts{}) {
+	add := func(user snapshot.Username, rules []enforce.Rule, c ActionCounts) {
+		if c == (ActionCounts{}) {
 			return
 		}
 		if len(rules) == 0 {
@@ -300,13 +300,13 @@ func Sum(entries []Entry) Stats {
 		e := &entries[i]
 		user := userOfEntry(e)
 		for _, id := range e.warned {
-			add(user, (&Record{IDs: []string{id}}).rules(), Counts{Warned: 1})
+			add(user, (&Record{IDs: []string{id}}).rules(), ActionCounts{Warned: 1})
 		}
 		add(user, e.Rules, countsOf(e))
 	}
 	s.Rows = make([]StatsRow, 0, len(rows))
 	for r, c := range rows {
-		s.Rows = append(s.Rows, StatsRow{User: r.user, Rule: r.rule, Counts: c})
+		s.Rows = append(s.Rows, StatsRow{User: r.user, Rule: r.rule, ActionCounts: c})
 	}
 	slices.SortFunc(s.Rows, func(a, b StatsRow) int { return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.Rule, b.Rule)) })
 	return s
@@ -321,27 +321,27 @@ func userOfEntry(e *Entry) snapshot.Username {
 
 // countsOf is what an entry counts for, apart from warnings: nothing if there was nothing
 // to do any more.
-func countsOf(e *Entry) Counts {
+func countsOf(e *Entry) ActionCounts {
 	switch {
 	case e.Status == StatusDryRun && e.Device != nil:
-		return Counts{WouldDetach: 1}
+		return ActionCounts{WouldDetach: 1}
 	case e.Status == StatusDryRun:
-		return Counts{WouldTerminate: 1}
+		return ActionCounts{WouldTerminate: 1}
 	case e.Action == "exempt" && e.Status == "":
-		return Counts{Exempted: 1}
+		return ActionCounts{Exempted: 1}
 	case e.Action != "":
-		return Counts{}
+		return ActionCounts{}
 	}
 	switch e.Status {
 	case enforce.StatusTerminated, enforce.StatusKilled, enforce.StatusSignalled:
-		return Counts{Terminated: 1}
+		return ActionCounts{Terminated: 1}
 	case enforce.StatusDetached:
-		return Counts{Detached: 1}
+		return ActionCounts{Detached: 1}
 	case enforce.StatusRefused:
-		return Counts{Refused: 1}
+		return ActionCounts{Refused: 1}
 	case enforce.StatusFailed, enforce.StatusSurvived, enforce.StatusUnknown:
-		return Counts{Failed: 1}
+		return ActionCounts{Failed: 1}
 	case enforce.StatusGone, enforce.StatusChanged, enforce.StatusNotAttached:
 	}
-	return Counts{}
+	return ActionCounts{}
 }

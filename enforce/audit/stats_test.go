@@ -34,26 +34,26 @@ type statsCase struct {
 	name    string
 	records []audit.Record
 	rows    []audit.StatsRow
-	total   audit.Counts
+	total   audit.ActionCounts
 }
 
 func statsCases() []statsCase {
-	row := func(rule enforce.Rule, c audit.Counts) audit.StatsRow {
-		return audit.StatsRow{User: "bob", Rule: rule, Counts: c}
+	row := func(rule enforce.Rule, c audit.ActionCounts) audit.StatsRow {
+		return audit.StatsRow{User: "bob", Rule: rule, ActionCounts: c}
 	}
 	return []statsCase{
-		{"nothing", nil, []audit.StatsRow{}, audit.Counts{}},
+		{"nothing", nil, []audit.StatsRow{}, audit.ActionCounts{}},
 		{
 			"a warning counts once, however it was sent",
 			[]audit.Record{found(outside, enforce.DecisionWait), notified(outside, audit.ChannelLogin), notified(outside, audit.ChannelMail), notified(outside, "")},
-			[]audit.StatsRow{row(enforce.RuleNonEnvProcesses, audit.Counts{Warned: 1})},
-			audit.Counts{Warned: 1},
+			[]audit.StatsRow{row(enforce.RuleNonEnvProcesses, audit.ActionCounts{Warned: 1})},
+			audit.ActionCounts{Warned: 1},
 		},
 		{
 			"and again when it was over",
 			[]audit.Record{notified(idle, ""), {Kind: audit.KindCleared, IDs: []string{idle}}, notified(idle, "")},
-			[]audit.StatsRow{row(enforce.RuleIdle, audit.Counts{Warned: 2})},
-			audit.Counts{Warned: 2},
+			[]audit.StatsRow{row(enforce.RuleIdle, audit.ActionCounts{Warned: 2})},
+			audit.ActionCounts{Warned: 2},
 		},
 		{
 			"a notice of an action is no warning, nor one that didn't arrive",
@@ -62,13 +62,13 @@ func statsCases() []statsCase {
 				{Kind: audit.KindNotified, IDs: []string{idle}, User: "bob", Reason: "not logged in"},
 			},
 			[]audit.StatsRow{},
-			audit.Counts{},
+			audit.ActionCounts{},
 		},
 		{
 			"an action because of two rules",
 			[]audit.Record{done(enforce.StatusTerminated, 5, outside, capped)},
-			[]audit.StatsRow{row(enforce.RuleMaxDevicesPerUser, audit.Counts{Terminated: 1}), row(enforce.RuleNonEnvProcesses, audit.Counts{Terminated: 1})},
-			audit.Counts{Terminated: 1},
+			[]audit.StatsRow{row(enforce.RuleMaxDevicesPerUser, audit.ActionCounts{Terminated: 1}), row(enforce.RuleNonEnvProcesses, audit.ActionCounts{Terminated: 1})},
+			audit.ActionCounts{Terminated: 1},
 		},
 		{
 			"every status",
@@ -77,8 +77,8 @@ func statsCases() []statsCase {
 				done(enforce.StatusFailed, 5, idle), done(enforce.StatusSurvived, 6, idle), done(enforce.StatusUnknown, 7, idle),
 				done(enforce.StatusGone, 8, idle), done(enforce.StatusChanged, 9, idle), done(enforce.StatusNotAttached, 10, idle),
 			},
-			[]audit.StatsRow{row(enforce.RuleIdle, audit.Counts{Terminated: 2, Detached: 1, Refused: 1, Failed: 3})},
-			audit.Counts{Terminated: 2, Detached: 1, Refused: 1, Failed: 3},
+			[]audit.StatsRow{row(enforce.RuleIdle, audit.ActionCounts{Terminated: 2, Detached: 1, Refused: 1, Failed: 3})},
+			audit.ActionCounts{Terminated: 2, Detached: 1, Refused: 1, Failed: 3},
 		},
 		{
 			"operators",
@@ -90,50 +90,50 @@ func statsCases() []statsCase {
 				done(enforce.StatusTerminated, 5, "run/3/a"),
 			},
 			[]audit.StatsRow{
-				{Counts: audit.Counts{Exempted: 1}}, row("", audit.Counts{Terminated: 1}), row(enforce.RuleIdle, audit.Counts{Exempted: 1}),
+				{ActionCounts: audit.ActionCounts{Exempted: 1}}, row("", audit.ActionCounts{Terminated: 1}), row(enforce.RuleIdle, audit.ActionCounts{Exempted: 1}),
 			},
-			audit.Counts{Terminated: 1, Exempted: 2},
+			audit.ActionCounts{Terminated: 1, Exempted: 2},
 		},
 		{
 			"a user without a name",
 			[]audit.Record{{Kind: audit.KindOutcome, UID: ptr(snapshot.UID(1002)), IDs: []string{idle}, PID: 1, Status: enforce.StatusTerminated}},
-			[]audit.StatsRow{{User: "1002", Rule: enforce.RuleIdle, Counts: audit.Counts{Terminated: 1}}},
-			audit.Counts{Terminated: 1},
+			[]audit.StatsRow{{User: "1002", Rule: enforce.RuleIdle, ActionCounts: audit.ActionCounts{Terminated: 1}}},
+			audit.ActionCounts{Terminated: 1},
 		},
 		{
 			"the answer to a request is no warning",
 			[]audit.Record{{Kind: audit.KindExtension, IDs: []string{"x"}, Action: "extended", User: "bob"}, notified("x", "")},
 			[]audit.StatsRow{},
-			audit.Counts{},
+			audit.ActionCounts{},
 		},
 	}
 }
 
 // dryRunCases are about what a dry run would have done.
 func dryRunCases() []statsCase {
-	row := func(rule enforce.Rule, c audit.Counts) audit.StatsRow {
-		return audit.StatsRow{User: "bob", Rule: rule, Counts: c}
+	row := func(rule enforce.Rule, c audit.ActionCounts) audit.StatsRow {
+		return audit.StatsRow{User: "bob", Rule: rule, ActionCounts: c}
 	}
 	return []statsCase{
 		{
 			"a dry run counts once what it would do, also because of two rules",
 			[]audit.Record{wouldAct(outside, 5), wouldAct(capped, 5, 6), wouldAct(capped, 5, 6)},
 			[]audit.StatsRow{
-				row(enforce.RuleMaxDevicesPerUser, audit.Counts{WouldTerminate: 2, WouldDetach: 2}), row(enforce.RuleNonEnvProcesses, audit.Counts{WouldTerminate: 1}),
+				row(enforce.RuleMaxDevicesPerUser, audit.ActionCounts{WouldTerminate: 2, WouldDetach: 2}), row(enforce.RuleNonEnvProcesses, audit.ActionCounts{WouldTerminate: 1}),
 			},
-			audit.Counts{WouldTerminate: 2, WouldDetach: 2},
+			audit.ActionCounts{WouldTerminate: 2, WouldDetach: 2},
 		},
 		{
 			"and again when it was over",
 			[]audit.Record{wouldAct(outside, 5), {Kind: audit.KindCleared, IDs: []string{outside}}, wouldAct(outside, 5)},
-			[]audit.StatsRow{row(enforce.RuleNonEnvProcesses, audit.Counts{WouldTerminate: 2})},
-			audit.Counts{WouldTerminate: 2},
+			[]audit.StatsRow{row(enforce.RuleNonEnvProcesses, audit.ActionCounts{WouldTerminate: 2})},
+			audit.ActionCounts{WouldTerminate: 2},
 		},
 		{
 			"what a safety limit holds back would not be done",
 			[]audit.Record{{Kind: audit.KindFinding, IDs: []string{outside}, Decision: enforce.DecisionHold, User: "bob", Finding: wouldAct(outside, 5).Finding}},
 			[]audit.StatsRow{},
-			audit.Counts{},
+			audit.ActionCounts{},
 		},
 	}
 }

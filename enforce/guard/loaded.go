@@ -25,7 +25,7 @@ type loaded struct {
 }
 
 // open attaches the guard in the kernel, or takes it over.
-func (s *session) open(ctx context.Context) (*loaded, error) {
+func (s *lockedKeeper) open(ctx context.Context) (*loaded, error) {
 	k, err := s.Open()
 	if err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func (s *session) open(ctx context.Context) (*loaded, error) {
 }
 
 // release gives up the guard in the kernel and leaves it as it is.
-func (s *session) release() {
+func (s *lockedKeeper) release() {
 	if s.loaded == nil {
 		return
 	}

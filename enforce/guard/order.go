@@ -184,8 +184,8 @@ func (m *Mode) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// Setting is what a policy says about the guard of a host.
-type Setting struct {
+// PolicySetting is what a policy says about the guard of a host.
+type PolicySetting struct {
 	Mode Mode
 	// These users may open every device; both are empty in mode Off.
 	ExemptUsers []snapshot.Username

@@ -26,8 +26,8 @@ const (
 	listEvery = 30 * time.Second
 )
 
-// session is a Keeper that holds the lock. One goroutine runs its methods.
-type session struct {
+// lockedKeeper is a Keeper that holds the lock. One goroutine runs its methods.
+type lockedKeeper struct {
 	*Keeper
 	watch    *stateWatch
 	glances  *worker[evidence]
@@ -54,11 +54,11 @@ type session struct {
 	removed  bool // whatever an earlier Keeper left in the kernel
 }
 
-func newSession(k *Keeper) *session {
-	return &session{Keeper: k, problems: problems{log: k.Log, now: map[string]string{}}}
+func newSession(k *Keeper) *lockedKeeper {
+	return &lockedKeeper{Keeper: k, problems: problems{log: k.Log, now: map[string]string{}}}
 }
 
-func (s *session) run(ctx context.Context) error {
+func (s *lockedKeeper) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	s.begin(ctx)
 	defer func() {
@@ -96,7 +96,7 @@ func (s *session) run(ctx context.Context) error {
 }
 
 // begin starts what runs next to the session.
-func (s *session) begin(ctx context.Context) {
+func (s *lockedKeeper) begin(ctx context.Context) {
 	var err error
 	if s.watch, err = newStateWatch(); err != nil {
 		s.problems.set("inotify", "changes are noticed only once a second: "+err.Error())
@@ -116,7 +116,7 @@ func (s *session) begin(ctx context.Context) {
 
 // follow watches the files that matter, where they are now. Where that is not known, the next
 // call finds out.
-func (s *session) follow() {
+func (s *lockedKeeper) follow() {
 	place, _, err := s.State.Place()
 	if err != nil {
 		return
@@ -131,7 +131,7 @@ func (s *session) follow() {
 }
 
 // request starts to read the state files, unless the guard is to be off.
-func (s *session) request() {
+func (s *lockedKeeper) request() {
 	if s.given.Mode == Off {
 		return
 	}
@@ -140,7 +140,7 @@ func (s *session) request() {
 }
 
 // again looks at what may have changed without an event of inotify.
-func (s *session) again() {
+func (s *lockedKeeper) again() {
 	s.follow()
 	if s.given.Mode == Off {
 		return
@@ -177,7 +177,7 @@ func versionsIn(dir string) (v [2]fileVersion) {
 }
 
 // readOrder reads the order and the veto.
-func (s *session) readOrder() {
+func (s *lockedKeeper) readOrder() {
 	s.veto = exists(s.Veto)
 	given, err := ReadOrder(s.RunDir)
 	switch {

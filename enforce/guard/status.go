@@ -55,7 +55,7 @@ func (p *problems) list() []string {
 }
 
 // publish writes guard.json if something in it has changed.
-func (s *session) publish(now At) {
+func (s *lockedKeeper) publish(now At) {
 	if !s.problems.dirty && s.written.Mode == s.present.mode && s.written.Reason == s.present.reason && s.written.Given.Equal(s.given.Time) && !s.written.Time.IsZero() {
 		return
 	}
@@ -74,7 +74,7 @@ func (s *session) publish(now At) {
 }
 
 // status is what guard.json says.
-func (s *session) status() Status {
+func (s *lockedKeeper) status() Status {
 	st := Status{
 		Mode: s.present.mode, Reason: s.present.reason, Veto: s.veto, Keeper: snapshot.PID(os.Getpid()), KeeperStart: s.began,
 		Devices: []Device{}, Users: []User{}, Problems: s.problems.list(),

@@ -22,7 +22,7 @@ type present struct {
 }
 
 // step does what the order, the state files and the kernel call for at this moment.
-func (s *session) step(ctx context.Context) {
+func (s *lockedKeeper) step(ctx context.Context) {
 	now, err := s.now()
 	if err != nil {
 		s.problems.set("clock", err.Error())
@@ -37,7 +37,7 @@ func (s *session) step(ctx context.Context) {
 	s.publish(now)
 }
 
-func (s *session) now() (At, error) {
+func (s *lockedKeeper) now() (At, error) {
 	if s.Clock != nil {
 		return s.Clock()
 	}
@@ -45,7 +45,7 @@ func (s *session) now() (At, error) {
 }
 
 // offReason is why the guard has to be off, or empty.
-func (s *session) offReason(now At) string {
+func (s *lockedKeeper) offReason(now At) string {
 	switch {
 	case s.veto:
 		return fmt.Sprintf("%s exists: the guard stays off as long as it does", s.Veto)
@@ -61,7 +61,7 @@ func (s *session) offReason(now At) string {
 
 // turnOff ends the guard in the kernel at once. The first time, that is also one that an
 // earlier Keeper left.
-func (s *session) turnOff(reason string) {
+func (s *lockedKeeper) turnOff(reason string) {
 	s.present = present{Off, reason}
 	if s.loaded == nil && s.removed {
 		return
@@ -79,7 +79,7 @@ func (s *session) turnOff(reason string) {
 }
 
 // keep makes the kernel do what was ordered.
-func (s *session) keep(ctx context.Context, now At) {
+func (s *lockedKeeper) keep(ctx context.Context, now At) {
 	s.askForUsers()
 	if s.loaded == nil && !s.start(ctx) {
 		return
@@ -99,7 +99,7 @@ func (s *session) keep(ctx context.Context, now At) {
 }
 
 // start opens the guard, and starts to read all that a plan needs.
-func (s *session) start(ctx context.Context) bool {
+func (s *lockedKeeper) start(ctx context.Context) bool {
 	if time.Since(s.failedAt) < openEvery {
 		return false
 	}
@@ -126,7 +126,7 @@ func (s *session) start(ctx context.Context) bool {
 }
 
 // renew sets mode and lease in the kernel.
-func (s *session) renew(now At) {
+func (s *lockedKeeper) renew(now At) {
 	m, reason := s.given.Mode, ""
 	unknown := s.view.knowsUsers(&s.given.Order)
 	switch {
@@ -152,7 +152,7 @@ func (s *session) renew(now At) {
 }
 
 // failed handles an error of the kernel.
-func (s *session) failed(err error) bool {
+func (s *lockedKeeper) failed(err error) bool {
 	if err == nil {
 		return false
 	}
@@ -169,7 +169,7 @@ func (s *session) failed(err error) bool {
 
 // wasRemoved follows the removal of the guard. By hand, that is the same as an order to turn it
 // off; it may also be a part of a veto or of an order that this session doesn't know yet.
-func (s *session) wasRemoved() {
+func (s *lockedKeeper) wasRemoved() {
 	s.readOrder()
 	now, err := s.now()
 	if err == nil && s.offReason(now) == "" {

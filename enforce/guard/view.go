@@ -140,7 +140,7 @@ func (k *Keeper) list(context.Context) listed {
 	return listed{devices, err}
 }
 
-func (s *session) listed(l listed) {
+func (s *lockedKeeper) listed(l listed) {
 	s.listedAt = time.Now()
 	if l.err != nil { // those that were known are still there
 		s.problems.set("devices", "the devices can't be listed: "+l.err.Error())
@@ -174,7 +174,7 @@ func (v *view) knowsUsers(o *Order) error {
 }
 
 // resolved notes uids of exempt users.
-func (s *session) resolved(e exempted) {
+func (s *lockedKeeper) resolved(e exempted) {
 	s.view.users, s.resolvedAt = e, time.Now()
 	missing := ""
 	for _, name := range e.missing {
@@ -187,7 +187,7 @@ func (s *session) resolved(e exempted) {
 }
 
 // askForUsers looks up the uids of exempt users as long as not all are known.
-func (s *session) askForUsers() {
+func (s *lockedKeeper) askForUsers() {
 	o := &s.given.Order
 	if len(o.ExemptUsers) == 0 {
 		s.problems.set("users", "")

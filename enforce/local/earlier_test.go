@@ -82,7 +82,7 @@ func TestEarlierReport(t *testing.T) {
 			up.now += row.ago
 
 			s := newScene(local.ExecutorOptions{Asked: register}, judged)
-			got := s.x.As(asked.Asker{Name: row.as}).Execute(t.Context(), report("2", row.wait, row.kill, judged))[0]
+			got := s.x.As(asked.Authority{Name: row.as}).Execute(t.Context(), report("2", row.wait, row.kill, judged))[0]
 			require.Equal(t, row.status, got.Status, got.Reason)
 			require.Len(t, s.lines, row.lines)
 			if row.lines < 2 {
@@ -108,7 +108,7 @@ func TestReportsAtTheSameTime(t *testing.T) {
 	var reports sync.WaitGroup
 	for _, name := range []string{"a", "b", "c"} {
 		x := local.New(&machine{apps: []snapshot.Process{judged}}, nil, local.ExecutorOptions{Asked: register})
-		x = x.As(asked.Asker{Name: name}).OnAction(func(string) { lines.Add(1) })
+		x = x.As(asked.Authority{Name: name}).OnAction(func(string) { lines.Add(1) })
 		reports.Go(func() { x.Execute(context.Background(), report(name, aMoment, false, judged)) })
 	}
 	reports.Wait()
@@ -133,7 +133,7 @@ func TestAReplacedControllersReport(t *testing.T) {
 			c := ready(t, "stubborn", in("7"))
 			judged := c.judged("7", 0)
 			held, acts := 0, 0
-			asker := asked.Asker{Name: "a", Hold: func() (func(), error) {
+			asker := asked.Authority{Name: "a", Hold: func() (func(), error) {
 				if acts++; acts > row.after {
 					return nil, errReplaced
 				}
@@ -157,7 +157,7 @@ func TestAReplacedControllersReport(t *testing.T) {
 			if row.lines > 0 {
 				return
 			}
-			other := s.x.As(asked.Asker{Name: "b"})
+			other := s.x.As(asked.Authority{Name: "b"})
 			require.Equal(t, enforce.StatusKilled, other.Execute(t.Context(), report("2", aMoment, true, judged))[0].Status)
 			require.Len(t, s.lines, 2, "who didn't act is not in the way of who may")
 		})
@@ -169,7 +169,7 @@ func TestAReplacedControllerDetachesNothing(t *testing.T) {
 	s := newScene(local.ExecutorOptions{})
 	mine := environment("7", snapshot.UID(os.Getuid()), "me")
 	s.stateFiles.content = state.Files{Environments: []snapshot.Environment{mine}, Devices: []snapshot.Device{device(0, "7")}}
-	refuses := asked.Asker{Hold: func() (func(), error) { return nil, errReplaced }}
+	refuses := asked.Authority{Hold: func() (func(), error) { return nil, errReplaced }}
 	got := s.x.As(refuses).Execute(t.Context(), detaching(mine, 0))[0]
 	require.Equal(t, enforce.StatusFailed, got.Status)
 	require.Contains(t, got.Reason, errReplaced.Error())

@@ -17,7 +17,7 @@ func New(inspector Inspector, files StateFiles, options ExecutorOptions) *Execut
 	}
 	return &Executor{
 		inspector: inspector, stateFiles: files, options: options,
-		memories: &memories{of: map[processKey]memory{}}, onAction: func(string) {}, onWarning: func(string) {},
+		memories: &memories{of: map[bootProcess]processRecord{}}, onAction: func(string) {}, onWarning: func(string) {},
 	}
 }
 
@@ -40,7 +40,7 @@ func (x *Executor) Execute(ctx context.Context, report enforce.Report) []enforce
 }
 
 // As returns an Executor with the same memory that carries out the reports of a controller.
-func (x *Executor) As(asker asked.Asker) *Executor {
+func (x *Executor) As(asker asked.Authority) *Executor {
 	other := *x
 	other.asker = asker
 	return &other

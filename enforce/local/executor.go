@@ -68,7 +68,7 @@ type Executor struct {
 	memories   *memories
 	onAction   func(line string)
 	onWarning  func(text string)
-	asker      asked.Asker
+	asker      asked.Authority
 }
 
 // hold keeps other controllers from taking the place of the asker until release is called.

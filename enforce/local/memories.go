@@ -8,14 +8,14 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-// processKey identifies a process of this boot.
-type processKey struct {
+// bootProcess identifies a process of this boot.
+type bootProcess struct {
 	pid   snapshot.PID
 	start snapshot.StartTime
 }
 
-// memory is what an Executor remembers of a process between cycles.
-type memory struct {
+// processRecord is what an Executor remembers of a process between cycles.
+type processRecord struct {
 	unkillable bool // SIGKILL did not end it
 	// evasions counts how often it was not signalled since something was different
 	// that it may have changed itself: its environ, which it can write to, or some
@@ -26,17 +26,17 @@ type memory struct {
 // memories are shared by the reports that are carried out at the same time.
 type memories struct {
 	mu sync.Mutex
-	of map[processKey]memory
+	of map[bootProcess]processRecord
 }
 
-func (m *memories) get(key processKey) memory {
+func (m *memories) get(key bootProcess) processRecord {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.of[key]
 }
 
 // change changes what is remembered of a process, and returns it.
-func (m *memories) change(key processKey, change func(*memory)) memory {
+func (m *memories) change(key bootProcess, change func(*processRecord)) processRecord {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	changed := m.of[key]
@@ -49,7 +49,7 @@ func (m *memories) change(key processKey, change func(*memory)) memory {
 func (m *memories) removeDead(fs proc.FS) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	maps.DeleteFunc(m.of, func(key processKey, _ memory) bool {
+	maps.DeleteFunc(m.of, func(key bootProcess, _ processRecord) bool {
 		alive, err := fs.Alive(key.pid, key.start)
 		return err == nil && !alive
 	})

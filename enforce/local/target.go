@@ -33,7 +33,7 @@ type target struct {
 	engineErr  error
 }
 
-func (t *target) key() processKey { return processKey{t.judged.PID, t.start} }
+func (t *target) key() bootProcess { return bootProcess{t.judged.PID, t.start} }
 
 func (t *target) conclude(o objection) {
 	if t.earlier != nil {

@@ -95,7 +95,7 @@ func (x *execution) sendSIGKILL(ctx context.Context, targets []*target) {
 		}
 		t.conclude(o)
 		if err == nil {
-			x.memories.change(t.key(), func(m *memory) { m.unkillable = true })
+			x.memories.change(t.key(), func(m *processRecord) { m.unkillable = true })
 		}
 	}
 }

@@ -66,7 +66,7 @@ func (x *execution) compare(t *target, now *inspection) objection {
 	if !o.evasive {
 		return o
 	}
-	m := x.memories.change(t.key(), func(m *memory) { m.evasions++ })
+	m := x.memories.change(t.key(), func(m *processRecord) { m.evasions++ })
 	if m.evasions > maxEvasions {
 		return checkAnyDevice(t.judged, listed)
 	}

@@ -168,8 +168,8 @@ func (b Box) Notices(uid snapshot.UID, now time.Time) ([]KeptNotice, error) {
 	return list[max(0, len(list)-maxNotices):], nil
 }
 
-// Seen remembers, in a file of the user's, which notices were shown.
-type Seen struct{ Path string } // empty for none: then nothing was seen
+// SeenNotices remembers, in a file of the user's, which notices were shown.
+type SeenNotices struct{ Path string } // empty for none: then nothing was seen
 
 const (
 	maxSeen = 64 << 10 // bytes of that file that are read
@@ -177,7 +177,7 @@ const (
 )
 
 // Unseen are the notices that a user has not seen, the oldest first.
-func (b Box) Unseen(uid snapshot.UID, seen Seen, now time.Time) ([]KeptNotice, error) {
+func (b Box) Unseen(uid snapshot.UID, seen SeenNotices, now time.Time) ([]KeptNotice, error) {
 	list, err := b.Notices(uid, now)
 	if err != nil || len(list) == 0 {
 		return nil, err
@@ -196,7 +196,7 @@ var ErrShownElsewhere = errors.New("another shell shows the notices")
 // ShowUnseen calls show with the notices that a user has not seen, and remembers that they
 // were shown. Of several shells that start at once, one shows them; the others get ErrShownElsewhere
 // or none. Where the file can't be written, they are shown all the same.
-func (b Box) ShowUnseen(uid snapshot.UID, seen Seen, now time.Time, show func([]KeptNotice) error) error {
+func (b Box) ShowUnseen(uid snapshot.UID, seen SeenNotices, now time.Time, show func([]KeptNotice) error) error {
 	list, err := b.Notices(uid, now)
 	if err != nil || len(list) == 0 {
 		return err

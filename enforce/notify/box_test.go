@@ -35,7 +35,7 @@ func own() snapshot.UID { return snapshot.UID(os.Geteuid()) }
 func newBox(t *testing.T) notify.Box { return notify.Box{Root: filepath.Join(t.TempDir(), "root")} }
 
 func TestANoticeIsShownOnce(t *testing.T) {
-	box, seen := newBox(t), notify.Seen{Path: filepath.Join(t.TempDir(), "a", "b", "seen")}
+	box, seen := newBox(t), notify.SeenNotices{Path: filepath.Join(t.TempDir(), "a", "b", "seen")}
 	show := func() (shown []string) {
 		require.NoError(t, box.ShowUnseen(own(), seen, noon, func(list []notify.KeptNotice) error { shown = texts(list); return nil }))
 		return shown
@@ -82,7 +82,7 @@ func TestWhatIsKeptIsBounded(t *testing.T) {
 
 // Of shells that start at once, one shows the notices.
 func TestShellsThatStartAtOnce(t *testing.T) {
-	box, seen := newBox(t), notify.Seen{Path: filepath.Join(t.TempDir(), "seen")}
+	box, seen := newBox(t), notify.SeenNotices{Path: filepath.Join(t.TempDir(), "seen")}
 	require.NoError(t, box.Keep(own(), "x", noon))
 	var shown atomic.Int64
 	var shells sync.WaitGroup
@@ -120,13 +120,13 @@ func TestAHomeThatCannotBeWritten(t *testing.T) {
 	require.NoError(t, box.Keep(own(), "x", noon))
 	shown := 0
 	for _, path := range []string{"", "/proc/no/such/folder/seen", "/dev/null/seen"} {
-		require.NoError(t, box.ShowUnseen(own(), notify.Seen{Path: path}, noon, func(list []notify.KeptNotice) error { shown += len(list); return nil }))
+		require.NoError(t, box.ShowUnseen(own(), notify.SeenNotices{Path: path}, noon, func(list []notify.KeptNotice) error { shown += len(list); return nil }))
 	}
 	require.Equal(t, 3, shown)
 }
 
 func TestDamagedAndStrangeFiles(t *testing.T) {
-	box, seen := newBox(t), notify.Seen{}
+	box, seen := newBox(t), notify.SeenNotices{}
 	require.NoError(t, box.Keep(own(), "x", noon))
 	file := filepath.Join(box.Root, "notices", fmt.Sprint(own(), ".json"))
 	for _, content := range []string{"", "{", `{"schema":"genv.notices/9"}`, `[]`, strings.Repeat("[", 1<<20)} {

@@ -39,7 +39,7 @@ func Body(n Notice) string {
 		fmt.Fprintf(&b, "\nAnd there are %d more, which are left out here.\n", n.More)
 	}
 	b.WriteString("\n`genv history` on the host shows what was done to your processes and devices.\n")
-	if slices.ContainsFunc(n.Findings, func(f Finding) bool { return len(f.Decisions) > 0 }) {
+	if slices.ContainsFunc(n.Findings, func(f TemplateFinding) bool { return len(f.Decisions) > 0 }) {
 		b.WriteString("`genv why DECISION` shows all of a decision.\n")
 	}
 	if n.Contact != "" {
@@ -49,7 +49,7 @@ func Body(n Notice) string {
 }
 
 // write writes a finding, line by line.
-func (f *Finding) write(b *strings.Builder) {
+func (f *TemplateFinding) write(b *strings.Builder) {
 	title := f.Text
 	if f.Host != "" {
 		title = f.Host + ": " + title

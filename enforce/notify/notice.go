@@ -13,16 +13,16 @@ import (
 type Notice struct {
 	User     string // name of the account, or "uid 1004"
 	Contact  string // who to ask; empty for none
-	Findings []Finding
+	Findings []TemplateFinding
 	// More is how many findings are left out, since there were too many.
 	More int
 	// Digest says that these findings were collected, and are not news of this minute.
 	Digest bool
 }
 
-// Finding is a violated rule, or what an operator wrote, as a template gets it. Texts
+// TemplateFinding is a violated rule, or what an operator wrote, as a template gets it. Texts
 // are empty where they don't apply.
-type Finding struct {
+type TemplateFinding struct {
 	ID   string `json:"id"`
 	Host string `json:"host,omitempty"`
 	Rule string `json:"rule,omitempty"` // as in the policy; empty for what an operator wrote
@@ -84,7 +84,7 @@ func (n Notice) Hosts() string {
 }
 
 // Outcome says what happens and when, in a sentence.
-func (f Finding) Outcome() string {
+func (f TemplateFinding) Outcome() string {
 	switch {
 	case f.Follows == "":
 		return ""

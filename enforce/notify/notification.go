@@ -14,7 +14,7 @@
 //
 //	box := notify.Box{Root: "/var/lib/genv"}
 //	err := box.Keep(1001, text, now)                        // root's genv
-//	unseen, err := box.Unseen(1001, notify.Seen{Path: …})   // the user's shell
+//	unseen, err := box.Unseen(1001, notify.SeenNotices{Path: …})   // the user's shell
 //
 // The package sends nothing, and has no clock.
 package notify
@@ -43,7 +43,7 @@ type Notification struct {
 	// User is the name of the account on that host; empty if it is not known.
 	User snapshot.Username
 	// Details are the same as a template gets it.
-	Details Finding
+	Details TemplateFinding
 }
 
 // Notifications are those of a finding, one for each user and host that is affected,
@@ -87,8 +87,8 @@ func Notifications(f *enforce.Finding, owners *Owners, now time.Time) []Notifica
 }
 
 // details are a finding as a template gets it.
-func details(f *enforce.Finding, host snapshot.Hostname, what, follows string, now time.Time) Finding {
-	return Finding{
+func details(f *enforce.Finding, host snapshot.Hostname, what, follows string, now time.Time) TemplateFinding {
+	return TemplateFinding{
 		ID: f.ID, Host: text.OneLine(string(host)), Rule: string(f.Rule), Text: text.OneLine(what), Command: QuotedCommand(cmp.Or(f.Command, f.PrivateCommand)), Follows: follows,
 		Pending: f.Pending, Due: f.Due, Waits: f.Waits != "", Since: f.Since, At: now, Advice: f.Advice(),
 	}

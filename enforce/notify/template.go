@@ -114,17 +114,17 @@ func (l *limited) Write(p []byte) (int, error) {
 // samples are notices of all forms, by which a template is tried out.
 func samples() []Notice {
 	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	pending := Finding{
+	pending := TemplateFinding{
 		ID: "id", Host: "gpu-01", Rule: "non-env-processes", Text: "Process 4242 is not running in a GPU environment",
 		Command: `"python train.py"`, Follows: "process 4242 will be ended", Pending: true, Due: at.Add(time.Minute), Since: at, At: at, Advice: "Start it in one.",
 	}
 	acted := pending
 	acted.Pending, acted.Follows = false, "process 4242 gets SIGTERM now"
-	written := Finding{ID: "id", Host: "gpu-01", Text: "root writes", At: at}
+	written := TemplateFinding{ID: "id", Host: "gpu-01", Text: "root writes", At: at}
 	return []Notice{
-		{User: "alice", Contact: "admin@example.org", Findings: []Finding{pending}},
-		{User: "alice", Findings: []Finding{acted, pending, written}, More: 3, Digest: true},
-		{User: "uid 1004", Findings: []Finding{written}},
+		{User: "alice", Contact: "admin@example.org", Findings: []TemplateFinding{pending}},
+		{User: "alice", Findings: []TemplateFinding{acted, pending, written}, More: 3, Digest: true},
+		{User: "uid 1004", Findings: []TemplateFinding{written}},
 	}
 }
 

@@ -20,7 +20,7 @@ func parse(t *testing.T, kind notify.TemplateKind, source string) notify.Templat
 
 func TestTemplates(t *testing.T) {
 	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.Local)
-	n := notify.Notice{User: "alice", Findings: []notify.Finding{{Host: "a", Text: "x <y>", Rule: "idle", At: at, Due: at.Add(time.Minute), Pending: true, Follows: "device 0 will be detached"}}}
+	n := notify.Notice{User: "alice", Findings: []notify.TemplateFinding{{Host: "a", Text: "x <y>", Rule: "idle", At: at, Due: at.Add(time.Minute), Pending: true, Follows: "device 0 will be detached"}}}
 	builtIn := func(notify.Notice) string { return "built in" }
 	set := parse(t, notify.Terminal, "{{range .Findings}}{{.Host}} {{.Text}}: {{.Outcome}}{{end}}")
 	require.Equal(t, "a x <y>: Unless this changes, at "+notify.Clock(at.Add(time.Minute))+": device 0 will be detached.", set.Text(notify.Terminal, n, builtIn, nil))
@@ -49,8 +49,8 @@ func TestTemplatesThatAreRefused(t *testing.T) {
 // What is built in names everything, for each kind of notice.
 func TestBuiltInMail(t *testing.T) {
 	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.Local)
-	f := notify.Finding{Host: "gpu-01", Rule: "idle", Text: "It is idle.", Command: notify.QuotedCommand("python\nx \"y\""), Follows: "device 0 will be detached", Pending: true, Waits: true, Since: at, At: at, Advice: "Use it."}
-	n := notify.Notice{User: "alice", Findings: []notify.Finding{f}, Contact: "help@example.org"}
+	f := notify.TemplateFinding{Host: "gpu-01", Rule: "idle", Text: "It is idle.", Command: notify.QuotedCommand("python\nx \"y\""), Follows: "device 0 will be detached", Pending: true, Waits: true, Since: at, At: at, Advice: "Use it."}
+	n := notify.Notice{User: "alice", Findings: []notify.TemplateFinding{f}, Contact: "help@example.org"}
 	require.Equal(t, "[genv] Action needed: your GPU use on gpu-01", notify.Subject(n))
 	require.Equal(t, `Hello alice,
 
@@ -66,10 +66,10 @@ genv noticed this about your GPU use:
 Questions: help@example.org
 `, notify.Body(n))
 	f.Pending = false
-	n.Findings = []notify.Finding{f}
+	n.Findings = []notify.TemplateFinding{f}
 	require.Equal(t, "[genv] Your GPU use on gpu-01", notify.Subject(n))
 	f.Rule = ""
-	n.Findings = []notify.Finding{f}
+	n.Findings = []notify.TemplateFinding{f}
 	require.Equal(t, "[genv] A message about your GPU use on gpu-01", notify.Subject(n))
 	for i := range 5 {
 		f.Host = fmt.Sprint("h", i)

@@ -13,7 +13,7 @@ import (
 
 // The account bob has other names; bobby is somebody else.
 func parseForBob(t *testing.T, text string) *policy.File {
-	file, err := policy.ParseFor("p.yaml", []byte(text), policy.Accounts{"bobalt": "bob", `CORP\bob`: "bob"})
+	file, err := policy.ParseFor("p.yaml", []byte(text), policy.Aliases{"bobalt": "bob", `CORP\bob`: "bob"})
 	require.NoError(t, err)
 	return file
 }

@@ -47,9 +47,9 @@ func TestGuardOfAHost(t *testing.T) {
 		{host: "gpu-05", labels: map[string]string{"gpu": "h100"}, at: noon, want: guard.Enforce},
 		{host: "gpu-05", labels: map[string]string{"gpu": "h100"}, at: night, want: guard.Watch},
 	} {
-		want := guard.Setting{}
+		want := guard.PolicySetting{}
 		if c.want != guard.Off {
-			want = guard.Setting{Mode: c.want, ExemptUsers: []snapshot.Username{"alice", "zoe"}, ExemptUIDs: []snapshot.UID{42, 5000}}
+			want = guard.PolicySetting{Mode: c.want, ExemptUsers: []snapshot.Username{"alice", "zoe"}, ExemptUIDs: []snapshot.UID{42, 5000}}
 		}
 		q := enforce.Query{Host: c.host, Labels: c.labels, At: c.at}
 		require.Equal(t, want, f.Settings(q).Guard, "%s %v", c.host, c.at)
@@ -82,12 +82,12 @@ func TestGuardAndExemptionsOfOperators(t *testing.T) {
 		list = append(list, policy.Exemption{Who: who, By: "op", Reason: "test", Created: now.Add(-time.Hour), Until: now.Add(time.Hour)})
 	}
 	p := policy.WithExemptions(f, list, now)
-	guardOf := func(host snapshot.Hostname) guard.Setting {
+	guardOf := func(host snapshot.Hostname) guard.PolicySetting {
 		return p.Settings(enforce.Query{Host: host, At: now}).Guard
 	}
 	uids := []snapshot.UID{42, 5000}
-	require.Equal(t, guard.Setting{Mode: guard.Watch, ExemptUsers: []snapshot.Username{"alice", "zoe", "bob"}, ExemptUIDs: uids}, guardOf("gpu-01"))
-	require.Equal(t, guard.Setting{Mode: guard.Enforce, ExemptUsers: []snapshot.Username{"alice", "zoe", "bob", "carol"}, ExemptUIDs: uids}, guardOf("gpu-02"))
+	require.Equal(t, guard.PolicySetting{Mode: guard.Watch, ExemptUsers: []snapshot.Username{"alice", "zoe", "bob"}, ExemptUIDs: uids}, guardOf("gpu-01"))
+	require.Equal(t, guard.PolicySetting{Mode: guard.Enforce, ExemptUsers: []snapshot.Username{"alice", "zoe", "bob", "carol"}, ExemptUIDs: uids}, guardOf("gpu-02"))
 	require.Zero(t, guardOf("gpu-03"), "off stays off")
 	require.Zero(t, guardOf("gpu-05"), "the host is exempt")
 	require.Equal(t, guard.Watch, guardOf("gpu-06").Mode, "exempt from one rule is not exempt from the guard")

@@ -32,7 +32,7 @@ func (f *File) Settings(q enforce.Query) *enforce.Settings {
 	if mode := settings.Guard.Mode; q.User == "" { // it is a host's
 		settings.Guard = f.Exemptions.guard(mode, f.Accounts)
 	} else {
-		settings.Guard = guard.Setting{}
+		settings.Guard = guard.PolicySetting{}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -61,9 +61,9 @@ func (f *File) keyOf(key []byte, user snapshot.Username, layers []layer) []byte 
 }
 
 // guard is a mode of the kernel guard with those who are exempt from it.
-func (e *Exemptions) guard(m guard.Mode, accounts Accounts) guard.Setting {
+func (e *Exemptions) guard(m guard.Mode, accounts Aliases) guard.PolicySetting {
 	if m == guard.Off {
-		return guard.Setting{}
+		return guard.PolicySetting{}
 	}
 	users := slices.Collect(maps.Keys(e.users))
 	for other, name := range accounts { // a host may know the user by that one alone
@@ -72,7 +72,7 @@ func (e *Exemptions) guard(m guard.Mode, accounts Accounts) guard.Setting {
 		}
 	}
 	slices.Sort(users)
-	return guard.Setting{Mode: m, ExemptUsers: users, ExemptUIDs: slices.Sorted(maps.Keys(e.uids))}
+	return guard.PolicySetting{Mode: m, ExemptUsers: users, ExemptUIDs: slices.Sorted(maps.Keys(e.uids))}
 }
 
 // Account implements enforce.Policy.

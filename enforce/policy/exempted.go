@@ -115,6 +115,6 @@ func (e *Exemption) turnOff(s *enforce.Settings) {
 		}
 	}
 	if e.User == "" && e.Rule == "" {
-		s.Guard = guard.Setting{}
+		s.Guard = guard.PolicySetting{}
 	}
 }

@@ -13,7 +13,7 @@ import (
 // without a file.
 type File struct {
 	// Accounts are the other names of users; Settings and Exempt take any.
-	Accounts Accounts
+	Accounts Aliases
 	// Defaults apply where no override does. Settings that the file leaves out
 	// have the values of Default.
 	Defaults  Settings

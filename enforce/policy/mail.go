@@ -41,7 +41,7 @@ type Mail struct {
 	ReplyTo string // an address; empty for none
 	Contact string // who to ask, as a mail says it
 
-	accounts Accounts
+	accounts Aliases
 	// Where mail to a user goes: Addresses first, then AddressTemplate or AddressCommand.
 	Addresses       map[snapshot.Username]string
 	AddressTemplate *template.Template // nil for none

@@ -17,7 +17,7 @@ import (
 func Parse(name string, data []byte) (*File, error) { return ParseFor(name, data, nil) }
 
 // ParseFor is Parse for these accounts.
-func ParseFor(name string, data []byte, accounts Accounts) (*File, error) {
+func ParseFor(name string, data []byte, accounts Aliases) (*File, error) {
 	file, doc := parse(name, data, accounts)
 	if err := doc.Err(); err != nil {
 		return nil, err
@@ -33,7 +33,7 @@ func Check(name string, data []byte) error {
 
 // parse reads the parts in the order in which they refer to each other,
 // whatever their order in the file.
-func parse(name string, data []byte, accounts Accounts) (*File, *strictyaml.Document) {
+func parse(name string, data []byte, accounts Aliases) (*File, *strictyaml.Document) {
 	r := reader{file: Default(), doc: strictyaml.Parse(name, data)}
 	r.file.Accounts = accounts
 	parts := []struct {

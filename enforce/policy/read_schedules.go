@@ -37,7 +37,7 @@ func (r *reader) readSchedules(n *strictyaml.Node) {
 		if value.IsList() && len(s.spans) == 0 && !r.failed() {
 			value.Failf("the schedule has no hours; write them as {days: mon-fri, hours: 8-18}")
 		}
-		slices.SortFunc(s.spans, func(a, b span) int { return cmp.Compare(a.from, b.from) })
+		slices.SortFunc(s.spans, func(a, b weekMinutes) int { return cmp.Compare(a.from, b.from) })
 		r.file.Schedules[s.Name] = s
 	})
 }
@@ -55,7 +55,7 @@ func (r *reader) readWhen(n *strictyaml.Node) *Schedule {
 // readHours reads an item of a schedule: days, and hours on each of them.
 func (s *Schedule) readHours(n *strictyaml.Node) {
 	var on []int
-	hours := span{0, minutesADay}
+	hours := weekMinutes{0, minutesADay}
 	n.Map(strictyaml.Keys{
 		"days":  func(n *strictyaml.Node) { on = readDays(n) },
 		"hours": func(n *strictyaml.Node) { hours = readClock(n) },
@@ -65,7 +65,7 @@ func (s *Schedule) readHours(n *strictyaml.Node) {
 	}
 	for _, day := range on {
 		for _, sp := range hours.on(day) {
-			if minute, both := common(s.spans, []span{sp}); both {
+			if minute, both := common(s.spans, []weekMinutes{sp}); both {
 				n.Failf("%s is in the schedule twice; write hours that do not overlap", clock(minute))
 				return
 			}
@@ -76,15 +76,15 @@ func (s *Schedule) readHours(n *strictyaml.Node) {
 
 // on is the hours on a day of the week. Hours that end before they begin continue
 // on the next day, those of Sunday on Monday.
-func (s span) on(day int) []span {
+func (s weekMinutes) on(day int) []weekMinutes {
 	from, to := day*minutesADay+s.from, day*minutesADay+s.to
 	if s.to <= s.from {
 		to += minutesADay
 	}
 	if to <= minutesAWeek {
-		return []span{{from, to}}
+		return []weekMinutes{{from, to}}
 	}
-	return []span{{from, minutesAWeek}, {0, to - minutesAWeek}}
+	return []weekMinutes{{from, minutesAWeek}, {0, to - minutesAWeek}}
 }
 
 // readDays reads mon-fri, or a list of days and ranges.
@@ -118,23 +118,23 @@ func readDays(n *strictyaml.Node) []int {
 }
 
 // readClock reads 8-18 or 08:00-18:30.
-func readClock(n *strictyaml.Node) span {
+func readClock(n *strictyaml.Node) weekMinutes {
 	text := n.Text()
 	if text == "" {
-		return span{0, minutesADay}
+		return weekMinutes{0, minutesADay}
 	}
 	first, last, isRange := strings.Cut(text, "-")
 	from, ok1 := minuteOf(first)
 	to, ok2 := minuteOf(last)
 	if !isRange || !ok1 || !ok2 || from == minutesADay {
 		n.Failf("hours: %q is not a range of hours; write them as 8-18 or 08:00-18:30", text)
-		return span{0, minutesADay}
+		return weekMinutes{0, minutesADay}
 	}
 	if from == to {
 		n.Failf("hours: %q ends when it begins; leave them out for the whole day", text)
-		return span{0, minutesADay}
+		return weekMinutes{0, minutesADay}
 	}
-	return span{from, to}
+	return weekMinutes{from, to}
 }
 
 // minuteOf reads a time of the day, up to 24:00.
@@ -155,12 +155,12 @@ type Schedule struct {
 	Name string
 	zone *time.Location
 	// spans are sorted and don't overlap.
-	spans []span
+	spans []weekMinutes
 }
 
-// span is from one minute up to, but not including, another, counted from Monday
+// weekMinutes is from one minute up to, but not including, another, counted from Monday
 // 00:00.
-type span struct{ from, to int }
+type weekMinutes struct{ from, to int }
 
 const (
 	minutesADay  = 24 * 60
@@ -174,11 +174,11 @@ func (s *Schedule) Contains(t time.Time) bool {
 	local := t.In(s.zone)
 	day := (int(local.Weekday()) + 6) % 7 // Monday is 0
 	minute := day*minutesADay + local.Hour()*60 + local.Minute()
-	return slices.ContainsFunc(s.spans, func(sp span) bool { return minute >= sp.from && minute < sp.to })
+	return slices.ContainsFunc(s.spans, func(sp weekMinutes) bool { return minute >= sp.from && minute < sp.to })
 }
 
 // common is the first minute of the week that two lists of spans share.
-func common(a, b []span) (int, bool) {
+func common(a, b []weekMinutes) (int, bool) {
 	first, found := minutesAWeek, false
 	for _, x := range a {
 		for _, y := range b {

@@ -127,7 +127,7 @@ func (h *onceHost) Snapshot(context.Context, agent.Age) ([]byte, error) {
 func (h *onceHost) Notify([]agent.Message) ([]agent.Shown, error) { return nil, nil }
 
 // Execute implements agent.Backend. The genv that does it may be killed at any moment.
-func (h *onceHost) Execute(_ context.Context, report enforce.Report, asker asked.Asker) (done agent.Execution, err error) {
+func (h *onceHost) Execute(_ context.Context, report enforce.Report, asker asked.Authority) (done agent.Execution, err error) {
 	var running sync.WaitGroup
 	for _, t := range report.Terminate {
 		running.Go(func() { h.end(t.Process, &report, asker) })
@@ -136,7 +136,7 @@ func (h *onceHost) Execute(_ context.Context, report enforce.Report, asker asked
 	return done, nil
 }
 
-func (h *onceHost) end(p snapshot.Process, report *enforce.Report, asker asked.Asker) {
+func (h *onceHost) end(p snapshot.Process, report *enforce.Report, asker asked.Authority) {
 	key := []asked.Process{{PID: p.PID, Start: p.Start}}
 	turn, earlier, err := h.register.Begin(asked.Request{By: asker.Name, Report: report.ID, Grace: report.Grace}, key)
 	if err != nil || h.roll(10) {
@@ -163,7 +163,7 @@ func (h *onceHost) end(p snapshot.Process, report *enforce.Report, asker asked.A
 }
 
 // signal sends a signal while the asker has its right.
-func (h *onceHost) signal(pid snapshot.PID, report *enforce.Report, asker asked.Asker, kill bool) bool {
+func (h *onceHost) signal(pid snapshot.PID, report *enforce.Report, asker asked.Authority, kill bool) bool {
 	release, err := asker.Hold()
 	if err != nil {
 		return false

@@ -22,7 +22,7 @@ type Backend interface {
 	Snapshot(ctx context.Context, age Age) ([]byte, error)
 	// Execute carries out a report, to its end even if the controller has hung up.
 	// It acts only while asker holds its right.
-	Execute(ctx context.Context, report enforce.Report, asker asked.Asker) (Execution, error)
+	Execute(ctx context.Context, report enforce.Report, asker asked.Authority) (Execution, error)
 	// Notify shows messages on users' terminals, or keeps them for their next login.
 	Notify(messages []Message) ([]Shown, error)
 }
@@ -224,11 +224,11 @@ func (a *Answers) execute(ctx context.Context, request ExecuteRequest) (done Exe
 }
 
 // asker is by what right a report with this claim acts.
-func (a *Answers) asker(claim *fence.Claim) asked.Asker {
+func (a *Answers) asker(claim *fence.Claim) asked.Authority {
 	if a.Fence == nil {
-		return asked.Asker{}
+		return asked.Authority{}
 	}
-	return asked.Asker{Name: claim.ID(), Hold: func() (func(), error) { return a.Fence.Hold(claim) }}
+	return asked.Authority{Name: claim.ID(), Hold: func() (func(), error) { return a.Fence.Hold(claim) }}
 }
 
 // MaxGrace is the longest grace that a host accepts.

@@ -84,7 +84,7 @@ func (n *scripted) Snapshot(ctx context.Context, _ agent.Age) ([]byte, error) {
 	return empty, nil
 }
 
-func (n *scripted) Execute(ctx context.Context, _ enforce.Report, _ asked.Asker) (agent.Execution, error) {
+func (n *scripted) Execute(ctx context.Context, _ enforce.Report, _ asked.Authority) (agent.Execution, error) {
 	return n.execute(ctx)
 }
 

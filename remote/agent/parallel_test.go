@@ -29,7 +29,7 @@ func (g *grave) Snapshot(context.Context, agent.Age) ([]byte, error) {
 	return []byte(`{"n":1}`), nil
 }
 
-func (g *grave) Execute(context.Context, enforce.Report, asked.Asker) (agent.Execution, error) {
+func (g *grave) Execute(context.Context, enforce.Report, asked.Authority) (agent.Execution, error) {
 	g.count(&g.begun)
 	<-g.release
 	g.count(&g.finished)

@@ -172,7 +172,7 @@ func (n *pretended) Snapshot(ctx context.Context, _ agent.Age) ([]byte, error) {
 	return nil, context.Cause(ctx)
 }
 
-func (n *pretended) Execute(context.Context, enforce.Report, asked.Asker) (agent.Execution, error) {
+func (n *pretended) Execute(context.Context, enforce.Report, asked.Authority) (agent.Execution, error) {
 	return agent.Execution{}, nil
 }
 

@@ -83,19 +83,19 @@ func (a *guardAsk) Unsent(why error) {
 }
 
 // WantedGuard is the guard that the policy wants; off for a host that is exempt.
-func WantedGuard(policy enforce.Policy, h *snapshot.Host, now time.Time) guard.Setting {
+func WantedGuard(policy enforce.Policy, h *snapshot.Host, now time.Time) guard.PolicySetting {
 	s := policy.Settings(enforce.Query{Host: h.Name, Labels: h.Labels, At: now}).Guard
 	if s.Mode == guard.Off {
-		return guard.Setting{}
+		return guard.PolicySetting{}
 	}
 	if _, exempt := policy.Exempt(enforce.Subject{Host: h.Name}); exempt {
-		return guard.Setting{}
+		return guard.PolicySetting{}
 	}
 	return s
 }
 
 // guardOrder is the order for a host.
-func guardOrder(policy enforce.Policy, h *guardedHost, s guard.Setting, o guardOptions) guard.Order {
+func guardOrder(policy enforce.Policy, h *guardedHost, s guard.PolicySetting, o guardOptions) guard.Order {
 	wanted := guard.Order{Mode: s.Mode, ExemptUsers: s.ExemptUsers, ExemptUIDs: s.ExemptUIDs, By: o.By}
 	if s.Mode == guard.Off {
 		return wanted

@@ -140,7 +140,7 @@ func (h *guardedHost) Snapshot(context.Context, agent.Age) ([]byte, error) {
 	return snapshot.EncodeNative(busy(1))
 }
 
-func (h *guardedHost) Execute(_ context.Context, r enforce.Report, _ asked.Asker) (done agent.Execution, err error) {
+func (h *guardedHost) Execute(_ context.Context, r enforce.Report, _ asked.Authority) (done agent.Execution, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.reports++

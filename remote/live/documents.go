@@ -117,7 +117,7 @@ func ListGPUs(hosts []HostGPUs, failed []remote.Failure, duplicates []controller
 		Schema: "genv.remote.gpus/1", Hosts: append([]HostGPUs{}, hosts...),
 		Failed: append([]remote.Failure{}, failed...), Duplicates: append([]controller.Duplicate{}, duplicates...),
 	}
-	var counts gpus.Counts
+	var counts gpus.StateCounts
 	for i := range hosts {
 		counts.Add(hosts[i].GPUs...)
 	}

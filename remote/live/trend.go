@@ -180,7 +180,7 @@ func (t *trends) forget(point int64) {
 
 // count counts the GPUs of a host, and of each of its users.
 func count(h *Host, users map[snapshot.Username]*userTally) tally {
-	var counts gpus.Counts
+	var counts gpus.StateCounts
 	counts.Add(h.GPUs...)
 	for i := range h.GPUs {
 		g := &h.GPUs[i]

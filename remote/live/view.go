@@ -9,7 +9,7 @@ import (
 // processes: they are not compared one by one.
 type View struct {
 	*Fleet
-	Counts gpus.Counts // of all hosts
+	Counts gpus.StateCounts // of all hosts
 
 	hosts    map[snapshot.Hostname]*Host
 	findings map[snapshot.Hostname][]*Finding

@@ -146,7 +146,7 @@ func (s *scene) sentence(h *live.Host) string {
 		return fmt.Sprintf("%s: failed (%s): %s", name, h.Failure.Class, draw.Shown(h.Failure.Error))
 	}
 	r := row{id: rowID{host: h.Name}, host: h}
-	var counts gpus.Counts
+	var counts gpus.StateCounts
 	counts.Add(h.GPUs...)
 	line := fmt.Sprintf("%s: %d of %d GPUs free", name, counts.Free, len(h.GPUs))
 	for _, state := range gpus.States()[1:] {

@@ -97,7 +97,7 @@ func stateStyle(state gpus.State) draw.Style {
 }
 
 func free(h *live.Host) int {
-	var counts gpus.Counts
+	var counts gpus.StateCounts
 	counts.Add(h.GPUs...)
 	return counts.Free
 }

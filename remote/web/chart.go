@@ -15,7 +15,7 @@ import (
 // them.
 
 // bar is a bar of the parts, in percent of their sum.
-func bar(c gpus.Counts) template.HTML {
+func bar(c gpus.StateCounts) template.HTML {
 	var b strings.Builder
 	b.WriteString(`<svg class="bar" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">`)
 	x := 0.0

@@ -41,7 +41,7 @@ type findingList struct {
 // hostBody is what the page of a host shows.
 type hostBody struct {
 	*live.Host
-	Counts   gpus.Counts
+	Counts   gpus.StateCounts
 	GPUs     []gpuRow
 	Findings findingList
 	Events   []live.Event

@@ -94,7 +94,7 @@ func (p *page) Dense() bool { return len(p.Fleet.Hosts) >= manyHosts }
 // modelRow is what is free of a model, and where.
 type modelRow struct {
 	Model  string
-	Counts gpus.Counts
+	Counts gpus.StateCounts
 	Free1  []freeAt // where most are free
 	More   int      // hosts with free ones besides
 	Search string
@@ -108,7 +108,7 @@ type freeAt struct {
 // tile is a host in the grid.
 type tile struct {
 	*live.Host
-	Counts gpus.Counts
+	Counts gpus.StateCounts
 	Users  []snapshot.Username
 	More   int // users
 }
@@ -291,7 +291,7 @@ const maxCells = 64
 
 // writeCells writes the GPUs of a host as letters, with the numbers for those who don't see
 // them.
-func (p *page) writeCells(b *strings.Builder, h *live.Host, c gpus.Counts) {
+func (p *page) writeCells(b *strings.Builder, h *live.Host, c gpus.StateCounts) {
 	b.WriteString(`<span class="cells" role="img" aria-label="` + words(c) + `">`)
 	for i := range h.GPUs[:min(len(h.GPUs), maxCells)] {
 		cell := p.cell(h.Name, &h.GPUs[i])
@@ -303,7 +303,7 @@ func (p *page) writeCells(b *strings.Builder, h *live.Host, c gpus.Counts) {
 	b.WriteString(`</span>`)
 }
 
-func words(c gpus.Counts) string {
+func words(c gpus.StateCounts) string {
 	var list []string
 	for _, part := range []struct {
 		n    int

@@ -228,8 +228,8 @@ func ParseBundle(data []byte) (Details, error) {
 	}, nil
 }
 
-// stored is an entry of Podman's containers.json.
-type stored struct {
+// podmanContainer is an entry of Podman's containers.json.
+type podmanContainer struct {
 	ID       string   `json:"id"`
 	Names    []string `json:"names"`
 	Metadata string   `json:"metadata"` // JSON again
@@ -238,7 +238,7 @@ type stored struct {
 // ParseStorage reads the name and the image of a container from containers.json of
 // containers/storage, which Podman and CRI-O use. Without it there, it is ErrNotFound.
 func ParseStorage(data []byte, id string) (name, image string, err error) {
-	var list []stored
+	var list []podmanContainer
 	if err := json.Unmarshal(data, &list); err != nil {
 		return "", "", fmt.Errorf("not understood: %w", err)
 	}

@@ -4,7 +4,7 @@
 // each cause. Machine collects the facts of this machine, remote/doctor what a controller sees
 // of a host.
 //
-//	check := doctor.CheckDriver(doctor.Driver{Took: took, Modes: modes, Err: err})
+//	check := doctor.CheckDriver(doctor.DriverCall{Took: took, Modes: modes, Err: err})
 //	if check.Status == doctor.Failed {
 //		fmt.Println(check.Detail, check.NextStep)
 //	}

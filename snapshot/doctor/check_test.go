@@ -47,30 +47,30 @@ func modes(persistence ...bool) nvidiasmi.Listing {
 }
 
 // sick is one of eight GPUs with a problem.
-func sick(failed bool, problem string, warnings ...string) doctor.Driver {
+func sick(failed bool, problem string, warnings ...string) doctor.DriverCall {
 	list := modes(true, true, true, true, true, true, true, true)
 	list.GPUs[3].Failed, list.GPUs[3].Problem, list.Warnings = failed, problem, warnings
-	return doctor.Driver{Modes: list, Took: 80 * time.Millisecond}
+	return doctor.DriverCall{Modes: list, Took: 80 * time.Millisecond}
 }
 
 func TestCheckDriver(t *testing.T) {
 	verify(t, []row{
-		{"well", doctor.CheckDriver(doctor.Driver{Modes: modes(true, true), Took: 80 * time.Millisecond}), doctor.OK, "", "driver 550.1, 2 GPUs, nvidia-smi took 80ms"},
+		{"well", doctor.CheckDriver(doctor.DriverCall{Modes: modes(true, true), Took: 80 * time.Millisecond}), doctor.OK, "", "driver 550.1, 2 GPUs, nvidia-smi took 80ms"},
 		{"a GPU is lost", doctor.CheckDriver(sick(true, "it is lost")), doctor.Failed, "gpu-failed", "7 of 8 GPUs, nvidia-smi took 80ms; GPU 3: it is lost"},
 		{"some values are unknown", doctor.CheckDriver(sick(false, "power: Unknown Error")), doctor.Warning, "gpu-values-unknown", "8 GPUs, nvidia-smi took 80ms; GPU 3: power: Unknown Error"},
 		{"a warning", doctor.CheckDriver(sick(false, "", "WARNING: infoROM is corrupted")), doctor.Warning, "driver-warning", "8 GPUs, nvidia-smi took 80ms; it says: WARNING: infoROM is corrupted"},
-		{"persistence off", doctor.CheckDriver(doctor.Driver{Modes: modes(true, false), Took: 4 * time.Second}), doctor.Warning, "persistence-off", "off on GPU 1"},
-		{"slow", doctor.CheckDriver(doctor.Driver{Modes: modes(true), Took: 3 * time.Second}), doctor.Warning, "nvidia-smi-slow", "3s"},
-		{"persistence unknown", doctor.CheckDriver(doctor.Driver{Modes: nvidiasmi.Listing{GPUs: []nvidiasmi.GPU{{Index: 2}}}}), doctor.Warning, "persistence-unknown", "GPU 2"},
-		{"missing", doctor.CheckDriver(doctor.Driver{Err: fmt.Errorf("%w (PATH is x)", nvidiasmi.ErrNotInstalled)}), doctor.Failed, "nvidia-smi-missing", "not found in PATH"},
-		{"hung", doctor.CheckDriver(doctor.Driver{Err: nvidiasmi.ErrHung}), doctor.Failed, "nvidia-smi-hung", "does not return"},
-		{"lost", doctor.CheckDriver(doctor.Driver{Err: nvidiasmi.ErrGPULost}), doctor.Failed, "gpu-lost", "fallen off the bus"},
-		{"mismatch", doctor.CheckDriver(doctor.Driver{Err: &nvidiasmi.ExitError{Err: nvidiasmi.ErrVersionMismatch, ExitCode: 18}}), doctor.Failed, "driver-version-mismatch", "18"},
-		{"another error", doctor.CheckDriver(doctor.Driver{Err: errors.New("a\nb")}), doctor.Failed, "nvidia-smi-failed", "a b"},
-		{"no device that a guard lets through", doctor.CheckDriver(doctor.Driver{Err: &nvidiasmi.ExitError{Err: nvidiasmi.ErrNoDevices}, Restricted: true}), doctor.Skipped, "", "run it as root"},
-		{"no device at all", doctor.CheckDriver(doctor.Driver{Err: &nvidiasmi.ExitError{Err: nvidiasmi.ErrNoDevices}}), doctor.Failed, "no-gpus", "finds no GPU"},
-		{"hung, with a guard", doctor.CheckDriver(doctor.Driver{Err: nvidiasmi.ErrHung, Restricted: true}), doctor.Failed, "nvidia-smi-hung", "does not return"},
-		{"some devices that a guard lets through", doctor.CheckDriver(doctor.Driver{Modes: modes(true), Restricted: true}), doctor.OK, "", "a guard may hide others"},
+		{"persistence off", doctor.CheckDriver(doctor.DriverCall{Modes: modes(true, false), Took: 4 * time.Second}), doctor.Warning, "persistence-off", "off on GPU 1"},
+		{"slow", doctor.CheckDriver(doctor.DriverCall{Modes: modes(true), Took: 3 * time.Second}), doctor.Warning, "nvidia-smi-slow", "3s"},
+		{"persistence unknown", doctor.CheckDriver(doctor.DriverCall{Modes: nvidiasmi.Listing{GPUs: []nvidiasmi.GPU{{Index: 2}}}}), doctor.Warning, "persistence-unknown", "GPU 2"},
+		{"missing", doctor.CheckDriver(doctor.DriverCall{Err: fmt.Errorf("%w (PATH is x)", nvidiasmi.ErrNotInstalled)}), doctor.Failed, "nvidia-smi-missing", "not found in PATH"},
+		{"hung", doctor.CheckDriver(doctor.DriverCall{Err: nvidiasmi.ErrHung}), doctor.Failed, "nvidia-smi-hung", "does not return"},
+		{"lost", doctor.CheckDriver(doctor.DriverCall{Err: nvidiasmi.ErrGPULost}), doctor.Failed, "gpu-lost", "fallen off the bus"},
+		{"mismatch", doctor.CheckDriver(doctor.DriverCall{Err: &nvidiasmi.ExitError{Err: nvidiasmi.ErrVersionMismatch, ExitCode: 18}}), doctor.Failed, "driver-version-mismatch", "18"},
+		{"another error", doctor.CheckDriver(doctor.DriverCall{Err: errors.New("a\nb")}), doctor.Failed, "nvidia-smi-failed", "a b"},
+		{"no device that a guard lets through", doctor.CheckDriver(doctor.DriverCall{Err: &nvidiasmi.ExitError{Err: nvidiasmi.ErrNoDevices}, Restricted: true}), doctor.Skipped, "", "run it as root"},
+		{"no device at all", doctor.CheckDriver(doctor.DriverCall{Err: &nvidiasmi.ExitError{Err: nvidiasmi.ErrNoDevices}}), doctor.Failed, "no-gpus", "finds no GPU"},
+		{"hung, with a guard", doctor.CheckDriver(doctor.DriverCall{Err: nvidiasmi.ErrHung, Restricted: true}), doctor.Failed, "nvidia-smi-hung", "does not return"},
+		{"some devices that a guard lets through", doctor.CheckDriver(doctor.DriverCall{Modes: modes(true), Restricted: true}), doctor.OK, "", "a guard may hide others"},
 	})
 }
 

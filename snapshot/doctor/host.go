@@ -151,8 +151,8 @@ func size(bytes uint64) string {
 	return fmt.Sprintf("%d MiB", bytes>>20)
 }
 
-// Driver is what a call of nvidia-smi showed.
-type Driver struct {
+// DriverCall is what a call of nvidia-smi showed.
+type DriverCall struct {
 	Modes nvidiasmi.Listing
 	Took  time.Duration
 	Err   error // of package nvidiasmi
@@ -162,7 +162,7 @@ type Driver struct {
 }
 
 // Version is that of the driver; empty if it is unknown.
-func (d Driver) Version() string {
+func (d DriverCall) Version() string {
 	for i := range d.Modes.GPUs {
 		if version := d.Modes.GPUs[i].Driver; version != "" {
 			return version
@@ -175,7 +175,7 @@ func (d Driver) Version() string {
 const slowCall = 2 * time.Second
 
 // CheckDriver judges a call of nvidia-smi.
-func CheckDriver(d Driver) Check {
+func CheckDriver(d DriverCall) Check {
 	off := gpus(d.Modes.GPUs, func(g *nvidiasmi.GPU) bool { return g.Persistence != nil && !*g.Persistence })
 	hidden := gpus(d.Modes.GPUs, func(g *nvidiasmi.GPU) bool { return g.Persistence == nil && !g.Failed })
 	failed, unsure := 0, ""

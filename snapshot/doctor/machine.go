@@ -48,14 +48,14 @@ type Machine struct {
 
 // Examine makes the checks of a host, in their order, and says what system it has.
 func (m *Machine) Examine(ctx context.Context) ([]Check, System) {
-	driver := make(chan Driver, 1)
+	driver := make(chan DriverCall, 1)
 	go func() { // SMI ends with its timeout at the latest
 		began := time.Now()
 		modes, err := m.SMI.Modes(ctx)
 		if known, driverErr := hardware.FromDriver(m.Proc); err == nil && driverErr == nil && !m.Restricted && int(m.Owner) == os.Geteuid() {
 			modes.GPUs = hardware.WithMissing(modes.GPUs, known)
 		}
-		driver <- Driver{Modes: modes, Took: time.Since(began), Err: err, Restricted: m.Restricted}
+		driver <- DriverCall{Modes: modes, Took: time.Since(began), Err: err, Restricted: m.Restricted}
 	}()
 	software := systemHere()
 	mounts, _ := os.ReadFile(filepath.Join(m.Proc, "self/mounts")) // empty is unknown

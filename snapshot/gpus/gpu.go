@@ -186,20 +186,20 @@ func (g *GPU) Since() time.Time {
 	return since
 }
 
-// Counts are how many GPUs are in each state.
-type Counts struct{ Free, Attached, Idle, Busy, Unknown, Failed int }
+// StateCounts are how many GPUs are in each state.
+type StateCounts struct{ Free, Attached, Idle, Busy, Unknown, Failed int }
 
 // Add counts the GPUs of a list.
-func (c *Counts) Add(list ...GPU) {
+func (c *StateCounts) Add(list ...GPU) {
 	for i := range list {
 		*c.of(list[i].State)++
 	}
 }
 
 // In is how many are in a state.
-func (c Counts) In(state State) int { return *c.of(state) }
+func (c StateCounts) In(state State) int { return *c.of(state) }
 
-func (c *Counts) of(state State) *int {
+func (c *StateCounts) of(state State) *int {
 	switch state {
 	case Free:
 		return &c.Free
@@ -217,7 +217,7 @@ func (c *Counts) of(state State) *int {
 }
 
 // Held are those that are attached or held by processes, and compute nothing.
-func (c Counts) Held() int { return c.Attached + c.Idle }
+func (c StateCounts) Held() int { return c.Attached + c.Idle }
 
 // Total is the number of all.
-func (c Counts) Total() int { return c.Free + c.Held() + c.Busy + c.Unknown + c.Failed }
+func (c StateCounts) Total() int { return c.Free + c.Held() + c.Busy + c.Unknown + c.Failed }

@@ -27,12 +27,12 @@ type observation struct {
 	warnings   []string
 	// member is the process in its container, and asked says that its ContainerInfo needn't
 	// be asked for.
-	member container.Member
+	member container.ContainerProcess
 	asked  bool
 }
 
-// claim is the environment that a process's environ names.
-type claim struct {
+// environClaim is the environment that a process's environ names.
+type environClaim struct {
 	eid snapshot.EnvID
 	of  programRun
 }
@@ -46,14 +46,14 @@ type programRun struct {
 
 func runOf(stat proc.Stat) programRun { return programRun{stat.Start, stat.EnvAddress, stat.Name} }
 
-// details are cached for a while: they rarely change while a process runs the same
+// processDetails are cached for a while: they rarely change while a process runs the same
 // program under the same parent and uid, and take longer to read than everything else.
-type details struct {
+type processDetails struct {
 	of        detailsKey
 	at        time.Time
 	owner     snapshot.UID
 	ownerErr  error // why the owner is unknown
-	container container.Member
+	container container.ContainerProcess
 	info      *snapshot.ContainerInfo // of the container
 	asked     bool                    // whether info is what Containers said
 	command   string
@@ -77,17 +77,17 @@ func detailsTTLOf(pid snapshot.PID) time.Duration {
 
 // processCache is what one snapshot read of processes, for the next one.
 type processCache struct {
-	claims map[snapshot.PID]claim
+	claims map[snapshot.PID]environClaim
 	// unverified are claims that are read again, and serve where the budget of an account is used up.
-	unverified map[snapshot.PID]claim
-	details    map[snapshot.PID]details
+	unverified map[snapshot.PID]environClaim
+	details    map[snapshot.PID]processDetails
 	owners     map[proc.Ancestor]cachedOwner // of registered ancestors
 	proved     map[proc.Ancestor]bool        // processes that had a node of the driver open
 }
 
 func newProcessCache() processCache {
 	return processCache{
-		claims: map[snapshot.PID]claim{}, details: map[snapshot.PID]details{}, owners: map[proc.Ancestor]cachedOwner{}, proved: map[proc.Ancestor]bool{},
+		claims: map[snapshot.PID]environClaim{}, details: map[snapshot.PID]processDetails{}, owners: map[proc.Ancestor]cachedOwner{}, proved: map[proc.Ancestor]bool{},
 	}
 }
 
@@ -215,7 +215,7 @@ func (o *observer) awaitAccount(uid snapshot.UID) (snapshot.UID, error) {
 // claim returns the cached claim if the process still runs the same program. Where the budget of
 // its account is used up, the last claim that was read serves, whatever the process runs now:
 // users could otherwise make it unknown by renaming the process.
-func (o *observer) claim(h *proc.Handle, stat proc.Stat) (claim, error) {
+func (o *observer) claim(h *proc.Handle, stat proc.Stat) (environClaim, error) {
 	now := runOf(stat)
 	last, known := o.before.claims[h.PID]
 	if known && last.of == now && now.envAddress != 0 {
@@ -239,28 +239,28 @@ func (o *observer) claim(h *proc.Handle, stat proc.Stat) (claim, error) {
 }
 
 // readClaim reads the environ.
-func readClaim(h *proc.Handle) (claim, error) {
+func readClaim(h *proc.Handle) (environClaim, error) {
 	value, _, err := h.Environ(snapshot.ClaimVariable)
 	if err != nil {
-		return claim{}, err
+		return environClaim{}, err
 	}
-	return claim{eid: snapshot.Claim(value)}, nil
+	return environClaim{eid: snapshot.Claim(value)}, nil
 }
 
 // details returns the cached details if they are still valid. The error is about the
 // ancestors.
-func (o *observer) details(h *proc.Handle, stat proc.Stat, uid snapshot.UID) (d details, err error) {
+func (o *observer) details(h *proc.Handle, stat proc.Stat, uid snapshot.UID) (d processDetails, err error) {
 	key := detailsKey{runOf(stat), stat.PPID, uid}
 	d, known := o.before.details[h.PID]
 	if known && d.of == key && key.envAddress != 0 && o.now.Sub(d.at) < detailsTTLOf(h.PID) {
 		return d, nil
 	}
-	d = details{of: key, at: o.now}
+	d = processDetails{of: key, at: o.now}
 	owner, rootless := h.OwnerOfUID(uid, o.userNamespace)
 	d.owner, d.ownerErr = o.awaitAccount(owner)
 	if !o.brief {
 		d.command = h.CommandLine()
-		d.container = container.Member{
+		d.container = container.ContainerProcess{
 			PID: h.PID, Start: stat.Start, Place: h.Container(), Rootless: rootless, UID: d.owner, InnerNamespace: h.InInnerNamespace(),
 		}
 	}

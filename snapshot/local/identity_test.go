@@ -34,7 +34,7 @@ func TestAClaimIsKeptWhileItsAccountUsesUpItsTime(t *testing.T) {
 		require.Error(t, err)
 	}
 	job := handles[9]
-	last := claim{eid: "2020", of: programRun{5000, 6000, "job"}}
+	last := environClaim{eid: "2020", of: programRun{5000, 6000, "job"}}
 	for name, row := range map[string]struct {
 		now  programRun
 		kept bool
@@ -45,7 +45,7 @@ func TestAClaimIsKeptWhileItsAccountUsesUpItsTime(t *testing.T) {
 		"of unknown start": {programRun{}, false},
 	} {
 		for verify, before := range map[bool]processCache{
-			false: {claims: map[snapshot.PID]claim{100: last}}, true: {unverified: map[snapshot.PID]claim{100: last}},
+			false: {claims: map[snapshot.PID]environClaim{100: last}}, true: {unverified: map[snapshot.PID]environClaim{100: last}},
 		} {
 			o := &observer{before: before, after: newProcessCache()}
 			got, err := o.claim(job, proc.Stat{Start: row.now.start, EnvAddress: row.now.envAddress, Name: row.now.name})

@@ -8,17 +8,17 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-// account is who shares the limits of a search for device nodes. A container of root's is one, too: it
+// budgetOwner is who shares the limits of a search for device nodes. A container of root's is one, too: it
 // may be anybody's.
-type account struct {
+type budgetOwner struct {
 	uid       snapshot.UID
 	container string
 }
 
 // nodeSearches are those of one look.
-type nodeSearches map[account]*proc.NodeSearch
+type nodeSearches map[budgetOwner]*proc.NodeSearch
 
-func (n nodeSearches) of(a account) *proc.NodeSearch {
+func (n nodeSearches) of(a budgetOwner) *proc.NodeSearch {
 	if n[a] == nil {
 		n[a] = &proc.NodeSearch{Major: hardware.NodeMajor}
 	}
@@ -44,7 +44,7 @@ func (o *observer) prove(seen []observation) {
 	o.findHolders(seen, searches)
 }
 
-func accountOf(p *snapshot.Process) (a account) {
+func accountOf(p *snapshot.Process) (a budgetOwner) {
 	if p.UID != nil {
 		a.uid = *p.UID
 	}
@@ -74,7 +74,7 @@ func (o *observer) findHolders(seen []observation, searches nodeSearches) {
 		if err != nil || listed[pid] || len(missing[uid]) == 0 {
 			continue
 		}
-		if has, err := searches.of(account{uid: uid}).FindsOpen(o.fs, pid); has && err == nil {
+		if has, err := searches.of(budgetOwner{uid: uid}).FindsOpen(o.fs, pid); has && err == nil {
 			for _, p := range missing[uid] {
 				p.NodeHolder = pid
 			}

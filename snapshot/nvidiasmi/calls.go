@@ -26,8 +26,8 @@ type Time struct {
 	Late bool
 }
 
-// reply is what one call printed, and when.
-type reply struct {
+// timedReply is what one call printed, and when.
+type timedReply struct {
 	result RunResult
 	Time
 }
@@ -35,7 +35,7 @@ type reply struct {
 // question is what is known about the calls with the same arguments.
 type question struct {
 	outstanding *outstanding // nil for none
-	last        *reply       // nil for none
+	last        *timedReply  // nil for none
 }
 
 // outstanding is a call that goes on without those who wait for it.
@@ -44,7 +44,7 @@ type outstanding struct {
 	done   chan struct{} // closed when it has returned
 
 	// Valid once done is closed.
-	reply
+	timedReply
 	err error
 }
 
@@ -78,7 +78,7 @@ func (q *Querier) Keep(ctx context.Context) (end func()) {
 
 // ask returns the answer of a call that began after ask was called. If none comes in time, it
 // returns the last answer, unless that is older than age.Most.
-func (q *Querier) ask(ctx context.Context, args []string, age Age) (reply, error) {
+func (q *Querier) ask(ctx context.Context, args []string, age Age) (timedReply, error) {
 	asked := time.Now()
 	until := asked.Add(2 * q.timeout)
 	if !age.Until.IsZero() && age.Until.Before(until) {
@@ -107,16 +107,16 @@ func (q *Querier) ask(ctx context.Context, args []string, age Age) (reply, error
 		case errors.Is(call.err, ErrTimeout), errors.Is(call.err, ErrHung):
 			return q.earlier(args, age, call.err)
 		default:
-			return call.reply, call.err
+			return call.timedReply, call.err
 		}
 	}
 }
 
 // earlier is the last answer where why keeps a newer one from coming.
-func (q *Querier) earlier(args []string, age Age, why error) (reply, error) {
+func (q *Querier) earlier(args []string, age Age, why error) (timedReply, error) {
 	last := q.last(args)
 	if last == nil || errors.Is(why, context.Canceled) || time.Since(last.Began) > age.Most {
-		return reply{}, why
+		return timedReply{}, why
 	}
 	late := *last
 	late.Late = true
@@ -124,17 +124,17 @@ func (q *Querier) earlier(args []string, age Age, why error) (reply, error) {
 }
 
 // since is the last answer of a call that began since a time.
-func (q *Querier) since(args []string, since time.Time) (reply, error) {
+func (q *Querier) since(args []string, since time.Time) (timedReply, error) {
 	if q.keep == nil {
-		return reply{}, ErrTimeout
+		return timedReply{}, ErrTimeout
 	}
 	if last := q.last(args); last != nil && !last.Began.Before(since) {
 		return *last, nil
 	}
-	return reply{}, ErrTimeout
+	return timedReply{}, ErrTimeout
 }
 
-func (q *Querier) last(args []string) *reply {
+func (q *Querier) last(args []string) *timedReply {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.question(args).last
@@ -171,12 +171,12 @@ func (q *Querier) outstanding(args []string) *outstanding {
 	go func() {
 		ctx, cancel := q.keep()
 		defer cancel()
-		call.reply, call.err = q.run(ctx, args)
+		call.timedReply, call.err = q.run(ctx, args)
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		question.outstanding = nil
 		if call.err == nil {
-			question.last = &call.reply
+			question.last = &call.timedReply
 		}
 		close(call.done)
 	}()

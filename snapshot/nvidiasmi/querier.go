@@ -81,7 +81,7 @@ func New(runner Runner, timeout time.Duration) *Querier {
 
 // query runs nvidia-smi and parses its answer.
 func query[T any](ctx context.Context, q *Querier, args []string, age Age, parse func(RunResult) (T, error)) (T, Time, error) {
-	var out reply
+	var out timedReply
 	var err error
 	switch {
 	case !age.Since.IsZero():
@@ -102,10 +102,10 @@ func query[T any](ctx context.Context, q *Querier, args []string, age Age, parse
 	return parsed, out.Time, err
 }
 
-func (q *Querier) run(ctx context.Context, args []string) (reply, error) {
+func (q *Querier) run(ctx context.Context, args []string) (timedReply, error) {
 	run, err := q.begin(ctx)
 	if err != nil {
-		return reply{}, err
+		return timedReply{}, err
 	}
 	began := time.Now()
 	go func() {
@@ -115,12 +115,12 @@ func (q *Querier) run(ctx context.Context, args []string) (reply, error) {
 	select {
 	case <-run.done:
 	case <-ctx.Done():
-		return reply{}, contextError(ctx)
+		return timedReply{}, contextError(ctx)
 	}
 	if run.err != nil && ctx.Err() != nil {
-		return reply{}, contextError(ctx)
+		return timedReply{}, contextError(ctx)
 	}
-	return reply{run.result, Time{Began: began, Ended: time.Now()}}, run.err
+	return timedReply{run.result, Time{Began: began, Ended: time.Now()}}, run.err
 }
 
 // contextError is the error of a call after its context has ended.

@@ -92,8 +92,8 @@ func (f *folders) watchNode(path string) error {
 	return nil
 }
 
-// seen is what inotify reported.
-type seen struct {
+// inotifyEvent is what inotify reported.
+type inotifyEvent struct {
 	state  bool // a state file changed
 	nodes  bool // a device node was made
 	opened bool // a device was opened
@@ -101,7 +101,7 @@ type seen struct {
 }
 
 // read reads all events.
-func (f *folders) read() (all seen) {
+func (f *folders) read() (all inotifyEvent) {
 	buffer := make([]byte, 16<<10)
 	for {
 		n, err := unix.Read(f.fd, buffer)
@@ -115,10 +115,10 @@ func (f *folders) read() (all seen) {
 }
 
 // add adds an event to what was seen.
-func (f *folders) add(e InotifyEvent, all *seen) {
+func (f *folders) add(e InotifyEvent, all *inotifyEvent) {
 	switch dir, watched := f.dirs[e.Watch]; {
 	case e.Mask&unix.IN_Q_OVERFLOW != 0:
-		*all = seen{state: true, nodes: true, opened: f.watchOpens, guard: true}
+		*all = inotifyEvent{state: true, nodes: true, opened: f.watchOpens, guard: true}
 	case e.Mask&unix.IN_IGNORED != 0:
 		all.state = all.state || slices.Contains(f.state, dir)
 		delete(f.dirs, e.Watch)

@@ -60,19 +60,19 @@ func completeCommand(p Program, root func() *cli.App) *cli.Command {
 	}
 }
 
-// action is what the shell is to do.
-type action int
+// shellAction is what the shell is to do.
+type shellAction int
 
 const (
-	offer   action = iota // the candidates
-	files                 // complete the rest of the word as the path of a file
-	folders               // or of a folder
-	program               // complete as a command line, from a word on
+	offer   shellAction = iota // the candidates
+	files                      // complete the rest of the word as the path of a file
+	folders                    // or of a folder
+	program                    // complete as a command line, from a word on
 )
 
 // answer is how a line may continue.
 type answer struct {
-	do         action
+	do         shellAction
 	program    int // the index of the word
 	skip       int // how many bytes of the word stay before the candidate
 	candidates []candidate

@@ -200,7 +200,7 @@ func TestHooksGetWhatWasQueuedBeforeAReload(t *testing.T) {
 	ctx, service := startService(t.Context(), zerolog.Nop(), false)
 	defer service.close()
 	require.NoError(t, ctx.Err())
-	l := &loop{program: &command.Program{}, service: service, memory: &keeper{}}
+	l := &loop{program: &command.Program{}, service: service, memory: &memoryKeeper{}}
 	fleet := Fleet{Progress: &render.Progress{}}
 	l.configure(Setup{Config: Config{Policy: file}, Fleet: fleet})
 	l.hooks.Send(hooks.Event{Name: "act"})

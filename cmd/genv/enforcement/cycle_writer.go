@@ -42,8 +42,8 @@ type cycleWriter struct {
 	held     map[string]time.Time // since when safety limits hold actions back, by whom they are against
 	intended map[string]bool      // what the last cycle of a dry run left undone
 
-	undelivered []remote.Failure // reports that failed in this cycle
-	over        []*finding       // that are over since the last one
+	undelivered []remote.Failure  // reports that failed in this cycle
+	over        []*printedFinding // that are over since the last one
 	shown       map[snapshot.Hostname]int
 	broken      error // out can't be written
 }

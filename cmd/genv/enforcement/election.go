@@ -41,8 +41,8 @@ type participation struct {
 	follower    handover.Follower
 }
 
-// term is the one in which a run leads. ctx ends with it, and says whether anything may be begun.
-type term struct {
+// leaderTerm is the one in which a run leads. ctx ends with it, and says whether anything may be begun.
+type leaderTerm struct {
 	election.Term
 	ctx context.Context //nolint:containedctx // it is the life of the term
 }
@@ -193,7 +193,7 @@ func (l *loop) stand(ctx context.Context) error {
 
 // lead enforces for a term.
 func (l *loop) lead(ctx context.Context, t election.Term) error {
-	l.term = &term{t, ctx}
+	l.term = &leaderTerm{t, ctx}
 	l.claim = &fence.Claim{
 		Source: fence.ElectionSource(t.Cluster, l.part.Key), Epoch: t.Epoch,
 		Controller: fenceID(&l.self), Name: fenceName(&l.self), TakeOver: l.setup.TakeOver, Start: l.start,

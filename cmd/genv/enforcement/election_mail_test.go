@@ -124,7 +124,7 @@ func electedPart(t *testing.T, s *store) *participation {
 // leading is a loop in the term in which its part leads now.
 func leading(l *loop) *loop {
 	epoch := l.part.Status().Epoch
-	l.term = &term{election.Term{Epoch: epoch}, remote.While(context.Background(), func() error {
+	l.term = &leaderTerm{election.Term{Epoch: epoch}, remote.While(context.Background(), func() error {
 		if l.part.LeadsWith(epoch) {
 			return nil
 		}
@@ -135,7 +135,7 @@ func leading(l *loop) *loop {
 
 // electedLoop is a loop that mails bob in a minute.
 func electedLoop(p *participation, server *mailtest.Server) *loop {
-	l := &loop{program: &command.Program{Now: time.Now}, log: zerolog.Nop(), service: &service{}, memory: &keeper{now: time.Now}, part: p, begun: true}
+	l := &loop{program: &command.Program{Now: time.Now}, log: zerolog.Nop(), service: &service{}, memory: &memoryKeeper{now: time.Now}, part: p, begun: true}
 	l.mail = mailer{log: l.log, now: time.Now}
 	setup := mailSetup(server)
 	setup.Progress = &render.Progress{}

@@ -16,10 +16,10 @@ import (
 
 // findings are those that were announced and are not over. Their number is bounded by that
 // of the findings which the enforcement's memory knows.
-type findings map[string]*finding
+type findings map[string]*printedFinding
 
-// finding is what was printed about a finding.
-type finding struct {
+// printedFinding is what was printed about a finding.
+type printedFinding struct {
 	host  snapshot.Hostname
 	line  string // 1.4.3's
 	since time.Time
@@ -27,10 +27,10 @@ type finding struct {
 }
 
 // begin notes a finding that is new, or about which something else was decided.
-func (l findings) begin(e *enforce.Event, now time.Time) *finding {
+func (l findings) begin(e *enforce.Event, now time.Time) *printedFinding {
 	f := l[e.ID]
 	if f == nil {
-		f = &finding{host: e.Host, line: e.Finding.String(), since: e.Finding.Since, said: make(map[enforce.Decision]time.Time)}
+		f = &printedFinding{host: e.Host, line: e.Finding.String(), since: e.Finding.Since, said: make(map[enforce.Decision]time.Time)}
 		if f.since.IsZero() {
 			f.since = now
 		}
@@ -41,7 +41,7 @@ func (l findings) begin(e *enforce.Event, now time.Time) *finding {
 
 // sayAgain says whether a decision about a finding is to be printed. What is done about
 // one that stays, and fails, changes in a cycle of its own: that is printed once.
-func (f *finding) sayAgain(d enforce.Decision, now time.Time) bool {
+func (f *printedFinding) sayAgain(d enforce.Decision, now time.Time) bool {
 	if d == enforce.DecisionUnderWay { // what is done is printed, and what comes of it
 		return false
 	}
@@ -54,7 +54,7 @@ func (f *finding) sayAgain(d enforce.Decision, now time.Time) bool {
 }
 
 // over is a line about the end of a finding.
-func (f *finding) over(now time.Time) string {
+func (f *printedFinding) over(now time.Time) string {
 	return on(f.host, fmt.Sprintf("Resolved after %s: %s", text.ShortDuration(max(now.Sub(f.since), time.Second)), f.line))
 }
 
@@ -80,8 +80,10 @@ func waitOf(f *enforce.Finding, now time.Time) string {
 }
 
 // overLines are lines about findings that are over: of a host with many, how many.
-func overLines(over []*finding, now time.Time) []string {
-	slices.SortFunc(over, func(a, b *finding) int { return cmp.Or(cmp.Compare(a.host, b.host), cmp.Compare(a.line, b.line)) })
+func overLines(over []*printedFinding, now time.Time) []string {
+	slices.SortFunc(over, func(a, b *printedFinding) int {
+		return cmp.Or(cmp.Compare(a.host, b.host), cmp.Compare(a.line, b.line))
+	})
 	perHost := make(map[snapshot.Hostname]int)
 	longest := make(map[snapshot.Hostname]time.Duration)
 	for _, f := range over {

@@ -23,7 +23,7 @@ import (
 // one of the test's own, and its pins in a bpffs that only the fleet sees.
 func guardedGenv(t *testing.T) (program, cgroup string) {
 	t.Helper()
-	report := kernel.Probe(kernel.Options{Unpinned: true})
+	report := kernel.Probe(kernel.Location{Unpinned: true})
 	if report.Err != nil {
 		require.NotEqual(t, "true", os.Getenv("CI"), "CI=true, so the guard's tests must run, but %v", report.Err)
 		t.Skipf("skipped, because it needs a kernel that can be guarded: %v", report.Err)

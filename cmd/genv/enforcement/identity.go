@@ -24,8 +24,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// identity is a run, as hosts and other controllers know it.
-type identity struct {
+// runIdentity is a run, as hosts and other controllers know it.
+type runIdentity struct {
 	ID       string // the same after a restart, if the run keeps its state in a folder
 	Hostname string // of the machine on which it runs
 	Account  string // as which it runs
@@ -36,8 +36,8 @@ type identity struct {
 
 // identity is who the run is. A single cycle claims nothing, and may run at the same time as a
 // loop with the same folder: it needs no id that lasts.
-func (k *keeper) identity(ctx context.Context, started time.Time, loops bool) (identity, error) {
-	self := identity{PID: os.Getpid(), Started: started.Truncate(time.Second).UTC()}
+func (k *memoryKeeper) identity(ctx context.Context, started time.Time, loops bool) (runIdentity, error) {
+	self := runIdentity{PID: os.Getpid(), Started: started.Truncate(time.Second).UTC()}
 	if k.store != nil {
 		id, err := k.store.ID()
 		if err != nil && loops {
@@ -77,15 +77,15 @@ func (l *loop) announce(setup *Setup) (id, by string) {
 const maxPerson = 64
 
 // fenceID is the id of a controller in its claim, and fenceName its name for people.
-func fenceID(self *identity) string { return self.ID + " " + self.Hostname }
+func fenceID(self *runIdentity) string { return self.ID + " " + self.Hostname }
 
-func fenceName(self *identity) string {
+func fenceName(self *runIdentity) string {
 	return fmt.Sprintf("%s on %s, process %d", text.Cut(cmp.Or(self.Person, self.Account), maxPerson), self.Hostname, self.PID)
 }
 
 // claim is by what right a loop acts: the state folder counts its starts. A single cycle
 // claims nothing.
-func (k *keeper) claim(setup *Setup, self *identity) (*fence.Claim, error) {
+func (k *memoryKeeper) claim(setup *Setup, self *runIdentity) (*fence.Claim, error) {
 	switch {
 	case setup.TakeOver && !setup.loops():
 		return nil, command.UsageError("--take-over: a single cycle takes no host over. Leave out --interval 0 and --cycles 1, and end the loop with Ctrl-C after its first cycle")

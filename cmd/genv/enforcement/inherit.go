@@ -67,7 +67,7 @@ func (l *loop) inherit() controller.FleetMemory {
 	case err != nil:
 		l.log.Warn().Str("error", etcdText(errors.Join(err, failed))).Msg("the previous leader's memory can't be used; this controller continues with its own")
 		own := l.memory.load(l.setup.Hosts)
-		own.Mail = mail.Memory{} // the other one may have sent it
+		own.Mail = mail.Backlog{} // the other one may have sent it
 		own.Operator = own.Operator.With(memory.Operator)
 		return own
 	case failed != nil:

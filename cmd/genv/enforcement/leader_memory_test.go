@@ -197,7 +197,7 @@ func TestAnIDThatCantBeRead(t *testing.T) {
 	store, err := statedir.Open(dir)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
-	k := &keeper{store: store}
+	k := &memoryKeeper{store: store}
 	first, err := k.identity(t.Context(), time.Now(), true)
 	require.NoError(t, err)
 	again, err := k.identity(t.Context(), time.Now(), true)
@@ -212,24 +212,24 @@ func TestAnIDThatCantBeRead(t *testing.T) {
 }
 
 func TestClaim(t *testing.T) {
-	long := identity{ID: strings.Repeat("I", 26), Hostname: strings.Repeat("h", 64), Person: strings.Repeat("ä", 200), PID: 4194304}
+	long := runIdentity{ID: strings.Repeat("I", 26), Hostname: strings.Repeat("h", 64), Person: strings.Repeat("ä", 200), PID: 4194304}
 	setup := &Setup{}
-	claim, err := (&keeper{}).claim(setup, &long)
+	claim, err := (&memoryKeeper{}).claim(setup, &long)
 	require.NoError(t, err)
 	require.Nil(t, claim, "a single cycle")
 
 	setup.Interval = time.Second
-	claim, err = (&keeper{}).claim(setup, &long)
+	claim, err = (&memoryKeeper{}).claim(setup, &long)
 	require.NoError(t, err)
 	require.NoError(t, claim.Check(), "hosts accept it, whatever the names")
 
 	setup.TakeOver = true
-	_, err = (&keeper{}).claim(setup, &long)
+	_, err = (&memoryKeeper{}).claim(setup, &long)
 	require.ErrorContains(t, err, "needs a state folder", "hosts could not know it again")
 	store, err := statedir.Open(t.TempDir())
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
-	claim, err = (&keeper{store: store}).claim(setup, &long)
+	claim, err = (&memoryKeeper{store: store}).claim(setup, &long)
 	require.NoError(t, err)
 	require.True(t, claim.TakeOver)
 	require.NoError(t, claim.Check())

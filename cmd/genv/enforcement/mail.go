@@ -135,7 +135,7 @@ func (m *mailer) close(last *controller.Controller) {
 // end sends what was taken out of the memory, and gives back to it what could not be sent within
 // a time, for the next run or leader, unless mayAct says that it isn't the fleet's any more. It reports whether
 // that is something.
-func (m *mailer) end(memory *mail.Memory, mayAct func() error, within time.Duration) (returned bool) {
+func (m *mailer) end(memory *mail.Backlog, mayAct func() error, within time.Duration) (returned bool) {
 	m.former.Wait()
 	m.mu.Lock()
 	post := m.post

@@ -146,7 +146,7 @@ func parsePolicy(c *cli.Context, path string, names []string) (*policy.File, err
 
 // accounts are the other names of users. Without them a rule holds only for the name as it is
 // written.
-func accounts(c *cli.Context, names []string) policy.Accounts {
+func accounts(c *cli.Context, names []string) policy.Aliases {
 	same, err := policycheck.SameUsers(c.Context, names, proc.Getent)
 	if err != nil {
 		fmt.Fprintf(c.App.ErrWriter, "warning: other names of the policy's users are unknown: %v\n", err)

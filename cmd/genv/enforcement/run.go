@@ -169,7 +169,7 @@ type loop struct {
 	log     zerolog.Logger
 	reload  func() (Setup, error)
 	record  *audit.Log // nil for none
-	memory  *keeper
+	memory  *memoryKeeper
 	history *History // nil for none
 	service *service
 	screen  cycleWriter
@@ -177,7 +177,7 @@ type loop struct {
 	queue   *controller.Queue                   // what operators ask for
 	// counters are what the metrics count; nil without a Feed.
 	counters *metrics.Counters
-	self     identity
+	self     runIdentity
 	start    string       // of this run, in its claims
 	claim    *fence.Claim // by what right it acts; nil for none
 	// saidUnfenced: which hosts can't refuse a controller that was replaced was said.
@@ -185,7 +185,7 @@ type loop struct {
 	older        older
 	unrecorded   unrecorded
 	part         *participation // in an election; nil for none
-	term         *term          // in which it leads; nil without an election, and for a standby
+	term         *leaderTerm    // in which it leads; nil without an election, and for a standby
 	// saidOfElection is what the log says last.
 	saidOfElection string
 

@@ -54,8 +54,8 @@ func ControllerDirs(getenv func(string) string) (dirs []string) {
 	return slices.Compact(dirs)
 }
 
-// keeper keeps the memory of a run for the next one. Without a store it keeps none.
-type keeper struct {
+// memoryKeeper keeps the memory of a run for the next one. Without a store it keeps none.
+type memoryKeeper struct {
 	store *statedir.Store
 	now   func() time.Time
 	log   zerolog.Logger
@@ -63,8 +63,8 @@ type keeper struct {
 
 // openKeeper opens the folder in which runs keep their memory. Only a folder that was
 // asked for and can't be used is an error.
-func openKeeper(p *command.Program, setup *Setup, name string, log zerolog.Logger) (*keeper, error) {
-	k := &keeper{now: p.Now, log: log}
+func openKeeper(p *command.Program, setup *Setup, name string, log zerolog.Logger) (*memoryKeeper, error) {
+	k := &memoryKeeper{now: p.Now, log: log}
 	path := cmp.Or(setup.StateDir, defaultStateDir(p.Getenv, name))
 	if path == "" || setup.LookOnly {
 		return k, nil
@@ -92,7 +92,7 @@ func openKeeper(p *command.Program, setup *Setup, name string, log zerolog.Logge
 }
 
 // load is the memory of the run before; empty if there is none.
-func (k *keeper) load(hosts []remote.Host) controller.FleetMemory {
+func (k *memoryKeeper) load(hosts []remote.Host) controller.FleetMemory {
 	if k.store == nil {
 		return controller.FleetMemory{}
 	}
@@ -111,7 +111,7 @@ func (k *keeper) load(hosts []remote.Host) controller.FleetMemory {
 
 // history opens the usage history next to the memory of a loop, which no other one writes; nil
 // for none.
-func (k *keeper) history(setup *Setup) *History {
+func (k *memoryKeeper) history(setup *Setup) *History {
 	if setup.OpenHistory == nil || setup.DryRun || k.store == nil || !k.store.Holds() || !setup.loops() {
 		return nil
 	}
@@ -119,7 +119,7 @@ func (k *keeper) history(setup *Setup) *History {
 }
 
 // recordWaiting records what operators asked for while no controller ran.
-func (k *keeper) recordWaiting(record *audit.Log, dryRun bool) {
+func (k *memoryKeeper) recordWaiting(record *audit.Log, dryRun bool) {
 	if k.store == nil || record == nil || dryRun {
 		return
 	}
@@ -132,7 +132,7 @@ func (k *keeper) recordWaiting(record *audit.Log, dryRun bool) {
 var errNoStore = errors.New("this run keeps no memory; --state-dir DIR gives it a folder")
 
 // keep keeps what operators asked for.
-func (k *keeper) keep(state operator.State) error {
+func (k *memoryKeeper) keep(state operator.State) error {
 	if k.store == nil {
 		return errNoStore
 	}
@@ -141,7 +141,7 @@ func (k *keeper) keep(state operator.State) error {
 
 // askedSince is what the folder says that operators asked for, if that was written since a moment:
 // while no controller ran.
-func (k *keeper) askedSince(t time.Time) operator.State {
+func (k *memoryKeeper) askedSince(t time.Time) operator.State {
 	if !k.store.OperatorTime().After(t) {
 		return operator.State{}
 	}
@@ -153,7 +153,7 @@ func (k *keeper) askedSince(t time.Time) operator.State {
 }
 
 // save returns what keeps the memory as it is now.
-func (k *keeper) save(m *controller.FleetMemory) (write func()) {
+func (k *memoryKeeper) save(m *controller.FleetMemory) (write func()) {
 	if k.store == nil {
 		return func() {}
 	}
@@ -169,7 +169,7 @@ func (k *keeper) save(m *controller.FleetMemory) (write func()) {
 }
 
 // saveLast saves the memory at the end of a run.
-func (k *keeper) saveLast(m *controller.FleetMemory) {
+func (k *memoryKeeper) saveLast(m *controller.FleetMemory) {
 	if k.store == nil {
 		return
 	}
@@ -183,7 +183,7 @@ func (k *keeper) saveLast(m *controller.FleetMemory) {
 }
 
 // close closes the folder for other runs.
-func (k *keeper) close() {
+func (k *memoryKeeper) close() {
 	if k.store == nil {
 		return
 	}

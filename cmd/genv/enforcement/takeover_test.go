@@ -146,7 +146,7 @@ func TestWhatTakesNoHostOver(t *testing.T) {
 		"a dry run in a loop, as is": {Config{Interval: time.Second, DryRun: true}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := (&keeper{}).claim(&Setup{Config: row.config}, &identity{ID: "a"})
+			_, err := (&memoryKeeper{}).claim(&Setup{Config: row.config}, &runIdentity{ID: "a"})
 			if row.why == "" {
 				require.NoError(t, err)
 				return

@@ -82,11 +82,11 @@ func TestTryAPolicy(t *testing.T) {
 		require.NoError(t, json.Unmarshal([]byte(r.Out), &s))
 		return s
 	}
-	require.Equal(t, []audit.StatsRow{{User: "alice", Rule: enforce.RuleMaxDevicesPerUser, Counts: audit.Counts{WouldTerminate: 1, WouldDetach: 1}}}, stats("try.jsonl").Rows)
+	require.Equal(t, []audit.StatsRow{{User: "alice", Rule: enforce.RuleMaxDevicesPerUser, ActionCounts: audit.ActionCounts{WouldTerminate: 1, WouldDetach: 1}}}, stats("try.jsonl").Rows)
 	rows := stats("real.jsonl").Rows
 	require.Len(t, rows, 1)
 	rows[0].Warned = 0 // a notice that is recorded before the outcome counts as a warning
-	require.Equal(t, []audit.StatsRow{{User: "bob", Rule: enforce.RuleNonEnvProcesses, Counts: audit.Counts{Terminated: 2}}}, rows)
+	require.Equal(t, []audit.StatsRow{{User: "bob", Rule: enforce.RuleNonEnvProcesses, ActionCounts: audit.ActionCounts{Terminated: 2}}}, rows)
 	r := genvtest.Run(t, "remote", "history", "--audit-log", filepath.Join(dir, "try.jsonl"), "--notices")
 	require.Equal(t, 2, strings.Count(r.Out, "dry-run"), r.Out)
 }

@@ -39,9 +39,9 @@ func ReadOutput(c *cli.Context, p *command.Program) (Output, error) {
 // List is the selected GPUs, and how many there are. The host of `genv gpus` has no name, and no column.
 type List struct {
 	Rows   []gpus.Row
-	Counts gpus.Counts // of all GPUs of the models that are asked for
-	Hosts  int         // that answered; 0 for `genv gpus`
-	Failed int         // hosts
+	Counts gpus.StateCounts // of all GPUs of the models that are asked for
+	Hosts  int              // that answered; 0 for `genv gpus`
+	Failed int              // hosts
 }
 
 // here says whether it is a list of `genv gpus`.

@@ -45,14 +45,14 @@ func VetoFile(getenv func(string) string) string {
 
 // pins say where the guard of this machine is.
 type pins struct {
-	kernel.Options
+	kernel.Location
 	err error // why there can't be one
 }
 
 // pinsOf reads GENV_GUARD_PINS and GENV_GUARD_CGROUP. A simulated host must have its own:
 // the guard of the machine that it runs on isn't its business.
 func pinsOf(getenv func(string) string) pins {
-	p := pins{Options: kernel.Options{Dir: getenv("GENV_GUARD_PINS"), Cgroup: getenv("GENV_GUARD_CGROUP")}}
+	p := pins{Location: kernel.Location{Dir: getenv("GENV_GUARD_PINS"), Cgroup: getenv("GENV_GUARD_CGROUP")}}
 	if getenv("GENV_ROOT_DIR") != "" && (p.Dir == "" || p.Cgroup == "") {
 		p.err = fmt.Errorf("%w: with GENV_ROOT_DIR, GENV_GUARD_PINS and GENV_GUARD_CGROUP have to name folders for the guard", kernel.ErrUnsupported)
 	}
@@ -72,9 +72,9 @@ func (p pins) open() (guard.Kernel, error) {
 	if p.err != nil {
 		return nil, p.err
 	}
-	g, err := kernel.Open(p.Options)
+	g, err := kernel.Open(p.Location)
 	if errors.Is(err, kernel.ErrNoBPFFS) {
-		unpinned := p.Options
+		unpinned := p.Location
 		unpinned.Unpinned = true
 		g, err = kernel.Open(unpinned)
 	}

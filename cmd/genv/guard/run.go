@@ -100,7 +100,7 @@ func possible(at pins) error {
 	if at.err != nil {
 		return at.err
 	}
-	if r := kernel.Probe(at.Options); r.Err != nil {
+	if r := kernel.Probe(at.Location); r.Err != nil {
 		return fmt.Errorf("no guard is possible here; `genv enforce` works without: %w", r.Err)
 	}
 	return nil

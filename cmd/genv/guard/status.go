@@ -121,7 +121,7 @@ func (d *StatusDocument) askKernel(at pins) {
 		d.Kernel = &KernelReport{Why: at.err.Error(), Abilities: []kernel.Ability{}, Programs: []kernel.Program{}}
 		return
 	}
-	report := kernel.Probe(at.Options)
+	report := kernel.Probe(at.Location)
 	d.Kernel = &KernelReport{
 		Possible: report.Err == nil, Abilities: append([]kernel.Ability{}, report.Abilities...), Programs: append([]kernel.Program{}, report.Programs...),
 	}

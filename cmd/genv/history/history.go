@@ -244,7 +244,7 @@ func writeStats(p *command.Program, output render.Output, s audit.Stats) error {
 		columns = append(columns, render.Col("WOULD-TERMINATE", 17), render.Col("WOULD-DETACH", 0))
 	}
 	t := output.Table(columns...)
-	add := func(user, rule string, c audit.Counts) {
+	add := func(user, rule string, c audit.ActionCounts) {
 		row := []string{user, rule}
 		for _, n := range []int{c.Warned, c.Terminated, c.Detached, c.Exempted, c.Refused, c.Failed, c.WouldTerminate, c.WouldDetach} {
 			row = append(row, strconv.Itoa(n))
@@ -257,7 +257,7 @@ func writeStats(p *command.Program, output render.Output, s audit.Stats) error {
 		if output.Format == "tui" {
 			user, rule = cmp.Or(output.Name(user), "-"), cmp.Or(rule, "-")
 		}
-		add(user, rule, r.Counts)
+		add(user, rule, r.ActionCounts)
 	}
 	if output.Format == "tui" && len(s.Rows) > 1 {
 		add("(all)", "(all)", s.Total)

@@ -36,7 +36,7 @@ type changes struct {
 }
 
 // Change implements service.Backend.
-func (b *changes) Change(ctx context.Context, c change.Change, by change.Asker, turn service.Turn) (change.Result, error) {
+func (b *changes) Change(ctx context.Context, c change.Change, by change.Requester, turn service.TakeTurn) (change.Result, error) {
 	return service.Changer{
 		Store: b.host.Store, Instances: b.host.Instances, Turn: turn, ListDevices: b.listDevices,
 	}.Change(ctx, c, by)

@@ -79,7 +79,7 @@ func (l *localLink) Snapshot(ctx context.Context, _ remote.Host) (*snapshot.Snap
 }
 
 func (l *localLink) Execute(ctx context.Context, _ remote.Host, report enforce.Report) (agent.Execution, error) {
-	var asker asked.Asker // root's own is not refused
+	var asker asked.Authority // root's own is not refused
 	if name := l.asker.Load(); name != nil {
 		asker.Name = *name
 	}

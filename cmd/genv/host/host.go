@@ -109,7 +109,7 @@ func (h *host) forController(s *snapshot.Snapshot, err error) (*snapshot.Snapsho
 }
 
 // execution carries out a report for a controller.
-func (h *host) execution(ctx context.Context, report enforce.Report, asker asked.Asker) agent.Execution {
+func (h *host) execution(ctx context.Context, report enforce.Report, asker asked.Authority) agent.Execution {
 	var done agent.Execution
 	done.Outcomes, done.Warnings = h.carryOut(ctx, report, asker, func(line string) { done.Lines = append(done.Lines, line) })
 	return done
@@ -117,7 +117,7 @@ func (h *host) execution(ctx context.Context, report enforce.Report, asker asked
 
 // carryOut carries out a report, and calls say with a line for each action. The
 // warnings are about the audit log of this host, and its list of processes that were asked.
-func (h *host) carryOut(ctx context.Context, report enforce.Report, asker asked.Asker, say func(string)) (_ []enforce.Outcome, warnings []string) {
+func (h *host) carryOut(ctx context.Context, report enforce.Report, asker asked.Authority, say func(string)) (_ []enforce.Outcome, warnings []string) {
 	refused := []enforce.Termination(nil)
 	if h.noTerminate {
 		refused, report.Terminate = report.Terminate, nil

@@ -113,7 +113,7 @@ func (s streamBackend) Snapshot(ctx context.Context, age agent.Age) ([]byte, err
 }
 
 // Execute implements agent.Backend.
-func (s streamBackend) Execute(ctx context.Context, report enforce.Report, asker asked.Asker) (agent.Execution, error) {
+func (s streamBackend) Execute(ctx context.Context, report enforce.Report, asker asked.Authority) (agent.Execution, error) {
 	return s.host.execution(ctx, report, asker), nil
 }
 

@@ -124,7 +124,7 @@ func (p *program) usageExecute(c *cli.Context) error {
 		return command.UsageError("the report on stdin: %w", err)
 	}
 	host := p.openHost()
-	var asker asked.Asker
+	var asker asked.Authority
 	if f := p.openFence(host); f != nil {
 		if err := f.Admit(nil); err != nil {
 			return err

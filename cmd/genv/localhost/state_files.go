@@ -130,8 +130,8 @@ func (h *Host) UID(ctx context.Context) snapshot.UID {
 }
 
 // asker is the user of this process.
-func (h *Host) asker(ctx context.Context) change.Asker {
-	return change.Asker{
+func (h *Host) asker(ctx context.Context) change.Requester {
+	return change.Requester{
 		UID: h.UID(ctx), PID: snapshot.PID(os.Getpid()), Now: snapshot.DateOf(h.Machine.Now()),
 		Owner: h.Machine.Proc.UID,
 		Username: func(uid snapshot.UID) snapshot.Username {

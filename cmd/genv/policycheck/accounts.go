@@ -16,8 +16,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Accounts are the users and groups that this machine knows, of those that were asked for.
-type Accounts struct {
+// KnownNames are the users and groups that this machine knows, of those that were asked for.
+type KnownNames struct {
 	Users, Groups map[string]bool
 	// All are the users of this machine as far as it lists them, for suggestions.
 	All []string
@@ -39,7 +39,7 @@ const (
 )
 
 // Ask asks for the users that references name, and for groups of the names that no user has.
-func Ask(ctx context.Context, references []policy.Reference, getent Getent) Accounts {
+func Ask(ctx context.Context, references []policy.Reference, getent Getent) KnownNames {
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
 	var names []string
@@ -48,7 +48,7 @@ func Ask(ctx context.Context, references []policy.Reference, getent Getent) Acco
 			names = append(names, r.Name)
 		}
 	}
-	var a Accounts
+	var a KnownNames
 	if a.Users, a.Err = ask(ctx, getent, "passwd", names); a.Err != nil {
 		return a
 	}
@@ -116,12 +116,12 @@ func listed(ctx context.Context, getent Getent) []string {
 // SameUsers finds the other names of accounts: of the users that a policy names, and of uids
 // that have several names in /etc/passwd. Each user is known under the name that getent has for
 // the uid. A name without an account is left as it is: it may have one on the hosts alone.
-func SameUsers(ctx context.Context, names []string, getent Getent) (policy.Accounts, error) {
+func SameUsers(ctx context.Context, names []string, getent Getent) (policy.Aliases, error) {
 	passwd, _ := os.ReadFile("/etc/passwd") // without it there are no names in it
 	return sameUsers(ctx, names, passwd, getent)
 }
 
-func sameUsers(ctx context.Context, names []string, passwd []byte, getent Getent) (policy.Accounts, error) {
+func sameUsers(ctx context.Context, names []string, passwd []byte, getent Getent) (policy.Aliases, error) {
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
 	local := uidsIn(passwd)
@@ -153,7 +153,7 @@ func sameUsers(ctx context.Context, names []string, passwd []byte, getent Getent
 	if err != nil {
 		return nil, err
 	}
-	same := make(policy.Accounts)
+	same := make(policy.Aliases)
 	for name, uid := range preferred {
 		for _, other := range of[uid] {
 			if other != name {

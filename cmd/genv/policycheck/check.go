@@ -25,7 +25,7 @@ import (
 type Known struct {
 	Hosts    []remote.Host
 	Groups   []string // of the inventory, as @name
-	Accounts Accounts
+	Accounts KnownNames
 }
 
 // Result is what was found.

@@ -34,7 +34,7 @@ func TestCheck(t *testing.T) {
 			{Name: "gpu-01", Labels: map[string]string{"gpu": "a100", "rack": "1"}}, {Name: "GPU-02.lab", Labels: map[string]string{"gpu": "h100"}}, {Name: "bare"},
 		},
 		Groups:   []string{"@all", "@rack1"},
-		Accounts: Accounts{Users: map[string]bool{"alice": true, "1001": true}, Groups: map[string]bool{"students": true}, All: []string{"alice", "robert"}},
+		Accounts: KnownNames{Users: map[string]bool{"alice": true, "1001": true}, Groups: map[string]bool{"students": true}, All: []string{"alice", "robert"}},
 	}
 	for _, test := range []struct{ reference, want string }{
 		{"user alice", ""},
@@ -78,12 +78,12 @@ func TestCheck(t *testing.T) {
 
 func TestWhatCouldNotBeChecked(t *testing.T) {
 	all := references("user zoe", "host x", "label a=b")
-	result := Check(all, Known{Accounts: Accounts{Err: errors.New("no answer")}})
+	result := Check(all, Known{Accounts: KnownNames{Err: errors.New("no answer")}})
 	require.Empty(t, result.Warnings, "unknown is not wrong")
 	require.Equal(t, []string{
 		"hosts: no inventory was found; name one with -H hosts.yaml", "labels: no inventory was found; name one with -H hosts.yaml", "users: no answer",
 	}, result.Unchecked)
-	require.Empty(t, Check(nil, Known{Accounts: Accounts{Err: errors.New("no answer")}}), "there was nothing to check")
+	require.Empty(t, Check(nil, Known{Accounts: KnownNames{Err: errors.New("no answer")}}), "there was nothing to check")
 }
 
 // exited is the error of a program with this exit status.
@@ -115,7 +115,7 @@ func TestAsk(t *testing.T) {
 		return []byte(out), err
 	}
 	a := Ask(t.Context(), references("user alice", "host gpu-01", "user bob", "user alice", "user students", "user 1000"), getent)
-	require.Equal(t, Accounts{
+	require.Equal(t, KnownNames{
 		Users: map[string]bool{"alice": true, "robert": true}, Groups: map[string]bool{"students": true}, All: []string{"alice", "root"},
 	}, a, "1000 is robert's number and no name")
 	require.Equal(t, []string{"passwd alice bob students 1000", "group bob students 1000", "passwd"}, asked)

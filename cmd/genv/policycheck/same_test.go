@@ -41,12 +41,12 @@ func directory(t *testing.T) Getent {
 func TestSameUsers(t *testing.T) {
 	for _, test := range []struct {
 		names []string
-		want  policy.Accounts
+		want  policy.Aliases
 	}{
-		{nil, policy.Accounts{"bobalt": "bob"}},
-		{[]string{"carol", "solo", "stranger", "1004"}, policy.Accounts{"bobalt": "bob"}},
-		{[]string{"ann", "stranger"}, policy.Accounts{"bobalt": "bob", "ann": "ann@corp.example"}},
-		{[]string{"ann@corp.example", "rob"}, policy.Accounts{"bobalt": "bob", "rob": "bob"}},
+		{nil, policy.Aliases{"bobalt": "bob"}},
+		{[]string{"carol", "solo", "stranger", "1004"}, policy.Aliases{"bobalt": "bob"}},
+		{[]string{"ann", "stranger"}, policy.Aliases{"bobalt": "bob", "ann": "ann@corp.example"}},
+		{[]string{"ann@corp.example", "rob"}, policy.Aliases{"bobalt": "bob", "rob": "bob"}},
 	} {
 		got, err := sameUsers(t.Context(), test.names, []byte(passwd), directory(t))
 		require.NoError(t, err)

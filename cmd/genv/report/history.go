@@ -55,15 +55,15 @@ func ReadHistory(c *cli.Context, p *command.Program, leader string, log zerolog.
 	if c.String("history") == off {
 		return nil, nil //nolint:nilnil // none is asked for
 	}
-	k := &keeper{program: p, log: log, url: c.String("history"), names: namesFor, options: store.Options{In: time.Local, KeepDays: keepFor, KeepHours: min(keepFor, store.DefaultKeepHours)}}
+	k := &usageKeeper{program: p, log: log, url: c.String("history"), names: namesFor, options: store.Options{In: time.Local, KeepDays: keepFor, KeepHours: min(keepFor, store.DefaultKeepHours)}}
 	if err := k.readPlace(c, leader); err != nil {
 		return nil, err
 	}
 	return k.keep, nil
 }
 
-// keeper keeps usage as flags say.
-type keeper struct {
+// usageKeeper keeps usage as flags say.
+type usageKeeper struct {
 	program *command.Program
 	log     zerolog.Logger
 	url     string // of a server; on for a file
@@ -72,7 +72,7 @@ type keeper struct {
 }
 
 // readPlace checks where usage is kept, and of which fleet it is there.
-func (k *keeper) readPlace(c *cli.Context, leader string) (err error) {
+func (k *usageKeeper) readPlace(c *cli.Context, leader string) (err error) {
 	k.options.Fleet = c.String("history-fleet")
 	switch {
 	case k.url == on && k.options.Fleet != "":
@@ -92,7 +92,7 @@ func (k *keeper) readPlace(c *cli.Context, leader string) (err error) {
 }
 
 // keep keeps usage of a controller with a folder, and reads it.
-func (k *keeper) keep(dir string) *enforcement.History {
+func (k *usageKeeper) keep(dir string) *enforcement.History {
 	place, shared := k.url, k.url != on
 	options := usage.RecorderOptions{Now: k.program.Now, In: time.Local, Log: k.log, Shared: shared}
 	if !shared {
@@ -114,7 +114,7 @@ func (k *keeper) keep(dir string) *enforcement.History {
 }
 
 // open opens a database. A file that is damaged is moved aside.
-func (k *keeper) open(place string, options store.Options) (usage.Store, error) {
+func (k *usageKeeper) open(place string, options store.Options) (usage.Store, error) {
 	s, err := store.Open(context.Background(), place, options)
 	if errors.Is(err, usage.ErrDamaged) {
 		if err := moveAside(place, err, k.program.Now(), k.log); err != nil {
@@ -132,7 +132,7 @@ func (k *keeper) open(place string, options store.Options) (usage.Store, error) 
 }
 
 // reader reads a history for viewers. groups are the users of the policy's groups.
-func (k *keeper) reader(open func() (usage.Store, error), groups func() map[string][]string) *usage.Reader {
+func (k *usageKeeper) reader(open func() (usage.Store, error), groups func() map[string][]string) *usage.Reader {
 	return usage.NewReader(usage.ReaderOptions{
 		Open: open, Now: k.program.Now, In: time.Local,
 		Groups: func(ctx context.Context, users []string) func(string) []string { return groupsOf(ctx, groups(), users) },

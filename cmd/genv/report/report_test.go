@@ -85,7 +85,7 @@ func TestADamagedHistory(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, damaged, 0o600))
 	var log bytes.Buffer
 	now := func() time.Time { return time.Date(2026, 11, 20, 12, 30, 0, 0, time.UTC) }
-	k := &keeper{program: &command.Program{Now: now}, log: zerolog.New(&log)}
+	k := &usageKeeper{program: &command.Program{Now: now}, log: zerolog.New(&log)}
 	s, err := k.open(path, store.Options{In: time.UTC})
 	require.NoError(t, err)
 	mark, err := s.Mark(t.Context())

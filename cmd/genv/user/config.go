@@ -196,7 +196,7 @@ func (r *configRequest) change(eid snapshot.EnvID, saved *snapshot.EnvConfig) (c
 		case r.load && text == "":
 			continue // it was not saved
 		case r.clear:
-			configure.Clear = append(configure.Clear, change.Setting(s.Name))
+			configure.Clear = append(configure.Clear, change.ConfigField(s.Name))
 			continue
 		}
 		if err := s.Set(&config, text); err != nil {

@@ -182,31 +182,31 @@ func (p *program) environmentFiles(c *cli.Context) (state.Files, error) {
 	return files, err
 }
 
-// member is the process or the Jupyter kernel that --pid or --kernel-id names.
-type member struct {
+// joinTarget is the process or the Jupyter kernel that --pid or --kernel-id names.
+type joinTarget struct {
 	pid    snapshot.PID
 	kernel string
 }
 
-func memberOf(c *cli.Context) (member, error) {
+func memberOf(c *cli.Context) (joinTarget, error) {
 	if c.IsSet("pid") == c.IsSet("kernel-id") {
-		return member{}, command.UsageError("write either --pid or --kernel-id")
+		return joinTarget{}, command.UsageError("write either --pid or --kernel-id")
 	}
 	if c.IsSet("kernel-id") {
 		if c.String("kernel-id") == "" {
-			return member{}, command.UsageError("--kernel-id is empty")
+			return joinTarget{}, command.UsageError("--kernel-id is empty")
 		}
-		return member{kernel: c.String("kernel-id")}, nil
+		return joinTarget{kernel: c.String("kernel-id")}, nil
 	}
 	pid, err := strconv.ParseInt(c.String("pid"), 10, 32)
 	if err != nil || pid < 1 {
-		return member{}, command.UsageError("--pid %q is not a process ID", c.String("pid"))
+		return joinTarget{}, command.UsageError("--pid %q is not a process ID", c.String("pid"))
 	}
-	return member{pid: snapshot.PID(pid)}, nil
+	return joinTarget{pid: snapshot.PID(pid)}, nil
 }
 
 // environment is the one in which it is registered, or nil. A kernel is the caller's.
-func (r member) environment(b *state.Files) *snapshot.Environment {
+func (r joinTarget) environment(b *state.Files) *snapshot.Environment {
 	if r.kernel != "" {
 		return b.EnvironmentOfKernel(r.kernel, snapshot.UID(os.Getuid()))
 	}
@@ -239,7 +239,7 @@ func (p *program) envsActivate(c *cli.Context) error {
 
 // checkUID refuses a process that doesn't have the uid that --uid gives. One that only
 // another user may register is refused anyway.
-func (w *hostUser) checkUID(r member, given string) error {
+func (w *hostUser) checkUID(r joinTarget, given string) error {
 	uid := w.uid
 	if r.pid != 0 {
 		var err error

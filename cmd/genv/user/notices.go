@@ -31,15 +31,15 @@ func (p *program) box() notify.Box { return notify.Box{Root: disk.RootDir(p.Gete
 
 // seenNotices is the user's own file with the notices that were shown. A home may be
 // shared by several machines.
-func (p *program) seenNotices() notify.Seen {
+func (p *program) seenNotices() notify.SeenNotices {
 	dir := p.Getenv("XDG_STATE_HOME")
 	if home := p.Getenv("HOME"); !filepath.IsAbs(dir) && filepath.IsAbs(home) {
 		dir = filepath.Join(home, ".local", "state")
 	}
 	if !filepath.IsAbs(dir) {
-		return notify.Seen{}
+		return notify.SeenNotices{}
 	}
-	return notify.Seen{Path: filepath.Join(dir, "genv", "notices."+strings.ReplaceAll(enforcelocal.Hostname(), "/", "-"))}
+	return notify.SeenNotices{Path: filepath.Join(dir, "genv", "notices."+strings.ReplaceAll(enforcelocal.Hostname(), "/", "-"))}
 }
 
 func ownUID() snapshot.UID { return snapshot.UID(os.Geteuid()) } //nolint:gosec // the kernel's uids fit

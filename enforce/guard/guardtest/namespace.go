@@ -112,7 +112,7 @@ func mount() error {
 		return fmt.Errorf("make a cgroup: %w", err)
 	}
 	defer os.Remove(cg)
-	g, err := kernel.Open(kernel.Options{Unpinned: true, Cgroup: cg})
+	g, err := kernel.Open(kernel.Location{Unpinned: true, Cgroup: cg})
 	if err != nil {
 		return err
 	}

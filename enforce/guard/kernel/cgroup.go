@@ -86,7 +86,7 @@ func unescapeMount(s string) string {
 
 // attach attaches the program next to others; their verdicts count as well. The program is
 // in the kernel already, so EPERM can't be a missing permission.
-func (c cgroup) attach(program *ebpf.Program) (l link, id uint32, err error) {
+func (c cgroup) attach(program *ebpf.Program) (l bpfLink, id uint32, err error) {
 	folder, err := os.Open(c.path)
 	if err != nil {
 		return noLink, 0, fmt.Errorf("open the cgroup: %w", err)

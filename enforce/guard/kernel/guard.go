@@ -13,7 +13,7 @@
 // the lease ends; the next process takes them over without a gap. Probe says
 // what a kernel lacks; Open then fails with ErrUnsupported.
 //
-//	g, err := kernel.Open(kernel.Options{})
+//	g, err := kernel.Open(kernel.Location{})
 //	err = g.SetMinors(guarded, watched)
 //	err = g.SetAllowed(map[snapshot.UID]guard.Minors{1001: guard.MinorsOf(0, 3)})
 //	err = g.SetControl(guard.Control{Mode: guard.Enforce, Lease: time.Minute, FirstUID: 1000})
@@ -38,8 +38,8 @@ import (
 // DefaultDir is where the guard is pinned.
 const DefaultDir = "/sys/fs/bpf/genv"
 
-// Options says where the guard is.
-type Options struct {
+// Location says where the guard is.
+type Location struct {
 	// Dir is the folder for the pins, in a mounted bpffs; it is made for root alone. Empty
 	// is DefaultDir.
 	Dir string
@@ -52,7 +52,7 @@ type Options struct {
 	major int32 // of the devices; 0 is the NVIDIA driver's. Tests have no such driver
 }
 
-func (o Options) deviceMajor() int32 {
+func (o Location) deviceMajor() int32 {
 	if o.major != 0 {
 		return o.major
 	}
@@ -69,17 +69,17 @@ type Guard struct {
 
 	mu      sync.Mutex
 	allowed map[snapshot.UID]guard.Minors // as written in the kernel
-	link    link                          // only if unpinned, otherwise noLink
+	link    bpfLink                       // only if unpinned, otherwise noLink
 	closed  bool
 }
 
 // noLink is in place of a link that only its pin holds.
-const noLink link = -1
+const noLink bpfLink = -1
 
 // Open attaches the guard, or takes over the one that is pinned, with its lease, control
 // and permissions, and replaces its program by this version's; no open is let through
 // meanwhile. A new guard allows everything until SetControl. The errors are those above.
-func Open(o Options) (*Guard, error) {
+func Open(o Location) (*Guard, error) {
 	cg, err := findCgroup(o.Cgroup)
 	if err != nil {
 		return nil, err
@@ -188,7 +188,7 @@ func (g *Guard) attached() error {
 	return g.checkLink(l)
 }
 
-func (g *Guard) checkLink(l link) error {
+func (g *Guard) checkLink(l bpfLink) error {
 	facts, err := l.facts()
 	switch {
 	case err != nil:

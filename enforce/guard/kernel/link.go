@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// link is a bpf_link: while a descriptor or a pin of it exists, the program is attached.
+// bpfLink is a bpf_link: while a descriptor or a pin of it exists, the program is attached.
 // The library's own link package asks the kernel for features whenever a program that
 // imports it starts, and its links are closed when they become unreachable. This one is
 // closed by Close alone.
-type link int
+type bpfLink int
 
 // linkFacts is what the kernel says about a link.
 type linkFacts struct {
@@ -44,23 +44,23 @@ func bpf[T any](cmd uintptr, attr *T) (int, error) {
 }
 
 // newLink attaches the program to the cgroup, next to other programs.
-func newLink(program *ebpf.Program, cgroup *os.File) (link, error) {
+func newLink(program *ebpf.Program, cgroup *os.File) (bpfLink, error) {
 	fd, err := bpf(cmdLinkCreate, &struct{ program, target, attachType, flags uint32 }{
 		program: uint32(program.FD()), target: uint32(cgroup.Fd()), attachType: uint32(ebpf.AttachCGroupDevice),
 	})
 	if err != nil {
 		return -1, err
 	}
-	return link(fd), nil
+	return bpfLink(fd), nil
 }
 
 // pinnedLink opens the link that is pinned at the path.
-func pinnedLink(path string) (link, error) {
+func pinnedLink(path string) (bpfLink, error) {
 	fd, err := withPath(cmdObjGet, path, 0)
 	if err != nil {
 		return -1, fmt.Errorf("open %s: %w", path, err)
 	}
-	l := link(fd)
+	l := bpfLink(fd)
 	kind, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
 	if err == nil && !strings.Contains(kind, "bpf_link") && !strings.Contains(kind, "bpf-link") {
 		err = fmt.Errorf("%s: %w: %s, expected a link", path, errNotPinned, kind)
@@ -88,26 +88,26 @@ func withPath(cmd uintptr, path string, fd int) (int, error) {
 }
 
 // pin keeps the link, whatever becomes of its descriptors.
-func (l link) pin(path string) error {
+func (l bpfLink) pin(path string) error {
 	_, err := withPath(cmdObjPin, path, int(l))
 	return err
 }
 
 // update replaces the program; every open is judged by the old one or by the new one.
-func (l link) update(program *ebpf.Program) error {
+func (l bpfLink) update(program *ebpf.Program) error {
 	_, err := bpf(cmdLinkUpdate, &struct{ link, program, flags, old uint32 }{link: uint32(l), program: uint32(program.FD())})
 	runtime.KeepAlive(program)
 	return err
 }
 
 // detach ends what the link does, whoever holds it. Kernels before 5.9 can't.
-func (l link) detach() error {
+func (l bpfLink) detach() error {
 	_, err := bpf(cmdLinkDetach, &struct{ link uint32 }{uint32(l)})
 	return err
 }
 
 // facts asks the kernel about the link.
-func (l link) facts() (linkFacts, error) {
+func (l bpfLink) facts() (linkFacts, error) {
 	var info struct {
 		kind, id, program, _ uint32
 		cgroup               uint64
@@ -131,4 +131,4 @@ func (l link) facts() (linkFacts, error) {
 }
 
 // Close closes the descriptor.
-func (l link) Close() error { return unix.Close(int(l)) }
+func (l bpfLink) Close() error { return unix.Close(int(l)) }

@@ -103,14 +103,14 @@ func makeNode(t testing.TB, path string, major, minor int) {
 	require.NoError(t, os.Chmod(path, 0o666))
 }
 
-func (s *site) options() kernel.Options { return kernel.Options{Dir: s.pins, Cgroup: s.cgroup} }
+func (s *site) options() kernel.Location { return kernel.Location{Dir: s.pins, Cgroup: s.cgroup} }
 
 func (s *site) node(minor int) string { return filepath.Join(s.dev, fmt.Sprintf("nvidia%d", minor)) }
 
 // open opens the site's guard, pinned.
 func (s *site) open() *kernel.Guard { return s.openWith(s.options()) }
 
-func (s *site) openWith(o kernel.Options) *kernel.Guard {
+func (s *site) openWith(o kernel.Location) *kernel.Guard {
 	s.Helper()
 	g, err := kernel.Open(o)
 	require.NoError(s, err)

@@ -128,7 +128,7 @@ func holder(args []string) error {
 	if err != nil {
 		return err
 	}
-	g, err := kernel.Open(kernel.Options{Cgroup: args[0], Dir: args[1], Unpinned: args[1] == ""})
+	g, err := kernel.Open(kernel.Location{Cgroup: args[0], Dir: args[1], Unpinned: args[1] == ""})
 	if err != nil {
 		return err
 	}
@@ -237,7 +237,7 @@ func TestForeignPrograms(t *testing.T) {
 
 // TestProbeOfThisMachine changes nothing, so it can look at the root cgroup.
 func TestProbeOfThisMachine(t *testing.T) {
-	report := kernel.Probe(kernel.Options{})
+	report := kernel.Probe(kernel.Location{})
 	for _, a := range report.Abilities {
 		t.Logf("%-20s %-5v %s", a.Name, a.OK, a.Detail)
 		require.NotEmpty(t, a.Detail)

@@ -91,7 +91,7 @@ func takeOver(dir string, cg cgroup, major int32) (*Guard, error) {
 }
 
 // replaceProgram lets the link run this version's program from now on.
-func (g *Guard) replaceProgram(l link, major int32) error {
+func (g *Guard) replaceProgram(l bpfLink, major int32) error {
 	program, pids, err := g.maps.load(major)
 	if err != nil {
 		return err

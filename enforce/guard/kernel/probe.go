@@ -19,21 +19,21 @@ type Ability struct {
 	Detail string `json:"detail,omitempty"` // where it is; or why it is missing, and what to do
 }
 
-// Report is what the kernel of this machine can do for a guard.
-type Report struct {
+// Support is what the kernel of this machine can do for a guard.
+type Support struct {
 	Abilities []Ability
 	Programs  []Program // that judge opens of devices in the same cgroup or above it
-	// Err is nil if Open with the same Options can work, or with Options.Unpinned if there
+	// Err is nil if Open with the same Location can work, or with Location.Unpinned if there
 	// is no bpffs; otherwise it has a class of this package.
 	Err error
 }
 
 // Probe says what is there and what is missing, without attaching or pinning anything.
-func Probe(o Options) Report { return gather(o).report() }
+func Probe(o Location) Support { return gather(o).report() }
 
-// facts are what Probe judges.
-type facts struct {
-	options  Options
+// probedFacts are what Probe judges.
+type probedFacts struct {
+	options  Location
 	release  string // uname -r
 	lockdown string // of the kernel; empty if unknown
 
@@ -46,11 +46,11 @@ type facts struct {
 	programsErr error
 }
 
-func gather(o Options) facts {
+func gather(o Location) probedFacts {
 	if o.Dir == "" {
 		o.Dir = DefaultDir
 	}
-	f := facts{options: o, release: release(), lockdown: lockdown()}
+	f := probedFacts{options: o, release: release(), lockdown: lockdown()}
 	f.cgroup, f.cgroupErr = findCgroup(o.Cgroup)
 	f.pids, f.loadErr = tryLoading()
 	f.bpffsErr = isBPFFS(filepath.Dir(o.Dir))
@@ -94,8 +94,8 @@ func lockdown() string {
 }
 
 // report judges the facts.
-func (f facts) report() Report {
-	r := Report{Programs: f.programs}
+func (f probedFacts) report() Support {
+	r := Support{Programs: f.programs}
 	conflict := f.conflict()
 	r.add("programs and maps", true, f.loadErr, "Linux "+f.release, f.whyNotLoaded())
 	r.add("cgroup2", true, f.cgroupErr, f.where(), "")
@@ -113,7 +113,7 @@ func (f facts) report() Report {
 }
 
 // add adds an ability. The first error of one that is needed is the report's.
-func (r *Report) add(name string, needed bool, err error, detail, hint string) {
+func (r *Support) add(name string, needed bool, err error, detail, hint string) {
 	if err != nil {
 		detail = err.Error() + hint
 		if needed && r.Err == nil {
@@ -124,7 +124,7 @@ func (r *Report) add(name string, needed bool, err error, detail, hint string) {
 }
 
 // whyNotLoaded is what an administrator can make of the error.
-func (f facts) whyNotLoaded() string {
+func (f probedFacts) whyNotLoaded() string {
 	switch {
 	case errors.Is(f.loadErr, ErrUnsupported):
 		return fmt.Sprintf(" (this is Linux %s; Linux 5.8 with CONFIG_CGROUP_BPF is needed)", f.release)
@@ -136,14 +136,14 @@ func (f facts) whyNotLoaded() string {
 	return ""
 }
 
-func (f facts) where() string {
+func (f probedFacts) where() string {
 	if f.cgroupErr == nil && f.cgroup.id != rootID && f.options.Cgroup == "" {
 		return f.cgroup.path + ", which is not the machine's root cgroup: processes outside it are not guarded"
 	}
 	return f.cgroup.path
 }
 
-func (f facts) others() string {
+func (f probedFacts) others() string {
 	switch n := len(f.programs); {
 	case f.programsErr != nil:
 		return fmt.Sprintf("unknown: %v", f.programsErr)
@@ -157,7 +157,7 @@ func (f facts) others() string {
 }
 
 // conflict is an ErrConflict if a program keeps the guard from being attached.
-func (f facts) conflict() error {
+func (f probedFacts) conflict() error {
 	for _, p := range f.programs {
 		if p.Exclusive {
 			return fmt.Errorf("%w: program %d (%s) at %s was attached without BPF_F_ALLOW_MULTI", ErrConflict, p.ID, p.Name, p.Cgroup)
@@ -173,7 +173,7 @@ var (
 	ErrUnsupported = errors.New("the kernel guard is not supported here")
 	// ErrPermission: this process may not load or pin BPF programs. Run it as root.
 	ErrPermission = errors.New("no permission for the kernel guard")
-	// ErrNoBPFFS: there is no bpffs to pin the guard in. Mount one, or use Options.Unpinned.
+	// ErrNoBPFFS: there is no bpffs to pin the guard in. Mount one, or use Location.Unpinned.
 	ErrNoBPFFS = errors.New("no bpffs")
 	// ErrConflict: another program holds the cgroup, or a parent of it, for itself alone.
 	// Remove that program, or enforce by polling.

@@ -13,39 +13,43 @@ import (
 )
 
 // able are the facts about a machine that lacks nothing.
-func able() facts {
-	return facts{
-		options: Options{Dir: DefaultDir}, release: "6.18.44", lockdown: "none", pids: true,
+func able() probedFacts {
+	return probedFacts{
+		options: Location{Dir: DefaultDir}, release: "6.18.44", lockdown: "none", pids: true,
 		cgroup: cgroup{path: "/sys/fs/cgroup", id: rootID},
 	}
 }
 
 func TestReportOfEachKernelAbility(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(*facts)
+		change func(*probedFacts)
 		err    error  // class of the report
 		row    string // the ability that says it
 		says   string
 	}{
-		"able":                     {func(*facts) {}, nil, "programs and maps", "Linux 6.18.44"},
-		"no BPF":                   {func(f *facts) { f.release, f.loadErr = "4.4.0", classify("create the map control", unix.ENOSYS) }, ErrUnsupported, "programs and maps", "this is Linux 4.4.0; Linux 5.8"},
-		"no ring buffer":           {func(f *facts) { f.release, f.loadErr = "5.4.0", classify("create the map events", unix.EINVAL) }, ErrUnsupported, "programs and maps", "this is Linux 5.4.0; Linux 5.8"},
-		"no link":                  {func(f *facts) { f.release, f.loadErr = "5.6.0", classify("attach", unix.EINVAL) }, ErrUnsupported, "programs and maps", "5.8"},
-		"not root":                 {func(f *facts) { f.loadErr = classify("create the map control", unix.EPERM) }, ErrPermission, "programs and maps", "CAP_BPF"},
-		"locked down":              {func(f *facts) { f.lockdown, f.loadErr = "confidentiality", classify("load the program", unix.EPERM) }, ErrPermission, "programs and maps", "locked down: confidentiality"},
-		"locked down but able":     {func(f *facts) { f.lockdown = "integrity" }, nil, "programs and maps", "Linux"},
-		"memory is short":          {func(f *facts) { f.loadErr = classify("create the map control", unix.ENOMEM) }, unix.ENOMEM, "programs and maps", "cannot allocate"},
-		"cgroup v1 only":           {func(f *facts) { _, f.cgroupErr = cgroup2Mount(strings.NewReader(v1Only)) }, ErrUnsupported, "cgroup2", "only cgroup v1"},
-		"in a container's cgroup":  {func(f *facts) { f.cgroup.id = 77 }, nil, "cgroup2", "not the machine's root cgroup"},
-		"a folder that was chosen": {func(f *facts) { f.cgroup.id, f.options.Cgroup = 77, f.cgroup.path }, nil, "cgroup2", "/sys/fs/cgroup"},
-		"no bpffs":                 {func(f *facts) { f.bpffsErr = fmt.Errorf("%w at /sys/fs/bpf", ErrNoBPFFS) }, nil, "pins", "ends with its process"},
-		"a bpffs out of reach":     {func(f *facts) { f.bpffsErr = classify("look at /sys/fs/bpf", unix.EACCES) }, ErrPermission, "pins", "permission"},
-		"no bpffs, unpinned":       {func(f *facts) { f.options.Unpinned, f.bpffsErr = true, ErrNoBPFFS }, nil, "pins", "no bpffs"},
-		"no PIDs":                  {func(f *facts) { f.release, f.pids = "5.15.0", false }, nil, "PIDs in events", "not reported by Linux 5.15.0 (6.1 does)"},
-		"another program":          {func(f *facts) { f.programs = []Program{{ID: 7}} }, nil, "room in the cgroup", "next to another program"},
-		"other programs":           {func(f *facts) { f.programs = []Program{{ID: 7}, {ID: 8}} }, nil, "room in the cgroup", "next to 2 other programs"},
-		"held":                     {func(f *facts) { f.programs = []Program{{ID: 7, Name: "sd_devices", Cgroup: "/x", Exclusive: true}} }, ErrConflict, "room in the cgroup", "program 7 (sd_devices) at /x"},
-		"unknown programs":         {func(f *facts) { f.programsErr = unix.EPERM }, nil, "room in the cgroup", "unknown"},
+		"able":           {func(*probedFacts) {}, nil, "programs and maps", "Linux 6.18.44"},
+		"no BPF":         {func(f *probedFacts) { f.release, f.loadErr = "4.4.0", classify("create the map control", unix.ENOSYS) }, ErrUnsupported, "programs and maps", "this is Linux 4.4.0; Linux 5.8"},
+		"no ring buffer": {func(f *probedFacts) { f.release, f.loadErr = "5.4.0", classify("create the map events", unix.EINVAL) }, ErrUnsupported, "programs and maps", "this is Linux 5.4.0; Linux 5.8"},
+		"no link":        {func(f *probedFacts) { f.release, f.loadErr = "5.6.0", classify("attach", unix.EINVAL) }, ErrUnsupported, "programs and maps", "5.8"},
+		"not root":       {func(f *probedFacts) { f.loadErr = classify("create the map control", unix.EPERM) }, ErrPermission, "programs and maps", "CAP_BPF"},
+		"locked down": {func(f *probedFacts) {
+			f.lockdown, f.loadErr = "confidentiality", classify("load the program", unix.EPERM)
+		}, ErrPermission, "programs and maps", "locked down: confidentiality"},
+		"locked down but able":     {func(f *probedFacts) { f.lockdown = "integrity" }, nil, "programs and maps", "Linux"},
+		"memory is short":          {func(f *probedFacts) { f.loadErr = classify("create the map control", unix.ENOMEM) }, unix.ENOMEM, "programs and maps", "cannot allocate"},
+		"cgroup v1 only":           {func(f *probedFacts) { _, f.cgroupErr = cgroup2Mount(strings.NewReader(v1Only)) }, ErrUnsupported, "cgroup2", "only cgroup v1"},
+		"in a container's cgroup":  {func(f *probedFacts) { f.cgroup.id = 77 }, nil, "cgroup2", "not the machine's root cgroup"},
+		"a folder that was chosen": {func(f *probedFacts) { f.cgroup.id, f.options.Cgroup = 77, f.cgroup.path }, nil, "cgroup2", "/sys/fs/cgroup"},
+		"no bpffs":                 {func(f *probedFacts) { f.bpffsErr = fmt.Errorf("%w at /sys/fs/bpf", ErrNoBPFFS) }, nil, "pins", "ends with its process"},
+		"a bpffs out of reach":     {func(f *probedFacts) { f.bpffsErr = classify("look at /sys/fs/bpf", unix.EACCES) }, ErrPermission, "pins", "permission"},
+		"no bpffs, unpinned":       {func(f *probedFacts) { f.options.Unpinned, f.bpffsErr = true, ErrNoBPFFS }, nil, "pins", "no bpffs"},
+		"no PIDs":                  {func(f *probedFacts) { f.release, f.pids = "5.15.0", false }, nil, "PIDs in events", "not reported by Linux 5.15.0 (6.1 does)"},
+		"another program":          {func(f *probedFacts) { f.programs = []Program{{ID: 7}} }, nil, "room in the cgroup", "next to another program"},
+		"other programs":           {func(f *probedFacts) { f.programs = []Program{{ID: 7}, {ID: 8}} }, nil, "room in the cgroup", "next to 2 other programs"},
+		"held": {func(f *probedFacts) {
+			f.programs = []Program{{ID: 7, Name: "sd_devices", Cgroup: "/x", Exclusive: true}}
+		}, ErrConflict, "room in the cgroup", "program 7 (sd_devices) at /x"},
+		"unknown programs": {func(f *probedFacts) { f.programsErr = unix.EPERM }, nil, "room in the cgroup", "unknown"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := able()

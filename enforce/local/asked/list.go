@@ -24,8 +24,8 @@ type Process struct {
 	Start snapshot.StartTime `json:"start"`
 }
 
-// Asker is by what right a report is carried out.
-type Asker struct {
+// Authority is by what right a report is carried out.
+type Authority struct {
 	Name string // of the controller; "" if it isn't known
 	// Hold keeps all other controllers from taking its place until release is called. With
 	// an error, another one has done so. It is nil if none can.
@@ -69,7 +69,7 @@ type entry struct {
 	Sent   bool          `json:"sent,omitempty"`
 }
 
-type list []entry
+type entryList []entry
 
 const (
 	// after is how long after its grace a process that was asked by one controller is not
@@ -96,7 +96,7 @@ func earlier(entries []*entry, r *Request, now time.Duration) *Earlier {
 }
 
 // byProcess are the entries of processes that are not over, the latest last.
-func (l list) byProcess(now time.Duration) map[Process][]*entry {
+func (l entryList) byProcess(now time.Duration) map[Process][]*entry {
 	entries := make(map[Process][]*entry, len(l))
 	for i := range l {
 		if e := &l[i]; now < e.Until+after {
@@ -115,7 +115,7 @@ func setOf(processes []Process) map[Process]bool {
 }
 
 // with adds what is asked now, and forgets what is over.
-func (l list) with(r *Request, turn string, processes []Process, now time.Duration) list {
+func (l entryList) with(r *Request, turn string, processes []Process, now time.Duration) entryList {
 	next := slices.DeleteFunc(slices.Clone(l), func(e entry) bool { return now >= e.Until+after })
 	for _, p := range processes {
 		if len(next) < maxEntries {
@@ -127,7 +127,7 @@ func (l list) with(r *Request, turn string, processes []Process, now time.Durati
 
 // signalled notes which processes of a turn got the signal, of which the grace begins now, and
 // forgets the others.
-func (l list) signalled(turn string, processes []Process, now time.Duration) list {
+func (l entryList) signalled(turn string, processes []Process, now time.Duration) entryList {
 	got := setOf(processes)
 	next := slices.DeleteFunc(slices.Clone(l), func(e entry) bool { return e.Turn == turn && !got[e.Process] })
 	for i := range next {

@@ -26,8 +26,8 @@ func Path(getenv func(string) string) string {
 	return filepath.Join(disk.RunDir(getenv), disk.RootFile(getenv, "asked"))
 }
 
-// Turn is one execution of a report.
-type Turn struct {
+// Execution is one execution of a report.
+type Execution struct {
 	register *Register
 	id       string
 }
@@ -35,11 +35,11 @@ type Turn struct {
 // Begin notes the processes that are to be asked to end, except those that were asked before:
 // these have an Earlier in their place, and must not be asked. After an error nothing is
 // noted, and other controllers may ask the processes once more.
-func (r *Register) Begin(request Request, processes []Process) (*Turn, []*Earlier, error) {
+func (r *Register) Begin(request Request, processes []Process) (*Execution, []*Earlier, error) {
 	request.By, request.Report = short(request.By), short(request.Report)
-	turn := &Turn{register: r, id: rand.Text()}
+	turn := &Execution{register: r, id: rand.Text()}
 	found := make([]*Earlier, len(processes))
-	err := r.update(func(l list, now time.Duration) list {
+	err := r.update(func(l entryList, now time.Duration) entryList {
 		var mine []Process
 		known := l.byProcess(now)
 		for i, p := range processes {
@@ -53,8 +53,8 @@ func (r *Register) Begin(request Request, processes []Process) (*Turn, []*Earlie
 }
 
 // End notes which processes got the signal. The others may be asked by the next report.
-func (t *Turn) End(signalled []Process) error {
-	return t.register.update(func(l list, now time.Duration) list { return l.signalled(t.id, signalled, now) })
+func (t *Execution) End(signalled []Process) error {
+	return t.register.update(func(l entryList, now time.Duration) entryList { return l.signalled(t.id, signalled, now) })
 }
 
 // short replaces an id of any length; "" for none.
@@ -68,9 +68,9 @@ func short(id string) string {
 
 // file is the file.
 type file struct {
-	Schema    string `json:"schema"`
-	BootID    string `json:"boot_id"`
-	Processes list   `json:"processes"`
+	Schema    string    `json:"schema"`
+	BootID    string    `json:"boot_id"`
+	Processes entryList `json:"processes"`
 }
 
 const (
@@ -80,7 +80,7 @@ const (
 	lockWithin = time.Second
 )
 
-func (r *Register) update(change func(l list, now time.Duration) list) error {
+func (r *Register) update(change func(l entryList, now time.Duration) entryList) error {
 	err := r.tryUpdate(change)
 	if err != nil {
 		err = fmt.Errorf("which processes were asked to end can't be noted, so another controller may ask them once more: %w", err)
@@ -88,7 +88,7 @@ func (r *Register) update(change func(l list, now time.Duration) list) error {
 	return err
 }
 
-func (r *Register) tryUpdate(change func(l list, now time.Duration) list) error {
+func (r *Register) tryUpdate(change func(l entryList, now time.Duration) entryList) error {
 	now, err := r.SinceBoot()
 	if err != nil {
 		return err

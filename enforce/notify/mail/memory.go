@@ -37,9 +37,9 @@ const (
 	hostShare = 4
 )
 
-// Memory is what waits to be mailed, and how much was mailed lately. It has no clock
-// and sends nothing. The zero Memory is empty.
-type Memory struct {
+// Backlog is what waits to be mailed, and how much was mailed lately. It has no clock
+// and sends nothing. The zero Backlog is empty.
+type Backlog struct {
 	Users map[snapshot.Username]*Person `json:"users,omitempty"`
 	// Sent counts the mails of an hour: all, and those about one host alone.
 	Sent Sent `json:"sent,omitzero"`
@@ -47,9 +47,9 @@ type Memory struct {
 
 // Person is what waits for one user.
 type Person struct {
-	Items []notify.Finding `json:"items,omitempty"`
-	More  int              `json:"more,omitempty"` // that found no room in Items
-	Host  string           `json:"host,omitempty"` // that was the first to add something
+	Items []notify.TemplateFinding `json:"items,omitempty"`
+	More  int                      `json:"more,omitempty"` // that found no room in Items
+	Host  string                   `json:"host,omitempty"` // that was the first to add something
 	// News is when the first finding of a new matter came; zero for none.
 	News time.Time `json:"news,omitzero"`
 	// Since is when the last digest began, or the first finding came. Matters are
@@ -75,7 +75,7 @@ type Sent struct {
 // Letter is a mail that is due.
 type Letter struct {
 	User   snapshot.Username
-	Items  []notify.Finding
+	Items  []notify.TemplateFinding
 	More   int
 	Digest bool
 	Run    string // of the controller, and its cycle, for the record
@@ -83,7 +83,7 @@ type Letter struct {
 }
 
 // Add adds a finding for a user. It is false if there is no room for the user.
-func (m *Memory) Add(user snapshot.Username, f notify.Finding, r Rules, now time.Time) bool {
+func (m *Backlog) Add(user snapshot.Username, f notify.TemplateFinding, r Rules, now time.Time) bool {
 	p := m.Users[user]
 	if p == nil {
 		if len(m.Users) >= maxUsers || m.addedBy(f.Host) >= maxUsersPerHost {
@@ -100,7 +100,7 @@ func (m *Memory) Add(user snapshot.Username, f notify.Finding, r Rules, now time
 }
 
 // addedBy is how many users a host added.
-func (m *Memory) addedBy(host string) int {
+func (m *Backlog) addedBy(host string) int {
 	n := 0
 	for _, p := range m.Users {
 		if p != nil && p.Host == host {
@@ -110,7 +110,7 @@ func (m *Memory) addedBy(host string) int {
 	return n
 }
 
-func (p *Person) add(f notify.Finding, r Rules, now time.Time) {
+func (p *Person) add(f notify.TemplateFinding, r Rules, now time.Time) {
 	stage := fmt.Sprintf("%s %t", f.ID, f.Pending)
 	if slices.Contains(p.Known, stage) {
 		return
@@ -159,7 +159,7 @@ func over(since time.Time, length time.Duration, now time.Time) bool {
 
 // Due returns the mails that are due, by user, and forgets what is over. They count as
 // sent.
-func (m *Memory) Due(r Rules, now time.Time) []Letter {
+func (m *Backlog) Due(r Rules, now time.Time) []Letter {
 	if over(m.Sent.Since, hour, now) {
 		m.Sent = Sent{Since: now}
 	}
@@ -221,13 +221,13 @@ func (s *Sent) admit(p *Person, r Rules) bool {
 }
 
 // Flush returns what waits for less than a minute, at the end of a run. Digests stay.
-func (m *Memory) Flush(r Rules, now time.Time) []Letter {
+func (m *Backlog) Flush(r Rules, now time.Time) []Letter {
 	r.Gather = 0
 	return m.Due(r, now)
 }
 
 // Return takes back a mail that was not sent, so that it is due at once.
-func (m *Memory) Return(l Letter, now time.Time) {
+func (m *Backlog) Return(l Letter, now time.Time) {
 	if m.Users == nil {
 		m.Users = make(map[snapshot.Username]*Person)
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// message is a mail as it is sent.
-type message struct {
+// mimeMessage is a mail as it is sent.
+type mimeMessage struct {
 	from    netmail.Address
 	to      string // an address that ParseAddress accepted
 	replyTo string // the same; empty for none
@@ -32,7 +32,7 @@ const maxSubject = 200
 
 // bytes is the message by RFC 5322, with CRLF at the end of each line. Nothing in it
 // can add a header: what isn't ASCII or plain is encoded.
-func (m *message) bytes() ([]byte, error) {
+func (m *mimeMessage) bytes() ([]byte, error) {
 	_, domain, _ := strings.Cut(m.from.Address, "@")
 	msg := gomail.NewMsg(gomail.WithCharset("utf-8"), gomail.WithEncoding(gomail.EncodingQP), gomail.WithNoDefaultUserAgent())
 	msg.FromMailAddress(&m.from)

@@ -19,8 +19,8 @@ import (
 // A memory from etcd or from the disk may be damaged: a user without anything is no reason to
 // crash, and have the next leader crash, too.
 func TestADamagedMemoryTakesMore(t *testing.T) {
-	m := &Memory{Users: map[snapshot.Username]*Person{"bob": nil}}
-	require.True(t, m.Add("ann", notify.Finding{Host: "gpu-01"}, Rules{}, time.Unix(0, 0)))
+	m := &Backlog{Users: map[snapshot.Username]*Person{"bob": nil}}
+	require.True(t, m.Add("ann", notify.TemplateFinding{Host: "gpu-01"}, Rules{}, time.Unix(0, 0)))
 }
 
 // Whatever a user or a host writes, the mail has exactly the headers that it is to have.
@@ -31,7 +31,7 @@ func FuzzMessage(f *testing.F) {
 	f.Add("=?utf-8?q?a?= =?utf-8?q?b?=", "\x00\x1b[2J\u202e\xff")
 	f.Add("\n\n", ".\n..\n")
 	f.Fuzz(func(t *testing.T, subject, body string) {
-		m := message{
+		m := mimeMessage{
 			from: netmail.Address{Name: "genv", Address: "genv@example.org"}, to: "alice@example.org", replyTo: "help@example.org",
 			subject: subject, body: body, id: "genv.1", date: time.Unix(1_700_000_000, 0),
 		}
@@ -57,7 +57,7 @@ func FuzzMessage(f *testing.F) {
 }
 
 func TestAnOrdinarySubjectAndBodyArriveAsWritten(t *testing.T) {
-	m := message{from: netmail.Address{Address: "genv@example.org"}, to: "a@example.org", subject: "Grüße " + strings.Repeat("ü", 100), body: "a = b\n.\nÄ\n", id: "x"}
+	m := mimeMessage{from: netmail.Address{Address: "genv@example.org"}, to: "a@example.org", subject: "Grüße " + strings.Repeat("ü", 100), body: "a = b\n.\nÄ\n", id: "x"}
 	data, err := m.bytes()
 	require.NoError(t, err)
 	read, err := netmail.ReadMessage(bytes.NewReader(data))

@@ -1,7 +1,7 @@
 // Package mail notifies users by mail: it decides which mails are due,
 // writes them, and sends them by a program such as sendmail(8) or by SMTP.
 //
-//	var memory mail.Memory
+//	var memory mail.Backlog
 //	memory.Add(user, finding, rules, now)       // pure
 //	for _, letter := range memory.Due(rules, now) {
 //		post.Send(letter)                       // returns at once
@@ -219,7 +219,7 @@ func (p *Post) try(ctx context.Context, j *job) {
 // write writes a letter as a message, and returns its text for the record.
 func (p *Post) write(j *job, to string, now time.Time) (data []byte, body string, err error) {
 	subject, body := Compose(j.letter, p.options.Settings, p.options.Templates, p.options.Warn)
-	m := message{
+	m := mimeMessage{
 		from: p.options.Settings.Sender, to: to, replyTo: p.options.Settings.ReplyTo,
 		subject: subject, body: body, id: j.id, date: now,
 	}

@@ -156,7 +156,7 @@ func (b *conversation) Snapshot(ctx context.Context, age agent.Age) ([]byte, err
 }
 
 // Execute implements agent.Backend.
-func (b *conversation) Execute(ctx context.Context, report enforce.Report, _ asked.Asker) (agent.Execution, error) {
+func (b *conversation) Execute(ctx context.Context, report enforce.Report, _ asked.Authority) (agent.Execution, error) {
 	return as(ctx, b, agent.RequestExecute, func() (agent.Execution, error) {
 		lines, outcomes := b.host.carryOut(report)
 		return agent.Execution{Lines: lines, Outcomes: outcomes}, nil

@@ -64,8 +64,8 @@ type Mount struct {
 	Options     []string `json:"options"`
 }
 
-// content is the part of a config.json that a Config has.
-type content struct {
+// configJSON is the part of a config.json that a Config has.
+type configJSON struct {
 	Process *struct {
 		Env []string `json:"env"`
 	} `json:"process"`
@@ -97,7 +97,7 @@ func (r rule) isAboutAll() bool {
 // Parse reads a config.json. Its error wraps ErrGarbled.
 func Parse(data []byte) (*Config, error) {
 	c := &Config{}
-	var read content
+	var read configJSON
 	if err := errors.Join(json.Unmarshal(data, &read), json.Unmarshal(data, &c.whole)); err != nil {
 		return nil, fmt.Errorf("%w: %s", ErrGarbled, text.Cut(text.OneLine(err.Error()), maxReason))
 	}

@@ -79,21 +79,21 @@ type Detach struct {
 type Configure struct {
 	EID snapshot.EnvID `json:"eid"`
 	// Clear are the settings to remove, before those in Set are set.
-	Clear []Setting `json:"clear,omitzero"`
-	Set   Config    `json:"set,omitzero"`
+	Clear []ConfigField `json:"clear,omitzero"`
+	Set   Config        `json:"set,omitzero"`
 	// Resize also changes the capacity on attached devices. If one has too little free memory,
 	// nothing is changed. Without Resize, attachments stay as they are.
 	Resize bool `json:"resize,omitempty"`
 }
 
-// Setting names a field of Config.
-type Setting string
+// ConfigField names a field of Config.
+type ConfigField string
 
 // The settings, with the names that people use.
 const (
-	Name      Setting = "name"
-	GPUMemory Setting = "gpu-memory"
-	GPUs      Setting = "gpus"
+	Name      ConfigField = "name"
+	GPUMemory ConfigField = "gpu-memory"
+	GPUs      ConfigField = "gpus"
 )
 
 // Leave removes a process or a Jupyter kernel from its environment, which ends with its
@@ -130,7 +130,7 @@ type Part struct {
 type operation interface {
 	// check refuses what no asker may send; see Decode.
 	check() error
-	apply(f *state.Files, by Asker) (Result, error)
+	apply(f *state.Files, by Requester) (Result, error)
 }
 
 // operation is the one that is set.
@@ -154,7 +154,7 @@ func (c Change) operation() (operation, error) {
 
 // Apply changes the state files for an asker. After an error, which wraps one of the
 // errors of package state, the files are not to be written.
-func (c Change) Apply(f *state.Files, by Asker) (Result, error) {
+func (c Change) Apply(f *state.Files, by Requester) (Result, error) {
 	o, err := c.operation()
 	if err != nil {
 		return Result{}, err

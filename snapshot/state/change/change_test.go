@@ -24,8 +24,8 @@ var owners = map[snapshot.PID]snapshot.UID{10: alice, 11: alice, 12: alice, 20: 
 
 var errGone = errors.New("the process is gone")
 
-func asker(uid snapshot.UID) change.Asker {
-	return change.Asker{
+func asker(uid snapshot.UID) change.Requester {
+	return change.Requester{
 		UID: uid, PID: 77, Now: at("12:00:00"),
 		Owner: func(pid snapshot.PID) (snapshot.UID, error) {
 			if uid, ok := owners[pid]; ok {
@@ -347,7 +347,7 @@ func TestConfigureResizes(t *testing.T) {
 			}
 			c := &change.Configure{EID: "10", Resize: !row.alone}
 			if row.set == "" {
-				c.Clear = []change.Setting{change.GPUMemory}
+				c.Clear = []change.ConfigField{change.GPUMemory}
 			} else {
 				c.Set.GPUMemory = gib(row.set)
 			}

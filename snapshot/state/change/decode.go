@@ -95,7 +95,7 @@ func (d *Detach) check() error { return cmp.Or(checkEID(d.EID), checkIndices(d.I
 
 func (c *Configure) check() error {
 	for _, setting := range c.Clear {
-		if !slices.Contains([]Setting{Name, GPUMemory, GPUs}, setting) {
+		if !slices.Contains([]ConfigField{Name, GPUMemory, GPUs}, setting) {
 			return refuse("there is no setting %s", text.Quoted(string(setting), maxReason))
 		}
 	}

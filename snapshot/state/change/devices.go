@@ -7,7 +7,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
-func (a *Attach) apply(f *state.Files, by Asker) (Result, error) {
+func (a *Attach) apply(f *state.Files, by Requester) (Result, error) {
 	env, err := changeable(f, a.EID, by, a.Unregistered)
 	if err != nil {
 		return Result{}, err
@@ -47,7 +47,7 @@ func (a *Attach) apply(f *state.Files, by Asker) (Result, error) {
 
 // apply refuses devices that the host doesn't have, which are likely typing errors. A
 // device that isn't attached is no error.
-func (d *Detach) apply(f *state.Files, by Asker) (Result, error) {
+func (d *Detach) apply(f *state.Files, by Requester) (Result, error) {
 	if _, err := changeable(f, d.EID, by, d.Unregistered); err != nil {
 		return Result{}, err
 	}
@@ -63,7 +63,7 @@ func (d *Detach) apply(f *state.Files, by Asker) (Result, error) {
 
 // changeable is a copy of an environment that the asker may change. One that isn't
 // registered belongs to no user.
-func changeable(f *state.Files, eid snapshot.EnvID, by Asker, unregistered bool) (snapshot.Environment, error) {
+func changeable(f *state.Files, eid snapshot.EnvID, by Requester, unregistered bool) (snapshot.Environment, error) {
 	switch err := f.CheckOwner(eid, by.UID); {
 	case err == nil:
 		return *f.Environment(eid), nil

@@ -3,10 +3,10 @@
 // the state files, and in the service to which it was sent as JSON.
 //
 //	c, err := change.Decode(request)
-//	result, err := c.Apply(files, change.Asker{UID: uid, …}) // under the lock
+//	result, err := c.Apply(files, change.Requester{UID: uid, …}) // under the lock
 //
 // Who may change what is decided here. A change says what is wanted, never who wants it:
-// users, their names and the time come from the Asker, which whoever applies the change
+// users, their names and the time come from the Requester, which whoever applies the change
 // fills in from what the kernel reports.
 //
 // This package has no clock and touches no file or process. Package changer applies a

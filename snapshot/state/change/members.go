@@ -10,7 +10,7 @@ import (
 
 // apply registers and attaches both or neither. An existing environment keeps its devices,
 // unless more are asked for now.
-func (e *Enter) apply(f *state.Files, by Asker) (Result, error) {
+func (e *Enter) apply(f *state.Files, by Requester) (Result, error) {
 	uid, err := by.userOf(e.PID)
 	if err != nil {
 		return Result{}, err
@@ -68,7 +68,7 @@ func Parts(f *state.Files, eid snapshot.EnvID) (parts []Part) {
 	return parts
 }
 
-func (l *Leave) apply(f *state.Files, by Asker) (Result, error) {
+func (l *Leave) apply(f *state.Files, by Requester) (Result, error) {
 	if l.Own {
 		if _, err := by.userOf(l.PID); err != nil {
 			return Result{}, err
@@ -95,7 +95,7 @@ func (l *Leave) apply(f *state.Files, by Asker) (Result, error) {
 	return result, nil
 }
 
-func (c *Configure) apply(f *state.Files, by Asker) (Result, error) {
+func (c *Configure) apply(f *state.Files, by Requester) (Result, error) {
 	if err := f.CheckOwner(c.EID, by.UID); err != nil {
 		return Result{}, err
 	}

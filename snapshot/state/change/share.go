@@ -26,7 +26,7 @@ const (
 // together more than there is room for. Root has no share.
 func CheckShare(f *state.Files, uid snapshot.UID) error {
 	owners := make(map[snapshot.EnvID]snapshot.UID, len(f.Environments))
-	var envs, devices usage
+	var envs, devices fileWeight
 	for i := range f.Environments {
 		e := &f.Environments[i]
 		owners[e.EID] = e.UID
@@ -51,10 +51,10 @@ func CheckShare(f *state.Files, uid snapshot.UID) error {
 	return nil
 }
 
-// usage is the weight of what a user has in a file, and of what all have.
-type usage struct{ own, all int }
+// fileWeight is the weight of what a user has in a file, and of what all have.
+type fileWeight struct{ own, all int }
 
-func (u *usage) add(weight int, own bool) {
+func (u *fileWeight) add(weight int, own bool) {
 	u.all += weight
 	if own {
 		u.own += weight
@@ -62,7 +62,7 @@ func (u *usage) add(weight int, own bool) {
 }
 
 // isCrowded reports whether the user leaves too little for others.
-func (u *usage) isCrowded() bool { return reserve*u.own > maxWeight-u.all }
+func (u *fileWeight) isCrowded() bool { return reserve*u.own > maxWeight-u.all }
 
 func weightOf(e *snapshot.Environment) int {
 	weight := entryWeight + memberWeight*(len(e.PIDs)+len(e.KernelIDs))

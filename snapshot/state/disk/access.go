@@ -13,8 +13,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
-// note says to which boot and namespaces the PIDs in a state folder belong.
-type note struct {
+// bootNote says to which boot and namespaces the PIDs in a state folder belong.
+type bootNote struct {
 	Path   string `json:"path"`
 	Device uint64 `json:"device"`
 	Inode  uint64 `json:"inode"`
@@ -23,10 +23,10 @@ type note struct {
 }
 
 // sameFolder says whether two notes are about the same folder.
-func (n note) sameFolder(o *note) bool { return n.Device == o.Device && n.Inode == o.Inode }
+func (n bootNote) sameFolder(o *bootNote) bool { return n.Device == o.Device && n.Inode == o.Inode }
 
-// access is what this genv may do with a state folder.
-type access struct {
+// folderAccess is what this genv may do with a state folder.
+type folderAccess struct {
 	// mayClean says that the PIDs in the files belong to our own namespaces, so that
 	// what has ended may be removed. If it is false, warning says why.
 	mayClean bool
@@ -45,9 +45,9 @@ type access struct {
 // accessTo finds out what this genv may do with the open state folder, and updates
 // root's notes about it. With force, root claims the folder for its own namespaces
 // whatever the notes say.
-func (s *Store) accessTo(dir place, force bool) access {
+func (s *Store) accessTo(dir place, force bool) folderAccess {
 	if s.rootDir == "" {
-		return access{mayClean: true}
+		return folderAccess{mayClean: true}
 	}
 	if dir.owned {
 		return s.accessToOwned(dir, force)
@@ -77,19 +77,19 @@ func (s *Store) accessTo(dir place, force bool) access {
 		writable = writeNote(root, rootNote, now, 0o644) == nil
 		_ = writeNote(dir.Folder, folderNote, now, folder.SharedMode) // without it, a container only knows less
 	}
-	return access{mayClean: true, root: root, writable: writable}
+	return folderAccess{mayClean: true, root: root, writable: writable}
 }
 
 // privateFolder says what such a folder is.
 const privateFolder = "another folder than the one that root's genv knows: this login or service has a /var/tmp of its own (PrivateTmp= of a systemd unit, pam_namespace)"
 
 // denied is the access to a folder in which it is not known which processes live.
-func denied(dir place, why string) access {
-	return access{warning: fmt.Sprintf("%s: nothing was cleaned up, since it is not known whether its processes live: %s", dir.Path, why)}
+func denied(dir place, why string) folderAccess {
+	return folderAccess{warning: fmt.Sprintf("%s: nothing was cleaned up, since it is not known whether its processes live: %s", dir.Path, why)}
 }
 
 // ofSameBoot drops a note of another boot, which says nothing about this one.
-func (n note) ofSameBoot(o *note) *note {
+func (n bootNote) ofSameBoot(o *bootNote) *bootNote {
 	if o == nil || o.BootID != n.BootID {
 		return nil
 	}
@@ -104,7 +104,7 @@ const resetHint = "; where no other machine or container uses it, `sudo genv env
 // any user may write, can only forbid; and it can't forbid root anything in the
 // initial namespaces or in those of root's note. rootDevice is that of the file system
 // of root's notes; 0 if unknown.
-func (n note) refusal(outside, inside *note, isRoot bool, rootDevice uint64) string {
+func (n bootNote) refusal(outside, inside *bootNote, isRoot bool, rootDevice uint64) string {
 	ours := outside != nil && n.sameFolder(outside)
 	switch {
 	case !n.Known():
@@ -166,7 +166,7 @@ func (s *Store) Examine() (Examination, error) {
 	defer root.Close()
 	outside, inside := now.ofSameBoot(readNote(root, rootNote)), now.ofSameBoot(readNote(dir, folderNote))
 	found.Refusal = now.refusal(outside, inside, os.Geteuid() == 0, rootDevice(s.rootDir))
-	t := &transaction{Store: s, access: access{root: root}}
+	t := &transaction{Store: s, access: folderAccess{root: root}}
 	if t.backup = t.readBackup(); t.backup == nil {
 		return found, nil
 	}
@@ -189,7 +189,7 @@ func (s *Store) existingRoot() (*folder.Folder, error) {
 }
 
 // readNote returns nil if there is no readable note.
-func readNote(dir *folder.Folder, name string) *note {
+func readNote(dir *folder.Folder, name string) *bootNote {
 	if dir == nil {
 		return nil
 	}
@@ -200,8 +200,8 @@ func readNote(dir *folder.Folder, name string) *note {
 	return parseNote(data)
 }
 
-func parseNote(data []byte) *note {
-	var n note
+func parseNote(data []byte) *bootNote {
+	var n bootNote
 	if json.Unmarshal(data, &n) != nil || !n.Known() {
 		return nil
 	}
@@ -209,7 +209,7 @@ func parseNote(data []byte) *note {
 }
 
 // writeNote writes a note if it differs from the existing one.
-func writeNote(dir *folder.Folder, name string, n note, mode uint32) error {
+func writeNote(dir *folder.Folder, name string, n bootNote, mode uint32) error {
 	if old := readNote(dir, name); old != nil && *old == n {
 		return nil
 	}

@@ -33,11 +33,11 @@ type reading struct {
 }
 
 // versions identify the contents of both state files; the zero value is unknown.
-type versions [len(stateFiles)]version
+type versions [len(stateFiles)]fileVersion
 
-// version identifies the content of a file. Its owner can set the time of the last
+// fileVersion identifies the content of a file. Its owner can set the time of the last
 // change, but not the time at which the kernel recorded that.
-type version struct {
+type fileVersion struct {
 	device   uint64
 	recorded int64
 	stamp
@@ -106,7 +106,7 @@ func versionsIn(dir string) (v versions) {
 		if unix.Lstat(dir+"/"+file.String(), &st) != nil {
 			return versions{}
 		}
-		v[i] = version{device: st.Dev, recorded: st.Ctim.Nano(), stamp: stampOf(&st)}
+		v[i] = fileVersion{device: st.Dev, recorded: st.Ctim.Nano(), stamp: stampOf(&st)}
 	}
 	return v
 }

@@ -26,7 +26,7 @@ func ParseBackup(data []byte) (envs, devices []byte, err error) {
 }
 
 // RootNote is root's note about a state folder.
-type RootNote struct{ note }
+type RootNote struct{ bootNote }
 
 // RootNote reads the note.
 func (s *Store) RootNote(t testing.TB) RootNote {
@@ -40,9 +40,9 @@ func (s *Store) RootNote(t testing.TB) RootNote {
 // Refusal says why root's genv in these namespaces may not clean up the folder, if the
 // note inside it has this content.
 func (n RootNote) Refusal(namespaces system.Namespaces, inside string) string {
-	now := n.note
+	now := n.bootNote
 	now.Namespaces = namespaces
-	return now.refusal(&n.note, now.ofSameBoot(parseNote([]byte(inside))), true, n.Device)
+	return now.refusal(&n.bootNote, now.ofSameBoot(parseNote([]byte(inside))), true, n.Device)
 }
 
 // FindHolder finds the holder of a lock in the text of /proc/locks.

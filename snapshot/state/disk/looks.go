@@ -84,7 +84,7 @@ func (t *transaction) noteLook(start snapshot.StartTime) {
 }
 
 // putLooks is not synced: no age outlives a crash of the machine.
-func (t *transaction) putLooks(to *access, looks state.Looks, before *earlierLooks) {
+func (t *transaction) putLooks(to *folderAccess, looks state.Looks, before *earlierLooks) {
 	if to.root != nil {
 		_ = to.root.PutJSON(looksFile, looksNote{t.system.BootID(), looks, before}, ownedMode, before != nil)
 	}

@@ -38,7 +38,7 @@ func membersOf(uid snapshot.UID, processes []system.RunningProcess, excluded fun
 			own[p.PID] = p
 		}
 	}
-	m, cache := members{of: map[snapshot.EnvID][]system.RunningProcess{}}, map[snapshot.PID]claim{}
+	m, cache := members{of: map[snapshot.EnvID][]system.RunningProcess{}}, map[snapshot.PID]environClaim{}
 	for _, p := range byAge(processes) {
 		if _, ok := own[p.PID]; !ok || slices.Contains(loginPrograms, p.Name) {
 			continue
@@ -91,24 +91,24 @@ func (t *transaction) register(processes []system.RunningProcess) (pids []snapsh
 	return pids
 }
 
-// claim is the environment that a process claims to be in, if that is known.
-type claim struct {
+// environClaim is the environment that a process claims to be in, if that is known.
+type environClaim struct {
 	eid   snapshot.EnvID
 	known bool
 }
 
 // claimOf is the claim of a process, or else of its nearest ancestor of the same
 // user that has one. It caches the answers, since processes may be nested deeply.
-func claimOf(own map[snapshot.PID]system.RunningProcess, pid snapshot.PID, cache map[snapshot.PID]claim) claim {
+func claimOf(own map[snapshot.PID]system.RunningProcess, pid snapshot.PID, cache map[snapshot.PID]environClaim) environClaim {
 	answer, asked := cache[pid]
 	p, ok := own[pid]
 	switch {
 	case asked || !ok:
 		return answer
 	case p.Environ == system.EnvironRead:
-		answer = claim{p.EID, true}
+		answer = environClaim{p.EID, true}
 	default:
-		cache[pid] = claim{} // in case the list has a process among its own ancestors
+		cache[pid] = environClaim{} // in case the list has a process among its own ancestors
 		answer = claimOf(own, p.Parent, cache)
 	}
 	cache[pid] = answer

@@ -201,7 +201,7 @@ func (s *Store) MountPath() (string, error) {
 
 // accessToOwned is accessTo for root's folder, in which root's note is too. There is no
 // copy: no user can make the files disappear.
-func (s *Store) accessToOwned(dir place, force bool) access {
+func (s *Store) accessToOwned(dir place, force bool) folderAccess {
 	now, err := s.noteAbout(dir)
 	if err != nil {
 		return denied(dir, err.Error())
@@ -216,15 +216,15 @@ func (s *Store) accessToOwned(dir place, force bool) access {
 	if ours {
 		_ = writeNote(dir.Folder, rootNote, now, ownedMode)
 	}
-	a := access{mayClean: true}
+	a := folderAccess{mayClean: true}
 	a.root, _ = folder.OpenExisting(dir.Path) // it has the note about restorations before the takeover
 	return a
 }
 
 // noteAbout is what root notes about a folder.
-func (s *Store) noteAbout(dir place) (note, error) {
+func (s *Store) noteAbout(dir place) (bootNote, error) {
 	st, err := dir.Status()
-	return note{Path: s.path(), Device: st.Dev, Inode: st.Ino, BootID: s.system.BootID(), Namespaces: s.system.Namespaces()}, err
+	return bootNote{Path: s.path(), Device: st.Dev, Inode: st.Ino, BootID: s.system.BootID(), Namespaces: s.system.Namespaces()}, err
 }
 
 // missingEnvs is the error for a missing envs.json in root's folder, where it always is.

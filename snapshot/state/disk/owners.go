@@ -48,7 +48,7 @@ func (s *Store) flagOwners(ctx context.Context, f *state.Files) {
 // registered process of their user.
 func (s *Store) nameOwners(ctx context.Context, f *state.Files, proven map[snapshot.UID]bool) {
 	unproven, unnamed := 0, 0
-	name := once(func(uid snapshot.UID) (name userName) {
+	name := once(func(uid snapshot.UID) (name accountName) {
 		if !proven[uid] {
 			unproven++
 		}
@@ -85,8 +85,8 @@ func ownersDiffer(uid snapshot.UID, owners []snapshot.UID) bool {
 	return len(owners) > 0 && !own
 }
 
-// userName is the name of a uid; none says that it certainly has no account.
-type userName struct {
+// accountName is the name of a uid; none says that it certainly has no account.
+type accountName struct {
 	name snapshot.Username
 	none bool
 }
@@ -94,7 +94,7 @@ type userName struct {
 // rename sets the user name of an environment to that of its uid, and says whether
 // envs.json had another one: the environment counts for its uid, not for the name in
 // the file. An unknown name changes nothing.
-func rename(env *snapshot.Environment, to userName) (misnamed bool) {
+func rename(env *snapshot.Environment, to accountName) (misnamed bool) {
 	if to.name == env.Username || to.name == "" && !to.none {
 		return false
 	}

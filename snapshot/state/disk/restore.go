@@ -60,10 +60,10 @@ func (s *Store) readCopy(tampered error) (*transaction, error) {
 	defer root.Close()
 	inPlace := *root
 	inPlace.Path = s.path() // for people
-	now := note{BootID: s.system.BootID(), Namespaces: s.system.Namespaces()}
+	now := bootNote{BootID: s.system.BootID(), Namespaces: s.system.Namespaces()}
 	last := now.ofSameBoot(readNote(root, rootNote))
 	ours := last != nil && last.Namespaces == now.Namespaces
-	t := s.beginWith(place{&inPlace, false}, access{root: root, writable: ours, mayClean: ours}, newCensus(s.system))
+	t := s.beginWith(place{&inPlace, false}, folderAccess{root: root, writable: ours, mayClean: ours}, newCensus(s.system))
 	if !ours || t.backup == nil {
 		return t, tampered
 	}

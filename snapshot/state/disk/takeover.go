@@ -90,7 +90,7 @@ func (t *transaction) moveToRoot(move func(*state.Files) error) error {
 	if len(t.files.Restorations) > 0 {
 		_ = dir.PutJSON(restoredFile, restorationsNote{t.system.BootID(), t.files.Restorations}, ownedMode, true)
 	}
-	t.putLooks(&access{root: dir}, t.looks, nil)
+	t.putLooks(&folderAccess{root: dir}, t.looks, nil)
 	t.step("written")
 	if move != nil {
 		if err := move(&t.files); err != nil {

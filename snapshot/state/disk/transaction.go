@@ -16,7 +16,7 @@ import (
 type transaction struct {
 	*Store
 	dir      place
-	access   access                                  // what this genv may do with the folder
+	access   folderAccess                            // what this genv may do with the folder
 	backup   *backup                                 // root's copy of the files; nil for none
 	onDisk   state.Contents                          // of the files, nil for one that has to be written
 	errs     [2]error                                // why a file could not be read
@@ -39,7 +39,7 @@ func (s *Store) begin(dir place, known *census) *transaction {
 	return s.beginWith(dir, s.accessTo(dir, false), known)
 }
 
-func (s *Store) beginWith(dir place, may access, known *census) *transaction {
+func (s *Store) beginWith(dir place, may folderAccess, known *census) *transaction {
 	t := &transaction{Store: s, dir: dir, access: may, process: once(s.system.Process), census: known}
 	t.rootProcesses = sync.OnceValue(func() map[snapshot.PID]system.RunningProcess {
 		list, _ := t.census.processes(0)

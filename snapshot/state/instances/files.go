@@ -35,15 +35,15 @@ const (
 // add replaces a user's notes about the same attachments, and drops those about attachments
 // that files doesn't have any more. The caller is that user or root, and holds the lock of
 // the state files.
-func (n Notes) add(files *state.Files, uid snapshot.UID, list []note) error {
+func (n Notes) add(files *state.Files, uid snapshot.UID, list []attachmentNote) error {
 	dir, owned, err := n.open(true)
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	defer dir.Close()
 	before, _ := read(dir, uid, owned) // what can't be read is replaced
-	all := slices.DeleteFunc(before, func(old note) bool {
-		same := func(x note) bool { return x.EID == old.EID && x.Index == old.Index }
+	all := slices.DeleteFunc(before, func(old attachmentNote) bool {
+		same := func(x attachmentNote) bool { return x.EID == old.EID && x.Index == old.Index }
 		return old.attachment(files) == nil || slices.ContainsFunc(list, same)
 	})
 	all = append(all, list...)
@@ -63,7 +63,7 @@ func (n Notes) add(files *state.Files, uid snapshot.UID, list []note) error {
 // list are the notes about attachments that are there, of the users of their environments. Only the
 // files of such users are looked at, so that other files cost nothing; what is wrong with them is a
 // warning.
-func (n Notes) list(files *state.Files) (list []note, warnings []string) {
+func (n Notes) list(files *state.Files) (list []attachmentNote, warnings []string) {
 	dir, owned, err := n.open(false)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -125,7 +125,7 @@ func name(uid snapshot.UID) string { return fmt.Sprintf("%d.json", uid) }
 
 // read returns what a user noted. The kernel says who owns the file: it must be the user
 // after whom it is named, unless root alone writes there.
-func read(dir *folder.Folder, uid snapshot.UID, owned bool) ([]note, error) {
+func read(dir *folder.Folder, uid snapshot.UID, owned bool) ([]attachmentNote, error) {
 	data, st, err := dir.Read(name(uid), maxBytes)
 	if err != nil {
 		return nil, err
@@ -147,8 +147,8 @@ func read(dir *folder.Folder, uid snapshot.UID, owned bool) ([]note, error) {
 }
 
 // decode checks every field; its error wraps snapshot.ErrInvalid.
-func decode(data []byte) ([]note, error) {
-	var list []note
+func decode(data []byte) ([]attachmentNote, error) {
+	var list []attachmentNote
 	if err := json.Unmarshal(data, &list); err != nil {
 		return nil, fmt.Errorf("%w: %w", snapshot.ErrInvalid, err)
 	}
@@ -186,7 +186,7 @@ func users(files *state.Files) []snapshot.UID {
 }
 
 // device is the one that a note is about, which may have got another index since.
-func (n *note) device(files *state.Files) *snapshot.Device {
+func (n *attachmentNote) device(files *state.Files) *snapshot.Device {
 	for i := range files.Devices {
 		if d := &files.Devices[i]; n.GPU != "" && d.UUID == n.GPU {
 			return d
@@ -201,7 +201,7 @@ func (n *note) device(files *state.Files) *snapshot.Device {
 
 // attachment is the one that a note is about, of an environment that is registered for its user; nil
 // if there is none. One that was made at another time is another one.
-func (n *note) attachment(files *state.Files) *snapshot.Attachment {
+func (n *attachmentNote) attachment(files *state.Files) *snapshot.Attachment {
 	env, device := files.Environment(n.EID), n.device(files)
 	if env == nil || device == nil || env.OwnerMismatch || env.UID != n.UID {
 		return nil

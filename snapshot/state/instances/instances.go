@@ -27,8 +27,8 @@ type Notes struct {
 	Owned func() (string, error)
 }
 
-// note is about an attachment; it is JSON as it is.
-type note struct {
+// attachmentNote is about an attachment; it is JSON as it is.
+type attachmentNote struct {
 	UID       snapshot.UID         `json:"-"`
 	EID       snapshot.EnvID       `json:"eid"`
 	Index     snapshot.DeviceIndex `json:"device"`
@@ -66,11 +66,11 @@ func (n Notes) Save(files *state.Files, eid snapshot.EnvID) error {
 	if env == nil {
 		return fmt.Errorf("%w: %q", state.ErrNoEnvironment, eid)
 	}
-	var list []note
+	var list []attachmentNote
 	for i := range files.Devices {
 		d := &files.Devices[i]
 		if a := d.Attachment(eid); a != nil && len(a.Instances) > 0 {
-			list = append(list, note{UID: env.UID, EID: eid, Index: d.Index, Attached: a.Time.String(), Instances: a.Instances, GPU: d.UUID, at: a.Time})
+			list = append(list, attachmentNote{UID: env.UID, EID: eid, Index: d.Index, Attached: a.Time.String(), Instances: a.Instances, GPU: d.UUID, at: a.Time})
 		}
 	}
 	return n.add(files, env.UID, list)
@@ -79,7 +79,7 @@ func (n Notes) Save(files *state.Files, eid snapshot.EnvID) error {
 // Move copies the notes about attachments that are there to another folder, as that of
 // files which are taken over by root, or given back. It needs root and the lock.
 func (n Notes) Move(files *state.Files, to Notes) error {
-	byUser := make(map[snapshot.UID][]note)
+	byUser := make(map[snapshot.UID][]attachmentNote)
 	list, _ := n.list(files)
 	for _, x := range list {
 		byUser[x.UID] = append(byUser[x.UID], x)

@@ -15,7 +15,7 @@ import (
 )
 
 // converse reads the request, and answers it.
-func (s *Server) converse(ctx context.Context, conn *net.UnixConn, by peer) {
+func (s *Server) converse(ctx context.Context, conn *net.UnixConn, by callerProcess) {
 	_ = conn.SetReadDeadline(time.Now().Add(s.admission.bounds.Send))
 	line, err := readLine(conn, MaxRequest)
 	var answer Answer
@@ -64,7 +64,7 @@ func failure(err error) Answer {
 	return Answer{Error: change.EncodeError(err), Busy: errors.As(err, &tooMany)}
 }
 
-func (s *Server) answer(ctx context.Context, line []byte, by peer) Answer {
+func (s *Server) answer(ctx context.Context, line []byte, by callerProcess) Answer {
 	r, err := decodeRequest(line)
 	if err != nil {
 		return failure(err)
@@ -99,7 +99,7 @@ func (s *Server) answer(ctx context.Context, line []byte, by peer) Answer {
 
 // change makes a change for a client. A process that was registered and has ended meanwhile
 // is removed again, since its PID may be that of another process.
-func (s *Server) change(ctx context.Context, data []byte, by peer) (change.Result, error) {
+func (s *Server) change(ctx context.Context, data []byte, by callerProcess) (change.Result, error) {
 	if by.contained {
 		return change.Result{}, errContained
 	}
@@ -109,7 +109,7 @@ func (s *Server) change(ctx context.Context, data []byte, by peer) (change.Resul
 	}
 	named := &processes{fs: s.Proc, by: by, held: map[snapshot.PID]*proc.Handle{}}
 	defer named.close()
-	asker := change.Asker{
+	asker := change.Requester{
 		UID: by.account, Now: snapshot.DateOf(s.Now()), Owner: named.owner,
 		Username: func(uid snapshot.UID) snapshot.Username { return s.Username(ctx, uid) },
 		Lacks:    func(uid snapshot.UID) bool { return s.Lacks != nil && s.Lacks(ctx, uid) },
@@ -124,7 +124,7 @@ func (s *Server) change(ctx context.Context, data []byte, by peer) (change.Resul
 	result, err := s.Backend.Change(ctx, asked, asker, turn)
 	if gone := named.gone(); err == nil && asked.Enter != nil && gone != 0 {
 		forget := change.Change{Leave: &change.Leave{PID: gone}}
-		_, _ = s.Backend.Change(ctx, forget, change.Asker{Now: asker.Now}, turn) // what fails is cleaned up later
+		_, _ = s.Backend.Change(ctx, forget, change.Requester{Now: asker.Now}, turn) // what fails is cleaned up later
 		return change.Result{}, fmt.Errorf("process %d: %w", gone, proc.ErrGone)
 	}
 	return result, err

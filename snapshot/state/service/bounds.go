@@ -50,11 +50,11 @@ type admission struct {
 
 	mu    sync.Mutex
 	total int
-	users map[snapshot.UID]*usage
+	users map[snapshot.UID]*requestCredit
 }
 
-// usage is what a user has asked for. credit are the requests that are left, at a time.
-type usage struct {
+// requestCredit is what a user has asked for. credit are the requests that are left, at a time.
+type requestCredit struct {
 	connections int
 	credit      float64
 	at          time.Time
@@ -69,7 +69,7 @@ func (a *admission) mayAdmit(uid snapshot.UID) bool {
 }
 
 // credit is what a user may ask for at a time.
-func (a *admission) credit(u *usage, now time.Time) float64 {
+func (a *admission) credit(u *requestCredit, now time.Time) float64 {
 	return min(u.credit+max(now.Sub(u.at), 0).Seconds()*a.bounds.Rate, float64(a.bounds.Burst))
 }
 
@@ -81,14 +81,14 @@ func (a *admission) admit(uid snapshot.UID) (release func(), ok bool) {
 	u := a.users[uid]
 	if u == nil {
 		a.forget(now)
-		u = &usage{credit: float64(a.bounds.Burst), at: now}
+		u = &requestCredit{credit: float64(a.bounds.Burst), at: now}
 	}
 	u.credit, u.at = a.credit(u, now), now
 	if a.total >= a.bounds.Connections || u.connections >= a.bounds.PerUser || u.credit < 1 {
 		return nil, false
 	}
 	if a.users == nil {
-		a.users = map[snapshot.UID]*usage{}
+		a.users = map[snapshot.UID]*requestCredit{}
 	}
 	a.users[uid] = u
 	u.credit--

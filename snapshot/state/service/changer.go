@@ -27,7 +27,7 @@ type Changer struct {
 // asked whether the host has more by now. After an error the files are as they were, unless
 // it is one of the disk that says otherwise: then the same change may be asked for again, and
 // is made once. It is one of Change.Apply, of Store.Update or of nvidia-smi.
-func (c Changer) Change(ctx context.Context, asked change.Change, by change.Asker) (change.Result, error) {
+func (c Changer) Change(ctx context.Context, asked change.Change, by change.Requester) (change.Result, error) {
 	by, err := asked.Prepare(by)
 	if err != nil {
 		return change.Result{}, err
@@ -40,7 +40,7 @@ func (c Changer) Change(ctx context.Context, asked change.Change, by change.Aske
 	return result, err
 }
 
-func (c Changer) apply(ctx context.Context, asked change.Change, by change.Asker) (result change.Result, err error) {
+func (c Changer) apply(ctx context.Context, asked change.Change, by change.Requester) (result change.Result, err error) {
 	if c.Turn != nil {
 		release, err := c.Turn(ctx)
 		if err != nil {

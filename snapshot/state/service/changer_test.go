@@ -45,9 +45,9 @@ func changerHost(t *testing.T, devices *int) (c service.Changer, asked *int) {
 
 var self = snapshot.PID(os.Getpid())
 
-func me() change.Asker {
+func me() change.Requester {
 	uid := snapshot.UID(os.Getuid())
-	return change.Asker{
+	return change.Requester{
 		UID: uid, PID: self, Now: snapshot.DateOf(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)),
 		Owner:    func(snapshot.PID) (snapshot.UID, error) { return uid, nil },
 		Username: func(snapshot.UID) snapshot.Username { return "me" },

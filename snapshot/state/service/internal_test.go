@@ -106,7 +106,7 @@ func TestAPIDThatIsReused(t *testing.T) {
 	require.NoError(t, err)
 	defer unix.Close(pidfd)
 	examined := func(pid snapshot.PID, pidfd int, byPID bool, begun snapshot.StartTime) error {
-		p := peer{pid: pid}
+		p := callerProcess{pid: pid}
 		p.examine(proc.FS{}, pidfd, byPID, begun)
 		return p.unknown
 	}

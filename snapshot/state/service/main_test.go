@@ -72,7 +72,7 @@ type host struct {
 }
 
 // Change implements service.Backend.
-func (h *host) Change(ctx context.Context, c change.Change, by change.Asker, turn service.Turn) (change.Result, error) {
+func (h *host) Change(ctx context.Context, c change.Change, by change.Requester, turn service.TakeTurn) (change.Result, error) {
 	return service.Changer{
 		Store:       h.store,
 		ListDevices: func(context.Context) ([]snapshot.Device, error) { return nil, errors.New("no nvidia-smi here") },

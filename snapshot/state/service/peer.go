@@ -14,8 +14,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
-// peer is the process at the other end of a connection, as the kernel reports it.
-type peer struct {
+// callerProcess is the process at the other end of a connection, as the kernel reports it.
+type callerProcess struct {
 	uid snapshot.UID
 	// owner is the uid for which the process counts: that of who made its user namespace, or its own.
 	// account is the account of that: a user may have thousands of uids.
@@ -39,7 +39,7 @@ var errContained = fmt.Errorf("%w: the process that asks is in a container, of w
 var errPeerGone = errors.New("the process that asked has ended")
 
 // credentialsOf asks the kernel who is at the other end of a connection.
-func credentialsOf(raw syscall.RawConn) (p peer, err error) {
+func credentialsOf(raw syscall.RawConn) (p callerProcess, err error) {
 	var credentials *unix.Ucred
 	var groups []uint32
 	if ctlErr := raw.Control(func(fd uintptr) {
@@ -49,7 +49,7 @@ func credentialsOf(raw syscall.RawConn) (p peer, err error) {
 		return p, fmt.Errorf("who is at the other end: %w", errors.Join(ctlErr, err))
 	}
 	uid := snapshot.UID(credentials.Uid)
-	return peer{uid: uid, owner: uid, account: uid, groups: append(groups, credentials.Gid), pid: snapshot.PID(credentials.Pid)}, nil
+	return callerProcess{uid: uid, owner: uid, account: uid, groups: append(groups, credentials.Gid), pid: snapshot.PID(credentials.Pid)}, nil
 }
 
 // groupsOf are the supplementary groups of the other end of a connection (SO_PEERGROUPS, Linux 4.13).
@@ -70,7 +70,7 @@ func groupsOf(fd uintptr) []uint32 {
 }
 
 // identify looks at the process that connected. begun is when the connection was accepted.
-func (p *peer) identify(raw syscall.RawConn, fs proc.FS, begun snapshot.StartTime) {
+func (p *callerProcess) identify(raw syscall.RawConn, fs proc.FS, begun snapshot.StartTime) {
 	pidfd, noPidfd := -1, error(nil)
 	if err := raw.Control(func(fd uintptr) {
 		pidfd, noPidfd = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PEERPIDFD)
@@ -90,7 +90,7 @@ func (p *peer) identify(raw syscall.RawConn, fs proc.FS, begun snapshot.StartTim
 }
 
 // examine looks at the process itself, which the pidfd shows to be the one that connected.
-func (p *peer) examine(fs proc.FS, pidfd int, byPID bool, begun snapshot.StartTime) {
+func (p *callerProcess) examine(fs proc.FS, pidfd int, byPID bool, begun snapshot.StartTime) {
 	if p.pid == 0 { // it can't be seen from here
 		p.unknown, p.contained = errForeign, true
 		return
@@ -130,7 +130,7 @@ func isContained(h *proc.Handle, uid snapshot.UID) bool {
 // reports about one is never about another process that got its PID.
 type processes struct {
 	fs   proc.FS
-	by   peer
+	by   callerProcess
 	held map[snapshot.PID]*proc.Handle
 }
 

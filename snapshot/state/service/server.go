@@ -41,7 +41,7 @@ import (
 type Backend interface {
 	// Change makes a change for an asker, as changer.Changer does. It takes the turn
 	// before it takes the lock of the state files, and releases it then.
-	Change(ctx context.Context, c change.Change, by change.Asker, turn Turn) (change.Result, error)
+	Change(ctx context.Context, c change.Change, by change.Requester, turn TakeTurn) (change.Result, error)
 	// Look returns a document of root's view of the host, by its name, as a viewer may see it.
 	Look(ctx context.Context, name string, by Viewer) (json.RawMessage, error)
 }
@@ -52,8 +52,8 @@ type Viewer struct {
 	Groups []uint32
 }
 
-// Turn waits for the turn of a user at the state files.
-type Turn func(context.Context) (release func(), err error)
+// TakeTurn waits for the turn of a user at the state files.
+type TakeTurn func(context.Context) (release func(), err error)
 
 // Server answers requests. Backend, Now and Username are required.
 type Server struct {
@@ -126,7 +126,7 @@ func (s *Server) failed(err error) {
 func (s *Server) accept(ctx context.Context, conn *net.UnixConn) {
 	begun := proc.StartTimeNow()
 	raw, err := conn.SyscallConn()
-	var by peer
+	var by callerProcess
 	if err == nil {
 		by, err = credentialsOf(raw)
 	}

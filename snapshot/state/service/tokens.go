@@ -13,7 +13,7 @@ import (
 
 // issue makes a token for whoever asks. Whether the environment is that user's is looked at
 // when the container starts: it may end until then.
-func (s *Server) issue(eid snapshot.EnvID, by peer) Answer {
+func (s *Server) issue(eid snapshot.EnvID, by callerProcess) Answer {
 	if by.unknown != nil { // a container can have processes of any uid
 		return failure(by.unknown)
 	}
@@ -25,7 +25,7 @@ func (s *Server) issue(eid snapshot.EnvID, by peer) Answer {
 }
 
 // redeem is for root's container runtime alone.
-func (s *Server) redeem(text string, by peer) Answer {
+func (s *Server) redeem(text string, by callerProcess) Answer {
 	if int(by.uid) != os.Geteuid() || by.unknown != nil {
 		return failure(fmt.Errorf("%w: only root's container runtime redeems tokens", state.ErrNotOwner))
 	}

@@ -24,15 +24,15 @@ var (
 
 const noApps = "|  No running processes found"
 
-// part is one of the table's parts, by its heading.
-type part struct {
+// tablePart is one of the table's parts, by its heading.
+type tablePart struct {
 	heading string
 	// keep is what to show of a block between two borders, nil for nothing; false if
 	// the block isn't understood.
 	keep func(t *tableRewriter, block []string) ([]string, bool)
 }
 
-var parts = []part{
+var parts = []tablePart{
 	{"| GPU  Name", keepDevice},
 	{"| MIG devices:", keepInstance},
 	{"| Processes:", keepApps},
@@ -90,8 +90,8 @@ type tableRewriter struct {
 	view    View
 	numbers map[string]*Device // by the number in a device's row, of the attached ones
 	kept    []string
-	heading *part // the last one that was read
-	rows    *part // the one whose rows are being read
+	heading *tablePart // the last one that was read
+	rows    *tablePart // the one whose rows are being read
 	block   []string
 	border  string // that came last and wasn't kept
 	shown   bool   // a block of this part was kept

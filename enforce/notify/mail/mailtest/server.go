@@ -145,13 +145,13 @@ func (s *Server) accept() {
 		s.mu.Unlock()
 		s.running.Go(func() {
 			defer conn.Close()
-			(&session{server: s, conn: conn}).serve()
+			(&smtpConn{server: s, conn: conn}).serve()
 		})
 	}
 }
 
-// session is one connection.
-type session struct {
+// smtpConn is one connection.
+type smtpConn struct {
 	server *Server
 	conn   net.Conn
 	text   *textproto.Conn // over conn
@@ -159,12 +159,12 @@ type session struct {
 	mail   Mail
 }
 
-func (c *session) encrypt() {
+func (c *smtpConn) encrypt() {
 	c.conn, c.tls = tls.Server(c.conn, c.server.config), true
 	c.text = textproto.NewConn(c.conn)
 }
 
-func (c *session) serve() {
+func (c *smtpConn) serve() {
 	c.text = textproto.NewConn(c.conn)
 	if c.server.implicit {
 		c.encrypt()
@@ -176,7 +176,7 @@ func (c *session) serve() {
 }
 
 // say answers a command; false ends the connection.
-func (c *session) say(command, answer string) bool {
+func (c *smtpConn) say(command, answer string) bool {
 	s := c.server
 	s.mu.Lock()
 	answer = cmp.Or(s.answers[command], answer)
@@ -195,7 +195,7 @@ func (c *session) say(command, answer string) bool {
 	return c.text.PrintfLine("%s", strings.ReplaceAll(answer, "\n", "\r\n")) == nil
 }
 
-func (c *session) command(line string) bool {
+func (c *smtpConn) command(line string) bool {
 	s := c.server
 	name, rest, _ := strings.Cut(line, " ")
 	name = strings.ToUpper(name)
@@ -231,7 +231,7 @@ func (c *session) command(line string) bool {
 	return c.say(name, "502 what?")
 }
 
-func (c *session) capabilities() string {
+func (c *smtpConn) capabilities() string {
 	list := "250-test\n"
 	if !c.tls && !c.server.noTLS {
 		list += "250-STARTTLS\n"
@@ -243,7 +243,7 @@ func (c *session) capabilities() string {
 }
 
 // auth takes any login.
-func (c *session) auth(login string) bool {
+func (c *smtpConn) auth(login string) bool {
 	if strings.HasPrefix(login, "LOGIN") {
 		for _, prompt := range []string{"334 VXNlcm5hbWU6", "334 UGFzc3dvcmQ6"} {
 			if !c.say("", prompt) {
@@ -263,7 +263,7 @@ func (c *session) auth(login string) bool {
 }
 
 // data takes a mail. It counts as taken only when the server says so.
-func (c *session) data() bool {
+func (c *smtpConn) data() bool {
 	var data strings.Builder
 	for {
 		line, err := c.text.R.ReadString('\n')

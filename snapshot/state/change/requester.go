@@ -7,9 +7,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
-// Asker is who asks for a change, as the kernel reports it, and what whoever applies the
+// Requester is who asks for a change, as the kernel reports it, and what whoever applies the
 // change knows. Nothing of it is taken from a request.
-type Asker struct {
+type Requester struct {
 	UID snapshot.UID
 	// PID is the process that asks: it doesn't keep an environment that it leaves.
 	PID snapshot.PID
@@ -22,9 +22,9 @@ type Asker struct {
 	Lacks func(snapshot.UID) bool
 }
 
-// Prepare looks up what takes too long for the lock: the Asker that it returns is for
+// Prepare looks up what takes too long for the lock: the Requester that it returns is for
 // Apply. Its error is one that Apply would return.
-func (c Change) Prepare(by Asker) (Asker, error) {
+func (c Change) Prepare(by Requester) (Requester, error) {
 	if c.Enter == nil {
 		return by, nil
 	}
@@ -48,7 +48,7 @@ func (c Change) Prepare(by Asker) (Asker, error) {
 // userOf is the user for whom a process is registered: its owner as the kernel reports it,
 // and for a Jupyter kernel (PID 0) the asker. Only root may ask for the process of another
 // user.
-func (by Asker) userOf(pid snapshot.PID) (snapshot.UID, error) {
+func (by Requester) userOf(pid snapshot.PID) (snapshot.UID, error) {
 	if pid == 0 {
 		return by.UID, nil
 	}
