@@ -100,7 +100,8 @@ func (e *engine) complete(words []string, current string) answer {
 	app := e.root()
 	place := PlaceAfter(app, words)
 	if n := len(place.Path); n > 0 && place.Path[n-1].Name == "help" {
-		return matching(commandsOf(PlaceAfter(app, place.Arguments).Commands), current, 0)
+		topics := commandsOf(place.Commands)
+		return matching(append(topics, commandsOf(PlaceAfter(app, place.Arguments).Commands)...), current, 0)
 	}
 	e.sources.read(place)
 	isFlag := strings.HasPrefix(current, "-") && !place.Ended

@@ -15,3 +15,11 @@ func (f *configFile) Sections() map[string][]configValue { return f.sections }
 
 // Refusal is why a flag can't be a key.
 func Refusal(commands []*cli.Command, flag string) string { return keysOf(commands).refusal(flag) }
+
+// Grouped are the commands and flags that the groups of a page name.
+func Grouped(page *HelpPage) (names []string) {
+	for _, group := range page.groups {
+		names = append(names, group[1:]...)
+	}
+	return names
+}

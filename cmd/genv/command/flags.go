@@ -28,6 +28,9 @@ const (
 	Output   = "output"  // programs rely on the default
 	OfPolicy = "policy " // policy.yaml says it
 
+	// Connection is for a flag that help leaves to a page that many commands share.
+	Connection = "connection "
+
 	// Many is for a flag that takes all words up to the next flag, as in 1.4.3.
 	Many = "many "
 )

@@ -43,12 +43,16 @@ func WriteHelp(w io.Writer, p *HelpPage, width int) error {
 	if len(p.Description) > 0 {
 		h.section("DESCRIPTION", strings.Split(strings.Join(p.Description, "\n\n"), "\n")...)
 	}
-	h.columns("COMMANDS", p.Commands)
-	var options []Entry
-	for i := range p.Options {
-		options = append(options, p.Options[i].entry())
+	for _, group := range p.Commands {
+		h.columns(group.Title, group.Of)
 	}
-	h.columns("OPTIONS", options)
+	for _, group := range p.Options {
+		var options []Entry
+		for i := range group.Of {
+			options = append(options, group.Of[i].entry())
+		}
+		h.columns(group.Title, options)
+	}
 	h.columns("EXAMPLES", p.Examples)
 	_, err := io.WriteString(w, strings.TrimPrefix(h.String(), "\n"))
 	return err
@@ -103,9 +107,17 @@ type HelpPage struct {
 	Usage       string // in one line
 	Synopsis    string // what follows the name
 	Description []string
-	Commands    []Entry
-	Options     []Option
+	Commands    []Group[Entry]
+	Options     []Group[Option]
 	Examples    []Entry
+
+	groups [][]string // the title of each, and the names of its commands or flags
+}
+
+// Group is a part of the commands or options of a page.
+type Group[T any] struct {
+	Title string
+	Of    []T
 }
 
 // Entry is a word or a command line, with its explanation.
@@ -123,18 +135,17 @@ type Option struct {
 func PageOf(cmd *cli.Command, name string) HelpPage {
 	p := HelpPage{Name: name, Usage: cmd.Usage}
 	p.describe()
+	var commands []Entry
 	for _, sub := range visible(cmd.Subcommands) {
-		p.Commands = append(p.Commands, Entry{sub.Name, sub.Usage})
+		commands = append(commands, Entry{sub.Name, sub.Usage})
 	}
-	flags := cmd.VisibleFlags()
-	if !slices.Contains(flags, cli.HelpFlag) {
-		flags = append(flags, cli.HelpFlag)
+	var rest []Entry // what programs call
+	if p.Commands, rest = grouped(p.groups, commands, func(e Entry) string { return e.Name }); p.Commands == nil && rest != nil {
+		p.Commands = []Group[Entry]{{"COMMANDS", rest}}
 	}
-	for _, flag := range flags {
-		if f, ok := flag.(cli.DocGenerationFlag); ok {
-			p.Options = append(p.Options, optionOf(f))
-		}
-	}
+	var others []Option
+	p.Options, others = grouped(p.groups, p.optionsOf(cmd), func(o Option) string { return o.Names[0] })
+	p.Options = append(p.Options, Group[Option]{"OPTIONS", others})
 	what := cmd.ArgsUsage
 	if len(p.Commands) > 0 {
 		what = "COMMAND"
@@ -144,6 +155,43 @@ func PageOf(cmd *cli.Command, name string) HelpPage {
 	}
 	p.Synopsis = what
 	return p
+}
+
+// grouped puts what is named in groups into those, in their order; rest is what isn't.
+func grouped[T any](groups [][]string, all []T, name func(T) string) (found []Group[T], rest []T) {
+	rest = slices.Clone(all)
+	for _, group := range groups {
+		g := Group[T]{Title: group[0]}
+		for _, member := range group[1:] {
+			if at := slices.IndexFunc(rest, func(one T) bool { return name(one) == member }); at >= 0 {
+				g.Of, rest = append(g.Of, rest[at]), slices.Delete(rest, at, at+1)
+			}
+		}
+		if g.Of != nil {
+			found = append(found, g)
+		}
+	}
+	return found, rest
+}
+
+// optionsOf are the options of a command's page. The flags about connections, which many commands
+// have, are on a page of their own.
+func (p *HelpPage) optionsOf(cmd *cli.Command) (options []Option) {
+	flags, others := cmd.VisibleFlags(), false
+	if !slices.Contains(flags, cli.HelpFlag) {
+		flags = append(flags, cli.HelpFlag)
+	}
+	for _, flag := range flags {
+		if Has(flag, Connection) && cmd.Name != connectionTopic {
+			others = true
+		} else if f, ok := flag.(cli.DocGenerationFlag); ok {
+			options = append(options, optionOf(f))
+		}
+	}
+	if others {
+		p.Description = append(p.Description, "How hosts are reached, and what happens if one fails: `genv help "+connectionTopic+"` lists these flags, such as --username and --timeout.")
+	}
+	return options
 }
 
 // Root is the program itself as a command.
@@ -180,8 +228,9 @@ func (o *Option) entry() Entry {
 	return e
 }
 
-// texts are descriptions and examples: a command after ==, its paragraphs, and examples as
-// a command line after $ with a line that explains it.
+// texts are descriptions and examples: a command after ==, its paragraphs, groups of its commands or
+// flags after + (its other commands are not listed), and examples as a command line after $ with a line
+// that explains it.
 //
 //go:embed texts.txt
 var texts string
@@ -194,6 +243,9 @@ func (p *HelpPage) describe() {
 	for i, line := range lines {
 		example, isExample := strings.CutPrefix(line, "$ ")
 		switch {
+		case strings.HasPrefix(line, "+ "):
+			title, members, _ := strings.Cut(line[2:], ": ")
+			p.groups = append(p.groups, append([]string{strings.ToUpper(title)}, strings.Fields(members)...))
 		case isExample:
 			p.Examples = append(p.Examples, Entry{example, lines[i+1]})
 		case line != "" && (i == 0 || !strings.HasPrefix(lines[i-1], "$ ")):

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
+	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
@@ -18,10 +19,10 @@ func TestHelpFitsOnTheTerminal(t *testing.T) {
 	page := command.HelpPage{
 		Name: "genv sample", Usage: strings.Repeat("usage ", 30), Synopsis: "[options]",
 		Description: []string{strings.Repeat("description ", 30) + "\n  laid out already"},
-		Options: []command.Option{
+		Options: []command.Group[command.Option]{{Title: "OPTIONS", Of: []command.Option{
 			{Names: []string{"--host", "-H"}, Value: "HOSTS", Text: strings.Repeat("option ", 30), Default: "none"},
 			{Names: []string{"--a-longer-flag"}, Text: "short"},
-		},
+		}}},
 		Examples: []command.Entry{{Name: "genv sample " + strings.Repeat("x", 45), Text: strings.Repeat("example ", 10)}},
 	}
 	for _, width := range []int{80, 100, 200} {
@@ -44,7 +45,7 @@ func TestHelpFitsOnTheTerminal(t *testing.T) {
 	t.Run("a pipe gets one line each", func(t *testing.T) {
 		var b bytes.Buffer
 		require.NoError(t, command.WriteHelp(&b, &page, 0))
-		require.Contains(t, b.String(), "   --host, -H HOSTS  "+page.Options[0].Text+" (default: none)\n")
+		require.Contains(t, b.String(), "   --host, -H HOSTS  "+page.Options[0].Of[0].Text+" (default: none)\n")
 	})
 }
 
@@ -145,4 +146,29 @@ func TestAbbreviationsOf143(t *testing.T) {
 		}
 	}
 	require.Greater(t, tried, 500)
+}
+
+// TestListedCommands: the help of genv remote lists what administrators type, and what programs and few
+// others call is completed and has help of its own. A group names only what its command has.
+func TestListedCommands(t *testing.T) {
+	listed := map[string][]string{}
+	eachPage(func(cmd *cli.Command, page *command.HelpPage) {
+		for _, group := range page.Commands {
+			for _, entry := range group.Of {
+				listed[page.Name] = append(listed[page.Name], entry.Name)
+			}
+		}
+		for _, name := range command.Grouped(page) {
+			known := slices.ContainsFunc(cmd.Subcommands, func(c *cli.Command) bool { return c.Name == name })
+			require.True(t, known || command.FlagOf(cmd, strings.TrimPrefix(name, "--")) != nil, "%s: %s", page.Name, name)
+		}
+	})
+	require.Equal(t, strings.Fields("activate devices doctor enforce exempt gpus history install report top wait"), listed["genv remote"])
+	require.NotContains(t, listed["genv"], "usage")
+	r := genvtest.Run(t, "__complete", "bash", "genv remote ", "")
+	for _, name := range strings.Fields("envs hosts llm monitor query watch") {
+		require.Contains(t, r.Out, name)
+		require.Zero(t, genvtest.Run(t, "remote", name, "--help").Code, name)
+	}
+	require.Contains(t, genvtest.Run(t, "__complete", "bash", "genv help conn", "").Out, "connection")
 }

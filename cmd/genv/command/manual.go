@@ -62,10 +62,14 @@ func (p *HelpPage) Man(version string) string {
 		}
 		m.text(paragraph)
 	}
-	m.entries("COMMANDS", p.Commands)
-	m.macro("SH", "OPTIONS")
-	for i := range p.Options {
-		m.option(&p.Options[i])
+	for _, group := range p.Commands {
+		m.entries(group.Title, group.Of)
+	}
+	for _, group := range p.Options {
+		m.macro("SH", group.Title)
+		for i := range group.Of {
+			m.option(&group.Of[i])
+		}
 	}
 	m.entries("EXIT STATUS", p.exitStatus())
 	m.entries("ENVIRONMENT", p.factsOf("ENVIRONMENT"))
@@ -85,8 +89,10 @@ func (p *HelpPage) seeAlso() (pages []string) {
 	if end := strings.LastIndexByte(p.Name, ' '); end > 0 {
 		pages = append(pages, p.Name[:end])
 	}
-	for _, c := range p.Commands {
-		pages = append(pages, p.Name+" "+c.Name)
+	for _, group := range p.Commands {
+		for _, c := range group.Of {
+			pages = append(pages, p.Name+" "+c.Name)
+		}
 	}
 	for i, page := range pages {
 		pages[i] = bold(strings.ReplaceAll(page, " ", "-")) + "(1)"

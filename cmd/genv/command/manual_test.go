@@ -76,7 +76,7 @@ func TestManPageIsRoff(t *testing.T) {
 	page := command.HelpPage{
 		Name: "genv x", Usage: `it's a "test" -- with \e and ~^`, Synopsis: ".SH evil",
 		Description: []string{".SH evil", "'ne 9", "a `bold` word, and ` alone", "é…"},
-		Options:     []command.Option{{Names: []string{"--a-b", "-a"}, Value: "N", Text: ".TH x", Default: `C:\d`}},
+		Options:     []command.Group[command.Option]{{Title: "OPTIONS", Of: []command.Option{{Names: []string{"--a-b", "-a"}, Value: "N", Text: ".TH x", Default: `C:\d`}}}},
 		Examples:    []command.Entry{{Name: `.so /etc/passwd | sed 's/\./-/'`, Text: "reads"}},
 	}
 	text := page.Man("v1")

@@ -97,11 +97,21 @@ func nearestFlag(name string, flags []cli.Flag) string {
 	return part
 }
 
+// connectionTopic is the page of `genv help` with the flags about connections.
+const connectionTopic = "connection"
+
 // helpCommand is `genv help`: `genv help remote enforce` prints what `genv remote enforce
-// --help` does.
-func helpCommand() *cli.Command {
+// --help` does. The topics below it take the flags that they are about.
+func helpCommand(commands []*cli.Command) *cli.Command {
+	topic := &cli.Command{
+		Name: connectionTopic, Usage: "the flags of `genv remote` about the connections to hosts",
+		Action: func(c *cli.Context) error { return cli.ShowSubcommandHelp(c) },
+	}
+	for _, cmd := range commands {
+		topic.Flags = append(topic.Flags, slices.DeleteFunc(slices.Clone(cmd.Flags), func(f cli.Flag) bool { return !Has(f, Connection) })...)
+	}
 	return &cli.Command{
-		Name: "help", Usage: "print the help of a command", ArgsUsage: "[COMMAND…]",
+		Name: "help", Usage: "print the help of a command", ArgsUsage: "[COMMAND…]", Subcommands: []*cli.Command{topic},
 		Action: func(c *cli.Context) error {
 			words, commands, parent := c.Args().Slice(), c.App.Commands, "genv"
 			for _, word := range words {

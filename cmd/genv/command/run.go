@@ -49,6 +49,7 @@ func named(args []string) string {
 func New(p Program, commands Commands) *cli.App { return build(p, commands, "") }
 
 func build(p Program, commands Commands, named string) *cli.App {
+	made := commands(p, named)
 	app := &cli.App{
 		Name:                      "genv",
 		Usage:                     "GPU environments on shared machines, and their enforcement on a fleet",
@@ -62,7 +63,7 @@ func build(p Program, commands Commands, named string) *cli.App {
 		OnUsageError:              usageError,
 		Action:                    RefuseUnknown,
 		ExitErrHandler:            func(*cli.Context, error) {}, // run decides
-		Commands:                  append(commands(p, named), common(p, commands)...),
+		Commands:                  append(made, common(p, commands, made)...),
 	}
 	for _, cmd := range app.Commands {
 		prepare(p, commands, cmd, cmd.Category == Configured)
@@ -112,10 +113,10 @@ func usageError(c *cli.Context, err error, _ bool) error {
 }
 
 // common are the commands about genv itself.
-func common(p Program, commands Commands) []*cli.Command {
+func common(p Program, commands Commands, made []*cli.Command) []*cli.Command {
 	root := func() *cli.App { return New(p, commands) }
 	return []*cli.Command{
-		versionCommand(p), helpCommand(), manCommand(root),
+		versionCommand(p), helpCommand(made), manCommand(root),
 		completionCommand(p), completeCommand(p, root),
 	}
 }

@@ -30,6 +30,8 @@ const (
 	allHosts   = namedHosts + command.AllHosts // of a command that only looks
 	namedHosts = command.OfFleet               // of one that acts on hosts, and only on those that are named
 	ownHosts   = command.Site                  // of one for which config.yaml has to name them separately
+
+	ofConnection = command.OfFleet + command.Connection
 )
 
 // remoteFlags are taken by `genv remote`, and with others by its commands that work on hosts.
@@ -38,17 +40,17 @@ func remoteFlags(hosts string, more ...cli.Flag) []cli.Flag {
 		&cli.StringSliceFlag{Name: "host", Category: hosts, Aliases: []string{"H"}, Usage: "`HOSTS`: a,b or gpu[01-16].lab or 'gpu-*,!gpu-07' or label:gpu=h100 or @group or hosts.yaml; several times"},
 		&cli.StringFlag{Name: "hostfile", Category: hosts, Usage: "`FILE` of hosts, one per line or YAML"},
 		&cli.StringSliceFlag{Name: "exclude", Category: command.OfFleet, Aliases: []string{"x"}, Usage: "`HOSTS` to leave out, written as with -H"},
-		&cli.StringFlag{Name: "username", Category: command.OfFleet, Aliases: []string{"l"}, Usage: "`USER` to log in as"},
-		&cli.StringFlag{Name: "timeout", Category: command.OfFleet, Aliases: []string{"t"}, DefaultText: "10, or ssh_config's ConnectTimeout", Usage: "`TIME` for connecting, the handshake included, in seconds or as 500ms"},
-		&cli.StringFlag{Name: "command-timeout", Category: command.OfFleet, Value: "30", DefaultText: "30; in a loop of enforce the interval, from 10 to 30", Usage: "`TIME` for a command or an answer of a host, in seconds or as 500ms"},
-		&cli.IntFlag{Name: "fanout", Category: command.OfFleet, Hidden: true, Value: 64, Usage: "log in to `N` hosts at a time"},
-		&cli.BoolFlag{Name: "exit-on-error", Category: command.OfFleet, Aliases: []string{"e"}, Usage: "stop at the first host that fails"},
-		&cli.BoolFlag{Name: "quiet", Category: command.OfFleet, Aliases: []string{"q"}, Usage: "don't print which hosts failed"},
-		&cli.StringFlag{Name: "ssh-config", Category: command.OfFleet, Aliases: []string{"F"}, Usage: "ssh configuration `FILE` instead of ~/.ssh/config"},
-		&cli.BoolFlag{Name: "no-sudo", Category: command.OfFleet, Usage: "run genv on the hosts without sudo, for logins as root; `sudo: false` in hosts.yaml does it for some hosts"},
-		&cli.StringFlag{Name: "ssh", Category: command.OfFleet, DefaultText: "builtin, or `ssh:` in hosts.yaml", Usage: "`WAY` to reach hosts: builtin, or openssh to run ssh(1), for second factors, GSSAPI and what else genv's own SSH can't do"},
-		&cli.BoolFlag{Name: "insecure-ignore-host-keys", Category: command.Asked, Usage: "connect to hosts without checking their keys, in this run"},
-		&cli.BoolFlag{Name: "verbose", Category: command.OfFleet, Aliases: []string{"v"}, Usage: "log more to stderr, such as how each host is reached"},
+		&cli.StringFlag{Name: "username", Category: ofConnection, Aliases: []string{"l"}, Usage: "`USER` to log in as"},
+		&cli.StringFlag{Name: "timeout", Category: ofConnection, Aliases: []string{"t"}, DefaultText: "10, or ssh_config's ConnectTimeout", Usage: "`TIME` for connecting, the handshake included, in seconds or as 500ms"},
+		&cli.StringFlag{Name: "command-timeout", Category: ofConnection, Value: "30", DefaultText: "30; in a loop of enforce the interval, from 10 to 30", Usage: "`TIME` for a command or an answer of a host, in seconds or as 500ms"},
+		&cli.IntFlag{Name: "fanout", Category: ofConnection, Hidden: true, Value: 64, Usage: "log in to `N` hosts at a time"},
+		&cli.BoolFlag{Name: "exit-on-error", Category: ofConnection, Aliases: []string{"e"}, Usage: "stop at the first host that fails"},
+		&cli.BoolFlag{Name: "quiet", Category: ofConnection, Aliases: []string{"q"}, Usage: "don't print which hosts failed"},
+		&cli.StringFlag{Name: "ssh-config", Category: ofConnection, Aliases: []string{"F"}, Usage: "ssh configuration `FILE` instead of ~/.ssh/config"},
+		&cli.BoolFlag{Name: "no-sudo", Category: ofConnection, Usage: "run genv on the hosts without sudo, for logins as root; `sudo: false` in hosts.yaml does it for some hosts"},
+		&cli.StringFlag{Name: "ssh", Category: ofConnection, DefaultText: "builtin, or `ssh:` in hosts.yaml", Usage: "`WAY` to reach hosts: builtin, or openssh to run ssh(1), for second factors, GSSAPI and what else genv's own SSH can't do"},
+		&cli.BoolFlag{Name: "insecure-ignore-host-keys", Category: command.Connection + command.Asked, Usage: "connect to hosts without checking their keys, in this run"},
+		&cli.BoolFlag{Name: "verbose", Category: ofConnection, Aliases: []string{"v"}, Usage: "log more to stderr, such as how each host is reached"},
 	}, more...)
 }
 

@@ -170,6 +170,9 @@ func TestFlagsThatHelpOffers(t *testing.T) {
 	for path, cmd := range commands {
 		t.Run(path, func(t *testing.T) {
 			offered := offeredFlags(t, path)
+			if strings.Contains(help(t, path), "genv help connection") {
+				offered = append(offered, offeredFlags(t, "help connection")...)
+			}
 			var visible, defined, used []string
 			for _, flag := range cmd.Flags {
 				defined = append(defined, flag.Names()[0])
@@ -326,7 +329,7 @@ func allCommands() map[string]*cli.Command {
 	var add func(prefix string, list []*cli.Command)
 	add = func(prefix string, list []*cli.Command) {
 		for _, cmd := range list {
-			if !slices.Contains([]string{"usage", "guard", "host", "policy", "remote", "help", "__complete"}, cmd.Name) {
+			if !slices.Contains([]string{"usage", "guard", "host", "policy", "remote", "help", "connection", "__complete"}, cmd.Name) {
 				commands[prefix+cmd.Name] = cmd
 			}
 			add(prefix+cmd.Name+" ", cmd.Subcommands)
