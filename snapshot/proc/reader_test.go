@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -104,6 +105,55 @@ func TestStalledMemory(t *testing.T) {
 			require.Less(t, time.Since(began), 3*time.Second)
 		})
 	}
+}
+
+// TestAHelperThatDoesNotEnd: nobody waits for one that survives SIGKILL, and as long as it lives, no other one reads
+// that process. Since Linux 4.17 no file can hold it: what is mapped over an environment is not read.
+func TestAHelperThatDoesNotEnd(t *testing.T) {
+	pid, _ := proctest.Stall(t, false)
+	honest, children := sleeper(t, "A=1"), filepath.Join(t.TempDir(), "children")
+	fs := proc.FS{Reader: &proc.Reader{Command: []string{ // its child has its stdout
+		"/bin/sh", "-c", `/bin/sleep 60 & echo $! >>"$0"; exec "$1" read`, children, os.Args[0],
+	}}}
+	t.Cleanup(fs.Reader.Close)
+	helpers := func() (pids []string) {
+		data, err := os.ReadFile(children)
+		require.NoError(t, err)
+		return strings.Fields(string(data))
+	}
+	end := func(pid string) {
+		n, err := strconv.Atoi(pid)
+		require.NoError(t, err)
+		require.NoError(t, syscall.Kill(n, syscall.SIGKILL))
+	}
+	t.Cleanup(func() {
+		for _, pid := range helpers()[1:] {
+			end(pid)
+		}
+	})
+	for range 2 {
+		_, _, err := fs.Environ(pid, "A")
+		require.ErrorIs(t, err, proc.ErrStalled)
+		value, _, err := fs.Environ(honest, "A")
+		require.NoError(t, err)
+		require.Equal(t, "1", value)
+	}
+	fs.Reader.Later(2 * time.Minute)
+	began := time.Now()
+	for range 100 {
+		_, _, err := fs.Environ(pid, "A")
+		require.ErrorIs(t, err, proc.ErrStalled)
+	}
+	require.Less(t, time.Since(began), time.Second)
+	require.Len(t, helpers(), 2)
+	end(helpers()[0])
+	require.Eventually(t, func() bool { // the living one tries
+		_, _, err := fs.Environ(pid, "A")
+		require.ErrorIs(t, err, proc.ErrStalled)
+		_, _, err = fs.Environ(honest, "A")
+		require.NoError(t, err)
+		return len(helpers()) == 3
+	}, 10*time.Second, 10*time.Millisecond)
 }
 
 // TestManyGroups: they make /proc/PID/status as long as the owner wants.

@@ -65,6 +65,19 @@ func (h *ownHost) does(uid uint32, args ...string) (text string, ok bool) {
 	return string(out), err == nil
 }
 
+// interrupt presses Ctrl-C while a command runs, which ends it.
+func (h *ownHost) interrupt(after time.Duration, uid uint32, args ...string) {
+	h.t.Helper()
+	cmd := h.as(uid, args...)
+	cmd.SysProcAttr.Setpgid = true
+	require.NoError(h.t, cmd.Start())
+	time.Sleep(after)
+	began := time.Now()
+	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) // or it has ended
+	_ = cmd.Wait()
+	require.Less(h.t, time.Since(began), time.Second, "%v", args)
+}
+
 // serve starts the service, and waits until it answers.
 func (h *ownHost) serve() *exec.Cmd {
 	h.t.Helper()
@@ -281,6 +294,9 @@ func TestTheServiceBesideAStalledProcess(t *testing.T) {
 				text, _ := h.does(row.uid, row.args...)
 				require.Less(t, time.Since(began), 5*time.Second, "%v: %s", row.args, text)
 				require.Contains(t, text, row.says)
+				for _, after := range []time.Duration{10 * time.Millisecond, 100 * time.Millisecond, 300 * time.Millisecond} {
+					h.interrupt(after, row.uid, row.args...)
+				}
 			}
 		})
 	}
