@@ -68,6 +68,7 @@ type host struct {
 	proc              proc.FS
 	before            func(change.Change) // a change is made
 	made              []change.Change     // the changes that were made
+	large             bool                // the document that it shows
 	mu                sync.Mutex
 }
 
@@ -95,6 +96,9 @@ func (h *host) Change(ctx context.Context, c change.Change, by change.Requester,
 func (h *host) Look(_ context.Context, name string, _ service.Viewer) (json.RawMessage, error) {
 	if name != "devices" {
 		return nil, fmt.Errorf("%w: no document %q", state.ErrRequest, name)
+	}
+	if h.large {
+		return json.RawMessage(`"` + strings.Repeat("x", 8<<20) + `"`), nil
 	}
 	return json.RawMessage(`[{"seen":"by root"}]`), nil
 }
@@ -214,7 +218,7 @@ func floodChild(args []string) error {
 	return syscall.Pause()
 }
 
-// sitChild is a child: SOCKET N, opens N connections, says nothing, and holds them.
+// sitChild is a child: SOCKET N REQUEST, opens N connections, asks on each, and holds them without reading.
 func sitChild(args []string) error {
 	limit := syscall.Rlimit{}
 	_ = syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit)
@@ -233,6 +237,7 @@ func sitChild(args []string) error {
 		if err != nil {
 			return fmt.Errorf("after %d connections: %w", len(open), err)
 		}
+		_, _ = conn.Write([]byte(args[2])) // it may have been refused
 		open = append(open, conn)
 	}
 	fmt.Println("sitting")

@@ -306,28 +306,34 @@ func TestAFloodDoesNotDelayOthers(t *testing.T) {
 	}, 20*time.Second, 10*time.Millisecond, "the flood went on all the time")
 }
 
-// Ten thousand connections of a user leave the service to others.
-func TestTenThousandConnections(t *testing.T) {
+// Ten thousand connections of a user leave the service to others, also if they ask for much and never read it.
+func TestConnectionsThatAreHeld(t *testing.T) {
 	proctest.NeedRoot(t)
 	var limit syscall.Rlimit
 	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit))
 	if limit.Max < 11_000 {
 		t.Skipf("a process may open %d files here", limit.Max)
 	}
-	h := newHost(t, 1)
-	h.serve(t, service.Bounds{})
-	sitting := child(t, mallory, "sit", h.socket, "10000")
-	output, err := sitting.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, sitting.Start())
-	t.Cleanup(func() { _ = sitting.Process.Kill(); _ = sitting.Wait() })
-	line, err := bufio.NewReader(output).ReadString('\n')
-	require.NoError(t, err)
-	require.Equal(t, "sitting\n", line)
-	status, err := h.client().Status(t.Context())
-	require.NoError(t, err)
-	require.GreaterOrEqual(t, status.Refused, uint64(9000))
-	require.LessOrEqual(t, status.Connections, 17)
+	for request, n := range map[string]int{"": 10_000, `{"version":1,"look":"devices"}` + "\n": 200} {
+		h := newHost(t, 1)
+		h.large = true
+		h.serve(t, service.Bounds{})
+		sitting := child(t, mallory, "sit", h.socket, strconv.Itoa(n), request)
+		output, err := sitting.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, sitting.Start())
+		t.Cleanup(func() { _ = sitting.Process.Kill(); _ = sitting.Wait() })
+		line, err := bufio.NewReader(output).ReadString('\n')
+		require.NoError(t, err)
+		require.Equal(t, "sitting\n", line)
+		began := time.Now()
+		require.Equal(t, []string{"now []"}, h.ask(t, alice, `{"enter":{"eid":"a","pid":PID}}`))
+		status, err := h.client().Status(t.Context())
+		require.NoError(t, err)
+		require.Less(t, time.Since(began), 4*time.Second)
+		require.GreaterOrEqual(t, status.Refused, uint64(n*8/10))
+		require.LessOrEqual(t, status.Connections, 17)
+	}
 }
 
 // The service ends after it has answered what has come.
