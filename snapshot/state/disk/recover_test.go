@@ -147,6 +147,11 @@ func TestRootRepairsTheFolder(t *testing.T) {
 			require.NoError(t, os.Remove(filepath.Join(dir, "genv.lock")))
 			require.NoError(t, os.Symlink("/etc/shadow", filepath.Join(dir, "genv.lock")))
 		},
+		"  genv.lock": func(t *testing.T, dir string) { lease(t, filepath.Join(dir, "genv.lock")) },
+		"genv.lock  ": func(t *testing.T, dir string) {
+			require.NoError(t, os.Remove(filepath.Join(dir, "genv.lock")))
+			require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "genv.lock"), 0o600))
+		},
 		"genv was not a folder: uid 64999": func(t *testing.T, dir string) {
 			require.NoError(t, os.Rename(dir, dir+".mine"))
 			require.NoError(t, os.Symlink("/etc", dir))
