@@ -37,6 +37,17 @@ func TestMain(m *testing.M) {
 	case slices.Equal(os.Args[1:], []string{"read slowly"}):
 		_ = proc.ServeReader(os.Stdin, slowly{})
 		return
+	case os.Args[0] == "files":
+		limit := unix.Rlimit{}
+		_ = unix.Getrlimit(unix.RLIMIT_NOFILE, &limit)
+		limit.Cur = limit.Max
+		_ = unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)
+		for range 100_000 {
+			_, _ = unix.Dup(0)
+		}
+		fmt.Println()
+		_, _ = os.Stdin.Read(make([]byte, 1))
+		return
 	case os.Args[0] == "become": // the owner of its file, who has set the set-uid bit
 		fmt.Println(unix.Setresuid(unix.Geteuid(), unix.Geteuid(), unix.Geteuid()))
 		_, _ = os.Stdin.Read(make([]byte, 1))

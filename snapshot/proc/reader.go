@@ -39,8 +39,8 @@ const (
 // Budget is the time that reading the processes of one account may take in one look.
 type Budget struct{ spent time.Duration }
 
-// maxReadTime is the time of a Budget.
-const maxReadTime = 700 * time.Millisecond
+// maxReadTime is the time of a Budget: together with slow stats and open files an account costs a look a second.
+const maxReadTime = 500 * time.Millisecond
 
 // Reader reads what the owner of a process can make large or slow (environ, cmdline, maps, fd) in another
 // process, the helper: a file system of a user (FUSE) can hold the memory of a process for any time, and
