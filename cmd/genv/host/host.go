@@ -100,7 +100,7 @@ func (h *host) snapshot(ctx context.Context, age nvidiasmi.Age) (*snapshot.Snaps
 // forController is a snapshot for a controller, which shows it to others: what /proc hides from them is
 // marked as private.
 func (h *host) forController(s *snapshot.Snapshot, err error) (*snapshot.Snapshot, error) {
-	if err == nil && h.Machine.Proc.Hiding().On {
+	if err == nil && len(s.Processes) > 0 && h.Machine.Proc.Hiding().On {
 		for i := range s.Processes {
 			s.Processes[i].HideCommand()
 		}

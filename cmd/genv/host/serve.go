@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	goruntime "runtime"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -44,6 +45,7 @@ func (p *program) usageServe(c *cli.Context) error {
 	host.Machine.DeviceListTTL = devicesFor
 	host.Machine.StateFiles = disk.NewCache(host.Store)
 	debug.SetGCPercent(gcPercentServed)
+	goruntime.GOMAXPROCS(1) // one step follows the other, and to wake up a second processor for each would cost more
 	events := &events{host: host, log: p.Logger(c)}
 	defer events.close()
 	answers := &agent.Answers{Backend: streamBackend{host, events}, Events: events}

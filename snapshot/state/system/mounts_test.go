@@ -1,0 +1,59 @@
+package system
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
+)
+
+// TestUsersMountIsNew: what is mounted or unmounted is seen at once, also for the second time.
+func TestUsersMountIsNew(t *testing.T) {
+	proctest.NeedRoot(t)
+	dir := t.TempDir()
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	for range 3 {
+		require.Empty(t, UsersMount("", dir))
+		require.Empty(t, UsersMount("", dir))
+		require.NoError(t, unix.Mount("none", dir, "tmpfs", 0, "uid=4002"))
+		require.Contains(t, UsersMount("", dir), "uid 4002")
+		require.NoError(t, unix.Mount("none", dir, "tmpfs", 0, "uid=4003"))
+		require.Contains(t, UsersMount("", dir), "uid 4002")
+		require.NoError(t, unix.Unmount(dir, 0))
+		require.NotContains(t, UsersMount("", dir), "uid 4003")
+		require.NoError(t, unix.Unmount(dir, 0))
+	}
+}
+
+// TestMountsOfAnotherProc: its list is read each time.
+func TestMountsOfAnotherProc(t *testing.T) {
+	root := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(root, "self"), 0o755))
+	for _, uid := range []string{"4002", "4003"} {
+		line := "90 22 0:99 / /data rw - tmpfs none rw,uid=" + uid + "\n"
+		require.NoError(t, os.WriteFile(filepath.Join(root, "self/mountinfo"), []byte(line), 0o644))
+		require.Contains(t, UsersMount(root, "/data"), "uid "+uid)
+	}
+}
+
+func TestIsPrivate(t *testing.T) {
+	const root = "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n"
+	for name, tt := range map[string]struct {
+		line string
+		want bool
+	}{
+		"nothing of its own":   {"", false},
+		"systemd":              {"90 22 8:1 /var/tmp/systemd-private-ab-x.service-cd/tmp /var/tmp rw - ext4 /dev/sda1 rw\n", true},
+		"pam_namespace":        {"90 22 8:1 /var/tmp/tmp-inst/alice /var/tmp rw - ext4 /dev/sda1 rw\n", true},
+		"a file system":        {"90 22 8:2 / /var/tmp rw - ext4 /dev/sda2 rw\n", false},
+		"a subvolume":          {"90 22 0:31 /@/var/tmp /var/tmp rw - btrfs /dev/sda2 rw\n", false},
+		"a subvolume above it": {"90 22 0:31 /@var /var rw - btrfs /dev/sda2 rw\n", false},
+		"a line that is none":  {"90 22\n", false},
+	} {
+		require.Equal(t, tt.want, isPrivate(root+tt.line, "/var/tmp"), name)
+	}
+}
