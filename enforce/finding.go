@@ -10,11 +10,10 @@ import (
 // Finding is a violated rule, why it is violated, and what the plan does about
 // it. Fields that a rule has no use for are empty. String is 1.4.3's line.
 type Finding struct {
-	// ID is the same for the same violation in every cycle, and joins finding,
-	// report and outcome in the audit log.
+	// ID is the same for the same violation in every cycle, and joins what the audit log has of it.
 	ID   string `json:"id"`
 	Rule Rule   `json:"rule"`
-	// Host is empty when the finding is about a user on several hosts.
+	// Host is missing when the finding is about a user on several hosts.
 	Host snapshot.Hostname `json:"host,omitempty"`
 	PID  snapshot.PID      `json:"pid,omitempty"`
 	// EID is the environment; for non-env-processes the one that the process
@@ -22,60 +21,50 @@ type Finding struct {
 	EID  snapshot.EnvID    `json:"eid,omitempty"`
 	User snapshot.Username `json:"user,omitempty"`
 	// UID is the owner of the process or environment: of a process as the kernel
-	// reports it, of an environment as its state file says. nil when the host did
-	// not report it, or when the state file contradicts the kernel.
-	UID *snapshot.UID `json:"uid,omitempty"`
-	// Command is the command line of the process and Container the container that it runs
-	// in; empty when not known. Instances are the MIG instances of Devices that the process
-	// uses, or to which the environment is attached; empty for whole devices.
-	Command string `json:"command,omitempty"`
-	// PrivateCommand is it where /proc of the host hides it: see snapshot.Process. No text has it.
-	PrivateCommand string                  `json:"private_command,omitempty"`
-	Container      string                  `json:"container,omitempty"`
-	ContainerInfo  *snapshot.ContainerInfo `json:"container_info,omitempty"`
-	Instances      []snapshot.GPUUUID      `json:"mig,omitempty"`
+	// reports it, of an environment as its state file says. Missing when the host
+	// did not report it, or when the state file contradicts the kernel.
+	UID     *snapshot.UID `json:"uid,omitempty"`
+	Command string        `json:"command,omitempty"` // as its owner wrote it: show people the line
+	// PrivateCommand replaces the command where /proc of the host hides it. No text has it.
+	PrivateCommand string `json:"private_command,omitempty"`
+	Container      string `json:"container,omitempty"` // that the process runs in
+	// ContainerInfo is what root found out about it.
+	ContainerInfo *snapshot.ContainerInfo `json:"container_info,omitempty"`
+	// Instances are the MIG instances that it is about; missing for whole devices.
+	Instances []snapshot.GPUUUID `json:"mig,omitempty"`
 	// Devices are not attached (env-devices), or over its capacity (env-memory).
 	Devices []snapshot.DeviceIndex `json:"devices,omitempty"`
 	// Renumbered says that the environment had these devices before GPUs were renumbered, so
-	// that its shell may not know the present indices: nothing is done until it is Due.
+	// that its shell may not know the present indices: nothing is done before it is due.
 	Renumbered bool `json:"renumbered,omitempty"`
 
-	// Unreadable is set for unreadable-processes.
+	// Unreadable is why root can't read its environment, for unreadable-processes.
 	Unreadable *snapshot.Unreadable `json:"unreadable,omitempty"`
 
-	// Memory is set for env-memory and max-memory-per-user, Count for the caps,
-	// For and Limit (how long it lasted, and how long it may) for idle and
-	// max-duration.
-	Memory *MemoryExcess `json:"memory,omitempty"`
-	Count  *CountExcess  `json:"count,omitempty"`
-	For    time.Duration `json:"for_ns,omitempty"`
-	Limit  time.Duration `json:"limit_ns,omitempty"`
+	Memory *MemoryExcess `json:"memory,omitempty"` // of env-memory and max-memory-per-user
+	Count  *CountExcess  `json:"count,omitempty"`  // of the caps
+	// For is how long it lasted, in nanoseconds, for idle, max-duration and max-process-age.
+	For   time.Duration `json:"for_ns,omitempty"`
+	Limit time.Duration `json:"limit_ns,omitempty"` // how long it may last
 
-	// Since is when it was first seen without a break, and Cycles in how many
-	// cycles. While it is Pending nothing is done; Due is then the earliest time.
-	Since   time.Time `json:"since"`
-	Cycles  int       `json:"cycles"`
-	Pending bool      `json:"pending,omitempty"`
-	Due     time.Time `json:"due,omitzero"`
-	// Waits is what else than time it waits for; empty for nothing. Held says that
-	// this is a safety limit, which holds back all that would be done because of it.
-	Waits string `json:"waits,omitempty"`
-	Held  bool   `json:"-"`
-	// HostsMissing is how many hosts did not answer and are not in Count and
-	// Memory: the user may have more.
+	Since   time.Time `json:"since"`             // when it was first seen without a break
+	Cycles  int       `json:"cycles"`            // in how many it was seen since
+	Pending bool      `json:"pending,omitempty"` // nothing is done yet
+	Due     time.Time `json:"due,omitzero"`      // the earliest time at which something is done
+	Waits   string    `json:"waits,omitempty"`   // what else than time it waits for
+	// Held says that it waits for a safety limit, which holds back all that would be done because of it.
+	Held bool `json:"-"`
+	// HostsMissing is how many hosts did not answer: the user may have more.
 	HostsMissing int `json:"hosts_missing,omitempty"`
-	// Stuck are the processes that would have to end and could not be ended
-	// before, each with the reason, which says if SIGTERM is sent again later.
+	// Stuck are processes that could not be ended before. The reason says if SIGTERM is sent again.
 	Stuck []StuckProcess `json:"stuck,omitempty"`
 
-	// UnderWay is how many of its processes and devices an earlier report is about
-	// that the host is still carrying out.
+	// UnderWay is how many of its processes and devices an earlier report is about that still runs.
 	UnderWay int `json:"under_way,omitempty"`
 
-	// Terminate and Detach are what the plan does because of this finding, or
-	// will do once it is due; a process may be in more than one finding.
+	// Terminate are the processes that end because of it, or will once it is due.
 	Terminate []ProcessRef `json:"terminate,omitempty"`
-	Detach    []DeviceRef  `json:"detach,omitempty"`
+	Detach    []DeviceRef  `json:"detach,omitempty"` // likewise
 }
 
 // MemoryExcess is by how much an environment is over its capacity on a device.
@@ -91,11 +80,10 @@ func (m MemoryExcess) bytes() int64 { return m.UsedBytes - m.CapacityBytes }
 type CountExcess struct {
 	Used  int `json:"used"`
 	Limit int `json:"limit"`
-	// Attached is to how many devices the user's environments are attached, and Unattached how many others
-	// the user's processes use; only of max-devices-per-user.
+	// Attached is to how many devices the user's environments are attached, for max-devices-per-user.
 	Attached   int `json:"attached,omitempty"`
-	Unattached int `json:"unattached,omitempty"`
-	// Hosts is the number of hosts with what Used counts; 0 if only this machine was judged.
+	Unattached int `json:"unattached,omitempty"` // how many others the user's processes use
+	// Hosts is on how many hosts that is; missing if only this machine was judged.
 	Hosts int `json:"hosts,omitempty"`
 }
 

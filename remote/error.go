@@ -12,18 +12,18 @@ import (
 type Class string
 
 const (
-	Unreachable    Class = "unreachable"      // no connection: name, network, or nothing listens
+	Unreachable    Class = "unreachable"      // no connection: no such name, no route, refused, or no answer in time
 	HostKey        Class = "host-key"         // the host's key is unknown
 	HostKeyChanged Class = "host-key-changed" // the host's key has changed, or is revoked
 	Auth           Class = "auth"             // no key was accepted
 	OpenSSH        Class = "openssh"          // ssh(1), which was run for the host, failed
-	Sudo           Class = "sudo"             // sudo requires a password, or is missing
-	SudoRefused    Class = "sudo-refused"     // sudoers does not allow the command
-	GenvMissing    Class = "genv-missing"     // genv is not installed on the host
+	Sudo           Class = "sudo"             // sudo requires a password (as without any line in sudoers), or is missing
+	SudoRefused    Class = "sudo-refused"     // the account has lines in sudoers, and none covers genv's commands
+	GenvMissing    Class = "genv-missing"     // genv is not on the host, or not where sudo looks for it
 	Version        Class = "version"          // genv on the host has an incompatible version
 	InvalidOutput  Class = "invalid-output"   // the output is not in the expected format
 	Timeout        Class = "timeout"          // connected, but no answer in time
-	OutcomeUnknown Class = "outcome-unknown"  // cut off while it ran: it may have been carried out
+	OutcomeUnknown Class = "outcome-unknown"  // cut off while a report ran: it is never sent again
 	CommandFailed  Class = "command-failed"   // the command itself failed
 	Configuration  Class = "configuration"    // ssh_config or a key file can't be used
 	InstallRefused Class = "install-refused"  // genv can't be installed there; nothing was changed
@@ -118,10 +118,10 @@ func (c Class) NextStep() string { return nextSteps()[c] }
 
 // Failure is a host that failed, as JSON shows it.
 type Failure struct {
-	Host     string `json:"host"`
+	Host     string `json:"host"` // as the administrator wrote it
 	Class    Class  `json:"class"`
-	Error    string `json:"error"`
-	NextStep string `json:"next_step"`
+	Error    string `json:"error"`     // with the host's own words
+	NextStep string `json:"next_step"` // what to do about it
 }
 
 // FailureOf describes the error of a host.

@@ -16,19 +16,16 @@ type ContainerInfo struct {
 	Runtime string `json:"runtime,omitempty"` // "docker", for example
 	Name    string `json:"name,omitempty"`
 	Image   string `json:"image,omitempty"` // as it was named when the container was made
-	// Labels are those of the container, as whoever started it chose them; LabelsCut says
-	// that there are more.
+	// Labels are as whoever started the container chose them.
 	Labels    map[string]string `json:"labels,omitempty"`
-	LabelsCut bool              `json:"labels_cut,omitempty"`
-	// Unknown says that the container is one of root's, and that its runtime did not tell
-	// its name, image and labels.
+	LabelsCut bool              `json:"labels_cut,omitempty"` // there are more
+	// Unknown says that its runtime, one of root's, did not tell its name, image and labels.
 	Unknown bool `json:"unknown,omitempty"`
 	// Init says that the process is the first one of the container, with which it ends.
 	Init bool `json:"init,omitempty"`
 	// EID is the environment that it was started in, as genv's shim or hook recorded it.
 	EID EnvID `json:"eid,omitempty"`
-	// UID is the user who started it, Proof how that was proved, and User the host's name
-	// for the user. Without a proof UID is nil.
+	// UID is the user who is proved to have started it.
 	UID   *UID           `json:"started_by_uid,omitempty"`
 	User  Username       `json:"started_by,omitempty"`
 	Proof ContainerProof `json:"proof,omitempty"`

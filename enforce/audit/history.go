@@ -14,38 +14,32 @@ import (
 // Entry is an action on a process or an attachment, and why it was taken, or something
 // else that an operator had done: a line of `genv remote history` and `genv history`.
 type Entry struct {
-	// ID is the decision's: see Decision. Empty for what an operator had done that
-	// is not a report, and for a notice about several findings.
-	ID     string                `json:"id,omitempty"`
-	Time   time.Time             `json:"time"`
-	Host   snapshot.Hostname     `json:"host,omitempty"`
-	User   snapshot.Username     `json:"user,omitempty"`
-	UID    *snapshot.UID         `json:"uid,omitempty"`
-	PID    snapshot.PID          `json:"pid,omitempty"`
-	EID    snapshot.EnvID        `json:"eid,omitempty"`
-	Device *snapshot.DeviceIndex `json:"device,omitempty"`
-	// Container is that of the process, as in a Record.
-	Container string         `json:"container,omitempty"`
-	Status    enforce.Status `json:"status"`
-	Reason    string         `json:"reason,omitempty"`
-	// Why are the findings that led to it. Notified is when the user was first
-	// notified of one of them; zero for never.
-	Why []string `json:"why"`
-	// Rules are those of the findings, each once.
-	Rules    []enforce.Rule `json:"rules,omitempty"`
-	IDs      []string       `json:"ids"`
-	Notified time.Time      `json:"told,omitzero"`
-	Report   string         `json:"report,omitempty"`
-	By       string         `json:"by,omitempty"` // the operator who requested it; on a host: the account
-	// Action is what an operator had done that is not a report, as in a Record: Why says
-	// what. The status is then empty, or failed.
-	Action string `json:"action,omitempty"`
-	// Channel and To are those of a notice, as in a Record; its Action is ActionNotice.
-	Channel Channel `json:"channel,omitempty"`
-	To      string  `json:"to,omitempty"`
-	// Text says what was done, or all of a notice. Judged are the lines of the snapshot that
-	// were judged.
-	Text   string   `json:"-"`
+	// ID is that of the decision: the same on the controller, on the host, in mail and on the web page.
+	// Missing for what an operator had done that is not a report, and for a notice about several findings.
+	ID        string                `json:"id,omitempty"`
+	Time      time.Time             `json:"time"`
+	Host      snapshot.Hostname     `json:"host,omitempty"`
+	User      snapshot.Username     `json:"user,omitempty"`
+	UID       *snapshot.UID         `json:"uid,omitempty"`
+	PID       snapshot.PID          `json:"pid,omitempty"`
+	EID       snapshot.EnvID        `json:"eid,omitempty"`
+	Device    *snapshot.DeviceIndex `json:"device,omitempty"`
+	Container string                `json:"container,omitempty"` // of the process, and who started it, in words
+	// Status is what came of it, or dry-run; empty or failed for notices and operators.
+	Status   enforce.Status `json:"status"`
+	Reason   string         `json:"reason,omitempty"`
+	Why      []string       `json:"why"`              // the findings that led to it
+	Rules    []enforce.Rule `json:"rules,omitempty"`  // theirs
+	IDs      []string       `json:"ids"`              // theirs
+	Notified time.Time      `json:"told,omitzero"`    // when the user was first notified of one of them
+	Report   string         `json:"report,omitempty"` // that it was part of
+	By       string         `json:"by,omitempty"`     // the operator who requested it; on a host: the account
+	// Action is what an operator had done that is not a report, or "notice", as in the audit log.
+	Action  string  `json:"action,omitempty"`
+	Channel Channel `json:"channel,omitempty"` // of a notice
+	To      string  `json:"to,omitempty"`      // likewise
+	Text    string  `json:"-"`                 // says what was done, or all of a notice
+	// Judged are the lines of the snapshot that were judged, at most 16.
 	Judged []string `json:"judged,omitempty"`
 	// warned are the findings of which this notice is the first, while nothing is done
 	// about them yet.
@@ -240,8 +234,7 @@ func (j *joiner) action(r *Record) {
 
 // Stats count what was done, or would have been done in a dry run, by user and rule.
 type Stats struct {
-	// Rows are sorted by user and rule. What was done because of several rules counts for
-	// each of them.
+	// Rows are sorted by user and rule. What was done because of several rules counts in each.
 	Rows []StatsRow `json:"rows"`
 	// Total counts each of it once.
 	Total ActionCounts `json:"total"`
@@ -250,8 +243,8 @@ type Stats struct {
 // StatsRow is what was done to a user because of a rule. The user is the uid where no name
 // is known, and empty for what concerned a host; the rule is empty for what no rule led to.
 type StatsRow struct {
-	User snapshot.Username `json:"user"`
-	Rule enforce.Rule      `json:"rule"`
+	User snapshot.Username `json:"user"` // the uid without a name, empty for what concerned a host
+	Rule enforce.Rule      `json:"rule"` // empty for what an operator had done
 	ActionCounts
 }
 
@@ -263,9 +256,9 @@ type ActionCounts struct {
 	Exempted   int `json:"exempted"`   // exemptions that operators made
 	Refused    int `json:"refused"`    // by the host
 	Failed     int `json:"failed"`     // tried without success, or the outcome is unknown
-	// What a dry run would have done, to processes and devices.
+	// WouldTerminate is how many processes a dry run would have ended.
 	WouldTerminate int `json:"would_terminate,omitempty"`
-	WouldDetach    int `json:"would_detach,omitempty"`
+	WouldDetach    int `json:"would_detach,omitempty"` // devices, likewise
 }
 
 func (c ActionCounts) plus(d ActionCounts) ActionCounts {

@@ -21,26 +21,24 @@ const (
 	KindCleared   Kind = "cleared" // a finding does not hold any more
 	KindReport    Kind = "report"  // an item of a report that is about to be sent
 	KindOutcome   Kind = "outcome" // the outcome of such an item
-	KindNotified  Kind = "told"    // a user was notified, or could not be, by a Channel
+	KindNotified  Kind = "told"    // a user was notified by a channel, or could not be
 	KindOverLimit Kind = "held"    // actions on a user or a host were not taken: a safety limit was exceeded
 	KindFailed    Kind = "failed"  // a host did not answer
 	// KindDuplicate is for two names of the same machine.
 	KindDuplicate Kind = "duplicate"
 	// KindRenumbered is for attachments that followed their GPUs to other indices.
 	KindRenumbered Kind = "renumbered"
-	// KindOperator is for what an operator had done by hand, apart from items of reports:
-	// those have By.
+	// KindOperator is for what an operator had done, apart from items of reports.
 	KindOperator Kind = "operator"
-	// KindExtension is in logs of earlier versions: a user asked to keep an attachment, and Action is
-	// extended or not-extended.
+	// KindExtension is of earlier versions: a user asked to keep an attachment.
 	KindExtension Kind = "extension"
 	// KindHook is for an event that a hook got, or could not be given.
 	KindHook Kind = "hook"
 	// KindController is of earlier versions: for another controller that enforced the same hosts.
 	KindController Kind = "controller"
-	// KindGuard is for what the kernel guard of a host is told or does, KindDenied for a
-	// user who opened a device that isn't attached to them.
-	KindGuard  Kind = "guard"
+	// KindGuard is for what the kernel guard of a host was told or does, when that changes.
+	KindGuard Kind = "guard"
+	// KindDenied is for a user who opened a device that isn't attached to them.
 	KindDenied Kind = "denied"
 )
 
@@ -71,11 +69,11 @@ var kinds = []Kind{KindFinding, KindCleared, KindReport, KindOutcome, KindNotifi
 type Record struct {
 	Time  time.Time `json:"time"`
 	Kind  Kind      `json:"kind"`
-	Run   string    `json:"run,omitempty"`   // one run of a controller
+	Run   string    `json:"run,omitempty"`   // of a controller, new at each start
 	Cycle int       `json:"cycle,omitempty"` // within that run
-	// IDs are the findings that it is about, or that led to it.
+	// IDs are the findings that it is about, and join all lines of a finding.
 	IDs []string `json:"ids,omitempty"`
-	// Report is the same for all items that one host was sent in a cycle.
+	// Report is the same for all that one host was sent in a cycle, there and on the host.
 	Report string `json:"report,omitempty"`
 
 	Rule     enforce.Rule      `json:"rule,omitempty"`
@@ -83,7 +81,7 @@ type Record struct {
 	Host     snapshot.Hostname `json:"host,omitempty"`
 	User     snapshot.Username `json:"user,omitempty"`
 	UID      *snapshot.UID     `json:"uid,omitempty"`
-	// PID is the process to end; PID and Start together name one process of a boot.
+	// PID is the process to end, with its start in clock ticks after boot.
 	PID   snapshot.PID       `json:"pid,omitempty"`
 	Start snapshot.StartTime `json:"start,omitempty"`
 	// Container names the container of the process, and who started it, in words.
@@ -92,23 +90,21 @@ type Record struct {
 	Device    *snapshot.DeviceIndex `json:"device,omitempty"` // to detach
 
 	Status enforce.Status `json:"status,omitempty"`
-	// Text describes the finding or the action in one line, Reason adds details.
-	Text   string `json:"text,omitempty"`
-	Reason string `json:"reason,omitempty"`
+	Text   string         `json:"text,omitempty"` // what it is about, in one line
+	Reason string         `json:"reason,omitempty"`
 	// Why are the findings that led to it, in plain English.
 	Why []string `json:"why,omitempty"`
-	// Judged are the lines of the snapshot that were judged, of KindReport.
-	Judged []string `json:"judged,omitempty"`
-	// Channel is how a user or a hook was notified, and To where: a mail address, a web
-	// address without its secret parts, or a program.
-	Channel Channel `json:"channel,omitempty"`
-	To      string  `json:"to,omitempty"`
+	// Judged are the lines of the snapshot that were judged, of a report.
+	Judged  []string `json:"judged,omitempty"`
+	Channel Channel  `json:"channel,omitempty"` // how a user or a hook was notified
+	// To is where: a mail address, a web address without its secret parts, or a program.
+	To string `json:"to,omitempty"`
 	// By is who requested it: the operator, or on a host the account.
 	By string `json:"by,omitempty"`
 	// Action is what an operator asked for: warn, exempt, unexempt, hold or release; or
-	// expired, for an exemption that ended. Of KindExtension it is what was decided.
+	// expired, for an exemption that ended; denied or would-deny, of a denial.
 	Action string `json:"action,omitempty"`
-	// Finding is the finding, with at most snapshot.MaxCommand bytes of a command line: a
+	// Finding is the whole finding, with at most 256 bytes of a command line (snapshot.MaxCommand): a
 	// host may report any length, in every cycle.
 	Finding *enforce.Finding `json:"finding,omitempty"`
 }

@@ -27,19 +27,18 @@ type Open struct {
 	Denied bool // else it was allowed, since the guard only watches
 }
 
-// Denial is what a user was denied on a device within a minute.
+// Denial is what a user was denied on a device within a minute. Neither of its numbers is used again
+// within an Epoch of the list.
 type Denial struct {
-	// ID is the same as long as the denial grows, and Seq is higher after each change. Neither
-	// is used again within an Epoch of the list.
-	ID    uint64    `json:"id"`
-	Seq   uint64    `json:"seq"`
+	ID    uint64    `json:"id"`  // the same as long as the denial grows
+	Seq   uint64    `json:"seq"` // higher after each change
 	First time.Time `json:"first"`
 	Last  time.Time `json:"last"`
 	Count uint64    `json:"count"` // at least: the kernel reports at most ten a second
-	// Denied is false for opens that were allowed, since the guard only watched.
+	// Denied is false if the guard only watched.
 	Denied bool         `json:"denied"`
 	UID    snapshot.UID `json:"uid"`
-	// Subordinate says of the last one what Open.Subordinate does.
+	// Subordinate says that the last process had a subordinate uid of that account.
 	Subordinate bool                  `json:"subordinate,omitempty"`
 	PID         snapshot.PID          `json:"pid,omitempty"`  // of the last one
 	Name        string                `json:"name,omitempty"` // of its program, as the process calls itself

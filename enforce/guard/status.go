@@ -147,9 +147,9 @@ type Status struct {
 type Device struct {
 	Index   snapshot.DeviceIndex `json:"index"`
 	UUID    snapshot.GPUUUID     `json:"uuid,omitempty"`
-	Minor   *int                 `json:"minor,omitempty"`
+	Minor   *int                 `json:"minor,omitempty"` // of the node /dev/nvidiaN
 	Guarded bool                 `json:"guarded"`
-	Why     string               `json:"why,omitempty"` // it is not guarded
+	Why     string               `json:"why,omitempty"` // why it isn't
 }
 
 // User is a user who may open guarded devices.

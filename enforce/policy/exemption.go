@@ -40,9 +40,9 @@ type Who struct {
 	User   snapshot.Username     `json:"user,omitempty"`
 	Host   snapshot.Hostname     `json:"host,omitempty"`
 	Device *snapshot.DeviceIndex `json:"device,omitempty"`
-	// UUID is which GPU Device is; empty until the host says it: see ExemptionList.Follow.
+	// UUID is which GPU that is, which the exemption follows; missing until the host says it.
 	UUID snapshot.GPUUUID `json:"uuid,omitempty"`
-	Rule enforce.Rule     `json:"rule,omitempty"` // empty for all rules
+	Rule enforce.Rule     `json:"rule,omitempty"` // missing for all rules
 }
 
 // Same reports whether the user, host, device and rule are the same.

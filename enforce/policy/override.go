@@ -215,7 +215,7 @@ func sameHosts(a, b []text.HostPattern) bool {
 type Explanation struct {
 	Key   string `json:"key"` // as in the file
 	Value string `json:"value"`
-	From  string `json:"from"`
+	From  string `json:"from"` // the place, in words
 }
 
 // Explain lists what applies to a host and a user at a time, and why: exemptions

@@ -20,7 +20,7 @@ type lead struct {
 // machine is judged and counted once, under the name that comes first.
 type Duplicate struct {
 	Name   snapshot.Hostname `json:"name"`
-	SameAs snapshot.Hostname `json:"same_as"`
+	SameAs snapshot.Hostname `json:"same_as"` // the name under which the machine counts
 	// New says that it was found in this cycle, and is to be reported now.
 	New bool `json:"-"`
 }

@@ -52,14 +52,14 @@ type Doctor struct {
 // Host is what was found about a host.
 type Host struct {
 	Host    string          `json:"host"`
-	Status  doctor.Status   `json:"status"`
+	Status  doctor.Status   `json:"status"` // skipped if genv was stopped before
 	TookMS  int64           `json:"took_ms"`
 	Address string          `json:"address,omitempty"` // of the connection
 	Genv    doctor.Program  `json:"genv"`
 	System  doctor.System   `json:"system"`
-	Clock   *Difference     `json:"clock,omitempty"` // missing if it could not be measured
-	Checks  []doctor.Check  `json:"checks"`          // in the order of doctor.Names
-	Failure *remote.Failure `json:"-"`               // why no command ran there; nil if one did
+	Clock   *Difference     `json:"clock,omitempty"` // the host's; missing if it could not be measured
+	Checks  []doctor.Check  `json:"checks"`
+	Failure *remote.Failure `json:"-"` // why no command ran there; nil if one did
 
 	acting *agent.Acting // nil if that isn't known
 }
@@ -169,16 +169,16 @@ const Schema = "genv.remote.doctor/1"
 type Document struct {
 	Schema   string         `json:"schema"`
 	Time     time.Time      `json:"time"`
-	Genv     doctor.Program `json:"genv"` // of the controller
-	Status   doctor.Status  `json:"status"`
-	OK       int            `json:"ok"` // hosts
+	Genv     doctor.Program `json:"genv"`   // of the controller
+	Status   doctor.Status  `json:"status"` // that of the worst host or controller
+	OK       int            `json:"ok"`     // hosts
 	Warnings int            `json:"warnings"`
 	Failures int            `json:"failures"`
 	Hosts    []Host         `json:"hosts"`
 	// Controllers are the checks of an election: etcd, the leader, and each standby and each that is lost.
 	Controllers []doctor.Check   `json:"controllers"`
 	Failed      []remote.Failure `json:"failed"` // hosts on which no command ran
-	// Duplicates are names of machines that have another name here too.
+	// Duplicates are names of machines that have another name here, too: these are examined as well.
 	Duplicates []controller.Duplicate `json:"duplicates"`
 }
 

@@ -137,8 +137,8 @@ func lastLine(output string) string {
 
 // Difference is how far a host's clock is ahead of the controller's.
 type Difference struct {
-	OffsetMS      int64 `json:"offset_ms"`
-	UncertaintyMS int64 `json:"uncertainty_ms"` // the true offset is at most this far from it
+	OffsetMS      int64 `json:"offset_ms"`      // how far it is ahead of the controller's
+	UncertaintyMS int64 `json:"uncertainty_ms"` // of the offset
 }
 
 // The difference from which a clock is off or wrong, beyond the uncertainty.

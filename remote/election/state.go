@@ -72,17 +72,17 @@ func (s State) Left(now time.Duration) time.Duration {
 // Shown is a Status for people and programs.
 type Shown struct {
 	Role  Role      `json:"role"`
-	Since time.Time `json:"since"`           // in which the role is what it is
+	Since time.Time `json:"since"`
 	Epoch uint64    `json:"epoch,omitempty"` // of a leader, until its lease may have ended
-	// Leader is the controller that leads, if it is another one and known.
+	// Leader is another controller that leads.
 	Leader      string    `json:"leader,omitempty"`
 	LeaderSince time.Time `json:"leader_since,omitzero"`
-	Error       string    `json:"error,omitempty"` // why etcd doesn't answer, or refuses; empty if it does neither
-	// Refused says that etcd answered with the Error: it is there, and doesn't do what was asked.
+	Error       string    `json:"error,omitempty"` // why etcd doesn't answer, or refuses
+	// Refused says that etcd answered with the error: it is there.
 	Refused bool `json:"refused,omitempty"`
-	// Answered is when etcd answered last: of a leader, that it still leads.
+	// Answered is when etcd answered last.
 	Answered time.Time `json:"answered,omitzero"`
-	// Memory is when this controller, as the leader, wrote its memory to etcd last.
+	// Memory is when this leader wrote its memory to etcd last.
 	Memory time.Time `json:"memory,omitzero"`
 	// Unknown says of a standby that etcd hasn't said yet which controller leads.
 	Unknown bool `json:"unknown,omitempty"`

@@ -66,21 +66,21 @@ type Installer struct {
 
 // Version is a genv on a host.
 type Version struct {
-	Version string `json:"version"` // empty if it doesn't say
+	Version string `json:"version"` // empty if it isn't known, as with --check for a new one
 	Sum     string `json:"sha256"`
 }
 
 // Outcome is what was done on a host; in JSON, a part of the document of `genv remote install`.
 type Outcome struct {
 	Arch    string   `json:"arch"`
-	Path    string   `json:"path"`
-	Before  *Version `json:"before"`
-	Now     *Version `json:"now"` // after it; what it would be under Check
-	Result  Result   `json:"result"`
-	Account string   `json:"sudoers_for,omitzero"` // that may run genv by sudoers; empty for none
+	Path    string   `json:"path"`                 // of genv there
+	Before  *Version `json:"before"`               // the genv there before it
+	Now     *Version `json:"now"`                  // the genv after it, or with --check what it would be
+	Result  Result   `json:"result"`               // with --check: what would be done
+	Account string   `json:"sudoers_for,omitzero"` // the account that may run genv by sudoers
 	Sudoers bool     `json:"sudoers_changed"`      // the file of sudoers was written, or removed
 	Shims   bool     `json:"shims_changed"`        // the shims were linked, or removed
-	Notes   []string `json:"notes"`
+	Notes   []string `json:"notes"`                // what else the administrator should know
 }
 
 // visit is the work on one host.

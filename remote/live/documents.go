@@ -37,12 +37,10 @@ type Findings struct {
 
 // Events is the document genv.live.events/1. The numbers of events begin again with each Run.
 type Events struct {
-	Schema string `json:"schema"`
-	Run    string `json:"run"`
-	// Last is the number of the last event there was, to ask for those after it. Missed
-	// is how many of those that were asked for are no longer kept.
-	Last   uint64  `json:"last"`
-	Missed uint64  `json:"missed"`
+	Schema string  `json:"schema"`
+	Run    string  `json:"run"`
+	Last   uint64  `json:"last"`   // the number of the last one, to ask for those after it
+	Missed uint64  `json:"missed"` // how many are no longer kept
 	Events []Event `json:"events"`
 }
 
@@ -94,11 +92,10 @@ func selected(findings []Finding, about func(*Finding) bool) []Finding {
 // GPUs is who uses which GPU of a fleet, and which are free, as JSON shows it. It lists
 // the hosts that answered; the GPUs of a host that failed are neither free nor counted.
 type GPUs struct {
-	Schema string     `json:"schema"` // genv.remote.gpus/1
-	Total  int        `json:"total"`
-	Free   int        `json:"free"`
-	Hosts  []HostGPUs `json:"hosts"` // in the administrator's order
-	// Failed and Duplicates are the hosts that are not in Hosts.
+	Schema     string                 `json:"schema"` // genv.remote.gpus/1
+	Total      int                    `json:"total"`
+	Free       int                    `json:"free"`
+	Hosts      []HostGPUs             `json:"hosts"` // in the administrator's order
 	Failed     []remote.Failure       `json:"failed"`
 	Duplicates []controller.Duplicate `json:"duplicates"`
 }

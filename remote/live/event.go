@@ -13,20 +13,19 @@ import (
 // Event is something that happened, as JSON shows it: an event of the controller about one
 // finding, host or item of a report.
 type Event struct {
-	Number uint64            `json:"number"` // 1, 2, … of this controller
-	Time   time.Time         `json:"time"`
-	Cycle  int               `json:"cycle"`
-	Kind   enforce.EventKind `json:"kind"`
-	Host   snapshot.Hostname `json:"host,omitempty"`
-	User   snapshot.Username `json:"user,omitempty"`
-	PID    snapshot.PID      `json:"pid,omitempty"`
-	Rule   enforce.Rule      `json:"rule,omitempty"`
-	ID     string            `json:"id,omitempty"` // of the finding
-	// Decision is what is done about a finding, Status what came of an item of a report.
-	Decision enforce.Decision `json:"decision,omitempty"`
-	Status   enforce.Status   `json:"status,omitempty"`
-	Text     string           `json:"text"` // for people; one line, but not escaped
-	// Why is the finding because of which an item of a report was sent, as people read it.
+	Number   uint64            `json:"number"` // 1, 2, … of this controller
+	Time     time.Time         `json:"time"`
+	Cycle    int               `json:"cycle"`
+	Kind     enforce.EventKind `json:"kind"`
+	Host     snapshot.Hostname `json:"host,omitempty"`
+	User     snapshot.Username `json:"user,omitempty"`
+	PID      snapshot.PID      `json:"pid,omitempty"`
+	Rule     enforce.Rule      `json:"rule,omitempty"`
+	ID       string            `json:"id,omitempty"` // of the finding
+	Decision enforce.Decision  `json:"decision,omitempty"`
+	Status   enforce.Status    `json:"status,omitempty"`
+	Text     string            `json:"text"` // for people; one line, but not escaped
+	// Why is the finding because of which there was an outcome, as people read it.
 	Why string `json:"why,omitempty"`
 	// Record is the decision about that item; nil if the report has no id.
 	Record *audit.Decision `json:"-"`

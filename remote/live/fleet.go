@@ -20,17 +20,17 @@ import (
 // viewers, and never changed.
 type Fleet struct {
 	Schema string `json:"schema"` // genv.live.fleet/1
-	// Revision grows with each change of what is here.
+	// Revision grows with each change of what is here, and begins again with each run.
 	Revision uint64    `json:"revision"`
-	Run      string    `json:"run"`   // of the controller, as in its log
+	Run      string    `json:"run"`   // of the controller, in its log
 	Cycle    int       `json:"cycle"` // 0 before the first one
 	Time     time.Time `json:"time,omitzero"`
-	Took     float64   `json:"took_seconds,omitempty"` // the cycle; missing while it lasts
-	Interval float64   `json:"interval_seconds"`
+	Took     float64   `json:"took_seconds,omitempty"` // missing while it lasts
+	Interval float64   `json:"interval_seconds"`       // between the starts of two cycles
 	// Enforcing is false for `genv remote watch`, which judges nothing.
 	Enforcing bool `json:"enforcing"`
 	DryRun    bool `json:"dry_run"`
-	// Election is who leads, for a controller with --leader; nil for others.
+	// Election is who leads, with --leader.
 	Election *election.Shown `json:"election,omitempty"`
 
 	Hosts    []Host           `json:"hosts"` // in the administrator's order
@@ -38,16 +38,15 @@ type Fleet struct {
 	Findings []Finding        `json:"findings"`
 	Notes    []enforce.Note   `json:"notes"`
 	Failed   []remote.Failure `json:"failed"`
-	// Duplicates are names that lead to the same machine as another one.
+	// Duplicates are names that are left out.
 	Duplicates []controller.Duplicate `json:"duplicates"`
-	// HeldUsers and HeldHosts are those whose actions safety limits held back.
-	HeldUsers []safety.Held `json:"held_users"`
-	HeldHosts []safety.Held `json:"held_hosts"`
-	// Hold is why operators had rules do nothing, and since when; nil if rules act.
+	HeldUsers  []safety.Held          `json:"held_users"` // against whom safety limits held actions back
+	HeldHosts  []safety.Held          `json:"held_hosts"`
+	// Hold is why an operator had rules do nothing; missing if they act.
 	Hold *operator.OnHold `json:"hold,omitempty"`
 	// Exemptions are those that operators made, the oldest first.
 	Exemptions policy.ExemptionList `json:"exemptions"`
-	// Unrecorded is why the record can't be written; empty if it can.
+	// Unrecorded is why the record can't be written.
 	Unrecorded string `json:"unrecorded,omitempty"`
 }
 
@@ -77,17 +76,16 @@ type Host struct {
 	Via    agent.Via         `json:"via,omitempty"`
 	// Seen is when the cycle began in which the host answered last; missing if it never did.
 	Seen time.Time `json:"seen,omitzero"`
-	// Failure is why the host didn't answer in the last cycle; nil if it did. The states of
-	// its GPUs are unknown then, and nothing is said about attachments and processes.
+	// Failure is why the host didn't answer in the last cycle. The states of its GPUs are
+	// unknown then, and nothing is said about attachments and processes.
 	Failure *remote.Failure `json:"failure,omitempty"`
 	GPUs    []gpus.GPU      `json:"gpus"`
-	// Warnings are what the host itself reported, one line each.
+	// Warnings are what the host itself reported.
 	Warnings []string `json:"warnings,omitempty"`
-	// Guard is what the kernel guard does. Service says whether root owns the state files
-	// (genv host serve); nil if the host didn't say, or failed.
-	Guard   HostGuard `json:"guard,omitzero"`
-	Service *bool     `json:"service,omitempty"`
-	// Changed is the revision in which anything but Seen changed last.
+	Guard HostGuard `json:"guard,omitzero"` // what the kernel guard does
+	// Service says that root owns the state files; missing if the host didn't say, or failed.
+	Service *bool `json:"service,omitempty"`
+	// Changed is the revision in which anything but the time of the answer changed last.
 	Changed uint64 `json:"changed"`
 
 	snapshot *snapshot.Snapshot // of Seen
@@ -121,17 +119,15 @@ func (h *Host) Users() []snapshot.Username {
 
 // User is what a user has and uses on all hosts that answered.
 type User struct {
-	Name  snapshot.Username `json:"user"`
-	Hosts int               `json:"hosts"` // on which the user has or uses GPUs
-	// Attached are GPUs that are attached to the user's environments, Idle those of them
-	// that none of the user's processes use or that compute nothing, and Used those
-	// that the user's processes use, attached or not.
-	Attached int `json:"attached"`
-	Idle     int `json:"idle"`
-	Used     int `json:"used"`
+	Name     snapshot.Username `json:"user"`
+	Hosts    int               `json:"hosts"`    // on which the user has or uses GPUs
+	Attached int               `json:"attached"` // GPUs attached to the user's environments
+	// Idle are those of them that the user's processes don't use, or that compute nothing.
+	Idle int `json:"idle"`
+	Used int `json:"used"` // GPUs that the user's processes use, attached or not
 	// Memory is what the user's processes use, as far as it is known.
 	Memory int64 `json:"memory_bytes"`
-	// Cap is how many GPUs the policy lets the user have now; nil for any number.
+	// Cap is how many GPUs the policy lets the user have now; missing for any number.
 	Cap      *int `json:"cap,omitempty"`
 	Findings int  `json:"findings"`
 }
@@ -139,6 +135,6 @@ type User struct {
 // Finding is a finding with its line for people and what is done about it.
 type Finding struct {
 	enforce.Finding
-	Line     string           `json:"line"`
+	Line     string           `json:"line"` // for people
 	Decision enforce.Decision `json:"decision"`
 }

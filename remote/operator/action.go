@@ -43,25 +43,17 @@ type Action struct {
 	Schema string `json:"schema"` // ActionSchema
 	Kind   Kind   `json:"action"`
 
-	Host snapshot.Hostname `json:"host,omitempty"`
-	// PID and Start are the process as its row shows it.
-	PID   snapshot.PID       `json:"pid,omitempty"`
-	Start snapshot.StartTime `json:"start,omitempty"`
-	// Device and EID are the attachment as its row shows it; Device alone is the GPU to
-	// exempt.
-	Device *snapshot.DeviceIndex `json:"device,omitempty"`
-	EID    snapshot.EnvID        `json:"eid,omitempty"`
-	// UUID is which GPU Device is, as its row shows it; empty if that isn't known.
-	UUID snapshot.GPUUUID `json:"uuid,omitempty"`
-	// User is the user of the process or attachment as its row shows it, and empty if the
-	// row has none; or who is exempted.
-	User snapshot.Username `json:"user,omitempty"`
-
-	// Rule limits an exemption to one rule, and Hours says for how long it is.
-	Rule  enforce.Rule `json:"rule,omitempty"`
-	Hours float64      `json:"hours,omitempty"`
-	// Reason is why, for the record, for other operators and, with Warn, for the user: at
-	// most policy.MaxReason characters, printable.
+	Host   snapshot.Hostname     `json:"host,omitempty"`
+	PID    snapshot.PID          `json:"pid,omitempty"`    // to terminate or warn about
+	Start  snapshot.StartTime    `json:"start,omitempty"`  // of that process
+	Device *snapshot.DeviceIndex `json:"device,omitempty"` // to detach, warn about or exempt
+	EID    snapshot.EnvID        `json:"eid,omitempty"`    // the environment that it is attached to
+	UUID   snapshot.GPUUUID      `json:"uuid,omitempty"`   // of the device: nothing is done to another GPU
+	User   snapshot.Username     `json:"user,omitempty"`   // of the process or attachment, or who is exempted
+	Rule   enforce.Rule          `json:"rule,omitempty"`   // what an exemption is limited to
+	Hours  float64               `json:"hours,omitempty"`  // of an exemption, at most 720
+	// Reason is why, for the record and other operators, and for the user who is warned: at most 200 printable
+	// characters. Only unexempt and release need none.
 	Reason string `json:"reason,omitempty"`
 }
 
@@ -71,10 +63,9 @@ const AnswerSchema = "genv.live.answer/1"
 // Answer is what a controller says to an action that it accepted.
 type Answer struct {
 	Schema string `json:"schema"` // AnswerSchema
-	// Done says that it has been done. Otherwise it is under way, and an event says
-	// what came of it.
+	// Done is false if the host is still carrying it out: an event then says what came of it.
 	Done bool   `json:"done"`
-	Text string `json:"text"` // for people; one line, but not escaped
+	Text string `json:"text"` // for people; one line
 }
 
 // Code says why an action is refused. The texts appear in JSON.
@@ -95,7 +86,7 @@ const (
 type Refusal struct {
 	Schema   string `json:"schema"` // AnswerSchema
 	Code     Code   `json:"code"`
-	Text     string `json:"error"` // for people; one line, but not escaped
+	Text     string `json:"error"` // for people; one line
 	NextStep string `json:"next_step"`
 }
 

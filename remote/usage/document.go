@@ -26,33 +26,30 @@ func Choices() []string { return []string{ByUser, ByGroup, ByHost, ByModel, ByDa
 
 // Document is the JSON of `genv remote report`; docs/json.md describes it.
 type Document struct {
-	Schema string    `json:"schema"`
-	By     string    `json:"by"`
-	Since  time.Time `json:"since"`
-	Until  time.Time `json:"until"`
-	// Begun is from when on, and Recorded up to when usage is kept.
-	Begun    time.Time `json:"begun"`
-	Recorded time.Time `json:"recorded_until"`
-	// Missing is for how many seconds of the time nothing is known, since no controller ran
-	// or nothing could be kept.
-	Missing int64 `json:"missing_seconds"`
-	Rows    []Row `json:"rows"`
-	Total   Row   `json:"total"`
-	LeftOut int   `json:"rows_left_out,omitempty"` // by Top
+	Schema   string    `json:"schema"`
+	By       string    `json:"by"`
+	Since    time.Time `json:"since"` // rounded to hours, or to days where only days are kept
+	Until    time.Time `json:"until"`
+	Begun    time.Time `json:"begun"`                   // usage is kept from then on
+	Recorded time.Time `json:"recorded_until"`          // and up to then
+	Missing  int64     `json:"missing_seconds"`         // of that time nothing is known
+	Rows     []Row     `json:"rows"`                    // the longest attached time first; days by date
+	Total    Row       `json:"total"`                   // of all GPUs, each once, also if users share it
+	LeftOut  int       `json:"rows_left_out,omitempty"` // by --top
 }
 
 // Row is a user, a group, a host, a model or a day. Seconds are those of devices, summed.
 type Row struct {
 	Key        string  `json:"key"` // empty for one that isn't known
 	Attached   int64   `json:"attached_seconds"`
-	Used       int64   `json:"used_seconds"`
-	Computing  int64   `json:"computing_seconds"`
-	Idle       int64   `json:"idle_seconds"`
-	Unknown    int64   `json:"unknown_seconds"`
-	Unmeasured int64   `json:"unmeasured_seconds"`
-	Memory     int64   `json:"memory_mib_seconds"`
+	Used       int64   `json:"used_seconds"`           // with a process on it
+	Computing  int64   `json:"computing_seconds"`      // used with a utilization over 5 %
+	Idle       int64   `json:"idle_seconds"`           // attached without a process
+	Unknown    int64   `json:"unknown_seconds"`        // the host did not answer; in none of the others
+	Unmeasured int64   `json:"unmeasured_seconds"`     // utilization or processes were not reported
+	Memory     int64   `json:"memory_mib_seconds"`     // of processes, in MiB times seconds
 	Share      float64 `json:"share"`                  // of the attached time of all rows, 0 to 1
-	Peak       *int64  `json:"peak_devices,omitempty"` // nil for groups
+	Peak       *int64  `json:"peak_devices,omitempty"` // at a time; missing for groups
 	Findings   int64   `json:"findings"`
 	Terminated int64   `json:"terminated"`
 	Detached   int64   `json:"detached"`

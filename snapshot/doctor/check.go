@@ -75,11 +75,11 @@ func HostNames() []Name { return names[5:13] }
 type Check struct {
 	Name   Name   `json:"name"`
 	Status Status `json:"status"`
-	// Cause is a word for why it isn't OK: the same for all hosts with the same problem.
+	// Cause is a word for the problem, the same wherever it occurs.
 	Cause Cause `json:"cause,omitempty"`
-	// Detail is what was found, in one line. It may contain the host's own words.
+	// Detail is what was found, in one line.
 	Detail string `json:"detail"`
-	// NextStep is what to do about it; empty if it is OK or Skipped.
+	// NextStep is what to do about it; missing if there is nothing to do.
 	NextStep string `json:"next_step,omitempty"`
 }
 
@@ -190,7 +190,7 @@ type Document struct {
 	Root   bool      `json:"root"` // whether it looked as root
 	Genv   Program   `json:"genv"`
 	System System    `json:"system"`
-	Status Status    `json:"status"`
+	Status Status    `json:"status"` // that of the worst check
 	Checks []Check   `json:"checks"`
 }
 
@@ -198,8 +198,7 @@ type Document struct {
 type Program struct {
 	Path    string `json:"path,omitempty"`
 	Version string `json:"version,omitempty"`
-	// Protocol is the version of the protocol with controllers; 0 if it is unknown or, as
-	// 1.4.3, has none.
+	// Protocol is the version of the protocol with controllers; genv 1.4.3 has none.
 	Protocol int `json:"protocol,omitempty"`
 }
 

@@ -33,10 +33,11 @@ const (
 	Idle State = "idle"
 	// Busy: processes use it.
 	Busy State = "busy"
-	// Failed: it doesn't work, and is given to nobody.
+	// Failed: it is lost or needs a reset, and is given to nobody. No rule acts on it.
 	Failed State = "failed"
-	// Unknown: it can't be said. The driver doesn't report the device, or none of its
-	// values, or not its processes, or memory is in use that belongs to no visible process.
+	// Unknown: it can't be said. nvidia-smi doesn't report the device, one of its values or its
+	// processes, or one of these can't be seen or is unproved; or without a visible process at least
+	// 1 GiB is in use, or the utilization is over 5 % in two looks.
 	Unknown State = "unknown"
 )
 
@@ -83,10 +84,10 @@ type Instance struct {
 type Attachment struct {
 	EID    snapshot.EnvID    `json:"eid"`
 	Name   string            `json:"name,omitempty"` // of the environment
-	User   snapshot.Username `json:"user,omitempty"` // as in UserName; empty if the environment isn't registered
+	User   snapshot.Username `json:"user,omitempty"` // missing if the environment isn't registered any more
 	Since  time.Time         `json:"since,omitzero"`
-	Memory *int64            `json:"memory_bytes,omitempty"` // that it may use of the GPU; nil for all
-	// Instances are the MIG instances to which it is attached; empty for all of the GPU.
+	Memory *int64            `json:"memory_bytes,omitempty"` // that it may use of the GPU; missing for all
+	// Instances are the MIG instances to which it is attached; missing for all of the GPU.
 	Instances []snapshot.GPUUUID `json:"mig,omitempty"`
 }
 
@@ -94,22 +95,23 @@ type Attachment struct {
 type Process struct {
 	PID     snapshot.PID       `json:"pid"`
 	Start   snapshot.StartTime `json:"start,omitempty"`
-	User    snapshot.Username  `json:"user,omitempty"` // as in UserName
-	EID     snapshot.EnvID     `json:"eid,omitempty"`  // that it claims; not valid without a look at its owner
+	User    snapshot.Username  `json:"user,omitempty"` // "uid 1004" for one without a name
+	EID     snapshot.EnvID     `json:"eid,omitempty"`  // the environment that it claims, which its owner can choose
 	Command string             `json:"command,omitempty"`
-	// PrivateCommand is it where /proc of the host hides it: see snapshot.Process.
+	// PrivateCommand replaces the command where /proc of the host hides it from other users (hidepid):
+	// for its owner, root and operators, and in no text.
 	PrivateCommand string `json:"private_command,omitempty"`
-	Unproved       bool   `json:"unproved,omitempty"`     // see snapshot.Process.NodeMissing
+	Unproved       bool   `json:"unproved,omitempty"`     // no device node of the driver was seen open in it: no rule acts on it
 	Memory         *int64 `json:"memory_bytes,omitempty"` // of this GPU
-	// Type is "C", "G" or "C+G"; empty if nvidia-smi wasn't asked for it.
+	// Type is as `nvidia-smi -q` has it, which is asked only before a rule would end a process.
 	Type      snapshot.ProcessType `json:"type,omitempty"`
-	Container string               `json:"container,omitempty"`
-	Image     string               `json:"image,omitempty"` // of the container
-	Instances []snapshot.GPUUUID   `json:"mig,omitempty"`   // MIG instances of this GPU
-	// ContainerName is the name that the container's runtime has for it, and StartedBy the
-	// user who started it, as in UserName; empty if that isn't proved.
-	ContainerName string            `json:"container_name,omitempty"`
-	StartedBy     snapshot.Username `json:"started_by,omitempty"`
+	Container string               `json:"container,omitempty"` // its id
+	Image     string               `json:"image,omitempty"`     // of the container
+	Instances []snapshot.GPUUUID   `json:"mig,omitempty"`       // MIG instances of this GPU
+	// ContainerName is the name that the container's runtime has for it.
+	ContainerName string `json:"container_name,omitempty"`
+	// StartedBy is the user who is proved to have started it.
+	StartedBy snapshot.Username `json:"started_by,omitempty"`
 }
 
 // UserName is a host's name for a user, or "uid 1004" if it has none; empty if neither is

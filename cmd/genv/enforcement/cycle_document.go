@@ -21,32 +21,28 @@ type CycleDocument struct {
 	Cycle  int     `json:"cycle"`
 	Time   string  `json:"time"`
 	TookMS float64 `json:"took_ms"`
-	// Early is how many cycles about single hosts there were since the document before.
+	// Early is how many cycles about single hosts there were since the document before. They have none:
+	// their reports are in the next one, and findings that they ended in none.
 	Early    int                             `json:"early_cycles,omitempty"`
 	DryRun   bool                            `json:"dry_run"`
 	Hosts    int                             `json:"hosts"`
-	Answered int                             `json:"answered"`
+	Answered int                             `json:"answered"` // how many of them gave a snapshot
 	Via      map[snapshot.Hostname]agent.Via `json:"via"`
 	Findings []findingDocument               `json:"findings"`
-	Notes    []enforce.Note                  `json:"notes"`
+	Notes    []enforce.Note                  `json:"notes"` // what could not be judged, and is left alone
 	Reports  []reportDocument                `json:"reports"`
 	Failed   []remote.Failure                `json:"failed"`
-	// Duplicates are names that were left out because they lead to the same machine
-	// as another one.
+	// Duplicates are names that were left out.
 	Duplicates []controller.Duplicate `json:"duplicates"`
-	// HeldUsers and HeldHosts are those whose actions safety limits held back.
-	// Unrecorded says why the record could not be written.
-	HeldUsers  []safety.Held      `json:"held_users"`
-	HeldHosts  []safety.Held      `json:"held_hosts"`
-	Unrecorded string             `json:"unrecorded,omitempty"`
-	Notified   []notifiedDocument `json:"told"`
-	// Hold is why operators had rules do nothing; missing if they act.
+	HeldUsers  []safety.Held          `json:"held_users"`           // against whom safety limits held actions back
+	HeldHosts  []safety.Held          `json:"held_hosts"`           // likewise, of users who aren't known
+	Unrecorded string                 `json:"unrecorded,omitempty"` // why the record could not be written
+	Notified   []notifiedDocument     `json:"told"`                 // users who were notified
+	// Hold is why an operator had rules do nothing; missing if they act.
 	Hold       *operator.OnHold     `json:"hold,omitempty"`
 	Exemptions policy.ExemptionList `json:"exemptions"`
-	// Standby says that another controller acts, or may; Election is who leads. Both are for
-	// controllers with --leader.
-	Standby  bool            `json:"standby,omitempty"`
-	Election *election.Shown `json:"election,omitempty"`
+	Standby    bool                 `json:"standby,omitempty"`  // another controller leads, or may
+	Election   *election.Shown      `json:"election,omitempty"` // with --leader
 }
 
 // notifiedDocument is a user who was notified of a finding.
@@ -54,8 +50,8 @@ type notifiedDocument struct {
 	Host      snapshot.Hostname `json:"host,omitempty"`
 	UID       snapshot.UID      `json:"uid"`
 	ID        string            `json:"id"`
-	Terminals int               `json:"terminals"`
-	Kept      bool              `json:"kept,omitempty"`
+	Terminals int               `json:"terminals"`      // that showed it: 0 for a user who isn't logged in or takes no messages
+	Kept      bool              `json:"kept,omitempty"` // for the next login
 	Error     string            `json:"error,omitempty"`
 }
 
@@ -69,15 +65,13 @@ type reportDocument struct {
 	Host      snapshot.Hostname   `json:"host"`
 	Terminate []terminateDocument `json:"terminate"`
 	Detach    []enforce.DeviceRef `json:"detach"`
-	// Sent says that the report was sent; lines and outcomes are the host's answer.
+	// Sent is false in a dry run.
 	Sent bool `json:"sent"`
-	// UnderWay says that the host is still carrying it out. Its outcomes are in the
-	// document of the cycle in which it ends; Cycle is then the one in which it was
-	// sent.
+	// UnderWay says that the host is still carrying it out: its outcomes are in a later document.
 	UnderWay bool              `json:"under_way,omitempty"`
-	Cycle    int               `json:"cycle,omitempty"`
-	Lines    []string          `json:"lines"`
-	Outcomes []enforce.Outcome `json:"outcomes"`
+	Cycle    int               `json:"cycle,omitempty"` // in which it was sent, if that was an earlier one
+	Lines    []string          `json:"lines"`           // what the host printed
+	Outcomes []enforce.Outcome `json:"outcomes"`        // empty when the host can't tell
 }
 
 type terminateDocument struct {

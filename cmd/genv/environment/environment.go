@@ -148,12 +148,12 @@ func OverSubscribe(c *cli.Context, getenv func(string) string) bool {
 type Document struct {
 	EID            snapshot.EnvID    `json:"eid"`
 	UID            snapshot.UID      `json:"uid"`
-	User           snapshot.Username `json:"user"`
+	User           snapshot.Username `json:"user"` // empty if the host has no name for the uid
 	Name           string            `json:"name"`
 	Created        string            `json:"created"` // the host's wall clock, YYYY-MM-DDTHH:MM:SS
-	GPUs           *int              `json:"gpus"`
+	GPUs           *int              `json:"gpus"`    // what its owner configured, as gpu_memory_bytes
 	GPUMemoryBytes *int64            `json:"gpu_memory_bytes"`
-	PIDs           []snapshot.PID    `json:"pids"`
+	PIDs           []snapshot.PID    `json:"pids"` // the processes that are active in it
 }
 
 // DocumentOf describes an environment.

@@ -17,8 +17,8 @@ import (
 // DevicesDocument is the JSON of `genv remote devices`; docs/json.md describes it.
 type DevicesDocument struct {
 	Schema    string        `json:"schema"`
-	Total     int           `json:"total"`
-	Available int           `json:"available"`
+	Total     int           `json:"total"`     // devices of all hosts that answered
+	Available int           `json:"available"` // those to which no environment is attached
 	Hosts     []hostDevices `json:"hosts"`
 	unanswered
 }
@@ -32,9 +32,9 @@ type hostDevices struct {
 
 type deviceDocument struct {
 	Index            snapshot.DeviceIndex `json:"index"`
-	TotalMemoryBytes *int64               `json:"total_memory_bytes"`
-	Environments     []snapshot.EnvID     `json:"environments"`
-	// Processes are those that use the device; missing if they were not asked for.
+	TotalMemoryBytes *int64               `json:"total_memory_bytes"` // null if it shares that of its machine
+	Environments     []snapshot.EnvID     `json:"environments"`       // those that are attached to it
+	// Processes are those that use it, with --processes: only a device without any is available then.
 	Processes []snapshot.PID `json:"processes,omitzero"`
 }
 

@@ -21,12 +21,10 @@ import (
 
 // ExemptDocument is the JSON of `genv remote exempt`; docs/json.md describes it.
 type ExemptDocument struct {
-	Schema string `json:"schema"`
-	// Controller is the socket of the controller that was asked; StateDir is the folder of
-	// one that doesn't run.
-	Controller string            `json:"controller,omitempty"`
-	StateDir   string            `json:"state_dir,omitempty"`
-	Text       string            `json:"text,omitempty"` // what was done
+	Schema     string            `json:"schema"`
+	Controller string            `json:"controller,omitempty"` // the socket of the one that was asked
+	StateDir   string            `json:"state_dir,omitempty"`  // the folder of one that doesn't run
+	Text       string            `json:"text,omitempty"`       // what was done
 	Exemptions []exemptionWithID `json:"exemptions"`
 }
 

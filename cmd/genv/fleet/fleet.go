@@ -117,9 +117,8 @@ func (p *program) readListing(c *cli.Context) (listing, error) {
 
 // unanswered is the part of a document about the hosts of which it says nothing.
 type unanswered struct {
-	Failed []remote.Failure `json:"failed"`
-	// Duplicates are names that are left out because they lead to the same machine as another one.
-	Duplicates []controller.Duplicate `json:"duplicates"`
+	Failed     []remote.Failure       `json:"failed"`
+	Duplicates []controller.Duplicate `json:"duplicates"` // names that are left out
 }
 
 func unansweredOf[T any](results []remote.Result[T], duplicates []controller.Duplicate) unanswered {

@@ -26,14 +26,14 @@ type HostsDocument struct {
 // selectedHost is a host as it was selected; what is left to ssh_config is empty.
 type selectedHost struct {
 	Host    string            `json:"host"`
-	Address string            `json:"address,omitempty"`
+	Address string            `json:"address,omitempty"` // missing, as port and user, where ssh_config decides
 	Port    int               `json:"port,omitempty"`
 	User    string            `json:"user,omitempty"`
-	Genv    string            `json:"genv"`
-	Sudo    bool              `json:"sudo"`
+	Genv    string            `json:"genv"` // the program there; `genv` is looked up in the path
+	Sudo    bool              `json:"sudo"` // commands that need root run with `sudo -n`
 	Labels  map[string]string `json:"labels"`
 
-	// With --guard, as far as the controller knows.
+	// With --guard: what the running controller knows.
 	Guard   live.HostGuard `json:"guard,omitzero"`
 	Service *bool          `json:"service,omitempty"`
 	live    *live.Host

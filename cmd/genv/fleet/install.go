@@ -219,7 +219,7 @@ func (u *uploadProgress) add(bytes int) {
 // InstallDocument is the JSON of `genv remote install`; docs/json.md describes it.
 type InstallDocument struct {
 	Schema string           `json:"schema"`
-	Check  bool             `json:"check"`
+	Check  bool             `json:"check"` // nothing was changed
 	Hosts  []installedHost  `json:"hosts"`
 	Failed []remote.Failure `json:"failed"`
 }

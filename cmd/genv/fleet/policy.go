@@ -113,7 +113,7 @@ type ExplainDocument struct {
 	Schema   string               `json:"schema"`
 	User     snapshot.Username    `json:"user"`
 	Host     snapshot.Hostname    `json:"host"`
-	Labels   map[string]string    `json:"labels"`
+	Labels   map[string]string    `json:"labels"` // of the host
 	At       string               `json:"at"`
 	Settings []policy.Explanation `json:"settings"`
 }
@@ -135,10 +135,10 @@ func labelsOf(words []string) (map[string]string, error) {
 type CheckDocument struct {
 	Schema    string                `json:"schema"`
 	File      string                `json:"file"`
-	OK        bool                  `json:"ok"`
+	OK        bool                  `json:"ok"` // no error, and with --strict no warning; then the exit code is 0
 	Errors    []checkError          `json:"errors"`
-	Warnings  []policycheck.Warning `json:"warnings"`
-	Unchecked []string              `json:"unchecked"`
+	Warnings  []policycheck.Warning `json:"warnings"`  // keys that do nothing any more, and unknown names
+	Unchecked []string              `json:"unchecked"` // what could not be checked, and why
 }
 
 type checkError struct {

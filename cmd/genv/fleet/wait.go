@@ -23,8 +23,8 @@ import (
 // WaitDocument is the JSON of `genv remote wait`; docs/json.md describes it.
 type WaitDocument struct {
 	Schema string            `json:"schema"`
-	Host   snapshot.Hostname `json:"host"`
-	GPUs   []gpus.GPU        `json:"gpus"`
+	Host   snapshot.Hostname `json:"host"` // the one with the most free GPUs of that kind
+	GPUs   []gpus.GPU        `json:"gpus"` // as many of them as --gpus says
 	Waited float64           `json:"waited_seconds"`
 	unanswered
 }

@@ -190,30 +190,28 @@ func names(ctx context.Context) func(snapshot.UID) snapshot.Username {
 
 // StatusDocument is the JSON of `genv guard status`; docs/json.md describes it.
 type StatusDocument struct {
-	Schema string    `json:"schema"`
-	Time   time.Time `json:"time"`
-	Root   bool      `json:"root"`
-	// Mode is what the guard does now, until Until unless its lease is renewed.
-	Mode         guard.Mode   `json:"mode"`
-	Until        time.Time    `json:"until,omitzero"`
-	LeaseSeconds float64      `json:"lease_seconds"` // left
-	Reason       string       `json:"reason,omitempty"`
-	Order        *guard.Order `json:"order,omitempty"`
-	Given        time.Time    `json:"given,omitzero"`
-	Veto         bool         `json:"veto"`
-	VetoFile     string       `json:"veto_file"`
-	Pins         string       `json:"pins"`
-	Keeper       snapshot.PID `json:"keeper,omitempty"`
-	// Unpinned: without a bpffs, the guard ends at once with the process Keeper.
-	Unpinned     bool           `json:"unpinned,omitempty"`
-	Kernel       *KernelReport  `json:"kernel,omitempty"` // what only root can ask
+	Schema       string         `json:"schema"`
+	Time         time.Time      `json:"time"`
+	Root         bool           `json:"root"`
+	Mode         guard.Mode     `json:"mode"`             // off, watch or enforce: what the guard does now
+	Until        time.Time      `json:"until,omitzero"`   // when all opens, unless the lease is renewed
+	LeaseSeconds float64        `json:"lease_seconds"`    // left until then
+	Reason       string         `json:"reason,omitempty"` // why it is off, or does less than was ordered
+	Order        *guard.Order   `json:"order,omitempty"`  // the last one
+	Given        time.Time      `json:"given,omitzero"`   // when it was given last
+	Veto         bool           `json:"veto"`             // the file that keeps the guard off exists
+	VetoFile     string         `json:"veto_file"`
+	Pins         string         `json:"pins"`               // the folder of the pins
+	Keeper       snapshot.PID   `json:"keeper,omitempty"`   // the process that keeps the guard
+	Unpinned     bool           `json:"unpinned,omitempty"` // without a bpffs: the guard ends with its keeper
+	Kernel       *KernelReport  `json:"kernel,omitempty"`   // what it can do, for root
 	Devices      []guard.Device `json:"devices"`
-	Users        []User         `json:"users"`
-	UsersLeftOut int            `json:"users_left_out,omitempty"`
-	// Denials are those of the last hour; null if only root may know.
+	Users        []User         `json:"users"`                    // who may open guarded devices
+	UsersLeftOut int            `json:"users_left_out,omitempty"` // how many more there are than 500
+	// Denials are those of the last hour; null without root.
 	Denials  []Denial `json:"denials"`
 	Problems []string `json:"problems"`
-	// Events is how the host notices that a device is opened; missing if only root may know.
+	// Events is how the host notices that a device is opened; missing without root.
 	Events *Events `json:"events,omitempty"`
 }
 
@@ -222,13 +220,13 @@ type Events struct {
 	// Guard says that the guard reports opens of the devices that it guards, through any node.
 	Guard bool         `json:"guard"`
 	Opens watch.Method `json:"opens"`         // of the nodes in /dev, with the guard or without
-	Why   string       `json:"why,omitempty"` // it isn't fanotify
+	Why   string       `json:"why,omitempty"` // why it isn't fanotify
 }
 
 // KernelReport is what the kernel can do.
 type KernelReport struct {
 	Possible  bool             `json:"possible"`
-	Why       string           `json:"why,omitempty"` // it isn't
+	Why       string           `json:"why,omitempty"` // why it isn't
 	Abilities []kernel.Ability `json:"abilities"`
 	Programs  []kernel.Program `json:"programs"`
 }

@@ -53,14 +53,14 @@ func (p *program) hostHandover(c *cli.Context) error {
 // StatusDocument is the JSON of `genv host status`; docs/json.md describes it.
 type StatusDocument struct {
 	Schema   string          `json:"schema"`
-	Owner    string          `json:"owner"` // "root" or "users"
-	Since    *time.Time      `json:"since,omitempty"`
-	StateDir string          `json:"state_dir"` // of the state files
-	CopyDir  string          `json:"copy_dir,omitempty"`
+	Owner    string          `json:"owner"`              // "root", or "users" where all of them write the state files
+	Since    *time.Time      `json:"since,omitempty"`    // when root took the state over
+	StateDir string          `json:"state_dir"`          // of the state files
+	CopyDir  string          `json:"copy_dir,omitempty"` // of the copy for genv 1.4.3
 	Socket   string          `json:"socket"`
-	Service  *service.Status `json:"service"` // null if none runs
-	Error    string          `json:"error,omitempty"`
-	OldGenvs []int           `json:"genv_1_4_3_pids"`
+	Service  *service.Status `json:"service"`         // null if it can't be reached
+	Error    string          `json:"error,omitempty"` // why not
+	OldGenvs []int           `json:"genv_1_4_3_pids"` // processes of genv 1.4.3
 }
 
 // hostStatus says who owns the state. It needs no root.

@@ -66,7 +66,7 @@ func listens(line string, port int) (uid snapshot.UID, ok bool) {
 // ServedModel is a model that an environment says it serves.
 type ServedModel struct {
 	Model string `json:"model"`
-	Port  int    `json:"port,omitzero"` // 0 if it is unknown
+	Port  int    `json:"port,omitzero"` // missing if it is unknown
 }
 
 // DefaultPort is Ollama's.

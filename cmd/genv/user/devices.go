@@ -104,15 +104,15 @@ type LocalDevices struct {
 
 type localDevice struct {
 	Index            snapshot.DeviceIndex `json:"index"`
-	TotalMemoryBytes *int64               `json:"total_memory_bytes"`
+	TotalMemoryBytes *int64               `json:"total_memory_bytes"` // null if it shares that of the machine
 	Attachments      []localAttachment    `json:"attachments"`
 }
 
 type localAttachment struct {
 	EID            snapshot.EnvID `json:"eid"`
-	Name           string         `json:"name"`
-	GPUMemoryBytes *int64         `json:"gpu_memory_bytes"`
-	Attached       string         `json:"attached"` // this host's wall clock, YYYY-MM-DDTHH:MM:SS
+	Name           string         `json:"name"`             // of the environment; empty for none
+	GPUMemoryBytes *int64         `json:"gpu_memory_bytes"` // the capacity that it may use there; null for all
+	Attached       string         `json:"attached"`         // this host's wall clock, YYYY-MM-DDTHH:MM:SS
 }
 
 func localDevicesOf(b *state.Files) LocalDevices {

@@ -83,9 +83,9 @@ type LocalEnvironments struct {
 
 type localEnvironment struct {
 	environment.Document
-	KernelIDs     []string               `json:"kernel_ids"`
-	Devices       []snapshot.DeviceIndex `json:"devices"`
-	OwnerMismatch bool                   `json:"owner_mismatch"`
+	KernelIDs     []string               `json:"kernel_ids"`     // Jupyter kernels that are active in it
+	Devices       []snapshot.DeviceIndex `json:"devices"`        // the indices of those that are attached to it
+	OwnerMismatch bool                   `json:"owner_mismatch"` // the kernel has another owner than the state files
 }
 
 func localEnvironmentsOf(b *state.Files) LocalEnvironments {

@@ -16,7 +16,7 @@ type Ability struct {
 	Name   string `json:"name"`
 	OK     bool   `json:"ok"`
 	Needed bool   `json:"needed"`           // without it there is no guard
-	Detail string `json:"detail,omitempty"` // where it is; or why it is missing, and what to do
+	Detail string `json:"detail,omitempty"` // where it is, or why it is missing
 }
 
 // Support is what the kernel of this machine can do for a guard.

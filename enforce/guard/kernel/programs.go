@@ -16,7 +16,7 @@ type Program struct {
 	ID     uint32 `json:"id"`             // as bpftool shows it
 	Name   string `json:"name,omitempty"` // as its maker called it; may be empty
 	Cgroup string `json:"cgroup"`         // the folder that it is attached to
-	// Exclusive: it was attached without BPF_F_ALLOW_MULTI, so that the guard can't be.
+	// Exclusive says that the guard can't be attached next to it: it has no BPF_F_ALLOW_MULTI.
 	Exclusive bool `json:"in_the_way"`
 }
 

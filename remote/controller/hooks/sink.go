@@ -30,9 +30,8 @@ type Notice struct {
 	Run      string           `json:"run"`
 	Cycle    int              `json:"cycle"`
 	Findings []NoticedFinding `json:"findings"`
-	Outcomes []audit.Record   `json:"outcomes"`
-	// HeldUsers and HeldHosts are those against whom safety limits held
-	// actions back.
+	Outcomes []audit.Record   `json:"outcomes"` // lines of the kinds told and outcome
+	// HeldUsers are those against whom safety limits held actions back.
 	HeldUsers []safety.Held `json:"held_users,omitempty"`
 	HeldHosts []safety.Held `json:"held_hosts,omitempty"`
 	// Messages are what operators wrote to users.
