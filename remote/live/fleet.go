@@ -81,8 +81,8 @@ type Host struct {
 	Failure *remote.Failure `json:"failure,omitempty"`
 	GPUs    []gpus.GPU      `json:"gpus"`
 	// Warnings are what the host itself reported.
-	Warnings []string `json:"warnings,omitempty"`
-	Guard HostGuard `json:"guard,omitzero"` // what the kernel guard does
+	Warnings []string  `json:"warnings,omitempty"`
+	Guard    HostGuard `json:"guard,omitzero"` // what the kernel guard does
 	// Service says that root owns the state files; missing if the host didn't say, or failed.
 	Service *bool `json:"service,omitempty"`
 	// Changed is the revision in which anything but the time of the answer changed last.
