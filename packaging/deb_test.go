@@ -95,10 +95,10 @@ func TestAccountsAreApart(t *testing.T) {
 
 	// A root that uses the controller's folders by mistake is refused, since the account could replace its files.
 	m.sh("install -d -o genv -g genv /run/genv-controller; printf 'hosts: [localhost]\n' >/tmp/hosts.yaml")
-	out, err = m.run("genv", "remote", "enforce", "-H", "/tmp/hosts.yaml", "--socket", "/run/genv-controller/controller.sock")
+	out, err = m.run("env", "GENV_CONFIG_DIR=off", "genv", "remote", "enforce", "-H", "/tmp/hosts.yaml", "--socket", "/run/genv-controller/controller.sock")
 	require.Error(t, err, out)
 	require.Contains(t, out, "--socket")
-	out, err = m.run("genv", "remote", "enforce", "-H", "/tmp/hosts.yaml", "--socket", "off", "--state-dir", "/var/lib/genv-controller")
+	out, err = m.run("env", "GENV_CONFIG_DIR=off", "genv", "remote", "enforce", "-H", "/tmp/hosts.yaml", "--socket", "off", "--state-dir", "/var/lib/genv-controller")
 	require.Error(t, err, out)
 	require.Contains(t, out, "--state-dir")
 }

@@ -28,6 +28,9 @@ func Diagnose(ctx context.Context, runner Runner, host Host, err error) error {
 		known.Class != Sudo && known.Class != SudoRefused && known.Class != GenvMissing && (known.Class != CommandFailed || host.NoSudo) {
 		return err
 	}
+	if host.Personal && (known.Class == Sudo || known.Class == SudoRefused) {
+		return &Error{Class: known.Class, Err: err, Stderr: known.Stderr, Next: PersonalStep}
+	}
 	ctx, cancel := context.WithTimeout(ctx, diagnoseTimeout)
 	defer cancel()
 	mode := "sudo"
@@ -192,6 +195,9 @@ func (t *Trial) Refusal() *Error {
 	}
 	return e
 }
+
+// PersonalStep is the next step for a login that is Personal.
+const PersonalStep = "run it with sudo: only the controller's account has rights on the hosts"
 
 const noSudoStep = "install sudo on the host, or log in as root with `sudo: false` for it in hosts.yaml"
 

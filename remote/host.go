@@ -35,6 +35,9 @@ type Host struct {
 	NoSudo bool
 	// OpenSSH reaches the host by running ssh(1), for what the SSH library can't do.
 	OpenSSH bool
+	// Personal is for a login that isn't the controller's, where that has an account of its own: sudoers has
+	// nothing for it on the host, and no advice is to change that.
+	Personal bool
 	// Labels are chosen by the administrator, for policies.
 	Labels map[string]string
 }

@@ -52,6 +52,8 @@ type Log struct {
 	// newest of them.
 	MaxBytes int64
 	Keep     int
+	// Readers is the group that may read new files; 0 for none.
+	Readers int
 
 	// unlocked is for files that a user may read, who could hold the lock against us.
 	unlocked bool
@@ -148,7 +150,7 @@ const lockTimeout = 2 * time.Second
 // last line that was cut off, by a program that died, is ended.
 func (l *Log) open() (*os.File, int64, error) {
 	for deadline := time.Now().Add(lockTimeout); ; {
-		f, err := openAppend(l.Path)
+		f, err := l.openAppend()
 		if err != nil {
 			return nil, 0, err
 		}
@@ -221,15 +223,18 @@ func syncFolder(path string) error {
 	return folder.Sync()
 }
 
-// openAppend opens a file for appending, and creates it for its owner alone.
-func openAppend(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+// openAppend opens the file for appending, and creates it for its owner and the readers.
+func (l *Log) openAppend() (*os.File, error) {
+	f, err := os.OpenFile(l.Path, os.O_RDWR|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	if err := checkOwn(f); err != nil {
 		_ = f.Close() // nothing was written
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", l.Path, err)
+	}
+	if info, err := f.Stat(); l.Readers != 0 && err == nil && info.Size() == 0 && f.Chown(-1, l.Readers) == nil {
+		_ = f.Chmod(0o640) // else it stays the owner's own
 	}
 	return f, nil
 }

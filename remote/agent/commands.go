@@ -205,6 +205,9 @@ func withoutRoot(host remote.Host) error {
 	if host.NoSudo {
 		next = "remove `sudo: false` for it from hosts.yaml and allow genv in sudoers, as docs/fleet.md says, or log in as root"
 	}
+	if host.Personal {
+		next = remote.PersonalStep
+	}
 	return &remote.Error{
 		Class: remote.Sudo, Next: next,
 		Err: fmt.Errorf("genv runs without root on %s: it shows devices and environments, and nothing can be enforced", host.Name),

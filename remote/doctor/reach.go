@@ -109,7 +109,7 @@ func (e *examination) checkSudo(s *survey) doctor.Check {
 	}
 	allowed, missing := coverage(t)
 	covered := "covers usage " + allowed + " of " + path
-	return doctor.First(doctor.Sudo,
+	check := doctor.First(doctor.Sudo,
 		doctor.If(e.host.NoSudo && s.uid == "0", "", "not needed: the login is root"),
 		doctor.If(e.host.NoSudo, "no-root", "genv runs without root here (`sudo: false`): it shows devices and environments, and nothing can be enforced").
 			Next("remove `sudo: false` for it from hosts.yaml and allow genv in sudoers: "+remote.SudoersLine(account, path)),
@@ -125,6 +125,10 @@ func (e *examination) checkSudo(s *survey) doctor.Check {
 		doctor.If(slices.Contains(t.Allows, remote.AllowsAllOfGenv), "sudo-covers-all-of-genv",
 			"covers all of %s, which can run any program as root (`genv lock`)", path).Next(step),
 		doctor.If(true, "", "%s", covered))
+	if e.host.Personal && check.NextStep != "" {
+		check.NextStep = remote.PersonalStep
+	}
+	return check
 }
 
 // coverage is what sudo allows of that which a controller needs, and what it doesn't.

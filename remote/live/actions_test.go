@@ -202,7 +202,7 @@ func TestOnlyRootAndTheController(t *testing.T) {
 		status, refusal := post(t, as(60123, path), "POST", "application/json", string(body))
 		require.Equal(t, 403, status)
 		require.Equal(t, operator.Forbidden, refusal.Code)
-		require.Equal(t, "only root and the account of the controller (uid 0) may do this; you may look", refusal.Text)
+		require.Equal(t, "only root and the controller's account (uid 0) may do this; you may look", refusal.Text)
 		require.Empty(t, a.actions)
 	}
 	status, _ := post(t, as(0, path), "POST", "application/json", string(body))

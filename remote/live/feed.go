@@ -25,7 +25,7 @@
 //
 // It is for a unix socket as for a web server, and only reads; Client is for the other side. Whoever
 // may connect sees everything: the listener decides who may. NewActions, for a unix socket only, takes
-// what a person asks a controller to do, from root and the account of the controller; SendAction is
+// what a person asks a controller to do, from root and the controller's account; SendAction is
 // for the other side.
 package live
 

@@ -199,8 +199,8 @@ func NewActions(do Do, names Usernames) http.Handler {
 func serveAction(w http.ResponseWriter, r *http.Request, do Do, names Usernames) (operator.Answer, error) {
 	peer, known := socket.PeerOf(r.Context())
 	if own := snapshot.UID(os.Geteuid()); !known || peer.UID != 0 && peer.UID != own { //nolint:gosec // a uid fits
-		return operator.Answer{}, operator.Refuse(operator.Forbidden, "Ask an administrator, or use sudo.",
-			"only root and the account of the controller (uid %d) may do this; you may look", own)
+		return operator.Answer{}, operator.Refuse(operator.Forbidden, "Run it with sudo.",
+			"only root and the controller's account (uid %d) may do this; you may look", own)
 	}
 	action, err := readAction(w, r)
 	if err != nil {
@@ -231,10 +231,10 @@ func invalid(format string, args ...any) error {
 	return operator.Refuse(operator.Invalid, "Correct the request; docs/json.md describes it.", format, args...)
 }
 
-// PersonOf names a peer. The user who logged in counts only for root: it says who used sudo.
+// PersonOf names a peer, with the user who logged in if that is another one: who used sudo.
 func PersonOf(ctx context.Context, peer socket.Peer, names Usernames) operator.Person {
 	person := operator.Person{UID: peer.UID, Name: names(ctx, peer.UID)}
-	if peer.UID == 0 && peer.Login != nil && *peer.Login != peer.UID {
+	if peer.Login != nil && *peer.Login != peer.UID {
 		person.Login, person.LoginName = peer.Login, names(ctx, *peer.Login)
 	}
 	return person

@@ -45,6 +45,7 @@ const (
 	ConfigFile = "config.yaml"
 
 	systemFolder = "/etc/genv"
+	systemConfig = systemFolder + "/" + ConfigFile
 )
 
 // ConfigPaths are where a file is looked for; the first one that exists counts.
@@ -218,7 +219,9 @@ func (f *configFile) read(known configKeys, section string, key, value *strictya
 	name := key.Text()
 	flag, ok := known[section][name]
 	switch {
-	case name == "":
+	case name == "", name == accountKey && section == topSection && key.Place().File == systemConfig:
+	case name == accountKey:
+		key.Failf("%s is read at the top of %s alone", name, systemConfig)
 	case ok:
 		v := configValue{Flag: flag.Names()[0], Words: wordsOf(flag, value), Place: key.Place()}
 		if i := slices.IndexFunc(flag.Names(), func(name string) bool { return len(name) == 1 }); i >= 0 {

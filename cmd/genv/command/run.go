@@ -66,36 +66,41 @@ func build(p Program, commands Commands, named string) *cli.App {
 		Commands:                  append(made, common(p, commands, made)...),
 	}
 	for _, cmd := range app.Commands {
-		prepare(p, commands, cmd, cmd.Category == Configured)
+		prepare(p, commands, cmd, cmd.Category == Configured, cmd.Name == remoteSection)
 	}
 	return app
 }
 
 // prepare makes every command report errors in one line, refuse what it doesn't know,
-// and read the configuration if it is to.
-func prepare(p Program, commands Commands, cmd *cli.Command, configured bool) {
+// and read the configuration if it is to. Those that are accountable run as the controller's account.
+func prepare(p Program, commands Commands, cmd *cli.Command, configured, accountable bool) {
 	cmd.OnUsageError = usageError
 	cmd.HideHelpCommand = true
-	cmd.Action = checked(p, commands, cmd.Action, configured)
+	cmd.Action = checked(p, commands, cmd.Action, configured, accountable && cmd.Category != Personal)
 	for _, flag := range cmd.Flags {
 		if f, ok := flag.(*cli.BoolFlag); ok {
 			f.DisableDefaultText = f.DefaultText == "" // "(default: false)" is no help
 		}
 	}
 	for _, sub := range cmd.Subcommands {
-		prepare(p, commands, sub, configured)
+		prepare(p, commands, sub, configured, accountable)
 	}
 }
 
 // checked runs an action only if its command takes what was given, with the defaults of
 // the configuration.
-func checked(p Program, commands Commands, action cli.ActionFunc, configured bool) cli.ActionFunc {
+func checked(p Program, commands Commands, action cli.ActionFunc, configured, accountable bool) cli.ActionFunc {
 	if action == nil {
 		return RefuseUnknown
 	}
 	return func(c *cli.Context) error {
 		if err := Check(c); err != nil {
 			return err
+		}
+		if accountable {
+			if err := becomeAccount(&p, c); err != nil {
+				return err
+			}
 		}
 		if !configured {
 			return action(c)

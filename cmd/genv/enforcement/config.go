@@ -127,15 +127,15 @@ func (config *Config) readAuditSize(c *cli.Context) error {
 }
 
 // openAuditLog opens the log, so that one that can't be written is an error
-// before anything is done; nil if there is none.
-func (config *Config) openAuditLog() (*audit.Log, error) {
+// before anything is done; nil if there is none. The group of readers may read it.
+func (config *Config) openAuditLog(readers int) (*audit.Log, error) {
 	if config.AuditLog == "" || config.AuditLog == "off" {
 		return nil, nil //nolint:nilnil // no log is asked for
 	}
 	if err := audit.Check(config.AuditLog); errors.Is(err, audit.ErrNotALog) {
 		return nil, command.UsageError("--audit-log: %w; nothing was done: name another file", err)
 	}
-	log := &audit.Log{Path: config.AuditLog, MaxBytes: config.AuditSize, Keep: config.AuditKeep}
+	log := &audit.Log{Path: config.AuditLog, MaxBytes: config.AuditSize, Keep: config.AuditKeep, Readers: readers}
 	if err := log.Append(); err != nil && !config.ActUnrecorded {
 		return nil, command.UsageError("--audit-log: %w; nothing is done without a record (--act-unrecorded allows it)", err)
 	}

@@ -136,7 +136,7 @@ func TestExemptInAnothersFolder(t *testing.T) {
 	require.NoError(t, os.Chown(state, 1, 1))
 	r := genvtest.Run(t, "remote", "exempt", "--socket", "off", "--state-dir", state, "--user", "bob", "--for", "1h", "--reason", "r")
 	require.Equal(t, command.ExitFailed, r.Code)
-	require.Regexp(t, regexp.QuoteMeta(state)+` belongs to (daemon|#1), .*sudo -u (daemon|'#1') genv remote exempt`, r.Err)
+	require.Regexp(t, regexp.QuoteMeta(state)+` belongs to (daemon|uid 1), .*run it with sudo, with that account as .account:. in /etc/genv/config.yaml`, r.Err)
 }
 
 // Killed at any moment, what was exempted is whole, and it was recorded.

@@ -122,6 +122,14 @@ func UserNames() live.Usernames {
 	}
 }
 
+// readers is the group that sees all that a controller with an account serves, and its record; 0 for none.
+func (s *Setup) readers(getenv func(string) string) int {
+	if account, err := command.Account(getenv); err != nil || account == "" || s.LocalName != "" {
+		return 0
+	}
+	return socket.GroupID()
+}
+
 // Self is the person who runs this program.
 func Self(ctx context.Context) operator.Person {
 	return live.PersonOf(ctx, socket.Self(), UserNames())

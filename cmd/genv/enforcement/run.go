@@ -48,7 +48,7 @@ func newLoop(p *command.Program, log zerolog.Logger, setup *Setup, reload func()
 func (l *loop) run(ctx context.Context, setup Setup) error {
 	p, log := l.program, l.log
 	var err error
-	if l.record, err = setup.openAuditLog(); err != nil {
+	if l.record, err = setup.openAuditLog(setup.readers(p.Getenv)); err != nil {
 		return err
 	}
 	name := controllerName

@@ -13,6 +13,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/environment"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
@@ -27,7 +28,7 @@ import (
 
 func (p *program) activateCommand() *cli.Command {
 	return &cli.Command{
-		Name:  "activate",
+		Name: "activate", Category: command.Personal,
 		Usage: "open a shell with an environment on a host that has the devices for it",
 		Flags: remoteFlags(allHosts, append(environment.SettingFlags(),
 			&cli.BoolFlag{Name: "no-prompt", Usage: "leave the shell's prompt as it is"},

@@ -91,6 +91,11 @@ func (p *program) readConfig(c *cli.Context) (Config, error) {
 			config.Hosts[i].NoSudo = true
 		}
 	}
+	if c.Command.Category != command.Personal && command.IsPerson(c.Context, p.Getenv) {
+		for i := range config.Hosts {
+			config.Hosts[i].Personal = true
+		}
+	}
 	if config.Fanout < 1 {
 		return config, command.UsageError("--fanout %d: write 1 or more", config.Fanout)
 	}

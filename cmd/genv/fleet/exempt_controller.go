@@ -18,7 +18,6 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/policy"
-	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/controller/statedir"
 	"github.com/seed-3119e985/genv/remote/inventory"
@@ -49,7 +48,7 @@ func (p *program) exemptions(c *cli.Context) (exemptions, error) {
 		living, err := socket.Answers(c.Context, path)
 		switch {
 		case errors.Is(err, unix.EACCES):
-			return nil, command.UsageError("the controller's socket %s: %w; ask as root (sudo), or as the controller's account", path, err)
+			return nil, command.UsageError("the controller's socket %s: %w; %s", path, err, command.AskWithSudo)
 		case err != nil:
 			return nil, err
 		case living:
@@ -157,7 +156,7 @@ func (p *program) stoppedController(c *cli.Context) (*stoppedController, error) 
 		_ = s.store.Close() // it was only read
 		return nil, command.UsageError("%w, and its socket was not found: name it with --socket PATH", err)
 	case err != nil && owner != "":
-		return nil, command.UsageError("%s belongs to %s, the controller's account: run this as that account: sudo -u %s genv remote exempt … (%w)", dir, owner, remote.Quote(owner), err)
+		return nil, command.UsageError("%s belongs to %s, the controller's account: %s, with that account as `account:` in /etc/genv/config.yaml (%w)", dir, owner, command.AskWithSudo, err)
 	case err != nil:
 		return nil, command.UsageError("--state-dir: %w", err)
 	}
@@ -174,7 +173,7 @@ func otherOwner(dir string) string {
 	if account, err := user.LookupId(uid); err == nil {
 		return account.Username
 	}
-	return "#" + uid // as sudo takes it
+	return "uid " + uid
 }
 
 func (s *stoppedController) where() (path, stateDir string) { return "", s.dir }

@@ -22,7 +22,7 @@ import (
 
 func (p *program) installCommand() *cli.Command {
 	return &cli.Command{
-		Name:   "install",
+		Name: "install", Category: command.Personal,
 		Usage:  "install this genv on the hosts, with the lines of sudoers that a controller needs; or upgrade or uninstall it",
 		Flags:  remoteFlags(ownHosts, installFlags()...),
 		Action: p.remoteInstall,

@@ -52,7 +52,7 @@ func topFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "once", Usage: "with --plain: print each host once, and end"},
 		&cli.IntFlag{Name: "cycles", Usage: "with --plain: end after `N` cycles; 0 never ends"},
 		&cli.BoolFlag{Name: "read-only", Usage: "allow no actions; this is the default"},
-		&cli.BoolFlag{Name: "allow-actions", Category: command.Asked, Usage: "allow to terminate, warn, detach, exempt and hold, each after a confirmation; for root and the controller's account"},
+		&cli.BoolFlag{Name: "allow-actions", Category: command.Asked, Usage: "allow to terminate, warn, detach, exempt and hold, each after a confirmation; with sudo"},
 	}
 }
 
@@ -106,7 +106,7 @@ func (p *program) findController(c *cli.Context) (string, error) {
 	case given && err == nil:
 		return "", command.UsageError("--socket %s: no controller listens there; start `genv remote enforce` or `genv remote watch` with this --socket, or look at the hosts: --socket off -H HOSTS", path)
 	case err != nil: // a second program that asks all hosts would not be welcome
-		return "", command.UsageError("the controller's socket: %w; root, the controller's account and the group %s may use it, and everybody may look at the hosts: --socket off -H HOSTS", err, socket.Group)
+		return "", command.UsageError("the controller's socket: %w; %s, or as a member of the group %s; everybody may look at the hosts: --socket off -H HOSTS", err, command.AskWithSudo, socket.Group)
 	}
 	return "", nil
 }

@@ -210,7 +210,7 @@ func ShowController(p *command.Program, c *cli.Context) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return command.UsageError("the log: %w; if no controller has run yet, start it, otherwise name the log of `genv remote enforce --audit-log FILE`", err)
 	case errors.Is(err, fs.ErrPermission):
-		return command.UsageError("the log: %w; run this as root (sudo) or as the controller's account", err)
+		return command.UsageError("the log: %w; %s", err, command.AskWithSudo)
 	case err != nil:
 		return command.UsageError("the log: %w; name the log of `genv remote enforce --audit-log FILE`", err)
 	}

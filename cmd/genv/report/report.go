@@ -130,7 +130,7 @@ func (p *program) find(stateDir string) (path string, err error) {
 		case err == nil:
 			found = append(found, path)
 		case errors.Is(err, fs.ErrPermission):
-			return "", command.UsageError("%w: run this as root or as the controller's account: sudo -u genv genv remote …", err)
+			return "", command.UsageError("%w: %s", err, command.AskWithSudo)
 		}
 	}
 	switch {

@@ -162,14 +162,19 @@ func checkDead(ctx context.Context, path string) error {
 
 // share lets the group connect, if there is one.
 func share(path string) {
-	group, err := user.LookupGroup(Group)
-	if err != nil {
-		return
-	}
-	gid, err := strconv.Atoi(group.Gid)
-	if err == nil && os.Lchown(path, -1, gid) == nil {
+	if gid := GroupID(); gid != 0 && os.Lchown(path, -1, gid) == nil {
 		_ = os.Chmod(path, 0o660) // else it stays the account's own
 	}
+}
+
+// GroupID is the id of Group; 0 if there is none.
+func GroupID() int {
+	group, err := user.LookupGroup(Group)
+	if err != nil {
+		return 0
+	}
+	gid, _ := strconv.Atoi(group.Gid)
+	return gid
 }
 
 // ListenTCP opens a port; 0 for any free one.

@@ -111,7 +111,7 @@ func parseHosts(lines []string) (found []netip.Addr) {
 
 // User is an account.
 type User struct {
-	UID        int
+	UID, GID   int
 	Name, Home string
 }
 
@@ -166,7 +166,8 @@ func parseUser(line string) (User, bool) {
 		return User{}, false
 	}
 	uid, err := strconv.Atoi(fields[2])
-	return User{UID: uid, Name: fields[0], Home: fields[5]}, err == nil && uid >= 0
+	gid, noGroup := strconv.Atoi(fields[3])
+	return User{UID: uid, GID: gid, Name: fields[0], Home: fields[5]}, err == nil && noGroup == nil && uid >= 0 && gid >= 0
 }
 
 // ask returns the lines that getent prints. Callers with the same question share

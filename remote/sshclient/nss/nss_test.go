@@ -83,7 +83,7 @@ func TestAddressesThatNeedNoGetent(t *testing.T) {
 func TestUsersThatOnlyGetentKnows(t *testing.T) {
 	pretend(t, onlyHere)
 	s := New()
-	alice := User{UID: 70001, Name: "alice.ldap", Home: "/home/alice.ldap"}
+	alice := User{UID: 70001, GID: 70001, Name: "alice.ldap", Home: "/home/alice.ldap"}
 	got, err := s.UserOf(t.Context(), 70001)
 	require.NoError(t, err)
 	require.Equal(t, alice, got)
