@@ -105,7 +105,7 @@ const connectionTopic = "connection"
 func helpCommand(commands []*cli.Command) *cli.Command {
 	topic := &cli.Command{
 		Name: connectionTopic, Usage: "the flags of `genv remote` about the connections to hosts",
-		Action: func(c *cli.Context) error { return cli.ShowSubcommandHelp(c) },
+		Action: cli.ShowSubcommandHelp,
 	}
 	for _, cmd := range commands {
 		topic.Flags = append(topic.Flags, slices.DeleteFunc(slices.Clone(cmd.Flags), func(f cli.Flag) bool { return !Has(f, Connection) })...)
