@@ -27,44 +27,55 @@ type Decision struct {
 	Why      []string // the findings as people read them
 	Notified time.Time
 	By       string   // the operator who requested it
+	Advice   []string // what the user should do
 	Judged   []string // the lines of the snapshot
 }
 
 // Lines are the record as people read it: on a controller and on the host, in mail and on
 // the web page. Nothing in them needs to be escaped for a terminal.
 func (r Decision) Lines() []string {
-	lines := []string{"Decision   " + r.ID}
-	add := func(name, value string) {
+	l := lines{"Decision   " + r.ID}
+	l.add("Time", clock(r.Time))
+	l.add("Host", string(r.Host))
+	l.add("User", r.User)
+	l.add("What", r.What)
+	l.add("Outcome", r.outcome())
+	l.add("Because", r.Why...)
+	l.add("Notified", clock(r.Notified))
+	l.add("By", r.By)
+	l.add("Judged", r.Judged...)
+	return l
+}
+
+// Answer is what its user asks first: what happened, why, and what to do.
+func (r Decision) Answer() []string {
+	var l lines
+	l.add("What", r.What)
+	l.add("Outcome", r.outcome())
+	l.add("Because", r.Why...)
+	l.add("What to do", r.Advice...)
+	l.add("Time", clock(r.Time))
+	l.add("Notified", clock(r.Notified))
+	l.add("Decision", r.ID)
+	return l
+}
+
+type lines []string
+
+// add adds values that aren't empty, the first of them with the name.
+func (l *lines) add(name string, values ...string) {
+	for i, value := range values {
+		if i > 0 {
+			name = ""
+		}
 		if value != "" {
-			lines = append(lines, fmt.Sprintf("%-10s %s", name, text.OneLine(value)))
+			*l = append(*l, fmt.Sprintf("%-10s %s", name, text.OneLine(value)))
 		}
 	}
-	add("Time", clock(r.Time))
-	add("Host", string(r.Host))
-	add("User", r.User)
-	add("What", r.What)
-	add("Outcome", r.outcome())
-	for i, why := range r.Why {
-		add(first(i, "Because"), why)
-	}
-	add("Notified", clock(r.Notified))
-	add("By", r.By)
-	for i, line := range r.Judged {
-		add(first(i, "Judged"), line)
-	}
-	return lines
 }
 
 func (r Decision) outcome() string {
 	return strings.TrimSuffix(cmp.Or(string(r.Status), "under way")+": "+r.Reason, ": ")
-}
-
-// first is a name for the first of several lines.
-func first(i int, name string) string {
-	if i > 0 {
-		return ""
-	}
-	return name
 }
 
 // clock is a time as people read it; empty for none.

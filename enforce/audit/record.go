@@ -168,7 +168,13 @@ func (e *Entry) Decision() Decision {
 		ID: e.ID, Time: e.Time, Host: e.Host, User: string(userOfEntry(e)), What: e.Text, Status: e.Status, Reason: e.Reason,
 		Why: e.Why, Notified: e.Notified, By: e.By, Judged: e.Judged,
 	}
+	for _, rule := range e.Rules {
+		if advice := rule.Advice(); !slices.Contains(r.Advice, advice) {
+			r.Advice = append(r.Advice, advice)
+		}
+	}
 	if e.Action == ActionNotice {
+		r.Advice = nil // it is in the notice
 		r.Why, r.Status = nil, cmp.Or(e.Status, "notified")
 	}
 	return r

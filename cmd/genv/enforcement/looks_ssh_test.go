@@ -29,7 +29,7 @@ func TestGPUsThatAreRenumbered(t *testing.T) {
 	alice, bob := b.activate("gpu-01", "alice", 0), b.activate("gpu-01", "bob", 1)
 	honest := b.job("gpu-01", testfleet.Job{User: "bob", Env: []string{bob.Var()}, Uses: using(1)})
 	shell := b.shell("gpu-01", "carol")
-	require.Contains(t, shell("genv activate; genv attach --index 5"), "Attached GPUs: 5")
+	require.Contains(t, shell("genv activate; genv attach --index 5"), "Attached GPU 5 (H100 80GB HBM3)")
 	require.Zero(t, b.enforce("gpu-01").Code, "root's look notes which GPU is which")
 	require.NotContains(t, shell("genv status"), "renumbered")
 

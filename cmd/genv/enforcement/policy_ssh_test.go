@@ -214,7 +214,7 @@ func requireSameDecision(t *testing.T, log string, run func(user string, args ..
 		require.Zero(t, controller.Code, controller.Err)
 		require.Regexp(t, `(?m)^Judged +snapshot of gpu-02, \S+ \S+ UTC\n(.*\n)* +environment \d+ of user alice`, controller.Out)
 		require.NotContains(t, controller.Out, "bob")
-		host, err := run("alice", "why", e.ID)
+		host, err := run("alice", "why", "-v", e.ID)
 		require.NoError(t, err, host)
 		require.Equal(t, whatWasDecided(controller.Out), whatWasDecided(host))
 		other, err := run("bob", "why", e.ID)
@@ -223,7 +223,7 @@ func requireSameDecision(t *testing.T, log string, run func(user string, args ..
 	}
 	last, err := run("alice", "why")
 	require.NoError(t, err)
-	require.Regexp(t, `^Decision +[0-9a-f]{8}\n`, last)
+	require.Regexp(t, `(?s)^What +[A-Z].*\nBecause .*\nWhat to do .*\nDecision +[0-9a-f]{8}\n$`, last)
 }
 
 // whatWasDecided is a decision without what each machine notes by itself: its clock, its

@@ -62,7 +62,7 @@ func Show(p *command.Program, c *cli.Context, path string, q audit.Filter) error
 		return err
 	}
 	if id != "" {
-		return writeDecisions(p, output, path, id, audit.Decided(entries, id))
+		return writeDecisions(p, output, path, id, audit.Decided(entries, id), audit.Decision.Lines)
 	}
 	if len(entries) == 0 && output.Format == "tui" && !c.Bool("no-header") {
 		fmt.Fprintf(p.Err, "No such action is recorded in %s\n", path)
@@ -322,8 +322,7 @@ func writeMore(p *command.Program, output render.Output, entries []audit.Entry, 
 	return table(output, entries).Write(p.Out)
 }
 
-// Why prints a decision with all that is recorded of it: the one that the argument names,
-// or the last action.
+// Why explains a decision: the one that the argument names, or the last action.
 func Why(p *command.Program, c *cli.Context, path string) error {
 	output, err := command.ReadOutput(c)
 	if err != nil {
@@ -337,10 +336,19 @@ func Why(p *command.Program, c *cli.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	if id != "" {
-		return writeDecisions(p, output, path, id, audit.Decided(entries, id))
+	lines := audit.Decision.Answer
+	if c.Bool("verbose") {
+		lines = audit.Decision.Lines
 	}
-	return writeDecisions(p, output, path, id, audit.LastAction(entries))
+	if id != "" {
+		return writeDecisions(p, output, path, id, audit.Decided(entries, id), lines)
+	}
+	return writeDecisions(p, output, path, id, audit.LastAction(entries), lines)
+}
+
+// WhyFlags are those of Why.
+func WhyFlags() []cli.Flag {
+	return append(command.OutputFlags(), &cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "print all that is recorded, with the process and the device as they were when they were judged"})
 }
 
 // readID is the id that the argument is; empty for none.
@@ -355,7 +363,7 @@ func readID(c *cli.Context) (string, error) {
 	return id, nil
 }
 
-func writeDecisions(p *command.Program, output render.Output, path, id string, entries []audit.Entry) error {
+func writeDecisions(p *command.Program, output render.Output, path, id string, entries []audit.Entry, lines func(audit.Decision) []string) error {
 	switch {
 	case len(entries) == 0 && id != "":
 		return command.UsageError("no decision %s is recorded in %s: the history lists those that are", id, path)
@@ -370,7 +378,7 @@ func writeDecisions(p *command.Program, output render.Output, path, id string, e
 		if i > 0 {
 			fmt.Fprintln(p.Out)
 		}
-		for _, line := range entries[i].Decision().Lines() {
+		for _, line := range lines(entries[i].Decision()) {
 			if _, err := fmt.Fprintln(p.Out, line); err != nil {
 				return err
 			}

@@ -201,19 +201,22 @@ func TestWhy(t *testing.T) {
 	show := func(args ...string) (string, error) {
 		var out bytes.Buffer
 		p := &command.Program{Out: &out, Err: &out, Now: time.Now, Getenv: func(string) string { return "" }}
-		app := &cli.App{Flags: history.Flags(), Action: func(c *cli.Context) error { return history.Why(p, c, path) }}
+		app := &cli.App{Flags: history.WhyFlags(), Action: func(c *cli.Context) error { return history.Why(p, c, path) }}
 		err := app.Run(append([]string{"why"}, args...))
 		return out.String(), err
 	}
 	out, err := show()
 	require.NoError(t, err)
 	require.Equal(t, "No action is recorded in "+path+"\n", out)
-	item := audit.Record{Time: time.Now(), Kind: audit.KindReport, Report: "r", PID: 7, Text: "Terminating process 7", Why: []string{"x\x1b[2J"}, Judged: []string{"process 7\x1b[2J"}}
+	item := audit.Record{Time: time.Now(), Kind: audit.KindReport, Report: "r", PID: 7, IDs: []string{"non-env-processes/a/7"}, Text: "Terminating process 7", Why: []string{"x\x1b[2J"}, Judged: []string{"process 7\x1b[2J"}}
 	require.NoError(t, (&audit.Log{Path: path}).Append(item))
 	out, err = show()
 	require.NoError(t, err)
+	require.Regexp(t, `^What       Terminating process 7\nOutcome    unknown: .*\nBecause    x\\x1b\[2J\nWhat to do Start GPU work in an environment.*\nTime .*\nDecision   [0-9a-f]{8}\n$`, out)
+	out, err = show("-v")
+	require.NoError(t, err)
 	require.Regexp(t, `^Decision   [0-9a-f]{8}\nTime .*\nWhat       Terminating process 7\nOutcome    unknown: .*\nBecause    x\\x1b\[2J\nJudged     process 7\\x1b\[2J\n$`, out)
-	named, err := show(out[11:19])
+	named, err := show("-v", out[11:19])
 	require.NoError(t, err)
 	require.Equal(t, out, named)
 	out, err = show("--format", "csv", "--no-header", named[11:19])

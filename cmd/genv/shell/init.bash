@@ -64,15 +64,17 @@ function __genv_path_remove {
   PATH=${rest%:}
 }
 
-# __genv_prompt PS1 PREFIX: a shell without a prompt gets none.
+# __genv_prompt PS1 PREFIX: a shell without a prompt gets none. Shells that this one
+# starts, as tmux and screen do, inherit the prefix, and get it at the end of this file.
 function __genv_prompt {
   [[ -n ${PS1+x} ]] || return 0
-  PS1=$2${PS1#"${__genv_prefix-}"}
-  __genv_prefix=$2
+  PS1=$2${PS1#"${GENV_PROMPT-}"}
+  export GENV_PROMPT=$2
+  [[ -n $2 ]] || unset -v GENV_PROMPT
 }
 
 function __genv_prompt_replace {
-  [[ -z ${__genv_prefix-} ]] || __genv_prompt "$1" "$2"
+  [[ -z ${GENV_PROMPT-} ]] || __genv_prompt "$1" "$2"
 }
 
 # The program writes code for this shell on descriptor 3; descriptor 4 is the
@@ -92,3 +94,5 @@ function genv {
   eval "$code"
   [[ -z $allexport ]] || set -a
 }
+
+__genv_prompt_replace PS1 "${GENV_PROMPT-}"

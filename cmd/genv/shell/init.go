@@ -187,5 +187,5 @@ func ParseKind(name string) (Kind, error) {
 	case "zsh", "rzsh":
 		return Zsh, nil
 	}
-	return "", fmt.Errorf("%w %q: write eval \"$(genv shell --init --shell bash)\" or zsh", ErrUnknownShell, name)
+	return "", fmt.Errorf("%w %q: genv run COMMAND works in every shell, and genv activate in bash and zsh (genv shell --init --shell bash)", ErrUnknownShell, name)
 }

@@ -261,3 +261,18 @@ func TestNoPreactivation(t *testing.T) {
 		}), environ)
 	}
 }
+
+// A shell that an active one starts, as tmux and screen do, shows the environment in its prompt, once,
+// until it leaves the environment.
+func TestPromptOfShellsWithin(t *testing.T) {
+	within := map[shell.Kind]string{shell.Bash: "bash --norc", shell.Zsh: "zsh -f"}
+	for flag, prompt := range map[string]string{"": "(genv:x) % ", "--no-prompt": "% "} {
+		bothShells(t, func(t *testing.T, kind shell.Kind) {
+			r := newSession(t, kind, "FAKE_NAME=x").run(`PS1='$ '; export init; genv activate ` + flag + ` >/dev/null
+` + within[kind] + ` -c 'PS1="% "; eval "$(cat $init)"; eval "$(cat $init)"; echo "$PS1"; genv deactivate >/dev/null; echo "$PS1${GENV_PROMPT-}"'
+echo "$PS1"; genv deactivate >/dev/null; env | grep GENV_PROMPT`)
+			own := strings.Replace(prompt, "%", "$", 1)
+			require.Equal(t, result{stdout: prompt + "\n% \n" + own + "\n", code: 1}, r)
+		})
+	}
+}

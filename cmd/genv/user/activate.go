@@ -52,6 +52,9 @@ func (p *program) activate(c *cli.Context) error {
 		return who.leave(c.Context, caller.PID, err)
 	}
 	p.reportAttached(entry.others, entered.Before, entered.Now)
+	if len(entered.Now) == 0 && entry.Attach {
+		p.Warn("No GPU is attached yet: genv attach attaches one, and genv attach --count 2 two")
+	}
 	return nil
 }
 

@@ -214,3 +214,20 @@ func TestWhichShellIsInitialised(t *testing.T) {
 		require.Contains(t, shell.say(line).text, want, line)
 	}
 }
+
+// TestTextsAboutGPUs: who has none is told how to get one, and who has some, or another terminal's, as well.
+func TestTextsAboutGPUs(t *testing.T) {
+	u := newStation(t).me()
+	shell, other := u.open("bash"), u.open("bash")
+	require.Equal(t, said{text: "No GPU is attached yet: genv attach attaches one, and genv attach --count 2 two\n"}, shell.sayAll("genv activate"))
+	require.Equal(t, said{}, u.open("bash").sayAll("genv activate --no-attach"))
+	require.Equal(t, said{text: "Attached GPU 0 (H100 80GB HBM3)\n"}, shell.sayAll("genv attach"))
+	require.Equal(t, said{text: "You have 1 already, GPU 0 (H100 80GB HBM3); --count 2 for one more\n"}, shell.sayAll("genv attach"))
+	require.Equal(t, said{text: "Attached GPU 0\n"}, other.sayAll("genv activate --id "+shell.pid()), "nothing new, and no look at it")
+	require.Equal(t, said{text: "Attached GPUs 0, 1 (H100 80GB HBM3)\n"}, other.sayAll("genv attach --count 2"))
+	const behind = `CUDA_VISIBLE_DEVICES of this shell is "0", and that of its environment 0,1: run genv attach --refresh` + "\n"
+	require.True(t, strings.HasPrefix(shell.sayAll("genv status").text, behind))
+	require.Equal(t, said{}, shell.sayAll("genv attach --refresh"))
+	require.NotContains(t, shell.sayAll("genv status").text, "--refresh")
+	require.Regexp(t, `unknown shell "fish": genv run COMMAND works in every shell`, u.run("genv", "shell", "--init", "--shell", "fish").Err)
+}

@@ -91,10 +91,15 @@ func (p *program) attach(c *cli.Context) error {
 		request.EID = eid
 		return who.changeIn(ctx, eid, change.Change{Attach: &request})
 	})
-	if err == nil {
+	switch n := len(result.Now); {
+	case err != nil:
+		return err
+	case n > 0 && !request.Configured && request.Instances == nil && slices.Equal(result.Before, result.Now):
+		p.Warn(fmt.Sprintf("You have %d already, %s; --count %d for one more", n, others.named(result.Now), n+1))
+	default:
 		p.reportAttached(others, result.Before, result.Now)
 	}
-	return err
+	return nil
 }
 
 // look is the environment as it is.

@@ -46,7 +46,7 @@ var examples = map[string][]string{
 	"shell":      {"--init --shell bash", "--ok", "--deinit", "--reattach", "--reconfigure"},
 	"notices":    {"--new"},
 	"history":    {"--user x --pid 1 --rule idle --since 2h --until 1h --notices --no-header --format csv", followFlags},
-	"why":        {"--format csv --no-header"},
+	"why":        {"--verbose --format csv --no-header"},
 	"version":    {"--format json"},
 	"man":        {"$DIR"},
 	"completion": {"bash"},

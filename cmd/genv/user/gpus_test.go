@@ -30,7 +30,7 @@ func TestFailedGPUsAreGivenToNobody(t *testing.T) {
 		u := s.me()
 		require.Zero(t, u.run("genv", "devices").Code, "GPU 1 is registered")
 		s.sicken(func(d *simulated.Driver) { d.Devices[1].Fault = fault })
-		require.Equal(t, genvtest.Result{Out: "0,2\n", Err: "Attached GPUs: 0,2\n"}, u.run("genv", "run", "--gpus", "2", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES"), fault)
+		require.Equal(t, genvtest.Result{Out: "0,2\n", Err: "Attached GPUs 0, 2 (H100 80GB HBM3)\n"}, u.run("genv", "run", "--gpus", "2", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES"), fault)
 		r := u.run("genv", "run", "--gpus", "3", "true")
 		require.NotZero(t, r.Code)
 		require.Contains(t, r.Err, "Requested more devices (3) than currently available (2); GPU 1 has failed and is given to nobody")
@@ -62,13 +62,13 @@ func TestUnknownGPUsAreGivenOutLast(t *testing.T) {
 		run := func(args ...string) string { return u.run(append([]string{"genv", "run"}, args...)...).Err }
 		const used = "Warning: GPU 1 is in use by process "
 		unknown := "\n" + why + "\n"
-		require.Equal(t, "Attached GPUs: 2\n", run("--gpus", "1", "true"))
-		require.Contains(t, run("--gpus", "2", "true"), "Attached GPUs: 1,2\n"+used)
+		require.Equal(t, "Attached GPU 2 (H100 80GB HBM3)\n", run("--gpus", "1", "true"))
+		require.Contains(t, run("--gpus", "2", "true"), "Attached GPUs 1, 2 (H100 80GB HBM3)\n"+used)
 		require.NotContains(t, run("--gpus", "2", "true"), unknown)
-		require.Regexp(t, "^Attached GPUs: 0,1,2\n"+used+".*"+unknown+"$", run("--gpus", "3", "true"))
+		require.Regexp(t, "^Attached GPUs 0, 1, 2 .*\n"+used+".*"+unknown+"$", run("--gpus", "3", "true"))
 		shell := u.open("bash")
-		require.Equal(t, said{text: "Attached GPUs: 2\n"}, shell.sayAll("genv activate --gpus 1"))
-		require.Equal(t, said{text: "Attached GPUs: 0,2" + unknown}, shell.sayAll("genv attach --index 0"))
+		require.Equal(t, said{text: "Attached GPU 2 (H100 80GB HBM3)\n"}, shell.sayAll("genv activate --gpus 1"))
+		require.Equal(t, said{text: "Attached GPUs 0, 2 (H100 80GB HBM3)" + unknown}, shell.sayAll("genv attach --index 0"))
 	}
 }
 
@@ -80,7 +80,7 @@ func TestShellsLearnOtherIndices(t *testing.T) {
 	root, shell := s.me(), s.person("alice", 4001).open("bash")
 	require.Zero(t, root.run("genv", "gpus").Code)
 	require.Equal(t, said{}, shell.say("genv activate"))
-	require.Contains(t, shell.sayAll("genv attach --index 1").text, "Attached GPUs: 1")
+	require.Contains(t, shell.sayAll("genv attach --index 1").text, "Attached GPU 1 (H100 80GB HBM3)")
 	require.NotContains(t, root.run("genv", "gpus").Err, "renumbered")
 	s.sicken(func(d *simulated.Driver) { d.Devices[0].Fault = simulated.Drained })
 	require.Contains(t, root.run("genv", "gpus").Err, "its GPU is device 0 now")
@@ -98,7 +98,7 @@ func TestNoCapacityOfUnifiedMemory(t *testing.T) {
 	s.devices(1)
 	s.sicken(func(d *simulated.Driver) { d.Devices[0].Unified = true })
 	u := s.me()
-	require.Equal(t, genvtest.Result{Err: "Attached GPUs: 0\n"}, u.run("genv", "run", "--gpus", "1", "true"))
+	require.Equal(t, genvtest.Result{Err: "Attached GPU 0 (H100 80GB HBM3)\n"}, u.run("genv", "run", "--gpus", "1", "true"))
 	r := u.run("genv", "run", "--gpus", "1", "--gpu-memory", "4g", "true")
 	require.NotZero(t, r.Code)
 	require.Contains(t, r.Err, "GPU 0 shares the memory of its machine and has no capacity of its own: attach it without --gpu-memory")

@@ -74,7 +74,7 @@ func TestAnEnvironmentOnAGuardedHost(t *testing.T) {
 		shell := alice.open(kind)
 		require.Equal(t, said{text: "-1\n"}, shell.say("genv activate; echo $CUDA_VISIBLE_DEVICES"))
 		attached := shell.sayAll("genv attach --index 2,5")
-		require.Contains(t, attached.text, "Attached GPUs: 2,5")
+		require.Contains(t, attached.text, "Attached GPUs 2, 5 (H100 80GB HBM3)")
 		require.Contains(t, attached.text, "unknown whether other processes use GPU 2,5: a guard hid them")
 		require.Equal(t, said{text: s.uuids(2, 5) + "\n"}, shell.say("echo $CUDA_VISIBLE_DEVICES"))
 		require.Equal(t, said{text: "No devices were found\n", status: "6"}, shell.say("nvidia-smi -L"), "the guard has not yet seen it")

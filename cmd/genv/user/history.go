@@ -6,7 +6,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/history"
 	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/enforce/audit"
@@ -26,9 +25,9 @@ func (p *program) historyCommand() *cli.Command {
 func (p *program) whyCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "why",
-		Usage:     "print why a process was ended or a device detached, the last or the one with this ID, and what was judged",
+		Usage:     "print why a process was ended or a device detached, the last or the one with this ID, and what to do",
 		ArgsUsage: "[ID]",
-		Flags:     command.OutputFlags(),
+		Flags:     history.WhyFlags(),
 		Action:    p.why,
 	}
 }

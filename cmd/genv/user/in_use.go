@@ -154,9 +154,28 @@ func useLine(index snapshot.DeviceIndex, p *gpus.Process) string {
 // that are new: to stderr, so that no script reads it as output.
 func (p *program) reportAttached(others inUse, before, now []snapshot.DeviceIndex) {
 	if len(now) > 0 {
-		p.Warn("Attached GPUs: " + text.JoinIndices(now))
+		p.Warn("Attached " + others.named(now))
 	}
 	p.Warn(others.warnings(without(now, before))...)
+}
+
+// named are GPUs with their models as far as those are known: GPUs 0, 1 (A100-SXM4-80GB).
+func (u *inUse) named(list []snapshot.DeviceIndex) string {
+	s := "GPU"
+	if len(list) > 1 {
+		s = "GPUs"
+	}
+	for i, index := range list {
+		s += " " + index.String()
+		model := gpus.ShortModel(u.gpu(index).Model)
+		if last := i == len(list)-1; model != "" && (last || u.gpu(list[i+1]).Model != u.gpu(index).Model) {
+			s += " (" + model + ")"
+		}
+		if i < len(list)-1 {
+			s += ","
+		}
+	}
+	return s
 }
 
 // without are the devices of a list that are not on another.

@@ -36,13 +36,13 @@ func TestAttachInstance(t *testing.T) {
 	for _, shell := range []*terminal{first, second} {
 		shell.sayAll("genv activate --name train")
 	}
-	require.Contains(t, first.sayAll("genv attach --mig 1g.10gb").text, "Attached GPUs: 2")
+	require.Contains(t, first.sayAll("genv attach --mig 1g.10gb").text, "Attached GPU 2 (H100 80GB HBM3)")
 	require.Equal(t, "MIG-b", first.sayAll("printf %s $CUDA_VISIBLE_DEVICES").text)
 	require.Contains(t, second.sayAll("genv attach --mig 1g.10gb").text, "no MIG instance of profile 1g.10gb is free")
 	require.Contains(t, second.sayAll("genv attach --mig MIG-b").text, "MIG instance MIG-b of device 2 is not available")
 	require.Contains(t, second.sayAll("genv attach --index 2").text, "Device 2 is not available")
 	require.Contains(t, second.sayAll("genv attach --mig 2g.20gb").text, "there are 3g.40gb MIG-a of GPU 2, 1g.10gb MIG-b of GPU 2")
-	require.Contains(t, second.sayAll("genv attach --mig MIG-a").text, "Attached GPUs: 2")
+	require.Contains(t, second.sayAll("genv attach --mig MIG-a").text, "Attached GPU 2 (H100 80GB HBM3)")
 	require.Equal(t, "MIG-a", second.sayAll("printf %s $CUDA_VISIBLE_DEVICES").text)
 
 	devices, err := os.ReadFile(s.path("state/devices.json"))
@@ -60,14 +60,14 @@ func TestAttachInstance(t *testing.T) {
 
 	require.Empty(t, first.sayAll("genv detach --index 2").status)
 	require.Equal(t, "-1", first.sayAll("printf %s $CUDA_VISIBLE_DEVICES").text)
-	require.Contains(t, second.sayAll("genv attach --mig 1g.10gb").text, "Attached GPUs: 2")
+	require.Contains(t, second.sayAll("genv attach --mig 1g.10gb").text, "Attached GPU 2 (H100 80GB HBM3)")
 	require.Equal(t, "MIG-a,MIG-b", second.sayAll("printf %s $CUDA_VISIBLE_DEVICES").text)
 	require.Contains(t, second.sayAll("genv attach --index 1 --mig MIG-a").text, "exclude each other")
 
 	// Compute instances of one GPU instance share its memory.
 	s.partition(3, gpus.MIG{Profile: "1c.3g.40gb", UUID: "MIG-c", GI: 2}, gpus.MIG{Profile: "2c.3g.40gb", UUID: "MIG-d", GI: 2, CI: 1})
-	require.Contains(t, first.sayAll("genv attach --mig MIG-c").text, "Attached GPUs: 3")
-	require.Contains(t, first.sayAll("genv attach --mig MIG-d").text, "Attached GPUs: 3")
+	require.Contains(t, first.sayAll("genv attach --mig MIG-c").text, "Attached GPU 3 (H100 80GB HBM3)")
+	require.Contains(t, first.sayAll("genv attach --mig MIG-d").text, "Attached GPU 3 (H100 80GB HBM3)")
 	require.Equal(t, "MIG-c,MIG-d", first.sayAll("printf %s $CUDA_VISIBLE_DEVICES").text)
 	devices, err = os.ReadFile(s.path("state/devices.json"))
 	require.NoError(t, err)
@@ -128,7 +128,7 @@ func TestInstancesWhereRootOwnsTheState(t *testing.T) {
 	alice, bob := s.person("alice", 4001), s.person("bob", 4002)
 	hers, his := alice.open("bash"), bob.open("bash")
 	require.Equal(t, said{}, hers.say("genv activate --name hers"))
-	require.Contains(t, hers.sayAll("genv attach --mig MIG-a").text, "Attached GPUs: 2")
+	require.Contains(t, hers.sayAll("genv attach --mig MIG-a").text, "Attached GPU 2 (H100 80GB HBM3)")
 	require.FileExists(t, filepath.Join(s.state, "mig/4001.json"))
 
 	service := s.serve()
@@ -137,7 +137,7 @@ func TestInstancesWhereRootOwnsTheState(t *testing.T) {
 	require.Contains(t, his.sayAll("genv attach --mig MIG-a").text, "MIG instance MIG-a of device 2 is not available")
 	require.Contains(t, his.sayAll("genv attach --mig 3g.40gb").text, "no MIG instance of profile 3g.40gb is free")
 	require.Contains(t, his.sayAll("genv attach --index 2").text, "Device 2 is not available")
-	require.Contains(t, his.sayAll("genv attach --mig 1g.10gb").text, "Attached GPUs: 2")
+	require.Contains(t, his.sayAll("genv attach --mig 1g.10gb").text, "Attached GPU 2 (H100 80GB HBM3)")
 	require.Equal(t, said{text: "MIG-b\n"}, his.say("echo $CUDA_VISIBLE_DEVICES"))
 	both := parts{"hers": {"MIG-a"}, "his": {"MIG-b"}}
 	showInstances(t, both, s.me(), alice, bob)
@@ -164,7 +164,7 @@ func TestInstancesWhereRootOwnsTheState(t *testing.T) {
 	require.Zero(t, handed.Code, handed.Err)
 	showInstances(t, both, bob)
 	require.Equal(t, said{text: "-1\n"}, hers.say("genv detach --index 2; echo $CUDA_VISIBLE_DEVICES"))
-	require.Contains(t, his.sayAll("genv attach --mig MIG-a").text, "Attached GPUs: 2")
+	require.Contains(t, his.sayAll("genv attach --mig MIG-a").text, "Attached GPU 2 (H100 80GB HBM3)")
 	require.Equal(t, said{text: "MIG-b,MIG-a\n"}, his.say("echo $CUDA_VISIBLE_DEVICES"), "CUDA goes on using the first")
 	showInstances(t, parts{"his": {"MIG-b", "MIG-a"}}, alice)
 }
@@ -180,12 +180,12 @@ func TestInstancesOnAGuardedHost(t *testing.T) {
 	shell := alice.open("bash")
 	require.Equal(t, said{text: "-1\n"}, shell.say("genv activate --name a; echo $CUDA_VISIBLE_DEVICES"))
 	require.Contains(t, shell.sayAll("genv attach --mig 2g.20gb").text, "there are 1g.10gb MIG-a of GPU 2, 1g.10gb MIG-b of GPU 2")
-	require.Contains(t, shell.sayAll("genv attach --mig 1g.10gb").text, "Attached GPUs: 2")
+	require.Contains(t, shell.sayAll("genv attach --mig 1g.10gb").text, "Attached GPU 2 (H100 80GB HBM3)")
 	require.Equal(t, said{text: "MIG-a\n"}, shell.say("echo $CUDA_VISIBLE_DEVICES"))
 	showInstances(t, parts{"a": {"MIG-a"}}, alice)
 	s.show(map[int][]int{4242: {2, 5}})
 	require.Equal(t, said{text: s.uuids(5) + "\n"}, shell.say("genv detach --index 2; genv attach --index 5; echo $CUDA_VISIBLE_DEVICES"))
-	require.Contains(t, shell.sayAll("genv attach --mig 1g.10gb,1g.10gb").text, "Attached GPUs: 2,5")
+	require.Contains(t, shell.sayAll("genv attach --mig 1g.10gb,1g.10gb").text, "Attached GPUs 2, 5 (H100 80GB HBM3)")
 	require.Equal(t, said{text: "MIG-a,MIG-b," + s.uuids(5) + "\n"}, shell.say("echo $CUDA_VISIBLE_DEVICES"))
 	require.NotContains(t, shell.sayAll("genv status").text, "run genv attach --refresh", "these are UUIDs")
 	showInstances(t, parts{"a": {"MIG-a", "MIG-b"}}, s.me())

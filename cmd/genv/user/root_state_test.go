@@ -52,7 +52,7 @@ func TestLockWhereRootOwnsTheState(t *testing.T) {
 	shell := alice.open("bash")
 	refused := genvtest.Result{Code: 1, Err: "no device is locked, and the command was not run: this shell has no device; run `genv attach` first\n"}
 	require.Equal(t, refused, bob.run("genv", "lock", "echo", "ran"))
-	require.Equal(t, said{text: refused.Err, status: "1"}, shell.sayAll("genv activate; genv lock echo ran"))
+	require.Equal(t, said{text: refused.Err, status: "1"}, shell.say("genv activate; genv lock echo ran"))
 	require.Equal(t, said{}, shell.say("genv attach --index 1,3"))
 	info, err := os.Stat(s.state)
 	require.NoError(t, err)
@@ -100,8 +100,8 @@ func TestAttachAvoidsBusyDevicesThatAGuardHides(t *testing.T) {
 	s.serve()
 	alice := s.person("alice", 4242)
 	shell := alice.open("bash")
-	require.Equal(t, said{text: "Attached GPUs: 1,2\n"}, shell.sayAll("genv activate --gpus 2"), "device 0 is in use")
-	require.Regexp(t, fmt.Sprintf("^Attached GPUs: 0,1,2\nWarning: GPU 0 is in use by process %d of uid 4243: .*sleep.*, with 1.0 GiB\n$", stranger),
+	require.Equal(t, said{text: "Attached GPUs 1, 2 (H100 80GB HBM3)\n"}, shell.sayAll("genv activate --gpus 2"), "device 0 is in use")
+	require.Regexp(t, fmt.Sprintf("^Attached GPUs 0, 1, 2 .*\nWarning: GPU 0 is in use by process %d of uid 4243: .*sleep.*, with 1.0 GiB\n$", stranger),
 		shell.sayAll("genv attach --index 0").text)
 	require.Equal(t, genvtest.Result{Out: "0,1,2\n"}, alice.run("genv", "devices", "attach", "--eid", shell.pid(), "--count", "3"), "nothing new, no warning")
 
@@ -110,7 +110,7 @@ func TestAttachAvoidsBusyDevicesThatAGuardHides(t *testing.T) {
 	host.Devices[3].Fault = gpus.Broken
 	require.NoError(t, host.Write(s.path("gpus.json")))
 	require.Eventually(t, func() bool { return strings.Contains(alice.run("genv", "gpus").Out, "failed") }, 30*time.Second, 10*time.Millisecond)
-	require.Equal(t, said{text: "Attached GPUs: 0,1,2,4\n"}, shell.sayAll("genv attach --count 4"), "device 3 has failed")
+	require.Equal(t, said{text: "Attached GPUs 0, 1, 2, 4 (H100 80GB HBM3)\n"}, shell.sayAll("genv attach --count 4"), "device 3 has failed")
 	require.Contains(t, shell.sayAll("genv attach --index 3").text, "GPU 3 has failed and is given to nobody")
 }
 

@@ -37,7 +37,7 @@ func TestRunGivesTheCommandAnEnvironmentOfItsOwn(t *testing.T) {
 	r := u.run("genv", "run", "--gpus", "2", "--gpu-memory", "4g", "--name", "nightly", "sh", "-c",
 		`echo $GENV_SHELL $GENV_ENVIRONMENT_NAME $GENV_GPU_MEMORY $GENV_GPUS $CUDA_DEVICE_ORDER $CUDA_VISIBLE_DEVICES; `+
 			`[ $GENV_ENVIRONMENT_ID = $PPID ] && genv status; genv envs query --query eid pids | sed s/$PPID/PID/g; nvidia-smi -L | wc -l`)
-	require.Equal(t, "Attached GPUs: 0,1\n", r.Err)
+	require.Equal(t, "Attached GPUs 0, 1 (H100 80GB HBM3)\n", r.Err)
 	require.Zero(t, r.Code)
 	lines := strings.Split(r.Out, "\n")
 	require.Equal(t, "1 nightly 4g 2 PCI_BUS_ID 0,1", lines[0])
@@ -207,7 +207,7 @@ func TestDeactivateLeavesJobsTheirDevices(t *testing.T) {
 	eachShell(t, func(t *testing.T, kind string) {
 		s := newStation(t)
 		shell := s.me().open(kind)
-		require.Equal(t, said{text: "Attached GPUs: 0,1\n"}, shell.sayAll("genv activate --gpus 2"))
+		require.Equal(t, said{text: "Attached GPUs 0, 1 (H100 80GB HBM3)\n"}, shell.sayAll("genv activate --gpus 2"))
 		require.Empty(t, shell.say("nohup setsid sleep 1000000 >/dev/null 2>&1 & job=$!; sleep 0.2").status)
 		job := strings.TrimSpace(shell.say("echo $job").text)
 		require.Equal(t, said{text: fmt.Sprintf("Environment %s and its devices remain until its processes end: %s\n", shell.pid(), job)}, shell.say("genv deactivate"))
@@ -225,13 +225,13 @@ func TestAttachPrefersUnusedDevicesAndWarns(t *testing.T) {
 	stranger := startSleeper(t, os.Getuid())
 	s.uses(map[snapshot.PID]int{stranger: 0})
 	shell := u.open("bash")
-	require.Equal(t, said{text: "Attached GPUs: 1,2\n"}, shell.sayAll("genv activate --gpus 2"), "device 0 is in use")
+	require.Equal(t, said{text: "Attached GPUs 1, 2 (H100 80GB HBM3)\n"}, shell.sayAll("genv activate --gpus 2"), "device 0 is in use")
 	said := shell.sayAll("genv attach --index 0")
 	require.Empty(t, said.status)
-	require.Regexp(t, fmt.Sprintf("^Attached GPUs: 0,1,2\nWarning: GPU 0 is in use by process %d of .*: .*sleep.*, with 1.0 GiB\n$", stranger), said.text)
+	require.Regexp(t, fmt.Sprintf("^Attached GPUs 0, 1, 2 .*\nWarning: GPU 0 is in use by process %d of .*: .*sleep.*, with 1.0 GiB\n$", stranger), said.text)
 	require.Equal(t, genvtest.Result{Out: "0,1,2\n"}, u.run("genv", "devices", "attach", "--eid", shell.pid(), "--count", "3"), "nothing new, no warning")
 
-	refused := u.open("bash").sayAll("genv activate; genv attach --index 1")
+	refused := u.open("bash").say("genv activate; genv attach --index 1")
 	require.Equal(t, "1", refused.status)
 	require.Regexp(t, "^Device 1 is not available\n    device 1: environment "+shell.pid()+" of .* has it since [0-9/]+ [0-9:]+\n$", refused.text)
 }
@@ -253,7 +253,7 @@ func TestAttachWithoutNvidiaSMI(t *testing.T) {
 		begun := time.Now()
 		said := shell.sayAll("genv detach; PATH=" + sick + ":$PATH genv attach --index 0")
 		require.Empty(t, said.status)
-		require.Regexp(t, "^Attached GPUs: 0\nWarning: it is unknown whether other processes use GPU 0: .*"+why, said.text)
+		require.Regexp(t, "^Attached GPU 0\nWarning: it is unknown whether other processes use GPU 0: .*"+why, said.text)
 		require.Less(t, time.Since(begun), 10*time.Second, why)
 	}
 }

@@ -42,7 +42,7 @@ func TestLLM(t *testing.T) {
 	for lines.Scan() && !strings.Contains(lines.Text(), "is served at") {
 		said = append(said, lines.Text())
 	}
-	require.Contains(t, strings.Join(said, "\n"), "Attached GPUs: 0\n")
+	require.Contains(t, strings.Join(said, "\n"), "Attached GPU 0 (H100 80GB HBM3)\n")
 	require.Contains(t, said, "ollama: success", "it was downloaded")
 	require.Regexp(t, `^llama3 is served at http://localhost:\d+: genv llm attach llama3$`, lines.Text())
 

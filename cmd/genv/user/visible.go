@@ -69,16 +69,19 @@ func (p *program) adviseOfIndices(who *hostUser) {
 	p.Warn(fmt.Sprintf("CUDA_VISIBLE_DEVICES of this shell is %s: since this host has a guard, it has to hold UUIDs: run genv attach --refresh", text.Quoted(visible, 80)))
 }
 
-// adviseOfFormer warns a shell with indices in CUDA_VISIBLE_DEVICES that were other GPUs when it
-// got them.
-func (p *program) adviseOfFormer(env *snapshot.Environment, attached []snapshot.DeviceIndex) {
+// adviseOfFormer warns a shell with other indices in CUDA_VISIBLE_DEVICES than its environment has: they
+// were other GPUs when it got them, or another terminal attached or detached some since.
+func (p *program) adviseOfFormer(env *snapshot.Environment, now shell.Active) {
 	visible := p.Getenv("CUDA_VISIBLE_DEVICES")
-	isIndices := visible != "" && strings.Trim(visible, "0123456789,") == ""
-	if len(env.Former) == 0 || !isIndices || visible == (&shell.Active{Devices: attached}).VisibleDevices() {
-		return
+	isIndices := visible == "-1" || visible != "" && strings.Trim(visible, "0123456789,") == ""
+	switch {
+	case !isIndices || visible == now.VisibleDevices() || len(now.Parts) > 0:
+	case len(env.Former) > 0:
+		p.Warn(fmt.Sprintf("the GPUs of this host were renumbered, and CUDA_VISIBLE_DEVICES of this shell is still %s: run genv attach --refresh, and start again what is on the old indices",
+			text.Quoted(visible, 80)))
+	default:
+		p.Warn(fmt.Sprintf("CUDA_VISIBLE_DEVICES of this shell is %s, and that of its environment %s: run genv attach --refresh", text.Quoted(visible, 80), now.VisibleDevices()))
 	}
-	p.Warn(fmt.Sprintf("the GPUs of this host were renumbered, and CUDA_VISIBLE_DEVICES of this shell is still %s: run genv attach --refresh, and start again what is on the old indices",
-		text.Quoted(visible, 80)))
 }
 
 func joined(instances []snapshot.GPUUUID) snapshot.GPUUUID {
