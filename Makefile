@@ -109,8 +109,8 @@ $(LINTER):
 	@echo "Building golangci-lint $(LINTER_VERSION) into $(@D)"
 	@GOBIN='$(CURDIR)/$(@D)' GOFLAGS=-trimpath CGO_ENABLED=0 $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINTER_VERSION)
 
-bench: build ## whole fleets against genv's goals, as a table, then the Go benchmarks of all packages
-	@$(GO) run ./cmd/genv-bench -genv $(BIN)
+bench: build ## whole fleets against genv's goals, as a table, then the Go benchmarks of all packages. AGAINST=v2.0 compares with that build
+	@$(GO) run ./cmd/genv-bench -genv $(BIN) $(AGAINST:%=-against %)
 	$(GO) test -run '^$$' -bench . -benchmem $(TESTFLAGS) ./...
 
 # Go shortens each new input for up to a minute, in which no case counts; ten tries are enough.

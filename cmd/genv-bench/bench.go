@@ -20,7 +20,7 @@ type bench struct {
 	huge          int
 	runs          int
 	reporting     bool // hosts inside processes report events
-	only          string
+	only, commit  string
 	out, progress io.Writer
 }
 
@@ -45,6 +45,7 @@ func (b *bench) run(ctx context.Context) (err error) {
 		{"many", b.manyRows},
 		{"kill", b.overSSH(b.killRows)},
 		{"events", b.overSSH(b.eventRows)},
+		{"against", b.commitRows},
 		{"huge", b.hugeRows},
 	} {
 		if b.only != "" && b.only != group.name || b.only == "" && group.name == "huge" { // it takes some minutes

@@ -22,26 +22,23 @@ func main() {
 	flag.IntVar(&b.many, "many", 1000, "hosts inside a process")
 	flag.IntVar(&b.huge, "huge", 10_000, "hosts inside several processes, for the rows of -only huge")
 	flag.IntVar(&b.runs, "runs", 5, "runs of each row, of which the median counts")
-	flag.StringVar(&b.only, "only", "", "only the rows of `GROUP`: start, cold, steady, many, kill, events, huge, which takes some minutes and is left out without it")
+	flag.StringVar(&b.only, "only", "", "only the rows of `GROUP`: start, cold, steady, many, kill, events, against, huge, which takes some minutes and is left out without it")
+	flag.StringVar(&b.commit, "against", "", "compare a cold start and steady cycles with those of the program of a `COMMIT`")
 	serve := flag.String("serve", "", "be a fleet of -many hosts with its files in `DIR`, until stdin ends")
 	prefix := flag.String("prefix", "sim", "with -serve: what the names of the hosts begin with")
 	first := flag.Int("first", 0, "with -serve: how many hosts other fleets have, which have other addresses")
 	flag.BoolVar(&b.reporting, "reporting", false, "hosts inside processes report events, as hosts with genv do")
 	flag.Parse()
-	run := b.measure
-	if *serve != "" {
-		run = func() error { return b.serve(*serve, *prefix, *first, os.Stdin, os.Stdout) }
-	}
-	if err := run(); err != nil {
-		fmt.Fprintln(os.Stderr, "genv-bench:", err)
-		os.Exit(1)
-	}
-}
-
-func (b *bench) measure() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	return b.run(ctx)
+	run := b.run
+	if *serve != "" {
+		run = func(context.Context) error { return b.serve(*serve, *prefix, *first, os.Stdin, os.Stdout) }
+	}
+	if err := run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "genv-bench:", err)
+		os.Exit(1) //nolint:gocritic // nothing is left to stop
+	}
 }
 
 // starts is how often each program of startRows is started.
@@ -67,17 +64,14 @@ func (b *bench) startRows(ctx context.Context) (_ []row, err error) {
 	if out, err := build.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("build an empty program: %w: %s", err, out)
 	}
-	var taken [2][]time.Duration
-	for range starts {
-		for i, words := range [][]string{{empty}, {b.genv, "version"}} {
-			d, err := timed(exec.CommandContext(ctx, words[0], words[1:]...).Run)()
-			if err != nil {
-				return nil, err
-			}
-			taken[i] = append(taken[i], d)
-		}
+	medians, err := (&bench{runs: starts}).inTurn([]func() (time.Duration, error){
+		timed(func() error { return exec.CommandContext(ctx, empty).Run() }),
+		timed(func() error { return exec.CommandContext(ctx, b.genv, "version").Run() }),
+	})
+	if err != nil {
+		return nil, err
 	}
-	least, start := quantile(taken[0], 0.5), quantile(taken[1], 0.5)
+	least, start := medians[0], medians[1]
 	return []row{{
 		what: "start: genv version / empty program", figure: fmt.Sprintf("%.2f", start.Seconds()/least.Seconds()), goal: "≤ 3.1", ratio: true,
 		detail: fmt.Sprintf("%s and %s, medians of %d starts in turn", brief(start), brief(least), starts),

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,8 +18,7 @@ import (
 )
 
 // serve runs b.many hosts in this process until in ends. Their addresses begin with that of first. It
-// prints a line when they listen. For each line of in that says "cut" it closes the connections of
-// one host in a hundred.
+// prints a line when they listen.
 func (b *bench) serve(dir, prefix string, first int, in io.Reader, out io.Writer) error {
 	var servers []*inprocess.Server
 	for i, name := range numbered(prefix, b.many) {
@@ -39,15 +37,8 @@ func (b *bench) serve(dir, prefix string, first int, in io.Reader, out io.Writer
 	}
 	defer fleet.Close()
 	fmt.Fprintln(out, "ready")
-	lines := bufio.NewScanner(in)
-	for lines.Scan() {
-		if lines.Text() == "cut" {
-			for range (b.many + 99) / 100 {
-				servers[rand.IntN(b.many)].Cut()
-			}
-		}
-	}
-	return lines.Err()
+	_, err = io.Copy(io.Discard, in)
+	return err
 }
 
 // eightGPUs is a host that is in use: four environments with two devices each,
