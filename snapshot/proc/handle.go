@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -199,9 +200,15 @@ func classify(pid snapshot.PID, err error) error {
 	return fmt.Errorf("%w: PID %d: %w", ErrUnreadable, pid, err)
 }
 
+// ofThisBoot is the boot id of this machine, which stays for as long as this program runs; nil before it was read.
+var ofThisBoot atomic.Pointer[string]
+
 // BootID is /proc/sys/kernel/random/boot_id, which differs for each boot of this machine.
 // Start times are comparable only within one boot.
 func (fs FS) BootID() (string, error) {
+	if id := ofThisBoot.Load(); id != nil && fs.Root == "" {
+		return *id, nil
+	}
 	path := filepath.Join(fs.root(), "sys/kernel/random/boot_id")
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -210,6 +217,9 @@ func (fs FS) BootID() (string, error) {
 	id := strings.TrimSpace(string(data))
 	if !isBootID(id) {
 		return "", fmt.Errorf("read the boot id: %s does not contain one", path)
+	}
+	if fs.Root == "" {
+		ofThisBoot.Store(&id)
 	}
 	return id, nil
 }

@@ -41,6 +41,10 @@ func TestBootID(t *testing.T) {
 	id, err = proc.FS{}.BootID()
 	require.NoError(t, err)
 	require.NotEmpty(t, id)
+	write("6f1f5d0b-8f7c-4d83-9d0e-3a4f1c0c2b12\n")
+	id, err = fs.BootID()
+	require.NoError(t, err)
+	require.Equal(t, "6f1f5d0b-8f7c-4d83-9d0e-3a4f1c0c2b12", id, "another /proc, as it is now")
 }
 
 // TestStartTimeNow: a process that starts between two looks has a start time between theirs.

@@ -172,9 +172,9 @@ func TestManyGroups(t *testing.T) {
 	h, err := proc.FS{}.Open(snapshot.PID(cmd.Process.Pid)) //nolint:gosec // a PID fits
 	require.NoError(t, err)
 	defer h.Close()
-	real, err := h.RealUID()
+	owner, err := h.RealUID()
 	require.NoError(t, err)
-	require.Equal(t, uid, real)
+	require.Equal(t, uid, owner)
 	require.True(t, h.InInnerNamespace())
 }
 

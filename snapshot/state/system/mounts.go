@@ -96,9 +96,15 @@ func UsersMount(procRoot, path string) string {
 	return usersMount(mountinfo, path)
 }
 
+// escaped is how mountinfo writes paths.
+var escaped = strings.NewReplacer(`\`, `\134`, " ", `\040`, "\t", `\011`, "\n", `\012`)
+
 func usersMount(mountinfo, path string) string {
-	path = strings.NewReplacer(`\`, `\134`, " ", `\040`, "\t", `\011`, "\n", `\012`).Replace(path)
+	path = escaped.Replace(path)
 	for line := range strings.Lines(mountinfo) {
+		if !strings.Contains(line, path) { // most lines are of others, and this is fast
+			continue
+		}
 		mount, kind, _ := strings.Cut(line, " - ")
 		at, source := strings.Fields(mount), strings.Fields(kind)
 		if len(at) < 5 || len(source) < 3 || at[4] != path && !strings.HasPrefix(at[4], path+"/") {
