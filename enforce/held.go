@@ -157,7 +157,7 @@ func (c *counting) addUsesOf(u *held, h *hostView, in *envView, p *snapshot.Proc
 		if in != nil && !in.Attached(use.Index) && c.formerUntil(h, in, use.Index).After(c.now) {
 			continue // its shell doesn't know that GPUs were renumbered
 		}
-		if u.here.Get(use.Index) == nil && h.draft.terminates(p) {
+		if u.here.Get(use.Index) == nil && h.Terminates(p) {
 			continue
 		}
 		if d := c.device(u, h, device); !p.EnvUnknown { // then device has noted it

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
@@ -21,7 +22,10 @@ func (j *judgement) holdBack(plan *Plan) {
 	if !j.fleet.Limits.Exceedable(terminations, detachments) {
 		return
 	}
-	actions := j.actions(plan)
+	byName := j.hostsByName()
+	actions := actionsOf(plan, func(host snapshot.Hostname, t *order.Termination) snapshot.Username {
+		return byName[host].targetOf(&t.Process)
+	})
 	for _, held := range safety.Hold(j.fleet.Limits, actions) {
 		if held.User != "" {
 			plan.HeldUsers = append(plan.HeldUsers, held)
@@ -44,8 +48,8 @@ func (j *judgement) holdBack(plan *Plan) {
 	}
 }
 
-// actions are the items of all reports, with the users that they are directed against.
-func (j *judgement) actions(plan *Plan) []*safety.Action {
+// actionsOf are the items of all reports, with the users that they are directed against.
+func actionsOf(plan *Plan, target func(snapshot.Hostname, *order.Termination) snapshot.Username) []*safety.Action {
 	since := make(map[string]time.Time, len(plan.Findings))
 	for i := range plan.Findings {
 		since[plan.Findings[i].ID] = plan.Findings[i].Since
@@ -59,13 +63,16 @@ func (j *judgement) actions(plan *Plan) []*safety.Action {
 		return at
 	}
 	var list []*safety.Action
-	for _, h := range j.hosts {
-		for pid, t := range h.draft.terminations {
-			list = append(list, &safety.Action{Host: h.name, User: h.targetOf(t.object), PID: pid, Since: oldest(t.because)})
+	for i := range plan.Reports {
+		r := &plan.Reports[i]
+		for k := range r.Report.Terminate {
+			t := &r.Report.Terminate[k]
+			list = append(list, &safety.Action{Host: r.Host, User: target(r.Host, t), PID: t.Process.PID, Since: oldest(t.Because)})
 		}
-		for key, d := range h.draft.detachments {
-			user := gpus.UserName(d.object.env.Username, &d.object.env.UID)
-			list = append(list, &safety.Action{Host: h.name, User: user, Device: key.device, EID: key.eid, Since: oldest(d.because)})
+		for k := range r.Report.Detach {
+			d := &r.Report.Detach[k]
+			user := gpus.UserName(d.Environment.Username, &d.Environment.UID)
+			list = append(list, &safety.Action{Host: r.Host, User: user, Device: d.Device, EID: d.Environment.EID, Since: oldest(d.Because)})
 		}
 	}
 	return list
@@ -88,8 +95,8 @@ func (h *hostView) targetOf(p *snapshot.Process) snapshot.Username {
 func (plan *Plan) holdBack(ends map[ProcessRef]*safety.Held, detaches map[DeviceRef]*safety.Held) {
 	for i := range plan.Reports {
 		host, r := plan.Reports[i].Host, &plan.Reports[i].Report
-		r.Terminate = slices.DeleteFunc(r.Terminate, func(t Termination) bool { return ends[ProcessRef{host, t.Process.PID}] != nil })
-		r.Detach = slices.DeleteFunc(r.Detach, func(d Detachment) bool { return detaches[DeviceRef{host, d.Device, d.Environment.EID}] != nil })
+		r.Terminate = slices.DeleteFunc(r.Terminate, func(t order.Termination) bool { return ends[ProcessRef{host, t.Process.PID}] != nil })
+		r.Detach = slices.DeleteFunc(r.Detach, func(d order.Detachment) bool { return detaches[DeviceRef{host, d.Device, d.Environment.EID}] != nil })
 	}
 	plan.Reports = slices.DeleteFunc(plan.Reports, func(r HostReport) bool { return r.Report.Empty() })
 	for i := range plan.Findings {

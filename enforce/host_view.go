@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce/contents"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -15,7 +16,7 @@ type hostView struct {
 	j        *judgement
 	name     snapshot.Hostname
 	host     *snapshot.Host
-	order    int // in the cluster
+	position int // in the cluster
 	labels   map[string]string
 	snapshot *snapshot.Snapshot
 	settings *Settings // of the host, whoever the user
@@ -42,7 +43,7 @@ type hostView struct {
 	instances contents.Instances
 	notes     int // how many there are
 	untyped   bool
-	draft     draft
+	order.Draft
 	// sharedBoot is its boot id if another host reports it, too.
 	sharedBoot string
 }
@@ -72,6 +73,12 @@ func (v *envView) uid() *snapshot.UID {
 		return nil
 	}
 	return &v.env.UID
+}
+
+// deviceOfEnv is an attachment on a host.
+type deviceOfEnv struct {
+	device snapshot.DeviceIndex
+	eid    snapshot.EnvID
 }
 
 // sparesUse reports whether an exempt process of the environment uses a device.

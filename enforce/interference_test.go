@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
@@ -19,8 +20,7 @@ import (
 // starting processes, no process of a user who keeps the rules ends for it on
 // another host, and M gains nothing that genv's own commands would not give.
 
-// uidM is the user who forges. uidNone has no account, so that state files can
-// give it any name.
+// uidM is the user who forges. uidNone has no account, so that state files can give it any name.
 const (
 	uidM    = snapshot.UID(1666)
 	uidNone = snapshot.UID(4242)
@@ -308,7 +308,7 @@ func (f *forgery) check(t *testing.T, seed uint64) (forgedActions int) {
 }
 
 // usedBy reports whether a process of the environment's uid uses the device.
-func (f *forgery) usedBy(host snapshot.Hostname, d enforce.Detachment) bool {
+func (f *forgery) usedBy(host snapshot.Hostname, d order.Detachment) bool {
 	for _, h := range f.forged.Hosts {
 		for i := range h.Snapshot.Processes {
 			p := &h.Snapshot.Processes[i]

@@ -87,7 +87,7 @@ const MaxReportsUnderWay = 16
 
 // postpone drops the draft of a host, and has the findings wait.
 func (j *judgement) postpone(h *hostView) {
-	h.draft.terminations, h.draft.detachments = nil, nil
+	h.Drop()
 	for i := range j.findings {
 		if f := &j.findings[i]; !f.Pending && f.Affects() == h.name && len(f.Terminate)+len(f.Detach) > 0 {
 			f.Pending, f.Waits = true, fmt.Sprintf("%d reports are under way on the host", MaxReportsUnderWay)
@@ -119,7 +119,7 @@ func (j *judgement) plan() Plan {
 		if h.untyped {
 			untyped = append(untyped, h.name)
 		}
-		if h.draft.underWay.reports >= MaxReportsUnderWay {
+		if h.UnderWay.Orders >= MaxReportsUnderWay {
 			j.postpone(h)
 		}
 	}
@@ -128,7 +128,7 @@ func (j *judgement) plan() Plan {
 	reports := make([][]HostReport, partsOf(len(j.hosts)))
 	inParts(len(j.hosts), func(part, from, to int) {
 		for _, h := range j.hosts[from:to] {
-			r := h.draft.report(lines)
+			r := h.Order(lines)
 			if r.Empty() {
 				continue
 			}

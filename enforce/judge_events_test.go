@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -224,10 +225,10 @@ func TestReportsUnderWay(t *testing.T) {
 func TestHostsThatLeaveAreForgotten(t *testing.T) {
 	policy := stated{all: enforce.Settings{NonEnvProcesses: true}}
 	cluster := parseCluster(t, `a | dev 0 | proc 5 - 0:10`)
-	for _, outcome := range []enforce.Outcome{{PID: 5, Status: enforce.StatusRefused}, {PID: 5, Status: enforce.StatusSurvived}} {
+	for _, outcome := range []order.Outcome{{PID: 5, Status: order.StatusRefused}, {PID: 5, Status: order.StatusSurvived}} {
 		var memory controllerMemory
 		plan := memory.Judge(policy, cluster, noon(0))
-		memory.Learn("a", plan.Reports[0].Report, []enforce.Outcome{outcome})
+		memory.Learn("a", plan.Reports[0].Report, []order.Outcome{outcome})
 		memory.Judge(policy, parseCluster(t, "a | down\nb | dev 0"), noon(1))
 		require.Equal(t, 1, len(memory.Stuck)+len(memory.LeftAlone), "it is only down")
 		memory.Judge(policy, parseCluster(t, `b | dev 0`), noon(2))

@@ -38,7 +38,7 @@ func newJudgement(policy Policy, cluster snapshot.Cluster, memory Memory, now ti
 		case h.Err != nil || h.Snapshot == nil:
 			j.missing = append(j.missing, h.Name)
 		default:
-			views = append(views, hostView{j: j, name: h.Name, host: h, order: i})
+			views = append(views, hostView{j: j, name: h.Name, host: h, position: i})
 			j.hosts = append(j.hosts, &views[len(views)-1])
 		}
 	}
@@ -56,7 +56,7 @@ func (j *judgement) markUnderWay() {
 	for i := range j.before.UnderWay {
 		r := &j.before.UnderWay[i]
 		if h := byName[r.Host]; h != nil {
-			h.draft.underWay.add(&r.Report)
+			h.UnderWay.Add(&r.Report)
 		}
 	}
 }
@@ -148,7 +148,7 @@ func (j *judgement) note(h *hostView, format string, args ...any) {
 // report. A process that earlier attempts could not end is listed as stuck instead.
 func (j *judgement) end(f *Finding, due bool, h *hostView, p *snapshot.Process) {
 	ref := ProcessRef{h.name, p.PID}
-	if h.draft.underWay.ends(p) {
+	if h.UnderWay.Ends(p) {
 		f.UnderWay++
 		return
 	}
@@ -160,24 +160,24 @@ func (j *judgement) end(f *Finding, due bool, h *hostView, p *snapshot.Process) 
 	h.untyped = h.untyped || !h.settings.JudgeGraphics && !h.snapshot.TypesAsked && p.HasType("")
 	switch {
 	case due:
-		h.draft.terminate(p, f.ID)
+		h.Terminate(p, f.ID)
 	case f.Waits == "":
-		expect(&h.draft.ending, p.PID, f.Due)
+		h.ExpectEnd(p.PID, f.Due)
 	}
 }
 
 // loseDevice notes that an environment is to lose a device; if it is due, in the
 // report as well.
 func (j *judgement) loseDevice(f *Finding, due bool, h *hostView, env *envView, index snapshot.DeviceIndex) {
-	if h.draft.underWay.detaching[deviceOfEnv{index, env.env.EID}] {
+	if h.UnderWay.Detaches(index, env.env.EID) {
 		f.UnderWay++
 		return
 	}
 	f.Detach = append(f.Detach, DeviceRef{h.name, index, env.env.EID})
 	switch {
 	case due:
-		h.draft.detach(index, env.env, h.use(env, index) == contents.Unused, f.ID)
+		h.Detach(index, env.env, h.use(env, index) == contents.Unused, f.ID)
 	case f.Waits == "":
-		expect(&h.draft.detaching, deviceOfEnv{index, env.env.EID}, f.Due)
+		h.ExpectDetach(index, env.env.EID, f.Due)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -111,7 +112,7 @@ func TestAFloodOfIdleDevices(t *testing.T) {
 		plan := memory.Judge(policy, snapshot.Cluster{Hosts: []snapshot.Host{{Name: "a", Snapshot: taken}}}, noon(minute))
 		require.Len(t, memory.Idle, 8192)
 		require.Contains(t, memory.Idle, "a/alice/1/0")
-		detached := len(plan.Reports) > 0 && slices.ContainsFunc(plan.Reports[0].Report.Detach, func(d enforce.Detachment) bool { return d.Device == 0 })
+		detached := len(plan.Reports) > 0 && slices.ContainsFunc(plan.Reports[0].Report.Detach, func(d order.Detachment) bool { return d.Device == 0 })
 		require.Equal(t, minute >= 4, detached)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -14,7 +15,7 @@ import (
 // made while they are there. One that survived SIGTERM alone may be saving its work:
 // it gets SIGTERM again after a while, not in every cycle. If the outcome is unknown,
 // what Begin noted stays.
-func (m Memory) Learn(r HostReport, outcomes []Outcome, now time.Time) Memory {
+func (m Memory) Learn(r HostReport, outcomes []order.Outcome, now time.Time) Memory {
 	start := make(map[snapshot.PID]snapshot.StartTime, len(r.Report.Terminate))
 	for i := range r.Report.Terminate {
 		p := &r.Report.Terminate[i].Process
@@ -23,14 +24,14 @@ func (m Memory) Learn(r HostReport, outcomes []Outcome, now time.Time) Memory {
 	m.Stuck, m.LeftAlone = copyOf(m.Stuck), copyOf(m.LeftAlone)
 	for _, o := range outcomes {
 		p := snapshot.ProcessKey{Host: r.Host, PID: o.PID, Start: start[o.PID]}
-		if p.PID == 0 || p.Start == 0 || o.Status == StatusUnknown {
+		if p.PID == 0 || p.Start == 0 || o.Status == order.StatusUnknown {
 			continue
 		}
 		delete(m.LeftAlone, p)
 		switch {
-		case o.Status == StatusRefused || o.Status == StatusSurvived && r.Report.Kill:
+		case o.Status == order.StatusRefused || o.Status == order.StatusSurvived && r.Report.Kill:
 			m.Stuck[p] = o.Reason
-		case o.Status == StatusSurvived:
+		case o.Status == order.StatusSurvived:
 			m.LeftAlone[p] = now.Add(signalAgainAfter)
 		}
 	}

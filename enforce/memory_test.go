@@ -10,8 +10,8 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/notify"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/enforce/safety"
-	"github.com/seed-3119e985/genv/enforce/wire"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -165,21 +165,21 @@ func TestWhatCannotBeEndedIsNotTriedAgain(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		kill    bool
-		outcome enforce.Outcome
+		outcome order.Outcome
 		again   string
 	}{
-		{"it survived SIGKILL", true, enforce.Outcome{PID: 5, Status: enforce.StatusSurvived, Reason: "hangs"}, "a detach 0 1; a end 6"},
-		{"its host refuses", false, enforce.Outcome{PID: 5, Status: enforce.StatusRefused, Reason: "hangs"}, "a detach 0 1; a end 6"},
-		{"it survived SIGTERM, and may have needed longer", false, enforce.Outcome{PID: 5, Status: enforce.StatusSurvived}, "a detach 0 1; a end 5; a end 6"},
-		{"it was another", true, enforce.Outcome{PID: 5, Status: enforce.StatusChanged}, "a detach 0 1; a end 5; a end 6"},
-		{"unknown", true, enforce.Outcome{PID: 5, Status: enforce.StatusUnknown}, "a detach 0 1; a end 5; a end 6"},
+		{"it survived SIGKILL", true, order.Outcome{PID: 5, Status: order.StatusSurvived, Reason: "hangs"}, "a detach 0 1; a end 6"},
+		{"its host refuses", false, order.Outcome{PID: 5, Status: order.StatusRefused, Reason: "hangs"}, "a detach 0 1; a end 6"},
+		{"it survived SIGTERM, and may have needed longer", false, order.Outcome{PID: 5, Status: order.StatusSurvived}, "a detach 0 1; a end 5; a end 6"},
+		{"it was another", true, order.Outcome{PID: 5, Status: order.StatusChanged}, "a detach 0 1; a end 5; a end 6"},
+		{"unknown", true, order.Outcome{PID: 5, Status: order.StatusUnknown}, "a detach 0 1; a end 5; a end 6"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var memory controllerMemory
 			first := memory.Judge(policy, parseCluster(t, text), noon(0))
 			report := first.Reports[0].Report
 			report.Kill = tt.kill
-			memory.Learn("a", report, []enforce.Outcome{{EID: "1", Status: enforce.StatusDetached}, tt.outcome, {PID: 6, Status: enforce.StatusGone}})
+			memory.Learn("a", report, []order.Outcome{{EID: "1", Status: order.StatusDetached}, tt.outcome, {PID: 6, Status: order.StatusGone}})
 			memory.Judge(policy, parseCluster(t, "a | down"), noon(1)) // is no proof that it is gone
 			second := memory.Judge(policy, parseCluster(t, text), noon(2))
 			require.Equal(t, tt.again, planText(second))
@@ -198,7 +198,7 @@ func TestAProcessThatSurvivedSIGTERMGetsItAgainAfterAMinute(t *testing.T) {
 	text := `a | dev 0 | proc 5 - 0:1`
 	var memory controllerMemory
 	first := memory.Judge(policy, parseCluster(t, text), noon(0))
-	memory.Learn("a", first.Reports[0].Report, []enforce.Outcome{{PID: 5, Status: enforce.StatusSurvived}})
+	memory.Learn("a", first.Reports[0].Report, []order.Outcome{{PID: 5, Status: order.StatusSurvived}})
 	second := memory.Judge(policy, parseCluster(t, text), noon(0).Add(59*time.Second))
 	require.Empty(t, planText(second))
 	require.Contains(t, second.Findings[0].Stuck[0].Reason, "got SIGTERM already")
@@ -212,7 +212,7 @@ func TestMemoryOfAStuckProcessCountsAsFreed(t *testing.T) {
 	var memory controllerMemory
 	first := memory.Judge(policy, parseCluster(t, text), noon(0))
 	require.Equal(t, "a end 5", planText(first))
-	memory.Learn("a", first.Reports[0].Report, []enforce.Outcome{{PID: 5, Status: enforce.StatusRefused}})
+	memory.Learn("a", first.Reports[0].Report, []order.Outcome{{PID: 5, Status: order.StatusRefused}})
 	require.Empty(t, planText(memory.Judge(policy, parseCluster(t, text), noon(1))))
 }
 
@@ -224,7 +224,7 @@ func TestReportsCarryTheLadderAndTheReasons(t *testing.T) {
 	require.True(t, r.Kill)
 	require.Equal(t, []string{plan.Findings[0].ID}, r.Terminate[0].Because)
 	require.Equal(t, []string{"Process 5 is not running in a GPU environment"}, r.Terminate[0].Why)
-	require.Equal(t, [][]string{{"Process 5 is not running in a GPU environment"}}, wire.Reasons(r))
+	require.Equal(t, [][]string{{"Process 5 is not running in a GPU environment"}}, order.Reasons(r))
 }
 
 func TestNotifications(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -27,7 +28,7 @@ func TestOutside(t *testing.T) {
 		{"for 1.4.3, without an id", "", nil, nil, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			item := enforce.Termination{Process: snapshot.Process{PID: 7, EID: tt.eid}, Because: tt.because, Why: tt.why}
+			item := order.Termination{Process: snapshot.Process{PID: 7, EID: tt.eid}, Because: tt.because, Why: tt.why}
 			require.Equal(t, tt.want, item.Outside())
 		})
 	}

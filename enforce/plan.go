@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -30,7 +31,7 @@ func (p *Plan) Held() bool { return len(p.HeldUsers)+len(p.HeldHosts) > 0 }
 // HostReport is the report of one host.
 type HostReport struct {
 	Host   snapshot.Hostname
-	Report Report
+	Report order.Order
 }
 
 // Note is something that could not be judged.

@@ -15,8 +15,9 @@ import (
 const RuleIdle Rule = "idle"
 
 var idleRule = rule{
-	Setting: newOptional(string(RuleIdle), ByHost|ByUser, func(s *Settings) **Idle { return &s.Idle }, "{after: 2h, below: 5%}", readIdle, Idle.String),
-	advice:  "Your processes stay until somebody else is given it. Attach it again when you need it: genv attach.",
+	Setting: Setting{strictyaml.NewOptional(string(RuleIdle),
+		func(s *Settings) **Idle { return &s.Idle }, "{after: 2h, below: 5%}", readIdle, Idle.String), ByHost | ByUser},
+	advice: "Your processes stay until somebody else is given it. Attach it again when you need it: genv attach.",
 	line: func(f Finding) string {
 		return fmt.Sprintf("Environment %s has not used device %s for %s, and %s are allowed",
 			f.EID, text.JoinIndices(f.Devices), text.ShortDuration(f.For), text.ShortDuration(f.Limit))
@@ -124,8 +125,9 @@ func (j *judgement) rememberIdle(key string, allowed time.Duration) {
 const RuleMaxDuration Rule = "max-duration"
 
 var maxDurationRule = rule{
-	Setting: newDuration(string(RuleMaxDuration), ByHost|ByUser, func(s *Settings) *time.Duration { return &s.MaxDuration }, "7d", time.Minute, year),
-	advice:  "Save your work: what goes on using the device may be ended. Attach it again afterwards, if it is free: genv attach.",
+	Setting: Setting{strictyaml.NewDuration(string(RuleMaxDuration),
+		func(s *Settings) *time.Duration { return &s.MaxDuration }, "7d", time.Minute, year), ByHost | ByUser},
+	advice: "Save your work: what goes on using the device may be ended. Attach it again afterwards, if it is free: genv attach.",
 	line: func(f Finding) string {
 		return fmt.Sprintf("Environment %s is attached to device %s for %s, and %s are allowed",
 			f.EID, text.JoinIndices(f.Devices), text.ShortDuration(f.For), text.ShortDuration(f.Limit))

@@ -42,8 +42,8 @@ var maxDevicesRule = rule{
 }
 
 var maxMemoryRule = rule{
-	Setting: newOptional(string(RuleMaxMemoryPerUser), ByUser, func(s *Settings) **snapshot.Memory { return &s.MaxMemory },
-		"80g", readMemory, snapshot.Memory.String),
+	Setting: Setting{strictyaml.NewOptional(string(RuleMaxMemoryPerUser), func(s *Settings) **snapshot.Memory { return &s.MaxMemory },
+		"80g", readMemory, snapshot.Memory.String), ByUser},
 	advice: adviceDetach,
 	line: func(f Finding) string {
 		return fmt.Sprintf("User %s is using %s of device memory%s which is %s more than the maximum allowed",
@@ -87,7 +87,7 @@ func (j *judgement) maxEnvs(u *held) {
 	since := func(e heldEnv) time.Time { return j.since(e.h, ofEnvironment, e.env.EID, e.env.Since) }
 	slices.SortStableFunc(u.envs, func(a, b heldEnv) int {
 		return cmp.Or(cmp.Compare(a.cost, b.cost), since(b).Compare(since(a)), b.env.Creation.Compare(a.env.Creation),
-			cmp.Compare(a.h.order, b.h.order), cmp.Compare(a.env.EID, b.env.EID))
+			cmp.Compare(a.h.position, b.h.position), cmp.Compare(a.env.EID, b.env.EID))
 	})
 	f := Finding{Rule: RuleMaxEnvsPerUser, Count: &CountExcess{Used: len(u.envs), Limit: limit, Hosts: hostsOf(u.envs, func(e heldEnv) *hostView { return e.h })}}
 	j.overCap(u, f, u.envs[:len(u.envs)-limit], nil)
@@ -160,16 +160,10 @@ func (j *judgement) markSharedBoots() {
 	}
 }
 
-// The methods of a caps.Host.
+// These, and what is drafted for the host, are a caps.HostState.
 
-func (h *hostView) Order() int         { return h.order }
+func (h *hostView) Position() int      { return h.position }
 func (h *hostView) SharedBoot() string { return h.sharedBoot }
-
-func (h *hostView) EndsBy(p *snapshot.Process, by time.Time) bool { return h.draft.endsBy(p, by) }
-
-func (h *hostView) DetachesBy(device snapshot.DeviceIndex, eid snapshot.EnvID, by time.Time) bool {
-	return h.draft.detachesBy(device, eid, by)
-}
 
 func (h *hostView) Stuck(p *snapshot.Process) bool {
 	_, stuck := h.stuckBecause(p)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce/contents"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -15,7 +16,7 @@ import (
 const RuleEnvMemory Rule = "env-memory"
 
 var envMemoryRule = rule{
-	Setting: newSwitch(string(RuleEnvMemory), func(s *Settings) *bool { return &s.EnvMemory }),
+	Setting: Setting{strictyaml.NewSwitch(string(RuleEnvMemory), func(s *Settings) *bool { return &s.EnvMemory }), ByHost},
 	early:   true,
 	advice: "Use less memory on that GPU, or raise the environment's capacity in its shell, if the GPU has enough free memory: " +
 		"genv config gpu-memory AMOUNT.",
@@ -64,7 +65,7 @@ func (j *judgement) envMemoryOn(h *hostView, env *envView, a contents.Attachment
 	by := time.Time{}
 	relieve := func() (proved, unproved contents.Excess) {
 		return env.Usages(index).Relieve(a.GPUMemory.Bytes(), func(p *snapshot.Process) bool {
-			return h.Stuck(p) || h.draft.endsBy(p, by)
+			return h.Stuck(p) || h.EndsBy(p, by)
 		})
 	}
 	proved, unproved := relieve()

@@ -6,18 +6,20 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // RuleNonEnvProcesses is about processes that are in no environment.
-const RuleNonEnvProcesses Rule = "non-env-processes"
+const RuleNonEnvProcesses Rule = order.RuleOutside
 
 var nonEnvProcessesRule = rule{
-	Setting: newSwitch(string(RuleNonEnvProcesses), func(s *Settings) *bool { return &s.NonEnvProcesses }),
+	Setting: Setting{strictyaml.NewSwitch(string(RuleNonEnvProcesses), func(s *Settings) *bool { return &s.NonEnvProcesses }), ByHost},
 	early:   true,
 	advice:  "Start GPU work in an environment: genv activate, genv attach, then run it in that shell.",
-	line:    func(f Finding) string { return fmt.Sprintf("Process %d is not running in a GPU environment", f.PID) },
+	line:    func(f Finding) string { return order.OutsideLine(f.PID) },
 	host:    (*judgement).nonEnvProcesses,
 }
 
@@ -43,7 +45,7 @@ func (j *judgement) nonEnvProcesses(h *hostView) {
 const RuleUnreadable Rule = "unreadable-processes"
 
 var unreadableRule = rule{
-	Setting: newChoice(string(RuleUnreadable), "end", "report", func(s *Settings) *bool { return &s.EndUnreadable }),
+	Setting: Setting{strictyaml.NewChoice(string(RuleUnreadable), "end", "report", func(s *Settings) *bool { return &s.EndUnreadable }), ByHost},
 	early:   true,
 	advice:  "Start it without that file system, or with fewer environment variables.",
 	line:    func(f Finding) string { return fmt.Sprintf("Process %d can't be judged: %s", f.PID, f.Unreadable.Why) },
@@ -82,7 +84,7 @@ func (j *judgement) warnReported(h *hostView, f *Finding) Warn {
 const RuleEnvDevices Rule = "env-devices"
 
 var envDevicesRule = rule{
-	Setting: newSwitch(string(RuleEnvDevices), func(s *Settings) *bool { return &s.EnvDevices }),
+	Setting: Setting{strictyaml.NewSwitch(string(RuleEnvDevices), func(s *Settings) *bool { return &s.EnvDevices }), ByHost},
 	early:   true,
 	advice:  "Use only devices that are attached: genv devices shows them, genv attach attaches one.",
 	line: func(f Finding) string {

@@ -11,13 +11,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Setting is a value of Settings: its key in a policy, and how it is read and written there.
+// Setting is a value of Settings, as a policy has it.
 type Setting struct {
-	Key   string
+	strictyaml.Setting[Settings]
 	Scope Scope
-	Read  func(*Settings, *strictyaml.Node)
-	Text  func(*Settings) string
-	Copy  func(to, from *Settings)
 }
 
 // Scope is what a setting may differ by; every setting may differ by time.
@@ -48,55 +45,16 @@ const (
 
 // modifiers are the settings that say how rules are applied.
 var modifiers = []Setting{
-	newChoice("sudo-users", "allow", "deny", func(s *Settings) *bool { return &s.SudoUsers }),
-	newChoice("unknown-environment", "outside", "leave", func(s *Settings) *bool { return &s.UnknownOutside }),
-	newChoice("containers", "leave", "judge", func(s *Settings) *bool { return &s.LeaveContainers }),
-	newChoice("graphics", "judge", "leave", func(s *Settings) *bool { return &s.JudgeGraphics }),
-	newSetting("warn", ByHost|ByUser, func(s *Settings) *Warn { return &s.Warn }, "{for: 10m}", readWarn, warnText),
-	newDuration("grace", ByHost, func(s *Settings) *time.Duration { return &s.Grace }, "10s",
-		time.Second, 10*time.Minute), // the controller waits while a report is carried out
-	newSwitch("kill", func(s *Settings) *bool { return &s.Kill }),
-	newSetting("guard", ByHost, func(s *Settings) *guard.Mode { return &s.Guard.Mode }, "watch or enforce", readGuard, guard.Mode.String),
-	newDuration("max-age", ByHost, func(s *Settings) *time.Duration { return &s.MaxAge }, "60s", time.Second, time.Hour),
-}
-
-// newSetting makes a setting with a value, which `false` switches off: then it is the zero T.
-func newSetting[T comparable](
-	key string, scope Scope, at func(*Settings) *T, example string, read func(*strictyaml.Node) T, write func(T) string,
-) Setting {
-	var off T
-	return Setting{
-		Key: key, Scope: scope,
-		Read: func(s *Settings, n *strictyaml.Node) {
-			switch *at(s) = off; {
-			case !n.IsBool():
-				*at(s) = read(n)
-			case n.Bool():
-				n.Failf("%s: true does not say how; write %s, or false for none", key, example)
-			}
-		},
-		Text: func(s *Settings) string {
-			if *at(s) == off {
-				return "off"
-			}
-			return write(*at(s))
-		},
-		Copy: func(to, from *Settings) { *at(to) = *at(from) },
-	}
-}
-
-// newOptional makes a setting of which the zero T is a value, too: nil is off.
-func newOptional[T any](
-	key string, scope Scope, at func(*Settings) **T, example string, read func(*strictyaml.Node) T, write func(T) string,
-) Setting {
-	return newSetting(key, scope, at, example,
-		func(n *strictyaml.Node) *T { value := read(n); return &value }, func(value *T) string { return write(*value) })
-}
-
-// newDuration makes a setting that is a duration within bounds.
-func newDuration(key string, scope Scope, at func(*Settings) *time.Duration, example string, low, high time.Duration) Setting {
-	read := func(n *strictyaml.Node) time.Duration { return n.Duration(low, high) }
-	return newSetting(key, scope, at, example, read, text.FormatDuration)
+	{strictyaml.NewChoice("sudo-users", "allow", "deny", func(s *Settings) *bool { return &s.SudoUsers }), ByHost},
+	{strictyaml.NewChoice("unknown-environment", "outside", "leave", func(s *Settings) *bool { return &s.UnknownOutside }), ByHost},
+	{strictyaml.NewChoice("containers", "leave", "judge", func(s *Settings) *bool { return &s.LeaveContainers }), ByHost},
+	{strictyaml.NewChoice("graphics", "judge", "leave", func(s *Settings) *bool { return &s.JudgeGraphics }), ByHost},
+	{strictyaml.NewSetting("warn", func(s *Settings) *Warn { return &s.Warn }, "{for: 10m}", readWarn, warnText), ByHost | ByUser},
+	{strictyaml.NewDuration("grace", func(s *Settings) *time.Duration { return &s.Grace }, "10s",
+		time.Second, 10*time.Minute), ByHost}, // the controller waits while a report is carried out
+	{strictyaml.NewSwitch("kill", func(s *Settings) *bool { return &s.Kill }), ByHost},
+	{strictyaml.NewSetting("guard", func(s *Settings) *guard.Mode { return &s.Guard.Mode }, "watch or enforce", readGuard, guard.Mode.String), ByHost},
+	{strictyaml.NewDuration("max-age", func(s *Settings) *time.Duration { return &s.MaxAge }, "60s", time.Second, time.Hour), ByHost},
 }
 
 // newCap makes a setting that is how many of something a user may have.
@@ -108,28 +66,7 @@ func newCap(key string, at func(*Settings) **int, example string) Setting {
 		}
 		return n.Int(0, maxCap)
 	}
-	return newOptional(key, ByUser, at, example, read, strconv.Itoa)
-}
-
-// newChoice makes a setting that is one of two words, of which the first switches something on. It
-// may differ by host.
-func newChoice(key, on, off string, at func(*Settings) *bool) Setting {
-	s := newSwitch(key, at)
-	s.Read = func(s *Settings, n *strictyaml.Node) { *at(s) = n.OneOf(on, off) == on }
-	s.Text = func(s *Settings) string {
-		if *at(s) {
-			return on
-		}
-		return off
-	}
-	return s
-}
-
-// newSwitch makes a setting that is on or off, and may differ by host.
-func newSwitch(key string, at func(*Settings) *bool) Setting {
-	s := newSetting(key, ByHost, at, "", nil, func(bool) string { return "on" })
-	s.Read = func(s *Settings, n *strictyaml.Node) { *at(s) = n.Bool() }
-	return s
+	return Setting{strictyaml.NewOptional(key, at, example, read, strconv.Itoa), ByUser}
 }
 
 func readGuard(n *strictyaml.Node) guard.Mode {

@@ -3,6 +3,7 @@ package enforce
 import (
 	"cmp"
 
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
@@ -11,12 +12,12 @@ import (
 // Spent is what was done since the last full cycle began, with that cycle. The safety limits
 // hold for all of it together, so that cycles that are closer together do no more.
 type Spent struct {
-	actions []safety.Action
+	actions []*safety.Action
 	events  map[snapshot.Hostname]int
 }
 
 // Begin begins with the plan of a full cycle.
-func (s *Spent) Begin(plan *Plan) { *s = Spent{actions: actionsOf(plan)} }
+func (s *Spent) Begin(plan *Plan) { *s = Spent{actions: counted(plan)} }
 
 // Allow reports whether a plan of JudgeEarly and its events are within the limits, and counts them
 // if they are. Otherwise none of it may be done: the next full cycle decides.
@@ -24,13 +25,12 @@ func (s *Spent) Allow(limits safety.Limits, plan *Plan, events []Event) bool {
 	if plan.Held() || limits.Paused != "" || !s.roomFor(events) {
 		return false
 	}
-	more := actionsOf(plan)
+	more := counted(plan)
 	if len(more) > 0 && limits != (safety.Limits{}) {
 		all := make([]*safety.Action, 0, len(s.actions)+len(more))
-		for _, list := range [][]safety.Action{s.actions, more} {
-			for i := range list {
-				a := list[i]
-				all = append(all, &a)
+		for _, list := range [][]*safety.Action{s.actions, more} {
+			for _, a := range list {
+				all = append(all, new(*a)) // which Hold marks
 			}
 		}
 		if len(safety.Hold(limits, all)) > 0 {
@@ -60,39 +60,20 @@ func (s *Spent) roomFor(events []Event) bool {
 	return true
 }
 
-// actionsOf are the items of all reports, with the users that they are directed against.
-func actionsOf(plan *Plan) []safety.Action {
+// counted are the actions of a plan. A process counts for its own user, or for that of a finding if that isn't known.
+func counted(plan *Plan) []*safety.Action {
 	users := make(map[string]snapshot.Username, len(plan.Findings))
 	for i := range plan.Findings {
 		users[plan.Findings[i].ID] = plan.Findings[i].User
 	}
-	var list []safety.Action
-	for i := range plan.Reports {
-		r := &plan.Reports[i]
-		for j := range r.Report.Terminate {
-			t := &r.Report.Terminate[j]
-			a := safety.Action{Host: r.Host, PID: t.Process.PID, User: targetOf(&t.Process)}
-			if !t.Process.Unproved() { // such a process counts for no user
-				for _, id := range t.Because {
-					a.User = cmp.Or(a.User, users[id])
-				}
-			}
-			list = append(list, a)
+	return actionsOf(plan, func(_ snapshot.Hostname, t *order.Termination) (user snapshot.Username) {
+		if t.Process.Unproved() {
+			return "" // it counts for no user
 		}
-		for j := range r.Report.Detach {
-			d := &r.Report.Detach[j]
-			list = append(list, safety.Action{
-				Host: r.Host, Device: d.Device, EID: d.Environment.EID, User: gpus.UserName(d.Environment.Username, &d.Environment.UID),
-			})
+		user = gpus.UserName(t.Process.CountedUser(), t.Process.CountedUID())
+		for _, id := range t.Because {
+			user = cmp.Or(user, users[id])
 		}
-	}
-	return list
-}
-
-// targetOf is the user of a process; "" if it counts for no user.
-func targetOf(p *snapshot.Process) snapshot.Username {
-	if p.Unproved() {
-		return ""
-	}
-	return gpus.UserName(p.CountedUser(), p.CountedUID())
+		return user
+	})
 }

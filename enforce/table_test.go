@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -37,7 +38,7 @@ func (c *controllerMemory) Judge(policy enforce.Policy, cluster snapshot.Cluster
 	return plan
 }
 
-func (c *controllerMemory) Learn(host snapshot.Hostname, report enforce.Report, outcomes []enforce.Outcome) {
+func (c *controllerMemory) Learn(host snapshot.Hostname, report order.Order, outcomes []order.Outcome) {
 	c.Memory = c.Memory.Learn(enforce.HostReport{Host: host, Report: report}, outcomes, c.Time)
 }
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -22,7 +22,7 @@ type Decision struct {
 	Host     snapshot.Hostname
 	User     string
 	What     string // such as "Terminating process 5 …", in a line
-	Status   enforce.Status
+	Status   order.Status
 	Reason   string   // of the status
 	Why      []string // the findings as people read them
 	Notified time.Time

@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -59,16 +59,16 @@ func judged() *snapshot.Snapshot {
 	}
 }
 
-func explain(s *snapshot.Snapshot, r enforce.Report) enforce.Report {
+func explain(s *snapshot.Snapshot, r order.Order) order.Order {
 	audit.Explain(&r, "gpu-01", s, noon)
 	return r
 }
 
 func TestExplain(t *testing.T) {
 	s := judged()
-	r := explain(s, enforce.Report{
-		Terminate: []enforce.Termination{{Process: s.Processes[0]}, {Process: s.Processes[2]}},
-		Detach:    []enforce.Detachment{{Device: 0, Environment: s.Environments[0]}},
+	r := explain(s, order.Order{
+		Terminate: []order.Termination{{Process: s.Processes[0]}, {Process: s.Processes[2]}},
+		Detach:    []order.Detachment{{Device: 0, Environment: s.Environments[0]}},
 	})
 	const (
 		title  = "snapshot of gpu-01, 2026-11-20 12:00:00 UTC"
@@ -81,14 +81,14 @@ func TestExplain(t *testing.T) {
 		r.Terminate[1].Judged, "the environment that it claims is bob's")
 	require.Equal(t, []string{title, device, env, first, strings.Replace(strings.Replace(first, "10", "12", 1), "environment 5", "environment 6", 1)},
 		r.Detach[0].Judged, "bob's process isn't hers to see")
-	require.Nil(t, explain(nil, enforce.Report{Terminate: []enforce.Termination{{Process: s.Processes[0]}}}).Terminate[0].Judged)
+	require.Nil(t, explain(nil, order.Order{Terminate: []order.Termination{{Process: s.Processes[0]}}}).Terminate[0].Judged)
 }
 
 // What is not known is not shown as something.
 func TestExplainTheUnknown(t *testing.T) {
-	r := explain(&snapshot.Snapshot{}, enforce.Report{
-		Terminate: []enforce.Termination{{Process: snapshot.Process{PID: 7, EnvUnknown: true, Usage: []snapshot.DeviceUsage{{Index: 3}}}}},
-		Detach:    []enforce.Detachment{{Device: 3, Environment: snapshot.Environment{EID: "9", UID: 1, OwnerMismatch: true}}},
+	r := explain(&snapshot.Snapshot{}, order.Order{
+		Terminate: []order.Termination{{Process: snapshot.Process{PID: 7, EnvUnknown: true, Usage: []snapshot.DeviceUsage{{Index: 3}}}}},
+		Detach:    []order.Detachment{{Device: 3, Environment: snapshot.Environment{EID: "9", UID: 1, OwnerMismatch: true}}},
 	})
 	require.Equal(t, "process 7, user unknown, its environment can't be read, device 3: unknown memory", r.Terminate[0].Judged[1])
 	require.Len(t, r.Terminate[0].Judged, 2)
@@ -106,16 +106,16 @@ func TestExplainHostileNames(t *testing.T) {
 		index := snapshot.DeviceIndex(i)
 		s.Devices = append(s.Devices, snapshot.Device{Index: index, Name: long, UUID: snapshot.GPUUUID(evil), Attachments: []snapshot.Attachment{{EID: env.EID}}})
 	}
-	var report enforce.Report
+	var report order.Order
 	for i := range 2000 {
 		p := snapshot.Process{PID: snapshot.PID(i + 1), UID: &uid, Username: env.Username, EID: env.EID, Command: long, Container: long, Usage: []snapshot.DeviceUsage{{Index: 0}}}
 		for j := range 1000 {
 			p.Usage = append(p.Usage, snapshot.DeviceUsage{Index: snapshot.DeviceIndex(j)})
 		}
 		s.Processes = append(s.Processes, p)
-		report.Terminate = append(report.Terminate, enforce.Termination{Process: p})
+		report.Terminate = append(report.Terminate, order.Termination{Process: p})
 	}
-	report.Detach = []enforce.Detachment{{Environment: env}}
+	report.Detach = []order.Detachment{{Environment: env}}
 	report = explain(s, report)
 	total := 0
 	for _, item := range report.Terminate {
@@ -142,7 +142,7 @@ func TestLines(t *testing.T) {
 		"Decision   5b1c09e2", "Time       2026-11-20 12:00:00 " + zone, "Host       gpu-01", "User       alice", "What       Terminating process 10",
 		"Outcome    refused: it is a daemon", "Because    one", "           two", "Notified   2026-11-20 11:00:00 " + zone, "By         root", "Judged     a", "           b",
 	}, audit.Decision{
-		ID: "5b1c09e2", Time: at, Host: "gpu-01", User: "alice", What: "Terminating process 10", Status: enforce.StatusRefused, Reason: "it is a daemon",
+		ID: "5b1c09e2", Time: at, Host: "gpu-01", User: "alice", What: "Terminating process 10", Status: order.StatusRefused, Reason: "it is a daemon",
 		Why: []string{"one", "two"}, Notified: at.Add(-time.Hour), By: "root", Judged: []string{"a", "b"},
 	}.Lines())
 	require.Equal(t, []string{"Decision   5b1c09e2", "Outcome    under way"}, audit.Decision{ID: "5b1c09e2"}.Lines())

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -223,7 +223,7 @@ func TestTail(t *testing.T) {
 	}
 	require.NoError(t, log.Append(item(6), item(7)))
 	require.Empty(t, entries(), "they are under way")
-	outcome := audit.OutcomeRecords([]audit.Record{item(7), item(6)}, []enforce.Outcome{{Status: enforce.StatusGone}, {Status: enforce.StatusKilled}})
+	outcome := audit.OutcomeRecords([]audit.Record{item(7), item(6)}, []order.Outcome{{Status: order.StatusGone}, {Status: order.StatusKilled}})
 	require.NoError(t, log.Append(outcome[0]))
 	require.Equal(t, []string{"7  gone"}, entries())
 	require.NoError(t, log.Append(outcome[1]))

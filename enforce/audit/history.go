@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -26,7 +27,7 @@ type Entry struct {
 	Device    *snapshot.DeviceIndex `json:"device,omitempty"`
 	Container string                `json:"container,omitempty"` // of the process, and who started it, in words
 	// Status is what came of it, or dry-run; empty or failed for notices and operators.
-	Status   enforce.Status `json:"status"`
+	Status   order.Status   `json:"status"`
 	Reason   string         `json:"reason,omitempty"`
 	Why      []string       `json:"why"`              // the findings that led to it
 	Rules    []enforce.Rule `json:"rules,omitempty"`  // theirs
@@ -171,7 +172,7 @@ func (j *joiner) notice(r *Record, filter *Filter) {
 		e.ID = WarningID(r.IDs[0])
 	}
 	if r.Reason != "" {
-		e.Status = enforce.StatusFailed
+		e.Status = order.StatusFailed
 	}
 	j.append(e)
 }
@@ -215,7 +216,7 @@ func (j *joiner) action(r *Record) {
 			ID: DecisionID(r.Report, r.PID, r.EID, r.Device), Text: r.Text, Judged: r.Judged,
 			Time: r.Time, Host: r.Host, User: r.User, UID: r.UID, PID: r.PID, EID: r.EID, Device: r.Device, Report: r.Report,
 			Container: r.Container,
-			IDs:       r.IDs, Why: r.Why, Rules: r.rules(), By: r.By, Status: enforce.StatusUnknown, Reason: "genv ended before it received the outcome",
+			IDs:       r.IDs, Why: r.Why, Rules: r.rules(), By: r.By, Status: order.StatusUnknown, Reason: "genv ended before it received the outcome",
 		}
 		for _, id := range r.IDs {
 			if at := j.notified[id]; e.Notified.IsZero() || !at.IsZero() && at.Before(e.Notified) {
@@ -326,15 +327,15 @@ func countsOf(e *Entry) ActionCounts {
 		return ActionCounts{}
 	}
 	switch e.Status {
-	case enforce.StatusTerminated, enforce.StatusKilled, enforce.StatusSignalled:
+	case order.StatusTerminated, order.StatusKilled, order.StatusSignalled:
 		return ActionCounts{Terminated: 1}
-	case enforce.StatusDetached:
+	case order.StatusDetached:
 		return ActionCounts{Detached: 1}
-	case enforce.StatusRefused:
+	case order.StatusRefused:
 		return ActionCounts{Refused: 1}
-	case enforce.StatusFailed, enforce.StatusSurvived, enforce.StatusUnknown:
+	case order.StatusFailed, order.StatusSurvived, order.StatusUnknown:
 		return ActionCounts{Failed: 1}
-	case enforce.StatusGone, enforce.StatusChanged, enforce.StatusNotAttached:
+	case order.StatusGone, order.StatusChanged, order.StatusNotAttached:
 	}
 	return ActionCounts{}
 }

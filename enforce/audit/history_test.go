@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -33,8 +34,8 @@ func story(t *testing.T) string {
 		audit.Record{Time: at(5), Kind: audit.KindReport, Report: "r/1/a", IDs: []string{"cap"}, Why: why, Host: "a", User: "bob", UID: bob, EID: "10", Device: device},
 		audit.Record{Time: at(5), Kind: audit.KindReport, Report: "r/1/a", IDs: []string{"cap"}, Why: why, Host: "a", User: "bob", UID: bob, EID: "10", PID: 5},
 		audit.Record{Time: at(5), Kind: audit.KindReport, Report: "r/1/b", IDs: []string{"out"}, Why: []string{"outside"}, Host: "b", UID: alice, PID: 5},
-		audit.Record{Time: at(6), Kind: audit.KindOutcome, Report: "r/1/a", IDs: []string{"cap"}, Host: "a", User: "bob", UID: bob, EID: "10", Device: device, Status: enforce.StatusDetached},
-		audit.Record{Time: at(7), Kind: audit.KindOutcome, Report: "r/1/a", IDs: []string{"cap"}, Host: "a", User: "bob", UID: bob, EID: "10", PID: 5, Status: enforce.StatusTerminated},
+		audit.Record{Time: at(6), Kind: audit.KindOutcome, Report: "r/1/a", IDs: []string{"cap"}, Host: "a", User: "bob", UID: bob, EID: "10", Device: device, Status: order.StatusDetached},
+		audit.Record{Time: at(7), Kind: audit.KindOutcome, Report: "r/1/a", IDs: []string{"cap"}, Host: "a", User: "bob", UID: bob, EID: "10", PID: 5, Status: order.StatusTerminated},
 	))
 	return path
 }
@@ -43,12 +44,12 @@ func TestHistoryJoins(t *testing.T) {
 	entries, _, err := audit.History(story(t), audit.Filter{})
 	require.NoError(t, err)
 	require.Len(t, entries, 3)
-	require.Equal(t, enforce.StatusDetached, entries[0].Status)
+	require.Equal(t, order.StatusDetached, entries[0].Status)
 	require.Equal(t, at(6), entries[0].Time)
 	require.Equal(t, []string{"User bob is using 2 devices"}, entries[0].Why)
 	require.Equal(t, at(1), entries[0].Notified)
-	require.Equal(t, enforce.StatusTerminated, entries[1].Status)
-	require.Equal(t, enforce.StatusUnknown, entries[2].Status, "the controller ended before it heard")
+	require.Equal(t, order.StatusTerminated, entries[1].Status)
+	require.Equal(t, order.StatusUnknown, entries[2].Status, "the controller ended before it heard")
 	require.Zero(t, entries[2].Notified, "the user could not be notified")
 }
 
@@ -160,7 +161,7 @@ func TestDecided(t *testing.T) {
 		Text: "Detaching", Judged: slices.Repeat([]string{strings.Repeat("x", 5000)}, 50),
 	}
 	notice := audit.Record{Time: at(1), Kind: audit.KindNotified, IDs: []string{idle}, User: "bob", Text: "It is idle.\nAdvice"}
-	records := append([]audit.Record{notice, item}, audit.OutcomeRecords([]audit.Record{item}, []enforce.Outcome{{Status: enforce.StatusDetached}})...)
+	records := append([]audit.Record{notice, item}, audit.OutcomeRecords([]audit.Record{item}, []order.Outcome{{Status: order.StatusDetached}})...)
 	require.NoError(t, (&audit.Log{Path: path}).Append(records...))
 	entries, _, err := audit.History(path, audit.Filter{Notices: true})
 	require.NoError(t, err)

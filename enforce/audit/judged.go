@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -29,7 +29,7 @@ const (
 
 // Explain sets the lines that were judged, of each item of a report. The snapshot is that
 // of the host, taken at a time.
-func Explain(r *enforce.Report, host snapshot.Hostname, s *snapshot.Snapshot, at time.Time) {
+func Explain(r *order.Order, host snapshot.Hostname, s *snapshot.Snapshot, at time.Time) {
 	if s == nil {
 		return
 	}
@@ -62,7 +62,7 @@ func (e *explainer) termination(p *snapshot.Process) []string {
 	return bounded(lines)
 }
 
-func (e *explainer) detachment(d *enforce.Detachment) []string {
+func (e *explainer) detachment(d *order.Detachment) []string {
 	lines := append([]string{e.title}, e.device(d.Device)...)
 	lines = append(lines, e.environment(&d.Environment))
 	if d.Environment.OwnerMismatch {

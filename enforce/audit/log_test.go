@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -32,7 +33,7 @@ func TestAppendAndScan(t *testing.T) {
 	want := []audit.Record{
 		{Time: at(1), Kind: audit.KindFinding, Run: "r", Cycle: 3, IDs: []string{"f"}, Rule: enforce.RuleIdle, Decision: enforce.DecisionAct, Host: "a", User: "bob", UID: ptr(snapshot.UID(7)), Text: "line", Finding: &enforce.Finding{ID: "f", Rule: enforce.RuleIdle}},
 		{Time: at(2), Kind: audit.KindReport, IDs: []string{"f"}, Report: "r/3/a", Host: "a", PID: 5, Start: 9, EID: "10", Why: []string{"why"}},
-		{Time: at(3), Kind: audit.KindOutcome, IDs: []string{"f"}, Report: "r/3/a", Host: "a", Device: ptr(snapshot.DeviceIndex(0)), EID: "10", Status: enforce.StatusDetached, Reason: "x", By: "admin"},
+		{Time: at(3), Kind: audit.KindOutcome, IDs: []string{"f"}, Report: "r/3/a", Host: "a", Device: ptr(snapshot.DeviceIndex(0)), EID: "10", Status: order.StatusDetached, Reason: "x", By: "admin"},
 	}
 	log := audit.Log{Path: path}
 	require.NoError(t, log.Append(want[:2]...))

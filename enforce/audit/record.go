@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -89,9 +90,9 @@ type Record struct {
 	EID       snapshot.EnvID        `json:"eid,omitempty"`
 	Device    *snapshot.DeviceIndex `json:"device,omitempty"` // to detach
 
-	Status enforce.Status `json:"status,omitempty"`
-	Text   string         `json:"text,omitempty"` // what it is about, in one line
-	Reason string         `json:"reason,omitempty"`
+	Status order.Status `json:"status,omitempty"`
+	Text   string       `json:"text,omitempty"` // what it is about, in one line
+	Reason string       `json:"reason,omitempty"`
 	// Why are the findings that led to it, in plain English.
 	Why []string `json:"why,omitempty"`
 	// Judged are the lines of the snapshot that were judged, of a report.
@@ -182,7 +183,7 @@ func (e *Entry) Decision() Decision {
 
 // ReportRecords are the records of a report's items, in the order of its
 // outcomes. The snapshot, which may be nil, has the names of users.
-func ReportRecords(host snapshot.Hostname, r enforce.Report, s *snapshot.Snapshot) []Record {
+func ReportRecords(host snapshot.Hostname, r order.Order, s *snapshot.Snapshot) []Record {
 	records := make([]Record, 0, len(r.Detach)+len(r.Terminate))
 	for i := range r.Detach {
 		d := &r.Detach[i]
@@ -228,7 +229,7 @@ func userOf(p *snapshot.Process, s *snapshot.Snapshot) snapshot.Username {
 
 // OutcomeRecords are the records of a report's outcomes, made from those of its
 // items.
-func OutcomeRecords(items []Record, outcomes []enforce.Outcome) []Record {
+func OutcomeRecords(items []Record, outcomes []order.Outcome) []Record {
 	records := make([]Record, len(items))
 	for i, r := range items {
 		r.Kind, r.Text, r.Judged = KindOutcome, "", nil
@@ -241,7 +242,7 @@ func OutcomeRecords(items []Record, outcomes []enforce.Outcome) []Record {
 }
 
 // StatusDryRun is the Status of an Entry about what a dry run would have done.
-const StatusDryRun enforce.Status = "dry-run"
+const StatusDryRun order.Status = "dry-run"
 
 // undoneKey names an action that a dry run left undone.
 type undoneKey struct {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -26,7 +27,7 @@ func notified(id string, c audit.Channel) audit.Record {
 	return audit.Record{Kind: audit.KindNotified, Channel: c, IDs: []string{id}, User: "bob"}
 }
 
-func done(s enforce.Status, pid snapshot.PID, ids ...string) audit.Record {
+func done(s order.Status, pid snapshot.PID, ids ...string) audit.Record {
 	return audit.Record{Kind: audit.KindOutcome, Report: "r/1/a", IDs: ids, Host: "a", User: "bob", PID: pid, Status: s}
 }
 
@@ -66,16 +67,16 @@ func statsCases() []statsCase {
 		},
 		{
 			"an action because of two rules",
-			[]audit.Record{done(enforce.StatusTerminated, 5, outside, capped)},
+			[]audit.Record{done(order.StatusTerminated, 5, outside, capped)},
 			[]audit.StatsRow{row(enforce.RuleMaxDevicesPerUser, audit.ActionCounts{Terminated: 1}), row(enforce.RuleNonEnvProcesses, audit.ActionCounts{Terminated: 1})},
 			audit.ActionCounts{Terminated: 1},
 		},
 		{
 			"every status",
 			[]audit.Record{
-				done(enforce.StatusKilled, 1, idle), done(enforce.StatusSignalled, 2, idle), done(enforce.StatusDetached, 3, idle), done(enforce.StatusRefused, 4, idle),
-				done(enforce.StatusFailed, 5, idle), done(enforce.StatusSurvived, 6, idle), done(enforce.StatusUnknown, 7, idle),
-				done(enforce.StatusGone, 8, idle), done(enforce.StatusChanged, 9, idle), done(enforce.StatusNotAttached, 10, idle),
+				done(order.StatusKilled, 1, idle), done(order.StatusSignalled, 2, idle), done(order.StatusDetached, 3, idle), done(order.StatusRefused, 4, idle),
+				done(order.StatusFailed, 5, idle), done(order.StatusSurvived, 6, idle), done(order.StatusUnknown, 7, idle),
+				done(order.StatusGone, 8, idle), done(order.StatusChanged, 9, idle), done(order.StatusNotAttached, 10, idle),
 			},
 			[]audit.StatsRow{row(enforce.RuleIdle, audit.ActionCounts{Terminated: 2, Detached: 1, Refused: 1, Failed: 3})},
 			audit.ActionCounts{Terminated: 2, Detached: 1, Refused: 1, Failed: 3},
@@ -85,9 +86,9 @@ func statsCases() []statsCase {
 			[]audit.Record{
 				{Kind: audit.KindOperator, Action: "exempt", User: "bob", Rule: enforce.RuleIdle},
 				{Kind: audit.KindOperator, Action: "exempt", Host: "a"},
-				{Kind: audit.KindOperator, Action: "exempt", User: "bob", Status: enforce.StatusFailed},
+				{Kind: audit.KindOperator, Action: "exempt", User: "bob", Status: order.StatusFailed},
 				{Kind: audit.KindOperator, Action: "unexempt", User: "bob"},
-				done(enforce.StatusTerminated, 5, "run/3/a"),
+				done(order.StatusTerminated, 5, "run/3/a"),
 			},
 			[]audit.StatsRow{
 				{ActionCounts: audit.ActionCounts{Exempted: 1}}, row("", audit.ActionCounts{Terminated: 1}), row(enforce.RuleIdle, audit.ActionCounts{Exempted: 1}),
@@ -96,7 +97,7 @@ func statsCases() []statsCase {
 		},
 		{
 			"a user without a name",
-			[]audit.Record{{Kind: audit.KindOutcome, UID: ptr(snapshot.UID(1002)), IDs: []string{idle}, PID: 1, Status: enforce.StatusTerminated}},
+			[]audit.Record{{Kind: audit.KindOutcome, UID: ptr(snapshot.UID(1002)), IDs: []string{idle}, PID: 1, Status: order.StatusTerminated}},
 			[]audit.StatsRow{{User: "1002", Rule: enforce.RuleIdle, ActionCounts: audit.ActionCounts{Terminated: 1}}},
 			audit.ActionCounts{Terminated: 1},
 		},
@@ -170,7 +171,7 @@ func TestFilterByRuleAndTime(t *testing.T) {
 	item := func(minute int, kind audit.Kind, pid snapshot.PID, ids ...string) audit.Record {
 		r := audit.Record{Time: at(minute), Kind: kind, Report: "r/1/a", PID: pid, IDs: ids}
 		if kind == audit.KindOutcome {
-			r.Status = enforce.StatusTerminated
+			r.Status = order.StatusTerminated
 		}
 		return r
 	}
@@ -193,7 +194,7 @@ func TestFilterByRuleAndTime(t *testing.T) {
 		require.NoError(t, err)
 		var pids []snapshot.PID
 		for _, e := range entries {
-			require.Equal(t, enforce.StatusTerminated, e.Status, name)
+			require.Equal(t, order.StatusTerminated, e.Status, name)
 			pids = append(pids, e.PID)
 		}
 		require.Equal(t, tt.pids, pids, name)

@@ -80,7 +80,7 @@ func (c *Choice) Devices(counted []*HeldDevice) []*HeldDevice {
 // compare says which of two devices goes first.
 func (d *HeldDevice) compare(other *HeldDevice) int {
 	return cmp.Or(cmp.Compare(d.cost, other.cost), other.Newest.Compare(d.Newest), other.Written.Compare(d.Written),
-		cmp.Compare(d.Host.Order(), other.Host.Order()), cmp.Compare(d.Index, other.Index))
+		cmp.Compare(d.Host.Position(), other.Host.Position()), cmp.Compare(d.Index, other.Index))
 }
 
 // enough reports whether no device of a cost need go any more.

@@ -18,7 +18,7 @@ import (
 
 // HostState is what other rules do on a host, and what is possible there.
 type HostState interface {
-	Order() int // in the cluster
+	Position() int // in the cluster
 	// SharedBoot is the boot id of the host if another host reports it, too; "" otherwise.
 	SharedBoot() string
 	// EndsBy and DetachesBy report whether a process ends anyway, or an environment loses a device, now or by a
@@ -90,7 +90,7 @@ func once(list []*HeldDevice) []*HeldDevice {
 		}
 		other.Copies = append(other.Copies, d)
 	}
-	slices.SortStableFunc(kept, func(a, b *HeldDevice) int { return cmp.Compare(a.Host.Order(), b.Host.Order()) })
+	slices.SortStableFunc(kept, func(a, b *HeldDevice) int { return cmp.Compare(a.Host.Position(), b.Host.Position()) })
 	return kept
 }
 

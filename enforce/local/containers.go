@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/container"
 )
@@ -98,7 +98,7 @@ func (x *execution) awaitStops(ctx context.Context, left []*target) ([]*target, 
 	if len(stopping) == 0 {
 		return left, nil
 	}
-	stopping, err := wait(ctx, stopping, x.options.KillWait, enforce.StatusKilled)
+	stopping, err := wait(ctx, stopping, x.options.KillWait, order.StatusKilled)
 	return append(others, stopping...), err
 }
 

@@ -6,21 +6,21 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
 // detach removes attachments, all of them in one update of the state files: the
 // lock is taken once, and the files are either the old ones or the new ones.
-func (x *execution) detach(ctx context.Context, items []enforce.Detachment) []enforce.Outcome {
-	outcomes := make([]enforce.Outcome, len(items))
+func (x *execution) detach(ctx context.Context, items []order.Detachment) []order.Outcome {
+	outcomes := make([]order.Outcome, len(items))
 	if len(items) == 0 {
 		return outcomes
 	}
 	release := func() {}
 	now, err := new(inspection), error(nil)
-	if len(x.gpus) > 0 || slices.ContainsFunc(items, func(d enforce.Detachment) bool { return d.Unused }) {
+	if len(x.gpus) > 0 || slices.ContainsFunc(items, func(d order.Detachment) bool { return d.Unused }) {
 		now, err = x.inspect(ctx)
 	}
 	change := func(files *state.Files) error {
@@ -47,9 +47,9 @@ func (x *execution) detach(ctx context.Context, items []enforce.Detachment) []en
 		o := &outcomes[i]
 		o.Device, o.EID = items[i].Device, items[i].Environment.EID
 		if err != nil { // nothing was written, whatever was decided
-			o.Status, o.Reason = enforce.StatusFailed, fmt.Sprintf("the attachment was not removed: %v", err)
+			o.Status, o.Reason = order.StatusFailed, fmt.Sprintf("the attachment was not removed: %v", err)
 		}
-		if o.Status == enforce.StatusDetached {
+		if o.Status == order.StatusDetached {
 			x.onAction(items[i].String())
 		}
 	}
@@ -57,7 +57,7 @@ func (x *execution) detach(ctx context.Context, items []enforce.Detachment) []en
 }
 
 // checkDetachment objects to a device that is another GPU now, or was judged to be unused and isn't.
-func (x *execution) checkDetachment(d *enforce.Detachment, now *inspection, files *state.Files) objection {
+func (x *execution) checkDetachment(d *order.Detachment, now *inspection, files *state.Files) objection {
 	if o := otherGPU(d.Device, x.gpus, now.gpus, files); o.raised() || !d.Unused {
 		return o
 	}
@@ -73,32 +73,32 @@ func (x *execution) checkDetachment(d *enforce.Detachment, now *inspection, file
 
 // detachOne decides on one attachment and, as the user with uid, removes it from the
 // state files.
-func detachOne(item *enforce.Detachment, files *state.Files, uid snapshot.UID) (status enforce.Status, reason string) {
+func detachOne(item *order.Detachment, files *state.Files, uid snapshot.UID) (status order.Status, reason string) {
 	judged := &item.Environment
 	device := files.Device(item.Device)
 	if device == nil || device.Attachment(judged.EID) == nil {
-		return enforce.StatusNotAttached, ""
+		return order.StatusNotAttached, ""
 	}
 	// Every user may change the creation date, so a different date doesn't prove
 	// that the id names another environment. A different owner does.
 	if now := files.Environment(judged.EID); now != nil && now.UID != judged.UID {
-		return enforce.StatusChanged, fmt.Sprintf("environment %s was registered for another user since it was judged", judged.EID.Shown())
+		return order.StatusChanged, fmt.Sprintf("environment %s was registered for another user since it was judged", judged.EID.Shown())
 	}
 	if err := files.CheckOwner(judged.EID, uid); errors.Is(err, state.ErrNotOwner) {
-		return enforce.StatusRefused, err.Error()
+		return order.StatusRefused, err.Error()
 	}
 	files.Detach(judged.EID, item.Device)
-	return enforce.StatusDetached, ""
+	return order.StatusDetached, ""
 }
 
 // stillAttached are the environments that kept a device which the report takes
 // away, each with the reason. Their processes are not signalled: either the state
 // files can't be trusted now, or the id names another environment than the judged
 // one, and a process may be another one too, unless its start time is known.
-func stillAttached(outcomes []enforce.Outcome) map[snapshot.EnvID]objection {
+func stillAttached(outcomes []order.Outcome) map[snapshot.EnvID]objection {
 	out := map[snapshot.EnvID]objection{}
 	for _, o := range outcomes {
-		if o.Status != enforce.StatusDetached && o.Status != enforce.StatusNotAttached {
+		if o.Status != order.StatusDetached && o.Status != order.StatusNotAttached {
 			reason := fmt.Sprintf("not begun, since its environment kept device %d: %s", o.Device, o.Reason)
 			out[o.EID] = objection{status: o.Status, reason: reason}
 		}

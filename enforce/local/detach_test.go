@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/local"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
@@ -49,47 +49,47 @@ func TestDetachments(t *testing.T) {
 		envs   envs
 		judged snapshot.Environment
 		device snapshot.DeviceIndex
-		status enforce.Status
+		status order.Status
 		reason string
 		line   string
 		left   []snapshot.Device
 	}{
-		"it is attached": {envs{raz}, raz, 0, enforce.StatusDetached, "", detached("raz"), without},
+		"it is attached": {envs{raz}, raz, 0, order.StatusDetached, "", detached("raz"), without},
 		"its user has no name": {
-			envs{raz}, environment("7", 1001, ""), 0, enforce.StatusDetached, "", detached("1001"), without,
+			envs{raz}, environment("7", 1001, ""), 0, order.StatusDetached, "", detached("1001"), without,
 		},
 		"its user has a name that would ring": {
-			envs{raz}, environment("7", 1001, "raz\a"), 0, enforce.StatusDetached, "", detached(`"raz?"`), without,
+			envs{raz}, environment("7", 1001, "raz\a"), 0, order.StatusDetached, "", detached(`"raz?"`), without,
 		},
-		"only the attachment is left of it": {nil, raz, 0, enforce.StatusDetached, "", detached("raz"), without},
+		"only the attachment is left of it": {nil, raz, 0, order.StatusDetached, "", detached("raz"), without},
 		"it is not attached there": {
-			envs{raz}, environment("9", 1001, "raz"), 0, enforce.StatusNotAttached, "", "", untouched,
+			envs{raz}, environment("9", 1001, "raz"), 0, order.StatusNotAttached, "", "", untouched,
 		},
-		"there is no such device": {envs{raz}, raz, 2, enforce.StatusNotAttached, "", "", untouched},
+		"there is no such device": {envs{raz}, raz, 2, order.StatusNotAttached, "", "", untouched},
 		"its date was changed": {
 			envs{newer},
-			raz, 1, enforce.StatusDetached, "",
+			raz, 1, order.StatusDetached, "",
 			"Detaching environment 7 of user raz from device 1",
 			[]snapshot.Device{device(0, "7", "8"), device(1)},
 		},
-		"the id was given to another user": {envs{stolen}, raz, 1, enforce.StatusChanged, reason, "", untouched},
+		"the id was given to another user": {envs{stolen}, raz, 1, order.StatusChanged, reason, "", untouched},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(local.ExecutorOptions{})
 			s.stateFiles.content = state.Files{Environments: r.envs, Devices: []snapshot.Device{device(0, "7", "8"), device(1, "7")}}
-			want := enforce.Outcome{EID: r.judged.EID, Device: r.device, Status: r.status, Reason: r.reason}
+			want := order.Outcome{EID: r.judged.EID, Device: r.device, Status: r.status, Reason: r.reason}
 			got := s.x.Execute(context.Background(), detaching(r.judged, r.device))
-			require.Equal(t, []enforce.Outcome{want}, got)
+			require.Equal(t, []order.Outcome{want}, got)
 			require.Equal(t, r.left, s.stateFiles.content.Devices)
 			require.Equal(t, r.line, strings.Join(s.lines, "\n"))
 		})
 	}
 }
 
-func detaching(e snapshot.Environment, devices ...snapshot.DeviceIndex) enforce.Report {
-	var r enforce.Report
+func detaching(e snapshot.Environment, devices ...snapshot.DeviceIndex) order.Order {
+	var r order.Order
 	for _, d := range devices {
-		r.Detach = append(r.Detach, enforce.Detachment{Device: d, Environment: e})
+		r.Detach = append(r.Detach, order.Detachment{Device: d, Environment: e})
 	}
 	return r
 }
@@ -106,10 +106,10 @@ func TestDetachOnDisk(t *testing.T) {
 	}))
 	x := local.New(&machine{}, store, local.ExecutorOptions{})
 	got := x.Execute(context.Background(), detaching(mine, 0, 2, 2))
-	require.Equal(t, []enforce.Outcome{
-		{EID: "7", Device: 0, Status: enforce.StatusDetached},
-		{EID: "7", Device: 2, Status: enforce.StatusDetached},
-		{EID: "7", Device: 2, Status: enforce.StatusNotAttached},
+	require.Equal(t, []order.Outcome{
+		{EID: "7", Device: 0, Status: order.StatusDetached},
+		{EID: "7", Device: 2, Status: order.StatusDetached},
+		{EID: "7", Device: 2, Status: order.StatusNotAttached},
 	}, got)
 	stateFiles, err := store.Read(context.Background())
 	require.NoError(t, err)
@@ -121,16 +121,16 @@ func TestDetachOnDisk(t *testing.T) {
 func TestFailedDetachmentSparesEnvironment(t *testing.T) {
 	mine, others := ready(t, "gentle", in("7")), ready(t, "gentle", in("8"))
 	report := detaching(environment("7", 1001, "raz"), 0)
-	report.Terminate = []enforce.Termination{{Process: mine.judged("7", 0)}, {Process: others.judged("8", 0)}}
+	report.Terminate = []order.Termination{{Process: mine.judged("7", 0)}, {Process: others.judged("8", 0)}}
 	s := newScene(local.ExecutorOptions{Grace: oneGrace}, mine.judged("7", 0), others.judged("8", 0))
 	s.stateFiles.err = errors.New("state is corrupt")
 	got := s.x.Execute(context.Background(), report)
-	require.Equal(t, enforce.Outcome{EID: "7", Status: enforce.StatusFailed, Reason: "the attachment was not removed: state is corrupt"}, got[0])
-	require.Equal(t, enforce.Outcome{
-		PID: mine.pid(), EID: "7", Status: enforce.StatusFailed,
+	require.Equal(t, order.Outcome{EID: "7", Status: order.StatusFailed, Reason: "the attachment was not removed: state is corrupt"}, got[0])
+	require.Equal(t, order.Outcome{
+		PID: mine.pid(), EID: "7", Status: order.StatusFailed,
 		Reason: "not begun, since its environment kept device 0: the attachment was not removed: state is corrupt",
 	}, got[1])
-	require.Equal(t, enforce.StatusTerminated, got[2].Status)
+	require.Equal(t, order.StatusTerminated, got[2].Status)
 	require.Len(t, s.lines, 1)
 	mine.answers()
 }
@@ -138,18 +138,18 @@ func TestFailedDetachmentSparesEnvironment(t *testing.T) {
 // TestChangedOwnerDoesNotSpareJudgedProcess: every user may change the owner of
 // an environment, but not when a process started.
 func TestChangedOwnerDoesNotSpareJudgedProcess(t *testing.T) {
-	for start, want := range map[bool]enforce.Status{true: enforce.StatusTerminated, false: enforce.StatusChanged} {
+	for start, want := range map[bool]order.Status{true: order.StatusTerminated, false: order.StatusChanged} {
 		c := ready(t, "gentle", in("7"))
 		judged := c.judged("7", 0)
 		if !start {
 			judged.Start = 0
 		}
 		report := detaching(environment("7", 1001, "raz"), 0)
-		report.Terminate = []enforce.Termination{{Process: judged}}
+		report.Terminate = []order.Termination{{Process: judged}}
 		s := newScene(local.ExecutorOptions{Grace: oneGrace}, c.judged("7", 0))
 		s.stateFiles.content = state.Files{Environments: []snapshot.Environment{environment("7", 1002, "eve")}, Devices: []snapshot.Device{device(0, "7")}}
 		got := s.x.Execute(context.Background(), report)
-		require.Equal(t, enforce.StatusChanged, got[0].Status)
+		require.Equal(t, order.StatusChanged, got[0].Status)
 		require.Equal(t, want, got[1].Status, got[1].Reason)
 	}
 }
@@ -159,13 +159,13 @@ func TestChangedOwnerDoesNotSpareJudgedProcess(t *testing.T) {
 func TestDetachBeforeTerminate(t *testing.T) {
 	c := ready(t, "gentle", in("7"))
 	report := detaching(environment("7", 1001, "raz"), 0)
-	report.Terminate = []enforce.Termination{{Process: c.judged("7", 0)}}
+	report.Terminate = []order.Termination{{Process: c.judged("7", 0)}}
 	s := newScene(local.ExecutorOptions{Grace: oneGrace}, c.judged("7", 0))
 	s.stateFiles.content.Devices = []snapshot.Device{device(0, "7")}
 	s.machine.then = func() { require.Len(t, s.lines, 1) }
 	got := s.x.Execute(context.Background(), report)
-	require.Equal(t, enforce.StatusDetached, got[0].Status)
-	require.Equal(t, enforce.StatusTerminated, got[1].Status)
+	require.Equal(t, order.StatusDetached, got[0].Status)
+	require.Equal(t, order.StatusTerminated, got[1].Status)
 	require.Len(t, s.lines, 2)
 }
 
@@ -175,13 +175,13 @@ func TestDetachWithEndedContext(t *testing.T) {
 	s := newScene(local.ExecutorOptions{})
 	s.stateFiles.content.Devices = []snapshot.Device{device(0, "7")}
 	got := s.x.Execute(ctx, detaching(environment("7", 1001, "raz"), 0))
-	require.Equal(t, enforce.StatusFailed, got[0].Status)
+	require.Equal(t, order.StatusFailed, got[0].Status)
 	require.Empty(t, s.lines)
 }
 
 func TestEmptyReport(t *testing.T) {
 	s := newScene(local.ExecutorOptions{Grace: oneGrace})
 	s.stateFiles.err = errors.New("unexpected update")
-	require.Empty(t, s.x.Execute(context.Background(), enforce.Report{}))
+	require.Empty(t, s.x.Execute(context.Background(), order.Order{}))
 	require.Zero(t, s.machine.asked)
 }

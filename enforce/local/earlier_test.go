@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/local"
 	"github.com/seed-3119e985/genv/enforce/local/asked"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
@@ -30,10 +30,10 @@ func (u *uptime) register(t *testing.T) *asked.Register {
 	}
 }
 
-func report(id string, grace time.Duration, kill bool, processes ...snapshot.Process) enforce.Report {
-	r := enforce.Report{ID: id, Grace: grace, Kill: kill}
+func report(id string, grace time.Duration, kill bool, processes ...snapshot.Process) order.Order {
+	r := order.Order{ID: id, Grace: grace, Kill: kill}
 	for _, p := range processes {
-		r.Terminate = append(r.Terminate, enforce.Termination{Process: p})
+		r.Terminate = append(r.Terminate, order.Termination{Process: p})
 	}
 	return r
 }
@@ -50,21 +50,21 @@ func TestEarlierReport(t *testing.T) {
 		as     string // of the controller that reports now
 		wait   time.Duration
 		kill   bool
-		status enforce.Status
+		status order.Status
 		lines  int
 	}{
-		"another controller":                    {by: "a", id: "1", grace: long, ago: time.Minute, as: "b", wait: short, kill: true, status: enforce.StatusSignalled},
-		"its grace ends while the other waits":  {by: "a", id: "1", grace: time.Hour + short, ago: time.Hour, as: "b", wait: long, kill: true, status: enforce.StatusKilled, lines: 1},
-		"its grace has just ended":              {by: "a", id: "1", grace: time.Minute, ago: time.Minute + time.Second, as: "b", wait: long, kill: true, status: enforce.StatusKilled, lines: 1},
-		"its grace has just ended, no SIGKILL":  {by: "a", id: "1", grace: time.Minute, ago: time.Minute + time.Second, as: "b", wait: short, status: enforce.StatusSurvived},
-		"its grace ended long ago":              {by: "a", id: "1", grace: time.Minute, ago: 2 * time.Minute, as: "b", wait: short, kill: true, status: enforce.StatusKilled, lines: 2},
-		"perhaps not sent":                      {by: "a", id: "1", grace: time.Hour + short, unsent: true, ago: time.Hour, as: "b", wait: short + short, kill: true, status: enforce.StatusSignalled},
-		"perhaps not sent, and over":            {by: "a", id: "1", grace: time.Minute, unsent: true, ago: time.Minute, as: "b", wait: short, kill: true, status: enforce.StatusKilled, lines: 2},
-		"the same report again":                 {by: "a", id: "2", grace: long, ago: time.Minute, as: "a", wait: short, kill: true, status: enforce.StatusSignalled},
-		"another report of the same controller": {by: "a", id: "1", grace: long, ago: time.Minute, as: "a", wait: short, kill: true, status: enforce.StatusSignalled},
-		"of the same controller, and over":      {by: "a", id: "1", grace: time.Minute, ago: time.Minute, as: "a", wait: short, kill: true, status: enforce.StatusKilled, lines: 2},
-		"of controllers that aren't known":      {grace: long, ago: time.Minute, wait: short, kill: true, status: enforce.StatusSignalled},
-		"of such ones, and over":                {grace: time.Minute, ago: time.Minute, wait: short, kill: true, status: enforce.StatusKilled, lines: 2},
+		"another controller":                    {by: "a", id: "1", grace: long, ago: time.Minute, as: "b", wait: short, kill: true, status: order.StatusSignalled},
+		"its grace ends while the other waits":  {by: "a", id: "1", grace: time.Hour + short, ago: time.Hour, as: "b", wait: long, kill: true, status: order.StatusKilled, lines: 1},
+		"its grace has just ended":              {by: "a", id: "1", grace: time.Minute, ago: time.Minute + time.Second, as: "b", wait: long, kill: true, status: order.StatusKilled, lines: 1},
+		"its grace has just ended, no SIGKILL":  {by: "a", id: "1", grace: time.Minute, ago: time.Minute + time.Second, as: "b", wait: short, status: order.StatusSurvived},
+		"its grace ended long ago":              {by: "a", id: "1", grace: time.Minute, ago: 2 * time.Minute, as: "b", wait: short, kill: true, status: order.StatusKilled, lines: 2},
+		"perhaps not sent":                      {by: "a", id: "1", grace: time.Hour + short, unsent: true, ago: time.Hour, as: "b", wait: short + short, kill: true, status: order.StatusSignalled},
+		"perhaps not sent, and over":            {by: "a", id: "1", grace: time.Minute, unsent: true, ago: time.Minute, as: "b", wait: short, kill: true, status: order.StatusKilled, lines: 2},
+		"the same report again":                 {by: "a", id: "2", grace: long, ago: time.Minute, as: "a", wait: short, kill: true, status: order.StatusSignalled},
+		"another report of the same controller": {by: "a", id: "1", grace: long, ago: time.Minute, as: "a", wait: short, kill: true, status: order.StatusSignalled},
+		"of the same controller, and over":      {by: "a", id: "1", grace: time.Minute, ago: time.Minute, as: "a", wait: short, kill: true, status: order.StatusKilled, lines: 2},
+		"of controllers that aren't known":      {grace: long, ago: time.Minute, wait: short, kill: true, status: order.StatusSignalled},
+		"of such ones, and over":                {grace: time.Minute, ago: time.Minute, wait: short, kill: true, status: order.StatusKilled, lines: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -122,12 +122,12 @@ var errReplaced = errors.New("refused: replaced by another one")
 func TestAReplacedControllersReport(t *testing.T) {
 	for name, row := range map[string]struct {
 		after  int // acts that are still admitted
-		status enforce.Status
+		status order.Status
 		lines  int
 	}{
-		"before SIGTERM": {0, enforce.StatusFailed, 0},
-		"before SIGKILL": {1, enforce.StatusFailed, 1},
-		"never":          {2, enforce.StatusKilled, 2},
+		"before SIGTERM": {0, order.StatusFailed, 0},
+		"before SIGKILL": {1, order.StatusFailed, 1},
+		"never":          {2, order.StatusKilled, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := ready(t, "stubborn", in("7"))
@@ -150,7 +150,7 @@ func TestAReplacedControllersReport(t *testing.T) {
 			require.Equal(t, row.status, got.Status, got.Reason)
 			require.Len(t, s.lines, row.lines)
 			require.Zero(t, held)
-			if row.status == enforce.StatusFailed {
+			if row.status == order.StatusFailed {
 				require.Contains(t, got.Reason, errReplaced.Error())
 				c.answers()
 			}
@@ -158,7 +158,7 @@ func TestAReplacedControllersReport(t *testing.T) {
 				return
 			}
 			other := s.x.As(asked.Authority{Name: "b"})
-			require.Equal(t, enforce.StatusKilled, other.Execute(t.Context(), report("2", aMoment, true, judged))[0].Status)
+			require.Equal(t, order.StatusKilled, other.Execute(t.Context(), report("2", aMoment, true, judged))[0].Status)
 			require.Len(t, s.lines, 2, "who didn't act is not in the way of who may")
 		})
 	}
@@ -171,7 +171,7 @@ func TestAReplacedControllerDetachesNothing(t *testing.T) {
 	s.stateFiles.content = state.Files{Environments: []snapshot.Environment{mine}, Devices: []snapshot.Device{device(0, "7")}}
 	refuses := asked.Authority{Hold: func() (func(), error) { return nil, errReplaced }}
 	got := s.x.As(refuses).Execute(t.Context(), detaching(mine, 0))[0]
-	require.Equal(t, enforce.StatusFailed, got.Status)
+	require.Equal(t, order.StatusFailed, got.Status)
 	require.Contains(t, got.Reason, errReplaced.Error())
 	require.Equal(t, []snapshot.Device{device(0, "7")}, s.stateFiles.content.Devices)
 	require.Empty(t, s.lines)
@@ -186,7 +186,7 @@ func TestTheListCannotBeWritten(t *testing.T) {
 	s := newScene(local.ExecutorOptions{Asked: register}, judged)
 	var warnings []string
 	x := s.x.OnWarning(func(text string) { warnings = append(warnings, text) })
-	require.Equal(t, enforce.StatusTerminated, x.Execute(t.Context(), report("1", oneGrace, false, judged))[0].Status)
+	require.Equal(t, order.StatusTerminated, x.Execute(t.Context(), report("1", oneGrace, false, judged))[0].Status)
 	require.Len(t, warnings, 1)
 	require.Contains(t, warnings[0], "another controller may ask them once more")
 }

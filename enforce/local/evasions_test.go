@@ -9,14 +9,14 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/local"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // carryOut carries out one termination, with its findings.
-func (s *scene) carryOut(judged snapshot.Process, why ...string) enforce.Outcome {
-	return s.x.Execute(context.Background(), enforce.Report{Terminate: []enforce.Termination{{Process: judged, Why: why}}})[0]
+func (s *scene) carryOut(judged snapshot.Process, why ...string) order.Outcome {
+	return s.x.Execute(context.Background(), order.Order{Terminate: []order.Termination{{Process: judged, Why: why}}})[0]
 }
 
 // TestOutsideProcessIsTerminatedWhateverItClaims: a process can write another id into
@@ -28,17 +28,17 @@ func TestOutsideProcessIsTerminatedWhateverItClaims(t *testing.T) {
 		judged  snapshot.EnvID
 		options []option
 		now     snapshot.Process // what the machine adds
-		status  enforce.Status
+		status  order.Status
 	}{
-		"other garbage":                    {"111", []option{in("222")}, snapshot.Process{}, enforce.StatusTerminated},
-		"garbage, and none now":            {"111", nil, snapshot.Process{}, enforce.StatusTerminated},
-		"none, and garbage now":            {"", []option{in("222")}, snapshot.Process{}, enforce.StatusTerminated},
-		"in another user's environment":    {"111", []option{in("8")}, snapshot.Process{}, otherUser(enforce.StatusTerminated, enforce.StatusChanged)},
-		"in another's, as sudo may be":     {"111", []option{in("8")}, snapshot.Process{Inherited: "8"}, enforce.StatusChanged},
-		"in its own user's environment":    {"111", []option{in("7")}, snapshot.Process{}, enforce.StatusChanged},
-		"descends from its own user's":     {"111", nil, snapshot.Process{EID: "7", Inherited: "7"}, enforce.StatusChanged},
-		"in none, and from another user's": {"111", nil, snapshot.Process{Inherited: "8"}, enforce.StatusChanged},
-		"unknown":                          {"111", nil, snapshot.Process{EnvUnknown: true}, enforce.StatusChanged},
+		"other garbage":                    {"111", []option{in("222")}, snapshot.Process{}, order.StatusTerminated},
+		"garbage, and none now":            {"111", nil, snapshot.Process{}, order.StatusTerminated},
+		"none, and garbage now":            {"", []option{in("222")}, snapshot.Process{}, order.StatusTerminated},
+		"in another user's environment":    {"111", []option{in("8")}, snapshot.Process{}, otherUser(order.StatusTerminated, order.StatusChanged)},
+		"in another's, as sudo may be":     {"111", []option{in("8")}, snapshot.Process{Inherited: "8"}, order.StatusChanged},
+		"in its own user's environment":    {"111", []option{in("7")}, snapshot.Process{}, order.StatusChanged},
+		"descends from its own user's":     {"111", nil, snapshot.Process{EID: "7", Inherited: "7"}, order.StatusChanged},
+		"in none, and from another user's": {"111", nil, snapshot.Process{Inherited: "8"}, order.StatusChanged},
+		"unknown":                          {"111", nil, snapshot.Process{EnvUnknown: true}, order.StatusChanged},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := ready(t, "gentle", r.options...)
@@ -47,7 +47,7 @@ func TestOutsideProcessIsTerminatedWhateverItClaims(t *testing.T) {
 			s.machine.envs = []snapshot.Environment{mine, other}
 			got := s.carryOut(c.judged(r.judged, 0), fmt.Sprintf("Process %d is not running in a GPU environment", c.pid()))
 			require.Equal(t, r.status, got.Status, got.Reason)
-			if r.status == enforce.StatusTerminated {
+			if r.status == order.StatusTerminated {
 				require.Equal(t, []string{fmt.Sprintf("Terminating process %d from environment N/A that is running on GPU(s) 0", c.pid())}, s.lines)
 			}
 		})
@@ -55,7 +55,7 @@ func TestOutsideProcessIsTerminatedWhateverItClaims(t *testing.T) {
 }
 
 // otherUser is another status for root, who may be in every user's environment.
-func otherUser(status, roots enforce.Status) enforce.Status {
+func otherUser(status, roots order.Status) order.Status {
 	if os.Getuid() == 0 {
 		return roots
 	}
@@ -70,15 +70,15 @@ func TestEvasiveProcessIsSignalledTheThirdTime(t *testing.T) {
 		judged  snapshot.EnvID
 		devices []snapshot.DeviceIndex
 		now     snapshot.Process
-		third   enforce.Status
+		third   order.Status
 	}{
-		"judged as a member":         {[]option{in("222")}, "7", devices(0), snapshot.Process{Usage: usage(0)}, enforce.StatusTerminated},
-		"judged as outside":          {[]option{in("7")}, "111", devices(0), snapshot.Process{Usage: usage(0)}, enforce.StatusTerminated},
-		"frees one device":           {[]option{in("7")}, "7", devices(0, 1), snapshot.Process{Usage: usage(1)}, enforce.StatusTerminated},
-		"frees all devices":          {[]option{in("7")}, "7", devices(0, 1), snapshot.Process{Usage: usage(2)}, enforce.StatusChanged},
-		"does both":                  {[]option{in("222")}, "7", devices(0, 1), snapshot.Process{Usage: usage(2)}, enforce.StatusChanged},
-		"inherits another, by files": {nil, "", devices(0), snapshot.Process{EID: "7", Inherited: "7", Usage: usage(0)}, enforce.StatusChanged},
-		"can't be known":             {nil, "7", devices(0), snapshot.Process{EnvUnknown: true, Usage: usage(0)}, enforce.StatusChanged},
+		"judged as a member":         {[]option{in("222")}, "7", devices(0), snapshot.Process{Usage: usage(0)}, order.StatusTerminated},
+		"judged as outside":          {[]option{in("7")}, "111", devices(0), snapshot.Process{Usage: usage(0)}, order.StatusTerminated},
+		"frees one device":           {[]option{in("7")}, "7", devices(0, 1), snapshot.Process{Usage: usage(1)}, order.StatusTerminated},
+		"frees all devices":          {[]option{in("7")}, "7", devices(0, 1), snapshot.Process{Usage: usage(2)}, order.StatusChanged},
+		"does both":                  {[]option{in("222")}, "7", devices(0, 1), snapshot.Process{Usage: usage(2)}, order.StatusChanged},
+		"inherits another, by files": {nil, "", devices(0), snapshot.Process{EID: "7", Inherited: "7", Usage: usage(0)}, order.StatusChanged},
+		"can't be known":             {nil, "7", devices(0), snapshot.Process{EnvUnknown: true, Usage: usage(0)}, order.StatusChanged},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := ready(t, "gentle", r.options...)
@@ -86,12 +86,12 @@ func TestEvasiveProcessIsSignalledTheThirdTime(t *testing.T) {
 			s := newScene(local.ExecutorOptions{Grace: oneGrace}, r.now)
 			s.machine.envs = []snapshot.Environment{environment("7", snapshot.UID(os.Getuid()), "me")}
 			for range 2 {
-				require.Equal(t, enforce.StatusChanged, s.carryOut(c.judged(r.judged, r.devices...), "a finding").Status)
+				require.Equal(t, order.StatusChanged, s.carryOut(c.judged(r.judged, r.devices...), "a finding").Status)
 				c.answers()
 			}
 			got := s.carryOut(c.judged(r.judged, r.devices...), "a finding")
 			require.Equal(t, r.third, got.Status, got.Reason)
-			if r.third == enforce.StatusTerminated {
+			if r.third == order.StatusTerminated {
 				c.endedBy(unix.SIGTERM)
 				return
 			}
@@ -108,7 +108,7 @@ func TestEvasionsAreCountedPerProcess(t *testing.T) {
 	for range 4 {
 		c := ready(t, "gentle", in("222"))
 		s.machine.apps = []snapshot.Process{{PID: c.pid(), Usage: usage(0)}}
-		require.Equal(t, enforce.StatusChanged, s.carryOut(c.judged("7", 0), "a finding").Status)
+		require.Equal(t, order.StatusChanged, s.carryOut(c.judged("7", 0), "a finding").Status)
 		c.answers()
 	}
 }
@@ -126,9 +126,9 @@ func TestEvasionAfterSIGTERM(t *testing.T) {
 	}
 	for range 2 {
 		got := s.carryOut(c.judged("7", 0, 1), "a finding")
-		require.Equal(t, enforce.StatusChanged, got.Status, "a controller tries again")
+		require.Equal(t, order.StatusChanged, got.Status, "a controller tries again")
 		c.answers()
 	}
-	require.Equal(t, enforce.StatusKilled, s.carryOut(c.judged("7", 0, 1), "a finding").Status)
+	require.Equal(t, order.StatusKilled, s.carryOut(c.judged("7", 0, 1), "a finding").Status)
 	c.endedBy(unix.SIGKILL)
 }

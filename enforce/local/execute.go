@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/local/asked"
+	"github.com/seed-3119e985/genv/enforce/order"
 )
 
 // New makes an Executor.
@@ -29,7 +29,7 @@ func New(inspector Inspector, files StateFiles, options ExecutorOptions) *Execut
 //
 // Calls don't wait for each other. A report that is passed twice is carried out
 // twice: the caller must prevent that.
-func (x *Executor) Execute(ctx context.Context, report enforce.Report) []enforce.Outcome {
+func (x *Executor) Execute(ctx context.Context, report order.Order) []order.Outcome {
 	e := &execution{
 		Executor: x, id: report.ID, gpus: report.GPUs, grace: cmp.Or(report.Grace, x.options.Grace), kill: x.options.Kill || report.Kill,
 		unprotected: slices.Concat(x.options.Unprotected, report.Unprotected),

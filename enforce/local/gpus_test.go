@@ -5,8 +5,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/local"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
@@ -17,22 +17,22 @@ func TestRenumberedGPUsAreLeftAlone(t *testing.T) {
 	for name, row := range map[string]struct {
 		named, now uuids
 		noted      snapshot.GPUUUID // by root, when it was attached
-		detached   enforce.Status
-		ended      enforce.Status
+		detached   order.Status
+		ended      order.Status
 	}{
-		"the same":                         {uuids{0: "a"}, uuids{0: "a", 1: "b"}, "a", enforce.StatusDetached, enforce.StatusTerminated},
-		"no note of root":                  {uuids{0: "a"}, uuids{0: "a"}, "", enforce.StatusDetached, enforce.StatusTerminated},
-		"an older controller":              {nil, uuids{0: "b"}, "a", enforce.StatusDetached, enforce.StatusTerminated},
-		"another GPU":                      {uuids{0: "a"}, uuids{0: "b", 1: "a"}, "a", enforce.StatusChanged, enforce.StatusChanged},
-		"it is gone":                       {uuids{0: "a"}, uuids{1: "b"}, "a", enforce.StatusChanged, enforce.StatusChanged},
-		"another when it was attached":     {uuids{0: "a"}, uuids{0: "a"}, "b", enforce.StatusChanged, enforce.StatusTerminated},
-		"another GPU that isn't concerned": {uuids{0: "a"}, uuids{0: "a", 1: "c"}, "a", enforce.StatusDetached, enforce.StatusTerminated},
+		"the same":                         {uuids{0: "a"}, uuids{0: "a", 1: "b"}, "a", order.StatusDetached, order.StatusTerminated},
+		"no note of root":                  {uuids{0: "a"}, uuids{0: "a"}, "", order.StatusDetached, order.StatusTerminated},
+		"an older controller":              {nil, uuids{0: "b"}, "a", order.StatusDetached, order.StatusTerminated},
+		"another GPU":                      {uuids{0: "a"}, uuids{0: "b", 1: "a"}, "a", order.StatusChanged, order.StatusChanged},
+		"it is gone":                       {uuids{0: "a"}, uuids{1: "b"}, "a", order.StatusChanged, order.StatusChanged},
+		"another when it was attached":     {uuids{0: "a"}, uuids{0: "a"}, "b", order.StatusChanged, order.StatusTerminated},
+		"another GPU that isn't concerned": {uuids{0: "a"}, uuids{0: "a", 1: "c"}, "a", order.StatusDetached, order.StatusTerminated},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := ready(t, "gentle", in("8"))
 			report := detaching(environment("7", 1001, "raz"), 0)
-			report.Terminate, report.GPUs = []enforce.Termination{{Process: c.judged("8", 0)}}, row.named
+			report.Terminate, report.GPUs = []order.Termination{{Process: c.judged("8", 0)}}, row.named
 			s := newScene(local.ExecutorOptions{Grace: oneGrace}, c.judged("8", 0))
 			s.machine.gpus = row.now
 			d := device(0, "7")

@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/local"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
@@ -31,13 +31,13 @@ func TestIgnoredSIGTERM(t *testing.T) {
 
 	s := newScene(local.ExecutorOptions{Grace: aMoment}, judged)
 	got := s.terminate(t, judged)[0]
-	require.Equal(t, enforce.StatusSurvived, got.Status)
+	require.Equal(t, order.StatusSurvived, got.Status)
 	require.Equal(t, "it did not end within 20ms of SIGTERM", got.Reason)
 	require.Len(t, s.lines, 1)
 	c.answers()
 
 	s = newScene(local.ExecutorOptions{Grace: aMoment, Kill: true}, judged)
-	require.Equal(t, enforce.StatusKilled, s.terminate(t, judged)[0].Status)
+	require.Equal(t, order.StatusKilled, s.terminate(t, judged)[0].Status)
 	require.Len(t, s.lines, 2)
 	require.Contains(t, s.lines[1], "Killing process ")
 	c.endedBy(unix.SIGKILL)
@@ -47,15 +47,15 @@ func TestIgnoredSIGTERM(t *testing.T) {
 func TestGraceAndKillOfReport(t *testing.T) {
 	c := ready(t, "stubborn", in("7"))
 	judged := c.judged("7", 0)
-	report := enforce.Report{Terminate: []enforce.Termination{{Process: judged}}, Grace: aMoment}
+	report := order.Order{Terminate: []order.Termination{{Process: judged}}, Grace: aMoment}
 	s := newScene(local.ExecutorOptions{Grace: oneGrace}, judged)
 	got := s.x.Execute(context.Background(), report)[0]
-	require.Equal(t, enforce.StatusSurvived, got.Status)
+	require.Equal(t, order.StatusSurvived, got.Status)
 	require.Equal(t, "it did not end within 20ms of SIGTERM", got.Reason)
 	c.answers()
 
 	report.Kill = true
-	require.Equal(t, enforce.StatusKilled, s.x.Execute(context.Background(), report)[0].Status)
+	require.Equal(t, order.StatusKilled, s.x.Execute(context.Background(), report)[0].Status)
 	c.endedBy(unix.SIGKILL)
 }
 
@@ -64,12 +64,12 @@ func TestGraceAndKillOfReport(t *testing.T) {
 func TestVerifyBeforeSIGKILL(t *testing.T) {
 	for name, r := range map[string]struct {
 		change func(m *machine)
-		status enforce.Status // not StatusSurvived, or a controller would not try again
+		status order.Status // not StatusSurvived, or a controller would not try again
 		reason string
 	}{
-		"it freed its device":   {func(m *machine) { m.apps = nil }, enforce.StatusChanged, "it does not use GPU(s) 0 any more"},
-		"the driver fell ill":   {func(m *machine) { m.err = errDriver }, enforce.StatusFailed, "the driver is ill"},
-		"it has another device": {func(m *machine) { m.apps[0].Usage = usage(1) }, enforce.StatusChanged, "it does not use GPU(s) 0 any more"},
+		"it freed its device":   {func(m *machine) { m.apps = nil }, order.StatusChanged, "it does not use GPU(s) 0 any more"},
+		"the driver fell ill":   {func(m *machine) { m.err = errDriver }, order.StatusFailed, "the driver is ill"},
+		"it has another device": {func(m *machine) { m.apps[0].Usage = usage(1) }, order.StatusChanged, "it does not use GPU(s) 0 any more"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := ready(t, "stubborn", in("7"))
@@ -99,7 +99,7 @@ func TestEndBetweenWaitAndSIGKILL(t *testing.T) {
 			c.wait()
 		}
 	}
-	require.Equal(t, enforce.StatusTerminated, s.terminate(t, judged)[0].Status)
+	require.Equal(t, order.StatusTerminated, s.terminate(t, judged)[0].Status)
 	require.Len(t, s.lines, 1)
 }
 
@@ -112,7 +112,7 @@ func TestContextEnd(t *testing.T) {
 		s := newScene(local.ExecutorOptions{Grace: oneGrace}, judged)
 		ctx, cancel := context.WithCancelCause(context.Background())
 		cancel(goodbye)
-		want := enforce.Outcome{PID: c.pid(), EID: "7", Status: enforce.StatusFailed, Reason: "not begun: goodbye"}
+		want := order.Outcome{PID: c.pid(), EID: "7", Status: order.StatusFailed, Reason: "not begun: goodbye"}
 		require.Equal(t, want, s.terminateIn(t, ctx, judged)[0])
 		c.answers()
 	})
@@ -122,7 +122,7 @@ func TestContextEnd(t *testing.T) {
 		s := newScene(local.ExecutorOptions{Grace: oneGrace}, judged)
 		ctx, cancel := context.WithCancelCause(context.Background())
 		s.machine.then = func() { cancel(goodbye) }
-		want := enforce.Outcome{PID: c.pid(), EID: "7", Status: enforce.StatusFailed, Reason: "not begun: goodbye"}
+		want := order.Outcome{PID: c.pid(), EID: "7", Status: order.StatusFailed, Reason: "not begun: goodbye"}
 		require.Equal(t, want, s.terminateIn(t, ctx, judged)[0])
 		c.answers()
 	})
@@ -133,9 +133,9 @@ func TestContextEnd(t *testing.T) {
 		s := newScene(local.ExecutorOptions{}, report...)
 		s.x = local.New(s.machine, s.stateFiles, local.ExecutorOptions{Grace: oneGrace, Kill: true}).OnAction(func(string) { cancel(goodbye) })
 		got := s.terminateIn(t, ctx, report...)
-		require.Equal(t, enforce.StatusSignalled, got[0].Status)
+		require.Equal(t, order.StatusSignalled, got[0].Status)
 		require.Equal(t, "SIGTERM was sent, but waiting for the end was given up: goodbye", got[0].Reason)
-		require.Equal(t, enforce.StatusFailed, got[1].Status)
+		require.Equal(t, order.StatusFailed, got[1].Status)
 		first.answers()
 		second.answers()
 	})
@@ -151,18 +151,18 @@ func TestUnkillableProcessIsReportedOnce(t *testing.T) {
 	s := newScene(local.ExecutorOptions{Grace: aMoment, Kill: true, KillWait: aMoment}, judged)
 
 	got := s.terminate(t, judged)[0]
-	require.Equal(t, enforce.StatusSurvived, got.Status)
+	require.Equal(t, order.StatusSurvived, got.Status)
 	require.Contains(t, got.Reason, "it did not end within 20ms of SIGKILL")
 	require.Len(t, s.lines, 2)
 
 	got = s.terminate(t, judged)[0]
-	require.Equal(t, enforce.StatusSurvived, got.Status)
+	require.Equal(t, order.StatusSurvived, got.Status)
 	require.Contains(t, got.Reason, "it is not signalled again")
 	require.Len(t, s.lines, 2, "it was signalled again")
 
 	release()
 	c.endedBy(unix.SIGKILL)
-	require.Equal(t, enforce.StatusGone, s.terminate(t, judged)[0].Status)
+	require.Equal(t, order.StatusGone, s.terminate(t, judged)[0].Status)
 }
 
 // unkillable is a process that SIGKILL does not end before release is called.

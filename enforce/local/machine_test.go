@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/local"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
@@ -68,14 +68,14 @@ func newScene(o local.ExecutorOptions, apps ...snapshot.Process) *scene {
 }
 
 // terminate carries out a report of terminations.
-func (s *scene) terminate(t *testing.T, processes ...snapshot.Process) []enforce.Outcome {
+func (s *scene) terminate(t *testing.T, processes ...snapshot.Process) []order.Outcome {
 	return s.terminateIn(t, context.Background(), processes...)
 }
 
-func (s *scene) terminateIn(t *testing.T, ctx context.Context, processes ...snapshot.Process) []enforce.Outcome { //nolint:revive // t first, as everywhere in tests
-	var report enforce.Report
+func (s *scene) terminateIn(t *testing.T, ctx context.Context, processes ...snapshot.Process) []order.Outcome { //nolint:revive // t first, as everywhere in tests
+	var report order.Order
 	for _, p := range processes {
-		report.Terminate = append(report.Terminate, enforce.Termination{Process: p})
+		report.Terminate = append(report.Terminate, order.Termination{Process: p})
 	}
 	outcomes := s.x.Execute(ctx, report)
 	require.Len(t, outcomes, len(processes))

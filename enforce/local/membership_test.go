@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/local"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/container"
 	"github.com/seed-3119e985/genv/snapshot/proc"
@@ -36,34 +36,34 @@ func TestEffectiveEnvironmentIsCompared(t *testing.T) {
 		role        string
 		options     []option
 		judged, now membership
-		status      enforce.Status
+		status      order.Status
 		reason      string
 	}{
-		"inherited behind a title":         {"titled", nil, membership{eid: "7"}, membership{eid: "7", inherited: "7"}, enforce.StatusTerminated, ""},
-		"inherited without a claim":        {"gentle", nil, membership{eid: "7"}, membership{eid: "7", inherited: "7"}, enforce.StatusTerminated, ""},
-		"hidden, and judged so":            {"titled", []option{in("7")}, hidden, hidden, enforce.StatusTerminated, ""},
-		"none, though of another's shell":  {"gentle", nil, membership{}, membership{inherited: "7"}, enforce.StatusTerminated, ""},
-		"a claim, and another inherited":   {"gentle", []option{in("7")}, membership{eid: "7"}, membership{eid: "7", inherited: "8"}, enforce.StatusTerminated, ""},
-		"unreadable by its user":           {"gentle", nil, stalled, stalled, enforce.StatusTerminated, ""},
-		"unreadable by anything":           {"gentle", nil, perhaps, perhaps, enforce.StatusRefused, "its environment was not known"},
-		"unreadable by anything by now":    {"gentle", nil, stalled, perhaps, enforce.StatusChanged, "it can be read now"},
-		"unreadable, and read by now":      {"gentle", nil, stalled, membership{}, enforce.StatusChanged, "it can be read now"},
-		"unreadable, and inherited by now": {"gentle", nil, stalled, membership{eid: "7", inherited: "7"}, enforce.StatusChanged, "it can be read now"},
-		"hidden, but inherited by now":     {"titled", nil, hidden, membership{eid: "7", inherited: "7"}, enforce.StatusChanged, "it is in environment 7, and an unknown one was judged"},
-		"hidden, but a claim":              {"gentle", []option{in("7")}, hidden, hidden, enforce.StatusChanged, "it is in environment 7, and an unknown one was judged"},
-		"hidden, but none":                 {"gentle", nil, hidden, membership{}, enforce.StatusTerminated, ""},
-		"hidden, and only unknown by now":  {"titled", nil, hidden, membership{unknown: true}, enforce.StatusChanged, "its environment can't be read"},
-		"unknown":                          {"titled", nil, membership{unknown: true}, hidden, enforce.StatusRefused, "its environment was not known"},
-		"unknown, with an environment":     {"titled", nil, membership{eid: "7", unknown: true, overwritten: true}, hidden, enforce.StatusRefused, "its environment was not known"},
-		"none, and inherited by now":       {"gentle", nil, membership{}, membership{eid: "7", inherited: "7"}, enforce.StatusChanged, "it is in environment 7, and environment N/A was judged"},
-		"none, and hidden by now":          {"titled", nil, membership{}, hidden, enforce.StatusChanged, "can't be read any more"},
-		"none, hidden since the question":  {"titled", nil, membership{}, membership{}, enforce.StatusChanged, "can't be read any more"},
-		"none, and no state files now":     {"gentle", nil, membership{}, membership{unknown: true}, enforce.StatusChanged, "is not known now"},
-		"inherited, and another by now":    {"titled", nil, membership{eid: "7"}, membership{eid: "8", inherited: "8"}, enforce.StatusChanged, "it is in environment 8"},
-		"inherited, and none by now":       {"gentle", nil, membership{eid: "7"}, membership{}, enforce.StatusChanged, "it is in environment N/A"},
-		"inherited, and hidden by now":     {"titled", nil, membership{eid: "7"}, hidden, enforce.StatusChanged, "can't be read any more"},
-		"a claim, hidden since":            {"titled", []option{in("7")}, membership{eid: "7"}, hidden, enforce.StatusChanged, "can't be read any more"},
-		"a claim, hidden since the answer": {"titled", []option{in("7")}, membership{eid: "7"}, membership{eid: "7"}, enforce.StatusChanged, "changed while it was being checked"},
+		"inherited behind a title":         {"titled", nil, membership{eid: "7"}, membership{eid: "7", inherited: "7"}, order.StatusTerminated, ""},
+		"inherited without a claim":        {"gentle", nil, membership{eid: "7"}, membership{eid: "7", inherited: "7"}, order.StatusTerminated, ""},
+		"hidden, and judged so":            {"titled", []option{in("7")}, hidden, hidden, order.StatusTerminated, ""},
+		"none, though of another's shell":  {"gentle", nil, membership{}, membership{inherited: "7"}, order.StatusTerminated, ""},
+		"a claim, and another inherited":   {"gentle", []option{in("7")}, membership{eid: "7"}, membership{eid: "7", inherited: "8"}, order.StatusTerminated, ""},
+		"unreadable by its user":           {"gentle", nil, stalled, stalled, order.StatusTerminated, ""},
+		"unreadable by anything":           {"gentle", nil, perhaps, perhaps, order.StatusRefused, "its environment was not known"},
+		"unreadable by anything by now":    {"gentle", nil, stalled, perhaps, order.StatusChanged, "it can be read now"},
+		"unreadable, and read by now":      {"gentle", nil, stalled, membership{}, order.StatusChanged, "it can be read now"},
+		"unreadable, and inherited by now": {"gentle", nil, stalled, membership{eid: "7", inherited: "7"}, order.StatusChanged, "it can be read now"},
+		"hidden, but inherited by now":     {"titled", nil, hidden, membership{eid: "7", inherited: "7"}, order.StatusChanged, "it is in environment 7, and an unknown one was judged"},
+		"hidden, but a claim":              {"gentle", []option{in("7")}, hidden, hidden, order.StatusChanged, "it is in environment 7, and an unknown one was judged"},
+		"hidden, but none":                 {"gentle", nil, hidden, membership{}, order.StatusTerminated, ""},
+		"hidden, and only unknown by now":  {"titled", nil, hidden, membership{unknown: true}, order.StatusChanged, "its environment can't be read"},
+		"unknown":                          {"titled", nil, membership{unknown: true}, hidden, order.StatusRefused, "its environment was not known"},
+		"unknown, with an environment":     {"titled", nil, membership{eid: "7", unknown: true, overwritten: true}, hidden, order.StatusRefused, "its environment was not known"},
+		"none, and inherited by now":       {"gentle", nil, membership{}, membership{eid: "7", inherited: "7"}, order.StatusChanged, "it is in environment 7, and environment N/A was judged"},
+		"none, and hidden by now":          {"titled", nil, membership{}, hidden, order.StatusChanged, "can't be read any more"},
+		"none, hidden since the question":  {"titled", nil, membership{}, membership{}, order.StatusChanged, "can't be read any more"},
+		"none, and no state files now":     {"gentle", nil, membership{}, membership{unknown: true}, order.StatusChanged, "is not known now"},
+		"inherited, and another by now":    {"titled", nil, membership{eid: "7"}, membership{eid: "8", inherited: "8"}, order.StatusChanged, "it is in environment 8"},
+		"inherited, and none by now":       {"gentle", nil, membership{eid: "7"}, membership{}, order.StatusChanged, "it is in environment N/A"},
+		"inherited, and hidden by now":     {"titled", nil, membership{eid: "7"}, hidden, order.StatusChanged, "can't be read any more"},
+		"a claim, hidden since":            {"titled", []option{in("7")}, membership{eid: "7"}, hidden, order.StatusChanged, "can't be read any more"},
+		"a claim, hidden since the answer": {"titled", []option{in("7")}, membership{eid: "7"}, membership{eid: "7"}, order.StatusChanged, "changed while it was being checked"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := ready(t, row.role, row.options...)
@@ -78,7 +78,7 @@ func TestEffectiveEnvironmentIsCompared(t *testing.T) {
 			got := s.terminate(t, judged)[0]
 			require.Equal(t, row.status, got.Status, got.Reason)
 			require.Contains(t, got.Reason, row.reason)
-			if row.status == enforce.StatusTerminated {
+			if row.status == order.StatusTerminated {
 				c.endedBy(unix.SIGTERM)
 				return
 			}
@@ -114,7 +114,7 @@ func TestOwnerInUserNamespace(t *testing.T) {
 		require.Equal(t, snapshot.UID(2000006), inside)
 		return c
 	}
-	for owner, want := range map[snapshot.UID]enforce.Status{person: enforce.StatusTerminated, person + 1: enforce.StatusChanged, 0: enforce.StatusChanged} {
+	for owner, want := range map[snapshot.UID]order.Status{person: order.StatusTerminated, person + 1: order.StatusChanged, 0: order.StatusChanged} {
 		c := inNamespace()
 		judged := c.judged("", 0)
 		judged.UID = &owner
@@ -152,17 +152,17 @@ func TestTheEngineStopsAContainer(t *testing.T) {
 		engines engines
 		init    bool
 		changed bool
-		status  enforce.Status
+		status  order.Status
 		by      unix.Signal
 		stops   int
 		reason  string
 	}{
-		"the first process":         {init: true, status: enforce.StatusTerminated, by: unix.SIGKILL, stops: 1, reason: stopped},
-		"another process":           {status: enforce.StatusTerminated, by: unix.SIGTERM},
-		"of another container now":  {engines: engines{initErr: container.ErrNotInit}, init: true, status: enforce.StatusTerminated, by: unix.SIGTERM},
-		"an engine that is unknown": {engines: engines{initErr: errors.New("no answer")}, init: true, status: enforce.StatusTerminated, by: unix.SIGTERM, reason: "it is the first process of a container, and its engine could not be asked to stop it: no answer"},
-		"an engine that refuses":    {engines: engines{stopErr: errors.New("refused")}, init: true, status: enforce.StatusTerminated, by: unix.SIGTERM, stops: 1, reason: "it is the first process of container web (cuda:12), and got the signal itself: refused"},
-		"not what was judged":       {init: true, changed: true, status: enforce.StatusChanged},
+		"the first process":         {init: true, status: order.StatusTerminated, by: unix.SIGKILL, stops: 1, reason: stopped},
+		"another process":           {status: order.StatusTerminated, by: unix.SIGTERM},
+		"of another container now":  {engines: engines{initErr: container.ErrNotInit}, init: true, status: order.StatusTerminated, by: unix.SIGTERM},
+		"an engine that is unknown": {engines: engines{initErr: errors.New("no answer")}, init: true, status: order.StatusTerminated, by: unix.SIGTERM, reason: "it is the first process of a container, and its engine could not be asked to stop it: no answer"},
+		"an engine that refuses":    {engines: engines{stopErr: errors.New("refused")}, init: true, status: order.StatusTerminated, by: unix.SIGTERM, stops: 1, reason: "it is the first process of container web (cuda:12), and got the signal itself: refused"},
+		"not what was judged":       {init: true, changed: true, status: order.StatusChanged},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := ready(t, "gentle", in("7"))
@@ -197,6 +197,6 @@ func TestAThreadThatWaitsForFUSE(t *testing.T) {
 	p := snapshot.Process{PID: pid, UID: &uid, Start: stat.Start, Usage: usage(0), EnvUnknown: true, Unreadable: &snapshot.Unreadable{Why: "stalled", ByUser: true}}
 	s := newScene(local.ExecutorOptions{Grace: time.Second, Kill: true, KillWait: time.Second}, p)
 	got := s.terminate(t, p)[0]
-	require.Equal(t, enforce.StatusSurvived, got.Status, got.Reason)
+	require.Equal(t, order.StatusSurvived, got.Status, got.Reason)
 	require.Equal(t, "it did not end within 1s of SIGKILL: a thread waits for a FUSE file system, and ends when its server does", got.Reason)
 }

@@ -8,13 +8,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
 // objection is why a process isn't signalled. The zero value is none.
 type objection struct {
-	status enforce.Status
+	status order.Status
 	reason string
 	// evasive: the process itself may have caused it, as often as it likes (see
 	// memory.evasions).
@@ -23,23 +23,23 @@ type objection struct {
 
 func (o objection) raised() bool { return o.status != "" }
 
-func gone() objection { return objection{status: enforce.StatusGone} }
+func gone() objection { return objection{status: order.StatusGone} }
 
 func changed(format string, args ...any) objection {
-	return objection{status: enforce.StatusChanged, reason: fmt.Sprintf(format, args...)}
+	return objection{status: order.StatusChanged, reason: fmt.Sprintf(format, args...)}
 }
 
 // evasive is changed for what the process itself may have changed.
 func evasive(format string, args ...any) objection {
-	return objection{status: enforce.StatusChanged, reason: fmt.Sprintf(format, args...), evasive: true}
+	return objection{status: order.StatusChanged, reason: fmt.Sprintf(format, args...), evasive: true}
 }
 
 func refused(format string, args ...any) objection {
-	return objection{status: enforce.StatusRefused, reason: fmt.Sprintf(format, args...)}
+	return objection{status: order.StatusRefused, reason: fmt.Sprintf(format, args...)}
 }
 
 func failed(format string, args ...any) objection {
-	return objection{status: enforce.StatusFailed, reason: fmt.Sprintf(format, args...)}
+	return objection{status: order.StatusFailed, reason: fmt.Sprintf(format, args...)}
 }
 
 func unreadable(err error) objection {

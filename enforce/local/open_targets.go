@@ -7,18 +7,18 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // openTargets opens a pidfd for each process that may be signalled at all, and
 // concludes the others.
-func (x *execution) openTargets(ctx context.Context, items []enforce.Termination, outcomes []enforce.Outcome) []*target {
+func (x *execution) openTargets(ctx context.Context, items []order.Termination, outcomes []order.Outcome) []*target {
 	var targets []*target
 	untouchable, err := x.untouchable()
 	for i := range items {
 		p := &items[i].Process
-		outcomes[i] = enforce.Outcome{PID: p.PID, EID: p.EID}
+		outcomes[i] = order.Outcome{PID: p.PID, EID: p.EID}
 		t := &target{item: &items[i], judged: p, outcome: &outcomes[i], failedStop: make(chan error, 1)}
 		o := x.checkItem(ctx, p)
 		switch {
@@ -52,7 +52,7 @@ func (x *execution) checkItem(ctx context.Context, p *snapshot.Process) objectio
 	case len(p.Usage) == 0:
 		return refused("it was judged although it used no device")
 	case p.EID != "":
-		if o := x.attached[p.EID]; o.status != enforce.StatusChanged || p.Start == 0 {
+		if o := x.attached[p.EID]; o.status != order.StatusChanged || p.Start == 0 {
 			return o
 		} // else verify finds out whether it is the process that was judged
 	}

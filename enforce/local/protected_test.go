@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/local"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
@@ -42,7 +42,7 @@ func TestUntouchablePIDs(t *testing.T) {
 			p := snapshot.Process{PID: snapshot.PID(r.pid), Usage: usage(0)}
 			s := newScene(local.ExecutorOptions{Grace: oneGrace, Kill: true, Unprotected: safety.Protected()}, p)
 			got := s.terminate(t, p)[0]
-			require.Equal(t, enforce.StatusRefused, got.Status)
+			require.Equal(t, order.StatusRefused, got.Status)
 			require.Contains(t, got.Reason, r.reason)
 			require.Empty(t, s.lines)
 		})
@@ -57,7 +57,7 @@ func TestKernelThreadIsRefused(t *testing.T) {
 	p := snapshot.Process{PID: pid, Usage: usage(0)}
 	s := newScene(local.ExecutorOptions{Grace: oneGrace, Kill: true, Unprotected: safety.Protected()}, p)
 	got := s.terminate(t, p)[0]
-	require.Equal(t, enforce.StatusRefused, got.Status)
+	require.Equal(t, order.StatusRefused, got.Status)
 	require.Equal(t, "it is a kernel thread", got.Reason)
 	require.Empty(t, s.lines)
 }
@@ -92,7 +92,7 @@ func TestProcOfAnotherNamespace(t *testing.T) {
 	p := c.judged("", 0)
 	s := newScene(local.ExecutorOptions{Grace: oneGrace, Proc: proc.FS{Root: fakeProc(t, 1)}}, p)
 	got := s.terminate(t, p)[0]
-	require.Equal(t, enforce.StatusFailed, got.Status)
+	require.Equal(t, order.StatusFailed, got.Status)
 	require.Contains(t, got.Reason, "is of another PID namespace: mount proc again")
 	c.answers()
 }
@@ -137,18 +137,18 @@ func TestSystemDaemonsAreProtected(t *testing.T) {
 			judged := c.judged("", 0)
 			s := newScene(local.ExecutorOptions{Grace: oneGrace, Kill: true}, judged)
 			got := s.terminate(t, judged)[0]
-			require.Equal(t, enforce.StatusRefused, got.Status)
+			require.Equal(t, order.StatusRefused, got.Status)
 			require.Equal(t, "it is "+r.name+", which is never signalled unless it is named in the policy", got.Reason)
 			require.Empty(t, s.lines)
 			c.answers()
 
-			report := enforce.Report{Terminate: []enforce.Termination{{Process: judged}}, Unprotected: []string{r.name}}
-			require.Equal(t, enforce.StatusTerminated, s.x.Execute(context.Background(), report)[0].Status)
+			report := order.Order{Terminate: []order.Termination{{Process: judged}}, Unprotected: []string{r.name}}
+			require.Equal(t, order.StatusTerminated, s.x.Execute(context.Background(), report)[0].Status)
 
 			c = ready(t, "gentle", called(t, r.name), as(r.uid))
 			judged = c.judged("", 0)
 			s = newScene(local.ExecutorOptions{Grace: oneGrace, Unprotected: []string{r.name}}, judged)
-			require.Equal(t, enforce.StatusTerminated, s.terminate(t, judged)[0].Status)
+			require.Equal(t, order.StatusTerminated, s.terminate(t, judged)[0].Status)
 		})
 	}
 }
@@ -161,7 +161,7 @@ func TestRootInContainerIsNotProtected(t *testing.T) {
 	})
 	judged := c.judged("", 0)
 	s := newScene(local.ExecutorOptions{Grace: oneGrace}, judged)
-	require.Equal(t, enforce.StatusTerminated, s.terminate(t, judged)[0].Status)
+	require.Equal(t, order.StatusTerminated, s.terminate(t, judged)[0].Status)
 }
 
 // TestSystemMPSServersAreProtected: they run under the uid of the client,
@@ -179,10 +179,10 @@ func TestSystemMPSServersAreProtected(t *testing.T) {
 			s := newScene(local.ExecutorOptions{Grace: oneGrace}, p)
 			got := s.terminate(t, p)[0]
 			if !protected {
-				require.Equal(t, enforce.StatusTerminated, got.Status)
+				require.Equal(t, order.StatusTerminated, got.Status)
 				return
 			}
-			require.Equal(t, enforce.StatusRefused, got.Status)
+			require.Equal(t, order.StatusRefused, got.Status)
 			require.Contains(t, got.Reason, "it is nvidia-cuda-mps-server")
 			require.NoError(t, unix.Kill(int(pid), 0))
 		})

@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/local"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
@@ -141,7 +141,7 @@ func (r *reuser) reusedBefore(x *local.Executor) error {
 		return err
 	}
 	r.swap = func() {}
-	if got := execute(x, r.judged); got.Status != enforce.StatusChanged {
+	if got := execute(x, r.judged); got.Status != order.StatusChanged {
 		return fmt.Errorf("%+v", got)
 	}
 	r.before++
@@ -168,9 +168,9 @@ func (r *reuser) reusedDuring(x *local.Executor) error {
 		return err
 	}
 	switch got.Status {
-	case enforce.StatusSignalled:
+	case order.StatusSignalled:
 		r.signalled++
-	case enforce.StatusGone, enforce.StatusChanged: // changed: it was ending while it was looked at
+	case order.StatusGone, order.StatusChanged: // changed: it was ending while it was looked at
 	default:
 		return fmt.Errorf("%+v", got)
 	}
@@ -186,15 +186,15 @@ func (r *reuser) notReused(x *local.Executor) error {
 	r.swap = func() {}
 	p := r.judged
 	p.Start = 0
-	if got := execute(x, p); got.Status != enforce.StatusSignalled {
+	if got := execute(x, p); got.Status != order.StatusSignalled {
 		return fmt.Errorf("%+v", got)
 	}
 	r.acts++
 	return end(unix.SIGTERM)
 }
 
-func execute(x *local.Executor, p snapshot.Process) enforce.Outcome {
-	return x.Execute(context.Background(), enforce.Report{Terminate: []enforce.Termination{{Process: p}}})[0]
+func execute(x *local.Executor, p snapshot.Process) order.Outcome {
+	return x.Execute(context.Background(), order.Order{Terminate: []order.Termination{{Process: p}}})[0]
 }
 
 // swapAfter ends the process with the PID and begins another, after a delay of

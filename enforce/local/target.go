@@ -8,17 +8,17 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/local/asked"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/container"
 )
 
 // target is a process that is to end.
 type target struct {
-	item    *enforce.Termination
+	item    *order.Termination
 	judged  *snapshot.Process // the item's
-	outcome *enforce.Outcome
+	outcome *order.Outcome
 	fd      pidfd              // open until the report is carried out
 	start   snapshot.StartTime // as read by the last verification
 	state   byte               // of /proc/PID/stat, likewise
@@ -40,7 +40,7 @@ func (t *target) conclude(o objection) {
 		o.reason = joined(o.reason, t.earlierReason())
 	}
 	t.outcome.Status, t.outcome.Reason = o.status, o.reason
-	if about := t.containerReason(); about != "" && o.status != enforce.StatusGone {
+	if about := t.containerReason(); about != "" && o.status != order.StatusGone {
 		t.outcome.Reason = joined(o.reason, about)
 	}
 }

@@ -7,15 +7,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot/container"
 )
 
 // terminate ends all processes together: open, verify and SIGTERM, wait, verify
 // and SIGKILL, wait.
-func (x *execution) terminate(ctx context.Context, items []enforce.Termination) []enforce.Outcome {
+func (x *execution) terminate(ctx context.Context, items []order.Termination) []order.Outcome {
 	x.memories.removeDead(x.proc())
-	outcomes := make([]enforce.Outcome, len(items))
+	outcomes := make([]order.Outcome, len(items))
 	targets := x.openTargets(ctx, items, outcomes)
 	x.stops = newStops(ctx, max(x.grace, engineGrace)+x.options.KillWait)
 	defer func() {
@@ -41,7 +41,7 @@ func (x *execution) terminate(ctx context.Context, items []enforce.Termination) 
 // what still runs if the report has it.
 func (x *execution) await(ctx context.Context, group []*target, begun time.Time) {
 	grace := x.graceOf(group[0])
-	left, err := wait(ctx, group, time.Until(begun.Add(grace)), enforce.StatusTerminated)
+	left, err := wait(ctx, group, time.Until(begun.Add(grace)), order.StatusTerminated)
 	if err == nil {
 		left, err = x.awaitStops(ctx, left)
 	}
@@ -51,7 +51,7 @@ func (x *execution) await(ctx context.Context, group []*target, begun time.Time)
 	}
 	for _, t := range left {
 		if err == nil && !x.mayKill(t) {
-			t.conclude(objection{status: enforce.StatusSignalled}) // another report may follow
+			t.conclude(objection{status: order.StatusSignalled}) // another report may follow
 		} else {
 			t.conclude(notEnded(err, "SIGTERM", grace))
 		}
@@ -64,7 +64,7 @@ func (x *execution) sendSIGTERM(ctx context.Context, targets []*target) []*targe
 	var signalled []*target
 	for i, o := range x.signal(ctx, targets, unix.SIGTERM) {
 		if !o.raised() {
-			o = objection{status: enforce.StatusSignalled}
+			o = objection{status: order.StatusSignalled}
 			signalled = append(signalled, targets[i])
 		}
 		targets[i].conclude(o)
@@ -78,8 +78,8 @@ func (x *execution) sendSIGKILL(ctx context.Context, targets []*target) {
 	for i, o := range x.signal(ctx, targets, unix.SIGKILL) {
 		t := targets[i]
 		switch {
-		case o.status == enforce.StatusGone:
-			t.conclude(objection{status: enforce.StatusTerminated})
+		case o.status == order.StatusGone:
+			t.conclude(objection{status: order.StatusTerminated})
 		case o.raised():
 			o.reason = fmt.Sprintf("it still ran %s after SIGTERM; SIGKILL was not sent: %s", x.grace, o.reason)
 			t.conclude(o)
@@ -87,7 +87,7 @@ func (x *execution) sendSIGKILL(ctx context.Context, targets []*target) {
 			signalled = append(signalled, t)
 		}
 	}
-	left, err := wait(ctx, signalled, x.options.KillWait, enforce.StatusKilled)
+	left, err := wait(ctx, signalled, x.options.KillWait, order.StatusKilled)
 	for _, t := range left {
 		o := notEnded(err, "SIGKILL", x.options.KillWait)
 		if err == nil && x.proc().WaitsForFUSE(t.judged.PID) {
@@ -160,7 +160,7 @@ const pollInterval = 50 * time.Millisecond
 // wait waits until the targets have ended or the timeout is over, concludes
 // those that ended with status, and returns the others. Its error is why it did
 // not wait until then.
-func wait(ctx context.Context, targets []*target, timeout time.Duration, status enforce.Status) ([]*target, error) {
+func wait(ctx context.Context, targets []*target, timeout time.Duration, status order.Status) ([]*target, error) {
 	for deadline := time.Now().Add(timeout); ; {
 		remaining := max(0, time.Until(deadline))
 		ended, err := poll(targets, min(remaining, pollInterval))
@@ -188,11 +188,11 @@ func wait(ctx context.Context, targets []*target, timeout time.Duration, status 
 // why waiting was given up, if it was.
 func notEnded(err error, signal string, timeout time.Duration) objection {
 	if err != nil {
-		return objection{status: enforce.StatusSignalled, reason: fmt.Sprintf("%s was sent, but waiting for the end was given up: %v", signal, err)}
+		return objection{status: order.StatusSignalled, reason: fmt.Sprintf("%s was sent, but waiting for the end was given up: %v", signal, err)}
 	}
 	reason := fmt.Sprintf("it did not end within %s of %s", timeout, signal)
 	if signal == "SIGKILL" {
 		reason += ", so it hangs in the kernel: look at `dmesg` for a sick GPU or file server"
 	}
-	return objection{status: enforce.StatusSurvived, reason: reason}
+	return objection{status: order.StatusSurvived, reason: reason}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/local"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
@@ -56,7 +56,7 @@ func TestJudgedProcessIsTerminated(t *testing.T) {
 			}
 			s := newScene(local.ExecutorOptions{Grace: oneGrace}, now)
 			got := s.terminate(t, judged)[0]
-			require.Equal(t, enforce.StatusTerminated, got.Status, got.Reason)
+			require.Equal(t, order.StatusTerminated, got.Status, got.Reason)
 			require.Empty(t, got.Reason)
 			c.endedBy(unix.SIGTERM)
 
@@ -73,62 +73,62 @@ func TestChangedProcessIsNotSignalled(t *testing.T) {
 		options []option
 		eid     snapshot.EnvID
 		change  func(judged *snapshot.Process, m *machine)
-		status  enforce.Status
+		status  order.Status
 		reason  string
 	}{
 		"another start time": {
 			change: func(p *snapshot.Process, _ *machine) { p.Start-- },
-			status: enforce.StatusChanged, reason: "started at another time",
+			status: order.StatusChanged, reason: "started at another time",
 		},
 		"no device of the driver open": {
 			change: func(_ *snapshot.Process, m *machine) { m.apps[0].NodeMissing = true },
-			status: enforce.StatusRefused, reason: "not been seen with a device of the driver open",
+			status: order.StatusRefused, reason: "not been seen with a device of the driver open",
 		},
 		"another owner": {
 			change: func(p *snapshot.Process, _ *machine) { p.UID = &other },
-			status: enforce.StatusChanged, reason: fmt.Sprintf("uid %d was judged", other),
+			status: order.StatusChanged, reason: fmt.Sprintf("uid %d was judged", other),
 		},
 		"another environment": {
 			options: []option{in("8")}, eid: "7",
-			status: enforce.StatusChanged, reason: "it is in environment 8, and environment 7 was judged",
+			status: order.StatusChanged, reason: "it is in environment 8, and environment 7 was judged",
 		},
-		"in an environment, and none was judged": {options: []option{in("8")}, status: enforce.StatusChanged, reason: "it is in environment 8, and environment N/A was judged"},
-		"in none, and one was judged":            {eid: "7", status: enforce.StatusChanged, reason: "it is in environment N/A, and environment 7 was judged"},
+		"in an environment, and none was judged": {options: []option{in("8")}, status: order.StatusChanged, reason: "it is in environment 8, and environment N/A was judged"},
+		"in none, and one was judged":            {eid: "7", status: order.StatusChanged, reason: "it is in environment N/A, and environment 7 was judged"},
 		"a longer name of the same beginning": {
 			options: []option{in("77")}, eid: "7",
-			status: enforce.StatusChanged, reason: "it is in environment 77",
+			status: order.StatusChanged, reason: "it is in environment 77",
 		},
 		"an id that no environment can have": {
 			options: []option{in("7\x1b[2J")}, eid: "7",
-			status: enforce.StatusChanged, reason: "it is in environment odd-fdfef27baed4ea3c",
+			status: order.StatusChanged, reason: "it is in environment odd-fdfef27baed4ea3c",
 		},
 		"a variable that only ends like ours": {
 			options: []option{variable("XGENV_ENVIRONMENT_ID=7")}, eid: "7",
-			status: enforce.StatusChanged, reason: "it is in environment N/A",
+			status: order.StatusChanged, reason: "it is in environment N/A",
 		},
 		"another device": {
 			change: func(_ *snapshot.Process, m *machine) { m.apps[0].Usage = usage(2, 3) },
-			status: enforce.StatusChanged, reason: "it does not use GPU(s) 0,1 any more",
+			status: order.StatusChanged, reason: "it does not use GPU(s) 0,1 any more",
 		},
 		"one of two devices freed": {
 			options: []option{in("7")}, eid: "7", change: func(_ *snapshot.Process, m *machine) { m.apps[0].Usage = usage(0) },
-			status: enforce.StatusChanged, reason: "it does not use GPU(s) 1 any more",
+			status: order.StatusChanged, reason: "it does not use GPU(s) 1 any more",
 		},
 		"only others use devices": {
 			change: func(_ *snapshot.Process, m *machine) { m.apps[0].PID++ },
-			status: enforce.StatusChanged, reason: "it does not use GPU(s) 0,1 any more",
+			status: order.StatusChanged, reason: "it does not use GPU(s) 0,1 any more",
 		},
 		"the driver does not answer": {
 			change: func(_ *snapshot.Process, m *machine) { m.err = errDriver },
-			status: enforce.StatusFailed, reason: "the driver is ill",
+			status: order.StatusFailed, reason: "the driver is ill",
 		},
 		"judged in an unknown environment": {
 			change: func(p *snapshot.Process, _ *machine) { p.EnvUnknown = true },
-			status: enforce.StatusRefused, reason: "its environment was not known",
+			status: order.StatusRefused, reason: "its environment was not known",
 		},
 		"judged without a device": {
 			change: func(p *snapshot.Process, _ *machine) { p.Usage = nil },
-			status: enforce.StatusRefused, reason: "it used no device",
+			status: order.StatusRefused, reason: "it used no device",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -156,7 +156,7 @@ func TestExecIsNotSignalled(t *testing.T) {
 	c.answers()
 	s := newScene(local.ExecutorOptions{Grace: oneGrace}, judged)
 	got := s.terminate(t, judged)[0]
-	require.Equal(t, enforce.StatusChanged, got.Status)
+	require.Equal(t, order.StatusChanged, got.Status)
 	require.Contains(t, got.Reason, "it is in environment other")
 	c.answers()
 }
@@ -175,7 +175,7 @@ func TestEndedProcessIsGone(t *testing.T) {
 			require.NoError(t, unix.Kill(int(c.pid()), unix.SIGKILL))
 			end(t, c)
 			s := newScene(local.ExecutorOptions{Grace: oneGrace, Kill: true}, judged)
-			require.Equal(t, enforce.StatusGone, s.terminate(t, judged)[0].Status)
+			require.Equal(t, order.StatusGone, s.terminate(t, judged)[0].Status)
 			require.Empty(t, s.lines)
 		})
 	}
@@ -191,7 +191,7 @@ func TestEndDuringInspectionIsGone(t *testing.T) {
 		require.NoError(t, unix.Kill(int(c.pid()), unix.SIGKILL))
 		c.wait()
 	}
-	require.Equal(t, enforce.StatusGone, s.terminate(t, judged)[0].Status)
+	require.Equal(t, order.StatusGone, s.terminate(t, judged)[0].Status)
 	require.Empty(t, s.lines)
 }
 
@@ -199,7 +199,7 @@ func TestNoWaitWithoutGrace(t *testing.T) {
 	c := ready(t, "stubborn", in("7"))
 	judged := c.judged("7", 0)
 	s := newScene(local.ExecutorOptions{Kill: true}, judged)
-	require.Equal(t, enforce.Outcome{PID: c.pid(), EID: "7", Status: enforce.StatusSignalled}, s.terminate(t, judged)[0])
+	require.Equal(t, order.Outcome{PID: c.pid(), EID: "7", Status: order.StatusSignalled}, s.terminate(t, judged)[0])
 	require.Len(t, s.lines, 1)
 	c.answers()
 }
@@ -209,8 +209,8 @@ func TestProcessListedTwiceIsSignalledOnce(t *testing.T) {
 	judged := c.judged("7", 0)
 	s := newScene(local.ExecutorOptions{}, judged)
 	got := s.terminate(t, judged, judged)
-	require.Equal(t, enforce.StatusSignalled, got[0].Status)
-	require.Equal(t, enforce.Outcome{PID: c.pid(), EID: "7", Status: enforce.StatusRefused, Reason: "it is listed twice"}, got[1])
+	require.Equal(t, order.StatusSignalled, got[0].Status)
+	require.Equal(t, order.Outcome{PID: c.pid(), EID: "7", Status: order.StatusRefused, Reason: "it is listed twice"}, got[1])
 	require.Len(t, s.lines, 1)
 }
 
@@ -220,7 +220,7 @@ func TestStoppedJobIsContinued(t *testing.T) {
 	require.Eventually(t, func() bool { return c.stat().State == 'T' }, time.Minute, time.Millisecond)
 	judged := c.judged("7", 0)
 	s := newScene(local.ExecutorOptions{Grace: oneGrace}, judged)
-	require.Equal(t, enforce.StatusTerminated, s.terminate(t, judged)[0].Status)
+	require.Equal(t, order.StatusTerminated, s.terminate(t, judged)[0].Status)
 	c.endedBy(unix.SIGTERM)
 }
 
@@ -229,9 +229,9 @@ func TestOneRefusalDoesNotStopOthers(t *testing.T) {
 	report := []snapshot.Process{first.judged("7", 0), second.judged("7", 0), third.judged("7", 0)}
 	s := newScene(local.ExecutorOptions{Grace: oneGrace}, report...)
 	got := s.terminate(t, report...)
-	require.Equal(t, enforce.StatusTerminated, got[0].Status)
-	require.Equal(t, enforce.StatusChanged, got[1].Status)
-	require.Equal(t, enforce.StatusTerminated, got[2].Status)
+	require.Equal(t, order.StatusTerminated, got[0].Status)
+	require.Equal(t, order.StatusChanged, got[1].Status)
+	require.Equal(t, order.StatusTerminated, got[2].Status)
 	require.Equal(t, 1, s.machine.asked, "the GPUs are asked once for a report")
 	first.endedBy(unix.SIGTERM)
 	second.answers()
@@ -244,23 +244,23 @@ func TestConcurrentReports(t *testing.T) {
 	stubborn, gentle := ready(t, "stubborn", in("7")), ready(t, "gentle", in("7"))
 	slow, fast := stubborn.judged("7", 0), gentle.judged("7", 0)
 	s := newScene(local.ExecutorOptions{Grace: time.Hour}, slow, fast)
-	report := func(p snapshot.Process) enforce.Report {
-		return enforce.Report{Terminate: []enforce.Termination{{Process: p}}}
+	report := func(p snapshot.Process) order.Order {
+		return order.Order{Terminate: []order.Termination{{Process: p}}}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	signalled, done := make(chan string, 1), make(chan []enforce.Outcome, 1)
+	signalled, done := make(chan string, 1), make(chan []order.Outcome, 1)
 	go func() { done <- s.x.OnAction(func(line string) { signalled <- line }).Execute(ctx, report(slow)) }()
 	require.Equal(t, report(slow).Terminate[0].String(), <-signalled)
 
 	var lines []string
 	outcomes := s.x.OnAction(func(line string) { lines = append(lines, line) }).Execute(t.Context(), report(fast))
-	require.Equal(t, enforce.StatusTerminated, outcomes[0].Status)
+	require.Equal(t, order.StatusTerminated, outcomes[0].Status)
 	require.Equal(t, []string{report(fast).Terminate[0].String()}, lines)
 	gentle.endedBy(unix.SIGTERM)
 	uid := snapshot.UID(0)
 	require.Empty(t, s.x.ProtectedName(&snapshot.Process{PID: slow.PID, UID: &uid}))
 	require.Empty(t, done)
 	cancel()
-	require.Equal(t, enforce.StatusSignalled, (<-done)[0].Status)
+	require.Equal(t, order.StatusSignalled, (<-done)[0].Status)
 	stubborn.answers()
 }

@@ -14,8 +14,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/local"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 	snapshotlocal "github.com/seed-3119e985/genv/snapshot/local"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
@@ -68,12 +68,12 @@ func shellWithJob(t *testing.T) (uid snapshot.UID, shell, job snapshot.PID, wait
 func TestSnapshotAndVerificationAgree(t *testing.T) {
 	for name, row := range map[string]struct {
 		before, after bool // whether the shell is registered
-		status        enforce.Status
+		status        order.Status
 	}{
-		"in the environment":           {true, true, enforce.StatusTerminated},
-		"hidden":                       {false, false, enforce.StatusTerminated},
-		"registered since it was seen": {false, true, enforce.StatusChanged},
-		"ended since it was seen":      {true, false, enforce.StatusChanged},
+		"in the environment":           {true, true, order.StatusTerminated},
+		"hidden":                       {false, false, order.StatusTerminated},
+		"registered since it was seen": {false, true, order.StatusChanged},
+		"ended since it was seen":      {true, false, order.StatusChanged},
 	} {
 		t.Run(name, func(t *testing.T) {
 			uid, shell, job, wait := shellWithJob(t)
@@ -100,10 +100,10 @@ func TestSnapshotAndVerificationAgree(t *testing.T) {
 			require.Equal(t, !row.before, judged.EnvUnknown && judged.EnvOverwritten)
 
 			register(row.after)
-			report := enforce.Report{Terminate: []enforce.Termination{{Process: judged}}}
+			report := order.Order{Terminate: []order.Termination{{Process: judged}}}
 			got := local.New(machine, store, local.ExecutorOptions{Grace: oneGrace}).Execute(t.Context(), report)[0]
 			require.Equal(t, row.status, got.Status, got.Reason)
-			if got.Status == enforce.StatusTerminated {
+			if got.Status == order.StatusTerminated {
 				wait()
 				return
 			}

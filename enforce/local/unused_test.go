@@ -5,8 +5,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/local"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
@@ -24,25 +24,25 @@ func TestDetachWhatWasUnused(t *testing.T) {
 		used   bool // it was judged to be in use
 		apps   []snapshot.Process
 		err    error
-		status enforce.Status
+		status order.Status
 	}{
-		"still unused":                     {status: enforce.StatusDetached},
-		"used by now":                      {apps: []snapshot.Process{user(1001, snapshot.Process{EID: "7"})}, status: enforce.StatusChanged},
-		"by root's process in it":          {apps: []snapshot.Process{user(0, snapshot.Process{EID: "7"})}, status: enforce.StatusChanged},
-		"by one in an unknown environment": {apps: []snapshot.Process{user(1001, snapshot.Process{EnvUnknown: true})}, status: enforce.StatusChanged},
-		"by one without a device open":     {apps: []snapshot.Process{user(1001, snapshot.Process{EID: "7", NodeMissing: true})}, status: enforce.StatusDetached},
-		"by a stranger's process in it":    {apps: []snapshot.Process{user(1002, snapshot.Process{EID: "7"})}, status: enforce.StatusDetached},
-		"by an unknown one of a stranger":  {apps: []snapshot.Process{user(1002, snapshot.Process{EnvUnknown: true})}, status: enforce.StatusDetached},
-		"by another environment":           {apps: []snapshot.Process{user(1001, snapshot.Process{EID: "8"})}, status: enforce.StatusDetached},
-		"another GPU is used":              {apps: []snapshot.Process{elsewhere}, status: enforce.StatusDetached},
-		"the driver is ill":                {err: errDriver, status: enforce.StatusFailed},
-		"judged although it was used":      {used: true, err: errDriver, status: enforce.StatusDetached},
+		"still unused":                     {status: order.StatusDetached},
+		"used by now":                      {apps: []snapshot.Process{user(1001, snapshot.Process{EID: "7"})}, status: order.StatusChanged},
+		"by root's process in it":          {apps: []snapshot.Process{user(0, snapshot.Process{EID: "7"})}, status: order.StatusChanged},
+		"by one in an unknown environment": {apps: []snapshot.Process{user(1001, snapshot.Process{EnvUnknown: true})}, status: order.StatusChanged},
+		"by one without a device open":     {apps: []snapshot.Process{user(1001, snapshot.Process{EID: "7", NodeMissing: true})}, status: order.StatusDetached},
+		"by a stranger's process in it":    {apps: []snapshot.Process{user(1002, snapshot.Process{EID: "7"})}, status: order.StatusDetached},
+		"by an unknown one of a stranger":  {apps: []snapshot.Process{user(1002, snapshot.Process{EnvUnknown: true})}, status: order.StatusDetached},
+		"by another environment":           {apps: []snapshot.Process{user(1001, snapshot.Process{EID: "8"})}, status: order.StatusDetached},
+		"another GPU is used":              {apps: []snapshot.Process{elsewhere}, status: order.StatusDetached},
+		"the driver is ill":                {err: errDriver, status: order.StatusFailed},
+		"judged although it was used":      {used: true, err: errDriver, status: order.StatusDetached},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(local.ExecutorOptions{}, tt.apps...)
 			s.machine.err = tt.err
 			s.stateFiles.content = state.Files{Environments: []snapshot.Environment{raz}, Devices: []snapshot.Device{device(1, "7")}}
-			report := enforce.Report{Detach: []enforce.Detachment{{Device: 1, Environment: raz, Unused: !tt.used}}}
+			report := order.Order{Detach: []order.Detachment{{Device: 1, Environment: raz, Unused: !tt.used}}}
 			require.Equal(t, tt.status, s.x.Execute(t.Context(), report)[0].Status)
 		})
 	}

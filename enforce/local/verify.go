@@ -5,7 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
@@ -83,7 +83,7 @@ func (x *execution) checkIdentity(t *target, stat proc.Stat, uid snapshot.UID) o
 	case judged.UID != nil && *judged.UID != uid:
 		return changed("it belongs to uid %d, and uid %d was judged", uid, *judged.UID)
 	case x.memories.get(t.key()).unkillable:
-		return objection{status: enforce.StatusSurvived, reason: "SIGKILL was sent to it in an earlier cycle and has not ended it; it is not signalled again"}
+		return objection{status: order.StatusSurvived, reason: "SIGKILL was sent to it in an earlier cycle and has not ended it; it is not signalled again"}
 	}
 	if name := x.protectedBy(stat, uid, x.unprotected); name != "" {
 		return refused("it is %s, which is never signalled unless it is named in the policy", name)

@@ -14,9 +14,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/local/asked"
-	"github.com/seed-3119e985/genv/enforce/wire"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -127,7 +126,7 @@ func (h *onceHost) Snapshot(context.Context, agent.Age) ([]byte, error) {
 func (h *onceHost) Notify([]agent.Message) ([]agent.Shown, error) { return nil, nil }
 
 // Execute implements agent.Backend. The genv that does it may be killed at any moment.
-func (h *onceHost) Execute(_ context.Context, report enforce.Report, asker asked.Authority) (done agent.Execution, err error) {
+func (h *onceHost) Execute(_ context.Context, report order.Order, asker asked.Authority) (done agent.Execution, err error) {
 	var running sync.WaitGroup
 	for _, t := range report.Terminate {
 		running.Go(func() { h.end(t.Process, &report, asker) })
@@ -136,7 +135,7 @@ func (h *onceHost) Execute(_ context.Context, report enforce.Report, asker asked
 	return done, nil
 }
 
-func (h *onceHost) end(p snapshot.Process, report *enforce.Report, asker asked.Authority) {
+func (h *onceHost) end(p snapshot.Process, report *order.Order, asker asked.Authority) {
 	key := []asked.Process{{PID: p.PID, Start: p.Start}}
 	turn, earlier, err := h.register.Begin(asked.Request{By: asker.Name, Report: report.ID, Grace: report.Grace}, key)
 	if err != nil || h.roll(10) {
@@ -163,7 +162,7 @@ func (h *onceHost) end(p snapshot.Process, report *enforce.Report, asker asked.A
 }
 
 // signal sends a signal while the asker has its right.
-func (h *onceHost) signal(pid snapshot.PID, report *enforce.Report, asker asked.Authority, kill bool) bool {
+func (h *onceHost) signal(pid snapshot.PID, report *order.Order, asker asked.Authority, kill bool) bool {
 	release, err := asker.Hold()
 	if err != nil {
 		return false
@@ -289,11 +288,11 @@ func (c *conductor) report(p *player, grace time.Duration, kill bool, after time
 		c.left[source] = map[snapshot.PID]time.Time{}
 	}
 	c.sent++
-	report := enforce.Report{ID: fmt.Sprint("r", c.sent)}
+	report := order.Order{ID: fmt.Sprint("r", c.sent)}
 	for pid := range c.victims {
 		if c.alive(pid) && !time.Now().Before(c.left[source][pid]) {
 			c.left[source][pid] = time.Now().Add(after + grace)
-			report.Terminate = append(report.Terminate, enforce.Termination{Process: snapshot.Process{
+			report.Terminate = append(report.Terminate, order.Termination{Process: snapshot.Process{
 				PID: pid, Start: 1, Usage: []snapshot.DeviceUsage{{Memory: snapshot.MiB(1)}},
 			}})
 		}
@@ -302,7 +301,7 @@ func (c *conductor) report(p *player, grace time.Duration, kill bool, after time
 		return
 	}
 	report.Sort()
-	encoded, err := wire.EncodeNative(report)
+	encoded, err := order.EncodeNative(report)
 	if err != nil {
 		panic(err)
 	}

@@ -7,9 +7,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/local/asked"
-	"github.com/seed-3119e985/genv/enforce/wire"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
@@ -22,7 +21,7 @@ type Backend interface {
 	Snapshot(ctx context.Context, age Age) ([]byte, error)
 	// Execute carries out a report, to its end even if the controller has hung up.
 	// It acts only while asker holds its right.
-	Execute(ctx context.Context, report enforce.Report, asker asked.Authority) (Execution, error)
+	Execute(ctx context.Context, report order.Order, asker asked.Authority) (Execution, error)
 	// Notify shows messages on users' terminals, or keeps them for their next login.
 	Notify(messages []Message) ([]Shown, error)
 }
@@ -235,8 +234,8 @@ func (a *Answers) asker(claim *fence.Claim) asked.Authority {
 const MaxGrace = time.Hour
 
 // report is the report that a request carries.
-func (r *ExecuteRequest) report() (enforce.Report, error) {
-	report, err := wire.DecodeNative(r.Report)
+func (r *ExecuteRequest) report() (order.Order, error) {
+	report, err := order.DecodeNative(r.Report)
 	if err != nil {
 		return report, err
 	}
@@ -245,8 +244,8 @@ func (r *ExecuteRequest) report() (enforce.Report, error) {
 	}
 	report.Grace = time.Duration(r.GraceMS) * time.Millisecond
 	report.Kill, report.Unprotected, report.ID = r.Kill, r.Unprotected, r.ID
-	wire.SetReasons(report, r.Because)
-	wire.SetJudged(report, r.Judged)
+	order.SetReasons(report, r.Because)
+	order.SetJudged(report, r.Judged)
 	return report, nil
 }
 

@@ -9,8 +9,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/wire"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent/readonly"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -137,8 +136,8 @@ func withoutSudo(host remote.Host) remote.Host {
 }
 
 // Execute has a host carry out a report, once.
-func (c Commands) Execute(ctx context.Context, host remote.Host, report enforce.Report) (Execution, error) {
-	stdin, err := wire.Encode143(report)
+func (c Commands) Execute(ctx context.Context, host remote.Host, report order.Order) (Execution, error) {
+	stdin, err := order.Encode143(report)
 	if err != nil {
 		return Execution{}, &remote.Error{Class: remote.InvalidOutput, Err: err}
 	}

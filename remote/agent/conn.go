@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -180,7 +180,7 @@ func (c *Conn) ask(ctx context.Context, t transport, limit time.Duration) (taken
 // execute has the host carry out a report, in the way that it understands. It
 // begins nothing with a host that was lost since it was asked: what was seen of
 // it may not be true any more.
-func (c *Conn) execute(ctx context.Context, report enforce.Report) (Execution, error) {
+func (c *Conn) execute(ctx context.Context, report order.Order) (Execution, error) {
 	c.mu.Lock()
 	t, asked := c.transport, c.asked
 	c.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/sshclient"
@@ -140,7 +140,7 @@ func TestReportsThatWaitWhileAnotherControllerTakesOver(t *testing.T) {
 			capabilities: []string{agent.RequestSnapshot, agent.RequestExecute},
 			execute: func(context.Context) (agent.Execution, error) {
 				carryOut()
-				return agent.Execution{Outcomes: []enforce.Outcome{{PID: 7, Status: enforce.StatusTerminated}}}, nil
+				return agent.Execution{Outcomes: []order.Outcome{{PID: 7, Status: order.StatusTerminated}}}, nil
 			},
 		}},
 	} {

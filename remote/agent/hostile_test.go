@@ -15,8 +15,8 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/local/asked"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -84,7 +84,7 @@ func (n *scripted) Snapshot(ctx context.Context, _ agent.Age) ([]byte, error) {
 	return empty, nil
 }
 
-func (n *scripted) Execute(ctx context.Context, _ enforce.Report, _ asked.Authority) (agent.Execution, error) {
+func (n *scripted) Execute(ctx context.Context, _ order.Order, _ asked.Authority) (agent.Execution, error) {
 	return n.execute(ctx)
 }
 
@@ -119,12 +119,12 @@ func (s *scriptedSession) Wait() error {
 // flood is what a host writes to stderr.
 var flood = []byte(strings.Repeat(strings.Repeat("ä", 1<<12)+"\n", 200))
 
-var oneProcess = enforce.Report{Grace: time.Hour, Kill: true, Terminate: []enforce.Termination{{Process: snapshot.Process{
+var oneProcess = order.Order{Grace: time.Hour, Kill: true, Terminate: []order.Termination{{Process: snapshot.Process{
 	PID: 7, Start: 1, Usage: []snapshot.DeviceUsage{{Index: 0, Memory: snapshot.MiB(1)}},
 }}}}
 
 func terminated(reason string) (agent.Execution, error) {
-	return agent.Execution{Outcomes: []enforce.Outcome{{PID: 7, Status: enforce.StatusTerminated, Reason: reason}}}, nil
+	return agent.Execution{Outcomes: []order.Outcome{{PID: 7, Status: order.StatusTerminated, Reason: reason}}}, nil
 }
 
 // TestWhatHostsSayIsBounded: it is shown to the administrator.

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -97,9 +97,9 @@ type ExecuteRequest struct {
 
 // Execution is the answer to an ExecuteRequest: what the host reports to have done.
 type Execution struct {
-	Lines    []string          `json:"lines"`              // as genv 1.4.3 prints them
-	Outcomes []enforce.Outcome `json:"outcomes"`           // one for each item; nil from genv 1.4.3
-	Warnings []string          `json:"warnings,omitempty"` // problems that the host noticed
+	Lines    []string        `json:"lines"`              // as genv 1.4.3 prints them
+	Outcomes []order.Outcome `json:"outcomes"`           // one for each item; nil from genv 1.4.3
+	Warnings []string        `json:"warnings,omitempty"` // problems that the host noticed
 }
 
 // NotifyRequest has messages shown to users.

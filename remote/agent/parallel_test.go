@@ -12,8 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/local/asked"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote/agent"
 )
 
@@ -29,11 +29,11 @@ func (g *grave) Snapshot(context.Context, agent.Age) ([]byte, error) {
 	return []byte(`{"n":1}`), nil
 }
 
-func (g *grave) Execute(context.Context, enforce.Report, asked.Authority) (agent.Execution, error) {
+func (g *grave) Execute(context.Context, order.Order, asked.Authority) (agent.Execution, error) {
 	g.count(&g.begun)
 	<-g.release
 	g.count(&g.finished)
-	return agent.Execution{Outcomes: []enforce.Outcome{}}, nil
+	return agent.Execution{Outcomes: []order.Outcome{}}, nil
 }
 
 func (g *grave) Notify(m []agent.Message) ([]agent.Shown, error) {

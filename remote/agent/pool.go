@@ -10,6 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -180,7 +181,7 @@ func (p *Pool) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapsh
 // Execute has a host carry out a report, once. An error of the class
 // OutcomeUnknown means that it may have been carried out, in part or whole; one
 // that wraps ErrNotSent that it was not.
-func (p *Pool) Execute(ctx context.Context, host remote.Host, report enforce.Report) (Execution, error) {
+func (p *Pool) Execute(ctx context.Context, host remote.Host, report order.Order) (Execution, error) {
 	leave, err := p.beginCall()
 	if err != nil {
 		return Execution{}, err
@@ -226,7 +227,7 @@ const killWait = 10 * time.Second
 
 // timeFor is the deadline of a report. The driver is asked again before each signal, perhaps after
 // a call that is under way. A command does not wait for processes: genv 1.4.3 knows no grace.
-func (p *Pool) timeFor(t transport, report enforce.Report) time.Duration {
+func (p *Pool) timeFor(t transport, report order.Order) time.Duration {
 	if t.via() != ViaStream {
 		return p.Timeout
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
@@ -18,10 +18,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-func reportOn(s *snapshot.Snapshot) enforce.Report {
-	var r enforce.Report
+func reportOn(s *snapshot.Snapshot) order.Order {
+	var r order.Order
 	for _, p := range s.Processes {
-		r.Terminate = append(r.Terminate, enforce.Termination{Process: p})
+		r.Terminate = append(r.Terminate, order.Termination{Process: p})
 	}
 	return r
 }
@@ -39,7 +39,7 @@ func TestAConversation(t *testing.T) {
 
 	done, err := f.streams.Execute(t.Context(), f.hosts[0], reportOn(first))
 	require.NoError(t, err)
-	require.Equal(t, []enforce.Outcome{{PID: 1000, Status: enforce.StatusTerminated}, {PID: 1001, Status: enforce.StatusTerminated}}, done.Outcomes)
+	require.Equal(t, []order.Outcome{{PID: 1000, Status: order.StatusTerminated}, {PID: 1001, Status: order.StatusTerminated}}, done.Outcomes)
 	after, err := f.streams.Snapshot(t.Context(), f.hosts[0])
 	require.NoError(t, err)
 	require.Empty(t, after.Processes)

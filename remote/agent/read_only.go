@@ -3,7 +3,7 @@ package agent
 import (
 	"context"
 
-	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent/readonly"
 )
@@ -18,6 +18,6 @@ func (readOnly) notify(context.Context, []Message) ([]Shown, error) {
 }
 func (readOnly) close() {}
 
-func (readOnly) Execute(_ context.Context, host remote.Host, _ enforce.Report) (Execution, error) {
+func (readOnly) Execute(_ context.Context, host remote.Host, _ order.Order) (Execution, error) {
 	return Execution{}, remote.Errorf(remote.GenvMissing, "there is no genv on %s, so it is only read", host.Name)
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/local/asked"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -172,7 +172,7 @@ func (n *pretended) Snapshot(ctx context.Context, _ agent.Age) ([]byte, error) {
 	return nil, context.Cause(ctx)
 }
 
-func (n *pretended) Execute(context.Context, enforce.Report, asked.Authority) (agent.Execution, error) {
+func (n *pretended) Execute(context.Context, order.Order, asked.Authority) (agent.Execution, error) {
 	return agent.Execution{}, nil
 }
 

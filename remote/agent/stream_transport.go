@@ -11,8 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/wire"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -171,14 +170,14 @@ func (t *streamTransport) notify(ctx context.Context, messages []Message) ([]Sho
 
 // Execute sends a report, once, and checks that each item has its outcome. Once
 // it is sent, whatever goes wrong leaves the outcome unknown.
-func (t *streamTransport) Execute(ctx context.Context, _ remote.Host, report enforce.Report) (Execution, error) {
-	encoded, err := wire.EncodeNative(report)
+func (t *streamTransport) Execute(ctx context.Context, _ remote.Host, report order.Order) (Execution, error) {
+	encoded, err := order.EncodeNative(report)
 	if err != nil {
 		return Execution{}, &remote.Error{Class: remote.InvalidOutput, Err: err}
 	}
 	var answer Execution
 	request := ExecuteRequest{
-		Report: encoded, ID: report.ID, Because: wire.Reasons(report), Judged: wire.Judged(report),
+		Report: encoded, ID: report.ID, Because: order.Reasons(report), Judged: order.Judged(report),
 		GraceMS: report.Grace.Milliseconds(), Kill: report.Kill, Unprotected: report.Unprotected,
 		Claim: claimFor(t.pool.announced.Load(), true),
 	}

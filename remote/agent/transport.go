@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent/readonly"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -50,7 +50,7 @@ type transport interface {
 	// notify shows messages to users, if the host can do that.
 	notify(ctx context.Context, messages []Message) ([]Shown, error)
 	Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error)
-	Execute(ctx context.Context, host remote.Host, report enforce.Report) (Execution, error)
+	Execute(ctx context.Context, host remote.Host, report order.Order) (Execution, error)
 	// close ends the calls that are under way.
 	close()
 }

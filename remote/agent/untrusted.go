@@ -6,7 +6,7 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -28,7 +28,7 @@ func boundLines(lines []string, limit int) []string {
 }
 
 // shortenReasons shortens the reasons of outcomes.
-func shortenReasons(outcomes []enforce.Outcome) {
+func shortenReasons(outcomes []order.Outcome) {
 	for i, o := range outcomes {
 		outcomes[i].Reason = shortened(o.Reason, maxReason)
 	}
@@ -44,18 +44,18 @@ func shortened(said string, limit int) string {
 
 // checkOutcomes checks that there is one outcome for each item, in the order of the
 // report: the detachments, then the terminations.
-func checkOutcomes(report enforce.Report, outcomes []enforce.Outcome) error {
+func checkOutcomes(report order.Order, outcomes []order.Outcome) error {
 	if items := len(report.Detach) + len(report.Terminate); len(outcomes) != items {
 		return remote.Errorf(remote.InvalidOutput, "%d outcomes came for %d items", len(outcomes), items)
 	}
 	for i, o := range outcomes {
-		var item enforce.Outcome
+		var item order.Outcome
 		if i < len(report.Detach) {
 			d := &report.Detach[i]
-			item = enforce.Outcome{Device: d.Device, EID: d.Environment.EID}
+			item = order.Outcome{Device: d.Device, EID: d.Environment.EID}
 		} else {
 			p := &report.Terminate[i-len(report.Detach)].Process
-			item = enforce.Outcome{PID: p.PID, EID: p.EID}
+			item = order.Outcome{PID: p.PID, EID: p.EID}
 		}
 		if o.PID != item.PID || o.Device != item.Device || o.EID != item.EID || !o.Status.Known() {
 			return remote.Errorf(remote.InvalidOutput, "outcome %d is not that of its item: it says %+v", i, o)

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"sync/atomic"
 
-	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -18,7 +18,7 @@ type Link interface {
 	Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error)
 	// Execute has a host carry out a report, once. An error of the class
 	// OutcomeUnknown means that it may have been carried out, in part or whole.
-	Execute(ctx context.Context, host remote.Host, report enforce.Report) (agent.Execution, error)
+	Execute(ctx context.Context, host remote.Host, report order.Order) (agent.Execution, error)
 	// Notify shows messages to users of a host, and returns what became of each.
 	// agent.ErrCannotNotify: the host can't do it.
 	Notify(ctx context.Context, host remote.Host, messages []agent.Message) ([]agent.Shown, error)

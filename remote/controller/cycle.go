@@ -5,6 +5,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
@@ -77,7 +78,7 @@ func (cycle *Cycle) Decision(f *enforce.Finding) enforce.Decision {
 type ReportResult struct {
 	Cycle     int // in which it was sent
 	Host      snapshot.Hostname
-	Report    enforce.Report
+	Report    order.Order
 	Execution agent.Execution
 	Err       error
 	// Findings are those because of which it was sent.

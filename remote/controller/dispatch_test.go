@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
@@ -41,12 +42,12 @@ func (g *graceful) Snapshot(_ context.Context, h remote.Host) (*snapshot.Snapsho
 	return s, nil
 }
 
-func (g *graceful) Execute(_ context.Context, h remote.Host, r enforce.Report) (agent.Execution, error) {
+func (g *graceful) Execute(_ context.Context, h remote.Host, r order.Order) (agent.Execution, error) {
 	var done agent.Execution
 	var pids []snapshot.PID
 	for _, x := range r.Terminate {
 		pids = append(pids, x.Process.PID)
-		done.Outcomes = append(done.Outcomes, enforce.Outcome{PID: x.Process.PID, Status: enforce.StatusTerminated})
+		done.Outcomes = append(done.Outcomes, order.Outcome{PID: x.Process.PID, Status: order.StatusTerminated})
 	}
 	g.mu.Lock()
 	g.log = append(g.log, fmt.Sprintf("%v: %s %v", time.Since(g.begun), h.Name, pids))
@@ -127,7 +128,7 @@ func TestReportsUnderWayAreWaitedForAtTheEnd(t *testing.T) {
 				}))
 				require.Equal(t, 10*time.Second, time.Since(g.begun).Round(time.Second))
 				require.Len(t, last.Actions, 1)
-				require.Equal(t, enforce.StatusTerminated, last.Actions[0].Execution.Outcomes[0].Status)
+				require.Equal(t, order.StatusTerminated, last.Actions[0].Execution.Outcomes[0].Status)
 				require.Empty(t, last.UnderWay)
 			})
 		})
@@ -160,7 +161,7 @@ func TestHooksGetCompleteOutcomes(t *testing.T) {
 		require.ErrorIs(t, err, broken)
 		require.Len(t, hooks.notices, 1)
 		require.Equal(t, "Process 5 is not running in a GPU environment (uid 1005)", hooks.notices[0].Findings[0].Line)
-		require.Equal(t, enforce.StatusTerminated, hooks.notices[0].Outcomes[0].Status)
+		require.Equal(t, order.StatusTerminated, hooks.notices[0].Outcomes[0].Status)
 		require.NotEmpty(t, hooks.notices[0].Run)
 		require.Equal(t, 2, hooks.notices[0].Cycle)
 		outcome := hooks.notices[0].Outcomes[0]
@@ -179,7 +180,7 @@ func (f *failing) Snapshot(context.Context, remote.Host) (*snapshot.Snapshot, er
 	return nil, f.err
 }
 
-func (f *failing) Execute(context.Context, remote.Host, enforce.Report) (agent.Execution, error) {
+func (f *failing) Execute(context.Context, remote.Host, order.Order) (agent.Execution, error) {
 	return agent.Execution{}, f.err
 }
 

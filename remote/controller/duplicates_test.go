@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
@@ -182,11 +183,11 @@ func (n *names) Snapshot(_ context.Context, h remote.Host) (*snapshot.Snapshot, 
 	return s, nil
 }
 
-func (n *names) Execute(_ context.Context, h remote.Host, _ enforce.Report) (agent.Execution, error) {
+func (n *names) Execute(_ context.Context, h remote.Host, _ order.Order) (agent.Execution, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.sent[h.Name]++
-	return agent.Execution{Outcomes: []enforce.Outcome{{PID: 5, Status: enforce.StatusTerminated}}}, nil
+	return agent.Execution{Outcomes: []order.Outcome{{PID: 5, Status: order.StatusTerminated}}}, nil
 }
 
 // Hosts with genv 1.4.3 report no identity: address and host key show that

@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
@@ -67,7 +68,7 @@ func (p *fakeFleet) Snapshot(_ context.Context, h remote.Host) (*snapshot.Snapsh
 	return s, nil
 }
 
-func (p *fakeFleet) Execute(_ context.Context, h remote.Host, r enforce.Report) (agent.Execution, error) {
+func (p *fakeFleet) Execute(_ context.Context, h remote.Host, r order.Order) (agent.Execution, error) {
 	var done agent.Execution
 	for i, x := range r.Terminate {
 		if h.Name == "a" && i == p.cut {
@@ -75,7 +76,7 @@ func (p *fakeFleet) Execute(_ context.Context, h remote.Host, r enforce.Report) 
 		}
 		p.signals[x.Process.PID]++
 		p.hosts[h.Name] = slices.DeleteFunc(p.hosts[h.Name], func(pid snapshot.PID) bool { return pid == x.Process.PID })
-		done.Outcomes = append(done.Outcomes, enforce.Outcome{PID: x.Process.PID, Status: enforce.StatusTerminated})
+		done.Outcomes = append(done.Outcomes, order.Outcome{PID: x.Process.PID, Status: order.StatusTerminated})
 	}
 	if h.Name == "a" && p.cut == len(r.Terminate) {
 		return agent.Execution{}, p.lost
@@ -144,7 +145,7 @@ func TestAReportCutOffAtEveryStep(t *testing.T) {
 				require.NoError(t, err)
 				require.Len(t, entries, 3, "no outcome is lost")
 				for _, e := range entries {
-					require.Equal(t, enforce.StatusUnknown, e.Status)
+					require.Equal(t, order.StatusUnknown, e.Status)
 					require.Equal(t, "cut off", e.Reason)
 					require.Equal(t, []string{fmt.Sprintf("Process %d is not running in a GPU environment (uid %d)", e.PID, 1000+e.PID)}, e.Why)
 				}
@@ -157,7 +158,7 @@ func TestAReportCutOffAtEveryStep(t *testing.T) {
 				require.NoError(t, err)
 				require.Len(t, entries, 3-cut)
 				for _, e := range entries {
-					require.Equal(t, enforce.StatusTerminated, e.Status)
+					require.Equal(t, order.StatusTerminated, e.Status)
 				}
 			})
 		}
@@ -171,7 +172,7 @@ func TestAHostThatWasNeverReachedDidNothing(t *testing.T) {
 	cycleOf(t.Context(), p.controller(&audit.Log{Path: path}), 1, strict{})
 	entries, _, err := audit.History(path, audit.Filter{PID: 5})
 	require.NoError(t, err)
-	require.Equal(t, enforce.StatusFailed, entries[0].Status)
+	require.Equal(t, order.StatusFailed, entries[0].Status)
 }
 
 // full is a log that cannot be written from some call on.
@@ -244,11 +245,11 @@ func TestAFullDiskLosesNoOutcome(t *testing.T) {
 	entries, damage, err := audit.History(path, audit.Filter{})
 	require.NoError(t, err)
 	require.Zero(t, damage)
-	status := map[enforce.Status]int{}
+	status := map[order.Status]int{}
 	for _, e := range entries {
 		status[e.Status]++
 	}
-	require.Equal(t, map[enforce.Status]int{enforce.StatusFailed: 4, enforce.StatusTerminated: 4}, status)
+	require.Equal(t, map[order.Status]int{order.StatusFailed: 4, order.StatusTerminated: 4}, status)
 }
 
 func TestNoActionIfHeldDryOrPending(t *testing.T) {
@@ -376,8 +377,8 @@ func outcomesFromLines(t *testing.T, old *oldHost) {
 	entries, _, err := audit.History(path, audit.Filter{})
 	require.NoError(t, err)
 	require.Len(t, entries, 2)
-	require.Equal(t, enforce.StatusSignalled, entries[0].Status)
-	require.Equal(t, enforce.StatusUnknown, entries[1].Status)
+	require.Equal(t, order.StatusSignalled, entries[0].Status)
+	require.Equal(t, order.StatusUnknown, entries[1].Status)
 }
 
 type oldHost struct {
@@ -393,7 +394,7 @@ func (h *oldHost) Snapshot(context.Context, remote.Host) (*snapshot.Snapshot, er
 	return s, nil
 }
 
-func (h *oldHost) Execute(context.Context, remote.Host, enforce.Report) (agent.Execution, error) {
+func (h *oldHost) Execute(context.Context, remote.Host, order.Order) (agent.Execution, error) {
 	line := fmt.Sprintf("Terminating process 5 from environment %s that is running on GPU(s) 0", cmp.Or(string(h.eid), "N/A"))
 	return agent.Execution{Lines: []string{line}}, nil
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/notify"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller/wake"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -81,9 +82,9 @@ func TestHostsAreChangedFromOnePlace(t *testing.T) {
 
 func TestShownLines(t *testing.T) {
 	const words = "1. genv: as root run: curl evil.example; process"
-	report := enforce.Report{
-		Detach: []enforce.Detachment{{Device: 3, Environment: snapshot.Environment{EID: words, UID: 1001, Username: "raz"}}},
-		Terminate: []enforce.Termination{
+	report := order.Order{
+		Detach: []order.Detachment{{Device: 3, Environment: snapshot.Environment{EID: words, UID: 1001, Username: "raz"}}},
+		Terminate: []order.Termination{
 			{Process: snapshot.Process{PID: 5, EID: words, Usage: []snapshot.DeviceUsage{{Index: 0}}}, Because: []string{"env-devices/a/5/1"}},
 			{Process: snapshot.Process{PID: 6, EID: words, Usage: []snapshot.DeviceUsage{{Index: 0}}}, Because: []string{"non-env-processes/a/6/1"}},
 		},

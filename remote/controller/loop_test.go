@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
@@ -38,7 +38,7 @@ func (l *slow) Snapshot(context.Context, remote.Host) (*snapshot.Snapshot, error
 	return &snapshot.Snapshot{}, nil
 }
 
-func (l *slow) Execute(context.Context, remote.Host, enforce.Report) (agent.Execution, error) {
+func (l *slow) Execute(context.Context, remote.Host, order.Order) (agent.Execution, error) {
 	return agent.Execution{}, nil
 }
 
@@ -177,9 +177,9 @@ func (patient) Snapshot(context.Context, remote.Host) (*snapshot.Snapshot, error
 	return busy(1), nil
 }
 
-func (patient) Execute(_ context.Context, _ remote.Host, r enforce.Report) (agent.Execution, error) {
+func (patient) Execute(_ context.Context, _ remote.Host, r order.Order) (agent.Execution, error) {
 	time.Sleep(time.Hour)
-	return agent.Execution{Outcomes: []enforce.Outcome{{PID: r.Terminate[0].Process.PID, Status: enforce.StatusTerminated}}}, nil
+	return agent.Execution{Outcomes: []order.Outcome{{PID: r.Terminate[0].Process.PID, Status: order.StatusTerminated}}}, nil
 }
 
 // A leader that becomes a standby doesn't wait until a process has had its grace, or it could be

@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
@@ -38,10 +39,10 @@ func loopOf(ctx context.Context, c *controller.Controller, policy enforce.Policy
 }
 
 // terminations are processes to end, each with start time 1.
-func terminations(pids ...snapshot.PID) []enforce.Termination {
-	var list []enforce.Termination
+func terminations(pids ...snapshot.PID) []order.Termination {
+	var list []order.Termination
 	for _, pid := range pids {
-		list = append(list, enforce.Termination{Process: snapshot.Process{PID: pid, Start: 1}})
+		list = append(list, order.Termination{Process: snapshot.Process{PID: pid, Start: 1}})
 	}
 	return list
 }

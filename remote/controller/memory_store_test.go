@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/controller/statedir"
@@ -105,8 +106,8 @@ func TestMemoryThatIsNotContinued(t *testing.T) {
 			store, now := open(t, dir), noonUTC
 			p := newFakeFleet(t)
 			c := restarted(t, p, store, &now)
-			c.Memory.Rules = c.Memory.Rules.Learn(enforce.HostReport{Host: "a", Report: enforce.Report{Terminate: terminations(5)}},
-				[]enforce.Outcome{{PID: 5, Status: enforce.StatusRefused, Reason: "it is a daemon"}}, now)
+			c.Memory.Rules = c.Memory.Rules.Learn(enforce.HostReport{Host: "a", Report: order.Order{Terminate: terminations(5)}},
+				[]order.Outcome{{PID: 5, Status: order.StatusRefused, Reason: "it is a daemon"}}, now)
 			cycleOf(t.Context(), c, 1, strict{warn: enforce.Warn{Cycles: 3}})
 			path := filepath.Join(dir, "memory.json")
 			if tt.change != nil {

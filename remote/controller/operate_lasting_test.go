@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/controller/statedir"
 	"github.com/seed-3119e985/genv/remote/operator"
@@ -107,7 +108,7 @@ func TestACrashDuringAnAction(t *testing.T) {
 		require.Contains(t, r.do(operator.Action{Kind: operator.Exempt, User: "carol", Hours: 2}), "exempted")
 		require.Contains(t, r.do(endBobs), "under way")
 		synctest.Wait() // the report has been sent
-		require.Equal(t, enforce.StatusUnknown, r.history()[2].Status)
+		require.Equal(t, order.StatusUnknown, r.history()[2].Status)
 		at := time.Now()
 		memory, err := store.Load(r.c.Hosts, at) // as a new process finds it
 		require.NoError(t, err)

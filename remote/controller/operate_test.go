@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
@@ -27,7 +28,7 @@ import (
 type twoHosts struct {
 	mu       sync.Mutex
 	snapshot snapshot.Snapshot
-	reports  []enforce.Report
+	reports  []order.Order
 	messages []agent.Message
 	takes    time.Duration // a report
 	asking   time.Duration // a snapshot
@@ -45,7 +46,7 @@ func (h *twoHosts) Snapshot(_ context.Context, host remote.Host) (*snapshot.Snap
 	return &s, nil
 }
 
-func (h *twoHosts) Execute(_ context.Context, _ remote.Host, r enforce.Report) (agent.Execution, error) {
+func (h *twoHosts) Execute(_ context.Context, _ remote.Host, r order.Order) (agent.Execution, error) {
 	h.mu.Lock()
 	h.reports = append(h.reports, r)
 	takes := h.takes
@@ -53,10 +54,10 @@ func (h *twoHosts) Execute(_ context.Context, _ remote.Host, r enforce.Report) (
 	time.Sleep(takes)
 	var done agent.Execution
 	for _, d := range r.Detach {
-		done.Outcomes = append(done.Outcomes, enforce.Outcome{Device: d.Device, EID: d.Environment.EID, Status: enforce.StatusDetached})
+		done.Outcomes = append(done.Outcomes, order.Outcome{Device: d.Device, EID: d.Environment.EID, Status: order.StatusDetached})
 	}
 	for _, x := range r.Terminate {
-		done.Outcomes = append(done.Outcomes, enforce.Outcome{PID: x.Process.PID, Status: enforce.StatusTerminated})
+		done.Outcomes = append(done.Outcomes, order.Outcome{PID: x.Process.PID, Status: order.StatusTerminated})
 	}
 	return done, nil
 }
@@ -70,7 +71,7 @@ func (h *twoHosts) Notify(_ context.Context, _ remote.Host, messages []agent.Mes
 
 func (h *twoHosts) sent() int { return len(h.received()) }
 
-func (h *twoHosts) received() []enforce.Report {
+func (h *twoHosts) received() []order.Order {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.reports)
@@ -214,8 +215,8 @@ func TestAnActionIsCarriedOutAtOnce(t *testing.T) {
 			require.Equal(t, "bob", string(e.User))
 			require.NotEmpty(t, e.IDs)
 		}
-		require.Equal(t, enforce.StatusTerminated, history[0].Status)
-		require.Equal(t, enforce.StatusDetached, history[1].Status)
+		require.Equal(t, order.StatusTerminated, history[0].Status)
+		require.Equal(t, order.StatusDetached, history[1].Status)
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		require.Len(t, r.last().Actions, 2, "the next cycle shows them")

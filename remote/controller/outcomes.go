@@ -6,13 +6,14 @@ import (
 	"strings"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // event is the event about the result.
-func (r *ReportResult) event(outcomes []enforce.Outcome) enforce.Event {
+func (r *ReportResult) event(outcomes []order.Outcome) enforce.Event {
 	return enforce.Event{
 		Kind: enforce.EventOutcome, Host: r.Host, Report: &r.Report, Findings: r.Findings,
 		Lines: r.Execution.Lines, Warnings: r.Execution.Warnings, Outcomes: outcomes, Err: r.Err,
@@ -28,19 +29,19 @@ var nothingDone = []remote.Class{
 
 // outcomes are what came of each item, as far as that is known: from the
 // host's outcomes; or of 1.4.3, which has none, from its lines.
-func (r *ReportResult) outcomes() []enforce.Outcome {
+func (r *ReportResult) outcomes() []order.Outcome {
 	if r.Err == nil && r.Execution.Outcomes != nil {
 		return r.Execution.Outcomes
 	}
-	fallback := enforce.Outcome{Status: enforce.StatusUnknown, Reason: "the host did not say what came of it"}
+	fallback := order.Outcome{Status: order.StatusUnknown, Reason: "the host did not say what came of it"}
 	if r.Err != nil {
 		fallback.Reason = r.Err.Error()
 		if errors.Is(r.Err, agent.ErrNotSent) || errors.Is(r.Err, agent.ErrRefused) || slices.Contains(nothingDone, remote.ClassOf(r.Err)) {
-			fallback.Status = enforce.StatusFailed
+			fallback.Status = order.StatusFailed
 		}
 	}
-	var list []enforce.Outcome
-	said := func(item enforce.Outcome, lines []string, status enforce.Status) enforce.Outcome {
+	var list []order.Outcome
+	said := func(item order.Outcome, lines []string, status order.Status) order.Outcome {
 		if slices.ContainsFunc(r.Execution.Lines, func(l string) bool { return slices.Contains(lines, strings.TrimSpace(l)) }) {
 			item.Status = status
 			return item
@@ -49,12 +50,12 @@ func (r *ReportResult) outcomes() []enforce.Outcome {
 		return item
 	}
 	for _, d := range r.Report.Detach {
-		item := enforce.Outcome{Device: d.Device, EID: d.Environment.EID}
-		list = append(list, said(item, []string{d.String(), d.Raw()}, enforce.StatusDetached))
+		item := order.Outcome{Device: d.Device, EID: d.Environment.EID}
+		list = append(list, said(item, []string{d.String(), d.Raw()}, order.StatusDetached))
 	}
 	for _, t := range r.Report.Terminate {
-		item := enforce.Outcome{PID: t.Process.PID, EID: t.Process.EID}
-		list = append(list, said(item, []string{t.String(), t.Raw()}, enforce.StatusSignalled))
+		item := order.Outcome{PID: t.Process.PID, EID: t.Process.EID}
+		list = append(list, said(item, []string{t.String(), t.Raw()}, order.StatusSignalled))
 	}
 	return list
 }
@@ -66,7 +67,7 @@ const maxHostWords = 128
 // genv's own: 1.4.3 prints names and ids that users choose as they are, and names
 // the environment that a process claims although it is in none. All others may
 // contain anything that a user of the host wants an administrator to read.
-func shownLines(report enforce.Report, lines []string) []string {
+func shownLines(report order.Order, lines []string) []string {
 	shown := make(map[string]string)
 	for i := range report.Detach {
 		d := &report.Detach[i]

@@ -17,6 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/enforce/local/asked"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
@@ -140,12 +141,12 @@ func (h *guardedHost) Snapshot(context.Context, agent.Age) ([]byte, error) {
 	return snapshot.EncodeNative(busy(1))
 }
 
-func (h *guardedHost) Execute(_ context.Context, r enforce.Report, _ asked.Authority) (done agent.Execution, err error) {
+func (h *guardedHost) Execute(_ context.Context, r order.Order, _ asked.Authority) (done agent.Execution, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.reports++
 	for _, t := range r.Terminate {
-		done.Outcomes = append(done.Outcomes, enforce.Outcome{PID: t.Process.PID, Status: enforce.StatusTerminated})
+		done.Outcomes = append(done.Outcomes, order.Outcome{PID: t.Process.PID, Status: order.StatusTerminated})
 	}
 	return done, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -133,8 +134,8 @@ func (w recordWriter) ahead(cycle *Cycle, events []enforce.Event, items []audit.
 
 // notSent closes the records of what was not sent after all, or not done.
 func (w recordWriter) notSent(cycle *Cycle, items []audit.Record) {
-	failed := enforce.Outcome{Status: enforce.StatusFailed, Reason: fmt.Sprintf("nothing was done: %v", cycle.Unrecorded)}
-	records := audit.OutcomeRecords(items, slices.Repeat([]enforce.Outcome{failed}, len(items)))
+	failed := order.Outcome{Status: order.StatusFailed, Reason: fmt.Sprintf("nothing was done: %v", cycle.Unrecorded)}
+	records := audit.OutcomeRecords(items, slices.Repeat([]order.Outcome{failed}, len(items)))
 	for i := range records {
 		if items[i].Kind == audit.KindOperator {
 			records[i].Kind, records[i].Text = audit.KindOperator, items[i].Text

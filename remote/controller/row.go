@@ -12,6 +12,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/notify"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -196,13 +197,13 @@ func (c *Controller) checkProcess(p *snapshot.Process) error {
 }
 
 // isIn reports whether a report is about the row.
-func (r *row) isIn(report *enforce.Report) bool {
+func (r *row) isIn(report *order.Order) bool {
 	if r.process != nil {
-		return slices.ContainsFunc(report.Terminate, func(t enforce.Termination) bool {
+		return slices.ContainsFunc(report.Terminate, func(t order.Termination) bool {
 			return t.Process.PID == r.process.PID && t.Process.Start == r.process.Start
 		})
 	}
-	return slices.ContainsFunc(report.Detach, func(d enforce.Detachment) bool {
+	return slices.ContainsFunc(report.Detach, func(d order.Detachment) bool {
 		return d.Device == r.device && d.Environment.EID == r.environment.EID
 	})
 }
@@ -233,13 +234,13 @@ func (c *Controller) change(ctx context.Context, r *request, row *row) error {
 // reportOf is the report of an action, with the policy's grace for the host.
 func (c *Controller) reportOf(r *request, row *row, number int) enforce.HostReport {
 	settings := c.Policy.Settings(enforce.Query{Host: row.host.Name, Labels: row.host.Labels, At: c.Now()})
-	report := enforce.Report{Grace: settings.Grace, Kill: settings.Kill, Unprotected: c.Policy.Fleet().Unprotected, ID: c.id(row.host.Name, number)}
+	report := order.Order{Grace: settings.Grace, Kill: settings.Kill, Unprotected: c.Policy.Fleet().Unprotected, ID: c.id(row.host.Name, number)}
 	because, why := []string{report.ID}, []string{fmt.Sprintf("Requested by %s: %s", r.who, r.action.Reason)}
 	if row.process != nil {
 		inside := false // it ends for whom it belongs to, not for being outside
-		report.Terminate = []enforce.Termination{{Process: *row.process, Because: because, Why: why, InNoEnvironment: &inside}}
+		report.Terminate = []order.Termination{{Process: *row.process, Because: because, Why: why, InNoEnvironment: &inside}}
 	} else {
-		report.Detach = []enforce.Detachment{{Device: row.device, Environment: *row.environment, Because: because, Why: why}}
+		report.Detach = []order.Detachment{{Device: row.device, Environment: *row.environment, Because: because, Why: why}}
 	}
 	report.Name(row.host.Snapshot.Devices)
 	return enforce.HostReport{Host: row.host.Name, Report: report}
@@ -288,7 +289,7 @@ func (v *visit) answer() {
 	if v.request == nil {
 		return
 	}
-	var outcomes []enforce.Outcome
+	var outcomes []order.Outcome
 	if v.report != nil {
 		result := v.result()
 		outcomes = result.outcomes()

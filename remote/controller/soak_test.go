@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
@@ -277,7 +278,7 @@ func (s *soak) judge() {
 	for i, h := range s.hosts {
 		for _, item := range h.TakeActions() {
 			pid := item.Outcome.PID
-			require.Equal(s.t, enforce.StatusTerminated, item.Outcome.Status, "host %d: %+v", i, item)
+			require.Equal(s.t, order.StatusTerminated, item.Outcome.Status, "host %d: %+v", i, item)
 			require.True(s.t, s.guilty[i][pid], "host %d got a report on process %d, which violates no rule or was ended before", i, pid)
 			require.EqualValues(s.t, pid, item.Judged.Start)
 			delete(s.guilty[i], pid)

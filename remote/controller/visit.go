@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -147,7 +148,7 @@ func (v *visit) result() ReportResult {
 }
 
 // findingIDs are the findings because of which a report is sent, each once.
-func findingIDs(r enforce.Report) []string {
+func findingIDs(r order.Order) []string {
 	var ids []string
 	for i := range r.Detach {
 		ids = append(ids, r.Detach[i].Because...)

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -127,19 +127,19 @@ func (w *wakeful) Snapshot(ctx context.Context, h remote.Host) (*snapshot.Snapsh
 	return s, nil
 }
 
-func (w *wakeful) Execute(_ context.Context, h remote.Host, r enforce.Report) (done agent.Execution, err error) {
+func (w *wakeful) Execute(_ context.Context, h remote.Host, r order.Order) (done agent.Execution, err error) {
 	w.mu.Lock()
 	host := w.hosts[h.Name]
 	w.reports = append(w.reports, r.ID)
 	for _, d := range r.Detach {
 		w.ended = append(w.ended, fmt.Sprintf("%.0f %s detach %d", time.Since(w.begun).Seconds(), h.Name, d.Device))
 		host.attached, host.last = false, nil
-		done.Outcomes = append(done.Outcomes, enforce.Outcome{Device: d.Device, EID: d.Environment.EID, Status: enforce.StatusDetached})
+		done.Outcomes = append(done.Outcomes, order.Outcome{Device: d.Device, EID: d.Environment.EID, Status: order.StatusDetached})
 	}
 	for i := range r.Terminate {
 		pid := r.Terminate[i].Process.PID
 		w.ended = append(w.ended, fmt.Sprintf("%.0f %s %d", time.Since(w.begun).Seconds(), h.Name, pid))
-		done.Outcomes = append(done.Outcomes, enforce.Outcome{PID: pid, Status: enforce.StatusTerminated})
+		done.Outcomes = append(done.Outcomes, order.Outcome{PID: pid, Status: order.StatusTerminated})
 	}
 	w.mu.Unlock()
 	time.Sleep(host.ignores)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -23,7 +24,7 @@ type Event struct {
 	Rule     enforce.Rule      `json:"rule,omitempty"`
 	ID       string            `json:"id,omitempty"` // of the finding
 	Decision enforce.Decision  `json:"decision,omitempty"`
-	Status   enforce.Status    `json:"status,omitempty"`
+	Status   order.Status      `json:"status,omitempty"`
 	Text     string            `json:"text"` // for people; one line, but not escaped
 	// Why is the finding because of which there was an outcome, as people read it.
 	Why string `json:"why,omitempty"`
@@ -121,12 +122,12 @@ func outcomes(base Event, e *enforce.Event) []Event {
 }
 
 // isAbout reports whether an outcome, as the host has it, is that of an item.
-func isAbout(item *audit.Record, o enforce.Outcome) bool {
+func isAbout(item *audit.Record, o order.Outcome) bool {
 	return item.PID == o.PID && (o.PID != 0 || item.EID == o.EID && item.Device != nil && *item.Device == o.Device)
 }
 
 // recordOf is the decision about an item of a report.
-func recordOf(item *audit.Record, report string, o enforce.Outcome) *audit.Decision {
+func recordOf(item *audit.Record, report string, o order.Outcome) *audit.Decision {
 	item.Report = report
 	r := item.Decided()
 	r.Status, r.Reason = o.Status, o.Reason
@@ -141,7 +142,7 @@ type item struct {
 }
 
 // itemOf is the item of a report that an outcome is about.
-func itemOf(r *enforce.Report, o enforce.Outcome) item {
+func itemOf(r *order.Order, o order.Outcome) item {
 	if o.PID != 0 {
 		for i := range r.Terminate {
 			if t := &r.Terminate[i]; t.Process.PID == o.PID {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/live"
 )
@@ -72,18 +73,18 @@ func (c *Counters) countOutcomes(e *enforce.Event) {
 		o := &e.Outcomes[i]
 		status := o.Status
 		if !status.Known() {
-			status = enforce.StatusUnknown
+			status = order.StatusUnknown
 		}
 		switch {
 		case o.PID != 0:
 			c.terminations[ruleAnd{ruleOf(terminationBecause(e.Report, o)), string(status)}]++
-		case status == enforce.StatusDetached:
+		case status == order.StatusDetached:
 			c.detachments[ruleOf(detachmentBecause(e.Report, o))]++
 		}
 	}
 }
 
-func terminationBecause(r *enforce.Report, o *enforce.Outcome) []string {
+func terminationBecause(r *order.Order, o *order.Outcome) []string {
 	for i := range r.Terminate {
 		if r.Terminate[i].Process.PID == o.PID {
 			return r.Terminate[i].Because
@@ -92,7 +93,7 @@ func terminationBecause(r *enforce.Report, o *enforce.Outcome) []string {
 	return nil
 }
 
-func detachmentBecause(r *enforce.Report, o *enforce.Outcome) []string {
+func detachmentBecause(r *order.Order, o *order.Outcome) []string {
 	for i := range r.Detach {
 		if d := &r.Detach[i]; d.Device == o.Device && d.Environment.EID == o.EID {
 			return d.Because

@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/notify"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/live"
@@ -120,25 +121,25 @@ user_gpu_seconds_total{user="alice"} 0
 `, samples(c.Users([]live.User{{Name: "alice", Attached: 3, Idle: 2}, {Name: "bob", Used: 1}})), "bob has nothing attached")
 }
 
-func report() (enforce.Report, []enforce.Outcome) {
-	process := func(pid snapshot.PID, because ...string) enforce.Termination {
-		return enforce.Termination{Process: snapshot.Process{PID: pid}, Because: because}
+func report() (order.Order, []order.Outcome) {
+	process := func(pid snapshot.PID, because ...string) order.Termination {
+		return order.Termination{Process: snapshot.Process{PID: pid}, Because: because}
 	}
-	report := enforce.Report{
-		Terminate: []enforce.Termination{process(1, "non-env-processes/a/1/5"), process(2, "idle/a/7/0/x", "non-env-processes/a/2/5"), process(3, "operator/run/1.1/a"), process(4, "made-up/rule")},
-		Detach: []enforce.Detachment{
+	report := order.Order{
+		Terminate: []order.Termination{process(1, "non-env-processes/a/1/5"), process(2, "idle/a/7/0/x", "non-env-processes/a/2/5"), process(3, "operator/run/1.1/a"), process(4, "made-up/rule")},
+		Detach: []order.Detachment{
 			{Device: 0, Environment: snapshot.Environment{EID: "7"}, Because: []string{"max-devices-per-user/bob"}},
 			{Device: 1, Environment: snapshot.Environment{EID: "7"}, Because: []string{"max-devices-per-user/bob"}},
 		},
 	}
-	return report, []enforce.Outcome{
-		{PID: 1, Status: enforce.StatusTerminated},
-		{PID: 2, Status: enforce.StatusSurvived},
-		{PID: 3, Status: enforce.StatusGone},
+	return report, []order.Outcome{
+		{PID: 1, Status: order.StatusTerminated},
+		{PID: 2, Status: order.StatusSurvived},
+		{PID: 3, Status: order.StatusGone},
 		{PID: 4, Status: "made up by the host"},
-		{PID: 5, Status: enforce.StatusKilled},
-		{Device: 0, EID: "7", Status: enforce.StatusDetached},
-		{Device: 1, EID: "7", Status: enforce.StatusNotAttached},
+		{PID: 5, Status: order.StatusKilled},
+		{Device: 0, EID: "7", Status: order.StatusDetached},
+		{Device: 1, EID: "7", Status: order.StatusNotAttached},
 	}
 }
 

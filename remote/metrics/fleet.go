@@ -6,6 +6,7 @@ import (
 	"runtime"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/remote/live"
 )
@@ -29,10 +30,10 @@ func decisions() []enforce.Decision {
 }
 
 // statuses are what can come of a termination.
-func statuses() []enforce.Status {
-	return []enforce.Status{
-		enforce.StatusTerminated, enforce.StatusKilled, enforce.StatusSignalled, enforce.StatusSurvived, enforce.StatusGone,
-		enforce.StatusChanged, enforce.StatusRefused, enforce.StatusFailed, enforce.StatusUnknown,
+func statuses() []order.Status {
+	return []order.Status{
+		order.StatusTerminated, order.StatusKilled, order.StatusSignalled, order.StatusSurvived, order.StatusGone,
+		order.StatusChanged, order.StatusRefused, order.StatusFailed, order.StatusUnknown,
 	}
 }
 

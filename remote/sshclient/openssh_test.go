@@ -17,7 +17,7 @@ import (
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/sshclient"
@@ -300,7 +300,7 @@ func TestOpenSSHOrder(t *testing.T) {
 	s := startSSHD(t)
 	require.NoError(t, proctest.WriteProgram(s.file("genv"), []byte("#!/bin/sh\ntouch "+s.file("begun")+"\nexec sleep 60\n")))
 	host := remote.Host{Name: "gpu", GenvPath: s.file("genv"), NoSudo: true, OpenSSH: true}
-	report := enforce.Report{}
+	report := order.Order{}
 	for name, signal := range map[string]unix.Signal{"killed": unix.SIGKILL, "the status 255": unix.SIGTERM} {
 		t.Run(name, func(t *testing.T) {
 			_ = os.Remove(s.file("begun"))

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
@@ -218,16 +219,16 @@ func (a *Account) Count(now time.Time, events []enforce.Event) {
 	}
 }
 
-func (a *Account) outcome(hour int64, e *enforce.Event, o *enforce.Outcome) {
+func (a *Account) outcome(hour int64, e *enforce.Event, o *order.Outcome) {
 	switch o.Status {
-	case enforce.StatusTerminated, enforce.StatusKilled, enforce.StatusSignalled:
-		if at := slices.IndexFunc(e.Report.Terminate, func(t enforce.Termination) bool { return t.Process.PID == o.PID }); at >= 0 {
+	case order.StatusTerminated, order.StatusKilled, order.StatusSignalled:
+		if at := slices.IndexFunc(e.Report.Terminate, func(t order.Termination) bool { return t.Process.PID == o.PID }); at >= 0 {
 			t := &e.Report.Terminate[at]
 			user := cmp.Or(gpus.Owner(&t.Process, nil), userIn(e.Findings, t.Because))
 			a.action(hour, e.Host, t.Process.Indices(), user, Amounts{Terminated: 1})
 		}
-	case enforce.StatusDetached:
-		if at := slices.IndexFunc(e.Report.Detach, func(d enforce.Detachment) bool { return d.Device == o.Device && d.Environment.EID == o.EID }); at >= 0 {
+	case order.StatusDetached:
+		if at := slices.IndexFunc(e.Report.Detach, func(d order.Detachment) bool { return d.Device == o.Device && d.Environment.EID == o.EID }); at >= 0 {
 			d := &e.Report.Detach[at]
 			a.action(hour, e.Host, []snapshot.DeviceIndex{d.Device}, gpus.UserName(d.Environment.Username, &d.Environment.UID), Amounts{Detached: 1})
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -312,13 +313,13 @@ func TestDays(t *testing.T) {
 
 func TestActions(t *testing.T) {
 	uid := snapshot.UID(1004)
-	report := &enforce.Report{
-		Terminate: []enforce.Termination{
+	report := &order.Order{
+		Terminate: []order.Termination{
 			{Process: snapshot.Process{PID: 1, Username: "alice", Usage: []snapshot.DeviceUsage{{Index: 1}}}},
 			{Process: snapshot.Process{PID: 2}, Because: []string{"f"}},
 			{Process: snapshot.Process{PID: 3, Username: "alice"}},
 		},
-		Detach: []enforce.Detachment{{Device: 1, Environment: snapshot.Environment{EID: "9", UID: uid}}},
+		Detach: []order.Detachment{{Device: 1, Environment: snapshot.Environment{EID: "9", UID: uid}}},
 	}
 	account := usage.NewAccount(time.UTC)
 	account.Look(begin, clusterOf(on(newHost())))
@@ -330,13 +331,13 @@ func TestActions(t *testing.T) {
 		{Kind: enforce.EventActing, Host: "a", Report: report},
 		{
 			Kind: enforce.EventOutcome, Host: "a", Report: report, Findings: []enforce.Finding{{ID: "f", User: "bob"}},
-			Outcomes: []enforce.Outcome{
-				{PID: 1, Status: enforce.StatusKilled},
-				{PID: 2, Status: enforce.StatusSignalled},
-				{PID: 3, Status: enforce.StatusSurvived},
-				{Device: 1, EID: "9", Status: enforce.StatusDetached},
-				{Device: 0, EID: "9", Status: enforce.StatusNotAttached},
-				{PID: 4, Status: enforce.StatusTerminated}, // made up by the host
+			Outcomes: []order.Outcome{
+				{PID: 1, Status: order.StatusKilled},
+				{PID: 2, Status: order.StatusSignalled},
+				{PID: 3, Status: order.StatusSurvived},
+				{Device: 1, EID: "9", Status: order.StatusDetached},
+				{Device: 0, EID: "9", Status: order.StatusNotAttached},
+				{PID: 4, Status: order.StatusTerminated}, // made up by the host
 			},
 		},
 	})

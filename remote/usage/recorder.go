@@ -188,7 +188,7 @@ func (r *Recorder) Close() {
 	select {
 	case <-r.ended:
 	case <-time.After(closeTimeout):
-		r.options.Log.Warn().Msg("the usage history could not be written before the end: what was counted last is missing in it")
+		r.options.Log.Warn().Msg("the usage database could not be written before the end: what was counted last is missing in it")
 	}
 }
 

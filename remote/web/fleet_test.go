@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
@@ -116,10 +117,10 @@ func (f *fleet) judged(findings ...enforce.Finding) {
 		process := snapshot.Process{PID: findings[i].PID, Username: findings[i].User, Command: findings[i].Command}
 		events = append(events, enforce.Event{
 			Kind: enforce.EventOutcome, Host: findings[i].Host, Findings: findings[i : i+1],
-			Report: &enforce.Report{ID: "report-" + findings[i].ID, Terminate: []enforce.Termination{{
+			Report: &order.Order{ID: "report-" + findings[i].ID, Terminate: []order.Termination{{
 				Process: process, Because: []string{findings[i].ID}, Why: []string{findings[i].Line()}, Judged: []string{fmt.Sprintf("process %d, device 0: 2 GiB", findings[i].PID)},
 			}}},
-			Outcomes: []enforce.Outcome{{PID: findings[i].PID, Status: enforce.StatusTerminated}},
+			Outcomes: []order.Outcome{{PID: findings[i].PID, Status: order.StatusTerminated}},
 		})
 	}
 	events = append(events, enforce.Event{Kind: enforce.EventHostLost, Host: "gpu-06", Err: errors.New("dial tcp: connection refused")})

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/remote"
@@ -68,10 +69,10 @@ type reportDocument struct {
 	// Sent is false in a dry run.
 	Sent bool `json:"sent"`
 	// UnderWay says that the host is still carrying it out: its outcomes are in a later document.
-	UnderWay bool              `json:"under_way,omitempty"`
-	Cycle    int               `json:"cycle,omitempty"` // in which it was sent, if that was an earlier one
-	Lines    []string          `json:"lines"`           // what the host printed
-	Outcomes []enforce.Outcome `json:"outcomes"`        // empty when the host can't tell
+	UnderWay bool            `json:"under_way,omitempty"`
+	Cycle    int             `json:"cycle,omitempty"` // in which it was sent, if that was an earlier one
+	Lines    []string        `json:"lines"`           // what the host printed
+	Outcomes []order.Outcome `json:"outcomes"`        // empty when the host can't tell
 }
 
 type terminateDocument struct {
@@ -119,7 +120,7 @@ func documentOf(cycle *controller.Cycle, failures []remote.Failure) CycleDocumen
 }
 
 func reportDocumentOf(cycle *controller.Cycle, r enforce.HostReport) reportDocument {
-	document := reportDocument{Host: r.Host, Terminate: []terminateDocument{}, Detach: []enforce.DeviceRef{}, Lines: []string{}, Outcomes: []enforce.Outcome{}}
+	document := reportDocument{Host: r.Host, Terminate: []terminateDocument{}, Detach: []enforce.DeviceRef{}, Lines: []string{}, Outcomes: []order.Outcome{}}
 	for _, t := range r.Report.Terminate {
 		document.Terminate = append(document.Terminate, terminateDocument{PID: t.Process.PID, EID: t.Process.EID, Devices: t.Process.Indices()})
 	}

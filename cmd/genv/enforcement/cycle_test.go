@@ -21,6 +21,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
@@ -90,11 +91,11 @@ func (full) Write([]byte) (int, error) { return 0, io.ErrShortWrite }
 // A document has each report that ended once, with the cycle in which it was sent: those of
 // the cycle, of earlier ones, and of those between two full ones.
 func TestReportsOfADocument(t *testing.T) {
-	report := func(id string, pid snapshot.PID) enforce.Report {
-		return enforce.Report{ID: id, Terminate: []enforce.Termination{{Process: snapshot.Process{PID: pid}}}}
+	report := func(id string, pid snapshot.PID) order.Order {
+		return order.Order{ID: id, Terminate: []order.Termination{{Process: snapshot.Process{PID: pid}}}}
 	}
 	action := func(cycle int, id string, pid snapshot.PID) controller.ReportResult {
-		done := agent.Execution{Outcomes: []enforce.Outcome{{PID: pid, Status: enforce.StatusTerminated}}}
+		done := agent.Execution{Outcomes: []order.Outcome{{PID: pid, Status: order.StatusTerminated}}}
 		return controller.ReportResult{Cycle: cycle, Host: "a", Report: report(id, pid), Execution: done}
 	}
 	cycle := &controller.Cycle{

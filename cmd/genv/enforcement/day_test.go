@@ -20,7 +20,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
-	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
@@ -162,7 +162,7 @@ func (d *day) change(host int) *snapshot.Snapshot {
 }
 
 // Execute implements controller.Link.
-func (d *day) Execute(_ context.Context, host remote.Host, report enforce.Report) (agent.Execution, error) {
+func (d *day) Execute(_ context.Context, host remote.Host, report order.Order) (agent.Execution, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	h := d.hosts[host.Name]
@@ -170,21 +170,21 @@ func (d *day) Execute(_ context.Context, host remote.Host, report enforce.Report
 		h.cut = false
 		return agent.Execution{}, remote.Errorf(remote.OutcomeUnknown, "the connection was lost while the report was carried out")
 	}
-	done := agent.Execution{Outcomes: []enforce.Outcome{}}
+	done := agent.Execution{Outcomes: []order.Outcome{}}
 	for _, detach := range report.Detach {
 		dev := &d.change(hostNumber(host.Name)).Devices[detach.Device]
 		dev.Attachments = slices.DeleteFunc(dev.Attachments, func(a snapshot.Attachment) bool { return a.EID == detach.Environment.EID })
 		done.Lines = append(done.Lines, detach.String())
-		done.Outcomes = append(done.Outcomes, enforce.Outcome{Device: detach.Device, EID: detach.Environment.EID, Status: enforce.StatusDetached})
+		done.Outcomes = append(done.Outcomes, order.Outcome{Device: detach.Device, EID: detach.Environment.EID, Status: order.StatusDetached})
 	}
 	for _, t := range report.Terminate {
 		pid := t.Process.PID
-		outcome := enforce.Outcome{PID: pid, EID: t.Process.EID, Status: enforce.StatusTerminated}
+		outcome := order.Outcome{PID: pid, EID: t.Process.EID, Status: order.StatusTerminated}
 		switch {
 		case h.hanging[pid] && report.Kill:
-			outcome.Status, outcome.Reason = enforce.StatusSurvived, "SIGKILL did not end it: it hangs in the kernel (state D)"
+			outcome.Status, outcome.Reason = order.StatusSurvived, "SIGKILL did not end it: it hangs in the kernel (state D)"
 		case h.stubborn[pid] || h.hanging[pid]:
-			outcome.Status, outcome.Reason = enforce.StatusSurvived, "SIGTERM did not end it within 10s"
+			outcome.Status, outcome.Reason = order.StatusSurvived, "SIGTERM did not end it within 10s"
 		default:
 			d.end(hostNumber(host.Name), pid)
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -75,14 +76,14 @@ func whenDue(f *enforce.Finding, now time.Time) string {
 }
 
 // termination is what would be done to a process; nil if the host doesn't show it.
-func termination(s *snapshot.Snapshot, ref enforce.ProcessRef, f *enforce.Finding) *enforce.Termination {
+func termination(s *snapshot.Snapshot, ref enforce.ProcessRef, f *enforce.Finding) *order.Termination {
 	if s == nil {
 		return nil
 	}
 	for i := range s.Processes {
 		if p := &s.Processes[i]; p.PID == ref.PID {
 			outside := f.Rule == enforce.RuleNonEnvProcesses
-			return &enforce.Termination{Process: *p, InNoEnvironment: &outside}
+			return &order.Termination{Process: *p, InNoEnvironment: &outside}
 		}
 	}
 	return nil
@@ -90,13 +91,13 @@ func termination(s *snapshot.Snapshot, ref enforce.ProcessRef, f *enforce.Findin
 
 // detachment is what would be done to an attachment; nil if the host doesn't show its
 // environment.
-func detachment(s *snapshot.Snapshot, ref enforce.DeviceRef) *enforce.Detachment {
+func detachment(s *snapshot.Snapshot, ref enforce.DeviceRef) *order.Detachment {
 	if s == nil {
 		return nil
 	}
 	for i := range s.Environments {
 		if e := &s.Environments[i]; e.EID == ref.EID {
-			return &enforce.Detachment{Device: ref.Index, Environment: *e}
+			return &order.Detachment{Device: ref.Index, Environment: *e}
 		}
 	}
 	return nil

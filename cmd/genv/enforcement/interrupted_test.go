@@ -16,8 +16,8 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
-	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
@@ -44,17 +44,17 @@ func TestAHostsGenvIsKilledWithinAReport(t *testing.T) {
 	genvtest.Eventually(t, "SIGKILL ends the process in the end", func() bool { return !job.Running() })
 	genvtest.Eventually(t, "and that is recorded", func() bool {
 		e, _, _ := audit.History(log, audit.Filter{})
-		return len(e) > 1 && e[len(e)-1].Status == enforce.StatusKilled
+		return len(e) > 1 && e[len(e)-1].Status == order.StatusKilled
 	})
 	run.End()
 
 	entries, _, err := audit.History(log, audit.Filter{PID: job.PID})
 	require.NoError(t, err)
-	require.Equal(t, enforce.StatusUnknown, entries[0].Status, "%s\n%s", run.Out.String(), run.Err.String())
+	require.Equal(t, order.StatusUnknown, entries[0].Status, "%s\n%s", run.Out.String(), run.Err.String())
 	require.Contains(t, entries[0].Reason, "what came of it is not known")
 	there, _, err := audit.History(h.AuditLog(), audit.Filter{})
 	require.NoError(t, err)
-	require.Equal(t, enforce.StatusUnknown, there[0].Status, "the host did not know either")
+	require.Equal(t, order.StatusUnknown, there[0].Status, "the host did not know either")
 	require.Equal(t, entries[0].Report, there[0].Report, "the two logs can be joined")
 	reports := map[string]int{}
 	_, err = audit.Scan(h.AuditLog(), func(r *audit.Record) error {

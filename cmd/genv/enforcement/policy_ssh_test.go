@@ -21,6 +21,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
 	"github.com/seed-3119e985/genv/cmd/genv/history"
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
@@ -168,11 +169,11 @@ func requireHistory(t *testing.T, l *lab, log string) {
 	r = genvtest.Run(t, "remote", "history", "--audit-log", log, "--format", "json", "--host", "gpu-02")
 	var document history.EntriesDocument
 	require.NoError(t, json.Unmarshal([]byte(r.Out), &document))
-	status := map[enforce.Status]int{}
+	status := map[order.Status]int{}
 	for _, e := range document.Entries {
 		status[e.Status]++
 	}
-	require.Equal(t, map[enforce.Status]int{enforce.StatusDetached: 2, enforce.StatusTerminated: 3}, status, "dry runs and held cycles did nothing")
+	require.Equal(t, map[order.Status]int{order.StatusDetached: 2, order.StatusTerminated: 3}, status, "dry runs and held cycles did nothing")
 	require.Equal(t, 2, strings.Count(genvtest.Run(t, "remote", "history", "--audit-log", log, "--user", "carol", "--no-header").Out, "terminated"), "outside of environments, too")
 	require.Empty(t, genvtest.Run(t, "remote", "history", "--audit-log", log, "--user", "eve", "--no-header").Out)
 }

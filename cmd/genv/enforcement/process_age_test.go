@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
-	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -38,7 +38,7 @@ func TestOldProcessesEndWhereALabelSaysSo(t *testing.T) {
 	actions := interactive.Actions()
 	require.Len(t, actions, 1)
 	require.Equal(t, snapshot.PID(1000), actions[0].Outcome.PID)
-	require.Equal(t, enforce.StatusTerminated, actions[0].Outcome.Status)
+	require.Equal(t, order.StatusTerminated, actions[0].Outcome.Status)
 	history := genvtest.Run(t, "remote", "history", "--audit-log", log, "--rule", "max-process-age")
 	require.Contains(t, history.Out, "1000")
 	explained := genvtest.Run(t, "policy", "explain", "--policy", policy, "--inventory", hosts, "--host", "a")

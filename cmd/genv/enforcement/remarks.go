@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
@@ -15,9 +16,9 @@ import (
 )
 
 // Remark is a line about an outcome, or "" if it is what was asked for.
-func Remark(o enforce.Outcome) string {
+func Remark(o order.Outcome) string {
 	switch o.Status {
-	case enforce.StatusTerminated, enforce.StatusDetached, enforce.StatusGone, enforce.StatusNotAttached, enforce.StatusSignalled:
+	case order.StatusTerminated, order.StatusDetached, order.StatusGone, order.StatusNotAttached, order.StatusSignalled:
 		return ""
 	}
 	what := fmt.Sprintf("process %d", o.PID)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
@@ -56,10 +57,10 @@ func outside(pid snapshot.PID, kind enforce.EventKind, decision enforce.Decision
 	return enforce.Event{Kind: kind, Host: f.Host, ID: f.ID, Finding: &f, Decision: decision}
 }
 
-func terminating(pid snapshot.PID, status enforce.Status) enforce.Event {
+func terminating(pid snapshot.PID, status order.Status) enforce.Event {
 	return enforce.Event{
 		Kind: enforce.EventOutcome, Host: "a", Lines: []string{fmt.Sprintf("Terminating process %d", pid)},
-		Outcomes: []enforce.Outcome{{PID: pid, Status: status, Reason: "SIGTERM did not end it"}},
+		Outcomes: []order.Outcome{{PID: pid, Status: status, Reason: "SIGTERM did not end it"}},
 	}
 }
 
@@ -72,7 +73,7 @@ func TestAProcessThatStays(t *testing.T) {
 		out, err := s.cycle(controller.Cycle{}, outside(7, enforce.EventNew, enforce.DecisionWait))
 		require.Equal(t, line+" (waits for 59m)\n", out)
 		require.Empty(t, err)
-		out, err = s.cycle(controller.Cycle{}, outside(7, enforce.EventChanged, enforce.DecisionAct), outside(7, enforce.EventDue, enforce.DecisionAct), terminating(7, enforce.StatusSurvived))
+		out, err = s.cycle(controller.Cycle{}, outside(7, enforce.EventChanged, enforce.DecisionAct), outside(7, enforce.EventDue, enforce.DecisionAct), terminating(7, order.StatusSurvived))
 		require.Equal(t, line+"\n"+acts+"\n", out)
 		require.Equal(t, "[a] process 7: survived: SIGTERM did not end it\n", err)
 		out, err = s.cycle(controller.Cycle{}, outside(7, enforce.EventChanged, enforce.DecisionStuck))
@@ -81,7 +82,7 @@ func TestAProcessThatStays(t *testing.T) {
 
 		var outs, errs strings.Builder
 		for range 130 { // more than two hours
-			out, err = s.cycle(controller.Cycle{}, outside(7, enforce.EventChanged, enforce.DecisionAct), outside(7, enforce.EventDue, enforce.DecisionAct), terminating(7, enforce.StatusSurvived))
+			out, err = s.cycle(controller.Cycle{}, outside(7, enforce.EventChanged, enforce.DecisionAct), outside(7, enforce.EventDue, enforce.DecisionAct), terminating(7, order.StatusSurvived))
 			outs.WriteString(out)
 			errs.WriteString(err)
 			out, err = s.cycle(controller.Cycle{}, outside(7, enforce.EventChanged, enforce.DecisionStuck))
@@ -147,7 +148,7 @@ func TestCrowd(t *testing.T) {
 		require.Equal(t, 2*rateShown, strings.Count(errs.String(), "Resolved after"))
 		require.Contains(t, errs.String(), "[a] … and 1 more such finding (non-env-processes, user bob); more are counted once in 1h\n")
 		require.Contains(t, errs.String(), "[a] … and 54 more such findings (non-env-processes, user bob) within 1h\n")
-		out, _ := s.cycle(controller.Cycle{}, outside(99, enforce.EventChanged, enforce.DecisionAct), outside(99, enforce.EventDue, enforce.DecisionAct), terminating(99, enforce.StatusTerminated))
+		out, _ := s.cycle(controller.Cycle{}, outside(99, enforce.EventChanged, enforce.DecisionAct), outside(99, enforce.EventDue, enforce.DecisionAct), terminating(99, order.StatusTerminated))
 		require.Equal(t, "[a] Process 99 is not running in a GPU environment (user bob)\n[a] Terminating process 99\n", out)
 	}
 }
@@ -238,7 +239,7 @@ func TestDryRunUnderWarn(t *testing.T) {
 
 	due := cycle
 	wait.Pending = false
-	due.Plan = enforce.Plan{Findings: []enforce.Finding{*wait}, Reports: []enforce.HostReport{{Host: "a", Report: enforce.Report{Terminate: []enforce.Termination{{Process: seen.Processes[0]}}}}}}
+	due.Plan = enforce.Plan{Findings: []enforce.Finding{*wait}, Reports: []enforce.HostReport{{Host: "a", Report: order.Order{Terminate: []order.Termination{{Process: seen.Processes[0]}}}}}}
 	out, _ = s.cycle(due)
 	require.Equal(t, "[a] Would terminate process 7 from environment N/A that is running on GPU(s) 3\n", out)
 	for range 3 {

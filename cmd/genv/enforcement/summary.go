@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -25,7 +26,7 @@ type summary struct {
 	times  answerTimes
 
 	cycles, begun, ended int
-	outcomes             map[enforce.Status]int
+	outcomes             map[order.Status]int
 	lost, back           int // of the HostLog, when the period began
 }
 
@@ -34,7 +35,7 @@ func newSummary(period time.Duration, start time.Time) *summary {
 	if period == 0 {
 		return nil
 	}
-	return &summary{period: period, since: start, outcomes: make(map[enforce.Status]int)}
+	return &summary{period: period, since: start, outcomes: make(map[order.Status]int)}
 }
 
 // count counts an event.

@@ -20,6 +20,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -179,7 +180,7 @@ func whyOf(e *audit.Entry) string {
 	if !strings.Contains(why, e.Container) { // as of a process that ends for a cap
 		why += " (" + e.Container + ")"
 	}
-	if e.Reason != "" && e.Status != enforce.StatusTerminated {
+	if e.Reason != "" && e.Status != order.StatusTerminated {
 		why += " (" + e.Reason + ")"
 	}
 	if !e.Notified.IsZero() {

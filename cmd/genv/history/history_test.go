@@ -19,6 +19,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/history"
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -73,7 +74,7 @@ func TestTheContainerIsNamed(t *testing.T) {
 func TestStats(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	done := func(user snapshot.Username, pid snapshot.PID, rule string) audit.Record {
-		return audit.Record{Kind: audit.KindOutcome, Report: "r", User: user, PID: pid, IDs: []string{rule + "/x"}, Status: enforce.StatusTerminated}
+		return audit.Record{Kind: audit.KindOutcome, Report: "r", User: user, PID: pid, IDs: []string{rule + "/x"}, Status: order.StatusTerminated}
 	}
 	require.NoError(t, (&audit.Log{Path: path}).Append(done("bob", 1, "idle"), done("bob", 2, "env-devices"), done("eve\x1b[2J", 3, "idle")))
 	show := func(args ...string) (string, error) {
@@ -155,7 +156,7 @@ func TestFollow(t *testing.T) {
 	log := &audit.Log{Path: path}
 	add := func(user snapshot.Username, pid snapshot.PID) {
 		require.NoError(t, log.Append(audit.Record{
-			Time: time.Now(), Kind: audit.KindOutcome, Report: "r", User: user, PID: pid, IDs: []string{"idle/x"}, Status: enforce.StatusTerminated, Why: []string{"why\x1b[2J"},
+			Time: time.Now(), Kind: audit.KindOutcome, Report: "r", User: user, PID: pid, IDs: []string{"idle/x"}, Status: order.StatusTerminated, Why: []string{"why\x1b[2J"},
 		}))
 	}
 	for pid := range 15 {

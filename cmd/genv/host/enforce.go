@@ -13,6 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	enforcelocal "github.com/seed-3119e985/genv/enforce/local"
 	"github.com/seed-3119e985/genv/enforce/local/asked"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
@@ -78,7 +79,7 @@ func (l *localLink) Snapshot(ctx context.Context, _ remote.Host) (*snapshot.Snap
 	return s, nil
 }
 
-func (l *localLink) Execute(ctx context.Context, _ remote.Host, report enforce.Report) (agent.Execution, error) {
+func (l *localLink) Execute(ctx context.Context, _ remote.Host, report order.Order) (agent.Execution, error) {
 	var asker asked.Authority // root's own is not refused
 	if name := l.asker.Load(); name != nil {
 		asker.Name = *name

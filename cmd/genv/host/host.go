@@ -13,9 +13,9 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/guard"
 	"github.com/seed-3119e985/genv/cmd/genv/localhost"
-	"github.com/seed-3119e985/genv/enforce"
 	enforcelocal "github.com/seed-3119e985/genv/enforce/local"
 	"github.com/seed-3119e985/genv/enforce/local/asked"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
@@ -109,7 +109,7 @@ func (h *host) forController(s *snapshot.Snapshot, err error) (*snapshot.Snapsho
 }
 
 // execution carries out a report for a controller.
-func (h *host) execution(ctx context.Context, report enforce.Report, asker asked.Authority) agent.Execution {
+func (h *host) execution(ctx context.Context, report order.Order, asker asked.Authority) agent.Execution {
 	var done agent.Execution
 	done.Outcomes, done.Warnings = h.carryOut(ctx, report, asker, func(line string) { done.Lines = append(done.Lines, line) })
 	return done
@@ -117,8 +117,8 @@ func (h *host) execution(ctx context.Context, report enforce.Report, asker asked
 
 // carryOut carries out a report, and calls say with a line for each action. The
 // warnings are about the audit log of this host, and its list of processes that were asked.
-func (h *host) carryOut(ctx context.Context, report enforce.Report, asker asked.Authority, say func(string)) (_ []enforce.Outcome, warnings []string) {
-	refused := []enforce.Termination(nil)
+func (h *host) carryOut(ctx context.Context, report order.Order, asker asked.Authority, say func(string)) (_ []order.Outcome, warnings []string) {
+	refused := []order.Termination(nil)
 	if h.noTerminate {
 		refused, report.Terminate = report.Terminate, nil
 	}
@@ -126,8 +126,8 @@ func (h *host) carryOut(ctx context.Context, report enforce.Report, asker asked.
 	executor := h.executor.As(asker).OnAction(say).OnWarning(func(text string) { recorded.warnings = append(recorded.warnings, text) })
 	outcomes := executor.Execute(ctx, report)
 	for _, t := range refused {
-		outcomes = append(outcomes, enforce.Outcome{
-			PID: t.Process.PID, EID: t.Process.EID, Status: enforce.StatusRefused, Reason: "GENV_TERMINATE_PROCESSES=0 on this host",
+		outcomes = append(outcomes, order.Outcome{
+			PID: t.Process.PID, EID: t.Process.EID, Status: order.StatusRefused, Reason: "GENV_TERMINATE_PROCESSES=0 on this host",
 		})
 	}
 	recorded.end(outcomes)

@@ -6,10 +6,10 @@ import (
 	"os"
 	"time"
 
-	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	enforcelocal "github.com/seed-3119e985/genv/enforce/local"
 	"github.com/seed-3119e985/genv/enforce/notify"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
@@ -33,7 +33,7 @@ type reportRecord struct {
 }
 
 // begin records what will be done.
-func (h *hostRecord) begin(report enforce.Report, refused []enforce.Termination) *reportRecord {
+func (h *hostRecord) begin(report order.Order, refused []order.Termination) *reportRecord {
 	report.Terminate = append(report.Terminate[:len(report.Terminate):len(report.Terminate)], refused...)
 	r := &reportRecord{hostRecord: h}
 	r.items = audit.ReportRecords(snapshot.Hostname(enforcelocal.Hostname()), report, nil)
@@ -54,7 +54,7 @@ func (h *hostRecord) begin(report enforce.Report, refused []enforce.Termination)
 }
 
 // end records the outcomes.
-func (r *reportRecord) end(outcomes []enforce.Outcome) {
+func (r *reportRecord) end(outcomes []order.Outcome) {
 	r.append(audit.OutcomeRecords(r.items, outcomes))
 }
 

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/local/asked"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -115,7 +115,7 @@ func (s streamBackend) Snapshot(ctx context.Context, age agent.Age) ([]byte, err
 }
 
 // Execute implements agent.Backend.
-func (s streamBackend) Execute(ctx context.Context, report enforce.Report, asker asked.Authority) (agent.Execution, error) {
+func (s streamBackend) Execute(ctx context.Context, report order.Order, asker asked.Authority) (agent.Execution, error) {
 	return s.host.execution(ctx, report, asker), nil
 }
 

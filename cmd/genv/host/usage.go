@@ -12,7 +12,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/enforce/local/asked"
-	"github.com/seed-3119e985/genv/enforce/wire"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -115,11 +115,11 @@ func inexpressible(processes []snapshot.Process) []string {
 }
 
 func (p *program) usageExecute(c *cli.Context) error {
-	input, err := io.ReadAll(io.LimitReader(p.In, wire.MaxBytes+1))
+	input, err := io.ReadAll(io.LimitReader(p.In, order.MaxBytes+1))
 	if err != nil {
 		return fmt.Errorf("read the report: %w", err)
 	}
-	report, err := wire.Decode143(input)
+	report, err := order.Decode143(input)
 	if err != nil {
 		return command.UsageError("the report on stdin: %w", err)
 	}

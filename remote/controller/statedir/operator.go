@@ -9,8 +9,8 @@ import (
 	"io/fs"
 	"time"
 
-	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/operator"
 )
@@ -121,7 +121,7 @@ func (s *Store) Operate(who operator.Person, a *operator.Action, log controller.
 		return "", fmt.Errorf("nothing was done, since it could not be recorded: %w", err)
 	}
 	if err := s.KeepOperator(next, now); err != nil {
-		record.Status, record.Reason = enforce.StatusFailed, err.Error()
+		record.Status, record.Reason = order.StatusFailed, err.Error()
 		return "", errors.Join(err, keep(record))
 	}
 	return line, nil

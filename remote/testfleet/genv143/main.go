@@ -18,7 +18,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/seed-3119e985/genv/enforce/wire"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -87,7 +87,7 @@ func (h machine) execute() error {
 	if err != nil {
 		return err
 	}
-	report, err := wire.Decode143(data)
+	report, err := order.Decode143(data)
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/seed-3119e985/genv/enforce/wire"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
@@ -132,7 +132,7 @@ func (h *Host) runExecute(r *inprocess.Request) int {
 	if err != nil {
 		return 1
 	}
-	report, err := wire.Decode143(data)
+	report, err := order.Decode143(data)
 	if err != nil {
 		fmt.Fprintln(r.Stderr, err)
 		return 1

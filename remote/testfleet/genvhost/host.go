@@ -20,8 +20,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/local/asked"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -48,7 +48,7 @@ type Host struct {
 // GivenItem is an item of a report that the host was given.
 type GivenItem struct {
 	At      time.Time
-	Outcome enforce.Outcome
+	Outcome order.Outcome
 	Judged  snapshot.Process // for a termination
 }
 
@@ -156,7 +156,7 @@ func (b *conversation) Snapshot(ctx context.Context, age agent.Age) ([]byte, err
 }
 
 // Execute implements agent.Backend.
-func (b *conversation) Execute(ctx context.Context, report enforce.Report, _ asked.Authority) (agent.Execution, error) {
+func (b *conversation) Execute(ctx context.Context, report order.Order, _ asked.Authority) (agent.Execution, error) {
 	return as(ctx, b, agent.RequestExecute, func() (agent.Execution, error) {
 		lines, outcomes := b.host.carryOut(report)
 		return agent.Execution{Lines: lines, Outcomes: outcomes}, nil
@@ -218,26 +218,26 @@ func (h *Host) snapshot() ([]byte, error) {
 }
 
 // carryOut carries out a report on the snapshot.
-func (h *Host) carryOut(report enforce.Report) (lines []string, outcomes []enforce.Outcome) {
+func (h *Host) carryOut(report order.Order) (lines []string, outcomes []order.Outcome) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.encoded = nil
-	note := func(o enforce.Outcome, judged snapshot.Process) {
+	note := func(o order.Outcome, judged snapshot.Process) {
 		outcomes = append(outcomes, o)
 		h.actions = append(h.actions, GivenItem{At: time.Now(), Outcome: o, Judged: judged})
 	}
 	lines = []string{}
 	for _, d := range report.Detach {
-		o := enforce.Outcome{Device: d.Device, EID: d.Environment.EID, Status: enforce.StatusNotAttached}
+		o := order.Outcome{Device: d.Device, EID: d.Environment.EID, Status: order.StatusNotAttached}
 		if h.detach(d) {
-			o.Status = enforce.StatusDetached
+			o.Status = order.StatusDetached
 			lines = append(lines, d.String())
 		}
 		note(o, snapshot.Process{})
 	}
 	for _, t := range report.Terminate {
-		o := enforce.Outcome{PID: t.Process.PID, EID: t.Process.EID, Status: h.terminate(&t.Process)}
-		if o.Status == enforce.StatusTerminated {
+		o := order.Outcome{PID: t.Process.PID, EID: t.Process.EID, Status: h.terminate(&t.Process)}
+		if o.Status == order.StatusTerminated {
 			lines = append(lines, t.String())
 		}
 		note(o, t.Process)
@@ -245,7 +245,7 @@ func (h *Host) carryOut(report enforce.Report) (lines []string, outcomes []enfor
 	return lines, outcomes
 }
 
-func (h *Host) detach(d enforce.Detachment) bool {
+func (h *Host) detach(d order.Detachment) bool {
 	device := h.state.Device(d.Device)
 	if device == nil || device.Attachment(d.Environment.EID) == nil {
 		return false
@@ -254,14 +254,14 @@ func (h *Host) detach(d enforce.Detachment) bool {
 	return true
 }
 
-func (h *Host) terminate(judged *snapshot.Process) enforce.Status {
+func (h *Host) terminate(judged *snapshot.Process) order.Status {
 	i := slices.IndexFunc(h.state.Processes, func(p snapshot.Process) bool { return p.PID == judged.PID })
 	if i < 0 {
-		return enforce.StatusGone
+		return order.StatusGone
 	}
 	if judged.Start != 0 && h.state.Processes[i].Start != judged.Start {
-		return enforce.StatusChanged
+		return order.StatusChanged
 	}
 	h.state.Processes = slices.Delete(h.state.Processes, i, i+1)
-	return enforce.StatusTerminated
+	return order.StatusTerminated
 }

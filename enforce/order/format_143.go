@@ -1,4 +1,4 @@
-package wire
+package order
 
 import (
 	"bytes"
@@ -6,31 +6,30 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// MaxBytes is how long a report may be that is read: far more than a host of 1024
+// MaxBytes is how long an order may be that is read: far more than a host of 1024
 // devices needs, and little enough to fit in any memory.
 const MaxBytes = 16 << 20
 
-// maxReportDevices is one more than the highest device index that the codec of
+// maxDevices is one more than the highest device index that the codec of
 // package snapshot reads.
-const maxReportDevices = 1024
+const maxDevices = 1024
 
-// wireReport names the keys of 1.4.3. It decodes an object by its exact set of
+// object143 names the keys of 1.4.3. It decodes an object by its exact set of
 // keys: nothing may be added.
-type wireReport struct {
+type object143 struct {
 	Terminate json.RawMessage            `json:"terminate"` // {"processes": […]}
 	Detach    map[string]json.RawMessage `json:"detach"`    // {"<device index>": {"envs": […]}}
 }
 
-// Encode143 writes a report as `genv usage execute` of 1.4.3 reads it on
+// Encode143 writes an order as `genv usage execute` of 1.4.3 reads it on
 // stdin: one line, without a newline. The format has no start times, grace,
 // SIGKILL, names or ids of findings. It can't express an unknown environment or
 // memory of a process either: that is an error (check Process.Expressible first),
 // so that no item is left out silently.
-func Encode143(r enforce.Report) ([]byte, error) {
+func Encode143(r Order) ([]byte, error) {
 	terminate, err := encodeTerminations(r.Terminate)
 	if err != nil {
 		return nil, err
@@ -42,13 +41,13 @@ func Encode143(r enforce.Report) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(wireReport{Terminate: terminate, Detach: detach}); err != nil {
+	if err := enc.Encode(object143{Terminate: terminate, Detach: detach}); err != nil {
 		return nil, fmt.Errorf("encode report: %w", err)
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-func encodeTerminations(items []enforce.Termination) (json.RawMessage, error) {
+func encodeTerminations(items []Termination) (json.RawMessage, error) {
 	processes := make([]snapshot.Process, 0, len(items))
 	for i := range items {
 		p := &items[i].Process
@@ -60,7 +59,7 @@ func encodeTerminations(items []enforce.Termination) (json.RawMessage, error) {
 	return snapshot.EncodeProcesses(processes)
 }
 
-func encodeDetachments(items []enforce.Detachment) (map[string]json.RawMessage, error) {
+func encodeDetachments(items []Detachment) (map[string]json.RawMessage, error) {
 	byDevice := map[string][]snapshot.Environment{}
 	for i := range items {
 		key := items[i].Device.String()
@@ -79,25 +78,25 @@ func encodeDetachments(items []enforce.Detachment) (map[string]json.RawMessage, 
 
 // Decode143 reads what a controller of 1.4.3, or Encode143, wrote. Every
 // field is checked; an error wraps snapshot.ErrInvalid and names the place, and
-// then nothing of the report may be carried out. The order of the items is the
-// Report's own, whatever order they were written in.
-func Decode143(data []byte) (enforce.Report, error) {
+// then nothing of the order may be carried out. The order of the items is the
+// Order's own, whatever order they were written in.
+func Decode143(data []byte) (Order, error) {
 	if err := checkSize(data); err != nil {
-		return enforce.Report{}, err
+		return Order{}, err
 	}
-	var fields wireReport
+	var fields object143
 	if err := snapshot.UnmarshalExact(data, &fields); err != nil {
-		return enforce.Report{}, err
+		return Order{}, err
 	}
 	processes, err := snapshot.DecodeProcesses(fields.Terminate)
 	if err != nil {
-		return enforce.Report{}, fmt.Errorf("terminate: %w", err)
+		return Order{}, fmt.Errorf("terminate: %w", err)
 	}
 	detach, err := decodeDetachments(fields.Detach)
 	if err != nil {
-		return enforce.Report{}, fmt.Errorf("detach: %w", err)
+		return Order{}, fmt.Errorf("detach: %w", err)
 	}
-	r := enforce.Report{Terminate: terminationsOf(processes), Detach: detach}
+	r := Order{Terminate: terminationsOf(processes), Detach: detach}
 	r.Sort()
 	return r, nil
 }
@@ -109,19 +108,19 @@ func checkSize(data []byte) error {
 	return nil
 }
 
-func terminationsOf(processes []snapshot.Process) []enforce.Termination {
-	var items []enforce.Termination
+func terminationsOf(processes []snapshot.Process) []Termination {
+	var items []Termination
 	for i := range processes {
-		items = append(items, enforce.Termination{Process: processes[i]})
+		items = append(items, Termination{Process: processes[i]})
 	}
 	return items
 }
 
-func decodeDetachments(devices map[string]json.RawMessage) ([]enforce.Detachment, error) {
-	var items []enforce.Detachment
+func decodeDetachments(devices map[string]json.RawMessage) ([]Detachment, error) {
+	var items []Detachment
 	for key, raw := range devices {
 		index, err := strconv.ParseUint(key, 10, 16)
-		if err != nil || index >= maxReportDevices || strconv.FormatUint(index, 10) != key {
+		if err != nil || index >= maxDevices || strconv.FormatUint(index, 10) != key {
 			return nil, fmt.Errorf("%w: %q is not a device index", snapshot.ErrInvalid, key)
 		}
 		envs, err := snapshot.DecodeEnvironments(raw)
@@ -129,7 +128,7 @@ func decodeDetachments(devices map[string]json.RawMessage) ([]enforce.Detachment
 			return nil, fmt.Errorf("device %s: %w", key, err)
 		}
 		for i := range envs {
-			items = append(items, enforce.Detachment{Device: snapshot.DeviceIndex(index), Environment: envs[i]})
+			items = append(items, Detachment{Device: snapshot.DeviceIndex(index), Environment: envs[i]})
 		}
 	}
 	return items, nil

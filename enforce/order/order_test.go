@@ -1,4 +1,4 @@
-package wire_test
+package order_test
 
 import (
 	"bufio"
@@ -9,8 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/wire"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -18,9 +17,9 @@ import (
 const recordedStdin = `{"terminate": {"processes": [{"pid": 28167, "used_gpu_memory": [{"index": 5, "gpu_memory": "640mi"}], "eid": null}]}, "detach": {}}`
 
 func TestRecordedStdinIsRead(t *testing.T) {
-	got, err := wire.Decode143([]byte(recordedStdin))
+	got, err := order.Decode143([]byte(recordedStdin))
 	require.NoError(t, err)
-	require.Equal(t, enforce.Report{Terminate: []enforce.Termination{{Process: snapshot.Process{
+	require.Equal(t, order.Order{Terminate: []order.Termination{{Process: snapshot.Process{
 		PID: 28167, Usage: []snapshot.DeviceUsage{{Index: 5, Memory: snapshot.MustMemory("640mi")}},
 	}}}}, got)
 }
@@ -48,14 +47,14 @@ func TestRecordedReportsSurviveARoundTrip(t *testing.T) {
 	reports := recordedReports(t)
 	require.Greater(t, len(reports), 250)
 	for _, want := range reports {
-		r, err := wire.Decode143([]byte(want))
+		r, err := order.Decode143([]byte(want))
 		require.NoError(t, err)
-		got, err := wire.Encode143(r)
+		got, err := order.Encode143(r)
 		require.NoError(t, err)
 		require.JSONEq(t, inOrder(t, want), inOrder(t, string(got)))
 		require.NotContains(t, string(got), "\n", "a report is one line")
 
-		again, err := wire.Decode143(got)
+		again, err := order.Decode143(got)
 		require.NoError(t, err)
 		require.Equal(t, r, again)
 	}
@@ -63,7 +62,7 @@ func TestRecordedReportsSurviveARoundTrip(t *testing.T) {
 
 // inOrder sorts the environments of a device, whose order means nothing.
 func inOrder(t *testing.T, report string) string {
-	r, err := wire.Decode143([]byte(report))
+	r, err := order.Decode143([]byte(report))
 	require.NoError(t, err)
 	var doc map[string]any
 	require.NoError(t, json.Unmarshal([]byte(report), &doc))
@@ -93,7 +92,7 @@ func document(processes, detach string) string {
 func TestItemsAreReadInTheReportsOrder(t *testing.T) {
 	first, last := strings.Replace(oneProc, "9", "2", 1), strings.Replace(oneProc, "9", "30", 1)
 	other := strings.Replace(oneEnv, `"7"`, `"5"`, 1)
-	r, err := wire.Decode143([]byte(document(last+","+first, `{"10":{"envs":[`+oneEnv+`]},"2":{"envs":[`+oneEnv+`,`+other+`]},"3":{"envs":[]}}`)))
+	r, err := order.Decode143([]byte(document(last+","+first, `{"10":{"envs":[`+oneEnv+`]},"2":{"envs":[`+oneEnv+`,`+other+`]},"3":{"envs":[]}}`)))
 	require.NoError(t, err)
 	require.Equal(t, snapshot.PID(2), r.Terminate[0].Process.PID)
 	require.Equal(t, snapshot.PID(30), r.Terminate[1].Process.PID)
@@ -140,15 +139,15 @@ func TestWhatIsNoReportIsRefused(t *testing.T) {
 		"deep nesting":          strings.Repeat(`{"terminate":`, 20000),
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, err := wire.Decode143([]byte(text))
+			r, err := order.Decode143([]byte(text))
 			require.ErrorIs(t, err, snapshot.ErrInvalid)
-			require.Equal(t, enforce.Report{}, r, "nothing of it may be used")
+			require.Equal(t, order.Order{}, r, "nothing of it may be used")
 		})
 	}
 }
 
 func TestAnErrorNamesThePlace(t *testing.T) {
-	_, err := wire.Decode143([]byte(document("", `{"3":{"envs":[{"eid":"7"}]}}`)))
+	_, err := order.Decode143([]byte(document("", `{"3":{"envs":[{"eid":"7"}]}}`)))
 	require.ErrorContains(t, err, "detach: device 3: not a valid genv document: environment no. 1 of the list")
 }
 
@@ -160,17 +159,17 @@ func TestWhatTheFormatCannotSayIsNotLeftOut(t *testing.T) {
 		"no device":              {PID: 9},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := wire.Encode143(enforce.Report{Terminate: []enforce.Termination{{Process: p}}})
+			_, err := order.Encode143(order.Order{Terminate: []order.Termination{{Process: p}}})
 			require.ErrorContains(t, err, "process 9")
 		})
 	}
 }
 
 func TestAnEmptyReport(t *testing.T) {
-	data, err := wire.Encode143(enforce.Report{})
+	data, err := order.Encode143(order.Order{})
 	require.NoError(t, err)
 	require.Equal(t, `{"terminate":{"processes":[]},"detach":{}}`, string(data))
-	r, err := wire.Decode143(data)
+	r, err := order.Decode143(data)
 	require.NoError(t, err)
 	require.True(t, r.Empty())
 }
@@ -186,7 +185,7 @@ func FuzzDecodeReport(f *testing.F) {
 	f.Add([]byte(document(oneProc, `{"0":{"envs":[`+oneEnv+`]}}`)))
 	f.Add([]byte(document(strings.Replace(oneProc, `"7"`, `"é\u2028😀<"`, 1), `{"1023":{"envs":[]}}`)))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		r, err := wire.Decode143(data)
+		r, err := order.Decode143(data)
 		if err != nil {
 			require.ErrorIs(t, err, snapshot.ErrInvalid)
 			return
@@ -197,9 +196,9 @@ func FuzzDecodeReport(f *testing.F) {
 				return
 			}
 		}
-		again, err := wire.Encode143(r)
+		again, err := order.Encode143(r)
 		require.NoError(t, err)
-		got, err := wire.Decode143(again)
+		got, err := order.Decode143(again)
 		require.NoError(t, err)
 		require.Equal(t, r, got)
 	})
@@ -208,14 +207,14 @@ func FuzzDecodeReport(f *testing.F) {
 // A host does not need the text of the findings to know who is outside.
 func TestTheNativeReportSaysWhoIsOutside(t *testing.T) {
 	gpus := map[snapshot.DeviceIndex]snapshot.GPUUUID{0: "GPU-a", 12: "GPU-b"}
-	report := enforce.Report{GPUs: gpus, Terminate: []enforce.Termination{
+	report := order.Order{GPUs: gpus, Terminate: []order.Termination{
 		{Process: snapshot.Process{PID: 7, EID: "1102"}, Because: []string{"non-env-processes/a/7/1"}},
 		{Process: snapshot.Process{PID: 8}, Because: []string{"env-devices/a/8/1"}},
 	}}
-	data, err := wire.EncodeNative(report)
+	data, err := order.EncodeNative(report)
 	require.NoError(t, err)
 	require.Contains(t, string(data), `"outside":[7]`)
-	got, err := wire.DecodeNative(data)
+	got, err := order.DecodeNative(data)
 	require.NoError(t, err)
 	require.True(t, got.Terminate[0].Outside(), "although it claims an environment")
 	require.False(t, got.Terminate[1].Outside(), "although it has no id")
@@ -224,9 +223,9 @@ func TestTheNativeReportSaysWhoIsOutside(t *testing.T) {
 	const names = `,"gpus":{"0":"GPU-a","12":"GPU-b"}`
 	require.Contains(t, string(data), names)
 	older := strings.NewReplacer(`"outside":[7],`, "", names, "").Replace(string(data))
-	got, err = wire.DecodeNative([]byte(older))
+	got, err = order.DecodeNative([]byte(older))
 	require.NoError(t, err)
-	wire.SetReasons(got, [][]string{{"Process 7 is not running in a GPU environment (uid 1001)"}, {"Process 8 from environment 1 is using non-attached GPU(s) 0"}})
+	order.SetReasons(got, [][]string{{"Process 7 is not running in a GPU environment (uid 1001)"}, {"Process 8 from environment 1 is using non-attached GPU(s) 0"}})
 	require.Empty(t, got.GPUs)
 	require.True(t, got.Terminate[0].Outside(), "by the text of the finding")
 	require.False(t, got.Terminate[1].Outside())

@@ -1,25 +1,16 @@
-// Package wire writes and reads reports, as controllers send them to hosts: in the
-// format of genv 1.4.3, and in the native one, which carries all that is known.
-//
-//	data, err := wire.EncodeNative(report)
-//	report, err := wire.DecodeNative(data)
-//
-// Everything that is read is checked; an error wraps snapshot.ErrInvalid, and then
-// nothing of the report may be carried out.
-package wire
+package order
 
 import (
 	"encoding/json"
 	"fmt"
 	"slices"
 
-	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// nativeReport is a report in the format of our own hosts and controllers. It
+// nativeObject is an order in the format of our own hosts and controllers. It
 // carries start times, and processes with unknown memory.
-type nativeReport struct {
+type nativeObject struct {
 	Terminate json.RawMessage            `json:"terminate"`
 	Outside   []snapshot.PID             `json:"outside"` // of Terminate; null if an older controller wrote it
 	Detach    map[string]json.RawMessage `json:"detach"`  // as in the 1.4.3 format
@@ -29,8 +20,8 @@ type nativeReport struct {
 	Unused map[snapshot.DeviceIndex][]snapshot.EnvID `json:"unused,omitempty"`
 }
 
-// EncodeNative writes a report with all that is known of its processes.
-func EncodeNative(r enforce.Report) ([]byte, error) {
+// EncodeNative writes an order with all that is known of its processes.
+func EncodeNative(r Order) ([]byte, error) {
 	processes, outside := make([]snapshot.Process, len(r.Terminate)), []snapshot.PID{}
 	for i := range r.Terminate {
 		processes[i] = r.Terminate[i].Process
@@ -52,23 +43,23 @@ func EncodeNative(r enforce.Report) ([]byte, error) {
 			unused[d.Device] = append(unused[d.Device], d.Environment.EID)
 		}
 	}
-	return json.Marshal(nativeReport{Terminate: terminate, Outside: outside, Detach: detach, GPUs: r.GPUs, Unused: unused})
+	return json.Marshal(nativeObject{Terminate: terminate, Outside: outside, Detach: detach, GPUs: r.GPUs, Unused: unused})
 }
 
 // DecodeNative reads what EncodeNative wrote.
-func DecodeNative(data []byte) (enforce.Report, error) {
-	var n nativeReport
+func DecodeNative(data []byte) (Order, error) {
+	var n nativeObject
 	if err := checkSize(data); err != nil {
-		return enforce.Report{}, err
+		return Order{}, err
 	}
 	if err := json.Unmarshal(data, &n); err != nil {
-		return enforce.Report{}, fmt.Errorf("%w: %w", snapshot.ErrInvalid, err)
+		return Order{}, fmt.Errorf("%w: %w", snapshot.ErrInvalid, err)
 	}
 	processes, err := snapshot.DecodeNativeProcesses(n.Terminate)
 	if err != nil {
-		return enforce.Report{}, fmt.Errorf("terminate: %w", err)
+		return Order{}, fmt.Errorf("terminate: %w", err)
 	}
-	r := enforce.Report{Terminate: terminationsOf(processes), GPUs: n.GPUs}
+	r := Order{Terminate: terminationsOf(processes), GPUs: n.GPUs}
 	outside := make(map[snapshot.PID]bool, len(n.Outside))
 	for _, pid := range n.Outside {
 		outside[pid] = true
@@ -76,7 +67,7 @@ func DecodeNative(data []byte) (enforce.Report, error) {
 	for i := range r.Terminate {
 		p := &r.Terminate[i].Process
 		if p.EnvUnknown && !p.EnvOverwritten && !p.Unreadable.IsByUser() {
-			return enforce.Report{}, fmt.Errorf("%w: process %d was judged without its environment", snapshot.ErrInvalid, p.PID)
+			return Order{}, fmt.Errorf("%w: process %d was judged without its environment", snapshot.ErrInvalid, p.PID)
 		}
 		if n.Outside != nil {
 			is := outside[p.PID]
@@ -91,9 +82,9 @@ func DecodeNative(data []byte) (enforce.Report, error) {
 	return r, err
 }
 
-// Judged are, for each item of a report in the order of its outcomes, the lines of the
-// snapshot that were judged; nil if there are none. They are sent next to the report.
-func Judged(r enforce.Report) [][]string {
+// Judged are, for each item of an order in the order of its outcomes, the lines of the
+// snapshot that were judged; nil if there are none. They are sent next to the order.
+func Judged(r Order) [][]string {
 	lines, some := make([][]string, 0, len(r.Detach)+len(r.Terminate)), 0
 	for i := range r.Detach {
 		lines, some = append(lines, r.Detach[i].Judged), some+len(r.Detach[i].Judged)
@@ -107,8 +98,8 @@ func Judged(r enforce.Report) [][]string {
 	return lines
 }
 
-// SetJudged takes what Judged gave; nothing when it is of another report.
-func SetJudged(r enforce.Report, lines [][]string) {
+// SetJudged takes what Judged gave; nothing when it is of another order.
+func SetJudged(r Order, lines [][]string) {
 	if len(lines) != len(r.Detach)+len(r.Terminate) {
 		return
 	}
@@ -120,9 +111,9 @@ func SetJudged(r enforce.Report, lines [][]string) {
 	}
 }
 
-// Reasons are, for each item of a report in the order of its outcomes, the findings as
-// people read them. They are sent next to the report.
-func Reasons(r enforce.Report) [][]string {
+// Reasons are, for each item of an order in the order of its outcomes, the findings as
+// people read them. They are sent next to the order.
+func Reasons(r Order) [][]string {
 	reasons := make([][]string, 0, len(r.Detach)+len(r.Terminate))
 	for i := range r.Detach {
 		reasons = append(reasons, r.Detach[i].Why)
@@ -133,8 +124,8 @@ func Reasons(r enforce.Report) [][]string {
 	return reasons
 }
 
-// SetReasons takes what Reasons gave; nothing when it is of another report.
-func SetReasons(r enforce.Report, reasons [][]string) {
+// SetReasons takes what Reasons gave; nothing when it is of another order.
+func SetReasons(r Order, reasons [][]string) {
 	if len(reasons) != len(r.Detach)+len(r.Terminate) {
 		return
 	}

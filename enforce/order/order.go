@@ -1,4 +1,14 @@
-package enforce
+// Package order has what one host is to do about findings (Order), what came of it (Outcome), and how controllers
+// send orders to hosts: in the format of genv 1.4.3, and in the native one, which carries all that is known.
+//
+//	var d order.Draft // while rules are applied
+//	d.Terminate(process, findingID)
+//	data, err := order.EncodeNative(d.Order(lines))
+//	o, err := order.DecodeNative(data)
+//
+// Everything that is read is checked; an error wraps snapshot.ErrInvalid, and then nothing of the order may be
+// carried out.
+package order
 
 import (
 	"cmp"
@@ -11,9 +21,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Report is what one host is to do: first every detachment, so that no process
+// Order is what one host is to do: first every detachment, so that no process
 // starts again on a device that is being detached, then the terminations.
-type Report struct {
+type Order struct {
 	Terminate []Termination // in ascending order of PID
 	Detach    []Detachment  // in order of device, then environment
 
@@ -58,32 +68,32 @@ type Detachment struct {
 	Judged  []string // the lines of the snapshot that were judged: see audit.Explain
 }
 
-// Name sets the GPUs of a report by the devices of its host.
-func (r *Report) Name(devices []snapshot.Device) {
+// Name sets the GPUs of an order by the devices of its host.
+func (o *Order) Name(devices []snapshot.Device) {
 	named := make(map[snapshot.DeviceIndex]bool)
-	for i := range r.Terminate {
-		for _, u := range r.Terminate[i].Process.Usage {
+	for i := range o.Terminate {
+		for _, u := range o.Terminate[i].Process.Usage {
 			named[u.Index] = true
 		}
 	}
-	for i := range r.Detach {
-		named[r.Detach[i].Device] = true
+	for i := range o.Detach {
+		named[o.Detach[i].Device] = true
 	}
-	r.GPUs = make(map[snapshot.DeviceIndex]snapshot.GPUUUID, len(named))
+	o.GPUs = make(map[snapshot.DeviceIndex]snapshot.GPUUUID, len(named))
 	for i := range devices {
 		if d := &devices[i]; named[d.Index] && d.UUID != "" {
-			r.GPUs[d.Index] = d.UUID
+			o.GPUs[d.Index] = d.UUID
 		}
 	}
 }
 
 // Empty says that there is nothing to do.
-func (r Report) Empty() bool { return len(r.Terminate) == 0 && len(r.Detach) == 0 }
+func (o Order) Empty() bool { return len(o.Terminate) == 0 && len(o.Detach) == 0 }
 
 // Sort puts the items into their order.
-func (r *Report) Sort() {
-	slices.SortFunc(r.Terminate, func(a, b Termination) int { return cmp.Compare(a.Process.PID, b.Process.PID) })
-	slices.SortFunc(r.Detach, func(a, b Detachment) int {
+func (o *Order) Sort() {
+	slices.SortFunc(o.Terminate, func(a, b Termination) int { return cmp.Compare(a.Process.PID, b.Process.PID) })
+	slices.SortFunc(o.Detach, func(a, b Detachment) int {
 		return cmp.Or(cmp.Compare(a.Device, b.Device), cmp.Compare(a.Environment.EID, b.Environment.EID))
 	})
 }
@@ -147,7 +157,14 @@ func (t *Termination) Outside() bool {
 	if len(t.Because)+len(t.Why) == 0 {
 		return t.Process.EID == ""
 	}
-	line := Finding{Rule: RuleNonEnvProcesses, PID: t.Process.PID}.String()
-	return slices.ContainsFunc(t.Because, func(id string) bool { return strings.HasPrefix(id, string(RuleNonEnvProcesses)+"/") }) ||
-		slices.ContainsFunc(t.Why, func(why string) bool { return strings.HasPrefix(why, line) })
+	return slices.ContainsFunc(t.Because, func(id string) bool { return strings.HasPrefix(id, RuleOutside+"/") }) ||
+		slices.ContainsFunc(t.Why, func(why string) bool { return strings.HasPrefix(why, OutsideLine(t.Process.PID)) })
+}
+
+// RuleOutside is the name of the rule about processes in no environment.
+const RuleOutside = "non-env-processes"
+
+// OutsideLine begins the line of a finding of that rule.
+func OutsideLine(pid snapshot.PID) string {
+	return fmt.Sprintf("Process %d is not running in a GPU environment", pid)
 }

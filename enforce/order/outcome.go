@@ -1,8 +1,8 @@
-package enforce
+package order
 
 import "github.com/seed-3119e985/genv/snapshot"
 
-// Status is what came of one item of a Report. The texts appear in JSON.
+// Status is what came of one item of an Order. The texts appear in JSON.
 type Status string
 
 const (
@@ -27,7 +27,7 @@ const (
 	StatusNotAttached Status = "not-attached"
 	// StatusFailed: it was tried and the system refused (see the reason).
 	StatusFailed Status = "failed"
-	// StatusUnknown: the connection was lost while the report ran. It is never
+	// StatusUnknown: the connection was lost while the order ran. It is never
 	// sent again; the next cycle judges a fresh snapshot.
 	StatusUnknown Status = "unknown"
 )

@@ -1,0 +1,160 @@
+package order
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Draft collects what is to be done on one host while the rules run.
+type Draft struct {
+	UnderWay UnderWay
+
+	terminations map[snapshot.PID]drafted[snapshot.Process]
+	detachments  map[attachmentKey]drafted[draftedDetachment]
+	// ending and detaching are what is not due yet, with the earliest time when it is.
+	ending    map[snapshot.PID]time.Time
+	detaching map[attachmentKey]time.Time
+}
+
+// drafted is a process that is to end, or an environment that is to lose a device, because of
+// findings, by their ids.
+type drafted[T any] struct {
+	object  *T
+	because []string
+}
+
+// draftedDetachment is that of an environment to a device.
+type draftedDetachment struct {
+	env    *snapshot.Environment
+	unused bool
+}
+
+// UnderWay is what earlier orders are about that the host is still carrying out.
+// It need not be in the draft.
+type UnderWay struct {
+	Orders    int
+	ending    map[snapshot.PID]snapshot.StartTime
+	detaching map[attachmentKey]bool
+}
+
+// Ends reports whether a process is being ended.
+func (u *UnderWay) Ends(p *snapshot.Process) bool {
+	start, ending := u.ending[p.PID]
+	return ending && start == p.Start
+}
+
+// Detaches reports whether a device is being taken from an environment.
+func (u *UnderWay) Detaches(device snapshot.DeviceIndex, eid snapshot.EnvID) bool {
+	return u.detaching[attachmentKey{device, eid}]
+}
+
+// Add adds what an order is about.
+func (u *UnderWay) Add(o *Order) {
+	if u.ending == nil {
+		u.ending, u.detaching = make(map[snapshot.PID]snapshot.StartTime), make(map[attachmentKey]bool)
+	}
+	u.Orders++
+	for i := range o.Terminate {
+		u.ending[o.Terminate[i].Process.PID] = o.Terminate[i].Process.Start
+	}
+	for i := range o.Detach {
+		u.detaching[attachmentKey{o.Detach[i].Device, o.Detach[i].Environment.EID}] = true
+	}
+}
+
+// attachmentKey is an attachment on a host.
+type attachmentKey struct {
+	device snapshot.DeviceIndex
+	eid    snapshot.EnvID
+}
+
+// Terminate puts a process into the order because of a finding.
+func (d *Draft) Terminate(p *snapshot.Process, because string) {
+	if d.terminations == nil {
+		d.terminations = make(map[snapshot.PID]drafted[snapshot.Process])
+	}
+	before := d.terminations[p.PID]
+	d.terminations[p.PID] = drafted[snapshot.Process]{cmp.Or(before.object, p), append(before.because, because)}
+}
+
+// Terminates reports whether a process ends anyway.
+func (d *Draft) Terminates(p *snapshot.Process) bool {
+	_, ok := d.terminations[p.PID]
+	return ok || d.UnderWay.Ends(p)
+}
+
+// EndsBy reports whether a process ends anyway, or will by a time; the zero time is now.
+func (d *Draft) EndsBy(p *snapshot.Process, by time.Time) bool {
+	return d.Terminates(p) || isBy(d.ending, p.PID, by)
+}
+
+// DetachesBy reports whether an environment loses a device anyway, or will by a time; the zero
+// time is now.
+func (d *Draft) DetachesBy(device snapshot.DeviceIndex, eid snapshot.EnvID, by time.Time) bool {
+	return d.detaches(device, eid) || isBy(d.detaching, attachmentKey{device, eid}, by)
+}
+
+func isBy[K comparable](due map[K]time.Time, key K, by time.Time) bool {
+	at, ok := due[key]
+	return ok && !at.After(by)
+}
+
+// ExpectEnd notes when the end of a process will be due.
+func (d *Draft) ExpectEnd(pid snapshot.PID, at time.Time) { expect(&d.ending, pid, at) }
+
+// ExpectDetach notes when a device will be due to be taken from an environment.
+func (d *Draft) ExpectDetach(device snapshot.DeviceIndex, eid snapshot.EnvID, at time.Time) {
+	expect(&d.detaching, attachmentKey{device, eid}, at)
+}
+
+// Drop drops what is due.
+func (d *Draft) Drop() { d.terminations, d.detachments = nil, nil }
+
+func expect[K comparable](due *map[K]time.Time, key K, at time.Time) {
+	if *due == nil {
+		*due = make(map[K]time.Time)
+	}
+	if before, known := (*due)[key]; !known || at.Before(before) {
+		(*due)[key] = at
+	}
+}
+
+// Detach puts a detachment into the order because of a finding.
+func (d *Draft) Detach(device snapshot.DeviceIndex, env *snapshot.Environment, unused bool, because string) {
+	if d.detachments == nil {
+		d.detachments = make(map[attachmentKey]drafted[draftedDetachment])
+	}
+	key := attachmentKey{device, env.EID}
+	before := d.detachments[key]
+	d.detachments[key] = drafted[draftedDetachment]{cmp.Or(before.object, &draftedDetachment{env, unused}), append(before.because, because)}
+}
+
+// detaches reports whether an environment loses a device anyway.
+func (d *Draft) detaches(device snapshot.DeviceIndex, eid snapshot.EnvID) bool {
+	_, ok := d.detachments[attachmentKey{device, eid}]
+	return ok || d.UnderWay.Detaches(device, eid)
+}
+
+// Order is the draft as an order. The lines are those of the findings, by their ids.
+func (d *Draft) Order(lines map[string]string) Order {
+	r := Order{Terminate: slices.Grow([]Termination(nil), len(d.terminations)), Detach: slices.Grow([]Detachment(nil), len(d.detachments))}
+	for _, t := range d.terminations {
+		r.Terminate = append(r.Terminate, Termination{Process: *t.object, Because: t.because, Why: linesOf(t.because, lines)})
+	}
+	for key, x := range d.detachments {
+		r.Detach = append(r.Detach, Detachment{Device: key.device, Environment: *x.object.env, Unused: x.object.unused, Because: x.because, Why: linesOf(x.because, lines)})
+	}
+	r.Sort()
+	return r
+}
+
+func linesOf(ids []string, lines map[string]string) []string {
+	list := make([]string, len(ids))
+	for i, id := range ids {
+		list[i] = lines[id]
+	}
+	return list
+}
