@@ -33,7 +33,7 @@ const (
 // Errors of a Reader.
 var (
 	// ErrBusy says that a report took too long: try again later.
-	ErrBusy = errors.New("the usage history is busy")
+	ErrBusy = errors.New("the usage database is busy")
 	// ErrNoGroups says that there are no reports by group.
 	ErrNoGroups = errors.New("there are no reports by group here")
 )

@@ -34,7 +34,7 @@ var (
 	// same ID, before others.
 	ErrUnsure = errors.New("it isn't known whether that was written")
 	// ErrNone says that there is no usage to read.
-	ErrNone = errors.New("there is no usage history")
+	ErrNone = errors.New("there is no usage database")
 )
 
 // Entry is what was counted in a time.

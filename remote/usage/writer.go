@@ -153,7 +153,7 @@ func (w *dbWriter) open(ctx context.Context) error {
 	}
 	w.entry.Gaps = append(w.entry.Gaps, Gap{Since: last.Until, Until: w.entry.Since})
 	if !last.Ended {
-		w.options.Log.Warn().Msgf("the last run ended without writing what it had counted last: the usage history has nothing of up to a minute before its end, "+
+		w.options.Log.Warn().Msgf("the last run ended without writing what it had counted last: the usage database has nothing of up to a minute before its end, "+
 			"and of the time until now: since %s", time.Unix(last.Until, 0).In(w.options.In).Format(time.DateTime))
 	}
 	return nil
@@ -167,7 +167,7 @@ func (w *dbWriter) failed(err error, ended bool) {
 		if ended {
 			next = "what was counted last is missing in it"
 		}
-		w.options.Log.Warn().Err(err).Msg("the usage history can't be written: " + next)
+		w.options.Log.Warn().Err(err).Msg("the usage database can't be written: " + next)
 	}
 	for w.waiting() > w.options.MaxWaiting {
 		hour, ok := w.entry.Sums.DropOldestHour()
@@ -176,7 +176,7 @@ func (w *dbWriter) failed(err error, ended bool) {
 		}
 		w.dropped = true
 		w.entry.Gaps = append(w.entry.Gaps, Gap{Since: hour, Until: hour + 3600})
-		w.options.Log.Warn().Msgf("too much usage waits to be written: the hour from %s is missing in the usage history", time.Unix(hour, 0).In(w.options.In).Format(time.DateTime))
+		w.options.Log.Warn().Msgf("too much usage waits to be written: the hour from %s is missing in the usage database", time.Unix(hour, 0).In(w.options.In).Format(time.DateTime))
 	}
 }
 
@@ -197,7 +197,7 @@ func (w *dbWriter) written() {
 	if w.dropped {
 		result = "some hours are missing"
 	}
-	w.options.Log.Warn().Msg("the usage history is written again: " + result)
+	w.options.Log.Warn().Msg("the usage database is written again: " + result)
 	w.said, w.dropped = "", false
 }
 
@@ -213,6 +213,6 @@ func (w *dbWriter) tidy(ctx context.Context) {
 		early = fmt.Sprintf("what is too old could not be removed: %v", err)
 	}
 	if early != "" {
-		w.options.Log.Warn().Msg("usage history: " + early)
+		w.options.Log.Warn().Msg("usage database: " + early)
 	}
 }

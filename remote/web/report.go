@@ -52,7 +52,7 @@ func choices(hidden bool) []string {
 // What viewers are told.
 var (
 	errNames = errors.New("there are no reports by group here: the names of others are hidden, and groups often have the same")
-	errNone  = errors.New("this controller keeps no usage history: genv remote enforce with a --state-dir does, unless --history is off")
+	errNone  = errors.New("this controller keeps no usage database: genv remote enforce with a --state-dir does, unless --usage-db is off")
 )
 
 // readReport reads what a request asks for. Its error says what is wrong with that.
@@ -138,12 +138,12 @@ func (s *server) report(r *http.Request, v *view) (a asked, d *usage.Document, s
 	case errors.Is(err, usage.ErrNoGroups):
 		return a, nil, http.StatusNotFound, errors.New("there are no reports by group here")
 	case errors.Is(err, usage.ErrBusy), errors.Is(err, context.Canceled):
-		return a, nil, http.StatusServiceUnavailable, errors.New("the usage history is busy: try again in a minute, or ask for a shorter time")
+		return a, nil, http.StatusServiceUnavailable, errors.New("the usage database is busy: try again in a minute, or ask for a shorter time")
 	case err != nil:
 		if s.options.Failed != nil {
-			s.options.Failed(fmt.Errorf("the usage history: %w", err))
+			s.options.Failed(fmt.Errorf("the usage database: %w", err))
 		}
-		return a, nil, http.StatusInternalServerError, errors.New("the usage history can't be read: the controller's log says why")
+		return a, nil, http.StatusInternalServerError, errors.New("the usage database can't be read: the controller's log says why")
 	}
 	shown := *read // others have it too
 	d = &shown

@@ -115,7 +115,7 @@ func TestReportOfNone(t *testing.T) {
 	absent(t, pageOf(t, handler, "/"), `href="/report"`, "/")
 	w := get(t, handler, "/report")
 	require.Equal(t, http.StatusNotFound, w.Code)
-	present(t, w.Body.String(), "keeps no usage history", "/report")
+	present(t, w.Body.String(), "keeps no usage database", "/report")
 
 	var failure atomic.Value
 	failed := 0

@@ -1,6 +1,8 @@
 package command
 
 import (
+	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,9 +19,11 @@ import (
 //   - `--query a b` becomes `--query a --query b`;
 //   - flags may follow the arguments of a command.
 //
+// Flags by the name that they had before (renamed) get the present one, with a warning.
+//
 // What follows `--`, and the command lines of `genv lock` and `genv run`, stay as they are.
 func Arrange(app *cli.App, args []string) ([]string, error) {
-	a := arrangement{line: slices.Clone(args[:1]), commands: app.Commands}
+	a := arrangement{warnings: app.ErrWriter, line: slices.Clone(args[:1]), commands: app.Commands}
 	for rest := args[1:]; len(rest) > 0; {
 		taken, err := a.take(rest)
 		if err != nil {
@@ -32,6 +36,7 @@ func Arrange(app *cli.App, args []string) ([]string, error) {
 
 // arrangement is a command line while it is rewritten.
 type arrangement struct {
+	warnings  io.Writer
 	line      []string       // commands and their flags
 	arguments []string       // of the last command, which follow the line
 	path      []*cli.Command // the commands of the line
@@ -147,6 +152,10 @@ func (a *arrangement) flag(name string) cli.DocGenerationFlag {
 func (a *arrangement) unabbreviated(word string) (flag string, joined bool, err error) {
 	flag, value, joined := strings.Cut(word, "=")
 	prefix, long := strings.CutPrefix(flag, "--")
+	if now := renamed[prefix]; long && a.flag(prefix) == nil && a.flag(now) != nil {
+		fmt.Fprintln(a.warnings, "genv:", renamedWarning(flag, "--"+now))
+		word, flag, prefix = strings.Replace(word, prefix, now, 1), "--"+now, now
+	}
 	exact := a.flag(prefix) != nil
 	if !long || exact && len(prefix) > 1 {
 		return word, joined, nil

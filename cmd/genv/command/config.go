@@ -55,6 +55,7 @@ func readConfigs(p *Program, commands Commands) ([]*configFile, error) {
 		if err != nil {
 			return nil, UsageError("%w", err)
 		}
+		p.Warn(file.warnings...)
 		files = append(files, file)
 	}
 	return files, nil

@@ -178,6 +178,7 @@ type configValue struct {
 type configFile struct {
 	// sections are the values by section; "" is the top of the file.
 	sections map[string][]configValue
+	warnings []string
 }
 
 // Parse reads a config.yaml, which may set flags of the commands below `genv remote`; name is for
@@ -217,6 +218,10 @@ func isEmpty(data []byte) bool {
 // read reads a value of a section.
 func (f *configFile) read(known configKeys, section string, key, value *strictyaml.Node) {
 	name := key.Text()
+	if now, old := renamed[name]; old {
+		f.warnings = append(f.warnings, fmt.Sprintf("genv: %s: %s", key.Place(), renamedWarning(name, now)))
+		name = now
+	}
 	flag, ok := known[section][name]
 	switch {
 	case name == "", name == accountKey && section == topSection && key.Place().File == systemConfig:

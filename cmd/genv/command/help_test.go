@@ -49,6 +49,16 @@ func TestHelpFitsOnTheTerminal(t *testing.T) {
 	})
 }
 
+// Flags and keys by the names that the version before had are taken, with a warning.
+func TestRenamed(t *testing.T) {
+	dir := genvtest.Configure(t, command.ConfigFile, "report: {history: postgres://genv:pw@db/genv}\n")
+	r := genvtest.Run(t, "remote", "report", "--history-fleet", "lab")
+	require.Equal(t, command.ExitFailed, r.Code)
+	require.Contains(t, r.Err, "genv: --history-fleet is called --usage-fleet now; the next version doesn't take the old name\n")
+	require.Contains(t, r.Err, "genv: "+dir+"/config.yaml:1:10: history is called usage-db now; the next version doesn't take the old name\n")
+	require.Contains(t, r.Err, "genv: --usage-db: a password doesn't belong there")
+}
+
 // Flags and commands of earlier versions are refused, and the error says what to use instead.
 func TestRemoved(t *testing.T) {
 	for line, says := range map[string]string{

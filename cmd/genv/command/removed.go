@@ -2,6 +2,7 @@ package command
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,6 +31,18 @@ var removed = map[string]string{
 	"genv remote controllers":     "use genv remote doctor",
 	"genv remote doctor --policy": "attach the file itself to the output of --format json",
 	"genv report":                 "use genv remote report on the controller",
+}
+
+// renamed are flags, and keys of config.yaml, by the names that the version before had: these are taken with a warning.
+var renamed = map[string]string{
+	"history":       "usage-db",
+	"history-fleet": "usage-fleet",
+	"history-keep":  "usage-keep",
+	"history-names": "usage-names",
+}
+
+func renamedWarning(old, now string) string {
+	return fmt.Sprintf("%s is called %s now; the next version doesn't take the old name", old, now)
 }
 
 // tryPolicy is how to see what another policy would do.

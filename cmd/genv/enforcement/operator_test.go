@@ -214,7 +214,7 @@ func TestACrashOnAHost(t *testing.T) {
 	}
 }
 
-// A user is forgotten in the usage history and in the log, and the sums stay.
+// A user is forgotten in the usage database and in the log, and the sums stay.
 func TestForget(t *testing.T) {
 	dir := usageOfTenDays(t)
 	log := audit.Log{Path: filepath.Join(dir, "log")}
@@ -280,7 +280,7 @@ func TestUsersGetPseudonyms(t *testing.T) {
 	dir := usageOfTenDays(t)
 	before := reported(t, "--state-dir", dir)
 	require.Equal(t, []string{"alice", "bob"}, before.Keys())
-	d := startDaemon(t, nil, "-F", f.SSHConfig(), "-H", "a", "--interval", "1", "--socket", "off", "--state-dir", dir, "--history-names", "4d")
+	d := startDaemon(t, nil, "-F", f.SSHConfig(), "-H", "a", "--interval", "1", "--socket", "off", "--state-dir", dir, "--usage-names", "4d")
 	seen := 0
 	d.next(func(c enforcement.CycleDocument) bool { seen += c.Answered; return seen == 3 })
 	d.signal(syscall.SIGTERM)

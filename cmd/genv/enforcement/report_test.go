@@ -100,7 +100,7 @@ func TestUsageOfAController(t *testing.T) {
 	run(state).says("the last run ended without writing what it had counted last")
 
 	without := t.TempDir()
-	off := run(without, "--history", "off")
+	off := run(without, "--usage-db", "off")
 	off.signal(syscall.SIGTERM)
 	off.end()
 	require.NoFileExists(t, filepath.Join(without, store.FileName))
@@ -120,7 +120,7 @@ func TestADamagedHistory(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, content, 0o600))
 	d := startDaemon(t, nil, "-F", f.SSHConfig(), "-H", "a", "--interval", "1", "--socket", "off", "--audit-log", "off", "--state-dir", dir)
 	go d.drain()
-	d.says("the usage history can't be read: it was moved to " + path + ".damaged-")
+	d.says("the usage database can't be read: it was moved to " + path + ".damaged-")
 	require.Eventually(t, func() bool {
 		return genvtest.Run(t, "remote", "report", "--state-dir", dir).Code == command.ExitOK
 	}, time.Minute, 50*time.Millisecond)
@@ -144,21 +144,21 @@ func TestUsageOnAServer(t *testing.T) {
 	attached := int64(0)
 	for range 2 {
 		state := t.TempDir()
-		d := startDaemon(t, nil, "-F", f.SSHConfig(), "-H", "a", "--interval", "1", "--socket", "off", "--state-dir", state, "--history", url, "--history-fleet", "lab")
+		d := startDaemon(t, nil, "-F", f.SSHConfig(), "-H", "a", "--interval", "1", "--socket", "off", "--state-dir", state, "--usage-db", url, "--usage-fleet", "lab")
 		seen := 0
 		d.next(func(c enforcement.CycleDocument) bool { seen += c.Answered; return seen == 3 })
 		d.signal(syscall.SIGTERM)
 		d.end()
 		require.NotContains(t, d.said(), "history")
 		require.NoFileExists(t, filepath.Join(state, store.FileName))
-		r := reported(t, "--history", url)
+		r := reported(t, "--usage-db", url)
 		require.Equal(t, []string{"alice"}, r.Keys()[:1])
 		require.Greater(t, r.Rows[0].Attached, attached)
 		attached = r.Rows[0].Attached
 	}
-	other := genvtest.Run(t, "remote", "report", "--history", url, "--history-fleet", "other")
+	other := genvtest.Run(t, "remote", "report", "--usage-db", url, "--usage-fleet", "other")
 	require.Equal(t, command.ExitFailed, other.Code)
-	require.Contains(t, other.Err, "the fleets in this database are: lab; --history-fleet NAME names one")
+	require.Contains(t, other.Err, "the fleets in this database are: lab; --usage-fleet NAME names one")
 }
 
 // reportOnPage is the report that a controller's web page has.
@@ -253,12 +253,12 @@ func TestReportReadsWhatEnforceKeeps(t *testing.T) {
 	d := reported(t)
 	require.Equal(t, []string{"alice", "bob"}, d.Keys())
 	require.Contains(t, genvtest.Run(t, "remote", "history", "forget", "--user", "bob", "--dry-run").Out, "rows would go to user:forgotten")
-	genvtest.Configure(t, command.ConfigFile, "enforce: {state-dir: "+dir+", history: 'postgres://127.0.0.1:1/genv', history-fleet: lab}\n")
+	genvtest.Configure(t, command.ConfigFile, "enforce: {state-dir: "+dir+", history: 'postgres://127.0.0.1:1/genv', usage-fleet: lab}\n")
 	log := audit.Log{Path: filepath.Join(dir, "log")}
 	require.NoError(t, log.Append(audit.Record{Time: time.Now(), Kind: audit.KindFinding, User: "bob"}))
-	off := genvtest.Run(t, "remote", "history", "forget", "--user", "bob", "--history", "off", "--audit-log", log.Path, "--dry-run")
+	off := genvtest.Run(t, "remote", "history", "forget", "--user", "bob", "--usage-db", "off", "--audit-log", log.Path, "--dry-run")
 	require.Zero(t, off.Code, off.Err)
-	require.Contains(t, off.Out, "usage history: off, so none is changed\nlog: 1 records would be removed")
+	require.Contains(t, off.Out, "usage database: off, so none is changed\nlog: 1 records would be removed")
 	for _, args := range [][]string{{"report"}, {"history", "forget", "--user", "bob"}} {
 		server := genvtest.Run(t, append([]string{"remote"}, args...)...)
 		require.Equal(t, command.ExitFailed, server.Code)
@@ -271,19 +271,19 @@ func TestRemoteReportRefuses(t *testing.T) {
 	damaged := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(damaged, store.FileName), []byte(strings.Repeat("no database ", 1000)), 0o600))
 	for says, args := range map[string][]string{
-		"there is no usage history in " + dir: {"--state-dir", dir},
-		"it is damaged":                       {"--state-dir", damaged},
-		`--by "week": write one of`:           {"--by", "week"},
-		"--top -1: write 0 or more":           {"--top", "-1"},
-		`--format "pdf": write tui`:           {"--format", "pdf"},
-		"is not before":                       {"--since", "1d", "--until", "2d"},
-		"is in the future":                    {"--since", "2199-01-01", "--until", "2200-01-01"},
-		"--since is empty":                    {"--since", ""},
-		`--until "foo"`:                       {"--until", "foo"},
-		`--since "yesterday"`:                 {"--since", "yesterday"},
-		"not a URL of a PostgreSQL database":  {"--history", "sqlite"},
-		"a password doesn't belong there":     {"--history", "postgres://genv:pw@db/genv"},
-		"--history-fleet is for --history":    {"--history-fleet", "lab"},
+		"there is no usage database in " + dir: {"--state-dir", dir},
+		"it is damaged":                        {"--state-dir", damaged},
+		`--by "week": write one of`:            {"--by", "week"},
+		"--top -1: write 0 or more":            {"--top", "-1"},
+		`--format "pdf": write tui`:            {"--format", "pdf"},
+		"is not before":                        {"--since", "1d", "--until", "2d"},
+		"is in the future":                     {"--since", "2199-01-01", "--until", "2200-01-01"},
+		"--since is empty":                     {"--since", ""},
+		`--until "foo"`:                        {"--until", "foo"},
+		`--since "yesterday"`:                  {"--since", "yesterday"},
+		"not a URL of a PostgreSQL database":   {"--usage-db", "sqlite"},
+		"a password doesn't belong there":      {"--usage-db", "postgres://genv:pw@db/genv"},
+		"--usage-fleet is for --usage-db":      {"--usage-fleet", "lab"},
 	} {
 		r := genvtest.Run(t, append([]string{"remote", "report"}, args...)...)
 		require.Equal(t, command.ExitFailed, r.Code, says)
@@ -291,8 +291,8 @@ func TestRemoteReportRefuses(t *testing.T) {
 		require.Empty(t, r.Out)
 	}
 	for says, args := range map[string][]string{
-		"write a day or more": {"--history-keep", "1h"}, "write on, off, or the URL": {"--history", "sqlite"},
-		"a password doesn't belong there": {"--history", "postgres://genv:pw@db/genv"}, "--history-fleet is for": {"--history-fleet", "lab"},
+		"write a day or more": {"--usage-keep", "1h"}, "write on, off, or the URL": {"--usage-db", "sqlite"},
+		"a password doesn't belong there": {"--usage-db", "postgres://genv:pw@db/genv"}, "--usage-fleet is for": {"--usage-fleet", "lab"},
 	} {
 		r := genvtest.Run(t, append([]string{"remote", "enforce", "-H", "a", "--state-dir", dir}, args...)...)
 		require.Equal(t, command.ExitFailed, r.Code, says)

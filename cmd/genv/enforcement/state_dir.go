@@ -109,7 +109,7 @@ func (k *memoryKeeper) load(hosts []remote.Host) controller.FleetMemory {
 	return memory
 }
 
-// history opens the usage history next to the memory of a loop, which no other one writes; nil
+// history opens the usage database next to the memory of a loop, which no other one writes; nil
 // for none.
 func (k *memoryKeeper) history(setup *Setup) *History {
 	if setup.OpenHistory == nil || setup.DryRun || k.store == nil || !k.store.Holds() || !setup.loops() {

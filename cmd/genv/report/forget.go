@@ -26,14 +26,14 @@ func ForgetCommand(with command.Program) *cli.Command {
 	p := &program{with}
 	return &cli.Command{
 		Name:  "forget",
-		Usage: "remove what is kept about a user: from the usage history, and from the log of `enforce --audit-log`",
+		Usage: "remove what is kept about a user: from the usage database, and from the log of `enforce --audit-log`",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "user", Aliases: []string{"u"}, Usage: "the `USER`"},
 			&cli.BoolFlag{Name: "dry-run", Usage: "only say how much it is"},
 			&cli.StringFlag{Name: "audit-log", Category: command.Site + command.Top + command.Shared, Usage: "the log `FILE` ($GENV_AUDIT_LOG)"},
 			&cli.StringFlag{Name: "state-dir", Category: command.Site + command.Shared + command.Unless("STATE_DIRECTORY"), DefaultText: "that of the service, or one's own", Usage: "the `DIR` of the controller"},
-			&cli.StringFlag{Name: "history", Category: command.Site + command.Shared, DefaultText: "the file in --state-dir", Usage: "the `URL` of the PostgreSQL database to which controllers write"},
-			&cli.StringFlag{Name: "history-fleet", Category: command.Site + command.Shared, DefaultText: "the only one there", Usage: "the `NAME` of the fleet in that database"},
+			&cli.StringFlag{Name: "usage-db", Category: command.Site + command.Shared, DefaultText: "the file in --state-dir", Usage: "the `URL` of the PostgreSQL database to which controllers write"},
+			&cli.StringFlag{Name: "usage-fleet", Category: command.Site + command.Shared, DefaultText: "the only one there", Usage: "the `NAME` of the fleet in that database"},
 		},
 		Action: p.forget,
 	}
@@ -70,7 +70,7 @@ func (p *program) forget(c *cli.Context) error {
 	if found == 0 {
 		if s != nil && !f.dryRun { // a run that was killed may have left the name, without rows
 			if err := s.Forget(c.Context, names...); err != nil {
-				return fmt.Errorf("the usage history: %w; run this again", err)
+				return fmt.Errorf("the usage database: %w; run this again", err)
 			}
 		}
 		return command.UsageError("nothing is kept about %s there", text.Printable(f.user))
@@ -81,10 +81,10 @@ func (p *program) forget(c *cli.Context) error {
 	return f.change(c.Context, s, names, found)
 }
 
-// openUsage opens the usage history, with the names of the user in it; a nil one if there is none.
+// openUsage opens the usage database, with the names of the user in it; a nil one if there is none.
 func (f *forgetting) openUsage(ctx context.Context, at *place) (s *store.Store, names []string, err error) {
 	if at.url == off {
-		f.say("usage history: off, so none is changed")
+		f.say("usage database: off, so none is changed")
 		return nil, nil, nil
 	}
 	s, dirs, err := f.openToForget(ctx, at)
@@ -102,9 +102,9 @@ func (f *forgetting) openUsage(ctx context.Context, at *place) (s *store.Store, 
 func (f *forgetting) count(ctx context.Context, s *store.Store, names []string) (found int64, err error) {
 	if s != nil {
 		if found, err = s.RowsOf(ctx, names...); err != nil {
-			return 0, fmt.Errorf("the usage history: %w", err)
+			return 0, fmt.Errorf("the usage database: %w", err)
 		}
-		f.say("usage history: %d rows %s %s", found, choose(f.dryRun, "would go to", "go to"), usage.Forgotten)
+		f.say("usage database: %d rows %s %s", found, choose(f.dryRun, "would go to", "go to"), usage.Forgotten)
 	}
 	if f.log == off {
 		f.say("log: off, so none is changed, and this isn't recorded")
@@ -141,7 +141,7 @@ func (f *forgetting) change(ctx context.Context, s *store.Store, names []string,
 	}
 	if s != nil {
 		if err := s.Forget(ctx, names...); err != nil {
-			return fmt.Errorf("the usage history: %w; run this again", err)
+			return fmt.Errorf("the usage database: %w; run this again", err)
 		}
 	}
 	if f.log != off {
@@ -202,7 +202,7 @@ func (f *forgetting) openToForget(ctx context.Context, at *place) (s *store.Stor
 	}
 	s, err = store.Open(ctx, cmp.Or(path, at.url), store.Options{Fleet: found.Fleet(), In: time.Local})
 	if err != nil {
-		return nil, nil, fmt.Errorf("the usage history: %w", err)
+		return nil, nil, fmt.Errorf("the usage database: %w", err)
 	}
 	return s, dirs, nil
 }

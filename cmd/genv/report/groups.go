@@ -120,12 +120,12 @@ const (
 
 // readNames is for how long names of users are kept; 0 for as long as the usage.
 func readNames(c *cli.Context) (time.Duration, error) {
-	if c.String("history-names") == "" {
+	if c.String("usage-names") == "" {
 		return 0, nil
 	}
-	namesFor, err := command.PositiveDuration(c, "history-names")
+	namesFor, err := command.PositiveDuration(c, "usage-names")
 	if err == nil && namesFor < minKeep {
-		return 0, command.UsageError("--history-names %s: write a day or more, such as 90d", c.String("history-names"))
+		return 0, command.UsageError("--usage-names %s: write a day or more, such as 90d", c.String("usage-names"))
 	}
 	return namesFor, err
 }

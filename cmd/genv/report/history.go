@@ -23,10 +23,10 @@ import (
 // HistoryFlags say whether a controller keeps who used what.
 func HistoryFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "history", Category: command.Site + command.Shared, Value: on, Usage: "keep who used which GPU, for genv remote report: `on`, in --state-dir; on a PostgreSQL server, such as postgres://genv@db.lab/genv; or off"},
-		&cli.StringFlag{Name: "history-fleet", Category: command.Site + command.Shared, Hidden: true, DefaultText: "the key of --leader, or this machine's name", Usage: "the `NAME` of this fleet on a PostgreSQL server"},
-		&cli.StringFlag{Name: "history-keep", Category: command.Site, Hidden: true, Value: text.FormatDuration(store.DefaultKeepDays), Usage: "for this `TIME`, such as 90d"},
-		&cli.StringFlag{Name: "history-names", Category: command.Site, Hidden: true, DefaultText: "as long as the usage", Usage: "keep the names of users for this `TIME`, such as 90d; then replace them by pseudonyms"},
+		&cli.StringFlag{Name: "usage-db", Category: command.Site + command.Shared, Value: on, Usage: "keep who used which GPU, for genv remote report: `on`, in --state-dir; on a PostgreSQL server, such as postgres://genv@db.lab/genv; or off"},
+		&cli.StringFlag{Name: "usage-fleet", Category: command.Site + command.Shared, Hidden: true, DefaultText: "the key of --leader, or this machine's name", Usage: "the `NAME` of this fleet on a PostgreSQL server"},
+		&cli.StringFlag{Name: "usage-keep", Category: command.Site, Hidden: true, Value: text.FormatDuration(store.DefaultKeepDays), Usage: "for this `TIME`, such as 90d"},
+		&cli.StringFlag{Name: "usage-names", Category: command.Site, Hidden: true, DefaultText: "as long as the usage", Usage: "keep the names of users for this `TIME`, such as 90d; then replace them by pseudonyms"},
 	}
 }
 
@@ -41,21 +41,21 @@ const minKeep = 24 * time.Hour
 // ReadHistory reads HistoryFlags. What it returns opens the history in the folder of a controller, or on a
 // server; it is nil for none. leader is the key of the controllers' election; empty for none.
 func ReadHistory(c *cli.Context, p *command.Program, leader string, log zerolog.Logger) (func(dir string) *enforcement.History, error) {
-	keepFor, err := command.PositiveDuration(c, "history-keep")
+	keepFor, err := command.PositiveDuration(c, "usage-keep")
 	if err != nil {
 		return nil, err
 	}
 	if keepFor < minKeep {
-		return nil, command.UsageError("--history-keep %s: write a day or more, such as 90d, or --history off", c.String("history-keep"))
+		return nil, command.UsageError("--usage-keep %s: write a day or more, such as 90d, or --usage-db off", c.String("usage-keep"))
 	}
 	namesFor, err := readNames(c)
 	if err != nil {
 		return nil, err
 	}
-	if c.String("history") == off {
+	if c.String("usage-db") == off {
 		return nil, nil //nolint:nilnil // none is asked for
 	}
-	k := &usageKeeper{program: p, log: log, url: c.String("history"), names: namesFor, options: store.Options{In: time.Local, KeepDays: keepFor, KeepHours: min(keepFor, store.DefaultKeepHours)}}
+	k := &usageKeeper{program: p, log: log, url: c.String("usage-db"), names: namesFor, options: store.Options{In: time.Local, KeepDays: keepFor, KeepHours: min(keepFor, store.DefaultKeepHours)}}
 	if err := k.readPlace(c, leader); err != nil {
 		return nil, err
 	}
@@ -73,17 +73,17 @@ type usageKeeper struct {
 
 // readPlace checks where usage is kept, and of which fleet it is there.
 func (k *usageKeeper) readPlace(c *cli.Context, leader string) (err error) {
-	k.options.Fleet = c.String("history-fleet")
+	k.options.Fleet = c.String("usage-fleet")
 	switch {
 	case k.url == on && k.options.Fleet != "":
-		return command.UsageError("--history-fleet is for --history postgres://…")
+		return command.UsageError("--usage-fleet is for --usage-db postgres://…")
 	case k.url == on:
 		return nil
 	case !store.IsServer(k.url):
-		return command.UsageError("--history %q: write on, off, or the URL of a PostgreSQL database such as postgres://genv@db.lab/genv", text.Printable(k.url))
+		return command.UsageError("--usage-db %q: write on, off, or the URL of a PostgreSQL database such as postgres://genv@db.lab/genv", text.Printable(k.url))
 	}
 	if err := store.CheckURL(k.url); err != nil {
-		return command.UsageError("--history: %w", err)
+		return command.UsageError("--usage-db: %w", err)
 	}
 	if k.options.Fleet = cmp.Or(k.options.Fleet, strings.Trim(leader, "/")); k.options.Fleet == "" {
 		k.options.Fleet, err = os.Hostname()
@@ -148,6 +148,6 @@ func moveAside(path string, why error, now time.Time, log zerolog.Logger) error 
 	for _, with := range []string{"-wal", "-shm"} {
 		_ = os.Rename(path+with, aside+with) // there may be none
 	}
-	log.Error().Err(why).Msgf("the usage history can't be read: it was moved to %s, and a new one begins", aside)
+	log.Error().Err(why).Msgf("the usage database can't be read: it was moved to %s, and a new one begins", aside)
 	return nil
 }

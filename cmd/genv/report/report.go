@@ -41,8 +41,8 @@ func Command(with command.Program) *cli.Command {
 		Usage: "say who used which GPUs over time: GPU hours, idle hours, findings",
 		Flags: append(flags(),
 			&cli.StringFlag{Name: "state-dir", Category: command.Site + command.Shared + command.Unless("STATE_DIRECTORY"), DefaultText: "that of the service, or one's own", Usage: "the `DIR` of the controller"},
-			&cli.StringFlag{Name: "history", Category: command.Site + command.Shared, DefaultText: "the file in --state-dir", Usage: "the `URL` of the PostgreSQL database to which controllers write, such as postgres://genv@db.lab/genv"},
-			&cli.StringFlag{Name: "history-fleet", Category: command.Site + command.Shared, DefaultText: "the only one there", Usage: "the `NAME` of the fleet in that database"},
+			&cli.StringFlag{Name: "usage-db", Category: command.Site + command.Shared, DefaultText: "the file in --state-dir", Usage: "the `URL` of the PostgreSQL database to which controllers write, such as postgres://genv@db.lab/genv"},
+			&cli.StringFlag{Name: "usage-fleet", Category: command.Site + command.Shared, DefaultText: "the only one there", Usage: "the `NAME` of the fleet in that database"},
 			&cli.StringFlag{Name: "policy", Category: command.Site + command.Top + command.OrNone, Usage: "take the groups of --by group from this policy `FILE`, or none; by default policy.yaml in ~/.config/genv or /etc/genv"},
 		),
 		Action: p.report,
@@ -69,7 +69,7 @@ func (p *program) report(c *cli.Context) error {
 		return groupsOf(ctx, groups, users)
 	})
 	if err != nil {
-		return fmt.Errorf("the usage history: %w", err)
+		return fmt.Errorf("the usage database: %w", err)
 	}
 	d.Top(r.top)
 	if now := p.Now().Truncate(time.Second); d.Until.After(now) {
@@ -97,9 +97,9 @@ func (p *program) openToRead(ctx context.Context, at *place) (*store.Store, erro
 	case path != "":
 		return nil, command.UsageError("%s: %w", path, err)
 	case errors.Is(err, usage.ErrNone):
-		return nil, command.UsageError("%w; --history-fleet NAME names one", err)
+		return nil, command.UsageError("%w; --usage-fleet NAME names one", err)
 	}
-	return nil, fmt.Errorf("the usage history: %w", err)
+	return nil, fmt.Errorf("the usage database: %w", err)
 }
 
 // file is the path of the database; empty for one on a server, which has a right URL.
@@ -107,12 +107,12 @@ func (p *program) file(at *place) (path string, err error) {
 	inFile := at.url == "" || at.url == on || at.url == off // as `enforce:` in config.yaml may say
 	switch {
 	case inFile && at.fleet != "":
-		return "", command.UsageError("--history-fleet is for --history postgres://…")
+		return "", command.UsageError("--usage-fleet is for --usage-db postgres://…")
 	case inFile:
 		return p.find(at.stateDir)
 	}
 	if err := store.CheckURL(at.url); err != nil {
-		return "", command.UsageError("--history: %w", err)
+		return "", command.UsageError("--usage-db: %w", err)
 	}
 	return "", nil
 }
@@ -139,7 +139,7 @@ func (p *program) find(stateDir string) (path string, err error) {
 	case len(found) == 0 && len(dirs) == 0:
 		return "", command.UsageError("no controller has run here: name its folder with --state-dir DIR")
 	case len(found) == 0:
-		return "", command.UsageError("there is no usage history in %s: `genv remote enforce` keeps one while it runs, unless --history is off", strings.Join(dirs, " or "))
+		return "", command.UsageError("there is no usage database in %s: `genv remote enforce` keeps one while it runs, unless --usage-db is off", strings.Join(dirs, " or "))
 	}
 	return found[0], checkOwner(found[0])
 }
@@ -180,7 +180,7 @@ func (p *program) read(c *cli.Context) (r request, err error) {
 }
 
 func placeOf(c *cli.Context) place {
-	return place{c.String("state-dir"), c.String("history"), c.String("history-fleet")}
+	return place{c.String("state-dir"), c.String("usage-db"), c.String("usage-fleet")}
 }
 
 func (p *program) readTime(c *cli.Context, r *request) error {

@@ -92,15 +92,15 @@ var examples = map[string][]string{
 
 	"remote activate": {"$FLEET --name x --gpus 1 --gpu-memory 4g --no-prompt --no-attach --over-subscribe", "$MORE"},
 	"remote enforce": {
-		"$FLEET --state-dir $DIR/state --interval 0 --events off --cycles 1 --dry-run --audit-log $DIR/log --audit-size 1m --audit-keep 1 --act-unrecorded --timestamps always --summary 1h --history off --history-fleet lab --history-keep 90d --history-names 30d --format json " + ruleFlags, "$FLEET --interval 0 --dry-run --exit-code " + noRuleFlags, "$MORE --interval 0", "$FLEET --interval 1 --cycles 2 --take-over --socket $DIR/socket --metrics 127.0.0.1:0 " + webFlags,
+		"$FLEET --state-dir $DIR/state --interval 0 --events off --cycles 1 --dry-run --audit-log $DIR/log --audit-size 1m --audit-keep 1 --act-unrecorded --timestamps always --summary 1h --usage-db off --usage-fleet lab --usage-keep 90d --usage-names 30d --format json " + ruleFlags, "$FLEET --interval 0 --dry-run --exit-code " + noRuleFlags, "$MORE --interval 0", "$FLEET --interval 1 --cycles 2 --take-over --socket $DIR/socket --metrics 127.0.0.1:0 " + webFlags,
 		"$FLEET --interval 1 --cycles 1 --state-dir $DIR/state --leader etcds://127.0.0.1:1/lab --leader-ca $DIR/cert --leader-cert $DIR/cert --leader-key $DIR/key --leader-login $DIR/login",
 	},
 	"remote history": {"--audit-log $DIR/log --host a --user x --pid 1 --rule idle --since 2h --until 1h --notices --no-header --format csv", "--audit-log $DIR/log --stats", "--audit-log $DIR/log " + followFlags},
 	"remote history forget": {
 		"--user x --dry-run --state-dir $DIR --audit-log $DIR/log " + otherwise(command.ExitFailed),
-		"--user x --history postgres://127.0.0.1:1/x --history-fleet lab " + otherwise(command.ExitFailed),
+		"--user x --usage-db postgres://127.0.0.1:1/x --usage-fleet lab " + otherwise(command.ExitFailed),
 	},
-	"remote report":  {"--history postgres://127.0.0.1:1/x --history-fleet lab " + otherwise(command.ExitFailed), "--state-dir $DIR --since 7d --until 1d --by user --top 3 --policy $DIR/policy --format csv --no-header " + otherwise(command.ExitFailed)},
+	"remote report":  {"--usage-db postgres://127.0.0.1:1/x --usage-fleet lab " + otherwise(command.ExitFailed), "--state-dir $DIR --since 7d --until 1d --by user --top 3 --policy $DIR/policy --format csv --no-header " + otherwise(command.ExitFailed)},
 	"remote devices": {"$FLEET --format csv --no-header --no-summary --processes", "$MORE"},
 	"remote envs":    {"$FLEET --format csv --no-header --no-summary --timestamp", "$MORE"},
 	"remote gpus":    {"$FLEET --free --user x --model h100 --sort memory --format csv --no-header --no-summary --timestamp", "$MORE"},
@@ -267,8 +267,8 @@ func TestFlagsOfConfig(t *testing.T) {
 		}
 	}
 	require.Equal(t, []string{
-		"audit-keep", "audit-size", "fanout", "history-fleet", "history-keep", "history-names",
-		"leader-ca", "leader-cert", "leader-key", "leader-login", "summary", "timestamps", "web-names",
+		"audit-keep", "audit-size", "fanout", "leader-ca", "leader-cert", "leader-key", "leader-login",
+		"summary", "timestamps", "usage-fleet", "usage-keep", "usage-names", "web-names",
 	}, slices.Sorted(maps.Keys(hidden)))
 	require.LessOrEqual(t, len(offeredFlags(t, "remote enforce"))+1, mostFlags, "with --help")
 }
