@@ -109,6 +109,7 @@ func TestControllerUnderSystemd(t *testing.T) {
 	m.must("systemctl", "reload", unit)
 	m.await(unit, "1 of 2 hosts answered")
 	require.Equal(t, "success", m.show(unit, "ReloadResult"))
+	m.refusesAPolicy(unit)
 
 	// A package that can't be unpacked leaves the service alone, a good one restarts it.
 	pid := m.show(unit, "MainPID")
@@ -136,6 +137,23 @@ func TestControllerUnderSystemd(t *testing.T) {
 	m.must("dpkg", "--purge", "genv")
 	require.False(t, m.exists("/etc/systemd/system/multi-user.target.wants/"+unit))
 	require.False(t, m.exists("/var/lib/genv-controller"))
+}
+
+// refusesAPolicy: a reload fails with a wrong policy, and the status says so until there is a right one.
+func (m *machine) refusesAPolicy(unit string) {
+	m.t.Helper()
+	good := m.must("cat", "/etc/genv/policy.yaml")
+	m.write("/etc/genv/policy.yaml", "defaults: {idle: soon}\n", 0o644)
+	out, err := m.run("systemctl", "reload", unit)
+	require.Error(m.t, err, out)
+	m.await(unit, "old policy in force since ")
+	require.Contains(m.t, m.show(unit, "StatusText"), ": /etc/genv/policy.yaml:1:")
+	require.Equal(m.t, "active", m.show(unit, "ActiveState"))
+	require.Contains(m.t, m.must("journalctl", "--no-pager", "--unit", unit), "/etc/genv/policy.yaml:1:")
+	m.write("/etc/genv/policy.yaml", good, 0o644)
+	m.must("systemctl", "reload", unit)
+	m.await(unit, "cycle ")
+	require.NotContains(m.t, m.show(unit, "StatusText"), "old policy")
 }
 
 // checksThePolicy: an upgrade doesn't restart a controller that would not start again, and says what to

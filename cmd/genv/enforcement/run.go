@@ -280,6 +280,7 @@ func (l *loop) reloaded() {
 	notifyReloading(l.log)
 	defer l.service.notify(daemon.SdNotifyReady)
 	setup, err := l.reload()
+	l.service.reloaded(err, l.program.Now())
 	if err != nil {
 		l.log.Error().Err(err).Msg("reload failed: the old hosts and the old policy stay")
 		return

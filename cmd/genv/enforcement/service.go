@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // service makes the loop one that runs for weeks: it receives SIGHUP, and notifies
@@ -32,6 +33,8 @@ type service struct {
 	begun    time.Time
 	limit    atomic.Int64 // in nanoseconds, after which a cycle counts as stuck
 	deadline atomic.Int64 // of the current step, in nanoseconds since begun
+
+	refused, cycle string // what systemd shows: why the last reload was refused, if it was, and the last cycle
 }
 
 // stepSlack is how late the loop may be for its next step.
@@ -84,9 +87,19 @@ func (s *service) status(cycle *controller.Cycle) {
 		hold = "; " + cycle.Hold.String()
 	}
 	answered, hosts := cycle.Cluster.CountAnswered(), len(cycle.Cluster.Hosts)
-	s.notify(fmt.Sprintf("STATUS=cycle %d: %d of %s answered, %s, %s%s",
+	s.cycle = fmt.Sprintf("cycle %d: %d of %s answered, %s, %s%s",
 		cycle.Number, answered, render.Plural(hosts, "host"), render.Plural(len(cycle.Plan.Findings), "finding"),
-		render.Plural(len(cycle.Actions), "report"), hold))
+		render.Plural(len(cycle.Actions), "report"), hold)
+	s.notify("STATUS=" + s.refused + s.cycle)
+}
+
+// reloaded has the status say from when on the policy isn't the one in the files, if they were refused.
+func (s *service) reloaded(err error, now time.Time) {
+	s.refused = ""
+	if err != nil {
+		s.refused = fmt.Sprintf("old policy in force since %s: %s; ", now.Format(time.DateTime), text.OneLine(err.Error()))
+	}
+	s.notify("STATUS=" + s.refused + s.cycle)
 }
 
 // step notes by when the loop should reach its next step: see Schedule.Step.
