@@ -26,6 +26,8 @@ type Cycle struct {
 	Earlier int
 	Start   time.Time
 	Took    time.Duration // set by Loop
+	// Ended says that sinks get it for the last time, with all that was done in it.
+	Ended   bool
 	Cluster snapshot.Cluster
 	// Duplicates are the names that are left out of Cluster because another name
 	// leads to the same machine.
@@ -74,6 +76,13 @@ func (cycle *Cycle) Decision(f *enforce.Finding) enforce.Decision {
 	return d
 }
 
+// AtEnd is the cycle as sinks get it when it has ended.
+func (c *Cycle) AtEnd() *Cycle {
+	ended := *c
+	ended.Ended = true
+	return &ended
+}
+
 // ReportResult is a report that was sent to its host, and what came of it.
 type ReportResult struct {
 	Cycle     int // in which it was sent
@@ -85,8 +94,8 @@ type ReportResult struct {
 	Findings []enforce.Finding
 }
 
-// Sink consumes events, once each and in order; it is never called from two
-// goroutines at a time and must not wait for anything slow. The record and the
+// Sink consumes events, once each and in order, and then the cycle that has Ended, without events. It is never
+// called from two goroutines at a time and must not wait for anything slow. The record and the
 // messages to users are not sinks: the record comes before anything is sent, and
 // messages are sent to the hosts with the reports.
 type Sink interface {

@@ -63,6 +63,7 @@ func Loop(ctx context.Context, c *Controller, s Schedule, each func(Cycle) error
 		if !cycle.Stopped && c.last.Early == 0 { // otherwise hosts were asked again since
 			c.last = &cycle
 		}
+		c.emit(cycle.AtEnd(), nil)
 		if err := each(cycle); err != nil {
 			s.stepForReports(c, time.Time{})
 			return errors.Join(err, c.finish(ctx, &cycle, s.Settle, func(Cycle) error { return nil }))
@@ -92,6 +93,7 @@ func (c *Controller) finish(ctx context.Context, last *Cycle, settle time.Durati
 	cycle := Cycle{Run: c.run, Number: c.number, Start: c.Now(), Cluster: last.Cluster, DryRun: c.DryRun, Stopped: true}
 	cycle.Actions, cycle.Notified = c.carried.Actions, c.carried.Notified
 	c.await(ctx, &cycle, time.Time{}, settle)
+	c.emit(cycle.AtEnd(), nil)
 	return each(cycle)
 }
 

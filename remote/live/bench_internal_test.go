@@ -29,7 +29,7 @@ func BenchmarkFleet(b *testing.B) {
 		cycle.Cluster.Hosts = append(cycle.Cluster.Hosts, snapshot.Host{Name: snapshot.Hostname(fmt.Sprintf("gpu-%d", i)), Snapshot: s})
 	}
 	feed := NewFeed(Options{Now: time.Now})
-	feed.Show(cycle)
+	feed.Consume(cycle.AtEnd(), nil)
 	fleet := feed.Fleet()
 	for name, run := range map[string]func(){
 		"take":   func() { feed.take(cycle) },

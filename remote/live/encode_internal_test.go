@@ -123,7 +123,7 @@ func TestAnUnchangedHostIsNotEncodedAgain(t *testing.T) {
 func TestOneEncodingForAllViewers(t *testing.T) {
 	feed := NewFeed(Options{Now: time.Now})
 	h := &feedHandler{feed: feed}
-	feed.Show(&controller.Cycle{Run: "r"})
+	feed.Consume(&controller.Cycle{Ended: true, Run: "r"}, nil)
 	first, err := h.encodedFleet()
 	require.NoError(t, err)
 	var viewers sync.WaitGroup
@@ -135,7 +135,7 @@ func TestOneEncodingForAllViewers(t *testing.T) {
 		})
 	}
 	viewers.Wait()
-	feed.Show(&controller.Cycle{Run: "r"})
+	feed.Consume(&controller.Cycle{Ended: true, Run: "r"}, nil)
 	next, err := h.encodedFleet()
 	require.NoError(t, err)
 	require.NotSame(t, first, next)

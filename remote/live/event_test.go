@@ -248,7 +248,7 @@ func TestWhatOperatorsAskedFor(t *testing.T) {
 	}}, document.Exemptions)
 
 	cycle.Hold, cycle.Exemptions = nil, nil
-	feed.Show(cycle)
+	feed.Consume(cycle.AtEnd(), nil)
 	data, err = json.Marshal(feed.Fleet())
 	require.NoError(t, err)
 	require.Contains(t, string(data), `"exemptions":[]`)

@@ -3,7 +3,6 @@
 //
 //	feed := live.NewFeed(live.Options{Now: time.Now})
 //	c.Sinks = append(c.Sinks, feed)              // the controller's events
-//	feed.Show(&cycle)                            // at the end of each cycle
 //	fleet := feed.Fleet()                        // what is there now
 //	watch := feed.Watch(); defer watch.Close()   // and when it changes
 //
@@ -88,6 +87,23 @@ func (f *Feed) Configure(options Options) {
 
 // Consume implements controller.Sink.
 func (f *Feed) Consume(cycle *controller.Cycle, events []enforce.Event) {
+	if f.add(cycle, events); !cycle.Ended || cycle.Stopped {
+		return
+	}
+	f.mu.Lock()
+	now, interval := f.options.Now(), f.options.Interval
+	due := f.trends.due(now)
+	f.mu.Unlock()
+	if due {
+		fleet := f.present()
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.trends.sample(fleet, now, 3*max(sampleEvery, interval))
+	}
+}
+
+// add takes in events, and their cycle as the present state.
+func (f *Feed) add(cycle *controller.Cycle, events []enforce.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := f.options.Now()
@@ -108,7 +124,7 @@ func (f *Feed) Consume(cycle *controller.Cycle, events []enforce.Event) {
 	if excess := len(f.events) - maxEvents; excess > maxEvents/4 {
 		f.events = fairly(f.events)
 	}
-	if len(cycle.Cluster.Hosts) > 0 { // else it only has outcomes of an earlier one
+	if cycle.Ended && !cycle.Stopped || !cycle.Ended && len(cycle.Cluster.Hosts) > 0 { // else it only has outcomes of an earlier one
 		f.take(cycle)
 	}
 	f.wake()
@@ -133,25 +149,6 @@ func fairly(events []Event) []Event {
 		return counts[e.Host] >= max(most, 1)
 	})
 	return slices.Delete(events, 0, max(0, len(events)-maxEvents))
-}
-
-// Show takes a cycle when it has ended.
-func (f *Feed) Show(cycle *controller.Cycle) {
-	if cycle.Stopped {
-		return
-	}
-	f.mu.Lock()
-	f.take(cycle)
-	f.wake()
-	now, interval := f.options.Now(), f.options.Interval
-	due := f.trends.due(now)
-	f.mu.Unlock()
-	if due {
-		fleet := f.present()
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.trends.sample(fleet, now, 3*max(sampleEvery, interval))
-	}
 }
 
 // take makes a cycle the present state. The caller holds the lock.

@@ -46,7 +46,7 @@ func (s *stage) run(change func(*controller.Cycle), events ...enforce.Event) *li
 	}
 	s.Consume(&s.cycle, events)
 	s.cycle.Took = time.Second
-	s.Show(&s.cycle)
+	s.Consume(s.cycle.AtEnd(), nil)
 	return s.Fleet()
 }
 
@@ -209,7 +209,7 @@ func TestHostileNames(t *testing.T) {
 func TestAStoppedCycleSaysNothing(t *testing.T) {
 	s := newStage(answered("a", "alice"))
 	f := s.run(nil)
-	s.Show(&controller.Cycle{Stopped: true, Cluster: snapshot.Cluster{Hosts: []snapshot.Host{failed("a")}}})
+	s.Consume(&controller.Cycle{Ended: true, Stopped: true, Cluster: snapshot.Cluster{Hosts: []snapshot.Host{failed("a")}}}, nil)
 	require.Same(t, f, s.Fleet())
 	s.Consume(&controller.Cycle{Number: 2}, nil)
 	require.Same(t, f, s.Fleet(), "outcomes of an earlier cycle come without hosts")
@@ -220,7 +220,7 @@ func TestWatched(t *testing.T) {
 	require.False(t, s.Watched(time.Hour), "there was no viewer yet")
 	s.Position()
 	s.Watch().Close()
-	s.Show(&s.cycle)
+	s.Consume(s.cycle.AtEnd(), nil)
 	require.False(t, s.Watched(time.Hour))
 	s.Fleet()
 	require.True(t, s.Watched(time.Minute))

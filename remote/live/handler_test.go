@@ -101,7 +101,7 @@ func TestNotModified(t *testing.T) {
 		for tag, code := range map[string]int{etag: 304, "W/" + etag: 304, `"x", ` + etag: 304, "*": 304, `"x"`: 200, strings.Trim(etag, `"`): 200, "": 200} {
 			require.Equal(t, code, ask(h, "GET", path, "If-None-Match", tag).Code, "%s %s", path, tag)
 		}
-		feed.Show(cycle(2))
+		feed.Consume(cycle(2).AtEnd(), nil)
 		require.Equal(t, 200, ask(h, "GET", path, "If-None-Match", etag).Code, path)
 	}
 }
@@ -191,7 +191,7 @@ func TestManyViewersOverHTTP(t *testing.T) {
 	}
 	for i := range last {
 		feed.Consume(cycle(i+1), []enforce.Event{{Kind: enforce.EventHostLost, Host: "b"}})
-		feed.Show(cycle(i + 1))
+		feed.Consume(cycle(i+1).AtEnd(), nil)
 	}
 	viewers.Wait()
 	require.NoError(t, ctx.Err())

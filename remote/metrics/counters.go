@@ -55,8 +55,8 @@ func (c *Counters) Configure(interval time.Duration) {
 	c.interval = interval
 }
 
-// Consume implements controller.Sink: it counts what came of reports.
-func (c *Counters) Consume(_ *controller.Cycle, events []enforce.Event) {
+// Consume implements controller.Sink: it counts what came of reports, and cycles that have ended.
+func (c *Counters) Consume(cycle *controller.Cycle, events []enforce.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := range events {
@@ -64,6 +64,9 @@ func (c *Counters) Consume(_ *controller.Cycle, events []enforce.Event) {
 			c.revision++
 			c.countOutcomes(&events[i])
 		}
+	}
+	if cycle.Ended {
+		c.countCycle(cycle)
 	}
 }
 
@@ -115,10 +118,7 @@ func ruleOf(because []string) enforce.Rule {
 	return otherRule
 }
 
-// Show counts a cycle when it has ended.
-func (c *Counters) Show(cycle *controller.Cycle) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (c *Counters) countCycle(cycle *controller.Cycle) {
 	c.revision++
 	for i := range cycle.Notified {
 		d := &cycle.Notified[i]

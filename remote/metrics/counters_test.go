@@ -70,7 +70,7 @@ func TestGPUSeconds(t *testing.T) {
 	} {
 		c := metrics.NewCounters(noon, 10*time.Second)
 		for _, cycle := range row.cycles {
-			c.Show(cycle)
+			c.Consume(cycle.AtEnd(), nil)
 		}
 		require.Equal(t, row.want, strings.ReplaceAll(strings.TrimSuffix(gpuSeconds(c), "\n"), "\n", "|"), name)
 	}
@@ -88,8 +88,8 @@ func TestASharedDevice(t *testing.T) {
 	h.Snapshot.Devices = h.Snapshot.Devices[:1]
 	h.Snapshot.Devices[0].Attachments = attached("0", "1", "2")
 	c := metrics.NewCounters(noon, 10*time.Second)
-	c.Show(cycleAt(0, h))
-	c.Show(cycleAt(10, h))
+	c.Consume(cycleAt(0, h).AtEnd(), nil)
+	c.Consume(cycleAt(10, h).AtEnd(), nil)
 	require.Equal(t, "{user=\"alice\"} 10\n{user=\"bob\"} 10\n", gpuSeconds(c))
 }
 
@@ -101,7 +101,7 @@ func TestNamesThatAHostMakesUp(t *testing.T) {
 		for j := range 100 {
 			users = append(users, fmt.Sprintf("made-up-%d-%d", i, j))
 		}
-		c.Show(cycleAt(10*i, holders("liar", users...), holders("honest", "alice", fmt.Sprint("user", i))))
+		c.Consume(cycleAt(10*i, holders("liar", users...), holders("honest", "alice", fmt.Sprint("user", i))).AtEnd(), nil)
 	}
 	text := gpuSeconds(c)
 	require.Equal(t, 256, strings.Count(text, "made-up"))
@@ -114,7 +114,7 @@ func TestNamesThatAHostMakesUp(t *testing.T) {
 
 func TestDevicesOfUsers(t *testing.T) {
 	c := metrics.NewCounters(noon, 10*time.Second)
-	c.Show(cycleAt(0, holders("a", "alice")))
+	c.Consume(cycleAt(0, holders("a", "alice")).AtEnd(), nil)
 	require.Equal(t, `user_devices{user="alice"} 3
 user_idle_devices{user="alice"} 2
 user_gpu_seconds_total{user="alice"} 0
@@ -153,11 +153,11 @@ func TestOutcomes(t *testing.T) {
 	c.Consume(&controller.Cycle{}, []enforce.Event{
 		{Kind: enforce.EventNew}, {Kind: enforce.EventActing, Report: &r}, {Kind: enforce.EventOutcome, Report: &r, Outcomes: outcomes},
 	})
-	c.Show(&controller.Cycle{Stopped: true, Notified: []controller.Delivery{
+	c.Consume(&controller.Cycle{Ended: true, Stopped: true, Notified: []controller.Delivery{
 		{Notification: notify.Notification{ID: "idle/a/7/0/x"}, Terminals: 2},
 		{Notification: notify.Notification{ID: "idle/b/7/0/x"}},
 		{Notification: notify.Notification{ID: "idle/b/7/0/y"}, Err: errors.New("no answer"), Terminals: 1},
-	}})
+	}}, nil)
 	require.Equal(t, `terminations_total{rule="non-env-processes",status="terminated"} 1
 terminations_total{rule="idle",status="survived"} 1
 terminations_total{rule="operator",status="gone"} 1
@@ -184,7 +184,7 @@ func TestCycleDurations(t *testing.T) {
 	c := metrics.NewCounters(noon, 10*time.Second)
 	require.NotContains(t, string(c.Text(true)), "genv_last_cycle_timestamp_seconds", "there was none")
 	for i, took := range []time.Duration{50 * time.Millisecond, 100 * time.Millisecond, 3 * time.Second, time.Hour} {
-		c.Show(&controller.Cycle{Number: i, Start: noon, Took: took, Earlier: i})
+		c.Consume(&controller.Cycle{Ended: true, Number: i, Start: noon, Took: took, Earlier: i}, nil)
 	}
 	require.Contains(t, samples(c.Text(true)), "early_cycles_total 6\n")
 	require.Equal(t, fmt.Sprintf(`cycle_interval_seconds 10
@@ -212,11 +212,11 @@ func TestHealthy(t *testing.T) {
 	require.True(t, c.Healthy(at(300)), "the first cycle may take long")
 	require.False(t, c.Healthy(at(3600)))
 	require.False(t, c.Ready())
-	c.Show(cycleAt(3600, failed("a")))
+	c.Consume(cycleAt(3600, failed("a")).AtEnd(), nil)
 	require.True(t, c.Healthy(at(3700)))
 	require.True(t, c.Ready(), "also if hosts failed")
 	require.False(t, c.Healthy(at(7200)))
-	c.Show(&controller.Cycle{Stopped: true, Start: at(7200)})
+	c.Consume(&controller.Cycle{Ended: true, Stopped: true, Start: at(7200)}, nil)
 	require.False(t, c.Healthy(at(7200)), "a stopped cycle is none")
 	c.Configure(time.Hour)
 	require.True(t, c.Healthy(at(7200)), "an hour between cycles")
@@ -254,7 +254,7 @@ func TestCountersNeverDecrease(t *testing.T) {
 		}
 		cycle := cycleAt(10*i, hosts...)
 		c.Consume(cycle, []enforce.Event{{Kind: enforce.EventOutcome, Report: &r, Outcomes: outcomes}})
-		c.Show(cycle)
+		c.Consume(cycle.AtEnd(), nil)
 		now := values(t, string(c.Text(true))+string(c.Users(nil)))
 		for series, value := range before {
 			if strings.Contains(series, "_total") || strings.Contains(series, "duration") {

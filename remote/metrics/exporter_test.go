@@ -62,8 +62,8 @@ func (r *rig) make(names ...snapshot.Hostname) *controller.Cycle {
 
 func (r *rig) show(cycle *controller.Cycle) {
 	r.feed.Consume(cycle, nil)
-	r.counters.Show(cycle)
-	r.feed.Show(cycle)
+	r.counters.Consume(cycle.AtEnd(), nil)
+	r.feed.Consume(cycle.AtEnd(), nil)
 }
 
 func (r *rig) ask(method, target string) *httptest.ResponseRecorder {

@@ -23,7 +23,7 @@ import (
 // whole is everything of a fleet with these names.
 func whole(host, model, user, class string) string {
 	c := metrics.NewCounters(noon, 10*time.Second)
-	c.Show(cycleAt(0, holders(snapshot.Hostname(host), user, user+"2")))
+	c.Consume(cycleAt(0, holders(snapshot.Hostname(host), user, user+"2")).AtEnd(), nil)
 	g := measured(h100(0, gpus.Unknown), 3, 5, 7)
 	g.Model, g.UUID = model, snapshot.GPUUUID(model)
 	hosts := []live.Host{

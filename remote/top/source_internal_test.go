@@ -61,7 +61,7 @@ func until(t *testing.T, s Source, ok func(Update, error) bool) (Update, []live.
 func TestFollowAControllerThatGoesAndComesBack(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	feed := live.NewFeed(live.Options{Now: time.Now})
-	feed.Show(cycle("r", 1))
+	feed.Consume(cycle("r", 1).AtEnd(), nil)
 	stop := serve(t, path, feed)
 	f := Follow(t.Context(), live.NewClient(path))
 	defer f.Close()
@@ -108,7 +108,7 @@ func TestOfFeed(t *testing.T) {
 	u, events := until(t, s, func(u Update, _ error) bool { return u.Fleet.Cycle == 1 })
 	require.Equal(t, "own looks", u.Origin)
 	require.Len(t, events, 1)
-	feed.Show(cycle("r", 2))
+	feed.Consume(cycle("r", 2).AtEnd(), nil)
 	_, events = until(t, s, func(u Update, _ error) bool { return u.Fleet.Cycle == 2 })
 	require.Empty(t, events, "each event comes once")
 }

@@ -120,8 +120,11 @@ func (r *Recorder) Configure(interval time.Duration) {
 	r.account.MaxGap = max(2*time.Minute, 4*interval)
 }
 
-// Consume implements controller.Sink.
+// Consume implements controller.Sink. A standby only looks: what it would do doesn't count.
 func (r *Recorder) Consume(cycle *controller.Cycle, events []enforce.Event) {
+	if cycle.Standby {
+		events = nil
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.options.Now()
@@ -168,10 +171,6 @@ func (r *Recorder) gather() {
 func (r *Recorder) isNew(at label) bool {
 	return at.number > r.seen.number || at.number == r.seen.number && at.early > r.seen.early
 }
-
-// Show takes in a cycle that sinks didn't get, because it could not be recorded in the audit
-// log.
-func (r *Recorder) Show(cycle *controller.Cycle) { r.Consume(cycle, nil) }
 
 // closeTimeout is how long Close waits for a disk or a server.
 const closeTimeout = 15 * time.Second

@@ -99,7 +99,7 @@ func TestBrowserFollows(t *testing.T) {
 			machine.Environments[i].Username = users[i%len(users)]
 		}
 		f.cycle.Cluster.Hosts[0].Snapshot = machine
-		f.feed.Show(&f.cycle)
+		f.feed.Consume(f.cycle.AtEnd(), nil)
 	}
 	var done string
 	page.evaluate(`window.unchanged = true; document.querySelector('main a[href="/h/gpu-02"]').focus(); ""`, &done)

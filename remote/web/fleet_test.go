@@ -62,7 +62,7 @@ func fleetAt(now time.Time, hosts, gpus int) *fleet {
 		}
 		f.cycle.Cluster.Hosts = append(f.cycle.Cluster.Hosts, h)
 	}
-	f.feed.Show(&f.cycle)
+	f.feed.Consume(f.cycle.AtEnd(), nil)
 	return f
 }
 
@@ -125,7 +125,7 @@ func (f *fleet) judged(findings ...enforce.Finding) {
 	}
 	events = append(events, enforce.Event{Kind: enforce.EventHostLost, Host: "gpu-06", Err: errors.New("dial tcp: connection refused")})
 	f.feed.Consume(&f.cycle, events)
-	f.feed.Show(&f.cycle)
+	f.feed.Consume(f.cycle.AtEnd(), nil)
 }
 
 // usual are findings as they come.
@@ -150,7 +150,7 @@ func (f *fleet) lived() {
 			}
 		}
 		f.cycle.Number, f.cycle.Start = f.cycle.Number+1, f.now
-		f.feed.Show(&f.cycle)
+		f.feed.Consume(f.cycle.AtEnd(), nil)
 	}
 	f.now = end
 	for h := range f.cycle.Cluster.Hosts {
@@ -159,7 +159,7 @@ func (f *fleet) lived() {
 		}
 	}
 	f.cycle.Start = end
-	f.feed.Show(&f.cycle)
+	f.feed.Consume(f.cycle.AtEnd(), nil)
 }
 
 // options are those of loopback.

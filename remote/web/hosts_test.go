@@ -32,7 +32,7 @@ func TestGuards(t *testing.T) {
 		Kind: enforce.EventDenied, Host: "gpu-01", Text: text,
 		Finding: &enforce.Finding{Host: "gpu-01", User: "eve", PID: 77, Devices: []snapshot.DeviceIndex{1}},
 	}})
-	f.feed.Show(&f.cycle)
+	f.feed.Consume(f.cycle.AtEnd(), nil)
 	handler := web.New(f.feed, f.options())
 
 	page := pageOf(t, handler, "/h/gpu-01")
@@ -61,7 +61,7 @@ func TestADeviceWithMIG(t *testing.T) {
 		}},
 		Processes: []snapshot.Process{{PID: 70, EID: "7", Username: "alice", Instances: []snapshot.GPUUUID{"MIG-b"}, Usage: []snapshot.DeviceUsage{{Index: 0}}}},
 	}
-	f.feed.Show(&f.cycle)
+	f.feed.Consume(f.cycle.AtEnd(), nil)
 	page := pageOf(t, web.New(f.feed, f.options()), "/h/"+string(f.cycle.Cluster.Hosts[0].Name))
 	for _, text := range []string{`data-label="Use" class="n">–<`, `data-label="State">busy<`, "<code>MIG-a</code></div>", "<code>MIG-b</code></div>"} {
 		present(t, page, text, "the host")
@@ -80,7 +80,7 @@ func TestWhoLeads(t *testing.T) {
 	} {
 		f := newFleet(2, 2)
 		f.feed.Configure(live.Options{Now: func() time.Time { return f.now }, Enforcing: true, Election: func() *election.Shown { return &row.election }})
-		f.feed.Show(&f.cycle)
+		f.feed.Consume(f.cycle.AtEnd(), nil)
 		body := get(t, web.New(f.feed, f.options()), "/").Body.String()
 		require.Contains(t, body, row.want, name)
 	}

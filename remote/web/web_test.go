@@ -71,7 +71,7 @@ func TestPages(t *testing.T) {
 func TestWithoutRules(t *testing.T) {
 	f := newFleet(5, 8)
 	feed := live.NewFeed(live.Options{Now: func() time.Time { return f.now }, Interval: 10 * time.Second})
-	feed.Show(&f.cycle)
+	feed.Consume(f.cycle.AtEnd(), nil)
 	handler := web.New(feed, f.options())
 	for _, path := range []string{"/findings", "/u/alice"} {
 		page := pageOf(t, handler, path)
@@ -86,7 +86,7 @@ func TestAFailedHost(t *testing.T) {
 	f.cycle.Cluster.Hosts[0].Err, f.cycle.Cluster.Hosts[0].Snapshot = io.ErrUnexpectedEOF, nil
 	f.now = f.now.Add(10 * time.Minute)
 	f.cycle.Number, f.cycle.Start = 2, f.now
-	f.feed.Show(&f.cycle)
+	f.feed.Consume(f.cycle.AtEnd(), nil)
 	handler := web.New(f.feed, f.options())
 	page := pageOf(t, handler, "/")
 	require.Contains(t, page, "<dd>0<small> of 8", "none is free")
@@ -223,7 +223,7 @@ func TestRendering(t *testing.T) {
 	f.now = f.now.Add(time.Minute)
 	present(t, pageOf(t, handler, "/"), "1 min ago", "")
 	f.cycle.Number, f.cycle.Start = 2, f.now
-	f.feed.Show(&f.cycle)
+	f.feed.Consume(f.cycle.AtEnd(), nil)
 	present(t, pageOf(t, handler, "/"), "Cycle 2,", "")
 	for i := range 200 { // whatever is asked for is bounded
 		get(t, handler, fmt.Sprintf("/?q=%d", i))

@@ -63,6 +63,9 @@ func newCycleWriter(p *command.Program, setup *Setup) cycleWriter {
 
 // Consume implements controller.Sink.
 func (w *cycleWriter) Consume(cycle *controller.Cycle, events []enforce.Event) {
+	if cycle.Ended {
+		return // write prints it
+	}
 	w.bar.End()
 	now := w.time(cycle)
 	w.look(cycle)

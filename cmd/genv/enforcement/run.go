@@ -221,6 +221,10 @@ func (l *loop) configure(setup Setup) {
 	} else {
 		options.Standby, options.DryRun = true, true
 	}
+	if l.history != nil {
+		l.history.Configure(setup.Interval)
+		options.Sinks = append(options.Sinks, l.history)
+	}
 	options.Sinks = append(options.Sinks, l.viewers(&setup)...)
 	l.controller.Configure(options)
 }
@@ -240,10 +244,6 @@ func (l *loop) enable(c *controller.Options, setup *Setup, mailing controller.Ma
 	c.Sinks = []controller.Sink{
 		hooks.Sink{Queue: l.hooks, Now: l.program.Now, Leads: func() bool { return l.mayAct() == nil }},
 		&l.screen,
-	}
-	if l.history != nil {
-		l.history.Configure(setup.Interval)
-		c.Sinks = append(c.Sinks, l.history)
 	}
 }
 
@@ -303,13 +303,6 @@ func (l *loop) show(ctx context.Context, cycle *controller.Cycle) error {
 	l.noteRecord(cycle)
 	if l.part != nil {
 		l.part.register(cycle, l.program.Now())
-	}
-	if l.history != nil {
-		l.history.Show(cycle)
-	}
-	if l.setup.Feed != nil {
-		l.counters.Show(cycle)
-		l.setup.Feed.Show(cycle)
 	}
 	if (ctx.Err() != nil || remote.MayBegin(ctx) != nil) && len(cycle.Actions) == 0 {
 		return nil // interrupted before anything was done: it says nothing about the hosts

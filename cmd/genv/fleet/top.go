@@ -299,10 +299,7 @@ func (f *fleet) look(ctx context.Context, interval time.Duration, appeared func(
 	}}
 	go func() {
 		defer close(l.stopped)
-		_ = controller.Loop(ctx, c, schedule, func(cycle controller.Cycle) error { // it returns what this returns
-			feed.Show(&cycle)
-			return nil
-		})
+		_ = controller.Loop(ctx, c, schedule, func(controller.Cycle) error { return nil }) // it returns what this returns
 	}()
 	return l
 }

@@ -108,8 +108,8 @@ func TestMetricsOfTheWebPage(t *testing.T) {
 	cycle := &controller.Cycle{Number: 1, Start: time.Now(), Cluster: snapshot.Cluster{Hosts: []snapshot.Host{{Name: "gpu-1", Snapshot: &snapshot.Snapshot{
 		Environments: []snapshot.Environment{{EID: "7", Username: "alice"}}, Devices: []snapshot.Device{{Attachments: []snapshot.Attachment{{EID: "7"}}}},
 	}}}}}
-	counters.Show(cycle)
-	feed.Show(cycle)
+	counters.Consume(cycle.AtEnd(), nil)
+	feed.Consume(cycle.AtEnd(), nil)
 	shown := listeners.Content{Feed: feed, Metrics: &metrics.Exporter{Feed: feed, Counters: counters, Now: time.Now}}
 	for names, want := range map[web.Names]bool{web.AllNames: true, web.NoNames: false} {
 		open, err := listeners.Open(t.Context(), listeners.Config{Web: listeners.Web{Address: "127.0.0.1", Names: names}}, shown, zerolog.Nop())

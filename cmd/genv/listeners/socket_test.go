@@ -115,8 +115,8 @@ func BenchmarkViewers(b *testing.B) {
 			same := *cycle.Cluster.Hosts[changed].Snapshot
 			cycle.Cluster.Hosts[changed].Snapshot = &same
 		}
-		feed.Show(cycle)
-		counters.Show(cycle)
+		feed.Consume(cycle.AtEnd(), nil)
+		counters.Consume(cycle.AtEnd(), nil)
 	}
 	etag, viewed := "", 0
 	get := func(path string) *discarded {
