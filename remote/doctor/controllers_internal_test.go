@@ -16,7 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/remote/election/etcd"
-	"github.com/seed-3119e985/genv/remote/testfleet/etcdcluster"
+	"github.com/seed-3119e985/genv/remote/testfleet/servers"
 	"github.com/seed-3119e985/genv/snapshot/doctor"
 )
 
@@ -283,7 +283,7 @@ func TestFreeSpace(t *testing.T) {
 	if _, err := exec.LookPath("etcdctl"); err != nil {
 		t.Skip("there is no etcdctl")
 	}
-	c := etcdcluster.Start(t, 3, "--quota-backend-bytes", "4194304")
+	c := servers.StartEtcd(t, 3, "--quota-backend-bytes", "4194304")
 	config := etcd.Config{Endpoints: c.Endpoints()}
 	client := etcd.New(config)
 	defer client.Close()

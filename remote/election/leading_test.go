@@ -16,14 +16,14 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/remote/election/etcd"
-	"github.com/seed-3119e985/genv/remote/testfleet/etcdcluster"
+	"github.com/seed-3119e985/genv/remote/testfleet/servers"
 )
 
 // etcd refuses to write when its space is used up: who leads goes on, and can resign, but no
 // other one can take its place until there is space, and it says why.
 func TestTheSpaceOfEtcdIsUsedUp(t *testing.T) {
 	t.Parallel()
-	c := etcdcluster.Start(t, 1, "--quota-backend-bytes", "4194304")
+	c := servers.StartEtcd(t, 1, "--quota-backend-bytes", "4194304")
 	client := etcd.New(etcd.Config{Endpoints: c.Endpoints()})
 	t.Cleanup(client.Close)
 	a := stand(t, c, "a")
@@ -57,7 +57,7 @@ func TestTheSpaceOfEtcdIsUsedUp(t *testing.T) {
 // An etcd that asks clients for certificates elects those that have one.
 func TestCertificates(t *testing.T) {
 	t.Parallel()
-	c, files := etcdcluster.StartTLS(t, 3)
+	c, files := servers.StartEtcdTLS(t, 3)
 	for _, row := range []struct {
 		name   string
 		config etcd.Config

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/remote/election/etcd"
 	"github.com/seed-3119e985/genv/remote/testfleet"
-	"github.com/seed-3119e985/genv/remote/testfleet/etcdcluster"
+	"github.com/seed-3119e985/genv/remote/testfleet/servers"
 )
 
 // candidate is an Elector that asks a real etcd through a network that can be cut.
@@ -20,7 +20,7 @@ type candidate struct {
 	resign func()
 }
 
-func stand(t *testing.T, c *etcdcluster.Cluster, id string) *candidate {
+func stand(t *testing.T, c *servers.EtcdCluster, id string) *candidate {
 	cut := c.Cut(t)
 	client := etcd.New(etcd.Config{Endpoints: c.URLs(cut.Addresses())})
 	begun := time.Now()
@@ -78,7 +78,7 @@ const patience = 20 * time.Second
 // Over a real etcd of three members: one leads at a time, whatever fails.
 func TestThreeMembers(t *testing.T) {
 	t.Parallel()
-	c := etcdcluster.Start(t, 3)
+	c := servers.StartEtcd(t, 3)
 	first := stand(t, c, "first")
 	first.becomesLeader(t)
 	b := stand(t, c, "b")
@@ -113,7 +113,7 @@ func TestThreeMembers(t *testing.T) {
 // its lease, also if etcd still hears of it, and another one leads.
 func TestOneDirection(t *testing.T) {
 	t.Parallel()
-	c := etcdcluster.Start(t, 1)
+	c := servers.StartEtcd(t, 1)
 	a := stand(t, c, "a")
 	a.becomesLeader(t)
 	b := stand(t, c, "b")

@@ -13,7 +13,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/remote/election/etcd"
-	"github.com/seed-3119e985/genv/remote/testfleet/etcdcluster"
+	"github.com/seed-3119e985/genv/remote/testfleet/servers"
 )
 
 // registry is an etcd in memory, of which the leases end by the test's clock.
@@ -211,7 +211,7 @@ func TestWhatIsNoRegistration(t *testing.T) {
 // is registered again after its lease has ended, and no longer after it ended in order.
 func TestRegistrarOverEtcd(t *testing.T) {
 	t.Parallel()
-	c := etcdcluster.Start(t, 1)
+	c := servers.StartEtcd(t, 1)
 	c.AddUser("genv", "secret", "/genv/")
 	config := etcd.Config{Endpoints: c.Endpoints(), User: "genv", Password: "secret"}
 	client := etcd.New(config)
@@ -246,7 +246,7 @@ func TestRegistrarOverEtcd(t *testing.T) {
 // A user who may not write the keys of controllers: that is said once, and why.
 func TestARegistrationThatIsRefused(t *testing.T) {
 	t.Parallel()
-	c := etcdcluster.Start(t, 1)
+	c := servers.StartEtcd(t, 1)
 	c.AddUser("genv", "secret", "/genv/lab/leader")
 	client := etcd.New(etcd.Config{Endpoints: c.Endpoints(), User: "genv", Password: "secret"})
 	t.Cleanup(client.Close)

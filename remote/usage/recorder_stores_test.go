@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/remote/controller"
-	"github.com/seed-3119e985/genv/remote/testfleet/postgresserver"
+	"github.com/seed-3119e985/genv/remote/testfleet/servers"
 	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/remote/usage/store"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -26,7 +26,7 @@ func TestDatabase(t *testing.T) {
 		return store.Open(context.Background(), path, store.Options{In: time.UTC})
 	}, 0)
 	cycle := controller.Cycle{Number: 1, Cluster: snapshot.Cluster{Hosts: []snapshot.Host{{Name: "a", Snapshot: new(snapshot.Snapshot)}}}}
-	r.Show(&cycle)
+	r.Consume(cycle.AtEnd(), nil)
 	r.Close()
 	s, err := store.OpenToRead(t.Context(), path, store.Options{In: time.UTC})
 	require.NoError(t, err)
@@ -110,7 +110,7 @@ func TestADamagedDatabase(t *testing.T) {
 
 // A real server is killed: that delays no cycle, and is said; once it is back nothing is missing.
 func TestAServerThatIsLost(t *testing.T) {
-	server := postgresserver.Start(t, "")
+	server := servers.StartPostgres(t, "")
 	options := store.Options{Fleet: "lab", In: time.UTC}
 	open := func() (usage.Store, error) { return store.Open(context.Background(), server.URL(), options) }
 	step, done := make(chan func(), 1), make(chan struct{})

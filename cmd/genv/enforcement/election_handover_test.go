@@ -17,18 +17,18 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/election"
-	"github.com/seed-3119e985/genv/remote/testfleet/etcdcluster"
 	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
+	"github.com/seed-3119e985/genv/remote/testfleet/servers"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // newSimulatedElectors are controllers of simulated hosts, which fail on demand.
 func newSimulatedElectors(t *testing.T, hosts ...*inprocess.Server) *electors {
-	etcdcluster.Require(t)
+	servers.RequireEtcd(t)
 	f := genvtest.StartFleet(t, hosts...)
-	e := &electors{t: t, etcd: etcdcluster.Start(t, 1), ssh: f.SSHConfig(), dir: t.TempDir()}
+	e := &electors{t: t, etcd: servers.StartEtcd(t, 1), ssh: f.SSHConfig(), dir: t.TempDir()}
 	for _, h := range hosts {
 		e.hosts = append(e.hosts, h.Name)
 	}

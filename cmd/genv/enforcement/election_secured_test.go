@@ -16,9 +16,9 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
 	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/remote/election/etcd"
-	"github.com/seed-3119e985/genv/remote/testfleet/etcdcluster"
 	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
+	"github.com/seed-3119e985/genv/remote/testfleet/servers"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -26,9 +26,9 @@ import (
 // the password is in no argument, no log and no state.
 func TestAnElectionWithTLSAndUsers(t *testing.T) {
 	t.Parallel()
-	etcdcluster.Require(t)
+	servers.RequireEtcd(t)
 	const password = "pa55: word"
-	etcd, files := etcdcluster.StartTLS(t, 1)
+	etcd, files := servers.StartEtcdTLS(t, 1)
 	etcd.AddUser("genv", password, "/genv/")
 	host := genvhost.New(outsiders(1))
 	f, dir := genvtest.StartFleet(t, &inprocess.Server{Name: "a", Handler: host}), t.TempDir()
@@ -109,7 +109,7 @@ func TestAnEtcdThatWasSetUpAgain(t *testing.T) {
 	first.signal(os.Kill)
 	first.end()
 
-	e.etcd = etcdcluster.Start(t, 1)
+	e.etcd = servers.StartEtcd(t, 1)
 	refused := begin("first", "--leader", leader())
 	refused.exits(command.ExitReplaced)
 	require.Contains(t, refused.said(), "start this one once with --take-over")

@@ -16,14 +16,14 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
 	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/remote/testfleet"
-	"github.com/seed-3119e985/genv/remote/testfleet/etcdcluster"
+	"github.com/seed-3119e985/genv/remote/testfleet/servers"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 )
 
 // electors are controllers of one fleet that elect a leader by a real etcd.
 type electors struct {
 	t     *testing.T
-	etcd  *etcdcluster.Cluster
+	etcd  *servers.EtcdCluster
 	fleet *sshd.Fleet
 	ssh   string // the ssh_config of the fleet
 	hosts []string
@@ -38,10 +38,10 @@ type elector struct {
 }
 
 func newElectors(t *testing.T, hosts ...string) *electors {
-	etcdcluster.Require(t)
+	servers.RequireEtcd(t)
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named(hosts...), Genv: genvtest.Program(t)})
 	return &electors{
-		t: t, etcd: etcdcluster.Start(t, 3), fleet: f, ssh: f.SSHConfig(), hosts: hosts, dir: t.TempDir(),
+		t: t, etcd: servers.StartEtcd(t, 3), fleet: f, ssh: f.SSHConfig(), hosts: hosts, dir: t.TempDir(),
 		env: []string{"TMPDIR=" + briefTempDir(t)}, // where one that is killed leaves a folder
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/remote/election/etcd"
 	"github.com/seed-3119e985/genv/remote/testfleet"
-	"github.com/seed-3119e985/genv/remote/testfleet/etcdcluster"
+	"github.com/seed-3119e985/genv/remote/testfleet/servers"
 )
 
 // readLeader reads flags as `genv remote enforce` does.
@@ -147,7 +147,7 @@ func TestAWarningOfClearText(t *testing.T) {
 
 func TestCheckMembers(t *testing.T) {
 	t.Parallel()
-	one, other := etcdcluster.Start(t, 1).Addresses(), etcdcluster.Start(t, 1).Addresses()
+	one, other := servers.StartEtcd(t, 1).Addresses(), servers.StartEtcd(t, 1).Addresses()
 	const gone = "127.0.0.1:1"
 	for name, row := range map[string]struct {
 		members   []string
@@ -183,7 +183,7 @@ func TestCheckMembers(t *testing.T) {
 // What etcd refuses is the election's to say: a wrong password is no member that doesn't answer.
 func TestCheckMembersThatRefuse(t *testing.T) {
 	t.Parallel()
-	cluster := etcdcluster.Start(t, 1)
+	cluster := servers.StartEtcd(t, 1)
 	cluster.AddUser("genv", "x", "/genv/")
 	config, err := readLeader(true, map[string]string{"GENV_LEADER_LOGIN": "genv:y"}, "--leader", "etcd://"+cluster.Addresses()+"/genv/lab")
 	require.NoError(t, err)

@@ -20,7 +20,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
-	"github.com/seed-3119e985/genv/remote/testfleet/postgresserver"
+	"github.com/seed-3119e985/genv/remote/testfleet/servers"
 	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/remote/usage/store"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -136,7 +136,7 @@ func TestADamagedHistory(t *testing.T) {
 // a report from anywhere.
 func TestUsageOnAServer(t *testing.T) {
 	t.Parallel()
-	url := postgresserver.Start(t, "").URL()
+	url := servers.StartPostgres(t, "").URL()
 	s := outsiders(1)
 	s.Devices[0].Attachments = []snapshot.Attachment{{EID: "7"}}
 	s.Environments = []snapshot.Environment{{EID: "7", UID: 4001, Username: "alice"}}

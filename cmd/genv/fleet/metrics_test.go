@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
-	"github.com/seed-3119e985/genv/remote/testfleet/etcdcluster"
+	"github.com/seed-3119e985/genv/remote/testfleet/servers"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -58,8 +58,8 @@ func returnsData(t *testing.T, p *prometheus) {
 // controllerInUse is a controller of a host of each kind, which leads. bob's process is in no
 // environment.
 func controllerInUse(t *testing.T) (address string) {
-	etcdcluster.Require(t)
-	etcd := etcdcluster.Start(t, 1)
+	servers.RequireEtcd(t)
+	etcd := servers.StartEtcd(t, 1)
 	f, ours := monitoredFleet(t)
 	bob, zero := snapshot.UID(1002), 0
 	ours.Change(func(s *snapshot.Snapshot) {

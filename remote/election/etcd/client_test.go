@@ -21,7 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/seed-3119e985/genv/remote/election/etcd"
-	"github.com/seed-3119e985/genv/remote/testfleet/etcdcluster"
+	"github.com/seed-3119e985/genv/remote/testfleet/servers"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -36,7 +36,7 @@ func open(t *testing.T, config etcd.Config) *etcd.Client {
 func TestARealEtcd(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	c := open(t, etcd.Config{Endpoints: etcdcluster.Start(t, 1).Endpoints()})
+	c := open(t, etcd.Config{Endpoints: servers.StartEtcd(t, 1).Endpoints()})
 	entry, err := c.Get(ctx, "/k/leader")
 	require.NoError(t, err)
 	require.Nil(t, entry)
@@ -105,7 +105,7 @@ func TestARealEtcd(t *testing.T) {
 func TestUsers(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	cluster := etcdcluster.Start(t, 1, "--auth-token-ttl", "1")
+	cluster := servers.StartEtcd(t, 1, "--auth-token-ttl", "1")
 	cluster.AddUser("genv", "secret: word", "/genv/")
 	c := open(t, etcd.Config{Endpoints: cluster.Endpoints(), User: "genv", Password: "secret: word"})
 	_, err := c.Get(ctx, "/genv/lab/leader")
@@ -136,7 +136,7 @@ func TestUsersThatChange(t *testing.T) {
 	for name, block := range map[string]pem.Block{"key": {Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}, "public": {Type: "PUBLIC KEY", Bytes: public}} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(&block), 0o600))
 	}
-	cluster := etcdcluster.Start(t, 1, "--auth-token", "jwt,pub-key="+dir+"/public,priv-key="+dir+"/key,sign-method=RS256,ttl=10m")
+	cluster := servers.StartEtcd(t, 1, "--auth-token", "jwt,pub-key="+dir+"/public,priv-key="+dir+"/key,sign-method=RS256,ttl=10m")
 	cluster.AddUser("genv", "x", "/genv/")
 	c := open(t, etcd.Config{Endpoints: cluster.Endpoints(), User: "genv", Password: "x"})
 	require.NoError(t, c.Put(t.Context(), "/genv/a", []byte("1"), 0))
@@ -150,8 +150,8 @@ func TestUsersThatChange(t *testing.T) {
 // With users, etcd refuses certificates with a common name, whoever logs in.
 func TestACertificateWithAName(t *testing.T) {
 	t.Parallel()
-	cluster, files := etcdcluster.StartTLS(t, 1)
-	get := func(files *etcdcluster.Certificates) error {
+	cluster, files := servers.StartEtcdTLS(t, 1)
+	get := func(files *servers.Certificates) error {
 		_, err := open(t, etcd.Config{Endpoints: cluster.Endpoints(), User: "genv", Password: "x", TLS: files.Config(t)}).Get(t.Context(), "/genv/lab/leader")
 		return err
 	}

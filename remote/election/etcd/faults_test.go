@@ -15,12 +15,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/remote/election/etcd"
-	"github.com/seed-3119e985/genv/remote/testfleet/etcdcluster"
+	"github.com/seed-3119e985/genv/remote/testfleet/servers"
 )
 
 func TestOutOfSpace(t *testing.T) {
 	t.Parallel()
-	cluster := etcdcluster.Start(t, 1, "--quota-backend-bytes", "4194304")
+	cluster := servers.StartEtcd(t, 1, "--quota-backend-bytes", "4194304")
 	client := open(t, etcd.Config{Endpoints: cluster.Endpoints()})
 	out := func() bool {
 		out, err := client.OutOfSpace(t.Context())
@@ -50,7 +50,7 @@ func TestOutOfSpace(t *testing.T) {
 // With users, it needs no other role than keys do.
 func TestOutOfSpaceWithUsers(t *testing.T) {
 	t.Parallel()
-	cluster := etcdcluster.Start(t, 1)
+	cluster := servers.StartEtcd(t, 1)
 	cluster.AddUser("genv", "x", "/genv/")
 	out, err := open(t, etcd.Config{Endpoints: cluster.Endpoints(), User: "genv", Password: "x"}).OutOfSpace(t.Context())
 	require.NoError(t, err)

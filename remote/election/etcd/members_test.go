@@ -10,15 +10,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/remote/election/etcd"
-	"github.com/seed-3119e985/genv/remote/testfleet/etcdcluster"
+	"github.com/seed-3119e985/genv/remote/testfleet/servers"
 )
 
 // What an operator sees when etcd is asked in the wrong way names the member, and the flag to change.
 func TestWhyAMemberDoesntAnswer(t *testing.T) {
 	t.Parallel()
-	secure, files := etcdcluster.StartTLS(t, 1)
-	_, foreign := etcdcluster.StartTLS(t, 1)
-	plain := etcdcluster.Start(t, 1).Endpoints()[0]
+	secure, files := servers.StartEtcdTLS(t, 1)
+	_, foreign := servers.StartEtcdTLS(t, 1)
+	plain := servers.StartEtcd(t, 1).Endpoints()[0]
 	address := func(endpoint string) string { return strings.SplitAfter(endpoint, "://")[1] }
 	tlsAt, plainAt := address(secure.Endpoints()[0]), address(plain)
 	otherAuthority, otherName := files.Config(t), files.Config(t)
@@ -63,7 +63,7 @@ func TestWhyAMemberDoesntAnswer(t *testing.T) {
 // Each member is asked, also those that calls don't need.
 func TestMembers(t *testing.T) {
 	t.Parallel()
-	cluster, other := etcdcluster.Start(t, 3), etcdcluster.Start(t, 1)
+	cluster, other := servers.StartEtcd(t, 3), servers.StartEtcd(t, 1)
 	endpoints := append(cluster.Endpoints(), other.Endpoints()[0], "http://127.0.0.1:1")
 	members := open(t, etcd.Config{Endpoints: endpoints}).Members(t.Context(), "/k")
 	require.Len(t, members, 5)
@@ -81,7 +81,7 @@ func TestMembers(t *testing.T) {
 
 func TestMembersOfAClusterWithUsers(t *testing.T) {
 	t.Parallel()
-	cluster := etcdcluster.Start(t, 3)
+	cluster := servers.StartEtcd(t, 3)
 	cluster.AddUser("genv", "x", "/genv/")
 	for password, works := range map[string]bool{"x": true, "y": false} {
 		for _, m := range open(t, etcd.Config{Endpoints: cluster.Endpoints(), User: "genv", Password: password}).Members(t.Context(), "/genv/lab") {

@@ -18,7 +18,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-3119e985/genv/remote/testfleet/postgresserver"
+	"github.com/seed-3119e985/genv/remote/testfleet/servers"
 	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/remote/usage/store"
 )
@@ -298,7 +298,7 @@ func TestModes(t *testing.T) {
 // added, and counts once.
 func TestAFullDisk(t *testing.T) {
 	t.Parallel()
-	postgresserver.Require(t)
+	servers.RequirePostgres(t)
 	disk, err := os.MkdirTemp("", "genv-disk-") // postgres can't enter t.TempDir
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(disk)) })
@@ -306,7 +306,7 @@ func TestAFullDisk(t *testing.T) {
 		t.Skipf("only root can mount a small file system: %v", err)
 	}
 	t.Cleanup(func() { require.NoError(t, unix.Unmount(disk, unix.MNT_DETACH)) }) // the server ends before
-	server := postgresserver.Start(t, disk)
+	server := servers.StartPostgres(t, disk)
 	s := open(t, server, options())
 	var kept []*usage.Entry
 	add := func() error {

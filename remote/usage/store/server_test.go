@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/remote/testfleet"
-	"github.com/seed-3119e985/genv/remote/testfleet/postgresserver"
+	"github.com/seed-3119e985/genv/remote/testfleet/servers"
 	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/remote/usage/store"
 )
@@ -24,7 +24,7 @@ func options() store.Options {
 	return store.Options{Fleet: fmt.Sprintf("fleet '%d'\x00", fleets.Add(1)), In: time.UTC}
 }
 
-func open(t *testing.T, s *postgresserver.Server, o store.Options) *store.Store {
+func open(t *testing.T, s *servers.PostgresServer, o store.Options) *store.Store {
 	opened, err := store.Open(t.Context(), s.URL(), o)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, opened.Close()) })
@@ -33,10 +33,10 @@ func open(t *testing.T, s *postgresserver.Server, o store.Options) *store.Store 
 
 // TestServer has one server for all tests: to make one takes seconds.
 func TestServer(t *testing.T) {
-	server := postgresserver.Start(t, "")
+	server := servers.StartPostgres(t, "")
 	for _, test := range []struct {
 		name string
-		run  func(*testing.T, *postgresserver.Server)
+		run  func(*testing.T, *servers.PostgresServer)
 	}{
 		{"what can't be used", unusable},
 		{"a store", theStore},
@@ -52,7 +52,7 @@ func TestServer(t *testing.T) {
 	}
 }
 
-func theStore(t *testing.T, server *postgresserver.Server) {
+func theStore(t *testing.T, server *servers.PostgresServer) {
 	in, err := time.LoadLocation(testZone)
 	require.NoError(t, err)
 	testStore(t, func(t *testing.T) database {
@@ -89,7 +89,7 @@ func attached(entries ...*usage.Entry) (sum int64) {
 
 // An entry that is added again, since it wasn't known whether it was kept, counts once: by the same
 // writer, or after a restart.
-func anEntryCountsOnce(t *testing.T, server *postgresserver.Server) {
+func anEntryCountsOnce(t *testing.T, server *servers.PostgresServer) {
 	o := options()
 	first, second := entryOf(firstHour, 1), entryOf(firstHour, 2)
 	first.ID, second.ID = "a", "b"
@@ -107,7 +107,7 @@ func anEntryCountsOnce(t *testing.T, server *postgresserver.Server) {
 
 // Controllers that lead one after the other write to the same fleet. What the first one writes
 // late ends the gap that the second one found.
-func twoLeaders(t *testing.T, server *postgresserver.Server) {
+func twoLeaders(t *testing.T, server *servers.PostgresServer) {
 	o := options()
 	former, next := open(t, server, o), open(t, server, o)
 	entry := func(since, until int64, gaps ...usage.Gap) *usage.Entry {
@@ -126,7 +126,7 @@ func twoLeaders(t *testing.T, server *postgresserver.Server) {
 }
 
 // Controllers that write to the same fleet at the same time lose nothing of each other's.
-func severalWriters(t *testing.T, server *postgresserver.Server) {
+func severalWriters(t *testing.T, server *servers.PostgresServer) {
 	o := options()
 	var all []*usage.Entry
 	done := make(chan error, 4)
@@ -172,7 +172,7 @@ func severalWriters(t *testing.T, server *postgresserver.Server) {
 
 // A database of version 1 is read as it is. The next writer removes the tables that nothing reads, of all fleets, and
 // reports stay the same.
-func anOlderVersion(t *testing.T, server *postgresserver.Server) {
+func anOlderVersion(t *testing.T, server *servers.PostgresServer) {
 	o, e := options(), entryOf(firstHour, 1)
 	require.NoError(t, open(t, server, o).Add(t.Context(), e))
 	const rows = `(fleet integer, start bigint, device integer, "user" integer, eid text, attached bigint NOT NULL, PRIMARY KEY (fleet, start, device, "user", eid));`
@@ -196,7 +196,7 @@ func anOlderVersion(t *testing.T, server *postgresserver.Server) {
 
 // The server is killed while entries are written: each is there once, as a whole, and after the
 // restart the same Store goes on.
-func itIsKilled(t *testing.T, server *postgresserver.Server) {
+func itIsKilled(t *testing.T, server *servers.PostgresServer) {
 	s := open(t, server, options())
 	var all []*usage.Entry
 	var failures int
@@ -227,7 +227,7 @@ func itIsKilled(t *testing.T, server *postgresserver.Server) {
 }
 
 // Another controller removes the names that an entry has: it waits for that, and adds them again.
-func namesRemovedMeanwhile(t *testing.T, server *postgresserver.Server) {
+func namesRemovedMeanwhile(t *testing.T, server *servers.PostgresServer) {
 	s := open(t, server, options())
 	first, second := entryOf(firstHour, 1), entryOf(firstHour, 1)
 	for _, e := range []*usage.Entry{first, second} { // names that other tests don't have
@@ -255,7 +255,7 @@ func namesRemovedMeanwhile(t *testing.T, server *postgresserver.Server) {
 
 // Nothing comes back from the server, as when packets are dropped: a call ends in its time, and
 // an entry counts once, whether or not it had arrived.
-func itIsCutOff(t *testing.T, server *postgresserver.Server) {
+func itIsCutOff(t *testing.T, server *servers.PostgresServer) {
 	o := options()
 	other := open(t, server, o)
 	var all []*usage.Entry
@@ -281,7 +281,7 @@ func itIsCutOff(t *testing.T, server *postgresserver.Server) {
 }
 
 // What can't be used is an error that says what to do, and never the password.
-func unusable(t *testing.T, server *postgresserver.Server) {
+func unusable(t *testing.T, server *servers.PostgresServer) {
 	read := func(url string, o store.Options) error {
 		s, err := store.OpenToRead(t.Context(), url, o)
 		if err == nil {

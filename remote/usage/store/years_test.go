@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/seed-3119e985/genv/remote/testfleet/postgresserver"
+	"github.com/seed-3119e985/genv/remote/testfleet/servers"
 	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/remote/usage/store"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -225,7 +225,7 @@ func TestSoakYears(t *testing.T) {
 		})
 	})
 	t.Run("server", func(t *testing.T) {
-		server := postgresserver.Start(t, "")
+		server := servers.StartPostgres(t, "")
 		years(t, at(server.URL(), options()), func() (bytes int64) {
 			conn, err := pgx.Connect(t.Context(), server.URL())
 			require.NoError(t, err)

@@ -1,14 +1,13 @@
-// Package etcdcluster runs a real etcd for tests, on loopback addresses of its own:
+// Package servers starts real etcd clusters and PostgreSQL servers for tests, on loopback addresses of their own:
 //
-//	c := etcdcluster.Start(t, 3)
+//	c := servers.StartEtcd(t, 3)
 //	client := etcd.New(etcd.Config{Endpoints: c.Endpoints()})
 //	c.Kill(0)
 //	c.Restart(0)
-//	c.Forget()
 //
-// A Cut leads to the members as a network does, and can be interrupted. It needs Debian's
-// etcd-server, or another etcd from version 3.4 on.
-package etcdcluster
+// A Cut leads to the members as a network does, and can be interrupted. Debian's etcd-server and postgresql have the
+// programs.
+package servers
 
 import (
 	"bytes"
@@ -35,8 +34,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
-// Require skips the test where there is no etcd.
-func Require(t testing.TB) {
+// RequireEtcd skips the test where there is no etcd.
+func RequireEtcd(t testing.TB) {
 	t.Helper()
 	proctest.NeedPrograms(t, "etcd")
 }
@@ -44,17 +43,17 @@ func Require(t testing.TB) {
 // startWithin is how long a member may take to answer: it is slow on a busy machine.
 const startWithin = time.Minute
 
-// Cluster is a running cluster.
-type Cluster struct {
+// EtcdCluster is a running cluster.
+type EtcdCluster struct {
 	t       testing.TB
-	members []*member
+	members []*etcdMember
 	flags   []string
 	scheme  string      // of the URLs for clients
 	tls     *tls.Config // of this package's own requests; nil for none
 }
 
-// member is one etcd.
-type member struct {
+// etcdMember is one etcd.
+type etcdMember struct {
 	name    string
 	address string // 127.x.y.z
 	dir     string
@@ -66,21 +65,21 @@ const (
 	peerPort   = "2380"
 )
 
-// Start starts members with further flags, and waits until they answer. Everything ends with
+// StartEtcd starts members with further flags, and waits until they answer. Everything ends with
 // the test.
-func Start(t testing.TB, members int, flags ...string) *Cluster {
+func StartEtcd(t testing.TB, members int, flags ...string) *EtcdCluster {
 	t.Helper()
-	c := prepare(t, members, flags...)
+	c := prepareEtcd(t, members, flags...)
 	c.beginAll()
 	return c
 }
 
-func prepare(t testing.TB, members int, flags ...string) *Cluster {
+func prepareEtcd(t testing.TB, members int, flags ...string) *EtcdCluster {
 	t.Helper()
-	Require(t)
-	c := &Cluster{t: t, flags: flags, scheme: "http://"}
+	RequireEtcd(t)
+	c := &EtcdCluster{t: t, flags: flags, scheme: "http://"}
 	for i := range members {
-		c.members = append(c.members, &member{
+		c.members = append(c.members, &etcdMember{
 			name: fmt.Sprintf("etcd-%d", i), dir: t.TempDir(),
 			address: fmt.Sprintf("127.%d.%d.%d", 128+rand.IntN(126), 1+rand.IntN(250), 1+rand.IntN(250)),
 		})
@@ -89,7 +88,7 @@ func prepare(t testing.TB, members int, flags ...string) *Cluster {
 }
 
 // beginAll starts all members, until the test ends.
-func (c *Cluster) beginAll() {
+func (c *EtcdCluster) beginAll() {
 	c.t.Helper()
 	c.t.Cleanup(func() {
 		for i := range c.members {
@@ -105,10 +104,10 @@ func (c *Cluster) beginAll() {
 }
 
 // Endpoints are the URLs of the members for their clients.
-func (c *Cluster) Endpoints() []string { return c.URLs(c.addresses()) }
+func (c *EtcdCluster) Endpoints() []string { return c.URLs(c.addresses()) }
 
 // URLs lead to members by their addresses, or by others of a Cut.
-func (c *Cluster) URLs(addresses []string) (list []string) {
+func (c *EtcdCluster) URLs(addresses []string) (list []string) {
 	for _, address := range addresses {
 		list = append(list, c.scheme+address)
 	}
@@ -116,9 +115,9 @@ func (c *Cluster) URLs(addresses []string) (list []string) {
 }
 
 // Addresses are those of the members, with ports, as --leader takes them.
-func (c *Cluster) Addresses() string { return strings.Join(c.addresses(), ",") }
+func (c *EtcdCluster) Addresses() string { return strings.Join(c.addresses(), ",") }
 
-func (c *Cluster) addresses() (list []string) {
+func (c *EtcdCluster) addresses() (list []string) {
 	for _, m := range c.members {
 		list = append(list, net.JoinHostPort(m.address, clientPort))
 	}
@@ -126,13 +125,13 @@ func (c *Cluster) addresses() (list []string) {
 }
 
 // Cut returns a way to the members that can be interrupted. It ends with the test.
-func (c *Cluster) Cut(t testing.TB) *testfleet.Cut {
+func (c *EtcdCluster) Cut(t testing.TB) *testfleet.Cut {
 	t.Helper()
 	return testfleet.StartCut(t, c.addresses()...)
 }
 
 // Kill ends a member with SIGKILL.
-func (c *Cluster) Kill(i int) {
+func (c *EtcdCluster) Kill(i int) {
 	m := c.members[i]
 	if m.cmd == nil {
 		return
@@ -143,17 +142,17 @@ func (c *Cluster) Kill(i int) {
 }
 
 // Restart starts a member that was killed.
-func (c *Cluster) Restart(i int) { c.begin(i) }
+func (c *EtcdCluster) Restart(i int) { c.begin(i) }
 
 // Await waits until all members answer.
-func (c *Cluster) Await() {
+func (c *EtcdCluster) Await() {
 	c.t.Helper()
 	for i := range c.members {
 		c.await(i)
 	}
 }
 
-func (c *Cluster) begin(i int) {
+func (c *EtcdCluster) begin(i int) {
 	c.t.Helper()
 	m := c.members[i]
 	var peers []string
@@ -175,10 +174,10 @@ func (c *Cluster) begin(i int) {
 	require.NoError(c.t, m.cmd.Start())
 }
 
-func (c *Cluster) log(i int) string { return filepath.Join(c.members[i].dir, "log") }
+func (c *EtcdCluster) log(i int) string { return filepath.Join(c.members[i].dir, "log") }
 
 // await waits until a member answers with the cluster's consent.
-func (c *Cluster) await(i int) {
+func (c *EtcdCluster) await(i int) {
 	c.t.Helper()
 	url := c.scheme + c.members[i].address + ":" + clientPort + "/v3/kv/range"
 	client := http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: c.tls}}
@@ -197,7 +196,7 @@ func (c *Cluster) await(i int) {
 }
 
 // Forget kills all members, and starts them as at the beginning: with the same flags, and no data.
-func (c *Cluster) Forget() {
+func (c *EtcdCluster) Forget() {
 	c.t.Helper()
 	for i, m := range c.members {
 		c.Kill(i)
@@ -240,11 +239,11 @@ func (f *Certificates) Anonymous(t testing.TB) *tls.Config {
 	return config
 }
 
-// StartTLS is Start for a cluster that speaks TLS with clients, and only with those that have
+// StartEtcdTLS is Start for a cluster that speaks TLS with clients, and only with those that have
 // one of its certificates.
-func StartTLS(t testing.TB, members int) (*Cluster, *Certificates) {
+func StartEtcdTLS(t testing.TB, members int) (*EtcdCluster, *Certificates) {
 	t.Helper()
-	c, dir := prepare(t, members), t.TempDir()
+	c, dir := prepareEtcd(t, members), t.TempDir()
 	files := &Certificates{filepath.Join(dir, "ca"), filepath.Join(dir, "cert"), filepath.Join(dir, "key")}
 	var addresses []string
 	for _, m := range c.members {
@@ -266,7 +265,7 @@ func StartTLS(t testing.TB, members int) (*Cluster, *Certificates) {
 
 // AddUser makes a user who may read and write the keys with a prefix, and has the cluster ask
 // for passwords from then on.
-func (c *Cluster) AddUser(name, password, prefix string) {
+func (c *EtcdCluster) AddUser(name, password, prefix string) {
 	c.t.Helper()
 	end := []byte(prefix)
 	end[len(end)-1]++
@@ -281,19 +280,19 @@ func (c *Cluster) AddUser(name, password, prefix string) {
 }
 
 // AddAnother makes one more user, without a role.
-func (c *Cluster) AddAnother(name string) {
+func (c *EtcdCluster) AddAnother(name string) {
 	c.t.Helper()
 	var root struct{ Token string }
 	require.NoError(c.t, json.Unmarshal(c.ask("/v3/auth/authenticate", map[string]any{"name": "root", "password": "root"}), &root))
 	c.askWith(root.Token, "/v3/auth/user/add", map[string]any{"name": name, "password": "x"})
 }
 
-func (c *Cluster) ask(path string, request any) (text []byte) {
+func (c *EtcdCluster) ask(path string, request any) (text []byte) {
 	c.t.Helper()
 	return c.askWith("", path, request)
 }
 
-func (c *Cluster) askWith(token, path string, request any) (text []byte) {
+func (c *EtcdCluster) askWith(token, path string, request any) (text []byte) {
 	c.t.Helper()
 	body, err := json.Marshal(request)
 	require.NoError(c.t, err)
@@ -314,7 +313,7 @@ func (c *Cluster) askWith(token, path string, request any) (text []byte) {
 
 // FreeSpace does what an operator does when a member has used up its space: it drops all but
 // the newest values, up to a revision, and ends the alarm.
-func (c *Cluster) FreeSpace(revision uint64) {
+func (c *EtcdCluster) FreeSpace(revision uint64) {
 	c.t.Helper()
 	c.ask("/v3/kv/compaction", map[string]any{"revision": revision, "physical": true})
 	c.ask("/v3/maintenance/defragment", map[string]any{})

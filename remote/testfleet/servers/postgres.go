@@ -1,5 +1,4 @@
-// Package postgresserver starts a real PostgreSQL on this machine for tests.
-package postgresserver
+package servers
 
 import (
 	"bytes"
@@ -22,24 +21,21 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
-// programs is where Debian has those of PostgreSQL.
-const programs = "/usr/lib/postgresql/*/bin"
+// postgresPrograms is where Debian has those of PostgreSQL.
+const postgresPrograms = "/usr/lib/postgresql/*/bin"
 
-// startWithin is how long a server may take to answer: it is slow on a busy machine.
-const startWithin = time.Minute
-
-// Require skips the test where there is no PostgreSQL or this isn't root: the server refuses to run
+// RequirePostgres skips the test where there is no PostgreSQL or this isn't root: the server refuses to run
 // as root, and runs as postgres.
-func Require(t testing.TB) {
+func RequirePostgres(t testing.TB) {
 	t.Helper()
 	proctest.NeedRoot(t)
-	found, _ := filepath.Glob(filepath.Join(programs, "postgres"))
+	found, _ := filepath.Glob(filepath.Join(postgresPrograms, "postgres"))
 	_, err := user.Lookup("postgres")
 	proctest.Need(t, len(found) > 0 && err == nil, "PostgreSQL: `make test` as root installs it on Debian")
 }
 
-// Server is a running server.
-type Server struct {
+// PostgresServer is a running server.
+type PostgresServer struct {
 	// Address is that on which it listens, with the port.
 	Address string
 
@@ -50,11 +46,11 @@ type Server struct {
 	cmd     *exec.Cmd // nil while it isn't running
 }
 
-// Start starts a server in a folder, or in one of its own for "". It ends with the test.
-func Start(t testing.TB, dir string) *Server {
+// StartPostgres starts a server in a folder, or in one of its own for "". It ends with the test.
+func StartPostgres(t testing.TB, dir string) *PostgresServer {
 	t.Helper()
-	Require(t)
-	found, err := filepath.Glob(filepath.Join(programs, "postgres"))
+	RequirePostgres(t)
+	found, err := filepath.Glob(filepath.Join(postgresPrograms, "postgres"))
 	require.NoError(t, err)
 	slices.Sort(found)
 	if dir == "" {
@@ -62,7 +58,7 @@ func Start(t testing.TB, dir string) *Server {
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	}
-	s := &Server{
+	s := &PostgresServer{
 		t: t, bin: filepath.Dir(found[len(found)-1]), dir: dir, account: credential(t),
 		Address: fmt.Sprintf("127.%d.%d.%d:5432", 128+rand.IntN(126), 1+rand.IntN(250), 1+rand.IntN(250)),
 	}
@@ -90,9 +86,9 @@ func credential(t testing.TB) *syscall.Credential {
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 }
 
-func (s *Server) file(name string) string { return filepath.Join(s.dir, name) }
+func (s *PostgresServer) file(name string) string { return filepath.Join(s.dir, name) }
 
-func (s *Server) command(name string, args ...string) *exec.Cmd {
+func (s *PostgresServer) command(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(s.bin, name), args...)
 	cmd.Dir = s.dir
 	cmd.Env = []string{"PATH=/usr/bin:/bin", "LC_ALL=C"}
@@ -102,15 +98,15 @@ func (s *Server) command(name string, args ...string) *exec.Cmd {
 
 // URL is that of the database, in which the user genv may do everything. The password is in a
 // file that it names.
-func (s *Server) URL() string { return s.At(s.Address) }
+func (s *PostgresServer) URL() string { return s.At(s.Address) }
 
 // At is URL with an address that leads to that of the server.
-func (s *Server) At(address string) string {
+func (s *PostgresServer) At(address string) string {
 	return "postgres://genv@" + address + "/postgres?sslmode=disable&passfile=" + s.file("pgpass")
 }
 
 // Kill ends the server with SIGKILL. Its other processes notice that, and end.
-func (s *Server) Kill() {
+func (s *PostgresServer) Kill() {
 	if s.cmd == nil {
 		return
 	}
@@ -121,7 +117,7 @@ func (s *Server) Kill() {
 
 // Restart starts a server that was killed, with further settings such as
 // default_transaction_read_only=on, and waits until it answers.
-func (s *Server) Restart(settings ...string) {
+func (s *PostgresServer) Restart(settings ...string) {
 	s.t.Helper()
 	host, port, _ := bytes.Cut([]byte(s.Address), []byte(":"))
 	args := []string{"-D", s.file("data"), "-c", "listen_addresses=" + string(host), "-p", string(port), "-c", "unix_socket_directories=", "-c", "fsync=off", "-c", "shared_buffers=16MB"}
@@ -140,7 +136,7 @@ func (s *Server) Restart(settings ...string) {
 
 // try starts the server, unless it runs, and asks it. While processes of a killed server still
 // run, the next one ends at once.
-func (s *Server) try(args []string) bool {
+func (s *PostgresServer) try(args []string) bool {
 	if s.cmd == nil {
 		log, err := os.OpenFile(s.file("log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 		require.NoError(s.t, err)
@@ -169,7 +165,7 @@ func ended(pid int) bool {
 }
 
 // Do runs statements.
-func (s *Server) Do(statements string) {
+func (s *PostgresServer) Do(statements string) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startWithin)
 	defer cancel()
