@@ -59,7 +59,7 @@ func TestOnATerminal(t *testing.T) {
 			}
 			defer read.Close()
 			p := &command.Program{Out: write, Err: &errs, Now: func() time.Time { return at }, Getenv: func(name string) string { return row.environ[name] }}
-			w := newCycleWriter(p, &Setup{Config: Config{Format: "tui", Timestamps: row.timestamps}})
+			w := newCycleWriter(p, &Options{Format: "tui", Timestamps: row.timestamps})
 			w.finding(ptr(outside(7, enforce.EventNew, enforce.DecisionWait)), time.Unix(1_800_000_000, 0).Add(time.Minute))
 			w.remark("Safety limit exceeded")
 			require.NoError(t, w.broken)
@@ -202,12 +202,11 @@ func TestHooksGetWhatWasQueuedBeforeAReload(t *testing.T) {
 	defer service.close()
 	require.NoError(t, ctx.Err())
 	l := &loop{program: &command.Program{}, service: service, memory: &memoryKeeper{}}
-	fleet := Fleet{Progress: &render.Progress{}}
-	l.configure(Setup{Config: Config{Policy: file}, Fleet: fleet})
+	l.configure(Options{Policy: file, Progress: &render.Progress{}})
 	l.hooks.Send(hooks.Event{Name: "act"})
 	l.hooks.Send(hooks.Event{Name: "act"})
 	begun := time.Now()
-	l.configure(Setup{Config: Config{Policy: policy.Default()}, Fleet: fleet})
+	l.configure(Options{Policy: policy.Default(), Progress: &render.Progress{}})
 	require.Less(t, time.Since(begun), hooksTimeout, "the end does not wait for it")
 	l.close()
 	out, err := os.ReadFile(dir + "/out")
@@ -287,10 +286,10 @@ func TestALeaderWithoutARecord(t *testing.T) {
 	full := errors.New("no space left on device")
 	recorded, not, standby := controller.Cycle{}, controller.Cycle{Unrecorded: full}, controller.Cycle{Standby: true}
 	for name, row := range map[string]struct {
-		cycles []controller.Cycle
-		room   bool // for the record, in the last cycle
-		setup  func(l *loop)
-		leads  bool
+		cycles  []controller.Cycle
+		room    bool // for the record, in the last cycle
+		options func(l *loop)
+		leads   bool
 	}{
 		"it is recorded":             {[]controller.Cycle{recorded, recorded}, true, nil, true},
 		"one cycle isn't":            {[]controller.Cycle{not, recorded, not}, false, nil, true},
@@ -298,7 +297,7 @@ func TestALeaderWithoutARecord(t *testing.T) {
 		"a standby without room":     {[]controller.Cycle{not, not, standby, standby}, false, nil, false},
 		"a standby with room":        {[]controller.Cycle{not, not, standby, standby}, true, nil, true},
 		"there is room at once":      {[]controller.Cycle{not, not, recorded}, true, nil, true},
-		"it acts without":            {[]controller.Cycle{not, not}, false, func(l *loop) { l.setup.ActUnrecorded = true }, true},
+		"it acts without":            {[]controller.Cycle{not, not}, false, func(l *loop) { l.options.ActUnrecorded = true }, true},
 		"it keeps no record":         {[]controller.Cycle{not, not}, false, func(l *loop) { l.record = nil }, true},
 		"it isn't in an election":    {[]controller.Cycle{not, not}, false, func(l *loop) { l.part = nil }, true},
 		"a standby that never tried": {[]controller.Cycle{standby, standby}, false, nil, true},
@@ -307,8 +306,8 @@ func TestALeaderWithoutARecord(t *testing.T) {
 		var log bytes.Buffer
 		l := &loop{part: &participation{}, record: &audit.Log{Path: filepath.Join(folder, "audit.jsonl")}, log: zerolog.New(&log), service: &service{begun: time.Now()}}
 		l.service.deadline.Store(int64(time.Hour))
-		if row.setup != nil {
-			row.setup(l)
+		if row.options != nil {
+			row.options(l)
 		}
 		for i := range row.cycles {
 			if i == len(row.cycles)-1 && row.room {
@@ -348,7 +347,7 @@ func TestExitCodes(t *testing.T) {
 			var out bytes.Buffer
 			progress := &render.Progress{}
 			l := &loop{log: zerolog.Nop(), service: &service{}, screen: cycleWriter{out: &out, err: &out, bar: progress}}
-			l.setup.Progress, l.setup.Quiet = progress, tt.quiet
+			l.options.Progress, l.options.Quiet = progress, tt.quiet
 			for i := range tt.cycles {
 				err := l.show(t.Context(), &tt.cycles[i])
 				if tt.cycles[i].Stopped {

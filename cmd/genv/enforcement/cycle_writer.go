@@ -49,13 +49,13 @@ type cycleWriter struct {
 }
 
 // newCycleWriter dates stderr, and stdout where people read it.
-func newCycleWriter(p *command.Program, setup *Setup) cycleWriter {
+func newCycleWriter(p *command.Program, options *Options) cycleWriter {
 	w := cycleWriter{
-		out: p.Out, err: render.NewDated(p.Err, p.Now), now: p.Now, format: setup.Format,
-		quiet: setup.Quiet, lookOnly: setup.LookOnly, bar: setup.Progress, summary: newSummary(setup.Summary, p.Now()),
+		out: p.Out, err: render.NewDated(p.Err, p.Now), now: p.Now, format: options.Format,
+		quiet: options.Quiet, lookOnly: options.LookOnly, bar: options.Progress, summary: newSummary(options.Summary, p.Now()),
 		colourOut: render.Colourful(p.Out, p.Getenv), colourErr: render.Colourful(p.Err, p.Getenv),
 	}
-	if w.dated = setup.Timestamps.dates(p.Out) && setup.Format != "json"; w.dated {
+	if w.dated = options.Timestamps.dates(p.Out) && options.Format != "json"; w.dated {
 		w.out = render.NewDated(p.Out, p.Now)
 	}
 	return w

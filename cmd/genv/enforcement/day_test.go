@@ -302,24 +302,22 @@ func (d *day) run() string {
 	offset := dayStart.Sub(d.begin)
 	p := &command.Program{Out: &screen, Err: &screen, Getenv: func(string) string { return "" }, Now: func() time.Time { return time.Now().Add(offset) }}
 	d.policy = dayPolicy
-	read := func() (Setup, error) {
+	read := func() (Options, error) {
 		file, err := policy.Parse("policy.yaml", []byte(d.policy))
-		setup := Setup{
-			Config: Config{
-				Policy: file, Interval: 30 * time.Second, Cycles: dayCycles, Format: "tui",
-				ActUnrecorded: true, Timestamps: TimestampsAlways, Summary: 6 * time.Hour,
-			},
-			Fleet: Fleet{Link: d, Fanout: dayHosts, CycleLimit: time.Minute, Progress: &render.Progress{}},
+		options := Options{
+			Policy: file, Interval: 30 * time.Second, Cycles: dayCycles, Format: "tui",
+			ActUnrecorded: true, Timestamps: TimestampsAlways, Summary: 6 * time.Hour,
+			Link: d, Fanout: dayHosts, CycleLimit: time.Minute, Progress: &render.Progress{},
 		}
 		for n := 1; n <= dayHosts; n++ {
-			setup.Hosts = append(setup.Hosts, remote.Host{Name: dayName(n)})
+			options.Hosts = append(options.Hosts, remote.Host{Name: dayName(n)})
 		}
-		return setup, err
+		return options, err
 	}
-	setup, err := read()
+	options, err := read()
 	require.NoError(d.t, err)
-	d.loop = newLoop(p, zerolog.Nop(), &setup, read)
-	_ = d.loop.run(d.t.Context(), setup) // its exit code is that of the last cycle
+	d.loop = newLoop(p, zerolog.Nop(), &options, read)
+	_ = d.loop.run(d.t.Context(), options) // its exit code is that of the last cycle
 	return screen.String()
 }
 

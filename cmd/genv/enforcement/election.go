@@ -61,18 +61,18 @@ type writing struct {
 }
 
 // takePart begins to campaign, until ctx ends.
-func (l *loop) takePart(ctx context.Context, setup *Setup) error {
-	if setup.Leader.Key == "" {
+func (l *loop) takePart(ctx context.Context, options *Options) error {
+	if options.Leader.Key == "" {
 		return nil
 	}
 	if l.memory.store == nil {
 		return command.UsageError("--leader needs a state folder, by which hosts know this controller again: add --state-dir DIR")
 	}
 	candidate := election.Candidate{ID: l.self.ID, Name: fenceName(&l.self)}
-	client, key := etcd.New(setup.Leader.Etcd), setup.Leader.Key
+	client, key := etcd.New(options.Leader.Etcd), options.Leader.Key
 	l.part = &participation{
 		Elector:   election.New(election.Options{Cluster: client, Key: key, Self: candidate, Clock: election.SinceBoot, Now: time.Now, Works: l.mayLead}),
-		registrar: election.NewRegistrar(client, key, l.registration(candidate, setup), l.unregistered),
+		registrar: election.NewRegistrar(client, key, l.registration(candidate, options), l.unregistered),
 		publisher: handover.Publisher{Store: client, Key: key},
 		follower:  handover.Follower{Store: client, Key: key, Now: l.program.Now, Clock: election.SinceBoot},
 		client:    client,
@@ -185,7 +185,7 @@ const settle = 4 * time.Second
 // stand looks and judges for viewers, while another controller leads.
 func (l *loop) stand(ctx context.Context) error {
 	if l.term != nil {
-		l.setup.Withdraw()
+		l.options.Withdraw()
 	}
 	l.term, l.claim = nil, nil
 	return l.cycles(ctx, controller.FleetMemory{}, settle)
@@ -196,7 +196,7 @@ func (l *loop) lead(ctx context.Context, t election.Term) error {
 	l.term = &leaderTerm{t, ctx}
 	l.claim = &fence.Claim{
 		Source: fence.ElectionSource(t.Cluster, l.part.Key), Epoch: t.Epoch,
-		Controller: fenceID(&l.self), Name: fenceName(&l.self), TakeOver: l.setup.TakeOver, Start: l.start,
+		Controller: fenceID(&l.self), Name: fenceName(&l.self), TakeOver: l.options.TakeOver, Start: l.start,
 	}
 	err := l.cycles(ctx, l.inherit(), settle)
 	l.part.led = &led{t.Epoch, l.controller.Memory, l.program.Now()}
@@ -205,12 +205,12 @@ func (l *loop) lead(ctx context.Context, t election.Term) error {
 }
 
 // registration is what the other controllers of an election get to know of this one.
-func (l *loop) registration(self election.Candidate, setup *Setup) election.Registration {
+func (l *loop) registration(self election.Candidate, options *Options) election.Registration {
 	r := election.Registration{
 		Candidate: self, Host: l.self.Hostname, PID: l.self.PID, Version: l.program.Version,
-		Since: l.self.Started.Truncate(time.Second).UTC(), Hosts: len(setup.Hosts),
+		Since: l.self.Started.Truncate(time.Second).UTC(), Hosts: len(options.Hosts),
 	}
-	configured(&r, setup)
+	configured(&r, options)
 	return r
 }
 
@@ -221,14 +221,14 @@ func (l *loop) unregistered(err error) {
 
 // configured has a registration say how the controller is configured: a standby with other hosts
 // or another policy than the leader would enforce something else after a fail-over.
-func configured(r *election.Registration, setup *Setup) {
-	r.Interval, r.HostsDigest, r.Policy = setup.Interval.Seconds(), digestOf(setup.Hosts), setup.Policy.Digest()
+func configured(r *election.Registration, options *Options) {
+	r.Interval, r.HostsDigest, r.Policy = options.Interval.Seconds(), digestOf(options.Hosts), options.Policy.Digest()
 }
 
 // configure registers another configuration.
-func (p *participation) configure(setup *Setup) {
+func (p *participation) configure(options *Options) {
 	if p != nil && p.registrar != nil {
-		p.registrar.Set(func(r *election.Registration) { configured(r, setup) })
+		p.registrar.Set(func(r *election.Registration) { configured(r, options) })
 	}
 }
 
@@ -275,7 +275,7 @@ const (
 func (l *loop) noteRecord(cycle *controller.Cycle) {
 	u := &l.unrecorded
 	switch {
-	case l.part == nil || l.record == nil || l.setup.ActUnrecorded || cycle.Stopped:
+	case l.part == nil || l.record == nil || l.options.ActUnrecorded || cycle.Stopped:
 	case cycle.Unrecorded != nil:
 		if u.cycles++; u.cycles >= unrecordedCycles && !u.unable.Swap(true) {
 			l.log.Warn().AnErr("record", cycle.Unrecorded).Msg("the record can't be written, so this controller may not act: it gives up the lead until there is room")

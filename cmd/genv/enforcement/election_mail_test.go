@@ -137,10 +137,10 @@ func leading(l *loop) *loop {
 func electedLoop(p *participation, server *mailtest.Server) *loop {
 	l := &loop{program: &command.Program{Now: time.Now}, log: zerolog.Nop(), service: &service{}, memory: &memoryKeeper{now: time.Now}, part: p, begun: true}
 	l.mail = mailer{log: l.log, now: time.Now}
-	setup := mailSetup(server)
-	setup.Progress = &render.Progress{}
-	leading(l).configure(*setup)
-	l.controller.Memory.Mail.Add("bob", letterTo("bob").Items[0], mailRules(setup), time.Now())
+	options := mailSetup(server)
+	options.Progress = &render.Progress{}
+	leading(l).configure(*options)
+	l.controller.Memory.Mail.Add("bob", letterTo("bob").Items[0], mailRules(options), time.Now())
 	return l
 }
 
@@ -189,7 +189,7 @@ func TestAMailIsSentAtMostOnce(t *testing.T) {
 			m, s := mailtest.Start(t), &store{entries: map[string]etcd.Entry{}}
 			l := electedLoop(electedPart(t, s), m)
 			l.save(&l.controller.Memory)()
-			due := l.controller.Memory.Mail.Due(mailRules(&l.setup), time.Now().Add(2*mailGather))
+			due := l.controller.Memory.Mail.Due(mailRules(&l.options), time.Now().Add(2*mailGather))
 			require.Len(t, due, 1)
 			if row.saved > 0 {
 				l.save(&l.controller.Memory)()
@@ -202,7 +202,7 @@ func TestAMailIsSentAtMostOnce(t *testing.T) {
 			require.NoError(t, next.Poll(t.Context()))
 			memory, _, err := next.Memory(time.Now())
 			require.NoError(t, err)
-			require.Len(t, memory.Mail.Due(mailRules(&l.setup), time.Now().Add(4*mailGather)), row.next)
+			require.Len(t, memory.Mail.Due(mailRules(&l.options), time.Now().Add(4*mailGather)), row.next)
 			l.resign()
 			l.close()
 		})
@@ -214,7 +214,7 @@ func TestAStandbyMailsNothing(t *testing.T) {
 	m := mailtest.Start(t)
 	l := electedLoop(electedPart(t, &store{entries: map[string]etcd.Entry{}}), m)
 	l.term = nil
-	l.configure(l.setup)
+	l.configure(l.options)
 	require.Nil(t, l.controller.Mailing.Mailer)
 	l.resign()
 	l.close()
@@ -232,7 +232,7 @@ func TestMailOfALeaderThatBecameAStandby(t *testing.T) {
 	l.mail.Send(letterTo("alice"))
 	require.Eventually(t, func() bool { return len(m.Commands()) > 0 }, time.Minute, time.Millisecond)
 	l.term = nil
-	l.configure(l.setup)
+	l.configure(l.options)
 	l.close()
 	require.Empty(t, m.Mails())
 	require.Len(t, recorded.list, 1)

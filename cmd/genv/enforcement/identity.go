@@ -60,15 +60,15 @@ func accountOf(name snapshot.Username, uid snapshot.UID) string {
 }
 
 // announces reports whether hosts are told who enforces them: something is enforced.
-func (s *Setup) announces() bool { return !s.DryRun && !s.LookOnly && s.Announce != nil }
+func (s *Options) announces() bool { return !s.DryRun && !s.LookOnly && s.Announce != nil }
 
-// announce has the hosts of a setup know who enforces them. It returns how their guards know the
+// announce has the hosts of options know who enforces them. It returns how their guards know the
 // run; empty if nothing is enforced.
-func (l *loop) announce(setup *Setup) (id, by string) {
-	if !setup.announces() || !l.acts() {
+func (l *loop) announce(options *Options) (id, by string) {
+	if !options.announces() || !l.acts() {
 		return "", ""
 	}
-	setup.Announce(l.self.ID, l.claim)
+	options.Announce(l.self.ID, l.claim)
 	return l.self.ID, fmt.Sprintf("genv remote enforce (%s on %s)", l.self.Account, l.self.Hostname)
 }
 
@@ -85,15 +85,15 @@ func fenceName(self *runIdentity) string {
 
 // claim is by what right a loop acts: the state folder counts its starts. A single cycle
 // claims nothing.
-func (k *memoryKeeper) claim(setup *Setup, self *runIdentity) (*fence.Claim, error) {
+func (k *memoryKeeper) claim(options *Options, self *runIdentity) (*fence.Claim, error) {
 	switch {
-	case setup.TakeOver && !setup.loops():
+	case options.TakeOver && !options.loops():
 		return nil, command.UsageError("--take-over: a single cycle takes no host over. Leave out --interval 0 and --cycles 1, and end the loop with Ctrl-C after its first cycle")
-	case !setup.loops():
+	case !options.loops():
 		return nil, nil
 	}
-	claim := &fence.Claim{Source: fence.RunSource(self.ID), Epoch: 1, Controller: fenceID(self), Name: fenceName(self), TakeOver: setup.TakeOver}
-	if k.store == nil && setup.TakeOver {
+	claim := &fence.Claim{Source: fence.RunSource(self.ID), Epoch: 1, Controller: fenceID(self), Name: fenceName(self), TakeOver: options.TakeOver}
+	if k.store == nil && options.TakeOver {
 		return nil, command.UsageError("--take-over needs a state folder, by which hosts know this controller again: add --state-dir DIR")
 	}
 	if k.store == nil {
@@ -123,8 +123,8 @@ func UserNames() live.Usernames {
 }
 
 // readers is the group that sees all that a controller with an account serves, and its record; 0 for none.
-func (s *Setup) readers(getenv func(string) string) int {
-	if account, err := command.Account(getenv); err != nil || account == "" || s.LocalName != "" {
+func (o *Options) readers(getenv func(string) string) int {
+	if account, err := command.Account(getenv); err != nil || account == "" || o.LocalName != "" {
 		return 0
 	}
 	return socket.GroupID()
@@ -204,8 +204,8 @@ func (l *loop) sayUnfenced() {
 		return
 	}
 	var names []string
-	for _, h := range l.setup.Hosts {
-		if a := l.setup.Link.About(h); a.Can.Execute && !a.Can.Fence {
+	for _, h := range l.options.Hosts {
+		if a := l.options.Link.About(h); a.Can.Execute && !a.Can.Fence {
 			names = append(names, h.Name)
 		}
 	}

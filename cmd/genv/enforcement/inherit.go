@@ -63,10 +63,10 @@ func (l *loop) inherit() controller.FleetMemory {
 	memory, found, err := l.part.follower.Memory(now)
 	switch {
 	case errors.Is(err, handover.ErrNone) && failed == nil:
-		return l.memory.load(l.setup.Hosts)
+		return l.memory.load(l.options.Hosts)
 	case err != nil:
 		l.log.Warn().Str("error", etcdText(errors.Join(err, failed))).Msg("the previous leader's memory can't be used; this controller continues with its own")
-		own := l.memory.load(l.setup.Hosts)
+		own := l.memory.load(l.options.Hosts)
 		own.Mail = mail.Backlog{} // the other one may have sent it
 		own.Operator = own.Operator.With(memory.Operator)
 		return own

@@ -213,23 +213,23 @@ func TestAnIDThatCantBeRead(t *testing.T) {
 
 func TestClaim(t *testing.T) {
 	long := runIdentity{ID: strings.Repeat("I", 26), Hostname: strings.Repeat("h", 64), Person: strings.Repeat("ä", 200), PID: 4194304}
-	setup := &Setup{}
-	claim, err := (&memoryKeeper{}).claim(setup, &long)
+	options := &Options{}
+	claim, err := (&memoryKeeper{}).claim(options, &long)
 	require.NoError(t, err)
 	require.Nil(t, claim, "a single cycle")
 
-	setup.Interval = time.Second
-	claim, err = (&memoryKeeper{}).claim(setup, &long)
+	options.Interval = time.Second
+	claim, err = (&memoryKeeper{}).claim(options, &long)
 	require.NoError(t, err)
 	require.NoError(t, claim.Check(), "hosts accept it, whatever the names")
 
-	setup.TakeOver = true
-	_, err = (&memoryKeeper{}).claim(setup, &long)
+	options.TakeOver = true
+	_, err = (&memoryKeeper{}).claim(options, &long)
 	require.ErrorContains(t, err, "needs a state folder", "hosts could not know it again")
 	store, err := statedir.Open(t.TempDir())
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
-	claim, err = (&memoryKeeper{store: store}).claim(setup, &long)
+	claim, err = (&memoryKeeper{store: store}).claim(options, &long)
 	require.NoError(t, err)
 	require.True(t, claim.TakeOver)
 	require.NoError(t, claim.Check())
@@ -243,9 +243,9 @@ func TestARunThatDoesNotBegin(t *testing.T) {
 	held := operator.State{Hold: &operator.OnHold{By: "ann", Reason: "a new driver"}}
 	require.NoError(t, store.KeepOperator(held, time.Now()))
 	require.NoError(t, store.Close())
-	setup := Setup{Config: Config{Policy: policy.Default(), TakeOver: true, StateDir: dir}, Fleet: Fleet{Announce: func(string, *fence.Claim) {}}}
+	options := Options{Policy: policy.Default(), TakeOver: true, StateDir: dir, Announce: func(string, *fence.Claim) {}}
 	program := &command.Program{Now: time.Now, Getenv: func(string) string { return "" }, Out: io.Discard, Err: io.Discard}
-	err = newLoop(program, zerolog.Nop(), &setup, nil).run(t.Context(), setup)
+	err = newLoop(program, zerolog.Nop(), &options, nil).run(t.Context(), options)
 	require.ErrorContains(t, err, "a single cycle")
 	store, err = statedir.Open(dir)
 	require.NoError(t, err)

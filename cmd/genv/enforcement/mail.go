@@ -33,13 +33,13 @@ type mailer struct {
 
 // configure begins to send mail as a policy says, and returns what the controller needs.
 // What waits for the server of the policy before is sent by the new one.
-func (m *mailer) configure(setup *Setup) controller.Mailing {
-	settings := setup.Policy.Mail
+func (m *mailer) configure(options *Options) controller.Mailing {
+	settings := options.Policy.Mail
 	var next *mail.Post
-	if settings != nil && !setup.DryRun {
+	if settings != nil && !options.DryRun {
 		m.check(settings)
 		next = mail.NewPost(mail.Options{
-			Settings: settings, Templates: setup.Policy.Templates, Now: m.now, Done: m.done,
+			Settings: settings, Templates: options.Policy.Templates, Now: m.now, Done: m.done,
 			Warn: func(err error) { m.log.Warn().Err(err).Msg("mail: enforcement continues") },
 		})
 	}
@@ -57,17 +57,17 @@ func (m *mailer) configure(setup *Setup) controller.Mailing {
 	if settings == nil {
 		return controller.Mailing{}
 	}
-	mailing := controller.Mailing{Mailer: m, Rules: mailRules(setup), OptedOut: settings.OptedOut}
-	if setup.DryRun {
-		mailing.Mailer = dryMailer{m.log, setup.Policy}
+	mailing := controller.Mailing{Mailer: m, Rules: mailRules(options), OptedOut: settings.OptedOut}
+	if options.DryRun {
+		mailing.Mailer = dryMailer{m.log, options.Policy}
 	}
 	return mailing
 }
 
-func mailRules(setup *Setup) mail.Rules {
-	settings := setup.Policy.Mail
+func mailRules(options *Options) mail.Rules {
+	settings := options.Policy.Mail
 	rules := mail.Rules{Gather: mailGather, Digest: settings.Digest, PerUser: settings.PerUser, InAll: settings.InAll}
-	if setup.Interval == 0 || setup.Interval >= mailGather || setup.DryRun {
+	if options.Interval == 0 || options.Interval >= mailGather || options.DryRun {
 		rules.Gather = 0
 	}
 	return rules

@@ -31,7 +31,7 @@ func (r *records) add(record audit.Record) {
 }
 
 // mailSetup mails through a server; nil for no mail.
-func mailSetup(s *mailtest.Server) *Setup {
+func mailSetup(s *mailtest.Server) *Options {
 	file := policy.Default()
 	if s != nil {
 		file.Mail = &policy.Mail{
@@ -39,7 +39,7 @@ func mailSetup(s *mailtest.Server) *Setup {
 			AddressTemplate: template.Must(template.New("").Parse("{{.User}}@example.org")), PerUser: 4, InAll: 100, Digest: time.Hour,
 		}
 	}
-	return &Setup{Config: Config{Policy: file, Interval: 10 * time.Second}}
+	return &Options{Policy: file, Interval: 10 * time.Second}
 }
 
 func letterTo(user string) mail.Letter {

@@ -37,60 +37,60 @@ import (
 // cycle. At SIGHUP it continues with what reload returns; an error of reload is
 // logged, and changes nothing. Run's error has the exit code of the last cycle
 // that ran to its end.
-func Run(ctx context.Context, p *command.Program, log zerolog.Logger, setup Setup, reload func() (Setup, error)) error {
-	return newLoop(p, log, &setup, reload).run(ctx, setup)
+func Run(ctx context.Context, p *command.Program, log zerolog.Logger, options Options, reload func() (Options, error)) error {
+	return newLoop(p, log, &options, reload).run(ctx, options)
 }
 
-func newLoop(p *command.Program, log zerolog.Logger, setup *Setup, reload func() (Setup, error)) *loop {
-	return &loop{program: p, log: log, reload: reload, screen: newCycleWriter(p, setup), queue: controller.NewQueue()}
+func newLoop(p *command.Program, log zerolog.Logger, options *Options, reload func() (Options, error)) *loop {
+	return &loop{program: p, log: log, reload: reload, screen: newCycleWriter(p, options), queue: controller.NewQueue()}
 }
 
-func (l *loop) run(ctx context.Context, setup Setup) error {
+func (l *loop) run(ctx context.Context, options Options) error {
 	p, log := l.program, l.log
 	var err error
-	if l.record, err = setup.openAuditLog(setup.readers(p.Getenv)); err != nil {
+	if l.record, err = options.openAuditLog(options.readers(p.Getenv)); err != nil {
 		return err
 	}
 	name := controllerName
-	if setup.LocalName != "" {
+	if options.LocalName != "" {
 		name = "enforce"
 	}
-	if l.memory, err = openKeeper(p, &setup, name, log); err != nil {
+	if l.memory, err = openKeeper(p, &options, name, log); err != nil {
 		return err
 	}
 	defer l.close()
 	defer l.queue.End()
-	l.history = l.memory.history(&setup)
-	l.memory.recordWaiting(l.record, setup.DryRun)
-	ctx, l.service = startService(ctx, log, setup.Interval > 0)
+	l.history = l.memory.history(&options)
+	l.memory.recordWaiting(l.record, options.DryRun)
+	ctx, l.service = startService(ctx, log, options.Interval > 0)
 	defer l.service.close()
-	if setup.Feed != nil {
-		l.counters = metrics.NewCounters(p.Now(), setup.Interval)
+	if options.Feed != nil {
+		l.counters = metrics.NewCounters(p.Now(), options.Interval)
 	}
-	if setup.announces() {
-		if err := l.claimHosts(ctx, &setup); err != nil {
+	if options.announces() {
+		if err := l.claimHosts(ctx, &options); err != nil {
 			return err
 		}
 		defer func() { l.part.close() }()
 	}
-	l.warnOfIgnored(setup.Policy)
+	l.warnOfIgnored(options.Policy)
 	l.mail = mailer{log: log, now: p.Now}
 	if l.record != nil {
 		l.mail.record = l.recordLater
 	}
-	l.setup = setup
-	l.viewers(&setup)
-	if setup.Feed != nil {
-		open, err := listeners.Open(ctx, setup.Listen, l.shown(&setup), log)
+	l.options = options
+	l.viewers(&options)
+	if options.Feed != nil {
+		open, err := listeners.Open(ctx, options.Listen, l.shown(&options), log)
 		if err != nil {
 			return err
 		}
 		defer open.Close()
-		l.sayWhere(open.Addresses, &setup)
+		l.sayWhere(open.Addresses, &options)
 	}
 	err = l.enforce(ctx)
-	if l.claim != nil && setup.Release != nil {
-		setup.Release(context.WithoutCancel(ctx))
+	if l.claim != nil && options.Release != nil {
+		options.Release(context.WithoutCancel(ctx))
 	}
 	if err != nil && !errors.Is(err, errStopped) {
 		return err
@@ -99,29 +99,29 @@ func (l *loop) run(ctx context.Context, setup Setup) error {
 }
 
 // claimHosts finds out who this run is, and by what right it acts: the leader's, or that of its state folder.
-func (l *loop) claimHosts(ctx context.Context, setup *Setup) (err error) {
-	if l.self, err = l.memory.identity(ctx, l.program.Now(), setup.loops()); err != nil {
+func (l *loop) claimHosts(ctx context.Context, options *Options) (err error) {
+	if l.self, err = l.memory.identity(ctx, l.program.Now(), options.loops()); err != nil {
 		return err
 	}
 	l.start = rand.Text()
-	if err := l.takePart(ctx, setup); err != nil || l.part != nil {
+	if err := l.takePart(ctx, options); err != nil || l.part != nil {
 		return err
 	}
-	if l.claim, err = l.memory.claim(setup, &l.self); l.claim != nil {
+	if l.claim, err = l.memory.claim(options, &l.self); l.claim != nil {
 		l.claim.Start = l.start
 	}
 	return err
 }
 
 // shown is what viewers get.
-func (l *loop) shown(setup *Setup) listeners.Content {
+func (l *loop) shown(options *Options) listeners.Content {
 	do := l.do
-	if setup.LookOnly {
+	if options.LookOnly {
 		do = live.RefuseActions(operator.Refuse(operator.Unable, "Ask the controller that runs genv remote enforce.", "this is genv remote watch: it changes nothing"))
 	}
 	shown := listeners.Content{
-		Feed: setup.Feed, Actions: live.NewActions(do, UserNames()),
-		Metrics: &metrics.Exporter{Feed: setup.Feed, Counters: l.counters, Now: l.program.Now, Version: l.program.Version},
+		Feed: options.Feed, Actions: live.NewActions(do, UserNames()),
+		Metrics: &metrics.Exporter{Feed: options.Feed, Counters: l.counters, Now: l.program.Now, Version: l.program.Version},
 	}
 	if l.history != nil {
 		shown.Usage = l.history.Reader(func() map[string][]string { return *l.groups.Load() })
@@ -141,9 +141,9 @@ func (l *loop) do(ctx context.Context, who operator.Person, a operator.Action) (
 // controller leads.
 func (l *loop) enforce(ctx context.Context) error {
 	if l.part == nil {
-		return l.cycles(ctx, l.memory.load(l.setup.Hosts), 0)
+		return l.cycles(ctx, l.memory.load(l.options.Hosts), 0)
 	}
-	takeOver := l.setup.TakeOver // which a reload doesn't change
+	takeOver := l.options.TakeOver // which a reload doesn't change
 	err := l.part.Follow(ctx, election.Roles{Stand: l.stand, Lead: l.lead, Changed: func(s election.Status) { l.sayElection(&s, takeOver) }})
 	l.resign()
 	return errors.Join(err, l.controller.Finish(ctx, func(cycle controller.Cycle) error { return l.show(ctx, &cycle) }))
@@ -151,10 +151,10 @@ func (l *loop) enforce(ctx context.Context) error {
 
 // cycles runs the loop with a memory, as what this run is now.
 func (l *loop) cycles(ctx context.Context, memory controller.FleetMemory, settle time.Duration) error {
-	l.configure(l.setup)
+	l.configure(l.options)
 	l.controller.Memory, l.begun = memory, true
 	schedule := controller.Schedule{
-		Interval: l.setup.Interval, Cycles: l.setup.Cycles, Settle: settle,
+		Interval: l.options.Interval, Cycles: l.options.Cycles, Settle: settle,
 		Hangup: l.service.hangup, Reload: l.reloaded, Step: l.service.step, Actions: l.queue,
 	}
 	return controller.Loop(ctx, &l.controller, schedule, func(cycle controller.Cycle) error { return l.show(ctx, &cycle) })
@@ -167,7 +167,7 @@ var errStopped = errors.New("the cycle was stopped")
 type loop struct {
 	program *command.Program
 	log     zerolog.Logger
-	reload  func() (Setup, error)
+	reload  func() (Options, error)
 	record  *audit.Log // nil for none
 	memory  *memoryKeeper
 	history *History // nil for none
@@ -191,54 +191,54 @@ type loop struct {
 
 	begun      bool // it has a memory: that of the run before, or of the leader before
 	controller controller.Controller
-	setup      Setup
+	options    Options
 	hooks      *hooks.Queue
 	mail       mailer
 	former     sync.WaitGroup // the hooks of earlier policies, which finish what they were sent
 	last       error          // with the exit code of the last cycle
 }
 
-// configure has the controller do what a setup says, as what this run is now.
-func (l *loop) configure(setup Setup) {
+// configure has the controller do what options says, as what this run is now.
+func (l *loop) configure(options Options) {
 	if former := l.hooks; former != nil {
 		l.former.Go(func() { former.Close(hooksTimeout) })
 	}
-	l.hooks = hooks.NewQueue(setup.Policy.Hooks, l.hookDone)
-	l.setup = setup
-	l.part.configure(&setup)
-	l.groups.Store(&setup.Policy.Groups)
-	l.service.limit.Store(int64(setup.CycleLimit))
-	mailing := l.mail.configure(&setup)
-	options := controller.Options{
+	l.hooks = hooks.NewQueue(options.Policy.Hooks, l.hookDone)
+	l.options = options
+	l.part.configure(&options)
+	l.groups.Store(&options.Policy.Groups)
+	l.service.limit.Store(int64(options.CycleLimit))
+	mailing := l.mail.configure(&options)
+	parts := controller.Options{
 		Asker: controller.Asker{
-			Hosts: setup.Hosts, Link: l.screen.summary.timed(setup.Link), Fanout: setup.Fanout,
-			StopAtFailure: setup.StopAtFailure, Progress: setup.Progress.Update,
+			Hosts: options.Hosts, Link: l.screen.summary.timed(options.Link), Fanout: options.Fanout,
+			StopAtFailure: options.StopAtFailure, Progress: options.Progress.Update,
 		},
-		Policy: setup.policy(), Now: l.program.Now,
+		Policy: options.policy(), Now: l.program.Now,
 	}
 	if l.acts() {
-		l.enable(&options, &setup, mailing)
+		l.enable(&parts, &options, mailing)
 	} else {
-		options.Standby, options.DryRun = true, true
+		parts.Standby, parts.DryRun = true, true
 	}
 	if l.history != nil {
-		l.history.Configure(setup.Interval)
-		options.Sinks = append(options.Sinks, l.history)
+		l.history.Configure(options.Interval)
+		parts.Sinks = append(parts.Sinks, l.history)
 	}
-	options.Sinks = append(options.Sinks, l.viewers(&setup)...)
-	l.controller.Configure(options)
+	parts.Sinks = append(parts.Sinks, l.viewers(&options)...)
+	l.controller.Configure(parts)
 }
 
 // enable adds what a controller that enforces has, and one that only looks doesn't.
-func (l *loop) enable(c *controller.Options, setup *Setup, mailing controller.Mailing) {
-	c.DryRun, c.ActUnrecorded = setup.DryRun, setup.ActUnrecorded
+func (l *loop) enable(c *controller.Options, options *Options, mailing controller.Mailing) {
+	c.DryRun, c.ActUnrecorded = options.DryRun, options.ActUnrecorded
 	if l.record != nil {
 		c.Audit = l.record
 	}
 	c.Save, c.SaveEach, c.Keep = l.save, l.part != nil, l.keep
-	c.Texts, c.Mailing, c.NoTerminals = l.texts(setup.Policy), mailing, !setup.Policy.TellUsers.On
-	c.ID, c.By = l.announce(setup)
-	if events, ok := setup.Link.(controller.Events); ok && setup.Events {
+	c.Texts, c.Mailing, c.NoTerminals = l.texts(options.Policy), mailing, !options.Policy.TellUsers.On
+	c.ID, c.By = l.announce(options)
+	if events, ok := options.Link.(controller.Events); ok && options.Events {
 		c.Events = events
 	}
 	c.Sinks = []controller.Sink{
@@ -248,27 +248,27 @@ func (l *loop) enable(c *controller.Options, setup *Setup, mailing controller.Ma
 }
 
 // viewers are the sinks of the live state.
-func (l *loop) viewers(setup *Setup) []controller.Sink {
-	if setup.Feed == nil {
+func (l *loop) viewers(options *Options) []controller.Sink {
+	if options.Feed == nil {
 		return nil
 	}
-	options := setup.live(l.program)
+	view := options.live(l.program)
 	if l.part != nil {
-		options.Election = l.part.shown
+		view.Election = l.part.shown
 	}
-	setup.Feed.Configure(options)
-	l.counters.Configure(setup.Interval)
-	return []controller.Sink{setup.Feed, l.counters}
+	options.Feed.Configure(view)
+	l.counters.Configure(options.Interval)
+	return []controller.Sink{options.Feed, l.counters}
 }
 
 // sayWhere prints where the live state is, unless that is only the default socket of a
 // controller that enforces.
-func (l *loop) sayWhere(addresses []string, setup *Setup) {
-	if len(addresses) == 0 || setup.Quiet || !setup.LookOnly && !setup.Listen.Asked() {
+func (l *loop) sayWhere(addresses []string, options *Options) {
+	if len(addresses) == 0 || options.Quiet || !options.LookOnly && !options.Listen.Asked() {
 		return
 	}
 	l.screen.line(fmt.Sprintf("Live state of %s, every %s: %s",
-		render.Plural(len(setup.Hosts), "host"), text.FormatDuration(setup.Interval), strings.Join(addresses, ", ")))
+		render.Plural(len(options.Hosts), "host"), text.FormatDuration(options.Interval), strings.Join(addresses, ", ")))
 }
 
 // reloaded reads the hosts and the policy again, after a SIGHUP.
@@ -279,14 +279,14 @@ func (l *loop) reloaded() {
 	}
 	notifyReloading(l.log)
 	defer l.service.notify(daemon.SdNotifyReady)
-	setup, err := l.reload()
+	options, err := l.reload()
 	l.service.reloaded(err, l.program.Now())
 	if err != nil {
 		l.log.Error().Err(err).Msg("reload failed: the old hosts and the old policy stay")
 		return
 	}
-	l.warnOfIgnored(setup.Policy)
-	l.configure(setup)
+	l.warnOfIgnored(options.Policy)
+	l.configure(options)
 }
 
 // warnOfIgnored names the keys of a policy that do nothing any more.
@@ -298,7 +298,7 @@ func (l *loop) warnOfIgnored(file *policy.File) {
 
 // show prints a cycle. An error ends the run.
 func (l *loop) show(ctx context.Context, cycle *controller.Cycle) error {
-	l.setup.Progress.End()
+	l.options.Progress.End()
 	l.service.status(cycle)
 	l.noteRecord(cycle)
 	if l.part != nil {
@@ -307,7 +307,7 @@ func (l *loop) show(ctx context.Context, cycle *controller.Cycle) error {
 	if (ctx.Err() != nil || remote.MayBegin(ctx) != nil) && len(cycle.Actions) == 0 {
 		return nil // interrupted before anything was done: it says nothing about the hosts
 	}
-	if exit := l.exit(cycle, ctx.Err() != nil && l.setup.loops()); exit != nil || !cycle.Stopped { // a stopped cycle is not a better one
+	if exit := l.exit(cycle, ctx.Err() != nil && l.options.loops()); exit != nil || !cycle.Stopped { // a stopped cycle is not a better one
 		l.last = exit
 	}
 	if err := l.screen.write(cycle, l.part.shown()); err != nil {
@@ -335,7 +335,7 @@ func (l *loop) exit(cycle *controller.Cycle, ends bool) error {
 		return &command.ExitError{Code: command.ExitUnrecorded}
 	case cycle.Plan.Held(), cycle.Hold != nil:
 		return &command.ExitError{Code: command.ExitHeld}
-	case l.setup.ExitCode && l.setup.DryRun && len(cycle.Plan.Reports) > 0:
+	case l.options.ExitCode && l.options.DryRun && len(cycle.Plan.Reports) > 0:
 		return &command.ExitError{Code: command.ExitWork}
 	}
 	return nil

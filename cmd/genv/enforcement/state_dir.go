@@ -63,28 +63,28 @@ type memoryKeeper struct {
 
 // openKeeper opens the folder in which runs keep their memory. Only a folder that was
 // asked for and can't be used is an error.
-func openKeeper(p *command.Program, setup *Setup, name string, log zerolog.Logger) (*memoryKeeper, error) {
+func openKeeper(p *command.Program, options *Options, name string, log zerolog.Logger) (*memoryKeeper, error) {
 	k := &memoryKeeper{now: p.Now, log: log}
-	path := cmp.Or(setup.StateDir, defaultStateDir(p.Getenv, name))
-	if path == "" || setup.LookOnly {
+	path := cmp.Or(options.StateDir, defaultStateDir(p.Getenv, name))
+	if path == "" || options.LookOnly {
 		return k, nil
 	}
 	open := statedir.Open
-	if setup.DryRun { // it must not keep a controller that acts from its folder
+	if options.DryRun { // it must not keep a controller that acts from its folder
 		open = statedir.OpenToRead
 	}
 	store, err := open(path)
 	switch {
-	case err == nil, errors.Is(err, statedir.ErrInUse) && !setup.loops(): // it reads what the loop writes
+	case err == nil, errors.Is(err, statedir.ErrInUse) && !options.loops(): // it reads what the loop writes
 		k.store = store
 		return k, nil
-	case setup.DryRun && errors.Is(err, fs.ErrNotExist):
+	case options.DryRun && errors.Is(err, fs.ErrNotExist):
 		return k, nil
 	}
 	if store != nil {
 		_ = store.Close() // it was only read
 	}
-	if setup.StateDir != "" {
+	if options.StateDir != "" {
 		return nil, command.UsageError("--state-dir: %w", err)
 	}
 	log.Warn().Err(err).Msg("this run keeps no memory; --state-dir DIR gives it a folder of its own")
@@ -111,11 +111,11 @@ func (k *memoryKeeper) load(hosts []remote.Host) controller.FleetMemory {
 
 // history opens the usage database next to the memory of a loop, which no other one writes; nil
 // for none.
-func (k *memoryKeeper) history(setup *Setup) *History {
-	if setup.OpenHistory == nil || setup.DryRun || k.store == nil || !k.store.Holds() || !setup.loops() {
+func (k *memoryKeeper) history(options *Options) *History {
+	if options.OpenHistory == nil || options.DryRun || k.store == nil || !k.store.Holds() || !options.loops() {
 		return nil
 	}
-	return setup.OpenHistory(k.store.Path())
+	return options.OpenHistory(k.store.Path())
 }
 
 // recordWaiting records what operators asked for while no controller ran.

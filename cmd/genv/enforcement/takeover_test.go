@@ -135,18 +135,18 @@ func TestWarningsThatAreReadSlowly(t *testing.T) {
 // What can't take hosts over says so, instead of leaving them to another controller.
 func TestWhatTakesNoHostOver(t *testing.T) {
 	for name, row := range map[string]struct {
-		config Config
-		why    string
+		options Options
+		why     string
 	}{
-		"a single cycle":             {Config{TakeOver: true}, "a single cycle"},
-		"a loop of a single cycle":   {Config{TakeOver: true, Interval: time.Second, Cycles: 1}, "a single cycle"},
-		"a loop without a folder":    {Config{TakeOver: true, Interval: time.Second}, "needs a state folder"},
-		"a single cycle without it":  {Config{}, ""},
-		"a loop without it":          {Config{Interval: time.Second}, ""},
-		"a dry run in a loop, as is": {Config{Interval: time.Second, DryRun: true}, ""},
+		"a single cycle":             {Options{TakeOver: true}, "a single cycle"},
+		"a loop of a single cycle":   {Options{TakeOver: true, Interval: time.Second, Cycles: 1}, "a single cycle"},
+		"a loop without a folder":    {Options{TakeOver: true, Interval: time.Second}, "needs a state folder"},
+		"a single cycle without it":  {Options{}, ""},
+		"a loop without it":          {Options{Interval: time.Second}, ""},
+		"a dry run in a loop, as is": {Options{Interval: time.Second, DryRun: true}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := (&memoryKeeper{}).claim(&Setup{Config: row.config}, &runIdentity{ID: "a"})
+			_, err := (&memoryKeeper{}).claim(&row.options, &runIdentity{ID: "a"})
 			if row.why == "" {
 				require.NoError(t, err)
 				return

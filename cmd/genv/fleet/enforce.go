@@ -32,29 +32,29 @@ func (p *program) enforceCommand() *cli.Command {
 	}
 }
 
-// readEnforce reads the flags of `genv remote enforce`: which hosts, and what is known of the setup.
-func (p *program) readEnforce(c *cli.Context) (config Config, setup enforcement.Setup, err error) {
-	if setup.Config, err = enforcement.ReadConfig(c); err != nil {
-		return config, setup, err
+// readEnforce reads the flags of `genv remote enforce`: which hosts, and what is known of the run.
+func (p *program) readEnforce(c *cli.Context) (config Config, options enforcement.Options, err error) {
+	if options, err = enforcement.ReadOptions(c); err != nil {
+		return config, options, err
 	}
-	if setup.Listen, err = listeners.ReadConfig(c, p.Getenv, setup.Interval == 0); err != nil {
-		return config, setup, err
+	if options.Listen, err = listeners.ReadConfig(c, p.Getenv, options.Interval == 0); err != nil {
+		return config, options, err
 	}
-	if setup.Leader, err = enforcement.ReadLeader(c, p.Getenv, setup.Interval > 0 && !setup.DryRun); err != nil {
-		return config, setup, err
+	if options.Leader, err = enforcement.ReadLeader(c, p.Getenv, options.Interval > 0 && !options.DryRun); err != nil {
+		return config, options, err
 	}
-	config, err = p.readLoopConfig(c, setup.Interval)
-	return config, setup, err
+	config, err = p.readLoopConfig(c, options.Interval)
+	return config, options, err
 }
 
 func (p *program) remoteEnforce(c *cli.Context) error {
-	config, setup, err := p.readEnforce(c)
+	config, options, err := p.readEnforce(c)
 	if err != nil {
 		return err
 	}
 	log := config.SSH.Log
-	setup.Leader.WarnOfClearText(log)
-	if err := setup.Leader.CheckMembers(c.Context, log); err != nil {
+	options.Leader.WarnOfClearText(log)
+	if err := options.Leader.CheckMembers(c.Context, log); err != nil {
 		return err
 	}
 	f, err := p.open(config)
@@ -62,35 +62,35 @@ func (p *program) remoteEnforce(c *cli.Context) error {
 		return err
 	}
 	defer f.close()
-	if setup.OpenHistory, err = report.ReadHistory(c, &p.Program, setup.Leader.Key, log); err != nil {
+	if options.OpenHistory, err = report.ReadHistory(c, &p.Program, options.Leader.Key, log); err != nil {
 		return err
 	}
-	log.Debug().Stringer("command_timeout", config.SSH.CommandTimeout).Stringer("interval", setup.Interval).Msg("how long a host has for an answer")
+	log.Debug().Stringer("command_timeout", config.SSH.CommandTimeout).Stringer("interval", options.Interval).Msg("how long a host has for an answer")
 	pool := f.pool()
 	defer pool.Close()
-	if setup.Listen.Any() {
-		setup.Feed = live.NewFeed(live.Options{Now: p.Now})
-		pool.DeviceAge = ageForViewers(setup.Feed, setup.Interval, len(config.Hosts))
+	if options.Listen.Any() {
+		options.Feed = live.NewFeed(live.Options{Now: p.Now})
+		pool.DeviceAge = ageForViewers(options.Feed, options.Interval, len(config.Hosts))
 	}
 	var inForce atomic.Pointer[policy.File]
-	inForce.Store(setup.Policy)
+	inForce.Store(options.Policy)
 	pool.MaxAge = func(h remote.Host) time.Duration {
 		return inForce.Load().Settings(enforce.Query{Host: snapshot.Hostname(h.Name), Labels: h.Labels, At: p.Now()}).MaxAge
 	}
-	hosts := func(config *Config) enforcement.Fleet {
-		fleet := f.toEnforce(config, pool)
-		fleet.Announce = func(_ string, claim *fence.Claim) { pool.Announce(claim) }
-		fleet.Withdraw, fleet.Release = pool.Withdraw, pool.Release
-		return fleet
+	reach := func(o *enforcement.Options, config *Config) {
+		f.reach(o, config, pool)
+		o.Announce = func(_ string, claim *fence.Claim) { pool.Announce(claim) }
+		o.Withdraw, o.Release = pool.Withdraw, pool.Release
 	}
-	setup.Fleet = hosts(&config)
-	return enforcement.Run(c.Context, &p.Program, log, setup, func() (enforcement.Setup, error) {
+	reach(&options, &config)
+	return enforcement.Run(c.Context, &p.Program, log, options, func() (enforcement.Options, error) {
 		config, next, err := p.readEnforce(c)
 		if err == nil {
 			f.reloaded(&config, pool)
 			inForce.Store(next.Policy)
 		}
-		next.Fleet, next.Feed, next.OpenHistory = hosts(&config), setup.Feed, setup.OpenHistory
+		reach(&next, &config)
+		next.Feed, next.OpenHistory = options.Feed, options.OpenHistory
 		return next, err
 	})
 }
@@ -122,14 +122,12 @@ func (f *fleet) reloaded(next *Config, pool *agent.Pool) {
 	log.Info().Int("hosts", len(next.Hosts)).Msg("SIGHUP: hosts and policy were read again")
 }
 
-// toEnforce asks all hosts at a time: over a connection that is open a question costs next
+// reach sets which hosts a run is about, and how it reaches them. It asks all at a time: over a connection that is open a question costs next
 // to nothing, and the pool bounds the logins.
-func (f *fleet) toEnforce(config *Config, link controller.Link) enforcement.Fleet {
-	return enforcement.Fleet{
-		Hosts: config.Hosts, Link: link, Fanout: len(config.Hosts),
-		StopAtFailure: config.StopAtFailure, Quiet: config.Quiet,
-		CycleLimit: config.cycleLimit(), Progress: f.progress,
-	}
+func (f *fleet) reach(o *enforcement.Options, config *Config, link controller.Link) {
+	o.Hosts, o.Link, o.Fanout = config.Hosts, link, len(config.Hosts)
+	o.StopAtFailure, o.Quiet = config.StopAtFailure, config.Quiet
+	o.CycleLimit, o.Progress = config.cycleLimit(), f.progress
 }
 
 // cycleLimit is after how long a cycle counts as stuck: each host may need its

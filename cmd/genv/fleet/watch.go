@@ -22,32 +22,32 @@ func (p *program) watchCommand() *cli.Command {
 	}
 }
 
-// readWatch reads the flags of `genv remote watch`: which hosts, and what is known of the setup.
-func (p *program) readWatch(c *cli.Context) (config Config, setup enforcement.Setup, err error) {
-	setup = enforcement.Setup{Config: enforcement.Config{Policy: new(policy.File), Format: "tui", DryRun: true}, LookOnly: true}
-	if setup.Interval, err = command.PositiveDuration(c, "interval"); err != nil {
-		return config, setup, err
+// readWatch reads the flags of `genv remote watch`: which hosts, and what is known of the run.
+func (p *program) readWatch(c *cli.Context) (config Config, options enforcement.Options, err error) {
+	options = enforcement.Options{Policy: new(policy.File), Format: "tui", DryRun: true, LookOnly: true}
+	if options.Interval, err = command.PositiveDuration(c, "interval"); err != nil {
+		return config, options, err
 	}
-	if setup.Timestamps, err = enforcement.ReadTimestamps(c); err != nil {
-		return config, setup, err
+	if options.Timestamps, err = enforcement.ReadTimestamps(c); err != nil {
+		return config, options, err
 	}
-	if setup.Listen, err = listeners.ReadConfig(c, p.Getenv, false); err != nil {
-		return config, setup, err
+	if options.Listen, err = listeners.ReadConfig(c, p.Getenv, false); err != nil {
+		return config, options, err
 	}
-	if !setup.Listen.Any() {
-		return config, setup, command.UsageError("nothing is served: name a socket with --socket PATH, or an address with --web or --metrics")
+	if !options.Listen.Any() {
+		return config, options, command.UsageError("nothing is served: name a socket with --socket PATH, or an address with --web or --metrics")
 	}
-	if !setup.Listen.Asked() {
-		setup.Listen.Socket.Required = true // there is nothing else to do
+	if !options.Listen.Asked() {
+		options.Listen.Socket.Required = true // there is nothing else to do
 	}
-	config, err = p.readLoopConfig(c, setup.Interval)
-	return config, setup, err
+	config, err = p.readLoopConfig(c, options.Interval)
+	return config, options, err
 }
 
 // remoteWatch serves what is there, as `genv remote enforce` does, and enforces nothing:
 // its policy has no rules, and it takes no sudo where it is refused.
 func (p *program) remoteWatch(c *cli.Context) error {
-	config, setup, err := p.readWatch(c)
+	config, options, err := p.readWatch(c)
 	if err != nil {
 		return err
 	}
@@ -58,14 +58,16 @@ func (p *program) remoteWatch(c *cli.Context) error {
 	defer f.close()
 	pool := f.pool()
 	defer pool.Close()
-	link := f.visible(pool, setup.Interval)
-	setup.Fleet, setup.Feed = f.toEnforce(&config, link), live.NewFeed(live.Options{Now: p.Now})
-	return enforcement.Run(c.Context, &p.Program, config.SSH.Log, setup, func() (enforcement.Setup, error) {
+	link := f.visible(pool, options.Interval)
+	options.Feed = live.NewFeed(live.Options{Now: p.Now})
+	f.reach(&options, &config, link)
+	return enforcement.Run(c.Context, &p.Program, config.SSH.Log, options, func() (enforcement.Options, error) {
 		config, next, err := p.readWatch(c)
 		if err == nil {
 			f.reloaded(&config, pool)
 		}
-		next.Fleet, next.Feed = f.toEnforce(&config, link), setup.Feed
+		f.reach(&next, &config, link)
+		next.Feed = options.Feed
 		return next, err
 	})
 }

@@ -32,21 +32,20 @@ func (p *program) enforceHere(c *cli.Context) error {
 	defer host.SMI.Keep(c.Context)()
 	link := &localLink{host: host, events: &events{host: host, log: p.Logger(c)}}
 	defer link.events.close()
-	read := func() (enforcement.Setup, error) {
-		config, err := enforcement.ReadConfig(c)
+	read := func() (enforcement.Options, error) {
+		o, err := enforcement.ReadOptions(c)
 		if err == nil {
-			link.policy.Store(config.Policy)
+			link.policy.Store(o.Policy)
 		}
-		return enforcement.Setup{Config: config, Fleet: enforcement.Fleet{
-			Hosts: []remote.Host{{}}, Link: link, Announce: link.announce, Fanout: 1, LocalName: snapshot.Hostname(enforcelocal.Hostname()),
-			CycleLimit: 4 * time.Minute, Progress: &render.Progress{},
-		}}, err
+		o.Hosts, o.Link, o.Announce, o.Fanout = []remote.Host{{}}, link, link.announce, 1
+		o.LocalName, o.CycleLimit, o.Progress = snapshot.Hostname(enforcelocal.Hostname()), 4*time.Minute, &render.Progress{}
+		return o, err
 	}
-	setup, err := read()
+	options, err := read()
 	if err != nil {
 		return err
 	}
-	return enforcement.Run(c.Context, &p.Program, p.Logger(c), setup, read)
+	return enforcement.Run(c.Context, &p.Program, p.Logger(c), options, read)
 }
 
 // localLink is the controller.Link to this machine.

@@ -22,8 +22,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Config is what the flags of `enforce` say, with the policy that they name.
-type Config struct {
+// Options are all that a run needs to know. They are read once, and again for a reload: what the flags say first,
+// with the policy that they name, and then which hosts there are, and how they are reached.
+type Options struct {
 	Policy        *policy.File
 	Interval      time.Duration // between the starts of two cycles; 0 for a single one
 	Events        bool          // act between two cycles when something happened
@@ -39,6 +40,36 @@ type Config struct {
 	TakeOver      bool   // act on hosts on which another controller acts
 	Timestamps    Timestamps
 	Summary       time.Duration // the period of a summary on stderr; 0 for none
+	// Leader, if it has a Key, is the election in which the run takes part: it acts only while it leads.
+	Leader LeaderConfig
+	// Feed, if set, has the live state, and it is served where Listen says. A reload doesn't change them.
+	Feed   *live.Feed
+	Listen listeners.Config
+	// OpenHistory, if set, keeps who used what in the folder of a loop's memory. A reload doesn't
+	// change it.
+	OpenHistory func(dir string) *History
+	// LookOnly is for a Policy without rules in a DryRun: nothing is kept, and hosts that
+	// are lost or back are all that is printed.
+	LookOnly bool
+
+	Hosts  []remote.Host
+	Link   controller.Link
+	Fanout int // hosts that are asked at a time
+	// LocalName is the name of this machine, if it is the only host: it has none in
+	// Hosts, and goes by this one in the policy.
+	LocalName     snapshot.Hostname
+	StopAtFailure bool          // end a cycle at the first host that fails
+	Quiet         bool          // don't print which hosts failed
+	CycleLimit    time.Duration // after which a cycle that waits for no reports counts as stuck
+	Progress      *render.Progress
+	// Announce, if set, has the hosts told who enforces them and by what right, which is nil
+	// for a single cycle.
+	Announce func(id string, claim *fence.Claim)
+	// Withdraw has the hosts told no more who enforces them: this controller only looks. It is
+	// set if there is a Leader.
+	Withdraw func()
+	// Release, if set, has the hosts told that a controller with a claim has ended.
+	Release func(context.Context)
 }
 
 // Flags are those of `enforce`, on this machine and on a fleet.
@@ -63,43 +94,43 @@ func Flags() []cli.Flag {
 	)
 }
 
-// ReadConfig reads Flags and the policy file.
-func ReadConfig(c *cli.Context) (Config, error) {
-	config := Config{
+// ReadOptions reads Flags and the policy file.
+func ReadOptions(c *cli.Context) (Options, error) {
+	options := Options{
 		Cycles: c.Int("cycles"), DryRun: c.Bool("dry-run"), ExitCode: c.Bool("exit-code"), ActUnrecorded: c.Bool("act-unrecorded"),
 		AuditLog: c.String("audit-log"), AuditKeep: c.Int("audit-keep"), StateDir: c.String("state-dir"), TakeOver: c.Bool("take-over"),
 	}
 	var err error
-	if config.Format, err = command.FormatOf(c, "tui", "json"); err != nil {
-		return config, err
+	if options.Format, err = command.FormatOf(c, "tui", "json"); err != nil {
+		return options, err
 	}
-	if config.Interval, err = command.Duration(c, "interval"); err != nil {
-		return config, err
+	if options.Interval, err = command.Duration(c, "interval"); err != nil {
+		return options, err
 	}
-	if config.Timestamps, err = ReadTimestamps(c); err != nil {
-		return config, err
+	if options.Timestamps, err = ReadTimestamps(c); err != nil {
+		return options, err
 	}
 	if command.IsGiven(c, "summary") {
-		if config.Summary, err = command.PositiveDuration(c, "summary"); err != nil {
-			return config, err
+		if options.Summary, err = command.PositiveDuration(c, "summary"); err != nil {
+			return options, err
 		}
 	}
-	if config.Events, err = readEvents(c); err != nil {
-		return config, err
+	if options.Events, err = readEvents(c); err != nil {
+		return options, err
 	}
-	if config.Cycles < 0 {
-		return config, command.UsageError("--cycles %d: write 0 or more", config.Cycles)
+	if options.Cycles < 0 {
+		return options, command.UsageError("--cycles %d: write 0 or more", options.Cycles)
 	}
-	if config.Policy, err = ReadPolicy(c); err != nil {
-		return config, err
+	if options.Policy, err = ReadPolicy(c); err != nil {
+		return options, err
 	}
-	if config.ExitCode && !config.DryRun {
-		return config, command.UsageError("--exit-code needs --dry-run")
+	if options.ExitCode && !options.DryRun {
+		return options, command.UsageError("--exit-code needs --dry-run")
 	}
-	if config.TakeOver && config.DryRun {
-		return config, command.UsageError("--take-over: a dry run takes no host over")
+	if options.TakeOver && options.DryRun {
+		return options, command.UsageError("--take-over: a dry run takes no host over")
 	}
-	return config, config.readAuditSize(c)
+	return options, options.readAuditSize(c)
 }
 
 func readEvents(c *cli.Context) (bool, error) {
@@ -113,30 +144,30 @@ func readEvents(c *cli.Context) (bool, error) {
 	}
 }
 
-func (config *Config) readAuditSize(c *cli.Context) error {
+func (o *Options) readAuditSize(c *cli.Context) error {
 	text := c.String("audit-size")
 	size, err := snapshot.ParseMemory(text)
 	if err != nil || size.Bytes() < 1e6 {
 		return command.UsageError("--audit-size %q: write a size of 1m or more, such as 64m", text)
 	}
-	config.AuditSize = size.Bytes()
-	if config.AuditKeep < 1 {
-		return command.UsageError("--audit-keep %d: write 1 or more", config.AuditKeep)
+	o.AuditSize = size.Bytes()
+	if o.AuditKeep < 1 {
+		return command.UsageError("--audit-keep %d: write 1 or more", o.AuditKeep)
 	}
 	return nil
 }
 
 // openAuditLog opens the log, so that one that can't be written is an error
 // before anything is done; nil if there is none. The group of readers may read it.
-func (config *Config) openAuditLog(readers int) (*audit.Log, error) {
-	if config.AuditLog == "" || config.AuditLog == "off" {
+func (o *Options) openAuditLog(readers int) (*audit.Log, error) {
+	if o.AuditLog == "" || o.AuditLog == "off" {
 		return nil, nil //nolint:nilnil // no log is asked for
 	}
-	if err := audit.Check(config.AuditLog); errors.Is(err, audit.ErrNotALog) {
+	if err := audit.Check(o.AuditLog); errors.Is(err, audit.ErrNotALog) {
 		return nil, command.UsageError("--audit-log: %w; nothing was done: name another file", err)
 	}
-	log := &audit.Log{Path: config.AuditLog, MaxBytes: config.AuditSize, Keep: config.AuditKeep, Readers: readers}
-	if err := log.Append(); err != nil && !config.ActUnrecorded {
+	log := &audit.Log{Path: o.AuditLog, MaxBytes: o.AuditSize, Keep: o.AuditKeep, Readers: readers}
+	if err := log.Append(); err != nil && !o.ActUnrecorded {
 		return nil, command.UsageError("--audit-log: %w; nothing is done without a record (--act-unrecorded allows it)", err)
 	}
 	return log, nil
@@ -174,45 +205,6 @@ func (t Timestamps) dates(out io.Writer) bool {
 	return t == TimestampsAlways || t == TimestampsAuto && render.IsTerminal(out)
 }
 
-// Fleet is the hosts to enforce, and how they are reached.
-type Fleet struct {
-	Hosts  []remote.Host
-	Link   controller.Link
-	Fanout int // hosts that are asked at a time
-	// LocalName is the name of this machine, if it is the only host: it has none in
-	// Hosts, and goes by this one in the policy.
-	LocalName     snapshot.Hostname
-	StopAtFailure bool          // end a cycle at the first host that fails
-	Quiet         bool          // don't print which hosts failed
-	CycleLimit    time.Duration // after which a cycle that waits for no reports counts as stuck
-	Progress      *render.Progress
-	// Announce, if set, has the hosts told who enforces them and by what right, which is nil
-	// for a single cycle.
-	Announce func(id string, claim *fence.Claim)
-	// Withdraw has the hosts told no more who enforces them: this controller only looks. It is
-	// set if there is a Leader.
-	Withdraw func()
-	// Release, if set, has the hosts told that a controller with a claim has ended.
-	Release func(context.Context)
-}
-
-// Setup is all that a run needs to know. It is read once, and again for a reload.
-type Setup struct {
-	Config
-	Fleet
-	// Leader, if it has a Key, is the election in which the run takes part: it acts only while it leads.
-	Leader LeaderConfig
-	// Feed, if set, has the live state, and it is served where Listen says. A reload doesn't change them.
-	Feed   *live.Feed
-	Listen listeners.Config
-	// OpenHistory, if set, keeps who used what in the folder of a loop's memory. A reload doesn't
-	// change it.
-	OpenHistory func(dir string) *History
-	// LookOnly is for a Policy without rules in a DryRun: nothing is kept, and hosts that
-	// are lost or back are all that is printed.
-	LookOnly bool
-}
-
 // History keeps who used what.
 type History struct {
 	*usage.Recorder
@@ -221,16 +213,16 @@ type History struct {
 }
 
 // loops reports whether there is more than one cycle.
-func (s *Setup) loops() bool { return s.Interval > 0 && s.Cycles != 1 }
+func (o *Options) loops() bool { return o.Interval > 0 && o.Cycles != 1 }
 
-func (s *Setup) policy() enforce.Policy {
-	if s.LocalName != "" {
-		return localPolicy{s.Policy, s.LocalName}
+func (o *Options) policy() enforce.Policy {
+	if o.LocalName != "" {
+		return localPolicy{o.Policy, o.LocalName}
 	}
-	return s.Policy
+	return o.Policy
 }
 
-// live is what viewers get to know of a setup.
-func (s *Setup) live(p *command.Program) live.Options {
-	return live.Options{Now: p.Now, Interval: s.Interval, Enforcing: !s.LookOnly, Policy: s.policy()}
+// live is what viewers get to know of options.
+func (o *Options) live(p *command.Program) live.Options {
+	return live.Options{Now: p.Now, Interval: o.Interval, Enforcing: !o.LookOnly, Policy: o.policy()}
 }
