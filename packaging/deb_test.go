@@ -43,7 +43,7 @@ func TestLifeOfADeb(t *testing.T) {
 	m.write("/etc/genv/hosts.yaml", "hosts: [gpu-01]\n", 0o644)
 	m.sh(`echo '# ours' >>/etc/genv/policy.yaml
 		echo root >/var/lib/genv/note; echo root >/var/log/genv/audit.jsonl; mkdir -p /var/tmp/genv; echo '{}' >/var/tmp/genv/envs.json
-		mkdir -m 0700 /var/lib/genv-controller/.ssh; echo key >/var/lib/genv-controller/.ssh/id_ed25519; chown -R genv:genv /var/lib/genv-controller
+		echo key >/var/lib/genv-controller/.ssh/id_ed25519; chown -R genv:genv /var/lib/genv-controller
 		chmod 0711 /var/lib/genv-controller`)
 	kept := func() {
 		t.Helper()

@@ -41,8 +41,7 @@ func (m *machine) asFleet() {
 	m.sh(`mkdir -p /run/sshd
 		ssh-keygen -q -t ed25519 -N '' -f /etc/ssh/test_key
 		home=/var/lib/genv-controller
-		setpriv --reuid genv --regid genv --init-groups sh -ec "mkdir -m 0700 $home/.ssh; ssh-keygen -q -t ed25519 -N '' -f $home/.ssh/id_ed25519
-			cp $home/.ssh/id_ed25519.pub $home/.ssh/authorized_keys"
+		setpriv --reuid genv --regid genv --init-groups sh -ec "cp $home/.ssh/id_ed25519.pub $home/.ssh/authorized_keys"
 		echo "127.0.0.1 $(cut -d' ' -f1,2 /etc/ssh/test_key.pub)" >$home/.ssh/known_hosts
 		install -m 0440 /usr/share/doc/genv/examples/sudoers /etc/sudoers.d/zz-genv
 		visudo -c`)

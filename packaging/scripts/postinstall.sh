@@ -35,6 +35,16 @@ folder /var/log/genv 0755 root
 # What the controller keeps.
 folder /var/lib/genv-controller 0700 genv
 folder /var/log/genv-controller 0750 genv
+# The controller's key, and for `genv remote install` its public half. The account makes it: root follows no
+# link in its home.
+home=$(getent passwd genv | cut -d: -f6)
+# shellcheck disable=SC2016 # for the account's shell
+public=$(command -v ssh-keygen >/dev/null && setpriv --reuid genv --regid genv --init-groups sh -c '
+	umask 077
+	cd "$1" && mkdir -p .ssh && set -- .ssh/id_* || exit 0
+	[ -e "$1" ] || ssh-keygen -q -t ed25519 -N "" -C "genv controller on $(uname -n)" -f .ssh/id_ed25519
+	head -c 1000 .ssh/id_ed25519.pub | head -n 1' sh "$home" 2>/dev/null) || :
+[ -z "$public" ] || printf '%s\n' "$public" >/etc/genv/controller.pub
 
 # Without a running systemd, as in a container or a chroot, the rest is not needed.
 [ -d /run/systemd/system ] || exit 0

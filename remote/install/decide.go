@@ -26,6 +26,7 @@ type Wanted struct {
 	Path    string
 	Program *Program
 	Account string // for sudoers; empty for none, since the login is root
+	Key     string // with which a controller logs in as the account; empty for none
 	Upgrade bool
 	State   Ownership // empty to have root own it on a new host, and to change nothing on others
 }
@@ -46,6 +47,7 @@ type Plan struct {
 	Sudoers string    // the new content of the file; empty to leave it as it is
 	Earlier string    // the checksum of the file of an earlier version, which goes then; empty for none
 	Shims   bool      // the shims are linked
+	Key     string    // the account is made, if it is missing, and may log in with it; empty to leave it as it is
 	Clean   bool      // files of an interrupted installation are removed
 	State   Ownership // who is to own the state; empty to leave it as it is
 	Units   bool      // the service of root is written, or continues with another program
@@ -55,8 +57,8 @@ type Plan struct {
 // Complete says that the host has everything.
 func (p *Plan) Complete() bool { return !p.files() && p.State == "" && !p.Units }
 
-// files says that the program, sudoers or the shims change.
-func (p *Plan) files() bool { return p.Program || p.Sudoers != "" || p.Shims }
+// files says that the program, sudoers, the shims or the account change.
+func (p *Plan) files() bool { return p.Program || p.Sudoers != "" || p.Shims || p.Key != "" }
 
 // Decide compares what a host has with what it is to have. The error is why it can't be
 // given that, with the next step; nothing has been changed then.
@@ -75,6 +77,7 @@ func Decide(w *Wanted, login Login, s *State) (*Plan, error) {
 	if err := plan.decideSudoers(w, s); err != nil {
 		return nil, err
 	}
+	plan.decideAccount(w, s)
 	if err := plan.decideState(w, s); err != nil {
 		return nil, err
 	}
@@ -90,6 +93,18 @@ func Decide(w *Wanted, login Login, s *State) (*Plan, error) {
 		plan.note("sudo finds another genv first: %s", s.Found)
 	}
 	return plan, nil
+}
+
+// decideAccount has a controller log in with its key, as an account that is made if it is missing.
+func (p *Plan) decideAccount(w *Wanted, s *State) {
+	if w.Key == "" || s.HasKey {
+		return
+	}
+	p.Key = w.Key
+	if s.AccountUID == "" {
+		p.note("the account %s is made", w.Account)
+	}
+	p.note("the controller's key may log in as %s", w.Account)
 }
 
 // decideState has root own the state of a new host. An upgrade never changes who owns it.
@@ -222,7 +237,7 @@ func (p *Plan) decideSudoers(w *Wanted, s *State) error {
 	switch {
 	case p.Earlier == "" && strings.TrimRight(strings.Join(s.Rules, "\n"), "\n")+"\n" == content && !s.RulesLink:
 		return nil
-	case s.AccountUID == "":
+	case s.AccountUID == "" && (w.Key == "" || slices.Contains(accounts, "USER")):
 		return refuse("create it there, or name another one with --sudoers-for", "the host has no account %s", text.Quoted(w.Account, 80))
 	case slices.Contains(s.Missing, "visudo"):
 		return refuse("install sudo on the host", "there is no visudo on the host to check %s with", file)

@@ -67,12 +67,17 @@ func TestDecide(t *testing.T) {
 		"has lines for a uid": {func(w *install.Wanted, s *install.State) {
 			w.Account, s.Rules = "Ann Lee", strings.Split(install.Sudoers(place, "", "#1000"), "\n")
 		}, install.Unchanged, false, false, false, 0},
-		"has another path of the site": {func(_ *install.Wanted, s *install.State) { s.SudoPath = "/bin:/opt/nvidia/bin" }, install.Repaired, false, true, false, 0},
-		"has lines of others":          {func(_ *install.Wanted, s *install.State) { s.Rules = []string{"bob ALL=(ALL) ALL"} }, install.Unchanged, false, false, false, 1},
-		"has a rule with an include":   {func(_ *install.Wanted, s *install.State) { s.Rules = []string{"#includedir /etc/x"} }, install.Unchanged, false, false, false, 1},
-		"finds another genv":           {func(_ *install.Wanted, s *install.State) { s.Found = "/opt/genv" }, install.Unchanged, false, false, false, 1},
-		"has files of a crash":         {func(_ *install.Wanted, s *install.State) { s.Leftovers = []string{"x"} }, install.Unchanged, false, false, false, 0},
-		"has a package of another":     {func(_ *install.Wanted, s *install.State) { s.Packages = []install.Package{{"coreutils", "/bin/ls"}} }, install.Unchanged, false, false, false, 0},
+		"has no account for the controller's key": {func(w *install.Wanted, s *install.State) {
+			w.Key, s.AccountUID, s.Rules, s.RulesSum = "ssh-ed25519 AAAA", "", nil, ""
+		}, install.Repaired, false, true, false, 2},
+		"has an account without the key": {func(w *install.Wanted, _ *install.State) { w.Key = "ssh-ed25519 AAAA" }, install.Repaired, false, false, false, 1},
+		"has the controller's key":       {func(w *install.Wanted, s *install.State) { w.Key, s.HasKey = "ssh-ed25519 AAAA", true }, install.Unchanged, false, false, false, 0},
+		"has another path of the site":   {func(_ *install.Wanted, s *install.State) { s.SudoPath = "/bin:/opt/nvidia/bin" }, install.Repaired, false, true, false, 0},
+		"has lines of others":            {func(_ *install.Wanted, s *install.State) { s.Rules = []string{"bob ALL=(ALL) ALL"} }, install.Unchanged, false, false, false, 1},
+		"has a rule with an include":     {func(_ *install.Wanted, s *install.State) { s.Rules = []string{"#includedir /etc/x"} }, install.Unchanged, false, false, false, 1},
+		"finds another genv":             {func(_ *install.Wanted, s *install.State) { s.Found = "/opt/genv" }, install.Unchanged, false, false, false, 1},
+		"has files of a crash":           {func(_ *install.Wanted, s *install.State) { s.Leftovers = []string{"x"} }, install.Unchanged, false, false, false, 0},
+		"has a package of another":       {func(_ *install.Wanted, s *install.State) { s.Packages = []install.Package{{"coreutils", "/bin/ls"}} }, install.Unchanged, false, false, false, 0},
 		"has a place without shims": {func(w *install.Wanted, s *install.State) {
 			w.Path, s.Shims = "/opt/genv/genv", false
 			s.Rules = strings.Split(install.Sudoers(w.Path, "", "admin"), "\n")
@@ -106,17 +111,20 @@ func TestDecideRefuses(t *testing.T) {
 		"/usr/bin/genv belongs to the package genv": func(_ *install.Wanted, s *install.State) {
 			s.Found, s.Packages = "/usr/bin/genv", []install.Package{{"genv", "/usr/bin/genv"}}
 		},
-		"is not a file":                             func(_ *install.Wanted, s *install.State) { s.Other = true },
-		"is a symbolic link to /x":                  func(_ *install.Wanted, s *install.State) { s.Link = "/x" },
-		"is another genv: version v1, sha256 aaaa":  func(_ *install.Wanted, s *install.State) { s.Sum = sumA },
-		"is another genv: version v1, sha256 ?":     func(_ *install.Wanted, s *install.State) { s.Sum = "?" },
-		"may change what is in /usr/local/bin":      func(_ *install.Wanted, s *install.State) { s.Folders[0].Unsafe = true },
-		"doesn't say which folders":                 func(_ *install.Wanted, s *install.State) { s.Folders = nil },
-		"no sha256sum on the host":                  func(_ *install.Wanted, s *install.State) { s.Missing = []string{"sha256sum"} },
-		"is read-only":                              func(_ *install.Wanted, s *install.State) { s.Sum, s.ReadOnly = "", "/usr" },
-		"is mounted with noexec":                    func(_ *install.Wanted, s *install.State) { s.Sum, s.NoExec = "", "/usr" },
-		"has 1000 KiB left, and genv needs":         func(_ *install.Wanted, s *install.State) { s.Sum, s.FreeKiB = "", 1000 },
-		"has no account \"admin\"":                  func(_ *install.Wanted, s *install.State) { s.Rules, s.AccountUID = nil, "" },
+		"is not a file":                            func(_ *install.Wanted, s *install.State) { s.Other = true },
+		"is a symbolic link to /x":                 func(_ *install.Wanted, s *install.State) { s.Link = "/x" },
+		"is another genv: version v1, sha256 aaaa": func(_ *install.Wanted, s *install.State) { s.Sum = sumA },
+		"is another genv: version v1, sha256 ?":    func(_ *install.Wanted, s *install.State) { s.Sum = "?" },
+		"may change what is in /usr/local/bin":     func(_ *install.Wanted, s *install.State) { s.Folders[0].Unsafe = true },
+		"doesn't say which folders":                func(_ *install.Wanted, s *install.State) { s.Folders = nil },
+		"no sha256sum on the host":                 func(_ *install.Wanted, s *install.State) { s.Missing = []string{"sha256sum"} },
+		"is read-only":                             func(_ *install.Wanted, s *install.State) { s.Sum, s.ReadOnly = "", "/usr" },
+		"is mounted with noexec":                   func(_ *install.Wanted, s *install.State) { s.Sum, s.NoExec = "", "/usr" },
+		"has 1000 KiB left, and genv needs":        func(_ *install.Wanted, s *install.State) { s.Sum, s.FreeKiB = "", 1000 },
+		"has no account \"admin\"":                 func(_ *install.Wanted, s *install.State) { s.Rules, s.AccountUID = nil, "" },
+		"has no account \"Ann Lee\"": func(w *install.Wanted, s *install.State) {
+			w.Key, w.Account, s.Rules, s.AccountUID = "ssh-ed25519 AAAA", "Ann Lee", nil, ""
+		},
 		"no visudo":                                 func(_ *install.Wanted, s *install.State) { s.Rules, s.Missing = nil, []string{"visudo"} },
 		"there is no /etc/sudoers.d":                func(_ *install.Wanted, s *install.State) { s.Rules, s.RulesFolder = nil, nil },
 		"may change what is in /etc/sudoers.d":      func(_ *install.Wanted, s *install.State) { s.Rules, s.RulesFolder.Unsafe = nil, true },

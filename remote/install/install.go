@@ -39,6 +39,7 @@ type Options struct {
 	Path string
 	// Account is who may run genv by sudoers; empty is the login.
 	Account string
+	Key string // with which a controller logs in as the account, which is made if missing; empty for none
 	// Upgrade replaces another genv at Path.
 	Upgrade bool
 	// State is who is to own the state; empty to decide that on new hosts alone.
@@ -147,7 +148,7 @@ func (i *Installer) plan(ctx context.Context, h remote.Host) (*visit, *Plan, err
 		return v, nil, refuse(fmt.Sprintf("name a genv for it with --binary-%s FILE", arch),
 			"the host is %s, and this genv is for %s", arch, i.Programs.names())
 	}
-	v.wanted.Program, v.wanted.Upgrade, v.wanted.State = program, i.Options.Upgrade, i.Options.State
+	v.wanted.Program, v.wanted.Upgrade, v.wanted.State, v.wanted.Key = program, i.Options.Upgrade, i.Options.State, i.Options.Key
 	plan, err := Decide(&v.wanted, v.login, v.state)
 	if err != nil {
 		return v, nil, err
@@ -242,7 +243,7 @@ func mayBeSudo(err error) bool {
 
 func (v *visit) lookAsRoot(ctx context.Context) (values, error) {
 	return v.ask(ctx, v.access, script{text: newHostScript + lookScript, vars: variables{
-		{"path", v.wanted.Path}, {"folder", SudoersFolder}, {"rules_file", remote.SudoersFile}, {"shims", shimsOf(v.wanted.Path)}, {"account", v.wanted.Account}, {"units", unitsFolder},
+		{"path", v.wanted.Path}, {"folder", SudoersFolder}, {"rules_file", remote.SudoersFile}, {"shims", shimsOf(v.wanted.Path)}, {"account", v.wanted.Account}, {"key", v.Options.Key}, {"units", unitsFolder},
 	}})
 }
 
@@ -278,6 +279,8 @@ func (v *visit) apply(ctx context.Context, plan *Plan) error {
 		{"rules_before", v.state.RulesSum},
 		{"seconds", strconv.Itoa(int(time.Until(limit).Seconds()) + 1)},
 		{"link", yes(plan.Shims)},
+		{"account", v.wanted.Account},
+		{"key", plan.Key},
 	}}
 	sum := ""
 	if plan.Program {

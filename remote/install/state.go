@@ -33,6 +33,7 @@ type State struct {
 	Packages    []Package
 	Missing     []string // programs that the installation needs
 	AccountUID  string   // of the account for sudoers; empty if it doesn't exist
+	HasKey      bool     // the controller's key may log in as the account
 	SudoPath    string   // where sudo looks for programs
 	Shims       bool     // the shims are in their place
 	ShimFolders []Folder // that lead there
@@ -116,7 +117,7 @@ func (v values) state() *State {
 	state := &State{
 		Found: v.one("found"), Sum: sum(v.one("file")), Link: v.one("link"), Other: v.has("other"),
 		ReadOnly: v.one("read-only"), NoExec: v.one("noexec"), FreeKiB: -1, Missing: v["missing"],
-		AccountUID: v.one("account"), SudoPath: v.one("sudo-path"), Shims: v.has("shims"),
+		AccountUID: v.one("account"), HasKey: v.has("key"), SudoPath: v.one("sudo-path"), Shims: v.has("shims"),
 		RulesSum: sum(v.one("rule-file")), Rules: v["rule"], RulesLink: v.has("rule-link"),
 		OldSum: sum(v.one("old-rule-file")), OldRules: v["old-rule"], OldLink: v.has("old-rule-link"), Leftovers: v["leftover"],
 		NotNew: v.one("not-new"), Owned: v.has("owned"), Systemd: v.has("systemd"), Units: v["unit"],

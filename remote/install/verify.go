@@ -137,6 +137,8 @@ func (v *visit) failure(failed, why string) error {
 		text, next = "another installation is under way", "run it again when the other one has ended"
 	case "state":
 		text, next = "genv is in place, and who owns the state was not changed", "look at `systemctl status genv-host` on the host, then run it again with --state root or --state shared"
+	case "account":
+		text, next = "the controller's account can't be made there", "make it there by hand, with the key of /etc/genv/controller.pub; nothing else was changed"
 	case "changed":
 		text, next = "another process changed the program meanwhile", "run it again"
 	}

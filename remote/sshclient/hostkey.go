@@ -42,7 +42,7 @@ func (c *Client) hostKeyCheck(ctx context.Context, t resolvedEndpoint) (*hostKey
 		check.rules.AddTo = t.UserKnownHosts[0]
 	}
 	check.stamp = c.hostKeys.Stamp(check.files()...)
-	check.host = c.hostKeys.Lookup(slices.Concat(t.UserKnownHosts, t.GlobalKnownHosts), check.name)
+	check.host = c.hostKeys.Lookup(check.files(), check.name)
 	if t.FixedHostKeyOrder {
 		check.algorithms = t.HostKeyAlgorithms
 		return check, nil
@@ -56,9 +56,17 @@ func (c *Client) hostKeyCheck(ctx context.Context, t resolvedEndpoint) (*hostKey
 	return check, nil
 }
 
+// knownToAll has keys of hosts for all accounts, as ssh's own file has them. An ssh_config that names other
+// files than that leaves it out too.
+const sshKnownToAll, knownToAll = "/etc/ssh/ssh_known_hosts", "/etc/genv/ssh_known_hosts"
+
 // files are those that decide on the key.
 func (k *hostKeyCheck) files() []string {
-	return slices.Concat(k.target.UserKnownHosts, k.target.GlobalKnownHosts)
+	files := slices.Concat(k.target.UserKnownHosts, k.target.GlobalKnownHosts)
+	if slices.Contains(k.target.GlobalKnownHosts, sshKnownToAll) {
+		files = append(files, knownToAll)
+	}
+	return files
 }
 
 // ask adds the lines of KnownHostsCommand, if there is one.
@@ -118,7 +126,7 @@ func (k *hostKeyCheck) verify(peer net.Addr, key ssh.PublicKey) error {
 // verifyAddress is CheckHostIP: the key must not differ from one that is known of
 // the address. The address is not added to known_hosts.
 func (k *hostKeyCheck) verifyAddress(name hostkeys.Name, key ssh.PublicKey) error {
-	host := k.client.hostKeys.Lookup(slices.Concat(k.target.UserKnownHosts, k.target.GlobalKnownHosts), name)
+	host := k.client.hostKeys.Lookup(k.files(), name)
 	host, err := k.ask(host, name)
 	if err != nil {
 		return err

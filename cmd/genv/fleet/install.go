@@ -7,10 +7,12 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/urfave/cli/v2"
+	"golang.org/x/crypto/ssh"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
@@ -37,7 +39,7 @@ func installFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "uninstall", Usage: "remove genv, its shims and its sudoers file; state and logs stay"},
 		command.OneOf(&cli.StringFlag{Name: "state", DefaultText: "root on new hosts, else as it is", Usage: "`WHO` owns the state: root (by its service, docs/host.md) or shared (every user)"}, []string{string(install.StateRoot), string(install.StateShared)}),
 		&cli.StringFlag{Name: "path", Category: command.Site, DefaultText: remote.DefaultGenv + ", or `genv:` of hosts.yaml", Usage: "`PATH` of genv on the hosts"},
-		&cli.StringFlag{Name: "sudoers-for", Category: command.Site, DefaultText: "the login", Usage: "the `USER` who may run genv with sudo on the hosts, without a password"},
+		&cli.StringFlag{Name: "sudoers-for", Hidden: true, Category: command.Site, Usage: "the `USER` who may run genv with sudo on the hosts, without a password"},
 		&cli.StringFlag{Name: "binary-amd64", Category: command.Site, Usage: "`FILE` with genv for hosts with this architecture, if this one is for another"},
 		&cli.StringFlag{Name: "binary-arm64", Category: command.Site, Usage: "`FILE` with genv for hosts with this architecture, if this one is for another"},
 		&cli.BoolFlag{Name: "ask-sudo-password", Usage: "ask once for sudo's password, for hosts where sudo wants one"},
@@ -81,6 +83,9 @@ func (p *program) readInstallation(c *cli.Context) (*installation, error) {
 	if f.uninstall && (f.options.Upgrade || f.options.State != "") {
 		return nil, command.UsageError("--uninstall excludes --upgrade and --state")
 	}
+	if err = p.readAccount(f); err != nil {
+		return nil, err
+	}
 	if f.programs, err = readPrograms(c.String("binary-amd64"), c.String("binary-arm64")); err != nil {
 		return nil, err
 	}
@@ -91,6 +96,29 @@ func (p *program) readInstallation(c *cli.Context) (*installation, error) {
 		f.password, err = p.askPassword(f.SSH.Prompt)
 	}
 	return f, err
+}
+
+// controllerKey is the public key of the controller's account, which the package makes.
+const controllerKey = "/etc/genv/controller.pub"
+
+// readAccount has hosts get the controller's account with its key, where config.yaml names one and no flag does.
+func (p *program) readAccount(f *installation) error {
+	o := &f.options
+	account, err := command.Account(p.Getenv)
+	if err != nil || account == "" || o.Account != "" || f.uninstall {
+		return err
+	}
+	o.Account = account
+	data, err := os.ReadFile(controllerKey)
+	if err != nil {
+		return command.UsageError("the key of the account %s: %w; make one as %s with ssh-keygen, and copy its public half there", account, err, account)
+	}
+	key, comment, _, _, err := ssh.ParseAuthorizedKey(data)
+	if err != nil {
+		return command.UsageError("%s: %w", controllerKey, err)
+	}
+	o.Key = strings.TrimSpace(strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key))) + " " + text.OneLine(comment))
+	return nil
 }
 
 // readPrograms reads the genv of this machine, unless a file is given for its architecture,

@@ -83,6 +83,28 @@ for file in "$dir"/.genv-install-* "$shims"/.genv-install-* "$folder"/.genv-inst
 done
 step lock
 
+# The account writes its own file: root follows no link in its home. It has no password, and a shell, with which
+# sshd runs what a controller asks.
+make_account() {
+  id -u -- "$account" >/dev/null 2>&1 && return
+  group=--user-group
+  if getent group "$account" >/dev/null; then group="--gid $account"; fi
+  # shellcheck disable=SC2086 # one word, or two
+  useradd --system $group --create-home --shell /bin/sh --password '*' --comment 'genv controller' "$account"
+}
+# shellcheck disable=SC2016 # for the account's shell
+authorize() {
+  home=$(getent passwd "$account" | cut -d : -f 6)
+  limited 10 setpriv --reuid "$(id -u -- "$account")" --regid "$(id -g -- "$account")" --clear-groups sh -c '
+    umask 077
+    cd "$1" && mkdir -p .ssh && { [ -z "$(tail -c 1 .ssh/authorized_keys 2>/dev/null)" ] || echo >>.ssh/authorized_keys; } &&
+      printf "%s\n" "$2" >>.ssh/authorized_keys' sh "$home" "$key"
+}
+if [ -n "$key" ]; then
+  why=$(make_account 2>&1 && authorize 2>&1) || fail account "$why"
+  step account
+fi
+
 # From here on a lost connection ends nothing.
 trap '' HUP INT TERM PIPE
 undo() {

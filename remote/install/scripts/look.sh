@@ -62,6 +62,10 @@ rules "$rules_file" rule
 rules genv old-rule
 say sudo-path "$(sudo -n printenv PATH 2>/dev/null </dev/null || { [ -z "${SUDO_USER-}" ] || printf "%s" "$sudo_path"; })"
 if [ -n "$account" ]; then say account "$(id -u -- "$account" 2>/dev/null)"; fi
+if [ -n "$key" ]; then
+  keys=$(getent passwd "$account" | cut -d : -f 6)/.ssh/authorized_keys
+  if [ -f "$keys" ] && limited 5 grep -qxF "$key" "$keys"; then say key; fi
+fi
 say not-new "$(not_new)"
 [ ! -e /var/lib/genv/host/owner.json ] || say owned
 [ ! -d /run/systemd/system ] || say systemd
