@@ -30,14 +30,14 @@ var heading = regexp.MustCompile(`(?m)^#+ (.*)\n+(?:[^#<\n].*\n+)*<!--([\w/]+\.\
 func TestJSON(t *testing.T) {
 	data, err := os.ReadFile("json.md")
 	require.NoError(t, err)
-	s := &source{t: t, types: map[string]*declared{}, sections: map[string]string{}}
+	s := &source{t: t, types: map[string]*declared{}, constants: map[string]string{}, sections: map[string]string{}}
 	for _, m := range heading.FindAllStringSubmatch(string(data), -1) {
 		s.sections[m[2]] = m[1]
 	}
 	want := part.ReplaceAllStringFunc(string(data), func(text string) string {
 		m := part.FindStringSubmatch(text)
 		d, k := s.find(m[1], m[2]), &keys{source: s, objects: map[string]map[string]bool{}}
-		require.NotNil(t, d, m[2])
+		require.NotNil(t, d, "json.md names %s.%s, which isn't there", m[1], m[2])
 		if d.isStruct() {
 			k.object("", d, true)
 		}
@@ -80,9 +80,10 @@ func (d *declared) isStruct() bool {
 func (d *declared) isText() bool { return d.name == "Date" || d.name == "Memory" || d.name == "Mode" }
 
 type source struct {
-	t        *testing.T
-	types    map[string]*declared
-	sections map[string]string // of json.md, by type
+	t         *testing.T
+	types     map[string]*declared
+	constants map[string]string
+	sections  map[string]string // of json.md, by type
 }
 
 // find is the declaration of a type; nil for a built-in one.
@@ -115,17 +116,50 @@ func (s *source) read(dir, file string) {
 			d := of(spec.Name.Name)
 			d.file, d.expr = f, spec.Type
 		case *ast.ValueSpec:
-			name, typed := spec.Type.(*ast.Ident)
-			if len(spec.Values) == 1 && typed {
-				if lit, ok := spec.Values[0].(*ast.BasicLit); ok && lit.Kind == token.STRING {
-					text, _ := strconv.Unquote(lit.Value)
-					d := of(name.Name)
-					d.values = append(d.values, value{text, comment(spec.Names, spec.Doc, spec.Comment)})
-				}
+			text := s.text(f, spec.Values)
+			if name, typed := spec.Type.(*ast.Ident); typed && text != "" {
+				d := of(name.Name)
+				d.values = append(d.values, value{text, comment(spec.Names, spec.Doc, spec.Comment)})
 			}
+			s.constants[dir+"."+spec.Names[0].Name] = text
 		}
 		return true
 	})
+}
+
+// text is that of a constant, which may be that of another package; empty for anything else.
+func (s *source) text(file *ast.File, values []ast.Expr) (text string) {
+	if len(values) != 1 {
+		return ""
+	}
+	switch e := values[0].(type) {
+	case *ast.BasicLit:
+		if e.Kind == token.STRING {
+			text, _ = strconv.Unquote(e.Value)
+		}
+	case *ast.SelectorExpr:
+		if dir := imported(file, e); dir != "" {
+			s.find(dir, "")
+			text = s.constants[dir+"."+e.Sel.Name]
+		}
+	}
+	return text
+}
+
+// imported is the folder of the package of a name; empty if it isn't of this module.
+func imported(file *ast.File, e *ast.SelectorExpr) string {
+	for _, i := range file.Imports {
+		p, _ := strconv.Unquote(i.Path.Value)
+		name := path.Base(p)
+		if i.Name != nil {
+			name = i.Name.Name
+		}
+		x, ok := e.X.(*ast.Ident)
+		if dir, ours := strings.CutPrefix(p, "github.com/seed-3119e985/genv/"); ours && ok && name == x.Name {
+			return dir
+		}
+	}
+	return ""
 }
 
 // named is the declaration of a type that another one mentions; nil if it isn't of this module.
@@ -136,18 +170,11 @@ func (s *source) named(in *declared, expr ast.Expr) *declared {
 	case *ast.Ident:
 		return s.find(in.dir, e.Name)
 	case *ast.SelectorExpr:
-		for _, i := range in.file.Imports {
-			p, _ := strconv.Unquote(i.Path.Value)
-			name := path.Base(p)
-			if i.Name != nil {
-				name = i.Name.Name
+		if dir := imported(in.file, e); dir != "" {
+			if wire := s.find(dir, strings.ToLower(e.Sel.Name)+"Wire"); wire != nil { // as it is encoded
+				return wire
 			}
-			if dir, ours := strings.CutPrefix(p, "github.com/seed-3119e985/genv/"); ours && name == e.X.(*ast.Ident).Name {
-				if wire := s.find(dir, strings.ToLower(e.Sel.Name)+"Wire"); wire != nil { // as it is encoded
-					return wire
-				}
-				return s.find(dir, e.Sel.Name)
-			}
+			return s.find(dir, e.Sel.Name)
 		}
 	}
 	return nil
