@@ -1,7 +1,6 @@
 package enforce
 
 import (
-	"maps"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -21,10 +20,11 @@ const ofEnvironment = "-1"
 // don't say it. Those of hosts without a snapshot stay as they are.
 func (j *judgement) rememberSeen() {
 	byName := j.hostsByName()
-	j.next.Seen = maps.Clone(j.before.Seen)
-	maps.DeleteFunc(j.next.Seen, func(k snapshot.AttachmentKey, _ Seen) bool { return byName[k.Host] != nil })
-	if j.next.Seen == nil {
-		j.next.Seen = make(map[snapshot.AttachmentKey]Seen)
+	j.next.Seen = make(map[snapshot.AttachmentKey]Seen, len(j.before.Seen))
+	for key, seen := range j.before.Seen {
+		if byName[key.Host] == nil {
+			j.next.Seen[key] = seen
+		}
 	}
 	for _, h := range j.hosts {
 		j.rememberSeenOn(h)
