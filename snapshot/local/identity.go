@@ -58,6 +58,7 @@ type processDetails struct {
 	asked     bool                    // whether info is what Containers said
 	command   string
 	ancestors []proc.Ancestor
+	stall     proc.Stall // what holds its memory, once that is known
 }
 
 type detailsKey struct {
@@ -138,7 +139,7 @@ func (o *observer) observe(pid snapshot.PID) (observation, error) {
 		}
 	}
 	d, err := o.details(h, stat, uid)
-	seen.process.Unreadable = unreadable(h, cmp.Or(statErr, environErr), d.owner, d.container.Rootless)
+	seen.process.Unreadable = d.unreadable(h, cmp.Or(statErr, environErr))
 	seen.process.Container, seen.process.Command = d.container.Place.ID, d.command
 	seen.process.ContainerInfo, seen.member, seen.asked = d.info, d.container, d.asked || d.container.Place.ID == ""
 	if d.at.Equal(o.now) {
@@ -161,15 +162,18 @@ func (o *observer) observe(pid snapshot.PID) (observation, error) {
 }
 
 // unreadable is why a process can't be read within bounds, if that is what err says.
-func unreadable(h *proc.Handle, err error, owner snapshot.UID, rootless bool) *snapshot.Unreadable {
+func (d *processDetails) unreadable(h *proc.Handle, err error) *snapshot.Unreadable {
 	switch {
 	case errors.Is(err, proc.ErrTooLarge):
 		return &snapshot.Unreadable{Why: fmt.Sprintf("its environment has more than the %d MiB that are read", proc.MaxEnviron>>20), ByUser: true}
 	case !errors.Is(err, proc.ErrStalled):
+		d.stall = proc.Stall{}
 		return nil
+	case d.stall == proc.Stall{}:
+		d.stall = h.Stall(d.owner, d.container.Rootless)
 	}
 	const what = "its environment and memory map "
-	switch stall := h.Stall(owner, rootless); {
+	switch stall := d.stall; {
 	case stall.Network:
 		return &snapshot.Unreadable{Why: what + "are stalled by a network file system"}
 	case stall.Mounter != nil:

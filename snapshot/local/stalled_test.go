@@ -63,6 +63,34 @@ func TestALookAtStalledProcesses(t *testing.T) {
 	}
 }
 
+// TestALookAtManyStalls: what holds them is looked for within the time of their account, too. Whoever has many mounts
+// hides whose file system it is, and delays nobody.
+func TestALookAtManyStalls(t *testing.T) {
+	for mounts, byUser := range map[int]bool{0: true, 3500: false} {
+		var pids []snapshot.PID
+		for range 4 {
+			pid, _ := proctest.StallAmong(t, false, mounts)
+			pids = append(pids, pid)
+		}
+		machine, _ := realMachine(t, pids...)
+		withReader(t, machine)
+		for looks, found := 0, 0; found < len(pids); looks++ {
+			require.Less(t, looks, 100)
+			began := time.Now()
+			s, err := machine.Snapshot(t.Context())
+			require.NoError(t, err)
+			require.Less(t, time.Since(began), 2*time.Second)
+			found = 0
+			for i := range s.Processes {
+				if u := s.Processes[i].Unreadable; u != nil && strings.Contains(u.Why, "FUSE") {
+					require.Equal(t, byUser, u.ByUser)
+					found++
+				}
+			}
+		}
+	}
+}
+
 // TestManyProcessesWithLargeEnvironments: whatever one look leaves out, the next ones read; a user with a few
 // processes doesn't wait for that.
 func TestManyProcessesWithLargeEnvironments(t *testing.T) {

@@ -2,9 +2,11 @@ package proc
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -21,9 +23,16 @@ type Stall struct {
 	Mounter *snapshot.UID
 }
 
-// Stall finds out what holds the memory of the process, which counts for owner (see OwnerOfUID).
-func (h *Handle) Stall(owner snapshot.UID, rootless bool) Stall {
-	var s Stall
+// Stall finds out what holds the memory of the process, which counts for owner (see OwnerOfUID). It is zero if that
+// isn't known, or if the Budget is used up: users can have many threads and mounts.
+func (h *Handle) Stall(owner snapshot.UID, rootless bool) (s Stall) {
+	if h.Budget != nil {
+		if h.Budget.spent >= maxReadTime+stallTime {
+			return s
+		}
+		began := time.Now()
+		defer func() { h.Budget.spent += time.Since(began) }()
+	}
 	for _, stack := range h.stacks() {
 		s.FUSE = s.FUSE || changesMemory(stack) && strings.Contains(stack, "] fuse_")
 		for _, name := range []string{"] nfs", "] rpc_", "] ceph_", "] cifs_", "] smb2_", "] ll_", "] gpfs"} {
@@ -49,7 +58,8 @@ func changesMemory(stack string) bool {
 // Limits of what is read of a stalled process.
 const (
 	maxStacks     = 1024
-	maxMountBytes = 1 << 20
+	maxMountBytes = 256 << 10
+	stallTime     = 200 * time.Millisecond // beyond that of the Budget
 )
 
 // stacks are what the threads of the process do in the kernel.
@@ -72,11 +82,16 @@ func (h *Handle) stacks() []string {
 	return stacks
 }
 
+var errMounts = errors.New("it sees too many mounts")
+
 // mounter is Stall.Mounter. A file system that isn't mounted in our namespace, too, is the owner's if the process
 // is in a user namespace of the owner.
 func (h *Handle) mounter(owner snapshot.UID, rootless bool) *snapshot.UID {
 	read := func(dir int, name string) (map[string]snapshot.UID, error) {
 		data, err := soon(h.fs, h.PID, func() ([]byte, error) { return readAt(dir, name, maxMountBytes) })
+		if len(data) == maxMountBytes {
+			err = errMounts
+		}
 		return fuseMounts(data), err
 	}
 	theirs, err := read(h.dir, "mountinfo")

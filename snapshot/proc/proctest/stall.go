@@ -27,6 +27,12 @@ const stallVariable = "GENV_TEST_STALL"
 // call RunStall.
 func Stall(t *testing.T, inExec bool) (pid snapshot.PID, uid snapshot.UID) {
 	t.Helper()
+	return StallAmong(t, inExec, 0)
+}
+
+// StallAmong is Stall with so many other mounts.
+func StallAmong(t *testing.T, inExec bool, mounts int) (pid snapshot.PID, uid snapshot.UID) {
+	t.Helper()
 	NeedRoot(t)
 	uid, program, attr := OrdinaryUser(t)
 	dir := t.TempDir()
@@ -45,7 +51,7 @@ func Stall(t *testing.T, inExec bool) (pid snapshot.PID, uid snapshot.UID) {
 		_ = file.Close()
 	}
 	cmd := exec.Command(program)
-	cmd.Env = []string{stallVariable + "=user", "DIR=" + dir, "EXEC=" + strconv.FormatBool(inExec)}
+	cmd.Env = []string{stallVariable + "=user", "DIR=" + dir, "EXEC=" + strconv.FormatBool(inExec), fmt.Sprint("MOUNTS=", mounts)}
 	cmd.SysProcAttr, cmd.Stderr = attr, os.Stderr
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
@@ -127,6 +133,11 @@ func serveStall(dir string) error {
 	mount := filepath.Join(dir, "mount")
 	if err := unix.Mount("test", mount, "fuse", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", fd)); err != nil {
 		return err
+	}
+	for mounts, _ := strconv.Atoi(os.Getenv("MOUNTS")); mounts > 0; mounts-- {
+		if err := unix.Mount("/etc", "/etc", "", unix.MS_BIND, ""); err != nil {
+			return err
+		}
 	}
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), stallVariable+"=stalled")
