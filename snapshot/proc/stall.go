@@ -2,7 +2,6 @@ package proc
 
 import (
 	"bytes"
-	"errors"
 	"os"
 	"strconv"
 	"strings"
@@ -82,15 +81,13 @@ func (h *Handle) stacks() []string {
 	return stacks
 }
 
-var errMounts = errors.New("it sees too many mounts")
-
 // mounter is Stall.Mounter. A file system that isn't mounted in our namespace, too, is the owner's if the process
 // is in a user namespace of the owner.
 func (h *Handle) mounter(owner snapshot.UID, rootless bool) *snapshot.UID {
 	read := func(dir int, name string) (map[string]snapshot.UID, error) {
 		data, err := soon(h.fs, h.PID, func() ([]byte, error) { return readAt(dir, name, maxMountBytes) })
 		if len(data) == maxMountBytes {
-			err = errMounts
+			err = errSpent
 		}
 		return fuseMounts(data), err
 	}

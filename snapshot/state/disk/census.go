@@ -12,10 +12,9 @@ import (
 // census says which processes and Jupyter kernels there are, which users can make slow to find out. With the lock
 // held nothing is read: what is missing is noted, and the transaction is tried again after a reading.
 type census struct {
-	system   system.System
-	locked   bool
-	missing  bool
-	readings int
+	system  system.System
+	locked  bool
+	missing bool
 
 	users    map[snapshot.UID]bool // whose processes are read
 	everyone bool
@@ -31,10 +30,6 @@ type census struct {
 // errMissing says that a census has to be read before a transaction.
 var errMissing = errors.New("processes or kernels have to be looked for")
 
-// maxNamedReadings is after how many readings the next one is of all users: what is missing depends on the files,
-// which others change meanwhile.
-const maxNamedReadings = 2
-
 func newCensus(s system.System) *census {
 	return &census{system: s, users: map[snapshot.UID]bool{}, emptied: map[snapshot.EnvID]bool{}}
 }
@@ -47,7 +42,8 @@ func (c *census) processes(users ...snapshot.UID) (list []system.RunningProcess,
 		wanted[uid] = true
 	}
 	if !c.covers(users) {
-		c.everyone = c.everyone || len(users) == 0 || c.readings >= maxNamedReadings
+		again := !c.missing && len(c.users) > 0 // others change the files meanwhile: a third reading needs no more
+		c.everyone = c.everyone || len(users) == 0 || again
 		maps.Copy(c.users, wanted)
 		if !c.mayRead() {
 			return nil, false
@@ -86,7 +82,6 @@ func (c *census) mayRead() bool {
 
 // read looks for all that was asked for.
 func (c *census) read() {
-	c.readings++
 	c.missing = false
 	if c.everyone || len(c.users) > 0 {
 		c.list, c.complete = c.system.Running(func(uid snapshot.UID) bool { return c.everyone || c.users[uid] })
