@@ -69,7 +69,7 @@ func TestALookAtManyStalls(t *testing.T) {
 	for mounts, byUser := range map[int]bool{0: true, 3500: false} {
 		var pids []snapshot.PID
 		for range 4 {
-			pid, _ := proctest.StallAmong(t, false, mounts)
+			pid, _ := proctest.Stall(t, false, mounts)
 			pids = append(pids, pid)
 		}
 		machine, _ := realMachine(t, pids...)

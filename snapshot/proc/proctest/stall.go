@@ -23,15 +23,9 @@ import (
 const stallVariable = "GENV_TEST_STALL"
 
 // Stall starts a process of an ordinary user of which the memory is held by FUSE: its server takes what is written,
-// and never answers. With inExec that happens in execve(2). It ends with the test. The TestMain of the package must
-// call RunStall.
-func Stall(t *testing.T, inExec bool) (pid snapshot.PID, uid snapshot.UID) {
-	t.Helper()
-	return StallAmong(t, inExec, 0)
-}
-
-// StallAmong is Stall with so many other mounts.
-func StallAmong(t *testing.T, inExec bool, mounts int) (pid snapshot.PID, uid snapshot.UID) {
+// and never answers. With inExec that happens in execve(2). It sees so many other mounts. It ends with the test. The
+// TestMain of the package must call RunStall.
+func Stall(t *testing.T, inExec bool, mounts ...int) (pid snapshot.PID, uid snapshot.UID) {
 	t.Helper()
 	NeedRoot(t)
 	uid, program, attr := OrdinaryUser(t)
@@ -51,7 +45,7 @@ func StallAmong(t *testing.T, inExec bool, mounts int) (pid snapshot.PID, uid sn
 		_ = file.Close()
 	}
 	cmd := exec.Command(program)
-	cmd.Env = []string{stallVariable + "=user", "DIR=" + dir, "EXEC=" + strconv.FormatBool(inExec), fmt.Sprint("MOUNTS=", mounts)}
+	cmd.Env = []string{stallVariable + "=user", "DIR=" + dir, "EXEC=" + strconv.FormatBool(inExec), fmt.Sprint("MOUNTS=", append(mounts, 0)[0])}
 	cmd.SysProcAttr, cmd.Stderr = attr, os.Stderr
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)

@@ -34,27 +34,20 @@ func newCensus(s system.System) *census {
 	return &census{system: s, users: map[snapshot.UID]bool{}, emptied: map[snapshot.EnvID]bool{}}
 }
 
-// processes lists the living processes of some users, or of all if none are named. complete is false where /proc
-// hides the processes of others.
+// processes lists the living processes of some users at least, or of all if none are named. complete is false where
+// /proc hides the processes of others.
 func (c *census) processes(users ...snapshot.UID) (list []system.RunningProcess, complete bool) {
-	wanted := map[snapshot.UID]bool{}
-	for _, uid := range users {
-		wanted[uid] = true
-	}
 	if !c.covers(users) {
 		again := !c.missing && len(c.users) > 0 // others change the files meanwhile: a third reading needs no more
 		c.everyone = c.everyone || len(users) == 0 || again
-		maps.Copy(c.users, wanted)
+		for _, uid := range users {
+			c.users[uid] = true
+		}
 		if !c.mayRead() {
 			return nil, false
 		}
 	}
-	for _, p := range c.list {
-		if len(users) == 0 || wanted[p.UID] {
-			list = append(list, p)
-		}
-	}
-	return list, c.complete
+	return c.list, c.complete
 }
 
 // covers says whether the list has all processes of some users.

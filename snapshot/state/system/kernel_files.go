@@ -16,8 +16,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-// The lock is held while files are looked for, and a user can make a folder that never
-// answers (FUSE, a broken NFS): all folders together may take kernelsWithin, and what a user
+// Others wait for their turn while files are looked for, and a user can make a folder that
+// never answers (FUSE, a broken NFS): all folders together may take kernelsWithin, and what a user
 // delays is unknown for the kernels of that user alone.
 const (
 	kernelsWithin  = time.Second

@@ -81,7 +81,7 @@ func unsure(lives map[Kernel]Liveness, kernels []Kernel) {
 
 // maxCommandLine is how many bytes of a command line are read. A kernel's file is among
 // the first arguments, and any user can start processes with megabytes of them, which
-// would make others wait for the lock.
+// would make others wait for their turn.
 const maxCommandLine = 64 << 10
 
 // commandLine is the beginning of a command line; empty if the process has ended.

@@ -110,7 +110,7 @@ func parsePasswd(line, uid string) snapshot.Username {
 	return snapshot.Username(fields[0])
 }
 
-// getentPasswd asks for an account with the lock of the state files held.
+// getentPasswd asks for an account while others wait for their turn.
 func getentPasswd(ctx context.Context, uid string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
