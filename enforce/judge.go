@@ -90,7 +90,7 @@ func (j *judgement) postpone(h *hostView) {
 	h.Drop()
 	for i := range j.findings {
 		if f := &j.findings[i]; !f.Pending && f.Affects() == h.name && len(f.Terminate)+len(f.Detach) > 0 {
-			f.Pending, f.Waits = true, fmt.Sprintf("%d reports are under way on the host", MaxReportsUnderWay)
+			f.Pending, f.Waits = true, fmt.Sprintf("%d orders are under way on the host", MaxReportsUnderWay)
 		}
 	}
 }

@@ -271,7 +271,7 @@ func TestReportsOfAHostAreBounded(t *testing.T) {
 			require.Equal(t, "b end 5", planText(plan))
 			f := plan.Findings[len(plan.Findings)-1]
 			require.Equal(t, enforce.DecisionWait, f.Decision())
-			require.Equal(t, "16 reports are under way on the host", f.Waits)
+			require.Equal(t, "16 orders are under way on the host", f.Waits)
 			break
 		}
 		for _, r := range plan.Reports {

@@ -86,7 +86,7 @@ func TestEarlierReport(t *testing.T) {
 			require.Equal(t, row.status, got.Status, got.Reason)
 			require.Len(t, s.lines, row.lines)
 			if row.lines < 2 {
-				require.Contains(t, got.Reason, "already under way: another report asked it to end ")
+				require.Contains(t, got.Reason, "already under way: another order asked it to end ")
 			} else {
 				require.Empty(t, got.Reason)
 			}

@@ -42,7 +42,7 @@ func Encode143(r Order) ([]byte, error) {
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(object143{Terminate: terminate, Detach: detach}); err != nil {
-		return nil, fmt.Errorf("encode report: %w", err)
+		return nil, fmt.Errorf("encode order: %w", err)
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
@@ -52,7 +52,7 @@ func encodeTerminations(items []Termination) (json.RawMessage, error) {
 	for i := range items {
 		p := &items[i].Process
 		if !p.Expressible() {
-			return nil, fmt.Errorf("encode report: process %d has an unknown environment or memory, which the 1.4.3 format cannot express", p.PID)
+			return nil, fmt.Errorf("encode order: process %d has an unknown environment or memory, which the 1.4.3 format cannot express", p.PID)
 		}
 		processes = append(processes, *p)
 	}
@@ -69,7 +69,7 @@ func encodeDetachments(items []Detachment) (map[string]json.RawMessage, error) {
 	for key, envs := range byDevice {
 		data, err := snapshot.EncodeEnvironments(envs)
 		if err != nil {
-			return nil, fmt.Errorf("encode report: device %s: %w", key, err)
+			return nil, fmt.Errorf("encode order: device %s: %w", key, err)
 		}
 		out[key] = data
 	}
@@ -103,7 +103,7 @@ func Decode143(data []byte) (Order, error) {
 
 func checkSize(data []byte) error {
 	if len(data) > MaxBytes {
-		return fmt.Errorf("%w: a report of %d bytes is longer than the %d that are read", snapshot.ErrInvalid, len(data), MaxBytes)
+		return fmt.Errorf("%w: an order of %d bytes is longer than the %d that are read", snapshot.ErrInvalid, len(data), MaxBytes)
 	}
 	return nil
 }

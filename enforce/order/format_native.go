@@ -31,7 +31,7 @@ func EncodeNative(r Order) ([]byte, error) {
 	}
 	terminate, err := snapshot.EncodeNativeProcesses(processes)
 	if err != nil {
-		return nil, fmt.Errorf("encode report: %w", err)
+		return nil, fmt.Errorf("encode order: %w", err)
 	}
 	detach, err := encodeDetachments(r.Detach)
 	if err != nil {

@@ -145,7 +145,7 @@ func (c Commands) Execute(ctx context.Context, host remote.Host, report order.Or
 	command.Stdin = stdin
 	out, err := c.run(ctx, host, command)
 	if remote.ClassOf(err) == remote.OpenSSH { // ssh doesn't say whether the command had begun
-		err = remote.Errorf(remote.OutcomeUnknown, "what came of the report is not known: %w", err)
+		err = remote.Errorf(remote.OutcomeUnknown, "what came of the order is not known: %w", err)
 	}
 	items := len(report.Detach) + len(report.Terminate)
 	return Execution{

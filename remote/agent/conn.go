@@ -185,7 +185,7 @@ func (c *Conn) execute(ctx context.Context, report order.Order) (Execution, erro
 	t, asked := c.transport, c.asked
 	c.mu.Unlock()
 	if t == nil || !asked {
-		return Execution{}, remote.Errorf(remote.Unreachable, "%s was lost before the report was sent", c.host.Name)
+		return Execution{}, remote.Errorf(remote.Unreachable, "%s was lost before the order was sent", c.host.Name)
 	}
 	leave, err := c.pool.enter(ctx, c.pool.reports, t)
 	if err != nil {

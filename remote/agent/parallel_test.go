@@ -86,7 +86,7 @@ func TestSideBySide(t *testing.T) {
 		require.Equal(t, 16, g.begun)
 		_, err := c.Call(t.Context(), agent.RequestExecute, []byte(noReport))
 		require.ErrorIs(t, err, agent.ErrRefused)
-		require.ErrorContains(t, err, "16 reports are under way")
+		require.ErrorContains(t, err, "16 orders are under way")
 		for name, body := range map[string]string{agent.RequestSnapshot: "{}", agent.RequestNotify: "{}", agent.RequestPing: "x"} {
 			_, err := c.Call(t.Context(), name, []byte(body))
 			require.NoError(t, err, name)

@@ -189,7 +189,7 @@ func (c *conversation) next(ctx context.Context, requests <-chan received) (*fra
 // begin begins a report in the background, unless too many are under way.
 func (c *conversation) begin(ctx context.Context, f *frame) error {
 	if c.underWay.Load() >= enforce.MaxReportsUnderWay {
-		return c.reply(ctx, refusal(f, fmt.Errorf("%d reports are under way on this host: this one was not begun", enforce.MaxReportsUnderWay)))
+		return c.reply(ctx, refusal(f, fmt.Errorf("%d orders are under way on this host: this one was not begun", enforce.MaxReportsUnderWay)))
 	}
 	c.underWay.Add(1)
 	c.reports.Go(func() error {

@@ -188,7 +188,7 @@ func (t *streamTransport) Execute(ctx context.Context, _ remote.Host, report ord
 		err = checkOutcomes(report, answer.Outcomes)
 	}
 	if err != nil && !errors.Is(err, ErrRefused) && !errors.Is(err, ErrNotSent) {
-		return Execution{}, remote.Errorf(remote.OutcomeUnknown, "the report was sent, and what came of it is not known: %w", err)
+		return Execution{}, remote.Errorf(remote.OutcomeUnknown, "the order was sent, and what came of it is not known: %w", err)
 	}
 	answer.Lines = boundLines(answer.Lines, 2*len(answer.Outcomes))
 	answer.Warnings = boundLines(answer.Warnings, 2*len(answer.Outcomes)+maxWarnings)
@@ -289,7 +289,7 @@ func (t *streamTransport) awaitReport(ctx context.Context) error {
 	return &remote.Error{
 		Class: remote.Timeout,
 		Err:   fmt.Errorf("%w: the host is %w", ErrNotSent, errReporting),
-		Next:  "wait until the report is carried out; with the same version of genv as here, the host answers meanwhile",
+		Next:  "wait until the order is carried out; with the same version of genv as here, the host answers meanwhile",
 	}
 }
 

@@ -147,7 +147,7 @@ func (n *noticed) Send(e hooksink.Event) {
 }
 
 // Hooks get outcomes with their time, run and cycle, without a log, and also when the
-// loop ends with an error while a report is under way.
+// loop ends with an error while an order is under way.
 func TestHooksGetCompleteOutcomes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &graceful{hosts: map[string][]snapshot.PID{"a": {5}}, begun: time.Now()}

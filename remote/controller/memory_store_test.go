@@ -259,7 +259,7 @@ func TestTheMemoryIsWrittenEveryTenSeconds(t *testing.T) {
 	require.Equal(t, []string{"00", "10", "11"}, saved)
 }
 
-// A controller that dies while a report is under way does not send processes a second
+// A controller that dies while an order is under way does not send processes a second
 // SIGTERM before they have had their grace.
 func TestNoSecondSIGTERMAfterACrash(t *testing.T) {
 	dir, now := t.TempDir(), noonUTC

@@ -327,7 +327,7 @@ func TestTwoOperatorsAtOnce(t *testing.T) {
 		})
 		defer func() { r.stop() }()
 		require.Equal(t, 1, r.sent(), "by the rule")
-		require.Equal(t, "unable: a report about it is under way already", r.do(takeBobs))
+		require.Equal(t, "unable: an order about it is under way already", r.do(takeBobs))
 		time.Sleep(26 * time.Second)
 		h.mu.Lock()
 		h.snapshot.Devices = []snapshot.Device{{Index: 0}, {Index: 1}}
@@ -343,7 +343,7 @@ func TestTwoOperatorsAtOnce(t *testing.T) {
 		}
 		got := []string{<-answers, <-answers}
 		require.ElementsMatch(t, []string{
-			"unable: a report about it is under way already",
+			"unable: an order about it is under way already",
 			"Terminating process 5 from environment N/A that is running on GPU(s) 0: under way. An event says what came of it.",
 		}, got)
 		require.Equal(t, before+1, r.sent())

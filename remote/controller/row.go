@@ -175,11 +175,11 @@ func (c *Controller) checkChangeable(r *row) error {
 			continue
 		}
 		if underWay++; r.isIn(&report.Report) {
-			return operator.Refuse(operator.Unable, "Wait for its outcome.", "a report about it is under way already")
+			return operator.Refuse(operator.Unable, "Wait for its outcome.", "an order about it is under way already")
 		}
 	}
 	if underWay >= enforce.MaxReportsUnderWay {
-		return operator.Refuse(operator.Busy, "Wait for the outcomes.", "%d reports are under way on host %s", underWay, r.host.Name)
+		return operator.Refuse(operator.Busy, "Wait for the outcomes.", "%d orders are under way on host %s", underWay, r.host.Name)
 	}
 	return nil
 }

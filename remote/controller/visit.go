@@ -125,7 +125,7 @@ func (v *visit) deliver(ctx context.Context, link Link) {
 	case err != nil:
 		v.err = err
 	case ctx.Err() != nil:
-		v.err = remote.Errorf(remote.Cancelled, "stopped before the report was sent: %w", context.Cause(ctx))
+		v.err = remote.Errorf(remote.Cancelled, "stopped before the order was sent: %w", context.Cause(ctx))
 	default:
 		v.execution, v.err = link.Execute(context.WithoutCancel(ctx), v.host, v.report.Report)
 	}

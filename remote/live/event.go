@@ -89,7 +89,7 @@ func (e *Event) about(f *enforce.Finding) {
 // outcomes are what came of the items of a report, an event each.
 func outcomes(base Event, e *enforce.Event) []Event {
 	if e.Err != nil {
-		base.Text = "report failed: " + e.Err.Error()
+		base.Text = "order failed: " + e.Err.Error()
 		return []Event{base}
 	}
 	because := byID(e.Findings)

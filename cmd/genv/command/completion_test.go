@@ -269,7 +269,7 @@ func TestCompletionInZsh(t *testing.T) {
 	})
 	for keys, listed := range map[string][]string{
 		"genv remote ":            {"enforce .*-- enforce the rules on all hosts", "gpus .*-- list the GPUs"},
-		"genv remote enforce --m": {"--max-devices-per-user .*-- detach the devices", "--metrics "},
+		"genv remote enforce --m": {"--max-devices-per-user .*-- detach the GPUs", "--metrics "},
 		"genv remote -H gpu-":     {"gpu-01 .*-- gpu=h100"},
 		"genv activate --id ":     {"1667 .*-- alice train"},
 	} {

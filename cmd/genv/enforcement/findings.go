@@ -72,7 +72,7 @@ func waitOf(f *enforce.Finding, now time.Time) string {
 	case f.Pending:
 		return " (waits for more cycles)"
 	case f.Decision() == enforce.DecisionUnderWay:
-		return " (a report about it is under way)"
+		return " (an order about it is under way)"
 	case len(f.Stuck) > 0:
 		return fmt.Sprintf(" (process %d: %s)", f.Stuck[0].PID, cmp.Or(f.Stuck[0].Reason, "it cannot be ended"))
 	}

@@ -42,11 +42,11 @@ func ReadPolicy(c *cli.Context) (*policy.File, error) {
 func RuleFlags() []cli.Flag {
 	flags := []cli.Flag{
 		&cli.StringFlag{Name: "policy", Category: command.Site + command.Top + command.OrNone, Usage: "policy `FILE`, or none; by default policy.yaml in ~/.config/genv or /etc/genv; flags override it"},
-		&cli.IntFlag{Name: "max-devices-per-user", Category: command.OfPolicy, DefaultText: "no cap", Usage: "detach the devices of a user beyond `N` on all hosts together"},
+		&cli.IntFlag{Name: "max-devices-per-user", Category: command.OfPolicy, DefaultText: "no cap", Usage: "detach the GPUs of a user beyond `N` on all hosts together"},
 		&cli.StringSliceFlag{Name: "max-devices-for-user", Category: command.OfPolicy + command.Many, Usage: "the same for one user: `USER=N`; several values allowed"},
 	}
 	flags = append(flags, onOff(enforce.RuleNonEnvProcesses, "terminate processes that are in no environment", "off")...)
-	flags = append(flags, onOff(enforce.RuleEnvDevices, "terminate processes on devices that are not attached", "on")...)
+	flags = append(flags, onOff(enforce.RuleEnvDevices, "terminate processes on GPUs that are not attached", "on")...)
 	return append(flags, onOff(enforce.RuleEnvMemory, "terminate processes of environments over their memory capacity", "on")...)
 }
 

@@ -130,7 +130,7 @@ func TestEachProcessIsAskedOnce(t *testing.T) {
 	if joins {
 		require.Eventually(t, func() bool {
 			record, err := os.ReadFile(filepath.Join(dir, "second.jsonl"))
-			return err == nil && strings.Contains(string(record), "already under way: another report asked it to end ")
+			return err == nil && strings.Contains(string(record), "already under way: another order asked it to end ")
 		}, time.Minute, 10*time.Millisecond)
 	}
 }
@@ -144,7 +144,7 @@ func openDir(t *testing.T) string {
 	return dir
 }
 
-// A second Ctrl-C ends a controller at once, although a report is under way. Then its hosts
+// A second Ctrl-C ends a controller at once, although an order is under way. Then its hosts
 // refuse others, and not a restart.
 func TestASecondInterrupt(t *testing.T) {
 	t.Parallel()

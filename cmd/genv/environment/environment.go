@@ -110,8 +110,8 @@ func SettingNamed(name string) (Configurable, error) {
 func SettingFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "name", Usage: "`NAME` of the environment"},
-		&cli.StringFlag{Name: "gpus", Usage: "attach `N` devices"},
-		&cli.StringFlag{Name: "gpu-memory", Usage: "`CAPACITY` on each device, such as 4g; shares devices with others"},
+		&cli.StringFlag{Name: "gpus", Usage: "attach `N` GPUs"},
+		&cli.StringFlag{Name: "gpu-memory", Usage: "`CAPACITY` on each GPU, such as 4g; shares GPUs with others"},
 	}
 }
 
@@ -135,7 +135,7 @@ func ReadSettings(c *cli.Context, config *snapshot.EnvConfig) error {
 func OverSubscribeFlag() cli.Flag {
 	return &cli.BoolFlag{
 		Name: "over-subscribe", Aliases: []string{"o", "allow-over-subscription"},
-		Usage: "attach devices even if they are full, as with GENV_ALLOW_OVER_SUBSCRIPTION=1",
+		Usage: "attach GPUs even if they are full, as with GENV_ALLOW_OVER_SUBSCRIPTION=1",
 	}
 }
 

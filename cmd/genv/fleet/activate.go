@@ -29,10 +29,10 @@ import (
 func (p *program) activateCommand() *cli.Command {
 	return &cli.Command{
 		Name: "activate", Category: command.Personal,
-		Usage: "open a shell with an environment on a host that has the devices for it",
+		Usage: "open a shell with an environment on a host that has the GPUs for it",
 		Flags: remoteFlags(allHosts, append(environment.SettingFlags(),
 			&cli.BoolFlag{Name: "no-prompt", Usage: "leave the shell's prompt as it is"},
-			&cli.BoolFlag{Name: "no-attach", Usage: "attach no devices yet"},
+			&cli.BoolFlag{Name: "no-attach", Usage: "attach no GPUs yet"},
 			environment.OverSubscribeFlag())...),
 		Action: p.remoteActivate,
 	}

@@ -41,9 +41,9 @@ type deviceDocument struct {
 func (p *program) devicesCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "devices",
-		Usage: "list the devices of every host, and how many are available",
+		Usage: "list the GPUs of every host, and how many are available",
 		Flags: remoteFlags(allHosts, append(listFlags(),
-			&cli.BoolFlag{Name: "processes", Usage: "ask nvidia-smi too, with sudo: only a device that no process uses is available"})...),
+			&cli.BoolFlag{Name: "processes", Usage: "ask nvidia-smi too, with sudo: only a GPU that no process uses is available"})...),
 		Action: p.remoteDevices,
 	}
 }

@@ -27,9 +27,9 @@ func (p *program) llmCommand() *cli.Command {
 		Subcommands: []*cli.Command{
 			{Name: "ps", Usage: "list the models that environments on the hosts serve", Flags: list, Action: p.remoteLLMs},
 			{
-				Name: "serve", Usage: "serve a model on a host that has the devices for it, in this terminal", ArgsUsage: "MODEL",
-				Flags: remoteFlags(namedHosts, &cli.StringFlag{Name: "gpus", Usage: "attach `N` devices"},
-					&cli.StringFlag{Name: "gpu-memory", Usage: "`CAPACITY` on each device, such as 4g; shares devices with others"}, environment.OverSubscribeFlag()),
+				Name: "serve", Usage: "serve a model on a host that has the GPUs for it, in this terminal", ArgsUsage: "MODEL",
+				Flags: remoteFlags(namedHosts, &cli.StringFlag{Name: "gpus", Usage: "attach `N` GPUs"},
+					&cli.StringFlag{Name: "gpu-memory", Usage: "`CAPACITY` on each GPU, such as 4g; shares GPUs with others"}, environment.OverSubscribeFlag()),
 				Action: p.remoteServe,
 			},
 			{Name: "attach", Usage: "talk to a model that a host serves", ArgsUsage: "MODEL", Flags: remoteFlags(namedHosts), Action: p.remoteLLMAttach},

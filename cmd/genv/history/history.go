@@ -349,7 +349,7 @@ func Why(p *command.Program, c *cli.Context, path string) error {
 
 // WhyFlags are those of Why.
 func WhyFlags() []cli.Flag {
-	return append(command.OutputFlags(), &cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "print all that is recorded, with the process and the device as they were when they were judged"})
+	return append(command.OutputFlags(), &cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "print all that is recorded, with the process and the GPU as they were when they were judged"})
 }
 
 // readID is the id that the argument is; empty for none.

@@ -20,7 +20,7 @@ const maxDaemonJSON = 1 << 20
 func (p *program) setupDockerCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "setup-docker",
-		Usage: "have dockerd start containers with genv's runtime, which gives them devices and an environment",
+		Usage: "have dockerd start containers with genv's runtime, which gives them GPUs and an environment",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "remove", Usage: "undo it: the default runtime is the one before"},
 			&cli.BoolFlag{Name: "no-default", Usage: "leave the default runtime: only containers with --runtime genv have genv's"},

@@ -24,7 +24,7 @@ func (p *program) usageCommand() *cli.Command {
 		Subcommands: []*cli.Command{
 			{
 				Name:   "snapshot",
-				Usage:  "print the devices, environments and processes of this host, as JSON",
+				Usage:  "print the GPUs, environments and processes of this host, as JSON",
 				Flags:  []cli.Flag{command.OneOf(&cli.StringFlag{Name: "type", Usage: "only one `PART`: devices, envs or processes"}, []string{"devices", "envs", "processes"}), command.FormatFlag("json")},
 				Action: p.usageSnapshot,
 			},

@@ -22,7 +22,7 @@ func (p *program) activateCommand() *cli.Command {
 		Flags: append(environment.SettingFlags(),
 			&cli.StringFlag{Name: "id", Aliases: []string{"eid"}, Usage: "enter the existing environment with this `ID`, for example from another terminal"},
 			&cli.BoolFlag{Name: "no-prompt", Usage: "leave the shell's prompt as it is"},
-			&cli.BoolFlag{Name: "no-attach", Usage: "attach no devices yet"},
+			&cli.BoolFlag{Name: "no-attach", Usage: "attach no GPUs yet"},
 			&cli.BoolFlag{Name: "no-load", Usage: "don't load the configuration from the folder that genv home prints"},
 			shellFlag("answer the shell with this `PID`, which genv 1.4.3 initialised, on stdout"),
 			environment.OverSubscribeFlag(),

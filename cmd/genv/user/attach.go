@@ -20,10 +20,10 @@ import (
 func (p *program) attachCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "attach",
-		Usage: "attach devices to this environment: as many as are configured, or one",
+		Usage: "attach GPUs to this environment: as many as are configured, or one",
 		Flags: append(attachFlags(),
 			&cli.BoolFlag{Name: "config", Usage: "attach as many as are configured, and none if no number is"},
-			&cli.BoolFlag{Name: "refresh", Usage: "attach nothing; update this shell after another terminal attached or detached devices"}),
+			&cli.BoolFlag{Name: "refresh", Usage: "attach nothing; update this shell after another terminal attached or detached GPUs"}),
 		Action: p.outsideContainers(p.attach),
 	}
 }
@@ -31,8 +31,8 @@ func (p *program) attachCommand() *cli.Command {
 // attachFlags are those of `genv attach` and `genv devices attach`.
 func attachFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "count", Usage: "attach devices until there are `N` in all"},
-		indexFlag("attach these devices: `INDEX`, or several with commas"),
+		&cli.StringFlag{Name: "count", Usage: "attach GPUs until there are `N` in all"},
+		indexFlag("attach these GPUs: `INDEX`, or several with commas"),
 		&cli.StringFlag{Name: "mig", Usage: "attach this MIG `INSTANCE`, or several with commas: a UUID, or a profile such as 1g.10gb for any free one"},
 		environment.OverSubscribeFlag(),
 	}
@@ -158,8 +158,8 @@ func (p *program) adviseScript(active shell.Active) {
 func (p *program) detachCommand() *cli.Command {
 	return &cli.Command{
 		Name:   "detach",
-		Usage:  "detach devices from this environment, by default all",
-		Flags:  []cli.Flag{indexFlag("detach only these devices: `INDEX`, or several with commas")},
+		Usage:  "detach GPUs from this environment, by default all",
+		Flags:  []cli.Flag{indexFlag("detach only these GPUs: `INDEX`, or several with commas")},
 		Action: p.outsideContainers(p.detach),
 	}
 }

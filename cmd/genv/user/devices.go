@@ -133,24 +133,24 @@ func (p *program) devicesCommand() *cli.Command {
 	eid := eidFlag()
 	return &cli.Command{
 		Name:   "devices",
-		Usage:  "list the devices of this host and who is attached to them",
+		Usage:  "list the GPUs of this host and who is attached to them",
 		Flags:  listFlags(),
 		Action: p.devicesPs,
 		Subcommands: []*cli.Command{
 			{Name: "ps", Usage: "list them", Flags: listFlags(), Action: p.devicesPs},
 			{
-				Name: "attach", Usage: "attach devices to an environment, and print all that it has",
+				Name: "attach", Usage: "attach GPUs to an environment, and print all that it has",
 				Flags:  append(attachFlags(), eid, &cli.StringFlag{Name: "gpu-memory", Usage: "memory `CAPACITY` on each, instead of that of the environment"}),
 				Action: p.devicesAttach,
 			},
 			{
-				Name: "detach", Usage: "detach devices from an environment, and print those that it still has",
+				Name: "detach", Usage: "detach GPUs from an environment, and print those that it still has",
 				Flags:  []cli.Flag{eid, indexFlag("only these: `INDEX`, or several with commas"), quietFlag("don't print the devices")},
 				Action: p.devicesDetach,
 			},
-			{Name: "find", Usage: "print the devices of an environment", Flags: append(fileFlags(), eid), Action: p.devicesFind},
+			{Name: "find", Usage: "print the GPUs of an environment", Flags: append(fileFlags(), eid), Action: p.devicesFind},
 			{
-				Name: "query", Usage: "print facts about devices, one per line",
+				Name: "query", Usage: "print facts about GPUs, one per line",
 				Flags: append(fileFlags(), command.FormatFlag("tui", "csv", "json"), indexFlag("only these: `INDEX`, or several with commas"),
 					command.SomeOf(&cli.StringSliceFlag{Name: "query", Aliases: []string{"queries"}, Usage: "`WHAT` to print, several values allowed: " + strings.Join(deviceQueryNames(), " ")}, deviceQueryNames())),
 				Action: p.devicesQuery,

@@ -15,7 +15,7 @@ import (
 func (p *program) historyCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "history",
-		Usage:     "print what was done to your processes and devices on this machine, when and why",
+		Usage:     "print what was done to your processes and GPUs on this machine, when and why",
 		ArgsUsage: "[ID]",
 		Flags:     history.Flags(),
 		Action:    p.historyHere,
@@ -25,7 +25,7 @@ func (p *program) historyCommand() *cli.Command {
 func (p *program) whyCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "why",
-		Usage:     "print why a process was ended or a device detached, the last or the one with this ID, and what to do",
+		Usage:     "print why a process was ended or a GPU detached, the last or the one with this ID, and what to do",
 		ArgsUsage: "[ID]",
 		Flags:     history.WhyFlags(),
 		Action:    p.why,

@@ -20,7 +20,7 @@ import (
 func (p *program) lockCommand() *cli.Command {
 	return &cli.Command{
 		Name:            "lock",
-		Usage:           "run a command, or without one only wait, while no other `genv lock` uses this environment's devices",
+		Usage:           "run a command, or without one only wait, while no other `genv lock` uses this environment's GPUs",
 		ArgsUsage:       "[COMMAND [ARGUMENT…]]",
 		SkipFlagParsing: true, // all that follows is the command's
 		Action:          p.lock,

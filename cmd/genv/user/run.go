@@ -32,7 +32,7 @@ func (p *program) runCommand() *cli.Command {
 		Usage:     "run a command in an environment of its own, which ends with it; for cron, at, scripts and systemd",
 		ArgsUsage: "COMMAND [ARGUMENT…]",
 		Flags: append(environment.SettingFlags(), environment.OverSubscribeFlag(),
-			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "don't print its devices"}),
+			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "don't print its GPUs"}),
 		Action: p.outsideContainers(p.runIn),
 	}
 }

@@ -21,7 +21,7 @@ func (p *program) shellCommand() *cli.Command {
 			&cli.BoolFlag{Name: "init", Usage: "print the code that initialises a shell"},
 			&cli.BoolFlag{Name: "ok", Usage: "say that this shell is initialised"},
 			&cli.BoolFlag{Name: "deinit", Usage: "print the code that removes what --init defined"},
-			&cli.BoolFlag{Name: "reattach", Usage: "print the code that sets the variables of a shell to its devices"},
+			&cli.BoolFlag{Name: "reattach", Usage: "print the code that sets the variables of a shell to its GPUs"},
 			&cli.BoolFlag{Name: "reconfigure", Usage: "print the code that sets them to its configuration"},
 			command.OneOf(&cli.StringFlag{Name: "shell", Usage: "for this `SHELL`, bash or zsh, instead of the one that runs this"}, []string{"bash", "zsh"}),
 		},
