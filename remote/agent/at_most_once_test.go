@@ -230,7 +230,7 @@ type conductor struct {
 type player struct {
 	claim *fence.Claim // nil for none
 	last  *agent.ExecuteRequest
-	at    time.Time // of the last report
+	at    time.Time // at which the last report was sent
 }
 
 var run = fence.RunSource("1")
@@ -311,7 +311,7 @@ func (c *conductor) report(p *player, grace time.Duration, kill bool, after time
 		claim.TakeOver = false
 		request.Claim = &claim
 	}
-	p.last, p.at = request, time.Now().Add(after)
+	p.last, p.at = request, time.Now()
 	c.ask(p, agent.RequestExecute, request, after)
 }
 
