@@ -82,16 +82,21 @@ func DecodeNative(data []byte) (Order, error) {
 	return r, err
 }
 
-// Judged are, for each item of an order in the order of its outcomes, the lines of the
-// snapshot that were judged; nil if there are none. They are sent next to the order.
-func Judged(r Order) [][]string {
-	lines, some := make([][]string, 0, len(r.Detach)+len(r.Terminate)), 0
-	for i := range r.Detach {
-		lines, some = append(lines, r.Detach[i].Judged), some+len(r.Detach[i].Judged)
+// each calls a function with the reasons of each item, in the order of their outcomes.
+func (o *Order) each(do func(why, judged *[]string)) {
+	for i := range o.Detach {
+		do(&o.Detach[i].Why, &o.Detach[i].Judged)
 	}
-	for i := range r.Terminate {
-		lines, some = append(lines, r.Terminate[i].Judged), some+len(r.Terminate[i].Judged)
+	for i := range o.Terminate {
+		do(&o.Terminate[i].Why, &o.Terminate[i].Judged)
 	}
+}
+
+// Judged are, for each item in the order of its outcomes, the lines of the snapshot that were
+// judged; nil if there are none. They are sent next to the order.
+func Judged(o Order) [][]string {
+	lines, some := make([][]string, 0, len(o.Detach)+len(o.Terminate)), 0
+	o.each(func(_, judged *[]string) { lines, some = append(lines, *judged), some+len(*judged) })
 	if some == 0 {
 		return nil
 	}
@@ -99,40 +104,23 @@ func Judged(r Order) [][]string {
 }
 
 // SetJudged takes what Judged gave; nothing when it is of another order.
-func SetJudged(r Order, lines [][]string) {
-	if len(lines) != len(r.Detach)+len(r.Terminate) {
-		return
-	}
-	for i := range r.Detach {
-		r.Detach[i].Judged = lines[i]
-	}
-	for i := range r.Terminate {
-		r.Terminate[i].Judged = lines[len(r.Detach)+i]
+func SetJudged(o Order, lines [][]string) {
+	if len(lines) == len(o.Detach)+len(o.Terminate) {
+		o.each(func(_, judged *[]string) { *judged, lines = lines[0], lines[1:] })
 	}
 }
 
-// Reasons are, for each item of an order in the order of its outcomes, the findings as
-// people read them. They are sent next to the order.
-func Reasons(r Order) [][]string {
-	reasons := make([][]string, 0, len(r.Detach)+len(r.Terminate))
-	for i := range r.Detach {
-		reasons = append(reasons, r.Detach[i].Why)
-	}
-	for i := range r.Terminate {
-		reasons = append(reasons, r.Terminate[i].Why)
-	}
+// Reasons are, for each item in the order of its outcomes, the findings as people read them.
+// They are sent next to the order.
+func Reasons(o Order) [][]string {
+	reasons := make([][]string, 0, len(o.Detach)+len(o.Terminate))
+	o.each(func(why, _ *[]string) { reasons = append(reasons, *why) })
 	return reasons
 }
 
 // SetReasons takes what Reasons gave; nothing when it is of another order.
-func SetReasons(r Order, reasons [][]string) {
-	if len(reasons) != len(r.Detach)+len(r.Terminate) {
-		return
-	}
-	for i := range r.Detach {
-		r.Detach[i].Why = reasons[i]
-	}
-	for i := range r.Terminate {
-		r.Terminate[i].Why = reasons[len(r.Detach)+i]
+func SetReasons(o Order, reasons [][]string) {
+	if len(reasons) == len(o.Detach)+len(o.Terminate) {
+		o.each(func(why, _ *[]string) { *why, reasons = reasons[0], reasons[1:] })
 	}
 }
