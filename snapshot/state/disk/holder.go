@@ -2,6 +2,7 @@ package disk
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -44,19 +45,25 @@ func (p *Holder) Describe() string {
 	return p.String()
 }
 
+// maxLocks is how much of /proc/locks is read, in bytes: users can hold millions of locks, and the kernel begins
+// from the first one at each read.
+const maxLocks = 1 << 20
+
 // HolderOf returns the holder of a lock on a file, or nil if it is unknown. root is where /proc is
 // mounted.
 func HolderOf(root string, st *unix.Stat_t) *Holder {
-	locks, err := os.ReadFile(filepath.Join(root, "locks"))
+	file, err := os.Open(filepath.Join(root, "locks"))
 	if err != nil {
 		return nil
 	}
+	defer file.Close()
+	locks, _ := io.ReadAll(io.LimitReader(file, maxLocks)) // unknown is none
 	pid := findHolder(string(locks), st)
 	if pid <= 0 {
 		return nil
 	}
 	found := &Holder{PID: pid}
-	fs := proc.FS{Root: root}
+	fs := proc.FS{Root: root, Reader: &proc.Reader{}} // which waits for no process
 	if stat, err := fs.Stat(pid); err == nil {
 		found.Command = stat.Name
 	}

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -301,6 +302,18 @@ func TestTheHolderInProcLocks(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			require.Equal(t, tt.want, disk.FindHolder(tt.locks, device, 131))
 		})
+	}
+}
+
+// Users can hold millions of locks: then nobody is named, rather than that others wait.
+func TestTheHolderAmongManyLocks(t *testing.T) {
+	var st unix.Stat_t
+	st.Ino = 131
+	others := strings.Repeat("1: FLOCK  ADVISORY  WRITE 5 fe:00:7 0 EOF\n", 100_000)
+	for locks, found := range map[string]bool{"2: FLOCK  ADVISORY  WRITE 6 00:00:131 0 EOF\n" + others: true, others + "2: FLOCK  ADVISORY  WRITE 6 00:00:131 0 EOF\n": false} {
+		root := t.TempDir()
+		put(t, root, "locks", locks)
+		require.Equal(t, found, disk.HolderOf(root, &st) != nil)
 	}
 }
 
