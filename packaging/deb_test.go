@@ -177,7 +177,7 @@ func TestUnitsAreValid(t *testing.T) {
 func TestUnitsAreHardened(t *testing.T) {
 	need(t, "systemd-analyze")
 	for unit, threshold := range map[string]string{
-		"systemd/genv-controller.service": "18", "systemd/genv-enforce.service": "40", "../remote/install/systemd/genv-host.service": "40", "systemd/genv-guard.service": "80",
+		"systemd/genv-controller.service": "18", "../remote/install/systemd/genv-enforce.service": "40", "../remote/install/systemd/genv-host.service": "40", "systemd/genv-guard.service": "80",
 	} {
 		path, err := filepath.Abs(unit)
 		require.NoError(t, err)

@@ -65,8 +65,36 @@ func TestQuickStart(t *testing.T) {
 	require.Contains(t, host.must("cat", "/etc/sudoers.d/zz-genv"), "\ngenv ALL=(root) NOPASSWD: ")
 	require.NotContains(t, host.must("cat", "/etc/sudoers.d/zz-genv"), "alice", "a person gets no rights")
 	require.Contains(t, install(""), "unchanged")
+	host.sh(`man -w genv-attach; test -s /usr/local/share/bash-completion/completions/genv; test -s /usr/local/share/zsh/site-functions/_genv
+		[ /usr/bin/genv -ef /usr/local/bin/genv ]; [ "$(systemctl is-enabled genv-enforce || :)" = disabled ]`)
 
 	jump.must("genv", "remote", "enforce", "-H", "@all", "--interval", "0", "--dry-run")
 	jump.must("systemctl", "enable", "--now", "genv-controller")
 	jump.await("genv-controller", "1 of 1 host answered")
+	jump.must("systemctl", "stop", "genv-controller")
+
+	// All users' shells have genv, and one that fails or hangs breaks none.
+	shell := func(kind string) string { return host.must("runuser", "-u", "alice", "--", kind, "-ic", "type genv") }
+	require.Contains(t, install("--shell-setup"), "genv in the shells of all users, by /etc/bash.bashrc")
+	require.Contains(t, install("--shell-setup"), "unchanged")
+	require.Contains(t, shell("bash"), "function")
+	host.sh("mv /usr/local/bin/genv /tmp/; printf '#!/bin/sh\\nsleep 60; exit 1\\n' >/usr/local/bin/genv; chmod 0755 /usr/local/bin/genv")
+	require.NotContains(t, shell("bash"), "function")
+	host.sh("mv /tmp/genv /usr/local/bin/genv")
+
+	// An environment is active: nothing is removed.
+	host.sh("useradd bob; systemd-run --quiet --unit=bob --uid=bob genv run --gpus 1 -- sleep 1000; until genv envs --format csv --no-header | grep -q bob; do sleep 0.1; done")
+	purge := func() (string, error) {
+		return jump.as("alice", "export HOME=/home/alice; (sleep 2; echo secret; sleep 5) | script -qec 'genv remote install -H @all --ask-sudo-password --purge' /dev/null")
+	}
+	out, err = purge()
+	require.Error(t, err, out)
+	require.Contains(t, out, "environments are active: 1")
+	host.sh("test -x /usr/local/bin/genv; systemctl stop bob; until [ -z \"$(genv envs --format csv --no-header)\" ]; do sleep 0.1; done")
+	out, err = purge()
+	require.NoError(t, err, out)
+	require.Contains(t, out, "the account genv stays")
+	require.Empty(t, strings.TrimSpace(host.sh(`find /etc /usr/bin /usr/local /usr/lib/systemd /var /run -name '*genv*' ! -path '/var/lib/apt/*' ! -path '/var/lib/dpkg/*' ! -path '/run/genv-install.lock' ! -path '/home/*'
+		grep -l genv /etc/bash.bashrc /home/genv/.ssh/authorized_keys || :`)))
+	host.must("getent", "passwd", "genv")
 }

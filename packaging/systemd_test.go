@@ -57,7 +57,7 @@ func (m *machine) show(unit, property string) string {
 // hasten gives a unit an interval of a second by a drop-in.
 func (m *machine) hasten(unit string) {
 	m.t.Helper()
-	text, err := os.ReadFile("systemd/" + unit)
+	text, err := os.ReadFile(m.path("/usr/lib/systemd/system/" + unit))
 	require.NoError(m.t, err)
 	start := regexp.MustCompile(`(?m)^ExecStart=(.*\\\n)*.*$`).FindString(string(text))
 	require.NotEmpty(m.t, start)

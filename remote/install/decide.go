@@ -28,6 +28,7 @@ type Wanted struct {
 	Account string // for sudoers; empty for none, since the login is root
 	Key     string // with which a controller logs in as the account; empty for none
 	Upgrade bool
+	Extras  bool      // see Options
 	State   Ownership // empty to have root own it on a new host, and to change nothing on others
 }
 
@@ -51,11 +52,12 @@ type Plan struct {
 	Clean   bool      // files of an interrupted installation are removed
 	State   Ownership // who is to own the state; empty to leave it as it is
 	Units   bool      // the service of root is written, or continues with another program
+	Extras  bool      // man pages and the like are added, or renewed
 	Notes   []string
 }
 
 // Complete says that the host has everything.
-func (p *Plan) Complete() bool { return !p.files() && p.State == "" && !p.Units }
+func (p *Plan) Complete() bool { return !p.files() && p.State == "" && !p.Units && !p.Extras }
 
 // files says that the program, sudoers, the shims or the account change.
 func (p *Plan) files() bool { return p.Program || p.Sudoers != "" || p.Shims || p.Key != "" }
@@ -78,6 +80,10 @@ func Decide(w *Wanted, login Login, s *State) (*Plan, error) {
 		return nil, err
 	}
 	plan.decideAccount(w, s)
+	plan.Extras = w.Extras && (plan.Program || len(s.Lacks) > 0)
+	for _, what := range s.Lacks {
+		plan.note("added: %s", text.OneLine(what))
+	}
 	if err := plan.decideState(w, s); err != nil {
 		return nil, err
 	}
@@ -123,7 +129,7 @@ func (p *Plan) decideState(w *Wanted, s *State) error {
 		p.note("every user writes the state: %s; `--state root` lets root own it", s.NotNew)
 	}
 	if has && p.State == "" { // they run the program that is there
-		p.Units = p.Program || !slices.Equal(s.Units, []string{sumOf(hostSocket), sumOf(serviceOf(w.Path))})
+		p.Units = p.Program || !slices.Equal(s.Units, []string{sumOf(hostSocket), sumOf(unitFor(hostService, w.Path))})
 	}
 	return nil
 }

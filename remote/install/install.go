@@ -39,11 +39,16 @@ type Options struct {
 	Path string
 	// Account is who may run genv by sudoers; empty is the login.
 	Account string
-	Key string // with which a controller logs in as the account, which is made if missing; empty for none
+	Key     string // with which a controller logs in as the account, which is made if missing; empty for none
 	// Upgrade replaces another genv at Path.
 	Upgrade bool
 	// State is who is to own the state; empty to decide that on new hosts alone.
 	State Ownership
+	// Extras are man pages, completion, the unit of genv-enforce and a link in /usr/bin; ShellSetup puts genv
+	// into the shells of all users, too.
+	Extras, ShellSetup bool
+	// Purge has Uninstall remove state and logs, too.
+	Purge bool
 	// Timeout is for everything on a host; 0 is 10 minutes.
 	Timeout time.Duration
 }
@@ -115,6 +120,9 @@ func (i *Installer) Install(ctx context.Context, h remote.Host) (*Outcome, error
 	if err == nil && (plan.State != "" || plan.Units) {
 		err = v.changeState(ctx, plan.State)
 	}
+	if err == nil && plan.Extras {
+		err = v.addExtras(ctx, plan.Program)
+	}
 	if err == nil {
 		err = v.verify(ctx)
 	}
@@ -148,6 +156,7 @@ func (i *Installer) plan(ctx context.Context, h remote.Host) (*visit, *Plan, err
 		return v, nil, refuse(fmt.Sprintf("name a genv for it with --binary-%s FILE", arch),
 			"the host is %s, and this genv is for %s", arch, i.Programs.names())
 	}
+	v.wanted.Extras = i.Options.Extras
 	v.wanted.Program, v.wanted.Upgrade, v.wanted.State, v.wanted.Key = program, i.Options.Upgrade, i.Options.State, i.Options.Key
 	plan, err := Decide(&v.wanted, v.login, v.state)
 	if err != nil {
@@ -242,8 +251,9 @@ func mayBeSudo(err error) bool {
 }
 
 func (v *visit) lookAsRoot(ctx context.Context) (values, error) {
-	return v.ask(ctx, v.access, script{text: newHostScript + lookScript, vars: variables{
-		{"path", v.wanted.Path}, {"folder", SudoersFolder}, {"rules_file", remote.SudoersFile}, {"shims", shimsOf(v.wanted.Path)}, {"account", v.wanted.Account}, {"key", v.Options.Key}, {"units", unitsFolder},
+	return v.ask(ctx, v.access, script{text: newHostScript + extrasScript + lookScript, vars: variables{
+		{"path", v.wanted.Path}, {"folder", SudoersFolder}, {"rules_file", remote.SudoersFile}, {"shims", shimsOf(v.wanted.Path)}, {"account", v.wanted.Account},
+		{"key", v.Options.Key}, {"units", unitsFolder}, {"extras", yes(v.Options.Extras)}, {"shell_setup", yes(v.Options.ShellSetup)}, {"again", ""},
 	}})
 }
 
@@ -299,7 +309,16 @@ func (v *visit) apply(ctx context.Context, plan *Plan) error {
 // has the service that is there continue with the program.
 func (v *visit) changeState(ctx context.Context, to Ownership) error {
 	_, err := v.change(ctx, script{text: stateScript, vars: variables{
-		{"path", v.wanted.Path}, {"state", string(to)}, {"units", unitsFolder}, {"socket", hostSocket}, {"service", serviceOf(v.wanted.Path)},
+		{"path", v.wanted.Path}, {"state", string(to)}, {"units", unitsFolder}, {"socket", hostSocket}, {"service", unitFor(hostService, v.wanted.Path)},
+	}})
+	return err
+}
+
+// addExtras adds what is lacking, and renews what came from the program that was there before.
+func (v *visit) addExtras(ctx context.Context, again bool) error {
+	_, err := v.change(ctx, script{text: extrasScript + extrasApplyScript, vars: variables{
+		{"path", v.wanted.Path}, {"units", unitsFolder}, {"enforce", unitFor(enforceService, v.wanted.Path)},
+		{"extras", yes(v.Options.Extras)}, {"shell_setup", yes(v.Options.ShellSetup)}, {"again", yes(again)},
 	}})
 	return err
 }
@@ -323,78 +342,4 @@ func (c *counted) Read(p []byte) (int, error) {
 		c.report(n)
 	}
 	return n, err
-}
-
-// CheckUninstall says what Uninstall would do.
-func (i *Installer) CheckUninstall(ctx context.Context, h remote.Host) (*Outcome, error) {
-	ctx, cancel := i.limited(ctx)
-	defer cancel()
-	v, _, err := i.planUninstall(ctx, h)
-	return v.result(err)
-}
-
-// Uninstall removes the program, the shims and the file of sudoers. State and logs stay.
-func (i *Installer) Uninstall(ctx context.Context, h remote.Host) (*Outcome, error) {
-	ctx, cancel := i.limited(ctx)
-	defer cancel()
-	v, vars, err := i.planUninstall(ctx, h)
-	if err == nil && v.state.Sum != "" && (len(v.state.Units) > 0 || v.state.Owned) { // without the program no user could change the state that root owns
-		err = v.changeState(ctx, StateShared)
-	}
-	if err == nil && (v.outcome.Result != Unchanged || len(v.state.Leftovers) > 0) {
-		err = v.remove(ctx, vars)
-	}
-	return v.result(err)
-}
-
-// planUninstall decides what to remove. Lines of sudoers that genv did not write stay.
-func (i *Installer) planUninstall(ctx context.Context, h remote.Host) (*visit, variables, error) {
-	v, err := i.look(ctx, h)
-	if err != nil {
-		return v, nil, err
-	}
-	s := v.state
-	if err := decidePackage(v.wanted.Path, s); err != nil {
-		return v, nil, err
-	}
-	switch {
-	case s.Other || s.Link != "":
-		return v, nil, refuse("remove it by hand", "%s is not a file", v.wanted.Path)
-	case s.Sum != "" && s.ReadOnly != "":
-		return v, nil, refuse("make it writable", "%s is read-only on the host", s.ReadOnly)
-	}
-	if err := decideFolders(v.wanted.Path, s); err != nil {
-		return v, nil, err
-	}
-	o := &v.outcome
-	o.Arch, o.Result, o.Shims = archOf(v.login.Machine), Unchanged, s.Shims && v.shims() != ""
-	_, known := rulesOf(s.Rules, v.wanted.Path)
-	_, oldKnown := rulesOf(s.OldRules, v.wanted.Path)
-	rules, earlier := s.RulesSum != "" && known && !s.RulesLink, s.OldSum != "" && oldKnown && !s.OldLink
-	o.Sudoers = rules || earlier
-	for file, stays := range map[string]bool{remote.SudoersFile: s.RulesSum != "" && !rules, oldRulesFile: s.OldSum != "" && !earlier} {
-		if stays {
-			o.Notes = append(o.Notes, SudoersFolder+"/"+file+" has lines that genv did not write, and stays")
-		}
-	}
-	if s.Sum != "" || o.Sudoers || o.Shims {
-		o.Result = Uninstalled
-	}
-	return v, variables{
-		{"path", v.wanted.Path},
-		{"folder", SudoersFolder},
-		{"shims", v.shims()},
-		{"rules_file", remote.SudoersFile},
-		{"rules", yes(rules)},
-		{"earlier", yes(earlier)},
-		{"program", yes(s.Sum != "")},
-	}, nil
-}
-
-func (v *visit) remove(ctx context.Context, vars variables) error {
-	answer, err := v.change(ctx, script{text: uninstallScript, vars: vars})
-	for _, folder := range answer["kept"] {
-		v.outcome.Notes = append(v.outcome.Notes, folder+" stays")
-	}
-	return err
 }

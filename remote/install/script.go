@@ -29,18 +29,27 @@ var (
 	newHostScript string
 	//go:embed scripts/state.sh
 	stateScript string
+	//go:embed scripts/extras.sh
+	extrasScript string
+	//go:embed scripts/extras-apply.sh
+	extrasApplyScript string
+	//go:embed scripts/purge.sh
+	purgeScript string
 	// The units of root's service, which the packages have too.
 	//go:embed systemd/genv-host.socket
 	hostSocket string
 	//go:embed systemd/genv-host.service
 	hostService string
+	// That of a machine alone.
+	//go:embed systemd/genv-enforce.service
+	enforceService string
 )
 
 // unitsFolder is where the units are put.
 const unitsFolder = "/etc/systemd/system"
 
-// serviceOf is the unit of root's service for a program at a path.
-func serviceOf(path string) string { return strings.ReplaceAll(hostService, "/usr/bin/genv", path) }
+// unitFor is a unit for a program at a path.
+func unitFor(unit, path string) string { return strings.ReplaceAll(unit, "/usr/bin/genv", path) }
 
 // script is a script with its input.
 type script struct {

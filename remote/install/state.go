@@ -46,6 +46,7 @@ type State struct {
 	OldRules  []string
 	OldLink   bool
 	Leftovers []string // of interrupted installations
+	Lacks     []string // of the extras, in words
 
 	NotNew  string   // why it isn't a host on which root owns the state from the beginning
 	Owned   bool     // root owns the state
@@ -119,7 +120,7 @@ func (v values) state() *State {
 		ReadOnly: v.one("read-only"), NoExec: v.one("noexec"), FreeKiB: -1, Missing: v["missing"],
 		AccountUID: v.one("account"), HasKey: v.has("key"), SudoPath: v.one("sudo-path"), Shims: v.has("shims"),
 		RulesSum: sum(v.one("rule-file")), Rules: v["rule"], RulesLink: v.has("rule-link"),
-		OldSum: sum(v.one("old-rule-file")), OldRules: v["old-rule"], OldLink: v.has("old-rule-link"), Leftovers: v["leftover"],
+		OldSum: sum(v.one("old-rule-file")), OldRules: v["old-rule"], OldLink: v.has("old-rule-link"), Leftovers: v["leftover"], Lacks: v["lacks"],
 		NotNew: v.one("not-new"), Owned: v.has("owned"), Systemd: v.has("systemd"), Units: v["unit"],
 	}
 	if free, err := strconv.ParseInt(v.one("free"), 10, 64); err == nil {

@@ -139,6 +139,8 @@ func (v *visit) failure(failed, why string) error {
 		text, next = "genv is in place, and who owns the state was not changed", "look at `systemctl status genv-host` on the host, then run it again with --state root or --state shared"
 	case "account":
 		text, next = "the controller's account can't be made there", "make it there by hand, with the key of /etc/genv/controller.pub; nothing else was changed"
+	case "extras":
+		text, next = "genv is in place, and not all that comes with it", "run it again when the host has no longer what is named"
 	case "changed":
 		text, next = "another process changed the program meanwhile", "run it again"
 	}

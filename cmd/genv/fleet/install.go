@@ -36,7 +36,9 @@ func installFlags() []cli.Flag {
 		command.OutputFlags(),
 		&cli.BoolFlag{Name: "check", Usage: "change nothing; print what is installed and what would be done, and exit with 10 if something would change"},
 		&cli.BoolFlag{Name: "upgrade", Usage: "replace another version of genv; connected controllers continue with the new one"},
-		&cli.BoolFlag{Name: "uninstall", Usage: "remove genv, its shims and its sudoers file; state and logs stay"},
+		&cli.BoolFlag{Name: "shell-setup", Usage: "put genv into the interactive shells of all users, by /etc/bash.bashrc and /etc/zsh/zshrc, or /etc/bashrc and /etc/zshrc"},
+		&cli.BoolFlag{Name: "uninstall", Usage: "remove genv and what came with it; state, logs and the account stay"},
+		&cli.BoolFlag{Name: "purge", Usage: "remove state and logs, too, if no environment is active; only the account stays"},
 		command.OneOf(&cli.StringFlag{Name: "state", DefaultText: "root on new hosts, else as it is", Usage: "`WHO` owns the state: root (by its service, docs/host.md) or shared (every user)"}, []string{string(install.StateRoot), string(install.StateShared)}),
 		&cli.StringFlag{Name: "path", Category: command.Site, DefaultText: remote.DefaultGenv + ", or `genv:` of hosts.yaml", Usage: "`PATH` of genv on the hosts"},
 		&cli.StringFlag{Name: "sudoers-for", Hidden: true, Category: command.Site, Usage: "the `USER` who may run genv with sudo on the hosts, without a password"},
@@ -63,8 +65,8 @@ func (p *program) readInstallation(c *cli.Context) (*installation, error) {
 		return nil, err
 	}
 	f := &installation{
-		listing: flags, check: c.Bool("check"), uninstall: c.Bool("uninstall"),
-		options: install.Options{Path: c.String("path"), Account: c.String("sudoers-for"), Upgrade: c.Bool("upgrade"), State: install.Ownership(c.String("state"))},
+		listing: flags, check: c.Bool("check"), uninstall: c.Bool("uninstall") || c.Bool("purge"),
+		options: install.Options{Path: c.String("path"), Account: c.String("sudoers-for"), Upgrade: c.Bool("upgrade"), State: install.Ownership(c.String("state")), Extras: true, ShellSetup: c.Bool("shell-setup"), Purge: c.Bool("purge")},
 	}
 	if f.options.Timeout, err = command.PositiveDuration(c, "host-timeout"); err != nil {
 		return nil, err
@@ -80,8 +82,8 @@ func (p *program) readInstallation(c *cli.Context) (*installation, error) {
 			return nil, command.UsageError("--sudoers-for %w", err)
 		}
 	}
-	if f.uninstall && (f.options.Upgrade || f.options.State != "") {
-		return nil, command.UsageError("--uninstall excludes --upgrade and --state")
+	if f.uninstall && (f.options.Upgrade || f.options.ShellSetup || f.options.State != "") {
+		return nil, command.UsageError("--uninstall and --purge exclude --upgrade, --shell-setup and --state")
 	}
 	if err = p.readAccount(f); err != nil {
 		return nil, err
@@ -105,11 +107,14 @@ const controllerKey = "/etc/genv/controller.pub"
 func (p *program) readAccount(f *installation) error {
 	o := &f.options
 	account, err := command.Account(p.Getenv)
-	if err != nil || account == "" || o.Account != "" || f.uninstall {
+	if err != nil || account == "" || o.Account != "" {
 		return err
 	}
 	o.Account = account
 	data, err := os.ReadFile(controllerKey)
+	if err != nil && f.uninstall {
+		return nil
+	}
 	if err != nil {
 		return command.UsageError("the key of the account %s: %w; make one as %s with ssh-keygen, and copy its public half there", account, err, account)
 	}

@@ -78,7 +78,7 @@ func TestInstall(t *testing.T) {
 	r = with(current, "--uninstall")
 	require.Zero(t, r.Code, r.Err)
 	require.Contains(t, r.Out, "uninstalled")
-	requireTree(t, f, "bin", "lib")
+	requireTree(t, f, "bin", "lib", "share", "share/man")
 	require.Zero(t, with(current, "--uninstall").Code, "there is nothing left to do")
 }
 

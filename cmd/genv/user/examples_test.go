@@ -110,8 +110,8 @@ var examples = map[string][]string{
 		"--socket off --state-dir $DIR --host a --device 1 --for 1h --reason x", "--socket off --state-dir $DIR --list", "--socket off --state-dir $DIR --revoke x " + otherwise(command.ExitFailed),
 	},
 	"remote install": {
-		"$FLEET --check --upgrade --state root --path /usr/local/bin/genv --sudoers-for admin --host-timeout 1m --format json --no-header " + otherwise(command.ExitNoneLeft),
-		"$MORE --check --uninstall " + otherwise(command.ExitNoneLeft), "$FLEET --ask-sudo-password " + otherwise(command.ExitFailed),
+		"$FLEET --check --upgrade --shell-setup --state root --path /usr/local/bin/genv --sudoers-for admin --host-timeout 1m --format json --no-header " + otherwise(command.ExitNoneLeft),
+		"$MORE --check --uninstall " + otherwise(command.ExitNoneLeft), "$MORE --check --purge " + otherwise(command.ExitNoneLeft), "$FLEET --ask-sudo-password " + otherwise(command.ExitFailed),
 		"$FLEET --check --binary-amd64 none --binary-arm64 none " + otherwise(command.ExitFailed),
 	},
 	"remote monitor":    {"$FLEET " + monitorFlags, "$MORE " + monitorFlags},
@@ -257,18 +257,19 @@ func inFormats(example string, formats []string) (lines []string) {
 
 // TestFlagsOfConfig: help and man pages leave them out, and config.yaml has them as keys.
 func TestFlagsOfConfig(t *testing.T) {
-	hidden := map[string]bool{}
+	hidden, onHosts := map[string]bool{}, fleet.OnHosts(command.Program{Getenv: os.Getenv})
+	keys := append(command.ConfigKeys(onHosts, "enforce"), command.ConfigKeys(onHosts, "install")...)
 	for path, cmd := range allCommands() {
 		for _, flag := range cmd.Flags {
 			if name := flag.Names()[0]; !flag.(cli.VisibleFlag).IsVisible() {
-				require.Contains(t, command.ConfigKeys(fleet.OnHosts(command.Program{Getenv: os.Getenv}), "enforce"), name, path)
+				require.Contains(t, keys, name, path)
 				hidden[name] = true
 			}
 		}
 	}
 	require.Equal(t, []string{
 		"audit-keep", "audit-size", "fanout", "leader-ca", "leader-cert", "leader-key", "leader-login",
-		"summary", "timestamps", "usage-fleet", "usage-keep", "usage-names", "web-names",
+		"sudoers-for", "summary", "timestamps", "usage-fleet", "usage-keep", "usage-names", "web-names",
 	}, slices.Sorted(maps.Keys(hidden)))
 	require.LessOrEqual(t, len(offeredFlags(t, "remote enforce"))+1, mostFlags, "with --help")
 }

@@ -1,5 +1,7 @@
 # As root: what decides whether genv can be installed at $path. It changes nothing.
-say found "$(PATH=$sudo_path; command -v genv)"
+found=$(PATH=$sudo_path; command -v genv)
+[ "$(readlink "$found")" != "$path" ] || found=$path # the link in /usr/bin
+say found "$found"
 dir=${path%/*}
 if [ -L "$path" ]; then
   say link "$(readlink "$path")"
@@ -44,7 +46,6 @@ package() {
   done
 }
 package "$path"
-found=$(PATH=$sudo_path; command -v genv)
 [ "$found" = "$path" ] || package "$found"
 for tool in sha256sum visudo mv ln; do
   command -v $tool >/dev/null || say missing $tool
@@ -77,6 +78,7 @@ for shim in docker nvidia-smi; do
   [ "$(readlink "$shims/$shim")" = "../../../bin/genv" ] || linked=
 done
 [ -z "$linked" ] || say shims
+lacking | while IFS= read -r what; do say lacks "$what"; done
 for file in "$dir"/.genv-install-* "$shims"/.genv-install-* "$folder"/.genv-install-*; do
   [ ! -e "$file" ] || say leftover "$file"
 done

@@ -27,11 +27,35 @@ for shim in docker nvidia-smi; do
 done
 [ -z "$shims" ] || rmdir "$shims" "${shims%/*}" 2>/dev/null
 step shims
+if [ -n "$extras" ]; then
+  [ "$(readlink "$usual")" != "$path" ] || remove "$usual"
+  for file in "$share"/man/man1/genv.1 "$share"/man/man1/genv-*.1 "$share/bash-completion/completions/genv" "$share/zsh/site-functions/_genv"; do
+    if safe "${file%/*}"; then remove "$file"; fi
+  done
+  rmdir "$share/man/man1" "$share/bash-completion/completions" "$share/bash-completion" "$share/zsh/site-functions" "$share/zsh" 2>/dev/null
+  if [ -e "$units/genv-enforce.service" ]; then
+    limited 90 systemctl disable --now genv-enforce.service >/dev/null 2>&1
+    remove "$units/genv-enforce.service"
+    systemctl daemon-reload
+  fi
+  for file in $(shell_files); do
+    if grep -qF "$mark" "$file"; then sed -i "\\|$mark\$|d" "$file"; fi
+  done
+fi
+step extras
 [ -z "$program" ] || remove "$path"
 step binary
 for file in "$dir"/.genv-install-* "$folder"/.genv-install-*; do remove "$file"; done
 if [ -d "$dir" ]; then sync "$dir" 2>/dev/null || sync; fi
-for kept in /var/tmp/genv /var/lib/genv /var/log/genv; do
+home=$(getent passwd "${account:--}" | cut -d : -f 6)
+if [ -n "$purge" ]; then
+  rm -rf /var/tmp/genv /var/lib/genv /var/log/genv /run/genv
+  # shellcheck disable=SC2016 # for the account's shell, which writes its own file
+  [ -z "$home" ] || [ -z "$key" ] || limited 10 setpriv --reuid "$(id -u -- "$account")" --regid "$(id -g -- "$account")" --clear-groups sh -c '
+    umask 077; cd "$1/.ssh" && grep -vxF "$2" authorized_keys >authorized_keys.genv; mv authorized_keys.genv authorized_keys' sh "$home" "$key" 2>/dev/null
+fi
+for kept in /var/tmp/genv /var/lib/genv /var/log/genv /etc/genv; do
   [ ! -e "$kept" ] || say kept "$kept"
 done
+[ -z "$home" ] || say kept "the account $account"
 say done

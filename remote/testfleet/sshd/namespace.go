@@ -19,10 +19,12 @@ type cover struct{ Source, Target string }
 
 // coverAndExec puts the covers on, two arguments each, then becomes the program
 // behind "--". /run is emptied: sshd wants its folder there, and without nscd's
-// socket no program asks the machine's daemon for users.
+// socket no program asks the machine's daemon for users. Nothing is installed into /usr/bin.
 const coverAndExec = `set -e
 mount -t tmpfs -o mode=0755 none /run
 mkdir /run/sshd
+mount --bind /usr/bin /usr/bin
+mount -o remount,bind,ro /usr/bin
 while [ "$1" != -- ]; do mount --bind "$1" "$2"; shift 2; done
 shift
 exec "$@"`
