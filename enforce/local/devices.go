@@ -19,7 +19,7 @@ func checkDevices(t *target, listed *snapshot.Process) objection {
 		return o
 	}
 	if freed := freedDevices(t.judged, listed); len(freed) > 0 {
-		return evasive("%s", unused(freed))
+		return changed("%s", unused(freed)).evasiveIf(true)
 	}
 	return objection{}
 }

@@ -20,15 +20,14 @@ func checkEnvironment(t *target, now *inspection, p *proc.Handle, uid snapshot.U
 	if listed == nil { // it uses no device any more, see checkDevices
 		return objection{}
 	}
-	if t.judged.Unreadable != nil {
-		if !listed.Unreadable.IsByUser() {
-			return changed("it can be read now, or its user has not caused that it can't")
-		}
-		return objection{}
+	if t.judged.EnvUnknown && t.judged.Unreadable != nil {
+		return checkUnreadable(listed)
 	}
 	value, _, err := p.Environ(snapshot.ClaimVariable)
 	seen := snapshot.Process{EID: snapshot.Claim(value), Inherited: listed.Inherited}
 	claimed := seen.EID != ""
+	madeUnreadable := t.judged.Unreadable == nil && (listed.Unreadable.IsByUser() || errors.Is(err, proc.ErrTooLarge))
+	byItself := err == nil || madeUnreadable || errors.Is(err, proc.ErrOverwritten) // else it may be a file server that hangs
 	switch {
 	case errors.Is(err, proc.ErrGone):
 		return changed("its environment can't be read any more; it may be ending")
@@ -36,13 +35,11 @@ func checkEnvironment(t *target, now *inspection, p *proc.Handle, uid snapshot.U
 	case listed.EID == "" && errors.Is(err, os.ErrPermission):
 		return failed("not permitted to read its environment: run genv as root (sudo)")
 	case listed.EID == "" && listed.EnvUnknown && err == nil:
-		return changed("whether it is in an environment is not known now")
+		return changed("whether it is in an environment is not known now").evasiveIf(madeUnreadable)
 	case listed.EID == "" && !listed.EnvUnknown && err != nil:
-		o := changed("its environment can't be read any more; it may be ending")
-		o.evasive = errors.Is(err, proc.ErrOverwritten)
-		return o
+		return changed("its environment can't be read any more; it may be ending").evasiveIf(byItself)
 	case listed.EID != "" && listed.EID != listed.Inherited && !listed.InContainersEnvironment():
-		return evasive("its environment changed while it was being checked")
+		return changed("its environment changed while it was being checked").evasiveIf(byItself)
 	default:
 		seen.EID, seen.EnvUnknown = listed.EID, listed.EnvUnknown
 		seen.EnvOverwritten = listed.EnvOverwritten && errors.Is(err, proc.ErrOverwritten)
@@ -53,8 +50,16 @@ func checkEnvironment(t *target, now *inspection, p *proc.Handle, uid snapshot.U
 	}
 	// A process that claims nothing, and claimed nothing when it was judged, did not
 	// cause the change: the environment of an ancestor changed.
-	o.evasive = o.raised() && (claimed || seen.EnvOverwritten || t.judged.EnvUnknown || t.judged.EID != t.judged.Inherited)
-	return o
+	return o.evasiveIf(o.raised() && byItself && (claimed || madeUnreadable || seen.EnvOverwritten || t.judged.EnvUnknown || t.judged.EID != t.judged.Inherited))
+}
+
+// checkUnreadable objects unless a process that was judged as unreadable by its user still is that.
+func checkUnreadable(listed *snapshot.Process) objection {
+	if listed.EnvUnknown && listed.Unreadable.IsByUser() {
+		return objection{}
+	}
+	readable := listed.Unreadable == nil && (!listed.EnvUnknown || listed.EnvOverwritten)
+	return changed("it can be read now, or its user has not caused that it can't").evasiveIf(readable)
 }
 
 // checkSameEnvironment objects unless a process is in the environment that was

@@ -65,31 +65,43 @@ func otherUser(status, roots order.Status) order.Status {
 // TestEvasiveProcessIsSignalledTheThirdTime: it was in another environment, or
 // had freed a device, each time that it was to be signalled.
 func TestEvasiveProcessIsSignalledTheThirdTime(t *testing.T) {
+	byUser, network := &snapshot.Unreadable{ByUser: true}, &snapshot.Unreadable{}
 	for name, r := range map[string]struct {
-		options []option
-		judged  snapshot.EnvID
-		devices []snapshot.DeviceIndex
-		now     snapshot.Process
-		third   order.Status
+		options    []option
+		judged     snapshot.EnvID
+		devices    []snapshot.DeviceIndex
+		now        snapshot.Process
+		third      order.Status
+		unreadable *snapshot.Unreadable // as it was judged
 	}{
-		"judged as a member":         {[]option{in("222")}, "7", devices(0), snapshot.Process{Usage: usage(0)}, order.StatusTerminated},
-		"judged as outside":          {[]option{in("7")}, "111", devices(0), snapshot.Process{Usage: usage(0)}, order.StatusTerminated},
-		"frees one device":           {[]option{in("7")}, "7", devices(0, 1), snapshot.Process{Usage: usage(1)}, order.StatusTerminated},
-		"frees all devices":          {[]option{in("7")}, "7", devices(0, 1), snapshot.Process{Usage: usage(2)}, order.StatusChanged},
-		"does both":                  {[]option{in("222")}, "7", devices(0, 1), snapshot.Process{Usage: usage(2)}, order.StatusChanged},
-		"inherits another, by files": {nil, "", devices(0), snapshot.Process{EID: "7", Inherited: "7", Usage: usage(0)}, order.StatusChanged},
-		"can't be known":             {nil, "7", devices(0), snapshot.Process{EnvUnknown: true, Usage: usage(0)}, order.StatusChanged},
+		"judged as a member":           {[]option{in("222")}, "7", devices(0), snapshot.Process{Usage: usage(0)}, order.StatusTerminated, nil},
+		"judged as outside":            {[]option{in("7")}, "111", devices(0), snapshot.Process{Usage: usage(0)}, order.StatusTerminated, nil},
+		"frees one device":             {[]option{in("7")}, "7", devices(0, 1), snapshot.Process{Usage: usage(1)}, order.StatusTerminated, nil},
+		"frees all devices":            {[]option{in("7")}, "7", devices(0, 1), snapshot.Process{Usage: usage(2)}, order.StatusChanged, nil},
+		"does both":                    {[]option{in("222")}, "7", devices(0, 1), snapshot.Process{Usage: usage(2)}, order.StatusChanged, nil},
+		"inherits another, by files":   {nil, "", devices(0), snapshot.Process{EID: "7", Inherited: "7", Usage: usage(0)}, order.StatusChanged, nil},
+		"can't be known":               {nil, "7", devices(0), snapshot.Process{EnvUnknown: true, Usage: usage(0)}, order.StatusChanged, nil},
+		"was unreadable":               {nil, "", devices(0), snapshot.Process{Usage: usage(0)}, order.StatusTerminated, byUser},
+		"was so, and has a title":      {nil, "", devices(0), snapshot.Process{EnvUnknown: true, EnvOverwritten: true, Usage: usage(0)}, order.StatusTerminated, byUser},
+		"was so, and a network hangs":  {nil, "", devices(0), snapshot.Process{EnvUnknown: true, Unreadable: network, Usage: usage(0)}, order.StatusChanged, byUser},
+		"was so, and isn't read yet":   {nil, "", devices(0), snapshot.Process{EnvUnknown: true, Usage: usage(0)}, order.StatusChanged, byUser},
+		"was so, and inherits one":     {nil, "", devices(0), snapshot.Process{EID: "7", Inherited: "7", Unreadable: byUser, Usage: usage(0)}, order.StatusChanged, byUser},
+		"is unreadable":                {nil, "", devices(0), snapshot.Process{EnvUnknown: true, Unreadable: byUser, Usage: usage(0)}, order.StatusTerminated, nil},
+		"is so, and was a member":      {nil, "7", devices(0), snapshot.Process{EnvUnknown: true, Unreadable: byUser, Usage: usage(0)}, order.StatusTerminated, nil},
+		"is so, since a network hangs": {nil, "", devices(0), snapshot.Process{EnvUnknown: true, Unreadable: network, Usage: usage(0)}, order.StatusChanged, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := ready(t, "gentle", r.options...)
 			r.now.PID = c.pid()
 			s := newScene(local.ExecutorOptions{Grace: oneGrace}, r.now)
 			s.machine.envs = []snapshot.Environment{environment("7", snapshot.UID(os.Getuid()), "me")}
+			judged := c.judged(r.judged, r.devices...)
+			judged.Unreadable, judged.EnvUnknown = r.unreadable, r.unreadable != nil
 			for range 2 {
-				require.Equal(t, order.StatusChanged, s.carryOut(c.judged(r.judged, r.devices...), "a finding").Status)
+				require.Equal(t, order.StatusChanged, s.carryOut(judged, "a finding").Status)
 				c.answers()
 			}
-			got := s.carryOut(c.judged(r.judged, r.devices...), "a finding")
+			got := s.carryOut(judged, "a finding")
 			require.Equal(t, r.third, got.Status, got.Reason)
 			if r.third == order.StatusTerminated {
 				c.endedBy(unix.SIGTERM)

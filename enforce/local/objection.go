@@ -17,7 +17,7 @@ type objection struct {
 	status order.Status
 	reason string
 	// evasive: the process itself may have caused it, as often as it likes (see
-	// memory.evasions).
+	// processRecord.evasions).
 	evasive bool
 }
 
@@ -29,9 +29,9 @@ func changed(format string, args ...any) objection {
 	return objection{status: order.StatusChanged, reason: fmt.Sprintf(format, args...)}
 }
 
-// evasive is changed for what the process itself may have changed.
-func evasive(format string, args ...any) objection {
-	return objection{status: order.StatusChanged, reason: fmt.Sprintf(format, args...), evasive: true}
+func (o objection) evasiveIf(evasive bool) objection {
+	o.evasive = evasive
+	return o
 }
 
 func refused(format string, args ...any) objection {
