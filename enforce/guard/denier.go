@@ -16,6 +16,7 @@ import (
 // for them. What it passes them to may be
 // slow, such as a directory service; the list doesn't wait for that.
 type denier struct {
+	reader proc.Reader // remembers which processes do not answer: the stat of one in execve(2) can take for ever
 	*Keeper
 	opens   *watch.OpenLog
 	events  chan Open
@@ -64,7 +65,7 @@ func (d *denier) take(e Event) {
 		uid = e.UID
 	}
 	o := Open{UID: uid, Subordinate: uid != e.UID, PID: e.PID, Minor: e.Minor, Denied: e.Kind == Denied}
-	if stat, err := (proc.FS{}).Stat(e.PID); err == nil && e.PID != 0 && snapshot.CheckText("name", stat.Name) == nil {
+	if stat, err := (proc.FS{Reader: &d.reader}).Stat(e.PID); err == nil && e.PID != 0 && snapshot.CheckText("name", stat.Name) == nil {
 		o.Name = stat.Name
 	}
 	for _, device := range *d.devices.Load() {

@@ -49,6 +49,9 @@ func (p *Holder) Describe() string {
 // from the first one at each read.
 const maxLocks = 1 << 20
 
+// holders remembers which holders don't answer: reading the stat of one that is in execve(2) can take for ever.
+var holders proc.Reader
+
 // HolderOf returns the holder of a lock on a file, or nil if it is unknown. root is where /proc is
 // mounted.
 func HolderOf(root string, st *unix.Stat_t) *Holder {
@@ -63,7 +66,7 @@ func HolderOf(root string, st *unix.Stat_t) *Holder {
 		return nil
 	}
 	found := &Holder{PID: pid}
-	fs := proc.FS{Root: root, Reader: &proc.Reader{}} // which waits for no process
+	fs := proc.FS{Root: root, Reader: &holders}
 	if stat, err := fs.Stat(pid); err == nil {
 		found.Command = stat.Name
 	}

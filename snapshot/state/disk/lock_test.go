@@ -3,6 +3,7 @@ package disk_test
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -315,6 +316,21 @@ func TestTheHolderAmongManyLocks(t *testing.T) {
 		put(t, root, "locks", locks)
 		require.Equal(t, found, disk.HolderOf(root, &st) != nil)
 	}
+}
+
+// The stat of a holder in execve(2) may never come.
+func TestAHolderThatStalls(t *testing.T) {
+	pid, _ := proctest.Stall(t, true)
+	var st unix.Stat_t
+	st.Ino = 131
+	root := t.TempDir()
+	put(t, root, "locks", fmt.Sprintf("1: FLOCK  ADVISORY  WRITE %d 00:00:131 0 EOF\n", pid))
+	require.NoError(t, os.Symlink(fmt.Sprint("/proc/", pid), filepath.Join(root, fmt.Sprint(pid))))
+	began := time.Now()
+	for range 10 {
+		require.Equal(t, pid, disk.HolderOf(root, &st).PID)
+	}
+	require.Less(t, time.Since(began), 3*time.Second)
 }
 
 func TestDescribe(t *testing.T) {
