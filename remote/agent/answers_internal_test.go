@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-3119e985/genv/remote/agent/frame"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce/order"
@@ -126,9 +128,9 @@ func TestClassify(t *testing.T) {
 		"deadline, seen afterwards": {t.Context(), fmt.Errorf("x: %w", context.DeadlineExceeded), remote.Timeout},
 		"cancelled call":            {stopped, context.Canceled, remote.Cancelled},
 		"cancelled, seen later":     {t.Context(), context.Canceled, remote.Cancelled},
-		"garbled answer":            {t.Context(), ErrProtocol, remote.InvalidOutput},
+		"garbled answer":            {t.Context(), frame.ErrProtocol, remote.InvalidOutput},
 		"refused":                   {t.Context(), ErrRefused, remote.CommandFailed},
-		"another version":           {t.Context(), ErrVersion, remote.Version},
+		"another version":           {t.Context(), frame.ErrVersion, remote.Version},
 		"a known error":             {late, remote.Errorf(remote.Auth, "no key"), remote.Auth},
 	} {
 		t.Run(name, func(t *testing.T) {

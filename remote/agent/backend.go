@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/seed-3119e985/genv/remote/agent/frame"
+
 	"github.com/seed-3119e985/genv/enforce/local/asked"
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
@@ -37,9 +39,9 @@ type Age struct {
 
 // NewGreeting is the greeting of a host that answers through Answers. more are capabilities
 // that only some have.
-func NewGreeting(genv string, more ...string) Greeting {
-	return Greeting{
-		Protocol: Version, Genv: genv,
+func NewGreeting(genv string, more ...string) frame.Greeting {
+	return frame.Greeting{
+		Protocol: frame.Version, Genv: genv,
 		Capabilities: append([]string{RequestSnapshot, RequestExecute, RequestNotify, RequestPing, CapabilityParallel}, more...),
 	}
 }
@@ -53,9 +55,9 @@ type Viewer interface {
 }
 
 // NewViewGreeting is the greeting of a host that answers through a View.
-func NewViewGreeting(genv string) Greeting {
-	return Greeting{
-		Protocol: Version, Genv: genv,
+func NewViewGreeting(genv string) frame.Greeting {
+	return frame.Greeting{
+		Protocol: frame.Version, Genv: genv,
 		Capabilities: []string{RequestDevices, RequestEnvironments, RequestPing},
 	}
 }

@@ -4,25 +4,19 @@ import (
 	"bytes"
 	"io"
 	"sync"
-)
 
-// The kinds of frames, for tests that write frames of their own.
-const (
-	KindGreeting = kindGreeting
-	KindRequest  = kindRequest
-	KindAnswer   = kindAnswer
-	KindRefusal  = kindRefusal
+	"github.com/seed-3119e985/genv/remote/agent/frame"
 )
 
 // Frame is the bytes of a frame.
-func Frame(k kind, name string, id uint64, body []byte) []byte {
-	f := frame{kind: k, name: name, id: id, body: body}
-	return f.append(nil)
+func Frame(k frame.Kind, name string, id uint64, body []byte) []byte {
+	f := frame.Frame{Kind: k, Name: name, ID: id, Body: body}
+	return f.Append(nil)
 }
 
 // Greet is the bytes of a beacon and a greeting.
-func Greet(token string, g Greeting) []byte {
-	b, _ := g.encode(token) // a Greeting can always be encoded
+func Greet(token string, g frame.Greeting) []byte {
+	b, _ := g.Encode(token) // a Greeting can always be encoded
 	return b
 }
 

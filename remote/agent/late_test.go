@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-3119e985/genv/remote/agent/frame"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/remote"
@@ -149,7 +151,7 @@ func repeating(s agent.Session, after time.Duration) agent.Session {
 	go func() {
 		time.Sleep(after)
 		for err := error(nil); err == nil; {
-			_, err = out.Write(agent.Frame(agent.KindAnswer, "", 2, []byte("{}")))
+			_, err = out.Write(agent.Frame(frame.KindAnswer, "", 2, []byte("{}")))
 		}
 	}()
 	return repeated{s, in}

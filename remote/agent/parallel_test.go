@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-3119e985/genv/remote/agent/frame"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce/local/asked"
@@ -49,7 +51,7 @@ func (g *grave) count(n *int) {
 const noReport = `{"report":{"terminate":[],"detach":{}}}`
 
 // join opens a stream to a server of the backend.
-func join(t *testing.T, g *grave, greeting agent.Greeting) (c *agent.Stream, hangUp func() error) {
+func join(t *testing.T, g *grave, greeting frame.Greeting) (c *agent.Stream, hangUp func() error) {
 	requests, out := io.Pipe()
 	in, answers := io.Pipe()
 	ended := make(chan error, 1)
@@ -126,7 +128,7 @@ func TestReportsOutliveTheController(t *testing.T) {
 func TestOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &grave{release: make(chan struct{})}
-		serial := agent.Greeting{Protocol: agent.Version, Capabilities: []string{agent.RequestSnapshot, agent.RequestExecute}}
+		serial := frame.Greeting{Protocol: frame.Version, Capabilities: []string{agent.RequestSnapshot, agent.RequestExecute}}
 		c, hangUp := join(t, g, serial)
 		called := make(chan error, 1)
 		go func() {
@@ -179,7 +181,7 @@ func TestAbandonedCalls(t *testing.T) {
 					require.NoError(t, err)
 				}
 				if err := hangUp(); err != nil {
-					require.False(t, errors.Is(err, agent.ErrProtocol), err)
+					require.False(t, errors.Is(err, frame.ErrProtocol), err)
 				}
 			})
 		})

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-3119e985/genv/remote/agent/frame"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce/order"
@@ -154,13 +156,13 @@ type serves func(ctx context.Context, r agent.Request) ([]byte, error)
 func (f serves) Handle(ctx context.Context, r agent.Request) ([]byte, error) { return f(ctx, r) }
 
 // speaking is a host with our protocol and an answer of its own to everything.
-func speaking(g agent.Greeting, f serves) inprocess.Func {
+func speaking(g frame.Greeting, f serves) inprocess.Func {
 	return func(ctx context.Context, r *inprocess.Request) int {
 		return genvhost.Speak(ctx, r, agent.Server{ReadToken: true, Greeting: g, Handler: f, Idle: time.Hour})
 	}
 }
 
-var ours = agent.Greeting{Protocol: agent.Version, Capabilities: []string{agent.RequestSnapshot, agent.RequestExecute}}
+var ours = frame.Greeting{Protocol: frame.Version, Capabilities: []string{agent.RequestSnapshot, agent.RequestExecute}}
 
 func always(text string) inprocess.Func {
 	return speaking(ours, func(context.Context, agent.Request) ([]byte, error) { return []byte(text), nil })
@@ -175,7 +177,7 @@ func TestHostsThatSpeakWrongly(t *testing.T) {
 		class   remote.Class
 		says    string
 	}{
-		{"another version", speaking(agent.Greeting{Protocol: 2}, nil), nil, remote.Version, "version 2"},
+		{"another version", speaking(frame.Greeting{Protocol: 2}, nil), nil, remote.Version, "version 2"},
 		{"no greeting", inprocess.Func(func(ctx context.Context, _ *inprocess.Request) int { <-ctx.Done(); return 0 }), nil, remote.Timeout, ""},
 		{"another program", prints(0, "hello\n", ""), nil, remote.InvalidOutput, "no greeting"},
 		{"a shell that says why on stdout", prints(1, "Welcome\nThis account is currently not available.\n", ""), nil, remote.CommandFailed, "it says: This account is currently not available."},

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/seed-3119e985/genv/remote/agent/frame"
+
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-3119e985/genv/enforce"
@@ -48,7 +50,7 @@ type Server struct {
 	// ReadToken it is the first line of the input instead: sudoers need not allow arguments then.
 	Token     string
 	ReadToken bool
-	Greeting  Greeting
+	Greeting  frame.Greeting
 	Handler   Handler
 	Idle      time.Duration // how long to wait for a request, and for an answer to be taken
 	// Replaced, if set, says whether another program is now where this one was started
@@ -85,7 +87,7 @@ func (s *Server) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 		c.secret = token
 	}
 	requests := readRequests(reading, in, hungUp)
-	greeting, err := s.Greeting.encode(token)
+	greeting, err := s.Greeting.Encode(token)
 	if err == nil {
 		err = c.send(ctx, greeting)
 	}
@@ -98,9 +100,9 @@ func (s *Server) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 		case errors.Is(err, io.EOF):
 			return reports.Wait()
 		case err != nil:
-		case f.name == RequestExecute:
+		case f.Name == RequestExecute:
 			err = c.begin(ctx, f)
-		case f.name == RequestWait:
+		case f.Name == RequestWait:
 			c.wait(ctx, f)
 		default:
 			err = c.answer(ctx, f)
@@ -133,11 +135,11 @@ func (s *Server) token(ctx context.Context, in io.Reader) (string, error) {
 			case b[0] == '\n':
 				return line, nil
 			case !text.IsMadeOf(string(b), ""):
-				return "", fmt.Errorf("%w: the first line is not a token of letters and digits", ErrProtocol)
+				return "", fmt.Errorf("%w: the first line is not a token of letters and digits", frame.ErrProtocol)
 			}
 			line += string(b)
 		}
-		return "", fmt.Errorf("%w: a token of more than %d bytes", ErrProtocol, maxToken)
+		return "", fmt.Errorf("%w: a token of more than %d bytes", frame.ErrProtocol, maxToken)
 	})
 }
 
@@ -156,7 +158,7 @@ type conversation struct {
 }
 
 // next waits for a request; io.EOF is the end of them.
-func (c *conversation) next(ctx context.Context, requests <-chan received) (*frame, error) {
+func (c *conversation) next(ctx context.Context, requests <-chan received) (*frame.Frame, error) {
 	clock := time.NewTimer(c.Idle)
 	defer clock.Stop()
 	var check <-chan time.Time
@@ -187,7 +189,7 @@ func (c *conversation) next(ctx context.Context, requests <-chan received) (*fra
 }
 
 // begin begins a report in the background, unless too many are under way.
-func (c *conversation) begin(ctx context.Context, f *frame) error {
+func (c *conversation) begin(ctx context.Context, f *frame.Frame) error {
 	if c.underWay.Load() >= enforce.MaxReportsUnderWay {
 		return c.reply(ctx, refusal(f, fmt.Errorf("%d orders are under way on this host: this one was not begun", enforce.MaxReportsUnderWay)))
 	}
@@ -200,7 +202,7 @@ func (c *conversation) begin(ctx context.Context, f *frame) error {
 }
 
 // wait begins a wait in the background, and ends the one before.
-func (c *conversation) wait(ctx context.Context, f *frame) {
+func (c *conversation) wait(ctx context.Context, f *frame.Frame) {
 	if c.endWait != nil {
 		c.endWait()
 	}
@@ -212,26 +214,26 @@ func (c *conversation) wait(ctx context.Context, f *frame) {
 	})
 }
 
-func (c *conversation) answer(ctx context.Context, request *frame) error {
+func (c *conversation) answer(ctx context.Context, request *frame.Frame) error {
 	return c.answerWanted(ctx, c.wanted, request)
 }
 
-func (c *conversation) answerWanted(ctx, wanted context.Context, request *frame) error {
-	body, err := c.Handler.Handle(ctx, Request{Name: request.name, Body: request.body, Token: c.secret, Received: request.received, Wanted: wanted})
-	if request.name == RequestWait && c.wanted.Err() != nil {
+func (c *conversation) answerWanted(ctx, wanted context.Context, request *frame.Frame) error {
+	body, err := c.Handler.Handle(ctx, Request{Name: request.Name, Body: request.Body, Token: c.secret, Received: request.Received, Wanted: wanted})
+	if request.Name == RequestWait && c.wanted.Err() != nil {
 		return nil // there is no client to answer
 	}
-	if err == nil && len(body) > MaxBody {
+	if err == nil && len(body) > frame.MaxBody {
 		err = fmt.Errorf("an answer of %d bytes is too long", len(body))
 	}
 	if err != nil {
 		return c.reply(ctx, refusal(request, err))
 	}
-	return c.reply(ctx, &frame{kind: kindAnswer, id: request.id, body: body})
+	return c.reply(ctx, &frame.Frame{Kind: frame.KindAnswer, ID: request.ID, Body: body})
 }
 
-func (c *conversation) reply(ctx context.Context, f *frame) error {
-	if err := c.send(ctx, f.append(nil)); err != nil {
+func (c *conversation) reply(ctx context.Context, f *frame.Frame) error {
+	if err := c.send(ctx, f.Append(nil)); err != nil {
 		return fmt.Errorf("answer: %w", err)
 	}
 	return nil
@@ -250,9 +252,9 @@ func (c *conversation) send(ctx context.Context, message []byte) error {
 	return err
 }
 
-func refusal(request *frame, err error) *frame {
+func refusal(request *frame.Frame, err error) *frame.Frame {
 	text := err.Error()
-	return &frame{kind: kindRefusal, id: request.id, body: []byte(text[:min(len(text), maxRefusal)])}
+	return &frame.Frame{Kind: frame.KindRefusal, ID: request.ID, Body: []byte(text[:min(len(text), maxRefusal)])}
 }
 
 // maxRefusal is how long the words of a refusal may be, in bytes.
@@ -260,7 +262,7 @@ const maxRefusal = 64 << 10
 
 // received is a request, or why there are no more.
 type received struct {
-	frame *frame
+	frame *frame.Frame
 	err   error
 }
 
@@ -287,7 +289,7 @@ func readRequests(ctx context.Context, in io.Reader, hungUp func()) <-chan recei
 			if r.err != nil {
 				return
 			}
-			last = r.frame.id
+			last = r.frame.ID
 		}
 	}()
 	return requests
@@ -295,15 +297,15 @@ func readRequests(ctx context.Context, in io.Reader, hungUp func()) <-chan recei
 
 // receive reads the request after the one with the id last.
 func receive(in io.Reader, last uint64) received {
-	f, err := readFrame(in)
+	f, err := frame.Read(in)
 	switch {
 	case errors.Is(err, io.EOF):
 		return received{err: io.EOF}
 	case err != nil:
 		return received{err: fmt.Errorf("read a request: %w", err)}
-	case f.kind != kindRequest || f.id <= last:
-		return received{err: fmt.Errorf("%w: request %d of the kind %q after request %d", ErrProtocol, f.id, f.kind, last)}
+	case f.Kind != frame.KindRequest || f.ID <= last:
+		return received{err: fmt.Errorf("%w: request %d of the kind %q after request %d", frame.ErrProtocol, f.ID, f.Kind, last)}
 	}
-	f.received = time.Now()
+	f.Received = time.Now()
 	return received{frame: f}
 }

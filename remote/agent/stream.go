@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed-3119e985/genv/remote/agent/frame"
+
 	"github.com/seed-3119e985/genv/remote"
 )
 
@@ -32,7 +34,7 @@ var (
 // with another one calls wait for each other. After an error that wraps neither
 // ErrRefused nor ErrNotSent all calls fail, and the caller closes the session.
 type Stream struct {
-	Greeting Greeting
+	Greeting frame.Greeting
 	// WriteTimeout is how long a request may take to be sent, set before the first
 	// Call; then the stream is broken, since the host does not read. 0 is no limit.
 	WriteTimeout time.Duration
@@ -56,12 +58,12 @@ type callEnd struct {
 }
 
 // OpenStream reads the greeting and returns the stream. The error wraps
-// ErrNoGreeting, ErrVersion, ErrProtocol, or is the cause of ctx's end. A
+// frame.ErrNoGreeting, frame.ErrVersion, frame.ErrProtocol, or is the cause of ctx's end. A
 // goroutine reads from in until it ends, which is when the caller closes the
 // session, also after an error.
 func OpenStream(ctx context.Context, in io.Reader, out io.Writer, token string) (*Stream, error) {
 	buffered := bufio.NewReaderSize(in, 512) // one for each host; larger frames are read past it
-	greeting, err := within(ctx, func() (Greeting, error) { return readGreeting(buffered, token) })
+	greeting, err := within(ctx, func() (frame.Greeting, error) { return frame.ReadGreeting(buffered, token) })
 	if err != nil {
 		return nil, err
 	}
@@ -97,12 +99,12 @@ func (s *Stream) Call(ctx context.Context, name string, body []byte) ([]byte, er
 	case <-ctx.Done():
 	}
 	missed := errors.Is(context.Cause(ctx), context.DeadlineExceeded)
-	if s.turn != nil || missed && !mayBeLate(f.name) || !s.abandon(f.id, missed) {
+	if s.turn != nil || missed && !mayBeLate(f.Name) || !s.abandon(f.ID, missed) {
 		s.fail(context.Cause(ctx))
 		return nil, context.Cause(ctx)
 	}
-	if missed && f.name == RequestSnapshot {
-		time.AfterFunc(maxLate, func() { s.failWithout(f.id) })
+	if missed && f.Name == RequestSnapshot {
+		time.AfterFunc(maxLate, func() { s.failWithout(f.ID) })
 	}
 	return nil, fmt.Errorf("%w: %w", errAbandoned, context.Cause(ctx))
 }
@@ -117,12 +119,12 @@ func mayBeLate(name string) bool {
 // cut off, and doesn't know its connections any more, is to be in the cycles soon after it is back.
 const maxLate = 3 * time.Second
 
-func newRequest(ctx context.Context, name string, body []byte) (*frame, error) {
-	f := &frame{kind: kindRequest, name: name, body: body}
+func newRequest(ctx context.Context, name string, body []byte) (*frame.Frame, error) {
+	f := &frame.Frame{Kind: frame.KindRequest, Name: name, Body: body}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	return f, f.check()
+	return f, f.Check()
 }
 
 // errAbandoned is wrapped when an answer will be dropped and the stream is good.
@@ -131,7 +133,7 @@ var errAbandoned = errors.New("the answer is not waited for")
 // begin gives a request its id and has it written. One request is written at a
 // time, so that ids ascend on the wire. After an error nothing was sent, and answer is not
 // called; otherwise it is, once, and must not wait.
-func (s *Stream) begin(ctx context.Context, f *frame, answer func(callEnd)) error {
+func (s *Stream) begin(ctx context.Context, f *frame.Frame, answer func(callEnd)) error {
 	if err := s.writing.acquire(ctx); err != nil {
 		return err
 	}
@@ -146,15 +148,15 @@ func (s *Stream) begin(ctx context.Context, f *frame, answer func(callEnd)) erro
 		return err
 	}
 	s.last++
-	f.id = s.last
-	s.calls[f.id] = answer
+	f.ID = s.last
+	s.calls[f.ID] = answer
 	go func() {
 		defer s.writing.release()
 		if s.WriteTimeout > 0 {
 			late := time.AfterFunc(s.WriteTimeout, func() { s.fail(fmt.Errorf("%w within %s", errNotRead, s.WriteTimeout)) })
 			defer late.Stop()
 		}
-		if _, err := s.out.Write(f.append(nil)); err != nil {
+		if _, err := s.out.Write(f.Append(nil)); err != nil {
 			s.fail(fmt.Errorf("%w: send the request: %w", ErrEnded, err))
 		}
 	}()
@@ -222,9 +224,9 @@ func (s *Stream) whenEnded(f func(why error)) {
 // read gives every call its answer until in ends or breaks the protocol.
 func (s *Stream) read(in io.Reader) {
 	for {
-		f, err := readFrame(in)
+		f, err := frame.Read(in)
 		switch {
-		case errors.Is(err, ErrProtocol):
+		case errors.Is(err, frame.ErrProtocol):
 			err = fmt.Errorf("read the answer: %w", err)
 		case err != nil:
 			err = fmt.Errorf("%w: read the answer: %w", ErrEnded, err)
@@ -239,22 +241,22 @@ func (s *Stream) read(in io.Reader) {
 }
 
 // deliver gives a call its answer.
-func (s *Stream) deliver(f *frame) error {
+func (s *Stream) deliver(f *frame.Frame) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	answer, underWay := s.calls[f.id]
-	r := callEnd{body: f.body}
+	answer, underWay := s.calls[f.ID]
+	r := callEnd{body: f.Body}
 	switch {
 	case s.broken != nil:
 		return s.broken
 	case !underWay:
-		return fmt.Errorf("%w: an answer to request %d, which is not under way", ErrProtocol, f.id)
-	case f.kind == kindRefusal:
-		r = callEnd{err: fmt.Errorf("%w: %s", ErrRefused, f.body[:min(len(f.body), maxRefusalKept)])}
-	case f.kind != kindAnswer:
-		return fmt.Errorf("%w: a frame of the kind %q for an answer", ErrProtocol, f.kind)
+		return fmt.Errorf("%w: an answer to request %d, which is not under way", frame.ErrProtocol, f.ID)
+	case f.Kind == frame.KindRefusal:
+		r = callEnd{err: fmt.Errorf("%w: %s", ErrRefused, f.Body[:min(len(f.Body), maxRefusalKept)])}
+	case f.Kind != frame.KindAnswer:
+		return fmt.Errorf("%w: a frame of the kind %q for an answer", frame.ErrProtocol, f.Kind)
 	}
-	delete(s.calls, f.id)
+	delete(s.calls, f.ID)
 	if answer != nil {
 		answer(r)
 	}
@@ -302,8 +304,8 @@ func (s *Stream) Await(ctx context.Context, limit time.Duration, name string, bo
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !a.over {
-		a.late = time.AfterFunc(limit, func() { s.giveUp(f.id, context.DeadlineExceeded) })
-		a.forget = context.AfterFunc(ctx, func() { s.giveUp(f.id, context.Cause(ctx)) })
+		a.late = time.AfterFunc(limit, func() { s.giveUp(f.ID, context.DeadlineExceeded) })
+		a.forget = context.AfterFunc(ctx, func() { s.giveUp(f.ID, context.Cause(ctx)) })
 	}
 }
 

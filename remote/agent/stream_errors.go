@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-3119e985/genv/remote/agent/frame"
+
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 )
@@ -20,14 +22,14 @@ func classify(ctx context.Context, err error) error {
 		return err
 	case errors.Is(err, ErrRefused):
 		return refusedByHost(err, nil)
-	case errors.Is(err, ErrVersion):
+	case errors.Is(err, frame.ErrVersion):
 		return &remote.Error{Class: remote.Version, Err: err}
 	case errors.Is(ctx.Err(), context.DeadlineExceeded), errors.Is(err, context.DeadlineExceeded), errors.Is(err, errNotRead):
 		return &remote.Error{Class: remote.Timeout, Err: timedOut{err}}
 	case ctx.Err() != nil, errors.Is(err, context.Canceled):
 		return &remote.Error{Class: remote.Cancelled, Err: err}
 	}
-	return &remote.Error{Class: remote.InvalidOutput, Err: err} // ErrProtocol, ErrNoGreeting
+	return &remote.Error{Class: remote.InvalidOutput, Err: err} // frame.ErrProtocol, frame.ErrNoGreeting
 }
 
 // timedOut is an error of a call that took too long, without Go's words for that.

@@ -11,12 +11,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-3119e985/genv/remote/agent/frame"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/remote/agent"
 )
 
-var greeting = agent.Greeting{Protocol: agent.Version, Genv: "v2", Capabilities: []string{"echo"}}
+var greeting = frame.Greeting{Protocol: frame.Version, Genv: "v2", Capabilities: []string{"echo"}}
 
 // echo answers with the body, refuses "no", and is silent to "hush" until
 // no answer is wanted or the server is to end.
@@ -27,7 +29,7 @@ func (e echo) Handle(ctx context.Context, r agent.Request) ([]byte, error) {
 	case "no":
 		return nil, errors.New("I will not")
 	case "huge":
-		return make([]byte, agent.MaxBody+1), nil
+		return make([]byte, frame.MaxBody+1), nil
 	case "hush":
 		<-r.Wanted.Done()
 		e.hushed <- "not wanted"
@@ -90,37 +92,37 @@ func TestTheServerEnds(t *testing.T) {
 		{"it is told to", func(_ *testing.T, _ io.ReadCloser, _ io.WriteCloser, cancel context.CancelCauseFunc) { cancel(stop) }, stop},
 		{"hung up", func(_ *testing.T, _ io.ReadCloser, out io.WriteCloser, _ context.CancelCauseFunc) { _ = out.Close() }, nil},
 		{"hung up while an answer is in the making", func(t *testing.T, _ io.ReadCloser, out io.WriteCloser, _ context.CancelCauseFunc) {
-			_, err := out.Write(agent.Frame(agent.KindRequest, "hush", 1, nil))
+			_, err := out.Write(agent.Frame(frame.KindRequest, "hush", 1, nil))
 			require.NoError(t, err)
 			_ = out.Close()
 		}, agent.ErrIdle /* the refusal is not taken by anybody here */},
 		{"the answer is not read", func(t *testing.T, _ io.ReadCloser, out io.WriteCloser, _ context.CancelCauseFunc) {
-			_, err := out.Write(agent.Frame(agent.KindRequest, "echo", 1, []byte("x")))
+			_, err := out.Write(agent.Frame(frame.KindRequest, "echo", 1, []byte("x")))
 			require.NoError(t, err)
 		}, agent.ErrIdle},
 		{"a request twice", func(_ *testing.T, in io.ReadCloser, out io.WriteCloser, _ context.CancelCauseFunc) {
 			go func() { _, _ = io.Copy(io.Discard, in) }()
 			for range 2 {
-				_, _ = out.Write(agent.Frame(agent.KindRequest, "echo", 1, nil))
+				_, _ = out.Write(agent.Frame(frame.KindRequest, "echo", 1, nil))
 			}
-		}, agent.ErrProtocol},
+		}, frame.ErrProtocol},
 		{"a request out of order", func(_ *testing.T, in io.ReadCloser, out io.WriteCloser, _ context.CancelCauseFunc) {
 			go func() { _, _ = io.Copy(io.Discard, in) }()
 			for _, id := range []uint64{5, 4} {
-				_, _ = out.Write(agent.Frame(agent.KindRequest, "echo", id, nil))
+				_, _ = out.Write(agent.Frame(frame.KindRequest, "echo", id, nil))
 			}
-		}, agent.ErrProtocol},
+		}, frame.ErrProtocol},
 		{"an answer for a request", func(_ *testing.T, _ io.ReadCloser, out io.WriteCloser, _ context.CancelCauseFunc) {
-			_, _ = out.Write(agent.Frame(agent.KindAnswer, "", 1, nil))
-		}, agent.ErrProtocol},
+			_, _ = out.Write(agent.Frame(frame.KindAnswer, "", 1, nil))
+		}, frame.ErrProtocol},
 		{"no frame at all", func(_ *testing.T, _ io.ReadCloser, out io.WriteCloser, _ context.CancelCauseFunc) {
 			_, _ = io.WriteString(out, "GET / HTTP/1.1\r\nHost: gpu\r\n\r\n")
-		}, agent.ErrProtocol},
+		}, frame.ErrProtocol},
 		{"half a request", func(_ *testing.T, _ io.ReadCloser, out io.WriteCloser, _ context.CancelCauseFunc) {
-			whole := agent.Frame(agent.KindRequest, "echo", 1, []byte("body"))
+			whole := agent.Frame(frame.KindRequest, "echo", 1, []byte("body"))
 			_, _ = out.Write(whole[:len(whole)-5])
 			_ = out.Close()
-		}, agent.ErrProtocol},
+		}, frame.ErrProtocol},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -147,13 +149,13 @@ func TestTheServerEnds(t *testing.T) {
 func TestBadHosts(t *testing.T) {
 	hello := string(agent.Greet("t", greeting))
 	answer := func(id uint64, body string) string {
-		return string(agent.Frame(agent.KindAnswer, "", id, []byte(body)))
+		return string(agent.Frame(frame.KindAnswer, "", id, []byte(body)))
 	}
 	garbled := []byte(answer(1, "the truth"))
 	garbled[len(garbled)-8] ^= 1
 	tooLong := []byte(answer(1, ""))
 	tooLong[16] = 0x7f // 2 GiB
-	other := agent.Greeting{Protocol: agent.Version + 1, Genv: "v3"}
+	other := frame.Greeting{Protocol: frame.Version + 1, Genv: "v3"}
 	for _, tt := range []struct {
 		name, says string
 		open, call error
@@ -163,27 +165,27 @@ func TestBadHosts(t *testing.T) {
 		{name: "a long line before", says: strings.Repeat("x", 70000) + "\n" + hello + answer(1, "yes")},
 		{name: "a banner without an end before", says: "no newline" + hello + answer(1, "yes")},
 		{name: "an empty line before", says: "\n\n" + hello + answer(1, "yes")},
-		{name: "it refuses", says: hello + string(agent.Frame(agent.KindRefusal, "", 1, []byte("no"))), call: agent.ErrRefused},
-		{name: "nothing", says: "", open: agent.ErrNoGreeting},
-		{name: "a banner only", says: "Welcome\n", open: agent.ErrNoGreeting},
-		{name: "another's token", says: string(agent.Greet("u", greeting)), open: agent.ErrNoGreeting},
-		{name: "noise without an end", says: strings.Repeat("noise\n", 1<<18) + hello, open: agent.ErrNoGreeting},
-		{name: "noise on one line", says: strings.Repeat("noise ", 1<<18) + hello, open: agent.ErrNoGreeting},
-		{name: "another version", says: string(agent.Greet("t", other)), open: agent.ErrVersion},
-		{name: "a beacon and no greeting", says: "\ngenv-serve t\n" + answer(1, "{}"), open: agent.ErrProtocol},
-		{name: "a beacon and garbage", says: "\ngenv-serve t\n{\"protocol\":1}............", open: agent.ErrProtocol},
+		{name: "it refuses", says: hello + string(agent.Frame(frame.KindRefusal, "", 1, []byte("no"))), call: agent.ErrRefused},
+		{name: "nothing", says: "", open: frame.ErrNoGreeting},
+		{name: "a banner only", says: "Welcome\n", open: frame.ErrNoGreeting},
+		{name: "another's token", says: string(agent.Greet("u", greeting)), open: frame.ErrNoGreeting},
+		{name: "noise without an end", says: strings.Repeat("noise\n", 1<<18) + hello, open: frame.ErrNoGreeting},
+		{name: "noise on one line", says: strings.Repeat("noise ", 1<<18) + hello, open: frame.ErrNoGreeting},
+		{name: "another version", says: string(agent.Greet("t", other)), open: frame.ErrVersion},
+		{name: "a beacon and no greeting", says: "\ngenv-serve t\n" + answer(1, "{}"), open: frame.ErrProtocol},
+		{name: "a beacon and garbage", says: "\ngenv-serve t\n{\"protocol\":1}............", open: frame.ErrProtocol},
 		{name: "a beacon and its end", says: "\ngenv-serve t\n", open: io.EOF},
-		{name: "a greeting that is cut", says: hello[:len(hello)-1], open: agent.ErrProtocol},
+		{name: "a greeting that is cut", says: hello[:len(hello)-1], open: frame.ErrProtocol},
 		{name: "it hangs up", says: hello, call: agent.ErrEnded},
-		{name: "a garbled answer", says: hello + string(garbled), call: agent.ErrProtocol},
-		{name: "an answer that is cut", says: hello + answer(1, "yes")[:20], call: agent.ErrProtocol},
-		{name: "a header that is cut", says: hello + answer(1, "yes")[:7], call: agent.ErrProtocol},
-		{name: "an answer too long", says: hello + string(tooLong), call: agent.ErrProtocol},
-		{name: "the answer to another question", says: hello + answer(7, "yes"), call: agent.ErrProtocol},
-		{name: "a late answer", says: hello + answer(0, "yes"), call: agent.ErrProtocol},
-		{name: "a second greeting", says: hello + string(agent.Frame(agent.KindGreeting, "", 1, nil)), call: agent.ErrProtocol},
-		{name: "a request for an answer", says: hello + string(agent.Frame(agent.KindRequest, "echo", 1, nil)), call: agent.ErrProtocol},
-		{name: "words in between", says: hello + "You have new mail.\n" + answer(1, "yes"), call: agent.ErrProtocol},
+		{name: "a garbled answer", says: hello + string(garbled), call: frame.ErrProtocol},
+		{name: "an answer that is cut", says: hello + answer(1, "yes")[:20], call: frame.ErrProtocol},
+		{name: "a header that is cut", says: hello + answer(1, "yes")[:7], call: frame.ErrProtocol},
+		{name: "an answer too long", says: hello + string(tooLong), call: frame.ErrProtocol},
+		{name: "the answer to another question", says: hello + answer(7, "yes"), call: frame.ErrProtocol},
+		{name: "a late answer", says: hello + answer(0, "yes"), call: frame.ErrProtocol},
+		{name: "a second greeting", says: hello + string(agent.Frame(frame.KindGreeting, "", 1, nil)), call: frame.ErrProtocol},
+		{name: "a request for an answer", says: hello + string(agent.Frame(frame.KindRequest, "echo", 1, nil)), call: frame.ErrProtocol},
+		{name: "words in between", says: hello + "You have new mail.\n" + answer(1, "yes"), call: frame.ErrProtocol},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			in, out := agent.Scripted([]byte(tt.says), []byte(hello))
@@ -212,8 +214,8 @@ func TestAnswersTwice(t *testing.T) {
 	in, answers := io.Pipe()
 	go func() {
 		_, _ = answers.Write(agent.Greet("t", greeting))
-		_, _ = io.ReadFull(requests, make([]byte, len(agent.Frame(agent.KindRequest, "echo", 1, nil))))
-		twice := agent.Frame(agent.KindAnswer, "", 1, []byte("once"))
+		_, _ = io.ReadFull(requests, make([]byte, len(agent.Frame(frame.KindRequest, "echo", 1, nil))))
+		twice := agent.Frame(frame.KindAnswer, "", 1, []byte("once"))
 		_, _ = answers.Write(append(twice, twice...))
 	}()
 	c, err := agent.OpenStream(t.Context(), in, out, "t")
@@ -222,7 +224,7 @@ func TestAnswersTwice(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "once", string(body))
 	_, err = c.Call(t.Context(), "echo", nil)
-	require.ErrorIs(t, err, agent.ErrProtocol)
+	require.ErrorIs(t, err, frame.ErrProtocol)
 	require.ErrorIs(t, err, agent.ErrNotSent)
 	_ = in.Close()
 	_ = out.Close()
@@ -267,7 +269,7 @@ func TestAQuestionTooLateIsNotSent(t *testing.T) {
 func TestTooLongToSend(t *testing.T) {
 	c, err := agent.OpenStream(t.Context(), bytes.NewReader(agent.Greet("t", greeting)), io.Discard, "t")
 	require.NoError(t, err)
-	_, err = c.Call(t.Context(), "echo", make([]byte, agent.MaxBody+1))
+	_, err = c.Call(t.Context(), "echo", make([]byte, frame.MaxBody+1))
 	require.Error(t, err)
 	_, err = c.Call(t.Context(), strings.Repeat("n", 300), nil)
 	require.Error(t, err)

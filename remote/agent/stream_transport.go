@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/seed-3119e985/genv/remote/agent/frame"
+
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
@@ -40,7 +42,7 @@ func (*streamTransport) via() Via { return ViaStream }
 func (t *streamTransport) can() Capabilities { return t.able }
 
 // ableTo is what a host can do that greeted.
-func ableTo(g Greeting) Capabilities {
+func ableTo(g frame.Greeting) Capabilities {
 	return Capabilities{
 		Snapshot: g.Can(RequestSnapshot),
 		Execute:  g.Can(RequestExecute),

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/seed-3119e985/genv/remote/agent/frame"
+
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent/readonly"
@@ -189,7 +191,7 @@ func (c *Conn) greet(ctx context.Context, a *attempt, tokenAsArgument bool) (*st
 		t.stream.WriteTimeout = c.pool.Timeout
 		return t, nil
 	}
-	if errors.Is(err, ErrNoGreeting) && errors.Is(err, io.EOF) {
+	if errors.Is(err, frame.ErrNoGreeting) && errors.Is(err, io.EOF) {
 		if _, reason := t.closeReason(ctx); reason != nil {
 			err = reason
 		}

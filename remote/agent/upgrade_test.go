@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-3119e985/genv/remote/agent/frame"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/remote/agent"
@@ -31,7 +33,7 @@ func TestTheServerEndsWhenItsProgramIsReplaced(t *testing.T) {
 		in, toServer := io.Pipe()
 		fromServer, out := io.Pipe()
 		ended := make(chan error, 1)
-		parallel := agent.Greeting{Protocol: agent.Version, Genv: "v2", Capabilities: []string{agent.CapabilityParallel}}
+		parallel := frame.Greeting{Protocol: frame.Version, Genv: "v2", Capabilities: []string{agent.CapabilityParallel}}
 		server := &agent.Server{Token: "t", Greeting: parallel, Handler: slow{}, Idle: time.Hour, Replaced: replaced.Load}
 		go func() { ended <- server.Serve(t.Context(), in, out) }()
 		stream, err := agent.OpenStream(t.Context(), fromServer, toServer, "t")

@@ -8,8 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-3119e985/genv/remote/agent/frame"
+
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot/doctor"
 )
 
@@ -86,8 +87,8 @@ func (e *examination) checkVersion(s survey, failure error) doctor.Check {
 	var known *remote.Error
 	switch {
 	case failure == nil:
-		return doctor.First(doctor.Genv, doctor.If(e.Genv.Protocol != agent.Version, doctor.Cause(remote.Version),
-			"%s, protocol %d, and this genv speaks protocol %d", seen, e.Genv.Protocol, agent.Version).Next(remote.Version.NextStep()), e.found[doctor.Genv])
+		return doctor.First(doctor.Genv, doctor.If(e.Genv.Protocol != frame.Version, doctor.Cause(remote.Version),
+			"%s, protocol %d, and this genv speaks protocol %d", seen, e.Genv.Protocol, frame.Version).Next(remote.Version.NextStep()), e.found[doctor.Genv])
 	case version143().MatchString(s.version):
 		return doctor.Problem(doctor.Genv, "genv-1.4.3", "%s: it reports no start times, UUIDs and outcomes, and has no `genv doctor`", seen)
 	case remote.ClassOf(failure) == remote.CommandFailed && errors.As(failure, &known) && unknownCommand().MatchString(known.Stderr):

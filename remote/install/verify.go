@@ -9,6 +9,8 @@ import (
 	"io"
 	"strings"
 
+	"github.com/seed-3119e985/genv/remote/agent/frame"
+
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 )
@@ -35,7 +37,7 @@ func (v *visit) verify(ctx context.Context) error {
 }
 
 // greeting starts `genv usage serve` as the account that controllers use.
-func (v *visit) greeting(ctx context.Context, token string, words []string) (*agent.Greeting, error) {
+func (v *visit) greeting(ctx context.Context, token string, words []string) (*frame.Greeting, error) {
 	var command remote.Command
 	switch v.wanted.Account {
 	case "":
@@ -53,7 +55,7 @@ func (v *visit) greeting(ctx context.Context, token string, words []string) (*ag
 	return readGreeting(ctx, out.Stdout, token)
 }
 
-func (v *visit) greetingAs(ctx context.Context, token string, words []string) (*agent.Greeting, error) {
+func (v *visit) greetingAs(ctx context.Context, token string, words []string) (*frame.Greeting, error) {
 	line := remote.Command{Args: append([]string{"sudo", "-n", "-u", v.wanted.Account, "sudo", "-n"}, words...)}.ShellLine()
 	begin := rand.Text()
 	input := v.access.input(begin, script{text: "echo " + token + " | " + line + "\n"})
@@ -65,7 +67,7 @@ func (v *visit) greetingAs(ctx context.Context, token string, words []string) (*
 	return readGreeting(ctx, out.Stdout, token)
 }
 
-func readGreeting(ctx context.Context, output []byte, token string) (*agent.Greeting, error) {
+func readGreeting(ctx context.Context, output []byte, token string) (*frame.Greeting, error) {
 	stream, err := agent.OpenStream(ctx, bytes.NewReader(output), io.Discard, token)
 	if err != nil {
 		return nil, remote.Errorf(remote.InvalidOutput, "genv does not greet: %w", err)

@@ -8,10 +8,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/seed-3119e985/genv/remote/agent/frame"
+
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/render"
-	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -148,7 +149,7 @@ func versionCommand(p Program) *cli.Command {
 				return err
 			case format == "json":
 				return render.WriteJSON(p.Out, VersionDocument{
-					Schema: "genv.version/1", Version: p.Version, Protocol: agent.Version,
+					Schema: "genv.version/1", Version: p.Version, Protocol: frame.Version,
 					Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH,
 				})
 			}

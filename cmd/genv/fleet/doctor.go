@@ -7,6 +7,8 @@ import (
 	"os"
 	"slices"
 
+	"github.com/seed-3119e985/genv/remote/agent/frame"
+
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/checkup"
@@ -14,7 +16,6 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
 	remotedoctor "github.com/seed-3119e985/genv/remote/doctor"
 	"github.com/seed-3119e985/genv/snapshot/doctor"
@@ -117,7 +118,7 @@ func (f *fleet) examine(ctx context.Context, leader *enforcement.LeaderConfig) *
 		election = remotedoctor.AskEtcd(ctx, leader.Etcd, leader.Key, leader.Health())
 	}
 	self, _ := os.Executable() // empty is unknown
-	document := remotedoctor.DocumentOf(examined, election, doctor.Program{Path: self, Version: f.program.Version, Protocol: agent.Version}, f.program.Now())
+	document := remotedoctor.DocumentOf(examined, election, doctor.Program{Path: self, Version: f.program.Version, Protocol: frame.Version}, f.program.Now())
 	document.Duplicates = append(document.Duplicates, duplicates...)
 	return &document
 }

@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"time"
 
+	"github.com/seed-3119e985/genv/remote/agent/frame"
+
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/checkup"
@@ -13,7 +15,6 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	enforcelocal "github.com/seed-3119e985/genv/enforce/local"
-	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/doctor"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
@@ -57,7 +58,7 @@ func (p *program) examine(ctx context.Context, timeout time.Duration) *doctor.Do
 	m := &doctor.Machine{
 		SMI: localhost.NvidiaSMI(p.Getenv, timeout), Notes: disk.New(disk.Dir(p.Getenv), options), Run: runProgram,
 		StateDir: disk.Dir(p.Getenv), RootDir: options.RootDir, Record: localhost.RootLog(p.Getenv), Proc: "/proc", SysRun: "/run",
-		Genv: doctor.Program{Version: p.Version, Protocol: agent.Version}, Restricted: localhost.Hardware(p.Getenv).Restricted(p.Now()),
+		Genv: doctor.Program{Version: p.Version, Protocol: frame.Version}, Restricted: localhost.Hardware(p.Getenv).Restricted(p.Now()),
 	}
 	if self, err := os.Executable(); err == nil {
 		m.Genv.Path = self

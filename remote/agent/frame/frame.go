@@ -1,4 +1,6 @@
-package agent
+// Package frame is how the messages of a conversation with a host are written: frames, and the greeting
+// before them (docs/protocol.md). What they ask and answer belongs to remote/agent.
+package frame
 
 import (
 	"bufio"
@@ -21,28 +23,28 @@ const MaxBody = 32 << 20
 // the protocol: garbled, too long, out of order, or another version.
 var ErrProtocol = errors.New("the other end does not keep to the protocol")
 
-// kind is what a frame is.
-type kind byte
+// Kind is what a frame is.
+type Kind byte
 
 const (
-	kindGreeting kind = 'G'
-	kindRequest  kind = 'Q'
-	kindAnswer   kind = 'A'
-	kindRefusal  kind = 'R' // an answer that is an error, in words
+	KindGreeting Kind = 'G'
+	KindRequest  Kind = 'Q'
+	KindAnswer   Kind = 'A'
+	KindRefusal  Kind = 'R' // an answer that is an error, in words
 )
 
-// frame is a message: a header of 4 bytes "gnv1", 1 byte of kind, 1 byte of the
+// Frame is a message: a header of 4 bytes "gnv1", 1 byte of kind, 1 byte of the
 // name's length, 2 bytes of zero, 8 bytes of id, 4 bytes of the body's length;
 // the name; the body; and 4 bytes of CRC-32C over all before. Numbers are
 // big-endian. SSH guards what it carries; the checksum is for what gets into
 // the stream before it, such as a line that a login script prints late.
-type frame struct {
-	kind kind
-	name string // what a request asks for
-	id   uint64
-	body []byte
+type Frame struct {
+	Kind Kind
+	Name string // what a request asks for
+	ID   uint64
+	Body []byte
 
-	received time.Time // of a request at the host
+	Received time.Time // of a request at the host
 }
 
 const headerLength = 20
@@ -53,30 +55,30 @@ var magic = [4]byte{'g', 'n', 'v', '1'}
 // what the start of a command takes.
 var castagnoli = sync.OnceValue(func() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) })
 
-// append encodes the frame behind b.
-func (f *frame) append(b []byte) []byte {
+// Append encodes the frame behind b.
+func (f *Frame) Append(b []byte) []byte {
 	start := len(b)
-	b = slices.Grow(b, headerLength+len(f.name)+len(f.body)+4)
+	b = slices.Grow(b, headerLength+len(f.Name)+len(f.Body)+4)
 	b = append(b, magic[:]...)
-	b = append(b, byte(f.kind), byte(len(f.name)), 0, 0)
-	b = binary.BigEndian.AppendUint64(b, f.id)
-	b = binary.BigEndian.AppendUint32(b, uint32(len(f.body)))
-	b = append(b, f.name...)
-	b = append(b, f.body...)
+	b = append(b, byte(f.Kind), byte(len(f.Name)), 0, 0)
+	b = binary.BigEndian.AppendUint64(b, f.ID)
+	b = binary.BigEndian.AppendUint32(b, uint32(len(f.Body)))
+	b = append(b, f.Name...)
+	b = append(b, f.Body...)
 	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b[start:], castagnoli()))
 }
 
-// check returns an error if the frame is too long to send.
-func (f *frame) check() error {
-	if len(f.body) > MaxBody || len(f.name) > 255 {
-		return fmt.Errorf("%w: a frame of %d bytes is too long to send", ErrProtocol, len(f.body))
+// Check returns an error if the frame is too long to send.
+func (f *Frame) Check() error {
+	if len(f.Body) > MaxBody || len(f.Name) > 255 {
+		return fmt.Errorf("%w: a frame of %d bytes is too long to send", ErrProtocol, len(f.Body))
 	}
 	return nil
 }
 
-// readFrame reads a frame. The body grows as it arrives, so that a header that
+// Read reads a frame. The body grows as it arrives, so that a header that
 // lies costs no memory. io.EOF means that the stream ended between frames.
-func readFrame(r io.Reader) (*frame, error) {
+func Read(r io.Reader) (*Frame, error) {
 	header := make([]byte, headerLength)
 	n, err := fill(r, header)
 	if err == nil {
@@ -89,7 +91,7 @@ func readFrame(r io.Reader) (*frame, error) {
 }
 
 // readRest reads what follows a header.
-func readRest(r io.Reader, header []byte) (*frame, error) {
+func readRest(r io.Reader, header []byte) (*Frame, error) {
 	if !bytes.Equal(header[:4], magic[:]) || header[6] != 0 || header[7] != 0 {
 		return nil, fmt.Errorf("%w: %q does not begin a frame", ErrProtocol, header[:8])
 	}
@@ -128,14 +130,14 @@ func fill(r io.Reader, b []byte) (n int, err error) {
 	return n, err
 }
 
-func checkFrame(header, rest []byte, nameLength int) (*frame, error) {
+func checkFrame(header, rest []byte, nameLength int) (*Frame, error) {
 	content, sum := rest[:len(rest)-4], binary.BigEndian.Uint32(rest[len(rest)-4:])
 	if crc32.Update(crc32.Checksum(header, castagnoli()), castagnoli(), content) != sum {
 		return nil, fmt.Errorf("%w: a garbled frame", ErrProtocol)
 	}
-	return &frame{
-		kind: kind(header[4]), id: binary.BigEndian.Uint64(header[8:]),
-		name: string(content[:nameLength]), body: content[nameLength:],
+	return &Frame{
+		Kind: Kind(header[4]), ID: binary.BigEndian.Uint64(header[8:]),
+		Name: string(content[:nameLength]), Body: content[nameLength:],
 	}, nil
 }
 
@@ -166,27 +168,27 @@ func (g Greeting) Can(request string) bool { return slices.Contains(g.Capabiliti
 // the token, so that no banner holds it by chance or by intent.
 func beacon(token string) []byte { return []byte("\ngenv-serve " + token + "\n") }
 
-// encode returns the greeting behind its beacon.
-func (g Greeting) encode(token string) ([]byte, error) {
+// Encode returns the greeting behind its beacon.
+func (g Greeting) Encode(token string) ([]byte, error) {
 	body, err := json.Marshal(g)
-	f := frame{kind: kindGreeting, body: body}
-	return f.append(beacon(token)), err
+	f := Frame{Kind: KindGreeting, Body: body}
+	return f.Append(beacon(token)), err
 }
 
-// readGreeting skips what a login prints, up to the beacon.
-func readGreeting(r *bufio.Reader, token string) (Greeting, error) {
+// ReadGreeting skips what a login prints, up to the beacon.
+func ReadGreeting(r *bufio.Reader, token string) (Greeting, error) {
 	if err := skipTo(r, beacon(token)); err != nil {
 		return Greeting{}, err
 	}
-	f, err := readFrame(r)
+	f, err := Read(r)
 	if err != nil {
 		return Greeting{}, fmt.Errorf("read the greeting: %w", err)
 	}
-	if len(f.body) > maxGreeting {
-		return Greeting{}, fmt.Errorf("%w: a greeting of %d bytes", ErrProtocol, len(f.body))
+	if len(f.Body) > maxGreeting {
+		return Greeting{}, fmt.Errorf("%w: a greeting of %d bytes", ErrProtocol, len(f.Body))
 	}
 	var g Greeting
-	if err := json.Unmarshal(f.body, &g); err != nil || f.kind != kindGreeting {
+	if err := json.Unmarshal(f.Body, &g); err != nil || f.Kind != KindGreeting {
 		return Greeting{}, fmt.Errorf("%w: no greeting behind the beacon", ErrProtocol)
 	}
 	if g.Protocol != Version {
