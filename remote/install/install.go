@@ -252,8 +252,16 @@ func mayBeSudo(err error) bool {
 
 func (v *visit) lookAsRoot(ctx context.Context) (values, error) {
 	return v.ask(ctx, v.access, script{text: newHostScript + extrasScript + lookScript, vars: variables{
-		{"path", v.wanted.Path}, {"folder", SudoersFolder}, {"rules_file", remote.SudoersFile}, {"shims", shimsOf(v.wanted.Path)}, {"account", v.wanted.Account},
-		{"key", v.Options.Key}, {"units", unitsFolder}, {"extras", yes(v.Options.Extras)}, {"shell_setup", yes(v.Options.ShellSetup)}, {"again", ""},
+		{"path", v.wanted.Path},
+		{"folder", SudoersFolder},
+		{"rules_file", remote.SudoersFile},
+		{"shims", shimsOf(v.wanted.Path)},
+		{"account", v.wanted.Account},
+		{"key", v.Options.Key},
+		{"units", unitsFolder},
+		{"extras", yes(v.Options.Extras)},
+		{"shell_setup", yes(v.Options.ShellSetup)},
+		{"again", ""},
 	}})
 }
 
@@ -317,8 +325,12 @@ func (v *visit) changeState(ctx context.Context, to Ownership) error {
 // addExtras adds what is lacking, and renews what came from the program that was there before.
 func (v *visit) addExtras(ctx context.Context, again bool) error {
 	_, err := v.change(ctx, script{text: extrasScript + extrasApplyScript, vars: variables{
-		{"path", v.wanted.Path}, {"units", unitsFolder}, {"enforce", unitFor(enforceService, v.wanted.Path)},
-		{"extras", yes(v.Options.Extras)}, {"shell_setup", yes(v.Options.ShellSetup)}, {"again", yes(again)},
+		{"path", v.wanted.Path},
+		{"units", unitsFolder},
+		{"enforce", unitFor(enforceService, v.wanted.Path)},
+		{"extras", yes(v.Options.Extras)},
+		{"shell_setup", yes(v.Options.ShellSetup)},
+		{"again", yes(again)},
 	}})
 	return err
 }
