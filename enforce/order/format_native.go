@@ -83,12 +83,12 @@ func DecodeNative(data []byte) (Order, error) {
 }
 
 // each calls a function with the reasons of each item, in the order of their outcomes.
-func (o *Order) each(do func(why, judged *[]string)) {
+func (o *Order) each(do func(why, judged, findings *[]string)) {
 	for i := range o.Detach {
-		do(&o.Detach[i].Why, &o.Detach[i].Judged)
+		do(&o.Detach[i].Why, &o.Detach[i].Judged, &o.Detach[i].Because)
 	}
 	for i := range o.Terminate {
-		do(&o.Terminate[i].Why, &o.Terminate[i].Judged)
+		do(&o.Terminate[i].Why, &o.Terminate[i].Judged, &o.Terminate[i].Because)
 	}
 }
 
@@ -96,7 +96,7 @@ func (o *Order) each(do func(why, judged *[]string)) {
 // judged; nil if there are none. They are sent next to the order.
 func Judged(o Order) [][]string {
 	lines, some := make([][]string, 0, len(o.Detach)+len(o.Terminate)), 0
-	o.each(func(_, judged *[]string) { lines, some = append(lines, *judged), some+len(*judged) })
+	o.each(func(_, judged, _ *[]string) { lines, some = append(lines, *judged), some+len(*judged) })
 	if some == 0 {
 		return nil
 	}
@@ -106,7 +106,7 @@ func Judged(o Order) [][]string {
 // SetJudged takes what Judged gave; nothing when it is of another order.
 func SetJudged(o Order, lines [][]string) {
 	if len(lines) == len(o.Detach)+len(o.Terminate) {
-		o.each(func(_, judged *[]string) { *judged, lines = lines[0], lines[1:] })
+		o.each(func(_, judged, _ *[]string) { *judged, lines = lines[0], lines[1:] })
 	}
 }
 
@@ -114,13 +114,28 @@ func SetJudged(o Order, lines [][]string) {
 // They are sent next to the order.
 func Reasons(o Order) [][]string {
 	reasons := make([][]string, 0, len(o.Detach)+len(o.Terminate))
-	o.each(func(why, _ *[]string) { reasons = append(reasons, *why) })
+	o.each(func(why, _, _ *[]string) { reasons = append(reasons, *why) })
 	return reasons
 }
 
 // SetReasons takes what Reasons gave; nothing when it is of another order.
 func SetReasons(o Order, reasons [][]string) {
 	if len(reasons) == len(o.Detach)+len(o.Terminate) {
-		o.each(func(why, _ *[]string) { *why, reasons = reasons[0], reasons[1:] })
+		o.each(func(why, _, _ *[]string) { *why, reasons = reasons[0], reasons[1:] })
+	}
+}
+
+// Findings are, for each item in the order of its outcomes, the ids of the findings. They are sent
+// next to the order.
+func Findings(o Order) [][]string {
+	ids := make([][]string, 0, len(o.Detach)+len(o.Terminate))
+	o.each(func(_, _, findings *[]string) { ids = append(ids, *findings) })
+	return ids
+}
+
+// SetFindings takes what Findings gave; nothing when it is of another order.
+func SetFindings(o Order, ids [][]string) {
+	if len(ids) == len(o.Detach)+len(o.Terminate) {
+		o.each(func(_, _, findings *[]string) { *findings, ids = ids[0], ids[1:] })
 	}
 }

@@ -248,6 +248,7 @@ func (r *ExecuteRequest) report() (order.Order, error) {
 	report.Kill, report.Unprotected, report.ID = r.Kill, r.Unprotected, r.ID
 	order.SetReasons(report, r.Because)
 	order.SetJudged(report, r.Judged)
+	order.SetFindings(report, r.Findings)
 	return report, nil
 }
 

@@ -88,6 +88,8 @@ type ExecuteRequest struct {
 	// each item, in the order of the outcomes, the findings as people read them.
 	ID      string     `json:"id,omitempty"`
 	Because [][]string `json:"because,omitempty"`
+	// Findings holds, in the same order, the ids of the findings. A host with an older genv ignores it.
+	Findings [][]string `json:"findings,omitempty"`
 	// Judged holds, in the same order, the lines of the snapshot that were judged, for the
 	// host's log. A host with an older genv ignores it.
 	Judged [][]string `json:"judged,omitempty"`

@@ -179,7 +179,7 @@ func (t *streamTransport) Execute(ctx context.Context, _ remote.Host, report ord
 	}
 	var answer Execution
 	request := ExecuteRequest{
-		Report: encoded, ID: report.ID, Because: order.Reasons(report), Judged: order.Judged(report),
+		Report: encoded, ID: report.ID, Because: order.Reasons(report), Findings: order.Findings(report), Judged: order.Judged(report),
 		GraceMS: report.Grace.Milliseconds(), Kill: report.Kill, Unprotected: report.Unprotected,
 		Claim: claimFor(t.pool.announced.Load(), true),
 	}

@@ -22,12 +22,13 @@ import (
 // Its stdout has 1.4.3's lines: findings, and what was done. Everything else, such as hosts
 // that are lost or findings that are over, is for the log on stderr.
 type cycleWriter struct {
-	out, err io.Writer
-	now      func() time.Time
-	format   string
-	quiet    bool
-	lookOnly bool // print hosts that are lost or back, and nothing else
-	dated    bool // stdout is for people: what is done again and again is printed now and then
+	out, err  io.Writer
+	now       func() time.Time
+	format    string
+	quiet     bool
+	lookOnly  bool // print hosts that are lost or back, and nothing else
+	concludes bool // says that there was nothing to do: a loop only does what is to be done
+	dated     bool // stdout is for people: what is done again and again is printed now and then
 	// colourOut and colourErr say that lines are seen in colours.
 	colourOut, colourErr bool
 
@@ -53,6 +54,7 @@ func newCycleWriter(p *command.Program, options *Options) cycleWriter {
 	w := cycleWriter{
 		out: p.Out, err: render.NewDated(p.Err, p.Now), now: p.Now, format: options.Format,
 		quiet: options.Quiet, lookOnly: options.LookOnly, bar: options.Progress, summary: newSummary(options.Summary, p.Now()),
+		concludes: (options.Interval == 0 || options.DryRun) && !options.LookOnly && !options.Quiet && options.Format != "json",
 		colourOut: render.Colourful(p.Out, p.Getenv), colourErr: render.Colourful(p.Err, p.Getenv),
 	}
 	if w.dated = options.Timestamps.dates(p.Out) && options.Format != "json"; w.dated {
@@ -234,9 +236,14 @@ func (w *cycleWriter) write(cycle *controller.Cycle, part *election.Shown) error
 	for _, line := range overLines(w.over, now) { // after what was done because of them
 		w.note("", line)
 	}
-	if unrecorded := remarkOfRecord(cycle); unrecorded != "" {
+	unrecorded := remarkOfRecord(cycle)
+	if unrecorded != "" {
 		w.remark(unrecorded)
 	}
+	if w.concludes && unrecorded == "" && !cycle.Stopped && !cycle.Standby && len(cycle.Plan.Findings) == 0 {
+		w.line(conclusion(cycle))
+	}
+	w.concludes = false
 	switch {
 	case w.quiet:
 	case cycle.Stopped:
@@ -248,6 +255,19 @@ func (w *cycleWriter) write(cycle *controller.Cycle, part *election.Shown) error
 	w.summary.cycle(cycle, &w.hosts, w.line)
 	w.undelivered, w.over, w.shown = nil, nil, nil
 	return w.broken
+}
+
+// conclusion is what is said of a cycle without findings.
+func conclusion(cycle *controller.Cycle) string {
+	answered, hosts := cycle.Cluster.CountAnswered(), len(cycle.Cluster.Hosts)
+	s := render.Plural(hosts, "host") + " answered, 0 findings: nothing was done"
+	if answered < hosts {
+		s = fmt.Sprintf("%d of %s", answered, s)
+	}
+	if cycle.DryRun {
+		s = strings.Replace(s, "was done", "would be done", 1)
+	}
+	return s
 }
 
 // writeUndelivered says which reports failed.
