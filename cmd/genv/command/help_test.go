@@ -173,7 +173,7 @@ func TestListedCommands(t *testing.T) {
 			require.True(t, known || command.FlagOf(cmd, strings.TrimPrefix(name, "--")) != nil, "%s: %s", page.Name, name)
 		}
 	})
-	require.Equal(t, strings.Fields("activate devices doctor enforce exempt gpus history install report top wait"), listed["genv remote"])
+	require.Equal(t, strings.Fields("activate devices doctor enforce exempt gpus history hold install release report top wait"), listed["genv remote"])
 	require.NotContains(t, listed["genv"], "usage")
 	r := genvtest.Run(t, "__complete", "bash", "genv remote ", "")
 	for _, name := range strings.Fields("envs hosts llm monitor query watch") {

@@ -160,3 +160,47 @@ func TestExemptKilled(t *testing.T) {
 		}
 	}
 }
+
+// TestHoldAndRelease: of all hosts or of some, in the folder of a controller and through its socket.
+// What is not on hold can't be released.
+func TestHoldAndRelease(t *testing.T) {
+	h := genvhost.New(outsiders(1))
+	f := genvtest.StartFleet(t, &inprocess.Server{Name: "a", Handler: h})
+	state, path := t.TempDir(), filepath.Join(t.TempDir(), "s")
+	require.NoError(t, os.Chmod(state, 0o700))
+	offline := []string{"--socket", "off", "--state-dir", state}
+	run := func(at []string, args ...string) genvtest.Result {
+		return genvtest.Run(t, append(append([]string{"remote"}, args...), at...)...)
+	}
+	for _, row := range []struct {
+		args           []string
+		code           int
+		says, warnings string
+	}{
+		{[]string{"hold"}, command.ExitFailed, "", "hold needs a reason"},
+		{[]string{"release"}, command.ExitFailed, "", "enforcement is not on hold"},
+		{[]string{"hold", "--reason", "wrong"}, 0, "put enforcement on hold: wrong. No controller runs on ", ""},
+		{[]string{"hold", "--reason", "again"}, command.ExitFailed, "", "is on hold since"},
+		{[]string{"release", "--reason", "fixed"}, 0, "released enforcement: fixed", ""},
+		{[]string{"hold", "-H", "a,b[1-2]", "--reason", "repair"}, 0, "exempted host b2 until", ""},
+		{[]string{"release", "-H", "b1"}, 0, "ended the exemption of host b1", ""},
+		{[]string{"release", "-H", "b1"}, command.ExitFailed, "", "there is no exemption of host b1"},
+		{[]string{"release", "-H", "b1,b2"}, 0, "ended the exemption of host b2", "there is no exemption of host b1"},
+	} {
+		r := run(offline, row.args...)
+		require.Equal(t, row.code, r.Code, "%v: %s", row.args, r.Err)
+		require.Contains(t, r.Out, row.says, row.args)
+		require.Contains(t, r.Err, row.warnings, row.args)
+	}
+	daemon := startDaemon(t, nil, "-F", f.SSHConfig(), "-H", "a", "--interval", "1", "--non-env-processes", "--socket", path, "--audit-log", filepath.Join(t.TempDir(), "log"), "--state-dir", state)
+	cycle := daemon.next(func(c enforcement.CycleDocument) bool { return c.Answered == 1 })
+	require.Empty(t, cycle.Reports, "the host is exempt")
+	running := []string{"--socket", path}
+	require.Contains(t, run(running, "hold", "--reason", "all").Out, "put enforcement on hold: all")
+	require.Contains(t, run(running, "release", "-H", "a").Out, "ended the exemption of host a")
+	require.Contains(t, run(running, "release", "-H", "a").Err, "there is no exemption of host a")
+	cycle = daemon.next(func(c enforcement.CycleDocument) bool { return c.Hold != nil && len(c.Exemptions) == 0 })
+	require.Empty(t, cycle.Reports)
+	require.Contains(t, run(running, "release").Out, "released enforcement")
+	daemon.next(func(c enforcement.CycleDocument) bool { return len(c.Reports) > 0 })
+}

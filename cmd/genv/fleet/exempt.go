@@ -40,7 +40,7 @@ func (p *program) exemptCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "exempt",
 		Usage: "exempt a user, a host or a GPU from the rules for some time, list exemptions, or end one",
-		Flags: append([]cli.Flag{
+		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{Name: "user", Usage: "exempt this `USER`"},
 			&cli.StringSliceFlag{Name: "host", Aliases: []string{"H"}, Usage: "exempt this `HOST`, or with --user the user there"},
 			&cli.StringFlag{Name: "device", Usage: "exempt the GPU with this `INDEX` of --host"},
@@ -49,11 +49,17 @@ func (p *program) exemptCommand() *cli.Command {
 			&cli.StringFlag{Name: "reason", Usage: "why, for the record and for other operators: `TEXT`"},
 			&cli.BoolFlag{Name: "list", Usage: "list the exemptions"},
 			&cli.StringFlag{Name: "revoke", Usage: "end the exemption with this `ID`, as the list has it"},
-			&cli.StringFlag{Name: "socket", Category: command.Site + command.Top + command.OrOff + command.Unless("GENV_SOCKET"), Usage: "ask the controller with this socket (`PATH`, or off for none); otherwise the one that runs"},
-			&cli.StringFlag{Name: "state-dir", Category: command.Site + command.Shared + command.Unless("STATE_DIRECTORY"), Usage: "the `DIR` of a controller that doesn't run"},
-			&cli.StringFlag{Name: "audit-log", Category: command.Site + command.Top + command.Shared, Usage: "record it in `FILE` if no controller runs; otherwise the next one records it at its start"},
-		}, command.OutputFlags()...),
+		}, controllerFlags(), command.OutputFlags()),
 		Action: p.remoteExempt,
+	}
+}
+
+// controllerFlags are those that find the controller of an operator's action.
+func controllerFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "socket", Category: command.Site + command.Top + command.OrOff + command.Unless("GENV_SOCKET"), Usage: "ask the controller with this socket (`PATH`, or off for none); otherwise the one that runs"},
+		&cli.StringFlag{Name: "state-dir", Category: command.Site + command.Shared + command.Unless("STATE_DIRECTORY"), Usage: "the `DIR` of a controller that doesn't run"},
+		&cli.StringFlag{Name: "audit-log", Category: command.Site + command.Top + command.Shared, Usage: "record it in `FILE` if no controller runs; otherwise the next one records it at its start"},
 	}
 }
 

@@ -168,7 +168,7 @@ func OnHosts(with command.Program) []*cli.Command {
 	p := &program{with}
 	return []*cli.Command{
 		p.activateCommand(), p.doctorCommand(), p.enforceCommand(), p.llmCommand(), p.historyCommand(), p.devicesCommand(), p.envsCommand(),
-		p.gpusCommand(), p.installCommand(), p.hostsCommand(), p.monitorCommand(), p.queryCommand(), p.exemptCommand(), report.Command(p.Program),
+		p.gpusCommand(), p.installCommand(), p.hostsCommand(), p.monitorCommand(), p.queryCommand(), p.exemptCommand(), p.holdCommand(), p.releaseCommand(), report.Command(p.Program),
 		p.waitCommand(), p.topCommand(), p.watchCommand(),
 	}
 }

@@ -109,6 +109,8 @@ var examples = map[string][]string{
 		"--socket off --state-dir $DIR --audit-log $DIR/exemptions --user x --host a --rule idle --for 1h --reason x --format csv --no-header",
 		"--socket off --state-dir $DIR --host a --device 1 --for 1h --reason x", "--socket off --state-dir $DIR --list", "--socket off --state-dir $DIR --revoke x " + otherwise(command.ExitFailed),
 	},
+	"remote hold":    {"--socket off --state-dir $DIR --audit-log $DIR/exemptions --host a --reason x"},
+	"remote release": {"--socket off --state-dir $DIR --audit-log $DIR/exemptions --host a --reason x " + otherwise(command.ExitFailed)},
 	"remote install": {
 		"$FLEET --check --upgrade --shell-setup --state root --path /usr/local/bin/genv --sudoers-for admin --host-timeout 1m --format json --no-header " + otherwise(command.ExitNoneLeft),
 		"$MORE --check --uninstall " + otherwise(command.ExitNoneLeft), "$MORE --check --purge " + otherwise(command.ExitNoneLeft), "$FLEET --ask-sudo-password " + otherwise(command.ExitFailed),

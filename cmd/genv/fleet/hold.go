@@ -1,0 +1,106 @@
+package fleet
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/remote/inventory"
+	"github.com/seed-3119e985/genv/remote/operator"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// holdCommand is `genv remote hold`. Hosts are held by an exemption for as long as one may last.
+func (p *program) holdCommand() *cli.Command {
+	return p.holdOrRelease("hold", "have rules do nothing, on all hosts or on some, until genv remote release", func(reason string, host snapshot.Hostname) operator.Action {
+		if host == "" {
+			return operator.Action{Kind: operator.Hold, Reason: reason}
+		}
+		return operator.Action{Kind: operator.Exempt, Host: host, Hours: policy.MaxExemption.Hours(), Reason: reason}
+	})
+}
+
+// releaseCommand is `genv remote release`.
+func (p *program) releaseCommand() *cli.Command {
+	return p.holdOrRelease("release", "end what genv remote hold began", func(reason string, host snapshot.Hostname) operator.Action {
+		if host == "" {
+			return operator.Action{Kind: operator.Release, Reason: reason}
+		}
+		return operator.Action{Kind: operator.Unexempt, Host: host, Reason: reason}
+	})
+}
+
+// holdOrRelease is a command that has an action done for each host that is named, or once for all.
+func (p *program) holdOrRelease(name, usage string, action func(reason string, host snapshot.Hostname) operator.Action) *cli.Command {
+	return &cli.Command{
+		Name: name, Usage: usage,
+		Flags: append([]cli.Flag{
+			&cli.StringSliceFlag{Name: "host", Aliases: []string{"H"}, Usage: "only on these `HOSTS`: a,b or gpu[01-16].lab or @group"},
+			&cli.StringFlag{Name: "reason", Usage: "why, for the record and for other operators: `TEXT`"},
+		}, controllerFlags()...),
+		Action: func(c *cli.Context) error {
+			hosts, err := p.hostsToHold(c)
+			if err != nil {
+				return err
+			}
+			actions := make([]operator.Action, len(hosts))
+			for i, host := range hosts {
+				actions[i] = action(c.String("reason"), host)
+				actions[i].Schema = operator.ActionSchema
+				if err := actions[i].Check(); err != nil {
+					return withNextStep(err)
+				}
+			}
+			return p.operate(c, actions)
+		},
+	}
+}
+
+// hostsToHold are the hosts that are named; one without a name for all.
+func (p *program) hostsToHold(c *cli.Context) ([]snapshot.Hostname, error) {
+	named := command.AllGiven(c, "host")
+	if len(named) == 0 {
+		return []snapshot.Hostname{""}, nil
+	}
+	list, err := inventory.Load(inventory.Selection{
+		Hosts: named, DefaultFiles: command.ConfigPaths(p.Getenv, command.HostsFile), OpenDefault: command.OpenConfig,
+	}, command.OpenAtOnce)
+	hosts := make([]snapshot.Hostname, len(list))
+	for i := range list {
+		hosts[i] = snapshot.Hostname(list[i].Name)
+	}
+	return hosts, err
+}
+
+// operate has actions done. Those that change nothing are warnings, as long as one changes something.
+func (p *program) operate(c *cli.Context, actions []operator.Action) error {
+	at, err := p.exemptions(c)
+	if err != nil {
+		return err
+	}
+	defer at.close()
+	var nothing []error
+	for i := range actions {
+		done, err := at.act(c.Context, &actions[i])
+		var refusal *operator.Refusal
+		switch {
+		case errors.As(err, &refusal) && refusal.Code == operator.Changed:
+			nothing = append(nothing, err)
+		case err != nil:
+			return withNextStep(err)
+		default:
+			fmt.Fprintln(p.Out, text.OneLine(done))
+		}
+	}
+	if len(nothing) == len(actions) {
+		return command.UsageError("%w", errors.Join(nothing...))
+	}
+	for _, err := range nothing {
+		p.Warn(err.Error())
+	}
+	return nil
+}
