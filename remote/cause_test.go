@@ -1,6 +1,7 @@
 package remote_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -206,4 +207,10 @@ func FuzzCauses(f *testing.F) {
 		require.Equal(t, want, hosts)
 		require.Len(t, remote.Causes(failures[:1]), 1)
 	})
+}
+
+// TestErrLate: people don't read Go's words for it.
+func TestErrLate(t *testing.T) {
+	require.ErrorIs(t, remote.ErrLate, context.DeadlineExceeded)
+	require.NotContains(t, remote.ErrLate.Error(), "deadline")
 }

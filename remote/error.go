@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -58,6 +59,14 @@ var ErrSaidWhy = errors.New("the host gave that reason")
 // ErrNoProbe is wrapped when a host can't be probed, since the way to it isn't a
 // plain TCP connection.
 var ErrNoProbe = errors.New("the host can't be probed")
+
+// ErrLate is context.DeadlineExceeded in plain words.
+var ErrLate error = lateError{}
+
+type lateError struct{}
+
+func (lateError) Error() string { return "no answer in time" }
+func (lateError) Unwrap() error { return context.DeadlineExceeded }
 
 // Outdated reports whether the cause of an error has changed since, such as
 // known_hosts for a host key that was refused: then another attempt is worthwhile

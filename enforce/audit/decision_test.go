@@ -73,7 +73,7 @@ func TestExplain(t *testing.T) {
 	const (
 		title  = "snapshot of gpu-01, 2026-11-20 12:00:00 UTC"
 		device = "device 0 H100: 2.0 GiB of 78.1 GiB used, computing 7%"
-		env    = "environment 5 of user alice (uid 1001), created 20/11/2026 08:00:00, attached to device 0 since 20/11/2026 08:00:00"
+		env    = "environment 5 of user alice (uid 1001), created 2026-11-20T08:00:00, attached to device 0 since 2026-11-20T08:00:00"
 		first  = `process 10, started 100 ticks after boot, user alice (uid 1001), command "python alice.py", claims environment 5, device 0: 1.0 GiB, device 1: unknown memory`
 	)
 	require.Equal(t, []string{title, first, device, env}, r.Terminate[0].Judged)

@@ -156,14 +156,14 @@ func (e *explainer) environment(env *snapshot.Environment) string {
 	}
 	parts := []string{fmt.Sprintf("environment %s of %s", shown(string(env.EID)), user)}
 	if !env.Creation.IsZero() {
-		parts = append(parts, "created "+env.Creation.String())
+		parts = append(parts, "created "+env.Creation.ISO())
 	}
 	if env.Config.GPUMemory.Known() {
 		parts = append(parts, "memory capacity "+env.Config.GPUMemory.String())
 	}
 	attached := e.AttachedTo(env.EID)
 	for _, index := range attached[:min(len(attached), maxDevices)] {
-		parts = append(parts, fmt.Sprintf("attached to device %s since %s", index, e.Device(index).Attachment(env.EID).Time))
+		parts = append(parts, fmt.Sprintf("attached to device %s since %s", index, e.Device(index).Attachment(env.EID).Time.ISO()))
 	}
 	if len(attached) == 0 {
 		parts = append(parts, "attached to no device")

@@ -29,7 +29,7 @@ var ErrNotLeading = remote.Errorf(remote.Cancelled, "not sent: this controller d
 
 // errElected is why a standby that has to act waits for no host any more: hosts that hang have had
 // their time, and are not waited for again before they answer.
-var errElected = remote.Errorf(remote.Timeout, "it didn't answer before this controller had to act: %w", context.DeadlineExceeded)
+var errElected = remote.Errorf(remote.Timeout, "it didn't answer before this controller had to act: %w", remote.ErrLate)
 
 // Follow calls what the roles of this controller are, until ctx ends or one of them returns before
 // it is over, and returns its error. It reads Changed. Run has to run meanwhile.

@@ -131,7 +131,7 @@ func (i *Installer) Install(ctx context.Context, h remote.Host) (*Outcome, error
 
 func (i *Installer) limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	limit := cmp.Or(i.Options.Timeout, defaultTimeout)
-	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %s: %w", limit, context.DeadlineExceeded))
+	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %s: %w", limit, remote.ErrLate))
 }
 
 func (v *visit) result(err error) (*Outcome, error) {

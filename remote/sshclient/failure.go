@@ -25,19 +25,13 @@ import (
 func stopped(ctx context.Context, where string) *remote.Error {
 	cause := context.Cause(ctx)
 	if cause == context.DeadlineExceeded { //nolint:errorlint // others say more
-		cause = lateError{cause}
+		cause = remote.ErrLate
 	}
 	if errors.Is(cause, context.DeadlineExceeded) {
 		return remote.Errorf(remote.Timeout, "%s: %w", where, cause)
 	}
 	return remote.Errorf(remote.Cancelled, "%s: stopped: %w", where, cause)
 }
-
-// lateError is context.DeadlineExceeded in plain words.
-type lateError struct{ cause error }
-
-func (lateError) Error() string   { return "no answer in time" }
-func (e lateError) Unwrap() error { return e.cause }
 
 // droppedError is a connection that ended before the handshake: what a server does
 // that has too many logins under way, and what a bastion does to a ProxyCommand.

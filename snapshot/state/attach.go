@@ -258,7 +258,7 @@ func (a Conflict) String() string {
 	} else {
 		s += " has it"
 	}
-	return s + fmt.Sprintf(" since %s", a.Since)
+	return s + " since " + a.Since.ISO()
 }
 
 // conflicts are the attachments of other environments: to one device, or to all

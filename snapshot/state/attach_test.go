@@ -207,11 +207,11 @@ func TestARefusalNamesTheConflicts(t *testing.T) {
 	require.ErrorAs(t, err, &taken)
 	require.False(t, taken.TooFew)
 	require.Len(t, taken.Conflicts, 1)
-	require.Equal(t, `device 0: environment 1667 of alice(1001) has it since 20/11/2026 10:00:00`, taken.Conflicts[0].String())
+	require.Equal(t, `device 0: environment 1667 of alice(1001) has it since 2026-11-20T10:00:00`, taken.Conflicts[0].String())
 	_, err = b.Attach(state.AttachRequest{EID: "7", Count: 2, At: at("12:00:00")})
 	var many *state.UnavailableError
 	require.ErrorAs(t, err, &many)
 	require.True(t, many.TooFew)
 	require.Len(t, many.Conflicts, 2)
-	require.Equal(t, `device 1: environment lost has 4g since 20/11/2026 11:00:00`, many.Conflicts[1].String())
+	require.Equal(t, `device 1: environment lost has 4g since 2026-11-20T11:00:00`, many.Conflicts[1].String())
 }

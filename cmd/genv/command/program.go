@@ -54,6 +54,9 @@ func (p *Program) Logger(c *cli.Context) zerolog.Logger {
 		level = zerolog.DebugLevel
 	}
 	out := zerolog.ConsoleWriter{Out: p.Err, NoColor: !render.Colourful(p.Err, p.Getenv), TimeFormat: render.TimeFormat}
+	if render.InJournal(p.Err, p.Getenv) {
+		out.PartsExclude = []string{zerolog.TimestampFieldName}
+	}
 	return zerolog.New(out).Level(level).With().Timestamp().Logger()
 }
 

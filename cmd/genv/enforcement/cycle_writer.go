@@ -52,7 +52,7 @@ type cycleWriter struct {
 // newCycleWriter dates stderr, and stdout where people read it.
 func newCycleWriter(p *command.Program, options *Options) cycleWriter {
 	w := cycleWriter{
-		out: p.Out, err: render.NewDated(p.Err, p.Now), now: p.Now, format: options.Format,
+		out: p.Out, err: render.DatedLog(p.Err, p.Now, p.Getenv), now: p.Now, format: options.Format,
 		quiet: options.Quiet, lookOnly: options.LookOnly, bar: options.Progress, summary: newSummary(options.Summary, p.Now()),
 		concludes: (options.Interval == 0 || options.DryRun) && !options.LookOnly && !options.Quiet && options.Format != "json",
 		colourOut: render.Colourful(p.Out, p.Getenv), colourErr: render.Colourful(p.Err, p.Getenv),

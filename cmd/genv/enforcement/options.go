@@ -187,7 +187,7 @@ const (
 func TimestampsFlag() cli.Flag {
 	return command.OneOf(&cli.StringFlag{
 		Name: "timestamps", Category: command.Site, Hidden: true, Value: string(TimestampsAuto),
-		Usage: "`WHEN` to print the time in front of lines on stdout: auto (on a terminal), always or never; on stderr it is always printed",
+		Usage: "`WHEN` to print the time in front of lines on stdout: auto (on a terminal), always or never; on stderr it is always printed, except in systemd's journal",
 	}, []string{string(TimestampsAuto), string(TimestampsAlways), string(TimestampsNever)})
 }
 

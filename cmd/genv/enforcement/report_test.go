@@ -235,7 +235,7 @@ func TestRemoteReport(t *testing.T) {
 	require.InDelta(t, 240*3600, month.Rows[1].Attached, 3600, "all ten days")
 
 	table := genvtest.Run(t, "remote", "report", "--state-dir", dir)
-	require.Regexp(t, `^USER +GPU-HOURS +SHARE .*\nalice +33\d\.\d +67 % `, table.Out)
+	require.Regexp(t, `^USER +ATTACHED +SHARE .*\nalice +33\d\.\d +67 % `, table.Out)
 	require.Contains(t, table.Err, " GPU hours attached, ")
 	page := genvtest.Run(t, "remote", "report", "--state-dir", dir, "--format", "html")
 	require.Equal(t, command.ExitFailed, page.Code)

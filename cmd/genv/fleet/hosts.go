@@ -13,6 +13,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -128,7 +129,7 @@ func (p *program) addGuards(c *cli.Context, hosts []selectedHost) error {
 		_, err := fmt.Fprintln(p.Err, "No controller is running, so nothing is known about the guards: start `genv remote enforce` or `genv remote watch`.")
 		return err
 	}
-	ctx, cancel := context.WithTimeout(c.Context, controllerTime)
+	ctx, cancel := context.WithTimeoutCause(c.Context, controllerTime, remote.ErrLate)
 	defer cancel()
 	client := live.NewClient(path)
 	defer client.Close()

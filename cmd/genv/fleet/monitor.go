@@ -74,7 +74,7 @@ func (m *fleetMonitor) collect(ctx context.Context) ([]metrics.Host, error) {
 
 // show prints which hosts are lost or back, with the time.
 func (m *fleetMonitor) show(seen *controller.Look) {
-	out := render.NewDated(m.program.Err, m.program.Now)
+	out := render.DatedLog(m.program.Err, m.program.Now, m.program.Getenv)
 	render.WriteDuplicates(out, seen.Duplicates)
 	for _, line := range m.hosts.Look(seen.Cluster, m.program.Now()) {
 		if !m.Quiet {

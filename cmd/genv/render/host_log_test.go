@@ -3,7 +3,10 @@ package render
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -154,4 +157,24 @@ func TestDated(t *testing.T) {
 		at = at.Add(time.Second)
 	}
 	require.Equal(t, "2026-11-20 02:14:08 a\n2026-11-20 02:14:08 b\n2026-11-20 02:14:09 half a line\n2026-11-20 02:14:11 \n", b.String())
+}
+
+// TestDatedLog: the journal of systemd dates lines itself, and $JOURNAL_STREAM says which file it is.
+func TestDatedLog(t *testing.T) {
+	at := func() time.Time { return time.Date(2026, 11, 20, 2, 14, 7, 0, time.Local) }
+	for stream, want := range map[string]string{"%d:%d": "line\n", "%d:1%d": "2026-11-20 02:14:07 line\n", "": "2026-11-20 02:14:07 line\n"} {
+		f, err := os.Create(filepath.Join(t.TempDir(), "journal"))
+		require.NoError(t, err)
+		defer f.Close()
+		var st syscall.Stat_t
+		require.NoError(t, syscall.Stat(f.Name(), &st))
+		if stream != "" {
+			stream = fmt.Sprintf(stream, st.Dev, st.Ino)
+		}
+		_, err = fmt.Fprintln(DatedLog(f, at, func(string) string { return stream }), "line")
+		require.NoError(t, err)
+		written, err := os.ReadFile(f.Name())
+		require.NoError(t, err)
+		require.Equal(t, want, string(written))
+	}
 }

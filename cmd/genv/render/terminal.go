@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 	"unicode/utf8"
 
@@ -174,6 +175,28 @@ type Dated struct {
 	now    func() time.Time
 	mu     sync.Mutex
 	inLine bool // the last line has not ended yet
+}
+
+// InJournal says whether out goes to systemd's journal, which dates each line itself (systemd.exec(5)).
+func InJournal(out io.Writer, getenv func(string) string) bool {
+	f, isFile := out.(*os.File)
+	if !isFile {
+		return false
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	st, known := info.Sys().(*syscall.Stat_t)
+	return known && getenv("JOURNAL_STREAM") == fmt.Sprintf("%d:%d", st.Dev, st.Ino)
+}
+
+// DatedLog is NewDated, except where the journal dates lines.
+func DatedLog(out io.Writer, now func() time.Time, getenv func(string) string) io.Writer {
+	if InJournal(out, getenv) {
+		return out
+	}
+	return NewDated(out, now)
 }
 
 // NewDated dates the lines that are written to out.

@@ -33,11 +33,11 @@ func document() *usage.Document {
 func TestTable(t *testing.T) {
 	wide := table(document(), render.Output{}, 160, false)
 	require.Equal(t, []string{
-		"USER        GPU-HOURS  SHARE  USED  COMPUTING  IDLE  UNKNOWN  PEAK  FINDINGS  ENDED  DETACHED",
-		"alice           100.0   66 %  50.0        0.0  50.0      0.0     3         2      0         0  ████████████████████░░░░░░░░░░░░░░░░░░░░",
-		`"bob?[31m"       40.0   26 %  40.0        0.0   0.0      0.0     3         2      0         0  ████████████████`,
-		"(unknown)        10.0    7 %   0.0        0.0  10.0      0.0     3         2      0         0  ░░░░",
-		"uid 1004          1.0    1 %   0.0        0.0   1.0      0.0     3         2      0         0",
+		"USER        ATTACHED  SHARE  USED  COMPUTING  IDLE  UNKNOWN  PEAK  FINDINGS  ENDED  DETACHED",
+		"alice          100.0   66 %  50.0        0.0  50.0      0.0     3         2      0         0  ████████████████████░░░░░░░░░░░░░░░░░░░░",
+		`"bob?[31m"      40.0   26 %  40.0        0.0   0.0      0.0     3         2      0         0  ████████████████`,
+		"(unknown)       10.0    7 %   0.0        0.0  10.0      0.0     3         2      0         0  ░░░░",
+		"uid 1004         1.0    1 %   0.0        0.0   1.0      0.0     3         2      0         0",
 	}, strings.Split(strings.TrimSuffix(wide, "\n"), "\n"))
 	for width := 20; width <= 200; width++ {
 		for line := range strings.Lines(table(document(), render.Output{}, width, true)) {

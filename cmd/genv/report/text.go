@@ -104,7 +104,7 @@ func columns(d *usage.Document) []column {
 	}
 	return []column{
 		{strings.ToUpper(d.By), 0, func(r *usage.Row) string { return keyOf(d.By, r.Key) }},
-		{"GPU-HOURS", 0, hours(func(r *usage.Row) int64 { return r.Attached })},
+		{"ATTACHED", 0, hours(func(r *usage.Row) int64 { return r.Attached })},
 		{"SHARE", 6, func(r *usage.Row) string { return usage.Percent(r.Share) }},
 		{"USED", 7, hours(func(r *usage.Row) int64 { return r.Used })},
 		{"COMPUTING", 3, hours(func(r *usage.Row) int64 { return r.Computing })},

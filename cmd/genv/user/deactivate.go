@@ -10,7 +10,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/seed-3119e985/genv/cmd/genv/environment"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -50,9 +49,21 @@ func (p *program) deactivate(c *cli.Context) error {
 func (p *program) leave(ctx context.Context, who *hostUser, l change.Leave) error {
 	left, err := who.Change(ctx, change.Change{Leave: &l})
 	if len(left.Remaining) > 0 {
-		p.Warn(fmt.Sprintf("Environment %s and its devices remain until its processes end: %s", text.Shown(string(left.EID)), environment.JoinPIDs(left.Remaining)))
+		p.Warn(fmt.Sprintf("Environment %s and its devices remain until its processes end: %s", text.Shown(string(left.EID)), who.processes(left.Remaining)))
 	}
 	return err
+}
+
+// processes lists PIDs, with the names of the processes that this user may see: 4242 (python), 4243.
+func (w *hostUser) processes(pids []snapshot.PID) string {
+	list := make([]string, len(pids))
+	for i, pid := range pids {
+		list[i] = fmt.Sprint(pid)
+		if stat, err := w.Machine.Proc.Stat(pid); err == nil {
+			list[i] += " (" + text.Shown(stat.Name) + ")"
+		}
+	}
+	return strings.Join(list, ", ")
 }
 
 // unregistered is errNotActive, unless the shell is registered although it has lost

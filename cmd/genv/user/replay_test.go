@@ -123,8 +123,8 @@ func TestReplayLocal(t *testing.T) {
 		command: "genv devices attach --eid 9 --index 0", why: "a refusal says who has the device, and since when",
 		lines: []string{
 			"stderr: Device 0 is not available",
-			`stderr:     device 0: environment 1667 of alice(1001) has it since 20/11/2026 21:10:33`,
-			`stderr:     device 0: environment 2020 of bob(1002) has 4g since 20/11/2026 21:10:34`,
+			`stderr:     device 0: environment 1667 of alice(1001) has it since 2026-11-20T21:10:33`,
+			`stderr:     device 0: environment 2020 of bob(1002) has 4g since 2026-11-20T21:10:34`,
 		}, exit: "[exit 1]",
 	}, {
 		command: "genv lock sh -c exit 7",
