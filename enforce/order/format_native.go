@@ -82,7 +82,7 @@ func DecodeNative(data []byte) (Order, error) {
 	return r, err
 }
 
-// each calls a function with the reasons of each item, in the order of their outcomes.
+// each calls a function with what is sent next to the order of each item, in the order of their outcomes.
 func (o *Order) each(do func(why, judged, findings *[]string)) {
 	for i := range o.Detach {
 		do(&o.Detach[i].Why, &o.Detach[i].Judged, &o.Detach[i].Because)

@@ -131,6 +131,10 @@ func TestManyHostsThatFailAlike(t *testing.T) {
 			require.Equal(t, 3, code, command)
 		}
 		lines := strings.Split(strings.TrimSuffix(said, "\n"), "\n")
+		if n := len(lines) - 1; strings.HasPrefix(command, "enforce") {
+			require.Contains(t, lines[n], "1 of 61 hosts answered, 0 findings: nothing was done")
+			lines = lines[:n]
+		}
 		require.LessOrEqual(t, len(lines), 9, said)
 		require.Contains(t, said, "gpu-[01-60].lab: connection refused (60 hosts)\n", command)
 		require.Equal(t, 1, strings.Count(said, "next: "), said)

@@ -189,17 +189,17 @@ func TestTopOnATerminal(t *testing.T) {
 // drillDown goes into a host and its GPU, in a large window and in a small one.
 func drillDown(s *pane) {
 	s.press("Enter")
-	s.shows("[2 GPUs of a]")
+	s.shows("[2:GPUs of a]")
 	s.press("Enter")
-	s.shows("[5 processes of GPU 0 of a]")
+	s.shows("[5:processes of GPU 0 of a]")
 	s.press("t")
 	s.shows("this view is read-only: start it with --allow-actions")
 	s.press("Escape")
-	s.shows("[2 GPUs of a]")
+	s.shows("[2:GPUs of a]")
 	s.tmux("resize-window", "-x", "40", "-y", "10")
-	s.shows("1 [2 GPUs of a] 3 4 5 6 7")
+	s.shows("1 [2:GPUs of a] 3 4 5 6 7")
 	s.tmux("resize-window", "-x", "110", "-y", "20")
-	s.shows("1 hosts [2 GPUs of a] 3 users")
+	s.shows("1:hosts [2:GPUs of a] 3:users")
 }
 
 // TestTopAsksTheController: a process is ended by hand; then the controller goes away and
