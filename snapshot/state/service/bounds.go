@@ -60,19 +60,6 @@ type requestCredit struct {
 	at          time.Time
 }
 
-// mayAdmit says whether admit would serve a user now.
-func (a *admission) mayAdmit(uid snapshot.UID) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	u := a.users[uid]
-	return u == nil || a.total < a.bounds.Connections && u.connections < a.bounds.PerUser && a.credit(u, a.now()) >= 1
-}
-
-// credit is what a user may ask for at a time.
-func (a *admission) credit(u *requestCredit, now time.Time) float64 {
-	return min(u.credit+max(now.Sub(u.at), 0).Seconds()*a.bounds.Rate, float64(a.bounds.Burst))
-}
-
 // admit says whether another connection of a user is served: then release ends it.
 func (a *admission) admit(uid snapshot.UID) (release func(), ok bool) {
 	a.mu.Lock()
@@ -83,7 +70,8 @@ func (a *admission) admit(uid snapshot.UID) (release func(), ok bool) {
 		a.forget(now)
 		u = &requestCredit{credit: float64(a.bounds.Burst), at: now}
 	}
-	u.credit, u.at = a.credit(u, now), now
+	u.credit = min(u.credit+max(now.Sub(u.at), 0).Seconds()*a.bounds.Rate, float64(a.bounds.Burst))
+	u.at = now
 	if a.total >= a.bounds.Connections || u.connections >= a.bounds.PerUser || u.credit < 1 {
 		return nil, false
 	}

@@ -89,8 +89,7 @@ func (c Client) ask(ctx context.Context, r Request) (Answer, error) {
 	r.Version = Version
 	for begun := time.Now(); ; {
 		answer, err := c.askOnce(ctx, r)
-		busy := errors.Is(err, unix.EAGAIN) || errors.Is(err, ErrBusy)
-		if !busy || time.Since(begun) > retry {
+		if !errors.Is(err, ErrBusy) || time.Since(begun) > retry {
 			return answer, err
 		}
 		select {
@@ -102,7 +101,7 @@ func (c Client) ask(ctx context.Context, r Request) (Answer, error) {
 }
 
 func (c Client) askOnce(ctx context.Context, r Request) (answer Answer, err error) {
-	conn, err := new(net.Dialer).DialContext(ctx, "unix", c.Path)
+	conn, err := c.connect(ctx)
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ECONNREFUSED):
 		return answer, ErrNotRunning
@@ -110,7 +109,7 @@ func (c Client) askOnce(ctx context.Context, r Request) (answer Answer, err erro
 		return answer, fmt.Errorf("%w: %w", ErrNotRunning, err)
 	}
 	defer conn.Close()
-	if err := checkService(conn.(*net.UnixConn)); err != nil {
+	if err := checkService(conn); err != nil {
 		return answer, err
 	}
 	_ = conn.SetDeadline(time.Now().Add(answerWithin))
@@ -133,6 +132,41 @@ func (c Client) askOnce(ctx context.Context, r Request) (answer Answer, err erro
 		return answer, change.DecodeError(answer.Error)
 	}
 	return answer, nil
+}
+
+// How long a client waits for room in the queue of the socket, and after which time it looks whether it was interrupted.
+const (
+	connectWithin = 10 * time.Second
+	connectFor    = 200 * time.Millisecond
+)
+
+// connect waits for room in the kernel. net.Dialer doesn't, and who tries again and again would be faster.
+func (c Client) connect(ctx context.Context) (*net.UnixConn, error) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	file := os.NewFile(uintptr(fd), c.Path)
+	defer file.Close()
+	timeout := unix.NsecToTimeval(connectFor.Nanoseconds())
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &timeout); err != nil {
+		return nil, err
+	}
+	for begun := time.Now(); ; {
+		err := unix.Connect(fd, &unix.SockaddrUnix{Name: c.Path})
+		switch {
+		case err == nil:
+			conn, err := net.FileConn(file)
+			if err != nil {
+				return nil, err
+			}
+			return conn.(*net.UnixConn), nil
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) || time.Since(begun) > connectWithin:
+			return nil, &os.PathError{Op: "connect", Path: c.Path, Err: err}
+		}
+	}
 }
 
 // checkService refuses what listens for another user than root, or than this one on a

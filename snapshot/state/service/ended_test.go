@@ -1,7 +1,6 @@
 package service_test
 
 import (
-	"context"
 	"os"
 	"syscall"
 	"testing"
@@ -9,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 )
@@ -23,26 +21,25 @@ func TestAConnectionThatOutlivesItsProcess(t *testing.T) {
 	listener, err := service.Listen(h.socket) // it accepts later
 	require.NoError(t, err)
 	const users = 8
-	for i := range users {
+	connect := func(uid int) {
 		fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 		require.NoError(t, err)
 		conn := os.NewFile(uintptr(fd), "connection")
 		t.Cleanup(func() { _ = conn.Close() })
-		connecting := child(t, 1_500_000_000+i, "connect", h.socket)
+		connecting := child(t, uid, "connect", h.socket)
 		connecting.Stdin = conn
 		output, err := connecting.CombinedOutput()
 		require.NoError(t, err, string(output))
 	}
-	server := &service.Server{
-		Backend: h, Bounds: service.Bounds{Connections: users, PerUser: 2, Send: time.Minute}, Genv: "test", Now: time.Now,
-		Username: func(context.Context, snapshot.UID) snapshot.Username { return "" },
+	for i := range users {
+		connect(1_500_000_000 + i)
+		connect(mallory)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- server.Serve(ctx, listener) }()
-	status, err := service.Client{Path: h.socket, Retry: time.Second}.Status(t.Context())
-	require.NoError(t, err)
-	require.LessOrEqual(t, status.Connections, 1)
-	cancel()
-	require.NoError(t, <-done)
+	h.serveOn(t, listener, service.Bounds{Connections: 2 * users, PerUser: users, Burst: users, Rate: 1e-6, Send: time.Minute})
+	require.Eventually(t, func() bool {
+		status, err := h.client().Status(t.Context())
+		require.NoError(t, err)
+		return status.Connections == 1
+	}, 10*time.Second, 200*time.Millisecond)
+	require.Contains(t, h.ask(t, mallory, `{"enter":{"eid":"a","pid":PID}}`)[0], "too many requests", "they cost credit")
 }

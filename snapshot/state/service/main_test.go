@@ -36,6 +36,7 @@ var roles = map[string]func(args []string) error{
 	"sit":     sitChild,
 	"connect": connectChild,
 	"token":   tokenChild,
+	"crowd":   crowdChild,
 }
 
 func TestMain(m *testing.M) {
@@ -141,6 +142,10 @@ func (h *host) serve(t testing.TB, bounds service.Bounds) (server *service.Serve
 	t.Helper()
 	listener, err := service.Listen(h.socket)
 	require.NoError(t, err)
+	return h.serveOn(t, listener, bounds)
+}
+
+func (h *host) serveOn(t testing.TB, listener *net.UnixListener, bounds service.Bounds) (server *service.Server, stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	server = &service.Server{
 		Backend: h, Bounds: bounds, Genv: "test", Now: time.Now,

@@ -41,15 +41,13 @@ var errPeerGone = errors.New("the process that asked has ended")
 // credentialsOf asks the kernel who is at the other end of a connection.
 func credentialsOf(raw syscall.RawConn) (p callerProcess, err error) {
 	var credentials *unix.Ucred
-	var groups []uint32
 	if ctlErr := raw.Control(func(fd uintptr) {
-		groups = groupsOf(fd)
 		credentials, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
 	}); ctlErr != nil || err != nil {
 		return p, fmt.Errorf("who is at the other end: %w", errors.Join(ctlErr, err))
 	}
 	uid := snapshot.UID(credentials.Uid)
-	return callerProcess{uid: uid, owner: uid, account: uid, groups: append(groups, credentials.Gid), pid: snapshot.PID(credentials.Pid)}, nil
+	return callerProcess{uid: uid, owner: uid, account: uid, groups: []uint32{credentials.Gid}, pid: snapshot.PID(credentials.Pid)}, nil
 }
 
 // groupsOf are the supplementary groups of the other end of a connection (SO_PEERGROUPS, Linux 4.13).
@@ -73,6 +71,7 @@ func groupsOf(fd uintptr) []uint32 {
 func (p *callerProcess) identify(raw syscall.RawConn, fs proc.FS, begun snapshot.StartTime) {
 	pidfd, noPidfd := -1, error(nil)
 	if err := raw.Control(func(fd uintptr) {
+		p.groups = append(p.groups, groupsOf(fd)...)
 		pidfd, noPidfd = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PEERPIDFD)
 	}); err != nil {
 		noPidfd = err

@@ -84,6 +84,9 @@ const (
 	changeWithin = 40 * time.Second
 )
 
+// queue is how many connections wait to be accepted.
+const queue = 128
+
 // Serve answers requests on a listener until ctx ends, and then what has come so far. It
 // closes the listener.
 func (s *Server) Serve(ctx context.Context, listener *net.UnixListener) error {
@@ -92,6 +95,9 @@ func (s *Server) Serve(ctx context.Context, listener *net.UnixListener) error {
 	s.admission = admission{bounds: bounds, now: s.Now}
 	s.turns.perUser = bounds.PerUser
 	s.tokens.Now = s.Now
+	if err := keepQueueShort(listener); err != nil {
+		return err
+	}
 	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
 	defer stop()
 	defer s.users.Wait()
@@ -115,14 +121,26 @@ func (s *Server) Serve(ctx context.Context, listener *net.UnixListener) error {
 	}
 }
 
+// keepQueueShort has whoever wants to connect wait for a turn, instead of behind the thousands of connections that one
+// user can have made.
+func keepQueueShort(listener *net.UnixListener) error {
+	raw, err := listener.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var listenErr error
+	err = raw.Control(func(fd uintptr) { listenErr = unix.Listen(int(fd), queue) })
+	return errors.Join(err, listenErr)
+}
+
 func (s *Server) failed(err error) {
 	if s.Failed != nil {
 		s.Failed(err)
 	}
 }
 
-// accept never waits for the client: what is refused is said into the empty buffer of the
-// connection.
+// accept never waits: neither for the client, nor for the kernel to say more about its process than the uid.
+// What is refused is said into the empty buffer of the connection.
 func (s *Server) accept(ctx context.Context, conn *net.UnixConn) {
 	begun := proc.StartTimeNow()
 	raw, err := conn.SyscallConn()
@@ -137,23 +155,25 @@ func (s *Server) accept(ctx context.Context, conn *net.UnixConn) {
 	}
 	// While the account isn't known, the request counts for the range of the uid.
 	by.account, _ = s.Proc.Account(by.uid)
-	if !s.admission.mayAdmit(by.account) { // a look at the process would cost more than the answer
-		s.refuse(conn, refused{by.account})
-		return
-	}
-	by.identify(raw, s.Proc, begun)
-	by.account, _ = s.Proc.Account(by.owner)
-	if errors.Is(by.unknown, errPeerGone) { // it is unknown which user's requests these are
-		s.refuse(conn, errPeerGone)
-		return
-	}
 	release, ok := s.admission.admit(by.account)
 	if !ok {
 		s.refuse(conn, refused{by.account})
 		return
 	}
 	s.users.Go(func() {
+		by.identify(raw, s.Proc, begun)
+		if owner, _ := s.Proc.Account(by.owner); owner != by.account { // of its user namespace
+			release()
+			if release, ok = s.admission.admit(owner); !ok {
+				s.refuse(conn, refused{owner})
+				return
+			}
+		}
 		defer release()
+		if errors.Is(by.unknown, errPeerGone) { // it is unknown whose request this is
+			s.refuse(conn, errPeerGone)
+			return
+		}
 		defer conn.Close()
 		ctx := context.WithoutCancel(ctx)
 		by.account = s.Proc.AllAccounts().Resolve(ctx, by.owner)

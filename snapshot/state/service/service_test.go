@@ -332,7 +332,7 @@ func TestConnectionsThatAreHeld(t *testing.T) {
 		require.NoError(t, err)
 		require.Less(t, time.Since(began), 4*time.Second)
 		require.GreaterOrEqual(t, status.Refused, uint64(n*8/10))
-		require.LessOrEqual(t, status.Connections, 17)
+		require.LessOrEqual(t, status.Connections, 18, "16, this one, and perhaps the one that was just answered")
 	}
 }
 

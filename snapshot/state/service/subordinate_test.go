@@ -42,7 +42,7 @@ func TestSubordinateUIDsCountForTheirUser(t *testing.T) {
 		require.EqualValues(t, mallory, h.proc.AllAccounts().Resolve(t.Context(), first+uid))
 	}
 	sit := func(uid int) {
-		sitting := child(t, uid, "sit", h.socket, "1")
+		sitting := child(t, uid, "sit", h.socket, "1", "")
 		output, err := sitting.StdoutPipe()
 		require.NoError(t, err)
 		require.NoError(t, sitting.Start())

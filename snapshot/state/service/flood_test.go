@@ -1,0 +1,84 @@
+package service_test
+
+import (
+	"context"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
+	"github.com/seed-3119e985/genv/snapshot/state/service"
+)
+
+// crowdChild is a child: SOCKET, fills the queue of the socket again and again, until it is killed.
+func crowdChild(args []string) error {
+	for open := make([]int, 0, 900); ; open = open[:0] {
+		for len(open) < cap(open) {
+			fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK, 0)
+			if err != nil {
+				break
+			}
+			_ = unix.Connect(fd, &unix.SockaddrUnix{Name: args[0]}) // the queue may be full
+			open = append(open, fd)
+		}
+		for _, fd := range open {
+			_ = unix.Close(fd)
+		}
+	}
+}
+
+// Who fills the queue of the socket all the time keeps nobody out of it: others wait in it, instead of asking whether
+// there is room.
+func TestACrowdedSocket(t *testing.T) {
+	proctest.NeedRoot(t)
+	h := newHost(t, 1)
+	h.serve(t, service.Bounds{})
+	ask := func() (slowest, sum time.Duration) {
+		for range 20 {
+			began := time.Now()
+			_, err := h.client().Status(t.Context())
+			require.NoError(t, err)
+			took := time.Since(began)
+			slowest, sum = max(slowest, took), sum+took
+		}
+		return slowest, sum / 20
+	}
+	for crowds := range 3 {
+		slowest, mean := ask()
+		t.Logf("%d crowds: a request takes %v, at most %v", crowds, mean, slowest)
+		crowd := child(t, mallory, "crowd", h.socket)
+		require.NoError(t, crowd.Start())
+		t.Cleanup(func() { _ = crowd.Process.Kill(); _ = crowd.Wait() })
+		time.Sleep(200 * time.Millisecond)
+	}
+}
+
+// A client waits until there is room in the queue of the socket, or until it is interrupted.
+func TestAFullQueue(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, 1)
+	listener, err := service.Listen(h.socket)
+	require.NoError(t, err)
+	raw, err := listener.SyscallConn()
+	require.NoError(t, err)
+	require.NoError(t, raw.Control(func(fd uintptr) { _ = unix.Listen(int(fd), 0) }))
+	full := func() error {
+		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = unix.Close(fd) })
+		return unix.Connect(fd, &unix.SockaddrUnix{Name: h.socket})
+	}
+	require.NoError(t, full())
+	require.ErrorIs(t, full(), syscall.EAGAIN)
+	client := service.Client{Path: h.socket, Retry: time.Nanosecond}
+	interrupted, interrupt := context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, interrupt)
+	_, err = client.Status(interrupted)
+	require.ErrorIs(t, err, context.Canceled)
+	time.AfterFunc(50*time.Millisecond, func() { h.serveOn(t, listener, service.Bounds{}) })
+	_, err = client.Status(t.Context())
+	require.NoError(t, err)
+}
