@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -90,18 +91,11 @@ func (c Commands) setTypes(ctx context.Context, host remote.Host, s *snapshot.Sn
 	for i := range devices {
 		gpus[devices[i].Index] = devices[i].UUID
 	}
-	c.types.Set(ctx, s, gpus, time.Now(), func(ctx context.Context, since time.Time) (details nvidiasmi.Details, err error) {
-		if !since.IsZero() {
-			return details, nvidiasmi.ErrTimeout // no call goes on there
+	c.types.Set(ctx, s, gpus, time.Now(), func(ctx context.Context, since time.Time) (nvidiasmi.Details, error) {
+		if failed != nil || !since.IsZero() { // no call goes on there
+			return nvidiasmi.Details{}, cmp.Or(failed, nvidiasmi.ErrTimeout)
 		}
-		if err = failed; err == nil {
-			details, err = look.Details(ctx, host)
-		}
-		switch remote.ClassOf(err) {
-		case remote.Timeout, remote.Unreachable, remote.OutcomeUnknown, remote.Cancelled: // it may answer the next time
-			err = fmt.Errorf("%w: %w", nvidiasmi.ErrTimeout, err)
-		}
-		return details, err
+		return look.Details(ctx, host)
 	})
 }
 

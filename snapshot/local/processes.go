@@ -14,7 +14,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/container"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 	"github.com/seed-3119e985/genv/snapshot/proc"
-	"github.com/seed-3119e985/genv/snapshot/state/system"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -42,32 +41,11 @@ func (c *Collector) observe(ctx context.Context, usage nvidiasmi.Usage, devices 
 		s.process.Usage, s.process.Instances = u.used.Usage, u.used.Instances
 		seen = append(seen, s)
 	}
-	seen = c.addDrawn(o, seen, usage, devices)
 	if c.hardware().Root && c.hardware().HasNodes() {
 		o.prove(seen)
 	}
 	c.askAboutContainers(ctx, o, seen)
 	return o, seen, warnings
-}
-
-// addDrawn adds the processes of people that only draw. Those of system accounts are a machine's: an X server without
-// a screen.
-func (c *Collector) addDrawn(o *observer, seen []observation, usage nvidiasmi.Usage, devices *deviceList) []observation {
-	drawn, at := c.types.Drawn(usage.Apps, c.now())
-	if len(drawn) == 0 {
-		return seen
-	}
-	processes, _ := devices.attribute(nvidiasmi.Usage{Apps: drawn}) // its warnings have been said
-	for i := range processes {
-		s, err := o.observe(processes[i].PID)
-		if err != nil || s.process.UID == nil || *s.process.UID < system.FirstUID() || s.process.Start > startOf(at) {
-			continue
-		}
-		s.process.Usage = processes[i].Usage
-		seen = append(seen, s)
-	}
-	slices.SortFunc(seen, func(a, b observation) int { return cmp.Compare(a.process.PID, b.process.PID) })
-	return seen
 }
 
 // read is what was read of a process that uses devices.

@@ -69,7 +69,9 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age nvidiasmi.Age) (*sna
 	}
 	c.update(func(kept *cache) { kept.state = slices.Clip(s.Warnings) })
 	s.Warnings = slices.Concat(remarks(devices.warnings, usage.Warnings), warnings, observer.unseenWarnings(), more, s.Warnings)
-	c.types.Set(ctx, s, devices.uuids(), c.now(), c.askDetails(nvidiasmi.Age{Most: oldestAnswer, Until: age.Until}))
+	c.types.Set(ctx, s, devices.uuids(), c.now(), func(ctx context.Context, since time.Time) (nvidiasmi.Details, error) {
+		return c.SMI.Details(ctx, nvidiasmi.Age{Most: oldestAnswer, Until: age.Until, Since: since})
+	})
 	_, offset := c.now().Zone()
 	s.UTCOffset = &offset
 	if since, err := proc.SinceBoot(); err == nil {
@@ -92,13 +94,6 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age nvidiasmi.Age) (*sna
 		s.Warnings = append(s.Warnings, err.Error())
 	}
 	return s, nil
-}
-
-func (c *Collector) askDetails(age nvidiasmi.Age) nvidiasmi.AskDetails {
-	return func(ctx context.Context, since time.Time) (nvidiasmi.Details, error) {
-		age.Since = since
-		return c.SMI.Details(ctx, age)
-	}
 }
 
 // remarks are the warnings of two answers of nvidia-smi, each once.
@@ -166,10 +161,8 @@ func (c *Collector) Processes(ctx context.Context) ([]snapshot.Process, []string
 	if err != nil {
 		return nil, nil, err
 	}
-	c.types.Renew(ctx, usage.Apps, c.now(), c.askDetails(nvidiasmi.Age{}))
-	drawn, _ := c.types.Drawn(usage.Apps, c.now())
 	devices := &deviceList{}
-	if len(usage.GPUs()) > 0 || len(drawn) > 0 || c.hardware().Restricted(c.now()) {
+	if len(usage.GPUs()) > 0 || c.hardware().Restricted(c.now()) {
 		devices, err = c.devicesFor(ctx, usage, nvidiasmi.Age{Good: c.DeviceListTTL})
 	}
 	if err != nil {

@@ -5,25 +5,29 @@ import (
 	"context"
 	"encoding/xml"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Details is what only `nvidia-smi -q -x` says: which processes draw, on which GPUs a screen is
-// active, and which MIG instances processes use.
+// Details is what `nvidia-smi -q -x` says: which processes draw, and which MIG instances processes use. It prints
+// names of processes, which may have lines of any content: what it says of a process only ever spares that.
 type Details struct {
 	GPUs []GPUDetails
-	Time Time
+	// Drawing are the types of processes that draw, on whichever GPU.
+	Drawing map[snapshot.PID]snapshot.ProcessType
+	// Displays says of GPUs whether a screen is active on them, or may be. It isn't from -q -x.
+	Displays map[snapshot.GPUUUID]bool
+	Time     Time
 }
 
 // GPUDetails is a GPU in Details.
 type GPUDetails struct {
-	UUID          snapshot.GPUUUID
-	DisplayActive bool
-	Instances     []InstanceDetails // in the order of `nvidia-smi -L`
-	Processes     []ProcessDetails
+	UUID      snapshot.GPUUUID
+	Instances []InstanceDetails // in the order of `nvidia-smi -L`
+	Processes []ProcessDetails
 }
 
 // InstanceID identifies a MIG instance of a GPU: a compute instance of a GPU instance, of which
@@ -39,61 +43,99 @@ type InstanceDetails struct {
 	Memory snapshot.Memory
 }
 
-// ProcessDetails is a process on a GPU. Type is "C", "G" or "C+G".
+// ProcessDetails is a process on a MIG instance.
 type ProcessDetails struct {
 	InstanceID
-	PID    snapshot.PID
-	Type   string
-	Memory snapshot.Memory
+	PID snapshot.PID
 }
 
 // DetailsArgs are the arguments for the output that ParseDetails reads.
 func DetailsArgs() []string { return []string{"-q", "-x"} }
 
-// Details asks for the details of all GPUs, which takes longer than the other questions.
+// DisplaysArgs are the arguments for the output that ParseDisplays reads. No name of a process is in it.
+func DisplaysArgs() []string {
+	return []string{"--query-gpu=uuid,display_active", "--format=csv,noheader"}
+}
+
+// Details asks for the details of all GPUs, which takes longer than the other questions. With an error, Displays
+// may still be known.
 func (q *Querier) Details(ctx context.Context, age Age) (Details, error) {
+	displays, _, err := query(ctx, q, DisplaysArgs(), age, ParseDisplays)
+	if err != nil {
+		return Details{}, err
+	}
 	details, at, err := query(ctx, q.details, DetailsArgs(), age, ParseDetails)
-	details.Time = at
+	details.Displays, details.Time = displays, at
 	return details, err
+}
+
+// ParseDisplays parses the answer for DisplaysArgs. Only "Disabled" says that there is no active screen.
+func ParseDisplays(out RunResult) (map[snapshot.GPUUUID]bool, error) {
+	a, displays := sortLines(out), make(map[snapshot.GPUUUID]bool)
+	for _, line := range a.lines {
+		if uuid, active, ok := strings.Cut(line, ","); ok {
+			displays[snapshot.GPUUUID(known(uuid))] = displays[snapshot.GPUUUID(known(uuid))] || known(active) != "Disabled"
+		}
+	}
+	if len(displays) == 0 {
+		return nil, a.failure()
+	}
+	return displays, nil
 }
 
 // ParseDetails parses the answer for DetailsArgs. An error is an *ExitError: an answer that isn't
 // complete is none.
 func ParseDetails(out RunResult) (Details, error) {
+	rest, _, complete := Split(out)
+	if !complete || !bytes.HasSuffix(bytes.TrimSpace(rest), []byte("</nvidia_smi_log>")) {
+		return Details{}, sortLines(out).failure()
+	}
+	return Details{GPUs: parseInstances(rest), Drawing: drawing(rest)}, nil
+}
+
+// drawing reads the document as text. In XML a name could hide what is said of another process, by a comment
+// around it. In text it can add lines, but takes none away: the PID and the type come before it.
+func drawing(document []byte) map[snapshot.PID]snapshot.ProcessType {
+	types := make(map[snapshot.PID]snapshot.ProcessType)
+	for _, m := range regexp.MustCompile(`<pid>([0-9]+)</pid>\s*<type>(C\+G|G)</type>`).FindAllSubmatch(document, -1) {
+		if pid, ok := number(string(m[1]), math.MaxInt32); ok {
+			types[snapshot.PID(pid)] = snapshot.ProcessType(m[2])
+		}
+	}
+	return types
+}
+
+// parseInstances is what the document says about MIG instances; nothing if a name makes it no XML.
+func parseInstances(document []byte) (gpus []GPUDetails) {
 	var log struct {
 		GPUs []struct {
-			UUID      string   `xml:"uuid"`
-			Display   []string `xml:"display_active"` // one, unless the name of a process has more
+			UUID      string `xml:"uuid"`
 			Instances []struct {
 				InstanceID
 				Total string `xml:"fb_memory_usage>total"`
 			} `xml:"mig_devices>mig_device"`
 			Processes []struct {
 				InstanceID
-				PID  string `xml:"pid"`
-				Type string `xml:"type"`
-				Used string `xml:"used_memory"`
+				PID string `xml:"pid"`
 			} `xml:"processes>process_info"`
 		} `xml:"gpu"`
 	}
-	rest, _, complete := Split(out)
-	if !complete || xml.Unmarshal(withoutNames(rest), &log) != nil {
-		return Details{}, sortLines(out).failure()
+	if xml.Unmarshal(withoutNames(document), &log) != nil {
+		return nil
 	}
-	var d Details
 	for _, g := range log.GPUs {
-		details := GPUDetails{UUID: snapshot.GPUUUID(strings.TrimSpace(g.UUID)), DisplayActive: len(g.Display) > 0 && g.Display[0] == "Enabled"}
+		details := GPUDetails{UUID: snapshot.GPUUUID(strings.TrimSpace(g.UUID))}
 		for _, i := range g.Instances {
 			details.Instances = append(details.Instances, InstanceDetails{i.InstanceID, mebibytes(i.Total)})
 		}
 		for _, p := range g.Processes {
 			if pid, ok := number(p.PID, math.MaxInt32); ok && pid > 0 {
-				details.Processes = append(details.Processes, ProcessDetails{p.InstanceID, snapshot.PID(pid), p.Type, mebibytes(p.Used)})
+				details.Processes = append(details.Processes, ProcessDetails{p.InstanceID, snapshot.PID(pid)})
 			}
 		}
-		d.GPUs = append(d.GPUs, details)
+		gpus = append(gpus, details)
 	}
-	return d, nil
+	return gpus
 }
 
 // mebibytes is an amount such as "24 MiB"; unknown if it is none.

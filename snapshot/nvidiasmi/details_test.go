@@ -10,12 +10,11 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 )
 
-// details is of a desktop's GPU, and of one with MIG instances, of which two share 40,448 MiB.
+// details is of a GPU with a process that draws, and of one with MIG instances, of which two share 40,448 MiB.
 const details = `<?xml version="1.0" ?>
 <!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v12.dtd">
 <nvidia_smi_log>
 	<gpu id="00000000:01:00.0">
-		<display_active>Enabled</display_active>
 		<mig_devices>None</mig_devices>
 		<uuid>GPU-0</uuid>
 		<processes>
@@ -24,7 +23,6 @@ const details = `<?xml version="1.0" ?>
 		</processes>
 	</gpu>
 	<gpu id="00000000:02:00.0">
-		<display_active>Disabled</display_active>
 		<mig_devices>
 			<mig_device><index>0</index><gpu_instance_id>2</gpu_instance_id><compute_instance_id>0</compute_instance_id><fb_memory_usage><total>40448 MiB</total></fb_memory_usage></mig_device>
 			<mig_device><index>1</index><gpu_instance_id>2</gpu_instance_id><compute_instance_id>1</compute_instance_id><fb_memory_usage><total>40448 MiB</total></fb_memory_usage></mig_device>
@@ -46,8 +44,8 @@ func TestParseDetails(t *testing.T) {
 	require.Len(t, got.GPUs, 2)
 	whole := got
 	none := nvidiasmi.InstanceID{GI: "N/A", CI: "N/A"}
-	require.Equal(t, nvidiasmi.GPUDetails{UUID: "GPU-0", DisplayActive: true, Processes: []nvidiasmi.ProcessDetails{{InstanceID: none, PID: 70, Type: "C+G"}}}, got.GPUs[0])
-	require.False(t, got.GPUs[1].DisplayActive)
+	require.Equal(t, nvidiasmi.GPUDetails{UUID: "GPU-0", Processes: []nvidiasmi.ProcessDetails{{InstanceID: none, PID: 70}}}, got.GPUs[0])
+	require.Equal(t, map[snapshot.PID]snapshot.ProcessType{70: "C+G"}, got.Drawing)
 
 	instances := []snapshot.Instance{{UUID: "MIG-a", Profile: "1c.3g.40gb"}, {UUID: "MIG-b", Profile: "2c.3g.40gb"}, {UUID: "MIG-c", Profile: "1g.10gb"}}
 	for pid, want := range map[snapshot.PID]snapshot.GPUUUID{71: "MIG-b", 72: "MIG-c", 73: "", 74: ""} {
@@ -68,17 +66,45 @@ func TestParseDetails(t *testing.T) {
 	for name, out := range map[string]nvidiasmi.RunResult{
 		"an infoROM":          {Stdout: []byte(details + "\nWARNING: infoROM is corrupted at gpu 0000:01:00.0\n"), ExitCode: 14},
 		"another GPU is lost": {Stdout: []byte(details), ExitCode: 15},
-		"a name in Latin-1":   stdout(strings.ReplaceAll(details, "</pid>", "</pid>\n<process_name>m\xfcller</process_name>\n")),
-		"a name with a tag":   stdout(strings.ReplaceAll(details, "</pid>", "</pid>\n<process_name></processes></gpu><gpu><uuid>GPU-0</uuid></process_name>\n")),
+		"a name in Latin-1":   stdout(strings.ReplaceAll(details, "</type>", "</type>\n<process_name>m\xfcller</process_name>\n")),
+		"a name with a tag":   stdout(strings.ReplaceAll(details, "</type>", "</type>\n<process_name></processes></gpu><gpu><uuid>GPU-0</uuid></process_name>\n")),
 	} {
 		odd, err := nvidiasmi.ParseDetails(out)
 		require.NoError(t, err, name)
 		require.Equal(t, whole, odd, name)
+	}
+	// named is what is printed when the processes of GPU-0 and GPU-1 have these names.
+	named := func(first, second string) string {
+		forged := strings.Replace(details, "<process_info>", "<process_info><process_name>"+first+"</process_name>\n", 1)
+		return strings.Replace(forged, "<pid>71", "<process_name>"+second+"</process_name>\n<pid>71", 1)
+	}
+	for name, forged := range map[string]string{
+		"no XML":               named("x\n<", "y"),
+		"an end":               named("x</process_name>\n</processes></gpu></nvidia_smi_log>\n", "y"),
+		"a comment":            named("x\n<!--", "-->"),
+		"another type":         named("x\n<pid>70</pid><type>C</type>", "x\n<pid>70</pid>\n<type>"),
+		"another GPU":          named("x</process_name>\n</process_info></processes></gpu><gpu><uuid>GPU-2</uuid><processes><process_info>", "y"),
+		"an element around it": named("x</process_name>\n</process_info><junk><process_info>", "</process_name></process_info></junk>"),
+	} {
+		got, err := nvidiasmi.ParseDetails(stdout(forged))
+		require.NoError(t, err, name)
+		require.Equal(t, whole.Drawing, got.Drawing, name)
 	}
 	for name, out := range map[string]nvidiasmi.RunResult{
 		"no XML": stdout("No devices were found"), "cut": stdout(details[:900]), "a failure": {Stdout: []byte(details), ExitCode: 9},
 	} {
 		_, err := nvidiasmi.ParseDetails(out)
 		require.Error(t, err, name)
+	}
+}
+
+// TestParseDisplays: only "Disabled" says that there is no active screen.
+func TestParseDisplays(t *testing.T) {
+	got, err := nvidiasmi.ParseDisplays(stdout("GPU-0, Enabled\nGPU-1, Disabled\nGPU-2, [N/A]\nGPU-3, Disabled\nGPU-3, Enabled\nGPU-4\n"))
+	require.NoError(t, err)
+	require.Equal(t, map[snapshot.GPUUUID]bool{"GPU-0": true, "GPU-1": false, "GPU-2": true, "GPU-3": true}, got)
+	for _, out := range []string{"", `Field "display_active" is not a valid field to query.` + "\n"} {
+		_, err := nvidiasmi.ParseDisplays(stdout(out))
+		require.Error(t, err)
 	}
 }

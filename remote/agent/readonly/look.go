@@ -76,7 +76,13 @@ func (r Host) Devices(ctx context.Context, host remote.Host) ([]snapshot.Device,
 
 // Details are the details of the GPUs of a host.
 func (r Host) Details(ctx context.Context, host remote.Host) (nvidiasmi.Details, error) {
-	return smi(ctx, r, host, nvidiasmi.DetailsArgs(), nvidiasmi.ParseDetails)
+	displays, err := smi(ctx, r, host, nvidiasmi.DisplaysArgs(), nvidiasmi.ParseDisplays)
+	if err != nil {
+		return nvidiasmi.Details{}, err
+	}
+	details, err := smi(ctx, r, host, nvidiasmi.DetailsArgs(), nvidiasmi.ParseDetails)
+	details.Displays = displays
+	return details, err
 }
 
 func devicesOf(listing nvidiasmi.Listing) []snapshot.Device {

@@ -214,6 +214,9 @@ func TestTypesAndInstances(t *testing.T) {
 func TestXMLTellsDevicesAndProcesses(t *testing.T) {
 	h := lab()
 	h.Apps = []gpus.App{{PID: os.Getpid(), Device: 1, UsedMiB: mib(12), Name: "a<b>"}}
+	out, _ := smi(t, h, "", "-q", "-x")
+	require.Contains(t, out, "<process_name>a<b></process_name>", "a name may be anything")
+	h.Apps[0].Name = "job"
 	out, code := smi(t, h, "", "-q", "-x")
 	require.Zero(t, code)
 	var log struct {
@@ -234,7 +237,7 @@ func TestXMLTellsDevicesAndProcesses(t *testing.T) {
 	require.Equal(t, "12 MiB", log.GPUs[1].Used)
 	require.Empty(t, log.GPUs[0].Processes)
 	require.Equal(t, os.Getpid(), log.GPUs[1].Processes[0].PID)
-	require.Equal(t, "a<b>", log.GPUs[1].Processes[0].Name)
+	require.Equal(t, "job", log.GPUs[1].Processes[0].Name)
 }
 
 func TestOnlyTheLivingUseGPUs(t *testing.T) {

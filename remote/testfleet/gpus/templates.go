@@ -62,7 +62,7 @@ var table = parse(`{{.Now.Format "Mon Jan _2 15:04:05 2006       "}}
 `)
 
 // xml is what `nvidia-smi -q -x` prints about devices and processes; the real
-// program prints many more elements.
+// program prints many more elements. Whether that escapes names is unknown: this one doesn't.
 var xml = parse(`<?xml version="1.0" ?>
 <!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v12.dtd">
 <nvidia_smi_log>
@@ -104,7 +104,7 @@ var xml = parse(`<?xml version="1.0" ?>
 				<compute_instance_id>{{index $at 1}}</compute_instance_id>
 				<pid>{{.PID}}</pid>
 				<type>{{.Kind}}</type>
-				<process_name>{{html .Name}}</process_name>
+				<process_name>{{.Name}}</process_name>
 				<used_memory>{{amount .UsedMiB " MiB" "N/A"}}</used_memory>
 			</process_info>
 {{- end}}
