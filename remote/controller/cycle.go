@@ -77,8 +77,8 @@ func (cycle *Cycle) Decision(f *enforce.Finding) enforce.Decision {
 }
 
 // AtEnd is the cycle as sinks get it when it has ended.
-func (c *Cycle) AtEnd() *Cycle {
-	ended := *c
+func (cycle *Cycle) AtEnd() *Cycle {
+	ended := *cycle
 	ended.Ended = true
 	return &ended
 }

@@ -124,7 +124,7 @@ func TestAProcessNotBelowTheFirst(t *testing.T) {
 	d.run(id, "web", 10)
 	executed, outside := member(50, "/docker/"+id), member(60, "/docker/"+id)
 	executed.Start, outside.Start, outside.InnerNamespace = 500, 600, false
-	look := func(m container.ContainerProcess) int {
+	look := func(m container.Process) int {
 		h.now = h.now.Add(time.Second)
 		before := d.requests()
 		h.look(m)
@@ -134,7 +134,7 @@ func TestAProcessNotBelowTheFirst(t *testing.T) {
 	require.Zero(t, look(outside))
 	require.NoError(t, os.RemoveAll(filepath.Join(h.Proc.Root, "10")))
 	require.Zero(t, look(executed), "it would have ended with the first process")
-	for name, m := range map[string]container.ContainerProcess{
+	for name, m := range map[string]container.Process{
 		"in the machine's PID namespace": outside,
 		"that is new":                    {PID: 51, Start: 500, Place: executed.Place, InnerNamespace: true},
 		"with its PID":                   {PID: 50, Start: 501, Place: executed.Place, InnerNamespace: true},
@@ -157,7 +157,7 @@ func TestManyContainers(t *testing.T) {
 	d := h.withDaemon()
 	d.pause = time.Millisecond
 	h.Wait = 20 * time.Millisecond
-	var members []container.ContainerProcess
+	var members []container.Process
 	for i := range 300 {
 		each, pid := fmt.Sprintf("%064x", i), 100+i
 		h.process(pid, 100, "/docker/"+each)
@@ -199,7 +199,7 @@ func BenchmarkManyContainers(b *testing.B) {
 	h := newHost(b)
 	d := h.withDaemon()
 	h.Wait = time.Hour
-	var members []container.ContainerProcess
+	var members []container.Process
 	for i := range 10_000 {
 		each, pid := fmt.Sprintf("%064x", i), 100+i
 		h.process(pid, 100, "/docker/"+each)

@@ -38,7 +38,7 @@ const (
 
 // recall returns what is known about the containers of processes, and for those that have to
 // be asked about, whether a user can have made their cgroups.
-func (s *Source) recall(members []ContainerProcess, now time.Time) (wanted map[proc.Place]bool, entries map[proc.Place]*entry) {
+func (s *Source) recall(members []Process, now time.Time) (wanted map[proc.Place]bool, entries map[proc.Place]*entry) {
 	wanted, entries = make(map[proc.Place]bool), make(map[proc.Place]*entry, len(members))
 	runs := map[proc.Place]bool{} // the first processes that were looked for
 	for i := range members {
@@ -92,7 +92,7 @@ func (s *Source) isFresh(e *entry, now time.Time) bool {
 // container that an entry is about: by its ancestors, or because it was found in it before.
 // The process needn't be below the first one, as with `docker exec`; but it ends with it,
 // since it is in a PID namespace of a container.
-func (s *Source) shows(e *entry, m *ContainerProcess) bool {
+func (s *Source) shows(e *entry, m *Process) bool {
 	if e.init == 0 || e.init == m.PID && m.Start != 0 && e.start == m.Start {
 		return true
 	}
@@ -173,7 +173,7 @@ func (s *Source) keep(wanted map[proc.Place]bool, entries map[proc.Place]*entry,
 }
 
 // rememberMembers notes which processes were found in which containers.
-func (s *Source) rememberMembers(members []ContainerProcess, entries map[proc.Place]*entry) {
+func (s *Source) rememberMembers(members []Process, entries map[proc.Place]*entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range members {
@@ -189,8 +189,8 @@ func (s *Source) rememberMembers(members []ContainerProcess, entries map[proc.Pl
 	}
 }
 
-// ContainerProcess is a process in a container.
-type ContainerProcess struct {
+// Process is a process in a container.
+type Process struct {
 	PID   snapshot.PID
 	Start snapshot.StartTime // 0 if it is unknown
 	Place proc.Place
@@ -205,17 +205,17 @@ type ContainerProcess struct {
 }
 
 // inspectable says whether one of root's engines may know the container of the process.
-func (m *ContainerProcess) inspectable() bool {
+func (m *Process) inspectable() bool {
 	return m.Place.ID != "" && m.Place.ID != snapshot.UnnamedContainer && m.Place.Runtime != proc.Apptainer
 }
 
 // ofUser says that a user can have made the cgroup or the user namespace of the process.
 // That proves nothing for the user: whoever may use root's engine can have a container
 // made below another user's slice, or make a user namespace in one as any uid.
-func (m *ContainerProcess) ofUser() bool { return m.Rootless || m.Place.Delegated }
+func (m *Process) ofUser() bool { return m.Rootless || m.Place.Delegated }
 
 // info is what is known about a member of a container.
-func (m *ContainerProcess) info(e *entry) *snapshot.ContainerInfo {
+func (m *Process) info(e *entry) *snapshot.ContainerInfo {
 	switch {
 	case m.isIn(e):
 		info := e.info
@@ -233,7 +233,7 @@ func (m *ContainerProcess) info(e *entry) *snapshot.ContainerInfo {
 
 // isIn says whether the process is in this container of root's, and not just in a cgroup
 // with its name.
-func (m *ContainerProcess) isIn(e *entry) bool {
+func (m *Process) isIn(e *entry) bool {
 	switch {
 	case !m.inspectable(), e == nil, !e.found:
 		return false

@@ -77,7 +77,7 @@ const (
 // Look finds out about the containers of processes, in their order. It is nil for a
 // process in no container of root's, except for a rootless one. It takes twice Wait at most,
 // and what it can't find out in that time is Unknown: the next look continues.
-func (s *Source) Look(ctx context.Context, members []ContainerProcess) []*snapshot.ContainerInfo {
+func (s *Source) Look(ctx context.Context, members []Process) []*snapshot.ContainerInfo {
 	now := s.now()
 	wanted, entries := s.recall(members, now)
 	s.ask(ctx, wanted, entries, now)
@@ -242,7 +242,7 @@ func (s *Source) Init(ctx context.Context, pid snapshot.PID) (Running, error) {
 		return Running{}, err
 	}
 	_, rootless := h.OwnerOfUID(uid, s.Proc.UserNamespace())
-	m := ContainerProcess{PID: pid, Place: h.Container(), Rootless: rootless}
+	m := Process{PID: pid, Place: h.Container(), Rootless: rootless}
 	if !m.inspectable() {
 		return Running{}, ErrNotInit
 	}

@@ -76,11 +76,11 @@ func (h *host) process(pid, start int, group string) {
 	}
 }
 
-func member(pid snapshot.PID, group string) container.ContainerProcess {
-	return container.ContainerProcess{PID: pid, Place: proc.ParsePlace([]byte("0::" + group + "\n")), InnerNamespace: true}
+func member(pid snapshot.PID, group string) container.Process {
+	return container.Process{PID: pid, Place: proc.ParsePlace([]byte("0::" + group + "\n")), InnerNamespace: true}
 }
 
-func (h *host) look(members ...container.ContainerProcess) []*snapshot.ContainerInfo {
+func (h *host) look(members ...container.Process) []*snapshot.ContainerInfo {
 	h.t.Helper()
 	infos := h.Look(h.t.Context(), members)
 	require.Len(h.t, infos, len(members))
@@ -193,7 +193,7 @@ func TestAncestorsShowThatTheFirstProcessRuns(t *testing.T) {
 func TestWhatIsNoContainerOfRoots(t *testing.T) {
 	h := newHost(t)
 	unknown := strings.Repeat("0", 64)
-	for name, m := range map[string]container.ContainerProcess{
+	for name, m := range map[string]container.Process{
 		"none":                          {PID: 5},
 		"another PID namespace":         {PID: 5, Place: proc.Place{ID: snapshot.UnnamedContainer}, InnerNamespace: true},
 		"a user's cgroup with its name": member(5, "/user.slice/user-1001.slice/user@1001.service/docker-"+id+".scope"),
@@ -258,7 +258,7 @@ func TestAContainerOfRootsStaysOne(t *testing.T) {
 // what is believed of the container that has it.
 func TestForgedCgroupsHideNoContainer(t *testing.T) {
 	h := newHost(t)
-	var members []container.ContainerProcess
+	var members []container.Process
 	for _, name := range []string{"crio-" + id + ".scope", "libpod-" + id + ".scope", "docker-" + id + ".scope", id} {
 		members = append(members, member(5, "/user.slice/user-1001.slice/user@1001.service/"+name))
 	}
@@ -307,7 +307,7 @@ func TestInit(t *testing.T) {
 // process: its first one, or another one. With older processes, a snapshot asks nothing.
 func BenchmarkLook(b *testing.B) {
 	h := newHost(b)
-	var inits, others []container.ContainerProcess
+	var inits, others []container.Process
 	for i := range 100 {
 		each := fmt.Sprintf("%064x", i)
 		h.process(100+i, 100, "/docker/"+each)
@@ -317,7 +317,7 @@ func BenchmarkLook(b *testing.B) {
 		inits[i].Start = 100
 	}
 	h.Wait = time.Hour
-	for name, members := range map[string][]container.ContainerProcess{"first": inits, "another": others} {
+	for name, members := range map[string][]container.Process{"first": inits, "another": others} {
 		b.Run(name, func(b *testing.B) {
 			h.Look(b.Context(), members)
 			b.ReportAllocs()

@@ -37,7 +37,7 @@ type StateFiles interface {
 
 // Containers finds out about containers; *container.Source implements it.
 type Containers interface {
-	Look(ctx context.Context, members []container.ContainerProcess) []*snapshot.ContainerInfo
+	Look(ctx context.Context, members []container.Process) []*snapshot.ContainerInfo
 }
 
 // Collector collects the snapshots of this machine. Its exported fields are set before

@@ -27,7 +27,7 @@ type observation struct {
 	warnings   []string
 	// member is the process in its container, and asked says that its ContainerInfo needn't
 	// be asked for.
-	member container.ContainerProcess
+	member container.Process
 	asked  bool
 }
 
@@ -53,7 +53,7 @@ type processDetails struct {
 	at        time.Time
 	owner     snapshot.UID
 	ownerErr  error // why the owner is unknown
-	container container.ContainerProcess
+	container container.Process
 	info      *snapshot.ContainerInfo // of the container
 	asked     bool                    // whether info is what Containers said
 	command   string
@@ -264,7 +264,7 @@ func (o *observer) details(h *proc.Handle, stat proc.Stat, uid snapshot.UID) (d 
 	d.owner, d.ownerErr = o.awaitAccount(owner)
 	if !o.brief {
 		d.command = h.CommandLine()
-		d.container = container.ContainerProcess{
+		d.container = container.Process{
 			PID: h.PID, Start: stat.Start, Place: h.Container(), Rootless: rootless, UID: d.owner, InnerNamespace: h.InInnerNamespace(),
 		}
 	}

@@ -102,7 +102,7 @@ func (c *Collector) askAboutContainers(ctx context.Context, o *observer, seen []
 	if c.Containers == nil {
 		return
 	}
-	var members []container.ContainerProcess
+	var members []container.Process
 	var of []*observation
 	for i := range seen {
 		if s := &seen[i]; !s.asked && s.process.UID != nil {

@@ -119,7 +119,7 @@ type containers struct {
 	asked int
 }
 
-func (c *containers) Look(_ context.Context, members []container.ContainerProcess) []*snapshot.ContainerInfo {
+func (c *containers) Look(_ context.Context, members []container.Process) []*snapshot.ContainerInfo {
 	c.asked += len(members)
 	infos := make([]*snapshot.ContainerInfo, len(members))
 	for i := range infos {

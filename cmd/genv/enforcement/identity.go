@@ -60,7 +60,7 @@ func accountOf(name snapshot.Username, uid snapshot.UID) string {
 }
 
 // announces reports whether hosts are told who enforces them: something is enforced.
-func (s *Options) announces() bool { return !s.DryRun && !s.LookOnly && s.Announce != nil }
+func (o *Options) announces() bool { return !o.DryRun && !o.LookOnly && o.Announce != nil }
 
 // announce has the hosts of options know who enforces them. It returns how their guards know the
 // run; empty if nothing is enforced.
