@@ -42,8 +42,9 @@ func (x *Executor) ProtectedName(p *snapshot.Process) string {
 //     of nvidia-persistenced and nv-hostengine,
 //   - in our own PID namespace, since any user can be root in a container;
 //   - or for an nvidia-cuda-mps-server with a protected nvidia-cuda-mps-control
-//     as its parent, which starts servers under the uid of the client. An MPS
-//     daemon that a user starts is not protected.
+//     as its parent, which starts servers under the uid of the client. The client
+//     can have its server run another program (ptrace(2)), so it counts only with
+//     the one that is installed. An MPS daemon that a user starts is not protected.
 func (x *Executor) protectedBy(stat proc.Stat, uid snapshot.UID, unprotected []string) string {
 	name := x.nameOf(stat)
 	switch {
@@ -51,7 +52,7 @@ func (x *Executor) protectedBy(stat proc.Stat, uid snapshot.UID, unprotected []s
 		return ""
 	case uid < system.FirstUID():
 		return name
-	case name == mpsServer && x.isSystemMPS(stat.PPID):
+	case name == mpsServer && x.isSystemMPS(stat):
 		return name
 	}
 	return ""
@@ -72,13 +73,13 @@ func (x *Executor) nameOf(stat proc.Stat) string {
 	return ""
 }
 
-func (x *Executor) isSystemMPS(pid snapshot.PID) bool {
-	stat, err := x.proc().Stat(pid)
+func (x *Executor) isSystemMPS(server proc.Stat) bool {
+	control, err := x.proc().Stat(server.PPID)
 	if err != nil {
 		return false
 	}
-	uid, err := x.proc().Owner(pid)
-	return err == nil && uid < system.FirstUID() && x.nameOf(stat) == mpsControl
+	uid, err := x.proc().Owner(control.PID)
+	return err == nil && uid < system.FirstUID() && x.nameOf(control) == mpsControl && x.proc().IsInstalledWith(control.PID, mpsServer, server.PID)
 }
 
 // sameNamespace says whether a process is in our own PID namespace. If that can't

@@ -164,13 +164,28 @@ func TestRootInContainerIsNotProtected(t *testing.T) {
 	require.Equal(t, order.StatusTerminated, s.terminate(t, judged)[0].Status)
 }
 
-// TestSystemMPSServersAreProtected: they run under the uid of the client,
-// and their parent tells them from one that the client started himself.
+// TestSystemMPSServersAreProtected: they run under the uid of the client. Their parent tells them from one that the
+// client started himself, and their program from what the client made of one (ptrace(2), execve(2)).
 func TestSystemMPSServersAreProtected(t *testing.T) {
 	proctest.NeedRoot(t)
-	for name, protected := range map[string]bool{"nvidia-cuda-mps-control": true, "bash": false} {
+	for name, row := range map[string]struct {
+		parent            string
+		beside, protected bool
+	}{
+		"of a system daemon":           {"nvidia-cuda-mps-control", true, true},
+		"of a shell":                   {"bash", true, false},
+		"with a program of the user's": {"nvidia-cuda-mps-control", false, false},
+	} {
 		t.Run(name, func(t *testing.T) {
-			c := start(t, "parent", called(t, name), variable("GENV_TEST_CHILD="+program(t, "nvidia-cuda-mps-server")))
+			parent, server := program(t, row.parent), program(t, "nvidia-cuda-mps-server")
+			installed := filepath.Join(filepath.Dir(parent), filepath.Base(server))
+			if row.beside {
+				require.NoError(t, os.Rename(server, installed))
+				server = installed
+			} else {
+				require.NoError(t, os.WriteFile(installed, nil, 0o755))
+			}
+			c := start(t, "parent", func(c *exec.Cmd) { c.Path = parent }, variable("GENV_TEST_CHILD="+server))
 			line, err := c.out.ReadString('\n')
 			require.NoError(t, err)
 			pid, ok := number(strings.TrimSpace(line))
@@ -178,7 +193,7 @@ func TestSystemMPSServersAreProtected(t *testing.T) {
 			p := snapshot.Process{PID: pid, Usage: usage(0)}
 			s := newScene(local.ExecutorOptions{Grace: oneGrace}, p)
 			got := s.terminate(t, p)[0]
-			if !protected {
+			if !row.protected {
 				require.Equal(t, order.StatusTerminated, got.Status)
 				return
 			}

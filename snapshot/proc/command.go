@@ -2,6 +2,8 @@ package proc
 
 import (
 	"bytes"
+	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -40,6 +42,18 @@ func (h *Handle) Program() string {
 func (fs FS) Program(pid snapshot.PID) string {
 	name, _ := with(fs, pid, func(h *Handle) (string, error) { return h.Program(), nil })
 	return name
+}
+
+// IsInstalledWith says whether a process runs the file with a name in the folder of the program of another one, as that
+// one sees it. False is also unknown.
+func (fs FS) IsInstalledWith(other snapshot.PID, name string, pid snapshot.PID) bool {
+	same, err := soon(fs, pid, func() (bool, error) {
+		program, err := os.Readlink(fs.path(other) + "/exe")
+		runs, runsErr := os.Stat(fs.path(pid) + "/exe")
+		installed, statErr := os.Stat(filepath.Join(fs.path(other), "root", filepath.Dir(program), name))
+		return os.SameFile(runs, installed), errors.Join(err, runsErr, statErr)
+	})
+	return err == nil && same
 }
 
 // CommandLine is the command line for people: printable, with spaces between the
