@@ -88,8 +88,7 @@ type Process struct {
 	// Unreadable is why root could not read its environ within bounds; nil where it could.
 	Unreadable *Unreadable
 	// NodeMissing says that the driver lists the process, which has no device node of the driver open or
-	// mapped, or that root's look hasn't got as far: the PID may be one of another namespace, or of a process
-	// before. NodeHolder is then another process of its user that has one open and isn't listed; 0 for none.
+	// mapped: the PID may be one of another namespace, or of a process before. NodeHolder is then another process of its user that has one open and isn't listed; 0 for none.
 	NodeMissing bool
 	NodeHolder  PID
 	// Username is the host's name for UID; empty also if it has none.

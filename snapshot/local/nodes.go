@@ -1,7 +1,9 @@
 package local
 
 import (
+	"cmp"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
@@ -25,19 +27,26 @@ func (n nodeSearches) of(a budgetOwner) *proc.NodeSearch {
 	return n[a]
 }
 
-// prove finds out which processes have, or had, a node of the driver open or mapped. What the limits of an
-// account leave out is not proved. Each look has another order, so that later ones reach it: also those of
-// a program that remembers nothing. A process that can't be read within the limits isn't spared for that.
+// prove finds out which processes have, or had, a node of the driver open or mapped. What can't be read, or
+// what the limits of an account leave out, isn't spared for that: only a search that came to its end finds none.
+// Processes with few files come first, and the others in another order at each look.
 func (o *observer) prove(seen []observation) {
+	order, files := rand.Perm(len(seen)), make([]int64, len(seen))
+	for i := range seen {
+		files[i] = o.fs.OpenFiles(seen[i].process.PID)
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(files[a], files[b]) })
 	searches := make(nodeSearches)
-	for _, i := range rand.Perm(len(seen)) {
+	for _, i := range order {
 		p := &seen[i].process
 		key := proc.Ancestor{PID: p.PID, Start: p.Start}
-		if p.Start != 0 && !o.before.proved[key] {
-			has, err := searches.of(accountOf(p)).Finds(o.fs, p.PID)
+		has := o.before.proved[key]
+		if p.Start != 0 && !has {
+			var err error
+			has, err = searches.of(accountOf(p)).Finds(o.fs, p.PID)
 			p.NodeMissing = !has && err == nil
 		}
-		if !p.NodeMissing {
+		if has {
 			o.after.proved[key] = true
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -14,12 +15,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-var (
-	// errNodes says that what a process has open can't be found out within bounds.
-	errNodes = errors.New("the open files of the process can't be read within bounds")
-	// errSpent says that the limits of a search are used up.
-	errSpent = errors.New("the limits of the search are used up")
-)
+// errSpent says that the limits of a search are used up: what it looks for is unknown.
+var errSpent = errors.New("the limits of the search are used up")
 
 // Limits of the search for device nodes: a process may have any number of files.
 const (
@@ -36,8 +33,8 @@ type NodeSearch struct {
 	spent time.Duration
 }
 
-// Finds says whether a process, or a thread of it, has such a device open or mapped. It is false, too, where
-// the processes before it have left too little of the limits. An error says that the process can't be read.
+// Finds says whether a process, or a thread of it, has such a device open or mapped. An error says that this is
+// unknown: the process can't be read, or those before it have left too little of the limits.
 func (s *NodeSearch) Finds(fs FS, pid snapshot.PID) (bool, error) { return s.run(fs, pid, readNodes) }
 
 // FindsOpen is Finds without what threads or mappings alone have open.
@@ -45,10 +42,19 @@ func (s *NodeSearch) FindsOpen(fs FS, pid snapshot.PID) (bool, error) {
 	return s.run(fs, pid, readOpen)
 }
 
+// OpenFiles is how many files a process has open; 0 if the kernel doesn't say it, as before Linux 6.2.
+func (fs FS) OpenFiles(pid snapshot.PID) int64 {
+	info, err := os.Stat(filepath.Join(fs.root(), strconv.Itoa(int(pid)), "fd"))
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
 func (s *NodeSearch) run(fs FS, pid snapshot.PID, what string) (has bool, err error) {
-	first, left := s.spent == 0, maxNodeTime-s.spent
+	left := maxNodeTime - s.spent
 	if left <= 0 || s.files > maxNodeFiles {
-		return false, nil
+		return false, errSpent
 	}
 	h, err := fs.Open(pid)
 	if err != nil {
@@ -66,12 +72,6 @@ func (s *NodeSearch) run(fs FS, pid snapshot.PID, what string) (has bool, err er
 		s.files = search.files
 	}
 	s.spent += max(1, time.Since(began))
-	if errors.Is(err, errSpent) {
-		err = nil
-		if first {
-			err = errNodes
-		}
-	}
 	return has, err
 }
 
@@ -155,15 +155,35 @@ func (s *nodeSearch) isNode(dir int, name string) (bool, error) {
 	return err == nil && st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev_major == s.major, err
 }
 
-// maps looks at what is mapped: a file can be closed then. The path in a line is what the process
-// made of it, so the file itself is looked at.
-func (s *nodeSearch) maps(dir int) (bool, error) {
-	data, err := readAt(dir, "maps", maxNodeMaps+1)
-	if err != nil {
-		return false, err
+// maps looks at what is mapped: a file can be closed then. If the first thread has ended, another one shows that.
+func (s *nodeSearch) maps(dir int) (has bool, err error) {
+	has, read, err := s.mapsOf(dir, "")
+	if read || err != nil {
+		return has, err
 	}
-	if len(data) > maxNodeMaps {
-		return false, errNodes
+	has, err = s.folder(dir, "task", func(tid string) (found bool, err error) {
+		if !read {
+			found, read, err = s.mapsOf(dir, "../"+tid+"/") // only this folder of a thread has map_files
+		}
+		return found, err
+	})
+	if !read && err == nil {
+		err = ErrUnreadable
+	}
+	return has, err
+}
+
+// mapsOf looks at the maps in a folder; read is false if there are none. The path in a line is what the process
+// made of it, so the file itself is looked at.
+func (s *nodeSearch) mapsOf(dir int, folder string) (has, read bool, err error) {
+	data, err := readAt(dir, folder+"maps", maxNodeMaps+1)
+	switch {
+	case errors.Is(err, unix.ESRCH) || err == nil && len(data) == 0:
+		return false, false, nil
+	case err != nil:
+		return false, false, err
+	case len(data) > maxNodeMaps:
+		return false, true, errSpent
 	}
 	for line := range bytes.Lines(data) {
 		fields := bytes.Fields(line)
@@ -172,14 +192,14 @@ func (s *nodeSearch) maps(dir int) (bool, error) {
 		}
 		name, err := mapFile(string(fields[0]))
 		if err != nil {
-			return false, err
+			return false, true, err
 		}
-		has, err := s.isNode(dir, name)
+		has, err := s.isNode(dir, folder+name)
 		if has || err != nil && !errors.Is(err, unix.ENOENT) {
-			return has, err
+			return has, true, err
 		}
 	}
-	return false, nil
+	return false, true, nil
 }
 
 // mapFile is the link to the file of a range of addresses: its name has no leading zeros.

@@ -1,10 +1,13 @@
 package proc_test
 
 import (
+	"bufio"
+	"fmt"
 	"os"
 	"os/exec"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -70,4 +73,56 @@ func TestNodeSearchThatIsMapped(t *testing.T) {
 	}
 	defer func() { require.NoError(t, unix.Munmap(data)) }()
 	require.True(t, hasNode(t, os.Getpid(), memMajor))
+}
+
+const firstThreadEnds = "the first thread ends"
+
+// init has a device mapped, and ends the first thread. It is that thread which runs it.
+func init() {
+	if os.Getenv(titleVariable) != firstThreadEnds {
+		return
+	}
+	_ = unix.CloseRange(3, 1<<16, 0) // what the test has open
+	zero, err := os.Open("/dev/zero")
+	if err == nil {
+		_, err = unix.Mmap(int(zero.Fd()), 0, os.Getpagesize(), unix.PROT_READ, unix.MAP_PRIVATE)
+		_ = zero.Close()
+	}
+	fmt.Println(err)
+	_, _, _ = unix.RawSyscall(unix.SYS_EXIT, 0, 0, 0)
+}
+
+// TestNodeSearchWithoutAFirstThread: the maps of the process itself are empty then.
+func TestNodeSearchWithoutAFirstThread(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can look at what is mapped")
+	}
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = []string{titleVariable + "=" + firstThreadEnds}
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	defer in.Close()
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	cmd.Stderr = cmd.Stdout // and not /dev/null
+	require.NoError(t, cmd.Start())
+	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	line, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	require.Equal(t, "<nil>\n", line)
+	pid := snapshot.PID(cmd.Process.Pid)
+	require.Eventually(t, func() bool { stat, err := proc.FS{}.Stat(pid); return err == nil && stat.State == 'Z' }, 10*time.Second, time.Millisecond)
+	open, err := (&proc.NodeSearch{Major: memMajor}).FindsOpen(proc.FS{}, pid)
+	require.NoError(t, err)
+	require.False(t, open)
+	require.True(t, hasNode(t, cmd.Process.Pid, memMajor))
+	require.False(t, hasNode(t, cmd.Process.Pid, 195))
+}
+
+// TestNodeSearchWithoutMaps: what can't be read isn't missing.
+func TestNodeSearchWithoutMaps(t *testing.T) {
+	fs := mount(t)
+	add(t, fs, 10, map[string]string{"maps": "", "fd/none": "", "task/10/fd/none": ""})
+	_, err := (&proc.NodeSearch{Major: memMajor}).Finds(fs, 10)
+	require.ErrorIs(t, err, proc.ErrUnreadable)
 }

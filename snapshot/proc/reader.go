@@ -96,7 +96,7 @@ const (
 const maxValue = 64 << 10
 
 // kinds are the errors that callers tell apart.
-var kinds = []error{ErrGone, ErrUnreadable, ErrOverwritten, ErrTooLarge, errNodes, errSpent, os.ErrPermission}
+var kinds = []error{ErrGone, ErrUnreadable, ErrOverwritten, ErrTooLarge, errSpent, os.ErrPermission}
 
 // helperError is the error of a helper.
 type helperError struct {
