@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
 // Errors that callers distinguish with errors.Is; see also folder.ErrUnsafe and
@@ -16,8 +18,8 @@ var (
 	// ErrLost is wrapped if a state file is missing although root has a copy, which
 	// only root's genv restores.
 	ErrLost = errors.New("state is lost")
-	// ErrTampered is wrapped if a user has mounted a file system over the folder.
-	ErrTampered = errors.New("tampering")
+	// ErrTampered is wrapped if a user has mounted a file system over the folder, or in it.
+	ErrTampered = folder.ErrTampered
 	// errReplaced says that the folder is another one than the one that was root's. It was mended.
 	errReplaced = errors.New("tampering")
 	// ErrPrivate is wrapped if the folder is one that only this login or service sees.

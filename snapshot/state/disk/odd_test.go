@@ -7,7 +7,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
@@ -65,4 +67,27 @@ func FuzzBackup(f *testing.F) {
 		require.True(t, err == nil || (envs == nil && devices == nil))
 		require.LessOrEqual(t, len(envs)+len(devices), len(data))
 	})
+}
+
+// TestAMountThatComesAndGoes: root doesn't open what is mounted over a file since it looked for mounts, but goes by its
+// copy.
+func TestAMountThatComesAndGoes(t *testing.T) {
+	proctest.NeedRoot(t)
+	for _, file := range []string{"envs.json", "devices.json", "genv.lock"} {
+		t.Run(file, func(t *testing.T) {
+			store, _, dir, _ := kept(t)
+			want, err := store.Read(t.Context())
+			require.NoError(t, err)
+			path := filepath.Join(dir, file)
+			if err := unix.Mount("/dev/null", path, "", unix.MS_BIND, ""); err != nil {
+				t.Skip(err)
+			}
+			t.Cleanup(func() { require.NoError(t, unix.Unmount(path, unix.MNT_DETACH)) })
+			require.ErrorIs(t, store.Update(t.Context(), enter(7)), disk.ErrTampered)
+			got, err := store.Read(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, want.Environments, got.Environments)
+			require.Contains(t, strings.Join(got.Warnings, ""), "tampering: a file system is mounted at "+path)
+		})
+	}
 }

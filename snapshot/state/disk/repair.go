@@ -47,7 +47,7 @@ func (s *Store) openShared() (*folder.Folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir.Repairs = repairs
+	dir.Repairs, dir.NoMounts = repairs, true // one that comes and goes was not there just now
 	restoreMode(dir)
 	return dir, nil
 }

@@ -42,8 +42,10 @@ func IsLock(st *unix.Stat_t) bool {
 
 func (d *Folder) openFile(name string, check func(*unix.Stat_t) string) (*os.File, unix.Stat_t, error) {
 	var st unix.Stat_t
-	fd, err := unix.Openat(d.fd, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	fd, err := d.openAt(name, unix.O_RDONLY|unix.O_NONBLOCK)
 	switch {
+	case errors.Is(err, ErrTampered):
+		return nil, st, err
 	case errors.Is(err, unix.ELOOP):
 		return nil, st, d.unsafe(name, "is a symbolic link")
 	case errors.Is(err, unix.ENXIO):
@@ -67,6 +69,21 @@ func (d *Folder) openFile(name string, check func(*unix.Stat_t) string) (*os.Fil
 		return nil, st, err
 	}
 	return file, st, nil
+}
+
+// openAt opens what has a name in the folder, following no link, and nothing that is mounted there if NoMounts says so.
+func (d *Folder) openAt(name string, flags int) (int, error) {
+	flags |= unix.O_NOFOLLOW | unix.O_CLOEXEC
+	if d.NoMounts {
+		fd, err := unix.Openat2(d.fd, name, &unix.OpenHow{Flags: uint64(flags), Resolve: unix.RESOLVE_NO_XDEV})
+		switch {
+		case errors.Is(err, unix.EXDEV):
+			return -1, fmt.Errorf("%w: a file system is mounted at %s", ErrTampered, d.Join(name))
+		case !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EPERM): // before Linux 5.6; by a filter of an old engine
+			return fd, err
+		}
+	}
+	return unix.Openat(d.fd, name, flags, 0)
 }
 
 // suspicious says why genv can't have made a file, or "".
@@ -109,8 +126,12 @@ func (d *Folder) ReadJSON(name string, limit int64, v any) bool {
 
 // Stat returns the status of a file of the folder, following no link.
 func (d *Folder) Stat(name string) (st unix.Stat_t, err error) {
-	err = unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW)
-	return st, err
+	fd, err := d.openAt(name, unix.O_PATH)
+	if err != nil {
+		return st, err
+	}
+	defer unix.Close(fd)
+	return st, unix.Fstat(fd, &st)
 }
 
 // StillNamed says whether a name in the folder still is the file with that status.
@@ -135,7 +156,7 @@ func (d *Folder) Give(name string, uid uint32) error {
 // Ensure creates an empty file with a mode if there is none. The file gets its mode before
 // its name, so that no other user ever finds it with a narrower mode.
 func (d *Folder) Ensure(name string, mode uint32) error {
-	if unix.Faccessat(d.fd, name, unix.F_OK, unix.AT_SYMLINK_NOFOLLOW) == nil {
+	if _, err := d.Stat(name); err == nil {
 		return nil
 	}
 	fd, err := unix.Openat(d.fd, ".", unix.O_TMPFILE|unix.O_WRONLY|unix.O_CLOEXEC, mode)

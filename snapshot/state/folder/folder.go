@@ -26,13 +26,18 @@ import (
 // was not read.
 var ErrUnsafe = errors.New("unsafe state file")
 
+// ErrTampered is wrapped if a user has mounted a file system over the folder, or in it: it may never answer.
+var ErrTampered = errors.New("tampering")
+
 // Folder is an open folder. Files in it are opened relative to its descriptor, so that
 // replacing the folder at its path has no effect.
 type Folder struct {
 	Path    string
 	Repairs []string // what the caller repaired, a line each
-	fd      int
-	held    *os.File // see Hold
+	// NoMounts refuses what is mounted in the folder, with ErrTampered.
+	NoMounts bool
+	fd       int
+	held     *os.File // see Hold
 }
 
 // Close closes the folder, unless it is nil, and releases what Hold has locked.
@@ -119,12 +124,12 @@ func openDir(at int, path string, flags int) (*Folder, error) {
 
 // Sub opens a folder in this one, following no link.
 func (d *Folder) Sub(name string) (*Folder, error) {
-	sub, err := openDir(d.fd, name, unix.O_NOFOLLOW)
+	path := d.Join(name)
+	fd, err := d.openAt(name, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
-		return nil, unsafeDir(err, d.Join(name))
+		return nil, unsafeDir(&fs.PathError{Op: "open the folder", Path: path, Err: err}, path)
 	}
-	sub.Path = d.Join(name)
-	return sub, nil
+	return &Folder{fd: fd, Path: path, NoMounts: d.NoMounts}, nil
 }
 
 // SharedSub is Sub, and creates the folder with mode 0777 if it is missing. It is
