@@ -17,6 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
@@ -255,7 +256,7 @@ func (m *Machine) holder(ctx context.Context, dir *folder.Folder) string {
 	if free || ctx.Err() != nil {
 		return ""
 	}
-	return disk.HolderOf(m.Proc, &st).Describe()
+	return proc.LockHolderOf(m.Proc, &st).Describe()
 }
 
 // spaces are the file systems on which genv writes.

@@ -1,6 +1,10 @@
 package proc
 
-import "time"
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
 
 // Later moves the stalls that are known into the past.
 func (r *Reader) Later(by time.Duration) {
@@ -10,4 +14,9 @@ func (r *Reader) Later(by time.Duration) {
 		s.at = s.at.Add(-by)
 		r.stalled[key] = s
 	}
+}
+
+// FindHolder finds the holder of a lock in the text of /proc/locks.
+func FindHolder(locks string, dev, ino uint64) int {
+	return int(findHolder(locks, &unix.Stat_t{Dev: dev, Ino: ino}))
 }

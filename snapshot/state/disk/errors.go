@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
@@ -56,7 +57,7 @@ func (e *CorruptError) Unwrap() []error { return []error{ErrCorrupt, e.Cause} }
 type BusyError struct {
 	Path   string
 	Waited time.Duration
-	Holder *Holder // nil if unknown
+	Holder *proc.LockHolder // nil if unknown
 	Cause  error
 }
 

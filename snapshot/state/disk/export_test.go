@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
@@ -43,9 +42,4 @@ func (n RootNote) Refusal(namespaces system.Namespaces, inside string) string {
 	now := n.bootNote
 	now.Namespaces = namespaces
 	return now.refusal(&n.bootNote, now.ofSameBoot(parseNote([]byte(inside))), true, n.Device)
-}
-
-// FindHolder finds the holder of a lock in the text of /proc/locks.
-func FindHolder(locks string, dev, ino uint64) int {
-	return int(findHolder(locks, &unix.Stat_t{Dev: dev, Ino: ino}))
 }

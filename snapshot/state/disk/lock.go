@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
@@ -106,7 +107,7 @@ func (s *Store) flock(ctx context.Context, file *os.File, st *unix.Stat_t) error
 			return fmt.Errorf("lock %s: %w", file.Name(), err)
 		}
 		if !sleep(ctx, pauseAfter(time.Since(begun))) {
-			return &BusyError{Path: file.Name(), Waited: time.Since(begun), Holder: HolderOf(s.procRoot, st), Cause: ctx.Err()}
+			return &BusyError{Path: file.Name(), Waited: time.Since(begun), Holder: proc.LockHolderOf(s.procRoot, st), Cause: ctx.Err()}
 		}
 	}
 }

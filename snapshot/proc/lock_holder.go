@@ -1,4 +1,4 @@
-package disk
+package proc
 
 import (
 	"fmt"
@@ -11,11 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-// Holder is the process that holds a lock.
-type Holder struct {
+// LockHolder is the process that holds a lock.
+type LockHolder struct {
 	PID     snapshot.PID
 	Command string        // the command's name; empty if unknown
 	UID     *snapshot.UID // nil if unknown
@@ -23,7 +22,7 @@ type Holder struct {
 
 // String describes the process for people. It chose its command's name itself, so the name
 // is quoted.
-func (p *Holder) String() string {
+func (p *LockHolder) String() string {
 	text := fmt.Sprintf("process %d", p.PID)
 	if p.Command == "" && p.UID == nil {
 		return text + ", which has ended and left the lock to a child"
@@ -38,7 +37,7 @@ func (p *Holder) String() string {
 }
 
 // Describe is String, also for nil.
-func (p *Holder) Describe() string {
+func (p *LockHolder) Describe() string {
 	if p == nil {
 		return "a process that cannot be seen from here"
 	}
@@ -50,11 +49,11 @@ func (p *Holder) Describe() string {
 const maxLocks = 1 << 20
 
 // holders remembers which holders don't answer: reading the stat of one that is in execve(2) can take for ever.
-var holders proc.Reader
+var holders Reader
 
-// HolderOf returns the holder of a lock on a file, or nil if it is unknown. root is where /proc is
+// LockHolderOf returns the holder of a lock on a file, or nil if it is unknown. root is where /proc is
 // mounted.
-func HolderOf(root string, st *unix.Stat_t) *Holder {
+func LockHolderOf(root string, st *unix.Stat_t) *LockHolder {
 	file, err := os.Open(filepath.Join(root, "locks"))
 	if err != nil {
 		return nil
@@ -65,8 +64,8 @@ func HolderOf(root string, st *unix.Stat_t) *Holder {
 	if pid <= 0 {
 		return nil
 	}
-	found := &Holder{PID: pid}
-	fs := proc.FS{Root: root, Reader: &holders}
+	found := &LockHolder{PID: pid}
+	fs := FS{Root: root, Reader: &holders}
 	if stat, err := fs.Stat(pid); err == nil {
 		found.Command = stat.Name
 	}
