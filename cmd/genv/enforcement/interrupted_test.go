@@ -99,7 +99,15 @@ func TestThePolicyInForceStaysInForce(t *testing.T) {
 			fmt.Fprintln(r.Stderr, "genv usage: error: argument command: invalid choice: 'serve'")
 			return 2
 		}
-		return genvhost.New(s).Old().Handle(ctx, r)
+		switch { // a process is judged once no screen is active on its GPU
+		case strings.Contains(r.Line, "display_active"):
+			fmt.Fprint(r.Stdout, "\ngenv-data\nGPU-a, Disabled\n\ngenv-data 0\n")
+		case strings.Contains(r.Line, "--query-gpu"):
+			fmt.Fprint(r.Stdout, "\ngenv-data\n0, GPU-a, 81559, 0, 0, 31, 70.1, NVIDIA H100, 550.54\n\ngenv-data 0\n")
+		default:
+			return genvhost.New(s).Old().Handle(ctx, r)
+		}
+		return 0
 	})
 	f := genvtest.StartFleet(t, &inprocess.Server{Name: "gpu-01", Handler: old})
 	file := filepath.Join(t.TempDir(), "policy.yaml")

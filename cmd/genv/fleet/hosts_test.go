@@ -158,5 +158,5 @@ func TestTheCommandTimeoutIsSaid(t *testing.T) {
 		require.Zero(t, r.Code, r.Err)
 		require.Contains(t, r.Err, tt.want)
 	}
-	require.Contains(t, genvtest.Run(t, "remote", "enforce", "--help").Out, "30; in a loop of enforce the interval, from 10 to 30")
+	require.Contains(t, genvtest.Run(t, "help", "connection").Out, "30; in a loop of enforce the interval, from 10 to 30")
 }
