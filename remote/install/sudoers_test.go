@@ -30,7 +30,7 @@ func TestSudoersIsWhatTheDocumentationSays(t *testing.T) {
 	_, documented, found := strings.Cut(string(page), "```\nDefaults!")
 	require.True(t, found)
 	documented, _, _ = strings.Cut(documented, "```")
-	require.Equal(t, joined("Defaults!"+documented), joined(install.Sudoers(remote.DefaultGenv, "", "admin")))
+	require.Equal(t, joined("Defaults!"+documented), joined(install.Sudoers(remote.DefaultGenv, "", "genv")))
 
 	visudo, err := exec.LookPath("visudo")
 	if err != nil {
