@@ -16,7 +16,7 @@ import (
 
 // holdCommand is `genv remote hold`. Hosts are held by an exemption for as long as one may last.
 func (p *program) holdCommand() *cli.Command {
-	return p.holdOrRelease("hold", "have rules do nothing, on all hosts or on some, until genv remote release", func(reason string, host snapshot.Hostname) operator.Action {
+	return p.holdOrRelease("hold", "have rules do nothing until genv remote release: on all hosts, or on some for at most 30 days", func(reason string, host snapshot.Hostname) operator.Action {
 		if host == "" {
 			return operator.Action{Kind: operator.Hold, Reason: reason}
 		}
