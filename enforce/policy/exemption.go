@@ -200,9 +200,9 @@ func (l ExemptionList) Expire(now time.Time) (left, expired ExemptionList) {
 }
 
 // ended reports whether an exemption doesn't hold any more. One that would last for longer
-// than any may doesn't hold either: the clock was set back.
+// than any may doesn't hold either: the clock was set back. At rounds to a second.
 func (e *Exemption) ended(now time.Time) bool {
-	return !now.Before(e.Until) || e.Until.Sub(now) > MaxExemption
+	return !now.Before(e.Until) || e.Until.Sub(now) > MaxExemption+time.Second
 }
 
 // Follow returns the list with the UUIDs of exempt devices as their hosts show them, and the

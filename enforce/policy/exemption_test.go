@@ -139,6 +139,15 @@ func TestExpireAfterTheClockWasSetBack(t *testing.T) {
 	require.Equal(t, noon.Add(3*time.Hour), list.Earlier(time.Hour)[0].Until)
 }
 
+// The longest exemption holds from its first moment on, also where its times are kept in whole seconds.
+func TestTheLongestExemption(t *testing.T) {
+	now := noon.Add(600 * time.Millisecond)
+	longest := exempt(policy.Who{User: "bob"})
+	longest.Created, longest.Until = now, now.Add(policy.MaxExemption)
+	left, _ := policy.ExemptionList{longest}.At(now).Expire(now)
+	require.Len(t, left, 1)
+}
+
 // BenchmarkJudge judges 500 pairs of hosts, without exemptions and with as many as there
 // may be.
 func BenchmarkJudgeWithExemptions(b *testing.B) {
