@@ -166,6 +166,30 @@ func TestARestartingKernelKeepsItsEnvironment(t *testing.T) {
 	require.Nil(t, files.Environment(ownEID()), "root does")
 }
 
+// What users can make slow is not read under the lock.
+func TestKernelsAreAskedForWithoutTheLock(t *testing.T) {
+	dir, asked := t.TempDir(), 0
+	machine := &fakeSystem{kernels: map[string]system.Liveness{"a": system.Alive, "b": system.Alive}}
+	store := disk.New(dir, disk.Config{System: machine})
+	activate := func(id string) {
+		require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
+			return b.Activate(state.Activation{EID: snapshot.EnvID(id), UID: 4002, KernelID: id, At: at("12:00:00")})
+		}))
+	}
+	activate("a")
+	machine.onRead = func() {
+		asked++
+		requireFree(t, dir)
+	}
+	activate("b")
+	machine.kernels["a"] = system.Gone
+	files, err := store.Read(t.Context())
+	require.ErrorIs(t, err, state.ErrNoDevices)
+	require.Nil(t, files.Environment("a"))
+	require.NotNil(t, files.Environment("b"))
+	require.Positive(t, asked)
+}
+
 // Where /proc can't be read, kernels are unknown: they stay, and others can work.
 func TestKernelsOfAnUnreadableProc(t *testing.T) {
 	store := everyoneLives(t.TempDir())
