@@ -21,11 +21,11 @@ func TestAPIDIsNotAProof(t *testing.T) {
 		proved   string // the plan for the same process with a device open
 		unproved string
 	}{
-		"outside":              {enforce.Settings{NonEnvProcesses: true}, `a | dev 0 | proc 5 - u1002 0:1`, "a end 5", ""},
-		"another's GPU":        {enforce.Settings{EnvDevices: true}, `a | env 1 alice u1001 | dev 0 | proc 5 1 u1001 0:1`, "a end 5", ""},
-		"over its memory":      {enforce.Settings{EnvMemory: true}, `a | env 1 alice 1000mi u1001 | dev 0 1@01 | proc 5 1 u1001 0:2000`, "a end 5", ""},
-		"beyond a cap":         {enforce.Settings{MaxDevices: &none}, `a | env 1 alice u1001 | dev 0 | proc 5 1 u1001 by:alice 0:1`, "a end 5", ""},
-		"of nobody we can see": {enforce.Settings{NonEnvProcesses: true, UnknownOutside: true}, `a | dev 0 | proc 5 ! u1002 0:1`, "a end 5", ""},
+		"outside":                    {enforce.Settings{NonEnvProcesses: true}, `a | dev 0 | proc 5 - u1002 0:1`, "a end 5", ""},
+		"another's GPU":              {enforce.Settings{EnvDevices: true}, `a | env 1 alice u1001 | dev 0 | proc 5 1 u1001 0:1`, "a end 5", ""},
+		"over its memory":            {enforce.Settings{EnvMemory: true}, `a | env 1 alice 1000mi u1001 | dev 0 1@01 | proc 5 1 u1001 0:2000`, "a end 5", ""},
+		"beyond a cap":               {enforce.Settings{MaxDevices: &none}, `a | env 1 alice u1001 | dev 0 | proc 5 1 u1001 by:alice 0:1`, "a end 5", ""},
+		"of an owner who is unknown": {enforce.Settings{NonEnvProcesses: true, UnknownOutside: true}, `a | dev 0 | proc 5 ! u1002 0:1`, "a end 5", ""},
 
 		"attached beyond a cap": {enforce.Settings{MaxDevices: &none}, `a | env 1 alice u1001 | dev 0 p? 1@01 | proc 5 1 u1001 0:1`, "a detach 0 1; a end 5", "a detach 0 1"},
 		"an environment beyond": {enforce.Settings{MaxEnvs: &none}, `a | env 1 alice u1001 | dev 0 p? 1@01 | proc 5 1 u1001 0:1`, "a detach 0 1; a end 5", "a detach 0 1"},
@@ -83,7 +83,7 @@ func TestADesktopKeepsNoAttachment(t *testing.T) {
 	}
 }
 
-// TestDevicesThatNoRuleIsAbout: those that have failed, and those that nobody can attach, because
+// TestDevicesThatNoRuleIsAbout: those that have failed, and those that no user can attach, because
 // their memory is not known. What a process uses besides is judged.
 func TestDevicesThatNoRuleIsAbout(t *testing.T) {
 	one := 1

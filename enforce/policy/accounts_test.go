@@ -62,7 +62,7 @@ func TestARuleForANameHoldsForTheAccount(t *testing.T) {
 	}
 }
 
-// Hosts may prefer different names of one account. A cap counts them together, and nobody else.
+// Hosts may prefer different names of one account. A cap counts them together, and no other account.
 func TestACapCountsAnAccountOnce(t *testing.T) {
 	const rules = "defaults: {max-devices-per-user: 2}"
 	for _, test := range []struct {

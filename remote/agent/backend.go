@@ -7,11 +7,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/seed-3119e985/genv/remote/agent/frame"
-
 	"github.com/seed-3119e985/genv/enforce/local/asked"
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
+	"github.com/seed-3119e985/genv/remote/agent/frame"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )

@@ -8,14 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-3119e985/genv/remote/agent/frame"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
+	"github.com/seed-3119e985/genv/remote/agent/frame"
 )
 
 // FuzzHost: whatever a host says, an answer that is used is one that a host

@@ -10,13 +10,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed-3119e985/genv/remote/agent/frame"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce/local/asked"
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/agent/frame"
 )
 
 // grave is a Backend whose reports take until they are released.

@@ -9,9 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-3119e985/genv/remote/agent/frame"
-
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent/frame"
 )
 
 var (

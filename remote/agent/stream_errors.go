@@ -7,10 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-3119e985/genv/remote/agent/frame"
-
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
+	"github.com/seed-3119e985/genv/remote/agent/frame"
 )
 
 // classify gives an error its class. ctx is that of the call; an error of a stream

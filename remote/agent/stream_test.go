@@ -11,11 +11,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed-3119e985/genv/remote/agent/frame"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/agent/frame"
 )
 
 var greeting = frame.Greeting{Protocol: frame.Version, Genv: "v2", Capabilities: []string{"echo"}}

@@ -8,11 +8,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed-3119e985/genv/remote/agent/frame"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/agent/frame"
 )
 
 // slow takes ten seconds for a report, and no time for what else is asked.

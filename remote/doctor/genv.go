@@ -8,9 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-3119e985/genv/remote/agent/frame"
-
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent/frame"
 	"github.com/seed-3119e985/genv/snapshot/doctor"
 )
 

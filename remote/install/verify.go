@@ -9,10 +9,9 @@ import (
 	"io"
 	"strings"
 
-	"github.com/seed-3119e985/genv/remote/agent/frame"
-
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/agent/frame"
 )
 
 // verify runs the program as a controller does: by sudoers where the login or the account

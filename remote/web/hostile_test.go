@@ -114,7 +114,7 @@ func (outside) Settings(enforce.Query) *enforce.Settings {
 	return &enforce.Settings{NonEnvProcesses: true, Warn: enforce.Warn{}}
 }
 
-// TestCommandsThatHostsHide: operators see them on the control socket, and nobody on the page.
+// TestCommandsThatHostsHide: operators see them on the control socket, and the page shows none.
 func TestCommandsThatHostsHide(t *testing.T) {
 	for _, hides := range []bool{false, true} {
 		f := newFleet(1, 1)

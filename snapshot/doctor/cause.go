@@ -36,7 +36,7 @@ var meanings = sync.OnceValue(func() map[Cause]meaning {
 		"no-driver":               {Failed, "load the driver: `modprobe nvidia`; if that fails, look at `dmesg`"},
 		"driver-version-mismatch": {Failed, "the driver was updated and the old one is still loaded: reboot, or end the processes that use the GPUs and load the new one"},
 		"no-gpus":                 {Failed, "look at `lspci -d 10de:` and `dmesg`: the driver finds no GPU"},
-		"gpu-failed":              {Failed, "look at `dmesg` for Xid, then reset the GPU or reboot; genv gives the GPU to nobody until then, and enforces the others"},
+		"gpu-failed":              {Failed, "look at `dmesg` for Xid, then reset the GPU or reboot; genv gives the GPU to no user until then, and enforces the others"},
 		"gpu-values-unknown":      {Warning, "look at `nvidia-smi -q` and `dmesg`: the GPU is given out after all others"},
 		"driver-warning":          {Warning, "look at `nvidia-smi -q` for what the warning is about; genv uses all GPUs as before"},
 		"gpu-lost":                {Failed, "look at `dmesg` for Xid, then reset the GPU or reboot"},

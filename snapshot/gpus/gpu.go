@@ -33,7 +33,7 @@ const (
 	Idle State = "idle"
 	// Busy: processes use it.
 	Busy State = "busy"
-	// Failed: it is lost or needs a reset, and is given to nobody. No rule acts on it.
+	// Failed: it is lost or needs a reset, and is given to no user. No rule acts on it.
 	Failed State = "failed"
 	// Unknown: it can't be said. nvidia-smi doesn't report the device, one of its values or its
 	// processes, or one of these can't be seen or is unproved; or without a visible process at least

@@ -11,7 +11,7 @@ import (
 )
 
 // budgetOwner is who shares the limits of a search for device nodes. A container of root's is one, too: it
-// may be anybody's.
+// may be any user's.
 type budgetOwner struct {
 	uid       snapshot.UID
 	container string

@@ -64,7 +64,7 @@ func TestALookAtStalledProcesses(t *testing.T) {
 }
 
 // TestALookAtManyStalls: what holds them is looked for within the time of their account, too. Whoever has many mounts
-// hides whose file system it is, and delays nobody.
+// hides whose file system it is, and delays no other user.
 func TestALookAtManyStalls(t *testing.T) {
 	for mounts, byUser := range map[int]bool{0: true, 3500: false} {
 		var pids []snapshot.PID

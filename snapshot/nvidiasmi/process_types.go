@@ -41,7 +41,7 @@ type typed struct {
 // ask is called with the time of the question, for what came since then.
 //
 // Any user may be able to make nvidia-smi hang or fail at this question, and so may a sick GPU. So where a screen is
-// active, or may be, what has no type yet stays pending: nobody's desktop is judged for it.
+// active, or may be, what has no type yet stays pending: no desktop is judged for it.
 func (t *Types) Set(ctx context.Context, s *snapshot.Snapshot, gpus map[snapshot.DeviceIndex]snapshot.GPUUUID, now time.Time, ask AskDetails) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

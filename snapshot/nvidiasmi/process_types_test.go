@@ -79,7 +79,7 @@ func TestTypes(t *testing.T) {
 			{uses: []snapshot.PID{6}, on: 1, want: []snapshot.ProcessType{"C"}},
 			{after: 10 * time.Second, uses: []snapshot.PID{5}, since: drawn(5), want: []snapshot.ProcessType{"C+G"}},
 		},
-		"nobody knows whether a screen is active": {
+		"whether a screen is active is unknown": {
 			{uses: []snapshot.PID{5}, on: 2, says: drawn(5), asked: true, want: []snapshot.ProcessType{"C+G"}},
 			{after: 10 * time.Second, uses: []snapshot.PID{6}, on: 2, want: []snapshot.ProcessType{"?"}},
 			{after: time.Hour, uses: []snapshot.PID{6}, on: 2, err: nvidiasmi.ErrGarbled, asked: true, want: []snapshot.ProcessType{"?"}},

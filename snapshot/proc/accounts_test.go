@@ -70,7 +70,7 @@ func TestAccounts(t *testing.T) {
 		name      string
 		uid, want snapshot.UID
 	}{
-		{"root, of whom nobody has a range", 0, 0},
+		{"root, who is in no range", 0, 0},
 		{"an account", 1002, 1002},
 		{"an account in a range of root", 1001, 1001},
 		{"an account of a directory service", 50001, 50001},
@@ -137,7 +137,7 @@ func TestDirectoryWithoutAnAnswer(t *testing.T) {
 	require.EqualValues(t, 1001, got)
 }
 
-// Where another source than the files has the ranges, a uid without an account may be anybody's.
+// Where another source than the files has the ranges, a uid without an account may be any account's.
 func TestRangesOfAnotherSource(t *testing.T) {
 	accounts := &proc.Accounts{Etc: etcOf(t, "passwd: files sss\nsubid: sss\n", directory)}
 	for _, uid := range []snapshot.UID{0, 1001, 100500, 54321} {

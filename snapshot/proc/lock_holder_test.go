@@ -40,7 +40,7 @@ func TestTheHolderInProcLocks(t *testing.T) {
 	}
 }
 
-// Users can hold millions of locks: then nobody is named, rather than that others wait.
+// Users can hold millions of locks: then no holder is named, so that others don't wait.
 func TestTheHolderAmongManyLocks(t *testing.T) {
 	var st unix.Stat_t
 	st.Ino = 131

@@ -144,7 +144,7 @@ func (h *Handle) ask(q request, within time.Duration) (answer, error) {
 }
 
 // ask waits for an answer. One that doesn't come in time is ErrStalled, also for a while after it: the helper
-// is killed, and nobody waits for its end. As long as it lives, no other one reads that process. After that, a process
+// is killed, and its end is not waited for. As long as it lives, no other one reads that process. After that, a process
 // that was slow has to be fast. ErrNotRead means that there is no time.
 func (r *Reader) ask(q request, within time.Duration) (answer, error) {
 	r.mu.Lock()

@@ -105,7 +105,7 @@ func TestStalledMemory(t *testing.T) {
 	}
 }
 
-// TestAHelperThatDoesNotEnd: nobody waits for one that survives SIGKILL, and as long as it lives, no other one reads
+// TestAHelperThatDoesNotEnd: one that survives SIGKILL is not waited for, and as long as it lives, no other one reads
 // that process. Since Linux 4.17 no file can hold it: what is mapped over an environment is not read.
 func TestAHelperThatDoesNotEnd(t *testing.T) {
 	pid, _ := proctest.Stall(t, false)

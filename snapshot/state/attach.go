@@ -163,12 +163,12 @@ func (f *Files) chooseIndices(r AttachRequest) ([]*snapshot.Device, error) {
 	return chosen, nil
 }
 
-// refuses says why a device is given to nobody, or not with the capacity that is asked for;
+// refuses says why a device is given to no user, or not with the capacity that is asked for;
 // empty for neither.
 func (r *AttachRequest) refuses(d *snapshot.Device) string {
 	switch {
 	case r.States[d.Index] == gpus.Failed:
-		return fmt.Sprintf("GPU %d has failed and is given to nobody: `genv gpus` says why", d.Index)
+		return fmt.Sprintf("GPU %d has failed and is given to no user: `genv gpus` says why", d.Index)
 	case d.Unified && r.Memory.Known():
 		return fmt.Sprintf("GPU %d shares the memory of its machine and has no capacity of its own: attach it without --gpu-memory", d.Index)
 	}

@@ -8,11 +8,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/seed-3119e985/genv/remote/agent/frame"
-
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/remote/agent/frame"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 

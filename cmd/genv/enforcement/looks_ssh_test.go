@@ -193,8 +193,8 @@ func TestDesktops(t *testing.T) {
 	}
 }
 
-// TestGraphicsContexts: a process that only draws isn't in the list of compute processes, and isn't judged. Nobody makes it
-// one, or another one's desktop a job, by names that nvidia-smi would print as XML of their own.
+// TestGraphicsContexts: a process that only draws isn't in the list of compute processes, and isn't judged. Names
+// that nvidia-smi would print as XML of their own change neither that nor what a desktop is.
 func TestGraphicsContexts(t *testing.T) {
 	t.Parallel()
 	f := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "ours", GPUs: 3}}, Genv: genvtest.Program(t)})

@@ -14,7 +14,7 @@ import (
 )
 
 // Processes with subordinate uids, outside of any user namespace, count for their account: with
-// them nobody has more than others. bob and carol have accounts in a range of alice.
+// them no user has more than others. bob and carol have accounts in a range of alice.
 func TestSubordinateUIDsOverSSH(t *testing.T) {
 	shared := "alice:300000:10\nbob:300000:10\n"
 	if !proctest.InEtc(t, map[string]string{"subuid": fmt.Sprintf("alice:100000:65536\nalice:%d:2\ndockremap:400000:10\n", uidOf(t, "bob")) + shared}) {

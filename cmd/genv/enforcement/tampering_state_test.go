@@ -103,7 +103,7 @@ func TestBentLossSeenBy143First(t *testing.T) {
 	require.NotNil(t, snapshot.FindEnvironment(b.environments(), env.EID))
 }
 
-// Odd entries, as 1.4.3 lets users write them: nobody loses anything by them, and M gains nothing.
+// Odd entries, as 1.4.3 lets users write them: no user loses anything by them, and M gains nothing.
 func TestBentOddEntries(t *testing.T) {
 	t.Parallel()
 	b := openBent(t, "gpu-01")

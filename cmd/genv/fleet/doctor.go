@@ -7,8 +7,6 @@ import (
 	"os"
 	"slices"
 
-	"github.com/seed-3119e985/genv/remote/agent/frame"
-
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/checkup"
@@ -16,6 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent/frame"
 	"github.com/seed-3119e985/genv/remote/controller"
 	remotedoctor "github.com/seed-3119e985/genv/remote/doctor"
 	"github.com/seed-3119e985/genv/snapshot/doctor"

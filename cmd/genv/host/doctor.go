@@ -6,8 +6,6 @@ import (
 	"os/exec"
 	"time"
 
-	"github.com/seed-3119e985/genv/remote/agent/frame"
-
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/checkup"
@@ -15,6 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	enforcelocal "github.com/seed-3119e985/genv/enforce/local"
+	"github.com/seed-3119e985/genv/remote/agent/frame"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/doctor"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"

@@ -264,7 +264,7 @@ func TestTheTakeoverWaitsForTheLock(t *testing.T) {
 	}, 30*time.Second, 20*time.Millisecond)
 }
 
-// Nobody waits for a process that the file system of its user holds: not the service, nor the commands of others.
+// A process that its user's file system holds is waited for neither by the service nor by the commands of others.
 func TestTheServiceBesideAStalledProcess(t *testing.T) {
 	for name, inExec := range map[string]bool{"munmap": false, "execve": true} {
 		t.Run(name, func(t *testing.T) {

@@ -33,11 +33,11 @@ func TestFailedGPUsAreGivenToNobody(t *testing.T) {
 		require.Equal(t, genvtest.Result{Out: "0,2\n", Err: "Attached GPUs 0, 2 (H100 80GB HBM3)\n"}, u.run("genv", "run", "--gpus", "2", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES"), fault)
 		r := u.run("genv", "run", "--gpus", "3", "true")
 		require.NotZero(t, r.Code)
-		require.Contains(t, r.Err, "Requested more devices (3) than currently available (2); GPU 1 has failed and is given to nobody")
+		require.Contains(t, r.Err, "Requested more devices (3) than currently available (2); GPU 1 has failed and is given to no user")
 		shell := u.open("bash")
 		require.Equal(t, said{}, shell.say("genv activate"))
 		for _, line := range []string{"genv attach --index 1", "genv attach --index 1 --allow-over-subscription", "genv devices attach --eid $GENV_ENVIRONMENT_ID --index 1"} {
-			require.Contains(t, shell.sayAll(line).text, "GPU 1 has failed and is given to nobody", line)
+			require.Contains(t, shell.sayAll(line).text, "GPU 1 has failed and is given to no user", line)
 		}
 	}
 }

@@ -111,7 +111,7 @@ func TestAttachAvoidsBusyDevicesThatAGuardHides(t *testing.T) {
 	require.NoError(t, host.Write(s.path("gpus.json")))
 	require.Eventually(t, func() bool { return strings.Contains(alice.run("genv", "gpus").Out, "failed") }, 30*time.Second, 10*time.Millisecond)
 	require.Equal(t, said{text: "Attached GPUs 0, 1, 2, 4 (H100 80GB HBM3)\n"}, shell.sayAll("genv attach --count 4"), "device 3 has failed")
-	require.Contains(t, shell.sayAll("genv attach --index 3").text, "GPU 3 has failed and is given to nobody")
+	require.Contains(t, shell.sayAll("genv attach --index 3").text, "GPU 3 has failed and is given to no user")
 }
 
 // TestCommandsThatProcHides: root's service shows a command line to those who could read it in /proc, and to

@@ -151,7 +151,7 @@ func TestTokens(t *testing.T) {
 	require.Empty(t, tokens("8:1/6", "c"), "another state folder")
 	info, err := os.Stat(filepath.Join(run, "tokens"))
 	require.NoError(t, err)
-	require.Equal(t, os.FileMode(0o700), info.Mode().Perm(), "nobody else sees them")
+	require.Equal(t, os.FileMode(0o700), info.Mode().Perm(), "no other account sees them")
 	now = now.Add(6 * time.Minute)
 	require.Equal(t, []string{"a"}, tokens("8:1/5", "b"), "a conversation that has ended proves for some time what it showed")
 	now = now.Add(6 * time.Minute)

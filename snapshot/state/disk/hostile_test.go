@@ -181,7 +181,7 @@ func TestAFolderInPlaceOfATemporaryFile(t *testing.T) {
 	}, namesIn(t, dir))
 }
 
-// The name of a uid without an account is nobody's; one that is only unknown stays.
+// A uid without an account has no name; one that is only unknown keeps it.
 func TestANameWithoutAnAccount(t *testing.T) {
 	config := disk.Config{System: &fakeSystem{}, Username: func(context.Context, snapshot.UID) snapshot.Username { return "" }}
 	config.Lacks = func(_ context.Context, uid snapshot.UID) bool { return uid == 54321 }
@@ -264,7 +264,7 @@ func TestAnOddEntryHidesNoOther(t *testing.T) {
 		"a pid that is a word":                {odd: strings.Replace(mine, `[1]`, `[1,"x"]`, 1), eid: "70", uid: 1},
 		"a uid that is a word: the shell's":   {odd: strings.Replace(mine, `"uid":1`, `"uid":"root"`, 1), eid: "70", uid: 1},
 		"a uid that is a word: the job's":     {odd: strings.Replace(strings.Replace(mine, `"uid":1`, `"uid":"root"`, 1), `[1]`, `[]`, 1), eid: "70", running: []system.RunningProcess{job(50, alice, "70")}, uid: alice},
-		"a uid that is a word: nobody's":      {odd: strings.Replace(strings.Replace(mine, `"uid":1`, `"uid":"root"`, 1), `[1]`, `[]`, 1)},
+		"a uid that is a word: no account":    {odd: strings.Replace(strings.Replace(mine, `"uid":1`, `"uid":"root"`, 1), `[1]`, `[]`, 1)},
 		"a uid that is a word: two users' is": {odd: strings.Replace(strings.Replace(mine, `"uid":1`, `"uid":"root"`, 1), `[1]`, `[]`, 1), eid: "70", running: []system.RunningProcess{job(50, alice, "70"), job(51, bob, "70")}, uid: snapshot.NoUID},
 		"it isn't an object":                  {odd: `5`},
 		"it is listed twice":                  {odd: one, eid: "1", uid: 1},

@@ -30,7 +30,7 @@ func crowdChild(args []string) error {
 	}
 }
 
-// Who fills the queue of the socket all the time keeps nobody out of it: others wait in it, instead of asking whether
+// Who fills the queue of the socket all the time keeps no other user out of it: others wait in it, instead of asking whether
 // there is room.
 func TestACrowdedSocket(t *testing.T) {
 	proctest.NeedRoot(t)
