@@ -22,9 +22,9 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet/servers"
 )
 
-// readLeader reads flags as `genv remote enforce` does.
+// readLeader reads flags as `genv remote enforce` does. Without help it may run beside others: that flag belongs to all.
 func readLeader(acts bool, env map[string]string, args ...string) (config enforcement.LeaderConfig, err error) {
-	app := &cli.App{Name: "genv", Flags: enforcement.LeaderFlags(), Writer: io.Discard, ErrWriter: io.Discard, Action: func(c *cli.Context) error {
+	app := &cli.App{Name: "genv", HideHelp: true, Flags: enforcement.LeaderFlags(), Writer: io.Discard, ErrWriter: io.Discard, Action: func(c *cli.Context) error {
 		config, err = enforcement.ReadLeader(c, func(name string) string { return env[name] }, acts)
 		return nil
 	}}
