@@ -42,6 +42,13 @@ func (s *store) fail(err error) {
 	s.failed = err
 }
 
+// silence has the next lists fail: an election may ask for something meanwhile.
+func (s *store) silence(lists int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.silent = lists
+}
+
 func (*store) Grant(_ context.Context, ttl time.Duration) (etcd.Lease, error) {
 	return etcd.Lease{ID: 1, TTL: ttl}, nil
 }

@@ -39,7 +39,7 @@ func TestAMemoryThatTakesASecondMember(t *testing.T) {
 		defer l.close()
 		l.part.publisher.Store = s
 		for takes, kept := range map[time.Duration]bool{1500 * time.Millisecond: true, time.Hour: false} {
-			s.takes = takes
+			s.slow(takes, false)
 			begun := time.Now()
 			err := l.publish(&l.controller.Memory)()
 			require.Equal(t, kept, err == nil, "%s: %v", takes, err)

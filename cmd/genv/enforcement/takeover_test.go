@@ -41,7 +41,7 @@ func TestAHoldThatIsReadLate(t *testing.T) {
 			require.NoError(t, l.part.follower.Poll(t.Context()), "before the hold")
 			before.Operator.Hold = &operator.OnHold{Since: time.Now(), By: "ann", Reason: "a test"}
 			l.save(&before)()
-			s.silent = silent
+			s.silence(silent)
 			var err error
 			l.memory.store, err = statedir.Open(t.TempDir()) // of a controller that has not led
 			require.NoError(t, err)
@@ -58,9 +58,17 @@ type far struct {
 	stuck bool // the memory without its head never comes
 }
 
+func (s *far) slow(takes time.Duration, stuck bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.takes, s.stuck = takes, stuck
+}
+
 func (s *far) Get(ctx context.Context, key string) (*etcd.Entry, error) {
-	takes := s.takes
-	if s.stuck && strings.HasSuffix(key, "/memory/all") {
+	s.mu.Lock()
+	takes, stuck := s.takes, s.stuck
+	s.mu.Unlock()
+	if stuck && strings.HasSuffix(key, "/memory/all") {
 		takes = time.Hour
 	}
 	select {
@@ -110,7 +118,7 @@ func TestWarningsThatAreReadSlowly(t *testing.T) {
 			time.Sleep(followEvery)
 			warn(&before.Rules, enforce.NotifiedOfWarning)
 			l.save(&before)()
-			s.takes, s.stuck = takes, row.behind != ""
+			s.slow(takes, row.behind != "")
 			var err error
 			l.memory.store, err = statedir.Open(t.TempDir()) // of a controller that has not led
 			require.NoError(t, err)
