@@ -19,7 +19,8 @@ type ContainerInfo struct {
 	// Labels are as whoever started the container chose them.
 	Labels    map[string]string `json:"labels,omitempty"`
 	LabelsCut bool              `json:"labels_cut,omitempty"` // there are more
-	// Unknown says that its runtime, one of root's, did not tell its name, image and labels.
+	// Unknown says that its runtime, one of root's, did not tell its image and labels, nor its name
+	// unless that is here, which may have changed then.
 	Unknown bool `json:"unknown,omitempty"`
 	// Init says that the process is the first one of the container, with which it ends.
 	Init bool `json:"init,omitempty"`
@@ -183,7 +184,7 @@ func (p *Process) ContainerName() string {
 	case c == nil:
 		return ContainerName(p.Container, "", "")
 	case c.Unknown && c.Name == "":
-		return ContainerName(p.Container, "", "") + " (its runtime does not answer)"
+		return ContainerName(p.Container, "", "") + " (not described by its runtime)"
 	}
 	return ContainerName(p.Container, c.Name, c.Image)
 }

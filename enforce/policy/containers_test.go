@@ -31,7 +31,8 @@ exempt:
 		"by name":                      {info("monitor-1", "x", nil), "container monitor-1 (x): exempt, p.yaml:6:"},
 		"by image and label":           {info("web", "lab/train:1", vision), "container web (lab/train:1): exempt, p.yaml:7:"},
 		"a label that may be cut":      {&snapshot.ContainerInfo{Name: "web", Image: "lab/train:1", LabelsCut: true}, "container web (lab/train:1): exempt, p.yaml:7:"},
-		"a runtime that tells nothing": {&snapshot.ContainerInfo{Unknown: true}, "container abc (its runtime does not answer): exempt, p.yaml:6:"},
+		"a runtime that tells nothing": {&snapshot.ContainerInfo{Unknown: true}, "container abc (not described by its runtime): exempt, p.yaml:6:"},
+		"a runtime that tells a name":  {&snapshot.ContainerInfo{Unknown: true, Name: "web"}, "container web: exempt, p.yaml:6:"},
 		"started by an exempt user":    {&snapshot.ContainerInfo{UID: &carol, User: "carol", Proof: snapshot.ProofRecord}, "user carol: exempt, p.yaml:3:"},
 
 		"another name":                     {info("web-monitor-1", "", nil), ""},

@@ -131,7 +131,7 @@ func (e *Exemptions) Container(p *snapshot.Process) (Source, bool) {
 // its cgroup (LXC, systemd-nspawn) that is the name alone: without an image it has no exempt
 // one.
 func (x *containerExemption) matches(c *snapshot.ContainerInfo) bool {
-	if c.Unknown && c.Name == "" {
+	if c.Unknown {
 		return true
 	}
 	label, labelled := c.Labels[x.key]

@@ -145,6 +145,8 @@ type Details struct {
 	Name   string // without Docker's leading slash
 	Image  string // as it was named when the container was made, with its tag
 	Labels map[string]string
+	// Unknown says that the image, the labels and maybe another name are not in what could be read.
+	Unknown bool
 	// EID is the environment that genv's shim gave to the container; empty for none.
 	EID  snapshot.EnvID
 	Init snapshot.PID // the container's first process; 0 if it is unknown or doesn't run

@@ -135,7 +135,8 @@ func (r *results) add(place proc.Place, e *entry, inTime bool) {
 func (s *Source) settle(wanted map[proc.Place]bool, found, entries map[proc.Place]*entry, now time.Time) {
 	for place := range wanted {
 		before, e := entries[place], found[place]
-		still := before != nil && (e == nil || e.info.Unknown) && s.runs(before)
+		less := e == nil || e.info.Unknown && (e.init == 0 || before != nil && !before.info.Unknown)
+		still := before != nil && less && s.runs(before)
 		switch {
 		case e == nil && still:
 			continue

@@ -157,7 +157,7 @@ func (s *Source) find(ctx context.Context, place proc.Place) *entry {
 	if errors.Is(err, ErrNotFound) {
 		return &entry{}
 	}
-	e.info.Unknown, e.stamp = err != nil, details.Stamp
+	e.info.Unknown, e.stamp = err != nil || details.Unknown, details.Stamp
 	e.info.Name, e.info.Image, e.info.EID = details.Name, details.Image, details.EID
 	e.info.Labels, e.info.LabelsCut = snapshot.BoundedLabels(details.Labels)
 	if first, runs := s.first(details.Init); runs {

@@ -20,11 +20,12 @@ var ErrUntrusted = errors.New("not trusted")
 // maxLinks is how many symbolic links a path may have, as in the kernel.
 const maxLinks = 40
 
-// OpenTrustedPath opens a file of another program for reading, if only root or the caller can
+// ReadTrustedPath returns the content of a file of another program, if only root or the caller can
 // have written it, and no other user can put another one there: it looks at each folder and each
 // link of the path. Otherwise the error wraps ErrUntrusted. It is fs.ErrNotExist if there is
-// none. Paths, and absolute links in them, begin at root, which is empty or a folder.
-func OpenTrustedPath(root, path string) (*os.File, error) {
+// none. Paths, and absolute links in them, begin at root, which is empty or a folder. More than
+// limit bytes are an error.
+func ReadTrustedPath(root, path string, limit int64) ([]byte, error) {
 	found, err := TrustedPath(root, path)
 	if err != nil {
 		return nil, err
@@ -33,7 +34,10 @@ func OpenTrustedPath(root, path string) (*os.File, error) {
 	if errors.Is(err, errNotRegular) {
 		err = fmt.Errorf("%w: %w", ErrUntrusted, err)
 	}
-	return file, err
+	if err != nil {
+		return nil, err
+	}
+	return readAll(file, limit)
 }
 
 var errNotRegular = errors.New("not a regular file")
@@ -65,16 +69,6 @@ func ReadRegular(path string, limit int64) ([]byte, error) {
 	return readAll(file, limit)
 }
 
-// ReadTrustedPath returns the content of a file as of OpenTrustedPath. More than limit bytes are
-// an error.
-func ReadTrustedPath(root, path string, limit int64) ([]byte, error) {
-	file, err := OpenTrustedPath(root, path)
-	if err != nil {
-		return nil, err
-	}
-	return readAll(file, limit)
-}
-
 // readAll reads a file, and closes it.
 func readAll(file *os.File, limit int64) ([]byte, error) {
 	defer file.Close()
@@ -86,7 +80,7 @@ func readAll(file *os.File, limit int64) ([]byte, error) {
 }
 
 // TrustedPath is where the file or folder at a path is, without links, if only root or the
-// caller can write it or replace it. Its errors are those of OpenTrustedPath.
+// caller can write it or replace it. Its errors are those of ReadTrustedPath.
 //
 // Each name is looked at in a folder in which others can replace nothing, so that it is
 // still the same when the next one is looked at.
