@@ -10,7 +10,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
@@ -18,6 +17,7 @@ import (
 	remotedoctor "github.com/seed-3119e985/genv/remote/doctor"
 	"github.com/seed-3119e985/genv/snapshot/doctor"
 	"github.com/seed-3119e985/genv/snapshot/text"
+	"github.com/seed-3119e985/genv/snapshot/text/draw"
 )
 
 // Style is how the checks are printed.
@@ -45,26 +45,28 @@ func Exit(status doctor.Status) error {
 	return nil
 }
 
-// words are how a status is printed: in the table, short where it would be too wide, above details, and
-// its colour.
-var words = map[doctor.Status]struct{ word, short, heading, colour string }{
-	doctor.OK:      {"ok", "ok", "OK", "32"},
-	doctor.Skipped: {"-", "-", "Skipped", "2"},
-	doctor.Warning: {"warning", "warn", "Warnings", "33"},
-	doctor.Failed:  {"failed", "FAIL", "Failed", "31;1"},
+// words are how a status is printed: in the table, above details, and its style.
+var words = map[doctor.Status]struct {
+	word, heading string
+	style         draw.Style
+}{
+	doctor.OK:      {"ok", "OK", draw.Green},
+	doctor.Skipped: {"-", "Skipped", draw.Faint},
+	doctor.Warning: {"warn", "Warnings", draw.Yellow},
+	doctor.Failed:  {"FAIL", "Failed", draw.Red + ";" + draw.Bold},
 }
 
-// coloured is a word in the colour of a status.
-func (s *Style) coloured(word string, status doctor.Status) string {
+// cell is a word in the style of a status.
+func (s *Style) cell(word string, status doctor.Status) draw.Cell {
 	if !s.Colourful {
-		return word
+		return draw.Text(word)
 	}
-	return "\x1b[" + words[status].colour + "m" + word + "\x1b[0m"
+	return draw.Styled(word, words[status].style)
 }
 
-// pad fills a word with spaces to a width, in characters.
-func pad(word string, width int) string {
-	return word + strings.Repeat(" ", max(0, width-utf8.RuneCountInString(word)))
+// coloured is a cell as text.
+func (s *Style) coloured(word string, status doctor.Status) string {
+	return draw.Painter{Colour: s.Colourful}.Paint(word, s.cell(word, status)[0].Style)
 }
 
 // wrap writes a text after an indent, in lines that fit on the terminal.
@@ -90,10 +92,10 @@ func WriteHost(w io.Writer, d *doctor.Document, s Style) error {
 func (s *Style) writeChecks(b *strings.Builder, checks []doctor.Check) {
 	const name, status = 10, 9
 	if !s.NoHeader {
-		b.WriteString(pad("CHECK", name) + pad("STATUS", status) + "FOUND\n")
+		fmt.Fprintf(b, "%-*s%-*s%s\n", name, "CHECK", status, "STATUS", "FOUND")
 	}
 	for _, c := range checks {
-		b.WriteString(pad(string(c.Name), name) + s.coloured(pad(string(c.Status), status), c.Status))
+		fmt.Fprintf(b, "%-*s%s", name, c.Name, s.coloured(fmt.Sprintf("%-*s", status, c.Status), c.Status))
 		s.wrap(b, name+status, text.OneLine(c.Detail))
 		if c.NextStep != "" {
 			b.WriteString(strings.Repeat(" ", name+status) + "next: ")
@@ -213,76 +215,27 @@ func titleOf(name doctor.Name) string {
 	return strings.ToUpper(string(name))
 }
 
-// writeTable writes the table. On a terminal that is too narrow for it the words get
-// shorter, then the gaps, and then columns are left out in which no host has a problem.
+// writeTable writes the table. On a terminal that is too narrow for it, columns are left out in
+// which no host has a problem.
 func (s *Style) writeTable(b *strings.Builder, d *remotedoctor.Document) {
-	names, short, gap, left := doctor.Names(), false, 2, []string(nil)
-	rows, widths, total := cells(d, names, short)
-	for _, narrow := range []func(){
-		func() { short = true },
-		func() { gap = 1 },
-		func() { gap = 2; names, left = distinctive(d) },
-	} {
-		if s.Width > 0 && total+gap*len(names) > s.Width {
-			narrow()
-			rows, widths, total = cells(d, names, short)
-		}
+	table := draw.Table{Painter: draw.Painter{Colour: s.Colourful}, Columns: []draw.Column{{Name: "HOST"}}, Rows: make([]draw.Row, len(d.Hosts))}
+	for i := range d.Hosts {
+		table.Rows[i].Cells = []draw.Cell{draw.Text(text.Printable(d.Hosts[i].Host))}
 	}
-	for i, row := range rows {
-		if i == 0 && s.NoHeader {
-			continue
-		}
-		line := pad(row[0], widths[0])
-		for j, n := range names {
-			word := row[j+1]
-			if i > 0 {
-				word = s.coloured(word, d.Hosts[i-1].Check(n).Status)
+	for _, n := range doctor.Names() {
+		column := draw.Column{Name: titleOf(n), Order: 1}
+		for i := range d.Hosts {
+			status := d.Hosts[i].Check(n).Status
+			table.Rows[i].Cells = append(table.Rows[i].Cells, s.cell(words[status].word, status))
+			if status.Worse(doctor.Skipped) {
+				column.Order = 0
 			}
-			line += strings.Repeat(" ", gap) + word + strings.Repeat(" ", widths[j+1]-len(row[j+1]))
 		}
-		b.WriteString(strings.TrimRight(line, " ") + "\n")
+		table.Columns = append(table.Columns, column)
 	}
-	if len(left) > 0 {
+	table.Fit(s.Width)
+	table.Write(b, !s.NoHeader)
+	if left := table.LeftOut(); len(left) > 0 {
 		s.wrap(b, 0, "Columns left out, in which no host has a problem: "+strings.Join(left, ", "))
 	}
-}
-
-// cells are the words of the table, with the header, the widths of the columns, and that of all of them.
-func cells(d *remotedoctor.Document, names []doctor.Name, short bool) (rows [][]string, widths []int, total int) {
-	header := []string{"HOST"}
-	for _, n := range names {
-		header = append(header, titleOf(n))
-	}
-	rows = append(rows, header)
-	for i := range d.Hosts {
-		row := []string{text.Printable(d.Hosts[i].Host)}
-		for _, n := range names {
-			w := words[d.Hosts[i].Check(n).Status]
-			if short {
-				w.word = w.short
-			}
-			row = append(row, w.word)
-		}
-		rows = append(rows, row)
-	}
-	widths = make([]int, len(header))
-	for j := range header {
-		for _, row := range rows {
-			widths[j] = max(widths[j], utf8.RuneCountInString(row[j]))
-		}
-		total += widths[j]
-	}
-	return rows, widths, total
-}
-
-// distinctive are the checks in which a host has a problem, and the titles of the others.
-func distinctive(d *remotedoctor.Document) (names []doctor.Name, others []string) {
-	for _, n := range doctor.Names() {
-		if slices.ContainsFunc(d.Hosts, func(h remotedoctor.Host) bool { return h.Check(n).Status.Worse(doctor.Skipped) }) {
-			names = append(names, n)
-		} else {
-			others = append(others, string(n))
-		}
-	}
-	return names, others
 }

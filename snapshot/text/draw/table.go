@@ -153,6 +153,16 @@ func (t *Table) Fit(screen int) int {
 	return lineLength(t.widths)
 }
 
+// LeftOut are the names of the columns for which Fit found no room.
+func (t *Table) LeftOut() (names []string) {
+	for j, w := range t.widths {
+		if w == leftOut {
+			names = append(names, t.Columns[j].Name)
+		}
+	}
+	return names
+}
+
 func (t *Table) length() func(string) int {
 	if t.Length == nil {
 		return Width
