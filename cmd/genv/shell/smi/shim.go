@@ -2,9 +2,8 @@
 // its output concerns one environment, that is its devices and processes, with
 // the environment's memory capacity as a device's total.
 //
-// It understands the table, -L, -q (also with -x), --query-gpu and
-// --query-compute-apps. For all else (loops, dmon, topo, changes of settings …) the
-// real program replaces it, and an output that it doesn't understand is shown
+// It understands the table, -L, --query-gpu and --query-compute-apps. For all else (-q,
+// loops, dmon, topo, changes of settings …) the real program replaces it, and an output that it doesn't understand is shown
 // unchanged: a shim may show too much, but nothing that is wrong. Enforcement doesn't
 // depend on it.
 //
@@ -108,10 +107,6 @@ func (c CommandLine) Rewrite(out []byte, v View) ([]byte, bool) {
 		text, ok = rewriteTable(string(out), v)
 	case list:
 		text, ok = rewriteList(string(out), v)
-	case query:
-		text, ok = c.rewriteSections(string(out), v, textDialect)
-	case xml:
-		text, ok = c.rewriteSections(string(out), v, xmlDialect)
 	case gpus:
 		text, ok = c.rewriteCSV(string(out), v.keyColumn(), v.gpuRow)
 	case apps:
@@ -137,22 +132,18 @@ type form int
 const (
 	table form = iota
 	list
-	query
-	xml
 	gpus
 	apps
 )
 
 var (
-	switches = map[string]string{"-L": "L", "--list-gpus": "L", "-q": "q", "--query": "q", "-x": "x", "--xml-format": "x"}
+	switches = map[string]string{"-L": "L", "--list-gpus": "L"}
 	operands = map[string]string{
-		"-i": "i", "--id": "i", "-d": "d", "--display": "d",
+		"-i": "i", "--id": "i",
 		"--query-gpu": "gpus", "--query-compute-apps": "apps", "--format": "format",
 	}
 	// forms are the combinations that nvidia-smi knows; -i goes with each.
-	forms = map[string]form{
-		"": table, "L": list, "q": query, "d q": query, "q x": xml, "d q x": xml, "format gpus": gpus, "apps format": apps,
-	}
+	forms = map[string]form{"": table, "L": list, "format gpus": gpus, "apps format": apps}
 )
 
 // Parse understands a command line, without the program's name. What it doesn't
@@ -161,7 +152,7 @@ func Parse(args []string) (CommandLine, bool) {
 	values := map[string]string{}
 	for i := 0; i < len(args); i++ {
 		flag, value, joined := strings.Cut(args[i], "=")
-		if !joined && (flag == "-i" || flag == "-d") && i+1 < len(args) {
+		if !joined && flag == "-i" && i+1 < len(args) {
 			i++
 			value, joined = args[i], true
 		}
@@ -181,25 +172,13 @@ func Parse(args []string) (CommandLine, bool) {
 	if !ok {
 		return CommandLine{}, false
 	}
-	return CommandLine{form: form, args: args, selected: selected}.finish(values)
-}
-
-// finish reads the operands that a form depends on.
-func (c CommandLine) finish(values map[string]string) (CommandLine, bool) {
-	switch c.form {
-	case gpus, apps:
-		c.fields = strings.Split(values["gpus"]+values["apps"], ",")
+	c := CommandLine{form: form, args: args, selected: selected}
+	if form == gpus || form == apps {
 		options := strings.Split(values["format"], ",")
-		c.header = !slices.Contains(options, "noheader")
-		return c, slices.Contains(options, "csv")
-	case query, xml:
-		// The sections have no index: it follows from their order, or from a
-		// selection of one.
-		_, single := c.single()
-		return c, c.selected == "" || single
-	case table, list:
+		c.fields, c.header = strings.Split(values["gpus"]+values["apps"], ","), !slices.Contains(options, "noheader")
+		ok = slices.Contains(options, "csv")
 	}
-	return c, true
+	return c, ok
 }
 
 // single is the device that -i names by its index, if it names only one.

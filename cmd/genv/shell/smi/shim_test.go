@@ -29,7 +29,7 @@ const program = `#!/bin/sh
 case "$*" in
   "") cat "$SAMPLES/table-580.constructed.txt"; echo noise >&2;;
   -L) echo "Failed to initialize NVML: Driver/library version mismatch"; exit 18;;
-  -q) echo "something new";;
+  "-L -i 1") echo "something new";;
   "--query-gpu=index,name --format=csv,noheader") printf '0, H100\n1, H200\n';;
   "--query-gpu=index,foo --format=csv") echo 'Field "foo" is not a valid field to query.'; exit 2;;
   "--query-gpu=index,uuid --format=csv,noheader") printf '0, GPU-0\n1, GPU-1\nUnable to determine the device handle for GPU0000:03:00.0: Unknown Error\n[Unknown Error], [Unknown Error]\n'; exit 15;;
@@ -91,7 +91,7 @@ func TestShimKeepsTheStatus(t *testing.T) {
 		status int
 	}{
 		{[]string{"-L"}, "Failed to initialize NVML: Driver/library version mismatch\n", 18},
-		{[]string{"-q"}, "something new\n", 0},
+		{[]string{"-L", "-i", "1"}, "something new\n", 0},
 		{[]string{"-i", "1"}, "", 137},
 		{[]string{"-i", "0"}, "No devices were found\n", 6},
 	}
@@ -108,6 +108,7 @@ func TestShimKeepsTheStatus(t *testing.T) {
 func TestShimHandsOver(t *testing.T) {
 	rows := map[string]*harness{
 		"not understood":  newHarness(t, "dmon", "-c", "1"),
+		"-q":              newHarness(t, "-q", "-x"),
 		"a refused field": newHarness(t, "--query-gpu=foo", "--format=csv"),
 		"bypass":          newHarness(t, "-L"),
 		"no books":        newHarness(t, "-L"),
@@ -138,16 +139,11 @@ func TestShimWithoutAProgram(t *testing.T) {
 
 func TestCallsThatAreUnderstood(t *testing.T) {
 	for line, want := range map[string]string{
-		"":                "",
-		"-i 0":            "-i 0",
-		"--id=0,2":        "--id=0,2",
-		"-L":              "-L",
-		"--list-gpus":     "--list-gpus",
-		"-q":              "-q",
-		"-q -i 3":         "-q -i 3",
-		"-q -d MEMORY":    "-q -d MEMORY",
-		"-x -q":           "-x -q",
-		"--query -x -i=1": "--query -x -i=1",
+		"":            "",
+		"-i 0":        "-i 0",
+		"--id=0,2":    "--id=0,2",
+		"-L":          "-L",
+		"--list-gpus": "--list-gpus",
 		"--query-gpu=name,memory.total --format=csv":      "--query-gpu=index,name,memory.total --format=csv",
 		"--format=csv,noheader --query-compute-apps=name": "--format=csv,noheader --query-compute-apps=pid,name",
 	} {
@@ -161,7 +157,7 @@ func TestCallsThatAreUnderstood(t *testing.T) {
 // real program.
 func TestCallsThatAreNot(t *testing.T) {
 	for _, line := range []string{
-		"-h", "--help", "--version", "-l", "-l 5", "-l5", "--loop=1", "-lms 100", "-q -l 1", "-f /tmp/x", "-q -f /tmp/x", "--filename=x",
+		"-h", "--help", "--version", "-l", "-l 5", "-l5", "-q", "--query", "-q -x", "-x -q -i 1", "-q -i 3", "-q -d MEMORY", "--loop=1", "-lms 100", "-q -l 1", "-f /tmp/x", "-q -f /tmp/x", "--filename=x",
 		"dmon", "pmon -i 0", "topo -m", "mig -lgi", "nvlink -s", "clocks", "vgpu", "daemon", "-r", "--gpu-reset -i 0", "-pm 1", "-pl 300 -i 0", "-c 0",
 		"-x", "-L -q", "-d MEMORY", "--format=csv", "--query-gpu=name", "--query-gpu=name --format=xml", "--query-gpu= --format=csv",
 		"--query-gpu=name --query-compute-apps=pid --format=csv", "--query-accounted-apps=pid --format=csv", "--query-supported-clocks=mem --format=csv",
@@ -173,7 +169,7 @@ func TestCallsThatAreNot(t *testing.T) {
 }
 
 func TestSelectionOutsideTheView(t *testing.T) {
-	for line, outside := range map[string]bool{"-i 0": true, "-q -i 2": true, "-i 1": false, "": false, "-i 01": false, "-i 0,1": false, "-i GPU-x": false} {
+	for line, outside := range map[string]bool{"-i 0": true, "-L -i 2": true, "-i 1": false, "": false, "-i 01": false, "-i 0,1": false, "-i GPU-x": false} {
 		call, ok := smi.Parse(strings.Fields(line))
 		require.True(t, ok)
 		require.Equal(t, outside, call.Outside(view(1)), line)
