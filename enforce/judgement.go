@@ -89,6 +89,20 @@ func (j *judgement) checkDue(f *Finding, warn Warn, keys ...string) (due bool) {
 	return due
 }
 
+// checkSooner is checkDue with one more key, after it, that has another warning: what is due first counts.
+func (j *judgement) checkSooner(f *Finding, warn Warn, key string) (due bool) {
+	last := &j.keys[len(j.keys)-1]
+	*last = append(*last, key)
+	due, at := j.countPresence(key).due(warn, j.now)
+	switch {
+	case due:
+		f.Pending, f.Due = false, time.Time{}
+	case at.After(j.now) && at.Before(f.Due):
+		f.Due = at
+	}
+	return due
+}
+
 // dueAt is when a finding with only one key will be due at the earliest, before checkDue; zero if
 // it is. What is named in its warning must not end by then for another reason.
 func (j *judgement) dueAt(warn Warn, key string) time.Time {

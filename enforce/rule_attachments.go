@@ -32,6 +32,8 @@ type Idle struct {
 	// Below is the utilization in per cent under which a device counts as idle
 	// although processes use it; 0 for only devices without a process.
 	Below int
+	// Warn is the warning of its findings; nil for that of all rules.
+	Warn *Warn
 }
 
 func readIdle(n *strictyaml.Node) Idle {
@@ -40,6 +42,7 @@ func readIdle(n *strictyaml.Node) Idle {
 	n.Map(strictyaml.Keys{
 		"after": func(n *strictyaml.Node) { hasAfter, idle.After = true, n.Duration(time.Minute, year) },
 		"below": func(n *strictyaml.Node) { idle.Below = readPercent(n) },
+		"warn":  func(n *strictyaml.Node) { warn := readWarn(n); idle.Warn = &warn },
 	})
 	if n.IsMap() && !hasAfter {
 		n.Failf("idle: the time is missing; write it as {after: 2h}")
@@ -59,10 +62,14 @@ func readPercent(n *strictyaml.Node) int {
 
 // String is the setting as it is written in a file.
 func (i Idle) String() string {
-	if i.Below == 0 {
-		return fmt.Sprintf("{after: %s}", text.FormatDuration(i.After))
+	s := "after: " + text.FormatDuration(i.After)
+	if i.Below > 0 {
+		s += fmt.Sprintf(", below: %d%%", i.Below)
 	}
-	return fmt.Sprintf("{after: %s, below: %d%%}", text.FormatDuration(i.After), i.Below)
+	if i.Warn != nil {
+		s += fmt.Sprintf(", warn: %s", i.Warn)
+	}
+	return "{" + s + "}"
 }
 
 // idleKey names an attachment for the idle rule. It stays the same when the device
@@ -155,7 +162,7 @@ func (j *judgement) detachOld(h *hostView, env *envView, a contents.Attachment, 
 	f.ID = string(f.Rule) + "/" + string(h.name) + "/" + string(env.env.EID) + "/" + a.Device.Key() + "/" + a.Time.ISO()
 	f.Host, f.EID, f.User, f.UID = h.name, env.env.EID, env.env.Username, env.uid()
 	f.Devices, f.Instances = append(f.Devices, a.Device.Index), a.Instances
-	due := j.checkDue(&f, env.settings.Warn, string(f.Rule)+"/"+idleKey(h, env, a))
+	due := j.checkDue(&f, env.settings.warnOf(f.Rule), string(f.Rule)+"/"+idleKey(h, env, a))
 	j.loseDevice(&f, due, h, env, a.Device.Index)
 	if due && f.Rule == RuleIdle {
 		h.release(deviceOfEnv{a.Device.Index, env.env.EID})

@@ -103,7 +103,7 @@ func (j *judgement) maxDevices(u *held) {
 	if len(counted) <= limit {
 		return
 	}
-	by := j.dueAt(u.settings.Warn, u.findingOf(RuleMaxDevicesPerUser))
+	by := j.dueAt(u.settings.warnOf(RuleMaxDevicesPerUser), u.findingOf(RuleMaxDevicesPerUser))
 	then := caps.Counted(u.devices, by)
 	c := caps.Choice{By: by, Excess: int64(len(then) - limit), Weight: func(*caps.HeldDevice) int64 { return 1 }, MayKeep: -1}
 	f := Finding{Rule: RuleMaxDevicesPerUser, Count: &CountExcess{Used: len(counted), Limit: limit, Hosts: hostsOf(counted, hostOf)}}
@@ -124,7 +124,7 @@ func (j *judgement) maxMemory(u *held) {
 	if used <= limit {
 		return
 	}
-	by := j.dueAt(u.settings.Warn, u.findingOf(RuleMaxMemoryPerUser))
+	by := j.dueAt(u.settings.warnOf(RuleMaxMemoryPerUser), u.findingOf(RuleMaxMemoryPerUser))
 	then, left := j.withMemory(u, by)
 	c := caps.Choice{By: by, Excess: left - limit, Weight: (*caps.HeldDevice).Memory, MayKeep: limit}
 	f := Finding{Rule: RuleMaxMemoryPerUser, Memory: &MemoryExcess{UsedBytes: used, CapacityBytes: limit}}
@@ -188,7 +188,7 @@ func (u *held) findingOf(rule Rule) string { return fmt.Sprintf("%s/%s", rule, u
 // overCap adds a finding about a user who is to lose environments or devices.
 func (j *judgement) overCap(u *held, f Finding, envs []heldEnv, devices []*caps.HeldDevice) {
 	f.User, f.ID, f.HostsMissing = u.user, u.findingOf(f.Rule), len(j.missing)
-	due := j.checkDue(&f, u.settings.Warn, f.ID)
+	due := j.checkDue(&f, u.settings.warnOf(f.Rule), f.ID)
 	if j.fleet.PauseCaps && f.HostsMissing > 0 {
 		// The user may have more there, never less; but what costs least to lose may be there.
 		f.Waits = fmt.Sprintf("%d of the hosts did not answer, and the policy says \"unreachable: hold\"", f.HostsMissing)

@@ -74,11 +74,12 @@ func (j *judgement) envMemoryOn(h *hostView, env *envView, a contents.Attachment
 		Rule: RuleEnvMemory, Host: h.name, EID: env.env.EID, User: env.env.Username, UID: env.uid(),
 		Devices: []snapshot.DeviceIndex{index}, Instances: a.Instances,
 	}
-	by = j.dueAt(env.settings.Warn, f.ID)
+	warn := env.settings.warnOf(f.Rule)
+	by = j.dueAt(warn, f.ID)
 	then, unprovedThen := relieve()
-	j.relieve(h, f, env.settings.Warn, a, proved, then)
+	j.relieve(h, f, warn, a, proved, then)
 	f.ID, f.User, f.UID = f.ID+"/unproved", "", nil
-	j.relieve(h, f, h.settings.Warn, a, unproved, unprovedThen)
+	j.relieve(h, f, h.settings.warnOf(f.Rule), a, unproved, unprovedThen)
 }
 
 // relieve is a finding about the processes that end for an excess, if there are any. Those that end

@@ -37,7 +37,7 @@ func (j *judgement) nonEnvProcesses(h *hostView) {
 		}
 		f := Finding{Rule: RuleNonEnvProcesses}
 		f.User, f.UID = p.Reported()
-		j.endProcess(h, p, j.warnReported(h, &f), f, "")
+		j.endProcess(h, p, j.settingsReported(h, &f), f, "")
 	}
 }
 
@@ -63,7 +63,7 @@ func (j *judgement) unreadable(h *hostView) {
 		f := Finding{Rule: RuleUnreadable, Unreadable: p.Unreadable}
 		f.User, f.UID = p.Reported()
 		if h.settings.EndUnreadable && p.Unreadable.IsByUser() && p.Start != 0 && p.UID != nil && *p.UID != 0 {
-			j.endProcess(h, p, j.warnReported(h, &f), f, "")
+			j.endProcess(h, p, j.settingsReported(h, &f), f, "")
 			continue
 		}
 		j.describe(h, p, &f)
@@ -72,12 +72,12 @@ func (j *judgement) unreadable(h *hostView) {
 	}
 }
 
-// warnReported is the warning of the user whom a finding names, or the host's.
-func (j *judgement) warnReported(h *hostView, f *Finding) Warn {
+// settingsReported are those of the user whom a finding names, or the host's.
+func (j *judgement) settingsReported(h *hostView, f *Finding) *Settings {
 	if f.User == "" {
-		return h.settings.Warn
+		return h.settings
 	}
-	return h.ask(j.policy, f.User, j.now).Warn
+	return h.ask(j.policy, f.User, j.now)
 }
 
 // RuleEnvDevices is about processes on devices to which their environment is not attached.
@@ -111,12 +111,12 @@ func (j *judgement) envDevices(h *hostView) {
 			}
 			if len(foreign) > 0 {
 				f := Finding{Rule: RuleEnvDevices, User: env.env.Username, UID: env.uid(), Devices: foreign}
-				warn := env.settings.Warn
+				settings := env.settings
 				if p.Unproved() {
 					f.User, f.UID = p.Reported()
-					warn = j.warnReported(h, &f)
+					settings = j.settingsReported(h, &f)
 				}
-				j.endProcess(h, p, warn, f, env.env.EID)
+				j.endProcess(h, p, settings, f, env.env.EID)
 			}
 		}
 	}
@@ -181,7 +181,7 @@ func processOn(h *hostView, p *snapshot.Process) string {
 const maxKeys = 16
 
 // endProcess is a finding about one process, which ends once it is due.
-func (j *judgement) endProcess(h *hostView, p *snapshot.Process, warn Warn, f Finding, eid snapshot.EnvID) {
+func (j *judgement) endProcess(h *hostView, p *snapshot.Process, settings *Settings, f Finding, eid snapshot.EnvID) {
 	j.describe(h, p, &f)
 	devices := f.Devices
 	if len(devices) == 0 {
@@ -195,14 +195,21 @@ func (j *judgement) endProcess(h *hostView, p *snapshot.Process, warn Warn, f Fi
 		owner = f.ID
 	}
 	// The process is a key of its own: by rewriting the state files a user can turn
-	// one rule's finding into the other's in every cycle.
-	keys := make([]string, 0, len(devices)+1)
-	keys = append(keys, "process/"+processOn(h, p))
+	// one rule's finding into the other's in every cycle. Where these rules have other warnings,
+	// each has its time, within the longest of them.
+	process, warn, longest := "process/"+processOn(h, p), settings.warnOf(f.Rule), settings.longestWarn()
+	keys := make([]string, 0, len(devices)+2)
+	if keys = append(keys, process); warn != longest {
+		keys[0] = f.ID
+	}
 	use := string(f.Rule) + "/" + string(h.name) + "/" + owner + "/" + string(eid) + "/"
 	for _, index := range devices[:min(len(devices), maxKeys)] {
 		keys = append(keys, use+h.deviceKey(index))
 	}
 	due := j.checkDue(&f, warn, keys...)
+	if warn != longest {
+		due = j.checkSooner(&f, longest, process) || due
+	}
 	j.end(&f, due, h, p)
 	j.add(f)
 }

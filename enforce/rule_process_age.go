@@ -41,7 +41,7 @@ func (j *judgement) processAge(h *hostView) {
 			continue
 		}
 		j.describe(h, p, &f)
-		due := j.checkDue(&f, settings.Warn, f.ID)
+		due := j.checkDue(&f, settings.warnOf(f.Rule), f.ID)
 		j.end(&f, due, h, p)
 		j.add(f)
 	}

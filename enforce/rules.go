@@ -72,8 +72,10 @@ type Settings struct {
 	// JudgeGraphics judges the processes of a desktop like others.
 	JudgeGraphics bool
 
-	// Warn is how long a finding has to be present before anything is done.
-	Warn Warn
+	// Warn is how long a finding has to be present before anything is done, and RuleWarns
+	// that of rules for which it is another one. Idle has its own.
+	Warn      Warn
+	RuleWarns map[Rule]Warn
 	// Grace is how long a process has to end after SIGTERM; Kill has SIGKILL
 	// follow then.
 	Grace time.Duration
@@ -81,6 +83,26 @@ type Settings struct {
 	Guard guard.PolicySetting // the kernel guard of a host
 	// MaxAge is how old an answer of the driver may be where none comes in time; 0 for never.
 	MaxAge time.Duration
+}
+
+// warnOf is the warning of a rule's findings.
+func (s *Settings) warnOf(rule Rule) Warn {
+	if rule == RuleIdle && s.Idle != nil && s.Idle.Warn != nil {
+		return *s.Idle.Warn
+	}
+	if own, ok := s.RuleWarns[rule]; ok {
+		return own
+	}
+	return s.Warn
+}
+
+// longestWarn is the longest of the warnings of the rules that a user can move a process between.
+func (s *Settings) longestWarn() (longest Warn) {
+	for _, rule := range []Rule{RuleNonEnvProcesses, RuleUnreadable, RuleEnvDevices} {
+		warn := s.warnOf(rule)
+		longest.Cycles, longest.For = max(longest.Cycles, warn.Cycles), max(longest.For, warn.For)
+	}
+	return longest
 }
 
 // Rules are the names of all rules, in the order in which they are applied.

@@ -2,6 +2,7 @@ package enforce
 
 import (
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -38,6 +39,20 @@ func Keys() []Setting {
 	return append(list, modifiers...)
 }
 
+// WarnOfRule is what the key of a rule's own warning begins with; the rule follows.
+const WarnOfRule = "warn.rules."
+
+// RuleWarns are the settings of rules' own warnings. A policy has them in warn, and that of idle in idle.
+func RuleWarns() []Setting {
+	var list []Setting
+	for i := range rules {
+		if rule := Rule(rules[i].Key); rule != RuleIdle {
+			list = append(list, Setting{newRuleWarn(rule), rules[i].Scope | ByUser})
+		}
+	}
+	return list
+}
+
 const (
 	year   = 365 * 24 * time.Hour
 	maxCap = 1_000_000
@@ -49,7 +64,7 @@ var modifiers = []Setting{
 	{strictyaml.NewChoice("unknown-environment", "outside", "leave", func(s *Settings) *bool { return &s.UnknownOutside }), ByHost},
 	{strictyaml.NewChoice("containers", "leave", "judge", func(s *Settings) *bool { return &s.LeaveContainers }), ByHost},
 	{strictyaml.NewChoice("graphics", "judge", "leave", func(s *Settings) *bool { return &s.JudgeGraphics }), ByHost},
-	{strictyaml.NewSetting("warn", func(s *Settings) *Warn { return &s.Warn }, "{for: 10m}", readWarn, warnText), ByHost | ByUser},
+	{warnSetting, ByHost | ByUser},
 	{strictyaml.NewDuration("grace", func(s *Settings) *time.Duration { return &s.Grace }, "10s",
 		time.Second, 10*time.Minute), ByHost}, // the controller waits while a report is carried out
 	{strictyaml.NewSwitch("kill", func(s *Settings) *bool { return &s.Kill }), ByHost},
@@ -74,22 +89,60 @@ func readGuard(n *strictyaml.Node) guard.Mode {
 	return m
 }
 
+var warnSetting = strictyaml.NewSetting("warn", func(s *Settings) *Warn { return &s.Warn }, "{for: 10m}", readWarnValue, Warn.String)
+
+// newRuleWarn makes the setting of a rule's own warning. An unset one has no text.
+func newRuleWarn(rule Rule) strictyaml.Setting[Settings] {
+	set := func(s *Settings, warn Warn) {
+		if s.RuleWarns = maps.Clone(s.RuleWarns); s.RuleWarns == nil { // others may share it
+			s.RuleWarns = make(map[Rule]Warn)
+		}
+		s.RuleWarns[rule] = warn
+	}
+	return strictyaml.Setting[Settings]{
+		Key:  WarnOfRule + string(rule),
+		Read: func(s *Settings, n *strictyaml.Node) { set(s, readWarn(n)) },
+		Text: func(s *Settings) string {
+			warn, own := s.RuleWarns[rule]
+			if !own {
+				return ""
+			}
+			return warnSetting.Text(&Settings{Warn: warn})
+		},
+		Copy: func(to, from *Settings) { set(to, from.RuleWarns[rule]) },
+	}
+}
+
+// readWarn reads a warning, or false for none.
 func readWarn(n *strictyaml.Node) Warn {
+	var s Settings
+	warnSetting.Read(&s, n)
+	return s.Warn
+}
+
+func readWarnValue(n *strictyaml.Node) Warn {
+	if !n.IsMap() {
+		return Warn{For: n.Duration(time.Second, year)}
+	}
 	var warn Warn
 	keys := 0
 	n.Map(strictyaml.Keys{
 		"cycles": func(n *strictyaml.Node) { warn.Cycles = n.Int(1, maxCap); keys++ },
 		"for":    func(n *strictyaml.Node) { warn.For = n.Duration(time.Second, year); keys++ },
+		"rules":  func(n *strictyaml.Node) { n.Failf("the warning of a rule has no rules: remove them"); keys++ },
 	})
-	if n.IsMap() && keys != 1 {
+	if keys != 1 {
 		n.Failf("warn: write one of {cycles: 3} and {for: 10m}, or false to act at once")
 	}
 	return warn
 }
 
-// warnText is the setting as it is written in a file.
-func warnText(w Warn) string {
-	if w.Cycles > 0 {
+// String is the warning as it is written in a file.
+func (w Warn) String() string {
+	switch {
+	case w == Warn{}:
+		return "false"
+	case w.Cycles > 0:
 		return fmt.Sprintf("{cycles: %d}", w.Cycles)
 	}
 	return fmt.Sprintf("{for: %s}", text.FormatDuration(w.For))

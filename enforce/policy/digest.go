@@ -54,8 +54,9 @@ func (s *Settings) canonical(flags *Settings) string {
 	}
 	var b strings.Builder
 	for _, key := range keys {
-		if flags == nil || s.has(key.Key) && !flags.has(key.Key) {
-			fmt.Fprintf(&b, "%s=%s;", key.Key, key.Text(&exact))
+		text := key.Text(&exact)
+		if text != "" && (flags == nil || s.has(key.Key) && !flags.has(key.Key)) {
+			fmt.Fprintf(&b, "%s=%s;", key.Key, text)
 		}
 	}
 	return b.String()

@@ -128,7 +128,7 @@ func Default() *File {
 		Unreachable: Value[Unreachable]{On: true, Value: IgnoreMissing, From: builtIn},
 		TellUsers:   Value[bool]{On: true, From: builtIn},
 	}
-	for _, key := range keys {
+	for _, key := range enforce.Keys() {
 		f.Defaults.Set(key.Key, builtIn)
 	}
 	for _, limit := range f.Limits.each() {

@@ -231,7 +231,9 @@ func (f *File) Explain(q enforce.Query) []Explanation {
 	}
 	settings := f.Resolve(q)
 	for _, key := range keys {
-		list = append(list, Explanation{key.Key, key.Text(&settings.Settings), settings.From[key.Key].String()})
+		if settings.has(key.Key) { // a rule may have no warning of its own
+			list = append(list, Explanation{key.Key, key.Text(&settings.Settings), settings.From[key.Key].String()})
+		}
 	}
 	for _, limit := range f.Limits.each() {
 		text := "off"

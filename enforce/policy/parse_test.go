@@ -62,6 +62,18 @@ func TestRefusedSettings(t *testing.T) {
 		{"grace", "defaults:\n  grace: 11m", "p.yaml:2:10: grace: 11m is not from 1s to 10m"},
 		{"warn both", "defaults:\n  warn: {cycles: 3, for: 10m}", "p.yaml:2:10: warn: write one of {cycles: 3} and {for: 10m}, or false to act at once"},
 		{"warn neither", "defaults:\n  warn: {}", "p.yaml:2:9: warn: write one of {cycles: 3} and {for: 10m}, or false to act at once"},
+		{"warn that is true", "defaults:\n  warn: true", "p.yaml:2:9: warn: true does not say how; write {for: 10m}, or false for none"},
+		{"warn of a list", "defaults:\n  warn: [10m]", "p.yaml:2:9: warn: expected text, as in `10s`, but found a list"},
+		{"warn too short", "defaults:\n  warn: 10ms", "p.yaml:2:9: warn: 10ms is not from 1s to 365d"},
+		{"warn of rules, misspelt", "defaults:\n  warn: {for: 10m, rule: {env-memory: 1h}}", `p.yaml:2:20: unknown key "rule"; did you mean "rules"?`},
+		{"warn of an unknown rule", "defaults:\n  warn: {rules: {env-device: 1h}}", `p.yaml:2:18: unknown key "env-device"; did you mean "env-devices"?`},
+		{"warn of no rule", "defaults:\n  warn: {rules: {grace: 1h}}", `p.yaml:2:18: unknown key "grace"; use one of env-devices, env-memory, max-devices-per-user, max-duration, max-envs-per-user, max-memory-per-user, max-process-age, non-env-processes, unreadable-processes`},
+		{"warn of idle", "defaults:\n  warn: {rules: {idle: 1h}}", "p.yaml:2:24: the warning of idle is part of it: write idle: {after: 1h, warn: 1h}"},
+		{"warn of a rule, true", "defaults:\n  warn: {rules: {env-memory: true}}", "p.yaml:2:30: warn: true does not say how; write {for: 10m}, or false for none"},
+		{"warn of a rule, both", "defaults:\n  warn: {rules: {env-memory: {cycles: 3, for: 10m}}}", "p.yaml:2:31: warn: write one of {cycles: 3} and {for: 10m}"},
+		{"warn of a rule of rules", "defaults:\n  warn: {rules: {env-memory: {rules: {env-devices: 1h}}}}", "p.yaml:2:39: the warning of a rule has no rules: remove them"},
+		{"warn of rules, as a list", "defaults:\n  warn: {rules: [env-memory]}", "p.yaml:2:17: rules: expected a mapping, as in `key: value`, but found a list"},
+		{"warn of idle, true", "defaults:\n  idle: {after: 1h, warn: true}", "p.yaml:2:27: warn: true does not say how"},
 		{"warn of no cycles", "defaults:\n  warn: {cycles: 0}", "p.yaml:2:18: cycles: 0 is not a whole number from 1 to 1000000"},
 	})
 }
@@ -74,6 +86,7 @@ func TestRefusedOverrides(t *testing.T) {
 	refused(t, []bad{
 		{"a cap by host", hosts + "max-devices-per-user: 1", "p.yaml:4:29: max-devices-per-user counts on all hosts together and cannot differ by host; select users, or move it to `defaults:`"},
 		{"a cap by label", "overrides:\n  - labels: {a: b}\n    users: [bob]\n    set: {max-envs-per-user: 1}", "max-envs-per-user counts on all hosts together and cannot differ by host"},
+		{"a cap's warning by host", hosts + "warn: {rules: {max-devices-per-user: 1h}}", "p.yaml:4:44: max-devices-per-user counts on all hosts together and cannot differ by host; select users, or move it to `defaults:`"},
 		{"a rule by user", users + "env-memory: false", "p.yaml:4:19: env-memory cannot differ by user; select hosts, or put the users under `exempt:`"},
 		{"grace by user", users + "grace: 1s", "p.yaml:4:14: grace cannot differ by user; select hosts, or put the users under `exempt:`"},
 		{"without selectors", "overrides:\n  - set: {env-memory: false}", "p.yaml:2:5: the override applies to all users and hosts at all times; name hosts, labels, users or when, or move it to `defaults:`"},
@@ -277,6 +290,7 @@ func FuzzParse(f *testing.F) {
 	f.Add(string(data), "gpu-01", "bob")
 	f.Add("defaults: {idle: {after: 1h}}", "", "")
 	f.Add("timezone: UTC\nschedules: {s: [{days: sun-mon, hours: 22-6}]}\noverrides: [{when: s, set: {kill: true}}]", "a", "b")
+	f.Add("defaults: {warn: {cycles: 2, rules: {env-memory: 5, env-devices: false}}, idle: {after: 1h, warn: 1h}}", "a", "b")
 	f.Add("exempt: {processes: ['*'], devices: ['a[1-2]:[0-3]']}", "a1", "u")
 	f.Fuzz(func(t *testing.T, text, host, user string) {
 		file, err := policy.Parse("p.yaml", []byte(text))

@@ -2,6 +2,8 @@ package policy
 
 import (
 	"maps"
+	"slices"
+	"strings"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
@@ -65,27 +67,50 @@ func (s *Settings) merge(from *Settings) {
 	}
 }
 
-// keys are the settings in the order in which they are explained.
-var keys = enforce.Keys()
+// keys are the settings in the order in which they are explained: rules' own warnings after that of all rules.
+var keys = func() []enforce.Setting {
+	list := enforce.Keys()
+	warn := slices.IndexFunc(list, func(s enforce.Setting) bool { return s.Key == "warn" })
+	return slices.Insert(list, warn+1, enforce.RuleWarns()...)
+}()
 
 // readSettings reads a mapping of settings. It refuses those that may not differ
 // by what an override selects.
 func (r *reader) readSettings(n *strictyaml.Node, s *Settings, selects enforce.Scope, by string) {
-	read := strictyaml.Keys{}
+	read, ruleWarns := strictyaml.Keys{}, strictyaml.Keys{}
 	for _, key := range keys {
-		read[key.Key] = func(n *strictyaml.Node) {
+		name, list := key.Key, read
+		if rule, own := strings.CutPrefix(key.Key, enforce.WarnOfRule); own {
+			name, list = rule, ruleWarns
+		}
+		list[name] = func(n *strictyaml.Node) {
 			switch {
 			case selects&enforce.ByHost > key.Scope&enforce.ByHost:
-				n.Failf("%s counts on all hosts together and cannot differ by host; select users, or move it to `defaults:`", key.Key)
+				n.Failf("%s counts on all hosts together and cannot differ by host; select users, or move it to `defaults:`", name)
 			case selects&enforce.ByUser > key.Scope&enforce.ByUser:
-				n.Failf("%s cannot differ by user; select hosts, or put the users under `exempt:`", key.Key)
+				n.Failf("%s cannot differ by user; select hosts, or put the users under `exempt:`", name)
 			default:
 				key.Read(&s.Settings, n)
 				s.Set(key.Key, Source{Place: n.Place(), By: by})
 			}
 		}
 	}
+	ofAll := read["warn"]
+	read["warn"] = func(n *strictyaml.Node) { readWarn(n, ofAll, ruleWarns) }
 	n.Map(read, strictyaml.Keys{"extend": r.ignore("extend", useSchedules)})
+}
+
+// readWarn reads the warnings of single rules, and what is left as that of all rules.
+func readWarn(n *strictyaml.Node, ofAll func(*strictyaml.Node), ruleWarns strictyaml.Keys) {
+	rules, rest := n.Cut("rules")
+	if rest != nil {
+		ofAll(rest)
+	}
+	if rules != nil {
+		rules.Map(ruleWarns, strictyaml.Keys{string(enforce.RuleIdle): func(n *strictyaml.Node) {
+			n.Failf("the warning of idle is part of it: write idle: {after: 1h, warn: 1h}")
+		}})
+	}
 }
 
 func onOff(on bool, from Source) Value[bool] { return Value[bool]{On: on, Value: on, From: from} }

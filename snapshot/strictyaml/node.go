@@ -189,6 +189,20 @@ func (n *Node) Map(keys Keys, earlier ...Keys) {
 	}
 }
 
+// Cut is the value of a key, nil if the mapping doesn't have it, and the mapping without it, nil if nothing is left.
+func (n *Node) Cut(key string) (value, rest *Node) {
+	i := slices.IndexFunc(n.fields, func(f field) bool { return f.key.text == key })
+	if i < 0 {
+		return nil, n
+	}
+	if len(n.fields) > 1 {
+		without := *n
+		without.fields = slices.Delete(slices.Clone(n.fields), i, i+1)
+		rest = &without
+	}
+	return n.fields[i].value, rest
+}
+
 // Each reads a mapping with any keys, in the order of the file.
 func (n *Node) Each(read func(key, value *Node)) {
 	n.want(mapping, "name: value")

@@ -1,0 +1,82 @@
+package policy_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// warnings is a policy in which the warnings of rules differ by user and host.
+const warnings = `
+groups: {team: [ann, bob]}
+defaults:
+  idle: {after: 2h, warn: 1h}
+  warn: {for: 10m, rules: {non-env-processes: 30m, max-devices-per-user: {cycles: 5}}}
+overrides:
+  - {users: ["@team"], set: {warn: 2h}}
+  - {users: [bob], set: {warn: {rules: {non-env-processes: false, env-memory: 7}}}}
+  - {hosts: [a], set: {warn: {for: 3h, rules: {env-memory: 4h}}, idle: {after: 1h}}}
+`
+
+func TestWarningsOfRules(t *testing.T) {
+	file := parse(t, warnings)
+	ofAll := func(d time.Duration) enforce.Warn { return enforce.Warn{For: d} }
+	cap5, hour := enforce.Warn{Cycles: 5}, ofAll(time.Hour)
+	for _, row := range []struct {
+		host, user string
+		warn       enforce.Warn
+		rules      map[enforce.Rule]enforce.Warn
+		idle       *enforce.Warn
+	}{
+		{"x", "", ofAll(10 * time.Minute), map[enforce.Rule]enforce.Warn{"non-env-processes": ofAll(30 * time.Minute), "max-devices-per-user": cap5}, &hour},
+		{"x", "ann", ofAll(2 * time.Hour), map[enforce.Rule]enforce.Warn{"non-env-processes": ofAll(30 * time.Minute), "max-devices-per-user": cap5}, &hour},
+		{"x", "bob", ofAll(2 * time.Hour), map[enforce.Rule]enforce.Warn{"non-env-processes": {}, "env-memory": ofAll(7 * time.Second), "max-devices-per-user": cap5}, &hour},
+		{"a", "eve", ofAll(3 * time.Hour), map[enforce.Rule]enforce.Warn{"non-env-processes": ofAll(30 * time.Minute), "env-memory": ofAll(4 * time.Hour), "max-devices-per-user": cap5}, nil},
+		{"a", "bob", ofAll(2 * time.Hour), map[enforce.Rule]enforce.Warn{"non-env-processes": {}, "env-memory": ofAll(7 * time.Second), "max-devices-per-user": cap5}, nil},
+	} {
+		s := file.Settings(enforce.Query{Host: snapshot.Hostname(row.host), User: snapshot.Username(row.user)})
+		require.Equal(t, row.warn, s.Warn, row)
+		require.Equal(t, row.rules, s.RuleWarns, row)
+		require.Equal(t, row.idle, s.Idle.Warn, row)
+	}
+	none := policy.Default().Settings(enforce.Query{})
+	require.Nil(t, none.RuleWarns, "an override changes no other answer")
+}
+
+func TestExplainWarningsOfRules(t *testing.T) {
+	var got []policy.Explanation
+	for _, e := range parse(t, warnings).Explain(enforce.Query{User: "bob", Host: "x"}) {
+		if e.Key == "idle" || len(e.Key) >= 4 && e.Key[:4] == "warn" {
+			got = append(got, e)
+		}
+	}
+	require.Equal(t, []policy.Explanation{
+		{Key: "idle", Value: "{after: 2h, warn: {for: 1h}}", From: "defaults, p.yaml:4:10"},
+		{Key: "warn", Value: "{for: 2h}", From: "override for users @team, p.yaml:7:36"},
+		{Key: "warn.rules.non-env-processes", Value: "off", From: "override for users bob, p.yaml:8:60"},
+		{Key: "warn.rules.env-memory", Value: "{for: 7s}", From: "override for users bob, p.yaml:8:79"},
+		{Key: "warn.rules.max-devices-per-user", Value: "{cycles: 5}", From: "defaults, p.yaml:5:75"},
+	}, got)
+	idle := parse(t, "defaults: {idle: {after: 1h, below: 5%, warn: false}}").Explain(enforce.Query{})
+	require.Contains(t, idle, policy.Explanation{Key: "idle", Value: "{after: 1h, below: 5%, warn: false}", From: "defaults, p.yaml:1:19"})
+}
+
+// A warning is the same however it is written, and no warning is not that of all rules.
+func TestDigestOfWarnings(t *testing.T) {
+	digest := func(defaults string) string { return parse(t, "defaults: {"+defaults+"}").Digest() }
+	require.Equal(t, digest("warn: {for: 1h}"), digest("warn: 60m"))
+	require.Equal(t, digest("warn: {rules: {env-memory: 1h}}"), digest("warn: {rules: {env-memory: {for: 3600}}}"))
+	seen := map[string]string{}
+	for _, defaults := range []string{
+		"warn: 1h", "warn: {for: 1h, rules: {env-memory: false}}", "warn: {for: 1h, rules: {env-devices: false}}",
+		"warn: {for: 1h, rules: {env-memory: 1h}}", "warn: {rules: {env-memory: 1h}}", "idle: {after: 1h}", "idle: {after: 1h, warn: 1h}", "idle: {after: 1h, warn: false}",
+	} {
+		require.NotContains(t, seen, digest(defaults), defaults)
+		seen[digest(defaults)] = defaults
+	}
+}
