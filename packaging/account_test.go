@@ -39,10 +39,18 @@ func TestOneAccount(t *testing.T) {
 		require.Error(t, err, "%s: %s", command, out)
 		require.Contains(t, out, "gpu-01", "with root's own ssh, which knows no host")
 	}
+	m.write("/etc/genv/hooks.yaml", "hooks: [{command: [/bin/sh, -c, 'id -un; exit 3']}]\n", 0o644)
+	notify := "genv policy test-notify --policy /etc/genv/hooks.yaml --to bob"
+	out, err := sudo(notify)
+	require.Error(t, err)
+	require.Contains(t, out, "failed: exit status 3: genv\n")
+	out, err = m.as("alice", notify)
+	require.Error(t, err)
+	require.Contains(t, out, "run it with sudo")
 	alice := strings.TrimSpace(m.must("id", "-u", "alice"))
 	require.Contains(t, m.sh("cat /var/log/genv-controller/audit.jsonl"), `"alice (uid `+alice+`), as genv"`)
 
-	out, err := m.as("alice", "genv remote history && genv remote top --plain --once")
+	out, err = m.as("alice", "genv remote history && genv remote top --plain --once")
 	require.NoError(t, err, out)
 	require.Contains(t, out, "deadline")
 	for user, commands := range map[string][]string{

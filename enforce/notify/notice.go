@@ -46,6 +46,9 @@ type TemplateFinding struct {
 	Record    []string `json:"record,omitempty"`
 }
 
+// TestText is what an administrator's test of notices says, whatever else is in it.
+const TestText = "This is a test of genv's notices. Nothing is wrong, and nothing will be done."
+
 // maxCommand is how many characters of a command line a mail shows.
 const maxCommand = 200
 

@@ -48,6 +48,8 @@ type Mail struct {
 	AddressCommand  []string
 	// OptOut are users who get no mail.
 	OptOut []string
+	// CopyTo are addresses that get a copy of each mail that a user was sent.
+	CopyTo []string
 
 	PerUser int           // mails an hour about new matters; what is beyond waits for the digest
 	InAll   int           // mails an hour

@@ -237,6 +237,8 @@ func TestRefusedMail(t *testing.T) {
 		{"a template cut short", "mail:\n  template: \"{{.User\"", `p.yaml:2:13: template: `},
 		{"no address", "mail:\n  addresses: {alice: nowhere}", `p.yaml:2:22: "nowhere" is not a mail address`},
 		{"an address like an option", "mail:\n  addresses: {alice: -oQ@example.org}", `has characters that genv does not send mail to`},
+		{"copies to nowhere", "mail:\n  copy-to: [admins]", `p.yaml:2:13: "admins" is not a mail address`},
+		{"copies with names", "mail:\n  copy-to: [\"A <a@b.org>\"]", `is not a mail address`},
 		{"opt-out of a group", "mail:\n  opt-out: [\"@nobodies\"]", "no such group"},
 		{"a digest of seconds", "mail:\n  digest: 5s", "digest: 5s is not from 1m to 7d"},
 	})

@@ -56,6 +56,9 @@ func (r *reader) readMail(n *strictyaml.Node) {
 				m.OptOut = append(m.OptOut, users...)
 			})
 		},
+		"copy-to": func(n *strictyaml.Node) {
+			n.List(func(n *strictyaml.Node) { m.CopyTo = append(m.CopyTo, readAddress(n)) })
+		},
 		"per-user": func(n *strictyaml.Node) { m.PerUser = n.Int(1, maxLimit) },
 		"in-all":   func(n *strictyaml.Node) { m.InAll = n.Int(1, maxLimit) },
 		"digest":   func(n *strictyaml.Node) { m.Digest = n.Duration(time.Minute, 7*24*time.Hour) },

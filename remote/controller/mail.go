@@ -31,9 +31,8 @@ type Mailing struct {
 
 // Why a user gets no mail about a finding.
 var (
-	errOptedOut = errors.New("not sent: the policy lists the user under `opt-out`")
-	errNoName   = errors.New("not sent: the host doesn't report the name of this user")
-	errNoRoom   = errors.New("not sent: too many mails of this hour wait already")
+	errNoName = errors.New("not sent: the host doesn't report the name of this user")
+	errNoRoom = errors.New("not sent: too many mails of this hour wait already")
 )
 
 // Texts are the texts of messages on terminals.
@@ -107,7 +106,7 @@ func (c *Controller) addMail(n *notify.Notification, now time.Time) error {
 	case n.User == "":
 		return errNoName
 	case c.Mailing.OptedOut(n.User):
-		return errOptedOut
+		return mail.ErrOptedOut
 	case !c.Memory.Mail.Add(n.User, n.Details, c.Mailing.Rules, now):
 		return errNoRoom
 	}

@@ -26,6 +26,9 @@ const accountKey = "account"
 // root too.
 const Personal = "personal"
 
+// AsAccount is the category of a command elsewhere that runs as the controller's account if root starts it.
+const AsAccount = "as the account"
+
 // AskWithSudo is the next step for what root and the controller's account may do.
 const AskWithSudo = "run it with sudo"
 

@@ -76,7 +76,7 @@ func build(p Program, commands Commands, named string) *cli.App {
 func prepare(p Program, commands Commands, cmd *cli.Command, configured, accountable bool) {
 	cmd.OnUsageError = usageError
 	cmd.HideHelpCommand = true
-	cmd.Action = checked(p, commands, cmd.Action, configured, accountable && cmd.Category != Personal)
+	cmd.Action = checked(p, commands, cmd.Action, configured, accountable && cmd.Category != Personal || cmd.Category == AsAccount)
 	for _, flag := range cmd.Flags {
 		if f, ok := flag.(*cli.BoolFlag); ok {
 			f.DisableDefaultText = f.DefaultText == "" // "(default: false)" is no help

@@ -38,10 +38,15 @@ func ReadPolicy(c *cli.Context) (*policy.File, error) {
 	return file, flagsOver(c, file, caps)
 }
 
+// PolicyFlag names a policy file.
+func PolicyFlag() cli.Flag {
+	return &cli.StringFlag{Name: "policy", Category: command.Site + command.Top + command.OrNone, Usage: "policy `FILE`, or none; by default policy.yaml in ~/.config/genv or /etc/genv; flags override it"}
+}
+
 // RuleFlags name a policy file, and override it.
 func RuleFlags() []cli.Flag {
 	flags := []cli.Flag{
-		&cli.StringFlag{Name: "policy", Category: command.Site + command.Top + command.OrNone, Usage: "policy `FILE`, or none; by default policy.yaml in ~/.config/genv or /etc/genv; flags override it"},
+		PolicyFlag(),
 		&cli.IntFlag{Name: "max-devices-per-user", Category: command.OfPolicy, DefaultText: "no cap", Usage: "detach the GPUs of a user beyond `N` on all hosts together"},
 		&cli.StringSliceFlag{Name: "max-devices-for-user", Category: command.OfPolicy + command.Many, Usage: "the same for one user: `USER=N`; several values allowed"},
 	}

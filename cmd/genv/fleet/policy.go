@@ -27,9 +27,9 @@ func (p *program) policyCommand() *cli.Command {
 	return &cli.Command{
 		Name:     "policy",
 		Category: command.Configured,
-		Usage:    "check and explain policy files",
+		Usage:    "check and explain policy files, and try out their notices",
 		Subcommands: []*cli.Command{
-			p.policyCheckCommand(),
+			p.policyCheckCommand(), p.policyTestNotifyCommand(),
 			{
 				Name: "explain", Usage: "print the settings for a user on a host, and where each comes from",
 				Flags: append(append(inventoryFlags(), enforcement.RuleFlags()...), command.FormatFlag("tui", "csv", "json"),

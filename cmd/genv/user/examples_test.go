@@ -90,6 +90,8 @@ var examples = map[string][]string{
 	"policy check":   {"--inventory a,b --strict --format json $DIR/policy"},
 	"policy explain": {"--inventory a --user x --host a --label k=v --at 2026-11-20 --format csv " + ruleFlags, noRuleFlags},
 
+	"policy test-notify": {"--policy $DIR/policy --to x " + otherwise(command.ExitFailed)},
+
 	"remote activate": {"$FLEET --name x --gpus 1 --gpu-memory 4g --no-prompt --no-attach --over-subscribe", "$MORE"},
 	"remote enforce": {
 		"$FLEET --state-dir $DIR/state --interval 0 --events off --cycles 1 --dry-run --audit-log $DIR/log --audit-size 1m --audit-keep 1 --act-unrecorded --timestamps always --summary 1h --usage-db off --usage-fleet lab --usage-keep 90d --usage-names 30d --format json " + ruleFlags, "$FLEET --interval 0 --dry-run --exit-code " + noRuleFlags, "$MORE --interval 0", "$FLEET --interval 1 --cycles 2 --take-over --socket $DIR/socket --metrics 127.0.0.1:0 " + webFlags,

@@ -80,6 +80,9 @@ type Letter struct {
 	Digest bool
 	Run    string // of the controller, and its cycle, for the record
 	Cycle  int
+	Test   bool // that mail works, by SendTest
+
+	message []byte // of a copy: what the user was sent
 }
 
 // Add adds a finding for a user. It is false if there is no room for the user.

@@ -53,6 +53,9 @@ func (m *mimeMessage) bytes() ([]byte, error) {
 	return b.Bytes(), err
 }
 
+// ErrOptedOut is why a user gets no mail.
+var ErrOptedOut = errors.New("not sent: the policy lists the user under `opt-out`")
+
 // errNoAddress is why a user gets no mail.
 var errNoAddress = errors.New("no mail address is known for this user")
 

@@ -13,6 +13,9 @@
 // have limits, since a host may make up users and findings; what is over a limit waits
 // for the digest, and what doesn't fit into that is counted.
 //
+// Administrators get copies of what was sent (copy.go). A copy that fails or hangs delays no mail
+// to a user.
+//
 // A mail is sent at most once: when the connection is lost between its end and the
 // server's answer, it is not sent again.
 //
@@ -43,7 +46,7 @@ type Options struct {
 	// Done is called once for each letter that Close doesn't return, by one goroutine.
 	Done func(Result)
 	// Warn is called for what is wrong but keeps no mail from being sent, and when a
-	// server begins to fail.
+	// server begins to fail; by several goroutines.
 	Warn func(error)
 	// Pause is how long to wait before a second try; it doubles up to maxPause. 0 for 30
 	// seconds. GiveUp is how long a mail is tried; 0 for 4 hours.
@@ -80,6 +83,8 @@ type Post struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 	unsent  []Letter // valid when running is over
+	copyTo  string   // of a Post of copies: where all of them go
+	copies  []*Post
 
 	waiting []*job
 	failing bool      // the server, and Warn was called for it
@@ -96,8 +101,21 @@ func NewPost(o Options) *Post {
 		o.GiveUp = defaultGiveUp
 	}
 	ctx, cancel := context.WithCancel(context.Background())
+	p := newPost(o)
+	p.cancel = cancel
+	for _, to := range o.Settings.CopyTo {
+		copies := newCopies(o, to)
+		copies.running.Go(func() { copies.work(ctx) })
+		p.copies = append(p.copies, copies)
+	}
+	p.running.Go(func() { p.work(ctx) })
+	return p
+}
+
+// newPost is a Post that doesn't work yet.
+func newPost(o Options) *Post {
 	p := &Post{
-		options: o, cancel: cancel, closing: make(chan struct{}),
+		options: o, closing: make(chan struct{}),
 		incoming: make(chan Letter, queueLength), refused: make(chan Letter, queueLength),
 	}
 	if o.Settings.Sendmail != "" {
@@ -105,7 +123,6 @@ func NewPost(o Options) *Post {
 	} else {
 		p.send = server{o.Settings, helloName()}.send
 	}
-	p.running.Go(func() { p.work(ctx) })
 	return p
 }
 
@@ -140,6 +157,7 @@ func (p *Post) Close(timeout time.Duration) []Letter {
 	timer := time.AfterFunc(timeout, p.cancel)
 	defer timer.Stop()
 	p.running.Wait()
+	p.closeCopies()
 	p.cancel()
 	return p.unsent
 }
@@ -192,15 +210,7 @@ func (p *Post) take() {
 // try tries to send a letter, once.
 func (p *Post) try(ctx context.Context, j *job) {
 	now := p.options.Now()
-	r := Result{Letter: j.letter}
-	var data []byte
-	r.To, r.Err = addressOf(ctx, p.options.Settings, j.letter.User)
-	if r.Err == nil {
-		data, r.Text, r.Err = p.write(j, r.To, now)
-	}
-	if r.Err == nil {
-		r.Err = p.send(ctx, r.To, data)
-	}
+	r, data := p.deliver(ctx, j, now)
 	if ctx.Err() == nil { // the end of a run is not a failure of the server
 		p.learn(r.Err, now)
 	}
@@ -213,12 +223,33 @@ func (p *Post) try(ctx context.Context, j *job) {
 		r.Err = fmt.Errorf("given up after %d tries: %w", j.tries, r.Err)
 	}
 	p.remove(j)
+	if r.Err == nil {
+		p.copy(&r, data)
+	}
 	p.options.Done(r)
+}
+
+// deliver sends a letter, and returns what became of it and the message.
+func (p *Post) deliver(ctx context.Context, j *job, now time.Time) (Result, []byte) {
+	r, data := Result{Letter: j.letter, To: p.copyTo}, j.letter.message
+	if data == nil {
+		r.To, r.Err = addressOf(ctx, p.options.Settings, j.letter.User)
+		if r.Err == nil {
+			data, r.Text, r.Err = p.write(j, r.To, now)
+		}
+	}
+	if r.Err == nil {
+		r.Err = p.send(ctx, r.To, data)
+	}
+	return r, data
 }
 
 // write writes a letter as a message, and returns its text for the record.
 func (p *Post) write(j *job, to string, now time.Time) (data []byte, body string, err error) {
 	subject, body := Compose(j.letter, p.options.Settings, p.options.Templates, p.options.Warn)
+	if j.letter.Test { // whatever a template writes
+		subject, body = "[test] "+subject, notify.TestText+"\n\n"+body
+	}
 	m := mimeMessage{
 		from: p.options.Settings.Sender, to: to, replyTo: p.options.Settings.ReplyTo,
 		subject: subject, body: body, id: j.id, date: now,
@@ -293,7 +324,11 @@ func (p *Post) accept(l Letter) {
 		p.options.Done(Result{Letter: l, Err: ErrFull})
 		return
 	}
-	p.waiting = append(p.waiting, &job{letter: l, since: now, next: now, id: "genv." + strings.ToLower(rand.Text())})
+	p.waiting = append(p.waiting, newJob(l, now))
+}
+
+func newJob(l Letter, now time.Time) *job {
+	return &job{letter: l, since: now, next: now, id: "genv." + strings.ToLower(rand.Text())}
 }
 
 // longestWait is how long the worker sleeps at most: the clock may be set.

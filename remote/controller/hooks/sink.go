@@ -34,6 +34,8 @@ type Notice struct {
 	// HeldUsers are those against whom safety limits held actions back.
 	HeldUsers []safety.Held `json:"held_users,omitempty"`
 	HeldHosts []safety.Held `json:"held_hosts,omitempty"`
+	// Test says that nothing was found: `genv policy test-notify` sent it. Its one finding says so, too.
+	Test bool `json:"test,omitempty"`
 	// Messages are what operators wrote to users.
 	Messages []NoticedMessage `json:"messages,omitempty"`
 }
@@ -106,13 +108,18 @@ func noticed(f *enforce.Finding) NoticedFinding {
 }
 
 func (s Sink) send(cycle *controller.Cycle, n Notice) {
-	n.Schema, n.Time, n.Run, n.Cycle = "genv.hook/1", s.Now().UTC(), cycle.Run, cycle.Number
+	n.Run, n.Cycle = cycle.Run, cycle.Number
+	if e, err := n.at(s.Now()); err == nil { // these types have nothing that JSON can't express
+		s.Queue.Send(e)
+	}
+}
+
+// at is the event of a notice that is sent at a time.
+func (n Notice) at(now time.Time) (Event, error) {
+	n.Schema, n.Time = "genv.hook/1", now.UTC()
 	n.Findings, n.Outcomes = append([]NoticedFinding{}, n.Findings...), append([]audit.Record{}, n.Outcomes...)
 	body, err := json.Marshal(n)
-	if err != nil {
-		return // these types have nothing that JSON can't express
-	}
-	s.Queue.Send(Event{Name: n.Event, JSON: body, IDs: n.ids()})
+	return Event{Name: n.Event, JSON: body, IDs: n.ids()}, err
 }
 
 // maxIDs is how many findings the record of an event names.

@@ -97,12 +97,19 @@ func (s *Server) Close() {
 	s.running.Wait()
 }
 
-// Answer has the server answer a command, or END at the end of a mail, in another way.
+// Answer has the server answer a command, or END at the end of a mail, in another way; "RCPT a@b.org" is
+// that of one recipient.
 // "drop" drops the connection, "hang" answers nothing.
 func (s *Server) Answer(command, answer string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.answers[command] = answer
+}
+
+func (s *Server) hasAnswer(command string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.answers[command] != ""
 }
 
 // AnswerOnce is Answer for the next time alone.
@@ -221,6 +228,9 @@ func (c *smtpConn) command(line string) bool {
 		return c.say(name, "250 ok")
 	case "RCPT":
 		c.mail.To = address(rest)
+		if to := name + " " + c.mail.To; s.hasAnswer(to) {
+			name = to
+		}
 		return c.say(name, "250 ok")
 	case "DATA":
 		return c.say(name, "354 go on") && c.data()

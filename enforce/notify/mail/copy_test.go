@@ -1,0 +1,116 @@
+package mail_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce/notify"
+	"github.com/seed-3119e985/genv/enforce/notify/mail"
+	"github.com/seed-3119e985/genv/enforce/notify/mail/mailtest"
+)
+
+// sentTo are the recipients of the mails that a server took.
+func sentTo(s *mailtest.Server) (to []string) {
+	for _, m := range s.Mails() {
+		to = append(to, m.To)
+	}
+	return to
+}
+
+// Administrators get what the user got, and nothing about a user who got nothing.
+func TestCopies(t *testing.T) {
+	for name, tt := range map[string]struct {
+		command, answer string
+		copyTo          []string
+		took            []string
+		warns           string
+	}{
+		"both are accepted":         {"", "", []string{"admins@example.org"}, []string{"alice@example.org", "admins@example.org"}, ""},
+		"no copies":                 {"", "", nil, []string{"alice@example.org"}, ""},
+		"the user is administrator": {"", "", []string{"Alice@example.org"}, []string{"alice@example.org"}, ""},
+		"the user is refused":       {"RCPT alice@example.org", "550 no such user", []string{"admins@example.org"}, nil, ""},
+		"the copy is refused": {
+			"RCPT admins@example.org", "550 no such user",
+			[]string{"admins@example.org", "boss@example.org"},
+			[]string{"alice@example.org", "boss@example.org"},
+			`the copy to admins@example.org of a mail to alice was not sent: SERVER: it answered 550: "no such user"`,
+		},
+		"the copy has to wait, and the run ends": {
+			"RCPT admins@example.org", "451 later",
+			[]string{"admins@example.org"},
+			[]string{"alice@example.org"},
+			"the copy to admins@example.org of a mail to alice was not sent: the run ended before the mail server took it",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := mailtest.Start(t)
+			s.Answer(tt.command, tt.answer)
+			with := settings(s)
+			with.CopyTo = tt.copyTo
+			o := open(with, func(o *mail.Options) { o.Pause = time.Hour })
+			o.Send(letter("alice"))
+			require.Empty(t, o.Close(time.Minute))
+			require.Len(t, o.results, 1, "the record has the user's alone")
+			require.ElementsMatch(t, tt.took, sentTo(s))
+			if tt.warns == "" {
+				require.Empty(t, o.warned)
+			} else {
+				require.Equal(t, []string{strings.ReplaceAll(tt.warns, "SERVER", s.Address)}, o.warned)
+			}
+			for _, m := range s.Mails() {
+				require.Equal(t, s.Mails()[0].Data, m.Data)
+				require.Contains(t, m.Data, "To: <alice@example.org>", "so that it is seen whose mail it is")
+			}
+		})
+	}
+}
+
+// An address at which the server hangs costs users nothing, and other copies neither.
+func TestABrokenCopyAddressDelaysNoMail(t *testing.T) {
+	t.Parallel()
+	s := mailtest.Start(t)
+	s.Answer("RCPT admins@example.org", "hang")
+	with := settings(s)
+	with.CopyTo, with.Timeout = []string{"admins@example.org", "boss@example.org"}, time.Hour
+	o := open(with, nil)
+	for _, user := range []string{"alice", "carol", "dave"} {
+		o.Send(letter(user))
+	}
+	require.Eventually(t, func() bool { return len(s.Mails()) == 6 }, time.Minute, time.Millisecond)
+	require.Empty(t, o.Close(100*time.Millisecond))
+	require.Len(t, o.results, 3)
+	require.Len(t, o.warned, 3, "of each copy that was lost")
+}
+
+// A test says that it is one, whatever the templates are, and is sent once.
+func TestSendTest(t *testing.T) {
+	t.Parallel()
+	s := mailtest.Start(t)
+	with := settings(s)
+	with.CopyTo = []string{"admins@example.org"}
+	templates := notify.Templates{}
+	for kind, text := range map[notify.TemplateKind]string{notify.MailSubject: "for {{.User}}", notify.MailBody: "{{len .Findings}} things"} {
+		parsed, err := notify.ParseTemplate(kind, text)
+		require.NoError(t, err)
+		templates[kind] = parsed
+	}
+	options := mail.Options{Settings: with, Templates: templates, Now: time.Now, Warn: func(err error) { require.NoError(t, err) }}
+	results := mail.SendTest(t.Context(), options, "alice")
+	require.Len(t, results, 2)
+	require.NoError(t, results[0].Err)
+	require.Equal(t, "admins@example.org", results[1].To)
+	require.Equal(t, []string{"alice@example.org", "admins@example.org"}, sentTo(s))
+	m, body := decoded(t, s.Mails()[1].Data)
+	require.Equal(t, "[test] for alice", m.Header.Get("Subject"))
+	require.Equal(t, notify.TestText+"\n\n1 things\n", strings.ReplaceAll(body, "\r\n", "\n"))
+
+	s.AnswerOnce("RCPT", "451 later")
+	results = mail.SendTest(t.Context(), options, "alice")
+	require.Len(t, results, 1, "it isn't tried again, and there is no copy of it")
+	require.ErrorContains(t, results[0].Err, "it answered 451")
+	require.Contains(t, mail.NextStep(results[0].Err), "try again later")
+}
