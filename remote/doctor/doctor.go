@@ -25,6 +25,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/sshclient"
+	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/doctor"
 )
 
@@ -47,6 +48,8 @@ type Doctor struct {
 	Insecure bool
 	// Acting, if set, asks root's `genv usage serve` on a host which controller acts there.
 	Acting func(ctx context.Context, host remote.Host) (agent.Acting, error)
+	// Guard, if set, is the kernel guard that the policy wants on a host.
+	Guard func(host remote.Host) snapshot.GuardMode
 }
 
 // Host is what was found about a host.

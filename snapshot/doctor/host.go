@@ -28,21 +28,6 @@ func CheckNamespace(inode uint64, refusal string) Check {
 		If(true, "", "PID namespace %d, which is not the initial one and is that of the state files", inode))
 }
 
-// CheckGuard judges whether the kernel could guard devices: a program on cgroup2, with a ring buffer for
-// its events, since Linux 5.8. mounts is the text of /proc/self/mounts, and bpf whether the kernel has
-// bpf(2).
-func CheckGuard(release, mounts string, bpf bool) Check {
-	var major, minor int
-	parsed, _ := fmt.Sscanf(release, "%d.%d", &major, &minor) // such as 6.1.0-18-amd64
-	seen, cgroup2 := "Linux "+release, cgroup2In(mounts)
-	return First(Guard,
-		If(parsed < 2 || major <= 0, Unsure, "the kernel's version is unknown (%q)", OneLine(release)),
-		If(major < 5 || major == 5 && minor < 8, "old-kernel", "%s", seen),
-		If(!bpf, "no-bpf", "%s has no bpf(2)", seen),
-		If(cgroup2 == "", "no-cgroup2", "%s, without cgroup2", seen),
-		If(true, "", "%s, cgroup2 at %s, BPF", seen, cgroup2))
-}
-
 // CheckServices judges genv's units by the output of showUnits: lines KEY=VALUE, with
 // an empty line between units. absent says that the machine doesn't run systemd.
 func CheckServices(absent bool, output string, err error) Check {
@@ -78,17 +63,6 @@ func checkUnit(name, active, file string) Check {
 		If(!running && strings.HasPrefix(file, "enabled"), "service-stopped", "%s", state),
 		If(running && file == "disabled", "service-disabled", "%s", state),
 		If(true, "", "%s", state))
-}
-
-// cgroup2In finds where cgroup2 is mounted in the text of /proc/self/mounts; empty if it
-// isn't.
-func cgroup2In(mounts string) string {
-	for line := range strings.Lines(mounts) {
-		if f := strings.Fields(line); len(f) >= 3 && f[2] == "cgroup2" {
-			return f[1]
-		}
-	}
-	return ""
 }
 
 // OSName reads os-release(5).

@@ -23,7 +23,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
-// Machine is this machine. All fields but Owner and Restricted are set.
+// Machine is this machine. All fields but Owner, Restricted and Guard are set.
 type Machine struct {
 	// SMI asks nvidia-smi how the driver runs the GPUs; *nvidiasmi.Querier implements it.
 	SMI interface {
@@ -43,6 +43,8 @@ type Machine struct {
 
 	// Restricted says that a guard may hide devices from this user.
 	Restricted bool
+	// Guard is what its guard does; nil if that is unknown.
+	Guard *GuardState
 
 	Genv Program
 }
@@ -62,7 +64,7 @@ func (m *Machine) Examine(ctx context.Context) ([]Check, System) {
 	mounts, _ := os.ReadFile(filepath.Join(m.Proc, "self/mounts")) // empty is unknown
 	checks := []Check{
 		m.checkGenv(), CheckState(m.state(ctx)), clock(), m.checkNamespace(),
-		CheckGuard(software.Kernel, string(mounts), hasBPF()), m.checkServices(ctx), CheckDisk(m.spaces()),
+		CheckGuard(CheckKernel(software.Kernel, string(mounts), hasBPF()), m.Guard), m.checkServices(ctx), CheckDisk(m.spaces()),
 	}
 	found := <-driver
 	software.Driver = found.Version()

@@ -13,10 +13,12 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent/frame"
 	"github.com/seed-3119e985/genv/remote/controller"
 	remotedoctor "github.com/seed-3119e985/genv/remote/doctor"
+	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/doctor"
 )
 
@@ -25,6 +27,10 @@ func (p *program) doctorCommand() *cli.Command {
 		Name:  "doctor",
 		Usage: "check every host (name, SSH, sudo, genv, driver, disks and so on) and which controllers act, and print the next step for each problem; it changes nothing",
 		Flags: remoteFlags(allHosts, append(slices.Concat(leaderFlags(), command.OutputFlags()),
+			&cli.StringFlag{
+				Name: "policy", Category: command.Site + command.Top + command.OrNone, Hidden: true,
+				Usage: "the policy `FILE` that says which guard hosts are to have, or none; by default policy.yaml in ~/.config/genv or /etc/genv",
+			},
 			&cli.BoolFlag{Name: "all", Usage: "print the details of what is in order too"})...),
 		Action: p.remoteDoctor,
 	}
@@ -72,7 +78,7 @@ func (p *program) remoteDoctor(c *cli.Context) error {
 		return err
 	}
 	defer f.close()
-	document := f.examine(c.Context, &leader)
+	document := f.examine(c.Context, &leader, p.wantedGuards(c.String("policy")))
 	f.progress.End()
 	render.WriteDuplicates(p.Err, document.Duplicates)
 	if output.Format == "json" {
@@ -88,12 +94,34 @@ func (p *program) remoteDoctor(c *cli.Context) error {
 	return checkup.Exit(document.Status)
 }
 
+// wantedGuards says which guard a policy wants on each host; nil without a policy, or if it can't be read,
+// which is a warning.
+func (p *program) wantedGuards(path string) func(remote.Host) snapshot.GuardMode {
+	if path == "" || path == command.NoPolicy {
+		return nil
+	}
+	data, err := enforcement.ReadPolicyFile(path)
+	var file *policy.File
+	if err == nil {
+		file, err = policy.Parse(path, data)
+	}
+	if err != nil {
+		p.Warn("the guards are not compared with the policy: " + err.Error())
+		return nil
+	}
+	return func(h remote.Host) snapshot.GuardMode {
+		host := snapshot.Host{Name: snapshot.Hostname(h.Name), Labels: h.Labels}
+		return snapshot.GuardMode(controller.WantedGuard(file, &host, p.Now()).Mode.String())
+	}
+}
+
 // examine looks at all hosts. Names of one machine are each examined.
-func (f *fleet) examine(ctx context.Context, leader *enforcement.LeaderConfig) *remotedoctor.Document {
+func (f *fleet) examine(ctx context.Context, leader *enforcement.LeaderConfig, guards func(remote.Host) snapshot.GuardMode) *remotedoctor.Document {
 	pool := f.pool()
 	defer pool.Close()
 	d := &remotedoctor.Doctor{
 		Client: f.client, Timeout: f.SSH.CommandTimeout, Now: f.program.Now, Insecure: f.SSH.InsecureHostKeys, Acting: pool.Acting,
+		Guard: guards,
 	}
 	asker := f.asker()
 	results := controller.Ask(ctx, asker, func(ctx context.Context, h remote.Host) (*remotedoctor.Host, error) {

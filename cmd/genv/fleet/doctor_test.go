@@ -294,6 +294,12 @@ func TestDoctorNamesEachFault(t *testing.T) {
 	}
 	well := genvtest.Run(t, "remote", "doctor", "-F", f.SSHConfig(), "-H", "well")
 	require.Zero(t, well.Code, well.Out)
+	guarded := filepath.Join(t.TempDir(), "policy.yaml")
+	require.NoError(t, os.WriteFile(guarded, []byte("overrides: [{hosts: [well], set: {guard: enforce}}]\n"), 0o600))
+	for policy, differs := range map[string]bool{guarded: true, "none": false} {
+		r := genvtest.Run(t, "remote", "doctor", "-F", f.SSHConfig(), "-H", "well", "--policy", policy)
+		require.Equal(t, differs, strings.Contains(r.Out, "the policy says enforce, and "), r.Out)
+	}
 }
 
 // stateOf lists all files of the hosts' state folders and roots' folders, with size and

@@ -12,10 +12,13 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/enforce/guard"
 	enforcelocal "github.com/seed-3119e985/genv/enforce/local"
 	"github.com/seed-3119e985/genv/remote/agent/frame"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/doctor"
+	"github.com/seed-3119e985/genv/snapshot/hardware"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 )
 
@@ -57,7 +60,7 @@ func (p *program) examine(ctx context.Context, timeout time.Duration) *doctor.Do
 	m := &doctor.Machine{
 		SMI: localhost.NvidiaSMI(p.Getenv, timeout), Notes: disk.New(disk.Dir(p.Getenv), options), Run: runProgram,
 		StateDir: disk.Dir(p.Getenv), RootDir: options.RootDir, Record: localhost.RootLog(p.Getenv), Proc: "/proc", SysRun: "/run",
-		Genv: doctor.Program{Version: p.Version, Protocol: frame.Version}, Restricted: localhost.Hardware(p.Getenv).Restricted(p.Now()),
+		Genv: doctor.Program{Version: p.Version, Protocol: frame.Version}, Restricted: localhost.Hardware(p.Getenv).Restricted(p.Now()), Guard: p.guardState(),
 	}
 	if self, err := os.Executable(); err == nil {
 		m.Genv.Path = self
@@ -68,8 +71,22 @@ func (p *program) examine(ctx context.Context, timeout time.Duration) *doctor.Do
 	checks, system := m.Examine(ctx)
 	return &doctor.Document{
 		Schema: doctor.Schema, Host: enforcelocal.Hostname(), Time: p.Now().UTC(), Root: os.Geteuid() == 0,
-		Genv: m.Genv, System: system, Status: doctor.Overall(checks), Checks: checks,
+		Genv: m.Genv, System: system, Status: doctor.Overall(checks), Checks: checks, Guard: m.Guard,
 	}
+}
+
+// guardState is what the guard of this machine does, and was ordered; nil if that is unknown.
+func (p *program) guardState() *doctor.GuardState {
+	dir := disk.RunDir(p.Getenv)
+	now := hardware.Guard(dir, p.Now(), proc.FS{})
+	if now == nil {
+		return nil
+	}
+	g := &doctor.GuardState{Mode: now.Mode, Reason: now.Reason}
+	if status, err := guard.ReadStatus(dir); err == nil && status.Order != nil {
+		g.Ordered, g.By, g.Renewed, g.Veto = snapshot.GuardMode(status.Order.Mode.String()), status.Order.By, status.Given, status.Veto
+	}
+	return g
 }
 
 // programTimeout is how long a program that a check needs may take.

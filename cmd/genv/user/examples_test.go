@@ -128,7 +128,7 @@ var examples = map[string][]string{
 	"remote llm attach": {"$FLEET llama3 " + otherwise(1), "$MORE llama3 " + otherwise(1)},
 	"remote query":      {"$FLEET --query eid --name x --format csv", "$MORE --query eid"},
 	"remote doctor": {
-		"$FLEET --all --format csv --no-header || test $? = 3", "$MORE || test $? = 3",
+		"$FLEET --all --policy $DIR/policy --format csv --no-header || test $? = 3", "$MORE || test $? = 3",
 		"$FLEET --leader etcds://127.0.0.1:1/lab --leader-ca $DIR/cert --leader-cert $DIR/cert --leader-key $DIR/key --leader-login $DIR/login || test $? = 3",
 	},
 }
