@@ -55,7 +55,7 @@ mount -t tmpfs none /run
 mount -t tmpfs none /var/lib
 mkdir -p /var/lib/docker /run/exec
 exec dockerd --data-root /var/lib/docker --exec-root /run/exec -H unix:///run/docker.sock -p /run/dockerd.pid \
-  --iptables=false --bridge=none --storage-driver=vfs "$@"`
+  --iptables=false --ip-forward=false --bridge=none --storage-driver=vfs "$@"`
 
 // Start starts dockerd with further flags, and makes the image. Everything ends with the
 // test.
@@ -188,7 +188,7 @@ cd /
 exec setpriv --reuid "$uid" --regid "$uid" --clear-groups env -u DOCKER_HOST HOME="$dir/home" XDG_RUNTIME_DIR="$dir/run" \
   rootlesskit --net=host --copy-up=/etc --copy-up=/run --propagation=rslave sh -c 'rm -f /run/docker /run/containerd /run/xtables.lock
 exec dockerd --rootless --data-root "$HOME/data" --exec-root "$XDG_RUNTIME_DIR/exec" -H "unix://$XDG_RUNTIME_DIR/docker.sock" -p "$XDG_RUNTIME_DIR/docker.pid" \
-  --iptables=false --bridge=none --storage-driver=vfs "$@"' dockerd "$@"`
+  --iptables=false --ip-forward=false --bridge=none --storage-driver=vfs "$@"' dockerd "$@"`
 
 // RequireRootless is Require for StartRootless.
 func RequireRootless(t testing.TB) {
