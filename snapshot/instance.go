@@ -18,12 +18,9 @@ type Instance struct {
 	Pool  string
 }
 
-// Memory is how much memory the instance has, or at most, according to its profile; unknown
-// without one.
+// Memory is how much memory the instance has at most, by its profile, which `nvidia-smi -L` names. Total counts only
+// without one: it comes from the list of processes, where a process's name could make it smaller.
 func (i Instance) Memory() Memory {
-	if i.Total.Known() {
-		return i.Total
-	}
 	for part := range strings.SplitSeq(i.Profile, ".") {
 		size, _, _ := strings.Cut(part, "+") // as in 1g.10gb+me
 		if digits, isSize := strings.CutSuffix(size, "gb"); isSize {
@@ -32,7 +29,7 @@ func (i Instance) Memory() Memory {
 			}
 		}
 	}
-	return Memory{}
+	return i.Total
 }
 
 // maxInstances is how many MIG instances of a device or a process are accepted: no device

@@ -60,7 +60,7 @@ func TestParseDetails(t *testing.T) {
 		{UUID: "MIG-b", Profile: "2c.3g.40gb", Total: snapshot.MiB(40448), Pool: "2"},
 		{UUID: "MIG-c", Profile: "1g.10gb", Pool: "9"},
 	}, instances)
-	require.Equal(t, snapshot.MiB(40448), instances[0].Memory(), "and not 40 GiB")
+	require.Equal(t, snapshot.MiB(40960), instances[0].Memory(), "no process makes it smaller by its name")
 	require.Equal(t, snapshot.MiB(10240), instances[2].Memory())
 
 	for name, out := range map[string]nvidiasmi.RunResult{

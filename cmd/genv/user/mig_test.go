@@ -47,8 +47,8 @@ func TestAttachInstance(t *testing.T) {
 
 	devices, err := os.ReadFile(s.path("state/devices.json"))
 	require.NoError(t, err)
-	require.Equal(t, 1, strings.Count(string(devices), `"gpu_memory": "40448mi"`), string(devices))
-	require.Equal(t, 1, strings.Count(string(devices), `"gpu_memory": "9984mi"`), string(devices))
+	require.Equal(t, 1, strings.Count(string(devices), `"gpu_memory": "40960mi"`), string(devices))
+	require.Equal(t, 1, strings.Count(string(devices), `"gpu_memory": "10240mi"`), string(devices))
 	require.NotContains(t, string(devices), "MIG")
 
 	var document host.GPUsDocument
@@ -71,8 +71,8 @@ func TestAttachInstance(t *testing.T) {
 	require.Equal(t, "MIG-c,MIG-d", first.sayAll("printf %s $CUDA_VISIBLE_DEVICES").text)
 	devices, err = os.ReadFile(s.path("state/devices.json"))
 	require.NoError(t, err)
-	require.Equal(t, 1, strings.Count(string(devices), `"gpu_memory": "40448mi"`), string(devices))
-	require.Equal(t, 1, strings.Count(string(devices), `"gpu_memory": "50432mi"`), string(devices)) // of MIG-a and MIG-b
+	require.Equal(t, 1, strings.Count(string(devices), `"gpu_memory": "40960mi"`), string(devices))
+	require.Equal(t, 1, strings.Count(string(devices), `"gpu_memory": "51200mi"`), string(devices)) // of MIG-a and MIG-b
 }
 
 // TestDockerRunGetsTheInstances: each is a device of the container.
@@ -148,7 +148,7 @@ func TestInstancesWhereRootOwnsTheState(t *testing.T) {
 	require.Equal(t, os.FileMode(0o644), info.Mode())
 	copied, err := os.ReadFile(filepath.Join(s.state, "devices.json"))
 	require.NoError(t, err)
-	require.Contains(t, string(copied), `"gpu_memory": "9984mi"`, "for 1.4.3")
+	require.Contains(t, string(copied), `"gpu_memory": "10240mi"`, "for 1.4.3")
 	require.NotContains(t, string(copied), "MIG")
 
 	// What a user writes to the old folder meanwhile counts for nothing.
