@@ -15,9 +15,9 @@ import (
 // pids lists whom a plan terminates, by host.
 func pids(plan enforce.Plan) map[snapshot.Hostname][]snapshot.PID {
 	byHost := make(map[snapshot.Hostname][]snapshot.PID)
-	for _, r := range plan.Reports {
-		for _, t := range r.Report.Terminate {
-			byHost[r.Host] = append(byHost[r.Host], t.Process.PID)
+	for _, o := range plan.Orders {
+		for _, t := range o.Order.Terminate {
+			byHost[o.Host] = append(byHost[o.Host], t.Process.PID)
 		}
 	}
 	return byHost
@@ -152,15 +152,15 @@ func TestCapsFollowTheContract(t *testing.T) {
 					got++
 				}
 			}
-			require.Len(t, allowed, got, "every process of a finding is in a report")
-			for _, r := range plan.Reports {
-				for _, d := range r.Report.Detach {
-					ref := enforce.DeviceRef{Host: r.Host, Index: d.Device, EID: d.Environment.EID}
+			require.Len(t, allowed, got, "every process of a finding is in an order")
+			for _, o := range plan.Orders {
+				for _, d := range o.Order.Detach {
+					ref := enforce.DeviceRef{Host: o.Host, Index: d.Device, EID: d.Environment.EID}
 					require.True(t, detached[ref], "%v", ref)
 					delete(detached, ref)
 				}
 			}
-			require.Empty(t, detached, "every detachment of a finding is in a report, once")
+			require.Empty(t, detached, "every detachment of a finding is in an order, once")
 		})
 	}
 	require.Greater(t, caps, 150)

@@ -60,13 +60,13 @@ func merged[K comparable, V any](before, after map[K]V, asked func(K) bool) map[
 }
 
 // With is the plan of all hosts, in which the findings of JudgeEarly replace the earlier ones
-// about the hosts that were asked, as far as they are judged early. Its reports are those of
+// about the hosts that were asked, as far as they are judged early. Its orders are those of
 // JudgeEarly alone.
 func (plan Plan) With(judged Plan, asked func(snapshot.Hostname) bool) Plan {
 	whole := plan
 	whole.Findings = slices.DeleteFunc(slices.Clone(plan.Findings), func(f Finding) bool { return asked(f.Host) && f.Rule.early() })
 	whole.Findings = append(whole.Findings, judged.Findings...)
-	whole.Reports = judged.Reports
+	whole.Orders = judged.Orders
 	return whole
 }
 
@@ -96,7 +96,7 @@ func JudgeAsked(policy Policy, asked []snapshot.Host, memory Memory, spent *Spen
 			return false
 		}
 		all.Memory, all.Events = memory, append(all.Events, events...)
-		all.Plan.Findings, all.Plan.Reports = append(all.Plan.Findings, plan.Findings...), append(all.Plan.Reports, plan.Reports...)
+		all.Plan.Findings, all.Plan.Orders = append(all.Plan.Findings, plan.Findings...), append(all.Plan.Orders, plan.Orders...)
 		for i := range hosts {
 			all.Judged[hosts[i].Name] = true
 		}

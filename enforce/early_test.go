@@ -43,12 +43,12 @@ func earlyEvents(events []enforce.Event) string {
 
 func earlyPlan(p enforce.Plan) string {
 	var list []string
-	for _, r := range p.Reports {
-		for _, t := range r.Report.Terminate {
-			list = append(list, fmt.Sprintf("%s %d", r.Host, t.Process.PID))
+	for _, o := range p.Orders {
+		for _, t := range o.Order.Terminate {
+			list = append(list, fmt.Sprintf("%s %d", o.Host, t.Process.PID))
 		}
-		for _, d := range r.Report.Detach {
-			list = append(list, fmt.Sprintf("%s detach %d", r.Host, d.Device))
+		for _, d := range o.Order.Detach {
+			list = append(list, fmt.Sprintf("%s detach %d", o.Host, d.Device))
 		}
 	}
 	return strings.Join(list, ", ")
@@ -129,16 +129,16 @@ func TestEarlyPlan(t *testing.T) {
 			{ID: "3", Rule: enforce.RuleIdle, Host: "a"},
 			{ID: "4", Rule: enforce.RuleMaxDevicesPerUser},
 		},
-		Reports: []enforce.HostReport{{Host: "b"}},
+		Orders: []enforce.HostOrder{{Host: "b"}},
 	}
-	of := enforce.Plan{Findings: []enforce.Finding{{ID: "5", Rule: enforce.RuleEnvDevices, Host: "a"}}, Reports: []enforce.HostReport{{Host: "a"}}}
+	of := enforce.Plan{Findings: []enforce.Finding{{ID: "5", Rule: enforce.RuleEnvDevices, Host: "a"}}, Orders: []enforce.HostOrder{{Host: "a"}}}
 	whole := last.With(of, func(h snapshot.Hostname) bool { return h == "a" })
 	ids := ""
 	for _, f := range whole.Findings {
 		ids += f.ID
 	}
 	require.Equal(t, "2345", ids)
-	require.Equal(t, of.Reports, whole.Reports)
+	require.Equal(t, of.Orders, whole.Orders)
 	require.Len(t, last.Findings, 4)
 }
 
@@ -198,12 +198,12 @@ func TestUnprovedContainersAreSpentOnNoUser(t *testing.T) {
 		"alice's, her engine": {snapshot.Process{UID: &uid, ContainerInfo: &snapshot.ContainerInfo{UID: &uid, User: "alice", Proof: snapshot.ProofRootless}}, false},
 	} {
 		row.process.Container = "web"
-		plan := enforce.Plan{Findings: []enforce.Finding{{ID: "x", User: "alice"}}, Reports: []enforce.HostReport{{Host: "a"}}}
+		plan := enforce.Plan{Findings: []enforce.Finding{{ID: "x", User: "alice"}}, Orders: []enforce.HostOrder{{Host: "a"}}}
 		own := plan
-		own.Reports = []enforce.HostReport{{Host: "a", Report: order.Order{Terminate: []order.Termination{{Process: earlyHost("a", 5).Snapshot.Processes[0], Because: []string{"x"}}}}}}
+		own.Orders = []enforce.HostOrder{{Host: "a", Order: order.Order{Terminate: []order.Termination{{Process: earlyHost("a", 5).Snapshot.Processes[0], Because: []string{"x"}}}}}}
 		for pid := range snapshot.PID(3) {
 			row.process.PID = 6 + pid
-			plan.Reports[0].Report.Terminate = append(plan.Reports[0].Report.Terminate, order.Termination{Process: row.process, Because: []string{"x"}})
+			plan.Orders[0].Order.Terminate = append(plan.Orders[0].Order.Terminate, order.Termination{Process: row.process, Because: []string{"x"}})
 		}
 		var spent enforce.Spent
 		spent.Begin(&plan)

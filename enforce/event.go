@@ -35,11 +35,11 @@ const (
 	EventNote EventKind = "note"
 )
 
-// The events of reports, which the controller adds.
+// The events of orders, which the controller adds.
 const (
-	// EventActing is about a report that is going to be sent.
+	// EventActing is about an order that is going to be sent.
 	EventActing EventKind = "acting"
-	// EventOutcome is what came of a report.
+	// EventOutcome is what came of an order.
 	EventOutcome EventKind = "outcome"
 )
 
@@ -68,11 +68,11 @@ type Event struct {
 	Count    int          // of EventMore
 	Held     *safety.Held // of EventHeld
 	Text     string
-	Err      error // why a host was lost, or a report failed
+	Err      error // why a host was lost, or an order failed
 
-	// Report is what EventActing and EventOutcome are about, Lines what the host
+	// Order is what EventActing and EventOutcome are about, Lines what the host
 	// printed, and Outcomes one for each item.
-	Report   *order.Order
+	Order    *order.Order
 	Findings []Finding // because of which it is sent
 	Lines    []string
 	Warnings []string
@@ -89,7 +89,7 @@ const (
 	DecisionHold     Decision = "hold"      // a safety limit holds all of its actions back
 	DecisionDryRun   Decision = "dry-run"   // it would have been done
 	DecisionStuck    Decision = "stuck"     // it was tried before, without effect
-	DecisionUnderWay Decision = "under-way" // an earlier report about it is still being carried out
+	DecisionUnderWay Decision = "under-way" // an earlier order about it is still being carried out
 	DecisionNone     Decision = "none"      // there is nothing that could be done
 )
 

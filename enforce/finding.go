@@ -59,7 +59,7 @@ type Finding struct {
 	// Stuck are processes that could not be ended before. The reason says if SIGTERM is sent again.
 	Stuck []StuckProcess `json:"stuck,omitempty"`
 
-	// UnderWay is how many of its processes and devices an earlier report is about that still runs.
+	// UnderWay is how many of its processes and devices an earlier order is about that still runs.
 	UnderWay int `json:"under_way,omitempty"`
 
 	// Terminate are the processes that end because of it, or will once it is due.

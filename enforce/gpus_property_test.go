@@ -252,9 +252,9 @@ func TestPropertyGPUsThatMoveCostNoHonestUser(t *testing.T) {
 			if s.IntN(20) == 0 {
 				memory = controllerMemory{}
 			}
-			for _, r := range memory.Judge(policy, snapshot.Cluster{Hosts: []snapshot.Host{host}}, s.now).Reports {
-				require.Empty(t, r.Report.Detach, "site %d, minute %d", seed, minutes)
-				for _, x := range r.Report.Terminate {
+			for _, o := range memory.Judge(policy, snapshot.Cluster{Hosts: []snapshot.Host{host}}, s.now).Orders {
+				require.Empty(t, o.Order.Detach, "site %d, minute %d", seed, minutes)
+				for _, x := range o.Order.Terminate {
 					require.Equal(t, snapshot.UID(1003), *x.Process.UID, "site %d, minute %d: %v", seed, minutes, x.Why)
 					s.jobs = slices.DeleteFunc(s.jobs, func(j *job) bool { return j.pid == x.Process.PID })
 					ended++

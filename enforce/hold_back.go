@@ -15,9 +15,9 @@ import (
 // that have no action left.
 func (j *judgement) holdBack(plan *Plan) {
 	terminations, detachments := 0, 0
-	for _, r := range plan.Reports {
-		terminations += len(r.Report.Terminate)
-		detachments += len(r.Report.Detach)
+	for _, o := range plan.Orders {
+		terminations += len(o.Order.Terminate)
+		detachments += len(o.Order.Detach)
 	}
 	if !j.fleet.Limits.Exceedable(terminations, detachments) {
 		return
@@ -48,7 +48,7 @@ func (j *judgement) holdBack(plan *Plan) {
 	}
 }
 
-// actionsOf are the items of all reports, with the users that they are directed against.
+// actionsOf are the items of all orders, with the users that they are directed against.
 func actionsOf(plan *Plan, target func(snapshot.Hostname, *order.Termination) snapshot.Username) []*safety.Action {
 	since := make(map[string]time.Time, len(plan.Findings))
 	for i := range plan.Findings {
@@ -63,16 +63,16 @@ func actionsOf(plan *Plan, target func(snapshot.Hostname, *order.Termination) sn
 		return at
 	}
 	var list []*safety.Action
-	for i := range plan.Reports {
-		r := &plan.Reports[i]
-		for k := range r.Report.Terminate {
-			t := &r.Report.Terminate[k]
-			list = append(list, &safety.Action{Host: r.Host, User: target(r.Host, t), PID: t.Process.PID, Since: oldest(t.Because)})
+	for i := range plan.Orders {
+		o := &plan.Orders[i]
+		for k := range o.Order.Terminate {
+			t := &o.Order.Terminate[k]
+			list = append(list, &safety.Action{Host: o.Host, User: target(o.Host, t), PID: t.Process.PID, Since: oldest(t.Because)})
 		}
-		for k := range r.Report.Detach {
-			d := &r.Report.Detach[k]
+		for k := range o.Order.Detach {
+			d := &o.Order.Detach[k]
 			user := gpus.UserName(d.Environment.Username, &d.Environment.UID)
-			list = append(list, &safety.Action{Host: r.Host, User: user, Device: d.Device, EID: d.Environment.EID, Since: oldest(d.Because)})
+			list = append(list, &safety.Action{Host: o.Host, User: user, Device: d.Device, EID: d.Environment.EID, Since: oldest(d.Because)})
 		}
 	}
 	return list
@@ -93,12 +93,12 @@ func (h *hostView) targetOf(p *snapshot.Process) snapshot.Username {
 
 // holdBack takes actions out of a plan.
 func (plan *Plan) holdBack(ends map[ProcessRef]*safety.Held, detaches map[DeviceRef]*safety.Held) {
-	for i := range plan.Reports {
-		host, r := plan.Reports[i].Host, &plan.Reports[i].Report
-		r.Terminate = slices.DeleteFunc(r.Terminate, func(t order.Termination) bool { return ends[ProcessRef{host, t.Process.PID}] != nil })
-		r.Detach = slices.DeleteFunc(r.Detach, func(d order.Detachment) bool { return detaches[DeviceRef{host, d.Device, d.Environment.EID}] != nil })
+	for i := range plan.Orders {
+		host, o := plan.Orders[i].Host, &plan.Orders[i].Order
+		o.Terminate = slices.DeleteFunc(o.Terminate, func(t order.Termination) bool { return ends[ProcessRef{host, t.Process.PID}] != nil })
+		o.Detach = slices.DeleteFunc(o.Detach, func(d order.Detachment) bool { return detaches[DeviceRef{host, d.Device, d.Environment.EID}] != nil })
 	}
-	plan.Reports = slices.DeleteFunc(plan.Reports, func(r HostReport) bool { return r.Report.Empty() })
+	plan.Orders = slices.DeleteFunc(plan.Orders, func(o HostOrder) bool { return o.Order.Empty() })
 	for i := range plan.Findings {
 		if f := &plan.Findings[i]; !f.Pending {
 			f.holdBack(ends, detaches)

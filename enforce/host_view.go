@@ -9,7 +9,7 @@ import (
 )
 
 // hostView is what the rules see of a host: its snapshot without what is
-// exempt, the indices that they need, and the draft of its report. A snapshot
+// exempt, the indices that they need, and the draft of its order. A snapshot
 // may list many thousand environments (a hostile host's does), so nothing here
 // is looked up by scanning.
 type hostView struct {

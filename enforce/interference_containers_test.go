@@ -303,13 +303,13 @@ func (f *forgery) change() change.Change {
 // was, and those who keep the rules lose nothing, not even a device that they don't use.
 func (f *forgery) checkUntouched(t *testing.T, seed uint64) {
 	good := keepsTheRules(f.honest, f.last(f.honest))
-	for _, r := range f.last(f.forged).Reports {
-		for _, x := range r.Report.Terminate {
+	for _, o := range f.last(f.forged).Orders {
+		for _, x := range o.Order.Terminate {
 			by := startedBy(&x.Process)
-			require.False(t, good[by], "seed %d: process %d of uid %d on %s ends because of %v", seed, x.Process.PID, by, r.Host, x.Because)
+			require.False(t, good[by], "seed %d: process %d of uid %d on %s ends because of %v", seed, x.Process.PID, by, o.Host, x.Because)
 		}
-		for _, d := range r.Report.Detach {
-			require.False(t, good[d.Environment.UID], "seed %d: uid %d loses device %d on %s because of %v", seed, d.Environment.UID, d.Device, r.Host, d.Because)
+		for _, d := range o.Order.Detach {
+			require.False(t, good[d.Environment.UID], "seed %d: uid %d loses device %d on %s because of %v", seed, d.Environment.UID, d.Device, o.Host, d.Because)
 		}
 	}
 	for h, host := range f.honest.Hosts {

@@ -289,18 +289,18 @@ func processAt(cluster snapshot.Cluster, ref enforce.ProcessRef) *snapshot.Proce
 func (f *forgery) check(t *testing.T, seed uint64) (forgedActions int) {
 	plan, forged := f.last(f.honest), f.last(f.forged)
 	good := keepsTheRules(f.honest, plan)
-	for _, r := range forged.Reports {
-		forgedActions += len(r.Report.Terminate) + len(r.Report.Detach)
-		if f.written[r.Host] {
+	for _, o := range forged.Orders {
+		forgedActions += len(o.Order.Terminate) + len(o.Order.Detach)
+		if f.written[o.Host] {
 			continue
 		}
-		for _, x := range r.Report.Terminate {
+		for _, x := range o.Order.Terminate {
 			by := startedBy(&x.Process)
-			require.False(t, good[by], "seed %d: process %d of uid %d on %s ends because of %v", seed, x.Process.PID, by, r.Host, x.Because)
+			require.False(t, good[by], "seed %d: process %d of uid %d on %s ends because of %v", seed, x.Process.PID, by, o.Host, x.Because)
 		}
-		for _, d := range r.Report.Detach {
-			used := f.usedBy(r.Host, d)
-			require.False(t, used && good[d.Environment.UID], "seed %d: uid %d loses device %d, which it uses, on %s because of %v", seed, d.Environment.UID, d.Device, r.Host, d.Because)
+		for _, d := range o.Order.Detach {
+			used := f.usedBy(o.Host, d)
+			require.False(t, used && good[d.Environment.UID], "seed %d: uid %d loses device %d, which it uses, on %s because of %v", seed, d.Environment.UID, d.Device, o.Host, d.Because)
 		}
 	}
 	f.checkGain(t, seed, forged)

@@ -23,7 +23,7 @@ func (j *judgement) judge(cluster snapshot.Cluster, early bool) (Plan, Memory, [
 	j.inParallel((*judgement).see, (*judgement).adoptReleased, (*judgement).noteUnknowns)
 	j.forgetEnded()
 	j.rememberSeen()
-	// Each rule adds findings. What is due it puts into the drafts of the hosts' reports.
+	// Each rule adds findings. What is due it puts into the drafts of the hosts' orders.
 	j.inParallel(ofHosts(early)...)
 	j.rememberReleased()
 	if !early {
@@ -81,16 +81,16 @@ func (j *judgement) noteUnknowns(h *hostView) {
 	}
 }
 
-// MaxReportsUnderWay is how many reports a host may be carrying out: one that never
+// MaxOrdersUnderWay is how many orders a host may be carrying out: one that never
 // answers must not take up the controller's memory. Hosts take no more themselves.
-const MaxReportsUnderWay = 16
+const MaxOrdersUnderWay = 16
 
 // postpone drops the draft of a host, and has the findings wait.
 func (j *judgement) postpone(h *hostView) {
 	h.Drop()
 	for i := range j.findings {
 		if f := &j.findings[i]; !f.Pending && f.Affects() == h.name && len(f.Terminate)+len(f.Detach) > 0 {
-			f.Pending, f.Waits = true, fmt.Sprintf("%d orders are under way on the host", MaxReportsUnderWay)
+			f.Pending, f.Waits = true, fmt.Sprintf("%d orders are under way on the host", MaxOrdersUnderWay)
 		}
 	}
 }
@@ -119,24 +119,24 @@ func (j *judgement) plan() Plan {
 		if h.untyped {
 			untyped = append(untyped, h.name)
 		}
-		if h.UnderWay.Orders >= MaxReportsUnderWay {
+		if h.UnderWay.Orders >= MaxOrdersUnderWay {
 			j.postpone(h)
 		}
 	}
 	plan := Plan{Findings: j.findings, Notes: j.notes, Untyped: untyped, TellUsers: j.fleet.TellUsers}
 	lines := j.lines()
-	reports := make([][]HostReport, partsOf(len(j.hosts)))
+	orders := make([][]HostOrder, partsOf(len(j.hosts)))
 	inParts(len(j.hosts), func(part, from, to int) {
 		for _, h := range j.hosts[from:to] {
-			r := h.Order(lines)
-			if r.Empty() {
+			o := h.Order(lines)
+			if o.Empty() {
 				continue
 			}
-			r.Name(h.snapshot.Devices)
-			r.Grace, r.Kill, r.Unprotected = h.settings.Grace, h.settings.Kill, j.fleet.Unprotected
-			reports[part] = append(reports[part], HostReport{Host: h.name, Report: r})
+			o.Name(h.snapshot.Devices)
+			o.Grace, o.Kill, o.Unprotected = h.settings.Grace, h.settings.Kill, j.fleet.Unprotected
+			orders[part] = append(orders[part], HostOrder{Host: h.name, Order: o})
 		}
 	})
-	plan.Reports = slices.Concat(reports...)
+	plan.Orders = slices.Concat(orders...)
 	return plan
 }

@@ -181,9 +181,9 @@ func TestEventsOfAHostAreBounded(t *testing.T) {
 	}
 }
 
-// What a report under way is about is not judged again: it counts as ended, and
+// What an order under way is about is not judged again: it counts as ended, and
 // nothing else ends in its place.
-func TestReportsUnderWay(t *testing.T) {
+func TestOrdersUnderWay(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		settings enforce.Settings
@@ -203,9 +203,9 @@ func TestReportsUnderWay(t *testing.T) {
 			var memory controllerMemory
 			first := memory.Judge(policy, parseCluster(t, tt.cluster), noon(0))
 			require.Equal(t, tt.first, planText(first))
-			r := first.Reports[0]
-			r.Report.ID = "r"
-			memory.Memory = memory.Begin(r, noon(0))
+			o := first.Orders[0]
+			o.Order.ID = "r"
+			memory.Memory = memory.Begin(o, noon(0))
 			later := parseCluster(t, tt.cluster)
 			for i := range later.Hosts[0].Snapshot.Processes {
 				later.Hosts[0].Snapshot.Processes[i].Start = tt.start
@@ -216,7 +216,7 @@ func TestReportsUnderWay(t *testing.T) {
 				require.Equal(t, tt.decision, second.Findings[0].Decision())
 			}
 			memory.Memory = memory.End("r")
-			require.Equal(t, tt.first, planText(memory.Judge(policy, parseCluster(t, tt.cluster), noon(2))), "it is still there when the report has ended")
+			require.Equal(t, tt.first, planText(memory.Judge(policy, parseCluster(t, tt.cluster), noon(2))), "it is still there when the order has ended")
 		})
 	}
 }
@@ -228,7 +228,7 @@ func TestHostsThatLeaveAreForgotten(t *testing.T) {
 	for _, outcome := range []order.Outcome{{PID: 5, Status: order.StatusRefused}, {PID: 5, Status: order.StatusSurvived}} {
 		var memory controllerMemory
 		plan := memory.Judge(policy, cluster, noon(0))
-		memory.Learn("a", plan.Reports[0].Report, []order.Outcome{outcome})
+		memory.Learn("a", plan.Orders[0].Order, []order.Outcome{outcome})
 		memory.Judge(policy, parseCluster(t, "a | down\nb | dev 0"), noon(1))
 		require.Equal(t, 1, len(memory.Stuck)+len(memory.LeftAlone), "it is only down")
 		memory.Judge(policy, parseCluster(t, `b | dev 0`), noon(2))
@@ -257,8 +257,8 @@ func TestEventsOfCapsAreCountedByHost(t *testing.T) {
 	require.Len(t, memory.events, 2*256+1+2)
 }
 
-// A host with 16 reports under way gets no other, and its findings wait.
-func TestReportsOfAHostAreBounded(t *testing.T) {
+// A host with 16 orders under way gets no other, and its findings wait.
+func TestOrdersOfAHostAreBounded(t *testing.T) {
 	policy := stated{all: enforce.Settings{NonEnvProcesses: true}}
 	var memory controllerMemory
 	for i := range 17 {
@@ -274,10 +274,10 @@ func TestReportsOfAHostAreBounded(t *testing.T) {
 			require.Equal(t, "16 orders are under way on the host", f.Waits)
 			break
 		}
-		for _, r := range plan.Reports {
-			if r.Host == "a" {
-				r.Report.ID = fmt.Sprint(i)
-				memory.Memory = memory.Begin(r, noon(i))
+		for _, o := range plan.Orders {
+			if o.Host == "a" {
+				o.Order.ID = fmt.Sprint(i)
+				memory.Memory = memory.Begin(o, noon(i))
 			}
 		}
 	}

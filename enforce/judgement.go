@@ -47,16 +47,16 @@ func newJudgement(policy Policy, cluster snapshot.Cluster, memory Memory, now ti
 	return j
 }
 
-// markUnderWay adds to the drafts the reports that hosts are still carrying out.
+// markUnderWay adds to the drafts the orders that hosts are still carrying out.
 func (j *judgement) markUnderWay() {
 	if len(j.before.UnderWay) == 0 {
 		return
 	}
 	byName := j.hostsByName()
 	for i := range j.before.UnderWay {
-		r := &j.before.UnderWay[i]
-		if h := byName[r.Host]; h != nil {
-			h.UnderWay.Add(&r.Report)
+		o := &j.before.UnderWay[i]
+		if h := byName[o.Host]; h != nil {
+			h.UnderWay.Add(&o.Order)
 		}
 	}
 }
@@ -159,7 +159,7 @@ func (j *judgement) note(h *hostView, format string, args ...any) {
 }
 
 // end adds a process to those that a finding terminates and, if the finding is due, to the host's
-// report. A process that earlier attempts could not end is listed as stuck instead.
+// order. A process that earlier attempts could not end is listed as stuck instead.
 func (j *judgement) end(f *Finding, due bool, h *hostView, p *snapshot.Process) {
 	ref := ProcessRef{h.name, p.PID}
 	if h.UnderWay.Ends(p) {
@@ -181,7 +181,7 @@ func (j *judgement) end(f *Finding, due bool, h *hostView, p *snapshot.Process) 
 }
 
 // loseDevice notes that an environment is to lose a device; if it is due, in the
-// report as well.
+// order as well.
 func (j *judgement) loseDevice(f *Finding, due bool, h *hostView, env *envView, index snapshot.DeviceIndex) {
 	if h.UnderWay.Detaches(index, env.env.EID) {
 		f.UnderWay++

@@ -35,9 +35,9 @@ type Memory struct {
 
 	// Notes are those of the last cycle.
 	Notes map[Note]bool `json:"-"`
-	// UnderWay are the reports that hosts are still carrying out. What they are
+	// UnderWay are the orders that hosts are still carrying out. What they are
 	// about is not judged.
-	UnderWay []HostReport `json:"-"`
+	UnderWay []HostOrder `json:"-"`
 	// Resumed says that it was read from disk: the next events include what was
 	// known before, so that a display starts complete.
 	Resumed bool `json:"-"`

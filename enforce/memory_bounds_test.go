@@ -69,9 +69,9 @@ func TestAFloodLeavesTheTimesOfOthers(t *testing.T) {
 			notified[e.ID] = notified[e.ID] || e.Kind == enforce.EventNotify
 		}
 		ended := map[string]bool{}
-		for _, r := range plan.Reports {
-			for _, p := range r.Report.Terminate {
-				ended[fmt.Sprintf("%s/%d", r.Host, p.Process.PID)] = true
+		for _, o := range plan.Orders {
+			for _, p := range o.Order.Terminate {
+				ended[fmt.Sprintf("%s/%d", o.Host, p.Process.PID)] = true
 			}
 		}
 		require.Equal(t, minute >= 6, ended["a/5"], "alice's first, minute %d", minute)
@@ -112,7 +112,7 @@ func TestAFloodOfIdleDevices(t *testing.T) {
 		plan := memory.Judge(policy, snapshot.Cluster{Hosts: []snapshot.Host{{Name: "a", Snapshot: taken}}}, noon(minute))
 		require.Len(t, memory.Idle, 8192)
 		require.Contains(t, memory.Idle, "a/alice/1/0")
-		detached := len(plan.Reports) > 0 && slices.ContainsFunc(plan.Reports[0].Report.Detach, func(d order.Detachment) bool { return d.Device == 0 })
+		detached := len(plan.Orders) > 0 && slices.ContainsFunc(plan.Orders[0].Order.Detach, func(d order.Detachment) bool { return d.Device == 0 })
 		require.Equal(t, minute >= 4, detached)
 	}
 }

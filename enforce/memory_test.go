@@ -42,7 +42,7 @@ func TestReleasedDevicesOfAnEarlierVersion(t *testing.T) {
 	for minute, cluster := range []string{
 		`a | env 1 alice | dev 1 GPU-b u90 | proc 5 1 1:10`, `a | down`, `a | env 1 alice | dev 0 GPU-b u90 | proc 5 1 0:10`,
 	} {
-		require.Empty(t, memory.Judge(policy, parseCluster(t, cluster), noon(minute)).Reports, cluster)
+		require.Empty(t, memory.Judge(policy, parseCluster(t, cluster), noon(minute)).Orders, cluster)
 	}
 	require.Equal(t, map[snapshot.AttachmentKey]bool{{Host: "a", Device: "GPU-b", EID: "1"}: true}, memory.Released)
 }
@@ -156,7 +156,7 @@ func TestProtectedDaemons(t *testing.T) {
 	policy.fleet.Unprotected = []string{"nvidia-cuda-mps-server"}
 	plan = evaluate(policy, cluster, noon(0))
 	require.Equal(t, "a end 5; a end 6", planText(plan))
-	require.Equal(t, policy.fleet.Unprotected, plan.Reports[0].Report.Unprotected, "or the host would refuse")
+	require.Equal(t, policy.fleet.Unprotected, plan.Orders[0].Order.Unprotected, "or the host would refuse")
 }
 
 func TestWhatCannotBeEndedIsNotTriedAgain(t *testing.T) {
@@ -177,9 +177,9 @@ func TestWhatCannotBeEndedIsNotTriedAgain(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var memory controllerMemory
 			first := memory.Judge(policy, parseCluster(t, text), noon(0))
-			report := first.Reports[0].Report
-			report.Kill = tt.kill
-			memory.Learn("a", report, []order.Outcome{{EID: "1", Status: order.StatusDetached}, tt.outcome, {PID: 6, Status: order.StatusGone}})
+			o := first.Orders[0].Order
+			o.Kill = tt.kill
+			memory.Learn("a", o, []order.Outcome{{EID: "1", Status: order.StatusDetached}, tt.outcome, {PID: 6, Status: order.StatusGone}})
 			memory.Judge(policy, parseCluster(t, "a | down"), noon(1)) // is no proof that it is gone
 			second := memory.Judge(policy, parseCluster(t, text), noon(2))
 			require.Equal(t, tt.again, planText(second))
@@ -198,7 +198,7 @@ func TestAProcessThatSurvivedSIGTERMGetsItAgainAfterAMinute(t *testing.T) {
 	text := `a | dev 0 | proc 5 - 0:1`
 	var memory controllerMemory
 	first := memory.Judge(policy, parseCluster(t, text), noon(0))
-	memory.Learn("a", first.Reports[0].Report, []order.Outcome{{PID: 5, Status: order.StatusSurvived}})
+	memory.Learn("a", first.Orders[0].Order, []order.Outcome{{PID: 5, Status: order.StatusSurvived}})
 	second := memory.Judge(policy, parseCluster(t, text), noon(0).Add(59*time.Second))
 	require.Empty(t, planText(second))
 	require.Contains(t, second.Findings[0].Stuck[0].Reason, "got SIGTERM already")
@@ -212,19 +212,19 @@ func TestMemoryOfAStuckProcessCountsAsFreed(t *testing.T) {
 	var memory controllerMemory
 	first := memory.Judge(policy, parseCluster(t, text), noon(0))
 	require.Equal(t, "a end 5", planText(first))
-	memory.Learn("a", first.Reports[0].Report, []order.Outcome{{PID: 5, Status: order.StatusRefused}})
+	memory.Learn("a", first.Orders[0].Order, []order.Outcome{{PID: 5, Status: order.StatusRefused}})
 	require.Empty(t, planText(memory.Judge(policy, parseCluster(t, text), noon(1))))
 }
 
-func TestReportsCarryTheLadderAndTheReasons(t *testing.T) {
+func TestOrdersCarryTheLadderAndTheReasons(t *testing.T) {
 	policy := stated{all: enforce.Settings{NonEnvProcesses: true, Grace: 30 * time.Second, Kill: true}}
 	plan := evaluate(policy, parseCluster(t, `a | dev 0 | proc 5 - 0:1`), noon(0))
-	r := plan.Reports[0].Report
-	require.Equal(t, 30*time.Second, r.Grace)
-	require.True(t, r.Kill)
-	require.Equal(t, []string{plan.Findings[0].ID}, r.Terminate[0].Because)
-	require.Equal(t, []string{"Process 5 is not running in a GPU environment"}, r.Terminate[0].Why)
-	require.Equal(t, [][]string{{"Process 5 is not running in a GPU environment"}}, order.Reasons(r))
+	o := plan.Orders[0].Order
+	require.Equal(t, 30*time.Second, o.Grace)
+	require.True(t, o.Kill)
+	require.Equal(t, []string{plan.Findings[0].ID}, o.Terminate[0].Because)
+	require.Equal(t, []string{"Process 5 is not running in a GPU environment"}, o.Terminate[0].Why)
+	require.Equal(t, [][]string{{"Process 5 is not running in a GPU environment"}}, order.Reasons(o))
 }
 
 func TestNotifications(t *testing.T) {

@@ -42,11 +42,11 @@ func (w *world) stuck() map[snapshot.ProcessKey]string {
 	return list
 }
 
-// underWay are the reports that hosts are still carrying out: about half of those of a plan.
-func underWay(plan enforce.Plan, minute int) (list []enforce.HostReport) {
-	for _, r := range plan.Reports {
-		if (len(r.Host)+minute+int(r.Host[len(r.Host)-1]))%2 == 0 {
-			list = append(list, r)
+// underWay are the orders that hosts are still carrying out: about half of those of a plan.
+func underWay(plan enforce.Plan, minute int) (list []enforce.HostOrder) {
+	for _, o := range plan.Orders {
+		if (len(o.Host)+minute+int(o.Host[len(o.Host)-1]))%2 == 0 {
+			list = append(list, o)
 		}
 	}
 	return list

@@ -9,12 +9,12 @@ import (
 // Plan is what was concluded.
 type Plan struct {
 	Findings []Finding
-	// Reports are for the hosts that have something to do, in the cluster's order.
-	Reports []HostReport
+	// Orders are for the hosts that have something to do, in the cluster's order.
+	Orders []HostOrder
 	// Notes say what could not be judged, and why nothing is done about it.
 	Notes []Note
 	// HeldUsers are those whose actions on a host the safety limits held back; in HeldHosts are
-	// those against unknown users there. They are not in Reports.
+	// those against unknown users there. They are not in Orders.
 	HeldUsers []safety.Held
 	HeldHosts []safety.Held
 	// Untyped are the hosts that are to be asked for the types of processes (snapshot.WithTypes)
@@ -28,10 +28,10 @@ type Plan struct {
 // Held reports whether the safety limits held anything back.
 func (p *Plan) Held() bool { return len(p.HeldUsers)+len(p.HeldHosts) > 0 }
 
-// HostReport is the report of one host.
-type HostReport struct {
-	Host   snapshot.Hostname
-	Report order.Order
+// HostOrder is the order of one host.
+type HostOrder struct {
+	Host  snapshot.Hostname
+	Order order.Order
 }
 
 // Note is something that could not be judged.

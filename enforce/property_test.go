@@ -139,12 +139,12 @@ func (w *world) plans(cluster snapshot.Cluster) []enforce.Plan {
 // items lists what a plan does, each thing with its host.
 func items(plan enforce.Plan) []string {
 	var list []string
-	for _, r := range plan.Reports {
-		for _, d := range r.Report.Detach {
-			list = append(list, fmt.Sprintf("%s detach %s %s", r.Host, d.Device, d.Environment.EID))
+	for _, o := range plan.Orders {
+		for _, d := range o.Order.Detach {
+			list = append(list, fmt.Sprintf("%s detach %s %s", o.Host, d.Device, d.Environment.EID))
 		}
-		for _, x := range r.Report.Terminate {
-			list = append(list, fmt.Sprintf("%s end %d", r.Host, x.Process.PID))
+		for _, x := range o.Order.Terminate {
+			list = append(list, fmt.Sprintf("%s end %d", o.Host, x.Process.PID))
 		}
 	}
 	return list
@@ -178,17 +178,17 @@ func TestPropertyNoFindingNoAction(t *testing.T) {
 				}
 			}
 			done := 0
-			for _, r := range plan.Reports {
-				for _, d := range r.Report.Detach {
+			for _, o := range plan.Orders {
+				for _, d := range o.Order.Detach {
 					for _, id := range d.Because {
 						done++
-						require.True(t, said[fmt.Sprintf("%s %s detach %s %s", id, r.Host, d.Device, d.Environment.EID)], "world %d", seed)
+						require.True(t, said[fmt.Sprintf("%s %s detach %s %s", id, o.Host, d.Device, d.Environment.EID)], "world %d", seed)
 					}
 				}
-				for _, x := range r.Report.Terminate {
+				for _, x := range o.Order.Terminate {
 					for _, id := range x.Because {
 						done++
-						require.True(t, said[fmt.Sprintf("%s %s end %d", id, r.Host, x.Process.PID)], "world %d", seed)
+						require.True(t, said[fmt.Sprintf("%s %s end %d", id, o.Host, x.Process.PID)], "world %d", seed)
 					}
 				}
 			}
@@ -206,13 +206,13 @@ func TestPropertyExemptIsNeverTouched(t *testing.T) {
 		w.policy.all.Warn = enforce.Warn{}
 		exempt := w.policy.exempt
 		for _, plan := range w.plans(w.cluster) {
-			for _, r := range plan.Reports {
-				for _, d := range r.Report.Detach {
-					require.False(t, exempt(enforce.Subject{Host: r.Host, Environment: &d.Environment}), "world %d", seed)
-					require.False(t, exempt(enforce.Subject{Host: r.Host, Device: &snapshot.Device{Index: d.Device}}), "world %d", seed)
+			for _, o := range plan.Orders {
+				for _, d := range o.Order.Detach {
+					require.False(t, exempt(enforce.Subject{Host: o.Host, Environment: &d.Environment}), "world %d", seed)
+					require.False(t, exempt(enforce.Subject{Host: o.Host, Device: &snapshot.Device{Index: d.Device}}), "world %d", seed)
 				}
-				for _, x := range r.Report.Terminate {
-					require.False(t, exempt(enforce.Subject{Host: r.Host, Process: &x.Process}), "world %d", seed)
+				for _, x := range o.Order.Terminate {
+					require.False(t, exempt(enforce.Subject{Host: o.Host, Process: &x.Process}), "world %d", seed)
 					require.False(t, x.Process.EnvUnknown, "world %d: unknown is not outside", seed)
 				}
 			}
@@ -234,13 +234,13 @@ func TestPropertyNeverMoreThanTheExcess(t *testing.T) {
 		w.forgetUIDs() // so that only attachments count, as with hosts of 1.4.3
 		held := devicesOfUsers(w.cluster)
 		taken := map[snapshot.Username]map[string]bool{}
-		for _, r := range evaluate(w.policy, w.cluster, noon(0)).Reports {
-			for _, d := range r.Report.Detach {
+		for _, o := range evaluate(w.policy, w.cluster, noon(0)).Orders {
+			for _, d := range o.Order.Detach {
 				user := d.Environment.Username
 				if taken[user] == nil {
 					taken[user] = map[string]bool{}
 				}
-				taken[user][fmt.Sprint(r.Host, d.Device)] = true
+				taken[user][fmt.Sprint(o.Host, d.Device)] = true
 			}
 		}
 		for user, devices := range held {

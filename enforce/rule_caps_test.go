@@ -41,7 +41,7 @@ func TestForecast(t *testing.T) {
 			tt.settings.Warn = enforce.Warn{For: 10 * time.Minute}
 			policy, cluster, now := stated{all: tt.settings}, parseCluster(t, tt.cluster), time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 			warned, memory, _ := enforce.Judge(policy, cluster, enforce.Memory{}, now)
-			require.Empty(t, warned.Reports)
+			require.Empty(t, warned.Orders)
 			acted, _, _ := enforce.Judge(policy, cluster, memory, now.Add(10*time.Minute))
 			done := make(map[string]enforce.Finding)
 			for _, f := range acted.Findings {
@@ -209,16 +209,16 @@ func (p *possessions) without(lost []string) *possessions {
 // after is what a user has after a plan, and what is to be done to the user.
 func (p *possessions) after(plan enforce.Plan, user snapshot.Username) (left *possessions, lost []string) {
 	left = p.without(nil)
-	for _, r := range plan.Reports {
-		for _, d := range r.Report.Detach {
+	for _, o := range plan.Orders {
+		for _, d := range o.Order.Detach {
 			if d.Environment.Username == user {
-				lost = append(lost, fmt.Sprint(r.Host, "/", d.Device))
+				lost = append(lost, fmt.Sprint(o.Host, "/", d.Device))
 				delete(left.attached, lost[len(lost)-1])
 			}
 		}
-		for _, x := range r.Report.Terminate {
+		for _, x := range o.Order.Terminate {
 			if x.Process.EID == snapshot.EnvID(user) {
-				lost = append(lost, fmt.Sprint(r.Host, " ", x.Process.PID))
+				lost = append(lost, fmt.Sprint(o.Host, " ", x.Process.PID))
 				delete(left.processes, lost[len(lost)-1])
 			}
 		}

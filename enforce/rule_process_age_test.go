@@ -68,13 +68,13 @@ func TestMaxProcessAge(t *testing.T) {
 
 	unknown := parseCluster(t, bobs)
 	unknown.Hosts[0].Snapshot.Boot = time.Time{}
-	require.Empty(t, evaluate(twelve, unknown, noon(0)).Reports, "when the host was booted is unknown")
+	require.Empty(t, evaluate(twelve, unknown, noon(0)).Orders, "when the host was booted is unknown")
 	unknown = parseCluster(t, bobs)
 	unknown.Hosts[0].Snapshot.Processes[0].NodeMissing = true
-	require.Empty(t, evaluate(twelve, unknown, noon(0)).Reports, "the PID may be another process")
+	require.Empty(t, evaluate(twelve, unknown, noon(0)).Orders, "the PID may be another process")
 	guarded := parseCluster(t, bobs)
 	guarded.Hosts[0].Snapshot.Processes[0].Protected = "sshd"
-	require.Empty(t, evaluate(twelve, guarded, noon(0)).Reports, "a daemon")
+	require.Empty(t, evaluate(twelve, guarded, noon(0)).Orders, "a daemon")
 }
 
 func TestMaxProcessAgeIsSaid(t *testing.T) {

@@ -193,12 +193,12 @@ func describeProcess(p *snapshot.Process, key, value string) bool {
 // plan writes a plan down as the tables do.
 func planText(plan enforce.Plan) string {
 	var lines []string
-	for _, r := range plan.Reports {
-		for _, d := range r.Report.Detach {
-			lines = append(lines, string(r.Host)+" detach "+d.Device.String()+" "+string(d.Environment.EID))
+	for _, o := range plan.Orders {
+		for _, d := range o.Order.Detach {
+			lines = append(lines, string(o.Host)+" detach "+d.Device.String()+" "+string(d.Environment.EID))
 		}
-		for _, x := range r.Report.Terminate {
-			lines = append(lines, string(r.Host)+" end "+itoa(int(x.Process.PID)))
+		for _, x := range o.Order.Terminate {
+			lines = append(lines, string(o.Host)+" end "+itoa(int(x.Process.PID)))
 		}
 	}
 	return strings.Join(lines, "; ")
@@ -291,9 +291,9 @@ func TestGraphics(t *testing.T) {
 			cluster := parseCluster(t, row.hosts)
 			plan := evaluate(stated{all: settings}, cluster, time.Time{})
 			var ended []string
-			for _, r := range plan.Reports {
-				for i := range r.Report.Terminate {
-					ended = append(ended, fmt.Sprint(r.Report.Terminate[i].Process.PID))
+			for _, o := range plan.Orders {
+				for i := range o.Order.Terminate {
+					ended = append(ended, fmt.Sprint(o.Order.Terminate[i].Process.PID))
 				}
 			}
 			require.Equal(t, row.want, strings.Join(ended, " "))
@@ -371,7 +371,7 @@ func TestUnknownsAreNoted(t *testing.T) {
 	cluster := parseCluster(t, `a | env 1 - 1000mi | dev 0 1@01 | proc 5 ? 0:1 | proc 6 1 0:?`)
 	plan := evaluate(stated{all: enforce.Settings{NonEnvProcesses: true, EnvMemory: true, MaxDevices: &zero}}, cluster, time.Time{})
 	require.Empty(t, plan.Findings)
-	require.Empty(t, plan.Reports)
+	require.Empty(t, plan.Orders)
 	var notes []string
 	for _, n := range plan.Notes {
 		notes = append(notes, string(n.Host)+": "+n.Text)

@@ -66,7 +66,7 @@ var modifiers = []Setting{
 	{strictyaml.NewChoice("graphics", "judge", "leave", func(s *Settings) *bool { return &s.JudgeGraphics }), ByHost},
 	{warnSetting, ByHost | ByUser},
 	{strictyaml.NewDuration("grace", func(s *Settings) *time.Duration { return &s.Grace }, "10s",
-		time.Second, 10*time.Minute), ByHost}, // the controller waits while a report is carried out
+		time.Second, 10*time.Minute), ByHost}, // the controller waits while an order is carried out
 	{strictyaml.NewSwitch("kill", func(s *Settings) *bool { return &s.Kill }), ByHost},
 	{strictyaml.NewSetting("guard", func(s *Settings) *guard.Mode { return &s.Guard.Mode }, "watch or enforce", readGuard, guard.Mode.String), ByHost},
 	{strictyaml.NewDuration("max-age", func(s *Settings) *time.Duration { return &s.MaxAge }, "60s", time.Second, time.Hour), ByHost},

@@ -73,8 +73,8 @@ func TestADesktopKeepsNoAttachment(t *testing.T) {
 			for kind, want := range map[string]string{"C+G": tt.draws, "G": tt.draws, "C": tt.computes, "?": tt.mayBeBoth} {
 				plan := evaluate(stated{all: tt.policy}, parseCluster(t, tt.cluster+kind), noon(0))
 				require.Equal(t, want, planText(plan), kind)
-				for _, r := range plan.Reports {
-					for _, d := range r.Report.Detach {
+				for _, o := range plan.Orders {
+					for _, d := range o.Order.Detach {
 						require.False(t, d.Unused, "else its host would keep it")
 					}
 				}

@@ -38,8 +38,8 @@ func (c *controllerMemory) Judge(policy enforce.Policy, cluster snapshot.Cluster
 	return plan
 }
 
-func (c *controllerMemory) Learn(host snapshot.Hostname, report order.Order, outcomes []order.Outcome) {
-	c.Memory = c.Memory.Learn(enforce.HostReport{Host: host, Report: report}, outcomes, c.Time)
+func (c *controllerMemory) Learn(host snapshot.Hostname, o order.Order, outcomes []order.Outcome) {
+	c.Memory = c.Memory.Learn(enforce.HostOrder{Host: host, Order: o}, outcomes, c.Time)
 }
 
 var errDown = errors.New("connection refused")
@@ -72,7 +72,7 @@ type recordedCase struct {
 	} `json:"hosts"`
 	Findings           []string                              `json:"findings"`
 	TerminateBeforeCap map[snapshot.Hostname][]snapshot.PID  `json:"terminate_before_cap"`
-	Reports            map[snapshot.Hostname]json.RawMessage `json:"reports"`
+	Orders             map[snapshot.Hostname]json.RawMessage `json:"reports"`
 }
 
 func (c *recordedCase) policy() stated {

@@ -40,7 +40,7 @@ func TestUnreadableProcesses(t *testing.T) {
 			plan := memory.Judge(policy, parseCluster(t, tt.host), time.Time{}.Add(time.Hour))
 			if tt.decision == "" {
 				require.Empty(t, plan.Findings)
-				require.Empty(t, plan.Reports)
+				require.Empty(t, plan.Orders)
 				return
 			}
 			require.Len(t, plan.Findings, 1)
@@ -49,12 +49,12 @@ func TestUnreadableProcesses(t *testing.T) {
 			require.Equal(t, tt.decision, f.Decision())
 			require.Equal(t, line, f.String())
 			require.Equal(t, snapshot.PID(5), f.PID)
-			require.Equal(t, tt.decision == enforce.DecisionAct, len(plan.Reports) == 1)
+			require.Equal(t, tt.decision == enforce.DecisionAct, len(plan.Orders) == 1)
 			notified := false
 			for _, e := range memory.events {
 				notified = notified || e.Kind == enforce.EventNotify
 			}
-			require.Equal(t, tt.decision != enforce.DecisionNone, notified, "a report alone is for the administrator")
+			require.Equal(t, tt.decision != enforce.DecisionNone, notified, "an order alone is for the administrator")
 		})
 	}
 }

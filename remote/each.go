@@ -70,7 +70,7 @@ func Outlasting(ctx context.Context, by time.Duration) (context.Context, context
 	return longer, func() { stop(); cancel(context.Canceled) }
 }
 
-// While returns a context for what may be begun only while may returns nil, such as the reports of
+// While returns a context for what may be begun only while may returns nil, such as the orders of
 // a controller that leads. Whoever sends a command or a request asks with MayBegin right before,
 // after all that it had to wait for: a place among others, a login, its turn on a connection.
 func While(ctx context.Context, may func() error) context.Context {

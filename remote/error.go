@@ -24,7 +24,7 @@ const (
 	Version        Class = "version"          // genv on the host has an incompatible version
 	InvalidOutput  Class = "invalid-output"   // the output is not in the expected format
 	Timeout        Class = "timeout"          // connected, but no answer in time
-	OutcomeUnknown Class = "outcome-unknown"  // cut off while a report ran: it is never sent again
+	OutcomeUnknown Class = "outcome-unknown"  // cut off while an order ran: it is never sent again
 	CommandFailed  Class = "command-failed"   // the command itself failed
 	Configuration  Class = "configuration"    // ssh_config or a key file can't be used
 	InstallRefused Class = "install-refused"  // genv can't be installed there; nothing was changed

@@ -212,7 +212,7 @@ func TestTooManyValuesAreRefusedWithoutDecoding(t *testing.T) {
 			"a snapshot":        {document(many, "", ""), func(d []byte) error { _, err := snapshot.DecodeSnapshot(d); return err }},
 			"envs.json":         {[]byte(`{"envs": [` + many + `]}`), func(d []byte) error { _, err := snapshot.DecodeEnvironments(d); return err }},
 			"the native format": {[]byte(`{"processes":[],"devices":[],"envs":[` + many + `]}`), func(d []byte) error { _, err := snapshot.DecodeNative(d); return err }},
-			"a native report":   {[]byte("[" + many + "]"), func(d []byte) error { _, err := snapshot.DecodeNativeProcesses(d); return err }},
+			"a native order":    {[]byte("[" + many + "]"), func(d []byte) error { _, err := snapshot.DecodeNativeProcesses(d); return err }},
 		} {
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)

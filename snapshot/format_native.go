@@ -168,7 +168,7 @@ func nativeTypes(usage []DeviceUsage) (types map[DeviceIndex]ProcessType) {
 	return types
 }
 
-// EncodeNativeProcesses writes processes as EncodeNative does, for reports.
+// EncodeNativeProcesses writes processes as EncodeNative does, for orders.
 func EncodeNativeProcesses(processes []Process) ([]byte, error) {
 	return Marshal(nativeProcesses(processes))
 }

@@ -86,17 +86,17 @@ func clock(t time.Time) string {
 	return t.Local().Format("2006-01-02 15:04:05 MST")
 }
 
-// DecisionID is the id of an item of a report: 8 hexadecimal digits. It is made from what the
-// controller calls the report and from the process or, if there is a device, the
-// attachment, which the record of each machine has. Empty for a report without an ID.
-func DecisionID(report string, pid snapshot.PID, eid snapshot.EnvID, device *snapshot.DeviceIndex) string {
-	if report == "" {
+// DecisionID is the id of an item of an order: 8 hexadecimal digits. It is made from what the
+// controller calls the order and from the process or, if there is a device, the
+// attachment, which the record of each machine has. Empty for an order without an ID.
+func DecisionID(orderID string, pid snapshot.PID, eid snapshot.EnvID, device *snapshot.DeviceIndex) string {
+	if orderID == "" {
 		return ""
 	}
 	if device == nil {
-		return short("process", report, fmt.Sprint(pid))
+		return short("process", orderID, fmt.Sprint(pid))
 	}
-	return short("device", report, string(eid), device.String())
+	return short("device", orderID, string(eid), device.String())
 }
 
 // WarningID is the id of the warnings about a finding. The same finding at another time

@@ -24,7 +24,7 @@ func TestIDs(t *testing.T) {
 	require.Equal(t, audit.DecisionID("run/7/gpu-01", 4242, "5", nil), audit.DecisionID("run/7/gpu-01", 4242, "", nil), "a process by its PID")
 	require.Equal(t, "084cc5d2", audit.DecisionID("run/7/gpu-01", 0, "5", device))
 	require.Equal(t, "3a5b27d3", audit.WarningID("idle/gpu-01/5/0/2026-11-20T08:00:00"))
-	require.Empty(t, audit.DecisionID("", 4242, "", nil), "a report without an id")
+	require.Empty(t, audit.DecisionID("", 4242, "", nil), "an order without an id")
 	seen := map[string]bool{}
 	for _, id := range []string{
 		audit.DecisionID("a", 1, "", nil), audit.DecisionID("a", 2, "", nil), audit.DecisionID("b", 1, "", nil), audit.DecisionID("a", 0, "", device),
@@ -59,14 +59,14 @@ func judged() *snapshot.Snapshot {
 	}
 }
 
-func explain(s *snapshot.Snapshot, r order.Order) order.Order {
-	audit.Explain(&r, "gpu-01", s, noon)
-	return r
+func explain(s *snapshot.Snapshot, o order.Order) order.Order {
+	audit.Explain(&o, "gpu-01", s, noon)
+	return o
 }
 
 func TestExplain(t *testing.T) {
 	s := judged()
-	r := explain(s, order.Order{
+	o := explain(s, order.Order{
 		Terminate: []order.Termination{{Process: s.Processes[0]}, {Process: s.Processes[2]}},
 		Detach:    []order.Detachment{{Device: 0, Environment: s.Environments[0]}},
 	})
@@ -76,23 +76,23 @@ func TestExplain(t *testing.T) {
 		env    = "environment 5 of user alice (uid 1001), created 2026-11-20T08:00:00, attached to device 0 since 2026-11-20T08:00:00"
 		first  = `process 10, started 100 ticks after boot, user alice (uid 1001), command "python alice.py", claims environment 5, device 0: 1.0 GiB, device 1: unknown memory`
 	)
-	require.Equal(t, []string{title, first, device, env}, r.Terminate[0].Judged)
+	require.Equal(t, []string{title, first, device, env}, o.Terminate[0].Judged)
 	require.Equal(t, []string{title, strings.Replace(strings.Replace(first, "10", "12", 1), "environment 5", "environment 6", 1), device},
-		r.Terminate[1].Judged, "the environment that it claims is bob's")
+		o.Terminate[1].Judged, "the environment that it claims is bob's")
 	require.Equal(t, []string{title, device, env, first, strings.Replace(strings.Replace(first, "10", "12", 1), "environment 5", "environment 6", 1)},
-		r.Detach[0].Judged, "bob's process isn't hers to see")
+		o.Detach[0].Judged, "bob's process isn't hers to see")
 	require.Nil(t, explain(nil, order.Order{Terminate: []order.Termination{{Process: s.Processes[0]}}}).Terminate[0].Judged)
 }
 
 // What is not known is not shown as something.
 func TestExplainTheUnknown(t *testing.T) {
-	r := explain(&snapshot.Snapshot{}, order.Order{
+	o := explain(&snapshot.Snapshot{}, order.Order{
 		Terminate: []order.Termination{{Process: snapshot.Process{PID: 7, EnvUnknown: true, Usage: []snapshot.DeviceUsage{{Index: 3}}}}},
 		Detach:    []order.Detachment{{Device: 3, Environment: snapshot.Environment{EID: "9", UID: 1, OwnerMismatch: true}}},
 	})
-	require.Equal(t, "process 7, user unknown, its environment can't be read, device 3: unknown memory", r.Terminate[0].Judged[1])
-	require.Len(t, r.Terminate[0].Judged, 2)
-	require.Equal(t, "environment 9 of uid 1, attached to no device", r.Detach[0].Judged[1])
+	require.Equal(t, "process 7, user unknown, its environment can't be read, device 3: unknown memory", o.Terminate[0].Judged[1])
+	require.Len(t, o.Terminate[0].Judged, 2)
+	require.Equal(t, "environment 9 of uid 1, attached to no device", o.Detach[0].Judged[1])
 }
 
 // Whatever a host or its users make up, an item has few short lines that are safe to show.
@@ -106,30 +106,30 @@ func TestExplainHostileNames(t *testing.T) {
 		index := snapshot.DeviceIndex(i)
 		s.Devices = append(s.Devices, snapshot.Device{Index: index, Name: long, UUID: snapshot.GPUUUID(evil), Attachments: []snapshot.Attachment{{EID: env.EID}}})
 	}
-	var report order.Order
+	var o order.Order
 	for i := range 2000 {
 		p := snapshot.Process{PID: snapshot.PID(i + 1), UID: &uid, Username: env.Username, EID: env.EID, Command: long, Container: long, Usage: []snapshot.DeviceUsage{{Index: 0}}}
 		for j := range 1000 {
 			p.Usage = append(p.Usage, snapshot.DeviceUsage{Index: snapshot.DeviceIndex(j)})
 		}
 		s.Processes = append(s.Processes, p)
-		report.Terminate = append(report.Terminate, order.Termination{Process: p})
+		o.Terminate = append(o.Terminate, order.Termination{Process: p})
 	}
-	report.Detach = []order.Detachment{{Environment: env}}
-	report = explain(s, report)
+	o.Detach = []order.Detachment{{Environment: env}}
+	o = explain(s, o)
 	total := 0
-	for _, item := range report.Terminate {
+	for _, item := range o.Terminate {
 		total += len(fmt.Sprint(item.Judged))
 	}
-	require.Less(t, total, 4<<20, "a report stays far below the size that a host reads")
-	require.Contains(t, report.Detach[0].Judged, "1996 more processes of this user on the device")
-	for _, lines := range [][]string{report.Terminate[0].Judged, report.Detach[0].Judged, audit.Decision{What: long, User: evil, Judged: []string{long}}.Lines()} {
+	require.Less(t, total, 4<<20, "an order stays far below the size that a host reads")
+	require.Contains(t, o.Detach[0].Judged, "1996 more processes of this user on the device")
+	for _, lines := range [][]string{o.Terminate[0].Judged, o.Detach[0].Judged, audit.Decision{What: long, User: evil, Judged: []string{long}}.Lines()} {
 		require.LessOrEqual(t, len(lines), audit.MaxJudgedLines)
 		for _, line := range lines {
 			require.False(t, strings.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }), "%q", line)
 		}
 	}
-	for _, line := range report.Terminate[0].Judged {
+	for _, line := range o.Terminate[0].Judged {
 		require.LessOrEqual(t, len(line), audit.MaxJudgedBytes)
 		require.LessOrEqual(t, utf8.RuneCountInString(line), 320)
 	}

@@ -219,7 +219,7 @@ func TestTail(t *testing.T) {
 	require.Equal(t, []string{"0 10 detached", "5 10 terminated"}, entries())
 	log := audit.Log{Path: path}
 	item := func(pid snapshot.PID) audit.Record {
-		return audit.Record{Time: at(8), Kind: audit.KindReport, Report: "r/2/a", Host: "a", User: "bob", PID: pid}
+		return audit.Record{Time: at(8), Kind: audit.KindOrder, Order: "r/2/a", Host: "a", User: "bob", PID: pid}
 	}
 	require.NoError(t, log.Append(item(6), item(7)))
 	require.Empty(t, entries(), "they are under way")

@@ -16,7 +16,7 @@ import (
 // else that an operator had done: a line of `genv remote history` and `genv history`.
 type Entry struct {
 	// ID is that of the decision: the same on the controller, on the host, in mail and on the web page.
-	// Missing for what an operator had done that is not a report, and for a notice about several findings.
+	// Missing for what an operator had done that is not an order, and for a notice about several findings.
 	ID        string                `json:"id,omitempty"`
 	Time      time.Time             `json:"time"`
 	Host      snapshot.Hostname     `json:"host,omitempty"`
@@ -33,9 +33,9 @@ type Entry struct {
 	Rules    []enforce.Rule `json:"rules,omitempty"`  // theirs
 	IDs      []string       `json:"ids"`              // theirs
 	Notified time.Time      `json:"told,omitzero"`    // when the user was first notified of one of them
-	Report   string         `json:"report,omitempty"` // that it was part of
+	Order    string         `json:"report,omitempty"` // that it was part of
 	By       string         `json:"by,omitempty"`     // the operator who requested it; on a host: the account
-	// Action is what an operator had done that is not a report, or "notice", as in the audit log.
+	// Action is what an operator had done that is not an order, or "notice", as in the audit log.
 	Action  string  `json:"action,omitempty"`
 	Channel Channel `json:"channel,omitempty"` // of a notice
 	To      string  `json:"to,omitempty"`      // likewise
@@ -53,7 +53,7 @@ type Entry struct {
 const ActionNotice = "notice"
 
 // History joins the records of a log to a list of actions, the oldest first. A
-// report item without an outcome was sent by a controller that ended before it
+// order item without an outcome was sent by a controller that ended before it
 // received the outcome, which therefore is unknown.
 func History(path string, filter Filter) ([]Entry, Damage, error) {
 	j := newJoiner()
@@ -74,9 +74,9 @@ func (j *joiner) take(all bool) []Entry {
 	return list
 }
 
-// itemKey names an item of a report.
+// itemKey names an item of an order.
 type itemKey struct {
-	report string
+	order  string
 	pid    snapshot.PID
 	eid    snapshot.EnvID
 	device snapshot.DeviceIndex
@@ -85,7 +85,7 @@ type itemKey struct {
 type joiner struct {
 	notified map[string]time.Time // by finding: when its user was first notified
 	warned   map[string]bool      // findings of which there was a notice, or about which something was done
-	open     map[itemKey]*Entry   // report items without an outcome yet
+	open     map[itemKey]*Entry   // order items without an outcome yet
 	undone   map[undoneKey]*Entry // what a dry run would have done, until its findings are over
 	list     []*Entry
 }
@@ -134,7 +134,7 @@ func (j *joiner) add(r *Record, filter *Filter) {
 		if filter.Matches(r) {
 			j.append(operatorEntry(r))
 		}
-	case KindReport, KindOutcome:
+	case KindOrder, KindOutcome:
 		if filter.Matches(r) || j.open[r.key()] != nil { // an outcome may come after Until
 			j.action(r)
 		}
@@ -196,12 +196,12 @@ func (j *joiner) append(e *Entry) {
 	}
 }
 
-func (e *Entry) key() itemKey { return keyOf(e.Report, e.PID, e.EID, e.Device) }
+func (e *Entry) key() itemKey { return keyOf(e.Order, e.PID, e.EID, e.Device) }
 
-func (r *Record) key() itemKey { return keyOf(r.Report, r.PID, r.EID, r.Device) }
+func (r *Record) key() itemKey { return keyOf(r.Order, r.PID, r.EID, r.Device) }
 
-func keyOf(report string, pid snapshot.PID, eid snapshot.EnvID, device *snapshot.DeviceIndex) itemKey {
-	key := itemKey{report: report, pid: pid}
+func keyOf(orderID string, pid snapshot.PID, eid snapshot.EnvID, device *snapshot.DeviceIndex) itemKey {
+	key := itemKey{order: orderID, pid: pid}
 	if device != nil {
 		key.eid, key.device = eid, *device
 	}
@@ -213,8 +213,8 @@ func (j *joiner) action(r *Record) {
 	e := j.open[key]
 	if e == nil {
 		e = &Entry{
-			ID: DecisionID(r.Report, r.PID, r.EID, r.Device), Text: r.Text, Judged: r.Judged,
-			Time: r.Time, Host: r.Host, User: r.User, UID: r.UID, PID: r.PID, EID: r.EID, Device: r.Device, Report: r.Report,
+			ID: DecisionID(r.Order, r.PID, r.EID, r.Device), Text: r.Text, Judged: r.Judged,
+			Time: r.Time, Host: r.Host, User: r.User, UID: r.UID, PID: r.PID, EID: r.EID, Device: r.Device, Order: r.Order,
 			Container: r.Container,
 			IDs:       r.IDs, Why: r.Why, Rules: r.rules(), By: r.By, Status: order.StatusUnknown, Reason: "genv ended before it received the outcome",
 		}

@@ -31,11 +31,11 @@ func story(t *testing.T) string {
 		audit.Record{Time: at(0), Kind: audit.KindFinding, IDs: []string{"cap"}, Text: why[0], Decision: enforce.DecisionWait},
 		audit.Record{Time: at(1), Kind: audit.KindNotified, IDs: []string{"cap"}, Host: "a", UID: bob},
 		audit.Record{Time: at(2), Kind: audit.KindNotified, IDs: []string{"out"}, Host: "a", UID: alice, Reason: "not logged in"},
-		audit.Record{Time: at(5), Kind: audit.KindReport, Report: "r/1/a", IDs: []string{"cap"}, Why: why, Host: "a", User: "bob", UID: bob, EID: "10", Device: device},
-		audit.Record{Time: at(5), Kind: audit.KindReport, Report: "r/1/a", IDs: []string{"cap"}, Why: why, Host: "a", User: "bob", UID: bob, EID: "10", PID: 5},
-		audit.Record{Time: at(5), Kind: audit.KindReport, Report: "r/1/b", IDs: []string{"out"}, Why: []string{"outside"}, Host: "b", UID: alice, PID: 5},
-		audit.Record{Time: at(6), Kind: audit.KindOutcome, Report: "r/1/a", IDs: []string{"cap"}, Host: "a", User: "bob", UID: bob, EID: "10", Device: device, Status: order.StatusDetached},
-		audit.Record{Time: at(7), Kind: audit.KindOutcome, Report: "r/1/a", IDs: []string{"cap"}, Host: "a", User: "bob", UID: bob, EID: "10", PID: 5, Status: order.StatusTerminated},
+		audit.Record{Time: at(5), Kind: audit.KindOrder, Order: "r/1/a", IDs: []string{"cap"}, Why: why, Host: "a", User: "bob", UID: bob, EID: "10", Device: device},
+		audit.Record{Time: at(5), Kind: audit.KindOrder, Order: "r/1/a", IDs: []string{"cap"}, Why: why, Host: "a", User: "bob", UID: bob, EID: "10", PID: 5},
+		audit.Record{Time: at(5), Kind: audit.KindOrder, Order: "r/1/b", IDs: []string{"out"}, Why: []string{"outside"}, Host: "b", UID: alice, PID: 5},
+		audit.Record{Time: at(6), Kind: audit.KindOutcome, Order: "r/1/a", IDs: []string{"cap"}, Host: "a", User: "bob", UID: bob, EID: "10", Device: device, Status: order.StatusDetached},
+		audit.Record{Time: at(7), Kind: audit.KindOutcome, Order: "r/1/a", IDs: []string{"cap"}, Host: "a", User: "bob", UID: bob, EID: "10", PID: 5, Status: order.StatusTerminated},
 	))
 	return path
 }
@@ -157,7 +157,7 @@ func FuzzScan(f *testing.F) {
 func TestDecided(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	item := audit.Record{
-		Time: at(2), Kind: audit.KindReport, Report: "r/1/a", IDs: []string{idle}, User: "bob", EID: "10", Device: ptr(snapshot.DeviceIndex(0)),
+		Time: at(2), Kind: audit.KindOrder, Order: "r/1/a", IDs: []string{idle}, User: "bob", EID: "10", Device: ptr(snapshot.DeviceIndex(0)),
 		Text: "Detaching", Judged: slices.Repeat([]string{strings.Repeat("x", 5000)}, 50),
 	}
 	notice := audit.Record{Time: at(1), Kind: audit.KindNotified, IDs: []string{idle}, User: "bob", Text: "It is idle.\nAdvice"}

@@ -12,9 +12,9 @@ import (
 )
 
 // The lines of an item are short, since a host can make names up, and since every item of
-// a report has some.
+// an order has some.
 const (
-	maxExplained = 256 // items of a report; more than that are not explained
+	maxExplained = 256 // items of an order; more than that are not explained
 	maxProcesses = 4   // of a user on a device
 	maxDevices   = 8   // of a process or an environment
 	maxLine      = 320 // characters
@@ -27,18 +27,18 @@ const (
 	MaxJudgedBytes = 4 * maxLine
 )
 
-// Explain sets the lines that were judged, of each item of a report. The snapshot is that
+// Explain sets the lines that were judged, of each item of an order. The snapshot is that
 // of the host, taken at a time.
-func Explain(r *order.Order, host snapshot.Hostname, s *snapshot.Snapshot, at time.Time) {
+func Explain(o *order.Order, host snapshot.Hostname, s *snapshot.Snapshot, at time.Time) {
 	if s == nil {
 		return
 	}
 	e := explainer{s, "snapshot of " + shown(string(host)) + ", " + at.UTC().Format("2006-01-02 15:04:05 UTC")}
-	for i := range r.Detach[:min(len(r.Detach), maxExplained)] {
-		r.Detach[i].Judged = e.detachment(&r.Detach[i])
+	for i := range o.Detach[:min(len(o.Detach), maxExplained)] {
+		o.Detach[i].Judged = e.detachment(&o.Detach[i])
 	}
-	for i := range r.Terminate[:min(len(r.Terminate), maxExplained)] {
-		r.Terminate[i].Judged = e.termination(&r.Terminate[i].Process)
+	for i := range o.Terminate[:min(len(o.Terminate), maxExplained)] {
+		o.Terminate[i].Judged = e.termination(&o.Terminate[i].Process)
 	}
 }
 

@@ -32,8 +32,8 @@ func TestAppendAndScan(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	want := []audit.Record{
 		{Time: at(1), Kind: audit.KindFinding, Run: "r", Cycle: 3, IDs: []string{"f"}, Rule: enforce.RuleIdle, Decision: enforce.DecisionAct, Host: "a", User: "bob", UID: ptr(snapshot.UID(7)), Text: "line", Finding: &enforce.Finding{ID: "f", Rule: enforce.RuleIdle}},
-		{Time: at(2), Kind: audit.KindReport, IDs: []string{"f"}, Report: "r/3/a", Host: "a", PID: 5, Start: 9, EID: "10", Why: []string{"why"}},
-		{Time: at(3), Kind: audit.KindOutcome, IDs: []string{"f"}, Report: "r/3/a", Host: "a", Device: ptr(snapshot.DeviceIndex(0)), EID: "10", Status: order.StatusDetached, Reason: "x", By: "admin"},
+		{Time: at(2), Kind: audit.KindOrder, IDs: []string{"f"}, Order: "r/3/a", Host: "a", PID: 5, Start: 9, EID: "10", Why: []string{"why"}},
+		{Time: at(3), Kind: audit.KindOutcome, IDs: []string{"f"}, Order: "r/3/a", Host: "a", Device: ptr(snapshot.DeviceIndex(0)), EID: "10", Status: order.StatusDetached, Reason: "x", By: "admin"},
 	}
 	log := audit.Log{Path: path}
 	require.NoError(t, log.Append(want[:2]...))
@@ -169,7 +169,7 @@ func TestFullDiskLosesNoRecord(t *testing.T) {
 func TestReserve(t *testing.T) {
 	dir := smallDisk(t)
 	log := audit.Log{Path: filepath.Join(dir, "audit.jsonl")}
-	require.NoError(t, log.Append(audit.Record{Time: at(0), Kind: audit.KindReport}))
+	require.NoError(t, log.Append(audit.Record{Time: at(0), Kind: audit.KindOrder}))
 	require.NoError(t, log.Reserve(64<<10))
 	fill(t, filepath.Join(dir, "more"))
 	for i := range 50 {
@@ -310,7 +310,7 @@ func TestCheckAcceptsALog(t *testing.T) {
 	require.NoError(t, log.Append())
 	require.NoError(t, audit.Check(path))
 	for _, kind := range []audit.Kind{
-		audit.KindFinding, audit.KindCleared, audit.KindReport, audit.KindOutcome, audit.KindNotified, audit.KindOverLimit, audit.KindFailed, audit.KindDuplicate,
+		audit.KindFinding, audit.KindCleared, audit.KindOrder, audit.KindOutcome, audit.KindNotified, audit.KindOverLimit, audit.KindFailed, audit.KindDuplicate,
 	} {
 		require.NoError(t, os.Remove(path))
 		require.NoError(t, log.Append(audit.Record{Time: time.Now(), Kind: kind}))

@@ -133,7 +133,7 @@ func NewTail(path string, filter Filter) *Tail {
 }
 
 // Entries returns first all that the log has, and then what is new since the last call:
-// items of reports as soon as their outcome is known.
+// items of orders as soon as their outcome is known.
 func (t *Tail) Entries() ([]Entry, Damage, error) {
 	damage, err := t.Next(func(r *Record) { t.joiner.add(r, &t.filter) })
 	entries := t.joiner.take(!t.began)

@@ -20,7 +20,7 @@ type Kind string
 const (
 	KindFinding   Kind = "finding" // seen for the first time, or decided on again
 	KindCleared   Kind = "cleared" // a finding does not hold any more
-	KindReport    Kind = "report"  // an item of a report that is about to be sent
+	KindOrder     Kind = "report"  // an item of an order that is about to be sent
 	KindOutcome   Kind = "outcome" // the outcome of such an item
 	KindNotified  Kind = "told"    // a user was notified by a channel, or could not be
 	KindOverLimit Kind = "held"    // actions on a user or a host were not taken: a safety limit was exceeded
@@ -29,7 +29,7 @@ const (
 	KindDuplicate Kind = "duplicate"
 	// KindRenumbered is for attachments that followed their GPUs to other indices.
 	KindRenumbered Kind = "renumbered"
-	// KindOperator is for what an operator had done, apart from items of reports.
+	// KindOperator is for what an operator had done, apart from items of orders.
 	KindOperator Kind = "operator"
 	// KindExtension is of earlier versions: a user asked to keep an attachment.
 	KindExtension Kind = "extension"
@@ -62,11 +62,11 @@ const (
 )
 
 // kinds are all kinds; Check recognizes a log by them.
-var kinds = []Kind{KindFinding, KindCleared, KindReport, KindOutcome, KindNotified, KindOverLimit, KindFailed, KindDuplicate, KindRenumbered, KindOperator, KindHook, KindController, KindExtension, KindGuard, KindDenied}
+var kinds = []Kind{KindFinding, KindCleared, KindOrder, KindOutcome, KindNotified, KindOverLimit, KindFailed, KindDuplicate, KindRenumbered, KindOperator, KindHook, KindController, KindExtension, KindGuard, KindDenied}
 
 // Record is a line of the log. Fields that a kind doesn't use are empty. All
-// records of one finding have its ID, and all records of one report to one host
-// have its Report; outcomes and report items have both.
+// records of one finding have its ID, and all records of one order to one host
+// have its Order; outcomes and order items have both.
 type Record struct {
 	Time  time.Time `json:"time"`
 	Kind  Kind      `json:"kind"`
@@ -74,8 +74,8 @@ type Record struct {
 	Cycle int       `json:"cycle,omitempty"` // within that run
 	// IDs are the findings that it is about, and join all lines of a finding.
 	IDs []string `json:"ids,omitempty"`
-	// Report is the same for all that one host was sent in a cycle, there and on the host.
-	Report string `json:"report,omitempty"`
+	// Order is the same for all that one host was sent in a cycle, there and on the host.
+	Order string `json:"report,omitempty"`
 
 	Rule     enforce.Rule      `json:"rule,omitempty"`
 	Decision enforce.Decision  `json:"decision,omitempty"`
@@ -95,7 +95,7 @@ type Record struct {
 	Reason string       `json:"reason,omitempty"`
 	// Why are the findings that led to it, in plain English.
 	Why []string `json:"why,omitempty"`
-	// Judged are the lines of the snapshot that were judged, of a report.
+	// Judged are the lines of the snapshot that were judged, of an order.
 	Judged  []string `json:"judged,omitempty"`
 	Channel Channel  `json:"channel,omitempty"` // how a user or a hook was notified
 	// To is where: a mail address, a web address without its secret parts, or a program.
@@ -144,20 +144,20 @@ func Decided(entries []Entry, id string) []Entry {
 	})
 }
 
-// LastAction returns the last action, of a report, in a list; none if there is none.
+// LastAction returns the last action, of an order, in a list; none if there is none.
 func LastAction(entries []Entry) []Entry {
 	for i, e := range slices.Backward(entries) {
-		if e.Report != "" {
+		if e.Order != "" {
 			return entries[i : i+1]
 		}
 	}
 	return nil
 }
 
-// Decided is an item of a report, before its outcome is known, as every output shows it.
+// Decided is an item of an order, before its outcome is known, as every output shows it.
 func (r *Record) Decided() Decision {
 	e := Entry{
-		ID: DecisionID(r.Report, r.PID, r.EID, r.Device), Time: r.Time, Host: r.Host, User: r.User, UID: r.UID,
+		ID: DecisionID(r.Order, r.PID, r.EID, r.Device), Time: r.Time, Host: r.Host, User: r.User, UID: r.UID,
 		Text: r.Text, Why: r.Why, By: r.By, Judged: r.Judged,
 	}
 	return e.Decision()
@@ -181,14 +181,14 @@ func (e *Entry) Decision() Decision {
 	return r
 }
 
-// ReportRecords are the records of a report's items, in the order of its
+// OrderRecords are the records of an order's items, in the order of its
 // outcomes. The snapshot, which may be nil, has the names of users.
-func ReportRecords(host snapshot.Hostname, r order.Order, s *snapshot.Snapshot) []Record {
-	records := make([]Record, 0, len(r.Detach)+len(r.Terminate))
-	for i := range r.Detach {
-		d := &r.Detach[i]
+func OrderRecords(host snapshot.Hostname, o order.Order, s *snapshot.Snapshot) []Record {
+	records := make([]Record, 0, len(o.Detach)+len(o.Terminate))
+	for i := range o.Detach {
+		d := &o.Detach[i]
 		record := Record{
-			Kind: KindReport, IDs: d.Because, Host: host, Device: &d.Device, EID: d.Environment.EID, User: d.Environment.Username,
+			Kind: KindOrder, IDs: d.Because, Host: host, Device: &d.Device, EID: d.Environment.EID, User: d.Environment.Username,
 			Text: d.String(), Why: d.Why, Judged: d.Judged,
 		}
 		if !d.Environment.OwnerMismatch {
@@ -196,11 +196,11 @@ func ReportRecords(host snapshot.Hostname, r order.Order, s *snapshot.Snapshot) 
 		}
 		records = append(records, record)
 	}
-	for i := range r.Terminate {
-		t := &r.Terminate[i]
+	for i := range o.Terminate {
+		t := &o.Terminate[i]
 		_, uid := t.Process.Reported()
 		records = append(records, Record{
-			Kind: KindReport, IDs: t.Because, Host: host, PID: t.Process.PID, Start: t.Process.Start, EID: t.Process.EID,
+			Kind: KindOrder, IDs: t.Because, Host: host, PID: t.Process.PID, Start: t.Process.Start, EID: t.Process.EID,
 			Container: t.Process.ContainerText(),
 			UID:       uid, User: userOf(&t.Process, s), Text: t.String(), Why: t.Why, Judged: t.Judged,
 		})
@@ -227,7 +227,7 @@ func userOf(p *snapshot.Process, s *snapshot.Snapshot) snapshot.Username {
 	return ""
 }
 
-// OutcomeRecords are the records of a report's outcomes, made from those of its
+// OutcomeRecords are the records of an order's outcomes, made from those of its
 // items.
 func OutcomeRecords(items []Record, outcomes []order.Outcome) []Record {
 	records := make([]Record, len(items))

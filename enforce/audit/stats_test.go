@@ -28,7 +28,7 @@ func notified(id string, c audit.Channel) audit.Record {
 }
 
 func done(s order.Status, pid snapshot.PID, ids ...string) audit.Record {
-	return audit.Record{Kind: audit.KindOutcome, Report: "r/1/a", IDs: ids, Host: "a", User: "bob", PID: pid, Status: s}
+	return audit.Record{Kind: audit.KindOutcome, Order: "r/1/a", IDs: ids, Host: "a", User: "bob", PID: pid, Status: s}
 }
 
 type statsCase struct {
@@ -169,16 +169,16 @@ func TestStats(t *testing.T) {
 func TestFilterByRuleAndTime(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	item := func(minute int, kind audit.Kind, pid snapshot.PID, ids ...string) audit.Record {
-		r := audit.Record{Time: at(minute), Kind: kind, Report: "r/1/a", PID: pid, IDs: ids}
+		r := audit.Record{Time: at(minute), Kind: kind, Order: "r/1/a", PID: pid, IDs: ids}
 		if kind == audit.KindOutcome {
 			r.Status = order.StatusTerminated
 		}
 		return r
 	}
 	require.NoError(t, (&audit.Log{Path: path}).Append(
-		item(1, audit.KindReport, 1, outside, capped), item(2, audit.KindOutcome, 1, outside, capped),
-		item(3, audit.KindReport, 2, idle), item(6, audit.KindOutcome, 2, idle),
-		item(7, audit.KindReport, 3), item(8, audit.KindOutcome, 3),
+		item(1, audit.KindOrder, 1, outside, capped), item(2, audit.KindOutcome, 1, outside, capped),
+		item(3, audit.KindOrder, 2, idle), item(6, audit.KindOutcome, 2, idle),
+		item(7, audit.KindOrder, 3), item(8, audit.KindOutcome, 3),
 	))
 	for name, tt := range map[string]struct {
 		filter audit.Filter

@@ -22,7 +22,7 @@ type Containers interface {
 	Stop(ctx context.Context, r container.Running, grace time.Duration) error
 }
 
-// engineGrace is how long a container has to end by itself if the report gives processes
+// engineGrace is how long a container has to end by itself if the order gives processes
 // no time: as with `docker stop`.
 const engineGrace = 10 * time.Second
 
@@ -30,7 +30,7 @@ const engineGrace = 10 * time.Second
 // the first process of a container unless it handles it, so the engine, which follows with
 // SIGKILL, is asked instead of the process.
 type stops struct {
-	ctx    context.Context // of the requests: they go on when the report's own context ends
+	ctx    context.Context // of the requests: they go on when the order's own context ends
 	cancel context.CancelFunc
 	group  sync.WaitGroup
 }

@@ -91,7 +91,7 @@ func detachOne(item *order.Detachment, files *state.Files, uid snapshot.UID) (st
 	return order.StatusDetached, ""
 }
 
-// stillAttached are the environments that kept a device which the report takes
+// stillAttached are the environments that kept a device which the order takes
 // away, each with the reason. Their processes are not signalled: either the state
 // files can't be trusted now, or the id names another environment than the judged
 // one, and a process may be another one too, unless its start time is known.

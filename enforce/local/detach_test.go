@@ -87,11 +87,11 @@ func TestDetachments(t *testing.T) {
 }
 
 func detaching(e snapshot.Environment, devices ...snapshot.DeviceIndex) order.Order {
-	var r order.Order
+	var o order.Order
 	for _, d := range devices {
-		r.Detach = append(r.Detach, order.Detachment{Device: d, Environment: e})
+		o.Detach = append(o.Detach, order.Detachment{Device: d, Environment: e})
 	}
-	return r
+	return o
 }
 
 // TestDetachOnDisk does it with the real ones, which another may change in
@@ -120,11 +120,11 @@ func TestDetachOnDisk(t *testing.T) {
 // again on the device that it kept. Others are not held up.
 func TestFailedDetachmentSparesEnvironment(t *testing.T) {
 	mine, others := ready(t, "gentle", in("7")), ready(t, "gentle", in("8"))
-	report := detaching(environment("7", 1001, "raz"), 0)
-	report.Terminate = []order.Termination{{Process: mine.judged("7", 0)}, {Process: others.judged("8", 0)}}
+	o := detaching(environment("7", 1001, "raz"), 0)
+	o.Terminate = []order.Termination{{Process: mine.judged("7", 0)}, {Process: others.judged("8", 0)}}
 	s := newScene(local.ExecutorOptions{Grace: oneGrace}, mine.judged("7", 0), others.judged("8", 0))
 	s.stateFiles.err = errors.New("state is corrupt")
-	got := s.x.Execute(context.Background(), report)
+	got := s.x.Execute(context.Background(), o)
 	require.Equal(t, order.Outcome{EID: "7", Status: order.StatusFailed, Reason: "the attachment was not removed: state is corrupt"}, got[0])
 	require.Equal(t, order.Outcome{
 		PID: mine.pid(), EID: "7", Status: order.StatusFailed,
@@ -144,11 +144,11 @@ func TestChangedOwnerDoesNotSpareJudgedProcess(t *testing.T) {
 		if !start {
 			judged.Start = 0
 		}
-		report := detaching(environment("7", 1001, "raz"), 0)
-		report.Terminate = []order.Termination{{Process: judged}}
+		o := detaching(environment("7", 1001, "raz"), 0)
+		o.Terminate = []order.Termination{{Process: judged}}
 		s := newScene(local.ExecutorOptions{Grace: oneGrace}, c.judged("7", 0))
 		s.stateFiles.content = state.Files{Environments: []snapshot.Environment{environment("7", 1002, "eve")}, Devices: []snapshot.Device{device(0, "7")}}
-		got := s.x.Execute(context.Background(), report)
+		got := s.x.Execute(context.Background(), o)
 		require.Equal(t, order.StatusChanged, got[0].Status)
 		require.Equal(t, want, got[1].Status, got[1].Reason)
 	}
@@ -158,12 +158,12 @@ func TestChangedOwnerDoesNotSpareJudgedProcess(t *testing.T) {
 // taken away.
 func TestDetachBeforeTerminate(t *testing.T) {
 	c := ready(t, "gentle", in("7"))
-	report := detaching(environment("7", 1001, "raz"), 0)
-	report.Terminate = []order.Termination{{Process: c.judged("7", 0)}}
+	o := detaching(environment("7", 1001, "raz"), 0)
+	o.Terminate = []order.Termination{{Process: c.judged("7", 0)}}
 	s := newScene(local.ExecutorOptions{Grace: oneGrace}, c.judged("7", 0))
 	s.stateFiles.content.Devices = []snapshot.Device{device(0, "7")}
 	s.machine.then = func() { require.Len(t, s.lines, 1) }
-	got := s.x.Execute(context.Background(), report)
+	got := s.x.Execute(context.Background(), o)
 	require.Equal(t, order.StatusDetached, got[0].Status)
 	require.Equal(t, order.StatusTerminated, got[1].Status)
 	require.Len(t, s.lines, 2)
@@ -179,7 +179,7 @@ func TestDetachWithEndedContext(t *testing.T) {
 	require.Empty(t, s.lines)
 }
 
-func TestEmptyReport(t *testing.T) {
+func TestEmptyOrder(t *testing.T) {
 	s := newScene(local.ExecutorOptions{Grace: oneGrace})
 	s.stateFiles.err = errors.New("unexpected update")
 	require.Empty(t, s.x.Execute(context.Background(), order.Order{}))

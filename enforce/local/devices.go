@@ -11,7 +11,7 @@ import (
 
 // checkDevices compares the devices that a process uses with those that were
 // judged. A process outside any environment was judged for each of them, so one
-// is enough. For a process in an environment the report doesn't say for which:
+// is enough. For a process in an environment the order doesn't say for which:
 // all of them must be in use, since those that are left may be the environment's
 // own. More devices than were judged make no difference.
 func checkDevices(t *target, listed *snapshot.Process) objection {
@@ -52,7 +52,7 @@ func unused(freed []snapshot.DeviceIndex) string {
 // uuids are which GPU each index is.
 type uuids = map[snapshot.DeviceIndex]snapshot.GPUUUID
 
-// presentGPUs asks the driver which GPU each index is now, if the report names any.
+// presentGPUs asks the driver which GPU each index is now, if the order names any.
 func (x *Executor) presentGPUs(ctx context.Context, named uuids) (uuids, error) {
 	if len(named) == 0 {
 		return nil, nil
@@ -60,7 +60,7 @@ func (x *Executor) presentGPUs(ctx context.Context, named uuids) (uuids, error) 
 	return x.inspector.GPUs(ctx)
 }
 
-// otherGPU objects to a device that isn't the GPU any more that the report names, or isn't the
+// otherGPU objects to a device that isn't the GPU any more that the order names, or isn't the
 // one to which it is attached by root's note. files may be nil.
 func otherGPU(index snapshot.DeviceIndex, named, now uuids, files *state.Files) objection {
 	uuid := named[index]

@@ -1,9 +1,9 @@
-// Package local carries out a report on this machine: it detaches environments
+// Package local carries out an order on this machine: it detaches environments
 // from devices, ends processes, and returns the outcome of each item.
 //
 //	machine := &snapshotlocal.Collector{SMI: client, StateFiles: store} // of snapshot/local
 //	x := local.New(machine, store, local.ExecutorOptions{Grace: 10 * time.Second})
-//	for _, outcome := range x.Execute(ctx, report) {
+//	for _, outcome := range x.Execute(ctx, order) {
 //		fmt.Println(outcome.PID, outcome.Status, outcome.Reason)
 //	}
 //
@@ -11,10 +11,10 @@
 // that is some time old. So a process is only signalled if it still is what was
 // judged. First it is opened by a pidfd; then the GPUs and /proc are read again;
 // and only if the pidfd's process was alive all that time, and has the start
-// time, devices and environment of the report, the signal is sent through that
+// time, devices and environment of the order, the signal is sent through that
 // same pidfd. A process that reuses the PID can't receive it.
 //
-// Some processes are never signalled, whatever a report contains: PID 1, kernel
+// Some processes are never signalled, whatever an order contains: PID 1, kernel
 // threads, genv itself and its ancestors, and system daemons (see
 // enforce.Protected).
 //

@@ -23,7 +23,7 @@ func (x *execution) begin(targets []*target) (signalled func([]*target)) {
 		}
 		processes[i] = asked.Process{PID: t.judged.PID, Start: t.start}
 	}
-	turn, earlier, err := x.options.Asked.Begin(asked.Request{By: x.asker.Name, Report: x.id, Grace: x.grace}, processes)
+	turn, earlier, err := x.options.Asked.Begin(asked.Request{By: x.asker.Name, Order: x.id, Grace: x.grace}, processes)
 	for i, e := range earlier {
 		targets[i].earlier = e
 	}
@@ -44,7 +44,7 @@ func (x *execution) begin(targets []*target) (signalled func([]*target)) {
 	}
 }
 
-// graceOf is how long the report waits for a target.
+// graceOf is how long the order waits for a target.
 func (x *execution) graceOf(t *target) time.Duration {
 	wait, _ := t.earlier.Rest(x.grace)
 	return wait

@@ -30,20 +30,20 @@ func (u *uptime) register(t *testing.T) *asked.Register {
 	}
 }
 
-func report(id string, grace time.Duration, kill bool, processes ...snapshot.Process) order.Order {
-	r := order.Order{ID: id, Grace: grace, Kill: kill}
+func newOrder(id string, grace time.Duration, kill bool, processes ...snapshot.Process) order.Order {
+	o := order.Order{ID: id, Grace: grace, Kill: kill}
 	for _, p := range processes {
-		r.Terminate = append(r.Terminate, order.Termination{Process: p})
+		o.Terminate = append(o.Terminate, order.Termination{Process: p})
 	}
-	return r
+	return o
 }
 
-// A process that another report has asked to end gets no second SIGTERM, its grace doesn't
+// A process that another order has asked to end gets no second SIGTERM, its grace doesn't
 // begin again, and SIGKILL follows only if it had SIGTERM and all of its grace.
-func TestEarlierReport(t *testing.T) {
+func TestEarlierOrder(t *testing.T) {
 	const short, long = aMoment, time.Hour
 	for name, row := range map[string]struct {
-		by, id string        // of the earlier report
+		by, id string        // of the earlier order
 		grace  time.Duration // that it gave
 		unsent bool          // genv was killed before it signalled, or before it noted that
 		ago    time.Duration
@@ -53,18 +53,18 @@ func TestEarlierReport(t *testing.T) {
 		status order.Status
 		lines  int
 	}{
-		"another controller":                    {by: "a", id: "1", grace: long, ago: time.Minute, as: "b", wait: short, kill: true, status: order.StatusSignalled},
-		"its grace ends while the other waits":  {by: "a", id: "1", grace: time.Hour + short, ago: time.Hour, as: "b", wait: long, kill: true, status: order.StatusKilled, lines: 1},
-		"its grace has just ended":              {by: "a", id: "1", grace: time.Minute, ago: time.Minute + time.Second, as: "b", wait: long, kill: true, status: order.StatusKilled, lines: 1},
-		"its grace has just ended, no SIGKILL":  {by: "a", id: "1", grace: time.Minute, ago: time.Minute + time.Second, as: "b", wait: short, status: order.StatusSurvived},
-		"its grace ended long ago":              {by: "a", id: "1", grace: time.Minute, ago: 2 * time.Minute, as: "b", wait: short, kill: true, status: order.StatusKilled, lines: 2},
-		"perhaps not sent":                      {by: "a", id: "1", grace: time.Hour + short, unsent: true, ago: time.Hour, as: "b", wait: short + short, kill: true, status: order.StatusSignalled},
-		"perhaps not sent, and over":            {by: "a", id: "1", grace: time.Minute, unsent: true, ago: time.Minute, as: "b", wait: short, kill: true, status: order.StatusKilled, lines: 2},
-		"the same report again":                 {by: "a", id: "2", grace: long, ago: time.Minute, as: "a", wait: short, kill: true, status: order.StatusSignalled},
-		"another report of the same controller": {by: "a", id: "1", grace: long, ago: time.Minute, as: "a", wait: short, kill: true, status: order.StatusSignalled},
-		"of the same controller, and over":      {by: "a", id: "1", grace: time.Minute, ago: time.Minute, as: "a", wait: short, kill: true, status: order.StatusKilled, lines: 2},
-		"of controllers that aren't known":      {grace: long, ago: time.Minute, wait: short, kill: true, status: order.StatusSignalled},
-		"of such ones, and over":                {grace: time.Minute, ago: time.Minute, wait: short, kill: true, status: order.StatusKilled, lines: 2},
+		"another controller":                   {by: "a", id: "1", grace: long, ago: time.Minute, as: "b", wait: short, kill: true, status: order.StatusSignalled},
+		"its grace ends while the other waits": {by: "a", id: "1", grace: time.Hour + short, ago: time.Hour, as: "b", wait: long, kill: true, status: order.StatusKilled, lines: 1},
+		"its grace has just ended":             {by: "a", id: "1", grace: time.Minute, ago: time.Minute + time.Second, as: "b", wait: long, kill: true, status: order.StatusKilled, lines: 1},
+		"its grace has just ended, no SIGKILL": {by: "a", id: "1", grace: time.Minute, ago: time.Minute + time.Second, as: "b", wait: short, status: order.StatusSurvived},
+		"its grace ended long ago":             {by: "a", id: "1", grace: time.Minute, ago: 2 * time.Minute, as: "b", wait: short, kill: true, status: order.StatusKilled, lines: 2},
+		"perhaps not sent":                     {by: "a", id: "1", grace: time.Hour + short, unsent: true, ago: time.Hour, as: "b", wait: short + short, kill: true, status: order.StatusSignalled},
+		"perhaps not sent, and over":           {by: "a", id: "1", grace: time.Minute, unsent: true, ago: time.Minute, as: "b", wait: short, kill: true, status: order.StatusKilled, lines: 2},
+		"the same order again":                 {by: "a", id: "2", grace: long, ago: time.Minute, as: "a", wait: short, kill: true, status: order.StatusSignalled},
+		"another order of the same controller": {by: "a", id: "1", grace: long, ago: time.Minute, as: "a", wait: short, kill: true, status: order.StatusSignalled},
+		"of the same controller, and over":     {by: "a", id: "1", grace: time.Minute, ago: time.Minute, as: "a", wait: short, kill: true, status: order.StatusKilled, lines: 2},
+		"of controllers that aren't known":     {grace: long, ago: time.Minute, wait: short, kill: true, status: order.StatusSignalled},
+		"of such ones, and over":               {grace: time.Minute, ago: time.Minute, wait: short, kill: true, status: order.StatusKilled, lines: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -73,7 +73,7 @@ func TestEarlierReport(t *testing.T) {
 			up := &uptime{now: time.Hour}
 			register := up.register(t)
 			key := []asked.Process{{PID: judged.PID, Start: judged.Start}}
-			turn, earlier, err := register.Begin(asked.Request{By: row.by, Report: row.id, Grace: row.grace}, key)
+			turn, earlier, err := register.Begin(asked.Request{By: row.by, Order: row.id, Grace: row.grace}, key)
 			require.NoError(t, err)
 			require.Equal(t, []*asked.Earlier{nil}, earlier)
 			if !row.unsent {
@@ -82,7 +82,7 @@ func TestEarlierReport(t *testing.T) {
 			up.now += row.ago
 
 			s := newScene(local.ExecutorOptions{Asked: register}, judged)
-			got := s.x.As(asked.Authority{Name: row.as}).Execute(t.Context(), report("2", row.wait, row.kill, judged))[0]
+			got := s.x.As(asked.Authority{Name: row.as}).Execute(t.Context(), newOrder("2", row.wait, row.kill, judged))[0]
 			require.Equal(t, row.status, got.Status, got.Reason)
 			require.Len(t, s.lines, row.lines)
 			if row.lines < 2 {
@@ -99,27 +99,27 @@ func TestEarlierReport(t *testing.T) {
 	}
 }
 
-// Two controllers that report the same process at the same time.
-func TestReportsAtTheSameTime(t *testing.T) {
+// Two controllers that have the same process ended at the same time.
+func TestOrdersAtTheSameTime(t *testing.T) {
 	c := ready(t, "stubborn", in("7"))
 	judged := c.judged("7", 0)
 	register := (&uptime{}).register(t)
 	var lines atomic.Int32
-	var reports sync.WaitGroup
+	var orders sync.WaitGroup
 	for _, name := range []string{"a", "b", "c"} {
 		x := local.New(&machine{apps: []snapshot.Process{judged}}, nil, local.ExecutorOptions{Asked: register})
 		x = x.As(asked.Authority{Name: name}).OnAction(func(string) { lines.Add(1) })
-		reports.Go(func() { x.Execute(context.Background(), report(name, aMoment, false, judged)) })
+		orders.Go(func() { x.Execute(context.Background(), newOrder(name, aMoment, false, judged)) })
 	}
-	reports.Wait()
+	orders.Wait()
 	require.EqualValues(t, 1, lines.Load())
 	c.answers()
 }
 
 var errReplaced = errors.New("refused: replaced by another one")
 
-// Once its controller is replaced, a report that began before does nothing any more.
-func TestAReplacedControllersReport(t *testing.T) {
+// Once its controller is replaced, an order that began before does nothing any more.
+func TestAReplacedControllersOrder(t *testing.T) {
 	for name, row := range map[string]struct {
 		after  int // acts that are still admitted
 		status order.Status
@@ -146,7 +146,7 @@ func TestAReplacedControllersReport(t *testing.T) {
 				require.Equal(t, 1, held, "while it acts, no other one begins")
 				s.lines = append(s.lines, line)
 			})
-			got := x.Execute(t.Context(), report("1", aMoment, true, judged))[0]
+			got := x.Execute(t.Context(), newOrder("1", aMoment, true, judged))[0]
 			require.Equal(t, row.status, got.Status, got.Reason)
 			require.Len(t, s.lines, row.lines)
 			require.Zero(t, held)
@@ -158,7 +158,7 @@ func TestAReplacedControllersReport(t *testing.T) {
 				return
 			}
 			other := s.x.As(asked.Authority{Name: "b"})
-			require.Equal(t, order.StatusKilled, other.Execute(t.Context(), report("2", aMoment, true, judged))[0].Status)
+			require.Equal(t, order.StatusKilled, other.Execute(t.Context(), newOrder("2", aMoment, true, judged))[0].Status)
 			require.Len(t, s.lines, 2, "who didn't act is not in the way of who may")
 		})
 	}
@@ -186,7 +186,7 @@ func TestTheListCannotBeWritten(t *testing.T) {
 	s := newScene(local.ExecutorOptions{Asked: register}, judged)
 	var warnings []string
 	x := s.x.OnWarning(func(text string) { warnings = append(warnings, text) })
-	require.Equal(t, order.StatusTerminated, x.Execute(t.Context(), report("1", oneGrace, false, judged))[0].Status)
+	require.Equal(t, order.StatusTerminated, x.Execute(t.Context(), newOrder("1", oneGrace, false, judged))[0].Status)
 	require.Len(t, warnings, 1)
 	require.Contains(t, warnings[0], "another controller may ask them once more")
 }

@@ -21,25 +21,25 @@ func New(inspector Inspector, files StateFiles, options ExecutorOptions) *Execut
 	}
 }
 
-// Execute carries out a report once, first the detachments, then the
-// terminations, and returns the outcome of each item: those of report.Detach in
-// their order, then those of report.Terminate in theirs. Nothing is retried.
+// Execute carries out an order once, first the detachments, then the
+// terminations, and returns the outcome of each item: those of order.Detach in
+// their order, then those of order.Terminate in theirs. Nothing is retried.
 // When ctx ends, no further step is begun; items that were not begun are
 // StatusFailed.
 //
-// Calls don't wait for each other. A report that is passed twice is carried out
+// Calls don't wait for each other. An order that is passed twice is carried out
 // twice: the caller must prevent that.
-func (x *Executor) Execute(ctx context.Context, report order.Order) []order.Outcome {
+func (x *Executor) Execute(ctx context.Context, o order.Order) []order.Outcome {
 	e := &execution{
-		Executor: x, id: report.ID, gpus: report.GPUs, grace: cmp.Or(report.Grace, x.options.Grace), kill: x.options.Kill || report.Kill,
-		unprotected: slices.Concat(x.options.Unprotected, report.Unprotected),
+		Executor: x, id: o.ID, gpus: o.GPUs, grace: cmp.Or(o.Grace, x.options.Grace), kill: x.options.Kill || o.Kill,
+		unprotected: slices.Concat(x.options.Unprotected, o.Unprotected),
 	}
-	detached := e.detach(ctx, report.Detach)
+	detached := e.detach(ctx, o.Detach)
 	e.attached = stillAttached(detached)
-	return append(detached, e.terminate(ctx, report.Terminate)...)
+	return append(detached, e.terminate(ctx, o.Terminate)...)
 }
 
-// As returns an Executor with the same memory that carries out the reports of a controller.
+// As returns an Executor with the same memory that carries out the orders of a controller.
 func (x *Executor) As(asker asked.Authority) *Executor {
 	other := *x
 	other.asker = asker

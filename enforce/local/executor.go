@@ -34,10 +34,10 @@ type StateFiles interface {
 // ExecutorOptions configure an Executor. The zero value sends SIGTERM and does
 // not wait, as 1.4.3 does.
 type ExecutorOptions struct {
-	// Grace is how long processes have to end after SIGTERM if the report doesn't
+	// Grace is how long processes have to end after SIGTERM if the order doesn't
 	// say; 0 to not wait.
 	Grace time.Duration
-	// Kill sends SIGKILL, even if the report does not ask for it, to what still
+	// Kill sends SIGKILL, even if the order does not ask for it, to what still
 	// runs, and still is what was judged, when the grace is over. Without a
 	// grace there is no SIGKILL.
 	Kill bool
@@ -46,7 +46,7 @@ type ExecutorOptions struct {
 	KillWait time.Duration
 	// Unprotected are names of daemons (such as "nvidia-cuda-mps-server") that
 	// may be signalled although they are among enforce.Protected, in addition to
-	// those of the report.
+	// those of the order.
 	Unprotected []string
 	// UID is the user that genv runs as. Like all commands, it changes the environments of
 	// others as root (0) alone.
@@ -59,7 +59,7 @@ type ExecutorOptions struct {
 	Proc proc.FS
 }
 
-// Executor carries out reports on this machine. It is safe for concurrent use. Use
+// Executor carries out orders on this machine. It is safe for concurrent use. Use
 // the same one in all cycles: it remembers processes between them.
 type Executor struct {
 	inspector  Inspector
@@ -81,11 +81,11 @@ func (x *Executor) hold() (release func(), err error) {
 
 func (x *Executor) proc() proc.FS { return x.options.Proc }
 
-// execution is one report that an Executor carries out.
+// execution is one order that an Executor carries out.
 type execution struct {
 	*Executor
-	id          string // of the report
-	gpus        uuids  // of the report
+	id          string // of the order
+	gpus        uuids  // of the order
 	grace       time.Duration
 	kill        bool
 	unprotected []string

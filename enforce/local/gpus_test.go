@@ -31,14 +31,14 @@ func TestRenumberedGPUsAreLeftAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := ready(t, "gentle", in("8"))
-			report := detaching(environment("7", 1001, "raz"), 0)
-			report.Terminate, report.GPUs = []order.Termination{{Process: c.judged("8", 0)}}, row.named
+			o := detaching(environment("7", 1001, "raz"), 0)
+			o.Terminate, o.GPUs = []order.Termination{{Process: c.judged("8", 0)}}, row.named
 			s := newScene(local.ExecutorOptions{Grace: oneGrace}, c.judged("8", 0))
 			s.machine.gpus = row.now
 			d := device(0, "7")
 			d.UUID = row.noted
 			s.stateFiles.content = state.Files{Environments: []snapshot.Environment{environment("7", 1001, "raz")}, Devices: []snapshot.Device{d}}
-			got := s.x.Execute(t.Context(), report)
+			got := s.x.Execute(t.Context(), o)
 			require.Equal(t, row.detached, got[0].Status, got[0].Reason)
 			require.Equal(t, row.ended, got[1].Status, got[1].Reason)
 		})

@@ -11,7 +11,7 @@ import (
 // inspection is what the Inspector read right before the signals.
 type inspection struct {
 	processes map[snapshot.PID]*snapshot.Process
-	gpus      uuids // nil if the report names none
+	gpus      uuids // nil if the order names none
 	// environments reads the registered environments, once, and only if needed.
 	environments func() ([]snapshot.Environment, error)
 }

@@ -43,19 +43,19 @@ func TestIgnoredSIGTERM(t *testing.T) {
 	c.endedBy(unix.SIGKILL)
 }
 
-// TestGraceAndKillOfReport: they go before what this machine would do.
-func TestGraceAndKillOfReport(t *testing.T) {
+// TestGraceAndKillOfOrder: they go before what this machine would do.
+func TestGraceAndKillOfOrder(t *testing.T) {
 	c := ready(t, "stubborn", in("7"))
 	judged := c.judged("7", 0)
-	report := order.Order{Terminate: []order.Termination{{Process: judged}}, Grace: aMoment}
+	o := order.Order{Terminate: []order.Termination{{Process: judged}}, Grace: aMoment}
 	s := newScene(local.ExecutorOptions{Grace: oneGrace}, judged)
-	got := s.x.Execute(context.Background(), report)[0]
+	got := s.x.Execute(context.Background(), o)[0]
 	require.Equal(t, order.StatusSurvived, got.Status)
 	require.Equal(t, "it did not end within 20ms of SIGTERM", got.Reason)
 	c.answers()
 
-	report.Kill = true
-	require.Equal(t, order.StatusKilled, s.x.Execute(context.Background(), report)[0].Status)
+	o.Kill = true
+	require.Equal(t, order.StatusKilled, s.x.Execute(context.Background(), o)[0].Status)
 	c.endedBy(unix.SIGKILL)
 }
 
@@ -128,11 +128,11 @@ func TestContextEnd(t *testing.T) {
 	})
 	t.Run("between two signals", func(t *testing.T) {
 		first, second := ready(t, "stubborn", in("7")), ready(t, "gentle", in("7"))
-		report := []snapshot.Process{first.judged("7", 0), second.judged("7", 0)}
+		processes := []snapshot.Process{first.judged("7", 0), second.judged("7", 0)}
 		ctx, cancel := context.WithCancelCause(context.Background())
-		s := newScene(local.ExecutorOptions{}, report...)
+		s := newScene(local.ExecutorOptions{}, processes...)
 		s.x = local.New(s.machine, s.stateFiles, local.ExecutorOptions{Grace: oneGrace, Kill: true}).OnAction(func(string) { cancel(goodbye) })
-		got := s.terminateIn(t, ctx, report...)
+		got := s.terminateIn(t, ctx, processes...)
 		require.Equal(t, order.StatusSignalled, got[0].Status)
 		require.Equal(t, "SIGTERM was sent, but waiting for the end was given up: goodbye", got[0].Reason)
 		require.Equal(t, order.StatusFailed, got[1].Status)

@@ -67,17 +67,17 @@ func newScene(o local.ExecutorOptions, apps ...snapshot.Process) *scene {
 	return s
 }
 
-// terminate carries out a report of terminations.
+// terminate carries out an order of terminations.
 func (s *scene) terminate(t *testing.T, processes ...snapshot.Process) []order.Outcome {
 	return s.terminateIn(t, context.Background(), processes...)
 }
 
 func (s *scene) terminateIn(t *testing.T, ctx context.Context, processes ...snapshot.Process) []order.Outcome { //nolint:revive // t first, as everywhere in tests
-	var report order.Order
+	var o order.Order
 	for _, p := range processes {
-		report.Terminate = append(report.Terminate, order.Termination{Process: p})
+		o.Terminate = append(o.Terminate, order.Termination{Process: p})
 	}
-	outcomes := s.x.Execute(ctx, report)
+	outcomes := s.x.Execute(ctx, o)
 	require.Len(t, outcomes, len(processes))
 	for i, p := range processes {
 		require.Equal(t, p.PID, outcomes[i].PID)

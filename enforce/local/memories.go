@@ -23,7 +23,7 @@ type processRecord struct {
 	evasions int
 }
 
-// memories are shared by the reports that are carried out at the same time.
+// memories are shared by the orders that are carried out at the same time.
 type memories struct {
 	mu sync.Mutex
 	of map[bootProcess]processRecord

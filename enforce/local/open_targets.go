@@ -40,7 +40,7 @@ func (x *execution) openTargets(ctx context.Context, items []order.Termination, 
 	return targets
 }
 
-// checkItem objects to what a valid report never contains, and to what comes too late.
+// checkItem objects to what a valid order never contains, and to what comes too late.
 func (x *execution) checkItem(ctx context.Context, p *snapshot.Process) objection {
 	switch {
 	case ctx.Err() != nil:

@@ -142,8 +142,8 @@ func TestSystemDaemonsAreProtected(t *testing.T) {
 			require.Empty(t, s.lines)
 			c.answers()
 
-			report := order.Order{Terminate: []order.Termination{{Process: judged}}, Unprotected: []string{r.name}}
-			require.Equal(t, order.StatusTerminated, s.x.Execute(context.Background(), report)[0].Status)
+			o := order.Order{Terminate: []order.Termination{{Process: judged}}, Unprotected: []string{r.name}}
+			require.Equal(t, order.StatusTerminated, s.x.Execute(context.Background(), o)[0].Status)
 
 			c = ready(t, "gentle", called(t, r.name), as(r.uid))
 			judged = c.judged("", 0)

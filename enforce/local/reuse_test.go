@@ -134,7 +134,7 @@ func (r *reuser) judge() error {
 	return end(unix.SIGKILL)
 }
 
-// reusedBefore: the PID is another's when the report arrives; the start time
+// reusedBefore: the PID is another's when the order arrives; the start time
 // tells.
 func (r *reuser) reusedBefore(x *local.Executor) error {
 	if err := begin(); err != nil {
@@ -149,7 +149,7 @@ func (r *reuser) reusedBefore(x *local.Executor) error {
 }
 
 // reusedDuring: the PID is reused somewhere between the question about the
-// GPUs and the signal. Nothing but the pidfd tells: the report is one of 1.4.3,
+// GPUs and the signal. Nothing but the pidfd tells: the order is one of 1.4.3,
 // without a start time, and the other process has the same environment, the
 // same owner and the same device.
 func (r *reuser) reusedDuring(x *local.Executor) error {

@@ -19,11 +19,11 @@ type target struct {
 	item    *order.Termination
 	judged  *snapshot.Process // the item's
 	outcome *order.Outcome
-	fd      pidfd              // open until the report is carried out
+	fd      pidfd              // open until the order is carried out
 	start   snapshot.StartTime // as read by the last verification
 	state   byte               // of /proc/PID/stat, likewise
 
-	// earlier is what another report asked it; nil for nothing.
+	// earlier is what another order asked it; nil for nothing.
 	earlier *asked.Earlier
 
 	// stopping is the container that its engine was asked to stop; nil for none. failedStop

@@ -38,7 +38,7 @@ func (x *execution) terminate(ctx context.Context, items []order.Termination) []
 }
 
 // await waits until the grace of targets, which is the same for all, is over, and ends then
-// what still runs if the report has it.
+// what still runs if the order has it.
 func (x *execution) await(ctx context.Context, group []*target, begun time.Time) {
 	grace := x.graceOf(group[0])
 	left, err := wait(ctx, group, time.Until(begun.Add(grace)), order.StatusTerminated)
@@ -51,7 +51,7 @@ func (x *execution) await(ctx context.Context, group []*target, begun time.Time)
 	}
 	for _, t := range left {
 		if err == nil && !x.mayKill(t) {
-			t.conclude(objection{status: order.StatusSignalled}) // another report may follow
+			t.conclude(objection{status: order.StatusSignalled}) // another order may follow
 		} else {
 			t.conclude(notEnded(err, "SIGTERM", grace))
 		}
@@ -131,7 +131,7 @@ func (x *execution) signalOne(ctx context.Context, t *target, now *inspection, s
 		return o
 	}
 	if sig == unix.SIGTERM && !asking {
-		return objection{} // it got the signal by another report
+		return objection{} // it got the signal by another order
 	}
 	release, err := x.hold()
 	if err != nil {

@@ -30,7 +30,7 @@ func TestJudgedProcessIsTerminated(t *testing.T) {
 	uid := snapshot.UID(os.Getuid())
 	for _, r := range []row{
 		{name: "all of it", options: []option{in("7")}, eid: "7"},
-		{name: "a report of 1.4.3, without a start time", options: []option{in("7")}, eid: "7", change: func(judged, _ *snapshot.Process) { judged.Start = 0 }},
+		{name: "an order of 1.4.3, without a start time", options: []option{in("7")}, eid: "7", change: func(judged, _ *snapshot.Process) { judged.Start = 0 }},
 		{name: "the owner too", options: []option{in("7")}, eid: "7", change: func(judged, _ *snapshot.Process) { judged.UID = &uid }},
 		{name: "in no environment"},
 		{name: "in no environment, said with nothing", options: []option{in("")}},
@@ -226,36 +226,36 @@ func TestStoppedJobIsContinued(t *testing.T) {
 
 func TestOneRefusalDoesNotStopOthers(t *testing.T) {
 	first, second, third := ready(t, "gentle", in("7")), ready(t, "gentle", in("8")), ready(t, "gentle", in("7"))
-	report := []snapshot.Process{first.judged("7", 0), second.judged("7", 0), third.judged("7", 0)}
-	s := newScene(local.ExecutorOptions{Grace: oneGrace}, report...)
-	got := s.terminate(t, report...)
+	judged := []snapshot.Process{first.judged("7", 0), second.judged("7", 0), third.judged("7", 0)}
+	s := newScene(local.ExecutorOptions{Grace: oneGrace}, judged...)
+	got := s.terminate(t, judged...)
 	require.Equal(t, order.StatusTerminated, got[0].Status)
 	require.Equal(t, order.StatusChanged, got[1].Status)
 	require.Equal(t, order.StatusTerminated, got[2].Status)
-	require.Equal(t, 1, s.machine.asked, "the GPUs are asked once for a report")
+	require.Equal(t, 1, s.machine.asked, "the GPUs are asked once for an order")
 	first.endedBy(unix.SIGTERM)
 	second.answers()
 	third.endedBy(unix.SIGTERM)
 }
 
-// TestConcurrentReports: a report that waits for a process delays neither another
-// report nor the question that every snapshot asks, and each gets its own lines.
-func TestConcurrentReports(t *testing.T) {
+// TestConcurrentOrders: an order that waits for a process delays neither another
+// order nor the question that every snapshot asks, and each gets its own lines.
+func TestConcurrentOrders(t *testing.T) {
 	stubborn, gentle := ready(t, "stubborn", in("7")), ready(t, "gentle", in("7"))
 	slow, fast := stubborn.judged("7", 0), gentle.judged("7", 0)
 	s := newScene(local.ExecutorOptions{Grace: time.Hour}, slow, fast)
-	report := func(p snapshot.Process) order.Order {
+	ending := func(p snapshot.Process) order.Order {
 		return order.Order{Terminate: []order.Termination{{Process: p}}}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	signalled, done := make(chan string, 1), make(chan []order.Outcome, 1)
-	go func() { done <- s.x.OnAction(func(line string) { signalled <- line }).Execute(ctx, report(slow)) }()
-	require.Equal(t, report(slow).Terminate[0].String(), <-signalled)
+	go func() { done <- s.x.OnAction(func(line string) { signalled <- line }).Execute(ctx, ending(slow)) }()
+	require.Equal(t, ending(slow).Terminate[0].String(), <-signalled)
 
 	var lines []string
-	outcomes := s.x.OnAction(func(line string) { lines = append(lines, line) }).Execute(t.Context(), report(fast))
+	outcomes := s.x.OnAction(func(line string) { lines = append(lines, line) }).Execute(t.Context(), ending(fast))
 	require.Equal(t, order.StatusTerminated, outcomes[0].Status)
-	require.Equal(t, []string{report(fast).Terminate[0].String()}, lines)
+	require.Equal(t, []string{ending(fast).Terminate[0].String()}, lines)
 	gentle.endedBy(unix.SIGTERM)
 	uid := snapshot.UID(0)
 	require.Empty(t, s.x.ProtectedName(&snapshot.Process{PID: slow.PID, UID: &uid}))

@@ -100,8 +100,8 @@ func TestSnapshotAndVerificationAgree(t *testing.T) {
 			require.Equal(t, !row.before, judged.EnvUnknown && judged.EnvOverwritten)
 
 			register(row.after)
-			report := order.Order{Terminate: []order.Termination{{Process: judged}}}
-			got := local.New(machine, store, local.ExecutorOptions{Grace: oneGrace}).Execute(t.Context(), report)[0]
+			o := order.Order{Terminate: []order.Termination{{Process: judged}}}
+			got := local.New(machine, store, local.ExecutorOptions{Grace: oneGrace}).Execute(t.Context(), o)[0]
 			require.Equal(t, row.status, got.Status, got.Reason)
 			if got.Status == order.StatusTerminated {
 				wait()

@@ -42,8 +42,8 @@ func TestDetachWhatWasUnused(t *testing.T) {
 			s := newScene(local.ExecutorOptions{}, tt.apps...)
 			s.machine.err = tt.err
 			s.stateFiles.content = state.Files{Environments: []snapshot.Environment{raz}, Devices: []snapshot.Device{device(1, "7")}}
-			report := order.Order{Detach: []order.Detachment{{Device: 1, Environment: raz, Unused: !tt.used}}}
-			require.Equal(t, tt.status, s.x.Execute(t.Context(), report)[0].Status)
+			o := order.Order{Detach: []order.Detachment{{Device: 1, Environment: raz, Unused: !tt.used}}}
+			require.Equal(t, tt.status, s.x.Execute(t.Context(), o)[0].Status)
 		})
 	}
 }

@@ -140,15 +140,15 @@ func (d *Draft) detaches(device snapshot.DeviceIndex, eid snapshot.EnvID) bool {
 
 // Order is the draft as an order. The lines are those of the findings, by their ids.
 func (d *Draft) Order(lines map[string]string) Order {
-	r := Order{Terminate: slices.Grow([]Termination(nil), len(d.terminations)), Detach: slices.Grow([]Detachment(nil), len(d.detachments))}
+	o := Order{Terminate: slices.Grow([]Termination(nil), len(d.terminations)), Detach: slices.Grow([]Detachment(nil), len(d.detachments))}
 	for _, t := range d.terminations {
-		r.Terminate = append(r.Terminate, Termination{Process: *t.object, Because: t.because, Why: linesOf(t.because, lines)})
+		o.Terminate = append(o.Terminate, Termination{Process: *t.object, Because: t.because, Why: linesOf(t.because, lines)})
 	}
 	for key, x := range d.detachments {
-		r.Detach = append(r.Detach, Detachment{Device: key.device, Environment: *x.object.env, Unused: x.object.unused, Because: x.because, Why: linesOf(x.because, lines)})
+		o.Detach = append(o.Detach, Detachment{Device: key.device, Environment: *x.object.env, Unused: x.object.unused, Because: x.because, Why: linesOf(x.because, lines)})
 	}
-	r.Sort()
-	return r
+	o.Sort()
+	return o
 }
 
 func linesOf(ids []string, lines map[string]string) []string {

@@ -29,12 +29,12 @@ type object143 struct {
 // SIGKILL, names or ids of findings. It can't express an unknown environment or
 // memory of a process either: that is an error (check Process.Expressible first),
 // so that no item is left out silently.
-func Encode143(r Order) ([]byte, error) {
-	terminate, err := encodeTerminations(r.Terminate)
+func Encode143(o Order) ([]byte, error) {
+	terminate, err := encodeTerminations(o.Terminate)
 	if err != nil {
 		return nil, err
 	}
-	detach, err := encodeDetachments(r.Detach)
+	detach, err := encodeDetachments(o.Detach)
 	if err != nil {
 		return nil, err
 	}
@@ -96,9 +96,9 @@ func Decode143(data []byte) (Order, error) {
 	if err != nil {
 		return Order{}, fmt.Errorf("detach: %w", err)
 	}
-	r := Order{Terminate: terminationsOf(processes), Detach: detach}
-	r.Sort()
-	return r, nil
+	o := Order{Terminate: terminationsOf(processes), Detach: detach}
+	o.Sort()
+	return o, nil
 }
 
 func checkSize(data []byte) error {

@@ -21,11 +21,11 @@ type nativeObject struct {
 }
 
 // EncodeNative writes an order with all that is known of its processes.
-func EncodeNative(r Order) ([]byte, error) {
-	processes, outside := make([]snapshot.Process, len(r.Terminate)), []snapshot.PID{}
-	for i := range r.Terminate {
-		processes[i] = r.Terminate[i].Process
-		if r.Terminate[i].Outside() {
+func EncodeNative(o Order) ([]byte, error) {
+	processes, outside := make([]snapshot.Process, len(o.Terminate)), []snapshot.PID{}
+	for i := range o.Terminate {
+		processes[i] = o.Terminate[i].Process
+		if o.Terminate[i].Outside() {
 			outside = append(outside, processes[i].PID)
 		}
 	}
@@ -33,17 +33,17 @@ func EncodeNative(r Order) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode order: %w", err)
 	}
-	detach, err := encodeDetachments(r.Detach)
+	detach, err := encodeDetachments(o.Detach)
 	if err != nil {
 		return nil, err
 	}
 	unused := map[snapshot.DeviceIndex][]snapshot.EnvID{}
-	for i := range r.Detach {
-		if d := &r.Detach[i]; d.Unused {
+	for i := range o.Detach {
+		if d := &o.Detach[i]; d.Unused {
 			unused[d.Device] = append(unused[d.Device], d.Environment.EID)
 		}
 	}
-	return json.Marshal(nativeObject{Terminate: terminate, Outside: outside, Detach: detach, GPUs: r.GPUs, Unused: unused})
+	return json.Marshal(nativeObject{Terminate: terminate, Outside: outside, Detach: detach, GPUs: o.GPUs, Unused: unused})
 }
 
 // DecodeNative reads what EncodeNative wrote.
@@ -59,27 +59,27 @@ func DecodeNative(data []byte) (Order, error) {
 	if err != nil {
 		return Order{}, fmt.Errorf("terminate: %w", err)
 	}
-	r := Order{Terminate: terminationsOf(processes), GPUs: n.GPUs}
+	o := Order{Terminate: terminationsOf(processes), GPUs: n.GPUs}
 	outside := make(map[snapshot.PID]bool, len(n.Outside))
 	for _, pid := range n.Outside {
 		outside[pid] = true
 	}
-	for i := range r.Terminate {
-		p := &r.Terminate[i].Process
+	for i := range o.Terminate {
+		p := &o.Terminate[i].Process
 		if p.EnvUnknown && !p.EnvOverwritten && !p.Unreadable.IsByUser() {
 			return Order{}, fmt.Errorf("%w: process %d was judged without its environment", snapshot.ErrInvalid, p.PID)
 		}
 		if n.Outside != nil {
 			is := outside[p.PID]
-			r.Terminate[i].InNoEnvironment = &is
+			o.Terminate[i].InNoEnvironment = &is
 		}
 	}
-	r.Detach, err = decodeDetachments(n.Detach)
-	for i := range r.Detach {
-		r.Detach[i].Unused = slices.Contains(n.Unused[r.Detach[i].Device], r.Detach[i].Environment.EID)
+	o.Detach, err = decodeDetachments(n.Detach)
+	for i := range o.Detach {
+		o.Detach[i].Unused = slices.Contains(n.Unused[o.Detach[i].Device], o.Detach[i].Environment.EID)
 	}
-	r.Sort()
-	return r, err
+	o.Sort()
+	return o, err
 }
 
 // each calls a function with what is sent next to the order of each item, in the order of their outcomes.

@@ -24,50 +24,50 @@ func TestRecordedStdinIsRead(t *testing.T) {
 	}}}}, got)
 }
 
-// recordedReports are all that 1.4.3 would have sent in the recorded cases.
-func recordedReports(t testing.TB) []string {
+// recordedOrders are all that 1.4.3 would have sent in the recorded cases.
+func recordedOrders(t testing.TB) []string {
 	f, err := os.Open("../testdata/cases.jsonl")
 	require.NoError(t, err)
 	defer f.Close()
-	reports := []string{recordedStdin}
+	recorded := []string{recordedStdin}
 	lines := bufio.NewScanner(f)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		var c struct{ Reports map[string]json.RawMessage }
 		require.NoError(t, json.Unmarshal(lines.Bytes(), &c))
 		for _, r := range c.Reports {
-			reports = append(reports, string(r))
+			recorded = append(recorded, string(r))
 		}
 	}
 	require.NoError(t, lines.Err())
-	return reports
+	return recorded
 }
 
-func TestRecordedReportsSurviveARoundTrip(t *testing.T) {
-	reports := recordedReports(t)
-	require.Greater(t, len(reports), 250)
-	for _, want := range reports {
-		r, err := order.Decode143([]byte(want))
+func TestRecordedOrdersSurviveARoundTrip(t *testing.T) {
+	orders := recordedOrders(t)
+	require.Greater(t, len(orders), 250)
+	for _, want := range orders {
+		o, err := order.Decode143([]byte(want))
 		require.NoError(t, err)
-		got, err := order.Encode143(r)
+		got, err := order.Encode143(o)
 		require.NoError(t, err)
 		require.JSONEq(t, inOrder(t, want), inOrder(t, string(got)))
-		require.NotContains(t, string(got), "\n", "a report is one line")
+		require.NotContains(t, string(got), "\n", "an order is one line")
 
 		again, err := order.Decode143(got)
 		require.NoError(t, err)
-		require.Equal(t, r, again)
+		require.Equal(t, o, again)
 	}
 }
 
 // inOrder sorts the environments of a device, whose order means nothing.
-func inOrder(t *testing.T, report string) string {
-	r, err := order.Decode143([]byte(report))
+func inOrder(t *testing.T, encoded string) string {
+	o, err := order.Decode143([]byte(encoded))
 	require.NoError(t, err)
 	var doc map[string]any
-	require.NoError(t, json.Unmarshal([]byte(report), &doc))
+	require.NoError(t, json.Unmarshal([]byte(encoded), &doc))
 	ordered := map[string][]any{}
-	for _, d := range r.Detach {
+	for _, d := range o.Detach {
 		for _, e := range doc["detach"].(map[string]any)[d.Device.String()].(map[string]any)["envs"].([]any) {
 			if e.(map[string]any)["eid"] == string(d.Environment.EID) {
 				ordered[d.Device.String()] = append(ordered[d.Device.String()], e)
@@ -89,21 +89,21 @@ func document(processes, detach string) string {
 	return `{"terminate":{"processes":[` + processes + `]},"detach":` + detach + `}`
 }
 
-func TestItemsAreReadInTheReportsOrder(t *testing.T) {
+func TestItemsAreReadInOrder(t *testing.T) {
 	first, last := strings.Replace(oneProc, "9", "2", 1), strings.Replace(oneProc, "9", "30", 1)
 	other := strings.Replace(oneEnv, `"7"`, `"5"`, 1)
-	r, err := order.Decode143([]byte(document(last+","+first, `{"10":{"envs":[`+oneEnv+`]},"2":{"envs":[`+oneEnv+`,`+other+`]},"3":{"envs":[]}}`)))
+	o, err := order.Decode143([]byte(document(last+","+first, `{"10":{"envs":[`+oneEnv+`]},"2":{"envs":[`+oneEnv+`,`+other+`]},"3":{"envs":[]}}`)))
 	require.NoError(t, err)
-	require.Equal(t, snapshot.PID(2), r.Terminate[0].Process.PID)
-	require.Equal(t, snapshot.PID(30), r.Terminate[1].Process.PID)
+	require.Equal(t, snapshot.PID(2), o.Terminate[0].Process.PID)
+	require.Equal(t, snapshot.PID(30), o.Terminate[1].Process.PID)
 	var order []string
-	for _, d := range r.Detach {
+	for _, d := range o.Detach {
 		order = append(order, d.Device.String()+"/"+string(d.Environment.EID))
 	}
 	require.Equal(t, []string{"2/5", "2/7", "10/7"}, order)
 }
 
-func TestWhatIsNoReportIsRefused(t *testing.T) {
+func TestWhatIsNoOrderIsRefused(t *testing.T) {
 	for name, text := range map[string]string{
 		"nothing":               "",
 		"garbage":               "sudo: a password is required",
@@ -139,9 +139,9 @@ func TestWhatIsNoReportIsRefused(t *testing.T) {
 		"deep nesting":          strings.Repeat(`{"terminate":`, 20000),
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, err := order.Decode143([]byte(text))
+			o, err := order.Decode143([]byte(text))
 			require.ErrorIs(t, err, snapshot.ErrInvalid)
-			require.Equal(t, order.Order{}, r, "nothing of it may be used")
+			require.Equal(t, order.Order{}, o, "nothing of it may be used")
 		})
 	}
 }
@@ -165,53 +165,53 @@ func TestWhatTheFormatCannotSayIsNotLeftOut(t *testing.T) {
 	}
 }
 
-func TestAnEmptyReport(t *testing.T) {
+func TestAnEmptyOrder(t *testing.T) {
 	data, err := order.Encode143(order.Order{})
 	require.NoError(t, err)
 	require.Equal(t, `{"terminate":{"processes":[]},"detach":{}}`, string(data))
-	r, err := order.Decode143(data)
+	o, err := order.Decode143(data)
 	require.NoError(t, err)
-	require.True(t, r.Empty())
+	require.True(t, o.Empty())
 }
 
-// FuzzDecodeReport: whatever is read is within bounds, and says the same after
+// FuzzDecodeOrder: whatever is read is within bounds, and says the same after
 // a round trip.
-func FuzzDecodeReport(f *testing.F) {
-	for i, report := range recordedReports(f) {
+func FuzzDecodeOrder(f *testing.F) {
+	for i, recorded := range recordedOrders(f) {
 		if i%20 == 0 {
-			f.Add([]byte(report))
+			f.Add([]byte(recorded))
 		}
 	}
 	f.Add([]byte(document(oneProc, `{"0":{"envs":[`+oneEnv+`]}}`)))
 	f.Add([]byte(document(strings.Replace(oneProc, `"7"`, `"é\u2028😀<"`, 1), `{"1023":{"envs":[]}}`)))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		r, err := order.Decode143(data)
+		o, err := order.Decode143(data)
 		if err != nil {
 			require.ErrorIs(t, err, snapshot.ErrInvalid)
 			return
 		}
-		for _, item := range r.Terminate {
+		for _, item := range o.Terminate {
 			require.Positive(t, item.Process.PID)
 			if !item.Process.Expressible() {
 				return
 			}
 		}
-		again, err := order.Encode143(r)
+		again, err := order.Encode143(o)
 		require.NoError(t, err)
 		got, err := order.Decode143(again)
 		require.NoError(t, err)
-		require.Equal(t, r, got)
+		require.Equal(t, o, got)
 	})
 }
 
 // A host does not need the text of the findings to know who is outside.
-func TestTheNativeReportSaysWhoIsOutside(t *testing.T) {
+func TestTheNativeOrderSaysWhoIsOutside(t *testing.T) {
 	gpus := map[snapshot.DeviceIndex]snapshot.GPUUUID{0: "GPU-a", 12: "GPU-b"}
-	report := order.Order{GPUs: gpus, Terminate: []order.Termination{
+	o := order.Order{GPUs: gpus, Terminate: []order.Termination{
 		{Process: snapshot.Process{PID: 7, EID: "1102"}, Because: []string{"non-env-processes/a/7/1"}},
 		{Process: snapshot.Process{PID: 8}, Because: []string{"env-devices/a/8/1"}},
 	}}
-	data, err := order.EncodeNative(report)
+	data, err := order.EncodeNative(o)
 	require.NoError(t, err)
 	require.Contains(t, string(data), `"outside":[7]`)
 	got, err := order.DecodeNative(data)

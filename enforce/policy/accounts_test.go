@@ -25,8 +25,8 @@ func outside(file *policy.File, user snapshot.Username) int {
 	s := &snapshot.Snapshot{Devices: []snapshot.Device{{Index: 3, UUID: "GPU-1", TotalMemory: snapshot.MustMemory("80g")}}, Processes: []snapshot.Process{process}}
 	plan, _, _ := enforce.Judge(file, snapshot.Cluster{Hosts: []snapshot.Host{{Name: "gpu-01", Snapshot: s}}}, enforce.Memory{}, time.Now())
 	ended := 0
-	for _, r := range plan.Reports {
-		ended += len(r.Report.Terminate)
+	for _, r := range plan.Orders {
+		ended += len(r.Order.Terminate)
 	}
 	return ended
 }
@@ -83,8 +83,8 @@ func TestACapCountsAnAccountOnce(t *testing.T) {
 		}
 		plan, _, _ := enforce.Judge(parseForBob(t, rules), cluster, enforce.Memory{}, time.Now())
 		detached := 0
-		for _, r := range plan.Reports {
-			detached += len(r.Report.Detach)
+		for _, r := range plan.Orders {
+			detached += len(r.Order.Detach)
 		}
 		require.Equal(t, test.want, detached, test.users)
 	}

@@ -23,8 +23,8 @@ func judged(t *testing.T, text string, at time.Time) int {
 	cluster := snapshot.Cluster{Hosts: []snapshot.Host{{Name: "gpu-01", Labels: map[string]string{"gpu": "h100"}, Snapshot: s}}}
 	ended := 0
 	plan, _, _ := enforce.Judge(parse(t, text), cluster, enforce.Memory{}, at)
-	for _, r := range plan.Reports {
-		ended += len(r.Report.Terminate)
+	for _, r := range plan.Orders {
+		ended += len(r.Order.Terminate)
 	}
 	return ended
 }

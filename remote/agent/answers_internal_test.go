@@ -86,7 +86,7 @@ func TestWhatAHostSaysIsBounded(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	report := order.Order{
+	sent := order.Order{
 		Detach:    []order.Detachment{{Device: 1, Environment: snapshot.Environment{EID: "7"}}},
 		Terminate: []order.Termination{{Process: snapshot.Process{PID: 9, EID: "7"}}},
 	}
@@ -96,7 +96,7 @@ func TestCheck(t *testing.T) {
 		change(&o)
 		return []order.Outcome{detached, o}
 	}
-	require.NoError(t, checkOutcomes(report, []order.Outcome{detached, ended}))
+	require.NoError(t, checkOutcomes(sent, []order.Outcome{detached, ended}))
 	for name, outcomes := range map[string][]order.Outcome{
 		"none":                nil,
 		"too few":             {detached},
@@ -107,7 +107,7 @@ func TestCheck(t *testing.T) {
 		"another device":      with(func(o *order.Outcome) { o.Device = 1 }),
 		"an unknown status":   with(func(o *order.Outcome) { o.Status = "x" }),
 	} {
-		require.Equal(t, remote.InvalidOutput, remote.ClassOf(checkOutcomes(report, outcomes)), name)
+		require.Equal(t, remote.InvalidOutput, remote.ClassOf(checkOutcomes(sent, outcomes)), name)
 	}
 }
 

@@ -31,7 +31,7 @@ type signalled struct {
 	process snapshot.PID
 	kill    bool
 	grace   time.Duration
-	report  string
+	order   string
 	by      string
 }
 
@@ -126,23 +126,23 @@ func (h *onceHost) Snapshot(context.Context, agent.Age) ([]byte, error) {
 func (h *onceHost) Notify([]agent.Message) ([]agent.Shown, error) { return nil, nil }
 
 // Execute implements agent.Backend. The genv that does it may be killed at any moment.
-func (h *onceHost) Execute(_ context.Context, report order.Order, asker asked.Authority) (done agent.Execution, err error) {
+func (h *onceHost) Execute(_ context.Context, o order.Order, asker asked.Authority) (done agent.Execution, err error) {
 	var running sync.WaitGroup
-	for _, t := range report.Terminate {
-		running.Go(func() { h.end(t.Process, &report, asker) })
+	for _, t := range o.Terminate {
+		running.Go(func() { h.end(t.Process, &o, asker) })
 	}
 	running.Wait()
 	return done, nil
 }
 
-func (h *onceHost) end(p snapshot.Process, report *order.Order, asker asked.Authority) {
+func (h *onceHost) end(p snapshot.Process, o *order.Order, asker asked.Authority) {
 	key := []asked.Process{{PID: p.PID, Start: p.Start}}
-	turn, earlier, err := h.register.Begin(asked.Request{By: asker.Name, Report: report.ID, Grace: report.Grace}, key)
+	turn, earlier, err := h.register.Begin(asked.Request{By: asker.Name, Order: o.ID, Grace: o.Grace}, key)
 	if err != nil || h.roll(10) {
 		return
 	}
 	if earlier[0] == nil {
-		got := h.signal(p.PID, report, asker, false)
+		got := h.signal(p.PID, o, asker, false)
 		if h.roll(10) {
 			return
 		}
@@ -154,15 +154,15 @@ func (h *onceHost) end(p snapshot.Process, report *order.Order, asker asked.Auth
 			return
 		}
 	}
-	wait, kill := earlier[0].Rest(report.Grace)
+	wait, kill := earlier[0].Rest(o.Grace)
 	time.Sleep(wait)
-	if kill && report.Kill && !h.roll(10) {
-		h.signal(p.PID, report, asker, true)
+	if kill && o.Kill && !h.roll(10) {
+		h.signal(p.PID, o, asker, true)
 	}
 }
 
 // signal sends a signal while the asker has its right.
-func (h *onceHost) signal(pid snapshot.PID, report *order.Order, asker asked.Authority, kill bool) bool {
+func (h *onceHost) signal(pid snapshot.PID, o *order.Order, asker asked.Authority, kill bool) bool {
 	release, err := asker.Hold()
 	if err != nil {
 		return false
@@ -174,7 +174,7 @@ func (h *onceHost) signal(pid snapshot.PID, report *order.Order, asker asked.Aut
 	if !v.ended.IsZero() && !time.Now().Before(v.ended) {
 		return false
 	}
-	h.record = append(h.record, signalled{time.Now(), pid, kill, report.Grace, report.ID, asker.Name})
+	h.record = append(h.record, signalled{time.Now(), pid, kill, o.Grace, o.ID, asker.Name})
 	switch {
 	case kill:
 		v.ended = time.Now()
@@ -189,13 +189,13 @@ func (h *onceHost) check() (wrong []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	wrong = h.wrong
-	terms, reports := map[snapshot.PID][]signalled{}, map[string]bool{}
+	terms, orders := map[snapshot.PID][]signalled{}, map[string]bool{}
 	for _, s := range h.record {
-		id := fmt.Sprint(s.report, s.process, s.kill)
-		if reports[id] {
-			wrong = append(wrong, "a report was carried out twice: "+id)
+		id := fmt.Sprint(s.order, s.process, s.kill)
+		if orders[id] {
+			wrong = append(wrong, "an order was carried out twice: "+id)
 		}
-		reports[id] = true
+		orders[id] = true
 		before := terms[s.process]
 		if !s.kill {
 			for _, b := range before {
@@ -230,7 +230,7 @@ type conductor struct {
 type player struct {
 	claim *fence.Claim // nil for none
 	last  *agent.ExecuteRequest
-	at    time.Time // at which the last report was sent
+	at    time.Time // at which the last order was sent
 }
 
 var run = fence.RunSource("1")
@@ -279,7 +279,7 @@ func mustMarshal(v any) []byte {
 }
 
 // report has a controller report all processes that it doesn't leave alone.
-func (c *conductor) report(p *player, grace time.Duration, kill bool, after time.Duration) {
+func (c *conductor) send(p *player, grace time.Duration, kill bool, after time.Duration) {
 	source := ""
 	if p.claim != nil {
 		source = p.claim.Source
@@ -288,24 +288,24 @@ func (c *conductor) report(p *player, grace time.Duration, kill bool, after time
 		c.left[source] = map[snapshot.PID]time.Time{}
 	}
 	c.sent++
-	report := order.Order{ID: fmt.Sprint("r", c.sent)}
+	o := order.Order{ID: fmt.Sprint("r", c.sent)}
 	for pid := range c.victims {
 		if c.alive(pid) && !time.Now().Before(c.left[source][pid]) {
 			c.left[source][pid] = time.Now().Add(after + grace)
-			report.Terminate = append(report.Terminate, order.Termination{Process: snapshot.Process{
+			o.Terminate = append(o.Terminate, order.Termination{Process: snapshot.Process{
 				PID: pid, Start: 1, Usage: []snapshot.DeviceUsage{{Memory: snapshot.MiB(1)}},
 			}})
 		}
 	}
-	if report.Empty() {
+	if o.Empty() {
 		return
 	}
-	report.Sort()
-	encoded, err := order.EncodeNative(report)
+	o.Sort()
+	encoded, err := order.EncodeNative(o)
 	if err != nil {
 		panic(err)
 	}
-	request := &agent.ExecuteRequest{Report: encoded, ID: report.ID, GraceMS: grace.Milliseconds(), Kill: kill}
+	request := &agent.ExecuteRequest{Order: encoded, ID: o.ID, GraceMS: grace.Milliseconds(), Kill: kill}
 	if p.claim != nil {
 		claim := *p.claim
 		claim.TakeOver = false
@@ -329,7 +329,7 @@ func (c *conductor) step() {
 	case 0, 1:
 		c.ask(p, agent.RequestSnapshot, agent.SnapshotRequest{Claim: p.claim}, after)
 	case 2, 3, 4:
-		c.report(p, time.Duration(5+c.random.IntN(40))*time.Second, c.random.IntN(2) == 0, after)
+		c.send(p, time.Duration(5+c.random.IntN(40))*time.Second, c.random.IntN(2) == 0, after)
 	case 5:
 		if p.last != nil && time.Since(p.at) < latest { // on whatever way it was delivered once more
 			c.ask(p, agent.RequestExecute, p.last, 0)
@@ -351,7 +351,7 @@ func (c *conductor) finish() bool {
 	c.requests.Wait()
 	for range 100 {
 		time.Sleep(time.Minute)
-		c.report(last, 10*time.Second, true, 0)
+		c.send(last, 10*time.Second, true, 0)
 		c.requests.Wait()
 	}
 	for pid := range c.victims {
@@ -363,11 +363,11 @@ func (c *conductor) finish() bool {
 }
 
 // In any schedule of controllers that are started, frozen, killed and replaced, of answers
-// that are lost and reports that arrive late or twice, and of hosts' genv killed in between:
-// each report is carried out at most once, no process gets a second SIGTERM during its grace,
+// that are lost and orders that arrive late or twice, and of hosts' genv killed in between:
+// each order is carried out at most once, no process gets a second SIGTERM during its grace,
 // or SIGKILL before the end of it, nothing is done for a controller that was replaced, and all
 // processes end.
-func TestPropertyEachReportIsCarriedOutAtMostOnce(t *testing.T) {
+func TestPropertyEachOrderIsCarriedOutAtMostOnce(t *testing.T) {
 	t.Parallel()
 	base := "/dev/shm" // it has many files synced
 	if _, err := os.Stat(base); err != nil {

@@ -20,9 +20,9 @@ type Backend interface {
 	// Snapshot returns the host's snapshot as snapshot.EncodeNative writes it. It may give
 	// up when ctx ends, which may be of snapshot.WithTypes.
 	Snapshot(ctx context.Context, age Age) ([]byte, error)
-	// Execute carries out a report, to its end even if the controller has hung up.
+	// Execute carries out an order, to its end even if the controller has hung up.
 	// It acts only while asker holds its right.
-	Execute(ctx context.Context, report order.Order, asker asked.Authority) (Execution, error)
+	Execute(ctx context.Context, o order.Order, asker asked.Authority) (Execution, error)
 	// Notify shows messages on users' terminals, or keeps them for their next login.
 	Notify(messages []Message) ([]Shown, error)
 }
@@ -62,7 +62,7 @@ func NewViewGreeting(genv string) frame.Greeting {
 }
 
 // View is the Handler of a genv without root. It changes nothing: the client may be
-// anyone with a login, so a report of theirs is refused, whatever it contains.
+// anyone with a login, so an order of theirs is refused, whatever it contains.
 type View struct{ Viewer Viewer }
 
 // Handle implements Handler.
@@ -211,19 +211,19 @@ func (a *Answers) snapshot(ctx context.Context, request SnapshotRequest, r *Requ
 }
 
 func (a *Answers) execute(ctx context.Context, request ExecuteRequest) (done Execution, err error) {
-	report, err := request.report()
+	o, err := request.order()
 	if err == nil {
 		err = a.admit(request.Claim)
 	}
 	if err != nil {
 		return done, err
 	}
-	done, err = a.Backend.Execute(ctx, report, a.asker(request.Claim))
+	done, err = a.Backend.Execute(ctx, o, a.asker(request.Claim))
 	done.Lines = append([]string{}, done.Lines...) // an empty list, not null
 	return done, err
 }
 
-// asker is by what right a report with this claim acts.
+// asker is by what right an order with this claim acts.
 func (a *Answers) asker(claim *fence.Claim) asked.Authority {
 	if a.Fence == nil {
 		return asked.Authority{}
@@ -234,21 +234,21 @@ func (a *Answers) asker(claim *fence.Claim) asked.Authority {
 // MaxGrace is the longest grace that a host accepts.
 const MaxGrace = time.Hour
 
-// report is the report that a request carries.
-func (r *ExecuteRequest) report() (order.Order, error) {
-	report, err := order.DecodeNative(r.Report)
+// order is the order that a request carries.
+func (r *ExecuteRequest) order() (order.Order, error) {
+	o, err := order.DecodeNative(r.Order)
 	if err != nil {
-		return report, err
+		return o, err
 	}
 	if r.GraceMS < 0 || r.GraceMS > MaxGrace.Milliseconds() {
-		return report, fmt.Errorf("a grace of %d ms: it is 0 to %s", r.GraceMS, MaxGrace)
+		return o, fmt.Errorf("a grace of %d ms: it is 0 to %s", r.GraceMS, MaxGrace)
 	}
-	report.Grace = time.Duration(r.GraceMS) * time.Millisecond
-	report.Kill, report.Unprotected, report.ID = r.Kill, r.Unprotected, r.ID
-	order.SetReasons(report, r.Because)
-	order.SetJudged(report, r.Judged)
-	order.SetFindings(report, r.Findings)
-	return report, nil
+	o.Grace = time.Duration(r.GraceMS) * time.Millisecond
+	o.Kill, o.Unprotected, o.ID = r.Kill, r.Unprotected, r.ID
+	order.SetReasons(o, r.Because)
+	order.SetJudged(o, r.Judged)
+	order.SetFindings(o, r.Findings)
+	return o, nil
 }
 
 // maxMessages is how many messages one request may have.

@@ -129,9 +129,9 @@ func withoutSudo(host remote.Host) remote.Host {
 	return host
 }
 
-// Execute has a host carry out a report, once.
-func (c Commands) Execute(ctx context.Context, host remote.Host, report order.Order) (Execution, error) {
-	stdin, err := order.Encode143(report)
+// Execute has a host carry out an order, once.
+func (c Commands) Execute(ctx context.Context, host remote.Host, o order.Order) (Execution, error) {
+	stdin, err := order.Encode143(o)
 	if err != nil {
 		return Execution{}, &remote.Error{Class: remote.InvalidOutput, Err: err}
 	}
@@ -141,7 +141,7 @@ func (c Commands) Execute(ctx context.Context, host remote.Host, report order.Or
 	if remote.ClassOf(err) == remote.OpenSSH { // ssh doesn't say whether the command had begun
 		err = remote.Errorf(remote.OutcomeUnknown, "what came of the order is not known: %w", err)
 	}
-	items := len(report.Detach) + len(report.Terminate)
+	items := len(o.Detach) + len(o.Terminate)
 	return Execution{
 		Lines:    boundLines(lines(out.Stdout), 2*items+maxBanner),
 		Warnings: boundLines(lines(out.Stderr), 2*items+maxWarnings),

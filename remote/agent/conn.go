@@ -177,17 +177,17 @@ func (c *Conn) ask(ctx context.Context, t transport, limit time.Duration) (taken
 	return taken, err
 }
 
-// execute has the host carry out a report, in the way that it understands. It
+// execute has the host carry out an order, in the way that it understands. It
 // begins nothing with a host that was lost since it was asked: what was seen of
 // it may not be true any more.
-func (c *Conn) execute(ctx context.Context, report order.Order) (Execution, error) {
+func (c *Conn) execute(ctx context.Context, o order.Order) (Execution, error) {
 	c.mu.Lock()
 	t, asked := c.transport, c.asked
 	c.mu.Unlock()
 	if t == nil || !asked {
 		return Execution{}, remote.Errorf(remote.Unreachable, "%s was lost before the order was sent", c.host.Name)
 	}
-	leave, err := c.pool.enter(ctx, c.pool.reports, t)
+	leave, err := c.pool.enter(ctx, c.pool.orders, t)
 	if err != nil {
 		return Execution{}, err
 	}
@@ -195,7 +195,7 @@ func (c *Conn) execute(ctx context.Context, report order.Order) (Execution, erro
 	if err := remote.MayBegin(ctx); err != nil {
 		return Execution{}, fmt.Errorf("%w: %w", ErrNotSent, err)
 	}
-	return call(ctx, c, t, c.pool.timeFor(t, report), func(ctx context.Context) (Execution, error) { return t.Execute(ctx, c.host, report) })
+	return call(ctx, c, t, c.pool.timeFor(t, o), func(ctx context.Context) (Execution, error) { return t.Execute(ctx, c.host, o) })
 }
 
 // notify has the host show messages. It is not worth a login.
@@ -287,7 +287,7 @@ func call[T any](ctx context.Context, c *Conn, t transport, limit time.Duration,
 // broken reports whether a transport can't be used any more after an error.
 func broken(ctx context.Context, t transport, err error) bool {
 	switch {
-	case errors.Is(err, ErrRefused), errors.Is(err, errReporting), errors.Is(err, errAbandoned):
+	case errors.Is(err, ErrRefused), errors.Is(err, errCarryingOut), errors.Is(err, errAbandoned):
 		return false
 	case errors.Is(err, ErrNotSent) && (ctx.Err() != nil || remote.MayBegin(ctx) != nil): // it had no turn in time
 		return false

@@ -122,15 +122,15 @@ func TestClosingDuringCalls(t *testing.T) {
 	}
 }
 
-// TestReportsThatWaitWhileAnotherControllerTakesOver: whatever a report waited for, it isn't sent
+// TestOrdersThatWaitWhileAnotherControllerTakesOver: whatever an order waited for, it isn't sent
 // after the controller has lost its lease, and the host is not lost for that.
-func TestReportsThatWaitWhileAnotherControllerTakesOver(t *testing.T) {
+func TestOrdersThatWaitWhileAnotherControllerTakesOver(t *testing.T) {
 	const takes = 3 * time.Second
 	begun := 0
 	carryOut := func() { begun++; time.Sleep(takes) }
 	for name, row := range map[string]struct {
 		network *scripted
-		second  remote.Host // the first report is for host a
+		second  remote.Host // the first order is for host a
 	}{
 		"for a place among commands": {second: remote.Host{Name: "b"}, network: &scripted{fanout: 1, command: func(context.Context, remote.Host) (remote.Output, error) {
 			carryOut()

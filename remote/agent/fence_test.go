@@ -17,7 +17,7 @@ import (
 // fenced is a host that refuses controllers that were replaced, and how often it acted.
 type fenced struct {
 	file     *fence.File
-	reports  int
+	orders   int
 	messages int
 }
 
@@ -26,7 +26,7 @@ func (f *fenced) controller(t *testing.T, claim *fence.Claim) *agent.Pool {
 	pool := (&scripted{
 		capabilities: agent.NewGreeting("v", agent.CapabilityFence).Capabilities, fence: f.file,
 		execute: func(context.Context) (agent.Execution, error) {
-			f.reports++
+			f.orders++
 			return terminated("")
 		},
 		notify: func() { f.messages++ },
@@ -48,7 +48,7 @@ func TestAReplacedControllerIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	_, err = old.Execute(t.Context(), h, oneProcess)
 	require.NoError(t, err)
-	require.Equal(t, 1, f.reports)
+	require.Equal(t, 1, f.orders)
 
 	next := f.controller(t, leader(2))
 	_, err = next.Snapshot(t.Context(), h) // its first look is enough
@@ -61,7 +61,7 @@ func TestAReplacedControllerIsRefused(t *testing.T) {
 	require.Equal(t, remote.Replaced, remote.ClassOf(err))
 	_, err = old.Snapshot(t.Context(), h)
 	require.Equal(t, remote.Replaced, remote.ClassOf(err))
-	require.Equal(t, 1, f.reports)
+	require.Equal(t, 1, f.orders)
 	require.Zero(t, f.messages)
 
 	once := f.controller(t, nil)
@@ -71,7 +71,7 @@ func TestAReplacedControllerIsRefused(t *testing.T) {
 	require.Equal(t, remote.Replaced, remote.ClassOf(err), "a leader acts here")
 	_, err = next.Execute(t.Context(), h, oneProcess)
 	require.NoError(t, err)
-	require.Equal(t, 2, f.reports)
+	require.Equal(t, 2, f.orders)
 }
 
 // A host that was taken over once is not taken over again by the same run: another controller

@@ -159,7 +159,7 @@ func TestWhatHostsSayIsBounded(t *testing.T) {
 	}
 }
 
-// TestCommandsThatHang: reports that hang on hosts with genv 1.4.3 end after
+// TestCommandsThatHang: orders that hang on hosts with genv 1.4.3 end after
 // Timeout, delay no snapshot of other hosts, and other reports at most by Timeout.
 func TestCommandsThatHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -189,7 +189,7 @@ func TestCommandsThatHang(t *testing.T) {
 		}
 		synctest.Wait()
 		asks()
-		require.Zero(t, time.Since(begun), "snapshots don't wait for reports")
+		require.Zero(t, time.Since(begun), "snapshots don't wait for orders")
 		for range 2 {
 			require.Equal(t, remote.OutcomeUnknown, remote.ClassOf(<-ended))
 		}
@@ -248,17 +248,17 @@ func TestManyCommands(t *testing.T) {
 	})
 }
 
-// TestReportsThatHang: a report that hangs delays at most one cycle, and the host
+// TestOrdersThatHang: an order that hangs delays at most one cycle, and the host
 // is lost when its time is over, or at once when it reads no more requests.
-func TestReportsThatHang(t *testing.T) {
+func TestOrdersThatHang(t *testing.T) {
 	serial := []string{agent.RequestSnapshot, agent.RequestExecute, agent.RequestNotify}
 	for _, tt := range []struct {
 		name    string
 		host    scripted
 		first   time.Duration // how long the first cycle may wait
-		lost    time.Duration // when the report is given up
+		lost    time.Duration // when the order is given up
 		waiting string        // what the cycles say until then
-		end     string        // what the report says
+		end     string        // what the order says
 	}{
 		{"a host that does one thing at a time", scripted{capabilities: serial}, time.Second, 4*timeout + time.Hour + 10*time.Second, "still carrying out a report", "no answer in time"},
 		{"a host that stops reading", scripted{unread: agent.RequestExecute}, timeout, timeout, "not sent", "did not read a request within 10s"},
@@ -304,8 +304,8 @@ func TestReportsThatHang(t *testing.T) {
 	}
 }
 
-// TestReportsThatEndSoon: a snapshot waits for a report that ends soon.
-func TestReportsThatEndSoon(t *testing.T) {
+// TestOrdersThatEndSoon: a snapshot waits for an order that ends soon.
+func TestOrdersThatEndSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &scripted{capabilities: []string{agent.RequestSnapshot, agent.RequestExecute}, execute: func(context.Context) (agent.Execution, error) {
 			time.Sleep(900 * time.Millisecond)

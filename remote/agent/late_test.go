@@ -16,21 +16,21 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 )
 
-// TestMessagesThatAreLate: they end no report, unless the next ones are late too.
+// TestMessagesThatAreLate: they end no order, unless the next ones are late too.
 func TestMessagesThatAreLate(t *testing.T) {
 	for name, hangs := range map[string]bool{"once": false, "every time": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				shown := make(chan struct{})
-				report := make(chan struct{})
+				released := make(chan struct{})
 				n := &scripted{notify: func() { <-shown }, execute: func(context.Context) (agent.Execution, error) {
-					<-report
+					<-released
 					return terminated("")
 				}}
 				pool, host := n.pool(), remote.Host{Name: "a"}
 				defer pool.Close()
 				defer func() {
-					close(report)
+					close(released)
 					if hangs {
 						close(shown)
 					}
@@ -47,7 +47,7 @@ func TestMessagesThatAreLate(t *testing.T) {
 				_, err = pool.Notify(t.Context(), host, messages)
 				require.Equal(t, remote.Timeout, remote.ClassOf(err))
 				synctest.Wait()
-				require.Empty(t, executed, "the report goes on")
+				require.Empty(t, executed, "the order goes on")
 				require.Equal(t, agent.StateAsking, pool.About(host).State)
 				if hangs {
 					_, err = pool.Notify(t.Context(), host, messages)

@@ -31,7 +31,7 @@ const (
 )
 
 // CapabilityParallel is among the capabilities of a host that answers other
-// requests while it carries out reports.
+// requests while it carries out orders.
 const CapabilityParallel = "parallel"
 
 // CapabilityFence is among the capabilities of a host that refuses a controller that was
@@ -77,14 +77,14 @@ type SnapshotAnswer struct {
 	Tokens []string `json:"tokens,omitzero"`
 }
 
-// ExecuteRequest has a report carried out.
+// ExecuteRequest has an order carried out.
 type ExecuteRequest struct {
-	Report  json.RawMessage `json:"report"` // wire.EncodeNative
+	Order   json.RawMessage `json:"report"` // order.EncodeNative
 	GraceMS int64           `json:"grace_ms"`
 	Kill    bool            `json:"kill"`
 	// Unprotected are names of daemons that may be ended.
 	Unprotected []string `json:"unprotected,omitempty"`
-	// ID is what the controller's log calls the report, and Because holds for
+	// ID is what the controller's log calls the order, and Because holds for
 	// each item, in the order of the outcomes, the findings as people read them.
 	ID      string     `json:"id,omitempty"`
 	Because [][]string `json:"because,omitempty"`

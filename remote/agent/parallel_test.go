@@ -18,7 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/agent/frame"
 )
 
-// grave is a Backend whose reports take until they are released.
+// grave is a Backend whose orders take until they are released.
 type grave struct {
 	release chan struct{}
 
@@ -47,7 +47,7 @@ func (g *grave) count(n *int) {
 	*n++
 }
 
-const noReport = `{"report":{"terminate":[],"detach":{}}}`
+const noOrder = `{"report":{"terminate":[],"detach":{}}}`
 
 // join opens a stream to a server of the backend.
 func join(t *testing.T, g *grave, greeting frame.Greeting) (c *agent.Stream, hangUp func() error) {
@@ -70,44 +70,44 @@ func join(t *testing.T, g *grave, greeting frame.Greeting) (c *agent.Stream, han
 	}
 }
 
-// TestSideBySide: reports that are carried out delay no other request, and no more
+// TestSideBySide: orders that are carried out delay no other request, and no more
 // than 16 are.
 func TestSideBySide(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &grave{release: make(chan struct{})}
 		c, hangUp := join(t, g, agent.NewGreeting("v"))
-		var reports sync.WaitGroup
+		var orders sync.WaitGroup
 		for range 16 {
-			reports.Go(func() {
-				_, err := c.Call(t.Context(), agent.RequestExecute, []byte(noReport))
+			orders.Go(func() {
+				_, err := c.Call(t.Context(), agent.RequestExecute, []byte(noOrder))
 				require.NoError(t, err)
 			})
 		}
 		synctest.Wait()
 		require.Equal(t, 16, g.begun)
-		_, err := c.Call(t.Context(), agent.RequestExecute, []byte(noReport))
+		_, err := c.Call(t.Context(), agent.RequestExecute, []byte(noOrder))
 		require.ErrorIs(t, err, agent.ErrRefused)
 		require.ErrorContains(t, err, "16 orders are under way")
 		for name, body := range map[string]string{agent.RequestSnapshot: "{}", agent.RequestNotify: "{}", agent.RequestPing: "x"} {
 			_, err := c.Call(t.Context(), name, []byte(body))
 			require.NoError(t, err, name)
 		}
-		time.Sleep(time.Hour) // much longer than Idle: the controller waits for reports
+		time.Sleep(time.Hour) // much longer than Idle: the controller waits for orders
 		close(g.release)
-		reports.Wait()
+		orders.Wait()
 		require.NoError(t, hangUp())
 	})
 }
 
-// TestReportsOutliveTheController: a report that was begun is carried out to its
+// TestOrdersOutliveTheController: an order that was begun is carried out to its
 // end, and Serve returns after it.
-func TestReportsOutliveTheController(t *testing.T) {
+func TestOrdersOutliveTheController(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &grave{release: make(chan struct{})}
 		c, hangUp := join(t, g, agent.NewGreeting("v"))
 		called := make(chan error, 1)
 		go func() {
-			_, err := c.Call(t.Context(), agent.RequestExecute, []byte(noReport))
+			_, err := c.Call(t.Context(), agent.RequestExecute, []byte(noOrder))
 			called <- err
 		}()
 		synctest.Wait()
@@ -131,7 +131,7 @@ func TestOneAtATime(t *testing.T) {
 		c, hangUp := join(t, g, serial)
 		called := make(chan error, 1)
 		go func() {
-			_, err := c.Call(t.Context(), agent.RequestExecute, []byte(noReport))
+			_, err := c.Call(t.Context(), agent.RequestExecute, []byte(noOrder))
 			called <- err
 		}()
 		synctest.Wait()
@@ -158,7 +158,7 @@ func TestAbandonedCalls(t *testing.T) {
 				c, hangUp := join(t, g, agent.NewGreeting("v"))
 				first, second := make(chan error, 1), make(chan error, 1)
 				call := func(ctx context.Context, done chan<- error) {
-					_, err := c.Call(ctx, agent.RequestExecute, []byte(noReport))
+					_, err := c.Call(ctx, agent.RequestExecute, []byte(noOrder))
 					done <- err
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

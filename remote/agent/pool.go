@@ -34,10 +34,10 @@ type Pool struct {
 	Start   Start
 	Network Network
 	// Timeout is the deadline of a request, the login before the first one
-	// included. A report has the time that its processes get to end on top.
+	// included. An order has the time that its processes get to end on top.
 	Timeout time.Duration
 	// Fanout is how many hosts at a time are logged in to or given commands, and
-	// how many commands at a time carry out reports; 0 is no bound. A request on a
+	// how many commands at a time carry out orders; 0 is no bound. A request on a
 	// connection that is there does not wait.
 	Fanout int
 	// DeviceAge, if set, is asked for each snapshot how old the utilization, temperature and
@@ -55,7 +55,7 @@ type Pool struct {
 	conns   map[string]*Conn
 	logins  slots
 	retries slots          // logins to hosts whose logins failed
-	reports slots          // commands that carry out reports
+	orders  slots          // commands that carry out orders
 	failing atomic.Int32   // hosts whose logins failed last
 	running sync.WaitGroup // calls, and what is done in the background
 	closed  bool
@@ -99,7 +99,7 @@ func (p *Pool) conn(host remote.Host) *Conn {
 	defer p.mu.Unlock()
 	if p.conns == nil {
 		p.conns = make(map[string]*Conn)
-		p.logins, p.reports, p.retries = newSlots(p.Fanout), newSlots(p.Fanout), newSlots((p.Fanout+3)/4)
+		p.logins, p.orders, p.retries = newSlots(p.Fanout), newSlots(p.Fanout), newSlots((p.Fanout+3)/4)
 	}
 	c := p.conns[host.Name]
 	if c == nil {
@@ -178,16 +178,16 @@ func (p *Pool) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapsh
 	return taken, err
 }
 
-// Execute has a host carry out a report, once. An error of the class
+// Execute has a host carry out an order, once. An error of the class
 // OutcomeUnknown means that it may have been carried out, in part or whole; one
 // that wraps ErrNotSent that it was not.
-func (p *Pool) Execute(ctx context.Context, host remote.Host, report order.Order) (Execution, error) {
+func (p *Pool) Execute(ctx context.Context, host remote.Host, o order.Order) (Execution, error) {
 	leave, err := p.beginCall()
 	if err != nil {
 		return Execution{}, err
 	}
 	defer leave()
-	return p.conn(host).execute(ctx, report)
+	return p.conn(host).execute(ctx, o)
 }
 
 // Notify has a host show messages to its users, and returns what became of each. The
@@ -225,14 +225,14 @@ func (p *Pool) About(host remote.Host) About {
 // killWait is what the kernel and the driver get after SIGKILL.
 const killWait = 10 * time.Second
 
-// timeFor is the deadline of a report. The driver is asked again before each signal, perhaps after
+// timeFor is the deadline of an order. The driver is asked again before each signal, perhaps after
 // a call that is under way. A command does not wait for processes: genv 1.4.3 knows no grace.
-func (p *Pool) timeFor(t transport, report order.Order) time.Duration {
+func (p *Pool) timeFor(t transport, o order.Order) time.Duration {
 	if t.via() != ViaStream {
 		return p.Timeout
 	}
-	limit := 4*p.Timeout + cmp.Or(report.Grace, enforce.DefaultGrace)
-	if report.Kill {
+	limit := 4*p.Timeout + cmp.Or(o.Grace, enforce.DefaultGrace)
+	if o.Kill {
 		limit += killWait
 	}
 	return limit

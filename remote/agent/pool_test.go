@@ -19,12 +19,12 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-func reportOn(s *snapshot.Snapshot) order.Order {
-	var r order.Order
+func orderOn(s *snapshot.Snapshot) order.Order {
+	var o order.Order
 	for _, p := range s.Processes {
-		r.Terminate = append(r.Terminate, order.Termination{Process: p})
+		o.Terminate = append(o.Terminate, order.Termination{Process: p})
 	}
-	return r
+	return o
 }
 
 func TestAConversation(t *testing.T) {
@@ -38,7 +38,7 @@ func TestAConversation(t *testing.T) {
 	require.NoError(t, err)
 	require.Same(t, first, again, "nothing changed, so nothing was sent")
 
-	done, err := f.streams.Execute(t.Context(), f.hosts[0], reportOn(first))
+	done, err := f.streams.Execute(t.Context(), f.hosts[0], orderOn(first))
 	require.NoError(t, err)
 	require.Equal(t, []order.Outcome{{PID: 1000, Status: order.StatusTerminated}, {PID: 1001, Status: order.StatusTerminated}}, done.Outcomes)
 	after, err := f.streams.Snapshot(t.Context(), f.hosts[0])
@@ -118,9 +118,9 @@ func eventually(t *testing.T, f *fleet, host int) (s *snapshot.Snapshot) {
 	return s
 }
 
-// TestReportsInBadConversations: once a report was sent, it is never reported that it
+// TestOrdersInBadConversations: once an order was sent, it is never reported that it
 // was not carried out, and it is not sent again.
-func TestReportsInBadConversations(t *testing.T) {
+func TestOrdersInBadConversations(t *testing.T) {
 	for name, behavior := range map[string]genvhost.Behavior{
 		"no answer": {Damage: genvhost.Silent}, "garbled": {Damage: genvhost.Garbled}, "other bytes": {Damage: genvhost.Noise},
 		"cut": {Damage: genvhost.Cut}, "hung up": {Damage: genvhost.Hangup},
@@ -137,9 +137,9 @@ func TestReportsInBadConversations(t *testing.T) {
 				}
 				return genvhost.Behavior{}
 			})
-			report := reportOn(s)
-			report.Grace = time.Millisecond
-			done, err := f.streams.Execute(t.Context(), f.hosts[0], report)
+			o := orderOn(s)
+			o.Grace = time.Millisecond
+			done, err := f.streams.Execute(t.Context(), f.hosts[0], o)
 			require.Equal(t, remote.OutcomeUnknown, remote.ClassOf(err), "%v", err)
 			require.Equal(t, agent.Execution{}, done)
 			require.Len(t, h.Actions(), 1)
@@ -258,7 +258,7 @@ func TestWrongOutcomes(t *testing.T) {
 			}))
 			taken, err := f.streams.Snapshot(t.Context(), f.hosts[0])
 			require.NoError(t, err)
-			done, err := f.streams.Execute(t.Context(), f.hosts[0], reportOn(taken))
+			done, err := f.streams.Execute(t.Context(), f.hosts[0], orderOn(taken))
 			require.Equal(t, remote.OutcomeUnknown, remote.ClassOf(err), "%v", err)
 			require.Equal(t, agent.Execution{}, done)
 			require.Empty(t, f.streams.About(f.hosts[0]).Via, "that conversation is over")
@@ -280,7 +280,7 @@ func TestFallingBack(t *testing.T) {
 	require.Equal(t, 4, f.Hosts()[0].Counts().Commands, "serve is tried once")
 	s, err := f.streams.Snapshot(t.Context(), f.hosts[0])
 	require.NoError(t, err)
-	done, err := f.streams.Execute(t.Context(), f.hosts[0], reportOn(s))
+	done, err := f.streams.Execute(t.Context(), f.hosts[0], orderOn(s))
 	require.NoError(t, err)
 	require.Nil(t, done.Outcomes)
 	require.Equal(t, []string{"Terminating process 1000 from environment N/A that is running on GPU(s) 0"}, done.Lines)
@@ -292,7 +292,7 @@ func TestFallingBack(t *testing.T) {
 	require.Len(t, s.Devices, 1)
 	require.Len(t, s.Processes, 1)
 	require.True(t, s.Processes[0].EnvUnknown, "so that nothing follows from it")
-	_, err = f.streams.Execute(t.Context(), f.hosts[2], reportOn(s))
+	_, err = f.streams.Execute(t.Context(), f.hosts[2], orderOn(s))
 	require.Equal(t, remote.GenvMissing, remote.ClassOf(err))
 
 	_, err = f.streams.Snapshot(t.Context(), f.hosts[1])

@@ -62,7 +62,7 @@ type Server struct {
 const replacedCheck = 400 * time.Millisecond
 
 // Serve greets and answers requests until in ends, ctx ends, or Idle is over. The
-// end of in is the ordinary end, and no error. Reports (RequestExecute) are carried
+// end of in is the ordinary end, and no error. Orders (RequestExecute) are carried
 // out in the background, at most 16 at a time, and so is a RequestWait, which ends the one
 // before; all other requests are answered one after the other. Serve returns when the requests that were begun are handled to
 // their end, as far as the handler heeds its contexts. A read or a write that
@@ -72,11 +72,11 @@ func (s *Server) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	defer cancel()
 	wanted, hungUp := context.WithCancel(ctx)
 	defer hungUp()
-	reports, failed := errgroup.WithContext(ctx) // the first answer that can't be sent ends the conversation
-	c := &conversation{Server: s, wanted: wanted, out: out, reports: reports}
+	orders, failed := errgroup.WithContext(ctx) // the first answer that can't be sent ends the conversation
+	c := &conversation{Server: s, wanted: wanted, out: out, orders: orders}
 	defer func() {
 		hungUp()
-		_ = reports.Wait() // its error is returned where it is the reason
+		_ = orders.Wait() // its error is returned where it is the reason
 	}()
 	token, err := s.token(ctx, in)
 	if err != nil {
@@ -97,7 +97,7 @@ func (s *Server) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 		f, err := c.next(failed, requests)
 		switch {
 		case errors.Is(err, io.EOF):
-			return reports.Wait()
+			return orders.Wait()
 		case err != nil:
 		case f.Name == RequestExecute:
 			err = c.begin(ctx, f)
@@ -150,8 +150,8 @@ type conversation struct {
 	writing sync.Mutex
 	secret  string // see Request.Token
 
-	reports  *errgroup.Group
-	underWay atomic.Int32 // reports
+	orders   *errgroup.Group
+	underWay atomic.Int32 // orders
 	replaced bool         // Replaced was true when it was last asked
 	endWait  func()       // ends the wait under way; nil for none
 }
@@ -182,18 +182,18 @@ func (c *conversation) next(ctx context.Context, requests <-chan received) (*fra
 			if c.underWay.Load() == 0 {
 				return nil, ErrIdle
 			}
-			clock.Reset(c.Idle) // the controller may be waiting for a report
+			clock.Reset(c.Idle) // the controller may be waiting for an order
 		}
 	}
 }
 
-// begin begins a report in the background, unless too many are under way.
+// begin begins an order in the background, unless too many are under way.
 func (c *conversation) begin(ctx context.Context, f *frame.Frame) error {
-	if c.underWay.Load() >= enforce.MaxReportsUnderWay {
-		return c.reply(ctx, refusal(f, fmt.Errorf("%d orders are under way on this host: this one was not begun", enforce.MaxReportsUnderWay)))
+	if c.underWay.Load() >= enforce.MaxOrdersUnderWay {
+		return c.reply(ctx, refusal(f, fmt.Errorf("%d orders are under way on this host: this one was not begun", enforce.MaxOrdersUnderWay)))
 	}
 	c.underWay.Add(1)
-	c.reports.Go(func() error {
+	c.orders.Go(func() error {
 		defer c.underWay.Add(-1)
 		return c.answer(ctx, f)
 	})
@@ -207,7 +207,7 @@ func (c *conversation) wait(ctx context.Context, f *frame.Frame) {
 	}
 	wanted, end := context.WithCancel(c.wanted)
 	c.endWait = end
-	c.reports.Go(func() error {
+	c.orders.Go(func() error {
 		defer end()
 		return c.answerWanted(ctx, wanted, f)
 	})

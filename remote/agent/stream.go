@@ -109,7 +109,7 @@ func (s *Stream) Call(ctx context.Context, name string, body []byte) ([]byte, er
 }
 
 // mayBeLate says whether a connection outlives a late answer to a request: to messages and orders for a guard,
-// since a report may be under way, and to a snapshot, since a slow host keeps what nvidia-smi said for the next one.
+// since an order may be under way, and to a snapshot, since a slow host keeps what nvidia-smi said for the next one.
 func mayBeLate(name string) bool {
 	return name == RequestNotify || name == RequestGuard || name == RequestSnapshot
 }

@@ -30,7 +30,7 @@ type streamTransport struct {
 	revision uint64
 	last     *snapshot.Snapshot // of that revision
 	quiet    *quiet             // nil unless the host has answered last that nothing changed
-	report   *reportTurn        // nil unless the host carries out a report and answers nothing else meanwhile
+	turn     *orderTurn         // nil unless the host carries out an order and answers nothing else meanwhile
 
 	announced *fence.Claim // what the host knows about this controller
 	tookOver  *atomic.Bool // of the Conn
@@ -63,7 +63,7 @@ func (t *streamTransport) close() {
 // Snapshot asks for the snapshot. One that did not change is the same value as
 // before.
 func (t *streamTransport) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error) {
-	if err := t.awaitReport(ctx); err != nil {
+	if err := t.awaitOrder(ctx); err != nil {
 		return nil, err
 	}
 	t.mu.Lock()
@@ -169,24 +169,24 @@ func (t *streamTransport) notify(ctx context.Context, messages []Message) ([]Sho
 	return answer.shown(), err
 }
 
-// Execute sends a report, once, and checks that each item has its outcome. Once
+// Execute sends an order, once, and checks that each item has its outcome. Once
 // it is sent, whatever goes wrong leaves the outcome unknown.
-func (t *streamTransport) Execute(ctx context.Context, _ remote.Host, report order.Order) (Execution, error) {
-	encoded, err := order.EncodeNative(report)
+func (t *streamTransport) Execute(ctx context.Context, _ remote.Host, o order.Order) (Execution, error) {
+	encoded, err := order.EncodeNative(o)
 	if err != nil {
 		return Execution{}, &remote.Error{Class: remote.InvalidOutput, Err: err}
 	}
 	var answer Execution
 	request := ExecuteRequest{
-		Report: encoded, ID: report.ID, Because: order.Reasons(report), Findings: order.Findings(report), Judged: order.Judged(report),
-		GraceMS: report.Grace.Milliseconds(), Kill: report.Kill, Unprotected: report.Unprotected,
+		Order: encoded, ID: o.ID, Because: order.Reasons(o), Findings: order.Findings(o), Judged: order.Judged(o),
+		GraceMS: o.Grace.Milliseconds(), Kill: o.Kill, Unprotected: o.Unprotected,
 		Claim: claimFor(t.pool.announced.Load(), true),
 	}
-	end := t.beginReport()
+	end := t.beginOrder()
 	defer end()
 	err = t.call(ctx, RequestExecute, request, &answer)
 	if err == nil {
-		err = checkOutcomes(report, answer.Outcomes)
+		err = checkOutcomes(o, answer.Outcomes)
 	}
 	if err != nil && !errors.Is(err, ErrRefused) && !errors.Is(err, ErrNotSent) {
 		return Execution{}, remote.Errorf(remote.OutcomeUnknown, "the order was sent, and what came of it is not known: %w", err)
@@ -235,50 +235,50 @@ func decodeReply(name string, reply []byte, answer any) error {
 	return nil
 }
 
-// reportTurn is the time in which a host without CapabilityParallel carries out
-// reports.
-type reportTurn struct {
-	reports int       // under way or waiting for their turn
-	begun   time.Time // the first one
-	done    chan struct{}
+// orderTurn is the time in which a host without CapabilityParallel carries out
+// orders.
+type orderTurn struct {
+	orders int       // under way or waiting for their turn
+	begun  time.Time // the first one
+	done   chan struct{}
 }
 
-// reportWait is for how long after the begin of a report a snapshot waits for its
-// end: most reports end sooner, and a cycle must not wait for the others.
-const reportWait = time.Second
+// orderWait is for how long after the begin of an order a snapshot waits for its
+// end: most orders end sooner, and a cycle must not wait for the others.
+const orderWait = time.Second
 
-// beginReport notes that a report begins, and returns what to call at its end.
-func (t *streamTransport) beginReport() (end func()) {
+// beginOrder notes that an order begins, and returns what to call at its end.
+func (t *streamTransport) beginOrder() (end func()) {
 	if t.stream.turn == nil {
 		return func() {}
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.report == nil {
-		t.report = &reportTurn{begun: time.Now(), done: make(chan struct{})}
+	if t.turn == nil {
+		t.turn = &orderTurn{begun: time.Now(), done: make(chan struct{})}
 	}
-	r := t.report
-	r.reports++
+	r := t.turn
+	r.orders++
 	return func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		if r.reports--; r.reports == 0 {
-			t.report = nil
+		if r.orders--; r.orders == 0 {
+			t.turn = nil
 			close(r.done)
 		}
 	}
 }
 
-// awaitReport waits a short time for the end of a report that keeps the host from
+// awaitOrder waits a short time for the end of an order that keeps the host from
 // answering.
-func (t *streamTransport) awaitReport(ctx context.Context) error {
+func (t *streamTransport) awaitOrder(ctx context.Context) error {
 	t.mu.Lock()
-	r := t.report
+	r := t.turn
 	t.mu.Unlock()
 	if r == nil {
 		return nil
 	}
-	timer := time.NewTimer(time.Until(r.begun.Add(reportWait)))
+	timer := time.NewTimer(time.Until(r.begun.Add(orderWait)))
 	defer timer.Stop()
 	select {
 	case <-r.done:
@@ -289,10 +289,10 @@ func (t *streamTransport) awaitReport(ctx context.Context) error {
 	}
 	return &remote.Error{
 		Class: remote.Timeout,
-		Err:   fmt.Errorf("%w: the host is %w", ErrNotSent, errReporting),
+		Err:   fmt.Errorf("%w: the host is %w", ErrNotSent, errCarryingOut),
 		Next:  "wait until the order is carried out; with the same version of genv as here, the host answers meanwhile",
 	}
 }
 
-// errReporting says why a host without CapabilityParallel is not asked.
-var errReporting = errors.New("still carrying out a report")
+// errCarryingOut says why a host without CapabilityParallel is not asked.
+var errCarryingOut = errors.New("still carrying out a report")

@@ -36,9 +36,9 @@ type Capabilities struct {
 	// Snapshot means whole snapshots, with processes. A genv that runs without root has
 	// none: it can't see what the processes of other users belong to.
 	Snapshot bool
-	Execute  bool // carry out reports
+	Execute  bool // carry out orders
 	Notify   bool // show messages to users on their terminals
-	Parallel bool // answer other requests while they carry out a report
+	Parallel bool // answer other requests while they carry out an order
 	Guard    bool // take orders for the kernel guard
 	Fence    bool // refuse a controller that was replaced
 }
@@ -51,7 +51,7 @@ type transport interface {
 	// notify shows messages to users, if the host can do that.
 	notify(ctx context.Context, messages []Message) ([]Shown, error)
 	Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error)
-	Execute(ctx context.Context, host remote.Host, report order.Order) (Execution, error)
+	Execute(ctx context.Context, host remote.Host, o order.Order) (Execution, error)
 	// close ends the calls that are under way.
 	close()
 }

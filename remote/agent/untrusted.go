@@ -43,18 +43,18 @@ func shortened(said string, limit int) string {
 }
 
 // checkOutcomes checks that there is one outcome for each item, in the order of the
-// report: the detachments, then the terminations.
-func checkOutcomes(report order.Order, outcomes []order.Outcome) error {
-	if items := len(report.Detach) + len(report.Terminate); len(outcomes) != items {
+// order: the detachments, then the terminations.
+func checkOutcomes(sent order.Order, outcomes []order.Outcome) error {
+	if items := len(sent.Detach) + len(sent.Terminate); len(outcomes) != items {
 		return remote.Errorf(remote.InvalidOutput, "%d outcomes came for %d items", len(outcomes), items)
 	}
 	for i, o := range outcomes {
 		var item order.Outcome
-		if i < len(report.Detach) {
-			d := &report.Detach[i]
+		if i < len(sent.Detach) {
+			d := &sent.Detach[i]
 			item = order.Outcome{Device: d.Device, EID: d.Environment.EID}
 		} else {
-			p := &report.Terminate[i-len(report.Detach)].Process
+			p := &sent.Terminate[i-len(sent.Detach)].Process
 			item = order.Outcome{PID: p.PID, EID: p.EID}
 		}
 		if o.PID != item.PID || o.Device != item.Device || o.EID != item.EID || !o.Status.Known() {

@@ -14,7 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/agent/frame"
 )
 
-// slow takes ten seconds for a report, and no time for what else is asked.
+// slow takes ten seconds for an order, and no time for what else is asked.
 type slow struct{}
 
 func (slow) Handle(_ context.Context, r agent.Request) ([]byte, error) {
@@ -24,7 +24,7 @@ func (slow) Handle(_ context.Context, r agent.Request) ([]byte, error) {
 	return []byte("done"), nil
 }
 
-// TestTheServerEndsWhenItsProgramIsReplaced: soon, but neither before a report is carried
+// TestTheServerEndsWhenItsProgramIsReplaced: soon, but neither before an order is carried
 // out nor because the file was away for a moment.
 func TestTheServerEndsWhenItsProgramIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -51,10 +51,10 @@ func TestTheServerEndsWhenItsProgramIsReplaced(t *testing.T) {
 		time.Sleep(time.Minute)
 		running()
 
-		report := make(chan error, 1)
+		executed := make(chan error, 1)
 		go func() {
 			_, err := stream.Call(t.Context(), agent.RequestExecute, nil)
-			report <- err
+			executed <- err
 		}()
 		synctest.Wait()
 		replaced.Store(true)
@@ -64,7 +64,7 @@ func TestTheServerEndsWhenItsProgramIsReplaced(t *testing.T) {
 		require.NoError(t, err, "it answers meanwhile")
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		require.NoError(t, <-report)
+		require.NoError(t, <-executed)
 		require.ErrorIs(t, <-ended, agent.ErrReplaced)
 		require.NoError(t, out.Close())
 		require.NoError(t, toServer.Close())

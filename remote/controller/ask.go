@@ -16,9 +16,9 @@ import (
 type Link interface {
 	// Snapshot asks a host for its snapshot.
 	Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error)
-	// Execute has a host carry out a report, once. An error of the class
+	// Execute has a host carry out an order, once. An error of the class
 	// OutcomeUnknown means that it may have been carried out, in part or whole.
-	Execute(ctx context.Context, host remote.Host, report order.Order) (agent.Execution, error)
+	Execute(ctx context.Context, host remote.Host, o order.Order) (agent.Execution, error)
 	// Notify shows messages to users of a host, and returns what became of each.
 	// agent.ErrCannotNotify: the host can't do it.
 	Notify(ctx context.Context, host remote.Host, messages []agent.Message) ([]agent.Shown, error)

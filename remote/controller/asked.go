@@ -139,7 +139,7 @@ type between struct {
 	wake  *wake.Watch // nil for none
 	spent enforce.Spent
 	count int                             // early cycles since the last full one began
-	acted map[snapshot.Hostname]time.Time // when the outcome of a report came last
+	acted map[snapshot.Hostname]time.Time // when the outcome of an order came last
 }
 
 // oldestWake is for how long the snapshot of a host that woke may have waited to be judged.
@@ -254,12 +254,12 @@ func (c *Controller) current(last *Cycle, h *snapshot.Host, look *wake.Look) boo
 }
 
 // fresh reports whether a look may be acted on: it came just now, and was asked for after the
-// outcome of the last report.
+// outcome of the last order.
 func (c *Controller) fresh(host snapshot.Hostname, look *wake.Look) bool {
 	return look.Asked.After(c.between.acted[host]) && time.Since(look.Came) <= oldestWake
 }
 
-// outcomeCame notes that the outcome of a report came: a snapshot from before that is too old.
+// outcomeCame notes that the outcome of an order came: a snapshot from before that is too old.
 func (c *Controller) outcomeCame(host snapshot.Hostname) {
 	if c.between.acted == nil {
 		c.between.acted = make(map[snapshot.Hostname]time.Time)

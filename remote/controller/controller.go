@@ -30,7 +30,7 @@ type Options struct {
 	// Sinks get the events of every cycle that counts, in their order.
 	Sinks []Sink
 	// Save, if set, returns what writes the memory as it is now, in the background: before
-	// reports are sent, otherwise every 10 seconds.
+	// orders are sent, otherwise every 10 seconds.
 	Save func(*FleetMemory) (write func())
 	// SaveEach has it saved after each cycle.
 	SaveEach bool
@@ -78,7 +78,7 @@ type Controller struct {
 	pendingEvents []enforce.Event // about guards, in cycles that didn't count
 }
 
-// Configure has a controller go on with other options, and with the reports under way. It must not be
+// Configure has a controller go on with other options, and with the orders under way. It must not be
 // called while a cycle runs.
 func (c *Controller) Configure(options Options) {
 	c.stopEvents()
@@ -173,7 +173,7 @@ func (c *Controller) collect(ctx context.Context, link *asked) snapshot.Cluster 
 	}
 }
 
-// act records the plan and what was found, remembers it, sends the reports and the messages to users, and passes
+// act records the plan and what was found, remembers it, sends the orders and the messages to users, and passes
 // the events on. If it can't be recorded, nothing of that is done, and the cycle does not count. In a dry run there
 // is nothing to send.
 func (c *Controller) act(ctx context.Context, cycle *Cycle, next FleetMemory, events []enforce.Event) (counts bool) {
@@ -209,13 +209,13 @@ func (c *Controller) tell(cycle *Cycle, events []enforce.Event, visits []*visit)
 // send remembers and saves what is going to be sent, and sends it.
 func (c *Controller) send(ctx context.Context, visits []*visit, letters []mail.Letter) {
 	for _, v := range visits {
-		if v.report != nil {
-			c.Memory.Rules = c.Memory.Rules.Begin(*v.report, c.Now())
+		if v.order != nil {
+			c.Memory.Rules = c.Memory.Rules.Begin(*v.order, c.Now())
 		}
 		v.messages.text = c.terminalText
 	}
 	c.unsaved = true
-	safe := c.save(ctx, len(visits)+len(letters) > 0) // before sending: a crash must not lead to a second report
+	safe := c.save(ctx, len(visits)+len(letters) > 0) // before sending: a crash must not lead to a second order
 	c.post(ctx, letters, safe)
 	if len(visits) > 0 {
 		c.sentLog = c.Audit
@@ -260,14 +260,14 @@ func (c *Controller) learn(cycle *Cycle, done []*visit) {
 		for _, e := range c.guards.Learn(&c.Memory.Guards, v.guard) {
 			events, records = append(events, e), append(records, guardRecord(&e))
 		}
-		if v.report == nil {
+		if v.order == nil {
 			continue
 		}
 		result := v.result()
 		outcomes := result.outcomes()
 		cycle.Actions = append(cycle.Actions, result)
 		c.outcomeCame(v.name)
-		c.Memory.Rules = c.Memory.Rules.End(result.Report.ID).Learn(*v.report, outcomes, c.Now())
+		c.Memory.Rules = c.Memory.Rules.End(result.Order.ID).Learn(*v.order, outcomes, c.Now())
 		records = append(records, audit.OutcomeRecords(v.items, outcomes)...)
 		events = append(events, result.event(outcomes))
 	}

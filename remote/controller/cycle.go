@@ -39,11 +39,11 @@ type Cycle struct {
 	// Standby says that this controller may not act, since another one does or may: what it
 	// judged is for viewers.
 	Standby bool
-	// Actions are the reports that ended in this cycle, in the order of the plan;
+	// Actions are the orders that ended in this cycle, in the order of the plan;
 	// some may have been sent in earlier ones. UnderWay are those that hosts are
 	// still carrying out.
-	Actions  []ReportResult
-	UnderWay []enforce.HostReport
+	Actions  []OrderResult
+	UnderWay []enforce.HostOrder
 	// Stopped says that nothing was judged: because of StopAtFailure, or because the
 	// run is ending.
 	Stopped bool
@@ -60,7 +60,7 @@ type Cycle struct {
 	Exemptions policy.ExemptionList
 
 	guards []*guardAsk // what the guards of hosts are asked
-	// Records are of what came of the reports that ended last.
+	// Records are of what came of the orders that ended last.
 	Records []audit.Record
 
 	askedAt  map[string]time.Time              // by the monotonic clock, when each host that answered was asked for its snapshot
@@ -83,11 +83,11 @@ func (cycle *Cycle) AtEnd() *Cycle {
 	return &ended
 }
 
-// ReportResult is a report that was sent to its host, and what came of it.
-type ReportResult struct {
+// OrderResult is an order that was sent to its host, and what came of it.
+type OrderResult struct {
 	Cycle     int // in which it was sent
 	Host      snapshot.Hostname
-	Report    order.Order
+	Order     order.Order
 	Execution agent.Execution
 	Err       error
 	// Findings are those because of which it was sent.
@@ -97,7 +97,7 @@ type ReportResult struct {
 // Sink consumes events, once each and in order, and then the cycle that has Ended, without events. It is never
 // called from two goroutines at a time and must not wait for anything slow. The record and the
 // messages to users are not sinks: the record comes before anything is sent, and
-// messages are sent to the hosts with the reports.
+// messages are sent to the hosts with the orders.
 type Sink interface {
 	Consume(cycle *Cycle, events []enforce.Event)
 }

@@ -103,7 +103,7 @@ type meanwhile struct {
 // inOrder sorts visits by cycle and plan.
 func inOrder(visits []*visit) []*visit {
 	slices.SortFunc(visits, func(a, b *visit) int {
-		return cmp.Or(cmp.Compare(a.cycle, b.cycle), cmp.Compare(a.order, b.order), cmp.Compare(a.name, b.name))
+		return cmp.Or(cmp.Compare(a.cycle, b.cycle), cmp.Compare(a.position, b.position), cmp.Compare(a.name, b.name))
 	})
 	return visits
 }

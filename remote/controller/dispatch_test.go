@@ -21,14 +21,14 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// graceful is a fleet whose host a takes ten seconds for each report; the processes of
-// a report are there until it ends. It is safe for concurrent use.
+// graceful is a fleet whose host a takes ten seconds for each order; the processes of
+// an order are there until it ends. It is safe for concurrent use.
 type graceful struct {
 	plain
 	mu    sync.Mutex
 	hosts map[string][]snapshot.PID
 	begun time.Time
-	log   []string // "second: host PIDs" of each report as it comes
+	log   []string // "second: host PIDs" of each order as it comes
 }
 
 func (g *graceful) Snapshot(_ context.Context, h remote.Host) (*snapshot.Snapshot, error) {
@@ -42,10 +42,10 @@ func (g *graceful) Snapshot(_ context.Context, h remote.Host) (*snapshot.Snapsho
 	return s, nil
 }
 
-func (g *graceful) Execute(_ context.Context, h remote.Host, r order.Order) (agent.Execution, error) {
+func (g *graceful) Execute(_ context.Context, h remote.Host, o order.Order) (agent.Execution, error) {
 	var done agent.Execution
 	var pids []snapshot.PID
-	for _, x := range r.Terminate {
+	for _, x := range o.Terminate {
 		pids = append(pids, x.Process.PID)
 		done.Outcomes = append(done.Outcomes, order.Outcome{PID: x.Process.PID, Status: order.StatusTerminated})
 	}
@@ -79,9 +79,9 @@ func (g *graceful) start(host string, pid snapshot.PID) {
 	g.hosts[host] = append(g.hosts[host], pid)
 }
 
-// A report that takes its grace delays neither the next cycle nor another host, nor
+// An order that takes its grace delays neither the next cycle nor another host, nor
 // what comes up on the same host meanwhile; and it is sent once.
-func TestReportsAreNotWaitedFor(t *testing.T) {
+func TestOrdersAreNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &graceful{hosts: map[string][]snapshot.PID{"a": {5}}, begun: time.Now()}
 		c := &controller.Controller{Options: controller.Options{Asker: controller.Asker{Hosts: []remote.Host{{Name: "a"}, {Name: "b"}}, Link: g, Fanout: 2}, Now: time.Now, Policy: strict{}}}
@@ -110,8 +110,8 @@ func TestReportsAreNotWaitedFor(t *testing.T) {
 	})
 }
 
-// When the loop ends, between two cycles or while one is shown, reports that were begun are waited for.
-func TestReportsUnderWayAreWaitedForAtTheEnd(t *testing.T) {
+// When the loop ends, between two cycles or while one is shown, orders that were begun are waited for.
+func TestOrdersUnderWayAreWaitedForAtTheEnd(t *testing.T) {
 	for name, inShow := range map[string]bool{"between two cycles": false, "while a cycle is shown": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

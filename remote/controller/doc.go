@@ -1,5 +1,5 @@
 // Package controller runs the cycle of `genv remote enforce`: collect a snapshot from
-// every host, judge, record, send reports, and learn what came of them.
+// every host, judge, record, send orders, and learn what came of them.
 //
 //	fleet := controller.Asker{Hosts: hosts, Link: pool, Fanout: 64}
 //	c := &controller.Controller{Options: controller.Options{Asker: fleet, Policy: policy, Now: time.Now}}

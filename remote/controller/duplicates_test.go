@@ -206,7 +206,7 @@ func TestOldHostsAreKnownByTheirConnections(t *testing.T) {
 			cycle := cycleOf(t.Context(), c, 1, capped(2))
 			require.Empty(t, cycle.Cluster.Failed())
 			require.Equal(t, same, len(cycle.Duplicates) == 1)
-			require.Equal(t, same, len(cycle.Plan.Reports) == 0)
+			require.Equal(t, same, len(cycle.Plan.Orders) == 0)
 		})
 	}
 }

@@ -68,7 +68,7 @@ var earlyCases = map[string]struct {
 		w.starts("a", 6)
 		w.starts("b", 7)
 	}, want: "0 b 5, 3 b 7"},
-	"while another report is carried out": {do: func(w *wakeful) {
+	"while another order is carried out": {do: func(w *wakeful) {
 		w.change("a", "", func(h *wakefulHost) { h.ignores = 5 * time.Second })
 		at(3)
 		w.starts("a", 5)
@@ -177,7 +177,7 @@ var earlyCases = map[string]struct {
 		at(0.5)
 		w.starts("a", 5)
 	}, want: "3 b 7, 7 a 5"},
-	"a look from before the outcome of a report": {do: func(w *wakeful) {
+	"a look from before the outcome of an order": {do: func(w *wakeful) {
 		w.change("a", "", func(h *wakefulHost) { h.ignores, h.quiet = 1500*time.Millisecond, true })
 		at(3)
 		w.starts("a", 5) // its outcome comes at 4.5 s
@@ -231,8 +231,8 @@ func TestEarlyCycles(t *testing.T) {
 				slices.Sort(w.ended)
 				slices.SortStableFunc(w.ended, func(a, b string) int { return len(strings.Fields(a)[0]) - len(strings.Fields(b)[0]) })
 				require.Equal(t, row.want, strings.Join(w.ended, ", "))
-				ids := slices.Sorted(slices.Values(w.reports))
-				require.Len(t, slices.Compact(ids), len(w.reports), "each report has its own ID")
+				ids := slices.Sorted(slices.Values(w.orders))
+				require.Len(t, slices.Compact(ids), len(w.orders), "each order has its own ID")
 				time.Sleep(time.Minute) // what is under way at the hosts ends
 			})
 		})
@@ -299,11 +299,11 @@ func TestWhatAnEarlyCycleShows(t *testing.T) {
 		require.Equal(t, 3*time.Second, seen[0].Start.Sub(w.begun).Round(time.Second))
 		require.Len(t, seen[0].Cluster.Hosts, 2)
 		require.Len(t, seen[0].Plan.Findings, 2, "what is known of the other host stays")
-		require.Empty(t, seen[0].Plan.Reports)
+		require.Empty(t, seen[0].Plan.Orders)
 	})
 }
 
-// A disk that hangs keeps the reports back, and nothing else.
+// A disk that hangs keeps the orders back, and nothing else.
 func TestASlowDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWakeful("a", "b")

@@ -27,13 +27,13 @@ import (
 )
 
 // fakeFleet has hosts with processes outside of environments,
-// which a report ends one by one until it is cut off.
+// which an order ends one by one until it is cut off.
 type fakeFleet struct {
 	plain
 	t       *testing.T
 	hosts   map[string][]snapshot.PID
 	signals map[snapshot.PID]int
-	// cut ends a report after so many items; negative for never.
+	// cut ends an order after so many items; negative for never.
 	cut  int
 	lost error // what the controller hears then
 	down bool
@@ -68,9 +68,9 @@ func (p *fakeFleet) Snapshot(_ context.Context, h remote.Host) (*snapshot.Snapsh
 	return s, nil
 }
 
-func (p *fakeFleet) Execute(_ context.Context, h remote.Host, r order.Order) (agent.Execution, error) {
+func (p *fakeFleet) Execute(_ context.Context, h remote.Host, o order.Order) (agent.Execution, error) {
 	var done agent.Execution
-	for i, x := range r.Terminate {
+	for i, x := range o.Terminate {
 		if h.Name == "a" && i == p.cut {
 			return agent.Execution{}, p.lost
 		}
@@ -78,7 +78,7 @@ func (p *fakeFleet) Execute(_ context.Context, h remote.Host, r order.Order) (ag
 		p.hosts[h.Name] = slices.DeleteFunc(p.hosts[h.Name], func(pid snapshot.PID) bool { return pid == x.Process.PID })
 		done.Outcomes = append(done.Outcomes, order.Outcome{PID: x.Process.PID, Status: order.StatusTerminated})
 	}
-	if h.Name == "a" && p.cut == len(r.Terminate) {
+	if h.Name == "a" && p.cut == len(o.Terminate) {
 		return agent.Execution{}, p.lost
 	}
 	return done, nil
@@ -127,9 +127,9 @@ func (s strict) Settings(q enforce.Query) *enforce.Settings {
 func (strict) Account(user snapshot.Username) snapshot.Username { return user }
 func (s strict) Fleet() enforce.Fleet                           { return enforce.Fleet{Limits: s.limits, TellUsers: s.notify} }
 
-// If the answer to a report is lost, its outcomes are unknown, it is not repeated, and
+// If the answer to an order is lost, its outcomes are unknown, it is not repeated, and
 // the next cycle does what is left.
-func TestAReportCutOffAtEveryStep(t *testing.T) {
+func TestAnOrderCutOffAtEveryStep(t *testing.T) {
 	for cut := range 4 {
 		for _, class := range []remote.Class{remote.OutcomeUnknown, remote.Timeout, remote.InvalidOutput, remote.CommandFailed} {
 			t.Run(fmt.Sprintf("%d %s", cut, class), func(t *testing.T) {

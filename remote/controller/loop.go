@@ -25,17 +25,17 @@ type Schedule struct {
 	// Actions brings what operators ask for; nil for none. It is carried out while the
 	// loop waits for hosts or for the next cycle.
 	Actions *Queue
-	// Settle is how long the outcomes of reports are waited for when ctx ends; 0 is as long as
+	// Settle is how long the outcomes of orders are waited for when ctx ends; 0 is as long as
 	// they take. A Loop of a controller that continues this one has those that come later.
 	Settle time.Duration
 	// Step, if set, is called before each cycle with 0, and before each wait with its length,
-	// also one for reports: a loop that is not stuck gets to the next step.
+	// also one for orders: a loop that is not stuck gets to the next step.
 	Step func(wait time.Duration)
 }
 
 // Loop runs cycles until the schedule is over, ctx ends, or each returns an error,
 // which it then returns. each is called after every cycle. A cycle does not wait for
-// reports until the next one begins. When ctx ends, no report is begun any
+// orders until the next one begins. When ctx ends, no order is begun any
 // more, and the outcomes of those under way are waited for.
 func Loop(ctx context.Context, c *Controller, s Schedule, each func(Cycle) error) error {
 	if s.Step == nil {
@@ -56,7 +56,7 @@ func Loop(ctx context.Context, c *Controller, s Schedule, each func(Cycle) error
 		} else {
 			until = nextStart(start, time.Now(), s.Interval).Add(-s.Interval / 20) // which leaves time to show it
 		}
-		s.stepForReports(c, until)
+		s.stepForOrders(c, until)
 		c.await(ctx, &cycle, until, s.Settle)
 		settled := s.Settle > 0 && ctx.Err() != nil
 		cycle.Took = time.Since(begun)
@@ -65,25 +65,25 @@ func Loop(ctx context.Context, c *Controller, s Schedule, each func(Cycle) error
 		}
 		c.emit(cycle.AtEnd(), nil)
 		if err := each(cycle); err != nil {
-			s.stepForReports(c, time.Time{})
+			s.stepForOrders(c, time.Time{})
 			return errors.Join(err, c.finish(ctx, &cycle, s.Settle, func(Cycle) error { return nil }))
 		}
 		if last || settled {
 			return nil
 		}
-		if !s.wait(ctx, c, nextStart(start, time.Now(), s.Interval)) { // ctx may have ended while the cycle was shown: then its reports may still be under way
-			s.stepForReports(c, time.Time{})
+		if !s.wait(ctx, c, nextStart(start, time.Now(), s.Interval)) { // ctx may have ended while the cycle was shown: then its orders may still be under way
+			s.stepForOrders(c, time.Time{})
 			return c.finish(ctx, &cycle, s.Settle, each)
 		}
 	}
 }
 
-// Finish waits for the reports that are still under way after a Loop that had to Settle.
+// Finish waits for the orders that are still under way after a Loop that had to Settle.
 func (c *Controller) Finish(ctx context.Context, each func(Cycle) error) error {
 	return c.finish(ctx, &Cycle{}, 0, each)
 }
 
-// finish waits for the reports under way when the loop ends after a cycle.
+// finish waits for the orders under way when the loop ends after a cycle.
 func (c *Controller) finish(ctx context.Context, last *Cycle, settle time.Duration, each func(Cycle) error) error {
 	c.stopEvents()
 	if c.visits.underWay == 0 && len(c.carried.Actions) == 0 {
@@ -133,20 +133,20 @@ func (s *Schedule) wait(ctx context.Context, c *Controller, t time.Time) bool {
 	}
 }
 
-// stepForReports is Step for the wait for reports that are under way: until a time or, if that is zero, for as
+// stepForOrders is Step for the wait for orders that are under way: until a time or, if that is zero, for as
 // long as they take.
-func (s *Schedule) stepForReports(c *Controller, until time.Time) {
+func (s *Schedule) stepForOrders(c *Controller, until time.Time) {
 	switch {
 	case c.visits.underWay == 0:
 	case until.IsZero():
-		s.Step(longestReports)
+		s.Step(longestOrders)
 	default:
 		s.stepUntil(until)
 	}
 }
 
-// longestReports is how long reports may take: the grace of their processes, and what hosts need in addition.
-const longestReports = 2 * agent.MaxGrace
+// longestOrders is how long orders may take: the grace of their processes, and what hosts need in addition.
+const longestOrders = 2 * agent.MaxGrace
 
 // stepUntil is Step for a wait until t, also if that is over.
 func (s *Schedule) stepUntil(t time.Time) { s.Step(max(1, time.Until(t))) }

@@ -131,7 +131,7 @@ func TestSteps(t *testing.T) {
 	})
 }
 
-// A watchdog hears of the wait for reports, which may be much longer than a cycle may be.
+// A watchdog hears of the wait for orders, which may be much longer than a cycle may be.
 func TestStepsOfLongWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &graceful{hosts: map[string][]snapshot.PID{"a": {5}}, begun: time.Now()}
@@ -143,7 +143,7 @@ func TestStepsOfLongWaits(t *testing.T) {
 	})
 }
 
-// At its end a loop waits for reports as long as they take.
+// At its end a loop waits for orders as long as they take.
 func TestStepsAtTheEnd(t *testing.T) {
 	errEnd := errors.New("the end")
 	for name, row := range map[string]struct {
@@ -170,21 +170,21 @@ func TestStepsAtTheEnd(t *testing.T) {
 	}
 }
 
-// patient is a Link to a host on which a report takes an hour.
+// patient is a Link to a host on which an order takes an hour.
 type patient struct{ plain }
 
 func (patient) Snapshot(context.Context, remote.Host) (*snapshot.Snapshot, error) {
 	return busy(1), nil
 }
 
-func (patient) Execute(_ context.Context, _ remote.Host, r order.Order) (agent.Execution, error) {
+func (patient) Execute(_ context.Context, _ remote.Host, o order.Order) (agent.Execution, error) {
 	time.Sleep(time.Hour)
-	return agent.Execution{Outcomes: []order.Outcome{{PID: r.Terminate[0].Process.PID, Status: order.StatusTerminated}}}, nil
+	return agent.Execution{Outcomes: []order.Outcome{{PID: o.Terminate[0].Process.PID, Status: order.StatusTerminated}}}, nil
 }
 
 // A leader that becomes a standby doesn't wait until a process has had its grace, or it could be
 // elected again and not act meanwhile. What came of it is shown when it is known.
-func TestARoleThatEndsDuringALongReport(t *testing.T) {
+func TestARoleThatEndsDuringALongOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leader, standby := looping(patient{}), looping(patient{})
 		standby.Standby, standby.DryRun = true, true

@@ -139,7 +139,7 @@ func nameDecisions(all map[snapshot.Hostname][]notify.Notification, visits []*vi
 					item.Time = now
 					n.Details.Record = item.Decided().Lines()
 				}
-				n.Details.Decisions = append(n.Details.Decisions, audit.DecisionID(item.Report, item.PID, item.EID, item.Device))
+				n.Details.Decisions = append(n.Details.Decisions, audit.DecisionID(item.Order, item.PID, item.EID, item.Device))
 			}
 		}
 	}

@@ -204,8 +204,8 @@ func TestALeaseThatEndsBeforeMailAndHooks(t *testing.T) {
 	}
 }
 
-// The controller that sent a report runs the hooks for its outcome: no other one knows it.
-func TestHooksOfAReportThatOutlastsALease(t *testing.T) {
+// The controller that sent an order runs the hooks for its outcome: no other one knows it.
+func TestHooksOfAnOrderThatOutlastsALease(t *testing.T) {
 	p := newFakeFleet(t)
 	var hooks hookEvents
 	c := p.controller(nil)

@@ -162,7 +162,7 @@ func startFleet(t *testing.T, timeout time.Duration, handlers ...inprocess.Handl
 	return f
 }
 
-// plain is what a Link has that only takes snapshots and carries out reports.
+// plain is what a Link has that only takes snapshots and carries out orders.
 type plain struct{}
 
 func (plain) Notify(context.Context, remote.Host, []agent.Message) ([]agent.Shown, error) {

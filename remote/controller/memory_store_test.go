@@ -106,7 +106,7 @@ func TestMemoryThatIsNotContinued(t *testing.T) {
 			store, now := open(t, dir), noonUTC
 			p := newFakeFleet(t)
 			c := restarted(t, p, store, &now)
-			c.Memory.Rules = c.Memory.Rules.Learn(enforce.HostReport{Host: "a", Report: order.Order{Terminate: terminations(5)}},
+			c.Memory.Rules = c.Memory.Rules.Learn(enforce.HostOrder{Host: "a", Order: order.Order{Terminate: terminations(5)}},
 				[]order.Outcome{{PID: 5, Status: order.StatusRefused, Reason: "it is a daemon"}}, now)
 			cycleOf(t.Context(), c, 1, strict{warn: enforce.Warn{Cycles: 3}})
 			path := filepath.Join(dir, "memory.json")
@@ -239,7 +239,7 @@ func TestADryRunSavesNothing(t *testing.T) {
 	require.NoFileExists(t, filepath.Join(dir, "memory.json"))
 }
 
-// A memory that changes in every cycle is not written in every cycle, unless reports
+// A memory that changes in every cycle is not written in every cycle, unless orders
 // are sent: what they may have done must survive a crash.
 func TestTheMemoryIsWrittenEveryTenSeconds(t *testing.T) {
 	p := newFakeFleet(t)

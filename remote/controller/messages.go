@@ -53,7 +53,7 @@ func notificationsFor(cluster snapshot.Cluster, events []enforce.Event, now time
 }
 
 // send sends the messages, one to each user. A failure is reported to the
-// administrator, and does not keep the report from being sent.
+// administrator, and does not keep the order from being sent.
 func (b batch) send(ctx context.Context, link Link, host remote.Host) []Delivery {
 	if len(b.notifications) == 0 {
 		return b.suppressed

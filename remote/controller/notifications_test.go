@@ -218,7 +218,7 @@ func TestALostWarningIsRepeated(t *testing.T) {
 		})
 	}
 	p := sameUser(t, map[string]int{"a": 2})
-	p.cut, p.lost = 0, remote.Errorf(remote.Unreachable, "lost before the report was sent")
+	p.cut, p.lost = 0, remote.Errorf(remote.Unreachable, "lost before the order was sent")
 	p.notifyErr = remote.Errorf(remote.Timeout, "no answer in time")
 	c := p.controller(nil)
 	cycleOf(t.Context(), c, 1, strict{notify: true})

@@ -77,7 +77,7 @@ func (c *Controller) recordAction(cycle *Cycle, items []audit.Record) error {
 	return nil
 }
 
-// RecordOfAction is the record of an action that has no report.
+// RecordOfAction is the record of an action that has no order.
 func RecordOfAction(who operator.Person, a *operator.Action, text string) audit.Record {
 	return audit.Record{
 		Kind: audit.KindOperator, Action: string(a.Kind), By: who.String(), Host: a.Host, User: a.User, PID: a.PID, Start: a.Start,

@@ -107,7 +107,7 @@ func TestACrashDuringAnAction(t *testing.T) {
 		require.Contains(t, r.do(hold), "on hold")
 		require.Contains(t, r.do(operator.Action{Kind: operator.Exempt, User: "carol", Hours: 2}), "exempted")
 		require.Contains(t, r.do(endBobs), "under way")
-		synctest.Wait() // the report has been sent
+		synctest.Wait() // the order has been sent
 		require.Equal(t, order.StatusUnknown, r.history()[2].Status)
 		at := time.Now()
 		memory, err := store.Load(r.c.Hosts, at) // as a new process finds it

@@ -28,9 +28,9 @@ import (
 type twoHosts struct {
 	mu       sync.Mutex
 	snapshot snapshot.Snapshot
-	reports  []order.Order
+	orders   []order.Order
 	messages []agent.Message
-	takes    time.Duration // a report
+	takes    time.Duration // an order
 	asking   time.Duration // a snapshot
 	plain
 }
@@ -46,17 +46,17 @@ func (h *twoHosts) Snapshot(_ context.Context, host remote.Host) (*snapshot.Snap
 	return &s, nil
 }
 
-func (h *twoHosts) Execute(_ context.Context, _ remote.Host, r order.Order) (agent.Execution, error) {
+func (h *twoHosts) Execute(_ context.Context, _ remote.Host, o order.Order) (agent.Execution, error) {
 	h.mu.Lock()
-	h.reports = append(h.reports, r)
+	h.orders = append(h.orders, o)
 	takes := h.takes
 	h.mu.Unlock()
 	time.Sleep(takes)
 	var done agent.Execution
-	for _, d := range r.Detach {
+	for _, d := range o.Detach {
 		done.Outcomes = append(done.Outcomes, order.Outcome{Device: d.Device, EID: d.Environment.EID, Status: order.StatusDetached})
 	}
-	for _, x := range r.Terminate {
+	for _, x := range o.Terminate {
 		done.Outcomes = append(done.Outcomes, order.Outcome{PID: x.Process.PID, Status: order.StatusTerminated})
 	}
 	return done, nil
@@ -74,7 +74,7 @@ func (h *twoHosts) sent() int { return len(h.received()) }
 func (h *twoHosts) received() []order.Order {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return slices.Clone(h.reports)
+	return slices.Clone(h.orders)
 }
 
 // visited is bob's process 5 in an environment that is attached to device 0, root's
@@ -189,7 +189,7 @@ var (
 	hold     = operator.Action{Kind: operator.Hold}
 )
 
-// An action doesn't wait for the next cycle, and its report is like that of a rule.
+// An action doesn't wait for the next cycle, and its order is like that of a rule.
 func TestAnActionIsCarriedOutAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := run(t, visited(), nil)
@@ -200,13 +200,13 @@ func TestAnActionIsCarriedOutAtOnce(t *testing.T) {
 		require.Equal(t, "detached", r.do(takeBobs))
 		require.Zero(t, time.Since(asked))
 		require.Len(t, r.received(), 2)
-		report := r.received()[0]
-		require.Equal(t, 3*time.Second, report.Grace)
-		require.True(t, report.Kill)
-		require.Equal(t, r.snapshot.Processes[0], report.Terminate[0].Process)
-		require.False(t, report.Terminate[0].Outside())
-		require.Equal(t, []string{"Requested by alice (uid 1000), as root: it was asked for"}, report.Terminate[0].Why)
-		require.NotEqual(t, report.ID, r.received()[1].ID)
+		o := r.received()[0]
+		require.Equal(t, 3*time.Second, o.Grace)
+		require.True(t, o.Kill)
+		require.Equal(t, r.snapshot.Processes[0], o.Terminate[0].Process)
+		require.False(t, o.Terminate[0].Outside())
+		require.Equal(t, []string{"Requested by alice (uid 1000), as root: it was asked for"}, o.Terminate[0].Why)
+		require.NotEqual(t, o.ID, r.received()[1].ID)
 
 		history := r.history()
 		require.Len(t, history, 2)
@@ -315,7 +315,7 @@ func TestAnOldSnapshotIsNotActedOn(t *testing.T) {
 	})
 }
 
-// A report that is under way is not sent again, by the operator or by a rule, and its
+// An order that is under way is not sent again, by the operator or by a rule, and its
 // outcome comes as an event.
 func TestTwoOperatorsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -13,9 +13,9 @@ import (
 )
 
 // event is the event about the result.
-func (r *ReportResult) event(outcomes []order.Outcome) enforce.Event {
+func (r *OrderResult) event(outcomes []order.Outcome) enforce.Event {
 	return enforce.Event{
-		Kind: enforce.EventOutcome, Host: r.Host, Report: &r.Report, Findings: r.Findings,
+		Kind: enforce.EventOutcome, Host: r.Host, Order: &r.Order, Findings: r.Findings,
 		Lines: r.Execution.Lines, Warnings: r.Execution.Warnings, Outcomes: outcomes, Err: r.Err,
 	}
 }
@@ -29,7 +29,7 @@ var nothingDone = []remote.Class{
 
 // outcomes are what came of each item, as far as that is known: from the
 // host's outcomes; or of 1.4.3, which has none, from its lines.
-func (r *ReportResult) outcomes() []order.Outcome {
+func (r *OrderResult) outcomes() []order.Outcome {
 	if r.Err == nil && r.Execution.Outcomes != nil {
 		return r.Execution.Outcomes
 	}
@@ -49,11 +49,11 @@ func (r *ReportResult) outcomes() []order.Outcome {
 		item.Status, item.Reason = fallback.Status, fallback.Reason
 		return item
 	}
-	for _, d := range r.Report.Detach {
+	for _, d := range r.Order.Detach {
 		item := order.Outcome{Device: d.Device, EID: d.Environment.EID}
 		list = append(list, said(item, []string{d.String(), d.Raw()}, order.StatusDetached))
 	}
-	for _, t := range r.Report.Terminate {
+	for _, t := range r.Order.Terminate {
 		item := order.Outcome{PID: t.Process.PID, EID: t.Process.EID}
 		list = append(list, said(item, []string{t.String(), t.Raw()}, order.StatusSignalled))
 	}
@@ -63,18 +63,18 @@ func (r *ReportResult) outcomes() []order.Outcome {
 // maxHostWords is how many characters of a line of a host's own are shown.
 const maxHostWords = 128
 
-// shownLines are a host's lines as they are shown. Those about the report are
+// shownLines are a host's lines as they are shown. Those about the order are
 // genv's own: 1.4.3 prints names and ids that users choose as they are, and names
 // the environment that a process claims although it is in none. All others may
 // contain anything that a user of the host wants an administrator to read.
-func shownLines(report order.Order, lines []string) []string {
+func shownLines(o order.Order, lines []string) []string {
 	shown := make(map[string]string)
-	for i := range report.Detach {
-		d := &report.Detach[i]
+	for i := range o.Detach {
+		d := &o.Detach[i]
 		shown[d.String()], shown[d.Raw()] = d.String(), d.String()
 	}
-	for i := range report.Terminate {
-		t := &report.Terminate[i]
+	for i := range o.Terminate {
+		t := &o.Terminate[i]
 		shown[t.String()], shown[t.Raw()] = t.String(), t.String()
 		shown[t.KillLine()] = t.KillLine()
 	}

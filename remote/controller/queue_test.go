@@ -134,18 +134,18 @@ type guardedHost struct {
 	mu       sync.Mutex
 	requests []agent.GuardRequest
 	denials  []agent.GuardDenial
-	reports  int
+	orders   int
 }
 
 func (h *guardedHost) Snapshot(context.Context, agent.Age) ([]byte, error) {
 	return snapshot.EncodeNative(busy(1))
 }
 
-func (h *guardedHost) Execute(_ context.Context, r order.Order, _ asked.Authority) (done agent.Execution, err error) {
+func (h *guardedHost) Execute(_ context.Context, o order.Order, _ asked.Authority) (done agent.Execution, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.reports++
-	for _, t := range r.Terminate {
+	h.orders++
+	for _, t := range o.Terminate {
 		done.Outcomes = append(done.Outcomes, order.Outcome{PID: t.Process.PID, Status: order.StatusTerminated})
 	}
 	return done, nil
@@ -165,7 +165,7 @@ func (h *guardedHost) Order(_ context.Context, r agent.GuardRequest) (agent.Guar
 func (h *guardedHost) taken() ([]agent.GuardRequest, int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.requests, h.reports
+	return h.requests, h.orders
 }
 
 // serve answers as the genv of a host does, with or without a guard.
@@ -204,21 +204,21 @@ func TestGuardsOfAFleet(t *testing.T) {
 
 	c.DryRun = true
 	cycleOf(t.Context(), c, 1, p)
-	requests, reports := able.taken()
+	requests, orders := able.taken()
 	require.Empty(t, requests)
-	require.Zero(t, reports)
+	require.Zero(t, orders)
 	require.Contains(t, said(), "h0: would set the kernel guard to enforce (dry run)")
 	c.DryRun = false
 
 	cycleOf(t.Context(), c, 2, p)
-	requests, reports = able.taken()
+	requests, orders = able.taken()
 	require.Len(t, requests, 1)
 	require.Equal(t, guard.Enforce, requests[0].Order.Mode)
 	require.Equal(t, time.Minute, requests[0].Order.Lease)
 	require.Equal(t, []snapshot.Username{"zoe"}, requests[0].Order.ExemptUsers)
-	require.Equal(t, 1, reports, "polling goes on")
-	_, reports = older.taken()
-	require.Equal(t, 1, reports, "also without a guard")
+	require.Equal(t, 1, orders, "polling goes on")
+	_, orders = older.taken()
+	require.Equal(t, 1, orders, "also without a guard")
 	require.Equal(t, []string{"h0: setting the kernel guard to enforce", "h0: the kernel guard is enforcing"}, said())
 
 	index := snapshot.DeviceIndex(0)

@@ -170,15 +170,15 @@ func (c *Controller) checkChangeable(r *row) error {
 	}
 	underWay := 0
 	for i := range c.Memory.Rules.UnderWay {
-		report := &c.Memory.Rules.UnderWay[i]
-		if report.Host != r.host.Name {
+		o := &c.Memory.Rules.UnderWay[i]
+		if o.Host != r.host.Name {
 			continue
 		}
-		if underWay++; r.isIn(&report.Report) {
+		if underWay++; r.isIn(&o.Order) {
 			return operator.Refuse(operator.Unable, "Wait for its outcome.", "an order about it is under way already")
 		}
 	}
-	if underWay >= enforce.MaxReportsUnderWay {
+	if underWay >= enforce.MaxOrdersUnderWay {
 		return operator.Refuse(operator.Busy, "Wait for the outcomes.", "%d orders are under way on host %s", underWay, r.host.Name)
 	}
 	return nil
@@ -196,30 +196,30 @@ func (c *Controller) checkProcess(p *snapshot.Process) error {
 	return nil
 }
 
-// isIn reports whether a report is about the row.
-func (r *row) isIn(report *order.Order) bool {
+// isIn reports whether an order is about the row.
+func (r *row) isIn(o *order.Order) bool {
 	if r.process != nil {
-		return slices.ContainsFunc(report.Terminate, func(t order.Termination) bool {
+		return slices.ContainsFunc(o.Terminate, func(t order.Termination) bool {
 			return t.Process.PID == r.process.PID && t.Process.Start == r.process.Start
 		})
 	}
-	return slices.ContainsFunc(report.Detach, func(d order.Detachment) bool {
+	return slices.ContainsFunc(o.Detach, func(d order.Detachment) bool {
 		return d.Device == r.device && d.Environment.EID == r.environment.EID
 	})
 }
 
-// change sends a host the report of an action that ends a process or takes a device away.
+// change sends a host the order of an action that ends a process or takes a device away.
 func (c *Controller) change(ctx context.Context, r *request, row *row) error {
 	if err := c.checkChangeable(row); err != nil {
 		return err
 	}
 	cycle := c.aside()
-	report := c.reportOf(r, row, cycle.Number)
-	v := &visit{cycle: cycle.Number, name: row.host.Name, host: row.answered, report: &report, request: r}
-	audit.Explain(&report.Report, report.Host, row.host.Snapshot, c.Now())
-	v.items = audit.ReportRecords(report.Host, report.Report, row.host.Snapshot)
+	o := c.orderOf(r, row, cycle.Number)
+	v := &visit{cycle: cycle.Number, name: row.host.Name, host: row.answered, order: &o, request: r}
+	audit.Explain(&o.Order, o.Host, row.host.Snapshot, c.Now())
+	v.items = audit.OrderRecords(o.Host, o.Order, row.host.Snapshot)
 	for i := range v.items {
-		v.items[i].Report, v.items[i].By = report.Report.ID, r.who.String()
+		v.items[i].Order, v.items[i].By = o.Order.ID, r.who.String()
 	}
 	if err := c.recordAction(cycle, v.items); err != nil {
 		return err
@@ -231,19 +231,19 @@ func (c *Controller) change(ctx context.Context, r *request, row *row) error {
 	return nil
 }
 
-// reportOf is the report of an action, with the policy's grace for the host.
-func (c *Controller) reportOf(r *request, row *row, number int) enforce.HostReport {
+// orderOf is the order of an action, with the policy's grace for the host.
+func (c *Controller) orderOf(r *request, row *row, number int) enforce.HostOrder {
 	settings := c.Policy.Settings(enforce.Query{Host: row.host.Name, Labels: row.host.Labels, At: c.Now()})
-	report := order.Order{Grace: settings.Grace, Kill: settings.Kill, Unprotected: c.Policy.Fleet().Unprotected, ID: c.id(row.host.Name, number)}
-	because, why := []string{report.ID}, []string{fmt.Sprintf("Requested by %s: %s", r.who, r.action.Reason)}
+	o := order.Order{Grace: settings.Grace, Kill: settings.Kill, Unprotected: c.Policy.Fleet().Unprotected, ID: c.id(row.host.Name, number)}
+	because, why := []string{o.ID}, []string{fmt.Sprintf("Requested by %s: %s", r.who, r.action.Reason)}
 	if row.process != nil {
 		inside := false // it ends for whom it belongs to, not for being outside
-		report.Terminate = []order.Termination{{Process: *row.process, Because: because, Why: why, InNoEnvironment: &inside}}
+		o.Terminate = []order.Termination{{Process: *row.process, Because: because, Why: why, InNoEnvironment: &inside}}
 	} else {
-		report.Detach = []order.Detachment{{Device: row.device, Environment: *row.environment, Because: because, Why: why}}
+		o.Detach = []order.Detachment{{Device: row.device, Environment: *row.environment, Because: because, Why: why}}
 	}
-	report.Name(row.host.Snapshot.Devices)
-	return enforce.HostReport{Host: row.host.Name, Report: report}
+	o.Name(row.host.Snapshot.Devices)
+	return enforce.HostOrder{Host: row.host.Name, Order: o}
 }
 
 // warn sends a message to the user of a row, within the limits for all messages.
@@ -290,7 +290,7 @@ func (v *visit) answer() {
 		return
 	}
 	var outcomes []order.Outcome
-	if v.report != nil {
+	if v.order != nil {
 		result := v.result()
 		outcomes = result.outcomes()
 	}

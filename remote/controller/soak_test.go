@@ -38,7 +38,7 @@ const (
 	steadyHosts  = 10 // of these, how many never fail
 	soakInterval = 200 * time.Millisecond
 	// A cycle waits for hosts that froze since the one before, and then for
-	// those that freeze over a report: twice this is how late others may be.
+	// those that freeze over an order: twice this is how late others may be.
 	soakTimeout = 300 * time.Millisecond
 
 	firstPID snapshot.PID = 10_000 // processes that violate have higher ones
@@ -254,16 +254,16 @@ func (s *soak) lateness() {
 const settleTime = 3 * time.Minute
 
 // settle heals the fleet and goes on until every violation is ended: whatever
-// became of single reports, nothing is forgotten.
+// became of single orders, nothing is forgotten.
 func (s *soak) settle(c *controller.Controller, policy enforce.Policy) {
 	s.heal()
 	var last controller.Cycle
 	for deadline := time.Now().Add(settleTime); ; time.Sleep(soakInterval) {
 		last = cycleOf(s.t.Context(), c, 0, policy)
-		if len(last.Cluster.Failed()) == 0 && len(last.Plan.Reports) == 0 {
+		if len(last.Cluster.Failed()) == 0 && len(last.Plan.Orders) == 0 {
 			break
 		}
-		require.True(s.t, time.Now().Before(deadline), "still to do %v, still failing: %v", last.Plan.Reports, last.Cluster.Failed())
+		require.True(s.t, time.Now().Before(deadline), "still to do %v, still failing: %v", last.Plan.Orders, last.Cluster.Failed())
 	}
 	for _, h := range last.Cluster.Answered() {
 		require.Len(s.t, h.Snapshot.Processes, 2, "the honest ones")
@@ -271,7 +271,7 @@ func (s *soak) settle(c *controller.Controller, policy enforce.Policy) {
 }
 
 // judge requires of what the hosts have carried out since it was last called
-// that each got only reports on violations, and each report once.
+// that each got only orders for violations, and each order once.
 func (s *soak) judge() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -279,7 +279,7 @@ func (s *soak) judge() {
 		for _, item := range h.TakeActions() {
 			pid := item.Outcome.PID
 			require.Equal(s.t, order.StatusTerminated, item.Outcome.Status, "host %d: %+v", i, item)
-			require.True(s.t, s.guilty[i][pid], "host %d got a report on process %d, which violates no rule or was ended before", i, pid)
+			require.True(s.t, s.guilty[i][pid], "host %d got an order on process %d, which violates no rule or was ended before", i, pid)
 			require.EqualValues(s.t, pid, item.Judged.Start)
 			delete(s.guilty[i], pid)
 			s.ended++

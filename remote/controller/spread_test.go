@@ -182,7 +182,7 @@ var spreadCases = map[string]struct {
 		},
 		ended: []string{"10 h00 5", "10 h01 6"},
 	},
-	"nor while its report is carried out": {
+	"nor while its order is carried out": {
 		policy: warned(enforce.Warn{}),
 		do: func(w *wakeful) {
 			w.change("h01", "", func(h *wakefulHost) { h.ignores = 3 * time.Second })

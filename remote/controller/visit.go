@@ -15,18 +15,18 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// visit is what is sent to a host in a cycle: messages to its users, then a report.
+// visit is what is sent to a host in a cycle: messages to its users, then an order.
 type visit struct {
 	cycle    int
-	order    int               // position in the plan
+	position int               // in the plan
 	name     snapshot.Hostname // the host's name in the cluster
 	host     remote.Host       // under the name that answered
 	messages batch
-	guard    *guardAsk           // nil for none
-	report   *enforce.HostReport // nil for none
-	items    []audit.Record      // the report's items, as the log has them
-	findings []enforce.Finding   // the reasons for the report
-	request  *request            // of the operator who wants it; nil for none
+	guard    *guardAsk          // nil for none
+	order    *enforce.HostOrder // nil for none
+	items    []audit.Record     // the order's items, as the log has them
+	findings []enforce.Finding  // the reasons for the order
+	request  *request           // of the operator who wants it; nil for none
 
 	// The outcome, valid after deliver.
 	deliveries []Delivery
@@ -34,10 +34,10 @@ type visit struct {
 	err        error
 }
 
-// visitsFor are the visits that carry the reports of a cycle, in their order; in a dry
-// run there are none. It gives each report its ID.
+// visitsFor are the visits that carry the orders of a cycle, in their order; in a dry
+// run there are none. It gives each order its ID.
 func visitsFor(cycle *Cycle) []*visit {
-	if cycle.DryRun || len(cycle.Plan.Reports) == 0 {
+	if cycle.DryRun || len(cycle.Plan.Orders) == 0 {
 		return nil
 	}
 	findings := make(map[string]*enforce.Finding, len(cycle.Plan.Findings))
@@ -48,17 +48,17 @@ func visitsFor(cycle *Cycle) []*visit {
 	for i := range cycle.Cluster.Hosts {
 		snapshots[cycle.Cluster.Hosts[i].Name] = cycle.Cluster.Hosts[i].Snapshot
 	}
-	visits := make([]*visit, len(cycle.Plan.Reports))
-	for i := range cycle.Plan.Reports {
-		r := &cycle.Plan.Reports[i]
-		r.Report.ID = fmt.Sprintf("%s/%s/%s", cycle.Run, cycle.label(), r.Host)
-		v := newVisit(cycle, r.Host, i)
-		audit.Explain(&r.Report, r.Host, snapshots[r.Host], cmp.Or(cycle.askedAt[v.host.Name], cycle.Start))
-		v.report, v.items = r, audit.ReportRecords(r.Host, r.Report, snapshots[r.Host])
+	visits := make([]*visit, len(cycle.Plan.Orders))
+	for i := range cycle.Plan.Orders {
+		o := &cycle.Plan.Orders[i]
+		o.Order.ID = fmt.Sprintf("%s/%s/%s", cycle.Run, cycle.label(), o.Host)
+		v := newVisit(cycle, o.Host, i)
+		audit.Explain(&o.Order, o.Host, snapshots[o.Host], cmp.Or(cycle.askedAt[v.host.Name], cycle.Start))
+		v.order, v.items = o, audit.OrderRecords(o.Host, o.Order, snapshots[o.Host])
 		for j := range v.items {
-			v.items[j].Report = r.Report.ID
+			v.items[j].Order = o.Order.ID
 		}
-		for _, id := range findingIDs(r.Report) {
+		for _, id := range findingIDs(o.Order) {
 			if f := findings[id]; f != nil {
 				v.findings = append(v.findings, *f)
 			}
@@ -68,11 +68,11 @@ func visitsFor(cycle *Cycle) []*visit {
 	return visits
 }
 
-func newVisit(cycle *Cycle, name snapshot.Hostname, order int) *visit {
-	return &visit{cycle: cycle.Number, order: order, name: name, host: cycle.answered[name]}
+func newVisit(cycle *Cycle, name snapshot.Hostname, position int) *visit {
+	return &visit{cycle: cycle.Number, position: position, name: name, host: cycle.answered[name]}
 }
 
-// complete adds messages and what guards are asked to the visits with reports. A host without a report gets a
+// complete adds messages and what guards are asked to the visits with orders. A host without an order gets a
 // visit of its own.
 func complete(cycle *Cycle, visits []*visit, messages map[snapshot.Hostname]batch) []*visit {
 	known := make(map[snapshot.Hostname]*visit, len(visits))
@@ -81,7 +81,7 @@ func complete(cycle *Cycle, visits []*visit, messages map[snapshot.Hostname]batc
 	}
 	to := func(host snapshot.Hostname) *visit {
 		if known[host] == nil {
-			known[host] = newVisit(cycle, host, len(cycle.Plan.Reports))
+			known[host] = newVisit(cycle, host, len(cycle.Plan.Orders))
 			visits = append(visits, known[host])
 		}
 		return known[host]
@@ -97,7 +97,7 @@ func complete(cycle *Cycle, visits []*visit, messages map[snapshot.Hostname]batc
 	return visits
 }
 
-// itemsOf are the items of the visits' reports, as the log has them.
+// itemsOf are the items of the visits' orders, as the log has them.
 func itemsOf(visits []*visit) (items []audit.Record) {
 	for _, v := range visits {
 		items = append(items, v.items...)
@@ -105,7 +105,7 @@ func itemsOf(visits []*visit) (items []audit.Record) {
 	return items
 }
 
-// deliver sends the messages and the report, and waits for the report's outcome even if ctx
+// deliver sends the messages and the order, and waits for the order's outcome even if ctx
 // ends meanwhile.
 func (v *visit) deliver(ctx context.Context, link Link) {
 	if err := remote.MayBegin(ctx); err != nil {
@@ -121,13 +121,13 @@ func (v *visit) deliver(ctx context.Context, link Link) {
 		cancel()
 	}
 	switch err := remote.MayBegin(ctx); {
-	case v.report == nil:
+	case v.order == nil:
 	case err != nil:
 		v.err = err
 	case ctx.Err() != nil:
 		v.err = remote.Errorf(remote.Cancelled, "stopped before the order was sent: %w", context.Cause(ctx))
 	default:
-		v.execution, v.err = link.Execute(context.WithoutCancel(ctx), v.host, v.report.Report)
+		v.execution, v.err = link.Execute(context.WithoutCancel(ctx), v.host, v.order.Order)
 	}
 }
 
@@ -135,26 +135,26 @@ func (v *visit) deliver(ctx context.Context, link Link) {
 // wouldn't be known otherwise, and the next controller would send them once more.
 const messagesWithin = 2 * time.Second
 
-// acting returns the event for sending the report.
+// acting returns the event for sending the order.
 func (v *visit) acting() enforce.Event {
-	return enforce.Event{Kind: enforce.EventActing, Host: v.report.Host, Report: &v.report.Report, Findings: v.findings}
+	return enforce.Event{Kind: enforce.EventActing, Host: v.order.Host, Order: &v.order.Order, Findings: v.findings}
 }
 
-// result returns the report with its outcome.
-func (v *visit) result() ReportResult {
-	r := ReportResult{Cycle: v.cycle, Host: v.report.Host, Report: v.report.Report, Execution: v.execution, Err: v.err, Findings: v.findings}
-	r.Execution.Lines = shownLines(r.Report, r.Execution.Lines)
+// result returns the order with its outcome.
+func (v *visit) result() OrderResult {
+	r := OrderResult{Cycle: v.cycle, Host: v.order.Host, Order: v.order.Order, Execution: v.execution, Err: v.err, Findings: v.findings}
+	r.Execution.Lines = shownLines(r.Order, r.Execution.Lines)
 	return r
 }
 
-// findingIDs are the findings because of which a report is sent, each once.
-func findingIDs(r order.Order) []string {
+// findingIDs are the findings because of which an order is sent, each once.
+func findingIDs(o order.Order) []string {
 	var ids []string
-	for i := range r.Detach {
-		ids = append(ids, r.Detach[i].Because...)
+	for i := range o.Detach {
+		ids = append(ids, o.Detach[i].Because...)
 	}
-	for i := range r.Terminate {
-		ids = append(ids, r.Terminate[i].Because...)
+	for i := range o.Terminate {
+		ids = append(ids, o.Terminate[i].Because...)
 	}
 	slices.Sort(ids)
 	return slices.Compact(ids)

@@ -18,10 +18,10 @@ type wakeful struct {
 	plain
 	begun time.Time
 
-	mu      sync.Mutex
-	hosts   map[string]*wakefulHost
-	ended   []string // "SECONDS HOST PID", processes that were ended
-	reports []string // their IDs
+	mu     sync.Mutex
+	hosts  map[string]*wakefulHost
+	ended  []string // "SECONDS HOST PID", processes that were ended
+	orders []string // their IDs
 }
 
 type wakefulHost struct {
@@ -127,29 +127,29 @@ func (w *wakeful) Snapshot(ctx context.Context, h remote.Host) (*snapshot.Snapsh
 	return s, nil
 }
 
-func (w *wakeful) Execute(_ context.Context, h remote.Host, r order.Order) (done agent.Execution, err error) {
+func (w *wakeful) Execute(_ context.Context, h remote.Host, o order.Order) (done agent.Execution, err error) {
 	w.mu.Lock()
 	host := w.hosts[h.Name]
-	w.reports = append(w.reports, r.ID)
-	for _, d := range r.Detach {
+	w.orders = append(w.orders, o.ID)
+	for _, d := range o.Detach {
 		w.ended = append(w.ended, fmt.Sprintf("%.0f %s detach %d", time.Since(w.begun).Seconds(), h.Name, d.Device))
 		host.attached, host.last = false, nil
 		done.Outcomes = append(done.Outcomes, order.Outcome{Device: d.Device, EID: d.Environment.EID, Status: order.StatusDetached})
 	}
-	for i := range r.Terminate {
-		pid := r.Terminate[i].Process.PID
+	for i := range o.Terminate {
+		pid := o.Terminate[i].Process.PID
 		w.ended = append(w.ended, fmt.Sprintf("%.0f %s %d", time.Since(w.begun).Seconds(), h.Name, pid))
 		done.Outcomes = append(done.Outcomes, order.Outcome{PID: pid, Status: order.StatusTerminated})
 	}
 	w.mu.Unlock()
 	time.Sleep(host.ignores)
-	for i := range r.Terminate {
+	for i := range o.Terminate {
 		wakes := h.Name
 		if host.quiet {
 			wakes = ""
 		}
 		w.change(h.Name, wakes, func(host *wakefulHost) {
-			host.processes = slices.DeleteFunc(host.processes, func(pid snapshot.PID) bool { return pid == r.Terminate[i].Process.PID })
+			host.processes = slices.DeleteFunc(host.processes, func(pid snapshot.PID) bool { return pid == o.Terminate[i].Process.PID })
 		})
 	}
 	return done, nil

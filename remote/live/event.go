@@ -12,7 +12,7 @@ import (
 )
 
 // Event is something that happened, as JSON shows it: an event of the controller about one
-// finding, host or item of a report.
+// finding, host or item of an order.
 type Event struct {
 	Number   uint64            `json:"number"` // 1, 2, … of this controller
 	Time     time.Time         `json:"time"`
@@ -28,7 +28,7 @@ type Event struct {
 	Text     string            `json:"text"` // for people; one line, but not escaped
 	// Why is the finding because of which there was an outcome, as people read it.
 	Why string `json:"why,omitempty"`
-	// Record is the decision about that item; nil if the report has no id.
+	// Record is the decision about that item; nil if the order has no id.
 	Record *audit.Decision `json:"-"`
 }
 
@@ -86,22 +86,22 @@ func (e *Event) about(f *enforce.Finding) {
 	e.User, e.PID, e.Rule, e.Host, e.Text = f.User, f.PID, f.Rule, f.Host, f.Line()
 }
 
-// outcomes are what came of the items of a report, an event each.
+// outcomes are what came of the items of an order, an event each.
 func outcomes(base Event, e *enforce.Event) []Event {
 	if e.Err != nil {
 		base.Text = "order failed: " + e.Err.Error()
 		return []Event{base}
 	}
 	because := byID(e.Findings)
-	records := audit.ReportRecords(e.Host, *e.Report, nil)
+	records := audit.OrderRecords(e.Host, *e.Order, nil)
 	var list []Event
 	for n, o := range e.Outcomes {
 		event := base
-		if e.Report.ID != "" && n < len(records) && isAbout(&records[n], o) {
-			event.Record = recordOf(&records[n], e.Report.ID, o)
+		if e.Order.ID != "" && n < len(records) && isAbout(&records[n], o) {
+			event.Record = recordOf(&records[n], e.Order.ID, o)
 		}
 		event.PID, event.Status = o.PID, o.Status
-		i := itemOf(e.Report, o)
+		i := itemOf(e.Order, o)
 		event.User, event.Text = i.user, fmt.Sprintf("%s: %s", i.what, o.Status)
 		if o.Reason != "" {
 			event.Text += ": " + o.Reason
@@ -126,34 +126,34 @@ func isAbout(item *audit.Record, o order.Outcome) bool {
 	return item.PID == o.PID && (o.PID != 0 || item.EID == o.EID && item.Device != nil && *item.Device == o.Device)
 }
 
-// recordOf is the decision about an item of a report.
-func recordOf(item *audit.Record, report string, o order.Outcome) *audit.Decision {
-	item.Report = report
+// recordOf is the decision about an item of an order.
+func recordOf(item *audit.Record, orderID string, o order.Outcome) *audit.Decision {
+	item.Order = orderID
 	r := item.Decided()
 	r.Status, r.Reason = o.Status, o.Reason
 	return &r
 }
 
-// item is an item of a report: whose it is, what, because of which findings, and why.
+// item is an item of an order: whose it is, what, because of which findings, and why.
 type item struct {
 	user         snapshot.Username
 	what         string
 	because, why []string
 }
 
-// itemOf is the item of a report that an outcome is about.
-func itemOf(r *order.Order, o order.Outcome) item {
+// itemOf is the item of an order that an outcome is about.
+func itemOf(sent *order.Order, o order.Outcome) item {
 	if o.PID != 0 {
-		for i := range r.Terminate {
-			if t := &r.Terminate[i]; t.Process.PID == o.PID {
+		for i := range sent.Terminate {
+			if t := &sent.Terminate[i]; t.Process.PID == o.PID {
 				return item{t.Process.Username, fmt.Sprintf("process %d%s", o.PID, t.Process.Describe()), t.Because, t.Why}
 			}
 		}
 		return item{what: fmt.Sprintf("process %d", o.PID)}
 	}
 	detached := item{what: fmt.Sprintf("device %s of environment %s", o.Device, o.EID.Shown())}
-	for i := range r.Detach {
-		if d := &r.Detach[i]; d.Device == o.Device && d.Environment.EID == o.EID {
+	for i := range sent.Detach {
+		if d := &sent.Detach[i]; d.Device == o.Device && d.Environment.EID == o.EID {
 			detached.user, detached.because, detached.why = d.Environment.Username, d.Because, d.Why
 		}
 	}

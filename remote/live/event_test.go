@@ -29,15 +29,15 @@ func TestEventsOfAFinding(t *testing.T) {
 	s := newStage(answered("a", "alice"))
 	s.run(func(c *controller.Cycle) { c.Plan.Findings = []enforce.Finding{*finding} }, event(enforce.EventNew, enforce.DecisionWait))
 	s.run(nil, event(enforce.EventChanged, enforce.DecisionAct), event(enforce.EventDue, enforce.DecisionAct))
-	report := &order.Order{ID: "r", Terminate: []order.Termination{{ // as 1.4.3 reports it
+	o := &order.Order{ID: "r", Terminate: []order.Termination{{ // as 1.4.3 reports it
 		Process: snapshot.Process{PID: 9}, Because: []string{"f"}, Why: []string{finding.Line()}, Judged: []string{"process 9"},
 	}}}
 	s.run(nil, enforce.Event{
-		Kind: enforce.EventOutcome, Host: "a", Report: report, Findings: []enforce.Finding{*finding},
+		Kind: enforce.EventOutcome, Host: "a", Order: o, Findings: []enforce.Finding{*finding},
 		Outcomes: []order.Outcome{{PID: 9, Status: order.StatusTerminated}},
 	})
 	s.run(nil, enforce.Event{ // a host that says something else than was asked
-		Kind: enforce.EventOutcome, Host: "a", Report: report, Findings: []enforce.Finding{*finding},
+		Kind: enforce.EventOutcome, Host: "a", Order: o, Findings: []enforce.Finding{*finding},
 		Outcomes: []order.Outcome{{PID: 10, Status: order.StatusTerminated}},
 	})
 	over := enforce.Event{Kind: enforce.EventOver, Host: "a", ID: "f"}
@@ -53,7 +53,7 @@ func TestEventsOfAFinding(t *testing.T) {
 	require.Equal(t, finding.Line(), list[2].Why)
 	require.Equal(t, finding.User, list[2].User, "it is on the page of who lost the process")
 	require.Equal(t, &audit.Decision{
-		ID: audit.DecisionID("r", 9, "", nil), Time: list[2].Time, Host: "a", What: report.Terminate[0].String(), Status: order.StatusTerminated,
+		ID: audit.DecisionID("r", 9, "", nil), Time: list[2].Time, Host: "a", What: o.Terminate[0].String(), Status: order.StatusTerminated,
 		Why: []string{finding.Line()}, Judged: []string{"process 9"},
 	}, list[2].Record)
 	require.Nil(t, list[3].Record, "it isn't about that process")
@@ -220,13 +220,13 @@ func TestWhatOperatorsAskedFor(t *testing.T) {
 		Hold:       &operator.OnHold{Since: noon, By: "alice (uid 1000)", Reason: "<b>"},
 		Exemptions: policy.ExemptionList{exempt(policy.Who{User: "bob"})},
 	}
-	report := order.Order{Terminate: []order.Termination{{
+	o := order.Order{Terminate: []order.Termination{{
 		Process: snapshot.Process{PID: 5, Username: "bob"}, Because: []string{"operator/1"}, Why: []string{"Requested by alice (uid 1000): r"},
 	}}}
 	outcomes := []order.Outcome{{PID: 5, Status: order.StatusTerminated}}
 	feed.Consume(cycle, []enforce.Event{
 		{Kind: controller.EventOperator, Host: "a", Text: "alice (uid 1000) put enforcement on hold: <b>"},
-		{Kind: enforce.EventOutcome, Host: "a", Report: &report, Outcomes: outcomes},
+		{Kind: enforce.EventOutcome, Host: "a", Order: &o, Outcomes: outcomes},
 	})
 	events := feed.Events(0)
 	require.Len(t, events, 2)

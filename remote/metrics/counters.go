@@ -55,7 +55,7 @@ func (c *Counters) Configure(interval time.Duration) {
 	c.interval = interval
 }
 
-// Consume implements controller.Sink: it counts what came of reports, and cycles that have ended.
+// Consume implements controller.Sink: it counts what came of orders, and cycles that have ended.
 func (c *Counters) Consume(cycle *controller.Cycle, events []enforce.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,25 +80,25 @@ func (c *Counters) countOutcomes(e *enforce.Event) {
 		}
 		switch {
 		case o.PID != 0:
-			c.terminations[ruleAnd{ruleOf(terminationBecause(e.Report, o)), string(status)}]++
+			c.terminations[ruleAnd{ruleOf(terminationBecause(e.Order, o)), string(status)}]++
 		case status == order.StatusDetached:
-			c.detachments[ruleOf(detachmentBecause(e.Report, o))]++
+			c.detachments[ruleOf(detachmentBecause(e.Order, o))]++
 		}
 	}
 }
 
-func terminationBecause(r *order.Order, o *order.Outcome) []string {
-	for i := range r.Terminate {
-		if r.Terminate[i].Process.PID == o.PID {
-			return r.Terminate[i].Because
+func terminationBecause(sent *order.Order, o *order.Outcome) []string {
+	for i := range sent.Terminate {
+		if sent.Terminate[i].Process.PID == o.PID {
+			return sent.Terminate[i].Because
 		}
 	}
 	return nil
 }
 
-func detachmentBecause(r *order.Order, o *order.Outcome) []string {
-	for i := range r.Detach {
-		if d := &r.Detach[i]; d.Device == o.Device && d.Environment.EID == o.EID {
+func detachmentBecause(sent *order.Order, o *order.Outcome) []string {
+	for i := range sent.Detach {
+		if d := &sent.Detach[i]; d.Device == o.Device && d.Environment.EID == o.EID {
 			return d.Because
 		}
 	}

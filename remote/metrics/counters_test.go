@@ -121,18 +121,18 @@ user_gpu_seconds_total{user="alice"} 0
 `, samples(c.Users([]live.User{{Name: "alice", Attached: 3, Idle: 2}, {Name: "bob", Used: 1}})), "bob has nothing attached")
 }
 
-func report() (order.Order, []order.Outcome) {
+func newOrder() (order.Order, []order.Outcome) {
 	process := func(pid snapshot.PID, because ...string) order.Termination {
 		return order.Termination{Process: snapshot.Process{PID: pid}, Because: because}
 	}
-	report := order.Order{
+	o := order.Order{
 		Terminate: []order.Termination{process(1, "non-env-processes/a/1/5"), process(2, "idle/a/7/0/x", "non-env-processes/a/2/5"), process(3, "operator/run/1.1/a"), process(4, "made-up/rule")},
 		Detach: []order.Detachment{
 			{Device: 0, Environment: snapshot.Environment{EID: "7"}, Because: []string{"max-devices-per-user/bob"}},
 			{Device: 1, Environment: snapshot.Environment{EID: "7"}, Because: []string{"max-devices-per-user/bob"}},
 		},
 	}
-	return report, []order.Outcome{
+	return o, []order.Outcome{
 		{PID: 1, Status: order.StatusTerminated},
 		{PID: 2, Status: order.StatusSurvived},
 		{PID: 3, Status: order.StatusGone},
@@ -149,9 +149,9 @@ func TestOutcomes(t *testing.T) {
 	for _, line := range []string{`terminations_total{rule="idle",status="killed"} 0`, `detachments_total{rule="idle"} 0`, `warnings_total{rule="idle",delivered="false"} 0`} {
 		require.Contains(t, before, line+"\n", "so that the first increase is seen")
 	}
-	r, outcomes := report()
+	o, outcomes := newOrder()
 	c.Consume(&controller.Cycle{}, []enforce.Event{
-		{Kind: enforce.EventNew}, {Kind: enforce.EventActing, Report: &r}, {Kind: enforce.EventOutcome, Report: &r, Outcomes: outcomes},
+		{Kind: enforce.EventNew}, {Kind: enforce.EventActing, Order: &o}, {Kind: enforce.EventOutcome, Order: &o, Outcomes: outcomes},
 	})
 	c.Consume(&controller.Cycle{Ended: true, Stopped: true, Notified: []controller.Delivery{
 		{Notification: notify.Notification{ID: "idle/a/7/0/x"}, Terminals: 2},
@@ -245,7 +245,7 @@ unrecorded 1
 func TestCountersNeverDecrease(t *testing.T) {
 	c := metrics.NewCounters(noon, 10*time.Second)
 	before := make(map[string]float64)
-	r, outcomes := report()
+	o, outcomes := newOrder()
 	for i, hosts := range [][]snapshot.Host{
 		{holders("a", "alice"), holders("b", "bob")}, {holders("a", "alice"), failed("b")}, {failed("a"), failed("b")}, {holders("b", "bob")}, {}, {holders("a", "alice")},
 	} {
@@ -253,7 +253,7 @@ func TestCountersNeverDecrease(t *testing.T) {
 			c.Configure(time.Minute)
 		}
 		cycle := cycleAt(10*i, hosts...)
-		c.Consume(cycle, []enforce.Event{{Kind: enforce.EventOutcome, Report: &r, Outcomes: outcomes}})
+		c.Consume(cycle, []enforce.Event{{Kind: enforce.EventOutcome, Order: &o, Outcomes: outcomes}})
 		c.Consume(cycle.AtEnd(), nil)
 		now := values(t, string(c.Text(true))+string(c.Users(nil)))
 		for series, value := range before {

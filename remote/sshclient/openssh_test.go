@@ -300,7 +300,7 @@ func TestOpenSSHOrder(t *testing.T) {
 	s := startSSHD(t)
 	require.NoError(t, proctest.WriteProgram(s.file("genv"), []byte("#!/bin/sh\ntouch "+s.file("begun")+"\nexec sleep 60\n")))
 	host := remote.Host{Name: "gpu", GenvPath: s.file("genv"), NoSudo: true, OpenSSH: true}
-	report := order.Order{}
+	o := order.Order{}
 	for name, signal := range map[string]unix.Signal{"killed": unix.SIGKILL, "the status 255": unix.SIGTERM} {
 		t.Run(name, func(t *testing.T) {
 			_ = os.Remove(s.file("begun"))
@@ -308,7 +308,7 @@ func TestOpenSSHOrder(t *testing.T) {
 			c := newClient(t, sshclient.Options{ConfigFile: config})
 			failed := make(chan error, 1)
 			go func() {
-				_, err := agent.Commands{Network: c}.Execute(t.Context(), host, report)
+				_, err := agent.Commands{Network: c}.Execute(t.Context(), host, o)
 				failed <- err
 			}()
 			require.Eventually(t, func() bool { _, err := os.Stat(s.file("begun")); return err == nil }, 20*time.Second, 10*time.Millisecond)

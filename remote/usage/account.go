@@ -211,7 +211,7 @@ func (a *Account) Count(now time.Time, events []enforce.Event) {
 		case e.Kind == enforce.EventNew && !e.Resumed && e.Finding != nil:
 			f := e.Finding
 			a.action(hour, f.Host, f.Devices, gpus.UserName(f.User, f.UID), Amounts{Findings: 1})
-		case e.Kind == enforce.EventOutcome && e.Report != nil:
+		case e.Kind == enforce.EventOutcome && e.Order != nil:
 			for j := range e.Outcomes {
 				a.outcome(hour, e, &e.Outcomes[j])
 			}
@@ -222,14 +222,14 @@ func (a *Account) Count(now time.Time, events []enforce.Event) {
 func (a *Account) outcome(hour int64, e *enforce.Event, o *order.Outcome) {
 	switch o.Status {
 	case order.StatusTerminated, order.StatusKilled, order.StatusSignalled:
-		if at := slices.IndexFunc(e.Report.Terminate, func(t order.Termination) bool { return t.Process.PID == o.PID }); at >= 0 {
-			t := &e.Report.Terminate[at]
+		if at := slices.IndexFunc(e.Order.Terminate, func(t order.Termination) bool { return t.Process.PID == o.PID }); at >= 0 {
+			t := &e.Order.Terminate[at]
 			user := cmp.Or(gpus.Owner(&t.Process, nil), userIn(e.Findings, t.Because))
 			a.action(hour, e.Host, t.Process.Indices(), user, Amounts{Terminated: 1})
 		}
 	case order.StatusDetached:
-		if at := slices.IndexFunc(e.Report.Detach, func(d order.Detachment) bool { return d.Device == o.Device && d.Environment.EID == o.EID }); at >= 0 {
-			d := &e.Report.Detach[at]
+		if at := slices.IndexFunc(e.Order.Detach, func(d order.Detachment) bool { return d.Device == o.Device && d.Environment.EID == o.EID }); at >= 0 {
+			d := &e.Order.Detach[at]
 			a.action(hour, e.Host, []snapshot.DeviceIndex{d.Device}, gpus.UserName(d.Environment.Username, &d.Environment.UID), Amounts{Detached: 1})
 		}
 	}

@@ -328,9 +328,9 @@ func TestActions(t *testing.T) {
 		{Kind: enforce.EventNew, Finding: &enforce.Finding{User: "alice"}}, // on several hosts
 		{Kind: enforce.EventNew, Resumed: true, Finding: &enforce.Finding{Host: "a", User: "alice"}},
 		{Kind: enforce.EventChanged, Finding: &enforce.Finding{Host: "a", User: "alice"}},
-		{Kind: enforce.EventActing, Host: "a", Report: report},
+		{Kind: enforce.EventActing, Host: "a", Order: report},
 		{
-			Kind: enforce.EventOutcome, Host: "a", Report: report, Findings: []enforce.Finding{{ID: "f", User: "bob"}},
+			Kind: enforce.EventOutcome, Host: "a", Order: report, Findings: []enforce.Finding{{ID: "f", User: "bob"}},
 			Outcomes: []order.Outcome{
 				{PID: 1, Status: order.StatusKilled},
 				{PID: 2, Status: order.StatusSignalled},

@@ -23,7 +23,7 @@ type CycleDocument struct {
 	Time   string  `json:"time"`
 	TookMS float64 `json:"took_ms"`
 	// Early is how many cycles about single hosts there were since the document before. They have none:
-	// their reports are in the next one, and findings that they ended in none.
+	// their orders are in the next one, and findings that they ended in none.
 	Early    int                             `json:"early_cycles,omitempty"`
 	DryRun   bool                            `json:"dry_run"`
 	Hosts    int                             `json:"hosts"`
@@ -31,7 +31,7 @@ type CycleDocument struct {
 	Via      map[snapshot.Hostname]agent.Via `json:"via"`
 	Findings []findingDocument               `json:"findings"`
 	Notes    []enforce.Note                  `json:"notes"` // what could not be judged, and is left alone
-	Reports  []reportDocument                `json:"reports"`
+	Orders   []orderDocument                 `json:"reports"`
 	Failed   []remote.Failure                `json:"failed"`
 	// Duplicates are names that were left out.
 	Duplicates []controller.Duplicate `json:"duplicates"`
@@ -62,7 +62,7 @@ type findingDocument struct {
 	Decision enforce.Decision `json:"decision"`
 }
 
-type reportDocument struct {
+type orderDocument struct {
 	Host      snapshot.Hostname   `json:"host"`
 	Terminate []terminateDocument `json:"terminate"`
 	Detach    []enforce.DeviceRef `json:"detach"`
@@ -87,7 +87,7 @@ func documentOf(cycle *controller.Cycle, failures []remote.Failure) CycleDocumen
 		TookMS: math.Round(cycle.Took.Seconds()*1e6) / 1e3,
 		Early:  cycle.Earlier, DryRun: cycle.DryRun, Hosts: len(cycle.Cluster.Hosts), Answered: cycle.Cluster.CountAnswered(),
 		Via:      cycle.Via,
-		Findings: []findingDocument{}, Notes: append([]enforce.Note{}, cycle.Plan.Notes...), Reports: []reportDocument{}, Failed: failures,
+		Findings: []findingDocument{}, Notes: append([]enforce.Note{}, cycle.Plan.Notes...), Orders: []orderDocument{}, Failed: failures,
 		Duplicates: append([]controller.Duplicate{}, cycle.Duplicates...), Notified: []notifiedDocument{},
 		Hold: cycle.Hold, Exemptions: append(policy.ExemptionList{}, cycle.Exemptions...),
 		HeldUsers: append([]safety.Held{}, cycle.Plan.HeldUsers...), HeldHosts: append([]safety.Held{}, cycle.Plan.HeldHosts...),
@@ -107,34 +107,34 @@ func documentOf(cycle *controller.Cycle, failures []remote.Failure) CycleDocumen
 		document.Notified = append(document.Notified, notified)
 	}
 	for _, a := range cycle.Actions {
-		if !slices.ContainsFunc(cycle.Plan.Reports, func(r enforce.HostReport) bool { return r.Report.ID == a.Report.ID }) { // it was sent in an earlier cycle, or an early one
-			r := reportDocumentOf(cycle, enforce.HostReport{Host: a.Host, Report: a.Report})
+		if !slices.ContainsFunc(cycle.Plan.Orders, func(o enforce.HostOrder) bool { return o.Order.ID == a.Order.ID }) { // it was sent in an earlier cycle, or an early one
+			r := orderDocumentOf(cycle, enforce.HostOrder{Host: a.Host, Order: a.Order})
 			r.Cycle = a.Cycle
-			document.Reports = append(document.Reports, r)
+			document.Orders = append(document.Orders, r)
 		}
 	}
-	for _, r := range cycle.Plan.Reports {
-		document.Reports = append(document.Reports, reportDocumentOf(cycle, r))
+	for _, o := range cycle.Plan.Orders {
+		document.Orders = append(document.Orders, orderDocumentOf(cycle, o))
 	}
 	return document
 }
 
-func reportDocumentOf(cycle *controller.Cycle, r enforce.HostReport) reportDocument {
-	document := reportDocument{Host: r.Host, Terminate: []terminateDocument{}, Detach: []enforce.DeviceRef{}, Lines: []string{}, Outcomes: []order.Outcome{}}
-	for _, t := range r.Report.Terminate {
+func orderDocumentOf(cycle *controller.Cycle, o enforce.HostOrder) orderDocument {
+	document := orderDocument{Host: o.Host, Terminate: []terminateDocument{}, Detach: []enforce.DeviceRef{}, Lines: []string{}, Outcomes: []order.Outcome{}}
+	for _, t := range o.Order.Terminate {
 		document.Terminate = append(document.Terminate, terminateDocument{PID: t.Process.PID, EID: t.Process.EID, Devices: t.Process.Indices()})
 	}
-	for _, d := range r.Report.Detach {
-		document.Detach = append(document.Detach, enforce.DeviceRef{Host: r.Host, Index: d.Device, EID: d.Environment.EID})
+	for _, d := range o.Order.Detach {
+		document.Detach = append(document.Detach, enforce.DeviceRef{Host: o.Host, Index: d.Device, EID: d.Environment.EID})
 	}
 	for _, a := range cycle.Actions {
-		if r.Report.ID != "" && a.Report.ID == r.Report.ID {
+		if o.Order.ID != "" && a.Order.ID == o.Order.ID {
 			document.Sent = true
 			document.Lines = append(document.Lines, a.Execution.Lines...)
 			document.Outcomes = append(document.Outcomes, a.Execution.Outcomes...)
 		}
 	}
-	document.UnderWay = slices.ContainsFunc(cycle.UnderWay, func(u enforce.HostReport) bool { return r.Report.ID != "" && u.Report.ID == r.Report.ID })
+	document.UnderWay = slices.ContainsFunc(cycle.UnderWay, func(u enforce.HostOrder) bool { return o.Order.ID != "" && u.Order.ID == o.Order.ID })
 	document.Sent = document.Sent || document.UnderWay
 	return document
 }

@@ -88,20 +88,20 @@ type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, io.ErrShortWrite }
 
-// A document has each report that ended once, with the cycle in which it was sent: those of
+// A document has each order that ended once, with the cycle in which it was sent: those of
 // the cycle, of earlier ones, and of those between two full ones.
-func TestReportsOfADocument(t *testing.T) {
-	report := func(id string, pid snapshot.PID) order.Order {
+func TestOrdersOfADocument(t *testing.T) {
+	ending := func(id string, pid snapshot.PID) order.Order {
 		return order.Order{ID: id, Terminate: []order.Termination{{Process: snapshot.Process{PID: pid}}}}
 	}
-	action := func(cycle int, id string, pid snapshot.PID) controller.ReportResult {
+	action := func(cycle int, id string, pid snapshot.PID) controller.OrderResult {
 		done := agent.Execution{Outcomes: []order.Outcome{{PID: pid, Status: order.StatusTerminated}}}
-		return controller.ReportResult{Cycle: cycle, Host: "a", Report: report(id, pid), Execution: done}
+		return controller.OrderResult{Cycle: cycle, Host: "a", Order: ending(id, pid), Execution: done}
 	}
 	cycle := &controller.Cycle{
 		Number: 12, Earlier: 3,
-		Plan:    enforce.Plan{Reports: []enforce.HostReport{{Host: "a", Report: report("run/12/a", 1)}, {Host: "a", Report: report("run/12/b", 2)}}},
-		Actions: []controller.ReportResult{action(11, "run/11.1/a", 3), action(12, "run/12/a", 1), action(12, "run/12.1/a", 4)},
+		Plan:    enforce.Plan{Orders: []enforce.HostOrder{{Host: "a", Order: ending("run/12/a", 1)}, {Host: "a", Order: ending("run/12/b", 2)}}},
+		Actions: []controller.OrderResult{action(11, "run/11.1/a", 3), action(12, "run/12/a", 1), action(12, "run/12.1/a", 4)},
 	}
 	document := documentOf(cycle, nil)
 
@@ -112,7 +112,7 @@ func TestReportsOfADocument(t *testing.T) {
 		ended bool
 	}
 	var got []row
-	for _, r := range document.Reports {
+	for _, r := range document.Orders {
 		got = append(got, row{r.Terminate[0].PID, r.Cycle, len(r.Outcomes) == 1})
 	}
 	require.Equal(t, []row{{3, 11, true}, {4, 12, true}, {1, 0, true}, {2, 0, false}}, got)
@@ -166,9 +166,9 @@ func TestExitOfACycle(t *testing.T) {
 		{"no host answered, and the loop ends", []error{silent, silent}, nil, true, command.ExitNoneLeft},
 		{"one was cancelled", []error{nil, cancelled}, nil, false, command.ExitSomeFailed},
 		{"one was cancelled by the end", []error{nil, cancelled}, nil, true, command.ExitOK},
-		{"a report was cancelled", []error{nil}, cancelled, false, command.ExitSomeFailed},
-		{"a report was cancelled by the end", []error{nil}, cancelled, true, command.ExitOK},
-		{"a report failed, and the loop ends", []error{nil}, silent, true, command.ExitSomeFailed},
+		{"an order was cancelled", []error{nil}, cancelled, false, command.ExitSomeFailed},
+		{"an order was cancelled by the end", []error{nil}, cancelled, true, command.ExitOK},
+		{"an order failed, and the loop ends", []error{nil}, silent, true, command.ExitSomeFailed},
 	} {
 		cycle := new(controller.Cycle)
 		for i, err := range test.hosts {
@@ -179,7 +179,7 @@ func TestExitOfACycle(t *testing.T) {
 			cycle.Cluster.Hosts = append(cycle.Cluster.Hosts, host)
 		}
 		if test.action != nil {
-			cycle.Actions = []controller.ReportResult{{Host: "a", Err: test.action}}
+			cycle.Actions = []controller.OrderResult{{Host: "a", Err: test.action}}
 		}
 		code := command.ExitOK
 		var exit *command.ExitError
@@ -324,8 +324,8 @@ func TestALeaderWithoutARecord(t *testing.T) {
 func TestExitCodes(t *testing.T) {
 	answered := snapshot.Host{Name: "a", Snapshot: &snapshot.Snapshot{}}
 	down := snapshot.Host{Name: "b", Err: remote.Errorf(remote.Unreachable, "no route")}
-	cut := controller.ReportResult{Host: "b", Err: remote.Errorf(remote.OutcomeUnknown, "cut")}
-	cutThere := controller.ReportResult{Host: "a", Err: remote.Errorf(remote.OutcomeUnknown, "cut")}
+	cut := controller.OrderResult{Host: "b", Err: remote.Errorf(remote.OutcomeUnknown, "cut")}
+	cutThere := controller.OrderResult{Host: "a", Err: remote.Errorf(remote.OutcomeUnknown, "cut")}
 	fleet := func(hosts ...snapshot.Host) snapshot.Cluster { return snapshot.Cluster{Hosts: hosts} }
 	for name, tt := range map[string]struct {
 		cycles []controller.Cycle
@@ -335,12 +335,12 @@ func TestExitCodes(t *testing.T) {
 	}{
 		"all is well":                           {[]controller.Cycle{{Cluster: fleet(answered)}}, false, 0, ""},
 		"one is down":                           {[]controller.Cycle{{Cluster: fleet(answered, down)}}, false, command.ExitSomeFailed, ""},
-		"one is down, and its report was cut":   {[]controller.Cycle{{Cluster: fleet(answered, down), Stopped: true, Actions: []controller.ReportResult{cut}}}, false, command.ExitSomeFailed, "1 of 2 hosts failed"},
-		"the only one answered, and was cut":    {[]controller.Cycle{{Cluster: fleet(answered), Actions: []controller.ReportResult{cutThere}}}, false, command.ExitSomeFailed, ""},
+		"one is down, and its order was cut":    {[]controller.Cycle{{Cluster: fleet(answered, down), Stopped: true, Actions: []controller.OrderResult{cut}}}, false, command.ExitSomeFailed, "1 of 2 hosts failed"},
+		"the only one answered, and was cut":    {[]controller.Cycle{{Cluster: fleet(answered), Actions: []controller.OrderResult{cutThere}}}, false, command.ExitSomeFailed, ""},
 		"none answered":                         {[]controller.Cycle{{Cluster: fleet(down)}}, true, command.ExitNoneLeft, ""},
 		"quiet":                                 {[]controller.Cycle{{Cluster: fleet(answered, down)}}, true, command.ExitSomeFailed, ""},
-		"a failure before, and then the end":    {[]controller.Cycle{{Cluster: fleet(answered, down)}, {Stopped: true, Cluster: fleet(answered), Actions: []controller.ReportResult{{Host: "a"}}}}, false, command.ExitSomeFailed, ""},
-		"well before, and a failure at the end": {[]controller.Cycle{{Cluster: fleet(answered)}, {Stopped: true, Cluster: fleet(answered), Actions: []controller.ReportResult{cutThere}}}, false, command.ExitSomeFailed, "1 of 1 host failed"},
+		"a failure before, and then the end":    {[]controller.Cycle{{Cluster: fleet(answered, down)}, {Stopped: true, Cluster: fleet(answered), Actions: []controller.OrderResult{{Host: "a"}}}}, false, command.ExitSomeFailed, ""},
+		"well before, and a failure at the end": {[]controller.Cycle{{Cluster: fleet(answered)}, {Stopped: true, Cluster: fleet(answered), Actions: []controller.OrderResult{cutThere}}}, false, command.ExitSomeFailed, "1 of 1 host failed"},
 		"a failure, and then all is well":       {[]controller.Cycle{{Cluster: fleet(answered, down)}, {Cluster: fleet(answered, answered)}}, false, 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -43,7 +43,7 @@ type cycleWriter struct {
 	held     map[string]time.Time // since when safety limits hold actions back, by whom they are against
 	intended map[string]bool      // what the last cycle of a dry run left undone
 
-	undelivered []remote.Failure  // reports that failed in this cycle
+	undelivered []remote.Failure  // orders that failed in this cycle
 	over        []*printedFinding // that are over since the last one
 	shown       map[snapshot.Hostname]int
 	broken      error // out can't be written
@@ -270,7 +270,7 @@ func conclusion(cycle *controller.Cycle) string {
 	return s
 }
 
-// writeUndelivered says which reports failed.
+// writeUndelivered says which orders failed.
 func (w *cycleWriter) writeUndelivered(now time.Time) {
 	causes := remote.Causes(w.undelivered)
 	said := false

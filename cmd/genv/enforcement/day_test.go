@@ -50,7 +50,7 @@ type dayHost struct {
 	err      *remote.Error
 	stubborn map[snapshot.PID]bool // ignore SIGTERM
 	hanging  map[snapshot.PID]bool // don't end by SIGKILL either
-	cut      bool                  // the connection breaks in a report
+	cut      bool                  // the connection breaks in an order
 }
 
 type dayEvent struct {
@@ -162,7 +162,7 @@ func (d *day) change(host int) *snapshot.Snapshot {
 }
 
 // Execute implements controller.Link.
-func (d *day) Execute(_ context.Context, host remote.Host, report order.Order) (agent.Execution, error) {
+func (d *day) Execute(_ context.Context, host remote.Host, o order.Order) (agent.Execution, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	h := d.hosts[host.Name]
@@ -171,17 +171,17 @@ func (d *day) Execute(_ context.Context, host remote.Host, report order.Order) (
 		return agent.Execution{}, remote.Errorf(remote.OutcomeUnknown, "the connection was lost while the report was carried out")
 	}
 	done := agent.Execution{Outcomes: []order.Outcome{}}
-	for _, detach := range report.Detach {
+	for _, detach := range o.Detach {
 		dev := &d.change(hostNumber(host.Name)).Devices[detach.Device]
 		dev.Attachments = slices.DeleteFunc(dev.Attachments, func(a snapshot.Attachment) bool { return a.EID == detach.Environment.EID })
 		done.Lines = append(done.Lines, detach.String())
 		done.Outcomes = append(done.Outcomes, order.Outcome{Device: detach.Device, EID: detach.Environment.EID, Status: order.StatusDetached})
 	}
-	for _, t := range report.Terminate {
+	for _, t := range o.Terminate {
 		pid := t.Process.PID
 		outcome := order.Outcome{PID: pid, EID: t.Process.EID, Status: order.StatusTerminated}
 		switch {
-		case h.hanging[pid] && report.Kill:
+		case h.hanging[pid] && o.Kill:
 			outcome.Status, outcome.Reason = order.StatusSurvived, "SIGKILL did not end it: it hangs in the kernel (state D)"
 		case h.stubborn[pid] || h.hanging[pid]:
 			outcome.Status, outcome.Reason = order.StatusSurvived, "SIGTERM did not end it within 10s"

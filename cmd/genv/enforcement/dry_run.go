@@ -33,14 +33,14 @@ func intentionsOf(cycle *controller.Cycle) []intention {
 	var list []intention
 	due := make(map[enforce.ProcessRef]bool)
 	detached := make(map[enforce.DeviceRef]bool)
-	for _, r := range cycle.Plan.Reports {
-		for _, d := range r.Report.Detach {
-			list = append(list, intention{host: r.Host, what: d.Intention(), why: d.Why})
-			detached[enforce.DeviceRef{Host: r.Host, Index: d.Device, EID: d.Environment.EID}] = true
+	for _, o := range cycle.Plan.Orders {
+		for _, d := range o.Order.Detach {
+			list = append(list, intention{host: o.Host, what: d.Intention(), why: d.Why})
+			detached[enforce.DeviceRef{Host: o.Host, Index: d.Device, EID: d.Environment.EID}] = true
 		}
-		for _, t := range r.Report.Terminate {
-			list = append(list, intention{host: r.Host, what: t.Intention(), why: t.Why})
-			due[enforce.ProcessRef{Host: r.Host, PID: t.Process.PID}] = true
+		for _, t := range o.Order.Terminate {
+			list = append(list, intention{host: o.Host, what: t.Intention(), why: t.Why})
+			due[enforce.ProcessRef{Host: o.Host, PID: t.Process.PID}] = true
 		}
 	}
 	hosts := make(map[snapshot.Hostname]*snapshot.Snapshot)

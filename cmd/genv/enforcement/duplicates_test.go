@@ -60,7 +60,7 @@ func TestOneMachineUnderSeveralNames(t *testing.T) {
 		require.Equal(t, 2, document.Hosts)
 		require.Equal(t, 2, document.Answered)
 		require.Empty(t, document.Failed)
-		require.LessOrEqual(t, len(document.Reports), 1)
+		require.LessOrEqual(t, len(document.Orders), 1)
 	}
 	record, err := os.ReadFile(log)
 	require.NoError(t, err)

@@ -178,7 +178,7 @@ func electionLine(status *election.Status, takeOver bool) string {
 	return line
 }
 
-// settle is how long a role waits for the outcomes of reports when it ends: a process may have a long
+// settle is how long a role waits for the outcomes of orders when it ends: a process may have a long
 // grace, and another term may begin.
 const settle = 4 * time.Second
 

@@ -55,7 +55,7 @@ func TestExemptOfflineAndThroughTheSocket(t *testing.T) {
 	args := []string{"-F", f.SSHConfig(), "-H", "a", "--interval", "1", "--non-env-processes", "--socket", path, "--audit-log", log, "--state-dir", state}
 	daemon := startDaemon(t, nil, args...)
 	cycle := daemon.next(func(c enforcement.CycleDocument) bool { return c.Answered == 1 })
-	require.Empty(t, cycle.Reports, "the host is exempt")
+	require.Empty(t, cycle.Orders, "the host is exempt")
 	require.Len(t, cycle.Exemptions, 1)
 	recorded := genvtest.Run(t, "remote", "history", "--audit-log", log)
 	require.Regexp(t, `a .*exempt .*exempted host a until .*: deadline`, recorded.Out)
@@ -74,7 +74,7 @@ func TestExemptOfflineAndThroughTheSocket(t *testing.T) {
 	left := exempted(t, "--socket", path, "--revoke", id, "--reason", "done")
 	require.Regexp(t, `ended the exemption of host a: done`, left.Text)
 	require.Empty(t, left.Exemptions)
-	daemon.next(func(c enforcement.CycleDocument) bool { return len(c.Reports) > 0 })
+	daemon.next(func(c enforcement.CycleDocument) bool { return len(c.Orders) > 0 })
 
 	daemon.signal(os.Kill)
 	daemon.end()
@@ -194,13 +194,13 @@ func TestHoldAndRelease(t *testing.T) {
 	}
 	daemon := startDaemon(t, nil, "-F", f.SSHConfig(), "-H", "a", "--interval", "1", "--non-env-processes", "--socket", path, "--audit-log", filepath.Join(t.TempDir(), "log"), "--state-dir", state)
 	cycle := daemon.next(func(c enforcement.CycleDocument) bool { return c.Answered == 1 })
-	require.Empty(t, cycle.Reports, "the host is exempt")
+	require.Empty(t, cycle.Orders, "the host is exempt")
 	running := []string{"--socket", path}
 	require.Contains(t, run(running, "hold", "--reason", "all").Out, "put enforcement on hold: all")
 	require.Contains(t, run(running, "release", "-H", "a").Out, "ended the exemption of host a")
 	require.Contains(t, run(running, "release", "-H", "a").Err, "there is no exemption of host a")
 	cycle = daemon.next(func(c enforcement.CycleDocument) bool { return c.Hold != nil && len(c.Exemptions) == 0 })
-	require.Empty(t, cycle.Reports)
+	require.Empty(t, cycle.Orders)
 	require.Contains(t, run(running, "release").Out, "released enforcement")
-	daemon.next(func(c enforcement.CycleDocument) bool { return len(c.Reports) > 0 })
+	daemon.next(func(c enforcement.CycleDocument) bool { return len(c.Orders) > 0 })
 }

@@ -30,7 +30,7 @@ import (
 // A host's genv is killed while it waits for processes to end: the outcome is
 // unknown and stands in the log, nothing is sent again, and the next cycle judges
 // what is there then.
-func TestAHostsGenvIsKilledWithinAReport(t *testing.T) {
+func TestAHostsGenvIsKilledWithinAnOrder(t *testing.T) {
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: genvtest.Program(t)})
 	h := f.Host("gpu-01")
 	job, err := h.StartJob(testfleet.Job{User: "bob", Env: genvtest.Outside, IgnoreTerm: true, Uses: []testfleet.Use{{Device: 0, MiB: 10}}})
@@ -55,17 +55,17 @@ func TestAHostsGenvIsKilledWithinAReport(t *testing.T) {
 	there, _, err := audit.History(h.AuditLog(), audit.Filter{})
 	require.NoError(t, err)
 	require.Equal(t, order.StatusUnknown, there[0].Status, "the host did not know either")
-	require.Equal(t, entries[0].Report, there[0].Report, "the two logs can be joined")
-	reports := map[string]int{}
+	require.Equal(t, entries[0].Order, there[0].Order, "the two logs can be joined")
+	orders := map[string]int{}
 	_, err = audit.Scan(h.AuditLog(), func(r *audit.Record) error {
-		if r.Kind == audit.KindReport {
-			reports[r.Report]++
+		if r.Kind == audit.KindOrder {
+			orders[r.Order]++
 		}
 		return nil
 	})
 	require.NoError(t, err)
-	for id, times := range reports {
-		require.Equal(t, 1, times, "report %s was sent once", id)
+	for id, times := range orders {
+		require.Equal(t, 1, times, "order %s was sent once", id)
 	}
 }
 
@@ -135,9 +135,9 @@ func TestThePolicyInForceStaysInForce(t *testing.T) {
 	})
 }
 
-// TestAReportIsFinishedThoughNobodyListens: its reader is gone before the first
+// TestAnOrderIsFinishedThoughNobodyListens: its reader is gone before the first
 // line is written.
-func TestAReportIsFinishedThoughNobodyListens(t *testing.T) {
+func TestAnOrderIsFinishedThoughNobodyListens(t *testing.T) {
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: genvtest.Program(t)})
 	h := f.Host("gpu-01")
 	env, err := h.Activate(testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0}})
@@ -146,10 +146,10 @@ func TestAReportIsFinishedThoughNobodyListens(t *testing.T) {
 	require.NoError(t, err)
 	envs, err := snapshot.EncodeEnvironments([]snapshot.Environment{env.Environment})
 	require.NoError(t, err)
-	report := fmt.Sprintf(`{"terminate": {"processes": [{"pid": %d, "used_gpu_memory": [{"index": 0, "gpu_memory": "10mi"}], "eid": "%s"}]}, "detach": {"0": %s}}`,
+	input := fmt.Sprintf(`{"terminate": {"processes": [{"pid": %d, "used_gpu_memory": [{"index": 0, "gpu_memory": "10mi"}], "eid": "%s"}]}, "detach": {"0": %s}}`,
 		job.PID, env.EID, envs)
 	session := exec.Command("ssh", "-F", f.SSHConfig(), "gpu-01", "sudo genv usage execute | true")
-	session.Stdin = strings.NewReader(report)
+	session.Stdin = strings.NewReader(input)
 	require.NoError(t, session.Run())
 	select {
 	case <-job.Ended():

@@ -60,7 +60,7 @@ type Options struct {
 	LocalName     snapshot.Hostname
 	StopAtFailure bool          // end a cycle at the first host that fails
 	Quiet         bool          // don't print which hosts failed
-	CycleLimit    time.Duration // after which a cycle that waits for no reports counts as stuck
+	CycleLimit    time.Duration // after which a cycle that waits for no orders counts as stuck
 	Progress      *render.Progress
 	// Announce, if set, has the hosts told who enforces them and by what right, which is nil
 	// for a single cycle.

@@ -37,13 +37,13 @@ func remarkOfRecord(cycle *controller.Cycle) string {
 	switch {
 	case !cycle.RecordChanged || cycle.Unrecorded == nil:
 		return ""
-	case len(cycle.Actions) == 0 && len(cycle.Plan.Reports) > 0:
+	case len(cycle.Actions) == 0 && len(cycle.Plan.Orders) > 0:
 		return fmt.Sprintf("No action taken, since it could not be recorded: %v. Make room there, or run with --act-unrecorded.", cycle.Unrecorded)
 	}
 	return fmt.Sprintf("The record is incomplete: %v. What is missing is written as soon as there is room.", cycle.Unrecorded)
 }
 
-// failuresOfCycle lists the hosts that did not answer, and those whose report
+// failuresOfCycle lists the hosts that did not answer, and those whose order
 // failed or has an unknown outcome, each once.
 func failuresOfCycle(cycle *controller.Cycle) []remote.Failure {
 	failures := render.FailuresIn(cycle.Cluster)

@@ -109,7 +109,7 @@ func TestWhatIsOver(t *testing.T) {
 	s := newScreen(t, false)
 	s.cycle(controller.Cycle{}, outside(7, enforce.EventNew, enforce.DecisionUnderWay))
 	out, err := s.cycle(controller.Cycle{}, enforce.Event{Kind: enforce.EventOver, ID: "p/7"}, enforce.Event{Kind: enforce.EventOver, ID: "unknown"})
-	require.Empty(t, out+err, "it ended because of an earlier report")
+	require.Empty(t, out+err, "it ended because of an earlier order")
 
 	var begun, over []enforce.Event
 	for pid := range snapshot.PID(20) {
@@ -197,8 +197,8 @@ func TestHeld(t *testing.T) {
 	require.Contains(t, err, "Safety limit exceeded", "it begins again")
 }
 
-// TestFailedReports: each is named, those that fail alike together, and not in every cycle.
-func TestFailedReports(t *testing.T) {
+// TestFailedOrders: each is named, those that fail alike together, and not in every cycle.
+func TestFailedOrders(t *testing.T) {
 	s := newScreen(t, false)
 	var events []enforce.Event
 	for n := range 12 {
@@ -239,7 +239,7 @@ func TestDryRunUnderWarn(t *testing.T) {
 
 	due := cycle
 	wait.Pending = false
-	due.Plan = enforce.Plan{Findings: []enforce.Finding{*wait}, Reports: []enforce.HostReport{{Host: "a", Report: order.Order{Terminate: []order.Termination{{Process: seen.Processes[0]}}}}}}
+	due.Plan = enforce.Plan{Findings: []enforce.Finding{*wait}, Orders: []enforce.HostOrder{{Host: "a", Order: order.Order{Terminate: []order.Termination{{Process: seen.Processes[0]}}}}}}
 	out, _ = s.cycle(due)
 	require.Equal(t, "[a] Would terminate process 7 from environment N/A that is running on GPU(s) 3\n", out)
 	for range 3 {

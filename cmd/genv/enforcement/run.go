@@ -320,7 +320,7 @@ func (l *loop) show(ctx context.Context, cycle *controller.Cycle) error {
 	return l.replaced(cycle)
 }
 
-// exit has the exit code of a cycle; nil for 0. If the loop ends, hosts and reports that were
+// exit has the exit code of a cycle; nil for 0. If the loop ends, hosts and orders that were
 // cancelled by that don't count as failures.
 func (l *loop) exit(cycle *controller.Cycle, ends bool) error {
 	failures := failuresOfCycle(cycle)
@@ -335,7 +335,7 @@ func (l *loop) exit(cycle *controller.Cycle, ends bool) error {
 		return &command.ExitError{Code: command.ExitUnrecorded}
 	case cycle.Plan.Held(), cycle.Hold != nil:
 		return &command.ExitError{Code: command.ExitHeld}
-	case l.options.ExitCode && l.options.DryRun && len(cycle.Plan.Reports) > 0:
+	case l.options.ExitCode && l.options.DryRun && len(cycle.Plan.Orders) > 0:
 		return &command.ExitError{Code: command.ExitWork}
 	}
 	return nil

@@ -126,7 +126,7 @@ func idleHost() *genvhost.Host {
 	return genvhost.New(&snapshot.Snapshot{Devices: []snapshot.Device{{TotalMemory: snapshot.MiB(1000)}}})
 }
 
-// slowHost takes its time over reports, and says on begun that it has one.
+// slowHost takes its time over orders, and says on begun that it has one.
 func slowHost(begun chan<- struct{}, wait time.Duration) *genvhost.Host {
 	h := genvhost.New(&snapshot.Snapshot{
 		Devices:   []snapshot.Device{{TotalMemory: snapshot.MiB(1000)}},
@@ -142,7 +142,7 @@ func slowHost(begun chan<- struct{}, wait time.Duration) *genvhost.Host {
 	return h
 }
 
-// TestSIGTERM: a report that is under way is waited for, no other is begun, and
+// TestSIGTERM: an order that is under way is waited for, no other is begun, and
 // the outcome is told before the end.
 func TestSIGTERM(t *testing.T) {
 	t.Parallel()
@@ -155,9 +155,9 @@ func TestSIGTERM(t *testing.T) {
 	require.True(t, state.Exited(), "%v: %s", state, d.said())
 	require.Zero(t, state.ExitCode(), d.said())
 	require.Len(t, rest, 1)
-	require.Len(t, rest[0].Reports, 1)
-	require.True(t, rest[0].Reports[0].Sent)
-	require.EqualValues(t, "terminated", rest[0].Reports[0].Outcomes[0].Status)
+	require.Len(t, rest[0].Orders, 1)
+	require.True(t, rest[0].Orders[0].Sent)
+	require.EqualValues(t, "terminated", rest[0].Orders[0].Outcomes[0].Status)
 }
 
 func TestASecondSIGTERM(t *testing.T) {

@@ -214,11 +214,11 @@ func TestAMixedFleetUnderWriters(t *testing.T) {
 		require.Equal(t, map[snapshot.Hostname]agent.Via{
 			"ours-1": agent.ViaStream, "ours-2": agent.ViaStream, "old-1": agent.ViaCommands, "old-2": agent.ViaCommands,
 		}, cycle.Via)
-		for _, report := range cycle.Reports {
-			require.True(t, report.Sent, "%+v", report)
-			for _, o := range report.Outcomes {
+		for _, sent := range cycle.Orders {
+			require.True(t, sent.Sent, "%+v", sent)
+			for _, o := range sent.Outcomes {
 				require.Contains(t, []string{"terminated", "detached"}, string(o.Status), "%+v", o)
-				ended[o.PID] = string(report.Host)
+				ended[o.PID] = string(sent.Host)
 			}
 		}
 	}

@@ -50,7 +50,7 @@ func first(t *testing.T, data json.RawMessage) json.RawMessage {
 }
 
 // TestAControllerOf143DrivesOurHosts: `ssh HOST sudo genv usage …`, exact sets of
-// keys, a report in Python's spelling on stdin, and its lines on stdout.
+// keys, an order in Python's spelling on stdin, and its lines on stdout.
 func TestAControllerOf143DrivesOurHosts(t *testing.T) {
 	t.Parallel()
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: genvtest.Program(t)})
@@ -80,22 +80,22 @@ func TestAControllerOf143DrivesOurHosts(t *testing.T) {
 	require.Len(t, s.Processes, 2, "what is unknown is left out, and said on stderr")
 	require.Contains(t, warnings, "is not known")
 
-	report := fmt.Sprintf(`{"terminate": {"processes": [{"pid": %d, "used_gpu_memory": [{"index": 5, "gpu_memory": "640mi"}], "eid": null}]}, `+
+	input := fmt.Sprintf(`{"terminate": {"processes": [{"pid": %d, "used_gpu_memory": [{"index": 5, "gpu_memory": "640mi"}], "eid": null}]}, `+
 		`"detach": {"0": {"envs": [%s]}}}`, outside.PID, environment)
-	out, _ = ssh(t, f, "gpu-01", report, "sudo", "genv", "usage", "execute")
+	out, _ = ssh(t, f, "gpu-01", input, "sudo", "genv", "usage", "execute")
 	require.Equal(t, fmt.Sprintf("Detaching environment %s of user alice from device 0\n"+
 		"Terminating process %d from environment N/A that is running on GPU(s) 5\n", env.EID, outside.PID), out)
 	<-outside.Ended()
 	require.True(t, inside.Running())
 
-	out, warnings = ssh(t, f, "gpu-01", report, "sudo", "genv", "usage", "execute")
-	require.Empty(t, out, "a report that is sent again finds nothing left to do")
+	out, warnings = ssh(t, f, "gpu-01", input, "sudo", "genv", "usage", "execute")
+	require.Empty(t, out, "an order that is sent again finds nothing left to do")
 	require.Empty(t, warnings)
 }
 
-// TestReportsThatDoNotMatch: not a single one of these processes may get a
+// TestOrdersThatDoNotMatch: not a single one of these processes may get a
 // signal.
-func TestReportsThatDoNotMatch(t *testing.T) {
+func TestOrdersThatDoNotMatch(t *testing.T) {
 	t.Parallel()
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: genvtest.Program(t)})
 	h := f.Host("gpu-01")

@@ -118,7 +118,7 @@ func TestEnforcementTakesRoot(t *testing.T) {
 	}
 }
 
-// TestServeWithoutRoot: a login without root may look, and whatever report it sends is
+// TestServeWithoutRoot: a login without root may look, and whatever order it sends is
 // refused.
 func TestServeWithoutRoot(t *testing.T) {
 	t.Parallel()
@@ -148,9 +148,9 @@ func TestServeWithoutRoot(t *testing.T) {
 
 	encoded, err := snapshot.EncodeEnvironments(environments)
 	require.NoError(t, err)
-	report := fmt.Sprintf(`{"report": {"terminate": {"processes": []}, "detach": {"0": %s}}}`, encoded)
+	body := fmt.Sprintf(`{"report": {"terminate": {"processes": []}, "detach": {"0": %s}}}`, encoded)
 	for _, request := range []string{agent.RequestSnapshot, agent.RequestExecute, agent.RequestNotify, "nonsense"} {
-		_, err = stream.Call(t.Context(), request, []byte(report))
+		_, err = stream.Call(t.Context(), request, []byte(body))
 		require.ErrorIs(t, err, agent.ErrRefused, request)
 		require.ErrorContains(t, err, "without root")
 	}
@@ -168,21 +168,21 @@ func TestExecuteWithoutRoot(t *testing.T) {
 	f, envs := mixedFleet(t)
 	document, err := snapshot.EncodeEnvironments([]snapshot.Environment{envs["ours"].Environment})
 	require.NoError(t, err)
-	report := fmt.Sprintf(`{"terminate": {"processes": []}, "detach": {"0": %s}}`, document)
+	input := fmt.Sprintf(`{"terminate": {"processes": []}, "detach": {"0": %s}}`, document)
 	forged := envs["ours"].Environment
 	forged.UID, err = sshd.UID("bob")
 	require.NoError(t, err)
 	document, err = snapshot.EncodeEnvironments([]snapshot.Environment{forged})
 	require.NoError(t, err)
-	for name, report := range map[string]string{"of alice's": report, "forged": fmt.Sprintf(`{"terminate": {"processes": []}, "detach": {"0": %s}}`, document)} {
-		printed, warnings := ssh(t, f, "ours", report, "-l", "bob", "genv", "usage", "execute")
+	for name, input := range map[string]string{"of alice's": input, "forged": fmt.Sprintf(`{"terminate": {"processes": []}, "detach": {"0": %s}}`, document)} {
+		printed, warnings := ssh(t, f, "ours", input, "-l", "bob", "genv", "usage", "execute")
 		require.Empty(t, printed, name)
 		require.NotEmpty(t, warnings, name)
 		devices, err := f.Host("ours").Devices()
 		require.NoError(t, err)
 		require.Len(t, devices[0].Attachments, 1, name)
 	}
-	printed, warnings := ssh(t, f, "ours", report, "-l", "alice", "genv", "usage", "execute")
+	printed, warnings := ssh(t, f, "ours", input, "-l", "alice", "genv", "usage", "execute")
 	require.Equal(t, fmt.Sprintf("Detaching environment %s of user alice from device 0\n", envs["ours"].EID), printed, warnings)
 }
 

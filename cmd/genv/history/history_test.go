@@ -50,7 +50,7 @@ func TestTheContainerIsNamed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	const web = "container web (lab:1), started by bob"
 	for i, why := range []string{"User bob is using 2 devices", "Process 2 is not running in a GPU environment (user bob, " + web + ")", "User bob has 2 environments"} {
-		r := audit.Record{Kind: audit.KindReport, Report: "r", PID: snapshot.PID(i + 1), Why: []string{why}, Container: web}
+		r := audit.Record{Kind: audit.KindOrder, Order: "r", PID: snapshot.PID(i + 1), Why: []string{why}, Container: web}
 		if i == 2 {
 			r.Container = ""
 		}
@@ -74,7 +74,7 @@ func TestTheContainerIsNamed(t *testing.T) {
 func TestStats(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	done := func(user snapshot.Username, pid snapshot.PID, rule string) audit.Record {
-		return audit.Record{Kind: audit.KindOutcome, Report: "r", User: user, PID: pid, IDs: []string{rule + "/x"}, Status: order.StatusTerminated}
+		return audit.Record{Kind: audit.KindOutcome, Order: "r", User: user, PID: pid, IDs: []string{rule + "/x"}, Status: order.StatusTerminated}
 	}
 	require.NoError(t, (&audit.Log{Path: path}).Append(done("bob", 1, "idle"), done("bob", 2, "env-devices"), done("eve\x1b[2J", 3, "idle")))
 	show := func(args ...string) (string, error) {
@@ -156,7 +156,7 @@ func TestFollow(t *testing.T) {
 	log := &audit.Log{Path: path}
 	add := func(user snapshot.Username, pid snapshot.PID) {
 		require.NoError(t, log.Append(audit.Record{
-			Time: time.Now(), Kind: audit.KindOutcome, Report: "r", User: user, PID: pid, IDs: []string{"idle/x"}, Status: order.StatusTerminated, Why: []string{"why\x1b[2J"},
+			Time: time.Now(), Kind: audit.KindOutcome, Order: "r", User: user, PID: pid, IDs: []string{"idle/x"}, Status: order.StatusTerminated, Why: []string{"why\x1b[2J"},
 		}))
 	}
 	for pid := range 15 {
@@ -209,7 +209,7 @@ func TestWhy(t *testing.T) {
 	out, err := show()
 	require.NoError(t, err)
 	require.Equal(t, "No action is recorded in "+path+"\n", out)
-	item := audit.Record{Time: time.Now(), Kind: audit.KindReport, Report: "r", PID: 7, IDs: []string{"non-env-processes/a/7"}, Text: "Terminating process 7", Why: []string{"x\x1b[2J"}, Judged: []string{"process 7\x1b[2J"}}
+	item := audit.Record{Time: time.Now(), Kind: audit.KindOrder, Order: "r", PID: 7, IDs: []string{"non-env-processes/a/7"}, Text: "Terminating process 7", Why: []string{"x\x1b[2J"}, Judged: []string{"process 7\x1b[2J"}}
 	require.NoError(t, (&audit.Log{Path: path}).Append(item))
 	out, err = show()
 	require.NoError(t, err)

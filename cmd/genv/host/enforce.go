@@ -78,12 +78,12 @@ func (l *localLink) Snapshot(ctx context.Context, _ remote.Host) (*snapshot.Snap
 	return s, nil
 }
 
-func (l *localLink) Execute(ctx context.Context, _ remote.Host, report order.Order) (agent.Execution, error) {
+func (l *localLink) Execute(ctx context.Context, _ remote.Host, o order.Order) (agent.Execution, error) {
 	var asker asked.Authority // root's own is not refused
 	if name := l.asker.Load(); name != nil {
 		asker.Name = *name
 	}
-	return l.host.execution(ctx, report, asker), nil
+	return l.host.execution(ctx, o, asker), nil
 }
 
 func (l *localLink) Notify(ctx context.Context, _ remote.Host, messages []agent.Message) ([]agent.Shown, error) {

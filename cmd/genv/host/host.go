@@ -47,7 +47,7 @@ type host struct {
 	recordsPruned time.Time
 }
 
-// executeGrace is how long processes have to end if the report doesn't say it. It is
+// executeGrace is how long processes have to end if the order doesn't say it. It is
 // well below a controller's timeout for a command, so that the outcome can be
 // reported.
 const executeGrace = 10 * time.Second
@@ -108,23 +108,23 @@ func (h *host) forController(s *snapshot.Snapshot, err error) (*snapshot.Snapsho
 	return s, err
 }
 
-// execution carries out a report for a controller.
-func (h *host) execution(ctx context.Context, report order.Order, asker asked.Authority) agent.Execution {
+// execution carries out an order for a controller.
+func (h *host) execution(ctx context.Context, o order.Order, asker asked.Authority) agent.Execution {
 	var done agent.Execution
-	done.Outcomes, done.Warnings = h.carryOut(ctx, report, asker, func(line string) { done.Lines = append(done.Lines, line) })
+	done.Outcomes, done.Warnings = h.carryOut(ctx, o, asker, func(line string) { done.Lines = append(done.Lines, line) })
 	return done
 }
 
-// carryOut carries out a report, and calls say with a line for each action. The
+// carryOut carries out an order, and calls say with a line for each action. The
 // warnings are about the audit log of this host, and its list of processes that were asked.
-func (h *host) carryOut(ctx context.Context, report order.Order, asker asked.Authority, say func(string)) (_ []order.Outcome, warnings []string) {
+func (h *host) carryOut(ctx context.Context, o order.Order, asker asked.Authority, say func(string)) (_ []order.Outcome, warnings []string) {
 	refused := []order.Termination(nil)
 	if h.noTerminate {
-		refused, report.Terminate = report.Terminate, nil
+		refused, o.Terminate = o.Terminate, nil
 	}
-	recorded := h.record.begin(report, refused)
+	recorded := h.record.begin(o, refused)
 	executor := h.executor.As(asker).OnAction(say).OnWarning(func(text string) { recorded.warnings = append(recorded.warnings, text) })
-	outcomes := executor.Execute(ctx, report)
+	outcomes := executor.Execute(ctx, o)
 	for _, t := range refused {
 		outcomes = append(outcomes, order.Outcome{
 			PID: t.Process.PID, EID: t.Process.EID, Status: order.StatusRefused, Reason: "GENV_TERMINATE_PROCESSES=0 on this host",

@@ -25,23 +25,23 @@ type hostRecord struct {
 	proc proc.FS
 }
 
-// reportRecord is the record of one report.
-type reportRecord struct {
+// orderRecord is the record of one order.
+type orderRecord struct {
 	*hostRecord
 	items    []audit.Record
 	warnings []string // why it could not be written
 }
 
 // begin records what will be done.
-func (h *hostRecord) begin(report order.Order, refused []order.Termination) *reportRecord {
-	report.Terminate = append(report.Terminate[:len(report.Terminate):len(report.Terminate)], refused...)
-	r := &reportRecord{hostRecord: h}
-	r.items = audit.ReportRecords(snapshot.Hostname(enforcelocal.Hostname()), report, nil)
+func (h *hostRecord) begin(o order.Order, refused []order.Termination) *orderRecord {
+	o.Terminate = append(o.Terminate[:len(o.Terminate):len(o.Terminate)], refused...)
+	r := &orderRecord{hostRecord: h}
+	r.items = audit.OrderRecords(snapshot.Hostname(enforcelocal.Hostname()), o, nil)
 	for i := range r.items {
 		item := &r.items[i]
-		item.Report, item.By = report.ID, r.by
-		if item.Report == "" {
-			item.Report = fmt.Sprintf("%d/%d", os.Getpid(), r.now().UnixNano())
+		item.Order, item.By = o.ID, r.by
+		if item.Order == "" {
+			item.Order = fmt.Sprintf("%d/%d", os.Getpid(), r.now().UnixNano())
 		}
 		if item.PID != 0 && item.UID == nil {
 			if uid, err := r.proc.Owner(item.PID); err == nil {
@@ -54,11 +54,11 @@ func (h *hostRecord) begin(report order.Order, refused []order.Termination) *rep
 }
 
 // end records the outcomes.
-func (r *reportRecord) end(outcomes []order.Outcome) {
+func (r *orderRecord) end(outcomes []order.Outcome) {
 	r.append(audit.OutcomeRecords(r.items, outcomes))
 }
 
-func (r *reportRecord) append(records []audit.Record) {
+func (r *orderRecord) append(records []audit.Record) {
 	if r.path == "" || len(records) == 0 {
 		return
 	}
@@ -92,7 +92,7 @@ func (h *host) notify(ctx context.Context, messages []agent.Message) []agent.Sho
 			records = append(records, r)
 		}
 	}
-	(&reportRecord{hostRecord: h.record}).append(records)
+	(&orderRecord{hostRecord: h.record}).append(records)
 	return shown
 }
 

@@ -115,8 +115,8 @@ func (s streamBackend) Snapshot(ctx context.Context, age agent.Age) ([]byte, err
 }
 
 // Execute implements agent.Backend.
-func (s streamBackend) Execute(ctx context.Context, report order.Order, asker asked.Authority) (agent.Execution, error) {
-	return s.host.execution(ctx, report, asker), nil
+func (s streamBackend) Execute(ctx context.Context, o order.Order, asker asked.Authority) (agent.Execution, error) {
+	return s.host.execution(ctx, o, asker), nil
 }
 
 // Notify implements agent.Backend.

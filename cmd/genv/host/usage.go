@@ -119,7 +119,7 @@ func (p *program) usageExecute(c *cli.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the report: %w", err)
 	}
-	report, err := order.Decode143(input)
+	given, err := order.Decode143(input)
 	if err != nil {
 		return command.UsageError("the report on stdin: %w", err)
 	}
@@ -131,11 +131,11 @@ func (p *program) usageExecute(c *cli.Context) error {
 		}
 		asker.Hold = func() (func(), error) { return f.Hold(nil) }
 	}
-	// The report is finished even if the controller has closed the connection; only
+	// The order is finished even if the controller has closed the connection; only
 	// writing to it fails then.
 	signal.Ignore(syscall.SIGPIPE)
 	say := func(line string) { fmt.Fprintln(p.Out, line) }
-	outcomes, warnings := host.carryOut(c.Context, report, asker, say)
+	outcomes, warnings := host.carryOut(c.Context, given, asker, say)
 	for _, o := range outcomes {
 		if text := enforcement.Remark(o); text != "" {
 			p.Warn(text)

@@ -3,7 +3,7 @@
 // grace begins once, also if the controller that asked is replaced by another one meanwhile.
 //
 //	register := &asked.Register{Path: asked.Path(os.Getenv), BootID: boot, SinceBoot: proc.SinceBoot}
-//	turn, earlier, err := register.Begin(asked.Request{By: controller, Report: id, Grace: grace}, processes)
+//	turn, earlier, err := register.Begin(asked.Request{By: controller, Order: id, Grace: grace}, processes)
 //	// earlier[i] is nil: processes[i] may be asked now
 //	err = turn.End(signalled)
 //
@@ -24,7 +24,7 @@ type Process struct {
 	Start snapshot.StartTime `json:"start"`
 }
 
-// Authority is by what right a report is carried out.
+// Authority is by what right an order is carried out.
 type Authority struct {
 	Name string // of the controller; "" if it isn't known
 	// Hold keeps all other controllers from taking its place until release is called. With
@@ -32,14 +32,14 @@ type Authority struct {
 	Hold func() (release func(), err error)
 }
 
-// Request is a report that asks processes to end.
+// Request is an order that asks processes to end.
 type Request struct {
-	By     string // the controller; "" if it isn't known
-	Report string // the ID of the report; "" for none
-	Grace  time.Duration
+	By    string // the controller; "" if it isn't known
+	Order string // the ID of the order; "" for none
+	Grace time.Duration
 }
 
-// Earlier is what another report has asked a process, at the time of a request.
+// Earlier is what another order has asked a process, at the time of a request.
 type Earlier struct {
 	Ago  time.Duration // since when it was asked
 	Left time.Duration // until the end of its grace; negative once that is over
@@ -48,9 +48,9 @@ type Earlier struct {
 	Sent bool
 }
 
-// Rest is how long a report with a grace waits for a process to end, and whether SIGKILL may
+// Rest is how long an order with a grace waits for a process to end, and whether SIGKILL may
 // follow: only if the process had SIGTERM, for certain, and all of its grace. That doesn't
-// begin again. A nil Earlier is that of a process that the report itself asked.
+// begin again. A nil Earlier is that of a process that the order itself asked.
 func (e *Earlier) Rest(grace time.Duration) (wait time.Duration, mayKill bool) {
 	if e == nil {
 		return grace, true
@@ -61,12 +61,12 @@ func (e *Earlier) Rest(grace time.Duration) (wait time.Duration, mayKill bool) {
 // entry is a process that was asked to end. Times are those since the boot.
 type entry struct {
 	Process
-	Turn   string        `json:"turn"` // names the execution
-	By     string        `json:"by,omitempty"`
-	Report string        `json:"report,omitempty"`
-	Begun  time.Duration `json:"begun_ns"`
-	Until  time.Duration `json:"until_ns"` // the end of the grace
-	Sent   bool          `json:"sent,omitempty"`
+	Turn  string        `json:"turn"` // names the execution
+	By    string        `json:"by,omitempty"`
+	Order string        `json:"report,omitempty"`
+	Begun time.Duration `json:"begun_ns"`
+	Until time.Duration `json:"until_ns"` // the end of the grace
+	Sent  bool          `json:"sent,omitempty"`
 }
 
 type entryList []entry
@@ -81,12 +81,12 @@ const (
 )
 
 // earlier is what is in the way of a request, by the entries of a process, the latest last;
-// nil if the process may be asked. A report that comes twice never asks twice.
+// nil if the process may be asked. An order that comes twice never asks twice.
 func earlier(entries []*entry, r *Request, now time.Duration) *Earlier {
 	if len(entries) == 0 {
 		return nil
 	}
-	twice := slices.ContainsFunc(entries, func(e *entry) bool { return r.Report != "" && e.Report == r.Report })
+	twice := slices.ContainsFunc(entries, func(e *entry) bool { return r.Order != "" && e.Order == r.Order })
 	e := entries[len(entries)-1]
 	recent := e.Sent && e.By != r.By
 	if !twice && now >= e.Until && !recent {
@@ -119,7 +119,7 @@ func (l entryList) with(r *Request, turn string, processes []Process, now time.D
 	next := slices.DeleteFunc(slices.Clone(l), func(e entry) bool { return now >= e.Until+after })
 	for _, p := range processes {
 		if len(next) < maxEntries {
-			next = append(next, entry{Process: p, Turn: turn, By: r.By, Report: r.Report, Begun: now, Until: now + r.Grace})
+			next = append(next, entry{Process: p, Turn: turn, By: r.By, Order: r.Order, Begun: now, Until: now + r.Grace})
 		}
 	}
 	return next

@@ -26,7 +26,7 @@ func Path(getenv func(string) string) string {
 	return filepath.Join(disk.RunDir(getenv), disk.RootFile(getenv, "asked"))
 }
 
-// Execution is one execution of a report.
+// Execution is one execution of an order.
 type Execution struct {
 	register *Register
 	id       string
@@ -36,7 +36,7 @@ type Execution struct {
 // these have an Earlier in their place, and must not be asked. After an error nothing is
 // noted, and other controllers may ask the processes once more.
 func (r *Register) Begin(request Request, processes []Process) (*Execution, []*Earlier, error) {
-	request.By, request.Report = short(request.By), short(request.Report)
+	request.By, request.Order = short(request.By), short(request.Order)
 	turn := &Execution{register: r, id: rand.Text()}
 	found := make([]*Earlier, len(processes))
 	err := r.update(func(l entryList, now time.Duration) entryList {
@@ -52,7 +52,7 @@ func (r *Register) Begin(request Request, processes []Process) (*Execution, []*E
 	return turn, found, err
 }
 
-// End notes which processes got the signal. The others may be asked by the next report.
+// End notes which processes got the signal. The others may be asked by the next order.
 func (t *Execution) End(signalled []Process) error {
 	return t.register.update(func(l entryList, now time.Duration) entryList { return l.signalled(t.id, signalled, now) })
 }

@@ -63,7 +63,7 @@ func TestRegister(t *testing.T) {
 	require.True(t, h.ask("b", p), "another boot")
 }
 
-// Of many reports about a process, one asks it.
+// Of many orders about a process, one asks it.
 func TestManyAtATime(t *testing.T) {
 	h := newHost(t)
 	dir, err := os.MkdirTemp("/dev/shm", "genv-asked-") // where no disk makes the lock's holders slow
@@ -93,7 +93,7 @@ func TestTheListIsBounded(t *testing.T) {
 	for pid := range snapshot.PID(20_000) {
 		processes = append(processes, asked.Process{PID: pid, Start: 1 << 62})
 	}
-	request := asked.Request{By: strings.Repeat("\x00", 1<<16), Report: strings.Repeat("x", 1<<16), Grace: time.Hour}
+	request := asked.Request{By: strings.Repeat("\x00", 1<<16), Order: strings.Repeat("x", 1<<16), Grace: time.Hour}
 	turn, _, err := h.Begin(request, processes)
 	require.NoError(t, err)
 	require.NoError(t, turn.End(processes))

@@ -67,7 +67,7 @@ func TestHold(t *testing.T) {
 	release, err := f.Hold(claim(folder, 1, "a"))
 	require.NoError(t, err)
 	again, err := f.Hold(claim(folder, 1, "a"))
-	require.NoError(t, err, "reports don't wait for each other")
+	require.NoError(t, err, "orders don't wait for each other")
 	admitted := make(chan error)
 	go func() { admitted <- f.Admit(claim(folder, 2, "a")) }()
 	again()

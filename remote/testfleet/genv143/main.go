@@ -1,7 +1,7 @@
 // Genv143 is a genv for simulated hosts that speaks the formats of genv 1.4.3 and nothing
 // else. It was written from that program's recorded behaviour: it waits for the lock as
 // long as needed, writes state files in place, drops environments whose processes are
-// gone, believes what a process claims, and signals whatever has the PID of a report.
+// gone, believes what a process claims, and signals whatever has the PID of an order.
 //
 // It knows `version`, `usage snapshot`, `usage execute`, `envs activate`, `devices attach` and
 // `devices detach`, with the flags that tests use.
@@ -87,18 +87,18 @@ func (h machine) execute() error {
 	if err != nil {
 		return err
 	}
-	report, err := order.Decode143(data)
+	o, err := order.Decode143(data)
 	if err != nil {
 		return err
 	}
-	for _, t := range report.Terminate {
+	for _, t := range o.Terminate {
 		fmt.Fprintln(h.out, t.String())
 		if err := syscall.Kill(int(t.Process.PID), syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return err
 		}
 	}
 	return h.update(func(files *state.Files) error {
-		for _, d := range report.Detach {
+		for _, d := range o.Detach {
 			if len(files.Detach(d.Environment.EID, d.Device)) > 0 {
 				fmt.Fprintln(h.out, d.String())
 			}

@@ -132,12 +132,12 @@ func (h *Host) runExecute(r *inprocess.Request) int {
 	if err != nil {
 		return 1
 	}
-	report, err := order.Decode143(data)
+	o, err := order.Decode143(data)
 	if err != nil {
 		fmt.Fprintln(r.Stderr, err)
 		return 1
 	}
-	lines, _ := h.carryOut(report)
+	lines, _ := h.carryOut(o)
 	for _, line := range lines {
 		fmt.Fprintln(r.Stdout, line)
 	}

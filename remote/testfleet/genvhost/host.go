@@ -1,6 +1,6 @@
 // Package genvhost is genv on a simulated host, inside this process: an
 // inprocess.Handler that answers `genv usage serve`, `snapshot` and `execute`
-// from a snapshot in memory, and carries reports out on it. It starts no process,
+// from a snapshot in memory, and carries orders out on it. It starts no process,
 // so that a thousand hosts fit on a small machine, and it fails on demand (see
 // Behavior).
 //
@@ -10,7 +10,7 @@
 //	host.Change(func(s *snapshot.Snapshot) { s.Processes = append(s.Processes, p) })
 //	host.Actions() // what it was asked to do
 //
-// It has no real processes: one that a report names is removed from the snapshot,
+// It has no real processes: one that an order names is removed from the snapshot,
 // if it is the one that was judged. For real processes see inprocess.Exec.
 package genvhost
 
@@ -45,7 +45,7 @@ type Host struct {
 	waits   int           // that were begun
 }
 
-// GivenItem is an item of a report that the host was given.
+// GivenItem is an item of an order that the host was given.
 type GivenItem struct {
 	At      time.Time
 	Outcome order.Outcome
@@ -156,9 +156,9 @@ func (b *conversation) Snapshot(ctx context.Context, age agent.Age) ([]byte, err
 }
 
 // Execute implements agent.Backend.
-func (b *conversation) Execute(ctx context.Context, report order.Order, _ asked.Authority) (agent.Execution, error) {
+func (b *conversation) Execute(ctx context.Context, o order.Order, _ asked.Authority) (agent.Execution, error) {
 	return as(ctx, b, agent.RequestExecute, func() (agent.Execution, error) {
-		lines, outcomes := b.host.carryOut(report)
+		lines, outcomes := b.host.carryOut(o)
 		return agent.Execution{Lines: lines, Outcomes: outcomes}, nil
 	})
 }
@@ -217,8 +217,8 @@ func (h *Host) snapshot() ([]byte, error) {
 	return h.encoded, nil
 }
 
-// carryOut carries out a report on the snapshot.
-func (h *Host) carryOut(report order.Order) (lines []string, outcomes []order.Outcome) {
+// carryOut carries out an order on the snapshot.
+func (h *Host) carryOut(given order.Order) (lines []string, outcomes []order.Outcome) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.encoded = nil
@@ -227,7 +227,7 @@ func (h *Host) carryOut(report order.Order) (lines []string, outcomes []order.Ou
 		h.actions = append(h.actions, GivenItem{At: time.Now(), Outcome: o, Judged: judged})
 	}
 	lines = []string{}
-	for _, d := range report.Detach {
+	for _, d := range given.Detach {
 		o := order.Outcome{Device: d.Device, EID: d.Environment.EID, Status: order.StatusNotAttached}
 		if h.detach(d) {
 			o.Status = order.StatusDetached
@@ -235,7 +235,7 @@ func (h *Host) carryOut(report order.Order) (lines []string, outcomes []order.Ou
 		}
 		note(o, snapshot.Process{})
 	}
-	for _, t := range report.Terminate {
+	for _, t := range given.Terminate {
 		o := order.Outcome{PID: t.Process.PID, EID: t.Process.EID, Status: h.terminate(&t.Process)}
 		if o.Status == order.StatusTerminated {
 			lines = append(lines, t.String())

@@ -9,27 +9,27 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Learn returns the memory with what came of a report, outcome by outcome. A process
+// Learn returns the memory with what came of an order, outcome by outcome. A process
 // that even SIGKILL did not end hangs in the kernel, and one that its host refuses
 // to end will be refused again: they stay in the findings, and no further attempt is
 // made while they are there. One that survived SIGTERM alone may be saving its work:
 // it gets SIGTERM again after a while, not in every cycle. If the outcome is unknown,
 // what Begin noted stays.
-func (m Memory) Learn(r HostReport, outcomes []order.Outcome, now time.Time) Memory {
-	start := make(map[snapshot.PID]snapshot.StartTime, len(r.Report.Terminate))
-	for i := range r.Report.Terminate {
-		p := &r.Report.Terminate[i].Process
+func (m Memory) Learn(sent HostOrder, outcomes []order.Outcome, now time.Time) Memory {
+	start := make(map[snapshot.PID]snapshot.StartTime, len(sent.Order.Terminate))
+	for i := range sent.Order.Terminate {
+		p := &sent.Order.Terminate[i].Process
 		start[p.PID] = p.Start
 	}
 	m.Stuck, m.LeftAlone = copyOf(m.Stuck), copyOf(m.LeftAlone)
 	for _, o := range outcomes {
-		p := snapshot.ProcessKey{Host: r.Host, PID: o.PID, Start: start[o.PID]}
+		p := snapshot.ProcessKey{Host: sent.Host, PID: o.PID, Start: start[o.PID]}
 		if p.PID == 0 || p.Start == 0 || o.Status == order.StatusUnknown {
 			continue
 		}
 		delete(m.LeftAlone, p)
 		switch {
-		case o.Status == order.StatusRefused || o.Status == order.StatusSurvived && r.Report.Kill:
+		case o.Status == order.StatusRefused || o.Status == order.StatusSurvived && sent.Order.Kill:
 			m.Stuck[p] = o.Reason
 		case o.Status == order.StatusSurvived:
 			m.LeftAlone[p] = now.Add(signalAgainAfter)
@@ -38,27 +38,27 @@ func (m Memory) Learn(r HostReport, outcomes []order.Outcome, now time.Time) Mem
 	return m
 }
 
-// Begin returns the memory with a report that is sent to a host, and End without the
-// report with this ID. Until the processes have had their grace, they get no second
+// Begin returns the memory with an order that is sent to a host, and End without the
+// order with this ID. Until the processes have had their grace, they get no second
 // SIGTERM if the connection or the controller dies: many programs take that for an
 // order to end at once, whatever they are saving.
-func (m Memory) Begin(r HostReport, now time.Time) Memory {
-	m.UnderWay = append(slices.Clone(m.UnderWay), r)
+func (m Memory) Begin(o HostOrder, now time.Time) Memory {
+	m.UnderWay = append(slices.Clone(m.UnderWay), o)
 	m.LeftAlone = copyOf(m.LeftAlone)
-	for i := range r.Report.Terminate {
-		if p := &r.Report.Terminate[i].Process; p.Start != 0 {
-			m.LeftAlone[snapshot.ProcessKey{Host: r.Host, PID: p.PID, Start: p.Start}] = now.Add(cmp.Or(r.Report.Grace, DefaultGrace))
+	for i := range o.Order.Terminate {
+		if p := &o.Order.Terminate[i].Process; p.Start != 0 {
+			m.LeftAlone[snapshot.ProcessKey{Host: o.Host, PID: p.PID, Start: p.Start}] = now.Add(cmp.Or(o.Order.Grace, DefaultGrace))
 		}
 	}
 	return m
 }
 
-// DefaultGrace is how long a host gives processes if the report leaves that to it.
+// DefaultGrace is how long a host gives processes if the order leaves that to it.
 const DefaultGrace = 10 * time.Second
 
 // End is described with Begin.
-func (m Memory) End(reportID string) Memory {
-	m.UnderWay = slices.DeleteFunc(slices.Clone(m.UnderWay), func(r HostReport) bool { return r.Report.ID == reportID })
+func (m Memory) End(id string) Memory {
+	m.UnderWay = slices.DeleteFunc(slices.Clone(m.UnderWay), func(o HostOrder) bool { return o.Order.ID == id })
 	return m
 }
 
