@@ -44,6 +44,7 @@ type CycleDocument struct {
 	Exemptions policy.ExemptionList `json:"exemptions"`
 	Standby    bool                 `json:"standby,omitempty"`  // another controller leads, or may
 	Election   *election.Shown      `json:"election,omitempty"` // with --leader
+	ByUser     []userDocument       `json:"by_user,omitzero"`   // with --by user
 }
 
 // notifiedDocument is a user who was notified of a finding.

@@ -75,6 +75,14 @@ func TestOnATerminal(t *testing.T) {
 
 func ptr[T any](v T) *T { return &v }
 
+// TestByUserOfThisMachine: it has no name, so there is no column of hosts.
+func TestByUserOfThisMachine(t *testing.T) {
+	var out bytes.Buffer
+	finding := enforce.Finding{Rule: enforce.RuleNonEnvProcesses, PID: 7, User: "bob", Terminate: []enforce.ProcessRef{{PID: 7}}}
+	require.NoError(t, writeByUser(&out, byUser(&controller.Cycle{Plan: enforce.Plan{Findings: []enforce.Finding{finding}}})))
+	require.Equal(t, "USER  PROCESSES  GPUS  WOULD-TERMINATE  WOULD-DETACH  RULES\nbob   1          0     1                0             non-env-processes\n", out.String())
+}
+
 // A stdout that can't be written ends the run; a stderr that can't doesn't.
 func TestFullDisk(t *testing.T) {
 	s := newScreen(t, false)

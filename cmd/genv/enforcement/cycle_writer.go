@@ -26,6 +26,7 @@ type cycleWriter struct {
 	now       func() time.Time
 	format    string
 	quiet     bool
+	byUser    bool // print a row for each user instead of lines
 	lookOnly  bool // print hosts that are lost or back, and nothing else
 	concludes bool // says that there was nothing to do: a loop only does what is to be done
 	dated     bool // stdout is for people: what is done again and again is printed now and then
@@ -53,11 +54,11 @@ type cycleWriter struct {
 func newCycleWriter(p *command.Program, options *Options) cycleWriter {
 	w := cycleWriter{
 		out: p.Out, err: render.DatedLog(p.Err, p.Now, p.Getenv), now: p.Now, format: options.Format,
-		quiet: options.Quiet, lookOnly: options.LookOnly, bar: options.Progress, summary: newSummary(options.Summary, p.Now()),
+		quiet: options.Quiet, byUser: options.ByUser, lookOnly: options.LookOnly, bar: options.Progress, summary: newSummary(options.Summary, p.Now()),
 		concludes: (options.Interval == 0 || options.DryRun) && !options.LookOnly && !options.Quiet && options.Format != "json",
 		colourOut: render.Colourful(p.Out, p.Getenv), colourErr: render.Colourful(p.Err, p.Getenv),
 	}
-	if w.dated = options.Timestamps.dates(p.Out) && options.Format != "json"; w.dated {
+	if w.dated = options.Timestamps.dates(p.Out) && options.Format != "json" && !options.ByUser; w.dated {
 		w.out = render.NewDated(p.Out, p.Now)
 	}
 	return w
@@ -191,7 +192,7 @@ func (w *cycleWriter) outcome(e *enforce.Event, now time.Time) {
 }
 
 func (w *cycleWriter) print(host snapshot.Hostname, s string) {
-	if w.format == "json" || w.broken != nil {
+	if w.format == "json" || w.byUser || w.broken != nil {
 		return
 	}
 	_, w.broken = io.WriteString(w.out, coloured(text.OneLine(on(host, s)), s, w.colourOut)+"\n")
@@ -228,7 +229,12 @@ func (w *cycleWriter) write(cycle *controller.Cycle, part *election.Shown) error
 	case w.format == "json":
 		document := documentOf(cycle, failures)
 		document.Standby, document.Election = cycle.Standby, part
+		if w.byUser {
+			document.ByUser = byUser(cycle)
+		}
 		w.broken = render.WriteJSON(w.out, document)
+	case w.byUser && !cycle.Stopped:
+		w.broken = writeByUser(w.out, byUser(cycle))
 	case cycle.DryRun && !cycle.Stopped && !cycle.Standby:
 		w.intentions(cycle)
 	}

@@ -32,6 +32,7 @@ type Options struct {
 	Format        string        // tui or json
 	DryRun        bool
 	ExitCode      bool // a dry run says with its exit code whether there is something to do
+	ByUser        bool // a dry run of one cycle prints a row for each user
 	ActUnrecorded bool
 	AuditLog      string // path; empty for none
 	AuditSize     int64  // in bytes, at which the log is rotated
@@ -79,6 +80,7 @@ func Flags() []cli.Flag {
 		&cli.StringFlag{Name: "events", Value: "on", Usage: "`on` or off: look at a host at once when something happens there, also between two cycles"},
 		&cli.IntFlag{Name: "cycles", Usage: "end after `N` cycles; 0 never ends"},
 		&cli.BoolFlag{Name: "dry-run", Usage: "print what would be done, and why, and do nothing"},
+		command.OneOf(&cli.StringFlag{Name: "by", Usage: "with --dry-run and --interval 0: print how much would be done, by `user`"}, []string{byUsers}),
 		&cli.BoolFlag{Name: "exit-code", Usage: "with --dry-run: exit with 10 if there is something to do"},
 		&cli.StringFlag{Name: "audit-log", Category: command.Site + command.Top + command.Shared + command.Record, Usage: "append what is found, decided and done to `FILE`, as JSON lines; off for none"},
 		&cli.StringFlag{Name: "audit-size", Category: command.Site, Hidden: true, Value: "64m", Usage: "rotate the audit log when it reaches this `SIZE`"},
@@ -93,6 +95,9 @@ func Flags() []cli.Flag {
 		command.FormatFlag("tui", "json"),
 	)
 }
+
+// byUsers is the value of --by.
+const byUsers = "user"
 
 // ReadOptions reads Flags and the policy file.
 func ReadOptions(c *cli.Context) (Options, error) {
@@ -126,6 +131,14 @@ func ReadOptions(c *cli.Context) (Options, error) {
 	}
 	if options.ExitCode && !options.DryRun {
 		return options, command.UsageError("--exit-code needs --dry-run")
+	}
+	if options.ByUser = c.String("by") != ""; options.ByUser {
+		if err := command.CheckChoices("by", []string{c.String("by")}, []string{byUsers}); err != nil {
+			return options, err
+		}
+		if !options.DryRun || options.Interval != 0 {
+			return options, command.UsageError("--by is about what would be done now: it needs --dry-run and --interval 0")
+		}
 	}
 	if options.TakeOver && options.DryRun {
 		return options, command.UsageError("--take-over: a dry run takes no host over")

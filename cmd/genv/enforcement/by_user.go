@@ -1,0 +1,134 @@
+package enforcement
+
+import (
+	"cmp"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// userDocument is what rules find of a user, and what would be done. A process or GPU that several rules find
+// counts once.
+type userDocument struct {
+	User      snapshot.Username   `json:"user"`      // or uid 1234 without a name, empty if unknown
+	Rules     []enforce.Rule      `json:"rules"`     // of the findings
+	Hosts     []snapshot.Hostname `json:"hosts"`     // empty for this machine
+	Processes int                 `json:"processes"` // that findings are about
+	GPUs      int                 `json:"gpus"`      // that these processes use, or that would be detached
+	// Terminate is how many of them would end, after warnings and within safety limits.
+	Terminate int `json:"would_terminate"`
+	Detach    int `json:"would_detach"` // likewise, attachments
+}
+
+// found is what findings about a user name.
+type found struct {
+	rules                map[enforce.Rule]bool
+	hosts                map[snapshot.Hostname]bool
+	processes, terminate map[enforce.ProcessRef]bool
+	gpus                 map[enforce.DeviceRef]bool // without environments
+	detach               map[enforce.DeviceRef]bool
+}
+
+func (f *found) add(finding *enforce.Finding, uses map[enforce.ProcessRef][]snapshot.DeviceIndex) {
+	f.rules[finding.Rule] = true
+	acts := !finding.Held && finding.Waits == ""
+	process := func(ref enforce.ProcessRef) {
+		f.hosts[ref.Host], f.processes[ref] = true, true
+		for _, index := range uses[ref] {
+			f.gpus[enforce.DeviceRef{Host: ref.Host, Index: index}] = true
+		}
+	}
+	if finding.PID != 0 {
+		process(enforce.ProcessRef{Host: finding.Host, PID: finding.PID})
+	}
+	for _, stuck := range finding.Stuck {
+		process(stuck.ProcessRef)
+	}
+	for _, ref := range finding.Terminate {
+		if process(ref); acts {
+			f.terminate[ref] = true
+		}
+	}
+	for _, ref := range finding.Detach {
+		f.hosts[ref.Host], f.gpus[enforce.DeviceRef{Host: ref.Host, Index: ref.Index}] = true, true
+		if acts {
+			f.detach[ref] = true
+		}
+	}
+}
+
+// byUser sums up the findings of a cycle by user, sorted by name.
+func byUser(cycle *controller.Cycle) []userDocument {
+	uses := make(map[enforce.ProcessRef][]snapshot.DeviceIndex)
+	for _, h := range cycle.Cluster.Answered() {
+		for i := range h.Snapshot.Processes {
+			p := &h.Snapshot.Processes[i]
+			uses[enforce.ProcessRef{Host: h.Name, PID: p.PID}] = p.Indices()
+		}
+	}
+	users := make(map[snapshot.Username]*found)
+	for i := range cycle.Plan.Findings {
+		finding := &cycle.Plan.Findings[i]
+		user := gpus.UserName(finding.User, finding.UID)
+		if users[user] == nil {
+			users[user] = &found{
+				rules: make(map[enforce.Rule]bool), hosts: make(map[snapshot.Hostname]bool),
+				processes: make(map[enforce.ProcessRef]bool), terminate: make(map[enforce.ProcessRef]bool),
+				gpus: make(map[enforce.DeviceRef]bool), detach: make(map[enforce.DeviceRef]bool),
+			}
+		}
+		users[user].add(finding, uses)
+	}
+	list := make([]userDocument, 0, len(users))
+	for _, user := range slices.Sorted(maps.Keys(users)) {
+		f := users[user]
+		delete(f.hosts, "") // this machine
+		list = append(list, userDocument{
+			User: user, Rules: slices.Sorted(maps.Keys(f.rules)), Hosts: slices.Sorted(maps.Keys(f.hosts)),
+			Processes: len(f.processes), GPUs: len(f.gpus), Terminate: len(f.terminate), Detach: len(f.detach),
+		})
+	}
+	return list
+}
+
+// writeByUser prints a row for each user.
+func writeByUser(w io.Writer, users []userDocument) error {
+	if len(users) == 0 {
+		return nil // which is said on stderr
+	}
+	names := []string{"USER", "PROCESSES", "GPUS", "WOULD-TERMINATE", "WOULD-DETACH", "RULES", "HOSTS"}
+	if !slices.ContainsFunc(users, func(u userDocument) bool { return len(u.Hosts) > 0 }) {
+		names = names[:len(names)-1]
+	}
+	output := render.Output{Format: "tui"}
+	var columns []render.Column
+	for _, name := range names {
+		columns = append(columns, render.Col(name, 0))
+	}
+	t := output.Table(columns...)
+	for i := range users {
+		u := &users[i]
+		rules, hosts := make([]string, len(u.Rules)), make([]string, len(u.Hosts))
+		for i, rule := range u.Rules {
+			rules[i] = string(rule)
+		}
+		for i, host := range u.Hosts {
+			hosts[i] = string(host)
+		}
+		row := []string{
+			cmp.Or(output.Name(string(u.User)), "-"), strconv.Itoa(u.Processes), strconv.Itoa(u.GPUs), strconv.Itoa(u.Terminate),
+			strconv.Itoa(u.Detach), strings.Join(rules, ","), strings.Join(text.CompactHosts(hosts), ","),
+		}
+		t.Add(row[:len(names)]...)
+	}
+	return t.Write(w) //nolint:wrapcheck // it is of stdout
+}
