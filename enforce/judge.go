@@ -133,7 +133,7 @@ func (j *judgement) plan() Plan {
 				continue
 			}
 			o.Name(h.snapshot.Devices)
-			o.Grace, o.Kill, o.Unprotected = h.settings.Grace, h.settings.Kill, j.fleet.Unprotected
+			o.Options = h.settings.OrderOptions(j.fleet)
 			orders[part] = append(orders[part], HostOrder{Host: h.name, Order: o})
 		}
 	})

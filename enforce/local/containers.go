@@ -69,7 +69,7 @@ func (x *execution) findContainer(ctx context.Context, t *target, now *inspectio
 // itself, and the outcome says so.
 func (x *execution) stop(t *target, running container.Running) {
 	t.stopping = &running
-	grace := x.grace
+	grace := x.Grace
 	if grace <= 0 {
 		grace = engineGrace
 	}

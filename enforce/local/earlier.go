@@ -23,7 +23,7 @@ func (x *execution) begin(targets []*target) (signalled func([]*target)) {
 		}
 		processes[i] = asked.Process{PID: t.judged.PID, Start: t.start}
 	}
-	turn, earlier, err := x.options.Asked.Begin(asked.Request{By: x.asker.Name, Order: x.id, Grace: x.grace}, processes)
+	turn, earlier, err := x.options.Asked.Begin(asked.Request{By: x.asker.Name, Order: x.id, Grace: x.Grace}, processes)
 	for i, e := range earlier {
 		targets[i].earlier = e
 	}
@@ -46,13 +46,13 @@ func (x *execution) begin(targets []*target) (signalled func([]*target)) {
 
 // graceOf is how long the order waits for a target.
 func (x *execution) graceOf(t *target) time.Duration {
-	wait, _ := t.earlier.Rest(x.grace)
+	wait, _ := t.earlier.Rest(x.Grace)
 	return wait
 }
 
 // mayKill reports whether SIGKILL may follow then.
 func (x *execution) mayKill(t *target) bool {
-	_, kill := t.earlier.Rest(x.grace)
+	_, kill := t.earlier.Rest(x.Grace)
 	return kill
 }
 

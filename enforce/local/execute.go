@@ -30,10 +30,9 @@ func New(inspector Inspector, files StateFiles, options ExecutorOptions) *Execut
 // Calls don't wait for each other. An order that is passed twice is carried out
 // twice: the caller must prevent that.
 func (x *Executor) Execute(ctx context.Context, o order.Order) []order.Outcome {
-	e := &execution{
-		Executor: x, id: o.ID, gpus: o.GPUs, grace: cmp.Or(o.Grace, x.options.Grace), kill: x.options.Kill || o.Kill,
-		unprotected: slices.Concat(x.options.Unprotected, o.Unprotected),
-	}
+	e := &execution{Executor: x, id: o.ID, gpus: o.GPUs, Options: o.Options}
+	e.Grace, e.Kill = cmp.Or(o.Grace, x.options.Grace), x.options.Kill || o.Kill
+	e.Unprotected = slices.Concat(x.options.Unprotected, o.Unprotected)
 	detached := e.detach(ctx, o.Detach)
 	e.attached = stillAttached(detached)
 	return append(detached, e.terminate(ctx, o.Terminate)...)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce/local/asked"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state"
@@ -84,11 +85,9 @@ func (x *Executor) proc() proc.FS { return x.options.Proc }
 // execution is one order that an Executor carries out.
 type execution struct {
 	*Executor
-	id          string // of the order
-	gpus        uuids  // of the order
-	grace       time.Duration
-	kill        bool
-	unprotected []string
+	order.Options
+	id   string // of the order
+	gpus uuids  // of the order
 	// attached are the environments that kept a device, see stillAttached.
 	attached map[snapshot.EnvID]objection
 	stops    *stops

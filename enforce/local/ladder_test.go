@@ -47,7 +47,7 @@ func TestIgnoredSIGTERM(t *testing.T) {
 func TestGraceAndKillOfOrder(t *testing.T) {
 	c := ready(t, "stubborn", in("7"))
 	judged := c.judged("7", 0)
-	o := order.Order{Terminate: []order.Termination{{Process: judged}}, Grace: aMoment}
+	o := order.Order{Terminate: []order.Termination{{Process: judged}}, Options: order.Options{Grace: aMoment}}
 	s := newScene(local.ExecutorOptions{Grace: oneGrace}, judged)
 	got := s.x.Execute(context.Background(), o)[0]
 	require.Equal(t, order.StatusSurvived, got.Status)

@@ -142,7 +142,7 @@ func TestSystemDaemonsAreProtected(t *testing.T) {
 			require.Empty(t, s.lines)
 			c.answers()
 
-			o := order.Order{Terminate: []order.Termination{{Process: judged}}, Unprotected: []string{r.name}}
+			o := order.Order{Terminate: []order.Termination{{Process: judged}}, Options: order.Options{Unprotected: []string{r.name}}}
 			require.Equal(t, order.StatusTerminated, s.x.Execute(context.Background(), o)[0].Status)
 
 			c = ready(t, "gentle", called(t, r.name), as(r.uid))

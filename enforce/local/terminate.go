@@ -17,7 +17,7 @@ func (x *execution) terminate(ctx context.Context, items []order.Termination) []
 	x.memories.removeDead(x.proc())
 	outcomes := make([]order.Outcome, len(items))
 	targets := x.openTargets(ctx, items, outcomes)
-	x.stops = newStops(ctx, max(x.grace, engineGrace)+x.options.KillWait)
+	x.stops = newStops(ctx, max(x.Grace, engineGrace)+x.options.KillWait)
 	defer func() {
 		x.stops.finish()
 		for _, t := range targets {
@@ -27,7 +27,7 @@ func (x *execution) terminate(ctx context.Context, items []order.Termination) []
 	signalled := x.begin(targets)
 	left := x.sendSIGTERM(ctx, targets)
 	signalled(left)
-	if x.grace <= 0 {
+	if x.Grace <= 0 {
 		return outcomes
 	}
 	begun := time.Now()
@@ -45,7 +45,7 @@ func (x *execution) await(ctx context.Context, group []*target, begun time.Time)
 	if err == nil {
 		left, err = x.awaitStops(ctx, left)
 	}
-	if err == nil && x.kill && x.mayKill(group[0]) {
+	if err == nil && x.Kill && x.mayKill(group[0]) {
 		x.sendSIGKILL(ctx, left)
 		return
 	}
@@ -81,7 +81,7 @@ func (x *execution) sendSIGKILL(ctx context.Context, targets []*target) {
 		case o.status == order.StatusGone:
 			t.conclude(objection{status: order.StatusTerminated})
 		case o.raised():
-			o.reason = fmt.Sprintf("it still ran %s after SIGTERM; SIGKILL was not sent: %s", x.grace, o.reason)
+			o.reason = fmt.Sprintf("it still ran %s after SIGTERM; SIGKILL was not sent: %s", x.Grace, o.reason)
 			t.conclude(o)
 		default:
 			signalled = append(signalled, t)

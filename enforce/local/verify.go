@@ -85,7 +85,7 @@ func (x *execution) checkIdentity(t *target, stat proc.Stat, uid snapshot.UID) o
 	case x.memories.get(t.key()).unkillable:
 		return objection{status: order.StatusSurvived, reason: "SIGKILL was sent to it in an earlier cycle and has not ended it; it is not signalled again"}
 	}
-	if name := x.protectedBy(stat, uid, x.unprotected); name != "" {
+	if name := x.protectedBy(stat, uid, x.Unprotected); name != "" {
 		return refused("it is %s, which is never signalled unless it is named in the policy", name)
 	}
 	return objection{}

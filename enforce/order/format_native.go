@@ -20,7 +20,8 @@ type nativeObject struct {
 	Unused map[snapshot.DeviceIndex][]snapshot.EnvID `json:"unused,omitempty"`
 }
 
-// EncodeNative writes an order with all that is known of its processes.
+// EncodeNative writes what is to be done, with all that is known of the processes. The Options of the order, its ID and
+// its reasons are sent next to it.
 func EncodeNative(o Order) ([]byte, error) {
 	processes, outside := make([]snapshot.Process, len(o.Terminate)), []snapshot.PID{}
 	for i := range o.Terminate {

@@ -1,5 +1,5 @@
 // Package order has what one host is to do about findings (Order), what came of it (Outcome), and how controllers
-// send orders to hosts: in the format of genv 1.4.3, and in the native one, which carries all that is known.
+// send orders to hosts: in the format of genv 1.4.3, and in the native one, which carries all that is known of processes.
 //
 //	var d order.Draft // while rules are applied
 //	d.Terminate(process, findingID)
@@ -27,13 +27,7 @@ type Order struct {
 	Terminate []Termination // in ascending order of PID
 	Detach    []Detachment  // in order of device, then environment
 
-	// Grace is how long processes have to end after SIGTERM, 0 for the host's
-	// own; Kill has SIGKILL follow then. A 1.4.3 host knows of neither.
-	Grace time.Duration
-	Kill  bool
-	// Unprotected are names of daemons that may be ended although the host
-	// protects them.
-	Unprotected []string
+	Options
 
 	// GPUs are the UUIDs of the devices that it names, as far as they are known: an index that
 	// is another GPU by now is left alone. A 1.4.3 host doesn't know of them.
@@ -41,6 +35,17 @@ type Order struct {
 
 	// ID is what the controller's log calls it; empty for none.
 	ID string
+}
+
+// Options are how an order is carried out. agent.ExecuteRequest has them as they are; a host with 1.4.3 knows none.
+type Options struct {
+	// Grace is how long processes have to end after SIGTERM, 0 for the host's
+	// own; Kill has SIGKILL follow then.
+	Grace time.Duration `json:"-"` // sent in milliseconds
+	Kill  bool          `json:"kill"`
+	// Unprotected are names of daemons that may be ended although the host
+	// protects them.
+	Unprotected []string `json:"unprotected,omitempty"`
 }
 
 // Termination names a process as it was judged: PID, start time, devices and

@@ -305,7 +305,7 @@ func (c *conductor) send(p *player, grace time.Duration, kill bool, after time.D
 	if err != nil {
 		panic(err)
 	}
-	request := &agent.ExecuteRequest{Order: encoded, ID: o.ID, GraceMS: grace.Milliseconds(), Kill: kill}
+	request := &agent.ExecuteRequest{Order: encoded, ID: o.ID, GraceMS: grace.Milliseconds(), Options: order.Options{Kill: kill}}
 	if p.claim != nil {
 		claim := *p.claim
 		claim.TakeOver = false

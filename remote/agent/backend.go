@@ -243,8 +243,8 @@ func (r *ExecuteRequest) order() (order.Order, error) {
 	if r.GraceMS < 0 || r.GraceMS > MaxGrace.Milliseconds() {
 		return o, fmt.Errorf("a grace of %d ms: it is 0 to %s", r.GraceMS, MaxGrace)
 	}
+	o.ID, o.Options = r.ID, r.Options
 	o.Grace = time.Duration(r.GraceMS) * time.Millisecond
-	o.Kill, o.Unprotected, o.ID = r.Kill, r.Unprotected, r.ID
 	order.SetReasons(o, r.Because)
 	order.SetJudged(o, r.Judged)
 	order.SetFindings(o, r.Findings)

@@ -81,9 +81,7 @@ type SnapshotAnswer struct {
 type ExecuteRequest struct {
 	Order   json.RawMessage `json:"report"` // order.EncodeNative
 	GraceMS int64           `json:"grace_ms"`
-	Kill    bool            `json:"kill"`
-	// Unprotected are names of daemons that may be ended.
-	Unprotected []string `json:"unprotected,omitempty"`
+	order.Options
 	// ID is what the controller's log calls the order, and Because holds for
 	// each item, in the order of the outcomes, the findings as people read them.
 	ID      string     `json:"id,omitempty"`

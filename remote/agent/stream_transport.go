@@ -179,7 +179,7 @@ func (t *streamTransport) Execute(ctx context.Context, _ remote.Host, o order.Or
 	var answer Execution
 	request := ExecuteRequest{
 		Order: encoded, ID: o.ID, Because: order.Reasons(o), Findings: order.Findings(o), Judged: order.Judged(o),
-		GraceMS: o.Grace.Milliseconds(), Kill: o.Kill, Unprotected: o.Unprotected,
+		GraceMS: o.Grace.Milliseconds(), Options: o.Options,
 		Claim: claimFor(t.pool.announced.Load(), true),
 	}
 	end := t.beginOrder()

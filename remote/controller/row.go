@@ -234,7 +234,7 @@ func (c *Controller) change(ctx context.Context, r *request, row *row) error {
 // orderOf is the order of an action, with the policy's grace for the host.
 func (c *Controller) orderOf(r *request, row *row, number int) enforce.HostOrder {
 	settings := c.Policy.Settings(enforce.Query{Host: row.host.Name, Labels: row.host.Labels, At: c.Now()})
-	o := order.Order{Grace: settings.Grace, Kill: settings.Kill, Unprotected: c.Policy.Fleet().Unprotected, ID: c.id(row.host.Name, number)}
+	o := order.Order{Options: settings.OrderOptions(c.Policy.Fleet()), ID: c.id(row.host.Name, number)}
 	because, why := []string{o.ID}, []string{fmt.Sprintf("Requested by %s: %s", r.who, r.action.Reason)}
 	if row.process != nil {
 		inside := false // it ends for whom it belongs to, not for being outside
