@@ -126,7 +126,7 @@ func (c *Controller) newCycle() Cycle {
 
 // snapshot asks all hosts, and finds out which names are one machine.
 func (c *Controller) snapshot(ctx context.Context, cycle *Cycle) Machines {
-	link := c.newAsked()
+	link := c.newPacedLink()
 	fleet := merge(&c.Asker, c.collect(ctx, link), c.Memory.Machines)
 	cycle.Cluster, cycle.Duplicates, cycle.answered = fleet.cluster, fleet.duplicates, fleet.answered
 	cycle.Via, cycle.askedAt = fleet.via, link.at
@@ -151,7 +151,7 @@ func over(ctx context.Context) bool { return ctx.Err() != nil || remote.MayBegin
 
 // collect asks every host. Meanwhile it takes the actions of operators, and judges hosts on
 // which something has happened.
-func (c *Controller) collect(ctx context.Context, link *asked) snapshot.Cluster {
+func (c *Controller) collect(ctx context.Context, link *pacedLink) snapshot.Cluster {
 	asker := c.Asker
 	asker.Link = link
 	if c.queue == nil && c.Events == nil {

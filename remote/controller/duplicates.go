@@ -1,10 +1,26 @@
 package controller
 
 import (
+	"fmt"
+
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
 )
+
+// Duplicate is a name of a machine that has another name in the fleet. The
+// machine is judged and counted once, under the name that comes first.
+type Duplicate struct {
+	Name   snapshot.Hostname `json:"name"`
+	SameAs snapshot.Hostname `json:"same_as"` // the name under which the machine counts
+	// New says that it was found in this cycle, and is to be reported now.
+	New bool `json:"-"`
+}
+
+// String is what the administrator reads.
+func (d Duplicate) String() string {
+	return fmt.Sprintf("%s and %s are one machine: it counts once, as %s", d.SameAs, d.Name, d.SameAs)
+}
 
 // merged is a fleet without duplicates: each machine is listed once.
 type merged struct {

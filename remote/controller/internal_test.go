@@ -42,7 +42,7 @@ func TestTheNewestLookCounts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := remote.Host{Name: "a"}
-			a := &asked{at: map[string]time.Time{"a": begun}, newest: map[string]wake.Look{}}
+			a := &pacedLink{at: map[string]time.Time{"a": begun}, newest: map[string]wake.Look{}}
 			for _, d := range row.woke {
 				a.woke([]wake.Look{{Host: h, Snapshot: early, Asked: begun.Add(d)}})
 			}

@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/seed-3119e985/genv/remote"
@@ -14,20 +13,6 @@ type lead struct {
 	token    string // see snapshot.Snapshot
 	tokens   []string
 	peer     remote.Peer
-}
-
-// Duplicate is a name of a machine that has another name in the fleet. The
-// machine is judged and counted once, under the name that comes first.
-type Duplicate struct {
-	Name   snapshot.Hostname `json:"name"`
-	SameAs snapshot.Hostname `json:"same_as"` // the name under which the machine counts
-	// New says that it was found in this cycle, and is to be reported now.
-	New bool `json:"-"`
-}
-
-// String is what the administrator reads.
-func (d Duplicate) String() string {
-	return fmt.Sprintf("%s and %s are one machine: it counts once, as %s", d.SameAs, d.Name, d.SameAs)
 }
 
 // Machines remembers which names are one machine, for the cycles in which not all

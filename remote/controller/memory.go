@@ -2,7 +2,6 @@ package controller
 
 import (
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
@@ -53,66 +52,4 @@ func (m *FleetMemory) learnOfDeliveries(deliveries []Delivery) {
 		}
 	}
 	m.Rules = m.Rules.WarnAgain(lost)
-}
-
-// stateWriter writes the state of a loop in the background, so that the loop does not wait for the
-// disk. Each state is the whole one, so the newest replaces those that still wait: however slow the
-// disk is, something is safe after two writes at most. The zero stateWriter is ready for use. It is
-// safe for concurrent use.
-type stateWriter struct {
-	mu      sync.Mutex
-	busy    bool
-	waiting *pendingState // the next one; nil for none
-	work    sync.WaitGroup
-}
-
-// pendingState is a state that is to be written.
-type pendingState struct {
-	write func()
-	safe  chan struct{}
-}
-
-// Write has a state written, and returns a channel that is closed when that, or a newer one,
-// has been written. It doesn't wait.
-func (w *stateWriter) Write(write func()) (safe <-chan struct{}) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.waiting == nil {
-		w.waiting = &pendingState{safe: make(chan struct{})}
-	}
-	w.waiting.write = write
-	if !w.busy {
-		w.busy = true
-		w.work.Go(w.run)
-	}
-	return w.waiting.safe
-}
-
-// After does something in the background once safe, which Write returned, is closed.
-func (w *stateWriter) After(safe <-chan struct{}, do func()) {
-	w.work.Go(func() { <-safe; do() })
-}
-
-// Wait waits until all is written, and what comes After that is done. Neither Write nor After
-// may be called meanwhile. A nil stateWriter has nothing to write.
-func (w *stateWriter) Wait() {
-	if w != nil {
-		w.work.Wait()
-	}
-}
-
-// run writes until nothing waits.
-func (w *stateWriter) run() {
-	for s := w.next(); s != nil; s = w.next() {
-		s.write()
-		close(s.safe)
-	}
-}
-
-func (w *stateWriter) next() *pendingState {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	s := w.waiting
-	w.waiting, w.busy = nil, s != nil
-	return s
 }
