@@ -45,8 +45,12 @@ var pauses = map[Class]struct{ first, last time.Duration }{
 	Configuration:  {loginPause, 30 * time.Second},
 }
 
-// Backoff is the policy by which a host that fails is tried again. There is no other one: sshclient dials
-// once, and package agent asks a Backoff what to do after each failure.
+// RetryFor is for how long a host is tried in the background after it was asked
+// for. With longer intervals between cycles it is tried when it is asked next.
+const RetryFor = time.Minute
+
+// Backoff is the policy by which a host that fails is tried again: sshclient dials once, and package agent asks a
+// Backoff what to do after each failure.
 //
 //		pause, login := backoff.AfterProbe(err, took)
 //		pause := backoff.AfterLogin(err, failing)
@@ -146,15 +150,28 @@ const busyTries = 6
 // UntilNotBusy repeats what an sshd refused at random (ErrBusy). Nothing was begun
 // then.
 func UntilNotBusy[T any](ctx context.Context, do func() (T, error)) (T, error) {
-	pause := 100 * time.Millisecond
-	for try := 1; ; try++ {
+	return repeat(ctx, do, func(pauses int, err error) (time.Duration, bool) {
+		return 100 * time.Millisecond << pauses, pauses < busyTries-1 && errors.Is(err, ErrBusy)
+	})
+}
+
+// UntilAdmitted repeats until ctx ends what a host refuses for now, such as one session more than MaxSessions.
+func UntilAdmitted[T any](ctx context.Context, do func() (T, error), refused func(error) bool) (T, error) {
+	return repeat(ctx, do, func(pauses int, err error) (time.Duration, bool) {
+		return min(50*time.Millisecond<<min(pauses, 5), time.Second), refused(err)
+	})
+}
+
+// repeat does something until next, which gets the number of pauses so far, says that it isn't tried again.
+func repeat[T any](ctx context.Context, do func() (T, error), next func(pauses int, err error) (time.Duration, bool)) (T, error) {
+	for pauses := 0; ; pauses++ {
 		value, err := do()
-		if try == busyTries || !errors.Is(err, ErrBusy) {
+		pause, again := next(pauses, err)
+		if !again {
 			return value, err
 		}
 		select {
 		case <-time.After(jitter(pause)):
-			pause *= 2
 		case <-ctx.Done():
 			return value, err
 		}

@@ -43,6 +43,41 @@ func TestUntilNotBusy(t *testing.T) {
 	require.ErrorIs(t, err, busy, "ctx ended")
 }
 
+// What a host refuses for now is tried until ctx ends, and nothing else is tried twice.
+func TestUntilAdmitted(t *testing.T) {
+	full, broken := errors.New("too many sessions"), errors.New("broken")
+	for name, tt := range map[string]struct {
+		errs    []error // of the tries, the last one for all further tries
+		tries   int
+		want    error
+		atLeast time.Duration
+	}{
+		"admitted":           {[]error{nil}, 1, nil, 0},
+		"full three times":   {[]error{full, full, full, nil}, 4, nil, 260 * time.Millisecond},
+		"full, then broken":  {[]error{full, broken}, 2, broken, 0},
+		"full until the end": {[]error{full}, 0, full, time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				tries, begun := 0, time.Now()
+				_, err := UntilAdmitted(ctx, func() (int, error) {
+					tries++
+					return 0, tt.errs[min(tries, len(tt.errs))-1]
+				}, func(err error) bool { return errors.Is(err, full) })
+				require.ErrorIs(t, err, tt.want)
+				require.GreaterOrEqual(t, time.Since(begun), tt.atLeast)
+				if tt.tries > 0 {
+					require.Equal(t, tt.tries, tries)
+				} else {
+					require.InDelta(t, 64, tries, 20, "once a second")
+				}
+			})
+		})
+	}
+}
+
 // TestTogether: attempts begin at common moments, never later than they are due.
 func TestTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -56,10 +56,6 @@ func (c *Conn) cancelAttempt() {
 	}
 }
 
-// retryFor is for how long a host is tried in the background after it was asked
-// for. With longer intervals between cycles it is tried when it is asked next.
-const retryFor = time.Minute
-
 // try is what an attempt does.
 func (c *Conn) try(a *attempt) {
 	defer close(a.done)
@@ -87,7 +83,7 @@ func (c *Conn) try(a *attempt) {
 		c.setFailing(true)
 		pause = c.backoff.AfterLogin(err, int(c.pool.failing.Load()))
 	}
-	if time.Since(c.wanted) < retryFor {
+	if time.Since(c.wanted) < remote.RetryFor {
 		c.begin(pause, nil)
 	}
 }

@@ -18,7 +18,7 @@
 // request, or for a host without genv nvidia-smi and /proc, read only. Whatever
 // breaks the protocol ends the connection, and nothing of what came is used.
 //
-// Package retry decides when a host that fails is tried again, which a Pool does in the
+// A remote.Backoff decides when a host that fails is tried again, which a Pool does in the
 // background, for a minute after the host was last asked for. A request is never repeated,
 // except one for a snapshot after an orderly end of the connection.
 package agent

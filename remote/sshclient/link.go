@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"io"
-	"math/rand/v2"
 	"net"
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/sys/unix"
@@ -96,11 +94,6 @@ func (l ownLogin) dial(ctx context.Context, host string, port int) (net.Conn, er
 func refusedForNow(err error) bool {
 	var refused *ssh.OpenChannelError
 	return errors.As(err, &refused)
-}
-
-// jitter is 75 to 125 per cent of d, so that many waits don't end together.
-func jitter(d time.Duration) time.Duration {
-	return d*3/4 + rand.N(d/2+1) //nolint:gosec // spreads load, guards no secret
 }
 
 // How many logins may be under way to one address, and through one jump host

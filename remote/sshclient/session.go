@@ -104,37 +104,20 @@ func (c *Client) openOn(ctx context.Context, l *connection, host string) (*Sessi
 	return &Session{client: c, host: host, conn: l, channel: session, ended: make(chan struct{}), release: func() { <-l.sessions }}, nil
 }
 
-// firstPause is the wait after a refused session, doubled up to a second.
-const firstPause = 50 * time.Millisecond
-
 // channel opens a channel for a command. A host refuses it while there are too many:
 // it is requested again on the same connection until ctx ends.
 func (c *Client) channel(ctx context.Context, l *connection, host string) (channel, error) {
-	for pause := firstPause; ; pause = min(2*pause, time.Second) {
-		session, err := within(ctx, l, l.link.newSession)
-		switch {
-		case err == nil:
-			return session, nil
-		case ctx.Err() != nil:
-			return nil, stopped(ctx, host+": while a session was opened")
-		case !refusedForNow(err):
-			l.close(err) // the connection can't open sessions any more
-			return nil, remote.Errorf(remote.Unreachable, "%s: %w", host, l.reason())
-		}
-		if !pauseFor(ctx, pause) {
-			return nil, remote.Errorf(remote.Timeout, "%s refuses another session (MaxSessions): %w", host, printableError(err))
-		}
+	session, err := remote.UntilAdmitted(ctx, func() (channel, error) { return within(ctx, l, l.link.newSession) }, refusedForNow)
+	switch {
+	case err == nil:
+		return session, nil
+	case refusedForNow(err):
+		return nil, remote.Errorf(remote.Timeout, "%s refuses another session (MaxSessions): %w", host, printableError(err))
+	case ctx.Err() != nil:
+		return nil, stopped(ctx, host+": while a session was opened")
 	}
-}
-
-// pauseFor waits; false means that ctx ended first.
-func pauseFor(ctx context.Context, pause time.Duration) bool {
-	select {
-	case <-time.After(jitter(pause)):
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	l.close(err) // the connection can't open sessions any more
+	return nil, remote.Errorf(remote.Unreachable, "%s: %w", host, l.reason())
 }
 
 // within waits for a call of the SSH library, which has no context. When ctx ends,
