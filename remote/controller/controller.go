@@ -104,9 +104,10 @@ func (c *Controller) begin(ctx context.Context) Cycle {
 	}
 	next, events := c.judge(ctx, &cycle)
 	next.Machines = machines
+	c.planGuards(&cycle)
 	c.last, c.reloaded = &cycle, false
 	c.waitForEvents(&cycle)
-	if c.act(ctx, &cycle, next, events) {
+	if c.act(ctx, &cycle, next, slices.Concat(c.pendingEvents, events)) {
 		c.pendingEvents = nil
 	}
 	return cycle
@@ -142,8 +143,7 @@ func (c *Controller) judge(ctx context.Context, cycle *Cycle) (next FleetMemory,
 	policy := c.Memory.Operator.Policy(c.Policy, now)
 	next = c.Memory
 	cycle.Plan, next.Rules, events = c.judgeTyped(ctx, cycle, policy, now)
-	c.planGuards(cycle, policy, now)
-	return next, slices.Concat(c.pendingEvents, ended, events)
+	return next, slices.Concat(ended, events)
 }
 
 // over reports whether nothing may be begun any more: the run ends, or this controller doesn't lead.

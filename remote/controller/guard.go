@@ -122,12 +122,13 @@ func guardLease(interval time.Duration) time.Duration {
 
 // planGuards decides what the kernel guards are asked. The latest event of each
 // host waits in pendingEvents.
-func (c *Controller) planGuards(cycle *Cycle, policy enforce.Policy, now time.Time) {
+func (c *Controller) planGuards(cycle *Cycle) {
+	now := c.Now()
 	fleet := guardFleet{Cluster: cycle.Cluster, Answered: cycle.answered, About: c.Link.About}
 	options := guardOptions{
 		ID: cmp.Or(c.ID, c.run), By: cmp.Or(c.By, "genv remote enforce"), Interval: c.interval, DryRun: c.DryRun, Now: now,
 	}
-	asks, events := c.guards.Plan(policy, fleet, c.Memory.Guards, options)
+	asks, events := c.guards.Plan(c.Memory.Operator.Policy(c.Policy, now), fleet, c.Memory.Guards, options)
 	newer := make(map[snapshot.Hostname]bool, len(events))
 	for i := range events {
 		newer[events[i].Host] = true

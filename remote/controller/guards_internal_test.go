@@ -135,9 +135,10 @@ func TestPendingEvents(t *testing.T) {
 		names = append(names, snapshot.Hostname(fmt.Sprint("h", i)))
 	}
 	fleet := guardFleetOf(names...)
-	c := &Controller{Options: Options{Asker: Asker{Link: withAbout{about: fleet.About}}}}
+	c := &Controller{Options: Options{Asker: Asker{Link: withAbout{about: fleet.About}}, Now: func() time.Time { return guardNoon }}}
 	for _, mode := range []string{"watch", "enforce", "watch", "enforce"} {
-		c.planGuards(&Cycle{Cluster: fleet.Cluster, answered: fleet.Answered}, read(t, "defaults: {guard: "+mode+"}"), guardNoon)
+		c.Policy = read(t, "defaults: {guard: "+mode+"}")
+		c.planGuards(&Cycle{Cluster: fleet.Cluster, answered: fleet.Answered})
 		require.Len(t, c.pendingEvents, 300)
 	}
 }
