@@ -200,10 +200,7 @@ type loop struct {
 
 // configure has the controller do what options says, as what this run is now.
 func (l *loop) configure(options Options) {
-	if former := l.hooks; former != nil {
-		l.former.Go(func() { former.Close(hooksTimeout) })
-	}
-	l.hooks = hooks.NewQueue(options.Policy.Hooks, l.hookDone)
+	l.configureHooks(options.Policy)
 	l.options = options
 	l.part.configure(&options)
 	l.groups.Store(&options.Policy.Groups)
