@@ -119,12 +119,12 @@ func TestContainerText(t *testing.T) {
 		"":                       {},
 		"container 4c01db0b339c": {Container: id},
 		"container unnamed":      {Container: snapshot.UnnamedContainer},
-		"container web (pytorch:24.10), started by bob":                                    {Container: id, ContainerInfo: &snapshot.ContainerInfo{Name: "web", Image: "pytorch:24.10", UID: uidOf(1002), User: "bob"}},
-		"container web (nvcr.io/nvidia/pytorch:24.10-py3), started by uid 1002":            {Container: id, ContainerInfo: &snapshot.ContainerInfo{Name: "web", Image: "nvcr.io/nvidia/pytorch:24.10-py3", UID: uidOf(1002)}},
-		"container web (lab/train:1), started by an unknown user":                          {Container: id, ContainerInfo: &snapshot.ContainerInfo{Name: "web", Image: "lab/train:1"}},
-		"container 4c01db0b339c, started by bob":                                           {Container: id, ContainerInfo: &snapshot.ContainerInfo{UID: uidOf(1002), User: "bob"}},
+		"container web (pytorch:24.10), started by bob":                                     {Container: id, ContainerInfo: &snapshot.ContainerInfo{Name: "web", Image: "pytorch:24.10", UID: uidOf(1002), User: "bob"}},
+		"container web (nvcr.io/nvidia/pytorch:24.10-py3), started by uid 1002":             {Container: id, ContainerInfo: &snapshot.ContainerInfo{Name: "web", Image: "nvcr.io/nvidia/pytorch:24.10-py3", UID: uidOf(1002)}},
+		"container web (lab/train:1), started by an unknown user":                           {Container: id, ContainerInfo: &snapshot.ContainerInfo{Name: "web", Image: "lab/train:1"}},
+		"container 4c01db0b339c, started by bob":                                            {Container: id, ContainerInfo: &snapshot.ContainerInfo{UID: uidOf(1002), User: "bob"}},
 		"container 4c01db0b339c (not described by its runtime), started by an unknown user": {Container: id, ContainerInfo: &snapshot.ContainerInfo{Unknown: true}},
-		`container "web, started by alice" ("a) (b"), started by "b ob"`:                   {Container: id, ContainerInfo: &snapshot.ContainerInfo{Name: "web, started by alice", Image: "a) (b", UID: uidOf(1002), User: "b ob"}},
+		`container "web, started by alice" ("a) (b"), started by "b ob"`:                    {Container: id, ContainerInfo: &snapshot.ContainerInfo{Name: "web, started by alice", Image: "a) (b", UID: uidOf(1002), User: "b ob"}},
 	} {
 		require.Equal(t, want, p.ContainerText())
 	}

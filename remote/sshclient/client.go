@@ -37,7 +37,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/sshclient/auth"
 	"github.com/seed-3119e985/genv/remote/sshclient/config"
 	"github.com/seed-3119e985/genv/remote/sshclient/hostkeys"
-	"github.com/seed-3119e985/genv/remote/sshclient/nss"
+	"github.com/seed-3119e985/genv/snapshot/nss"
 )
 
 // Options of a Client. The zero value is what ssh(1) does, with timeouts and limits.
@@ -93,7 +93,7 @@ type Client struct {
 	resolver *config.Resolver
 	keyring  *auth.Keyring
 	hostKeys *hostkeys.Store
-	names    *nss.Service
+	names    *nss.Resolver
 	dials    dialLimits
 
 	lifetime context.Context // ends with Close, and ends the connections
@@ -128,7 +128,7 @@ func New(o Options) (*Client, error) {
 		resolver: config.New(config.ResolverOptions{File: o.ConfigFile, SSH: o.OpenSSH}),
 		keyring:  auth.NewKeyring(o.Prompt, o.Log),
 		hostKeys: hostkeys.NewStore(o.Log),
-		names:    nss.New(),
+		names:    nss.NewResolver(),
 		conns:    map[endpoint]*sharedConn{},
 		hops:     map[routeID]*sharedConn{},
 	}

@@ -1,7 +1,6 @@
 package proc
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -11,12 +10,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/nss"
 )
 
 // Accounts says which account a uid of the kernel belongs to. With subordinate uids (subuid(5)),
@@ -246,63 +244,20 @@ func (a *Accounts) lookUp(keys, directories []string) (map[string]snapshot.UID, 
 	if len(keys) == 0 {
 		return found, nil
 	}
-	out, err := Getent(ctx, "passwd", keys...)
+	out, err := nss.Getent(ctx, "passwd", keys...)
 	addAccounts(found, out)
 	switch {
 	case errors.Is(err, exec.ErrNotFound): // /etc/passwd has all accounts
 		err = nil
-	case notFound(err):
-		err = answering(ctx, directories)
+	case nss.NotFound(err):
+		err = nss.Answering(ctx, directories)
 	}
 	return found, err
 }
 
 // addAccounts adds the accounts of lines as in passwd(5), by name and by uid.
 func addAccounts(found map[string]snapshot.UID, passwd []byte) {
-	for line := range bytes.Lines(passwd) {
-		if fields := strings.Split(string(line), ":"); len(fields) == 7 {
-			if uid, err := strconv.ParseUint(fields[2], 10, 32); err == nil {
-				found[fields[0]], found[fields[2]] = snapshot.UID(uid), snapshot.UID(uid)
-			}
-		}
+	for _, account := range nss.ParseAccounts(passwd) {
+		found[account.Name], found[fmt.Sprint(account.UID)] = account.UID, account.UID
 	}
-}
-
-// answering returns an error if a directory service can't be asked. getent(1) reports such an
-// account as one that isn't there; so root, whom the files have, is asked for behind services
-// that end the search where they don't answer.
-func answering(ctx context.Context, directories []string) error {
-	if len(directories) == 0 {
-		return nil
-	}
-	config := "passwd:"
-	for _, service := range directories {
-		config += service + " [UNAVAIL=return TRYAGAIN=return] "
-	}
-	if _, err := getent(ctx, "-s", config+"files", "passwd", "0"); err != nil {
-		return fmt.Errorf("the directory service (%s) doesn't answer: %w", strings.Join(directories, ", "), err)
-	}
-	return nil
-}
-
-// notFound says whether getent(1) didn't find all keys.
-func notFound(err error) bool {
-	const status = 2
-	exit, ok := errors.AsType[*exec.ExitError](err)
-	return ok && exit.ExitCode() == status
-}
-
-// Getent asks a database of the system such as passwd for keys with getent(1), which also asks
-// directory services, or lists it without keys. It ends soon after ctx.
-func Getent(ctx context.Context, database string, keys ...string) ([]byte, error) {
-	if len(keys) > 0 {
-		keys = append([]string{"--"}, keys...)
-	}
-	return getent(ctx, append([]string{database}, keys...)...)
-}
-
-func getent(ctx context.Context, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, "getent", args...)
-	cmd.WaitDelay = time.Second
-	return cmd.Output()
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-3119e985/genv/remote/sshclient/nss"
+	"github.com/seed-3119e985/genv/snapshot/nss"
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 )
 
@@ -65,8 +65,8 @@ func IsPerson(ctx context.Context, getenv func(string) string) bool {
 	if err != nil || name == "" || os.Geteuid() == 0 {
 		return false
 	}
-	account, err := nss.New().UserNamed(ctx, name)
-	return err != nil || account.UID != os.Geteuid()
+	account, err := nss.Passwd{}.Named(ctx, name)
+	return err != nil || int(account.UID) != os.Geteuid()
 }
 
 // becomeAccount starts this program again as the controller's account, if it is root's and there is one.
@@ -78,18 +78,19 @@ func becomeAccount(p *Program, c *cli.Context) error {
 	if err != nil || name == "" {
 		return err
 	}
-	account, err := nss.New().UserNamed(c.Context, name)
+	account, err := nss.Passwd{}.Named(c.Context, name)
 	switch {
 	case err != nil:
 		return UsageError("%s of %s: %w", accountKey, systemConfig, err)
 	case account.UID == 0:
 		return nil
 	}
-	groups := []int{account.GID}
+	uid, gid := int(account.UID), int(account.GID)
+	groups := []int{gid}
 	if local, err := user.Lookup(name); err == nil {
 		groups = append(groups, groupsOf(local)...)
 	}
-	if err := errors.Join(unix.Setgroups(groups), unix.Setresgid(account.GID, account.GID, account.GID), unix.Setresuid(account.UID, account.UID, account.UID)); err != nil {
+	if err := errors.Join(unix.Setgroups(groups), unix.Setresgid(gid, gid, gid), unix.Setresuid(uid, uid, uid)); err != nil {
 		return fmt.Errorf("become %s: %w", name, err)
 	}
 	return fmt.Errorf("start again as %s: %w", name, unix.Exec("/proc/self/exe", os.Args, environmentOf(account)))
@@ -107,7 +108,7 @@ func groupsOf(account *user.User) (gids []int) {
 
 // environmentOf is this process's environment, with the account's home and without what leads to root's keys and
 // folders.
-func environmentOf(account nss.User) []string {
+func environmentOf(account nss.Account) []string {
 	own := slices.DeleteFunc(os.Environ(), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
 		return strings.HasPrefix(name, "XDG_") || slices.Contains([]string{"HOME", "USER", "LOGNAME", "SSH_AUTH_SOCK"}, name)

@@ -1,21 +1,19 @@
 package command
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/inventory"
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/nss"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
@@ -167,13 +165,11 @@ func (s *sources) users() []candidate {
 	for i := range hosts {
 		candidates = append(candidates, candidate{value: hosts[i].User})
 	}
-	for line := range bytes.Lines(s.passwd()) {
-		fields := strings.Split(string(line), ":")
-		if len(fields) != 7 {
-			continue
-		}
-		if uid, err := strconv.Atoi(fields[2]); err == nil && (uid == 0 || uid >= int(system.FirstUID()) && uid != nobody) {
-			candidates = append(candidates, candidate{value: fields[0]})
+	ctx, cancel := context.WithTimeout(s.ctx, getentLimit)
+	defer cancel()
+	for _, account := range (nss.Passwd{}).All(ctx) {
+		if account.UID == 0 || account.UID >= system.FirstUID() && account.UID != nobody {
+			candidates = append(candidates, candidate{value: account.Name})
 		}
 	}
 	return unique(candidates)
@@ -185,18 +181,6 @@ const nobody = 65534
 // getentLimit is how long the accounts may take: with a directory service that lists them
 // all getent asks it.
 const getentLimit = 300 * time.Millisecond
-
-// passwd are the accounts as getent lists them; those of /etc/passwd if it fails or takes
-// too long.
-func (s *sources) passwd() []byte {
-	ctx, cancel := context.WithTimeout(s.ctx, getentLimit)
-	defer cancel()
-	out, err := proc.Getent(ctx, "passwd")
-	if err != nil {
-		out, _ = os.ReadFile("/etc/passwd")
-	}
-	return out
-}
 
 // noted are the values of a kind in the state files of this machine as they are: without the lock, which
 // anybody may hold, and without a cleanup. Environments are those of this user; of root all.

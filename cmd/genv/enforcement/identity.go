@@ -19,8 +19,8 @@ import (
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/live/socket"
 	"github.com/seed-3119e985/genv/remote/operator"
-	"github.com/seed-3119e985/genv/remote/sshclient/nss"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -105,23 +105,6 @@ func (k *memoryKeeper) claim(options *Options, self *runIdentity) (*fence.Claim,
 	return claim, err
 }
 
-// nameTimeout is how long the name of an operator may take: a directory may not answer.
-const nameTimeout = 2 * time.Second
-
-// UserNames are those of users, as the system knows them.
-func UserNames() live.Usernames {
-	service := nss.New()
-	return func(ctx context.Context, uid snapshot.UID) snapshot.Username {
-		ctx, cancel := context.WithTimeout(ctx, nameTimeout)
-		defer cancel()
-		user, err := service.UserOf(ctx, int(uid))
-		if err != nil {
-			return "" // the uid alone names the person, too
-		}
-		return snapshot.Username(user.Name)
-	}
-}
-
 // readers is the group that sees all that a controller with an account serves, and its record; 0 for none.
 func (o *Options) readers(getenv func(string) string) int {
 	if account, err := command.Account(getenv); err != nil || account == "" || o.LocalName != "" {
@@ -132,7 +115,7 @@ func (o *Options) readers(getenv func(string) string) int {
 
 // Self is the person who runs this program.
 func Self(ctx context.Context) operator.Person {
-	return live.PersonOf(ctx, socket.Self(), UserNames())
+	return live.PersonOf(ctx, socket.Self(), system.Username)
 }
 
 // replaced ends a run if most hosts refused it, since another controller acts on them. What a

@@ -15,7 +15,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/nss"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -152,7 +152,7 @@ func parsePolicy(c *cli.Context, path string, names []string) (*policy.File, err
 // accounts are the other names of users. Without them a rule holds only for the name as it is
 // written.
 func accounts(c *cli.Context, names []string) policy.Aliases {
-	same, err := policycheck.SameUsers(c.Context, names, proc.Getent)
+	same, err := policycheck.SameUsers(c.Context, names, nss.Getent)
 	if err != nil {
 		fmt.Fprintf(c.App.ErrWriter, "warning: other names of the policy's users are unknown: %v\n", err)
 	}

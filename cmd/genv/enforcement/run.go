@@ -30,6 +30,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/metrics"
 	"github.com/seed-3119e985/genv/remote/operator"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -120,7 +121,7 @@ func (l *loop) shown(options *Options) listeners.Content {
 		do = live.RefuseActions(operator.Refuse(operator.Unable, "Ask the controller that runs genv remote enforce.", "this is genv remote watch: it changes nothing"))
 	}
 	shown := listeners.Content{
-		Feed: options.Feed, Actions: live.NewActions(do, UserNames()),
+		Feed: options.Feed, Actions: live.NewActions(do, system.Username),
 		Metrics: &metrics.Exporter{Feed: options.Feed, Counters: l.counters, Now: l.program.Now, Version: l.program.Version},
 	}
 	if l.history != nil {

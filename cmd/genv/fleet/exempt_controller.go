@@ -24,8 +24,8 @@ import (
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/live/socket"
 	"github.com/seed-3119e985/genv/remote/operator"
-	"github.com/seed-3119e985/genv/remote/sshclient/nss"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/nss"
 )
 
 // exemptions are those of a controller: one that runs, or the folder of one that doesn't.
@@ -113,8 +113,8 @@ func hasAccount(ctx context.Context, name snapshot.Username) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	_, err := nss.New().UserNamed(ctx, string(name))
-	return err == nil || ctx.Err() != nil
+	_, err := nss.Passwd{}.Named(ctx, string(name))
+	return !errors.Is(err, nss.ErrNoAccount)
 }
 
 // stoppedController is the folder of a controller that doesn't run.

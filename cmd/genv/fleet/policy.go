@@ -18,7 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/inventory"
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/nss"
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -235,7 +235,7 @@ func (p *program) checkNames(c *cli.Context, document *CheckDocument, data []byt
 	if own, err := os.Hostname(); err == nil && len(known.Hosts) > 0 { // of `genv enforce` here
 		known.Hosts = append(known.Hosts, remote.Host{Name: own})
 	}
-	known.Accounts = policycheck.Ask(c.Context, references, proc.Getent)
+	known.Accounts = policycheck.Ask(c.Context, references, nss.Getent)
 	result := policycheck.Check(references, known)
 	document.Warnings = append(document.Warnings, result.Warnings...)
 	document.Unchecked = append(document.Unchecked, result.Unchecked...)

@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -17,6 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/enforce/guard/kernel"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/nss"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
@@ -118,22 +116,11 @@ func (s *stateFiles) Place() (dir string, owned bool, err error) { return s.stor
 // Read implements guard.StateFiles.
 func (s *stateFiles) Read(ctx context.Context) (state.Files, error) { return s.cache.Read(ctx) }
 
-// userID finds the uid of a user with getent(1), which asks directory services, too.
+// userID finds the uid of a user, as guard.Keeper wants it.
 func userID(ctx context.Context, name snapshot.Username) (uid snapshot.UID, found bool, err error) {
-	out, err := proc.Getent(ctx, "passwd", string(name))
-	const notFound = 2
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == notFound {
+	account, err := nss.Passwd{}.Named(ctx, string(name))
+	if errors.Is(err, nss.ErrNoAccount) {
 		return 0, false, nil
 	}
-	if err != nil {
-		return 0, false, fmt.Errorf("getent passwd: %w", err)
-	}
-	for line := range strings.Lines(string(out)) {
-		fields := strings.Split(strings.TrimSuffix(line, "\n"), ":")
-		if len(fields) == 7 && fields[0] == string(name) {
-			id, err := strconv.ParseUint(fields[2], 10, 32)
-			return snapshot.UID(id), err == nil, err
-		}
-	}
-	return 0, false, nil
+	return account.UID, err == nil, err
 }

@@ -80,7 +80,7 @@ func newReporter(p *command.Program, log zerolog.Logger) *reporter {
 func hasName(uid snapshot.UID) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), nameWithin)
 	defer cancel()
-	return system.Users{}.Username(ctx, uid) != ""
+	return system.Username(ctx, uid) != ""
 }
 
 // denied reports a new denial. It is called by one goroutine.

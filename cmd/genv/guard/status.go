@@ -181,7 +181,7 @@ func names(ctx context.Context) func(snapshot.UID) snapshot.Username {
 	return func(uid snapshot.UID) snapshot.Username {
 		name, asked := known[uid]
 		if !asked && ctx.Err() == nil {
-			name = system.Users{}.Username(ctx, uid)
+			name = system.Username(ctx, uid)
 			known[uid] = name
 		}
 		return name

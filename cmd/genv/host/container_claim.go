@@ -56,7 +56,7 @@ func (r *runtime) claim(ctx context.Context, request grant.Request) (*claimed, e
 		Shared: owner == nil,
 	}
 	if proof.UID != nil {
-		c.Username = system.Users{}.Username(ctx, *proof.UID)
+		c.Username = system.Username(ctx, *proof.UID)
 	}
 	done := &claimed{runtime: r, record: container.Record{
 		ID: r.id, UID: proof.UID, Proof: proof.Kind, Runtime: r.engineName(), StartedAt: r.Now().UTC(), PID: pid, Start: stat.Start,

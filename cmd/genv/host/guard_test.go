@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/snapshot/nss"
 )
 
 var guardStart = guard.At{Time: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC), BootID: "b", SinceBoot: time.Hour}
@@ -24,12 +25,12 @@ func openGuarded(t *testing.T) (g *guarded, kept chan string) {
 	kept = make(chan string, 10)
 	g = &guarded{
 		dir: filepath.Join(t.TempDir(), "run"), now: func() (guard.At, error) { return guardStart, nil }, log: zerolog.Nop(),
-		names: &userNames{now: time.Now, getent: func(_ context.Context, uid string) ([]byte, error) {
-			if uid != "1002" {
+		names: &userNames{now: time.Now, accounts: nss.Passwd{Getent: func(_ context.Context, _ string, uids ...string) ([]byte, error) {
+			if uids[0] != "1002" {
 				return nil, errors.New("no answer")
 			}
 			return []byte("bob:x:1002:1002::/home/bob:/bin/sh\n"), nil
-		}},
+		}}},
 		keep: func(ctx context.Context) {
 			kept <- "begun"
 			<-ctx.Done()

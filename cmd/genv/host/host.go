@@ -70,7 +70,7 @@ func (p *program) openHost() *host {
 		getenv:      p.Getenv,
 		executor:    enforcelocal.New(here.Machine, here.Store, options),
 		record:      &hostRecord{path: localhost.HostLog(p.Getenv), now: p.Now, by: p.Getenv("SUDO_USER"), proc: here.Machine.Proc},
-		names:       userNames{now: p.Now, getent: getentPasswd},
+		names:       userNames{now: p.Now},
 	}
 }
 

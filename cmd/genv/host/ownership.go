@@ -203,7 +203,7 @@ func (h *host) takeOver(ctx context.Context, log zerolog.Logger) error {
 func (h *host) heldBy(ctx context.Context, busy *disk.BusyError) string {
 	by := busy.Holder.Describe()
 	if busy.Holder != nil && busy.Holder.UID != nil {
-		if name := (system.Users{}).Username(ctx, *busy.Holder.UID); name != "" {
+		if name := system.Username(ctx, *busy.Holder.UID); name != "" {
 			by += fmt.Sprintf(" (%q)", name)
 		}
 	}

@@ -88,7 +88,7 @@ func (p *program) hostServe(c *cli.Context) error {
 	work.Go(func() { enforcement.PingWatchdog(ctx, log, rounds.moves) })
 	backend := &changes{host: h}
 	server := &service.Server{
-		Backend: backend, Proc: h.Machine.Proc, Genv: p.Version, Now: p.Now, Username: system.Users{}.Username, Lacks: h.Lacks,
+		Backend: backend, Proc: h.Machine.Proc, Genv: p.Version, Now: p.Now, Username: system.Username, Lacks: h.Lacks,
 		Failed: func(err error) { log.Warn().Err(err).Msg("a connection failed") },
 	}
 	enforcement.NotifySystemd(log, daemon.SdNotifyReady)

@@ -3,12 +3,10 @@ package host
 import (
 	"context"
 	"errors"
-	"os/exec"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/proc"
-	"github.com/seed-3119e985/genv/snapshot/state/system"
+	"github.com/seed-3119e985/genv/snapshot/nss"
 )
 
 const (
@@ -24,9 +22,9 @@ const (
 // userNames are the names of users, as far as they are known. A directory service may
 // be slow, so each name is asked for only once in a session.
 type userNames struct {
-	now    func() time.Time
-	getent func(ctx context.Context, uid string) ([]byte, error)
-	known  map[snapshot.UID]userName
+	now      func() time.Time
+	accounts nss.Passwd
+	known    map[snapshot.UID]userName
 }
 
 // userName is the name of a user at a time; empty for none.
@@ -78,31 +76,11 @@ func (n *userNames) ask(ctx context.Context, s *snapshot.Snapshot) {
 
 // lookUp is the name of a user, or "" for none. An error means that it is unknown.
 func (n *userNames) lookUp(ctx context.Context, uid snapshot.UID) (snapshot.Username, error) {
-	var failed error
-	users := system.Users{Getent: func(ctx context.Context, id string) ([]byte, error) {
-		line, err := n.getent(ctx, id)
-		if !noSuchUser(err) {
-			failed = err
-		}
-		return line, err
-	}}
-	if name := users.Username(ctx, uid); name != "" {
-		return name, nil
-	}
-	return "", failed
-}
-
-// noSuchUser says whether getent(1) looked, and found none. Where there is no
-// getent, /etc/passwd has all users.
-func noSuchUser(err error) bool {
-	const notFound = 2
-	var exit *exec.ExitError
-	return errors.Is(err, exec.ErrNotFound) || errors.As(err, &exit) && exit.ExitCode() == notFound
-}
-
-// getentPasswd is getent(1).
-func getentPasswd(ctx context.Context, uid string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, nameWithin)
 	defer cancel()
-	return proc.Getent(ctx, "passwd", uid)
+	account, err := n.accounts.WithUID(ctx, uid)
+	if errors.Is(err, nss.ErrNoAccount) {
+		err = nil
+	}
+	return account.Username(), err
 }

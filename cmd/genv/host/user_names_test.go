@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/nss"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
@@ -28,16 +29,16 @@ func TestUserNames(t *testing.T) {
 	now, asked := time.Now(), 0
 	var down, gone error
 	gone = exec.Command("sh", "-c", "exit 2").Run()
-	n := userNames{now: func() time.Time { return now }, getent: func(_ context.Context, id string) ([]byte, error) {
+	n := userNames{now: func() time.Time { return now }, accounts: nss.Passwd{Getent: func(_ context.Context, _ string, ids ...string) ([]byte, error) {
 		asked++
 		if down != nil {
 			return nil, down
 		}
-		if id == "4000000001" {
-			return []byte(strings.Join([]string{"vip", "x", id, "1", "", "/", "/bin/sh"}, ":") + "\n"), nil
+		if ids[0] == "4000000001" {
+			return []byte(strings.Join([]string{"vip", "x", ids[0], "1", "", "/", "/bin/sh"}, ":") + "\n"), nil
 		}
 		return nil, gone
-	}}
+	}}}
 	requireNames := func(vipName snapshot.Username, vipUnknown, namelessUnknown bool, questions int) {
 		t.Helper()
 		asked = 0

@@ -38,7 +38,7 @@ type Host struct {
 // Open is this machine with its state files. Nothing is read yet.
 func Open(p command.Program) *Host {
 	containers := &container.Keeper{Run: disk.RunDir(p.Getenv)}
-	options := disk.Config{Now: p.Now, RootDir: disk.RootDir(p.Getenv), Username: system.Users{}.Username, Keeps: containers.Keeps, Contained: contained(p.Getenv)}
+	options := disk.Config{Now: p.Now, RootDir: disk.RootDir(p.Getenv), Username: system.Username, Keeps: containers.Keeps, Contained: contained(p.Getenv)}
 	processes := proc.FS{Reader: p.Reader}
 	options.System = system.On(processes)
 	if p.Getenv("GENV_ROOT_DIR") == "" { // users of simulated hosts need no accounts

@@ -135,7 +135,7 @@ func (h *Host) asker(ctx context.Context) change.Requester {
 		UID: h.UID(ctx), PID: snapshot.PID(os.Getpid()), Now: snapshot.DateOf(h.Machine.Now()),
 		Owner: h.Machine.Proc.UID,
 		Username: func(uid snapshot.UID) snapshot.Username {
-			return cmp.Or(system.Users{}.Username(ctx, uid), h.Unnamed)
+			return cmp.Or(system.Username(ctx, uid), h.Unnamed)
 		},
 		Lacks: func(uid snapshot.UID) bool { return h.Lacks(ctx, uid) },
 	}

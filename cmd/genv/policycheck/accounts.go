@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/nss"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -25,7 +26,7 @@ type KnownNames struct {
 	Err error
 }
 
-// Getent asks a database such as passwd for keys, or lists it without keys; see proc.Getent.
+// Getent asks a database such as passwd for keys, or lists it without keys; see nss.Getent.
 type Getent func(ctx context.Context, database string, keys ...string) ([]byte, error)
 
 const (
@@ -63,27 +64,26 @@ func Ask(ctx context.Context, references []policy.Reference, getent Getent) Know
 
 // ask returns the names of a database's entries. A name that has none is missing in it.
 func ask(ctx context.Context, getent Getent, database string, names []string) (map[string]bool, error) {
-	found := make(map[string]bool)
-	for part := range slices.Chunk(names, keysAtATime) {
+	out, err := lines(ctx, getent, database, names)
+	if err != nil {
+		return nil, fmt.Errorf("%w; the accounts may be in a directory that doesn't answer now", err)
+	}
+	return entries(out), nil
+}
+
+// lines are a database's entries of keys, as far as there are any.
+func lines(ctx context.Context, getent Getent, database string, keys []string) (lines []byte, err error) {
+	for part := range slices.Chunk(keys, keysAtATime) {
 		out, err := getent(ctx, database, part...)
-		if err != nil && !notFound(err) {
+		if err != nil && !nss.NotFound(err) {
 			if ctx.Err() != nil {
 				err = fmt.Errorf("no answer within %s", askWithin)
 			}
-			return nil, fmt.Errorf("getent %s: %w; the accounts may be in a directory that doesn't answer now", database, err)
+			return nil, fmt.Errorf("getent %s: %w", database, err)
 		}
-		for name := range entries(out) {
-			found[name] = true
-		}
+		lines = append(lines, out...)
 	}
-	return found, nil
-}
-
-// notFound says whether getent looked, and some keys have no entry.
-func notFound(err error) bool {
-	const someMissing = 2
-	var exit *exec.ExitError
-	return errors.As(err, &exit) && exit.ExitCode() == someMissing
+	return lines, nil
 }
 
 // entries are the names in getent's lines.
@@ -98,16 +98,11 @@ func entries(out []byte) map[string]bool {
 }
 
 // listed are all users that getent lists.
-func listed(ctx context.Context, getent Getent) []string {
+func listed(ctx context.Context, getent Getent) (names []string) {
 	ctx, cancel := context.WithTimeout(ctx, listWithin)
 	defer cancel()
-	out, err := getent(ctx, "passwd")
-	if err != nil {
-		out, _ = os.ReadFile("/etc/passwd")
-	}
-	var names []string
-	for name := range entries(out) {
-		names = append(names, name)
+	for _, account := range (nss.Passwd{Getent: getent}).All(ctx) {
+		names = append(names, account.Name)
 	}
 	slices.Sort(names)
 	return names
@@ -196,26 +191,19 @@ func uidsOf(ctx context.Context, names []string, getent Getent) (map[string]stri
 
 // accounts are the uids that getent has for keys, by name.
 func accounts(ctx context.Context, keys []string, getent Getent) (map[string]string, error) {
-	var lines []byte
-	for part := range slices.Chunk(keys, keysAtATime) {
-		out, err := getent(ctx, "passwd", part...)
-		if err != nil && !notFound(err) {
-			if ctx.Err() != nil {
-				err = fmt.Errorf("no answer within %s", askWithin)
-			}
-			return nil, fmt.Errorf("getent passwd: %w", err)
-		}
-		lines = append(lines, out...)
+	out, err := lines(ctx, getent, "passwd", keys)
+	if err != nil {
+		return nil, err
 	}
-	return uidsIn(lines), nil
+	return uidsIn(out), nil
 }
 
 // uidsIn are the uids of the accounts in lines of passwd(5), by name.
 func uidsIn(passwd []byte) map[string]string {
 	uids := make(map[string]string)
-	for line := range bytes.Lines(passwd) {
-		if fields := strings.Split(string(line), ":"); len(fields) == 7 && text.CheckUsername(fields[0]) == nil {
-			uids[fields[0]] = fields[2]
+	for _, account := range nss.ParseAccounts(passwd) {
+		if text.CheckUsername(account.Name) == nil {
+			uids[account.Name] = fmt.Sprint(account.UID)
 		}
 	}
 	return uids

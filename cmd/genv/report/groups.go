@@ -18,7 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/remote/usage/store"
-	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/nss"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
@@ -61,7 +61,7 @@ func groupsOf(ctx context.Context, groups map[string][]string, users []string) f
 	}
 	ctx, cancel := context.WithTimeout(ctx, getentTimeout)
 	defer cancel()
-	for user, group := range primaryGroups(ctx, proc.Getent, others) {
+	for user, group := range primaryGroups(ctx, nss.Getent, others) {
 		of[user] = []string{group}
 	}
 	return func(user string) []string {
@@ -78,10 +78,8 @@ func primaryGroups(ctx context.Context, getent policycheck.Getent, users []strin
 	for part := range slices.Chunk(users, 200) {
 		accounts, _ := getent(ctx, "passwd", part...) // it fails if it doesn't know one of them
 		gids := make(map[string]string)
-		for line := range strings.Lines(string(accounts)) {
-			if fields := strings.Split(line, ":"); len(fields) > 3 {
-				gids[fields[0]] = fields[3]
-			}
+		for _, account := range nss.ParseAccounts(accounts) {
+			gids[account.Name] = fmt.Sprint(account.GID)
 		}
 		names := make(map[string]string)
 		if len(gids) > 0 {

@@ -42,7 +42,7 @@ func (w *hostUser) inUseByOthers(ctx context.Context, eid snapshot.EnvID, uid sn
 	case err != nil:
 		return inUse{failed: err.Error()}
 	}
-	user := gpus.UserName(system.Users{}.Username(ctx, uid), &uid)
+	user := gpus.UserName(system.Username(ctx, uid), &uid)
 	for i := range seen.gpus {
 		g := &seen.gpus[i]
 		g.Processes = slices.DeleteFunc(g.Processes, func(p gpus.Process) bool {

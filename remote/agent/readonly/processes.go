@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/nss"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -84,7 +85,11 @@ func (d *Descriptions) parse(data []byte) {
 				d.byPID[pid].Container = proc.ParsePlace([]byte(groups)).ID
 			}
 		case "User":
-			d.parseUser(value)
+			for _, account := range nss.ParseAccounts([]byte(value)) {
+				if name := account.Username(); name != "" && d.Names[account.UID] == "" {
+					d.Names[account.UID] = name
+				}
+			}
 		default:
 			d.parseStatus(line)
 		}
@@ -112,19 +117,6 @@ func (d *Descriptions) parseStatus(line string) {
 		if n, err := strconv.ParseUint(owner, 10, 32); err == nil && d.process != nil {
 			uid := snapshot.UID(n)
 			d.process.UID = &uid
-		}
-	}
-}
-
-// parseUser reads a line of passwd(5).
-func (d *Descriptions) parseUser(line string) {
-	fields := strings.Split(line, ":")
-	if len(fields) != 7 || snapshot.CheckName("the username", fields[0]) != nil {
-		return
-	}
-	if n, err := strconv.ParseUint(fields[2], 10, 32); err == nil {
-		if uid := snapshot.UID(n); d.Names[uid] == "" {
-			d.Names[uid] = snapshot.Username(fields[0])
 		}
 	}
 }

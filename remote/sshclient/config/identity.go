@@ -11,20 +11,15 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
-	"github.com/seed-3119e985/genv/remote/sshclient/nss"
+	"github.com/seed-3119e985/genv/snapshot/nss"
 )
 
 // identity is the user who runs genv, for tokens, `~` and ${ENV}.
 type identity struct {
 	user      string // empty if the system has no account for uid
 	uid, home string
-	names     *nss.Service
 }
-
-// nssTimeout is for finding an account.
-const nssTimeout = 5 * time.Second
 
 // noHome is a folder that does not exist, so that there are no files in it.
 const noHome = "/nonexistent"
@@ -32,10 +27,8 @@ const noHome = "/nonexistent"
 // whoAmI finds the account of the real uid. $USER and $HOME may be those of another
 // user (`sudo -E`, `su`), so they don't count.
 func whoAmI(o ResolverOptions) identity {
-	who := identity{uid: fmt.Sprint(os.Getuid()), names: nss.New()}
-	ctx, cancel := context.WithTimeout(context.Background(), nssTimeout)
-	defer cancel()
-	if account, err := who.names.UserOf(ctx, os.Getuid()); err == nil {
+	who := identity{uid: fmt.Sprint(os.Getuid())}
+	if account, err := (nss.Passwd{}).Own(context.Background()); err == nil {
 		who.user, who.home = account.Name, account.Home
 	} else {
 		who.home = ownFolder(os.Getenv("HOME"))
@@ -76,9 +69,7 @@ func (w identity) path(name string) string {
 	who, rest, _ := strings.Cut(name[1:], "/")
 	home := w.home
 	if who != "" {
-		ctx, cancel := context.WithTimeout(context.Background(), nssTimeout)
-		defer cancel()
-		other, err := w.names.UserNamed(ctx, who)
+		other, err := nss.Passwd{}.Named(context.Background(), who)
 		if err != nil {
 			return name
 		}

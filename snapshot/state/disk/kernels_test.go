@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/nss"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
@@ -22,11 +23,11 @@ import (
 )
 
 // accounts has one account with a home folder; getent knows of no other, or fails.
-func accounts(t *testing.T, uid int, home string, getent error) system.Users {
+func accounts(t *testing.T, uid int, home string, getent error) nss.Passwd {
 	t.Helper()
 	passwd := filepath.Join(t.TempDir(), "passwd")
 	require.NoError(t, os.WriteFile(passwd, fmt.Appendf(nil, "other:x:1:1::/:\nme:x:%d:1::%s:/bin/sh\n", uid, home), 0o600))
-	return system.Users{Passwd: passwd, Getent: func(context.Context, string) ([]byte, error) { return nil, getent }}
+	return nss.Passwd{File: passwd, Getent: func(context.Context, string, ...string) ([]byte, error) { return nil, getent }}
 }
 
 // notFound is how getent(1) says that no account has a uid.
@@ -207,7 +208,7 @@ func TestKernelsOfAnUnreadableProc(t *testing.T) {
 func TestAKernelFolderThatHangs(t *testing.T) {
 	waiting := make(chan struct{})
 	users := accounts(t, os.Getuid()+1, "/", nil)
-	users.Getent = func(context.Context, string) ([]byte, error) {
+	users.Getent = func(context.Context, string, ...string) ([]byte, error) {
 		<-waiting
 		return nil, errors.New("too late")
 	}

@@ -1,8 +1,6 @@
 package disk_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -84,61 +82,19 @@ func TestAKernelHiddenFromTheReaderIsKept(t *testing.T) {
 }
 
 func TestARealProcessOfItsOwnUser(t *testing.T) {
-	store := disk.New(sharedDir(t), disk.Config{Username: system.Users{}.Username})
+	store := disk.New(sharedDir(t), disk.Config{Username: system.Username})
 	_, err := store.RegisterDevices(t.Context(), gpus(1))
 	require.NoError(t, err)
 	me := snapshot.UID(os.Getuid())
 	require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
 		return b.Activate(state.Activation{
 			EID: "me", UID: me, PID: snapshot.PID(os.Getpid()), At: at("12:00:00"),
-			Username: system.Users{}.Username(t.Context(), me),
+			Username: system.Username(t.Context(), me),
 		})
 	}))
 	files, err := store.Read(t.Context())
 	require.NoError(t, err)
 	require.False(t, files.Environment("me").OwnerMismatch)
-}
-
-func TestUsername(t *testing.T) {
-	passwd := func(line string) string {
-		path := filepath.Join(t.TempDir(), "passwd")
-		require.NoError(t, os.WriteFile(path, []byte(line), 0o600))
-		return path
-	}
-	unknown := passwd("root:x:0:0:root:/root:/bin/sh\nalice:x:100:1001::/home/alice:/bin/sh\n1001\n")
-	local := passwd("root:x:0:0:root:/root:/bin/sh\nalice:x:1001:1001::/home/alice:/bin/sh\n")
-	getent := func(line string) func(context.Context, string) ([]byte, error) {
-		return func(_ context.Context, uid string) ([]byte, error) {
-			if uid != "1001" {
-				return nil, errors.New("asked for " + uid)
-			}
-			return []byte(line), nil
-		}
-	}
-	tests := []struct {
-		name  string
-		users system.Users
-		want  snapshot.Username
-	}{
-		{"of /etc/passwd", system.Users{Passwd: local, Getent: getent("")}, "alice"},
-		{"of a directory, where there is no such file", system.Users{Passwd: "/none", Getent: getent("raz:*:1001:100:Raz:/home/raz:/bin/sh\n")}, "raz"},
-		{"of a directory", system.Users{Passwd: unknown, Getent: getent("raz:*:1001:100:Raz:/home/raz:/bin/sh\n")}, "raz"},
-		{"of another uid", system.Users{Passwd: unknown, Getent: getent("raz:*:1002:100:Raz:/home/raz:/bin/sh\n")}, ""},
-		{"garbage", system.Users{Passwd: unknown, Getent: getent("1001")}, ""},
-		{"a control character", system.Users{Passwd: unknown, Getent: getent("r\x1bz:*:1001:100:Raz:/home/raz:/bin/sh\n")}, ""},
-		{"too long", system.Users{Passwd: unknown, Getent: getent(strings.Repeat("x", 5000) + ":*:1001:1::/:/bin/sh\n")}, ""},
-		{"unknown everywhere", system.Users{Passwd: unknown, Getent: func(context.Context, string) ([]byte, error) { return nil, errors.New("exit status 2") }}, ""},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			require.Equal(t, tt.want, tt.users.Username(t.Context(), 1001))
-		})
-	}
-}
-
-func TestRealUsers(t *testing.T) {
-	require.Equal(t, snapshot.Username("root"), system.Users{}.Username(t.Context(), 0))
-	require.Empty(t, system.Users{}.Username(t.Context(), 4_000_000_000), "a uid without an account")
 }
 
 // Where /proc hides the processes of others, signal 0 and a pidfd tell of those

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/nss"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
@@ -145,16 +146,18 @@ var runtimeVariables = []struct{ name, below string }{
 // there may be others.
 func (p procfs) runtimeFolders(ctx context.Context, uid snapshot.UID, pids []snapshot.PID) (folders []string, complete bool) {
 	reader := os.Geteuid()
-	home, err := p.users.Home(ctx, uid)
-	complete = (err == nil || errors.Is(err, errNoAccount)) && (reader == 0 || int64(reader) == int64(uid))
+	within, cancel := context.WithTimeout(ctx, accountWithin)
+	account, err := p.accounts.WithUID(within, uid)
+	cancel()
+	complete = (err == nil || errors.Is(err, nss.ErrNoAccount)) && (reader == 0 || int64(reader) == int64(uid))
 	seen, budget := map[string]bool{}, &proc.Budget{}
 	add := func(folder string) {
 		if filepath.IsAbs(folder) && !seen[folder] {
 			seen[folder], folders = true, append(folders, folder)
 		}
 	}
-	if home != "" {
-		add(filepath.Join(home, ".local/share/jupyter/runtime"))
+	if account.Home != "" {
+		add(filepath.Join(account.Home, ".local/share/jupyter/runtime"))
 	}
 	for _, pid := range pids {
 		if ctx.Err() != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/nss"
 )
 
 // The look for files ends with the time for it, and not only its answer is dropped.
@@ -19,7 +20,7 @@ func TestTheLookForKernelFilesEndsInTime(t *testing.T) {
 	require.NoError(t, os.MkdirAll(runtime, 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(runtime, "kernel-k.json"), []byte("{}"), 0o600))
 	require.NoError(t, os.WriteFile(passwd, []byte("me:x:"+strconv.FormatUint(uint64(me), 10)+":1::"+home+":/bin/sh\n"), 0o600))
-	machine := newProcfs(t.TempDir(), Users{Passwd: passwd})
+	machine := newProcfs(t.TempDir(), nss.Passwd{File: passwd})
 	k := Kernel{ID: "k", UID: me}
 	ctx, cancel := context.WithCancel(t.Context())
 	require.Equal(t, Alive, machine.kernelFilesOf(ctx, me, nil, []Kernel{k})[k])

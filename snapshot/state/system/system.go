@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/nss"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
@@ -60,26 +61,26 @@ type System interface {
 const RealProc = "/proc"
 
 // New returns the System that a /proc file system describes.
-func New(root string) System { return NewWith(root, Users{}) }
+func New(root string) System { return NewWith(root, nss.Passwd{}) }
 
 // NewWith is New, with another way to look up accounts.
-func NewWith(root string, users Users) System { return newProcfs(root, users) }
+func NewWith(root string, accounts nss.Passwd) System { return newProcfs(root, accounts) }
 
 // On is New with the Reader of a /proc file system.
 func On(fs proc.FS) System {
-	p := newProcfs(cmp.Or(fs.Root, RealProc), Users{})
+	p := newProcfs(cmp.Or(fs.Root, RealProc), nss.Passwd{})
 	p.fs.Reader = fs.Reader
 	return p
 }
 
-func newProcfs(root string, users Users) procfs {
-	return procfs{root: root, fs: proc.FS{Root: root}, users: users, kernelsPending: &pendingUsers{}}
+func newProcfs(root string, accounts nss.Passwd) procfs {
+	return procfs{root: root, fs: proc.FS{Root: root}, accounts: accounts, kernelsPending: &pendingUsers{}}
 }
 
 type procfs struct {
 	root           string
 	fs             proc.FS
-	users          Users
+	accounts       nss.Passwd
 	kernelsPending *pendingUsers
 }
 

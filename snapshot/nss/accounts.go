@@ -1,0 +1,177 @@
+// Package nss finds accounts and addresses as other programs of this machine do: by
+// nsswitch.conf(5), which may name sssd, LDAP or mDNS. A program without cgo only reads
+// /etc/passwd and /etc/hosts, and asks DNS. What it doesn't find there, this package asks
+// getent(1), which every glibc system has.
+//
+//	account, err := nss.Passwd{}.WithUID(ctx, 1001) // nss.ErrNoAccount if there certainly is none
+//	addresses, err := nss.NewResolver().Addresses(ctx, "ip", "printer.local")
+package nss
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Account is an entry of passwd(5).
+type Account struct {
+	Name, Home string
+	UID        snapshot.UID
+	GID        uint32
+}
+
+// Username is the name; "" if the state files can't hold it.
+func (a Account) Username() snapshot.Username {
+	if snapshot.CheckName("the username", a.Name) != nil {
+		return ""
+	}
+	return snapshot.Username(a.Name)
+}
+
+// ParseAccounts reads lines of passwd(5). What is no entry is left out.
+func ParseAccounts(passwd []byte) (accounts []Account) {
+	for line := range bytes.Lines(passwd) {
+		fields := strings.Split(strings.TrimSuffix(string(line), "\n"), ":")
+		if len(fields) != 7 || fields[0] == "" {
+			continue
+		}
+		uid, err := strconv.ParseUint(fields[2], 10, 32)
+		gid, noGroup := strconv.ParseUint(fields[3], 10, 32)
+		if err == nil && noGroup == nil {
+			accounts = append(accounts, Account{fields[0], fields[5], snapshot.UID(uid), uint32(gid)})
+		}
+	}
+	return accounts
+}
+
+// ErrNoAccount says that there is certainly no such account. After any other error it is unknown.
+var ErrNoAccount = errors.New("there is no such account")
+
+// findWithin is how long an account is looked for at most.
+const findWithin = 5 * time.Second
+
+// Passwd finds accounts. The zero value is for this machine. Package os/user is not used: without
+// cgo it makes an account of $USER and $HOME for a user of this process who is not in the file.
+type Passwd struct {
+	// File is read first, since an unreachable directory service can take seconds; empty for
+	// /etc/passwd.
+	File string
+	// Getent is the function Getent, or stands for it; nil for that.
+	Getent func(ctx context.Context, database string, keys ...string) ([]byte, error)
+}
+
+// WithUID is the account of a uid.
+func (p Passwd) WithUID(ctx context.Context, uid snapshot.UID) (Account, error) {
+	return p.find(ctx, strconv.FormatUint(uint64(uid), 10), func(a Account) bool { return a.UID == uid })
+}
+
+// Own is the account of the user of this process. $USER and $HOME don't count.
+func (p Passwd) Own(ctx context.Context) (Account, error) {
+	return p.WithUID(ctx, snapshot.UID(os.Getuid())) //nolint:gosec // a uid
+}
+
+// Named is the account with a name.
+func (p Passwd) Named(ctx context.Context, name string) (Account, error) {
+	return p.find(ctx, name, func(a Account) bool { return a.Name == name })
+}
+
+// Local is the account of a uid in the file.
+func (p Passwd) Local(uid snapshot.UID) (found Account, err error) {
+	all, err := p.local()
+	if at := slices.IndexFunc(all, func(a Account) bool { return a.UID == uid }); at >= 0 {
+		return all[at], nil
+	}
+	return Account{}, cmp.Or(err, ErrNoAccount)
+}
+
+// All are the accounts that getent(1) lists; those of the file if it fails or takes too long.
+func (p Passwd) All(ctx context.Context) []Account {
+	out, err := p.getent(ctx)
+	if err != nil {
+		all, _ := p.local() // without it there is none
+		return all
+	}
+	return ParseAccounts(out)
+}
+
+func (p Passwd) local() ([]Account, error) {
+	data, err := os.ReadFile(cmp.Or(p.File, "/etc/passwd"))
+	return ParseAccounts(data), err
+}
+
+func (p Passwd) getent(ctx context.Context, keys ...string) ([]byte, error) {
+	if p.Getent != nil {
+		return p.Getent(ctx, "passwd", keys...)
+	}
+	return Getent(ctx, "passwd", keys...)
+}
+
+func (p Passwd) find(ctx context.Context, key string, wanted func(Account) bool) (Account, error) {
+	all, fileErr := p.local()
+	if at := slices.IndexFunc(all, wanted); at >= 0 {
+		return all[at], nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, findWithin)
+	defer cancel()
+	out, err := p.getent(ctx, key)
+	all = ParseAccounts(out)
+	at := slices.IndexFunc(all, wanted)
+	switch {
+	case err == nil && at >= 0:
+		return all[at], nil
+	case NotFound(err), errors.Is(err, exec.ErrNotFound), err == nil && len(all) > 0: // without getent, the file has all
+		err = cmp.Or(fileErr, ErrNoAccount)
+	case err == nil:
+		err = errors.New("its answer is not understood")
+	}
+	return Account{}, fmt.Errorf("getent passwd %s: %w", key, err)
+}
+
+// NotFound says whether getent(1) didn't find all keys.
+func NotFound(err error) bool {
+	const status = 2
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	return ok && exit.ExitCode() == status
+}
+
+// Answering returns an error if a directory service can't be asked. getent(1) reports such an
+// account as one that isn't there; so root, whom the files have, is asked for behind services
+// that end the search where they don't answer.
+func Answering(ctx context.Context, directories []string) error {
+	if len(directories) == 0 {
+		return nil
+	}
+	config := "passwd:"
+	for _, service := range directories {
+		config += service + " [UNAVAIL=return TRYAGAIN=return] "
+	}
+	if _, err := getent(ctx, "-s", config+"files", "passwd", "0"); err != nil {
+		return fmt.Errorf("the directory service (%s) doesn't answer: %w", strings.Join(directories, ", "), err)
+	}
+	return nil
+}
+
+// Getent asks a database of the system such as passwd for keys with getent(1), which also asks
+// directory services, or lists it without keys. It ends soon after ctx.
+func Getent(ctx context.Context, database string, keys ...string) ([]byte, error) {
+	if len(keys) > 0 {
+		keys = append([]string{"--"}, keys...)
+	}
+	return getent(ctx, append([]string{database}, keys...)...)
+}
+
+func getent(ctx context.Context, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, "getent", args...)
+	cmd.WaitDelay = time.Second
+	return cmd.Output()
+}

@@ -1,0 +1,139 @@
+package nss
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	resolveWithin = 5 * time.Second  // of one getent
+	answerKeptFor = 10 * time.Second // by getent
+	maxResolving  = 8                // getent processes
+)
+
+// Resolver finds addresses. Answers of getent are kept for a few seconds. Where there is no getent,
+// or it doesn't answer in time, the result is that of Go's own search. It is safe for concurrent use.
+type Resolver struct {
+	places chan struct{}
+
+	mu      sync.Mutex
+	answers map[string]*resolved // by host
+}
+
+// resolved is valid once done is closed.
+type resolved struct {
+	done  chan struct{}
+	until time.Time
+	found []netip.Addr
+	err   error
+}
+
+// NewResolver starts nothing.
+func NewResolver() *Resolver {
+	return &Resolver{places: make(chan struct{}, maxResolving), answers: map[string]*resolved{}}
+}
+
+// Addresses are those of a host, or an address itself, in the order in which they
+// should be tried. The network is ip, ip4 or ip6. The error is that of Go's resolver.
+func (r *Resolver) Addresses(ctx context.Context, network, host string) ([]netip.Addr, error) {
+	found, err := r.find(ctx, network, host)
+	var usable []netip.Addr
+	for _, a := range found {
+		if a = a.Unmap(); !slices.Contains(usable, a) && (network == "ip" || a.Is4() == (network == "ip4")) {
+			usable = append(usable, a)
+		}
+	}
+	if err == nil && len(usable) == 0 {
+		err = fmt.Errorf("%s has no address of the family that AddressFamily asks for", host)
+	}
+	return usable, err
+}
+
+// find asks getent where Go's resolver has no answer. Go's resolver would drop the
+// zone of an IPv6 address.
+func (r *Resolver) find(ctx context.Context, network, host string) ([]netip.Addr, error) {
+	if literal, err := netip.ParseAddr(host); err == nil {
+		return []netip.Addr{literal}, nil
+	}
+	own, cancel := halfOf(ctx) // a DNS server that is silent leaves time for getent
+	found, err := net.DefaultResolver.LookupNetIP(own, network, host)
+	cancel()
+	if err != nil && ctx.Err() == nil {
+		if others, failed := r.ask(ctx, host); failed == nil {
+			return others, nil
+		}
+	}
+	return found, err
+}
+
+// halfOf has half of the time that is left in ctx.
+func halfOf(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return context.WithTimeout(ctx, resolveWithin)
+	}
+	return context.WithTimeout(ctx, time.Until(deadline)/2)
+}
+
+// parseHosts reads lines of `getent ahosts`: an address, the kind of socket, and on
+// the first one the name. Each address comes once for each kind.
+func parseHosts(out []byte) (found []netip.Addr) {
+	for line := range strings.Lines(string(out)) {
+		first, _, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		if a, err := netip.ParseAddr(first); err == nil {
+			found = append(found, a)
+		}
+	}
+	return found
+}
+
+// ask returns the addresses that getent prints. Callers with the same question share
+// one process.
+func (r *Resolver) ask(ctx context.Context, host string) ([]netip.Addr, error) {
+	r.mu.Lock()
+	a := r.answers[host]
+	mine := a == nil || !a.until.IsZero() && time.Now().After(a.until)
+	if mine {
+		a = &resolved{done: make(chan struct{})}
+		r.answers[host] = a
+	}
+	r.mu.Unlock()
+	if mine {
+		found, err := r.getent(ctx, host)
+		r.mu.Lock()
+		a.found, a.err, a.until = found, err, time.Now().Add(answerKeptFor)
+		if ctx.Err() != nil { // it says nothing about the name
+			delete(r.answers, host)
+		}
+		r.mu.Unlock()
+		close(a.done)
+	}
+	select {
+	case <-a.done:
+		return a.found, a.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+func (r *Resolver) getent(ctx context.Context, host string) ([]netip.Addr, error) {
+	select {
+	case r.places <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	defer func() { <-r.places }()
+	ctx, cancel := context.WithTimeout(ctx, resolveWithin)
+	defer cancel()
+	out, err := Getent(ctx, "ahosts", host)
+	if err != nil {
+		return nil, fmt.Errorf("getent ahosts: %w", err)
+	}
+	return parseHosts(out), nil
+}

@@ -1,0 +1,109 @@
+package nss
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fakeGetent puts a getent first in PATH that runs a script and counts its calls.
+func fakeGetent(t *testing.T, script string) (calls func() int) {
+	t.Helper()
+	dir := t.TempDir()
+	log := filepath.Join(dir, "calls")
+	text := fmt.Sprintf("#!/bin/sh\necho \"$@\" >> %s\n%s\n", log, script)
+	require.NoError(t, proctest.WriteProgram(filepath.Join(dir, "getent"), []byte(text)))
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	return func() int {
+		content, _ := os.ReadFile(log) // not there before the first call
+		return strings.Count(string(content), "\n")
+	}
+}
+
+const onlyHere = `case "$1 $3" in
+"ahosts gpu.invalid") echo "127.0.0.9       STREAM gpu.lab"; echo "127.0.0.9       DGRAM"; echo "::1             STREAM" ;;
+*) exit 2 ;;
+esac`
+
+func TestNamesThatOnlyGetentKnows(t *testing.T) {
+	calls := fakeGetent(t, onlyHere)
+	s := NewResolver()
+	for network, want := range map[string][]netip.Addr{
+		"ip":  {netip.MustParseAddr("127.0.0.9"), netip.MustParseAddr("::1")},
+		"ip4": {netip.MustParseAddr("127.0.0.9")}, "ip6": {netip.MustParseAddr("::1")},
+	} {
+		got, err := s.Addresses(t.Context(), network, "gpu.invalid")
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			_, err := s.Addresses(t.Context(), "ip", "gpu.invalid")
+			require.NoError(t, err)
+		})
+	}
+	all.Wait()
+	require.Equal(t, 1, calls(), "one process for all of them")
+	_, err := s.Addresses(t.Context(), "ip", "nowhere.invalid")
+	require.ErrorContains(t, err, "nowhere.invalid")
+}
+
+func TestAddressesThatNeedNoGetent(t *testing.T) {
+	calls := fakeGetent(t, "exit 2")
+	for _, text := range []string{"127.0.0.1", "::1", "fe80::1%lo"} {
+		got, err := NewResolver().Addresses(t.Context(), "ip", text)
+		require.NoError(t, err)
+		require.Equal(t, []netip.Addr{netip.MustParseAddr(text)}, got)
+	}
+	require.Zero(t, calls())
+}
+
+func TestNoGetent(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	_, err := NewResolver().Addresses(t.Context(), "ip", "nowhere.invalid")
+	require.ErrorContains(t, err, "nowhere.invalid")
+}
+
+func TestGetentThatHangs(t *testing.T) {
+	fakeGetent(t, "exec sleep 60")
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	begun := time.Now()
+	_, err := NewResolver().Addresses(ctx, "ip", "gpu.invalid")
+	require.Error(t, err)
+	require.Less(t, time.Since(begun), 30*time.Second)
+}
+
+// TestRealGetent: it is asked for what /etc/hosts has, so that the answer can be compared.
+func TestRealGetent(t *testing.T) {
+	if _, err := exec.LookPath("getent"); err != nil {
+		t.Skip("skipped: this test needs getent, of glibc:", err)
+	}
+	found, err := NewResolver().ask(t.Context(), "127.0.0.1")
+	require.NoError(t, err)
+	require.Contains(t, found, netip.MustParseAddr("127.0.0.1"))
+}
+
+func FuzzParseHosts(f *testing.F) {
+	f.Add([]byte("127.0.0.1       STREAM localhost\n::1 RAW"))
+	f.Fuzz(func(t *testing.T, out []byte) {
+		for _, a := range parseHosts(out) {
+			require.True(t, a.IsValid())
+		}
+	})
+}
