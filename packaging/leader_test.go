@@ -14,7 +14,7 @@ func example(t *testing.T, first string) string {
 	t.Helper()
 	text, err := os.ReadFile("../docs/several-controllers.md")
 	require.NoError(t, err)
-	_, rest, found := strings.Cut(string(text), "\n```\n"+first)
+	_, rest, found := strings.Cut(string(text), "\n"+first)
 	require.True(t, found, first)
 	block, _, _ := strings.Cut(rest, "\n```\n")
 	return first + block + "\n"

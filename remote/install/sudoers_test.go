@@ -27,7 +27,7 @@ func joined(text string) (lines []string) {
 func TestSudoersIsWhatTheDocumentationSays(t *testing.T) {
 	page, err := os.ReadFile("../../docs/fleet.md")
 	require.NoError(t, err)
-	_, documented, found := strings.Cut(string(page), "```\nDefaults!")
+	_, documented, found := strings.Cut(string(page), "```sudoers\nDefaults!")
 	require.True(t, found)
 	documented, _, _ = strings.Cut(documented, "```")
 	require.Equal(t, joined("Defaults!"+documented), joined(install.Sudoers(remote.DefaultGenv, "", "genv")))

@@ -38,7 +38,7 @@ func TestTheSudoersLineIsTheSameEverywhere(t *testing.T) {
 	if _, err := os.Stat(visudo); err != nil {
 		t.Skip("there is no visudo on this machine")
 	}
-	_, fleet, _ := strings.Cut(texts[0], "```\nDefaults!")
+	_, fleet, _ := strings.Cut(texts[0], "```sudoers\nDefaults!")
 	fleet, _, _ = strings.Cut(fleet, "```")
 	_, migrating, _ := strings.Cut(texts[1], "echo 'admin ")
 	migrating, _, _ = strings.Cut(migrating, "'")
