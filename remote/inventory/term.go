@@ -186,28 +186,7 @@ func parseLabel(item string) (label, bool) {
 // policies.
 func (l label) matches(h *remote.Host) bool {
 	has, ok := h.Labels[l.key]
-	return ok && (!l.hasValue || globMatches([]rune(l.value), []rune(has)))
-}
-
-// globMatches says whether a glob matches a whole text.
-func globMatches(glob, text []rune) bool {
-	at, star, tried := 0, -1, 0 // in the glob, its last star, and the end in the text of what that matches
-	for i := 0; i < len(text); {
-		switch {
-		case at < len(glob) && glob[at] == '*':
-			star, tried = at, i
-			at++
-		case at < len(glob) && (glob[at] == '?' || glob[at] == text[i]):
-			at++
-			i++
-		case star >= 0:
-			tried++
-			at, i = star+1, tried
-		default:
-			return false
-		}
-	}
-	return strings.Trim(string(glob[at:]), "*") == ""
+	return ok && (!l.hasValue || text.MatchGlob([]rune(l.value), []rune(has)))
 }
 
 // labelled are the names of the hosts with a label, at least one.

@@ -2,6 +2,7 @@ package text
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -126,6 +127,27 @@ func SplitHosts(list string) []string {
 		}
 	}
 	return append(items, strings.TrimSpace(list[start:]))
+}
+
+// MatchGlob says whether a glob, in which * is any text and ? any character, matches a whole text.
+func MatchGlob[C byte | rune](glob, text []C) bool {
+	at, star, tried := 0, -1, 0 // in the glob, its last star, and the end in the text of what that matches
+	for i := 0; i < len(text); {
+		switch {
+		case at < len(glob) && glob[at] == '*':
+			star, tried = at, i
+			at++
+		case at < len(glob) && (glob[at] == '?' || glob[at] == text[i]):
+			at++
+			i++
+		case star >= 0:
+			tried++
+			at, i = star+1, tried
+		default:
+			return false
+		}
+	}
+	return !slices.ContainsFunc(glob[at:], func(c C) bool { return c != '*' })
 }
 
 // HostGlob is a host name in which * is any text and ? any character. It may have ranges,

@@ -159,6 +159,27 @@ func FuzzParseHosts(f *testing.F) {
 	})
 }
 
+func TestMatchGlob(t *testing.T) {
+	for _, tt := range []struct {
+		glob, text    string
+		bytes, letter bool // whether it matches byte by byte, and letter by letter
+	}{
+		{"", "", true, true},
+		{"", "a", false, false},
+		{"*", "", true, true},
+		{"a*b*", "aXbYb", true, true},
+		{"a*b", "aXbY", false, false},
+		{"a?c", "abc", true, true},
+		{"a?", "a", false, false},
+		{"m?nchen", "münchen", false, true},
+		{"m??nchen", "münchen", true, false},
+		{"A", "a", false, false},
+	} {
+		require.Equal(t, tt.bytes, text.MatchGlob([]byte(tt.glob), []byte(tt.text)), "%q of %q", tt.glob, tt.text)
+		require.Equal(t, tt.letter, text.MatchGlob([]rune(tt.glob), []rune(tt.text)), "%q of %q", tt.glob, tt.text)
+	}
+}
+
 func TestHostGlobs(t *testing.T) {
 	tests := []struct {
 		glob, name string
