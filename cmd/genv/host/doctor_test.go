@@ -27,7 +27,8 @@ func TestDoctorKnowsTheOrderOfTheGuard(t *testing.T) {
 		"no order": {nil, doctor.GuardState{Mode: snapshot.GuardOff}, ""},
 		"on": {
 			&guard.Status{Mode: guard.Enforce, Until: now.Add(time.Minute), Order: &order, Given: now},
-			doctor.GuardState{Mode: snapshot.GuardEnforce, Ordered: snapshot.GuardEnforce, By: order.By, Renewed: now}, "",
+			doctor.GuardState{Mode: snapshot.GuardEnforce, Ordered: snapshot.GuardEnforce, By: order.By, Renewed: now},
+			"",
 		},
 		"not renewed": {
 			&guard.Status{Reason: "the lease of its last order has ended", Order: &order, Given: now.Add(-time.Hour)},
