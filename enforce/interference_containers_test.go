@@ -97,7 +97,7 @@ func newIntrusion(seed uint64) *intrusion {
 		f.aim(&p, s)
 		containers = append(containers, p)
 	}
-	f.policy = stated{all: enforce.Settings{NonEnvProcesses: f.coin(), EnvDevices: f.IntN(4) > 0, EnvMemory: f.IntN(4) > 0, Warn: f.warn()}}
+	f.policy = stated{all: enforce.Settings{NonEnvProcesses: f.coin(), EnvDevices: f.IntN(4) > 0, EnvMemory: f.IntN(4) > 0, Warn: f.warn(), RuleWarns: f.ruleWarns()}}
 	alices := f.warn()
 	f.policy.asked = func(q enforce.Query, s *enforce.Settings) {
 		if q.User == "alice" {
@@ -114,6 +114,15 @@ func newIntrusion(seed uint64) *intrusion {
 		x.intruded = append(x.intruded, snapshot.Cluster{Hosts: []snapshot.Host{{Name: "h0", Snapshot: &both}}})
 	}
 	return x
+}
+
+// ruleWarns is the own warning of a rule, or none.
+func (f *forgery) ruleWarns() map[enforce.Rule]enforce.Warn {
+	rules := enforce.Rules()
+	if f.coin() {
+		return nil
+	}
+	return map[enforce.Rule]enforce.Warn{rules[f.IntN(len(rules))]: f.warn()}
 }
 
 func (f *forgery) warn() enforce.Warn {

@@ -120,7 +120,7 @@ func (f *forgery) usage(devices []snapshot.DeviceIndex) []snapshot.DeviceUsage {
 func (f *forgery) rules() stated {
 	all := enforce.Settings{
 		NonEnvProcesses: f.coin(), EnvDevices: f.coin(), EnvMemory: f.coin(), SudoUsers: f.IntN(4) == 0, UnknownOutside: f.IntN(4) == 0,
-		Warn: enforce.Warn{Cycles: f.IntN(2)},
+		Warn: enforce.Warn{Cycles: f.IntN(2)}, RuleWarns: f.ruleWarns(),
 	}
 	if f.coin() {
 		all.MaxDevices = ptr(f.IntN(6))

@@ -123,6 +123,9 @@ func (w *world) rules() stated {
 	if w.coin() {
 		p.all.Warn = enforce.Warn{Cycles: w.IntN(3)}
 	}
+	if rules := enforce.Rules(); w.coin() {
+		p.all.RuleWarns = map[enforce.Rule]enforce.Warn{rules[w.IntN(len(rules))]: {Cycles: w.IntN(3)}}
+	}
 	return p
 }
 
@@ -203,7 +206,7 @@ func TestPropertyExemptIsNeverTouched(t *testing.T) {
 	spared := 0
 	for seed := range worlds {
 		w := newWorld(seed)
-		w.policy.all.Warn = enforce.Warn{}
+		w.policy.all.Warn, w.policy.all.RuleWarns = enforce.Warn{}, nil
 		exempt := w.policy.exempt
 		for _, plan := range w.plans(w.cluster) {
 			for _, o := range plan.Orders {
