@@ -281,7 +281,7 @@ func TestBentRootInAContainer(t *testing.T) {
 	b := openBent(t, "gpu-01")
 	policy, err := os.ReadFile("../../../policy.example.yaml")
 	require.NoError(t, err)
-	text := strings.NewReplacer("warn: {for: 10m}", "warn: false", "grace: 10s", "grace: 1s", "kill: false", "kill: true").Replace(string(policy))
+	text := strings.NewReplacer("warn: {for: 10m, rules: {non-env-processes: 30m, max-devices-per-user: 1d}}", "warn: false", "grace: 10s", "grace: 1s", "kill: false", "kill: true").Replace(string(policy))
 	text, _, _ = strings.Cut(text, "\nmail:\n") // and hooks: tests reach no machine but this one
 	contained := b.job("gpu-01", testfleet.Job{User: "root", Contained: true, Uses: using(2)})
 	root := b.job("gpu-01", testfleet.Job{User: "root", Uses: using(1)})
