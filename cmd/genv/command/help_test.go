@@ -70,7 +70,6 @@ func TestRemoved(t *testing.T) {
 		"genv remote report --fair-share":      "unknown flag --fair-share: use --by user",
 		"genv doctor --bundle x":               "unknown flag --bundle: attach the output of --format json instead",
 		"genv doctor --policy x":               "unknown flag --policy: attach the file itself to the output of --format json",
-		"genv remote doctor --policy x":        "unknown flag --policy: attach the file itself to the output of --format json",
 		"genv enforce --history on":            "unknown flag --history: leave it out; controllers (genv remote enforce) keep it",
 		"genv remote gpus --policy x":          "unknown flag --policy; see genv remote gpus --help",
 		"genv remote doctor --bundle x":        "unknown flag --bundle: attach the output of --format json instead",
