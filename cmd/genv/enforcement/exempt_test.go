@@ -14,7 +14,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
-	"github.com/seed-3119e985/genv/cmd/genv/fleet"
+	"github.com/seed-3119e985/genv/cmd/genv/operators"
 	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
 	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
@@ -22,11 +22,11 @@ import (
 )
 
 // exempted runs `genv remote exempt`, and returns its document.
-func exempted(t *testing.T, args ...string) fleet.ExemptDocument {
+func exempted(t *testing.T, args ...string) operators.ExemptDocument {
 	t.Helper()
 	r := genvtest.Run(t, append([]string{"remote", "exempt", "--format", "json"}, args...)...)
 	require.Zero(t, r.Code, r.Err)
-	var document fleet.ExemptDocument
+	var document operators.ExemptDocument
 	require.NoError(t, json.Unmarshal([]byte(r.Out), &document))
 	return document
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/listeners"
+	"github.com/seed-3119e985/genv/cmd/genv/policycheck"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
@@ -75,7 +76,7 @@ type Options struct {
 
 // Flags are those of `enforce`, on this machine and on a fleet.
 func Flags() []cli.Flag {
-	return append(RuleFlags(),
+	return append(policycheck.RuleFlags(),
 		&cli.StringFlag{Name: "interval", Category: command.Site, Value: "10", Usage: "`TIME` between cycles, in seconds or as 500ms; 0 runs once"},
 		&cli.StringFlag{Name: "events", Value: "on", Usage: "`on` or off: look at a host at once when something happens there, also between two cycles"},
 		&cli.IntFlag{Name: "cycles", Usage: "end after `N` cycles; 0 never ends"},
@@ -126,7 +127,7 @@ func ReadOptions(c *cli.Context) (Options, error) {
 	if options.Cycles < 0 {
 		return options, command.UsageError("--cycles %d: write 0 or more", options.Cycles)
 	}
-	if options.Policy, err = ReadPolicy(c); err != nil {
+	if options.Policy, err = policycheck.ReadPolicy(c); err != nil {
 		return options, err
 	}
 	if options.ExitCode && !options.DryRun {
@@ -238,4 +239,23 @@ func (o *Options) policy() enforce.Policy {
 // live is what viewers get to know of options.
 func (o *Options) live(p *command.Program) live.Options {
 	return live.Options{Now: p.Now, Interval: o.Interval, Enforcing: !o.LookOnly, Policy: o.policy()}
+}
+
+// localPolicy is a policy for this machine, which has no name in findings, and its
+// own in the policy.
+type localPolicy struct {
+	enforce.Policy
+	name snapshot.Hostname
+}
+
+// Settings implements enforce.Policy.
+func (p localPolicy) Settings(q enforce.Query) *enforce.Settings {
+	q.Host = p.name
+	return p.Policy.Settings(q)
+}
+
+// Exempt implements enforce.Policy.
+func (p localPolicy) Exempt(s enforce.Subject) (string, bool) {
+	s.Host = p.name
+	return p.Policy.Exempt(s)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/checkup"
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
+	"github.com/seed-3119e985/genv/cmd/genv/policycheck"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote"
@@ -100,7 +101,7 @@ func (p *program) wantedGuards(path string) func(remote.Host) snapshot.GuardMode
 	if path == "" || path == command.NoPolicy {
 		return nil
 	}
-	data, err := enforcement.ReadPolicyFile(path)
+	data, err := policycheck.ReadPolicyFile(path)
 	var file *policy.File
 	if err == nil {
 		file, err = policy.Parse(path, data)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/history"
+	"github.com/seed-3119e985/genv/cmd/genv/operators"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/cmd/genv/report"
 	"github.com/seed-3119e985/genv/remote"
@@ -166,11 +167,11 @@ func Commands(with command.Program, named string) []*cli.Command {
 // OnHosts are the commands below `genv remote`; config.yaml sets their flags.
 func OnHosts(with command.Program) []*cli.Command {
 	p := &program{with}
-	return []*cli.Command{
+	return append(operators.Commands(with),
 		p.activateCommand(), p.doctorCommand(), p.enforceCommand(), p.llmCommand(), p.historyCommand(), p.devicesCommand(), p.envsCommand(),
-		p.gpusCommand(), p.installCommand(), p.hostsCommand(), p.monitorCommand(), p.queryCommand(), p.exemptCommand(), p.holdCommand(), p.releaseCommand(), report.Command(p.Program),
+		p.gpusCommand(), p.installCommand(), p.hostsCommand(), p.monitorCommand(), p.queryCommand(), report.Command(p.Program),
 		p.waitCommand(), p.topCommand(), p.watchCommand(),
-	}
+	)
 }
 
 func (p *program) historyCommand() *cli.Command {

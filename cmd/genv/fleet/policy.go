@@ -10,7 +10,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/cmd/genv/policycheck"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce"
@@ -32,7 +31,7 @@ func (p *program) policyCommand() *cli.Command {
 			p.policyCheckCommand(), p.policyTestNotifyCommand(),
 			{
 				Name: "explain", Usage: "print the settings for a user on a host, and where each comes from",
-				Flags: append(append(inventoryFlags(), enforcement.RuleFlags()...), command.FormatFlag("tui", "csv", "json"),
+				Flags: append(append(inventoryFlags(), policycheck.RuleFlags()...), command.FormatFlag("tui", "csv", "json"),
 					&cli.StringFlag{Name: "user", Usage: "the settings for this `USER`; without it, those for users that the policy doesn't name"},
 					&cli.StringFlag{Name: "host", Usage: "on this `HOST`, by its name in the inventory"},
 					&cli.StringSliceFlag{Name: "label", Usage: "a label of the host: `KEY=VALUE`, over those of the inventory; may be repeated"},
@@ -59,7 +58,7 @@ func (p *program) policyExplain(c *cli.Context) error {
 	if err := p.addLabels(c, &q); err != nil {
 		return err
 	}
-	file, err := enforcement.ReadPolicy(c)
+	file, err := policycheck.ReadPolicy(c)
 	if err != nil {
 		return err
 	}
@@ -193,7 +192,7 @@ func (p *program) policyCheck(c *cli.Context) error {
 	if path == "" || c.Args().Len() > 1 {
 		return command.UsageError("missing file: write `genv policy check FILE`")
 	}
-	data, err := enforcement.ReadPolicyFile(path)
+	data, err := policycheck.ReadPolicyFile(path)
 	if err != nil {
 		return err
 	}

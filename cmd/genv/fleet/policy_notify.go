@@ -9,7 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
+	"github.com/seed-3119e985/genv/cmd/genv/policycheck"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce/notify/mail"
 	"github.com/seed-3119e985/genv/enforce/policy"
@@ -23,7 +23,7 @@ func (p *program) policyTestNotifyCommand() *cli.Command {
 		Name: "test-notify", Category: command.AsAccount,
 		Usage: "send a test by each way of the policy: mail, its copies and hooks; and say what became of it",
 		Flags: []cli.Flag{
-			enforcement.PolicyFlag(),
+			policycheck.PolicyFlag(),
 			&cli.StringFlag{Name: "to", Usage: "mail this `USER`, whom hooks hear of too"},
 		},
 		Action: p.policyTestNotify,
@@ -40,7 +40,7 @@ func (p *program) policyTestNotify(c *cli.Context) error {
 	case command.IsPerson(c.Context, p.Getenv):
 		return command.UsageError("the controller's account sends notices: %s", command.AskWithSudo)
 	}
-	file, err := enforcement.ReadPolicy(c)
+	file, err := policycheck.ReadPolicy(c)
 	if err != nil {
 		return err
 	}

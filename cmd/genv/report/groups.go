@@ -13,7 +13,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/cmd/genv/policycheck"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote/usage"
@@ -33,7 +32,7 @@ func (p *program) groups(path string) (map[string][]string, error) {
 	if path == "" || path == command.NoPolicy {
 		return map[string][]string{}, nil
 	}
-	data, err := enforcement.ReadPolicyFile(path)
+	data, err := policycheck.ReadPolicyFile(path)
 	if err != nil {
 		return nil, err
 	}

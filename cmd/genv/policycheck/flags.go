@@ -1,4 +1,4 @@
-package enforcement
+package policycheck
 
 import (
 	"fmt"
@@ -11,7 +11,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/policycheck"
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -33,7 +32,7 @@ func ReadPolicy(c *cli.Context) (*policy.File, error) {
 			return nil, err
 		}
 	} else {
-		file.Accounts = accounts(c, names)
+		file.Accounts = aliases(c, names)
 	}
 	return file, flagsOver(c, file, caps)
 }
@@ -141,7 +140,7 @@ func parsePolicy(c *cli.Context, path string, names []string) (*policy.File, err
 	}
 	var file *policy.File
 	if err == nil {
-		file, err = policy.ParseFor(path, data, accounts(c, names))
+		file, err = policy.ParseFor(path, data, aliases(c, names))
 	}
 	if err != nil {
 		return nil, command.UsageError("%w; `genv policy check %s` lists all errors", err, path)
@@ -151,8 +150,8 @@ func parsePolicy(c *cli.Context, path string, names []string) (*policy.File, err
 
 // accounts are the other names of users. Without them a rule holds only for the name as it is
 // written.
-func accounts(c *cli.Context, names []string) policy.Aliases {
-	same, err := policycheck.SameUsers(c.Context, names, nss.Getent)
+func aliases(c *cli.Context, names []string) policy.Aliases {
+	same, err := SameUsers(c.Context, names, nss.Getent)
 	if err != nil {
 		fmt.Fprintf(c.App.ErrWriter, "warning: other names of the policy's users are unknown: %v\n", err)
 	}
@@ -174,23 +173,4 @@ func ReadPolicyFile(path string) ([]byte, error) {
 		return nil, command.UsageError("%s is too long: at most %d bytes are read", path, maxPolicyBytes)
 	}
 	return data, nil
-}
-
-// localPolicy is a policy for this machine, which has no name in findings, and its
-// own in the policy.
-type localPolicy struct {
-	enforce.Policy
-	name snapshot.Hostname
-}
-
-// Settings implements enforce.Policy.
-func (p localPolicy) Settings(q enforce.Query) *enforce.Settings {
-	q.Host = p.name
-	return p.Policy.Settings(q)
-}
-
-// Exempt implements enforce.Policy.
-func (p localPolicy) Exempt(s enforce.Subject) (string, bool) {
-	s.Host = p.name
-	return p.Policy.Exempt(s)
 }
