@@ -209,8 +209,12 @@ func FuzzCauses(f *testing.F) {
 	})
 }
 
-// TestErrLate: people don't read Go's words for it.
-func TestErrLate(t *testing.T) {
+// People don't read Go's words for a deadline, whoever says them.
+func TestNoDeadlines(t *testing.T) {
 	require.ErrorIs(t, remote.ErrLate, context.DeadlineExceeded)
-	require.NotContains(t, remote.ErrLate.Error(), "deadline")
+	late := fmt.Errorf("gpu-1: ask: %w", context.DeadlineExceeded)
+	for _, err := range []error{late, remote.Errorf(remote.Timeout, "%w", late), errors.New("ask: context deadline exceeded")} {
+		require.Equal(t, "ask: no answer in time", remote.FailureOf("gpu-1", err).Error)
+	}
+	require.EqualError(t, remote.Errorf(remote.Unreachable, "%w", late), "gpu-1: ask: no answer in time")
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Class classifies errors by what the administrator can do about them. The texts
@@ -41,7 +43,8 @@ type Error struct {
 	Next string
 }
 
-func (e *Error) Error() string { return e.Err.Error() }
+// Error has no words of Go for a deadline: people read it.
+func (e *Error) Error() string { return text.Late(e.Err, 0).Error() }
 func (e *Error) Unwrap() error { return e.Err }
 
 // Kind is the class, for packages that can't know it (see enforce.KnownHost).
@@ -61,12 +64,7 @@ var ErrSaidWhy = errors.New("the host gave that reason")
 var ErrNoProbe = errors.New("the host can't be probed")
 
 // ErrLate is context.DeadlineExceeded in plain words.
-var ErrLate error = lateError{}
-
-type lateError struct{}
-
-func (lateError) Error() string { return "no answer in time" }
-func (lateError) Unwrap() error { return context.DeadlineExceeded }
+var ErrLate = text.Late(context.DeadlineExceeded, 0)
 
 // Outdated reports whether the cause of an error has changed since, such as
 // known_hosts for a host key that was refused: then another attempt is worthwhile
@@ -135,7 +133,6 @@ type Failure struct {
 
 // FailureOf describes the error of a host.
 func FailureOf(host string, err error) Failure {
-	class := ClassOf(err)
-	text := strings.TrimPrefix(err.Error(), host+": ")
-	return Failure{Host: host, Class: class, Error: text, NextStep: NextStepOf(err)}
+	said := strings.TrimPrefix(text.Late(err, 0).Error(), host+": ")
+	return Failure{Host: host, Class: ClassOf(err), Error: said, NextStep: NextStepOf(err)}
 }

@@ -168,9 +168,9 @@ func TestNextStepOfARefusal(t *testing.T) {
 func TestTimedOut(t *testing.T) {
 	for text, err := range map[string]error{
 		"no answer in time": context.DeadlineExceeded,
-		"no answer in time: the answer is not waited for":         fmt.Errorf("%w: %w", errAbandoned, context.DeadlineExceeded),
-		"no answer in time: the host did not read a request":      errNotRead,
-		"no answer in time: x: context deadline exceeded (after)": fmt.Errorf("x: %w (after)", context.DeadlineExceeded),
+		"the answer is not waited for: no answer in time":    fmt.Errorf("%w: %w", errAbandoned, context.DeadlineExceeded),
+		"no answer in time: the host did not read a request": errNotRead,
+		"x: no answer in time (after)":                       fmt.Errorf("x: %w (after)", context.DeadlineExceeded),
 	} {
 		classified := classify(t.Context(), err)
 		require.EqualError(t, classified, text)

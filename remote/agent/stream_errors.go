@@ -24,21 +24,14 @@ func classify(ctx context.Context, err error) error {
 	case errors.Is(err, frame.ErrVersion):
 		return &remote.Error{Class: remote.Version, Err: err}
 	case errors.Is(ctx.Err(), context.DeadlineExceeded), errors.Is(err, context.DeadlineExceeded), errors.Is(err, errNotRead):
-		return &remote.Error{Class: remote.Timeout, Err: timedOut{err}}
+		if !errors.Is(err, context.DeadlineExceeded) { // which says so itself
+			err = fmt.Errorf("%w: %w", remote.ErrLate, err)
+		}
+		return &remote.Error{Class: remote.Timeout, Err: err}
 	case ctx.Err() != nil, errors.Is(err, context.Canceled):
 		return &remote.Error{Class: remote.Cancelled, Err: err}
 	}
 	return &remote.Error{Class: remote.InvalidOutput, Err: err} // frame.ErrProtocol, frame.ErrNoGreeting
-}
-
-// timedOut is an error of a call that took too long, without Go's words for that.
-type timedOut struct{ error }
-
-func (e timedOut) Unwrap() error { return e.error }
-
-func (e timedOut) Error() string {
-	text := "no answer in time: " + strings.TrimSuffix(e.error.Error(), context.DeadlineExceeded.Error())
-	return strings.TrimSuffix(text, ": ")
 }
 
 // The next steps of a controller that a host refuses: one that was elected, one with a state folder, and one

@@ -24,9 +24,6 @@ import (
 // stopped is the error of something that ctx ended.
 func stopped(ctx context.Context, where string) *remote.Error {
 	cause := context.Cause(ctx)
-	if cause == context.DeadlineExceeded { //nolint:errorlint // others say more
-		cause = remote.ErrLate
-	}
 	if errors.Is(cause, context.DeadlineExceeded) {
 		return remote.Errorf(remote.Timeout, "%s: %w", where, cause)
 	}

@@ -78,13 +78,17 @@ func (a api) do(ctx context.Context, method, path string) ([]byte, error) {
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("ask %s: %w", a.socket, err)
+		var shown *url.Error
+		if errors.As(err, &shown) {
+			err = shown.Err // without the address, which says nothing
+		}
+		return nil, fmt.Errorf("ask %s: %w", a.socket, text.Late(err, 0))
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("ask %s: %w", a.socket, err)
+		return nil, fmt.Errorf("ask %s: %w", a.socket, text.Late(err, 0))
 	case len(body) > maxAnswer:
 		return nil, fmt.Errorf("ask %s: the answer is longer than %d bytes", a.socket, maxAnswer)
 	case response.StatusCode == http.StatusNotFound:

@@ -226,6 +226,9 @@ func TestHangingEngine(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "kept", got.Name)
 	require.Error(t, ctx.Err(), "it was waited for")
+	ctx, cancel = context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	require.ErrorContains(t, container.Engines{Root: root}.Stop(ctx, docker(), time.Second), "docker.sock: no answer in time")
 }
 
 // TestRecords are constructed: a bundle of containerd, and a container of Podman.

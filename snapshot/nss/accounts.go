@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Account is an entry of passwd(5).
@@ -173,5 +174,9 @@ func Getent(ctx context.Context, database string, keys ...string) ([]byte, error
 func getent(ctx context.Context, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "getent", args...)
 	cmd.WaitDelay = time.Second
-	return cmd.Output()
+	out, err := cmd.Output()
+	if err != nil && ctx.Err() != nil { // it was killed
+		err = text.Late(context.Cause(ctx), 0)
+	}
+	return out, err
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -100,6 +101,19 @@ esac`)))
 	_, err = nss.Passwd{}.WithUID(t.Context(), 70001)
 	require.ErrorIs(t, err, nss.ErrNoAccount, "/etc/passwd has all accounts")
 	require.NotEmpty(t, nss.Passwd{}.All(t.Context()))
+}
+
+func TestAccountsWhileGetentHangs(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, proctest.WriteProgram(filepath.Join(dir, "getent"), []byte("#!/bin/sh\nexec sleep 60\n")))
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	for range 2 { // it is killed, and isn't begun
+		_, err := nss.Passwd{}.Named(ctx, "nobody-by-this-name")
+		require.EqualError(t, err, "getent passwd nobody-by-this-name: no answer in time")
+		require.NotErrorIs(t, err, nss.ErrNoAccount)
+	}
 }
 
 func TestRealAccounts(t *testing.T) {

@@ -25,7 +25,6 @@ package nvidiasmi
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 )
@@ -126,10 +125,16 @@ func (q *Querier) run(ctx context.Context, args []string) (timedReply, error) {
 // contextError is the error of a call after its context has ended.
 func contextError(ctx context.Context) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return fmt.Errorf("%w: %w", ErrTimeout, ctx.Err())
+		return lateError{}
 	}
 	return context.Cause(ctx)
 }
+
+// lateError is ErrTimeout, and is also known as the end of a deadline.
+type lateError struct{}
+
+func (lateError) Error() string   { return ErrTimeout.Error() }
+func (lateError) Unwrap() []error { return []error{ErrTimeout, context.DeadlineExceeded} }
 
 // begin waits until no call is in progress, and registers the next one.
 func (q *Querier) begin(ctx context.Context) (*call, error) {

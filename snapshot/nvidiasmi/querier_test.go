@@ -77,6 +77,7 @@ func TestAHungCallIsInProgressOnce(t *testing.T) {
 	_, err := querier.Apps(t.Context(), nvidiasmi.Age{})
 	require.ErrorIs(t, err, nvidiasmi.ErrTimeout)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.EqualError(t, err, nvidiasmi.ErrTimeout.Error())
 	for range 2 {
 		_, err = querier.Apps(t.Context(), nvidiasmi.Age{})
 		require.ErrorIs(t, err, nvidiasmi.ErrHung)

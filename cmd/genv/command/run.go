@@ -32,7 +32,7 @@ func Run(ctx context.Context, p Program, commands Commands, args []string) int {
 	}
 	var exit *ExitError
 	if err != nil && !(errors.As(err, &exit) && exit.Err == nil) {
-		fmt.Fprintln(p.Err, "genv:", text.PrintableLines(err.Error()))
+		fmt.Fprintln(p.Err, "genv:", text.PrintableLines(text.Late(err, 0).Error()))
 	}
 	return ExitCode(err)
 }

@@ -160,7 +160,7 @@ func (l *loop) sayElection(status *election.Status, takeOver bool) {
 	log := l.log.Level(zerolog.InfoLevel)
 	event := log.Info()
 	if status.Err != nil {
-		event = log.Warn().Str("etcd", etcdText(status.Err))
+		event = log.Warn().Str("etcd", text.Late(status.Err, 0).Error())
 	}
 	event.Msg(line)
 }

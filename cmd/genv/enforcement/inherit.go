@@ -65,13 +65,13 @@ func (l *loop) inherit() controller.FleetMemory {
 	case errors.Is(err, handover.ErrNone) && failed == nil:
 		return l.memory.load(l.options.Hosts)
 	case err != nil:
-		l.log.Warn().Str("error", etcdText(errors.Join(err, failed))).Msg("the previous leader's memory can't be used; this controller continues with its own")
+		l.log.Warn().Str("error", text.Late(errors.Join(err, failed), 0).Error()).Msg("the previous leader's memory can't be used; this controller continues with its own")
 		own := l.memory.load(l.options.Hosts)
 		own.Mail = mail.Backlog{} // the other one may have sent it
 		own.Operator = own.Operator.With(memory.Operator)
 		return own
 	case failed != nil:
-		l.log.Warn().Str("error", etcdText(failed)).Msg("etcd did not return the latest memory of the previous leader")
+		l.log.Warn().Str("error", text.Late(failed, 0).Error()).Msg("etcd did not return the latest memory of the previous leader")
 	}
 	if !found {
 		l.log.Warn().Msg("the previous leader's memory is not in etcd: warning periods, idle times and graces start again")
@@ -140,7 +140,7 @@ func (l *loop) keep(state operator.State) error {
 	memory := l.controller.Memory
 	memory.Operator = state
 	if err := l.publish(&memory)(); err != nil {
-		return fmt.Errorf("kept here, but not in etcd, so it is lost if another controller takes over: %s", etcdText(err))
+		return fmt.Errorf("kept here, but not in etcd, so it is lost if another controller takes over: %w", text.Late(err, 0))
 	}
 	return nil
 }
@@ -232,14 +232,9 @@ func unpublishedBecause(err error) (kind, reason, next string) {
 	case errors.Is(err, errTooLong):
 		return errTooLong.Error(), err.Error(), ""
 	case !etcd.Refused(err):
-		return "no answer", etcdText(err), "; next: `etcdctl endpoint health`"
+		return "no answer", text.Late(err, 0).Error(), "; next: `etcdctl endpoint health`"
 	case strings.Contains(err.Error(), "database space exceeded"):
 		return err.Error(), err.Error(), "; next: " + freeSpace
 	}
 	return err.Error(), err.Error(), "; next: `etcdctl endpoint health`"
-}
-
-// etcdText is the text of an error of etcd without Go's words for a request that takes too long.
-func etcdText(err error) string {
-	return strings.ReplaceAll(err.Error(), context.DeadlineExceeded.Error(), "no answer")
 }

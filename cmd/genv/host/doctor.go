@@ -20,6 +20,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/hardware"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 func (p *program) doctorCommand() *cli.Command {
@@ -99,5 +100,9 @@ func runProgram(ctx context.Context, program string, args ...string) ([]byte, er
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Env = append(cmd.Environ(), "LC_ALL=C")
 	cmd.WaitDelay = time.Second
-	return cmd.CombinedOutput()
+	out, err := cmd.CombinedOutput()
+	if err != nil && ctx.Err() != nil { // it was killed
+		err = text.Late(ctx.Err(), 0)
+	}
+	return out, err
 }

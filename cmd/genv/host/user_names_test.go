@@ -89,3 +89,10 @@ func TestOldGenvs(t *testing.T) {
 	}
 	require.Equal(t, []int{10, 11}, oldGenvs(proc.FS{Root: root}))
 }
+
+func TestAProgramThatHangs(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err := runProgram(ctx, "sleep", "60")
+	require.EqualError(t, err, "no answer in time")
+}

@@ -280,6 +280,23 @@ func TestASlowServer(t *testing.T) {
 	require.Len(t, s.Mails(), 1)
 }
 
+// Wherever a server hangs, it is said in plain words.
+func TestWhereAServerHangs(t *testing.T) {
+	for _, command := range []string{"", "EHLO", "STARTTLS", "MAIL", "RCPT", "DATA", "END"} {
+		t.Run(command, func(t *testing.T) {
+			t.Parallel()
+			s := mailtest.Start(t)
+			s.Answer(command, "hang")
+			with := settings(s)
+			with.Timeout = 300 * time.Millisecond
+			r := mail.SendTest(t.Context(), mail.Options{Settings: with, Now: time.Now}, "alice")[0]
+			require.ErrorContains(t, r.Err, "no answer within 300ms")
+			require.NotContains(t, r.Err.Error(), "deadline")
+			require.NotContains(t, r.Err.Error(), "timeout")
+		})
+	}
+}
+
 func TestTheEndDoesNotWaitForAServerThatHangs(t *testing.T) {
 	s := mailtest.Start(t)
 	s.Answer("RCPT", "hang")

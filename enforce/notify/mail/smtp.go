@@ -36,12 +36,12 @@ func (s server) send(ctx context.Context, to string, data []byte) error {
 	defer cancel()
 	conn, err := s.dial(ctx)
 	if err != nil {
-		return &serverError{fmt.Errorf("%s: %w", s.settings.SMTP, plain(err))}
+		return &serverError{fmt.Errorf("%s: %w", s.settings.SMTP, s.plain(err))}
 	}
 	defer conn.Close()
 	client, err := s.greet(ctx, conn)
 	if err != nil {
-		return &serverError{fmt.Errorf("%s: %w", s.settings.SMTP, plain(err))}
+		return &serverError{fmt.Errorf("%s: %w", s.settings.SMTP, s.plain(err))}
 	}
 	if err := s.transfer(client, to, data); err != nil {
 		return err
@@ -172,7 +172,7 @@ func (s server) transfer(client *smtp.Client, to string, data []byte) error {
 	if err == nil || errors.As(err, &answer) {
 		return s.answered(err)
 	}
-	return finally(fmt.Errorf("%s: the connection was lost at the end of the mail, which may have arrived and is not sent again: %w", s.settings.SMTP, plain(err)))
+	return finally(fmt.Errorf("%s: the connection was lost at the end of the mail, which may have arrived and is not sent again: %w", s.settings.SMTP, s.plain(err)))
 }
 
 // answered says whether an answer of the server is final, as those from 500 are
@@ -183,20 +183,20 @@ func (s server) answered(err error) error {
 	case err == nil:
 		return nil
 	case !errors.As(err, &answer):
-		return &serverError{fmt.Errorf("%s: %w", s.settings.SMTP, plain(err))}
+		return &serverError{fmt.Errorf("%s: %w", s.settings.SMTP, s.plain(err))}
 	case answer.Code >= 500:
-		return finally(fmt.Errorf("%s: %w", s.settings.SMTP, plain(err)))
+		return finally(fmt.Errorf("%s: %w", s.settings.SMTP, s.plain(err)))
 	}
-	return fmt.Errorf("%s: %w", s.settings.SMTP, plain(err))
+	return fmt.Errorf("%s: %w", s.settings.SMTP, s.plain(err))
 }
 
 // plain is the error of a server, safe to show: it may have any text.
-func plain(err error) error {
+func (s server) plain(err error) error {
 	var answer *textproto.Error
 	if errors.As(err, &answer) {
 		return fmt.Errorf("it answered %d: %s", answer.Code, text.Quoted(answer.Msg, 200))
 	}
-	return errors.New(text.Printable(err.Error()))
+	return errors.New(text.Printable(text.Late(err, s.settings.Timeout).Error()))
 }
 
 // maxPassword is how long a password may be.

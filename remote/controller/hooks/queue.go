@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // queueLength is how many events wait for a hook that is slow.
@@ -202,7 +203,7 @@ func post(ctx context.Context, h policy.Hook, e Event) (final bool, err error) {
 		if errors.As(err, &shown) {
 			err = shown.Err // without the address, which may hold a secret
 		}
-		return false, err
+		return false, text.Late(err, h.Timeout)
 	}
 	defer answer.Body.Close()
 	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, 64<<10)) // so that the connection can be used again

@@ -116,6 +116,17 @@ func TestACommandThatFailsSaysWhy(t *testing.T) {
 	}
 }
 
+func TestAWebhookThatHangs(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // or it isn't noticed that the client has gone
+		<-r.Context().Done()
+	}))
+	t.Cleanup(server.Close)
+	failed := sendOnce(t, policy.Hook{Webhook: server.URL, Timeout: 100 * time.Millisecond}, "act", "x")
+	require.Equal(t, []string{"hook " + server.URL + `: an event "act" did not arrive: no answer within 100ms`}, failed)
+}
+
 func TestAWebhookIsTriedAgain(t *testing.T) {
 	for name, tt := range map[string]struct {
 		answers []int

@@ -3,7 +3,6 @@ package etcd
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -15,6 +14,8 @@ import (
 	"net/url"
 	"strings"
 	"syscall"
+
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // refusal is the error of the gateway. The error of a stream is one level below.
@@ -108,6 +109,7 @@ func (c *Client) explain(endpoint string, err error) error {
 	if errors.As(err, &request) {
 		err = request.Err // without the method and the path
 	}
+	err = text.Late(err, memberTimeout)
 	scheme, member, _ := strings.Cut(endpoint, "://")
 	if hint := c.hint(scheme == "https", err); hint != "" {
 		return fmt.Errorf("%s: %w (%s)", member, err, hint)
@@ -139,8 +141,6 @@ func (c *Client) hint(secure bool, err error) string {
 		return "etcd may require a client certificate: --leader-cert and --leader-key"
 	case errors.Is(err, errNoGateway):
 		return "2379 is the port for clients, and enable-grpc-gateway has to be on"
-	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Sprintf("it took longer than %s", memberTimeout)
 	}
 	return ""
 }

@@ -236,7 +236,7 @@ func (server) translated(err error, committing bool) error {
 	}
 	var e *pgconn.PgError
 	if !errors.As(err, &e) {
-		return err
+		return text.Late(err, 0) // the connection, a transaction or the caller has had its time
 	}
 	said := fmt.Errorf("PostgreSQL says: %s (SQLSTATE %s)", text.Printable(e.Message), e.Code)
 	switch e.Code {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -269,7 +270,10 @@ func itIsCutOff(t *testing.T, server *servers.PostgresServer) {
 		lose(way)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		begun := time.Now()
-		require.ErrorIs(t, s.Add(ctx, e), context.DeadlineExceeded)
+		err = s.Add(ctx, e)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, "no answer in time")
+		require.NotContains(t, err.Error(), "deadline")
 		cancel()
 		require.Less(t, time.Since(begun), 30*time.Second)
 		way.Mend() // the server learns that the connection is over
@@ -318,6 +322,18 @@ func unusable(t *testing.T, server *servers.PostgresServer) {
 	_, err = store.Open(t.Context(), server.URL(), o)
 	require.ErrorIs(t, err, usage.ErrNewer)
 	require.ErrorIs(t, read(server.URL(), o), usage.ErrNewer)
+}
+
+// A server that takes the connection and says nothing.
+func TestASilentServer(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer silent.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	_, err = store.OpenToRead(ctx, "postgres://genv@"+silent.Addr().String()+"/genv?sslmode=disable", store.Options{})
+	require.ErrorContains(t, err, "no answer in time")
+	require.NotContains(t, err.Error(), "deadline")
 }
 
 func TestCheck(t *testing.T) {

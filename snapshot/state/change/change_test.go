@@ -1,6 +1,7 @@
 package change_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -246,6 +247,8 @@ func TestErrorsOfEachClass(t *testing.T) {
 	}
 	plain := change.DecodeError(change.EncodeError(errors.New("the disk is full")))
 	require.EqualError(t, plain, "the disk is full")
+	late := change.DecodeError(change.EncodeError(fmt.Errorf("wait: %w", context.DeadlineExceeded)))
+	require.EqualError(t, late, "wait: no answer in time")
 	for _, class := range classes {
 		require.NotErrorIs(t, plain, class)
 	}

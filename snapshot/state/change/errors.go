@@ -50,7 +50,7 @@ type (
 // EncodeError is an error as JSON, for DecodeError in another process. Its text is
 // printable, and cut where it is too long.
 func EncodeError(err error) json.RawMessage {
-	w := wireError{Text: printable(err.Error()), Classes: map[string]bool{}}
+	w := wireError{Text: printable(text.Late(err, 0).Error()), Classes: map[string]bool{}}
 	for name, class := range classes {
 		if errors.Is(err, class) {
 			w.Classes[name] = true

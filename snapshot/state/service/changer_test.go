@@ -138,6 +138,12 @@ func TestTheClientsErrors(t *testing.T) {
 		require.ErrorIs(t, err, service.ErrUnknown, lost)
 		require.ErrorContains(t, err, "genv status")
 	}
+	late, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err = h.client().Change(late, leave)
+	require.ErrorIs(t, err, service.ErrUnknown)
+	require.ErrorContains(t, err, "no answer in time")
+	answer <- ""
 	answer <- fmt.Sprintf(`{"error":%s}`+"\n", change.EncodeError(fmt.Errorf("%w: it is bob's", state.ErrNotOwner)))
 	_, err = h.client().Change(t.Context(), leave)
 	require.ErrorIs(t, err, state.ErrNotOwner)

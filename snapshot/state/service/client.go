@@ -15,6 +15,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/container/grant"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 var (
@@ -120,7 +121,7 @@ func (c Client) askOnce(ctx context.Context, r Request) (answer Answer, err erro
 	case err != nil && sent != nil:
 		return answer, fmt.Errorf("%w: the request was not sent: %w", ErrNotRunning, sent)
 	case err != nil:
-		return answer, errors.Join(ErrUnknown, ctx.Err())
+		return answer, errors.Join(ErrUnknown, text.Late(ctx.Err(), 0))
 	}
 	if err := json.Unmarshal(line, &answer); err != nil {
 		return answer, fmt.Errorf("%w: its answer is not understood", ErrUnknown)

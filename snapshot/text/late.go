@@ -1,0 +1,35 @@
+package text
+
+import (
+	"context"
+	"os"
+	"strings"
+	"time"
+)
+
+// Late is err in plain words where it has Go's for a deadline, as errors of net/http, os/exec and pgx do:
+// "no answer within 5s", or "no answer in time" where it isn't known within what, which is 0 then. The
+// words may also be those of another machine. Any other error stays as it is.
+func Late(err error, within time.Duration) error {
+	if err == nil {
+		return nil
+	}
+	words := "no answer in time"
+	if within > 0 {
+		words = "no answer within " + FormatDuration(within)
+	}
+	before := err.Error()
+	said := strings.NewReplacer(context.DeadlineExceeded.Error(), words, os.ErrDeadlineExceeded.Error(), words).Replace(before)
+	if said == before {
+		return err
+	}
+	return &late{said, err}
+}
+
+type late struct {
+	text string
+	err  error
+}
+
+func (l *late) Error() string { return l.text }
+func (l *late) Unwrap() error { return l.err }
