@@ -12,7 +12,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/watch"
 )
 
-// watch notifies of changes of files in some folders. A folder may be replaced, or removed and
+// stateWatch notifies of changes of files in some folders. A folder may be replaced, or removed and
 // made again: follow finds that, and has to be called from time to time. Changes may be missed,
 // as where the kernel has no inotify instance left: look at the files from time to time as well.
 type stateWatch struct {
@@ -24,12 +24,7 @@ type stateWatch struct {
 	fd     int // -1 for none
 	file   *os.File
 	wanted map[string]map[string]bool // names of files in each folder
-	active map[int]watched
-}
-
-type watched struct {
-	path          string
-	device, inode uint64
+	active map[int]string             // the folders that are watched, by their watch
 }
 
 // watchEvents are the changes of files in a folder, and of the folder itself. IN_MODIFY is
@@ -40,7 +35,7 @@ const watchEvents = unix.IN_CLOSE_WRITE | unix.IN_MODIFY | unix.IN_MOVED_TO | un
 // newStateWatch returns a watch that follows no file yet. The error says why there is no inotify;
 // the watch then never notifies.
 func newStateWatch() (*stateWatch, error) {
-	w := &stateWatch{changed: make(chan struct{}, 1), fd: -1, wanted: map[string]map[string]bool{}, active: map[int]watched{}}
+	w := &stateWatch{changed: make(chan struct{}, 1), fd: -1, wanted: map[string]map[string]bool{}, active: map[int]string{}}
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
 		return w, os.NewSyscallError("inotify_init1", err)
@@ -69,26 +64,22 @@ func (w *stateWatch) check() (begun bool) {
 	if w.fd < 0 {
 		return false
 	}
-	seen := map[string]bool{}
-	for id, at := range w.active {
-		var st unix.Stat_t
-		if w.wanted[at.path] == nil || unix.Stat(at.path, &st) != nil || st.Dev != at.device || st.Ino != at.inode {
-			_, _ = unix.InotifyRmWatch(w.fd, uint32(id)) // it may be gone already
-			delete(w.active, id)
-			continue
-		}
-		seen[at.path] = true
-	}
+	active := make(map[int]string, len(w.wanted))
 	for path := range w.wanted {
-		var st unix.Stat_t
-		if seen[path] || unix.Stat(path, &st) != nil {
-			continue
+		id, err := unix.InotifyAddWatch(w.fd, path, watchEvents) // the same one for a folder that is watched already
+		if err != nil {
+			continue // it may be made later
 		}
-		if id, err := unix.InotifyAddWatch(w.fd, path, watchEvents); err == nil {
-			w.active[id] = watched{path, st.Dev, st.Ino}
-			begun = true
+		_, known := w.active[id]
+		begun = begun || !known
+		active[id] = path
+	}
+	for id := range w.active {
+		if _, still := active[id]; !still {
+			_, _ = unix.InotifyRmWatch(w.fd, uint32(id)) // it may be gone already
 		}
 	}
+	w.active = active
 	return begun
 }
 
@@ -155,7 +146,7 @@ func (w *stateWatch) relevant(events []byte) (relevant, gone bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for e := range watch.InotifyEvents(events) {
-		at, known := w.active[e.Watch]
+		dir, known := w.active[e.Watch]
 		switch {
 		case e.Mask&unix.IN_Q_OVERFLOW != 0:
 			relevant = true
@@ -163,7 +154,7 @@ func (w *stateWatch) relevant(events []byte) (relevant, gone bool) {
 		case e.Mask&(unix.IN_IGNORED|unix.IN_DELETE_SELF|unix.IN_MOVE_SELF|unix.IN_UNMOUNT) != 0:
 			delete(w.active, e.Watch)
 			relevant, gone = true, true
-		case w.wanted[at.path][e.Name]:
+		case w.wanted[dir][e.Name]:
 			relevant = true
 		}
 	}
