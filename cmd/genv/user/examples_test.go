@@ -273,7 +273,7 @@ func TestFlagsOfConfig(t *testing.T) {
 	}
 	require.Equal(t, []string{
 		"audit-keep", "audit-size", "fanout", "leader-ca", "leader-cert", "leader-key", "leader-login",
-		"sudoers-for", "summary", "timestamps", "usage-fleet", "usage-keep", "usage-names", "web-names",
+		"policy", "sudoers-for", "summary", "timestamps", "usage-fleet", "usage-keep", "usage-names", "web-names",
 	}, slices.Sorted(maps.Keys(hidden)))
 	require.LessOrEqual(t, len(offeredFlags(t, "remote enforce"))+1, mostFlags, "with --help")
 }
