@@ -12,7 +12,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/remote/testfleet/dockerd"
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -25,12 +24,12 @@ const rootlessUser, rootlessSubuids = 4002, 300000
 // newRootlessHost is a host on which root owns the state, and on which a user has a Docker of
 // the user's own, that knows genv's runtime.
 func newRootlessHost(t *testing.T) *runtimeHost {
-	dockerd.RequireRootless(t)
+	requireRootlessDocker(t)
 	h := newGPUHost(t)
 	h.serve()
 	config := filepath.Join(h.dir, "daemon.json")
 	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, `{"runtimes": {"genv": {"path": %q, "runtimeArgs": ["container-runtime", "--"]}}}`, h.binary), 0o644))
-	h.Daemon = dockerd.StartRootless(t, rootlessUser, rootlessSubuids, "--config-file", config)
+	h.dockerDaemon = startRootlessDocker(t, rootlessUser, rootlessSubuids, "--config-file", config)
 	return h
 }
 
@@ -55,8 +54,8 @@ func (h *runtimeHost) environmentOf(uid uint32, eid string, device int) snapshot
 // getNothing: genv's runtime starts a container of a rootless engine only if it asks for no GPU.
 func (h *runtimeHost) getNothing() {
 	h.t.Helper()
-	require.NotContains(h.t, h.Docker("run", "--rm", "--network", "none", "--runtime", "genv", dockerd.Image, "env"), "GENV_")
-	h.refused("doesn't give GPUs to containers of rootless engines", "--runtime", "genv", "-e", "GENV_GPUS=1", dockerd.Image, "env")
+	require.NotContains(h.t, h.Docker("run", "--rm", "--network", "none", "--runtime", "genv", dockerImage, "env"), "GENV_")
+	h.refused("doesn't give GPUs to containers of rootless engines", "--runtime", "genv", "-e", "GENV_GPUS=1", dockerImage, "env")
 	require.Empty(h.t, h.files().Environments)
 }
 
@@ -72,7 +71,7 @@ func TestARootlessContainerIsJudgedByItsUser(t *testing.T) {
 
 	// In an environment of its user it keeps the rules, and counts for that user.
 	h.environmentOf(rootlessUser, "own", 0)
-	h.Run("--name", "kept", "--user", "7", "-e", "GENV_ENVIRONMENT_ID=own", dockerd.Image, "sleep", "1000000")
+	h.Run("--name", "kept", "--user", "7", "-e", "GENV_ENVIRONMENT_ID=own", dockerImage, "sleep", "1000000")
 	kept := h.Init("kept")
 	h.uses(kept, 0)
 	for _, policy := range []string{outsiders, warning, capOf1} {
@@ -83,7 +82,7 @@ func TestARootlessContainerIsJudgedByItsUser(t *testing.T) {
 	require.Contains(t, h.enforce(warning), "is using non-attached GPU(s) 2 (user rootless, sleep 1000000, container unnamed, started by rootless)")
 
 	// Without one it is found, and named as far as anybody but its user knows it.
-	h.Run("--name", "outside", "--user", "7", "--label", "genv.uid=0", dockerd.Image, "sleep", "2000000")
+	h.Run("--name", "outside", "--user", "7", "--label", "genv.uid=0", dockerImage, "sleep", "2000000")
 	outside := h.Init("outside")
 	h.uses(kept, 0)
 	h.alsoUses(outside, 1)
@@ -110,7 +109,7 @@ func TestARootlessContainerIsJudgedByItsUser(t *testing.T) {
 func (h *judgedHost) claimsAnother(outsiders, capOf1 string) {
 	h.t.Helper()
 	theirs := h.environmentOf(containerUser, "theirs", 2)
-	h.Run("--name", "thief", "--user", "7", "-e", "GENV_ENVIRONMENT_ID=theirs", dockerd.Image, "sleep", "3000000")
+	h.Run("--name", "thief", "--user", "7", "-e", "GENV_ENVIRONMENT_ID=theirs", dockerImage, "sleep", "3000000")
 	thief := h.Init("thief")
 	h.uses(theirs, 2)
 	h.alsoUses(thief, 2, 3)
@@ -187,7 +186,7 @@ func (h *judgedHost) enforce(policy string, flags ...string) string {
 // for as long as it runs, with what is executed in it, and when the container is started again.
 func TestAContainerOfTheRuntimeIsItsUsers(t *testing.T) {
 	h := newJudgedHost(t)
-	out, ok := h.person(h.binary, "docker", "run", "-d", "--network", "none", "--name", "job", "--gpus", "1", dockerd.Image, "sleep", "1000000")
+	out, ok := h.person(h.binary, "docker", "run", "-d", "--network", "none", "--name", "job", "--gpus", "1", dockerImage, "sleep", "1000000")
 	require.True(t, ok, out)
 	id := strings.TrimSpace(out)
 	const capOf1 = "defaults: {max-devices-per-user: 1, warn: {cycles: 3}}\n"
@@ -205,8 +204,8 @@ func TestAContainerOfTheRuntimeIsItsUsers(t *testing.T) {
 
 	// Containers of whoever may use Docker, made to look like bob's.
 	for _, args := range [][]string{
-		{"--cgroup-parent", "/docker/" + id, dockerd.Image, "sleep", "1000000"},
-		{"--user", fmt.Sprint(containerUser), "--security-opt", "seccomp=unconfined", dockerd.Image, "busybox", "unshare", "-U", "sleep", "1000000"},
+		{"--cgroup-parent", "/docker/" + id, dockerImage, "sleep", "1000000"},
+		{"--user", fmt.Sprint(containerUser), "--security-opt", "seccomp=unconfined", dockerImage, "busybox", "unshare", "-U", "sleep", "1000000"},
 	} {
 		forged := h.Run(args...)
 		h.uses(h.Init(forged), 0, 2)
@@ -239,7 +238,7 @@ func TestAContainerOfTheRuntimeIsItsUsers(t *testing.T) {
 	// Without room, it isn't started again, and says why.
 	h.Docker("stop", "--time", "0", "job")
 	h.free("docker stop")
-	h.Run("--name", "full", "-e", "GENV_GPUS=all", dockerd.Image, "sleep", "1000000")
+	h.Run("--name", "full", "-e", "GENV_GPUS=all", dockerImage, "sleep", "1000000")
 	refused, err := h.Command("docker", "start", "job").CombinedOutput()
 	require.Error(t, err)
 	require.Contains(t, string(refused), "Requested more devices (1) than currently available (0)")

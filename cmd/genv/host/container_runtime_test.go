@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/remote/testfleet/dockerd"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/container"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
@@ -25,7 +24,7 @@ import (
 // was set up while it ran. NVIDIA's hook, without which dockerd refuses --gpus, does nothing.
 type runtimeHost struct {
 	*ownHost
-	*dockerd.Daemon
+	*dockerDaemon
 	store *disk.Store
 }
 
@@ -51,7 +50,7 @@ func newGPUHost(t *testing.T) *runtimeHost {
 }
 
 func newRuntimeHost(t *testing.T) *runtimeHost {
-	dockerd.Require(t)
+	requireDocker(t)
 	h := newGPUHost(t)
 	h.serve()
 
@@ -60,7 +59,7 @@ func newRuntimeHost(t *testing.T) *runtimeHost {
 	require.NoError(t, proctest.WriteProgram(filepath.Join(bin, "nvidia-container-runtime-hook"), []byte("#!/bin/sh\n")))
 	require.NoError(t, os.WriteFile(config, []byte(`{"debug": false}`), 0o644))
 	t.Setenv("PATH", bin+":/usr/sbin:/usr/bin:/sbin:/bin")
-	h.Daemon = dockerd.Start(t, "--config-file", config)
+	h.dockerDaemon = startDocker(t, "--config-file", config)
 	setup := h.as(0, "host", "setup-docker", "--config", config)
 	setup.Env = append(setup.Env, "PATH=/usr/sbin:/usr/bin")
 	out, err := setup.CombinedOutput()
@@ -106,13 +105,13 @@ func (h *runtimeHost) refused(text string, args ...string) {
 func (h *runtimeHost) overSubscribes() {
 	h.t.Helper()
 	const tooMany, three = "Requested more devices (3) than currently available (2)", "NVIDIA_VISIBLE_DEVICES=GPU-00,GPU-20,GPU-30"
-	h.refused(tooMany, "-e", "GENV_GPUS=3", dockerd.Image, "env")
-	require.Contains(h.t, h.Docker("run", "--rm", "--network", "none", "-e", "GENV_GPUS=3", "-e", "GENV_ALLOW_OVER_SUBSCRIPTION=1", dockerd.Image, "env"), three)
+	h.refused(tooMany, "-e", "GENV_GPUS=3", dockerImage, "env")
+	require.Contains(h.t, h.Docker("run", "--rm", "--network", "none", "-e", "GENV_GPUS=3", "-e", "GENV_ALLOW_OVER_SUBSCRIPTION=1", dockerImage, "env"), three)
 
-	out, ok := h.person(h.binary, "docker", "run", "--rm", "--network", "none", "--gpus", "3", dockerd.Image, "env")
+	out, ok := h.person(h.binary, "docker", "run", "--rm", "--network", "none", "--gpus", "3", dockerImage, "env")
 	require.False(h.t, ok, out)
 	require.Contains(h.t, out, tooMany)
-	out, ok = h.person(h.binary, "docker", "run", "--rm", "--network", "none", "--gpus", "3", "--over-subscribe", dockerd.Image, "env")
+	out, ok = h.person(h.binary, "docker", "run", "--rm", "--network", "none", "--gpus", "3", "--over-subscribe", dockerImage, "env")
 	require.True(h.t, ok, out)
 	require.Contains(h.t, out, three)
 }
@@ -121,11 +120,11 @@ func (h *runtimeHost) overSubscribes() {
 // they give back and when, and what they can't forge.
 func TestContainersOfTheRuntime(t *testing.T) {
 	h := newRuntimeHost(t)
-	plain := h.Docker("run", "--rm", "--network", "none", "-e", "NVIDIA_VISIBLE_DEVICES=all", dockerd.Image, "env")
+	plain := h.Docker("run", "--rm", "--network", "none", "-e", "NVIDIA_VISIBLE_DEVICES=all", dockerImage, "env")
 	require.NotContains(t, plain, "GENV_", "it asks for no GPU")
 
 	// An environment of its own, for the user whom the token proves.
-	out, ok := h.person(h.binary, "docker", "run", "-d", "--network", "none", "--name", "own", "--gpus", "2", "--gpu-memory", "4g", "--mount-shims", "--mount-locks", dockerd.Image, "sh", "-c", "env; cat /proc/mounts; echo printed; sleep 1000000")
+	out, ok := h.person(h.binary, "docker", "run", "-d", "--network", "none", "--name", "own", "--gpus", "2", "--gpu-memory", "4g", "--mount-shims", "--mount-locks", dockerImage, "sh", "-c", "env; cat /proc/mounts; echo printed; sleep 1000000")
 	require.True(t, ok, out)
 	id := strings.TrimSpace(out)
 	own := h.files().Environments
@@ -150,16 +149,16 @@ func TestContainersOfTheRuntime(t *testing.T) {
 	require.Equal(t, container.ProofToken, r.Proof)
 
 	// Without a proof, whatever it claims: a spent token, another's environment.
-	h.refused("Device 0 is not available", "-e", "GENV_ENVIRONMENT_ID="+id[:12], "--gpus", "device=0", dockerd.Image, "env")
+	h.refused("Device 0 is not available", "-e", "GENV_ENVIRONMENT_ID="+id[:12], "--gpus", "device=0", dockerImage, "env")
 	spent := h.Docker("inspect", "--format", "{{range .Config.Env}}{{println .}}{{end}}", "own")
 	at := strings.Index(spent, "GENV_CONTAINER_TOKEN=")
 	token, _, _ := strings.Cut(spent[at:], "\n")
-	replay, err := h.Command("docker", "run", "--rm", "--network", "none", "-e", token, "-e", "GENV_GPUS=1", dockerd.Image, "env").CombinedOutput()
+	replay, err := h.Command("docker", "run", "--rm", "--network", "none", "-e", token, "-e", "GENV_GPUS=1", dockerImage, "env").CombinedOutput()
 	require.NoError(t, err, "%s", replay)
 	require.Contains(t, string(replay), "counts for no user: not a valid request: the token was used before")
 	h.overSubscribes()
 	require.Len(t, h.files().Environments, 1, "the others have ended")
-	h.refused("no such file", "-e", "GENV_GPUS=1", dockerd.Image, "/missing")
+	h.refused("no such file", "-e", "GENV_GPUS=1", dockerImage, "/missing")
 	require.Len(t, h.files().Environments, 1, "what couldn't be started has nothing")
 	h.Docker("kill", "own")
 	h.free("docker kill")
@@ -170,7 +169,7 @@ func TestContainersOfTheRuntime(t *testing.T) {
 	shims := filepath.Join(h.dir, "genv-shims/genv/shims")
 	require.NoError(t, os.MkdirAll(shims, 0o755))
 	require.NoError(t, os.Symlink(h.binary, filepath.Join(shims, "docker")))
-	out, ok = h.person(h.binary, "run", "--quiet", "--gpus", "2", "sh", "-c", "PATH="+shims+":$PATH; echo mine=$GENV_ENVIRONMENT_ID; docker run --rm --network none --gpus device=1 "+dockerd.Image+" env; docker run -d --name joined --network none --gpus all "+dockerd.Image+" sleep 1000000")
+	out, ok = h.person(h.binary, "run", "--quiet", "--gpus", "2", "sh", "-c", "PATH="+shims+":$PATH; echo mine=$GENV_ENVIRONMENT_ID; docker run --rm --network none --gpus device=1 "+dockerImage+" env; docker run -d --name joined --network none --gpus all "+dockerImage+" sleep 1000000")
 	require.True(t, ok, out)
 	_, rest, _ := strings.Cut(out, "mine=")
 	eid, _, _ := strings.Cut(rest, "\n")
@@ -237,7 +236,7 @@ func TestKilledPartsOfDocker(t *testing.T) {
 	h.free("SIGKILL of the runtime")
 
 	// The hook at the end: what it doesn't give back is given back all the same.
-	h.Run("--name", "unhooked", "-e", "GENV_GPUS=1", dockerd.Image, "sleep", "1000000")
+	h.Run("--name", "unhooked", "-e", "GENV_GPUS=1", dockerImage, "sleep", "1000000")
 	require.NoError(t, os.Rename(h.binary, h.binary+".away"))
 	require.NoError(t, proctest.WriteProgram(h.binary, []byte("#!/bin/sh\ncase $1 in container-hook) kill -9 $$;; *) exec "+h.binary+".away \"$@\";; esac\n")))
 	h.Docker("kill", "unhooked")
@@ -269,7 +268,7 @@ exec runc "$@"
 	require.Eventually(h.t, func() bool { return strings.Contains(h.Docker("info", "--format", "{{json .Runtimes}}"), "hooked") }, time.Minute, 50*time.Millisecond)
 	for _, before := range []string{"", h.binary + ` "$@" || exit; `} {
 		require.NoError(h.t, proctest.WriteProgram(killer, []byte("#!/bin/sh\n"+before+"touch "+started+"; kill -9 $$\n")))
-		out, err := h.Command("docker", "run", "--rm", "--network", "none", "--runtime", "hooked", "-e", "GENV_GPUS=1", dockerd.Image, "env").CombinedOutput()
+		out, err := h.Command("docker", "run", "--rm", "--network", "none", "--runtime", "hooked", "-e", "GENV_GPUS=1", dockerImage, "env").CombinedOutput()
 		require.Error(h.t, err, "%s", out)
 		require.NotContains(h.t, string(out), "NVIDIA_VISIBLE_DEVICES", "the program was not started")
 		require.NoError(h.t, os.Remove(started), "%s", out)
@@ -281,7 +280,7 @@ exec runc "$@"
 // has for as long as its first process runs.
 func (h *runtimeHost) killedEngine() {
 	h.t.Helper()
-	h.Run("--name", "unwatched", "-e", "GENV_GPUS=1", dockerd.Image, "sleep", "1000000")
+	h.Run("--name", "unwatched", "-e", "GENV_GPUS=1", dockerImage, "sleep", "1000000")
 	init := h.Init("unwatched")
 	require.Positive(h.t, h.kill("containerd-shim"))
 	if h.lives(init) { // containerd ends it, as soon as it knows
@@ -289,7 +288,7 @@ func (h *runtimeHost) killedEngine() {
 	}
 	h.free("SIGKILL of the shim, and of the container")
 
-	h.Run("--name", "survivor", "-e", "GENV_GPUS=1", dockerd.Image, "sleep", "1000000")
+	h.Run("--name", "survivor", "-e", "GENV_GPUS=1", dockerImage, "sleep", "1000000")
 	init = h.Init("survivor")
 	for _, part := range []string{"containerd", "dockerd", "containerd-shim"} {
 		require.Positive(h.t, h.kill(part), part)

@@ -14,7 +14,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/remote/testfleet/dockerd"
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -40,13 +39,13 @@ func (h *judgedHost) mounted(flags ...string) {
 		some.Devices[i].Index, some.Devices[i].Bus = i, i+2
 	}
 	require.NoError(h.t, some.Write(filepath.Join(h.dir, "some.json")))
-	out, ok := h.person(h.binary, "docker", "run", "-d", "--network", "none", "--name", "first", "--gpus", "1", dockerd.Image, "sleep", "1000000")
+	out, ok := h.person(h.binary, "docker", "run", "-d", "--network", "none", "--name", "first", "--gpus", "1", dockerImage, "sleep", "1000000")
 	require.True(h.t, ok, out)
 	line := []string{
 		h.binary, "docker", "run", "-d", "--network", "none", "--name", "job", "--gpus", "2", "--gpu-memory", "4g", "--mount-shims", "--mount-locks",
 		"-v", smi + ":/driver/nvidia-smi:ro", "-v", h.dir + ":/lab:ro", "-e", "PATH=/driver:/bin",
 	}
-	out, ok = h.person(append(append(line, flags...), dockerd.Image, "sleep", "1000000")...)
+	out, ok = h.person(append(append(line, flags...), dockerImage, "sleep", "1000000")...)
 	require.True(h.t, ok, out)
 }
 
@@ -181,7 +180,7 @@ func TestAHookJoinsTheContainersUserAlone(t *testing.T) {
 func TestNotesOfRemovedContainers(t *testing.T) {
 	h := newRuntimeHost(t)
 	for _, name := range []string{"stopped", "removed"} {
-		out, ok := h.person(h.binary, "docker", "run", "-d", "--network", "none", "--name", name, "--gpus", "1", dockerd.Image, "sleep", "1000000")
+		out, ok := h.person(h.binary, "docker", "run", "-d", "--network", "none", "--name", name, "--gpus", "1", dockerImage, "sleep", "1000000")
 		require.True(t, ok, out)
 	}
 	folder := filepath.Join(h.dir, "root/container-users")

@@ -15,7 +15,6 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
 	"github.com/seed-3119e985/genv/remote/testfleet"
-	"github.com/seed-3119e985/genv/remote/testfleet/dockerd"
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -26,7 +25,7 @@ import (
 // dockerHost is a GPU host with a real Docker. Its GPUs are simulated.
 type dockerHost struct {
 	*testfleet.Machine
-	*dockerd.Daemon
+	*dockerDaemon
 	t *testing.T
 }
 
@@ -35,7 +34,7 @@ var uids = map[string]snapshot.UID{"alice": 61001, "bob": 61002}
 
 func newDockerHost(t *testing.T, flags ...string) *dockerHost {
 	t.Helper()
-	docker := dockerd.Start(t, flags...)
+	docker := startDocker(t, flags...)
 	machine, err := testfleet.NewMachine(t.TempDir(), gpus.H100s("docker", 8), sshd.Build(t, "remote/testfleet/gpus/nvidia-smi"))
 	require.NoError(t, err)
 	machine.Account = func(user string) (testfleet.Account, error) {
@@ -58,7 +57,7 @@ func (h *dockerHost) uses(pid snapshot.PID, device int, mib int64) {
 // signals for which it has no handler.
 func (h *dockerHost) container(device int, args ...string) (id string) {
 	h.t.Helper()
-	id = h.Run(append(args, dockerd.Image, "sleep", "1000000")...)
+	id = h.Run(append(args, dockerImage, "sleep", "1000000")...)
 	h.uses(h.Init(id), device, 1000)
 	return id
 }
@@ -112,7 +111,7 @@ func TestContainerWithoutAnEnvironment(t *testing.T) {
 	require.Zero(t, shown.Code, shown.Err)
 	var document struct{ GPUs []gpusProcess }
 	require.NoError(t, json.Unmarshal([]byte(shown.Out), &document))
-	require.Equal(t, []containerProcess{{Container: id, Image: dockerd.Image, ContainerName: "web", User: "root"}}, document.GPUs[0].Processes)
+	require.Equal(t, []containerProcess{{Container: id, Image: dockerImage, ContainerName: "web", User: "root"}}, document.GPUs[0].Processes)
 	require.Contains(t, h.genv("gpus", "--wide").Out+h.genv("gpus").Out, "web (lab/train:1)")
 
 	left := h.enforce("exempt: {containers: [{name: 'w*', image: 'lab/*'}]}\n" + outsideOnly)
@@ -156,7 +155,7 @@ func TestContainersOfEnvironments(t *testing.T) {
 	require.True(t, h.Runs(shim) && h.Runs(hook) && own.Running(), "%s%s", quiet.Out, quiet.Err)
 	require.NotContains(t, quiet.Out, "Terminating", quiet.Out)
 
-	thief := h.Run("--name", "thief", "--env", alice.Var(), "--user", "61001", "--label", "genv.uid=61001", dockerd.Image, "sleep", "1000000")
+	thief := h.Run("--name", "thief", "--env", alice.Var(), "--user", "61001", "--label", "genv.uid=61001", dockerImage, "sleep", "1000000")
 	h.uses(h.Init(thief), 0, 3500) // alice's 4g are exceeded with it
 	other := h.container(2, "--name", "other", "--env", alice.Var(), "--user", "61001")
 	proved := h.container(3, "--name", "proved", "--env", bob.Var())

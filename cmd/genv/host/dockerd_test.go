@@ -1,13 +1,4 @@
-// Package dockerd runs a real Docker for tests, in a mount namespace with its own /run and
-// /var/lib, so that the machine's own Docker and files are not touched:
-//
-//	d := dockerd.Start(t)
-//	id := d.Run("--name", "web", dockerd.Image, "sleep", "1000000")
-//	out, err := d.Command("genv", "enforce", "--interval", "0").CombinedOutput()
-//
-// Containers have no network, and one image, which is made from busybox. It needs root and
-// Debian's docker.io and busybox-static. It pulls nothing.
-package dockerd
+package host_test
 
 import (
 	"bytes"
@@ -27,109 +18,111 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
-// Image is the image of all containers: a shell and busybox's programs.
-const Image = "lab/train:1"
+// dockerImage is the image of all containers: a shell and busybox's programs.
+const dockerImage = "lab/train:1"
 
-// startWithin is how long dockerd may take to answer: it is slow on a busy machine.
-const startWithin = time.Minute
+// dockerStartsWithin is how long dockerd may take to answer: it is slow on a busy machine.
+const dockerStartsWithin = time.Minute
 
-// Daemon is a running dockerd.
-type Daemon struct {
-	t   testing.TB
-	cmd *exec.Cmd
-	dir string // its files that others see
-	// host is where docker finds the daemon; empty for /run/docker.sock.
-	host string
+// dockerDaemon is a real Docker, in a mount namespace with its own /run and /var/lib, so that the
+// machine's own Docker and files are not touched. Containers have no network, and one image, which
+// is made from busybox. It needs root and Debian's docker.io and busybox-static. It pulls nothing.
+type dockerDaemon struct {
+	tb    testing.TB
+	cmd   *exec.Cmd
+	files string // its files that others see
+	// socket is where docker finds the daemon; empty for /run/docker.sock.
+	socket string
 }
 
-// Require skips the test where no Docker can run.
-func Require(t testing.TB) {
+// requireDocker skips the test where no Docker can run.
+func requireDocker(t testing.TB) {
 	t.Helper()
 	proctest.NeedRoot(t)
 	proctest.NeedPrograms(t, "dockerd", "docker", "busybox", "unshare", "nsenter", "tar")
 }
 
-// script makes the namespace's own folders and becomes dockerd.
-const script = `set -e
+// dockerScript makes the namespace's own folders and becomes dockerd.
+const dockerScript = `set -e
 mount -t tmpfs none /run
 mount -t tmpfs none /var/lib
 mkdir -p /var/lib/docker /run/exec
 exec dockerd --data-root /var/lib/docker --exec-root /run/exec -H unix:///run/docker.sock -p /run/dockerd.pid \
   --iptables=false --ip-forward=false --bridge=none --storage-driver=vfs "$@"`
 
-// Start starts dockerd with further flags, and makes the image. Everything ends with the
+// startDocker starts dockerd with further flags, and makes the image. Everything ends with the
 // test.
-func Start(t testing.TB, flags ...string) *Daemon {
+func startDocker(t testing.TB, flags ...string) *dockerDaemon {
 	t.Helper()
-	Require(t)
-	d := &Daemon{t: t, dir: t.TempDir()}
-	d.start(script, append([]string{"dockerd"}, flags...)...)
+	requireDocker(t)
+	d := &dockerDaemon{tb: t, files: t.TempDir()}
+	d.start(dockerScript, append([]string{"dockerd"}, flags...)...)
 	return d
 }
 
 // start runs a script in a mount namespace of its own, and makes the image when it is dockerd.
-func (d *Daemon) start(script string, args ...string) {
-	d.t.Helper()
-	log, err := os.Create(d.log())
-	require.NoError(d.t, err)
+func (d *dockerDaemon) start(script string, args ...string) {
+	d.tb.Helper()
+	log, err := os.Create(d.logFile())
+	require.NoError(d.tb, err)
 	defer log.Close()
 	d.cmd = exec.Command("unshare", append([]string{"--mount", "--propagation", "private", "sh", "-c", script}, args...)...)
 	d.cmd.Stdout, d.cmd.Stderr = log, log
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
-	require.NoError(d.t, d.cmd.Start())
-	d.t.Cleanup(d.end)
+	require.NoError(d.tb, d.cmd.Start())
+	d.tb.Cleanup(d.end)
 	d.await()
 	d.makeImage()
 }
 
-func (d *Daemon) log() string { return filepath.Join(d.dir, "dockerd.log") }
+func (d *dockerDaemon) logFile() string { return filepath.Join(d.files, "dockerd.log") }
 
-func (d *Daemon) await() {
-	d.t.Helper()
+func (d *dockerDaemon) await() {
+	d.tb.Helper()
 	var out []byte
 	var err error
-	for deadline := time.Now().Add(startWithin); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(dockerStartsWithin); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		if out, err = d.Command("docker", "version").CombinedOutput(); err == nil {
 			return
 		}
 	}
-	text, _ := os.ReadFile(d.log())
-	d.t.Fatalf("dockerd doesn't answer: %v: %s\n%s", err, out, text)
+	text, _ := os.ReadFile(d.logFile())
+	d.tb.Fatalf("dockerd doesn't answer: %v: %s\n%s", err, out, text)
 }
 
 // Command is a command in the namespace of dockerd, in which its socket is.
-func (d *Daemon) Command(name string, args ...string) *exec.Cmd {
+func (d *dockerDaemon) Command(name string, args ...string) *exec.Cmd {
 	pid := strconv.Itoa(d.cmd.Process.Pid)
 	cmd := exec.Command("nsenter", append([]string{"--target", pid, "--mount", "--", name}, args...)...)
-	if d.host != "" {
-		cmd.Env = append(os.Environ(), "DOCKER_HOST="+d.host)
+	if d.socket != "" {
+		cmd.Env = append(os.Environ(), "DOCKER_HOST="+d.socket)
 	}
 	return cmd
 }
 
 // Docker runs docker with arguments, and returns what it prints.
-func (d *Daemon) Docker(args ...string) string {
-	d.t.Helper()
+func (d *dockerDaemon) Docker(args ...string) string {
+	d.tb.Helper()
 	cmd := d.Command("docker", args...)
-	cmd.Env = append(cmd.Environ(), "HOME="+d.dir)
+	cmd.Env = append(cmd.Environ(), "HOME="+d.files)
 	out, err := cmd.CombinedOutput()
-	require.NoError(d.t, err, "docker %s: %s", strings.Join(args, " "), out)
+	require.NoError(d.tb, err, "docker %s: %s", strings.Join(args, " "), out)
 	return strings.TrimSpace(string(out))
 }
 
 // Run starts a container without a network in the background, and returns its id.
-func (d *Daemon) Run(args ...string) (id string) {
-	d.t.Helper()
+func (d *dockerDaemon) Run(args ...string) (id string) {
+	d.tb.Helper()
 	return d.Docker(append([]string{"run", "--detach", "--network", "none"}, args...)...)
 }
 
 // Init is the first process of a running container, once it runs the container's program.
-func (d *Daemon) Init(container string) snapshot.PID {
-	d.t.Helper()
+func (d *dockerDaemon) Init(container string) snapshot.PID {
+	d.tb.Helper()
 	pid, err := strconv.Atoi(d.Docker("inspect", "--format", "{{.State.Pid}}", container))
-	require.NoError(d.t, err)
-	require.Positive(d.t, pid)
-	require.Eventually(d.t, func() bool {
+	require.NoError(d.tb, err)
+	require.Positive(d.tb, pid)
+	require.Eventually(d.tb, func() bool {
 		command, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		return err != nil || !bytes.HasPrefix(command, []byte("runc\x00init")) // an error: it has ended
 	}, time.Minute, 10*time.Millisecond, "runc hasn't started the program of %s", container)
@@ -137,38 +130,38 @@ func (d *Daemon) Init(container string) snapshot.PID {
 }
 
 // Runs says whether a container is running.
-func (d *Daemon) Runs(container string) bool {
-	d.t.Helper()
+func (d *dockerDaemon) Runs(container string) bool {
+	d.tb.Helper()
 	return d.Docker("inspect", "--format", "{{.State.Running}}", container) == "true"
 }
 
 // Signal sends a signal to dockerd, for example to stop and to continue it.
-func (d *Daemon) Signal(s syscall.Signal) {
-	d.t.Helper()
-	require.NoError(d.t, d.cmd.Process.Signal(s))
+func (d *dockerDaemon) Signal(s syscall.Signal) {
+	d.tb.Helper()
+	require.NoError(d.tb, d.cmd.Process.Signal(s))
 }
 
 // makeImage imports a folder with busybox.
-func (d *Daemon) makeImage() {
-	d.t.Helper()
+func (d *dockerDaemon) makeImage() {
+	d.tb.Helper()
 	busybox, err := exec.LookPath("busybox")
-	require.NoError(d.t, err)
-	tree := filepath.Join(d.dir, "tree")
-	require.NoError(d.t, os.MkdirAll(filepath.Join(tree, "bin"), 0o755))
+	require.NoError(d.tb, err)
+	tree := filepath.Join(d.files, "tree")
+	require.NoError(d.tb, os.MkdirAll(filepath.Join(tree, "bin"), 0o755))
 	data, err := os.ReadFile(busybox)
-	require.NoError(d.t, err)
-	require.NoError(d.t, proctest.WriteProgram(filepath.Join(tree, "bin/busybox"), data))
+	require.NoError(d.tb, err)
+	require.NoError(d.tb, proctest.WriteProgram(filepath.Join(tree, "bin/busybox"), data))
 	for _, name := range []string{"sh", "sleep", "env", "cat"} {
-		require.NoError(d.t, os.Symlink("busybox", filepath.Join(tree, "bin", name)))
+		require.NoError(d.tb, os.Symlink("busybox", filepath.Join(tree, "bin", name)))
 	}
-	archive := filepath.Join(d.dir, "tree.tar")
+	archive := filepath.Join(d.files, "tree.tar")
 	out, err := exec.Command("tar", "-C", tree, "-cf", archive, ".").CombinedOutput()
-	require.NoError(d.t, err, "%s", out)
-	d.Docker("import", archive, Image)
+	require.NoError(d.tb, err, "%s", out)
+	d.Docker("import", archive, dockerImage)
 }
 
 // end removes all containers and ends dockerd, and its containerd with it.
-func (d *Daemon) end() {
+func (d *dockerDaemon) end() {
 	_ = d.cmd.Process.Signal(syscall.SIGCONT)
 	out, err := d.Command("docker", "ps", "--all", "--quiet", "--no-trunc").Output()
 	if ids := strings.Fields(string(out)); err == nil && len(ids) > 0 {
@@ -178,9 +171,9 @@ func (d *Daemon) end() {
 	_ = d.cmd.Wait()
 }
 
-// rootlessScript gives the user subordinate uids, in accounts of the namespace's own, and
+// rootlessDockerScript gives the user subordinate uids, in accounts of the namespace's own, and
 // becomes what dockerd-rootless.sh of Docker becomes, without a network.
-const rootlessScript = `set -e
+const rootlessDockerScript = `set -e
 for name in passwd group subuid subgid; do mount --bind "$1/$name" "/etc/$name"; done
 dir=$1 uid=$2
 shift 2
@@ -190,24 +183,24 @@ exec setpriv --reuid "$uid" --regid "$uid" --clear-groups env -u DOCKER_HOST HOM
 exec dockerd --rootless --data-root "$HOME/data" --exec-root "$XDG_RUNTIME_DIR/exec" -H "unix://$XDG_RUNTIME_DIR/docker.sock" -p "$XDG_RUNTIME_DIR/docker.pid" \
   --iptables=false --ip-forward=false --bridge=none --storage-driver=vfs "$@"' dockerd "$@"`
 
-// RequireRootless is Require for StartRootless.
-func RequireRootless(t testing.TB) {
+// requireRootlessDocker is requireDocker for startRootlessDocker.
+func requireRootlessDocker(t testing.TB) {
 	t.Helper()
-	Require(t)
+	requireDocker(t)
 	proctest.NeedPrograms(t, "rootlesskit", "newuidmap", "setpriv")
 }
 
-// StartRootless starts the Docker of an ordinary user, in a user namespace that the user
+// startRootlessDocker starts the Docker of an ordinary user, in a user namespace that the user
 // makes with rootlesskit, and makes the image. Containers have the uid, and from firstSubuid
 // on 65,536 others. Everything ends with the test.
-func StartRootless(t testing.TB, uid, firstSubuid int, flags ...string) *Daemon {
+func startRootlessDocker(t testing.TB, uid, firstSubuid int, flags ...string) *dockerDaemon {
 	t.Helper()
-	RequireRootless(t)
+	requireRootlessDocker(t)
 	dir, err := os.MkdirTemp("/tmp", "genv-rootless-") // a socket's path is short
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	require.NoError(t, os.Chmod(dir, 0o755))
-	d := &Daemon{t: t, dir: dir, host: "unix://" + filepath.Join(dir, "run/docker.sock")}
+	d := &dockerDaemon{tb: t, files: dir, socket: "unix://" + filepath.Join(dir, "run/docker.sock")}
 	subordinate := fmt.Sprintf("rootless:%d:65536\n", firstSubuid)
 	for name, add := range map[string]string{
 		"passwd": fmt.Sprintf("rootless:x:%d:%d::%s/home:/bin/sh\n", uid, uid, dir), "group": fmt.Sprintf("rootless:x:%d:\n", uid),
@@ -221,6 +214,6 @@ func StartRootless(t testing.TB, uid, firstSubuid int, flags ...string) *Daemon 
 		require.NoError(t, os.Mkdir(filepath.Join(dir, name), 0o700))
 		require.NoError(t, os.Chown(filepath.Join(dir, name), uid, uid))
 	}
-	d.start(rootlessScript, append([]string{"sh", dir, fmt.Sprint(uid)}, flags...)...)
+	d.start(rootlessDockerScript, append([]string{"sh", dir, fmt.Sprint(uid)}, flags...)...)
 	return d
 }
