@@ -185,7 +185,7 @@ func TestCheckGuard(t *testing.T) {
 	vetoed := is(off, enforce, "/etc/genv/guard.off exists")
 	vetoed.Veto = true
 	able, old := doctor.CheckKernel("6.1", "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n", true), doctor.CheckKernel("5.4", "", true)
-	host := func(kernel doctor.Check, g *doctor.GuardState) doctor.Check { return doctor.CheckGuard(kernel, g) }
+	host := doctor.CheckGuard
 	fleet := func(kernel doctor.Check, g *doctor.GuardState, wanted snapshot.GuardMode) doctor.Check {
 		return doctor.CompareGuard(host(kernel, g), g, wanted)
 	}
