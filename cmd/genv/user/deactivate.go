@@ -102,7 +102,7 @@ func (p *program) status(c *cli.Context) error {
 		return nil
 	}
 	p.adviseOfIndices(who)
-	p.adviseOfFormer(env, activeOf(&files, eid))
+	p.adviseOfFormer(who, env, activeOf(&files, eid))
 	_, err = fmt.Fprint(p.Out, text.PrintableLines(statusText(env, files.AttachedTo(eid))))
 	return err
 }

@@ -106,6 +106,8 @@ func TestAShellThatWasActiveBeforeTheGuard(t *testing.T) {
 	shell := alice.open("bash")
 	require.Equal(t, said{text: "1,5\n"}, shell.say("genv activate; genv attach --index 1,5 2>/dev/null; echo $CUDA_VISIBLE_DEVICES"))
 	require.NotContains(t, shell.sayAll("genv status").text, "CUDA_VISIBLE_DEVICES", "no guard")
+	other := alice.open("bash")
+	require.Equal(t, said{}, other.say("genv activate --id "+shell.pid()))
 	for _, mode := range []string{"watch", "enforce"} {
 		s.guard(mode)
 		advice := `CUDA_VISIBLE_DEVICES of this shell is "1,5": since this host has a guard, it has to hold UUIDs: run genv attach --refresh`
@@ -114,6 +116,13 @@ func TestAShellThatWasActiveBeforeTheGuard(t *testing.T) {
 		require.NotContains(t, shell.sayAll("nvidia-smi -L").text, advice, "programs read it")
 		require.Equal(t, said{text: s.uuids(1, 5) + "\n"}, shell.say("genv attach --refresh; echo $CUDA_VISIBLE_DEVICES"))
 		require.NotContains(t, shell.sayAll("genv status").text, "CUDA_VISIBLE_DEVICES")
+		for _, change := range []string{"detach", "attach --index 1,5"} {
+			require.Equal(t, said{}, other.say("genv "+change))
+			require.Contains(t, shell.sayAll("genv status").text, "run genv attach --refresh")
+			require.NotContains(t, other.sayAll("genv status").text, "CUDA_VISIBLE_DEVICES")
+			require.Equal(t, said{}, shell.say("genv attach --refresh"))
+		}
+		require.Equal(t, said{}, other.say("genv attach --refresh"))
 		s.guard("off")
 		require.Equal(t, said{text: "1,5\n"}, shell.say("genv attach --refresh; echo $CUDA_VISIBLE_DEVICES"))
 	}

@@ -69,11 +69,18 @@ func (p *program) adviseOfIndices(who *hostUser) {
 	p.Warn(fmt.Sprintf("CUDA_VISIBLE_DEVICES of this shell is %s: since this host has a guard, it has to hold UUIDs: run genv attach --refresh", text.Quoted(visible, 80)))
 }
 
-// adviseOfFormer warns a shell with other indices in CUDA_VISIBLE_DEVICES than its environment has: they
-// were other GPUs when it got them, or another terminal attached or detached some since.
-func (p *program) adviseOfFormer(env *snapshot.Environment, now shell.Active) {
+// adviseOfFormer warns a shell with other GPUs in CUDA_VISIBLE_DEVICES than its environment has: their indices
+// were those of other GPUs when it got them, or another terminal attached or detached some since.
+func (p *program) adviseOfFormer(who *hostUser, env *snapshot.Environment, now shell.Active) {
 	visible := p.Getenv("CUDA_VISIBLE_DEVICES")
 	isIndices := visible == "-1" || visible != "" && strings.Trim(visible, "0123456789,") == ""
+	if strings.HasPrefix(visible, "GPU-") || strings.HasPrefix(visible, "MIG-") {
+		now = p.visible(who, now)
+		if known := now.UUIDs != nil || len(now.Devices) == 0; known && visible != now.VisibleDevices() {
+			p.Warn("CUDA_VISIBLE_DEVICES of this shell has other GPUs than its environment: run genv attach --refresh")
+		}
+		return
+	}
 	switch {
 	case !isIndices || visible == now.VisibleDevices() || len(now.Parts) > 0:
 	case len(env.Former) > 0:
