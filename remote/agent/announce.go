@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/remote/agent/fence"
+	"github.com/seed-3119e985/genv/snapshot/state/service"
 )
 
 // Announce has hosts that can do it refuse everything of the controllers that this one, with
@@ -21,6 +22,10 @@ func (p *Pool) Announce(claim *fence.Claim) {
 	}
 	p.announced.Store(claim)
 }
+
+// Allow has hosts told, with each snapshot from the next one on, how many GPUs the policy allows users; nil
+// for nothing. One that hasn't changed should be the same value.
+func (p *Pool) Allow(a *service.Allowance) { p.allowance.Store(a) }
 
 // claimFor is a claim for a host; nil for none. A host that was taken over once isn't
 // taken over again: since then another controller may have done so.
@@ -74,6 +79,7 @@ func (p *Pool) Withdraw() {
 		return
 	}
 	defer leave()
+	p.Allow(nil)
 	if p.announced.Swap(nil) == nil {
 		return
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/agent/frame"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/state/service"
 )
 
 // Backend is a host as a Server sees it. It is safe for concurrent use.
@@ -90,6 +91,8 @@ type Answers struct {
 	Events Events
 	// Tokens keeps the token of a conversation, and returns those of others: see SnapshotAnswer. It may be nil.
 	Tokens func(own string) ([]string, error)
+	// Allow passes on how many GPUs users may have, and waits for nothing. It may be nil.
+	Allow func(*service.Allowance)
 
 	revision uint64
 	last     []byte       // the snapshot of that revision
@@ -182,6 +185,9 @@ func (a *Answers) release(context.Context, struct{}) (answer struct{}, err error
 func (a *Answers) snapshot(ctx context.Context, request SnapshotRequest, r *Request) (answer SnapshotAnswer, err error) {
 	if err := a.contend(request.Claim); err != nil {
 		return answer, err
+	}
+	if request.Allowance != nil && a.Allow != nil && a.admit(a.claim) == nil {
+		a.Allow(request.Allowance)
 	}
 	age := Age{Measured: bounded(request.AgeMS), Oldest: bounded(request.MaxAgeMS)}
 	if within := bounded(request.WithinMS); within > 0 {

@@ -20,6 +20,7 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state/service"
 )
 
 // timeout is that of the pools below.
@@ -32,6 +33,7 @@ type scripted struct {
 	fence        agent.Fence
 	execute      func(context.Context) (agent.Execution, error)
 	notify       func()
+	allow        func(*service.Allowance)
 	look         func(context.Context)                                     // before each snapshot
 	unread       string                                                    // a request that is never taken from stdin
 	command      func(context.Context, remote.Host) (remote.Output, error) // genv 1.4.3: what execute does
@@ -53,7 +55,7 @@ func (n *scripted) start(_ context.Context, _ remote.Host, _ remote.Command) (ag
 	}
 	requests, out := io.Pipe()
 	in, answers := io.Pipe()
-	server := agent.Server{ReadToken: true, Greeting: greeting, Handler: &agent.Answers{Backend: n, Fence: n.fence}, Idle: 24 * time.Hour}
+	server := agent.Server{ReadToken: true, Greeting: greeting, Handler: &agent.Answers{Backend: n, Fence: n.fence, Allow: n.allow}, Idle: 24 * time.Hour}
 	s := &scriptedSession{Reader: in, out: out, unread: n.unread, ended: make(chan struct{})}
 	ctx, cancel := context.WithCancel(context.Background())
 	s.close = func() { cancel(); _, _, _, _ = out.Close(), in.Close(), requests.Close(), answers.Close() }

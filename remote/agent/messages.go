@@ -8,6 +8,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state/service"
 )
 
 // The requests of `genv usage serve`, and their bodies as JSON.
@@ -54,6 +55,9 @@ type SnapshotRequest struct {
 	MaxAgeMS int64 `json:"max_age_ms,omitempty"`
 	// Types asks for the types of processes: see snapshot.WithTypes. An older genv ignores it.
 	Types bool `json:"types,omitempty"`
+	// Allowance is how many GPUs the policy allows users, from a controller that enforces it. A host with
+	// an older genv ignores it.
+	Allowance *service.Allowance `json:"allowance,omitempty"`
 	// Claim is by what right the controller acts, in the first request and when it has changed;
 	// nil for one that claims nothing, or only looks. Only hosts with CapabilityFence get it.
 	Claim *fence.Claim `json:"claim,omitempty"`

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state/service"
 )
 
 // Network is how hosts are reached; *sshclient.Client is one. It tries once.
@@ -62,6 +63,7 @@ type Pool struct {
 
 	announced atomic.Pointer[fence.Claim] // nil for one that claims nothing
 	removed   atomic.Bool                 // hosts were released that may come back
+	allowance atomic.Pointer[service.Allowance]
 }
 
 // errPoolClosed ends calls that come after Close.

@@ -71,6 +71,7 @@ func (t *streamTransport) Snapshot(ctx context.Context, host remote.Host) (*snap
 	t.mu.Unlock()
 	request := SnapshotRequest{
 		Revision: revision, AgeMS: t.pool.deviceAge().Milliseconds(), MaxAgeMS: t.pool.maxAge(host).Milliseconds(), Types: snapshot.WantsTypes(ctx),
+		Allowance: t.pool.allowance.Load(),
 	}
 	if deadline, ok := ctx.Deadline(); ok { // rounded, so that equal requests are equal
 		request.WithinMS = time.Until(deadline).Round(100 * time.Millisecond).Milliseconds()

@@ -21,6 +21,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/snapshot"
+	hostservice "github.com/seed-3119e985/genv/snapshot/state/service"
 )
 
 // Options are all that a run needs to know. They are read once, and again for a reload: what the flags say first,
@@ -67,6 +68,8 @@ type Options struct {
 	// Announce, if set, has the hosts told who enforces them and by what right, which is nil
 	// for a single cycle.
 	Announce func(id string, claim *fence.Claim)
+	// Allow, if set, has the hosts told how many GPUs the policy allows users; nil for nothing.
+	Allow func(*hostservice.Allowance)
 	// Withdraw has the hosts told no more who enforces them: this controller only looks. It is
 	// set if there is a Leader.
 	Withdraw func()

@@ -203,6 +203,9 @@ type loop struct {
 func (l *loop) configure(options Options) {
 	l.configureHooks(options.Policy)
 	l.options = options
+	if options.Allow != nil {
+		options.Allow(nil) // until the first cycle has ended
+	}
 	l.part.configure(&options)
 	l.groups.Store(&options.Policy.Groups)
 	l.service.limit.Store(int64(options.CycleLimit))
@@ -242,6 +245,9 @@ func (l *loop) enable(c *controller.Options, options *Options, mailing controlle
 	c.Sinks = []controller.Sink{
 		hooks.Sink{Queue: l.hooks, Now: l.program.Now, Leads: func() bool { return l.mayAct() == nil }},
 		&l.screen,
+	}
+	if options.Allow != nil && options.loops() && !options.DryRun {
+		c.Sinks = append(c.Sinks, newAllowanceSink(options))
 	}
 }
 

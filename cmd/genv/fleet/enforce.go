@@ -80,7 +80,7 @@ func (p *program) remoteEnforce(c *cli.Context) error {
 	reach := func(o *enforcement.Options, config *Config) {
 		f.reach(o, config, pool)
 		o.Announce = func(_ string, claim *fence.Claim) { pool.Announce(claim) }
-		o.Withdraw, o.Release = pool.Withdraw, pool.Release
+		o.Withdraw, o.Release, o.Allow = pool.Withdraw, pool.Release, pool.Allow
 	}
 	reach(&options, &config)
 	return enforcement.Run(c.Context, &p.Program, log, options, func() (enforcement.Options, error) {

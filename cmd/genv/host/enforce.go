@@ -32,12 +32,15 @@ func (p *program) enforceHere(c *cli.Context) error {
 	defer host.SMI.Keep(c.Context)()
 	link := &localLink{host: host, events: &events{host: host, log: p.Logger(c)}}
 	defer link.events.close()
+	allowance := &allowances{pass: host.Service.Allow}
+	defer allowance.close()
 	read := func() (enforcement.Options, error) {
 		o, err := enforcement.ReadOptions(c)
 		if err == nil {
 			link.policy.Store(o.Policy)
 		}
 		o.Hosts, o.Link, o.Announce, o.Fanout = []remote.Host{{}}, link, link.announce, 1
+		o.Allow = allowance.renew
 		o.LocalName, o.CycleLimit, o.Progress = snapshot.Hostname(enforcelocal.Hostname()), 4*time.Minute, &render.Progress{}
 		return o, err
 	}

@@ -53,6 +53,9 @@ func (p *program) usageServe(c *cli.Context) error {
 		Token: c.String("token"), ReadToken: !c.IsSet("token"), Idle: idle, Handler: answers,
 		Greeting: agent.NewGreeting(p.Version, agent.CapabilityEvents), Replaced: replaced,
 	}
+	allowance := &allowances{pass: host.Service.Allow}
+	defer allowance.close()
+	answers.Allow = allowance.renew
 	if f := p.openFence(host); f != nil {
 		answers.Fence, answers.Tokens = f, func(own string) ([]string, error) {
 			folder, err := host.Store.FolderID()

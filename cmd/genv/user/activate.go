@@ -51,7 +51,7 @@ func (p *program) activate(c *cli.Context) error {
 	if err := caller.Apply(shell.Activate(p.visible(who, activeAfter(&entered)), c.Bool("no-prompt"))); err != nil {
 		return who.leave(c.Context, caller.PID, err)
 	}
-	p.reportAttached(entry.others, entered.Before, entered.Now)
+	p.reportAttached(c.Context, who, entry.others, entered.Before, entered.Now)
 	if len(entered.Now) == 0 && entry.Attach {
 		p.Warn("No GPU is attached yet: genv attach attaches one, and genv attach --count 2 two")
 	}

@@ -97,7 +97,7 @@ func (p *program) attach(c *cli.Context) error {
 	case n > 0 && !request.Configured && request.Instances == nil && slices.Equal(result.Before, result.Now):
 		p.Warn(fmt.Sprintf("You have %d already, %s; --count %d for one more", n, others.named(result.Now), n+1))
 	default:
-		p.reportAttached(others, result.Before, result.Now)
+		p.reportAttached(c.Context, who, others, result.Before, result.Now)
 	}
 	return nil
 }

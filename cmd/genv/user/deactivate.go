@@ -103,12 +103,13 @@ func (p *program) status(c *cli.Context) error {
 	}
 	p.adviseOfIndices(who)
 	p.adviseOfFormer(who, env, activeOf(&files, eid))
-	_, err = fmt.Fprint(p.Out, text.PrintableLines(statusText(env, files.AttachedTo(eid))))
+	allowed := allowanceText(who.allowance(c.Context), attachedTo(&files, who.uid))
+	_, err = fmt.Fprint(p.Out, text.PrintableLines(statusText(env, files.AttachedTo(eid), allowed)))
 	return err
 }
 
-// statusText is 1.4.3's.
-func statusText(env *snapshot.Environment, attached []snapshot.DeviceIndex) string {
+// statusText is 1.4.3's, with a line about what is allowed; empty for none.
+func statusText(env *snapshot.Environment, attached []snapshot.DeviceIndex, allowed string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Environment is active (%s)\n", render.Name(string(env.EID)))
 	if len(attached) == 0 {
@@ -116,6 +117,7 @@ func statusText(env *snapshot.Environment, attached []snapshot.DeviceIndex) stri
 	} else {
 		fmt.Fprintf(&b, "Attached to GPUs at indices %s\n", text.JoinIndices(attached))
 	}
+	b.WriteString(allowed)
 	count := ""
 	if env.Config.GPUs != nil {
 		count = strconv.Itoa(*env.Config.GPUs)

@@ -150,13 +150,17 @@ func useLine(index snapshot.DeviceIndex, p *gpus.Process) string {
 	return s
 }
 
-// reportAttached prints the devices of an environment, and which processes use those
-// that are new: to stderr, so that no script reads it as output.
-func (p *program) reportAttached(others inUse, before, now []snapshot.DeviceIndex) {
+// reportAttached prints the devices of an environment, which processes use those that are new, and whether
+// that is more than is allowed: to stderr, so that no script reads it as output.
+func (p *program) reportAttached(ctx context.Context, who *hostUser, others inUse, before, now []snapshot.DeviceIndex) {
 	if len(now) > 0 {
 		p.Warn("Attached " + others.named(now))
 	}
-	p.Warn(others.warnings(without(now, before))...)
+	added := without(now, before)
+	p.Warn(others.warnings(added)...)
+	if len(added) > 0 {
+		p.warnOfExcess(ctx, who)
+	}
 }
 
 // named are GPUs with their models as far as those are known: GPUs 0, 1 (A100-SXM4-80GB).

@@ -100,7 +100,7 @@ func (p *program) runEntry(c *cli.Context, who *hostUser, name string) (shell.Ac
 	e.Config.Name = cmp.Or(name, e.Config.Name)
 	entered, err := who.Change(c.Context, change.Change{Enter: &e.Enter})
 	if err == nil && !c.Bool("quiet") {
-		p.reportAttached(e.others, nil, entered.Now)
+		p.reportAttached(c.Context, who, e.others, nil, entered.Now)
 	}
 	if err != nil {
 		return shell.Active{}, err

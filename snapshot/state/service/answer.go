@@ -89,6 +89,10 @@ func (s *Server) answer(ctx context.Context, line []byte, by callerProcess) Answ
 		return s.issue(r.Token.EID, by)
 	case r.Redeem != "":
 		return s.redeem(r.Redeem, by)
+	case r.Allow != nil:
+		return s.allow(r.Allow, by)
+	case r.Allowance:
+		return s.allowance(ctx, by)
 	}
 	result, err := s.change(ctx, r.Change, by)
 	if err != nil {

@@ -31,12 +31,13 @@ const roleVariable = "GENV_SERVICE_TEST_ROLE"
 
 // roles are what a child process of a test may be. Its arguments follow.
 var roles = map[string]func(args []string) error{
-	"ask":     askChild,
-	"flood":   floodChild,
-	"sit":     sitChild,
-	"connect": connectChild,
-	"token":   tokenChild,
-	"crowd":   crowdChild,
+	"ask":       askChild,
+	"flood":     floodChild,
+	"sit":       sitChild,
+	"connect":   connectChild,
+	"token":     tokenChild,
+	"crowd":     crowdChild,
+	"allowance": allowanceChild,
 }
 
 func TestMain(m *testing.M) {

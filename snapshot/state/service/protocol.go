@@ -36,6 +36,9 @@ type Request struct {
 	Status  bool            `json:"status,omitempty"`
 	Token   *TokenRequest   `json:"token,omitempty"`  // for a container that the client starts
 	Redeem  string          `json:"redeem,omitempty"` // a token; only root asks
+	Allow   *Allowance      `json:"allow,omitempty"`  // only root says it
+	// Allowance asks for that of the user who asks.
+	Allowance bool `json:"allowance,omitempty"`
 }
 
 // TokenRequest asks for a token that proves, to root's container runtime, who starts a
@@ -52,7 +55,9 @@ type Answer struct {
 	Status   *Status         `json:"status,omitempty"`
 	Token    string          `json:"token,omitempty"`
 	Holder   *grant.Holder   `json:"holder,omitempty"` // of a redeemed token
-	Error    json.RawMessage `json:"error,omitempty"`  // by change.EncodeError
+	// Allowance is missing if it is unknown.
+	Allowance *Allowance      `json:"allowance,omitempty"`
+	Error     json.RawMessage `json:"error,omitempty"` // by change.EncodeError
 	// Busy says that the request was refused since there are too many, and that nothing
 	// was done.
 	Busy bool `json:"busy,omitempty"`
@@ -94,7 +99,7 @@ func decodeRequest(line []byte) (r Request, err error) {
 		return r, fmt.Errorf("%w: not a request of genv", state.ErrRequest)
 	}
 	asked := 0
-	for _, set := range []bool{r.Change != nil, r.Look != "", r.Status, r.Token != nil, r.Redeem != ""} {
+	for _, set := range []bool{r.Change != nil, r.Look != "", r.Status, r.Token != nil, r.Redeem != "", r.Allow != nil, r.Allowance} {
 		if set {
 			asked++
 		}

@@ -71,6 +71,7 @@ type Server struct {
 	admission admission
 	turns     turns
 	tokens    grant.Tokens
+	allowed   atomic.Pointer[allowed] // what is allowed to users; nil before anybody said it
 	since     time.Time
 	served    atomic.Uint64
 	refused   atomic.Uint64

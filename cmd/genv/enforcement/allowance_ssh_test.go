@@ -1,0 +1,49 @@
+package enforcement_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
+	"github.com/seed-3119e985/genv/remote/testfleet"
+	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state/service"
+)
+
+// TestWhatAFleetAllows: a controller has root's service on a host say what is allowed, and the next cycle after
+// somebody has taken more says so on the terminals.
+func TestWhatAFleetAllows(t *testing.T) {
+	f := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "gpu-01", Rights: sshd.MaySudo}, {Name: "gpu-02"}}, Genv: genvtest.Program(t)})
+	serve := exec.Command("ssh", "-tt", "-F", f.SSHConfig(), "gpu-01", "sudo -n genv host serve")
+	in, err := serve.StdinPipe() // the terminal ends with it, and so does the service
+	require.NoError(t, err)
+	require.NoError(t, serve.Start())
+	t.Cleanup(func() { _ = in.Close(); _ = serve.Process.Kill(); _ = serve.Wait() })
+	policy := filepath.Join(t.TempDir(), "policy.yaml")
+	require.NoError(t, os.WriteFile(policy, []byte("defaults: {max-devices-per-user: 2, warn: {for: 1h}}\noverrides: [{users: [root], set: {max-devices-per-user: 3}}]\n"), 0o600))
+	daemon := startDaemon(t, nil, "-F", f.SSHConfig(), "-H", "gpu-01,gpu-02", "--interval", "1", "--policy", policy, "--state-dir", t.TempDir())
+	go daemon.drain()
+	root, three := service.Client{Path: filepath.Join(f.Host("gpu-01").Root(), "run", service.SocketName)}, 3
+	require.Eventually(t, func() bool {
+		own, err := root.Allowance(t.Context())
+		return err == nil && own != nil && *own.GPUs == three && !own.OneHost
+	}, time.Minute, 50*time.Millisecond)
+
+	screen, text := logIn(t, "alice"), ""
+	began := time.Now()
+	_, err = f.Host("gpu-02").Activate(testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0, 1, 2}})
+	require.NoError(t, err)
+	for !strings.Contains(text, "which is 1 more than the maximum allowed") {
+		require.Less(t, time.Since(began), time.Minute, text)
+		text += screen.text(t)
+	}
+	t.Logf("alice read it after %s, with an interval of 1s", time.Since(began).Round(10*time.Millisecond))
+	require.Contains(t, text, "Unless this changes, in 1h")
+}

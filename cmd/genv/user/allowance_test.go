@@ -1,0 +1,92 @@
+package user_test
+
+import (
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state/service"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
+)
+
+// named are two persons with accounts of these names, which the tests of this package have: see sshd.Private.
+func (s *station) named() (first, second *account) {
+	if (system.Users{}).Username(s.t.Context(), 60800) != "sshd" {
+		s.t.Skip("the accounts are those of this machine")
+	}
+	return s.person("sshd", 60800), s.person("postgres", 60799)
+}
+
+// statusOf is the lines of `genv status` before the configuration.
+func statusOf(s *terminal) string { return s.say("genv status | sed '/^$/,$d'").text }
+
+// TestWhatIsAllowed: people read how many GPUs the policy allows them, and who takes more reads it at once;
+// what isn't known isn't shown.
+func TestWhatIsAllowed(t *testing.T) {
+	t.Parallel()
+	s := newStation(t)
+	serving := s.serve()
+	root := service.Client{Path: s.path("root/run/host.sock")}
+	two, four := 2, 4
+	allow := func(a service.Allowance) {
+		a.ForMS = time.Hour.Milliseconds()
+		require.NoError(t, root.Allow(t.Context(), a))
+	}
+	alice, bob := s.named()
+	hers, his := alice.open("bash"), bob.open("bash")
+	const attached = "Attached GPUs 0, 1 (H100 80GB HBM3)\n"
+	require.Equal(t, said{text: attached}, hers.sayAll("genv activate --id hers --gpus 2"))
+	require.Equal(t, "Environment is active (hers)\nAttached to GPUs at indices 0,1\n", statusOf(hers), "nobody has said it")
+
+	allow(service.Allowance{GPUs: &two, Users: map[snapshot.Username]*int{"postgres": &four}})
+	require.Equal(t, "Environment is active (hers)\nAttached to GPUs at indices 0,1\n2 GPUs allowed on all hosts together, 2 attached on this one\n", statusOf(hers))
+	require.Equal(t, "Attached GPUs 0, 1, 2 (H100 80GB HBM3)\n"+
+		"Warning: you have 3 GPUs on this host, and the policy allows 2 on all hosts together, not counting exempt ones: give back 1 with genv detach --index\n",
+		hers.sayAll("genv attach --count 3").text)
+	require.NotContains(t, hers.sayAll("genv attach --count 3").text, "policy", "nothing is new")
+	require.Equal(t, "Attached GPUs 3, 4, 5, 6 (H100 80GB HBM3)\n", his.sayAll("genv activate --id his --gpus 4").text, "he may have 4")
+	require.Equal(t, "Environment is active (his)\nAttached to GPUs at indices 3,4,5,6\n4 GPUs allowed on all hosts together, 4 attached on this one\n", statusOf(his))
+	require.Equal(t, said{}, hers.say("genv detach --index 2"))
+
+	allow(service.Allowance{GPUs: &two, OneHost: true})
+	require.Equal(t, "Environment is active (hers)\nAttached to GPUs at indices 0,1\n2 of 2 GPUs allowed\n", statusOf(hers))
+	require.Equal(t, "Attached GPU 2 (H100 80GB HBM3)\n"+
+		"Warning: you have 3 GPUs on this host, and the policy allows 2, not counting exempt ones: give back 1 with genv detach --index\nran\n",
+		hers.sayAll("(unset GENV_ENVIRONMENT_ID; genv run --gpus 1 echo ran)").text, "in another environment")
+
+	allow(service.Allowance{OneHost: true})
+	require.NotContains(t, statusOf(hers), "allowed", "there is no cap")
+	require.Equal(t, "Attached GPUs 0, 1, 2 (H100 80GB HBM3)\n", hers.sayAll("genv attach --count 3").text)
+	require.NoError(t, serving.Process.Signal(syscall.SIGTERM))
+	require.NoError(t, serving.Wait())
+	require.Equal(t, "Environment is active (hers)\nAttached to GPUs at indices 0,1,2\n", statusOf(hers), "without the service it is unknown")
+}
+
+// TestWhatOneMachineAllows: `genv enforce` has the service tell it, and a dry run doesn't.
+func TestWhatOneMachineAllows(t *testing.T) {
+	t.Parallel()
+	s := newStation(t)
+	s.serve()
+	require.NoError(t, os.WriteFile(s.path("policy.yaml"), []byte("defaults: {max-devices-per-user: 1, warn: {for: 1h}}\n"), 0o644))
+	alice, _ := s.named()
+	hers := alice.open("bash")
+	require.Equal(t, said{}, hers.say("genv activate --id hers --gpus 1"))
+	enforce := func(more ...string) func() {
+		cmd := s.me().command(append([]string{"genv", "enforce", "--interval", "100ms", "--policy", s.path("policy.yaml"), "--state-dir", s.path("me")}, more...)...)
+		require.NoError(t, cmd.Start())
+		return func() { _ = cmd.Process.Signal(syscall.SIGTERM); _ = cmd.Wait() }
+	}
+	dry := s.me().run("genv", "enforce", "--interval", "100ms", "--cycles", "3", "--dry-run", "--policy", s.path("policy.yaml"))
+	require.Zero(t, dry.Code, dry.Err)
+	require.NotContains(t, statusOf(hers), "allowed")
+	stop := enforce()
+	defer stop()
+	require.Eventually(t, func() bool {
+		return statusOf(hers) == "Environment is active (hers)\nAttached to GPUs at indices 0\n1 of 1 GPU allowed\n"
+	}, 30*time.Second, 50*time.Millisecond)
+	require.Contains(t, hers.sayAll("genv attach --count 2").text, "Warning: you have 2 GPUs on this host, and the policy allows 1, ")
+}
