@@ -15,7 +15,7 @@ import (
 
 // named are two persons with accounts of these names, which the tests of this package have: see sshd.Private.
 func (s *station) named() (first, second *account) {
-	if (system.Users{}).Username(s.t.Context(), 60800) != "sshd" {
+	if system.Username(s.t.Context(), 60800) != "sshd" {
 		s.t.Skip("the accounts are those of this machine")
 	}
 	return s.person("sshd", 60800), s.person("postgres", 60799)
