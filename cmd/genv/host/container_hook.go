@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -119,7 +120,7 @@ func (h *hookCall) owner() snapshot.UID {
 // look at the state files finds that the init has ended.
 func (h *hookCall) stop(ctx context.Context) error {
 	r, err := container.ReadRecord(h.Run, h.ID)
-	if notFound(err) {
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err == nil && h.runsAgain(&r) {

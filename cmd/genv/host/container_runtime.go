@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -189,9 +188,6 @@ func (c *runcCall) engineName() string {
 
 // errNoService is why a user is not proved.
 var errNoService = errors.New("root's service doesn't run (`genv host serve`)")
-
-// notFound says whether an error is that something doesn't exist.
-func notFound(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
 // logged is a line of a runtime's log, of which the engine shows the last error to the user
 // (runc(8), --log-format json).

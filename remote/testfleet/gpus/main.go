@@ -24,7 +24,6 @@ const (
 	FaultMismatch = "mismatch"
 	FaultNoDriver = "no-driver"
 	FaultLost     = "lost"
-	FaultNoGPUs   = "no-gpus"
 )
 
 // The exit codes and texts of failures are those of the real program (man
@@ -44,8 +43,7 @@ var faults = map[string]struct {
 	FaultMismatch: {18, "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 550.163\n"},
 	FaultNoDriver: {9, "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. " +
 		"Make sure that the latest NVIDIA driver is installed and running.\n\n"},
-	FaultLost:   {15, "Unable to determine the device handle for GPU 0000:02:00.0: GPU is lost.  Reboot the system to recover this GPU\n"},
-	FaultNoGPUs: {exitUnknown, "Failed to initialize NVML: No supported GPUs were found\n"},
+	FaultLost: {15, "Unable to determine the device handle for GPU 0000:02:00.0: GPU is lost.  Reboot the system to recover this GPU\n"},
 }
 
 // Main is nvidia-smi on a simulated host: args are without the program's name.

@@ -114,7 +114,6 @@ func TestFaults(t *testing.T) {
 		gpus.FaultMismatch: {18, "Driver/library version mismatch"},
 		gpus.FaultNoDriver: {9, "couldn't communicate with the NVIDIA driver"},
 		gpus.FaultLost:     {15, "GPU is lost"},
-		gpus.FaultNoGPUs:   {255, "No supported GPUs were found"},
 		"mispelt":          {255, "not a simulated fault"},
 	} {
 		out, code := smi(t, lab(), fault, "-L")

@@ -181,20 +181,14 @@ func Parse(args []string) (CommandLine, bool) {
 	return c, ok
 }
 
-// single is the device that -i names by its index, if it names only one.
-func (c CommandLine) single() (string, bool) {
-	n, err := strconv.ParseUint(c.selected, 10, 16)
-	return strconv.FormatUint(n, 10), err == nil
-}
-
 // Outside is whether the call selects a device that the view doesn't have, or where numbers
 // mean nothing only such devices: the answer is NoDevices.
 func (c CommandLine) Outside(v View) bool {
 	if v.Renumbered && c.selected != "" {
 		return v.uuids(c.selected) == ""
 	}
-	index, ok := c.single()
-	return ok && v.device(index) == nil
+	n, err := strconv.ParseUint(c.selected, 10, 16)
+	return err == nil && v.device(strconv.FormatUint(n, 10)) == nil
 }
 
 // NoDevices is what nvidia-smi prints, with status 6, if a selection has none of its
