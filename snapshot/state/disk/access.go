@@ -62,7 +62,7 @@ func (s *Store) accessTo(dir place, force bool) folderAccess {
 	}
 	outside, inside := now.ofSameBoot(readNote(root, rootNote)), now.ofSameBoot(readNote(dir.Folder, folderNote))
 	writable := root != nil && root.IsOurs()
-	if outside != nil && !writable && !now.sameFolder(outside) && (now.Device != outside.Device || system.IsPrivate(s.procRoot, filepath.Dir(s.path()))) {
+	if outside != nil && !writable && !now.sameFolder(outside) && (now.Device != outside.Device || system.IsPrivate(system.RealProc, filepath.Dir(s.path()))) {
 		a := denied(dir, "it is "+privateFolder)
 		a.root, a.private = root, true
 		return a

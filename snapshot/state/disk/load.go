@@ -43,7 +43,7 @@ func (t *transaction) load(ctx context.Context) {
 func (t *transaction) markFiles() {
 	for i := range t.files.Environments {
 		env := &t.files.Environments[i]
-		if account, err := (proc.FS{Root: t.procRoot}).Account(env.UID); err == nil && env.UID != snapshot.NoUID {
+		if account, err := (proc.FS{}).Account(env.UID); err == nil && env.UID != snapshot.NoUID {
 			env.UID = account
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
 // lockFile guards every read-modify-write, in 1.4.3 too. It is never replaced: a
@@ -107,7 +108,7 @@ func (s *Store) flock(ctx context.Context, file *os.File, st *unix.Stat_t) error
 			return fmt.Errorf("lock %s: %w", file.Name(), err)
 		}
 		if !sleep(ctx, pauseAfter(time.Since(begun))) {
-			return &BusyError{Path: file.Name(), Waited: time.Since(begun), Holder: proc.LockHolderOf(s.procRoot, st), Cause: ctx.Err()}
+			return &BusyError{Path: file.Name(), Waited: time.Since(begun), Holder: proc.LockHolderOf(system.RealProc, st), Cause: ctx.Err()}
 		}
 	}
 }

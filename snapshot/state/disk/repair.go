@@ -54,7 +54,7 @@ func (s *Store) openShared() (*folder.Folder, error) {
 
 // tampered is an ErrTampered if a user has mounted a file system over the folder.
 func (s *Store) tampered() error {
-	if mount := system.UsersMount(s.procRoot, s.path()); mount != "" {
+	if mount := system.UsersMount(system.RealProc, s.path()); mount != "" {
 		return fmt.Errorf("%w: %s, and root goes by its own copy; have root unmount it: umount --lazy %s", ErrTampered, mount, s.path())
 	}
 	return nil

@@ -29,8 +29,7 @@ func Dir(getenv func(string) string) string { return cmp.Or(getenv("GENV_TMPDIR"
 // Config connects a Store to the machine. The zero value is for a real
 // machine, without root's notes.
 type Config struct {
-	ProcRoot    string           // where the /proc file system is mounted; "" is /proc
-	System      system.System    // nil is system.New(ProcRoot)
+	System      system.System    // nil is that of /proc
 	Now         func() time.Time // nil is system.Now
 	LockTimeout time.Duration    // for the lock on the state files; 0 is DefaultLockTimeout
 	// RootDir is the folder of root's notes and copies, such as RootDir(os.Getenv).
@@ -64,7 +63,6 @@ type Config struct {
 type Store struct {
 	dir          string
 	rootDir      string
-	procRoot     string
 	system       system.System
 	now          func() time.Time
 	timeout      time.Duration // for the lock
@@ -81,11 +79,11 @@ type Store struct {
 // New returns the Store for a folder, which is created on first use.
 func New(dir string, o Config) *Store {
 	s := &Store{
-		dir: dir, rootDir: o.RootDir, procRoot: cmp.Or(o.ProcRoot, system.RealProc), system: o.System,
+		dir: dir, rootDir: o.RootDir, system: o.System,
 		now: o.Now, timeout: o.LockTimeout, username: o.Username, lacks: o.Lacks, mark: o.Mark, keeps: o.Keeps, contained: o.Contained, onRenumbered: o.OnRenumbered, step: func(string) {},
 	}
 	if s.system == nil {
-		s.system = system.New(s.procRoot)
+		s.system = system.New(system.RealProc)
 	}
 	if s.now == nil {
 		s.now = system.Now
