@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -28,11 +29,7 @@ func JudgeEarly(policy Policy, asked snapshot.Cluster, memory Memory, now time.T
 	plan, after, events := newJudgement(policy, asked, before, now).judge(asked, true)
 
 	next := memory
-	next.Findings = maps.Clone(memory.Findings)
-	maps.DeleteFunc(next.Findings, concerns)
-	if next.Findings == nil {
-		next.Findings = make(map[string]KnownFinding)
-	}
+	next.Findings = only(memory.Findings, func(id string, known KnownFinding) bool { return !concerns(id, known) })
 	maps.Copy(next.Findings, after.Findings)
 	next.Released = merged(memory.Released, after.Released, func(k snapshot.AttachmentKey) bool { return hosts[k.Host] })
 	next.Stuck = merged(memory.Stuck, after.Stuck, func(k snapshot.ProcessKey) bool { return hosts[k.Host] })
@@ -84,7 +81,7 @@ type Round struct {
 
 // JudgeAsked judges hosts that were asked early: together, or if that is more than the limits allow, one by
 // one.
-func JudgeAsked(policy Policy, asked []snapshot.Host, memory Memory, spent *Spent, now time.Time) Round {
+func JudgeAsked(policy Policy, asked []snapshot.Host, memory Memory, spent *safety.Spent, now time.Time) Round {
 	limits := policy.Fleet().Limits
 	all := Round{Memory: memory, Judged: make(map[snapshot.Hostname]bool), Untyped: make(map[snapshot.Hostname]bool)}
 	try := func(hosts []snapshot.Host) bool {
@@ -92,7 +89,7 @@ func JudgeAsked(policy Policy, asked []snapshot.Host, memory Memory, spent *Spen
 		for _, name := range plan.Untyped {
 			all.Untyped[name] = true
 		}
-		if len(plan.Untyped) > 0 || !spent.Allow(limits, &plan, events) {
+		if len(plan.Untyped) > 0 || plan.Held() || !spent.Allow(limits, plan.Actions(), eventsByHost(events)) {
 			return false
 		}
 		all.Memory, all.Events = memory, append(all.Events, events...)
@@ -109,4 +106,12 @@ func JudgeAsked(policy Policy, asked []snapshot.Host, memory Memory, spent *Spen
 		try(asked[i : i+1])
 	}
 	return all
+}
+
+func eventsByHost(events []Event) map[snapshot.Hostname]int {
+	byHost := make(map[snapshot.Hostname]int)
+	for i := range events {
+		byHost[events[i].Host]++
+	}
+	return byHost
 }

@@ -129,9 +129,9 @@ func TestEarlyPlan(t *testing.T) {
 			{ID: "3", Rule: enforce.RuleIdle, Host: "a"},
 			{ID: "4", Rule: enforce.RuleMaxDevicesPerUser},
 		},
-		Orders: []enforce.HostOrder{{Host: "b"}},
+		Orders: []order.OfHost{{Host: "b"}},
 	}
-	of := enforce.Plan{Findings: []enforce.Finding{{ID: "5", Rule: enforce.RuleEnvDevices, Host: "a"}}, Orders: []enforce.HostOrder{{Host: "a"}}}
+	of := enforce.Plan{Findings: []enforce.Finding{{ID: "5", Rule: enforce.RuleEnvDevices, Host: "a"}}, Orders: []order.OfHost{{Host: "a"}}}
 	whole := last.With(of, func(h snapshot.Hostname) bool { return h == "a" })
 	ids := ""
 	for _, f := range whole.Findings {
@@ -167,11 +167,11 @@ func TestLimitsHoldForAllSinceTheFullCycle(t *testing.T) {
 		"on hold":   {safety.Limits{Paused: "maintenance"}, plan(), []*enforce.Plan{plan()}, "n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var spent enforce.Spent
-			spent.Begin(row.full)
+			var spent safety.Spent
+			spent.Begin(row.full.Actions())
 			got := ""
 			for _, p := range row.plans {
-				if spent.Allow(row.limits, p, nil) {
+				if !p.Held() && spent.Allow(row.limits, p.Actions(), nil) {
 					got += "y"
 				} else {
 					got += "n"
@@ -198,32 +198,28 @@ func TestUnprovedContainersAreSpentOnNoUser(t *testing.T) {
 		"alice's, her engine": {snapshot.Process{UID: &uid, ContainerInfo: &snapshot.ContainerInfo{UID: &uid, User: "alice", Proof: snapshot.ProofRootless}}, false},
 	} {
 		row.process.Container = "web"
-		plan := enforce.Plan{Findings: []enforce.Finding{{ID: "x", User: "alice"}}, Orders: []enforce.HostOrder{{Host: "a"}}}
+		plan := enforce.Plan{Findings: []enforce.Finding{{ID: "x", User: "alice"}}, Orders: []order.OfHost{{Host: "a"}}}
 		own := plan
-		own.Orders = []enforce.HostOrder{{Host: "a", Order: order.Order{Terminate: []order.Termination{{Process: earlyHost("a", 5).Snapshot.Processes[0], Because: []string{"x"}}}}}}
+		own.Orders = []order.OfHost{{Host: "a", Order: order.Order{Terminate: []order.Termination{{Process: earlyHost("a", 5).Snapshot.Processes[0], Because: []string{"x"}}}}}}
 		for pid := range snapshot.PID(3) {
 			row.process.PID = 6 + pid
 			plan.Orders[0].Order.Terminate = append(plan.Orders[0].Order.Terminate, order.Termination{Process: row.process, Because: []string{"x"}})
 		}
-		var spent enforce.Spent
-		spent.Begin(&plan)
-		require.Equal(t, row.want, spent.Allow(limits, &own, nil), name)
+		var spent safety.Spent
+		spent.Begin(plan.Actions())
+		require.Equal(t, row.want, spent.Allow(limits, own.Actions(), nil), name)
 	}
 }
 
 func TestEarlyEventsOfAHostAreBounded(t *testing.T) {
-	var spent enforce.Spent
-	spent.Begin(&enforce.Plan{})
-	of := func(host snapshot.Hostname, n int) []enforce.Event {
-		events := make([]enforce.Event, n)
-		for i := range events {
-			events[i].Host = host
-		}
-		return events
+	var spent safety.Spent
+	spent.Begin(nil)
+	of := func(host snapshot.Hostname, n int) map[snapshot.Hostname]int {
+		return map[snapshot.Hostname]int{host: n}
 	}
-	require.True(t, spent.Allow(safety.Limits{}, &enforce.Plan{}, of("a", enforce.MaxEventsPerHost)))
-	require.False(t, spent.Allow(safety.Limits{}, &enforce.Plan{}, of("a", 1)))
-	require.True(t, spent.Allow(safety.Limits{}, &enforce.Plan{}, of("b", 1)))
-	spent.Begin(&enforce.Plan{})
-	require.True(t, spent.Allow(safety.Limits{}, &enforce.Plan{}, of("a", 1)))
+	require.True(t, spent.Allow(safety.Limits{}, nil, of("a", safety.MaxEventsPerHost)))
+	require.False(t, spent.Allow(safety.Limits{}, nil, of("a", 1)))
+	require.True(t, spent.Allow(safety.Limits{}, nil, of("b", 1)))
+	spent.Begin(nil)
+	require.True(t, spent.Allow(safety.Limits{}, nil, of("a", 1)))
 }

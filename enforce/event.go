@@ -109,7 +109,3 @@ func (f *Finding) Decision() Decision {
 	}
 	return DecisionNone
 }
-
-// MaxEventsPerHost is how many findings of a host events are about in a cycle, besides
-// those that are acted on: a host that makes up processes must not fill a log.
-const MaxEventsPerHost = 256

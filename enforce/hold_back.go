@@ -8,22 +8,16 @@ import (
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
 // holdBack takes out of the plan what the safety limits hold back, and marks the findings
 // that have no action left.
 func (j *judgement) holdBack(plan *Plan) {
-	terminations, detachments := 0, 0
-	for _, o := range plan.Orders {
-		terminations += len(o.Order.Terminate)
-		detachments += len(o.Order.Detach)
-	}
-	if !j.fleet.Limits.Exceedable(terminations, detachments) {
+	if !j.fleet.Limits.Exceedable(plan.Orders) {
 		return
 	}
 	byName := j.hostsByName()
-	actions := actionsOf(plan, func(host snapshot.Hostname, t *order.Termination) snapshot.Username {
+	actions := plan.actions(func(host snapshot.Hostname, t *order.Termination) snapshot.Username {
 		return byName[host].targetOf(&t.Process)
 	})
 	for _, held := range safety.Hold(j.fleet.Limits, actions) {
@@ -48,36 +42,6 @@ func (j *judgement) holdBack(plan *Plan) {
 	}
 }
 
-// actionsOf are the items of all orders, with the users that they are directed against.
-func actionsOf(plan *Plan, target func(snapshot.Hostname, *order.Termination) snapshot.Username) []*safety.Action {
-	since := make(map[string]time.Time, len(plan.Findings))
-	for i := range plan.Findings {
-		since[plan.Findings[i].ID] = plan.Findings[i].Since
-	}
-	oldest := func(because []string) (at time.Time) {
-		for _, id := range because {
-			if at.IsZero() || since[id].Before(at) {
-				at = since[id]
-			}
-		}
-		return at
-	}
-	var list []*safety.Action
-	for i := range plan.Orders {
-		o := &plan.Orders[i]
-		for k := range o.Order.Terminate {
-			t := &o.Order.Terminate[k]
-			list = append(list, &safety.Action{Host: o.Host, User: target(o.Host, t), PID: t.Process.PID, Since: oldest(t.Because)})
-		}
-		for k := range o.Order.Detach {
-			d := &o.Order.Detach[k]
-			user := gpus.UserName(d.Environment.Username, &d.Environment.UID)
-			list = append(list, &safety.Action{Host: o.Host, User: user, Device: d.Device, EID: d.Environment.EID, Since: oldest(d.Because)})
-		}
-	}
-	return list
-}
-
 // targetOf is the user against whom ending a process is directed: its own, or
 // where the host doesn't report that, the user of its environment; "" in a container that
 // counts for no user.
@@ -91,6 +55,15 @@ func (h *hostView) targetOf(p *snapshot.Process) snapshot.Username {
 	return ""
 }
 
+// actions are the items of all orders, with the users that they are directed against.
+func (plan *Plan) actions(target func(snapshot.Hostname, *order.Termination) snapshot.Username) []*safety.Action {
+	since := make(map[string]time.Time, len(plan.Findings))
+	for i := range plan.Findings {
+		since[plan.Findings[i].ID] = plan.Findings[i].Since
+	}
+	return safety.Actions(plan.Orders, since, target)
+}
+
 // holdBack takes actions out of a plan.
 func (plan *Plan) holdBack(ends map[ProcessRef]*safety.Held, detaches map[DeviceRef]*safety.Held) {
 	for i := range plan.Orders {
@@ -98,7 +71,7 @@ func (plan *Plan) holdBack(ends map[ProcessRef]*safety.Held, detaches map[Device
 		o.Terminate = slices.DeleteFunc(o.Terminate, func(t order.Termination) bool { return ends[ProcessRef{host, t.Process.PID}] != nil })
 		o.Detach = slices.DeleteFunc(o.Detach, func(d order.Detachment) bool { return detaches[DeviceRef{host, d.Device, d.Environment.EID}] != nil })
 	}
-	plan.Orders = slices.DeleteFunc(plan.Orders, func(o HostOrder) bool { return o.Order.Empty() })
+	plan.Orders = slices.DeleteFunc(plan.Orders, func(o order.OfHost) bool { return o.Order.Empty() })
 	for i := range plan.Findings {
 		if f := &plan.Findings[i]; !f.Pending {
 			f.holdBack(ends, detaches)

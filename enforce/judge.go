@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -125,7 +126,7 @@ func (j *judgement) plan() Plan {
 	}
 	plan := Plan{Findings: j.findings, Notes: j.notes, Untyped: untyped, TellUsers: j.fleet.TellUsers}
 	lines := j.lines()
-	orders := make([][]HostOrder, partsOf(len(j.hosts)))
+	orders := make([][]order.OfHost, partsOf(len(j.hosts)))
 	inParts(len(j.hosts), func(part, from, to int) {
 		for _, h := range j.hosts[from:to] {
 			o := h.Order(lines)
@@ -134,7 +135,7 @@ func (j *judgement) plan() Plan {
 			}
 			o.Name(h.snapshot.Devices)
 			o.Options = h.settings.OrderOptions(j.fleet)
-			orders[part] = append(orders[part], HostOrder{Host: h.name, Order: o})
+			orders[part] = append(orders[part], order.OfHost{Host: h.name, Order: o})
 		}
 	})
 	plan.Orders = slices.Concat(orders...)

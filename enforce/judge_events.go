@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce/contents"
+	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -75,7 +76,7 @@ func (c *eventCollector) add(f *Finding) {
 			c.events = append(c.events, event.of(EventDue))
 		}
 		return
-	case kind != "" && !acts && c.announced[host] >= MaxEventsPerHost:
+	case kind != "" && !acts && c.announced[host] >= safety.MaxEventsPerHost:
 		c.more[host]++
 		if known {
 			c.j.next.Findings[f.ID] = before // so that the next cycle finds it changed, too
@@ -86,7 +87,7 @@ func (c *eventCollector) add(f *Finding) {
 	if acts {
 		c.events = append(c.events, event.of(EventDue))
 	}
-	if stage := f.wantsNotified(); c.tellUsers && now.Notified < stage && c.notified[host] < MaxEventsPerHost {
+	if stage := f.wantsNotified(); c.tellUsers && now.Notified < stage && c.notified[host] < safety.MaxEventsPerHost {
 		c.notified[host]++
 		now.Notified = stage
 		c.notify = append(c.notify, event.of(EventNotify))

@@ -3,6 +3,7 @@ package enforce
 import (
 	"time"
 
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -37,7 +38,7 @@ type Memory struct {
 	Notes map[Note]bool `json:"-"`
 	// UnderWay are the orders that hosts are still carrying out. What they are
 	// about is not judged.
-	UnderWay []HostOrder `json:"-"`
+	UnderWay []order.OfHost `json:"-"`
 	// Resumed says that it was read from disk: the next events include what was
 	// known before, so that a display starts complete.
 	Resumed bool `json:"-"`

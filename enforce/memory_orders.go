@@ -9,13 +9,11 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Learn returns the memory with what came of an order, outcome by outcome. A process
-// that even SIGKILL did not end hangs in the kernel, and one that its host refuses
-// to end will be refused again: they stay in the findings, and no further attempt is
-// made while they are there. One that survived SIGTERM alone may be saving its work:
-// it gets SIGTERM again after a while, not in every cycle. If the outcome is unknown,
-// what Begin noted stays.
-func (m Memory) Learn(sent HostOrder, outcomes []order.Outcome, now time.Time) Memory {
+// Learn returns the memory with what came of an order, outcome by outcome. A process that even SIGKILL did not end hangs
+// in the kernel, and one that its host refuses to end will be refused again: they stay in the findings, and no further
+// attempt is made while they are there. One that survived SIGTERM alone may be saving its work: it gets SIGTERM again
+// after a while, not in every cycle. If the outcome is unknown, what Begin noted stays.
+func (m Memory) Learn(sent order.OfHost, outcomes []order.Outcome, now time.Time) Memory {
 	start := make(map[snapshot.PID]snapshot.StartTime, len(sent.Order.Terminate))
 	for i := range sent.Order.Terminate {
 		p := &sent.Order.Terminate[i].Process
@@ -42,23 +40,20 @@ func (m Memory) Learn(sent HostOrder, outcomes []order.Outcome, now time.Time) M
 // order with this ID. Until the processes have had their grace, they get no second
 // SIGTERM if the connection or the controller dies: many programs take that for an
 // order to end at once, whatever they are saving.
-func (m Memory) Begin(o HostOrder, now time.Time) Memory {
+func (m Memory) Begin(o order.OfHost, now time.Time) Memory {
 	m.UnderWay = append(slices.Clone(m.UnderWay), o)
 	m.LeftAlone = copyOf(m.LeftAlone)
 	for i := range o.Order.Terminate {
 		if p := &o.Order.Terminate[i].Process; p.Start != 0 {
-			m.LeftAlone[snapshot.ProcessKey{Host: o.Host, PID: p.PID, Start: p.Start}] = now.Add(cmp.Or(o.Order.Grace, DefaultGrace))
+			m.LeftAlone[snapshot.ProcessKey{Host: o.Host, PID: p.PID, Start: p.Start}] = now.Add(cmp.Or(o.Order.Grace, order.DefaultGrace))
 		}
 	}
 	return m
 }
 
-// DefaultGrace is how long a host gives processes if the order leaves that to it.
-const DefaultGrace = 10 * time.Second
-
 // End is described with Begin.
 func (m Memory) End(id string) Memory {
-	m.UnderWay = slices.DeleteFunc(slices.Clone(m.UnderWay), func(o HostOrder) bool { return o.Order.ID == id })
+	m.UnderWay = slices.DeleteFunc(slices.Clone(m.UnderWay), func(o order.OfHost) bool { return o.Order.ID == id })
 	return m
 }
 

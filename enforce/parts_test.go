@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/notify"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
@@ -43,7 +44,7 @@ func (w *world) stuck() map[snapshot.ProcessKey]string {
 }
 
 // underWay are the orders that hosts are still carrying out: about half of those of a plan.
-func underWay(plan enforce.Plan, minute int) (list []enforce.HostOrder) {
+func underWay(plan enforce.Plan, minute int) (list []order.OfHost) {
 	for _, o := range plan.Orders {
 		if (len(o.Host)+minute+int(o.Host[len(o.Host)-1]))%2 == 0 {
 			list = append(list, o)

@@ -39,7 +39,7 @@ func (c *controllerMemory) Judge(policy enforce.Policy, cluster snapshot.Cluster
 }
 
 func (c *controllerMemory) Learn(host snapshot.Hostname, o order.Order, outcomes []order.Outcome) {
-	c.Memory = c.Memory.Learn(enforce.HostOrder{Host: host, Order: o}, outcomes, c.Time)
+	c.Memory = c.Memory.Learn(order.OfHost{Host: host, Order: o}, outcomes, c.Time)
 }
 
 var errDown = errors.New("connection refused")

@@ -37,6 +37,15 @@ type Order struct {
 	ID string
 }
 
+// DefaultGrace is how long a host gives processes if the order leaves that to it.
+const DefaultGrace = 10 * time.Second
+
+// OfHost is the order of one host.
+type OfHost struct {
+	Host  snapshot.Hostname
+	Order Order
+}
+
 // Options are how an order is carried out. agent.ExecuteRequest has them as they are; a host with 1.4.3 knows none.
 type Options struct {
 	// Grace is how long processes have to end after SIGTERM, 0 for the host's

@@ -6,6 +6,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/notify"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -120,7 +121,7 @@ type Hook struct {
 func Default() *File {
 	builtIn := Source{By: "built in"}
 	f := &File{
-		Defaults: Settings{Settings: enforce.Settings{EnvDevices: true, EnvMemory: true, Grace: enforce.DefaultGrace, MaxAge: enforce.DefaultMaxAge}},
+		Defaults: Settings{Settings: enforce.Settings{EnvDevices: true, EnvMemory: true, Grace: order.DefaultGrace, MaxAge: enforce.DefaultMaxAge}},
 		Limits: Limits{
 			Fleet:    Limit{MaxTerminations: Value[int]{On: true, Value: 1000}},
 			Throttle: Value[bool]{From: builtIn},

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -26,11 +27,15 @@ type Limits struct {
 	Paused string
 }
 
-// Exceedable reports whether any limit may be exceeded by as many terminations and
-// detachments. Hold need not be called if not.
-func (l Limits) Exceedable(terminations, detachments int) bool {
-	over, _ := l.Fleet.over(tally{terminations, detachments}, perFleet)
-	return terminations+detachments > 0 && (l.Paused != "" || l.PerUser != Limit{} || l.PerHost != Limit{} || over != "")
+// Exceedable reports whether any limit may be exceeded by orders. Hold need not be called if not.
+func (l Limits) Exceedable(orders []order.OfHost) bool {
+	var all tally
+	for i := range orders {
+		all.terminations += len(orders[i].Order.Terminate)
+		all.detachments += len(orders[i].Order.Detach)
+	}
+	over, _ := l.Fleet.over(all, perFleet)
+	return all != tally{} && (l.Paused != "" || l.PerUser != Limit{} || l.PerHost != Limit{} || over != "")
 }
 
 // Limit is how much may be done in one cycle; 0 is no limit.

@@ -233,7 +233,7 @@ func (p *Pool) timeFor(t transport, o order.Order) time.Duration {
 	if t.via() != ViaStream {
 		return p.Timeout
 	}
-	limit := 4*p.Timeout + cmp.Or(o.Grace, enforce.DefaultGrace)
+	limit := 4*p.Timeout + cmp.Or(o.Grace, order.DefaultGrace)
 	if o.Kill {
 		limit += killWait
 	}

@@ -43,7 +43,7 @@ type Cycle struct {
 	// some may have been sent in earlier ones. UnderWay are those that hosts are
 	// still carrying out.
 	Actions  []OrderResult
-	UnderWay []enforce.HostOrder
+	UnderWay []order.OfHost
 	// Stopped says that nothing was judged: because of StopAtFailure, or because the
 	// run is ending.
 	Stopped bool

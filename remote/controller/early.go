@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller/wake"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -20,7 +21,7 @@ type Events interface {
 // between is what a controller does between two full cycles: it judges hosts that woke.
 type between struct {
 	wake  *wake.Watch // nil for none
-	spent enforce.Spent
+	spent safety.Spent
 	count int                             // early cycles since the last full one began
 	acted map[snapshot.Hostname]time.Time // when the outcome of an order came last
 }
@@ -38,7 +39,7 @@ func (c *Controller) mayBeEarly(ctx context.Context) bool {
 
 // waitForEvents begins to wait for the hosts that answered a full cycle, until the next one ends.
 func (c *Controller) waitForEvents(cycle *Cycle) {
-	c.between.spent.Begin(&cycle.Plan)
+	c.between.spent.Begin(cycle.Plan.Actions())
 	if c.Events == nil || c.interval <= 0 || c.DryRun || c.StopAtFailure {
 		return
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/guard"
+	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
@@ -180,7 +181,7 @@ func (s *GuardSeen) events(a *guardAsk) (events []enforce.Event) {
 			continue
 		}
 		latest = max(latest, d.ID)
-		if len(events) == enforce.MaxEventsPerHost {
+		if len(events) == safety.MaxEventsPerHost {
 			more++
 			continue
 		}

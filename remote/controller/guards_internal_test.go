@@ -13,6 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -245,7 +246,7 @@ func TestEachDenialBecomesOneEvent(t *testing.T) {
 		l.answer.Denials = append(l.answer.Denials, denial(i+1, i+1, "bob"))
 	}
 	said = cycle(t, &tracker, &memory, f, l)
-	require.Len(t, said, enforce.MaxEventsPerHost+1)
+	require.Len(t, said, safety.MaxEventsPerHost+1)
 	require.Equal(t, "guard h1: and 768 more opens of devices that are not attached", said[len(said)-1])
 }
 

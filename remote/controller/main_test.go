@@ -18,6 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/order"
+	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
@@ -55,7 +56,7 @@ func TestTheRecordOfAHostIsBounded(t *testing.T) {
 		records int
 		last    string
 	}{
-		"they wait":         {enforce.Warn{Cycles: 3}, enforce.MaxEventsPerHost + 1, "and 744 more findings on this host"},
+		"they wait":         {enforce.Warn{Cycles: 3}, safety.MaxEventsPerHost + 1, "and 744 more findings on this host"},
 		"they are acted on": {enforce.Warn{}, 1000, "Process 1099 is not running in a GPU environment (uid 1001)"},
 	} {
 		t.Run(name, func(t *testing.T) {

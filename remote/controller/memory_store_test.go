@@ -106,7 +106,7 @@ func TestMemoryThatIsNotContinued(t *testing.T) {
 			store, now := open(t, dir), noonUTC
 			p := newFakeFleet(t)
 			c := restarted(t, p, store, &now)
-			c.Memory.Rules = c.Memory.Rules.Learn(enforce.HostOrder{Host: "a", Order: order.Order{Terminate: terminations(5)}},
+			c.Memory.Rules = c.Memory.Rules.Learn(order.OfHost{Host: "a", Order: order.Order{Terminate: terminations(5)}},
 				[]order.Outcome{{PID: 5, Status: order.StatusRefused, Reason: "it is a daemon"}}, now)
 			cycleOf(t.Context(), c, 1, strict{warn: enforce.Warn{Cycles: 3}})
 			path := filepath.Join(dir, "memory.json")

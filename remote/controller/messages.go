@@ -10,6 +10,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/notify"
+	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -44,7 +45,7 @@ func notificationsFor(cluster snapshot.Cluster, events []enforce.Event, now time
 			continue
 		}
 		for _, n := range notify.Notifications(e.Finding, owners, now) {
-			if len(list[n.Host]) < enforce.MaxEventsPerHost {
+			if len(list[n.Host]) < safety.MaxEventsPerHost {
 				list[n.Host] = append(list[n.Host], n)
 			}
 		}

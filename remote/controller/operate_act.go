@@ -101,7 +101,7 @@ func (c *Controller) change(ctx context.Context, r *request, row *row) error {
 }
 
 // orderOf is the order of an action, with the policy's grace for the host.
-func (c *Controller) orderOf(r *request, row *row, number int) enforce.HostOrder {
+func (c *Controller) orderOf(r *request, row *row, number int) order.OfHost {
 	settings := c.Policy.Settings(enforce.Query{Host: row.host.Name, Labels: row.host.Labels, At: c.Now()})
 	o := order.Order{Options: settings.OrderOptions(c.Policy.Fleet()), ID: c.id(row.host.Name, number)}
 	because, why := []string{o.ID}, []string{fmt.Sprintf("Requested by %s: %s", r.who, r.action.Reason)}
@@ -112,7 +112,7 @@ func (c *Controller) orderOf(r *request, row *row, number int) enforce.HostOrder
 		o.Detach = []order.Detachment{{Device: row.device, Environment: *row.environment, Because: because, Why: why}}
 	}
 	o.Name(row.host.Snapshot.Devices)
-	return enforce.HostOrder{Host: row.host.Name, Order: o}
+	return order.OfHost{Host: row.host.Name, Order: o}
 }
 
 // warn sends a message to the user of a row, within the limits for all messages.

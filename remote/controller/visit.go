@@ -22,11 +22,11 @@ type visit struct {
 	name     snapshot.Hostname // the host's name in the cluster
 	host     remote.Host       // under the name that answered
 	messages batch
-	guard    *guardAsk          // nil for none
-	order    *enforce.HostOrder // nil for none
-	items    []audit.Record     // the order's items, as the log has them
-	findings []enforce.Finding  // the reasons for the order
-	request  *request           // of the operator who wants it; nil for none
+	guard    *guardAsk         // nil for none
+	order    *order.OfHost     // nil for none
+	items    []audit.Record    // the order's items, as the log has them
+	findings []enforce.Finding // the reasons for the order
+	request  *request          // of the operator who wants it; nil for none
 
 	// The outcome, valid after deliver.
 	deliveries []Delivery

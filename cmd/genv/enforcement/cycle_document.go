@@ -108,8 +108,8 @@ func documentOf(cycle *controller.Cycle, failures []remote.Failure) CycleDocumen
 		document.Notified = append(document.Notified, notified)
 	}
 	for _, a := range cycle.Actions {
-		if !slices.ContainsFunc(cycle.Plan.Orders, func(o enforce.HostOrder) bool { return o.Order.ID == a.Order.ID }) { // it was sent in an earlier cycle, or an early one
-			r := orderDocumentOf(cycle, enforce.HostOrder{Host: a.Host, Order: a.Order})
+		if !slices.ContainsFunc(cycle.Plan.Orders, func(o order.OfHost) bool { return o.Order.ID == a.Order.ID }) { // it was sent in an earlier cycle, or an early one
+			r := orderDocumentOf(cycle, order.OfHost{Host: a.Host, Order: a.Order})
 			r.Cycle = a.Cycle
 			document.Orders = append(document.Orders, r)
 		}
@@ -120,7 +120,7 @@ func documentOf(cycle *controller.Cycle, failures []remote.Failure) CycleDocumen
 	return document
 }
 
-func orderDocumentOf(cycle *controller.Cycle, o enforce.HostOrder) orderDocument {
+func orderDocumentOf(cycle *controller.Cycle, o order.OfHost) orderDocument {
 	document := orderDocument{Host: o.Host, Terminate: []terminateDocument{}, Detach: []enforce.DeviceRef{}, Lines: []string{}, Outcomes: []order.Outcome{}}
 	for _, t := range o.Order.Terminate {
 		document.Terminate = append(document.Terminate, terminateDocument{PID: t.Process.PID, EID: t.Process.EID, Devices: t.Process.Indices()})
@@ -135,7 +135,7 @@ func orderDocumentOf(cycle *controller.Cycle, o enforce.HostOrder) orderDocument
 			document.Outcomes = append(document.Outcomes, a.Execution.Outcomes...)
 		}
 	}
-	document.UnderWay = slices.ContainsFunc(cycle.UnderWay, func(u enforce.HostOrder) bool { return o.Order.ID != "" && u.Order.ID == o.Order.ID })
+	document.UnderWay = slices.ContainsFunc(cycle.UnderWay, func(u order.OfHost) bool { return o.Order.ID != "" && u.Order.ID == o.Order.ID })
 	document.Sent = document.Sent || document.UnderWay
 	return document
 }

@@ -108,7 +108,7 @@ func TestOrdersOfADocument(t *testing.T) {
 	}
 	cycle := &controller.Cycle{
 		Number: 12, Earlier: 3,
-		Plan:    enforce.Plan{Orders: []enforce.HostOrder{{Host: "a", Order: ending("run/12/a", 1)}, {Host: "a", Order: ending("run/12/b", 2)}}},
+		Plan:    enforce.Plan{Orders: []order.OfHost{{Host: "a", Order: ending("run/12/a", 1)}, {Host: "a", Order: ending("run/12/b", 2)}}},
 		Actions: []controller.OrderResult{action(11, "run/11.1/a", 3), action(12, "run/12/a", 1), action(12, "run/12.1/a", 4)},
 	}
 	document := documentOf(cycle, nil)

@@ -239,7 +239,7 @@ func TestDryRunUnderWarn(t *testing.T) {
 
 	due := cycle
 	wait.Pending = false
-	due.Plan = enforce.Plan{Findings: []enforce.Finding{*wait}, Orders: []enforce.HostOrder{{Host: "a", Order: order.Order{Terminate: []order.Termination{{Process: seen.Processes[0]}}}}}}
+	due.Plan = enforce.Plan{Findings: []enforce.Finding{*wait}, Orders: []order.OfHost{{Host: "a", Order: order.Order{Terminate: []order.Termination{{Process: seen.Processes[0]}}}}}}
 	out, _ = s.cycle(due)
 	require.Equal(t, "[a] Would terminate process 7 from environment N/A that is running on GPU(s) 3\n", out)
 	for range 3 {
