@@ -29,7 +29,7 @@ func (p *program) doctorCommand() *cli.Command {
 		Usage: "check every host (name, SSH, sudo, genv, driver, disks and so on) and which controllers act, and print the next step for each problem; it changes nothing",
 		Flags: remoteFlags(allHosts, append(slices.Concat(leaderFlags(), command.OutputFlags()),
 			&cli.StringFlag{
-				Name: "policy", Category: command.Site + command.Top + command.OrNone,
+				Name: "policy", Category: command.Site + command.Top + command.OrNone, Hidden: true,
 				Usage: "policy `FILE` that says which guard hosts are to have, or none; by default policy.yaml in ~/.config/genv or /etc/genv",
 			},
 			&cli.BoolFlag{Name: "all", Usage: "print the details of what is in order too"})...),
