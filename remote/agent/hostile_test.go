@@ -262,7 +262,7 @@ func TestOrdersThatHang(t *testing.T) {
 		waiting string        // what the cycles say until then
 		end     string        // what the order says
 	}{
-		{"a host that does one thing at a time", scripted{capabilities: serial}, time.Second, 4*timeout + time.Hour + 10*time.Second, "still carrying out a report", "no answer in time"},
+		{"a host that does one thing at a time", scripted{capabilities: serial}, time.Second, 4*timeout + time.Hour + 10*time.Second, "still carrying out an order", "no answer in time"},
 		{"a host that stops reading", scripted{unread: agent.RequestExecute}, timeout, timeout, "not sent", "did not read a request within 10s"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

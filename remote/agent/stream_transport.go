@@ -296,4 +296,4 @@ func (t *streamTransport) awaitOrder(ctx context.Context) error {
 }
 
 // errCarryingOut says why a host without CapabilityParallel is not asked.
-var errCarryingOut = errors.New("still carrying out a report")
+var errCarryingOut = errors.New("still carrying out an order")

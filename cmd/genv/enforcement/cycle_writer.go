@@ -281,8 +281,8 @@ func (w *cycleWriter) writeUndelivered(now time.Time) {
 	causes := remote.Causes(w.undelivered)
 	said := false
 	for _, line := range render.CauseLines(causes) {
-		if again, ok := w.repeats.admit("report "+line, now); ok {
-			w.line("Report failed: " + line + again)
+		if again, ok := w.repeats.admit("order "+line, now); ok {
+			w.line("Order failed: " + line + again)
 			said = true
 		}
 	}
@@ -323,7 +323,7 @@ func coloured(line, says string, colourful bool) string {
 		return slices.ContainsFunc(words, func(word string) bool { return strings.HasPrefix(says, word) })
 	}
 	switch {
-	case begins("Terminating ", "Killing ", "Detaching ", "Lost: ", "Still lost: ", "Unsteady ", "Report failed: ", "Safety limit "):
+	case begins("Terminating ", "Killing ", "Detaching ", "Lost: ", "Still lost: ", "Unsteady ", "Order failed: ", "Safety limit "):
 		return red + line + plain
 	case begins("Process ", "Environment ", "User ", "Would "):
 		return yellow + line + plain

@@ -205,7 +205,7 @@ func TestFailedOrders(t *testing.T) {
 		events = append(events, enforce.Event{Kind: enforce.EventOutcome, Host: snapshot.Hostname(fmt.Sprintf("gpu-%02d", n)), Err: remote.Errorf(remote.SudoRefused, "sudo refused it"), Lines: nil})
 	}
 	_, err := s.cycle(controller.Cycle{}, events...)
-	require.Regexp(t, `^Report failed: gpu-\[00-11\]: sudo refused it \(12 hosts\)\nnext: in /etc/sudoers.d/zz-genv`, err)
+	require.Regexp(t, `^Order failed: gpu-\[00-11\]: sudo refused it \(12 hosts\)\nnext: in /etc/sudoers.d/zz-genv`, err)
 	_, err = s.cycle(controller.Cycle{}, events...)
 	require.Empty(t, err)
 }

@@ -30,7 +30,7 @@ func (p *program) usageCommand() *cli.Command {
 			},
 			{
 				Name:   "execute",
-				Usage:  "carry out the report on stdin, and print a line for each action",
+				Usage:  "carry out the order on stdin, and print a line for each action",
 				Action: p.usageExecute,
 			},
 			{
@@ -117,11 +117,11 @@ func inexpressible(processes []snapshot.Process) []string {
 func (p *program) usageExecute(c *cli.Context) error {
 	input, err := io.ReadAll(io.LimitReader(p.In, order.MaxBytes+1))
 	if err != nil {
-		return fmt.Errorf("read the report: %w", err)
+		return fmt.Errorf("read the order: %w", err)
 	}
 	given, err := order.Decode143(input)
 	if err != nil {
-		return command.UsageError("the report on stdin: %w", err)
+		return command.UsageError("the order on stdin: %w", err)
 	}
 	host := p.openHost()
 	var asker asked.Authority
