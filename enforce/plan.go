@@ -29,7 +29,7 @@ type Plan struct {
 }
 
 // Held reports whether the safety limits held anything back.
-func (p *Plan) Held() bool { return len(p.HeldUsers)+len(p.HeldHosts) > 0 }
+func (plan *Plan) Held() bool { return len(plan.HeldUsers)+len(plan.HeldHosts) > 0 }
 
 // Note is something that could not be judged.
 type Note struct {
