@@ -58,7 +58,7 @@ func (t *transaction) belongs(env *snapshot.Environment, pid snapshot.PID) bool 
 		return false
 	}
 	p, listed := t.rootProcesses()[pid]
-	return listed && p.UID == 0 && (p.Environ == system.EnvironHidden || p.EID == env.EID)
+	return listed && p.UID == 0 && (p.Environ.IsUnknown() || p.EID == env.EID)
 }
 
 // registerRemaining registers the processes that still run in environments of which

@@ -27,6 +27,7 @@ func byPID(list []system.RunningProcess) map[snapshot.PID]system.RunningProcess 
 type members struct {
 	of     map[snapshot.EnvID][]system.RunningProcess // at most maxSuccessors of each
 	unsure bool                                       // there may be others
+	late   bool                                       // one was not read in time
 }
 
 // membersOf lists the members among the processes of one user, for all environments
@@ -48,8 +49,8 @@ func membersOf(uid snapshot.UID, processes []system.RunningProcess, excluded fun
 			if len(m.of[claim.eid]) < maxSuccessors {
 				m.of[claim.eid] = append(m.of[claim.eid], p)
 			}
-		case p.Environ == system.EnvironHidden && p.PID != 1:
-			m.unsure = true
+		case p.Environ.IsUnknown() && p.PID != 1:
+			m.unsure, m.late = true, m.late || p.Environ == system.EnvironLate
 		}
 	}
 	return m
@@ -134,11 +135,15 @@ func isSelf(p system.RunningProcess) bool { return int(p.PID) == os.Getpid() }
 
 // findSuccessors lists the members of an environment when a process leaves it. That
 // process does not count, nor do those between it and the one that asks, such as a
-// shell's $(…).
+// shell's $(…). It stays where another one was not read in time, which may be a job: a later
+// look finds that, or ends the environment with the process.
 func (t *transaction) findSuccessors(env *snapshot.Environment, leaving snapshot.PID) []snapshot.PID {
 	list, _ := t.census.processes(env.UID)
 	between := processesBetween(list, leaving, cmp.Or(t.files.Asker, snapshot.PID(os.Getpid())))
 	m := membersOf(env.UID, list, func(p system.RunningProcess) bool { return p.PID == leaving || between[p.PID] })
+	if len(m.of[env.EID]) == 0 && m.late {
+		return []snapshot.PID{leaving}
+	}
 	return t.register(m.of[env.EID])
 }
 

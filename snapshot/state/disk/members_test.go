@@ -185,6 +185,10 @@ func TestDeactivateKeepsTheEnvironmentOfRunningJobs(t *testing.T) {
 		{"a job still runs", []system.RunningProcess{shell, subshell, caller, job(50, alice, "1102")}, []snapshot.PID{50}},
 		{"another user's does not count", []system.RunningProcess{job(50, bob, "1102")}, nil},
 		{"what may not be read does not hold who leaves", []system.RunningProcess{with(job(50, alice, ""), func(r *system.RunningProcess) { r.Environ = system.EnvironHidden })}, nil},
+		{"what was not read in time may be a job", []system.RunningProcess{shell, caller, with(job(50, alice, ""), func(r *system.RunningProcess) { r.Environ = system.EnvironLate })}, []snapshot.PID{1102}},
+		{"the caller was not read in time", []system.RunningProcess{shell, with(caller, func(r *system.RunningProcess) { r.Environ = system.EnvironLate })}, nil},
+		{"nor was another user's", []system.RunningProcess{with(job(50, bob, ""), func(r *system.RunningProcess) { r.Environ = system.EnvironLate })}, nil},
+		{"a known job is enough", []system.RunningProcess{job(50, alice, "1102"), with(job(51, alice, ""), func(r *system.RunningProcess) { r.Environ = system.EnvironLate })}, []snapshot.PID{50}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

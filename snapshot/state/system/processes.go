@@ -14,10 +14,14 @@ import (
 type Environ int
 
 const (
-	EnvironHidden Environ = iota // this user may not read it, or not within bounds
+	EnvironHidden Environ = iota // this user may not read it, or it is too large
+	EnvironLate                  // it was not read in time: another look may know it
 	EnvironRead
 	EnvironWiped // the process has overwritten its environ, or never had one
 )
+
+// IsUnknown says that the process may be in any environment.
+func (e Environ) IsUnknown() bool { return e == EnvironHidden || e == EnvironLate }
 
 // RunningProcess is a living process, with what says which environment it is in.
 type RunningProcess struct {
@@ -87,7 +91,9 @@ func (p procfs) running(pid snapshot.PID, wanted func(snapshot.UID) bool, budget
 		r.Environ, r.EID = EnvironRead, snapshot.Claim(value)
 	case errors.Is(err, proc.ErrGone):
 		return r, err
-	case errors.Is(err, fs.ErrPermission), errors.Is(err, proc.ErrStalled), errors.Is(err, proc.ErrNotRead), errors.Is(err, proc.ErrTooLarge):
+	case errors.Is(err, proc.ErrStalled), errors.Is(err, proc.ErrNotRead):
+		r.Environ = EnvironLate
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, proc.ErrTooLarge):
 		r.Environ = EnvironHidden
 	default:
 		r.Environ = EnvironWiped
