@@ -110,11 +110,16 @@ func TestManyProcessesWithLargeEnvironments(t *testing.T) {
 		s, err := machine.Snapshot(t.Context())
 		require.NoError(t, err)
 		require.Less(t, time.Since(began), 3*time.Second)
+		unreadable := 0 // for a minute, if the machine is so busy that one doesn't answer
 		for i := range s.Processes {
 			require.True(t, s.Processes[i].EnvUnknown || s.Processes[i].EID == "2020")
-			require.Nil(t, s.Processes[i].Unreadable, "many are not unreadable")
+			if u := s.Processes[i].Unreadable; u != nil {
+				require.False(t, u.ByUser)
+				unreadable++
+			}
 		}
-		return !slices.ContainsFunc(s.Processes, func(p snapshot.Process) bool { return p.EnvUnknown })
+		require.LessOrEqual(t, unreadable, 3, "many are not unreadable")
+		return !slices.ContainsFunc(s.Processes, func(p snapshot.Process) bool { return p.EnvUnknown && p.Unreadable == nil })
 	}, time.Minute, time.Millisecond)
 }
 

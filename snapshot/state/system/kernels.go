@@ -1,6 +1,7 @@
 package system
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -99,7 +100,11 @@ func (p procfs) commandLine(pid snapshot.PID, budget *proc.Budget) string {
 type budgets map[snapshot.UID]*proc.Budget
 
 func (b budgets) of(uid snapshot.UID) *proc.Budget {
-	if b[uid] == nil {
+	switch {
+	case b[uid] != nil:
+	case int(uid) == os.Geteuid():
+		b[uid] = proc.OwnBudget()
+	default:
 		b[uid] = &proc.Budget{}
 	}
 	return b[uid]
