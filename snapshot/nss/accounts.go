@@ -145,6 +145,28 @@ func NotFound(err error) bool {
 	return ok && exit.ExitCode() == status
 }
 
+// Directories are the services of nsswitch.conf(5) that ask others for accounts.
+func Directories(nsswitch string) []string {
+	return slices.DeleteFunc(Services(nsswitch, "passwd"), func(service string) bool {
+		return slices.Contains([]string{"files", "compat", "db", "systemd"}, service)
+	})
+}
+
+// Services are the services of a database in nsswitch.conf(5), without their actions.
+func Services(nsswitch, database string) (services []string) {
+	for line := range strings.Lines(nsswitch) {
+		rest, found := strings.CutPrefix(strings.TrimSpace(line), database+":")
+		for _, word := range strings.Fields(rest) {
+			if found && word[0] != '#' && !strings.ContainsAny(word, "[]=") {
+				services = append(services, word)
+			} else if word[0] == '#' {
+				break
+			}
+		}
+	}
+	return services
+}
+
 // Answering returns an error if a directory service can't be asked. getent(1) reports such an
 // account as one that isn't there; so root, whom the files have, is asked for behind services
 // that end the search where they don't answer.

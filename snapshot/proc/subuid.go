@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/nss"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
@@ -47,10 +48,8 @@ func (s *subuids) read(now time.Time) {
 	}
 	nsswitch, _ := folder.ReadTrusted(s.etc, "nsswitch.conf", maxSubuids)
 	s.versions, s.ranges, s.source = versions, nil, ""
-	s.directories = slices.DeleteFunc(servicesOf(string(nsswitch), "passwd"), func(service string) bool {
-		return slices.Contains([]string{"files", "compat", "db", "systemd"}, service)
-	})
-	if sources := servicesOf(string(nsswitch), "subid"); len(sources) > 0 && sources[0] != "files" {
+	s.directories = nss.Directories(string(nsswitch))
+	if sources := nss.Services(string(nsswitch), "subid"); len(sources) > 0 && sources[0] != "files" {
 		s.source = sources[0]
 	} else {
 		text, _ := folder.ReadTrusted(s.etc, "subuid", maxSubuids)
@@ -87,21 +86,6 @@ func parseSubuids(text string) (ranges []subuidRange) {
 		}
 	}
 	return ranges
-}
-
-// servicesOf are the services of a database in nsswitch.conf(5), without their actions.
-func servicesOf(nsswitch, database string) (services []string) {
-	for line := range strings.Lines(nsswitch) {
-		rest, found := strings.CutPrefix(strings.TrimSpace(line), database+":")
-		for _, word := range strings.Fields(rest) {
-			if found && word[0] != '#' && !strings.ContainsAny(word, "[]=") {
-				services = append(services, word)
-			} else if word[0] == '#' {
-				break
-			}
-		}
-	}
-	return services
 }
 
 // fileVersion changes when a file changes. It is zero for a missing file.

@@ -106,6 +106,7 @@ func Hint(word string, known []string, otherwise string) string {
 
 // Nearest is the known word nearest to a misspelt one, or "" if none is near. If several
 // are equally near, it is the one that begins like the word for longest, then the first.
+// A host without its domain means the full name.
 func Nearest(word string, known []string) string {
 	limit := 1
 	if len(word) > 3 {
@@ -113,6 +114,9 @@ func Nearest(word string, known []string) string {
 	}
 	best, found := limit+1, ""
 	for _, k := range known {
+		if short, _, long := strings.Cut(k, "."); long && word != "" && strings.EqualFold(short, word) {
+			return k // the full name of a host
+		}
 		if len(k)-len(word) > best || len(word)-len(k) > best {
 			continue // the distance is at least the difference in length
 		}

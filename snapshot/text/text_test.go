@@ -124,10 +124,10 @@ func TestIndices(t *testing.T) {
 }
 
 func TestHint(t *testing.T) {
-	known := []string{"port", "user", "gpu-01", "gpu-02", "max-devices-per-user"}
+	known := []string{"port", "user", "gpu-01", "gpu-02", "max-devices-per-user", ".lab", "node-07.lab.example"}
 	for word, want := range map[string]string{
 		"prot": "port", "ports": "port", "PORT": "port", "usr": "user", "gpu-1": "gpu-01", "gpu-02": "gpu-02",
-		"max-device-per-usr": "max-devices-per-user",
+		"max-device-per-usr": "max-devices-per-user", "Node-07": "node-07.lab.example",
 	} {
 		require.Equal(t, `did you mean "`+want+`"?`, text.Hint(word, known, "far from all"), word)
 	}

@@ -65,11 +65,15 @@ func TestExemptOfflineAndThroughTheSocket(t *testing.T) {
 	require.Equal(t, command.ExitFailed, r.Code)
 	require.Contains(t, r.Err, "another controller is using this folder")
 	require.Contains(t, r.Err, "name it with --socket PATH")
-	online := exempted(t, "--socket", path, "--host", "aa", "--for", "30m", "--reason", "typo")
+	online := exempted(t, "--socket", path, "--host", "a", "--user", "root", "--for", "30m", "--reason", "typo")
 	require.Len(t, online.Exemptions, 2)
 	require.Equal(t, path, online.Controller)
-	warned := genvtest.Run(t, "remote", "exempt", "--socket", path, "--host", "aa", "--for", "30m", "--reason", "typo")
-	require.Contains(t, warned.Err, `warning: no host is named aa`)
+	for _, name := range []string{"exempt", "hold"} {
+		args := map[string][]string{"exempt": {"--for", "30m"}}[name]
+		r := genvtest.Run(t, append([]string{"remote", name, "--socket", path, "--host", "aa", "--reason", "typo"}, args...)...)
+		require.Equal(t, genvtest.Result{Code: command.ExitFailed, Err: `genv: there is no host aa; did you mean "a"?` + "\n"}, r)
+	}
+	require.Len(t, exempted(t, "--socket", path, "--list").Exemptions, 2)
 	exempted(t, "--socket", path, "--revoke", online.Exemptions[1].ID)
 	left := exempted(t, "--socket", path, "--revoke", id, "--reason", "done")
 	require.Regexp(t, `ended the exemption of host a: done`, left.Text)

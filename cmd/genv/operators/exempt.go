@@ -1,7 +1,6 @@
 package operators
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -139,8 +138,8 @@ func (p *program) remoteExempt(c *cli.Context) error {
 		}
 	}
 	if r.action != nil {
-		if r.action.Kind == operator.Exempt {
-			p.Warn(p.unknownNames(c.Context, at, r.action)...)
+		if err := p.checkNames(c.Context, at, *r.action); err != nil {
+			return err
 		}
 		if document.Text, err = at.act(c.Context, r.action); err != nil {
 			return withNextStep(err)
@@ -200,16 +199,4 @@ func (p *program) writeExemptions(r exemptRequest, d *ExemptDocument) error {
 		t.Add(e.ID, string(e.User), string(e.Host), device, string(e.Rule), e.Until.Local().Format(time.DateTime), e.By, e.Reason)
 	}
 	return t.Write(p.Out)
-}
-
-// unknownNames are warnings about a user or a host that may be misspelt. The exemption is
-// made all the same: the controller may know more.
-func (p *program) unknownNames(ctx context.Context, at exemptions, a *operator.Action) (warnings []string) {
-	if hosts := at.hosts(ctx); a.Host != "" && len(hosts) > 0 && !slices.Contains(hosts, string(a.Host)) {
-		warnings = append(warnings, fmt.Sprintf("warning: no host is named %s: %s", text.Shown(string(a.Host)), text.Hint(string(a.Host), hosts, "look at genv remote hosts")))
-	}
-	if a.User != "" && !at.knowsUser(ctx, a.User) {
-		warnings = append(warnings, fmt.Sprintf("warning: no user %s is known here: check the spelling", text.Shown(string(a.User))))
-	}
-	return warnings
 }

@@ -9,7 +9,6 @@ import (
 	"os/user"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
@@ -24,8 +23,6 @@ import (
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/live/socket"
 	"github.com/seed-3119e985/genv/remote/operator"
-	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/nss"
 )
 
 // exemptions are those of a controller: one that runs, or the folder of one that doesn't.
@@ -33,8 +30,7 @@ type exemptions interface {
 	where() (socket, stateDir string)
 	list(ctx context.Context) (policy.ExemptionList, error)
 	act(ctx context.Context, a *operator.Action) (string, error)
-	hosts(ctx context.Context) []string // none if they aren't known
-	knowsUser(ctx context.Context, name snapshot.Username) bool
+	names(ctx context.Context) (hosts, users []string) // none if they aren't known
 	close()
 }
 
@@ -82,39 +78,18 @@ func (r *runningController) act(ctx context.Context, a *operator.Action) (string
 	return answer.Text, err
 }
 
-func (r *runningController) hosts(ctx context.Context) (names []string) {
+func (r *runningController) names(ctx context.Context) (hosts, users []string) {
 	fleet, err := r.client.Fleet(ctx)
 	if err != nil {
-		return nil
+		return nil, nil
 	}
 	for i := range fleet.Hosts {
-		names = append(names, string(fleet.Hosts[i].Name))
+		hosts = append(hosts, string(fleet.Hosts[i].Name))
 	}
-	return names
-}
-
-func (r *runningController) knowsUser(ctx context.Context, name snapshot.Username) bool {
-	if fleet, err := r.client.Fleet(ctx); err == nil {
-		for i := range fleet.Users {
-			if fleet.Users[i].Name == name {
-				return true
-			}
-		}
+	for i := range fleet.Users {
+		users = append(users, string(fleet.Users[i].Name))
 	}
-	return hasAccount(ctx, name)
-}
-
-// hasAccount reports whether this machine knows a user, or can't say. "uid 1004" is a user
-// without a name.
-func hasAccount(ctx context.Context, name snapshot.Username) bool {
-	if n, found := strings.CutPrefix(string(name), "uid "); found {
-		_, err := strconv.ParseUint(n, 10, 32)
-		return err == nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	_, err := nss.Passwd{}.Named(ctx, string(name))
-	return !errors.Is(err, nss.ErrNoAccount)
+	return hosts, users
 }
 
 // stoppedController is the folder of a controller that doesn't run.
@@ -202,17 +177,13 @@ func (s *stoppedController) act(ctx context.Context, a *operator.Action) (string
 	return fmt.Sprintf("%s. No controller runs on %s%s.", line, s.dir, note), nil
 }
 
-func (s *stoppedController) hosts(context.Context) (names []string) {
-	hosts, _, err := inventory.Known(inventory.Selection{DefaultFiles: command.ConfigPaths(s.program.Getenv, command.HostsFile)}, command.OpenAtOnce)
+func (s *stoppedController) names(context.Context) (hosts, users []string) {
+	list, _, err := inventory.Known(inventory.Selection{DefaultFiles: command.ConfigPaths(s.program.Getenv, command.HostsFile)}, command.OpenAtOnce)
 	if err != nil {
-		return nil
+		return nil, nil
 	}
-	for i := range hosts {
-		names = append(names, hosts[i].Name)
+	for i := range list {
+		hosts = append(hosts, list[i].Name)
 	}
-	return names
-}
-
-func (s *stoppedController) knowsUser(ctx context.Context, name snapshot.Username) bool {
-	return hasAccount(ctx, name)
+	return hosts, nil
 }

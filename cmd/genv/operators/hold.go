@@ -83,6 +83,9 @@ func (p *program) operate(c *cli.Context, actions []operator.Action) error {
 		return err
 	}
 	defer at.close()
+	if err := p.checkNames(c.Context, at, actions...); err != nil {
+		return err
+	}
 	var nothing []error
 	for i := range actions {
 		done, err := at.act(c.Context, &actions[i])

@@ -51,7 +51,7 @@ func TestCheck(t *testing.T) {
 		{"user zoe", `getent knows no user "zoe"; correct the name, or ignore this if the accounts are only on the hosts`},
 		{"user students", `"students" is a group of this machine, and not a user; list its users under ` + "`groups:`" + `, and write "@students"`},
 		{"host gpu-03", `host "gpu-03" is not in the inventory; did you mean "gpu-01"?`},
-		{"host gpu-02", `host "gpu-02" is not in the inventory; did you mean "gpu-01"?`},
+		{"host gpu-02", `host "gpu-02" is not in the inventory; did you mean "GPU-02.lab"?`},
 		{"host stranger", `host "stranger" is not in the inventory; correct the name, or add it there`},
 		{"host node[1-4]", "none of the hosts node[1-4] is in the inventory; correct the name, or add them there"},
 		{"host rack1", `"rack1" is a group of the inventory, and not a host; a policy selects by names or ` + "`labels:`"},

@@ -1,0 +1,60 @@
+package operators
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot/nss"
+)
+
+// A host or a user that certainly doesn't exist can't be exempted. Of what is unknown nothing is said to be missing.
+func TestUnknownNamesOfAnExemption(t *testing.T) {
+	accounts := []string{"alice", "root"}
+	local := func(name string) error {
+		for _, account := range accounts {
+			if account == name {
+				return nil
+			}
+		}
+		return fmt.Errorf("getent passwd %s: %w", name, nss.ErrNoAccount)
+	}
+	down := func(string) error { return errors.New("the directory service (sss) doesn't answer") }
+	hosts := []string{"gpu-01.lab", "gpu-04.lab"}
+	for _, row := range []struct {
+		name           string
+		known          knownNames
+		host, user     string
+		warning, error string
+	}{
+		{"both known", knownNames{hosts: hosts, account: local}, "gpu-04.lab", "alice", "", ""},
+		{"only a host", knownNames{hosts: hosts, account: down}, "gpu-04.lab", "", "", ""},
+		{"hosts unknown", knownNames{account: local}, "gpu-99", "alice", "", ""},
+		{"a user with a GPU", knownNames{users: []string{"carol"}, account: local}, "", "carol", "", ""},
+		{"a uid", knownNames{account: local}, "", "uid 1004", "", ""},
+		{"the directory is down", knownNames{account: down}, "", "alcie", "whether there is a user alcie is unknown: the directory service (sss) doesn't answer", ""},
+		{"users are elsewhere", knownNames{users: []string{"alice", "carol"}, account: local}, "", "alcie", "no account on this machine, as others of the hosts", ""},
+
+		{"without its domain", knownNames{hosts: hosts, account: local}, "gpu-04", "", "", `there is no host gpu-04; did you mean "gpu-04.lab"?`},
+		{"a strange host", knownNames{hosts: hosts, account: local}, "x", "alice", "", "there is no host x; genv remote hosts lists them"},
+		{"a misspelt user", knownNames{hosts: hosts, users: []string{"alice", "uid 7"}, account: local}, "gpu-04.lab", "alcie", "", `no user alcie has an account on this machine or a GPU now; did you mean "alice"? If the account`},
+		{"a strange user", knownNames{account: local}, "", "zoe-x", "", "check the spelling. If the account is only on the hosts, name it under `exempt:` in the policy"},
+		{"no uid", knownNames{account: local}, "", "uid x", "", "no user"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			row.known.accounts = func() []string { return accounts }
+			warning, err := row.known.check(row.host, row.user)
+			if row.error != "" {
+				require.ErrorContains(t, err, row.error)
+				return
+			}
+			require.NoError(t, err)
+			if row.warning == "" {
+				require.Empty(t, warning)
+			}
+			require.Contains(t, warning, row.warning)
+		})
+	}
+}
