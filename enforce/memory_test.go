@@ -257,7 +257,8 @@ func TestNotifications(t *testing.T) {
 		{
 			Host: "a", UID: 1001, User: "alice", ID: plan.Findings[2].ID, Text: "User alice is using 2 devices on 2 hosts which is 2 more than the maximum allowed.\n" +
 				"Unless this changes, in 6m device 0 will be detached.",
-			Advice: "Give back devices that you need less: genv detach.",
+			Advice: "Give back GPUs that you need less, such as these: genv detach --index 0 in the shell of environment 2 on b; " +
+				"genv detach --index 0 in the shell of environment 1 on a. End their jobs first; with genv run that is enough.",
 		},
 	}, list, "process 7's and 6's users are not known, and the owner in b's state files is in doubt")
 }

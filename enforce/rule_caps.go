@@ -19,7 +19,8 @@ const (
 	RuleMaxMemoryPerUser  Rule = "max-memory-per-user"
 )
 
-const adviceDetach = "Give back devices that you need less: genv detach."
+// adviceDetach is for where it is not known what a user would lose: see Finding.adviceDetach.
+const adviceDetach = "Give back GPUs that you need less: end their jobs, then genv detach --index N in their shell."
 
 var maxEnvsRule = rule{
 	Setting: newCap(string(RuleMaxEnvsPerUser), func(s *Settings) **int { return &s.MaxEnvs }, "4"),

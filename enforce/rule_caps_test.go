@@ -15,6 +15,24 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
+// TestAdviceOfACap: the advice names what the cap would take, since genv detach alone detaches all.
+func TestAdviceOfACap(t *testing.T) {
+	const first = " End their jobs first; with genv run that is enough."
+	one := 1
+	for cluster, want := range map[string]string{
+		"a | env 7 alice u1001 | dev 0 7@01 | dev 1 7@02 | dev 2 7@03":                                "genv detach --index 1,2 in the shell of environment 7.",
+		"a | env 7 alice u1001 | dev 0 7@01 | dev 2 7@03 | proc 5 7 u1001 0:1 | proc 6 7 u1001 2:1":   "genv detach --index 2 in the shell of environment 7." + first,
+		"a | env 7 alice u1001 | dev 0 7@01\nb | env 8 alice u1001 | dev 3 8@03 | proc 5 8 u1001 3:1": "genv detach --index 0 in the shell of environment 7 on a.",
+	} {
+		plan := evaluate(stated{all: enforce.Settings{MaxDevices: &one}}, parseCluster(t, cluster), noon(0))
+		require.Len(t, plan.Findings, 1)
+		require.Equal(t, "Give back GPUs that you need less, such as these: "+want, plan.Findings[0].Advice(), cluster)
+	}
+	outside := enforce.Finding{Rule: enforce.RuleMaxMemoryPerUser, Terminate: []enforce.ProcessRef{{Host: "a", PID: 5}}}
+	require.Equal(t, "End jobs that you need less.", outside.Advice(), "there is nothing to detach")
+	require.NotRegexp(t, "genv detach($|[^ ]| [^-])", enforce.RuleMaxDevicesPerUser.Advice())
+}
+
 // TestForecast: a warning names exactly what goes when it is due, if nothing changes. So a job that
 // keeps the rules isn't threatened where another process ends anyway.
 func TestForecast(t *testing.T) {

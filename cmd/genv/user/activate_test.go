@@ -88,7 +88,7 @@ func TestSeveralTerminals(t *testing.T) {
 		require.Equal(t, said{text: "0\n"}, two.say(`echo $CUDA_VISIBLE_DEVICES`))
 		require.Equal(t, said{}, two.say("genv attach --refresh"))
 		require.Equal(t, said{text: "0,3,5\n"}, two.say(`echo $CUDA_VISIBLE_DEVICES`))
-		require.Equal(t, said{}, one.say("genv detach --index 0,5"))
+		require.Equal(t, said{text: "Detached GPUs 0, 5\n"}, one.sayAll("genv detach --index 0,5"))
 		three := u.open(kind)
 		require.Equal(t, said{text: "3\n"}, three.say("genv activate --id "+one.pid()+"; echo $CUDA_VISIBLE_DEVICES"), "what was detached stays so")
 		require.Equal(t, said{}, three.say("genv deactivate"))

@@ -69,6 +69,6 @@ func (p *program) warnOfExcess(ctx context.Context, who *hostUser) {
 	if !a.OneHost {
 		where = " on all hosts together"
 	}
-	p.Warn(fmt.Sprintf("Warning: you have %s on this host, and the policy allows %d%s, not counting exempt ones: give back %d with genv detach --index",
+	p.Warn(fmt.Sprintf("Warning: you have %s on this host, and the policy allows %d%s, not counting exempt ones: give back %d with genv detach --index N",
 		render.Plural(here, "GPU"), *a.GPUs, where, here-*a.GPUs))
 }

@@ -45,7 +45,7 @@ func TestWhatIsAllowed(t *testing.T) {
 	allow(service.Allowance{GPUs: &two, Users: map[snapshot.Username]*int{"postgres": &four}})
 	require.Equal(t, "Environment is active (hers)\nAttached to GPUs at indices 0,1\n2 GPUs allowed on all hosts together, 2 attached on this one\n", statusOf(hers))
 	require.Equal(t, "Attached GPUs 0, 1, 2 (H100 80GB HBM3)\n"+
-		"Warning: you have 3 GPUs on this host, and the policy allows 2 on all hosts together, not counting exempt ones: give back 1 with genv detach --index\n",
+		"Warning: you have 3 GPUs on this host, and the policy allows 2 on all hosts together, not counting exempt ones: give back 1 with genv detach --index N\n",
 		hers.sayAll("genv attach --count 3").text)
 	require.NotContains(t, hers.sayAll("genv attach --count 3").text, "policy", "nothing is new")
 	require.Equal(t, "Attached GPUs 3, 4, 5, 6 (H100 80GB HBM3)\n", his.sayAll("genv activate --id his --gpus 4").text, "he may have 4")
@@ -55,7 +55,7 @@ func TestWhatIsAllowed(t *testing.T) {
 	allow(service.Allowance{GPUs: &two, OneHost: true})
 	require.Equal(t, "Environment is active (hers)\nAttached to GPUs at indices 0,1\n2 of 2 GPUs allowed\n", statusOf(hers))
 	require.Equal(t, "Attached GPU 2 (H100 80GB HBM3)\n"+
-		"Warning: you have 3 GPUs on this host, and the policy allows 2, not counting exempt ones: give back 1 with genv detach --index\nran\n",
+		"Warning: you have 3 GPUs on this host, and the policy allows 2, not counting exempt ones: give back 1 with genv detach --index N\nran\n",
 		hers.sayAll("(unset GENV_ENVIRONMENT_ID; genv run --gpus 1 echo ran)").text, "in another environment")
 
 	allow(service.Allowance{OneHost: true})

@@ -170,8 +170,15 @@ func (p *program) detach(c *cli.Context) error {
 		return err
 	}
 	who := p.person()
-	_, err = p.inShell(c.Context, who, func(ctx context.Context, eid snapshot.EnvID) (change.Result, error) {
+	result, err := p.inShell(c.Context, who, func(ctx context.Context, eid snapshot.EnvID) (change.Result, error) {
 		return who.changeIn(ctx, eid, change.Change{Detach: &change.Detach{EID: eid, Indices: list}})
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	if detached := without(result.Before, result.Now); len(detached) > 0 {
+		var models inUse // asking for them isn't worth the time
+		p.Warn("Detached " + models.named(detached))
+	}
+	return nil
 }

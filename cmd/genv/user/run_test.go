@@ -253,7 +253,7 @@ func TestAttachWithoutNvidiaSMI(t *testing.T) {
 		begun := time.Now()
 		said := shell.sayAll("genv detach; PATH=" + sick + ":$PATH genv attach --index 0")
 		require.Empty(t, said.status)
-		require.Regexp(t, "^Attached GPU 0\nWarning: it is unknown whether other processes use GPU 0: .*"+why, said.text)
+		require.Regexp(t, "(?m)^Attached GPU 0\nWarning: it is unknown whether other processes use GPU 0: .*"+why, said.text)
 		require.Less(t, time.Since(begun), 10*time.Second, why)
 	}
 }

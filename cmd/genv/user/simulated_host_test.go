@@ -197,7 +197,7 @@ func (s *terminal) say(line string) said {
 	answer := s.sayAll(line)
 	var text strings.Builder
 	for line := range strings.Lines(answer.text) {
-		if !strings.HasPrefix(line, "Attached GPU") && !strings.HasPrefix(line, "No GPU is attached yet") {
+		if !strings.HasPrefix(line, "Attached GPU") && !strings.HasPrefix(line, "Detached GPU") && !strings.HasPrefix(line, "No GPU is attached yet") {
 			text.WriteString(line)
 		}
 	}
