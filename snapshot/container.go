@@ -19,8 +19,8 @@ type ContainerInfo struct {
 	// Labels are as whoever started the container chose them.
 	Labels    map[string]string `json:"labels,omitempty"`
 	LabelsCut bool              `json:"labels_cut,omitempty"` // there are more
-	// Unknown says that its runtime, one of root's, did not tell its image and labels, nor its name
-	// unless that is here, which may have changed then.
+	// Unknown says that its runtime, one of root's, did not tell its image and labels. A name that is here is that
+	// with which it was made.
 	Unknown bool `json:"unknown,omitempty"`
 	// Init says that the process is the first one of the container, with which it ends.
 	Init bool `json:"init,omitempty"`

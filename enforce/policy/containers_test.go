@@ -32,7 +32,8 @@ exempt:
 		"by image and label":           {info("web", "lab/train:1", vision), "container web (lab/train:1): exempt, p.yaml:7:"},
 		"a label that may be cut":      {&snapshot.ContainerInfo{Name: "web", Image: "lab/train:1", LabelsCut: true}, "container web (lab/train:1): exempt, p.yaml:7:"},
 		"a runtime that tells nothing": {&snapshot.ContainerInfo{Unknown: true}, "container abc (not described by its runtime): exempt, p.yaml:6:"},
-		"a runtime that tells a name":  {&snapshot.ContainerInfo{Unknown: true, Name: "web"}, "container web: exempt, p.yaml:6:"},
+		"a runtime that tells a name":  {&snapshot.ContainerInfo{Unknown: true, Name: "web"}, "container web: exempt, p.yaml:7:"},
+		"and one that is exempt":       {&snapshot.ContainerInfo{Unknown: true, Name: "monitor-1"}, "container monitor-1: exempt, p.yaml:6:"},
 		"started by an exempt user":    {&snapshot.ContainerInfo{UID: &carol, User: "carol", Proof: snapshot.ProofRecord}, "user carol: exempt, p.yaml:3:"},
 
 		"another name":                     {info("web-monitor-1", "", nil), ""},
@@ -60,6 +61,9 @@ exempt:
 	require.False(t, exempt)
 	_, exempt = none.Exempt(enforce.Subject{Process: &snapshot.Process{UID: &uid, Container: "abc", ContainerInfo: &snapshot.ContainerInfo{Unknown: true}}})
 	require.False(t, exempt, "no container is exempt here")
+	byName := parse(t, `exempt: {containers: [{name: "ci-*"}, {name: "ci-*", image: "lab/*"}]}`)
+	_, exempt = byName.Exempt(enforce.Subject{Process: &snapshot.Process{UID: &uid, Container: "abc", ContainerInfo: &snapshot.ContainerInfo{Unknown: true, Name: "web"}}})
+	require.False(t, exempt, "its name is known")
 }
 
 // Containers of LXC, systemd-nspawn and Apptainer are known by their cgroups alone: by name, or

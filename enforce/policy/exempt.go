@@ -127,12 +127,12 @@ func (e *Exemptions) Container(p *snapshot.Process) (Source, bool) {
 	return Source{}, false
 }
 
-// matches compares an entry with what is known of a container. Of one that is known only by
-// its cgroup (LXC, systemd-nspawn) that is the name alone: without an image it has no exempt
-// one.
+// matches compares an entry with what is known of a container. An entry that names an image or a label never
+// matches one that is known only by its cgroup (LXC, systemd-nspawn). Of one that its runtime did not describe
+// these are unknown, and may be those of the entry.
 func (x *containerExemption) matches(c *snapshot.ContainerInfo) bool {
 	if c.Unknown {
-		return true
+		return x.name == "" || c.Name == "" || x.matchName.MatchString(c.Name)
 	}
 	label, labelled := c.Labels[x.key]
 	return (x.name == "" || x.matchName.MatchString(c.Name)) &&
